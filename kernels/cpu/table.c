@@ -1,0 +1,58 @@
+/*
+ * table.c - the operations table of one instruction set.
+ */
+#include "kernels/cpu/cpu.h"
+
+static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
+{
+    switch (kind) {
+    case SN_OP_GEMM:
+        return SN_K(sn_gemm_scratch)(a, threads);
+    case SN_OP_ATTENTION:
+        return SN_K(sn_attention_scratch)(a, threads);
+    case SN_OP_ATTENTION_DX:
+        return SN_K(sn_attention_dx_scratch)(a, threads);
+    case SN_OP_CROSS_ENTROPY:
+        return SN_K(sn_cross_entropy_scratch)(a, threads);
+    default:
+        return SN_K(sn_elementwise_scratch)(kind, a, threads);
+    }
+}
+
+#define SN_STR2(x) #x
+#define SN_STR(x)  SN_STR2(x)
+
+extern const struct sn_ops SN_K(sn_cpu_table);
+const struct sn_ops SN_K(sn_cpu_table) = {
+    .name = "cpu/" SN_STR(SN_ISA),
+    .run =
+        {
+            [SN_OP_ZERO] = SN_K(sn_zero),
+            [SN_OP_COPY] = SN_K(sn_copy),
+            [SN_OP_EMBED] = SN_K(sn_embed),
+            [SN_OP_EMBED_GRAD] = SN_K(sn_embed_grad),
+            [SN_OP_POS_GRAD] = SN_K(sn_pos_grad),
+            [SN_OP_LAYERNORM] = SN_K(sn_layernorm),
+            [SN_OP_LAYERNORM_DX] = SN_K(sn_layernorm_dx),
+            [SN_OP_LAYERNORM_DW] = SN_K(sn_layernorm_dw),
+            [SN_OP_RMSNORM] = SN_K(sn_rmsnorm),
+            [SN_OP_RMSNORM_DX] = SN_K(sn_rmsnorm_dx),
+            [SN_OP_RMSNORM_DW] = SN_K(sn_rmsnorm_dw),
+            [SN_OP_GEMM] = SN_K(sn_gemm),
+            [SN_OP_COLSUM] = SN_K(sn_colsum),
+            [SN_OP_ROPE] = SN_K(sn_rope),
+            [SN_OP_ATTENTION] = SN_K(sn_attention),
+            [SN_OP_ATTENTION_DX] = SN_K(sn_attention_dx),
+            [SN_OP_ACT] = SN_K(sn_act),
+            [SN_OP_ACT_DX] = SN_K(sn_act_dx),
+            [SN_OP_SWIGLU] = SN_K(sn_swiglu),
+            [SN_OP_SWIGLU_DX] = SN_K(sn_swiglu_dx),
+            [SN_OP_ADD] = SN_K(sn_add),
+            [SN_OP_DROPOUT] = SN_K(sn_dropout),
+            [SN_OP_CROSS_ENTROPY] = SN_K(sn_cross_entropy),
+            [SN_OP_SQ_NORM] = SN_K(sn_sq_norm),
+            [SN_OP_DECIDE] = SN_K(sn_decide),
+            [SN_OP_ADAMW] = SN_K(sn_adamw),
+        },
+    .scratch = scratch,
+};

@@ -1,0 +1,156 @@
+/*
+ * ops.h - the operations table: the one interface between programs and hardware.
+ *
+ * An operation reads in[], writes out[], and uses attr and the step's scalars; it allocates
+ * nothing, knows no rank and no layout. The CPU backend (kernels/cpu) is the specification; CUDA
+ * is held to it by a test. Every kernel is deterministic for a given number of threads, and
+ * bit-identical for every number of threads except where GEMM's library decides otherwise.
+ *
+ * Storage types: activations, weights and their gradients-in-flight are fp32, bf16 or fp16 (one of
+ * them per program); arithmetic and accumulation are fp32 or better; parameter gradients,
+ * optimizer state, statistics and losses are fp32 (or double where said).
+ *
+ * Accumulation: acc[o] says whether out[o] is overwritten or added to. SN_ADD is legal only where
+ * the table below marks the output "+".
+ * Places: an output may be the same memory as the input named under "may take"; otherwise outputs
+ * overlap nothing.
+ *
+ * kind          in                                        out (+ may accumulate)     may take
+ * ------------- ----------------------------------------- -------------------------- ---------
+ * ZERO          -                                         0 any                       -
+ * COPY          0 x (any dtype)                           0+ y (any dtype: a cast)    -
+ * EMBED         0 ids[T,1] i32, 1 W[V,D], 2 P[>=S,D]?     0 y[T,D]                    -
+ *               y[r] = W[ids[r]] (+ P[r % S])
+ * EMBED_GRAD    0 ids[T,1], 1 dy[T,D]                     0+ dW[V,D] f32              -
+ *               only SN_ADD exists for it: a ZERO operation initialises dW
+ * POS_GRAD      0 dy[T,D]                                 0+ dP[>=S,D] f32            -
+ *               rows S.. of dP are written as zero under SN_WRITE
+ * LAYERNORM     0 x[T,D], 1 w[1,D], 2 b[1,D]              0 y[T,D], 1 stats[T,2] f32  -
+ *               stats = (mean, 1/sqrt(var + eps)); var is the biased one
+ * LAYERNORM_DX  0 dy[T,D], 1 x[T,D], 2 w, 3 stats, 4 g?   0 dx[T,D] (+ addend g)      0: in 0 or 4
+ * LAYERNORM_DW  0 dy[T,D], 1 x[T,D], 2 stats              0+ dw[1,D] f32, 1+ db[1,D]  -
+ * RMSNORM       0 x[T,D], 1 w[1,D]                        0 y[T,D], 1 stats[T,1] f32  -
+ *               stats = 1/sqrt(mean(x^2) + eps)
+ * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?             0 dx (+ addend g)           0: in 0 or 4
+ * RMSNORM_DW    0 dy, 1 x, 2 stats                        0+ dw[1,D] f32              -
+ * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?    0+ C[M,N]                   0: in 3
+ *               C = op(A) op(B) (+ bias to every row) (+ addend); op transposes when trans_a /
+ *               trans_b is set; sizes follow from the operands. A, B share a dtype; C may be f32
+ * COLSUM        0 dy[T,N]                                 0+ db[1,N] f32              -
+ * ROPE          0 x[T, C]                                 0 y[T, C]                   0: in 0
+ *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
+ *               ones as half-split pairs (i, i + rotary_dim/2) by +-(r % S) theta^(-2i/rotary_dim);
+ *               `inverse` turns back (the gradient). Other columns are copied
+ * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d]        0 o[T,H*d], 1 lse[T,H] f32  -
+ *               causal, within each sample; scores times attr.scale; head h reads kv head h*G/H;
+ *               never holds an S x S matrix (blocks, online softmax); lse = log sum exp of the
+ *               scaled scores. drop > 0: dropout of the probabilities, element (h, query, key)
+ * ATTENTION_DX  0 q, 1 k, 2 v, 3 o, 4 do, 5 lse           0 dq, 1 dk, 2 dv            -
+ * ACT           0 x[T,F]                                  0 y[T,F]                    0: in 0
+ *               attr.act: GELU with tanh, GELU with erf
+ * ACT_DX        0 dy[T,F], 1 x[T,F]                       0 dx[T,F]                   0: in 0 or 1
+ * SWIGLU        0 x[T,2F] = gate | up                     0 y[T,F] = silu(gate) * up  -
+ * SWIGLU_DX     0 dy[T,F], 1 x[T,2F]                      0 dx[T,2F]                  0: in 1
+ * ADD           0 a, 1 b                                  0 y = a + b                 0: in 0 or 1
+ * DROPOUT       0 x[T,D], 1 g?                            0 y = mask(x)/(1-drop) (+g) 0: in 0 or 1
+ *               its own gradient: the mask is a function of (seed, step, site, sample, element)
+ * CROSS_ENTROPY 0 logits[R,V], 1 targets[R,1] i32         0 dlogits[R,V]?, 1 row_loss[R,1] f32
+ *               row_loss = lse - logit[target]; dlogits = (softmax - onehot) * loss_scale /
+ *               tokens_in_step; adds the R losses in row order to scalars.loss_sum. out 0 absent:
+ *               loss only.                                                           0: in 0
+ * SQ_NORM       0 g[1,N] f32                              -     adds to scalars.sq_norm, .nonfinite
+ *               in double, over blocks of 65,536 elements in order (independent of threads)
+ * DECIDE        -                                         -     scalars only: from sq_norm and
+ *               nonfinite sets ok, grad_norm, grad_scale, loss_scale, scale_age, skipped, adam_count
+ * ADAMW         0 g[1,N] f32                              0 p[1,N] f32 master, 1 m, 2 v (read and
+ *               written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0
+ *               g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2;
+ *               p -= lr (mhat / (sqrt(vhat) + eps) + decay p), bias-corrected with adam_count
+ *               (Loshchilov & Hutter, decoupled weight decay)
+ *
+ * "?" may be absent (p == NULL). Vectors are one row.
+ */
+#ifndef SN_OPS_H
+#define SN_OPS_H
+
+#include "kernels/scalars.h"
+#include "kernels/tensor.h"
+
+#include <stdbool.h>
+
+enum sn_op_kind {
+    SN_OP_ZERO,
+    SN_OP_COPY,
+    SN_OP_EMBED,
+    SN_OP_EMBED_GRAD,
+    SN_OP_POS_GRAD,
+    SN_OP_LAYERNORM,
+    SN_OP_LAYERNORM_DX,
+    SN_OP_LAYERNORM_DW,
+    SN_OP_RMSNORM,
+    SN_OP_RMSNORM_DX,
+    SN_OP_RMSNORM_DW,
+    SN_OP_GEMM,
+    SN_OP_COLSUM,
+    SN_OP_ROPE,
+    SN_OP_ATTENTION,
+    SN_OP_ATTENTION_DX,
+    SN_OP_ACT,
+    SN_OP_ACT_DX,
+    SN_OP_SWIGLU,
+    SN_OP_SWIGLU_DX,
+    SN_OP_ADD,
+    SN_OP_DROPOUT,
+    SN_OP_CROSS_ENTROPY,
+    SN_OP_SQ_NORM,
+    SN_OP_DECIDE,
+    SN_OP_ADAMW,
+    SN_NKERNELS /* further kinds (communication) belong to lib/program */
+};
+
+enum sn_act { SN_ACT_GELU_TANH, SN_ACT_GELU_ERF };
+enum sn_acc { SN_WRITE, SN_ADD };
+
+enum { SN_MAX_IN = 6, SN_MAX_OUT = 4 };
+
+/* What an operation needs to know beside its operands; a member that a kind does not name is 0. */
+struct sn_attr {
+    bool trans_a, trans_b; /* GEMM */
+    bool inverse;          /* ROPE */
+    enum sn_act act;       /* ACT, ACT_DX */
+    int32_t heads, kv_heads, head_dim, rotary_dim;
+    int64_t seq;   /* S */
+    uint32_t site; /* random stream of a DROPOUT or ATTENTION: unique within the model */
+    float theta;   /* ROPE base */
+    float eps;     /* norms, ADAMW */
+    float scale;   /* ATTENTION */
+    float drop;    /* probability of dropping, 0 = off */
+    float beta1, beta2, decay; /* ADAMW */
+    bool dynamic_scale;        /* DECIDE: fp16 loss scaling is on */
+};
+
+struct sn_args {
+    struct sn_mat in[SN_MAX_IN];
+    struct sn_mat out[SN_MAX_OUT];
+    enum sn_acc acc[SN_MAX_OUT];
+    struct sn_attr attr;
+    struct sn_scalars *scalars;
+    void *scratch; /* at least what ->scratch() asked for, 64-byte aligned */
+};
+
+/* A backend. `threads` is the number that the plan gives to each rank. */
+struct sn_ops {
+    const char *name; /* "cpu/avx512", "cuda/sm_90" */
+    /* Run one operation; 0, or a non-zero number when the library below failed. */
+    int (*run[SN_NKERNELS])(const struct sn_args *a, int threads);
+    /* Bytes of scratch that `run[kind]` needs for operands of these shapes (pointers unread). */
+    size_t (*scratch)(enum sn_op_kind kind, const struct sn_args *a, int threads);
+};
+
+/* The CPU backend for the best instruction set of this processor; never NULL. */
+const struct sn_ops *sn_ops_cpu(void);
+/* One line for run headers and benchmark records: BLAS name, core type, threads, bf16 path. A
+ * sentence of warning is in *warning when the environment holds BLAS back, NULL otherwise. */
+const char *sn_ops_cpu_describe(const char **warning);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * scalars.h - the numbers of a step that are not known when the program is compiled.
+ *
+ * One block per rank, in a planned buffer. Operations read step, rates and random counters here;
+ * nothing of the kind is baked into a program (DESIGN.md 6). The host writes the first group
+ * before a step and the second before each micro-batch; operations write the rest.
+ */
+#ifndef SN_SCALARS_H
+#define SN_SCALARS_H
+
+#include <stdint.h>
+
+struct sn_scalars {
+    /* written by the host before a step */
+    uint64_t seed;
+    int64_t step; /* from 1 */
+    float lr;
+    float clip;            /* largest global gradient norm; 0 turns clipping off */
+    double tokens_in_step; /* of the global batch: the divisor of the mean loss */
+    /* written by the host before each micro-batch */
+    int64_t first_sample; /* global number, inside the run, of the micro-batch's first sample */
+    /* written by operations */
+    double loss_sum;   /* sum of token cross-entropies of this rank (then of all ranks) */
+    double sq_norm;    /* sum of squares of the (still scaled) gradients */
+    double grad_norm;  /* true global norm, before clipping */
+    int64_t nonfinite; /* gradient elements that are NaN or infinite */
+    int64_t ok;        /* 1: this step updates, 0: overflow, every update is a no-op */
+    float grad_scale;  /* what a stored gradient is multiplied with: clipping / loss scale */
+    /* carried over steps: checkpoint state */
+    int64_t adam_count;  /* updates applied so far; ADAMW's bias correction uses it */
+    float loss_scale;    /* 1 unless precision is fp16 */
+    int64_t scale_age;   /* updates since the loss scale last changed */
+    int64_t skipped;     /* steps skipped for overflow so far */
+    /* agreed by the step-end all-reduce: sums over ranks */
+    double agree[4]; /* loss_sum, ranks that want to stop, failed ranks, spare */
+};
+
+#endif

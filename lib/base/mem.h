@@ -1,0 +1,35 @@
+/*
+ * mem.h - counted allocation, and arenas mapped once.
+ *
+ * Every heap allocation of sennit goes through here. Tests make the n-th call fail and prove that
+ * the step loop makes none.
+ */
+#ifndef SN_MEM_H
+#define SN_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* NULL when there is no memory or when the test hook says so. Zeroed. Caller frees with sn_free. */
+void *sn_alloc(size_t bytes);
+/* As sn_alloc for n objects; NULL on overflow too. */
+void *sn_alloc_n(size_t n, size_t bytes);
+/* Grow or shrink; new bytes are NOT zeroed; on NULL the old block stands. */
+void *sn_realloc(void *p, size_t bytes);
+char *sn_strdup(const char *s);
+char *sn_strndup(const char *s, size_t n);
+/* printf into a fresh string; caller frees. */
+char *sn_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void sn_free(void *p); /* NULL is allowed */
+
+/* Number of allocations made so far by this process. */
+uint64_t sn_mem_count(void);
+/* Test hook: the n-th allocation from now (n = 1 is the next) fails once; 0 turns it off. */
+void sn_mem_fail_at(uint64_t n);
+
+/* Map `bytes` of zeroed memory, aligned to 2 MiB pages where the system has them, and touch every
+ * page so that the step loop meets no page fault. NULL when there is no memory. */
+void *sn_arena_map(size_t bytes);
+void sn_arena_unmap(void *p, size_t bytes); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,117 @@
+#include "lib/base/str.h"
+
+#include "lib/base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool reserve(struct sn_str *s, size_t extra)
+{
+    if (s->failed)
+        return false;
+    if (s->len + extra + 1 <= s->cap)
+        return true;
+    size_t cap = (s->len + extra + 1) * 2;
+    char *p = sn_realloc(s->p, cap);
+    if (!p) {
+        s->failed = true;
+        return false;
+    }
+    s->p = p;
+    s->cap = cap;
+    return true;
+}
+
+void sn_str_add(struct sn_str *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0 || !reserve(s, (size_t)n))
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(s->p + s->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    s->len += (size_t)n;
+}
+
+void sn_str_add_json(struct sn_str *s, const char *text)
+{
+    sn_str_add(s, "\"");
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            sn_str_add(s, "\\%c", *c);
+        else if (*c == '\n')
+            sn_str_add(s, "\\n");
+        else if (*c < 0x20)
+            sn_str_add(s, "\\u%04x", *c);
+        else
+            sn_str_add(s, "%c", *c);
+    }
+    sn_str_add(s, "\"");
+}
+
+void sn_str_fini(struct sn_str *s)
+{
+    sn_free(s->p);
+    *s = (struct sn_str){0};
+}
+
+int sn_str_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 64, FAR = 99 };
+    int row[LONGEST + 1];
+    size_t na = strlen(a), nb = strlen(b);
+    if (na > LONGEST || nb > LONGEST)
+        return FAR;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+        }
+    }
+    return row[nb];
+}
+
+const char *sn_str_bytes(char buf[16], int64_t bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double v = (double)bytes;
+    size_t u = 0;
+    while (v >= 1024.0 && u + 1 < sizeof(unit) / sizeof(unit[0])) {
+        v /= 1024.0;
+        u++;
+    }
+    (void)snprintf(buf, 16, u && v < 100 ? "%.2f %s" : "%.0f %s", v, unit[u]);
+    return buf;
+}
+
+bool sn_str_glob(const char *pattern, const char *text)
+{
+    const char *star = NULL, *resume = NULL;
+    while (*text) {
+        if (*pattern == '?' || (*pattern == *text && *pattern != '*')) {
+            pattern++;
+            text++;
+        } else if (*pattern == '*') {
+            star = pattern++;
+            resume = text;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++resume;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}

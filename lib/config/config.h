@@ -1,0 +1,123 @@
+/*
+ * config.h - the run file, read into one struct per section.
+ *
+ * The key table (config/keys.c) is the single source of every key: type, bounds, unit, default,
+ * sentence. It feeds the parser, the bounds checks, --help-keys and docs/RUNFILE.md. A key whose
+ * feature is not built yet has a row too, and is refused by name.
+ *
+ * Paths stay as written: relative to the working directory, checkpoint.dir to run.output.
+ */
+#ifndef SN_CONFIG_H
+#define SN_CONFIG_H
+
+#include "kernels/tensor.h"
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SN_NAME_MAX = 128, SN_PATH_MAX = 1024, SN_FREEZE_MAX = 32 };
+
+enum sn_family { SN_GPT2, SN_GPT_NEOX, SN_LLAMA, SN_MIXTRAL };
+enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
+enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
+enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
+
+struct sn_run_config {
+    char name[SN_NAME_MAX];
+    uint64_t seed;
+    char output[SN_PATH_MAX];
+    enum sn_backend backend;
+    int threads; /* 0: auto */
+    int hang_timeout; /* seconds */
+};
+
+struct sn_model_config {
+    enum sn_family family;
+    int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
+    bool tied_embeddings;
+    double rope_theta;
+    double rotary_pct; /* part of head_dim that is rotated: 1 for llama, 0.25 for gpt-neox */
+    bool parallel_residual; /* gpt-neox: attention and ffn read the same input */
+    double norm_eps, init_std, dropout;
+    int share_layers;
+};
+
+struct sn_data_config {
+    char train[SN_PATH_MAX], valid[SN_PATH_MAX]; /* prefixes of .bin/.idx; valid may be "" */
+    enum sn_order order;
+};
+
+struct sn_optimizer_config {
+    double lr, beta1, beta2, eps, weight_decay, clip; /* clip 0: off */
+};
+
+struct sn_lr_config {
+    enum sn_lr_kind kind;
+    int64_t warmup; /* steps */
+    double min_lr;
+};
+
+struct sn_train_config {
+    int64_t steps;
+    int global_batch; /* sequences */
+    enum sn_dtype precision; /* SN_F32, SN_BF16, SN_F16 */
+    struct sn_optimizer_config optimizer;
+    struct sn_lr_config schedule;
+    char init_from[SN_PATH_MAX]; /* "" : random weights */
+    int64_t eval_every; /* 0: never */
+    int eval_sequences;
+    double loss_scale; /* 0: dynamic */
+    int n_freeze;
+    char freeze[SN_FREEZE_MAX][SN_NAME_MAX];
+};
+
+struct sn_layout_config {
+    int data; /* 0: follows from the number of ranks */
+    int tensor, pipeline, expert, context; /* 1 until issue 3 and 7 lower them */
+    int micro_batch; /* sequences */
+    int zero;
+    int64_t bucket; /* bytes of a gradient bucket */
+};
+
+struct sn_checkpoint_config {
+    char dir[SN_PATH_MAX];
+    int64_t every; /* steps; 0: only at the end and when asked to leave */
+    int keep;
+};
+
+struct sn_config {
+    char path[SN_PATH_MAX]; /* the run file, for messages */
+    struct sn_run_config run;
+    struct sn_model_config model;
+    struct sn_data_config data;
+    struct sn_train_config train;
+    struct sn_layout_config layout;
+    struct sn_checkpoint_config checkpoint;
+};
+
+/* Read, check every key, apply presets and defaults, then check the rules between keys. The caller
+ * owns *out. SN_EINPUT with "FILE:LINE:COL: what is wrong; what would work". `share_dir` holds the
+ * shipped presets (models/NAME.yaml ...); NULL means the installed or in-tree one. */
+enum sn_status sn_config_load(struct sn_config *out, const char *path, const char *share_dir,
+                              struct sn_err *err);
+/* The same from memory; `path` is used in messages only. */
+enum sn_status sn_config_parse(struct sn_config *out, const char *text, size_t len,
+                               const char *path, const char *share_dir, struct sn_err *err);
+
+/* Rules that need the number of ranks: fills layout.data when it was omitted; names the nearest
+ * layouts that work otherwise. */
+enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn_err *err);
+
+/* Every key with default, unit and sentence, as text (--help-keys) or as Markdown (the page). */
+void sn_config_help(struct sn_str *out, bool markdown);
+/* The resolved file as YAML, every key of a built feature written out; loading it gives *c again. */
+void sn_config_format(struct sn_str *out, const struct sn_config *c);
+/* Hash of everything that decides the numbers of a run (not run.name, output, threads, steps, eval
+ * or checkpoint keys). Two ranks or two attempts with the same hash compute the same thing. */
+uint64_t sn_config_hash(const struct sn_config *c);
+
+const char *sn_family_name(enum sn_family f);
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * model.h - a model is a list of nodes over values and parameters.
+ *
+ * It names what is computed and at which point (`attn.in`, `ffn.out`), never a rank, an axis or a
+ * collective: lowerings in lib/program turn it into program text.
+ */
+#ifndef SN_MODEL_H
+#define SN_MODEL_H
+
+#include "kernels/ops.h"
+#include "lib/base/err.h"
+#include "lib/config/config.h"
+
+enum sn_node_kind {
+    SN_NODE_EMBED,     /* ids -> x; param 0 W[V,D], param 1 P[S,D] or -1 */
+    SN_NODE_LAYERNORM, /* param 0 w, param 1 b */
+    SN_NODE_RMSNORM,   /* param 0 w */
+    SN_NODE_LINEAR,    /* y = x W^T (+ b); param 0 W[out,in], param 1 b[out] or -1 */
+    SN_NODE_ROPE,
+    SN_NODE_ATTENTION, /* in: fused q | k | v columns */
+    SN_NODE_ACT,
+    SN_NODE_SWIGLU,
+    SN_NODE_ADD,
+    SN_NODE_DROPOUT,
+    SN_NODE_HEAD_LOSS, /* x, targets -> loss; param 0 W[V,D] */
+    SN_NNODES
+};
+
+enum sn_init { SN_INIT_NORMAL, SN_INIT_ONES, SN_INIT_ZEROS };
+
+enum { SN_MAX_PIECES = 3 };
+
+/* A logical tensor: what checkpoints, converters and people name. A parameter holds one or several
+ * of them one under the other (q, k, v of one fused GEMM), each `rows` rows. */
+struct sn_piece {
+    char name[96]; /* "layers.3.attn.q.weight" */
+    int64_t row, rows;
+};
+
+struct sn_param {
+    char name[96]; /* "layers.3.attn.qkv.weight" */
+    int64_t rows, cols; /* a vector is one row per element: rows = n, cols = 1 */
+    enum sn_init init;
+    float std;      /* SN_INIT_NORMAL */
+    bool decay;     /* weight decay applies (not to norms and biases) */
+    bool trainable; /* false when train.freeze matches a piece */
+    int n_pieces;
+    struct sn_piece piece[SN_MAX_PIECES];
+};
+
+struct sn_node {
+    enum sn_node_kind kind;
+    char point[64]; /* "l3.attn.qkv" */
+    int layer;      /* -1 before the first and after the last block */
+    int in[2];      /* values; -1: none. Value 0 is the token ids */
+    int out;        /* value */
+    int param[2];   /* -1: none */
+    struct sn_attr attr;
+};
+
+struct sn_value {
+    int64_t cols; /* features per token */
+};
+
+struct sn_model {
+    struct sn_param *params;
+    struct sn_node *nodes;
+    struct sn_value *values;
+    int n_params, n_nodes, n_values;
+    int cap_params, cap_nodes, cap_values;
+};
+
+/* Build the node list of a family. Caller destroys *out. */
+enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_config *m,
+                               const struct sn_train_config *t, struct sn_err *err);
+void sn_model_destroy(struct sn_model *m); /* NULL is allowed */
+
+/* Number of learnt values (tied and shared weights once). */
+int64_t sn_model_param_count(const struct sn_model *m);
+/* Model FLOPs per token, forward and backward: 6 x matmul parameters (head included) + 6 x layers x
+ * hidden x seq (causal attention counted half); no recomputation (DESIGN.md 4). */
+double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);
+
+/* Fill `out` (rows x cols, fp32) with the initial values of rows row .. row + rows - 1 of a
+ * parameter: a function of (seed, piece name, element) alone. */
+void sn_param_init(const struct sn_param *p, uint64_t seed, int64_t row, int64_t rows, float *out);
+
+#endif

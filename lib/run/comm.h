@@ -1,0 +1,65 @@
+/*
+ * comm.h - communicators: the one interface behind which MPI (and later NCCL) lives.
+ *
+ * On the CPU one communication thread per rank makes every MPI call, in the order in which
+ * operations were posted (DESIGN.md 6, "Order"). The compute thread posts and waits. With one rank
+ * there is neither thread nor MPI: sn_comm_self().
+ *
+ * Reductions are deterministic: the sum over ranks is taken in rank order 0, 1, 2, ... whatever
+ * arrives first, and all ranks get the same bits.
+ */
+#ifndef SN_COMM_H
+#define SN_COMM_H
+
+#include "kernels/tensor.h"
+#include "lib/base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sn_comm; /* a group of ranks with its own order of operations */
+
+/* A ticket for a posted operation; 0 is "already done". */
+typedef uint64_t sn_ticket;
+
+struct sn_comm_ops {
+    const char *name; /* "self", "mpi" */
+    /* Sum `n` elements over the group, in place. dtype SN_F32 or SN_F64. `staging` is planned
+     * memory of sn_comm_staging() bytes that stays untouched until the wait. */
+    sn_ticket (*post_all_reduce)(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,
+                                 void *staging);
+    /* Block until the ticket's operation is complete on this rank. */
+    enum sn_status (*wait)(struct sn_comm *c, sn_ticket t, struct sn_err *err);
+    /* Blocking, for start-up and shut-down only (not counted as traffic): */
+    enum sn_status (*barrier)(struct sn_comm *c, struct sn_err *err);
+    /* everyone gets root's bytes */
+    enum sn_status (*broadcast)(struct sn_comm *c, void *buf, int64_t bytes, int root,
+                                struct sn_err *err);
+    /* take the worst status over ranks; everybody leaves with that rank's sentence, prefixed by
+     * its rank and host. Returns the agreed status. */
+    enum sn_status (*agree)(struct sn_comm *c, enum sn_status mine, struct sn_err *err);
+    /* bytes that left this rank in posted operations since the last call, padding included */
+    int64_t (*take_sent_bytes)(struct sn_comm *c);
+    void (*destroy)(struct sn_comm *c); /* NULL is allowed */
+};
+
+struct sn_comm {
+    const struct sn_comm_ops *ops;
+    int rank, size;
+    int node_rank, node_size; /* among the ranks of this host */
+};
+
+/* One rank, nothing to do. Never fails after allocation. */
+enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err);
+/* MPI_COMM_WORLD; calls MPI_Init_thread. Defined in comm_mpi.c, linked by sennit-train only. */
+enum sn_status sn_comm_create_mpi(struct sn_comm **out, struct sn_err *err);
+/* After an error that not every rank can know of: end the whole job with this exit code. */
+void sn_comm_abort_mpi(int exit_code);
+
+/* Exact bytes that leave one rank in an all-reduce of n elements over `size` ranks: reduce-scatter
+ * and all-gather of n padded up to a multiple of size x 16 elements: 2 (size-1)/size S. */
+int64_t sn_comm_all_reduce_bytes(int64_t n, enum sn_dtype dtype, int size);
+/* Planned staging memory of one posted all-reduce (0 for size 1); independent of n (chunked). */
+int64_t sn_comm_staging(int size);
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * data.h - token files in Megatron's indexed format, and which sample belongs to which step.
+ *
+ * The .bin file is mapped, never read as a whole. Sample i is the tokens [i S, i S + S] of the
+ * concatenated file (S inputs, targets shifted by one), so there are (tokens - 1) / S samples.
+ */
+#ifndef SN_DATA_H
+#define SN_DATA_H
+
+#include "lib/base/err.h"
+#include "lib/config/config.h"
+
+#include <stdint.h>
+
+struct sn_data; /* an open pair of files */
+
+struct sn_data_info {
+    int dtype_code;     /* Megatron's: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16 */
+    int64_t sequences;  /* entries of the index */
+    int64_t documents;
+    int64_t tokens;
+};
+
+/* Open PREFIX.idx and PREFIX.bin; every field of the index is checked against the file sizes.
+ * SN_EINPUT names the file, the byte offset and what is wrong. Caller closes. */
+enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_err *err);
+void sn_data_close(struct sn_data *d); /* NULL is allowed */
+void sn_data_info(const struct sn_data *d, struct sn_data_info *out);
+/* Check an index held in memory (what the fuzzer calls); bin_bytes is the size of the .bin. */
+enum sn_status sn_data_check_index(const void *idx, size_t len, int64_t bin_bytes,
+                                   const char *name, struct sn_data_info *out, struct sn_err *err);
+
+int64_t sn_data_samples(const struct sn_data *d, int64_t seq);
+/* Copy sample i: inputs[seq] and targets[seq]. A token outside 0 .. vocab-1 is SN_EINPUT, with its
+ * position in the file. No allocation. */
+enum sn_status sn_data_read(const struct sn_data *d, int64_t i, int64_t seq, int32_t vocab,
+                            int32_t *inputs, int32_t *targets, struct sn_err *err);
+/* Tokens of one index entry, for printing: returns how many were copied (at most cap). */
+int64_t sn_data_sequence(const struct sn_data *d, int64_t index, int64_t *tokens, int64_t cap);
+/* Range [*first, *end) of index entries that form document doc. */
+void sn_data_document(const struct sn_data *d, int64_t doc, int64_t *first, int64_t *end);
+
+/* Number of the sample that is row j (0 <= j < global_batch) of step (from 1): sequential takes
+ * (step-1) * global_batch + j modulo the samples; shuffled maps that number through a permutation
+ * of (seed, epoch), epoch = number / samples. A function of its arguments alone. */
+int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t step,
+                          int global_batch, int j);
+
+/* Writing: add documents, then finish. Files appear under their names only when finish succeeds. */
+struct sn_data_writer;
+enum sn_status sn_data_writer_create(struct sn_data_writer **out, const char *prefix,
+                                     int dtype_code, struct sn_err *err);
+enum sn_status sn_data_writer_add(struct sn_data_writer *w, const int32_t *tokens, int64_t n,
+                                  struct sn_err *err); /* one document of one sequence */
+enum sn_status sn_data_writer_finish(struct sn_data_writer *w, struct sn_err *err);
+void sn_data_writer_destroy(struct sn_data_writer *w); /* NULL is allowed; unfinished files go */
+
+#endif
