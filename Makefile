@@ -1,18 +1,23 @@
 # sennit: one file, readable in one sitting. `make help` lists the targets.
 #
-# Sources are found by folder: a new .c file needs no edit here. CUDA and oneDNN are used where
-# they are found. Output goes to build/ (build/san with SAN=1).
+# Sources are found by folder: a new .c file needs no edit here. oneDNN is used where it is found.
+# Output goes to build/ (build/san with SAN=1). On a machine where something is missing, parsing
+# this file says nothing: tests/deps does, with the command that helps.
 
+VERSION := 0.1.0
 BUILD   := build$(if $(SAN),/san)
 PREFIX  ?= /usr/local
-CC      ?= gcc
 MPICC   ?= mpicc
 ARCH    := $(shell uname -m)
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
 
-WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
+comma   := ,
+WERROR  ?= -Werror
+WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes $(WERROR)
 OPT     ?= -O2 -g
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
-comma   := ,
 BASEFLAGS := -std=gnu11 -D_GNU_SOURCE -I. -MMD -MP $(WARN) $(OPT) $(SANFLAGS)
 
 # --- libraries, each met in one source file -------------------------------------------------
@@ -23,13 +28,15 @@ HDF5_LIBS   := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config -
 YAML_LIBS   := $(shell pkg-config --libs yaml-0.1 2>/dev/null || echo -lyaml)
 JSON_LIBS   := $(shell pkg-config --libs jansson 2>/dev/null || echo -ljansson)
 BLAS_DIR    := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-serial))
+BLAS_CFLAGS := $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
 BLAS_LIBS   ?= $(if $(BLAS_DIR),$(BLAS_DIR)/libopenblas.a,-lopenblas)
 DNNL        := $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),1)
 
 LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(BLAS_LIBS) $(if $(DNNL),-ldnnl) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
-LIB_SRC  := $(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c)
+LIB_SRC  := $(filter-out $(if $(DNNL),,kernels/onednn.c),$(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c))
+BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).
 ISAS     := $(if $(filter x86_64,$(ARCH)),generic avx2 avx512,generic)
@@ -39,33 +46,40 @@ ISA_avx512  := -march=x86-64-v4 -mprefer-vector-width=512
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) \
-            $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o))
+            $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o)) \
+            $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(BIN_SRC),$(wildcard bin/*.c)))
 LIB      := $(BUILD)/libsennit.a
-BIN_SRC  := $(wildcard bin/sennit_*.c)
 BINS     := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
 
-UNIT_SRC := $(wildcard tests/unit/test_*.c tests/parity/test_*.c)
-UNIT     := $(UNIT_SRC:%.c=$(BUILD)/%)
-MPIT_SRC := $(wildcard tests/mpi/test_*.c)
-MPIT     := $(MPIT_SRC:%.c=$(BUILD)/%)
-BENCH_SRC := $(wildcard tests/bench/bench_*.c)
-BENCH    := $(BENCH_SRC:%.c=$(BUILD)/%)
-FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
-FUZZ     := $(FUZZ_SRC:%.c=$(BUILD)/%)
+UNIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/parity/test_*.c))
+MPIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/test_*.c))
+BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
+FUZZ     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+CLI      := $(wildcard tests/cli/*.sh)
+# What a run of tests costs, @seconds where the runner's limit of 120 is too short.
+MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
+STATIC   := $(if $(SAN),,tests/lint tests/docs)
 
-all: $(BINS)
+all: $(if $(MPI_LIBS),,need) $(BINS) ## Build every binary into build/bin (the default)
+need:
+	@echo 'make: no MPI compiler here ($(MPICC)); "make deps" installs or names what is missing' >&2; exit 1
 
 $(BUILD)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
 $(BUILD)/checkpoint/%.o: CPPFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/kernels/blas.o: CPPFLAGS += $(BLAS_CFLAGS)
+$(BUILD)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
+
+# One short line per command; V=1 shows the commands themselves.
+say = $(if $(V),,@echo '$(1) $(2)';)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(BASEFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(call say,cc,$@)$(CC) $(BASEFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 define isa_rule
 $(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c
 	@mkdir -p $$(@D)
-	$(CC) $(BASEFLAGS) $(KFLAGS) $(ISA_$(1)) -DSN_ISA=$(1) $(CFLAGS) -c $$< -o $$@
+	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) $(KFLAGS) $(ISA_$(1)) -DSN_ISA=$(1) $(CFLAGS) -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
@@ -73,18 +87,110 @@ $(BUILD)/kernels/cpu.o: CPPFLAGS += $(foreach i,$(ISAS),-DSN_HAVE_ISA_$(i)) $(if
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,ar,$@)ar rcs $@ $^
+
+define link
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(CC) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+endef
 
 $(BUILD)/bin/sennit-train: LIBS += $(MPI_LIBS)
 $(BUILD)/bin/sennit-%: $(BUILD)/bin/sennit_%.o $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(SANFLAGS) -o $@ $^ $(LIBS)
+	$(link)
 
-$(BUILD)/tests/mpi/%: LIBS += $(MPI_LIBS)
+$(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce: LIBS += $(MPI_LIBS)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(SANFLAGS) -o $@ $^ $(LIBS)
+	$(link)
 
-.PHONY: all
+# A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
+	$(link)
+
+# Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
+$(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
+	$(link)
+$(BUILD)/oom/sennit-train: LIBS += $(MPI_LIBS)
+
+# --- targets: each first looks for what is missing, then reads this file again, because what was
+# installed a moment ago was not there when the variables above were set --------------------------
+jobs   = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+again  = @tests/deps && $(MAKE) --no-print-directory $(jobs)
+runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tests/run
+
+demo: ## Train a small llama on real text for a few minutes and let it write
+	$(again) all
+	@BUILD=$(BUILD) templates/demo.sh
+
+check: ## Every test that needs no GPU and no Slurm (SAN=1: under ASan and UBSan)
+	$(again) run-check
+check-quick: ## The tests that take less than two minutes
+	$(again) run-check-quick
+run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ)
+	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@600) $(STATIC)
+run-check-quick: $(BINS) $(UNIT) $(FUZZ)
+	$(runner) $(UNIT) $(FUZZ) $(STATIC)
+
+lint: ## The rules of the house (docs/STYLE.md), each violation one line
+	$(again) run-lint
+run-lint: $(LIB)
+	@CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tests/lint
+
+check-docs: ## Every flag has its line in the man page; docs/RUNFILE.md matches the key table
+	$(again) run-docs
+run-docs: $(BINS)
+	@BUILD=$(BUILD) tests/docs
+
+check-equiv: ## Loss for loss: one rank against every grid
+	$(again) run-equiv
+run-equiv: $(BINS)
+	$(runner) $(addsuffix @900,$(wildcard tests/equiv/*.sh))
+
+check-oom: ## The binaries with their n-th allocation failing, n = 1, 2, ...
+	$(again) run-oom
+run-oom: $(BINS) $(patsubst $(BUILD)/bin/%,$(BUILD)/oom/%,$(BINS))
+	$(runner) tests/oom/run@1800
+
+check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)
+	$(again) run-fuzz
+FUZZ_SECONDS ?= 60
+# The code under test is compiled again with coverage: no kernels, no MPI.
+FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
+run-fuzz: $(FUZZ_DEEP)
+	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)
+build/deep/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard lib/base/*.[ch] lib/config/*.[ch] lib/run/data*.[ch])
+	@mkdir -p $(@D)
+	clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=fuzzer,address,undefined \
+	    -fno-sanitize-recover=undefined -o $@ $(filter %.c,$^) $(YAML_LIBS) $(JSON_LIBS) -lpthread -lm
+
+bench: ## Time operations and whole steps against their limits, after checking them
+	$(again) run-bench
+run-bench: $(BINS) $(BENCH)
+	@for b in $(BENCH); do echo "== $$b"; $$b || exit 1; done
+
+install: $(BINS) ## Install binaries, templates and man pages (PREFIX=/usr/local DESTDIR=)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
+	install $(BINS) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
+	cd templates && find . -type f ! -name demo.sh -exec install -D -m 644 {} $(DESTDIR)$(abspath $(PREFIX))/share/sennit/templates/{} \;
+
+deps: ## Install what is missing (as root), or name the command that does; DEV=1 adds clang and such
+	@tests/deps $(if $(DEV),dev)
+info: ## What was found on this machine and what was not
+	@tests/deps --info
+	@echo 'compiler             $(CC), flags $(OPT) $(CFLAGS)'
+	@echo 'matrix library       $(BLAS_LIBS) $(if $(DNNL),-ldnnl)'
+	@echo 'instruction sets     $(ISAS) (chosen at run time)'
+
+docs: all ## Write docs/RUNFILE.md anew from the key table
+	$(BUILD)/bin/sennit-plan --help-keys=markdown > docs/RUNFILE.md
+format: ## Format every C file with clang-format
+	clang-format -i $$(find bin checkpoint kernels lib slurm tests -name '*.[ch]')
+clean: ## Remove build/
+	rm -rf build
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+
+.PHONY: all need demo check check-quick lint check-docs check-equiv check-oom check-fuzz bench install deps info docs \
+	format clean help run-check run-check-quick run-lint run-docs run-equiv run-oom run-fuzz run-bench
 .SECONDARY:
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name san -prune -o -name '*.d' -print 2>/dev/null)

@@ -28,7 +28,7 @@
  * LAYERNORM     0 x[T,D], 1 w[1,D], 2 b[1,D]              0 y[T,D], 1 stats[T,2] f32  -
  *               stats = (mean, 1/sqrt(var + eps)); var is the biased one
  * LAYERNORM_DX  0 dy[T,D], 1 x[T,D], 2 w, 3 stats, 4 g?   0 dx[T,D] (+ addend g)      0: in 0 or 4
- * LAYERNORM_DW  0 dy[T,D], 1 x[T,D], 2 stats              0+ dw[1,D] f32, 1+ db[1,D]  -
+ * LAYERNORM_DW  0 dy[T,D], 1 x[T,D], 2 stats              0+ dw[1,D] f32?, 1+ db[1,D]? -
  * RMSNORM       0 x[T,D], 1 w[1,D]                        0 y[T,D], 1 stats[T,1] f32  -
  *               stats = 1/sqrt(mean(x^2) + eps)
  * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?             0 dx (+ addend g)           0: in 0 or 4

@@ -12,6 +12,7 @@ enum sn_status sn_fail(struct sn_err *err, enum sn_status st, const char *fmt, .
         (void)vsnprintf(err->text, sizeof(err->text), fmt, ap); /* a cut sentence is still useful */
         va_end(ap);
         err->status = st;
+        err->agreed = 0;
     }
     return st;
 }

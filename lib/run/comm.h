@@ -25,20 +25,23 @@ typedef uint64_t sn_ticket;
 struct sn_comm_ops {
     const char *name; /* "self", "mpi" */
     /* Sum `n` elements over the group, in place. dtype SN_F32 or SN_F64. `staging` is planned
-     * memory of sn_comm_staging() bytes that stays untouched until the wait. */
+     * memory of sn_comm_staging() bytes that stays untouched until the wait: operations in flight
+     * at the same time may share it, since they run one after another. Blocks only when 256
+     * operations are in flight. One thread posts and waits. */
     sn_ticket (*post_all_reduce)(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,
                                  void *staging);
-    /* Block until the ticket's operation is complete on this rank. */
+    /* Block until the ticket's operation, and all posted before it, are complete on this rank. The
+     * first failure of a communicator is final: this and every later operation returns it. */
     enum sn_status (*wait)(struct sn_comm *c, sn_ticket t, struct sn_err *err);
     /* Blocking, for start-up and shut-down only (not counted as traffic): */
     enum sn_status (*barrier)(struct sn_comm *c, struct sn_err *err);
     /* everyone gets root's bytes */
     enum sn_status (*broadcast)(struct sn_comm *c, void *buf, int64_t bytes, int root,
                                 struct sn_err *err);
-    /* take the worst status over ranks; everybody leaves with that rank's sentence, prefixed by
-     * its rank and host. Returns the agreed status. */
+    /* take the worst status over ranks; everybody leaves with the sentence of the lowest rank that
+     * has it, prefixed by "rank R (host): ". Returns the agreed status. */
     enum sn_status (*agree)(struct sn_comm *c, enum sn_status mine, struct sn_err *err);
-    /* bytes that left this rank in posted operations since the last call, padding included */
+    /* bytes that this rank sent in posted operations since the last call */
     int64_t (*take_sent_bytes)(struct sn_comm *c);
     void (*destroy)(struct sn_comm *c); /* NULL is allowed */
 };
@@ -51,15 +54,25 @@ struct sn_comm {
 
 /* One rank, nothing to do. Never fails after allocation. */
 enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err);
-/* MPI_COMM_WORLD; calls MPI_Init_thread. Defined in comm_mpi.c, linked by sennit-train only. */
+/* MPI_COMM_WORLD; calls MPI_Init_thread, destroy calls MPI_Finalize: once in a process. Ranks that
+ * the launcher started but MPI does not see are an error. Collective: fails on all ranks or on
+ * none. Defined in comm_mpi.c, linked by sennit-train only. Sets Open MPI's settings for more ranks
+ * than cores in the environment, where the user has not. */
 enum sn_status sn_comm_create_mpi(struct sn_comm **out, struct sn_err *err);
-/* After an error that not every rank can know of: end the whole job with this exit code. */
-void sn_comm_abort_mpi(int exit_code);
+/* After an error that not every rank can know of: end the whole job with this exit code. From any
+ * thread, whatever the communication thread is doing. Does not return. */
+void sn_comm_abort_mpi(int exit_code) __attribute__((noreturn));
+/* How many ranks the launcher (mpirun, srun, jsrun) started, by the environment; 1 if none did. */
+int sn_comm_launched_ranks(void);
 
-/* Exact bytes that leave one rank in an all-reduce of n elements over `size` ranks: reduce-scatter
- * and all-gather of n padded up to a multiple of size x 16 elements: 2 (size-1)/size S. */
-int64_t sn_comm_all_reduce_bytes(int64_t n, enum sn_dtype dtype, int size);
-/* Planned staging memory of one posted all-reduce (0 for size 1); independent of n (chunked). */
+/* Exact bytes that rank `rank` sends in an all-reduce of n elements over `size` ranks. Nothing is
+ * padded on the wire: with S = n x size of dtype,
+ *   up to 512 bytes every rank sends all of it to all others:  (size-1) S
+ *   else reduce-scatter and all-gather, about                  2 (size-1)/size S
+ * in which ranks differ by the length of the slices they own. Rank 0 sends most. */
+int64_t sn_comm_all_reduce_bytes(int64_t n, enum sn_dtype dtype, int size, int rank);
+/* Planned staging memory of one posted all-reduce (0 for size 1); independent of n (chunked): about
+ * 2 MiB up to 64 ranks, 32 KiB a rank beyond. */
 int64_t sn_comm_staging(int size);
 
 #endif

@@ -36,6 +36,8 @@ struct sn_state {
     struct sn_state_tensor *tensors;
 };
 
+struct sn_model_config;
+
 struct sn_saver {
     void *self;
     /* Write one complete checkpoint of the state; returns after it is durable and visible. */
@@ -45,6 +47,12 @@ struct sn_saver {
     /* Fill every tensor and the scalars from checkpoint `step`. Another model is SN_EINPUT; a
      * missing, altered or wrong-shaped tensor is an error that names it. */
     enum sn_status (*load)(void *self, int64_t step, struct sn_state *s, struct sn_err *err);
+    /* Fill the "model" tensors of s from a safetensors file or directory, or from a checkpoint of
+     * ours (train.init_from). */
+    enum sn_status (*init)(void *self, const char *path, const struct sn_model_config *config,
+                           struct sn_state *s, struct sn_err *err);
+    /* Move what is there out of the way, losing nothing (--fresh). Rank 0 only. */
+    enum sn_status (*set_aside)(void *self, struct sn_err *err);
 };
 
 #endif

@@ -1,0 +1,239 @@
+/*
+ * sennit_plan.c - the command line of sennit-plan: check a run file, show what it compiles to.
+ */
+#include "bin/common.h"
+#include "lib/base/log.h"
+#include "lib/run/metrics.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: sennit-plan RUN.yaml [options]\n"
+    "\n"
+    "Checks the run file, compiles its step and prints the memory and traffic of one rank.\n"
+    "  --ranks N            plan for N ranks (default: layout.data, or 1)\n"
+    "  --json               one JSON object\n"
+    "  --explain RANK       print the program of this rank\n"
+    "  --program NAME       which: train (default), evaluate or generate\n"
+    "  --help-keys[=markdown]  every key of the run file with its default and meaning\n"
+    "  --help, --version\n"
+    "\n"
+    "Step time and MFU are null until the cost model is built. Exit 0: done, 2: bad usage or input.\n";
+
+enum { RANKS = 256, JSON, EXPLAIN, PROGRAM, HELP_KEYS, HELP, VERSION };
+
+struct line {
+    const char *run_file, *program;
+    long long ranks, explain; /* 0, -1: not asked */
+    bool json, help, version, keys, markdown;
+};
+
+static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
+{
+    switch (code) {
+    case RANKS:
+        return sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err);
+    case EXPLAIN:
+        return sn_parse_number("--explain", optarg, 0, 1 << 24, &l->explain, err);
+    case JSON:
+        l->json = true;
+        return SN_OK;
+    case PROGRAM:
+        l->program = optarg;
+        return SN_OK;
+    case HELP_KEYS:
+        l->keys = true;
+        l->markdown = optarg && strcmp(optarg, "markdown") == 0;
+        if (optarg && !l->markdown)
+            return sn_fail(err, SN_EINPUT, "--help-keys: '%s' is no format; want markdown or nothing",
+                           optarg);
+        return SN_OK;
+    case HELP:
+        l->help = true;
+        return SN_OK;
+    case VERSION:
+        l->version = true;
+        return SN_OK;
+    default:
+        return sn_fail(err, SN_EINPUT, "sennit-plan: %s %s; see sennit-plan --help",
+                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+    }
+}
+
+static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
+{
+    static const struct option options[] = {{"ranks", required_argument, NULL, RANKS},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"explain", required_argument, NULL, EXPLAIN},
+                                            {"program", required_argument, NULL, PROGRAM},
+                                            {"help-keys", optional_argument, NULL, HELP_KEYS},
+                                            {"help", no_argument, NULL, HELP},
+                                            {"version", no_argument, NULL, VERSION},
+                                            {0}};
+    *l = (struct line){.explain = -1, .program = "train"};
+    for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
+        SN_TRY(parse_option(code, argv, l, err));
+    if (l->help || l->version || l->keys)
+        return SN_OK;
+    if (argc - optind != 1)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan: want one run file, got %d; see sennit-plan --help",
+                       argc - optind);
+    l->run_file = argv[optind];
+    return SN_OK;
+}
+
+struct plan {
+    struct sn_memory_plan memory;
+    int64_t traffic[SN_NAXES]; /* summed over ranks */
+    int64_t limit;             /* of one rank, if all of them run on this host */
+    int ranks;
+};
+
+static void make_plan(const struct sn_job *j, struct plan *p)
+{
+    *p = (struct plan){.ranks = j->ranks};
+    sn_job_memory(j, &p->memory);
+    for (int r = 0; r < j->ranks; r++) {
+        int64_t bytes[SN_NAXES];
+        sn_job_traffic(j, r, bytes);
+        for (int a = 0; a < SN_NAXES; a++)
+            p->traffic[a] += bytes[a];
+    }
+    p->limit = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / j->ranks;
+}
+
+static void print_json(const struct sn_job *j, const struct plan *p)
+{
+    const struct sn_config *c = j->config;
+    (void)printf("{\"layout\": {\"data\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d, "
+                 "\"context\": %d, \"micro_batch\": %d, \"zero\": %d, \"bucket\": %lld}, ",
+                 c->layout.data, c->layout.tensor, c->layout.pipeline, c->layout.expert,
+                 c->layout.context, c->layout.micro_batch, c->layout.zero,
+                 (long long)c->layout.bucket);
+    (void)printf("\"parameters\": %lld, \"step_time_s\": null, \"mfu\": null, "
+                 "\"tokens_per_s\": null, \"fits\": %s, ",
+                 (long long)sn_model_param_count(j->model),
+                 p->memory.total <= p->limit ? "true" : "false");
+    sn_metrics_json_memory(stdout, &p->memory);
+    (void)printf(", \"memory_limit_bytes\": %lld, \"bubble_fraction\": 0, ", (long long)p->limit);
+    sn_metrics_json_traffic(stdout, p->traffic);
+    (void)printf(", \"traffic_by_level\": null, \"exposed_comm_s\": null}\n");
+}
+
+static void row(const char *name, int64_t bytes)
+{
+    char size[16];
+    (void)printf("  %-12s %16lld  %s\n", name, (long long)bytes, sn_str_bytes(size, bytes));
+}
+
+static void print_text(const struct sn_job *j, const struct plan *p)
+{
+    const struct sn_config *c = j->config;
+    const struct sn_memory_plan *m = &p->memory;
+    (void)printf("%s: %s, %lld parameters, %s\n", c->run.name, sn_family_name(c->model.family),
+                 (long long)sn_model_param_count(j->model), sn_dtype_name(j->dtype));
+    (void)printf("layout: data %d, micro_batch %d, %d micro-batches a step\n", c->layout.data,
+                 c->layout.micro_batch, j->train.micros);
+    (void)printf("memory of the worst rank, bytes\n");
+    row("params", m->params);
+    row("grads", m->grads);
+    row("optimizer", m->optimizer);
+    row("activations", m->activations);
+    row("workspace", m->workspace);
+    row("comm", m->comm);
+    row("library", m->library);
+    row("total", m->total);
+    (void)printf("traffic of one step over all ranks, bytes\n");
+    for (int a = 0; a < SN_NAXES; a++)
+        if (p->traffic[a])
+            row(sn_axis_name((enum sn_axis)a), p->traffic[a]);
+    if (p->ranks == 1)
+        (void)printf("  none: one rank\n");
+    char total[16], limit[16];
+    (void)printf("%s: a rank needs %s of %s (this host's memory over %d ranks)\n",
+                 m->total <= p->limit ? "fits" : "does not fit", sn_str_bytes(total, m->total),
+                 sn_str_bytes(limit, p->limit), p->ranks);
+}
+
+static enum sn_status explain(const struct sn_job *j, const struct line *l, struct sn_err *err)
+{
+    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
+    if (l->explain >= j->ranks)
+        return sn_fail(err, SN_EINPUT, "--explain: there is no rank %lld; the layout has 0..%d",
+                       l->explain, j->ranks - 1);
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(set[i]->name, l->program) != 0)
+            continue;
+        struct sn_str text = {0};
+        sn_program_print(&text, set[i]);
+        bool failed = text.failed;
+        if (!failed)
+            (void)fputs(text.p, stdout);
+        sn_str_fini(&text);
+        return failed ? sn_fail(err, SN_ENOMEM, "--explain: no memory for the text") : SN_OK;
+    }
+    return sn_fail(err, SN_EINPUT, "--program: '%s' is none; want train, evaluate or generate",
+                   l->program);
+}
+
+static enum sn_status report(const struct sn_config *c, const struct line *l, struct sn_err *err)
+{
+    struct sn_model *model = NULL;
+    struct sn_job *job = NULL;
+    SN_TRY(sn_model_create(&model, &c->model, &c->train, err));
+    enum sn_status st = sn_job_create(&job, c, model, sn_ops_cpu(), sn_threads(c, c->layout.data),
+                                      err);
+    if (st == SN_OK && l->explain >= 0) {
+        st = explain(job, l, err);
+    } else if (st == SN_OK) {
+        struct plan p;
+        make_plan(job, &p);
+        if (l->json)
+            print_json(job, &p);
+        else
+            print_text(job, &p);
+    }
+    sn_job_destroy(job);
+    sn_model_destroy(model);
+    return st;
+}
+
+static enum sn_status print_keys(bool markdown, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    sn_config_help(&text, markdown);
+    bool failed = text.failed;
+    if (!failed)
+        (void)fputs(text.p, stdout);
+    sn_str_fini(&text);
+    return failed ? sn_fail(err, SN_ENOMEM, "--help-keys: no memory for the text") : SN_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct sn_err err = {0};
+    struct sn_config config;
+    struct line l;
+    enum sn_status st = parse_line(argc, argv, &l, &err);
+    if (st == SN_OK && (l.help || l.version)) {
+        (void)fputs(l.help ? usage : "sennit-plan " SN_VERSION "\n", stdout);
+        return 0;
+    }
+    if (st == SN_OK && l.keys) {
+        st = print_keys(l.markdown, &err);
+        return st == SN_OK ? 0 : sn_report(&err);
+    }
+    if (st == SN_OK)
+        st = sn_config_load(&config, l.run_file, NULL, &err);
+    if (st == SN_OK) {
+        int ranks = l.ranks ? (int)l.ranks : config.layout.data ? config.layout.data : 1;
+        st = sn_config_resolve_ranks(&config, ranks, &err);
+    }
+    if (st == SN_OK)
+        st = report(&config, &l, &err);
+    return st == SN_OK ? 0 : sn_report(&err);
+}

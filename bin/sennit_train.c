@@ -1,0 +1,244 @@
+/*
+ * sennit_train.c - the command line of sennit-train: one rank of a training run.
+ */
+#include "bin/common.h"
+#include "bin/saver.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/run/attempt.h"
+#include "lib/run/profile.h"
+#include "lib/run/trainer.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: sennit-train RUN.yaml [options]        (several ranks: mpirun -n N sennit-train ...)\n"
+    "\n"
+    "Trains the model of RUN.yaml, continuing from the newest valid checkpoint.\n"
+    "  --fresh              begin anew; checkpoints that exist are moved aside, not deleted\n"
+    "  --stop-after N       leave after step N, saved; the schedule stays that of train.steps\n"
+    "  --profile            at the end, print the time spent in each kind of operation\n"
+    "  --generate TEXT      write a continuation of TEXT from the newest checkpoint (one rank)\n"
+    "  --tokens N           how many tokens of it (default 200)\n"
+    "  --temperature X      0 takes the most likely token (default 0.8)\n"
+    "  --top-k N            draw from the N most likely tokens, 0 from all (default 40)\n"
+    "  --help, --version\n"
+    "\n"
+    "SIGINT, SIGUSR2 or the file OUTPUT/save-and-exit: save, exit 75. SIGTERM: save, exit 76.\n"
+    "Exit 0: done, 1: the work failed, 2: bad usage or input, 79: diverged.\n";
+
+enum { FRESH = 256, STOP_AFTER, PROFILE, GENERATE, TOKENS, TEMPERATURE, TOP_K, HELP, VERSION };
+
+struct line {
+    const char *run_file, *generate;
+    struct sn_trainer_options train;
+    bool profile, help, version;
+    long long tokens, top_k;
+    double temperature;
+};
+
+static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
+{
+    long long n;
+    char *end;
+    switch (code) {
+    case FRESH:
+        l->train.fresh = true;
+        return SN_OK;
+    case STOP_AFTER:
+        SN_TRY(sn_parse_number("--stop-after", optarg, 1, INT64_MAX, &n, err));
+        l->train.stop_after = n;
+        return SN_OK;
+    case PROFILE:
+        l->profile = true;
+        return SN_OK;
+    case GENERATE:
+        l->generate = optarg;
+        return SN_OK;
+    case TOKENS:
+        return sn_parse_number("--tokens", optarg, 1, 1 << 24, &l->tokens, err);
+    case TOP_K:
+        return sn_parse_number("--top-k", optarg, 0, 1 << 24, &l->top_k, err);
+    case TEMPERATURE:
+        l->temperature = strtod(optarg, &end);
+        if (end == optarg || *end || !(l->temperature >= 0 && l->temperature <= 100))
+            return sn_fail(err, SN_EINPUT, "--temperature: '%s' is no number from 0 to 100", optarg);
+        return SN_OK;
+    case HELP:
+        l->help = true;
+        return SN_OK;
+    case VERSION:
+        l->version = true;
+        return SN_OK;
+    default:
+        return sn_fail(err, SN_EINPUT, "sennit-train: %s %s; see sennit-train --help",
+                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+    }
+}
+
+static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
+{
+    static const struct option options[] = {
+        {"fresh", no_argument, NULL, FRESH},
+        {"stop-after", required_argument, NULL, STOP_AFTER},
+        {"profile", no_argument, NULL, PROFILE},
+        {"generate", required_argument, NULL, GENERATE},
+        {"tokens", required_argument, NULL, TOKENS},
+        {"temperature", required_argument, NULL, TEMPERATURE},
+        {"top-k", required_argument, NULL, TOP_K},
+        {"help", no_argument, NULL, HELP},
+        {"version", no_argument, NULL, VERSION},
+        {0}};
+    *l = (struct line){.tokens = 200, .top_k = 40, .temperature = 0.8};
+    for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
+        SN_TRY(parse_option(code, argv, l, err));
+    if (l->help || l->version)
+        return SN_OK;
+    if (argc - optind != 1)
+        return sn_fail(err, SN_EINPUT, "sennit-train: want one run file, got %d; see sennit-train "
+                                       "--help",
+                       argc - optind);
+    l->run_file = argv[optind];
+    return SN_OK;
+}
+
+static void print_byte(void *self, int32_t token)
+{
+    bool bytes = *(bool *)self;
+    if (bytes)
+        (void)putchar(token);
+    else
+        (void)printf(" %d", token);
+    (void)fflush(stdout);
+}
+
+/* The prompt's tokens: bytes for a vocabulary of bytes, decimal numbers otherwise. */
+static int prompt_tokens(const char *text, bool bytes, int32_t *out)
+{
+    int n = 0;
+    if (bytes) {
+        for (; text[n]; n++)
+            out[n] = (unsigned char)text[n];
+        return n;
+    }
+    for (char *end; *text; text = end) {
+        long v = strtol(text, &end, 10);
+        if (end == text)
+            return strspn(text, " \t\n") == strlen(text) ? n : 0;
+        out[n++] = v >= 0 && v < INT32_MAX ? (int32_t)v : -1;
+    }
+    return n;
+}
+
+static enum sn_status generate(struct sn_trainer *t, const struct sn_config *c, const struct line *l,
+                               struct sn_err *err)
+{
+    bool bytes = c->model.vocab == 256;
+    int32_t *prompt = sn_alloc_n(strlen(l->generate) + 1, sizeof(*prompt));
+    if (!prompt)
+        return sn_fail(err, SN_ENOMEM, "--generate: no memory");
+    struct sn_generate_options o = {.prompt = prompt,
+                                    .n_prompt = prompt_tokens(l->generate, bytes, prompt),
+                                    .tokens = (int)l->tokens,
+                                    .temperature = l->temperature,
+                                    .top_k = (int)l->top_k,
+                                    .emit = print_byte,
+                                    .self = &bytes};
+    (void)printf("%s", l->generate);
+    enum sn_status st = sn_trainer_generate(t, &o, err);
+    (void)printf("\n");
+    sn_free(prompt);
+    return st;
+}
+
+/* Everything that needs the communicator; the others wait for no rank that has failed. */
+static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_comm *comm,
+                           struct sn_signals *signals, int *exit_code, struct sn_err *err)
+{
+    const char *warning;
+    const char *backend = sn_ops_cpu_describe(&warning);
+    struct sn_saver saver = {0};
+    struct sn_attempt attempt = {0};
+    enum sn_status st = sn_attempt_begin(&attempt, c, comm->rank, err);
+    if (st == SN_OK)
+        st = sn_saver_open(&saver, c, err);
+    SN_TRY(comm->ops->agree(comm, st, err));
+    struct sn_trainer_env env = {.config = c,
+                                 .comm = comm,
+                                 .ops = sn_ops_cpu(),
+                                 .saver = &saver,
+                                 .signals = signals,
+                                 .threads = sn_threads(c, comm->node_size)};
+    if (comm->rank == 0) {
+        sn_log(SN_LOG_INFO, "%s: %d ranks x %d threads, %s", c->run.name, comm->size, env.threads,
+               backend);
+        if (warning)
+            sn_log(SN_LOG_WARN, "%s", warning);
+    }
+    struct sn_trainer *t = NULL;
+    st = sn_trainer_create(&t, &env, err);
+    if (st == SN_OK && l->generate)
+        st = generate(t, c, l, err);
+    else if (st == SN_OK)
+        st = sn_trainer_run(t, &l->train, exit_code, err);
+    if (st == SN_OK && l->profile && comm->rank == 0)
+        sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
+    sn_attempt_end(&attempt, st == SN_OK ? *exit_code : sn_exit_code(st), st == SN_OK ? NULL : err);
+    sn_trainer_destroy(t);
+    sn_saver_close(&saver);
+    return st;
+}
+
+static enum sn_status load_config(const struct line *l, struct sn_config *c, int ranks,
+                                  struct sn_err *err)
+{
+    SN_TRY(sn_config_load(c, l->run_file, NULL, err));
+    if (l->generate) { /* one sample on one rank, whatever layout the run has */
+        c->layout.data = 1;
+        c->layout.micro_batch = 1;
+    }
+    if (l->generate && ranks > 1)
+        return sn_fail(err, SN_EINPUT, "--generate: started with %d ranks; start one", ranks);
+    return sn_config_resolve_ranks(c, ranks, err);
+}
+
+int main(int argc, char **argv)
+{
+    struct sn_err err = {0};
+    struct line l;
+    struct sn_config config;
+    struct sn_comm *comm = NULL;
+    struct sn_signals *signals = NULL;
+    int exit_code = 0;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    enum sn_status st = parse_line(argc, argv, &l, &err);
+    if (st == SN_OK && (l.help || l.version)) {
+        (void)fputs(l.help ? usage : "sennit-train " SN_VERSION "\n", stdout);
+        return 0;
+    }
+    int ranks = sn_comm_launched_ranks();
+    if (st == SN_OK)
+        st = load_config(&l, &config, ranks, &err);
+    if (st != SN_OK) /* the same on every rank: no need to agree, and MPI has not begun */
+        return sn_report(&err);
+    st = sn_signals_create(&signals, &err);
+    if (st == SN_OK)
+        st = ranks > 1 ? sn_comm_create_mpi(&comm, &err) : sn_comm_create_self(&comm, &err);
+    if (st != SN_OK)
+        return sn_report(&err);
+    st = work(&l, &config, comm, signals, &exit_code, &err);
+    if (st != SN_OK) {
+        exit_code = sn_exit_code(st);
+        if (!err.agreed || comm->rank == 0)
+            (void)sn_report(&err);
+        if (!err.agreed && comm->size > 1) /* the others know nothing of it and would wait */
+            sn_comm_abort_mpi(exit_code);
+    }
+    comm->ops->destroy(comm);
+    sn_signals_destroy(signals);
+    return exit_code;
+}

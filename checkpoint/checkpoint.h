@@ -1,0 +1,53 @@
+/*
+ * checkpoint.h - checkpoints of a run in one directory, as a struct sn_saver.
+ *
+ *   DIR/step-00000100/  shard-00000.h5  manifest.json  COMMIT
+ *   DIR/LATEST          a hint for people; never trusted
+ *
+ * A checkpoint is written under step-00000100.tmp.PID, synced, and renamed: a failed or killed save
+ * leaves the one before it untouched. One process at a time may save into a directory. Formats and
+ * reasons: DESIGN.md 7.
+ *
+ * For the caller: ignore SIGXFSZ, or a file size limit kills the process instead of failing the
+ * save.
+ */
+#ifndef SN_CHECKPOINT_H
+#define SN_CHECKPOINT_H
+
+#include "lib/base/err.h"
+#include "lib/run/state.h"
+
+/* Make `dir` when it is missing. `keep` newest checkpoints stay after a save; 0 keeps all.
+ *
+ * find: the newest whose COMMIT and manifest agree; a damaged newer one is passed over with a
+ *       warning. Only damaged ones, or one of a later format, is an error: nobody should train from
+ *       scratch over them unasked.
+ * save: a checkpoint of the same step is replaced. Those of later steps belong to a course of
+ *       training that was left (an older one was resumed, or --fresh): they are renamed to
+ *       step-N.aside.PID, never found again and never removed.
+ * load: on failure the tensors may be partly overwritten, the scalars not.
+ * init: sn_init_from of checkpoint/hfnames.h.
+ * set_aside: as save does with later steps, for all of them. */
+enum sn_status sn_checkpoint_open(struct sn_saver *out, const char *dir, int keep,
+                                  struct sn_err *err);
+void sn_checkpoint_close(struct sn_saver *s);
+
+/* Steps of the commit, in order. */
+enum sn_checkpoint_stage {
+    SN_STAGE_NONE,
+    SN_STAGE_DIRECTORY, /* the temporary directory exists */
+    SN_STAGE_LAYOUT,    /* the shard is laid out, nothing is in it */
+    SN_STAGE_HALF,      /* half of the tensors are written */
+    SN_STAGE_SHARD,     /* the shard is synced */
+    SN_STAGE_MANIFEST,
+    SN_STAGE_COMMIT,
+    SN_STAGE_SYNCED,  /* the temporary directory is synced */
+    SN_STAGE_VISIBLE, /* renamed, and the parent synced */
+    SN_STAGE_LATEST,
+    SN_STAGE_ROTATED,
+    SN_NSTAGES
+};
+/* Test hook: the next save kills this process with SIGKILL right after `stage`. */
+void sn_checkpoint_die_at(struct sn_saver *s, enum sn_checkpoint_stage stage);
+
+#endif

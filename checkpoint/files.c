@@ -1,0 +1,197 @@
+#include "checkpoint/files.h"
+
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    SLAB = 64 << 20
+}; /* bytes of one write call: far below the 2 GiB that Linux takes at once */
+
+enum sn_status sn_file_fail(struct sn_err *err, const char *path, const char *doing)
+{
+    int why = errno;
+    const char *hint = "";
+    if (why == ENOSPC || why == EDQUOT || why == EFBIG)
+        hint = "; free some space, or lower checkpoint.keep";
+    return sn_fail(err, why == ENOMEM ? SN_ENOMEM : SN_EIO, "%s: cannot %s: %s%s", path, doing,
+                   strerror(why), hint);
+}
+
+static enum sn_status read_all(int fd, char *p, size_t len, const char *path, struct sn_err *err)
+{
+    for (size_t done = 0; done < len;) {
+        ssize_t n = read(fd, p + done, len - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sn_file_fail(err, path, "read");
+        if (n == 0)
+            return sn_fail(err, SN_EIO, "%s: ends after %zu of %zu bytes", path, done, len);
+        done += (size_t)n;
+    }
+    return SN_OK;
+}
+
+static enum sn_status load_open(int fd, char **out, size_t *len, const char *path,
+                                struct sn_err *err)
+{
+    struct stat sb;
+    if (fstat(fd, &sb) != 0)
+        return sn_file_fail(err, path, "read");
+    if (!S_ISREG(sb.st_mode))
+        return sn_fail(err, SN_EIO, "%s: is not a plain file", path);
+    size_t bytes = (size_t)sb.st_size;
+    char *p = sn_alloc(bytes + 1);
+    if (!p)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for its %zu bytes", path, bytes);
+    enum sn_status st = read_all(fd, p, bytes, path, err);
+    if (st != SN_OK) {
+        sn_free(p);
+        return st;
+    }
+    *out = p;
+    *len = bytes;
+    return SN_OK;
+}
+
+enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return sn_file_fail(err, path, "open");
+    enum sn_status st = load_open(fd, out, len, path, err);
+    (void)close(fd); /* read only: nothing can be lost */
+    return st;
+}
+
+static enum sn_status map_fd(void **out, size_t *len, int fd, const char *path, struct sn_err *err)
+{
+    struct stat sb;
+    if (fstat(fd, &sb) != 0)
+        return sn_file_fail(err, path, "read");
+    if (!S_ISREG(sb.st_mode))
+        return sn_fail(err, SN_EINPUT, "%s: is not a plain file", path);
+    void *p = NULL;
+    if (sb.st_size > 0)
+        p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        return sn_file_fail(err, path, "map");
+    *out = p;
+    *len = (size_t)sb.st_size;
+    return SN_OK;
+}
+
+enum sn_status sn_file_map(void **out, size_t *len, const char *path, struct sn_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return sn_file_fail(err, path, "open");
+    enum sn_status st = map_fd(out, len, fd, path, err);
+    (void)close(fd); /* the map stays */
+    return st;
+}
+
+void sn_file_unmap(void *p, size_t len)
+{
+    if (len > 0)
+        (void)munmap(p, len);
+}
+
+enum sn_status sn_file_put(int fd, const void *p, size_t len, uint64_t offset, const char *path,
+                           const char *what, struct sn_err *err)
+{
+    for (size_t done = 0; done < len;) {
+        size_t want = len - done < SLAB ? len - done : SLAB;
+        ssize_t n = pwrite(fd, (const char *)p + done, want, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            char doing[256];
+            (void)snprintf(doing, sizeof(doing), "write%s%s", *what ? " " : "", what);
+            return sn_file_fail(err, path, doing);
+        }
+        done += (size_t)n;
+    }
+    return SN_OK;
+}
+
+static enum sn_status put_and_sync(int fd, const void *p, size_t len, const char *path,
+                                   struct sn_err *err)
+{
+    SN_TRY(sn_file_put(fd, p, len, 0, path, "", err));
+    if (fsync(fd) != 0)
+        return sn_file_fail(err, path, "sync");
+    return SN_OK;
+}
+
+enum sn_status sn_file_save(const char *path, const void *p, size_t len, struct sn_err *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return sn_file_fail(err, path, "create");
+    enum sn_status st = put_and_sync(fd, p, len, path, err);
+    if (close(fd) != 0 && st == SN_OK)
+        st = sn_file_fail(err, path, "close");
+    return st;
+}
+
+enum sn_status sn_dir_make(const char *path, struct sn_err *err)
+{
+    char *part = sn_strdup(path);
+    if (!part)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", path);
+    enum sn_status st = SN_OK;
+    for (char *c = part + 1; st == SN_OK && *part; c++) {
+        char keep = *c;
+        if (keep != '/' && keep != '\0')
+            continue;
+        *c = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            st = sn_file_fail(err, part, "make the directory");
+        *c = keep;
+        if (keep == '\0')
+            break;
+    }
+    sn_free(part);
+    struct stat sb;
+    if (st == SN_OK && (stat(path, &sb) != 0 || !S_ISDIR(sb.st_mode)))
+        st = sn_fail(err, SN_EINPUT, "%s: is not a directory", path);
+    return st;
+}
+
+enum sn_status sn_dir_sync(const char *path, struct sn_err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return sn_file_fail(err, path, "open");
+    enum sn_status st = SN_OK;
+    /* Some network file systems cannot sync a directory and say EINVAL; their renames are
+     * synchronous. */
+    if (fsync(fd) != 0 && errno != EINVAL)
+        st = sn_file_fail(err, path, "sync");
+    (void)close(fd); /* a directory opened for reading: nothing can be lost */
+    return st;
+}
+
+static int remove_entry(const char *path, const struct stat *sb, int kind, struct FTW *ftw)
+{
+    (void)sb;
+    (void)kind;
+    (void)ftw;
+    return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+enum sn_status sn_dir_remove(const char *path, struct sn_err *err)
+{
+    if (nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        return sn_file_fail(err, path, "remove");
+    return SN_OK;
+}

@@ -1,0 +1,34 @@
+/*
+ * files.h - files that survive a crash: written whole, synced, and renamed into place.
+ *
+ * Knows nothing of checkpoints. Sentences name the file and the system's reason.
+ */
+#ifndef SN_FILES_H
+#define SN_FILES_H
+
+#include "lib/base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The whole file in a fresh NUL-terminated block; caller frees *out. */
+enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn_err *err);
+/* Map the whole file for reading; an empty one is NULL and 0. */
+enum sn_status sn_file_map(void **out, size_t *len, const char *path, struct sn_err *err);
+void sn_file_unmap(void *p, size_t len); /* len 0 is allowed */
+/* Create or truncate, write, fsync, close. */
+enum sn_status sn_file_save(const char *path, const void *p, size_t len, struct sn_err *err);
+/* Write all bytes at `offset`, in slabs; `what` names them in the sentence ("" for none). */
+enum sn_status sn_file_put(int fd, const void *p, size_t len, uint64_t offset, const char *path,
+                           const char *what, struct sn_err *err);
+/* The one sentence for a system call on a file that failed with errno. */
+enum sn_status sn_file_fail(struct sn_err *err, const char *path, const char *doing);
+
+/* Make a directory and its missing parents. */
+enum sn_status sn_dir_make(const char *path, struct sn_err *err);
+/* fsync a directory: names created or renamed in it are durable afterwards. */
+enum sn_status sn_dir_sync(const char *path, struct sn_err *err);
+/* Remove a directory and everything in it; a missing one is fine. */
+enum sn_status sn_dir_remove(const char *path, struct sn_err *err);
+
+#endif

@@ -1,0 +1,15 @@
+/*
+ * hash.h - the checksum of checkpoints: XXH3, 64 bits.
+ *
+ * It finds accidents (a flipped bit, a torn write), not attackers. The value of given bytes never
+ * changes between versions or machines: XXH3 is frozen since xxHash 0.8.0.
+ */
+#ifndef SN_HASH_H
+#define SN_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t sn_hash64(const void *p, size_t bytes);
+
+#endif

@@ -1,0 +1,94 @@
+#include "checkpoint/store.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <string.h>
+
+/* The next line of *p without its indentation; moves *p behind it. */
+static int next_line(const char **p, const char **line)
+{
+    *line = *p + strspn(*p, " \t");
+    size_t len = strcspn(*line, "\n");
+    *p = *line + len + ((*line)[len] == '\n');
+    return (int)len;
+}
+
+static enum sn_status check_model(const struct sn_reader *r, const char *want, struct sn_err *err)
+{
+    const char *have = r->manifest.model_text;
+    if (strcmp(have, want) == 0)
+        return SN_OK;
+    const char *h, *w;
+    int nh, nw;
+    do {
+        nh = next_line(&have, &h);
+        nw = next_line(&want, &w);
+    } while (nh == nw && strncmp(h, w, (size_t)nh) == 0 && (*have || *want));
+    return sn_fail(
+        err, SN_EINPUT,
+        "%s: holds another model: it has '%.*s' where the run file has '%.*s'; use another "
+        "checkpoint.dir, or train.init_from to take only its weights",
+        r->dir, nh, h, nw, w);
+}
+
+static enum sn_status check_extra(const struct sn_reader *r, const bool *used, struct sn_err *err)
+{
+    for (int i = 0; i < r->manifest.n_tensors; i++) {
+        const struct sn_manifest_tensor *t = &r->manifest.tensors[i];
+        if (!used[i])
+            return sn_fail(err, SN_EINPUT,
+                           "%s/manifest.json: has a tensor %s %s that the model lacks", r->dir,
+                           t->group, t->name);
+    }
+    return SN_OK;
+}
+
+/* All names and shapes before the first byte: a wrong checkpoint overwrites nothing. */
+static enum sn_status check_tensors(const struct sn_reader *r, const struct sn_state *s,
+                                    struct sn_err *err)
+{
+    bool *used = sn_alloc_n((size_t)r->manifest.n_tensors, sizeof(*used));
+    if (!used)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to compare its tensors", r->dir);
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < s->n_tensors && st == SN_OK; i++) {
+        const struct sn_manifest_tensor *t;
+        st = sn_reader_want(r, &t, &s->tensors[i], err);
+        if (st == SN_OK)
+            used[t - r->manifest.tensors] = true;
+    }
+    if (st == SN_OK)
+        st = check_extra(r, used, err);
+    sn_free(used);
+    return st;
+}
+
+static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct sn_err *err)
+{
+    SN_TRY(check_model(r, s->model_text, err));
+    SN_TRY(check_tensors(r, s, err));
+    for (int i = 0; i < s->n_tensors; i++) {
+        struct sn_state_tensor *t = &s->tensors[i];
+        SN_TRY(sn_reader_read(r, sn_manifest_find(&r->manifest, t->group, t->name), t->p, err));
+    }
+    s->scalars = r->manifest.scalars;
+    if (r->manifest.config_hash != s->config_hash)
+        sn_log(SN_LOG_INFO, "%s: was saved under other run settings; going on under the new ones",
+               r->dir);
+    return SN_OK;
+}
+
+enum sn_status sn_store_load(const struct sn_store *store, int64_t step, struct sn_state *s,
+                             struct sn_err *err)
+{
+    struct sn_reader r;
+    char *path = sn_store_path(store, step, "");
+    if (!path)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to open a checkpoint", store->dir);
+    enum sn_status st = sn_reader_open(&r, path, err);
+    sn_free(path);
+    SN_TRY(st);
+    st = load_all(&r, s, err);
+    sn_reader_close(&r);
+    return st;
+}

@@ -1,0 +1,240 @@
+#include "checkpoint/store.h"
+
+#include "checkpoint/files.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *sn_store_path(const struct sn_store *s, int64_t step, const char *suffix)
+{
+    return sn_format("%s/step-%08" PRId64 "%s", s->dir, step, suffix);
+}
+
+/* Step of a name such as "step-00000100"; -1 for any other. *rest is what follows the number. */
+static int64_t step_of(const char *name, const char **rest)
+{
+    if (strncmp(name, "step-", 5) != 0)
+        return -1;
+    size_t digits = strspn(name + 5, "0123456789");
+    if (digits < 8 || digits > 18)
+        return -1;
+    *rest = name + 5 + digits;
+    return strtoll(name + 5, NULL, 10);
+}
+
+static int newest_first(const void *pa, const void *pb)
+{
+    int64_t a = *(const int64_t *)pa, b = *(const int64_t *)pb;
+    return (a < b) - (a > b);
+}
+
+static bool is_directory(DIR *in, const char *name)
+{
+    struct stat sb;
+    return fstatat(dirfd(in), name, &sb, 0) == 0 && S_ISDIR(sb.st_mode);
+}
+
+static enum sn_status collect(DIR *d, int64_t **steps, int *n, const char *dir, struct sn_err *err)
+{
+    int cap = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        const char *rest = "";
+        int64_t step = step_of(e->d_name, &rest);
+        if (step < 0 || *rest || !is_directory(d, e->d_name))
+            continue;
+        if (*n == cap) {
+            int64_t *grown = sn_realloc(*steps, (size_t)(cap = 2 * cap + 8) * sizeof(**steps));
+            if (!grown)
+                return sn_fail(err, SN_ENOMEM, "%s: no memory to list it", dir);
+            *steps = grown;
+        }
+        (*steps)[(*n)++] = step;
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_store_list(int64_t **steps, int *n, const char *dir, struct sn_err *err)
+{
+    *steps = NULL;
+    *n = 0;
+    DIR *d = opendir(dir);
+    if (!d && errno == ENOENT)
+        return SN_OK;
+    if (!d)
+        return sn_file_fail(err, dir, "list the directory");
+    enum sn_status st = collect(d, steps, n, dir, err);
+    (void)closedir(d); /* read only */
+    if (st != SN_OK) {
+        sn_free(*steps);
+        *steps = NULL;
+    } else if (*n > 0) {
+        qsort(*steps, (size_t)*n, sizeof(**steps), newest_first);
+    }
+    return st;
+}
+
+static enum sn_status check_step(const char *dir, int64_t step, struct sn_err *err)
+{
+    struct sn_reader r;
+    char *path = sn_format("%s/step-%08" PRId64, dir, step);
+    if (!path)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to check step %" PRId64, dir, step);
+    enum sn_status st = sn_reader_open(&r, path, err);
+    if (st == SN_OK)
+        sn_reader_close(&r);
+    sn_free(path);
+    return st;
+}
+
+enum sn_status sn_store_newest(int64_t *step, const char *dir, struct sn_err *err)
+{
+    int64_t *steps, found = -1;
+    int n;
+    SN_TRY(sn_store_list(&steps, &n, dir, err));
+    struct sn_err why;
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < n && found < 0; i++) {
+        st = check_step(dir, steps[i], &why);
+        if (st == SN_OK)
+            found = steps[i];
+        else if (st != SN_EIO)
+            break; /* not damage: no memory, or a later format */
+        else
+            sn_log(SN_LOG_WARN, "%s; looking for an older checkpoint", why.text);
+    }
+    sn_free(steps);
+    if (st == SN_EIO)
+        return sn_fail(err, st,
+                       "%s: none of its %d checkpoints is whole (the oldest: %s); restore "
+                       "one, or move them away to start from scratch",
+                       dir, n, why.text);
+    if (st != SN_OK)
+        return sn_fail(err, st, "%s", why.text);
+    *step = found;
+    return SN_OK;
+}
+
+/* --- tidying: never a reason to stop training ------------------------------------------------ */
+
+static void remove_or_warn(const char *path)
+{
+    struct sn_err err;
+    if (sn_dir_remove(path, &err) != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", err.text);
+}
+
+static bool is_left_over(const char *name)
+{
+    const char *rest = "";
+    return step_of(name, &rest) >= 0 &&
+           (strncmp(rest, ".tmp.", 5) == 0 || strncmp(rest, ".del.", 5) == 0);
+}
+
+void sn_store_sweep(const struct sn_store *s)
+{
+    DIR *d = opendir(s->dir);
+    if (!d)
+        return; /* the save that follows explains */
+    for (struct dirent *e; (e = readdir(d));) {
+        char *path = is_left_over(e->d_name) ? sn_format("%s/%s", s->dir, e->d_name) : NULL;
+        if (path)
+            remove_or_warn(path);
+        sn_free(path);
+    }
+    (void)closedir(d); /* read only */
+}
+
+/* Rename first: a checkpoint is whole or not there, also while it is being removed. *to is the new
+ * name, which the caller frees on success. */
+static enum sn_status rename_step(const struct sn_store *s, int64_t step, const char *kind,
+                                  char **to, struct sn_err *err)
+{
+    enum { TRIES = 1000 }; /* in a container every process may be number 1 */
+    char suffix[64];
+    char *from = sn_store_path(s, step, "");
+    enum sn_status st = SN_EIO;
+    for (int i = 0; i < TRIES && st != SN_OK; i++) {
+        (void)snprintf(suffix, sizeof(suffix), i ? ".%s.%ld.%d" : ".%s.%ld", kind, (long)getpid(),
+                       i);
+        *to = sn_store_path(s, step, suffix);
+        if (!from || !*to) {
+            st = sn_fail(err, SN_ENOMEM, "%s: no memory to rename step %" PRId64, s->dir, step);
+            break;
+        }
+        if (rename(from, *to) == 0) {
+            st = SN_OK;
+        } else {
+            bool taken = errno == ENOTEMPTY || errno == EEXIST;
+            st = sn_file_fail(err, from, "rename");
+            sn_free(*to);
+            if (!taken)
+                break;
+        }
+    }
+    sn_free(from);
+    return st;
+}
+
+static void drop_step(const struct sn_store *s, int64_t step)
+{
+    struct sn_err err;
+    char *to;
+    if (rename_step(s, step, "del", &to, &err) != SN_OK) {
+        sn_log(SN_LOG_WARN, "%s", err.text);
+        return;
+    }
+    remove_or_warn(to);
+    sn_free(to);
+}
+
+static enum sn_status put_aside(const struct sn_store *s, int64_t step, struct sn_err *err)
+{
+    char *to;
+    SN_TRY(rename_step(s, step, "aside", &to, err));
+    sn_log(SN_LOG_INFO, "%s: a checkpoint of another course of training, set aside", to);
+    sn_free(to);
+    return SN_OK;
+}
+
+void sn_store_rotate(const struct sn_store *s, int64_t step)
+{
+    int64_t *steps;
+    int n, kept = 0;
+    struct sn_err err;
+    if (sn_store_list(&steps, &n, s->dir, &err) != SN_OK) {
+        sn_log(SN_LOG_WARN, "%s", err.text);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        if (steps[i] > step && put_aside(s, steps[i], &err) != SN_OK)
+            sn_log(SN_LOG_WARN, "%s", err.text);
+        else if (steps[i] <= step && s->keep > 0 && ++kept > s->keep)
+            drop_step(s, steps[i]);
+    }
+    sn_free(steps);
+}
+
+enum sn_status sn_store_set_aside(const struct sn_store *s, struct sn_err *err)
+{
+    int64_t *steps;
+    int n;
+    SN_TRY(sn_store_list(&steps, &n, s->dir, err));
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < n && st == SN_OK; i++)
+        st = put_aside(s, steps[i], err);
+    sn_free(steps);
+    char *latest = sn_format("%s/LATEST", s->dir);
+    if (latest)
+        (void)unlink(latest); /* a hint; it may not be there */
+    sn_free(latest);
+    SN_TRY(st);
+    return n > 0 ? sn_dir_sync(s->dir, err) : SN_OK;
+}

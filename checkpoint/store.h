@@ -1,0 +1,64 @@
+/*
+ * store.h - the directory that holds the checkpoints of a run; internal to checkpoint/.
+ */
+#ifndef SN_STORE_H
+#define SN_STORE_H
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/hdf5.h"
+#include "checkpoint/manifest.h"
+
+#include <stdbool.h>
+
+struct sn_store {
+    char *dir;
+    int keep;
+    enum sn_checkpoint_stage die_at;
+};
+
+/* "DIR/step-00000100SUFFIX"; caller frees; NULL without memory. */
+char *sn_store_path(const struct sn_store *s, int64_t step, const char *suffix);
+
+/* Steps of the directories named step-N, newest first; caller frees *steps. */
+enum sn_status sn_store_list(int64_t **steps, int *n, const char *dir, struct sn_err *err);
+/* The newest whole checkpoint in `dir`, -1 for none; see sn_checkpoint_open for what is an error.
+ */
+enum sn_status sn_store_newest(int64_t *step, const char *dir, struct sn_err *err);
+/* Before a save: remove what a killed save or a killed removal left. Failures are only warned of.
+ */
+void sn_store_sweep(const struct sn_store *s);
+/* After the save of `step`: set later steps aside, remove all but the newest `keep`. Only warns. */
+void sn_store_rotate(const struct sn_store *s, int64_t step);
+/* Rename every checkpoint to step-N.aside.PID. */
+enum sn_status sn_store_set_aside(const struct sn_store *s, struct sn_err *err);
+
+/* Save and load, behind struct sn_saver. */
+enum sn_status sn_store_save(const struct sn_store *store, const struct sn_state *s,
+                             struct sn_err *err);
+enum sn_status sn_store_load(const struct sn_store *store, int64_t step, struct sn_state *s,
+                             struct sn_err *err);
+
+/* --- one committed checkpoint, open for reading ---------------------------------------------- */
+
+struct sn_reader {
+    char *dir; /* for messages too */
+    struct sn_manifest manifest;
+    struct sn_h5 *shard; /* the one read last */
+    int shard_number;
+};
+
+/* Check COMMIT against the manifest and read it. Damage is SN_EIO, an unknown format SN_EINPUT. */
+enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struct sn_err *err);
+/* One whole tensor, its hash verified. */
+enum sn_status sn_reader_read(struct sn_reader *r, const struct sn_manifest_tensor *t, float *out,
+                              struct sn_err *err);
+/* The sentence about a tensor that the checkpoint lacks, or has in another shape. */
+enum sn_status sn_reader_want(const struct sn_reader *r, const struct sn_manifest_tensor **out,
+                              const struct sn_state_tensor *t, struct sn_err *err);
+void sn_reader_close(struct sn_reader *r);
+
+/* The text of COMMIT that belongs to a manifest; buf of at least 96 bytes. */
+enum { SN_COMMIT_MAX = 96 };
+void sn_commit_format(char buf[SN_COMMIT_MAX], const char *manifest, size_t len);
+
+#endif

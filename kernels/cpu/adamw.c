@@ -1,0 +1,67 @@
+/*
+ * adamw.c - ADAMW (Loshchilov & Hutter 2019), with the order of operations of torch.optim.AdamW:
+ *
+ *   g' = g grad_scale;  m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2
+ *   p = p (1 - lr decay) - lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps)
+ *
+ * One pass, bound by memory: 28 bytes a parameter, and the storage copy.
+ */
+#include "kernels/cpu/rows.h"
+
+#include <math.h>
+
+struct rates {
+    float grad, b1, c1, b2, c2; /* c = 1 - b */
+    float shrink, step, root_scale, eps;
+};
+
+static struct rates rates_of(const struct sn_args *a)
+{
+    const struct sn_scalars *s = a->scalars;
+    double b1 = (double)a->attr.beta1, b2 = (double)a->attr.beta2, t = (double)s->adam_count;
+    double lr = (double)s->lr;
+    return (struct rates){.grad = s->grad_scale,
+                          .b1 = (float)b1,
+                          .c1 = (float)(1.0 - b1),
+                          .b2 = (float)b2,
+                          .c2 = (float)(1.0 - b2),
+                          .shrink = (float)(1.0 - lr * (double)a->attr.decay),
+                          .step = (float)(lr / (1.0 - pow(b1, t))),
+                          .root_scale = (float)(1.0 / sqrt(1.0 - pow(b2, t))),
+                          .eps = a->attr.eps};
+}
+
+static void piece(const struct sn_args *a, struct rates k, int64_t first, int64_t n)
+{
+    const float *restrict g = (const float *)a->in[0].p + first;
+    float *restrict p = (float *)a->out[0].p + first;
+    float *restrict m = (float *)a->out[1].p + first;
+    float *restrict v = (float *)a->out[2].p + first;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * k.grad;
+        float mi = k.b1 * m[i] + k.c1 * gi;
+        float vi = k.b2 * v[i] + k.c2 * (gi * gi);
+        m[i] = mi;
+        v[i] = vi;
+        p[i] = p[i] * k.shrink - k.step * mi / (sqrtf(vi) * k.root_scale + k.eps);
+    }
+    if (a->out[3].p)
+        sn_row_store(sn_at(&a->out[3], 0, first), a->out[3].dtype, p, n);
+}
+
+SN_KERNEL(sn_adamw)
+{
+    int64_t n = a->in[0].cols;
+    if (!a->scalars->ok)
+        return 0;
+    struct rates k = rates_of(a);
+#pragma omp parallel num_threads(sn_team(threads, n))
+    {
+        int64_t i, end;
+        sn_share(n, SN_CHUNK, omp_get_thread_num(), omp_get_num_threads(), &i, &end);
+        for (; i < end; i += SN_CHUNK)
+            piece(a, k, i, sn_piece(end, i));
+    }
+    return 0;
+}

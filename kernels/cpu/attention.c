@@ -1,0 +1,193 @@
+/*
+ * attention.c - blocked causal attention with an online softmax (Dao et al. 2022; Milakov and
+ * Gimelshein 2018). For query i of a head, over blocks of keys j in order:
+ *
+ *   s_j = scale q_i . k_j      m' = max(m, s_j)      p_j = e^(s_j - m')
+ *   l = l e^(m - m') + sum p_j      o = o e^(m - m') + sum mask_j p_j v_j
+ *
+ * and at the end o / l and lse = m + ln l. A thread takes a chunk of queries of one head with its
+ * running o, m and l in scratch, packs each block of keys once and passes it by all its queries:
+ * scratch does not grow with S. A query meets the blocks of keys in the same order whatever the
+ * chunk or the number of threads, so results are bit-identical for any number.
+ */
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/vmath.h"
+
+#include <omp.h>
+
+enum { CHUNK = 512 }; /* queries, at most */
+
+struct job {
+    const struct sn_args *a;
+    int64_t s, d, ld, heads, group; /* group: query heads of a kv head */
+    int64_t samples, chunk, chunks;
+    struct sn_attn_dropout dropout;
+};
+
+/* A thread's scratch, and the chunk it works on. */
+struct work {
+    float *q, *o, *m, *l;     /* CHUNK x ld; CHUNK */
+    float *keys, *kt, *v;     /* one block: rows, transposed panels, rows */
+    float *p, *factor;        /* SN_BQ x SN_KEYS; SN_BK */
+    int64_t sample, head, q0; /* q0: position of the first query */
+    int64_t queries;
+};
+
+static struct job job_of(const struct sn_args *a, int threads)
+{
+    const struct sn_attr *t = &a->attr;
+    struct job j = {.a = a, .s = t->seq, .d = t->head_dim, .heads = t->heads};
+    j.ld = sn_head_stride(j.d);
+    j.group = t->heads / t->kv_heads;
+    j.samples = a->in[0].rows / j.s;
+    j.chunk = CHUNK;
+    /* enough chunks for every thread */
+    while (j.chunk > SN_BQ && j.samples * j.heads * ((j.s + j.chunk - 1) / j.chunk) < 3 * threads)
+        j.chunk /= 2;
+    j.chunks = (j.s + j.chunk - 1) / j.chunk;
+    return j;
+}
+
+static int64_t layout(const struct job *j, float *base, struct work *w)
+{
+    int64_t used = 0;
+    w->q = sn_take(base, &used, CHUNK * j->ld);
+    w->o = sn_take(base, &used, CHUNK * j->ld);
+    w->m = sn_take(base, &used, CHUNK);
+    w->l = sn_take(base, &used, CHUNK);
+    w->keys = sn_take(base, &used, SN_BK * j->ld);
+    w->kt = sn_take(base, &used, SN_BK * j->d);
+    w->v = sn_take(base, &used, SN_BK * j->ld);
+    w->p = sn_take(base, &used, SN_BQ * SN_KEYS);
+    w->factor = sn_take(base, &used, SN_BK);
+    return used;
+}
+
+/* One row of scores against `visible` keys from k0 on: p in place, m and l updated, o rescaled. */
+static void soften_row(const struct job *j, struct work *w, int64_t i, int64_t visible, float *p)
+{
+    float m = w->m[i], sum = 0;
+#pragma omp simd reduction(max : m)
+    for (int64_t k = 0; k < visible; k++)
+        m = p[k] > m ? p[k] : m;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < visible; k++) {
+        p[k] = sn_expf(p[k] - m);
+        sum += p[k];
+    }
+    if (m != w->m[i]) {
+        float shrink = sn_expf(w->m[i] - m);
+        float *restrict o = w->o + i * j->ld;
+#pragma omp simd
+        for (int64_t c = 0; c < j->d; c++)
+            o[c] *= shrink;
+        w->l[i] *= shrink;
+        w->m[i] = m;
+    }
+    w->l[i] += sum;
+    if (visible < SN_BK)
+        memset(p + visible, 0, (size_t)(SN_BK - visible) * sizeof(float));
+}
+
+static void drop_row(const struct job *j, const struct work *w, int64_t i, const int64_t keys[2],
+                     float *p)
+{
+    int64_t sample = j->a->scalars->first_sample + w->sample;
+    int64_t first = (w->head * j->s + w->q0 + i) * j->s + keys[0];
+    sn_attn_dropout_row(&j->dropout, sample, first, keys[1], w->factor);
+#pragma omp simd
+    for (int64_t k = 0; k < keys[1]; k++)
+        p[k] *= w->factor[k];
+}
+
+/* Queries [i0, i0 + n) of the chunk against the packed block of keys from k0 on. */
+static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, int64_t k0)
+{
+    int64_t diag = w->q0 + i0 - k0;
+    struct sn_product scores = {.rows = n, .cols = SN_BK, .depth = j->d,
+                                .a = w->q + i0 * j->ld, .a_row = j->ld, .a_step = 1,
+                                .b = w->kt, .b_step = SN_PANEL, .b_panel = j->d * SN_PANEL,
+                                .c = w->p, .c_row = SN_KEYS,
+                                .visible = SN_COLS, .diag = diag};
+    SN_K(sn_product)(&scores);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t visible = i + diag + 1 < SN_BK ? i + diag + 1 : SN_BK;
+        soften_row(j, w, i0 + i, visible, w->p + i * SN_KEYS);
+        if (j->dropout.drop > 0)
+            drop_row(j, w, i0 + i, (int64_t[2]){k0, visible}, w->p + i * SN_KEYS);
+    }
+    struct sn_product sums = {.rows = n, .cols = j->d, .depth = SN_BK,
+                              .a = w->p, .a_row = SN_KEYS, .a_step = 1,
+                              .b = w->v, .b_step = j->ld, .b_panel = SN_PANEL,
+                              .c = w->o + i0 * j->ld, .c_row = j->ld,
+                              .add = true, .visible = SN_UPTO, .diag = diag};
+    SN_K(sn_product)(&sums);
+}
+
+static void finish(const struct job *j, const struct work *w)
+{
+    struct sn_head o = {&j->a->out[0], w->sample * j->s + w->q0, w->queries, w->head * j->d, j->d};
+    for (int64_t i = 0; i < w->queries; i++) {
+        float *restrict row = w->o + i * j->ld;
+        float inverse = 1.0f / w->l[i];
+#pragma omp simd
+        for (int64_t c = 0; c < j->d; c++)
+            row[c] *= inverse;
+        sn_head_store(&o, i, row);
+        float *lse = sn_mat_row(&j->a->out[1], o.first_row + i);
+        lse[w->head] = w->m[i] + logf(w->l[i]);
+    }
+}
+
+static void chunk(const struct job *j, struct work *w)
+{
+    const struct sn_mat *in = j->a->in;
+    int64_t base = w->sample * j->s, kv_col = w->head / j->group * j->d;
+    int64_t padded = sn_round_up(w->queries, SN_AR);
+    struct sn_head q = {&in[0], base + w->q0, w->queries, w->head * j->d, j->d};
+    sn_head_load(&q, j->a->attr.scale, padded, w->q, j->ld);
+    memset(w->o, 0, (size_t)(padded * j->ld) * sizeof(float));
+    for (int64_t i = 0; i < w->queries; i++) {
+        w->m[i] = -INFINITY;
+        w->l[i] = 0;
+    }
+    int64_t end = w->q0 + w->queries;
+    for (int64_t k0 = 0; k0 < end; k0 += SN_BK) {
+        int64_t n = end - k0 < SN_BK ? end - k0 : SN_BK;
+        struct sn_head k = {&in[1], base + k0, n, kv_col, j->d};
+        struct sn_head v = {&in[2], base + k0, n, kv_col, j->d};
+        sn_head_load(&k, 1.0f, SN_BK, w->keys, j->ld);
+        sn_head_transpose(w->keys, j->ld, j->d, w->kt);
+        sn_head_load(&v, 1.0f, SN_BK, w->v, j->ld);
+        int64_t i0 = k0 > w->q0 ? (k0 - w->q0) / SN_BQ * SN_BQ : 0;
+        for (; i0 < w->queries; i0 += SN_BQ)
+            block(j, w, i0, w->queries - i0 < SN_BQ ? w->queries - i0 : SN_BQ, k0);
+    }
+    finish(j, w);
+}
+
+int SN_K(sn_attention)(const struct sn_args *a, int threads)
+{
+    struct job j = job_of(a, threads);
+    j.dropout = sn_attn_dropout_of(a);
+    int64_t heads = j.samples * j.heads;
+    struct work sizes;
+    int64_t each = layout(&j, a->scratch, &sizes);
+    /* Long chunks (those at the end of a sample) first; who takes which changes no bit. */
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t i = 0; i < heads * j.chunks; i++) {
+        struct work w = {.sample = i % heads / j.heads, .head = i % heads % j.heads};
+        (void)layout(&j, (float *)a->scratch + each * omp_get_thread_num(), &w);
+        w.q0 = (j.chunks - 1 - i / heads) * j.chunk;
+        w.queries = j.s - w.q0 < j.chunk ? j.s - w.q0 : j.chunk;
+        chunk(&j, &w);
+    }
+    return 0;
+}
+
+size_t SN_K(sn_attention_scratch)(const struct sn_args *a, int threads)
+{
+    struct job j = job_of(a, threads);
+    struct work w;
+    return (size_t)layout(&j, NULL, &w) * sizeof(float) * (size_t)threads;
+}

@@ -1,0 +1,139 @@
+/*
+ * attention.h - what the forward and the backward of ATTENTION share: block sizes, loading of
+ * heads into fp32 scratch, products of blocks that skip what the causal mask hides, dropout.
+ *
+ * Blocks: BQ queries x BK keys. With diag = (position of the first query) - (that of the first
+ * key), query i of a block sees its keys j <= i + diag.
+ */
+#ifndef SN_ATTENTION_H
+#define SN_ATTENTION_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/tile.h"
+#include "kernels/dropout.h"
+
+enum {
+    SN_BQ = 64,
+    SN_BK = 128,
+    SN_AR = 4,                          /* rows of a register tile */
+    SN_AV = SN_VL == 16 ? 4 : 2,        /* and its vectors */
+    SN_PANEL = SN_AV * SN_VL,           /* columns of a panel of B */
+    SN_KEYS = SN_BK + SN_VL,            /* row stride of a block of scores */
+};
+
+/* Which part of a product the mask leaves. */
+enum sn_visible {
+    SN_ALL,
+    SN_COLS,  /* rows are queries, columns keys: columns up to the diagonal */
+    SN_UPTO,  /* rows are queries, depth keys: depth up to the diagonal */
+    SN_SINCE, /* rows are keys, depth queries: depth from the diagonal on */
+};
+
+/* C[rows, cols] (+)= A[rows, depth] B[depth, cols]; rows are rounded up to SN_AR, cols to SN_VL. */
+struct sn_product {
+    int64_t rows, cols, depth;
+    const float *a;
+    int64_t a_row, a_step;
+    const float *b;
+    int64_t b_step, b_panel; /* distances of rows, and of panels of SN_PANEL columns */
+    float *c;
+    int64_t c_row;
+    bool add;
+    enum sn_visible visible;
+    int64_t diag;
+};
+void SN_K(sn_product)(const struct sn_product *p);
+
+/* What a head of a sample is: `rows` rows from first_row on, d columns from first_col on. */
+struct sn_head {
+    const struct sn_mat *x;
+    int64_t first_row, rows, first_col, d;
+};
+
+static inline char *sn_head_row(const struct sn_head *h, int64_t r)
+{
+    return (char *)sn_mat_row(h->x, h->first_row + r) +
+           (size_t)h->first_col * sn_dtype_size(h->x->dtype);
+}
+
+static inline int64_t sn_round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Row stride of a head in scratch: whole vectors, off the powers of two when there are panels. */
+static inline int64_t sn_head_stride(int64_t d)
+{
+    int64_t whole = sn_round_up(d, SN_VL);
+    return whole <= SN_PANEL ? whole : whole + SN_VL;
+}
+
+/* To fp32 times `scale`, rows at stride `ld`; columns and rows (up to `padded`) beyond are zero. */
+static inline void sn_head_load(const struct sn_head *h, float scale, int64_t padded, float *out,
+                                int64_t ld)
+{
+    for (int64_t r = 0; r < padded; r++, out += ld) {
+        int64_t n = r < h->rows ? h->d : 0;
+        if (n)
+            sn_row_load(out, sn_head_row(h, r), h->x->dtype, n);
+        if (scale != 1.0f) {
+#pragma omp simd
+            for (int64_t c = 0; c < n; c++)
+                out[c] *= scale;
+        }
+        memset(out + n, 0, (size_t)(ld - n) * sizeof(float));
+    }
+}
+
+static inline void sn_head_store(const struct sn_head *h, int64_t r, const float *in)
+{
+    sn_row_store(sn_head_row(h, r), h->x->dtype, in, h->d);
+}
+
+/* SN_BK rows at stride ld, transposed into panels: element (c, key) of a panel at [c][key]. */
+static inline void sn_head_transpose(const float *in, int64_t ld, int64_t d, float *out)
+{
+    for (int64_t key = 0; key < SN_BK; key += SN_PANEL, out += d * SN_PANEL)
+        sn_transpose(in + key * ld, ld, SN_PANEL, d, out, SN_PANEL);
+}
+
+/* The mask of one ATTENTION operation in one micro-batch. */
+struct sn_attn_dropout {
+    uint64_t key;
+    uint32_t site;
+    float drop, scale;
+};
+
+static inline struct sn_attn_dropout sn_attn_dropout_of(const struct sn_args *a)
+{
+    struct sn_attn_dropout m = {.site = a->attr.site, .drop = a->attr.drop};
+    if (m.drop > 0) {
+        m.key = sn_dropout_key(a->scalars->seed, a->scalars->step);
+        m.scale = 1.0f / (1.0f - m.drop);
+    }
+    return m;
+}
+
+/* factor[j], j < n: of elements first + j of global sample `sample` (dropout.h). */
+static inline void sn_attn_dropout_row(const struct sn_attn_dropout *m, int64_t sample,
+                                       int64_t first, int64_t n, float *factor)
+{
+    for (int64_t group = first / 4; group * 4 < first + n; group++) {
+        struct sn_philox words = sn_dropout_words(m->key, m->site, sample, group);
+        for (int64_t i = 0; i < 4; i++) {
+            int64_t j = group * 4 + i - first;
+            if (j >= 0 && j < n)
+                factor[j] = sn_dropout_factor(words.v[i], m->drop, m->scale);
+        }
+    }
+}
+
+/* The next piece of a thread's scratch, on a cache line of its own; without a base, its size only. */
+static inline float *sn_take(float *base, int64_t *used, int64_t n)
+{
+    int64_t at = *used;
+    *used += sn_round_up(n, 16);
+    return base ? base + at : NULL;
+}
+
+#endif

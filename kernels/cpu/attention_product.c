@@ -1,0 +1,73 @@
+/*
+ * attention_product.c - products of blocks in scratch; see attention.h.
+ */
+#include "kernels/cpu/attention.h"
+
+/* Widths of tiles; where SN_AV is 2 the wider two are never asked for. */
+enum { THREE = SN_AV == 4 ? 3 : 1, FOUR = SN_AV == 4 ? 4 : 1 };
+
+SN_TILE(tile_1, SN_AR, 1)
+SN_TILE(tile_2, SN_AR, 2)
+SN_TILE(tile_3, SN_AR, THREE)
+SN_TILE(tile_4, SN_AR, FOUR)
+
+static void run_tile(const struct sn_tile *t, int64_t vectors)
+{
+    switch (vectors) {
+    case 1:
+        tile_1(t);
+        break;
+    case 2:
+        tile_2(t);
+        break;
+    case 3:
+        tile_3(t);
+        break;
+    default:
+        tile_4(t);
+    }
+}
+
+/* Narrow a tile at (row, col) to what is visible; the vectors of it that are. */
+static int64_t clip(const struct sn_product *p, struct sn_tile *t, int64_t row, int64_t col)
+{
+    int64_t cols = p->cols - col, from = 0, edge = row + SN_AR + p->diag;
+    switch (p->visible) {
+    case SN_COLS:
+        cols = cols < edge - col ? cols : edge - col;
+        break;
+    case SN_UPTO:
+        t->k = t->k < edge ? t->k : edge;
+        break;
+    case SN_SINCE:
+        from = row - p->diag > 0 ? row - p->diag : 0;
+        break;
+    case SN_ALL:
+        break;
+    }
+    t->k -= from;
+    t->a += from * t->a_step;
+    t->b += from * t->b_step;
+    cols = cols < SN_PANEL ? cols : SN_PANEL;
+    return cols > 0 ? (cols + SN_VL - 1) / SN_VL : 0;
+}
+
+void SN_K(sn_product)(const struct sn_product *p)
+{
+    for (int64_t col = 0; col < p->cols; col += SN_PANEL) {
+        for (int64_t row = 0; row < p->rows; row += SN_AR) {
+            struct sn_tile t = {.k = p->depth,
+                                .a = p->a + row * p->a_row,
+                                .a_row = p->a_row,
+                                .a_step = p->a_step,
+                                .b = p->b + col / SN_PANEL * p->b_panel,
+                                .b_step = p->b_step,
+                                .c = p->c + row * p->c_row + col,
+                                .c_row = p->c_row,
+                                .add = p->add};
+            int64_t vectors = clip(p, &t, row, col);
+            if (vectors)
+                run_tile(&t, vectors);
+        }
+    }
+}

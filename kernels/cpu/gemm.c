@@ -1,0 +1,258 @@
+/*
+ * gemm.c - C = op(A) op(B) (+ bias) (+ addend), or added to C.
+ *
+ * Blocks as in Goto and van de Geijn (2008): columns of C in blocks of NC, the sum over k in blocks
+ * of KC, rows in blocks of MC; B's block and A's block are packed (converted to fp32, transposed
+ * where needed) into scratch, then tiles of SN_MR x SN_NR are computed in registers. Each thread
+ * owns one rectangle of C and packs for itself: no barrier, no shared state.
+ *
+ * An element of C is summed over k in the same order whatever the number of threads: results are
+ * bit-identical for any number. When C is not fp32, sums over several blocks of k are kept in fp32
+ * scratch and rounded once.
+ */
+#include "kernels/cpu/gemm_pack.h"
+
+#include <omp.h>
+
+enum {
+    KC = 384,  /* A strip of A (8 x 384 floats) fits L1, a panel of B L2 */
+    MC = 256,  /* A's block: 384 KiB of L2 */
+    NC = 1152, /* B's block: 1.7 MiB of L3 */
+    HC = 1024, /* rows of the fp32 sums kept beside a C of another type */
+    EC = 480,  /* and their columns */
+};
+
+SN_TILE(tile_1, SN_MR, 1)
+SN_TILE(tile_2, SN_MR, 2)
+SN_TILE(tile_3, SN_MR, 3)
+
+struct job {
+    const struct sn_args *a;
+    const struct sn_mat *c, *bias, *addend;
+    int64_t m, n, k;
+    int64_t kc;       /* depth of a block of k */
+    bool accumulates; /* C += */
+    bool wide_sums;   /* C is not fp32 and k has several blocks */
+};
+
+/* What one thread works on: its rectangle of C, its scratch. */
+struct work {
+    int64_t row, rows, col, cols; /* current block of C */
+    int64_t l, depth;             /* current block of k */
+    float *packed_a, *packed_b, *line;
+    float *sums; /* HC x EC, for wide sums only */
+};
+
+static struct job job_of(const struct sn_args *a)
+{
+    struct job j = {.a = a, .c = &a->out[0], .bias = &a->in[2], .addend = &a->in[3]};
+    j.m = j.c->rows;
+    j.n = j.c->cols;
+    j.k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
+    int64_t blocks = (j.k + KC - 1) / KC;
+    j.kc = blocks ? (j.k + blocks - 1) / blocks : 0;
+    j.accumulates = a->acc[0] == SN_ADD;
+    j.wide_sums = j.c->dtype != SN_F32 && blocks > 1;
+    return j;
+}
+
+static inline void add_row(float *restrict t, const struct sn_mat *x, int64_t r, int64_t c, int n)
+{
+    float wide[SN_NR];
+    sn_row_load(wide, (const char *)sn_mat_row(x, r) + (size_t)c * sn_dtype_size(x->dtype),
+                x->dtype, n);
+#pragma omp simd
+    for (int i = 0; i < n; i++)
+        t[i] += wide[i];
+}
+
+/* Bias, addend and the old C join the sums when C is first (fp32) or last (other types) touched. */
+static inline __attribute__((always_inline)) void finish_rows(const struct job *j,
+                                                              const struct work *w, float *t,
+                                                              const int64_t at[2], int rows, int n)
+{
+    bool first = w->l == 0, last = w->l + w->depth == j->k;
+    for (int i = 0; i < rows; i++, t += SN_NR) {
+        int64_t r = at[0] + i, c = at[1];
+        char *out = (char *)sn_mat_row(j->c, r) + (size_t)c * sn_dtype_size(j->c->dtype);
+        float *sums = j->wide_sums ? w->sums + (r - w->row) * EC + (c - w->col) : (float *)out;
+        if (!first) {
+#pragma omp simd
+            for (int e = 0; e < n; e++)
+                t[e] += sums[e];
+        }
+        if (j->wide_sums && !last) {
+            memcpy(sums, t, (size_t)n * sizeof(float));
+            continue;
+        }
+        if (j->wide_sums || first) {
+            if (j->bias->p)
+                add_row(t, j->bias, 0, c, n);
+            if (j->addend->p)
+                add_row(t, j->addend, r, c, n);
+            if (j->accumulates)
+                add_row(t, j->c, r, c, n);
+        }
+        sn_row_store(out, j->c->dtype, t, n);
+    }
+}
+
+/* Tiles of the current block that read fp32 C and nothing else need no detour. */
+static bool is_plain(const struct job *j, const struct work *w)
+{
+    if (j->c->dtype != SN_F32)
+        return false;
+    bool same = j->addend->p == j->c->p && j->addend->ld == j->c->ld;
+    return w->l > 0 || (!j->bias->p && (!j->addend->p || (same && !j->accumulates)));
+}
+
+static void one_tile(const struct job *j, const struct work *w, struct sn_tile *t,
+                     const int64_t at[2])
+{
+    float buffer[SN_MR * SN_NR];
+    int64_t rows = w->row + w->rows - at[0], cols = w->col + w->cols - at[1];
+    rows = rows < SN_MR ? rows : SN_MR;
+    cols = cols < SN_NR ? cols : SN_NR;
+    bool plain = rows == SN_MR && cols == SN_NR && is_plain(j, w);
+    t->c = plain ? (float *)sn_mat_row(j->c, at[0]) + at[1] : buffer;
+    t->c_row = plain ? j->c->ld : SN_NR;
+    t->add = plain && (w->l > 0 || j->accumulates || j->addend->p);
+    if (cols > 2 * SN_VL)
+        tile_3(t);
+    else if (cols > SN_VL)
+        tile_2(t);
+    else
+        tile_1(t);
+    if (plain)
+        return;
+    if (cols == SN_NR)
+        finish_rows(j, w, buffer, at, (int)rows, SN_NR);
+    else
+        finish_rows(j, w, buffer, at, (int)rows, (int)cols);
+}
+
+/* Rows [row, row + rows) of the current block against all of packed_b. */
+static void multiply(const struct job *j, const struct work *w, int64_t row, int64_t rows)
+{
+    bool trans = j->a->attr.trans_a;
+    struct sn_block a = {&j->a->in[0], trans, row, rows, w->l, w->depth};
+    SN_K(sn_gemm_pack_a)(&a, w->packed_a);
+    for (int64_t c = 0; c < w->cols; c += SN_NR) {
+        for (int64_t r = 0; r < rows; r += SN_MR) {
+            struct sn_tile t = {.k = w->depth,
+                                .a = w->packed_a + r * w->depth,
+                                .a_row = trans ? 1 : w->depth,
+                                .a_step = trans ? SN_MR : 1,
+                                .b = w->packed_b + c * w->depth,
+                                .b_step = SN_NR};
+            one_tile(j, w, &t, (int64_t[2]){row + r, w->col + c});
+        }
+    }
+}
+
+/* One block of C (all of its depth). */
+static void block(const struct job *j, struct work *w)
+{
+    int64_t parts = (w->rows + MC - 1) / MC;
+    for (w->l = 0; w->l < j->k; w->l += j->kc) {
+        w->depth = j->k - w->l < j->kc ? j->k - w->l : j->kc;
+        struct sn_block b = {&j->a->in[1], j->a->attr.trans_b, w->l, w->depth, w->col, w->cols};
+        SN_K(sn_gemm_pack_b)(&b, w->line, w->packed_b);
+        for (int64_t p = 0; p < parts; p++) {
+            int64_t first, end;
+            sn_share(w->rows, SN_MR, (int)p, (int)parts, &first, &end);
+            multiply(j, w, w->row + first, end - first);
+        }
+    }
+}
+
+/*
+ * Threads form a grid of rows x columns over C. A thread with an m x n piece spends about
+ * m n + 24 (m + n) per unit of k: 24 is the measured price of packing an element against a
+ * multiply-add.
+ */
+static int grid_rows(int64_t m, int64_t n, int threads)
+{
+    int best = 1;
+    double least = 0;
+    for (int g = 1; g <= threads; g++) {
+        if (threads % g)
+            continue;
+        double rows = (double)(((m + SN_MR - 1) / SN_MR + g - 1) / g * SN_MR);
+        int h = threads / g;
+        double cols = (double)(((n + SN_NR - 1) / SN_NR + h - 1) / h * SN_NR);
+        double cost = rows * cols + 24 * (rows + cols);
+        if (g == 1 || cost < least) {
+            least = cost;
+            best = g;
+        }
+    }
+    return best;
+}
+
+static const size_t floats_a = (size_t)MC * KC, floats_b = (size_t)KC * NC,
+                    floats_line = (size_t)SN_VL * KC, floats_sums = (size_t)HC * EC;
+
+static size_t floats_per_thread(const struct job *j)
+{
+    return floats_a + floats_b + floats_line + (j->wide_sums ? floats_sums : 0);
+}
+
+/* The rectangle of thread i, in blocks. */
+static void thread_part(const struct job *j, int i, int threads)
+{
+    int grid_m = grid_rows(j->m, j->n, threads), grid_n = threads / grid_m;
+    int64_t row, row_end, col, col_end;
+    sn_share(j->m, SN_MR, i / grid_n, grid_m, &row, &row_end);
+    sn_share(j->n, SN_NR, i % grid_n, grid_n, &col, &col_end);
+    float *scratch = (float *)j->a->scratch + (size_t)i * floats_per_thread(j);
+    struct work w = {.packed_a = scratch,
+                     .packed_b = scratch + floats_a,
+                     .line = scratch + floats_a + floats_b,
+                     .sums = scratch + floats_a + floats_b + floats_line};
+    int64_t most_rows = j->wide_sums ? HC : row_end - row;
+    int64_t most_cols = j->wide_sums ? EC : NC;
+    int parts_n = (int)((col_end - col + most_cols - 1) / most_cols);
+    for (w.row = row; w.row < row_end; w.row += most_rows) {
+        w.rows = row_end - w.row < most_rows ? row_end - w.row : most_rows;
+        for (int p = 0; p < parts_n; p++) {
+            int64_t first, end;
+            sn_share(col_end - col, SN_NR, p, parts_n, &first, &end);
+            w.col = col + first;
+            w.cols = end - first;
+            block(j, &w);
+        }
+    }
+}
+
+/* K = 0: the product is nothing, the rest of the contract holds. */
+static void without_product(const struct job *j)
+{
+    struct work w = {.l = 0};
+    for (int64_t r = 0; r < j->m; r++) {
+        for (int64_t c = 0; c < j->n; c += SN_NR) {
+            float zero[SN_NR] = {0};
+            int n = (int)(j->n - c < SN_NR ? j->n - c : SN_NR);
+            finish_rows(j, &w, zero, (int64_t[2]){r, c}, 1, n);
+        }
+    }
+}
+
+int SN_K(sn_gemm)(const struct sn_args *a, int threads)
+{
+    struct job j = job_of(a);
+    if (j.k == 0) {
+        without_product(&j);
+        return 0;
+    }
+#pragma omp parallel num_threads(threads)
+    for (int i = omp_get_thread_num(); i < threads; i += omp_get_num_threads())
+        thread_part(&j, i, threads);
+    return 0;
+}
+
+size_t SN_K(sn_gemm_scratch)(const struct sn_args *a, int threads)
+{
+    struct job j = job_of(a);
+    return floats_per_thread(&j) * sizeof(float) * (size_t)threads;
+}

@@ -1,0 +1,87 @@
+/*
+ * gemm_pack.c - packing for GEMM; see gemm_pack.h.
+ */
+#include "kernels/cpu/gemm_pack.h"
+
+/* Row r of the stored matrix from column c on. */
+static const void *stored(const struct sn_mat *x, int64_t r, int64_t c)
+{
+    return (const char *)x->p + (size_t)(r * x->ld + c) * sn_dtype_size(x->dtype);
+}
+
+static void pack_a_rows(const struct sn_block *a, float *out)
+{
+    for (int64_t i = 0; i < (a->rows + SN_MR - 1) / SN_MR * SN_MR; i++, out += a->cols) {
+        if (i < a->rows)
+            sn_row_load(out, stored(a->x, a->row + i, a->col), a->x->dtype, a->cols);
+        else
+            memset(out, 0, (size_t)a->cols * sizeof(float));
+    }
+}
+
+static void pack_a_columns(const struct sn_block *a, float *out)
+{
+    for (int64_t l = 0; l < a->cols; l++) {
+        float *to = out + l * SN_MR;
+        int64_t i = 0;
+        for (; i + SN_MR <= a->rows; i += SN_MR, to += SN_MR * a->cols)
+            sn_row_load(to, stored(a->x, a->col + l, a->row + i), a->x->dtype, SN_MR);
+        if (i < a->rows) {
+            memset(to, 0, SN_MR * sizeof(float));
+            sn_row_load(to, stored(a->x, a->col + l, a->row + i), a->x->dtype, a->rows - i);
+        }
+    }
+}
+
+void SN_K(sn_gemm_pack_a)(const struct sn_block *a, float *out)
+{
+    if (a->trans)
+        pack_a_columns(a, out);
+    else
+        pack_a_rows(a, out);
+}
+
+static void pack_b_rows(const struct sn_block *b, float *out)
+{
+    for (int64_t l = 0; l < b->rows; l++) {
+        float *to = out + l * SN_NR;
+        int64_t j = 0;
+        for (; j + SN_NR <= b->cols; j += SN_NR, to += SN_NR * b->rows)
+            sn_row_load(to, stored(b->x, b->row + l, b->col + j), b->x->dtype, SN_NR);
+        if (j < b->cols) {
+            memset(to, 0, SN_NR * sizeof(float));
+            sn_row_load(to, stored(b->x, b->row + l, b->col + j), b->x->dtype, b->cols - j);
+        }
+    }
+}
+
+/* Columns of op(B) are stored rows: transposed, in groups of SN_VL rows that share one line. */
+static void pack_b_columns(const struct sn_block *b, float *line, float *out)
+{
+    for (int64_t j = 0; j < b->cols; j += SN_NR, out += SN_NR * b->rows) {
+        int64_t cols = b->cols - j < SN_NR ? b->cols - j : SN_NR;
+        if (cols < SN_NR)
+            memset(out, 0, (size_t)(SN_NR * b->rows) * sizeof(float));
+        for (int64_t g = 0; g < cols; g += SN_VL) {
+            int64_t rows = cols - g < SN_VL ? cols - g : SN_VL;
+            const float *from = stored(b->x, b->col + j + g, b->row);
+            int64_t ld = b->x->ld;
+            if (b->x->dtype != SN_F32) {
+                for (int64_t r = 0; r < rows; r++)
+                    sn_row_load(line + r * b->rows, stored(b->x, b->col + j + g + r, b->row),
+                                b->x->dtype, b->rows);
+                from = line;
+                ld = b->rows;
+            }
+            sn_transpose(from, ld, rows, b->rows, out + g, SN_NR);
+        }
+    }
+}
+
+void SN_K(sn_gemm_pack_b)(const struct sn_block *b, float *line, float *out)
+{
+    if (b->trans)
+        pack_b_columns(b, line, out);
+    else
+        pack_b_rows(b, out);
+}

@@ -1,0 +1,149 @@
+/*
+ * layernorm.c - LAYERNORM and its gradients.
+ *
+ *   m = mean(x), s = 1/sqrt(mean((x - m)^2) + eps), h_i = (x_i - m) s, y_i = h_i w_i + b_i
+ *   dx_i = s (w_i dy_i - mean_j(w_j dy_j) - h_i mean_j(w_j dy_j h_j))
+ *   dw_i = sum over rows of dy_i h_i, db_i = sum over rows of dy_i
+ *
+ * Sums along a row are in double: the conversions hide behind the loads.
+ */
+#include "kernels/cpu/rows.h"
+
+#include <math.h>
+
+struct stats {
+    float mean, scale;
+};
+
+static struct stats row_stats(const struct sn_mat *x, int64_t r, float eps)
+{
+    float buf[SN_CHUNK];
+    double sum = 0.0, squares = 0.0, width = (double)x->cols;
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *xp = sn_get(x, r, c, n, buf);
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)xp[i];
+    }
+    double mean = sum / width;
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *xp = sn_get(x, r, c, n, buf);
+#pragma omp simd reduction(+ : squares)
+        for (int64_t i = 0; i < n; i++)
+            squares += ((double)xp[i] - mean) * ((double)xp[i] - mean);
+    }
+    return (struct stats){(float)mean, (float)(1.0 / sqrt(squares / width + (double)eps))};
+}
+
+static void forward_row(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *x = &a->in[0], *w = &a->in[1], *b = &a->in[2], *y = &a->out[0];
+    float x_buf[SN_CHUNK], w_buf[SN_CHUNK], b_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    struct stats st = row_stats(x, r, a->attr.eps);
+    memcpy(sn_at(&a->out[1], r, 0), &st, sizeof(st));
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *xp = sn_get(x, r, c, n, x_buf), *wp = sn_get(w, 0, c, n, w_buf);
+        const float *bp = sn_get(b, 0, c, n, b_buf);
+        float *yp = sn_dst(y, r, c, y_buf);
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            yp[i] = (xp[i] - st.mean) * st.scale * wp[i] + bp[i];
+        sn_put(y, r, c, n, yp);
+    }
+}
+
+SN_KERNEL(sn_layernorm)
+{
+    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, forward_row);
+    return 0;
+}
+
+/* mean_j(w_j dy_j) and mean_j(w_j dy_j h_j) of row r */
+static void weighted_means(const struct sn_args *a, int64_t r, struct stats st, double mean[2])
+{
+    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *w = &a->in[2];
+    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK];
+    double plain = 0.0, dot = 0.0;
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
+        const float *wp = sn_get(w, 0, c, n, w_buf);
+#pragma omp simd reduction(+ : plain, dot)
+        for (int64_t i = 0; i < n; i++) {
+            double u = (double)(dyp[i] * wp[i]);
+            plain += u;
+            dot += u * (double)((xp[i] - st.mean) * st.scale);
+        }
+    }
+    mean[0] = plain / (double)x->cols;
+    mean[1] = dot / (double)x->cols;
+}
+
+static void dx_row(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *w = &a->in[2], *g = &a->in[4];
+    const struct sn_mat *dx = &a->out[0];
+    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK], g_buf[SN_CHUNK], dx_buf[SN_CHUNK];
+    struct stats st;
+    memcpy(&st, sn_at(&a->in[3], r, 0), sizeof(st));
+    double mean[2];
+    weighted_means(a, r, st, mean);
+    float s = st.scale, m0 = (float)mean[0], m1 = (float)mean[1];
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
+        const float *wp = sn_get(w, 0, c, n, w_buf);
+        const float *gp = g->p ? sn_get(g, r, c, n, g_buf) : NULL;
+        float *dxp = sn_dst(dx, r, c, dx_buf);
+        if (gp) {
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++)
+                dxp[i] = gp[i] + s * (dyp[i] * wp[i] - m0 - (xp[i] - st.mean) * s * m1);
+        } else {
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++)
+                dxp[i] = s * (dyp[i] * wp[i] - m0 - (xp[i] - st.mean) * s * m1);
+        }
+        sn_put(dx, r, c, n, dxp);
+    }
+}
+
+SN_KERNEL(sn_layernorm_dx)
+{
+    sn_each_row(a, threads, a->in[1].rows, a->in[1].cols, dx_row);
+    return 0;
+}
+
+static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
+{
+    const struct sn_mat *dy = &a->in[0], *x = &a->in[1];
+    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK];
+    struct sn_colsum dw, db;
+    sn_colsum_start(&dw, n);
+    sn_colsum_start(&db, n);
+    for (int64_t r = 0; r < x->rows; r++) {
+        const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
+        struct stats st;
+        memcpy(&st, sn_at(&a->in[2], r, 0), sizeof(st));
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            dw.sub[i] += dyp[i] * ((xp[i] - st.mean) * st.scale);
+            db.sub[i] += dyp[i];
+        }
+        sn_colsum_row_done(&dw, r, n);
+        sn_colsum_row_done(&db, r, n);
+    }
+    if (a->out[0].p)
+        sn_colsum_store(&dw, &a->out[0], a->acc[0], c, n);
+    if (a->out[1].p)
+        sn_colsum_store(&db, &a->out[1], a->acc[1], c, n);
+}
+
+SN_KERNEL(sn_layernorm_dw)
+{
+    sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, dw_strip);
+    return 0;
+}

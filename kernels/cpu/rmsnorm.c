@@ -1,0 +1,121 @@
+/*
+ * rmsnorm.c - RMSNORM and its gradients.
+ *
+ *   s = 1/sqrt(mean(x^2) + eps),  y_i = x_i s w_i
+ *   dx_i = s (w_i dy_i - x_i s^2 mean_j(w_j dy_j x_j)),  dw_i = sum over rows of dy_i x_i s
+ *
+ * Sums along a row are in double: the conversions hide behind the loads.
+ */
+#include "kernels/cpu/rows.h"
+
+#include <math.h>
+
+static float inverse_rms(const struct sn_mat *x, int64_t r, float eps)
+{
+    float buf[SN_CHUNK];
+    double sum = 0.0;
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *xp = sn_get(x, r, c, n, buf);
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)xp[i] * (double)xp[i];
+    }
+    return (float)(1.0 / sqrt(sum / (double)x->cols + (double)eps));
+}
+
+static void forward_row(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *x = &a->in[0], *w = &a->in[1], *y = &a->out[0];
+    float x_buf[SN_CHUNK], w_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float s = inverse_rms(x, r, a->attr.eps);
+    *(float *)sn_at(&a->out[1], r, 0) = s;
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *xp = sn_get(x, r, c, n, x_buf), *wp = sn_get(w, 0, c, n, w_buf);
+        float *yp = sn_dst(y, r, c, y_buf);
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            yp[i] = xp[i] * s * wp[i];
+        sn_put(y, r, c, n, yp);
+    }
+}
+
+SN_KERNEL(sn_rmsnorm)
+{
+    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, forward_row);
+    return 0;
+}
+
+/* sum_j w_j dy_j x_j of row r */
+static double weighted_dot(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *w = &a->in[2];
+    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK];
+    double sum = 0.0;
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
+        const float *wp = sn_get(w, 0, c, n, w_buf);
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)(dyp[i] * wp[i]) * (double)xp[i];
+    }
+    return sum;
+}
+
+static void dx_row(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *w = &a->in[2], *g = &a->in[4];
+    const struct sn_mat *dx = &a->out[0];
+    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK], g_buf[SN_CHUNK], dx_buf[SN_CHUNK];
+    float s = *(const float *)sn_at(&a->in[3], r, 0);
+    double s3 = (double)s * (double)s * (double)s;
+    float k = (float)(s3 * weighted_dot(a, r) / (double)x->cols);
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
+        const float *wp = sn_get(w, 0, c, n, w_buf);
+        const float *gp = g->p ? sn_get(g, r, c, n, g_buf) : NULL;
+        float *dxp = sn_dst(dx, r, c, dx_buf);
+        if (gp) {
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++)
+                dxp[i] = gp[i] + (s * (dyp[i] * wp[i]) - k * xp[i]);
+        } else {
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++)
+                dxp[i] = s * (dyp[i] * wp[i]) - k * xp[i];
+        }
+        sn_put(dx, r, c, n, dxp);
+    }
+}
+
+SN_KERNEL(sn_rmsnorm_dx)
+{
+    sn_each_row(a, threads, a->in[1].rows, a->in[1].cols, dx_row);
+    return 0;
+}
+
+static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
+{
+    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *stats = &a->in[2];
+    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK];
+    struct sn_colsum dw;
+    sn_colsum_start(&dw, n);
+    for (int64_t r = 0; r < x->rows; r++) {
+        const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
+        float s = *(const float *)sn_at(stats, r, 0);
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            dw.sub[i] += dyp[i] * (xp[i] * s);
+        sn_colsum_row_done(&dw, r, n);
+    }
+    sn_colsum_store(&dw, &a->out[0], a->acc[0], c, n);
+}
+
+SN_KERNEL(sn_rmsnorm_dw)
+{
+    sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, dw_strip);
+    return 0;
+}

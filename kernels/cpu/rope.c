@@ -1,0 +1,135 @@
+/*
+ * rope.c - ROPE: rotary positions, in the half-split convention of Hugging Face models.
+ *
+ *   (y_i, y_{i+h}) = (x_i cos t - x_{i+h} sin t, x_{i+h} cos t + x_i sin t),
+ *   t = +-(r % S) w_i,  w_i = theta^(-2i/rotary_dim),  h = rotary_dim/2
+ *
+ * Angles of a position p come from two small tables in double, of e^{i j w} for j < FINE and of
+ * e^{i FINE j w}, filled by squaring and multiplying from e^{i w} alone:
+ * e^{i p w} = coarse[p / FINE] fine[p % FINE], with an error near p 2^-53. One row of angles
+ * serves all heads.
+ */
+#include "kernels/cpu/rows.h"
+
+#include <math.h>
+
+enum { FINE = 64, PAIRS = 256 /* pairs handled at a time */ };
+
+/* e^{i t} for `half` frequencies: cosines, then sines. */
+struct angles {
+    const double *fine, *coarse;
+    int64_t half;
+};
+
+size_t SN_K(sn_rope_scratch)(const struct sn_args *a)
+{
+    int64_t entries = FINE + 1 + a->attr.seq / FINE + 1;
+    return (size_t)(entries * a->attr.rotary_dim) * sizeof(double);
+}
+
+static void multiply(double *out, const double *a, const double *b, int64_t half)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < half; i++) {
+        double re = a[i] * b[i] - a[half + i] * b[half + i];
+        double im = a[i] * b[half + i] + a[half + i] * b[i];
+        out[i] = re;
+        out[half + i] = im;
+    }
+}
+
+/* table[1] is given; table[0] and table[2 .. n-1] are its powers. */
+static void fill_powers(double *table, int64_t n, int64_t half)
+{
+    for (int64_t i = 0; i < half; i++) {
+        table[i] = 1.0;
+        table[half + i] = 0.0;
+    }
+    for (int64_t j = 2; j < n; j++)
+        multiply(table + 2 * half * j, table + 2 * half * (j / 2), table + 2 * half * (j - j / 2),
+                 half);
+}
+
+static struct angles fill_tables(const struct sn_args *a)
+{
+    int64_t half = a->attr.rotary_dim / 2, n_coarse = a->attr.seq / FINE + 1;
+    double *fine = a->scratch, *coarse = fine + 2 * half * (FINE + 1);
+    for (int64_t i = 0; i < half; i++) {
+        double w = pow((double)a->attr.theta, -(double)i / (double)half);
+        fine[2 * half + i] = cos(w);
+        fine[3 * half + i] = a->attr.inverse ? -sin(w) : sin(w);
+    }
+    fill_powers(fine, FINE + 1, half);
+    if (n_coarse > 1)
+        memcpy(coarse + 2 * half, fine + 2 * half * FINE, (size_t)(2 * half) * sizeof(double));
+    fill_powers(coarse, n_coarse, half);
+    return (struct angles){fine, coarse, half};
+}
+
+/* Cosines and sines of frequencies first .. first + n - 1 at a position. */
+static void angles_at(const struct angles *t, int64_t position, int64_t first, int64_t n, float *co,
+                      float *si)
+{
+    const double *a = t->coarse + 2 * t->half * (position / FINE) + first;
+    const double *b = t->fine + 2 * t->half * (position % FINE) + first;
+    int64_t half = t->half;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        co[i] = (float)(a[i] * b[i] - a[half + i] * b[half + i]);
+        si[i] = (float)(a[i] * b[half + i] + a[half + i] * b[i]);
+    }
+}
+
+static void rotate_row(const struct sn_args *a, const struct angles *t, int64_t r)
+{
+    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    float co[PAIRS], si[PAIRS], lo_buf[PAIRS], hi_buf[PAIRS], out_lo[PAIRS], out_hi[PAIRS];
+    for (int64_t first = 0; first < t->half; first += PAIRS) {
+        int64_t n = t->half - first < PAIRS ? t->half - first : PAIRS;
+        angles_at(t, r % a->attr.seq, first, n, co, si);
+        for (int64_t h = 0; h < a->attr.heads; h++) {
+            int64_t c = h * a->attr.head_dim + first;
+            const float *lo = sn_get(x, r, c, n, lo_buf);
+            const float *hi = sn_get(x, r, c + t->half, n, hi_buf);
+            float *ylo = sn_dst(y, r, c, out_lo), *yhi = sn_dst(y, r, c + t->half, out_hi);
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++) {
+                float u = lo[i], v = hi[i];
+                ylo[i] = u * co[i] - v * si[i];
+                yhi[i] = v * co[i] + u * si[i];
+            }
+            sn_put(y, r, c, n, ylo);
+            sn_put(y, r, c + t->half, n, yhi);
+        }
+    }
+}
+
+/* The columns that no rotation touches. */
+static void copy_rest(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    size_t size = sn_dtype_size(x->dtype);
+    int64_t d = a->attr.head_dim, rotary = a->attr.rotary_dim, rotated = a->attr.heads * d;
+    if (x->p == y->p)
+        return;
+    for (int64_t c = 0; c < rotated && rotary < d; c += d)
+        memcpy(sn_at(y, r, c + rotary), sn_at(x, r, c + rotary), (size_t)(d - rotary) * size);
+    if (rotated < x->cols)
+        memcpy(sn_at(y, r, rotated), sn_at(x, r, rotated), (size_t)(x->cols - rotated) * size);
+}
+
+SN_KERNEL(sn_rope)
+{
+    int64_t rows = a->in[0].rows, cols = a->in[0].cols;
+    struct angles t = fill_tables(a);
+#pragma omp parallel num_threads(sn_team(threads, rows *cols))
+    {
+        int64_t r, end;
+        sn_share(rows, 1, omp_get_thread_num(), omp_get_num_threads(), &r, &end);
+        for (; r < end; r++) {
+            rotate_row(a, &t, r);
+            copy_rest(a, r);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,52 @@
+/*
+ * swiglu.c - SWIGLU and SWIGLU_DX.
+ *
+ *   y = g s u,  s = sigmoid(g), with g = x[:, :F] and u = x[:, F:]
+ *   dg = dy u (s + g s (1 - s)),  du = dy g s
+ */
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vmath.h"
+
+static void forward_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
+{
+    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    float g_buf[SN_CHUNK], u_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    const float *g = sn_get(x, r, c, n, g_buf), *u = sn_get(x, r, y->cols + c, n, u_buf);
+    float *yp = sn_dst(y, r, c, y_buf);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        yp[i] = g[i] / (1.0f + sn_expf(-g[i])) * u[i];
+    sn_put(y, r, c, n, yp);
+}
+
+SN_KERNEL(sn_swiglu)
+{
+    sn_each_tile(a, threads, a->out[0].rows, a->out[0].cols, forward_tile);
+    return 0;
+}
+
+static void dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
+{
+    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *dx = &a->out[0];
+    float dy_buf[SN_CHUNK], g_buf[SN_CHUNK], u_buf[SN_CHUNK], dg_buf[SN_CHUNK], du_buf[SN_CHUNK];
+    const float *d = sn_get(dy, r, c, n, dy_buf);
+    const float *g = sn_get(x, r, c, n, g_buf), *u = sn_get(x, r, dy->cols + c, n, u_buf);
+    float *dg = sn_dst(dx, r, c, dg_buf), *du = sn_dst(dx, r, dy->cols + c, du_buf);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i], di = d[i];
+        float e = sn_expf(-fabsf(gi)); /* <= 1: nothing overflows */
+        float q = 1.0f / (1.0f + e);
+        float s = gi >= 0.0f ? q : e * q;
+        dg[i] = di * u[i] * (s + gi * (e * q * q));
+        du[i] = di * gi * s;
+    }
+    sn_put(dx, r, c, n, dg);
+    sn_put(dx, r, dy->cols + c, n, du);
+}
+
+SN_KERNEL(sn_swiglu_dx)
+{
+    sn_each_tile(a, threads, a->in[0].rows, a->in[0].cols, dx_tile);
+    return 0;
+}

@@ -1,0 +1,37 @@
+/*
+ * dropout.h - which elements a DROPOUT (or the dropout inside ATTENTION) keeps: the specification,
+ * shared by CPU and CUDA code.
+ *
+ * Element e of global sample n at random site s, in step t of a run with a seed:
+ *
+ *   key  = first 64 bits of philox(key = seed, counter = (t, "drop"))
+ *   bits = word e % 4 of philox(key, counter = (s << 32 | n mod 2^32, e / 4))
+ *   kept iff (bits >> 8) 2^-24 >= drop; a kept value is multiplied by 1 / (1 - drop)
+ *
+ * For DROPOUT of x[T,D], row r belongs to sample n = first_sample + r / S and e = (r % S) D + c.
+ * For ATTENTION, e = (head S + query) S + key position. No rank, layout or launch shape enters.
+ */
+#ifndef SN_DROPOUT_H
+#define SN_DROPOUT_H
+
+#include "kernels/philox.h"
+
+SN_PHILOX_FN uint64_t sn_dropout_key(uint64_t seed, int64_t step)
+{
+    struct sn_philox r = sn_philox(seed, (uint64_t)step, 0x64726f70u);
+    return (uint64_t)r.v[1] << 32 | r.v[0];
+}
+
+/* Random words of elements 4 group .. 4 group + 3. */
+SN_PHILOX_FN struct sn_philox sn_dropout_words(uint64_t key, uint32_t site, int64_t sample,
+                                               int64_t group)
+{
+    return sn_philox(key, (uint64_t)site << 32 | (uint32_t)sample, (uint64_t)group);
+}
+
+SN_PHILOX_FN float sn_dropout_factor(uint32_t word, float drop, float scale)
+{
+    return sn_philox_unit(word) >= drop ? scale : 0.0f;
+}
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * help.c - the key table as a page, a configuration as YAML, and its hash.
+ */
+#include "lib/base/rng.h"
+#include "lib/base/str.h"
+#include "lib/config/keys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- help ------------------------------------------------------------------------------------- */
+
+static const char *takes(const struct sn_key *k, char buf[SN_WANT_SIZE])
+{
+    struct sn_key any = *k;
+    any.only = NULL; /* what the key takes once its feature is built */
+    if (k->type == SN_KEY_INCLUDE) {
+        const char *dot = strrchr(k->name, '.');
+        return strcmp(dot ? dot + 1 : k->name, "preset") == 0 ? "a name" : "a path";
+    }
+    return sn_key_want(&any, buf);
+}
+
+static void default_text(const struct sn_key *k, char buf[SN_WANT_SIZE])
+{
+    if (k->not_built)
+        (void)snprintf(buf, SN_WANT_SIZE, "not built yet");
+    else if (k->only)
+        (void)snprintf(buf, SN_WANT_SIZE, "%s; others are not built yet", k->only);
+    else if (k->value)
+        (void)snprintf(buf, SN_WANT_SIZE, "%s", k->value);
+    else if (k->derived)
+        (void)snprintf(buf, SN_WANT_SIZE, "%s", k->derived);
+    else if (k->type == SN_KEY_INCLUDE)
+        (void)snprintf(buf, SN_WANT_SIZE, "none");
+    else
+        (void)snprintf(buf, SN_WANT_SIZE, "required");
+}
+
+static void names_not_built(const struct sn_key *k, struct sn_str *out)
+{
+    int n = 0;
+    for (int i = 0; k->names && k->names[i]; i++) {
+        if (k->later >> i & 1)
+            sn_str_add(out, "%s%s", n++ ? ", " : " Not built yet: ", k->names[i]);
+    }
+    sn_str_add(out, n ? "." : "");
+}
+
+static void help_row(struct sn_str *out, const struct sn_key *k, bool markdown)
+{
+    char want[SN_WANT_SIZE], value[SN_WANT_SIZE];
+    const char *what = takes(k, want);
+    default_text(k, value);
+    if (markdown)
+        sn_str_add(out, "| `%s` | %s | %s | %s", k->name, what, value, k->sentence);
+    else
+        sn_str_add(out, "%s: %s (default: %s)\n    %s", k->name, what, value, k->sentence);
+    names_not_built(k, out);
+    sn_str_add(out, markdown ? " |\n" : "\n");
+}
+
+static const char intro_markdown[] =
+    "# The run file\n\n"
+    "Generated from the key table in `lib/config/keys.c` by\n"
+    "`sennit-plan --help-keys=markdown > docs/RUNFILE.md`; do not edit.\n\n"
+    "One YAML file is read by all programs. Unknown keys are errors. A key whose feature is not\n"
+    "built yet is accepted only with the value that means \"off\". Paths are relative to the "
+    "working\n"
+    "directory, `checkpoint.dir` to `run.output`.\n\n"
+    "`file: PATH` in any section, or at the top, takes that section's keys from another file (or\n"
+    "from that section of another run file); `preset: NAME` takes a shipped one. Keys beside them\n"
+    "override, wherever they stand; a section that starts from a file takes nothing else over.\n"
+    "Anchors, aliases, tags and second documents are refused.\n";
+
+static void help_section(struct sn_str *out, const struct sn_key *k, bool markdown)
+{
+    if (markdown)
+        sn_str_add(out, "\n## %s\n\n%s%s| key | takes | default | meaning |\n|---|---|---|---|\n",
+                   k ? k->name : "Starting from another file", k ? k->sentence : "",
+                   !k             ? ""
+                   : k->not_built ? " **Not built yet: leave it out.**\n\n"
+                                  : "\n\n");
+    else if (k)
+        sn_str_add(out, "\n%s: %s%s\n", k->name, k->sentence,
+                   k->not_built ? " (not built yet)" : "");
+}
+
+void sn_config_help(struct sn_str *out, bool markdown)
+{
+    if (markdown) {
+        sn_str_add(out, "%s", intro_markdown);
+        help_section(out, NULL, markdown);
+    }
+    for (int i = 0; i < sn_n_keys; i++) {
+        const struct sn_key *k = &sn_keys[i];
+        if (k->type != SN_KEY_MAP)
+            help_row(out, k, markdown);
+        else if (!strchr(k->name, '.'))
+            help_section(out, k, markdown);
+    }
+}
+
+/* --- format ----------------------------------------------------------------------------------- */
+
+static void open_section(struct sn_str *out, const struct sn_key *k)
+{
+    const char *dot = strrchr(k->name, '.');
+    sn_str_add(out, "%s%s:\n", dot ? "  " : "", dot ? dot + 1 : k->name);
+}
+
+/* Does any key of the section have a place in the struct? */
+static bool is_kept(const struct sn_key *section)
+{
+    size_t n = strlen(section->name);
+    for (int i = 0; i < sn_n_keys; i++) {
+        const struct sn_key *k = &sn_keys[i];
+        if (k->offset != SN_NOWHERE && !k->only && !strncmp(k->name, section->name, n) &&
+            k->name[n] == '.')
+            return true;
+    }
+    return false;
+}
+
+/* The sections whose names begin with `prefix`. */
+static void format_sections(struct sn_str *out, const struct sn_config *c, const char *prefix)
+{
+    char value[SN_VALUE_SIZE];
+    for (int i = 0; i < sn_n_keys; i++) {
+        const struct sn_key *k = &sn_keys[i];
+        if (strncmp(k->name, prefix, strlen(prefix)) != 0)
+            continue;
+        if (k->type == SN_KEY_MAP && is_kept(k))
+            open_section(out, k);
+        if (k->offset == SN_NOWHERE || k->only)
+            continue;
+        const char *first = strchr(k->name, '.'), *last = strrchr(k->name, '.');
+        sn_str_add(out, "%s%s: %s\n", first == last ? "  " : "    ", last + 1,
+                   sn_key_format(k, sn_key_get(k, c), value));
+    }
+}
+
+void sn_config_format(struct sn_str *out, const struct sn_config *c)
+{
+    format_sections(out, c, "");
+}
+
+void sn_config_format_model(struct sn_str *out, const struct sn_config *c)
+{
+    format_sections(out, c, "model");
+}
+
+uint64_t sn_config_hash(const struct sn_config *c)
+{
+    uint64_t hash = 0;
+    char value[SN_VALUE_SIZE];
+    for (int i = 0; i < sn_n_keys; i++) {
+        const struct sn_key *k = &sn_keys[i];
+        if (!k->decides)
+            continue;
+        hash = sn_rng_key(hash, k->name);
+        hash = sn_rng_key(hash, sn_key_format(k, sn_key_get(k, c), value));
+    }
+    return hash;
+}

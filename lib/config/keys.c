@@ -1,0 +1,259 @@
+/*
+ * keys.c - the key table: every key of DESIGN.md's run file, one row each.
+ *
+ * A row is written in the order name, type, place, sentence; what follows is named. ONLY(value)
+ * marks a key whose feature is not built yet: the value that means "off" is taken, others are
+ * refused by name. NOT_BUILT takes nothing.
+ */
+#include "lib/config/keys.h"
+
+#include <stddef.h>
+#include <string.h>
+
+_Static_assert(offsetof(struct sn_train_config, freeze) ==
+                   offsetof(struct sn_train_config, n_freeze) + offsetof(struct sn_words, word),
+               "a list of names lies as struct sn_words does");
+
+static const char *const families[] = {"gpt2", "gpt-neox", "llama", "mixtral", NULL};
+static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
+static const char *const orders[] = {"shuffled", "sequential", NULL};
+static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
+static const char *const optimizers[] = {"adamw", NULL};
+static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
+static const char *const schedules[] = {"1f1b", "gpipe", "interleaved", "zero-bubble", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
+
+#define AT(member) offsetof(struct sn_config, member)
+#define ROW(key, kind, where, what)                                                                \
+    .name = key, .type = SN_KEY_##kind, .offset = where, .sentence = what
+#define NONE SN_NOWHERE
+#define RANGE(lo, hi, what) .min = lo, .max = hi, .unit = what
+#define DEFAULT(v)   .value = v
+#define DERIVED(v)   .derived = v
+#define WORD(v)      .word = v
+#define NAMES(n)     .names = n
+#define LATER(bits)  .later = bits
+#define ONLY(v)      .only = v, .value = v
+#define NOT_BUILT    .not_built = true
+#define NULL_OK      .null_ok = true
+#define DECIDES      .decides = true
+
+/* clang-format off */
+const struct sn_key sn_keys[] = {
+    {ROW("preset", INCLUDE, NONE, "Name of a shipped run file to start from.")},
+    {ROW("file", INCLUDE, NONE, "Path of a run file to start from; keys beside it override.")},
+
+    {ROW("run", MAP, NONE, "The run itself.")},
+    {ROW("run.name", TEXT, AT(run.name), "Name of the run, for people."), DEFAULT("run")},
+    {ROW("run.seed", LONG, AT(run.seed), "Seed of weights, shuffling and dropout."),
+        RANGE(0, 9223372036854775807LL, NULL), DEFAULT("1234"), DECIDES},
+    {ROW("run.output", PATH, AT(run.output), "Directory of metrics, checkpoints and state."),
+        DERIVED("runs/ and run.name")},
+    {ROW("run.backend", ENUM, AT(run.backend), "Where the step program is executed."),
+        NAMES(backends), LATER(1u << SN_BACKEND_CUDA), DEFAULT("auto"), DECIDES},
+    {ROW("run.threads", INT, AT(run.threads), "Threads per rank; auto divides the cores of the node among its ranks."),
+        RANGE(1, 4096, "threads"), WORD("auto"), DEFAULT("auto")},
+    {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends."),
+        RANGE(1, 86400, "seconds"), DEFAULT("300")},
+
+    {ROW("model", MAP, NONE, "The model's shape.")},
+    {ROW("model.preset", INCLUDE, NONE, "Name of a shipped model, such as llama-7b.")},
+    {ROW("model.file", INCLUDE, NONE, "Path of a YAML file with model keys (or a run file, of which the model is taken).")},
+    {ROW("model.config", INCLUDE, NONE, "Path of a Hugging Face config.json of type gpt2, gpt_neox or llama.")},
+    {ROW("model.family", ENUM, AT(model.family), "Kind of block."),
+        NAMES(families), LATER(1u << SN_MIXTRAL), DECIDES},
+    {ROW("model.layers", INT, AT(model.layers), "Transformer blocks."),
+        RANGE(1, 10000, "layers"), DECIDES},
+    {ROW("model.hidden", INT, AT(model.hidden), "Width of the residual stream."),
+        RANGE(1, 1048576, "features"), DECIDES},
+    {ROW("model.heads", INT, AT(model.heads), "Attention heads per block; divides model.hidden."),
+        RANGE(1, 65536, "heads"), DECIDES},
+    {ROW("model.kv_heads", INT, AT(model.kv_heads), "Heads of keys and values (grouped-query attention); divides model.heads."),
+        RANGE(1, 65536, "heads"), DERIVED("model.heads"), DECIDES},
+    {ROW("model.ffn", INT, AT(model.ffn), "Inner width of the feed-forward part."),
+        RANGE(1, 4194304, "features"), DERIVED("4 x model.hidden for gpt2 and gpt-neox; required for llama"), DECIDES},
+    {ROW("model.vocab", INT, AT(model.vocab), "Rows of the embedding."),
+        RANGE(2, 16777216, "tokens"), DECIDES},
+    {ROW("model.seq", INT, AT(model.seq), "Tokens per sequence."),
+        RANGE(1, 16777216, "tokens"), DECIDES},
+    {ROW("model.tied_embeddings", BOOL, AT(model.tied_embeddings), "The head uses the embedding's weights."),
+        DERIVED("true for gpt2, false otherwise"), DECIDES},
+    {ROW("model.rope_theta", FLOAT, AT(model.rope_theta), "Base of the rotary embedding's wavelengths (gpt-neox, llama)."),
+        RANGE(1, 1e12L, NULL), DEFAULT("10000.0"), DECIDES},
+    {ROW("model.rotary_pct", FLOAT, AT(model.rotary_pct), "Part of each head that is rotated (gpt-neox, llama)."),
+        RANGE(0, 1, NULL), DERIVED("0.25 for gpt-neox, 1 for llama, 0 for gpt2"), DECIDES},
+    {ROW("model.parallel_residual", BOOL, AT(model.parallel_residual), "Attention and feed-forward read the same input (gpt-neox)."),
+        DERIVED("true for gpt-neox, false otherwise"), DECIDES},
+    {ROW("model.norm_eps", FLOAT, AT(model.norm_eps), "Added to the variance in norms."),
+        RANGE(1e-12L, 0.1L, NULL), DEFAULT("1e-5"), DECIDES},
+    {ROW("model.init_std", FLOAT, AT(model.init_std), "Standard deviation of random initial weights."),
+        RANGE(0, 10, NULL), DEFAULT("0.02"), DECIDES},
+    {ROW("model.dropout", FLOAT, AT(model.dropout), "Part of the activations that is dropped."),
+        RANGE(0, 0.99L, NULL), DEFAULT("0.0"), DECIDES},
+    {ROW("model.share_layers", INT, AT(model.share_layers), "This many consecutive layers share one set of weights; divides model.layers."),
+        RANGE(1, 10000, "layers"), DEFAULT("1"), DECIDES},
+    {ROW("model.experts", MAP, NONE, "Mixture of experts; absent: dense."), NOT_BUILT},
+    {ROW("model.experts.count", INT, NONE, "Experts per layer."), NOT_BUILT},
+    {ROW("model.experts.top_k", INT, NONE, "Experts per token."), NOT_BUILT},
+    {ROW("model.experts.every", INT, NONE, "Every n-th layer has experts."), NOT_BUILT},
+    {ROW("model.experts.shared", INT, NONE, "Experts that every token visits."), NOT_BUILT},
+    {ROW("model.experts.capacity_factor", FLOAT, NONE, "Tokens per expert, times the mean; 0: dropless."), NOT_BUILT},
+    {ROW("model.experts.aux_loss", FLOAT, NONE, "Weight of the load-balancing loss."), NOT_BUILT},
+    {ROW("model.experts.z_loss", FLOAT, NONE, "Weight of the router's z-loss."), NOT_BUILT},
+    {ROW("model.experts.router", TEXT, NONE, "Function of the router."), NOT_BUILT},
+    {ROW("model.experts.bias", TEXT, NONE, "Balancing by a bias instead of a loss."), NOT_BUILT},
+
+    {ROW("data", MAP, NONE, "Token files, written by sennit-data.")},
+    {ROW("data.train", PATH, AT(data.train), "Prefix of the training data's .bin and .idx; sennit-train needs it."),
+        DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("data.valid", PATH, AT(data.valid), "Prefix of the validation data's .bin and .idx."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("data.order", ENUM, AT(data.order), "Order of the samples."),
+        NAMES(orders), DEFAULT("shuffled"), DECIDES},
+
+    {ROW("train", MAP, NONE, "How the weights are learnt.")},
+    {ROW("train.steps", LONG, AT(train.steps), "Optimizer steps of the whole run."),
+        RANGE(1, 1000000000000LL, "steps")},
+    {ROW("train.global_batch", INT, AT(train.global_batch), "Sequences per step; a multiple of data x micro_batch."),
+        RANGE(1, 16777216, "sequences"), DECIDES},
+    {ROW("train.precision", ENUM, AT(train.precision), "Type of activations and of the weights in products."),
+        NAMES(precisions), DEFAULT("fp32"), DECIDES},
+    {ROW("train.optimizer", MAP, NONE, "The optimizer.")},
+    {ROW("train.optimizer.kind", ENUM, NONE, "Update rule."), NAMES(optimizers), DEFAULT("adamw")},
+    {ROW("train.optimizer.lr", FLOAT, AT(train.optimizer.lr), "Highest learning rate."),
+        RANGE(0, 100, NULL), DEFAULT("3e-4"), DECIDES},
+    {ROW("train.optimizer.beta1", FLOAT, AT(train.optimizer.beta1), "Decay of the first moment."),
+        RANGE(0, 0.999999L, NULL), DEFAULT("0.9"), DECIDES},
+    {ROW("train.optimizer.beta2", FLOAT, AT(train.optimizer.beta2), "Decay of the second moment."),
+        RANGE(0, 0.999999L, NULL), DEFAULT("0.95"), DECIDES},
+    {ROW("train.optimizer.eps", FLOAT, AT(train.optimizer.eps), "Added to the root of the second moment."),
+        RANGE(1e-30L, 1, NULL), DEFAULT("1e-8"), DECIDES},
+    {ROW("train.optimizer.weight_decay", FLOAT, AT(train.optimizer.weight_decay), "Decoupled weight decay of matrices."),
+        RANGE(0, 10, NULL), DEFAULT("0.1"), DECIDES},
+    {ROW("train.optimizer.clip", FLOAT, AT(train.optimizer.clip), "Largest global gradient norm; 0: no clipping."),
+        RANGE(0, 1e6L, NULL), DEFAULT("1.0"), DECIDES},
+    {ROW("train.schedule", MAP, NONE, "Learning rate over the steps.")},
+    {ROW("train.schedule.kind", ENUM, AT(train.schedule.kind), "Shape of the decay after the warm-up."),
+        NAMES(lr_kinds), DEFAULT("cosine"), DECIDES},
+    {ROW("train.schedule.warmup", LONG, AT(train.schedule.warmup), "Steps of linear warm-up."),
+        RANGE(0, 1000000000000LL, "steps"), DEFAULT("0"), DECIDES},
+    {ROW("train.schedule.min_lr", FLOAT, AT(train.schedule.min_lr), "Learning rate at the last step."),
+        RANGE(0, 100, NULL), DEFAULT("0.0"), DECIDES},
+    {ROW("train.init_from", PATH, AT(train.init_from), "Checkpoint or safetensors directory to take weights from; null: random weights."),
+        DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("train.eval_every", LONG, AT(train.eval_every), "Evaluate on data.valid after this many steps; 0: never."),
+        RANGE(0, 1000000000000LL, "steps"), DEFAULT("0")},
+    {ROW("train.eval_sequences", INT, AT(train.eval_sequences), "Sequences of one evaluation."),
+        RANGE(1, 16777216, "sequences"), DEFAULT("64")},
+    {ROW("train.grad_dtype", ENUM, NONE, "Type in which gradients are accumulated and reduced."),
+        NAMES(grad_dtypes), LATER(1u << 1), DEFAULT("fp32")},
+    {ROW("train.loss_scale", FLOAT, AT(train.loss_scale), "Loss scale of fp16; dynamic adapts it."),
+        RANGE(1, 4294967296.0L, NULL), WORD("dynamic"), DEFAULT("dynamic"), DECIDES},
+    {ROW("train.freeze", WORDS, AT(train.n_freeze), "Name patterns (* and ?) of parameters that are not trained."),
+        DEFAULT("[]"), DECIDES},
+
+    {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},
+    {ROW("layout.data", INT, AT(layout.data), "Copies of the model; auto follows from the number of ranks."),
+        RANGE(1, 1048576, "ranks"), WORD("auto"), DEFAULT("auto"), NULL_OK, DECIDES},
+    {ROW("layout.tensor", INT, AT(layout.tensor), "Ranks that share each weight matrix, or {x, y, z} of the 3-D grid."),
+        RANGE(1, 1048576, "ranks"), ONLY("1"), DECIDES},
+    {ROW("layout.pipeline", INT, AT(layout.pipeline), "Pipeline stages."),
+        RANGE(1, 10000, "stages"), ONLY("1"), DECIDES},
+    {ROW("layout.expert", INT, AT(layout.expert), "Ranks that share the experts."),
+        RANGE(1, 1048576, "ranks"), ONLY("1"), DECIDES},
+    {ROW("layout.expert_tensor", INT, NONE, "Ranks that share each expert's matrices; null: as layout.tensor."),
+        RANGE(1, 1048576, "ranks"), ONLY("1"), NULL_OK},
+    {ROW("layout.context", INT, AT(layout.context), "Ranks that share each sequence."),
+        RANGE(1, 1048576, "ranks"), ONLY("1"), DECIDES},
+    {ROW("layout.micro_batch", INT, AT(layout.micro_batch), "Sequences that run through the model at once."),
+        RANGE(1, 1048576, "sequences"), DEFAULT("1"), DECIDES},
+    {ROW("layout.virtual_stages", INT, NONE, "Model pieces per pipeline stage."),
+        RANGE(1, 10000, "stages"), ONLY("1")},
+    {ROW("layout.sequence_parallel", BOOL, NONE, "Norms work on slices of the sequence; no effect while layout.tensor is 1."),
+        DEFAULT("true")},
+    {ROW("layout.schedule", ENUM, NONE, "Order of the pipeline's chunks."),
+        NAMES(schedules), LATER(~1u), DEFAULT("1f1b")},
+    {ROW("layout.recompute", ENUM, NONE, "Which activations are computed again in the backward pass."),
+        NAMES(recomputes), LATER(~1u), DEFAULT("none")},
+    {ROW("layout.zero", INT, AT(layout.zero), "ZeRO stage: what is divided among the data ranks."),
+        RANGE(0, 3, NULL), ONLY("0"), DECIDES},
+    {ROW("layout.context_kind", ENUM, NONE, "How attention crosses the context ranks."),
+        NAMES(context_kinds), LATER(~1u), DEFAULT("ring")},
+    {ROW("layout.split", TEXT, NONE, "Layers per virtual stage."), ONLY("auto")},
+    {ROW("layout.axis_order", WORDS, NONE, "Axes from the innermost, whose ranks are neighbours, outwards."),
+        ONLY("[\"tensor\", \"context\", \"expert\", \"data\", \"pipeline\"]")},
+    {ROW("layout.bucket", BYTES, AT(layout.bucket), "Size of the pieces in which gradients are reduced."),
+        RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
+    {ROW("layout.drop_duplicates", BOOL, NONE, "TED: tensor ranks send each token to the experts once."), ONLY("false")},
+    {ROW("layout.comm_aware_recompute", BOOL, NONE, "TED: recomputation keeps the results of collectives."), ONLY("false")},
+    {ROW("layout.optimizer_tile", INT, NONE, "TED: values updated at once; 0: all."),
+        RANGE(0, 2147483647, "values"), ONLY("0")},
+    {ROW("layout.expert_buffer", FLOAT, NONE, "Bound of a rank's expert tokens, times the mean; no effect on a dense model."),
+        RANGE(1, 1e6L, NULL), DEFAULT("2.0")},
+    {ROW("layout.offload", TEXT, NONE, "What is kept in host memory."), ONLY("none")},
+    {ROW("layout.compress", TEXT, NONE, "Codec of the traffic: a scheme, or a codec per axis."), ONLY("none")},
+
+    {ROW("machine", MAP, NONE, "The machine that the planner prices."), NOT_BUILT},
+    {ROW("machine.preset", INCLUDE, NONE, "Name of a shipped machine."), NOT_BUILT},
+    {ROW("machine.file", INCLUDE, NONE, "A machine file written by sennit-plan calibrate."), NOT_BUILT},
+    {ROW("machine.nodes", INT, NONE, "Nodes of the job."), NOT_BUILT},
+    {ROW("machine.memory_fraction", FLOAT, NONE, "Part of the device memory that a plan may fill."), NOT_BUILT},
+    {ROW("machine.software", MAP, NONE, "Another trainer, whose run is priced."), NOT_BUILT},
+    {ROW("machine.software.profile", TEXT, NONE, "The trainer and its year."), NOT_BUILT},
+    {ROW("machine.software.attention", TEXT, NONE, "Its attention kernel."), NOT_BUILT},
+    {ROW("machine.software.fused_norm", BOOL, NONE, "Whether its norms are fused."), NOT_BUILT},
+
+    {ROW("checkpoint", MAP, NONE, "Checkpoints.")},
+    {ROW("checkpoint.dir", PATH, AT(checkpoint.dir), "Directory of the checkpoints, relative to run.output."),
+        DEFAULT("ckpt")},
+    {ROW("checkpoint.every", LONG, AT(checkpoint.every), "Steps between two checkpoints; 0: only at the end and when asked to leave."),
+        RANGE(0, 1000000000000LL, "steps"), DEFAULT("100")},
+    {ROW("checkpoint.keep", INT, AT(checkpoint.keep), "Newest checkpoints that are kept."),
+        RANGE(1, 1000000, "checkpoints"), DEFAULT("2")},
+    {ROW("checkpoint.async", BOOL, NONE, "Write while training goes on."), ONLY("false")},
+
+    {ROW("slurm", MAP, NONE, "What the batch script asks for."), NOT_BUILT},
+    {ROW("slurm.site", TEXT, NONE, "Site profile: scheduler and launcher."), NOT_BUILT},
+    {ROW("slurm.time", TEXT, NONE, "Time limit."), NOT_BUILT},
+    {ROW("slurm.partition", TEXT, NONE, "Partition."), NOT_BUILT},
+    {ROW("slurm.account", TEXT, NONE, "Account that pays."), NOT_BUILT},
+};
+/* clang-format on */
+
+const int sn_n_keys = (int)(sizeof(sn_keys) / sizeof(sn_keys[0]));
+_Static_assert(sizeof(sn_keys) / sizeof(sn_keys[0]) <= SN_KEYS_MAX, "SN_KEYS_MAX is too small");
+
+int sn_key_find(const char *name, size_t len)
+{
+    for (int i = 0; i < sn_n_keys; i++) {
+        if (strncmp(sn_keys[i].name, name, len) == 0 && !sn_keys[i].name[len])
+            return i;
+    }
+    return -1;
+}
+
+bool sn_key_in(const struct sn_key *k, const char *section, const char **word)
+{
+    size_t n = strlen(section);
+    if (n && (strncmp(k->name, section, n) != 0 || k->name[n] != '.'))
+        return false;
+    *word = k->name + n + (n ? 1 : 0);
+    return !strchr(*word, '.');
+}
+
+void *sn_key_at(const struct sn_key *k, struct sn_config *c)
+{
+    return k->offset == SN_NOWHERE ? NULL : (char *)c + k->offset;
+}
+
+const void *sn_key_get(const struct sn_key *k, const struct sn_config *c)
+{
+    return k->offset == SN_NOWHERE ? NULL : (const char *)c + k->offset;
+}
+
+const char *sn_family_name(enum sn_family f)
+{
+    return families[f];
+}

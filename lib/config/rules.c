@@ -1,0 +1,217 @@
+/*
+ * rules.c - defaults that follow from other keys, and the rules between keys.
+ *
+ * One short function per rule, called in the order of a person reading the file.
+ */
+#include "lib/config/settings.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum sn_status rule(const struct sn_config *c, const struct sn_settings *s,
+                            struct sn_err *err);
+
+/* --- nearest values that work ------------------------------------------------------------------
+ */
+
+static const char *one_or_two(char buf[SN_NEAR_SIZE], int64_t below, int64_t above)
+{
+    if (below > 0 && above > 0)
+        (void)snprintf(buf, SN_NEAR_SIZE, "%lld or %lld", (long long)below, (long long)above);
+    else
+        (void)snprintf(buf, SN_NEAR_SIZE, "%lld", (long long)(below > 0 ? below : above));
+    return buf;
+}
+
+const char *sn_near_divisors(char buf[SN_NEAR_SIZE], int64_t of, int64_t n)
+{
+    int64_t below = n > of ? of : n, above = n;
+    while (below > 0 && of % below != 0)
+        below--;
+    while (above <= of && of % above != 0)
+        above++;
+    return one_or_two(buf, below, above > of ? 0 : above);
+}
+
+const char *sn_near_multiples(char buf[SN_NEAR_SIZE], int64_t of, int64_t n)
+{
+    int64_t below = n / of * of;
+    return one_or_two(buf, below, below + of);
+}
+
+/* --- derived defaults ---------------------------------------------------------------------------
+ */
+
+static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
+{
+    struct sn_model_config *m = &c->model;
+    bool neox = m->family == SN_GPT_NEOX, gpt2 = m->family == SN_GPT2;
+    if (!sn_settings_get(s, "run.output"))
+        (void)snprintf(c->run.output, sizeof(c->run.output), "runs/%s", c->run.name);
+    if (!sn_settings_get(s, "model.kv_heads"))
+        m->kv_heads = m->heads;
+    if (!sn_settings_get(s, "model.tied_embeddings"))
+        m->tied_embeddings = gpt2;
+    if (!sn_settings_get(s, "model.rotary_pct"))
+        m->rotary_pct = gpt2 ? 0 : neox ? 0.25 : 1;
+    if (!sn_settings_get(s, "model.parallel_residual"))
+        m->parallel_residual = neox;
+    if (sn_settings_get(s, "model.ffn"))
+        return SN_OK;
+    if (!gpt2 && !neox)
+        return sn_settings_fail(
+            s, "model.ffn", err,
+            "missing; want a number of features, such as %d (8/3 x model.hidden, "
+            "rounded up to 16)",
+            (m->hidden * 8 / 3 + 15) / 16 * 16);
+    m->ffn = 4 * m->hidden;
+    return SN_OK;
+}
+
+/* --- model --------------------------------------------------------------------------------------
+ */
+
+static enum sn_status heads_divide_hidden(const struct sn_config *c, const struct sn_settings *s,
+                                          struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    char near[SN_NEAR_SIZE];
+    if (m->hidden % m->heads == 0)
+        return SN_OK;
+    return sn_settings_fail(s, "model.heads", err,
+                            "%d does not divide model.hidden (%d); nearest that do: %s", m->heads,
+                            m->hidden, sn_near_divisors(near, m->hidden, m->heads));
+}
+
+static enum sn_status kv_heads_divide_heads(const struct sn_config *c, const struct sn_settings *s,
+                                            struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    char near[SN_NEAR_SIZE];
+    if (m->family == SN_GPT2 && m->kv_heads != m->heads)
+        return sn_settings_fail(s, "model.kv_heads", err,
+                                "%d differs from model.heads (%d), but gpt2 has one key per query "
+                                "head; leave kv_heads out",
+                                m->kv_heads, m->heads);
+    if (m->heads % m->kv_heads == 0)
+        return SN_OK;
+    return sn_settings_fail(s, "model.kv_heads", err,
+                            "%d does not divide model.heads (%d); nearest that do: %s", m->kv_heads,
+                            m->heads, sn_near_divisors(near, m->heads, m->kv_heads));
+}
+
+static enum sn_status rotary_fits(const struct sn_config *c, const struct sn_settings *s,
+                                  struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    int width = m->hidden / m->heads;
+    int rotated = (int)(m->rotary_pct * width + 1e-9);
+    if (m->family == SN_GPT2) {
+        if (m->rotary_pct != 0)
+            return sn_settings_fail(s, "model.rotary_pct", err,
+                                    "gpt2 has no rotary embedding; leave it out");
+        if (m->rope_theta != 10000)
+            return sn_settings_fail(s, "model.rope_theta", err,
+                                    "gpt2 has no rotary embedding; leave it out");
+        return SN_OK;
+    }
+    if (rotated >= 2 && rotated % 2 == 0)
+        return SN_OK;
+    if (m->rotary_pct == 1)
+        return sn_settings_fail(
+            s, "model.heads", err,
+            "a head is %d wide (model.hidden / heads), but the rotary embedding "
+            "turns pairs; want an even width",
+            width);
+    return sn_settings_fail(s, "model.rotary_pct", err,
+                            "%g of a head of width %d is %d, but the rotary embedding turns pairs; "
+                            "want an even number",
+                            m->rotary_pct, width, rotated);
+}
+
+static enum sn_status residual_fits(const struct sn_config *c, const struct sn_settings *s,
+                                    struct sn_err *err)
+{
+    if (!c->model.parallel_residual || c->model.family == SN_GPT_NEOX)
+        return SN_OK;
+    return sn_settings_fail(s, "model.parallel_residual", err,
+                            "true needs family gpt-neox, not %s; use false",
+                            sn_family_name(c->model.family));
+}
+
+static enum sn_status share_divides_layers(const struct sn_config *c, const struct sn_settings *s,
+                                           struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    char near[SN_NEAR_SIZE];
+    if (m->layers % m->share_layers == 0)
+        return SN_OK;
+    return sn_settings_fail(
+        s, "model.share_layers", err, "%d does not divide model.layers (%d); nearest that do: %s",
+        m->share_layers, m->layers, sn_near_divisors(near, m->layers, m->share_layers));
+}
+
+/* --- train --------------------------------------------------------------------------------------
+ */
+
+static enum sn_status batch_divides(const struct sn_config *c, const struct sn_settings *s,
+                                    struct sn_err *err)
+{
+    int64_t data = c->layout.data ? c->layout.data : 1;
+    int64_t one = data * c->layout.micro_batch;
+    char near[SN_NEAR_SIZE];
+    if (c->train.global_batch % one == 0)
+        return SN_OK;
+    return sn_settings_fail(s, "train.global_batch", err,
+                            "%d is not a multiple of data x micro_batch (%lld x %d); nearest that "
+                            "are: %s",
+                            c->train.global_batch, (long long)data, c->layout.micro_batch,
+                            sn_near_multiples(near, one, c->train.global_batch));
+}
+
+static enum sn_status schedule_fits(const struct sn_config *c, const struct sn_settings *s,
+                                    struct sn_err *err)
+{
+    const struct sn_train_config *t = &c->train;
+    if (t->schedule.warmup > t->steps)
+        return sn_settings_fail(s, "train.schedule.warmup", err,
+                                "%lld is more than train.steps (%lld); want at most that",
+                                (long long)t->schedule.warmup, (long long)t->steps);
+    if (t->schedule.min_lr > t->optimizer.lr)
+        return sn_settings_fail(s, "train.schedule.min_lr", err,
+                                "%g is more than train.optimizer.lr (%g); want at most that",
+                                t->schedule.min_lr, t->optimizer.lr);
+    return SN_OK;
+}
+
+static enum sn_status evaluation_has_data(const struct sn_config *c, const struct sn_settings *s,
+                                          struct sn_err *err)
+{
+    if (c->train.eval_every == 0 || c->data.valid[0])
+        return SN_OK;
+    return sn_settings_fail(s, "train.eval_every", err,
+                            "%lld needs data.valid; name validation data or use 0",
+                            (long long)c->train.eval_every);
+}
+
+static enum sn_status scale_fits_precision(const struct sn_config *c, const struct sn_settings *s,
+                                           struct sn_err *err)
+{
+    if (c->train.loss_scale == 0 || c->train.precision == SN_F16)
+        return SN_OK;
+    return sn_settings_fail(s, "train.loss_scale", err,
+                            "%g is for precision fp16, not %s; leave it out or use dynamic",
+                            c->train.loss_scale, sn_dtype_name(c->train.precision));
+}
+
+enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
+{
+    static rule *const rules[] = {heads_divide_hidden, kv_heads_divide_heads, rotary_fits,
+                                  residual_fits,       share_divides_layers,  batch_divides,
+                                  schedule_fits,       evaluation_has_data,   scale_fits_precision};
+    SN_TRY(derive(c, s, err));
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        SN_TRY(rules[i](c, s, err));
+    return SN_OK;
+}

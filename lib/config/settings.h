@@ -1,0 +1,43 @@
+/*
+ * settings.h - from the trees of a run file and what it includes to one setting per key.
+ */
+#ifndef SN_SETTINGS_H
+#define SN_SETTINGS_H
+
+#include "lib/config/keys.h"
+
+#include <sys/stat.h>
+
+enum { SN_INCLUDES_MAX = 4 };
+
+struct sn_settings {
+    const char *path;                            /* the run file, for messages */
+    const struct sn_yaml_node *set[SN_KEYS_MAX]; /* by row: the setting that stands, or NULL */
+    struct sn_yaml_doc *docs;                    /* what the settings point into */
+    const char *share_dir;                       /* as given by the caller; may be NULL */
+    int depth;                                   /* files being read now */
+    struct stat open[SN_INCLUDES_MAX + 1];
+};
+
+/* Read the run file's text; `id` is its identity where it is a file (to refuse cycles), or NULL.
+ * The caller calls sn_settings_fini in any case. */
+enum sn_status sn_settings_read(struct sn_settings *s, const char *text, size_t len,
+                                const struct stat *id, struct sn_err *err);
+void sn_settings_fini(struct sn_settings *s);
+
+/* The setting of a key, NULL when it was left out. */
+const struct sn_yaml_node *sn_settings_get(const struct sn_settings *s, const char *key);
+
+/* SN_EINPUT with the place where `key` was set (or its section), and "KEY: " before the sentence.
+ */
+enum sn_status sn_settings_fail(const struct sn_settings *s, const char *key, struct sn_err *err,
+                                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* Derived defaults and the rules between keys (rules.c). */
+enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
+/* "8 or 12": the divisors, the multiples (> 0) of `of` nearest to n; returns buf. */
+enum { SN_NEAR_SIZE = 48 };
+const char *sn_near_divisors(char buf[SN_NEAR_SIZE], int64_t of, int64_t n);
+const char *sn_near_multiples(char buf[SN_NEAR_SIZE], int64_t of, int64_t n);
+
+#endif

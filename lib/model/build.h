@@ -1,0 +1,27 @@
+/*
+ * build.h - how a family writes its node list. Internal to lib/model.
+ */
+#ifndef SN_MODEL_BUILD_H
+#define SN_MODEL_BUILD_H
+
+#include "lib/model/model.h"
+
+struct sn_model_builder {
+    struct sn_model *model;
+    const struct sn_model_config *config;
+    const struct sn_train_config *train;
+    int layer;            /* written into nodes; -1 outside the blocks */
+    bool failed;          /* an allocation failed: further calls do nothing harmful */
+    struct sn_node spare; /* what they write into */
+};
+
+int sn_model_value(struct sn_model_builder *b, int64_t cols);
+struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind, const char *fmt,
+                              ...) __attribute__((format(printf, 3, 4)));
+/* Find a parameter by name or add it. */
+int sn_model_param(struct sn_model_builder *b, const struct sn_param *want);
+
+/* families.c: the nodes of gpt2, gpt-neox and llama. */
+void sn_family_build(struct sn_model_builder *b);
+
+#endif

@@ -1,0 +1,264 @@
+/*
+ * families.c - what gpt2, gpt-neox and llama compute.
+ *
+ * One block, with the differences between the families as data (struct recipe):
+ *   gpt2      learned positions, LayerNorm, GELU (tanh), biases, sequential residuals
+ *   gpt-neox  partial rotary positions, LayerNorm, GELU (erf), biases, parallel residual
+ *   llama     rotary positions, RMSNorm, SwiGLU, no biases, grouped-query attention
+ * Sources: Radford et al. 2019 with the code of GPT-2; Black et al. 2022 (arXiv 2204.06745, 2.1);
+ * Touvron et al. 2023 (arXiv 2302.13971, 2.2).
+ */
+#include "lib/model/build.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+struct recipe {
+    bool rms, bias, swiglu, rotary, learned_positions;
+    enum sn_act act;
+};
+
+static const struct recipe recipes[] = {
+    [SN_GPT2] = {.bias = true, .learned_positions = true, .act = SN_ACT_GELU_TANH},
+    [SN_GPT_NEOX] = {.bias = true, .rotary = true, .act = SN_ACT_GELU_ERF},
+    [SN_LLAMA] = {.rms = true, .swiglu = true, .rotary = true},
+};
+
+static struct sn_param param(int64_t cols, enum sn_init init, double std, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static struct sn_param param(int64_t cols, enum sn_init init, double std, const char *fmt, ...)
+{
+    struct sn_param p = {.cols = cols, .init = init, .std = (float)std};
+    p.decay = cols > 1;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(p.name, sizeof(p.name), fmt, ap);
+    va_end(ap);
+    return p;
+}
+
+static void piece(struct sn_param *p, int64_t rows, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void piece(struct sn_param *p, int64_t rows, const char *fmt, ...)
+{
+    struct sn_piece *x = &p->piece[p->n_pieces++];
+    x->row = p->rows;
+    x->rows = rows;
+    p->rows += rows;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(x->name, sizeof(x->name), fmt, ap);
+    va_end(ap);
+}
+
+/* A parameter of one tensor, named like it. */
+static int single(struct sn_model_builder *b, int64_t rows, int64_t cols, enum sn_init init,
+                  double std, const char *name)
+{
+    struct sn_param p = param(cols, init, std, "%s", name);
+    piece(&p, rows, "%s", name);
+    return sn_model_param(b, &p);
+}
+
+/* The layer whose weights this layer uses. */
+static int owner(const struct sn_model_builder *b)
+{
+    return b->layer - b->layer % b->config->share_layers;
+}
+
+static int norm(struct sn_model_builder *b, const struct recipe *r, int x, const char *which)
+{
+    char name[96];
+    const char *prefix = b->layer < 0 ? "" : "layers.";
+    char number[16] = "";
+    if (b->layer >= 0)
+        (void)snprintf(number, sizeof(number), "%d.", owner(b));
+    int64_t d = b->config->hidden;
+    (void)snprintf(name, sizeof(name), "%s%s%s.weight", prefix, number, which);
+    int w = single(b, d, 1, SN_INIT_ONES, 0, name);
+    int bias = -1;
+    if (!r->rms) {
+        (void)snprintf(name, sizeof(name), "%s%s%s.bias", prefix, number, which);
+        bias = single(b, d, 1, SN_INIT_ZEROS, 0, name);
+    }
+    int y = sn_model_value(b, d);
+    struct sn_node *n =
+        b->layer < 0
+            ? sn_model_node(b, r->rms ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM, "%s", which)
+            : sn_model_node(b, r->rms ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM, "l%d.%s", b->layer,
+                            which);
+    n->in[0] = x;
+    n->out = y;
+    n->param[0] = w;
+    n->param[1] = bias;
+    n->attr.eps = (float)b->config->norm_eps;
+    return y;
+}
+
+/* y = x W^T (+ b) at a point of the current layer. The pieces of the weight are given; a bias has
+ * the same pieces. */
+static int linear(struct sn_model_builder *b, const struct recipe *r, int x, struct sn_param *w,
+                  const char *point)
+{
+    int weight = sn_model_param(b, w);
+    int bias = -1;
+    if (r->bias) {
+        struct sn_param p = param(1, SN_INIT_ZEROS, 0, "layers.%d.%s.bias", owner(b), point);
+        for (int i = 0; i < w->n_pieces; i++) {
+            int stem = (int)snprintf(NULL, 0, "%s", w->piece[i].name) - (int)sizeof("weight") + 1;
+            piece(&p, w->piece[i].rows, "%.*sbias", stem, w->piece[i].name);
+        }
+        bias = sn_model_param(b, &p);
+    }
+    int y = sn_model_value(b, w->rows);
+    struct sn_node *n = sn_model_node(b, SN_NODE_LINEAR, "l%d.%s", b->layer, point);
+    n->in[0] = x;
+    n->out = y;
+    n->param[0] = weight;
+    n->param[1] = bias;
+    return y;
+}
+
+static int unary(struct sn_model_builder *b, enum sn_node_kind kind, int x, int64_t cols,
+                 const char *point, struct sn_node **node)
+{
+    int y = sn_model_value(b, cols);
+    struct sn_node *n = sn_model_node(b, kind, "l%d.%s", b->layer, point);
+    n->in[0] = x;
+    n->out = y;
+    *node = n;
+    return y;
+}
+
+/* Random streams: three per layer (attention, its residual, the ffn's), 0 for the embedding. */
+static uint32_t site(const struct sn_model_builder *b, uint32_t which)
+{
+    return b->layer < 0 ? 0 : 4u * ((uint32_t)b->layer + 1u) + which;
+}
+
+static int dropout(struct sn_model_builder *b, int x, uint32_t which, const char *point)
+{
+    if (b->config->dropout <= 0)
+        return x;
+    struct sn_node *n;
+    int y = unary(b, SN_NODE_DROPOUT, x, b->config->hidden, point, &n);
+    n->attr.drop = (float)b->config->dropout;
+    n->attr.site = site(b, which);
+    return y;
+}
+
+static int add(struct sn_model_builder *b, int x, int y, const char *point)
+{
+    struct sn_node *n;
+    int z = unary(b, SN_NODE_ADD, x, b->config->hidden, point, &n);
+    n->in[1] = y;
+    return z;
+}
+
+static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
+{
+    const struct sn_model_config *c = b->config;
+    int64_t d = c->hidden, width = d / c->heads, kv = width * c->kv_heads;
+    double std = c->init_std;
+    int l = owner(b);
+    struct sn_param wqkv = param(d, SN_INIT_NORMAL, std, "layers.%d.attn.qkv.weight", l);
+    piece(&wqkv, d, "layers.%d.attn.q.weight", l);
+    piece(&wqkv, kv, "layers.%d.attn.k.weight", l);
+    piece(&wqkv, kv, "layers.%d.attn.v.weight", l);
+    int qkv = linear(b, r, x, &wqkv, "attn.qkv");
+    struct sn_node *n;
+    if (r->rotary) {
+        qkv = unary(b, SN_NODE_ROPE, qkv, d + 2 * kv, "attn.rope", &n);
+        n->attr.heads = c->heads + c->kv_heads;
+        n->attr.head_dim = (int32_t)width;
+        n->attr.rotary_dim = (int32_t)(c->rotary_pct * (double)width) / 2 * 2;
+        n->attr.theta = (float)c->rope_theta;
+    }
+    int o = unary(b, SN_NODE_ATTENTION, qkv, d, "attn.core", &n);
+    n->attr.heads = c->heads;
+    n->attr.kv_heads = c->kv_heads;
+    n->attr.head_dim = (int32_t)width;
+    n->attr.scale = (float)(1.0 / sqrt((double)width));
+    n->attr.drop = (float)c->dropout;
+    n->attr.site = site(b, 0);
+    struct sn_param wo = param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers),
+                               "layers.%d.attn.o.weight", l);
+    piece(&wo, d, "layers.%d.attn.o.weight", l);
+    return dropout(b, linear(b, r, o, &wo, "attn.o"), 1, "attn.drop");
+}
+
+static int ffn(struct sn_model_builder *b, const struct recipe *r, int x)
+{
+    const struct sn_model_config *c = b->config;
+    int64_t d = c->hidden, f = c->ffn;
+    int l = owner(b), h;
+    struct sn_node *n;
+    if (r->swiglu) {
+        struct sn_param w = param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.gate_up.weight", l);
+        piece(&w, f, "layers.%d.ffn.gate.weight", l);
+        piece(&w, f, "layers.%d.ffn.up.weight", l);
+        h = linear(b, r, x, &w, "ffn.gate_up");
+        h = unary(b, SN_NODE_SWIGLU, h, f, "ffn.swiglu", &n);
+    } else {
+        struct sn_param w = param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.up.weight", l);
+        piece(&w, f, "layers.%d.ffn.up.weight", l);
+        h = linear(b, r, x, &w, "ffn.up");
+        h = unary(b, SN_NODE_ACT, h, f, "ffn.act", &n);
+        n->attr.act = r->act;
+    }
+    struct sn_param w = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
+                              "layers.%d.ffn.down.weight", l);
+    piece(&w, d, "layers.%d.ffn.down.weight", l);
+    return dropout(b, linear(b, r, h, &w, "ffn.down"), 2, "ffn.drop");
+}
+
+static int block(struct sn_model_builder *b, const struct recipe *r, int x)
+{
+    int a = attention(b, r, norm(b, r, x, "attn_norm"));
+    if (r->rotary && b->config->parallel_residual) {
+        int f = ffn(b, r, norm(b, r, x, "ffn_norm"));
+        return add(b, add(b, x, a, "attn.add"), f, "ffn.add");
+    }
+    x = add(b, x, a, "attn.add");
+    return add(b, x, ffn(b, r, norm(b, r, x, "ffn_norm")), "ffn.add");
+}
+
+static int embedding(struct sn_model_builder *b, const struct recipe *r, int *table)
+{
+    const struct sn_model_config *c = b->config;
+    int ids = sn_model_value(b, 1);
+    int x = sn_model_value(b, c->hidden);
+    *table = single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std, "embed.weight");
+    int positions = r->learned_positions ? single(b, c->seq, c->hidden, SN_INIT_NORMAL,
+                                                  c->init_std, "embed.position")
+                                         : -1;
+    struct sn_node *n = sn_model_node(b, SN_NODE_EMBED, "embed");
+    n->in[0] = ids;
+    n->out = x;
+    n->param[0] = *table;
+    n->param[1] = positions;
+    return dropout(b, x, 0, "embed.drop");
+}
+
+void sn_family_build(struct sn_model_builder *b)
+{
+    const struct sn_model_config *c = b->config;
+    const struct recipe *r = &recipes[c->family];
+    int table;
+    int x = embedding(b, r, &table);
+    for (b->layer = 0; b->layer < c->layers; b->layer++)
+        x = block(b, r, x);
+    b->layer = -1;
+    x = norm(b, r, x, "final_norm");
+    int head = c->tied_embeddings ? table
+                                  : single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std,
+                                           "head.weight");
+    int loss = sn_model_value(b, 1);
+    struct sn_node *n = sn_model_node(b, SN_NODE_HEAD_LOSS, "head");
+    n->in[0] = x;
+    n->out = loss;
+    n->param[0] = head;
+}

@@ -1,0 +1,186 @@
+/*
+ * model.c - building node lists, counting, initial values.
+ */
+#include "lib/model/build.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/base/str.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool grow(void **items, int n, int *cap, size_t size)
+{
+    if (n < *cap)
+        return true;
+    int want = *cap ? *cap * 2 : 32;
+    void *p = sn_realloc(*items, (size_t)want * size);
+    if (!p)
+        return false;
+    *items = p;
+    *cap = want;
+    return true;
+}
+
+int sn_model_value(struct sn_model_builder *b, int64_t cols)
+{
+    struct sn_model *m = b->model;
+    b->failed = b->failed || !grow((void **)&m->values, m->n_values, &m->cap_values,
+                                   sizeof(*m->values));
+    if (b->failed)
+        return 0;
+    m->values[m->n_values].cols = cols;
+    return m->n_values++;
+}
+
+struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind, const char *fmt,
+                              ...)
+{
+    struct sn_model *m = b->model;
+    b->failed = b->failed || !grow((void **)&m->nodes, m->n_nodes, &m->cap_nodes, sizeof(*m->nodes));
+    struct sn_node *n = b->failed ? &b->spare : &m->nodes[m->n_nodes++];
+    *n = (struct sn_node){.kind = kind, .layer = b->layer, .in = {-1, -1}, .param = {-1, -1}};
+    n->attr.seq = b->config->seq;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(n->point, sizeof(n->point), fmt, ap);
+    va_end(ap);
+    return n;
+}
+
+static bool frozen(const struct sn_train_config *t, const char *piece)
+{
+    for (int i = 0; i < t->n_freeze; i++)
+        if (sn_str_glob(t->freeze[i], piece))
+            return true;
+    return false;
+}
+
+int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
+{
+    struct sn_model *m = b->model;
+    for (int i = 0; i < m->n_params; i++) /* shared layers and tied weights meet here */
+        if (strcmp(m->params[i].name, want->name) == 0)
+            return i;
+    b->failed = b->failed || !grow((void **)&m->params, m->n_params, &m->cap_params,
+                                   sizeof(*m->params));
+    if (b->failed)
+        return 0;
+    struct sn_param *p = &m->params[m->n_params];
+    *p = *want;
+    p->trainable = true;
+    for (int i = 0; i < p->n_pieces; i++)
+        if (frozen(b->train, p->piece[i].name))
+            p->trainable = false;
+    return m->n_params++;
+}
+
+/* A parameter is trained as a whole: a pattern that freezes q but not k of one fused matrix is
+ * refused rather than half obeyed. */
+static enum sn_status check_freeze(const struct sn_model *m, const struct sn_train_config *t,
+                                   struct sn_err *err)
+{
+    for (int f = 0; f < t->n_freeze; f++) {
+        bool used = false;
+        for (int i = 0; i < m->n_params; i++) {
+            const struct sn_param *p = &m->params[i];
+            int hits = 0;
+            for (int k = 0; k < p->n_pieces; k++)
+                hits += sn_str_glob(t->freeze[f], p->piece[k].name);
+            used = used || hits > 0;
+            if (hits > 0 && hits < p->n_pieces)
+                return sn_fail(err, SN_EINPUT,
+                               "train.freeze: '%s' freezes a part of %s; freeze all of its %d "
+                               "tensors or none",
+                               t->freeze[f], p->name, p->n_pieces);
+        }
+        if (!used)
+            return sn_fail(err, SN_EINPUT,
+                           "train.freeze: '%s' matches no tensor of this model; names look like "
+                           "'%s'",
+                           t->freeze[f], m->params[0].piece[0].name);
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_config *c,
+                               const struct sn_train_config *t, struct sn_err *err)
+{
+    struct sn_model *m = sn_alloc(sizeof(*m));
+    if (!m)
+        return sn_fail(err, SN_ENOMEM, "model: no memory");
+    struct sn_model_builder b = {.model = m, .config = c, .train = t, .layer = -1};
+    if (c->family == SN_MIXTRAL) {
+        sn_model_destroy(m);
+        return sn_fail(err, SN_EINPUT, "model.family: mixtral is not built yet; use llama");
+    }
+    sn_family_build(&b);
+    enum sn_status st = b.failed ? sn_fail(err, SN_ENOMEM, "model: no memory for %d nodes",
+                                           m->n_nodes)
+                                 : check_freeze(m, t, err);
+    if (st != SN_OK) {
+        sn_model_destroy(m);
+        return st;
+    }
+    *out = m;
+    return SN_OK;
+}
+
+void sn_model_destroy(struct sn_model *m)
+{
+    if (!m)
+        return;
+    sn_free(m->params);
+    sn_free(m->nodes);
+    sn_free(m->values);
+    sn_free(m);
+}
+
+int64_t sn_model_param_count(const struct sn_model *m)
+{
+    int64_t n = 0;
+    for (int i = 0; i < m->n_params; i++)
+        n += m->params[i].rows * m->params[i].cols;
+    return n;
+}
+
+double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c)
+{
+    /* Every use of a matrix counts, so shared layers count as often as they run. */
+    double matmul = 0;
+    for (int i = 0; i < m->n_nodes; i++) {
+        const struct sn_node *n = &m->nodes[i];
+        if (n->kind == SN_NODE_LINEAR || n->kind == SN_NODE_HEAD_LOSS) {
+            const struct sn_param *w = &m->params[n->param[0]];
+            matmul += (double)w->rows * (double)w->cols;
+        }
+    }
+    return 6.0 * matmul + 6.0 * c->layers * (double)c->hidden * c->seq;
+}
+
+static void init_piece(const struct sn_param *p, const struct sn_piece *piece, uint64_t seed,
+                       int64_t row, int64_t rows, float *out)
+{
+    int64_t n = rows * p->cols;
+    if (p->init == SN_INIT_NORMAL) {
+        uint64_t first = (uint64_t)((row - piece->row) * p->cols);
+        sn_rng_normal(sn_rng_key(seed, piece->name), first, (size_t)n, p->std, out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = p->init == SN_INIT_ONES ? 1.0f : 0.0f;
+}
+
+void sn_param_init(const struct sn_param *p, uint64_t seed, int64_t row, int64_t rows, float *out)
+{
+    for (int i = 0; i < p->n_pieces; i++) {
+        const struct sn_piece *piece = &p->piece[i];
+        int64_t first = row > piece->row ? row : piece->row;
+        int64_t end = piece->row + piece->rows;
+        end = row + rows < end ? row + rows : end;
+        if (first < end)
+            init_piece(p, piece, seed, first, end - first, out + (first - row) * p->cols);
+    }
+}

@@ -1,0 +1,163 @@
+/*
+ * build.c - growing arrays of buffers, operations, chunks and schedule entries; views.
+ */
+#include "lib/program/build.h"
+
+#include "lib/base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const struct sn_view sn_no_view = {.buf = -1};
+
+/* Make room for one more element; false when there is no memory. */
+static bool grow(void **items, int n, int *cap, size_t size)
+{
+    if (n < *cap)
+        return true;
+    int want = *cap ? *cap * 2 : 64;
+    void *p = sn_realloc(*items, (size_t)want * size);
+    if (!p)
+        return false;
+    *items = p;
+    *cap = want;
+    return true;
+}
+
+#define GROW(p, items, n, cap)                                                                     \
+    ((p)->failed = (p)->failed || !grow((void **)&(items), (n), &(cap), sizeof(*(items))))
+
+int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, int64_t rows,
+                  int64_t cols, const char *fmt, ...)
+{
+    GROW(p, p->bufs, p->n_bufs, p->cap_bufs);
+    if (p->failed)
+        return 0;
+    struct sn_buffer *b = &p->bufs[p->n_bufs];
+    *b = (struct sn_buffer){.cls = cls, .dtype = dtype, .rows = rows, .cols = cols, .param = -1};
+    b->bytes = (rows * cols * (int64_t)sn_dtype_size(dtype) + 63) / 64 * 64;
+    b->first = b->last = -1;
+    b->place = p->n_bufs;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(b->name, sizeof(b->name), fmt, ap);
+    va_end(ap);
+    return p->n_bufs++;
+}
+
+struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
+{
+    GROW(p, p->ops, p->n_ops, p->cap_ops);
+    struct sn_op *op = p->failed ? &p->spare : &p->ops[p->n_ops++];
+    *op = (struct sn_op){.kind = kind, .waits_for = -1};
+    for (int i = 0; i < SN_MAX_IN; i++)
+        op->in[i] = sn_no_view;
+    for (int i = 0; i < SN_MAX_OUT; i++)
+        op->out[i] = sn_no_view;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(op->label, sizeof(op->label), fmt, ap);
+    va_end(ap);
+    return op;
+}
+
+static void chunk_end(struct sn_program *p)
+{
+    if (p->n_chunks) {
+        struct sn_chunk *c = &p->chunks[p->n_chunks - 1];
+        c->n = p->n_ops - c->first;
+    }
+}
+
+void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind)
+{
+    chunk_end(p);
+    GROW(p, p->chunks, p->n_chunks, p->cap_chunks);
+    if (!p->failed)
+        p->chunks[p->n_chunks++] = (struct sn_chunk){.kind = kind, .first = p->n_ops};
+}
+
+void sn_chunks_close(struct sn_program *p)
+{
+    chunk_end(p);
+}
+
+void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot)
+{
+    GROW(p, p->sched, p->n_sched, p->cap_sched);
+    if (!p->failed)
+        p->sched[p->n_sched++] = (struct sn_sched){chunk, micro, slot};
+}
+
+struct sn_view sn_view_all(const struct sn_program *p, int buf)
+{
+    if (p->failed)
+        return sn_no_view;
+    const struct sn_buffer *b = &p->bufs[buf];
+    return (struct sn_view){.buf = buf, .rows = b->rows, .cols = b->cols, .ld = b->cols};
+}
+
+struct sn_view sn_view_rows(const struct sn_program *p, int buf, int64_t row, int64_t rows)
+{
+    struct sn_view v = sn_view_all(p, buf);
+    v.offset = row * v.ld;
+    v.rows = rows;
+    return v;
+}
+
+struct sn_view sn_view_cols(const struct sn_program *p, int buf, int64_t col, int64_t cols)
+{
+    struct sn_view v = sn_view_all(p, buf);
+    v.offset = col;
+    v.cols = cols;
+    return v;
+}
+
+struct sn_view sn_view_flat(const struct sn_program *p, int buf)
+{
+    struct sn_view v = sn_view_all(p, buf);
+    v.cols = v.ld = v.rows * v.cols;
+    v.rows = 1;
+    return v;
+}
+
+int sn_weight(const struct sn_emit *e, int param)
+{
+    return e->job->params[param].weight;
+}
+
+bool sn_param_trains(const struct sn_emit *e, int param)
+{
+    return param >= 0 && e->train && e->job->params[param].grad >= 0;
+}
+
+struct sn_view sn_param_grad(struct sn_emit *e, int param, enum sn_acc_rule *rule)
+{
+    *rule = e->grad_written[param] ? SN_ACC_ADD : SN_ACC_FIRST_WRITES;
+    e->grad_written[param] = true;
+    return sn_view_all(e->p, e->job->params[param].grad);
+}
+
+struct sn_view sn_grad_get(const struct sn_emit *e, int buf)
+{
+    return buf >= 0 && buf < e->cap_gview ? e->gview[buf] : sn_no_view;
+}
+
+void sn_grad_set(struct sn_emit *e, int buf, struct sn_view g)
+{
+    if (e->p->failed || buf < 0)
+        return;
+    if (buf >= e->cap_gview) {
+        int cap = e->p->n_bufs * 2;
+        struct sn_view *v = sn_realloc(e->gview, (size_t)cap * sizeof(*v));
+        if (!v) {
+            e->p->failed = true;
+            return;
+        }
+        for (int i = e->cap_gview; i < cap; i++)
+            v[i] = sn_no_view;
+        e->gview = v;
+        e->cap_gview = cap;
+    }
+    e->gview[buf] = g;
+}

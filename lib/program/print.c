@@ -1,0 +1,96 @@
+/*
+ * print.c - the program as text, for sennit-plan --explain.
+ */
+#include "lib/program/program.h"
+
+#include <stdio.h>
+
+static void print_view(struct sn_str *out, const struct sn_program *p, const struct sn_view *v)
+{
+    const struct sn_buffer *b = &p->bufs[v->buf];
+    bool all = v->offset == 0 && v->rows * v->cols == b->rows * b->cols;
+    sn_str_add(out, "%s", b->name);
+    if (v->index == SN_AT_MICRO)
+        sn_str_add(out, "[m]");
+    else if (v->index == SN_AT_ROW)
+        sn_str_add(out, "[row]");
+    else if (b->cls == SN_CLASS_SLOT)
+        sn_str_add(out, "[s]");
+    if (all || v->index != SN_AT_FIXED || b->cls == SN_CLASS_GRAD)
+        return;
+    int64_t row = v->offset / b->cols, col = v->offset % b->cols;
+    if (v->rows != b->rows)
+        sn_str_add(out, "(rows %lld..%lld)", (long long)row, (long long)(row + v->rows - 1));
+    if (v->cols != b->cols)
+        sn_str_add(out, "(cols %lld..%lld)", (long long)col, (long long)(col + v->cols - 1));
+}
+
+static const char *acc_name(enum sn_acc_rule r)
+{
+    return r == SN_ACC_ADD ? "+=" : r == SN_ACC_FIRST_WRITES ? "=,+=" : "->";
+}
+
+static void print_op(struct sn_str *out, const struct sn_program *p, int i)
+{
+    static const char *const when[] = {"", "  first micro-batch", "  last micro-batch"};
+    const struct sn_op *op = &p->ops[i];
+    sn_str_add(out, "%5d  %-14s ", i, sn_op_name(op->kind));
+    const char *comma = "";
+    for (int k = 0; k < SN_MAX_IN; k++) {
+        if (op->in[k].buf < 0)
+            continue;
+        sn_str_add(out, "%s", comma);
+        print_view(out, p, &op->in[k]);
+        comma = ", ";
+    }
+    for (int k = 0; k < SN_MAX_OUT; k++) {
+        if (op->out[k].buf < 0)
+            continue;
+        sn_str_add(out, " %s ", acc_name(op->acc[k]));
+        print_view(out, p, &op->out[k]);
+        const struct sn_buffer *b = &p->bufs[op->out[k].buf];
+        if (b->place != op->out[k].buf && b->first == i)
+            sn_str_add(out, " (in place of %s)", p->bufs[b->place].name);
+    }
+    if (op->kind >= SN_NKERNELS)
+        sn_str_add(out, "  axis=%s", sn_axis_name(op->axis));
+    if (op->kind == SN_OP_ALL_REDUCE) {
+        char size[16];
+        sn_str_add(out, "  %s", sn_str_bytes(size, op->in[0].cols * 4));
+    }
+    if (op->kind == SN_OP_WAIT)
+        sn_str_add(out, "  for %d (%s)", op->waits_for, op->label);
+    double flops = sn_op_flops(p, op);
+    if (flops > 0)
+        sn_str_add(out, "  %.4g MFLOP", flops * 1e-6);
+    sn_str_add(out, "%s\n", when[op->when]);
+}
+
+static void print_buffers(struct sn_str *out, const struct sn_program *p)
+{
+    sn_str_add(out, "\nbuffers of the scratch arena (class, offset, bytes, live from..to)\n");
+    for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
+        const struct sn_buffer *x = &p->bufs[b];
+        if (x->first < 0)
+            continue;
+        sn_str_add(out, "  %-32s %-4s %12lld %12lld  %d..%d", x->name, sn_class_name(x->cls),
+                   (long long)x->offset, (long long)x->bytes, x->first, x->last);
+        if (x->place != b)
+            sn_str_add(out, "  shares %s", p->bufs[x->place].name);
+        sn_str_add(out, "\n");
+    }
+}
+
+void sn_program_print(struct sn_str *out, const struct sn_program *p)
+{
+    static const char *const kind[] = {"forward", "backward", "update", "head"};
+    sn_str_add(out, "program %s: %d operations, %d micro-batches, %d in flight\n", p->name,
+               p->n_ops, p->micros, p->slots);
+    for (int c = 0; c < p->n_chunks; c++) {
+        const struct sn_chunk *x = &p->chunks[c];
+        sn_str_add(out, "\nchunk %d, %s\n", c, kind[x->kind]);
+        for (int i = x->first; i < x->first + x->n; i++)
+            print_op(out, p, i);
+    }
+    print_buffers(out, p);
+}

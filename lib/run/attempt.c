@@ -1,0 +1,87 @@
+#include "lib/run/attempt.h"
+
+#include "lib/base/log.h"
+#include "lib/base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static enum sn_status make_directories(const char *path, struct sn_err *err)
+{
+    char part[SN_PATH_MAX];
+    (void)snprintf(part, sizeof(part), "%s", path);
+    for (char *c = part + 1;; c++) {
+        if (*c != '/' && *c != '\0')
+            continue;
+        char end = *c;
+        *c = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return sn_fail(err, SN_EIO, "run.output: cannot make the directory %s: %s", part,
+                           strerror(errno));
+        *c = end;
+        if (end == '\0')
+            return SN_OK;
+    }
+}
+
+static const char *cause(int exit_code)
+{
+    switch (exit_code) {
+    case 0:
+        return "finished";
+    case 75:
+        return "asked to leave (SIGINT, SIGUSR2 or save-and-exit); saved";
+    case 76:
+        return "terminated (SIGTERM); saved";
+    case 79:
+        return "diverged";
+    default:
+        return "failed";
+    }
+}
+
+static bool write_record(const struct sn_attempt *a, struct sn_str *text)
+{
+    FILE *f = text->failed ? NULL : fopen(a->path, "w");
+    bool good = f && fputs(text->p, f) >= 0;
+    if (f && fclose(f) != 0)
+        good = false;
+    sn_str_fini(text);
+    return good;
+}
+
+enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c, int rank,
+                                struct sn_err *err)
+{
+    *a = (struct sn_attempt){0};
+    SN_TRY(make_directories(c->run.output, err));
+    if (rank != 0)
+        return SN_OK;
+    do
+        (void)snprintf(a->path, sizeof(a->path), "%s/attempt-%d.json", c->run.output, ++a->number);
+    while (access(a->path, F_OK) == 0);
+    struct sn_str text = {0};
+    sn_str_add(&text, "{\"attempt\": %d, \"started\": %lld, \"pid\": %ld, \"exit_code\": null, "
+                      "\"cause\": \"running\"}\n",
+               a->number, (long long)time(NULL), (long)getpid());
+    if (!write_record(a, &text))
+        return sn_fail(err, SN_EIO, "%s: cannot be written: %s", a->path, strerror(errno));
+    return SN_OK;
+}
+
+void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_err *why)
+{
+    if (a->number == 0)
+        return;
+    struct sn_str text = {0};
+    sn_str_add(&text, "{\"attempt\": %d, \"ended\": %lld, \"exit_code\": %d, \"cause\": ", a->number,
+               (long long)time(NULL), exit_code);
+    sn_str_add_json(&text, why ? why->text : cause(exit_code));
+    sn_str_add(&text, "}\n");
+    if (!write_record(a, &text))
+        sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
+}

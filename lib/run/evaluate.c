@@ -1,0 +1,26 @@
+/*
+ * evaluate.c - validation loss with the compiled evaluate program.
+ *
+ * The sequences 0 .. eval_sequences - 1 of the validation file, cut over ranks and micro-batches.
+ */
+#include "lib/run/trainer_state.h"
+
+enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    const struct sn_program *p = &t->job->evaluate;
+    struct sn_scalars *s = sn_exec_scalars(t->exec);
+    int group = c->layout.micro_batch * t->env.comm->size;
+    struct sn_at at = {.micros = 1};
+    s->loss_sum = 0;
+    s->tokens_in_step = (double)c->train.eval_sequences * c->model.seq;
+    for (int first = 0; first < c->train.eval_sequences; first += group) {
+        int64_t mine = first + (int64_t)t->env.comm->rank * c->layout.micro_batch;
+        SN_TRY(sn_loader_range(&t->valid, mine, err));
+        SN_TRY(sn_exec_chunk(t->exec, p, 0, at, err));
+    }
+    SN_TRY(sn_exec_chunk(t->exec, p, 1, at, err)); /* sum over ranks */
+    *loss = s->loss_sum / s->tokens_in_step;
+    (void)t->env.comm->ops->take_sent_bytes(t->env.comm); /* not the training step's */
+    return SN_OK;
+}

@@ -1,0 +1,47 @@
+/*
+ * exec.h - the executor: runs compiled programs on a backend and a communicator.
+ *
+ * It maps the two arenas of the job once; afterwards nothing allocates. It knows operations, views
+ * and chunks, and neither models nor layouts.
+ */
+#ifndef SN_EXEC_H
+#define SN_EXEC_H
+
+#include "lib/program/program.h"
+#include "lib/run/comm.h"
+
+struct sn_exec; /* arenas, tickets and clocks of one rank */
+
+/* Map the arenas of the job and fill nothing. `job` and `comm` are borrowed. Caller destroys. */
+enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
+                              struct sn_err *err);
+void sn_exec_destroy(struct sn_exec *x); /* NULL is allowed */
+
+struct sn_scalars *sn_exec_scalars(struct sn_exec *x);
+/* Address of a state buffer, or of a scratch buffer of `p` in slot 0. */
+void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf);
+
+/* Run the whole schedule of a program once. first_sample[m] is the global number of the first
+ * sample of micro-batch m (random counters). */
+enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
+                           const int64_t *first_sample, struct sn_err *err);
+/* Run one chunk for micro-batch `micro` of `micros`; `row` is what SN_AT_ROW views read. */
+struct sn_at {
+    int micro, micros, slot;
+    int64_t row;
+};
+enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
+                             struct sn_at at, struct sn_err *err);
+
+/* Seconds spent in each kind of operation since creation, and how often it ran. */
+struct sn_exec_time {
+    double seconds;
+    int64_t runs;
+    double flops;
+};
+const struct sn_exec_time *sn_exec_times(const struct sn_exec *x); /* SN_NKINDS entries */
+
+/* Bytes really mapped: equals the plan's total minus `library`. */
+int64_t sn_exec_arena_bytes(const struct sn_exec *x);
+
+#endif

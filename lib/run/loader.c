@@ -1,0 +1,38 @@
+#include "lib/run/loader.h"
+
+int sn_loader_first(const struct sn_loader *l, int micro)
+{
+    return (micro * l->ranks + l->rank) * l->config->layout.micro_batch;
+}
+
+static enum sn_status read_row(const struct sn_loader *l, int64_t sample, int64_t row,
+                               struct sn_err *err)
+{
+    int64_t seq = l->config->model.seq;
+    return sn_data_read(l->data, sample, seq, l->config->model.vocab, l->ids + row * seq,
+                        l->targets + row * seq, err);
+}
+
+enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
+                              int64_t *first_sample, struct sn_err *err)
+{
+    const struct sn_config *c = l->config;
+    int batch = c->train.global_batch;
+    for (int m = 0; m < micros; m++) {
+        int first = sn_loader_first(l, m);
+        first_sample[m] = (step - 1) * batch + first;
+        for (int i = 0; i < c->layout.micro_batch; i++) {
+            int64_t s = sn_data_sample_of(c->data.order, c->run.seed, l->samples, step, batch,
+                                          first + i);
+            SN_TRY(read_row(l, s, (int64_t)m * c->layout.micro_batch + i, err));
+        }
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, struct sn_err *err)
+{
+    for (int i = 0; i < l->config->layout.micro_batch; i++)
+        SN_TRY(read_row(l, first + i, i, err));
+    return SN_OK;
+}

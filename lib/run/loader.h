@@ -1,0 +1,30 @@
+/*
+ * loader.h - from steps to token batches in the program's batch buffers.
+ *
+ * Sample j of a global batch goes to micro-batch j / (ranks x micro_batch), and there to rank
+ * (j / micro_batch) mod ranks: consecutive samples of a micro-batch are one rank's.
+ */
+#ifndef SN_LOADER_H
+#define SN_LOADER_H
+
+#include "lib/run/data.h"
+#include "lib/run/exec.h"
+
+struct sn_loader {
+    const struct sn_config *config;
+    const struct sn_data *data;
+    int rank, ranks; /* on the data axis */
+    int32_t *ids, *targets;
+    int64_t samples; /* in the file */
+};
+
+/* Global number, inside the step, of the first sample of micro-batch m on this rank. */
+int sn_loader_first(const struct sn_loader *l, int micro);
+/* Fill ids and targets of all micro-batches of a step; first_sample[m] gets the run-global number
+ * of the micro-batch's first sample. */
+enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
+                              int64_t *first_sample, struct sn_err *err);
+/* Fill micro-batch 0 with the consecutive samples from `first`. */
+enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, struct sn_err *err);
+
+#endif

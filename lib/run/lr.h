@@ -1,0 +1,15 @@
+/*
+ * lr.h - the learning rate of a step.
+ */
+#ifndef SN_LR_H
+#define SN_LR_H
+
+#include "lib/config/config.h"
+
+/* Steps count from 1. Warm-up: lr s / warmup. Afterwards, with x = (s - warmup) / (steps - warmup):
+ *   constant  lr
+ *   linear    lr + (min_lr - lr) x
+ *   cosine    min_lr + (lr - min_lr) (1 + cos(pi x)) / 2 */
+double sn_lr_at(const struct sn_train_config *t, int64_t step);
+
+#endif

@@ -1,0 +1,181 @@
+#include "lib/run/metrics.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_MAX_BYTES = 2048 };
+
+struct sn_metrics {
+    FILE *file;
+    char *path;
+    bool terminal;       /* stderr is one: draw a line in place */
+    double last_printed; /* seconds */
+    double mean_time;    /* of a step, smoothed, for the ETA */
+    char buffer[1 << 16]; /* stdio's, so that writing allocates nothing */
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Offset at which the first line of a later step begins. A last line without its end was cut by a
+ * crash and goes too. */
+static long keep_until(FILE *f, int64_t step)
+{
+    char line[LINE_MAX_BYTES];
+    long at = 0;
+    while (fgets(line, sizeof(line), f)) {
+        long long s;
+        bool complete = strchr(line, '\n') != NULL;
+        if (!complete || sscanf(line, "{\"step\": %lld", &s) != 1 || s > step)
+            return at;
+        at = ftell(f);
+    }
+    return at;
+}
+
+enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, int64_t step,
+                               struct sn_err *err)
+{
+    struct sn_metrics *m = sn_alloc(sizeof(*m));
+    if (m)
+        m->path = sn_format("%s/metrics.jsonl", dir);
+    if (!m || !m->path) {
+        sn_free(m);
+        return sn_fail(err, SN_ENOMEM, "metrics: no memory");
+    }
+    m->file = fopen(m->path, "a+");
+    bool good = m->file != NULL;
+    if (good) {
+        (void)setvbuf(m->file, m->buffer, _IOFBF, sizeof(m->buffer));
+        rewind(m->file);
+        long keep = keep_until(m->file, step);
+        good = ftruncate(fileno(m->file), keep) == 0 && fseek(m->file, 0, SEEK_END) == 0;
+    }
+    if (!good) {
+        enum sn_status st = sn_fail(err, SN_EIO, "%s: cannot be opened for writing: %s", m->path,
+                                    strerror(errno));
+        sn_metrics_close(m);
+        return st;
+    }
+    m->terminal = isatty(STDERR_FILENO) == 1;
+    *out = m;
+    return SN_OK;
+}
+
+void sn_metrics_close(struct sn_metrics *m)
+{
+    if (!m)
+        return;
+    if (m->file)
+        (void)fclose(m->file); /* every line was flushed and checked */
+    sn_free(m->path);
+    sn_free(m);
+}
+
+static enum sn_status flush(struct sn_metrics *m, struct sn_err *err)
+{
+    if (fflush(m->file) != 0 || ferror(m->file))
+        return sn_fail(err, SN_EIO, "%s: cannot be written: %s; free some space", m->path,
+                       strerror(errno));
+    return SN_OK;
+}
+
+/* JSON has no NaN: null says "not a number". */
+static void number(FILE *f, const char *key, double v)
+{
+    if (isfinite(v))
+        (void)fprintf(f, ", \"%s\": %.9g", key, v);
+    else
+        (void)fprintf(f, ", \"%s\": null", key);
+}
+
+void sn_metrics_json_memory(FILE *f, const struct sn_memory_plan *m)
+{
+    (void)fprintf(f,
+                  "\"memory_bytes\": {\"params\": %lld, \"grads\": %lld, \"optimizer\": %lld, "
+               "\"activations\": %lld, \"workspace\": %lld, \"comm\": %lld, \"library\": %lld, "
+               "\"total\": %lld}",
+               (long long)m->params, (long long)m->grads, (long long)m->optimizer,
+               (long long)m->activations, (long long)m->workspace, (long long)m->comm,
+               (long long)m->library, (long long)m->total);
+}
+
+void sn_metrics_json_traffic(FILE *f, const int64_t *traffic)
+{
+    (void)fprintf(f, "\"traffic_bytes\": {");
+    for (int a = 0; a < SN_NAXES; a++)
+        (void)fprintf(f, "%s\"%s\": %lld", a ? ", " : "", sn_axis_name((enum sn_axis)a),
+                   (long long)traffic[a]);
+    (void)fprintf(f, "}");
+}
+
+static void progress(struct sn_metrics *m, const struct sn_step_report *r, double rate)
+{
+    m->mean_time = m->mean_time > 0 ? 0.9 * m->mean_time + 0.1 * r->step_time : r->step_time;
+    double t = seconds();
+    bool last = r->step == r->steps;
+    if (!last && t - m->last_printed < (m->terminal ? 0.2 : 10.0))
+        return;
+    m->last_printed = t;
+    long left = (long)(m->mean_time * (double)(r->steps - r->step) + 0.5);
+    char line[256];
+    (void)snprintf(line, sizeof(line),
+                   "step %lld/%lld  loss %.4f  grad norm %.3f  lr %.2e  %.0f tokens/s  "
+                   "ETA %ld:%02ld:%02ld",
+                   (long long)r->step, (long long)r->steps, r->loss, r->grad_norm, r->lr, rate,
+                   left / 3600, left / 60 % 60, left % 60);
+    if (m->terminal)
+        (void)fprintf(stderr, "\r%-110s%s", line, last ? "\n" : "");
+    else
+        sn_log(SN_LOG_INFO, "%s", line);
+}
+
+enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report *r,
+                               struct sn_err *err)
+{
+    FILE *f = m->file;
+    double rate = (double)r->step_tokens / r->step_time;
+    (void)fprintf(f, "{\"step\": %lld", (long long)r->step);
+    number(f, "loss", r->loss);
+    number(f, "grad_norm", r->grad_norm);
+    number(f, "lr", r->lr);
+    (void)fprintf(f, ", \"tokens\": %lld", (long long)r->tokens);
+    number(f, "step_time_s", r->step_time);
+    number(f, "tokens_per_s", rate);
+    number(f, "mfu", r->peak > 0 ? rate * r->flops_per_token / r->peak : NAN);
+    if (r->fp16) {
+        number(f, "loss_scale", r->loss_scale);
+        (void)fprintf(f, ", \"skipped\": %lld", (long long)r->skipped);
+    }
+    (void)fprintf(f, ", ");
+    sn_metrics_json_memory(f, r->memory);
+    (void)fprintf(f, ", ");
+    sn_metrics_json_traffic(f, r->traffic);
+    (void)fprintf(f, "}\n");
+    progress(m, r, rate);
+    return flush(m, err);
+}
+
+enum sn_status sn_metrics_eval(struct sn_metrics *m, int64_t step, double val_loss,
+                               struct sn_err *err)
+{
+    (void)fprintf(m->file, "{\"step\": %lld", (long long)step);
+    number(m->file, "val_loss", val_loss);
+    (void)fprintf(m->file, "}\n");
+    sn_log(SN_LOG_INFO, "%sstep %lld  validation loss %.4f", m->terminal ? "\n" : "",
+           (long long)step, val_loss);
+    return flush(m, err);
+}

@@ -1,0 +1,41 @@
+/*
+ * metrics.h - OUTPUT/metrics.jsonl and the progress line.
+ */
+#ifndef SN_METRICS_H
+#define SN_METRICS_H
+
+#include "lib/program/program.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct sn_metrics;
+
+struct sn_step_report {
+    int64_t step, steps;
+    double loss, grad_norm, lr;
+    int64_t tokens;        /* cumulative */
+    int64_t step_tokens;
+    double step_time;      /* seconds */
+    double flops_per_token;
+    double peak;           /* FLOP/s of all ranks together; 0: unknown */
+    bool fp16;
+    double loss_scale;
+    int64_t skipped;
+    const struct sn_memory_plan *memory;
+    const int64_t *traffic; /* per axis, summed over ranks */
+};
+
+/* Open (and create) the file in `dir`, cut back so that no line is of a step after `step`. */
+enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, int64_t step,
+                               struct sn_err *err);
+void sn_metrics_close(struct sn_metrics *m); /* NULL is allowed */
+enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report *r,
+                               struct sn_err *err);
+enum sn_status sn_metrics_eval(struct sn_metrics *m, int64_t step, double val_loss,
+                               struct sn_err *err);
+/* The memory plan and the traffic as JSON members: "memory_bytes": {...} without outer braces. */
+void sn_metrics_json_memory(FILE *f, const struct sn_memory_plan *m);
+void sn_metrics_json_traffic(FILE *f, const int64_t *traffic);
+
+#endif

@@ -1,0 +1,42 @@
+#include "lib/run/peak.h"
+
+#include "lib/base/mem.h"
+
+#include <time.h>
+
+enum { SIZE = 768, REPEATS = 8 };
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+enum sn_status sn_peak_measure(double *out, const struct sn_ops *ops, enum sn_dtype dtype,
+                               int threads, struct sn_err *err)
+{
+    struct sn_args a = {.attr = {.trans_b = true}};
+    size_t bytes = (size_t)SIZE * SIZE * 4;
+    struct sn_mat *m[] = {&a.in[0], &a.in[1], &a.out[0]};
+    for (int i = 0; i < 3; i++)
+        *m[i] = (struct sn_mat){NULL, dtype, SIZE, SIZE, SIZE};
+    size_t scratch = ops->scratch(SN_OP_GEMM, &a, threads);
+    char *memory = sn_arena_map(3 * bytes + scratch);
+    if (!memory)
+        return sn_fail(err, SN_ENOMEM, "peak: no memory for a GEMM of %d", SIZE);
+    for (int i = 0; i < 3; i++)
+        m[i]->p = memory + (size_t)i * bytes;
+    a.scratch = memory + 3 * bytes;
+    double best = 1e30;
+    for (int i = 0; i < REPEATS; i++) {
+        double t0 = now();
+        if (ops->run[SN_OP_GEMM](&a, threads) != 0)
+            break;
+        double t = now() - t0;
+        best = t < best ? t : best;
+    }
+    sn_arena_unmap(memory, 3 * bytes + scratch);
+    *out = 2.0 * SIZE * SIZE * SIZE / best;
+    return SN_OK;
+}

@@ -1,0 +1,90 @@
+/*
+ * resume.c - where a run begins, and how it is written down.
+ */
+#include "lib/run/trainer_state.h"
+
+#include "lib/base/log.h"
+#include "lib/run/weights.h"
+
+static void scalars_to_state(struct sn_trainer *t)
+{
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    t->state.scalars.adam_count = s->adam_count;
+    t->state.scalars.scale_age = s->scale_age;
+    t->state.scalars.skipped = s->skipped;
+    t->state.scalars.loss_scale = s->loss_scale;
+}
+
+static void state_to_scalars(struct sn_trainer *t)
+{
+    struct sn_scalars *s = sn_exec_scalars(t->exec);
+    s->adam_count = t->state.scalars.adam_count;
+    s->scale_age = t->state.scalars.scale_age;
+    s->skipped = t->state.scalars.skipped;
+    s->loss_scale = t->state.scalars.loss_scale;
+}
+
+static float first_loss_scale(const struct sn_train_config *c)
+{
+    if (c->precision != SN_F16)
+        return 1.0f;
+    return c->loss_scale > 0 ? (float)c->loss_scale : 65536.0f;
+}
+
+static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
+{
+    const char *from = t->env.config->train.init_from;
+    t->state.scalars = (struct sn_state_scalars){
+        .loss_scale = first_loss_scale(&t->env.config->train)};
+    sn_weights_init(t->exec, t->job);
+    if (!from[0])
+        return SN_OK;
+    SN_TRY(t->env.saver->init(t->env.saver->self, from, &t->env.config->model, &t->state, err));
+    if (t->env.comm->rank == 0)
+        sn_log(SN_LOG_INFO, "weights come from %s", from);
+    return SN_OK;
+}
+
+static enum sn_status restore(struct sn_trainer *t, bool fresh, struct sn_err *err)
+{
+    const struct sn_saver *s = t->env.saver;
+    int64_t step = -1;
+    if (fresh && t->env.comm->rank == 0)
+        SN_TRY(s->set_aside(s->self, err));
+    if (!fresh)
+        SN_TRY(s->find(s->self, &step, err));
+    if (step < 0)
+        return begin(t, err);
+    SN_TRY(s->load(s->self, step, &t->state, err));
+    if (t->env.comm->rank == 0)
+        sn_log(SN_LOG_INFO, "continuing from the checkpoint of step %lld", (long long)step);
+    return SN_OK;
+}
+
+enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_err *err)
+{
+    enum sn_status st = restore(t, fresh, err);
+    if (st == SN_OK) {
+        state_to_scalars(t);
+        st = sn_weights_publish(t->exec, t->job, err);
+    }
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    /* Ranks that read different steps (a file system that lags) would train apart in silence. */
+    int64_t step = t->state.scalars.step;
+    SN_TRY(t->env.comm->ops->broadcast(t->env.comm, &step, (int64_t)sizeof(step), 0, err));
+    if (step != t->state.scalars.step)
+        st = sn_fail(err, SN_EFAIL,
+                     "checkpoint: this rank found step %lld where rank 0 found %lld; check that "
+                     "all nodes see the same checkpoint directory",
+                     (long long)t->state.scalars.step, (long long)step);
+    return t->env.comm->ops->agree(t->env.comm, st, err);
+}
+
+enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
+{
+    enum sn_status st = SN_OK;
+    scalars_to_state(t);
+    if (t->env.comm->rank == 0)
+        st = t->env.saver->save(t->env.saver->self, &t->state, err);
+    return t->env.comm->ops->agree(t->env.comm, st, err);
+}

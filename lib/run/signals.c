@@ -1,0 +1,74 @@
+#include "lib/run/signals.h"
+
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LEAVE_SAVED = 75, LEAVE_TERMINATED = 76, LEAVE_NOW = 130 };
+
+struct sn_signals {
+    pthread_t thread;
+    sigset_t set;
+    atomic_int wanted;
+    atomic_bool closing;
+};
+
+static void *watch(void *self)
+{
+    struct sn_signals *s = self;
+    int interrupts = 0;
+    for (;;) {
+        int sig;
+        if (sigwait(&s->set, &sig) != 0)
+            continue;
+        if (atomic_load(&s->closing))
+            return NULL;
+        if (sig == SIGINT && ++interrupts > 1)
+            _exit(LEAVE_NOW);
+        /* the gentler code wins: SIGTERM after SIGINT does not change what was promised */
+        int none = 0;
+        int code = sig == SIGTERM ? LEAVE_TERMINATED : LEAVE_SAVED;
+        (void)atomic_compare_exchange_strong(&s->wanted, &none, code);
+    }
+}
+
+enum sn_status sn_signals_create(struct sn_signals **out, struct sn_err *err)
+{
+    struct sn_signals *s = sn_alloc(sizeof(*s));
+    if (!s)
+        return sn_fail(err, SN_ENOMEM, "signals: no memory");
+    (void)sigemptyset(&s->set);
+    (void)sigaddset(&s->set, SIGINT);
+    (void)sigaddset(&s->set, SIGTERM);
+    (void)sigaddset(&s->set, SIGUSR2);
+    int rc = pthread_sigmask(SIG_BLOCK, &s->set, NULL);
+    if (rc == 0)
+        rc = pthread_create(&s->thread, NULL, watch, s);
+    if (rc != 0) {
+        sn_free(s);
+        return sn_fail(err, SN_EFAIL, "signals: cannot start the watcher thread: %s", strerror(rc));
+    }
+    *out = s;
+    return SN_OK;
+}
+
+void sn_signals_destroy(struct sn_signals *s)
+{
+    if (!s)
+        return;
+    atomic_store(&s->closing, true);
+    (void)pthread_kill(s->thread, SIGUSR2); /* wakes sigwait; the thread exists until joined */
+    (void)pthread_join(s->thread, NULL);
+    sn_free(s);
+}
+
+int sn_signals_wanted(struct sn_signals *s)
+{
+    return s ? atomic_load(&s->wanted) : 0;
+}

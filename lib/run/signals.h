@@ -1,0 +1,21 @@
+/*
+ * signals.h - how a run is asked to leave.
+ *
+ * SIGINT, SIGUSR2: save, then exit 75. SIGTERM: save, then exit 76. A second SIGINT ends the process
+ * at once with 130. The signals are blocked in every thread and taken by one watcher thread, so no
+ * code runs in signal context and no state is global.
+ */
+#ifndef SN_SIGNALS_H
+#define SN_SIGNALS_H
+
+#include "lib/base/err.h"
+
+struct sn_signals;
+
+/* Before any other thread exists (they inherit the blocked signals). Caller destroys. */
+enum sn_status sn_signals_create(struct sn_signals **out, struct sn_err *err);
+void sn_signals_destroy(struct sn_signals *s); /* NULL is allowed */
+/* 0, or the exit code that was asked for: 75 or 76. */
+int sn_signals_wanted(struct sn_signals *s);
+
+#endif

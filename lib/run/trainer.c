@@ -1,0 +1,335 @@
+/*
+ * trainer.c - building a trainer, and the step loop.
+ *
+ * Nothing in the loop allocates: buffers, lists and files exist before step 1. A failure on one
+ * rank before the loop is agreed on; inside the loop it ends the job (bin/ aborts).
+ */
+#include "lib/run/trainer_state.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/run/lr.h"
+#include "lib/run/peak.h"
+#include "lib/run/weights.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- start ----------------------------------------------------------------------------------- */
+
+static enum sn_status open_data(struct sn_trainer *t, struct sn_loader *l, struct sn_data **data,
+                                const char *prefix, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    SN_TRY(sn_data_open(data, prefix, err));
+    *l = (struct sn_loader){.config = c,
+                            .data = *data,
+                            .rank = t->env.comm->rank,
+                            .ranks = t->env.comm->size,
+                            .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
+                            .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
+                            .samples = sn_data_samples(*data, c->model.seq)};
+    if (l->samples < 1)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: fewer tokens than one sample of model.seq + 1 = %d; use more text or a "
+                       "shorter seq",
+                       prefix, c->model.seq + 1);
+    return SN_OK;
+}
+
+static enum sn_status open_valid(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    int want = c->train.eval_sequences, group = c->layout.micro_batch * t->env.comm->size;
+    if (c->train.eval_every == 0 || !c->data.valid[0])
+        return SN_OK;
+    SN_TRY(open_data(t, &t->valid, &t->valid_data, c->data.valid, err));
+    if (want % group != 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: train.eval_sequences (%d) is not a multiple of data x micro_batch (%d); "
+                       "nearest that work: %d and %d",
+                       c->path, want, group, want >= group ? want / group * group : group,
+                       (want / group + 1) * group);
+    if (want > t->valid.samples)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: train.eval_sequences (%d) is more than the %lld sequences of %s; lower "
+                       "it or use more text",
+                       c->path, want, (long long)t->valid.samples, c->data.valid);
+    return SN_OK;
+}
+
+static void plan(struct sn_trainer *t)
+{
+    sn_job_memory(t->job, &t->memory);
+    int64_t bytes[SN_NAXES];
+    for (int r = 0; r < t->env.comm->size; r++) {
+        sn_job_traffic(t->job, r, bytes);
+        for (int a = 0; a < SN_NAXES; a++) {
+            t->traffic[a] += bytes[a];
+            t->sent_by_rank += r == t->env.comm->rank ? bytes[a] : 0;
+        }
+    }
+}
+
+static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    SN_TRY(sn_model_create(&t->model, &c->model, &c->train, err));
+    SN_TRY(sn_job_create(&t->job, c, t->model, t->env.ops, t->env.threads, err));
+    SN_TRY(sn_exec_create(&t->exec, t->job, t->env.comm, err));
+    plan(t);
+    t->first_sample = sn_alloc_n((size_t)t->job->train.micros, sizeof(*t->first_sample));
+    if (!t->first_sample)
+        return sn_fail(err, SN_ENOMEM, "trainer: no memory");
+    SN_TRY(sn_state_create(&t->state, t->exec, t->job, err));
+    sn_config_format_model(&t->model_text, c);
+    if (t->model_text.failed)
+        return sn_fail(err, SN_ENOMEM, "trainer: no memory");
+    t->state.model_text = t->model_text.p;
+    t->state.config_hash = sn_config_hash(c);
+    sn_exec_scalars(t->exec)->seed = c->run.seed;
+    return SN_OK;
+}
+
+/* Ranks with different programs or run files would wait for each other for ever. */
+static enum sn_status agree_on_program(struct sn_trainer *t, struct sn_err *err)
+{
+    uint64_t mine[2] = {sn_program_hash(&t->job->train), t->state.config_hash}, first[2];
+    memcpy(first, mine, sizeof(first));
+    SN_TRY(t->env.comm->ops->broadcast(t->env.comm, first, (int64_t)sizeof(first), 0, err));
+    enum sn_status st = SN_OK;
+    if (memcmp(first, mine, sizeof(first)) != 0)
+        st = sn_fail(err, SN_EINPUT,
+                     "%s: this rank compiled another program than rank 0; start all ranks with the "
+                     "same binary, run file and threads",
+                     t->env.config->path);
+    return t->env.comm->ops->agree(t->env.comm, st, err);
+}
+
+enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
+                                 struct sn_err *err)
+{
+    struct sn_trainer *t = sn_alloc(sizeof(*t));
+    enum sn_status st = SN_OK;
+    if (t) {
+        t->env = *env;
+        st = build(t, err);
+    } else {
+        st = sn_fail(err, SN_ENOMEM, "trainer: no memory");
+    }
+    st = env->comm->ops->agree(env->comm, st, err);
+    if (st == SN_OK)
+        st = agree_on_program(t, err);
+    if (st != SN_OK) {
+        sn_trainer_destroy(t);
+        return st;
+    }
+    *out = t;
+    return SN_OK;
+}
+
+void sn_trainer_destroy(struct sn_trainer *t)
+{
+    if (!t)
+        return;
+    sn_metrics_close(t->metrics);
+    sn_state_fini(&t->state);
+    sn_str_fini(&t->model_text);
+    sn_data_close(t->train_data);
+    sn_data_close(t->valid_data);
+    sn_free(t->first_sample);
+    sn_exec_destroy(t->exec);
+    sn_job_destroy(t->job);
+    sn_model_destroy(t->model);
+    sn_free(t);
+}
+
+const struct sn_job *sn_trainer_job(const struct sn_trainer *t)
+{
+    return t->job;
+}
+
+struct sn_exec *sn_trainer_exec(struct sn_trainer *t)
+{
+    return t->exec;
+}
+
+/* --- one step -------------------------------------------------------------------------------- */
+
+static bool asked_by_file(const struct sn_trainer *t)
+{
+    char path[SN_PATH_MAX + 32];
+    (void)snprintf(path, sizeof(path), "%s/save-and-exit", t->env.config->run.output);
+    return t->env.comm->rank == 0 && access(path, F_OK) == 0;
+}
+
+static void prepare_scalars(struct sn_trainer *t, int64_t step)
+{
+    const struct sn_train_config *c = &t->env.config->train;
+    struct sn_scalars *s = sn_exec_scalars(t->exec);
+    int wanted = sn_signals_wanted(t->env.signals);
+    s->step = step;
+    s->lr = (float)sn_lr_at(c, step);
+    s->clip = (float)c->optimizer.clip;
+    s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
+    s->loss_sum = s->sq_norm = 0;
+    s->nonfinite = 0;
+    s->agree[1] = wanted == SN_EXIT_SAVED || asked_by_file(t);
+    s->agree[2] = wanted == SN_EXIT_TERMINATED;
+    s->agree[3] = 0;
+}
+
+static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err)
+{
+    int64_t sent = t->env.comm->ops->take_sent_bytes(t->env.comm);
+    if (sent != t->sent_by_rank)
+        return sn_fail(err, SN_EFAIL,
+                       "step %lld: rank %d sent %lld bytes where the plan says %lld; this is a "
+                       "defect of sennit, please report it with the run file",
+                       (long long)step, t->env.comm->rank, (long long)sent,
+                       (long long)t->sent_by_rank);
+    return SN_OK;
+}
+
+static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err *err)
+{
+    double t0 = now();
+    const struct sn_config *c = t->env.config;
+    prepare_scalars(t, step);
+    SN_TRY(sn_loader_step(&t->train, step, t->job->train.micros, t->first_sample, err));
+    SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
+    SN_TRY(check_traffic(t, step, err));
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    t->state.scalars.step = step;
+    t->state.scalars.tokens += (int64_t)s->tokens_in_step;
+    if (!t->metrics)
+        return SN_OK;
+    struct sn_step_report r = {
+        .step = step,
+        .steps = c->train.steps,
+        .loss = s->loss_sum / s->tokens_in_step,
+        .grad_norm = s->grad_norm,
+        .lr = (double)s->lr,
+        .tokens = t->state.scalars.tokens,
+        .step_tokens = (int64_t)s->tokens_in_step,
+        .step_time = now() - t0,
+        .flops_per_token = sn_model_flops_per_token(t->model, &c->model),
+        .peak = t->peak,
+        .fp16 = c->train.precision == SN_F16,
+        .loss_scale = (double)s->loss_scale,
+        .skipped = s->skipped,
+        .memory = &t->memory,
+        .traffic = t->traffic,
+    };
+    return sn_metrics_step(t->metrics, &r, err);
+}
+
+/* The run's end for numerical reasons: a loss that is no number, or gradients that are none where
+ * no loss scale could be at fault. */
+static bool diverged(const struct sn_trainer *t)
+{
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    if (!isfinite(s->loss_sum))
+        return true;
+    bool dynamic = t->env.config->train.precision == SN_F16;
+    return !s->ok && (!dynamic || s->loss_scale < 1e-6f);
+}
+
+static void say_diverged(const struct sn_trainer *t)
+{
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    if (t->env.comm->rank == 0)
+        sn_log(SN_LOG_ERROR,
+               "step %lld: the %s not finite (%lld gradient elements); the weights of step %lld "
+               "stand in the newest checkpoint; lower train.optimizer.lr or look at the data of "
+               "this step",
+               (long long)s->step, isfinite(s->loss_sum) ? "gradients are" : "loss is",
+               (long long)s->nonfinite, (long long)s->step - 1);
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    enum sn_status st = open_data(t, &t->train, &t->train_data, c->data.train, err);
+    if (st == SN_OK)
+        st = open_valid(t, err);
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    SN_TRY(sn_trainer_restore(t, fresh, err));
+    if (t->env.comm->rank == 0)
+        st = sn_metrics_open(&t->metrics, c->run.output, t->state.scalars.step, err);
+    if (st == SN_OK)
+        st = sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err);
+    t->peak *= t->env.comm->size;
+    return t->env.comm->ops->agree(t->env.comm, st, err);
+}
+
+static bool every(int64_t n, int64_t step)
+{
+    return n > 0 && step % n == 0;
+}
+
+/* What follows a finished step: validation, checkpoints, leaving. Sets *leave to an exit code, or
+ * -1 to go on. */
+static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    int64_t step = t->state.scalars.step;
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    *leave = -1;
+    if (diverged(t)) {
+        say_diverged(t);
+        *leave = SN_EXIT_DIVERGED;
+        return SN_OK;
+    }
+    if (s->agree[2] > 0)
+        *leave = SN_EXIT_TERMINATED;
+    else if (s->agree[1] > 0)
+        *leave = SN_EXIT_SAVED;
+    else if (step >= last)
+        *leave = 0;
+    if (t->valid_data && (every(c->train.eval_every, step) || step == c->train.steps) &&
+        *leave <= 0) {
+        double loss;
+        SN_TRY(sn_trainer_evaluate(t, &loss, err));
+        if (t->metrics)
+            SN_TRY(sn_metrics_eval(t->metrics, step, loss, err));
+    }
+    if (*leave >= 0 || every(c->checkpoint.every, step))
+        SN_TRY(sn_trainer_save(t, err));
+    return SN_OK;
+}
+
+enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_options *o,
+                              int *exit_code, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    SN_TRY(start(t, o->fresh, err));
+    int64_t last = c->train.steps;
+    if (o->stop_after > 0 && o->stop_after < last)
+        last = o->stop_after;
+    *exit_code = 0;
+    int leave = -1;
+    if (t->state.scalars.step >= last && t->env.comm->rank == 0)
+        sn_log(SN_LOG_INFO, "nothing to do: the checkpoint is of step %lld of %lld",
+               (long long)t->state.scalars.step, (long long)last);
+    for (int64_t step = t->state.scalars.step + 1; step <= last && leave < 0; step++) {
+        SN_TRY(one_step(t, step, err));
+        SN_TRY(after_step(t, last, &leave, err));
+    }
+    *exit_code = leave > 0 ? leave : 0;
+    return SN_OK;
+}

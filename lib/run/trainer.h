@@ -1,0 +1,59 @@
+/*
+ * trainer.h - the step loop: load a batch, run the compiled step, report, save, leave on request.
+ */
+#ifndef SN_TRAINER_H
+#define SN_TRAINER_H
+
+#include "lib/run/comm.h"
+#include "lib/run/exec.h"
+#include "lib/run/signals.h"
+#include "lib/run/state.h"
+
+enum {
+    SN_EXIT_SAVED = 75,      /* asked to leave by SIGINT, SIGUSR2 or the file save-and-exit */
+    SN_EXIT_TERMINATED = 76, /* by SIGTERM */
+    SN_EXIT_DIVERGED = 79    /* the loss or the gradients are not finite */
+};
+
+struct sn_trainer_options {
+    bool fresh;         /* do not continue from a checkpoint */
+    int64_t stop_after; /* leave after this step; 0: at train.steps */
+};
+
+struct sn_trainer;
+
+/* Compile the job for `comm`, map the arenas, load or make the weights. Collective. Everything
+ * passed in is borrowed; `saver` is used by rank 0 for saving and by all for loading. */
+struct sn_trainer_env {
+    const struct sn_config *config; /* resolved for comm->size ranks */
+    struct sn_comm *comm;
+    const struct sn_ops *ops;
+    const struct sn_saver *saver;
+    struct sn_signals *signals; /* NULL: none are listened to */
+    int threads;
+};
+enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
+                                 struct sn_err *err);
+void sn_trainer_destroy(struct sn_trainer *t); /* NULL is allowed */
+
+/* Train to the end. *exit_code is 0 or one of the codes above; agreed by all ranks. */
+enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_options *o,
+                              int *exit_code, struct sn_err *err);
+
+const struct sn_job *sn_trainer_job(const struct sn_trainer *t);
+struct sn_exec *sn_trainer_exec(struct sn_trainer *t);
+
+/* Sampling from the newest checkpoint, on one rank (generate.c). Tokens go to `emit` one by one. */
+struct sn_generate_options {
+    const int32_t *prompt;
+    int n_prompt; /* 1 .. */
+    int tokens;   /* how many to add */
+    double temperature; /* 0: the most likely token */
+    int top_k;          /* 0: all */
+    void (*emit)(void *self, int32_t token);
+    void *self;
+};
+enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
+                                   struct sn_err *err);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * bench_allreduce.c - all-reduce over the ranks that mpirun started: time and bus bandwidth
+ * (NCCL's convention, 2 (P-1)/P S/t) by size, and what hides behind computing.
+ *
+ *   tests/mpi/run -n 4 build/tests/bench/bench_allreduce [MAX_MIB]
+ *
+ * Times are of the slowest rank, median of the repeats; sums are checked.
+ */
+#include "lib/base/mem.h"
+#include "lib/run/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REPEATS_MAX = 101 };
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof(*x), by_value);
+    return x[n / 2];
+}
+
+static void must(enum sn_status st, const struct sn_err *err)
+{
+    if (st == SN_OK)
+        return;
+    (void)fprintf(stderr, "bench_allreduce: %s\n", err->text);
+    sn_comm_abort_mpi(1);
+}
+
+/* Work of about `seconds` that shares nothing with the communication but the cores. */
+static double compute(int64_t rounds)
+{
+    double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (int64_t i = 0; i < rounds; i++)
+        for (int k = 0; k < 8; k++)
+            x[k] = x[k] * 0.999999 + 1e-6;
+    return x[0] + x[7];
+}
+
+struct bench {
+    struct sn_comm *comm;
+    float *buf;
+    void *staging;
+    volatile double sink;
+};
+
+/* One all-reduce of n floats while computing `rounds`; seconds from a common start. */
+static double once(struct bench *b, int64_t n, int64_t rounds)
+{
+    struct sn_err err;
+    must(b->comm->ops->barrier(b->comm, &err), &err);
+    double t = now();
+    sn_ticket ticket = 0;
+    if (n)
+        ticket = b->comm->ops->post_all_reduce(b->comm, b->buf, n, SN_F32, b->staging);
+    if (rounds)
+        b->sink = compute(rounds);
+    must(b->comm->ops->wait(b->comm, ticket, &err), &err);
+    return now() - t;
+}
+
+/* Largest over ranks: rank r fills slot r, the others add 0. */
+static double slowest(struct bench *b, double mine)
+{
+    double all[64] = {0};
+    struct sn_err err;
+    int size = b->comm->size;
+    all[b->comm->rank] = mine;
+    must(b->comm->ops->wait(
+             b->comm, b->comm->ops->post_all_reduce(b->comm, all, size, SN_F64, b->staging), &err),
+         &err);
+    for (int i = 0; i < size; i++)
+        mine = all[i] > mine ? all[i] : mine;
+    return mine;
+}
+
+static double measure(struct bench *b, int64_t n, int64_t rounds, int repeats)
+{
+    double t[REPEATS_MAX];
+    (void)once(b, n, rounds);
+    for (int i = 0; i < repeats; i++)
+        t[i] = once(b, n, rounds);
+    return slowest(b, median(t, repeats));
+}
+
+static void sweep(struct bench *b, int64_t max)
+{
+    int size = b->comm->size;
+    if (b->comm->rank == 0)
+        printf("# %d ranks, fp32\n%12s %12s %12s\n", size, "bytes", "time_us", "bus_GB/s");
+    for (int64_t bytes = 64; bytes <= max; bytes *= 4) {
+        memset(b->buf, 0, (size_t)bytes);
+        double t = measure(b, bytes / 4, 0, bytes > (8 << 20) ? 7 : bytes > (1 << 20) ? 21 : 101);
+        if (b->comm->rank == 0)
+            printf("%12lld %12.1f %12.2f\n", (long long)bytes, t * 1e6,
+                   2.0 * (size - 1) / size * (double)bytes / t * 1e-9);
+    }
+}
+
+static void overlap(struct bench *b, int64_t bytes)
+{
+    memset(b->buf, 0, (size_t)bytes);
+    double comm = measure(b, bytes / 4, 0, 9);
+    double t = measure(b, 0, 1000000, 5);
+    int64_t rounds = (int64_t)(1e6 * comm / t) + 1; /* as long as the communication */
+    double work = measure(b, 0, rounds, 9), both = measure(b, bytes / 4, rounds, 9);
+    if (b->comm->rank == 0)
+        printf("# overlap at %lld MiB: all-reduce %.2f ms, compute %.2f ms, both %.2f ms; hidden "
+               "%.0f %% of the shorter\n",
+               (long long)bytes >> 20, comm * 1e3, work * 1e3, both * 1e3,
+               100 * (comm + work - both) / (comm < work ? comm : work));
+}
+
+static int sums_are_right(struct bench *b, int64_t n)
+{
+    struct sn_err err;
+    for (int64_t i = 0; i < n; i++)
+        b->buf[i] = (float)(i % 1000 + b->comm->rank);
+    must(b->comm->ops->wait(
+             b->comm, b->comm->ops->post_all_reduce(b->comm, b->buf, n, SN_F32, b->staging), &err),
+         &err);
+    int size = b->comm->size;
+    for (int64_t i = 0; i < n; i++)
+        if (b->buf[i] != (float)(size * (i % 1000) + size * (size - 1) / 2))
+            return 0;
+    return 1;
+}
+
+/* `make bench` starts one process: become two benchmarks under mpirun. */
+static int start_under_mpirun(char *self)
+{
+    static const char script[] = "tests/mpi/run -n 2 \"$0\" && tests/mpi/run -n 4 \"$0\"";
+    (void)execl("/bin/sh", "sh", "-c", script, self, (char *)NULL);
+    perror("bench_allreduce: /bin/sh");
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (sn_comm_launched_ranks() == 1)
+        return start_under_mpirun(argv[0]);
+    int64_t max = (argc > 1 ? atoll(argv[1]) : 64) << 20;
+    struct sn_err err;
+    struct bench b = {0};
+    must(sn_comm_create_mpi(&b.comm, &err), &err);
+    if (b.comm->size > 64 || max < (4 << 20))
+        must(sn_fail(&err, SN_EINPUT, "want up to 64 ranks and at least 4 MiB"), &err);
+    b.buf = sn_arena_map((size_t)max);
+    b.staging = sn_arena_map((size_t)sn_comm_staging(b.comm->size));
+    if (!b.buf || !b.staging)
+        must(sn_fail(&err, SN_ENOMEM, "no memory"), &err);
+    if (!sums_are_right(&b, max / 4))
+        must(sn_fail(&err, SN_EFAIL, "wrong sums"), &err);
+    sweep(&b, max);
+    overlap(&b, max < (16 << 20) ? max : 16 << 20);
+    sn_arena_unmap(b.buf, (size_t)max);
+    sn_arena_unmap(b.staging, (size_t)sn_comm_staging(b.comm->size));
+    b.comm->ops->destroy(b.comm);
+    return 0;
+}

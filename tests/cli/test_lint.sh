@@ -1,0 +1,123 @@
+#!/bin/sh
+# Each rule of tests/lint fires on a planted violation, names its line and says what would work; and
+# code that only looks like a violation passes.
+set -u
+. tests/lib/tap.sh
+
+mkdir "$tmp/tree"
+cp -R Makefile tests lib kernels checkpoint slurm bin docs templates "$tmp/tree" 2>/dev/null
+here=$(pwd)
+cd "$tmp/tree" || exit 1
+rm -rf build
+put() { # file: what comes on standard input
+    mkdir -p "$(dirname "$1")" && cat >"$1"
+}
+
+put kernels/plant.c <<'END'
+#include "lib/base/err.h"
+END
+put lib/layout/plant.c <<'END'
+#include "lib/model/model.h"
+#include "plant.h"
+END
+put lib/program/plant.c <<'END'
+/* #include "lib/run/comm.h" would be wrong */
+#include "lib/run/comm.h"
+END
+put bin/plant.c <<'END'
+#include <mpi.h>
+#  include <hdf5.h>
+END
+put lib/run/plant.c <<'END'
+int sn_plant(void);
+int sn_plant(void)
+{
+#ifdef SOME_SYSTEM
+    return 1;
+#endif
+    return 2;
+}
+END
+put lib/model/plant.c <<'END'
+/* a comment may say rank, and so may "a string": */
+const char *const sn_plant_text = "rank, comm /* not a comment";
+int sn_plant_common(int frank);
+int sn_plant_common(int frank)
+{
+    return frank;
+}
+int sn_plant_all(int my_rank);
+END
+put lib/base/plant.h <<'END'
+#ifndef SN_PLANT_H
+#define SN_PLANT_H
+size_t sn_plant_size(void);
+#endif
+END
+put lib/base/bare.h <<'END'
+int sn_bare(void);
+END
+put lib/plan/plant.c <<'END'
+#include "lib/base/mem.h"
+void sn_plant(char *a, const char *b); /* strcpy( in a comment */
+void sn_plant(char *a, const char *b)
+{
+    strcpy(a, b);
+    sn_free(a);
+    free (a);
+}
+END
+{
+    echo 'void sn_long(void);'
+    echo 'void sn_long(void)'
+    echo '{'
+    for i in 0 1 2 3 4 5 6 7; do for j in 0 1 2 3 4 5 6 7 8 9; do echo "    /* $i$j */"; done; done
+    echo '}'
+} | put lib/config/plant_long.c
+{ i=0; while [ $i -lt 501 ]; do echo '/* line */'; i=$((i + 1)); done; } | put lib/config/plant_500.c
+{ i=0; echo '/* Longer than 500 lines because this is a table. */'
+  while [ $i -lt 501 ]; do echo '/* line */'; i=$((i + 1)); done; } | put lib/config/plant_reason.c
+printf '%s\n' "/* see /wor""k/main */" 'int sn_a(void); ' '	int sn_b(void);' | put lib/base/plant.c
+printf '%s\n' 'static int hits;' 'int sn_hit(void);' 'int sn_hit(void) { return ++hits; }' \
+    'extern const char *const sn_names[]; const char *const sn_names[] = {"a", "b"};' | put lib/base/state.c
+mkdir -p build/lib/base
+${CC:-gcc} -c lib/base/state.c -o build/lib/base/state.o
+
+LIB_OBJ="build/lib/base/state.o build/lib/base/gone.o" tests/lint >"$tmp/lint.out" 2>&1
+rc=$?
+cd "$here" || exit 1
+
+is "lint fails" "$rc" 1
+fires() { # line of lint's output
+    ok "fires: $1" grep -qE "^$1" "$tmp/lint.out"
+}
+passes() { # what must not be named
+    ok "passes: $1" sh -c "! grep -q '$1' '$tmp/lint.out'"
+}
+fires 'direction: kernels/plant.c:1: kernels/ includes lib/base/err.h; it may know kernels/'
+fires 'direction: lib/layout/plant.c:1: lib/layout/ includes lib/model/model.h; it may know'
+fires 'direction: lib/layout/plant.c:2: includes "plant.h"; name it from the root'
+fires 'direction: lib/program/plant.c:2: lib/program/ includes lib/run/comm.h'
+passes 'lib/program/plant.c:1:'
+fires 'headers: bin/plant.c:1: #include <mpi.h>; only lib/run/comm_mpi.c may'
+fires 'headers: bin/plant.c:2: .*hdf5.h>; only checkpoint/hdf5.c may'
+fires 'conditional: lib/run/plant.c:4: #ifdef SOME_SYSTEM; make it a whole file'
+fires 'conditional: lib/base/bare.h:1: no include guard'
+passes 'conditional: kernels/philox.h'
+passes 'conditional: lib/base/plant.h'
+fires 'model: lib/model/plant.c:8: the model names communication'
+passes 'model: lib/model/plant.c:[1-7]:'
+fires 'globals: build/lib/base/state.o:0: hits is mutable at file scope'
+fires 'globals: build/lib/base/gone.o:0: no such object'
+passes 'globals: .*sn_names'
+fires 'alone: lib/base/plant.h:1: does not compile alone'
+fires 'length: lib/config/plant_long.c:3: function sn_long has 82 lines; split it'
+fires 'length: lib/config/plant_500.c:1: 501 lines; split it, or say'
+passes 'plant_reason'
+fires 'banned: lib/plan/plant.c:5: calls strcpy; use a bounded function'
+fires 'banned: lib/plan/plant.c:7: calls free; use lib/base/mem.h'
+passes 'banned: lib/plan/plant.c:[26]:'
+fires 'text: lib/base/plant.c:1: absolute path of a workplace'
+fires 'text: lib/base/plant.c:2: space at the end of the line'
+fires 'text: lib/base/plant.c:3: tab; indent with spaces'
+tap_done

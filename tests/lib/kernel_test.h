@@ -1,0 +1,299 @@
+/*
+ * kernel_test.h - runs a CPU kernel in every way that must not matter, and compares with doubles.
+ *
+ * A test builds operands with kt_in / kt_out, fills reference results with kt_ref, and calls
+ * kt_check. That runs every instruction set of this processor with 1, 2, 3 and 4 threads, each time
+ * from the same memory image, and wants: the reference within a tolerance, the same bits for every
+ * number of threads, and not a byte changed outside the outputs. Memory around and between rows
+ * holds NaNs, so a kernel that reads there is found too.
+ */
+#ifndef KERNEL_TEST_H
+#define KERNEL_TEST_H
+
+/* Its conversions are wanted; tests are compiled without OpenMP. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunknown-pragmas"
+#include "kernels/cpu/cpu.h"
+#pragma GCC diagnostic pop
+
+#include "lib/base/rng.h"
+#include "tests/lib/tap.h"
+
+#include <stdlib.h>
+
+enum { KT_SLOTS = SN_MAX_IN + SN_MAX_OUT, KT_GUARD = 64 };
+
+struct kt {
+    struct sn_args a;
+    struct sn_scalars scalars;
+    unsigned char *image[KT_SLOTS]; /* start of the operand's memory, with guards */
+    unsigned char *saved[KT_SLOTS], *first_run[KT_SLOTS];
+    size_t bytes[KT_SLOTS];
+    double *ref[SN_MAX_OUT];
+    double magnitude; /* error floor: tol * magnitude is always allowed */
+    uint64_t draws;
+};
+
+struct kt_shape {
+    enum sn_dtype dtype;
+    int64_t rows, cols, pad; /* pad: elements between rows */
+};
+
+extern const struct sn_ops sn_cpu_table_generic;
+extern const struct sn_ops sn_cpu_table_avx2 __attribute__((weak));
+extern const struct sn_ops sn_cpu_table_avx512 __attribute__((weak));
+
+/* The tables that this processor can run; returns how many. */
+__attribute__((unused)) static int kt_tables(const struct sn_ops *table[3])
+{
+    int n = 0;
+    const struct sn_ops *best = sn_ops_cpu();
+    table[n++] = &sn_cpu_table_generic;
+    if (&sn_cpu_table_avx2 && best != &sn_cpu_table_generic)
+        table[n++] = &sn_cpu_table_avx2;
+    if (&sn_cpu_table_avx512 && best == &sn_cpu_table_avx512)
+        table[n++] = &sn_cpu_table_avx512;
+    return n;
+}
+
+static void *kt_alloc(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+    if (!p)
+        abort();
+    return p;
+}
+
+static double kt_get(const struct sn_mat *m, int64_t r, int64_t c)
+{
+    const void *p = (const char *)m->p + (size_t)(r * m->ld + c) * sn_dtype_size(m->dtype);
+    switch (m->dtype) {
+    case SN_F32:
+        return (double)*(const float *)p;
+    case SN_BF16:
+        return (double)sn_bf16_to_f32(*(const uint16_t *)p);
+    case SN_F16:
+        return (double)sn_f16_to_f32(*(const uint16_t *)p);
+    case SN_F64:
+        return *(const double *)p;
+    case SN_I32:
+        return *(const int32_t *)p;
+    default:
+        return *(const uint8_t *)p;
+    }
+}
+
+static void kt_set(const struct sn_mat *m, int64_t r, int64_t c, double v)
+{
+    void *p = (char *)m->p + (size_t)(r * m->ld + c) * sn_dtype_size(m->dtype);
+    switch (m->dtype) {
+    case SN_F32:
+        *(float *)p = (float)v;
+        break;
+    case SN_BF16:
+        *(uint16_t *)p = sn_f32_to_bf16((float)v);
+        break;
+    case SN_F16:
+        *(uint16_t *)p = sn_f32_to_f16((float)v);
+        break;
+    case SN_F64:
+        *(double *)p = v;
+        break;
+    case SN_I32:
+        *(int32_t *)p = (int32_t)v;
+        break;
+    default:
+        *(uint8_t *)p = (uint8_t)v;
+    }
+}
+
+static struct sn_mat *kt_mat(struct kt *k, int slot)
+{
+    return slot < SN_MAX_IN ? &k->a.in[slot] : &k->a.out[slot - SN_MAX_IN];
+}
+
+static struct sn_mat *kt_new(struct kt *k, int slot, struct kt_shape s)
+{
+    struct sn_mat *m = kt_mat(k, slot);
+    *m = (struct sn_mat){NULL, s.dtype, s.rows, s.cols, s.cols + s.pad};
+    size_t bytes = (size_t)(s.rows * m->ld) * sn_dtype_size(s.dtype) + 2 * KT_GUARD;
+    k->bytes[slot] = bytes;
+    k->image[slot] = kt_alloc(bytes);
+    k->saved[slot] = kt_alloc(bytes);
+    k->first_run[slot] = kt_alloc(bytes);
+    memset(k->image[slot], 0xff, bytes); /* NaN in every float type */
+    m->p = k->image[slot] + KT_GUARD;
+    return m;
+}
+
+static void kt_fill_normal(struct kt *k, const struct sn_mat *m)
+{
+    for (int64_t r = 0; r < m->rows; r++)
+        for (int64_t c = 0; c < m->cols; c++) {
+            float z;
+            sn_rng_normal(0x5e417, k->draws++, 1, 1.0f, &z);
+            kt_set(m, r, c, (double)z);
+        }
+}
+
+/* Input i, standard normals. */
+__attribute__((unused)) static struct sn_mat *kt_in(struct kt *k, int i, struct kt_shape s)
+{
+    struct sn_mat *m = kt_new(k, i, s);
+    kt_fill_normal(k, m);
+    return m;
+}
+
+/* Output o: NaNs when it is to be written, normals when it is added to. */
+__attribute__((unused)) static struct sn_mat *kt_out(struct kt *k, int o, struct kt_shape s,
+                                                     enum sn_acc acc)
+{
+    struct sn_mat *m = kt_new(k, SN_MAX_IN + o, s);
+    k->a.acc[o] = acc;
+    if (acc == SN_ADD)
+        kt_fill_normal(k, m);
+    return m;
+}
+
+/* Output o is the memory of input i. */
+__attribute__((unused)) static void kt_take(struct kt *k, int o, int i)
+{
+    k->a.out[o] = k->a.in[i];
+}
+
+/* Reference of output o, row-major without gaps; starts as what an addition begins with. */
+__attribute__((unused)) static double *kt_ref(struct kt *k, int o)
+{
+    const struct sn_mat *m = &k->a.out[o];
+    k->ref[o] = calloc((size_t)(m->rows * m->cols) + 1, sizeof(double));
+    if (!k->ref[o])
+        abort();
+    for (int64_t r = 0; r < m->rows && k->a.acc[o] == SN_ADD; r++)
+        for (int64_t c = 0; c < m->cols; c++)
+            k->ref[o][r * m->cols + c] = kt_get(m, r, c);
+    return k->ref[o];
+}
+
+__attribute__((unused)) static void kt_free(struct kt *k)
+{
+    for (int s = 0; s < KT_SLOTS; s++) {
+        free(k->image[s]);
+        free(k->saved[s]);
+        free(k->first_run[s]);
+    }
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        free(k->ref[o]);
+}
+
+/* Worst error of the outputs in units of tol * max(|ref|, magnitude), plus rounding to storage. */
+static double kt_worst(const struct kt *k, double tol, int *out, int64_t *row, int64_t *col)
+{
+    static const double rounding[SN_NDTYPES] = {6e-8, 0x1.01p-8, 0x1.01p-11, 0, 0, 0};
+    double worst = 0.0;
+    for (int o = 0; o < SN_MAX_OUT; o++) {
+        const struct sn_mat *m = &k->a.out[o];
+        for (int64_t i = 0; k->ref[o] && i < m->rows * m->cols; i++) {
+            int64_t r = i / m->cols, c = i % m->cols;
+            double want = k->ref[o][i], size = fabs(want);
+            double allowed = tol * (size > k->magnitude ? size : k->magnitude);
+            allowed += rounding[m->dtype] * size + (m->dtype == SN_F16 ? 3e-8 : 0.0);
+            double got = kt_get(m, r, c), off = got == want ? 0.0 : fabs(got - want) / allowed;
+            if (off > worst || off != off) {
+                worst = off == off ? off : INFINITY;
+                *out = o, *row = r, *col = c;
+            }
+        }
+    }
+    return worst;
+}
+
+/* Is every byte that is no output element what it was? */
+static bool kt_untouched(const struct kt *k)
+{
+    for (int s = 0; s < KT_SLOTS; s++) {
+        struct sn_mat m = {0}; /* the output that lives in this image, if any */
+        for (int o = 0; o < SN_MAX_OUT; o++)
+            if (k->image[s] && k->a.out[o].p == (void *)(k->image[s] + KT_GUARD))
+                m = k->a.out[o];
+        size_t size = sn_dtype_size(m.dtype);
+        for (size_t b = 0; b < k->bytes[s]; b++) {
+            bool is_element = false;
+            if (m.p && b >= KT_GUARD && b < k->bytes[s] - KT_GUARD)
+                is_element = (int64_t)((b - KT_GUARD) / size) % m.ld < m.cols;
+            if (!is_element && k->image[s][b] != k->saved[s][b])
+                return false;
+        }
+    }
+    return true;
+}
+
+/* One run; the scratch is exactly as large as asked for. */
+__attribute__((unused)) static bool kt_run(struct kt *k, const struct sn_ops *ops,
+                                           enum sn_op_kind kind, int threads)
+{
+    size_t bytes = ops->scratch(kind, &k->a, threads);
+    unsigned char *room = kt_alloc(bytes + KT_GUARD);
+    memset(room, 0xff, bytes + KT_GUARD);
+    k->a.scratch = room;
+    k->a.scalars = &k->scalars;
+    int rc = ops->run[kind](&k->a, threads);
+    bool good = rc == 0;
+    for (int i = 0; i < KT_GUARD; i++)
+        good = good && room[bytes + (size_t)i] == 0xff;
+    free(room);
+    return good;
+}
+
+/* More threads must leave the same memory as one thread did; what one thread left is judged. */
+static bool kt_check_run(struct kt *k, const struct sn_ops *ops, int threads, double tol)
+{
+    bool same = true;
+    for (int s = 0; s < KT_SLOTS; s++)
+        if (k->image[s] && threads == 1)
+            memcpy(k->first_run[s], k->image[s], k->bytes[s]);
+        else if (k->image[s])
+            same = same && memcmp(k->first_run[s], k->image[s], k->bytes[s]) == 0;
+    if (threads > 1 && same)
+        return true;
+    int o = 0;
+    int64_t r = 0, c = 0;
+    double worst = kt_worst(k, tol, &o, &r, &c);
+    bool untouched = kt_untouched(k);
+    if (worst <= 1.0 && same && untouched)
+        return true;
+    const struct sn_mat *m = &k->a.out[o];
+    printf("# %s, %d threads, %s %ld x %ld ld %ld:", ops->name, threads, sn_dtype_name(m->dtype),
+           (long)m->rows, (long)m->cols, (long)m->ld);
+    if (!(worst <= 1.0))
+        printf(" out %d (%ld, %ld) is %.9g, want %.9g;", o, (long)r, (long)c, kt_get(m, r, c),
+               k->ref[o][r * m->cols + c]);
+    printf("%s%s\n", same ? "" : " differs from 1 thread;",
+           untouched ? "" : " wrote outside its outputs");
+    return false;
+}
+
+/* Everything described at the head of this file. */
+__attribute__((unused)) static bool kt_check(struct kt *k, enum sn_op_kind kind, double tol)
+{
+    const struct sn_ops *table[3];
+    int n = kt_tables(table);
+    bool good = true;
+    struct sn_scalars before = k->scalars;
+    for (int s = 0; s < KT_SLOTS; s++)
+        if (k->image[s])
+            memcpy(k->saved[s], k->image[s], k->bytes[s]);
+    for (int t = 0; t < n; t++)
+        for (int threads = 1; threads <= 4; threads++) {
+            for (int s = 0; s < KT_SLOTS; s++)
+                if (k->image[s])
+                    memcpy(k->image[s], k->saved[s], k->bytes[s]);
+            k->scalars = before;
+            bool ran = kt_run(k, table[t], kind, threads);
+            if (!ran)
+                printf("# %s failed or wrote past its scratch\n", table[t]->name);
+            good = kt_check_run(k, table[t], threads, tol) && ran && good;
+        }
+    return good;
+}
+
+#endif

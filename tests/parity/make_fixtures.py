@@ -1,0 +1,554 @@
+#!/usr/bin/env python3
+"""Reference numbers from an independent implementation: plain PyTorch in float64.
+
+For each tiny model below this writes tests/parity/fixtures/NAME/:
+  run.yaml            the run file for sennit-train (paths relative to the repository's root)
+  model.safetensors   the weights, float32, with the field's (HF) names and layouts
+  data.bin, data.idx  tokens in Megatron's indexed format, several documents
+  grads.safetensors   gradient of step 1's mean loss by every trained tensor, float32, HF layouts
+  expected.json       losses, gradient norms (before clipping) and learning rates of 20 AdamW steps
+
+Everything is computed in float64 from the float32 weights; only grads.safetensors is rounded.
+Weights and tokens come from Python's own generator, so they do not depend on PyTorch's version.
+
+  make_fixtures.py                        write all (needs torch; see tests/bench/torch_best.sh)
+  make_fixtures.py --check                recompute and compare with the committed files; writes nothing
+  make_fixtures.py --check-transformers   also compare loss, norm and gradients of step 1 with the
+                                          `transformers` package's GPT2, GPTNeoX and Llama
+
+The forward passes are written out on purpose, from the papers' formulas, on a plain dictionary of
+tensors: they share no code with sennit or with transformers. The script must not import sennit.
+
+Conventions under test (kernels/ops.h, DESIGN.md 4):
+  sample i = tokens[i S .. i S + S]; step s (from 1) uses samples (s-1) B .. (s-1) B + B - 1
+  loss     = mean over the global batch's tokens of the cross-entropy
+  lr(s)    = lr s / warmup                                                      s <= warmup
+           = min + (lr - min)/2 (1 + cos(pi (s - warmup) / (steps - warmup)))   afterwards
+  clipping = g min(1, clip / (norm + 1e-6)), torch's clip_grad_norm_
+  decay    = decoupled, on 2-D tensors only (embeddings and head included)
+"""
+import argparse
+import fnmatch
+import json
+import math
+import os
+import random
+import struct
+import sys
+
+import torch
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
+STEPS, WARMUP, LR, MIN_LR, CLIP, DECAY = 20, 4, 3e-3, 3e-4, 1.0, 0.1
+BETA1, BETA2, EPS = 0.9, 0.95, 1e-8
+GLOBAL_BATCH, MICRO_BATCH = 4, 2
+
+BASE = dict(share_layers=1, freeze=[], rope_theta=10000.0, norm_eps=1e-5, rotary_pct=1.0)
+CASES = {
+    # tied, learned positions, LayerNorm, tanh GELU, biases, Conv1D weights [in, out]
+    "gpt2": dict(BASE, family="gpt2", layers=3, hidden=32, heads=4, kv_heads=4, ffn=128, vocab=97,
+                 seq=24, tied=True, seed=101),
+    # parallel residual, rotary on a quarter of the head (4 of 16), erf GELU, biases
+    "gpt-neox": dict(BASE, family="gpt-neox", layers=2, hidden=64, heads=4, kv_heads=4, ffn=96,
+                     vocab=113, seq=33, tied=False, rotary_pct=0.25, seed=202),
+    # RMSNorm, full rotary, SwiGLU, two query heads per key/value head
+    "llama": dict(BASE, family="llama", layers=2, hidden=32, heads=4, kv_heads=2, ffn=72, vocab=101,
+                  seq=40, tied=False, seed=303),
+    "llama-tied": dict(BASE, family="llama", layers=3, hidden=32, heads=4, kv_heads=2, ffn=56,
+                       vocab=127, seq=27, tied=True, rope_theta=500000.0, norm_eps=1e-6, seed=404),
+    # layers 0, 1 use the weights of layer 0 and layers 2, 3 those of layer 2
+    "llama-share": dict(BASE, family="llama", layers=4, hidden=32, heads=4, kv_heads=2, ffn=48,
+                        vocab=101, seq=30, tied=False, share_layers=2, seed=505),
+    "llama-freeze": dict(BASE, family="llama", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48,
+                         vocab=101, seq=30, tied=False, freeze=["embed.*"], seed=606),
+}
+# The tensors that a pattern over sennit's names means here.
+FROZEN = {"embed.*": "model.embed_tokens.*"}
+
+
+# ---- weights: name -> shape, HF layouts ---------------------------------------------------------
+
+def shapes(c):
+    d, f, v, q = c["hidden"], c["ffn"], c["vocab"], c["hidden"]
+    kv = c["kv_heads"] * (d // c["heads"])
+    own = range(0, c["layers"], c["share_layers"])
+    s = {}
+    if c["family"] == "gpt2":
+        s["transformer.wte.weight"] = (v, d)
+        s["transformer.wpe.weight"] = (c["seq"], d)
+        for i in own:
+            p = f"transformer.h.{i}."
+            s |= {p + "ln_1.weight": (d,), p + "ln_1.bias": (d,),
+                  p + "attn.c_attn.weight": (d, 3 * d), p + "attn.c_attn.bias": (3 * d,),
+                  p + "attn.c_proj.weight": (d, d), p + "attn.c_proj.bias": (d,),
+                  p + "ln_2.weight": (d,), p + "ln_2.bias": (d,),
+                  p + "mlp.c_fc.weight": (d, f), p + "mlp.c_fc.bias": (f,),
+                  p + "mlp.c_proj.weight": (f, d), p + "mlp.c_proj.bias": (d,)}
+        s |= {"transformer.ln_f.weight": (d,), "transformer.ln_f.bias": (d,)}
+        if not c["tied"]:
+            s["lm_head.weight"] = (v, d)
+    elif c["family"] == "gpt-neox":
+        s["gpt_neox.embed_in.weight"] = (v, d)
+        for i in own:
+            p = f"gpt_neox.layers.{i}."
+            s |= {p + "input_layernorm.weight": (d,), p + "input_layernorm.bias": (d,),
+                  p + "post_attention_layernorm.weight": (d,),
+                  p + "post_attention_layernorm.bias": (d,),
+                  p + "attention.query_key_value.weight": (3 * d, d),
+                  p + "attention.query_key_value.bias": (3 * d,),
+                  p + "attention.dense.weight": (d, d), p + "attention.dense.bias": (d,),
+                  p + "mlp.dense_h_to_4h.weight": (f, d), p + "mlp.dense_h_to_4h.bias": (f,),
+                  p + "mlp.dense_4h_to_h.weight": (d, f), p + "mlp.dense_4h_to_h.bias": (d,)}
+        s |= {"gpt_neox.final_layer_norm.weight": (d,), "gpt_neox.final_layer_norm.bias": (d,)}
+        if not c["tied"]:
+            s["embed_out.weight"] = (v, d)
+    else:
+        s["model.embed_tokens.weight"] = (v, d)
+        for i in own:
+            p = f"model.layers.{i}."
+            s |= {p + "input_layernorm.weight": (d,), p + "post_attention_layernorm.weight": (d,),
+                  p + "self_attn.q_proj.weight": (q, d), p + "self_attn.k_proj.weight": (kv, d),
+                  p + "self_attn.v_proj.weight": (kv, d), p + "self_attn.o_proj.weight": (d, q),
+                  p + "mlp.gate_proj.weight": (f, d), p + "mlp.up_proj.weight": (f, d),
+                  p + "mlp.down_proj.weight": (d, f)}
+        s["model.norm.weight"] = (d,)
+        if not c["tied"]:
+            s["lm_head.weight"] = (v, d)
+    return s
+
+
+def is_norm(name):
+    return "norm" in name or "ln_" in name
+
+
+def random_weights(c):
+    """float32 values that make every term count: no norm weight is one, no bias is zero."""
+    out = {}
+    for name, shape in shapes(c).items():
+        rng = random.Random(f"{c['seed']} {name}")
+        if len(shape) == 1:
+            mean, std = (1.0, 0.2) if is_norm(name) and name.endswith("weight") else (0.0, 0.1)
+        elif "wte" in name or "wpe" in name or "embed" in name or "lm_head" in name:
+            mean, std = 0.0, 0.15
+        else:
+            fan_in = shape[0] if c["family"] == "gpt2" else shape[1]
+            mean, std = 0.0, fan_in ** -0.5
+        values = [rng.gauss(mean, std) for _ in range(math.prod(shape))]
+        out[name] = torch.tensor(values, dtype=torch.float64).float().reshape(shape)
+    return out
+
+
+# ---- forward passes -----------------------------------------------------------------------------
+
+def layernorm(x, w, b, eps):
+    mean = x.mean(-1, keepdim=True)
+    var = ((x - mean) ** 2).mean(-1, keepdim=True)
+    return (x - mean) / torch.sqrt(var + eps) * w + b
+
+
+def rmsnorm(x, w, eps):
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * w
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+def gelu_erf(x):
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def rotate(x, n, theta):
+    """x[B,S,heads,d]: turn pairs (i, i + n/2) of the first n columns by pos theta^(-2i/n)."""
+    s, half = x.shape[1], n // 2
+    freq = theta ** (-2 * torch.arange(half, dtype=x.dtype) / n)
+    angle = torch.arange(s, dtype=x.dtype)[:, None] * freq
+    cos, sin = angle.cos()[None, :, None, :], angle.sin()[None, :, None, :]
+    a, b, rest = x[..., :half], x[..., half:n], x[..., n:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+
+def attention(q, k, v):
+    """q[B,S,H,d], k and v[B,S,G,d]: causal; query head h reads head h G / H of k and v."""
+    b, s, h, d = q.shape
+    k = k.repeat_interleave(h // k.shape[2], 2)
+    v = v.repeat_interleave(h // v.shape[2], 2)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(d)
+    future = torch.triu(torch.ones(s, s, dtype=torch.bool), 1)
+    p = torch.softmax(scores.masked_fill(future, float("-inf")), -1)
+    return torch.einsum("bhqk,bkhd->bqhd", p, v).reshape(b, s, h * d)
+
+
+def gpt2_logits(w, c, ids):
+    b, s = ids.shape
+    d, h = c["hidden"], c["heads"]
+    x = w["transformer.wte.weight"][ids] + w["transformer.wpe.weight"][:s]
+    for i in range(c["layers"]):
+        p = f"transformer.h.{i - i % c['share_layers']}."
+        a = layernorm(x, w[p + "ln_1.weight"], w[p + "ln_1.bias"], c["norm_eps"])
+        qkv = a @ w[p + "attn.c_attn.weight"] + w[p + "attn.c_attn.bias"]
+        q, k, v = (t.reshape(b, s, h, d // h) for t in qkv.split(d, -1))
+        x = x + attention(q, k, v) @ w[p + "attn.c_proj.weight"] + w[p + "attn.c_proj.bias"]
+        a = layernorm(x, w[p + "ln_2.weight"], w[p + "ln_2.bias"], c["norm_eps"])
+        a = gelu_tanh(a @ w[p + "mlp.c_fc.weight"] + w[p + "mlp.c_fc.bias"])
+        x = x + a @ w[p + "mlp.c_proj.weight"] + w[p + "mlp.c_proj.bias"]
+    x = layernorm(x, w["transformer.ln_f.weight"], w["transformer.ln_f.bias"], c["norm_eps"])
+    return x @ (w["transformer.wte.weight"] if c["tied"] else w["lm_head.weight"]).T
+
+
+def neox_logits(w, c, ids):
+    b, s = ids.shape
+    h = c["heads"]
+    hd = c["hidden"] // h
+    n, theta, eps = int(hd * c["rotary_pct"]), c["rope_theta"], c["norm_eps"]
+    x = w["gpt_neox.embed_in.weight"][ids]
+    for i in range(c["layers"]):
+        p = f"gpt_neox.layers.{i - i % c['share_layers']}."
+        a = layernorm(x, w[p + "input_layernorm.weight"], w[p + "input_layernorm.bias"], eps)
+        m = layernorm(x, w[p + "post_attention_layernorm.weight"],
+                      w[p + "post_attention_layernorm.bias"], eps)
+        # The fused rows are [head][q, k, v][column].
+        qkv = a @ w[p + "attention.query_key_value.weight"].T
+        qkv = (qkv + w[p + "attention.query_key_value.bias"]).reshape(b, s, h, 3, hd)
+        q, k, v = rotate(qkv[..., 0, :], n, theta), rotate(qkv[..., 1, :], n, theta), qkv[..., 2, :]
+        att = attention(q, k, v) @ w[p + "attention.dense.weight"].T + w[p + "attention.dense.bias"]
+        m = gelu_erf(m @ w[p + "mlp.dense_h_to_4h.weight"].T + w[p + "mlp.dense_h_to_4h.bias"])
+        m = m @ w[p + "mlp.dense_4h_to_h.weight"].T + w[p + "mlp.dense_4h_to_h.bias"]
+        x = x + att + m
+    p = "gpt_neox.final_layer_norm."
+    x = layernorm(x, w[p + "weight"], w[p + "bias"], eps)
+    return x @ (w["gpt_neox.embed_in.weight"] if c["tied"] else w["embed_out.weight"]).T
+
+
+def llama_logits(w, c, ids):
+    b, s = ids.shape
+    h, g = c["heads"], c["kv_heads"]
+    hd = c["hidden"] // h
+    theta, eps = c["rope_theta"], c["norm_eps"]
+    x = w["model.embed_tokens.weight"][ids]
+    for i in range(c["layers"]):
+        p = f"model.layers.{i - i % c['share_layers']}."
+        a = rmsnorm(x, w[p + "input_layernorm.weight"], eps)
+        q = rotate((a @ w[p + "self_attn.q_proj.weight"].T).reshape(b, s, h, hd), hd, theta)
+        k = rotate((a @ w[p + "self_attn.k_proj.weight"].T).reshape(b, s, g, hd), hd, theta)
+        v = (a @ w[p + "self_attn.v_proj.weight"].T).reshape(b, s, g, hd)
+        x = x + attention(q, k, v) @ w[p + "self_attn.o_proj.weight"].T
+        a = rmsnorm(x, w[p + "post_attention_layernorm.weight"], eps)
+        gate, up = a @ w[p + "mlp.gate_proj.weight"].T, a @ w[p + "mlp.up_proj.weight"].T
+        x = x + (gate * torch.sigmoid(gate) * up) @ w[p + "mlp.down_proj.weight"].T
+    x = rmsnorm(x, w["model.norm.weight"], eps)
+    return x @ (w["model.embed_tokens.weight"] if c["tied"] else w["lm_head.weight"]).T
+
+
+LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits}
+
+
+def mean_loss(w, c, batch):
+    """batch[B, S+1] -> mean over tokens of log sum exp(logits) - logits[target]."""
+    logits = LOGITS[c["family"]](w, c, batch[:, :-1])
+    target = batch[:, 1:, None]
+    return (torch.logsumexp(logits, -1) - logits.gather(-1, target)[..., 0]).mean()
+
+
+# ---- data ---------------------------------------------------------------------------------------
+
+def make_documents(c):
+    """Documents of uneven lengths that hold 20 steps' samples, one target more and a few to spare.
+    A third of the tokens are random, the others follow from their predecessor: there is something
+    to learn."""
+    rng = random.Random(f"{c['seed']} tokens")
+    v, total = c["vocab"], STEPS * GLOBAL_BATCH * c["seq"] + 1 + 11
+    tokens = [rng.randrange(v)]
+    while len(tokens) < total:
+        tokens.append(rng.randrange(v) if rng.random() < 1 / 3 else (5 * tokens[-1] + 7) % v)
+    docs = []
+    while tokens:
+        n = rng.randrange(20, 400)
+        docs.append(tokens[:n])
+        tokens = tokens[n:]
+    return docs
+
+
+def batch_of_step(flat, c, step):
+    s, first = c["seq"], (step - 1) * GLOBAL_BATCH
+    return torch.tensor([flat[i * s:i * s + s + 1] for i in range(first, first + GLOBAL_BATCH)])
+
+
+# ---- the 20 steps -------------------------------------------------------------------------------
+
+def lr_of_step(s):
+    if s <= WARMUP:
+        return LR * s / WARMUP
+    return MIN_LR + 0.5 * (LR - MIN_LR) * (1 + math.cos(math.pi * (s - WARMUP) / (STEPS - WARMUP)))
+
+
+def train(c, weights, flat, dtype):
+    w = {n: t.to(dtype).clone() for n, t in weights.items()}
+    trained = {n: t for n, t in w.items()
+               if not any(fnmatch.fnmatchcase(n, FROZEN[f]) for f in c["freeze"])}
+    for t in trained.values():
+        t.requires_grad_(True)
+    optimizer = torch.optim.AdamW(
+        [dict(params=[t for t in trained.values() if t.dim() == 2], weight_decay=DECAY),
+         dict(params=[t for t in trained.values() if t.dim() == 1], weight_decay=0.0)],
+        lr=LR, betas=(BETA1, BETA2), eps=EPS, foreach=False)
+    out = dict(loss=[], grad_norm=[], lr=[])
+    for step in range(1, STEPS + 1):
+        optimizer.zero_grad(set_to_none=True)
+        loss = mean_loss(w, c, batch_of_step(flat, c, step))
+        loss.backward()
+        if step == 1:
+            out["grads"] = {n: t.grad.clone() for n, t in trained.items()}
+        norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), CLIP)
+        for group in optimizer.param_groups:
+            group["lr"] = lr_of_step(step)
+        optimizer.step()
+        out["loss"].append(loss.item())
+        out["grad_norm"].append(norm.item())
+        out["lr"].append(lr_of_step(step))
+    out["final_norm"] = {n: t.detach().norm().item() for n, t in w.items()}
+    return out
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+def write_safetensors(path, tensors):
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name in sorted(tensors):
+        t = tensors[name].detach().float().contiguous()
+        raw = struct.pack(f"<{t.numel()}f", *t.flatten().tolist())
+        header[name] = dict(dtype="F32", shape=list(t.shape),
+                            data_offsets=[len(data), len(data) + len(raw)])
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_safetensors(path):
+    with open(path, "rb") as f:
+        raw = f.read()
+    n = struct.unpack_from("<Q", raw)[0]
+    header = json.loads(raw[8:8 + n])
+    header.pop("__metadata__", None)
+    out = {}
+    for name, e in header.items():
+        begin, end = e["data_offsets"]
+        values = struct.unpack_from(f"<{(end - begin) // 4}f", raw, 8 + n + begin)
+        out[name] = torch.tensor(values, dtype=torch.float64).reshape(e["shape"])
+    return out
+
+
+def write_dataset(prefix, docs):
+    """Megatron's MMIDIDX, dtype code 8 = uint16; one sequence per document."""
+    lengths = [len(d) for d in docs]
+    offsets = [2 * sum(lengths[:i]) for i in range(len(docs))]
+    with open(prefix + ".bin", "wb") as f:
+        for d in docs:
+            f.write(struct.pack(f"<{len(d)}H", *d))
+    with open(prefix + ".idx", "wb") as f:
+        f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(docs), len(docs) + 1))
+        f.write(struct.pack(f"<{len(docs)}i", *lengths))
+        f.write(struct.pack(f"<{len(docs)}q", *offsets))
+        f.write(struct.pack(f"<{len(docs) + 1}q", *range(len(docs) + 1)))
+
+
+def run_file(name, c):
+    at = f"tests/parity/fixtures/{name}"
+    theta = f"  rope_theta: {c['rope_theta']}\n" if c["family"] != "gpt2" else ""
+    neox = f"  rotary_pct: {c['rotary_pct']}\n  parallel_residual: true\n"
+    freeze = ", ".join(f'"{p}"' for p in c["freeze"])
+    return f"""# Written by tests/parity/make_fixtures.py; the numbers to meet are in expected.json.
+run: {{name: parity-{name}, seed: 1, output: build/parity/{name}, backend: cpu}}
+model:
+  family: {c['family']}
+  layers: {c['layers']}
+  hidden: {c['hidden']}
+  heads: {c['heads']}
+  kv_heads: {c['kv_heads']}
+  ffn: {c['ffn']}
+  vocab: {c['vocab']}
+  seq: {c['seq']}
+  tied_embeddings: {str(c['tied']).lower()}
+{theta}{neox if c['family'] == 'gpt-neox' else ''}  norm_eps: {c['norm_eps']:.1e}
+  init_std: 0.02
+  dropout: 0.0
+  share_layers: {c['share_layers']}
+data: {{train: {at}/data, order: sequential}}
+train:
+  steps: {STEPS}
+  global_batch: {GLOBAL_BATCH}
+  precision: fp32
+  optimizer:
+    kind: adamw
+    lr: {LR:.1e}
+    beta1: {BETA1}
+    beta2: {BETA2}
+    eps: {EPS:.1e}
+    weight_decay: {DECAY}
+    clip: {CLIP}
+  schedule: {{kind: cosine, warmup: {WARMUP}, min_lr: {MIN_LR:.1e}}}
+  init_from: {at}/model.safetensors
+  eval_every: 0
+  freeze: [{freeze}]
+layout: {{data: 1, micro_batch: {MICRO_BATCH}}}
+checkpoint: {{dir: ckpt, every: 0}}
+"""
+
+
+def expected(name, c, weights, r, r32):
+    drift = max(abs(a - b) / abs(a) for a, b in zip(r["loss"], r32["loss"]))
+    drift_norm = max(abs(a - b) / abs(a) for a, b in zip(r["grad_norm"], r32["grad_norm"]))
+    scale = max(g.abs().max().item() for g in r["grads"].values())
+    drift_grad = max((g - r32["grads"][n]).abs().max().item() for n, g in r["grads"].items())
+    digits = lambda xs: [float(f"{x:.12g}") for x in xs]
+    return {
+        "name": name, "torch": torch.__version__, "dtype": "float64",
+        "params": sum(t.numel() for t in weights.values()),
+        "trained": sum(g.numel() for g in r["grads"].values()),
+        "steps": STEPS, "tokens_per_step": GLOBAL_BATCH * c["seq"],
+        "loss": digits(r["loss"]), "grad_norm": digits(r["grad_norm"]), "lr": digits(r["lr"]),
+        # What float32 arithmetic alone changes (the same steps, by PyTorch): a tolerance's reason.
+        # The gradients' difference is over the largest gradient element of the model.
+        "float32_relative_difference": {"loss": float(f"{drift:.2g}"),
+                                        "grad_norm": float(f"{drift_norm:.2g}"),
+                                        "grads": float(f"{drift_grad / scale:.2g}")},
+        # L2 norm of every tensor after the 20 steps.
+        "final_norm": {n: float(f"{x:.12g}") for n, x in sorted(r["final_norm"].items())},
+    }
+
+
+def write_json(path, e):
+    """One line per key, arrays and maps inside a line, so that a diff is readable."""
+    lines = []
+    for k, v in e.items():
+        if k == "final_norm":
+            inner = ",\n".join(f"    {json.dumps(n)}: {json.dumps(x)}" for n, x in v.items())
+            lines.append(f"  {json.dumps(k)}: {{\n{inner}\n  }}")
+        else:
+            lines.append(f"  {json.dumps(k)}: {json.dumps(v)}")
+    with open(path, "w") as f:
+        f.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+# ---- checks -------------------------------------------------------------------------------------
+
+def check(name, e, r, weights):
+    """The committed files against this run: 1e-9 on losses (another BLAS orders sums otherwise)."""
+    at = os.path.join(HERE, name)
+    with open(os.path.join(at, "expected.json")) as f:
+        old = json.load(f)
+    worst = max(abs(a - b) / abs(b) for k in ("loss", "grad_norm", "lr")
+                for a, b in zip(e[k], old[k]))
+    stored = read_safetensors(os.path.join(at, "model.safetensors"))
+    same = stored.keys() == weights.keys() and all(torch.equal(stored[n], t.double())
+                                                   for n, t in weights.items())
+    grads = read_safetensors(os.path.join(at, "grads.safetensors"))
+    far = max((grads[n] - g).abs().max().item() / g.abs().max().item()
+              for n, g in r["grads"].items() if g.abs().max() > 1e-12)
+    ok = worst < 1e-9 and same and far < 1e-6 and grads.keys() == r["grads"].keys()
+    print(f"{name}: {'ok' if ok else 'DIFFERS'} (numbers {worst:.1e}, gradients {far:.1e}, "
+          f"weights {'equal' if same else 'differ'})")
+    return ok
+
+
+def transformers_model(c):
+    import transformers as hf
+    if c["family"] == "gpt2":
+        cfg = hf.GPT2Config(vocab_size=c["vocab"], n_positions=c["seq"], n_embd=c["hidden"],
+                            n_layer=c["layers"], n_head=c["heads"], n_inner=c["ffn"],
+                            activation_function="gelu_new",
+                            bos_token_id=None, eos_token_id=None, resid_pdrop=0.0,
+                            embd_pdrop=0.0, attn_pdrop=0.0, layer_norm_epsilon=c["norm_eps"])
+        return hf.GPT2LMHeadModel, cfg
+    if c["family"] == "gpt-neox":
+        cfg = hf.GPTNeoXConfig(vocab_size=c["vocab"], hidden_size=c["hidden"],
+                               num_hidden_layers=c["layers"], num_attention_heads=c["heads"],
+                               intermediate_size=c["ffn"], hidden_act="gelu",
+                               rotary_pct=c["rotary_pct"], rotary_emb_base=c["rope_theta"],
+                               max_position_embeddings=c["seq"], layer_norm_eps=c["norm_eps"],
+                               use_parallel_residual=True, tie_word_embeddings=c["tied"],
+                               attention_dropout=0.0, hidden_dropout=0.0, bos_token_id=None,
+                               eos_token_id=None)
+        return hf.GPTNeoXForCausalLM, cfg
+    cfg = hf.LlamaConfig(vocab_size=c["vocab"], hidden_size=c["hidden"],
+                         intermediate_size=c["ffn"], num_hidden_layers=c["layers"],
+                         num_attention_heads=c["heads"], num_key_value_heads=c["kv_heads"],
+                         max_position_embeddings=c["seq"], rms_norm_eps=c["norm_eps"],
+                         rope_theta=c["rope_theta"], tie_word_embeddings=c["tied"])
+    return hf.LlamaForCausalLM, cfg
+
+
+def check_transformers(name, c, weights, r, batch):
+    """Its rotary tables and norms compute in float32 whatever the model's type: 1e-5, not 1e-12."""
+    kind, cfg = transformers_model(c)
+    cfg._attn_implementation = "eager"
+    model = kind(cfg).double().eval()
+    # Shared layers: transformers gets a copy per layer, and the copies' gradients add up. Its
+    # version 5 calls NeoX's head lm_head in memory; files still say embed_out.
+    source = {}
+    for full, _ in model.named_parameters():
+        neox_head = c["family"] == "gpt-neox" and full == "lm_head.weight"
+        part = ("embed_out.weight" if neox_head else full).split(".")
+        at = next((i for i, p in enumerate(part) if p.isdigit()), None)
+        if at is not None:
+            part[at] = str(int(part[at]) - int(part[at]) % c["share_layers"])
+        source[full] = ".".join(part)
+    missing = set(weights) - set(source.values())
+    with torch.no_grad():
+        for full, p in model.named_parameters():
+            p.copy_(weights[source[full]])
+    logits = model(input_ids=batch[:, :-1]).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), batch[:, 1:].flatten())
+    loss.backward()
+    grads = {}
+    for full, p in model.named_parameters():
+        grads[source[full]] = grads.get(source[full], 0) + p.grad
+    norm = math.sqrt(sum(grads[n].square().sum().item() for n in r["grads"]))
+    e_loss = abs(loss.item() - r["loss"][0]) / r["loss"][0]
+    e_norm = abs(norm - r["grad_norm"][0]) / r["grad_norm"][0]
+    top = max(g.abs().max().item() for g in r["grads"].values())
+    e_grad = max((grads[n] - g).abs().max().item() for n, g in r["grads"].items()) / top
+    ok = not missing and max(e_loss, e_norm, e_grad) < 1e-5
+    print(f"{name}: transformers {'agrees' if ok else 'DISAGREES'} (loss {e_loss:.1e}, "
+          f"norm {e_norm:.1e}, gradients {e_grad:.1e}, names missing there: {len(missing)})")
+    return ok
+
+
+def main():
+    a = argparse.ArgumentParser(description="write or check the parity fixtures")
+    a.add_argument("--check", action="store_true", help="compare with the committed files")
+    a.add_argument("--check-transformers", action="store_true", help="compare with transformers")
+    a.add_argument("names", nargs="*", help="cases (default: all of %s)" % ", ".join(CASES))
+    a = a.parse_args()
+    torch.set_num_threads(1)
+    ok = True
+    for name in a.names or CASES:
+        c = CASES[name]
+        weights, docs = random_weights(c), make_documents(c)
+        flat = [t for d in docs for t in d]
+        r = train(c, weights, flat, torch.float64)
+        e = expected(name, c, weights, r, train(c, weights, flat, torch.float32))
+        if a.check:
+            ok &= check(name, e, r, weights)
+        if a.check_transformers:
+            ok &= check_transformers(name, c, weights, r, batch_of_step(flat, c, 1))
+        if a.check or a.check_transformers:
+            continue
+        at = os.path.join(HERE, name)
+        os.makedirs(at, exist_ok=True)
+        write_safetensors(os.path.join(at, "model.safetensors"), weights)
+        write_safetensors(os.path.join(at, "grads.safetensors"), r["grads"])
+        write_dataset(os.path.join(at, "data"), docs)
+        with open(os.path.join(at, "run.yaml"), "w") as f:
+            f.write(run_file(name, c))
+        write_json(os.path.join(at, "expected.json"), e)
+        print(f"{name}: loss {r['loss'][0]:.6f} -> {r['loss'][-1]:.6f}, norm "
+              f"{r['grad_norm'][0]:.4f} .. {r['grad_norm'][-1]:.4f}, "
+              f"float32 {e['float32_relative_difference']}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+/*
+ * test_parity.c - the same weights and batches as an independent implementation.
+ *
+ * tests/parity/fixtures/NAME holds weights, tokens, the gradients of step 1 and the losses of 20
+ * AdamW steps, computed by PyTorch in float64 (make_fixtures.py). Held here, in fp32:
+ *   loss of every step        1e-6 relative at step 1, 1e-5 after updates
+ *   every gradient tensor     |g - want| <= 1e-4 max(|want|, 1e-3 global norm)
+ *   the global norm           1e-5 relative
+ */
+#include "checkpoint/hfnames.h"
+#include "checkpoint/safetensors.h"
+#include "lib/base/mem.h"
+#include "lib/run/trainer.h"
+#include "tests/lib/tap.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { STEPS = 20 };
+
+struct expected {
+    double loss[STEPS], grad_norm[STEPS];
+};
+
+/* A saver without a disk: weights come from init_from, nothing is saved. */
+static enum sn_status no_save(void *self, const struct sn_state *s, struct sn_err *err)
+{
+    (void)self, (void)s, (void)err;
+    return SN_OK;
+}
+
+static enum sn_status no_find(void *self, int64_t *step, struct sn_err *err)
+{
+    (void)self, (void)err;
+    *step = -1;
+    return SN_OK;
+}
+
+static enum sn_status from_file(void *self, const char *path, const struct sn_model_config *config,
+                                struct sn_state *s, struct sn_err *err)
+{
+    (void)self;
+    return sn_init_from(path, config, s, err);
+}
+
+static bool read_series(const json_t *root, const char *key, double *out)
+{
+    const json_t *a = json_object_get(root, key);
+    for (size_t i = 0; i < STEPS; i++)
+        out[i] = json_number_value(json_array_get(a, i));
+    return json_array_size(a) == STEPS;
+}
+
+static bool read_expected(const char *name, struct expected *e)
+{
+    char path[256];
+    (void)snprintf(path, sizeof(path), "tests/parity/fixtures/%s/expected.json", name);
+    json_t *root = json_load_file(path, 0, NULL);
+    bool good = root && read_series(root, "loss", e->loss) &&
+                read_series(root, "grad_norm", e->grad_norm);
+    json_decref(root);
+    return good;
+}
+
+/* metrics.jsonl of the run */
+static bool read_metrics(const struct sn_config *c, struct expected *got)
+{
+    char path[SN_PATH_MAX + 32];
+    (void)snprintf(path, sizeof(path), "%s/metrics.jsonl", c->run.output);
+    FILE *f = fopen(path, "r");
+    int n = 0;
+    char line[4096];
+    while (f && n < STEPS && fgets(line, sizeof(line), f)) {
+        json_t *o = json_loads(line, 0, NULL);
+        got->loss[n] = json_number_value(json_object_get(o, "loss"));
+        got->grad_norm[n++] = json_number_value(json_object_get(o, "grad_norm"));
+        json_decref(o);
+    }
+    if (f)
+        fclose(f);
+    return n == STEPS;
+}
+
+static void check_piece(struct sn_trainer *t, const struct sn_safetensors *want, int param,
+                        const struct sn_piece *piece, double global)
+{
+    const struct sn_job *j = sn_trainer_job(t);
+    const struct sn_param *p = &j->model->params[param];
+    int64_t n = piece->rows * p->cols;
+    float *w = malloc((size_t)n * sizeof(*w));
+    const float *g = sn_exec_address(sn_trainer_exec(t), &j->train, j->params[param].grad);
+    g += piece->row * p->cols;
+    struct sn_err err = {0};
+    if (sn_hf_read_piece(want, j->config->model.family, &j->config->model, piece->name, piece->rows,
+                         p->cols, w, &err) != SN_OK) {
+        tap_ok(false, "%s: %s", piece->name, err.text);
+    } else {
+        double off = 0, norm = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double d = (double)g[i] - (double)w[i];
+            off += d * d;
+            norm += (double)w[i] * (double)w[i];
+        }
+        norm = sqrt(norm);
+        double scale = norm > 1e-3 * global ? norm : 1e-3 * global;
+        tap_ok(sqrt(off) <= 1e-4 * scale, "gradient of %s (off by %.1e of %.1e)", piece->name,
+               sqrt(off) / scale, scale);
+    }
+    free(w);
+}
+
+static void check_gradients(struct sn_trainer *t, const char *name, double global)
+{
+    char path[256];
+    (void)snprintf(path, sizeof(path), "tests/parity/fixtures/%s/grads.safetensors", name);
+    struct sn_safetensors *want = NULL;
+    struct sn_err err = {0};
+    if (!tap_ok(sn_safetensors_open(&want, path, &err) == SN_OK, "%s opens", path)) {
+        printf("# %s\n", err.text);
+        return;
+    }
+    const struct sn_job *j = sn_trainer_job(t);
+    for (int i = 0; i < j->model->n_params; i++)
+        for (int k = 0; k < j->model->params[i].n_pieces && j->params[i].grad >= 0; k++)
+            check_piece(t, want, i, &j->model->params[i].piece[k], global);
+    sn_safetensors_close(want);
+}
+
+static void check_losses(const struct sn_config *c, const struct expected *want)
+{
+    struct expected got;
+    if (!tap_ok(read_metrics(c, &got), "%s: metrics of 20 steps", c->run.name))
+        return;
+    double worst = 0, worst_norm = 0;
+    for (int i = 0; i < STEPS; i++) {
+        worst = fmax(worst, fabs(got.loss[i] / want->loss[i] - 1));
+        worst_norm = fmax(worst_norm, fabs(got.grad_norm[i] / want->grad_norm[i] - 1));
+    }
+    double first = fabs(got.loss[0] / want->loss[0] - 1);
+    tap_ok(first <= 1e-6, "%s: loss of step 1 (%.1e relative)", c->run.name, first);
+    tap_ok(worst <= 1e-5, "%s: losses of 20 steps (%.1e relative)", c->run.name, worst);
+    tap_ok(worst_norm <= 1e-4, "%s: gradient norms of 20 steps (%.1e)", c->run.name, worst_norm);
+}
+
+static struct sn_trainer *train(struct sn_config *c, struct sn_comm *comm, int64_t stop_after)
+{
+    static const struct sn_saver saver = {.save = no_save, .find = no_find, .init = from_file};
+    struct sn_trainer_env env = {
+        .config = c, .comm = comm, .ops = sn_ops_cpu(), .saver = &saver, .threads = 2};
+    struct sn_trainer_options o = {.stop_after = stop_after};
+    struct sn_trainer *t = NULL;
+    struct sn_err err = {0};
+    int code = 0;
+    if (sn_trainer_create(&t, &env, &err) != SN_OK ||
+        sn_trainer_run(t, &o, &code, &err) != SN_OK || code != 0)
+        tap_ok(false, "%s trains: %s (code %d)", c->run.name, err.text, code);
+    return t;
+}
+
+static void parity(const char *name)
+{
+    char path[256];
+    struct expected want;
+    struct sn_config c;
+    struct sn_err err = {0};
+    struct sn_comm *comm = NULL;
+    (void)snprintf(path, sizeof(path), "tests/parity/fixtures/%s/run.yaml", name);
+    if (!tap_ok(read_expected(name, &want), "%s: expected numbers", name) ||
+        !tap_ok(sn_config_load(&c, path, NULL, &err) == SN_OK &&
+                    sn_config_resolve_ranks(&c, 1, &err) == SN_OK &&
+                    sn_comm_create_self(&comm, &err) == SN_OK,
+                "%s: run file %s", name, err.text))
+        return;
+    (void)mkdir("build/parity", 0777);
+    (void)mkdir(c.run.output, 0777);
+    struct sn_trainer *t = train(&c, comm, 1);
+    if (t)
+        check_gradients(t, name, want.grad_norm[0]);
+    sn_trainer_destroy(t);
+    t = train(&c, comm, 0);
+    if (t)
+        check_losses(&c, &want);
+    sn_trainer_destroy(t);
+    comm->ops->destroy(comm);
+}
+
+int main(void)
+{
+    static const char *const names[] = {"gpt2",       "gpt-neox",    "llama",
+                                        "llama-tied", "llama-share", "llama-freeze"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        parity(names[i]);
+    return tap_done();
+}

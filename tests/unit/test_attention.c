@@ -1,0 +1,266 @@
+/*
+ * ATTENTION and ATTENTION_DX against double loops that hold the whole matrix of scores.
+ */
+#include "kernels/dropout.h"
+#include "tests/lib/kernel_test.h"
+
+struct attn {
+    int64_t seq, samples;
+    int32_t heads, kv_heads, d;
+    int64_t pad; /* elements between rows: operands are column slices of a fused matrix */
+    float drop;
+};
+
+enum { SEED = 1234, STEP = 7, SITE = 5, FIRST_SAMPLE = 40 };
+
+/* Everything of one head of one sample, in double. */
+struct head {
+    int64_t s, d;
+    double *q, *k, *v, *go;       /* s x d */
+    double *p, *mask;             /* s x s */
+    double *o, *lse, *dq, *dk, *dv;
+};
+
+static double *take(double **at, int64_t n)
+{
+    double *p = *at;
+    *at += n;
+    return p;
+}
+
+static double *head_alloc(struct head *h, int64_t s, int64_t d)
+{
+    double *all = calloc((size_t)(8 * s * d + 2 * s * s + s), sizeof(double)), *at = all;
+    if (!all)
+        abort();
+    *h = (struct head){.s = s, .d = d};
+    h->q = take(&at, s * d), h->k = take(&at, s * d), h->v = take(&at, s * d);
+    h->go = take(&at, s * d), h->o = take(&at, s * d);
+    h->dq = take(&at, s * d), h->dk = take(&at, s * d), h->dv = take(&at, s * d);
+    h->p = take(&at, s * s), h->mask = take(&at, s * s), h->lse = take(&at, s);
+    return all;
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static void head_forward(struct head *h, double scale)
+{
+    for (int64_t i = 0; i < h->s; i++) {
+        double *p = h->p + i * h->s, max = -INFINITY, sum = 0;
+        for (int64_t j = 0; j <= i; j++) {
+            p[j] = scale * dot(h->q + i * h->d, h->k + j * h->d, h->d);
+            max = p[j] > max ? p[j] : max;
+        }
+        for (int64_t j = 0; j <= i; j++)
+            sum += exp(p[j] - max);
+        h->lse[i] = max + log(sum);
+        for (int64_t c = 0; c < h->d; c++)
+            h->o[i * h->d + c] = 0;
+        for (int64_t j = 0; j <= i; j++) {
+            p[j] = exp(p[j] - h->lse[i]);
+            for (int64_t c = 0; c < h->d; c++)
+                h->o[i * h->d + c] += h->mask[i * h->s + j] * p[j] * h->v[j * h->d + c];
+        }
+    }
+}
+
+static void head_backward(struct head *h, double scale)
+{
+    memset(h->dq, 0, (size_t)(3 * h->s * h->d) * sizeof(double)); /* dq, dk, dv */
+    for (int64_t i = 0; i < h->s; i++) {
+        const double *go = h->go + i * h->d, *p = h->p + i * h->s;
+        double delta = dot(go, h->o + i * h->d, h->d);
+        for (int64_t j = 0; j <= i; j++) {
+            double mask = h->mask[i * h->s + j];
+            double ds = scale * p[j] * (mask * dot(go, h->v + j * h->d, h->d) - delta);
+            for (int64_t c = 0; c < h->d; c++) {
+                h->dv[j * h->d + c] += mask * p[j] * go[c];
+                h->dq[i * h->d + c] += ds * h->k[j * h->d + c];
+                h->dk[j * h->d + c] += ds * h->q[i * h->d + c];
+            }
+        }
+    }
+}
+
+static void head_get(double *out, const struct sn_mat *m, const struct attn *p, int64_t sample,
+                     int64_t head)
+{
+    for (int64_t i = 0; i < p->seq; i++)
+        for (int64_t c = 0; c < p->d; c++)
+            out[i * p->d + c] = kt_get(m, sample * p->seq + i, head * p->d + c);
+}
+
+/* The mask as dropout.h has it, element by element. */
+static void head_mask(struct head *h, const struct attn *p, int64_t sample, int64_t head)
+{
+    uint64_t key = sn_dropout_key(SEED, STEP);
+    for (int64_t i = 0; i < h->s; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            int64_t e = (head * h->s + i) * h->s + j;
+            struct sn_philox w = sn_dropout_words(key, SITE, FIRST_SAMPLE + sample, e / 4);
+            double scale = (double)(1.0f / (1.0f - p->drop));
+            bool kept = sn_philox_unit(w.v[e % 4]) >= p->drop;
+            h->mask[i * h->s + j] = p->drop > 0 ? (kept ? scale : 0.0) : 1.0;
+        }
+}
+
+static struct kt prepare(const struct attn *p, enum sn_dtype t, double magnitude)
+{
+    struct kt k = {.magnitude = magnitude};
+    int64_t rows = p->seq * p->samples;
+    kt_in(&k, 0, (struct kt_shape){t, rows, p->heads * p->d, p->pad});
+    kt_in(&k, 1, (struct kt_shape){t, rows, p->kv_heads * p->d, p->pad});
+    kt_in(&k, 2, (struct kt_shape){t, rows, p->kv_heads * p->d, p->pad});
+    k.a.attr = (struct sn_attr){.heads = p->heads, .kv_heads = p->kv_heads, .head_dim = p->d,
+                                .seq = p->seq, .site = SITE, .drop = p->drop,
+                                .scale = 1.0f / sqrtf((float)p->d)};
+    k.scalars = (struct sn_scalars){.seed = SEED, .step = STEP, .first_sample = FIRST_SAMPLE};
+    return k;
+}
+
+static bool forward_case(const struct attn *p, enum sn_dtype t)
+{
+    struct kt k = prepare(p, t, 1.0);
+    int64_t rows = p->seq * p->samples;
+    kt_out(&k, 0, (struct kt_shape){t, rows, p->heads * p->d, p->pad}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_F32, rows, p->heads, 0}, SN_WRITE);
+    double *o = kt_ref(&k, 0), *lse = kt_ref(&k, 1);
+    struct head h;
+    double *memory = head_alloc(&h, p->seq, p->d);
+    for (int64_t n = 0; n < p->samples; n++)
+        for (int64_t head = 0; head < p->heads; head++) {
+            int64_t kv = head * p->kv_heads / p->heads;
+            head_get(h.q, &k.a.in[0], p, n, head);
+            head_get(h.k, &k.a.in[1], p, n, kv);
+            head_get(h.v, &k.a.in[2], p, n, kv);
+            head_mask(&h, p, n, head);
+            head_forward(&h, (double)k.a.attr.scale);
+            for (int64_t i = 0; i < p->seq; i++) {
+                int64_t row = n * p->seq + i;
+                lse[row * p->heads + head] = h.lse[i];
+                memcpy(o + (row * p->heads + head) * p->d, h.o + i * p->d,
+                       (size_t)p->d * sizeof(double));
+            }
+        }
+    bool good = kt_check(&k, SN_OP_ATTENTION, 2e-6);
+    free(memory);
+    kt_free(&k);
+    return good;
+}
+
+static void put_rows(double *ref, const double *from, const struct attn *p, int64_t sample,
+                     int64_t head, int64_t heads)
+{
+    for (int64_t i = 0; i < p->seq; i++)
+        for (int64_t c = 0; c < p->d; c++)
+            ref[((sample * p->seq + i) * heads + head) * p->d + c] += from[i * p->d + c];
+}
+
+/* Inputs o and lse of the backward: the reference's, rounded to storage. */
+static void give(struct kt *k, const struct head *h, int64_t sample, int64_t head)
+{
+    for (int64_t i = 0; i < h->s; i++) {
+        kt_set(&k->a.in[5], sample * h->s + i, head, h->lse[i]);
+        for (int64_t c = 0; c < h->d; c++)
+            kt_set(&k->a.in[3], sample * h->s + i, head * h->d + c, h->o[i * h->d + c]);
+    }
+}
+
+/*
+ * Tolerance: gradients are sums over up to S keys or queries of terms of size up to 1, in fp32;
+ * 1e-5 of magnitude 1 leaves a factor of four. o enters rounded to storage, and delta with it:
+ * the reference rounds it too.
+ */
+static bool backward_case(const struct attn *p, enum sn_dtype t)
+{
+    struct kt k = prepare(p, t, 1.0);
+    int64_t rows = p->seq * p->samples, q_cols = p->heads * p->d, kv_cols = p->kv_heads * p->d;
+    kt_in(&k, 3, (struct kt_shape){t, rows, q_cols, p->pad});
+    kt_in(&k, 4, (struct kt_shape){t, rows, q_cols, p->pad});
+    kt_in(&k, 5, (struct kt_shape){SN_F32, rows, p->heads, 0});
+    kt_out(&k, 0, (struct kt_shape){t, rows, q_cols, p->pad}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){t, rows, kv_cols, p->pad}, SN_WRITE);
+    kt_out(&k, 2, (struct kt_shape){t, rows, kv_cols, p->pad}, SN_WRITE);
+    double *dq = kt_ref(&k, 0), *dk = kt_ref(&k, 1), *dv = kt_ref(&k, 2);
+    struct head h;
+    double *memory = head_alloc(&h, p->seq, p->d);
+    for (int64_t n = 0; n < p->samples; n++)
+        for (int64_t head = 0; head < p->heads; head++) {
+            int64_t kv = head * p->kv_heads / p->heads;
+            head_get(h.q, &k.a.in[0], p, n, head);
+            head_get(h.k, &k.a.in[1], p, n, kv);
+            head_get(h.v, &k.a.in[2], p, n, kv);
+            head_get(h.go, &k.a.in[4], p, n, head);
+            head_mask(&h, p, n, head);
+            head_forward(&h, (double)k.a.attr.scale);
+            give(&k, &h, n, head);
+            head_get(h.o, &k.a.in[3], p, n, head);
+            head_backward(&h, (double)k.a.attr.scale);
+            put_rows(dq, h.dq, p, n, head, p->heads);
+            put_rows(dk, h.dk, p, n, kv, p->kv_heads);
+            put_rows(dv, h.dv, p, n, kv, p->kv_heads);
+        }
+    bool good = kt_check(&k, SN_OP_ATTENTION_DX, 1e-5);
+    free(memory);
+    kt_free(&k);
+    return good;
+}
+
+/* Blocks are 64 queries by 128 keys, panels 64, 16 or 8 wide. */
+static const struct attn cases[] = {
+    {1, 1, 1, 1, 1, 0, 0},      {1, 3, 2, 1, 64, 5, 0},      {7, 2, 3, 3, 5, 0, 0},
+    {64, 1, 2, 2, 64, 0, 0},    {128, 1, 1, 1, 128, 64, 0},  {100, 2, 4, 2, 16, 16, 0},
+    {257, 1, 2, 1, 80, 3, 0},   {130, 1, 6, 2, 48, 0, 0},    {63, 2, 1, 1, 96, 1, 0},
+    {640, 1, 1, 1, 32, 0, 0},   {129, 1, 2, 2, 20, 7, 0.25f}, {66, 2, 2, 1, 64, 0, 0.5f},
+    {5, 1, 1, 1, 8, 0, 0.1f},
+};
+enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
+
+static void all_shapes_are_right(bool (*one)(const struct attn *, enum sn_dtype), const char *what)
+{
+    static const enum sn_dtype types[] = {SN_F32, SN_BF16, SN_F16};
+    for (int d = 0; d < 3; d++) {
+        bool good = true;
+        for (int c = 0; c < NCASES; c++) {
+            const struct attn *p = &cases[c];
+            bool this_one = one(p, types[d]);
+            if (!this_one)
+                printf("# S %ld samples %ld heads %d/%d d %d drop %g\n", (long)p->seq,
+                       (long)p->samples, p->heads, p->kv_heads, p->d, (double)p->drop);
+            good = good && this_one;
+        }
+        tap_ok(good, "%s, %s: all shapes", what, sn_dtype_name(types[d]));
+    }
+}
+
+/* Scores of +-300: without the running maximum they would overflow. */
+static void large_scores_do_not_overflow(void)
+{
+    struct attn p = {200, 1, 1, 1, 16, 0, 0};
+    struct kt k = prepare(&p, SN_F32, 1.0);
+    kt_out(&k, 0, (struct kt_shape){SN_F32, 200, 16, 0}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_F32, 200, 1, 0}, SN_WRITE);
+    k.a.attr.scale = 100;
+    bool good = kt_run(&k, sn_ops_cpu(), SN_OP_ATTENTION, 1);
+    for (int64_t i = 0; i < 200; i++) {
+        good = good && isfinite(kt_get(&k.a.out[1], i, 0));
+        for (int64_t c = 0; c < 16; c++)
+            good = good && fabs(kt_get(&k.a.out[0], i, c)) < 10;
+    }
+    tap_ok(good, "scores of several hundred give finite results");
+    kt_free(&k);
+}
+
+int main(void)
+{
+    all_shapes_are_right(forward_case, "forward");
+    all_shapes_are_right(backward_case, "backward");
+    large_scores_do_not_overflow();
+    return tap_done();
+}

@@ -1,0 +1,300 @@
+/*
+ * test_config_errors.c - the sentence for everything that a run file may get wrong.
+ *
+ * Longer than 500 lines because it is one table, two or three lines a case.
+ */
+#include "lib/config/config.h"
+#include "lib/config/files.h"
+#include "tests/lib/tap.h"
+
+#include <stdlib.h>
+
+#define MODEL                                                                                      \
+    "model: {family: llama, layers: 4, hidden: 256, heads: 4, ffn: 688, vocab: 256, seq: 128"
+#define TRAIN "train: {steps: 200, global_batch: 32"
+
+/* clang-format off */
+static const struct {
+    const char *text, *want;
+} bad[] = {
+    /* names */
+    {MODEL "}\n" TRAIN "}\nlayout: {tensr: 1}\n",
+     "run.yaml:3:10: unknown key 'layout.tensr'; did you mean 'layout.tensor'?"},
+    {"modle: {}\n",
+     "run.yaml:1:1: unknown key 'modle'; did you mean 'model'?"},
+    {MODEL ", wheels: 4}\n",
+     "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
+     "family, layers, hidden, heads, kv_heads, ffn, vocab, seq, tied_embeddings, "
+     "rope_theta, rotary_pct, parallel_residual, norm_eps, init_std, dropout, "
+     "share_layers, experts"},
+    {MODEL "}\n" TRAIN ", lr: 1}\n",
+     "run.yaml:2:39: unknown key 'train.lr'; did you mean 'train.optimizer.lr'?"},
+    {MODEL "}\nlayout: {quux.tensor: 1}\n",
+     "run.yaml:2:10: unknown key 'layout.quux.tensor'; layout has data, tensor, "
+     "pipeline, expert, expert_tensor, context, micro_batch, virtual_stages, "
+     "sequence_parallel, schedule, recompute, zero, context_kind, split, axis_order, "
+     "bucket, drop_duplicates, comm_aware_recompute, optimizer_tile, expert_buffer, "
+     "offload, compress"},
+    {"model: {file: a, preset: b}\n",
+     "run.yaml:1:18: 'file' and 'preset' in one section; keep one"},
+    {"data: {preset: b}\n",
+     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, order"},
+    /* types */
+    {"model: 3\n",
+     "run.yaml:1:8: model: got '3'; want a mapping of keys"},
+    {"[1, 2]\n",
+     "run.yaml:1:1: want a mapping of keys, such as 'model: ...'"},
+    {"model: [1]\n",
+     "run.yaml:1:8: model: got a list; want a mapping of keys"},
+    {"model: {family: llama, layers: four}\n",
+     "run.yaml:1:32: model.layers: got 'four'; want a whole number in 1..10000 layers"},
+    {"model: {family: llama, layers: \"4\"}\n",
+     "run.yaml:1:32: model.layers: got the text '4'; want a whole number in 1..10000 "
+     "layers"},
+    {"model: {family: llama, layers: 4.5}\n",
+     "run.yaml:1:32: model.layers: got '4.5'; want a whole number in 1..10000 layers"},
+    {"model: {family: llama, layers: 010}\n",
+     "run.yaml:1:32: model.layers: got '010'; want a whole number in 1..10000 layers"},
+    {"model: {family: llama, layers: 0x10}\n",
+     "run.yaml:1:32: model.layers: got '0x10'; want a whole number in 1..10000 layers"},
+    {"model: {family: llama, layers: }\n",
+     "run.yaml:1:32: model.layers: got nothing; want a whole number in 1..10000 layers"},
+    {"model: {family: llama, layers: {a: 1}}\n",
+     "run.yaml:1:32: model.layers: got a mapping; want a whole number in 1..10000 "
+     "layers"},
+    {"model: {family: llama, layers: [4]}\n",
+     "run.yaml:1:32: model.layers: got a list; want a whole number in 1..10000 layers"},
+    {MODEL ", norm_eps: nan}\n" TRAIN "}\n",
+     "run.yaml:1:100: model.norm_eps: got 'nan'; want a number in 1e-12..0.1"},
+    {MODEL ", norm_eps: 1e}\n" TRAIN "}\n",
+     "run.yaml:1:100: model.norm_eps: got '1e'; want a number in 1e-12..0.1"},
+    {MODEL ", tied_embeddings: yes}\n" TRAIN "}\n",
+     "run.yaml:1:107: model.tied_embeddings: got 'yes'; want true or false"},
+    {"run: {name: null}\n",
+     "run.yaml:1:13: run.name: got 'null'; want a word"},
+    {"run: {output: ''}\n",
+     "run.yaml:1:15: run.output: got the text ''; want a path"},
+    {"run: {threads: some}\n",
+     "run.yaml:1:16: run.threads: got 'some'; want auto or a whole number in 1..4096 "
+     "threads"},
+    {MODEL "}\n" TRAIN ", loss_scale: static}\n",
+     "run.yaml:2:51: train.loss_scale: got 'static'; want dynamic or a number in "
+     "1..4294967296"},
+    {MODEL "}\n" TRAIN ", freeze: head}\n",
+     "run.yaml:2:47: train.freeze: got 'head'; want a list of names"},
+    {MODEL "}\n" TRAIN ", freeze: [[head]]}\n",
+     "run.yaml:2:48: train.freeze: got a list as a name; want a word"},
+    {MODEL "}\n" TRAIN "}\nlayout: {bucket: 25 parsecs}\n",
+     "run.yaml:3:18: layout.bucket: got '25 parsecs'; want a size like 25MiB in "
+     "4KiB..16GiB"},
+    {MODEL "}\n" TRAIN "}\nlayout: {bucket: 5000.3B}\n",
+     "run.yaml:3:18: layout.bucket: 5000.3B is not a whole number of bytes; want one"},
+    /* bounds */
+    {"model: {family: llama, layers: 0}\n",
+     "run.yaml:1:32: model.layers: 0 is outside 1..10000 layers"},
+    {"model: {family: llama, layers: 99999999999999999999}\n",
+     "run.yaml:1:32: model.layers: 99999999999999999999 is outside 1..10000 layers"},
+    {"run: {seed: -1}\n",
+     "run.yaml:1:13: run.seed: -1 is outside 0..9223372036854775807"},
+    {MODEL ", dropout: 1.5}\n" TRAIN "}\n",
+     "run.yaml:1:99: model.dropout: 1.5 is outside 0..0.99"},
+    {MODEL "}\n" TRAIN ", optimizer: {lr: 1e999}}\n",
+     "run.yaml:2:55: train.optimizer.lr: 1e999 is outside 0..100"},
+    {MODEL "}\n" TRAIN "}\nlayout: {bucket: 1KiB}\n",
+     "run.yaml:3:18: layout.bucket: 1KiB is outside 4KiB..16GiB"},
+    /* enums */
+    {"model: {family: lama}\n",
+     "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
+     "gpt2, gpt-neox or llama)?"},
+    {MODEL "}\n" TRAIN ", precision: int4}\n",
+     "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
+    {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
+     "run.yaml:2:56: train.schedule.kind: unknown name 'cosin'; did you mean 'cosine' "
+     "(want constant, linear or cosine)?"},
+    /* missing */
+    {"",
+     "run.yaml: model.family: missing; want gpt2, gpt-neox or llama"},
+    {"model: {family: llama}\n",
+     "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
+    {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
+     "run.yaml:1:1: model.ffn: missing; want a number of features, such as 688 (8/3 x "
+     "model.hidden, rounded up to 16)"},
+    {MODEL "}\ntrain:\n",
+     "run.yaml:2:1: train.steps: missing; want a whole number in 1..1000000000000 "
+     "steps"},
+    {MODEL "}\ntrain: {steps: 4}\n",
+     "run.yaml:2:1: train.global_batch: missing; want a whole number in 1..16777216 "
+     "sequences"},
+    /* not built yet */
+    {MODEL "}\n" TRAIN "}\nlayout: {tensor: 2}\n",
+     "run.yaml:3:18: layout.tensor: 2 is not built yet; use 1"},
+    {MODEL "}\n" TRAIN "}\nlayout: {tensor: 0}\n",
+     "run.yaml:3:18: layout.tensor: 0 is outside 1..1048576 ranks"},
+    {MODEL "}\n" TRAIN "}\nlayout: {tensor: {x: 2, y: 2, z: 1}}\n",
+     "run.yaml:3:18: layout.tensor: this mapping is not built yet; use 1"},
+    {MODEL "}\n" TRAIN "}\nlayout: {zero: 1}\n",
+     "run.yaml:3:16: layout.zero: 1 is not built yet; use 0"},
+    {MODEL "}\n" TRAIN "}\nlayout: {schedule: zero-bubble}\n",
+     "run.yaml:3:20: layout.schedule: zero-bubble is not built yet; use 1f1b"},
+    {MODEL "}\n" TRAIN "}\nlayout: {split: [2, 2]}\n",
+     "run.yaml:3:17: layout.split: this list is not built yet; use auto"},
+    {MODEL "}\n" TRAIN "}\nlayout: {axis_order: [data, tensor, context, expert, pipeline]}\n",
+     "run.yaml:3:22: layout.axis_order: this list is not built yet; use [\"tensor\", "
+     "\"context\", \"expert\", \"data\", \"pipeline\"]"},
+    {MODEL "}\n" TRAIN "}\nlayout: {drop_duplicates: true}\n",
+     "run.yaml:3:27: layout.drop_duplicates: true is not built yet; use false"},
+    {MODEL "}\n" TRAIN "}\nlayout: {compress: zhybrid}\n",
+     "run.yaml:3:20: layout.compress: zhybrid is not built yet; use none"},
+    {MODEL "}\n" TRAIN "}\nlayout: {compress: {data: zfp-8}}\n",
+     "run.yaml:3:20: layout.compress: this mapping is not built yet; use none"},
+    {"layout: auto\n",
+     "run.yaml:1:9: layout: auto is not built yet; leave it out or name the axes"},
+    {"model: {family: mixtral}\n",
+     "run.yaml:1:17: model.family: mixtral is not built yet; use gpt2, gpt-neox or "
+     "llama"},
+    {MODEL ", experts: {count: 8}}\n",
+     "run.yaml:1:90: model.experts is not built yet; leave it out"},
+    {"run: {backend: cuda}\n",
+     "run.yaml:1:16: run.backend: cuda is not built yet; use auto or cpu"},
+    {MODEL "}\n" TRAIN "}\ncheckpoint: {async: true}\n",
+     "run.yaml:3:21: checkpoint.async: true is not built yet; use false"},
+    {MODEL "}\nmachine: {preset: lassen}\n",
+     "run.yaml:2:1: machine is not built yet; leave it out"},
+    {MODEL "}\nslurm: {site: marconi100}\n",
+     "run.yaml:2:1: slurm is not built yet; leave it out"},
+    {MODEL "}\n" TRAIN ", grad_dtype: bf16}\n",
+     "run.yaml:2:51: train.grad_dtype: bf16 is not built yet; use fp32"},
+    {MODEL "}\n" TRAIN ", optimizer: {kind: sgd}}\n",
+     "run.yaml:2:57: train.optimizer.kind: unknown name 'sgd'; want adamw"},
+    /* rules between keys */
+    {"model: {family: gpt2, layers: 4, hidden: 256, heads: 3, vocab: 256, seq: 128}\n" TRAIN "}\n",
+     "run.yaml:1:54: model.heads: 3 does not divide model.hidden (256); nearest that "
+     "do: 2 or 4"},
+    {MODEL ", kv_heads: 3}\n" TRAIN "}\n",
+     "run.yaml:1:100: model.kv_heads: 3 does not divide model.heads (4); nearest that "
+     "do: 2 or 4"},
+    {"model: {family: gpt2, layers: 4, hidden: 256, heads: 4, kv_heads: 2, vocab: 256, seq: 128}\n" TRAIN "}\n",
+     "run.yaml:1:67: model.kv_heads: 2 differs from model.heads (4), but gpt2 has one "
+     "key per query head; leave kv_heads out"},
+    {"model: {family: llama, layers: 4, hidden: 20, heads: 4, ffn: 688, vocab: 256, seq: 128}\n" TRAIN "}\n",
+     "run.yaml:1:54: model.heads: a head is 5 wide (model.hidden / heads), but the "
+     "rotary embedding turns pairs; want an even width"},
+    {"model: {family: gpt-neox, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
+     "run.yaml:1:1: model.rotary_pct: 0.25 of a head of width 6 is 1, but the rotary "
+     "embedding turns pairs; want an even number"},
+    {"model: {family: gpt2, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128, rotary_pct: 1}\n" TRAIN "}\n",
+     "run.yaml:1:90: model.rotary_pct: gpt2 has no rotary embedding; leave it out"},
+    {"model: {family: gpt2, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128, rope_theta: 5e5}\n" TRAIN "}\n",
+     "run.yaml:1:90: model.rope_theta: gpt2 has no rotary embedding; leave it out"},
+    {MODEL ", parallel_residual: true}\n" TRAIN "}\n",
+     "run.yaml:1:109: model.parallel_residual: true needs family gpt-neox, not llama; "
+     "use false"},
+    {MODEL ", share_layers: 3}\n" TRAIN "}\n",
+     "run.yaml:1:104: model.share_layers: 3 does not divide model.layers (4); nearest "
+     "that do: 2 or 4"},
+    {MODEL "}\n" TRAIN "}\nlayout: {data: 5, micro_batch: 2}\n",
+     "run.yaml:2:35: train.global_batch: 32 is not a multiple of data x micro_batch (5 "
+     "x 2); nearest that are: 30 or 40"},
+    {MODEL "}\n" TRAIN "}\nlayout: {micro_batch: 64}\n",
+     "run.yaml:2:35: train.global_batch: 32 is not a multiple of data x micro_batch (1 "
+     "x 64); nearest that are: 64"},
+    {MODEL "}\n" TRAIN ", schedule: {warmup: 201}}\n",
+     "run.yaml:2:58: train.schedule.warmup: 201 is more than train.steps (200); want "
+     "at most that"},
+    {MODEL "}\n" TRAIN ", optimizer: {lr: 1e-5}, schedule: {min_lr: 1e-4}}\n",
+     "run.yaml:2:81: train.schedule.min_lr: 0.0001 is more than train.optimizer.lr "
+     "(1e-05); want at most that"},
+    {MODEL "}\n" TRAIN ", eval_every: 10}\n",
+     "run.yaml:2:51: train.eval_every: 10 needs data.valid; name validation data or "
+     "use 0"},
+    {MODEL "}\n" TRAIN ", loss_scale: 1024}\n",
+     "run.yaml:2:51: train.loss_scale: 1024 is for precision fp16, not fp32; leave it "
+     "out or use dynamic"},
+    /* YAML itself */
+    {"model: {layers: 4, layers: 5}\n",
+     "run.yaml:1:20: key 'layers' is given twice, first in line 1; keep one"},
+    {"model: &m {layers: 4}\n",
+     "run.yaml:1:8: anchors are not read; write the value out"},
+    {"run: {name: *m}\n",
+     "run.yaml:1:13: aliases are not read; write the value out"},
+    {"run: {seed: !!int 4}\n",
+     "run.yaml:1:13: tags are not read; leave the '!' out"},
+    {"run: {seed: 4}\n---\nrun: {seed: 4}\n",
+     "run.yaml:2:1: a second document; want one per file"},
+    {"run: {name: \"a\\0b\"}\n",
+     "run.yaml:1:13: a NUL byte in a value; want text"},
+    {"run: {name: \"a\\nb\"}\n",
+     "run.yaml:1:13: a control character in a value; want one line of text"},
+    {"run: {name: \"a\\u2028b\"}\n",
+     "run.yaml:1:13: a control character in a value; want one line of text"},
+    {"run: {name: a\x01}\n",
+     "run.yaml:1:14: not YAML: control characters are not allowed; want printable "
+     "UTF-8 text"},
+    {"run:\n  name: \xff\n",
+     "run.yaml:2:9: not YAML: invalid leading UTF-8 octet; want printable UTF-8 text"},
+    {"run: {seed: 4\n",
+     "run.yaml:2:1: not YAML: did not find expected ',' or '}'; check indentation, "
+     "quotes and brackets here"},
+    {"run:\n  seed: 4\n name: b\n",
+     "run.yaml:3:2: not YAML: did not find expected key; check indentation, quotes and "
+     "brackets here"},
+    {"? [a]\n: b\n",
+     "run.yaml:1:3: a key is a mapping or a list; want a word"},
+    {"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddaaaaaaaaaabbbbbbbbbbccccccccccdddddddddd: 1\n",
+     "run.yaml:1:1: key 'aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd...' is too long; "
+     "want at most 63 characters"},
+    {"run: {name: [[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]}\n",
+     "run.yaml:1:27: more than 16 levels deep; want fewer"},
+    /* inclusions */
+    {"model: {preset: llama-7}\n",
+     "run.yaml:1:17: model.preset: no preset 'llama-7'; did you mean 'llama-7b'?"},
+    {"model: {preset: enormous-model}\n",
+     "run.yaml:1:17: model.preset: no preset 'enormous-model'; want one of gpt2-1.5b, "
+     "gpt2-124m, gpt2-350m, gpt2-774m, llama-13b, llama-1b, llama-30b, llama-65b, "
+     "llama-7b, llama-tiny, llama3-70b, llama3-8b, pythia-12b, pythia-160m, pythia-1b, "
+     "pythia-6.9b"},
+    {"model: {preset: ../models/llama-7b}\n",
+     "run.yaml:1:17: model.preset: '../models/llama-7b' is not a preset's name; want "
+     "letters, digits, '.', '-' and '_', or use 'file' for a path"},
+    {"model: {preset: [llama-7b]}\n",
+     "run.yaml:1:17: model.preset: want the name of a preset"},
+    {"model: {file: /nonexistent/m.yaml}\n",
+     "run.yaml:1:15: model.file: '/nonexistent/m.yaml' is not a file; name one that "
+     "can be read"},
+    {"model: {config: /dev}\n",
+     "run.yaml:1:17: model.config: '/dev' is not a file; name one that can be read"},
+};
+/* clang-format on */
+
+static void bad_files_are_explained(const char *share)
+{
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct sn_config c;
+        struct sn_err err = {0};
+        const char *text = bad[i].text;
+        enum sn_status st = sn_config_parse(&c, text, strlen(text), "run.yaml", share, &err);
+        tap_ok(st == SN_EINPUT, "case %zu is bad input", i + 1);
+        tap_text(err.text, bad[i].want, bad[i].want);
+    }
+}
+
+static void sentences_end_without_full_stop(void)
+{
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        size_t n = strlen(bad[i].want);
+        if (bad[i].want[n - 1] == '.')
+            tap_ok(false, "no full stop: %s", bad[i].want);
+    }
+    tap_ok(true, "sentences end without a full stop");
+}
+
+int main(void)
+{
+    char share[SN_PATH_MAX];
+    struct sn_err err = {0};
+    if (sn_share_find(share, sizeof(share), &err) != SN_OK)
+        abort();
+    bad_files_are_explained(share);
+    sentences_end_without_full_stop();
+    return tap_done();
+}

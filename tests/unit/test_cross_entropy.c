@@ -1,0 +1,96 @@
+/*
+ * CROSS_ENTROPY against double loops.
+ */
+#include "tests/lib/kernel_test.h"
+
+struct ce {
+    int64_t rows, vocab, pad;
+    bool gradient, in_place;
+};
+
+static const double tokens = 96, loss_scale = 8;
+
+static void reference(struct kt *k, double *grad, double *loss)
+{
+    const struct sn_mat *x = &k->a.in[0];
+    for (int64_t r = 0; r < x->rows; r++) {
+        double max = -INFINITY, sum = 0;
+        for (int64_t c = 0; c < x->cols; c++)
+            max = fmax(max, kt_get(x, r, c));
+        for (int64_t c = 0; c < x->cols; c++)
+            sum += exp(kt_get(x, r, c) - max);
+        double lse = max + log(sum);
+        int64_t target = (int64_t)kt_get(&k->a.in[1], r, 0);
+        loss[r] = lse - kt_get(x, r, target);
+        for (int64_t c = 0; c < x->cols && grad; c++)
+            grad[r * x->cols + c] =
+                (exp(kt_get(x, r, c) - lse) - (c == target)) * loss_scale / tokens;
+    }
+}
+
+/* Tolerance: e^(x - lse) carries the rounding of x - lse, 6e-8 of about 20, so 2e-6 relative. */
+static bool right(const struct ce *p, enum sn_dtype t)
+{
+    struct kt k = {.magnitude = 1e-6};
+    struct kt_shape shape = {t, p->rows, p->vocab, p->pad};
+    struct sn_mat *x = kt_in(&k, 0, shape);
+    struct sn_mat *targets = kt_in(&k, 1, (struct kt_shape){SN_I32, p->rows, 1, 0});
+    for (int64_t r = 0; r < p->rows; r++)
+        kt_set(targets, r, 0, (double)((r * 7919 + 3) % p->vocab));
+    kt_set(x, 0, p->vocab / 2, 20); /* one row is nearly decided */
+    k.scalars = (struct sn_scalars){
+        .tokens_in_step = tokens, .loss_scale = (float)loss_scale, .loss_sum = 2.5};
+    if (p->in_place)
+        kt_take(&k, 0, 0);
+    else if (p->gradient)
+        kt_out(&k, 0, shape, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_F32, p->rows, 1, 0}, SN_WRITE);
+    double *grad = p->gradient ? kt_ref(&k, 0) : NULL, *loss = kt_ref(&k, 1);
+    reference(&k, grad, loss);
+    bool good = kt_check(&k, SN_OP_CROSS_ENTROPY, 4e-6);
+    double want = 2.5;
+    for (int64_t r = 0; r < p->rows; r++)
+        want += kt_get(&k.a.out[1], r, 0);
+    good = good && k.scalars.loss_sum == want; /* the same order: the same bits */
+    kt_free(&k);
+    return good;
+}
+
+static const struct ce cases[] = {
+    {1, 1, 0, true, false},    {7, 5, 3, true, false},     {64, 64, 0, true, true},
+    {3, 1024, 0, true, true},  {5, 1025, 1, true, false},  {3, 2500, 0, false, false},
+    {2, 50257, 7, true, true}, {100, 257, 0, true, false},
+};
+
+static void all_shapes_are_right(enum sn_dtype t)
+{
+    bool good = true;
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
+        good = right(&cases[c], t) && good;
+    tap_ok(good, "%s: all shapes; losses are added in the order of rows", sn_dtype_name(t));
+}
+
+static void extreme_logits_are_harmless(void)
+{
+    float x[4] = {1e30f, -1e30f, -INFINITY, 1e30f}, loss = 0;
+    int32_t target = 0;
+    struct sn_scalars s = {.tokens_in_step = 1, .loss_scale = 1};
+    struct sn_args a = {.in = {{x, SN_F32, 1, 4, 4}, {&target, SN_I32, 1, 1, 1}},
+                        .out = {{x, SN_F32, 1, 4, 4}, {&loss, SN_F32, 1, 1, 1}},
+                        .scalars = &s};
+    bool ran = sn_ops_cpu()->run[SN_OP_CROSS_ENTROPY](&a, 1) == 0;
+    tap_close((double)loss, 0.0, 1e-6, 1.0, "1e30 twice: the sum is not lost beside the maximum");
+    tap_ok(ran && x[1] == 0 && x[2] == 0 && isfinite(x[0]), "gradients stay finite");
+    x[0] = NAN;
+    ran = sn_ops_cpu()->run[SN_OP_CROSS_ENTROPY](&a, 1) == 0;
+    tap_ok(ran && isnan(loss), "a NaN arrives in the loss");
+}
+
+int main(void)
+{
+    all_shapes_are_right(SN_F32);
+    all_shapes_are_right(SN_BF16);
+    all_shapes_are_right(SN_F16);
+    extreme_logits_are_harmless();
+    return tap_done();
+}

@@ -1,0 +1,165 @@
+/*
+ * GEMM against plain loops in double: every transposition, storage type, epilogue and remainder.
+ */
+#include "tests/lib/kernel_test.h"
+
+struct gemm {
+    int64_t m, n, k;
+    int64_t pad; /* elements between rows, of every operand */
+};
+
+struct variant {
+    enum sn_dtype in, out;
+    bool bias, addend, addend_is_c;
+    enum sn_acc acc;
+};
+
+static const struct variant plain = {SN_F32, SN_F32, false, false, false, SN_WRITE};
+
+static double element(const struct kt *k, int operand, bool trans, int64_t r, int64_t c)
+{
+    const struct sn_mat *x = &k->a.in[operand];
+    return trans ? kt_get(x, c, r) : kt_get(x, r, c);
+}
+
+static void reference(const struct kt *k, const struct gemm *g, double *want)
+{
+    for (int64_t r = 0; r < g->m; r++) {
+        for (int64_t c = 0; c < g->n; c++) {
+            double sum = 0;
+            for (int64_t l = 0; l < g->k; l++)
+                sum += element(k, 0, k->a.attr.trans_a, r, l) *
+                       element(k, 1, k->a.attr.trans_b, l, c);
+            if (k->a.in[2].p)
+                sum += kt_get(&k->a.in[2], 0, c);
+            if (k->a.in[3].p)
+                sum += kt_get(&k->a.in[3], r, c);
+            want[r * g->n + c] += sum;
+        }
+    }
+}
+
+/*
+ * Tolerance: k terms of size 1 in fp32, so sqrt(k) 6e-8 for each of about sqrt(k) roundings that
+ * do not cancel; 2e-6 + 2e-8 k is four times what was seen. Storage rounding is the harness's.
+ */
+static bool right(const struct gemm *g, bool trans_a, bool trans_b, const struct variant *v)
+{
+    struct kt k = {.magnitude = 1.0 + sqrt((double)g->k)};
+    k.a.attr.trans_a = trans_a;
+    k.a.attr.trans_b = trans_b;
+    kt_in(&k, 0, (struct kt_shape){v->in, trans_a ? g->k : g->m, trans_a ? g->m : g->k, g->pad});
+    kt_in(&k, 1, (struct kt_shape){v->in, trans_b ? g->n : g->k, trans_b ? g->k : g->n, g->pad});
+    if (v->bias)
+        kt_in(&k, 2, (struct kt_shape){v->in, 1, g->n, 0});
+    if (v->addend)
+        kt_in(&k, 3, (struct kt_shape){v->out, g->m, g->n, g->pad});
+    if (v->addend_is_c)
+        kt_take(&k, 0, 3);
+    else
+        kt_out(&k, 0, (struct kt_shape){v->out, g->m, g->n, g->pad}, v->acc);
+    reference(&k, g, kt_ref(&k, 0));
+    bool good = kt_check(&k, SN_OP_GEMM, 2e-6 + 2e-8 * (double)g->k);
+    kt_free(&k);
+    if (!good)
+        printf("# m %ld n %ld k %ld trans %d%d bias %d addend %d%s acc %d\n", (long)g->m,
+               (long)g->n, (long)g->k, trans_a, trans_b, v->bias, v->addend,
+               v->addend_is_c ? " = C" : "", v->acc);
+    return good;
+}
+
+/* Tiles are 8 x 48, 4 x 24 and 4 x 12; blocks of k 384 deep, of columns 1152 (480) wide. */
+static const struct gemm shapes[] = {
+    {1, 1, 1, 0},   {7, 5, 3, 0},    {64, 64, 64, 0},   {100, 100, 100, 3}, {257, 49, 33, 1},
+    {8, 48, 16, 0}, {9, 47, 385, 5}, {16, 1200, 20, 0}, {3, 97, 800, 2},    {33, 150, 384, 0},
+    {1, 300, 65, 0}, {70, 1, 64, 0},
+};
+enum { NSHAPES = sizeof(shapes) / sizeof(shapes[0]) };
+
+static void every_transposition_of_every_shape_is_right(void)
+{
+    for (int t = 0; t < 4; t++) {
+        bool good = true;
+        for (int s = 0; s < NSHAPES; s++)
+            good = right(&shapes[s], t & 1, t & 2, &plain) && good;
+        tap_ok(good, "fp32, A%s B%s: all shapes", t & 1 ? "^T" : "", t & 2 ? "^T" : "");
+    }
+}
+
+static void half_storage_is_summed_in_fp32(void)
+{
+    static const enum sn_dtype half[] = {SN_BF16, SN_F16};
+    for (int d = 0; d < 2; d++) {
+        for (int wide = 0; wide < 2; wide++) {
+            struct variant v = {.in = half[d], .out = wide ? SN_F32 : half[d]};
+            bool good = true;
+            for (int s = 0; s < NSHAPES; s++)
+                for (int t = 0; t < 4; t++)
+                    good = right(&shapes[s], t & 1, t & 2, &v) && good;
+            tap_ok(good, "%s operands, %s result: all shapes", sn_dtype_name(v.in),
+                   sn_dtype_name(v.out));
+        }
+    }
+}
+
+static void epilogues_are_right(void)
+{
+    static const struct gemm some[] = {{37, 100, 50, 4}, {16, 96, 400, 0}, {5, 530, 390, 1}};
+    static const enum sn_dtype types[][2] = {
+        {SN_F32, SN_F32}, {SN_BF16, SN_BF16}, {SN_F16, SN_F16}, {SN_BF16, SN_F32}};
+    for (int d = 0; d < 4; d++) {
+        bool good = true;
+        for (int e = 0; e < 16; e++) {
+            struct variant v = {types[d][0], types[d][1], e & 1, e & 2, (e & 2) && (e & 4),
+                                e & 8 && !((e & 2) && (e & 4)) ? SN_ADD : SN_WRITE};
+            for (int s = 0; s < 3; s++)
+                good = right(&some[s], false, true, &v) && good;
+        }
+        tap_ok(good, "%s to %s: bias, addend, addend in place, accumulation",
+               sn_dtype_name(types[d][0]), sn_dtype_name(types[d][1]));
+    }
+}
+
+/* The whole path of a large matrix: several blocks in every direction, wide sums. */
+static void large_shapes_are_right(void)
+{
+    static const struct gemm large = {530, 1250, 800, 0}, tall = {1100, 20, 390, 0};
+    struct variant bf16 = {.in = SN_BF16, .out = SN_BF16};
+    tap_ok(right(&large, false, true, &plain), "fp32, several blocks of rows, columns and depth");
+    tap_ok(right(&large, true, false, &bf16), "bf16, several blocks of rows, columns and depth");
+    tap_ok(right(&tall, false, false, &bf16), "bf16, more rows than the block of fp32 sums");
+}
+
+static void empty_depth_leaves_the_rest_of_the_contract(void)
+{
+    static const struct gemm none = {9, 50, 0, 2};
+    struct variant v = {SN_F32, SN_F32, true, true, false, SN_ADD};
+    tap_ok(right(&none, false, false, &v), "k = 0: bias and addend are added to C");
+}
+
+/* Inf and NaN must come through: overflow detection reads them. */
+static void infinities_arrive(void)
+{
+    float a[3] = {1, INFINITY, 1}, b[3] = {2, 3, 4}, c = 0, nan_a[3] = {1, NAN, 1};
+    struct sn_args args = {.in = {{a, SN_F32, 1, 3, 3}, {b, SN_F32, 3, 1, 1}},
+                           .out = {{&c, SN_F32, 1, 1, 1}}};
+    const struct sn_ops *ops = sn_ops_cpu();
+    args.scratch = kt_alloc(ops->scratch(SN_OP_GEMM, &args, 1));
+    bool ran = ops->run[SN_OP_GEMM](&args, 1) == 0;
+    tap_ok(ran && isinf(c), "an infinity in A arrives in C");
+    args.in[0].p = nan_a;
+    ran = ops->run[SN_OP_GEMM](&args, 1) == 0;
+    tap_ok(ran && isnan(c), "a NaN in A arrives in C");
+    free(args.scratch);
+}
+
+int main(void)
+{
+    every_transposition_of_every_shape_is_right();
+    half_storage_is_summed_in_fp32();
+    epilogues_are_right();
+    large_shapes_are_right();
+    empty_depth_leaves_the_rest_of_the_contract();
+    infinities_arrive();
+    return tap_done();
+}

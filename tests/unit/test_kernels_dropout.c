@@ -1,0 +1,121 @@
+/*
+ * DROPOUT: the mask that kernels/dropout.h specifies, and nothing else decides.
+ */
+#include "kernels/dropout.h"
+#include "tests/lib/kernel_test.h"
+
+static const enum sn_dtype dtypes[] = {SN_F32, SN_BF16, SN_F16};
+
+static const struct sn_scalars step_9 = {.seed = 77, .step = 9, .first_sample = 1000};
+
+/* The specification, element by element, written out once more. */
+static double factor(const struct sn_scalars *s, uint32_t site, float drop, int64_t sample,
+                     int64_t e)
+{
+    struct sn_philox k = sn_philox(s->seed, (uint64_t)s->step, 0x64726f70u);
+    uint64_t key = (uint64_t)k.v[1] << 32 | k.v[0];
+    struct sn_philox w = sn_philox(key, (uint64_t)site << 32 | (uint32_t)sample, (uint64_t)(e / 4));
+    double unit = (double)(w.v[e % 4] >> 8) / 16777216.0;
+    return unit >= (double)drop ? 1.0 / (1.0 - (double)drop) : 0.0;
+}
+
+static bool dropout_case(struct kt_shape s, int64_t seq, float drop, bool addend, int place)
+{
+    struct kt k = {.magnitude = 1.0, .scalars = step_9};
+    const struct sn_mat *x = kt_in(&k, 0, s), *g = addend ? kt_in(&k, 1, s) : NULL;
+    k.a.attr = (struct sn_attr){.seq = seq, .site = 5, .drop = drop};
+    if (place >= 0)
+        kt_take(&k, 0, place);
+    else
+        kt_out(&k, 0, s, SN_WRITE);
+    double *y = kt_ref(&k, 0);
+    for (int64_t r = 0; r < s.rows; r++)
+        for (int64_t c = 0; c < s.cols; c++) {
+            int64_t e = r % seq * s.cols + c;
+            double f = factor(&k.scalars, 5, drop, 1000 + r / seq, e);
+            y[r * s.cols + c] = kt_get(x, r, c) * f + (g ? kt_get(g, r, c) : 0.0);
+        }
+    bool good = kt_check(&k, SN_OP_DROPOUT, 1e-6); /* x f + g may cancel */
+    kt_free(&k);
+    return good;
+}
+
+static void equals_the_specification(enum sn_dtype t)
+{
+    static const int64_t widths[] = {1, 7, 64, 257, 1027};
+    bool good = true;
+    for (int i = 0; i < 5; i++) {
+        struct kt_shape s = {t, 36, widths[i], i % 2 ? 5 : 0};
+        for (int place = -1; place < 1; place++)
+            good = dropout_case(s, 9, 0.3f, false, place) && good;
+        for (int place = -1; place < 2; place++)
+            good = dropout_case(s, 36, 0.1f, true, place) && good;
+        good = dropout_case(s, 4, 0.0f, true, -1) && good;
+    }
+    tap_ok(good, "DROPOUT of %s equals its specification", sn_dtype_name(t));
+}
+
+/* Fraction kept of ones, and how many elements two masks share. */
+enum { ROWS = 64, COLS = 512 };
+
+static void mask_of(struct sn_scalars scalars, uint32_t site, float drop, bool *kept)
+{
+    struct kt k = {.scalars = scalars};
+    const struct sn_mat *x = kt_in(&k, 0, (struct kt_shape){SN_F32, ROWS, COLS, 0});
+    for (int64_t i = 0; i < ROWS * COLS; i++)
+        kt_set(x, i / COLS, i % COLS, 1.0);
+    k.a.attr = (struct sn_attr){.seq = 16, .site = site, .drop = drop};
+    kt_take(&k, 0, 0);
+    (void)kt_run(&k, sn_ops_cpu(), SN_OP_DROPOUT, 2); /* its result is what the test reads */
+    for (int64_t i = 0; i < ROWS * COLS; i++)
+        kept[i] = kt_get(x, i / COLS, i % COLS) != 0.0;
+    kt_free(&k);
+}
+
+static void masks_are_fair_and_independent(void)
+{
+    static bool mask[5][ROWS * COLS];
+    struct sn_scalars next_step = step_9, other_seed = step_9, other_sample = step_9;
+    next_step.step++;
+    other_seed.seed++;
+    other_sample.first_sample += 4;
+    mask_of(step_9, 1, 0.25f, mask[0]);
+    mask_of(step_9, 2, 0.25f, mask[1]);
+    mask_of(next_step, 1, 0.25f, mask[2]);
+    mask_of(other_seed, 1, 0.25f, mask[3]);
+    mask_of(other_sample, 1, 0.25f, mask[4]);
+    double n = ROWS * COLS, sigma = sqrt(n * 0.25 * 0.75);
+    bool fair = true, independent = true;
+    for (int m = 0; m < 5; m++) {
+        double kept = 0.0, both = 0.0;
+        for (int i = 0; i < ROWS * COLS; i++) {
+            kept += mask[m][i];
+            both += mask[m][i] && mask[0][i];
+        }
+        fair = fair && fabs(kept - 0.75 * n) < 5 * sigma;
+        independent = independent && (m == 0 || fabs(both - 0.5625 * n) < 6 * sigma);
+    }
+    tap_ok(fair, "a mask keeps its share");
+    tap_ok(independent, "site, step, seed and sample each change the mask");
+}
+
+/* Samples 1001 .. as the second of a batch or the first of the next: the layout is invisible. */
+static void mask_belongs_to_the_global_sample(void)
+{
+    static bool a[ROWS * COLS], b[ROWS * COLS];
+    struct sn_scalars shifted = step_9;
+    shifted.first_sample += 1;
+    mask_of(step_9, 1, 0.25f, a);
+    mask_of(shifted, 1, 0.25f, b);
+    tap_ok(memcmp(a + 16 * COLS, b, sizeof(bool) * (ROWS - 16) * COLS) == 0,
+           "a sample has one mask wherever it stands in the batch");
+}
+
+int main(void)
+{
+    for (int t = 0; t < 3; t++)
+        equals_the_specification(dtypes[t]);
+    masks_are_fair_and_independent();
+    mask_belongs_to_the_global_sample();
+    return tap_done();
+}

@@ -1,0 +1,237 @@
+/*
+ * The normalisations against formulas in double, and their gradients against finite differences.
+ */
+#include "tests/lib/kernel_test.h"
+
+static const double eps = 1e-5;
+static const enum sn_dtype dtypes[] = {SN_F32, SN_BF16, SN_F16};
+
+/* Forward of one row in double; b NULL: RMSNORM. Returns the scale and, if asked, the mean. */
+static double forward(const double *x, const double *w, const double *b, int64_t n, double *y,
+                      double *mean_out)
+{
+    double mean = 0.0, squares = 0.0;
+    for (int64_t i = 0; i < n && b; i++)
+        mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        squares += (x[i] - mean) * (x[i] - mean) / (double)n;
+    double scale = 1.0 / sqrt(squares + eps);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (x[i] - mean) * scale * w[i] + (b ? b[i] : 0.0);
+    if (mean_out)
+        *mean_out = mean;
+    return scale;
+}
+
+static void row_of(const struct sn_mat *m, int64_t r, double *out)
+{
+    for (int64_t c = 0; c < m->cols; c++)
+        out[c] = kt_get(m, r, c);
+}
+
+enum { WIDEST = 2100 };
+
+static bool forward_case(bool layer, struct kt_shape s)
+{
+    struct kt k = {.magnitude = 1.0};
+    struct kt_shape vector = {s.dtype, 1, s.cols, 0};
+    double x[WIDEST], w[WIDEST], b[WIDEST];
+    const struct sn_mat *xm = kt_in(&k, 0, s), *wm = kt_in(&k, 1, vector);
+    const struct sn_mat *bm = layer ? kt_in(&k, 2, vector) : NULL;
+    for (int64_t c = 0; c < s.cols; c++) /* a mean that a one-pass variance would drown in */
+        for (int64_t r = 0; r < s.rows; r++)
+            kt_set(xm, r, c, kt_get(xm, r, c) + (r % 2 ? 10.0 : 0.0));
+    k.a.attr.eps = (float)eps;
+    kt_out(&k, 0, s, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_F32, s.rows, layer ? 2 : 1, 0}, SN_WRITE);
+    double *y = kt_ref(&k, 0), *stats = kt_ref(&k, 1);
+    row_of(wm, 0, w);
+    if (layer)
+        row_of(bm, 0, b);
+    for (int64_t r = 0; r < s.rows; r++) {
+        double mean = 0.0;
+        row_of(xm, r, x);
+        double scale = forward(x, w, layer ? b : NULL, s.cols, y + r * s.cols, &mean);
+        if (layer)
+            stats[2 * r] = mean;
+        stats[layer ? 2 * r + 1 : r] = scale;
+    }
+    /* fp32 arithmetic on values of up to 10 around a mean: a few roundings of the larger term; with
+     * one column the LAYERNORM scale is 1/sqrt(eps) = 316, which multiplies them */
+    double tol = layer && s.cols < 16 ? 1e-4 : 2e-6;
+    bool good = kt_check(&k, layer ? SN_OP_LAYERNORM : SN_OP_RMSNORM, tol);
+    kt_free(&k);
+    return good;
+}
+
+/* The gradient of sum(dy y) by formula; checked against finite differences below. */
+static void backward(const double *dy, const double *x, const double *w, bool layer, int64_t n,
+                     double mean, double scale, double *dx)
+{
+    double m0 = 0.0, m1 = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        m0 += layer ? w[i] * dy[i] / (double)n : 0.0;
+        m1 += w[i] * dy[i] * (x[i] - mean) * scale / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = scale * (w[i] * dy[i] - m0 - (x[i] - mean) * scale * m1);
+}
+
+static double loss(const double *dy, const double *x, const double *w, const double *b, int64_t n)
+{
+    double y[WIDEST], sum = 0.0;
+    forward(x, w, b, n, y, NULL);
+    for (int64_t i = 0; i < n; i++)
+        sum += dy[i] * y[i];
+    return sum;
+}
+
+static void formula_is_the_derivative(void)
+{
+    enum { N = 13 };
+    double worst = 0.0;
+    for (int layer = 0; layer < 2; layer++) {
+        double v[4][N], y[N], dx[N], mean = 0.0;
+        float z[4 * N];
+        sn_rng_normal(7, 0, 4 * N, 1.0f, z);
+        for (int i = 0; i < 4 * N; i++)
+            v[i / N][i % N] = (double)z[i];
+        double *dy = v[0], *x = v[1], *w = v[2], *b = layer ? v[3] : NULL, h = 1e-5;
+        double scale = forward(x, w, b, N, y, &mean);
+        backward(dy, x, w, layer, N, mean, scale, dx);
+        for (int i = 0; i < N; i++) {
+            double keep = x[i];
+            x[i] = keep + h;
+            double up = loss(dy, x, w, b, N);
+            x[i] = keep - h;
+            double down = loss(dy, x, w, b, N);
+            x[i] = keep;
+            worst = fmax(worst, fabs((up - down) / (2 * h) - dx[i]));
+            keep = w[i];
+            w[i] = keep + h;
+            up = loss(dy, x, w, b, N);
+            w[i] = keep - h;
+            down = loss(dy, x, w, b, N);
+            w[i] = keep;
+            worst = fmax(worst, fabs((up - down) / (2 * h) - dy[i] * (x[i] - mean) * scale));
+        }
+    }
+    tap_ok(worst < 1e-8, "the gradient formulas of the norms are the derivatives (off by %.2g)",
+           worst);
+}
+
+static double fill_stats(struct kt *k, int slot, const struct sn_mat *x, bool layer)
+{
+    struct sn_mat *m = kt_in(k, slot, (struct kt_shape){SN_F32, x->rows, layer ? 2 : 1, 0});
+    double row[WIDEST], one[WIDEST], zero[WIDEST] = {0}, y[WIDEST], largest = 0.0;
+    for (int64_t c = 0; c < x->cols; c++)
+        one[c] = 1.0;
+    for (int64_t r = 0; r < x->rows; r++) {
+        double mean = 0.0;
+        row_of(x, r, row);
+        double scale = forward(row, one, layer ? zero : NULL, x->cols, y, &mean);
+        if (layer)
+            kt_set(m, r, 0, mean);
+        kt_set(m, r, layer ? 1 : 0, scale);
+        largest = fmax(largest, scale);
+    }
+    return largest;
+}
+
+/* place: -1 a fresh dx without addend, 0 dx takes dy, 4 dx takes the addend, 5 a fresh dx with it
+ */
+static bool dx_case(bool layer, struct kt_shape s, int place)
+{
+    struct kt k = {.magnitude = 1.0};
+    const struct sn_mat *dy = kt_in(&k, 0, s), *x = kt_in(&k, 1, s);
+    const struct sn_mat *w = kt_in(&k, 2, (struct kt_shape){s.dtype, 1, s.cols, 0});
+    k.magnitude = fill_stats(&k, 3, x, layer);
+    const struct sn_mat *g = place >= 4 ? kt_in(&k, 4, s) : NULL;
+    if (place == 0 || place == 4)
+        kt_take(&k, 0, place);
+    else
+        kt_out(&k, 0, s, SN_WRITE);
+    double *ref = kt_ref(&k, 0), row[3][WIDEST];
+    row_of(w, 0, row[2]);
+    for (int64_t r = 0; r < s.rows; r++) {
+        row_of(dy, r, row[0]);
+        row_of(x, r, row[1]);
+        double mean = layer ? kt_get(&k.a.in[3], r, 0) : 0.0;
+        backward(row[0], row[1], row[2], layer, s.cols, mean, kt_get(&k.a.in[3], r, layer ? 1 : 0),
+                 ref + r * s.cols);
+        for (int64_t c = 0; c < s.cols && g; c++)
+            ref[r * s.cols + c] += kt_get(g, r, c);
+    }
+    bool good = kt_check(&k, layer ? SN_OP_LAYERNORM_DX : SN_OP_RMSNORM_DX, 3e-6);
+    kt_free(&k);
+    return good;
+}
+
+/* outputs: bit 0 dw, bit 1 db (LAYERNORM) */
+static bool dw_case(bool layer, struct kt_shape s, enum sn_acc acc, int outputs)
+{
+    struct kt k = {0};
+    struct kt_shape vector = {SN_F32, 1, s.cols, 0};
+    const struct sn_mat *dy = kt_in(&k, 0, s), *x = kt_in(&k, 1, s);
+    k.magnitude = fill_stats(&k, 2, x, layer) * sqrt((double)s.rows);
+    double *ref[2] = {NULL, NULL};
+    for (int o = 0; o < 2; o++)
+        if (outputs >> o & 1) {
+            kt_out(&k, o, vector, acc);
+            ref[o] = kt_ref(&k, o);
+        }
+    for (int64_t r = 0; r < s.rows; r++) {
+        double mean = layer ? kt_get(&k.a.in[2], r, 0) : 0.0;
+        double scale = kt_get(&k.a.in[2], r, layer ? 1 : 0);
+        for (int64_t c = 0; c < s.cols; c++) {
+            if (ref[0])
+                ref[0][c] += kt_get(dy, r, c) * (kt_get(x, r, c) - mean) * scale;
+            if (ref[1])
+                ref[1][c] += kt_get(dy, r, c);
+        }
+    }
+    bool good = kt_check(&k, layer ? SN_OP_LAYERNORM_DW : SN_OP_RMSNORM_DW, 2e-6);
+    kt_free(&k);
+    return good;
+}
+
+/* Widths that fill vectors exactly, partly and not at all, and more than one piece. */
+static const int64_t widths[] = {1, 7, 64, 100, 257, 768, WIDEST};
+enum { N_WIDTHS = sizeof(widths) / sizeof(widths[0]) };
+
+static void all_shapes(bool layer, enum sn_dtype t)
+{
+    const char *name = layer ? "LAYERNORM" : "RMSNORM", *type = sn_dtype_name(t);
+    bool y = true, dx = true, dw = true;
+    for (int i = 0; i < N_WIDTHS; i++)
+        for (int64_t rows = 1; rows < 80; rows += 72) {
+            struct kt_shape s = {t, rows, widths[i], i % 2 ? 5 : 0};
+            y = forward_case(layer, s) && y;
+            for (int place = -1; place < 6; place += place < 0 ? 1 : place < 4 ? 4 : 1)
+                dx = dx_case(layer, s, place) && dx;
+            dw = dw_case(layer, s, SN_WRITE, layer ? 3 : 1) && dw;
+            dw = dw_case(layer, s, SN_ADD, layer ? 3 : 1) && dw;
+            if (layer)
+                dw = dw_case(layer, s, SN_ADD, 1) && dw_case(layer, s, SN_WRITE, 2) && dw;
+        }
+    tap_ok(y, "%s of %s equals the formula", name, type);
+    tap_ok(dx, "%s_DX of %s equals the formula, in each place it may take", name, type);
+    tap_ok(dw, "%s_DW of %s equals the formula, written and added", name, type);
+}
+
+static void many_rows_add_up_accurately(void)
+{
+    struct kt_shape s = {SN_F32, 5000, 70, 0};
+    tap_ok(dw_case(true, s, SN_WRITE, 3) && dw_case(false, s, SN_WRITE, 1),
+           "weight gradients over 5000 rows keep fp32 accuracy");
+}
+
+int main(void)
+{
+    formula_is_the_derivative();
+    for (int layer = 0; layer < 2; layer++)
+        for (int t = 0; t < 3; t++)
+            all_shapes(layer, dtypes[t]);
+    many_rows_add_up_accurately();
+    return tap_done();
+}
