@@ -229,13 +229,15 @@ static enum sn_status load_json(json_t **out, const char *text, size_t len, cons
     json_set_alloc_funcs(sn_json_alloc, sn_free); /* the library's one setting, the same for all */
     uint64_t refused = sn_json_refusals();
     json_error_t why = {0};
-    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
     if (sn_json_refusals() != refused) {
-        json_decref(*out);
+        json_decref(root);
         return sn_fail(err, SN_ENOMEM, "%s: no memory to read it", file);
     }
-    if (*out)
+    if (root) {
+        *out = root;
         return SN_OK;
+    }
     return sn_fail(err, SN_EIO, "%s:%d:%d: is not JSON: %s", file, why.line, why.column, why.text);
 }
 

@@ -59,12 +59,14 @@ static enum sn_status load_json(json_t **out, const char *p, size_t len, const c
     json_set_alloc_funcs(sn_json_alloc, sn_free); /* the library's one setting, the same for all */
     uint64_t refused = sn_json_refusals();
     json_error_t why = {0};
-    *out = json_loadb(p, len, JSON_REJECT_DUPLICATES, &why);
-    if (*out && json_is_object(*out) && sn_json_refusals() == refused)
+    json_t *root = json_loadb(p, len, JSON_REJECT_DUPLICATES, &why);
+    bool is_json = root, is_object = json_is_object(root), lost = sn_json_refusals() != refused;
+    if (is_object && !lost) {
+        *out = root;
         return SN_OK;
-    bool is_json = *out;
-    json_decref(*out);
-    if (sn_json_refusals() != refused)
+    }
+    json_decref(root);
+    if (lost)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to read %s", file, what);
     if (is_json)
         return sn_fail(err, SN_EINPUT, "%s: %s is not a JSON object", file, what);
@@ -401,13 +403,13 @@ static enum sn_status open_index(struct sn_safetensors **out, const char *path, 
     const json_t *map = json_object_get(root, "weight_map");
     const char *slash = strrchr(path, '/');
     struct sn_safetensors *st = NULL;
-    if (json_is_object(map))
-        st = create(json_object_size(map) + 1, err); /* at most one file per tensor */
-    else
-        (void)sn_fail(err, SN_EINPUT, "%s: has no weight_map", path);
+    if (!json_is_object(map))
+        status = sn_fail(err, SN_EINPUT, "%s: has no weight_map", path);
+    else if (!(st = create(json_object_size(map), err))) /* at most one file per tensor */
+        status = SN_ENOMEM;
     if (!st) {
         json_decref(root);
-        return json_is_object(map) ? SN_ENOMEM : SN_EINPUT;
+        return status;
     }
     st->index = root;
     status = open_listed(st, map, path, slash ? (size_t)(slash + 1 - path) : 0, err);

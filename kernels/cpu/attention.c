@@ -63,8 +63,11 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
     return used;
 }
 
-/* One row of scores against `visible` keys from k0 on: p in place, m and l updated, o rescaled. */
-static void soften_row(const struct job *j, struct work *w, int64_t i, int64_t visible, float *p)
+/*
+ * One row of scores against `visible` keys from k0 on: p in place, m and l updated, o rescaled.
+ * Not inlined: two copies of a vectorised sum may add in two orders.
+ */
+static __attribute__((noinline)) void soften_row(const struct job *j, struct work *w, int64_t i, int64_t visible, float *p)
 {
     float m = w->m[i], sum = 0;
 #pragma omp simd reduction(max : m)

@@ -136,6 +136,16 @@ static void block(const struct job *j, struct work *w, const int64_t queries[2],
     SN_K(sn_product)(&by_query);
 }
 
+/* Not inlined: two copies of a vectorised sum may add in two orders. */
+static __attribute__((noinline)) float dot(const float *a, const float *b, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < n; c++)
+        sum += a[c] * b[c];
+    return sum;
+}
+
 /* q (scaled), do, lse and delta of the current head; dq zero. */
 static void load_head(const struct job *j, struct work *w)
 {
@@ -148,12 +158,7 @@ static void load_head(const struct job *j, struct work *w)
     sn_head_load(&g, 1.0f, padded, w->g, j->ld);
     sn_head_load(&o, 1.0f, padded, w->dq, j->ld);
     for (int64_t i = 0; i < j->s; i++) {
-        const float *out = w->dq + i * j->ld, *grad = w->g + i * j->ld;
-        float sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t c = 0; c < j->d; c++)
-            sum += out[c] * grad[c];
-        w->delta[i] = sum;
+        w->delta[i] = dot(w->dq + i * j->ld, w->g + i * j->ld, j->d);
         w->lse[i] = ((const float *)sn_mat_row(&in[5], base + i))[w->head];
     }
     memset(w->dq, 0, (size_t)(padded * j->ld) * sizeof(float));

@@ -22,7 +22,8 @@ static const float *piece_of(const struct sn_mat *x, int64_t r, int64_t c, int64
     return wide;
 }
 
-static double row_lse(const struct sn_mat *x, int64_t r, float *wide)
+/* Not inlined: two copies of a vectorised sum may add in two orders. */
+static __attribute__((noinline)) double row_lse(const struct sn_mat *x, int64_t r, float *wide)
 {
     float max = -INFINITY;
     double sum = 0;

@@ -89,7 +89,12 @@ struct sn_tile {
     static __attribute__((noinline)) void name(const struct sn_tile *t)                            \
     {                                                                                              \
         const float *a = t->a, *b = t->b;                                                          \
-        const int64_t a_row = t->a_row, a_step = t->a_step, b_step = t->b_step;                    \
+        const int64_t a_row = t->a_row, a_step = t->a_step, b_step = t->b_step, c_row = t->c_row;  \
+        float *c = t->c;                                                                           \
+        for (int i = 0; i < MR; i++) {                                                             \
+            for (int j = 0; j < NV; j++)                                                           \
+                __builtin_prefetch(c + i * c_row + j * SN_VL, 1);                                  \
+        }                                                                                          \
         sn_vec acc[MR][NV] = {{{0}}};                                                              \
         for (int64_t l = t->k; l > 0; l--) {                                                       \
             sn_vec row[NV];                                                                        \
@@ -103,16 +108,18 @@ struct sn_tile {
             a += a_step;                                                                           \
             b += b_step;                                                                           \
         }                                                                                          \
+        if (t->add) {                                                                              \
+            _Pragma("GCC unroll 8") for (int i = 0; i < MR; i++)                                   \
+            {                                                                                      \
+                _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) acc[i][j] +=                  \
+                    *(const sn_vec *)(c + i * c_row + j * SN_VL);                                  \
+            }                                                                                      \
+        }                                                                                          \
         _Pragma("GCC unroll 8") for (int i = 0; i < MR; i++)                                       \
         {                                                                                          \
-            _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++)                                   \
-            {                                                                                      \
-                sn_vec *c = (sn_vec *)(t->c + i * t->c_row + j * SN_VL);                           \
-                if (t->add)                                                                        \
-                    *c += acc[i][j];                                                               \
-                else                                                                               \
-                    *c = acc[i][j];                                                                \
-            }                                                                                      \
+            _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) *(sn_vec *)(c + i * c_row +       \
+                                                                             j * SN_VL) =          \
+                acc[i][j];                                                                         \
         }                                                                                          \
     }
 

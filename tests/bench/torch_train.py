@@ -4,8 +4,9 @@
 One JSON line on stdout per configuration: median ms per step, tokens/s, first and last loss, and
 everything that decides the number (torch, threads, compiler, allocator, OpenMP environment).
 `other_cores` is how many cores other processes used while the steps were timed; `quiet_*` is the
-median over those steps alone in which it was under 0.1. --until-quiet N goes on until N such steps
-were seen, so that a shared machine gives a figure that compares.
+median over those steps alone in which it was under 0.1. --until-quiet N waits before each step until
+nobody else computes and goes on until N steps were undisturbed: a figure from a shared machine that
+compares.
 
   torch_train.py --config gpt2-124m-b4t64 --compile
   torch_train.py --config gpt2-124m-b1t1024 --precision bf16 --steps 10
@@ -121,6 +122,16 @@ def cpu_seconds():
     return (sum(t[:3]) + sum(t[5:8])) / tick, own
 
 
+def wait_for_quiet(deadline):
+    """Sleep until the others have been quiet for 0.3 s, or the deadline."""
+    while time.perf_counter() < deadline:
+        busy0, own0 = cpu_seconds()
+        time.sleep(0.3)
+        busy1, own1 = cpu_seconds()
+        if busy1 - busy0 - (own1 - own0) < 0.3 * QUIET:
+            return
+
+
 def make_optimizer(model, kind):
     decay = [p for p in model.parameters() if p.dim() == 2]
     other = [p for p in model.parameters() if p.dim() != 2]
@@ -208,6 +219,8 @@ def run(a, name):
     while len(times) < a.steps or (
             sum(o < QUIET for o in others) < a.until_quiet
             and time.perf_counter() - begin < a.patience):
+        if a.until_quiet:
+            wait_for_quiet(begin + a.patience)
         busy0, own0 = cpu_seconds()
         t0 = time.perf_counter()
         step()
@@ -257,7 +270,7 @@ def main():
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--warmup", type=int, default=3)
     p.add_argument("--until-quiet", type=int, default=0, metavar="N",
-                   help="go on after --steps until N steps ran undisturbed")
+                   help="start steps at quiet moments, until N ran undisturbed")
     p.add_argument("--patience", type=float, default=120, help="seconds after which to stop waiting")
     p.add_argument("--batches", type=int, default=1,
                    help="distinct random batches; 1 shows that it learns")

@@ -1,7 +1,5 @@
 /*
  * test_config_errors.c - the sentence for everything that a run file may get wrong.
- *
- * Longer than 500 lines because it is one table, two or three lines a case.
  */
 #include "lib/config/config.h"
 #include "lib/config/files.h"

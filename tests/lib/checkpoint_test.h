@@ -1,0 +1,156 @@
+/*
+ * checkpoint_test.h - a small state, a saver in a temporary directory, and questions to them.
+ */
+#ifndef CHECKPOINT_TEST_H
+#define CHECKPOINT_TEST_H
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/files.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "tests/lib/tap.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { N = 7 };
+#define MODEL "model:\n  family: llama\n  hidden: 64\n  heads: 4\n"
+
+__attribute__((unused)) static const struct sn_state_tensor shape[N] = {
+    {"model", "embed.weight", 300, 64, NULL},
+    {"model", "final_norm.weight", 64, 1, NULL},
+    {"model", "layers.0.attn.q.weight", 160, 130, NULL},
+    {"exp_avg", "embed.weight", 300, 64, NULL},
+    {"exp_avg", "final_norm.weight", 64, 1, NULL},
+    {"exp_avg_sq", "embed.weight", 300, 64, NULL},
+    {"exp_avg_sq", "layers.0.attn.q.weight", 1, 3, NULL},
+};
+
+/* A temporary directory, a saver in its folder "ckpt", and a state to save. */
+struct bench {
+    char root[64], dir[96];
+    struct sn_saver saver;
+    struct sn_state state;
+    struct sn_state_tensor tensors[N];
+    struct sn_err err;
+};
+
+__attribute__((unused)) static size_t bytes_of(const struct sn_state_tensor *t)
+{
+    return (size_t)t->rows * (size_t)t->cols * sizeof(float);
+}
+
+__attribute__((unused)) static void make_state(struct sn_state *s, struct sn_state_tensor *t)
+{
+    memcpy(t, shape, sizeof(shape));
+    for (int i = 0; i < N; i++)
+        t[i].p = sn_alloc(bytes_of(&t[i]));
+    *s = (struct sn_state){.model_text = MODEL, .config_hash = 7, .n_tensors = N, .tensors = t};
+}
+
+__attribute__((unused)) static void free_state(struct sn_state *s)
+{
+    for (int i = 0; i < N; i++)
+        sn_free(s->tensors[i].p);
+}
+
+/* What the state is at a step: random bits, so that NaN, infinities and subnormals are there too.
+ */
+__attribute__((unused)) static void set_state(struct sn_state *s, int64_t step)
+{
+    s->scalars = (struct sn_state_scalars){step, step * 12345678901, step - 1, 3, 1, 0.1f};
+    for (int i = 0; i < N; i++) {
+        uint64_t key = sn_rng_key((uint64_t)step * N + (uint64_t)i, "state");
+        for (size_t k = 0; k < bytes_of(&s->tensors[i]) / 4; k++) {
+            uint32_t bits = (uint32_t)sn_rng_bits(key, k);
+            memcpy(&s->tensors[i].p[k], &bits, 4);
+        }
+    }
+}
+
+__attribute__((unused)) static bool open_saver(struct bench *b, int keep)
+{
+    return sn_checkpoint_open(&b->saver, b->dir, keep, &b->err) == SN_OK;
+}
+
+__attribute__((unused)) static void setup(struct bench *b, int keep)
+{
+    *b = (struct bench){.root = "/tmp/sn-ckpt-XXXXXX"};
+    if (!mkdtemp(b->root)) {
+        perror(b->root);
+        exit(1);
+    }
+    (void)snprintf(b->dir, sizeof(b->dir), "%s/runs/ckpt", b->root);
+    make_state(&b->state, b->tensors);
+    if (!open_saver(b, keep))
+        exit(1);
+}
+
+__attribute__((unused)) static void teardown(struct bench *b)
+{
+    sn_checkpoint_close(&b->saver);
+    free_state(&b->state);
+    (void)sn_dir_remove(b->root, &b->err);
+}
+
+__attribute__((unused)) static enum sn_status save(struct bench *b, int64_t step)
+{
+    set_state(&b->state, step);
+    return b->saver.save(b->saver.self, &b->state, &b->err);
+}
+
+__attribute__((unused)) static int64_t newest(struct bench *b)
+{
+    int64_t step = -7;
+    enum sn_status st = b->saver.find(b->saver.self, &step, &b->err);
+    return st == SN_OK ? step : -100 - (int64_t)st;
+}
+
+/* Loads `step` into fresh memory and compares every bit with what set_state(want) makes. */
+__attribute__((unused)) static bool loads_as(struct bench *b, int64_t step, int64_t want)
+{
+    struct sn_state got, expect;
+    struct sn_state_tensor t[N], e[N];
+    make_state(&got, t);
+    make_state(&expect, e);
+    set_state(&expect, want);
+    bool same = b->saver.load(b->saver.self, step, &got, &b->err) == SN_OK;
+    if (!same)
+        printf("# %s\n", b->err.text);
+    for (int i = 0; i < N && same; i++)
+        same = memcmp(t[i].p, e[i].p, bytes_of(&t[i])) == 0;
+    same = same && got.scalars.step == want && got.scalars.tokens == want * 12345678901 &&
+           got.scalars.adam_count == want - 1 && got.scalars.scale_age == 3 &&
+           got.scalars.skipped == 1 && got.scalars.loss_scale == 0.1f;
+    free_state(&got);
+    free_state(&expect);
+    return same;
+}
+
+static const char *path_in(struct bench *b, const char *rest)
+{
+    static char path[256];
+    (void)snprintf(path, sizeof(path), "%s/%s", b->dir, rest);
+    return path;
+}
+
+__attribute__((unused)) static bool exists(struct bench *b, const char *rest)
+{
+    return access(path_in(b, rest), F_OK) == 0;
+}
+
+/* Number of entries whose name contains `part`. */
+__attribute__((unused)) static int count_entries(struct bench *b, const char *part)
+{
+    char command[256], line[32] = "";
+    (void)snprintf(command, sizeof(command), "ls %s | grep -c -F -e '%s'", b->dir, part);
+    FILE *f = popen(command, "r");
+    if (!f || !fgets(line, sizeof(line), f))
+        line[0] = '\0';
+    if (f)
+        (void)pclose(f);
+    return atoi(line);
+}
+
+#endif

@@ -1,0 +1,59 @@
+# train.sh - helpers of the tests that run sennit-train. Source after tap.sh.
+# shellcheck shell=sh disable=SC2034
+
+# The same settings as tests/mpi/run: shared memory only, nobody spins on a core that others need.
+mpi() { # ranks command...
+    mpi_n=$1
+    shift
+    BUILD=$BUILD tests/mpi/run -n "$mpi_n" "$@"
+}
+
+# Token files from a text that the repository ships.
+make_tokens() { # prefix
+    "$BUILD/bin/sennit-data" build --text docs/STYLE.md LICENSE -o "$1" --valid 0.2 >/dev/null
+}
+
+# A small run file: NAME OUTPUT, then lines "section.key: value" replace defaults by sed-free means:
+# every variable below may be set before the call.
+run_file() { # path output
+    cat >"$1" <<YAML
+run: {name: test, seed: 7, output: $2, threads: ${threads:-1}}
+model:
+  family: ${family:-llama}
+  layers: ${layers:-2}
+  hidden: ${hidden:-64}
+  heads: 4
+  kv_heads: ${kv_heads:-4}
+  ffn: ${ffn:-160}
+  vocab: 256
+  seq: ${seq:-64}
+  dropout: ${dropout:-0.0}
+data: {train: $tmp/tok, valid: $tmp/tok-valid}
+train:
+  steps: ${steps:-50}
+  global_batch: ${batch:-12}
+  precision: ${precision:-fp32}
+  optimizer: {lr: ${lr:-3.0e-4}, weight_decay: 0.1, clip: 1.0}
+  schedule: {kind: cosine, warmup: 5, min_lr: 3.0e-5}
+  eval_every: ${eval_every:-25}
+  eval_sequences: ${eval_sequences:-12}
+layout: {micro_batch: ${micro:-1}, bucket: 64KiB}
+checkpoint: {dir: ckpt, every: ${every:-0}, keep: 2}
+YAML
+}
+
+metric() { # key file: its values, one a line, of the lines that have it
+    sed -n "s/.*\"$1\": \([-0-9.e+]*\).*/\1/p" "$2"
+}
+
+# Largest relative difference of two columns of numbers; "inf" when they are not equally long.
+worst() { # file file
+    paste "$1" "$2" | awk 'NF != 2 { print "inf"; bad = 1; exit }
+        { d = $1 - $2; d = d < 0 ? -d : d; s = $2 < 0 ? -$2 : $2; r = s > 0 ? d / s : d
+          w = r > w ? r : w }
+        END { if (!bad) printf "%.3g\n", w }'
+}
+
+within() { # sentence number limit
+    ok "$1 (off by $2, limit $3)" awk "BEGIN { exit !(\"$2\" != \"inf\" && $2 + 0 <= $3) }"
+}

@@ -1,0 +1,325 @@
+/* Checkpoints: damage and other models are told by name, and never loaded. */
+#include "checkpoint/store.h"
+#include "tests/lib/checkpoint_test.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static void flip(const char *path, long at)
+{
+    FILE *f = fopen(path, "r+b");
+    int c = EOF;
+    if (f && fseek(f, at, SEEK_SET) == 0)
+        c = fgetc(f);
+    if (c == EOF || fseek(f, at, SEEK_SET) != 0 || fputc(c ^ 16, f) == EOF || fclose(f) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+/* Load step 100 must fail with this status and exactly this text, where DIR stands for the folder.
+ */
+static void load_says(struct bench *b, enum sn_status want, const char *text, const char *what)
+{
+    char full[1024] = "";
+    for (const char *c = text; *c; c++) {
+        bool is_dir = strncmp(c, "DIR", 3) == 0;
+        (void)snprintf(full + strlen(full), sizeof(full) - strlen(full), "%.*s",
+                       is_dir ? (int)strlen(b->dir) : 1, is_dir ? b->dir : c);
+        c += is_dir ? 2 : 0;
+    }
+    b->err.text[0] = '\0';
+    enum sn_status st = b->saver.load(b->saver.self, 100, &b->state, &b->err);
+    tap_ok(st == want, "%s: the status is right", what);
+    tap_text(b->err.text, full, what);
+}
+
+/* --- damage ----------------------------------------------------------------------------------- */
+
+static long find_bytes(const char *path, const void *p, size_t len)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct sn_err err;
+    if (sn_file_load(&text, &n, path, &err) != SN_OK)
+        return -1;
+    char *at = memmem(text, n, p, len);
+    long offset = at ? (long)(at - text) : -1;
+    sn_free(text);
+    return offset;
+}
+
+static void a_flipped_bit_is_found_by_name(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    for (int i = 0; i < N; i++) {
+        (void)save(&b, 100);
+        const char *shard = path_in(&b, "step-00000100/shard-00000.h5");
+        long at = find_bytes(shard, b.tensors[i].p, bytes_of(&b.tensors[i]));
+        tap_ok(at > 0, "the bytes of tensor %d lie in the shard as they are in memory", i);
+        flip(shard, at + (long)bytes_of(&b.tensors[i]) - 1);
+        char text[512];
+        bool model = strcmp(shape[i].group, "model") == 0;
+        (void)snprintf(
+            text, sizeof(text),
+            "DIR/step-00000100/shard-00000.h5: the bytes of %s%s/%s are not those that "
+            "were saved (their hash differs); the file was altered, use another checkpoint",
+            model ? "/" : "/optim/", shape[i].group, shape[i].name);
+        load_says(&b, SN_EIO, text, shape[i].name);
+    }
+    teardown(&b);
+}
+
+static void a_damaged_manifest_is_passed_over(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    (void)save(&b, 100);
+    (void)save(&b, 200);
+    struct stat sb;
+    (void)stat(path_in(&b, "step-00000200/manifest.json"), &sb);
+    bool good = true;
+    for (long at = 0; at < sb.st_size; at += 1 + at / 8) {
+        flip(path_in(&b, "step-00000200/manifest.json"), at);
+        good = good && newest(&b) == 100;
+        flip(path_in(&b, "step-00000200/manifest.json"), at);
+    }
+    tap_ok(good, "a flipped bit anywhere in the manifest: the older checkpoint is found");
+    tap_ok(newest(&b) == 200, "the bits flipped back: the newer one is found");
+    flip(path_in(&b, "step-00000200/COMMIT"), 40);
+    tap_ok(newest(&b) == 100, "a flipped bit in COMMIT: the older checkpoint is found");
+    (void)unlink(path_in(&b, "step-00000200/COMMIT"));
+    tap_ok(newest(&b) == 100, "no COMMIT: the older checkpoint is found");
+    (void)unlink(path_in(&b, "step-00000200/manifest.json"));
+    tap_ok(newest(&b) == 100, "no manifest: the older checkpoint is found");
+    flip(path_in(&b, "step-00000100/manifest.json"), 5);
+    load_says(&b, SN_EIO,
+              "DIR/step-00000100/manifest.json: is not what COMMIT was written for; one of "
+              "them was altered",
+              "loading it says why");
+    tap_ok(newest(&b) == -100 - SN_EIO && strstr(b.err.text, "none of its 2 checkpoints is whole"),
+           "only damaged ones: an error, not a start from scratch");
+    printf("# %s\n", b.err.text);
+    teardown(&b);
+}
+
+static void the_warning_is_printed(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    (void)save(&b, 100);
+    (void)save(&b, 200);
+    (void)unlink(path_in(&b, "step-00000200/COMMIT"));
+    char *text = NULL;
+    size_t len = 0;
+    int copy = dup(2), file = open(path_in(&b, "stderr"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    sn_log_set_level(SN_LOG_WARN);
+    (void)dup2(file, 2);
+    (void)newest(&b);
+    (void)dup2(copy, 2);
+    sn_log_set_level(SN_LOG_ERROR);
+    (void)close(copy);
+    (void)close(file);
+    tap_ok(sn_file_load(&text, &len, path_in(&b, "stderr"), &b.err) == SN_OK &&
+               strstr(text,
+                      "step-00000200/COMMIT: cannot open: No such file or directory; looking for "
+                      "an older checkpoint"),
+           "a checkpoint passed over is warned of");
+    sn_free(text);
+    teardown(&b);
+}
+
+static void a_lost_shard_is_named(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    (void)save(&b, 100);
+    char shard[256];
+    (void)snprintf(shard, sizeof(shard), "%s", path_in(&b, "step-00000100/shard-00000.h5"));
+    tap_ok(truncate(shard, 100000) == 0, "a shard is cut");
+    (void)b.saver.load(b.saver.self, 100, &b.state, &b.err);
+    tap_ok(strstr(b.err.text, "step-00000100/shard-00000.h5: cannot open: truncated file") &&
+               strstr(b.err.text, "(reading tensor model embed.weight)"),
+           "a cut shard is named");
+    printf("# %s\n", b.err.text);
+    tap_ok(truncate(shard, 0) == 0, "a shard is emptied");
+    load_says(&b, SN_EIO,
+              "DIR/step-00000100/shard-00000.h5: cannot open: file signature not found "
+              "(reading tensor model embed.weight)",
+              "an empty shard is named");
+    (void)unlink(shard);
+    tap_ok(newest(&b) == 100, "a checkpoint without its shard is still found: resuming must not "
+                              "silently start from another");
+    load_says(&b, SN_EIO,
+              "DIR/step-00000100/shard-00000.h5: cannot open: No such file or directory "
+              "(reading tensor model embed.weight)",
+              "a missing shard is named");
+    teardown(&b);
+}
+
+/* Flips a bit in each seventh byte of what is HDF5's own, loads, and flips it back. */
+static bool loads_wrong_numbers(struct bench *b, const char *shard)
+{
+    bool wrong = false;
+    struct sn_state got;
+    struct sn_state_tensor t[N];
+    make_state(&got, t);
+    for (long at = 0; at < 4096; at += 7) {
+        flip(shard, at);
+        enum sn_status st = b->saver.load(b->saver.self, 100, &got, &b->err);
+        for (int i = 0; i < N && st == SN_OK; i++)
+            wrong = wrong || memcmp(t[i].p, b->tensors[i].p, bytes_of(&t[i])) != 0;
+        flip(shard, at);
+    }
+    free_state(&got);
+    return wrong;
+}
+
+/* In a child that leaves with _exit: HDF5 1.10 loses memory when it meets a damaged object header,
+ * and LeakSanitizer would tell us so. */
+static void hdf5_metadata_damage_never_loads_wrong_numbers(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    (void)save(&b, 100);
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(loads_wrong_numbers(&b, path_in(&b, "step-00000100/shard-00000.h5")));
+    int how = -1;
+    tap_ok(waitpid(pid, &how, 0) == pid && WIFEXITED(how) && WEXITSTATUS(how) == 0,
+           "586 flips in HDF5's own bytes: an error or the right numbers");
+    teardown(&b);
+}
+
+/* --- another model ---------------------------------------------------------------------------- */
+
+static void another_model_is_refused(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    (void)save(&b, 100);
+    b.state.model_text = "model:\n  family: llama\n  hidden: 128\n  heads: 4\n";
+    load_says(
+        &b, SN_EINPUT,
+        "DIR/step-00000100: holds another model: it has 'hidden: 64' where the run "
+        "file has 'hidden: 128'; use another checkpoint.dir, or train.init_from to take only its "
+        "weights",
+        "another width is named");
+    b.state.model_text = "model:\n  family: llama\n  hidden: 64\n";
+    load_says(
+        &b, SN_EINPUT,
+        "DIR/step-00000100: holds another model: it has 'heads: 4' where the run "
+        "file has ''; use another checkpoint.dir, or train.init_from to take only its weights",
+        "a line less is named");
+    teardown(&b);
+}
+
+static void other_tensors_are_refused(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    (void)save(&b, 100);
+    b.tensors[2].name = "layers.1.attn.q.weight";
+    load_says(&b, SN_EINPUT,
+              "DIR/step-00000100/manifest.json: has no tensor model "
+              "layers.1.attn.q.weight; the model needs it",
+              "a missing tensor is named");
+    b.tensors[2].name = shape[2].name;
+    b.tensors[2].rows = 161;
+    load_says(&b, SN_EINPUT,
+              "DIR/step-00000100/manifest.json: tensor model layers.0.attn.q.weight is "
+              "160 x 130, but the model's is 161 x 130",
+              "another shape is named");
+    b.tensors[2].rows = shape[2].rows;
+    b.state.n_tensors--;
+    load_says(&b, SN_EINPUT,
+              "DIR/step-00000100/manifest.json: has a tensor exp_avg_sq "
+              "layers.0.attn.q.weight that the model lacks",
+              "an extra tensor is named");
+    b.state.n_tensors++;
+    tap_ok(loads_as(&b, 100, 100), "the right ones load");
+    b.tensors[2].name = "a/b";
+    tap_ok(b.saver.save(b.saver.self, &b.state, &b.err) == SN_EINPUT,
+           "a name with a slash is refused");
+    tap_text(b.err.text, "checkpoint: 'model a/b' is no name for a tensor", "and named");
+    b.tensors[2].name = shape[2].name;
+    teardown(&b);
+}
+
+/* Replace `from` in the manifest of step 100 and write the COMMIT that belongs to it. */
+static void edit_manifest(struct bench *b, const char *from, const char *to)
+{
+    char *text = NULL, *fresh, commit[SN_COMMIT_MAX];
+    size_t len = 0;
+    if (sn_file_load(&text, &len, path_in(b, "step-00000100/manifest.json"), &b->err) != SN_OK)
+        exit(1);
+    char *at = strstr(text, from);
+    if (!at)
+        exit(1);
+    fresh = sn_format("%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    (void)sn_file_save(path_in(b, "step-00000100/manifest.json"), fresh, strlen(fresh), &b->err);
+    sn_commit_format(commit, fresh, strlen(fresh));
+    (void)sn_file_save(path_in(b, "step-00000100/COMMIT"), commit, strlen(commit), &b->err);
+    sn_free(text);
+    sn_free(fresh);
+}
+
+static void strange_manifests_are_explained(void)
+{
+    static const struct {
+        const char *from, *to, *says;
+        enum sn_status st;
+    } row[] = {
+        {"\"schema\": 1", "\"schema\": 2",
+         "has schema version 2, but this version of sennit reads 1; use "
+         "the version that wrote it",
+         SN_EINPUT},
+        {"\"schema\": 1,", "", "a 'schema' is missing; the file is damaged", SN_EIO},
+        {"\"schema\": 1", "\"schema\": 1, \"schema\": 1", "duplicate object key", SN_EIO},
+        {"\"step\": 100", "\"step\": \"100\"", "'step' is not a number from 0 up", SN_EIO},
+        {"0x1.99999ap-4", "big", "'loss_scale' is 'big', not a number", SN_EIO},
+        {"\"shard-00000.h5\"", "\"../x.h5\"", "'../x.h5' is no shard's file name", SN_EIO},
+        {"\"shape\": [300", "\"shape\": [301", "do not belong together", SN_EIO},
+        {"\"shape\": [300", "\"shape\": [-300", "its shape is not two sizes", SN_EIO},
+        {"\"shape\": [300, 64]", "\"shape\": [4294967296, 4294967296]", "do not belong together",
+         SN_EIO},
+        {"\"dtype\": \"fp32\"", "\"dtype\": \"bf16\"", "has dtype 'bf16'; this version reads fp32",
+         SN_EINPUT},
+        {"\"row\": [0, 300]", "\"row\": [0, 299]", "the piece is not the whole tensor", SN_EIO},
+        {"\"shard\": 0", "\"shard\": 1", "do not belong together", SN_EIO},
+        {"\"xxh3\": \"", "\"xxh3\": \"0", "not 16 hexadecimal digits", SN_EIO},
+        {"\"name\": \"final_norm.weight\"", "\"name\": \"embed.weight\"",
+         "embed.weight is listed twice", SN_EIO},
+        {"\"tensors\": [", "\"tensors\": [7, ", "a 'group' is missing", SN_EIO},
+        {"\"tensors\": [", "\"tensors\": {", "is not JSON", SN_EIO},
+    };
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct bench b;
+        setup(&b, 0);
+        (void)save(&b, 100);
+        edit_manifest(&b, row[i].from, row[i].to);
+        enum sn_status st = b.saver.load(b.saver.self, 100, &b.state, &b.err);
+        if (!tap_ok(st == row[i].st && strstr(b.err.text, row[i].says), "manifest: %s",
+                    row[i].says))
+            printf("# got: %s\n", b.err.text);
+        tap_ok(newest(&b) == -100 - (int64_t)row[i].st, "and find refuses it too");
+        teardown(&b);
+    }
+}
+
+int main(void)
+{
+    sn_log_set_level(SN_LOG_ERROR);
+    a_flipped_bit_is_found_by_name();
+    a_damaged_manifest_is_passed_over();
+    the_warning_is_printed();
+    a_lost_shard_is_named();
+    hdf5_metadata_damage_never_loads_wrong_numbers();
+    another_model_is_refused();
+    other_tensors_are_refused();
+    strange_manifests_are_explained();
+    return tap_done();
+}

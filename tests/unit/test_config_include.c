@@ -1,0 +1,248 @@
+/*
+ * test_config_include.c - run files that start from presets, other files or a Hugging Face
+ * config.json, and what happens when there is no memory for them.
+ */
+#include "tests/unit/config_place.h"
+
+/* --- presets and inclusions ------------------------------------------------------------------- */
+
+/* Published parameter counts, from the dimensions alone. */
+static int64_t count(const struct sn_model_config *m)
+{
+    int64_t D = m->hidden, F = m->ffn, V = m->vocab, L = m->layers;
+    int64_t kv = D / m->heads * m->kv_heads, head = m->tied_embeddings ? 0 : V * D;
+    if (m->family == SN_LLAMA)
+        return V * D + head + D + L * (2 * D * D + 2 * D * kv + 3 * D * F + 2 * D);
+    int64_t block = 3 * D * D + 3 * D + D * D + D + 2 * D * F + F + D + 4 * D;
+    return V * D + head + 2 * D + L * block + (m->family == SN_GPT2 ? (int64_t)m->seq * D : 0);
+}
+
+static void presets_have_the_published_sizes(const struct place *p)
+{
+    static const struct {
+        const char *name;
+        int64_t parameters;
+    } all[] = {
+        {"gpt2-124m", 124439808},    {"gpt2-350m", 354823168},    {"gpt2-774m", 774030080},
+        {"gpt2-1.5b", 1557611200},   {"pythia-160m", 162322944},  {"pythia-1b", 1011781632},
+        {"pythia-6.9b", 6857302016}, {"pythia-12b", 11846072320}, {"llama-tiny", 3295488},
+        {"llama-1b", 1100048384},    {"llama-7b", 6738415616},    {"llama-13b", 13015864320},
+        {"llama-30b", 32528943616},  {"llama-65b", 65285660672},  {"llama3-8b", 8030261248},
+        {"llama3-70b", 70553706496},
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        char text[128];
+        (void)snprintf(text, sizeof(text), "model: {preset: %s}\n" TRAIN, all[i].name);
+        struct sn_config c = good(p, text);
+        if (!tap_ok(count(&c.model) == all[i].parameters, "%s has %lld parameters", all[i].name,
+                    (long long)all[i].parameters))
+            printf("#  got %lld\n", (long long)count(&c.model));
+    }
+}
+
+static void keys_beside_override(const struct place *p)
+{
+    struct sn_config c = good(p, "model: {seq: 64, preset: llama-tiny, layers: 2}\n" TRAIN);
+    tap_ok(c.model.seq == 64 && c.model.layers == 2 && c.model.hidden == 256,
+           "keys beside a preset override it, before and after");
+    c = good(p, "preset: example\ntrain: {optimizer: {lr: 1e-3}}\n");
+    tap_ok(c.train.optimizer.lr == 1e-3 && c.train.steps == 200 && c.train.schedule.warmup == 20,
+           "a whole run file can be a preset, and a nested key overrides it alone");
+}
+
+static void files_are_pulled_in(const struct place *p)
+{
+    struct sn_config c;
+    struct sn_err err;
+    write_file(p, "model.yaml", "{preset: llama-tiny, seq: 32}\n");
+    write_file(p, "other-run.yaml", "run: {seed: 5}\nmodel: {preset: llama-tiny, seq: 16}\n" TRAIN);
+    char *own = at_place(p, "model: {file: %s/model.yaml, layers: 3}\n" TRAIN);
+    char *part = at_place(p, "model: {file: %s/other-run.yaml}\n" TRAIN);
+    char *whole = at_place(p, "file: %s/other-run.yaml\n");
+    c = good(p, own);
+    tap_ok(c.model.seq == 32 && c.model.layers == 3, "a file with a section's keys");
+    c = good(p, part);
+    tap_ok(c.model.seq == 16 && c.run.seed == 1234, "a section of another run file");
+    c = good(p, whole);
+    tap_ok(c.model.seq == 16 && c.run.seed == 5, "another run file");
+    c = good(p, "preset: example\nmodel: {preset: gpt2-124m}\n");
+    tap_ok(c.model.family == SN_GPT2 && c.model.ffn == 3072 && c.train.schedule.warmup == 20,
+           "a section that starts from a preset takes nothing of the including file's section");
+    write_file(p, "model.yaml", "layers: 4\nhiden: 3\n");
+    (void)parse(p, own, &c, &err);
+    char *want =
+        at_place(p, "%s/model.yaml:2:1: unknown key 'model.hiden'; did you mean 'model.hidden'?");
+    tap_text(err.text, want, "an error in an included file names that file");
+    sn_free(own);
+    sn_free(part);
+    sn_free(whole);
+    sn_free(want);
+}
+
+static void cycles_and_depth_are_refused(const struct place *p)
+{
+    struct sn_config c;
+    struct sn_err err;
+    char *text = at_place(p, "file: %s/a.yaml\n"), name[32], line[128];
+    char *b = at_place(p, "file: %s/b.yaml\n");
+    write_file(p, "a.yaml", b);
+    write_file(p, "b.yaml", text);
+    (void)parse(p, text, &c, &err);
+    tap_ok(strstr(err.text, "/b.yaml:1:7: file: '") &&
+               strstr(err.text, "a.yaml' includes itself; "
+                                "remove one of the inclusions"),
+           "a cycle of files is refused");
+    write_file(p, "b.yaml", b);
+    (void)sn_config_load(&c, strchr(b, '/'), p->share, &err); /* no such file: ends in a newline */
+    tap_ok(strstr(err.text, "cannot be opened: No such file") != NULL, "a missing file is named");
+    for (int i = 0; i < 6; i++) {
+        (void)snprintf(name, sizeof(name), "d%d.yaml", i);
+        (void)snprintf(line, sizeof(line), "file: %s/d%d.yaml\n", p->dir, i + 1);
+        write_file(p, name, line);
+    }
+    (void)snprintf(line, sizeof(line), "%s/d0.yaml", p->dir);
+    tap_ok(sn_config_load(&c, line, p->share, &err) == SN_EINPUT, "too deep is refused");
+    tap_ok(strstr(err.text, "/d4.yaml:1:7: file: '") &&
+               strstr(err.text, "' is more than 4 files deep; include fewer"),
+           "with this sentence");
+    sn_free(text);
+    sn_free(b);
+}
+
+static void a_file_that_includes_itself_is_refused(const struct place *p)
+{
+    struct sn_config c;
+    struct sn_err err = {0};
+    char path[128];
+    char *text = at_place(p, "file: %s/self.yaml\n");
+    write_file(p, "self.yaml", text);
+    (void)snprintf(path, sizeof(path), "%s/self.yaml", p->dir);
+    (void)sn_config_load(&c, path, p->share, &err);
+    char *want =
+        at_place(p, "%s/self.yaml:1:7: file: '%s/self.yaml' includes itself; remove one of "
+                    "the inclusions");
+    tap_text(err.text, want, "a file that includes itself is refused");
+    sn_free(text);
+    sn_free(want);
+}
+
+/* --- config.json ------------------------------------------------------------------------------ */
+
+static void config_json_is_read(const struct place *p)
+{
+    char *text = at_place(p, "model: {config: %s/config.json, seq: 99}\n" TRAIN);
+    write_file(
+        p, "config.json",
+        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 3,\n"
+        " \"num_attention_heads\": 8, \"num_key_value_heads\": 2, \"intermediate_size\": 96,\n"
+        " \"vocab_size\": 500, \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-05,\n"
+        " \"rope_theta\": 500000.0, \"rope_scaling\": null, \"tie_word_embeddings\": true,\n"
+        " \"torch_dtype\": \"bfloat16\", \"architectures\": [\"LlamaForCausalLM\"]}\n");
+    struct sn_model_config m = good(p, text).model;
+    tap_ok(m.family == SN_LLAMA && m.hidden == 64 && m.layers == 3 && m.heads == 8 &&
+               m.kv_heads == 2 && m.ffn == 96 && m.vocab == 500 && m.seq == 99 &&
+               m.norm_eps == 1e-5 && m.rope_theta == 5e5 && m.tied_embeddings && m.dropout == 0,
+           "llama's config.json, with a key beside it");
+    write_file(p, "config.json", "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_inner\": null}");
+    m = good(p, text).model;
+    tap_ok(m.family == SN_GPT2 && m.layers == 2 && m.hidden == 768 && m.ffn == 3072 &&
+               m.vocab == 50257 && m.dropout == 0.1 && m.tied_embeddings,
+           "gpt2's config.json, with that library's defaults");
+    write_file(
+        p, "config.json",
+        "{\"model_type\": \"gpt_neox\", \"hidden_size\": 64, \"num_hidden_layers\": 3,\n"
+        " \"num_attention_heads\": 2, \"intermediate_size\": 256, \"vocab_size\": 500,\n"
+        " \"use_parallel_residual\": false, \"rotary_emb_base\": 10000,\n"
+        " \"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}}\n");
+    m = good(p, text).model;
+    tap_ok(m.family == SN_GPT_NEOX && !m.parallel_residual && m.rotary_pct == 0.5 &&
+               !m.tied_embeddings,
+           "gpt_neox's config.json");
+    sn_free(text);
+}
+
+static void config_json_is_refused_by_name(const struct place *p)
+{
+#define LLAMA                                                                                      \
+    "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 3, "                  \
+    "\"num_attention_heads\": 8, \"intermediate_size\": 96, \"vocab_size\": 500"
+    static const char *const cases[][2] = {
+        {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}",
+         "rope_scaling: this object is not supported; want null"},
+        {LLAMA ", \"attention_bias\": true}", "attention_bias: true is not supported; want false"},
+        {LLAMA ", \"hidden_act\": \"gelu\"}", "hidden_act: gelu is not supported; want silu"},
+        {LLAMA ", \"head_dim\": 16}",
+         "head_dim: 16 is not supported; want hidden_size / num_attention_heads (8)"},
+        {LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\"}}",
+         "rope_parameters.rope_type: yarn is not supported; want default"},
+        {LLAMA ", \"max_position_embeddings\": \"many\"}",
+         "model.seq: got the text 'many'; want a whole number in 1..16777216 tokens"},
+        {LLAMA ", \"num_key_value_heads\": 3}",
+         "model.kv_heads: 3 does not divide model.heads (8); nearest that do: 2 or 4"},
+        {"{\"model_type\": \"llama\"}",
+         "num_hidden_layers is missing; want a complete config.json"},
+        {"{\"model_type\": \"bert\"}",
+         "model_type: 'bert' is not supported; want gpt2, gpt_neox or llama"},
+        {"{}", "no model_type; want a Hugging Face config.json"},
+        {"[]", "no model_type; want a Hugging Face config.json"},
+        {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",
+         "attn_pdrop: 0 differs from resid_pdrop (0.1); want one dropout"},
+        {"{\"model_type\": \"gpt2\", \"activation_function\": \"relu\"}",
+         "activation_function: relu is not supported; want gelu_new"},
+    };
+    char *text = at_place(p, "model: {config: %s/config.json}\n" TRAIN);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sn_config c;
+        struct sn_err err;
+        char want[512];
+        write_file(p, "config.json", cases[i][0]);
+        (void)snprintf(want, sizeof(want), "%s/config.json: %s", p->dir, cases[i][1]);
+        (void)parse(p, text, &c, &err);
+        tap_text(err.text, want, cases[i][1]);
+    }
+    sn_free(text);
+}
+
+/* --- no memory -------------------------------------------------------------------------------- */
+
+static void no_memory_is_reported(const struct place *p)
+{
+    struct sn_config c;
+    struct sn_err err;
+    write_file(p, "config.json",
+               "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 3,\n"
+               " \"num_attention_heads\": 4, \"intermediate_size\": 96, \"vocab_size\": 500}");
+    char *text = at_place(p, "file: %s/base.yaml\nmodel: {config: %s/config.json}\n" TRAIN);
+    write_file(p, "base.yaml", "preset: example\ntrain: {freeze: [a, b]}\n");
+    enum sn_status st = SN_ENOMEM;
+    int n = 0, other = 0;
+    while (st != SN_OK && n < 10000) {
+        sn_mem_fail_at((uint64_t)++n);
+        st = parse(p, text, &c, &err);
+        sn_mem_fail_at(0);
+        other += st != SN_OK && (st != SN_ENOMEM || !strstr(err.text, "no memory"));
+    }
+    tap_ok(st == SN_OK && n > 100 && !other, "each of %d allocations may fail", n - 1);
+    struct sn_str out = {0};
+    sn_mem_fail_at(1);
+    sn_config_format(&out, &c);
+    sn_mem_fail_at(0);
+    tap_ok(out.failed, "a text that did not fit says so");
+    sn_str_fini(&out);
+    sn_free(text);
+}
+
+int main(void)
+{
+    struct place p = make_place();
+    presets_have_the_published_sizes(&p);
+    keys_beside_override(&p);
+    files_are_pulled_in(&p);
+    cycles_and_depth_are_refused(&p);
+    a_file_that_includes_itself_is_refused(&p);
+    config_json_is_read(&p);
+    config_json_is_refused_by_name(&p);
+    no_memory_is_reported(&p);
+    remove_place(&p);
+    return tap_done();
+}
