@@ -67,6 +67,7 @@ need:
 $(BUILD)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
 $(BUILD)/checkpoint/%.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/kernels/blas.o: CPPFLAGS += $(BLAS_CFLAGS)
+$(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o: CPPFLAGS += -fopenmp
 $(BUILD)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
 
 # One short line per command; V=1 shows the commands themselves.

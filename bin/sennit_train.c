@@ -223,8 +223,8 @@ int main(int argc, char **argv)
     int ranks = sn_comm_launched_ranks();
     if (st == SN_OK)
         st = load_config(&l, &config, ranks, &err);
-    if (st != SN_OK) /* the same on every rank: no need to agree, and MPI has not begun */
-        return sn_report(&err);
+    if (st != SN_OK) /* the same on every rank: one says it, and MPI has not begun */
+        return sn_comm_launched_rank() == 0 ? sn_report(&err) : sn_exit_code(st);
     st = sn_signals_create(&signals, &err);
     if (st == SN_OK)
         st = ranks > 1 ? sn_comm_create_mpi(&comm, &err) : sn_comm_create_self(&comm, &err);

@@ -172,8 +172,7 @@ const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum s
     return NULL;
 }
 
-/* --- reading -------------------------------------------------------------------------------------
- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 static enum sn_status want_shape(const struct sn_st_tensor *t, const char *piece, int64_t rows,
                                  int64_t cols, struct sn_err *err)

@@ -44,8 +44,7 @@ static enum sn_status explain_left_over(const struct left_over *l, const char *w
                    l->n, l->text, l->n > 5 ? ", ..." : "");
 }
 
-/* --- the field's files ---------------------------------------------------------------------------
- */
+/* --- the field's files ----------------------------------------------------------------------- */
 
 static bool same_bytes(const struct sn_st_tensor *a, const struct sn_st_tensor *b)
 {
@@ -128,8 +127,7 @@ static enum sn_status from_safetensors(const char *path, const struct sn_model_c
     return status;
 }
 
-/* --- ours ----------------------------------------------------------------------------------------
- */
+/* --- ours ------------------------------------------------------------------------------------ */
 
 static enum sn_status read_ours(struct sn_reader *r, struct sn_state *s, bool *used,
                                 struct sn_err *err)

@@ -244,7 +244,7 @@ static enum sn_status load_json(json_t **out, const char *text, size_t len, cons
 enum sn_status sn_manifest_parse(struct sn_manifest *out, const char *text, size_t len,
                                  const char *file, struct sn_err *err)
 {
-    json_t *root;
+    json_t *root = NULL;
     SN_TRY(load_json(&root, text, len, file, err));
     struct reader r = {file, err, SN_OK};
     struct sn_manifest m = {.json = root};

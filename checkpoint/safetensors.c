@@ -74,8 +74,7 @@ static enum sn_status load_json(json_t **out, const char *p, size_t len, const c
                    show(why.text).text, why.position);
 }
 
-/* --- one tensor of a header ---------------------------------------------------------------------
- */
+/* --- one tensor of a header ------------------------------------------------------------------ */
 
 static bool is_size(const json_t *v)
 {
@@ -165,8 +164,7 @@ static enum sn_status check_metadata(const struct file *f, const json_t *metadat
     return SN_OK;
 }
 
-/* --- one file ------------------------------------------------------------------------------------
- */
+/* --- one file -------------------------------------------------------------------------------- */
 
 static int by_place(const void *pa, const void *pb)
 {
@@ -269,8 +267,7 @@ static enum sn_status add_file(struct sn_safetensors *st, char *path, struct sn_
     return parse_file(st, f, err);
 }
 
-/* --- all files -----------------------------------------------------------------------------------
- */
+/* --- all files ------------------------------------------------------------------------------- */
 
 static int by_name(const void *pa, const void *pb)
 {

@@ -130,7 +130,7 @@ enum sn_status sn_safetensors_read(const struct sn_st_tensor *t, const struct sn
         return sn_fail(err, SN_EINPUT,
                        "%s: tensor '%s' is %s; weights are read from F32, F16, BF16 and F64",
                        t->file, t->name, t->dtype);
-    for (int64_t i = 0; i < box->rows; i++)
+    for (int64_t i = 0; i < box->rows && box->cols > 0; i++)
         d->row(t->data + ((box->row + i) * cols + box->col) * (d->bits / 8), box->cols,
                out + i * box->cols);
     return SN_OK;

@@ -77,7 +77,18 @@ static size_t bytes_of(const struct sn_state_tensor *t)
     return (size_t)t->rows * (size_t)t->cols * sizeof(float);
 }
 
-/* A file size limit would otherwise be met by HDF5, when it closes the file. */
+/* Ask for the disk space at once, so that a full disk is found before minutes of writing. Where the
+ * file system cannot reserve, at least a limit on file sizes is found. */
+static enum sn_status reserve(const char *path, int fd, off_t bytes, struct sn_err *err)
+{
+    int rc = bytes > 0 ? fallocate(fd, 0, 0, bytes) : 0;
+    if (rc != 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR))
+        rc = ftruncate(fd, bytes);
+    return rc == 0 ? SN_OK : sn_file_fail(err, path, "reserve space");
+}
+
+/* HDF5 should not be the one to meet a full disk: it keeps the file open then. So a file of about
+ * that size is made first, which HDF5 then cuts to nothing. */
 static enum sn_status try_size(struct save *v, struct sn_err *err)
 {
     enum { SLACK = 4096 + 1024 }; /* alignment and metadata of one dataset, bytes */
@@ -87,30 +98,24 @@ static enum sn_status try_size(struct save *v, struct sn_err *err)
     int fd = open(v->shard, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return sn_file_fail(err, v->shard, "create");
-    enum sn_status st = SN_OK;
-    if (ftruncate(fd, total) != 0)
-        st = sn_file_fail(err, v->shard, "make it large enough");
+    enum sn_status st = reserve(v->shard, fd, total, err);
     (void)close(fd); /* nothing was written */
     return st;
 }
 
-/* Ask for the disk space at once: a full disk is found before minutes of writing. */
-static enum sn_status reserve(struct save *v, int fd, struct sn_err *err)
+static enum sn_status reserve_layout(struct save *v, int fd, struct sn_err *err)
 {
     struct stat sb;
     if (fstat(fd, &sb) != 0)
         return sn_file_fail(err, v->shard, "stat");
     v->shard_bytes = sb.st_size;
-    if (sb.st_size > 0 && fallocate(fd, 0, 0, sb.st_size) != 0 && errno != EOPNOTSUPP &&
-        errno != ENOSYS && errno != EINTR)
-        return sn_file_fail(err, v->shard, "reserve space");
-    return SN_OK;
+    return reserve(v->shard, fd, sb.st_size, err);
 }
 
 static enum sn_status fill(struct save *v, int fd, struct sn_err *err)
 {
     const struct sn_state *s = v->state;
-    SN_TRY(reserve(v, fd, err));
+    SN_TRY(reserve_layout(v, fd, err));
     for (int i = 0; i < s->n_tensors; i++) {
         const struct sn_state_tensor *t = &s->tensors[i];
         if (i == s->n_tensors / 2)

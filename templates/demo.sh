@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 ranks=${RANKS:-2}
 demo=$build/demo
-stop_after=400 # of the steps in templates/runs/demo.yaml: then it stops once, to show a resume
+stop_after=300 # of the steps in templates/runs/demo.yaml: then it stops once, to show a resume
 mkdir -p "$demo"
 
 say() {

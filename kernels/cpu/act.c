@@ -38,7 +38,7 @@ static void act_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 SN_KERNEL(sn_act)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, flat.out[0].rows, flat.out[0].cols, act_tile);
+    sn_each_tile(&flat, threads, &flat.out[0], SN_CHUNK, act_tile);
     return 0;
 }
 
@@ -73,6 +73,6 @@ static void act_dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n
 SN_KERNEL(sn_act_dx)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, flat.out[0].rows, flat.out[0].cols, act_dx_tile);
+    sn_each_tile(&flat, threads, &flat.out[0], SN_CHUNK, act_dx_tile);
     return 0;
 }

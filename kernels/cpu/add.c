@@ -17,6 +17,6 @@ static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 SN_KERNEL(sn_add)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, flat.out[0].rows, flat.out[0].cols, tile);
+    sn_each_tile(&flat, threads, &flat.out[0], SN_CHUNK, tile);
     return 0;
 }

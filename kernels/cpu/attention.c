@@ -67,14 +67,16 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
  * One row of scores against `visible` keys from k0 on: p in place, m and l updated, o rescaled.
  * Not inlined: two copies of a vectorised sum may add in two orders.
  */
-static __attribute__((noinline)) void soften_row(const struct job *j, struct work *w, int64_t i, int64_t visible, float *p)
+static __attribute__((noinline)) void soften_row(const struct job *j, struct work *w, int64_t i,
+                                                 int64_t visible, float *p)
 {
     float m = w->m[i], sum = 0;
+    int64_t whole = sn_whole_step(p, visible, -INFINITY);
 #pragma omp simd reduction(max : m)
-    for (int64_t k = 0; k < visible; k++)
+    for (int64_t k = 0; k < whole; k++)
         m = p[k] > m ? p[k] : m;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < visible; k++) {
+    for (int64_t k = 0; k < whole; k++) {
         p[k] = sn_expf(p[k] - m);
         sum += p[k];
     }
@@ -82,14 +84,12 @@ static __attribute__((noinline)) void soften_row(const struct job *j, struct wor
         float shrink = sn_expf(w->m[i] - m);
         float *restrict o = w->o + i * j->ld;
 #pragma omp simd
-        for (int64_t c = 0; c < j->d; c++)
+        for (int64_t c = 0; c < j->ld; c++)
             o[c] *= shrink;
         w->l[i] *= shrink;
         w->m[i] = m;
     }
     w->l[i] += sum;
-    if (visible < SN_BK)
-        memset(p + visible, 0, (size_t)(SN_BK - visible) * sizeof(float));
 }
 
 static void drop_row(const struct job *j, const struct work *w, int64_t i, const int64_t keys[2],
@@ -159,9 +159,9 @@ static void chunk(const struct job *j, struct work *w)
         int64_t n = end - k0 < SN_BK ? end - k0 : SN_BK;
         struct sn_head k = {&in[1], base + k0, n, kv_col, j->d};
         struct sn_head v = {&in[2], base + k0, n, kv_col, j->d};
-        sn_head_load(&k, 1.0f, SN_BK, w->keys, j->ld);
-        sn_head_transpose(w->keys, j->ld, j->d, w->kt);
-        sn_head_load(&v, 1.0f, SN_BK, w->v, j->ld);
+        sn_head_load(&k, 1.0f, sn_round_up(n, SN_STEP), w->keys, j->ld);
+        sn_head_transpose(w->keys, j->ld, n, j->d, w->kt);
+        sn_head_load(&v, 1.0f, sn_round_up(n, SN_STEP), w->v, j->ld);
         int64_t i0 = k0 > w->q0 ? (k0 - w->q0) / SN_BQ * SN_BQ : 0;
         for (; i0 < w->queries; i0 += SN_BQ)
             block(j, w, i0, w->queries - i0 < SN_BQ ? w->queries - i0 : SN_BQ, k0);

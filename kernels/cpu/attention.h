@@ -15,10 +15,11 @@
 enum {
     SN_BQ = 64,
     SN_BK = 128,
-    SN_AR = 4,                          /* rows of a register tile */
-    SN_AV = SN_VL == 16 ? 4 : 2,        /* and its vectors */
-    SN_PANEL = SN_AV * SN_VL,           /* columns of a panel of B */
-    SN_KEYS = SN_BK + SN_VL,            /* row stride of a block of scores */
+    SN_AR = 8,                   /* rows that a product takes at a time */
+    SN_AV = SN_VL == 16 ? 4 : 2, /* and its vectors */
+    SN_PANEL = SN_AV * SN_VL,    /* columns of a panel of B */
+    SN_KEYS = SN_BK + SN_VL,     /* row stride of a block of scores */
+    SN_STEP = SN_VL == 4 ? 8 : SN_VL, /* whole vectors, and whole strips of SN_AR */
 };
 
 /* Which part of a product the mask leaves. */
@@ -90,11 +91,25 @@ static inline void sn_head_store(const struct sn_head *h, int64_t r, const float
     sn_row_store(sn_head_row(h, r), h->x->dtype, in, h->d);
 }
 
-/* SN_BK rows at stride ld, transposed into panels: element (c, key) of a panel at [c][key]. */
-static inline void sn_head_transpose(const float *in, int64_t ld, int64_t d, float *out)
+/* Rows at stride ld, transposed into panels: element (c, key) of a panel at [c][key]. Rows are
+ * read up to a whole SN_STEP: load them padded so. */
+static inline void sn_head_transpose(const float *in, int64_t ld, int64_t rows, int64_t d,
+                                     float *out)
 {
-    for (int64_t key = 0; key < SN_BK; key += SN_PANEL, out += d * SN_PANEL)
-        sn_transpose(in + key * ld, ld, SN_PANEL, d, out, SN_PANEL);
+    rows = sn_round_up(rows, SN_STEP);
+    for (int64_t key = 0; key < rows; key += SN_PANEL, out += d * SN_PANEL) {
+        int64_t n = rows - key < SN_PANEL ? rows - key : SN_PANEL;
+        sn_transpose(in + key * ld, ld, n, d, out, SN_PANEL);
+    }
+}
+
+/* The keys of a block that a query sees, rounded up to SN_STEP; those beyond get `fill`. */
+static inline int64_t sn_whole_step(float *row, int64_t visible, float fill)
+{
+    int64_t whole = (visible + SN_STEP - 1) / SN_STEP * SN_STEP;
+    for (int64_t k = visible; k < whole; k++)
+        row[k] = fill;
+    return whole;
 }
 
 /* The mask of one ATTENTION operation in one micro-batch. */

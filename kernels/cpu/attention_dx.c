@@ -66,23 +66,21 @@ static void row_gradient(const struct work *w, int64_t i, int64_t visible, const
                          float *restrict p, float *restrict ds)
 {
     float lse = w->lse[i], delta = w->delta[i];
+    int64_t whole = sn_whole_step(p, visible, -INFINITY);
+    (void)sn_whole_step(ds, visible, 0.0f);
     if (factor) {
 #pragma omp simd
-        for (int64_t k = 0; k < visible; k++) {
+        for (int64_t k = 0; k < whole; k++) {
             float prob = sn_expf(p[k] - lse);
             ds[k] = prob * (factor[k] * ds[k] - delta);
             p[k] = prob * factor[k];
         }
     } else {
 #pragma omp simd
-        for (int64_t k = 0; k < visible; k++) {
+        for (int64_t k = 0; k < whole; k++) {
             p[k] = sn_expf(p[k] - lse);
             ds[k] = p[k] * (ds[k] - delta);
         }
-    }
-    if (visible < SN_BK) {
-        memset(p + visible, 0, (size_t)(SN_BK - visible) * sizeof(float));
-        memset(ds + visible, 0, (size_t)(SN_BK - visible) * sizeof(float));
     }
 }
 
@@ -95,6 +93,7 @@ static void block_rows(const struct job *j, struct work *w, const int64_t querie
         if (j->dropout.drop > 0) {
             int64_t first = (w->head * j->s + i) * j->s + k0;
             sn_attn_dropout_row(&j->dropout, sample, first, visible, w->factor);
+            (void)sn_whole_step(w->factor, visible, 0.0f);
             factor = w->factor;
         }
         int64_t row = (i - queries[0]) * SN_KEYS;
@@ -172,10 +171,11 @@ static void query_head(const struct job *j, struct work *w)
         int64_t keys = j->s - k0 < SN_BK ? j->s - k0 : SN_BK;
         struct sn_head k = {&j->a->in[1], base + k0, keys, w->kv_head * j->d, j->d}, v = k;
         v.x = &j->a->in[2];
-        sn_head_load(&v, 1.0f, SN_BK, w->k, j->ld);
-        sn_head_transpose(w->k, j->ld, j->d, w->vt);
-        sn_head_load(&k, 1.0f, SN_BK, w->k, j->ld);
-        sn_head_transpose(w->k, j->ld, j->d, w->kt);
+        int64_t padded = sn_round_up(keys, SN_STEP);
+        sn_head_load(&v, 1.0f, padded, w->k, j->ld);
+        sn_head_transpose(w->k, j->ld, keys, j->d, w->vt);
+        sn_head_load(&k, 1.0f, padded, w->k, j->ld);
+        sn_head_transpose(w->k, j->ld, keys, j->d, w->kt);
         for (int64_t i = k0; i < j->s; i += SN_BQ) {
             int64_t n = j->s - i < SN_BQ ? j->s - i : SN_BQ;
             block(j, w, (int64_t[2]){i, n}, (int64_t[2]){k0, keys});

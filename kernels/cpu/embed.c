@@ -29,7 +29,7 @@ static void embed_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 
 SN_KERNEL(sn_embed)
 {
-    sn_each_tile(a, threads, a->out[0].rows, a->out[0].cols, embed_tile);
+    sn_each_tile(a, threads, &a->out[0], SN_CHUNK, embed_tile);
     return 0;
 }
 
@@ -76,6 +76,6 @@ static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t
 
 SN_KERNEL(sn_pos_grad)
 {
-    sn_each_tile(a, threads, a->out[0].rows, a->out[0].cols, pos_grad_tile);
+    sn_each_tile(a, threads, &a->out[0], SN_CHUNK, pos_grad_tile);
     return 0;
 }

@@ -116,6 +116,10 @@ static void one_tile(const struct job *j, const struct work *w, struct sn_tile *
     bool plain = rows == SN_MR && cols == SN_NR && is_plain(j, w);
     t->c = plain ? (float *)sn_mat_row(j->c, at[0]) + at[1] : buffer;
     t->c_row = plain ? j->c->ld : SN_NR;
+    for (int64_t i = 0; plain && i < SN_MR; i++) {
+        for (int64_t c = 0; c < SN_NR; c += SN_VL)
+            __builtin_prefetch(t->c + i * t->c_row + c, 1);
+    }
     t->add = plain && (w->l > 0 || j->accumulates || j->addend->p);
     if (cols > 2 * SN_VL)
         tile_3(t);
@@ -136,7 +140,7 @@ static void multiply(const struct job *j, const struct work *w, int64_t row, int
 {
     bool trans = j->a->attr.trans_a;
     struct sn_block a = {&j->a->in[0], trans, row, rows, w->l, w->depth};
-    SN_K(sn_gemm_pack_a)(&a, w->packed_a);
+    SN_K(sn_gemm_pack_a)(&a, w->line, w->packed_a);
     for (int64_t c = 0; c < w->cols; c += SN_NR) {
         for (int64_t r = 0; r < rows; r += SN_MR) {
             struct sn_tile t = {.k = w->depth,
@@ -191,7 +195,7 @@ static int grid_rows(int64_t m, int64_t n, int threads)
 }
 
 static const size_t floats_a = (size_t)MC * KC, floats_b = (size_t)KC * NC,
-                    floats_line = (size_t)SN_VL * KC, floats_sums = (size_t)HC * EC;
+                    floats_line = (size_t)16 * KC, floats_sums = (size_t)HC * EC;
 
 static size_t floats_per_thread(const struct job *j)
 {

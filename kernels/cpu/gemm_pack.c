@@ -19,24 +19,46 @@ static void pack_a_rows(const struct sn_block *a, float *out)
     }
 }
 
-static void pack_a_columns(const struct sn_block *a, float *out)
+enum { LINES = 16 }; /* rows of a stored A^T at a time: they stay in L1 */
+
+/* A strip's share of `lines` rows of fp32: whole vectors when the strip is full. */
+static inline void pack_strip(const float *in, int64_t in_row, int64_t lines, int64_t rows,
+                              float *out)
 {
-    for (int64_t l = 0; l < a->cols; l++) {
-        float *to = out + l * SN_MR;
-        int64_t i = 0;
-        for (; i + SN_MR <= a->rows; i += SN_MR, to += SN_MR * a->cols)
-            sn_row_load(to, stored(a->x, a->col + l, a->row + i), a->x->dtype, SN_MR);
-        if (i < a->rows) {
-            memset(to, 0, SN_MR * sizeof(float));
-            sn_row_load(to, stored(a->x, a->col + l, a->row + i), a->x->dtype, a->rows - i);
+    for (int64_t l = 0; l < lines; l++, in += in_row, out += SN_MR) {
+        if (rows == SN_MR) {
+            memcpy(out, in, SN_MR * sizeof(float));
+        } else {
+            memset(out, 0, SN_MR * sizeof(float));
+            memcpy(out, in, (size_t)rows * sizeof(float));
         }
     }
 }
 
-void SN_K(sn_gemm_pack_a)(const struct sn_block *a, float *out)
+static void pack_a_columns(const struct sn_block *a, float *line, float *out)
+{
+    for (int64_t l = 0; l < a->cols; l += LINES) {
+        int64_t lines = a->cols - l < LINES ? a->cols - l : LINES;
+        const float *from = stored(a->x, a->col + l, a->row);
+        int64_t ld = a->x->ld;
+        if (a->x->dtype != SN_F32) {
+            for (int64_t i = 0; i < lines; i++)
+                sn_row_load(line + i * a->rows, stored(a->x, a->col + l + i, a->row), a->x->dtype,
+                            a->rows);
+            from = line;
+            ld = a->rows;
+        }
+        for (int64_t i = 0; i < a->rows; i += SN_MR) {
+            int64_t rows = a->rows - i < SN_MR ? a->rows - i : SN_MR;
+            pack_strip(from + i, ld, lines, rows, out + i * a->cols + l * SN_MR);
+        }
+    }
+}
+
+void SN_K(sn_gemm_pack_a)(const struct sn_block *a, float *line, float *out)
 {
     if (a->trans)
-        pack_a_columns(a, out);
+        pack_a_columns(a, line, out);
     else
         pack_a_rows(a, out);
 }

@@ -25,11 +25,10 @@ struct sn_block {
 
 /*
  * A: strips of SN_MR rows; element (i, l) of a strip at [i][l] when A is stored that way, at [l][i]
- * when it is transposed. Rows beyond the block are zero.
+ * when it is transposed. Rows beyond the block are zero. `line` is scratch for 16 lines of a block.
  */
-void SN_K(sn_gemm_pack_a)(const struct sn_block *a, float *out);
-/* B: panels of SN_NR columns, element (l, j) of a panel at [l][j]. Columns beyond are zero.
- * `line` is scratch of SN_VL * rows floats. */
+void SN_K(sn_gemm_pack_a)(const struct sn_block *a, float *line, float *out);
+/* B: panels of SN_NR columns, element (l, j) of a panel at [l][j]. Columns beyond are zero. */
 void SN_K(sn_gemm_pack_b)(const struct sn_block *b, float *line, float *out);
 
 #endif

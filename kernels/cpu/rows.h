@@ -15,9 +15,10 @@
 #include <stdbool.h>
 
 enum {
-    SN_CHUNK = 1024,  /* columns of a piece: four fp32 buffers are half of a first-level cache */
-    SN_SUBROWS = 64,  /* rows added in fp32 before the sum moves to double */
-    SN_ALONE = 16384, /* elements below which waking other threads costs more than it saves */
+    SN_CHUNK = 1024,   /* columns of a piece: four fp32 buffers are half of a first-level cache */
+    SN_COPIED = 32768, /* columns of a piece that is only copied or cleared */
+    SN_SUBROWS = 64,   /* rows added in fp32 before the sum moves to double */
+    SN_ALONE = 16384,  /* elements below which waking other threads costs more than it saves */
     SN_NORM_BLOCK = 65536
 };
 
@@ -74,18 +75,19 @@ static inline void sn_each_row(const struct sn_args *a, int threads, int64_t row
     }
 }
 
-/* fn for every piece (row r, columns c .. c + n - 1), pieces in contiguous shares. */
-static inline void sn_each_tile(const struct sn_args *a, int threads, int64_t rows, int64_t cols,
+/* fn for every piece of `width` columns of the rows of `shape`, pieces in contiguous shares. */
+static inline void sn_each_tile(const struct sn_args *a, int threads, const struct sn_mat *shape,
+                                int64_t width,
                                 void (*fn)(const struct sn_args *, int64_t r, int64_t c, int64_t n))
 {
-    int64_t per_row = (cols + SN_CHUNK - 1) / SN_CHUNK;
-#pragma omp parallel num_threads(sn_team(threads, rows *cols))
+    int64_t cols = shape->cols, per_row = (cols + width - 1) / width;
+#pragma omp parallel num_threads(sn_team(threads, shape->rows *cols))
     {
         int64_t t, end;
-        sn_share(rows * per_row, 1, omp_get_thread_num(), omp_get_num_threads(), &t, &end);
+        sn_share(shape->rows * per_row, 1, omp_get_thread_num(), omp_get_num_threads(), &t, &end);
         for (; t < end; t++) {
-            int64_t c = t % per_row * SN_CHUNK;
-            fn(a, t / per_row, c, sn_piece(cols, c));
+            int64_t c = t % per_row * width;
+            fn(a, t / per_row, c, cols - c < width ? cols - c : width);
         }
     }
 }

@@ -21,7 +21,7 @@ static void forward_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t 
 
 SN_KERNEL(sn_swiglu)
 {
-    sn_each_tile(a, threads, a->out[0].rows, a->out[0].cols, forward_tile);
+    sn_each_tile(a, threads, &a->out[0], SN_CHUNK, forward_tile);
     return 0;
 }
 
@@ -47,6 +47,6 @@ static void dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 
 SN_KERNEL(sn_swiglu_dx)
 {
-    sn_each_tile(a, threads, a->in[0].rows, a->in[0].cols, dx_tile);
+    sn_each_tile(a, threads, &a->in[0], SN_CHUNK, dx_tile);
     return 0;
 }

@@ -3,8 +3,8 @@
  *
  * C[MR, NV vectors] (+)= A[MR, k] B[k, NV vectors] with C held in registers: each step loads one
  * row of B and broadcasts MR elements of A. Written with the vector types that gcc and clang share,
- * so the compiler keeps every accumulator in a register; 8x3 (GEMM) and 4x4 (ATTENTION) vectors
- * were measured best on AVX-512 (95 and 89 % of the FMA peak), 4x3 and 4x2 with 16 registers.
+ * so the compiler keeps every accumulator in a register; 8x3 vectors were measured best on
+ * AVX-512 (95 % of the FMA peak; 4x4 and 8x2 89 %), 4x3 and 4x2 with 16 registers.
  * Each element of C is one chain of multiply-adds in the order of k: its bits do not depend on
  * where in a tile it lies.
  */
@@ -91,10 +91,6 @@ struct sn_tile {
         const float *a = t->a, *b = t->b;                                                          \
         const int64_t a_row = t->a_row, a_step = t->a_step, b_step = t->b_step, c_row = t->c_row;  \
         float *c = t->c;                                                                           \
-        for (int i = 0; i < MR; i++) {                                                             \
-            for (int j = 0; j < NV; j++)                                                           \
-                __builtin_prefetch(c + i * c_row + j * SN_VL, 1);                                  \
-        }                                                                                          \
         sn_vec acc[MR][NV] = {{{0}}};                                                              \
         for (int64_t l = t->k; l > 0; l--) {                                                       \
             sn_vec row[NV];                                                                        \

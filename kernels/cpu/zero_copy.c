@@ -14,7 +14,7 @@ static void zero_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 SN_KERNEL(sn_zero)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, flat.out[0].rows, flat.out[0].cols, zero_tile);
+    sn_each_tile(&flat, threads, &flat.out[0], SN_COPIED, zero_tile);
     return 0;
 }
 
@@ -79,16 +79,18 @@ static void copy_doubles(const struct sn_args *a, int64_t r, int64_t c, int64_t 
 
 static void copy_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
+    memcpy(sn_at(&a->out[0], r, c), sn_at(&a->in[0], r, c),
+           (size_t)n * sn_dtype_size(a->in[0].dtype));
+}
+
+static void cast_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
+{
     const struct sn_mat *x = &a->in[0], *y = &a->out[0];
-    if (x->dtype == y->dtype && a->acc[0] == SN_WRITE) {
-        memcpy(sn_at(y, r, c), sn_at(x, r, c), (size_t)n * sn_dtype_size(x->dtype));
-        return;
-    }
+    float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
     if (!is_small_float(x->dtype) || !is_small_float(y->dtype)) {
         copy_doubles(a, r, c, n);
         return;
     }
-    float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
     const float *from = sn_get(x, r, c, n, x_buf);
     if (a->acc[0] == SN_WRITE) {
         sn_row_store(sn_at(y, r, c), y->dtype, from, n);
@@ -105,6 +107,9 @@ static void copy_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 SN_KERNEL(sn_copy)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, flat.out[0].rows, flat.out[0].cols, copy_tile);
+    if (a->in[0].dtype == a->out[0].dtype && a->acc[0] == SN_WRITE)
+        sn_each_tile(&flat, threads, &flat.out[0], SN_COPIED, copy_tile);
+    else
+        sn_each_tile(&flat, threads, &flat.out[0], SN_CHUNK, cast_tile);
     return 0;
 }

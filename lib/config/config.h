@@ -114,7 +114,8 @@ enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn
 void sn_config_help(struct sn_str *out, bool markdown);
 /* The resolved file as YAML, every key of a built feature written out; loading it gives *c again. */
 void sn_config_format(struct sn_str *out, const struct sn_config *c);
-/* The model section alone, resolved: what a checkpoint carries to refuse another model. */
+/* The model section alone, resolved: what a checkpoint carries to refuse another model. dropout and
+ * init_std are written as 0: a run may change them. */
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c);
 /* Hash of everything that decides the numbers of a run (not run.name, output, threads, steps, eval
  * or checkpoint keys). Two ranks or two attempts with the same hash compute the same thing. */

@@ -48,7 +48,7 @@ enum sn_status sn_file_read(char **text, size_t *len, struct stat *id, const cha
     enum sn_status st = all ? read_all(fd, all, len, path, err)
                             : sn_fail(err, SN_ENOMEM, "%s: no memory to read it", path);
     (void)close(fd);
-    if (st != SN_OK) {
+    if (st != SN_OK || !all) {
         sn_free(all);
         return st;
     }

@@ -147,7 +147,10 @@ void sn_config_format(struct sn_str *out, const struct sn_config *c)
 
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c)
 {
-    format_sections(out, c, "model");
+    struct sn_config tensors = *c;
+    tensors.model.dropout = 0; /* neither of the two changes what a checkpoint holds */
+    tensors.model.init_std = 0;
+    format_sections(out, &tensors, "model");
 }
 
 uint64_t sn_config_hash(const struct sn_config *c)

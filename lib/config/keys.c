@@ -27,15 +27,15 @@ static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
 
 #define AT(member) offsetof(struct sn_config, member)
 #define ROW(key, kind, where, what)                                                                \
-    .name = key, .type = SN_KEY_##kind, .offset = where, .sentence = what
+    .name = (key), .type = SN_KEY_##kind, .offset = (where), .sentence = (what)
 #define NONE                SN_NOWHERE
-#define RANGE(lo, hi, what) .min = lo, .max = hi, .unit = what
-#define DEFAULT(v)          .value = v
-#define DERIVED(v)          .derived = v
-#define WORD(v)             .word = v
-#define NAMES(n)            .names = n
-#define LATER(bits)         .later = bits
-#define ONLY(v)             .only = v, .value = v
+#define RANGE(lo, hi, what) .min = (lo), .max = (hi), .unit = (what)
+#define DEFAULT(v)          .value = (v)
+#define DERIVED(v)          .derived = (v)
+#define WORD(v)             .word = (v)
+#define NAMES(n)            .names = (n)
+#define LATER(bits)         .later = (bits)
+#define ONLY(v)             .only = (v), .value = (v)
 #define NOT_BUILT           .not_built = true
 #define NULL_OK             .null_ok = true
 #define DECIDES             .decides = true

@@ -31,13 +31,15 @@ static const char *near_ranks(const struct sn_config *c, int64_t ranks, char buf
         below--;
     while (above <= most && !batch_allows(c, above))
         above++;
+    int64_t fewer = below * copy, more = above * copy;
     if (below > 0 && above <= most)
-        (void)snprintf(buf, HINT_SIZE, "start %lld or %lld ranks", (long long)(below * copy),
-                       (long long)(above * copy));
+        (void)snprintf(buf, HINT_SIZE, "start %lld or %lld ranks", (long long)fewer,
+                       (long long)more);
+    else if (below > 0)
+        (void)snprintf(buf, HINT_SIZE, "start %lld rank%s", (long long)fewer,
+                       fewer == 1 ? "" : "s");
     else
-        (void)snprintf(buf, HINT_SIZE, "start %lld rank%s",
-                       (long long)((below > 0 ? below : above) * copy),
-                       (below > 0 ? below : above) * copy == 1 ? "" : "s");
+        (void)snprintf(buf, HINT_SIZE, "start %lld ranks", (long long)more);
     return buf;
 }
 

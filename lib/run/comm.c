@@ -30,20 +30,35 @@ int64_t sn_comm_staging(int size)
     return SN_COMM_SLOTS * (int64_t)(size - 1) * sn_comm_slice_bytes(size);
 }
 
+/* The first of four variables that holds a number of at least `least`; -1 if none does. */
+static int from_environment(const char *const name[4], long least)
+{
+    for (size_t i = 0; i < 4; i++) {
+        const char *text = getenv(name[i]);
+        char *end;
+        long n = text ? strtol(text, &end, 10) : -1;
+        if (text && n >= least && n <= INT32_MAX && end != text && *end == '\0')
+            return (int)n;
+    }
+    return -1;
+}
+
 int sn_comm_launched_ranks(void)
 {
     /* Of the step, not of the job: SLURM_NTASKS is also set in a batch script, which is one
      * process. mpirun comes first because it may itself run under Slurm. */
     static const char *const name[] = {"OMPI_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "PMI_SIZE",
                                        "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
-        const char *text = getenv(name[i]);
-        char *end;
-        long n = text ? strtol(text, &end, 10) : 0;
-        if (n > 0 && n <= INT32_MAX && *end == '\0')
-            return (int)n;
-    }
-    return 1;
+    int n = from_environment(name, 1);
+    return n > 0 ? n : 1;
+}
+
+int sn_comm_launched_rank(void)
+{
+    static const char *const name[] = {"OMPI_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "PMI_RANK",
+                                       "SLURM_PROCID"};
+    int n = sn_comm_launched_ranks() > 1 ? from_environment(name, 0) : 0;
+    return n > 0 ? n : 0;
 }
 
 static sn_ticket self_post_all_reduce(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,

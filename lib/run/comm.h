@@ -64,6 +64,8 @@ enum sn_status sn_comm_create_mpi(struct sn_comm **out, struct sn_err *err);
 void sn_comm_abort_mpi(int exit_code) __attribute__((noreturn));
 /* How many ranks the launcher (mpirun, srun, jsrun) started, by the environment; 1 if none did. */
 int sn_comm_launched_ranks(void);
+/* This process's number among them, for messages before MPI begins; 0 if there is none. */
+int sn_comm_launched_rank(void);
 
 /* Exact bytes that rank `rank` sends in an all-reduce of n elements over `size` ranks. Nothing is
  * padded on the wire: with S = n x size of dtype,

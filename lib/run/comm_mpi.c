@@ -416,8 +416,10 @@ static enum sn_status mpi_agree(struct sn_comm *c, enum sn_status mine, struct s
     if (mine != SN_OK)
         (void)sn_fail(&verdict, mine, "%s", err ? err->text : "no reason given");
     struct sn_comm_op op = {.kind = SN_COMM_AGREE, .buf = &verdict};
-    if (post_and_wait(c, &op, &broken) != SN_OK) /* nobody can be told: say the first cause */
-        verdict = mine != SN_OK ? verdict : broken;
+    bool told = post_and_wait(c, &op, &broken) == SN_OK;
+    if (!told && mine == SN_OK) /* nobody can be told: say the first cause */
+        verdict = broken;
+    verdict.agreed = told;
     if (verdict.status != SN_OK && err)
         *err = verdict;
     return verdict.status;

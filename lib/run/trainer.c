@@ -252,11 +252,10 @@ static void say_diverged(const struct sn_trainer *t)
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     if (t->env.comm->rank == 0)
         sn_log(SN_LOG_ERROR,
-               "step %lld: the %s not finite (%lld gradient elements); the weights of step %lld "
-               "stand in the newest checkpoint; lower train.optimizer.lr or look at the data of "
-               "this step",
+               "step %lld: the %s not finite (%lld gradient elements); lower train.optimizer.lr or "
+               "look at the data of this step; checkpoints from before it are untouched",
                (long long)s->step, isfinite(s->loss_sum) ? "gradients are" : "loss is",
-               (long long)s->nonfinite, (long long)s->step - 1);
+               (long long)s->nonfinite);
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
@@ -264,7 +263,12 @@ static void say_diverged(const struct sn_trainer *t)
 static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    enum sn_status st = open_data(t, &t->train, &t->train_data, c->data.train, err);
+    enum sn_status st =
+        c->data.train[0] ? open_data(t, &t->train, &t->train_data, c->data.train, err)
+                         : sn_fail(err, SN_EINPUT,
+                                   "%s: data.train: missing; want the prefix of token files that "
+                                   "sennit-data build has made",
+                                   c->path);
     if (st == SN_OK)
         st = open_valid(t, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));

@@ -4,9 +4,10 @@
 One JSON line on stdout per configuration: median ms per step, tokens/s, first and last loss, and
 everything that decides the number (torch, threads, compiler, allocator, OpenMP environment).
 `other_cores` is how many cores other processes used while the steps were timed; `quiet_*` is the
-median over those steps alone in which it was under 0.1. --until-quiet N waits before each step until
-nobody else computes and goes on until N steps were undisturbed: a figure from a shared machine that
-compares.
+median over those steps alone in which it was under 0.1. --until-quiet N waits before each step
+until nobody else computes and goes on until N steps were undisturbed: a figure from a shared
+machine that compares. `cpu_ms_*` is the process's own CPU time: with --threads 1 it ranks settings
+even on a busy machine (with more threads it counts spinning).
 
   torch_train.py --config gpt2-124m-b4t64 --compile
   torch_train.py --config gpt2-124m-b1t1024 --precision bf16 --steps 10
@@ -21,6 +22,7 @@ import contextlib
 import json
 import math
 import os
+import resource
 import statistics
 import sys
 import time
@@ -122,6 +124,10 @@ def cpu_seconds():
     return (sum(t[:3]) + sum(t[5:8])) / tick, own
 
 
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 def wait_for_quiet(deadline):
     """Sleep until the others have been quiet for 0.3 s, or the deadline."""
     while time.perf_counter() < deadline:
@@ -151,7 +157,7 @@ def clip(params, optimizer, kind):
 
 
 def environment():
-    keys = ("MALLOC_", "GLIBC_TUNABLES", "OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "TORCHINDUCTOR_")
+    keys = ("MALLOC_", "GLIBC_TUNABLES", "OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_")
     env = {k: v for k, v in sorted(os.environ.items()) if k.startswith(keys)}
     if "LD_PRELOAD" in os.environ:
         env["LD_PRELOAD"] = " ".join(os.path.basename(p) for p in
@@ -199,7 +205,7 @@ def run(a, name):
     data = torch.randint(vocab, (a.batches, batch, seq + 1))
     amp = (torch.autocast("cpu", torch.bfloat16) if a.precision == "bf16"
            else contextlib.nullcontext())
-    losses, times, others = [], [], []
+    losses, times, others, own = [], [], [], []
 
     def step():
         ids = data[len(losses) % a.batches]
@@ -213,9 +219,11 @@ def run(a, name):
 
     t0 = time.perf_counter()
     for _ in range(a.warmup):
+        if a.until_quiet:
+            wait_for_quiet(t0 + a.patience / 2)
         step()
     warm = time.perf_counter() - t0
-    begin = time.perf_counter()
+    begin, faults0 = time.perf_counter(), faults()
     while len(times) < a.steps or (
             sum(o < QUIET for o in others) < a.until_quiet
             and time.perf_counter() - begin < a.patience):
@@ -227,6 +235,7 @@ def run(a, name):
         wall = time.perf_counter() - t0
         busy1, own1 = cpu_seconds()
         times.append(1e3 * wall)
+        own.append(1e3 * (own1 - own0))
         others.append(max(0.0, busy1 - busy0 - (own1 - own0)) / wall)
     quiet = [t for t, o in zip(times, others) if o < QUIET]
     if a.profile:
@@ -242,6 +251,8 @@ def run(a, name):
         "quiet_tokens_per_s":
             round(batch * seq / statistics.median(quiet) * 1e3, 1) if quiet else None,
         "loss_first": round(losses[0], 5), "loss_last": round(losses[-1], 5),
+        "cpu_ms_per_step": round(statistics.median(own), 2), "cpu_ms_min": round(min(own), 2),
+        "page_faults_per_step": round((faults() - faults0) / len(times)),
         "other_cores": round(statistics.mean(others), 2),
         "warmup_s": round(warm, 1), "threads": torch.get_num_threads(),
         "torch": torch.__version__, "compile": a.compile_mode if a.compile else None,
@@ -271,7 +282,7 @@ def main():
     p.add_argument("--warmup", type=int, default=3)
     p.add_argument("--until-quiet", type=int, default=0, metavar="N",
                    help="start steps at quiet moments, until N ran undisturbed")
-    p.add_argument("--patience", type=float, default=120, help="seconds after which to stop waiting")
+    p.add_argument("--patience", type=float, default=120, help="seconds, then stop waiting")
     p.add_argument("--batches", type=int, default=1,
                    help="distinct random batches; 1 shows that it learns")
     p.add_argument("--flush-denormal", action="store_true")

@@ -4,8 +4,8 @@
  * A test builds operands with kt_in / kt_out, fills reference results with kt_ref, and calls
  * kt_check. That runs every instruction set of this processor with 1, 2, 3 and 4 threads, each time
  * from the same memory image, and wants: the reference within a tolerance, the same bits for every
- * number of threads, and not a byte changed outside the outputs. Memory around and between rows
- * holds NaNs, so a kernel that reads there is found too.
+ * number of threads, and not a byte changed outside the outputs. Memory around and between the rows
+ * of inputs holds NaNs, so a kernel that reads there is found too.
  */
 #ifndef KERNEL_TEST_H
 #define KERNEL_TEST_H
@@ -121,7 +121,8 @@ static struct sn_mat *kt_new(struct kt *k, int slot, struct kt_shape s)
     k->image[slot] = kt_alloc(bytes);
     k->saved[slot] = kt_alloc(bytes);
     k->first_run[slot] = kt_alloc(bytes);
-    memset(k->image[slot], 0xff, bytes); /* NaN in every float type */
+    /* inputs: NaN in every float type; outputs: no NaN, so that one written there shows */
+    memset(k->image[slot], slot < SN_MAX_IN ? 0xff : 0xfb, bytes);
     m->p = k->image[slot] + KT_GUARD;
     return m;
 }
@@ -144,7 +145,7 @@ __attribute__((unused)) static struct sn_mat *kt_in(struct kt *k, int i, struct 
     return m;
 }
 
-/* Output o: NaNs when it is to be written, normals when it is added to. */
+/* Output o: junk when it is to be written, normals when it is added to. */
 __attribute__((unused)) static struct sn_mat *kt_out(struct kt *k, int o, struct kt_shape s,
                                                      enum sn_acc acc)
 {

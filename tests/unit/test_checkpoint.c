@@ -1,11 +1,12 @@
 /* Checkpoints: a save is whole or not there, whatever ends it. */
+#include "checkpoint/hdf5.h"
 #include "tests/lib/checkpoint_test.h"
 
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* --- what a save gives ------------------------------------------------------------------------ */
+/* --- what a save gives ----------------------------------------------------------------------- */
 
 static void a_round_trip_is_bit_for_bit(void)
 {
@@ -93,7 +94,23 @@ static void a_left_course_is_set_aside(void)
     teardown(&b);
 }
 
-/* --- kills ------------------------------------------------------------------------------------ */
+static void a_fresh_start_sets_all_aside(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    tap_ok(b.saver.set_aside(b.saver.self, &b.err) == SN_OK, "nothing to set aside is fine");
+    for (int round = 1; round <= 2; round++) {
+        (void)save(&b, 100);
+        (void)save(&b, 200);
+        tap_ok(b.saver.set_aside(b.saver.self, &b.err) == SN_OK && newest(&b) == -1,
+               "round %d: after setting aside none is found", round);
+        tap_ok(count_entries(&b, ".aside.") == 2 * round && !exists(&b, "LATEST"),
+               "round %d: and none is lost, also under a name that was taken", round);
+    }
+    teardown(&b);
+}
+
+/* --- kills ----------------------------------------------------------------------------------- */
 
 static bool dies_in_save(struct bench *b, int64_t step, int state_of,
                          enum sn_checkpoint_stage stage)
@@ -150,7 +167,7 @@ static void a_kill_while_replacing_leaves_one_of_both(void)
     }
 }
 
-/* --- no space, no memory ---------------------------------------------------------------------- */
+/* --- no space, no memory --------------------------------------------------------------------- */
 
 static void a_full_disk_leaves_the_checkpoint_before(void)
 {
@@ -167,8 +184,8 @@ static void a_full_disk_leaves_the_checkpoint_before(void)
         (void)setrlimit(RLIMIT_FSIZE, &old);
         char want[300];
         (void)snprintf(want, sizeof(want),
-                       "%s/step-00000200.tmp.%ld/shard-00000.h5: cannot make it large "
-                       "enough: File too large; free some space, or lower checkpoint.keep",
+                       "%s/step-00000200.tmp.%ld/shard-00000.h5: cannot reserve "
+                       "space: File too large; free some space, or lower checkpoint.keep",
                        b.dir, (long)getpid());
         tap_ok(st == SN_EIO, "a limit of %d bytes: the save fails", (int)limit);
         tap_text(b.err.text, want, "and says where and why");
@@ -176,6 +193,28 @@ static void a_full_disk_leaves_the_checkpoint_before(void)
                "and the checkpoint before is whole, nothing else is left");
     }
     tap_ok(save(&b, 200) == SN_OK && loads_as(&b, 200, 200), "with space again the save works");
+    teardown(&b);
+}
+
+/* In a child, because HDF5 1.10 kills the process at exit when it could not close a file. */
+static void hdf5_survives_a_full_disk(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct rlimit tight;
+        struct sn_h5_slot slot = {.dataset = "/model/x", .rows = 300, .cols = 300};
+        (void)getrlimit(RLIMIT_FSIZE, &tight);
+        tight.rlim_cur = 1000;
+        (void)setrlimit(RLIMIT_FSIZE, &tight);
+        enum sn_status st = sn_h5_layout(path_in(&b, "x.h5"), 1, &slot, &b.err);
+        exit(st == SN_EIO && strstr(b.err.text, "x.h5: cannot write: ") ? 0 : 1);
+    }
+    int how = -1;
+    tap_ok(waitpid(pid, &how, 0) == pid && WIFEXITED(how) && WEXITSTATUS(how) == 0,
+           "HDF5 cannot write: a sentence, and an orderly exit");
     teardown(&b);
 }
 
@@ -239,9 +278,11 @@ int main(void)
     a_checkpoint_of_the_same_step_is_replaced();
     only_the_newest_are_kept();
     a_left_course_is_set_aside();
+    a_fresh_start_sets_all_aside();
     a_kill_leaves_the_checkpoint_before();
     a_kill_while_replacing_leaves_one_of_both();
     a_full_disk_leaves_the_checkpoint_before();
+    hdf5_survives_a_full_disk();
     no_memory_is_an_error_at_every_allocation();
     a_directory_that_cannot_be_made_is_named();
     return tap_done();

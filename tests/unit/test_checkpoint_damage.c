@@ -35,7 +35,7 @@ static void load_says(struct bench *b, enum sn_status want, const char *text, co
     tap_text(b->err.text, full, what);
 }
 
-/* --- damage ----------------------------------------------------------------------------------- */
+/* --- damage ---------------------------------------------------------------------------------- */
 
 static long find_bytes(const char *path, const void *p, size_t len)
 {
@@ -194,7 +194,7 @@ static void hdf5_metadata_damage_never_loads_wrong_numbers(void)
     teardown(&b);
 }
 
-/* --- another model ---------------------------------------------------------------------------- */
+/* --- another model --------------------------------------------------------------------------- */
 
 static void another_model_is_refused(void)
 {

@@ -38,7 +38,7 @@ static enum sn_status parse(struct sn_safetensors **out, const char *header, siz
     return sn_safetensors_parse(out, m->p, m->len, "f", err);
 }
 
-/* --- good files ------------------------------------------------------------------------------- */
+/* --- good files ------------------------------------------------------------------------------ */
 
 static void floats_are_read_exactly(void)
 {
@@ -130,7 +130,7 @@ static void a_box_is_cut_out(void)
     free_image(&m);
 }
 
-/* --- hostile ones ----------------------------------------------------------------------------- */
+/* --- hostile ones ---------------------------------------------------------------------------- */
 
 #define T(dtype, shape, begin, end)                                                                \
     "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
@@ -281,7 +281,7 @@ static void no_memory_is_told(void)
     free_image(&m);
 }
 
-/* --- files and directories -------------------------------------------------------------------- */
+/* --- files and directories ------------------------------------------------------------------- */
 
 struct folder {
     char root[64];

@@ -1,0 +1,210 @@
+/*
+ * bench_gemm.c - GFLOP/s of GEMM on the shapes of small models: f is Y = X W^T, d is dX = dY W, w
+ * is dW += dY^T X; fp32 and bf16 storage, beside OpenBLAS (serial, rows or columns of C split
+ * plainly over the threads).
+ *
+ *   build/tests/bench/bench_gemm [THREADS [TOKENS]]
+ *
+ * A sample of elements is checked against a double loop before anything is timed. The contestants
+ * take turns, so a neighbour's load meets all of them; printed are the median and, in brackets, the
+ * best of 9 turns of at least 4 ms.
+ */
+#include "kernels/blas.h"
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { TURNS = 9, CONTESTANTS = 3 };
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void *room(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (!p)
+        abort();
+    memset(p, 0, bytes); /* touch it now */
+    return p;
+}
+
+/* One product, in fp32 and in bf16 storage. */
+struct product {
+    struct sn_args wide, half;
+    int64_t m, n, k;
+    int threads;
+};
+
+static struct sn_mat matrix(int64_t rows, int64_t cols, uint32_t seed)
+{
+    struct sn_mat x = {room((size_t)(rows * cols) * 4), SN_F32, rows, cols, cols};
+    float *p = x.p;
+    for (int64_t i = 0; i < rows * cols; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        p[i] = (float)(seed >> 8) * 0x1p-23f - 1.0f;
+    }
+    return x;
+}
+
+static struct sn_mat halved(struct sn_mat x)
+{
+    struct sn_mat y = x;
+    y.dtype = SN_BF16;
+    y.p = room((size_t)(x.rows * x.cols) * 2);
+    sn_row_store(y.p, SN_BF16, x.p, x.rows * x.cols);
+    return y;
+}
+
+static struct product product_of(char kind, int64_t tokens, int64_t in, int64_t out, int threads)
+{
+    struct product p = {.m = kind == 'w' ? out : tokens, .n = kind == 'f' ? out : in,
+                        .k = kind == 'f' ? in : kind == 'd' ? out : tokens, .threads = threads};
+    struct sn_attr attr = {.trans_a = kind == 'w', .trans_b = kind == 'f'};
+    p.wide.attr = p.half.attr = attr;
+    p.wide.in[0] = matrix(attr.trans_a ? p.k : p.m, attr.trans_a ? p.m : p.k, 1);
+    p.wide.in[1] = matrix(attr.trans_b ? p.n : p.k, attr.trans_b ? p.k : p.n, 2);
+    p.wide.out[0] = matrix(p.m, p.n, 3);
+    for (int i = 0; i < 2; i++)
+        p.half.in[i] = halved(p.wide.in[i]);
+    p.half.out[0] = kind == 'w' ? p.wide.out[0] : halved(p.wide.out[0]);
+    const struct sn_ops *ops = sn_ops_cpu();
+    size_t wide = ops->scratch(SN_OP_GEMM, &p.wide, threads);
+    size_t half = ops->scratch(SN_OP_GEMM, &p.half, threads);
+    p.wide.scratch = p.half.scratch = room(wide > half ? wide : half);
+    return p;
+}
+
+static void product_free(struct product *p)
+{
+    if (p->half.out[0].p != p->wide.out[0].p)
+        free(p->half.out[0].p);
+    for (int i = 0; i < 2; i++) {
+        free(p->wide.in[i].p);
+        free(p->half.in[i].p);
+    }
+    free(p->wide.out[0].p);
+    free(p->wide.scratch);
+}
+
+static void plain_split(const struct product *p)
+{
+    const struct sn_attr *t = &p->wide.attr;
+    bool columns = p->n >= p->m;
+#pragma omp parallel num_threads(p->threads)
+    {
+        int64_t first, end;
+        sn_share(columns ? p->n : p->m, 16, omp_get_thread_num(), p->threads, &first, &end);
+        struct sn_blas_gemm g = {t->trans_a, t->trans_b, columns ? p->m : end - first,
+                                 columns ? end - first : p->n, p->k, p->wide.in[0].p,
+                                 p->wide.in[1].p, p->wide.in[0].ld, p->wide.in[1].ld,
+                                 p->wide.out[0].ld, p->wide.out[0].p};
+        if (columns) {
+            g.b += t->trans_b ? first * g.ldb : first;
+            g.c += first;
+        } else {
+            g.a += t->trans_a ? first : first * g.lda;
+            g.c += first * g.ldc;
+        }
+        if (end > first)
+            sn_blas_sgemm(&g);
+    }
+}
+
+static void run(const struct product *p, int contestant)
+{
+    if (contestant == 2)
+        plain_split(p);
+    else
+        (void)sn_ops_cpu()->run[SN_OP_GEMM](contestant ? &p->half : &p->wide, p->threads);
+}
+
+static double element(const struct sn_mat *x, bool trans, int64_t r, int64_t c)
+{
+    const char *at = (const char *)x->p + (size_t)(trans ? c * x->ld + r : r * x->ld + c) *
+                                              sn_dtype_size(x->dtype);
+    float v;
+    sn_row_load(&v, at, x->dtype, 1);
+    return (double)v;
+}
+
+/* 64 elements against a double loop. */
+static void check(const struct product *p, const struct sn_args *a, const char *what)
+{
+    double tol = (a->out[0].dtype == SN_F32 ? 1e-5 : 0x1p-8) * sqrt((double)p->k);
+    for (int64_t i = 0; i < 64; i++) {
+        int64_t r = i * 7919 % p->m, c = i * 104729 % p->n;
+        double want = 0, got = element(&a->out[0], false, r, c);
+        for (int64_t l = 0; l < p->k; l++)
+            want += element(&a->in[0], a->attr.trans_a, r, l) *
+                    element(&a->in[1], a->attr.trans_b, l, c);
+        if (!(fabs(got - want) <= tol)) {
+            (void)fprintf(stderr, "bench_gemm: %s: (%ld, %ld) is %g, want %g\n", what, (long)r,
+                          (long)c, got, want);
+            exit(1);
+        }
+    }
+}
+
+static void bench(char kind, int64_t tokens, int64_t in, int64_t out, int threads)
+{
+    struct product p = product_of(kind, tokens, in, out, threads);
+    run(&p, 2);
+    check(&p, &p.wide, "OpenBLAS");
+    run(&p, 0);
+    check(&p, &p.wide, "fp32");
+    run(&p, 1);
+    check(&p, &p.half, "bf16");
+    double flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
+    int repeats = 1 + (int)(4e-3 * 1e11 * threads / flops);
+    double seconds[CONTESTANTS][TURNS];
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int c = 0; c < CONTESTANTS; c++) {
+            double start = now();
+            for (int i = 0; i < repeats; i++)
+                run(&p, c);
+            seconds[c][turn] = (now() - start) / repeats;
+        }
+    }
+    printf("%5ld x %5ld x %5ld %c |", (long)p.m, (long)p.n, (long)p.k, kind);
+    for (int c = 0; c < CONTESTANTS; c++) {
+        qsort(seconds[c], TURNS, sizeof(double), by_value);
+        printf(" %6.0f (%4.0f)", flops / seconds[c][TURNS / 2] * 1e-9,
+               flops / seconds[c][0] * 1e-9);
+    }
+    printf("\n");
+    (void)fflush(stdout);
+    product_free(&p);
+}
+
+int main(int argc, char **argv)
+{
+    static const int64_t shapes[][2] = {{768, 2304}, {768, 768},  {768, 3072},  {3072, 768},
+                                        {384, 1152}, {384, 1536}, {1536, 384}, {768, 50304},
+                                        {384, 50304}};
+    int threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();
+    int64_t tokens = argc > 2 ? atol(argv[2]) : 256;
+    const char *warning;
+    printf("%s\n", sn_ops_cpu_describe(&warning));
+    if (warning)
+        printf("warning: %s\n", warning);
+    printf("GEMM with %d threads, %ld tokens: median (best) GFLOP/s\n", threads, (long)tokens);
+    printf("    m       n       k      |    fp32          bf16        OpenBLAS\n");
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+        for (const char *kind = "fdw"; *kind; kind++)
+            bench(*kind, tokens, shapes[s][0], shapes[s][1], threads);
+    return 0;
+}

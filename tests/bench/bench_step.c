@@ -1,0 +1,236 @@
+/*
+ * bench_step.c - a whole training step against its own GEMMs alone.
+ *
+ * usage: bench_step [ROUNDS] [NAME...]     names: 124m-4x64 124m-1x1024 30m-4x256, fp32 and bf16
+ *
+ * Per configuration, in one process and interleaved: the compiled step; its GEMM operations alone,
+ * through the same operations table on the same buffers; one pass over the optimizer's bytes. The
+ * loss must fall before anything is timed. Prints medians and
+ *   ratio = step / (GEMMs + optimizer bytes / copy bandwidth)
+ */
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/run/profile.h"
+#include "lib/run/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_ROUNDS = 64 };
+
+struct shape {
+    const char *name;
+    int layers, hidden, heads, batch, seq;
+};
+
+static const struct shape shapes[] = {
+    {"124m-4x64", 12, 768, 12, 4, 64},
+    {"124m-1x1024", 12, 768, 12, 1, 1024},
+    {"30m-4x256", 6, 384, 6, 4, 256},
+};
+
+struct run {
+    struct sn_config config;
+    struct sn_model *model;
+    struct sn_job *job;
+    struct sn_comm *comm;
+    struct sn_exec *exec;
+    int64_t first_sample;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a - *(const double *)b;
+    return x < 0 ? -1 : x > 0;
+}
+
+static double median(double *t, int n)
+{
+    qsort(t, (size_t)n, sizeof(*t), ascending);
+    return t[n / 2];
+}
+
+static struct sn_config config_of(const struct shape *s, enum sn_dtype precision)
+{
+    struct sn_config c = {0};
+    c.run.seed = 1;
+    c.model = (struct sn_model_config){.family = SN_GPT2, .layers = s->layers, .hidden = s->hidden,
+                                       .heads = s->heads, .kv_heads = s->heads, .ffn = 4 * s->hidden,
+                                       .vocab = 50304, .seq = s->seq, .tied_embeddings = true,
+                                       .norm_eps = 1e-5, .init_std = 0.02, .share_layers = 1};
+    c.train.precision = precision;
+    c.train.global_batch = s->batch;
+    c.train.optimizer = (struct sn_optimizer_config){3e-4, 0.9, 0.95, 1e-8, 0.1, 1.0};
+    c.layout = (struct sn_layout_config){.data = 1, .tensor = 1, .pipeline = 1, .expert = 1,
+                                         .context = 1, .micro_batch = s->batch, .bucket = 25 << 20};
+    return c;
+}
+
+static void setup(struct run *r, const struct shape *s, enum sn_dtype precision, int threads)
+{
+    struct sn_err err = {0};
+    *r = (struct run){.config = config_of(s, precision)};
+    if (sn_model_create(&r->model, &r->config.model, &r->config.train, &err) != SN_OK ||
+        sn_job_create(&r->job, &r->config, r->model, sn_ops_cpu(), threads, &err) != SN_OK ||
+        sn_comm_create_self(&r->comm, &err) != SN_OK ||
+        sn_exec_create(&r->exec, r->job, r->comm, &err) != SN_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    sn_weights_init(r->exec, r->job);
+    (void)sn_weights_publish(r->exec, r->job, &err);
+    int32_t *ids = sn_exec_address(r->exec, &r->job->train, r->job->ids);
+    int32_t *targets = sn_exec_address(r->exec, &r->job->train, r->job->targets);
+    for (int64_t i = 0; i < r->job->rows; i++) {
+        ids[i] = (int32_t)(sn_rng_bits(5, (uint64_t)i) % 50257);
+        targets[i] = (int32_t)(sn_rng_bits(5, (uint64_t)i + 1) % 50257);
+    }
+    struct sn_scalars *z = sn_exec_scalars(r->exec);
+    z->seed = 1;
+    z->loss_scale = 1;
+    z->clip = 1;
+    z->lr = 3e-4f;
+    z->tokens_in_step = (double)r->job->rows;
+}
+
+static void teardown(struct run *r)
+{
+    sn_exec_destroy(r->exec);
+    r->comm->ops->destroy(r->comm);
+    sn_job_destroy(r->job);
+    sn_model_destroy(r->model);
+}
+
+static double step(struct run *r)
+{
+    struct sn_err err = {0};
+    struct sn_scalars *z = sn_exec_scalars(r->exec);
+    z->step++;
+    z->loss_sum = z->sq_norm = 0;
+    z->nonfinite = 0;
+    double t0 = now();
+    if (sn_exec_run(r->exec, &r->job->train, &r->first_sample, &err) != SN_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    return now() - t0;
+}
+
+static void *address(struct run *r, const struct sn_view *v)
+{
+    const struct sn_program *p = &r->job->train;
+    char *base = sn_exec_address(r->exec, p, v->buf);
+    return base + v->offset * (int64_t)sn_dtype_size(p->bufs[v->buf].dtype);
+}
+
+/* Every GEMM of the step, alone. It writes into gradients and activations, which the next step
+ * computes anew. */
+static double gemms(struct run *r, void *scratch)
+{
+    const struct sn_program *p = &r->job->train;
+    double seconds = 0;
+    for (int i = 0; i < p->n_ops; i++) {
+        if (p->ops[i].kind != SN_OP_GEMM)
+            continue;
+        struct sn_args a;
+        sn_op_shapes(p, &p->ops[i], &a);
+        for (int k = 0; k < SN_MAX_IN; k++)
+            a.in[k].p = p->ops[i].in[k].buf < 0 ? NULL : address(r, &p->ops[i].in[k]);
+        a.out[0].p = address(r, &p->ops[i].out[0]);
+        a.acc[0] = p->ops[i].acc[0] == SN_ACC_ADD ? SN_ADD : SN_WRITE;
+        a.scratch = scratch;
+        double t0 = now();
+        (void)r->job->ops->run[SN_OP_GEMM](&a, r->job->threads);
+        seconds += now() - t0;
+    }
+    return seconds;
+}
+
+/* Seconds that one pass over the optimizer's bytes takes at the speed of a large copy. */
+static double optimizer_floor(struct run *r, char *memory, size_t bytes)
+{
+    struct sn_args a = {0};
+    int64_t n = (int64_t)(bytes / 8);
+    a.in[0] = (struct sn_mat){memory, SN_F32, 1, n, n};
+    a.out[0] = (struct sn_mat){memory + 4 * n, SN_F32, 1, n, n};
+    double t0 = now();
+    (void)r->job->ops->run[SN_OP_COPY](&a, r->job->threads);
+    double rate = 8.0 * (double)n / (now() - t0);
+    /* read g, p, m, v; write p, m, v (and the storage copy) */
+    double per = r->job->dtype == SN_F32 ? 28 : 30;
+    return per * (double)sn_model_param_count(r->model) / rate;
+}
+
+static void bench(const struct shape *s, enum sn_dtype precision, int threads, int rounds)
+{
+    struct run r;
+    setup(&r, s, precision, threads);
+    struct sn_program *p = &r.job->train;
+    size_t copy = (size_t)256 << 20;
+    char *memory = sn_arena_map(copy);
+    char *scratch = sn_arena_map((size_t)p->workspace_bytes + 64);
+    double ts[MAX_ROUNDS], tg[MAX_ROUNDS], to[MAX_ROUNDS];
+    (void)step(&r);
+    double first = sn_exec_scalars(r.exec)->loss_sum / (double)r.job->rows;
+    for (int i = 0; i < 3; i++)
+        (void)step(&r);
+    double later = sn_exec_scalars(r.exec)->loss_sum / (double)r.job->rows;
+    if (!memory || !scratch || !(fabs(first - log(50304)) < 0.5) || !(later < first)) {
+        printf("%s %s: WRONG, loss %.4f then %.4f\n", s->name, sn_dtype_name(precision), first, later);
+        exit(1);
+    }
+    for (int i = 0; i < rounds; i++) {
+        ts[i] = step(&r);
+        tg[i] = gemms(&r, scratch);
+        to[i] = optimizer_floor(&r, memory, copy);
+    }
+    double t = median(ts, rounds), g = median(tg, rounds), o = median(to, rounds);
+    printf("%-12s %s  step %7.1f ms  gemms %7.1f ms  optimizer bytes %5.1f ms  ratio %.3f  "
+           "%6.0f tokens/s  loss %.3f -> %.3f\n",
+           s->name, sn_dtype_name(precision), t * 1e3, g * 1e3, o * 1e3, t / (g + o),
+           (double)r.job->rows / t, first, later);
+    fflush(stdout);
+    if (getenv("SN_PROFILE"))
+        sn_profile_print(stdout, sn_exec_times(r.exec));
+    sn_arena_unmap(memory, copy);
+    sn_arena_unmap(scratch, (size_t)p->workspace_bytes + 64);
+    teardown(&r);
+}
+
+static int wanted(const char *name, const char *precision, int argc, char **argv)
+{
+    if (argc < 3)
+        return 1;
+    for (int i = 2; i < argc; i++)
+        if (strstr(name, argv[i]) || strcmp(precision, argv[i]) == 0)
+            return 1;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int rounds = argc > 1 ? atoi(argv[1]) : 7;
+    rounds = rounds < 1 || rounds > MAX_ROUNDS ? 7 : rounds;
+    int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const char *warning;
+    printf("# %s, %d threads, %d rounds\n", sn_ops_cpu_describe(&warning), threads, rounds);
+    if (warning)
+        printf("# warning: %s\n", warning);
+    static const enum sn_dtype precisions[] = {SN_F32, SN_BF16};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        for (int k = 0; k < 2; k++)
+            if (wanted(shapes[i].name, sn_dtype_name(precisions[k]), argc, argv))
+                bench(&shapes[i], precisions[k], threads, rounds);
+    return 0;
+}

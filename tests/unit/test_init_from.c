@@ -1,0 +1,170 @@
+/* First weights: what is taken, what is left over, and what does not fit. */
+#include "checkpoint/checkpoint.h"
+#include "lib/base/log.h"
+#include "tests/lib/hf_test.h"
+
+static void gpt2_may_have_prefix_head_and_masks(void)
+{
+    struct bench b;
+    setup(&b, SN_GPT2);
+    make_model(&b);
+    list_gpt2(&b, "transformer.");
+    (void)add(&b, S, S, "transformer.h.0.attn.bias");
+    (void)add(&b, 1, 0, "transformer.h.1.attn.masked_bias");
+    int head = add(&b, V, D, "lm_head.weight");
+    write_file(&b, head, 0);
+    init_says(&b, "");
+    tap_ok(ours(&b, "layers.1.attn.k.weight")->p[1] ==
+               theirs(&b, "transformer.h.1.attn.c_attn.weight", 3 * D + D),
+           "also with a prefix");
+    write_file(&b, -1, -1);
+    init_says(
+        &b, "DIR/model.safetensors: tensor 'lm_head.weight' differs from 'transformer.wte.weight', "
+            "but the model ties them; set model.tied_embeddings: false");
+    teardown(&b);
+}
+
+static void what_does_not_fit_is_named(void)
+{
+    struct bench b;
+    setup(&b, SN_LLAMA);
+    make_model(&b);
+    list_llama(&b);
+    int more = add(&b, D, 0, "model.layers.0.self_attn.q_proj.bias");
+    (void)add(&b, V, D, "model.layers.2.mlp.up_proj.weight");
+    write_file(&b, -1, -1);
+    init_says(&b, "DIR: the model has no place for 2 of its tensors: "
+                  "'model.layers.0.self_attn.q_proj.bias', 'model.layers.2.mlp.up_proj.weight'");
+    b.n = more;
+    b.entry[number(&b, "model.layers.1.self_attn.k_proj.weight")].rows = D;
+    write_file(&b, -1, -1);
+    init_says(
+        &b,
+        "DIR/model.safetensors: tensor 'model.layers.1.self_attn.k_proj.weight' has shape [8, 8]; "
+        "the model's layers.1.attn.k.weight needs [4, 8]");
+    b.entry[number(&b, "model.layers.1.self_attn.k_proj.weight")].rows = d;
+    b.entry[number(&b, "model.norm.weight")].rows = D + 1;
+    write_file(&b, -1, -1);
+    init_says(&b, "DIR/model.safetensors: tensor 'model.norm.weight' has shape [9]; the model's "
+                  "final_norm.weight needs [8]");
+    b.entry[number(&b, "model.norm.weight")].rows = D;
+    (void)strcpy(b.entry[number(&b, "lm_head.weight")].name, "lm_hat.weight");
+    write_file(&b, -1, -1);
+    init_says(&b, "DIR/model.safetensors: has no tensor 'model.lm_head.weight', which the model's "
+                  "head.weight is read from");
+    float out[4];
+    struct sn_safetensors *st = NULL;
+    (void)sn_safetensors_open(&st, b.root, &b.err);
+    tap_ok(sn_hf_read_piece(st, SN_LLAMA, &b.config, "layers.0.router.weight", 2, 2, out, &b.err) ==
+               SN_EINPUT,
+           "an unknown piece is refused");
+    char want[256];
+    (void)snprintf(want, sizeof(want),
+                   "%s: no name is known for the model's layers.0.router.weight in files "
+                   "of the family llama",
+                   b.path);
+    tap_text(b.err.text, want, "and named");
+    sn_safetensors_close(st);
+    teardown(&b);
+}
+
+static void shared_layers_take_the_first(void)
+{
+    struct bench b;
+    setup(&b, SN_LLAMA);
+    b.config.share_layers = 2;
+    make_model(&b);
+    tap_ok(ours(&b, "layers.0.attn.q.weight") && !ours(&b, "layers.1.attn.q.weight"),
+           "the model has the first layer of each group only");
+    list_llama(&b);
+    write_file(&b, -1, -1);
+    init_says(&b,
+              "DIR/model.safetensors: tensor 'model.layers.1.input_layernorm.weight' differs from "
+              "'model.layers.0.input_layernorm.weight', but the model's layers share them "
+              "(model.share_layers: 2)");
+    teardown(&b);
+    setup(&b, SN_LLAMA);
+    b.config.share_layers = 2;
+    b.config.layers = 1; /* list the first layer only ... */
+    list_llama(&b);
+    b.config.layers = 2;
+    make_model(&b);
+    int twin = add(&b, D, D, "model.layers.1.self_attn.o_proj.weight");
+    write_file(&b, twin, number(&b, "model.layers.0.self_attn.o_proj.weight"));
+    init_says(&b, ""); /* ... and an equal copy for the second */
+    teardown(&b);
+}
+
+/* --- our own checkpoints --------------------------------------------------------------------- */
+
+static void our_checkpoints_give_weights_too(void)
+{
+    struct bench b;
+    struct sn_saver saver;
+    setup(&b, SN_LLAMA);
+    make_model(&b);
+    list_llama(&b);
+    write_file(&b, -1, -1);
+    init_says(&b, "");
+    char ckpt[96], step[128];
+    (void)snprintf(ckpt, sizeof(ckpt), "%s/ckpt", b.root);
+    (void)snprintf(step, sizeof(step), "%s/step-00000003", ckpt);
+    struct sn_state_tensor *extra = &b.tensors[b.state.n_tensors++];
+    *extra = (struct sn_state_tensor){"exp_avg", "final_norm.weight", D, 1, sn_alloc(4 * D)};
+    b.state.scalars.step = 3;
+    bool good = sn_checkpoint_open(&saver, ckpt, 0, &b.err) == SN_OK &&
+                saver.save(saver.self, &b.state, &b.err) == SN_OK;
+    tap_ok(good, "a checkpoint is saved");
+    struct sn_state_tensor *q = &b.tensors[3];
+    float first = q->p[0];
+    q->p[0] = -1;
+    extra->p[0] = 5;
+    tap_ok(saver.init(saver.self, ckpt, &b.config, &b.state, &b.err) == SN_OK && q->p[0] == first,
+           "its directory gives the newest weights");
+    q->p[0] = -1;
+    tap_ok(sn_init_from(step, &b.config, &b.state, &b.err) == SN_OK && q->p[0] == first,
+           "a step's directory gives its weights");
+    tap_ok(extra->p[0] == 5, "the optimizer's moments are left alone");
+    b.tensors[0].group = "exp_avg";
+    tap_ok(sn_init_from(step, &b.config, &b.state, &b.err) == SN_EINPUT &&
+               strstr(b.err.text, "the model has no place for 1 of its tensors: 'embed.weight'"),
+           "a tensor left over is named");
+    b.tensors[0].group = "model";
+    b.tensors[0].rows++;
+    tap_ok(sn_init_from(step, &b.config, &b.state, &b.err) == SN_EINPUT &&
+               strstr(b.err.text, "tensor model embed.weight is 10 x 8, but the model's is 11 x 8"),
+           "another shape is named");
+    b.tensors[0].rows--;
+    sn_checkpoint_close(&saver);
+    teardown(&b);
+}
+
+static void no_memory_is_told(void)
+{
+    struct bench b;
+    setup(&b, SN_GPT2);
+    make_model(&b);
+    list_gpt2(&b, "");
+    write_file(&b, -1, -1);
+    enum sn_status st = SN_ENOMEM;
+    int n = 0;
+    while (st == SN_ENOMEM && n < 10000) {
+        sn_mem_fail_at((uint64_t)++n);
+        st = init(&b);
+        sn_mem_fail_at(0);
+    }
+    if (!tap_ok(st == SN_OK && n > 20, "%d allocations fail, each is told", n - 1))
+        printf("# %s\n", b.err.text);
+    teardown(&b);
+}
+
+int main(void)
+{
+    sn_log_set_level(SN_LOG_ERROR);
+    gpt2_may_have_prefix_head_and_masks();
+    what_does_not_fit_is_named();
+    shared_layers_take_the_first();
+    our_checkpoints_give_weights_too();
+    no_memory_is_told();
+    return tap_done();
+}
