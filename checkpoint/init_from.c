@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -184,6 +185,12 @@ enum sn_status sn_init_from(const char *path, const struct sn_model_config *m, s
     int64_t *steps = NULL;
     int n = 0;
     struct sn_err not_a_directory; /* then it is a file of the field */
+    if (access(path, F_OK) != 0)
+        return sn_fail(
+            err, SN_EINPUT,
+            "%s: cannot open: %s; train.init_from wants a safetensors file or directory, or "
+            "a checkpoint",
+            path, strerror(errno));
     char *manifest = sn_format("%s/manifest.json", path);
     if (!manifest)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);

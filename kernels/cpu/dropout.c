@@ -3,19 +3,38 @@
  *
  * drop = 0 copies (or adds): with it the factor is 1 everywhere.
  */
-#include "kernels/cpu/dropout_row.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/dropout.h"
 
-_Static_assert(SN_CHUNK <= SN_DROP_MOST, "a piece fits a row of factors");
+enum {
+    GROUPS = SN_CHUNK / 4 + 1
+}; /* a piece that starts inside a group of four touches one more */
+
+/* factor[i] belongs to element first + i of the sample; returns a pointer into `room`. */
+static const float *factors(const struct sn_args *a, int64_t sample, int64_t first, int64_t n,
+                            float room[4 * GROUPS])
+{
+    uint64_t key = sn_dropout_key(a->scalars->seed, a->scalars->step);
+    uint32_t site = a->attr.site;
+    float drop = a->attr.drop, scale = 1.0f / (1.0f - drop);
+    int64_t group = first / 4, groups = (first + n + 3) / 4 - group;
+#pragma omp simd
+    for (int64_t j = 0; j < groups; j++) {
+        struct sn_philox w = sn_dropout_words(key, site, sample, group + j);
+        room[4 * j] = sn_dropout_factor(w.v[0], drop, scale);
+        room[4 * j + 1] = sn_dropout_factor(w.v[1], drop, scale);
+        room[4 * j + 2] = sn_dropout_factor(w.v[2], drop, scale);
+        room[4 * j + 3] = sn_dropout_factor(w.v[3], drop, scale);
+    }
+    return room + first % 4;
+}
 
 static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     const struct sn_mat *x = &a->in[0], *g = &a->in[1], *y = &a->out[0];
-    float room[SN_DROP_ROOM], x_buf[SN_CHUNK], g_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float room[4 * GROUPS], x_buf[SN_CHUNK], g_buf[SN_CHUNK], y_buf[SN_CHUNK];
     int64_t sample = a->scalars->first_sample + r / a->attr.seq;
-    struct sn_dropout_mask mask = {sn_dropout_key(a->scalars->seed, a->scalars->step), a->attr.site,
-                                   a->attr.drop, 1.0f / (1.0f - a->attr.drop)};
-    const float *f = sn_dropout_row(&mask, sample, r % a->attr.seq * x->cols + c, n, room);
+    const float *f = factors(a, sample, r % a->attr.seq * x->cols + c, n, room);
     const float *from = sn_get(x, r, c, n, x_buf);
     float *to = sn_dst(y, r, c, y_buf);
     if (g->p) {

@@ -168,6 +168,16 @@ static void name_program(struct sn_program *p, const char *name, int micros)
     p->slots = 1;
 }
 
+static enum sn_status grid_of(struct sn_job *j, const struct sn_layout_config *l,
+                              struct sn_err *err)
+{
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
+                                         SN_AXIS_PIPELINE};
+    const int size[] = {[SN_AXIS_TENSOR] = l->tensor, [SN_AXIS_CONTEXT] = l->context,
+                        [SN_AXIS_DATA] = l->data, [SN_AXIS_PIPELINE] = l->pipeline};
+    return sn_grid_init(&j->grid, l->data * l->tensor * l->context * l->pipeline, size, order, err);
+}
+
 enum sn_status sn_job_create(struct sn_job **out, const struct sn_config *config,
                              const struct sn_model *model, const struct sn_ops *ops, int threads,
                              struct sn_err *err)
@@ -189,8 +199,10 @@ enum sn_status sn_job_create(struct sn_job **out, const struct sn_config *config
     name_program(&j->evaluate, "evaluate", 1);
     name_program(&j->generate, "generate", 1);
     j->params = sn_alloc_n((size_t)model->n_params, sizeof(*j->params));
-    enum sn_status st = j->params ? compile_set(j, err)
+    enum sn_status st = j->params ? grid_of(j, l, err)
                                   : sn_fail(err, SN_ENOMEM, "compile: no memory for the job");
+    if (st == SN_OK)
+        st = compile_set(j, err);
     if (st != SN_OK) {
         sn_job_destroy(j);
         return st;

@@ -51,13 +51,6 @@ int sn_op_may_take(int kind, int out, int choice)
     return out == 0 ? info[kind].takes[choice] - 1 : -1;
 }
 
-const char *sn_axis_name(enum sn_axis a)
-{
-    static const char *const name[SN_NAXES] = {"tensor", "context",  "expert",
-                                               "data",   "pipeline", "world"};
-    return name[a];
-}
-
 const char *sn_class_name(enum sn_class c)
 {
     static const char *const name[SN_NCLASSES] = {"param",   "grad", "optim", "batch",    "comm",

@@ -20,6 +20,7 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 #include "lib/config/config.h"
+#include "lib/layout/grid.h"
 #include "lib/model/model.h"
 
 /* Operations that move data between ranks; they follow the kernels' kinds. */
@@ -29,9 +30,6 @@ enum {
     SN_OP_AGREE,                    /* step end: sum scalars.agree over all ranks, and wait */
     SN_NKINDS
 };
-
-enum sn_axis { SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_EXPERT, SN_AXIS_DATA, SN_AXIS_PIPELINE,
-               SN_AXIS_WORLD, SN_NAXES };
 
 /* What a buffer is for. The first group lives as long as the job (state arena), the second for one
  * micro-batch or less (scratch arena). */
@@ -128,6 +126,7 @@ struct sn_job {
     const struct sn_model *model;
     const struct sn_ops *ops;
     int threads;
+    struct sn_grid grid;
     int ranks;          /* of the data axis */
     int64_t rows;       /* T: tokens of a micro-batch */
     int64_t head_block; /* rows of logits that exist at once */
@@ -169,7 +168,6 @@ void sn_op_shapes(const struct sn_program *p, const struct sn_op *op, struct sn_
 /* The program as text, one operation a line. */
 void sn_program_print(struct sn_str *out, const struct sn_program *p);
 const char *sn_op_name(int kind);
-const char *sn_axis_name(enum sn_axis a);
 const char *sn_class_name(enum sn_class c);
 /* Multiply-add FLOPs of an operation (2 per multiply-add); 0 for the memory-bound ones. */
 double sn_op_flops(const struct sn_program *p, const struct sn_op *op);

@@ -7,7 +7,7 @@
  */
 #include "lib/program/build.h"
 
-#include "lib/run/comm.h"
+#include "lib/layout/collective.h"
 
 static void one_param(struct sn_job *j, struct sn_program *p, int i)
 {
@@ -39,6 +39,6 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
     int64_t scalars = (int64_t)sizeof(struct sn_scalars);
     j->scalars = sn_buffer_add(p, SN_CLASS_SCALARS, SN_U8, 1, scalars, "scalars");
-    j->staging = sn_buffer_add(p, SN_CLASS_COMM, SN_U8, 1, sn_comm_staging(j->ranks), "staging");
+    j->staging = sn_buffer_add(p, SN_CLASS_COMM, SN_U8, 1, sn_collective_staging(j->ranks), "staging");
     p->n_state_bufs = p->n_bufs;
 }

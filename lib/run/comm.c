@@ -1,34 +1,12 @@
 /*
- * comm.c - what communicators share: sizes, the launcher's environment, and the group of one.
+ * comm.c - what communicators share: the launcher's environment, and the group of one.
  * Knows no MPI.
  */
 #include "lib/run/comm.h"
 
 #include "lib/base/mem.h"
-#include "lib/run/comm_cut.h"
 
-#include <assert.h>
 #include <stdlib.h>
-
-int64_t sn_comm_all_reduce_bytes(int64_t n, enum sn_dtype dtype, int size, int rank)
-{
-    assert(n >= 0 && size >= 1 && rank >= 0 && rank < size);
-    int64_t width = (int64_t)sn_dtype_size(dtype);
-    if (n * width <= SN_COMM_SMALL)
-        return (size - 1) * n * width;
-    int64_t chunk = sn_comm_chunk_bytes(size) / width;
-    int64_t rest = n % chunk;
-    int64_t own =
-        n / chunk * sn_comm_slice(chunk, size, rank).count + sn_comm_slice(rest, size, rank).count;
-    int64_t scatter = n - own;         /* every slice but its own, to its owner */
-    int64_t gather = own * (size - 1); /* its own, to everybody */
-    return (scatter + gather) * width;
-}
-
-int64_t sn_comm_staging(int size)
-{
-    return SN_COMM_SLOTS * (int64_t)(size - 1) * sn_comm_slice_bytes(size);
-}
 
 /* The first of four variables that holds a number of at least `least`; -1 if none does. */
 static int from_environment(const char *const name[4], long least)

@@ -25,7 +25,7 @@ typedef uint64_t sn_ticket;
 struct sn_comm_ops {
     const char *name; /* "self", "mpi" */
     /* Sum `n` elements over the group, in place. dtype SN_F32 or SN_F64. `staging` is planned
-     * memory of sn_comm_staging() bytes that stays untouched until the wait: operations in flight
+     * memory of sn_collective_staging() bytes that stays untouched until the wait: operations in flight
      * at the same time may share it, since they run one after another. Blocks only when 256
      * operations are in flight. One thread posts and waits. */
     sn_ticket (*post_all_reduce)(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,
@@ -66,15 +66,5 @@ void sn_comm_abort_mpi(int exit_code) __attribute__((noreturn));
 int sn_comm_launched_ranks(void);
 /* This process's number among them, for messages before MPI begins; 0 if there is none. */
 int sn_comm_launched_rank(void);
-
-/* Exact bytes that rank `rank` sends in an all-reduce of n elements over `size` ranks. Nothing is
- * padded on the wire: with S = n x size of dtype,
- *   up to 512 bytes every rank sends all of it to all others:  (size-1) S
- *   else reduce-scatter and all-gather, about                  2 (size-1)/size S
- * in which ranks differ by the length of the slices they own. Rank 0 sends most. */
-int64_t sn_comm_all_reduce_bytes(int64_t n, enum sn_dtype dtype, int size, int rank);
-/* Planned staging memory of one posted all-reduce (0 for size 1); independent of n (chunked): about
- * 2 MiB up to 64 ranks, 32 KiB a rank beyond. */
-int64_t sn_comm_staging(int size);
 
 #endif

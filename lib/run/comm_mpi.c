@@ -15,7 +15,7 @@
 #include "lib/run/comm.h"
 
 #include "lib/base/mem.h"
-#include "lib/run/comm_cut.h"
+#include "lib/layout/collective.h"
 #include "lib/run/comm_queue.h"
 #include "lib/run/comm_sum.h"
 
@@ -43,7 +43,7 @@ struct transfers {
 struct mpi_comm {
     struct sn_comm base;
     struct sn_comm_queue queue;
-    struct transfers scatter[SN_COMM_SLOTS], gather[SN_COMM_SLOTS];
+    struct transfers scatter[SN_COLLECTIVE_SLOTS], gather[SN_COLLECTIVE_SLOTS];
     MPI_Request *requests; /* the memory behind those four */
     MPI_Status *statuses;  /* shared by them */
     int rc;                /* first failure of the operation in progress */
@@ -131,24 +131,24 @@ static int64_t chunk_count(const struct reduction *r, int64_t c)
 /* Where the parts of chunk c arrive. */
 static char *slot(const struct mpi_comm *m, const struct reduction *r, int64_t c)
 {
-    return r->staging + c % SN_COMM_SLOTS * (m->base.size - 1) * sn_comm_slice_bytes(m->base.size);
+    return r->staging + c % SN_COLLECTIVE_SLOTS * (m->base.size - 1) * sn_collective_slice_bytes(m->base.size);
 }
 
 /* Parts of chunk c, to the owners of their slices. */
 static void begin_scatter(struct mpi_comm *m, const struct reduction *r, int64_t c)
 {
     int size = m->base.size, rank = m->base.rank;
-    struct transfers *t = &m->scatter[c % SN_COMM_SLOTS];
-    int64_t count = chunk_count(r, c), stride = sn_comm_slice_bytes(size);
+    struct transfers *t = &m->scatter[c % SN_COLLECTIVE_SLOTS];
+    int64_t count = chunk_count(r, c), stride = sn_collective_slice_bytes(size);
     char *staging = slot(m, r, c);
-    int64_t own = sn_comm_slice(count, size, rank).count;
+    int64_t own = sn_collective_slice(count, size, rank).count;
     for (int d = 1; d < size; d++) {
         int peer = (rank - d + size) % size;
         receive(m, t, staging + (peer < rank ? peer : peer - 1) * stride, own * r->width, peer);
     }
     for (int d = 1; d < size; d++) {
         int peer = (rank + d) % size;
-        struct sn_comm_slice s = sn_comm_slice(count, size, peer);
+        struct sn_collective_slice s = sn_collective_slice(count, size, peer);
         send(m, t, r->buf + (c * r->chunk + s.start) * r->width, s.count * r->width, peer);
     }
 }
@@ -157,15 +157,15 @@ static void begin_scatter(struct mpi_comm *m, const struct reduction *r, int64_t
 static void begin_gather(struct mpi_comm *m, const struct reduction *r, int64_t c)
 {
     int size = m->base.size, rank = m->base.rank;
-    struct transfers *t = &m->gather[c % SN_COMM_SLOTS];
+    struct transfers *t = &m->gather[c % SN_COLLECTIVE_SLOTS];
     int64_t count = chunk_count(r, c);
     char *buf = r->buf + c * r->chunk * r->width;
     for (int d = 1; d < size; d++) {
         int peer = (rank - d + size) % size;
-        struct sn_comm_slice s = sn_comm_slice(count, size, peer);
+        struct sn_collective_slice s = sn_collective_slice(count, size, peer);
         receive(m, t, buf + s.start * r->width, s.count * r->width, peer);
     }
-    struct sn_comm_slice own = sn_comm_slice(count, size, rank);
+    struct sn_collective_slice own = sn_collective_slice(count, size, rank);
     for (int d = 1; d < size; d++)
         send(m, t, buf + own.start * r->width, own.count * r->width, (rank + d) % size);
 }
@@ -173,9 +173,9 @@ static void begin_gather(struct mpi_comm *m, const struct reduction *r, int64_t 
 static void sum_chunk(struct mpi_comm *m, const struct reduction *r, int64_t c)
 {
     int size = m->base.size, rank = m->base.rank;
-    struct sn_comm_slice s = sn_comm_slice(chunk_count(r, c), size, rank);
+    struct sn_collective_slice s = sn_collective_slice(chunk_count(r, c), size, rank);
     char *own = r->buf + (c * r->chunk + s.start) * r->width;
-    struct sn_comm_parts parts = {own, slot(m, r, c), sn_comm_slice_bytes(size), rank, size};
+    struct sn_comm_parts parts = {own, slot(m, r, c), sn_collective_slice_bytes(size), rank, size};
     sn_comm_sum(&parts, s.count, r->dtype);
 }
 
@@ -186,13 +186,13 @@ static void all_reduce_chunks(struct mpi_comm *m, const struct reduction *r)
     for (int64_t c = 0; c < chunks && !m->rc; c++) {
         if (c + 1 < chunks)
             begin_scatter(m, r, c + 1);
-        complete(m, &m->scatter[c % SN_COMM_SLOTS]);
+        complete(m, &m->scatter[c % SN_COLLECTIVE_SLOTS]);
         if (!m->rc)
             sum_chunk(m, r, c);
-        complete(m, &m->gather[c % SN_COMM_SLOTS]); /* of chunk c - 2 */
+        complete(m, &m->gather[c % SN_COLLECTIVE_SLOTS]); /* of chunk c - 2 */
         begin_gather(m, r, c);
     }
-    for (int i = 0; i < SN_COMM_SLOTS; i++)
+    for (int i = 0; i < SN_COLLECTIVE_SLOTS; i++)
         complete(m, &m->gather[i]);
 }
 
@@ -204,13 +204,13 @@ static void all_reduce_small(struct mpi_comm *m, const struct reduction *r)
     struct transfers *t = &m->scatter[0];
     for (int d = 1; d < size; d++) {
         int peer = (rank - d + size) % size;
-        char *part = r->staging + (peer < rank ? peer : peer - 1) * (int64_t)SN_COMM_SMALL;
+        char *part = r->staging + (peer < rank ? peer : peer - 1) * (int64_t)SN_COLLECTIVE_SMALL;
         receive(m, t, part, bytes, peer);
     }
     for (int d = 1; d < size; d++)
         send(m, t, r->buf, bytes, (rank + d) % size);
     complete(m, t);
-    struct sn_comm_parts parts = {r->buf, r->staging, SN_COMM_SMALL, rank, size};
+    struct sn_comm_parts parts = {r->buf, r->staging, SN_COLLECTIVE_SMALL, rank, size};
     if (!m->rc)
         sn_comm_sum(&parts, r->n, r->dtype);
 }
@@ -218,9 +218,9 @@ static void all_reduce_small(struct mpi_comm *m, const struct reduction *r)
 static void all_reduce(struct mpi_comm *m, const struct sn_comm_op *op)
 {
     int64_t width = (int64_t)sn_dtype_size(op->dtype);
-    int64_t chunk = sn_comm_chunk_bytes(m->base.size) / width;
+    int64_t chunk = sn_collective_chunk_bytes(m->base.size) / width;
     struct reduction r = {op->buf, op->staging, op->n, chunk, width, op->dtype};
-    if (op->n * width <= SN_COMM_SMALL)
+    if (op->n * width <= SN_COLLECTIVE_SMALL)
         all_reduce_small(m, &r);
     else
         all_reduce_chunks(m, &r);
@@ -292,13 +292,13 @@ static enum sn_status allocate(struct mpi_comm *m, struct sn_err *err)
                        "mpirun, or with srun --mpi=pmix",
                        launched, m->base.size);
     size_t each = 2 * (size_t)(m->base.size - 1);
-    m->requests = sn_alloc_n(2 * SN_COMM_SLOTS * each, sizeof(*m->requests));
+    m->requests = sn_alloc_n(2 * SN_COLLECTIVE_SLOTS * each, sizeof(*m->requests));
     m->statuses = sn_alloc_n(each, sizeof(*m->statuses));
     if (!m->requests || !m->statuses)
         return sn_fail(err, SN_ENOMEM, "mpi: no memory for the requests of %d ranks", m->base.size);
-    for (size_t i = 0; i < SN_COMM_SLOTS; i++) {
+    for (size_t i = 0; i < SN_COLLECTIVE_SLOTS; i++) {
         m->scatter[i] = (struct transfers){m->requests + i * each, m->statuses, 0};
-        m->gather[i] = (struct transfers){m->requests + (SN_COMM_SLOTS + i) * each, m->statuses, 0};
+        m->gather[i] = (struct transfers){m->requests + (SN_COLLECTIVE_SLOTS + i) * each, m->statuses, 0};
     }
     return SN_OK;
 }

@@ -36,8 +36,8 @@ static enum sn_status open_data(struct sn_trainer *t, struct sn_loader *l, struc
     SN_TRY(sn_data_open(data, prefix, err));
     *l = (struct sn_loader){.config = c,
                             .data = *data,
-                            .rank = t->env.comm->rank,
-                            .ranks = t->env.comm->size,
+                            .rank = sn_grid_coord(&t->job->grid, t->env.comm->rank, SN_AXIS_DATA),
+                            .ranks = t->job->ranks,
                             .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
                             .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
                             .samples = sn_data_samples(*data, c->model.seq)};

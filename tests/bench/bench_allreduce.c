@@ -7,6 +7,7 @@
  * Times are of the slowest rank, median of the repeats; sums are checked.
  */
 #include "lib/base/mem.h"
+#include "lib/layout/collective.h"
 #include "lib/run/comm.h"
 
 #include <stdio.h>
@@ -163,7 +164,7 @@ int main(int argc, char **argv)
     if (b.comm->size > 64 || max < (4 << 20))
         must(sn_fail(&err, SN_EINPUT, "want up to 64 ranks and at least 4 MiB"), &err);
     b.buf = sn_arena_map((size_t)max);
-    b.staging = sn_arena_map((size_t)sn_comm_staging(b.comm->size));
+    b.staging = sn_arena_map((size_t)sn_collective_staging(b.comm->size));
     if (!b.buf || !b.staging)
         must(sn_fail(&err, SN_ENOMEM, "no memory"), &err);
     if (!sums_are_right(&b, max / 4))
@@ -171,7 +172,7 @@ int main(int argc, char **argv)
     sweep(&b, max);
     overlap(&b, max < (16 << 20) ? max : 16 << 20);
     sn_arena_unmap(b.buf, (size_t)max);
-    sn_arena_unmap(b.staging, (size_t)sn_comm_staging(b.comm->size));
+    sn_arena_unmap(b.staging, (size_t)sn_collective_staging(b.comm->size));
     b.comm->ops->destroy(b.comm);
     return 0;
 }

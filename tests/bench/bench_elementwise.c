@@ -5,9 +5,9 @@
  *   build/tests/bench/bench_elementwise [THREADS [T [D]]]
  *
  * Bytes are those of the operands, each read or written once (a sum over rows or an update in place
- * reads and writes). Lines the processor reads before it writes them are not counted, neither here
- * nor for the copy. Rates are those of the fastest of the
- * repeats in a tenth of a second: the median says how busy the machine was.
+ * reads and writes). Lines that the processor reads before it writes them are not counted, neither
+ * here nor for the copy. Rates are those of the fastest repeat in a tenth of a second; the median
+ * says how busy the machine was.
  */
 /* Its conversions are wanted; tests are compiled without OpenMP. */
 #pragma GCC diagnostic push

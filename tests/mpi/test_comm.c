@@ -5,6 +5,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/layout/collective.h"
 #include "lib/run/comm.h"
 #include "tests/lib/tap.h"
 
@@ -94,7 +95,7 @@ static bool reduces(struct sn_comm *c, double (*value)(int, int64_t), int64_t n,
                     enum sn_dtype dtype)
 {
     struct sn_err err;
-    int64_t bytes = n * (int64_t)sn_dtype_size(dtype), room = sn_comm_staging(c->size);
+    int64_t bytes = n * (int64_t)sn_dtype_size(dtype), room = sn_collective_staging(c->size);
     char *buf = guarded(bytes), *staging = guarded(room);
     for (int64_t i = 0; i < n; i++)
         set(buf, dtype, i, value(c->rank, i));
@@ -102,7 +103,7 @@ static bool reduces(struct sn_comm *c, double (*value)(int, int64_t), int64_t n,
     sn_ticket t = c->ops->post_all_reduce(c, buf, n, dtype, staging);
     bool good = c->ops->wait(c, t, &err) == SN_OK;
     good =
-        good && c->ops->take_sent_bytes(c) == sn_comm_all_reduce_bytes(n, dtype, c->size, c->rank);
+        good && c->ops->take_sent_bytes(c) == sn_collective_all_reduce_bytes(n, dtype, c->size, c->rank);
     for (int64_t i = 0; i < n && good; i++)
         good = get(buf, dtype, i) == serial_sum(value, c->size, dtype, i);
     good = give_back(buf, bytes) && good;
@@ -162,7 +163,7 @@ static void many_operations_run_in_order(struct sn_comm *c)
     enum { N = 300, LENGTH = 700 }; /* more than the ring holds */
     struct sn_err err;
     float *buf = sn_alloc_n(N * LENGTH, sizeof(*buf));
-    void *staging = sn_alloc((size_t)sn_comm_staging(c->size));
+    void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     double total[N];
     sn_ticket t = 0;
     bool good = true;
@@ -173,11 +174,11 @@ static void many_operations_run_in_order(struct sn_comm *c)
     for (int64_t k = 0; k < N; k++) { /* buckets of 1, 8, ... elements, and a scalar now and then */
         int64_t n = 1 + k * 7 % LENGTH;
         t = c->ops->post_all_reduce(c, buf + k * LENGTH, n, SN_F32, staging);
-        planned += sn_comm_all_reduce_bytes(n, SN_F32, c->size, c->rank);
+        planned += sn_collective_all_reduce_bytes(n, SN_F32, c->size, c->rank);
         total[k] = (double)k;
         if (k % 10 == 0) {
             t = c->ops->post_all_reduce(c, &total[k], 1, SN_F64, staging);
-            planned += sn_comm_all_reduce_bytes(1, SN_F64, c->size, c->rank);
+            planned += sn_collective_all_reduce_bytes(1, SN_F64, c->size, c->rank);
         }
     }
     good = c->ops->wait(c, t, &err) == SN_OK; /* the last posted operation is the 291st bucket's */
@@ -272,7 +273,7 @@ static void a_step_allocates_nothing(struct sn_comm *c)
     enum { N = 3000 };
     struct sn_err err;
     float *buf = sn_alloc_n(N, sizeof(*buf));
-    void *staging = sn_alloc((size_t)sn_comm_staging(c->size));
+    void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     uint64_t before = sn_mem_count();
     bool good = true;
     for (int i = 0; i < 5; i++) {

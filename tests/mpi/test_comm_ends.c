@@ -5,6 +5,7 @@
  * the exit code, at the time taken and at what is left behind.
  */
 #include "lib/base/mem.h"
+#include "lib/layout/collective.h"
 #include "lib/run/comm.h"
 #include "tests/lib/tap.h"
 
@@ -23,7 +24,7 @@ static void wait_in_vain(struct sn_comm *c)
 {
     struct sn_err err;
     float x[1000] = {0};
-    void *staging = sn_alloc((size_t)sn_comm_staging(c->size));
+    void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     sn_ticket t = c->ops->post_all_reduce(c, x, 1000, SN_F32, staging);
     enum sn_status st = c->ops->wait(c, t, &err);
     printf("came back with %d\n", (int)st);
@@ -39,7 +40,7 @@ static void abort_in_the_middle(struct sn_comm *c)
     if (c->rank == 2)
         (void)nanosleep(&long_time, NULL);
     float *x = sn_alloc(4000);
-    (void)c->ops->post_all_reduce(c, x, 1000, SN_F32, sn_alloc((size_t)sn_comm_staging(c->size)));
+    (void)c->ops->post_all_reduce(c, x, 1000, SN_F32, sn_alloc((size_t)sn_collective_staging(c->size)));
     (void)nanosleep(&moment, NULL);
     sn_comm_abort_mpi(ABORTED);
 }
@@ -50,7 +51,7 @@ static void disagree_on_the_length(struct sn_comm *c)
     static const char want[] = "mpi: all-reduce failed: MPI_ERR_TRUNCATE";
     struct sn_err err = {.text = ""}, again = {.text = ""};
     float *x = sn_alloc(8000);
-    void *staging = sn_alloc((size_t)sn_comm_staging(c->size));
+    void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     sn_ticket t = c->ops->post_all_reduce(c, x, c->rank == 1 ? 2000 : 1000, SN_F32, staging);
     enum sn_status st = c->ops->wait(c, t, &err);
     enum sn_status later = c->ops->agree(c, SN_OK, &again);

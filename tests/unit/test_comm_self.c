@@ -4,7 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/run/comm.h"
-#include "lib/run/comm_cut.h"
+#include "lib/layout/collective.h"
 #include "lib/run/comm_queue.h"
 #include "lib/run/comm_sum.h"
 #include "tests/lib/tap.h"
@@ -73,9 +73,9 @@ static void slices_cover_a_chunk_once(void)
         for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++) {
             int64_t at = 0;
             for (int j = 0; j < size; j++) {
-                struct sn_comm_slice s = sn_comm_slice(lengths[k], size, j);
+                struct sn_collective_slice s = sn_collective_slice(lengths[k], size, j);
                 good = good && (s.start == at || s.count == 0) && s.count >= 0;
-                good = good && s.count * 4 <= sn_comm_slice_bytes(size);
+                good = good && s.count * 4 <= sn_collective_slice_bytes(size);
                 at += s.count;
             }
             good = good && at == lengths[k];
@@ -89,31 +89,31 @@ static void all_ranks_together_send_twice_all_but_one_share(void)
     for (int size = 2; size <= 64; size++) {
         int64_t n = 1000003, total = 0, most = 0, first;
         for (int rank = 0; rank < size; rank++) {
-            int64_t bytes = sn_comm_all_reduce_bytes(n, SN_F32, size, rank);
+            int64_t bytes = sn_collective_all_reduce_bytes(n, SN_F32, size, rank);
             total += bytes;
             most = bytes > most ? bytes : most;
         }
-        first = sn_comm_all_reduce_bytes(n, SN_F32, size, 0);
+        first = sn_collective_all_reduce_bytes(n, SN_F32, size, 0);
         good = good && total == 2 * (size - 1) * n * 4 && most == first;
     }
     tap_ok(good, "over all ranks an all-reduce sends 2 (P-1) S; rank 0 sends most");
-    tap_ok(sn_comm_all_reduce_bytes(128, SN_F32, 7, 6) == 6 * 512 &&
-               sn_comm_all_reduce_bytes(64, SN_F64, 7, 0) == 6 * 512 &&
-               sn_comm_all_reduce_bytes(0, SN_F32, 7, 0) == 0 &&
-               sn_comm_all_reduce_bytes(1 << 20, SN_F64, 1, 0) == 0,
+    tap_ok(sn_collective_all_reduce_bytes(128, SN_F32, 7, 6) == 6 * 512 &&
+               sn_collective_all_reduce_bytes(64, SN_F64, 7, 0) == 6 * 512 &&
+               sn_collective_all_reduce_bytes(0, SN_F32, 7, 0) == 0 &&
+               sn_collective_all_reduce_bytes(1 << 20, SN_F64, 1, 0) == 0,
            "up to 512 bytes everything goes to everybody; one rank sends nothing");
     /* 129 floats over 4 ranks: slices of 48, 48, 33, 0 */
-    tap_ok(sn_comm_all_reduce_bytes(129, SN_F32, 4, 2) == (129 - 33 + 3 * 33) * 4 &&
-               sn_comm_all_reduce_bytes(129, SN_F32, 4, 3) == 129 * 4,
+    tap_ok(sn_collective_all_reduce_bytes(129, SN_F32, 4, 2) == (129 - 33 + 3 * 33) * 4 &&
+               sn_collective_all_reduce_bytes(129, SN_F32, 4, 3) == 129 * 4,
            "a short or empty last slice is counted as it is");
 }
 
 static void staging_does_not_grow_with_the_buffer(void)
 {
-    bool good = sn_comm_staging(1) == 0;
+    bool good = sn_collective_staging(1) == 0;
     for (int size = 2; size <= 64; size++)
-        good = good && sn_comm_staging(size) <= 2 * (1 << 20) + 2 * 64 * 128 &&
-               sn_comm_staging(size) >= (size - 1) * (int64_t)SN_COMM_SMALL;
+        good = good && sn_collective_staging(size) <= 2 * (1 << 20) + 2 * 64 * 128 &&
+               sn_collective_staging(size) >= (size - 1) * (int64_t)SN_COLLECTIVE_SMALL;
     tap_ok(good, "staging is at most 2 MiB and a little for 2..64 ranks");
 }
 

@@ -139,6 +139,22 @@ static void our_checkpoints_give_weights_too(void)
     teardown(&b);
 }
 
+static void a_path_that_is_not_there_is_bad_input(void)
+{
+    struct bench b;
+    setup(&b, SN_LLAMA);
+    make_model(&b);
+    tap_ok(sn_init_from("/none", &b.config, &b.state, &b.err) == SN_EINPUT,
+           "no such path: exit code 2");
+    tap_text(
+        b.err.text,
+        "/none: cannot open: No such file or directory; train.init_from wants a safetensors file "
+        "or directory, or a checkpoint",
+        "and named");
+    init_says(&b, "DIR: has neither model.safetensors nor model.safetensors.index.json");
+    teardown(&b);
+}
+
 static void no_memory_is_told(void)
 {
     struct bench b;
@@ -165,6 +181,7 @@ int main(void)
     what_does_not_fit_is_named();
     shared_layers_take_the_first();
     our_checkpoints_give_weights_too();
+    a_path_that_is_not_there_is_bad_input();
     no_memory_is_told();
     return tap_done();
 }

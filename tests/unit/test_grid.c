@@ -1,0 +1,70 @@
+/*
+ * test_grid.c - rank and coordinate arithmetic.
+ */
+#include "lib/layout/grid.h"
+#include "tests/lib/tap.h"
+
+static const enum sn_axis usual[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
+                                     SN_AXIS_PIPELINE};
+
+static void every_rank_has_its_own_coordinates(void)
+{
+    const int size[] = {2, 3, 5, 4};
+    struct sn_grid g;
+    struct sn_err err = {0};
+    tap_ok(sn_grid_init(&g, 120, size, usual, &err) == SN_OK, "a grid of 120 ranks");
+    int bad = 0;
+    for (int r = 0; r < 120; r++) {
+        int back = 0;
+        for (int a = 0; a < SN_NGRID_AXES; a++)
+            back += sn_grid_coord(&g, r, (enum sn_axis)a) * g.stride[a];
+        bad += back != r;
+    }
+    tap_ok(bad == 0, "coordinates give the rank back");
+    tap_ok(g.stride[SN_AXIS_TENSOR] == 1 && g.stride[SN_AXIS_PIPELINE] == 30,
+           "the first axis of the order varies fastest");
+}
+
+static void peers_share_all_other_axes(void)
+{
+    const int size[] = {2, 3, 5, 4};
+    const enum sn_axis order[] = {SN_AXIS_DATA, SN_AXIS_PIPELINE, SN_AXIS_CONTEXT, SN_AXIS_TENSOR};
+    struct sn_grid g;
+    (void)sn_grid_init(&g, 120, size, order, NULL);
+    int bad = 0, peers[8];
+    for (int r = 0; r < 120; r++)
+        for (int a = 0; a < SN_NGRID_AXES; a++) {
+            int n = sn_grid_peers(&g, r, (enum sn_axis)a, peers);
+            bad += n != size[a];
+            for (int i = 0; i < n; i++)
+                for (int b = 0; b < SN_NGRID_AXES; b++)
+                    bad += sn_grid_coord(&g, peers[i], (enum sn_axis)b) !=
+                           (a == b ? i : sn_grid_coord(&g, r, (enum sn_axis)b));
+        }
+    tap_ok(bad == 0, "peers differ on their axis only, in order");
+}
+
+static void bad_grids_are_explained(void)
+{
+    struct sn_grid g;
+    struct sn_err err = {0};
+    const int product[] = {2, 1, 3, 1}, zero[] = {1, 0, 4, 1}, huge[] = {1 << 30, 1 << 30, 16, 1};
+    const int good[] = {1, 1, 8, 1};
+    const enum sn_axis twice[] = {SN_AXIS_TENSOR, SN_AXIS_DATA, SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    tap_ok(sn_grid_init(&g, 8, product, usual, &err) == SN_EINPUT, "a wrong product fails");
+    tap_text(err.text,
+             "layout: tensor 2 x context 1 x data 3 x pipeline 1 = 6, but the job has 8 ranks",
+             "and is shown");
+    tap_ok(sn_grid_init(&g, 8, zero, usual, &err) == SN_EINPUT, "a size of zero fails");
+    tap_text(err.text, "layout.context: 0; want 1..8", "and is named");
+    tap_ok(sn_grid_init(&g, 8, huge, usual, &err) == SN_EINPUT, "huge sizes do not overflow");
+    tap_ok(sn_grid_init(&g, 8, good, twice, &err) == SN_EINPUT, "an axis twice fails");
+}
+
+int main(void)
+{
+    every_rank_has_its_own_coordinates();
+    peers_share_all_other_axes();
+    bad_grids_are_explained();
+    return tap_done();
+}
