@@ -30,35 +30,36 @@ static bool grow(void **items, int n, int *cap, size_t size)
 int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, int64_t rows,
                   int64_t cols, const char *fmt, ...)
 {
+    struct sn_buffer b = {.cls = cls, .dtype = dtype, .rows = rows, .cols = cols, .param = -1};
+    va_list ap; /* first of all: an argument may lie in the array that grows below */
+    va_start(ap, fmt);
+    (void)vsnprintf(b.name, sizeof(b.name), fmt, ap);
+    va_end(ap);
+    b.bytes = (rows * cols * (int64_t)sn_dtype_size(dtype) + 63) / 64 * 64;
+    b.first = b.last = -1;
+    b.place = p->n_bufs;
     GROW(p, p->bufs, p->n_bufs, p->cap_bufs);
     if (p->failed)
         return 0;
-    struct sn_buffer *b = &p->bufs[p->n_bufs];
-    *b = (struct sn_buffer){.cls = cls, .dtype = dtype, .rows = rows, .cols = cols, .param = -1};
-    b->bytes = (rows * cols * (int64_t)sn_dtype_size(dtype) + 63) / 64 * 64;
-    b->first = b->last = -1;
-    b->place = p->n_bufs;
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(b->name, sizeof(b->name), fmt, ap);
-    va_end(ap);
+    p->bufs[p->n_bufs] = b;
     return p->n_bufs++;
 }
 
 struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
 {
-    GROW(p, p->ops, p->n_ops, p->cap_ops);
-    struct sn_op *op = p->failed ? &p->spare : &p->ops[p->n_ops++];
-    *op = (struct sn_op){.kind = kind, .waits_for = -1};
-    for (int i = 0; i < SN_MAX_IN; i++)
-        op->in[i] = sn_no_view;
-    for (int i = 0; i < SN_MAX_OUT; i++)
-        op->out[i] = sn_no_view;
-    va_list ap;
+    struct sn_op op = {.kind = kind, .waits_for = -1};
+    va_list ap; /* first of all: an argument may lie in the array that grows below */
     va_start(ap, fmt);
-    (void)vsnprintf(op->label, sizeof(op->label), fmt, ap);
+    (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
     va_end(ap);
-    return op;
+    for (int i = 0; i < SN_MAX_IN; i++)
+        op.in[i] = sn_no_view;
+    for (int i = 0; i < SN_MAX_OUT; i++)
+        op.out[i] = sn_no_view;
+    GROW(p, p->ops, p->n_ops, p->cap_ops);
+    struct sn_op *place = p->failed ? &p->spare : &p->ops[p->n_ops++];
+    *place = op;
+    return place;
 }
 
 static void chunk_end(struct sn_program *p)

@@ -95,8 +95,10 @@ static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
         int forward = p->n_ops;
         sn_chunk_begin(p, SN_CHUNK_BACKWARD);
         sn_emit_backward(&e, 0, forward);
-        sn_pass_buckets(j, p);
-        sn_emit_update(j, p);
+        if (!p->failed) { /* what follows reads the text that should be there */
+            sn_pass_buckets(j, p);
+            sn_emit_update(j, p);
+        }
         for (int m = 0; m < p->micros; m++) { /* one micro-batch after the other: one slot */
             sn_sched_add(p, 0, m, 0);
             sn_sched_add(p, 1, m, 0);

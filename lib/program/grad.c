@@ -24,11 +24,7 @@ static int param_of(const struct sn_emit *e, struct sn_view v)
 static int like(struct sn_emit *e, struct sn_view v)
 {
     const struct sn_buffer *b = &e->p->bufs[v.buf];
-    char name[sizeof(b->name)];
-    __builtin_memcpy(name, b->name, sizeof(name)); /* adding a buffer may move the array */
-    int64_t rows = b->rows, cols = b->cols;
-    enum sn_dtype dtype = b->dtype;
-    return sn_buffer_add(e->p, SN_CLASS_TEMP, dtype, rows, cols, "d.%.100s", name);
+    return sn_buffer_add(e->p, SN_CLASS_TEMP, b->dtype, b->rows, b->cols, "d.%.100s", b->name);
 }
 
 /* Take g as a contribution to the gradient of v's buffer. */
