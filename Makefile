@@ -154,14 +154,20 @@ run-oom: $(BINS) $(patsubst $(BUILD)/bin/%,$(BUILD)/oom/%,$(BINS))
 check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)
 	$(again) run-fuzz
 FUZZ_SECONDS ?= 60
-# The code under test is compiled again with coverage: no kernels, no MPI.
+# What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
+DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
+DEEP_SRC  := $(wildcard lib/base/*.c lib/config/*.c lib/layout/*.c lib/model/*.c lib/run/data*.c checkpoint/*.c)
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)
 	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)
-build/deep/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard lib/base/*.[ch] lib/config/*.[ch] lib/run/data*.[ch])
+build/deep/%.o: %.c
 	@mkdir -p $(@D)
-	clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=fuzzer,address,undefined \
-	    -fno-sanitize-recover=undefined -o $@ $(filter %.c,$^) $(YAML_LIBS) $(JSON_LIBS) -lpthread -lm
+	$(call say,cc,$@)$(DEEP) -fsanitize=fuzzer-no-link -MMD -MP $(HDF5_CFLAGS) -c $< -o $@
+build/deep/lib.a: $(DEEP_SRC:%.c=build/deep/%.o)
+	@rm -f $@
+	$(call say,ar,$@)ar rcs $@ $^
+build/deep/fuzz_%: build/deep/tests/fuzz/fuzz_%.o build/deep/lib.a
+	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) -lpthread -lm
 
 bench: ## Time operations and whole steps against their limits, after checking them
 	$(again) run-bench

@@ -181,6 +181,11 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
     }
     struct sn_trainer *t = NULL;
     st = sn_trainer_create(&t, &env, err);
+    if (st == SN_OK) {
+        struct sn_memory_plan plan;
+        sn_job_memory(sn_trainer_job(t), &plan);
+        attempt.planned = plan.total;
+    }
     if (st == SN_OK && l->generate)
         st = generate(t, c, l, err);
     else if (st == SN_OK)

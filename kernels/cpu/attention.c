@@ -77,11 +77,11 @@ static __attribute__((noinline)) void soften_row(const struct job *j, struct wor
         m = p[k] > m ? p[k] : m;
 #pragma omp simd reduction(+ : sum)
     for (int64_t k = 0; k < whole; k++) {
-        p[k] = sn_expf(p[k] - m);
+        p[k] = sn_expf_low(p[k] - m);
         sum += p[k];
     }
     if (m != w->m[i]) {
-        float shrink = sn_expf(w->m[i] - m);
+        float shrink = sn_expf_low(w->m[i] - m);
         float *restrict o = w->o + i * j->ld;
 #pragma omp simd
         for (int64_t c = 0; c < j->ld; c++)

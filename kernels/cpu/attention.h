@@ -73,17 +73,18 @@ static inline int64_t sn_head_stride(int64_t d)
 static inline void sn_head_load(const struct sn_head *h, float scale, int64_t padded, float *out,
                                 int64_t ld)
 {
-    for (int64_t r = 0; r < padded; r++, out += ld) {
-        int64_t n = r < h->rows ? h->d : 0;
-        if (n)
-            sn_row_load(out, sn_head_row(h, r), h->x->dtype, n);
+    for (int64_t r = 0; r < h->rows; r++, out += ld) {
+        sn_row_load(out, sn_head_row(h, r), h->x->dtype, h->d);
         if (scale != 1.0f) {
 #pragma omp simd
-            for (int64_t c = 0; c < n; c++)
+            for (int64_t c = 0; c < h->d; c++)
                 out[c] *= scale;
         }
-        memset(out + n, 0, (size_t)(ld - n) * sizeof(float));
+        if (ld > h->d)
+            memset(out + h->d, 0, (size_t)(ld - h->d) * sizeof(float));
     }
+    if (padded > h->rows)
+        memset(out, 0, (size_t)((padded - h->rows) * ld) * sizeof(float));
 }
 
 static inline void sn_head_store(const struct sn_head *h, int64_t r, const float *in)

@@ -71,14 +71,14 @@ static void row_gradient(const struct work *w, int64_t i, int64_t visible, const
     if (factor) {
 #pragma omp simd
         for (int64_t k = 0; k < whole; k++) {
-            float prob = sn_expf(p[k] - lse);
+            float prob = sn_expf_low(p[k] - lse);
             ds[k] = prob * (factor[k] * ds[k] - delta);
             p[k] = prob * factor[k];
         }
     } else {
 #pragma omp simd
         for (int64_t k = 0; k < whole; k++) {
-            p[k] = sn_expf(p[k] - lse);
+            p[k] = sn_expf_low(p[k] - lse);
             ds[k] = p[k] * (ds[k] - delta);
         }
     }

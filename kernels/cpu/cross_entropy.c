@@ -37,7 +37,7 @@ static __attribute__((noinline)) double row_lse(const struct sn_mat *x, int64_t 
         float base = m == -INFINITY ? 0.0f : m; /* nothing but -infinity yet */
 #pragma omp simd reduction(+ : part)
         for (int64_t i = 0; i < n; i++)
-            part += sn_expf(v[i] - base);
+            part += sn_expf_low(v[i] - base);
         if (m > max)
             sum *= exp((double)max - (double)m);
         sum += (double)part;
@@ -58,7 +58,7 @@ static void row_gradient(const struct sn_args *a, int64_t r, double lse, float s
         float *to = dx->dtype == SN_F32 ? (float *)out : wide;
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
-            to[i] = sn_expf((v[i] - high) - low) * scale;
+            to[i] = sn_expf_low((v[i] - high) - low) * scale;
         if (target >= c && target < c + n)
             to[target - c] -= scale;
         if (to == wide)

@@ -47,6 +47,28 @@ static inline float sn_expf(float x)
     return x <= 88.72283f ? p : x + INFINITY; /* NaN too comes here */
 }
 
+/*
+ * The same for x <= 88 (a maximum was subtracted), a quarter cheaper: 2^n is a float of its own, so
+ * e^x = (e^r - 1) 2^n + 2^n is one multiply-add, and NaN needs no care.
+ */
+static inline float sn_expf_low(float x)
+{
+    const float shift = 0x1.8p23f;
+    float t = x * 0x1.715476p0f + shift;
+    float n = t - shift;
+    float r = x - n * 0x1.62e400p-1f;
+    r = r - n * 0x1.7f7d1cp-20f;
+    float p = 0.001395164951f;
+    p = p * r + 0.008369597815f;
+    p = p * r + 0.04166618876f;
+    p = p * r + 0.1666651286f;
+    p = p * r + 0.5f;
+    p = p * (r * r) + r;
+    float power = sn_bits_float((sn_float_bits(t) << 23) + 0x3f800000u);
+    p = p * power + power;
+    return x < -87.33f ? 0.0f : p;
+}
+
 /* ln x: x = 2^n m, m in [sqrt(1/2), sqrt 2). -infinity for 0, NaN below. */
 static inline float sn_logf(float x)
 {

@@ -79,6 +79,7 @@ struct sn_layout_config {
     int micro_batch; /* sequences */
     int zero;
     int64_t bucket; /* bytes of a gradient bucket */
+    bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
 };
 
 struct sn_checkpoint_config {

@@ -55,6 +55,7 @@ void sn_lower_forward(struct sn_emit *e);                         /* lower.c */
 void sn_lower_head(struct sn_emit *e, const struct sn_node *n);   /* lower_head.c */
 void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops); /* grad.c */
 void sn_emit_update(struct sn_job *j, struct sn_program *p);      /* optimizer.c */
+void sn_pass_split(struct sn_program *p);                           /* split.c */
 void sn_pass_buckets(struct sn_job *j, struct sn_program *p);      /* bucket.c */
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p, struct sn_err *err);   /* place.c */
 

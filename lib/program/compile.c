@@ -95,15 +95,16 @@ static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
         int forward = p->n_ops;
         sn_chunk_begin(p, SN_CHUNK_BACKWARD);
         sn_emit_backward(&e, 0, forward);
+        if (!p->failed && j->config->layout.split_backward)
+            sn_pass_split(p);
         if (!p->failed) { /* what follows reads the text that should be there */
             sn_pass_buckets(j, p);
             sn_emit_update(j, p);
         }
-        for (int m = 0; m < p->micros; m++) { /* one micro-batch after the other: one slot */
-            sn_sched_add(p, 0, m, 0);
-            sn_sched_add(p, 1, m, 0);
-        }
-        sn_sched_add(p, 2, p->micros - 1, 0);
+        for (int m = 0; m < p->micros; m++) /* one micro-batch after the other: one slot */
+            for (int c = 0; c < p->n_chunks - 1; c++)
+                sn_sched_add(p, c, m, 0);
+        sn_sched_add(p, p->n_chunks - 1, p->micros - 1, 0);
         st = finish(j, p, err);
     }
     emit_fini(&e);

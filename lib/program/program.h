@@ -49,7 +49,14 @@ enum sn_class {
 
 enum sn_when { SN_EVERY, SN_FIRST, SN_LAST }; /* micro-batch */
 enum sn_acc_rule { SN_ACC_WRITE, SN_ACC_ADD, SN_ACC_FIRST_WRITES /* write on the first, then add */ };
-enum sn_chunk_kind { SN_CHUNK_FORWARD, SN_CHUNK_BACKWARD, SN_CHUNK_UPDATE, SN_CHUNK_HEAD };
+enum sn_chunk_kind {
+    SN_CHUNK_FORWARD,
+    SN_CHUNK_BACKWARD,    /* both kinds of gradients, interleaved: least memory */
+    SN_CHUNK_INPUT_GRAD,  /* or apart, so that a schedule may delay the second */
+    SN_CHUNK_WEIGHT_GRAD,
+    SN_CHUNK_UPDATE,
+    SN_CHUNK_HEAD /* generate: logits of one row */
+};
 
 struct sn_buffer {
     char name[112];
@@ -141,9 +148,10 @@ struct sn_job {
     struct sn_program train, evaluate, generate;
 };
 
-/* Resident memory of a rank beside its arenas: program text, libraries, MPI, program text of the
- * compiled job. Measured: docs/MEMORY.md. */
-#define SN_LIBRARY_BYTES ((int64_t)64 << 20)
+/* Resident memory of a rank beside its arenas: libraries, MPI, the text of the compiled programs, the
+ * start-up measurement of the processor. Measured 23 to 31 MB; tests/cli/test_train.sh holds every
+ * run's peak resident memory between the plan and 16 MiB below it. */
+#define SN_LIBRARY_BYTES ((int64_t)32 << 20)
 
 struct sn_memory_plan { /* bytes; DESIGN.md 4, memory_bytes */
     int64_t params, grads, optimizer, activations, workspace, comm, library, total;

@@ -54,6 +54,19 @@ static bool write_record(const struct sn_attempt *a, struct sn_str *text)
     return good;
 }
 
+int64_t sn_peak_resident(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    long long kib = 0;
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
+            break;
+    if (f)
+        (void)fclose(f); /* only read */
+    return kib * 1024;
+}
+
 enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c, int rank,
                                 struct sn_err *err)
 {
@@ -81,7 +94,8 @@ void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_e
     sn_str_add(&text, "{\"attempt\": %d, \"ended\": %lld, \"exit_code\": %d, \"cause\": ", a->number,
                (long long)time(NULL), exit_code);
     sn_str_add_json(&text, why ? why->text : cause(exit_code));
-    sn_str_add(&text, "}\n");
+    sn_str_add(&text, ", \"planned_bytes\": %lld, \"peak_resident_bytes\": %lld}\n",
+               (long long)a->planned, (long long)sn_peak_resident());
     if (!write_record(a, &text))
         sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
 }

@@ -21,8 +21,8 @@ put lib/layout/plant.c <<'END'
 #include "plant.h"
 END
 put lib/program/plant.c <<'END'
-/* #include "lib/run/comm.h" would be wrong */
-#include "lib/run/comm.h"
+/* #include "lib/run/data.h" would be wrong */
+#include "lib/run/data.h"
 END
 put bin/plant.c <<'END'
 #include <mpi.h>
@@ -97,7 +97,7 @@ passes() { # what must not be named
 fires 'direction: kernels/plant.c:1: kernels/ includes lib/base/err.h; it may know kernels/'
 fires 'direction: lib/layout/plant.c:1: lib/layout/ includes lib/model/model.h; it may know'
 fires 'direction: lib/layout/plant.c:2: includes "plant.h"; name it from the root'
-fires 'direction: lib/program/plant.c:2: lib/program/ includes lib/run/comm.h'
+fires 'direction: lib/program/plant.c:2: lib/program/ includes lib/run/data.h'
 passes 'lib/program/plant.c:1:'
 fires 'headers: bin/plant.c:1: #include <mpi.h>; only lib/run/comm_mpi.c may'
 fires 'headers: bin/plant.c:2: .*hdf5.h>; only checkpoint/hdf5.c may'

@@ -41,6 +41,26 @@ planned=$(printf '%s' "$out" | sed -n 's/.*"traffic_bytes": {\([^}]*\)}.*/\1/p')
 sent=$(sed -n '1s/.*"traffic_bytes": {\([^}]*\)}.*/\1/p' "$tmp/gpt2-4/metrics.jsonl")
 is "planned traffic equals the trainer's" "$planned" "$sent"
 
+# --- planned memory is used memory ------------------------------------------------------------------
+resident() { # output directory: the peak is within the plan and at most 16 MiB below it
+    planned=$(sed -n 's/.*"planned_bytes": \([0-9]*\).*/\1/p' "$1/attempt-1.json")
+    peak=$(sed -n 's/.*"peak_resident_bytes": \([0-9]*\).*/\1/p' "$1/attempt-1.json")
+    ok "$2: peak resident memory $peak is the plan's $planned, less at most 16 MiB" \
+        test "$peak" -le "$planned" -a "$peak" -ge $((planned - 16777216))
+}
+case $BUILD in
+*san*) skip "peak resident memory is the plan's" "sanitizers add memory of their own" ;;
+*)
+    resident "$tmp/llama-1" "llama, one rank"
+    resident "$tmp/gpt2-4" "gpt2, four ranks"
+    hidden=512 steps=6 precision=bf16 eval_every=3
+    run_file "$tmp/large.yaml" "$tmp/large"
+    run mpi 2 "$train" "$tmp/large.yaml"
+    resident "$tmp/large" "bf16, 8 times as wide, two ranks"
+    unset hidden precision eval_every
+    ;;
+esac
+
 # --- the same run twice gives the same bits, also across kill -9 ----------------------------------
 # Kill rank 0 without warning as soon as its metrics reach a step that no checkpoint holds.
 kill_after() { # step output: kills the newest attempt

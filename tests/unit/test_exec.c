@@ -1,0 +1,159 @@
+/*
+ * test_exec.c - the executor: gradients do not depend on how the program is cut.
+ */
+#include "lib/base/rng.h"
+#include "lib/run/exec.h"
+#include "lib/run/lr.h"
+#include "lib/run/weights.h"
+#include "tests/lib/tap.h"
+
+#include <stdlib.h>
+
+static struct sn_config config(enum sn_family family)
+{
+    struct sn_config c = {0};
+    c.run.seed = 11;
+    c.model = (struct sn_model_config){.family = family, .layers = 2, .hidden = 48, .heads = 4,
+                                       .kv_heads = 4, .ffn = 80, .vocab = 61, .seq = 20,
+                                       .rope_theta = 10000, .rotary_pct = family == SN_LLAMA ? 1 : 0.5,
+                                       .parallel_residual = family == SN_GPT_NEOX,
+                                       .tied_embeddings = family == SN_GPT2, .norm_eps = 1e-5,
+                                       .init_std = 0.05, .share_layers = 1, .dropout = 0.1};
+    c.train.precision = SN_F32;
+    c.train.global_batch = 8;
+    c.layout = (struct sn_layout_config){.data = 1, .tensor = 1, .pipeline = 1, .expert = 1,
+                                         .context = 1, .micro_batch = 2, .bucket = 1 << 20};
+    return c;
+}
+
+struct run {
+    struct sn_config config;
+    struct sn_model *model;
+    struct sn_job *job;
+    struct sn_comm *comm;
+    struct sn_exec *exec;
+};
+
+/* One step on fixed tokens; returns false with a line of diagnosis. */
+static bool step(struct run *r, struct sn_config c)
+{
+    struct sn_err err = {0};
+    int64_t first[64];
+    *r = (struct run){.config = c};
+    if (sn_model_create(&r->model, &r->config.model, &r->config.train, &err) != SN_OK ||
+        sn_job_create(&r->job, &r->config, r->model, sn_ops_cpu(), 2, &err) != SN_OK ||
+        sn_comm_create_self(&r->comm, &err) != SN_OK ||
+        sn_exec_create(&r->exec, r->job, r->comm, &err) != SN_OK) {
+        printf("# %s\n", err.text);
+        return false;
+    }
+    sn_weights_init(r->exec, r->job);
+    int32_t *ids = sn_exec_address(r->exec, &r->job->train, r->job->ids);
+    int32_t *targets = sn_exec_address(r->exec, &r->job->train, r->job->targets);
+    for (int64_t i = 0; i < r->job->rows * r->job->train.micros; i++) {
+        ids[i] = (int32_t)(sn_rng_bits(3, (uint64_t)i) % 61);
+        targets[i] = (int32_t)(sn_rng_bits(4, (uint64_t)i) % 61);
+    }
+    for (int m = 0; m < r->job->train.micros; m++)
+        first[m] = m * c.layout.micro_batch;
+    struct sn_scalars *s = sn_exec_scalars(r->exec);
+    s->seed = 11;
+    s->step = 1;
+    s->loss_scale = 1;
+    s->tokens_in_step = 8 * 20;
+    return sn_exec_run(r->exec, &r->job->train, first, &err) == SN_OK;
+}
+
+static void release(struct run *r)
+{
+    sn_exec_destroy(r->exec);
+    if (r->comm)
+        r->comm->ops->destroy(r->comm);
+    sn_job_destroy(r->job);
+    sn_model_destroy(r->model);
+}
+
+static const float *grad(struct run *r, int param)
+{
+    return sn_exec_address(r->exec, &r->job->train, r->job->params[param].grad);
+}
+
+/* Largest difference of any gradient, relative to the parameter's largest element. */
+static double worst(struct run *a, struct run *b)
+{
+    double w = 0;
+    for (int i = 0; i < a->model->n_params; i++) {
+        const float *x = grad(a, i), *y = grad(b, i);
+        int64_t n = a->model->params[i].rows * a->model->params[i].cols;
+        double most = 1e-6, off = 0;
+        for (int64_t k = 0; k < n; k++) {
+            most = fmax(most, fabs((double)x[k]));
+            off = fmax(off, fabs((double)x[k] - (double)y[k]));
+        }
+        w = fmax(w, off / most);
+    }
+    return w;
+}
+
+static void splitting_backward_changes_no_bit(void)
+{
+    static const char *const name[] = {"gpt2", "gpt-neox", "llama"};
+    for (int f = 0; f < 3; f++) {
+        struct sn_config c = config((enum sn_family)f);
+        struct run whole, split;
+        bool good = step(&whole, c);
+        c.layout.split_backward = true;
+        good = step(&split, c) && good;
+        if (tap_ok(good, "%s: both programs run", name[f])) {
+            tap_ok(split.job->train.n_chunks == 4 && whole.job->train.n_chunks == 3,
+                   "%s: input and weight gradients are chunks of their own", name[f]);
+            tap_ok(split.job->train.slot_bytes > whole.job->train.slot_bytes,
+                   "%s: what weight gradients need is kept longer", name[f]);
+            tap_ok(worst(&whole, &split) == 0, "%s: the gradients are the same bits", name[f]);
+        }
+        release(&whole);
+        release(&split);
+    }
+}
+
+static void micro_batches_add_up(void)
+{
+    struct sn_config c = config(SN_LLAMA);
+    struct run four, one;
+    bool good = step(&four, c);
+    c.layout.micro_batch = 8;
+    good = step(&one, c) && good;
+    if (tap_ok(good, "4 micro-batches of 2 and 1 of 8 run")) {
+        double off = worst(&four, &one);
+        tap_ok(off < 2e-6, "their gradients agree, dropout included (%.1e)", off);
+        double a = sn_exec_scalars(four.exec)->loss_sum, b = sn_exec_scalars(one.exec)->loss_sum;
+        tap_close(a, b, 1e-6, 1, "and their losses");
+    }
+    release(&four);
+    release(&one);
+}
+
+static void the_learning_rate_follows_its_schedule(void)
+{
+    struct sn_train_config t = {.steps = 110,
+                                .optimizer = {.lr = 1e-3},
+                                .schedule = {SN_LR_COSINE, 10, 1e-4}};
+    tap_close(sn_lr_at(&t, 1), 1e-4, 1e-12, 0, "warm-up begins at lr / warmup");
+    tap_close(sn_lr_at(&t, 10), 1e-3, 1e-12, 0, "and ends at lr");
+    tap_close(sn_lr_at(&t, 60), 5.5e-4, 1e-12, 0, "cosine: half-way is the middle");
+    tap_close(sn_lr_at(&t, 110), 1e-4, 1e-12, 0, "cosine ends at min_lr");
+    t.schedule.kind = SN_LR_LINEAR;
+    tap_close(sn_lr_at(&t, 35), 7.75e-4, 1e-12, 0, "linear: a quarter of the way down");
+    t.schedule.kind = SN_LR_CONSTANT;
+    tap_close(sn_lr_at(&t, 110), 1e-3, 1e-12, 0, "constant stays");
+    t.schedule.warmup = 0;
+    tap_close(sn_lr_at(&t, 1), 1e-3, 1e-12, 0, "no warm-up");
+}
+
+int main(void)
+{
+    splitting_backward_changes_no_bit();
+    micro_batches_add_up();
+    the_learning_rate_follows_its_schedule();
+    return tap_done();
+}
