@@ -1,8 +1,8 @@
 # sennit: one file, readable in one sitting. `make help` lists the targets.
 #
-# Sources are found by folder: a new .c file needs no edit here. oneDNN is used where it is found.
-# Output goes to build/ (build/san with SAN=1). On a machine where something is missing, parsing
-# this file says nothing: tests/deps does, with the command that helps.
+# Sources are found by folder: a new .c file needs no edit here. Output goes to build/ (build/san with
+# SAN=1). On a machine where something is missing, parsing this file says nothing: tests/deps does,
+# with the command that helps.
 
 VERSION := 0.1.0
 BUILD   := build$(if $(SAN),/san)
@@ -30,12 +30,11 @@ JSON_LIBS   := $(shell pkg-config --libs jansson 2>/dev/null || echo -ljansson)
 BLAS_DIR    := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-serial))
 BLAS_CFLAGS := $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
 BLAS_LIBS   ?= $(if $(BLAS_DIR),$(BLAS_DIR)/libopenblas.a,-lopenblas)
-DNNL        := $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),1)
 
-LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(BLAS_LIBS) $(if $(DNNL),-ldnnl) -fopenmp -lpthread -lm -ldl
+LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(BLAS_LIBS) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
-LIB_SRC  := $(filter-out $(if $(DNNL),,kernels/onednn.c),$(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c))
+LIB_SRC  := $(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c)
 BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).
@@ -84,7 +83,7 @@ $(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
-$(BUILD)/kernels/cpu.o: CPPFLAGS += $(foreach i,$(ISAS),-DSN_HAVE_ISA_$(i)) $(if $(DNNL),-DSN_HAVE_DNNL)
+$(BUILD)/kernels/cpu.o: CPPFLAGS += $(foreach i,$(ISAS),-DSN_HAVE_ISA_$(i))
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
@@ -185,7 +184,7 @@ deps: ## Install what is missing (as root), or name the command that does; DEV=1
 info: ## What was found on this machine and what was not
 	@tests/deps --info
 	@echo 'compiler             $(CC), flags $(OPT) $(CFLAGS)'
-	@echo 'matrix library       $(BLAS_LIBS) $(if $(DNNL),-ldnnl)'
+	@echo 'BLAS to compare with $(BLAS_LIBS)'
 	@echo 'instruction sets     $(ISAS) (chosen at run time)'
 
 docs: all ## Write docs/RUNFILE.md anew from the key table

@@ -65,20 +65,20 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
 
 /*
  * One row of scores against `visible` keys from k0 on: p in place, m and l updated, o rescaled.
- * Not inlined: two copies of a vectorised sum may add in two orders.
+ * Sums are written out as vectors: left to the compiler, two inlined copies may add in two orders.
  */
-static __attribute__((noinline)) void soften_row(const struct job *j, struct work *w, int64_t i,
-                                                 int64_t visible, float *p)
+static void soften_row(const struct job *j, struct work *w, int64_t i, int64_t visible, float *p)
 {
-    float m = w->m[i], sum = 0;
     int64_t whole = sn_whole_step(p, visible, -INFINITY);
-#pragma omp simd reduction(max : m)
-    for (int64_t k = 0; k < whole; k++)
-        m = p[k] > m ? p[k] : m;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < whole; k++) {
-        p[k] = sn_expf_low(p[k] - m);
-        sum += p[k];
+    sn_vec top = w->m[i] - (sn_vec){0}, sum = {0};
+    for (int64_t k = 0; k < whole; k += SN_VL)
+        top = sn_vec_max(top, *(const sn_vec *)(p + k));
+    float m = sn_vec_top(top);
+    for (int64_t k = 0; k < whole; k += SN_VL) {
+#pragma omp simd
+        for (int64_t e = k; e < k + SN_VL; e++)
+            p[e] = sn_expf_low(p[e] - m);
+        sum += *(const sn_vec *)(p + k);
     }
     if (m != w->m[i]) {
         float shrink = sn_expf_low(w->m[i] - m);
@@ -89,7 +89,7 @@ static __attribute__((noinline)) void soften_row(const struct job *j, struct wor
         w->l[i] *= shrink;
         w->m[i] = m;
     }
-    w->l[i] += sum;
+    w->l[i] += sn_vec_sum(sum);
 }
 
 static void drop_row(const struct job *j, const struct work *w, int64_t i, const int64_t keys[2],

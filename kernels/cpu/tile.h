@@ -32,6 +32,29 @@ enum { SN_VL = __BIGGEST_ALIGNMENT__ / 4 };
 #define SN_ZIP_LOW(a, b)  SN_PASTE(SN_ZIP_LOW, __BIGGEST_ALIGNMENT__)(a, b)
 #define SN_ZIP_HIGH(a, b) SN_PASTE(SN_ZIP_HIGH, __BIGGEST_ALIGNMENT__)(a, b)
 
+/* Of each lane the larger; a NaN in b is lost, one in a stays. */
+static inline sn_vec sn_vec_max(sn_vec a, sn_vec b)
+{
+    typedef int32_t mask __attribute__((vector_size(__BIGGEST_ALIGNMENT__), aligned(4)));
+    mask larger = (mask)(b > a);
+    return (sn_vec)(((mask)b & larger) | ((mask)a & ~larger));
+}
+
+/* Over all lanes, as a tree. */
+static inline float sn_vec_top(sn_vec v)
+{
+    for (int lanes = 1; lanes < SN_VL; lanes *= 2)
+        v = sn_vec_max(SN_ZIP_LOW(v, v), SN_ZIP_HIGH(v, v));
+    return v[0];
+}
+
+static inline float sn_vec_sum(sn_vec v)
+{
+    for (int lanes = 1; lanes < SN_VL; lanes *= 2)
+        v = SN_ZIP_LOW(v, v) + SN_ZIP_HIGH(v, v);
+    return v[0];
+}
+
 /*
  * Transpose SN_VL x SN_VL floats in registers: interleaving rows i and i + VL/2 into rows 2i and
  * 2i + 1, log2(VL) times.

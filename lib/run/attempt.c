@@ -46,7 +46,11 @@ static const char *cause(int exit_code)
 
 static bool write_record(const struct sn_attempt *a, struct sn_str *text)
 {
-    FILE *f = text->failed ? NULL : fopen(a->path, "w");
+    if (text->failed) {
+        errno = ENOMEM;
+        return false;
+    }
+    FILE *f = fopen(a->path, "w");
     bool good = f && fputs(text->p, f) >= 0;
     if (f && fclose(f) != 0)
         good = false;
