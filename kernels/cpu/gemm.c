@@ -18,8 +18,9 @@ enum {
     KC = 384,  /* A strip of A (8 x 384 floats) fits L1, a panel of B L2 */
     MC = 256,  /* A's block: 384 KiB of L2 */
     NC = 1152, /* B's block: 1.7 MiB of L3 */
-    HC = 1024, /* rows of the fp32 sums kept beside a C of another type */
-    EC = 480,  /* and their columns */
+    DEEP = 768, /* up to here the sums of a C that is not fp32 take one block, half as wide */
+    HC = 1024, /* rows of the fp32 sums kept beside a C of another type, at most */
+    SUMS = HC * 480, /* and all elements of them: 1.9 MiB */
 };
 
 SN_TILE(tile_1, SN_MR, 1)
@@ -31,6 +32,7 @@ struct job {
     const struct sn_mat *c, *bias, *addend;
     int64_t m, n, k;
     int64_t kc;       /* depth of a block of k */
+    int64_t mc, nc;   /* rows of A's block, columns of B's */
     bool accumulates; /* C += */
     bool wide_sums;   /* C is not fp32 and k has several blocks */
 };
@@ -40,7 +42,8 @@ struct work {
     int64_t row, rows, col, cols; /* current block of C */
     int64_t l, depth;             /* current block of k */
     float *packed_a, *packed_b, *line;
-    float *sums; /* HC x EC, for wide sums only */
+    float *sums; /* for wide sums only */
+    int64_t sums_row;
 };
 
 static struct job job_of(const struct sn_args *a)
@@ -49,10 +52,14 @@ static struct job job_of(const struct sn_args *a)
     j.m = j.c->rows;
     j.n = j.c->cols;
     j.k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
-    int64_t blocks = (j.k + KC - 1) / KC;
+    bool half = j.c->dtype != SN_F32;
+    int64_t deepest = half && j.k <= DEEP ? DEEP : KC;
+    int64_t blocks = (j.k + deepest - 1) / deepest;
     j.kc = blocks ? (j.k + blocks - 1) / blocks : 0;
+    j.mc = j.kc > KC ? MC * KC / DEEP : MC;
+    j.nc = j.kc > KC ? NC * KC / DEEP : NC;
     j.accumulates = a->acc[0] == SN_ADD;
-    j.wide_sums = j.c->dtype != SN_F32 && blocks > 1;
+    j.wide_sums = half && blocks > 1;
     return j;
 }
 
@@ -75,7 +82,7 @@ static inline __attribute__((always_inline)) void finish_rows(const struct job *
     for (int i = 0; i < rows; i++, t += SN_NR) {
         int64_t r = at[0] + i, c = at[1];
         char *out = (char *)sn_mat_row(j->c, r) + (size_t)c * sn_dtype_size(j->c->dtype);
-        float *sums = j->wide_sums ? w->sums + (r - w->row) * EC + (c - w->col) : (float *)out;
+        float *sums = j->wide_sums ? w->sums + (r - w->row) * w->sums_row + (c - w->col) : (float *)out;
         if (!first) {
 #pragma omp simd
             for (int e = 0; e < n; e++)
@@ -157,7 +164,7 @@ static void multiply(const struct job *j, const struct work *w, int64_t row, int
 /* One block of C (all of its depth). */
 static void block(const struct job *j, struct work *w)
 {
-    int64_t parts = (w->rows + MC - 1) / MC;
+    int64_t parts = (w->rows + j->mc - 1) / j->mc;
     for (w->l = 0; w->l < j->k; w->l += j->kc) {
         w->depth = j->k - w->l < j->kc ? j->k - w->l : j->kc;
         struct sn_block b = {&j->a->in[1], j->a->attr.trans_b, w->l, w->depth, w->col, w->cols};
@@ -195,7 +202,7 @@ static int grid_rows(int64_t m, int64_t n, int threads)
 }
 
 static const size_t floats_a = (size_t)MC * KC, floats_b = (size_t)KC * NC,
-                    floats_line = (size_t)16 * KC, floats_sums = (size_t)HC * EC;
+                    floats_line = (size_t)16 * DEEP, floats_sums = SUMS;
 
 static size_t floats_per_thread(const struct job *j)
 {
@@ -214,8 +221,13 @@ static void thread_part(const struct job *j, int i, int threads)
                      .packed_b = scratch + floats_a,
                      .line = scratch + floats_a + floats_b,
                      .sums = scratch + floats_a + floats_b + floats_line};
-    int64_t most_rows = j->wide_sums ? HC : row_end - row;
-    int64_t most_cols = j->wide_sums ? EC : NC;
+    int64_t most_rows = row_end - row, most_cols = j->nc;
+    if (j->wide_sums && most_rows > 0) {
+        most_rows = most_rows < HC ? most_rows : HC;
+        int64_t fitting = SUMS / most_rows / SN_NR * SN_NR;
+        most_cols = fitting < NC ? fitting : NC;
+        w.sums_row = most_cols;
+    }
     int parts_n = (int)((col_end - col + most_cols - 1) / most_cols);
     for (w.row = row; w.row < row_end; w.row += most_rows) {
         w.rows = row_end - w.row < most_rows ? row_end - w.row : most_rows;

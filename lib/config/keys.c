@@ -56,7 +56,7 @@ const struct sn_key sn_keys[] = {
     {ROW("run.threads", INT, AT(run.threads), "Threads per rank; auto divides the cores of the node among its ranks."),
         RANGE(1, 4096, "threads"), WORD("auto"), DEFAULT("auto")},
     {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends."),
-        RANGE(1, 86400, "seconds"), DEFAULT("300")},
+        RANGE(1, 86400, "seconds"), ONLY("300")},
 
     {ROW("model", MAP, NONE, "The model's shape.")},
     {ROW("model.preset", INCLUDE, NONE, "Name of a shipped model, such as llama-7b.")},

@@ -168,11 +168,12 @@ struct sn_exec *sn_trainer_exec(struct sn_trainer *t)
 
 /* --- one step -------------------------------------------------------------------------------- */
 
-static bool asked_by_file(const struct sn_trainer *t)
+/* Is OUTPUT/save-and-exit there? A request that was met is removed, so that the next start works. */
+static bool asked_by_file(const struct sn_trainer *t, bool met)
 {
     char path[SN_PATH_MAX + 32];
     (void)snprintf(path, sizeof(path), "%s/save-and-exit", t->env.config->run.output);
-    return t->env.comm->rank == 0 && access(path, F_OK) == 0;
+    return t->env.comm->rank == 0 && (met ? unlink(path) : access(path, F_OK)) == 0;
 }
 
 static void prepare_scalars(struct sn_trainer *t, int64_t step)
@@ -186,7 +187,7 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
     s->loss_sum = s->sq_norm = 0;
     s->nonfinite = 0;
-    s->agree[1] = wanted == SN_EXIT_SAVED || asked_by_file(t);
+    s->agree[1] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
     s->agree[2] = wanted == SN_EXIT_TERMINATED;
     s->agree[3] = 0;
 }
@@ -334,6 +335,8 @@ enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_opti
         SN_TRY(one_step(t, step, err));
         SN_TRY(after_step(t, last, &leave, err));
     }
+    if (leave == SN_EXIT_SAVED)
+        (void)asked_by_file(t, true);
     *exit_code = leave > 0 ? leave : 0;
     return SN_OK;
 }
