@@ -199,4 +199,4 @@ help: ## This list
 .PHONY: all need demo check check-quick lint check-docs check-equiv check-oom check-fuzz bench install deps info docs \
 	format clean help run-check run-check-quick run-lint run-docs run-equiv run-oom run-fuzz run-bench
 .SECONDARY:
--include $(shell find $(BUILD) -name san -prune -o -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) $(if $(SAN),,-name san -prune -o) -name '*.d' -print 2>/dev/null)

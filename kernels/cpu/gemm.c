@@ -53,7 +53,7 @@ static struct job job_of(const struct sn_args *a)
     j.n = j.c->cols;
     j.k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
     bool half = j.c->dtype != SN_F32;
-    int64_t deepest = half && j.k <= DEEP ? DEEP : KC;
+    int64_t deepest = j.k <= DEEP ? DEEP : KC;
     int64_t blocks = (j.k + deepest - 1) / deepest;
     j.kc = blocks ? (j.k + blocks - 1) / blocks : 0;
     j.mc = j.kc > KC ? MC * KC / DEEP : MC;
@@ -73,24 +73,33 @@ static inline void add_row(float *restrict t, const struct sn_mat *x, int64_t r,
         t[i] += wide[i];
 }
 
-/* Bias, addend and the old C join the sums when C is first (fp32) or last (other types) touched. */
+static bool is_last(const struct job *j, const struct work *w)
+{
+    return w->l + w->depth == j->k;
+}
+
+static float *sums_at(const struct work *w, int64_t r, int64_t c)
+{
+    return w->sums + (r - w->row) * w->sums_row + (c - w->col);
+}
+
+/*
+ * Rows of a tile go to C. Earlier blocks of k are in the wide sums, or in C itself when it is fp32;
+ * bias, addend and the old C join with the last block, or with the first.
+ */
 static inline __attribute__((always_inline)) void finish_rows(const struct job *j,
                                                               const struct work *w, float *t,
                                                               const int64_t at[2], int rows, int n)
 {
-    bool first = w->l == 0, last = w->l + w->depth == j->k;
+    bool first = w->l == 0;
     for (int i = 0; i < rows; i++, t += SN_NR) {
         int64_t r = at[0] + i, c = at[1];
         char *out = (char *)sn_mat_row(j->c, r) + (size_t)c * sn_dtype_size(j->c->dtype);
-        float *sums = j->wide_sums ? w->sums + (r - w->row) * w->sums_row + (c - w->col) : (float *)out;
         if (!first) {
+            const float *sums = j->wide_sums ? sums_at(w, r, c) : (const float *)out;
 #pragma omp simd
             for (int e = 0; e < n; e++)
                 t[e] += sums[e];
-        }
-        if (j->wide_sums && !last) {
-            memcpy(sums, t, (size_t)n * sizeof(float));
-            continue;
         }
         if (j->wide_sums || first) {
             if (j->bias->p)
@@ -113,28 +122,42 @@ static bool is_plain(const struct job *j, const struct work *w)
     return w->l > 0 || (!j->bias->p && (!j->addend->p || (same && !j->accumulates)));
 }
 
-static void one_tile(const struct job *j, const struct work *w, struct sn_tile *t,
-                     const int64_t at[2])
+static void run_tile(const struct sn_tile *t, int64_t cols)
 {
-    float buffer[SN_MR * SN_NR];
-    int64_t rows = w->row + w->rows - at[0], cols = w->col + w->cols - at[1];
-    rows = rows < SN_MR ? rows : SN_MR;
-    cols = cols < SN_NR ? cols : SN_NR;
-    bool plain = rows == SN_MR && cols == SN_NR && is_plain(j, w);
-    t->c = plain ? (float *)sn_mat_row(j->c, at[0]) + at[1] : buffer;
-    t->c_row = plain ? j->c->ld : SN_NR;
-    for (int64_t i = 0; plain && i < SN_MR; i++) {
-        for (int64_t c = 0; c < SN_NR; c += SN_VL)
-            __builtin_prefetch(t->c + i * t->c_row + c, 1);
-    }
-    t->add = plain && (w->l > 0 || j->accumulates || j->addend->p);
     if (cols > 2 * SN_VL)
         tile_3(t);
     else if (cols > SN_VL)
         tile_2(t);
     else
         tile_1(t);
-    if (plain)
+}
+
+static void one_tile(const struct job *j, const struct work *w, struct sn_tile *t,
+                     const int64_t at[2])
+{
+    float buffer[SN_MR * SN_NR];
+    int64_t rows = w->row + w->rows - at[0], cols = w->col + w->cols - at[1];
+    bool whole = rows >= SN_MR && cols >= SN_NR;
+    rows = rows < SN_MR ? rows : SN_MR;
+    cols = cols < SN_NR ? cols : SN_NR;
+    bool to_sums = j->wide_sums && !is_last(j, w), to_c = whole && is_plain(j, w);
+    t->c = buffer;
+    t->c_row = SN_NR;
+    if (to_sums) { /* they have room for whole tiles */
+        t->c = sums_at(w, at[0], at[1]);
+        t->c_row = w->sums_row;
+        t->add = w->l > 0;
+    } else if (to_c) {
+        t->c = (float *)sn_mat_row(j->c, at[0]) + at[1];
+        t->c_row = j->c->ld;
+        t->add = w->l > 0 || j->accumulates || j->addend->p;
+        for (int64_t i = 0; i < SN_MR; i++) {
+            for (int64_t c = 0; c < SN_NR; c += SN_VL)
+                __builtin_prefetch(t->c + i * t->c_row + c, 1);
+        }
+    }
+    run_tile(t, cols);
+    if (to_sums || to_c)
         return;
     if (cols == SN_NR)
         finish_rows(j, w, buffer, at, (int)rows, SN_NR);
@@ -224,7 +247,7 @@ static void thread_part(const struct job *j, int i, int threads)
     int64_t most_rows = row_end - row, most_cols = j->nc;
     if (j->wide_sums && most_rows > 0) {
         most_rows = most_rows < HC ? most_rows : HC;
-        int64_t fitting = SUMS / most_rows / SN_NR * SN_NR;
+        int64_t fitting = SUMS / ((most_rows + SN_MR - 1) / SN_MR * SN_MR) / SN_NR * SN_NR;
         most_cols = fitting < NC ? fitting : NC;
         w.sums_row = most_cols;
     }
