@@ -4,7 +4,8 @@
 # usage: tests/bench/torch_best.sh [--venv DIR] [--until-quiet N] [-- TORCH_TRAIN_OPTION...]
 #   Makes a Python environment (default build/torchenv, several GB) with the current torch unless
 #   DIR has one, then runs the configurations with the settings that tests/bench/README.md records.
-#   Options after -- are added to each run: "-- --config gpt2-124m-b4t64" runs that one alone.
+#   --until-quiet N takes N steps at moments when nobody else computes. Options after -- replace
+#   the list by one run of torch_train.py in the same environment.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -24,20 +25,39 @@ if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     "$venv/bin/pip" install --quiet torch numpy >&2
 fi
 
-# Without these glibc gives the pages of every large temporary back to the kernel and faults them
-# in again, several times per step.
-export MALLOC_MMAP_THRESHOLD_=8589934592 MALLOC_TRIM_THRESHOLD_=-1 MALLOC_TOP_PAD_=268435456
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
+# An allocator that keeps its pages: otherwise the kernel takes the large temporaries back and
+# faults them in again, several times per step. glibc comes close when told not to trim.
+jemalloc=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n 's/.*=> *\(.*libjemalloc\.so\.2\)$/\1/p' |
+    head -n 1)
+if [ -n "$jemalloc" ]; then
+    MALLOC_CONF=background_thread:false,metadata_thp:auto,dirty_decay_ms:-1
+    MALLOC_CONF=$MALLOC_CONF,muzzy_decay_ms:-1,thp:always
+    preload=$jemalloc
+else
+    echo "torch_best.sh: no libjemalloc.so.2; using glibc without trimming" >&2
+    MALLOC_MMAP_THRESHOLD_=8589934592 MALLOC_TRIM_THRESHOLD_=-1 MALLOC_TOP_PAD_=268435456
+    GLIBC_TUNABLES=glibc.malloc.hugetlb=1
+    export MALLOC_MMAP_THRESHOLD_ MALLOC_TRIM_THRESHOLD_ MALLOC_TOP_PAD_ GLIBC_TUNABLES
+    MALLOC_CONF='' preload=''
+fi
+export MALLOC_CONF
 
-measure() { # CONFIG MODEL PRECISION OPTION...
-    config=$1 model=$2 precision=$3
-    shift 3
-    "$venv/bin/python" "$root/tests/bench/torch_train.py" --threads "$OMP_NUM_THREADS" \
-        --config "$config" --model "$model" --precision "$precision" \
+train() {
+    LD_PRELOAD=$preload "$venv/bin/python" "$root/tests/bench/torch_train.py" \
         --until-quiet "$quiet" "$@"
 }
 
 if [ $# -gt 0 ]; then
-    exec "$venv/bin/python" "$root/tests/bench/torch_train.py" --threads "$OMP_NUM_THREADS" \
-        --until-quiet "$quiet" "$@"
+    train "$@"
+    exit
 fi
+best='--compile --compile-mode max-autotune-no-cudagraphs'
+# shellcheck disable=SC2086 # $best is several words
+for config in gpt2-124m-b4t64 gpt2-30m-b4t256 gpt2-124m-b1t1024; do
+    train --config $config $best
+    train --config $config --model llama $best
+    # Without avx512_bf16 or amx_bf16 autocast emulates: several times slower than fp32.
+    if grep -q -e avx512_bf16 -e amx_bf16 /proc/cpuinfo; then
+        train --config $config --precision bf16 $best
+    fi
+done

@@ -16,20 +16,26 @@ struct variant {
 
 static const struct variant plain = {SN_F32, SN_F32, false, false, false, SN_WRITE};
 
-static double element(const struct kt *k, int operand, bool trans, int64_t r, int64_t c)
+/* Operand as doubles, rows of length k: A's rows, or B's columns. Caller frees. */
+static double *unpack(const struct kt *k, int operand, bool trans, int64_t rows, int64_t depth)
 {
     const struct sn_mat *x = &k->a.in[operand];
-    return trans ? kt_get(x, c, r) : kt_get(x, r, c);
+    double *d = malloc((size_t)(rows * depth) * sizeof(*d) + 1);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t l = 0; l < depth; l++)
+            d[r * depth + l] = trans ? kt_get(x, l, r) : kt_get(x, r, l);
+    return d;
 }
 
 static void reference(const struct kt *k, const struct gemm *g, double *want)
 {
+    double *a = unpack(k, 0, k->a.attr.trans_a, g->m, g->k);
+    double *b = unpack(k, 1, !k->a.attr.trans_b, g->n, g->k);
     for (int64_t r = 0; r < g->m; r++) {
         for (int64_t c = 0; c < g->n; c++) {
             double sum = 0;
             for (int64_t l = 0; l < g->k; l++)
-                sum += element(k, 0, k->a.attr.trans_a, r, l) *
-                       element(k, 1, k->a.attr.trans_b, l, c);
+                sum += a[r * g->k + l] * b[c * g->k + l];
             if (k->a.in[2].p)
                 sum += kt_get(&k->a.in[2], 0, c);
             if (k->a.in[3].p)
@@ -37,6 +43,8 @@ static void reference(const struct kt *k, const struct gemm *g, double *want)
             want[r * g->n + c] += sum;
         }
     }
+    free(a);
+    free(b);
 }
 
 /*

@@ -23,6 +23,9 @@ struct notes {
     long resident[SAVES]; /* KiB */
 };
 
+/* Defined when AddressSanitizer is in the process: its own memory grows, so ours cannot be told. */
+extern void __asan_init(void) __attribute__((weak));
+
 static long resident(void)
 {
     long pages = 0;
@@ -74,18 +77,33 @@ static struct sn_config config(enum sn_dtype precision, const char *dir)
     (void)snprintf(c.run.output, sizeof(c.run.output), "%s", dir);
     (void)snprintf(c.data.train, sizeof(c.data.train), "%s/tok", dir);
     (void)snprintf(c.data.valid, sizeof(c.data.valid), "%s/tok", dir);
-    c.model = (struct sn_model_config){.family = SN_LLAMA, .layers = 2, .hidden = 64, .heads = 4,
-                                       .kv_heads = 2, .ffn = 96, .vocab = 96, .seq = 40,
-                                       .rope_theta = 10000, .rotary_pct = 1, .norm_eps = 1e-5,
-                                       .init_std = 0.02, .share_layers = 1, .dropout = 0.1};
+    c.model = (struct sn_model_config){.family = SN_LLAMA,
+                                       .layers = 2,
+                                       .hidden = 64,
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .ffn = 96,
+                                       .vocab = 96,
+                                       .seq = 40,
+                                       .rope_theta = 10000,
+                                       .rotary_pct = 1,
+                                       .norm_eps = 1e-5,
+                                       .init_std = 0.02,
+                                       .share_layers = 1,
+                                       .dropout = 0.1};
     c.train.precision = precision;
     c.train.global_batch = 4;
     c.train.steps = SAVES;
     c.train.optimizer = (struct sn_optimizer_config){1e-3, 0.9, 0.95, 1e-8, 0.1, 1.0};
     c.train.eval_every = 2;
     c.train.eval_sequences = 4;
-    c.layout = (struct sn_layout_config){.data = 1, .tensor = 1, .pipeline = 1, .expert = 1,
-                                         .context = 1, .micro_batch = 2, .bucket = 1 << 20};
+    c.layout = (struct sn_layout_config){.data = 1,
+                                         .tensor = 1,
+                                         .pipeline = 1,
+                                         .expert = 1,
+                                         .context = 1,
+                                         .micro_batch = 2,
+                                         .bucket = 1 << 20};
     c.checkpoint.every = 1;
     return c;
 }
@@ -114,12 +132,16 @@ static void nothing_allocates_after_the_first_step(enum sn_dtype precision, cons
         tap_ok(notes.allocations[SAVES - 1] == notes.allocations[0],
                "%s: no allocation of ours after step 1 (%llu)", name,
                (unsigned long long)(notes.allocations[SAVES - 1] - notes.allocations[0]));
-        tap_ok(notes.in_use[SAVES - 1] <= notes.in_use[1],
-               "%s: none of the C library's after step 2 (%zu bytes)", name,
-               notes.in_use[SAVES - 1] - notes.in_use[1]);
-        tap_ok(notes.resident[SAVES - 1] - notes.resident[1] < 1024,
-               "%s: under 1 MiB of growth after step 2 (%ld KiB)", name,
-               notes.resident[SAVES - 1] - notes.resident[1]);
+        if (__asan_init) {
+            tap_skip("no growth of the process", "AddressSanitizer keeps freed memory for a while");
+        } else {
+            tap_ok(notes.in_use[SAVES - 1] <= notes.in_use[1],
+                   "%s: none of the C library's after step 2 (%zu bytes)", name,
+                   notes.in_use[SAVES - 1] - notes.in_use[1]);
+            tap_ok(notes.resident[SAVES - 1] - notes.resident[1] < 1024,
+                   "%s: under 1 MiB of growth after step 2 (%ld KiB)", name,
+                   notes.resident[SAVES - 1] - notes.resident[1]);
+        }
     }
     sn_trainer_destroy(t);
     comm->ops->destroy(comm);
