@@ -77,8 +77,10 @@ static struct attention attention_of(const struct shape *s, enum sn_dtype t, int
     }
     x.owned[4] = room((size_t)(rows * s->heads) * 4);
     struct sn_args *f = &x.forward, *b = &x.backward;
-    f->attr = b->attr = (struct sn_attr){.heads = s->heads, .kv_heads = s->kv_heads,
-                                         .head_dim = s->d, .seq = s->seq,
+    f->attr = b->attr = (struct sn_attr){.heads = s->heads,
+                                         .kv_heads = s->kv_heads,
+                                         .head_dim = s->d,
+                                         .seq = s->seq,
                                          .scale = 1.0f / sqrtf((float)s->d)};
     f->in[0] = b->in[0] = slice(x.owned[0], t, rows, ld, 0, q);
     f->in[1] = b->in[1] = slice(x.owned[0], t, rows, ld, q, kv);
@@ -158,7 +160,7 @@ static void bench(const struct shape *s, enum sn_dtype t, int threads)
 int main(int argc, char **argv)
 {
     static const struct shape shapes[] = {
-        {1024, 1, 12, 12, 64}, {256, 4, 6, 6, 64}, {64, 16, 12, 12, 64},
+        {1024, 1, 12, 12, 64}, {256, 4, 6, 6, 64},  {64, 16, 12, 12, 64},
         {1024, 1, 16, 4, 128}, {2048, 1, 8, 2, 64}, {128, 8, 4, 4, 32},
     };
     int threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();

@@ -71,8 +71,12 @@ static struct sn_mat halved(struct sn_mat x)
 
 static struct product product_of(char kind, int64_t tokens, int64_t in, int64_t out, int threads)
 {
-    struct product p = {.m = kind == 'w' ? out : tokens, .n = kind == 'f' ? out : in,
-                        .k = kind == 'f' ? in : kind == 'd' ? out : tokens, .threads = threads};
+    struct product p = {.m = kind == 'w' ? out : tokens,
+                        .n = kind == 'f' ? out : in,
+                        .k = kind == 'f'   ? in
+                             : kind == 'd' ? out
+                                           : tokens,
+                        .threads = threads};
     struct sn_attr attr = {.trans_a = kind == 'w', .trans_b = kind == 'f'};
     p.wide.attr = p.half.attr = attr;
     p.wide.in[0] = matrix(attr.trans_a ? p.k : p.m, attr.trans_a ? p.m : p.k, 1);
@@ -108,10 +112,17 @@ static void plain_split(const struct product *p)
     {
         int64_t first, end;
         sn_share(columns ? p->n : p->m, 16, omp_get_thread_num(), p->threads, &first, &end);
-        struct sn_blas_gemm g = {t->trans_a, t->trans_b, columns ? p->m : end - first,
-                                 columns ? end - first : p->n, p->k, p->wide.in[0].p,
-                                 p->wide.in[1].p, p->wide.in[0].ld, p->wide.in[1].ld,
-                                 p->wide.out[0].ld, p->wide.out[0].p};
+        struct sn_blas_gemm g = {t->trans_a,
+                                 t->trans_b,
+                                 columns ? p->m : end - first,
+                                 columns ? end - first : p->n,
+                                 p->k,
+                                 p->wide.in[0].p,
+                                 p->wide.in[1].p,
+                                 p->wide.in[0].ld,
+                                 p->wide.in[1].ld,
+                                 p->wide.out[0].ld,
+                                 p->wide.out[0].p};
         if (columns) {
             g.b += t->trans_b ? first * g.ldb : first;
             g.c += first;
@@ -134,8 +145,8 @@ static void run(const struct product *p, int contestant)
 
 static double element(const struct sn_mat *x, bool trans, int64_t r, int64_t c)
 {
-    const char *at = (const char *)x->p + (size_t)(trans ? c * x->ld + r : r * x->ld + c) *
-                                              sn_dtype_size(x->dtype);
+    const char *at = (const char *)x->p +
+                     (size_t)(trans ? c * x->ld + r : r * x->ld + c) * sn_dtype_size(x->dtype);
     float v;
     sn_row_load(&v, at, x->dtype, 1);
     return (double)v;
@@ -192,15 +203,17 @@ static void bench(char kind, int64_t tokens, int64_t in, int64_t out, int thread
 
 int main(int argc, char **argv)
 {
-    static const int64_t shapes[][2] = {{768, 2304}, {768, 768},  {768, 3072},  {3072, 768},
-                                        {384, 1152}, {384, 1536}, {1536, 384}, {768, 50304},
-                                        {384, 50304}};
+    static const int64_t shapes[][2] = {{768, 2304}, {768, 768},   {768, 3072},
+                                        {3072, 768}, {384, 1152},  {384, 1536},
+                                        {1536, 384}, {768, 50304}, {384, 50304}};
     int threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();
     int64_t tokens = argc > 2 ? atol(argv[2]) : 256;
     const char *warning;
     printf("%s\n", sn_ops_cpu_describe(&warning));
     if (warning)
         printf("warning: %s\n", warning);
+    printf("OpenBLAS core %s%s\n", sn_blas_core(),
+           sn_blas_is_held_back() ? ", held back by OPENBLAS_CORETYPE: unset it" : "");
     printf("GEMM with %d threads, %ld tokens: median (best) GFLOP/s\n", threads, (long)tokens);
     printf("    m       n       k      |    fp32          bf16        OpenBLAS\n");
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)

@@ -208,14 +208,20 @@ static void bench(const struct shape *s, enum sn_dtype precision, int threads, i
     teardown(&r);
 }
 
+/* Names choose among shapes, fp32 and bf16 among precisions; what is not named is not narrowed. */
 static int wanted(const char *name, const char *precision, int argc, char **argv)
 {
-    if (argc < 3)
-        return 1;
-    for (int i = 2; i < argc; i++)
-        if (strstr(name, argv[i]) || strcmp(precision, argv[i]) == 0)
-            return 1;
-    return 0;
+    int shape_named = 0, shape_hit = 0, precision_named = 0, precision_hit = 0;
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "fp32") == 0 || strcmp(argv[i], "bf16") == 0) {
+            precision_named = 1;
+            precision_hit |= strcmp(argv[i], precision) == 0;
+        } else {
+            shape_named = 1;
+            shape_hit |= strstr(name, argv[i]) != NULL;
+        }
+    }
+    return (!shape_named || shape_hit) && (!precision_named || precision_hit);
 }
 
 int main(int argc, char **argv)
