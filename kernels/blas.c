@@ -17,18 +17,12 @@ bool sn_blas_is_held_back(void)
 {
     if (!getenv("OPENBLAS_CORETYPE"))
         return false;
-    static const char *const full[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
-    for (size_t i = 0; i < sizeof(full) / sizeof(full[0]); i++) {
-        if (strcmp(sn_blas_core(), full[i]) == 0)
-            return false;
-    }
-    return true;
+    return !strstr("SkylakeX Cooperlake SapphireRapids", sn_blas_core());
 }
 
 void sn_blas_sgemm(const struct sn_blas_gemm *g)
 {
     cblas_sgemm(CblasRowMajor, g->trans_a ? CblasTrans : CblasNoTrans,
-                g->trans_b ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
-                (blasint)g->k, 1.0f, g->a, (blasint)g->lda, g->b, (blasint)g->ldb, 0.0f, g->c,
-                (blasint)g->ldc);
+                g->trans_b ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n, (blasint)g->k,
+                1.0f, g->a, (blasint)g->lda, g->b, (blasint)g->ldb, 0.0f, g->c, (blasint)g->ldc);
 }

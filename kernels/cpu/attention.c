@@ -107,11 +107,19 @@ static void drop_row(const struct job *j, const struct work *w, int64_t i, const
 static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, int64_t k0)
 {
     int64_t diag = w->q0 + i0 - k0;
-    struct sn_product scores = {.rows = n, .cols = SN_BK, .depth = j->d,
-                                .a = w->q + i0 * j->ld, .a_row = j->ld, .a_step = 1,
-                                .b = w->kt, .b_step = SN_PANEL, .b_panel = j->d * SN_PANEL,
-                                .c = w->p, .c_row = SN_KEYS,
-                                .visible = SN_COLS, .diag = diag};
+    struct sn_product scores = {.rows = n,
+                                .cols = SN_BK,
+                                .depth = j->d,
+                                .a = w->q + i0 * j->ld,
+                                .a_row = j->ld,
+                                .a_step = 1,
+                                .b = w->kt,
+                                .b_step = SN_PANEL,
+                                .b_panel = j->d * SN_PANEL,
+                                .c = w->p,
+                                .c_row = SN_KEYS,
+                                .visible = SN_COLS,
+                                .diag = diag};
     SN_K(sn_product)(&scores);
     for (int64_t i = 0; i < n; i++) {
         int64_t visible = i + diag + 1 < SN_BK ? i + diag + 1 : SN_BK;
@@ -119,11 +127,20 @@ static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, in
         if (j->dropout.drop > 0)
             drop_row(j, w, i0 + i, (int64_t[2]){k0, visible}, w->p + i * SN_KEYS);
     }
-    struct sn_product sums = {.rows = n, .cols = j->d, .depth = SN_BK,
-                              .a = w->p, .a_row = SN_KEYS, .a_step = 1,
-                              .b = w->v, .b_step = j->ld, .b_panel = SN_PANEL,
-                              .c = w->o + i0 * j->ld, .c_row = j->ld,
-                              .add = true, .visible = SN_UPTO, .diag = diag};
+    struct sn_product sums = {.rows = n,
+                              .cols = j->d,
+                              .depth = SN_BK,
+                              .a = w->p,
+                              .a_row = SN_KEYS,
+                              .a_step = 1,
+                              .b = w->v,
+                              .b_step = j->ld,
+                              .b_panel = SN_PANEL,
+                              .c = w->o + i0 * j->ld,
+                              .c_row = j->ld,
+                              .add = true,
+                              .visible = SN_UPTO,
+                              .diag = diag};
     SN_K(sn_product)(&sums);
 }
 

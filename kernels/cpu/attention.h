@@ -15,10 +15,10 @@
 enum {
     SN_BQ = 64,
     SN_BK = 128,
-    SN_AR = 8,                   /* rows that a product takes at a time */
-    SN_AV = SN_VL == 16 ? 4 : 2, /* and its vectors */
-    SN_PANEL = SN_AV * SN_VL,    /* columns of a panel of B */
-    SN_KEYS = SN_BK + SN_VL,     /* row stride of a block of scores */
+    SN_AR = 8,                        /* rows that a product takes at a time */
+    SN_AV = SN_VL == 16 ? 4 : 2,      /* and its vectors */
+    SN_PANEL = SN_AV * SN_VL,         /* columns of a panel of B */
+    SN_KEYS = SN_BK + SN_VL,          /* row stride of a block of scores */
     SN_STEP = SN_VL == 4 ? 8 : SN_VL, /* whole vectors, and whole strips of SN_AR */
 };
 
@@ -144,7 +144,8 @@ static inline void sn_attn_dropout_row(const struct sn_attn_dropout *m, int64_t 
     }
 }
 
-/* The next piece of a thread's scratch, on a cache line of its own; without a base, its size only. */
+/* The next piece of a thread's scratch, on a cache line of its own; without a base, its size only.
+ */
 static inline float *sn_take(float *base, int64_t *used, int64_t n)
 {
     int64_t at = *used;

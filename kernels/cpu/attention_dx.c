@@ -24,10 +24,10 @@ struct job {
 };
 
 struct work {
-    float *q, *g, *dq, *dk, *dv;  /* S x ld each; q is scaled, g is do */
-    float *lse, *delta;           /* S */
-    float *k, *kt, *vt;           /* one block: rows, transposed panels */
-    float *p, *ds, *factor;       /* SN_BQ x SN_KEYS twice; SN_BK */
+    float *q, *g, *dq, *dk, *dv; /* S x ld each; q is scaled, g is do */
+    float *lse, *delta;          /* S */
+    float *k, *kt, *vt;          /* one block: rows, transposed panels */
+    float *p, *ds, *factor;      /* SN_BQ x SN_KEYS twice; SN_BK */
     int64_t sample, kv_head, head;
 };
 
@@ -106,32 +106,58 @@ static void block(const struct job *j, struct work *w, const int64_t queries[2],
                   const int64_t keys[2])
 {
     int64_t i0 = queries[0], n = queries[1], k0 = keys[0], diag = i0 - k0;
-    struct sn_product scores = {.rows = n, .cols = SN_BK, .depth = j->d,
-                                .a = w->q + i0 * j->ld, .a_row = j->ld, .a_step = 1,
-                                .b = w->kt, .b_step = SN_PANEL, .b_panel = j->d * SN_PANEL,
-                                .c = w->p, .c_row = SN_KEYS,
-                                .visible = SN_COLS, .diag = diag};
+    struct sn_product scores = {.rows = n,
+                                .cols = SN_BK,
+                                .depth = j->d,
+                                .a = w->q + i0 * j->ld,
+                                .a_row = j->ld,
+                                .a_step = 1,
+                                .b = w->kt,
+                                .b_step = SN_PANEL,
+                                .b_panel = j->d * SN_PANEL,
+                                .c = w->p,
+                                .c_row = SN_KEYS,
+                                .visible = SN_COLS,
+                                .diag = diag};
     SN_K(sn_product)(&scores);
     scores.a = w->g + i0 * j->ld;
     scores.b = w->vt;
     scores.c = w->ds;
     SN_K(sn_product)(&scores);
     block_rows(j, w, queries, k0);
-    struct sn_product by_key = {.rows = keys[1], .cols = j->d, .depth = n,
-                                .a = w->p, .a_row = 1, .a_step = SN_KEYS,
-                                .b = w->g + i0 * j->ld, .b_step = j->ld, .b_panel = SN_PANEL,
-                                .c = w->dv + k0 * j->ld, .c_row = j->ld,
-                                .add = true, .visible = SN_SINCE, .diag = diag};
+    struct sn_product by_key = {.rows = keys[1],
+                                .cols = j->d,
+                                .depth = n,
+                                .a = w->p,
+                                .a_row = 1,
+                                .a_step = SN_KEYS,
+                                .b = w->g + i0 * j->ld,
+                                .b_step = j->ld,
+                                .b_panel = SN_PANEL,
+                                .c = w->dv + k0 * j->ld,
+                                .c_row = j->ld,
+                                .add = true,
+                                .visible = SN_SINCE,
+                                .diag = diag};
     SN_K(sn_product)(&by_key);
     by_key.a = w->ds;
     by_key.b = w->q + i0 * j->ld;
     by_key.c = w->dk + k0 * j->ld;
     SN_K(sn_product)(&by_key);
-    struct sn_product by_query = {.rows = n, .cols = j->d, .depth = SN_BK,
-                                  .a = w->ds, .a_row = SN_KEYS, .a_step = 1,
-                                  .b = w->k, .b_step = j->ld, .b_panel = SN_PANEL,
-                                  .c = w->dq + i0 * j->ld, .c_row = j->ld,
-                                  .add = true, .visible = SN_UPTO, .diag = diag};
+    struct sn_product by_query = {.rows = n,
+                                  .cols = j->d,
+                                  .depth = SN_BK,
+                                  .a = w->ds,
+                                  .a_row = SN_KEYS,
+                                  .a_step = 1,
+                                  .b = w->k,
+                                  .b_step = j->ld,
+                                  .b_panel = SN_PANEL,
+                                  .c = w->dq + i0 * j->ld,
+                                  .c_row = j->ld,
+                                  .add = true,
+                                  .visible = SN_UPTO,
+                                  .diag = diag};
     SN_K(sn_product)(&by_query);
 }
 

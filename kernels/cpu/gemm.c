@@ -15,11 +15,11 @@
 #include <omp.h>
 
 enum {
-    KC = 384,  /* A strip of A (8 x 384 floats) fits L1, a panel of B L2 */
-    MC = 256,  /* A's block: 384 KiB of L2 */
-    NC = 1152, /* B's block: 1.7 MiB of L3 */
-    DEEP = 768, /* up to here the sums of a C that is not fp32 take one block, half as wide */
-    HC = 1024, /* rows of the fp32 sums kept beside a C of another type, at most */
+    KC = 384,        /* A strip of A (8 x 384 floats) fits L1, a panel of B L2 */
+    MC = 256,        /* A's block: 384 KiB of L2 */
+    NC = 1152,       /* B's block: 1.7 MiB of L3 */
+    DEEP = 768,      /* a k up to this is one block, half as wide: C is touched once */
+    HC = 1024,       /* rows of the fp32 sums kept beside a C of another type, at most */
     SUMS = HC * 480, /* and all elements of them: 1.9 MiB */
 };
 

@@ -5,6 +5,7 @@
 #   VENV     a Python environment with torch (tests/bench/torch_best.sh makes one)
 #   ROUNDS   how often both run, one after the other (default 3)
 #   SHAPE    124m-4x64 124m-1x1024 30m-4x256 (default: all)
+# PRECISIONS="fp32" in the environment leaves the other out.
 # PyTorch runs with the settings that were best (tests/bench/README.md). Prints per shape and
 # precision every pair of tokens/s, and the median of the ratios of the pairs.
 set -eu
@@ -38,7 +39,7 @@ torch() { # shape precision
 
 build/tests/bench/bench_step 1 none | head -n 1
 for shape in $shapes; do
-    for precision in fp32 bf16; do
+    for precision in ${PRECISIONS:-fp32 bf16}; do
         pairs=
         for _ in $(seq 1 "$rounds"); do
             a=$(ours "$shape" "$precision")

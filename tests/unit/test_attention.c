@@ -16,8 +16,8 @@ enum { SEED = 1234, STEP = 7, SITE = 5, FIRST_SAMPLE = 40 };
 /* Everything of one head of one sample, in double. */
 struct head {
     int64_t s, d;
-    double *q, *k, *v, *go;       /* s x d */
-    double *p, *mask;             /* s x s */
+    double *q, *k, *v, *go; /* s x d */
+    double *p, *mask;       /* s x s */
     double *o, *lse, *dq, *dk, *dv;
 };
 
@@ -117,8 +117,12 @@ static struct kt prepare(const struct attn *p, enum sn_dtype t, double magnitude
     kt_in(&k, 0, (struct kt_shape){t, rows, p->heads * p->d, p->pad});
     kt_in(&k, 1, (struct kt_shape){t, rows, p->kv_heads * p->d, p->pad});
     kt_in(&k, 2, (struct kt_shape){t, rows, p->kv_heads * p->d, p->pad});
-    k.a.attr = (struct sn_attr){.heads = p->heads, .kv_heads = p->kv_heads, .head_dim = p->d,
-                                .seq = p->seq, .site = SITE, .drop = p->drop,
+    k.a.attr = (struct sn_attr){.heads = p->heads,
+                                .kv_heads = p->kv_heads,
+                                .head_dim = p->d,
+                                .seq = p->seq,
+                                .site = SITE,
+                                .drop = p->drop,
                                 .scale = 1.0f / sqrtf((float)p->d)};
     k.scalars = (struct sn_scalars){.seed = SEED, .step = STEP, .first_sample = FIRST_SAMPLE};
     return k;
@@ -214,10 +218,10 @@ static bool backward_case(const struct attn *p, enum sn_dtype t)
 
 /* Blocks are 64 queries by 128 keys, panels 64, 16 or 8 wide. */
 static const struct attn cases[] = {
-    {1, 1, 1, 1, 1, 0, 0},      {1, 3, 2, 1, 64, 5, 0},      {7, 2, 3, 3, 5, 0, 0},
-    {64, 1, 2, 2, 64, 0, 0},    {128, 1, 1, 1, 128, 64, 0},  {100, 2, 4, 2, 16, 16, 0},
-    {257, 1, 2, 1, 80, 3, 0},   {130, 1, 6, 2, 48, 0, 0},    {63, 2, 1, 1, 96, 1, 0},
-    {640, 1, 1, 1, 32, 0, 0},   {129, 1, 2, 2, 20, 7, 0.25f}, {66, 2, 2, 1, 64, 0, 0.5f},
+    {1, 1, 1, 1, 1, 0, 0},    {1, 3, 2, 1, 64, 5, 0},       {7, 2, 3, 3, 5, 0, 0},
+    {64, 1, 2, 2, 64, 0, 0},  {128, 1, 1, 1, 128, 64, 0},   {100, 2, 4, 2, 16, 16, 0},
+    {257, 1, 2, 1, 80, 3, 0}, {130, 1, 6, 2, 48, 0, 0},     {63, 2, 1, 1, 96, 1, 0},
+    {640, 1, 1, 1, 32, 0, 0}, {129, 1, 2, 2, 20, 7, 0.25f}, {66, 2, 2, 1, 64, 0, 0.5f},
     {5, 1, 1, 1, 8, 0, 0.1f},
 };
 enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
