@@ -23,8 +23,8 @@ int sn_threads(const struct sn_config *c, int ranks_on_node)
     return online > 0 ? online : 1;
 }
 
-enum sn_status sn_parse_number(const char *option, const char *text, long long least, long long most,
-                               long long *out, struct sn_err *err)
+enum sn_status sn_parse_number(const char *option, const char *text, long long least,
+                               long long most, long long *out, struct sn_err *err)
 {
     char *end;
     errno = 0;

@@ -12,7 +12,7 @@ int sn_report(const struct sn_err *err);
 /* run.threads, or the processors this process may use over the ranks that share them. */
 int sn_threads(const struct sn_config *c, int ranks_on_node);
 /* A decimal number of an option within bounds. */
-enum sn_status sn_parse_number(const char *option, const char *text, long long least, long long most,
-                               long long *out, struct sn_err *err);
+enum sn_status sn_parse_number(const char *option, const char *text, long long least,
+                               long long most, long long *out, struct sn_err *err);
 
 #endif

@@ -21,7 +21,8 @@ static const char usage[] =
     "  --help-keys[=markdown]  every key of the run file with its default and meaning\n"
     "  --help, --version\n"
     "\n"
-    "Step time and MFU are null until the cost model is built. Exit 0: done, 2: bad usage or input.\n";
+    "Step time and MFU are null until the cost model is built. Exit 0: done, 2: bad usage or "
+    "input.\n";
 
 enum { RANKS = 256, JSON, EXPLAIN, PROGRAM, HELP_KEYS, HELP, VERSION };
 
@@ -48,8 +49,8 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->keys = true;
         l->markdown = optarg && strcmp(optarg, "markdown") == 0;
         if (optarg && !l->markdown)
-            return sn_fail(err, SN_EINPUT, "--help-keys: '%s' is no format; want markdown or nothing",
-                           optarg);
+            return sn_fail(err, SN_EINPUT,
+                           "--help-keys: '%s' is no format; want markdown or nothing", optarg);
         return SN_OK;
     case HELP:
         l->help = true;
@@ -185,8 +186,8 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, st
     struct sn_model *model = NULL;
     struct sn_job *job = NULL;
     SN_TRY(sn_model_create(&model, &c->model, &c->train, err));
-    enum sn_status st = sn_job_create(&job, c, model, sn_ops_cpu(), sn_threads(c, c->layout.data),
-                                      err);
+    enum sn_status st =
+        sn_job_create(&job, c, model, sn_ops_cpu(), sn_threads(c, c->layout.data), err);
     if (st == SN_OK && l->explain >= 0) {
         st = explain(job, l, err);
     } else if (st == SN_OK) {

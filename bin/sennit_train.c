@@ -66,7 +66,8 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case TEMPERATURE:
         l->temperature = strtod(optarg, &end);
         if (end == optarg || *end || !(l->temperature >= 0 && l->temperature <= 100))
-            return sn_fail(err, SN_EINPUT, "--temperature: '%s' is no number from 0 to 100", optarg);
+            return sn_fail(err, SN_EINPUT, "--temperature: '%s' is no number from 0 to 100",
+                           optarg);
         return SN_OK;
     case HELP:
         l->help = true;
@@ -82,25 +83,25 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
 
 static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
 {
-    static const struct option options[] = {
-        {"fresh", no_argument, NULL, FRESH},
-        {"stop-after", required_argument, NULL, STOP_AFTER},
-        {"profile", no_argument, NULL, PROFILE},
-        {"generate", required_argument, NULL, GENERATE},
-        {"tokens", required_argument, NULL, TOKENS},
-        {"temperature", required_argument, NULL, TEMPERATURE},
-        {"top-k", required_argument, NULL, TOP_K},
-        {"help", no_argument, NULL, HELP},
-        {"version", no_argument, NULL, VERSION},
-        {0}};
+    static const struct option options[] = {{"fresh", no_argument, NULL, FRESH},
+                                            {"stop-after", required_argument, NULL, STOP_AFTER},
+                                            {"profile", no_argument, NULL, PROFILE},
+                                            {"generate", required_argument, NULL, GENERATE},
+                                            {"tokens", required_argument, NULL, TOKENS},
+                                            {"temperature", required_argument, NULL, TEMPERATURE},
+                                            {"top-k", required_argument, NULL, TOP_K},
+                                            {"help", no_argument, NULL, HELP},
+                                            {"version", no_argument, NULL, VERSION},
+                                            {0}};
     *l = (struct line){.tokens = 200, .top_k = 40, .temperature = 0.8};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help || l->version)
         return SN_OK;
     if (argc - optind != 1)
-        return sn_fail(err, SN_EINPUT, "sennit-train: want one run file, got %d; see sennit-train "
-                                       "--help",
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-train: want one run file, got %d; see sennit-train "
+                       "--help",
                        argc - optind);
     l->run_file = argv[optind];
     return SN_OK;
@@ -134,8 +135,8 @@ static int prompt_tokens(const char *text, bool bytes, int32_t *out)
     return n;
 }
 
-static enum sn_status generate(struct sn_trainer *t, const struct sn_config *c, const struct line *l,
-                               struct sn_err *err)
+static enum sn_status generate(struct sn_trainer *t, const struct sn_config *c,
+                               const struct line *l, struct sn_err *err)
 {
     bool bytes = c->model.vocab == 256;
     int32_t *prompt = sn_alloc_n(strlen(l->generate) + 1, sizeof(*prompt));

@@ -26,7 +26,8 @@ enum sn_status sn_err_prefix(struct sn_err *err, const char *fmt, ...)
     (void)vsnprintf(where, sizeof(where), fmt, ap);
     va_end(ap);
     memcpy(what, err->text, sizeof(what));
-    (void)snprintf(err->text, sizeof(err->text), "%s: %.*s", where, (int)(sizeof(what) - 260), what);
+    (void)snprintf(err->text, sizeof(err->text), "%s: %.*s", where, (int)(sizeof(what) - 260),
+                   what);
     return err->status;
 }
 

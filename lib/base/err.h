@@ -18,7 +18,7 @@ enum sn_status {
 struct sn_err {
     enum sn_status status;
     char text[768]; /* "where: what is wrong; what would work", no full stop */
-    int agreed; /* every rank has this sentence: rank 0 prints it, all leave together */
+    int agreed;     /* every rank has this sentence: rank 0 prints it, all leave together */
 };
 
 /* Write the sentence (err may be NULL) and return `st`. */

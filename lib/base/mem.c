@@ -85,10 +85,12 @@ void *sn_arena_map(size_t bytes)
 {
     if (refused())
         return NULL;
-    void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p =
+        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
-    (void)madvise(p, bytes, MADV_HUGEPAGE); /* advice only: a kernel without it is slower, not wrong */
+    (void)madvise(p, bytes,
+                  MADV_HUGEPAGE); /* advice only: a kernel without it is slower, not wrong */
     for (size_t i = 0; i < bytes; i += 4096)
         ((volatile char *)p)[i] = 0;
     return p;

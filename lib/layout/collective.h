@@ -13,11 +13,12 @@
 #include <stdint.h>
 
 enum {
-    SN_COLLECTIVE_SMALL = 512,      /* bytes: up to here one exchange of everything with everybody */
-    SN_COLLECTIVE_CHUNK = 1 << 20,  /* bytes: larger messages make Open MPI map fresh memory */
-    SN_COLLECTIVE_SLICE = 16 << 10, /* bytes: with many ranks a chunk grows to keep slices this long */
-    SN_COLLECTIVE_ALIGN = 16,       /* elements */
-    SN_COLLECTIVE_SLOTS = 2         /* chunks in flight */
+    SN_COLLECTIVE_SMALL = 512,     /* bytes: up to here one exchange of everything with everybody */
+    SN_COLLECTIVE_CHUNK = 1 << 20, /* bytes: larger messages make Open MPI map fresh memory */
+    SN_COLLECTIVE_SLICE =
+        16 << 10,             /* bytes: with many ranks a chunk grows to keep slices this long */
+    SN_COLLECTIVE_ALIGN = 16, /* elements */
+    SN_COLLECTIVE_SLOTS = 2   /* chunks in flight */
 };
 
 struct sn_collective_slice {

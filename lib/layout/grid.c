@@ -15,11 +15,12 @@ static enum sn_status check_sizes(int ranks, const int size[SN_NGRID_AXES], stru
             return sn_fail(err, SN_EINPUT, "layout.%s: %d; want 1..%d",
                            sn_axis_name((enum sn_axis)a), size[a], ranks);
     if (product != ranks)
-        return sn_fail(err, SN_EINPUT,
-                       "layout: tensor %d x context %d x data %d x pipeline %d = %ld, but the job has "
-                       "%d ranks",
-                       size[SN_AXIS_TENSOR], size[SN_AXIS_CONTEXT], size[SN_AXIS_DATA],
-                       size[SN_AXIS_PIPELINE], product, ranks);
+        return sn_fail(
+            err, SN_EINPUT,
+            "layout: tensor %d x context %d x data %d x pipeline %d = %ld, but the job has "
+            "%d ranks",
+            size[SN_AXIS_TENSOR], size[SN_AXIS_CONTEXT], size[SN_AXIS_DATA], size[SN_AXIS_PIPELINE],
+            product, ranks);
     return SN_OK;
 }
 
@@ -32,10 +33,11 @@ enum sn_status sn_grid_init(struct sn_grid *out, int ranks, const int size[SN_NG
     for (int i = 0; i < SN_NGRID_AXES; i++) {
         enum sn_axis a = order[i];
         if (a >= SN_NGRID_AXES || g.stride[a] != 0)
-            return sn_fail(err, SN_EINPUT,
-                           "layout.axis_order: %s stands twice or is no axis of the rank grid; want "
-                           "tensor, context, data and pipeline once each",
-                           sn_axis_name(a));
+            return sn_fail(
+                err, SN_EINPUT,
+                "layout.axis_order: %s stands twice or is no axis of the rank grid; want "
+                "tensor, context, data and pipeline once each",
+                sn_axis_name(a));
         g.size[a] = size[a];
         g.stride[a] = stride;
         stride *= size[a];

@@ -15,7 +15,7 @@ enum sn_axis {
     SN_AXIS_CONTEXT,
     SN_AXIS_DATA,
     SN_AXIS_PIPELINE,
-    SN_NGRID_AXES, /* those that multiply to the number of ranks */
+    SN_NGRID_AXES,                  /* those that multiply to the number of ranks */
     SN_AXIS_EXPERT = SN_NGRID_AXES, /* carved out of data x tensor x context (issue of experts) */
     SN_AXIS_WORLD,                  /* all ranks */
     SN_NAXES

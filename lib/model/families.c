@@ -86,10 +86,9 @@ static int norm(struct sn_model_builder *b, const struct recipe *r, int x, const
     }
     int y = sn_model_value(b, d);
     struct sn_node *n =
-        b->layer < 0
-            ? sn_model_node(b, r->rms ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM, "%s", which)
-            : sn_model_node(b, r->rms ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM, "l%d.%s", b->layer,
-                            which);
+        b->layer < 0 ? sn_model_node(b, r->rms ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM, "%s", which)
+                     : sn_model_node(b, r->rms ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM, "l%d.%s",
+                                     b->layer, which);
     n->in[0] = x;
     n->out = y;
     n->param[0] = w;
@@ -184,8 +183,8 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
     n->attr.scale = (float)(1.0 / sqrt((double)width));
     n->attr.drop = (float)c->dropout;
     n->attr.site = site(b, 0);
-    struct sn_param wo = param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers),
-                               "layers.%d.attn.o.weight", l);
+    struct sn_param wo =
+        param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
     piece(&wo, d, "layers.%d.attn.o.weight", l);
     return dropout(b, linear(b, r, o, &wo, "attn.o"), 1, "attn.drop");
 }
@@ -197,7 +196,8 @@ static int ffn(struct sn_model_builder *b, const struct recipe *r, int x)
     int l = owner(b), h;
     struct sn_node *n;
     if (r->swiglu) {
-        struct sn_param w = param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.gate_up.weight", l);
+        struct sn_param w =
+            param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.gate_up.weight", l);
         piece(&w, f, "layers.%d.ffn.gate.weight", l);
         piece(&w, f, "layers.%d.ffn.up.weight", l);
         h = linear(b, r, x, &w, "ffn.gate_up");
@@ -232,8 +232,8 @@ static int embedding(struct sn_model_builder *b, const struct recipe *r, int *ta
     int ids = sn_model_value(b, 1);
     int x = sn_model_value(b, c->hidden);
     *table = single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std, "embed.weight");
-    int positions = r->learned_positions ? single(b, c->seq, c->hidden, SN_INIT_NORMAL,
-                                                  c->init_std, "embed.position")
+    int positions = r->learned_positions ? single(b, c->seq, c->hidden, SN_INIT_NORMAL, c->init_std,
+                                                  "embed.position")
                                          : -1;
     struct sn_node *n = sn_model_node(b, SN_NODE_EMBED, "embed");
     n->in[0] = ids;
@@ -253,9 +253,9 @@ void sn_family_build(struct sn_model_builder *b)
         x = block(b, r, x);
     b->layer = -1;
     x = norm(b, r, x, "final_norm");
-    int head = c->tied_embeddings ? table
-                                  : single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std,
-                                           "head.weight");
+    int head = c->tied_embeddings
+                   ? table
+                   : single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std, "head.weight");
     int loss = sn_model_value(b, 1);
     struct sn_node *n = sn_model_node(b, SN_NODE_HEAD_LOSS, "head");
     n->in[0] = x;

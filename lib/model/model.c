@@ -27,8 +27,8 @@ static bool grow(void **items, int n, int *cap, size_t size)
 int sn_model_value(struct sn_model_builder *b, int64_t cols)
 {
     struct sn_model *m = b->model;
-    b->failed = b->failed || !grow((void **)&m->values, m->n_values, &m->cap_values,
-                                   sizeof(*m->values));
+    b->failed =
+        b->failed || !grow((void **)&m->values, m->n_values, &m->cap_values, sizeof(*m->values));
     if (b->failed)
         return 0;
     m->values[m->n_values].cols = cols;
@@ -39,7 +39,8 @@ struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind
                               ...)
 {
     struct sn_model *m = b->model;
-    b->failed = b->failed || !grow((void **)&m->nodes, m->n_nodes, &m->cap_nodes, sizeof(*m->nodes));
+    b->failed =
+        b->failed || !grow((void **)&m->nodes, m->n_nodes, &m->cap_nodes, sizeof(*m->nodes));
     struct sn_node *n = b->failed ? &b->spare : &m->nodes[m->n_nodes++];
     *n = (struct sn_node){.kind = kind, .layer = b->layer, .in = {-1, -1}, .param = {-1, -1}};
     n->attr.seq = b->config->seq;
@@ -64,8 +65,8 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
     for (int i = 0; i < m->n_params; i++) /* shared layers and tied weights meet here */
         if (strcmp(m->params[i].name, want->name) == 0)
             return i;
-    b->failed = b->failed || !grow((void **)&m->params, m->n_params, &m->cap_params,
-                                   sizeof(*m->params));
+    b->failed =
+        b->failed || !grow((void **)&m->params, m->n_params, &m->cap_params, sizeof(*m->params));
     if (b->failed)
         return 0;
     struct sn_param *p = &m->params[m->n_params];
@@ -117,9 +118,9 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
         return sn_fail(err, SN_EINPUT, "model.family: mixtral is not built yet; use llama");
     }
     sn_family_build(&b);
-    enum sn_status st = b.failed ? sn_fail(err, SN_ENOMEM, "model: no memory for %d nodes",
-                                           m->n_nodes)
-                                 : check_freeze(m, t, err);
+    enum sn_status st = b.failed
+                            ? sn_fail(err, SN_ENOMEM, "model: no memory for %d nodes", m->n_nodes)
+                            : check_freeze(m, t, err);
     if (st != SN_OK) {
         sn_model_destroy(m);
         return st;

@@ -38,7 +38,7 @@ struct sn_piece {
 };
 
 struct sn_param {
-    char name[96]; /* "layers.3.attn.qkv.weight" */
+    char name[96];      /* "layers.3.attn.qkv.weight" */
     int64_t rows, cols; /* a vector is one row per element: rows = n, cols = 1 */
     enum sn_init init;
     float std;      /* SN_INIT_NORMAL */

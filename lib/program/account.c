@@ -34,7 +34,8 @@ void sn_job_traffic(const struct sn_job *j, int rank, int64_t bytes[SN_NAXES])
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
         if (op->kind == SN_OP_ALL_REDUCE)
-            bytes[op->axis] += sn_collective_all_reduce_bytes(op->in[0].cols, SN_F32, j->ranks, rank);
+            bytes[op->axis] +=
+                sn_collective_all_reduce_bytes(op->in[0].cols, SN_F32, j->ranks, rank);
         else if (op->kind == SN_OP_AGREE)
             bytes[op->axis] += sn_collective_all_reduce_bytes(4, SN_F64, j->ranks, rank);
     }

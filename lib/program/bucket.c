@@ -43,13 +43,14 @@ static int finals(const struct sn_program *p, struct final_op *f)
     return n;
 }
 
-static struct sn_op reduce_op(const struct sn_program *p, const struct final_op *f, int n, int number)
+static struct sn_op reduce_op(const struct sn_program *p, const struct final_op *f, int n,
+                              int number)
 {
     int64_t bytes = 0;
     for (int i = 0; i < n; i++)
         bytes += p->bufs[f[i].buf].bytes;
-    struct sn_op op = {.kind = SN_OP_ALL_REDUCE, .when = SN_LAST, .axis = SN_AXIS_DATA,
-                       .waits_for = -1};
+    struct sn_op op = {
+        .kind = SN_OP_ALL_REDUCE, .when = SN_LAST, .axis = SN_AXIS_DATA, .waits_for = -1};
     for (int i = 0; i < SN_MAX_IN; i++)
         op.in[i] = sn_no_view;
     for (int i = 0; i < SN_MAX_OUT; i++)

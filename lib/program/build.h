@@ -37,7 +37,7 @@ struct sn_emit {
     int *value_buf;        /* value -> buffer */
     struct sn_view *gview; /* buffer -> its gradient so far (buf -1: none); sized by cap */
     int cap_gview;
-    bool *grad_written;    /* param -> its gradient buffer was written in this backward */
+    bool *grad_written; /* param -> its gradient buffer was written in this backward */
 };
 
 int sn_weight(const struct sn_emit *e, int param); /* buffer of the weights */
@@ -50,13 +50,14 @@ struct sn_view sn_grad_get(const struct sn_emit *e, int buf);
 void sn_grad_set(struct sn_emit *e, int buf, struct sn_view g);
 
 /* One file each: */
-void sn_state_buffers(struct sn_job *j, struct sn_program *p);    /* state.c */
-void sn_lower_forward(struct sn_emit *e);                         /* lower.c */
-void sn_lower_head(struct sn_emit *e, const struct sn_node *n);   /* lower_head.c */
+void sn_state_buffers(struct sn_job *j, struct sn_program *p);     /* state.c */
+void sn_lower_forward(struct sn_emit *e);                          /* lower.c */
+void sn_lower_head(struct sn_emit *e, const struct sn_node *n);    /* lower_head.c */
 void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops); /* grad.c */
-void sn_emit_update(struct sn_job *j, struct sn_program *p);      /* optimizer.c */
-void sn_pass_split(struct sn_program *p);                           /* split.c */
+void sn_emit_update(struct sn_job *j, struct sn_program *p);       /* optimizer.c */
+void sn_pass_split(struct sn_program *p);                          /* split.c */
 void sn_pass_buckets(struct sn_job *j, struct sn_program *p);      /* bucket.c */
-enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p, struct sn_err *err);   /* place.c */
+enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p,
+                             struct sn_err *err); /* place.c */
 
 #endif

@@ -157,8 +157,8 @@ static enum sn_status compile_set(struct sn_job *j, struct sn_err *err)
     SN_TRY(st);
     const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
     for (int i = 0; i < 3; i++) {
-        int64_t bytes = set[i]->slot_bytes * set[i]->slots + set[i]->temp_bytes +
-                        set[i]->workspace_bytes;
+        int64_t bytes =
+            set[i]->slot_bytes * set[i]->slots + set[i]->temp_bytes + set[i]->workspace_bytes;
         j->scratch_bytes = bytes > j->scratch_bytes ? bytes : j->scratch_bytes;
     }
     return SN_OK;
@@ -176,8 +176,10 @@ static enum sn_status grid_of(struct sn_job *j, const struct sn_layout_config *l
 {
     static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
                                          SN_AXIS_PIPELINE};
-    const int size[] = {[SN_AXIS_TENSOR] = l->tensor, [SN_AXIS_CONTEXT] = l->context,
-                        [SN_AXIS_DATA] = l->data, [SN_AXIS_PIPELINE] = l->pipeline};
+    const int size[] = {[SN_AXIS_TENSOR] = l->tensor,
+                        [SN_AXIS_CONTEXT] = l->context,
+                        [SN_AXIS_DATA] = l->data,
+                        [SN_AXIS_PIPELINE] = l->pipeline};
     return sn_grid_init(&j->grid, l->data * l->tensor * l->context * l->pipeline, size, order, err);
 }
 
@@ -202,8 +204,8 @@ enum sn_status sn_job_create(struct sn_job **out, const struct sn_config *config
     name_program(&j->evaluate, "evaluate", 1);
     name_program(&j->generate, "generate", 1);
     j->params = sn_alloc_n((size_t)model->n_params, sizeof(*j->params));
-    enum sn_status st = j->params ? grid_of(j, l, err)
-                                  : sn_fail(err, SN_ENOMEM, "compile: no memory for the job");
+    enum sn_status st =
+        j->params ? grid_of(j, l, err) : sn_fail(err, SN_ENOMEM, "compile: no memory for the job");
     if (st == SN_OK)
         st = compile_set(j, err);
     if (st != SN_OK) {

@@ -56,8 +56,8 @@ static void grad_norm(struct sn_emit *e, const struct sn_op *f)
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
     if (wants(e, f->in[0])) {
         int dx = like(e, f->in[0]);
-        struct sn_op *op = sn_op_add(e->p, rms ? SN_OP_RMSNORM_DX : SN_OP_LAYERNORM_DX, "%.60s",
-                                     f->label);
+        struct sn_op *op =
+            sn_op_add(e->p, rms ? SN_OP_RMSNORM_DX : SN_OP_LAYERNORM_DX, "%.60s", f->label);
         op->in[0] = dy;
         op->in[1] = f->in[0];
         op->in[2] = f->in[1];
@@ -70,8 +70,8 @@ static void grad_norm(struct sn_emit *e, const struct sn_op *f)
     int w = param_of(e, f->in[1]), b = param_of(e, f->in[2]);
     if (!sn_param_trains(e, w) && !sn_param_trains(e, b))
         return;
-    struct sn_op *op = sn_op_add(e->p, rms ? SN_OP_RMSNORM_DW : SN_OP_LAYERNORM_DW, "%.60s",
-                                 f->label);
+    struct sn_op *op =
+        sn_op_add(e->p, rms ? SN_OP_RMSNORM_DW : SN_OP_LAYERNORM_DW, "%.60s", f->label);
     op->in[0] = dy;
     op->in[1] = f->in[0];
     op->in[2] = f->out[1];

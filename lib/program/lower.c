@@ -57,8 +57,8 @@ static void lower_norm(struct sn_emit *e, const struct sn_node *n)
 {
     bool rms = n->kind == SN_NODE_RMSNORM;
     int y = result(e, n);
-    int stats = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, e->job->rows, rms ? 1 : 2, "%s.stats",
-                              n->point);
+    int stats =
+        sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, e->job->rows, rms ? 1 : 2, "%s.stats", n->point);
     struct sn_op *op = sn_op_add(e->p, rms ? SN_OP_RMSNORM : SN_OP_LAYERNORM, "%s", n->point);
     op->in[0] = input(e, n, 0);
     op->in[1] = vector(e, n->param[0]);
@@ -85,8 +85,8 @@ static void lower_attention(struct sn_emit *e, const struct sn_node *n)
     int64_t kv = (int64_t)n->attr.kv_heads * n->attr.head_dim;
     int qkv = e->value_buf[n->in[0]];
     int y = result(e, n);
-    int lse = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, e->job->rows, n->attr.heads, "%s.lse",
-                            n->point);
+    int lse =
+        sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, e->job->rows, n->attr.heads, "%s.lse", n->point);
     struct sn_op *op = sn_op_add(e->p, SN_OP_ATTENTION, "%s", n->point);
     op->in[0] = sn_view_cols(e->p, qkv, 0, q);
     op->in[1] = sn_view_cols(e->p, qkv, q, kv);
@@ -128,11 +128,11 @@ static void lower_dropout(struct sn_emit *e, const struct sn_node *n)
 void sn_lower_forward(struct sn_emit *e)
 {
     static lower_fn *const lower[SN_NNODES] = {
-        [SN_NODE_EMBED] = lower_embed,           [SN_NODE_LAYERNORM] = lower_norm,
-        [SN_NODE_RMSNORM] = lower_norm,          [SN_NODE_LINEAR] = lower_linear,
-        [SN_NODE_ROPE] = lower_elementwise,      [SN_NODE_ATTENTION] = lower_attention,
-        [SN_NODE_ACT] = lower_elementwise,       [SN_NODE_SWIGLU] = lower_elementwise,
-        [SN_NODE_ADD] = lower_elementwise,       [SN_NODE_DROPOUT] = lower_dropout,
+        [SN_NODE_EMBED] = lower_embed,       [SN_NODE_LAYERNORM] = lower_norm,
+        [SN_NODE_RMSNORM] = lower_norm,      [SN_NODE_LINEAR] = lower_linear,
+        [SN_NODE_ROPE] = lower_elementwise,  [SN_NODE_ATTENTION] = lower_attention,
+        [SN_NODE_ACT] = lower_elementwise,   [SN_NODE_SWIGLU] = lower_elementwise,
+        [SN_NODE_ADD] = lower_elementwise,   [SN_NODE_DROPOUT] = lower_dropout,
         [SN_NODE_HEAD_LOSS] = sn_lower_head,
     };
     const struct sn_model *m = e->job->model;

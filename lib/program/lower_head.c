@@ -42,8 +42,8 @@ static void block(const struct head *h, int64_t row, int64_t rows)
 {
     struct sn_program *p = h->e->p;
     struct sn_job *j = h->e->job;
-    int logits = sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "logits.%lld",
-                               (long long)row);
+    int logits =
+        sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "logits.%lld", (long long)row);
     int losses = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 1, "row_loss.%lld", (long long)row);
     struct sn_view x = sn_view_rows(p, h->x, row, rows);
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", h->n->point);
@@ -53,8 +53,8 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     op->attr.trans_b = true;
 
     bool grads = h->dx >= 0 || sn_param_trains(h->e, h->n->param[0]);
-    int dlogits = grads ? sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows,
-                                        "dlogits.%lld", (long long)row)
+    int dlogits = grads ? sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "dlogits.%lld",
+                                        (long long)row)
                         : -1;
     op = sn_op_add(p, SN_OP_CROSS_ENTROPY, "%s.loss", h->n->point);
     op->in[0] = sn_view_all(p, logits);
@@ -91,8 +91,8 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
     }
     int64_t rows = e->job->rows;
     if (e->train && !e->p->failed && e->p->bufs[h.x].needs_grad) {
-        h.dx = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, rows, e->p->bufs[h.x].cols,
-                             "d.%s", e->p->bufs[h.x].name);
+        h.dx = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, rows, e->p->bufs[h.x].cols, "d.%s",
+                             e->p->bufs[h.x].name);
         sn_grad_set(e, h.x, sn_view_all(e->p, h.dx));
     }
     for (int64_t r = 0; r < rows && !e->p->failed; r += e->job->head_block)

@@ -60,7 +60,8 @@ const char *sn_class_name(enum sn_class c)
 
 static double attention_flops(const struct sn_op *op)
 {
-    /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per element and head dim. */
+    /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per element and head dim.
+     */
     const struct sn_attr *a = &op->attr;
     return 2.0 * (double)op->in[0].rows * (double)a->seq * a->heads * a->head_dim;
 }

@@ -44,7 +44,8 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
         op->in[0] = (struct sn_view){.buf = j->first_grad, .rows = 1, .cols = n, .ld = n};
     }
     struct sn_op *op = sn_op_add(p, SN_OP_DECIDE, "decide");
-    op->attr.dynamic_scale = j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;
+    op->attr.dynamic_scale =
+        j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;
     op = sn_op_add(p, SN_OP_AGREE, "step_end");
     op->axis = SN_AXIS_WORLD;
     for (int i = 0; i < j->model->n_params && !p->failed; i++)

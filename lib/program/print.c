@@ -83,8 +83,8 @@ static void print_buffers(struct sn_str *out, const struct sn_program *p)
 
 void sn_program_print(struct sn_str *out, const struct sn_program *p)
 {
-    static const char *const kind[] = {"forward", "backward", "input gradients",
-                                       "weight gradients", "update", "head"};
+    static const char *const kind[] = {"forward",          "backward", "input gradients",
+                                       "weight gradients", "update",   "head"};
     sn_str_add(out, "program %s: %d operations, %d micro-batches, %d in flight\n", p->name,
                p->n_ops, p->micros, p->slots);
     for (int c = 0; c < p->n_chunks; c++) {

@@ -25,9 +25,10 @@
 
 /* Operations that move data between ranks; they follow the kernels' kinds. */
 enum {
-    SN_OP_ALL_REDUCE = SN_NKERNELS, /* post: sum in[0] over the axis, in place; a WAIT completes it */
-    SN_OP_WAIT,                     /* block until operation `waits_for` is complete */
-    SN_OP_AGREE,                    /* step end: sum scalars.agree over all ranks, and wait */
+    SN_OP_ALL_REDUCE =
+        SN_NKERNELS, /* post: sum in[0] over the axis, in place; a WAIT completes it */
+    SN_OP_WAIT,      /* block until operation `waits_for` is complete */
+    SN_OP_AGREE,     /* step end: sum scalars.agree over all ranks, and wait */
     SN_NKINDS
 };
 
@@ -48,11 +49,15 @@ enum sn_class {
 };
 
 enum sn_when { SN_EVERY, SN_FIRST, SN_LAST }; /* micro-batch */
-enum sn_acc_rule { SN_ACC_WRITE, SN_ACC_ADD, SN_ACC_FIRST_WRITES /* write on the first, then add */ };
+enum sn_acc_rule {
+    SN_ACC_WRITE,
+    SN_ACC_ADD,
+    SN_ACC_FIRST_WRITES /* write on the first, then add */
+};
 enum sn_chunk_kind {
     SN_CHUNK_FORWARD,
-    SN_CHUNK_BACKWARD,    /* both kinds of gradients, interleaved: least memory */
-    SN_CHUNK_INPUT_GRAD,  /* or apart, so that a schedule may delay the second */
+    SN_CHUNK_BACKWARD,   /* both kinds of gradients, interleaved: least memory */
+    SN_CHUNK_INPUT_GRAD, /* or apart, so that a schedule may delay the second */
     SN_CHUNK_WEIGHT_GRAD,
     SN_CHUNK_UPDATE,
     SN_CHUNK_HEAD /* generate: logits of one row */
@@ -112,10 +117,10 @@ struct sn_program {
     struct sn_sched *sched;
     int n_bufs, n_ops, n_chunks, n_sched;
     int cap_bufs, cap_ops, cap_chunks, cap_sched;
-    int n_state_bufs; /* the first buffers are the job's state, the same in every program */
-    int micros;       /* micro-batches per step */
-    int slots;        /* micro-batches between their forward and backward at the same time */
-    bool failed;      /* an allocation failed while building */
+    int n_state_bufs;   /* the first buffers are the job's state, the same in every program */
+    int micros;         /* micro-batches per step */
+    int slots;          /* micro-batches between their forward and backward at the same time */
+    bool failed;        /* an allocation failed while building */
     struct sn_op spare; /* what builders write into once it has */
     /* filled by place.c: bytes */
     int64_t slot_bytes, temp_bytes, workspace_bytes;
@@ -134,23 +139,23 @@ struct sn_job {
     const struct sn_ops *ops;
     int threads;
     struct sn_grid grid;
-    int ranks;          /* of the data axis */
-    int64_t rows;       /* T: tokens of a micro-batch */
-    int64_t head_block; /* rows of logits that exist at once */
+    int ranks;           /* of the data axis */
+    int64_t rows;        /* T: tokens of a micro-batch */
+    int64_t head_block;  /* rows of logits that exist at once */
     enum sn_dtype dtype; /* storage */
     struct sn_param_state *params;
     int ids, targets, scalars, staging; /* buffers */
-    int first_grad;      /* the gradient buffer at offset 0; -1: nothing trains */
-    int logits;          /* buffer of `generate`: fp32 logits of the row asked for */
+    int first_grad;                     /* the gradient buffer at offset 0; -1: nothing trains */
+    int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
     int64_t class_bytes[SN_NSTATE_CLASSES];
     int64_t class_offset[SN_NSTATE_CLASSES]; /* in the state arena */
     int64_t state_bytes, scratch_bytes;
     struct sn_program train, evaluate, generate;
 };
 
-/* Resident memory of a rank beside its arenas: libraries, MPI, the text of the compiled programs, the
- * start-up measurement of the processor. Measured 23 to 31 MB; tests/cli/test_train.sh holds every
- * run's peak resident memory between the plan and 16 MiB below it. */
+/* Resident memory of a rank beside its arenas: libraries, MPI, the text of the compiled programs,
+ * the start-up measurement of the processor. Measured 23 to 31 MB; tests/cli/test_train.sh holds
+ * every run's peak resident memory between the plan and 16 MiB below it. */
 #define SN_LIBRARY_BYTES ((int64_t)32 << 20)
 
 struct sn_memory_plan { /* bytes; DESIGN.md 4, memory_bytes */

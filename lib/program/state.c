@@ -21,10 +21,10 @@ static void one_param(struct sn_job *j, struct sn_program *p, int i)
     s->grad = s->exp_avg = s->exp_avg_sq = -1;
     if (q->trainable) {
         s->grad = sn_buffer_add(p, SN_CLASS_GRAD, SN_F32, q->rows, q->cols, "grad.%s", q->name);
-        s->exp_avg = sn_buffer_add(p, SN_CLASS_OPTIM, SN_F32, q->rows, q->cols, "exp_avg.%s",
-                                   q->name);
-        s->exp_avg_sq = sn_buffer_add(p, SN_CLASS_OPTIM, SN_F32, q->rows, q->cols,
-                                      "exp_avg_sq.%s", q->name);
+        s->exp_avg =
+            sn_buffer_add(p, SN_CLASS_OPTIM, SN_F32, q->rows, q->cols, "exp_avg.%s", q->name);
+        s->exp_avg_sq =
+            sn_buffer_add(p, SN_CLASS_OPTIM, SN_F32, q->rows, q->cols, "exp_avg_sq.%s", q->name);
     }
     for (int b = first; b < p->n_bufs; b++)
         p->bufs[b].param = i;
@@ -39,6 +39,7 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
     int64_t scalars = (int64_t)sizeof(struct sn_scalars);
     j->scalars = sn_buffer_add(p, SN_CLASS_SCALARS, SN_U8, 1, scalars, "scalars");
-    j->staging = sn_buffer_add(p, SN_CLASS_COMM, SN_U8, 1, sn_collective_staging(j->ranks), "staging");
+    j->staging =
+        sn_buffer_add(p, SN_CLASS_COMM, SN_U8, 1, sn_collective_staging(j->ranks), "staging");
     p->n_state_bufs = p->n_bufs;
 }

@@ -82,8 +82,9 @@ enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c,
         (void)snprintf(a->path, sizeof(a->path), "%s/attempt-%d.json", c->run.output, ++a->number);
     while (access(a->path, F_OK) == 0);
     struct sn_str text = {0};
-    sn_str_add(&text, "{\"attempt\": %d, \"started\": %lld, \"pid\": %ld, \"exit_code\": null, "
-                      "\"cause\": \"running\"}\n",
+    sn_str_add(&text,
+               "{\"attempt\": %d, \"started\": %lld, \"pid\": %ld, \"exit_code\": null, "
+               "\"cause\": \"running\"}\n",
                a->number, (long long)time(NULL), (long)getpid());
     if (!write_record(a, &text))
         return sn_fail(err, SN_EIO, "%s: cannot be written: %s", a->path, strerror(errno));
@@ -95,7 +96,8 @@ void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_e
     if (a->number == 0)
         return;
     struct sn_str text = {0};
-    sn_str_add(&text, "{\"attempt\": %d, \"ended\": %lld, \"exit_code\": %d, \"cause\": ", a->number,
+    sn_str_add(&text,
+               "{\"attempt\": %d, \"ended\": %lld, \"exit_code\": %d, \"cause\": ", a->number,
                (long long)time(NULL), exit_code);
     sn_str_add_json(&text, why ? why->text : cause(exit_code));
     sn_str_add(&text, ", \"planned_bytes\": %lld, \"peak_resident_bytes\": %lld}\n",

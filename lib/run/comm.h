@@ -25,8 +25,8 @@ typedef uint64_t sn_ticket;
 struct sn_comm_ops {
     const char *name; /* "self", "mpi" */
     /* Sum `n` elements over the group, in place. dtype SN_F32 or SN_F64. `staging` is planned
-     * memory of sn_collective_staging() bytes that stays untouched until the wait: operations in flight
-     * at the same time may share it, since they run one after another. Blocks only when 256
+     * memory of sn_collective_staging() bytes that stays untouched until the wait: operations in
+     * flight at the same time may share it, since they run one after another. Blocks only when 256
      * operations are in flight. One thread posts and waits. */
     sn_ticket (*post_all_reduce)(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,
                                  void *staging);

@@ -131,7 +131,8 @@ static int64_t chunk_count(const struct reduction *r, int64_t c)
 /* Where the parts of chunk c arrive. */
 static char *slot(const struct mpi_comm *m, const struct reduction *r, int64_t c)
 {
-    return r->staging + c % SN_COLLECTIVE_SLOTS * (m->base.size - 1) * sn_collective_slice_bytes(m->base.size);
+    return r->staging +
+           c % SN_COLLECTIVE_SLOTS * (m->base.size - 1) * sn_collective_slice_bytes(m->base.size);
 }
 
 /* Parts of chunk c, to the owners of their slices. */
@@ -298,7 +299,8 @@ static enum sn_status allocate(struct mpi_comm *m, struct sn_err *err)
         return sn_fail(err, SN_ENOMEM, "mpi: no memory for the requests of %d ranks", m->base.size);
     for (size_t i = 0; i < SN_COLLECTIVE_SLOTS; i++) {
         m->scatter[i] = (struct transfers){m->requests + i * each, m->statuses, 0};
-        m->gather[i] = (struct transfers){m->requests + (SN_COLLECTIVE_SLOTS + i) * each, m->statuses, 0};
+        m->gather[i] =
+            (struct transfers){m->requests + (SN_COLLECTIVE_SLOTS + i) * each, m->statuses, 0};
     }
     return SN_OK;
 }

@@ -15,8 +15,8 @@
 struct sn_data; /* an open pair of files */
 
 struct sn_data_info {
-    int dtype_code;     /* Megatron's: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16 */
-    int64_t sequences;  /* entries of the index */
+    int dtype_code;    /* Megatron's: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16 */
+    int64_t sequences; /* entries of the index */
     int64_t documents;
     int64_t tokens;
 };
@@ -27,8 +27,8 @@ enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_
 void sn_data_close(struct sn_data *d); /* NULL is allowed */
 void sn_data_info(const struct sn_data *d, struct sn_data_info *out);
 /* Check an index held in memory (what the fuzzer calls); bin_bytes is the size of the .bin. */
-enum sn_status sn_data_check_index(const void *idx, size_t len, int64_t bin_bytes,
-                                   const char *name, struct sn_data_info *out, struct sn_err *err);
+enum sn_status sn_data_check_index(const void *idx, size_t len, int64_t bin_bytes, const char *name,
+                                   struct sn_data_info *out, struct sn_err *err);
 
 int64_t sn_data_samples(const struct sn_data *d, int64_t seq);
 /* Copy sample i: inputs[seq] and targets[seq]. A token outside 0 .. vocab-1 is SN_EINPUT, with its

@@ -11,7 +11,7 @@ struct sn_exec {
     const struct sn_job *job;
     struct sn_comm *comm;
     char *state, *scratch;
-    sn_ticket *tickets;            /* of posted operations, by operation index */
+    sn_ticket *tickets; /* of posted operations, by operation index */
     struct sn_exec_time times[SN_NKINDS];
 };
 
@@ -109,8 +109,7 @@ static enum sn_acc acc_now(enum sn_acc_rule r, const struct sn_at *at)
 }
 
 static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
-                                 const struct sn_op *op, const struct sn_at *at,
-                                 struct sn_err *err)
+                                 const struct sn_op *op, const struct sn_at *at, struct sn_err *err)
 {
     struct sn_args a;
     for (int i = 0; i < SN_MAX_IN; i++)

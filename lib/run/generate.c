@@ -74,8 +74,8 @@ static enum sn_status check_prompt(const struct sn_trainer *t, const struct sn_g
     for (int i = 0; i < o->n_prompt; i++)
         if (o->prompt[i] < 0 || o->prompt[i] >= vocab)
             return sn_fail(err, SN_EINPUT,
-                           "--generate: token %d of the prompt is %d; this model knows 0..%d", i + 1,
-                           o->prompt[i], vocab - 1);
+                           "--generate: token %d of the prompt is %d; this model knows 0..%d",
+                           i + 1, o->prompt[i], vocab - 1);
     return o->n_prompt > 0 ? SN_OK
                            : sn_fail(err, SN_EINPUT,
                                      "--generate: the prompt is empty; give it at least one token");

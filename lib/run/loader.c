@@ -22,8 +22,8 @@ enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micro
         int first = sn_loader_first(l, m);
         first_sample[m] = (step - 1) * batch + first;
         for (int i = 0; i < c->layout.micro_batch; i++) {
-            int64_t s = sn_data_sample_of(c->data.order, c->run.seed, l->samples, step, batch,
-                                          first + i);
+            int64_t s =
+                sn_data_sample_of(c->data.order, c->run.seed, l->samples, step, batch, first + i);
             SN_TRY(read_row(l, s, (int64_t)m * c->layout.micro_batch + i, err));
         }
     }

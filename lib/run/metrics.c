@@ -17,9 +17,9 @@ enum { LINE_MAX_BYTES = 2048 };
 struct sn_metrics {
     FILE *file;
     char *path;
-    bool terminal;       /* stderr is one: draw a line in place */
-    double last_printed; /* seconds */
-    double mean_time;    /* of a step, smoothed, for the ETA */
+    bool terminal;        /* stderr is one: draw a line in place */
+    double last_printed;  /* seconds */
+    double mean_time;     /* of a step, smoothed, for the ETA */
     char buffer[1 << 16]; /* stdio's, so that writing allocates nothing */
 };
 
@@ -65,8 +65,8 @@ enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, int64_t
         good = ftruncate(fileno(m->file), keep) == 0 && fseek(m->file, 0, SEEK_END) == 0;
     }
     if (!good) {
-        enum sn_status st = sn_fail(err, SN_EIO, "%s: cannot be opened for writing: %s", m->path,
-                                    strerror(errno));
+        enum sn_status st =
+            sn_fail(err, SN_EIO, "%s: cannot be opened for writing: %s", m->path, strerror(errno));
         sn_metrics_close(m);
         return st;
     }
@@ -106,11 +106,11 @@ void sn_metrics_json_memory(FILE *f, const struct sn_memory_plan *m)
 {
     (void)fprintf(f,
                   "\"memory_bytes\": {\"params\": %lld, \"grads\": %lld, \"optimizer\": %lld, "
-               "\"activations\": %lld, \"workspace\": %lld, \"comm\": %lld, \"library\": %lld, "
-               "\"total\": %lld}",
-               (long long)m->params, (long long)m->grads, (long long)m->optimizer,
-               (long long)m->activations, (long long)m->workspace, (long long)m->comm,
-               (long long)m->library, (long long)m->total);
+                  "\"activations\": %lld, \"workspace\": %lld, \"comm\": %lld, \"library\": %lld, "
+                  "\"total\": %lld}",
+                  (long long)m->params, (long long)m->grads, (long long)m->optimizer,
+                  (long long)m->activations, (long long)m->workspace, (long long)m->comm,
+                  (long long)m->library, (long long)m->total);
 }
 
 void sn_metrics_json_traffic(FILE *f, const int64_t *traffic)
@@ -118,7 +118,7 @@ void sn_metrics_json_traffic(FILE *f, const int64_t *traffic)
     (void)fprintf(f, "\"traffic_bytes\": {");
     for (int a = 0; a < SN_NAXES; a++)
         (void)fprintf(f, "%s\"%s\": %lld", a ? ", " : "", sn_axis_name((enum sn_axis)a),
-                   (long long)traffic[a]);
+                      (long long)traffic[a]);
     (void)fprintf(f, "}");
 }
 

@@ -14,11 +14,11 @@ struct sn_metrics;
 struct sn_step_report {
     int64_t step, steps;
     double loss, grad_norm, lr;
-    int64_t tokens;        /* cumulative */
+    int64_t tokens; /* cumulative */
     int64_t step_tokens;
-    double step_time;      /* seconds */
+    double step_time; /* seconds */
     double flops_per_token;
-    double peak;           /* FLOP/s of all ranks together; 0: unknown */
+    double peak; /* FLOP/s of all ranks together; 0: unknown */
     bool fp16;
     double loss_scale;
     int64_t skipped;

@@ -5,7 +5,8 @@ void sn_profile_print(FILE *f, const struct sn_exec_time *times)
     double total = 0;
     for (int k = 0; k < SN_NKINDS; k++)
         total += times[k].seconds;
-    (void)fprintf(f, "%-14s %10s %8s %6s %10s\n", "operation", "runs", "seconds", "share", "GFLOP/s");
+    (void)fprintf(f, "%-14s %10s %8s %6s %10s\n", "operation", "runs", "seconds", "share",
+                  "GFLOP/s");
     for (int k = 0; k < SN_NKINDS; k++) {
         const struct sn_exec_time *t = &times[k];
         if (t->runs == 0)

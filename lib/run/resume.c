@@ -34,8 +34,8 @@ static float first_loss_scale(const struct sn_train_config *c)
 static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
 {
     const char *from = t->env.config->train.init_from;
-    t->state.scalars = (struct sn_state_scalars){
-        .loss_scale = first_loss_scale(&t->env.config->train)};
+    t->state.scalars =
+        (struct sn_state_scalars){.loss_scale = first_loss_scale(&t->env.config->train)};
     sn_weights_init(t->exec, t->job);
     if (!from[0])
         return SN_OK;

@@ -1,9 +1,9 @@
 /*
  * signals.h - how a run is asked to leave.
  *
- * SIGINT, SIGUSR2: save, then exit 75. SIGTERM: save, then exit 76. A second SIGINT ends the process
- * at once with 130. The signals are blocked in every thread and taken by one watcher thread, so no
- * code runs in signal context and no state is global.
+ * SIGINT, SIGUSR2: save, then exit 75. SIGTERM: save, then exit 76. A second SIGINT ends the
+ * process at once with 130. The signals are blocked in every thread and taken by one watcher
+ * thread, so no code runs in signal context and no state is global.
  */
 #ifndef SN_SIGNALS_H
 #define SN_SIGNALS_H

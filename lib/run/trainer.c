@@ -57,11 +57,12 @@ static enum sn_status open_valid(struct sn_trainer *t, struct sn_err *err)
         return SN_OK;
     SN_TRY(open_data(t, &t->valid, &t->valid_data, c->data.valid, err));
     if (want % group != 0)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: train.eval_sequences (%d) is not a multiple of data x micro_batch (%d); "
-                       "nearest that work: %d and %d",
-                       c->path, want, group, want >= group ? want / group * group : group,
-                       (want / group + 1) * group);
+        return sn_fail(
+            err, SN_EINPUT,
+            "%s: train.eval_sequences (%d) is not a multiple of data x micro_batch (%d); "
+            "nearest that work: %d and %d",
+            c->path, want, group, want >= group ? want / group * group : group,
+            (want / group + 1) * group);
     if (want > t->valid.samples)
         return sn_fail(err, SN_EINPUT,
                        "%s: train.eval_sequences (%d) is more than the %lld sequences of %s; lower "
@@ -168,7 +169,8 @@ struct sn_exec *sn_trainer_exec(struct sn_trainer *t)
 
 /* --- one step -------------------------------------------------------------------------------- */
 
-/* Is OUTPUT/save-and-exit there? A request that was met is removed, so that the next start works. */
+/* Is OUTPUT/save-and-exit there? A request that was met is removed, so that the next start works.
+ */
 static bool asked_by_file(const struct sn_trainer *t, bool met)
 {
     char path[SN_PATH_MAX + 32];

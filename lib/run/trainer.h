@@ -46,8 +46,8 @@ struct sn_exec *sn_trainer_exec(struct sn_trainer *t);
 /* Sampling from the newest checkpoint, on one rank (generate.c). Tokens go to `emit` one by one. */
 struct sn_generate_options {
     const int32_t *prompt;
-    int n_prompt; /* 1 .. */
-    int tokens;   /* how many to add */
+    int n_prompt;       /* 1 .. */
+    int tokens;         /* how many to add */
     double temperature; /* 0: the most likely token */
     int top_k;          /* 0: all */
     void (*emit)(void *self, int32_t token);

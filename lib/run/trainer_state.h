@@ -22,8 +22,8 @@ struct sn_trainer {
     struct sn_metrics *metrics; /* rank 0 */
     double peak;                /* FLOP/s of all ranks */
     struct sn_memory_plan memory;
-    int64_t traffic[SN_NAXES];  /* planned, summed over ranks */
-    int64_t sent_by_rank;       /* planned, this rank, all axes */
+    int64_t traffic[SN_NAXES]; /* planned, summed over ranks */
+    int64_t sent_by_rank;      /* planned, this rank, all axes */
 };
 
 /* resume.c: weights and position from a checkpoint, from train.init_from, or at random. */

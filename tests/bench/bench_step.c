@@ -65,15 +65,28 @@ static struct sn_config config_of(const struct shape *s, enum sn_dtype precision
 {
     struct sn_config c = {0};
     c.run.seed = 1;
-    c.model = (struct sn_model_config){.family = SN_GPT2, .layers = s->layers, .hidden = s->hidden,
-                                       .heads = s->heads, .kv_heads = s->heads, .ffn = 4 * s->hidden,
-                                       .vocab = 50304, .seq = s->seq, .tied_embeddings = true,
-                                       .norm_eps = 1e-5, .init_std = 0.02, .share_layers = 1};
+    c.model = (struct sn_model_config){.family = SN_GPT2,
+                                       .layers = s->layers,
+                                       .hidden = s->hidden,
+                                       .heads = s->heads,
+                                       .kv_heads = s->heads,
+                                       .ffn = 4 * s->hidden,
+                                       .vocab = 50304,
+                                       .seq = s->seq,
+                                       .tied_embeddings = true,
+                                       .norm_eps = 1e-5,
+                                       .init_std = 0.02,
+                                       .share_layers = 1};
     c.train.precision = precision;
     c.train.global_batch = s->batch;
     c.train.optimizer = (struct sn_optimizer_config){3e-4, 0.9, 0.95, 1e-8, 0.1, 1.0};
-    c.layout = (struct sn_layout_config){.data = 1, .tensor = 1, .pipeline = 1, .expert = 1,
-                                         .context = 1, .micro_batch = s->batch, .bucket = 25 << 20};
+    c.layout = (struct sn_layout_config){.data = 1,
+                                         .tensor = 1,
+                                         .pipeline = 1,
+                                         .expert = 1,
+                                         .context = 1,
+                                         .micro_batch = s->batch,
+                                         .bucket = 25 << 20};
     return c;
 }
 
@@ -187,7 +200,8 @@ static void bench(const struct shape *s, enum sn_dtype precision, int threads, i
         (void)step(&r);
     double later = sn_exec_scalars(r.exec)->loss_sum / (double)r.job->rows;
     if (!memory || !scratch || !(fabs(first - log(50304)) < 0.5) || !(later < first)) {
-        printf("%s %s: WRONG, loss %.4f then %.4f\n", s->name, sn_dtype_name(precision), first, later);
+        printf("%s %s: WRONG, loss %.4f then %.4f\n", s->name, sn_dtype_name(precision), first,
+               later);
         exit(1);
     }
     for (int i = 0; i < rounds; i++) {

@@ -57,8 +57,8 @@ static bool read_expected(const char *name, struct expected *e)
     char path[256];
     (void)snprintf(path, sizeof(path), "tests/parity/fixtures/%s/expected.json", name);
     json_t *root = json_load_file(path, 0, NULL);
-    bool good = root && read_series(root, "loss", e->loss) &&
-                read_series(root, "grad_norm", e->grad_norm);
+    bool good =
+        root && read_series(root, "loss", e->loss) && read_series(root, "grad_norm", e->grad_norm);
     json_decref(root);
     return good;
 }
@@ -152,8 +152,8 @@ static struct sn_trainer *train(struct sn_config *c, struct sn_comm *comm, int64
     struct sn_trainer *t = NULL;
     struct sn_err err = {0};
     int code = 0;
-    if (sn_trainer_create(&t, &env, &err) != SN_OK ||
-        sn_trainer_run(t, &o, &code, &err) != SN_OK || code != 0)
+    if (sn_trainer_create(&t, &env, &err) != SN_OK || sn_trainer_run(t, &o, &code, &err) != SN_OK ||
+        code != 0)
         tap_ok(false, "%s trains: %s (code %d)", c->run.name, err.text, code);
     return t;
 }

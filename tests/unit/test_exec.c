@@ -13,16 +13,31 @@ static struct sn_config config(enum sn_family family)
 {
     struct sn_config c = {0};
     c.run.seed = 11;
-    c.model = (struct sn_model_config){.family = family, .layers = 2, .hidden = 48, .heads = 4,
-                                       .kv_heads = 4, .ffn = 80, .vocab = 61, .seq = 20,
-                                       .rope_theta = 10000, .rotary_pct = family == SN_LLAMA ? 1 : 0.5,
+    c.model = (struct sn_model_config){.family = family,
+                                       .layers = 2,
+                                       .hidden = 48,
+                                       .heads = 4,
+                                       .kv_heads = 4,
+                                       .ffn = 80,
+                                       .vocab = 61,
+                                       .seq = 20,
+                                       .rope_theta = 10000,
+                                       .rotary_pct = family == SN_LLAMA ? 1 : 0.5,
                                        .parallel_residual = family == SN_GPT_NEOX,
-                                       .tied_embeddings = family == SN_GPT2, .norm_eps = 1e-5,
-                                       .init_std = 0.05, .share_layers = 1, .dropout = 0.1};
+                                       .tied_embeddings = family == SN_GPT2,
+                                       .norm_eps = 1e-5,
+                                       .init_std = 0.05,
+                                       .share_layers = 1,
+                                       .dropout = 0.1};
     c.train.precision = SN_F32;
     c.train.global_batch = 8;
-    c.layout = (struct sn_layout_config){.data = 1, .tensor = 1, .pipeline = 1, .expert = 1,
-                                         .context = 1, .micro_batch = 2, .bucket = 1 << 20};
+    c.layout = (struct sn_layout_config){.data = 1,
+                                         .tensor = 1,
+                                         .pipeline = 1,
+                                         .expert = 1,
+                                         .context = 1,
+                                         .micro_batch = 2,
+                                         .bucket = 1 << 20};
     return c;
 }
 
@@ -135,9 +150,8 @@ static void micro_batches_add_up(void)
 
 static void the_learning_rate_follows_its_schedule(void)
 {
-    struct sn_train_config t = {.steps = 110,
-                                .optimizer = {.lr = 1e-3},
-                                .schedule = {SN_LR_COSINE, 10, 1e-4}};
+    struct sn_train_config t = {
+        .steps = 110, .optimizer = {.lr = 1e-3}, .schedule = {SN_LR_COSINE, 10, 1e-4}};
     tap_close(sn_lr_at(&t, 1), 1e-4, 1e-12, 0, "warm-up begins at lr / warmup");
     tap_close(sn_lr_at(&t, 10), 1e-3, 1e-12, 0, "and ends at lr");
     tap_close(sn_lr_at(&t, 60), 5.5e-4, 1e-12, 0, "cosine: half-way is the middle");

@@ -10,18 +10,31 @@
 static struct sn_config small(enum sn_family family, enum sn_dtype dtype)
 {
     struct sn_config c = {0};
-    c.model = (struct sn_model_config){.family = family, .layers = 3, .hidden = 64, .heads = 4,
-                                       .kv_heads = family == SN_LLAMA ? 2 : 4, .ffn = 96,
-                                       .vocab = 101, .seq = 24, .rope_theta = 10000,
+    c.model = (struct sn_model_config){.family = family,
+                                       .layers = 3,
+                                       .hidden = 64,
+                                       .heads = 4,
+                                       .kv_heads = family == SN_LLAMA ? 2 : 4,
+                                       .ffn = 96,
+                                       .vocab = 101,
+                                       .seq = 24,
+                                       .rope_theta = 10000,
                                        .rotary_pct = family == SN_LLAMA ? 1 : 0.25,
                                        .parallel_residual = family == SN_GPT_NEOX,
-                                       .tied_embeddings = family == SN_GPT2, .norm_eps = 1e-5,
-                                       .init_std = 0.02, .share_layers = 1};
+                                       .tied_embeddings = family == SN_GPT2,
+                                       .norm_eps = 1e-5,
+                                       .init_std = 0.02,
+                                       .share_layers = 1};
     c.train.precision = dtype;
     c.train.global_batch = 12;
     c.train.steps = 10;
-    c.layout = (struct sn_layout_config){.data = 2, .tensor = 1, .pipeline = 1, .expert = 1,
-                                         .context = 1, .micro_batch = 2, .bucket = 50000};
+    c.layout = (struct sn_layout_config){.data = 2,
+                                         .tensor = 1,
+                                         .pipeline = 1,
+                                         .expert = 1,
+                                         .context = 1,
+                                         .micro_batch = 2,
+                                         .bucket = 50000};
     return c;
 }
 
@@ -132,11 +145,12 @@ static int early_takeovers(const struct sn_program *p)
         if (p->bufs[b].place == b || p->bufs[b].first < 0)
             continue;
         int at = p->bufs[b].first;
-        for (int i = at + 1; i < p->n_ops; i++) /* later readers of the place must be of b or after */
+        for (int i = at + 1; i < p->n_ops;
+             i++) /* later readers of the place must be of b or after */
             for (int k = 0; k < SN_MAX_IN; k++) {
                 int r = p->ops[i].in[k].buf;
-                bad += r >= 0 && r != b && !is_state(p, r) && p->bufs[r].place == p->bufs[b].place &&
-                       p->bufs[r].first < at;
+                bad += r >= 0 && r != b && !is_state(p, r) &&
+                       p->bufs[r].place == p->bufs[b].place && p->bufs[r].first < at;
             }
     }
     return bad;
@@ -144,7 +158,8 @@ static int early_takeovers(const struct sn_program *p)
 
 static void check_program(const struct sn_program *p, const char *what)
 {
-    tap_ok(reads_before_writes(p) == 0, "%s %s: nothing is read before it is written", what, p->name);
+    tap_ok(reads_before_writes(p) == 0, "%s %s: nothing is read before it is written", what,
+           p->name);
     tap_ok(views_outside(p) == 0, "%s %s: every view lies inside its buffer", what, p->name);
     tap_ok(overlaps(p) == 0, "%s %s: what lives together does not overlap", what, p->name);
     tap_ok(early_takeovers(p) == 0, "%s %s: places are taken only from the dead", what, p->name);
@@ -214,7 +229,8 @@ static void freezing_a_part_is_refused(void)
              "freeze all of its 3 tensors or none",
              "and says why");
     strcpy(c.train.freeze[0], "nothing.*");
-    tap_ok(sn_model_create(&m, &c.model, &c.train, &err) == SN_EINPUT, "a pattern without match fails");
+    tap_ok(sn_model_create(&m, &c.model, &c.train, &err) == SN_EINPUT,
+           "a pattern without match fails");
     tap_text(err.text,
              "train.freeze: 'nothing.*' matches no tensor of this model; names look like "
              "'embed.weight'",
@@ -261,7 +277,8 @@ static void buckets_cover_every_gradient_once(void)
     }
     tap_ok(count(p, SN_OP_ALL_REDUCE) > 3, "several buckets");
     tap_ok(count(p, SN_OP_ALL_REDUCE) == count(p, SN_OP_WAIT), "each is waited for");
-    tap_ok(contiguous && next == x.job->class_offset[SN_CLASS_GRAD] + x.job->class_bytes[SN_CLASS_GRAD],
+    tap_ok(contiguous &&
+               next == x.job->class_offset[SN_CLASS_GRAD] + x.job->class_bytes[SN_CLASS_GRAD],
            "together they are all gradients, each once");
     tap_ok(after_backward_began, "none is posted before backward");
     for (int i = 0; i < p->n_ops; i++) { /* nothing writes a gradient after its bucket is posted */
@@ -283,10 +300,19 @@ static void buckets_cover_every_gradient_once(void)
 static void a_large_program_packs_to_the_lower_bound(void)
 {
     struct sn_config c = small(SN_LLAMA, SN_BF16);
-    c.model = (struct sn_model_config){.family = SN_LLAMA, .layers = 80, .hidden = 8192, .heads = 64,
-                                       .kv_heads = 8, .ffn = 28672, .vocab = 128256, .seq = 8192,
-                                       .rope_theta = 5e5, .rotary_pct = 1, .norm_eps = 1e-5,
-                                       .init_std = 0.02, .share_layers = 1};
+    c.model = (struct sn_model_config){.family = SN_LLAMA,
+                                       .layers = 80,
+                                       .hidden = 8192,
+                                       .heads = 64,
+                                       .kv_heads = 8,
+                                       .ffn = 28672,
+                                       .vocab = 128256,
+                                       .seq = 8192,
+                                       .rope_theta = 5e5,
+                                       .rotary_pct = 1,
+                                       .norm_eps = 1e-5,
+                                       .init_std = 0.02,
+                                       .share_layers = 1};
     c.layout.micro_batch = 1;
     struct compiled x;
     tap_ok(compile(&x, c), "80 layers of 8192 compile");
