@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 ranks=${RANKS:-2}
 demo=$build/demo
-stop_after=300 # of the steps in templates/runs/demo.yaml: then it stops once, to show a resume
+stop_after=400 # of the steps in templates/runs/demo.yaml: then it stops once, to show a resume
 mkdir -p "$demo"
 
 say() {
@@ -107,4 +107,4 @@ awk 'function value(key,   s) {
      }' "$demo/run/metrics.jsonl"
 
 say "7. What it has learnt: 300 bytes after 'The '"
-"$build/bin/sennit-train" "$demo/demo.yaml" --generate "The " --tokens 300
+"$build/bin/sennit-train" "$demo/demo.yaml" --generate "The " --tokens 300 --temperature 0.5
