@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: sennit-train RUN.yaml [options]        (several ranks: mpirun -n N sennit-train ...)\n"
@@ -239,6 +240,11 @@ int main(int argc, char **argv)
     st = work(&l, &config, comm, signals, &exit_code, &err);
     if (st != SN_OK) {
         exit_code = sn_exit_code(st);
+        if (!err.agreed && comm->size > 1) {
+            char host[64] = "unknown host";
+            (void)gethostname(host, sizeof(host) - 1);
+            (void)sn_err_prefix(&err, "rank %d (%s)", comm->rank, host);
+        }
         if (!err.agreed || comm->rank == 0)
             (void)sn_report(&err);
         if (!err.agreed && comm->size > 1) /* the others know nothing of it and would wait */

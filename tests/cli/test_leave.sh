@@ -117,6 +117,10 @@ sed 's/vocab: 256/vocab: 100/' "$tmp/ok.yaml" >"$tmp/vocab.yaml"
 run "$train" "$tmp/vocab.yaml"
 is "a token outside the vocabulary: exit code" "$rc" 2
 like "a token outside the vocabulary: the sentence" "$err" 'token'
+before=$(date +%s)
+run mpi 2 "$train" "$tmp/vocab.yaml" --fresh
+ok "two ranks: the job ends within 15 s" test $(($(date +%s) - before)) -le 15
+like "two ranks: the sentence carries rank and host" "$err" '^rank [01] \([^)]+\): .*token'
 sed 's/batch: 4/batch: 5/' "$tmp/ok.yaml" >"$tmp/batch.yaml"
 run mpi 2 "$train" "$tmp/batch.yaml"
 ok "a batch that two ranks cannot share is refused" test "$rc" -ne 0
