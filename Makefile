@@ -126,7 +126,7 @@ check: ## Every test that needs no GPU and no Slurm (SAN=1: under ASan and UBSan
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
 run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ)
-	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@600) $(STATIC)
+	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) $(STATIC)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
 
