@@ -52,7 +52,7 @@ BINS     := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
 
 UNIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/parity/test_*.c))
 MPIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/test_*.c))
-BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
+BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter x86_64,$(ARCH)),,tests/bench/bench_peak.c),$(wildcard tests/bench/bench_*.c)))
 FUZZ     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 CLI      := $(wildcard tests/cli/*.sh)
 # What a run of tests costs, @seconds where the runner's limit of 120 is too short.
@@ -66,7 +66,7 @@ need:
 $(BUILD)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
 $(BUILD)/checkpoint/%.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/kernels/blas.o: CPPFLAGS += $(BLAS_CFLAGS)
-$(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o: CPPFLAGS += -fopenmp
+$(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o $(BUILD)/tests/bench/bench_peak.o: CPPFLAGS += -fopenmp
 $(BUILD)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
 
 # One short line per command; V=1 shows the commands themselves.

@@ -66,9 +66,8 @@ static double attention_flops(const struct sn_op *op)
     return 2.0 * (double)op->in[0].rows * (double)a->seq * a->heads * a->head_dim;
 }
 
-double sn_op_flops(const struct sn_program *p, const struct sn_op *op)
+double sn_op_flops(const struct sn_op *op)
 {
-    (void)p;
     switch (op->kind) {
     case SN_OP_GEMM: {
         double k = (double)(op->attr.trans_a ? op->in[0].rows : op->in[0].cols);

@@ -60,7 +60,7 @@ static void print_op(struct sn_str *out, const struct sn_program *p, int i)
     }
     if (op->kind == SN_OP_WAIT)
         sn_str_add(out, "  for %d (%s)", op->waits_for, op->label);
-    double flops = sn_op_flops(p, op);
+    double flops = sn_op_flops(op);
     if (flops > 0)
         sn_str_add(out, "  %.4g MFLOP", flops * 1e-6);
     sn_str_add(out, "%s\n", when[op->when]);

@@ -183,7 +183,7 @@ void sn_program_print(struct sn_str *out, const struct sn_program *p);
 const char *sn_op_name(int kind);
 const char *sn_class_name(enum sn_class c);
 /* Multiply-add FLOPs of an operation (2 per multiply-add); 0 for the memory-bound ones. */
-double sn_op_flops(const struct sn_program *p, const struct sn_op *op);
+double sn_op_flops(const struct sn_op *op);
 /* The input whose memory output `out` may take, given the shapes; -1 for none; tried in order of
  * `choice` = 0, 1. */
 int sn_op_may_take(int kind, int out, int choice);

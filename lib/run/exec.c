@@ -3,9 +3,8 @@
  */
 #include "lib/run/exec.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
-
-#include <time.h>
 
 struct sn_exec {
     const struct sn_job *job;
@@ -14,13 +13,6 @@ struct sn_exec {
     sn_ticket *tickets; /* of posted operations, by operation index */
     struct sn_exec_time times[SN_NKINDS];
 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
                               struct sn_err *err)
@@ -171,17 +163,17 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
                              struct sn_at at, struct sn_err *err)
 {
     const struct sn_chunk *c = &p->chunks[chunk];
-    double t0 = now();
+    double t0 = sn_clock();
     for (int i = c->first; i < c->first + c->n; i++) {
         const struct sn_op *op = &p->ops[i];
         if (!due(op->when, &at))
             continue;
         SN_TRY(run_op(x, p, i, &at, err));
-        double t1 = now();
+        double t1 = sn_clock();
         struct sn_exec_time *t = &x->times[op->kind];
         t->seconds += t1 - t0;
         t->runs++;
-        t->flops += sn_op_flops(p, op);
+        t->flops += sn_op_flops(op);
         t0 = t1;
     }
     return SN_OK;

@@ -1,5 +1,6 @@
 #include "lib/run/metrics.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LINE_MAX_BYTES = 2048 };
@@ -22,13 +22,6 @@ struct sn_metrics {
     double mean_time;     /* of a step, smoothed, for the ETA */
     char buffer[1 << 16]; /* stdio's, so that writing allocates nothing */
 };
-
-static double seconds(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Offset at which the first line of a later step begins. A last line without its end was cut by a
  * crash and goes too. */
@@ -125,7 +118,7 @@ void sn_metrics_json_traffic(FILE *f, const int64_t *traffic)
 static void progress(struct sn_metrics *m, const struct sn_step_report *r, double rate)
 {
     m->mean_time = m->mean_time > 0 ? 0.9 * m->mean_time + 0.1 * r->step_time : r->step_time;
-    double t = seconds();
+    double t = sn_clock();
     bool last = r->step == r->steps;
     if (!last && t - m->last_printed < (m->terminal ? 0.2 : 10.0))
         return;

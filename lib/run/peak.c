@@ -1,17 +1,9 @@
 #include "lib/run/peak.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
-#include <time.h>
-
 enum { SIZE = 768, REPEATS = 8 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 enum sn_status sn_peak_measure(double *out, const struct sn_ops *ops, enum sn_dtype dtype,
                                int threads, struct sn_err *err)
@@ -30,10 +22,10 @@ enum sn_status sn_peak_measure(double *out, const struct sn_ops *ops, enum sn_dt
     a.scratch = memory + 3 * bytes;
     double best = 1e30;
     for (int i = 0; i < REPEATS; i++) {
-        double t0 = now();
+        double t0 = sn_clock();
         if (ops->run[SN_OP_GEMM](&a, threads) != 0)
             break;
-        double t = now() - t0;
+        double t = sn_clock() - t0;
         best = t < best ? t : best;
     }
     sn_arena_unmap(memory, 3 * bytes + scratch);

@@ -6,6 +6,7 @@
  */
 #include "lib/run/trainer_state.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/run/lr.h"
@@ -17,15 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* --- start ----------------------------------------------------------------------------------- */
 
@@ -208,7 +201,7 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
 
 static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err *err)
 {
-    double t0 = now();
+    double t0 = sn_clock();
     const struct sn_config *c = t->env.config;
     prepare_scalars(t, step);
     SN_TRY(sn_loader_step(&t->train, step, t->job->train.micros, t->first_sample, err));
@@ -227,7 +220,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .lr = (double)s->lr,
         .tokens = t->state.scalars.tokens,
         .step_tokens = (int64_t)s->tokens_in_step,
-        .step_time = now() - t0,
+        .step_time = sn_clock() - t0,
         .flops_per_token = sn_model_flops_per_token(t->model, &c->model),
         .peak = t->peak,
         .fp16 = c->train.precision == SN_F16,
