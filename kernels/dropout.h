@@ -8,8 +8,9 @@
  *   bits = word e % 4 of philox(key, counter = (s << 32 | n mod 2^32, e / 4))
  *   kept iff (bits >> 8) 2^-24 >= drop; a kept value is multiplied by 1 / (1 - drop)
  *
- * For DROPOUT of x[T,D], row r belongs to sample n = first_sample + r / S and e = (r % S) D + c.
- * For ATTENTION, e = (head S + query) S + key position. No rank, layout or launch shape enters.
+ * For DROPOUT of x[T,D], row r has a sample and a position (kernels/position.h): n = first_sample +
+ * sample, e = position D + c. For ATTENTION, e = (head S + query position) S + key position, with
+ * the head's number in the whole model. No rank, layout or launch shape enters.
  */
 #ifndef SN_DROPOUT_H
 #define SN_DROPOUT_H

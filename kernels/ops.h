@@ -12,6 +12,9 @@
  *
  * Accumulation: acc[o] says whether out[o] is overwritten or added to. SN_ADD is legal only where
  * the table below marks the output "+".
+ * Where rows lie: row r of an operand of T rows has the sample and position that kernels/position.h
+ * says; with one context rank and row0 = 0 that is sample r / S, position r % S.
+ *
  * Places: an output may be the same memory as the input named under "may take"; otherwise outputs
  * overlap nothing.
  *
@@ -20,11 +23,14 @@
  * ZERO          -                                         0 any                       -
  * COPY          0 x (any dtype)                           0+ y (any dtype: a cast)    -
  * EMBED         0 ids[T,1] i32, 1 W[V,D], 2 P[>=S,D]?     0 y[T,D]                    -
- *               y[r] = W[ids[r]] (+ P[r % S])
+ *               y[r] = W[ids[r] - vocab_first] (+ P[position of r]); an id outside the rows of W
+ *               has its row on another rank and counts as a row of zeros here
  * EMBED_GRAD    0 ids[T,1], 1 dy[T,D]                     0+ dW[V,D] f32              -
- *               only SN_ADD exists for it: a ZERO operation initialises dW
+ *               only SN_ADD exists for it: a ZERO operation initialises dW. Ids outside the rows
+ *               of dW (from vocab_first on) are passed over
  * POS_GRAD      0 dy[T,D]                                 0+ dP[>=S,D] f32            -
- *               rows S.. of dP are written as zero under SN_WRITE
+ *               dP[position of r] += dy[r]; rows of dP whose position no row has are written as
+ *               zero under SN_WRITE
  * LAYERNORM     0 x[T,D], 1 w[1,D], 2 b[1,D]              0 y[T,D], 1 stats[T,2] f32  -
  *               stats = (mean, 1/sqrt(var + eps)); var is the biased one
  * LAYERNORM_DX  0 dy[T,D], 1 x[T,D], 2 w, 3 stats, 4 g?   0 dx[T,D] (+ addend g)      0: in 0 or 4
@@ -39,13 +45,19 @@
  * COLSUM        0 dy[T,N]                                 0+ db[1,N] f32              -
  * ROPE          0 x[T, C]                                 0 y[T, C]                   0: in 0
  *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
- *               ones as half-split pairs (i, i + rotary_dim/2) by +-(r % S) theta^(-2i/rotary_dim);
- *               `inverse` turns back (the gradient). Other columns are copied
- * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d]        0 o[T,H*d], 1 lse[T,H] f32  -
- *               causal, within each sample; scores times attr.scale; head h reads kv head h*G/H;
- *               never holds an S x S matrix (blocks, online softmax); lse = log sum exp of the
- *               scaled scores. drop > 0: dropout of the probabilities, element (h, query, key)
- * ATTENTION_DX  0 q, 1 k, 2 v, 3 o, 4 do, 5 lse           0 dq, 1 dk, 2 dv            -
+ *               ones as half-split pairs (i, i + rotary_dim/2) by +-position
+ * theta^(-2i/rotary_dim); `inverse` turns back (the gradient). Other columns are copied ATTENTION
+ * 0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d]        0+ o[T,H*d], 1+ lse[T,H] f32 - causal, within each
+ * sample; scores times attr.scale; head h reads kv head h*G/H; never holds an S x S matrix (blocks,
+ * online softmax); lse = log sum exp of the scaled scores. drop > 0: dropout of the probabilities,
+ * element (head0 + h, query position, key position). Queries have the positions of context_rank,
+ * keys those of key_rank: a query sees the keys whose position is not beyond its own. SN_ADD (both
+ *               outputs): merges with the (o, lse) that earlier keys gave, exactly; o may be f32.
+ *               A query that sees none of the keys: SN_WRITE gives o = 0, lse = -inf, SN_ADD
+ *               changes nothing
+ * ATTENTION_DX  0 q, 1 k, 2 v, 3 o, 4 do, 5 lse           0+ dq, 1+ dk, 2+ dv          -
+ *               o and lse are those over all keys, in[1], in[2] some of the keys (key_rank as
+ *               above): dq is their share of it. Each output may be f32 or the storage type; o too
  * ACT           0 x[T,F]                                  0 y[T,F]                    0: in 0
  *               attr.act: GELU with tanh, GELU with erf
  * ACT_DX        0 dy[T,F], 1 x[T,F]                       0 dx[T,F]                   0: in 0 or 1
@@ -58,15 +70,25 @@
  *               row_loss = lse - logit[target]; dlogits = (softmax - onehot) * loss_scale /
  *               tokens_in_step; adds the R losses in row order to scalars.loss_sum. out 0 absent:
  *               loss only.                                                           0: in 0
+ *               Columns are words vocab_first .. of `vocab` words (0: of V); columns beyond the
+ *               vocabulary are no words: their logits are not read, their dlogits are 0.
+ *               in 2 parts[P*R,3] f32? (the CE_PART of every rank, rank after rank): the softmax is
+ *               over all of them, row_loss that of the whole row on every rank
+ * CE_PART       0 logits[R,V], 1 targets[R,1]             0 part[R,3] f32             -
+ *               per row (max m, sum exp(logit - m), logit of the target or 0 when it is not among
+ *               the columns), over the columns that are words; none: (-inf, 0, 0)
+ * SWAP          0 x (blocks_a x blocks_b x n)             0 y (blocks_b x blocks_a x n) -
+ *               y[b][a][:] = x[a][b][:]; both are read in row-major order of their views, whose
+ *               rows are whole numbers of blocks of n elements or parts of one: n = elements /
+ *               (blocks_a blocks_b), and n is a multiple or a divisor of both views' cols
  * SQ_NORM       0 g[1,N] f32                              -     adds to scalars.sq_norm, .nonfinite
  *               in double, over blocks of 65,536 elements in order (independent of threads)
  * DECIDE        -                                         -     scalars only: from sq_norm and
- *               nonfinite sets ok, grad_norm, grad_scale, loss_scale, scale_age, skipped, adam_count
- * ADAMW         0 g[1,N] f32                              0 p[1,N] f32 master, 1 m, 2 v (read and
- *               written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0
- *               g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2;
- *               p -= lr (mhat / (sqrt(vhat) + eps) + decay p), bias-corrected with adam_count
- *               (Loshchilov & Hutter, decoupled weight decay)
+ *               nonfinite sets ok, grad_norm, grad_scale, loss_scale, scale_age, skipped,
+ * adam_count ADAMW         0 g[1,N] f32                              0 p[1,N] f32 master, 1 m, 2 v
+ * (read and written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0 g' = g * grad_scale; m =
+ * b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2; p -= lr (mhat / (sqrt(vhat) + eps) + decay p),
+ * bias-corrected with adam_count (Loshchilov & Hutter, decoupled weight decay)
  *
  * "?" may be absent (p == NULL). Vectors are one row.
  */
@@ -102,6 +124,8 @@ enum sn_op_kind {
     SN_OP_ADD,
     SN_OP_DROPOUT,
     SN_OP_CROSS_ENTROPY,
+    SN_OP_CE_PART,
+    SN_OP_SWAP,
     SN_OP_SQ_NORM,
     SN_OP_DECIDE,
     SN_OP_ADAMW,
@@ -119,14 +143,25 @@ struct sn_attr {
     bool inverse;          /* ROPE */
     enum sn_act act;       /* ACT, ACT_DX */
     int32_t heads, kv_heads, head_dim, rotary_dim;
-    int64_t seq;   /* S */
+    int64_t seq;   /* S, of the whole sample */
     uint32_t site; /* random stream of a DROPOUT or ATTENTION: unique within the model */
     float theta;   /* ROPE base */
     float eps;     /* norms, ADAMW */
     float scale;   /* ATTENTION */
     float drop;    /* probability of dropping, 0 = off */
-    float beta1, beta2, decay; /* ADAMW */
-    bool dynamic_scale;        /* DECIDE: fp16 loss scaling is on */
+    float beta1, beta2, decay;  /* ADAMW */
+    bool dynamic_scale;         /* DECIDE: fp16 loss scaling is on */
+    int64_t blocks_a, blocks_b; /* SWAP */
+    /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
+     * zero: everything is here. */
+    int32_t context;      /* ranks that share each sequence; 0 and 1: not shared */
+    int32_t context_rank; /* of this rank: its rows' positions */
+    int32_t key_rank;     /* ATTENTION, ATTENTION_DX: whose positions the keys have */
+    bool zigzag;          /* how positions are dealt to context ranks; else contiguous */
+    int64_t row0;         /* the operand's first row among the rank's rows of the micro-batch */
+    int64_t vocab; /* words of the whole vocabulary; 0: as many as there are columns or rows */
+    int64_t vocab_first; /* the first word here */
+    int32_t head0;       /* the first query head here */
 };
 
 struct sn_args {

@@ -1,5 +1,7 @@
 #include "lib/layout/grid.h"
 
+#include <stdbool.h>
+
 const char *sn_axis_name(enum sn_axis a)
 {
     static const char *const name[SN_NAXES] = {"tensor",   "context", "data",
@@ -28,7 +30,7 @@ enum sn_status sn_grid_init(struct sn_grid *out, int ranks, const int size[SN_NG
                             const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err)
 {
     SN_TRY(check_sizes(ranks, size, err));
-    struct sn_grid g = {{0}, {0}};
+    struct sn_grid g = {{0}, {0}, 1};
     int stride = 1;
     for (int i = 0; i < SN_NGRID_AXES; i++) {
         enum sn_axis a = order[i];
@@ -46,9 +48,25 @@ enum sn_status sn_grid_init(struct sn_grid *out, int ranks, const int size[SN_NG
     return SN_OK;
 }
 
+int sn_grid_ranks(const struct sn_grid *g)
+{
+    int n = 1;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        n *= g->size[a];
+    return n;
+}
+
 int sn_grid_coord(const struct sn_grid *g, int rank, enum sn_axis a)
 {
     return rank / g->stride[a] % g->size[a];
+}
+
+int sn_grid_rank(const struct sn_grid *g, const int coord[SN_NGRID_AXES])
+{
+    int rank = 0;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        rank += coord[a] * g->stride[a];
+    return rank;
 }
 
 int sn_grid_peers(const struct sn_grid *g, int rank, enum sn_axis a, int *ranks)
@@ -57,4 +75,98 @@ int sn_grid_peers(const struct sn_grid *g, int rank, enum sn_axis a, int *ranks)
     for (int i = 0; i < g->size[a]; i++)
         ranks[i] = first + i * g->stride[a];
     return g->size[a];
+}
+
+/* --- groups: one row each ----------------------------------------------------------------------
+ */
+
+struct group_row {
+    const char *name;
+    enum sn_axis axis; /* billed to */
+};
+
+static const struct group_row groups[SN_NGROUPS] = {
+    [SN_GROUP_TENSOR] = {"tensor", SN_AXIS_TENSOR},
+    [SN_GROUP_CONTEXT] = {"context", SN_AXIS_CONTEXT},
+    [SN_GROUP_DATA] = {"data", SN_AXIS_DATA},
+    [SN_GROUP_PIPELINE] = {"pipeline", SN_AXIS_PIPELINE},
+    [SN_GROUP_REPLICA] = {"data x context", SN_AXIS_DATA},
+    [SN_GROUP_KV] = {"kv copies", SN_AXIS_TENSOR},
+    [SN_GROUP_TIED] = {"tied embedding", SN_AXIS_PIPELINE},
+    [SN_GROUP_WORLD] = {"world", SN_AXIS_WORLD},
+};
+
+enum sn_axis sn_group_axis(enum sn_group q)
+{
+    return groups[q].axis;
+}
+
+const char *sn_group_name(enum sn_group q)
+{
+    return groups[q].name;
+}
+
+static bool has_tied_copy(const struct sn_grid *g, int rank)
+{
+    int stage = sn_grid_coord(g, rank, SN_AXIS_PIPELINE), last = g->size[SN_AXIS_PIPELINE] - 1;
+    return last > 0 && (stage == 0 || stage == last);
+}
+
+int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
+{
+    switch (q) {
+    case SN_GROUP_REPLICA:
+        return g->size[SN_AXIS_DATA] * g->size[SN_AXIS_CONTEXT];
+    case SN_GROUP_KV:
+        return g->kv_copies;
+    case SN_GROUP_TIED:
+        return has_tied_copy(g, rank) ? 2 : 1;
+    case SN_GROUP_WORLD:
+        return sn_grid_ranks(g);
+    default:
+        return g->size[sn_group_axis(q)];
+    }
+}
+
+int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
+{
+    switch (q) {
+    case SN_GROUP_REPLICA:
+        return sn_grid_coord(g, rank, SN_AXIS_DATA) * g->size[SN_AXIS_CONTEXT] +
+               sn_grid_coord(g, rank, SN_AXIS_CONTEXT);
+    case SN_GROUP_KV:
+        return sn_grid_coord(g, rank, SN_AXIS_TENSOR) % g->kv_copies;
+    case SN_GROUP_TIED:
+        return has_tied_copy(g, rank) && sn_grid_coord(g, rank, SN_AXIS_PIPELINE) > 0;
+    case SN_GROUP_WORLD:
+        return rank;
+    default:
+        return sn_grid_coord(g, rank, sn_group_axis(q));
+    }
+}
+
+/* The rank that `rank` would be with another coordinate on one axis. */
+static int moved(const struct sn_grid *g, int rank, enum sn_axis a, int to)
+{
+    return rank + (to - sn_grid_coord(g, rank, a)) * g->stride[a];
+}
+
+int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i)
+{
+    int context = g->size[SN_AXIS_CONTEXT], tensor = sn_grid_coord(g, rank, SN_AXIS_TENSOR);
+    switch (q) {
+    case SN_GROUP_REPLICA:
+        rank = moved(g, rank, SN_AXIS_DATA, i / context);
+        return moved(g, rank, SN_AXIS_CONTEXT, i % context);
+    case SN_GROUP_KV:
+        return moved(g, rank, SN_AXIS_TENSOR, tensor / g->kv_copies * g->kv_copies + i);
+    case SN_GROUP_TIED:
+        if (!has_tied_copy(g, rank))
+            return rank;
+        return moved(g, rank, SN_AXIS_PIPELINE, i ? g->size[SN_AXIS_PIPELINE] - 1 : 0);
+    case SN_GROUP_WORLD:
+        return i;
+    default:
+        return moved(g, rank, sn_group_axis(q), i);
+    }
 }

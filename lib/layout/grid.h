@@ -1,9 +1,9 @@
 /*
- * grid.h - which rank sits where among the parallel axes.
+ * grid.h - which rank sits where among the parallel axes, and which ranks form a group.
  *
  * A grid is arithmetic on sizes: rank = sum of coordinate x stride, the first axis of the order
  * varies fastest. It knows nothing of MPI, CUDA or Slurm, so every property of a layout can be
- * tested in one process.
+ * tested in one process. Planner and trainer use the same arithmetic.
  */
 #ifndef SN_GRID_H
 #define SN_GRID_H
@@ -21,19 +21,46 @@ enum sn_axis {
     SN_NAXES
 };
 
+/* The sets of ranks that communicate. Members are numbered by their coordinates, so that nothing
+ * depends on the order of hosts. A group that is no axis is billed to one (sn_group_axis). */
+enum sn_group {
+    SN_GROUP_TENSOR,
+    SN_GROUP_CONTEXT,
+    SN_GROUP_DATA,
+    SN_GROUP_PIPELINE,
+    SN_GROUP_REPLICA, /* data x context: copies of the same weights; member = data x C + context */
+    SN_GROUP_KV,      /* tensor ranks that hold the same key and value heads */
+    SN_GROUP_TIED,    /* first and last pipeline stage: both copies of a tied embedding */
+    SN_GROUP_WORLD,
+    SN_NGROUPS
+};
+
 struct sn_grid {
     int size[SN_NGRID_AXES];
     int stride[SN_NGRID_AXES]; /* rank distance between neighbours on each axis */
+    int kv_copies;             /* tensor ranks per key and value head; at least 1 */
 };
 
 /* Grid of `ranks` ranks. `size` must multiply to it; `order` lists every axis once, innermost
- * first. SN_EINPUT says which product was found. */
+ * first. SN_EINPUT says which product was found. kv_copies is 1; it divides the tensor axis. */
 enum sn_status sn_grid_init(struct sn_grid *out, int ranks, const int size[SN_NGRID_AXES],
                             const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err);
 
+int sn_grid_ranks(const struct sn_grid *g);
 int sn_grid_coord(const struct sn_grid *g, int rank, enum sn_axis a);
+/* The rank with these coordinates. */
+int sn_grid_rank(const struct sn_grid *g, const int coord[SN_NGRID_AXES]);
 /* List the ranks that differ from `rank` on axis a only, in order; returns how many. */
 int sn_grid_peers(const struct sn_grid *g, int rank, enum sn_axis a, int *ranks);
+
+/* Members of a group: how many, this rank's number in its group (0 ..), and the rank of member i.
+ * A rank that is in no TIED group (a middle stage) is alone there: size 1. */
+int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q);
+int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q);
+int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i);
+/* The axis that a group's traffic is billed to: itself, or data, tensor, pipeline. */
+enum sn_axis sn_group_axis(enum sn_group q);
+const char *sn_group_name(enum sn_group q); /* "tensor", "data x context", "kv copies", ... */
 
 const char *sn_axis_name(enum sn_axis a);
 

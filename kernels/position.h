@@ -1,0 +1,47 @@
+/*
+ * position.h - which position of which sample a row is, when a sequence is cut over ranks.
+ *
+ * A micro-batch is b samples of S tokens. With C context ranks each holds S / C positions of every
+ * sample, so its matrices have b S / C rows, sample after sample. Which positions those are:
+ *
+ *   contiguous  rank k holds k S/C .. (k+1) S/C - 1
+ *   zigzag      the sample is 2C chunks of S / (2C); rank k holds chunk k, then chunk 2C - 1 - k:
+ *               every rank has the same causal work (Zhu, "ring flash attention"; Llama 3, 3.3.2)
+ *
+ * Both orders are increasing, so a mask by position is a mask by local row among rows of one rank.
+ * row0 > 0: the matrix begins at that row of the rank's rows (sequence parallelism).
+ */
+#ifndef SN_POSITION_H
+#define SN_POSITION_H
+
+#include "kernels/ops.h"
+
+/* Rows of one sample on one context rank. S is a multiple of C (2C for zigzag). */
+static inline int64_t sn_rows_per_sample(const struct sn_attr *a)
+{
+    return a->context > 1 ? a->seq / a->context : a->seq;
+}
+
+/* Position, in its sample, of row i (0 .. S/C - 1) of a sample on context rank k. */
+static inline int64_t sn_position(const struct sn_attr *a, int k, int64_t i)
+{
+    if (a->context <= 1)
+        return i;
+    int64_t rows = a->seq / a->context, chunk = rows / 2;
+    if (!a->zigzag)
+        return k * rows + i;
+    return i < chunk ? k * chunk + i : (2 * a->context - 1 - k) * chunk + i - chunk;
+}
+
+/* The sample, inside the micro-batch, and the position of row r of a matrix of this rank. */
+static inline int64_t sn_row_sample(const struct sn_attr *a, int64_t r)
+{
+    return (a->row0 + r) / sn_rows_per_sample(a);
+}
+
+static inline int64_t sn_row_position(const struct sn_attr *a, int64_t r)
+{
+    return sn_position(a, a->context_rank, (a->row0 + r) % sn_rows_per_sample(a));
+}
+
+#endif
