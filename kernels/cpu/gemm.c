@@ -4,7 +4,8 @@
  * Blocks as in Goto and van de Geijn (2008): columns of C in blocks of NC, the sum over k in blocks
  * of KC, rows in blocks of MC; B's block and A's block are packed (converted to fp32, transposed
  * where needed) into scratch, then tiles of SN_MR x SN_NR are computed in registers. Each thread
- * owns one rectangle of C and packs for itself: no barrier, no shared state.
+ * owns one rectangle of C and packs for itself: no barrier, no shared state. A panel of B is packed
+ * just before its first tile, while it is used the next one is fetched.
  *
  * An element of C is summed over k in the same order whatever the number of threads: results are
  * bit-identical for any number. When C is not fp32, sums over several blocks of k are kept in fp32
@@ -16,7 +17,7 @@
 
 enum {
     KC = 384,        /* A strip of A (8 x 384 floats) fits L1, a panel of B L2 */
-    MC = 256,        /* A's block: 384 KiB of L2 */
+    MC = 512,        /* A's block: 768 KiB of L2 */
     NC = 1152,       /* B's block: 1.7 MiB of L3 */
     DEEP = 768,      /* a k up to this is one block, half as wide: C is touched once */
     HC = 1024,       /* rows of the fp32 sums kept beside a C of another type, at most */
@@ -25,7 +26,7 @@ enum {
 
 SN_TILE(tile_1, SN_MR, 1)
 SN_TILE(tile_2, SN_MR, 2)
-SN_TILE(tile_3, SN_MR, 3)
+SN_TILE_AHEAD(tile_3, SN_MR, 3, 16)
 
 struct job {
     const struct sn_args *a;
@@ -143,6 +144,7 @@ static void one_tile(const struct job *j, const struct work *w, struct sn_tile *
     bool to_sums = j->wide_sums && !is_last(j, w), to_c = whole && is_plain(j, w);
     t->c = buffer;
     t->c_row = SN_NR;
+    t->add = false;
     if (to_sums) { /* they have room for whole tiles */
         t->c = sums_at(w, at[0], at[1]);
         t->c_row = w->sums_row;
@@ -165,20 +167,59 @@ static void one_tile(const struct job *j, const struct work *w, struct sn_tile *
         finish_rows(j, w, buffer, at, (int)rows, (int)cols);
 }
 
-/* Rows [row, row + rows) of the current block against all of packed_b. */
+/*
+ * A strip of a stored row-major fp32 A is read in place: it is what packing would copy. Rows a
+ * multiple of a page apart would share one set of the caches.
+ */
+static bool is_read_in_place(const struct job *j)
+{
+    const struct sn_mat *a = &j->a->in[0];
+    return !j->a->attr.trans_a && a->dtype == SN_F32 && a->ld % 1024 != 0;
+}
+
+/*
+ * Rows of a stored panel lie a row of B apart, too far for the hardware to foresee: while tile
+ * `part` of `parts` runs, it asks for its part of panel b.
+ */
+static void ask_for(const struct sn_block *b, int64_t part, int64_t parts, struct sn_tile *t)
+{
+    size_t size = sn_dtype_size(b->x->dtype);
+    int64_t rows = (b->rows + parts - 1) / parts, first = rows * part;
+    if (first + rows > b->rows)
+        return;
+    t->next = (const char *)sn_mat_row(b->x, b->row + first) + (size_t)b->col * size;
+    t->next_step = (int64_t)((size_t)b->x->ld * size);
+    t->next_every = (b->rows + rows - 1) / rows;
+}
+
+/* Rows [row, row + rows) of the current block against all of B's, which the first rows pack. */
 static void multiply(const struct job *j, const struct work *w, int64_t row, int64_t rows)
 {
+    const struct sn_mat *x = &j->a->in[0];
     bool trans = j->a->attr.trans_a;
-    struct sn_block a = {&j->a->in[0], trans, row, rows, w->l, w->depth};
+    int64_t in_place = is_read_in_place(j) ? rows / SN_MR * SN_MR : 0;
+    struct sn_block a = {x, trans, row + in_place, rows - in_place, w->l, w->depth};
     SN_K(sn_gemm_pack_a)(&a, w->line, w->packed_a);
     for (int64_t c = 0; c < w->cols; c += SN_NR) {
+        float *panel = w->packed_b + (rows < w->rows ? c * w->depth : 0);
+        int64_t cols = w->cols - c < SN_NR ? w->cols - c : SN_NR;
+        struct sn_block b = {&j->a->in[1], j->a->attr.trans_b, w->l, w->depth, w->col + c, cols};
+        if (row == w->row)
+            SN_K(sn_gemm_pack_b)(&b, w->line, panel);
+        struct sn_tile t = {.k = w->depth, .b = panel, .b_step = SN_NR};
+        b.col += SN_NR;
+        b.cols = w->cols - c - SN_NR < SN_NR ? w->cols - c - SN_NR : SN_NR;
         for (int64_t r = 0; r < rows; r += SN_MR) {
-            struct sn_tile t = {.k = w->depth,
-                                .a = w->packed_a + r * w->depth,
-                                .a_row = trans ? 1 : w->depth,
-                                .a_step = trans ? SN_MR : 1,
-                                .b = w->packed_b + c * w->depth,
-                                .b_step = SN_NR};
+            t.next = (const char *)panel; /* nothing: it is here */
+            t.next_step = 0;
+            t.next_every = w->depth;
+            if (row == w->row && b.cols > 0 && !b.trans)
+                ask_for(&b, r / SN_MR, (rows + SN_MR - 1) / SN_MR, &t);
+            bool stored = r < in_place;
+            t.a = stored ? (const float *)sn_mat_row(x, row + r) + w->l
+                         : w->packed_a + (r - in_place) * w->depth;
+            t.a_row = stored ? x->ld : trans ? 1 : w->depth;
+            t.a_step = trans ? SN_MR : 1;
             one_tile(j, w, &t, (int64_t[2]){row + r, w->col + c});
         }
     }
@@ -190,8 +231,6 @@ static void block(const struct job *j, struct work *w)
     int64_t parts = (w->rows + j->mc - 1) / j->mc;
     for (w->l = 0; w->l < j->k; w->l += j->kc) {
         w->depth = j->k - w->l < j->kc ? j->k - w->l : j->kc;
-        struct sn_block b = {&j->a->in[1], j->a->attr.trans_b, w->l, w->depth, w->col, w->cols};
-        SN_K(sn_gemm_pack_b)(&b, w->line, w->packed_b);
         for (int64_t p = 0; p < parts; p++) {
             int64_t first, end;
             sn_share(w->rows, SN_MR, (int)p, (int)parts, &first, &end);
@@ -245,10 +284,12 @@ static void thread_part(const struct job *j, int i, int threads)
                      .line = scratch + floats_a + floats_b,
                      .sums = scratch + floats_a + floats_b + floats_line};
     int64_t most_rows = row_end - row, most_cols = j->nc;
+    if (most_rows <= j->mc) /* no panel of B is used again */
+        most_cols = (col_end - col) / SN_NR * SN_NR + SN_NR;
     if (j->wide_sums && most_rows > 0) {
         most_rows = most_rows < HC ? most_rows : HC;
         int64_t fitting = SUMS / ((most_rows + SN_MR - 1) / SN_MR * SN_MR) / SN_NR * SN_NR;
-        most_cols = fitting < NC ? fitting : NC;
+        most_cols = fitting < most_cols ? fitting : most_cols;
         w.sums_row = most_cols;
     }
     int parts_n = (int)((col_end - col + most_cols - 1) / most_cols);

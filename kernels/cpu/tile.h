@@ -106,27 +106,48 @@ struct sn_tile {
     float *c;
     int64_t c_row;
     bool add; /* C += instead of C = */
+    /* With SN_TILE_AHEAD only: a row of NV cache lines to ask for every so many steps of k. */
+    const char *next;
+    int64_t next_step, next_every; /* bytes between such rows; steps */
 };
 
-#define SN_TILE(name, MR, NV)                                                                      \
+#define SN_TILE(name, MR, NV) SN_TILE_AHEAD(name, MR, NV, 0)
+
+/* The same, asking for the row of B that is AHEAD steps away: for panels too large for L1. */
+#define SN_TILE_AHEAD(name, MR, NV, AHEAD)                                                         \
     static __attribute__((noinline)) void name(const struct sn_tile *t)                            \
     {                                                                                              \
         const float *a = t->a, *b = t->b;                                                          \
         const int64_t a_row = t->a_row, a_step = t->a_step, b_step = t->b_step, c_row = t->c_row;  \
         float *c = t->c;                                                                           \
         sn_vec acc[MR][NV] = {{{0}}};                                                              \
-        for (int64_t l = t->k; l > 0; l--) {                                                       \
-            sn_vec row[NV];                                                                        \
-            _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) row[j] =                          \
-                *(const sn_vec *)(b + j * SN_VL);                                                  \
-            _Pragma("GCC unroll 8") for (int i = 0; i < MR; i++)                                   \
-            {                                                                                      \
-                sn_vec x = a[i * a_row] - (sn_vec){0};                                             \
-                _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) acc[i][j] += x * row[j];      \
+        int64_t left = t->k;                                                                       \
+        const char *next = t->next;                                                                \
+        do {                                                                                       \
+            int64_t steps = (AHEAD) > 0 && t->next_every < left ? t->next_every : left;            \
+            left -= steps;                                                                         \
+            if ((AHEAD) > 0) {                                                                     \
+                _Pragma("GCC unroll 8") for (int j = 0; j < (NV); j++)                             \
+                    __builtin_prefetch(next + j * SN_VL * 4, 0, 2);                                \
+                next += t->next_step;                                                              \
             }                                                                                      \
-            a += a_step;                                                                           \
-            b += b_step;                                                                           \
-        }                                                                                          \
+            for (int64_t l = steps; l > 0; l--) {                                                  \
+                sn_vec row[NV];                                                                    \
+                _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++)                               \
+                {                                                                                  \
+                    row[j] = *(const sn_vec *)(b + j * SN_VL);                                     \
+                    if ((AHEAD) > 0)                                                               \
+                        __builtin_prefetch(b + (AHEAD) * (NV)*SN_VL + j * SN_VL);                  \
+                }                                                                                  \
+                _Pragma("GCC unroll 8") for (int i = 0; i < MR; i++)                               \
+                {                                                                                  \
+                    sn_vec x = a[i * a_row] - (sn_vec){0};                                         \
+                    _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) acc[i][j] += x * row[j];  \
+                }                                                                                  \
+                a += a_step;                                                                       \
+                b += b_step;                                                                       \
+            }                                                                                      \
+        } while (left > 0);                                                                        \
         if (t->add) {                                                                              \
             _Pragma("GCC unroll 8") for (int i = 0; i < MR; i++)                                   \
             {                                                                                      \
@@ -136,9 +157,8 @@ struct sn_tile {
         }                                                                                          \
         _Pragma("GCC unroll 8") for (int i = 0; i < MR; i++)                                       \
         {                                                                                          \
-            _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) *(sn_vec *)(c + i * c_row +       \
-                                                                             j * SN_VL) =          \
-                acc[i][j];                                                                         \
+            _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) *                                 \
+                (sn_vec *)(c + i * c_row + j * SN_VL) = acc[i][j];                                 \
         }                                                                                          \
     }
 
