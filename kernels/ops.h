@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * ops.h - the operations table: the one interface between programs and hardware.
  *
@@ -45,19 +46,20 @@
  * COLSUM        0 dy[T,N]                                 0+ db[1,N] f32              -
  * ROPE          0 x[T, C]                                 0 y[T, C]                   0: in 0
  *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
- *               ones as half-split pairs (i, i + rotary_dim/2) by +-position
- * theta^(-2i/rotary_dim); `inverse` turns back (the gradient). Other columns are copied ATTENTION
- * 0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d]        0+ o[T,H*d], 1+ lse[T,H] f32 - causal, within each
- * sample; scores times attr.scale; head h reads kv head h*G/H; never holds an S x S matrix (blocks,
- * online softmax); lse = log sum exp of the scaled scores. drop > 0: dropout of the probabilities,
- * element (head0 + h, query position, key position). Queries have the positions of context_rank,
- * keys those of key_rank: a query sees the keys whose position is not beyond its own. SN_ADD (both
+ *               ones as half-split pairs (i, i + rotary_dim/2) by +-position theta^(-2i/rotary_dim);
+ *               `inverse` turns back (the gradient). Other columns are copied
+ * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d]        0+ o[T,H*d], 1+ lse[T,H] f32 -
+ *               causal, within each sample; scores times attr.scale; head h reads kv head h*G/H;
+ *               never holds an S x S matrix (blocks, online softmax); lse = log sum exp of the
+ *               scaled scores. drop > 0: dropout of the probabilities, element (head0 + h, query
+ *               position, key position). Queries have the positions of context_rank, keys those of
+ *               key_rank: a query sees the keys whose position is not beyond its own. SN_ADD (both
  *               outputs): merges with the (o, lse) that earlier keys gave, exactly; o may be f32.
  *               A query that sees none of the keys: SN_WRITE gives o = 0, lse = -inf, SN_ADD
  *               changes nothing
- * ATTENTION_DX  0 q, 1 k, 2 v, 3 o, 4 do, 5 lse           0+ dq, 1+ dk, 2+ dv          -
- *               o and lse are those over all keys, in[1], in[2] some of the keys (key_rank as
- *               above): dq is their share of it. Each output may be f32 or the storage type; o too
+ * ATTENTION_DX  0 q, 1 k, 2 v, 3 o, 4 do, 5 lse           0+ dq, 1+ dk, 2+ dv         -
+ *               o and lse are those over all keys, in 1 and 2 some of the keys (key_rank as above):
+ *               dq is their share of it. Each output may be f32 or the storage type; o too
  * ACT           0 x[T,F]                                  0 y[T,F]                    0: in 0
  *               attr.act: GELU with tanh, GELU with erf
  * ACT_DX        0 dy[T,F], 1 x[T,F]                       0 dx[T,F]                   0: in 0 or 1
@@ -84,14 +86,16 @@
  * SQ_NORM       0 g[1,N] f32                              -     adds to scalars.sq_norm, .nonfinite
  *               in double, over blocks of 65,536 elements in order (independent of threads)
  * DECIDE        -                                         -     scalars only: from sq_norm and
- *               nonfinite sets ok, grad_norm, grad_scale, loss_scale, scale_age, skipped,
- * adam_count ADAMW         0 g[1,N] f32                              0 p[1,N] f32 master, 1 m, 2 v
- * (read and written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0 g' = g * grad_scale; m =
- * b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2; p -= lr (mhat / (sqrt(vhat) + eps) + decay p),
- * bias-corrected with adam_count (Loshchilov & Hutter, decoupled weight decay)
+ *               nonfinite sets ok, grad_norm, grad_scale, loss_scale, scale_age, skipped, adam_count
+ * ADAMW         0 g[1,N] f32                              0 p[1,N] f32 master, 1 m, 2 v (read and
+ *               written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0
+ *               g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2;
+ *               p -= lr (mhat / (sqrt(vhat) + eps) + decay p), bias-corrected with adam_count
+ *               (Loshchilov & Hutter, decoupled weight decay)
  *
  * "?" may be absent (p == NULL). Vectors are one row.
  */
+/* clang-format on */
 #ifndef SN_OPS_H
 #define SN_OPS_H
 

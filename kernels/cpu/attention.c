@@ -5,10 +5,11 @@
  *   s_j = scale q_i . k_j      m' = max(m, s_j)      p_j = e^(s_j - m')
  *   l = l e^(m - m') + sum p_j      o = o e^(m - m') + sum mask_j p_j v_j
  *
- * and at the end o / l and lse = m + ln l. A thread takes a chunk of queries of one head with its
- * running o, m and l in scratch, packs each block of keys once and passes it by all its queries:
- * scratch does not grow with S. A query meets the blocks of keys in the same order whatever the
- * chunk or the number of threads, so results are bit-identical for any number.
+ * and at the end o / l and lse = m + ln l. What earlier keys gave is continued with m = lse,
+ * l = 1. A thread takes a chunk of queries of one run of one head with its running o, m and l in
+ * scratch, packs each block of keys once and passes it by all its queries: scratch does not grow
+ * with S. A query meets the blocks of keys in the same order whatever the chunk or the number of
+ * threads, so results are bit-identical for any number.
  */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/vmath.h"
@@ -19,32 +20,43 @@ enum { CHUNK = 512 }; /* queries, at most */
 
 struct job {
     const struct sn_args *a;
-    int64_t s, d, ld, heads, group; /* group: query heads of a kv head */
-    int64_t samples, chunk, chunks;
+    int64_t rows, d, ld, heads, group; /* rows of a sample here; query heads of a kv head */
+    struct sn_runs queries, keys;
+    int64_t samples, chunk, chunks; /* chunks of a run */
     struct sn_attn_dropout dropout;
 };
 
 /* A thread's scratch, and the chunk it works on. */
 struct work {
-    float *q, *o, *m, *l;     /* CHUNK x ld; CHUNK */
-    float *keys, *kt, *v;     /* one block: rows, transposed panels, rows */
-    float *p, *factor;        /* SN_BQ x SN_KEYS; SN_BK */
-    int64_t sample, head, q0; /* q0: position of the first query */
-    int64_t queries;
+    float *q, *o, *m, *l; /* CHUNK x ld; CHUNK */
+    float *keys, *kt, *v; /* one block: rows, transposed panels, rows */
+    float *p, *factor;    /* SN_BQ x SN_KEYS; SN_BK */
+    int64_t sample, head;
+    const struct sn_run *run;
+    int64_t q0, queries; /* q0: of the run, the first query */
+};
+
+/* `n` keys of a run from its row k0 on. */
+struct keys {
+    const struct sn_run *run;
+    int64_t k0, n;
 };
 
 static struct job job_of(const struct sn_args *a, int threads)
 {
     const struct sn_attr *t = &a->attr;
-    struct job j = {.a = a, .s = t->seq, .d = t->head_dim, .heads = t->heads};
+    struct job j = {.a = a, .rows = sn_rows_per_sample(t), .d = t->head_dim, .heads = t->heads};
+    j.queries = sn_runs_of(t, t->context_rank);
+    j.keys = sn_runs_of(t, t->key_rank);
     j.ld = sn_head_stride(j.d);
     j.group = t->heads / t->kv_heads;
-    j.samples = a->in[0].rows / j.s;
+    j.samples = a->in[0].rows / j.rows;
     j.chunk = CHUNK;
     /* enough chunks for every thread */
-    while (j.chunk > SN_BQ && j.samples * j.heads * ((j.s + j.chunk - 1) / j.chunk) < 3 * threads)
+    int64_t n = j.queries.run[0].n, runs = j.samples * j.heads * j.queries.count;
+    while (j.chunk > SN_BQ && runs * ((n + j.chunk - 1) / j.chunk) < 3 * threads)
         j.chunk /= 2;
-    j.chunks = (j.s + j.chunk - 1) / j.chunk;
+    j.chunks = (n + j.chunk - 1) / j.chunk;
     return j;
 }
 
@@ -92,23 +104,21 @@ static void soften_row(const struct job *j, struct work *w, int64_t i, int64_t v
     w->l[i] += sn_vec_sum(sum);
 }
 
-static void drop_row(const struct job *j, const struct work *w, int64_t i, const int64_t keys[2],
+static void drop_row(const struct job *j, const struct work *w, const struct sn_attn_row *row,
                      float *p)
 {
-    int64_t sample = j->a->scalars->first_sample + w->sample;
-    int64_t first = (w->head * j->s + w->q0 + i) * j->s + keys[0];
-    sn_attn_dropout_row(&j->dropout, sample, first, keys[1], w->factor);
+    sn_attn_dropout_row(&j->dropout, row, w->factor);
 #pragma omp simd
-    for (int64_t k = 0; k < keys[1]; k++)
+    for (int64_t k = 0; k < row->keys; k++)
         p[k] *= w->factor[k];
 }
 
-/* Queries [i0, i0 + n) of the chunk against the packed block of keys from k0 on. */
-static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, int64_t k0)
+/* Queries [i0, i0 + n) of the chunk against a packed block of keys. */
+static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, const struct keys *k)
 {
-    int64_t diag = w->q0 + i0 - k0;
+    int64_t query = w->run->first + w->q0 + i0, key = k->run->first + k->k0, diag = query - key;
     struct sn_product scores = {.rows = n,
-                                .cols = SN_BK,
+                                .cols = k->n,
                                 .depth = j->d,
                                 .a = w->q + i0 * j->ld,
                                 .a_row = j->ld,
@@ -118,18 +128,19 @@ static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, in
                                 .b_panel = j->d * SN_PANEL,
                                 .c = w->p,
                                 .c_row = SN_KEYS,
-                                .visible = SN_COLS,
+                                .visible = sn_visible(SN_COLS, diag, k->n),
                                 .diag = diag};
     SN_K(sn_product)(&scores);
     for (int64_t i = 0; i < n; i++) {
-        int64_t visible = i + diag + 1 < SN_BK ? i + diag + 1 : SN_BK;
+        int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
+        struct sn_attn_row row = {w->sample, w->head, query + i, key, visible};
         soften_row(j, w, i0 + i, visible, w->p + i * SN_KEYS);
         if (j->dropout.drop > 0)
-            drop_row(j, w, i0 + i, (int64_t[2]){k0, visible}, w->p + i * SN_KEYS);
+            drop_row(j, w, &row, w->p + i * SN_KEYS);
     }
     struct sn_product sums = {.rows = n,
                               .cols = j->d,
-                              .depth = SN_BK,
+                              .depth = k->n,
                               .a = w->p,
                               .a_row = SN_KEYS,
                               .a_step = 1,
@@ -139,14 +150,41 @@ static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, in
                               .c = w->o + i0 * j->ld,
                               .c_row = j->ld,
                               .add = true,
-                              .visible = SN_UPTO,
+                              .visible = sn_visible(SN_UPTO, diag, k->n),
                               .diag = diag};
     SN_K(sn_product)(&sums);
 }
 
+/* The chunk's rows of an operand that has query heads. */
+static struct sn_head queries_of(const struct job *j, const struct work *w, const struct sn_mat *x)
+{
+    int64_t row = w->sample * j->rows + w->run->row + w->q0;
+    return (struct sn_head){x, row, w->queries, w->head * j->d, j->d};
+}
+
+/*
+ * q, and what earlier keys gave. Where that is nothing, m = -inf: the first key shrinks l = 1 to 0,
+ * and without one o = 0 and lse = -inf come out.
+ */
+static void start(const struct job *j, struct work *w)
+{
+    int64_t padded = sn_round_up(w->queries, SN_AR);
+    struct sn_head q = queries_of(j, w, &j->a->in[0]), o = queries_of(j, w, &j->a->out[0]);
+    sn_head_load(&q, j->a->attr.scale, padded, w->q, j->ld);
+    if (j->a->acc[0] == SN_ADD)
+        sn_head_load(&o, 1.0f, padded, w->o, j->ld);
+    else
+        memset(w->o, 0, (size_t)(padded * j->ld) * sizeof(float));
+    for (int64_t i = 0; i < w->queries; i++) {
+        const float *lse = sn_mat_row(&j->a->out[1], o.first_row + i);
+        w->m[i] = j->a->acc[0] == SN_ADD ? lse[w->head] : -INFINITY;
+        w->l[i] = 1;
+    }
+}
+
 static void finish(const struct job *j, const struct work *w)
 {
-    struct sn_head o = {&j->a->out[0], w->sample * j->s + w->q0, w->queries, w->head * j->d, j->d};
+    struct sn_head o = queries_of(j, w, &j->a->out[0]);
     for (int64_t i = 0; i < w->queries; i++) {
         float *restrict row = w->o + i * j->ld;
         float inverse = 1.0f / w->l[i];
@@ -159,30 +197,35 @@ static void finish(const struct job *j, const struct work *w)
     }
 }
 
-static void chunk(const struct job *j, struct work *w)
+/* The chunk against those keys of a run that it sees. */
+static void pass(const struct job *j, struct work *w, const struct sn_run *run)
 {
     const struct sn_mat *in = j->a->in;
-    int64_t base = w->sample * j->s, kv_col = w->head / j->group * j->d;
-    int64_t padded = sn_round_up(w->queries, SN_AR);
-    struct sn_head q = {&in[0], base + w->q0, w->queries, w->head * j->d, j->d};
-    sn_head_load(&q, j->a->attr.scale, padded, w->q, j->ld);
-    memset(w->o, 0, (size_t)(padded * j->ld) * sizeof(float));
-    for (int64_t i = 0; i < w->queries; i++) {
-        w->m[i] = -INFINITY;
-        w->l[i] = 0;
-    }
-    int64_t end = w->q0 + w->queries;
+    int64_t base = w->sample * j->rows + run->row, kv_col = w->head / j->group * j->d;
+    int64_t end = w->run->first + w->q0 + w->queries - run->first;
+    end = end < run->n ? end : run->n;
     for (int64_t k0 = 0; k0 < end; k0 += SN_BK) {
-        int64_t n = end - k0 < SN_BK ? end - k0 : SN_BK;
-        struct sn_head k = {&in[1], base + k0, n, kv_col, j->d};
-        struct sn_head v = {&in[2], base + k0, n, kv_col, j->d};
-        sn_head_load(&k, 1.0f, sn_round_up(n, SN_STEP), w->keys, j->ld);
-        sn_head_transpose(w->keys, j->ld, n, j->d, w->kt);
-        sn_head_load(&v, 1.0f, sn_round_up(n, SN_STEP), w->v, j->ld);
-        int64_t i0 = k0 > w->q0 ? (k0 - w->q0) / SN_BQ * SN_BQ : 0;
+        struct keys keys = {run, k0, end - k0 < SN_BK ? end - k0 : SN_BK};
+        struct sn_head k = {&in[1], base + k0, keys.n, kv_col, j->d}, v = k;
+        v.x = &in[2];
+        int64_t padded = sn_round_up(keys.n, SN_STEP);
+        sn_head_load(&k, 1.0f, padded, w->keys, j->ld);
+        sn_head_transpose(w->keys, j->ld, keys.n, j->d, w->kt);
+        sn_head_load(&v, 1.0f, padded, w->v, j->ld);
+        int64_t from = sn_first_query(w->run, run, k0);
+        int64_t i0 = from > w->q0 ? (from - w->q0) / SN_BQ * SN_BQ : 0;
         for (; i0 < w->queries; i0 += SN_BQ)
-            block(j, w, i0, w->queries - i0 < SN_BQ ? w->queries - i0 : SN_BQ, k0);
+            block(j, w, i0, w->queries - i0 < SN_BQ ? w->queries - i0 : SN_BQ, &keys);
     }
+}
+
+static void chunk(const struct job *j, struct work *w)
+{
+    if (j->a->acc[0] == SN_ADD && !sn_run_sees(w->run, &j->keys.run[0]))
+        return;
+    start(j, w);
+    for (int r = 0; r < j->keys.count && sn_run_sees(w->run, &j->keys.run[r]); r++)
+        pass(j, w, &j->keys.run[r]);
     finish(j, w);
 }
 
@@ -190,16 +233,18 @@ int SN_K(sn_attention)(const struct sn_args *a, int threads)
 {
     struct job j = job_of(a, threads);
     j.dropout = sn_attn_dropout_of(a);
-    int64_t heads = j.samples * j.heads;
+    int64_t heads = j.samples * j.heads, chunks = j.chunks * j.queries.count;
     struct work sizes;
     int64_t each = layout(&j, a->scratch, &sizes);
     /* Long chunks (those at the end of a sample) first; who takes which changes no bit. */
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t i = 0; i < heads * j.chunks; i++) {
+    for (int64_t i = 0; i < heads * chunks; i++) {
+        int64_t c = chunks - 1 - i / heads;
         struct work w = {.sample = i % heads / j.heads, .head = i % heads % j.heads};
         (void)layout(&j, (float *)a->scratch + each * omp_get_thread_num(), &w);
-        w.q0 = (j.chunks - 1 - i / heads) * j.chunk;
-        w.queries = j.s - w.q0 < j.chunk ? j.s - w.q0 : j.chunk;
+        w.run = &j.queries.run[c / j.chunks];
+        w.q0 = c % j.chunks * j.chunk;
+        w.queries = w.run->n - w.q0 < j.chunk ? w.run->n - w.q0 : j.chunk;
         chunk(&j, &w);
     }
     return 0;

@@ -2,8 +2,13 @@
  * attention.h - what the forward and the backward of ATTENTION share: block sizes, loading of
  * heads into fp32 scratch, products of blocks that skip what the causal mask hides, dropout.
  *
- * Blocks: BQ queries x BK keys. With diag = (position of the first query) - (that of the first
- * key), query i of a block sees its keys j <= i + diag.
+ * Runs: the rows of one sample on one context rank are one or two runs of consecutive positions.
+ * Runs of queries and of keys are cut from the sample at the same places, so two of them are the
+ * same positions, or the one lies wholly before the other: the mask needs care only inside a run.
+ *
+ * Blocks: BQ queries of a run x BK keys of a run. With diag = (position of the first query) - (that
+ * of the first key), query i of a block sees its keys j <= i + diag. Either diag is a multiple of
+ * BQ (the same run), which the rounding of rows and keys to SN_STEP relies on, or all is seen.
  */
 #ifndef SN_ATTENTION_H
 #define SN_ATTENTION_H
@@ -11,6 +16,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/dropout.h"
+#include "kernels/position.h"
 
 enum {
     SN_BQ = 64,
@@ -44,6 +50,46 @@ struct sn_product {
     int64_t diag;
 };
 void SN_K(sn_product)(const struct sn_product *p);
+
+/* The mask `partial` where it hides something of rows x keys at `diag`, none elsewhere. */
+static inline enum sn_visible sn_visible(enum sn_visible partial, int64_t diag, int64_t keys)
+{
+    return diag >= keys - 1 ? SN_ALL : partial;
+}
+
+enum { SN_RUNS = 2 }; /* of one rank, at most */
+
+/* Consecutive positions from `first` on: `n` rows of each sample, beginning with its row `row`. */
+struct sn_run {
+    int64_t row, n, first;
+};
+
+/* The runs of context rank k, all of the same length, positions increasing. */
+struct sn_runs {
+    struct sn_run run[SN_RUNS];
+    int count;
+};
+
+static inline struct sn_runs sn_runs_of(const struct sn_attr *a, int k)
+{
+    struct sn_runs r = {.count = a->context > 1 && a->zigzag ? 2 : 1};
+    int64_t n = sn_rows_per_sample(a) / r.count;
+    for (int i = 0; i < r.count; i++)
+        r.run[i] = (struct sn_run){i * n, n, sn_position(a, k, i * n)};
+    return r;
+}
+
+/* Do queries of run q see keys of run k at all? Then from row sn_first_query() on, for keys from
+ * row k0 of their run on. */
+static inline bool sn_run_sees(const struct sn_run *q, const struct sn_run *k)
+{
+    return q->first >= k->first;
+}
+
+static inline int64_t sn_first_query(const struct sn_run *q, const struct sn_run *k, int64_t k0)
+{
+    return q->first == k->first ? k0 : 0;
+}
 
 /* What a head of a sample is: `rows` rows from first_row on, d columns from first_col on. */
 struct sn_head {
@@ -92,6 +138,21 @@ static inline void sn_head_store(const struct sn_head *h, int64_t r, const float
     sn_row_store(sn_head_row(h, r), h->x->dtype, in, h->d);
 }
 
+/* Row r of the head becomes, or grows by, `in`. */
+static inline void sn_head_put(const struct sn_head *h, int64_t r, enum sn_acc acc, float *in)
+{
+    float old[64];
+    const char *row = sn_head_row(h, r);
+    for (int64_t c = 0; acc == SN_ADD && c < h->d; c += 64) {
+        int64_t n = h->d - c < 64 ? h->d - c : 64;
+        sn_row_load(old, row + (size_t)c * sn_dtype_size(h->x->dtype), h->x->dtype, n);
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            in[c + i] += old[i];
+    }
+    sn_head_store(h, r, in);
+}
+
 /* Rows at stride ld, transposed into panels: element (c, key) of a panel at [c][key]. Rows are
  * read up to a whole SN_STEP: load them padded so. */
 static inline void sn_head_transpose(const float *in, int64_t ld, int64_t rows, int64_t d,
@@ -118,27 +179,38 @@ struct sn_attn_dropout {
     uint64_t key;
     uint32_t site;
     float drop, scale;
+    int64_t first_sample, head0, seq;
 };
 
 static inline struct sn_attn_dropout sn_attn_dropout_of(const struct sn_args *a)
 {
     struct sn_attn_dropout m = {.site = a->attr.site, .drop = a->attr.drop};
     if (m.drop > 0) {
+        m.first_sample = a->scalars->first_sample;
+        m.head0 = a->attr.head0;
+        m.seq = a->attr.seq;
         m.key = sn_dropout_key(a->scalars->seed, a->scalars->step);
         m.scale = 1.0f / (1.0f - m.drop);
     }
     return m;
 }
 
-/* factor[j], j < n: of elements first + j of global sample `sample` (dropout.h). */
-static inline void sn_attn_dropout_row(const struct sn_attn_dropout *m, int64_t sample,
-                                       int64_t first, int64_t n, float *factor)
+/* A query and the keys that it meets: the sample and head here, positions in the whole sample. */
+struct sn_attn_row {
+    int64_t sample, head, query, key, keys;
+};
+
+/* factor[j], j < keys: of the row's elements (dropout.h). */
+static inline void sn_attn_dropout_row(const struct sn_attn_dropout *m, const struct sn_attn_row *r,
+                                       float *factor)
 {
-    for (int64_t group = first / 4; group * 4 < first + n; group++) {
+    int64_t sample = m->first_sample + r->sample;
+    int64_t first = ((m->head0 + r->head) * m->seq + r->query) * m->seq + r->key;
+    for (int64_t group = first / 4; group * 4 < first + r->keys; group++) {
         struct sn_philox words = sn_dropout_words(m->key, m->site, sample, group);
         for (int64_t i = 0; i < 4; i++) {
             int64_t j = group * 4 + i - first;
-            if (j >= 0 && j < n)
+            if (j >= 0 && j < r->keys)
                 factor[j] = sn_dropout_factor(words.v[i], m->drop, m->scale);
         }
     }

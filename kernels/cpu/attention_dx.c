@@ -9,7 +9,8 @@
  * A thread takes a whole kv head of a sample: its query heads one after another, each passing all
  * its queries by one packed block of keys after another. Sums have one order whatever the number
  * of threads, so results are bit-identical; no two threads write the same gradient. Scratch is
- * five heads of one sample in fp32 (5 S d floats) and a few blocks.
+ * five heads of one sample in fp32 (5 S d floats) and a few blocks; each run has its own place
+ * there, whole blocks long, because products spill into the rows that round it up.
  */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/vmath.h"
@@ -18,33 +19,43 @@
 
 struct job {
     const struct sn_args *a;
-    int64_t s, d, ld, heads, kv_heads, group;
-    int64_t samples;
+    int64_t rows, d, ld, heads, kv_heads, group; /* rows of a sample here */
+    struct sn_runs queries, keys;
+    int64_t samples, place; /* place: rows of scratch for a run */
     struct sn_attn_dropout dropout;
 };
 
 struct work {
-    float *q, *g, *dq, *dk, *dv; /* S x ld each; q is scaled, g is do */
-    float *lse, *delta;          /* S */
+    float *q, *g, *dq, *dk, *dv; /* a place for each run, x ld; q is scaled, g is do */
+    float *lse, *delta;          /* a place for each run */
     float *k, *kt, *vt;          /* one block: rows, transposed panels */
     float *p, *ds, *factor;      /* SN_BQ x SN_KEYS twice; SN_BK */
     int64_t sample, kv_head, head;
 };
 
+/* `n` queries or keys of a run from its row `first` on, and the run's place in scratch. */
+struct piece {
+    const struct sn_run *run;
+    int64_t place, first, n;
+};
+
 static struct job job_of(const struct sn_args *a)
 {
     const struct sn_attr *t = &a->attr;
-    struct job j = {.a = a, .s = t->seq, .d = t->head_dim, .heads = t->heads};
+    struct job j = {.a = a, .rows = sn_rows_per_sample(t), .d = t->head_dim, .heads = t->heads};
+    j.queries = sn_runs_of(t, t->context_rank);
+    j.keys = sn_runs_of(t, t->key_rank);
+    j.place = sn_round_up(j.queries.run[0].n, SN_BK);
     j.kv_heads = t->kv_heads;
     j.ld = sn_head_stride(j.d);
     j.group = t->heads / t->kv_heads;
-    j.samples = a->in[0].rows / j.s;
+    j.samples = a->in[0].rows / j.rows;
     return j;
 }
 
 static int64_t layout(const struct job *j, float *base, struct work *w)
 {
-    int64_t used = 0, rows = sn_round_up(j->s, SN_BK);
+    int64_t used = 0, rows = j->queries.count * j->place;
     w->q = sn_take(base, &used, rows * j->ld);
     w->g = sn_take(base, &used, rows * j->ld);
     w->dq = sn_take(base, &used, rows * j->ld);
@@ -84,30 +95,36 @@ static void row_gradient(const struct work *w, int64_t i, int64_t visible, const
     }
 }
 
-static void block_rows(const struct job *j, struct work *w, const int64_t queries[2], int64_t k0)
+static int64_t position(const struct piece *p)
 {
-    int64_t sample = j->a->scalars ? j->a->scalars->first_sample + w->sample : 0;
-    for (int64_t i = queries[0]; i < queries[0] + queries[1]; i++) {
-        int64_t visible = i - k0 + 1 < SN_BK ? i - k0 + 1 : SN_BK;
+    return p->run->first + p->first;
+}
+
+static void block_rows(const struct job *j, struct work *w, const struct piece *q,
+                       const struct piece *k)
+{
+    int64_t diag = position(q) - position(k);
+    for (int64_t i = 0; i < q->n; i++) {
+        int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
+        struct sn_attn_row row = {w->sample, w->head, position(q) + i, position(k), visible};
         const float *factor = NULL;
         if (j->dropout.drop > 0) {
-            int64_t first = (w->head * j->s + i) * j->s + k0;
-            sn_attn_dropout_row(&j->dropout, sample, first, visible, w->factor);
+            sn_attn_dropout_row(&j->dropout, &row, w->factor);
             (void)sn_whole_step(w->factor, visible, 0.0f);
             factor = w->factor;
         }
-        int64_t row = (i - queries[0]) * SN_KEYS;
-        row_gradient(w, i, visible, factor, w->p + row, w->ds + row);
+        int64_t at = i * SN_KEYS;
+        row_gradient(w, q->place + q->first + i, visible, factor, w->p + at, w->ds + at);
     }
 }
 
-/* Queries [i0, i0 + n) against the packed block of `keys` keys from k0 on. */
-static void block(const struct job *j, struct work *w, const int64_t queries[2],
-                  const int64_t keys[2])
+/* Queries against a packed block of keys. */
+static void block(const struct job *j, struct work *w, const struct piece *q, const struct piece *k)
 {
-    int64_t i0 = queries[0], n = queries[1], k0 = keys[0], diag = i0 - k0;
+    int64_t i0 = q->place + q->first, k0 = k->place + k->first, n = q->n;
+    int64_t diag = position(q) - position(k);
     struct sn_product scores = {.rows = n,
-                                .cols = SN_BK,
+                                .cols = k->n,
                                 .depth = j->d,
                                 .a = w->q + i0 * j->ld,
                                 .a_row = j->ld,
@@ -117,15 +134,15 @@ static void block(const struct job *j, struct work *w, const int64_t queries[2],
                                 .b_panel = j->d * SN_PANEL,
                                 .c = w->p,
                                 .c_row = SN_KEYS,
-                                .visible = SN_COLS,
+                                .visible = sn_visible(SN_COLS, diag, k->n),
                                 .diag = diag};
     SN_K(sn_product)(&scores);
     scores.a = w->g + i0 * j->ld;
     scores.b = w->vt;
     scores.c = w->ds;
     SN_K(sn_product)(&scores);
-    block_rows(j, w, queries, k0);
-    struct sn_product by_key = {.rows = keys[1],
+    block_rows(j, w, q, k);
+    struct sn_product by_key = {.rows = k->n,
                                 .cols = j->d,
                                 .depth = n,
                                 .a = w->p,
@@ -137,7 +154,7 @@ static void block(const struct job *j, struct work *w, const int64_t queries[2],
                                 .c = w->dv + k0 * j->ld,
                                 .c_row = j->ld,
                                 .add = true,
-                                .visible = SN_SINCE,
+                                .visible = sn_visible(SN_SINCE, diag, k->n),
                                 .diag = diag};
     SN_K(sn_product)(&by_key);
     by_key.a = w->ds;
@@ -146,7 +163,7 @@ static void block(const struct job *j, struct work *w, const int64_t queries[2],
     SN_K(sn_product)(&by_key);
     struct sn_product by_query = {.rows = n,
                                   .cols = j->d,
-                                  .depth = SN_BK,
+                                  .depth = k->n,
                                   .a = w->ds,
                                   .a_row = SN_KEYS,
                                   .a_step = 1,
@@ -156,7 +173,7 @@ static void block(const struct job *j, struct work *w, const int64_t queries[2],
                                   .c = w->dq + i0 * j->ld,
                                   .c_row = j->ld,
                                   .add = true,
-                                  .visible = SN_UPTO,
+                                  .visible = sn_visible(SN_UPTO, diag, k->n),
                                   .diag = diag};
     SN_K(sn_product)(&by_query);
 }
@@ -171,64 +188,107 @@ static __attribute__((noinline)) float dot(const float *a, const float *b, int64
     return sum;
 }
 
-/* q (scaled), do, lse and delta of the current head; dq zero. */
-static void load_head(const struct job *j, struct work *w)
+/* The rows of a run, of a query head or a kv head. */
+static struct sn_head rows_of(const struct job *j, const struct work *w, int64_t head,
+                              const struct sn_mat *x, const struct sn_run *run)
+{
+    return (struct sn_head){x, w->sample * j->rows + run->row, run->n, head * j->d, j->d};
+}
+
+/* q (scaled), do, lse and delta of a run of the current head. */
+static void load_run(const struct job *j, struct work *w, const struct sn_run *run, int64_t place)
 {
     const struct sn_mat *in = j->a->in;
-    int64_t base = w->sample * j->s, padded = sn_round_up(j->s, SN_AR);
-    struct sn_head q = {&in[0], base, j->s, w->head * j->d, j->d}, o = q, g = q;
-    o.x = &in[3];
-    g.x = &in[4];
-    sn_head_load(&q, j->a->attr.scale, padded, w->q, j->ld);
-    sn_head_load(&g, 1.0f, padded, w->g, j->ld);
-    sn_head_load(&o, 1.0f, padded, w->dq, j->ld);
-    for (int64_t i = 0; i < j->s; i++) {
-        w->delta[i] = dot(w->dq + i * j->ld, w->g + i * j->ld, j->d);
-        w->lse[i] = ((const float *)sn_mat_row(&in[5], base + i))[w->head];
+    struct sn_head q = rows_of(j, w, w->head, &in[0], run), o = rows_of(j, w, w->head, &in[3], run);
+    struct sn_head g = rows_of(j, w, w->head, &in[4], run);
+    int64_t padded = sn_round_up(run->n, SN_AR);
+    float *dq = w->dq + place * j->ld, *do_ = w->g + place * j->ld;
+    sn_head_load(&q, j->a->attr.scale, padded, w->q + place * j->ld, j->ld);
+    sn_head_load(&g, 1.0f, padded, do_, j->ld);
+    sn_head_load(&o, 1.0f, padded, dq, j->ld);
+    for (int64_t i = 0; i < run->n; i++) {
+        w->delta[place + i] = dot(dq + i * j->ld, do_ + i * j->ld, j->d);
+        w->lse[place + i] = ((const float *)sn_mat_row(&in[5], q.first_row + i))[w->head];
     }
-    memset(w->dq, 0, (size_t)(padded * j->ld) * sizeof(float));
+}
+
+static void pack(const struct job *j, struct work *w, const struct piece *keys)
+{
+    int64_t row = w->sample * j->rows + keys->run->row + keys->first;
+    struct sn_head k = {&j->a->in[1], row, keys->n, w->kv_head * j->d, j->d}, v = k;
+    v.x = &j->a->in[2];
+    int64_t padded = sn_round_up(keys->n, SN_STEP);
+    sn_head_load(&v, 1.0f, padded, w->k, j->ld);
+    sn_head_transpose(w->k, j->ld, keys->n, j->d, w->vt);
+    sn_head_load(&k, 1.0f, padded, w->k, j->ld);
+    sn_head_transpose(w->k, j->ld, keys->n, j->d, w->kt);
+}
+
+/* All queries of the current head that see a run of keys, against it. */
+static void pass(const struct job *j, struct work *w, int r)
+{
+    const struct sn_run *run = &j->keys.run[r];
+    for (int64_t k0 = 0; k0 < run->n; k0 += SN_BK) {
+        struct piece keys = {run, r * j->place, k0, run->n - k0 < SN_BK ? run->n - k0 : SN_BK};
+        pack(j, w, &keys);
+        for (int i = 0; i < j->queries.count; i++) {
+            struct piece q = {&j->queries.run[i], i * j->place, 0, 0};
+            int64_t end = sn_run_sees(q.run, run) ? q.run->n : 0;
+            for (q.first = sn_first_query(q.run, run, k0); q.first < end; q.first += SN_BQ) {
+                q.n = end - q.first < SN_BQ ? end - q.first : SN_BQ;
+                block(j, w, &q, &keys);
+            }
+        }
+    }
+}
+
+/* A run that sees none of the keys has dq = 0 here, and adding that is left out. */
+static void store_run(const struct job *j, struct work *w, const struct sn_run *run, int64_t place)
+{
+    enum sn_acc acc = j->a->acc[0];
+    struct sn_head dq = rows_of(j, w, w->head, &j->a->out[0], run);
+    if (acc == SN_ADD && !sn_run_sees(run, &j->keys.run[0]))
+        return;
+    for (int64_t i = 0; i < run->n; i++) {
+        float *restrict row = w->dq + (place + i) * j->ld;
+#pragma omp simd
+        for (int64_t c = 0; c < j->d; c++)
+            row[c] *= j->a->attr.scale;
+        sn_head_put(&dq, i, acc, row);
+    }
 }
 
 static void query_head(const struct job *j, struct work *w)
 {
-    int64_t base = w->sample * j->s;
-    load_head(j, w);
-    for (int64_t k0 = 0; k0 < j->s; k0 += SN_BK) {
-        int64_t keys = j->s - k0 < SN_BK ? j->s - k0 : SN_BK;
-        struct sn_head k = {&j->a->in[1], base + k0, keys, w->kv_head * j->d, j->d}, v = k;
-        v.x = &j->a->in[2];
-        int64_t padded = sn_round_up(keys, SN_STEP);
-        sn_head_load(&v, 1.0f, padded, w->k, j->ld);
-        sn_head_transpose(w->k, j->ld, keys, j->d, w->vt);
-        sn_head_load(&k, 1.0f, padded, w->k, j->ld);
-        sn_head_transpose(w->k, j->ld, keys, j->d, w->kt);
-        for (int64_t i = k0; i < j->s; i += SN_BQ) {
-            int64_t n = j->s - i < SN_BQ ? j->s - i : SN_BQ;
-            block(j, w, (int64_t[2]){i, n}, (int64_t[2]){k0, keys});
-        }
+    const struct sn_runs *queries = &j->queries, *keys = &j->keys;
+    for (int r = 0; r < queries->count; r++) {
+        const struct sn_run *run = &queries->run[r];
+        if (sn_run_sees(run, &keys->run[0]))
+            load_run(j, w, run, r * j->place);
+        size_t bytes = (size_t)(sn_round_up(run->n, SN_AR) * j->ld) * sizeof(float);
+        memset(w->dq + r * j->place * j->ld, 0, bytes);
     }
-    struct sn_head dq = {&j->a->out[0], base, j->s, w->head * j->d, j->d};
-    for (int64_t i = 0; i < j->s; i++) {
-        float *restrict row = w->dq + i * j->ld;
-#pragma omp simd
-        for (int64_t c = 0; c < j->d; c++)
-            row[c] *= j->a->attr.scale;
-        sn_head_store(&dq, i, row);
-    }
+    for (int r = 0; r < keys->count; r++)
+        if (sn_run_sees(&queries->run[queries->count - 1], &keys->run[r]))
+            pass(j, w, r);
+    for (int r = 0; r < queries->count; r++)
+        store_run(j, w, &queries->run[r], r * j->place);
 }
 
 static void kv_head(const struct job *j, struct work *w)
 {
-    size_t bytes = (size_t)(sn_round_up(j->s, SN_BK) * j->ld) * sizeof(float);
+    size_t bytes = (size_t)(j->keys.count * j->place * j->ld) * sizeof(float);
     memset(w->dk, 0, bytes);
     memset(w->dv, 0, bytes);
     for (w->head = w->kv_head * j->group; w->head < (w->kv_head + 1) * j->group; w->head++)
         query_head(j, w);
-    struct sn_head dk = {&j->a->out[1], w->sample * j->s, j->s, w->kv_head * j->d, j->d}, dv = dk;
-    dv.x = &j->a->out[2];
-    for (int64_t i = 0; i < j->s; i++) {
-        sn_head_store(&dk, i, w->dk + i * j->ld);
-        sn_head_store(&dv, i, w->dv + i * j->ld);
+    for (int r = 0; r < j->keys.count; r++) {
+        struct sn_head dk = rows_of(j, w, w->kv_head, &j->a->out[1], &j->keys.run[r]), dv = dk;
+        dv.x = &j->a->out[2];
+        for (int64_t i = 0; i < dk.rows; i++) {
+            sn_head_put(&dk, i, j->a->acc[1], w->dk + (r * j->place + i) * j->ld);
+            sn_head_put(&dv, i, j->a->acc[2], w->dv + (r * j->place + i) * j->ld);
+        }
     }
 }
 

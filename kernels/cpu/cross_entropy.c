@@ -4,69 +4,52 @@
  *   m = max_c x_c      lse = m + ln sum_c e^(x_c - m)
  *   dlogits = (e^(x - lse) - onehot) * loss_scale / tokens_in_step
  *
- * A row belongs to one thread and is summed in pieces of PIECE columns: fp32 in a piece, double
- * over pieces. The losses enter scalars.loss_sum in row order, after all rows.
+ * A row belongs to one thread and is summed in pieces (ce_part.c). With the parts (m_p, s_p, t_p)
+ * of several ranks, in rank order and in double, so that every rank gets the same bits:
+ *
+ *   m = max_p m_p      lse = m + ln sum_p s_p e^(m_p - m)      logit[target] = sum_p t_p
+ *
+ * The losses enter scalars.loss_sum in row order, after all rows.
  */
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/vmath.h"
 
-enum { PIECE = 1024 };
+struct row {
+    double lse;
+    float chosen; /* the target's logit */
+};
 
-/* Piece of row x from column c on as fp32: in place, or converted to `wide`. */
-static const float *piece_of(const struct sn_mat *x, int64_t r, int64_t c, int64_t n, float *wide)
+static struct row row_here(const struct sn_args *a, int64_t r, float *wide)
 {
-    const char *at = (const char *)sn_mat_row(x, r) + (size_t)c * sn_dtype_size(x->dtype);
-    if (x->dtype == SN_F32)
-        return (const float *)at;
-    sn_row_load(wide, at, x->dtype, n);
-    return wide;
+    const struct sn_mat *x = &a->in[0];
+    struct sn_ce_sum s = SN_K(sn_ce_row)(x, r, sn_ce_words(a), wide);
+    int64_t target = sn_ce_column(a, r);
+    /* A target that is no word must not pass as a loss. */
+    float chosen = target < 0 ? NAN : *sn_ce_piece(x, r, target, 1, wide);
+    return (struct row){(double)s.max + log(s.sum), chosen};
 }
 
-static inline sn_vec powers(const float *v, float base)
+static struct row row_merged(const struct sn_args *a, int64_t r)
 {
-    float e[SN_VL];
-#pragma omp simd
-    for (int i = 0; i < SN_VL; i++)
-        e[i] = sn_expf_low(v[i] - base);
-    return *(const sn_vec *)e;
-}
-
-/*
- * Add n elements to a running (max, sum of e^(x - max)). This and gradient_piece are not inlined:
- * gcc copies them for each storage type and then vectorises one of the copies.
- */
-static __attribute__((noinline)) void add_piece(const float *v, int64_t n, float *max, double *sum)
-{
-    int64_t whole = n / SN_VL * SN_VL;
-    float rest[SN_VL];
-    for (int i = 0; i < SN_VL; i++)
-        rest[i] = whole + i < n ? v[whole + i] : -INFINITY;
-    sn_vec top = *max - (sn_vec){0}, part = {0};
-    for (int64_t i = 0; i < whole; i += SN_VL)
-        top = sn_vec_max(top, *(const sn_vec *)(v + i));
-    float m = sn_vec_top(sn_vec_max(top, *(const sn_vec *)rest));
-    float base = m == -INFINITY ? 0.0f : m; /* nothing but -infinity yet */
-    for (int64_t i = 0; i < whole; i += SN_VL)
-        part += powers(v + i, base);
-    part += powers(rest, base);
-    if (m > *max)
-        *sum *= exp((double)*max - (double)m);
-    *sum += (double)sn_vec_sum(part);
-    *max = m;
-}
-
-static double row_lse(const struct sn_mat *x, int64_t r, float *wide)
-{
-    float max = -INFINITY;
+    const struct sn_mat *parts = &a->in[2];
+    int64_t rows = a->in[0].rows;
+    float max = -INFINITY, chosen = 0;
     double sum = 0;
-    for (int64_t c = 0; c < x->cols; c += PIECE) {
-        int64_t n = x->cols - c < PIECE ? x->cols - c : PIECE;
-        add_piece(piece_of(x, r, c, n, wide), n, &max, &sum);
+    for (int64_t p = r; p < parts->rows; p += rows) {
+        const float *part = sn_mat_row(parts, p);
+        max = part[0] > max ? part[0] : max;
+        chosen += part[2];
     }
-    return (double)max + log(sum);
+    double base = max == -INFINITY ? 0.0 : (double)max; /* nothing but -infinity */
+    for (int64_t p = r; p < parts->rows; p += rows) {
+        const float *part = sn_mat_row(parts, p);
+        sum += (double)part[1] * exp((double)part[0] - base);
+    }
+    return (struct row){(double)max + log(sum), chosen};
 }
 
-/* lse in two floats: their sum is it to twice the precision. */
+/* lse in two floats: their sum is it to twice the precision. Not inlined: gcc copies it for each
+ * storage type and then vectorises one of the copies. */
 static __attribute__((noinline)) void gradient_piece(const float *v, int64_t n, const float lse[2],
                                                      float scale, float *to)
 {
@@ -79,12 +62,14 @@ static __attribute__((noinline)) void gradient_piece(const float *v, int64_t n, 
 static void row_gradient(const struct sn_args *a, int64_t r, double lse, float scale, float *wide)
 {
     const struct sn_mat *x = &a->in[0], *dx = &a->out[0];
-    int32_t target = *(const int32_t *)sn_mat_row(&a->in[1], r);
+    int64_t target = sn_ce_column(a, r), words = sn_ce_words(a);
+    size_t width = sn_dtype_size(dx->dtype);
+    char *row = sn_mat_row(dx, r);
     float split[2] = {(float)lse, (float)(lse - (double)(float)lse)};
-    for (int64_t c = 0; c < x->cols; c += PIECE) {
-        int64_t n = x->cols - c < PIECE ? x->cols - c : PIECE;
-        const float *v = piece_of(x, r, c, n, wide);
-        char *out = (char *)sn_mat_row(dx, r) + (size_t)c * sn_dtype_size(dx->dtype);
+    for (int64_t c = 0; c < words; c += SN_CE_PIECE) {
+        int64_t n = words - c < SN_CE_PIECE ? words - c : SN_CE_PIECE;
+        const float *v = sn_ce_piece(x, r, c, n, wide);
+        char *out = row + (size_t)c * width;
         float *to = dx->dtype == SN_F32 ? (float *)out : wide;
         gradient_piece(v, n, split, scale, to);
         if (target >= c && target < c + n)
@@ -92,22 +77,21 @@ static void row_gradient(const struct sn_args *a, int64_t r, double lse, float s
         if (to == wide)
             sn_row_store(out, dx->dtype, wide, n);
     }
+    memset(row + (size_t)words * width, 0, (size_t)(x->cols - words) * width);
 }
 
-int SN_K(sn_cross_entropy)(const struct sn_args *a, int threads)
+SN_KERNEL(sn_cross_entropy)
 {
     const struct sn_mat *x = &a->in[0], *losses = &a->out[1];
     struct sn_scalars *s = a->scalars;
     float scale = (float)((double)s->loss_scale / s->tokens_in_step);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < x->rows; r++) {
-        float wide[PIECE];
-        double lse = row_lse(x, r, wide);
-        int32_t target = *(const int32_t *)sn_mat_row(&a->in[1], r);
-        float chosen = *piece_of(x, r, target, 1, wide);
-        *(float *)sn_mat_row(losses, r) = (float)(lse - (double)chosen);
+        float wide[SN_CE_PIECE];
+        struct row row = a->in[2].p ? row_merged(a, r) : row_here(a, r, wide);
+        *(float *)sn_mat_row(losses, r) = (float)(row.lse - (double)row.chosen);
         if (a->out[0].p)
-            row_gradient(a, r, lse, scale, wide);
+            row_gradient(a, r, row.lse, scale, wide);
     }
     for (int64_t r = 0; r < x->rows; r++)
         s->loss_sum += (double)*(const float *)sn_mat_row(losses, r);

@@ -5,6 +5,7 @@
  */
 #include "kernels/cpu/rows.h"
 #include "kernels/dropout.h"
+#include "kernels/position.h"
 
 enum {
     GROUPS = SN_CHUNK / 4 + 1
@@ -33,8 +34,8 @@ static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     const struct sn_mat *x = &a->in[0], *g = &a->in[1], *y = &a->out[0];
     float room[4 * GROUPS], x_buf[SN_CHUNK], g_buf[SN_CHUNK], y_buf[SN_CHUNK];
-    int64_t sample = a->scalars->first_sample + r / a->attr.seq;
-    const float *f = factors(a, sample, r % a->attr.seq * x->cols + c, n, room);
+    int64_t sample = a->scalars->first_sample + sn_row_sample(&a->attr, r);
+    const float *f = factors(a, sample, sn_row_position(&a->attr, r) * x->cols + c, n, room);
     const float *from = sn_get(x, r, c, n, x_buf);
     float *to = sn_dst(y, r, c, y_buf);
     if (g->p) {

@@ -1,23 +1,37 @@
 /*
  * embed.c - EMBED, EMBED_GRAD, POS_GRAD.
  *
- * Ids are checked where they are read (the data layer); here they are indices.
+ * Ids are checked where they are read (the data layer); here one that is not among the rows of the
+ * table is another rank's.
  */
 #include "kernels/cpu/rows.h"
+#include "kernels/position.h"
+
+/* The row of `table` that has row r's word, -1 when another rank has it. */
+static int64_t row_of_word(const struct sn_args *a, const struct sn_mat *table, int64_t r)
+{
+    int64_t id = *(const int32_t *)sn_at(&a->in[0], r, 0) - a->attr.vocab_first;
+    return id >= 0 && id < table->rows ? id : -1;
+}
 
 static void embed_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
+    static const float zeros[SN_CHUNK];
     const struct sn_mat *w = &a->in[1], *pos = &a->in[2], *y = &a->out[0];
-    int64_t id = *(const int32_t *)sn_at(&a->in[0], r, 0);
+    int64_t id = row_of_word(a, w, r);
+    if (!pos->p && id < 0) {
+        memset(sn_at(y, r, c), 0, (size_t)n * sn_dtype_size(y->dtype));
+        return;
+    }
     if (!pos->p && w->dtype == y->dtype) {
         memcpy(sn_at(y, r, c), sn_at(w, id, c), (size_t)n * sn_dtype_size(y->dtype));
         return;
     }
     float w_buf[SN_CHUNK], p_buf[SN_CHUNK], y_buf[SN_CHUNK];
-    const float *from = sn_get(w, id, c, n, w_buf);
+    const float *from = id < 0 ? zeros : sn_get(w, id, c, n, w_buf);
     float *to = sn_dst(y, r, c, y_buf);
     if (pos->p) {
-        const float *p = sn_get(pos, r % a->attr.seq, c, n, p_buf);
+        const float *p = sn_get(pos, sn_row_position(&a->attr, r), c, n, p_buf);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             to[i] = from[i] + p[i];
@@ -36,10 +50,12 @@ SN_KERNEL(sn_embed)
 /* Rows in order within each column: repeated ids add up in one order for every thread count. */
 static void embed_grad_strip(const struct sn_args *a, int64_t c, int64_t n)
 {
-    const struct sn_mat *ids = &a->in[0], *dy = &a->in[1], *dw = &a->out[0];
+    const struct sn_mat *dy = &a->in[1], *dw = &a->out[0];
     float buf[SN_CHUNK];
     for (int64_t r = 0; r < dy->rows; r++) {
-        int64_t id = *(const int32_t *)sn_at(ids, r, 0);
+        int64_t id = row_of_word(a, dw, r);
+        if (id < 0)
+            continue;
         const float *from = sn_get(dy, r, c, n, buf);
         float *to = sn_at(dw, id, c);
 #pragma omp simd
@@ -54,17 +70,36 @@ SN_KERNEL(sn_embed_grad)
     return 0;
 }
 
-/* dP[s] = sum over samples b of dy[b S + s]. */
+/* The first row of dy at a position, were dy without end; INT64_MAX when no row of this rank has
+ * it. The inverse of sn_position(). */
+static int64_t first_row_at(const struct sn_attr *at, int64_t position)
+{
+    int64_t rows = sn_rows_per_sample(at), i = position;
+    if (position >= at->seq)
+        return INT64_MAX;
+    if (at->context > 1) {
+        int64_t chunk = at->zigzag ? rows / 2 : rows, k = position / chunk;
+        bool late = at->zigzag && k >= at->context; /* the second chunk of a rank */
+        if ((late ? 2 * at->context - 1 - k : k) != at->context_rank)
+            return INT64_MAX;
+        i = position % chunk + (late ? chunk : 0);
+    }
+    int64_t passed = at->row0 > i ? (at->row0 - i + rows - 1) / rows : 0; /* samples before row0 */
+    return i + passed * rows - at->row0;
+}
+
+/* dP[s] = sum over the rows r of dy at position s, sample after sample. */
 static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[0];
     float *dp = sn_at(&a->out[0], s, c), buf[SN_CHUNK];
     double sum[SN_CHUNK];
-    if (s >= a->attr.seq && a->acc[0] == SN_ADD)
+    int64_t first = first_row_at(&a->attr, s), rows = sn_rows_per_sample(&a->attr);
+    if (first >= dy->rows && a->acc[0] == SN_ADD)
         return;
     for (int64_t i = 0; i < n; i++)
         sum[i] = a->acc[0] == SN_ADD ? (double)dp[i] : 0.0;
-    for (int64_t r = s; s < a->attr.seq && r < dy->rows; r += a->attr.seq) {
+    for (int64_t r = first; r < dy->rows; r += rows) {
         const float *from = sn_get(dy, r, c, n, buf);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)

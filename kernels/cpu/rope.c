@@ -2,7 +2,7 @@
  * rope.c - ROPE: rotary positions, in the half-split convention of Hugging Face models.
  *
  *   (y_i, y_{i+h}) = (x_i cos t - x_{i+h} sin t, x_{i+h} cos t + x_i sin t),
- *   t = +-(r % S) w_i,  w_i = theta^(-2i/rotary_dim),  h = rotary_dim/2
+ *   t = +-(position of r) w_i,  w_i = theta^(-2i/rotary_dim),  h = rotary_dim/2
  *
  * Angles of a position p come from two small tables in double, of e^{i j w} for j < FINE and of
  * e^{i FINE j w}, filled by squaring and multiplying from e^{i w} alone:
@@ -10,6 +10,7 @@
  * serves all heads.
  */
 #include "kernels/cpu/rows.h"
+#include "kernels/position.h"
 
 #include <math.h>
 
@@ -83,10 +84,11 @@ static void angles_at(const struct angles *t, int64_t position, int64_t first, i
 static void rotate_row(const struct sn_args *a, const struct angles *t, int64_t r)
 {
     const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    int64_t position = sn_row_position(&a->attr, r);
     float co[PAIRS], si[PAIRS], lo_buf[PAIRS], hi_buf[PAIRS], out_lo[PAIRS], out_hi[PAIRS];
     for (int64_t first = 0; first < t->half; first += PAIRS) {
         int64_t n = t->half - first < PAIRS ? t->half - first : PAIRS;
-        angles_at(t, r % a->attr.seq, first, n, co, si);
+        angles_at(t, position, first, n, co, si);
         for (int64_t h = 0; h < a->attr.heads; h++) {
             int64_t c = h * a->attr.head_dim + first;
             const float *lo = sn_get(x, r, c, n, lo_buf);

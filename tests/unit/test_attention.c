@@ -1,114 +1,7 @@
 /*
  * ATTENTION and ATTENTION_DX against double loops that hold the whole matrix of scores.
  */
-#include "kernels/dropout.h"
-#include "tests/lib/kernel_test.h"
-
-struct attn {
-    int64_t seq, samples;
-    int32_t heads, kv_heads, d;
-    int64_t pad; /* elements between rows: operands are column slices of a fused matrix */
-    float drop;
-};
-
-enum { SEED = 1234, STEP = 7, SITE = 5, FIRST_SAMPLE = 40 };
-
-/* Everything of one head of one sample, in double. */
-struct head {
-    int64_t s, d;
-    double *q, *k, *v, *go; /* s x d */
-    double *p, *mask;       /* s x s */
-    double *o, *lse, *dq, *dk, *dv;
-};
-
-static double *take(double **at, int64_t n)
-{
-    double *p = *at;
-    *at += n;
-    return p;
-}
-
-static double *head_alloc(struct head *h, int64_t s, int64_t d)
-{
-    double *all = calloc((size_t)(8 * s * d + 2 * s * s + s), sizeof(double)), *at = all;
-    if (!all)
-        abort();
-    *h = (struct head){.s = s, .d = d};
-    h->q = take(&at, s * d), h->k = take(&at, s * d), h->v = take(&at, s * d);
-    h->go = take(&at, s * d), h->o = take(&at, s * d);
-    h->dq = take(&at, s * d), h->dk = take(&at, s * d), h->dv = take(&at, s * d);
-    h->p = take(&at, s * s), h->mask = take(&at, s * s), h->lse = take(&at, s);
-    return all;
-}
-
-static double dot(const double *a, const double *b, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
-    return sum;
-}
-
-static void head_forward(struct head *h, double scale)
-{
-    for (int64_t i = 0; i < h->s; i++) {
-        double *p = h->p + i * h->s, max = -INFINITY, sum = 0;
-        for (int64_t j = 0; j <= i; j++) {
-            p[j] = scale * dot(h->q + i * h->d, h->k + j * h->d, h->d);
-            max = p[j] > max ? p[j] : max;
-        }
-        for (int64_t j = 0; j <= i; j++)
-            sum += exp(p[j] - max);
-        h->lse[i] = max + log(sum);
-        for (int64_t c = 0; c < h->d; c++)
-            h->o[i * h->d + c] = 0;
-        for (int64_t j = 0; j <= i; j++) {
-            p[j] = exp(p[j] - h->lse[i]);
-            for (int64_t c = 0; c < h->d; c++)
-                h->o[i * h->d + c] += h->mask[i * h->s + j] * p[j] * h->v[j * h->d + c];
-        }
-    }
-}
-
-static void head_backward(struct head *h, double scale)
-{
-    memset(h->dq, 0, (size_t)(3 * h->s * h->d) * sizeof(double)); /* dq, dk, dv */
-    for (int64_t i = 0; i < h->s; i++) {
-        const double *go = h->go + i * h->d, *p = h->p + i * h->s;
-        double delta = dot(go, h->o + i * h->d, h->d);
-        for (int64_t j = 0; j <= i; j++) {
-            double mask = h->mask[i * h->s + j];
-            double ds = scale * p[j] * (mask * dot(go, h->v + j * h->d, h->d) - delta);
-            for (int64_t c = 0; c < h->d; c++) {
-                h->dv[j * h->d + c] += mask * p[j] * go[c];
-                h->dq[i * h->d + c] += ds * h->k[j * h->d + c];
-                h->dk[j * h->d + c] += ds * h->q[i * h->d + c];
-            }
-        }
-    }
-}
-
-static void head_get(double *out, const struct sn_mat *m, const struct attn *p, int64_t sample,
-                     int64_t head)
-{
-    for (int64_t i = 0; i < p->seq; i++)
-        for (int64_t c = 0; c < p->d; c++)
-            out[i * p->d + c] = kt_get(m, sample * p->seq + i, head * p->d + c);
-}
-
-/* The mask as dropout.h has it, element by element. */
-static void head_mask(struct head *h, const struct attn *p, int64_t sample, int64_t head)
-{
-    uint64_t key = sn_dropout_key(SEED, STEP);
-    for (int64_t i = 0; i < h->s; i++)
-        for (int64_t j = 0; j <= i; j++) {
-            int64_t e = (head * h->s + i) * h->s + j;
-            struct sn_philox w = sn_dropout_words(key, SITE, FIRST_SAMPLE + sample, e / 4);
-            double scale = (double)(1.0f / (1.0f - p->drop));
-            bool kept = sn_philox_unit(w.v[e % 4]) >= p->drop;
-            h->mask[i * h->s + j] = p->drop > 0 ? (kept ? scale : 0.0) : 1.0;
-        }
-}
+#include "tests/lib/attention_ref.h"
 
 static struct kt prepare(const struct attn *p, enum sn_dtype t, double magnitude)
 {
@@ -123,7 +16,8 @@ static struct kt prepare(const struct attn *p, enum sn_dtype t, double magnitude
                                 .seq = p->seq,
                                 .site = SITE,
                                 .drop = p->drop,
-                                .scale = 1.0f / sqrtf((float)p->d)};
+                                .scale = 1.0f / sqrtf((float)p->d),
+                                .head0 = p->head0};
     k.scalars = (struct sn_scalars){.seed = SEED, .step = STEP, .first_sample = FIRST_SAMPLE};
     return k;
 }
@@ -205,6 +99,7 @@ static bool backward_case(const struct attn *p, enum sn_dtype t)
             head_forward(&h, (double)k.a.attr.scale);
             give(&k, &h, n, head);
             head_get(h.o, &k.a.in[3], p, n, head);
+            memset(h.dq, 0, (size_t)(3 * p->seq * p->d) * sizeof(double)); /* dq, dk, dv */
             head_backward(&h, (double)k.a.attr.scale);
             put_rows(dq, h.dq, p, n, head, p->heads);
             put_rows(dk, h.dk, p, n, kv, p->kv_heads);
@@ -218,11 +113,11 @@ static bool backward_case(const struct attn *p, enum sn_dtype t)
 
 /* Blocks are 64 queries by 128 keys, panels 64, 16 or 8 wide. */
 static const struct attn cases[] = {
-    {1, 1, 1, 1, 1, 0, 0},    {1, 3, 2, 1, 64, 5, 0},       {7, 2, 3, 3, 5, 0, 0},
-    {64, 1, 2, 2, 64, 0, 0},  {128, 1, 1, 1, 128, 64, 0},   {100, 2, 4, 2, 16, 16, 0},
-    {257, 1, 2, 1, 80, 3, 0}, {130, 1, 6, 2, 48, 0, 0},     {63, 2, 1, 1, 96, 1, 0},
-    {640, 1, 1, 1, 32, 0, 0}, {129, 1, 2, 2, 20, 7, 0.25f}, {66, 2, 2, 1, 64, 0, 0.5f},
-    {5, 1, 1, 1, 8, 0, 0.1f},
+    {1, 1, 1, 1, 1, 0, 0, 0},    {1, 3, 2, 1, 64, 5, 0, 0},       {7, 2, 3, 3, 5, 0, 0, 0},
+    {64, 1, 2, 2, 64, 0, 0, 0},  {128, 1, 1, 1, 128, 64, 0, 0},   {100, 2, 4, 2, 16, 16, 0, 0},
+    {257, 1, 2, 1, 80, 3, 0, 0}, {130, 1, 6, 2, 48, 0, 0, 0},     {63, 2, 1, 1, 96, 1, 0, 0},
+    {640, 1, 1, 1, 32, 0, 0, 0}, {129, 1, 2, 2, 20, 7, 0.25f, 0}, {66, 2, 2, 1, 64, 0, 0.5f, 3},
+    {5, 1, 1, 1, 8, 0, 0.1f, 0},
 };
 enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
@@ -246,7 +141,7 @@ static void all_shapes_are_right(bool (*one)(const struct attn *, enum sn_dtype)
 /* Scores of +-300: without the running maximum they would overflow. */
 static void large_scores_do_not_overflow(void)
 {
-    struct attn p = {200, 1, 1, 1, 16, 0, 0};
+    struct attn p = {200, 1, 1, 1, 16, 0, 0, 0};
     struct kt k = prepare(&p, SN_F32, 1.0);
     kt_out(&k, 0, (struct kt_shape){SN_F32, 200, 16, 0}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, 200, 1, 0}, SN_WRITE);

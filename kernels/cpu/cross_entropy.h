@@ -1,0 +1,49 @@
+/*
+ * cross_entropy.h - what CROSS_ENTROPY and CE_PART share: which columns are words, pieces of rows
+ * as fp32, and the running sum of a row.
+ */
+#ifndef SN_CROSS_ENTROPY_H
+#define SN_CROSS_ENTROPY_H
+
+#include "kernels/cpu/cpu.h"
+
+enum { SN_CE_PIECE = 1024 /* columns that are summed in fp32 */ };
+
+/* How many columns of the logits are words; the others, at the end, are padding. */
+static inline int64_t sn_ce_words(const struct sn_args *a)
+{
+    int64_t cols = a->in[0].cols, left = a->attr.vocab - a->attr.vocab_first;
+    if (a->attr.vocab == 0)
+        return cols;
+    return left < 0 ? 0 : left < cols ? left : cols;
+}
+
+/* The column of row r's target, -1 when it is another rank's word. */
+static inline int64_t sn_ce_column(const struct sn_args *a, int64_t r)
+{
+    int64_t c = *(const int32_t *)sn_mat_row(&a->in[1], r) - a->attr.vocab_first;
+    return c >= 0 && c < sn_ce_words(a) ? c : -1;
+}
+
+/* Columns c .. c + n - 1 of row r as fp32: in place, or converted to `wide`. */
+static inline const float *sn_ce_piece(const struct sn_mat *x, int64_t r, int64_t c, int64_t n,
+                                       float *wide)
+{
+    const char *at = (const char *)sn_mat_row(x, r) + (size_t)c * sn_dtype_size(x->dtype);
+    if (x->dtype == SN_F32)
+        return (const float *)at;
+    sn_row_load(wide, at, x->dtype, n);
+    return wide;
+}
+
+/* m and sum e^(x - m) of a row of logits: lse = m + ln sum. */
+struct sn_ce_sum {
+    double sum;
+    float max;
+};
+
+/* Over the first `words` columns of row r, in pieces whose sums add up in double; (-infinity, 0)
+ * when there are none. `wide` has room for a piece. */
+struct sn_ce_sum SN_K(sn_ce_row)(const struct sn_mat *x, int64_t r, int64_t words, float *wide);
+
+#endif
