@@ -17,12 +17,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SN_NAME_MAX = 128, SN_PATH_MAX = 1024, SN_FREEZE_MAX = 32 };
+enum { SN_NAME_MAX = 128, SN_PATH_MAX = 1024, SN_FREEZE_MAX = 32, SN_SPLIT_MAX = 512 };
 
 enum sn_family { SN_GPT2, SN_GPT_NEOX, SN_LLAMA, SN_MIXTRAL };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
 enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
+enum sn_schedule { SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE };
+enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
+enum sn_context_kind { SN_CONTEXT_RING, SN_CONTEXT_ALL_TO_ALL };
+enum sn_order_axis {
+    SN_ORDER_TENSOR,
+    SN_ORDER_CONTEXT,
+    SN_ORDER_EXPERT,
+    SN_ORDER_DATA_AXIS,
+    SN_ORDER_PIPELINE,
+    SN_NORDER_AXES
+};
 
 struct sn_run_config {
     char name[SN_NAME_MAX];
@@ -30,7 +41,7 @@ struct sn_run_config {
     char output[SN_PATH_MAX];
     enum sn_backend backend;
     int threads; /* 0: auto */
-    int hang_timeout; /* seconds */
+    int hang_timeout; /* seconds; 0: never */
 };
 
 struct sn_model_config {
@@ -75,9 +86,19 @@ struct sn_train_config {
 
 struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
-    int tensor, pipeline, expert, context; /* 1 until issue 3 and 7 lower them */
-    int micro_batch; /* sequences */
-    int zero;
+    int tensor, pipeline, context;
+    int expert;             /* 1 until issue 7 lowers it */
+    int micro_batch;        /* sequences */
+    int virtual_stages;     /* model pieces per pipeline stage */
+    bool sequence_parallel; /* no effect while tensor is 1 */
+    enum sn_schedule schedule;
+    enum sn_recompute recompute;
+    int zero; /* 0 .. 3 */
+    enum sn_context_kind context_kind;
+    int n_split;             /* 0: auto, else pipeline x virtual_stages */
+    int split[SN_SPLIT_MAX]; /* layers of each piece, in the order of the model */
+    int n_axis_order;        /* 5, or 4 without expert */
+    enum sn_order_axis axis_order[SN_NORDER_AXES]; /* innermost first; each axis once */
     int64_t bucket; /* bytes of a gradient bucket */
     bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
 };
@@ -107,8 +128,10 @@ enum sn_status sn_config_load(struct sn_config *out, const char *path, const cha
 enum sn_status sn_config_parse(struct sn_config *out, const char *text, size_t len,
                                const char *path, const char *share_dir, struct sn_err *err);
 
+/* Ranks of a resolved layout. */
+int sn_config_ranks(const struct sn_config *c);
 /* Rules that need the number of ranks: fills layout.data when it was omitted; names the nearest
- * layouts that work otherwise. */
+ * layouts that work otherwise. *c is one that sn_config_load or sn_config_parse gave. */
 enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn_err *err);
 
 /* Every key with default, unit and sentence, as text (--help-keys) or as Markdown (the page). */

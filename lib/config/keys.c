@@ -13,6 +13,14 @@
 _Static_assert(offsetof(struct sn_train_config, freeze) ==
                    offsetof(struct sn_train_config, n_freeze) + offsetof(struct sn_words, word),
                "a list of names lies as struct sn_words does");
+_Static_assert(offsetof(struct sn_layout_config, split) ==
+                   offsetof(struct sn_layout_config, n_split) + offsetof(struct sn_ints, v),
+               "a list of numbers lies as struct sn_ints does");
+_Static_assert(offsetof(struct sn_layout_config, axis_order) ==
+                       offsetof(struct sn_layout_config, n_axis_order) +
+                           offsetof(struct sn_ranking, name) &&
+                   sizeof(enum sn_order_axis) == sizeof(int),
+               "a ranking lies as struct sn_ranking does");
 
 static const char *const families[] = {"gpt2", "gpt-neox", "llama", "mixtral", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
@@ -21,9 +29,10 @@ static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
 static const char *const optimizers[] = {"adamw", NULL};
 static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
-static const char *const schedules[] = {"1f1b", "gpipe", "interleaved", "zero-bubble", NULL};
+static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
+static const char *const axes[] = {"tensor", "context", "expert", "data", "pipeline", NULL};
 
 #define AT(member) offsetof(struct sn_config, member)
 #define ROW(key, kind, where, what)                                                                \
@@ -35,6 +44,8 @@ static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
 #define WORD(v)             .word = (v)
 #define NAMES(n)            .names = (n)
 #define LATER(bits)         .later = (bits)
+#define LATER_MAP(what)     .later_map = (what)
+#define OPTIONAL(bits)      .optional = (bits)
 #define ONLY(v)             .only = (v), .value = (v)
 #define NOT_BUILT           .not_built = true
 #define NULL_OK             .null_ok = true
@@ -55,8 +66,8 @@ const struct sn_key sn_keys[] = {
         NAMES(backends), LATER(1u << SN_BACKEND_CUDA), DEFAULT("auto"), DECIDES},
     {ROW("run.threads", INT, AT(run.threads), "Threads per rank; auto divides the cores of the node among its ranks."),
         RANGE(1, 4096, "threads"), WORD("auto"), DEFAULT("auto")},
-    {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends."),
-        RANGE(1, 86400, "seconds"), ONLY("300")},
+    {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends; 0: never."),
+        RANGE(0, 86400, "seconds"), DEFAULT("300")},
 
     {ROW("model", MAP, NONE, "The model's shape.")},
     {ROW("model.preset", INCLUDE, NONE, "Name of a shipped model, such as llama-7b.")},
@@ -157,33 +168,34 @@ const struct sn_key sn_keys[] = {
     {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},
     {ROW("layout.data", INT, AT(layout.data), "Copies of the model; auto follows from the number of ranks."),
         RANGE(1, 1048576, "ranks"), WORD("auto"), DEFAULT("auto"), NULL_OK, DECIDES},
-    {ROW("layout.tensor", INT, AT(layout.tensor), "Ranks that share each weight matrix, or {x, y, z} of the 3-D grid."),
-        RANGE(1, 1048576, "ranks"), ONLY("1"), DECIDES},
-    {ROW("layout.pipeline", INT, AT(layout.pipeline), "Pipeline stages."),
-        RANGE(1, 10000, "stages"), ONLY("1"), DECIDES},
+    {ROW("layout.tensor", INT, AT(layout.tensor), "Ranks that share each weight matrix; divides model.heads, and model.kv_heads or is a multiple of it."),
+        RANGE(1, 1048576, "ranks"), LATER_MAP("{x, y, z} of the 3-D grid"), DEFAULT("1"), DECIDES},
+    {ROW("layout.pipeline", INT, AT(layout.pipeline), "Pipeline stages; times layout.virtual_stages at most model.layers."),
+        RANGE(1, 10000, "stages"), DEFAULT("1"), DECIDES},
     {ROW("layout.expert", INT, AT(layout.expert), "Ranks that share the experts."),
         RANGE(1, 1048576, "ranks"), ONLY("1"), DECIDES},
     {ROW("layout.expert_tensor", INT, NONE, "Ranks that share each expert's matrices; null: as layout.tensor."),
         RANGE(1, 1048576, "ranks"), ONLY("1"), NULL_OK},
     {ROW("layout.context", INT, AT(layout.context), "Ranks that share each sequence."),
-        RANGE(1, 1048576, "ranks"), ONLY("1"), DECIDES},
+        RANGE(1, 1048576, "ranks"), DEFAULT("1"), DECIDES},
     {ROW("layout.micro_batch", INT, AT(layout.micro_batch), "Sequences that run through the model at once."),
         RANGE(1, 1048576, "sequences"), DEFAULT("1"), DECIDES},
-    {ROW("layout.virtual_stages", INT, NONE, "Model pieces per pipeline stage."),
-        RANGE(1, 10000, "stages"), ONLY("1")},
-    {ROW("layout.sequence_parallel", BOOL, NONE, "Norms work on slices of the sequence; no effect while layout.tensor is 1."),
-        DEFAULT("true")},
-    {ROW("layout.schedule", ENUM, NONE, "Order of the pipeline's chunks."),
-        NAMES(schedules), LATER(~1u), DEFAULT("1f1b")},
-    {ROW("layout.recompute", ENUM, NONE, "Which activations are computed again in the backward pass."),
-        NAMES(recomputes), LATER(~1u), DEFAULT("none")},
-    {ROW("layout.zero", INT, AT(layout.zero), "ZeRO stage: what is divided among the data ranks."),
-        RANGE(0, 3, NULL), ONLY("0"), DECIDES},
-    {ROW("layout.context_kind", ENUM, NONE, "How attention crosses the context ranks."),
-        NAMES(context_kinds), LATER(~1u), DEFAULT("ring")},
-    {ROW("layout.split", TEXT, NONE, "Layers per virtual stage."), ONLY("auto")},
-    {ROW("layout.axis_order", WORDS, NONE, "Axes from the innermost, whose ranks are neighbours, outwards."),
-        ONLY("[\"tensor\", \"context\", \"expert\", \"data\", \"pipeline\"]")},
+    {ROW("layout.virtual_stages", INT, AT(layout.virtual_stages), "Model pieces per pipeline stage; more than 1 needs layout.schedule interleaved."),
+        RANGE(1, 10000, "stages"), DEFAULT("1"), DECIDES},
+    {ROW("layout.sequence_parallel", BOOL, AT(layout.sequence_parallel), "Norms work on slices of the sequence; no effect while layout.tensor is 1."),
+        DEFAULT("true"), DECIDES},
+    {ROW("layout.schedule", ENUM, AT(layout.schedule), "Order of the pipeline's chunks."),
+        NAMES(schedules), DEFAULT("1f1b"), DECIDES},
+    {ROW("layout.recompute", ENUM, AT(layout.recompute), "Which activations are computed again in the backward pass."),
+        NAMES(recomputes), DEFAULT("none"), DECIDES},
+    {ROW("layout.zero", INT, AT(layout.zero), "ZeRO stage: what is divided among the data ranks; 1: optimizer state, 2: gradients too, 3: weights too."),
+        RANGE(0, 3, NULL), DEFAULT("0"), DECIDES},
+    {ROW("layout.context_kind", ENUM, AT(layout.context_kind), "How attention crosses the context ranks; no effect while layout.context is 1."),
+        NAMES(context_kinds), DEFAULT("ring"), DECIDES},
+    {ROW("layout.split", INTS, AT(layout.n_split), "Layers of each model piece (pipeline x virtual_stages of them), in the order of the model."),
+        RANGE(1, 10000, "layers"), WORD("auto"), DEFAULT("auto"), DECIDES},
+    {ROW("layout.axis_order", RANKING, AT(layout.n_axis_order), "Axes from the innermost, whose ranks are neighbours, outwards; expert may be left out."),
+        NAMES(axes), OPTIONAL(1u << SN_ORDER_EXPERT), DEFAULT("[tensor, context, expert, data, pipeline]"), DECIDES},
     {ROW("layout.bucket", BYTES, AT(layout.bucket), "Size of the pieces in which gradients are reduced."),
         RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
     {ROW("layout.drop_duplicates", BOOL, NONE, "TED: tensor ranks send each token to the experts once."), ONLY("false")},

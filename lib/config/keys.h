@@ -21,13 +21,23 @@ enum sn_key_type {
     SN_KEY_PATH,    /* char[SN_PATH_MAX] */
     SN_KEY_ENUM,    /* int-sized enum: the index in names */
     SN_KEY_BYTES,   /* int64_t */
-    SN_KEY_WORDS    /* struct sn_words */
+    SN_KEY_WORDS,   /* struct sn_words */
+    SN_KEY_INTS,    /* struct sn_ints; n 0 is the word */
+    SN_KEY_RANKING  /* struct sn_ranking: all of names, each once, in an order of choice */
 };
 
-/* How a list of names lies in struct sn_train_config (asserted in keys.c). */
+/* How lists lie in struct sn_train_config and struct sn_layout_config (asserted in keys.c). */
 struct sn_words {
     int n;
     char word[SN_FREEZE_MAX][SN_NAME_MAX];
+};
+struct sn_ints {
+    int n;
+    int v[SN_SPLIT_MAX];
+};
+struct sn_ranking {
+    int n;
+    int name[SN_NORDER_AXES]; /* indices in the row's names */
 };
 
 /* The value of a key that has no place in struct sn_config, while it is checked. */
@@ -38,6 +48,8 @@ union sn_scratch {
     bool b;
     char text[SN_PATH_MAX];
     struct sn_words words;
+    struct sn_ints ints;
+    struct sn_ranking ranking;
 };
 
 #define SN_NOWHERE ((size_t)-1)
@@ -47,11 +59,14 @@ struct sn_key {
     enum sn_key_type type;
     size_t offset; /* in struct sn_config; SN_NOWHERE: checked, not kept */
     const char *sentence;
-    const char *unit;         /* NULL: a bare number */
-    long double min, max;     /* of numbers; long double holds every int64_t and double */
-    const char *word;         /* this word stands for 0, such as auto */
+    const char *unit; /* NULL: a bare number */
+    long double min,
+        max;          /* of numbers, also in a list; long double holds every int64_t and double */
+    const char *word; /* this word stands for 0, such as auto */
     const char *const *names; /* of an enum, NULL-terminated */
     unsigned later;           /* bit i: names[i] is not built yet */
+    unsigned optional;        /* of a ranking: bit i: names[i] may be left out */
+    const char *later_map;    /* what a mapping would mean, where that is not built yet */
     const char *value;        /* default as YAML; NULL: derived or required */
     const char *derived;      /* default in words, when other keys decide it (rules.c) */
     const char *only;         /* the feature is not built yet: the one value accepted */

@@ -15,21 +15,47 @@ static int64_t ranks_per_copy(const struct sn_layout_config *l)
     return (int64_t)l->tensor * l->context * l->pipeline;
 }
 
-static bool batch_allows(const struct sn_config *c, int64_t data)
+int sn_config_ranks(const struct sn_config *c)
 {
-    return data > 0 && c->train.global_batch % (data * c->layout.micro_batch) == 0;
+    return (int)ranks_per_copy(&c->layout) * c->layout.data;
 }
 
-/* "start 2 or 4 ranks": the nearest numbers of ranks whose `data` divides the batch. */
+/* Sequences that a step must hold a multiple of: one micro-batch for each rank that has data of its
+ * own; with interleaving as many of those as there are stages. */
+static int64_t batch_unit(const struct sn_config *c, int64_t data)
+{
+    const struct sn_layout_config *l = &c->layout;
+    return data * l->micro_batch * (l->schedule == SN_INTERLEAVED ? l->pipeline : 1);
+}
+
+static bool batch_allows(const struct sn_config *c, int64_t data)
+{
+    return c->train.global_batch % batch_unit(c, data) == 0;
+}
+
+static bool evaluation_allows(const struct sn_config *c, int64_t data)
+{
+    return c->train.eval_every == 0 ||
+           c->train.eval_sequences % (data * c->layout.micro_batch) == 0;
+}
+
+/* One does: rules.c has seen to it. */
+static bool allows(const struct sn_config *c, int64_t data)
+{
+    return data > 0 && batch_allows(c, data) && evaluation_allows(c, data);
+}
+
+/* "start 2 or 4 ranks": the nearest numbers of ranks whose `data` divides the batch and the
+ * evaluation. */
 static const char *near_ranks(const struct sn_config *c, int64_t ranks, char buf[HINT_SIZE])
 {
     int64_t copy = ranks_per_copy(&c->layout);
     int64_t most = c->train.global_batch / c->layout.micro_batch;
     int64_t below = ranks / copy < most ? ranks / copy : most;
     int64_t above = below + 1;
-    while (below > 0 && !batch_allows(c, below))
+    while (below > 0 && !allows(c, below))
         below--;
-    while (above <= most && !batch_allows(c, above))
+    while (above <= most && !allows(c, above))
         above++;
     int64_t fewer = below * copy, more = above * copy;
     if (below > 0 && above <= most)
@@ -50,7 +76,7 @@ static enum sn_status check_given(const struct sn_config *c, int ranks, struct s
     char hint[HINT_SIZE];
     if (need == ranks)
         return SN_OK;
-    if (ranks % copy == 0 && batch_allows(c, ranks / copy))
+    if (ranks % copy == 0 && allows(c, ranks / copy))
         (void)snprintf(hint, sizeof(hint), "start %lld or use layout.data: %lld", (long long)need,
                        (long long)(ranks / copy));
     else
@@ -63,25 +89,40 @@ static enum sn_status check_given(const struct sn_config *c, int ranks, struct s
                    need == 1 ? "" : "s", ranks, hint);
 }
 
+/* Why this many copies do not work. */
+static enum sn_status refuse_data(const struct sn_config *c, int ranks, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int64_t data = ranks / ranks_per_copy(l);
+    char hint[HINT_SIZE], near[SN_NEAR_SIZE], stages[32] = "";
+    bool batch = !batch_allows(c, data), waves = batch && l->schedule == SN_INTERLEAVED;
+    int have = batch ? c->train.global_batch : c->train.eval_sequences;
+    int64_t unit = batch ? batch_unit(c, data) : data * l->micro_batch;
+    if (waves)
+        (void)snprintf(stages, sizeof(stages), " x %d", l->pipeline);
+    return sn_fail(err, SN_EINPUT,
+                   "%s: %d ranks make layout.data %lld, but train.%s (%d) is not a multiple of "
+                   "data x micro_batch%s (%lld x %d%s); %s, or use %s %s",
+                   c->path, ranks, (long long)data, batch ? "global_batch" : "eval_sequences", have,
+                   waves ? " x pipeline" : "", (long long)data, l->micro_batch, stages,
+                   near_ranks(c, ranks, hint), batch ? "global_batch" : "eval_sequences",
+                   sn_near_multiples(near, unit, have));
+}
+
 static enum sn_status fill_data(struct sn_config *c, int ranks, struct sn_err *err)
 {
     struct sn_layout_config *l = &c->layout;
-    int64_t copy = ranks_per_copy(l), data = ranks / copy;
-    char hint[HINT_SIZE], near[SN_NEAR_SIZE];
+    int64_t copy = ranks_per_copy(l);
+    char hint[HINT_SIZE];
     if (ranks % copy != 0)
         return sn_fail(err, SN_EINPUT,
                        "%s: the job has %d ranks, which is not a multiple of tensor x context x "
                        "pipeline (%d x %d x %d); %s",
                        c->path, ranks, l->tensor, l->context, l->pipeline,
                        near_ranks(c, ranks, hint));
-    if (!batch_allows(c, data))
-        return sn_fail(err, SN_EINPUT,
-                       "%s: %d ranks make layout.data %lld, but train.global_batch (%d) is not a "
-                       "multiple of data x micro_batch (%lld x %d); %s, or use global_batch %s",
-                       c->path, ranks, (long long)data, c->train.global_batch, (long long)data,
-                       l->micro_batch, near_ranks(c, ranks, hint),
-                       sn_near_multiples(near, data * l->micro_batch, c->train.global_batch));
-    l->data = (int)data;
+    if (!allows(c, ranks / copy))
+        return refuse_data(c, ranks, err);
+    l->data = (int)(ranks / copy);
     return SN_OK;
 }
 

@@ -33,11 +33,16 @@ const struct sn_yaml_node *sn_settings_get(const struct sn_settings *s, const ch
 enum sn_status sn_settings_fail(const struct sn_settings *s, const char *key, struct sn_err *err,
                                 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* One rule between keys: SN_OK, or its sentence. */
+typedef enum sn_status sn_rule(const struct sn_config *c, const struct sn_settings *s,
+                               struct sn_err *err);
 /* Derived defaults and the rules between keys (rules.c). */
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
 /* "8 or 12": the divisors, the multiples (> 0) of `of` nearest to n; returns buf. */
 enum { SN_NEAR_SIZE = 48 };
 const char *sn_near_divisors(char buf[SN_NEAR_SIZE], int64_t of, int64_t n);
 const char *sn_near_multiples(char buf[SN_NEAR_SIZE], int64_t of, int64_t n);
+/* The rules of the layout (rules_layout.c); sn_rules_apply calls it. */
+sn_rule sn_rules_layout;
 
 #endif

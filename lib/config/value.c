@@ -1,11 +1,12 @@
 /*
  * value.c - one value of the run file: text to value and back, by the type in its row.
  *
- * Numbers are read strictly (no hex, no octal, no underscores, no nan), so that what a person reads
- * is what the run uses.
+ * Lists are in lists.c. Numbers are read strictly (no hex, no octal, no underscores, no nan), so
+ * that what a person reads is what the run uses.
  */
+#include "lib/config/value.h"
+
 #include "lib/base/str.h"
-#include "lib/config/keys.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -82,18 +83,27 @@ const char *sn_key_names(const struct sn_key *k, char buf[SN_WANT_SIZE])
 const char *sn_key_want(const struct sn_key *k, char buf[SN_WANT_SIZE])
 {
     static const char *const nouns[] = {
-        [SN_KEY_MAP] = "a mapping of keys",   [SN_KEY_INCLUDE] = "a name or a path",
-        [SN_KEY_INT] = "a whole number",      [SN_KEY_LONG] = "a whole number",
-        [SN_KEY_FLOAT] = "a number",          [SN_KEY_BOOL] = "true or false",
-        [SN_KEY_BYTES] = "a size like 25MiB", [SN_KEY_WORDS] = "a list of names",
+        [SN_KEY_MAP] = "a mapping of keys",
+        [SN_KEY_INCLUDE] = "a name or a path",
+        [SN_KEY_INT] = "a whole number",
+        [SN_KEY_LONG] = "a whole number",
+        [SN_KEY_FLOAT] = "a number",
+        [SN_KEY_BOOL] = "true or false",
+        [SN_KEY_BYTES] = "a size like 25MiB",
+        [SN_KEY_WORDS] = "a list of names",
+        [SN_KEY_INTS] = "a list of whole numbers",
     };
-    char range[SN_WANT_SIZE];
+    char range[SN_WANT_SIZE], names[SN_WANT_SIZE];
     if (k->only) {
         (void)snprintf(buf, SN_WANT_SIZE, "%s", k->only);
         return buf;
     }
     if (k->type == SN_KEY_ENUM)
         return sn_key_names(k, buf);
+    if (k->type == SN_KEY_RANKING) {
+        (void)snprintf(buf, SN_WANT_SIZE, "a list of %.180s, each once", sn_key_names(k, names));
+        return buf;
+    }
     if (k->type == SN_KEY_TEXT || k->type == SN_KEY_PATH) {
         (void)snprintf(buf, SN_WANT_SIZE, "%s", k->type == SN_KEY_TEXT ? "a word" : "a path");
         return buf;
@@ -106,7 +116,7 @@ const char *sn_key_want(const struct sn_key *k, char buf[SN_WANT_SIZE])
 
 /* --- text to value -------------------------------------------------------------------------- */
 
-static const char *got(const struct sn_yaml_node *n, char buf[SN_WANT_SIZE])
+const char *sn_value_got(const struct sn_yaml_node *n, char buf[SN_WANT_SIZE])
 {
     char shown[SN_CLIP_SIZE];
     if (n->kind != SN_YAML_SCALAR)
@@ -119,11 +129,12 @@ static const char *got(const struct sn_yaml_node *n, char buf[SN_WANT_SIZE])
     return buf;
 }
 
-static enum sn_status wrong_type(const struct sn_key *k, const struct sn_yaml_node *n,
-                                 struct sn_err *err)
+enum sn_status sn_value_wrong_type(const struct sn_key *k, const struct sn_yaml_node *n,
+                                   struct sn_err *err)
 {
     char want[SN_WANT_SIZE], have[SN_WANT_SIZE];
-    return sn_yaml_fail(n, err, "%s: got %s; want %s", k->name, got(n, have), sn_key_want(k, want));
+    return sn_yaml_fail(n, err, "%s: got %s; want %s", k->name, sn_value_got(n, have),
+                        sn_key_want(k, want));
 }
 
 static enum sn_status outside(const struct sn_key *k, const struct sn_yaml_node *n,
@@ -166,20 +177,32 @@ static size_t number_length(const char *t)
     return at;
 }
 
-static enum sn_status parse_whole(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
-                                  struct sn_err *err)
+bool sn_value_is_whole(const struct sn_yaml_node *n)
 {
-    if (k->word && strcmp(n->text, k->word) == 0) {
-        memset(at, 0, k->type == SN_KEY_INT ? sizeof(int) : sizeof(int64_t));
-        return SN_OK;
-    }
-    size_t len = whole_length(n->text);
-    if (n->quoted || !len || n->text[len])
-        return wrong_type(k, n, err);
+    size_t len = n->kind == SN_YAML_SCALAR && !n->quoted ? whole_length(n->text) : 0;
+    return len && !n->text[len];
+}
+
+enum sn_status sn_value_whole(const struct sn_key *k, const struct sn_yaml_node *n, int64_t *out,
+                              struct sn_err *err)
+{
     errno = 0;
     long long v = strtoll(n->text, NULL, 10);
     if (errno || v < k->min || v > k->max)
         return outside(k, n, err);
+    *out = v;
+    return SN_OK;
+}
+
+static enum sn_status parse_whole(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
+                                  struct sn_err *err)
+{
+    int64_t v = 0;
+    bool word = k->word && strcmp(n->text, k->word) == 0;
+    if (!word && !sn_value_is_whole(n))
+        return sn_value_wrong_type(k, n, err);
+    if (!word)
+        SN_TRY(sn_value_whole(k, n, &v, err));
     if (k->type == SN_KEY_INT)
         *(int *)at = (int)v;
     else
@@ -196,7 +219,7 @@ static enum sn_status parse_float(const struct sn_key *k, const struct sn_yaml_n
     }
     size_t len = number_length(n->text);
     if (n->quoted || !len || n->text[len])
-        return wrong_type(k, n, err);
+        return sn_value_wrong_type(k, n, err);
     double v = strtod(n->text, NULL);
     if (!(v >= (double)k->min && v <= (double)k->max))
         return outside(k, n, err);
@@ -213,7 +236,7 @@ static enum sn_status parse_bytes(const struct sn_key *k, const struct sn_yaml_n
     while (u < n_units && strcmp(units[u].name, *unit ? unit : "B") != 0)
         u++;
     if (!len || u == n_units)
-        return wrong_type(k, n, err);
+        return sn_value_wrong_type(k, n, err);
     long double v = (long double)strtod(n->text, NULL) * (long double)units[u].bytes;
     if (!(v >= k->min && v <= k->max))
         return outside(k, n, err);
@@ -230,7 +253,7 @@ static enum sn_status parse_bool(const struct sn_key *k, const struct sn_yaml_no
     bool yes = !strcmp(n->text, "true") || !strcmp(n->text, "True") || !strcmp(n->text, "TRUE");
     bool no = !strcmp(n->text, "false") || !strcmp(n->text, "False") || !strcmp(n->text, "FALSE");
     if (n->quoted || !(yes || no))
-        return wrong_type(k, n, err);
+        return sn_value_wrong_type(k, n, err);
     *at = yes;
     return SN_OK;
 }
@@ -240,7 +263,7 @@ static enum sn_status parse_text(const struct sn_key *k, const struct sn_yaml_no
 {
     size_t size = k->type == SN_KEY_PATH ? SN_PATH_MAX : SN_NAME_MAX, len = strlen(n->text);
     if (sn_yaml_is_null(n) || len == 0)
-        return wrong_type(k, n, err);
+        return sn_value_wrong_type(k, n, err);
     if (len >= size)
         return sn_yaml_fail(n, err, "%s: %zu bytes long; want at most %zu", k->name, len, size - 1);
     memset(at, 0, size);
@@ -248,14 +271,14 @@ static enum sn_status parse_text(const struct sn_key *k, const struct sn_yaml_no
     return SN_OK;
 }
 
-static enum sn_status parse_enum(const struct sn_key *k, const struct sn_yaml_node *n, int *at,
-                                 struct sn_err *err)
+enum sn_status sn_value_name(const struct sn_key *k, const struct sn_yaml_node *n, int *at,
+                             struct sn_err *err)
 {
     char names[SN_WANT_SIZE], shown[SN_CLIP_SIZE];
     int near = 0, nearest = 99;
     (void)sn_key_names(k, names);
     if (sn_yaml_is_null(n))
-        return wrong_type(k, n, err);
+        return sn_value_wrong_type(k, n, err);
     for (int i = 0; k->names[i]; i++) {
         int d = sn_str_distance(n->text, k->names[i]);
         if (d == 0 && k->later >> i & 1)
@@ -275,32 +298,16 @@ static enum sn_status parse_enum(const struct sn_key *k, const struct sn_yaml_no
                         names);
 }
 
-static enum sn_status parse_words(const struct sn_key *k, const struct sn_yaml_node *n,
-                                  struct sn_words *at, struct sn_err *err)
+static bool is_list(const struct sn_key *k)
 {
-    char have[SN_WANT_SIZE];
-    if (n->kind != SN_YAML_LIST)
-        return wrong_type(k, n, err);
-    memset(at, 0, sizeof(*at));
-    for (const struct sn_yaml_node *w = n->first; w; w = w->next) {
-        if (w->kind != SN_YAML_SCALAR || sn_yaml_is_null(w) || !*w->text)
-            return sn_yaml_fail(w, err, "%s: got %s as a name; want a word", k->name, got(w, have));
-        if (strlen(w->text) >= SN_NAME_MAX)
-            return sn_yaml_fail(w, err, "%s: a name of %zu bytes; want at most %d", k->name,
-                                strlen(w->text), SN_NAME_MAX - 1);
-        if (at->n == SN_FREEZE_MAX)
-            return sn_yaml_fail(w, err, "%s: more than %d names; want fewer, such as a pattern",
-                                k->name, SN_FREEZE_MAX);
-        memcpy(at->word[at->n++], w->text, strlen(w->text));
-    }
-    return SN_OK;
+    return k->type == SN_KEY_WORDS || k->type == SN_KEY_INTS || k->type == SN_KEY_RANKING;
 }
 
 static enum sn_status parse_typed(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
                                   struct sn_err *err)
 {
-    if (k->type != SN_KEY_WORDS && n->kind != SN_YAML_SCALAR)
-        return wrong_type(k, n, err);
+    if (!is_list(k) && n->kind != SN_YAML_SCALAR)
+        return sn_value_wrong_type(k, n, err);
     switch (k->type) {
     case SN_KEY_INT:
     case SN_KEY_LONG:
@@ -312,9 +319,11 @@ static enum sn_status parse_typed(const struct sn_key *k, const struct sn_yaml_n
     case SN_KEY_BYTES:
         return parse_bytes(k, n, at, err);
     case SN_KEY_ENUM:
-        return parse_enum(k, n, at, err);
+        return sn_value_name(k, n, at, err);
     case SN_KEY_WORDS:
-        return parse_words(k, n, at, err);
+    case SN_KEY_INTS:
+    case SN_KEY_RANKING:
+        return sn_list_parse(k, n, at, err);
     case SN_KEY_TEXT:
     case SN_KEY_PATH:
         return parse_text(k, n, at, err);
@@ -322,7 +331,7 @@ static enum sn_status parse_typed(const struct sn_key *k, const struct sn_yaml_n
     case SN_KEY_INCLUDE:
         break;
     }
-    return wrong_type(k, n, err);
+    return sn_value_wrong_type(k, n, err);
 }
 
 /* A key of a feature that is not built: the value must be the one that means "off". Another form
@@ -342,16 +351,19 @@ static enum sn_status check_only(const struct sn_key *k, const struct sn_yaml_no
 enum sn_status sn_key_parse(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
                             struct sn_err *err)
 {
+    char want[SN_WANT_SIZE];
     if (k->null_ok && sn_yaml_is_null(n)) {
         if (k->type != SN_KEY_PATH)
             return sn_key_parse_default(k, at);
         memset(at, 0, SN_PATH_MAX);
         return SN_OK;
     }
+    if (k->later_map && n->kind == SN_YAML_MAP)
+        return sn_yaml_fail(n, err, "%s: %s is not built yet; use %s", k->name, k->later_map,
+                            sn_key_want(k, want));
     if (!k->only)
         return parse_typed(k, n, at, err);
-    bool other_form =
-        n->kind != SN_YAML_SCALAR && k->type != SN_KEY_BOOL && k->type != SN_KEY_WORDS;
+    bool other_form = n->kind != SN_YAML_SCALAR && k->type != SN_KEY_BOOL && !is_list(k);
     if (!other_form)
         SN_TRY(parse_typed(k, n, at, err));
     return check_only(k, n, at, !other_form, err);
@@ -360,8 +372,8 @@ enum sn_status sn_key_parse(const struct sn_key *k, const struct sn_yaml_node *n
 enum sn_status sn_key_parse_default(const struct sn_key *k, void *at)
 {
     struct sn_yaml_node n = {.kind = SN_YAML_SCALAR, .file = "default", .text = (char *)k->value};
-    if (k->type == SN_KEY_WORDS) { /* the only default of a kept list is the empty one */
-        memset(at, 0, sizeof(struct sn_words));
+    if (is_list(k)) {
+        sn_list_default(k, at);
         return SN_OK;
     }
     if (k->type == SN_KEY_PATH && sn_yaml_is_null(&n)) {
@@ -373,8 +385,7 @@ enum sn_status sn_key_parse_default(const struct sn_key *k, void *at)
 
 /* --- value to text -------------------------------------------------------------------------- */
 
-/* As a YAML string in double quotes; no control characters can be in it (yaml.c). */
-static size_t quote(char *out, size_t size, const char *text)
+size_t sn_value_quote(char *out, size_t size, const char *text)
 {
     size_t n = 0;
     out[n++] = '"';
@@ -388,21 +399,6 @@ static size_t quote(char *out, size_t size, const char *text)
     return n;
 }
 
-static void format_words(const struct sn_words *w, char buf[SN_VALUE_SIZE])
-{
-    size_t n = 0;
-    buf[n++] = '[';
-    for (int i = 0; i < w->n; i++) {
-        if (i) {
-            buf[n++] = ',';
-            buf[n++] = ' ';
-        }
-        n += quote(buf + n, SN_VALUE_SIZE - n - 2, w->word[i]);
-    }
-    buf[n++] = ']';
-    buf[n] = '\0';
-}
-
 static void format_text(const struct sn_key *k, const char *text, char buf[SN_VALUE_SIZE])
 {
     if (k->only)
@@ -410,7 +406,7 @@ static void format_text(const struct sn_key *k, const char *text, char buf[SN_VA
     else if (!*text)
         (void)snprintf(buf, SN_VALUE_SIZE, "null");
     else
-        (void)quote(buf, SN_VALUE_SIZE, text);
+        (void)sn_value_quote(buf, SN_VALUE_SIZE, text);
 }
 
 static void format_whole(const struct sn_key *k, int64_t v, char buf[SN_VALUE_SIZE])
@@ -446,7 +442,9 @@ const char *sn_key_format(const struct sn_key *k, const void *at, char buf[SN_VA
         (void)snprintf(buf, SN_VALUE_SIZE, "%s", k->names[*(const int *)at]);
         break;
     case SN_KEY_WORDS:
-        format_words(at, buf);
+    case SN_KEY_INTS:
+    case SN_KEY_RANKING:
+        sn_list_format(k, at, buf);
         break;
     case SN_KEY_TEXT:
     case SN_KEY_PATH:

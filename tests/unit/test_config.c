@@ -1,7 +1,8 @@
 /*
  * test_config.c - what a run file gives: values, defaults, ranks, and the way back to text.
  *
- * The sentences for bad files are in test_config_errors.c, presets in test_config_include.c.
+ * The layout has test_config_layout.c, presets have test_config_include.c; the sentences for bad
+ * files are in test_config_errors.c.
  */
 #include "lib/config/keys.h"
 #include "tests/unit/config_place.h"
@@ -158,10 +159,11 @@ static void hash_ignores_what_decides_no_number(const struct place *p)
 {
     struct sn_config a = good(p, MODEL TRAIN);
     uint64_t hash = sn_config_hash(&a);
-    struct sn_config b = good(p, MODEL "run: {name: x, output: y, threads: 2}\n"
+    struct sn_config b = good(p, MODEL "run: {name: x, output: y, threads: 2, hang_timeout: 9}\n"
                                        "train: {steps: 300, global_batch: 32, eval_every: 3}\n"
                                        "data: {valid: v}\ncheckpoint: {every: 5, keep: 1}\n");
-    tap_ok(sn_config_hash(&b) == hash, "name, output, threads, steps, eval, checkpoint: same hash");
+    tap_ok(sn_config_hash(&b) == hash,
+           "name, output, threads, time limit, steps, eval, checkpoint: same hash");
     b = good(p, MODEL TRAIN "run: {seed: 1235}\n");
     tap_ok(sn_config_hash(&b) != hash, "another seed: another hash");
     b = good(p, MODEL TRAIN "layout: {data: 2}\n");
@@ -210,6 +212,8 @@ static void table_rows_are_consistent(void)
         bool kept = k->offset != SN_NOWHERE;
         bool wrong = (k->decides && !kept) || sn_key_find(k->name, strlen(k->name)) != i ||
                      (k->type == SN_KEY_ENUM && !k->names) ||
+                     (k->type == SN_KEY_RANKING && !k->names) ||
+                     (k->type == SN_KEY_INTS && !k->word) ||
                      (k->value && sn_key_parse_default(k, &at) != SN_OK);
         if (wrong)
             printf("#  row %s\n", k->name);

@@ -1,5 +1,6 @@
 /*
- * test_config_errors.c - the sentence for everything that a run file may get wrong.
+ * test_config_errors.c - the sentence for everything that a run file may get wrong; the layout's
+ * own rules are in test_config_layout.c.
  */
 #include "lib/config/config.h"
 #include "lib/config/files.h"
@@ -124,21 +125,19 @@ static const struct {
      "run.yaml:2:1: train.global_batch: missing; want a whole number in 1..16777216 "
      "sequences"},
     /* not built yet */
-    {MODEL "}\n" TRAIN "}\nlayout: {tensor: 2}\n",
-     "run.yaml:3:18: layout.tensor: 2 is not built yet; use 1"},
-    {MODEL "}\n" TRAIN "}\nlayout: {tensor: 0}\n",
-     "run.yaml:3:18: layout.tensor: 0 is outside 1..1048576 ranks"},
     {MODEL "}\n" TRAIN "}\nlayout: {tensor: {x: 2, y: 2, z: 1}}\n",
-     "run.yaml:3:18: layout.tensor: this mapping is not built yet; use 1"},
-    {MODEL "}\n" TRAIN "}\nlayout: {zero: 1}\n",
-     "run.yaml:3:16: layout.zero: 1 is not built yet; use 0"},
-    {MODEL "}\n" TRAIN "}\nlayout: {schedule: zero-bubble}\n",
-     "run.yaml:3:20: layout.schedule: zero-bubble is not built yet; use 1f1b"},
-    {MODEL "}\n" TRAIN "}\nlayout: {split: [2, 2]}\n",
-     "run.yaml:3:17: layout.split: this list is not built yet; use auto"},
-    {MODEL "}\n" TRAIN "}\nlayout: {axis_order: [data, tensor, context, expert, pipeline]}\n",
-     "run.yaml:3:22: layout.axis_order: this list is not built yet; use [\"tensor\", "
-     "\"context\", \"expert\", \"data\", \"pipeline\"]"},
+     "run.yaml:3:18: layout.tensor: {x, y, z} of the 3-D grid is not built yet; use a "
+     "whole number in 1..1048576 ranks"},
+    {MODEL "}\n" TRAIN "}\nlayout: {expert: 2}\n",
+     "run.yaml:3:18: layout.expert: 2 is not built yet; use 1"},
+    {MODEL "}\n" TRAIN "}\nlayout: {expert_tensor: 2}\n",
+     "run.yaml:3:25: layout.expert_tensor: 2 is not built yet; use 1"},
+    {MODEL "}\n" TRAIN "}\nlayout: {comm_aware_recompute: true}\n",
+     "run.yaml:3:32: layout.comm_aware_recompute: true is not built yet; use false"},
+    {MODEL "}\n" TRAIN "}\nlayout: {optimizer_tile: 4096}\n",
+     "run.yaml:3:26: layout.optimizer_tile: 4096 is not built yet; use 0"},
+    {MODEL "}\n" TRAIN "}\nlayout: {offload: optimizer}\n",
+     "run.yaml:3:19: layout.offload: optimizer is not built yet; use none"},
     {MODEL "}\n" TRAIN "}\nlayout: {drop_duplicates: true}\n",
      "run.yaml:3:27: layout.drop_duplicates: true is not built yet; use false"},
     {MODEL "}\n" TRAIN "}\nlayout: {compress: zhybrid}\n",
@@ -205,6 +204,10 @@ static const struct {
     {MODEL "}\n" TRAIN ", eval_every: 10}\n",
      "run.yaml:2:51: train.eval_every: 10 needs data.valid; name validation data or "
      "use 0"},
+    {MODEL "}\n" TRAIN ", eval_every: 10, eval_sequences: 20}\n"
+     "data: {valid: v}\nlayout: {data: 2, micro_batch: 4}\n",
+     "run.yaml:2:71: train.eval_sequences: 20 is not a multiple of data x micro_batch (2 "
+     "x 4); nearest that are: 16 or 24"},
     {MODEL "}\n" TRAIN ", loss_scale: 1024}\n",
      "run.yaml:2:51: train.loss_scale: 1024 is for precision fp16, not fp32; leave it "
      "out or use dynamic"},

@@ -1,0 +1,263 @@
+/*
+ * rules_layout.c - the rules between the layout's keys, and between the layout and the model.
+ *
+ * What depends on the number of ranks is in ranks.c; an omitted layout.data counts as 1 here, which
+ * is necessary for every other number. The vocabulary and the feed-forward width need not be
+ * multiples of anything: their shards are padded.
+ */
+#include "lib/config/settings.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- nearest values that work ------------------------------------------------------------------
+ */
+
+typedef bool fits(const struct sn_config *c, int n);
+
+/* "2 or 4": the values in 1..most nearest to n that fit; 1 is taken to do so. */
+static const char *near_that_fit(char buf[SN_NEAR_SIZE], const struct sn_config *c, fits *f, int n,
+                                 int most)
+{
+    int below = n < most ? n : most, above = n;
+    while (below > 1 && !f(c, below))
+        below--;
+    while (above <= most && !f(c, above))
+        above++;
+    if (above <= most)
+        (void)snprintf(buf, SN_NEAR_SIZE, "%d or %d", below, above);
+    else
+        (void)snprintf(buf, SN_NEAR_SIZE, "%d", below);
+    return buf;
+}
+
+/* --- the axes ----------------------------------------------------------------------------------
+ */
+
+/* Everything later multiplies the axes without a thought of overflow. */
+static enum sn_status ranks_are_countable(const struct sn_config *c, const struct sn_settings *s,
+                                          struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int data = l->data ? l->data : 1, ranks;
+    if (!__builtin_mul_overflow(l->tensor, l->context, &ranks) &&
+        !__builtin_mul_overflow(ranks, l->pipeline, &ranks) &&
+        !__builtin_mul_overflow(ranks, data, &ranks))
+        return SN_OK;
+    return sn_settings_fail(s, "layout", err,
+                            "data %d x tensor %d x context %d x pipeline %d is more than %d ranks; "
+                            "want fewer",
+                            data, l->tensor, l->context, l->pipeline, INT_MAX);
+}
+
+static bool tensor_fits_heads(const struct sn_config *c, int tensor)
+{
+    const struct sn_model_config *m = &c->model;
+    return m->heads % tensor == 0 && (m->kv_heads % tensor == 0 || tensor % m->kv_heads == 0);
+}
+
+/* A rank has whole heads; fewer key and value heads than ranks are copied, equally often. */
+static enum sn_status tensor_divides_heads(const struct sn_config *c, const struct sn_settings *s,
+                                           struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    int tensor = c->layout.tensor;
+    char near[SN_NEAR_SIZE];
+    if (tensor_fits_heads(c, tensor))
+        return SN_OK;
+    (void)near_that_fit(near, c, tensor_fits_heads, tensor, m->heads);
+    if (m->heads % tensor != 0)
+        return sn_settings_fail(s, "layout.tensor", err,
+                                "%d does not divide model.heads (%d); nearest that work: %s",
+                                tensor, m->heads, near);
+    return sn_settings_fail(s, "layout.tensor", err,
+                            "%d neither divides model.kv_heads (%d) nor is a multiple of it; "
+                            "nearest that work: %s",
+                            tensor, m->kv_heads, near);
+}
+
+/* All-to-all: for the time of the attention a rank has whole sequences of fewer heads. */
+static bool exchange_fits(const struct sn_config *c, int tensor, int context)
+{
+    int64_t both = (int64_t)tensor * context;
+    return context == 1 || c->layout.context_kind == SN_CONTEXT_RING ||
+           (c->model.heads % both == 0 && c->model.kv_heads % both == 0);
+}
+
+/* Ring: a rank holds an early and a late piece of the sequence, to share the causal work fairly. */
+static bool context_fits(const struct sn_config *c, int context)
+{
+    bool ring = c->layout.context_kind == SN_CONTEXT_RING;
+    return context == 1 || (c->model.seq % ((ring ? 2 : 1) * (int64_t)context) == 0 &&
+                            exchange_fits(c, c->layout.tensor, context));
+}
+
+static enum sn_status context_divides(const struct sn_config *c, const struct sn_settings *s,
+                                      struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    int context = c->layout.context, tensor = c->layout.tensor;
+    char near[SN_NEAR_SIZE];
+    if (context_fits(c, context))
+        return SN_OK;
+    (void)near_that_fit(near, c, context_fits, context, m->seq);
+    if (c->layout.context_kind == SN_CONTEXT_RING)
+        return sn_settings_fail(s, "layout.context", err,
+                                "2 x %d does not divide model.seq (%d), as context_kind ring "
+                                "needs; nearest that work: %s",
+                                context, m->seq, near);
+    if (m->seq % context != 0)
+        return sn_settings_fail(s, "layout.context", err,
+                                "%d does not divide model.seq (%d); nearest that work: %s", context,
+                                m->seq, near);
+    bool queries = m->heads % ((int64_t)tensor * context) != 0;
+    return sn_settings_fail(s, "layout.context", err,
+                            "tensor x context (%d x %d) does not divide model.%s (%d), as "
+                            "context_kind all-to-all needs; nearest that work: %s",
+                            tensor, context, queries ? "heads" : "kv_heads",
+                            queries ? m->heads : m->kv_heads, near);
+}
+
+/* Tokens of a micro-batch that a tensor group holds. */
+static int64_t tokens_of_group(const struct sn_config *c)
+{
+    return (int64_t)c->layout.micro_batch * c->model.seq / c->layout.context;
+}
+
+static bool tensor_fits_tokens(const struct sn_config *c, int tensor)
+{
+    return tensor_fits_heads(c, tensor) && exchange_fits(c, tensor, c->layout.context) &&
+           tokens_of_group(c) % tensor == 0;
+}
+
+static enum sn_status tensor_divides_tokens(const struct sn_config *c, const struct sn_settings *s,
+                                            struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    char near[SN_NEAR_SIZE];
+    if (!l->sequence_parallel || tokens_of_group(c) % l->tensor == 0)
+        return SN_OK;
+    return sn_settings_fail(
+        s, "layout.tensor", err,
+        "%d does not divide micro_batch x seq / context (%d x %d / %d), as sequence_parallel "
+        "needs; nearest that work: %s, or sequence_parallel: false",
+        l->tensor, l->micro_batch, c->model.seq, l->context,
+        near_that_fit(near, c, tensor_fits_tokens, l->tensor, c->model.heads));
+}
+
+/* --- the pipeline ------------------------------------------------------------------------------
+ */
+
+static enum sn_status stages_have_layers(const struct sn_config *c, const struct sn_settings *s,
+                                         struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int layers = c->model.layers;
+    if (l->pipeline > layers)
+        return sn_settings_fail(s, "layout.pipeline", err,
+                                "%d is more than model.layers (%d); want at most that", l->pipeline,
+                                layers);
+    if ((int64_t)l->pipeline * l->virtual_stages > layers)
+        return sn_settings_fail(s, "layout.virtual_stages", err,
+                                "pipeline x virtual_stages (%d x %d) is more than model.layers "
+                                "(%d); want at most %d virtual stage%s",
+                                l->pipeline, l->virtual_stages, layers, layers / l->pipeline,
+                                layers / l->pipeline == 1 ? "" : "s");
+    return SN_OK;
+}
+
+static enum sn_status virtual_stages_interleave(const struct sn_config *c,
+                                                const struct sn_settings *s, struct sn_err *err)
+{
+    static const char key[] = "layout.schedule";
+    const struct sn_layout_config *l = &c->layout;
+    if (l->virtual_stages > 1 && l->pipeline == 1)
+        return sn_settings_fail(s, "layout.virtual_stages", err,
+                                "%d needs layout.pipeline of at least 2; use 1", l->virtual_stages);
+    if (l->virtual_stages == 1 || l->schedule == SN_INTERLEAVED)
+        return SN_OK;
+    return sn_settings_fail(s, "layout.virtual_stages", err,
+                            "%d needs schedule interleaved, not %s; use 1 or schedule: interleaved",
+                            l->virtual_stages,
+                            sn_keys[sn_key_find(key, strlen(key))].names[l->schedule]);
+}
+
+/* Interleaving takes the micro-batches in groups, one for each stage. */
+static enum sn_status micro_batches_interleave(const struct sn_config *c,
+                                               const struct sn_settings *s, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int data = l->data ? l->data : 1;
+    int64_t group = (int64_t)data * l->micro_batch * l->pipeline;
+    char near[SN_NEAR_SIZE];
+    if (l->schedule != SN_INTERLEAVED || c->train.global_batch % group == 0)
+        return SN_OK;
+    return sn_settings_fail(s, "train.global_batch", err,
+                            "%d is not a multiple of data x micro_batch x pipeline (%d x %d x %d), "
+                            "as schedule interleaved needs; nearest that are: %s",
+                            c->train.global_batch, data, l->micro_batch, l->pipeline,
+                            sn_near_multiples(near, group, c->train.global_batch));
+}
+
+/* ", such as [3, 3, 2]" for as many pieces as a sentence holds. */
+static const char *split_example(char buf[SN_WANT_SIZE], int layers, int pieces)
+{
+    int len = 0;
+    buf[0] = '\0';
+    if (pieces > 16)
+        return buf;
+    for (int i = 0; i < pieces; i++)
+        len += snprintf(buf + len, SN_WANT_SIZE - (size_t)len, "%s%d", i ? ", " : ", such as [",
+                        layers / pieces + (i < layers % pieces));
+    (void)snprintf(buf + len, SN_WANT_SIZE - (size_t)len, "]");
+    return buf;
+}
+
+static enum sn_status split_covers_layers(const struct sn_config *c, const struct sn_settings *s,
+                                          struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int pieces = l->pipeline * l->virtual_stages, layers = 0;
+    char example[SN_WANT_SIZE];
+    for (int i = 0; i < l->n_split; i++)
+        layers += l->split[i];
+    if (l->n_split == 0 || (l->n_split == pieces && layers == c->model.layers))
+        return SN_OK;
+    (void)split_example(example, c->model.layers, pieces);
+    if (l->n_split != pieces)
+        return sn_settings_fail(s, "layout.split", err,
+                                "%d number%s, but pipeline x virtual_stages is %d x %d; want "
+                                "%d%s, or auto",
+                                l->n_split, l->n_split == 1 ? "" : "s", l->pipeline,
+                                l->virtual_stages, pieces, example);
+    return sn_settings_fail(s, "layout.split", err,
+                            "the sum is %d, but model.layers is %d; want that sum%s, or auto",
+                            layers, c->model.layers, example);
+}
+
+/* Layers that share weights would lie on different ranks. */
+static enum sn_status shared_layers_stay_together(const struct sn_config *c,
+                                                  const struct sn_settings *s, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    if (c->model.share_layers == 1 || l->pipeline * l->virtual_stages == 1)
+        return SN_OK;
+    return sn_settings_fail(s, "model.share_layers", err,
+                            "%d needs a whole model on each rank, but pipeline x virtual_stages is "
+                            "%d x %d; use 1, or 1 for both of those",
+                            c->model.share_layers, l->pipeline, l->virtual_stages);
+}
+
+enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settings *s,
+                               struct sn_err *err)
+{
+    static sn_rule *const rules[] = {
+        ranks_are_countable,      tensor_divides_heads, context_divides,
+        tensor_divides_tokens,    stages_have_layers,   virtual_stages_interleave,
+        micro_batches_interleave, split_covers_layers,  shared_layers_stay_together,
+    };
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        SN_TRY(rules[i](c, s, err));
+    return SN_OK;
+}

@@ -1,0 +1,214 @@
+#include "lib/layout/schedule.h"
+
+#include "lib/base/mem.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdbool.h>
+
+const char *sn_phase_name(enum sn_phase f)
+{
+    static const char *const name[SN_NPHASES] = {"forward", "backward", "weight"};
+    return name[f];
+}
+
+static int min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static bool splits_backward(const struct sn_pipeline *p)
+{
+    return p->kind == SN_ZERO_BUBBLE;
+}
+
+/* --- which sizes make a schedule -------------------------------------------------------------- */
+
+static enum sn_status check_multiple(const struct sn_pipeline *p, struct sn_err *err)
+{
+    long below = (long)p->micros / p->stages * p->stages, above = below + p->stages;
+    if (below == p->micros)
+        return SN_OK;
+    if (below == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "layout.schedule: interleaved with %d micro-batches on %d pipeline stages, "
+                       "no multiple; %ld micro-batches or schedule 1f1b would work",
+                       p->micros, p->stages, above);
+    return sn_fail(err, SN_EINPUT,
+                   "layout.schedule: interleaved with %d micro-batches on %d pipeline stages, no "
+                   "multiple; %ld or %ld micro-batches or schedule 1f1b would work",
+                   p->micros, p->stages, below, above);
+}
+
+enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err)
+{
+    if (p->stages < 1 || p->virtual_stages < 1 || p->micros < 1)
+        return sn_fail(err, SN_EINPUT,
+                       "layout: %d pipeline stages x %d virtual stages, %d micro-batches; at least "
+                       "1 of each would work",
+                       p->stages, p->virtual_stages, p->micros);
+    /* Tasks, pieces and the warm-up of a stage are counted in int. */
+    long v = p->virtual_stages, limit = INT_MAX / 4;
+    if (v * p->micros > limit || v * p->stages > limit)
+        return sn_fail(err, SN_EINPUT,
+                       "layout: %d virtual stages of %d pipeline stages and %d micro-batches are "
+                       "more than can be scheduled; products up to %ld would work",
+                       p->virtual_stages, p->stages, p->micros, limit);
+    if (p->kind == SN_INTERLEAVED)
+        return check_multiple(p, err);
+    if (p->virtual_stages > 1)
+        return sn_fail(err, SN_EINPUT,
+                       "layout.virtual_stages: %d, but only the interleaved schedule has virtual "
+                       "stages; virtual_stages 1 or schedule interleaved would work",
+                       p->virtual_stages);
+    return SN_OK;
+}
+
+/* --- the order of a stage's tasks ------------------------------------------------------------- */
+
+/* A stage's list, one task after the other: how many of each phase were given out. */
+struct walk {
+    const struct sn_pipeline *p;
+    int total;   /* tasks of a phase */
+    int ahead;   /* forwards before the first backward, less the one that it takes turns with */
+    int delay;   /* micro-batches by which weight gradients are late; 0 if they are not apart */
+    int done[3]; /* by phase */
+};
+
+static struct walk walk_begin(const struct sn_pipeline *p, int stage)
+{
+    assert(stage >= 0 && stage < p->stages);
+    int v = p->virtual_stages, total = v * p->micros, behind = p->stages - 1 - stage;
+    struct walk w = {p, total, 0, splits_backward(p) ? stage : 0, {0}};
+    if (p->kind == SN_GPIPE)
+        w.ahead = total;
+    else if (v == 1)
+        w.ahead = min(total, behind);
+    else
+        w.ahead = min(total, 2 * behind + (v - 1) * p->stages);
+    return w;
+}
+
+static enum sn_phase next_phase(const struct walk *w)
+{
+    int forward = w->done[SN_PHASE_FORWARD], backward = w->done[SN_PHASE_BACKWARD];
+    int late = backward - w->done[SN_PHASE_WEIGHT];
+    if (splits_backward(w->p) && (late > w->delay || backward == w->total))
+        return SN_PHASE_WEIGHT;
+    if (forward < w->total && forward - backward <= w->ahead)
+        return SN_PHASE_FORWARD;
+    return SN_PHASE_BACKWARD;
+}
+
+/* The next task without its slot; false at the end of the list. Task k of a phase: groups of p
+ * micro-batches pass through all parts, forwards up, backwards down. */
+static bool walk_next(struct walk *w, struct sn_task *out)
+{
+    int p = w->p->stages, v = w->p->virtual_stages;
+    if (w->done[splits_backward(w->p) ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD] == w->total)
+        return false;
+    enum sn_phase phase = next_phase(w);
+    int k = w->done[phase]++, group = k / (p * v), in_group = k % (p * v), part = in_group / p;
+    out->phase = phase;
+    out->part = phase == SN_PHASE_FORWARD ? part : v - 1 - part;
+    out->micro = group * p + in_group % p;
+    out->slot = -1;
+    return true;
+}
+
+static bool gives_back(const struct sn_pipeline *p, const struct sn_task *t)
+{
+    return t->phase == (splits_backward(p) ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD);
+}
+
+int sn_schedule_tasks(const struct sn_pipeline *p)
+{
+    return (splits_backward(p) ? 3 : 2) * p->virtual_stages * p->micros;
+}
+
+int sn_schedule_slots(const struct sn_pipeline *p, int stage, int part)
+{
+    assert(part >= 0 && part < p->virtual_stages);
+    struct walk w = walk_begin(p, stage);
+    struct sn_task t;
+    int in_flight = 0, most = 0;
+    while (walk_next(&w, &t)) {
+        if (t.part != part)
+            continue;
+        in_flight += t.phase == SN_PHASE_FORWARD;
+        most = in_flight > most ? in_flight : most;
+        in_flight -= gives_back(p, &t);
+    }
+    return most;
+}
+
+/* --- slots ------------------------------------------------------------------------------------ */
+
+/* Of one part. */
+struct slots {
+    int *of;     /* [micros] the slot of each micro-batch in flight */
+    bool *taken; /* [micros]; more are never needed */
+    int lowest;  /* every slot below is taken */
+};
+
+static int take(struct slots *s, int micro)
+{
+    while (s->taken[s->lowest])
+        s->lowest++;
+    s->taken[s->lowest] = true;
+    return s->of[micro] = s->lowest;
+}
+
+static void give_back(struct slots *s, int micro)
+{
+    s->taken[s->of[micro]] = false;
+    s->lowest = min(s->lowest, s->of[micro]);
+}
+
+static void assign(struct sn_task *tasks, int n, const struct sn_pipeline *p, struct slots *parts)
+{
+    for (int i = 0; i < n; i++) {
+        struct sn_task *t = &tasks[i];
+        struct slots *s = &parts[t->part];
+        t->slot = t->phase == SN_PHASE_FORWARD ? take(s, t->micro) : s->of[t->micro];
+        if (gives_back(p, t))
+            give_back(s, t->micro);
+    }
+}
+
+static bool assign_slots(struct sn_task *tasks, int n, const struct sn_pipeline *p)
+{
+    size_t v = (size_t)p->virtual_stages, m = (size_t)p->micros;
+    struct slots *parts = sn_alloc_n(v, sizeof(*parts));
+    int *of = sn_alloc_n(v * m, sizeof(*of));
+    bool *taken = sn_alloc_n(v * m, sizeof(*taken));
+    bool good = parts && of && taken;
+    for (size_t i = 0; good && i < v; i++)
+        parts[i] = (struct slots){of + i * m, taken + i * m, 0};
+    if (good)
+        assign(tasks, n, p, parts);
+    sn_free(taken);
+    sn_free(of);
+    sn_free(parts);
+    return good;
+}
+
+enum sn_status sn_schedule_make(struct sn_task **out, int *n, const struct sn_pipeline *p,
+                                int stage, struct sn_err *err)
+{
+    SN_TRY(sn_pipeline_check(p, err));
+    int count = sn_schedule_tasks(p), i = 0;
+    struct sn_task *tasks = sn_alloc_n((size_t)count, sizeof(*tasks));
+    struct walk w = walk_begin(p, stage);
+    while (tasks && walk_next(&w, &tasks[i]))
+        i++;
+    if (!tasks || !assign_slots(tasks, count, p)) {
+        sn_free(tasks);
+        return sn_fail(err, SN_ENOMEM,
+                       "schedule: no memory for %d tasks; fewer micro-batches would work", count);
+    }
+    assert(i == count);
+    *out = tasks;
+    *n = count;
+    return SN_OK;
+}
