@@ -91,25 +91,50 @@ struct plan {
     struct sn_memory_plan memory;
     int64_t traffic[SN_NAXES]; /* summed over ranks */
     int64_t limit;             /* of one rank, if all of them run on this host */
-    int ranks;
+    int ranks, micros;
 };
 
-static void make_plan(const struct sn_job *j, struct plan *p)
+/* The job of the first rank of a pipeline stage: all ranks of a stage have the same text. */
+static enum sn_status stage_job(struct sn_job **job, const struct sn_config *c,
+                                const struct sn_model *model, int rank, struct sn_err *err)
 {
-    *p = (struct plan){.ranks = j->ranks};
-    sn_job_memory(j, &p->memory);
-    for (int r = 0; r < j->ranks; r++) {
+    struct sn_job_env env = {.config = c,
+                             .model = model,
+                             .ops = sn_ops_cpu(),
+                             .threads = sn_threads(c, sn_config_ranks(c)),
+                             .rank = rank};
+    return sn_job_create(job, &env, err);
+}
+
+/* Memory of the stage that needs most, traffic of all. */
+static enum sn_status make_plan(struct plan *p, const struct sn_config *c,
+                                const struct sn_model *model, struct sn_err *err)
+{
+    *p = (struct plan){.ranks = sn_config_ranks(c)};
+    for (int stage = 0; stage < c->layout.pipeline; stage++) {
+        struct sn_job *j;
+        struct sn_memory_plan m;
         int64_t bytes[SN_NAXES];
-        sn_job_traffic(j, r, bytes);
+        SN_TRY(stage_job(&j, c, model, 0, err));
+        int rank = stage * j->grid.stride[SN_AXIS_PIPELINE];
+        sn_job_destroy(j);
+        SN_TRY(stage_job(&j, c, model, rank, err));
+        sn_job_memory(j, &m);
+        sn_job_traffic_of_stage(j, bytes);
+        p->micros = j->train.micros;
+        sn_job_destroy(j);
+        if (m.total > p->memory.total)
+            p->memory = m;
         for (int a = 0; a < SN_NAXES; a++)
             p->traffic[a] += bytes[a];
     }
-    p->limit = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / j->ranks;
+    p->limit = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / p->ranks;
+    return SN_OK;
 }
 
-static void print_json(const struct sn_job *j, const struct plan *p)
+static void print_json(const struct sn_config *c, const struct sn_model *model,
+                       const struct plan *p)
 {
-    const struct sn_config *c = j->config;
     (void)printf("{\"layout\": {\"data\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d, "
                  "\"context\": %d, \"micro_batch\": %d, \"zero\": %d, \"bucket\": %lld}, ",
                  c->layout.data, c->layout.tensor, c->layout.pipeline, c->layout.expert,
@@ -117,7 +142,7 @@ static void print_json(const struct sn_job *j, const struct plan *p)
                  (long long)c->layout.bucket);
     (void)printf("\"parameters\": %lld, \"step_time_s\": null, \"mfu\": null, "
                  "\"tokens_per_s\": null, \"fits\": %s, ",
-                 (long long)sn_model_param_count(j->model),
+                 (long long)sn_model_param_count(model),
                  p->memory.total <= p->limit ? "true" : "false");
     sn_metrics_json_memory(stdout, &p->memory);
     (void)printf(", \"memory_limit_bytes\": %lld, \"bubble_fraction\": 0, ", (long long)p->limit);
@@ -131,14 +156,16 @@ static void row(const char *name, int64_t bytes)
     (void)printf("  %-12s %16lld  %s\n", name, (long long)bytes, sn_str_bytes(size, bytes));
 }
 
-static void print_text(const struct sn_job *j, const struct plan *p)
+static void print_text(const struct sn_config *c, const struct sn_model *model,
+                       const struct plan *p)
 {
-    const struct sn_config *c = j->config;
     const struct sn_memory_plan *m = &p->memory;
     (void)printf("%s: %s, %lld parameters, %s\n", c->run.name, sn_family_name(c->model.family),
-                 (long long)sn_model_param_count(j->model), sn_dtype_name(j->dtype));
-    (void)printf("layout: data %d, micro_batch %d, %d micro-batches a step\n", c->layout.data,
-                 c->layout.micro_batch, j->train.micros);
+                 (long long)sn_model_param_count(model), sn_dtype_name(c->train.precision));
+    (void)printf("layout: data %d x tensor %d x context %d x pipeline %d, micro_batch %d, %d "
+                 "micro-batches a step\n",
+                 c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline,
+                 c->layout.micro_batch, p->micros);
     (void)printf("memory of the worst rank, bytes\n");
     row("params", m->params);
     row("grads", m->grads);
@@ -160,45 +187,49 @@ static void print_text(const struct sn_job *j, const struct plan *p)
                  sn_str_bytes(limit, p->limit), p->ranks);
 }
 
-static enum sn_status explain(const struct sn_job *j, const struct line *l, struct sn_err *err)
+static enum sn_status explain(const struct sn_config *c, const struct sn_model *model,
+                              const struct line *l, struct sn_err *err)
 {
-    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
-    if (l->explain >= j->ranks)
+    struct sn_job *j;
+    int ranks = sn_config_ranks(c);
+    if (l->explain >= ranks)
         return sn_fail(err, SN_EINPUT, "--explain: there is no rank %lld; the layout has 0..%d",
-                       l->explain, j->ranks - 1);
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(set[i]->name, l->program) != 0)
-            continue;
-        struct sn_str text = {0};
-        sn_program_print(&text, set[i]);
-        bool failed = text.failed;
-        if (!failed)
-            (void)fputs(text.p, stdout);
-        sn_str_fini(&text);
-        return failed ? sn_fail(err, SN_ENOMEM, "--explain: no memory for the text") : SN_OK;
-    }
-    return sn_fail(err, SN_EINPUT, "--program: '%s' is none; want train, evaluate or generate",
-                   l->program);
+                       l->explain, ranks - 1);
+    SN_TRY(stage_job(&j, c, model, (int)l->explain, err));
+    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate}, *p = NULL;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(set[i]->name, l->program) == 0 && set[i]->n_ops > 0)
+            p = set[i];
+    enum sn_status st = SN_OK;
+    struct sn_str text = {0};
+    if (p)
+        sn_program_print(&text, j, p);
+    if (!p)
+        st = sn_fail(err, SN_EINPUT,
+                     "--program: '%s' is none; want train, evaluate or, for a job of one rank, "
+                     "generate",
+                     l->program);
+    else if (text.failed)
+        st = sn_fail(err, SN_ENOMEM, "--explain: no memory for the text");
+    else
+        (void)fputs(text.p, stdout);
+    sn_str_fini(&text);
+    sn_job_destroy(j);
+    return st;
 }
 
 static enum sn_status report(const struct sn_config *c, const struct line *l, struct sn_err *err)
 {
     struct sn_model *model = NULL;
-    struct sn_job *job = NULL;
     SN_TRY(sn_model_create(&model, &c->model, &c->train, err));
-    enum sn_status st =
-        sn_job_create(&job, c, model, sn_ops_cpu(), sn_threads(c, c->layout.data), err);
-    if (st == SN_OK && l->explain >= 0) {
-        st = explain(job, l, err);
-    } else if (st == SN_OK) {
-        struct plan p;
-        make_plan(job, &p);
+    struct plan p;
+    enum sn_status st = l->explain >= 0 ? explain(c, model, l, err) : make_plan(&p, c, model, err);
+    if (st == SN_OK && l->explain < 0) {
         if (l->json)
-            print_json(job, &p);
+            print_json(c, model, &p);
         else
-            print_text(job, &p);
+            print_text(c, model, &p);
     }
-    sn_job_destroy(job);
     sn_model_destroy(model);
     return st;
 }
@@ -231,7 +262,8 @@ int main(int argc, char **argv)
     if (st == SN_OK)
         st = sn_config_load(&config, l.run_file, NULL, &err);
     if (st == SN_OK) {
-        int ranks = l.ranks ? (int)l.ranks : config.layout.data ? config.layout.data : 1;
+        int copy = config.layout.tensor * config.layout.context * config.layout.pipeline;
+        int ranks = l.ranks ? (int)l.ranks : config.layout.data ? copy * config.layout.data : copy;
         st = sn_config_resolve_ranks(&config, ranks, &err);
     }
     if (st == SN_OK)

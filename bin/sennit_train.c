@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/run/attempt.h"
 #include "lib/run/profile.h"
+#include "lib/run/ring.h"
 #include "lib/run/trainer.h"
 
 #include <getopt.h>
@@ -30,7 +31,8 @@ static const char usage[] =
     "  --help, --version\n"
     "\n"
     "SIGINT, SIGUSR2 or the file OUTPUT/save-and-exit: save, exit 75. SIGTERM: save, exit 76.\n"
-    "Exit 0: done, 1: the work failed, 2: bad usage or input, 79: diverged.\n";
+    "Exit 0: done, 1: the work failed, 2: bad usage or input, 77: a rank is gone or stuck\n"
+    "(run.hang_timeout), 79: diverged.\n";
 
 enum { FRESH = 256, STOP_AFTER, PROFILE, GENERATE, TOKENS, TEMPERATURE, TOP_K, HELP, VERSION };
 
@@ -165,10 +167,14 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
     const char *backend = sn_ops_cpu_describe(&warning);
     struct sn_saver saver = {0};
     struct sn_attempt attempt = {0};
+    struct sn_ring *ring = NULL;
     enum sn_status st = sn_attempt_begin(&attempt, c, comm->rank, err);
     if (st == SN_OK)
         st = sn_saver_open(&saver, c, err);
+    if (st == SN_OK && comm->size > 1)
+        st = sn_ring_open(&ring, c->run.output, comm->rank, err);
     SN_TRY(comm->ops->agree(comm, st, err));
+    sn_comm_set_watch(comm, ring, c->run.hang_timeout);
     struct sn_trainer_env env = {.config = c,
                                  .comm = comm,
                                  .ops = sn_ops_cpu(),
@@ -196,6 +202,8 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
         sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
     sn_attempt_end(&attempt, st == SN_OK ? *exit_code : sn_exit_code(st), st == SN_OK ? NULL : err);
     sn_trainer_destroy(t);
+    sn_comm_set_watch(comm, NULL, 0);
+    sn_ring_close(ring);
     sn_saver_close(&saver);
     return st;
 }
@@ -205,8 +213,10 @@ static enum sn_status load_config(const struct line *l, struct sn_config *c, int
 {
     SN_TRY(sn_config_load(c, l->run_file, NULL, err));
     if (l->generate) { /* one sample on one rank, whatever layout the run has */
-        c->layout.data = 1;
-        c->layout.micro_batch = 1;
+        c->layout.data = c->layout.tensor = c->layout.context = c->layout.pipeline = 1;
+        c->layout.micro_batch = c->layout.virtual_stages = 1;
+        c->layout.schedule = SN_1F1B;
+        c->layout.n_split = c->layout.zero = 0;
     }
     if (l->generate && ranks > 1)
         return sn_fail(err, SN_EINPUT, "--generate: started with %d ranks; start one", ranks);

@@ -5,9 +5,10 @@
 #include "checkpoint/store.h"
 #include "lib/base/mem.h"
 
-static enum sn_status save(void *self, const struct sn_state *s, struct sn_err *err)
+static enum sn_status save(void *self, const struct sn_state *s, enum sn_save_phase phase,
+                           struct sn_err *err)
 {
-    return sn_store_save(self, s, err);
+    return sn_store_save(self, s, phase, err);
 }
 
 static enum sn_status find(void *self, int64_t *step, struct sn_err *err)

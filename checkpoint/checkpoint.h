@@ -1,12 +1,14 @@
 /*
  * checkpoint.h - checkpoints of a run in one directory, as a struct sn_saver.
  *
- *   DIR/step-00000100/  shard-00000.h5  manifest.json  COMMIT
+ *   DIR/step-00000100/  shard-00000.h5 ...  manifest.json  COMMIT
  *   DIR/LATEST          a hint for people; never trusted
  *
- * A checkpoint is written under step-00000100.tmp.PID, synced, and renamed: a failed or killed save
- * leaves the one before it untouched. One process at a time may save into a directory. Formats and
- * reasons: DESIGN.md 7.
+ * Every rank that owns something writes it into a shard of its own, with a list of its pieces;
+ * rank 0 proves that the pieces of all cover every tensor exactly once, and joins the lists into
+ * the manifest. That happens under step-00000100.tmp.TAG, which is synced and renamed: a failed or
+ * killed save leaves the one before it untouched. One run at a time may save into a directory, and
+ * its ranks must see one file system. Formats and reasons: DESIGN.md 7.
  *
  * For the caller: ignore SIGXFSZ, or a file size limit kills the process instead of failing the
  * save.
@@ -25,7 +27,9 @@
  * save: a checkpoint of the same step is replaced. Those of later steps belong to a course of
  *       training that was left (an older one was resumed, or --fresh): they are renamed to
  *       step-N.aside.PID, never found again and never removed.
- * load: on failure the tensors may be partly overwritten, the scalars not.
+ * load: names, shapes, coverage and the sizes of the shards needed are checked before the first
+ *       box is touched; an altered shard may leave boxes partly overwritten, never the scalars.
+ *       Each piece is read once, with memory for the largest of them.
  * init: sn_init_from of checkpoint/hfnames.h.
  * set_aside: as save does with later steps, for all of them. */
 enum sn_status sn_checkpoint_open(struct sn_saver *out, const char *dir, int keep,
@@ -39,6 +43,7 @@ enum sn_checkpoint_stage {
     SN_STAGE_LAYOUT,    /* the shard is laid out, nothing is in it */
     SN_STAGE_HALF,      /* half of the tensors are written */
     SN_STAGE_SHARD,     /* the shard is synced */
+    SN_STAGE_LIST,      /* so is the list of its pieces */
     SN_STAGE_MANIFEST,
     SN_STAGE_COMMIT,
     SN_STAGE_SYNCED,  /* the temporary directory is synced */
@@ -47,7 +52,8 @@ enum sn_checkpoint_stage {
     SN_STAGE_ROTATED,
     SN_NSTAGES
 };
-/* Test hook: the next save kills this process with SIGKILL right after `stage`. */
+/* Test hook: the next save, in whatever phase, kills this process with SIGKILL right after `stage`.
+ */
 void sn_checkpoint_die_at(struct sn_saver *s, enum sn_checkpoint_stage stage);
 
 #endif

@@ -8,3 +8,14 @@ uint64_t sn_hash64(const void *p, size_t bytes)
 {
     return XXH3_64bits(p, bytes);
 }
+
+uint64_t sn_hash64_rows(const float *p, int64_t rows, int64_t cols, int64_t ld)
+{
+    XXH3_state_t state;
+    if (ld == cols)
+        return sn_hash64(p, (size_t)rows * (size_t)cols * sizeof(*p));
+    (void)XXH3_64bits_reset(&state); /* these two fail only for NULL */
+    for (int64_t r = 0; r < rows; r++)
+        (void)XXH3_64bits_update(&state, p + r * ld, (size_t)cols * sizeof(*p));
+    return XXH3_64bits_digest(&state);
+}

@@ -11,5 +11,7 @@
 #include <stdint.h>
 
 uint64_t sn_hash64(const void *p, size_t bytes);
+/* Of a matrix whose rows begin ld floats apart: as sn_hash64 of its rows without the gaps. */
+uint64_t sn_hash64_rows(const float *p, int64_t rows, int64_t cols, int64_t ld);
 
 #endif

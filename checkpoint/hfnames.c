@@ -174,10 +174,19 @@ const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum s
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static enum sn_status want_shape(const struct sn_st_tensor *t, const char *piece, int64_t rows,
-                                 int64_t cols, struct sn_err *err)
+/* The shape that the file's tensor must have for our rows x cols. */
+static enum sn_status want_shape(const struct sn_st_tensor *t, enum form form,
+                                 const struct sn_state_shape *ours, struct sn_err *err)
 {
     char shape[SN_ST_SHAPE_MAX];
+    const char *piece = ours->name;
+    int64_t rows = ours->rows, cols = ours->cols;
+    if (form == CONV || form == CONV_QKV) {
+        rows = ours->cols;
+        cols = form == CONV ? ours->rows : 3 * ours->rows;
+    } else if (form == ROWS_QKV || form == HEADS_QKV) {
+        rows = 3 * ours->rows;
+    }
     if (t->rank <= 2 && sn_st_rows(t) == rows && sn_st_cols(t) == cols)
         return SN_OK;
     if (cols == 1)
@@ -189,18 +198,20 @@ static enum sn_status want_shape(const struct sn_st_tensor *t, const char *piece
                    t->file, t->name, sn_st_shape(shape, t), piece, rows, cols);
 }
 
-/* out[r][c] = t[c][col + r], a strip of their rows at a time. */
-static enum sn_status read_transposed(const struct sn_st_tensor *t, int64_t col, int64_t rows,
-                                      int64_t cols, float *out, struct sn_err *err)
+/* out[r][c] = t[theirs.row + c][theirs.col + r], a strip of their rows at a time. */
+static enum sn_status read_transposed(const struct sn_st_tensor *t, struct sn_st_box theirs,
+                                      float *out, struct sn_err *err)
 {
     enum { STRIP = 64 };
+    int64_t rows = theirs.cols, cols = theirs.rows;
     float *strip = sn_alloc_n((size_t)rows * STRIP, sizeof(*strip));
     if (!strip)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to transpose '%s'", t->file, t->name);
     enum sn_status st = SN_OK;
     for (int64_t c = 0; c < cols && st == SN_OK; c += STRIP) {
         int64_t n = cols - c < STRIP ? cols - c : STRIP;
-        st = sn_safetensors_read(t, &(struct sn_st_box){c, n, col, rows}, strip, err);
+        struct sn_st_box part = {theirs.row + c, n, theirs.col, rows};
+        st = sn_safetensors_read(t, &part, strip, err);
         for (int64_t r = 0; r < rows && st == SN_OK; r++)
             for (int64_t k = 0; k < n; k++)
                 out[r * cols + c + k] = strip[k * rows + r];
@@ -209,13 +220,15 @@ static enum sn_status read_transposed(const struct sn_st_tensor *t, int64_t col,
     return st;
 }
 
-static enum sn_status read_heads(const struct sn_st_tensor *t, int heads, int part, int64_t rows,
-                                 int64_t cols, float *out, struct sn_err *err)
+/* Row r of ours is row r % d of head r / d; read are the rows of one head at a time. */
+static enum sn_status read_heads(const struct sn_st_tensor *t, int64_t d, int part,
+                                 const struct sn_state_tensor *box, float *out, struct sn_err *err)
 {
-    int64_t d = rows / heads;
-    for (int64_t h = 0; h < heads; h++) {
-        struct sn_st_box box = {(3 * h + part) * d, d, 0, cols};
-        SN_TRY(sn_safetensors_read(t, &box, out + h * d * cols, err));
+    for (int64_t r = box->row, n; r < box->row + box->n_rows; r += n) {
+        int64_t left = box->row + box->n_rows - r;
+        n = d - r % d < left ? d - r % d : left;
+        struct sn_st_box theirs = {(3 * (r / d) + part) * d + r % d, n, box->col, box->n_cols};
+        SN_TRY(sn_safetensors_read(t, &theirs, out + (r - box->row) * box->n_cols, err));
     }
     return SN_OK;
 }
@@ -234,31 +247,52 @@ static enum sn_status no_source(const struct sn_safetensors *st, enum sn_family 
                    file, numbered(families[family].prefix, r->theirs, layer).text, piece);
 }
 
-enum sn_status sn_hf_read_piece(const struct sn_safetensors *st, enum sn_family family,
-                                const struct sn_model_config *m, const char *piece, int64_t rows,
-                                int64_t cols, float *out, struct sn_err *err)
+/* What ours is read from, and how. */
+struct source {
+    const struct sn_st_tensor *t;
+    const struct rule *rule;
+};
+
+static enum sn_status find_source(struct source *out, const struct sn_safetensors *st,
+                                  enum sn_family family, const struct sn_state_shape *ours,
+                                  struct sn_err *err)
 {
     int layer = 0;
-    const struct rule *r = rule_of(family, piece, &layer);
+    const struct rule *r = rule_of(family, ours->name, &layer);
     const struct sn_st_tensor *t = r ? lookup(st, family, r->theirs, layer) : NULL;
     if (!t)
-        return no_source(st, family, r, layer, piece, err);
-    switch (r->form) {
+        return no_source(st, family, r, layer, ours->name, err);
+    SN_TRY(want_shape(t, r->form, ours, err));
+    *out = (struct source){t, r};
+    return SN_OK;
+}
+
+enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_model_config *m,
+                           const struct sn_state_shape *t, struct sn_err *err)
+{
+    struct source any;
+    return find_source(&any, st, m->family, t, err);
+}
+
+enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_model_config *m,
+                              const struct sn_state_tensor *t, float *out, struct sn_err *err)
+{
+    struct sn_state_shape shape = {t->group, t->name, t->rows, t->cols};
+    struct source s;
+    SN_TRY(find_source(&s, st, m->family, &shape, err));
+    int64_t first =
+        s.rule->part * t->rows + t->row; /* of q | k | v; part is 0 where there is one */
+    switch (s.rule->form) {
     case CONV:
-        SN_TRY(want_shape(t, piece, cols, rows, err));
-        return read_transposed(t, 0, rows, cols, out, err);
     case CONV_QKV:
-        SN_TRY(want_shape(t, piece, cols, 3 * rows, err));
-        return read_transposed(t, r->part * rows, rows, cols, out, err);
-    case ROWS_QKV:
-        SN_TRY(want_shape(t, piece, 3 * rows, cols, err));
-        return sn_safetensors_read(t, &(struct sn_st_box){r->part * rows, rows, 0, cols}, out, err);
+        return read_transposed(s.t, (struct sn_st_box){t->col, t->n_cols, first, t->n_rows}, out,
+                               err);
     case HEADS_QKV:
-        SN_TRY(want_shape(t, piece, 3 * rows, cols, err));
-        return read_heads(t, m->heads, r->part, rows, cols, out, err);
+        return read_heads(s.t, t->rows / m->heads, s.rule->part, t, out, err);
     case SAME:
+    case ROWS_QKV:
         break;
     }
-    SN_TRY(want_shape(t, piece, rows, cols, err));
-    return sn_safetensors_read(t, &(struct sn_st_box){0, rows, 0, cols}, out, err);
+    return sn_safetensors_read(s.t, &(struct sn_st_box){first, t->n_rows, t->col, t->n_cols}, out,
+                               err);
 }

@@ -21,15 +21,20 @@ const struct sn_st_tensor *sn_hf_source(const struct sn_safetensors *st, enum sn
  * last layer before it that is. NULL for all others. *layer is the tensor's own layer. */
 const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum sn_family family,
                                          const char *theirs, int share, int *layer);
-/* Our piece, rows x cols fp32, out of the field's file. A shape that does not fit is SN_EINPUT. */
-enum sn_status sn_hf_read_piece(const struct sn_safetensors *st, enum sn_family family,
-                                const struct sn_model_config *m, const char *piece, int64_t rows,
-                                int64_t cols, float *out, struct sn_err *err);
+/* Has the field's file our tensor `t`, in a shape that fits? If not, SN_EINPUT. */
+enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_model_config *m,
+                           const struct sn_state_shape *t, struct sn_err *err);
+/* The box that t describes, of our tensor, out of the field's file; `out` is t->n_rows x t->n_cols
+ * without gaps, and t->p is not touched. Reads no more than the box. What sn_hf_check refuses is
+ * SN_EINPUT. */
+enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_model_config *m,
+                              const struct sn_state_tensor *t, float *out, struct sn_err *err);
 
-/* Fill the "model" tensors of s and nothing else. `path` is a safetensors file or directory, one of
+/* Fill the "model" boxes of s and nothing else. `path` is a safetensors file or directory, one of
  * our checkpoints (step-00000100), or a directory of them (the newest). Every tensor of the source
- * must be used, apart from known buffers, a head equal to the tied embedding, and layers that equal
- * the one whose weights they share; what is left over is SN_EINPUT and is listed. */
+ * must have its place in the model (s->all), apart from known buffers, a head equal to the tied
+ * embedding, and layers that equal the one whose weights they share; what is left over is SN_EINPUT
+ * and is listed. */
 enum sn_status sn_init_from(const char *path, const struct sn_model_config *m, struct sn_state *s,
                             struct sn_err *err);
 

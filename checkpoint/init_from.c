@@ -16,11 +16,6 @@ static const char *const harmless[] = {
     "*.rotary_emb.inv_freq", "*.masked_bias",
 };
 
-static bool in_model(const struct sn_state_tensor *t)
-{
-    return strcmp(t->group, "model") == 0;
-}
-
 /* Names of what is left over, the first few. */
 struct left_over {
     char text[400];
@@ -92,15 +87,43 @@ static enum sn_status judge(const struct sn_safetensors *st, const struct sn_mod
     return SN_OK;
 }
 
-static enum sn_status read_pieces(const struct sn_safetensors *st, const struct sn_model_config *m,
-                                  struct sn_state *s, bool *used, struct sn_err *err)
+/* Which tensors of the file the whole model takes, also where this rank takes nothing of them. */
+static enum sn_status check_fit(const struct sn_safetensors *st, const struct sn_model_config *m,
+                                const struct sn_state *s, bool *used, struct sn_err *err)
+{
+    for (int i = 0; i < s->n_all; i++) {
+        const struct sn_state_shape *t = &s->all[i];
+        if (strcmp(t->group, "model") != 0)
+            continue;
+        SN_TRY(sn_hf_check(st, m, t, err));
+        used[sn_hf_source(st, m->family, t->name) - sn_safetensors_get(st, 0)] = true;
+    }
+    return SN_OK;
+}
+
+/* A box with gaps between its rows goes through a copy of it without. */
+static enum sn_status read_spread(const struct sn_safetensors *st, const struct sn_model_config *m,
+                                  const struct sn_state_tensor *t, struct sn_err *err)
+{
+    float *box = sn_alloc_n((size_t)t->n_rows * (size_t)t->n_cols, sizeof(*box));
+    if (!box)
+        return sn_fail(err, SN_ENOMEM, "train.init_from: no memory to read %s", t->name);
+    enum sn_status status = sn_hf_read_box(st, m, t, box, err);
+    for (int64_t r = 0; r < t->n_rows && status == SN_OK; r++)
+        memcpy(t->p + r * t->ld, box + r * t->n_cols, (size_t)t->n_cols * sizeof(*box));
+    sn_free(box);
+    return status;
+}
+
+static enum sn_status read_boxes(const struct sn_safetensors *st, const struct sn_model_config *m,
+                                 struct sn_state *s, struct sn_err *err)
 {
     for (int i = 0; i < s->n_tensors; i++) {
         struct sn_state_tensor *t = &s->tensors[i];
-        if (!in_model(t))
+        if (strcmp(t->group, "model") != 0 || t->n_rows == 0 || t->n_cols == 0)
             continue;
-        SN_TRY(sn_hf_read_piece(st, m->family, m, t->name, t->rows, t->cols, t->p, err));
-        used[sn_hf_source(st, m->family, t->name) - sn_safetensors_get(st, 0)] = true;
+        SN_TRY(t->ld == t->n_cols ? sn_hf_read_box(st, m, t, t->p, err)
+                                  : read_spread(st, m, t, err));
     }
     return SN_OK;
 }
@@ -110,6 +133,7 @@ static enum sn_status from_safetensors(const char *path, const struct sn_model_c
 {
     struct sn_safetensors *st;
     struct left_over left = {0};
+    SN_TRY(sn_state_check_boxes(s, err));
     SN_TRY(sn_safetensors_open(&st, path, err));
     int n = sn_safetensors_count(st);
     bool *used = sn_alloc_n((size_t)n, sizeof(*used));
@@ -117,12 +141,14 @@ static enum sn_status from_safetensors(const char *path, const struct sn_model_c
     if (!used)
         status = sn_fail(err, SN_ENOMEM, "%s: no memory to list %d tensors", path, n);
     if (status == SN_OK)
-        status = read_pieces(st, m, s, used, err);
+        status = check_fit(st, m, s, used, err);
     for (int i = 0; i < n && status == SN_OK; i++)
         if (!used[i])
             status = judge(st, m, sn_safetensors_get(st, i), &left, err);
     if (status == SN_OK)
         status = explain_left_over(&left, path, err);
+    if (status == SN_OK)
+        status = read_boxes(st, m, s, err);
     sn_free(used);
     sn_safetensors_close(st);
     return status;
@@ -134,23 +160,12 @@ static enum sn_status read_ours(struct sn_reader *r, struct sn_state *s, bool *u
                                 struct sn_err *err)
 {
     struct left_over left = {0};
-    for (int i = 0; i < s->n_tensors; i++) {
-        const struct sn_manifest_tensor *t;
-        if (!in_model(&s->tensors[i]))
-            continue;
-        SN_TRY(sn_reader_want(r, &t, &s->tensors[i], err));
-        used[t - r->manifest.tensors] = true;
-    }
+    SN_TRY(sn_reader_match(r, s, "model", used, err));
     for (int i = 0; i < r->manifest.n_tensors; i++)
         if (strcmp(r->manifest.tensors[i].group, "model") == 0 && !used[i])
             add_left_over(&left, r->manifest.tensors[i].name);
     SN_TRY(explain_left_over(&left, r->dir, err));
-    for (int i = 0; i < s->n_tensors; i++) {
-        const struct sn_state_tensor *t = &s->tensors[i];
-        if (in_model(t))
-            SN_TRY(sn_reader_read(r, sn_manifest_find(&r->manifest, t->group, t->name), t->p, err));
-    }
-    return SN_OK;
+    return sn_reader_fill(r, s, "model", err);
 }
 
 static enum sn_status from_step(const char *dir, struct sn_state *s, struct sn_err *err)

@@ -43,20 +43,15 @@ static enum sn_status check_extra(const struct sn_reader *r, const bool *used, s
     return SN_OK;
 }
 
-/* All names and shapes before the first byte: a wrong checkpoint overwrites nothing. */
+/* All tensors of the model, not only those that this rank holds: what no rank could want is refused
+ * by every rank. */
 static enum sn_status check_tensors(const struct sn_reader *r, const struct sn_state *s,
                                     struct sn_err *err)
 {
     bool *used = sn_alloc_n((size_t)r->manifest.n_tensors, sizeof(*used));
     if (!used)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to compare its tensors", r->dir);
-    enum sn_status st = SN_OK;
-    for (int i = 0; i < s->n_tensors && st == SN_OK; i++) {
-        const struct sn_manifest_tensor *t;
-        st = sn_reader_want(r, &t, &s->tensors[i], err);
-        if (st == SN_OK)
-            used[t - r->manifest.tensors] = true;
-    }
+    enum sn_status st = sn_reader_match(r, s, NULL, used, err);
     if (st == SN_OK)
         st = check_extra(r, used, err);
     sn_free(used);
@@ -67,10 +62,7 @@ static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct s
 {
     SN_TRY(check_model(r, s->model_text, err));
     SN_TRY(check_tensors(r, s, err));
-    for (int i = 0; i < s->n_tensors; i++) {
-        struct sn_state_tensor *t = &s->tensors[i];
-        SN_TRY(sn_reader_read(r, sn_manifest_find(&r->manifest, t->group, t->name), t->p, err));
-    }
+    SN_TRY(sn_reader_fill(r, s, NULL, err));
     s->scalars = r->manifest.scalars;
     if (r->manifest.config_hash != s->config_hash)
         sn_log(SN_LOG_INFO, "%s: was saved under other run settings; going on under the new ones",

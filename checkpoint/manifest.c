@@ -21,20 +21,31 @@ static void format_scalars(struct sn_str *out, const struct sn_state_scalars *s)
                s->step, s->tokens, s->adam_count, s->scale_age, s->skipped, (double)s->loss_scale);
 }
 
+static void format_piece(struct sn_str *out, const struct sn_manifest_piece *p)
+{
+    sn_str_add(out,
+               "{\"row\": [%" PRId64 ", %" PRId64 "], \"col\": [%" PRId64 ", %" PRId64
+               "], \"shard\": %d, \"dataset\": ",
+               p->box.row, p->box.row + p->box.rows, p->box.col, p->box.col + p->box.cols,
+               p->shard);
+    sn_str_add_json(out, p->dataset);
+    sn_str_add(out, ", \"bytes\": %" PRId64 ", \"xxh3\": \"%016" PRIx64 "\"}",
+               sn_box_size(p->box) * (int64_t)sizeof(float), p->hash);
+}
+
 static void format_tensor(struct sn_str *out, const struct sn_manifest_tensor *t)
 {
     sn_str_add(out, "    {\"group\": ");
     sn_str_add_json(out, t->group);
     sn_str_add(out, ", \"name\": ");
     sn_str_add_json(out, t->name);
-    sn_str_add(out,
-               ", \"shape\": [%" PRId64 ", %" PRId64 "], \"dtype\": \"fp32\", \"pieces\": "
-               "[{\"row\": [0, %" PRId64 "], \"col\": [0, %" PRId64
-               "], \"shard\": %d, \"dataset\": ",
-               t->rows, t->cols, t->rows, t->cols, t->shard);
-    sn_str_add_json(out, t->dataset);
-    sn_str_add(out, ", \"bytes\": %" PRId64 ", \"xxh3\": \"%016" PRIx64 "\"}]}",
-               t->rows * t->cols * (int64_t)sizeof(float), t->hash);
+    sn_str_add(out, ", \"shape\": [%" PRId64 ", %" PRId64 "], \"dtype\": \"fp32\", \"pieces\": [",
+               t->rows, t->cols);
+    for (int i = 0; i < t->n_pieces; i++) {
+        sn_str_add(out, "%s", i ? ",\n      " : "");
+        format_piece(out, &t->pieces[i]);
+    }
+    sn_str_add(out, "]}");
 }
 
 void sn_manifest_format(struct sn_str *out, const struct sn_manifest *m)
@@ -137,58 +148,101 @@ static struct sn_manifest_shard parse_shard(struct reader *r, const json_t *of)
     return s;
 }
 
-static bool is_range(const json_t *v, int64_t first, int64_t end)
+/* A range [first, end) of a dimension of `size`. */
+static bool parse_range(const json_t *v, int64_t size, int64_t *first, int64_t *count)
 {
-    return json_is_array(v) && json_array_size(v) == 2 && json_is_integer(json_array_get(v, 0)) &&
-           json_integer_value(json_array_get(v, 0)) == first &&
-           json_is_integer(json_array_get(v, 1)) && json_integer_value(json_array_get(v, 1)) == end;
+    if (!json_is_array(v) || json_array_size(v) != 2 || !json_is_integer(json_array_get(v, 0)) ||
+        !json_is_integer(json_array_get(v, 1)))
+        return false;
+    int64_t begin = json_integer_value(json_array_get(v, 0)),
+            end = json_integer_value(json_array_get(v, 1));
+    if (begin < 0 || begin > end || end > size)
+        return false;
+    *first = begin;
+    *count = end - begin;
+    return true;
 }
 
-static void parse_piece(struct reader *r, const json_t *of, int n_shards,
-                        struct sn_manifest_tensor *t)
+static struct sn_manifest_piece parse_piece(struct reader *r, const json_t *of, int n_shards,
+                                            const struct sn_manifest_tensor *t)
 {
-    int64_t shard = whole(r, of, "shard"), bytes = whole(r, of, "bytes"), values = 0;
-    t->dataset = string(r, of, "dataset");
-    t->hash = hex64(r, of, "xxh3");
-    bool fits = !__builtin_mul_overflow(t->rows, t->cols, &values) && values <= INT64_MAX / 4;
-    if (r->st == SN_OK && (!fits || bytes != values * 4 || shard >= n_shards))
+    struct sn_manifest_piece p = {.dataset = string(r, of, "dataset")};
+    int64_t shard = whole(r, of, "shard"), bytes = whole(r, of, "bytes");
+    p.hash = hex64(r, of, "xxh3");
+    bool rows = parse_range(json_object_get(of, "row"), t->rows, &p.box.row, &p.box.rows);
+    bool cols = parse_range(json_object_get(of, "col"), t->cols, &p.box.col, &p.box.cols);
+    if (r->st == SN_OK && (!rows || !cols))
         r->st = sn_fail(r->err, SN_EIO,
-                        "%s: %s %s: shape %" PRId64 " x %" PRId64 ", %" PRId64
+                        "%s: %s %s: the place of a piece is not two ranges inside its shape",
+                        r->file, t->group, t->name);
+    if (r->st == SN_OK &&
+        (bytes != sn_box_size(p.box) * (int64_t)sizeof(float) || shard >= n_shards))
+        r->st = sn_fail(r->err, SN_EIO,
+                        "%s: %s %s: a piece of %" PRId64 " x %" PRId64 ", %" PRId64
                         " bytes and shard %" PRId64 " do not belong together",
-                        r->file, t->group, t->name, t->rows, t->cols, bytes, shard);
-    if (r->st == SN_OK && (!is_range(json_object_get(of, "row"), 0, t->rows) ||
-                           !is_range(json_object_get(of, "col"), 0, t->cols)))
-        r->st = sn_fail(r->err, SN_EIO, "%s: %s %s: the piece is not the whole tensor", r->file,
-                        t->group, t->name);
-    t->shard = (int)shard;
+                        r->file, t->group, t->name, p.box.rows, p.box.cols, bytes, shard);
+    p.shard = (int)shard;
+    return p;
 }
 
-static struct sn_manifest_tensor parse_tensor(struct reader *r, const json_t *of, int n_shards)
+static void check_shape(struct reader *r, const json_t *shape, const struct sn_manifest_tensor *t)
+{
+    int64_t values = 0;
+    if (r->st == SN_OK && (json_array_size(shape) != 2 || t->rows < 0 || t->cols < 0))
+        r->st = sn_fail(r->err, SN_EIO, "%s: %s %s: its shape is not two sizes", r->file, t->group,
+                        t->name);
+    if (r->st == SN_OK &&
+        (__builtin_mul_overflow(t->rows, t->cols, &values) || values > INT64_MAX / 4))
+        r->st = sn_fail(r->err, SN_EIO, "%s: %s %s: %" PRId64 " x %" PRId64 " is no size", r->file,
+                        t->group, t->name, t->rows, t->cols);
+}
+
+/* Reads a tensor without its pieces; their list is *pieces. */
+static struct sn_manifest_tensor parse_tensor(struct reader *r, const json_t *of,
+                                              const json_t **pieces)
 {
     struct sn_manifest_tensor t = {.group = string(r, of, "group"), .name = string(r, of, "name")};
     const char *dtype = string(r, of, "dtype");
-    const json_t *shape = array(r, of, "shape"), *pieces = array(r, of, "pieces");
+    const json_t *shape = array(r, of, "shape");
+    *pieces = array(r, of, "pieces");
     if (r->st == SN_OK && strcmp(dtype, "fp32") != 0)
         r->st = sn_fail(r->err, SN_EINPUT, "%s: %s %s has dtype '%s'; this version reads fp32",
                         r->file, t.group, t.name, dtype);
-    if (r->st == SN_OK && json_array_size(pieces) != 1)
-        r->st = sn_fail(r->err, SN_EINPUT,
-                        "%s: %s %s is cut into %zu pieces; this version reads whole tensors",
-                        r->file, t.group, t.name, json_array_size(pieces));
     t.rows = json_integer_value(json_array_get(shape, 0));
     t.cols = json_integer_value(json_array_get(shape, 1));
-    if (r->st == SN_OK && (json_array_size(shape) != 2 || t.rows < 0 || t.cols < 0))
-        r->st = sn_fail(r->err, SN_EIO, "%s: %s %s: its shape is not two sizes", r->file, t.group,
-                        t.name);
-    parse_piece(r, json_array_get(pieces, 0), n_shards, &t);
+    check_shape(r, shape, &t);
     return t;
+}
+
+static int by_place(const void *pa, const void *pb)
+{
+    const struct sn_manifest_piece *a = pa, *b = pb;
+    return sn_box_order(a->box, b->box);
+}
+
+static void parse_pieces(struct reader *r, const json_t *pieces, struct sn_manifest *m,
+                         struct sn_manifest_tensor *t)
+{
+    t->pieces = m->pieces + m->n_pieces;
+    t->n_pieces = (int)json_array_size(pieces); /* all together are fewer than INT32_MAX */
+    for (int i = 0; i < t->n_pieces && r->st == SN_OK; i++)
+        t->pieces[i] = parse_piece(r, json_array_get(pieces, (size_t)i), m->n_shards, t);
+    if (r->st == SN_OK && t->n_pieces > 1)
+        qsort(t->pieces, (size_t)t->n_pieces, sizeof(*t->pieces), by_place);
+    m->n_pieces += t->n_pieces;
+}
+
+int sn_manifest_order(const char *group_a, const char *name_a, const char *group_b,
+                      const char *name_b)
+{
+    int order = strcmp(group_a, group_b);
+    return order ? order : strcmp(name_a, name_b);
 }
 
 static int by_name(const void *pa, const void *pb)
 {
     const struct sn_manifest_tensor *a = pa, *b = pb;
-    int order = strcmp(a->group, b->group);
-    return order ? order : strcmp(a->name, b->name);
+    return sn_manifest_order(a->group, a->name, b->group, b->name);
 }
 
 static void sort_tensors(struct reader *r, struct sn_manifest *m)
@@ -200,15 +254,35 @@ static void sort_tensors(struct reader *r, struct sn_manifest *m)
                             m->tensors[i].group, m->tensors[i].name);
 }
 
-static void parse_lists(struct reader *r, const json_t *root, struct sn_manifest *m)
+static size_t count_pieces(const json_t *tensors)
 {
-    const json_t *shards = array(r, root, "shards"), *tensors = array(r, root, "tensors");
-    size_t ns = json_array_size(shards), nt = json_array_size(tensors);
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(tensors); i++)
+        n += json_array_size(json_object_get(json_array_get(tensors, i), "pieces"));
+    return n;
+}
+
+/* In a manifest of schema 1 every tensor is one whole piece. */
+static void check_whole(struct reader *r, const struct sn_manifest_tensor *t)
+{
+    struct sn_box whole_box = {0, 0, t->rows, t->cols};
+    if (r->st == SN_OK && (t->n_pieces != 1 || sn_box_order(t->pieces->box, whole_box) != 0 ||
+                           t->pieces->box.rows != t->rows || t->pieces->box.cols != t->cols))
+        r->st = sn_fail(r->err, SN_EIO, "%s: %s %s: the piece is not the whole tensor", r->file,
+                        t->group, t->name);
+}
+
+static void parse_lists(struct reader *r, const json_t *root, bool wholes, struct sn_manifest *m)
+{
+    const json_t *shards = array(r, root, "shards"), *tensors = array(r, root, "tensors"), *list;
+    size_t ns = json_array_size(shards), nt = json_array_size(tensors), np = count_pieces(tensors);
     if (r->st != SN_OK)
         return;
     m->shards = sn_alloc_n(ns, sizeof(*m->shards));
     m->tensors = sn_alloc_n(nt, sizeof(*m->tensors));
-    if (!m->shards || !m->tensors || ns > INT32_MAX || nt > INT32_MAX) {
+    m->pieces = sn_alloc_n(np, sizeof(*m->pieces));
+    if (!m->shards || !m->tensors || !m->pieces || ns > INT32_MAX || nt > INT32_MAX ||
+        np > INT32_MAX) {
         r->st = sn_fail(r->err, SN_ENOMEM, "%s: no memory for %zu shards and %zu tensors", r->file,
                         ns, nt);
         return;
@@ -217,8 +291,12 @@ static void parse_lists(struct reader *r, const json_t *root, struct sn_manifest
     m->n_tensors = (int)nt;
     for (size_t i = 0; i < ns && r->st == SN_OK; i++)
         m->shards[i] = parse_shard(r, json_array_get(shards, i));
-    for (size_t i = 0; i < nt && r->st == SN_OK; i++)
-        m->tensors[i] = parse_tensor(r, json_array_get(tensors, i), m->n_shards);
+    for (size_t i = 0; i < nt && r->st == SN_OK; i++) {
+        m->tensors[i] = parse_tensor(r, json_array_get(tensors, i), &list);
+        parse_pieces(r, list, m, &m->tensors[i]);
+        if (wholes)
+            check_whole(r, &m->tensors[i]);
+    }
     if (r->st == SN_OK)
         sort_tensors(r, m);
 }
@@ -249,15 +327,15 @@ enum sn_status sn_manifest_parse(struct sn_manifest *out, const char *text, size
     struct reader r = {file, err, SN_OK};
     struct sn_manifest m = {.json = root};
     int64_t schema = whole(&r, root, "schema");
-    if (r.st == SN_OK && schema != SN_MANIFEST_SCHEMA)
+    if (r.st == SN_OK && (schema < 1 || schema > SN_MANIFEST_SCHEMA))
         r.st = sn_fail(err, SN_EINPUT,
-                       "%s: has schema version %" PRId64 ", but this version of sennit reads %d; "
-                       "use the version that wrote it",
+                       "%s: has schema version %" PRId64 ", but this version of sennit reads 1 to "
+                       "%d; use the version that wrote it",
                        file, schema, SN_MANIFEST_SCHEMA);
     m.model_text = string(&r, root, "model");
     m.config_hash = hex64(&r, root, "config_hash");
     m.scalars = parse_scalars(&r, root);
-    parse_lists(&r, root, &m);
+    parse_lists(&r, root, schema == 1, &m);
     if (r.st != SN_OK) {
         sn_manifest_fini(&m);
         return r.st;
@@ -270,6 +348,7 @@ void sn_manifest_fini(struct sn_manifest *m)
 {
     sn_free(m->shards);
     sn_free(m->tensors);
+    sn_free(m->pieces);
     json_decref(m->json);
     *m = (struct sn_manifest){0};
 }

@@ -49,17 +49,18 @@ enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struc
         st = check_commit(step_dir, text, len, err);
     if (st == SN_OK)
         st = sn_manifest_parse(&r.manifest, text, len, path, err);
+    if (st == SN_OK)
+        st = sn_manifest_check_cover(&r.manifest, path, err);
     sn_free(text);
     sn_free(path);
-    if (st != SN_OK)
-        return st;
-    r.dir = sn_strdup(step_dir);
-    if (!r.dir) {
+    r.dir = st == SN_OK ? sn_strdup(step_dir) : NULL;
+    if (st == SN_OK && !r.dir)
+        st = sn_fail(err, SN_ENOMEM, "%s: no memory for its name", step_dir);
+    if (st == SN_OK)
+        *out = r;
+    else
         sn_manifest_fini(&r.manifest);
-        return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", step_dir);
-    }
-    *out = r;
-    return SN_OK;
+    return st;
 }
 
 void sn_reader_close(struct sn_reader *r)
@@ -85,35 +86,19 @@ static enum sn_status use_shard(struct sn_reader *r, int number, struct sn_err *
     return st;
 }
 
-enum sn_status sn_reader_read(struct sn_reader *r, const struct sn_manifest_tensor *t, float *out,
-                              struct sn_err *err)
+enum sn_status sn_reader_read(struct sn_reader *r, const struct sn_manifest_tensor *t,
+                              const struct sn_manifest_piece *p, float *out, struct sn_err *err)
 {
     struct sn_err why;
-    enum sn_status st = use_shard(r, t->shard, &why);
+    enum sn_status st = use_shard(r, p->shard, &why);
     if (st == SN_OK)
-        st = sn_h5_read(r->shard, t->dataset, t->rows, t->cols, out, &why);
+        st = sn_h5_read(r->shard, p->dataset, p->box.rows, p->box.cols, out, &why);
     if (st != SN_OK)
         return sn_fail(err, st, "%s (reading tensor %s %s)", why.text, t->group, t->name);
-    if (sn_hash64(out, (size_t)t->rows * (size_t)t->cols * sizeof(float)) != t->hash)
+    if (sn_hash64(out, (size_t)sn_box_size(p->box) * sizeof(float)) != p->hash)
         return sn_fail(err, SN_EIO,
                        "%s/%s: the bytes of %s are not those that were saved (their hash differs); "
                        "the file was altered, use another checkpoint",
-                       r->dir, r->manifest.shards[t->shard].file, t->dataset);
-    return SN_OK;
-}
-
-enum sn_status sn_reader_want(const struct sn_reader *r, const struct sn_manifest_tensor **out,
-                              const struct sn_state_tensor *t, struct sn_err *err)
-{
-    const struct sn_manifest_tensor *have = sn_manifest_find(&r->manifest, t->group, t->name);
-    if (!have)
-        return sn_fail(err, SN_EINPUT, "%s/manifest.json: has no tensor %s %s; the model needs it",
-                       r->dir, t->group, t->name);
-    if (have->rows != t->rows || have->cols != t->cols)
-        return sn_fail(err, SN_EINPUT,
-                       "%s/manifest.json: tensor %s %s is %" PRId64 " x %" PRId64
-                       ", but the model's is %" PRId64 " x %" PRId64,
-                       r->dir, t->group, t->name, have->rows, have->cols, t->rows, t->cols);
-    *out = have;
+                       r->dir, r->manifest.shards[p->shard].file, p->dataset);
     return SN_OK;
 }

@@ -1,5 +1,8 @@
+/*
+ * save.c - a save as rank 0 leads it: make room, let every rank write, join what they wrote,
+ * rename.
+ */
 #include "checkpoint/files.h"
-#include "checkpoint/hash.h"
 #include "checkpoint/store.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -13,145 +16,46 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SHARD_FILE "shard-00000.h5" /* one writer so far */
-
-/* One save under way. */
+/* One phase of a save under way. */
 struct save {
     const struct sn_store *store;
     const struct sn_state *state;
-    char *tmp, *final, *shard;         /* paths */
-    struct sn_h5_slot *slots;          /* one per tensor */
-    struct sn_manifest_tensor *listed; /* one per tensor */
-    int64_t shard_bytes;
+    char *tmp, *final; /* paths */
 };
+
+void sn_store_stage(const struct sn_store *s, enum sn_checkpoint_stage done)
+{
+    if (s->die_at == done)
+        (void)raise(SIGKILL);
+}
 
 static void stage(const struct save *v, enum sn_checkpoint_stage done)
 {
-    if (v->store->die_at == done)
-        (void)raise(SIGKILL);
+    sn_store_stage(v->store, done);
 }
 
 static void fini(struct save *v)
 {
     sn_free(v->tmp);
     sn_free(v->final);
-    sn_free(v->shard);
-    sn_free(v->slots);
-    sn_free(v->listed);
 }
 
 static enum sn_status init(struct save *v, const struct sn_store *store, const struct sn_state *s,
                            struct sn_err *err)
 {
     char suffix[32];
-    (void)snprintf(suffix, sizeof(suffix), ".tmp.%ld", (long)getpid());
+    (void)snprintf(suffix, sizeof(suffix), ".tmp.%" PRId64, s->tag);
     *v = (struct save){.store = store, .state = s};
     v->tmp = sn_store_path(store, s->scalars.step, suffix);
     v->final = sn_store_path(store, s->scalars.step, "");
-    v->shard = v->tmp ? sn_format("%s/%s", v->tmp, SHARD_FILE) : NULL;
-    v->slots = sn_alloc_n((size_t)s->n_tensors, sizeof(*v->slots));
-    v->listed = sn_alloc_n((size_t)s->n_tensors, sizeof(*v->listed));
-    if (v->shard && v->final && v->slots && v->listed)
+    if (v->tmp && v->final)
         return SN_OK;
     fini(v);
     return sn_fail(err, SN_ENOMEM, "%s: no memory to save %d tensors", store->dir, s->n_tensors);
 }
 
-static enum sn_status name_dataset(struct sn_h5_slot *slot, const struct sn_state_tensor *t,
-                                   struct sn_err *err)
-{
-    bool is_model = strcmp(t->group, "model") == 0;
-    int n = snprintf(slot->dataset, sizeof(slot->dataset), "%s%s/%s", is_model ? "/" : "/optim/",
-                     t->group, t->name);
-    if (n >= (int)sizeof(slot->dataset) || strchr(t->name, '/') || strchr(t->group, '/') ||
-        !*t->name)
-        return sn_fail(err, SN_EINPUT, "checkpoint: '%s %s' is no name for a tensor", t->group,
-                       t->name);
-    slot->rows = t->rows;
-    slot->cols = t->cols;
-    return SN_OK;
-}
-
-static size_t bytes_of(const struct sn_state_tensor *t)
-{
-    return (size_t)t->rows * (size_t)t->cols * sizeof(float);
-}
-
-/* Ask for the disk space at once, so that a full disk is found before minutes of writing. Where the
- * file system cannot reserve, at least a limit on file sizes is found. */
-static enum sn_status reserve(const char *path, int fd, off_t bytes, struct sn_err *err)
-{
-    int rc = bytes > 0 ? fallocate(fd, 0, 0, bytes) : 0;
-    if (rc != 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR))
-        rc = ftruncate(fd, bytes);
-    return rc == 0 ? SN_OK : sn_file_fail(err, path, "reserve space");
-}
-
-/* HDF5 should not be the one to meet a full disk: it keeps the file open then. So a file of about
- * that size is made first, which HDF5 then cuts to nothing. */
-static enum sn_status try_size(struct save *v, struct sn_err *err)
-{
-    enum { SLACK = 4096 + 1024 }; /* alignment and metadata of one dataset, bytes */
-    off_t total = 64 << 10;
-    for (int i = 0; i < v->state->n_tensors; i++)
-        total += (off_t)bytes_of(&v->state->tensors[i]) + SLACK;
-    int fd = open(v->shard, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return sn_file_fail(err, v->shard, "create");
-    enum sn_status st = reserve(v->shard, fd, total, err);
-    (void)close(fd); /* nothing was written */
-    return st;
-}
-
-static enum sn_status reserve_layout(struct save *v, int fd, struct sn_err *err)
-{
-    struct stat sb;
-    if (fstat(fd, &sb) != 0)
-        return sn_file_fail(err, v->shard, "stat");
-    v->shard_bytes = sb.st_size;
-    return reserve(v->shard, fd, sb.st_size, err);
-}
-
-static enum sn_status fill(struct save *v, int fd, struct sn_err *err)
-{
-    const struct sn_state *s = v->state;
-    SN_TRY(reserve_layout(v, fd, err));
-    for (int i = 0; i < s->n_tensors; i++) {
-        const struct sn_state_tensor *t = &s->tensors[i];
-        if (i == s->n_tensors / 2)
-            stage(v, SN_STAGE_HALF);
-        SN_TRY(sn_file_put(fd, t->p, bytes_of(t), v->slots[i].offset, v->shard, v->slots[i].dataset,
-                           err));
-        v->listed[i] =
-            (struct sn_manifest_tensor){t->group, t->name, v->slots[i].dataset,         t->rows,
-                                        t->cols,  0,       sn_hash64(t->p, bytes_of(t))};
-    }
-    if (fsync(fd) != 0)
-        return sn_file_fail(err, v->shard, "sync");
-    return SN_OK;
-}
-
-static enum sn_status write_shard(struct save *v, struct sn_err *err)
-{
-    const struct sn_state *s = v->state;
-    for (int i = 0; i < s->n_tensors; i++)
-        SN_TRY(name_dataset(&v->slots[i], &s->tensors[i], err));
-    SN_TRY(try_size(v, err));
-    SN_TRY(sn_h5_layout(v->shard, s->n_tensors, v->slots, err));
-    stage(v, SN_STAGE_LAYOUT);
-    int fd = open(v->shard, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return sn_file_fail(err, v->shard, "open");
-    enum sn_status st = fill(v, fd, err);
-    if (close(fd) != 0 && st == SN_OK)
-        st = sn_file_fail(err, v->shard, "close");
-    if (st == SN_OK)
-        stage(v, SN_STAGE_SHARD);
-    return st;
-}
-
-static enum sn_status save_part(const char *dir, const char *name, const char *text, size_t len,
-                                struct sn_err *err)
+enum sn_status sn_store_put(const char *dir, const char *name, const char *text, size_t len,
+                            struct sn_err *err)
 {
     char *path = sn_format("%s/%s", dir, name);
     if (!path)
@@ -161,34 +65,137 @@ static enum sn_status save_part(const char *dir, const char *name, const char *t
     return st;
 }
 
-static enum sn_status write_manifest(struct save *v, struct sn_err *err)
+/* --- joining --------------------------------------------------------------------------------- */
+
+/* Is the shard there, and as long as its writer says? */
+static enum sn_status check_shard(const struct save *v, const struct sn_manifest *list,
+                                  struct sn_err *err)
 {
-    struct sn_manifest_shard shard = {SHARD_FILE, v->shard_bytes};
-    struct sn_manifest m = {.scalars = v->state->scalars,
-                            .model_text = v->state->model_text,
-                            .config_hash = v->state->config_hash,
-                            .n_shards = 1,
-                            .n_tensors = v->state->n_tensors,
-                            .shards = &shard,
-                            .tensors = v->listed};
+    for (int i = 0; i < list->n_shards; i++)
+        SN_TRY(sn_shard_check(v->tmp, &list->shards[i], err));
+    return SN_OK;
+}
+
+/* The list of one rank; without one, which is how a rank that owns nothing leaves it, *found is
+ * false. */
+static enum sn_status read_list(const struct save *v, int rank, struct sn_manifest *out,
+                                bool *found, struct sn_err *err)
+{
+    char name[SN_SHARD_NAME_MAX], *text = NULL;
+    size_t len = 0;
+    char *path = sn_format("%s/%s", v->tmp, sn_shard_list_name(name, rank));
+    if (!path)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to read the list of rank %d", v->tmp, rank);
+    enum sn_status st = SN_OK;
+    *found = access(path, F_OK) == 0 || errno != ENOENT;
+    if (*found)
+        st = sn_file_load(&text, &len, path, err);
+    if (*found && st == SN_OK)
+        st = sn_manifest_parse(out, text, len, path, err);
+    sn_free(text);
+    sn_free(path);
+    return st;
+}
+
+/* No tensor of the model may be missing, and none may be there that is not the model's. */
+static enum sn_status check_all(const struct save *v, const struct sn_manifest *m,
+                                struct sn_err *err)
+{
+    const struct sn_state *s = v->state;
+    for (int i = 0; i < s->n_all; i++) {
+        const struct sn_state_shape *a = &s->all[i];
+        const struct sn_manifest_tensor *t = sn_manifest_find(m, a->group, a->name);
+        if (!t)
+            return sn_fail(err, SN_EFAIL, "%s: no rank wrote tensor %s %s", v->tmp, a->group,
+                           a->name);
+        if (t->rows != a->rows || t->cols != a->cols)
+            return sn_fail(err, SN_EFAIL,
+                           "%s: tensor %s %s was written as %" PRId64 " x %" PRId64
+                           ", but the model's is %" PRId64 " x %" PRId64,
+                           v->tmp, a->group, a->name, t->rows, t->cols, a->rows, a->cols);
+    }
+    if (m->n_tensors != s->n_all)
+        return sn_fail(err, SN_EFAIL, "%s: %d tensors were written, but the model has %d", v->tmp,
+                       m->n_tensors, s->n_all);
+    return sn_manifest_check_cover(m, v->tmp, err);
+}
+
+static enum sn_status write_manifest(const struct save *v, struct sn_manifest *m,
+                                     struct sn_err *err)
+{
     struct sn_str text = {0};
     char commit[SN_COMMIT_MAX];
-    sn_manifest_format(&text, &m);
+    m->scalars = v->state->scalars;
+    m->model_text = v->state->model_text;
+    m->config_hash = v->state->config_hash;
+    sn_manifest_format(&text, m);
     enum sn_status st = SN_OK;
     if (text.failed)
         st = sn_fail(err, SN_ENOMEM, "%s: no memory for the manifest", v->tmp);
     else
-        st = save_part(v->tmp, "manifest.json", text.p, text.len, err);
+        st = sn_store_put(v->tmp, "manifest.json", text.p, text.len, err);
     if (st == SN_OK) {
         stage(v, SN_STAGE_MANIFEST);
         sn_commit_format(commit, text.p, text.len);
-        st = save_part(v->tmp, "COMMIT", commit, strlen(commit), err);
+        st = sn_store_put(v->tmp, "COMMIT", commit, strlen(commit), err);
     }
     sn_str_fini(&text);
     if (st == SN_OK)
         stage(v, SN_STAGE_COMMIT);
     return st;
 }
+
+/* `lists` has room for one list a rank; *n counts them, for the caller to free. */
+static enum sn_status join_lists(const struct save *v, struct sn_manifest *lists, int *n,
+                                 struct sn_err *err)
+{
+    struct sn_manifest m;
+    for (int r = 0; r < v->state->ranks; r++) {
+        bool found = false;
+        SN_TRY(read_list(v, r, &lists[*n], &found, err));
+        *n += found;
+    }
+    for (int i = 0; i < *n; i++)
+        SN_TRY(check_shard(v, &lists[i], err));
+    SN_TRY(sn_manifest_merge(&m, lists, *n, v->tmp, err));
+    enum sn_status st = check_all(v, &m, err);
+    if (st == SN_OK)
+        st = write_manifest(v, &m, err);
+    sn_manifest_fini(&m);
+    return st;
+}
+
+/* The manifest holds all that the lists say. */
+static enum sn_status remove_lists(const struct save *v, struct sn_err *err)
+{
+    char name[SN_SHARD_NAME_MAX];
+    for (int r = 0; r < v->state->ranks; r++) {
+        char *path = sn_format("%s/%s", v->tmp, sn_shard_list_name(name, r));
+        if (!path)
+            return sn_fail(err, SN_ENOMEM, "%s: no memory to remove its lists", v->tmp);
+        enum sn_status st = SN_OK;
+        if (unlink(path) != 0 && errno != ENOENT)
+            st = sn_file_fail(err, path, "remove");
+        sn_free(path);
+        SN_TRY(st);
+    }
+    return SN_OK;
+}
+
+static enum sn_status join(const struct save *v, struct sn_err *err)
+{
+    int n = 0, ranks = v->state->ranks;
+    struct sn_manifest *lists = sn_alloc_n((size_t)ranks, sizeof(*lists));
+    if (!lists)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for the lists of %d ranks", v->tmp, ranks);
+    enum sn_status st = join_lists(v, lists, &n, err);
+    for (int i = 0; i < n; i++)
+        sn_manifest_fini(&lists[i]);
+    sn_free(lists);
+    return st == SN_OK ? remove_lists(v, err) : st;
+}
+
+/* --- publishing ------------------------------------------------------------------------------ */
 
 /* A checkpoint of the same step stands in the way: exchange them, so that one is always there; then
  * the old one bears the temporary name. File systems that cannot exchange get two renames. */
@@ -244,33 +251,54 @@ static void point_latest(const struct save *v)
     stage(v, SN_STAGE_LATEST);
 }
 
-static enum sn_status write_all(struct save *v, struct sn_err *err)
+/* --- phases ---------------------------------------------------------------------------------- */
+
+static enum sn_status prepare(struct save *v, struct sn_err *err)
 {
+    sn_store_sweep(v->store);
+    if (access(v->tmp, F_OK) == 0) /* its lists would be taken for those of this save */
+        return sn_fail(err, SN_EIO,
+                       "%s: is left from another save and cannot be removed; remove it by hand",
+                       v->tmp);
     SN_TRY(sn_dir_make(v->tmp, err));
     stage(v, SN_STAGE_DIRECTORY);
-    SN_TRY(write_shard(v, err));
-    SN_TRY(write_manifest(v, err));
-    return publish(v, err);
+    return SN_OK;
+}
+
+static enum sn_status commit(struct save *v, struct sn_err *err)
+{
+    SN_TRY(join(v, err));
+    SN_TRY(publish(v, err));
+    point_latest(v);
+    sn_store_rotate(v->store, v->state->scalars.step);
+    stage(v, SN_STAGE_ROTATED);
+    return SN_OK;
+}
+
+static enum sn_status run(struct save *v, enum sn_save_phase phase, struct sn_err *err)
+{
+    switch (phase) {
+    case SN_SAVE_PREPARE:
+        return prepare(v, err);
+    case SN_SAVE_WRITE:
+        return sn_shard_write(v->store, v->state, v->tmp, err);
+    case SN_SAVE_COMMIT:
+        return commit(v, err);
+    case SN_SAVE_ABANDON:
+        break;
+    }
+    return sn_dir_remove(v->tmp, err);
 }
 
 enum sn_status sn_store_save(const struct sn_store *store, const struct sn_state *s,
-                             struct sn_err *err)
+                             enum sn_save_phase phase, struct sn_err *err)
 {
     struct save v;
     if (s->scalars.step < 0 || s->scalars.step > INT64_C(999999999999999999))
         return sn_fail(err, SN_EINPUT, "%s: %" PRId64 " is no step to save", store->dir,
                        s->scalars.step);
-    sn_store_sweep(store);
     SN_TRY(init(&v, store, s, err));
-    enum sn_status st = write_all(&v, err);
-    if (st == SN_OK) {
-        point_latest(&v);
-        sn_store_rotate(store, s->scalars.step);
-        stage(&v, SN_STAGE_ROTATED);
-    } else {
-        struct sn_err ignored; /* the first failure is the one to tell */
-        (void)sn_dir_remove(v.tmp, &ignored);
-    }
+    enum sn_status st = run(&v, phase, err);
     fini(&v);
     return st;
 }

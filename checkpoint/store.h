@@ -34,9 +34,32 @@ enum sn_status sn_store_set_aside(const struct sn_store *s, struct sn_err *err);
 
 /* Save and load, behind struct sn_saver. */
 enum sn_status sn_store_save(const struct sn_store *store, const struct sn_state *s,
-                             struct sn_err *err);
+                             enum sn_save_phase phase, struct sn_err *err);
 enum sn_status sn_store_load(const struct sn_store *store, int64_t step, struct sn_state *s,
                              struct sn_err *err);
+
+/* For the test hook. */
+void sn_store_stage(const struct sn_store *s, enum sn_checkpoint_stage done);
+/* Write and sync the file DIR/NAME. */
+enum sn_status sn_store_put(const char *dir, const char *name, const char *text, size_t len,
+                            struct sn_err *err);
+
+struct sn_box sn_state_box(const struct sn_state_tensor *t);
+/* Boxes outside their tensors are our own mistake: SN_EFAIL. */
+enum sn_status sn_state_check_boxes(const struct sn_state *s, struct sn_err *err);
+
+/* --- one writer's part ----------------------------------------------------------------------- */
+
+enum { SN_SHARD_NAME_MAX = 32 };
+const char *sn_shard_name(char buf[SN_SHARD_NAME_MAX], int rank);      /* "shard-00003.h5" */
+const char *sn_shard_list_name(char buf[SN_SHARD_NAME_MAX], int rank); /* "pieces-00003.json" */
+/* Write what the state's rank owns into `dir`: the shard, and its list as a manifest. Without
+ * anything to own, nothing. */
+enum sn_status sn_shard_write(const struct sn_store *store, const struct sn_state *s,
+                              const char *dir, struct sn_err *err);
+/* Is the shard in `dir`, and of its listed size? */
+enum sn_status sn_shard_check(const char *dir, const struct sn_manifest_shard *shard,
+                              struct sn_err *err);
 
 /* --- one committed checkpoint, open for reading ---------------------------------------------- */
 
@@ -47,14 +70,20 @@ struct sn_reader {
     int shard_number;
 };
 
-/* Check COMMIT against the manifest and read it. Damage is SN_EIO, an unknown format SN_EINPUT. */
+/* Check COMMIT against the manifest, read it, and see that every tensor is covered exactly once.
+ * Damage is SN_EIO, an unknown format SN_EINPUT. */
 enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struct sn_err *err);
-/* One whole tensor, its hash verified. */
-enum sn_status sn_reader_read(struct sn_reader *r, const struct sn_manifest_tensor *t, float *out,
+/* One whole piece of t, its hash verified. */
+enum sn_status sn_reader_read(struct sn_reader *r, const struct sn_manifest_tensor *t,
+                              const struct sn_manifest_piece *p, float *out, struct sn_err *err);
+/* Compare with all the model's tensors, or those of `group` when it is not NULL: one that is
+ * missing or has another shape is SN_EINPUT. used[i] becomes true for tensor i of the manifest that
+ * the model has. */
+enum sn_status sn_reader_match(const struct sn_reader *r, const struct sn_state *s,
+                               const char *group, bool *used, struct sn_err *err);
+/* Fill all boxes of s, or those of `group` when it is not NULL, from whatever pieces there are. */
+enum sn_status sn_reader_fill(struct sn_reader *r, const struct sn_state *s, const char *group,
                               struct sn_err *err);
-/* The sentence about a tensor that the checkpoint lacks, or has in another shape. */
-enum sn_status sn_reader_want(const struct sn_reader *r, const struct sn_manifest_tensor **out,
-                              const struct sn_state_tensor *t, struct sn_err *err);
 void sn_reader_close(struct sn_reader *r);
 
 /* The text of COMMIT that belongs to a manifest; buf of at least 96 bytes. */

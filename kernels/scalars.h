@@ -10,6 +10,15 @@
 
 #include <stdint.h>
 
+enum sn_agree {
+    SN_AGREE_LOSS,    /* of the ranks that are first on the tensor axis */
+    SN_AGREE_SQ_NORM, /* of gradients that a rank owns */
+    SN_AGREE_NONFINITE,
+    SN_AGREE_SAVE,      /* ranks that want to save and leave */
+    SN_AGREE_TERMINATE, /* ranks that were told to end */
+    SN_NAGREE
+};
+
 struct sn_scalars {
     /* written by the host before a step */
     uint64_t seed;
@@ -27,12 +36,12 @@ struct sn_scalars {
     int64_t ok;        /* 1: this step updates, 0: overflow, every update is a no-op */
     float grad_scale;  /* what a stored gradient is multiplied with: clipping / loss scale */
     /* carried over steps: checkpoint state */
-    int64_t adam_count;  /* updates applied so far; ADAMW's bias correction uses it */
-    float loss_scale;    /* 1 unless precision is fp16 */
-    int64_t scale_age;   /* updates since the loss scale last changed */
-    int64_t skipped;     /* steps skipped for overflow so far */
+    int64_t adam_count; /* updates applied so far; ADAMW's bias correction uses it */
+    float loss_scale;   /* 1 unless precision is fp16 */
+    int64_t scale_age;  /* updates since the loss scale last changed */
+    int64_t skipped;    /* steps skipped for overflow so far */
     /* agreed by the step-end all-reduce: sums over ranks */
-    double agree[4]; /* loss_sum, ranks that want to stop, failed ranks, spare */
+    double agree[SN_NAGREE];
 };
 
 #endif

@@ -33,5 +33,5 @@ enum sn_status sn_err_prefix(struct sn_err *err, const char *fmt, ...)
 
 int sn_exit_code(enum sn_status st)
 {
-    return st == SN_OK ? 0 : st == SN_EINPUT ? 2 : 1;
+    return st == SN_OK ? 0 : st == SN_EINPUT ? 2 : st == SN_ELOST ? 77 : 1;
 }

@@ -12,7 +12,8 @@ enum sn_status {
     SN_EINPUT, /* bad usage or bad input: exit code 2 */
     SN_ENOMEM, /* an allocation failed: exit code 1 */
     SN_EIO,    /* a file or the network failed: exit code 1 */
-    SN_EFAIL   /* the work itself failed: exit code 1 */
+    SN_EFAIL,  /* the work itself failed: exit code 1 */
+    SN_ELOST   /* a peer is gone or does not answer: exit code 77 */
 };
 
 struct sn_err {
@@ -29,7 +30,7 @@ enum sn_status sn_fail(struct sn_err *err, enum sn_status st, const char *fmt, .
 enum sn_status sn_err_prefix(struct sn_err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The process exit code that belongs to a status: 0, 1 or 2. */
+/* The process exit code that belongs to a status: 0, 1, 2 or 77. */
 int sn_exit_code(enum sn_status st);
 
 #define SN_TRY(call)                                                                               \

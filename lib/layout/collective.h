@@ -16,9 +16,11 @@ enum {
     SN_COLLECTIVE_SMALL = 512,     /* bytes: up to here one exchange of everything with everybody */
     SN_COLLECTIVE_CHUNK = 1 << 20, /* bytes: larger messages make Open MPI map fresh memory */
     SN_COLLECTIVE_SLICE =
-        16 << 10,             /* bytes: with many ranks a chunk grows to keep slices this long */
-    SN_COLLECTIVE_ALIGN = 16, /* elements */
-    SN_COLLECTIVE_SLOTS = 2   /* chunks in flight */
+        16 << 10,              /* bytes: with many ranks a chunk grows to keep slices this long */
+    SN_COLLECTIVE_ALIGN = 16,  /* elements */
+    SN_COLLECTIVE_SLOTS = 2,   /* chunks in flight */
+    SN_COLLECTIVE_HEAD = 4096, /* bytes of a rank's part of the window before its slots, */
+    SN_COLLECTIVE_LINE = 64    /* and what is given up to align it */
 };
 
 struct sn_collective_slice {
@@ -48,14 +50,38 @@ static inline int64_t sn_collective_slice_bytes(int size)
     return (sn_collective_chunk_bytes(size) + per_rank - 1) / per_rank * SN_COLLECTIVE_ALIGN * 8;
 }
 
-/* Exact bytes that rank `rank` sends in an all-reduce of n elements over `size` ranks. Nothing is
- * padded on the wire: with S = n x size of dtype,
- *   up to 512 bytes every rank sends all of it to all others:  (size-1) S
- *   else reduce-scatter and all-gather, about                  2 (size-1)/size S
- * in which ranks differ by the length of the slices they own. Rank 0 sends most. */
-int64_t sn_collective_all_reduce_bytes(int64_t n, enum sn_dtype dtype, int size, int rank);
-/* Planned staging memory of one posted all-reduce (0 for size 1); independent of n (chunked): about
- * 2 MiB up to 64 ranks, 32 KiB a rank beyond. */
+/* What a posted communication does, over the members 0 .. size-1 of a group. n counts elements. */
+enum sn_collective {
+    SN_ALL_REDUCE,     /* out[n] = sum over members of in[n]; the same bits on all */
+    SN_ALL_GATHER,     /* out[size x n]: block i is member i's in[n] */
+    SN_REDUCE_SCATTER, /* out[n] = sum over members of block (own index) of their in[size x n] */
+    SN_ALL_TO_ALL,     /* block i of out[size x n] is block (own index) of member i's in */
+    SN_SEND,           /* in[n] to one member */
+    SN_RECV,           /* out[n] from one member */
+    SN_NCOLLECTIVES
+};
+const char *sn_collective_name(enum sn_collective k); /* "all_reduce", ... */
+
+/* Exact bytes that member `index` sends; nothing is padded on the wire beyond what n says.
+ * Reductions are sums in member order, in fp32 or better, rounded once.
+ *   all-reduce      up to 512 bytes every member sends all of it to all others: (size-1) S;
+ *                   else reduce-scatter and all-gather, about 2 (size-1)/size S, in which members
+ *                   differ by the length of the slices they own (member 0 sends most)
+ *   all-gather, reduce-scatter, all-to-all    (size-1) n
+ *   send            n; receive 0
+ * The same on every transport (messages, windows): bytes are counted where a member's data becomes
+ * another member's. */
+int64_t sn_collective_bytes(enum sn_collective k, int64_t n, enum sn_dtype dtype, int size,
+                            int index);
+/* The sum over all members. */
+int64_t sn_collective_total(enum sn_collective k, int64_t n, enum sn_dtype dtype, int size);
+/* Planned staging memory of posted operations of a group of this size (0 for size 1); independent
+ * of n (chunked): about 2 MiB up to 64 ranks, 32 KiB a rank beyond. A rank plans the largest over
+ * its groups, once. */
 int64_t sn_collective_staging(int size);
+/* Planned bytes of a rank's part of the shared-memory window of its host, through which groups that
+ * lie on one host communicate; 0 for a job of one rank. Mapped by the communicator, counted in the
+ * plan's `comm`. */
+int64_t sn_collective_window(int ranks);
 
 #endif

@@ -220,7 +220,7 @@ static int block(struct sn_model_builder *b, const struct recipe *r, int x)
     int a = attention(b, r, norm(b, r, x, "attn_norm"));
     if (r->rotary && b->config->parallel_residual) {
         int f = ffn(b, r, norm(b, r, x, "ffn_norm"));
-        return add(b, add(b, x, a, "attn.add"), f, "ffn.add");
+        return add(b, x, add(b, a, f, "attn.add"), "ffn.add");
     }
     x = add(b, x, a, "attn.add");
     return add(b, x, ffn(b, r, norm(b, r, x, "ffn_norm")), "ffn.add");

@@ -13,32 +13,85 @@ void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
     out->params = j->class_bytes[SN_CLASS_PARAM];
     out->grads = j->class_bytes[SN_CLASS_GRAD];
     out->optimizer = j->class_bytes[SN_CLASS_OPTIM];
-    out->comm = j->class_bytes[SN_CLASS_COMM];
+    out->comm = j->class_bytes[SN_CLASS_COMM] + j->window_bytes;
     /* The scratch arena is as large as the largest program needs; its workspace counts apart. */
     for (int i = 0; i < 3; i++)
         if (set[i]->workspace_bytes > out->workspace)
             out->workspace = set[i]->workspace_bytes;
     out->activations = j->scratch_bytes - out->workspace;
-    out->total = j->state_bytes + j->scratch_bytes;
+    out->total = j->state_bytes + j->scratch_bytes + j->window_bytes;
     /* Token ids, targets, scalars and page rounding of the classes belong to activations too. */
-    out->activations += j->state_bytes - out->params - out->grads - out->optimizer - out->comm;
+    out->activations +=
+        j->state_bytes - out->params - out->grads - out->optimizer - j->class_bytes[SN_CLASS_COMM];
     out->library = SN_LIBRARY_BYTES;
     out->total += out->library;
 }
 
-void sn_job_traffic(const struct sn_job *j, int rank, int64_t bytes[SN_NAXES])
+int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when)
+{
+    int runs = 0;
+    for (int i = 0; i < p->n_sched; i++) {
+        const struct sn_sched *s = &p->sched[i];
+        runs += s->chunk == chunk && (when == SN_EVERY || (when == SN_FIRST && s->micro == 0) ||
+                                      (when == SN_LAST && s->micro == p->micros - 1));
+    }
+    return runs;
+}
+
+/* Bytes of one run of an operation: of one member of its group, or of all. */
+static int64_t sent_by_op(const struct sn_job *j, const struct sn_op *op, bool all)
+{
+    enum sn_collective kind = SN_ALL_REDUCE;
+    int64_t n = SN_NAGREE;
+    enum sn_dtype dtype = SN_F64;
+    int size = j->group_size[op->group], index = j->group_index[op->group];
+    if (op->kind != SN_OP_AGREE) {
+        if (!sn_op_collective(op, &kind, &n))
+            return 0;
+        bool is_input = kind != SN_RECV;
+        dtype = j->train.bufs[is_input ? op->in[0].buf : op->out[0].buf].dtype;
+    }
+    if (!all)
+        return sn_collective_bytes(kind, n, dtype, size, index);
+    int64_t total = sn_collective_total(kind, n, dtype, size);
+    return op->kind == SN_OP_SHIFT ? total * size : total; /* every member sends */
+}
+
+static void traffic(const struct sn_job *j, bool stage, int64_t bytes[SN_NAXES])
 {
     const struct sn_program *p = &j->train;
+    int64_t ranks = sn_grid_ranks(&j->grid) / j->stages;
+    for (int c = 0; c < p->n_chunks; c++)
+        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
+            const struct sn_op *op = &p->ops[i];
+            int64_t one = sent_by_op(j, op, stage);
+            if (one == 0)
+                continue;
+            int64_t runs = sn_program_runs(p, c, op->when);
+            int64_t share = 1; /* groups of this stage */
+            if (stage && op->group == SN_GROUP_WORLD)
+                share = j->stage == 0; /* counted once, by the first stage */
+            else if (stage && op->group == SN_GROUP_TIED) {
+                share = ranks;
+                one /= j->group_size[op->group]; /* the other half is the other stage's */
+            } else if (stage)
+                share = op->group == SN_GROUP_PIPELINE ? ranks : ranks / j->group_size[op->group];
+            bytes[sn_group_axis(op->group)] += runs * one * share;
+        }
+}
+
+void sn_job_traffic(const struct sn_job *j, int64_t bytes[SN_NAXES])
+{
     for (int a = 0; a < SN_NAXES; a++)
         bytes[a] = 0;
-    for (int i = 0; i < p->n_ops; i++) {
-        const struct sn_op *op = &p->ops[i];
-        if (op->kind == SN_OP_ALL_REDUCE)
-            bytes[op->axis] +=
-                sn_collective_all_reduce_bytes(op->in[0].cols, SN_F32, j->ranks, rank);
-        else if (op->kind == SN_OP_AGREE)
-            bytes[op->axis] += sn_collective_all_reduce_bytes(4, SN_F64, j->ranks, rank);
-    }
+    traffic(j, false, bytes);
+}
+
+void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES])
+{
+    for (int a = 0; a < SN_NAXES; a++)
+        bytes[a] = 0;
+    traffic(j, true, bytes);
 }
 
 static uint64_t mix(uint64_t h, const void *p, size_t n)
@@ -60,7 +113,9 @@ uint64_t sn_program_hash(const struct sn_program *p)
     uint64_t h = 0xcbf29ce484222325ull;
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        int64_t x[] = {op->kind, (int64_t)op->when, (int64_t)op->axis, op->waits_for};
+        int64_t x[] = {op->kind, (int64_t)op->when, (int64_t)op->group,
+                       op->peer, (int64_t)op->only, op->tag,
+                       op->id,   op->waits_for};
         h = mix(h, x, sizeof(x));
         for (int k = 0; k < SN_MAX_IN; k++)
             h = mix_view(h, &op->in[k]);
@@ -69,6 +124,10 @@ uint64_t sn_program_hash(const struct sn_program *p)
     }
     for (int b = 0; b < p->n_bufs; b++) {
         int64_t x[] = {p->bufs[b].offset, p->bufs[b].bytes, (int64_t)p->bufs[b].cls};
+        h = mix(h, x, sizeof(x));
+    }
+    for (int i = 0; i < p->n_sched; i++) {
+        int64_t x[] = {p->sched[i].chunk, p->sched[i].micro, p->sched[i].slot};
         h = mix(h, x, sizeof(x));
     }
     return h;

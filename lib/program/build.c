@@ -30,7 +30,8 @@ static bool grow(void **items, int n, int *cap, size_t size)
 int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, int64_t rows,
                   int64_t cols, const char *fmt, ...)
 {
-    struct sn_buffer b = {.cls = cls, .dtype = dtype, .rows = rows, .cols = cols, .param = -1};
+    struct sn_buffer b = {.cls = cls, .dtype = dtype, .rows = rows, .cols = cols, .bucket = -1};
+    b.part = p->part;
     va_list ap; /* first of all: an argument may lie in the array that grows below */
     va_start(ap, fmt);
     (void)vsnprintf(b.name, sizeof(b.name), fmt, ap);
@@ -45,9 +46,22 @@ int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, 
     return p->n_bufs++;
 }
 
+int sn_buffer_like(struct sn_program *p, int buf, const char *prefix)
+{
+    if (p->failed)
+        return 0;
+    struct sn_buffer b = p->bufs[buf]; /* a copy: the array may grow */
+    int like =
+        sn_buffer_add(p, SN_CLASS_TEMP, b.dtype, b.rows, b.cols, "%s.%.100s", prefix, b.name);
+    if (!p->failed)
+        p->bufs[like].needs_grad = b.needs_grad;
+    return like;
+}
+
 struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
 {
     struct sn_op op = {.kind = kind, .waits_for = -1};
+    op.layer = p->layer;
     va_list ap; /* first of all: an argument may lie in the array that grows below */
     va_start(ap, fmt);
     (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
@@ -58,8 +72,19 @@ struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
         op.out[i] = sn_no_view;
     GROW(p, p->ops, p->n_ops, p->cap_ops);
     struct sn_op *place = p->failed ? &p->spare : &p->ops[p->n_ops++];
+    op.id = p->next_id++;
     *place = op;
     return place;
+}
+
+int sn_op_append(struct sn_program *p, const struct sn_op *want)
+{
+    struct sn_op copy = *want; /* it may lie in the array that grows */
+    struct sn_op *op = sn_op_add(p, copy.kind, "%s", copy.label);
+    copy.id = op->id;
+    copy.layer = op->layer;
+    *op = copy;
+    return copy.id;
 }
 
 static void chunk_end(struct sn_program *p)
@@ -75,12 +100,21 @@ void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind)
     chunk_end(p);
     GROW(p, p->chunks, p->n_chunks, p->cap_chunks);
     if (!p->failed)
-        p->chunks[p->n_chunks++] = (struct sn_chunk){.kind = kind, .first = p->n_ops};
+        p->chunks[p->n_chunks++] =
+            (struct sn_chunk){.kind = kind, .part = p->part, .first = p->n_ops};
 }
 
 void sn_chunks_close(struct sn_program *p)
 {
     chunk_end(p);
+}
+
+int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, int part)
+{
+    for (int c = 0; c < p->n_chunks; c++)
+        if (p->chunks[c].kind == kind && p->chunks[c].part == part)
+            return c;
+    return -1;
 }
 
 void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot)
@@ -120,45 +154,4 @@ struct sn_view sn_view_flat(const struct sn_program *p, int buf)
     v.cols = v.ld = v.rows * v.cols;
     v.rows = 1;
     return v;
-}
-
-int sn_weight(const struct sn_emit *e, int param)
-{
-    return e->job->params[param].weight;
-}
-
-bool sn_param_trains(const struct sn_emit *e, int param)
-{
-    return param >= 0 && e->train && e->job->params[param].grad >= 0;
-}
-
-struct sn_view sn_param_grad(struct sn_emit *e, int param, enum sn_acc_rule *rule)
-{
-    *rule = e->grad_written[param] ? SN_ACC_ADD : SN_ACC_FIRST_WRITES;
-    e->grad_written[param] = true;
-    return sn_view_all(e->p, e->job->params[param].grad);
-}
-
-struct sn_view sn_grad_get(const struct sn_emit *e, int buf)
-{
-    return buf >= 0 && buf < e->cap_gview ? e->gview[buf] : sn_no_view;
-}
-
-void sn_grad_set(struct sn_emit *e, int buf, struct sn_view g)
-{
-    if (e->p->failed || buf < 0)
-        return;
-    if (buf >= e->cap_gview) {
-        int cap = e->p->n_bufs * 2;
-        struct sn_view *v = sn_realloc(e->gview, (size_t)cap * sizeof(*v));
-        if (!v) {
-            e->p->failed = true;
-            return;
-        }
-        for (int i = e->cap_gview; i < cap; i++)
-            v[i] = sn_no_view;
-        e->gview = v;
-        e->cap_gview = cap;
-    }
-    e->gview[buf] = g;
 }

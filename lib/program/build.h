@@ -9,16 +9,24 @@
 
 #include "lib/program/program.h"
 
+/* --- text (build.c) -------------------------------------------------------------------------- */
+
 /* A new buffer; returns its index (0 when the program has failed). */
 int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, int64_t rows,
                   int64_t cols, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* A new temporary in the shape, type and gradient need of another. */
+int sn_buffer_like(struct sn_program *p, int buf, const char *prefix);
 /* A new operation of the given kind with every operand absent. The pointer is valid until the next
  * call. Never NULL (a spare one is returned when the program has failed). */
 struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Append a copy of `want`, with an id of its own; returns the id. */
+int sn_op_append(struct sn_program *p, const struct sn_op *want);
 /* Open a chunk at the current end; it runs to the next one's begin. */
 void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind);
 void sn_chunks_close(struct sn_program *p); /* after the last operation */
+/* The chunk of this kind and part; -1 for none. */
+int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, int part);
 void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot);
 
 extern const struct sn_view sn_no_view;
@@ -28,36 +36,127 @@ struct sn_view sn_view_cols(const struct sn_program *p, int buf, int64_t col, in
 /* A buffer as one row of all its elements. */
 struct sn_view sn_view_flat(const struct sn_program *p, int buf);
 
-/* The text under construction, beside the program itself. */
+/* --- communication (comm_text.c) -------------------------------------------------------------- */
+
+/* An operation of communication with nothing in it but kind, group and label. */
+struct sn_op sn_comm_op(int kind, enum sn_group group, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Wait for a posted operation. Its operands live until here. */
+void sn_wait_add(struct sn_program *p, int id);
+/* Post and wait. */
+void sn_comm_run(struct sn_program *p, const struct sn_op *op);
+/* Post a step of the context ring: buffer `from` to the next rank, `to` from the previous one. */
+int sn_shift_post(struct sn_program *p, int from, int to, const char *label);
+
+/* --- the text under construction, beside the program itself ------------------------------------
+ */
+
+struct sn_value_place {
+    int buf; /* -1: not computed here (yet) */
+    struct sn_layout_form have;
+    int shared; /* the same in form SHARED, once somebody has asked; -1 */
+};
+
+enum { SN_MAX_POSTED = 2 }; /* gradient reductions of temporaries in flight */
+
 struct sn_emit {
     struct sn_job *job;
     struct sn_program *p;
-    bool train;            /* gradients are wanted */
-    bool generate;         /* the head gives the logits of one row */
-    int *value_buf;        /* value -> buffer */
-    struct sn_view *gview; /* buffer -> its gradient so far (buf -1: none); sized by cap */
-    int cap_gview;
-    bool *grad_written; /* param -> its gradient buffer was written in this backward */
+    bool train;    /* gradients are wanted */
+    bool generate; /* the head gives the logits of one row */
+    struct sn_value_place *value;
+    int input, output;     /* values that cross the current piece's boundaries; -1 */
+    struct sn_view *gview; /* buffer -> its gradient so far (buf -1: none); sized by cap_bufs */
+    int *origin;           /* buffer -> what it was computed again for (itself) */
+    int *again;            /* buffer -> its recomputed copy in this unit; -1 */
+    int cap_bufs;
+    bool *grad_written;       /* part -> its gradient was written in this micro-batch */
+    int *uses_left;           /* part -> gradient contributions still to come */
+    int *bucket_left;         /* bucket -> parts that are not finished */
+    int *bucket_weight;       /* bucket -> buffer of the whole weights now; -1: not gathered */
+    int *bucket_gather;       /* bucket -> id of the gather to wait for; -1 */
+    int *bucket_grad;         /* bucket -> where gradients are summed now; -1 */
+    int unit;                 /* the layer whose operations are being emitted */
+    int unit_begin, unit_end; /* forward operations of the unit whose backward is emitted */
+    int posted[SN_MAX_POSTED], n_posted;
 };
 
-int sn_weight(const struct sn_emit *e, int param); /* buffer of the weights */
-/* The gradient operand of a parameter: where to add, and by which rule (the first contribution of a
- * micro-batch initialises on the first micro-batch). */
-struct sn_view sn_param_grad(struct sn_emit *e, int param, enum sn_acc_rule *rule);
-bool sn_param_trains(const struct sn_emit *e, int param);
+/* What stands between blocks: SAME, or SPLIT by rows under sequence parallelism. */
+struct sn_layout_form sn_region(const struct sn_job *j);
+/* The unit of a node: its layer, -1 before the first block, `layers` after the last. */
+int sn_unit_of(const struct sn_job *j, const struct sn_node *n);
+/* How many parts a parameter (-1: none) has here; they begin at first_part[param]. */
+int sn_param_parts(const struct sn_job *j, int param);
+/* Is the node in this rank's part p->part? */
+bool sn_node_is_here(const struct sn_emit *e, int node);
+
+/* Views of a part's weights: as a matrix, or as one row. */
+struct sn_view sn_weight(const struct sn_emit *e, int part);
+struct sn_view sn_weight_flat(const struct sn_emit *e, int part);
+/* The part that a view of weights shows; -1. */
+int sn_part_of(const struct sn_emit *e, struct sn_view v);
+bool sn_part_trains(const struct sn_emit *e, int part);
+/* Before a gradient operation of the part is added: there is somewhere to add to. */
+void sn_part_ready(struct sn_emit *e, int part);
+/* Make `op` add to the gradient of a part through out[out]: the first contribution of a micro-batch
+ * initialises (on the first micro-batch only, where gradients are kept over micro-batches). */
+void sn_into_part(struct sn_emit *e, struct sn_op *op, int out, int part, bool flat);
+/* One use of the part has given all of its contributions; the reduction of a bucket that is
+ * complete is posted. May move operations: pointers to them end here. */
+void sn_part_used(struct sn_emit *e, int part);
 
 struct sn_view sn_grad_get(const struct sn_emit *e, int buf);
 void sn_grad_set(struct sn_emit *e, int buf, struct sn_view g);
+/* The gradient of a view: the same window of its buffer's gradient (buf -1: none). */
+struct sn_view sn_grad_of(const struct sn_emit *e, struct sn_view v);
+/* The window of v in the gradient of v's buffer, which is made when there is none. */
+struct sn_view sn_grad_slice(struct sn_emit *e, struct sn_view v);
+/* Remember a buffer's origin: gradients of both are one. */
+void sn_origin_set(struct sn_emit *e, int buf, int origin);
+bool sn_emit_room(struct sn_emit *e, int buf); /* make the maps long enough; false without memory */
 
-/* One file each: */
-void sn_state_buffers(struct sn_job *j, struct sn_program *p);     /* state.c */
-void sn_lower_forward(struct sn_emit *e);                          /* lower.c */
-void sn_lower_head(struct sn_emit *e, const struct sn_node *n);    /* lower_head.c */
-void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops); /* grad.c */
-void sn_emit_update(struct sn_job *j, struct sn_program *p);       /* optimizer.c */
-void sn_pass_split(struct sn_program *p);                          /* split.c */
-void sn_pass_buckets(struct sn_job *j, struct sn_program *p);      /* bucket.c */
+/* --- one file each -----------------------------------------------------------------------------
+ */
+
+enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err);  /* parts.c */
+enum sn_status sn_pieces_create(struct sn_job *j, struct sn_err *err); /* pipeline.c */
+void sn_state_buffers(struct sn_job *j, struct sn_program *p);         /* state.c */
+void sn_lower_part(struct sn_emit *e);                                 /* lower.c */
+void sn_lower_attention(struct sn_emit *e, const struct sn_node *n);   /* lower_attention.c */
+void sn_lower_head(struct sn_emit *e, const struct sn_node *n);        /* lower_head.c */
+void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops);     /* grad.c */
+void sn_grad_attention(struct sn_emit *e, const struct sn_op *f);      /* grad_attention.c */
+void sn_grad_move(struct sn_emit *e, const struct sn_op *f);
+/* recompute.c: let f read, where it must, what is computed again here. */
+void sn_recompute(struct sn_emit *e, struct sn_op *f);
+/* The buffer that holds now what `buf` held in the forward pass. */
+int sn_recomputed(struct sn_emit *e, int buf);
+void sn_zero_enter(struct sn_emit *e, int unit, bool backward); /* zero.c */
+void sn_zero_leave_chunk(struct sn_emit *e);
+void sn_bucket_reduce(struct sn_emit *e, int bucket);
+void sn_emit_chunks(struct sn_emit *e); /* pipeline.c */
+enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct sn_err *err);
+void sn_emit_update(struct sn_job *j, struct sn_program *p); /* update.c */
+void sn_pass_split(struct sn_program *p);                    /* split.c */
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p,
                              struct sn_err *err); /* place.c */
+
+struct sn_pack_item {
+    int64_t bytes, offset;
+    int first, last, buf;
+};
+/* Largest sum of bytes alive at one of n_ops operations; `delta` is room for n_ops + 2 numbers. */
+int64_t sn_pack_bound(const struct sn_pack_item *items, int n, int n_ops, int64_t *delta);
+/* Give every item an offset so that those alive together do not overlap (pack.c). Sets temp_bytes
+ * and the offsets of the items' buffers; `order` is room for n numbers. */
+void sn_pack(struct sn_program *p, struct sn_pack_item *items, int *order, int n);
+
+/* lower.c, for the other lowerings: */
+/* A new result buffer of node n, `rows` x `cols`, and its place. */
+int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_layout_form form);
+/* Value `value` in the form wanted. */
+struct sn_view sn_take(struct sn_emit *e, int value, struct sn_layout_form want);
+/* Attributes of an operation on this rank: where its rows, words and heads lie. */
+struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);
 
 #endif

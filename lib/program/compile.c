@@ -4,6 +4,7 @@
 #include "lib/program/build.h"
 
 #include "lib/base/mem.h"
+#include "lib/layout/cut.h"
 
 #include <string.h>
 
@@ -32,49 +33,97 @@ static int64_t head_block(int64_t rows, int64_t vocab, enum sn_dtype dtype)
     return (rows + blocks - 1) / blocks;
 }
 
+/* How many gradient contributions each part still gets, and each bucket parts. */
+static void count_uses(struct sn_emit *e)
+{
+    const struct sn_job *j = e->job;
+    for (int i = 0; i < j->model->n_nodes; i++) {
+        if (j->piece_of_node[i] % j->stages != j->stage)
+            continue;
+        for (int k = 0; k < 2; k++)
+            for (int q = 0; q < sn_param_parts(j, j->model->nodes[i].param[k]); q++)
+                e->uses_left[j->first_part[j->model->nodes[i].param[k]] + q]++;
+    }
+    for (int q = 0; q < j->n_parts; q++)
+        e->bucket_left[j->parts[q].bucket]++;
+}
+
 static enum sn_status emit_init(struct sn_emit *e, struct sn_job *j, struct sn_program *p,
                                 struct sn_err *err)
 {
+    size_t parts = (size_t)j->n_parts + 1, buckets = (size_t)j->n_buckets + 1;
     *e = (struct sn_emit){.job = j, .p = p};
-    e->value_buf = sn_alloc_n((size_t)j->model->n_values, sizeof(int));
-    e->grad_written = sn_alloc_n((size_t)j->model->n_params, sizeof(bool));
-    if (!e->value_buf || !e->grad_written)
+    e->value = sn_alloc_n((size_t)j->model->n_values, sizeof(*e->value));
+    e->grad_written = sn_alloc_n(parts, sizeof(bool));
+    e->uses_left = sn_alloc_n(parts, sizeof(int));
+    e->bucket_left = sn_alloc_n(buckets, sizeof(int));
+    e->bucket_weight = sn_alloc_n(buckets, sizeof(int));
+    e->bucket_gather = sn_alloc_n(buckets, sizeof(int));
+    e->bucket_grad = sn_alloc_n(buckets, sizeof(int));
+    if (!e->value || !e->grad_written || !e->uses_left || !e->bucket_left || !e->bucket_weight ||
+        !e->bucket_gather || !e->bucket_grad)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the %s program", p->name);
+    count_uses(e);
+    for (int i = 0; i < j->model->n_values; i++)
+        e->value[i] = (struct sn_value_place){.buf = -1, .shared = -1};
     return SN_OK;
+}
+
+/* Where weights and gradients stand when a text begins. */
+static void emit_begin(struct sn_emit *e)
+{
+    const struct sn_job *j = e->job;
+    for (int b = 0; b < j->n_buckets; b++) {
+        e->bucket_gather[b] = -1;
+        e->bucket_weight[b] = j->zero == 3 ? -1 : j->buckets[b].weight;
+        e->bucket_grad[b] = j->zero >= 2 ? -1 : j->buckets[b].grad;
+    }
+    e->value[j->model->nodes[0].in[0]].buf = j->ids;
 }
 
 static void emit_fini(struct sn_emit *e)
 {
-    sn_free(e->value_buf);
+    sn_free(e->value);
     sn_free(e->grad_written);
+    sn_free(e->uses_left);
+    sn_free(e->bucket_left);
+    sn_free(e->bucket_weight);
+    sn_free(e->bucket_gather);
+    sn_free(e->bucket_grad);
     sn_free(e->gview);
+    sn_free(e->origin);
+    sn_free(e->again);
 }
 
 static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
     sn_chunks_close(p);
+    if (!p->failed && p == &j->train)
+        SN_TRY(sn_emit_schedule(j, p, err));
+    for (int v = 0; p != &j->train && v < p->parts; v++) { /* forward only: part after part */
+        if (sn_chunk_find(p, SN_CHUNK_RECV_FORWARD, v) >= 0)
+            sn_sched_add(p, sn_chunk_find(p, SN_CHUNK_RECV_FORWARD, v), 0, 0);
+        sn_sched_add(p, sn_chunk_find(p, SN_CHUNK_FORWARD, v), 0, 0);
+    }
+    if (p == &j->generate)
+        sn_sched_add(p, p->n_chunks - 1, 0, 0);
     if (p->failed)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the %s program", p->name);
     return sn_pass_place(j, p, err);
 }
 
-/* Offsets of the state buffers: class after class, pages apart. Gradients are placed already. */
+/* Offsets of the state buffers: class after class, pages apart. */
 static void place_state(struct sn_job *j, struct sn_program *p)
 {
     int64_t at = 0;
     for (int c = 0; c < SN_NSTATE_CLASSES; c++) {
+        int64_t bytes = 0;
         j->class_offset[c] = at;
-        int64_t bytes = c == SN_CLASS_GRAD ? j->class_bytes[c] : 0;
         for (int b = 0; b < p->n_state_bufs; b++) {
-            struct sn_buffer *x = &p->bufs[b];
-            if ((int)x->cls != c)
+            if ((int)p->bufs[b].cls != c)
                 continue;
-            if (c == SN_CLASS_GRAD) {
-                x->offset += at;
-            } else {
-                x->offset = at + bytes;
-                bytes += x->bytes;
-            }
+            p->bufs[b].offset = at + bytes;
+            bytes += p->bufs[b].bytes;
         }
         j->class_bytes[c] = bytes;
         at += (bytes + PAGE - 1) / PAGE * PAGE;
@@ -90,21 +139,9 @@ static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
     if (st == SN_OK) {
         e.train = true;
         sn_state_buffers(j, p);
-        sn_chunk_begin(p, SN_CHUNK_FORWARD);
-        sn_lower_forward(&e);
-        int forward = p->n_ops;
-        sn_chunk_begin(p, SN_CHUNK_BACKWARD);
-        sn_emit_backward(&e, 0, forward);
-        if (!p->failed && j->config->layout.split_backward)
-            sn_pass_split(p);
-        if (!p->failed) { /* what follows reads the text that should be there */
-            sn_pass_buckets(j, p);
-            sn_emit_update(j, p);
-        }
-        for (int m = 0; m < p->micros; m++) /* one micro-batch after the other: one slot */
-            for (int c = 0; c < p->n_chunks - 1; c++)
-                sn_sched_add(p, c, m, 0);
-        sn_sched_add(p, p->n_chunks - 1, p->micros - 1, 0);
+        emit_begin(&e);
+        sn_emit_chunks(&e);
+        sn_emit_update(j, p);
         st = finish(j, p, err);
     }
     emit_fini(&e);
@@ -129,15 +166,12 @@ static enum sn_status compile_forward(struct sn_job *j, struct sn_program *p, bo
     enum sn_status st = emit_init(&e, j, p, err);
     if (st == SN_OK) {
         e.generate = generate;
-        sn_chunk_begin(p, SN_CHUNK_FORWARD);
-        sn_lower_forward(&e);
-        sn_sched_add(p, 0, 0, 0);
-        if (generate) {
-            sn_sched_add(p, 1, 0, 0);
-        } else {
+        emit_begin(&e);
+        sn_emit_chunks(&e);
+        if (!generate) {
             sn_chunk_begin(p, SN_CHUNK_UPDATE); /* run once after the last micro-batch */
             struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "evaluation_end");
-            op->axis = SN_AXIS_WORLD;
+            op->group = SN_GROUP_WORLD;
         }
         st = finish(j, p, err);
     }
@@ -145,69 +179,103 @@ static enum sn_status compile_forward(struct sn_job *j, struct sn_program *p, bo
     return st;
 }
 
+static int64_t scratch_of(const struct sn_program *p)
+{
+    return p->slots_bytes + p->temp_bytes + p->workspace_bytes;
+}
+
 static enum sn_status compile_set(struct sn_job *j, struct sn_err *err)
 {
     SN_TRY(compile_train(j, err));
     SN_TRY(compile_forward(j, &j->evaluate, false, err));
-    /* Generation runs one sample; T is the only size in which the programs differ. */
-    int64_t rows = j->rows;
-    j->rows = j->config->model.seq;
-    enum sn_status st = compile_forward(j, &j->generate, true, err);
-    j->rows = rows;
-    SN_TRY(st);
-    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
-    for (int i = 0; i < 3; i++) {
-        int64_t bytes =
-            set[i]->slot_bytes * set[i]->slots + set[i]->temp_bytes + set[i]->workspace_bytes;
-        j->scratch_bytes = bytes > j->scratch_bytes ? bytes : j->scratch_bytes;
+    if (sn_grid_ranks(&j->grid) == 1) {
+        /* Generation runs one sample; T is the only size in which the programs differ. */
+        int64_t rows = j->rows;
+        j->rows = j->config->model.seq;
+        enum sn_status st = compile_forward(j, &j->generate, true, err);
+        j->rows = rows;
+        SN_TRY(st);
     }
+    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
+    for (int i = 0; i < 3; i++)
+        if (scratch_of(set[i]) > j->scratch_bytes)
+            j->scratch_bytes = scratch_of(set[i]);
     return SN_OK;
 }
 
-static void name_program(struct sn_program *p, const char *name, int micros)
+static void name_program(const struct sn_job *j, struct sn_program *p, const char *name, int micros)
 {
     (void)strncpy(p->name, name, sizeof(p->name) - 1);
     p->micros = micros;
-    p->slots = 1;
+    p->parts = j->pieces / j->stages;
+    for (int v = 0; v < p->parts; v++)
+        p->slots[v] = 1;
 }
 
-static enum sn_status grid_of(struct sn_job *j, const struct sn_layout_config *l,
-                              struct sn_err *err)
+/* The grid, and this rank's place in it. */
+static enum sn_status place_rank(struct sn_job *j, int rank, struct sn_err *err)
 {
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
+    static const enum sn_axis axis[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
+                                                      [SN_ORDER_CONTEXT] = SN_AXIS_CONTEXT,
+                                                      [SN_ORDER_EXPERT] = SN_NGRID_AXES,
+                                                      [SN_ORDER_DATA_AXIS] = SN_AXIS_DATA,
+                                                      [SN_ORDER_PIPELINE] = SN_AXIS_PIPELINE};
+    const struct sn_layout_config *l = &j->config->layout;
+    enum sn_axis order[SN_NGRID_AXES] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
                                          SN_AXIS_PIPELINE};
     const int size[] = {[SN_AXIS_TENSOR] = l->tensor,
                         [SN_AXIS_CONTEXT] = l->context,
                         [SN_AXIS_DATA] = l->data,
                         [SN_AXIS_PIPELINE] = l->pipeline};
-    return sn_grid_init(&j->grid, l->data * l->tensor * l->context * l->pipeline, size, order, err);
+    for (int i = 0, n = 0; i < l->n_axis_order; i++)
+        if (axis[l->axis_order[i]] != SN_NGRID_AXES)
+            order[n++] = axis[l->axis_order[i]];
+    SN_TRY(
+        sn_grid_init(&j->grid, l->data * l->tensor * l->context * l->pipeline, size, order, err));
+    j->grid.kv_copies = sn_kv_copies(&j->config->model, l->tensor);
+    j->rank = rank;
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        j->group_size[q] = sn_group_size(&j->grid, rank, (enum sn_group)q);
+        j->group_index[q] = sn_group_index(&j->grid, rank, (enum sn_group)q);
+    }
+    j->stage = j->group_index[SN_GROUP_PIPELINE];
+    j->stages = j->group_size[SN_GROUP_PIPELINE];
+    j->pieces = j->stages * (l->virtual_stages > 1 ? l->virtual_stages : 1);
+    if (j->pieces / j->stages > SN_MAX_PARTS)
+        return sn_fail(err, SN_EINPUT, "layout.virtual_stages: %d; want at most %d",
+                       l->virtual_stages, (int)SN_MAX_PARTS);
+    return SN_OK;
 }
 
-enum sn_status sn_job_create(struct sn_job **out, const struct sn_config *config,
-                             const struct sn_model *model, const struct sn_ops *ops, int threads,
-                             struct sn_err *err)
+static enum sn_status create(struct sn_job *j, const struct sn_job_env *env, struct sn_err *err)
 {
-    const struct sn_layout_config *l = &config->layout;
+    const struct sn_config *c = env->config;
+    const struct sn_layout_config *l = &c->layout;
+    j->config = c;
+    j->model = env->model;
+    j->ops = env->ops;
+    j->threads = env->threads;
+    j->dtype = c->train.precision;
+    SN_TRY(place_rank(j, env->rank, err));
+    j->zero = j->group_size[SN_GROUP_REPLICA] > 1 ? l->zero : 0;
+    j->rows = (int64_t)l->micro_batch * c->model.seq / l->context;
+    int64_t words = sn_slice_of(c->model.vocab, l->tensor, 0).padded;
+    j->head_block = head_block(j->rows, words, j->dtype);
+    j->window_bytes = sn_collective_window(sn_grid_ranks(&j->grid));
+    name_program(j, &j->train, "train", c->train.global_batch / (l->data * l->micro_batch));
+    name_program(j, &j->evaluate, "evaluate", 1);
+    name_program(j, &j->generate, "generate", 1);
+    SN_TRY(sn_pieces_create(j, err));
+    SN_TRY(sn_parts_create(j, err));
+    return compile_set(j, err);
+}
+
+enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err)
+{
     struct sn_job *j = sn_alloc(sizeof(*j));
     if (!j)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the job");
-    j->config = config;
-    j->model = model;
-    j->ops = ops;
-    j->threads = threads;
-    j->ranks = l->data;
-    j->dtype = config->train.precision;
-    j->rows = (int64_t)l->micro_batch * config->model.seq;
-    j->head_block = head_block(j->rows, config->model.vocab, j->dtype);
-    int micros = config->train.global_batch / (l->data * l->micro_batch);
-    name_program(&j->train, "train", micros);
-    name_program(&j->evaluate, "evaluate", 1);
-    name_program(&j->generate, "generate", 1);
-    j->params = sn_alloc_n((size_t)model->n_params, sizeof(*j->params));
-    enum sn_status st =
-        j->params ? grid_of(j, l, err) : sn_fail(err, SN_ENOMEM, "compile: no memory for the job");
-    if (st == SN_OK)
-        st = compile_set(j, err);
+    enum sn_status st = create(j, env, err);
     if (st != SN_OK) {
         sn_job_destroy(j);
         return st;
@@ -231,6 +299,9 @@ void sn_job_destroy(struct sn_job *j)
     program_fini(&j->train);
     program_fini(&j->evaluate);
     program_fini(&j->generate);
-    sn_free(j->params);
+    sn_free(j->piece_of_node);
+    sn_free(j->first_part);
+    sn_free(j->parts);
+    sn_free(j->buckets);
     sn_free(j);
 }

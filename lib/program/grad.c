@@ -15,18 +15,6 @@ static bool wants(const struct sn_emit *e, struct sn_view v)
     return v.buf >= 0 && e->p->bufs[v.buf].needs_grad;
 }
 
-static int param_of(const struct sn_emit *e, struct sn_view v)
-{
-    return v.buf < 0 ? -1 : e->p->bufs[v.buf].param;
-}
-
-/* A fresh buffer for the gradient of v's buffer, in its shape. */
-static int like(struct sn_emit *e, struct sn_view v)
-{
-    const struct sn_buffer *b = &e->p->bufs[v.buf];
-    return sn_buffer_add(e->p, SN_CLASS_TEMP, b->dtype, b->rows, b->cols, "d.%.100s", b->name);
-}
-
 /* Take g as a contribution to the gradient of v's buffer. */
 static void contribute(struct sn_emit *e, struct sn_view v, struct sn_view g)
 {
@@ -35,19 +23,13 @@ static void contribute(struct sn_emit *e, struct sn_view v, struct sn_view g)
         sn_grad_set(e, v.buf, g);
         return;
     }
-    int sum = like(e, v);
-    struct sn_op *op = sn_op_add(e->p, SN_OP_ADD, "sum.%.50s", e->p->bufs[v.buf].name);
+    int sum = sn_buffer_like(e->p, v.buf, "d");
+    struct sn_op *op =
+        sn_op_add(e->p, SN_OP_ADD, "sum.%.50s", e->p->failed ? "" : e->p->bufs[v.buf].name);
     op->in[0] = before;
     op->in[1] = g;
     op->out[0] = sn_view_all(e->p, sum);
     sn_grad_set(e, v.buf, op->out[0]);
-}
-
-/* A weight-gradient operation's output. */
-static void into_param(struct sn_emit *e, struct sn_op *op, int out, int param, bool flat)
-{
-    struct sn_view g = sn_param_grad(e, param, &op->acc[out]);
-    op->out[out] = flat ? sn_view_flat(e->p, g.buf) : g;
 }
 
 static void grad_norm(struct sn_emit *e, const struct sn_op *f)
@@ -55,7 +37,7 @@ static void grad_norm(struct sn_emit *e, const struct sn_op *f)
     bool rms = f->kind == SN_OP_RMSNORM;
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
     if (wants(e, f->in[0])) {
-        int dx = like(e, f->in[0]);
+        int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
         struct sn_op *op =
             sn_op_add(e->p, rms ? SN_OP_RMSNORM_DX : SN_OP_LAYERNORM_DX, "%.60s", f->label);
         op->in[0] = dy;
@@ -67,27 +49,36 @@ static void grad_norm(struct sn_emit *e, const struct sn_op *f)
         op->attr = f->attr;
         sn_grad_set(e, f->in[0].buf, op->out[0]);
     }
-    int w = param_of(e, f->in[1]), b = param_of(e, f->in[2]);
-    if (!sn_param_trains(e, w) && !sn_param_trains(e, b))
+    int w = sn_part_of(e, f->in[1]), b = sn_part_of(e, f->in[2]);
+    bool dw = sn_part_trains(e, w), db = sn_part_trains(e, b);
+    if (!dw && !db)
         return;
+    if (dw)
+        sn_part_ready(e, w);
+    if (db)
+        sn_part_ready(e, b);
     struct sn_op *op =
         sn_op_add(e->p, rms ? SN_OP_RMSNORM_DW : SN_OP_LAYERNORM_DW, "%.60s", f->label);
     op->in[0] = dy;
     op->in[1] = f->in[0];
     op->in[2] = f->out[1];
     op->attr = f->attr;
-    if (sn_param_trains(e, w))
-        into_param(e, op, 0, w, true);
-    if (sn_param_trains(e, b))
-        into_param(e, op, 1, b, true);
+    if (dw)
+        sn_into_part(e, op, 0, w, true);
+    if (db)
+        sn_into_part(e, op, 1, b, true);
+    if (dw)
+        sn_part_used(e, w);
+    if (db)
+        sn_part_used(e, b);
 }
 
 static void grad_gemm(struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    int w = param_of(e, f->in[1]), b = param_of(e, f->in[2]);
+    struct sn_view dy = sn_grad_of(e, f->out[0]);
+    int w = sn_part_of(e, f->in[1]), b = sn_part_of(e, f->in[2]);
     if (wants(e, f->in[0])) {
-        int dx = like(e, f->in[0]);
+        int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dx", f->label);
         op->in[0] = dy;
         op->in[1] = f->in[1];
@@ -95,36 +86,22 @@ static void grad_gemm(struct sn_emit *e, const struct sn_op *f)
         op->out[0] = sn_view_all(e->p, dx);
         sn_grad_set(e, f->in[0].buf, op->out[0]);
     }
-    if (sn_param_trains(e, w)) {
+    if (sn_part_trains(e, w)) {
+        sn_part_ready(e, w);
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dw", f->label);
         op->in[0] = dy;
         op->in[1] = f->in[0];
         op->attr.trans_a = true;
-        into_param(e, op, 0, w, false);
+        sn_into_part(e, op, 0, w, false);
+        sn_part_used(e, w);
     }
-    if (sn_param_trains(e, b)) {
+    if (sn_part_trains(e, b)) {
+        sn_part_ready(e, b);
         struct sn_op *op = sn_op_add(e->p, SN_OP_COLSUM, "%.60s.db", f->label);
         op->in[0] = dy;
-        into_param(e, op, 0, b, true);
+        sn_into_part(e, op, 0, b, true);
+        sn_part_used(e, b);
     }
-}
-
-static void grad_attention(struct sn_emit *e, const struct sn_op *f)
-{
-    if (!wants(e, f->in[0]))
-        return;
-    int d = like(e, f->in[0]); /* q, k, v are columns of one buffer */
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    struct sn_op *op = sn_op_add(e->p, SN_OP_ATTENTION_DX, "%.60s", f->label);
-    for (int i = 0; i < 3; i++) {
-        op->in[i] = f->in[i];
-        op->out[i] = sn_view_cols(e->p, d, f->in[i].offset, f->in[i].cols);
-    }
-    op->in[3] = f->out[0];
-    op->in[4] = dy;
-    op->in[5] = f->out[1];
-    op->attr = f->attr;
-    contribute(e, f->in[0], sn_view_all(e->p, d));
 }
 
 /* y = f(x): one operation of gradient kind `kind`, reading dy and, when `saves`, x. */
@@ -132,7 +109,7 @@ static void unary(struct sn_emit *e, const struct sn_op *f, int kind, bool saves
 {
     if (!wants(e, f->in[0]))
         return;
-    int dx = like(e, f->in[0]);
+    int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
     struct sn_op *op = sn_op_add(e->p, kind, "%.60s", f->label);
     op->in[0] = dy;
@@ -162,7 +139,7 @@ static void grad_dropout(struct sn_emit *e, const struct sn_op *f)
 {
     if (!wants(e, f->in[0]))
         return;
-    int dx = like(e, f->in[0]);
+    int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
     struct sn_op *op = sn_op_add(e->p, SN_OP_DROPOUT, "%.60s", f->label);
     op->in[0] = sn_grad_get(e, f->out[0].buf);
     op->in[1] = sn_grad_get(e, f->in[0].buf);
@@ -178,45 +155,146 @@ static void grad_add(struct sn_emit *e, const struct sn_op *f)
             contribute(e, f->in[i], sn_grad_get(e, f->out[0].buf));
 }
 
+static void grad_positions(struct sn_emit *e, const struct sn_op *f, struct sn_view dy)
+{
+    int pos = sn_part_of(e, f->in[2]);
+    if (!sn_part_trains(e, pos))
+        return;
+    sn_part_ready(e, pos);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_POS_GRAD, "%.60s.pos", f->label);
+    op->in[0] = dy;
+    op->attr = f->attr;
+    sn_into_part(e, op, 0, pos, false);
+    sn_part_used(e, pos);
+}
+
 static void grad_embed(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    int w = param_of(e, f->in[1]), pos = param_of(e, f->in[2]);
-    if (sn_param_trains(e, pos)) {
-        struct sn_op *op = sn_op_add(e->p, SN_OP_POS_GRAD, "%.60s.pos", f->label);
-        op->in[0] = dy;
-        op->attr = f->attr;
-        into_param(e, op, 0, pos, false);
-    }
-    if (!sn_param_trains(e, w))
+    int w = sn_part_of(e, f->in[1]);
+    grad_positions(e, f, dy);
+    if (!sn_part_trains(e, w))
         return;
-    if (!e->grad_written[w]) { /* a scatter cannot initialise: an explicit zero does */
+    sn_part_ready(e, w);
+    if (!e->grad_written[w]) { /* a scatter cannot initialise */
         struct sn_op *zero = sn_op_add(e->p, SN_OP_ZERO, "%.60s.zero", f->label);
-        zero->when = SN_FIRST;
-        into_param(e, zero, 0, w, false);
+        sn_into_part(e, zero, 0, w, false);
+        zero->when = zero->acc[0] == SN_ACC_FIRST_WRITES ? SN_FIRST : SN_EVERY;
         zero->acc[0] = SN_ACC_WRITE;
     }
     struct sn_op *op = sn_op_add(e->p, SN_OP_EMBED_GRAD, "%.60s.dw", f->label);
     op->in[0] = f->in[0];
     op->in[1] = dy;
     op->attr = f->attr;
-    into_param(e, op, 0, w, false);
+    sn_into_part(e, op, 0, w, false);
     op->acc[0] = SN_ACC_ADD;
+    sn_part_used(e, w);
+}
+
+/* A cast or a copy: the gradient of one is that of the other. */
+static void grad_copy(struct sn_emit *e, const struct sn_op *f)
+{
+    if (wants(e, f->in[0]))
+        contribute(e, f->in[0], sn_grad_of(e, f->out[0]));
+}
+
+/* --- moves between forms -------------------------------------------------------------------------
+ */
+
+void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
+{
+    static const int kind[] = {[SN_KEEP] = -1,
+                               [SN_MOVE_ALL_GATHER] = SN_OP_ALL_GATHER,
+                               [SN_MOVE_ALL_REDUCE] = SN_OP_ALL_REDUCE,
+                               [SN_MOVE_REDUCE_SCATTER] = SN_OP_REDUCE_SCATTER,
+                               [SN_MOVE_ALL_TO_ALL] = SN_OP_ALL_TO_ALL};
+    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
+    if (!wants(e, f->in[0]))
+        return;
+    if (f->grad_move == SN_KEEP) {
+        contribute(e, f->in[0], dy);
+        return;
+    }
+    struct sn_op op = sn_comm_op(kind[f->grad_move], f->group, "%.60s", f->label);
+    op.in[0] = dy;
+    op.out[0] = sn_view_all(e->p, sn_buffer_like(e->p, f->in[0].buf, "d"));
+    op.attr = f->attr;
+    sn_comm_run(e->p, &op);
+    contribute(e, f->in[0], op.out[0]);
+}
+
+static void grad_swap(struct sn_emit *e, const struct sn_op *f)
+{
+    if (!wants(e, f->in[0]))
+        return;
+    struct sn_view dy = sn_grad_of(e, f->out[0]), dx = sn_grad_slice(e, f->in[0]);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_SWAP, "%.60s", f->label);
+    op->in[0] = dy;
+    op->out[0] = dx;
+    op->attr.blocks_a = f->attr.blocks_b;
+    op->attr.blocks_b = f->attr.blocks_a;
+}
+
+/* --- all -----------------------------------------------------------------------------------------
+ */
+
+static grad_fn *const rule[SN_NKINDS] = {
+    [SN_OP_EMBED] = grad_embed,
+    [SN_OP_LAYERNORM] = grad_norm,
+    [SN_OP_RMSNORM] = grad_norm,
+    [SN_OP_GEMM] = grad_gemm,
+    [SN_OP_ROPE] = grad_rope,
+    [SN_OP_ATTENTION] = sn_grad_attention,
+    [SN_OP_ACT] = grad_act,
+    [SN_OP_SWIGLU] = grad_swiglu,
+    [SN_OP_DROPOUT] = grad_dropout,
+    [SN_OP_ADD] = grad_add,
+    [SN_OP_COPY] = grad_copy,
+    [SN_OP_SWAP] = grad_swap,
+    [SN_OP_ENTER] = sn_grad_move,
+    [SN_OP_ALL_REDUCE] = sn_grad_move,
+    [SN_OP_ALL_GATHER] = sn_grad_move,
+    [SN_OP_REDUCE_SCATTER] = sn_grad_move,
+    [SN_OP_ALL_TO_ALL] = sn_grad_move,
+};
+
+/* Weights that were gathered for the forward chunk are gone: read those of now. */
+static void read_current_weights(const struct sn_emit *e, struct sn_op *f)
+{
+    for (int k = 0; k < SN_MAX_IN; k++) {
+        int bucket = f->in[k].buf < 0 ? -1 : e->p->bufs[f->in[k].buf].bucket;
+        if (bucket >= 0 && e->bucket_weight[bucket] >= 0)
+            f->in[k].buf = e->bucket_weight[bucket];
+    }
+}
+
+/* First operation of the unit that ends with operation i. */
+static int unit_begin(const struct sn_emit *e, int first_op, int i)
+{
+    int unit = e->p->ops[i].layer;
+    while (i > first_op && e->p->ops[i - 1].layer == unit)
+        i--;
+    return i;
 }
 
 void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops)
 {
-    static grad_fn *const rule[SN_NKINDS] = {
-        [SN_OP_EMBED] = grad_embed,     [SN_OP_LAYERNORM] = grad_norm,
-        [SN_OP_RMSNORM] = grad_norm,    [SN_OP_GEMM] = grad_gemm,
-        [SN_OP_ROPE] = grad_rope,       [SN_OP_ATTENTION] = grad_attention,
-        [SN_OP_ACT] = grad_act,         [SN_OP_SWIGLU] = grad_swiglu,
-        [SN_OP_DROPOUT] = grad_dropout, [SN_OP_ADD] = grad_add,
-    };
+    int begin = first_op + n_ops;
     for (int i = first_op + n_ops - 1; i >= first_op && !e->p->failed; i--) {
         struct sn_op f = e->p->ops[i]; /* a copy: emitting may move the array */
+        if (i < begin) {
+            e->unit_end = begin;
+            e->unit_begin = begin = unit_begin(e, first_op, i);
+            e->p->layer = f.layer;
+            sn_zero_enter(e, f.layer, true);
+            for (int b = 0; b < e->cap_bufs; b++)
+                e->again[b] = -1;
+        }
         /* The head's own operations lead to no gradient view: it has emitted its backward. */
-        if (f.out[0].buf >= 0 && sn_grad_get(e, f.out[0].buf).buf >= 0 && rule[f.kind])
-            rule[f.kind](e, &f);
+        if (f.out[0].buf < 0 || sn_grad_get(e, f.out[0].buf).buf < 0 || !rule[f.kind])
+            continue;
+        read_current_weights(e, &f);
+        sn_recompute(e, &f);
+        rule[f.kind](e, &f);
     }
 }

@@ -1,66 +1,154 @@
 /*
  * lower.c - model nodes to forward operations.
  *
- * One function per kind of node. A lowering of another axis replaces or wraps these functions; the
- * model does not change.
+ * One function per kind of node. A node's cut (lib/layout/cut.h) says in which form it takes its
+ * input over the tensor axis and in which it gives its output; a node without a cut works on what
+ * stands between blocks (sn_region), or on the features that its input has. sn_take inserts the
+ * move. The model does not change when an axis is added.
  */
 #include "lib/program/build.h"
 
-typedef void lower_fn(struct sn_emit *e, const struct sn_node *n);
+#include "lib/layout/cut.h"
 
-static int rows_of(const struct sn_emit *e)
+static const struct sn_layout_form same = {SN_SAME, SN_ROWS}, partial = {SN_PARTIAL, SN_ROWS},
+                                   features = {SN_SPLIT, SN_COLS};
+
+static bool equal(struct sn_layout_form a, struct sn_layout_form b)
 {
-    return (int)e->job->rows;
+    return a.form == b.form && (a.form != SN_SPLIT || a.dim == b.dim);
 }
 
-/* The buffer for a node's result. It needs a gradient when anything trainable lies upstream. */
-static int result(struct sn_emit *e, const struct sn_node *n)
+static int tensor_ranks(const struct sn_emit *e)
 {
-    int64_t cols = e->job->model->values[n->out].cols;
-    int b = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, rows_of(e), cols, "%s", n->point);
+    return e->job->group_size[SN_GROUP_TENSOR];
+}
+
+static int64_t rows_in(const struct sn_emit *e, struct sn_layout_form form)
+{
+    bool cut = form.form == SN_SPLIT && form.dim == SN_ROWS;
+    return e->job->rows / (cut ? tensor_ranks(e) : 1);
+}
+
+struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n)
+{
+    const struct sn_job *j = e->job;
+    struct sn_attr a = n->attr;
+    bool in_region = !sn_cut_at(n->point) && sn_region(j).form == SN_SPLIT;
+    a.context = j->group_size[SN_GROUP_CONTEXT];
+    a.context_rank = a.key_rank = j->group_index[SN_GROUP_CONTEXT];
+    a.zigzag = j->config->layout.context_kind == SN_CONTEXT_RING;
+    a.row0 = in_region && n->kind == SN_NODE_DROPOUT
+                 ? rows_in(e, sn_region(j)) * j->group_index[SN_GROUP_TENSOR]
+                 : 0;
+    return a;
+}
+
+/* --- results and inputs --------------------------------------------------------------------------
+ */
+
+int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_layout_form form)
+{
+    form = tensor_ranks(e) == 1 ? same : form;
+    int b =
+        sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, rows_in(e, form), cols, "%s", n->point);
     if (e->p->failed)
         return b;
     bool needs = false;
     for (int i = 0; i < 2; i++) {
-        needs = needs || sn_param_trains(e, n->param[i]);
-        needs = needs || (n->in[i] >= 0 && e->p->bufs[e->value_buf[n->in[i]]].needs_grad);
+        if (sn_param_parts(e->job, n->param[i]) > 0)
+            needs = needs || sn_part_trains(e, e->job->first_part[n->param[i]]);
+        needs = needs || (n->in[i] >= 0 && e->p->bufs[e->value[n->in[i]].buf].needs_grad);
     }
     e->p->bufs[b].needs_grad = needs;
-    e->value_buf[n->out] = b;
+    e->value[n->out] = (struct sn_value_place){b, form, -1};
     return b;
 }
 
-static struct sn_view input(const struct sn_emit *e, const struct sn_node *n, int i)
+/* The operation that turns buffer `buf` into another form, and its new buffer. */
+static int move(struct sn_emit *e, int buf, struct sn_layout_form have, struct sn_layout_form want)
 {
-    return sn_view_all(e->p, e->value_buf[n->in[i]]);
+    static const int kind[] = {[SN_KEEP] = SN_OP_ENTER,
+                               [SN_MOVE_ALL_GATHER] = SN_OP_ALL_GATHER,
+                               [SN_MOVE_ALL_REDUCE] = SN_OP_ALL_REDUCE,
+                               [SN_MOVE_REDUCE_SCATTER] = SN_OP_REDUCE_SCATTER};
+    if (e->p->failed)
+        return buf;
+    struct sn_buffer x = e->p->bufs[buf];
+    enum sn_move m = sn_edge_forward(have, want);
+    struct sn_op op = sn_comm_op(kind[m], SN_GROUP_TENSOR, "%.60s", x.name);
+    op.grad_move = sn_edge_backward(have, want);
+    int to = sn_buffer_add(e->p, SN_CLASS_TEMP, x.dtype, rows_in(e, want), x.cols, "%.90s.%s",
+                           x.name, want.form == SN_SHARED ? "all" : "sum");
+    op.in[0] = sn_view_all(e->p, buf);
+    op.out[0] = sn_view_all(e->p, to);
+    if (!e->p->failed)
+        e->p->bufs[to].needs_grad = x.needs_grad;
+    if (m == SN_KEEP)
+        (void)sn_op_append(e->p, &op);
+    else
+        sn_comm_run(e->p, &op);
+    return to;
+}
+
+struct sn_view sn_take(struct sn_emit *e, int value, struct sn_layout_form want)
+{
+    struct sn_value_place *v = &e->value[value];
+    if (tensor_ranks(e) == 1 || equal(v->have, want))
+        return sn_view_all(e->p, v->buf);
+    if (want.form == SN_SHARED && v->shared >= 0)
+        return sn_view_all(e->p, v->shared);
+    if (v->have.form == SN_PARTIAL) { /* summed once, whoever asks */
+        struct sn_layout_form to = want.form == SN_SHARED ? sn_region(e->job) : want;
+        v->buf = move(e, v->buf, v->have, to);
+        v->have = to;
+        return sn_take(e, value, want);
+    }
+    v->shared = move(e, v->buf, v->have, want);
+    return sn_view_all(e->p, v->shared);
+}
+
+/* The form in which a node without a cut works on `value`. */
+static struct sn_layout_form uncut(const struct sn_emit *e, int value)
+{
+    return equal(e->value[value].have, features) ? features : sn_region(e->job);
 }
 
 static struct sn_view vector(const struct sn_emit *e, int param)
 {
-    return param < 0 ? sn_no_view : sn_view_flat(e->p, sn_weight(e, param));
+    return param < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[param]);
 }
+
+/* --- nodes ---------------------------------------------------------------------------------------
+ */
+
+typedef void lower_fn(struct sn_emit *e, const struct sn_node *n);
 
 static void lower_embed(struct sn_emit *e, const struct sn_node *n)
 {
-    int y = result(e, n);
+    int part = e->job->first_part[n->param[0]];
+    int y = sn_result(e, n, e->job->parts[part].cols, partial);
     struct sn_op *op = sn_op_add(e->p, SN_OP_EMBED, "%s", n->point);
     op->in[0] = sn_view_rows(e->p, e->job->ids, 0, e->job->rows);
     op->in[0].index = SN_AT_MICRO;
     op->in[0].stride = e->job->rows;
-    op->in[1] = sn_view_all(e->p, sn_weight(e, n->param[0]));
-    op->in[2] = n->param[1] < 0 ? sn_no_view : sn_view_all(e->p, sn_weight(e, n->param[1]));
+    op->in[1] = sn_weight(e, part);
+    op->in[2] = n->param[1] < 0 ? sn_no_view : sn_weight(e, e->job->first_part[n->param[1]]);
+    op->in_first = 1u << 2; /* added once, then summed over ranks */
     op->out[0] = sn_view_all(e->p, y);
-    op->attr = n->attr;
+    op->attr = sn_localised(e, n);
+    op->attr.vocab_first = e->job->parts[part].piece[0].from;
+    (void)sn_take(e, n->out, sn_region(e->job)); /* summed here, outside the first block */
 }
 
 static void lower_norm(struct sn_emit *e, const struct sn_node *n)
 {
     bool rms = n->kind == SN_NODE_RMSNORM;
-    int y = result(e, n);
+    struct sn_view x = sn_take(e, n->in[0], sn_region(e->job));
+    int y = sn_result(e, n, x.cols, sn_region(e->job));
     int stats =
-        sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, e->job->rows, rms ? 1 : 2, "%s.stats", n->point);
+        sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, x.rows, rms ? 1 : 2, "%s.stats", n->point);
     struct sn_op *op = sn_op_add(e->p, rms ? SN_OP_RMSNORM : SN_OP_LAYERNORM, "%s", n->point);
-    op->in[0] = input(e, n, 0);
+    op->in[0] = x;
     op->in[1] = vector(e, n->param[0]);
     op->in[2] = vector(e, n->param[1]);
     op->out[0] = sn_view_all(e->p, y);
@@ -68,75 +156,97 @@ static void lower_norm(struct sn_emit *e, const struct sn_node *n)
     op->attr = n->attr;
 }
 
+/* A weight in several parts is as many products, side by side. */
 static void lower_linear(struct sn_emit *e, const struct sn_node *n)
 {
-    int y = result(e, n);
-    struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%s", n->point);
-    op->in[0] = input(e, n, 0);
-    op->in[1] = sn_view_all(e->p, sn_weight(e, n->param[0]));
-    op->in[2] = vector(e, n->param[1]);
-    op->out[0] = sn_view_all(e->p, y);
-    op->attr.trans_b = true;
+    const struct sn_cut *cut = sn_cut_at(n->point);
+    const struct sn_job *j = e->job;
+    int first = j->first_part[n->param[0]], parts = sn_param_parts(j, n->param[0]);
+    int64_t cols = 0, at = 0;
+    for (int k = 0; k < parts; k++)
+        cols += j->parts[first + k].rows;
+    struct sn_view x = sn_take(e, n->in[0], cut->want);
+    int y = sn_result(e, n, cols, cut->give);
+    for (int k = 0; k < parts; k++) {
+        struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%s", n->point);
+        op->in[0] = x;
+        op->in[1] = sn_weight(e, first + k);
+        op->in[2] =
+            n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, j->first_part[n->param[1]] + k);
+        op->in_first = cut->weight == SN_CUT_COLS ? 1u << 2 : 0; /* a bias of a sum: once */
+        op->out[0] = sn_view_cols(e->p, y, at, op->in[1].rows);
+        op->attr.trans_b = true;
+        at += op->in[1].rows;
+    }
 }
 
-static void lower_attention(struct sn_emit *e, const struct sn_node *n)
+static void lower_rope(struct sn_emit *e, const struct sn_node *n)
 {
-    int64_t q = (int64_t)n->attr.heads * n->attr.head_dim;
-    int64_t kv = (int64_t)n->attr.kv_heads * n->attr.head_dim;
-    int qkv = e->value_buf[n->in[0]];
-    int y = result(e, n);
-    int lse =
-        sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, e->job->rows, n->attr.heads, "%s.lse", n->point);
-    struct sn_op *op = sn_op_add(e->p, SN_OP_ATTENTION, "%s", n->point);
-    op->in[0] = sn_view_cols(e->p, qkv, 0, q);
-    op->in[1] = sn_view_cols(e->p, qkv, q, kv);
-    op->in[2] = sn_view_cols(e->p, qkv, q + kv, kv);
+    struct sn_view x = sn_take(e, n->in[0], uncut(e, n->in[0]));
+    int y = sn_result(e, n, x.cols, uncut(e, n->in[0]));
+    struct sn_op *op = sn_op_add(e->p, SN_OP_ROPE, "%s", n->point);
+    const struct sn_model_config *m = &e->job->config->model;
+    op->in[0] = x;
     op->out[0] = sn_view_all(e->p, y);
-    op->out[1] = sn_view_all(e->p, lse);
-    op->attr = n->attr;
-    if (!e->train)
-        op->attr.drop = 0;
+    op->attr = sn_localised(e, n);
+    op->attr.heads = m->heads / tensor_ranks(e) +
+                     m->kv_heads / (tensor_ranks(e) / sn_kv_copies(m, tensor_ranks(e)));
 }
 
 static void lower_elementwise(struct sn_emit *e, const struct sn_node *n)
 {
-    static const int kind[SN_NNODES] = {[SN_NODE_ROPE] = SN_OP_ROPE,
-                                        [SN_NODE_ACT] = SN_OP_ACT,
-                                        [SN_NODE_SWIGLU] = SN_OP_SWIGLU,
-                                        [SN_NODE_ADD] = SN_OP_ADD};
-    int y = result(e, n);
-    struct sn_op *op = sn_op_add(e->p, kind[n->kind], "%s", n->point);
-    for (int i = 0; i < 2; i++)
-        op->in[i] = n->in[i] < 0 ? sn_no_view : input(e, n, i);
+    bool swiglu = n->kind == SN_NODE_SWIGLU;
+    struct sn_view x = sn_take(e, n->in[0], uncut(e, n->in[0]));
+    int y = sn_result(e, n, swiglu ? x.cols / 2 : x.cols, uncut(e, n->in[0]));
+    struct sn_op *op = sn_op_add(e->p, swiglu ? SN_OP_SWIGLU : SN_OP_ACT, "%s", n->point);
+    op->in[0] = x;
     op->out[0] = sn_view_all(e->p, y);
     op->attr = n->attr;
+}
+
+/* Two sums over ranks are added before they are summed: one collective for both. */
+static void lower_add(struct sn_emit *e, const struct sn_node *n)
+{
+    bool sums = equal(e->value[n->in[0]].have, partial) && equal(e->value[n->in[1]].have, partial);
+    struct sn_layout_form form = sums ? partial : sn_region(e->job);
+    struct sn_view a = sn_take(e, n->in[0], form), b = sn_take(e, n->in[1], form);
+    int y = sn_result(e, n, a.cols, form);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_ADD, "%s", n->point);
+    op->in[0] = a;
+    op->in[1] = b;
+    op->out[0] = sn_view_all(e->p, y);
 }
 
 static void lower_dropout(struct sn_emit *e, const struct sn_node *n)
 {
     if (!e->train) { /* evaluation keeps everything: the value is its input */
-        e->value_buf[n->out] = e->value_buf[n->in[0]];
+        e->value[n->out] = e->value[n->in[0]];
         return;
     }
-    int y = result(e, n);
+    struct sn_view x = sn_take(e, n->in[0], sn_region(e->job));
+    int y = sn_result(e, n, x.cols, sn_region(e->job));
     struct sn_op *op = sn_op_add(e->p, SN_OP_DROPOUT, "%s", n->point);
-    op->in[0] = input(e, n, 0);
+    op->in[0] = x;
     op->out[0] = sn_view_all(e->p, y);
-    op->attr = n->attr;
+    op->attr = sn_localised(e, n);
 }
 
-void sn_lower_forward(struct sn_emit *e)
+void sn_lower_part(struct sn_emit *e)
 {
     static lower_fn *const lower[SN_NNODES] = {
         [SN_NODE_EMBED] = lower_embed,       [SN_NODE_LAYERNORM] = lower_norm,
         [SN_NODE_RMSNORM] = lower_norm,      [SN_NODE_LINEAR] = lower_linear,
-        [SN_NODE_ROPE] = lower_elementwise,  [SN_NODE_ATTENTION] = lower_attention,
+        [SN_NODE_ROPE] = lower_rope,         [SN_NODE_ATTENTION] = sn_lower_attention,
         [SN_NODE_ACT] = lower_elementwise,   [SN_NODE_SWIGLU] = lower_elementwise,
-        [SN_NODE_ADD] = lower_elementwise,   [SN_NODE_DROPOUT] = lower_dropout,
+        [SN_NODE_ADD] = lower_add,           [SN_NODE_DROPOUT] = lower_dropout,
         [SN_NODE_HEAD_LOSS] = sn_lower_head,
     };
     const struct sn_model *m = e->job->model;
-    e->value_buf[m->nodes[0].in[0]] = e->job->ids;
-    for (int i = 0; i < m->n_nodes && !e->p->failed; i++)
+    for (int i = 0; i < m->n_nodes && !e->p->failed; i++) {
+        if (!sn_node_is_here(e, i))
+            continue;
+        e->p->layer = sn_unit_of(e->job, &m->nodes[i]);
+        sn_zero_enter(e, e->p->layer, false);
         lower[m->nodes[i].kind](e, &m->nodes[i]);
+    }
 }

@@ -9,14 +9,21 @@
  *
  *   logits = x W^T      dlogits = (softmax - onehot) loss_scale / tokens
  *   dx = dlogits W      dW += dlogits^T x
+ *
+ * Tensor ranks hold words first .. first + V/P - 1 each: a row's maximum, sum and target logit are
+ * found on each rank and gathered (three numbers a row), so that only they travel (Shoeybi et al.,
+ * arXiv 1909.08053, 3).
  */
 #include "lib/program/build.h"
 
 struct head {
     struct sn_emit *e;
     const struct sn_node *n;
-    int x, dx; /* buffers; dx -1: nothing upstream trains */
+    int part;
+    struct sn_view x; /* all rows */
+    int dx;           /* buffer; -1: nothing upstream trains */
     struct sn_view w;
+    struct sn_attr attr;
 };
 
 static void gradients(const struct head *h, int logits, struct sn_view x, int64_t row)
@@ -29,13 +36,36 @@ static void gradients(const struct head *h, int logits, struct sn_view x, int64_
         op->in[1] = h->w;
         op->out[0] = sn_view_rows(p, h->dx, row, x.rows);
     }
-    if (sn_param_trains(h->e, h->n->param[0])) {
+    if (sn_part_trains(h->e, h->part)) {
+        sn_part_ready(h->e, h->part);
         op = sn_op_add(p, SN_OP_GEMM, "%s.dw", h->n->point);
         op->in[0] = sn_view_all(p, logits);
         op->in[1] = x;
-        op->out[0] = sn_param_grad(h->e, h->n->param[0], &op->acc[0]);
         op->attr.trans_a = true;
+        sn_into_part(h->e, op, 0, h->part, false);
     }
+}
+
+/* What every tensor rank knows of its words, gathered; absent with one rank. */
+static struct sn_view parts_of_all(const struct head *h, int logits, struct sn_view targets)
+{
+    struct sn_program *p = h->e->p;
+    int ranks = h->e->job->group_size[SN_GROUP_TENSOR];
+    if (ranks == 1)
+        return sn_no_view;
+    int64_t rows = targets.rows;
+    int mine = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 3, "%s.part", h->n->point);
+    int all = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows * ranks, 3, "%s.parts", h->n->point);
+    struct sn_op *op = sn_op_add(p, SN_OP_CE_PART, "%s.part", h->n->point);
+    op->in[0] = sn_view_all(p, logits);
+    op->in[1] = targets;
+    op->out[0] = sn_view_all(p, mine);
+    op->attr = h->attr;
+    struct sn_op gather = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_TENSOR, "%s.parts", h->n->point);
+    gather.in[0] = sn_view_all(p, mine);
+    gather.out[0] = sn_view_all(p, all);
+    sn_comm_run(p, &gather);
+    return sn_view_all(p, all);
 }
 
 static void block(const struct head *h, int64_t row, int64_t rows)
@@ -45,24 +75,28 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     int logits =
         sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "logits.%lld", (long long)row);
     int losses = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 1, "row_loss.%lld", (long long)row);
-    struct sn_view x = sn_view_rows(p, h->x, row, rows);
+    struct sn_view x = sn_view_rows(p, h->x.buf, row, rows);
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", h->n->point);
     op->in[0] = x;
     op->in[1] = h->w;
     op->out[0] = sn_view_all(p, logits);
     op->attr.trans_b = true;
 
-    bool grads = h->dx >= 0 || sn_param_trains(h->e, h->n->param[0]);
+    bool grads = h->dx >= 0 || sn_part_trains(h->e, h->part);
     int dlogits = grads ? sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "dlogits.%lld",
                                         (long long)row)
                         : -1;
+    struct sn_view targets = sn_view_rows(p, j->targets, row, rows);
+    targets.index = SN_AT_MICRO;
+    targets.stride = j->rows;
+    struct sn_view parts = parts_of_all(h, logits, targets);
     op = sn_op_add(p, SN_OP_CROSS_ENTROPY, "%s.loss", h->n->point);
     op->in[0] = sn_view_all(p, logits);
-    op->in[1] = sn_view_rows(p, j->targets, row, rows);
-    op->in[1].index = SN_AT_MICRO;
-    op->in[1].stride = j->rows;
+    op->in[1] = targets;
+    op->in[2] = parts;
     op->out[0] = grads ? sn_view_all(p, dlogits) : sn_no_view;
     op->out[1] = sn_view_all(p, losses);
+    op->attr = h->attr;
     if (grads)
         gradients(h, dlogits, x, row);
 }
@@ -74,27 +108,50 @@ static void pick_row(const struct head *h)
     sn_chunk_begin(p, SN_CHUNK_HEAD);
     h->e->job->logits = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, h->w.rows, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", h->n->point);
-    op->in[0] = sn_view_rows(p, h->x, 0, 1);
+    op->in[0] = sn_view_rows(p, h->x.buf, 0, 1);
     op->in[0].index = SN_AT_ROW;
     op->in[1] = h->w;
     op->out[0] = sn_view_all(p, h->e->job->logits);
     op->attr.trans_b = true;
 }
 
+/* With tensor ranks, each has a part of dx: they are summed here, where under sequence parallelism
+ * the slice that is kept until backward is short. */
+static void leave(const struct head *h)
+{
+    struct sn_program *p = h->e->p;
+    for (int i = p->n_ops - 1; i >= 0 && h->e->value[h->n->in[0]].shared == h->x.buf; i--) {
+        struct sn_op f = p->ops[i];
+        if (f.out[0].buf != h->x.buf || f.in[0].buf < 0)
+            continue;
+        sn_grad_move(h->e, &f);
+        sn_grad_set(h->e, h->x.buf, sn_no_view);
+        return;
+    }
+}
+
 void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
 {
-    struct head h = {.e = e, .n = n, .x = e->value_buf[n->in[0]], .dx = -1};
-    h.w = sn_view_all(e->p, sn_weight(e, n->param[0]));
+    static const struct sn_layout_form shared = {SN_SHARED, SN_ROWS};
+    int part = e->job->first_part[n->param[0]];
+    struct head h = {.e = e, .n = n, .part = part, .dx = -1, .x = sn_take(e, n->in[0], shared)};
+    h.w = sn_weight(e, part);
+    h.attr = sn_localised(e, n);
+    h.attr.vocab = e->job->config->model.vocab;
+    h.attr.vocab_first = e->job->parts[part].piece[0].from;
     if (e->generate) {
         pick_row(&h);
         return;
     }
     int64_t rows = e->job->rows;
-    if (e->train && !e->p->failed && e->p->bufs[h.x].needs_grad) {
-        h.dx = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, rows, e->p->bufs[h.x].cols, "d.%s",
-                             e->p->bufs[h.x].name);
-        sn_grad_set(e, h.x, sn_view_all(e->p, h.dx));
+    if (e->train && !e->p->failed && e->p->bufs[h.x.buf].needs_grad) {
+        h.dx = sn_buffer_like(e->p, h.x.buf, "d");
+        sn_grad_set(e, h.x.buf, sn_view_all(e->p, h.dx));
     }
     for (int64_t r = 0; r < rows && !e->p->failed; r += e->job->head_block)
         block(&h, r, e->job->head_block < rows - r ? e->job->head_block : rows - r);
+    if (sn_part_trains(e, part))
+        sn_part_used(e, part);
+    if (h.dx >= 0)
+        leave(&h);
 }

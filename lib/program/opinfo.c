@@ -7,28 +7,32 @@
 struct op_info {
     const char *name;
     signed char takes[2]; /* inputs whose place output 0 may take, plus one; 0: none */
+    unsigned grad_reads;  /* sn_op_grad_reads */
 };
+
+#define IN(i)  (1u << (i))
+#define OUT(o) (1u << (8 + (o)))
 
 static const struct op_info info[SN_NKINDS] = {
     [SN_OP_ZERO] = {"zero", {0, 0}},
     [SN_OP_COPY] = {"copy", {0, 0}},
-    [SN_OP_EMBED] = {"embed", {0, 0}},
+    [SN_OP_EMBED] = {"embed", {0, 0}, IN(0)},
     [SN_OP_EMBED_GRAD] = {"embed_grad", {0, 0}},
     [SN_OP_POS_GRAD] = {"pos_grad", {0, 0}},
-    [SN_OP_LAYERNORM] = {"layernorm", {0, 0}},
+    [SN_OP_LAYERNORM] = {"layernorm", {0, 0}, IN(0) | IN(1) | OUT(1)},
     [SN_OP_LAYERNORM_DX] = {"layernorm_dx", {5, 1}},
     [SN_OP_LAYERNORM_DW] = {"layernorm_dw", {0, 0}},
-    [SN_OP_RMSNORM] = {"rmsnorm", {0, 0}},
+    [SN_OP_RMSNORM] = {"rmsnorm", {0, 0}, IN(0) | IN(1) | OUT(1)},
     [SN_OP_RMSNORM_DX] = {"rmsnorm_dx", {5, 1}},
     [SN_OP_RMSNORM_DW] = {"rmsnorm_dw", {0, 0}},
-    [SN_OP_GEMM] = {"gemm", {4, 0}},
+    [SN_OP_GEMM] = {"gemm", {4, 0}, IN(0) | IN(1)},
     [SN_OP_COLSUM] = {"colsum", {0, 0}},
     [SN_OP_ROPE] = {"rope", {1, 0}},
-    [SN_OP_ATTENTION] = {"attention", {0, 0}},
+    [SN_OP_ATTENTION] = {"attention", {0, 0}, IN(0) | IN(1) | IN(2) | OUT(0) | OUT(1)},
     [SN_OP_ATTENTION_DX] = {"attention_dx", {0, 0}},
-    [SN_OP_ACT] = {"act", {1, 0}},
+    [SN_OP_ACT] = {"act", {1, 0}, IN(0)},
     [SN_OP_ACT_DX] = {"act_dx", {1, 2}},
-    [SN_OP_SWIGLU] = {"swiglu", {0, 0}},
+    [SN_OP_SWIGLU] = {"swiglu", {0, 0}, IN(0)},
     [SN_OP_SWIGLU_DX] = {"swiglu_dx", {2, 0}},
     [SN_OP_ADD] = {"add", {1, 2}},
     [SN_OP_DROPOUT] = {"dropout", {1, 2}},
@@ -38,8 +42,15 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_SQ_NORM] = {"sq_norm", {0, 0}},
     [SN_OP_DECIDE] = {"decide", {0, 0}},
     [SN_OP_ADAMW] = {"adamw", {0, 0}},
-    [SN_OP_ALL_REDUCE] = {"all_reduce", {0, 0}},
+    [SN_OP_ALL_REDUCE] = {"all_reduce", {1, 0}},
+    [SN_OP_ALL_GATHER] = {"all_gather", {0, 0}},
+    [SN_OP_REDUCE_SCATTER] = {"reduce_scatter", {0, 0}},
+    [SN_OP_ALL_TO_ALL] = {"all_to_all", {0, 0}},
+    [SN_OP_SEND] = {"send", {0, 0}},
+    [SN_OP_RECV] = {"recv", {0, 0}},
+    [SN_OP_SHIFT] = {"shift", {0, 0}},
     [SN_OP_WAIT] = {"wait", {0, 0}},
+    [SN_OP_ENTER] = {"enter", {1, 0}},
     [SN_OP_AGREE] = {"agree", {0, 0}},
 };
 
@@ -51,6 +62,28 @@ const char *sn_op_name(int kind)
 int sn_op_may_take(int kind, int out, int choice)
 {
     return out == 0 ? info[kind].takes[choice] - 1 : -1;
+}
+
+unsigned sn_op_grad_reads(int kind)
+{
+    return info[kind].grad_reads;
+}
+
+static int64_t elements(const struct sn_view *v)
+{
+    return v->rows * v->cols;
+}
+
+bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n)
+{
+    if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_SHIFT)
+        return false;
+    *kind = op->kind == SN_OP_SHIFT ? SN_SEND : (enum sn_collective)(op->kind - SN_OP_ALL_REDUCE);
+    bool by_output = *kind == SN_REDUCE_SCATTER || *kind == SN_RECV;
+    *n = elements(by_output ? &op->out[0] : &op->in[0]);
+    if (*kind == SN_ALL_TO_ALL)
+        *n /= op->attr.blocks_a;
+    return true;
 }
 
 const char *sn_class_name(enum sn_class c)
@@ -65,7 +98,8 @@ static double attention_flops(const struct sn_op *op)
     /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per element and head dim.
      */
     const struct sn_attr *a = &op->attr;
-    return 2.0 * (double)op->in[0].rows * (double)a->seq * a->heads * a->head_dim;
+    double keys = (double)a->seq / (a->context > 1 ? a->context : 1);
+    return 2.0 * (double)op->in[0].rows * keys * a->heads * a->head_dim;
 }
 
 double sn_op_flops(const struct sn_op *op)

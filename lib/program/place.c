@@ -12,8 +12,6 @@
 
 #include "lib/base/mem.h"
 
-#include <stdlib.h>
-
 static void touch(struct sn_program *p, int buf, int op)
 {
     if (buf < 0)
@@ -45,7 +43,7 @@ static void keep_across_chunks(struct sn_program *p)
 {
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         struct sn_buffer *x = &p->bufs[b];
-        if (x->first >= 0 && chunk_of(p, x->first) != chunk_of(p, x->last))
+        if (x->kept || (x->first >= 0 && chunk_of(p, x->first) != chunk_of(p, x->last)))
             x->cls = SN_CLASS_SLOT;
     }
 }
@@ -74,170 +72,54 @@ static bool can_take(const struct sn_program *p, int i, int k)
     return true;
 }
 
+/* Put the buffer of output 0 where that of input k is. */
+static void share(struct sn_program *p, const struct sn_op *op, int k)
+{
+    struct sn_buffer *b = &p->bufs[op->out[0].buf];
+    struct sn_buffer *root = &p->bufs[p->bufs[op->in[k].buf].place];
+    b->place = root->place;
+    root->last = b->last > root->last ? b->last : root->last;
+    if (b->cls == SN_CLASS_SLOT || root->cls == SN_CLASS_SLOT)
+        b->cls = root->cls = SN_CLASS_SLOT;
+}
+
+/* The input whose place the output takes, -1 for none. One of the same class comes first: a
+ * temporary in whose place something kept is written would be kept too. */
+static int input_to_take(const struct sn_program *p, int i)
+{
+    const struct sn_op *op = &p->ops[i];
+    int found = -1;
+    for (int choice = 1; choice >= 0; choice--) {
+        int k = sn_op_may_take(op->kind, 0, choice);
+        if (k < 0 || op->out[0].buf < 0 || op->in[k].buf < 0 || !can_take(p, i, k))
+            continue;
+        const struct sn_buffer *root = &p->bufs[p->bufs[op->in[k].buf].place];
+        bool alike = root->cls == p->bufs[op->out[0].buf].cls;
+        if (found < 0 || alike)
+            found = k;
+    }
+    return found;
+}
+
 static void share_places(struct sn_program *p)
 {
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        for (int choice = 0; choice < 2; choice++) {
-            int k = sn_op_may_take(op->kind, 0, choice);
-            if (k < 0 || op->out[0].buf < 0 || op->in[k].buf < 0 || !can_take(p, i, k))
-                continue;
-            struct sn_buffer *b = &p->bufs[op->out[0].buf];
-            struct sn_buffer *root = &p->bufs[p->bufs[op->in[k].buf].place];
-            b->place = root->place;
-            root->last = b->last;
-            if (b->cls == SN_CLASS_SLOT || root->cls == SN_CLASS_SLOT)
-                b->cls = root->cls = SN_CLASS_SLOT;
-            break;
+        if (op->kind == SN_OP_ENTER) { /* the same thing: whoever still reads it */
+            share(p, op, 0);
+            continue;
         }
+        int k = input_to_take(p, i);
+        if (k >= 0)
+            share(p, op, k);
     }
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) /* members of a shared place agree */
         p->bufs[b].cls = p->bufs[p->bufs[b].place].cls;
 }
 
-/* --- packing ------------------------------------------------------------------------------ */
-
-struct item {
-    int64_t bytes, offset;
-    int first, last, buf;
-};
-
-/* Orders in which to place. None is best for every program, each costs microseconds to
- * milliseconds, so all are tried until one meets the lower bound. */
-static int by_buffer(const struct item *x, const struct item *y)
-{
-    return x->buf - y->buf;
-}
-
-static int largest_first(const void *a, const void *b)
-{
-    const struct item *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return by_buffer(x, y);
-}
-
-static int longest_first(const void *a, const void *b)
-{
-    const struct item *x = a, *y = b;
-    int i = x->last - x->first, k = y->last - y->first;
-    return i != k ? k - i : largest_first(a, b);
-}
-
-static int most_area_first(const void *a, const void *b)
-{
-    const struct item *x = a, *y = b;
-    double i = (double)x->bytes * (x->last - x->first + 1);
-    double k = (double)y->bytes * (y->last - y->first + 1);
-    return i > k ? -1 : i < k ? 1 : by_buffer(x, y);
-}
-
-static int earliest_first(const void *a, const void *b)
-{
-    const struct item *x = a, *y = b;
-    return x->first != y->first ? x->first - y->first : largest_first(a, b);
-}
-
-static int latest_first(const void *a, const void *b)
-{
-    const struct item *x = a, *y = b;
-    return x->last != y->last ? y->last - x->last : largest_first(a, b);
-}
-
-/* Put items[n] at the lowest free offset among items[0..n-1], which are kept sorted by offset in
- * order[]. */
-static void place_one(struct item *items, int *order, int n)
-{
-    struct item *x = &items[n];
-    int64_t at = 0;
-    for (int i = 0; i < n; i++) {
-        const struct item *y = &items[order[i]];
-        if (y->last < x->first || y->first > x->last)
-            continue;
-        if (y->offset >= at + x->bytes)
-            break; /* the hole before y is large enough */
-        if (y->offset + y->bytes > at)
-            at = y->offset + y->bytes;
-    }
-    x->offset = at;
-    int i = n;
-    for (; i > 0 && items[order[i - 1]].offset > at; i--)
-        order[i] = order[i - 1];
-    order[i] = n;
-}
-
-/* Largest sum of bytes live at one operation. */
-static int64_t lower_bound(const struct item *items, int n, int n_ops, int64_t *delta)
-{
-    for (int i = 0; i <= n_ops; i++)
-        delta[i] = 0;
-    for (int i = 0; i < n; i++) {
-        delta[items[i].first] += items[i].bytes;
-        delta[items[i].last + 1] -= items[i].bytes;
-    }
-    int64_t live = 0, most = 0;
-    for (int i = 0; i <= n_ops; i++) {
-        live += delta[i];
-        most = live > most ? live : most;
-    }
-    return most;
-}
-
-static int64_t pack(struct item *items, int *order, int n)
-{
-    int64_t top = 0;
-    for (int i = 0; i < n; i++) {
-        place_one(items, order, i);
-        int64_t end = items[i].offset + items[i].bytes;
-        top = end > top ? end : top;
-    }
-    return top;
-}
-
-/* Move the item that ends at the top to the front, so that it is placed first next time. */
-static void promote_highest(struct item *items, int n, int64_t top)
-{
-    int k = 0;
-    while (k < n - 1 && items[k].offset + items[k].bytes != top)
-        k++;
-    struct item x = items[k];
-    for (; k > 0; k--)
-        items[k] = items[k - 1];
-    items[0] = x;
-}
-
-/* Pack, keep the offsets if they are the best so far; true when no packing can be better. */
-static bool attempt(struct sn_program *p, struct item *items, int *order, int n, int64_t *top)
-{
-    *top = pack(items, order, n);
-    if (*top < p->temp_bytes) {
-        p->temp_bytes = *top;
-        for (int i = 0; i < n; i++)
-            p->bufs[items[i].buf].offset = items[i].offset;
-    }
-    return p->temp_bytes == p->temp_lower_bound;
-}
-
-static void pack_best(struct sn_program *p, struct item *items, int *order, int n)
-{
-    enum { PROMOTIONS = 40 };
-    static int (*const orders[])(const void *, const void *) = {
-        largest_first, most_area_first, longest_first, earliest_first, latest_first};
-    p->temp_bytes = INT64_MAX;
-    for (size_t k = 0; k < sizeof(orders) / sizeof(orders[0]); k++) {
-        qsort(items, (size_t)n, sizeof(*items), orders[k]);
-        for (int i = 0; i <= PROMOTIONS; i++) {
-            int64_t top;
-            if (attempt(p, items, order, n, &top))
-                return;
-            promote_highest(items, n, top);
-        }
-    }
-}
-
 static enum sn_status place_temporaries(struct sn_program *p, struct sn_err *err)
 {
-    struct item *items = sn_alloc_n((size_t)p->n_bufs, sizeof(*items));
+    struct sn_pack_item *items = sn_alloc_n((size_t)p->n_bufs, sizeof(*items));
     int *order = sn_alloc_n((size_t)p->n_bufs, sizeof(*order));
     int64_t *delta = sn_alloc_n((size_t)p->n_ops + 2, sizeof(*delta));
     enum sn_status st = SN_OK;
@@ -248,10 +130,10 @@ static enum sn_status place_temporaries(struct sn_program *p, struct sn_err *err
         for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
             const struct sn_buffer *x = &p->bufs[b];
             if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0)
-                items[n++] = (struct item){x->bytes, 0, x->first, x->last, b};
+                items[n++] = (struct sn_pack_item){x->bytes, 0, x->first, x->last, b};
         }
-        p->temp_lower_bound = lower_bound(items, n, p->n_ops, delta);
-        pack_best(p, items, order, n);
+        p->temp_lower_bound = sn_pack_bound(items, n, p->n_ops, delta);
+        sn_pack(p, items, order, n);
     }
     sn_free(items);
     sn_free(order);
@@ -261,15 +143,17 @@ static enum sn_status place_temporaries(struct sn_program *p, struct sn_err *err
 
 static void place_slots(struct sn_program *p)
 {
-    int64_t at = 0;
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         struct sn_buffer *x = &p->bufs[b];
         if (x->cls == SN_CLASS_SLOT && x->place == b) {
-            x->offset = at;
-            at += x->bytes;
+            x->offset = p->slot_bytes[x->part];
+            p->slot_bytes[x->part] += x->bytes;
         }
     }
-    p->slot_bytes = at;
+    for (int v = 0; v < p->parts; v++) {
+        p->slot_base[v] = p->slots_bytes;
+        p->slots_bytes += p->slots[v] * p->slot_bytes[v];
+    }
 }
 
 static void place_workspace(struct sn_job *j, struct sn_program *p)

@@ -4,14 +4,39 @@
 #include "lib/program/program.h"
 
 #include <stdio.h>
+#include <string.h>
 
-static void print_view(struct sn_str *out, const struct sn_program *p, const struct sn_view *v)
+/* What is printed. */
+struct text {
+    const struct sn_job *job;
+    const struct sn_program *p;
+};
+
+/* The parameter that a view of a bucket's array shows; NULL: more or less than one. */
+static const char *param_of(const struct text *x, const struct sn_view *v)
 {
-    const struct sn_buffer *b = &p->bufs[v->buf];
-    bool all = v->offset == 0 && v->rows * v->cols == b->rows * b->cols;
-    sn_str_add(out, "%s", b->name);
+    int bucket = x->p->bufs[v->buf].bucket;
+    for (int i = 0; bucket >= 0 && i < x->job->n_parts; i++) {
+        const struct sn_part *q = &x->job->parts[i];
+        if (q->bucket == bucket && q->offset == v->offset && q->rows * q->cols == v->rows * v->cols)
+            return x->job->model->params[q->param].name;
+    }
+    return NULL;
+}
+
+static void print_view(struct sn_str *out, const struct text *x, const struct sn_view *v)
+{
+    const struct sn_buffer *b = &x->p->bufs[v->buf];
+    const char *param = param_of(x, v);
+    bool all = param || (v->offset == 0 && v->rows * v->cols == b->rows * b->cols);
+    if (param)
+        sn_str_add(out, "%s%s", strncmp(b->name, "grad", 4) ? "" : "grad.", param);
+    else
+        sn_str_add(out, "%s", b->name);
     if (v->index == SN_AT_MICRO)
         sn_str_add(out, "[m]");
+    else if (v->index == SN_AT_REPLICA)
+        sn_str_add(out, "[slice]");
     else if (v->index == SN_AT_ROW)
         sn_str_add(out, "[row]");
     else if (b->cls == SN_CLASS_SLOT)
@@ -30,8 +55,9 @@ static const char *acc_name(enum sn_acc_rule r)
     return r == SN_ACC_ADD ? "+=" : r == SN_ACC_FIRST_WRITES ? "=,+=" : "->";
 }
 
-static void print_op(struct sn_str *out, const struct sn_program *p, int i)
+static void print_op(struct sn_str *out, const struct text *x, int i)
 {
+    const struct sn_program *p = x->p;
     static const char *const when[] = {"", "  first micro-batch", "  last micro-batch"};
     const struct sn_op *op = &p->ops[i];
     sn_str_add(out, "%5d  %-14s ", i, sn_op_name(op->kind));
@@ -40,26 +66,32 @@ static void print_op(struct sn_str *out, const struct sn_program *p, int i)
         if (op->in[k].buf < 0)
             continue;
         sn_str_add(out, "%s", comma);
-        print_view(out, p, &op->in[k]);
+        print_view(out, x, &op->in[k]);
         comma = ", ";
     }
     for (int k = 0; k < SN_MAX_OUT; k++) {
         if (op->out[k].buf < 0)
             continue;
         sn_str_add(out, " %s ", acc_name(op->acc[k]));
-        print_view(out, p, &op->out[k]);
+        print_view(out, x, &op->out[k]);
         const struct sn_buffer *b = &p->bufs[op->out[k].buf];
         if (b->place != op->out[k].buf && b->first == i)
             sn_str_add(out, " (in place of %s)", p->bufs[b->place].name);
     }
-    if (op->kind >= SN_NKERNELS)
-        sn_str_add(out, "  axis=%s", sn_axis_name(op->axis));
-    if (op->kind == SN_OP_ALL_REDUCE) {
+    if (op->kind >= SN_NKERNELS && op->kind != SN_OP_ENTER)
+        sn_str_add(out, "  group=%s", sn_group_name(op->group));
+    enum sn_collective kind;
+    int64_t n;
+    if (sn_op_collective(op, &kind, &n)) {
         char size[16];
-        sn_str_add(out, "  %s", sn_str_bytes(size, op->in[0].cols * 4));
+        int buf = kind == SN_RECV ? op->out[0].buf : op->in[0].buf;
+        int64_t width = (int64_t)sn_dtype_size(p->bufs[buf].dtype);
+        sn_str_add(out, "  %s  id=%d", sn_str_bytes(size, n * width), op->id);
+        if (op->kind == SN_OP_SEND || op->kind == SN_OP_RECV)
+            sn_str_add(out, "  peer=%d tag=%d", op->peer, op->tag);
     }
     if (op->kind == SN_OP_WAIT)
-        sn_str_add(out, "  for %d (%s)", op->waits_for, op->label);
+        sn_str_add(out, "  for id=%d (%s)", op->waits_for, op->label);
     double flops = sn_op_flops(op);
     if (flops > 0)
         sn_str_add(out, "  %.4g MFLOP", flops * 1e-6);
@@ -81,17 +113,21 @@ static void print_buffers(struct sn_str *out, const struct sn_program *p)
     }
 }
 
-void sn_program_print(struct sn_str *out, const struct sn_program *p)
+void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct sn_program *p)
 {
-    static const char *const kind[] = {"forward",          "backward", "input gradients",
-                                       "weight gradients", "update",   "head"};
-    sn_str_add(out, "program %s: %d operations, %d micro-batches, %d in flight\n", p->name,
-               p->n_ops, p->micros, p->slots);
+    const struct text t = {j, p};
+    static const char *const kind[] = {"receive",         "receive gradient", "forward", "backward",
+                                       "input gradients", "weight gradients", "update",  "head"};
+    sn_str_add(out, "program %s: %d operations, %d micro-batches, in flight:", p->name, p->n_ops,
+               p->micros);
+    for (int v = 0; v < p->parts; v++)
+        sn_str_add(out, " %d", p->slots[v]);
+    sn_str_add(out, "\n");
     for (int c = 0; c < p->n_chunks; c++) {
         const struct sn_chunk *x = &p->chunks[c];
-        sn_str_add(out, "\nchunk %d, %s\n", c, kind[x->kind]);
+        sn_str_add(out, "\nchunk %d, part %d, %s\n", c, x->part, kind[x->kind]);
         for (int i = x->first; i < x->first + x->n; i++)
-            print_op(out, p, i);
+            print_op(out, &t, i);
     }
     print_buffers(out, p);
 }

@@ -20,15 +20,24 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 #include "lib/config/config.h"
+#include "lib/layout/collective.h"
+#include "lib/layout/edge.h"
 #include "lib/layout/grid.h"
 #include "lib/model/model.h"
 
-/* Operations that move data between ranks; they follow the kernels' kinds. */
+/* Operations that move data between ranks; they follow the kernels' kinds, in the order of enum
+ * sn_collective. Each is posted and completed by a WAIT. */
 enum {
-    SN_OP_ALL_REDUCE =
-        SN_NKERNELS, /* post: sum in[0] over the axis, in place; a WAIT completes it */
-    SN_OP_WAIT,      /* block until operation `waits_for` is complete */
-    SN_OP_AGREE,     /* step end: sum scalars.agree over all ranks, and wait */
+    SN_OP_ALL_REDUCE = SN_NKERNELS,
+    SN_OP_ALL_GATHER,
+    SN_OP_REDUCE_SCATTER,
+    SN_OP_ALL_TO_ALL,
+    SN_OP_SEND,  /* in[0] to member `peer` of the group */
+    SN_OP_RECV,  /* out[0] from member `peer` */
+    SN_OP_SHIFT, /* ring: in[0] to the next member, out[0] from the previous one */
+    SN_OP_WAIT,  /* block until operation `waits_for` is complete */
+    SN_OP_ENTER, /* out[0] is in[0], the same memory: it only has another gradient */
+    SN_OP_AGREE, /* step end: sum scalars.agree over all ranks, and wait */
     SN_NKINDS
 };
 
@@ -55,6 +64,8 @@ enum sn_acc_rule {
     SN_ACC_FIRST_WRITES /* write on the first, then add */
 };
 enum sn_chunk_kind {
+    SN_CHUNK_RECV_FORWARD, /* posts the receive of a forward chunk's input: apart, so that it can */
+    SN_CHUNK_RECV_BACKWARD, /* be hoisted; and of the gradient that a backward chunk begins with */
     SN_CHUNK_FORWARD,
     SN_CHUNK_BACKWARD,   /* both kinds of gradients, interleaved: least memory */
     SN_CHUNK_INPUT_GRAD, /* or apart, so that a schedule may delay the second */
@@ -69,8 +80,10 @@ struct sn_buffer {
     enum sn_dtype dtype;
     int64_t rows, cols; /* row-major without gaps */
     int64_t bytes;      /* rounded up to 64 */
-    int param;          /* index of the model's parameter this belongs to; -1 */
+    int bucket;         /* of weights or gradients: the bucket they are; -1 */
+    int part;           /* virtual stage of this rank: whose slots hold it */
     bool needs_grad;    /* something trainable lies upstream */
+    bool kept;          /* a transfer may read it after its chunk: its place is the slot's alone */
     /* filled by place.c */
     int first, last; /* operations that touch it first and last; -1: never touched */
     int place;       /* the buffer whose memory this one shares (itself if its own) */
@@ -78,14 +91,19 @@ struct sn_buffer {
 };
 
 /* A matrix inside a buffer. `index` adds a run-time step to the address. */
-enum sn_index { SN_AT_FIXED, SN_AT_MICRO /* + micro-batch x stride */, SN_AT_ROW /* + row x ld */ };
+enum sn_index {
+    SN_AT_FIXED,
+    SN_AT_MICRO,  /* + micro-batch x stride */
+    SN_AT_ROW,    /* + row x ld */
+    SN_AT_REPLICA /* + index in the group data x context x stride: this rank's ZeRO slice */
+};
 
 struct sn_view {
     int buf;        /* -1: absent operand */
     int64_t offset; /* elements */
     int64_t rows, cols, ld;
     enum sn_index index;
-    int64_t stride; /* elements per micro-batch for SN_AT_MICRO */
+    int64_t stride; /* elements, of SN_AT_MICRO and SN_AT_REPLICA */
 };
 
 struct sn_op {
@@ -96,18 +114,29 @@ struct sn_op {
     struct sn_view out[SN_MAX_OUT];
     enum sn_acc_rule acc[SN_MAX_OUT];
     struct sn_attr attr;
-    enum sn_axis axis; /* communication only */
-    int waits_for;     /* WAIT: index of the posted operation */
+    int id;                 /* unique in its program; stays when passes move the operation */
+    int layer;              /* of the model; -1 before and after the blocks */
+    unsigned only;          /* bit g: runs only on member 0 of group g */
+    unsigned in_first;      /* bit i: input i is there only on tensor rank 0, absent elsewhere */
+    enum sn_group group;    /* communication only */
+    int peer, tag;          /* SEND, RECV */
+    enum sn_move grad_move; /* of a move of the model: what its gradient needs */
+    int waits_for;          /* WAIT: id of the posted operation */
+    bool per_slot;          /* posts and waits of different slots are apart */
+    bool is_weight_grad;    /* may be delayed with the weight gradients */
 };
 
 struct sn_chunk {
     enum sn_chunk_kind kind;
+    int part;     /* virtual stage of this rank */
     int first, n; /* operations */
 };
 
 struct sn_sched {
     int chunk, micro, slot;
 };
+
+enum { SN_MAX_PARTS = 64 }; /* virtual stages of a rank */
 
 struct sn_program {
     char name[32]; /* "train", "evaluate", "generate" */
@@ -117,39 +146,84 @@ struct sn_program {
     struct sn_sched *sched;
     int n_bufs, n_ops, n_chunks, n_sched;
     int cap_bufs, cap_ops, cap_chunks, cap_sched;
-    int n_state_bufs;   /* the first buffers are the job's state, the same in every program */
-    int micros;         /* micro-batches per step */
-    int slots;          /* micro-batches between their forward and backward at the same time */
-    bool failed;        /* an allocation failed while building */
-    struct sn_op spare; /* what builders write into once it has */
+    int next_id;             /* of operations */
+    int n_state_bufs;        /* the first buffers are the job's state, the same in every program */
+    int micros;              /* micro-batches per step */
+    int parts;               /* virtual stages */
+    int slots[SN_MAX_PARTS]; /* micro-batches between their forward and backward at the same time */
+    int layer;               /* of operations that are added now */
+    int part;                /* of buffers and chunks that are added now */
+    bool failed;             /* an allocation failed while building */
+    struct sn_op spare;      /* what builders write into once it has */
     /* filled by place.c: bytes */
-    int64_t slot_bytes, temp_bytes, workspace_bytes;
+    int64_t slot_bytes[SN_MAX_PARTS]; /* of one slot */
+    int64_t slot_base[SN_MAX_PARTS];  /* of slot 0 of a part, in the scratch arena */
+    int64_t slots_bytes;              /* of all slots of all parts */
+    int64_t temp_bytes, workspace_bytes;
     int64_t temp_lower_bound; /* largest sum of temporaries live at once: no packing does better */
 };
 
-/* Buffers of one parameter, as indices; -1 where there is none. */
-struct sn_param_state {
-    int weight, master, grad, exp_avg, exp_avg_sq; /* master == weight in fp32 */
+/* A piece of a logical tensor that lies in a local part of a parameter. */
+struct sn_part_piece {
+    int piece;           /* of sn_param.piece */
+    int64_t at, n;       /* local rows at .. at + n - 1 ... */
+    int64_t from;        /* ... are rows from .. of the logical tensor */
+    int64_t col, n_cols; /* columns 0 .. n_cols - 1 here are columns col .. there */
 };
 
-/* Everything compiled for one rank. */
+/* What this rank holds of a parameter. Usually a parameter is one part; where key and value heads
+ * have copies, q is one and k, v are another, because their gradients are summed differently. */
+struct sn_part {
+    int param;
+    int bucket;
+    int64_t offset;     /* elements, in the bucket */
+    int64_t rows, cols; /* padding included */
+    int n_pieces;
+    struct sn_part_piece piece[SN_MAX_PIECES];
+};
+
+/* Parameters whose gradients are reduced, and whose optimizer states are kept, as one flat array of
+ * n elements. Divided by ZeRO into one slice for each member of the group data x context. */
+struct sn_bucket {
+    char name[64];
+    bool trains, decay;
+    unsigned copies;   /* bit g: all members of group g hold the same values; member 0 owns them */
+    enum sn_group sum; /* gradients are summed over this group too; SN_NGROUPS: none */
+    int layer;         /* ZeRO 2 and 3: buckets do not cross layers */
+    int64_t n;         /* elements, padding included: a multiple of 32 x members */
+    int64_t slice;     /* what a rank keeps of divided arrays: n, or n / members */
+    /* state buffers, -1 where there is none. ZeRO 3: weight is a slice (else n long); ZeRO 2 and 3:
+     * grad is a slice; ZeRO 1 to 3: master (unless it is the weights) and moments are */
+    int weight, master, grad, exp_avg, exp_avg_sq;
+};
+
+/* Everything compiled for one rank. Ranks of one pipeline stage have the same text; what differs
+ * are attributes (struct sn_attr, last group) and indices in groups. */
 struct sn_job {
     const struct sn_config *config;
     const struct sn_model *model;
     const struct sn_ops *ops;
     int threads;
     struct sn_grid grid;
-    int ranks;           /* of the data axis */
-    int64_t rows;        /* T: tokens of a micro-batch */
+    int rank;
+    int group_size[SN_NGROUPS], group_index[SN_NGROUPS];
+    int stage, stages; /* of the pipeline */
+    int pieces;        /* stages x virtual stages; piece k is part k / stages of stage k % stages */
+    int *piece_of_node;  /* by node of the model */
+    int64_t rows;        /* T: tokens of a micro-batch on this rank */
     int64_t head_block;  /* rows of logits that exist at once */
     enum sn_dtype dtype; /* storage */
-    struct sn_param_state *params;
+    int zero;            /* ZeRO stage in effect: 0 where there is but one replica */
+    struct sn_part *parts;
+    struct sn_bucket *buckets;
+    int n_parts, n_buckets;
+    int *first_part; /* by parameter, n_params + 1: its parts are first_part[i] .. [i + 1] - 1 */
     int ids, targets, scalars, staging; /* buffers */
-    int first_grad;                     /* the gradient buffer at offset 0; -1: nothing trains */
     int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
     int64_t class_bytes[SN_NSTATE_CLASSES];
     int64_t class_offset[SN_NSTATE_CLASSES]; /* in the state arena */
     int64_t state_bytes, scratch_bytes;
+    int64_t window_bytes; /* shared memory that the communicator maps */
     struct sn_program train, evaluate, generate;
 };
 
@@ -162,24 +236,37 @@ struct sn_memory_plan { /* bytes; DESIGN.md 4, memory_bytes */
     int64_t params, grads, optimizer, activations, workspace, comm, library, total;
 };
 
-/* Compile the set {train, evaluate, generate} for a resolved configuration (layout.data set).
- * `config`, `model` and `ops` are borrowed. Caller destroys *out. */
-enum sn_status sn_job_create(struct sn_job **out, const struct sn_config *config,
-                             const struct sn_model *model, const struct sn_ops *ops, int threads,
-                             struct sn_err *err);
+/* Compile the set {train, evaluate, generate} of one rank for a resolved configuration (layout.data
+ * set). `generate` is empty unless the job has one rank. `config`, `model` and `ops` are borrowed.
+ * Caller destroys *out. */
+struct sn_job_env {
+    const struct sn_config *config;
+    const struct sn_model *model;
+    const struct sn_ops *ops;
+    int threads;
+    int rank; /* in the grid */
+};
+enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out);
-/* Bytes that leave one rank in one step, per axis. */
-void sn_job_traffic(const struct sn_job *j, int rank, int64_t bytes[SN_NAXES]);
-/* Hash over every operation, view and offset: what ranks agree on before step 0. */
+/* Bytes that leave this rank in one step, per axis. */
+void sn_job_traffic(const struct sn_job *j, int64_t bytes[SN_NAXES]);
+/* The same, summed over all ranks of this job's pipeline stage. */
+void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
+/* The communication of an operation: false if it is none. *n is as enum sn_collective says. */
+bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n);
+/* How often each operation of a chunk with this `when` runs in one step. */
+int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when);
+/* Hash over every operation, view and offset, without what may differ between ranks of a stage:
+ * what they agree on before step 0. */
 uint64_t sn_program_hash(const struct sn_program *p);
 
 /* Shapes and types of an operation's operands, with no pointers. */
 void sn_op_shapes(const struct sn_program *p, const struct sn_op *op, struct sn_args *a);
 
 /* The program as text, one operation a line. */
-void sn_program_print(struct sn_str *out, const struct sn_program *p);
+void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct sn_program *p);
 const char *sn_op_name(int kind);
 const char *sn_class_name(enum sn_class c);
 /* Multiply-add FLOPs of an operation (2 per multiply-add); 0 for the memory-bound ones. */
@@ -187,5 +274,8 @@ double sn_op_flops(const struct sn_op *op);
 /* The input whose memory output `out` may take, given the shapes; -1 for none; tried in order of
  * `choice` = 0, 1. */
 int sn_op_may_take(int kind, int out, int choice);
+/* Bits of the forward operands that an operation's gradient reads: what must be kept or computed
+ * again. Inputs in the low byte, outputs from bit 8 on. */
+unsigned sn_op_grad_reads(int kind);
 
 #endif

@@ -1,28 +1,15 @@
 /*
  * split.c - the backward chunk cut into input gradients and weight gradients.
  *
- * Weight gradients are what only gradient buffers depend on; a schedule may run their chunk later
- * (zero-bubble pipelines, Qi et al., arXiv 2401.10241). What they read lives until then: place.c
- * keeps it in the slot because two chunks touch it.
+ * Weight gradients, and the reductions of their buckets, are what only gradient buffers depend on;
+ * a schedule may run their chunk later (zero-bubble pipelines, Qi et al., arXiv 2401.10241). What
+ * they read lives until then: place.c keeps it in the slot because two chunks touch it.
  */
 #include "lib/program/build.h"
 
 #include "lib/base/mem.h"
 
 #include <string.h>
-
-static bool is_weight_grad(const struct sn_program *p, const struct sn_op *op)
-{
-    int outs = 0;
-    for (int o = 0; o < SN_MAX_OUT; o++) {
-        if (op->out[o].buf < 0)
-            continue;
-        outs++;
-        if (p->bufs[op->out[o].buf].cls != SN_CLASS_GRAD)
-            return false;
-    }
-    return outs > 0;
-}
 
 /* The last chunk, BACKWARD, becomes INPUT_GRAD and WEIGHT_GRAD; order inside each is kept. */
 void sn_pass_split(struct sn_program *p)
@@ -35,7 +22,7 @@ void sn_pass_split(struct sn_program *p)
     }
     int kept = 0, later = 0;
     for (int i = first; i < first + n; i++) {
-        if (is_weight_grad(p, &p->ops[i]))
+        if (p->ops[i].is_weight_grad)
             delayed[later++] = p->ops[i];
         else
             p->ops[first + kept++] = p->ops[i];

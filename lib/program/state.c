@@ -3,43 +3,57 @@
  * token batch, the scalars, staging of collectives.
  *
  * fp32: the weights are the master copy. bf16, fp16: the forward pass reads a copy in that type,
- * and the fp32 master is optimizer state. A frozen parameter has neither gradient nor moments.
+ * and the fp32 master is optimizer state. A frozen parameter has neither gradient nor moments. ZeRO
+ * (Rajbhandari et al., arXiv 1910.02054): stage 1 divides master and moments over the replicas,
+ * stage 2 the gradients too, stage 3 the weights too.
  */
 #include "lib/program/build.h"
 
 #include "lib/layout/collective.h"
 
-static void one_param(struct sn_job *j, struct sn_program *p, int i)
+static int add(struct sn_program *p, const struct sn_bucket *b, int number, enum sn_class cls,
+               enum sn_dtype dtype, const char *what, int64_t n)
 {
-    const struct sn_param *q = &j->model->params[i];
-    struct sn_param_state *s = &j->params[i];
-    int first = p->n_bufs;
-    s->weight = sn_buffer_add(p, SN_CLASS_PARAM, j->dtype, q->rows, q->cols, "%s", q->name);
-    s->master = j->dtype == SN_F32 ? s->weight
-                                   : sn_buffer_add(p, SN_CLASS_OPTIM, SN_F32, q->rows, q->cols,
-                                                   "master.%s", q->name);
-    s->grad = s->exp_avg = s->exp_avg_sq = -1;
-    if (q->trainable) {
-        s->grad = sn_buffer_add(p, SN_CLASS_GRAD, SN_F32, q->rows, q->cols, "grad.%s", q->name);
-        s->exp_avg =
-            sn_buffer_add(p, SN_CLASS_OPTIM, SN_F32, q->rows, q->cols, "exp_avg.%s", q->name);
-        s->exp_avg_sq =
-            sn_buffer_add(p, SN_CLASS_OPTIM, SN_F32, q->rows, q->cols, "exp_avg_sq.%s", q->name);
+    int i = sn_buffer_add(p, cls, dtype, 1, n, "%s.%.80s", what, b->name);
+    if (!p->failed)
+        p->bufs[i].bucket = number;
+    return i;
+}
+
+static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
+{
+    struct sn_bucket *b = &j->buckets[i];
+    b->weight = add(p, b, i, SN_CLASS_PARAM, j->dtype, "weight", j->zero == 3 ? b->slice : b->n);
+    b->master = b->weight;
+    if (j->dtype != SN_F32)
+        b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
+    b->grad = b->exp_avg = b->exp_avg_sq = -1;
+    if (!b->trains)
+        return;
+    b->grad = add(p, b, i, SN_CLASS_GRAD, SN_F32, "grad", j->zero >= 2 ? b->slice : b->n);
+    b->exp_avg = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg", b->slice);
+    b->exp_avg_sq = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg_sq", b->slice);
+}
+
+static int64_t staging(const struct sn_job *j)
+{
+    int64_t most = 0;
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        int64_t need = sn_collective_staging(j->group_size[q]);
+        most = need > most ? need : most;
     }
-    for (int b = first; b < p->n_bufs; b++)
-        p->bufs[b].param = i;
+    return most;
 }
 
 void sn_state_buffers(struct sn_job *j, struct sn_program *p)
 {
-    for (int i = 0; i < j->model->n_params; i++)
-        one_param(j, p, i);
+    for (int i = 0; i < j->n_buckets; i++)
+        one_bucket(j, p, i);
     int64_t batch = j->rows * p->micros;
     j->ids = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "ids");
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
     int64_t scalars = (int64_t)sizeof(struct sn_scalars);
     j->scalars = sn_buffer_add(p, SN_CLASS_SCALARS, SN_U8, 1, scalars, "scalars");
-    j->staging =
-        sn_buffer_add(p, SN_CLASS_COMM, SN_U8, 1, sn_collective_staging(j->ranks), "staging");
+    j->staging = sn_buffer_add(p, SN_CLASS_COMM, SN_U8, 1, staging(j), "staging");
     p->n_state_bufs = p->n_bufs;
 }

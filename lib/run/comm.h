@@ -13,26 +13,49 @@
 
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
+#include "lib/layout/collective.h"
+#include "lib/layout/grid.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sn_comm; /* a group of ranks with its own order of operations */
+struct sn_comm; /* all ranks of the job, and the groups of a grid over them */
+struct sn_ring; /* lib/run/ring.h */
 
 /* A ticket for a posted operation; 0 is "already done". */
 typedef uint64_t sn_ticket;
 
+/* One communication. Memory is borrowed until the ticket's wait. */
+struct sn_transfer {
+    enum sn_collective kind;
+    enum sn_group group;
+    enum sn_dtype dtype; /* of elements; reductions: fp32, bf16, fp16, fp64 */
+    int64_t n;           /* as enum sn_collective says */
+    const void *in;      /* ALL_REDUCE: NULL means in place */
+    void *out;
+    bool add;      /* REDUCE_SCATTER, fp32: add the sum to out instead of writing it */
+    int peer;      /* SEND, RECV: member index */
+    int tag;       /* SEND, RECV: 0 .. 32767; those of one pair and tag match in order of posting */
+    void *staging; /* planned, sn_collective_staging() of the largest group; shared by all */
+    const char *label; /* the operation's name, for messages; outlives the communicator */
+};
+
 struct sn_comm_ops {
     const char *name; /* "self", "mpi" */
-    /* Sum `n` elements over the group, in place. dtype SN_F32 or SN_F64. `staging` is planned
-     * memory of sn_collective_staging() bytes that stays untouched until the wait: operations in
-     * flight at the same time may share it, since they run one after another. Blocks only when 256
-     * operations are in flight. One thread posts and waits. */
-    sn_ticket (*post_all_reduce)(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,
-                                 void *staging);
-    /* Block until the ticket's operation, and all posted before it, are complete on this rank. The
-     * first failure of a communicator is final: this and every later operation returns it. */
+    /* Make the groups of a grid over all ranks, in O(log P) steps. Before the first post, or later
+     * with nothing in flight; collective. The grid is copied. */
+    enum sn_status (*set_grid)(struct sn_comm *c, const struct sn_grid *g, struct sn_err *err);
+    /* Begin a communication. Collectives run one after another, in the order of posting, which is
+     * the same on all members; a SEND or RECV is under way from its post on and holds nothing up.
+     * Blocks only when 256 operations are in flight. One thread posts and waits. A group of one
+     * copies `in` to `out` where they differ. */
+    sn_ticket (*post)(struct sn_comm *c, const struct sn_transfer *t);
+    /* Block until the ticket's operation is complete on this rank: its memory may be read and
+     * written. The first failure of a communicator is final: this and every later operation returns
+     * it. */
     enum sn_status (*wait)(struct sn_comm *c, sn_ticket t, struct sn_err *err);
+    /* Until everything posted is complete. */
+    enum sn_status (*drain)(struct sn_comm *c, struct sn_err *err);
     /* Blocking, for start-up and shut-down only (not counted as traffic): */
     enum sn_status (*barrier)(struct sn_comm *c, struct sn_err *err);
     /* everyone gets root's bytes */
@@ -41,8 +64,11 @@ struct sn_comm_ops {
     /* take the worst status over ranks; everybody leaves with the sentence of the lowest rank that
      * has it, prefixed by "rank R (host): ". Returns the agreed status. */
     enum sn_status (*agree)(struct sn_comm *c, enum sn_status mine, struct sn_err *err);
-    /* bytes that this rank sent in posted operations since the last call */
-    int64_t (*take_sent_bytes)(struct sn_comm *c);
+    /* Add to bytes[] what this rank sent in posted operations since the last call, by the axis to
+     * which each group is billed. */
+    void (*take_sent_bytes)(struct sn_comm *c, int64_t bytes[SN_NAXES]);
+    /* sn_comm_set_watch */
+    void (*set_watch)(struct sn_comm *c, struct sn_ring *ring, int timeout_s);
     void (*destroy)(struct sn_comm *c); /* NULL is allowed */
 };
 
@@ -51,6 +77,19 @@ struct sn_comm {
     int rank, size;
     int node_rank, node_size; /* among the ranks of this host */
 };
+
+/* What group members of one do: out = in, or out += in. */
+void sn_comm_copy_alone(const struct sn_transfer *t);
+
+/* Record every communication in `ring` (borrowed until the communicator is destroyed or gets
+ * another one; NULL: none). With timeout_s > 0 a communication that does not move for so many
+ * seconds, as a send or receive only while it is waited for, is the communicator's failure with
+ * status SN_ELOST: the records of the others tell who is behind, and the sentence says so. Ranks
+ * need not do it at the same time. A communicator of one rank ignores it. */
+static inline void sn_comm_set_watch(struct sn_comm *c, struct sn_ring *ring, int timeout_s)
+{
+    c->ops->set_watch(c, ring, timeout_s);
+}
 
 /* One rank, nothing to do. Never fails after allocation. */
 enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err);

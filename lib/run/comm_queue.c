@@ -1,13 +1,18 @@
 #include "lib/run/comm_queue.h"
 
 #include <signal.h>
+#include <time.h>
 
 enum { SPINS = 2000 }; /* a load each: about 2 us, the price of going to sleep */
 
 static void counter_init(struct sn_comm_counter *c)
 {
-    (void)pthread_mutex_init(&c->lock, NULL); /* default attributes: cannot fail on Linux */
-    (void)pthread_cond_init(&c->grown, NULL);
+    pthread_condattr_t attr; /* none of these can fail on Linux */
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_cond_init(&c->grown, &attr);
+    (void)pthread_condattr_destroy(&attr);
 }
 
 static void counter_fini(struct sn_comm_counter *c)
@@ -24,28 +29,66 @@ static void counter_add(struct sn_comm_counter *c)
     (void)pthread_mutex_unlock(&c->lock);
 }
 
-static void counter_wait(struct sn_comm_counter *c, uint64_t value)
+/* Until `value`, which grows together with the counter, has come up to `least`. */
+static void wait_for(struct sn_comm_counter *c, const _Atomic uint64_t *value, uint64_t least)
 {
     for (int i = 0; i < SPINS; i++)
-        if (atomic_load_explicit(&c->value, memory_order_acquire) >= value)
+        if (atomic_load_explicit(value, memory_order_acquire) >= least)
             return;
     (void)pthread_mutex_lock(&c->lock);
-    while (atomic_load(&c->value) < value)
+    while (atomic_load(value) < least)
         (void)pthread_cond_wait(&c->grown, &c->lock);
     (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* One second from now. */
+static struct timespec soon(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec++;
+    return t;
+}
+
+/* As wait_for, of what the consumer does; false when it is stuck. */
+static bool wait_for_consumer(struct sn_comm_queue *q, const _Atomic uint64_t *value,
+                              uint64_t least)
+{
+    struct sn_comm_counter *c = &q->completed;
+    uint64_t beats = atomic_load(&q->beats);
+    int still = 0; /* seconds without a beat */
+    if (q->limit_s == 0) {
+        wait_for(c, value, least);
+        return true;
+    }
+    for (int i = 0; i < SPINS; i++)
+        if (atomic_load_explicit(value, memory_order_acquire) >= least)
+            return true;
+    (void)pthread_mutex_lock(&c->lock);
+    struct timespec until = soon();
+    while (atomic_load(value) < least && still < q->limit_s) {
+        if (pthread_cond_timedwait(&c->grown, &c->lock, &until) == 0)
+            continue;
+        still = atomic_load(&q->beats) == beats ? still + 1 : 0;
+        beats = atomic_load(&q->beats);
+        until = soon();
+    }
+    bool done = atomic_load(value) >= least;
+    (void)pthread_mutex_unlock(&c->lock);
+    return done;
 }
 
 int sn_comm_queue_start(struct sn_comm_queue *q, void *(*loop)(void *), void *arg)
 {
     sigset_t all, before;
     counter_init(&q->posted);
-    counter_init(&q->done);
+    counter_init(&q->completed);
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited, also by threads of MPI */
     int rc = pthread_create(&q->consumer, NULL, loop, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) {
-        counter_fini(&q->done);
+        counter_fini(&q->completed);
         counter_fini(&q->posted);
         return rc;
     }
@@ -56,39 +99,119 @@ int sn_comm_queue_start(struct sn_comm_queue *q, void *(*loop)(void *), void *ar
 void sn_comm_queue_fini(struct sn_comm_queue *q)
 {
     (void)pthread_join(q->consumer, NULL);
-    counter_fini(&q->done);
+    counter_fini(&q->completed);
     counter_fini(&q->posted);
 }
 
-uint64_t sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *op)
+/* ---- the producer --------------------------------------------------------------------------- */
+
+/* Tell the consumer, should it nap, that from now on every microsecond counts. */
+static void await(struct sn_comm_queue *q, uint64_t what)
 {
-    uint64_t last = atomic_load(&q->posted.value);
-    if (last >= SN_COMM_RING)
-        counter_wait(&q->done, last + 1 - SN_COMM_RING);
-    q->ring[last % SN_COMM_RING] = *op;
-    counter_add(&q->posted);
-    return last + 1;
+    (void)pthread_mutex_lock(&q->posted.lock);
+    atomic_store(&q->awaited, what);
+    (void)pthread_cond_broadcast(&q->posted.grown);
+    (void)pthread_mutex_unlock(&q->posted.lock);
 }
 
-void sn_comm_queue_wait(struct sn_comm_queue *q, uint64_t ticket)
+static int find_free(struct sn_comm_queue *q)
 {
-    atomic_store(&q->awaited, ticket);
-    counter_wait(&q->done, ticket);
+    for (int i = 0; i < SN_COMM_RING; i++) {
+        int at = (q->next + i) % SN_COMM_RING;
+        if (atomic_load_explicit(&q->slot[at].done, memory_order_acquire) == q->slot[at].uses)
+            return at;
+    }
+    return -1;
+}
+
+static int get_free(struct sn_comm_queue *q)
+{
+    for (;;) {
+        uint64_t seen = atomic_load(&q->completed.value); /* before the search: misses nothing */
+        int at = find_free(q);
+        if (at >= 0)
+            return at;
+        await(q, SN_COMM_ANY);
+        wait_for(&q->completed, &q->completed.value, seen + 1);
+        await(q, 0);
+    }
+}
+
+sn_ticket sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *op)
+{
+    int at = get_free(q);
+    q->next = (at + 1) % SN_COMM_RING;
+    q->slot[at].op = *op;
+    q->slot[at].uses++;
+    q->order[atomic_load(&q->posted.value) % SN_COMM_RING] = at;
+    counter_add(&q->posted);
+    return q->slot[at].uses * SN_COMM_RING + (uint64_t)at;
+}
+
+bool sn_comm_queue_wait(struct sn_comm_queue *q, sn_ticket ticket)
+{
+    const struct sn_comm_slot *s = &q->slot[ticket % SN_COMM_RING];
+    uint64_t use = ticket / SN_COMM_RING;
+    if (atomic_load_explicit(&s->done, memory_order_acquire) >= use)
+        return true;
+    await(q, ticket);
+    bool done = wait_for_consumer(q, &s->done, use);
+    await(q, 0);
+    return done;
+}
+
+bool sn_comm_queue_drain(struct sn_comm_queue *q)
+{
+    uint64_t all = atomic_load(&q->posted.value);
+    if (atomic_load_explicit(&q->completed.value, memory_order_acquire) >= all)
+        return true;
+    await(q, SN_COMM_ANY);
+    bool done = wait_for_consumer(q, &q->completed.value, all);
+    await(q, 0);
+    return done;
+}
+
+/* ---- the consumer --------------------------------------------------------------------------- */
+
+int sn_comm_queue_take(struct sn_comm_queue *q)
+{
+    if (atomic_load_explicit(&q->posted.value, memory_order_acquire) == q->taken)
+        return -1;
+    return q->order[q->taken++ % SN_COMM_RING];
+}
+
+void sn_comm_queue_done(struct sn_comm_queue *q, int slot)
+{
+    atomic_fetch_add(&q->slot[slot].done, 1);
+    counter_add(&q->completed);
 }
 
 bool sn_comm_queue_is_awaited(const struct sn_comm_queue *q)
 {
-    return atomic_load(&q->awaited) > atomic_load(&q->done.value);
+    return atomic_load_explicit(&q->awaited, memory_order_relaxed) != 0;
 }
 
-struct sn_comm_op sn_comm_queue_next(struct sn_comm_queue *q)
+bool sn_comm_queue_awaits(const struct sn_comm_queue *q, int slot)
 {
-    uint64_t done = atomic_load(&q->done.value); /* only this thread changes it */
-    counter_wait(&q->posted, done + 1);
-    return q->ring[done % SN_COMM_RING];
+    uint64_t what = atomic_load(&q->awaited);
+    return what == SN_COMM_ANY || (what != 0 && (int)(what % SN_COMM_RING) == slot);
 }
 
-void sn_comm_queue_done(struct sn_comm_queue *q)
+void sn_comm_queue_idle(struct sn_comm_queue *q)
 {
-    counter_add(&q->done);
+    wait_for(&q->posted, &q->posted.value, q->taken + 1);
+}
+
+void sn_comm_queue_nap(struct sn_comm_queue *q, int64_t ns)
+{
+    struct timespec until;
+    bool was_awaited = sn_comm_queue_is_awaited(q);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += until.tv_nsec;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    (void)pthread_mutex_lock(&q->posted.lock);
+    if (atomic_load(&q->posted.value) == q->taken && was_awaited == sn_comm_queue_is_awaited(q))
+        (void)pthread_cond_timedwait(&q->posted.grown, &q->posted.lock, &until); /* or sooner */
+    (void)pthread_mutex_unlock(&q->posted.lock);
 }

@@ -10,17 +10,18 @@ enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn
     const struct sn_config *c = t->env.config;
     const struct sn_program *p = &t->job->evaluate;
     struct sn_scalars *s = sn_exec_scalars(t->exec);
-    int group = c->layout.micro_batch * t->env.comm->size;
-    struct sn_at at = {.micros = 1};
+    int group = c->layout.micro_batch * c->layout.data;
+    int64_t first_sample = 0; /* nothing in it is random */
     s->loss_sum = 0;
     s->tokens_in_step = (double)c->train.eval_sequences * c->model.seq;
     for (int first = 0; first < c->train.eval_sequences; first += group) {
-        int64_t mine = first + (int64_t)t->env.comm->rank * c->layout.micro_batch;
+        int64_t mine = first + (int64_t)t->valid.rank * c->layout.micro_batch;
         SN_TRY(sn_loader_range(&t->valid, mine, err));
-        SN_TRY(sn_exec_chunk(t->exec, p, 0, at, err));
+        SN_TRY(sn_exec_run(t->exec, p, &first_sample, err));
     }
-    SN_TRY(sn_exec_chunk(t->exec, p, 1, at, err)); /* sum over ranks */
+    SN_TRY(sn_exec_chunk(t->exec, p, p->n_chunks - 1, (struct sn_at){.micros = 1}, err));
     *loss = s->loss_sum / s->tokens_in_step;
-    (void)t->env.comm->ops->take_sent_bytes(t->env.comm); /* not the training step's */
+    int64_t dropped[SN_NAXES] = {0}; /* not the training step's */
+    t->env.comm->ops->take_sent_bytes(t->env.comm, dropped);
     return SN_OK;
 }

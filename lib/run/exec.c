@@ -6,13 +6,29 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
+#include <string.h>
+
+/* Tickets of one posted operation in one slot; a shift has two. */
+struct posted {
+    sn_ticket ticket[2];
+};
+
 struct sn_exec {
     const struct sn_job *job;
     struct sn_comm *comm;
     char *state, *scratch;
-    sn_ticket *tickets; /* of posted operations, by operation index */
+    struct posted *posted; /* by operation id and slot */
+    int slots;             /* the most of any part */
     struct sn_exec_time times[SN_NKINDS];
 };
+
+static int most_slots(const struct sn_program *p)
+{
+    int most = 1;
+    for (int v = 0; v < p->parts; v++)
+        most = p->slots[v] > most ? p->slots[v] : most;
+    return most;
+}
 
 enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
                               struct sn_err *err)
@@ -22,10 +38,11 @@ enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, st
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     x->job = job;
     x->comm = comm;
-    x->tickets = sn_alloc_n((size_t)job->train.n_ops + 1, sizeof(*x->tickets));
+    x->slots = most_slots(&job->train);
+    x->posted = sn_alloc_n((size_t)job->train.next_id * (size_t)x->slots + 1, sizeof(*x->posted));
     x->state = sn_arena_map((size_t)job->state_bytes);
     x->scratch = sn_arena_map((size_t)job->scratch_bytes);
-    if (!x->tickets || !x->state || !x->scratch) {
+    if (!x->posted || !x->state || !x->scratch) {
         char size[16];
         int64_t bytes = job->state_bytes + job->scratch_bytes;
         sn_exec_destroy(x);
@@ -44,7 +61,7 @@ void sn_exec_destroy(struct sn_exec *x)
         return;
     sn_arena_unmap(x->state, (size_t)x->job->state_bytes);
     sn_arena_unmap(x->scratch, (size_t)x->job->scratch_bytes);
-    sn_free(x->tickets);
+    sn_free(x->posted);
     sn_free(x);
 }
 
@@ -54,8 +71,8 @@ static char *base(const struct sn_exec *x, const struct sn_program *p, int buf, 
     if (buf < p->n_state_bufs)
         return x->state + b->offset;
     if (b->cls == SN_CLASS_SLOT)
-        return x->scratch + slot * p->slot_bytes + b->offset;
-    return x->scratch + p->slots * p->slot_bytes + b->offset;
+        return x->scratch + p->slot_base[b->part] + slot * p->slot_bytes[b->part] + b->offset;
+    return x->scratch + p->slots_bytes + b->offset;
 }
 
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf)
@@ -89,6 +106,8 @@ static struct sn_mat resolve(const struct sn_exec *x, const struct sn_program *p
         element += at->micro * v->stride;
     else if (v->index == SN_AT_ROW)
         element += at->row * v->ld;
+    else if (v->index == SN_AT_REPLICA)
+        element += x->job->group_index[SN_GROUP_REPLICA] * v->stride;
     char *address = base(x, p, v->buf, at->slot) + element * (int64_t)sn_dtype_size(t);
     return (struct sn_mat){address, t, v->rows, v->cols, v->ld};
 }
@@ -104,15 +123,17 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
                                  const struct sn_op *op, const struct sn_at *at, struct sn_err *err)
 {
     struct sn_args a;
-    for (int i = 0; i < SN_MAX_IN; i++)
-        a.in[i] = resolve(x, p, &op->in[i], at);
+    for (int i = 0; i < SN_MAX_IN; i++) {
+        bool absent = op->in_first >> i & 1u && x->job->group_index[SN_GROUP_TENSOR] != 0;
+        a.in[i] = absent ? (struct sn_mat){0} : resolve(x, p, &op->in[i], at);
+    }
     for (int i = 0; i < SN_MAX_OUT; i++) {
         a.out[i] = resolve(x, p, &op->out[i], at);
         a.acc[i] = acc_now(op->acc[i], at);
     }
     a.attr = op->attr;
     a.scalars = sn_exec_scalars(x);
-    a.scratch = x->scratch + p->slots * p->slot_bytes + p->temp_bytes;
+    a.scratch = x->scratch + p->slots_bytes + p->temp_bytes;
     int rc = x->job->ops->run[op->kind](&a, x->job->threads);
     if (rc != 0)
         return sn_fail(err, SN_EFAIL, "%s %s: the %s backend failed with code %d",
@@ -120,14 +141,91 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
     return SN_OK;
 }
 
+/* --- communication -----------------------------------------------------------------------------
+ */
+
+static struct posted *posted_of(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
+{
+    return &x->posted[(size_t)id * (size_t)x->slots + (size_t)(op->per_slot ? slot : 0)];
+}
+
+static struct sn_transfer transfer_of(struct sn_exec *x, const struct sn_program *p,
+                                      const struct sn_op *op, const struct sn_at *at)
+{
+    struct sn_mat in = resolve(x, p, &op->in[0], at), out = resolve(x, p, &op->out[0], at);
+    struct sn_transfer t = {.group = op->group,
+                            .dtype = in.p ? in.dtype : out.dtype,
+                            .in = in.p,
+                            .out = out.p,
+                            .add = acc_now(op->acc[0], at) == SN_ADD,
+                            .peer = op->peer,
+                            .tag = op->tag,
+                            .staging = base(x, &x->job->train, x->job->staging, 0),
+                            .label = op->label};
+    (void)sn_op_collective(op, &t.kind, &t.n);
+    return t;
+}
+
+/* Both halves of a step of a ring. */
+static void post_shift(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
+                       struct posted *tickets)
+{
+    int size = x->job->group_size[op->group], mine = x->job->group_index[op->group];
+    struct sn_transfer half = *t;
+    half.kind = SN_RECV;
+    half.peer = (mine - 1 + size) % size;
+    tickets->ticket[0] = x->comm->ops->post(x->comm, &half);
+    half.kind = SN_SEND;
+    half.peer = (mine + 1) % size;
+    tickets->ticket[1] = x->comm->ops->post(x->comm, &half);
+}
+
+static void post(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                 const struct sn_at *at)
+{
+    struct sn_transfer t = transfer_of(x, p, op, at);
+    struct posted *tickets = posted_of(x, op, op->id, at->slot);
+    *tickets = (struct posted){{0, 0}};
+    if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
+        if (t.in != t.out)
+            memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
+        t.in = NULL;
+    }
+    if (op->kind == SN_OP_SHIFT)
+        post_shift(x, op, &t, tickets);
+    else
+        tickets->ticket[0] = x->comm->ops->post(x->comm, &t);
+}
+
+static enum sn_status wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
+                           struct sn_err *err)
+{
+    const struct posted *tickets = posted_of(x, op, op->waits_for, at->slot);
+    for (int i = 0; i < 2; i++)
+        if (tickets->ticket[i] && x->comm->ops->wait(x->comm, tickets->ticket[i], err) != SN_OK)
+            return sn_err_prefix(err, "%s", op->label);
+    return SN_OK;
+}
+
 static enum sn_status run_agree(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_scalars *s = sn_exec_scalars(x);
-    char *staging = base(x, &x->job->train, x->job->staging, 0);
-    s->agree[0] = s->loss_sum;
-    sn_ticket t = x->comm->ops->post_all_reduce(x->comm, s->agree, 4, SN_F64, staging);
+    bool counts = x->job->group_index[SN_GROUP_TENSOR] == 0; /* the others have the same loss */
+    s->agree[SN_AGREE_LOSS] = counts ? s->loss_sum : 0;
+    s->agree[SN_AGREE_SQ_NORM] = s->sq_norm;
+    s->agree[SN_AGREE_NONFINITE] = (double)s->nonfinite;
+    struct sn_transfer all = {.kind = SN_ALL_REDUCE,
+                              .group = SN_GROUP_WORLD,
+                              .dtype = SN_F64,
+                              .n = SN_NAGREE,
+                              .out = s->agree,
+                              .staging = base(x, &x->job->train, x->job->staging, 0),
+                              .label = "step_end"};
+    sn_ticket t = x->comm->ops->post(x->comm, &all);
     SN_TRY(x->comm->ops->wait(x->comm, t, err));
-    s->loss_sum = s->agree[0];
+    s->loss_sum = s->agree[SN_AGREE_LOSS];
+    s->sq_norm = s->agree[SN_AGREE_SQ_NORM];
+    s->nonfinite = (int64_t)s->agree[SN_AGREE_NONFINITE];
     return SN_OK;
 }
 
@@ -136,21 +234,27 @@ static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int 
 {
     const struct sn_op *op = &p->ops[i];
     switch (op->kind) {
-    case SN_OP_ALL_REDUCE: {
-        struct sn_mat m = resolve(x, p, &op->in[0], at);
-        char *staging = base(x, p, x->job->staging, 0);
-        x->tickets[i] = x->comm->ops->post_all_reduce(x->comm, m.p, m.cols, m.dtype, staging);
-        return SN_OK;
-    }
     case SN_OP_WAIT:
-        if (x->comm->ops->wait(x->comm, x->tickets[op->waits_for], err) != SN_OK)
-            return sn_err_prefix(err, "%s", op->label);
-        return SN_OK;
+        return wait(x, op, at, err);
+    case SN_OP_ENTER:
+        return SN_OK; /* place.c has put the output where the input is */
     case SN_OP_AGREE:
         return run_agree(x, err);
     default:
-        return run_kernel(x, p, op, at, err);
+        if (op->kind < SN_NKERNELS)
+            return run_kernel(x, p, op, at, err);
+        post(x, p, op, at);
+        return SN_OK;
     }
+}
+
+/* Is this rank member 0 of every group of the mask? */
+static bool is_first(const struct sn_exec *x, unsigned groups)
+{
+    for (int q = 0; q < SN_NGROUPS; q++)
+        if (groups >> q & 1u && x->job->group_index[q] != 0)
+            return false;
+    return true;
 }
 
 static bool due(enum sn_when when, const struct sn_at *at)
@@ -166,7 +270,7 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
     double t0 = sn_clock();
     for (int i = c->first; i < c->first + c->n; i++) {
         const struct sn_op *op = &p->ops[i];
-        if (!due(op->when, &at))
+        if (!due(op->when, &at) || (op->only && !is_first(x, op->only)))
             continue;
         SN_TRY(run_op(x, p, i, &at, err));
         double t1 = sn_clock();
@@ -188,5 +292,7 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
         sn_exec_scalars(x)->first_sample = first_sample[s->micro];
         SN_TRY(sn_exec_chunk(x, p, s->chunk, at, err));
     }
+    SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
+    memset(x->posted, 0, (size_t)x->job->train.next_id * (size_t)x->slots * sizeof(*x->posted));
     return SN_OK;
 }

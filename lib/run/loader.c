@@ -8,9 +8,18 @@ int sn_loader_first(const struct sn_loader *l, int micro)
 static enum sn_status read_row(const struct sn_loader *l, int64_t sample, int64_t row,
                                struct sn_err *err)
 {
-    int64_t seq = l->config->model.seq;
-    return sn_data_read(l->data, sample, seq, l->config->model.vocab, l->ids + row * seq,
-                        l->targets + row * seq, err);
+    int64_t seq = l->config->model.seq, rows = sn_rows_per_sample(&l->place);
+    int32_t *ids = l->ids + row * rows, *targets = l->targets + row * rows;
+    if (rows == seq)
+        return sn_data_read(l->data, sample, seq, l->config->model.vocab, ids, targets, err);
+    SN_TRY(
+        sn_data_read(l->data, sample, seq, l->config->model.vocab, l->whole, l->whole + seq, err));
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t at = sn_position(&l->place, l->place.context_rank, i);
+        ids[i] = l->whole[at];
+        targets[i] = l->whole[seq + at];
+    }
+    return SN_OK;
 }
 
 enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,

@@ -36,7 +36,7 @@ static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
     const char *from = t->env.config->train.init_from;
     t->state.scalars =
         (struct sn_state_scalars){.loss_scale = first_loss_scale(&t->env.config->train)};
-    sn_weights_init(t->exec, t->job);
+    SN_TRY(sn_weights_init(&t->state, t->job, err));
     if (!from[0])
         return SN_OK;
     SN_TRY(t->env.saver->init(t->env.saver->self, from, &t->env.config->model, &t->state, err));
@@ -64,10 +64,9 @@ static enum sn_status restore(struct sn_trainer *t, bool fresh, struct sn_err *e
 enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_err *err)
 {
     enum sn_status st = restore(t, fresh, err);
-    if (st == SN_OK) {
-        state_to_scalars(t);
-        st = sn_weights_publish(t->exec, t->job, err);
-    }
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    state_to_scalars(t);
+    st = sn_weights_publish(t->exec, t->job, t->env.comm, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     /* Ranks that read different steps (a file system that lags) would train apart in silence. */
     int64_t step = t->state.scalars.step;
@@ -80,11 +79,26 @@ enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_er
     return t->env.comm->ops->agree(t->env.comm, st, err);
 }
 
+/* One phase of a save on the ranks that take part in it; all leave with the same status. */
+static enum sn_status phase(struct sn_trainer *t, enum sn_save_phase p, struct sn_err *err)
+{
+    const struct sn_saver *s = t->env.saver;
+    enum sn_status st = SN_OK;
+    if (p == SN_SAVE_WRITE || t->env.comm->rank == 0)
+        st = s->save(s->self, &t->state, p, err);
+    return t->env.comm->ops->agree(t->env.comm, st, err);
+}
+
 enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
 {
-    enum sn_status st = SN_OK;
     scalars_to_state(t);
-    if (t->env.comm->rank == 0)
-        st = t->env.saver->save(t->env.saver->self, &t->state, err);
-    return t->env.comm->ops->agree(t->env.comm, st, err);
+    enum sn_status st = SN_OK;
+    for (int p = SN_SAVE_PREPARE; p <= SN_SAVE_COMMIT && st == SN_OK; p++)
+        st = phase(t, (enum sn_save_phase)p, err);
+    struct sn_err why;
+    const struct sn_saver *s = t->env.saver;
+    if (st != SN_OK && t->env.comm->rank == 0 &&
+        s->save(s->self, &t->state, SN_SAVE_ABANDON, &why) != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", why.text); /* the next save tries again */
+    return st;
 }

@@ -2,7 +2,13 @@
  * state.h - everything that a run must carry to the next process, and who writes it down.
  *
  * The step loop knows no file format: it hands a struct sn_state to the functions of a struct
- * sn_saver, which bin/ fills from checkpoint/.
+ * sn_saver, which bin/ fills from checkpoint/. Neither communicates: the trainer lets the ranks
+ * agree between the phases of a save and after a load.
+ *
+ * Every rank describes the boxes (rectangles) of logical tensors that it holds: slices of tensor
+ * parallelism, the layers of its pipeline stage, a flat ZeRO slice cut into at most three boxes
+ * (part of a row, whole rows, part of a row). A checkpoint stores the boxes of all ranks, and
+ * loading fills any boxes from them: a run resumes in another layout without conversion.
  */
 #ifndef SN_STATE_H
 #define SN_STATE_H
@@ -13,12 +19,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One logical tensor in this process's memory (fp32, rows x cols, borrowed). */
+/* One box of a logical fp32 tensor in this process's memory: element (r, c) of the tensor, with
+ * row <= r < row + n_rows and col <= c < col + n_cols, is p[(r - row) * ld + c - col]. A vector has
+ * one column. Several boxes of one tensor may be listed; empty ones are fine. */
 struct sn_state_tensor {
-    const char *group; /* "model" (fp32 master weights), "exp_avg", "exp_avg_sq" */
-    const char *name;  /* "layers.3.attn.q.weight" */
+    const char *group;      /* "model" (fp32 master weights), "exp_avg", "exp_avg_sq" */
+    const char *name;       /* "layers.3.attn.q.weight" */
+    int64_t rows, cols;     /* of the whole logical tensor */
+    int64_t row, col;       /* where the box begins in it */
+    int64_t n_rows, n_cols; /* the box's size */
+    int64_t ld;             /* floats from one row of the box to the next, at least n_cols */
+    float *p;               /* borrowed */
+    bool owned;             /* this rank writes it; exactly one rank owns each element */
+};
+
+/* A logical tensor of the model, whoever holds it. */
+struct sn_state_shape {
+    const char *group, *name;
     int64_t rows, cols;
-    float *p;
 };
 
 struct sn_state_scalars {
@@ -29,25 +47,58 @@ struct sn_state_scalars {
 };
 
 struct sn_state {
-    struct sn_state_scalars scalars;
+    struct sn_state_scalars scalars; /* equal on all ranks */
     const char *model_text; /* the model section, resolved, as YAML: another model is refused */
     uint64_t config_hash;
+    int rank, ranks;
+    int64_t tag; /* the same on all ranks of this run, another in other runs on the same directory:
+                    names what is being written */
     int n_tensors;
-    struct sn_state_tensor *tensors;
+    struct sn_state_tensor *tensors; /* the boxes here */
+    int n_all;
+    struct sn_state_shape *all; /* every tensor that a checkpoint of this model holds; the same on
+                                   all ranks, each (group, name) once */
+};
+
+/* A whole tensor that one rank holds and owns. */
+static inline struct sn_state_tensor sn_state_whole(const struct sn_state_shape *s, float *p)
+{
+    return (struct sn_state_tensor){.group = s->group,
+                                    .name = s->name,
+                                    .rows = s->rows,
+                                    .cols = s->cols,
+                                    .n_rows = s->rows,
+                                    .n_cols = s->cols,
+                                    .ld = s->cols,
+                                    .p = p,
+                                    .owned = true};
+}
+
+/* A save is three calls in this order, each begun only after the one before has succeeded on every
+ * rank that made it. When one fails on any rank, rank 0 abandons the save after all have returned.
+ */
+enum sn_save_phase {
+    SN_SAVE_PREPARE, /* rank 0: remove what killed saves left, make the temporary directory */
+    SN_SAVE_WRITE,   /* every rank: write what it owns, synced; nothing for a rank without */
+    SN_SAVE_COMMIT,  /* rank 0: check that what was written covers every tensor of `all` exactly
+                        once, make it durable and visible, remove old checkpoints */
+    SN_SAVE_ABANDON  /* rank 0: remove the temporary directory */
 };
 
 struct sn_model_config;
 
 struct sn_saver {
     void *self;
-    /* Write one complete checkpoint of the state; returns after it is durable and visible. */
-    enum sn_status (*save)(void *self, const struct sn_state *s, struct sn_err *err);
+    /* One phase of writing a complete checkpoint; `s` is the same in all phases. Checkpoints from
+     * before stay untouched until the commit has succeeded. Allocates, but keeps nothing. */
+    enum sn_status (*save)(void *self, const struct sn_state *s, enum sn_save_phase phase,
+                           struct sn_err *err);
     /* Number of the newest valid checkpoint in *step, or -1 when there is none. */
     enum sn_status (*find)(void *self, int64_t *step, struct sn_err *err);
-    /* Fill every tensor and the scalars from checkpoint `step`. Another model is SN_EINPUT; a
-     * missing, altered or wrong-shaped tensor is an error that names it. */
+    /* Fill every box and the scalars from checkpoint `step`, whatever layout wrote it. Another
+     * model is SN_EINPUT; a missing, altered or wrong-shaped tensor is an error that names it. */
     enum sn_status (*load)(void *self, int64_t step, struct sn_state *s, struct sn_err *err);
-    /* Fill the "model" tensors of s from a safetensors file or directory, or from a checkpoint of
+    /* Fill the "model" boxes of s from a safetensors file or directory, or from a checkpoint of
      * ours (train.init_from). */
     enum sn_status (*init)(void *self, const char *path, const struct sn_model_config *config,
                            struct sn_state *s, struct sn_err *err);

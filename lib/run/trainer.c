@@ -29,8 +29,13 @@ static enum sn_status open_data(struct sn_trainer *t, struct sn_loader *l, struc
     SN_TRY(sn_data_open(data, prefix, err));
     *l = (struct sn_loader){.config = c,
                             .data = *data,
-                            .rank = sn_grid_coord(&t->job->grid, t->env.comm->rank, SN_AXIS_DATA),
-                            .ranks = t->job->ranks,
+                            .rank = t->job->group_index[SN_GROUP_DATA],
+                            .ranks = t->job->group_size[SN_GROUP_DATA],
+                            .place = {.seq = c->model.seq,
+                                      .context = t->job->group_size[SN_GROUP_CONTEXT],
+                                      .context_rank = t->job->group_index[SN_GROUP_CONTEXT],
+                                      .zigzag = c->layout.context_kind == SN_CONTEXT_RING},
+                            .whole = t->sample,
                             .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
                             .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
                             .samples = sn_data_samples(*data, c->model.seq)};
@@ -45,17 +50,10 @@ static enum sn_status open_data(struct sn_trainer *t, struct sn_loader *l, struc
 static enum sn_status open_valid(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    int want = c->train.eval_sequences, group = c->layout.micro_batch * t->env.comm->size;
+    int want = c->train.eval_sequences; /* a multiple of data x micro_batch: lib/config */
     if (c->train.eval_every == 0 || !c->data.valid[0])
         return SN_OK;
     SN_TRY(open_data(t, &t->valid, &t->valid_data, c->data.valid, err));
-    if (want % group != 0)
-        return sn_fail(
-            err, SN_EINPUT,
-            "%s: train.eval_sequences (%d) is not a multiple of data x micro_batch (%d); "
-            "nearest that work: %d and %d",
-            c->path, want, group, want >= group ? want / group * group : group,
-            (want / group + 1) * group);
     if (want > t->valid.samples)
         return sn_fail(err, SN_EINPUT,
                        "%s: train.eval_sequences (%d) is more than the %lld sequences of %s; lower "
@@ -64,28 +62,16 @@ static enum sn_status open_valid(struct sn_trainer *t, struct sn_err *err)
     return SN_OK;
 }
 
-static void plan(struct sn_trainer *t)
-{
-    sn_job_memory(t->job, &t->memory);
-    int64_t bytes[SN_NAXES];
-    for (int r = 0; r < t->env.comm->size; r++) {
-        sn_job_traffic(t->job, r, bytes);
-        for (int a = 0; a < SN_NAXES; a++) {
-            t->traffic[a] += bytes[a];
-            t->sent_by_rank += r == t->env.comm->rank ? bytes[a] : 0;
-        }
-    }
-}
-
 static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
     SN_TRY(sn_model_create(&t->model, &c->model, &c->train, err));
-    SN_TRY(sn_job_create(&t->job, c, t->model, t->env.ops, t->env.threads, err));
+    struct sn_job_env env = {c, t->model, t->env.ops, t->env.threads, t->env.comm->rank};
+    SN_TRY(sn_job_create(&t->job, &env, err));
     SN_TRY(sn_exec_create(&t->exec, t->job, t->env.comm, err));
-    plan(t);
+    t->sample = sn_alloc_n(2 * (size_t)c->model.seq, sizeof(*t->sample));
     t->first_sample = sn_alloc_n((size_t)t->job->train.micros, sizeof(*t->first_sample));
-    if (!t->first_sample)
+    if (!t->first_sample || !t->sample)
         return sn_fail(err, SN_ENOMEM, "trainer: no memory");
     SN_TRY(sn_state_create(&t->state, t->exec, t->job, err));
     sn_config_format_model(&t->model_text, c);
@@ -95,21 +81,6 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     t->state.config_hash = sn_config_hash(c);
     sn_exec_scalars(t->exec)->seed = c->run.seed;
     return SN_OK;
-}
-
-/* Ranks with different programs or run files would wait for each other for ever. */
-static enum sn_status agree_on_program(struct sn_trainer *t, struct sn_err *err)
-{
-    uint64_t mine[2] = {sn_program_hash(&t->job->train), t->state.config_hash}, first[2];
-    memcpy(first, mine, sizeof(first));
-    SN_TRY(t->env.comm->ops->broadcast(t->env.comm, first, (int64_t)sizeof(first), 0, err));
-    enum sn_status st = SN_OK;
-    if (memcmp(first, mine, sizeof(first)) != 0)
-        st = sn_fail(err, SN_EINPUT,
-                     "%s: this rank compiled another program than rank 0; start all ranks with the "
-                     "same binary, run file and threads",
-                     t->env.config->path);
-    return t->env.comm->ops->agree(t->env.comm, st, err);
 }
 
 enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
@@ -125,7 +96,7 @@ enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_traine
     }
     st = env->comm->ops->agree(env->comm, st, err);
     if (st == SN_OK)
-        st = agree_on_program(t, err);
+        st = sn_trainer_meet(t, err);
     if (st != SN_OK) {
         sn_trainer_destroy(t);
         return st;
@@ -144,6 +115,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_data_close(t->train_data);
     sn_data_close(t->valid_data);
     sn_free(t->first_sample);
+    sn_free(t->sample);
     sn_exec_destroy(t->exec);
     sn_job_destroy(t->job);
     sn_model_destroy(t->model);
@@ -182,20 +154,21 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
     s->loss_sum = s->sq_norm = 0;
     s->nonfinite = 0;
-    s->agree[1] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
-    s->agree[2] = wanted == SN_EXIT_TERMINATED;
-    s->agree[3] = 0;
+    s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
+    s->agree[SN_AGREE_TERMINATE] = wanted == SN_EXIT_TERMINATED;
 }
 
 static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err)
 {
-    int64_t sent = t->env.comm->ops->take_sent_bytes(t->env.comm);
-    if (sent != t->sent_by_rank)
-        return sn_fail(err, SN_EFAIL,
-                       "step %lld: rank %d sent %lld bytes where the plan says %lld; this is a "
-                       "defect of sennit, please report it with the run file",
-                       (long long)step, t->env.comm->rank, (long long)sent,
-                       (long long)t->sent_by_rank);
+    int64_t sent[SN_NAXES] = {0};
+    t->env.comm->ops->take_sent_bytes(t->env.comm, sent);
+    for (int a = 0; a < SN_NAXES; a++)
+        if (sent[a] != t->sent_by_rank[a])
+            return sn_fail(err, SN_EFAIL,
+                           "step %lld: rank %d sent %lld bytes on the %s axis where the plan says "
+                           "%lld; this is a defect of sennit, please report it with the run file",
+                           (long long)step, t->env.comm->rank, (long long)sent[a],
+                           sn_axis_name((enum sn_axis)a), (long long)t->sent_by_rank[a]);
     return SN_OK;
 }
 
@@ -295,9 +268,9 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
         *leave = SN_EXIT_DIVERGED;
         return SN_OK;
     }
-    if (s->agree[2] > 0)
+    if (s->agree[SN_AGREE_TERMINATE] > 0)
         *leave = SN_EXIT_TERMINATED;
-    else if (s->agree[1] > 0)
+    else if (s->agree[SN_AGREE_SAVE] > 0)
         *leave = SN_EXIT_SAVED;
     else if (step >= last)
         *leave = 0;

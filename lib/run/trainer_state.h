@@ -22,10 +22,13 @@ struct sn_trainer {
     struct sn_metrics *metrics; /* rank 0 */
     double peak;                /* FLOP/s of all ranks */
     struct sn_memory_plan memory;
-    int64_t traffic[SN_NAXES]; /* planned, summed over ranks */
-    int64_t sent_by_rank;      /* planned, this rank, all axes */
+    int64_t traffic[SN_NAXES];      /* planned, summed over ranks */
+    int64_t sent_by_rank[SN_NAXES]; /* planned, this rank */
+    int32_t *sample;                /* room for ids and targets of one sample */
 };
 
+/* meet.c: groups; the ranks agree on what they have compiled, and learn the whole plan. */
+enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err);
 /* resume.c: weights and position from a checkpoint, from train.init_from, or at random. */
 enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_err *err);
 /* Save step state.scalars.step; collective. */

@@ -1,5 +1,5 @@
 /*
- * weights.h - the job's parameters in this process: initial values and the state that is saved.
+ * weights.h - initial weights, and the list of tensors that make up a run's state.
  */
 #ifndef SN_WEIGHTS_H
 #define SN_WEIGHTS_H
@@ -7,15 +7,18 @@
 #include "lib/run/exec.h"
 #include "lib/run/state.h"
 
-/* Random initial weights: a function of (seed, tensor name, element) alone. */
-void sn_weights_init(struct sn_exec *x, const struct sn_job *j);
-/* Copy the fp32 master weights into the storage copies that the forward pass reads. */
-enum sn_status sn_weights_publish(struct sn_exec *x, const struct sn_job *j, struct sn_err *err);
-
-/* Every logical tensor of the state (weights; moments of what trains), pointing into the arena.
- * Caller calls fini. scalars, model_text and config_hash are left for the caller to fill. */
+/* List the boxes of logical tensors that this rank holds: fp32 weights and moments. Frozen
+ * parameters have no moments. Caller runs sn_state_fini. */
 enum sn_status sn_state_create(struct sn_state *out, struct sn_exec *x, const struct sn_job *j,
                                struct sn_err *err);
 void sn_state_fini(struct sn_state *s);
+
+/* Fill the "model" boxes from the run's seed: a function of (seed, tensor, element) alone. */
+enum sn_status sn_weights_init(const struct sn_state *s, const struct sn_job *j,
+                               struct sn_err *err);
+/* Fill what the forward pass reads from the fp32 master weights: a cast, and under ZeRO 1 and 2 a
+ * gather of all slices. Collective, after every change of masters from outside. */
+enum sn_status sn_weights_publish(struct sn_exec *x, const struct sn_job *j, struct sn_comm *comm,
+                                  struct sn_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * bench_allreduce.c - all-reduce over the ranks that mpirun started: time and bus bandwidth
- * (NCCL's convention, 2 (P-1)/P S/t) by size, and what hides behind computing.
+ * bench_allreduce.c - collectives over the ranks that mpirun started, by messages and through the
+ * window of the host: time and bus bandwidth (NCCL's convention: 2 (P-1)/P S/t of an all-reduce,
+ * (P-1)/P S/t of the others) by size, and what of an all-reduce hides behind computing.
  *
  *   tests/mpi/run -n 4 build/tests/bench/bench_allreduce [MAX_MIB]
  *
@@ -8,7 +9,8 @@
  */
 #include "lib/base/mem.h"
 #include "lib/layout/collective.h"
-#include "lib/run/comm.h"
+#include "lib/run/comm_engine.h"
+#include "tests/lib/comm_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +59,7 @@ static double compute(int64_t rounds)
 
 struct bench {
     struct sn_comm *comm;
-    float *buf;
+    float *buf, *out;
     void *staging;
     volatile double sink;
 };
@@ -70,7 +72,7 @@ static double once(struct bench *b, int64_t n, int64_t rounds)
     double t = now();
     sn_ticket ticket = 0;
     if (n)
-        ticket = b->comm->ops->post_all_reduce(b->comm, b->buf, n, SN_F32, b->staging);
+        ticket = post_sum(b->comm, b->buf, n, SN_F32, b->staging);
     if (rounds)
         b->sink = compute(rounds);
     must(b->comm->ops->wait(b->comm, ticket, &err), &err);
@@ -84,9 +86,7 @@ static double slowest(struct bench *b, double mine)
     struct sn_err err;
     int size = b->comm->size;
     all[b->comm->rank] = mine;
-    must(b->comm->ops->wait(
-             b->comm, b->comm->ops->post_all_reduce(b->comm, all, size, SN_F64, b->staging), &err),
-         &err);
+    must(b->comm->ops->wait(b->comm, post_sum(b->comm, all, size, SN_F64, b->staging), &err), &err);
     for (int i = 0; i < size; i++)
         mine = all[i] > mine ? all[i] : mine;
     return mine;
@@ -101,18 +101,57 @@ static double measure(struct bench *b, int64_t n, int64_t rounds, int repeats)
     return slowest(b, median(t, repeats));
 }
 
+/* As once, of any kind and transport, with `bytes` of result or of input, whichever is larger. */
+static double collective(struct bench *b, enum sn_collective kind, int64_t bytes)
+{
+    struct sn_err err;
+    int64_t n = bytes / 4 / (kind == SN_ALL_REDUCE ? 1 : b->comm->size);
+    struct sn_transfer t = {.kind = kind,
+                            .group = SN_GROUP_WORLD,
+                            .n = n,
+                            .in = b->buf,
+                            .out = b->out,
+                            .staging = b->staging,
+                            .label = "bench"};
+    must(b->comm->ops->barrier(b->comm, &err), &err);
+    double began = now();
+    must(b->comm->ops->wait(b->comm, b->comm->ops->post(b->comm, &t), &err), &err);
+    return now() - began;
+}
+
+static double median_of(struct bench *b, enum sn_collective kind, int64_t bytes)
+{
+    double t[REPEATS_MAX];
+    int repeats = bytes > (8 << 20) ? 5 : bytes > (1 << 20) ? 11 : 51;
+    (void)collective(b, kind, bytes);
+    for (int i = 0; i < repeats; i++)
+        t[i] = collective(b, kind, bytes);
+    return slowest(b, median(t, repeats));
+}
+
+/* Each kind by messages and through the window. */
 static void sweep(struct bench *b, int64_t max)
 {
     int size = b->comm->size;
     if (b->comm->rank == 0)
-        printf("# %d ranks, fp32\n%12s %12s %12s\n", size, "bytes", "time_us", "bus_GB/s");
-    for (int64_t bytes = 64; bytes <= max; bytes *= 4) {
-        memset(b->buf, 0, (size_t)bytes);
-        double t = measure(b, bytes / 4, 0, bytes > (8 << 20) ? 7 : bytes > (1 << 20) ? 21 : 101);
-        if (b->comm->rank == 0)
-            printf("%12lld %12.1f %12.2f\n", (long long)bytes, t * 1e6,
-                   2.0 * (size - 1) / size * (double)bytes / t * 1e-9);
-    }
+        printf("# %d ranks, fp32, bytes of the longer side; bus bandwidth of the faster one\n"
+               "%-15s %10s %12s %10s %8s\n",
+               size, "kind", "bytes", "messages_us", "window_us", "GB/s");
+    for (int kind = SN_ALL_REDUCE; kind <= SN_ALL_TO_ALL; kind++)
+        for (int64_t bytes = 256; bytes <= max; bytes *= 8) {
+            double t[2];
+            for (int window = 0; window < 2; window++) {
+                sn_engine_use_windows(b->comm, window);
+                t[window] = median_of(b, (enum sn_collective)kind, bytes);
+            }
+            double best = t[0] < t[1] ? t[0] : t[1];
+            if (b->comm->rank == 0)
+                printf("%-15s %10lld %12.1f %10.1f %8.2f\n",
+                       sn_collective_name((enum sn_collective)kind), (long long)bytes, t[0] * 1e6,
+                       t[1] * 1e6,
+                       (kind == SN_ALL_REDUCE ? 2.0 : 1.0) * (size - 1) / size * (double)bytes /
+                           best * 1e-9);
+        }
 }
 
 static void overlap(struct bench *b, int64_t bytes)
@@ -134,9 +173,7 @@ static int sums_are_right(struct bench *b, int64_t n)
     struct sn_err err;
     for (int64_t i = 0; i < n; i++)
         b->buf[i] = (float)(i % 1000 + b->comm->rank);
-    must(b->comm->ops->wait(
-             b->comm, b->comm->ops->post_all_reduce(b->comm, b->buf, n, SN_F32, b->staging), &err),
-         &err);
+    must(b->comm->ops->wait(b->comm, post_sum(b->comm, b->buf, n, SN_F32, b->staging), &err), &err);
     int size = b->comm->size;
     for (int64_t i = 0; i < n; i++)
         if (b->buf[i] != (float)(size * (i % 1000) + size * (size - 1) / 2))
@@ -161,16 +198,20 @@ int main(int argc, char **argv)
     struct sn_err err;
     struct bench b = {0};
     must(sn_comm_create_mpi(&b.comm, &err), &err);
+    struct sn_grid g = test_grid(1, 1, b.comm->size, 1);
+    must(b.comm->ops->set_grid(b.comm, &g, &err), &err);
     if (b.comm->size > 64 || max < (4 << 20))
         must(sn_fail(&err, SN_EINPUT, "want up to 64 ranks and at least 4 MiB"), &err);
     b.buf = sn_arena_map((size_t)max);
+    b.out = sn_arena_map((size_t)max);
     b.staging = sn_arena_map((size_t)sn_collective_staging(b.comm->size));
-    if (!b.buf || !b.staging)
+    if (!b.buf || !b.out || !b.staging)
         must(sn_fail(&err, SN_ENOMEM, "no memory"), &err);
     if (!sums_are_right(&b, max / 4))
         must(sn_fail(&err, SN_EFAIL, "wrong sums"), &err);
     sweep(&b, max);
     overlap(&b, max < (16 << 20) ? max : 16 << 20);
+    sn_arena_unmap(b.out, (size_t)max);
     sn_arena_unmap(b.buf, (size_t)max);
     sn_arena_unmap(b.staging, (size_t)sn_collective_staging(b.comm->size));
     b.comm->ops->destroy(b.comm);

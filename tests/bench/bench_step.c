@@ -12,6 +12,7 @@
 #include "lib/base/rng.h"
 #include "lib/run/profile.h"
 #include "lib/run/weights.h"
+#include "tests/lib/job_test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -95,14 +96,13 @@ static void setup(struct run *r, const struct shape *s, enum sn_dtype precision,
     struct sn_err err = {0};
     *r = (struct run){.config = config_of(s, precision)};
     if (sn_model_create(&r->model, &r->config.model, &r->config.train, &err) != SN_OK ||
-        sn_job_create(&r->job, &r->config, r->model, sn_ops_cpu(), threads, &err) != SN_OK ||
+        job_create(&r->job, &r->config, r->model, threads, &err) != SN_OK ||
         sn_comm_create_self(&r->comm, &err) != SN_OK ||
-        sn_exec_create(&r->exec, r->job, r->comm, &err) != SN_OK) {
+        sn_exec_create(&r->exec, r->job, r->comm, &err) != SN_OK ||
+        job_weights(r->exec, r->job, r->comm, &err) != SN_OK) {
         fprintf(stderr, "%s\n", err.text);
         exit(1);
     }
-    sn_weights_init(r->exec, r->job);
-    (void)sn_weights_publish(r->exec, r->job, &err);
     int32_t *ids = sn_exec_address(r->exec, &r->job->train, r->job->ids);
     int32_t *targets = sn_exec_address(r->exec, &r->job->train, r->job->targets);
     for (int64_t i = 0; i < r->job->rows; i++) {

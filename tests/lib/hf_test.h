@@ -27,6 +27,7 @@ struct bench {
     struct sn_model *model;
     struct sn_state state;
     struct sn_state_tensor tensors[MOST];
+    struct sn_state_shape all[MOST];
     struct entry entry[MOST];
     int n;
     struct sn_err err;
@@ -99,15 +100,24 @@ __attribute__((unused)) static void write_file(struct bench *b, int copy, int sa
     sn_free(p);
 }
 
+/* A tensor of ours with memory for it. */
+__attribute__((unused)) static void add_whole(struct bench *b, const char *group, const char *name,
+                                              int64_t rows, int64_t cols)
+{
+    struct sn_state_shape *s = &b->all[b->state.n_all++];
+    *s = (struct sn_state_shape){group, name, rows, cols};
+    b->tensors[b->state.n_tensors++] =
+        sn_state_whole(s, sn_alloc_n((size_t)(rows * cols), sizeof(float)));
+}
+
 __attribute__((unused)) static void make_state(struct bench *b)
 {
-    b->state = (struct sn_state){.model_text = "", .tensors = b->tensors};
+    b->state =
+        (struct sn_state){.model_text = "", .ranks = 1, .tensors = b->tensors, .all = b->all};
     for (int i = 0; i < b->model->n_params; i++)
         for (int k = 0; k < b->model->params[i].n_pieces; k++) {
             const struct sn_param *p = &b->model->params[i];
-            float *values = sn_alloc_n((size_t)(p->piece[k].rows * p->cols), sizeof(float));
-            b->tensors[b->state.n_tensors++] = (struct sn_state_tensor){
-                "model", p->piece[k].name, p->piece[k].rows, p->cols, values};
+            add_whole(b, "model", p->piece[k].name, p->piece[k].rows, p->cols);
         }
 }
 

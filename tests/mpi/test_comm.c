@@ -7,6 +7,7 @@
 #include "lib/base/rng.h"
 #include "lib/layout/collective.h"
 #include "lib/run/comm.h"
+#include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>
@@ -99,11 +100,10 @@ static bool reduces(struct sn_comm *c, double (*value)(int, int64_t), int64_t n,
     char *buf = guarded(bytes), *staging = guarded(room);
     for (int64_t i = 0; i < n; i++)
         set(buf, dtype, i, value(c->rank, i));
-    (void)c->ops->take_sent_bytes(c);
-    sn_ticket t = c->ops->post_all_reduce(c, buf, n, dtype, staging);
+    (void)take_sent(c);
+    sn_ticket t = post_sum(c, buf, n, dtype, staging);
     bool good = c->ops->wait(c, t, &err) == SN_OK;
-    good =
-        good && c->ops->take_sent_bytes(c) == sn_collective_all_reduce_bytes(n, dtype, c->size, c->rank);
+    good = good && take_sent(c) == sn_collective_bytes(SN_ALL_REDUCE, n, dtype, c->size, c->rank);
     for (int64_t i = 0; i < n && good; i++)
         good = get(buf, dtype, i) == serial_sum(value, c->size, dtype, i);
     good = give_back(buf, bytes) && good;
@@ -115,6 +115,15 @@ static void every_rank_knows_its_place(struct sn_comm *c)
     point(c, c->size == sn_comm_launched_ranks() && c->rank >= 0 && c->rank < c->size,
           "the group has the ranks that the launcher started");
     point(c, c->node_size == c->size && c->node_rank == c->rank, "on one host all are neighbours");
+}
+
+static void groups_are_made(struct sn_comm *c)
+{
+    struct sn_err err;
+    struct sn_grid wrong = test_grid(1, 1, c->size + 1, 1), all = test_grid(1, 1, c->size, 1);
+    point(c, c->ops->set_grid(c, &wrong, &err) == SN_EINPUT && err.agreed,
+          "a grid of another size is refused by all");
+    point(c, c->ops->set_grid(c, &all, &err) == SN_OK, "the grid's groups are made");
 }
 
 static void sums_and_traffic_are_exact(struct sn_comm *c)
@@ -169,20 +178,20 @@ static void many_operations_run_in_order(struct sn_comm *c)
     bool good = true;
     for (int64_t i = 0; i < N * LENGTH; i++)
         buf[i] = (float)easy(c->rank, i);
-    (void)c->ops->take_sent_bytes(c);
+    (void)take_sent(c);
     int64_t planned = 0;
     for (int64_t k = 0; k < N; k++) { /* buckets of 1, 8, ... elements, and a scalar now and then */
         int64_t n = 1 + k * 7 % LENGTH;
-        t = c->ops->post_all_reduce(c, buf + k * LENGTH, n, SN_F32, staging);
-        planned += sn_collective_all_reduce_bytes(n, SN_F32, c->size, c->rank);
+        t = post_sum(c, buf + k * LENGTH, n, SN_F32, staging);
+        planned += sn_collective_bytes(SN_ALL_REDUCE, n, SN_F32, c->size, c->rank);
         total[k] = (double)k;
         if (k % 10 == 0) {
-            t = c->ops->post_all_reduce(c, &total[k], 1, SN_F64, staging);
-            planned += sn_collective_all_reduce_bytes(1, SN_F64, c->size, c->rank);
+            t = post_sum(c, &total[k], 1, SN_F64, staging);
+            planned += sn_collective_bytes(SN_ALL_REDUCE, 1, SN_F64, c->size, c->rank);
         }
     }
     good = c->ops->wait(c, t, &err) == SN_OK; /* the last posted operation is the 291st bucket's */
-    good = good && c->ops->barrier(c, &err) == SN_OK && c->ops->take_sent_bytes(c) == planned;
+    good = good && c->ops->barrier(c, &err) == SN_OK && take_sent(c) == planned;
     for (int64_t k = 0; k < N && good; k++) {
         int64_t n = 1 + k * 7 % LENGTH;
         for (int64_t i = 0; i < LENGTH && good; i++) {
@@ -277,8 +286,8 @@ static void a_step_allocates_nothing(struct sn_comm *c)
     uint64_t before = sn_mem_count();
     bool good = true;
     for (int i = 0; i < 5; i++) {
-        (void)c->ops->post_all_reduce(c, buf, 10, SN_F32, staging);
-        sn_ticket t = c->ops->post_all_reduce(c, buf + 10, N - 10, SN_F32, staging);
+        (void)post_sum(c, buf, 10, SN_F32, staging);
+        sn_ticket t = post_sum(c, buf + 10, N - 10, SN_F32, staging);
         good = good && c->ops->wait(c, t, &err) == SN_OK && c->ops->agree(c, SN_OK, &err) == SN_OK;
     }
     point(c, good && sn_mem_count() == before, "operations allocate nothing");
@@ -297,6 +306,7 @@ int main(void)
     if (c->size > RANKS_MAX)
         sn_comm_abort_mpi(2);
     every_rank_knows_its_place(c);
+    groups_are_made(c);
     sums_and_traffic_are_exact(c);
     sums_are_taken_in_rank_order(c);
     many_operations_run_in_order(c);

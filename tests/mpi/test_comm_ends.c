@@ -6,7 +6,8 @@
  */
 #include "lib/base/mem.h"
 #include "lib/layout/collective.h"
-#include "lib/run/comm.h"
+#include "lib/run/comm_engine.h"
+#include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 
 #include <signal.h>
@@ -25,7 +26,7 @@ static void wait_in_vain(struct sn_comm *c)
     struct sn_err err;
     float x[1000] = {0};
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
-    sn_ticket t = c->ops->post_all_reduce(c, x, 1000, SN_F32, staging);
+    sn_ticket t = post_sum(c, x, 1000, SN_F32, staging);
     enum sn_status st = c->ops->wait(c, t, &err);
     printf("came back with %d\n", (int)st);
     exit(0);
@@ -40,22 +41,24 @@ static void abort_in_the_middle(struct sn_comm *c)
     if (c->rank == 2)
         (void)nanosleep(&long_time, NULL);
     float *x = sn_alloc(4000);
-    (void)c->ops->post_all_reduce(c, x, 1000, SN_F32, sn_alloc((size_t)sn_collective_staging(c->size)));
+    (void)post_sum(c, x, 1000, SN_F32, sn_alloc((size_t)sn_collective_staging(c->size)));
     (void)nanosleep(&moment, NULL);
     sn_comm_abort_mpi(ABORTED);
 }
 
-/* Rank 1 sends more than the others expect: MPI tells them. */
-static void disagree_on_the_length(struct sn_comm *c)
+/* Rank 1 sends more than the others expect: MPI tells them, or the window does. */
+static void disagree_on_the_length(struct sn_comm *c, bool windows)
 {
-    static const char want[] = "mpi: all-reduce failed: MPI_ERR_TRUNCATE";
+    const char *want = windows ? "mpi: world all_reduce 'sum' (number 1) has "
+                               : "mpi: world all_reduce 'sum' (number 1) failed: MPI_ERR_TRUNCATE";
     struct sn_err err = {.text = ""}, again = {.text = ""};
     float *x = sn_alloc(8000);
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
-    sn_ticket t = c->ops->post_all_reduce(c, x, c->rank == 1 ? 2000 : 1000, SN_F32, staging);
+    sn_engine_use_windows(c, windows);
+    sn_ticket t = post_sum(c, x, c->rank == 1 ? 2000 : 1000, SN_F32, staging);
     enum sn_status st = c->ops->wait(c, t, &err);
     enum sn_status later = c->ops->agree(c, SN_OK, &again);
-    if (st == SN_EFAIL && later == SN_EFAIL && strncmp(err.text, want, sizeof(want) - 1) == 0 &&
+    if (st == SN_EFAIL && later == SN_EFAIL && strncmp(err.text, want, strlen(want)) == 0 &&
         strcmp(err.text, again.text) == 0)
         sn_comm_abort_mpi(UNDERSTOOD);
     printf("status %d: %s\n", (int)st, err.text);
@@ -67,8 +70,8 @@ static void end_as_told(struct sn_comm *c, const char *way)
     struct timespec moment = {.tv_nsec = 200000000};
     if (strcmp(way, "abort") == 0)
         abort_in_the_middle(c);
-    if (strcmp(way, "lengths") == 0)
-        disagree_on_the_length(c);
+    if (strncmp(way, "lengths", 7) == 0)
+        disagree_on_the_length(c, strcmp(way, "lengths-windows") == 0);
     if (c->rank != 1)
         wait_in_vain(c);
     (void)nanosleep(&moment, NULL); /* so that the others do wait */
@@ -112,6 +115,9 @@ static int be_a_rank(const char *way)
         printf("create: %s\n", err.text);
         return 1;
     }
+    struct sn_grid g = test_grid(1, 1, c->size, 1);
+    if (c->ops->set_grid(c, &g, &err) != SN_OK)
+        return 1;
     end_as_told(c, way);
     return 1;
 }
@@ -191,6 +197,7 @@ int main(int argc, char **argv)
     ends(argv[0], "exit", 0, "a rank that leaves ends the job within seconds");
     ends(argv[0], "abort", ABORTED, "abort ends the job with its code, from the compute thread");
     ends(argv[0], "lengths", UNDERSTOOD, "what MPI reports is one sentence, for good");
+    ends(argv[0], "lengths-windows", UNDERSTOOD, "what the window finds is one sentence, for good");
     ends(argv[0], "memory", UNDERSTOOD,
          "without memory on one rank, creation fails on all with its words");
     ends(argv[0], "mismatch", UNDERSTOOD, "ranks that MPI does not see are an error");

@@ -11,6 +11,7 @@
 #include "checkpoint/safetensors.h"
 #include "lib/base/mem.h"
 #include "lib/run/trainer.h"
+#include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
 
 #include <jansson.h>
@@ -24,9 +25,10 @@ struct expected {
 };
 
 /* A saver without a disk: weights come from init_from, nothing is saved. */
-static enum sn_status no_save(void *self, const struct sn_state *s, struct sn_err *err)
+static enum sn_status no_save(void *self, const struct sn_state *s, enum sn_save_phase phase,
+                              struct sn_err *err)
 {
-    (void)self, (void)s, (void)err;
+    (void)self, (void)s, (void)phase, (void)err;
     return SN_OK;
 }
 
@@ -89,11 +91,11 @@ static void check_piece(struct sn_trainer *t, const struct sn_safetensors *want,
     const struct sn_param *p = &j->model->params[param];
     int64_t n = piece->rows * p->cols;
     float *w = malloc((size_t)n * sizeof(*w));
-    const float *g = sn_exec_address(sn_trainer_exec(t), &j->train, j->params[param].grad);
-    g += piece->row * p->cols;
+    const float *g = job_grad(sn_trainer_exec(t), j, param) + piece->row * p->cols;
     struct sn_err err = {0};
-    if (sn_hf_read_piece(want, j->config->model.family, &j->config->model, piece->name, piece->rows,
-                         p->cols, w, &err) != SN_OK) {
+    struct sn_state_shape shape = {"model", piece->name, piece->rows, p->cols};
+    struct sn_state_tensor whole = sn_state_whole(&shape, w);
+    if (sn_hf_read_box(want, &j->config->model, &whole, w, &err) != SN_OK) {
         tap_ok(false, "%s: %s", piece->name, err.text);
     } else {
         double off = 0, norm = 0;
@@ -122,7 +124,7 @@ static void check_gradients(struct sn_trainer *t, const char *name, double globa
     }
     const struct sn_job *j = sn_trainer_job(t);
     for (int i = 0; i < j->model->n_params; i++)
-        for (int k = 0; k < j->model->params[i].n_pieces && j->params[i].grad >= 0; k++)
+        for (int k = 0; k < j->model->params[i].n_pieces && j->model->params[i].trainable; k++)
             check_piece(t, want, i, &j->model->params[i].piece[k], global);
     sn_safetensors_close(want);
 }

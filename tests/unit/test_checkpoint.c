@@ -52,7 +52,7 @@ static void a_checkpoint_of_the_same_step_is_replaced(void)
     (void)save(&b, 100);
     set_state(&b.state, 50);
     b.state.scalars.step = 100;
-    tap_ok(b.saver.save(b.saver.self, &b.state, &b.err) == SN_OK, "a step is saved once more");
+    tap_ok(save_as_is(&b) == SN_OK, "a step is saved once more");
     struct sn_state got;
     struct sn_state_tensor t[N];
     make_state(&got, t);
@@ -121,7 +121,7 @@ static bool dies_in_save(struct bench *b, int64_t step, int state_of,
         set_state(&b->state, state_of);
         b->state.scalars.step = step;
         sn_checkpoint_die_at(&b->saver, stage);
-        (void)b->saver.save(b->saver.self, &b->state, &b->err);
+        (void)save_as_is(b);
         _exit(0);
     }
     int how = 0;
@@ -229,7 +229,7 @@ static enum sn_status with_failure(struct bench *b, enum action what, int n)
     set_state(&b->state, 200);
     sn_mem_fail_at((uint64_t)n);
     if (what == SAVE)
-        st = b->saver.save(b->saver.self, &b->state, &b->err);
+        st = save_as_is(b);
     else if (what == LOAD)
         st = b->saver.load(b->saver.self, 200, &b->state, &b->err);
     else

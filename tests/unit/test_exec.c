@@ -5,6 +5,7 @@
 #include "lib/run/exec.h"
 #include "lib/run/lr.h"
 #include "lib/run/weights.h"
+#include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>
@@ -56,13 +57,13 @@ static bool step(struct run *r, struct sn_config c)
     int64_t first[64];
     *r = (struct run){.config = c};
     if (sn_model_create(&r->model, &r->config.model, &r->config.train, &err) != SN_OK ||
-        sn_job_create(&r->job, &r->config, r->model, sn_ops_cpu(), 2, &err) != SN_OK ||
+        job_create(&r->job, &r->config, r->model, 2, &err) != SN_OK ||
         sn_comm_create_self(&r->comm, &err) != SN_OK ||
-        sn_exec_create(&r->exec, r->job, r->comm, &err) != SN_OK) {
+        sn_exec_create(&r->exec, r->job, r->comm, &err) != SN_OK ||
+        job_weights(r->exec, r->job, r->comm, &err) != SN_OK) {
         printf("# %s\n", err.text);
         return false;
     }
-    sn_weights_init(r->exec, r->job);
     int32_t *ids = sn_exec_address(r->exec, &r->job->train, r->job->ids);
     int32_t *targets = sn_exec_address(r->exec, &r->job->train, r->job->targets);
     for (int64_t i = 0; i < r->job->rows * r->job->train.micros; i++) {
@@ -90,7 +91,7 @@ static void release(struct run *r)
 
 static const float *grad(struct run *r, int param)
 {
-    return sn_exec_address(r->exec, &r->job->train, r->job->params[param].grad);
+    return job_grad(r->exec, r->job, param);
 }
 
 /* Largest difference of any gradient, relative to the parameter's largest element. */
@@ -122,7 +123,7 @@ static void splitting_backward_changes_no_bit(void)
         if (tap_ok(good, "%s: both programs run", name[f])) {
             tap_ok(split.job->train.n_chunks == 4 && whole.job->train.n_chunks == 3,
                    "%s: input and weight gradients are chunks of their own", name[f]);
-            tap_ok(split.job->train.slot_bytes > whole.job->train.slot_bytes,
+            tap_ok(split.job->train.slots_bytes > whole.job->train.slots_bytes,
                    "%s: what weight gradients need is kept longer", name[f]);
             tap_ok(worst(&whole, &split) == 0, "%s: the gradients are the same bits", name[f]);
         }

@@ -1,5 +1,6 @@
 /* Every value of the field's files comes to its place in our tensors. */
 #include "lib/base/log.h"
+#include "tests/lib/dice.h"
 #include "tests/lib/hf_test.h"
 
 /* Where element (r, c) of our tensor lies in theirs. */
@@ -187,11 +188,73 @@ static void llama_is_as_ours(void)
     teardown(&b);
 }
 
+/* --- boxes ----------------------------------------------------------------------------------- */
+
+/* A box of every tensor, between gaps that must stay as they are. */
+static bool boxes_agree(struct bench *b, struct dice *cuts)
+{
+    enum { GAP = 3, UNTOUCHED = -7 };
+    struct sn_state_tensor boxes[MOST];
+    struct sn_state part = b->state;
+    bool good = true;
+    for (int i = 0; i < b->state.n_tensors; i++) {
+        struct sn_state_tensor *t = &boxes[i];
+        *t = b->tensors[i];
+        t->row = roll(cuts, t->rows);
+        t->col = roll(cuts, t->cols);
+        t->n_rows = roll(cuts, t->rows - t->row + 1);
+        t->n_cols = 1 + roll(cuts, t->cols - t->col);
+        t->ld = t->n_cols + (roll(cuts, 2) ? GAP : 0);
+        t->p = sn_alloc_n((size_t)(t->n_rows * t->ld), sizeof(float));
+        for (int64_t e = 0; e < t->n_rows * t->ld; e++)
+            t->p[e] = UNTOUCHED;
+    }
+    part.tensors = boxes;
+    good = sn_init_from(b->root, &b->config, &part, &b->err) == SN_OK;
+    for (int i = 0; i < b->state.n_tensors; i++) {
+        struct sn_state_tensor *t = &boxes[i];
+        for (int64_t e = 0; e < t->n_rows * t->ld; e++) {
+            int64_t r = e / t->ld, c = e % t->ld;
+            float want = UNTOUCHED;
+            if (c < t->n_cols)
+                want = b->tensors[i].p[(t->row + r) * t->cols + t->col + c];
+            good = good && t->p[e] == want;
+        }
+        sn_free(t->p);
+    }
+    return good;
+}
+
+static void any_box_holds_what_the_whole_tensor_has_there(void)
+{
+    static const enum sn_family families[] = {SN_GPT2, SN_GPT_NEOX, SN_LLAMA};
+    for (int f = 0; f < 3; f++) {
+        struct bench b;
+        struct dice cuts = {sn_rng_key((uint64_t)f, "boxes"), 0};
+        setup(&b, families[f]);
+        make_model(&b);
+        if (families[f] == SN_GPT2)
+            list_gpt2(&b, "");
+        else if (families[f] == SN_GPT_NEOX)
+            list_gpt_neox(&b);
+        else
+            list_llama(&b);
+        write_file(&b, -1, -1);
+        init_says(&b, "");
+        bool good = true;
+        for (int round = 0; round < 50; round++)
+            good = good && boxes_agree(&b, &cuts);
+        tap_ok(good, "%s: 50 random boxes of every tensor", sn_family_name(families[f]));
+        teardown(&b);
+    }
+}
+
 int main(void)
 {
     sn_log_set_level(SN_LOG_ERROR);
     gpt2_is_transposed_and_cut();
     gpt_neox_heads_are_taken_apart();
     llama_is_as_ours();
+    any_box_holds_what_the_whole_tensor_has_there();
     return tap_done();
 }

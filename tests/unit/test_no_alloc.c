@@ -37,11 +37,12 @@ static long resident(void)
     return pages * sysconf(_SC_PAGESIZE) / 1024;
 }
 
-static enum sn_status note(void *self, const struct sn_state *s, struct sn_err *err)
+static enum sn_status note(void *self, const struct sn_state *s, enum sn_save_phase phase,
+                           struct sn_err *err)
 {
     struct notes *n = self;
     (void)s, (void)err;
-    if (n->n < SAVES) {
+    if (phase == SN_SAVE_COMMIT && n->n < SAVES) {
         n->allocations[n->n] = sn_mem_count();
         n->in_use[n->n] = mallinfo2().uordblks;
         n->resident[n->n++] = resident();

@@ -3,6 +3,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/program/program.h"
+#include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static bool compile(struct compiled *x, struct sn_config c)
     struct sn_err err = {0};
     *x = (struct compiled){.config = c};
     bool good = sn_model_create(&x->model, &x->config.model, &x->config.train, &err) == SN_OK &&
-                sn_job_create(&x->job, &x->config, x->model, sn_ops_cpu(), 2, &err) == SN_OK;
+                job_create(&x->job, &x->config, x->model, 2, &err) == SN_OK;
     if (!good)
         printf("# %s\n", err.text);
     return good;
@@ -89,8 +90,6 @@ static int reads_before_writes(const struct sn_program *p)
 static bool inside(const struct sn_program *p, const struct sn_view *v)
 {
     const struct sn_buffer *b = &p->bufs[v->buf];
-    if (b->cls == SN_CLASS_GRAD) /* a bucket spans several, laid end to end */
-        return true;
     int64_t last = v->offset + (v->rows - 1) * v->ld + v->cols;
     if (v->index == SN_AT_MICRO)
         last += (p->micros - 1) * v->stride;
@@ -266,19 +265,18 @@ static void buckets_cover_every_gradient_once(void)
     struct compiled x;
     tap_ok(compile(&x, small(SN_GPT2, SN_F32)), "two ranks");
     const struct sn_program *p = &x.job->train;
-    int64_t next = x.job->class_offset[SN_CLASS_GRAD];
-    bool contiguous = true, after_backward_began = true;
+    int64_t bytes = 0;
+    bool whole = true, after_backward_began = true;
     for (int i = 0; i < p->n_ops; i++) {
         if (p->ops[i].kind != SN_OP_ALL_REDUCE)
             continue;
-        contiguous = contiguous && p->bufs[p->ops[i].in[0].buf].offset == next;
-        next += p->ops[i].in[0].cols * 4;
+        whole = whole && p->ops[i].in[0].cols == p->bufs[p->ops[i].in[0].buf].cols;
+        bytes += p->ops[i].in[0].cols * 4;
         after_backward_began = after_backward_began && i >= p->chunks[1].first;
     }
     tap_ok(count(p, SN_OP_ALL_REDUCE) > 3, "several buckets");
     tap_ok(count(p, SN_OP_ALL_REDUCE) == count(p, SN_OP_WAIT), "each is waited for");
-    tap_ok(contiguous &&
-               next == x.job->class_offset[SN_CLASS_GRAD] + x.job->class_bytes[SN_CLASS_GRAD],
+    tap_ok(whole && bytes == x.job->class_bytes[SN_CLASS_GRAD],
            "together they are all gradients, each once");
     tap_ok(after_backward_began, "none is posted before backward");
     for (int i = 0; i < p->n_ops; i++) { /* nothing writes a gradient after its bucket is posted */
@@ -335,7 +333,7 @@ static void running_out_of_memory_is_reported(void)
         sn_mem_fail_at(n);
         enum sn_status st = sn_model_create(&m, &c.model, &c.train, &err);
         if (st == SN_OK)
-            st = sn_job_create(&j, &c, m, sn_ops_cpu(), 1, &err);
+            st = job_create(&j, &c, m, 1, &err);
         sn_mem_fail_at(0);
         sn_job_destroy(j);
         sn_model_destroy(m);
@@ -355,11 +353,11 @@ static void the_program_prints(void)
     struct compiled x;
     tap_ok(compile(&x, small(SN_LLAMA, SN_F32)), "a llama");
     struct sn_str s = {0};
-    sn_program_print(&s, &x.job->train);
+    sn_program_print(&s, x.job, &x.job->train);
     tap_ok(s.p && strstr(s.p, "gemm           l0.attn_norm[s], layers.0.attn.qkv.weight -> "
                               "l0.attn.qkv") != NULL,
            "a line names operands");
-    tap_ok(s.p && strstr(s.p, "all_reduce     grad.head.weight") != NULL, "buckets are shown");
+    tap_ok(s.p && strstr(s.p, "all_reduce     grad.bucket0") != NULL, "buckets are shown");
     sn_str_fini(&s);
     release(&x);
 }

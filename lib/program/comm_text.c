@@ -1,0 +1,56 @@
+/*
+ * comm_text.c - posting and waiting, as text.
+ *
+ * The wait names the posted operation's operands, so that they live until it. The one exception is
+ * the input of an all-reduce: it is taken over at the post (place.c lets the output have its
+ * memory).
+ */
+#include "lib/program/build.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct sn_op sn_comm_op(int kind, enum sn_group group, const char *fmt, ...)
+{
+    struct sn_op op = {.kind = kind, .group = group, .waits_for = -1};
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
+    va_end(ap);
+    for (int i = 0; i < SN_MAX_IN; i++)
+        op.in[i] = sn_no_view;
+    for (int i = 0; i < SN_MAX_OUT; i++)
+        op.out[i] = sn_no_view;
+    return op;
+}
+
+void sn_wait_add(struct sn_program *p, int id)
+{
+    int i = p->n_ops - 1;
+    while (i > 0 && p->ops[i].id != id)
+        i--;
+    if (p->failed)
+        return;
+    struct sn_op posted = p->ops[i];
+    struct sn_op *op = sn_op_add(p, SN_OP_WAIT, "%s", posted.label);
+    op->in[0] = posted.out[0];
+    op->in[1] = posted.kind == SN_OP_ALL_REDUCE ? sn_no_view : posted.in[0];
+    op->when = posted.when;
+    op->group = posted.group;
+    op->waits_for = id;
+    op->per_slot = posted.per_slot;
+    op->is_weight_grad = posted.is_weight_grad;
+}
+
+void sn_comm_run(struct sn_program *p, const struct sn_op *op)
+{
+    sn_wait_add(p, sn_op_append(p, op));
+}
+
+int sn_shift_post(struct sn_program *p, int from, int to, const char *label)
+{
+    struct sn_op op = sn_comm_op(SN_OP_SHIFT, SN_GROUP_CONTEXT, "%.50s.ring", label);
+    op.in[0] = sn_view_flat(p, from);
+    op.out[0] = sn_view_flat(p, to);
+    return sn_op_append(p, &op);
+}

@@ -1,0 +1,187 @@
+/*
+ * emit.c - the maps of a text under construction: weights and gradients of parts, gradients of
+ * buffers.
+ */
+#include "lib/program/build.h"
+
+#include "lib/base/mem.h"
+
+struct sn_layout_form sn_region(const struct sn_job *j)
+{
+    bool split = j->config->layout.sequence_parallel && j->group_size[SN_GROUP_TENSOR] > 1;
+    return (struct sn_layout_form){split ? SN_SPLIT : SN_SAME, SN_ROWS};
+}
+
+int sn_unit_of(const struct sn_job *j, const struct sn_node *n)
+{
+    bool after = n->kind == SN_NODE_HEAD_LOSS || n > &j->model->nodes[j->model->n_nodes / 2];
+    return n->layer >= 0 ? n->layer : after ? j->config->model.layers : -1;
+}
+
+bool sn_node_is_here(const struct sn_emit *e, int node)
+{
+    return e->job->piece_of_node[node] == e->p->part * e->job->stages + e->job->stage;
+}
+
+/* --- weights and their gradients ----------------------------------------------------------------
+ */
+
+struct sn_view sn_weight(const struct sn_emit *e, int part)
+{
+    const struct sn_part *q = &e->job->parts[part];
+    return (struct sn_view){.buf = e->bucket_weight[q->bucket],
+                            .offset = q->offset,
+                            .rows = q->rows,
+                            .cols = q->cols,
+                            .ld = q->cols};
+}
+
+static struct sn_view flat(struct sn_view v)
+{
+    v.cols = v.ld = v.rows * v.cols;
+    v.rows = 1;
+    return v;
+}
+
+struct sn_view sn_weight_flat(const struct sn_emit *e, int part)
+{
+    return flat(sn_weight(e, part));
+}
+
+int sn_part_of(const struct sn_emit *e, struct sn_view v)
+{
+    int bucket = v.buf < 0 || e->p->failed ? -1 : e->p->bufs[v.buf].bucket;
+    for (int i = 0; bucket >= 0 && i < e->job->n_parts; i++)
+        if (e->job->parts[i].bucket == bucket && e->job->parts[i].offset == v.offset)
+            return i;
+    return -1;
+}
+
+bool sn_part_trains(const struct sn_emit *e, int part)
+{
+    return part >= 0 && e->train && e->job->buckets[e->job->parts[part].bucket].trains;
+}
+
+/* ZeRO 2 and 3: gradients of one micro-batch are a temporary. What lies between its parts is summed
+ * with them, so it must be numbers. */
+static void open_bucket_grad(struct sn_emit *e, int bucket)
+{
+    const struct sn_bucket *b = &e->job->buckets[bucket];
+    int g = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, 1, b->n, "grad.%.60s", b->name);
+    e->bucket_grad[bucket] = g;
+    if (e->p->failed)
+        return;
+    e->p->bufs[g].bucket = bucket;
+    int64_t at = 0;
+    for (int i = 0; i <= e->job->n_parts; i++) { /* parts of a bucket are in order of offset */
+        const struct sn_part *q = &e->job->parts[i];
+        bool is_end = i == e->job->n_parts;
+        if (!is_end && q->bucket != bucket)
+            continue;
+        int64_t next = is_end ? b->n : q->offset;
+        if (next > at) {
+            struct sn_op *op = sn_op_add(e->p, SN_OP_ZERO, "pad.%.50s", b->name);
+            op->out[0] = (struct sn_view){
+                .buf = g, .offset = at, .rows = 1, .cols = next - at, .ld = next - at};
+            op->is_weight_grad = true;
+        }
+        at = is_end ? at : q->offset + q->rows * q->cols;
+    }
+}
+
+void sn_into_part(struct sn_emit *e, struct sn_op *op, int out, int part, bool as_row)
+{
+    const struct sn_part *q = &e->job->parts[part];
+    bool over_micros = e->job->zero < 2;
+    struct sn_view v = sn_weight(e, part);
+    v.buf = e->bucket_grad[q->bucket];
+    op->out[out] = as_row ? flat(v) : v;
+    op->acc[out] = e->grad_written[part] ? SN_ACC_ADD
+                   : over_micros         ? SN_ACC_FIRST_WRITES
+                                         : SN_ACC_WRITE;
+    op->is_weight_grad = true;
+    e->grad_written[part] = true;
+}
+
+void sn_part_ready(struct sn_emit *e, int part)
+{
+    int bucket = e->job->parts[part].bucket;
+    if (e->job->zero >= 2 && e->bucket_grad[bucket] < 0)
+        open_bucket_grad(e, bucket);
+}
+
+void sn_part_used(struct sn_emit *e, int part)
+{
+    int bucket = e->job->parts[part].bucket;
+    if (--e->uses_left[part] == 0 && --e->bucket_left[bucket] == 0 && !e->p->failed)
+        sn_bucket_reduce(e, bucket);
+}
+
+/* --- gradients of buffers -----------------------------------------------------------------------
+ */
+
+bool sn_emit_room(struct sn_emit *e, int buf)
+{
+    if (e->p->failed || buf < 0)
+        return false;
+    if (buf < e->cap_bufs)
+        return true;
+    int cap = e->p->n_bufs * 2;
+    struct sn_view *v = sn_realloc(e->gview, (size_t)cap * sizeof(*v));
+    e->gview = v ? v : e->gview;
+    int *o = sn_realloc(e->origin, (size_t)cap * sizeof(*o));
+    e->origin = o ? o : e->origin;
+    int *a = sn_realloc(e->again, (size_t)cap * sizeof(*a));
+    e->again = a ? a : e->again;
+    if (!v || !o || !a) {
+        e->p->failed = true;
+        return false;
+    }
+    for (int i = e->cap_bufs; i < cap; i++) {
+        v[i] = sn_no_view;
+        o[i] = i;
+        a[i] = -1;
+    }
+    e->cap_bufs = cap;
+    return true;
+}
+
+void sn_origin_set(struct sn_emit *e, int buf, int origin)
+{
+    if (sn_emit_room(e, buf) && sn_emit_room(e, origin))
+        e->origin[buf] = e->origin[origin];
+}
+
+struct sn_view sn_grad_get(const struct sn_emit *e, int buf)
+{
+    return buf >= 0 && buf < e->cap_bufs ? e->gview[e->origin[buf]] : sn_no_view;
+}
+
+void sn_grad_set(struct sn_emit *e, int buf, struct sn_view g)
+{
+    if (sn_emit_room(e, buf))
+        e->gview[e->origin[buf]] = g;
+}
+
+static struct sn_view window(struct sn_view g, struct sn_view v)
+{
+    g.offset += v.offset / v.ld * g.ld + v.offset % v.ld;
+    g.rows = v.rows;
+    g.cols = v.cols;
+    return g;
+}
+
+struct sn_view sn_grad_of(const struct sn_emit *e, struct sn_view v)
+{
+    struct sn_view g = sn_grad_get(e, v.buf);
+    return g.buf < 0 ? g : window(g, v);
+}
+
+struct sn_view sn_grad_slice(struct sn_emit *e, struct sn_view v)
+{
+    if (e->p->failed)
+        return sn_no_view;
+    if (sn_grad_get(e, v.buf).buf < 0)
+        sn_grad_set(e, v.buf, sn_view_all(e->p, sn_buffer_like(e->p, v.buf, "d")));
+    return sn_grad_of(e, v);
+}

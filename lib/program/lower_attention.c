@@ -1,0 +1,198 @@
+/*
+ * lower_attention.c - attention, on whole sequences or over context ranks.
+ *
+ * One rank: one operation.
+ *
+ * Ring (Liu et al., "Ring Attention", arXiv 2310.01889; zig-zag order after Zhu's ring flash
+ * attention): each rank keeps its queries; keys and values go round. Step j uses those of rank
+ * c - j while the next ones are on their way; results merge exactly by log-sum-exp. The sum of
+ * outputs is kept in fp32.
+ *
+ * All-to-all (Jacobs et al., "DeepSpeed-Ulysses", arXiv 2309.14509): rows are exchanged for heads,
+ * each rank computes some heads on whole sequences, and heads are exchanged for rows again.
+ */
+#include "lib/program/build.h"
+
+#include "lib/layout/cut.h"
+
+struct attention {
+    struct sn_emit *e;
+    const struct sn_node *n;
+    struct sn_attr attr;    /* of this rank */
+    struct sn_view q, k, v; /* columns of one buffer */
+    int y;
+};
+
+/* --- one rank ------------------------------------------------------------------------------------
+ */
+
+static struct sn_op *core(const struct attention *a, struct sn_view o, int lse)
+{
+    struct sn_op *op = sn_op_add(a->e->p, SN_OP_ATTENTION, "%s", a->n->point);
+    op->in[0] = a->q;
+    op->in[1] = a->k;
+    op->in[2] = a->v;
+    op->out[0] = o;
+    op->out[1] = sn_view_all(a->e->p, lse);
+    op->attr = a->attr;
+    if (!a->e->train)
+        op->attr.drop = 0;
+    return op;
+}
+
+static int lse_buffer(const struct attention *a, int64_t rows)
+{
+    return sn_buffer_add(a->e->p, SN_CLASS_TEMP, SN_F32, rows, a->attr.heads, "%s.lse",
+                         a->n->point);
+}
+
+/* --- ring ----------------------------------------------------------------------------------------
+ */
+
+/* k | v side by side, without gaps: what travels. */
+static int pack_kv(const struct attention *a, struct sn_view kv)
+{
+    int b = sn_buffer_add(a->e->p, SN_CLASS_TEMP, a->e->job->dtype, kv.rows, kv.cols, "%s.kv0",
+                          a->n->point);
+    struct sn_op *op = sn_op_add(a->e->p, SN_OP_COPY, "%s.kv0", a->n->point);
+    op->in[0] = kv;
+    op->out[0] = sn_view_all(a->e->p, b);
+    return b;
+}
+
+static void ring(struct attention *a)
+{
+    struct sn_program *p = a->e->p;
+    int ranks = a->attr.context, mine = a->attr.context_rank;
+    int64_t kv_cols = a->k.cols;
+    struct sn_view both = a->k;
+    both.cols = 2 * kv_cols;
+    int kv = pack_kv(a, both), lse = lse_buffer(a, a->q.rows), sum = a->y;
+    if (a->e->job->dtype != SN_F32)
+        sum = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, a->q.rows, a->q.cols, "%s.sum", a->n->point);
+    if (p->failed)
+        return;
+    p->bufs[sum].needs_grad = p->bufs[a->y].needs_grad;
+    for (int step = 0; step < ranks; step++) {
+        int id = -1, next = kv;
+        if (step + 1 < ranks) {
+            next = sn_buffer_add(p, SN_CLASS_TEMP, a->e->job->dtype, both.rows, both.cols,
+                                 "%s.kv%d", a->n->point, step + 1);
+            id = sn_shift_post(p, kv, next, a->n->point);
+        }
+        if (step > 0) {
+            a->k = sn_view_cols(p, kv, 0, kv_cols);
+            a->v = sn_view_cols(p, kv, kv_cols, kv_cols);
+        }
+        a->attr.key_rank = (mine - step + ranks) % ranks;
+        struct sn_op *op = core(a, sn_view_all(p, sum), lse);
+        op->acc[0] = op->acc[1] = step ? SN_ACC_ADD : SN_ACC_WRITE;
+        if (id >= 0)
+            sn_wait_add(p, id);
+        kv = next;
+    }
+    if (sum != a->y) {
+        struct sn_op *op = sn_op_add(p, SN_OP_COPY, "%s.cast", a->n->point);
+        op->in[0] = sn_view_all(p, sum);
+        op->out[0] = sn_view_all(p, a->y);
+    }
+}
+
+/* --- all-to-all ----------------------------------------------------------------------------------
+ */
+
+/* x[a x b blocks] -> y[b x a blocks] in a new buffer of `rows` x `cols`, or into `to`. */
+static struct sn_view swap(const struct attention *a, struct sn_view x, struct sn_view to,
+                           int64_t blocks_a, int64_t blocks_b)
+{
+    struct sn_op *op = sn_op_add(a->e->p, SN_OP_SWAP, "%s.swap", a->n->point);
+    op->in[0] = x;
+    op->out[0] = to;
+    op->attr.blocks_a = blocks_a;
+    op->attr.blocks_b = blocks_b;
+    return to;
+}
+
+static struct sn_view fresh(const struct attention *a, int64_t rows, int64_t cols, const char *what)
+{
+    struct sn_program *p = a->e->p;
+    int b =
+        sn_buffer_add(p, SN_CLASS_TEMP, a->e->job->dtype, rows, cols, "%s.%s", a->n->point, what);
+    if (!p->failed)
+        p->bufs[b].needs_grad = p->bufs[a->y].needs_grad;
+    return sn_view_all(p, b);
+}
+
+static struct sn_view exchange(const struct attention *a, struct sn_view x, const char *what)
+{
+    struct sn_view y = fresh(a, x.rows, x.cols, what);
+    struct sn_op op = sn_comm_op(SN_OP_ALL_TO_ALL, SN_GROUP_CONTEXT, "%.50s.%s", a->n->point, what);
+    op.in[0] = x;
+    op.out[0] = y;
+    op.attr.blocks_a = a->e->job->group_size[SN_GROUP_CONTEXT];
+    op.grad_move = SN_MOVE_ALL_TO_ALL;
+    sn_comm_run(a->e->p, &op);
+    return y;
+}
+
+/* [b S/C rows, all of these heads] -> [b S rows, 1/C of them] */
+static struct sn_view rows_to_heads(const struct attention *a, struct sn_view x, const char *what)
+{
+    int64_t ranks = a->e->job->group_size[SN_GROUP_CONTEXT], cols = x.cols / ranks;
+    int64_t samples = a->e->job->config->layout.micro_batch;
+    struct sn_view y = swap(a, x, fresh(a, x.rows * ranks, cols, what), x.rows, ranks);
+    y = exchange(a, y, what);
+    return samples == 1 ? y : swap(a, y, fresh(a, y.rows, cols, what), ranks, samples);
+}
+
+static void heads_to_rows(const struct attention *a, struct sn_view x)
+{
+    int64_t ranks = a->e->job->group_size[SN_GROUP_CONTEXT];
+    int64_t samples = a->e->job->config->layout.micro_batch;
+    if (samples > 1)
+        x = swap(a, x, fresh(a, x.rows, x.cols, "o"), samples, ranks);
+    x = exchange(a, x, "o");
+    (void)swap(a, x, sn_view_all(a->e->p, a->y), ranks, x.rows / ranks);
+}
+
+static void all_to_all(struct attention *a)
+{
+    int ranks = a->attr.context;
+    a->q = rows_to_heads(a, a->q, "q");
+    a->k = rows_to_heads(a, a->k, "k");
+    a->v = rows_to_heads(a, a->v, "v");
+    a->attr.heads /= ranks;
+    a->attr.kv_heads /= ranks;
+    a->attr.head0 += a->attr.context_rank * a->attr.heads;
+    a->attr.context = a->attr.context_rank = a->attr.key_rank = 0;
+    struct sn_view o = fresh(a, a->q.rows, a->q.cols, "whole");
+    (void)core(a, o, lse_buffer(a, a->q.rows));
+    heads_to_rows(a, o);
+}
+
+void sn_lower_attention(struct sn_emit *e, const struct sn_node *n)
+{
+    const struct sn_job *j = e->job;
+    const struct sn_model_config *m = &j->config->model;
+    static const struct sn_layout_form features = {SN_SPLIT, SN_COLS};
+    int size = j->group_size[SN_GROUP_TENSOR], copies = sn_kv_copies(m, size);
+    struct attention a = {.e = e, .n = n, .attr = sn_localised(e, n)};
+    a.attr.heads = m->heads / size;
+    a.attr.kv_heads = m->kv_heads / (size / copies);
+    a.attr.head0 = a.attr.heads * j->group_index[SN_GROUP_TENSOR];
+    int64_t q = (int64_t)a.attr.heads * a.attr.head_dim;
+    int64_t kv = (int64_t)a.attr.kv_heads * a.attr.head_dim;
+    int qkv = sn_take(e, n->in[0], features).buf;
+    a.q = sn_view_cols(e->p, qkv, 0, q);
+    a.k = sn_view_cols(e->p, qkv, q, kv);
+    a.v = sn_view_cols(e->p, qkv, q + kv, kv);
+    a.y = sn_result(e, n, q, features);
+    if (e->p->failed)
+        return;
+    if (a.attr.context == 1)
+        (void)core(&a, sn_view_all(e->p, a.y), lse_buffer(&a, a.q.rows));
+    else if (j->config->layout.context_kind == SN_CONTEXT_RING)
+        ring(&a);
+    else
+        all_to_all(&a);
+}

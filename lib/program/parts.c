@@ -1,0 +1,214 @@
+/*
+ * parts.c - what this rank holds of which parameter, and in which bucket.
+ *
+ * A bucket is a flat array of parts that are treated alike: the same weight decay, copied over the
+ * same groups, their gradients summed over the same groups. Parts are dealt to buckets in the order
+ * in which backward finishes them (the reverse of first use), so that a bucket's reduction can
+ * begin while backward still runs (Li et al., "PyTorch Distributed", arXiv 2006.15704, 3.2.3), and
+ * a bucket is one contiguous range.
+ */
+#include "lib/program/build.h"
+
+#include "lib/base/mem.h"
+#include "lib/layout/cut.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 32 }; /* elements: 64 bytes of the smallest type */
+
+/* How a parameter is used on this rank. */
+struct use {
+    int first, last; /* nodes, in the whole model; -1: none */
+    bool here;       /* some node of this stage uses it */
+    bool elsewhere;  /* and some node of another stage */
+    enum sn_cut_kind cut;
+    bool in_region; /* of an operation between cuts: norms */
+};
+
+static void find_use(const struct sn_job *j, int param, struct use *u)
+{
+    const struct sn_model *m = j->model;
+    *u = (struct use){.first = -1, .last = -1};
+    for (int i = 0; i < m->n_nodes; i++) {
+        const struct sn_node *n = &m->nodes[i];
+        for (int k = 0; k < 2; k++) {
+            if (n->param[k] != param)
+                continue;
+            const struct sn_cut *c = sn_cut_at(n->point);
+            u->first = u->first < 0 ? i : u->first;
+            u->last = i;
+            u->cut = !c ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
+            u->in_region = !c;
+            bool here = j->piece_of_node[i] % j->stages == j->stage;
+            u->here = u->here || here;
+            u->elsewhere = u->elsewhere || !here;
+        }
+    }
+}
+
+/* --- shapes of parts ----------------------------------------------------------------------------
+ */
+
+static int64_t cols_slice(const struct sn_job *j, const struct sn_param *q, enum sn_cut_kind cut,
+                          struct sn_slice *s)
+{
+    int size = j->group_size[SN_GROUP_TENSOR], index = j->group_index[SN_GROUP_TENSOR];
+    bool cuts = cut == SN_CUT_COLS;
+    *s = cuts ? sn_slice_of(q->cols, size, index) : (struct sn_slice){0, q->cols, q->cols};
+    return s->padded;
+}
+
+static struct sn_slice rows_slice(const struct sn_job *j, const struct sn_param *q,
+                                  enum sn_cut_kind cut, int piece)
+{
+    int size = j->group_size[SN_GROUP_TENSOR], index = j->group_index[SN_GROUP_TENSOR];
+    int64_t rows = q->piece[piece].rows;
+    if (cut == SN_CUT_ROWS)
+        return sn_slice_of(rows, size, index);
+    if (cut == SN_CUT_QKV)
+        return sn_slice_of_heads(&j->config->model, piece, size, index);
+    return (struct sn_slice){0, rows, rows};
+}
+
+/* Add the pieces first .. end - 1 of a parameter as one part. */
+static void add_part(struct sn_job *j, int param, const struct use *u, int first, int end)
+{
+    const struct sn_param *q = &j->model->params[param];
+    struct sn_part *part = &j->parts[j->n_parts++];
+    struct sn_slice c;
+    *part = (struct sn_part){.param = param, .cols = cols_slice(j, q, u->cut, &c)};
+    for (int k = first; k < end; k++) {
+        struct sn_slice r = rows_slice(j, q, u->cut, k);
+        part->piece[part->n_pieces++] = (struct sn_part_piece){.piece = k,
+                                                               .at = part->rows,
+                                                               .n = r.count,
+                                                               .from = r.first,
+                                                               .col = c.first,
+                                                               .n_cols = c.count};
+        part->rows += r.padded;
+    }
+}
+
+/* --- buckets ------------------------------------------------------------------------------------
+ */
+
+/* What the parts of a bucket have in common. */
+static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *part,
+                                const struct use *u)
+{
+    const struct sn_param *q = &j->model->params[part->param];
+    struct sn_bucket b = {.trains = q->trainable, .decay = q->decay, .sum = SN_NGROUPS};
+    bool cut = u->cut != SN_CUT_NONE && j->group_size[SN_GROUP_TENSOR] > 1;
+    if (!cut)
+        b.copies |= 1u << SN_GROUP_TENSOR;
+    if (!cut && u->in_region && sn_region(j).form == SN_SPLIT)
+        b.sum = SN_GROUP_TENSOR; /* each rank saw its rows only */
+    if (u->cut == SN_CUT_QKV && part->piece[0].piece > 0 && j->group_size[SN_GROUP_KV] > 1) {
+        b.copies |= 1u << SN_GROUP_KV;
+        b.sum = SN_GROUP_KV;
+    }
+    if (u->elsewhere) {
+        b.copies |= 1u << SN_GROUP_TIED;
+        b.sum = SN_GROUP_TIED;
+    }
+    b.layer = j->zero >= 2 ? sn_unit_of(j, &j->model->nodes[u->first]) : 0;
+    return b;
+}
+
+static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
+{
+    return a->trains == b->trains && a->decay == b->decay && a->copies == b->copies &&
+           a->sum == b->sum && a->layer == b->layer;
+}
+
+static void deal(struct sn_job *j, struct sn_part *part, const struct use *u)
+{
+    struct sn_bucket want = kind_of(j, part, u);
+    int i = j->n_buckets - 1;
+    while (i >= 0 &&
+           !(same_kind(&j->buckets[i], &want) && j->buckets[i].n * 4 < j->config->layout.bucket))
+        i--;
+    if (i < 0) {
+        i = j->n_buckets++;
+        j->buckets[i] = want;
+        (void)snprintf(j->buckets[i].name, sizeof(j->buckets[i].name), "bucket%d", i);
+    }
+    part->bucket = i;
+    part->offset = j->buckets[i].n;
+    j->buckets[i].n += (part->rows * part->cols + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void close_buckets(struct sn_job *j)
+{
+    int64_t members = j->zero ? j->group_size[SN_GROUP_REPLICA] : 1;
+    for (int i = 0; i < j->n_buckets; i++) {
+        struct sn_bucket *b = &j->buckets[i];
+        b->n = (b->n + ALIGN * members - 1) / (ALIGN * members) * (ALIGN * members);
+        b->slice = b->n / members;
+    }
+}
+
+/* --- all ----------------------------------------------------------------------------------------
+ */
+
+struct order {
+    int param;
+    struct use use;
+};
+
+static int later_use_first(const void *a, const void *b)
+{
+    const struct order *x = a, *y = b;
+    return x->use.first != y->use.first ? y->use.first - x->use.first : x->param - y->param;
+}
+
+static void make_parts(struct sn_job *j, const struct order *order, int n)
+{
+    bool copies = j->group_size[SN_GROUP_KV] > 1;
+    for (int i = 0; i < n; i++) {
+        const struct sn_param *q = &j->model->params[order[i].param];
+        const struct use *u = &order[i].use;
+        if (!u->here)
+            continue;
+        j->first_part[order[i].param] = j->n_parts;
+        bool apart = u->cut == SN_CUT_QKV && copies;
+        if (apart)
+            add_part(j, order[i].param, u, 0, 1);
+        add_part(j, order[i].param, u, apart, q->n_pieces);
+        for (int k = j->first_part[order[i].param]; k < j->n_parts; k++)
+            deal(j, &j->parts[k], u);
+    }
+}
+
+enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err)
+{
+    int n = j->model->n_params;
+    struct order *order = sn_alloc_n((size_t)n, sizeof(*order));
+    j->parts = sn_alloc_n(2 * (size_t)n, sizeof(*j->parts));
+    j->buckets = sn_alloc_n(2 * (size_t)n, sizeof(*j->buckets));
+    j->first_part = sn_alloc_n((size_t)n, sizeof(*j->first_part));
+    if (!order || !j->parts || !j->buckets || !j->first_part) {
+        sn_free(order);
+        return sn_fail(err, SN_ENOMEM, "compile: no memory for %d parameters", n);
+    }
+    for (int i = 0; i < n; i++) {
+        order[i].param = i;
+        j->first_part[i] = -1;
+        find_use(j, i, &order[i].use);
+    }
+    qsort(order, (size_t)n, sizeof(*order), later_use_first);
+    make_parts(j, order, n);
+    close_buckets(j);
+    sn_free(order);
+    return SN_OK;
+}
+
+int sn_param_parts(const struct sn_job *j, int param)
+{
+    int first = param < 0 ? -1 : j->first_part[param], n = 0;
+    while (first >= 0 && first + n < j->n_parts && j->parts[first + n].param == param)
+        n++;
+    return n;
+}

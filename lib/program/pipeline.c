@@ -1,0 +1,298 @@
+/*
+ * pipeline.c - model pieces, their chunks, and the order in which a stage runs them.
+ *
+ * Piece k of the model is virtual stage k / p of pipeline stage k % p. The value that crosses from
+ * one piece to the next is sent when it is there and waited for when its memory is needed again;
+ * its receive is a chunk of its own, which the schedule puts one entry ahead where the slot is
+ * free.
+ */
+#include "lib/program/build.h"
+
+#include "lib/base/mem.h"
+#include "lib/layout/schedule.h"
+#include "lib/layout/split.h"
+
+/* --- pieces --------------------------------------------------------------------------------------
+ */
+
+/* Multiply-adds of the head in units of one block's. */
+static double head_cost(const struct sn_job *j)
+{
+    const struct sn_model *m = j->model;
+    double head = 0, blocks = 0;
+    for (int i = 0; i < m->n_nodes; i++) {
+        const struct sn_node *n = &m->nodes[i];
+        double cost = 0;
+        if (n->kind == SN_NODE_LINEAR || n->kind == SN_NODE_HEAD_LOSS)
+            cost = (double)m->params[n->param[0]].rows * (double)m->params[n->param[0]].cols;
+        else if (n->kind == SN_NODE_ATTENTION)
+            cost = (double)j->config->model.hidden * j->config->model.seq;
+        if (n->kind == SN_NODE_HEAD_LOSS)
+            head += cost;
+        else
+            blocks += cost;
+    }
+    return head / (blocks / j->config->model.layers);
+}
+
+static enum sn_status layers_of_pieces(const struct sn_job *j, int *layers, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &j->config->layout;
+    if (l->n_split == 0) {
+        /* The embedding is a lookup: next to nothing. */
+        struct sn_split_cost cost = {.first = 0, .last = head_cost(j)};
+        return sn_split_layers(layers, &cost, j->config->model.layers, j->pieces, err);
+    }
+    for (int k = 0; k < j->pieces; k++)
+        layers[k] = l->split[k];
+    return SN_OK;
+}
+
+enum sn_status sn_pieces_create(struct sn_job *j, struct sn_err *err)
+{
+    const struct sn_model *m = j->model;
+    int *layers = sn_alloc_n((size_t)j->pieces, sizeof(*layers));
+    j->piece_of_node = sn_alloc_n((size_t)m->n_nodes, sizeof(*j->piece_of_node));
+    enum sn_status st = SN_OK;
+    if (!layers || !j->piece_of_node)
+        st = sn_fail(err, SN_ENOMEM, "compile: no memory for %d nodes", m->n_nodes);
+    else
+        st = layers_of_pieces(j, layers, err);
+    for (int i = 0; st == SN_OK && i < m->n_nodes; i++) {
+        int unit = sn_unit_of(j, &m->nodes[i]), piece = 0;
+        for (int end = layers[0]; piece + 1 < j->pieces && unit >= end; end += layers[piece])
+            piece++;
+        j->piece_of_node[i] = piece;
+    }
+    sn_free(layers);
+    return st;
+}
+
+/* The one value that an operation of piece `piece` reads and an earlier piece makes; -1: none. */
+static int crossing(const struct sn_job *j, int piece)
+{
+    const struct sn_model *m = j->model;
+    int found = -1;
+    for (int i = 0; i < m->n_nodes; i++) {
+        if (j->piece_of_node[i] < piece)
+            continue;
+        for (int k = 0; k < 2; k++)
+            for (int from = 0; from < i && m->nodes[i].in[k] >= 0; from++)
+                if (m->nodes[from].out == m->nodes[i].in[k] && j->piece_of_node[from] < piece)
+                    found = m->nodes[i].in[k];
+    }
+    return found;
+}
+
+/* --- chunks --------------------------------------------------------------------------------------
+ */
+
+enum { TAG_FORWARD, TAG_BACKWARD, TAGS };
+
+static int piece_here(const struct sn_emit *e)
+{
+    return e->p->part * e->job->stages + e->job->stage;
+}
+
+/* A transfer between this piece and the next (forward) or previous one. */
+static struct sn_op transfer(const struct sn_emit *e, int kind, int other, int direction)
+{
+    int piece = piece_here(e), upper = piece > other ? piece : other;
+    struct sn_op op = sn_comm_op(kind, SN_GROUP_PIPELINE, "piece%d.%s", upper,
+                                 direction == TAG_FORWARD ? "x" : "dx");
+    op.peer = other % e->job->stages;
+    op.tag = upper * TAGS + direction;
+    op.per_slot = true;
+    return op;
+}
+
+static bool upstream_trains(const struct sn_emit *e)
+{
+    const struct sn_model *m = e->job->model;
+    for (int i = 0; i < m->n_nodes; i++)
+        for (int k = 0; k < 2 && e->job->piece_of_node[i] < piece_here(e); k++)
+            if (m->nodes[i].param[k] >= 0 && m->params[m->nodes[i].param[k]].trainable)
+                return true;
+    return false;
+}
+
+static int receive_input(struct sn_emit *e)
+{
+    const struct sn_job *j = e->job;
+    struct sn_layout_form form = j->group_size[SN_GROUP_TENSOR] > 1
+                                     ? sn_region(j)
+                                     : (struct sn_layout_form){SN_SAME, SN_ROWS};
+    int64_t rows = form.form == SN_SPLIT ? j->rows / j->group_size[SN_GROUP_TENSOR] : j->rows;
+    sn_chunk_begin(e->p, SN_CHUNK_RECV_FORWARD);
+    int x = sn_buffer_add(e->p, SN_CLASS_TEMP, j->dtype, rows, j->model->values[e->input].cols,
+                          "piece%d.x", piece_here(e));
+    e->value[e->input] = (struct sn_value_place){x, form, -1};
+    struct sn_op op = transfer(e, SN_OP_RECV, piece_here(e) - 1, TAG_FORWARD);
+    op.out[0] = sn_view_flat(e->p, x);
+    if (!e->p->failed)
+        e->p->bufs[x].needs_grad = e->train && upstream_trains(e);
+    return sn_op_append(e->p, &op);
+}
+
+/* Text position and send of a part's forward chunk, for its backward. */
+struct part_text {
+    int first, n;      /* forward operations */
+    int input, output; /* buffers; -1 */
+};
+
+/* A send's memory may be written again when the slot is used anew: wait for the send of the last
+ * use. It stands before the send in the text, whose id it therefore learns afterwards. */
+static int open_reuse(struct sn_emit *e, const char *label)
+{
+    struct sn_op op = sn_comm_op(SN_OP_WAIT, SN_GROUP_PIPELINE, "%s", label);
+    op.per_slot = true;
+    return sn_op_append(e->p, &op);
+}
+
+static void close_reuse(struct sn_program *p, int wait, int send, int buf)
+{
+    for (int i = p->n_ops - 1; i >= 0 && !p->failed; i--)
+        if (p->ops[i].id == wait) {
+            p->ops[i].waits_for = send;
+            p->ops[i].in[0] = sn_view_flat(p, buf);
+            p->bufs[buf].kept = true;
+            return;
+        }
+}
+
+static struct part_text forward_part(struct sn_emit *e)
+{
+    struct sn_program *p = e->p;
+    int piece = piece_here(e);
+    struct part_text t = {.input = -1, .output = -1};
+    e->input = piece > 0 ? crossing(e->job, piece) : -1;
+    e->output = piece + 1 < e->job->pieces ? crossing(e->job, piece + 1) : -1;
+    p->layer = -1;
+    e->unit = -100; /* no unit yet */
+    int recv = e->input >= 0 ? receive_input(e) : -1;
+    sn_chunk_begin(p, SN_CHUNK_FORWARD);
+    int reuse = e->output >= 0 ? open_reuse(e, "x.sent") : -1;
+    if (recv >= 0)
+        sn_wait_add(p, recv);
+    t.first = p->n_ops;
+    t.input = e->input >= 0 ? e->value[e->input].buf : -1;
+    sn_lower_part(e);
+    if (e->output >= 0) {
+        t.output = sn_take(e, e->output, sn_region(e->job)).buf;
+        t.n = p->n_ops - t.first;
+        struct sn_op op = transfer(e, SN_OP_SEND, piece + 1, TAG_FORWARD);
+        op.in[0] = sn_view_flat(p, t.output);
+        close_reuse(p, reuse, sn_op_append(p, &op), t.output);
+    } else {
+        t.n = p->n_ops - t.first;
+    }
+    sn_zero_leave_chunk(e);
+    return t;
+}
+
+static void backward_part(struct sn_emit *e, const struct part_text *t)
+{
+    struct sn_program *p = e->p;
+    int piece = piece_here(e), recv = -1;
+    bool needs = t->output >= 0 && !p->failed && p->bufs[t->output].needs_grad;
+    bool gives = t->input >= 0 && !p->failed && p->bufs[t->input].needs_grad;
+    p->layer = -1;
+    e->unit = -100;
+    if (needs) {
+        sn_chunk_begin(p, SN_CHUNK_RECV_BACKWARD);
+        int dy = sn_buffer_like(p, t->output, "d");
+        struct sn_op op = transfer(e, SN_OP_RECV, piece + 1, TAG_BACKWARD);
+        op.out[0] = sn_view_flat(p, dy);
+        recv = sn_op_append(p, &op);
+        sn_grad_set(e, t->output, sn_view_all(p, dy));
+    }
+    sn_chunk_begin(p, SN_CHUNK_BACKWARD);
+    int reuse = gives ? open_reuse(e, "dx.sent") : -1;
+    if (recv >= 0)
+        sn_wait_add(p, recv);
+    sn_emit_backward(e, t->first, t->n);
+    if (gives) {
+        struct sn_view dx = sn_grad_get(e, t->input);
+        struct sn_op op = transfer(e, SN_OP_SEND, piece - 1, TAG_BACKWARD);
+        op.in[0] = sn_view_flat(p, dx.buf);
+        close_reuse(p, reuse, sn_op_append(p, &op), dx.buf);
+    }
+    p->layer = -1;
+    sn_zero_leave_chunk(e);
+    if (e->job->config->layout.schedule == SN_ZERO_BUBBLE || e->job->config->layout.split_backward)
+        sn_pass_split(p);
+}
+
+void sn_emit_chunks(struct sn_emit *e)
+{
+    struct part_text text[SN_MAX_PARTS];
+    for (e->p->part = 0; e->p->part < e->p->parts && !e->p->failed; e->p->part++)
+        text[e->p->part] = forward_part(e);
+    for (int v = e->p->parts - 1; v >= 0 && e->train && !e->p->failed; v--) {
+        e->p->part = v;
+        backward_part(e, &text[v]);
+    }
+    e->p->part = 0;
+}
+
+/* --- the order -----------------------------------------------------------------------------------
+ */
+
+/* The chunk that receives what a task begins with; -1: it begins with nothing from outside. */
+static int recv_chunk(const struct sn_program *p, const struct sn_task *t)
+{
+    if (t->phase == SN_PHASE_WEIGHT)
+        return -1;
+    return sn_chunk_find(
+        p, t->phase == SN_PHASE_FORWARD ? SN_CHUNK_RECV_FORWARD : SN_CHUNK_RECV_BACKWARD, t->part);
+}
+
+static int work_chunk(const struct sn_program *p, const struct sn_task *t)
+{
+    if (t->phase == SN_PHASE_FORWARD)
+        return sn_chunk_find(p, SN_CHUNK_FORWARD, t->part);
+    if (t->phase == SN_PHASE_WEIGHT)
+        return sn_chunk_find(p, SN_CHUNK_WEIGHT_GRAD, t->part);
+    int whole = sn_chunk_find(p, SN_CHUNK_BACKWARD, t->part);
+    return whole >= 0 ? whole : sn_chunk_find(p, SN_CHUNK_INPUT_GRAD, t->part);
+}
+
+/* May the receive of `next` be posted before `now` runs? Not while `now` holds the slot. */
+static bool may_hoist(const struct sn_task *now, const struct sn_task *next)
+{
+    return next->phase != SN_PHASE_FORWARD || now->part != next->part || now->slot != next->slot;
+}
+
+static void schedule_tasks(struct sn_program *p, const struct sn_task *tasks, int n, bool split)
+{
+    bool posted = false; /* the receive of the task at hand */
+    for (int i = 0; i < n; i++) {
+        const struct sn_task *t = &tasks[i];
+        int recv = recv_chunk(p, t);
+        if (recv >= 0 && !posted)
+            sn_sched_add(p, recv, t->micro, t->slot);
+        posted = false;
+        if (i + 1 < n && recv_chunk(p, t + 1) >= 0 && may_hoist(t, t + 1)) {
+            sn_sched_add(p, recv_chunk(p, t + 1), t[1].micro, t[1].slot);
+            posted = true;
+        }
+        sn_sched_add(p, work_chunk(p, t), t->micro, t->slot);
+        if (split && t->phase == SN_PHASE_BACKWARD) /* cut apart, but not delayed */
+            sn_sched_add(p, sn_chunk_find(p, SN_CHUNK_WEIGHT_GRAD, t->part), t->micro, t->slot);
+    }
+}
+
+enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &j->config->layout;
+    struct sn_pipeline pipe = {l->schedule, j->stages, p->parts, p->micros};
+    struct sn_task *tasks;
+    int n;
+    SN_TRY(sn_schedule_make(&tasks, &n, &pipe, j->stage, err));
+    for (int v = 0; v < p->parts; v++)
+        p->slots[v] = sn_schedule_slots(&pipe, j->stage, v);
+    schedule_tasks(p, tasks, n, l->split_backward && l->schedule != SN_ZERO_BUBBLE);
+    sn_sched_add(p, p->n_chunks - 1, p->micros - 1, 0);
+    sn_free(tasks);
+    return SN_OK;
+}

@@ -1,0 +1,133 @@
+/*
+ * recompute.c - forward operations once more, just before the gradient that reads their result.
+ *
+ *   full       of a block only what enters it is kept (Chen et al., arXiv 1604.06174)
+ *   selective  what is cheap for its size is computed again: results of norms (with the all-gather
+ *              that sequence parallelism adds) and of activations (after Korthikanti et al., arXiv
+ *              2205.05198, 5, whose attention scores our attention never keeps in the first place)
+ *
+ * Recomputation follows demand: an operand that a gradient rule reads is computed again if its
+ * producer, in the same block, may be, and so for the producer's own inputs. What no rule reads is
+ * not computed. Collectives run again where they lie on the way.
+ */
+#include "lib/program/build.h"
+
+struct again {
+    struct sn_emit *e;
+    int first, end; /* operations of the block */
+};
+
+static bool may_repeat(const struct again *a, const struct sn_op *op)
+{
+    enum sn_recompute mode = a->e->job->config->layout.recompute;
+    if (op->layer < 0 || op->layer >= a->e->job->config->model.layers || op->kind == SN_OP_RECV)
+        return false;
+    if (mode == SN_RECOMPUTE_FULL)
+        return true;
+    return mode == SN_RECOMPUTE_SELECTIVE &&
+           (op->kind == SN_OP_RMSNORM || op->kind == SN_OP_LAYERNORM || op->kind == SN_OP_ACT ||
+            op->kind == SN_OP_SWIGLU || op->kind == SN_OP_ENTER || op->kind == SN_OP_ALL_GATHER);
+}
+
+static bool writes(const struct sn_op *op, int buf)
+{
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        if (op->out[o].buf == buf)
+            return true;
+    return false;
+}
+
+static int repeat_buffer(struct again *a, int buf);
+
+/* Outputs of an operation that stands for the original one. */
+static void fresh_outputs(struct again *a, struct sn_op *op)
+{
+    struct sn_emit *e = a->e;
+    for (int o = 0; o < SN_MAX_OUT; o++) {
+        int buf = op->out[o].buf;
+        if (buf < 0 || !sn_emit_room(e, buf))
+            continue;
+        if (e->again[buf] < 0) {
+            int copy = sn_buffer_like(e->p, buf, "r");
+            sn_origin_set(e, copy, buf);
+            if (sn_emit_room(e, copy))
+                e->again[buf] = copy;
+        }
+        op->out[o].buf = e->again[buf];
+    }
+}
+
+static void repeat_op(struct again *a, int i)
+{
+    struct sn_emit *e = a->e;
+    struct sn_op op = e->p->ops[i];
+    for (int k = 0; k < SN_MAX_IN; k++) {
+        if (op.in[k].buf < 0)
+            continue;
+        int bucket = e->p->bufs[op.in[k].buf].bucket;
+        op.in[k].buf = bucket < 0                      ? repeat_buffer(a, op.in[k].buf)
+                       : e->bucket_weight[bucket] >= 0 ? e->bucket_weight[bucket]
+                                                       : op.in[k].buf;
+    }
+    fresh_outputs(a, &op);
+    int id = sn_op_append(e->p, &op);
+    enum sn_collective kind;
+    int64_t n;
+    if (sn_op_collective(&op, &kind, &n))
+        sn_wait_add(e->p, id);
+}
+
+/* The buffer that holds the same values now: itself if it is kept. */
+static int repeat_buffer(struct again *a, int buf)
+{
+    struct sn_emit *e = a->e;
+    if (buf < e->p->n_state_bufs || !sn_emit_room(e, buf))
+        return buf;
+    if (e->again[buf] >= 0)
+        return e->again[buf];
+    int writers = 0;
+    for (int i = a->first; i < a->end; i++) {
+        if (!writes(&e->p->ops[i], buf))
+            continue;
+        if (!may_repeat(a, &e->p->ops[i]))
+            return buf;
+        writers++;
+    }
+    for (int i = a->first; writers > 0 && i < a->end && !e->p->failed; i++)
+        if (writes(&e->p->ops[i], buf))
+            repeat_op(a, i);
+    return e->again[buf] >= 0 ? e->again[buf] : buf;
+}
+
+/* Does the gradient rule of this very operation read input k? A product's input serves the weights'
+ * gradient alone. */
+static bool reads_input(const struct sn_emit *e, const struct sn_op *f, int k)
+{
+    if (!(sn_op_grad_reads(f->kind) & 1u << k))
+        return false;
+    return f->kind != SN_OP_GEMM || k != 0 || sn_part_trains(e, sn_part_of(e, f->in[1]));
+}
+
+int sn_recomputed(struct sn_emit *e, int buf)
+{
+    struct again a = {.e = e, .first = e->unit_begin, .end = e->unit_end};
+    bool none = e->job->config->layout.recompute == SN_RECOMPUTE_NONE;
+    return none || buf < 0 || e->p->bufs[buf].bucket >= 0 ? buf : repeat_buffer(&a, buf);
+}
+
+/* The outputs that attention's rule reads round the ring are looked for by the rule. */
+static bool reads_output(const struct sn_op *f, int o)
+{
+    bool ring = f->kind == SN_OP_ATTENTION && f->attr.context > 1;
+    return sn_op_grad_reads(f->kind) >> 8 & 1u << o && !(ring && o == 0);
+}
+
+void sn_recompute(struct sn_emit *e, struct sn_op *f)
+{
+    for (int k = 0; k < SN_MAX_IN; k++)
+        if (reads_input(e, f, k))
+            f->in[k].buf = sn_recomputed(e, f->in[k].buf);
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        if (reads_output(f, o))
+            f->out[o].buf = sn_recomputed(e, f->out[o].buf);
+}

@@ -1,0 +1,111 @@
+/*
+ * update.c - the update chunk: wait for the gradients, one global norm, one decision, AdamW, and
+ * ZeRO's gathers of what was updated.
+ *
+ * Nothing is updated before the norm of everything is known (DESIGN.md 6: no optimistic update).
+ * Each gradient is counted once: by the member 0 of the groups that hold copies of it.
+ */
+#include "lib/program/build.h"
+
+static void wait_for_all(struct sn_program *p)
+{
+    int n = p->n_ops;
+    for (int i = 0; i < n && !p->failed; i++)
+        if (p->ops[i].group == SN_GROUP_REPLICA && p->ops[i].when == SN_LAST &&
+            (p->ops[i].kind == SN_OP_ALL_REDUCE || p->ops[i].kind == SN_OP_REDUCE_SCATTER))
+            sn_wait_add(p, p->ops[i].id);
+}
+
+/* What this rank keeps of a divided array: the whole buffer, or its slice of it. */
+static struct sn_view own(const struct sn_job *j, const struct sn_program *p,
+                          const struct sn_bucket *b, int buf)
+{
+    struct sn_view v = sn_view_flat(p, buf);
+    if (j->zero > 0 && v.cols > b->slice) {
+        v.cols = b->slice;
+        v.index = SN_AT_REPLICA;
+        v.stride = b->slice;
+    }
+    return v;
+}
+
+/* Gradients that other groups hold parts of: norms under sequence parallelism, copies of key and
+ * value heads, both ends of a tied embedding. */
+static void sum_shared(const struct sn_job *j, struct sn_program *p)
+{
+    int n[SN_NGROUPS] = {0}; /* the ends of a tied embedding number their buckets differently */
+    for (int i = 0; i < j->n_buckets && !p->failed; i++) {
+        const struct sn_bucket *b = &j->buckets[i];
+        if (!b->trains || b->sum == SN_NGROUPS)
+            continue;
+        struct sn_op op =
+            sn_comm_op(SN_OP_ALL_REDUCE, b->sum, "%.20s.%d", sn_group_name(b->sum), n[b->sum]++);
+        op.in[0] = op.out[0] = own(j, p, b, b->grad);
+        sn_comm_run(p, &op);
+    }
+}
+
+static void norms(const struct sn_job *j, struct sn_program *p)
+{
+    for (int i = 0; i < j->n_buckets && !p->failed; i++) {
+        const struct sn_bucket *b = &j->buckets[i];
+        if (!b->trains)
+            continue;
+        struct sn_op *op = sn_op_add(p, SN_OP_SQ_NORM, "grad_norm.%.40s", b->name);
+        op->in[0] = own(j, p, b, b->grad);
+        op->only = b->copies | (j->zero ? 0 : 1u << SN_GROUP_REPLICA);
+    }
+}
+
+static void adamw(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b)
+{
+    const struct sn_optimizer_config *o = &j->config->train.optimizer;
+    struct sn_op *op = sn_op_add(p, SN_OP_ADAMW, "adamw.%.50s", b->name);
+    op->in[0] = own(j, p, b, b->grad);
+    op->out[0] = own(j, p, b, b->master);
+    op->out[1] = sn_view_flat(p, b->exp_avg);
+    op->out[2] = sn_view_flat(p, b->exp_avg_sq);
+    op->out[3] = b->master == b->weight ? sn_no_view : own(j, p, b, b->weight);
+    op->attr.beta1 = (float)o->beta1;
+    op->attr.beta2 = (float)o->beta2;
+    op->attr.eps = (float)o->eps;
+    op->attr.decay = b->decay ? (float)o->weight_decay : 0.0f;
+}
+
+/* One bucket's gather is on its way while the next one is updated. */
+static void update(const struct sn_job *j, struct sn_program *p)
+{
+    int before = -1;
+    for (int i = 0; i < j->n_buckets && !p->failed; i++) {
+        const struct sn_bucket *b = &j->buckets[i];
+        if (!b->trains)
+            continue;
+        adamw(j, p, b);
+        if (j->zero != 1 && j->zero != 2)
+            continue;
+        struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_REPLICA, "weight.%s", b->name);
+        op.in[0] = own(j, p, b, b->weight); /* in place: its own block of the output */
+        op.out[0] = sn_view_flat(p, b->weight);
+        int id = sn_op_append(p, &op);
+        if (before >= 0)
+            sn_wait_add(p, before);
+        before = id;
+    }
+    if (before >= 0)
+        sn_wait_add(p, before);
+}
+
+void sn_emit_update(struct sn_job *j, struct sn_program *p)
+{
+    sn_chunk_begin(p, SN_CHUNK_UPDATE);
+    p->layer = -1;
+    wait_for_all(p);
+    sum_shared(j, p);
+    norms(j, p);
+    struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "step_end");
+    op->group = SN_GROUP_WORLD;
+    op = sn_op_add(p, SN_OP_DECIDE, "decide");
+    op->attr.dynamic_scale =
+        j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;
+    update(j, p);
+}

@@ -1,0 +1,123 @@
+/*
+ * zero.c - data parallelism: reductions of buckets, and ZeRO's gathers of weights.
+ *
+ * stage 0   a complete bucket is summed over the replicas in place, on the last micro-batch
+ * stage 1   it is reduce-scattered, each replica updates its slice, the weights are gathered
+ * stage 2   each micro-batch's gradients are a temporary that is reduce-scattered into the slice
+ * stage 3   weights are gathered layer by layer, one layer ahead, in each chunk that reads them
+ * (Rajbhandari et al., arXiv 1910.02054; gathers ahead as in PyTorch FSDP, arXiv 2304.11277.)
+ */
+#include "lib/program/build.h"
+
+/* --- gradients ----------------------------------------------------------------------------------
+ */
+
+static void wait_for_oldest(struct sn_emit *e)
+{
+    sn_wait_add(e->p, e->posted[0]);
+    e->posted[0] = e->posted[1];
+    e->n_posted--;
+}
+
+void sn_bucket_reduce(struct sn_emit *e, int bucket)
+{
+    const struct sn_job *j = e->job;
+    const struct sn_bucket *b = &j->buckets[bucket];
+    if (j->group_size[SN_GROUP_REPLICA] == 1)
+        return;
+    struct sn_op op = sn_comm_op(j->zero ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE,
+                                 SN_GROUP_REPLICA, "%s", b->name);
+    op.is_weight_grad = true;
+    op.when = j->zero >= 2 ? SN_EVERY : SN_LAST;
+    op.in[0] = sn_view_flat(e->p, e->bucket_grad[bucket]);
+    op.out[0] = sn_view_flat(e->p, b->grad);
+    if (j->zero == 1) { /* in place: the slice is the own block of what is summed */
+        op.out[0].cols = b->slice;
+        op.out[0].index = SN_AT_REPLICA;
+        op.out[0].stride = b->slice;
+    }
+    if (j->zero >= 2)
+        op.acc[0] = SN_ACC_FIRST_WRITES;
+    int id = sn_op_append(e->p, &op);
+    if (j->zero < 2)
+        return; /* the update waits */
+    if (e->n_posted == SN_MAX_POSTED)
+        wait_for_oldest(e);
+    e->posted[e->n_posted++] = id;
+}
+
+void sn_zero_leave_chunk(struct sn_emit *e)
+{
+    while (e->n_posted > 0)
+        wait_for_oldest(e);
+    for (int b = 0; e->job->zero == 3 && b < e->job->n_buckets; b++)
+        e->bucket_weight[b] = e->bucket_gather[b] = -1;
+}
+
+/* --- weights ------------------------------------------------------------------------------------
+ */
+
+static void gather(struct sn_emit *e, int bucket)
+{
+    const struct sn_bucket *b = &e->job->buckets[bucket];
+    if (e->bucket_weight[bucket] >= 0)
+        return; /* there, or under way */
+    int whole = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, 1, b->n, "weight.%.60s", b->name);
+    if (e->p->failed)
+        return;
+    e->p->bufs[whole].bucket = bucket;
+    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_REPLICA, "weight.%.50s", b->name);
+    op.in[0] = sn_view_flat(e->p, b->weight);
+    op.out[0] = sn_view_flat(e->p, whole);
+    e->bucket_gather[bucket] = sn_op_append(e->p, &op);
+    e->bucket_weight[bucket] = whole;
+}
+
+/* Do operations of node i in this direction read its weights? The head's backward stands in the
+ * forward chunk, the embedding's reads none. */
+static bool reads_weights(const struct sn_emit *e, int i, bool backward)
+{
+    enum sn_node_kind k = e->job->model->nodes[i].kind;
+    return sn_node_is_here(e, i) && !(backward && (k == SN_NODE_EMBED || k == SN_NODE_HEAD_LOSS));
+}
+
+typedef void on_bucket(struct sn_emit *e, int bucket);
+
+static void for_buckets(struct sn_emit *e, int unit, bool backward, on_bucket *then)
+{
+    const struct sn_model *m = e->job->model;
+    for (int i = 0; i < m->n_nodes; i++) {
+        if (sn_unit_of(e->job, &m->nodes[i]) != unit || !reads_weights(e, i, backward))
+            continue;
+        for (int k = 0; k < 2; k++)
+            for (int q = 0; q < sn_param_parts(e->job, m->nodes[i].param[k]); q++)
+                then(e, e->job->parts[e->job->first_part[m->nodes[i].param[k]] + q].bucket);
+    }
+}
+
+static void wait_for_gather(struct sn_emit *e, int bucket)
+{
+    if (e->bucket_gather[bucket] >= 0)
+        sn_wait_add(e->p, e->bucket_gather[bucket]);
+    e->bucket_gather[bucket] = -1;
+}
+
+/* A later use in the chunk (a tied table) gathers anew: kept all along, it would cost its memory.
+ */
+static void forget(struct sn_emit *e, int bucket)
+{
+    e->bucket_weight[bucket] = -1;
+}
+
+void sn_zero_enter(struct sn_emit *e, int unit, bool backward)
+{
+    if (e->job->zero != 3 || unit == e->unit)
+        return;
+    int step = backward ? -1 : 1;
+    if (e->unit == unit - step) /* else the first of its chunk */
+        for_buckets(e, e->unit, backward, forget);
+    e->unit = unit;
+    for_buckets(e, unit, backward, gather);
+    for_buckets(e, unit + step, backward, gather);
+    for_buckets(e, unit, backward, wait_for_gather);
+}

@@ -1,0 +1,234 @@
+/*
+ * comm_collective.c - collectives by messages: direct exchanges, cut into chunks of which two are
+ * on their way at a time, sums in member order.
+ *
+ * The all-reduce: of each chunk, every member sends slice j to member j (reduce-scatter), member j
+ * sums it in member order and sends the result to everybody (all-gather). So sums do not depend on
+ * arrival, on chunks or on the host order. Chunk c + 1 is on its way while chunk c is summed. Cost
+ * of a chunk: 4 (P - 1) messages a rank, fine up to some 64 ranks; beyond, a ring or a tree over
+ * nodes sends fewer (due when CPU runs go there).
+ */
+#include "lib/run/comm_engine.h"
+#include "lib/run/comm_sum.h"
+
+#include <string.h>
+
+/* A collective under way. Lengths in elements. */
+struct exchange {
+    struct sn_engine *e;
+    const struct sn_transfer *t;
+    const char *in;
+    char *out;
+    int size, index;
+    int64_t width;          /* bytes of an element */
+    int64_t n, chunk;       /* of what is cut: the buffer or a block */
+    int64_t chunks, stride; /* stride: bytes between parts in staging */
+};
+
+/* Where one member's piece of a chunk lies. */
+struct piece {
+    int64_t at, count; /* elements */
+};
+
+static int64_t chunk_count(const struct exchange *x, int64_t c)
+{
+    int64_t left = x->n - c * x->chunk;
+    return left < x->chunk ? left : x->chunk;
+}
+
+/* The d-th member to send to, and to receive from: not all the same one at the same time. */
+static int next(const struct exchange *x, int d)
+{
+    return (x->index + d) % x->size;
+}
+
+static int previous(const struct exchange *x, int d)
+{
+    return (x->index - d + x->size) % x->size;
+}
+
+static struct sn_message message(const struct exchange *x, int batch, int member)
+{
+    return (struct sn_message){.batch = batch,
+                               .channel = SN_PORT_COLLECTIVE,
+                               .tag = (int)x->t->group,
+                               .peer = sn_engine_member(x->e, x->t->group, member)};
+}
+
+static void send(const struct exchange *x, int batch, int member, struct piece p)
+{
+    struct sn_message m = message(x, batch, member);
+    const char *from = batch < SN_PORT_GATHER ? x->in : x->out;
+    m.data = (void *)(uintptr_t)(from + p.at * x->width);
+    m.bytes = p.count * x->width;
+    x->e->port->ops->send(x->e->port, &m);
+    sn_engine_count(x->e, x->t->group, m.bytes);
+}
+
+static void receive(const struct exchange *x, int batch, int member, void *to, int64_t count)
+{
+    struct sn_message m = message(x, batch, member);
+    m.data = to;
+    m.bytes = count * x->width;
+    x->e->port->ops->receive(x->e->port, &m);
+}
+
+/* Where the part of another member of chunk c arrives. */
+static char *part(const struct exchange *x, int64_t c, int member)
+{
+    return (char *)x->t->staging +
+           (c % SN_COLLECTIVE_SLOTS * (x->size - 1) + (member < x->index ? member : member - 1)) *
+               x->stride;
+}
+
+/* to (= or +=) the sum of own and what arrived of chunk c. */
+static void sum(const struct exchange *x, int64_t c, struct piece own, struct piece to)
+{
+    struct sn_comm_parts parts = {
+        .own = x->in + own.at * x->width,
+        .others = part(x, c, x->index == 0 ? 1 : 0),
+        .stride = x->stride,
+        .rank = x->index,
+        .size = x->size,
+        .out = x->out + to.at * x->width,
+        .add = x->t->add && x->t->kind == SN_REDUCE_SCATTER,
+    };
+    sn_comm_sum(&parts, own.count, x->t->dtype);
+}
+
+static struct exchange exchange(struct sn_engine *e, const struct sn_transfer *t)
+{
+    const struct sn_engine_group *q = &e->group[t->group];
+    struct exchange x = {.e = e,
+                         .t = t,
+                         .in = t->in ? t->in : t->out,
+                         .out = t->out,
+                         .size = q->size,
+                         .index = q->index,
+                         .width = (int64_t)sn_dtype_size(t->dtype),
+                         .n = t->n};
+    x.stride = sn_collective_slice_bytes(x.size);
+    if (t->kind == SN_ALL_REDUCE)
+        x.chunk = sn_collective_chunk_bytes(x.size) / x.width;
+    else if (t->kind == SN_REDUCE_SCATTER)
+        x.chunk = x.stride / x.width;
+    else
+        x.chunk = SN_COLLECTIVE_CHUNK / x.width;
+    x.chunks = (x.n + x.chunk - 1) / x.chunk;
+    return x;
+}
+
+/* ---- all-reduce -------------------------------------------------------------------------------
+ */
+
+static struct piece slice(const struct exchange *x, int64_t c, int member)
+{
+    struct sn_collective_slice s = sn_collective_slice(chunk_count(x, c), x->size, member);
+    return (struct piece){c * x->chunk + s.start, s.count};
+}
+
+/* Parts of chunk c, to the owners of their slices. */
+static void begin_scatter(const struct exchange *x, int64_t c)
+{
+    int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+    for (int d = 1; d < x->size; d++) {
+        int from = previous(x, d);
+        receive(x, batch, from, part(x, c, from), slice(x, c, x->index).count);
+    }
+    for (int d = 1; d < x->size; d++)
+        send(x, batch, next(x, d), slice(x, c, next(x, d)));
+}
+
+/* The summed slices of chunk c, to everybody. */
+static void begin_gather(const struct exchange *x, int64_t c)
+{
+    int batch = SN_PORT_GATHER + (int)(c % SN_COLLECTIVE_SLOTS);
+    for (int d = 1; d < x->size; d++) {
+        struct piece p = slice(x, c, previous(x, d));
+        receive(x, batch, previous(x, d), x->out + p.at * x->width, p.count);
+    }
+    for (int d = 1; d < x->size; d++)
+        send(x, batch, next(x, d), slice(x, c, x->index));
+}
+
+static void all_reduce_chunks(const struct exchange *x)
+{
+    begin_scatter(x, 0);
+    for (int64_t c = 0; c < x->chunks; c++) {
+        int s = (int)(c % SN_COLLECTIVE_SLOTS);
+        if (c + 1 < x->chunks)
+            begin_scatter(x, c + 1);
+        if (!sn_engine_complete(x->e, SN_PORT_SCATTER + s))
+            return;
+        sum(x, c, slice(x, c, x->index), slice(x, c, x->index));
+        if (!sn_engine_complete(x->e, SN_PORT_GATHER + s)) /* of chunk c - 2 */
+            return;
+        begin_gather(x, c);
+    }
+    for (int i = 0; i < SN_COLLECTIVE_SLOTS; i++)
+        if (!sn_engine_complete(x->e, SN_PORT_GATHER + i))
+            return;
+}
+
+/* Everything to everybody: one latency instead of two. */
+static void all_reduce_small(const struct exchange *whole)
+{
+    struct exchange x = *whole;
+    x.stride = SN_COLLECTIVE_SMALL;
+    struct piece all = {0, x.n};
+    for (int d = 1; d < x.size; d++)
+        receive(&x, SN_PORT_SCATTER, previous(&x, d), part(&x, 0, previous(&x, d)), x.n);
+    for (int d = 1; d < x.size; d++)
+        send(&x, SN_PORT_SCATTER, next(&x, d), all);
+    if (sn_engine_complete(x.e, SN_PORT_SCATTER))
+        sum(&x, 0, all, all);
+}
+
+/* ---- the others -------------------------------------------------------------------------------
+ */
+
+/* Chunk c of every block, to and from everybody. */
+static void begin_blocks(const struct exchange *x, int64_t c)
+{
+    int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+    int64_t at = c * x->chunk, count = chunk_count(x, c);
+    bool sums = x->t->kind == SN_REDUCE_SCATTER;
+    for (int d = 1; d < x->size; d++) {
+        int from = previous(x, d);
+        char *to = sums ? part(x, c, from) : x->out + (from * x->n + at) * x->width;
+        receive(x, batch, from, to, count);
+    }
+    for (int d = 1; d < x->size; d++) {
+        int64_t block = x->t->kind == SN_ALL_GATHER ? 0 : next(x, d) * x->n;
+        send(x, batch, next(x, d), (struct piece){block + at, count});
+    }
+}
+
+static void exchange_blocks(const struct exchange *x)
+{
+    bool sums = x->t->kind == SN_REDUCE_SCATTER;
+    const char *own = x->in + (x->t->kind == SN_ALL_GATHER ? 0 : x->index * x->n * x->width);
+    if (!sums && own != x->out + x->index * x->n * x->width)
+        memcpy(x->out + x->index * x->n * x->width, own, (size_t)(x->n * x->width));
+    begin_blocks(x, 0);
+    for (int64_t c = 0; c < x->chunks; c++) {
+        if (c + 1 < x->chunks)
+            begin_blocks(x, c + 1);
+        if (!sn_engine_complete(x->e, SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS)))
+            return;
+        struct piece to = {c * x->chunk, chunk_count(x, c)};
+        if (sums)
+            sum(x, c, (struct piece){x->index * x->n + to.at, to.count}, to);
+    }
+}
+
+void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t)
+{
+    struct exchange x = exchange(e, t);
+    if (t->kind != SN_ALL_REDUCE)
+        exchange_blocks(&x);
+    else if (x.n * x.width <= SN_COLLECTIVE_SMALL)
+        all_reduce_small(&x);
+    else
+        all_reduce_chunks(&x);
+}

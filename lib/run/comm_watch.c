@@ -1,0 +1,245 @@
+/*
+ * comm_watch.c - numbers of communications, their records, and the sentence that names the rank for
+ * which this one has waited too long.
+ */
+#include "lib/base/clock.h"
+#include "lib/run/comm_engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_p2p(const struct sn_comm_op *op)
+{
+    return op->kind == SN_COMM_TRANSFER &&
+           (op->transfer.kind == SN_SEND || op->transfer.kind == SN_RECV);
+}
+
+/* What others see of it; NULL: nothing. */
+static const char *kind_name(const struct sn_comm_op *op)
+{
+    switch (op->kind) {
+    case SN_COMM_TRANSFER:
+        return sn_collective_name(op->transfer.kind);
+    case SN_COMM_BARRIER:
+        return "barrier";
+    case SN_COMM_BROADCAST:
+        return "broadcast";
+    case SN_COMM_AGREE:
+        return "agreement";
+    default:
+        return NULL;
+    }
+}
+
+static enum sn_group group_of(const struct sn_comm_op *op)
+{
+    return op->kind == SN_COMM_TRANSFER ? op->transfer.group : SN_GROUP_WORLD;
+}
+
+static const char *label_of(const struct sn_comm_op *op)
+{
+    return op->kind == SN_COMM_TRANSFER && op->transfer.label ? op->transfer.label : "";
+}
+
+void sn_engine_describe(struct sn_engine *e, int slot, char *text, size_t room)
+{
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    const char *kind = kind_name(op), *label = label_of(op);
+    if (!kind)
+        (void)snprintf(text, room, "%s", op->kind == SN_COMM_START ? "start" : "set-up");
+    else
+        (void)snprintf(text, room, "%s %s %s%.60s%s(number %llu)", sn_group_name(group_of(op)),
+                       kind, *label ? "'" : "", label, *label ? "' " : "",
+                       (unsigned long long)e->watch.mark[slot].number);
+}
+
+void sn_watch_posted(struct sn_engine *e, int slot)
+{
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    struct sn_engine_mark *m = &e->watch.mark[slot];
+    const char *kind = kind_name(op);
+    enum sn_group q = group_of(op);
+    *m = (struct sn_engine_mark){0};
+    if (!kind)
+        return;
+    m->number = is_p2p(op) ? ++e->group[q].p2p : ++e->group[q].number;
+    if (!e->watch.ring)
+        return;
+    struct sn_ring_event event = {.number = m->number, .group = (int32_t)q, .peer = -1};
+    event.bytes = op->kind == SN_COMM_TRANSFER
+                      ? op->transfer.n * (int64_t)sn_dtype_size(op->transfer.dtype)
+                      : op->n;
+    if (is_p2p(op))
+        event.peer = (int32_t)sn_engine_member(e, q, op->transfer.peer);
+    (void)snprintf(event.kind, sizeof(event.kind), "%s", kind);
+    (void)snprintf(event.label, sizeof(event.label), "%s", label_of(op));
+    m->record = sn_ring_post(e->watch.ring, &event);
+}
+
+void sn_watch_begun(struct sn_engine *e, int slot)
+{
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    if (!is_p2p(op))
+        e->watch.current = kind_name(op) ? slot : -1;
+    if (e->watch.timeout_s)
+        e->watch.mark[slot].moved = sn_clock();
+    if (e->watch.ring && e->watch.mark[slot].record)
+        sn_ring_mark(e->watch.ring, e->watch.mark[slot].record, SN_RING_BEGUN);
+}
+
+void sn_watch_done(struct sn_engine *e, int slot)
+{
+    if (e->watch.current == slot)
+        e->watch.current = -1;
+    if (e->watch.ring && e->watch.mark[slot].record && !sn_engine_has_failed(e))
+        sn_ring_mark(e->watch.ring, e->watch.mark[slot].record, SN_RING_DONE);
+}
+
+/* ---- who is behind -----------------------------------------------------------------------------
+ */
+
+/* "tensor 1, data 0": the axes that the grid has. */
+static void say_coordinates(const struct sn_engine *e, int rank, char *text, size_t room)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (int a = 0; a < SN_NGRID_AXES && at < room; a++)
+        if (e->grid.size[a] > 1)
+            at += (size_t)snprintf(text + at, room - at, "%s%s %d", at ? ", " : "",
+                                   sn_axis_name((enum sn_axis)a),
+                                   sn_grid_coord(&e->grid, rank, (enum sn_axis)a));
+}
+
+/* The communication that it began or ended last. */
+static const char *last_seen(const struct sn_ring_view *v)
+{
+    const struct sn_ring_event *last = NULL;
+    for (int i = 0; i < v->n; i++)
+        if (v->event[i].state != SN_RING_POSTED && (!last || v->event[i].time >= last->time))
+            last = &v->event[i];
+    if (!last)
+        return "the start";
+    return last->label[0] ? last->label : last->kind;
+}
+
+/* "rank 5 (tensor 1) <what>, last seen in 'l3.attn.qkv'; its process 123 is gone" */
+static void accuse(const struct sn_engine *e, const struct sn_ring_view *v, const char *what,
+                   char *text, size_t room)
+{
+    char where[96];
+    say_coordinates(e, v->rank, where, sizeof(where));
+    int n = snprintf(text, room, "rank %d (%s) %s, last seen in '%s'", v->rank, where, what,
+                     last_seen(v));
+    if (v->is_here && !v->is_alive && n > 0 && (size_t)n < room)
+        (void)snprintf(text + n, room - (size_t)n, "; its process %d is gone", v->pid);
+}
+
+struct search {
+    struct sn_ring_view worst; /* of the members that are behind, the one that is most */
+    int behind, unknown;
+};
+
+static void look_at(struct search *s, const struct sn_engine *e, int rank, enum sn_group q,
+                    uint64_t number)
+{
+    struct sn_ring_view v;
+    if (sn_ring_read(&v, sn_ring_folder(e->watch.ring), rank, NULL) != SN_OK) {
+        s->unknown++;
+        return;
+    }
+    bool gone = v.is_here && !v.is_alive;
+    if (v.posted[q] >= number && !gone)
+        return;
+    if (s->behind++ == 0 || v.posted[q] < s->worst.posted[q])
+        s->worst = v;
+}
+
+static void find_behind(const struct sn_engine *e, int slot, char *text, size_t room)
+{
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    enum sn_group q = group_of(op);
+    uint64_t number = e->watch.mark[slot].number;
+    int size = e->group[q].size ? e->group[q].size : e->base.size; /* the world, before a grid */
+    struct search s = {.behind = 0};
+    for (int i = 0; i < size; i++) {
+        int rank = e->group[q].size ? sn_engine_member(e, q, i) : i;
+        if (rank != e->base.rank)
+            look_at(&s, e, rank, q, number);
+    }
+    char what[64];
+    if (s.behind == 0) {
+        (void)snprintf(text, room, "all others%s have come to it: a network or a host is slow%s",
+                       s.unknown ? " of whom there is a record" : "",
+                       s.unknown ? ", or a rank without a record is lost" : "");
+        return;
+    }
+    if (s.worst.posted[q] < number)
+        (void)snprintf(what, sizeof(what), "is behind at number %llu",
+                       (unsigned long long)s.worst.posted[q]);
+    else
+        (void)snprintf(what, sizeof(what), "has come to it");
+    accuse(e, &s.worst, what, text, room);
+    size_t n = strlen(text);
+    if (s.behind > 1)
+        (void)snprintf(text + n, room - n, "; %d more are behind", s.behind - 1);
+}
+
+/* Has the peer of a send or receive posted its side of it? Nobody else can be to blame. */
+static void find_peer(const struct sn_engine *e, int slot, char *text, size_t room)
+{
+    const struct sn_transfer *t = &e->queue.slot[slot].op.transfer;
+    int rank = sn_engine_member(e, t->group, t->peer);
+    const char *other = sn_collective_name(t->kind == SN_SEND ? SN_RECV : SN_SEND);
+    struct sn_ring_view v;
+    struct sn_err why;
+    if (sn_ring_read(&v, sn_ring_folder(e->watch.ring), rank, &why) != SN_OK) {
+        (void)snprintf(text, room, "%.350s", why.text);
+        return;
+    }
+    bool posted = false;
+    for (int i = 0; i < v.n; i++)
+        posted = posted || (v.event[i].peer == e->base.rank && v.event[i].group == (int)t->group &&
+                            v.event[i].state != SN_RING_DONE && !strcmp(v.event[i].kind, other));
+    char what[64];
+    (void)snprintf(what, sizeof(what), posted ? "has a %s under way" : "has posted no %s", other);
+    accuse(e, &v, what, text, room);
+}
+
+static void report(struct sn_engine *e, int slot)
+{
+    char what[160], who[400] = "who is behind is not recorded";
+    sn_engine_describe(e, slot, what, sizeof(what));
+    if (e->watch.ring && is_p2p(&e->queue.slot[slot].op))
+        find_peer(e, slot, who, sizeof(who));
+    else if (e->watch.ring)
+        find_behind(e, slot, who, sizeof(who));
+    (void)sn_fail(&e->error, SN_ELOST, "%s has waited %d s; %s", what, e->watch.timeout_s, who);
+    atomic_store(&e->failed, true);
+}
+
+void sn_watch_look(struct sn_engine *e)
+{
+    struct sn_watch *w = &e->watch;
+    if (!w->timeout_s || sn_engine_has_failed(e))
+        return;
+    double now = sn_clock();
+    if (w->has_moved && w->current >= 0)
+        w->mark[w->current].moved = now;
+    w->has_moved = false;
+    if (now < w->next_look)
+        return;
+    w->next_look = now + 0.05;
+    if (w->current >= 0 && now - w->mark[w->current].moved > w->timeout_s) {
+        report(e, w->current);
+        return;
+    }
+    for (int i = 0; i < e->n_flying; i++) {
+        struct sn_engine_mark *m = &w->mark[e->flying[i]];
+        if (!sn_comm_queue_awaits(&e->queue, e->flying[i])) {
+            m->moved = now;
+        } else if (now - m->moved > w->timeout_s) {
+            report(e, e->flying[i]);
+            return;
+        }
+    }
+}

@@ -1,0 +1,61 @@
+/*
+ * ring.h - what a rank communicated last, in a file that survives it: OUTPUT/ranks/rank-00012.ring.
+ *
+ * A file of fixed size, mapped and shared: what is written is there for others at once (on the same
+ * host; on a network file system after some seconds), also when the process is killed. It holds the
+ * last 64 communications and, for each group, how far this rank has come. One thread writes.
+ */
+#ifndef SN_RING_H
+#define SN_RING_H
+
+#include "lib/base/err.h"
+#include "lib/layout/grid.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SN_RING_EVENTS = 64, SN_RING_LABEL = 48, SN_RING_GROUPS = 16 };
+
+enum sn_ring_state { SN_RING_POSTED = 1, SN_RING_BEGUN, SN_RING_DONE };
+
+struct sn_ring_event {
+    uint64_t id;     /* 1, 2, ... in the order of posting; 0: never written */
+    uint64_t number; /* in its group: collectives and, apart from them, sends and receives */
+    int64_t bytes;
+    double time;   /* seconds of the host's monotonic clock, of the last change of state */
+    int32_t group; /* enum sn_group */
+    int32_t peer;  /* rank, of a send or receive; else -1 */
+    int32_t state; /* enum sn_ring_state */
+    char kind[16]; /* "all_reduce", "barrier", ... */
+    char label[SN_RING_LABEL]; /* the operation's name, cut short */
+};
+
+/* What is read of a rank. */
+struct sn_ring_view {
+    int rank, pid;
+    char host[64];
+    bool is_here, is_alive;          /* is its process on this host, and does it exist? */
+    uint64_t posted[SN_RING_GROUPS]; /* number of the last collective of each group */
+    int n;                           /* events, oldest first */
+    struct sn_ring_event event[SN_RING_EVENTS];
+};
+
+struct sn_ring;
+
+/* Create or begin anew the file of `rank` in `output`/ranks, which is made where it lacks. */
+enum sn_status sn_ring_open(struct sn_ring **out, const char *output, int rank, struct sn_err *err);
+void sn_ring_close(struct sn_ring *r); /* NULL is allowed; the file stays */
+/* The folder of the files. */
+const char *sn_ring_folder(const struct sn_ring *r);
+
+/* Record a communication that was posted: all but id, state and time are the caller's. Returns its
+ * id. */
+uint64_t sn_ring_post(struct sn_ring *r, const struct sn_ring_event *event);
+/* It has begun or is done; nothing if 64 newer ones have taken its place. */
+void sn_ring_mark(struct sn_ring *r, uint64_t id, enum sn_ring_state state);
+
+/* What a rank wrote, of a folder as sn_ring_folder gives it. SN_EIO: no such file, or no ring. */
+enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int rank,
+                            struct sn_err *err);
+
+#endif

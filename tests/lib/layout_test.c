@@ -1,0 +1,215 @@
+#include "tests/lib/layout_test.h"
+
+#include "kernels/position.h"
+#include "lib/base/rng.h"
+#include "lib/run/exec.h"
+#include "lib/run/lr.h"
+#include "lib/run/weights.h"
+#include "tests/lib/thread_comm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct sn_config layout_config(enum sn_family family)
+{
+    struct sn_config c = {0};
+    c.run.seed = 11;
+    c.model = (struct sn_model_config){.family = family,
+                                       .layers = 4,
+                                       .hidden = 48,
+                                       .heads = 12,
+                                       .kv_heads = 12,
+                                       .ffn = 80,
+                                       .vocab = 61,
+                                       .seq = 48,
+                                       .rope_theta = 10000,
+                                       .rotary_pct = family == SN_LLAMA ? 1 : 0.5,
+                                       .parallel_residual = family == SN_GPT_NEOX,
+                                       .tied_embeddings = family == SN_GPT2,
+                                       .norm_eps = 1e-5,
+                                       .init_std = 0.05,
+                                       .share_layers = 1};
+    c.train.precision = SN_F32;
+    c.train.global_batch = 12;
+    c.train.steps = 20;
+    c.train.optimizer = (struct sn_optimizer_config){
+        .lr = 3e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1.0};
+    c.train.schedule = (struct sn_lr_config){.kind = SN_LR_CONSTANT};
+    c.layout = (struct sn_layout_config){.data = 1,
+                                         .tensor = 1,
+                                         .pipeline = 1,
+                                         .expert = 1,
+                                         .context = 1,
+                                         .virtual_stages = 1,
+                                         .schedule = SN_1F1B,
+                                         .micro_batch = 1,
+                                         .bucket = 20 << 10};
+    return c;
+}
+
+int layout_ranks(const struct sn_config *c)
+{
+    return c->layout.data * c->layout.tensor * c->layout.pipeline * c->layout.context;
+}
+
+struct shared {
+    struct layout_run *out;
+    const struct sn_config *config;
+    struct thread_world *world;
+};
+
+/* One rank. */
+struct place {
+    const struct sn_config *config;
+    struct sn_model *model;
+    struct sn_job *job;
+    struct sn_exec *exec;
+    struct sn_state state;
+    int32_t *ids, *targets;
+};
+
+static bool failed(struct shared *s, const struct sn_err *err)
+{
+    (void)snprintf(s->out->fault, sizeof(s->out->fault), "%s", err->text);
+    return false;
+}
+
+static bool begin(struct shared *s, struct place *p, int rank)
+{
+    struct sn_err err = {0};
+    struct sn_comm *comm = thread_world_comm(s->world, rank);
+    struct sn_job_env env = {.config = s->config, .ops = sn_ops_cpu(), .threads = 1, .rank = rank};
+    p->config = s->config;
+    if (sn_model_create(&p->model, &s->config->model, &s->config->train, &err) != SN_OK)
+        return failed(s, &err);
+    env.model = p->model;
+    if (sn_job_create(&p->job, &env, &err) != SN_OK ||
+        sn_exec_create(&p->exec, p->job, comm, &err) != SN_OK ||
+        comm->ops->set_grid(comm, &p->job->grid, &err) != SN_OK ||
+        sn_state_create(&p->state, p->exec, p->job, &err) != SN_OK ||
+        sn_weights_init(&p->state, p->job, &err) != SN_OK ||
+        sn_weights_publish(p->exec, p->job, comm, &err) != SN_OK)
+        return failed(s, &err);
+    p->ids = sn_exec_address(p->exec, &p->job->train, p->job->ids);
+    p->targets = sn_exec_address(p->exec, &p->job->train, p->job->targets);
+    struct sn_scalars *x = sn_exec_scalars(p->exec);
+    x->seed = s->config->run.seed;
+    x->loss_scale = s->config->train.precision == SN_F16 ? 1024.0f : 1.0f;
+    x->clip = (float)s->config->train.optimizer.clip;
+    x->tokens_in_step = (double)s->config->train.global_batch * s->config->model.seq;
+    return true;
+}
+
+static void end(struct place *p)
+{
+    sn_state_fini(&p->state);
+    sn_exec_destroy(p->exec);
+    sn_job_destroy(p->job);
+    sn_model_destroy(p->model);
+}
+
+/* Token `at` of sample `sample`: a walk that a model can learn something of. */
+static int32_t token(const struct sn_config *c, int64_t sample, int64_t at)
+{
+    uint64_t noise = sn_rng_bits(5, (uint64_t)(sample * (c->model.seq + 1) + at)) % 7;
+    return (int32_t)((uint64_t)(sample * 3 + at * 5) + noise) % c->model.vocab;
+}
+
+static void fill(const struct place *p, int64_t first_sample, int micro)
+{
+    const struct sn_config *c = p->config;
+    struct sn_attr a = {.seq = c->model.seq,
+                        .context = c->layout.context,
+                        .context_rank = p->job->group_index[SN_GROUP_CONTEXT],
+                        .zigzag = c->layout.context_kind == SN_CONTEXT_RING};
+    int64_t rows = sn_rows_per_sample(&a);
+    for (int b = 0; b < c->layout.micro_batch; b++)
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t row = (micro * c->layout.micro_batch + b) * rows + i;
+            int64_t at = sn_position(&a, a.context_rank, i);
+            p->ids[row] = token(c, first_sample + b, at);
+            p->targets[row] = token(c, first_sample + b, at + 1);
+        }
+}
+
+static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, int step)
+{
+    int64_t first[64], sent[SN_NAXES] = {0}, planned[SN_NAXES];
+    struct sn_err err = {0};
+    const struct sn_config *c = p->config;
+    struct sn_scalars *x = sn_exec_scalars(p->exec);
+    for (int m = 0; m < p->job->train.micros; m++) {
+        first[m] =
+            (int64_t)step * c->train.global_batch +
+            (m * c->layout.data + p->job->group_index[SN_GROUP_DATA]) * c->layout.micro_batch;
+        fill(p, first[m], m);
+    }
+    x->step = step + 1;
+    x->lr = (float)c->train.optimizer.lr;
+    x->loss_sum = x->sq_norm = 0;
+    x->nonfinite = 0;
+    if (sn_exec_run(p->exec, &p->job->train, first, &err) != SN_OK)
+        return failed(s, &err);
+    comm->ops->take_sent_bytes(comm, sent);
+    sn_job_traffic(p->job, planned);
+    if (memcmp(sent, planned, sizeof(sent)) != 0)
+        s->out->traffic_is_planned = false;
+    if (comm->rank == 0) {
+        s->out->loss[step] = x->loss_sum / x->tokens_in_step;
+        s->out->norm[step] = x->grad_norm;
+    }
+    return true;
+}
+
+static bool evaluate(struct shared *s, struct place *p)
+{
+    const struct sn_program *e = &p->job->evaluate;
+    int64_t first = p->job->group_index[SN_GROUP_DATA] * p->config->layout.micro_batch;
+    int group = p->config->layout.data * p->config->layout.micro_batch;
+    struct sn_err err = {0};
+    struct sn_scalars *x = sn_exec_scalars(p->exec);
+    x->loss_sum = 0;
+    for (; first < 12; first += group) {
+        fill(p, 1000000 + first, 0);
+        if (sn_exec_run(p->exec, e, &first, &err) != SN_OK)
+            return failed(s, &err);
+    }
+    if (sn_exec_chunk(p->exec, e, e->n_chunks - 1, (struct sn_at){.micros = 1}, &err) != SN_OK)
+        return failed(s, &err);
+    if (p->job->rank == 0)
+        s->out->val_loss = x->loss_sum / (12.0 * p->config->model.seq);
+    return true;
+}
+
+static void body(void *arg, int rank)
+{
+    struct shared *s = arg;
+    struct place p = {0};
+    bool good = begin(s, &p, rank);
+    struct sn_comm *comm = thread_world_comm(s->world, rank);
+    for (int step = 0; good && step < s->out->steps; step++)
+        good = one_step(s, &p, comm, step);
+    if (good)
+        (void)evaluate(s, &p);
+    end(&p);
+}
+
+void layout_train(struct layout_run *out, const struct sn_config *c)
+{
+    struct shared s = {out, c, thread_world_create(layout_ranks(c))};
+    out->fault[0] = '\0';
+    out->traffic_is_planned = true;
+    thread_world_run(s.world, body, &s);
+    thread_world_destroy(s.world);
+}
+
+double layout_difference(const struct layout_run *a, const struct layout_run *b)
+{
+    double worst = fabs(a->val_loss - b->val_loss) / fabs(b->val_loss);
+    for (int i = 0; i < a->steps; i++) {
+        worst = fmax(worst, fabs(a->loss[i] - b->loss[i]) / fabs(b->loss[i]));
+        worst = fmax(worst, fabs(a->norm[i] - b->norm[i]) / fabs(b->norm[i]));
+    }
+    return isfinite(worst) ? worst : INFINITY;
+}

@@ -1,0 +1,28 @@
+/*
+ * layout_test.h - one training run in any layout, in this process, with its losses.
+ */
+#ifndef SN_LAYOUT_TEST_H
+#define SN_LAYOUT_TEST_H
+
+#include "lib/config/config.h"
+#include "lib/program/program.h"
+
+enum { LAYOUT_STEPS_MAX = 64 };
+
+struct layout_run {
+    int steps;
+    double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
+    double val_loss;
+    bool traffic_is_planned; /* every rank, every axis, every step */
+    char fault[768];         /* "" when it ran */
+};
+
+/* A small model whose sizes suit 1 to 4 ways of everything (heads 12, seq 48). */
+struct sn_config layout_config(enum sn_family family);
+int layout_ranks(const struct sn_config *c);
+/* Train for out->steps steps on synthetic tokens; ranks are threads. */
+void layout_train(struct layout_run *out, const struct sn_config *c);
+/* Largest relative difference of losses (and of gradient norms). */
+double layout_difference(const struct layout_run *a, const struct layout_run *b);
+
+#endif

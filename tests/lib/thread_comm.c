@@ -1,0 +1,333 @@
+#include "tests/lib/thread_comm.h"
+
+#include "kernels/half.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TICKETS = 1024 };
+
+/* A message on its way; a list, oldest first. */
+struct mail {
+    struct mail *next;
+    int from, to, group, tag;
+    size_t bytes;
+    char data[];
+};
+
+struct meeting {                   /* of a group's members, at one collective */
+    const struct sn_transfer **of; /* by member */
+    int arrived, left;
+    unsigned long round;
+};
+
+struct rank {
+    struct sn_comm base;
+    struct thread_world *world;
+    int number;
+    struct sn_transfer recv[TICKETS]; /* posted receives, by ticket */
+    bool pending[TICKETS];
+    sn_ticket last;
+    int64_t sent[SN_NAXES];
+};
+
+struct thread_world {
+    int ranks;
+    struct rank *rank;
+    struct sn_grid grid;
+    bool has_grid;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct mail *mail;
+    struct meeting *meeting; /* by group and first member's rank */
+    void (*body)(void *, int);
+    void *arg;
+};
+
+static void *need(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+/* --- collectives ---------------------------------------------------------------------------------
+ */
+
+static double get(const void *p, enum sn_dtype t, int64_t i)
+{
+    if (t == SN_F32)
+        return (double)((const float *)p)[i];
+    if (t == SN_F64)
+        return ((const double *)p)[i];
+    uint16_t x = ((const uint16_t *)p)[i];
+    return (double)(t == SN_BF16 ? sn_bf16_to_f32(x) : sn_f16_to_f32(x));
+}
+
+static void put(void *p, enum sn_dtype t, int64_t i, double x)
+{
+    if (t == SN_F32)
+        ((float *)p)[i] = (float)x;
+    else if (t == SN_F64)
+        ((double *)p)[i] = x;
+    else
+        ((uint16_t *)p)[i] = t == SN_BF16 ? sn_f32_to_bf16((float)x) : sn_f32_to_f16((float)x);
+}
+
+static const char *input(const struct sn_transfer *t)
+{
+    return t->in ? t->in : t->out;
+}
+
+/* Element `at` of the members' inputs, added in member order in fp32 (fp64 for fp64). */
+static double sum(const struct meeting *m, int size, int64_t at)
+{
+    enum sn_dtype t = m->of[0]->dtype;
+    double s = get(input(m->of[0]), t, at);
+    for (int i = 1; i < size; i++) {
+        double x = get(input(m->of[i]), t, at);
+        s = t == SN_F64 ? s + x : (double)((float)s + (float)x);
+    }
+    return s;
+}
+
+/* What member `me` gets, into fresh memory; `n` elements of its output. */
+static void *result(const struct meeting *m, int size, int me, int64_t *n)
+{
+    const struct sn_transfer *t = m->of[me];
+    size_t width = sn_dtype_size(t->dtype);
+    bool spreads = t->kind == SN_ALL_GATHER || t->kind == SN_ALL_TO_ALL;
+    *n = spreads ? t->n * size : t->n;
+    char *out = need(malloc((size_t)*n * width + 1));
+    int64_t first = t->kind == SN_REDUCE_SCATTER ? me * t->n : 0;
+    for (int i = 0; spreads && i < size; i++)
+        memcpy(out + (size_t)(i * t->n) * width,
+               input(m->of[i]) + (t->kind == SN_ALL_TO_ALL ? (size_t)(me * t->n) * width : 0),
+               (size_t)t->n * width);
+    for (int64_t i = 0; !spreads && i < *n; i++) {
+        double s = sum(m, size, first + i);
+        if (t->add)
+            s = (double)((float)s + ((const float *)t->out)[i]);
+        put(out, t->dtype, i, s);
+    }
+    return out;
+}
+
+static void meet(struct rank *r, const struct sn_transfer *t)
+{
+    struct thread_world *w = r->world;
+    int size = sn_group_size(&w->grid, r->number, t->group);
+    int me = sn_group_index(&w->grid, r->number, t->group);
+    int first = sn_group_member(&w->grid, r->number, t->group, 0);
+    struct meeting *m = &w->meeting[(int)t->group * w->ranks + first];
+    (void)pthread_mutex_lock(&w->lock);
+    while (m->left > 0) /* the one before is still being left */
+        (void)pthread_cond_wait(&w->changed, &w->lock);
+    if (!m->of)
+        m->of = need(calloc((size_t)w->ranks, sizeof(struct sn_transfer *)));
+    m->of[me] = t;
+    unsigned long round = m->round;
+    if (++m->arrived == size) {
+        m->round++;
+        m->left = size;
+        m->arrived = 0;
+        (void)pthread_cond_broadcast(&w->changed);
+    }
+    while (m->round == round)
+        (void)pthread_cond_wait(&w->changed, &w->lock);
+    (void)pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < size; i++)
+        if (m->of[i]->kind != t->kind || m->of[i]->n != t->n || m->of[i]->dtype != t->dtype) {
+            (void)fprintf(stderr, "rank %d: %s '%s' of %lld meets %s '%s' of %lld\n", r->number,
+                          sn_collective_name(t->kind), t->label, (long long)t->n,
+                          sn_collective_name(m->of[i]->kind), m->of[i]->label,
+                          (long long)m->of[i]->n);
+            abort();
+        }
+    int64_t n;
+    void *out = result(m, size, me, &n);
+    (void)pthread_mutex_lock(&w->lock); /* nobody writes before all have read */
+    m->left--;
+    (void)pthread_cond_broadcast(&w->changed);
+    while (m->left > 0 && m->round == round + 1)
+        (void)pthread_cond_wait(&w->changed, &w->lock);
+    (void)pthread_mutex_unlock(&w->lock);
+    memcpy(t->out, out, (size_t)n * sn_dtype_size(t->dtype));
+    free(out);
+}
+
+/* --- mail ----------------------------------------------------------------------------------------
+ */
+
+static void mail_send(struct rank *r, const struct sn_transfer *t)
+{
+    struct thread_world *w = r->world;
+    size_t bytes = (size_t)t->n * sn_dtype_size(t->dtype);
+    struct mail *x = need(malloc(sizeof(*x) + bytes));
+    *x = (struct mail){
+        NULL,          r->number, sn_group_member(&w->grid, r->number, t->group, t->peer),
+        (int)t->group, t->tag,    bytes};
+    memcpy(x->data, t->in, bytes);
+    (void)pthread_mutex_lock(&w->lock);
+    struct mail **end = &w->mail;
+    while (*end)
+        end = &(*end)->next;
+    *end = x;
+    (void)pthread_cond_broadcast(&w->changed);
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+static void mail_receive(struct rank *r, const struct sn_transfer *t)
+{
+    struct thread_world *w = r->world;
+    int from = sn_group_member(&w->grid, r->number, t->group, t->peer);
+    (void)pthread_mutex_lock(&w->lock);
+    struct mail **at = &w->mail;
+    for (;;) {
+        for (at = &w->mail; *at; at = &(*at)->next)
+            if ((*at)->from == from && (*at)->to == r->number && (*at)->tag == t->tag &&
+                (*at)->group == (int)t->group)
+                break;
+        if (*at)
+            break;
+        (void)pthread_cond_wait(&w->changed, &w->lock);
+    }
+    struct mail *x = *at;
+    *at = x->next;
+    (void)pthread_mutex_unlock(&w->lock);
+    assert(x->bytes == (size_t)t->n * sn_dtype_size(t->dtype));
+    memcpy(t->out, x->data, x->bytes);
+    free(x);
+}
+
+/* --- the interface -------------------------------------------------------------------------------
+ */
+
+static enum sn_status set_grid(struct sn_comm *c, const struct sn_grid *g, struct sn_err *err)
+{
+    struct thread_world *w = ((struct rank *)c)->world;
+    (void)err;
+    (void)pthread_mutex_lock(&w->lock);
+    w->grid = *g;
+    w->has_grid = true;
+    (void)pthread_mutex_unlock(&w->lock);
+    return SN_OK;
+}
+
+static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
+{
+    struct rank *r = (struct rank *)c;
+    assert(r->world->has_grid);
+    int size = sn_group_size(&r->world->grid, r->number, t->group);
+    int me = sn_group_index(&r->world->grid, r->number, t->group);
+    r->sent[sn_group_axis(t->group)] += sn_collective_bytes(t->kind, t->n, t->dtype, size, me);
+    if (t->kind == SN_SEND) {
+        mail_send(r, t);
+        return 0;
+    }
+    if (t->kind != SN_RECV) {
+        meet(r, t);
+        return 0;
+    }
+    sn_ticket ticket = ++r->last;
+    assert(!r->pending[ticket % TICKETS]);
+    r->recv[ticket % TICKETS] = *t;
+    r->pending[ticket % TICKETS] = true;
+    return ticket;
+}
+
+static enum sn_status wait(struct sn_comm *c, sn_ticket t, struct sn_err *err)
+{
+    struct rank *r = (struct rank *)c;
+    (void)err;
+    if (t && r->pending[t % TICKETS]) {
+        mail_receive(r, &r->recv[t % TICKETS]);
+        r->pending[t % TICKETS] = false;
+    }
+    return SN_OK;
+}
+
+static enum sn_status drain(struct sn_comm *c, struct sn_err *err)
+{
+    struct rank *r = (struct rank *)c;
+    for (sn_ticket t = r->last >= TICKETS ? r->last - TICKETS + 1 : 1; t <= r->last; t++)
+        (void)wait(c, t, err);
+    return SN_OK;
+}
+
+static void take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])
+{
+    struct rank *r = (struct rank *)c;
+    for (int a = 0; a < SN_NAXES; a++) {
+        bytes[a] += r->sent[a];
+        r->sent[a] = 0;
+    }
+}
+
+struct thread_world *thread_world_create(int ranks)
+{
+    static const struct sn_comm_ops ops = {.name = "threads",
+                                           .set_grid = set_grid,
+                                           .post = post,
+                                           .wait = wait,
+                                           .drain = drain,
+                                           .take_sent_bytes = take_sent_bytes};
+    struct thread_world *w = need(calloc(1, sizeof(*w)));
+    w->ranks = ranks;
+    w->rank = need(calloc((size_t)ranks, sizeof(*w->rank)));
+    w->meeting = need(calloc((size_t)ranks * SN_NGROUPS, sizeof(*w->meeting)));
+    (void)pthread_mutex_init(&w->lock, NULL);
+    (void)pthread_cond_init(&w->changed, NULL);
+    for (int i = 0; i < ranks; i++) {
+        w->rank[i].base = (struct sn_comm){&ops, i, ranks, i, ranks};
+        w->rank[i].world = w;
+        w->rank[i].number = i;
+    }
+    return w;
+}
+
+void thread_world_destroy(struct thread_world *w)
+{
+    for (int i = 0; i < w->ranks * SN_NGROUPS; i++)
+        free(w->meeting[i].of);
+    free(w->meeting);
+    free(w->rank);
+    free(w);
+}
+
+struct sn_comm *thread_world_comm(struct thread_world *w, int rank)
+{
+    return &w->rank[rank].base;
+}
+
+struct start {
+    struct thread_world *world;
+    int rank;
+};
+
+static void *run(void *arg)
+{
+    const struct start *s = arg;
+    s->world->body(s->world->arg, s->rank);
+    return NULL;
+}
+
+void thread_world_run(struct thread_world *w, void (*body)(void *arg, int rank), void *arg)
+{
+    pthread_t *thread = need(calloc((size_t)w->ranks, sizeof(*thread)));
+    struct start *start = need(calloc((size_t)w->ranks, sizeof(*start)));
+    w->body = body;
+    w->arg = arg;
+    for (int i = 0; i < w->ranks; i++) {
+        start[i] = (struct start){w, i};
+        if (pthread_create(&thread[i], NULL, run, &start[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < w->ranks; i++)
+        (void)pthread_join(thread[i], NULL);
+    free(start);
+    free(thread);
+}
