@@ -1,0 +1,79 @@
+#!/bin/sh
+# test_hang.sh - a rank that stops, fails or dies: everybody ends within seconds, the culprit is named.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+
+train=$BUILD/bin/sennit-train
+make_tokens "$tmp/tok"
+steps=1000000 eval_every=0
+
+wait_for_step() { # step output
+    for _ in $(seq 1 6000); do
+        grep -q "^{\"step\": $1," "$2/metrics.jsonl" 2>/dev/null && return 0
+        sleep 0.01
+    done
+    return 1
+}
+
+# The process of a rank, by its environment.
+process_of() { # rank run-file
+    for p in $(pgrep -f "$2"); do
+        if tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
+            echo "$p"
+            return
+        fi
+    done
+}
+
+begin() { # name layout: four ranks in the background
+    run_file "$tmp/$1.yaml" "$tmp/$1"
+    sed -i "s/threads: 1}/threads: 1, hang_timeout: 3}/; s/layout: {/layout: {$2, /" "$tmp/$1.yaml"
+    mpi 4 "$train" "$tmp/$1.yaml" >"$tmp/$1.out" 2>&1 </dev/null &
+    job=$!
+    ok "$1: four ranks run" wait_for_step 5 "$tmp/$1"
+}
+
+ends() { # name seconds: the job ends in that time; rc is its exit code
+    started=$(date +%s)
+    rc=0
+    wait $job || rc=$?
+    took=$(($(date +%s) - started))
+    ok "$1: the job ends within $2 s (took $took)" test "$took" -le "$2"
+}
+
+# --- stopped ----------------------------------------------------------------------------------------
+# Rank 2 is the first of the second stage: its tensor peer and its pipeline neighbour wait for it.
+begin stopped "tensor: 2, pipeline: 2"
+culprit=$(process_of 2 "$tmp/stopped.yaml")
+kill -STOP "$culprit"
+ends stopped 60
+kill -KILL "$culprit" 2>/dev/null
+is "stopped: exit code" "$rc" 77
+like "stopped: the rank is named, with its coordinates" "$(cat "$tmp/stopped.out")" \
+    'has waited 3 s; rank 2 \(tensor 0, pipeline 1\)'
+like "stopped: and what it did last" "$(cat "$tmp/stopped.out")" 'last seen in '
+like "stopped: the attempt's record holds the cause" "$(cat "$tmp/stopped/attempt-1.json")" \
+    '"exit_code": 77, "cause": ".*rank 2 '
+
+# --- killed -----------------------------------------------------------------------------------------
+begin killed "tensor: 2, pipeline: 2"
+kill -KILL "$(process_of 3 "$tmp/killed.yaml")"
+ends killed 30
+ok "killed: it is a failure ($rc)" test "$rc" -ne 0
+
+# --- one rank cannot begin ------------------------------------------------------------------------
+# It does not see the data: its sentence is everybody's, before the first step.
+run_file "$tmp/blind.yaml" "$tmp/blind"
+sed -i "s/layout: {/layout: {tensor: 2, pipeline: 2, /; s|train: $tmp/tok,|train: tok,|" "$tmp/blind.yaml"
+mkdir -p "$tmp/elsewhere"
+case $train in /*) ;; *) train=$PWD/$train ;; esac
+cat >"$tmp/blind.sh" <<SH
+cd "$tmp" || exit 1
+[ "\$OMPI_COMM_WORLD_RANK" != 1 ] || cd elsewhere || exit 1
+exec "$train" "$tmp/blind.yaml"
+SH
+run mpi 4 sh "$tmp/blind.sh"
+ok "blind: it is a failure ($rc)" test "$rc" -ne 0
+like "blind: with the rank's own sentence" "$err" 'rank 1 \([^)]*\): tok.idx: '
+
+tap_done
