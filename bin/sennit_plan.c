@@ -2,7 +2,9 @@
  * sennit_plan.c - the command line of sennit-plan: check a run file, show what it compiles to.
  */
 #include "bin/common.h"
+#include "lib/base/mem.h"
 #include "lib/base/log.h"
+#include "lib/program/verify.h"
 #include "lib/run/metrics.h"
 
 #include <getopt.h>
@@ -16,20 +18,21 @@ static const char usage[] =
     "Checks the run file, compiles its step and prints the memory and traffic of one rank.\n"
     "  --ranks N            plan for N ranks (default: layout.data, or 1)\n"
     "  --json               one JSON object\n"
+    "  --verify             prove that no rank waits for ever\n"
     "  --explain RANK       print the program of this rank\n"
     "  --program NAME       which: train (default), evaluate or generate\n"
     "  --help-keys[=markdown]  every key of the run file with its default and meaning\n"
     "  --help, --version\n"
     "\n"
-    "Step time and MFU are null until the cost model is built. Exit 0: done, 2: bad usage or "
-    "input.\n";
+    "Step time and MFU are null until the cost model is built. Exit 0: done, 1: --verify "
+    "refutes the\nlayout, 2: bad usage or input.\n";
 
-enum { RANKS = 256, JSON, EXPLAIN, PROGRAM, HELP_KEYS, HELP, VERSION };
+enum { RANKS = 256, JSON, VERIFY, EXPLAIN, PROGRAM, HELP_KEYS, HELP, VERSION };
 
 struct line {
     const char *run_file, *program;
     long long ranks, explain; /* 0, -1: not asked */
-    bool json, help, version, keys, markdown;
+    bool json, verify, help, version, keys, markdown;
 };
 
 static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
@@ -41,6 +44,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return sn_parse_number("--explain", optarg, 0, 1 << 24, &l->explain, err);
     case JSON:
         l->json = true;
+        return SN_OK;
+    case VERIFY:
+        l->verify = true;
         return SN_OK;
     case PROGRAM:
         l->program = optarg;
@@ -68,6 +74,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
 {
     static const struct option options[] = {{"ranks", required_argument, NULL, RANKS},
                                             {"json", no_argument, NULL, JSON},
+                                            {"verify", no_argument, NULL, VERIFY},
                                             {"explain", required_argument, NULL, EXPLAIN},
                                             {"program", required_argument, NULL, PROGRAM},
                                             {"help-keys", optional_argument, NULL, HELP_KEYS},
@@ -83,6 +90,10 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         return sn_fail(err, SN_EINPUT,
                        "sennit-plan: want one run file, got %d; see sennit-plan --help",
                        argc - optind);
+    if (l->verify && l->explain >= 0)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan: --explain prints a program and --verify a verdict; want one "
+                       "of them");
     l->run_file = argv[optind];
     return SN_OK;
 }
@@ -92,6 +103,9 @@ struct plan {
     int64_t traffic[SN_NAXES]; /* summed over ranks */
     int64_t limit;             /* of one rank, if all of them run on this host */
     int ranks, micros;
+    bool verify, verified;
+    int played; /* ranks of the grid that was verified */
+    struct sn_err fault;
 };
 
 /* The job of the first rank of a pipeline stage: all ranks of a stage have the same text. */
@@ -132,8 +146,82 @@ static enum sn_status make_plan(struct plan *p, const struct sn_config *c,
     return SN_OK;
 }
 
-static void print_json(const struct sn_config *c, const struct sn_model *model,
-                       const struct plan *p)
+/* A job per pipeline stage stands for all ranks of the stage. */
+static enum sn_status stage_jobs(struct sn_job **stage, const struct sn_config *c,
+                                 const struct sn_model *model, struct sn_err *err)
+{
+    SN_TRY(stage_job(&stage[0], c, model, 0, err));
+    for (int s = 1; s < c->layout.pipeline; s++)
+        SN_TRY(stage_job(&stage[s], c, model, s * stage[0]->grid.stride[SN_AXIS_PIPELINE], err));
+    return SN_OK;
+}
+
+static enum sn_status play(struct plan *p, struct sn_job *const *stage, struct sn_err *err)
+{
+    struct sn_grid grid = sn_verify_grid(&stage[0]->grid);
+    p->played = sn_grid_ranks(&grid);
+    const struct sn_job **jobs = sn_alloc_n((size_t)p->played, sizeof(*jobs));
+    if (!jobs)
+        return sn_fail(err, SN_ENOMEM, "--verify: no memory for %d ranks", p->played);
+    for (int i = 0; i < p->played; i++)
+        jobs[i] = stage[sn_grid_coord(&grid, i, SN_AXIS_PIPELINE)];
+    enum sn_status st = sn_verify(&(struct sn_verify_world){&grid, jobs}, NULL, err);
+    sn_free(jobs);
+    return st;
+}
+
+/* A refuted layout is a result, not a failure. */
+static enum sn_status verify_plan(struct plan *p, const struct sn_config *c,
+                                  const struct sn_model *model, struct sn_err *err)
+{
+    struct sn_job **stage = sn_alloc_n((size_t)c->layout.pipeline, sizeof(*stage));
+    if (!stage)
+        return sn_fail(err, SN_ENOMEM, "--verify: no memory for %d stages", c->layout.pipeline);
+    enum sn_status st = stage_jobs(stage, c, model, err);
+    if (st == SN_OK) {
+        st = play(p, stage, &p->fault);
+        p->verified = st == SN_OK;
+        if (st == SN_EFAIL)
+            st = SN_OK;
+        else if (st != SN_OK)
+            *err = p->fault;
+    }
+    for (int s = 0; s < c->layout.pipeline; s++)
+        sn_job_destroy(stage[s]);
+    sn_free(stage);
+    return st;
+}
+
+static enum sn_status print_fault_json(const struct plan *p, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    sn_str_add_json(&text, p->fault.text);
+    enum sn_status st =
+        text.failed ? sn_fail(err, SN_ENOMEM, "--verify: no memory for the text") : SN_OK;
+    if (st == SN_OK && p->verified)
+        (void)printf(", \"verified\": true, \"fault\": null");
+    else if (st == SN_OK)
+        (void)printf(", \"verified\": false, \"fault\": %s", text.p);
+    sn_str_fini(&text);
+    return st;
+}
+
+static void print_verdict(const struct plan *p)
+{
+    if (!p->verified)
+        (void)printf("refuted: %s\n", p->fault.text);
+    else
+        (void)printf("verified: no rank waits for ever, no memory is used while it is sent or "
+                     "received (%d rank%s)\n",
+                     p->played, p->played == 1 ? "" : "s");
+    if (p->played != p->ranks)
+        (void)printf("  %d ranks stand for %d: a program does not depend on the places on the "
+                     "axes that were shrunk\n",
+                     p->played, p->ranks);
+}
+
+static enum sn_status print_json(const struct sn_config *c, const struct sn_model *model,
+                                 const struct plan *p, struct sn_err *err)
 {
     (void)printf("{\"layout\": {\"data\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d, "
                  "\"context\": %d, \"micro_batch\": %d, \"zero\": %d, \"bucket\": %lld}, ",
@@ -147,7 +235,10 @@ static void print_json(const struct sn_config *c, const struct sn_model *model,
     sn_metrics_json_memory(stdout, &p->memory);
     (void)printf(", \"memory_limit_bytes\": %lld, \"bubble_fraction\": 0, ", (long long)p->limit);
     sn_metrics_json_traffic(stdout, p->traffic);
-    (void)printf(", \"traffic_by_level\": null, \"exposed_comm_s\": null}\n");
+    (void)printf(", \"traffic_by_level\": null, \"exposed_comm_s\": null");
+    enum sn_status st = p->verify ? print_fault_json(p, err) : SN_OK;
+    (void)printf("}\n");
+    return st;
 }
 
 static void row(const char *name, int64_t bytes)
@@ -185,6 +276,8 @@ static void print_text(const struct sn_config *c, const struct sn_model *model,
     (void)printf("%s: a rank needs %s of %s (this host's memory over %d ranks)\n",
                  m->total <= p->limit ? "fits" : "does not fit", sn_str_bytes(total, m->total),
                  sn_str_bytes(limit, p->limit), p->ranks);
+    if (p->verify)
+        print_verdict(p);
 }
 
 static enum sn_status explain(const struct sn_config *c, const struct sn_model *model,
@@ -218,18 +311,28 @@ static enum sn_status explain(const struct sn_config *c, const struct sn_model *
     return st;
 }
 
-static enum sn_status report(const struct sn_config *c, const struct line *l, struct sn_err *err)
+static enum sn_status report_plan(const struct sn_config *c, const struct sn_model *model,
+                                  const struct line *l, bool *refuted, struct sn_err *err)
+{
+    struct plan p;
+    SN_TRY(make_plan(&p, c, model, err));
+    p.verify = l->verify;
+    if (p.verify)
+        SN_TRY(verify_plan(&p, c, model, err));
+    *refuted = p.verify && !p.verified;
+    if (l->json)
+        return print_json(c, model, &p, err);
+    print_text(c, model, &p);
+    return SN_OK;
+}
+
+static enum sn_status report(const struct sn_config *c, const struct line *l, bool *refuted,
+                             struct sn_err *err)
 {
     struct sn_model *model = NULL;
     SN_TRY(sn_model_create(&model, &c->model, &c->train, err));
-    struct plan p;
-    enum sn_status st = l->explain >= 0 ? explain(c, model, l, err) : make_plan(&p, c, model, err);
-    if (st == SN_OK && l->explain < 0) {
-        if (l->json)
-            print_json(c, model, &p);
-        else
-            print_text(c, model, &p);
-    }
+    enum sn_status st =
+        l->explain >= 0 ? explain(c, model, l, err) : report_plan(c, model, l, refuted, err);
     sn_model_destroy(model);
     return st;
 }
@@ -250,6 +353,7 @@ int main(int argc, char **argv)
     struct sn_err err = {0};
     struct sn_config config;
     struct line l;
+    bool refuted = false;
     enum sn_status st = parse_line(argc, argv, &l, &err);
     if (st == SN_OK && (l.help || l.version)) {
         (void)fputs(l.help ? usage : "sennit-plan " SN_VERSION "\n", stdout);
@@ -267,6 +371,6 @@ int main(int argc, char **argv)
         st = sn_config_resolve_ranks(&config, ranks, &err);
     }
     if (st == SN_OK)
-        st = report(&config, &l, &err);
-    return st == SN_OK ? 0 : sn_report(&err);
+        st = report(&config, &l, &refuted, &err);
+    return st != SN_OK ? sn_report(&err) : refuted ? sn_exit_code(SN_EFAIL) : 0;
 }

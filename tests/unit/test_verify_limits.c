@@ -1,0 +1,96 @@
+/*
+ * test_verify_limits.c - the verifier beyond what test layouts reach: many posts in flight, many
+ * ranks.
+ */
+#include "lib/program/verify.h"
+
+#include "tests/lib/tap.h"
+
+#include <string.h>
+
+enum { MANY = SN_VERIFY_IN_FLIGHT };
+
+/* n transfers of one element each, with tags upwards or downwards. */
+static void fill(struct sn_program *p, int kind, int n, bool down)
+{
+    for (int i = 0; i < n; i++) {
+        struct sn_op *op = &p->ops[i];
+        struct sn_view v = {.buf = 0, .offset = i, .rows = 1, .cols = 1, .ld = 1};
+        *op = (struct sn_op){.kind = kind, .id = i, .tag = down ? n - 1 - i : i, .waits_for = -1};
+        for (int k = 0; k < SN_MAX_IN; k++)
+            op->in[k].buf = -1;
+        for (int k = 0; k < SN_MAX_OUT; k++)
+            op->out[k].buf = -1;
+        *(kind == SN_OP_SEND ? &op->in[0] : &op->out[0]) = v;
+        op->group = SN_GROUP_PIPELINE;
+        op->peer = kind == SN_OP_SEND;
+    }
+    p->n_ops = p->next_id = p->chunks[0].n = n;
+}
+
+static enum sn_status verify_many(int n, struct sn_err *err)
+{
+    static struct sn_op ops[2][MANY + 1];
+    static struct sn_job job;
+    struct sn_chunk chunks[2] = {{.kind = SN_CHUNK_FORWARD}, {.kind = SN_CHUNK_FORWARD}};
+    struct sn_sched sched = {0};
+    struct sn_buffer buf = {.cls = SN_CLASS_COMM, .rows = 1, .cols = MANY + 1};
+    struct sn_grid grid = {{1, 1, 1, 2}, {1, 1, 1, 1}, 1};
+    const struct sn_job *const jobs[2] = {&job, &job};
+    struct sn_program p[2];
+    job.group_size[SN_GROUP_PIPELINE] = 2;
+    for (int i = 0; i < 2; i++) {
+        p[i] = (struct sn_program){.name = "train", .ops = ops[i], .bufs = &buf, .micros = 1};
+        p[i].chunks = &chunks[i];
+        p[i].sched = &sched;
+        p[i].n_bufs = p[i].n_state_bufs = p[i].n_chunks = p[i].n_sched = p[i].parts = 1;
+        p[i].slots[0] = 1;
+        fill(&p[i], i ? SN_OP_RECV : SN_OP_SEND, n, i == 1);
+    }
+    const struct sn_program *const programs[2] = {&p[0], &p[1]};
+    return sn_verify(&(struct sn_verify_world){&grid, jobs}, programs, err);
+}
+
+/* The communicator blocks at the 257th post. */
+static void posts_in_flight_are_limited(void)
+{
+    struct sn_err err = {0};
+    tap_ok(verify_many(MANY, &err) == SN_OK, "256 transfers in opposite orders %s", err.text);
+    tap_ok(verify_many(MANY + 1, &err) == SN_EFAIL &&
+               strstr(err.text, "waits in send '' for rank 1") &&
+               strstr(err.text, "which waits in recv '' for rank 0"),
+           "257 wait for each other");
+}
+
+static void large_grids_shrink(void)
+{
+    int size[] = {
+        [SN_AXIS_TENSOR] = 8, [SN_AXIS_CONTEXT] = 4, [SN_AXIS_DATA] = 64, [SN_AXIS_PIPELINE] = 16};
+    enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_PIPELINE, SN_AXIS_CONTEXT, SN_AXIS_DATA};
+    struct sn_grid g, s;
+    struct sn_err err;
+    tap_ok(sn_grid_init(&g, 32768, size, order, &err) == SN_OK, "a grid of 32,768 ranks");
+    s = sn_verify_grid(&g);
+    tap_ok(s.size[SN_AXIS_DATA] == 2 && s.size[SN_AXIS_TENSOR] == 8 && sn_grid_ranks(&s) == 1024,
+           "data shrinks first, and the rest stays when that is enough");
+    tap_ok(s.stride[SN_AXIS_TENSOR] == 1 && s.stride[SN_AXIS_PIPELINE] == 8 &&
+               s.stride[SN_AXIS_CONTEXT] == 128 && s.stride[SN_AXIS_DATA] == 512,
+           "axes keep their order");
+    size[SN_AXIS_DATA] = 1;
+    size[SN_AXIS_PIPELINE] = 1024;
+    tap_ok(sn_grid_init(&g, 32768, size, order, &err) == SN_OK, "another");
+    g.kv_copies = 4;
+    s = sn_verify_grid(&g);
+    tap_ok(s.size[SN_AXIS_TENSOR] == 2 && s.size[SN_AXIS_CONTEXT] == 2 && s.kv_copies == 2 &&
+               s.stride[SN_AXIS_PIPELINE] == 2 && s.stride[SN_AXIS_CONTEXT] == 2048,
+           "tensor and context follow; copies of heads stay a divisor");
+    s = sn_verify_grid(&s);
+    tap_ok(sn_grid_ranks(&s) == 4096 && s.size[SN_AXIS_CONTEXT] == 2, "4096 ranks are left alone");
+}
+
+int main(void)
+{
+    posts_in_flight_are_limited();
+    large_grids_shrink();
+    return tap_done();
+}
