@@ -121,7 +121,7 @@ void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot)
 {
     GROW(p, p->sched, p->n_sched, p->cap_sched);
     if (!p->failed)
-        p->sched[p->n_sched++] = (struct sn_sched){chunk, micro, slot};
+        p->sched[p->n_sched++] = (struct sn_sched){.chunk = chunk, .micro = micro, .slot = slot};
 }
 
 struct sn_view sn_view_all(const struct sn_program *p, int buf)

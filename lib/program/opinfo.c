@@ -88,8 +88,8 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
 
 const char *sn_class_name(enum sn_class c)
 {
-    static const char *const name[SN_NCLASSES] = {"param",   "grad", "optim", "batch",    "comm",
-                                                  "scalars", "slot", "temp",  "workspace"};
+    static const char *const name[SN_NCLASSES] = {"param",   "grad", "optim", "batch", "comm",
+                                                  "scalars", "slot", "late",  "temp",  "workspace"};
     return name[c];
 }
 

@@ -263,6 +263,24 @@ static bool may_hoist(const struct sn_task *now, const struct sn_task *next)
     return next->phase != SN_PHASE_FORWARD || now->part != next->part || now->slot != next->slot;
 }
 
+/* Late copies. Backwards and weight gradients both run in the order of micro-batches, so those that
+ * wait for their weight gradients are consecutive: as many copies as there are at most, in turn. */
+static void deal_late_copies(struct sn_program *p)
+{
+    int waiting[SN_MAX_PARTS] = {0};
+    for (int i = 0; i < p->n_sched; i++) {
+        const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
+        waiting[c->part] += c->kind == SN_CHUNK_INPUT_GRAD;
+        p->lates[c->part] =
+            waiting[c->part] > p->lates[c->part] ? waiting[c->part] : p->lates[c->part];
+        waiting[c->part] -= c->kind == SN_CHUNK_WEIGHT_GRAD;
+    }
+    for (int i = 0; i < p->n_sched; i++) {
+        int copies = p->lates[p->chunks[p->sched[i].chunk].part];
+        p->sched[i].late = copies ? p->sched[i].micro % copies : 0;
+    }
+}
+
 static void schedule_tasks(struct sn_program *p, const struct sn_task *tasks, int n, bool split)
 {
     bool posted = false; /* the receive of the task at hand */
@@ -293,6 +311,8 @@ enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct s
         p->slots[v] = sn_schedule_slots(&pipe, j->stage, v);
     schedule_tasks(p, tasks, n, l->split_backward && l->schedule != SN_ZERO_BUBBLE);
     sn_sched_add(p, p->n_chunks - 1, p->micros - 1, 0);
+    if (!p->failed)
+        deal_late_copies(p);
     sn_free(tasks);
     return SN_OK;
 }

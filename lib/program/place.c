@@ -2,7 +2,9 @@
  * place.c - live ranges, sharing of memory, offsets.
  *
  * 1. A buffer lives from the first to the last operation that touches it.
- * 2. One touched by both the forward and the backward chunk is kept per slot (SN_CLASS_SLOT).
+ * 2. One touched by both the forward and the backward chunk is kept per slot (SN_CLASS_SLOT); one
+ *    that backward makes for delayed weight gradients per backward that waits for its own
+ *    (SN_CLASS_LATE).
  * 3. Where an operation allows it, its output takes the place of an input that dies there.
  * 4. Slot buffers all live across the boundary of forward and backward, so they are laid end to
  *    end. Temporaries are packed: largest first, each at the lowest offset that is free during its
@@ -39,12 +41,19 @@ static int chunk_of(const struct sn_program *p, int op)
     return c;
 }
 
+/* Made in a backward chunk for the weight gradients that were cut from it. */
+static bool is_late(const struct sn_program *p, const struct sn_buffer *x)
+{
+    return !x->kept && p->chunks[chunk_of(p, x->first)].kind == SN_CHUNK_INPUT_GRAD &&
+           p->chunks[chunk_of(p, x->last)].kind == SN_CHUNK_WEIGHT_GRAD;
+}
+
 static void keep_across_chunks(struct sn_program *p)
 {
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         struct sn_buffer *x = &p->bufs[b];
         if (x->kept || (x->first >= 0 && chunk_of(p, x->first) != chunk_of(p, x->last)))
-            x->cls = SN_CLASS_SLOT;
+            x->cls = is_late(p, x) ? SN_CLASS_LATE : SN_CLASS_SLOT;
     }
 }
 
@@ -79,8 +88,9 @@ static void share(struct sn_program *p, const struct sn_op *op, int k)
     struct sn_buffer *root = &p->bufs[p->bufs[op->in[k].buf].place];
     b->place = root->place;
     root->last = b->last > root->last ? b->last : root->last;
-    if (b->cls == SN_CLASS_SLOT || root->cls == SN_CLASS_SLOT)
-        b->cls = root->cls = SN_CLASS_SLOT;
+    if (b->cls < root->cls) /* SLOT, LATE, TEMP: the longer life decides */
+        root->cls = b->cls;
+    b->cls = root->cls;
 }
 
 /* The input whose place the output takes, -1 for none. One of the same class comes first: a
@@ -145,14 +155,19 @@ static void place_slots(struct sn_program *p)
 {
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         struct sn_buffer *x = &p->bufs[b];
-        if (x->cls == SN_CLASS_SLOT && x->place == b) {
-            x->offset = p->slot_bytes[x->part];
-            p->slot_bytes[x->part] += x->bytes;
+        int64_t *bytes = x->cls == SN_CLASS_SLOT   ? &p->slot_bytes[x->part]
+                         : x->cls == SN_CLASS_LATE ? &p->late_bytes[x->part]
+                                                   : NULL;
+        if (bytes && x->place == b) {
+            x->offset = *bytes;
+            *bytes += x->bytes;
         }
     }
     for (int v = 0; v < p->parts; v++) {
         p->slot_base[v] = p->slots_bytes;
         p->slots_bytes += p->slots[v] * p->slot_bytes[v];
+        p->late_base[v] = p->slots_bytes;
+        p->slots_bytes += p->lates[v] * p->late_bytes[v];
     }
 }
 
@@ -180,4 +195,14 @@ enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p, struct sn_e
         p->bufs[b].offset = p->bufs[p->bufs[b].place].offset;
     place_workspace(j, p);
     return SN_OK;
+}
+
+int64_t sn_scratch_offset(const struct sn_program *p, int buf, int slot, int late)
+{
+    const struct sn_buffer *b = &p->bufs[buf];
+    if (b->cls == SN_CLASS_SLOT)
+        return p->slot_base[b->part] + slot * p->slot_bytes[b->part] + b->offset;
+    if (b->cls == SN_CLASS_LATE)
+        return p->late_base[b->part] + late * p->late_bytes[b->part] + b->offset;
+    return p->slots_bytes + b->offset;
 }

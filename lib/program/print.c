@@ -39,6 +39,8 @@ static void print_view(struct sn_str *out, const struct text *x, const struct sn
         sn_str_add(out, "[slice]");
     else if (v->index == SN_AT_ROW)
         sn_str_add(out, "[row]");
+    else if (b->cls == SN_CLASS_LATE)
+        sn_str_add(out, "[late]");
     else if (b->cls == SN_CLASS_SLOT)
         sn_str_add(out, "[s]");
     if (all || v->index != SN_AT_FIXED || b->cls == SN_CLASS_GRAD)
@@ -122,6 +124,8 @@ void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct s
                p->micros);
     for (int v = 0; v < p->parts; v++)
         sn_str_add(out, " %d", p->slots[v]);
+    for (int v = 0; v < p->parts && p->lates[0]; v++)
+        sn_str_add(out, ", with delayed weight gradients: %d", p->lates[v]);
     sn_str_add(out, "\n");
     for (int c = 0; c < p->n_chunks; c++) {
         const struct sn_chunk *x = &p->chunks[c];

@@ -52,7 +52,8 @@ enum sn_class {
     SN_CLASS_SCALARS,
     SN_NSTATE_CLASSES,
     SN_CLASS_SLOT = SN_NSTATE_CLASSES, /* kept from forward to backward; one copy per slot */
-    SN_CLASS_TEMP,                     /* dies inside its chunk */
+    SN_CLASS_LATE, /* kept from a backward chunk to its delayed weight gradients: fewer copies */
+    SN_CLASS_TEMP, /* dies inside its chunk */
     SN_CLASS_WORKSPACE,                /* scratch of operations: one, the largest */
     SN_NCLASSES
 };
@@ -133,7 +134,9 @@ struct sn_chunk {
 };
 
 struct sn_sched {
-    int chunk, micro, slot;
+    int chunk, micro;
+    int slot; /* which copy of the part's SLOT buffers */
+    int late; /* and of its LATE buffers, in backward and weight-gradient chunks */
 };
 
 enum { SN_MAX_PARTS = 64 }; /* virtual stages of a rank */
@@ -151,6 +154,7 @@ struct sn_program {
     int micros;              /* micro-batches per step */
     int parts;               /* virtual stages */
     int slots[SN_MAX_PARTS]; /* micro-batches between their forward and backward at the same time */
+    int lates[SN_MAX_PARTS]; /* backwards whose weight gradients are due, at the same time */
     int layer;               /* of operations that are added now */
     int part;                /* of buffers and chunks that are added now */
     bool failed;             /* an allocation failed while building */
@@ -158,7 +162,9 @@ struct sn_program {
     /* filled by place.c: bytes */
     int64_t slot_bytes[SN_MAX_PARTS]; /* of one slot */
     int64_t slot_base[SN_MAX_PARTS];  /* of slot 0 of a part, in the scratch arena */
-    int64_t slots_bytes;              /* of all slots of all parts */
+    int64_t late_bytes[SN_MAX_PARTS]; /* the same for copies of LATE buffers */
+    int64_t late_base[SN_MAX_PARTS];
+    int64_t slots_bytes; /* of all slots and late copies of all parts */
     int64_t temp_bytes, workspace_bytes;
     int64_t temp_lower_bound; /* largest sum of temporaries live at once: no packing does better */
 };
@@ -256,6 +262,8 @@ void sn_job_traffic(const struct sn_job *j, int64_t bytes[SN_NAXES]);
 void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
 /* The communication of an operation: false if it is none. *n is as enum sn_collective says. */
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n);
+/* Where a scratch buffer lies in the scratch arena, for a slot and a late copy of its part. */
+int64_t sn_scratch_offset(const struct sn_program *p, int buf, int slot, int late);
 /* How often each operation of a chunk with this `when` runs in one step. */
 int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when);
 /* Hash over every operation, view and offset, without what may differ between ranks of a stage:

@@ -12,13 +12,9 @@
 static int64_t base(const struct sn_memory_at *at, int buf)
 {
     const struct sn_program *p = at->of->program;
-    const struct sn_buffer *b = &p->bufs[buf];
     if (buf < p->n_state_bufs)
-        return b->offset;
-    if (b->cls == SN_CLASS_SLOT)
-        return at->of->job->state_bytes + p->slot_base[b->part] +
-               at->slot * p->slot_bytes[b->part] + b->offset;
-    return at->of->job->state_bytes + p->slots_bytes + b->offset;
+        return p->bufs[buf].offset;
+    return at->of->job->state_bytes + sn_scratch_offset(p, buf, at->slot, at->late);
 }
 
 /* `flat`: a transfer, which moves rows x cols elements without gaps whatever ld says. */

@@ -257,7 +257,7 @@ static enum sn_status run_op(struct tracer *x, const struct sn_memory_at *at, in
 static enum sn_status run_entry(struct tracer *x, const struct sn_sched *s)
 {
     const struct sn_program *p = x->t->program;
-    struct sn_memory_at at = {x->of, s->micro, s->slot};
+    struct sn_memory_at at = {x->of, s->micro, s->slot, s->late};
     bool known = s->chunk >= 0 && s->chunk < p->n_chunks && s->micro >= 0 && s->micro < p->micros;
     if (!known || s->slot < 0 || s->slot >= p->slots[p->chunks[s->chunk].part])
         return sn_fail(x->err, SN_EFAIL,
@@ -283,7 +283,7 @@ static enum sn_status run(struct tracer *x)
     if (!ends_apart)
         return SN_OK;
     /* evaluation: once, after the last micro-batch */
-    SN_TRY(run_entry(x, &(struct sn_sched){p->n_chunks - 1, p->micros - 1, 0}));
+    SN_TRY(run_entry(x, &(struct sn_sched){.chunk = p->n_chunks - 1, .micro = p->micros - 1}));
     return drain(x);
 }
 

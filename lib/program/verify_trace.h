@@ -92,7 +92,7 @@ struct sn_flights {
 
 struct sn_memory_at {
     const struct sn_trace_of *of;
-    int micro, slot;
+    int micro, slot, late;
 };
 
 /* SN_EFAIL when operation `op` uses what is under way. */

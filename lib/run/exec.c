@@ -65,24 +65,22 @@ void sn_exec_destroy(struct sn_exec *x)
     sn_free(x);
 }
 
-static char *base(const struct sn_exec *x, const struct sn_program *p, int buf, int slot)
+static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
+                  const struct sn_at *at)
 {
-    const struct sn_buffer *b = &p->bufs[buf];
     if (buf < p->n_state_bufs)
-        return x->state + b->offset;
-    if (b->cls == SN_CLASS_SLOT)
-        return x->scratch + p->slot_base[b->part] + slot * p->slot_bytes[b->part] + b->offset;
-    return x->scratch + p->slots_bytes + b->offset;
+        return x->state + p->bufs[buf].offset;
+    return x->scratch + sn_scratch_offset(p, buf, at->slot, at->late);
 }
 
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf)
 {
-    return base(x, p, buf, 0);
+    return base(x, p, buf, &(struct sn_at){0});
 }
 
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x)
 {
-    return (struct sn_scalars *)(void *)base(x, &x->job->train, x->job->scalars, 0);
+    return (struct sn_scalars *)(void *)sn_exec_address(x, &x->job->train, x->job->scalars);
 }
 
 const struct sn_exec_time *sn_exec_times(const struct sn_exec *x)
@@ -108,7 +106,7 @@ static struct sn_mat resolve(const struct sn_exec *x, const struct sn_program *p
         element += at->row * v->ld;
     else if (v->index == SN_AT_REPLICA)
         element += x->job->group_index[SN_GROUP_REPLICA] * v->stride;
-    char *address = base(x, p, v->buf, at->slot) + element * (int64_t)sn_dtype_size(t);
+    char *address = base(x, p, v->buf, at) + element * (int64_t)sn_dtype_size(t);
     return (struct sn_mat){address, t, v->rows, v->cols, v->ld};
 }
 
@@ -160,7 +158,7 @@ static struct sn_transfer transfer_of(struct sn_exec *x, const struct sn_program
                             .add = acc_now(op->acc[0], at) == SN_ADD,
                             .peer = op->peer,
                             .tag = op->tag,
-                            .staging = base(x, &x->job->train, x->job->staging, 0),
+                            .staging = sn_exec_address(x, &x->job->train, x->job->staging),
                             .label = op->label};
     (void)sn_op_collective(op, &t.kind, &t.n);
     return t;
@@ -219,7 +217,7 @@ static enum sn_status run_agree(struct sn_exec *x, struct sn_err *err)
                               .dtype = SN_F64,
                               .n = SN_NAGREE,
                               .out = s->agree,
-                              .staging = base(x, &x->job->train, x->job->staging, 0),
+                              .staging = sn_exec_address(x, &x->job->train, x->job->staging),
                               .label = "step_end"};
     sn_ticket t = x->comm->ops->post(x->comm, &all);
     SN_TRY(x->comm->ops->wait(x->comm, t, err));
@@ -288,7 +286,8 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
 {
     for (int i = 0; i < p->n_sched; i++) {
         const struct sn_sched *s = &p->sched[i];
-        struct sn_at at = {.micro = s->micro, .micros = p->micros, .slot = s->slot};
+        struct sn_at at = {
+            .micro = s->micro, .micros = p->micros, .slot = s->slot, .late = s->late};
         sn_exec_scalars(x)->first_sample = first_sample[s->micro];
         SN_TRY(sn_exec_chunk(x, p, s->chunk, at, err));
     }

@@ -27,7 +27,7 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
                            const int64_t *first_sample, struct sn_err *err);
 /* Run one chunk for micro-batch `micro` of `micros`; `row` is what SN_AT_ROW views read. */
 struct sn_at {
-    int micro, micros, slot;
+    int micro, micros, slot, late;
     int64_t row;
 };
 enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
