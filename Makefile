@@ -102,7 +102,7 @@ $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce: LIBS += $(MPI_LIBS)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(link)
 # Programs that train layouts with threads for ranks.
-$(patsubst %,$(BUILD)/tests/unit/%,test_layouts test_verify test_verify_limits): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
+$(patsubst %,$(BUILD)/tests/unit/%,test_layouts test_verify test_verify_limits test_activations test_bubble): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
 
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
@@ -189,8 +189,9 @@ info: ## What was found on this machine and what was not
 	@echo 'BLAS to compare with $(BLAS_LIBS)'
 	@echo 'instruction sets     $(ISAS) (chosen at run time)'
 
-docs: all ## Write docs/RUNFILE.md anew from the key table
+docs: all ## Write docs/RUNFILE.md and docs/ACTIVATIONS.md anew
 	$(BUILD)/bin/sennit-plan --help-keys=markdown > docs/RUNFILE.md
+	BUILD=$(BUILD) tests/activations > docs/ACTIVATIONS.md
 format: ## Format every C file with clang-format
 	clang-format -i $$(find bin checkpoint kernels lib slurm tests -name '*.[ch]')
 clean: ## Remove build/

@@ -1,0 +1,390 @@
+#include "lib/plan/activations.h"
+
+#include "lib/layout/cut.h"
+#include "lib/layout/schedule.h"
+
+/* The letters of the header, and the switches of the formula. */
+struct letters {
+    const struct sn_job *j;
+    struct sn_activations *a;
+    enum sn_dtype dtype;
+    int n, t, c;                /* layers of the part, ranks of the axes */
+    int64_t T, region, D, q, g; /* region: T' */
+    int64_t f, heads;           /* heads: H / t */
+    bool rms, gated, parallel;  /* the family */
+    bool sp, dropout, split, exchange;
+    bool selective, full;
+};
+
+const char *sn_why_text(enum sn_why w)
+{
+    static const char *const text[SN_NWHYS] = {
+        [SN_WHY_FP32] = "fp32: 4 bytes an element, not 2",
+        [SN_WHY_GATHERED] = "the gathered copy is kept, the paper gathers again",
+        [SN_WHY_AGAIN] = "computed again in backward",
+        [SN_WHY_DELAYED] = "read by delayed weight gradients",
+        [SN_WHY_DELAYED_AGAIN] = "computed again, then read by delayed weight gradients",
+        [SN_WHY_HEADS] = "key and value heads are not as many as query heads",
+        [SN_WHY_WIDTH] = "the feed-forward width is not 4 D",
+        [SN_WHY_GATE] = "gate and up",
+        [SN_WHY_FLASH] = "scores are never kept, their log-sum-exp is",
+        [SN_WHY_MASKS] = "masks are drawn again from counters",
+        [SN_WHY_STATS] = "the paper leaves statistics out",
+        [SN_WHY_PARALLEL] = "parallel block: one sum",
+        [SN_WHY_END] = "end of the part: the paper leaves it out",
+        [SN_WHY_EXCHANGE] = "before heads are exchanged for rows",
+        [SN_WHY_SLICED] = "one slice a tensor rank, the paper counts it whole",
+        [SN_WHY_TABLE] = "gradient of the shared table, opened by the head",
+        [SN_WHY_ROUNDED] = "rounded up to 64 bytes",
+    };
+    return text[w];
+}
+
+/* --- one tensor ----------------------------------------------------------------------------------
+ */
+
+enum { ANYWAY = 0, UNLESS_FULL = 1, UNLESS_ANY = 2 }; /* kept unless recomputation is ... */
+
+struct tensor {
+    const char *name;
+    int copies;
+    int64_t rows, cols;
+    bool fp32;      /* whatever the storage type is */
+    int dropped;    /* ANYWAY ... */
+    bool delayed;   /* weight gradients read it: split backward keeps what is computed again */
+    bool late;      /* made in backward for delayed weight gradients */
+    double paper;   /* what the paper counts for one layer, in units of T D bytes */
+    bool paper_cut; /* divided by t with or without sequence parallelism */
+    unsigned why;
+};
+
+static unsigned why(bool holds, enum sn_why w)
+{
+    return holds ? 1u << w : 0;
+}
+
+static double paper_bytes(const struct letters *l, const struct tensor *x)
+{
+    bool cut = x->paper_cut || (l->sp && !l->full);
+    return x->paper * (double)l->T * (double)l->D / (cut ? l->t : 1) * l->n;
+}
+
+/* Is it computed again in backward? */
+static bool repeated(const struct letters *l, const struct tensor *x)
+{
+    return (x->dropped >= UNLESS_FULL && l->full) || (x->dropped == UNLESS_ANY && l->selective);
+}
+
+static void keep(const struct letters *l, struct tensor x)
+{
+    bool again = repeated(l, &x), stays = !again || (l->split && x.delayed);
+    enum sn_dtype dtype = x.fp32 ? SN_F32 : l->dtype;
+    int64_t one = x.rows * x.cols * (int64_t)sn_dtype_size(dtype);
+    struct sn_kept *k = &l->a->kept[l->a->n];
+    *k = (struct sn_kept){.name = x.name, .dtype = dtype, .rows = x.rows, .cols = x.cols};
+    k->copies = stays ? x.copies : 0;
+    k->bytes = k->copies * ((one + 63) / 64 * 64);
+    k->late = k->copies > 0 && (x.late || again);
+    if (!l->full || x.dropped == ANYWAY) /* full: the paper counts the input alone */
+        k->literature = paper_bytes(l, &x);
+    if (k->copies == 0 && k->literature == 0)
+        return; /* nobody counts it */
+    bool there = k->copies > 0;
+    k->why =
+        (there || !again ? x.why : 0) | why(again, there ? SN_WHY_DELAYED_AGAIN : SN_WHY_AGAIN);
+    k->why |= why(there && one % 64 != 0, SN_WHY_ROUNDED);
+    k->why |= why(there && k->literature > 0 && dtype == SN_F32, SN_WHY_FP32);
+    *(k->late ? &l->a->late_bytes : &l->a->slot_bytes) += k->bytes;
+    l->a->n++;
+}
+
+/* --- the block -----------------------------------------------------------------------------------
+ */
+
+static void inputs(const struct letters *l)
+{
+    keep(l, (struct tensor){.name = "x",
+                            .copies = l->n,
+                            .rows = l->region,
+                            .cols = l->D,
+                            .paper = 2,
+                            .why = why(l->full && l->sp, SN_WHY_SLICED)});
+    keep(l, (struct tensor){.name = "mid",
+                            .copies = l->parallel ? 0 : l->n,
+                            .rows = l->region,
+                            .cols = l->D,
+                            .dropped = UNLESS_FULL,
+                            .delayed = true,
+                            .paper = 2,
+                            .why = why(l->parallel, SN_WHY_PARALLEL)});
+    keep(l, (struct tensor){
+                .name = "masks", .dropped = UNLESS_FULL, .paper = 2, .why = 1u << SN_WHY_MASKS});
+}
+
+static void norms(const struct letters *l)
+{
+    keep(l, (struct tensor){.name = "norm",
+                            .copies = 2 * l->n,
+                            .rows = l->T,
+                            .cols = l->D,
+                            .dropped = UNLESS_ANY,
+                            .delayed = true,
+                            .paper = 4,
+                            .why = why(l->sp, SN_WHY_GATHERED)});
+    keep(l, (struct tensor){.name = "norm.stats",
+                            .copies = 2 * l->n,
+                            .rows = l->region,
+                            .cols = l->rms ? 1 : 2,
+                            .fp32 = true,
+                            .dropped = UNLESS_ANY,
+                            .delayed = true,
+                            .why = 1u << SN_WHY_STATS});
+}
+
+/* Queries, keys and values: side by side, or of whole sequences and fewer heads. */
+static void projections(const struct letters *l)
+{
+    int64_t c = l->exchange ? l->c : 1;
+    unsigned heads = why(l->g * l->t != 3 * l->D, SN_WHY_HEADS);
+    struct tensor q = {.name = "qkv",
+                       .copies = l->n,
+                       .rows = l->T * c,
+                       .cols = l->exchange ? l->q / c : l->g,
+                       .dropped = UNLESS_FULL,
+                       .paper = l->exchange ? 2 : 6,
+                       .paper_cut = true,
+                       .why = l->exchange ? 0 : heads};
+    if (l->exchange)
+        q.name = "q";
+    keep(l, q);
+    if (!l->exchange)
+        return;
+    q.name = "k, v";
+    q.copies = 2 * l->n;
+    q.cols = (l->g - l->q) / 2 / c;
+    q.paper = 4;
+    q.why = heads;
+    keep(l, q);
+}
+
+static void attention(const struct letters *l)
+{
+    const struct sn_model_config *m = &l->j->config->model;
+    int64_t c = l->exchange ? l->c : 1;
+    keep(l, (struct tensor){.name = "scores",
+                            .dropped = UNLESS_FULL,
+                            .paper = l->selective ? 0 : 5.0 * m->heads * m->seq / (double)l->D,
+                            .paper_cut = true,
+                            .why = 1u << SN_WHY_FLASH});
+    keep(l, (struct tensor){.name = "lse",
+                            .copies = l->n,
+                            .rows = l->T * c,
+                            .cols = l->heads / c,
+                            .fp32 = true,
+                            .dropped = UNLESS_FULL,
+                            .why = 1u << SN_WHY_FLASH});
+    keep(l, (struct tensor){.name = "core",
+                            .copies = l->n,
+                            .rows = l->T,
+                            .cols = l->q,
+                            .dropped = UNLESS_FULL,
+                            .delayed = true,
+                            .paper = 2,
+                            .paper_cut = true});
+    keep(l, (struct tensor){.name = "core.whole",
+                            .copies = l->exchange ? l->n : 0,
+                            .rows = l->T * c,
+                            .cols = l->q / c,
+                            .dropped = UNLESS_FULL,
+                            .why = 1u << SN_WHY_EXCHANGE});
+}
+
+static void feed_forward(const struct letters *l)
+{
+    unsigned width = why(l->f * l->t != 4 * l->D, SN_WHY_WIDTH);
+    keep(l, (struct tensor){.name = "up",
+                            .copies = l->n,
+                            .rows = l->T,
+                            .cols = l->f * (l->gated ? 2 : 1),
+                            .dropped = UNLESS_FULL,
+                            .delayed = true, /* its gradient takes its place */
+                            .paper = 8,
+                            .paper_cut = true,
+                            .why = width | why(l->gated, SN_WHY_GATE)});
+    keep(l, (struct tensor){.name = "act",
+                            .copies = l->n,
+                            .rows = l->T,
+                            .cols = l->f,
+                            .dropped = UNLESS_ANY,
+                            .delayed = true,
+                            .paper = 8,
+                            .paper_cut = true,
+                            .why = width});
+}
+
+/* --- the ends of a part ------------------------------------------------------------------------
+ */
+
+/* Elements of the gradient bucket of a table that is embedding and head. Positions are in it where
+ * they are treated alike (lib/program/parts.c). */
+static int64_t table_bucket(const struct letters *l)
+{
+    const struct sn_config *c = l->j->config;
+    int64_t members = 32 * l->j->group_size[SN_GROUP_REPLICA];
+    int64_t n = sn_slice_of(c->model.vocab, l->t, 0).padded * l->D;
+    n = (n + 31) / 32 * 32;
+    if (c->model.family == SN_GPT2 && l->t == 1 && n * 4 < c->layout.bucket)
+        n += (c->model.seq * l->D + 31) / 32 * 32;
+    return (n + members - 1) / members * members;
+}
+
+static void one(const struct letters *l, bool is_there, struct tensor x, enum sn_why w)
+{
+    x.copies = is_there;
+    x.why = 1u << w;
+    keep(l, x);
+}
+
+/* Without sequence parallelism the gradient that is received is itself one that weight gradients
+ * read: of the last layer's down or, through dropout, of the embedding in its place. */
+static bool takes_received(const struct letters *l)
+{
+    return l->split && !l->sp && !l->a->last && (!l->dropout || l->parallel || l->a->first);
+}
+
+static void ends(const struct letters *l)
+{
+    const struct sn_job *j = l->j;
+    bool first = l->a->first, last = l->a->last;
+    struct tensor region = {.rows = l->region, .cols = l->D};
+    region.name = "out";
+    one(l, true, region, SN_WHY_END);
+    region.name = "received";
+    one(l, !last, region, SN_WHY_END);
+    region.name = "sent";
+    one(l, !first, region, SN_WHY_END);
+    one(l, last,
+        (struct tensor){
+            .name = "final.stats", .rows = l->region, .cols = l->rms ? 1 : 2, .fp32 = true},
+        SN_WHY_END);
+    region.name = "d.head";
+    one(l, last, region, SN_WHY_END);
+    struct tensor embed = {.name = "d.embed", .rows = l->T, .cols = l->D, .late = true};
+    one(l, first && l->split && !(takes_received(l) && l->dropout && !l->parallel), embed,
+        SN_WHY_DELAYED);
+    bool shared = j->zero >= 2 && j->config->model.tied_embeddings && j->stages == 1 && last;
+    struct tensor table = {.name = "d.table", .rows = 1, .fp32 = true};
+    table.cols = shared ? table_bucket(l) : 0;
+    one(l, shared, table, SN_WHY_TABLE);
+}
+
+/* --- gradients that delayed weight gradients read ----------------------------------------------
+ */
+
+static void delayed(const struct letters *l)
+{
+    bool both = l->parallel && !l->dropout;
+    struct tensor x = {.rows = l->T, .late = true, .why = 1u << SN_WHY_DELAYED};
+    x.name = "d.qkv";
+    x.copies = l->n;
+    x.cols = l->g;
+    keep(l, x);
+    x.name = both ? "d.sum" : "d.o, d.down";
+    x.copies = (both ? l->n : 2 * l->n) - (takes_received(l) && !(l->dropout && !l->parallel));
+    x.cols = l->D;
+    keep(l, x);
+    x.name = "d.norm";
+    x.copies = 2 * l->n;
+    x.rows = l->region;
+    keep(l, x);
+}
+
+/* --- all ---------------------------------------------------------------------------------------
+ */
+
+/* Layers of a part: blocks whose attention is here. */
+static int layers_of(const struct sn_job *j, int part)
+{
+    int n = 0;
+    for (int i = 0; i < j->model->n_nodes; i++)
+        n += j->model->nodes[i].kind == SN_NODE_ATTENTION &&
+             j->piece_of_node[i] == part * j->stages + j->stage;
+    return n;
+}
+
+static int slots_of(const struct sn_job *j, int part)
+{
+    const struct sn_layout_config *l = &j->config->layout;
+    struct sn_pipeline p = {l->schedule, j->stages, j->pieces / j->stages, j->train.micros};
+    return sn_schedule_slots(&p, j->stage, part);
+}
+
+/* Backwards whose weight gradients are due at the same time: ZB-H1 delays them by `stage`. */
+static int lates_of(const struct sn_job *j)
+{
+    const struct sn_layout_config *l = &j->config->layout;
+    int zero_bubble = j->stage + 1 < j->train.micros ? j->stage + 1 : j->train.micros;
+    return l->schedule == SN_ZERO_BUBBLE ? zero_bubble : l->split_backward;
+}
+
+static struct letters letters_of(struct sn_activations *a, const struct sn_job *j)
+{
+    const struct sn_model_config *m = &j->config->model;
+    const struct sn_layout_config *y = &j->config->layout;
+    int t = y->tensor, copies = sn_kv_copies(m, t);
+    bool llama = m->family == SN_LLAMA;
+    struct letters l = {.j = j, .a = a, .dtype = j->config->train.precision, .n = a->layers};
+    l.t = t;
+    l.c = y->context;
+    l.T = (int64_t)y->micro_batch * m->seq / y->context;
+    l.sp = y->sequence_parallel && t > 1;
+    l.region = l.sp ? l.T / t : l.T;
+    l.D = m->hidden;
+    l.heads = m->heads / t;
+    l.q = l.D / t;
+    l.g = l.q + 2 * (l.D / m->heads) * (m->kv_heads / (t / copies));
+    l.f = sn_slice_of(m->ffn, t, 0).padded;
+    l.rms = l.gated = llama;
+    l.parallel = m->family != SN_GPT2 && m->parallel_residual;
+    l.dropout = m->dropout > 0;
+    l.split = y->schedule == SN_ZERO_BUBBLE || y->split_backward;
+    l.exchange = l.c > 1 && y->context_kind == SN_CONTEXT_ALL_TO_ALL;
+    l.selective = y->recompute == SN_RECOMPUTE_SELECTIVE;
+    l.full = y->recompute == SN_RECOMPUTE_FULL;
+    return l;
+}
+
+void sn_activations(struct sn_activations *out, const struct sn_job *j, int part)
+{
+    int piece = part * j->stages + j->stage;
+    *out = (struct sn_activations){.layers = layers_of(j, part),
+                                   .first = piece == 0,
+                                   .last = piece == j->pieces - 1,
+                                   .slots = slots_of(j, part),
+                                   .lates = lates_of(j)};
+    struct letters l = letters_of(out, j);
+    inputs(&l);
+    norms(&l);
+    projections(&l);
+    attention(&l);
+    feed_forward(&l);
+    ends(&l);
+    if (l.split)
+        delayed(&l);
+}
+
+double sn_activations_literature(const struct sn_job *j, int layers)
+{
+    const struct sn_model_config *m = &j->config->model;
+    const struct sn_layout_config *y = &j->config->layout;
+    double t = y->tensor, sb = (double)y->micro_batch * m->seq / y->context;
+    double scores = 5.0 * m->heads * m->seq / m->hidden;
+    double each = 10 + 24 / t + scores / t;
+    if (y->recompute == SN_RECOMPUTE_SELECTIVE)
+        each -= scores / t;
+    if (y->sequence_parallel)
+        each += 10 / t - 10;
+    if (y->recompute == SN_RECOMPUTE_FULL)
+        each = 2;
+    return sb * m->hidden * layers * each;
+}

@@ -1,0 +1,128 @@
+/*
+ * activations.h - the bytes kept from forward to backward, as a formula.
+ *
+ * What a compiled program keeps for a micro-batch (one slot of a part: program.h) follows from
+ * model and layout alone. The formula below was written on paper and is held to the placed arena,
+ * byte for byte, by tests/unit/test_activations.c; it never looks at a program's buffers. It says
+ * which tensors are kept, and beside each what Korthikanti et al. (arXiv 2205.05198, sections 4 and
+ * 5) count for it, so that each difference has a name.
+ *
+ * Letters of kernels/tensor.h, of one rank. t = tensor ranks, c = context ranks, e = bytes of the
+ * storage type:
+ *
+ *   T = micro_batch S / c tokens         T' = T / t under sequence parallelism, else T
+ *   q = D / t                            g = q + 2 d x (key and value heads of a tensor rank)
+ *   f = ceil(F / t)                      k = 2 (LayerNorm: mean, 1/std) or 1 (RMSNorm)
+ *
+ * Every tensor is rounded up to 64 bytes. Without recomputation a block keeps
+ *
+ *   x            e T' D    its input: a sum lies where one of its addends lay (place.c)
+ *   norm         e T D     twice; under sequence parallelism the gathered copy, not the slice
+ *   norm.stats   4 T' k    twice
+ *   qkv          e T g     rotated in place
+ *   core         e T q     attention's output
+ *   lse          4 T H/t   its log-sum-exp: scores are never kept
+ *   mid          e T' D    x + attention; none where the block is parallel (gpt-neox)
+ *   up           e T f     llama: gate and up, twice that
+ *   act          e T f
+ *
+ *   all-to-all             q, k, v of whole sequences, e T g, not qkv; also core.whole, e T q
+ *   dropout                nothing: masks are functions of (seed, element), drawn again
+ *
+ * selective drops norm, norm.stats and act; full keeps x alone.
+ *
+ * A part also keeps
+ *
+ *   out          e T' D    what its last layer gives: sent, or read by the final norm
+ *   received     e T' D    not on the last part: the gradient from the next one
+ *   sent         e T' D    not on the first part: the gradient for the previous one
+ *   final.stats  4 T' k    last part
+ *   d.head       e T' D    last part: gradient of the head's input, made in the forward chunk
+ *   d.table      4 bytes   ZeRO 2 and 3, head and embedding one parameter and both here: an element
+ *                          of the table's gradient bucket, which the head opens in forward. Nothing
+ *                          else depends on ZeRO
+ *
+ * Split backward (zero-bubble): what is made in backward and read by weight gradients lives until
+ * they run, in as many copies as weight gradients are delayed (stage + 1), not in every slot. These
+ * are recomputed tensors (norm, norm.stats, core, mid, act, and up, whose place its gradient takes)
+ * and gradients:
+ *
+ *   d.qkv        e T g
+ *   d.norm       e T' D    twice
+ *   d.o, d.down  e T D     of the two outputs that are added to x; one for both (d.sum) where the
+ *                          block is parallel without dropout
+ *   d.embed      e T D     first part
+ *
+ * Without sequence parallelism the received gradient is one of these: the last layer's d.down
+ * (without dropout, or in a parallel block), or d.embed has its place (first part).
+ */
+#ifndef SN_ACTIVATIONS_H
+#define SN_ACTIVATIONS_H
+
+#include "lib/program/program.h"
+
+enum { SN_KEPT_MAX = 40 };
+
+/* Why a figure is not the paper's. */
+enum sn_why {
+    SN_WHY_FP32,
+    SN_WHY_GATHERED,
+    SN_WHY_AGAIN,
+    SN_WHY_DELAYED,
+    SN_WHY_DELAYED_AGAIN,
+    SN_WHY_HEADS,
+    SN_WHY_WIDTH,
+    SN_WHY_GATE,
+    SN_WHY_FLASH,
+    SN_WHY_MASKS,
+    SN_WHY_STATS,
+    SN_WHY_PARALLEL,
+    SN_WHY_END,
+    SN_WHY_EXCHANGE,
+    SN_WHY_SLICED,
+    SN_WHY_TABLE,
+    SN_WHY_ROUNDED,
+    SN_NWHYS
+};
+/* "fp32: 4 bytes an element, not 2" */
+const char *sn_why_text(enum sn_why w);
+
+/* One kind of tensor that a slot holds. */
+struct sn_kept {
+    const char *name; /* "x", "norm" ...: of the table above */
+    int copies;       /* of this shape in one slot: layers, mostly */
+    enum sn_dtype dtype;
+    int64_t rows, cols;
+    bool late;         /* kept from backward to delayed weight gradients only (SN_CLASS_LATE) */
+    int64_t bytes;     /* of all copies, each rounded up to 64 */
+    double literature; /* bytes that the paper counts for the same, 2 for an element */
+    unsigned why;      /* bit w: the two differ for reason w of enum sn_why */
+};
+
+/* One slot of a part. */
+struct sn_activations {
+    int layers;         /* n */
+    bool first, last;   /* holds the embedding, the head */
+    int slots;          /* micro-batches in flight */
+    int lates;          /* backwards that wait for their weight gradients */
+    int n;              /* tensors */
+    int64_t slot_bytes; /* sum over tensors that are not late: equals program.slot_bytes[part] */
+    int64_t late_bytes; /* of the others: equals program.late_bytes[part] */
+    struct sn_kept kept[SN_KEPT_MAX];
+};
+
+/* The formula for part `part` of the train program. Reads the configuration, the rank's place in
+ * the grid and which layers are whose; not the program. All parameters are taken to train. */
+void sn_activations(struct sn_activations *out, const struct sn_job *j, int part);
+/* The paper's figure for the same layers and micro-batch: T D n (34 + 5 a s / D) bytes with one
+ * tensor rank, (10 + 24/t + 5 a s / (D t)) with t, (34 + 5 a s / D)/t with sequence parallelism;
+ * without the scores' term for selective recomputation, 2 T D n for full. The paper's s b is T:
+ * context ranks have a part of each sequence. */
+double sn_activations_literature(const struct sn_job *j, int layers);
+
+/* A table of one stage's parts as text, and as a JSON object. `j` is compiled: the arena's figures
+ * stand beside the formula's. */
+void sn_activations_text(struct sn_str *out, const struct sn_job *j);
+void sn_activations_json(struct sn_str *out, const struct sn_job *j);
+
+#endif

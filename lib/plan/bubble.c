@@ -1,0 +1,138 @@
+#include "lib/plan/bubble.h"
+
+#include "lib/base/mem.h"
+
+#include <math.h>
+
+struct sn_pipeline sn_job_pipeline(const struct sn_job *j)
+{
+    return (struct sn_pipeline){j->config->layout.schedule, j->stages, j->train.parts,
+                                j->train.micros};
+}
+
+/* --- from the program ---------------------------------------------------------------------------
+ */
+
+/* The phase of a chunk's task; SN_NPHASES: it is none. Weight gradients that are a chunk but not
+ * delayed are the end of their BACKWARD. */
+static enum sn_phase phase_of(enum sn_chunk_kind kind, bool delays)
+{
+    switch (kind) {
+    case SN_CHUNK_FORWARD:
+        return SN_PHASE_FORWARD;
+    case SN_CHUNK_BACKWARD:
+    case SN_CHUNK_INPUT_GRAD:
+        return SN_PHASE_BACKWARD;
+    case SN_CHUNK_WEIGHT_GRAD:
+        return delays ? SN_PHASE_WEIGHT : SN_NPHASES;
+    default:
+        return SN_NPHASES;
+    }
+}
+
+static double flops_of(const struct sn_program *p, const struct sn_chunk *c)
+{
+    double flops = 0;
+    for (int i = c->first; i < c->first + c->n; i++)
+        flops += sn_op_flops(&p->ops[i]);
+    return flops;
+}
+
+static void add_chunk(struct sn_stage_work *w, const struct sn_program *p, const struct sn_chunk *c)
+{
+    struct sn_part_work *part = &w->part[c->part];
+    if (c->kind == SN_CHUNK_FORWARD)
+        part->forward += flops_of(p, c);
+    else if (c->kind == SN_CHUNK_BACKWARD || c->kind == SN_CHUNK_INPUT_GRAD)
+        part->backward += flops_of(p, c);
+    else if (c->kind == SN_CHUNK_WEIGHT_GRAD)
+        part->weight += flops_of(p, c);
+}
+
+enum sn_status sn_stage_work_init(struct sn_stage_work *out, const struct sn_job *j,
+                                  struct sn_err *err)
+{
+    const struct sn_program *p = &j->train;
+    bool delays = j->config->layout.schedule == SN_ZERO_BUBBLE;
+    struct sn_stage_work w = {.parts = p->parts};
+    w.tasks = sn_alloc_n((size_t)p->n_sched, sizeof(*w.tasks));
+    if (!w.tasks)
+        return sn_fail(err, SN_ENOMEM, "plan: no memory for a schedule of %d entries", p->n_sched);
+    for (int i = 0; i < p->n_sched; i++) {
+        const struct sn_sched *s = &p->sched[i];
+        const struct sn_chunk *c = &p->chunks[s->chunk];
+        enum sn_phase phase = phase_of(c->kind, delays);
+        if (phase != SN_NPHASES)
+            w.tasks[w.n++] = (struct sn_task){phase, c->part, s->micro, s->slot};
+    }
+    for (int c = 0; c < p->n_chunks; c++)
+        add_chunk(&w, p, &p->chunks[c]);
+    *out = w;
+    return SN_OK;
+}
+
+void sn_stage_work_fini(struct sn_stage_work *w)
+{
+    sn_free(w->tasks);
+    *w = (struct sn_stage_work){0};
+}
+
+/* --- played -------------------------------------------------------------------------------------
+ */
+
+enum sn_status sn_bubble_play(struct sn_pipeline_time *out, const struct sn_pipeline *p,
+                              const struct sn_stage_work *stage, const struct sn_pipeline_cost *c,
+                              struct sn_err *err)
+{
+    const struct sn_task **tasks = sn_alloc_n((size_t)p->stages, sizeof(*tasks));
+    int *n = sn_alloc_n((size_t)p->stages, sizeof(*n));
+    enum sn_status st = SN_OK;
+    if (!tasks || !n)
+        st = sn_fail(err, SN_ENOMEM, "plan: no memory for %d stages", p->stages);
+    for (int s = 0; st == SN_OK && s < p->stages; s++) {
+        tasks[s] = stage[s].tasks;
+        n[s] = stage[s].n;
+    }
+    if (st == SN_OK)
+        st = sn_pipeline_simulate_lists(p, &(struct sn_task_lists){tasks, n}, c, out, err);
+    sn_free(n);
+    sn_free(tasks);
+    return st;
+}
+
+/* Times are integers: the longest chunk lasts 2^30 units. */
+static double unit_of(const struct sn_pipeline *p, const struct sn_stage_work *stage)
+{
+    double most = 0;
+    for (int s = 0; s < p->stages; s++)
+        for (int v = 0; v < stage[s].parts; v++) {
+            const struct sn_part_work *w = &stage[s].part[v];
+            most = fmax(most, fmax(w->forward, fmax(w->backward, w->weight)));
+        }
+    return most / (double)(1 << 30);
+}
+
+enum sn_status sn_bubble_fraction(double *out, const struct sn_pipeline *p,
+                                  const struct sn_stage_work *stage, struct sn_err *err)
+{
+    size_t pieces = (size_t)p->stages * (size_t)p->virtual_stages;
+    double unit = unit_of(p, stage);
+    struct sn_task_cost *costs = sn_alloc_n(pieces, sizeof(*costs));
+    if (!costs)
+        return sn_fail(err, SN_ENOMEM, "plan: no memory for %d stages", p->stages);
+    for (size_t k = 0; unit > 0 && k < pieces; k++) {
+        const struct sn_part_work *w = &stage[k % (size_t)p->stages].part[k / (size_t)p->stages];
+        costs[k] = (struct sn_task_cost){.forward = llround(w->forward / unit),
+                                         .backward = llround(w->backward / unit),
+                                         .weight = llround(w->weight / unit)};
+    }
+    struct sn_pipeline_time time;
+    enum sn_status st =
+        sn_bubble_play(&time, p, stage, &(struct sn_pipeline_cost){.pieces = costs}, err);
+    sn_free(costs);
+    if (st != SN_OK)
+        return st;
+    *out = sn_pipeline_idle_fraction(&time, p->stages);
+    sn_pipeline_time_fini(&time);
+    return SN_OK;
+}

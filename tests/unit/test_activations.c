@@ -1,0 +1,288 @@
+/*
+ * test_activations.c - the formula for kept activations equals the placed arena, byte for byte.
+ *
+ * Every combination below is compiled for every pipeline stage; the formula
+ * (lib/plan/activations.h) sees the configuration only.
+ */
+#include "lib/plan/activations.h"
+#include "tests/lib/layout_test.h"
+#include "tests/lib/tap.h"
+
+struct pipe {
+    int stages, parts;
+    enum sn_schedule schedule;
+    bool split;
+};
+
+/* One of each group of layouts. */
+struct layout {
+    enum sn_family family;
+    enum sn_dtype dtype;
+    int tensor, context, kind, micro_batch, zero, recompute, kv_heads;
+    bool sequence_parallel, dropout, small_buckets;
+    struct pipe pipe;
+};
+
+struct score {
+    int layouts, parts, wrong;
+};
+
+static struct sn_config config_of(const struct layout *x)
+{
+    struct sn_config c = layout_config(x->family);
+    c.model.layers = 6;
+    c.model.kv_heads = x->kv_heads ? x->kv_heads : c.model.kv_heads;
+    c.model.dropout = x->dropout ? 0.1 : 0;
+    c.train.precision = x->dtype;
+    c.train.global_batch = 36;
+    struct sn_layout_config *l = &c.layout;
+    l->tensor = x->tensor;
+    l->context = x->context;
+    l->context_kind = (enum sn_context_kind)x->kind;
+    l->micro_batch = x->micro_batch;
+    l->zero = x->zero;
+    l->data = x->zero ? 3 : 1;
+    l->bucket = x->small_buckets ? 4 << 10 : l->bucket; /* the table, the positions: apart */
+    l->recompute = (enum sn_recompute)x->recompute;
+    l->sequence_parallel = x->sequence_parallel;
+    l->pipeline = x->pipe.stages;
+    l->virtual_stages = x->pipe.parts;
+    l->schedule = x->pipe.schedule;
+    l->split_backward = x->pipe.split;
+    l->n_axis_order = 4; /* so that rank s is in stage s */
+    l->axis_order[0] = SN_ORDER_PIPELINE;
+    l->axis_order[1] = SN_ORDER_TENSOR;
+    l->axis_order[2] = SN_ORDER_CONTEXT;
+    l->axis_order[3] = SN_ORDER_DATA_AXIS;
+    return c;
+}
+
+/* The paper's figures of the rows add up to its equation, and each difference has a reason. */
+static bool names_its_differences(const struct sn_activations *a, const struct sn_job *j)
+{
+    double sum = 0, want = sn_activations_literature(j, a->layers);
+    bool named = true;
+    for (int i = 0; i < a->n; i++) {
+        sum += a->kept[i].literature;
+        named = named && (a->kept[i].why || (double)a->kept[i].bytes == a->kept[i].literature);
+    }
+    return named && fabs(sum - want) <= 1e-9 * want;
+}
+
+static void check_stage(struct score *s, const struct layout *x, const struct sn_job *j)
+{
+    int64_t all = 0;
+    bool good = true;
+    for (int v = 0; v < j->train.parts; v++, s->parts++) {
+        struct sn_activations a;
+        sn_activations(&a, j, v);
+        good = good && a.slot_bytes == j->train.slot_bytes[v] &&
+               a.late_bytes == j->train.late_bytes[v] && a.lates == j->train.lates[v] &&
+               names_its_differences(&a, j);
+        if (!good)
+            printf("# slot %lld of %lld, late %lld of %lld, copies %d of %d\n",
+                   (long long)a.slot_bytes, (long long)j->train.slot_bytes[v],
+                   (long long)a.late_bytes, (long long)j->train.late_bytes[v], a.lates,
+                   j->train.lates[v]);
+        all += a.slots * a.slot_bytes + a.lates * a.late_bytes;
+    }
+    if (good && all == j->train.slots_bytes)
+        return;
+    s->wrong++;
+    printf("# family %d type %d tensor %d%s context %d kind %d micro %d zero %d recompute %d%s "
+           "pipeline %d x %d schedule %d stage %d: formula %lld, arena %lld\n",
+           (int)x->family, (int)x->dtype, x->tensor, x->sequence_parallel ? " sp" : "", x->context,
+           x->kind, x->micro_batch, x->zero, x->recompute, x->dropout ? " dropout" : "",
+           x->pipe.stages, x->pipe.parts, (int)x->pipe.schedule, j->stage, (long long)all,
+           (long long)j->train.slots_bytes);
+}
+
+static void check(struct score *s, const struct layout *x)
+{
+    struct sn_config c = config_of(x);
+    struct sn_model *model = NULL;
+    struct sn_err err = {0};
+    struct sn_job_env env = {.config = &c, .ops = sn_ops_cpu(), .threads = 1};
+    enum sn_status st = sn_model_create(&model, &c.model, &c.train, &err);
+    env.model = model;
+    for (env.rank = 0; st == SN_OK && env.rank < c.layout.pipeline; env.rank++) {
+        struct sn_job *j = NULL;
+        st = sn_job_create(&j, &env, &err);
+        if (st == SN_OK)
+            check_stage(s, x, j);
+        sn_job_destroy(j);
+    }
+    sn_model_destroy(model);
+    s->layouts++;
+    s->wrong += st != SN_OK;
+    if (st != SN_OK)
+        printf("# %s\n", err.text);
+}
+
+static void report(const struct score *s, const char *what)
+{
+    tap_ok(s->layouts > 0 && s->wrong == 0, "%s: %d of %d layouts (%d parts) differ", what,
+           s->wrong, s->layouts, s->parts);
+}
+
+/* --- the matrix --------------------------------------------------------------------------------
+ */
+
+static const struct pipe pipes[] = {
+    {1, 1, SN_1F1B, false},        {3, 1, SN_GPIPE, false},       {3, 1, SN_1F1B, false},
+    {3, 1, SN_ZERO_BUBBLE, false}, {3, 2, SN_INTERLEAVED, false}, {1, 1, SN_1F1B, true},
+};
+enum { PIPES = sizeof(pipes) / sizeof(pipes[0]) };
+
+/* Tensor ranks x sequence parallelism x recomputation x dropout x pipelines, one family and type.
+ */
+static void tensor_layouts(struct score *s, struct layout x)
+{
+    for (int k = 0; k < 4 * 3 * 2 * PIPES; k++) {
+        static const int ranks[] = {1, 2, 2, 3};
+        x.tensor = ranks[k % 4];
+        x.sequence_parallel = k % 4 >= 2;
+        x.recompute = k / 4 % 3;
+        x.dropout = k / 12 % 2;
+        x.pipe = pipes[k / 24];
+        check(s, &x);
+    }
+}
+
+static void every_family_keeps_what_the_formula_says(void)
+{
+    static const char *const name[] = {"gpt2", "gpt-neox", "llama"};
+    for (int f = SN_GPT2; f <= SN_LLAMA; f++) {
+        struct score s = {0};
+        struct layout x = {.family = (enum sn_family)f, .context = 1, .micro_batch = 1};
+        x.dtype = f == SN_GPT_NEOX ? SN_BF16 : SN_F32;
+        tensor_layouts(&s, x);
+        report(&s, name[f]);
+    }
+}
+
+static void context_ranks_keep_what_the_formula_says(void)
+{
+    struct score ring = {0}, exchange = {0};
+    for (int k = 0; k < 3 * 2 * 2 * 3 * PIPES; k++) {
+        struct layout x = {.family = (enum sn_family)(k % 3), .micro_batch = 1 + k % 2};
+        x.dtype = k / 3 % 2 ? SN_F16 : SN_F32;
+        x.tensor = 1 + k / 6 % 2;
+        x.sequence_parallel = k % 4 == 3;
+        x.recompute = k / 12 % 3;
+        x.pipe = pipes[k / 36];
+        x.context = 3;
+        check(&ring, &x);
+        x.kind = SN_CONTEXT_ALL_TO_ALL;
+        x.context = 2;
+        check(&exchange, &x);
+    }
+    report(&ring, "ring");
+    report(&exchange, "all-to-all");
+}
+
+static void zero_adds_only_the_shared_table_s_bucket(void)
+{
+    struct score s = {0};
+    for (int k = 0; k < 4 * 3 * 2 * PIPES; k++) {
+        struct layout x = {.family = (enum sn_family)(k / 4 % 3), .context = 1, .micro_batch = 2};
+        x.zero = k % 4;
+        x.tensor = 1 + k / 12 % 2;
+        x.pipe = pipes[k / 24];
+        check(&s, &x);
+        x.small_buckets = true;
+        check(&s, &x);
+    }
+    report(&s, "ZeRO");
+}
+
+static void grouped_and_copied_heads_are_counted(void)
+{
+    struct score s = {0};
+    for (int k = 0; k < 3 * 2 * PIPES; k++) {
+        struct layout x = {.family = SN_LLAMA, .context = 1, .micro_batch = 1, .tensor = 4};
+        x.kv_heads = 2 << k % 2; /* copies, or one each */
+        x.recompute = k / 2 % 3;
+        x.sequence_parallel = k % 3 == 0;
+        x.pipe = pipes[k / 6];
+        check(&s, &x);
+    }
+    report(&s, "grouped heads");
+}
+
+/* --- by hand -----------------------------------------------------------------------------------
+ */
+
+/* Bytes of one slot of a single rank's model. */
+static int64_t slot_of(struct sn_config *c)
+{
+    struct sn_model *model = NULL;
+    struct sn_job *j = NULL;
+    struct sn_err err = {0};
+    struct sn_activations a = {0};
+    if (sn_model_create(&model, &c->model, &c->train, &err) == SN_OK) {
+        struct sn_job_env env = {.config = c, .model = model, .ops = sn_ops_cpu(), .threads = 1};
+        if (sn_job_create(&j, &env, &err) == SN_OK)
+            sn_activations(&a, j, 0);
+    }
+    sn_job_destroy(j);
+    sn_model_destroy(model);
+    return a.slot_bytes;
+}
+
+/* What one more block costs, against the paper's own count for a GPT in 2-byte numbers: 34 s b h,
+ * of which 2 s b h are masks, and instead of the scores a log-sum-exp for each head. */
+static void a_block_of_the_paper_s_gpt_keeps_32_sbh(void)
+{
+    struct sn_config c = layout_config(SN_GPT2);
+    c.train.precision = SN_BF16;
+    c.model.dropout = 0.1;
+    c.model.ffn = 4 * c.model.hidden;
+    c.model.seq = 64; /* nothing to round */
+    c.model.layers = 3;
+    int64_t three = slot_of(&c), T = 64, D = c.model.hidden, H = c.model.heads;
+    c.model.layers = 2;
+    int64_t one = three - slot_of(&c), want = 32 * T * D + 4 * T * H + 2 * 8 * T;
+    tap_ok(one == want, "a block keeps %lld bytes of %lld", (long long)one, (long long)want);
+    c.layout.recompute = SN_RECOMPUTE_FULL;
+    int64_t two = slot_of(&c);
+    c.model.layers = 3;
+    one = slot_of(&c) - two;
+    tap_ok(one == 2 * T * D, "recomputed, its input: %lld of %lld", (long long)one,
+           (long long)(2 * T * D));
+}
+
+static void the_paper_s_equations_are_those(void)
+{
+    struct layout x = {.family = SN_GPT2, .context = 1, .micro_batch = 2, .pipe = pipes[0]};
+    static const struct {
+        int tensor, recompute;
+        bool sp;
+        double fixed, cut, scores; /* (fixed + cut / t + scores 5 a s / (h t)) s b h */
+    } rows[] = {
+        {1, SN_RECOMPUTE_NONE, false, 10, 24, 1},      {3, SN_RECOMPUTE_NONE, false, 10, 24, 1},
+        {3, SN_RECOMPUTE_NONE, true, 0, 34, 1},        {3, SN_RECOMPUTE_SELECTIVE, true, 0, 34, 0},
+        {3, SN_RECOMPUTE_SELECTIVE, false, 10, 24, 0}, {3, SN_RECOMPUTE_FULL, true, 2, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        x.tensor = rows[i].tensor;
+        x.recompute = rows[i].recompute;
+        x.sequence_parallel = rows[i].sp;
+        struct sn_config c = config_of(&x);
+        struct sn_job j = {.config = &c};
+        double sbh = 48.0 * 2 * 48, scores = 5.0 * 12 * 48 / 48;
+        double each = rows[i].fixed + (rows[i].cut + rows[i].scores * scores) / rows[i].tensor;
+        tap_close(sn_activations_literature(&j, 6), 6 * sbh * each, 1e-12, 1, "the paper's sum");
+    }
+}
+
+int main(void)
+{
+    every_family_keeps_what_the_formula_says();
+    context_ranks_keep_what_the_formula_says();
+    zero_adds_only_the_shared_table_s_bucket();
+    grouped_and_copied_heads_are_counted();
+    a_block_of_the_paper_s_gpt_keeps_32_sbh();
+    the_paper_s_equations_are_those();
+    return tap_done();
+}
