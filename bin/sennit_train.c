@@ -184,6 +184,9 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
     if (comm->rank == 0) {
         sn_log(SN_LOG_INFO, "%s: %d ranks x %d threads, %s", c->run.name, comm->size, env.threads,
                backend);
+        if (comm->size > 1)
+            sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
+                   c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);
         if (warning)
             sn_log(SN_LOG_WARN, "%s", warning);
     }

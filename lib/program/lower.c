@@ -10,6 +10,8 @@
 
 #include "lib/layout/cut.h"
 
+#include <assert.h>
+
 static const struct sn_layout_form same = {SN_SAME, SN_ROWS}, partial = {SN_PARTIAL, SN_ROWS},
                                    features = {SN_SPLIT, SN_COLS};
 
@@ -75,6 +77,7 @@ static int move(struct sn_emit *e, int buf, struct sn_layout_form have, struct s
         return buf;
     struct sn_buffer x = e->p->bufs[buf];
     enum sn_move m = sn_edge_forward(have, want);
+    assert(m == SN_KEEP || (m >= SN_MOVE_ALL_GATHER && m <= SN_MOVE_REDUCE_SCATTER));
     struct sn_op op = sn_comm_op(kind[m], SN_GROUP_TENSOR, "%.60s", x.name);
     op.grad_move = sn_edge_backward(have, want);
     int to = sn_buffer_add(e->p, SN_CLASS_TEMP, x.dtype, rows_in(e, want), x.cols, "%.90s.%s",

@@ -123,6 +123,8 @@ static struct sn_view fresh(const struct attention *a, int64_t rows, int64_t col
     return sn_view_all(p, b);
 }
 
+static const struct sn_layout_form by_rows = {SN_SPLIT, SN_ROWS}, by_heads = {SN_SPLIT, SN_COLS};
+
 static struct sn_view exchange(const struct attention *a, struct sn_view x, const char *what)
 {
     struct sn_view y = fresh(a, x.rows, x.cols, what);
@@ -130,7 +132,7 @@ static struct sn_view exchange(const struct attention *a, struct sn_view x, cons
     op.in[0] = x;
     op.out[0] = y;
     op.attr.blocks_a = a->e->job->group_size[SN_GROUP_CONTEXT];
-    op.grad_move = SN_MOVE_ALL_TO_ALL;
+    op.grad_move = sn_edge_backward(by_rows, by_heads); /* and the other way: the same */
     sn_comm_run(a->e->p, &op);
     return y;
 }
