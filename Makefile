@@ -145,7 +145,7 @@ run-docs: $(BINS)
 check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
 run-equiv: $(BINS)
-	$(runner) $(addsuffix @900,$(wildcard tests/equiv/*.sh))
+	$(runner) $(addsuffix @1800,$(wildcard tests/equiv/*.sh))
 
 check-oom: ## The binaries with their n-th allocation failing, n = 1, 2, ...
 	$(again) run-oom

@@ -170,7 +170,7 @@ static bool evaluate(struct shared *s, struct place *p)
     struct sn_err err = {0};
     struct sn_scalars *x = sn_exec_scalars(p->exec);
     x->loss_sum = 0;
-    for (; first < 12; first += group) {
+    for (; first < p->config->train.global_batch; first += group) {
         fill(p, 1000000 + first, 0);
         if (sn_exec_run(p->exec, e, &first, &err) != SN_OK)
             return failed(s, &err);
@@ -178,7 +178,7 @@ static bool evaluate(struct shared *s, struct place *p)
     if (sn_exec_chunk(p->exec, e, e->n_chunks - 1, (struct sn_at){.micros = 1}, &err) != SN_OK)
         return failed(s, &err);
     if (p->job->rank == 0)
-        s->out->val_loss = x->loss_sum / (12.0 * p->config->model.seq);
+        s->out->val_loss = x->loss_sum / x->tokens_in_step;
     return true;
 }
 

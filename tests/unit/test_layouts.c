@@ -1,77 +1,108 @@
 /*
- * test_layouts.c - every layout gives the losses of one rank.
+ * test_layouts.c - every layout gives the losses of one rank, and sends what was planned.
  *
- * Ranks are threads of this process. The long matrix over MPI is tests/equiv.
+ * usage: test_layouts               the lines of tests/equiv/layouts marked fast, 5 steps
+ *        test_layouts ALL | NAME    every line, or those whose name holds NAME, 20 steps
+ *
+ * Ranks are threads of this process; tests/equiv/equiv.sh runs the same lines as processes.
  */
 #include "tests/lib/layout_test.h"
+#include "tests/lib/layouts.h"
 #include "tests/lib/tap.h"
 
 #include <string.h>
 
-struct layout {
-    const char *name;
-    enum sn_family family;
-    enum sn_dtype dtype;
-    int data, tensor, context, pipeline, virtual_stages, micro_batch, zero, kv_heads;
-    bool sequence_parallel;
-    enum sn_schedule schedule;
-    enum sn_recompute recompute;
-    enum sn_context_kind kind;
+enum { MODELS_MAX = 64 };
+
+/* The one-rank runs so far: one for each model and way of training. */
+struct references {
+    uint64_t hash[MODELS_MAX];
+    struct layout_run run[MODELS_MAX];
+    int n;
 };
+
+static const struct layout_run *reference(struct references *r, const struct sn_config *c,
+                                          int steps)
+{
+    struct sn_config one = layouts_reference(c);
+    uint64_t hash = sn_config_hash(&one);
+    for (int i = 0; i < r->n; i++)
+        if (r->hash[i] == hash)
+            return &r->run[i];
+    struct layout_run *run = &r->run[r->n < MODELS_MAX - 1 ? r->n++ : r->n];
+    r->hash[run - r->run] = hash;
+    run->steps = steps;
+    layout_train(run, &one);
+    return run;
+}
+
+/* tests/lib/layouts.sh has the same numbers, and their reasons. */
+static double tolerance(const struct sn_config *c)
+{
+    return c->train.precision == SN_BF16 ? 4e-3 : c->train.precision == SN_F16 ? 5e-4 : 1e-5;
+}
+
+static bool same_bits(const struct layout_run *a, const struct layout_run *b)
+{
+    size_t bytes = (size_t)a->steps * sizeof(a->loss[0]);
+    return memcmp(a->loss, b->loss, bytes) == 0 && memcmp(a->norm, b->norm, bytes) == 0 &&
+           a->val_loss == b->val_loss;
+}
+
+static void layout_equals_one_rank(struct references *known, const struct layouts_line *l,
+                                   int steps)
+{
+    const struct layout_run *one = reference(known, &l->config, steps);
+    struct layout_run many = {.steps = steps}, again = {.steps = steps};
+    double most = tolerance(&l->config);
+    layout_train(&many, &l->config);
+    double off = layout_difference(&many, one);
+    tap_ok(!one->fault[0] && !many.fault[0] && off <= most,
+           "%s: losses and norms of %d steps are those of one rank (off by %.1e, limit %.0e)%s%s",
+           l->name, steps, off, most, one->fault, many.fault);
+    tap_ok(many.traffic_is_planned, "%s: every rank sends what was planned, on every axis",
+           l->name);
+    if (!l->twice)
+        return;
+    layout_train(&again, &l->config);
+    tap_ok(same_bits(&many, &again), "%s: a second run gives the same bits", l->name);
+}
+
+/* What the matrix must hold, whoever edits the table. */
+static void table_covers_2_to_16_ranks(const int lines_of[17])
+{
+    static const int sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16};
+    int lines = 0;
+    for (int r = 2; r <= 16; r++)
+        lines += lines_of[r];
+    tap_ok(lines >= 70, "the table holds %d layouts of 2 to 16 ranks", lines);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        tap_ok(lines_of[sizes[i]] > 0, "%d of them have %d ranks", lines_of[sizes[i]], sizes[i]);
+}
 
 int main(int argc, char **argv)
 {
-    static const struct layout cases[] = {
-        {.name = "llama dp2", .family = SN_LLAMA, .data = 2},
-        {.name = "llama tp2", .family = SN_LLAMA, .tensor = 2},
-        {.name = "gpt2 tp3", .family = SN_GPT2, .tensor = 3},
-        {.name = "neox tp2", .family = SN_GPT_NEOX, .tensor = 2},
-        {.name = "llama tp2 sp", .family = SN_LLAMA, .tensor = 2, .sequence_parallel = true},
-        {.name = "gpt2 tp3 sp", .family = SN_GPT2, .tensor = 3, .sequence_parallel = true},
-        {.name = "llama tp4 kv2", .family = SN_LLAMA, .tensor = 4, .kv_heads = 2, .sequence_parallel = true},
-        {.name = "llama pp2", .family = SN_LLAMA, .pipeline = 2},
-        {.name = "gpt2 pp2 gpipe", .family = SN_GPT2, .pipeline = 2, .schedule = SN_GPIPE},
-        {.name = "gpt2 pp4 zb", .family = SN_GPT2, .pipeline = 4, .schedule = SN_ZERO_BUBBLE},
-        {.name = "llama pp2 v2", .family = SN_LLAMA, .pipeline = 2, .virtual_stages = 2, .schedule = SN_INTERLEAVED},
-        {.name = "gpt2 pp2 v2", .family = SN_GPT2, .pipeline = 2, .virtual_stages = 2, .schedule = SN_INTERLEAVED},
-        {.name = "llama cp2", .family = SN_LLAMA, .context = 2},
-        {.name = "gpt2 cp3", .family = SN_GPT2, .context = 3},
-        {.name = "llama cp2 a2a", .family = SN_LLAMA, .context = 2, .kind = SN_CONTEXT_ALL_TO_ALL},
-        {.name = "gpt2 cp3 a2a mb2", .family = SN_GPT2, .context = 3, .kind = SN_CONTEXT_ALL_TO_ALL, .micro_batch = 2},
-        {.name = "llama dp2 z1", .family = SN_LLAMA, .data = 2, .zero = 1},
-        {.name = "gpt2 dp3 z2", .family = SN_GPT2, .data = 3, .zero = 2},
-        {.name = "llama dp2 z3", .family = SN_LLAMA, .data = 2, .zero = 3},
-        {.name = "gpt2 dp3 z3", .family = SN_GPT2, .data = 3, .zero = 3},
-        {.name = "llama full", .family = SN_LLAMA, .recompute = SN_RECOMPUTE_FULL},
-        {.name = "gpt2 selective", .family = SN_GPT2, .recompute = SN_RECOMPUTE_SELECTIVE},
-        {.name = "llama all", .family = SN_LLAMA, .data = 2, .tensor = 2, .context = 2, .pipeline = 2, .zero = 3, .recompute = SN_RECOMPUTE_FULL, .sequence_parallel = true},
-    };
-    int only = argc > 1;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct layout *l = &cases[i];
-        if (only && !strstr(l->name, argv[1]))
-            continue;
-        struct layout_run one = {.steps = 5}, many = {.steps = 5};
-        struct sn_config c = layout_config(l->family);
-        c.train.precision = l->dtype;
-        c.layout.micro_batch = l->micro_batch ? l->micro_batch : 1;
-        if (l->kv_heads)
-            c.model.kv_heads = l->kv_heads;
-        layout_train(&one, &c);
-        c.layout.data = l->data ? l->data : 1;
-        c.layout.tensor = l->tensor ? l->tensor : 1;
-        c.layout.context = l->context ? l->context : 1;
-        c.layout.pipeline = l->pipeline ? l->pipeline : 1;
-        c.layout.virtual_stages = l->virtual_stages ? l->virtual_stages : 1;
-        c.layout.sequence_parallel = l->sequence_parallel;
-        c.layout.schedule = l->schedule || l->pipeline == 0 ? l->schedule : SN_1F1B;
-        c.layout.zero = l->zero;
-        c.layout.recompute = l->recompute;
-        c.layout.context_kind = l->kind;
-        layout_train(&many, &c);
-        double off = layout_difference(&many, &one);
-        tap_ok(!many.fault[0] && off < 1e-5, "%s: off by %.1e %s", l->name, off, many.fault);
-        tap_ok(many.traffic_is_planned, "%s: traffic", l->name);
+    static const char table[] = "tests/equiv/layouts";
+    static struct references known;
+    struct layouts_line line;
+    struct sn_err err = {0};
+    const char *want = argc > 1 ? argv[1] : "";
+    bool all = strcmp(want, "ALL") == 0;
+    int more = -1, ran = 0, lines_of[17] = {0};
+    FILE *f = fopen(table, "r");
+    while (f && (more = layouts_next(f, &line, &err)) > 0) {
+        int ranks = layout_ranks(&line.config);
+        lines_of[ranks <= 16 ? ranks : 0]++;
+        if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
+            layout_equals_one_rank(&known, &line, want[0] ? 20 : 5);
+            (void)fflush(stdout);
+            ran++;
+        }
     }
+    tap_ok(more == 0, "%s is read to its end%s%s", table, err.text[0] ? ": " : "", err.text);
+    tap_ok(ran > 0, "%d layouts were run", ran);
+    table_covers_2_to_16_ranks(lines_of);
+    if (f)
+        (void)fclose(f);
     return tap_done();
 }

@@ -1,0 +1,117 @@
+#include "tests/lib/layouts.h"
+
+#include <string.h>
+
+enum { KEYS_MAX = 40, LINE_MAX_BYTES = 512 };
+
+enum section { MODEL, TRAIN, LAYOUT, NSECTIONS };
+
+struct key {
+    enum section section;
+    const char *name, *value; /* NULL: left to the run file's default */
+};
+
+struct keys {
+    struct key key[KEYS_MAX];
+    int n;
+};
+
+/* What the head of the table says. */
+static const struct key defaults[] = {
+    {MODEL, "family", "llama"},  {MODEL, "layers", "4"},        {MODEL, "hidden", "48"},
+    {MODEL, "heads", "12"},      {MODEL, "kv_heads", NULL},     {MODEL, "ffn", "80"},
+    {MODEL, "vocab", "61"},      {MODEL, "seq", "48"},          {MODEL, "dropout", NULL},
+    {MODEL, "init_std", "0.05"}, {MODEL, "rotary_pct", NULL},   {MODEL, "tied_embeddings", NULL},
+    {TRAIN, "steps", "20"},      {TRAIN, "global_batch", "12"}, {TRAIN, "precision", NULL},
+    {TRAIN, "freeze", NULL},     {LAYOUT, "data", "1"},         {LAYOUT, "bucket", "20KiB"},
+};
+
+static struct key *find(struct keys *k, const char *name)
+{
+    for (int i = 0; i < k->n; i++)
+        if (strcmp(k->key[i].name, name) == 0)
+            return &k->key[i];
+    if (k->n == KEYS_MAX)
+        return NULL;
+    k->key[k->n] = (struct key){LAYOUT, name, NULL}; /* the parser knows whether it exists */
+    return &k->key[k->n++];
+}
+
+static enum sn_status take(struct layouts_line *l, struct keys *k, char *token, struct sn_err *err)
+{
+    char *value = strchr(token, '=');
+    if (!value) {
+        bool *mark = strcmp(token, "fast") == 0    ? &l->fast
+                     : strcmp(token, "smoke") == 0 ? &l->smoke
+                     : strcmp(token, "twice") == 0 ? &l->twice
+                                                   : NULL;
+        if (!mark)
+            return sn_fail(err, SN_EINPUT, "%s: '%s' is no mark; want fast, smoke or twice",
+                           l->name, token);
+        *mark = true;
+        return SN_OK;
+    }
+    *value++ = '\0';
+    if (strcmp(token, "resume") == 0) {
+        (void)snprintf(l->resume, sizeof(l->resume), "%s", value);
+        return SN_OK;
+    }
+    struct key *key = find(k, token);
+    if (!key)
+        return sn_fail(err, SN_EINPUT, "%s: more than %d keys", l->name, KEYS_MAX);
+    key->value = value;
+    return SN_OK;
+}
+
+static enum sn_status parse(struct layouts_line *l, const struct keys *k, struct sn_err *err)
+{
+    static const char *const names[] = {"model", "train", "layout"};
+    struct sn_str text = {0};
+    for (int s = 0; s < NSECTIONS; s++) {
+        sn_str_add(&text, "%s:\n", names[s]);
+        for (int i = 0; i < k->n; i++)
+            if ((int)k->key[i].section == s && k->key[i].value)
+                sn_str_add(&text, "  %s: %s\n", k->key[i].name, k->key[i].value);
+    }
+    enum sn_status st = text.failed
+                            ? sn_fail(err, SN_ENOMEM, "%s: no memory", l->name)
+                            : sn_config_parse(&l->config, text.p, text.len, l->name, NULL, err);
+    sn_str_fini(&text);
+    return st;
+}
+
+static enum sn_status read_line(struct layouts_line *l, char *text, struct sn_err *err)
+{
+    struct keys k = {.n = sizeof(defaults) / sizeof(defaults[0])};
+    memcpy(k.key, defaults, sizeof(defaults));
+    char *rest, *token = strtok_r(text, " \n", &rest);
+    *l = (struct layouts_line){0};
+    (void)snprintf(l->name, sizeof(l->name), "%s", token);
+    while ((token = strtok_r(NULL, " \n", &rest)))
+        SN_TRY(take(l, &k, token, err));
+    struct key *rotary = find(&k, "rotary_pct");
+    if (!rotary->value && strcmp(find(&k, "family")->value, "gpt-neox") == 0)
+        rotary->value = "0.5"; /* a quarter of a head of 4 is no pair */
+    return parse(l, &k, err);
+}
+
+int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err)
+{
+    char text[LINE_MAX_BYTES];
+    while (fgets(text, sizeof(text), f))
+        if (text[0] != '#' && text[0] != '\n')
+            return read_line(out, text, err) == SN_OK ? 1 : -1;
+    return 0;
+}
+
+struct sn_config layouts_reference(const struct sn_config *c)
+{
+    struct sn_config one = *c;
+    struct sn_layout_config *l = &one.layout;
+    l->data = l->tensor = l->context = l->pipeline = 1;
+    l->micro_batch = l->virtual_stages = 1;
+    l->schedule = SN_1F1B;
+    l->recompute = SN_RECOMPUTE_NONE;
+    l->zero = l->n_split = 0;
+    return one;
+}

@@ -1,0 +1,25 @@
+/*
+ * layouts.h - the lines of tests/equiv/layouts as configurations. The table's head says what a line
+ * is; tests/lib/layouts.sh reads the same lines for runs of processes.
+ */
+#ifndef LAYOUTS_H
+#define LAYOUTS_H
+
+#include "lib/config/config.h"
+
+#include <stdio.h>
+
+struct layouts_line {
+    char name[64];
+    bool fast, smoke, twice;
+    char resume[64];         /* "": no resume */
+    struct sn_config config; /* layout.data is set */
+};
+
+/* The next line that is no comment: 1, or 0 at the end of the file. -1: *err says what is wrong,
+ * the run file's rules included. */
+int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err);
+/* The same model, trained by one rank. */
+struct sn_config layouts_reference(const struct sn_config *c);
+
+#endif

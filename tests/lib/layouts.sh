@@ -1,0 +1,185 @@
+# layouts.sh - the lines of tests/equiv/layouts as runs of processes. Source after tap.sh and train.sh.
+# tests/lib/layouts.c reads the same lines for ranks as threads; the table's head says what a line is.
+# shellcheck shell=sh disable=SC2034,SC2154
+
+table=tests/equiv/layouts
+
+# Text in 61 different bytes, 0 .. 60, so that every row of the embedding has a gradient.
+layout_tokens() { # prefix
+    cat docs/STYLE.md LICENSE | tr -dc 'a-zA-Z \n.,:()/-' |
+        LC_ALL=C tr 'a-zA-Z \n.,:()/\055' '\000-\074' >"$tmp/text"
+    "$BUILD/bin/sennit-data" build --text "$tmp/text" -o "$1" --valid 0.2 >/dev/null
+}
+
+layout_line() { # name: its line
+    grep "^$1 " "$table"
+}
+
+layout_value() { # line key default
+    case " $1 " in
+    *" $2="*)
+        layout_v=${1#* "$2"=}
+        echo "${layout_v%% *}"
+        ;;
+    *) echo "$3" ;;
+    esac
+}
+
+layout_ranks() { # line
+    echo $(($(layout_value "$1" data 1) * $(layout_value "$1" tensor 1) * \
+        $(layout_value "$1" context 1) * $(layout_value "$1" pipeline 1)))
+}
+
+# What decides the numbers: the model and how it is trained, without name, layout and marks.
+layout_reference() { # line
+    printf '%s\n' "$1" | awk '{
+        for (i = 2; i <= NF; i++)
+            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|precision|freeze|global_batch)=/)
+                printf " %s", $i
+    }'
+}
+
+layout_file() { # line path output
+    printf '%s\n' "$1" | awk -v out="$3" -v tok="$tmp/tok" '
+    function put(section, key, value) {
+        if (!((section, key) in text))
+            order[section] = order[section] " " key
+        text[section, key] = value
+    }
+    function show(section,    keys, n, i) {
+        n = split(order[section], keys, " ")
+        print section ":"
+        for (i = 1; i <= n; i++)
+            print "  " keys[i] ": " text[section, keys[i]]
+    }
+    {
+        put("model", "family", "llama"); put("model", "layers", 4); put("model", "hidden", 48)
+        put("model", "heads", 12); put("model", "ffn", 80); put("model", "vocab", 61)
+        put("model", "seq", 48); put("model", "init_std", 0.05)
+        put("train", "steps", 20); put("train", "global_batch", 12); put("train", "eval_every", 10)
+        put("train", "optimizer", "{lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}")
+        put("train", "schedule", "{kind: cosine, warmup: 5, min_lr: 3.0e-5}")
+        put("layout", "data", 1); put("layout", "bucket", "20KiB")
+        for (i = 2; i <= NF; i++) {
+            if (!(at = index($i, "=")) || $i ~ /^resume=/)
+                continue
+            key = substr($i, 1, at - 1)
+            section = "layout"
+            if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings)$/)
+                section = "model"
+            if (key ~ /^(precision|freeze|global_batch)$/)
+                section = "train"
+            put(section, key, substr($i, at + 1))
+        }
+        if (text["model", "family"] == "gpt-neox")
+            put("model", "rotary_pct", 0.5) # a quarter of a head of 4 is no pair
+        put("train", "eval_sequences", text["train", "global_batch"])
+        print "run: {name: equal, seed: 11, output: " out ", threads: 1}"
+        print "data: {train: " tok ", valid: " tok "-valid}"
+        show("model"); show("train"); show("layout")
+    }' >"$2"
+}
+
+# Relative limits of losses and gradient norms. fp32: another order of sums, measured up to 1.6e-7 over
+# the matrix. bf16 and fp16 round activations to 8 and 11 bits, partial sums over ranks are rounded once
+# more, and the weights after a step may round apart: measured up to 1.1e-3 and 1.3e-4. The limits are
+# two units of rounding (2^-9 and 2^-12), about four times that. They let small faults pass (norms'
+# gradients that are not summed under sequence parallelism: 6e-4); those are left to fp32's limit, and
+# half precision to what is its own: types, master weights, the loss scale.
+layout_limit() { # line
+    case $(layout_value "$1" precision fp32) in
+    bf16) echo 4e-3 ;;
+    fp16) echo 5e-4 ;;
+    *) echo 1e-5 ;;
+    esac
+}
+
+# All losses, gradient norms and validation losses of a run, one a line.
+layout_numbers() { # output
+    for layout_key in loss grad_norm val_loss; do
+        metric "$layout_key" "$1/metrics.jsonl"
+    done >"$1/numbers"
+}
+
+layout_train() { # line output [option...]: sets $rc, $err; a hang is a failure
+    layout_l=$1 layout_o=$2
+    shift 2
+    layout_file "$layout_l" "$layout_o.yaml" "$layout_o"
+    layout_n=$(layout_ranks "$layout_l")
+    if [ "$layout_n" = 1 ]; then
+        run timeout -k 5 120 "$BUILD/bin/sennit-train" "$layout_o.yaml" "$@"
+    else
+        run timeout -k 5 180 tests/mpi/run -n "$layout_n" "$BUILD/bin/sennit-train" \
+            "$layout_o.yaml" "$@"
+    fi
+    [ "$rc" = 0 ] || tap_lines "exit $rc" "$(printf '%s' "$err" | tail -n 5)"
+    [ ! -f "$layout_o/metrics.jsonl" ] || layout_numbers "$layout_o"
+}
+
+# The one-rank run of the same model: once for each model. Sets $one.
+layout_one() { # line
+    one=$tmp/one-$(layout_reference "$1" | cksum | tr ' ' -)
+    [ ! -f "$one/numbers" ] || return 0
+    layout_train "one$(layout_reference "$1")" "$one"
+    is "one rank trains$(layout_reference "$1")" "$rc" 0
+    is "and tells of 20 losses, 20 norms and 2 validations" \
+        "$(wc -l <"$one/numbers" | tr -d ' ')" 42
+    ok "and learns" awk 'NR == 1 { first = $1 } NR == 20 { exit !($1 < first) }' "$one/numbers"
+}
+
+layout_section() { # key text: the numbers of this object of a JSON line
+    printf '%s' "$2" | sed -n "s/.*\"$1\": {\([^}]*\)}.*/\1/p"
+}
+
+layout_plan() { # line name output: planned bytes are the trainer's
+    run "$BUILD/bin/sennit-plan" "$3.yaml" --json
+    layout_first=$(head -n 1 "$3/metrics.jsonl")
+    like "$2: the plan is one of bytes" "$out" '"memory_bytes": .*"traffic_bytes": '
+    is "$2: the bytes sent are the plan's" "$(layout_section traffic_bytes "$layout_first")" \
+        "$(layout_section traffic_bytes "$out")"
+    is "$2: the memory is the plan's" "$(layout_section memory_bytes "$layout_first")" \
+        "$(layout_section memory_bytes "$out")"
+    if "$BUILD/bin/sennit-plan" --help | grep -q -e --verify; then
+        run "$BUILD/bin/sennit-plan" "$3.yaml" --verify
+        is "$2: the program is proven free of deadlocks$err" "$rc" 0
+    else
+        skip "$2: the program is proven free of deadlocks" "sennit-plan has no --verify"
+    fi
+}
+
+layout_check() { # line: all that holds for a layout
+    layout_name=${1%% *} many=$tmp/${1%% *}
+    layout_one "$1"
+    layout_train "$1" "$many"
+    is "$layout_name: $(layout_ranks "$1") ranks train" "$rc" 0
+    [ "$rc" = 0 ] || return 0
+    within "$layout_name: losses and norms are those of one rank" \
+        "$(worst "$many/numbers" "$one/numbers")" "$(layout_limit "$1")"
+    layout_plan "$1" "$layout_name" "$many"
+    case " $1 " in *' twice '*)
+        layout_train "$1" "$many-again"
+        ok "$layout_name: a second run gives the same bits" \
+            cmp -s "$many/numbers" "$many-again/numbers"
+        ;;
+    esac
+    case " $1 " in *' resume='*) layout_resume "$1" "$(layout_value "$1" resume '')" ;; esac
+    rm -rf "$many" "$many-again" "$many-resumed"
+}
+
+# 10 steps in one layout, the rest in another; after layout_check's run, with its $one and $many.
+layout_resume() { # line name-of-the-other
+    layout_train "$1" "$many-resumed" --stop-after 10
+    is "$layout_name: stops after 10 steps" "$rc" 0
+    layout_other=$(layout_line "$2")
+    is "$layout_name: layout $2 is one of the same model" "$(layout_reference "$layout_other")" \
+        "$(layout_reference "$1")"
+    ok "$layout_name: and in the table" test -n "$layout_other"
+    layout_train "$layout_other" "$many-resumed"
+    is "$layout_name: resumes in layout $2" "$rc" 0
+    like "$layout_name: where it had stopped" "$err" 'checkpoint of step 10([^0-9]|$)'
+    within "$layout_name: resumed in $2, losses and norms are those of one rank" \
+        "$(worst "$many-resumed/numbers" "$one/numbers")" "$(layout_limit "$1")"
+    [ "$2" != "$layout_name" ] ||
+        ok "$layout_name: resumed in its own layout, the bits are those of a run in one go" \
+            cmp -s "$many-resumed/numbers" "$many/numbers"
+}
