@@ -5,6 +5,7 @@
 #include "bin/saver.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/plan/machine.h"
 #include "lib/run/attempt.h"
 #include "lib/run/profile.h"
 #include "lib/run/ring.h"
@@ -23,6 +24,10 @@ static const char usage[] =
     "Trains the model of RUN.yaml, continuing from the newest valid checkpoint.\n"
     "  --fresh              begin anew; checkpoints that exist are moved aside, not deleted\n"
     "  --stop-after N       leave after step N, saved; the schedule stays that of train.steps\n"
+    "  --pace MACHINE.yaml  communicate for real, but spend each compute operation's planned time "
+    "on\n"
+    "                       that machine asleep: for measuring; learns, evaluates and saves "
+    "nothing\n"
     "  --profile            at the end, print the time spent in each kind of operation\n"
     "  --generate TEXT      write a continuation of TEXT from the newest checkpoint (one rank)\n"
     "  --tokens N           how many tokens of it (default 200)\n"
@@ -34,10 +39,22 @@ static const char usage[] =
     "Exit 0: done, 1: the work failed, 2: bad usage or input, 77: a rank is gone or stuck\n"
     "(run.hang_timeout), 79: diverged.\n";
 
-enum { FRESH = 256, STOP_AFTER, PROFILE, GENERATE, TOKENS, TEMPERATURE, TOP_K, HELP, VERSION };
+enum {
+    FRESH = 256,
+    STOP_AFTER,
+    PACE,
+    PROFILE,
+    GENERATE,
+    TOKENS,
+    TEMPERATURE,
+    TOP_K,
+    HELP,
+    VERSION
+};
 
 struct line {
-    const char *run_file, *generate;
+    const char *run_file, *generate, *machine_file;
+    struct sn_machine machine;
     struct sn_trainer_options train;
     bool profile, help, version;
     long long tokens, top_k;
@@ -55,6 +72,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case STOP_AFTER:
         SN_TRY(sn_parse_number("--stop-after", optarg, 1, INT64_MAX, &n, err));
         l->train.stop_after = n;
+        return SN_OK;
+    case PACE:
+        l->machine_file = optarg;
         return SN_OK;
     case PROFILE:
         l->profile = true;
@@ -88,6 +108,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
 {
     static const struct option options[] = {{"fresh", no_argument, NULL, FRESH},
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
+                                            {"pace", required_argument, NULL, PACE},
                                             {"profile", no_argument, NULL, PROFILE},
                                             {"generate", required_argument, NULL, GENERATE},
                                             {"tokens", required_argument, NULL, TOKENS},
@@ -106,6 +127,10 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                        "sennit-train: want one run file, got %d; see sennit-train "
                        "--help",
                        argc - optind);
+    if (l->machine_file && (l->generate || l->train.fresh))
+        return sn_fail(err, SN_EINPUT,
+                       "--pace: learns nothing and touches no checkpoint; leave %s out",
+                       l->generate ? "--generate" : "--fresh");
     l->run_file = argv[optind];
     return SN_OK;
 }
@@ -180,7 +205,8 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
                                  .ops = sn_ops_cpu(),
                                  .saver = &saver,
                                  .signals = signals,
-                                 .threads = sn_threads(c, comm->node_size)};
+                                 .threads = sn_threads(c, comm->node_size),
+                                 .pace = l->machine_file ? &l->machine : NULL};
     if (comm->rank == 0) {
         sn_log(SN_LOG_INFO, "%s: %d ranks x %d threads, %s", c->run.name, comm->size, env.threads,
                backend);
@@ -211,10 +237,12 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
     return st;
 }
 
-static enum sn_status load_config(const struct line *l, struct sn_config *c, int ranks,
+static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks,
                                   struct sn_err *err)
 {
     SN_TRY(sn_config_load(c, l->run_file, NULL, err));
+    if (l->machine_file)
+        SN_TRY(sn_machine_load(&l->machine, l->machine_file, err));
     if (l->generate) { /* one sample on one rank, whatever layout the run has */
         c->layout.data = c->layout.tensor = c->layout.context = c->layout.pipeline = 1;
         c->layout.micro_batch = c->layout.virtual_stages = 1;

@@ -5,6 +5,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/plan/cost.h"
+#include "lib/run/pace.h"
 
 #include <string.h>
 
@@ -20,6 +22,7 @@ struct sn_exec {
     struct posted *posted; /* by operation id and slot */
     int slots;             /* the most of any part */
     struct sn_exec_time times[SN_NKINDS];
+    struct sn_pace pace;
 };
 
 static int most_slots(const struct sn_program *p)
@@ -63,6 +66,11 @@ void sn_exec_destroy(struct sn_exec *x)
     sn_arena_unmap(x->scratch, (size_t)x->job->scratch_bytes);
     sn_free(x->posted);
     sn_free(x);
+}
+
+void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine)
+{
+    sn_pace_begin(&x->pace, machine);
 }
 
 static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
@@ -246,6 +254,21 @@ static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int 
     }
 }
 
+/* Communicate for real, or sleep. */
+static enum sn_status pace_op(struct sn_exec *x, const struct sn_program *p, int i,
+                              const struct sn_at *at, struct sn_err *err)
+{
+    const struct sn_op *op = &p->ops[i];
+    double began = sn_clock();
+    if (op->kind < SN_NKERNELS) {
+        sn_pace_spend(&x->pace, sn_cost_seconds(x->pace.machine, p, op));
+        return SN_OK;
+    }
+    SN_TRY(run_op(x, p, i, at, err));
+    sn_pace_communicated(&x->pace, began);
+    return SN_OK;
+}
+
 /* Is this rank member 0 of every group of the mask? */
 static bool is_first(const struct sn_exec *x, unsigned groups)
 {
@@ -270,7 +293,7 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
         const struct sn_op *op = &p->ops[i];
         if (!due(op->when, &at) || (op->only && !is_first(x, op->only)))
             continue;
-        SN_TRY(run_op(x, p, i, &at, err));
+        SN_TRY(x->pace.machine ? pace_op(x, p, i, &at, err) : run_op(x, p, i, &at, err));
         double t1 = sn_clock();
         struct sn_exec_time *t = &x->times[op->kind];
         t->seconds += t1 - t0;
@@ -284,6 +307,7 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
 enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
                            const int64_t *first_sample, struct sn_err *err)
 {
+    sn_pace_restart(&x->pace);
     for (int i = 0; i < p->n_sched; i++) {
         const struct sn_sched *s = &p->sched[i];
         struct sn_at at = {

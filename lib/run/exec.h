@@ -7,6 +7,7 @@
 #ifndef SN_EXEC_H
 #define SN_EXEC_H
 
+#include "lib/plan/machine.h"
 #include "lib/program/program.h"
 #include "lib/run/comm.h"
 
@@ -16,6 +17,9 @@ struct sn_exec; /* arenas, tickets and clocks of one rank */
 enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
                               struct sn_err *err);
 void sn_exec_destroy(struct sn_exec *x); /* NULL is allowed */
+/* From now on communicate for real, but spend each compute operation's planned time on `machine`
+ * (borrowed) asleep and compute nothing. On the thread that will run. */
+void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
 
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x);
 /* Address of a state buffer, or of a scratch buffer of `p` in slot 0. */

@@ -39,12 +39,12 @@ static long keep_until(FILE *f, int64_t step)
     return at;
 }
 
-enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, int64_t step,
-                               struct sn_err *err)
+enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, const char *name,
+                               int64_t step, struct sn_err *err)
 {
     struct sn_metrics *m = sn_alloc(sizeof(*m));
     if (m)
-        m->path = sn_format("%s/metrics.jsonl", dir);
+        m->path = sn_format("%s/%s", dir, name);
     if (!m || !m->path) {
         sn_free(m);
         return sn_fail(err, SN_ENOMEM, "metrics: no memory");

@@ -26,9 +26,10 @@ struct sn_step_report {
     const int64_t *traffic; /* per axis, summed over ranks */
 };
 
-/* Open (and create) the file in `dir`, cut back so that no line is of a step after `step`. */
-enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, int64_t step,
-                               struct sn_err *err);
+/* Open (and create) the file `name` in `dir`, cut back so that no line is of a step after `step`.
+ */
+enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, const char *name,
+                               int64_t step, struct sn_err *err);
 void sn_metrics_close(struct sn_metrics *m); /* NULL is allowed */
 enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report *r,
                                struct sn_err *err);

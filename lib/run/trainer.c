@@ -80,6 +80,8 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     t->state.model_text = t->model_text.p;
     t->state.config_hash = sn_config_hash(c);
     sn_exec_scalars(t->exec)->seed = c->run.seed;
+    if (t->env.pace)
+        sn_exec_set_pace(t->exec, t->env.pace);
     return SN_OK;
 }
 
@@ -188,8 +190,8 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
     struct sn_step_report r = {
         .step = step,
         .steps = c->train.steps,
-        .loss = s->loss_sum / s->tokens_in_step,
-        .grad_norm = s->grad_norm,
+        .loss = t->env.pace ? NAN : s->loss_sum / s->tokens_in_step,
+        .grad_norm = t->env.pace ? NAN : s->grad_norm,
         .lr = (double)s->lr,
         .tokens = t->state.scalars.tokens,
         .step_tokens = (int64_t)s->tokens_in_step,
@@ -210,6 +212,8 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
 static bool diverged(const struct sn_trainer *t)
 {
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    if (t->env.pace)
+        return false; /* nothing was computed */
     if (!isfinite(s->loss_sum))
         return true;
     bool dynamic = t->env.config->train.precision == SN_F16;
@@ -238,13 +242,21 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
                                    "%s: data.train: missing; want the prefix of token files that "
                                    "sennit-data build has made",
                                    c->path);
-    if (st == SN_OK)
+    if (st == SN_OK && !t->env.pace)
         st = open_valid(t, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
-    SN_TRY(sn_trainer_restore(t, fresh, err));
+    if (!t->env.pace)
+        SN_TRY(sn_trainer_restore(t, fresh, err));
+    else if (t->env.comm->rank == 0)
+        sn_log(SN_LOG_WARN, "--pace: compute operations sleep, so there are no losses; nothing is "
+                            "learnt, evaluated or saved, and times go to pace.jsonl");
     if (t->env.comm->rank == 0)
-        st = sn_metrics_open(&t->metrics, c->run.output, t->state.scalars.step, err);
-    if (st == SN_OK)
+        st = sn_metrics_open(&t->metrics, c->run.output,
+                             t->env.pace ? "pace.jsonl" : "metrics.jsonl", t->state.scalars.step,
+                             err);
+    if (t->env.pace)
+        t->peak = t->env.pace->peak;
+    else if (st == SN_OK)
         st = sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err);
     t->peak *= t->env.comm->size;
     return t->env.comm->ops->agree(t->env.comm, st, err);
@@ -281,7 +293,7 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
         if (t->metrics)
             SN_TRY(sn_metrics_eval(t->metrics, step, loss, err));
     }
-    if (*leave >= 0 || every(c->checkpoint.every, step))
+    if (!t->env.pace && (*leave >= 0 || every(c->checkpoint.every, step)))
         SN_TRY(sn_trainer_save(t, err));
     return SN_OK;
 }

@@ -31,6 +31,7 @@ struct sn_trainer_env {
     const struct sn_saver *saver;
     struct sn_signals *signals; /* NULL: none are listened to */
     int threads;
+    const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
 };
 enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
                                  struct sn_err *err);

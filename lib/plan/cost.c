@@ -1,0 +1,52 @@
+/*
+ * cost.c - bytes and seconds of one operation.
+ */
+#include "lib/plan/cost.h"
+
+static int64_t view_bytes(const struct sn_program *p, const struct sn_view *v)
+{
+    return v->buf < 0 ? 0 : v->rows * v->cols * (int64_t)sn_dtype_size(p->bufs[v->buf].dtype);
+}
+
+/* Is output o read, too? Where the first micro-batch writes and the others add, the price is that
+ * of the others, so that all micro-batches cost the same. */
+static bool updates(const struct sn_program *p, const struct sn_op *op, int o)
+{
+    if (op->kind == SN_OP_ADAMW)
+        return o < 3; /* master weights and moments; the storage copy is only written */
+    return op->acc[o] == SN_ACC_ADD || (op->acc[o] == SN_ACC_FIRST_WRITES && p->micros > 1);
+}
+
+/* A lookup touches as many rows of its tables as there are tokens. */
+static int64_t lookup_bytes(const struct sn_program *p, const struct sn_op *op)
+{
+    bool gradient = op->kind == SN_OP_EMBED_GRAD;
+    const struct sn_view *table = gradient ? &op->out[0] : &op->in[1];
+    const struct sn_view *rows = gradient ? &op->in[1] : &op->out[0];
+    int64_t width = (int64_t)sn_dtype_size(p->bufs[table->buf].dtype);
+    int64_t tables = gradient ? 2 : op->in[2].buf >= 0 ? 2 : 1; /* adds to one, or reads two */
+    return view_bytes(p, &op->in[0]) + view_bytes(p, rows) +
+           tables * rows->rows * rows->cols * width;
+}
+
+int64_t sn_cost_bytes(const struct sn_program *p, const struct sn_op *op)
+{
+    if (op->kind == SN_OP_EMBED || op->kind == SN_OP_EMBED_GRAD)
+        return lookup_bytes(p, op);
+    int64_t bytes = 0;
+    for (int i = 0; i < SN_MAX_IN; i++)
+        bytes += view_bytes(p, &op->in[i]);
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        bytes += view_bytes(p, &op->out[o]) * (updates(p, op, o) ? 2 : 1);
+    return bytes;
+}
+
+double sn_cost_seconds(const struct sn_machine *m, const struct sn_program *p,
+                       const struct sn_op *op)
+{
+    if (op->kind >= SN_NKERNELS)
+        return 0;
+    double arithmetic = sn_op_flops(op) / m->flops[op->kind];
+    double memory = (double)sn_cost_bytes(p, op) / m->memory_bandwidth;
+    return m->overhead + (arithmetic > memory ? arithmetic : memory);
+}

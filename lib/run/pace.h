@@ -1,0 +1,27 @@
+/*
+ * pace.h - a rank that spends planned time asleep instead of computing (sennit-train --pace).
+ *
+ * Computing advances a deadline by its planned time and sleeps until it: late wake-ups of one
+ * operation are made up for by the next, so that short operations do not lose time to timers.
+ * Communication is real: a rank that really waited goes on from when it was let go.
+ */
+#ifndef SN_PACE_H
+#define SN_PACE_H
+
+#include "lib/plan/machine.h"
+
+struct sn_pace {
+    const struct sn_machine *machine; /* borrowed; NULL: compute */
+    double due;                       /* sn_clock() at which what was planned so far is over */
+};
+
+/* The calling thread sleeps by it from now on. */
+void sn_pace_begin(struct sn_pace *p, const struct sn_machine *machine);
+/* Time passed that was not planned (loading a batch): go on from now. */
+void sn_pace_restart(struct sn_pace *p);
+/* Sleep until `seconds` after the end of what came before. */
+void sn_pace_spend(struct sn_pace *p, double seconds);
+/* A communication call began at `began` and has returned now. */
+void sn_pace_communicated(struct sn_pace *p, double began);
+
+#endif
