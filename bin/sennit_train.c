@@ -199,12 +199,13 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
     if (st == SN_OK && comm->size > 1)
         st = sn_ring_open(&ring, c->run.output, comm->rank, err);
     SN_TRY(comm->ops->agree(comm, st, err));
-    sn_comm_set_watch(comm, ring, c->run.hang_timeout);
+    sn_comm_set_watch(comm, ring, 0); /* the trainer sets a limit while it steps */
     struct sn_trainer_env env = {.config = c,
                                  .comm = comm,
                                  .ops = sn_ops_cpu(),
                                  .saver = &saver,
                                  .signals = signals,
+                                 .ring = ring,
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
     if (comm->rank == 0) {

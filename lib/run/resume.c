@@ -92,6 +92,7 @@ static enum sn_status phase(struct sn_trainer *t, enum sn_save_phase p, struct s
 enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
 {
     scalars_to_state(t);
+    sn_trainer_watch(t, false);
     enum sn_status st = SN_OK;
     for (int p = SN_SAVE_PREPARE; p <= SN_SAVE_COMMIT && st == SN_OK; p++)
         st = phase(t, (enum sn_save_phase)p, err);
@@ -100,5 +101,6 @@ enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
     if (st != SN_OK && t->env.comm->rank == 0 &&
         s->save(s->self, &t->state, SN_SAVE_ABANDON, &why) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", why.text); /* the next save tries again */
+    sn_trainer_watch(t, true);
     return st;
 }

@@ -303,6 +303,7 @@ enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_opti
 {
     const struct sn_config *c = t->env.config;
     SN_TRY(start(t, o->fresh, err));
+    sn_trainer_watch(t, true);
     int64_t last = c->train.steps;
     if (o->stop_after > 0 && o->stop_after < last)
         last = o->stop_after;

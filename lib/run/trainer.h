@@ -30,6 +30,7 @@ struct sn_trainer_env {
     const struct sn_ops *ops;
     const struct sn_saver *saver;
     struct sn_signals *signals; /* NULL: none are listened to */
+    struct sn_ring *ring;       /* where comm records what it does; NULL: nowhere */
     int threads;
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
 };
