@@ -2,6 +2,7 @@
 
 #include "kernels/position.h"
 #include "lib/base/rng.h"
+#include "lib/plan/plan.h"
 #include "lib/run/exec.h"
 #include "lib/run/lr.h"
 #include "lib/run/weights.h"
@@ -195,10 +196,37 @@ static void body(void *arg, int rank)
     end(&p);
 }
 
+/* No layout is run that is not proven to end. */
+static bool proven(struct layout_run *out, const struct sn_config *c)
+{
+    struct sn_err err = {0};
+    struct sn_model *model = NULL;
+    struct sn_stages stages = {0};
+    struct sn_plan plan = {0};
+    struct sn_job_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
+    enum sn_status st = sn_model_create(&model, &c->model, &c->train, &err);
+    env.model = model;
+    if (st == SN_OK)
+        st = sn_stages_create(&stages, &env, &err);
+    if (st == SN_OK)
+        st = sn_plan_make(&plan, &stages, &err);
+    if (st == SN_OK)
+        st = sn_plan_verify(&plan, &stages, &err);
+    sn_stages_fini(&stages);
+    sn_model_destroy(model);
+    (void)snprintf(out->fault, sizeof(out->fault), "%s",
+                   st != SN_OK     ? err.text
+                   : plan.verified ? ""
+                                   : plan.fault.text);
+    return st == SN_OK && plan.verified;
+}
+
 void layout_train(struct layout_run *out, const struct sn_config *c)
 {
+    out->traffic_is_planned = false;
+    if (!proven(out, c))
+        return;
     struct shared s = {out, c, thread_world_create(layout_ranks(c))};
-    out->fault[0] = '\0';
     out->traffic_is_planned = true;
     thread_world_run(s.world, body, &s);
     thread_world_destroy(s.world);
