@@ -134,6 +134,63 @@ static void accuse(const struct sn_engine *e, const struct sn_ring_view *v, cons
         (void)snprintf(text + n, room - (size_t)n, "; its process %d is gone", v->pid);
 }
 
+/* What a rank waits for: the collective that it is in, or its oldest open receive; NULL: nothing.
+ */
+static const struct sn_ring_event *waits_in(const struct sn_ring_view *v)
+{
+    const struct sn_ring_event *found = NULL;
+    for (int i = 0; i < v->n && !found; i++)
+        if (v->event[i].peer < 0 && v->event[i].state == SN_RING_BEGUN)
+            found = &v->event[i];
+    for (int i = 0; i < v->n && !found; i++)
+        if (v->event[i].peer >= 0 && v->event[i].state != SN_RING_DONE &&
+            !strcmp(v->event[i].kind, sn_collective_name(SN_RECV)))
+            found = &v->event[i];
+    return found;
+}
+
+/* The rank that `v` waits for; -1: for none that is known. Overwrites *v with its record. */
+static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
+{
+    const struct sn_ring_event *w = waits_in(v);
+    struct sn_ring_view next;
+    const char *folder = sn_ring_folder(e->watch.ring);
+    if (!w || w->group >= SN_NGROUPS)
+        return -1;
+    if (w->peer >= 0) {
+        int peer = w->peer;
+        return sn_ring_read(v, folder, peer, NULL) == SN_OK ? peer : -1;
+    }
+    enum sn_group q = (enum sn_group)w->group;
+    for (int i = 0; i < sn_group_size(&e->grid, v->rank, q); i++) {
+        int rank = sn_group_member(&e->grid, v->rank, q, i);
+        if (rank == v->rank || sn_ring_read(&next, folder, rank, NULL) != SN_OK ||
+            next.posted[q] >= w->number)
+            continue;
+        *v = next;
+        return rank;
+    }
+    return -1;
+}
+
+/* Who is behind may itself wait for somebody: name the end of that chain, if it is another rank. */
+static void accuse_cause(const struct sn_engine *e, const struct sn_ring_view *first, char *text,
+                         size_t room)
+{
+    enum { HOPS = 16 };
+    struct sn_ring_view v = *first;
+    size_t n = strlen(text);
+    if (e->grid.size[0] < 1)
+        return; /* no grid yet */
+    for (int i = 0; i < HOPS; i++)
+        if (step_to_cause(e, &v) < 0 || v.rank == e->base.rank)
+            break;
+    if (v.rank == first->rank || v.rank == e->base.rank || room - n < 64)
+        return;
+    n += (size_t)snprintf(text + n, room - n, "; it waits for ");
+    accuse(e, &v, "in the end", text + n, room - n);
+}
+
 struct search {
     struct sn_ring_view worst; /* of the members that are behind, the one that is most */
     int behind, unknown;
@@ -179,6 +236,7 @@ static void find_behind(const struct sn_engine *e, int slot, char *text, size_t 
     else
         (void)snprintf(what, sizeof(what), "has come to it");
     accuse(e, &s.worst, what, text, room);
+    accuse_cause(e, &s.worst, text, room);
     size_t n = strlen(text);
     if (s.behind > 1)
         (void)snprintf(text + n, room - n, "; %d more are behind", s.behind - 1);
@@ -203,6 +261,7 @@ static void find_peer(const struct sn_engine *e, int slot, char *text, size_t ro
     char what[64];
     (void)snprintf(what, sizeof(what), posted ? "has a %s under way" : "has posted no %s", other);
     accuse(e, &v, what, text, room);
+    accuse_cause(e, &v, text, room);
 }
 
 static void report(struct sn_engine *e, int slot)

@@ -50,7 +50,7 @@ ends stopped 60
 kill -KILL "$culprit" 2>/dev/null
 is "stopped: exit code" "$rc" 77
 like "stopped: the rank is named, with its coordinates" "$(cat "$tmp/stopped.out")" \
-    'has waited 3 s; rank 2 \(tensor 0, pipeline 1\)'
+    'has waited 3 s; .*rank 2 \(tensor 0, pipeline 1\)'
 like "stopped: and what it did last" "$(cat "$tmp/stopped.out")" 'last seen in '
 like "stopped: the attempt's record holds the cause" "$(cat "$tmp/stopped/attempt-1.json")" \
     '"exit_code": 77, "cause": ".*rank 2 '
