@@ -149,6 +149,20 @@ static const struct sn_ring_event *waits_in(const struct sn_ring_view *v)
     return found;
 }
 
+static double last_time(const struct sn_ring_view *v)
+{
+    double last = 0;
+    for (int i = 0; i < v->n; i++)
+        last = v->event[i].time > last ? v->event[i].time : last;
+    return last;
+}
+
+/* Who stops is still long before those who wait for it. Clocks of other hosts do not compare. */
+static bool may_cause(const struct sn_ring_view *next, const struct sn_ring_view *v)
+{
+    return !next->is_here || !v->is_here || last_time(next) <= last_time(v);
+}
+
 /* The rank that `v` waits for; -1: for none that is known. Overwrites *v with its record. */
 static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
 {
@@ -158,14 +172,16 @@ static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
     if (!w || w->group >= SN_NGROUPS)
         return -1;
     if (w->peer >= 0) {
-        int peer = w->peer;
-        return sn_ring_read(v, folder, peer, NULL) == SN_OK ? peer : -1;
+        if (sn_ring_read(&next, folder, w->peer, NULL) != SN_OK || !may_cause(&next, v))
+            return -1;
+        *v = next;
+        return v->rank;
     }
     enum sn_group q = (enum sn_group)w->group;
     for (int i = 0; i < sn_group_size(&e->grid, v->rank, q); i++) {
         int rank = sn_group_member(&e->grid, v->rank, q, i);
         if (rank == v->rank || sn_ring_read(&next, folder, rank, NULL) != SN_OK ||
-            next.posted[q] >= w->number)
+            next.posted[q] >= w->number || !may_cause(&next, v))
             continue;
         *v = next;
         return rank;
