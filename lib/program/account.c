@@ -115,7 +115,7 @@ uint64_t sn_program_hash(const struct sn_program *p)
         const struct sn_op *op = &p->ops[i];
         int64_t x[] = {op->kind, (int64_t)op->when, (int64_t)op->group,
                        op->peer, (int64_t)op->only, op->tag,
-                       op->id,   op->waits_for};
+                       op->id,   op->waits_for,     (int64_t)op->in_first};
         h = mix(h, x, sizeof(x));
         for (int k = 0; k < SN_MAX_IN; k++)
             h = mix_view(h, &op->in[k]);
@@ -127,7 +127,7 @@ uint64_t sn_program_hash(const struct sn_program *p)
         h = mix(h, x, sizeof(x));
     }
     for (int i = 0; i < p->n_sched; i++) {
-        int64_t x[] = {p->sched[i].chunk, p->sched[i].micro, p->sched[i].slot};
+        int64_t x[] = {p->sched[i].chunk, p->sched[i].micro, p->sched[i].slot, p->sched[i].late};
         h = mix(h, x, sizeof(x));
     }
     return h;

@@ -58,18 +58,24 @@ int sn_buffer_like(struct sn_program *p, int buf, const char *prefix)
     return like;
 }
 
-struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
+struct sn_op sn_op_blank(int kind)
 {
     struct sn_op op = {.kind = kind, .waits_for = -1};
+    for (int i = 0; i < SN_MAX_IN; i++)
+        op.in[i] = sn_no_view;
+    for (int i = 0; i < SN_MAX_OUT; i++)
+        op.out[i] = sn_no_view;
+    return op;
+}
+
+struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
+{
+    struct sn_op op = sn_op_blank(kind);
     op.layer = p->layer;
     va_list ap; /* first of all: an argument may lie in the array that grows below */
     va_start(ap, fmt);
     (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
     va_end(ap);
-    for (int i = 0; i < SN_MAX_IN; i++)
-        op.in[i] = sn_no_view;
-    for (int i = 0; i < SN_MAX_OUT; i++)
-        op.out[i] = sn_no_view;
     GROW(p, p->ops, p->n_ops, p->cap_ops);
     struct sn_op *place = p->failed ? &p->spare : &p->ops[p->n_ops++];
     op.id = p->next_id++;

@@ -16,6 +16,8 @@ int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, 
                   int64_t cols, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 /* A new temporary in the shape, type and gradient need of another. */
 int sn_buffer_like(struct sn_program *p, int buf, const char *prefix);
+/* An operation of the given kind with every operand absent and no label. */
+struct sn_op sn_op_blank(int kind);
 /* A new operation of the given kind with every operand absent. The pointer is valid until the next
  * call. Never NULL (a spare one is returned when the program has failed). */
 struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)

@@ -12,15 +12,12 @@
 
 struct sn_op sn_comm_op(int kind, enum sn_group group, const char *fmt, ...)
 {
-    struct sn_op op = {.kind = kind, .group = group, .waits_for = -1};
+    struct sn_op op = sn_op_blank(kind);
+    op.group = group;
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
     va_end(ap);
-    for (int i = 0; i < SN_MAX_IN; i++)
-        op.in[i] = sn_no_view;
-    for (int i = 0; i < SN_MAX_OUT; i++)
-        op.out[i] = sn_no_view;
     return op;
 }
 

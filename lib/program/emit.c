@@ -14,6 +14,8 @@ struct sn_layout_form sn_region(const struct sn_job *j)
 
 int sn_unit_of(const struct sn_job *j, const struct sn_node *n)
 {
+    /* Of the nodes without a layer: the middle of the list lies in a block, whatever stands around.
+     */
     bool after = n->kind == SN_NODE_HEAD_LOSS || n > &j->model->nodes[j->model->n_nodes / 2];
     return n->layer >= 0 ? n->layer : after ? j->config->model.layers : -1;
 }

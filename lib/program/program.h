@@ -54,7 +54,7 @@ enum sn_class {
     SN_CLASS_SLOT = SN_NSTATE_CLASSES, /* kept from forward to backward; one copy per slot */
     SN_CLASS_LATE, /* kept from a backward chunk to its delayed weight gradients: fewer copies */
     SN_CLASS_TEMP, /* dies inside its chunk */
-    SN_CLASS_WORKSPACE,                /* scratch of operations: one, the largest */
+    SN_CLASS_WORKSPACE, /* scratch of operations: one, the largest */
     SN_NCLASSES
 };
 
@@ -223,7 +223,8 @@ struct sn_job {
     struct sn_part *parts;
     struct sn_bucket *buckets;
     int n_parts, n_buckets;
-    int *first_part; /* by parameter, n_params + 1: its parts are first_part[i] .. [i + 1] - 1 */
+    int *
+        first_part; /* by parameter: its parts follow one another from here; -1: not on this rank */
     int ids, targets, scalars, staging; /* buffers */
     int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
     int64_t class_bytes[SN_NSTATE_CLASSES];

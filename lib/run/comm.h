@@ -31,7 +31,9 @@ struct sn_transfer {
     enum sn_group group;
     enum sn_dtype dtype; /* of elements; reductions: fp32, bf16, fp16, fp64 */
     int64_t n;           /* as enum sn_collective says */
-    const void *in;      /* ALL_REDUCE: NULL means in place */
+    /* ALL_REDUCE: in NULL means in place. ALL_GATHER: `in` may be the own block of `out`;
+     * REDUCE_SCATTER without add: `out` may be the own block of `in`. Else they do not overlap. */
+    const void *in;
     void *out;
     bool add;      /* REDUCE_SCATTER, fp32: add the sum to out instead of writing it */
     int peer;      /* SEND, RECV: member index */

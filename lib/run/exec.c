@@ -19,8 +19,8 @@ struct sn_exec {
     const struct sn_job *job;
     struct sn_comm *comm;
     char *state, *scratch;
-    struct posted *posted; /* by operation id and slot */
-    int slots;             /* the most of any part */
+    struct posted *posted; /* of an operation: one, or one for each slot where those are apart */
+    int *first_posted;     /* by operation id, and the end */
     struct sn_exec_time times[SN_NKINDS];
     struct sn_pace pace;
 };
@@ -33,6 +33,24 @@ static int most_slots(const struct sn_program *p)
     return most;
 }
 
+/* Places for the tickets of the train program; the others have fewer operations, and one slot. */
+static bool tickets_create(struct sn_exec *x, const struct sn_program *p)
+{
+    int slots = most_slots(p), n = 0;
+    x->first_posted = sn_alloc_n((size_t)p->next_id + 1, sizeof(int));
+    if (!x->first_posted)
+        return false;
+    for (int i = 0; i < p->n_ops; i++) /* how many each has */
+        x->first_posted[p->ops[i].id] = p->ops[i].per_slot ? slots : 1;
+    for (int id = 0; id <= p->next_id; id++) {
+        int count = id < p->next_id ? x->first_posted[id] : 0;
+        x->first_posted[id] = n;
+        n += count;
+    }
+    x->posted = sn_alloc_n((size_t)n + 1, sizeof(*x->posted));
+    return x->posted != NULL;
+}
+
 enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
                               struct sn_err *err)
 {
@@ -41,11 +59,10 @@ enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, st
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     x->job = job;
     x->comm = comm;
-    x->slots = most_slots(&job->train);
-    x->posted = sn_alloc_n((size_t)job->train.next_id * (size_t)x->slots + 1, sizeof(*x->posted));
+    bool has_tickets = tickets_create(x, &job->train);
     x->state = sn_arena_map((size_t)job->state_bytes);
     x->scratch = sn_arena_map((size_t)job->scratch_bytes);
-    if (!x->posted || !x->state || !x->scratch) {
+    if (!has_tickets || !x->state || !x->scratch) {
         char size[16];
         int64_t bytes = job->state_bytes + job->scratch_bytes;
         sn_exec_destroy(x);
@@ -65,6 +82,7 @@ void sn_exec_destroy(struct sn_exec *x)
     sn_arena_unmap(x->state, (size_t)x->job->state_bytes);
     sn_arena_unmap(x->scratch, (size_t)x->job->scratch_bytes);
     sn_free(x->posted);
+    sn_free(x->first_posted);
     sn_free(x);
 }
 
@@ -152,7 +170,7 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
 
 static struct posted *posted_of(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
 {
-    return &x->posted[(size_t)id * (size_t)x->slots + (size_t)(op->per_slot ? slot : 0)];
+    return &x->posted[x->first_posted[id] + (op->per_slot ? slot : 0)];
 }
 
 static struct sn_transfer transfer_of(struct sn_exec *x, const struct sn_program *p,
@@ -316,6 +334,7 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
         SN_TRY(sn_exec_chunk(x, p, s->chunk, at, err));
     }
     SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
-    memset(x->posted, 0, (size_t)x->job->train.next_id * (size_t)x->slots * sizeof(*x->posted));
+    int places = x->first_posted[x->job->train.next_id];
+    memset(x->posted, 0, (size_t)places * sizeof(*x->posted));
     return SN_OK;
 }

@@ -124,12 +124,13 @@ static void progress(struct sn_metrics *m, const struct sn_step_report *r, doubl
         return;
     m->last_printed = t;
     long left = (long)(m->mean_time * (double)(r->steps - r->step) + 0.5);
-    char line[256];
+    char line[256], learnt[64] = "paced";
+    if (!isnan(r->loss) || !isnan(r->grad_norm)) /* a paced step has neither */
+        (void)snprintf(learnt, sizeof(learnt), "loss %.4f  grad norm %.3f", r->loss, r->grad_norm);
     (void)snprintf(line, sizeof(line),
-                   "step %lld/%lld  loss %.4f  grad norm %.3f  lr %.2e  %.0f tokens/s  "
-                   "ETA %ld:%02ld:%02ld",
-                   (long long)r->step, (long long)r->steps, r->loss, r->grad_norm, r->lr, rate,
-                   left / 3600, left / 60 % 60, left % 60);
+                   "step %lld/%lld  %s  lr %.2e  %.0f tokens/s  ETA %ld:%02ld:%02ld",
+                   (long long)r->step, (long long)r->steps, learnt, r->lr, rate, left / 3600,
+                   left / 60 % 60, left % 60);
     if (m->terminal)
         (void)fprintf(stderr, "\r%-110s%s", line, last ? "\n" : "");
     else

@@ -30,8 +30,7 @@ struct sn_trainer {
 /* Steps have a limit of run.hang_timeout; loading and saving take the time that they take. */
 static inline void sn_trainer_watch(const struct sn_trainer *t, bool is_stepping)
 {
-    sn_comm_set_watch(t->env.comm, t->env.ring,
-                      is_stepping ? t->env.config->run.hang_timeout : 0);
+    sn_comm_set_watch(t->env.comm, t->env.ring, is_stepping ? t->env.config->run.hang_timeout : 0);
 }
 
 /* meet.c: groups; the ranks agree on what they have compiled, and learn the whole plan. */

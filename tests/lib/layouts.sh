@@ -139,12 +139,8 @@ layout_plan() { # line name output: planned bytes are the trainer's
         "$(layout_section traffic_bytes "$out")"
     is "$2: the memory is the plan's" "$(layout_section memory_bytes "$layout_first")" \
         "$(layout_section memory_bytes "$out")"
-    if "$BUILD/bin/sennit-plan" --help | grep -q -e --verify; then
-        run "$BUILD/bin/sennit-plan" "$3.yaml" --verify
-        is "$2: the program is proven free of deadlocks$err" "$rc" 0
-    else
-        skip "$2: the program is proven free of deadlocks" "sennit-plan has no --verify"
-    fi
+    run "$BUILD/bin/sennit-plan" "$3.yaml" --verify
+    is "$2: the program is proven free of deadlocks$err" "$rc" 0
 }
 
 layout_check() { # line: all that holds for a layout
