@@ -128,7 +128,7 @@ const struct sn_key sn_keys[] = {
     {ROW("train.steps", LONG, AT(train.steps), "Optimizer steps of the whole run."),
         RANGE(1, 1000000000000LL, "steps")},
     {ROW("train.global_batch", INT, AT(train.global_batch), "Sequences per step; a multiple of data x micro_batch."),
-        RANGE(1, 16777216, "sequences"), DECIDES},
+        RANGE(1, 1048576, "sequences"), DECIDES},
     {ROW("train.precision", ENUM, AT(train.precision), "Type of activations and of the weights in products."),
         NAMES(precisions), DEFAULT("fp32"), DECIDES},
     {ROW("train.optimizer", MAP, NONE, "The optimizer.")},

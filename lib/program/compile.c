@@ -300,6 +300,7 @@ void sn_job_destroy(struct sn_job *j)
     program_fini(&j->evaluate);
     program_fini(&j->generate);
     sn_free(j->piece_of_node);
+    sn_free(j->piece_of_value);
     sn_free(j->first_part);
     sn_free(j->parts);
     sn_free(j->buckets);

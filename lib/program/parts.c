@@ -27,25 +27,33 @@ struct use {
     bool in_region; /* of an operation between cuts: norms */
 };
 
-static void find_use(const struct sn_job *j, int param, struct use *u)
+struct order {
+    int param;
+    struct use use;
+};
+
+static void add_use(const struct sn_job *j, int node, int k, struct use *u)
+{
+    const struct sn_cut *c = sn_cut_at(j->model->nodes[node].point);
+    bool here = j->piece_of_node[node] % j->stages == j->stage;
+    u->first = u->first < 0 ? node : u->first;
+    u->last = node;
+    u->cut = !c ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
+    u->in_region = !c;
+    u->here = u->here || here;
+    u->elsewhere = u->elsewhere || !here;
+}
+
+/* `order` holds the parameters by number. */
+static void find_uses(const struct sn_job *j, struct order *order)
 {
     const struct sn_model *m = j->model;
-    *u = (struct use){.first = -1, .last = -1};
-    for (int i = 0; i < m->n_nodes; i++) {
-        const struct sn_node *n = &m->nodes[i];
-        for (int k = 0; k < 2; k++) {
-            if (n->param[k] != param)
-                continue;
-            const struct sn_cut *c = sn_cut_at(n->point);
-            u->first = u->first < 0 ? i : u->first;
-            u->last = i;
-            u->cut = !c ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
-            u->in_region = !c;
-            bool here = j->piece_of_node[i] % j->stages == j->stage;
-            u->here = u->here || here;
-            u->elsewhere = u->elsewhere || !here;
-        }
-    }
+    for (int i = 0; i < m->n_params; i++)
+        order[i] = (struct order){i, {.first = -1, .last = -1}};
+    for (int i = 0; i < m->n_nodes; i++)
+        for (int k = 0; k < 2; k++)
+            if (m->nodes[i].param[k] >= 0)
+                add_use(j, i, k, &order[m->nodes[i].param[k]].use);
 }
 
 /* --- shapes of parts ----------------------------------------------------------------------------
@@ -153,11 +161,6 @@ static void close_buckets(struct sn_job *j)
 /* --- all ----------------------------------------------------------------------------------------
  */
 
-struct order {
-    int param;
-    struct use use;
-};
-
 static int later_use_first(const void *a, const void *b)
 {
     const struct order *x = a, *y = b;
@@ -193,11 +196,9 @@ enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err)
         sn_free(order);
         return sn_fail(err, SN_ENOMEM, "compile: no memory for %d parameters", n);
     }
-    for (int i = 0; i < n; i++) {
-        order[i].param = i;
+    for (int i = 0; i < n; i++)
         j->first_part[i] = -1;
-        find_use(j, i, &order[i].use);
-    }
+    find_uses(j, order);
     qsort(order, (size_t)n, sizeof(*order), later_use_first);
     make_parts(j, order, n);
     close_buckets(j);

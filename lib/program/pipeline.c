@@ -12,6 +12,8 @@
 #include "lib/layout/schedule.h"
 #include "lib/layout/split.h"
 
+#include <limits.h>
+
 /* --- pieces --------------------------------------------------------------------------------------
  */
 
@@ -54,21 +56,27 @@ enum sn_status sn_pieces_create(struct sn_job *j, struct sn_err *err)
     int *layers = sn_alloc_n((size_t)j->pieces, sizeof(*layers));
     j->piece_of_node = sn_alloc_n((size_t)m->n_nodes, sizeof(*j->piece_of_node));
     enum sn_status st = SN_OK;
-    if (!layers || !j->piece_of_node)
+    j->piece_of_value = sn_alloc_n((size_t)m->n_values, sizeof(*j->piece_of_value));
+    if (!layers || !j->piece_of_node || !j->piece_of_value)
         st = sn_fail(err, SN_ENOMEM, "compile: no memory for %d nodes", m->n_nodes);
     else
         st = layers_of_pieces(j, layers, err);
+    for (int v = 0; st == SN_OK && v < m->n_values; v++)
+        j->piece_of_value[v] = INT_MAX;               /* token ids: every piece has them */
+    int piece = 0, end = st == SN_OK ? layers[0] : 0; /* units ascend from node to node */
     for (int i = 0; st == SN_OK && i < m->n_nodes; i++) {
-        int unit = sn_unit_of(j, &m->nodes[i]), piece = 0;
-        for (int end = layers[0]; piece + 1 < j->pieces && unit >= end; end += layers[piece])
-            piece++;
+        while (piece + 1 < j->pieces && sn_unit_of(j, &m->nodes[i]) >= end)
+            end += layers[++piece];
         j->piece_of_node[i] = piece;
+        if (m->nodes[i].out >= 0)
+            j->piece_of_value[m->nodes[i].out] = piece;
     }
     sn_free(layers);
     return st;
 }
 
-/* The one value that an operation of piece `piece` reads and an earlier piece makes; -1: none. */
+/* The one value that an operation of piece `piece` or a later one reads and an earlier piece makes;
+ * -1: none. */
 static int crossing(const struct sn_job *j, int piece)
 {
     const struct sn_model *m = j->model;
@@ -76,10 +84,11 @@ static int crossing(const struct sn_job *j, int piece)
     for (int i = 0; i < m->n_nodes; i++) {
         if (j->piece_of_node[i] < piece)
             continue;
-        for (int k = 0; k < 2; k++)
-            for (int from = 0; from < i && m->nodes[i].in[k] >= 0; from++)
-                if (m->nodes[from].out == m->nodes[i].in[k] && j->piece_of_node[from] < piece)
-                    found = m->nodes[i].in[k];
+        for (int k = 0; k < 2; k++) {
+            int v = m->nodes[i].in[k];
+            if (v >= 0 && j->piece_of_value[v] < piece)
+                found = v;
+        }
     }
     return found;
 }

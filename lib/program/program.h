@@ -216,6 +216,7 @@ struct sn_job {
     int stage, stages; /* of the pipeline */
     int pieces;        /* stages x virtual stages; piece k is part k / stages of stage k % stages */
     int *piece_of_node;  /* by node of the model */
+    int *piece_of_value; /* by value: where it is made */
     int64_t rows;        /* T: tokens of a micro-batch on this rank */
     int64_t head_block;  /* rows of logits that exist at once */
     enum sn_dtype dtype; /* storage */
@@ -223,8 +224,7 @@ struct sn_job {
     struct sn_part *parts;
     struct sn_bucket *buckets;
     int n_parts, n_buckets;
-    int *
-        first_part; /* by parameter: its parts follow one another from here; -1: not on this rank */
+    int *first_part; /* by parameter: its parts follow one another; -1: not on this rank */
     int ids, targets, scalars, staging; /* buffers */
     int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
     int64_t class_bytes[SN_NSTATE_CLASSES];

@@ -122,7 +122,7 @@ static const struct {
      "run.yaml:2:1: train.steps: missing; want a whole number in 1..1000000000000 "
      "steps"},
     {MODEL "}\ntrain: {steps: 4}\n",
-     "run.yaml:2:1: train.global_batch: missing; want a whole number in 1..16777216 "
+     "run.yaml:2:1: train.global_batch: missing; want a whole number in 1..1048576 "
      "sequences"},
     /* not built yet */
     {MODEL "}\n" TRAIN "}\nlayout: {tensor: {x: 2, y: 2, z: 1}}\n",
