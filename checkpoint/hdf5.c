@@ -2,14 +2,19 @@
  * release reads (facts/checkpoints.md 2.2). */
 #include "checkpoint/hdf5.h"
 
+#include "checkpoint/files.h"
 #include "lib/base/mem.h"
 
+#include <fcntl.h>
 #include <hdf5.h>
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "shards hold little-endian numbers");
 _Static_assert(sizeof(hid_t) == sizeof(int64_t), "built for HDF5 1.10 or later");
@@ -18,6 +23,8 @@ enum { ALIGNMENT = 4096, ALIGN_FROM = 64 << 10 }; /* bytes */
 
 struct sn_h5 {
     hid_t file;
+    hid_t type[SN_F16 + 1]; /* by dtype */
+    uint64_t bytes;         /* of the file */
     char *path;
 };
 
@@ -25,6 +32,7 @@ void sn_h5_setup(void)
 {
     (void)setenv("HDF5_USE_FILE_LOCKING", "FALSE",
                  1); /* fails only without memory: locks then stay */
+    (void)unsetenv("HDF5_VDS_PREFIX");
 }
 
 struct reason {
@@ -81,6 +89,39 @@ static hid_t file_access(void)
     return p;
 }
 
+static void close_types(const hid_t type[SN_F16 + 1])
+{
+    for (int d = SN_F32; d <= SN_F16; d++)
+        if (type[d] >= 0)
+            (void)H5Tclose(type[d]); /* memory only */
+}
+
+/* A 16-bit float: sign, exponent, fraction from the highest bit down. */
+static hid_t half_type(size_t exponent_at, size_t exponent_bits, size_t bias)
+{
+    hid_t t = H5Tcopy(H5T_IEEE_F32LE);
+    if (t < 0)
+        return t;
+    if (H5Tset_fields(t, 15, exponent_at, exponent_bits, 0, exponent_at) < 0 ||
+        H5Tset_precision(t, 16) < 0 || H5Tset_size(t, 2) < 0 || H5Tset_ebias(t, bias) < 0) {
+        (void)H5Tclose(t);
+        return H5I_INVALID_HID;
+    }
+    return t;
+}
+
+/* HDF5's own names for these two came with 1.14 and 2.0. */
+static bool make_types(hid_t type[SN_F16 + 1])
+{
+    type[SN_F32] = H5Tcopy(H5T_IEEE_F32LE);
+    type[SN_BF16] = half_type(7, 8, 127);
+    type[SN_F16] = half_type(10, 5, 15);
+    if (type[SN_F32] >= 0 && type[SN_BF16] >= 0 && type[SN_F16] >= 0)
+        return true;
+    close_types(type);
+    return false;
+}
+
 /* Space is there as soon as the dataset is, and is never filled: our pwrite does that. No time
  * stamps, so that equal states give equal bytes. */
 static hid_t dataset_creation(void)
@@ -114,14 +155,14 @@ static hid_t shape_of(int64_t rows, int64_t cols)
     return H5Screate_simple(cols == 1 ? 1 : 2, dims, NULL);
 }
 
-static enum sn_status create_slot(hid_t file, hid_t links, hid_t creation, const char *path,
-                                  struct sn_h5_slot *s, struct sn_err *err)
+static enum sn_status create_slot(hid_t file, hid_t type, hid_t links, hid_t creation,
+                                  const char *path, struct sn_h5_slot *s, struct sn_err *err)
 {
     hid_t space = shape_of(s->rows, s->cols);
     if (space < 0)
         return h5_fail(err, path, s->dataset, "describe");
     enum sn_status st = SN_OK;
-    hid_t set = H5Dcreate2(file, s->dataset, H5T_IEEE_F32LE, space, links, creation, H5P_DEFAULT);
+    hid_t set = H5Dcreate2(file, s->dataset, type, space, links, creation, H5P_DEFAULT);
     if (set < 0) {
         st = h5_fail(err, path, s->dataset, "create");
         goto out_space;
@@ -141,12 +182,15 @@ out_space:
 static enum sn_status create_slots(hid_t file, const char *path, int n, struct sn_h5_slot *slots,
                                    struct sn_err *err)
 {
-    hid_t links = link_creation(), creation = dataset_creation();
+    hid_t links = link_creation(), creation = dataset_creation(), type[SN_F16 + 1];
     enum sn_status st = SN_OK;
-    if (links < 0 || creation < 0)
+    bool typed = make_types(type);
+    if (links < 0 || creation < 0 || !typed)
         st = h5_fail(err, path, "", "set up");
     for (int i = 0; i < n && st == SN_OK; i++)
-        st = create_slot(file, links, creation, path, &slots[i], err);
+        st = create_slot(file, type[slots[i].dtype], links, creation, path, &slots[i], err);
+    if (typed)
+        close_types(type);
     if (creation >= 0)
         (void)H5Pclose(creation); /* memory only */
     if (links >= 0)
@@ -174,10 +218,27 @@ out_access:
     return st;
 }
 
+/* --- reading --------------------------------------------------------------------------------- */
+
+/* Many shards may be open at once, and each dataset is looked up once: a small cache, which does
+ * not grow, is enough. */
+static bool use_small_cache(hid_t access)
+{
+    H5AC_cache_config_t c = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
+    if (H5Pget_mdc_config(access, &c) < 0)
+        return false;
+    c.set_initial_size = true;
+    c.initial_size = c.min_size = c.max_size = 256 << 10;
+    c.incr_mode = H5C_incr__off;
+    c.flash_incr_mode = H5C_flash_incr__off;
+    c.decr_mode = H5C_decr__off;
+    return H5Pset_mdc_config(access, &c) >= 0;
+}
+
 static enum sn_status open_read_only(hid_t *out, const char *path, struct sn_err *err)
 {
     hid_t access = file_access();
-    if (access < 0)
+    if (access < 0 || !use_small_cache(access))
         return h5_fail(err, path, "", "set up");
     enum sn_status st = SN_OK;
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, access);
@@ -188,23 +249,44 @@ static enum sn_status open_read_only(hid_t *out, const char *path, struct sn_err
     return st;
 }
 
+static enum sn_status measure(uint64_t *bytes, const char *path, struct sn_err *err)
+{
+    struct stat sb;
+    if (stat(path, &sb) != 0)
+        return sn_file_fail(err, path, "open");
+    if (!S_ISREG(sb.st_mode))
+        return sn_fail(err, SN_EIO, "%s: is not a regular file", path);
+    *bytes = (uint64_t)sb.st_size;
+    return SN_OK;
+}
+
+static enum sn_status open_checked(struct sn_h5 *h, const char *path, struct sn_err *err)
+{
+    SN_TRY(measure(&h->bytes, path, err));
+    SN_TRY(open_read_only(&h->file, path, err));
+    if (make_types(h->type))
+        return SN_OK;
+    enum sn_status st = h5_fail(err, path, "", "set up");
+    (void)H5Fclose(h->file); /* read only: nothing can be lost */
+    return st;
+}
+
 enum sn_status sn_h5_open(struct sn_h5 **out, const char *path, struct sn_err *err)
 {
     silence();
     struct sn_h5 *h = sn_alloc(sizeof(*h));
     char *name = sn_strdup(path);
-    hid_t file = H5I_INVALID_HID;
     enum sn_status st = SN_ENOMEM;
     if (!h || !name)
         (void)sn_fail(err, st, "%s: no memory to open it", path);
     else
-        st = open_read_only(&file, path, err);
+        st = open_checked(h, path, err);
     if (st != SN_OK) {
         sn_free(name);
         sn_free(h);
         return st;
     }
-    *h = (struct sn_h5){file, name};
+    h->path = name;
     *out = h;
     return SN_OK;
 }
@@ -213,44 +295,97 @@ void sn_h5_close(struct sn_h5 *h)
 {
     if (!h)
         return;
+    close_types(h->type);
     (void)H5Fclose(h->file); /* read only: nothing can be lost */
     sn_free(h->path);
     sn_free(h);
 }
 
+/* Every member of the path must be a plain link, so that opening it cannot lead into another file.
+ */
+static enum sn_status check_links(const struct sn_h5 *h, const char *dataset, struct sn_err *err)
+{
+    char part[SN_H5_NAME_MAX];
+    const char *end = dataset;
+    do {
+        end = strchrnul(end + 1, '/');
+        H5L_info_t link;
+        (void)snprintf(part, sizeof(part), "%.*s", (int)(end - dataset), dataset);
+        if (H5Lget_info(h->file, part, &link, H5P_DEFAULT) < 0)
+            return h5_fail(err, h->path, dataset, "open");
+        if (link.type != H5L_TYPE_HARD)
+            return sn_fail(err, SN_EIO, "%s: %s is a link to elsewhere; the file was altered",
+                           h->path, part);
+    } while (*end);
+    return SN_OK;
+}
+
 /* Refuses what HDF5 would convert or cut in silence. */
-static enum sn_status check_shape(const struct sn_h5 *h, hid_t set, const char *dataset,
-                                  int64_t rows, int64_t cols, struct sn_err *err)
+static enum sn_status check_values(const struct sn_h5 *h, hid_t set, const struct sn_h5_slot *s,
+                                   struct sn_err *err)
 {
     hid_t type = H5Dget_type(set), space = H5Dget_space(set);
     hsize_t dims[2] = {1, 1};
     int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
     if (rank == 1 || rank == 2)
         rank = H5Sget_simple_extent_dims(space, dims, NULL);
-    bool is_fp32 = type >= 0 && H5Tequal(type, H5T_IEEE_F32LE) > 0;
+    bool same_type = type >= 0 && H5Tequal(type, h->type[s->dtype]) > 0;
     if (type >= 0)
         (void)H5Tclose(type); /* memory only */
     if (space >= 0)
         (void)H5Sclose(space);
-    if (!is_fp32)
-        return sn_fail(err, SN_EIO, "%s: %s is not 32-bit little-endian float", h->path, dataset);
-    if (rank != (cols == 1 ? 1 : 2) || dims[0] != (hsize_t)rows || dims[1] != (hsize_t)cols)
+    if (!same_type)
+        return sn_fail(err, SN_EIO, "%s: %s is not little-endian %s as the manifest says", h->path,
+                       s->dataset, sn_dtype_name(s->dtype));
+    if (rank != (s->cols == 1 ? 1 : 2) || dims[0] != (hsize_t)s->rows ||
+        dims[1] != (hsize_t)s->cols)
         return sn_fail(err, SN_EIO, "%s: %s is %llu x %llu, but the manifest says %lld x %lld",
-                       h->path, dataset, (unsigned long long)dims[0], (unsigned long long)dims[1],
-                       (long long)rows, (long long)cols);
+                       h->path, s->dataset, (unsigned long long)dims[0],
+                       (unsigned long long)dims[1], (long long)s->rows, (long long)s->cols);
     return SN_OK;
 }
 
-enum sn_status sn_h5_read(struct sn_h5 *h, const char *dataset, int64_t rows, int64_t cols,
-                          float *out, struct sn_err *err)
+static H5D_layout_t layout_of(hid_t set, bool *is_plain)
+{
+    hid_t creation = H5Dget_create_plist(set);
+    if (creation < 0)
+        return H5D_LAYOUT_ERROR;
+    H5D_layout_t layout = H5Pget_layout(creation);
+    *is_plain = H5Pget_nfilters(creation) == 0 && H5Pget_external_count(creation) == 0;
+    (void)H5Pclose(creation); /* memory only */
+    return layout;
+}
+
+static enum sn_status find_bytes(const struct sn_h5 *h, hid_t set, struct sn_h5_slot *s,
+                                 struct sn_err *err)
+{
+    SN_TRY(check_values(h, set, s, err));
+    bool is_plain = false;
+    if (layout_of(set, &is_plain) != H5D_CONTIGUOUS || !is_plain)
+        return sn_fail(err, SN_EIO,
+                       "%s: the values of %s are not stored there in one run; the file was altered",
+                       h->path, s->dataset);
+    uint64_t bytes = (uint64_t)s->rows * (uint64_t)s->cols * sn_dtype_size(s->dtype);
+    haddr_t at = H5Dget_offset(set);
+    if (bytes == 0)
+        at = 0;
+    if (at == HADDR_UNDEF || at > h->bytes || bytes > h->bytes - at)
+        return sn_fail(err, SN_EIO,
+                       "%s: the %" PRIu64 " bytes of %s are not inside the file; it was cut or "
+                       "altered",
+                       h->path, bytes, s->dataset);
+    s->offset = (uint64_t)at;
+    return SN_OK;
+}
+
+enum sn_status sn_h5_locate(struct sn_h5 *h, struct sn_h5_slot *slot, struct sn_err *err)
 {
     silence();
-    hid_t set = H5Dopen2(h->file, dataset, H5P_DEFAULT);
+    SN_TRY(check_links(h, slot->dataset, err));
+    hid_t set = H5Dopen2(h->file, slot->dataset, H5P_DEFAULT);
     if (set < 0)
-        return h5_fail(err, h->path, dataset, "open");
-    enum sn_status st = check_shape(h, set, dataset, rows, cols, err);
-    if (st == SN_OK && H5Dread(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) < 0)
-        st = h5_fail(err, h->path, dataset, "read");
+        return h5_fail(err, h->path, slot->dataset, "open");
+    enum sn_status st = find_bytes(h, set, slot, err);
     (void)H5Dclose(set); /* read only: nothing can be lost */
     return st;
 }

@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,14 +67,14 @@ enum sn_status sn_manifest_check_cover(const struct sn_manifest *m, const char *
 /* A tensor of one list, whose shards become first_shard and following. */
 struct part {
     const struct sn_manifest_tensor *of;
-    int first_shard;
+    int list, first_shard;
 };
 
 static int by_name(const void *pa, const void *pb)
 {
     const struct part *a = pa, *b = pb;
     int order = sn_manifest_order(a->of->group, a->of->name, b->of->group, b->of->name);
-    return order ? order : (a->first_shard > b->first_shard) - (a->first_shard < b->first_shard);
+    return order ? order : (a->list > b->list) - (a->list < b->list);
 }
 
 static int by_place(const void *pa, const void *pb)
@@ -87,10 +88,14 @@ static void gather_parts(struct sn_manifest *m, struct part *parts, const struct
 {
     int k = 0;
     for (int i = 0; i < n; i++) {
-        for (int t = 0; t < lists[i].n_tensors; t++)
-            parts[k++] = (struct part){&lists[i].tensors[t], m->n_shards};
-        for (int s = 0; s < lists[i].n_shards; s++)
-            m->shards[m->n_shards++] = lists[i].shards[s];
+        const struct sn_manifest *l = &lists[i];
+        bool again = m->n_shards > 0 && l->n_shards > 0 &&
+                     strcmp(m->shards[m->n_shards - 1].file, l->shards[0].file) == 0;
+        m->n_shards -= again;
+        for (int t = 0; t < l->n_tensors; t++)
+            parts[k++] = (struct part){&l->tensors[t], i, m->n_shards};
+        for (int s = 0; s < l->n_shards; s++)
+            m->shards[m->n_shards++] = l->shards[s];
     }
     if (k > 1)
         qsort(parts, (size_t)k, sizeof(*parts), by_name);
@@ -124,6 +129,10 @@ static enum sn_status join_parts(struct sn_manifest *m, const struct part *parts
                            "%s: tensor %s %s is %" PRId64 " x %" PRId64 " to one rank and %" PRId64
                            " x %" PRId64 " to another",
                            file, p->group, p->name, t->rows, t->cols, p->rows, p->cols);
+        if (t->dtype != p->dtype)
+            return sn_fail(err, SN_EFAIL, "%s: tensor %s %s is %s to one rank and %s to another",
+                           file, p->group, p->name, sn_dtype_name(t->dtype),
+                           sn_dtype_name(p->dtype));
         add_part(m, t, &parts[i]);
     }
     for (int i = 0; i < m->n_tensors; i++)
@@ -145,7 +154,13 @@ enum sn_status sn_manifest_merge(struct sn_manifest *out, const struct sn_manife
     if (nt > INT32_MAX || np > INT32_MAX)
         return sn_fail(err, SN_EINPUT, "%s: %zu pieces are more than one checkpoint can list", file,
                        np);
-    struct sn_manifest m = {.shards = sn_alloc_n(ns, sizeof(*m.shards)),
+    for (int i = 1; i < n; i++)
+        if (lists[i].block != lists[0].block)
+            return sn_fail(err, SN_EFAIL,
+                           "%s: one rank hashed blocks of %" PRId64 " bytes, another of %" PRId64,
+                           file, lists[0].block, lists[i].block);
+    struct sn_manifest m = {.block = n > 0 ? lists[0].block : SN_BLOCK_BYTES,
+                            .shards = sn_alloc_n(ns, sizeof(*m.shards)),
                             .tensors = sn_alloc_n(nt, sizeof(*m.tensors)),
                             .pieces = sn_alloc_n(np, sizeof(*m.pieces))};
     struct part *parts = sn_alloc_n(nt, sizeof(*parts));

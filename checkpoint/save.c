@@ -136,7 +136,7 @@ static enum sn_status write_manifest(const struct save *v, struct sn_manifest *m
         st = sn_store_put(v->tmp, "manifest.json", text.p, text.len, err);
     if (st == SN_OK) {
         stage(v, SN_STAGE_MANIFEST);
-        sn_commit_format(commit, text.p, text.len);
+        sn_commit_format(commit, text.p, text.len, m->n_shards);
         st = sn_store_put(v->tmp, "COMMIT", commit, strlen(commit), err);
     }
     sn_str_fini(&text);

@@ -2,7 +2,7 @@
  * shard.c - one writer: the boxes that this rank owns, in a file of its own, and the list of them.
  */
 #include "checkpoint/files.h"
-#include "checkpoint/hash.h"
+#include "lib/base/hash.h"
 #include "checkpoint/store.h"
 #include "lib/base/mem.h"
 
@@ -15,8 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PACKED = 4 << 20 }; /* bytes that are gathered from short rows for one write */
-
 /* One shard under way: owned[i] goes to slots[i] and is listed as pieces[i]. */
 struct shard {
     const struct sn_store *store;
@@ -28,7 +26,8 @@ struct shard {
     struct sn_h5_slot *slots;
     struct sn_manifest_piece *pieces;
     struct sn_manifest_tensor *tensors;
-    float *pack;
+    uint64_t *hashes; /* of all pieces */
+    char *block;
     int64_t bytes;
 };
 
@@ -108,26 +107,22 @@ static void fini(struct shard *v)
     sn_free(v->slots);
     sn_free(v->pieces);
     sn_free(v->tensors);
-    sn_free(v->pack);
+    sn_free(v->hashes);
+    sn_free(v->block);
 }
 
-/* Room for the longest row and for PACKED bytes, if any box has gaps between its rows. */
-static size_t pack_bytes(const struct shard *v)
+static size_t blocks_of(const struct sn_state_tensor *t)
 {
-    size_t most = 0;
-    for (int i = 0; i < v->n; i++) {
-        size_t row = (size_t)v->owned[i]->n_cols * sizeof(float);
-        if (v->owned[i]->ld != v->owned[i]->n_cols)
-            most = row > most ? row : most;
-    }
-    return most == 0 ? 0 : most > PACKED ? most : PACKED;
+    return (size_t)sn_manifest_blocks((int64_t)bytes_of(t), SN_BLOCK_BYTES);
 }
 
 static enum sn_status init(struct shard *v, const char *dir, struct sn_err *err)
 {
     const struct sn_state *s = v->state;
-    size_t n = (size_t)v->n;
+    size_t n = (size_t)v->n, blocks = 0;
     v->n = 0;
+    for (int i = 0; i < s->n_tensors; i++)
+        blocks += is_ours(&s->tensors[i]) ? blocks_of(&s->tensors[i]) : 0;
     v->path = sn_format("%s/%s", dir, sn_shard_name(v->file, s->rank));
     v->owned = sn_alloc_n(n, sizeof(*v->owned));
     v->slots = sn_alloc_n(n, sizeof(*v->slots));
@@ -136,31 +131,22 @@ static enum sn_status init(struct shard *v, const char *dir, struct sn_err *err)
     for (int i = 0; v->owned && i < s->n_tensors; i++)
         if (is_ours(&s->tensors[i]))
             v->owned[v->n++] = &s->tensors[i];
-    v->pack = sn_alloc(pack_bytes(v));
-    if (!v->path || !v->owned || !v->slots || !v->pieces || !v->tensors || !v->pack)
+    v->hashes = sn_alloc_n(blocks, sizeof(*v->hashes));
+    v->block = sn_alloc(SN_BLOCK_BYTES);
+    if (!v->path || !v->owned || !v->slots || !v->pieces || !v->tensors || !v->hashes || !v->block)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to save %zu tensors", dir, n);
     qsort(v->owned, n, sizeof(*v->owned), by_name);
     return SN_OK;
 }
 
-/* "/model/NAME"; a box that is not the whole tensor adds where it begins: "/model/NAME@64,0". */
-static enum sn_status name_dataset(struct sn_h5_slot *slot, const struct sn_state_tensor *t,
-                                   struct sn_err *err)
+static enum sn_status set_slot(struct sn_h5_slot *slot, const struct sn_state_tensor *t,
+                               struct sn_err *err)
 {
-    bool is_model = strcmp(t->group, "model") == 0;
-    bool is_whole = t->n_rows == t->rows && t->n_cols == t->cols;
-    char origin[48] = "";
-    if (!is_whole)
-        (void)snprintf(origin, sizeof(origin), "@%" PRId64 ",%" PRId64, t->row, t->col);
-    int n = snprintf(slot->dataset, sizeof(slot->dataset), "%s%s/%s%s", is_model ? "/" : "/optim/",
-                     t->group, t->name, origin);
-    if (n >= (int)sizeof(slot->dataset) || strchr(t->name, '/') || strchr(t->group, '/') ||
-        !*t->name)
-        return sn_fail(err, SN_EINPUT, "checkpoint: '%s %s' is no name for a tensor", t->group,
-                       t->name);
+    struct sn_manifest_tensor of = {
+        .group = t->group, .name = t->name, .rows = t->rows, .cols = t->cols};
     slot->rows = t->n_rows;
     slot->cols = t->n_cols;
-    return SN_OK;
+    return sn_manifest_dataset(slot->dataset, sizeof(slot->dataset), &of, sn_state_box(t), err);
 }
 
 /* Ask for the disk space at once, so that a full disk is found before minutes of writing. Where the
@@ -198,36 +184,53 @@ static enum sn_status reserve_layout(struct shard *v, int fd, struct sn_err *err
     return reserve(v->path, fd, sb.st_size, err);
 }
 
-static enum sn_status put_box(const struct shard *v, int fd, int i, struct sn_err *err)
+/* Bytes at .. at + n of the box, its rows taken as one run. */
+static const char *gather(const struct sn_state_tensor *t, size_t at, size_t n, char *to)
+{
+    size_t row = (size_t)t->n_cols * sizeof(float), ld = (size_t)t->ld * sizeof(float);
+    const char *from = (const char *)t->p;
+    if (row == ld)
+        return from + at;
+    for (size_t done = 0; done < n;) {
+        size_t r = (at + done) / row, c = (at + done) % row;
+        size_t part = row - c < n - done ? row - c : n - done;
+        memcpy(to + done, from + r * ld + c, part);
+        done += part;
+    }
+    return to;
+}
+
+static enum sn_status put_box(const struct shard *v, int fd, int i, uint64_t *hashes,
+                              struct sn_err *err)
 {
     const struct sn_state_tensor *t = v->owned[i];
     const struct sn_h5_slot *slot = &v->slots[i];
-    if (t->ld == t->n_cols)
-        return sn_file_put(fd, t->p, bytes_of(t), slot->offset, v->path, slot->dataset, err);
-    size_t row = (size_t)t->n_cols * sizeof(float);
-    int64_t most = row < PACKED ? (int64_t)(PACKED / row) : 1;
-    for (int64_t r = 0; r < t->n_rows; r += most) {
-        int64_t n = t->n_rows - r < most ? t->n_rows - r : most;
-        for (int64_t k = 0; k < n; k++)
-            memcpy(v->pack + k * t->n_cols, t->p + (r + k) * t->ld, row);
-        SN_TRY(sn_file_put(fd, v->pack, (size_t)n * row, slot->offset + (uint64_t)r * row, v->path,
-                           slot->dataset, err));
+    size_t bytes = bytes_of(t);
+    for (size_t at = 0; at < bytes; at += SN_BLOCK_BYTES) {
+        size_t n = bytes - at < SN_BLOCK_BYTES ? bytes - at : SN_BLOCK_BYTES;
+        const char *p = gather(t, at, n, v->block);
+        *hashes++ = sn_hash64(p, n);
+        SN_TRY(sn_file_put(fd, p, n, slot->offset + at, v->path, slot->dataset, err));
     }
     return SN_OK;
 }
 
 static enum sn_status fill(struct shard *v, int fd, struct sn_err *err)
 {
+    uint64_t *hashes = v->hashes;
     SN_TRY(reserve_layout(v, fd, err));
     for (int i = 0; i < v->n; i++) {
         const struct sn_state_tensor *t = v->owned[i];
         if (i == v->n / 2)
             sn_store_stage(v->store, SN_STAGE_HALF);
-        SN_TRY(put_box(v, fd, i, err));
-        v->pieces[i] =
-            (struct sn_manifest_piece){.box = sn_state_box(t),
-                                       .dataset = v->slots[i].dataset,
-                                       .hash = sn_hash64_rows(t->p, t->n_rows, t->n_cols, t->ld)};
+        SN_TRY(put_box(v, fd, i, hashes, err));
+        v->pieces[i] = (struct sn_manifest_piece){.box = sn_state_box(t),
+                                                  .dataset = v->slots[i].dataset,
+                                                  .set_rows = t->n_rows,
+                                                  .set_cols = t->n_cols,
+                                                  .n_blocks = (int64_t)blocks_of(t),
+                                                  .hashes = hashes};
+        hashes += blocks_of(t);
     }
     if (fsync(fd) != 0)
         return sn_file_fail(err, v->path, "sync");
@@ -237,7 +240,7 @@ static enum sn_status fill(struct shard *v, int fd, struct sn_err *err)
 static enum sn_status write_boxes(struct shard *v, struct sn_err *err)
 {
     for (int i = 0; i < v->n; i++)
-        SN_TRY(name_dataset(&v->slots[i], v->owned[i], err));
+        SN_TRY(set_slot(&v->slots[i], v->owned[i], err));
     SN_TRY(try_size(v, err));
     SN_TRY(sn_h5_layout(v->path, v->n, v->slots, err));
     sn_store_stage(v->store, SN_STAGE_LAYOUT);
@@ -277,6 +280,7 @@ static enum sn_status write_list(struct shard *v, const char *dir, struct sn_err
     struct sn_manifest m = {.scalars = v->state->scalars,
                             .model_text = "", /* the manifest has it */
                             .config_hash = v->state->config_hash,
+                            .block = SN_BLOCK_BYTES,
                             .n_shards = 1,
                             .shards = &shard};
     struct sn_str text = {0};

@@ -67,7 +67,7 @@ struct sn_reader {
     char *dir; /* for messages too */
     struct sn_manifest manifest;
     struct sn_h5 *shard; /* the one read last */
-    int shard_number;
+    int shard_number, fd;
 };
 
 /* Check COMMIT against the manifest, read it, and see that every tensor is covered exactly once.
@@ -86,8 +86,9 @@ enum sn_status sn_reader_fill(struct sn_reader *r, const struct sn_state *s, con
                               struct sn_err *err);
 void sn_reader_close(struct sn_reader *r);
 
-/* The text of COMMIT that belongs to a manifest; buf of at least 96 bytes. */
+/* The text of COMMIT that belongs to a manifest of that many shards; before schema 3 they were not
+ * counted: -1. */
 enum { SN_COMMIT_MAX = 96 };
-void sn_commit_format(char buf[SN_COMMIT_MAX], const char *manifest, size_t len);
+void sn_commit_format(char buf[SN_COMMIT_MAX], const char *manifest, size_t len, int n_shards);
 
 #endif

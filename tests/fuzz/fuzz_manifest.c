@@ -30,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         return 0;
     }
-    write_and_read(&m);
+    if (m.block != INT64_MAX) /* hashes of whole pieces are not written any more */
+        write_and_read(&m);
     sn_manifest_fini(&m);
     return 0;
 }

@@ -69,7 +69,7 @@ static void pieces_are_named_after_their_place(void)
                !exists(&b, "step-00000100/pieces-00000.json") && count_entries(&b, ".tmp.") == 0,
            "a shard for each, and nothing else is left");
     (void)sn_file_load(&text, &len, path_in(&b, "step-00000100/manifest.json"), &b.err);
-    tap_ok(strstr(text, "\"schema\": 2") && strstr(text, "\"/model/embed.weight@0,0\"") &&
+    tap_ok(strstr(text, "\"schema\": 3") && strstr(text, "\"/model/embed.weight@0,0\"") &&
                strstr(text, "\"row\": [150, 300], \"col\": [0, 64], \"shard\": 1, \"dataset\": "
                             "\"/model/embed.weight@150,0\", \"bytes\": 38400") &&
                strstr(text, "\"/optim/exp_avg_sq/layers.0.attn.q.weight\""),

@@ -276,10 +276,36 @@ static void edit_manifest(struct bench *b, const char *from, const char *to)
         exit(1);
     fresh = sn_format("%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
     (void)sn_file_save(path_in(b, "step-00000100/manifest.json"), fresh, strlen(fresh), &b->err);
-    sn_commit_format(commit, fresh, strlen(fresh));
+    sn_commit_format(commit, fresh, strlen(fresh), 1);
     (void)sn_file_save(path_in(b, "step-00000100/COMMIT"), commit, strlen(commit), &b->err);
     sn_free(text);
     sn_free(fresh);
+}
+
+/* What only the shard can tell. */
+static void a_manifest_of_another_shard_is_refused(void)
+{
+    static const struct {
+        const char *from, *to, *says;
+    } row[] = {
+        {"\"bytes\": 76800", "\"at\": [0, 0], \"set\": [301, 64], \"bytes\": 76800",
+         "exp_avg/embed.weight is 300 x 64, but the manifest says 301 x 64 (reading tensor "
+         "exp_avg "},
+        {"/optim/exp_avg/embed.weight", "/optim/exp_avg/embed.weigh",
+         "cannot open /optim/exp_avg/embed.weigh"},
+        {"/optim/exp_avg/embed.weight", "/optim/exp_avg", "cannot open /optim/exp_avg"},
+        {"/optim/exp_avg/embed.weight", "/", "cannot open /"},
+        {"/optim/exp_avg/embed.weight", "//", "cannot open /"},
+    };
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct bench b;
+        setup(&b, 0);
+        (void)save(&b, 100);
+        edit_manifest(&b, row[i].from, row[i].to);
+        enum sn_status st = b.saver.load(b.saver.self, 100, &b.state, &b.err);
+        tap_ok(st == SN_EIO && strstr(b.err.text, row[i].says), "%s: %s", row[i].to, b.err.text);
+        teardown(&b);
+    }
 }
 
 static void strange_manifests_are_explained(void)
@@ -288,13 +314,13 @@ static void strange_manifests_are_explained(void)
         const char *from, *to, *says;
         enum sn_status st;
     } row[] = {
-        {"\"schema\": 2", "\"schema\": 3",
-         "has schema version 3, but this version of sennit reads 1 to 2; use "
+        {"\"schema\": 3", "\"schema\": 4",
+         "has schema version 4, but this version of sennit reads 1 to 3; use "
          "the version that wrote it",
          SN_EINPUT},
-        {"\"schema\": 2", "\"schema\": 0", "has schema version 0", SN_EINPUT},
-        {"\"schema\": 2,", "", "a 'schema' is missing; the file is damaged", SN_EIO},
-        {"\"schema\": 2", "\"schema\": 2, \"schema\": 2", "duplicate object key", SN_EIO},
+        {"\"schema\": 3", "\"schema\": 0", "has schema version 0", SN_EINPUT},
+        {"\"schema\": 3,", "", "a 'schema' is missing; the file is damaged", SN_EIO},
+        {"\"schema\": 3", "\"schema\": 3, \"schema\": 3", "duplicate object key", SN_EIO},
         {"\"step\": 100", "\"step\": \"100\"", "'step' is not a number from 0 up", SN_EIO},
         {"0x1.99999ap-4", "big", "'loss_scale' is 'big', not a number", SN_EIO},
         {"\"shard-00000.h5\"", "\"../x.h5\"", "'../x.h5' is no shard's file name", SN_EIO},
@@ -303,14 +329,28 @@ static void strange_manifests_are_explained(void)
         {"\"shape\": [300", "\"shape\": [299", "not two ranges inside its shape", SN_EIO},
         {"\"shape\": [300", "\"shape\": [-300", "its shape is not two sizes", SN_EIO},
         {"\"shape\": [300, 64]", "\"shape\": [4294967296, 4294967296]", "is no size", SN_EIO},
-        {"\"dtype\": \"fp32\"", "\"dtype\": \"bf16\"", "has dtype 'bf16'; this version reads fp32",
-         SN_EINPUT},
+        {"\"dtype\": \"fp32\"", "\"dtype\": \"fp64\"",
+         "has dtype 'fp64'; this version reads fp32, bf16 and fp16", SN_EINPUT},
+        {"\"dtype\": \"fp32\"", "\"dtype\": \"bf16\"", "do not belong together", SN_EIO},
         {"\"row\": [0, 300]", "\"row\": [0, 299]", "do not belong together", SN_EIO},
         {"\"row\": [0, 300]", "\"row\": [-1, 299]", "not two ranges inside", SN_EIO},
         {"\"row\": [0, 300]", "\"row\": [1, 0]", "not two ranges inside", SN_EIO},
         {"\"bytes\": 76800", "\"bytes\": 76801", "do not belong together", SN_EIO},
         {"\"shard\": 0", "\"shard\": 1", "do not belong together", SN_EIO},
-        {"\"xxh3\": \"", "\"xxh3\": \"0", "not 16 hexadecimal digits", SN_EIO},
+        {"\"xxh3\": \"", "\"xxh3\": \"0", "not 16 hexadecimal digits for each of 1 ", SN_EIO},
+        {"\"block\": 1048576", "\"block\": 4095", "a 'block' of 4095 bytes is outside", SN_EIO},
+        {"\"block\": 1048576", "\"block\": 1073741825", "outside 4096..1073741824", SN_EIO},
+        {"\"block\": 1048576", "\"block\": 4096", "digits for each of 19 blocks", SN_EIO},
+        {"\"layout\": \"\",", "", "a 'layout' is missing; the file is damaged", SN_EIO},
+        {"\"dataset\": \"/", "\"dataset\": \"", "is no name of a dataset", SN_EIO},
+        {"\"bytes\": 76800", "\"at\": [0, 0], \"bytes\": 76800", "'at' and 'set' are not", SN_EIO},
+        {"\"bytes\": 76800", "\"at\": [1, 0], \"set\": [300, 64], \"bytes\": 76800",
+         "are not a place of 300 x 64 values in a dataset", SN_EIO},
+        {"\"bytes\": 76800",
+         "\"at\": [9223372036854775807, 0], \"set\": [300, 64], \"bytes\": 76800",
+         "are not a place", SN_EIO},
+        {"\"bytes\": 76800", "\"at\": [0, 0], \"set\": [4294967296, 4294967296], \"bytes\": 76800",
+         "are not a place", SN_EIO},
         {"\"name\": \"final_norm.weight\"", "\"name\": \"embed.weight\"",
          "embed.weight is listed twice", SN_EIO},
         {"\"pieces\": [", "\"pieces\": [], \"x\": [", "values in no piece", SN_EIO},
@@ -341,6 +381,7 @@ int main(void)
     hdf5_metadata_damage_never_loads_wrong_numbers();
     another_model_is_refused();
     other_tensors_are_refused();
+    a_manifest_of_another_shard_is_refused();
     strange_manifests_are_explained();
     return tap_done();
 }

@@ -1,5 +1,5 @@
 /*
- * hash.h - the checksum of checkpoints: XXH3, 64 bits.
+ * hash.h - the checksum of checkpoints and of state that ranks compare: XXH3, 64 bits.
  *
  * It finds accidents (a flipped bit, a torn write), not attackers. The value of given bytes never
  * changes between versions or machines: XXH3 is frozen since xxHash 0.8.0.

@@ -2,7 +2,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "checkpoint/hash.h"
+#include "lib/base/hash.h"
 
 uint64_t sn_hash64(const void *p, size_t bytes)
 {

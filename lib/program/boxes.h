@@ -1,0 +1,38 @@
+/*
+ * boxes.h - which parts of which logical tensors a rank holds, and where in its state buffers.
+ *
+ * Geometry alone: no memory, no pointers. The trainer turns it into addresses, the planner into
+ * bytes, the converter into the pieces that a trainer of this layout would write.
+ */
+#ifndef SN_BOXES_H
+#define SN_BOXES_H
+
+#include "lib/program/program.h"
+
+enum sn_state_kind { SN_STATE_MODEL, SN_STATE_EXP_AVG, SN_STATE_EXP_AVG_SQ, SN_NSTATE_KINDS };
+/* "model", "exp_avg", "exp_avg_sq": the groups of a checkpoint */
+const char *sn_state_kind_name(enum sn_state_kind k);
+
+/* A rectangle of piece `piece` of parameter `param`: rows row .. row + n_rows - 1 of the logical
+ * tensor, columns col .. col + n_cols - 1. Element (r, c) of the box is element
+ * at + r x ld + c of buffer `buf` (fp32). */
+struct sn_job_box {
+    enum sn_state_kind kind;
+    int param, piece, buf;
+    int64_t row, col, n_rows, n_cols;
+    int64_t at, ld;
+    bool owned; /* this rank writes it; over all ranks, each element is owned exactly once */
+};
+
+/* All boxes of this rank. Replicas (data x context) that hold the same values own equal shares of
+ * them, cut between rows, so that all of them write a checkpoint together; under ZeRO 1 to 3 the
+ * slice is the share. Copies (b->copies) belong to member 0 of their group. Frozen parameters have
+ * no moments. Caller frees *out. */
+enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job *j,
+                            struct sn_err *err);
+
+/* Bytes that an asynchronous save copies aside on this rank: each owned box rounded up to pages of
+ * 4096. At most slack more than owned bytes: one page a box. */
+enum sn_status sn_job_snapshot_bytes(int64_t *out, const struct sn_job *j, struct sn_err *err);
+
+#endif
