@@ -15,7 +15,7 @@ const char *sn_state_kind_name(enum sn_state_kind k);
 
 /* A rectangle of piece `piece` of parameter `param`: rows row .. row + n_rows - 1 of the logical
  * tensor, columns col .. col + n_cols - 1. Element (r, c) of the box is element
- * at + r x ld + c of buffer `buf` (fp32). */
+ * at + r x ld + c of buffer `buf` (fp32). Never empty. */
 struct sn_job_box {
     enum sn_state_kind kind;
     int param, piece, buf;
@@ -24,15 +24,19 @@ struct sn_job_box {
     bool owned; /* this rank writes it; over all ranks, each element is owned exactly once */
 };
 
+/* Pieces of at most this many elements (a page of fp32) are not shared out between replicas. */
+enum { SN_BOX_UNCUT = 1024 };
+
 /* All boxes of this rank. Replicas (data x context) that hold the same values own equal shares of
- * them, cut between rows, so that all of them write a checkpoint together; under ZeRO 1 to 3 the
- * slice is the share. Copies (b->copies) belong to member 0 of their group. Frozen parameters have
- * no moments. Caller frees *out. */
+ * them, cut between rows, so that all of them write a checkpoint together: the shares of one kind
+ * differ by at most two rows of the widest tensor, or 2 x SN_BOX_UNCUT elements if that is more.
+ * Under ZeRO 1 to 3 the slice is the share. Copies (b->copies) belong to member 0 of their group.
+ * Frozen parameters have no moments. Caller frees *out. */
 enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job *j,
                             struct sn_err *err);
 
-/* Bytes that an asynchronous save copies aside on this rank: each owned box rounded up to pages of
- * 4096. At most slack more than owned bytes: one page a box. */
-enum sn_status sn_job_snapshot_bytes(int64_t *out, const struct sn_job *j, struct sn_err *err);
+/* Memory into which an asynchronous save copies what a rank owns, each box rounded up to pages of
+ * 4096: enough for every rank of this job's pipeline stage, and the same number on all of them. */
+int64_t sn_job_snapshot_bytes(const struct sn_job *j);
 
 #endif

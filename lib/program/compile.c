@@ -203,6 +203,16 @@ static enum sn_status compile_set(struct sn_job *j, struct sn_err *err)
     return SN_OK;
 }
 
+/* The state buffers alone. */
+static enum sn_status list_state(struct sn_job *j, struct sn_err *err)
+{
+    sn_state_buffers(j, &j->train);
+    if (j->train.failed)
+        return sn_fail(err, SN_ENOMEM, "compile: no memory for the state's buffers");
+    place_state(j, &j->train);
+    return SN_OK;
+}
+
 static void name_program(const struct sn_job *j, struct sn_program *p, const char *name, int micros)
 {
     (void)strncpy(p->name, name, sizeof(p->name) - 1);
@@ -247,7 +257,9 @@ static enum sn_status place_rank(struct sn_job *j, int rank, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status create(struct sn_job *j, const struct sn_job_env *env, struct sn_err *err)
+/* What this rank holds: its place in the grid, its parts and buckets. */
+static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *env,
+                                   struct sn_err *err)
 {
     const struct sn_config *c = env->config;
     const struct sn_layout_config *l = &c->layout;
@@ -266,22 +278,35 @@ static enum sn_status create(struct sn_job *j, const struct sn_job_env *env, str
     name_program(j, &j->evaluate, "evaluate", 1);
     name_program(j, &j->generate, "generate", 1);
     SN_TRY(sn_pieces_create(j, err));
-    SN_TRY(sn_parts_create(j, err));
-    return compile_set(j, err);
+    return sn_parts_create(j, err);
 }
 
-enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err)
+static enum sn_status create(struct sn_job **out, const struct sn_job_env *env, bool programs,
+                             struct sn_err *err)
 {
     struct sn_job *j = sn_alloc(sizeof(*j));
     if (!j)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the job");
-    enum sn_status st = create(j, env, err);
+    enum sn_status st = create_parts(j, env, err);
+    if (st == SN_OK)
+        st = programs ? compile_set(j, err) : list_state(j, err);
     if (st != SN_OK) {
         sn_job_destroy(j);
         return st;
     }
     *out = j;
     return SN_OK;
+}
+
+enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err)
+{
+    return create(out, env, true, err);
+}
+
+enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env *env,
+                                   struct sn_err *err)
+{
+    return create(out, env, false, err);
 }
 
 static void program_fini(struct sn_program *p)

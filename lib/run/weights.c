@@ -1,132 +1,65 @@
 #include "lib/run/weights.h"
 
 #include "lib/base/mem.h"
+#include "lib/program/boxes.h"
 
 static float *address(struct sn_exec *x, const struct sn_job *j, int buf)
 {
     return sn_exec_address(x, &j->train, buf);
 }
 
-/* --- boxes: what this rank holds of the logical tensors ------------------------------------------
+/* --- what this rank holds of the logical tensors -------------------------------------------------
  */
-
-/* An array over a bucket in memory: all n elements, or the slice of this rank. */
-struct array {
-    float *p;
-    int64_t first; /* element of the bucket at p */
-};
-
-static struct array array_of(struct sn_exec *x, const struct sn_job *j, const struct sn_bucket *b,
-                             int buf)
-{
-    bool is_slice = j->train.bufs[buf].cols < b->n;
-    int64_t first = is_slice ? j->group_index[SN_GROUP_REPLICA] * b->slice : 0;
-    return (struct array){address(x, j, buf), first};
-}
-
-/* The rows r .. r + n - 1, columns c .. end - 1, of a part, as far as they are those of a piece. */
-static void add_box(struct sn_state *s, struct sn_state_tensor t, const struct sn_part *part,
-                    const struct sn_part_piece *q, const int64_t rect[4])
-{
-    int64_t r = rect[0], end_r = rect[1], c = rect[2], end_c = rect[3];
-    int64_t from = r > q->at ? r : q->at, to = end_r < q->at + q->n ? end_r : q->at + q->n;
-    end_c = end_c < q->n_cols ? end_c : q->n_cols;
-    if (from >= to || c >= end_c)
-        return;
-    t.row = q->from + from - q->at;
-    t.col = q->col + c;
-    t.n_rows = to - from;
-    t.n_cols = end_c - c;
-    t.ld = part->cols;
-    t.p += from * part->cols + c;
-    s->tensors[s->n_tensors++] = t;
-}
-
-/* The elements [lo, hi) of the bucket, as far as they are a piece of this part: part of a row,
- * whole rows, part of a row. `a` is where the array's elements are. */
-static void add_range(struct sn_state *s, struct sn_state_tensor t, const struct sn_part *part,
-                      const struct sn_part_piece *q, const int64_t range[2])
-{
-    int64_t cols = part->cols, size = part->rows * cols;
-    int64_t lo = range[0] - part->offset, hi = range[1] - part->offset;
-    lo = lo > 0 ? lo : 0;
-    hi = hi < size ? hi : size;
-    if (lo >= hi)
-        return;
-    int64_t first = lo / cols, last = hi / cols; /* rows; `last` is cut, or behind the end */
-    if (lo % cols) {
-        int64_t end = hi < (first + 1) * cols ? hi - first * cols : cols;
-        add_box(s, t, part, q, (int64_t[]){first, first + 1, lo % cols, end});
-        if (hi < (first + 1) * cols)
-            return;
-        first++;
-    }
-    if (first < last)
-        add_box(s, t, part, q, (int64_t[]){first, last, 0, cols});
-    if (hi % cols)
-        add_box(s, t, part, q, (int64_t[]){last, last + 1, 0, hi % cols});
-}
-
-static bool owns(const struct sn_job *j, const struct sn_bucket *b)
-{
-    unsigned groups = b->copies | (j->zero ? 0 : 1u << SN_GROUP_REPLICA);
-    for (int q = 0; q < SN_NGROUPS; q++)
-        if (groups >> q & 1u && j->group_index[q] != 0)
-            return false;
-    return true;
-}
-
-static void add_part(struct sn_state *s, struct sn_exec *x, const struct sn_job *j, int part,
-                     const char *group)
-{
-    const struct sn_part *q = &j->parts[part];
-    const struct sn_bucket *b = &j->buckets[q->bucket];
-    const struct sn_param *param = &j->model->params[q->param];
-    int buf = group[0] == 'm' ? b->master : group[7] ? b->exp_avg_sq : b->exp_avg;
-    if (buf < 0)
-        return;
-    struct array a = array_of(x, j, b, buf);
-    int64_t lo = j->zero ? j->group_index[SN_GROUP_REPLICA] * b->slice : 0;
-    for (int k = 0; k < q->n_pieces; k++) {
-        const struct sn_piece *piece = &param->piece[q->piece[k].piece];
-        struct sn_state_tensor t = {.group = group,
-                                    .name = piece->name,
-                                    .rows = piece->rows,
-                                    .cols = param->cols,
-                                    .p = a.p + (q->offset - a.first),
-                                    .owned = owns(j, b)};
-        add_range(s, t, q, &q->piece[k], (int64_t[]){lo, lo + b->slice});
-    }
-}
-
-static const char *const groups[] = {"model", "exp_avg", "exp_avg_sq"};
 
 static void list_all(struct sn_state *s, const struct sn_model *m)
 {
-    for (int g = 0; g < 3; g++)
+    for (int g = 0; g < SN_NSTATE_KINDS; g++)
         for (int i = 0; i < m->n_params; i++)
             for (int k = 0; k < m->params[i].n_pieces; k++)
-                if (g == 0 || m->params[i].trainable)
-                    s->all[s->n_all++] =
-                        (struct sn_state_shape){groups[g], m->params[i].piece[k].name,
-                                                m->params[i].piece[k].rows, m->params[i].cols};
+                if (g == SN_STATE_MODEL || m->params[i].trainable)
+                    s->all[s->n_all++] = (struct sn_state_shape){
+                        sn_state_kind_name((enum sn_state_kind)g), m->params[i].piece[k].name,
+                        m->params[i].piece[k].rows, m->params[i].cols};
+}
+
+static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_job *j,
+                       const struct sn_job_box *boxes)
+{
+    for (int i = 0; i < s->n_tensors; i++) {
+        const struct sn_job_box *b = &boxes[i];
+        const struct sn_param *param = &j->model->params[b->param];
+        s->tensors[i] = (struct sn_state_tensor){.group = sn_state_kind_name(b->kind),
+                                                 .name = param->piece[b->piece].name,
+                                                 .rows = param->piece[b->piece].rows,
+                                                 .cols = param->cols,
+                                                 .row = b->row,
+                                                 .col = b->col,
+                                                 .n_rows = b->n_rows,
+                                                 .n_cols = b->n_cols,
+                                                 .ld = b->ld,
+                                                 .p = address(x, j, b->buf) + b->at,
+                                                 .owned = b->owned};
+    }
 }
 
 enum sn_status sn_state_create(struct sn_state *out, struct sn_exec *x, const struct sn_job *j,
                                struct sn_err *err)
 {
-    size_t boxes = (size_t)j->n_parts * SN_MAX_PIECES * 3 * 3 + 1;
-    size_t all = (size_t)j->model->n_params * SN_MAX_PIECES * 3;
-    *out = (struct sn_state){.tensors = sn_alloc_n(boxes, sizeof(*out->tensors)),
-                             .all = sn_alloc_n(all, sizeof(*out->all))};
+    size_t all = (size_t)j->model->n_params * SN_MAX_PIECES * SN_NSTATE_KINDS;
+    struct sn_job_box *boxes;
+    int n;
+    SN_TRY(sn_job_boxes(&boxes, &n, j, err));
+    *out = (struct sn_state){.tensors = sn_alloc_n((size_t)n + 1, sizeof(*out->tensors)),
+                             .all = sn_alloc_n(all, sizeof(*out->all)),
+                             .n_tensors = n};
     if (!out->tensors || !out->all) {
         sn_state_fini(out);
-        return sn_fail(err, SN_ENOMEM, "state: no memory for a list of %zu tensors", boxes);
+        sn_free(boxes);
+        return sn_fail(err, SN_ENOMEM, "state: no memory for a list of %d boxes", n);
     }
+    list_boxes(out, x, j, boxes);
     list_all(out, j->model);
-    for (int g = 0; g < 3; g++)
-        for (int i = 0; i < j->n_parts; i++)
-            add_part(out, x, j, i, groups[g]);
+    sn_free(boxes);
     return SN_OK;
 }
 

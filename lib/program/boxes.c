@@ -1,0 +1,220 @@
+/*
+ * boxes.c - a rank's flat arrays as rectangles of logical tensors.
+ *
+ * A bucket is one array of n elements, of which this rank keeps all or its ZeRO slice. A slice may
+ * begin and end anywhere, so what it holds of a tensor is part of a row, whole rows, part of a row.
+ */
+#include "lib/program/boxes.h"
+
+#include "lib/base/mem.h"
+
+enum { PAGE = 4096 };
+
+const char *sn_state_kind_name(enum sn_state_kind k)
+{
+    static const char *const name[] = {"model", "exp_avg", "exp_avg_sq"};
+    return name[k];
+}
+
+static int buffer_of(const struct sn_bucket *b, enum sn_state_kind k)
+{
+    const int buf[] = {b->master, b->exp_avg, b->exp_avg_sq};
+    return buf[k];
+}
+
+struct list {
+    const struct sn_job *job;
+    struct sn_job_box *box; /* NULL: only count */
+    int n;
+};
+
+/* A piece of a part, and what is the same for all of its boxes. */
+struct place {
+    const struct sn_part *part;
+    const struct sn_part_piece *q;
+    struct sn_job_box box; /* kind, param, piece, buf, owned; `at` of the part's first element */
+};
+
+/* --- rectangles ---------------------------------------------------------------------------------
+ */
+
+/* Rows r .. end_r - 1, columns c .. end_c - 1 of the part, as far as they are the piece's. */
+static void add_box(struct list *l, const struct place *p, const int64_t rows[2],
+                    const int64_t cols[2])
+{
+    const struct sn_part_piece *q = p->q;
+    int64_t r = rows[0] > q->at ? rows[0] : q->at;
+    int64_t end_r = rows[1] < q->at + q->n ? rows[1] : q->at + q->n;
+    int64_t c = cols[0], end_c = cols[1] < q->n_cols ? cols[1] : q->n_cols;
+    if (r >= end_r || c >= end_c)
+        return;
+    struct sn_job_box b = p->box;
+    b.row = q->from + r - q->at;
+    b.col = q->col + c;
+    b.n_rows = end_r - r;
+    b.n_cols = end_c - c;
+    b.ld = p->part->cols;
+    b.at += r * p->part->cols + c;
+    if (l->box)
+        l->box[l->n] = b;
+    l->n++;
+}
+
+/* Elements [lo, hi) of the bucket, as far as they are the piece's. */
+static void add_range(struct list *l, const struct place *p, int64_t lo, int64_t hi)
+{
+    int64_t cols = p->part->cols, size = p->part->rows * cols;
+    lo = lo > p->part->offset ? lo - p->part->offset : 0;
+    hi = hi - p->part->offset < size ? hi - p->part->offset : size;
+    if (lo >= hi)
+        return;
+    int64_t first = lo / cols, last = hi / cols; /* rows; `last` is cut, or behind the end */
+    if (first == last) {
+        add_box(l, p, (int64_t[]){first, first + 1}, (int64_t[]){lo % cols, hi % cols});
+        return;
+    }
+    if (lo % cols) {
+        add_box(l, p, (int64_t[]){first, first + 1}, (int64_t[]){lo % cols, cols});
+        first++;
+    }
+    add_box(l, p, (int64_t[]){first, last}, (int64_t[]){0, cols});
+    add_box(l, p, (int64_t[]){last, last + 1}, (int64_t[]){0, hi % cols});
+}
+
+/* --- who owns what ------------------------------------------------------------------------------
+ */
+
+/* Of one kind: the elements that the replicas own together, in the order of parts, padding left
+ * out, and this rank's share of them. */
+struct share {
+    int64_t lo, hi;
+    int64_t passed; /* in the pieces so far */
+};
+
+static bool owns_copy(const struct sn_job *j, const struct sn_bucket *b)
+{
+    for (int g = 0; g < SN_NGROUPS; g++)
+        if (b->copies >> g & 1u && j->group_index[g] != 0)
+            return false;
+    return true;
+}
+
+static struct share share_of(const struct sn_job *j, enum sn_state_kind k)
+{
+    int64_t n = 0, members = j->group_size[SN_GROUP_REPLICA];
+    int64_t index = j->group_index[SN_GROUP_REPLICA];
+    for (int i = 0; i < j->n_parts; i++) {
+        const struct sn_part *part = &j->parts[i];
+        const struct sn_bucket *b = &j->buckets[part->bucket];
+        if (buffer_of(b, k) < 0 || !owns_copy(j, b))
+            continue;
+        for (int q = 0; q < part->n_pieces; q++)
+            n += part->piece[q].n * part->piece[q].n_cols;
+    }
+    return (struct share){.lo = n * index / members, .hi = n * (index + 1) / members};
+}
+
+/* The row of the piece at which a cut behind `element` of its elements is made: the nearest; of a
+ * small piece only its ends. Monotonous, so the shares of neighbours meet. */
+static int64_t cut_at(const struct sn_part_piece *q, int64_t element)
+{
+    int64_t size = q->n * q->n_cols;
+    if (element <= 0 || element >= size)
+        return element <= 0 ? 0 : q->n;
+    if (size <= SN_BOX_UNCUT)
+        return 2 * element < size ? 0 : q->n;
+    return (element + q->n_cols / 2) / q->n_cols;
+}
+
+/* A piece that is whole on all replicas: rows before the share, the share, rows behind it. */
+static void add_shared(struct list *l, struct place *p, struct share *s)
+{
+    const struct sn_part_piece *q = p->q;
+    bool own = owns_copy(l->job, &l->job->buckets[p->part->bucket]);
+    int64_t from = own ? q->at + cut_at(q, s->lo - s->passed) : q->at;
+    int64_t to = own ? q->at + cut_at(q, s->hi - s->passed) : q->at;
+    const int64_t cols[] = {0, q->n_cols};
+    add_box(l, p, (int64_t[]){q->at, from}, cols);
+    p->box.owned = true;
+    add_box(l, p, (int64_t[]){from, to}, cols);
+    p->box.owned = false;
+    add_box(l, p, (int64_t[]){to, q->at + q->n}, cols);
+    s->passed += own ? q->n * q->n_cols : 0;
+}
+
+static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part *part,
+                     struct share *s)
+{
+    const struct sn_job *j = l->job;
+    const struct sn_bucket *b = &j->buckets[part->bucket];
+    int64_t slice = j->zero ? j->group_index[SN_GROUP_REPLICA] * b->slice : 0;
+    int buf = buffer_of(b, k);
+    if (buf < 0)
+        return;
+    bool has_slice = j->train.bufs[buf].cols < b->n; /* and nothing else */
+    for (int i = 0; i < part->n_pieces; i++) {
+        struct place p = {part,
+                          &part->piece[i],
+                          {.kind = k, .param = part->param, .piece = part->piece[i].piece}};
+        p.box.buf = buf;
+        p.box.at = part->offset - (has_slice ? slice : 0);
+        if (!j->zero) {
+            add_shared(l, &p, s);
+            continue;
+        }
+        p.box.owned = owns_copy(j, b);
+        add_range(l, &p, slice, slice + b->slice);
+    }
+}
+
+static void add_all(struct list *l)
+{
+    for (int k = 0; k < SN_NSTATE_KINDS; k++) {
+        struct share s = share_of(l->job, (enum sn_state_kind)k);
+        for (int i = 0; i < l->job->n_parts; i++)
+            add_part(l, (enum sn_state_kind)k, &l->job->parts[i], &s);
+    }
+}
+
+enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job *j,
+                            struct sn_err *err)
+{
+    struct list l = {.job = j};
+    add_all(&l);
+    l.box = sn_alloc_n((size_t)l.n + 1, sizeof(*l.box));
+    if (!l.box)
+        return sn_fail(err, SN_ENOMEM, "state: no memory for a list of %d boxes", l.n);
+    l.n = 0;
+    add_all(&l);
+    *out = l.box;
+    *n = l.n;
+    return SN_OK;
+}
+
+/* --- memory of a snapshot -----------------------------------------------------------------------
+ */
+
+/* Nothing here depends on a rank's place within its stage: padded sizes, all copies. */
+int64_t sn_job_snapshot_bytes(const struct sn_job *j)
+{
+    int64_t members = j->group_size[SN_GROUP_REPLICA], bytes = 0;
+    for (int k = 0; k < SN_NSTATE_KINDS; k++) {
+        int64_t n = 0, boxes = 0, widest = SN_BOX_UNCUT;
+        for (int i = 0; i < j->n_buckets; i++) {
+            const struct sn_bucket *b = &j->buckets[i];
+            bool other_end = b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0;
+            if (buffer_of(b, (enum sn_state_kind)k) < 0 || other_end)
+                continue;
+            n += b->slice;
+            boxes += j->zero ? 2 : 0; /* cut rows at both ends */
+        }
+        for (int i = 0; i < j->n_parts; i++) {
+            boxes += j->parts[i].n_pieces;
+            widest = j->parts[i].cols > widest ? j->parts[i].cols : widest;
+        }
+        if (!j->zero && members > 1)
+            n = (n + members - 1) / members + widest;
+        bytes += n * (int64_t)sizeof(float) + boxes * PAGE;
+    }
+    return bytes;
+}

@@ -1,0 +1,355 @@
+/*
+ * test_job_boxes.c - over all ranks of every layout, each element of the state is owned once.
+ */
+#include "lib/base/mem.h"
+#include "lib/program/boxes.h"
+#include "tests/lib/layout_test.h"
+#include "tests/lib/layouts.h"
+#include "tests/lib/tap.h"
+
+enum { RANKS_MAX = 64 };
+
+/* The boxes of all ranks, with the jobs that they are of. */
+struct world {
+    struct sn_config config;
+    struct sn_model *model;
+    struct sn_job *jobs[RANKS_MAX];
+    struct sn_job_box *boxes[RANKS_MAX];
+    int n[RANKS_MAX], ranks;
+    struct sn_err err;
+};
+
+static bool world_init(struct world *w, const struct sn_config *c)
+{
+    *w = (struct world){.config = *c, .ranks = layout_ranks(c)};
+    bool good = sn_model_create(&w->model, &w->config.model, &w->config.train, &w->err) == SN_OK;
+    for (int r = 0; good && r < w->ranks; r++) {
+        struct sn_job_env env = {.config = &w->config, .model = w->model, .threads = 1, .rank = r};
+        good = sn_job_create_parts(&w->jobs[r], &env, &w->err) == SN_OK &&
+               sn_job_boxes(&w->boxes[r], &w->n[r], w->jobs[r], &w->err) == SN_OK;
+    }
+    if (!good)
+        tap_ok(false, "boxes are listed: %s", w->err.text);
+    return good;
+}
+
+static void world_fini(struct world *w)
+{
+    for (int r = 0; r < w->ranks; r++) {
+        sn_free(w->boxes[r]);
+        sn_job_destroy(w->jobs[r]);
+    }
+    sn_model_destroy(w->model);
+}
+
+static int64_t size_of(const struct sn_job_box *b)
+{
+    return b->n_rows * b->n_cols;
+}
+
+/* --- each element once ---------------------------------------------------------------------------
+ */
+
+/* Where the values of (kind, param, piece) begin in an array of all logical tensors. */
+static int64_t first_of(const struct world *w, const struct sn_job_box *b)
+{
+    int64_t at = 0, all = 0;
+    for (int i = 0; i < w->model->n_params; i++) {
+        const struct sn_param *p = &w->model->params[i];
+        for (int k = 0; k < p->n_pieces; k++) {
+            if (i == b->param && k == b->piece)
+                at = all;
+            all += p->piece[k].rows * p->cols;
+        }
+    }
+    return at + b->kind * all;
+}
+
+static bool is_inside(const struct world *w, const struct sn_job_box *b)
+{
+    const struct sn_param *p = &w->model->params[b->param];
+    return b->n_rows > 0 && b->n_cols > 0 && b->row >= 0 && b->col >= 0 &&
+           b->row + b->n_rows <= p->piece[b->piece].rows && b->col + b->n_cols <= p->cols;
+}
+
+/* Count the elements of a box that was claimed so often before; false beyond the tensor. */
+static bool claim(const struct world *w, const struct sn_job_box *b, unsigned char *claims)
+{
+    int64_t first = first_of(w, b), cols = w->model->params[b->param].cols;
+    if (!is_inside(w, b))
+        return false;
+    for (int64_t r = 0; r < b->n_rows; r++)
+        for (int64_t c = 0; c < b->n_cols; c++)
+            claims[first + (b->row + r) * cols + b->col + c]++;
+    return true;
+}
+
+/* One count an element; moments that a frozen parameter does not have are taken. Caller frees. */
+static unsigned char *claims_create(const struct world *w)
+{
+    unsigned char *claims = sn_alloc((size_t)(3 * sn_model_param_count(w->model)));
+    for (int i = 0; i < w->model->n_params; i++) {
+        const struct sn_param *p = &w->model->params[i];
+        for (int k = SN_STATE_EXP_AVG; k < SN_NSTATE_KINDS && !p->trainable; k++) {
+            struct sn_job_box whole = {.kind = (enum sn_state_kind)k, .param = i};
+            memset(claims + first_of(w, &whole), 1, (size_t)(p->rows * p->cols));
+        }
+    }
+    return claims;
+}
+
+static bool each_is_owned_once(const struct world *w)
+{
+    int64_t all = sn_model_param_count(w->model);
+    unsigned char *claims = claims_create(w);
+    bool good = true;
+    for (int r = 0; r < w->ranks; r++)
+        for (int i = 0; i < w->n[r]; i++)
+            if (w->boxes[r][i].owned)
+                good = claim(w, &w->boxes[r][i], claims) && good;
+    for (int64_t e = 0; e < 3 * all; e++)
+        good = good && claims[e] == 1;
+    sn_free(claims);
+    return good;
+}
+
+/* Of the parts of a rank, padding left out; all kinds. */
+static int64_t kept_by(const struct sn_job *j)
+{
+    int64_t n = 0;
+    for (int i = 0; i < j->n_parts; i++) {
+        const struct sn_part *p = &j->parts[i];
+        for (int k = 0; k < p->n_pieces; k++)
+            n += (j->buckets[p->bucket].trains ? 3 : 1) * p->piece[k].n * p->piece[k].n_cols;
+    }
+    return n;
+}
+
+/* A rank's boxes are apart, as elements of tensors and in memory; without ZeRO they are all that
+ * its parts hold. (With it, that all ranks together own everything says so.) */
+static bool each_is_held_once(const struct world *w, int r)
+{
+    const struct sn_job *j = w->jobs[r];
+    unsigned char *claims = claims_create(w);
+    unsigned char *memory = sn_alloc((size_t)j->state_bytes);
+    int64_t held = 0;
+    bool good = true;
+    for (int i = 0; i < w->n[r]; i++) {
+        const struct sn_job_box *b = &w->boxes[r][i];
+        const struct sn_buffer *buf = &j->train.bufs[b->buf];
+        int64_t end = b->at + (b->n_rows - 1) * b->ld + b->n_cols;
+        good = good && b->at >= 0 && end <= buf->rows * buf->cols && b->n_cols <= b->ld &&
+               claim(w, b, claims);
+        for (int64_t e = 0; good && e < size_of(b); e++) {
+            int64_t at = b->at + e / b->n_cols * b->ld + e % b->n_cols;
+            good = memory[buf->offset / 4 + at]++ == 0;
+        }
+        held += size_of(b);
+    }
+    for (int64_t e = 0; e < 3 * sn_model_param_count(w->model); e++)
+        good = good && claims[e] <= 1;
+    sn_free(claims);
+    sn_free(memory);
+    return good && (j->zero ? held <= kept_by(j) : held == kept_by(j));
+}
+
+/* --- shares --------------------------------------------------------------------------------------
+ */
+
+static int64_t owned_by(const struct world *w, int r, int64_t *pages)
+{
+    int64_t n = 0;
+    *pages = 0;
+    for (int i = 0; i < w->n[r]; i++)
+        if (w->boxes[r][i].owned) {
+            n += size_of(&w->boxes[r][i]);
+            *pages += (size_of(&w->boxes[r][i]) * 4 + 4095) / 4096 * 4096;
+        }
+    return n;
+}
+
+/* What the shares of replicas may differ by: two rows or two small pieces of each kind; under ZeRO
+ * what of the slices is padding. */
+static int64_t bound_of(const struct sn_job *j)
+{
+    int64_t widest = SN_BOX_UNCUT, padding = 0;
+    for (int i = 0; i < j->n_buckets; i++)
+        padding += j->buckets[i].n;
+    for (int i = 0; i < j->n_parts; i++) {
+        const struct sn_part *p = &j->parts[i];
+        widest = p->cols > widest ? p->cols : widest;
+        for (int k = 0; k < p->n_pieces; k++)
+            padding -= p->piece[k].n * p->piece[k].n_cols;
+    }
+    return 3 * (j->zero ? padding : 2 * widest);
+}
+
+static bool shares_are_even(const struct world *w)
+{
+    bool good = true;
+    for (int r = 0; r < w->ranks; r++) {
+        const struct sn_job *j = w->jobs[r];
+        int64_t pages, mine = owned_by(w, r, &pages);
+        int other = sn_group_member(&j->grid, r, SN_GROUP_REPLICA, 0);
+        int64_t first = owned_by(w, other, &(int64_t){0});
+        int first_of_stage =
+            sn_grid_coord(&j->grid, r, SN_AXIS_PIPELINE) * j->grid.stride[SN_AXIS_PIPELINE];
+        int64_t off = mine > first ? mine - first : first - mine;
+        int64_t snapshot = sn_job_snapshot_bytes(j);
+        good = good && off <= bound_of(j) && pages <= snapshot &&
+               snapshot == sn_job_snapshot_bytes(w->jobs[first_of_stage]);
+    }
+    return good;
+}
+
+static void every_element_has_one_owner_in_the_whole_matrix(void)
+{
+    struct sn_err err = {0};
+    struct layouts_line line;
+    int more = 1, lines = 0, owned = 0, held = 0, even = 0;
+    FILE *f = fopen("tests/equiv/layouts", "r");
+    while (f && (more = layouts_next(f, &line, &err)) > 0) {
+        struct world w;
+        lines++;
+        if (world_init(&w, &line.config)) {
+            bool good = each_is_owned_once(&w);
+            owned += good;
+            for (int r = 0; r < w.ranks; r++)
+                good = each_is_held_once(&w, r) && good;
+            held += good;
+            bool balanced = shares_are_even(&w);
+            even += balanced;
+            if (!good || !balanced)
+                printf("# %s\n", line.name);
+        }
+        world_fini(&w);
+    }
+    tap_ok(f && more == 0 && owned == lines && lines > 100,
+           "%d layouts: each element is owned by one rank %s", lines, err.text);
+    tap_ok(held == lines, "what a rank holds is listed once, and lies where the box says");
+    tap_ok(even == lines, "replicas own shares of a size, which a snapshot has room for");
+    if (f)
+        (void)fclose(f);
+}
+
+/* --- single layouts ------------------------------------------------------------------------------
+ */
+
+/* As sennit-train compiles it: the same boxes. */
+static void no_programs_are_needed(void)
+{
+    struct sn_config c = layout_config(SN_LLAMA);
+    c.layout.data = 2, c.layout.tensor = 3, c.layout.pipeline = 2, c.layout.zero = 2;
+    c.train.precision = SN_BF16;
+    struct world w;
+    bool good = world_init(&w, &c);
+    for (int r = 0; good && r < w.ranks; r++) {
+        struct sn_job_env env = {
+            .config = &w.config, .model = w.model, .ops = sn_ops_cpu(), .threads = 1, .rank = r};
+        struct sn_job *job = NULL;
+        struct sn_job_box *boxes = NULL;
+        int n = 0;
+        good = sn_job_create(&job, &env, &w.err) == SN_OK &&
+               sn_job_boxes(&boxes, &n, job, &w.err) == SN_OK && n == w.n[r] &&
+               memcmp(boxes, w.boxes[r], (size_t)n * sizeof(*boxes)) == 0;
+        for (int i = 0; good && i < n; i++) {
+            const struct sn_buffer *a = &job->train.bufs[boxes[i].buf];
+            const struct sn_buffer *b = &w.jobs[r]->train.bufs[boxes[i].buf];
+            good = strcmp(a->name, b->name) == 0 && a->offset == b->offset;
+        }
+        sn_free(boxes);
+        sn_job_destroy(job);
+    }
+    tap_ok(good, "a job without programs has the boxes of a whole one %s", w.err.text);
+    world_fini(&w);
+}
+
+static void frozen_parameters_have_no_moments(void)
+{
+    struct sn_config c = layout_config(SN_GPT2);
+    c.layout.data = 3;
+    c.train.n_freeze = 1;
+    (void)snprintf(c.train.freeze[0], sizeof(c.train.freeze[0]), "layers.1.ffn.*");
+    struct world w;
+    int64_t n[SN_NSTATE_KINDS] = {0}, frozen = 0, most = 0, least = INT64_MAX;
+    if (world_init(&w, &c)) {
+        for (int r = 0; r < w.ranks; r++) {
+            int64_t mine = owned_by(&w, r, &(int64_t){0});
+            most = mine > most ? mine : most;
+            least = mine < least ? mine : least;
+            for (int i = 0; i < w.n[r]; i++)
+                n[w.boxes[r][i].kind] += w.boxes[r][i].owned ? size_of(&w.boxes[r][i]) : 0;
+        }
+        for (int i = 0; i < w.model->n_params; i++)
+            if (!w.model->params[i].trainable)
+                frozen += w.model->params[i].rows * w.model->params[i].cols;
+        tap_ok(frozen > 0 && n[SN_STATE_MODEL] == sn_model_param_count(w.model) &&
+                   n[SN_STATE_EXP_AVG] == n[SN_STATE_MODEL] - frozen &&
+                   n[SN_STATE_EXP_AVG_SQ] == n[SN_STATE_EXP_AVG],
+               "frozen tensors are owned once, and have no moments");
+        tap_ok(most - least <= bound_of(w.jobs[0]), "the shares are even all the same (%d of %d)",
+               (int)(most - least), (int)most);
+    }
+    world_fini(&w);
+}
+
+/* A share is a run of tensors: as many pieces as there are tensors, and one more for each cut. */
+static void shares_are_few_pieces_of_whole_rows(void)
+{
+    struct sn_config c = layout_config(SN_LLAMA);
+    c.layout.data = 4;
+    struct world w;
+    int whole = 0, pieces = 0, owned = 0, narrow = 0;
+    if (world_init(&w, &c)) {
+        for (int i = 0; i < w.model->n_params; i++)
+            whole += w.model->params[i].n_pieces;
+        for (int r = 0; r < w.ranks; r++)
+            for (int i = 0; i < w.n[r]; i++) {
+                const struct sn_job_box *b = &w.boxes[r][i];
+                pieces += b->kind == SN_STATE_MODEL && b->owned;
+                owned += b->owned;
+                narrow += b->n_cols != w.model->params[b->param].cols;
+            }
+        tap_ok(owned > 3 * whole, "some tensors are cut");
+        tap_ok(pieces <= whole + 3, "%d tensors are %d pieces for 4 writers", whole, pieces);
+        tap_ok(narrow == 0, "pieces are whole rows");
+    }
+    world_fini(&w);
+}
+
+static void no_memory_is_a_sentence(void)
+{
+    struct sn_config c = layout_config(SN_LLAMA);
+    c.layout.data = 2;
+    struct world w;
+    int calls = 0;
+    bool good = world_init(&w, &c), done = false;
+    struct sn_job_env env = {.config = &w.config, .model = w.model, .threads = 1, .rank = 1};
+    for (; good && !done && calls < 1000; calls++) {
+        struct sn_job *job = NULL;
+        struct sn_job_box *boxes = NULL;
+        int n;
+        w.err = (struct sn_err){0};
+        sn_mem_fail_at((uint64_t)calls + 1);
+        enum sn_status st = sn_job_create_parts(&job, &env, &w.err);
+        if (st == SN_OK)
+            st = sn_job_boxes(&boxes, &n, job, &w.err);
+        sn_mem_fail_at(0);
+        good = st == SN_OK || (st == SN_ENOMEM && w.err.text[0]);
+        done = st == SN_OK;
+        sn_free(boxes);
+        sn_job_destroy(job);
+    }
+    tap_ok(good && done && calls > 5, "each of %d allocations may fail", calls - 1);
+    world_fini(&w);
+}
+
+int main(void)
+{
+    every_element_has_one_owner_in_the_whole_matrix();
+    no_programs_are_needed();
+    frozen_parameters_have_no_moments();
+    shares_are_few_pieces_of_whole_rows();
+    no_memory_is_a_sentence();
+    return tap_done();
+}
