@@ -254,8 +254,8 @@ struct sn_job_env {
     int rank; /* in the grid */
 };
 enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err);
-/* The same without programs: what the rank holds, parts, buckets and state buffers, and no more. A
- * thousand ranks of them are made in a second or two. `ops` may be NULL. */
+/* The same without programs: what the rank holds, parts, buckets and state buffers. A thousand
+ * of them are made in a fraction of a second. `ops` may be NULL. */
 enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env *env,
                                    struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */

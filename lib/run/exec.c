@@ -23,6 +23,9 @@ struct sn_exec {
     int *first_posted;     /* by operation id, and the end */
     struct sn_exec_time times[SN_NKINDS];
     struct sn_pace pace;
+    void (*fence)(void *arg);
+    void *fence_arg;
+    int fenced; /* the operation of the train program that it stands before; -1 */
 };
 
 static int most_slots(const struct sn_program *p)
@@ -51,6 +54,19 @@ static bool tickets_create(struct sn_exec *x, const struct sn_program *p)
     return x->posted != NULL;
 }
 
+/* The first operation that writes weights or optimizer state; -1 when nothing trains. */
+static int first_update(const struct sn_program *p)
+{
+    for (int i = 0; i < p->n_ops; i++)
+        for (int k = 0; k < SN_MAX_OUT; k++) {
+            int buf = p->ops[i].out[k].buf;
+            if (buf >= 0 &&
+                (p->bufs[buf].cls == SN_CLASS_PARAM || p->bufs[buf].cls == SN_CLASS_OPTIM))
+                return i;
+        }
+    return -1;
+}
+
 enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
                               struct sn_err *err)
 {
@@ -59,6 +75,7 @@ enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, st
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     x->job = job;
     x->comm = comm;
+    x->fenced = first_update(&job->train);
     bool has_tickets = tickets_create(x, &job->train);
     x->state = sn_arena_map((size_t)job->state_bytes);
     x->scratch = sn_arena_map((size_t)job->scratch_bytes);
@@ -89,6 +106,12 @@ void sn_exec_destroy(struct sn_exec *x)
 void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine)
 {
     sn_pace_begin(&x->pace, machine);
+}
+
+void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg)
+{
+    x->fence = fence;
+    x->fence_arg = arg;
 }
 
 static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
@@ -302,6 +325,16 @@ static bool due(enum sn_when when, const struct sn_at *at)
            (when == SN_LAST && at->micro == at->micros - 1);
 }
 
+/* Returns when it ended: the wait is not the next operation's time. */
+static double pass_fence(struct sn_exec *x)
+{
+    double began = sn_clock();
+    x->fence(x->fence_arg);
+    if (x->pace.machine)
+        sn_pace_communicated(&x->pace, began);
+    return sn_clock();
+}
+
 enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
                              struct sn_at at, struct sn_err *err)
 {
@@ -311,6 +344,8 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
         const struct sn_op *op = &p->ops[i];
         if (!due(op->when, &at) || (op->only && !is_first(x, op->only)))
             continue;
+        if (i == x->fenced && x->fence && p == &x->job->train)
+            t0 = pass_fence(x);
         SN_TRY(x->pace.machine ? pace_op(x, p, i, &at, err) : run_op(x, p, i, &at, err));
         double t1 = sn_clock();
         struct sn_exec_time *t = &x->times[op->kind];

@@ -21,6 +21,12 @@ void sn_exec_destroy(struct sn_exec *x); /* NULL is allowed */
  * (borrowed) asleep and compute nothing. On the thread that will run. */
 void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
 
+/* From now on call fence(arg) in each run of the train program, before the first operation that may
+ * change masters or moments: from one update to the next they are immutable, so a snapshot may be
+ * taken meanwhile, and ends here. Scalars change before. A program that trains nothing has no such
+ * operation. NULL: no fence. */
+void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg);
+
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x);
 /* Address of a state buffer, or of a scratch buffer of `p` in slot 0. */
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf);

@@ -1,6 +1,7 @@
 /*
  * test_exec.c - the executor: gradients do not depend on how the program is cut.
  */
+#include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/run/exec.h"
 #include "lib/run/lr.h"
@@ -50,11 +51,10 @@ struct run {
     struct sn_exec *exec;
 };
 
-/* One step on fixed tokens; returns false with a line of diagnosis. */
-static bool step(struct run *r, struct sn_config c)
+/* All that comes before a step on fixed tokens; returns false with a line of diagnosis. */
+static bool prepare(struct run *r, struct sn_config c)
 {
     struct sn_err err = {0};
-    int64_t first[64];
     *r = (struct run){.config = c};
     if (sn_model_create(&r->model, &r->config.model, &r->config.train, &err) != SN_OK ||
         job_create(&r->job, &r->config, r->model, 2, &err) != SN_OK ||
@@ -70,14 +70,26 @@ static bool step(struct run *r, struct sn_config c)
         ids[i] = (int32_t)(sn_rng_bits(3, (uint64_t)i) % 61);
         targets[i] = (int32_t)(sn_rng_bits(4, (uint64_t)i) % 61);
     }
-    for (int m = 0; m < r->job->train.micros; m++)
-        first[m] = m * c.layout.micro_batch;
     struct sn_scalars *s = sn_exec_scalars(r->exec);
     s->seed = 11;
     s->step = 1;
     s->loss_scale = 1;
     s->tokens_in_step = 8 * 20;
-    return sn_exec_run(r->exec, &r->job->train, first, &err) == SN_OK;
+    return true;
+}
+
+static bool run(struct run *r, const struct sn_program *p)
+{
+    struct sn_err err = {0};
+    int64_t first[64];
+    for (int m = 0; m < p->micros; m++)
+        first[m] = m * r->config.layout.micro_batch;
+    return sn_exec_run(r->exec, p, first, &err) == SN_OK;
+}
+
+static bool step(struct run *r, struct sn_config c)
+{
+    return prepare(r, c) && run(r, &r->job->train);
 }
 
 static void release(struct run *r)
@@ -149,6 +161,66 @@ static void micro_batches_add_up(void)
     release(&one);
 }
 
+/* What a snapshot is of, and how often the fence has found it unchanged. */
+struct watch {
+    struct run *run;
+    char *weights, *optim; /* copies */
+    int passed, unchanged;
+};
+
+static bool is_class(const struct watch *w, enum sn_class c, const char *copy)
+{
+    const struct sn_job *j = w->run->job;
+    const char *state = sn_exec_address(w->run->exec, &j->train, 0);
+    state += j->class_offset[c] - j->train.bufs[0].offset;
+    return memcmp(copy, state, (size_t)j->class_bytes[c]) == 0;
+}
+
+static char *copy_of(const struct run *r, enum sn_class c)
+{
+    const struct sn_job *j = r->job;
+    const char *state = sn_exec_address(r->exec, &j->train, 0);
+    char *copy = sn_alloc((size_t)j->class_bytes[c]);
+    state += j->class_offset[c] - j->train.bufs[0].offset;
+    memcpy(copy, state, (size_t)j->class_bytes[c]);
+    return copy;
+}
+
+static void note(void *arg)
+{
+    struct watch *w = arg;
+    w->passed++;
+    w->unchanged +=
+        is_class(w, SN_CLASS_PARAM, w->weights) && is_class(w, SN_CLASS_OPTIM, w->optim);
+}
+
+static void the_fence_stands_before_the_update(enum sn_dtype precision)
+{
+    const char *name = sn_dtype_name(precision);
+    struct sn_config c = config(SN_LLAMA);
+    struct run r;
+    c.train.precision = precision;
+    if (tap_ok(prepare(&r, c), "%s: a job is made", name)) {
+        struct watch w = {.run = &r,
+                          .weights = copy_of(&r, SN_CLASS_PARAM),
+                          .optim = copy_of(&r, SN_CLASS_OPTIM)};
+        sn_exec_scalars(r.exec)->lr = 1e-2f;
+        sn_exec_set_fence(r.exec, note, &w);
+        bool good = run(&r, &r.job->train);
+        tap_ok(good && w.passed == 1, "%s: the fence is passed once in a step of %d micro-batches",
+               name, r.job->train.micros);
+        tap_ok(w.unchanged == 1, "%s: weights, masters and moments are as they were before", name);
+        tap_ok(!is_class(&w, SN_CLASS_PARAM, w.weights) && !is_class(&w, SN_CLASS_OPTIM, w.optim),
+               "%s: and are changed after it", name);
+        tap_ok(run(&r, &r.job->evaluate) && w.passed == 1, "%s: an evaluation passes none", name);
+        sn_exec_set_fence(r.exec, NULL, NULL);
+        tap_ok(run(&r, &r.job->train) && w.passed == 1, "%s: nor does a step without", name);
+        sn_free(w.weights);
+        sn_free(w.optim);
+    }
+    release(&r);
+}
+
 static void the_learning_rate_follows_its_schedule(void)
 {
     struct sn_train_config t = {
@@ -169,6 +241,8 @@ int main(void)
 {
     splitting_backward_changes_no_bit();
     micro_batches_add_up();
+    the_fence_stands_before_the_update(SN_F32);
+    the_fence_stands_before_the_update(SN_BF16);
     the_learning_rate_follows_its_schedule();
     return tap_done();
 }
