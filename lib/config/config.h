@@ -107,6 +107,8 @@ struct sn_checkpoint_config {
     char dir[SN_PATH_MAX];
     int64_t every; /* steps; 0: only at the end and when asked to leave */
     int keep;
+    bool async;       /* costs memory: sn_memory_plan.snapshot */
+    bool single_file; /* instead of one for each rank that writes */
 };
 
 struct sn_config {
@@ -141,6 +143,9 @@ void sn_config_format(struct sn_str *out, const struct sn_config *c);
 /* The model section alone, resolved: what a checkpoint carries to refuse another model. dropout and
  * init_std are written as 0: a run may change them. */
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c);
+/* The layout section alone, resolved: what a checkpoint carries for people, and what sennit-convert
+ * is given. */
+void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);
 /* Hash of everything that decides the numbers of a run (not run.name, output, threads, steps, eval
  * or checkpoint keys). Two ranks or two attempts with the same hash compute the same thing. */
 uint64_t sn_config_hash(const struct sn_config *c);

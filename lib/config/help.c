@@ -155,6 +155,11 @@ void sn_config_format_model(struct sn_str *out, const struct sn_config *c)
     format_sections(out, &tensors, "model");
 }
 
+void sn_config_format_layout(struct sn_str *out, const struct sn_config *c)
+{
+    format_sections(out, c, "layout");
+}
+
 uint64_t sn_config_hash(const struct sn_config *c)
 {
     uint64_t hash = 0;

@@ -224,7 +224,10 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1000000000000LL, "steps"), DEFAULT("100")},
     {ROW("checkpoint.keep", INT, AT(checkpoint.keep), "Newest checkpoints that are kept."),
         RANGE(1, 1000000, "checkpoints"), DEFAULT("2")},
-    {ROW("checkpoint.async", BOOL, NONE, "Write while training goes on."), ONLY("false")},
+    {ROW("checkpoint.async", BOOL, AT(checkpoint.async), "Write while training goes on: a save stops the steps for no longer than a copy in memory takes; costs, for the whole run, the memory of that copy of what a rank writes."),
+        DEFAULT("false")},
+    {ROW("checkpoint.single_file", BOOL, AT(checkpoint.single_file), "All ranks write into one file, for sites that limit the number of files; needs a file system on which every node sees at once what others wrote."),
+        DEFAULT("false")},
 
     {ROW("slurm", MAP, NONE, "What the batch script asks for."), NOT_BUILT},
     {ROW("slurm.site", TEXT, NONE, "Site profile: scheduler and launcher."), NOT_BUILT},

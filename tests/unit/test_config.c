@@ -161,7 +161,8 @@ static void hash_ignores_what_decides_no_number(const struct place *p)
     uint64_t hash = sn_config_hash(&a);
     struct sn_config b = good(p, MODEL "run: {name: x, output: y, threads: 2, hang_timeout: 9}\n"
                                        "train: {steps: 300, global_batch: 32, eval_every: 3}\n"
-                                       "data: {valid: v}\ncheckpoint: {every: 5, keep: 1}\n");
+                                       "data: {valid: v}\n"
+                                       "checkpoint: {every: 5, keep: 1, async: true}\n");
     tap_ok(sn_config_hash(&b) == hash,
            "name, output, threads, time limit, steps, eval, checkpoint: same hash");
     b = good(p, MODEL TRAIN "run: {seed: 1235}\n");
@@ -181,6 +182,34 @@ static void model_section_is_formatted_alone(const struct place *p)
                !strstr(out.p, "train"),
            "the model section alone");
     sn_str_fini(&out);
+}
+
+/* In a run file of its own it gives the same layout. */
+static void layout_section_is_formatted_alone(const struct place *p)
+{
+    struct sn_config a =
+        good(p, MODEL TRAIN "layout: {tensor: 2, data: 4, zero: 2, axis_order: [data, tensor, "
+                            "context, pipeline]}\n");
+    struct sn_str out = {0}, file = {0};
+    sn_config_format_layout(&out, &a);
+    tap_ok(strncmp(out.p, "layout:\n  data: 4\n  tensor: 2\n", 30) == 0 &&
+               !strstr(out.p, "checkpoint") && !strstr(out.p, "train"),
+           "the layout section alone");
+    sn_str_add(&file, "%s%s", MODEL TRAIN, out.p);
+    struct sn_config b = good(p, file.p);
+    tap_ok(memcmp(&a.layout, &b.layout, sizeof(a.layout)) == 0, "which is read as the same layout");
+    sn_str_fini(&out);
+    sn_str_fini(&file);
+}
+
+static void checkpoints_are_asynchronous_or_one_file_when_asked(const struct place *p)
+{
+    struct sn_config c = good(p, MODEL TRAIN);
+    tap_ok(!c.checkpoint.async && !c.checkpoint.single_file, "neither unless asked for");
+    c = good(p, MODEL TRAIN "checkpoint: {async: true}\n");
+    tap_ok(c.checkpoint.async && !c.checkpoint.single_file, "asynchronous");
+    c = good(p, MODEL TRAIN "checkpoint: {single_file: true}\n");
+    tap_ok(!c.checkpoint.async && c.checkpoint.single_file, "one file");
 }
 
 /* --- the table and its page ------------------------------------------------------------------- */
@@ -250,6 +279,8 @@ int main(void)
     format_and_parse_are_inverse(&p);
     hash_ignores_what_decides_no_number(&p);
     model_section_is_formatted_alone(&p);
+    layout_section_is_formatted_alone(&p);
+    checkpoints_are_asynchronous_or_one_file_when_asked(&p);
     help_mentions_every_key();
     table_rows_are_consistent();
     page_is_up_to_date(&p);
