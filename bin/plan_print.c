@@ -99,6 +99,8 @@ static void text_memory(const struct sn_memory_plan *m)
     row("activations", m->activations);
     row("workspace", m->workspace);
     row("comm", m->comm);
+    if (m->snapshot)
+        row("snapshot", m->snapshot);
     row("library", m->library);
     row("total", m->total);
 }

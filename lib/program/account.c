@@ -1,8 +1,8 @@
 /*
- * account.c - what the compiled programs occupy and send. Exact: the executor maps these arenas,
- * and the communicator's counters must give these bytes.
+ * account.c - what the compiled programs occupy and send. Exact: the executor and the saver map
+ * these arenas, and the communicator's counters must give these bytes.
  */
-#include "lib/program/program.h"
+#include "lib/program/boxes.h"
 
 #include "lib/layout/collective.h"
 
@@ -23,8 +23,9 @@ void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
     /* Token ids, targets, scalars and page rounding of the classes belong to activations too. */
     out->activations +=
         j->state_bytes - out->params - out->grads - out->optimizer - j->class_bytes[SN_CLASS_COMM];
+    out->snapshot = j->config->checkpoint.async ? sn_job_snapshot_bytes(j) : 0;
     out->library = SN_LIBRARY_BYTES;
-    out->total += out->library;
+    out->total += out->snapshot + out->library;
 }
 
 int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when)

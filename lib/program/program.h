@@ -240,7 +240,9 @@ struct sn_job {
 #define SN_LIBRARY_BYTES ((int64_t)32 << 20)
 
 struct sn_memory_plan { /* bytes; DESIGN.md 4, memory_bytes */
-    int64_t params, grads, optimizer, activations, workspace, comm, library, total;
+    int64_t params, grads, optimizer, activations, workspace, comm;
+    int64_t snapshot; /* of an asynchronous save (lib/program/boxes.h); 0 without */
+    int64_t library, total;
 };
 
 /* Compile the set {train, evaluate, generate} of one rank for a resolved configuration (layout.data

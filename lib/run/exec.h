@@ -51,7 +51,7 @@ struct sn_exec_time {
 };
 const struct sn_exec_time *sn_exec_times(const struct sn_exec *x); /* SN_NKINDS entries */
 
-/* Bytes really mapped: equals the plan's total minus `library`. */
+/* Bytes really mapped: the plan's total without `library`, `snapshot` and the shared window. */
 int64_t sn_exec_arena_bytes(const struct sn_exec *x);
 
 #endif

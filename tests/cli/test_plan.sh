@@ -48,4 +48,16 @@ run "$plan" "$tmp/run.yaml" --json
 ok "zero-bubble waits less" awk -v f="$(number bubble_fraction)" -v g="$plain" 'BEGIN { exit !(f > 0 && f < 0.75 * g) }'
 run "$plan" "$tmp/run.yaml"
 like "the text says so too" "$out" '^bubble: stages wait for [0-9.]+ % of'
+
+# --- an asynchronous save -----------------------------------------------------------------------
+file 'data: 2'
+run "$plan" "$tmp/run.yaml" --json
+without=$(number total)
+is "no copy without checkpoint.async" "$(number snapshot)" 0
+echo 'checkpoint: {async: true}' >>"$tmp/run.yaml"
+run "$plan" "$tmp/run.yaml" --json
+ok "a copy with it" test "$(number snapshot)" -gt 0
+is "which is a part of the total" "$(number total)" $((without + $(number snapshot)))
+run "$plan" "$tmp/run.yaml"
+like "the text says so too" "$out" '^  snapshot  *[1-9]'
 tap_done

@@ -2,7 +2,7 @@
  * test_program.c - properties that every compiled program must have.
  */
 #include "lib/base/mem.h"
-#include "lib/program/program.h"
+#include "lib/program/boxes.h"
 #include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
 
@@ -215,6 +215,28 @@ static void frozen_parameters_have_no_gradient_work(void)
     release(&some);
 }
 
+static void an_asynchronous_save_is_in_the_plan(void)
+{
+    struct sn_config c = small(SN_LLAMA, SN_BF16);
+    struct compiled x;
+    struct sn_memory_plan without, with;
+    if (tap_ok(compile(&x, c), "a job of two replicas")) {
+        sn_job_memory(x.job, &without);
+        x.config.checkpoint.async = true;
+        sn_job_memory(x.job, &with);
+        int64_t half = sn_model_param_count(x.model) * 3 * 4 / 2, pages = 0;
+        for (int i = 0; i < x.job->n_parts; i++)
+            pages += 3 * x.job->parts[i].n_pieces;
+        tap_ok(without.snapshot == 0 && with.snapshot == sn_job_snapshot_bytes(x.job) &&
+                   with.total == without.total + with.snapshot,
+               "checkpoint.async adds its copy to the total");
+        tap_ok(with.snapshot > half && with.snapshot < half + (pages + 6) * 4096,
+               "which is half of the state each, and a page for each tensor (%lld, %lld)",
+               (long long)half, (long long)(with.snapshot - half));
+    }
+    release(&x);
+}
+
 static void freezing_a_part_is_refused(void)
 {
     struct sn_config c = small(SN_LLAMA, SN_F32);
@@ -366,6 +388,7 @@ int main(void)
 {
     every_family_compiles_to_sound_programs();
     frozen_parameters_have_no_gradient_work();
+    an_asynchronous_save_is_in_the_plan();
     freezing_a_part_is_refused();
     shared_layers_share_weights_and_add_gradients();
     buckets_cover_every_gradient_once();
