@@ -25,7 +25,8 @@ uint64_t sn_aio_size(const struct sn_aio_file *f); /* when it was opened */
 const char *sn_aio_path(const struct sn_aio_file *f);
 /* fsync: what was written is on the disk. */
 enum sn_status sn_aio_sync(struct sn_aio_file *f, struct sn_err *err);
-void sn_aio_close(struct sn_aio_file *f); /* NULL is allowed */
+/* It stays until the last request under way has been waited for. NULL is allowed. */
+void sn_aio_close(struct sn_aio_file *f);
 
 /* One transfer, the caller's memory, untouched by the caller between submit and wait.
  *
@@ -52,8 +53,8 @@ enum sn_status sn_aio_create(struct sn_aio **out, int threads, struct sn_err *er
 void sn_aio_destroy(struct sn_aio *a); /* nothing may be under way; NULL is allowed */
 void sn_aio_submit(struct sn_aio *a, struct sn_aio_request *r);
 bool sn_aio_is_done(struct sn_aio *a, const struct sn_aio_request *r);
-/* Block until it is done. A file that ends too early, a full disk, any refusal: SN_EIO with the
- * file's path and the reason. */
+/* Block until it is done; once for each request. A file that ends too early, a full disk, any
+ * refusal: SN_EIO with the file's path and the reason. */
 enum sn_status sn_aio_wait(struct sn_aio *a, struct sn_aio_request *r, struct sn_err *err);
 
 #endif
