@@ -23,9 +23,17 @@ struct sn_reader {
 enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struct sn_err *err);
 void sn_reader_close(struct sn_reader *r);
 
+/* Is the shard there, a plain file of the size that was saved? */
+enum sn_status sn_reader_check_shard(struct sn_reader *r, int shard, struct sn_err *err);
+/* A piece that will be located: its shard is checked, and when the first such piece of a shard is
+ * located, all of them are, in one visit of HDF5. Without a hint, that is done for all pieces of
+ * the shard. */
+enum sn_status sn_reader_expect(struct sn_reader *r, const struct sn_manifest_tensor *t,
+                                const struct sn_manifest_piece *p, struct sn_err *err);
 /* Where a piece's bytes are, for a request (file, offset, row, stride; skip and bytes are left at 0
  * and the whole piece). Opens the shard and checks the dataset as sn_h5_locate does, and the file's
- * size against the manifest. The sentence names the shard and the tensor. */
+ * size against the manifest. The sentence names the shard and the tensor. Submit before another
+ * piece is located: the file may be closed then. */
 enum sn_status sn_reader_locate(struct sn_reader *r, const struct sn_manifest_tensor *t,
                                 const struct sn_manifest_piece *p, struct sn_aio_request *out,
                                 struct sn_err *err);
@@ -49,10 +57,14 @@ struct sn_want {
 
 struct sn_feed;
 /* `wants` stay the caller's until the feed is closed. `memory` bounds the blocks in the cache, in
- * bytes; at least 4 of the largest block are taken. Reads begin at once. */
+ * bytes; at least 4 of the largest block are taken (sn_feed_least). The shards of all wants are
+ * checked; then reads begin at once. */
 enum sn_status sn_feed_open(struct sn_feed **out, struct sn_reader *r, const struct sn_want *wants,
                             int64_t n, int64_t memory, struct sn_err *err);
-/* The next box of the list, as fp32 (bf16 and fp16 are widened), rows ld values apart. */
+/* What a feed of any boxes of this checkpoint takes at least. */
+int64_t sn_feed_least(const struct sn_reader *r);
+/* The next box of the list, as fp32 (bf16 and fp16 are widened), rows ld values apart. After a
+ * failure the feed can only be closed. */
 enum sn_status sn_feed_next(struct sn_feed *f, float *out, int64_t ld, struct sn_err *err);
 int64_t sn_feed_bytes_read(const struct sn_feed *f);
 void sn_feed_close(struct sn_feed *f); /* NULL is allowed; waits for reads under way */

@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hdf5.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/reader.h"
 
 #include <stdbool.h>
 
@@ -61,21 +62,8 @@ enum sn_status sn_shard_write(const struct sn_store *store, const struct sn_stat
 enum sn_status sn_shard_check(const char *dir, const struct sn_manifest_shard *shard,
                               struct sn_err *err);
 
-/* --- one committed checkpoint, open for reading ---------------------------------------------- */
+/* --- one committed checkpoint, read for a state ---------------------------------------------- */
 
-struct sn_reader {
-    char *dir; /* for messages too */
-    struct sn_manifest manifest;
-    struct sn_h5 *shard; /* the one read last */
-    int shard_number, fd;
-};
-
-/* Check COMMIT against the manifest, read it, and see that every tensor is covered exactly once.
- * Damage is SN_EIO, an unknown format SN_EINPUT. */
-enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struct sn_err *err);
-/* One whole piece of t, its hash verified. */
-enum sn_status sn_reader_read(struct sn_reader *r, const struct sn_manifest_tensor *t,
-                              const struct sn_manifest_piece *p, float *out, struct sn_err *err);
 /* Compare with all the model's tensors, or those of `group` when it is not NULL: one that is
  * missing or has another shape is SN_EINPUT. used[i] becomes true for tensor i of the manifest that
  * the model has. */
@@ -84,7 +72,6 @@ enum sn_status sn_reader_match(const struct sn_reader *r, const struct sn_state 
 /* Fill all boxes of s, or those of `group` when it is not NULL, from whatever pieces there are. */
 enum sn_status sn_reader_fill(struct sn_reader *r, const struct sn_state *s, const char *group,
                               struct sn_err *err);
-void sn_reader_close(struct sn_reader *r);
 
 /* The text of COMMIT that belongs to a manifest of that many shards; before schema 3 they were not
  * counted: -1. */
