@@ -1,12 +1,10 @@
-/* The one file that includes hdf5.h. Written with the file format of 1.10, which every later
- * release reads (facts/checkpoints.md 2.2). */
+/* Written with the file format of 1.10, which every later release reads (facts/checkpoints.md
+ * 2.2). */
 #include "checkpoint/hdf5.h"
 
 #include "checkpoint/files.h"
+#include "checkpoint/hdf5_inner.h"
 #include "lib/base/mem.h"
-
-#include <fcntl.h>
-#include <hdf5.h>
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -14,19 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "shards hold little-endian numbers");
 _Static_assert(sizeof(hid_t) == sizeof(int64_t), "built for HDF5 1.10 or later");
 
 enum { ALIGNMENT = 4096, ALIGN_FROM = 64 << 10 }; /* bytes */
-
-struct sn_h5 {
-    hid_t file;
-    hid_t type[SN_F16 + 1]; /* by dtype */
-    uint64_t bytes;         /* of the file */
-    char *path;
-};
 
 void sn_h5_setup(void)
 {
@@ -56,9 +46,8 @@ static herr_t take_innermost(unsigned n, const H5E_error2_t *e, void *user)
     return 0;
 }
 
-/* Must follow the failed call at once: the next HDF5 call clears the record. */
-static enum sn_status h5_fail(struct sn_err *err, const char *path, const char *dataset,
-                              const char *doing)
+enum sn_status sn_h5_fail(struct sn_err *err, const char *path, const char *dataset,
+                          const char *doing)
 {
     struct reason r = {"no reason given"};
     (void)H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &r); /* without it: "no reason" */
@@ -66,16 +55,13 @@ static enum sn_status h5_fail(struct sn_err *err, const char *path, const char *
                    r.text);
 }
 
-/* HDF5 prints its stack to stderr unless told not to, per thread. And at exit it closes what it
- * believes open: after a close that failed for lack of space, 1.10 dies of that (SIGSEGV in
- * H5F__close_cb), so it is told not to; all our files are closed by then. */
-static void silence(void)
+void sn_h5_silence(void)
 {
     (void)H5dont_atexit(); /* fails when it was called before */
     (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
 
-static hid_t file_access(void)
+hid_t sn_h5_access(void)
 {
     hid_t p = H5Pcreate(H5P_FILE_ACCESS);
     if (p < 0)
@@ -89,7 +75,7 @@ static hid_t file_access(void)
     return p;
 }
 
-static void close_types(const hid_t type[SN_F16 + 1])
+void sn_h5_close_types(const hid_t type[SN_F16 + 1])
 {
     for (int d = SN_F32; d <= SN_F16; d++)
         if (type[d] >= 0)
@@ -111,14 +97,14 @@ static hid_t half_type(size_t exponent_at, size_t exponent_bits, size_t bias)
 }
 
 /* HDF5's own names for these two came with 1.14 and 2.0. */
-static bool make_types(hid_t type[SN_F16 + 1])
+bool sn_h5_make_types(hid_t type[SN_F16 + 1])
 {
     type[SN_F32] = H5Tcopy(H5T_IEEE_F32LE);
     type[SN_BF16] = half_type(7, 8, 127);
     type[SN_F16] = half_type(10, 5, 15);
     if (type[SN_F32] >= 0 && type[SN_BF16] >= 0 && type[SN_F16] >= 0)
         return true;
-    close_types(type);
+    sn_h5_close_types(type);
     return false;
 }
 
@@ -137,7 +123,7 @@ static hid_t dataset_creation(void)
     return p;
 }
 
-static hid_t link_creation(void)
+hid_t sn_h5_links(void)
 {
     hid_t p = H5Pcreate(H5P_LINK_CREATE);
     if (p < 0)
@@ -149,7 +135,7 @@ static hid_t link_creation(void)
     return p;
 }
 
-static hid_t shape_of(int64_t rows, int64_t cols)
+hid_t sn_h5_shape(int64_t rows, int64_t cols)
 {
     hsize_t dims[2] = {(hsize_t)rows, (hsize_t)cols};
     return H5Screate_simple(cols == 1 ? 1 : 2, dims, NULL);
@@ -158,20 +144,20 @@ static hid_t shape_of(int64_t rows, int64_t cols)
 static enum sn_status create_slot(hid_t file, hid_t type, hid_t links, hid_t creation,
                                   const char *path, struct sn_h5_slot *s, struct sn_err *err)
 {
-    hid_t space = shape_of(s->rows, s->cols);
+    hid_t space = sn_h5_shape(s->rows, s->cols);
     if (space < 0)
-        return h5_fail(err, path, s->dataset, "describe");
+        return sn_h5_fail(err, path, s->dataset, "describe");
     enum sn_status st = SN_OK;
     hid_t set = H5Dcreate2(file, s->dataset, type, space, links, creation, H5P_DEFAULT);
     if (set < 0) {
-        st = h5_fail(err, path, s->dataset, "create");
+        st = sn_h5_fail(err, path, s->dataset, "create");
         goto out_space;
     }
     haddr_t at = H5Dget_offset(set);
     if (at == HADDR_UNDEF && s->rows > 0 && s->cols > 0)
-        st = h5_fail(err, path, s->dataset, "place");
+        st = sn_h5_fail(err, path, s->dataset, "place");
     if (H5Dclose(set) < 0 && st == SN_OK)
-        st = h5_fail(err, path, s->dataset, "close");
+        st = sn_h5_fail(err, path, s->dataset, "close");
     if (st == SN_OK)
         s->offset = (uint64_t)at;
 out_space:
@@ -182,15 +168,15 @@ out_space:
 static enum sn_status create_slots(hid_t file, const char *path, int n, struct sn_h5_slot *slots,
                                    struct sn_err *err)
 {
-    hid_t links = link_creation(), creation = dataset_creation(), type[SN_F16 + 1];
+    hid_t links = sn_h5_links(), creation = dataset_creation(), type[SN_F16 + 1];
     enum sn_status st = SN_OK;
-    bool typed = make_types(type);
+    bool typed = sn_h5_make_types(type);
     if (links < 0 || creation < 0 || !typed)
-        st = h5_fail(err, path, "", "set up");
+        st = sn_h5_fail(err, path, "", "set up");
     for (int i = 0; i < n && st == SN_OK; i++)
         st = create_slot(file, type[slots[i].dtype], links, creation, path, &slots[i], err);
     if (typed)
-        close_types(type);
+        sn_h5_close_types(type);
     if (creation >= 0)
         (void)H5Pclose(creation); /* memory only */
     if (links >= 0)
@@ -200,19 +186,19 @@ static enum sn_status create_slots(hid_t file, const char *path, int n, struct s
 
 enum sn_status sn_h5_layout(const char *path, int n, struct sn_h5_slot *slots, struct sn_err *err)
 {
-    silence();
-    hid_t access = file_access();
+    sn_h5_silence();
+    hid_t access = sn_h5_access();
     if (access < 0)
-        return h5_fail(err, path, "", "set up");
+        return sn_h5_fail(err, path, "", "set up");
     enum sn_status st = SN_OK;
     hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
     if (file < 0) {
-        st = h5_fail(err, path, "", "create");
+        st = sn_h5_fail(err, path, "", "create");
         goto out_access;
     }
     st = create_slots(file, path, n, slots, err);
     if (H5Fclose(file) < 0 && st == SN_OK)
-        st = h5_fail(err, path, "", "write");
+        st = sn_h5_fail(err, path, "", "write");
 out_access:
     (void)H5Pclose(access); /* memory only */
     return st;
@@ -237,13 +223,14 @@ static bool use_small_cache(hid_t access)
 
 static enum sn_status open_read_only(hid_t *out, const char *path, struct sn_err *err)
 {
-    hid_t access = file_access();
-    if (access < 0 || !use_small_cache(access))
-        return h5_fail(err, path, "", "set up");
+    hid_t access = sn_h5_access(), file = H5I_INVALID_HID;
     enum sn_status st = SN_OK;
-    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    if (file < 0)
-        st = h5_fail(err, path, "", "open");
+    if (access < 0)
+        return sn_h5_fail(err, path, "", "set up");
+    if (!use_small_cache(access))
+        st = sn_h5_fail(err, path, "", "set up");
+    else if ((file = H5Fopen(path, H5F_ACC_RDONLY, access)) < 0)
+        st = sn_h5_fail(err, path, "", "open");
     (void)H5Pclose(access); /* memory only */
     *out = file;
     return st;
@@ -264,16 +251,16 @@ static enum sn_status open_checked(struct sn_h5 *h, const char *path, struct sn_
 {
     SN_TRY(measure(&h->bytes, path, err));
     SN_TRY(open_read_only(&h->file, path, err));
-    if (make_types(h->type))
+    if (sn_h5_make_types(h->type))
         return SN_OK;
-    enum sn_status st = h5_fail(err, path, "", "set up");
+    enum sn_status st = sn_h5_fail(err, path, "", "set up");
     (void)H5Fclose(h->file); /* read only: nothing can be lost */
     return st;
 }
 
 enum sn_status sn_h5_open(struct sn_h5 **out, const char *path, struct sn_err *err)
 {
-    silence();
+    sn_h5_silence();
     struct sn_h5 *h = sn_alloc(sizeof(*h));
     char *name = sn_strdup(path);
     enum sn_status st = SN_ENOMEM;
@@ -295,15 +282,13 @@ void sn_h5_close(struct sn_h5 *h)
 {
     if (!h)
         return;
-    close_types(h->type);
+    sn_h5_close_types(h->type);
     (void)H5Fclose(h->file); /* read only: nothing can be lost */
     sn_free(h->path);
     sn_free(h);
 }
 
-/* Every member of the path must be a plain link, so that opening it cannot lead into another file.
- */
-static enum sn_status check_links(const struct sn_h5 *h, const char *dataset, struct sn_err *err)
+enum sn_status sn_h5_check_links(const struct sn_h5 *h, const char *dataset, struct sn_err *err)
 {
     char part[SN_H5_NAME_MAX];
     const char *end = dataset;
@@ -312,7 +297,7 @@ static enum sn_status check_links(const struct sn_h5 *h, const char *dataset, st
         H5L_info_t link;
         (void)snprintf(part, sizeof(part), "%.*s", (int)(end - dataset), dataset);
         if (H5Lget_info(h->file, part, &link, H5P_DEFAULT) < 0)
-            return h5_fail(err, h->path, dataset, "open");
+            return sn_h5_fail(err, h->path, dataset, "open");
         if (link.type != H5L_TYPE_HARD)
             return sn_fail(err, SN_EIO, "%s: %s is a link to elsewhere; the file was altered",
                            h->path, part);
@@ -320,9 +305,8 @@ static enum sn_status check_links(const struct sn_h5 *h, const char *dataset, st
     return SN_OK;
 }
 
-/* Refuses what HDF5 would convert or cut in silence. */
-static enum sn_status check_values(const struct sn_h5 *h, hid_t set, const struct sn_h5_slot *s,
-                                   struct sn_err *err)
+enum sn_status sn_h5_check_values(const struct sn_h5 *h, hid_t set, const struct sn_h5_slot *s,
+                                  struct sn_err *err)
 {
     hid_t type = H5Dget_type(set), space = H5Dget_space(set);
     hsize_t dims[2] = {1, 1};
@@ -359,7 +343,7 @@ static H5D_layout_t layout_of(hid_t set, bool *is_plain)
 static enum sn_status find_bytes(const struct sn_h5 *h, hid_t set, struct sn_h5_slot *s,
                                  struct sn_err *err)
 {
-    SN_TRY(check_values(h, set, s, err));
+    SN_TRY(sn_h5_check_values(h, set, s, err));
     bool is_plain = false;
     if (layout_of(set, &is_plain) != H5D_CONTIGUOUS || !is_plain)
         return sn_fail(err, SN_EIO,
@@ -380,11 +364,11 @@ static enum sn_status find_bytes(const struct sn_h5 *h, hid_t set, struct sn_h5_
 
 enum sn_status sn_h5_locate(struct sn_h5 *h, struct sn_h5_slot *slot, struct sn_err *err)
 {
-    silence();
-    SN_TRY(check_links(h, slot->dataset, err));
+    sn_h5_silence();
+    SN_TRY(sn_h5_check_links(h, slot->dataset, err));
     hid_t set = H5Dopen2(h->file, slot->dataset, H5P_DEFAULT);
     if (set < 0)
-        return h5_fail(err, h->path, slot->dataset, "open");
+        return sn_h5_fail(err, h->path, slot->dataset, "open");
     enum sn_status st = find_bytes(h, set, slot, err);
     (void)H5Dclose(set); /* read only: nothing can be lost */
     return st;

@@ -5,7 +5,7 @@
  * an errno, never inside the library (whose failed close leaves the file open for ever), and raw
  * writes at the dataset's offset reach the device's rate (facts/checkpoints.md 3.1). Reading is the
  * same: HDF5 says where a dataset's bytes are, our own pread fetches them.
- * HDF5 syncs nothing and hides its own error texts here; the caller syncs. A vector (one column) is
+ * HDF5 syncs nothing; the caller syncs shards. A vector (one column) is
  * stored with one dimension, as people expect to see it.
  *
  * bf16 and fp16 are HDF5 types built by hand, so that 1.10 and later write and read the same files.
@@ -65,8 +65,8 @@ struct sn_h5_virtual {
 struct sn_h5_attribute {
     const char *name, *text;
 };
-/* Write `path`: n virtual datasets with NaN where no source is found, and text attributes of the
- * root. */
+/* Write and sync `path`: n virtual datasets with NaN where no source is found, and text attributes
+ * of the root. */
 enum sn_status sn_h5_write_master(const char *path, int n, const struct sn_h5_virtual *sets,
                                   int n_attributes, const struct sn_h5_attribute *attributes,
                                   struct sn_err *err);

@@ -84,10 +84,11 @@ void sn_manifest_format(struct sn_str *out, const struct sn_manifest *m)
 
 /* --- names and their order ------------------------------------------------------------------- */
 
-/* One member of a path, and no '@', which separates a name from a place. */
+/* One member of a path; '@' separates a name from a place, and '%' is a format to HDF5's virtual
+ * datasets. */
 static bool is_name(const char *s)
 {
-    return *s && !strpbrk(s, "/@") && strcmp(s, ".") != 0;
+    return *s && !strpbrk(s, "/@%") && strcmp(s, ".") != 0;
 }
 
 enum sn_status sn_manifest_dataset(char *out, size_t size, const struct sn_manifest_tensor *t,
@@ -131,6 +132,7 @@ void sn_manifest_fini(struct sn_manifest *m)
     sn_free(m->tensors);
     sn_free(m->pieces);
     sn_free(m->hashes);
+    sn_free(m->strings);
     json_decref(m->json);
     *m = (struct sn_manifest){0};
 }

@@ -59,7 +59,9 @@ struct sn_manifest {
     struct sn_manifest_piece *pieces;   /* of all tensors, one after the other */
     uint64_t *hashes;                   /* pool of all pieces' hashes; NULL if they lie elsewhere */
     size_t n_hashes;
-    void *json; /* a parsed one owns its strings here */
+    void *json;    /* a parsed one owns its strings here */
+    char *strings; /* a planned one here, in one block */
+    int schema;    /* of a parsed one */
 };
 
 /* Bytes of a box of t. */
@@ -79,7 +81,7 @@ void sn_manifest_format(struct sn_str *out, const struct sn_manifest *m);
  * the pieces cover their tensors is not asked. */
 enum sn_status sn_manifest_parse(struct sn_manifest *out, const char *text, size_t len,
                                  const char *file, struct sn_err *err);
-/* Of a parsed or a merged one. */
+/* Of a parsed, a merged or a planned one. */
 void sn_manifest_fini(struct sn_manifest *m);
 
 /* SN_EIO unless the pieces of every tensor cover it exactly once. */
@@ -94,7 +96,7 @@ enum sn_status sn_manifest_merge(struct sn_manifest *out, const struct sn_manife
 
 /* The name of the dataset that holds a box of t, into `out` of `size` bytes: "/model/NAME",
  * "/optim/exp_avg/NAME", with "@row,col" appended when the box is not all of t. SN_EINPUT for a
- * name that is no single member of a path, has an '@', or is too long.
+ * name that is no single member of a path, has an '@' or a '%', or is too long.
  * Datasets lie in a shard in the order of group, name (sn_manifest_order) and box (sn_box_order).
  */
 enum sn_status sn_manifest_dataset(char *out, size_t size, const struct sn_manifest_tensor *t,

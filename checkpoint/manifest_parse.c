@@ -381,6 +381,7 @@ enum sn_status sn_manifest_parse(struct sn_manifest *out, const char *text, size
                        "%s: has schema version %" PRId64 ", but this version of sennit reads 1 to "
                        "%d; use the version that wrote it",
                        file, r.schema, SN_MANIFEST_SCHEMA);
+    m.schema = (int)r.schema;
     m.model_text = string(&r, root, "model");
     m.layout_text = r.schema < 3 ? "" : string(&r, root, "layout");
     m.config_hash = hex64(&r, root, "config_hash");

@@ -1,0 +1,137 @@
+#include "checkpoint/master.h"
+
+#include "checkpoint/hdf5.h"
+#include "lib/base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct sn_master {
+    const struct sn_manifest *manifest;
+    struct sn_h5 *file;
+    struct sn_h5_map *maps; /* room for those of any tensor */
+};
+
+bool sn_master_is_due(const struct sn_manifest *m)
+{
+    bool is_single = m->n_shards == 1 && strcmp(m->shards[0].file, SN_MASTER_NAME) == 0;
+    return m->block != INT64_MAX && !is_single;
+}
+
+/* Tensor t as it shows in the master; its maps go to `maps`. */
+static enum sn_status describe(struct sn_h5_virtual *out, struct sn_h5_map *maps,
+                               const struct sn_manifest *m, const struct sn_manifest_tensor *t,
+                               struct sn_err *err)
+{
+    struct sn_box all = {0, 0, t->rows, t->cols};
+    *out =
+        (struct sn_h5_virtual){.rows = t->rows, .cols = t->cols, .dtype = t->dtype, .maps = maps};
+    for (int i = 0; i < t->n_pieces; i++) {
+        const struct sn_manifest_piece *p = &t->pieces[i];
+        if (sn_box_size(p->box) > 0)
+            maps[out->n_maps++] = (struct sn_h5_map){.row = p->box.row,
+                                                     .col = p->box.col,
+                                                     .rows = p->box.rows,
+                                                     .cols = p->box.cols,
+                                                     .file = m->shards[p->shard].file,
+                                                     .dataset = p->dataset,
+                                                     .at_row = p->at_row,
+                                                     .at_col = p->at_col,
+                                                     .set_rows = p->set_rows,
+                                                     .set_cols = p->set_cols};
+    }
+    return sn_manifest_dataset(out->dataset, sizeof(out->dataset), t, all, err);
+}
+
+static enum sn_status write_sets(const char *path, const struct sn_manifest *m,
+                                 const struct sn_h5_virtual *sets, struct sn_err *err)
+{
+    char schema[16], step[24], tokens[24], hash[24];
+    const struct sn_h5_attribute attributes[] = {
+        {"about", "sennit checkpoint: virtual datasets over the shards beside this file. Where a "
+                  "shard is missing or damaged they show NaN and no error; sennit-convert --verify "
+                  "tells. Format: docs/FORMAT.md"},
+        {"schema", schema},
+        {"step", step},
+        {"tokens", tokens},
+        {"model", m->model_text},
+        {"layout", m->layout_text ? m->layout_text : ""},
+        {"config_hash", hash}};
+    (void)snprintf(schema, sizeof(schema), "%d", SN_MANIFEST_SCHEMA);
+    (void)snprintf(step, sizeof(step), "%" PRId64, m->scalars.step);
+    (void)snprintf(tokens, sizeof(tokens), "%" PRId64, m->scalars.tokens);
+    (void)snprintf(hash, sizeof(hash), "%016" PRIx64, m->config_hash);
+    return sn_h5_write_master(path, m->n_tensors, sets,
+                              (int)(sizeof(attributes) / sizeof(attributes[0])), attributes, err);
+}
+
+enum sn_status sn_master_write(const char *dir, const struct sn_manifest *m, struct sn_err *err)
+{
+    if (!sn_master_is_due(m))
+        return SN_OK;
+    char *path = sn_format("%s/%s", dir, SN_MASTER_NAME);
+    size_t n_maps = 0;
+    for (int i = 0; i < m->n_tensors; i++)
+        n_maps += (size_t)m->tensors[i].n_pieces;
+    struct sn_h5_virtual *sets = sn_alloc_n((size_t)m->n_tensors, sizeof(*sets));
+    struct sn_h5_map *maps = sn_alloc_n(n_maps, sizeof(*maps)), *next = maps;
+    enum sn_status st = SN_OK;
+    if (!path || !sets || !maps)
+        st = sn_fail(err, SN_ENOMEM, "%s: no memory for a master of %d tensors", dir, m->n_tensors);
+    for (int i = 0; i < m->n_tensors && st == SN_OK; i++) {
+        st = describe(&sets[i], next, m, &m->tensors[i], err);
+        next += sets[i].n_maps;
+    }
+    if (st == SN_OK)
+        st = write_sets(path, m, sets, err);
+    sn_free(maps);
+    sn_free(sets);
+    sn_free(path);
+    return st;
+}
+
+enum sn_status sn_master_open(struct sn_master **out, const char *dir, const struct sn_manifest *m,
+                              struct sn_err *err)
+{
+    int most = 0;
+    for (int i = 0; i < m->n_tensors; i++)
+        most = m->tensors[i].n_pieces > most ? m->tensors[i].n_pieces : most;
+    struct sn_master *v = sn_alloc(sizeof(*v));
+    char *path = sn_format("%s/%s", dir, SN_MASTER_NAME);
+    if (v) {
+        v->manifest = m;
+        v->maps = sn_alloc_n((size_t)most, sizeof(*v->maps));
+    }
+    enum sn_status st = SN_OK;
+    if (!v || !v->maps || !path)
+        st = sn_fail(err, SN_ENOMEM, "%s: no memory to check its master", dir);
+    else
+        st = sn_h5_open(&v->file, path, err);
+    sn_free(path);
+    if (st == SN_OK)
+        *out = v;
+    else
+        sn_master_close(v);
+    return st;
+}
+
+enum sn_status sn_master_check(struct sn_master *v, int i, struct sn_err *err)
+{
+    const struct sn_manifest_tensor *t = &v->manifest->tensors[i];
+    struct sn_h5_virtual set;
+    struct sn_err why;
+    enum sn_status st = describe(&set, v->maps, v->manifest, t, &why);
+    if (st == SN_OK)
+        st = sn_h5_check_virtual(v->file, &set, &why);
+    return st == SN_OK ? SN_OK : sn_fail(err, st, "%s (tensor %s %s)", why.text, t->group, t->name);
+}
+
+void sn_master_close(struct sn_master *v)
+{
+    if (!v)
+        return;
+    sn_h5_close(v->file);
+    sn_free(v->maps);
+    sn_free(v);
+}
