@@ -50,6 +50,18 @@ static const char *string(struct reader *r, const json_t *of, const char *key)
     return s ? s : "";
 }
 
+/* A name for sentences and tables: a hostile one must not reach a terminal's control sequences. */
+static const char *name_of(struct reader *r, const json_t *of, const char *key)
+{
+    const char *s = string(r, of, key);
+    for (const unsigned char *c = (const unsigned char *)s; *c && r->st == SN_OK; c++)
+        if (*c < 0x20 || *c >= 0x7f)
+            r->st = sn_fail(r->err, SN_EIO,
+                            "%s: a '%s' has the byte 0x%02x, which is no printable ASCII", r->file,
+                            key, (unsigned)*c);
+    return s;
+}
+
 static const json_t *array(struct reader *r, const json_t *of, const char *key)
 {
     const json_t *v = member(r, of, key);
@@ -99,7 +111,7 @@ static struct sn_state_scalars parse_scalars(struct reader *r, const json_t *of)
 
 static struct sn_manifest_shard parse_shard(struct reader *r, const json_t *of)
 {
-    struct sn_manifest_shard s = {string(r, of, "file"), whole(r, of, "bytes")};
+    struct sn_manifest_shard s = {name_of(r, of, "file"), whole(r, of, "bytes")};
     if (r->st == SN_OK && (!*s.file || strchr(s.file, '/') || *s.file == '.'))
         r->st = sn_fail(r->err, SN_EIO, "%s: '%s' is no shard's file name", r->file, s.file);
     return s;
@@ -180,7 +192,7 @@ static void parse_hashes(struct reader *r, const json_t *of, struct sn_manifest 
 
 static const char *parse_dataset(struct reader *r, const json_t *of)
 {
-    const char *s = string(r, of, "dataset");
+    const char *s = name_of(r, of, "dataset");
     if (r->st == SN_OK && (*s != '/' || strlen(s) >= SN_H5_NAME_MAX))
         r->st = sn_fail(r->err, SN_EIO, "%s: '%.200s' is no name of a dataset", r->file, s);
     return s;
@@ -212,7 +224,7 @@ static struct sn_manifest_piece parse_piece(struct reader *r, const json_t *of,
 static enum sn_dtype parse_dtype(struct reader *r, const json_t *of, const char *group,
                                  const char *name)
 {
-    const char *s = string(r, of, "dtype");
+    const char *s = name_of(r, of, "dtype");
     for (int d = SN_F32; d <= (r->schema < 3 ? SN_F32 : SN_F16); d++)
         if (strcmp(s, sn_dtype_name((enum sn_dtype)d)) == 0)
             return (enum sn_dtype)d;
@@ -238,7 +250,8 @@ static void parse_shape(struct reader *r, const json_t *of, struct sn_manifest_t
 static struct sn_manifest_tensor parse_tensor(struct reader *r, const json_t *of,
                                               const json_t **pieces)
 {
-    struct sn_manifest_tensor t = {.group = string(r, of, "group"), .name = string(r, of, "name")};
+    struct sn_manifest_tensor t = {.group = name_of(r, of, "group"),
+                                   .name = name_of(r, of, "name")};
     t.dtype = parse_dtype(r, of, t.group, t.name);
     parse_shape(r, of, &t);
     *pieces = array(r, of, "pieces");

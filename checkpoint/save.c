@@ -3,6 +3,7 @@
  * rename.
  */
 #include "checkpoint/files.h"
+#include "checkpoint/master.h"
 #include "checkpoint/store.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -128,6 +129,7 @@ static enum sn_status write_manifest(const struct save *v, struct sn_manifest *m
     m->scalars = v->state->scalars;
     m->model_text = v->state->model_text;
     m->config_hash = v->state->config_hash;
+    SN_TRY(sn_master_write(v->tmp, m, err));
     sn_manifest_format(&text, m);
     enum sn_status st = SN_OK;
     if (text.failed)

@@ -353,6 +353,9 @@ static void strange_manifests_are_explained(void)
         {"\"name\": \"final_norm.weight\"", "\"name\": \"embed.weight\"",
          "embed.weight is listed twice", SN_EIO},
         {"\"pieces\": [", "\"pieces\": [], \"x\": [", "values in no piece", SN_EIO},
+        {"embed.weight\"", "embed\\u001b[2J\"", "a 'name' has the byte 0x1b", SN_EIO},
+        {"\"shard-00000.h5\"", "\"shard\\u007f\"",
+         "a 'file' has the byte 0x7f, which is no printable ASCII", SN_EIO},
         {"\"tensors\": [", "\"tensors\": [7, ", "a 'group' is missing", SN_EIO},
         {"\"tensors\": [", "\"tensors\": {", "is not JSON", SN_EIO},
     };

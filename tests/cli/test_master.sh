@@ -1,0 +1,72 @@
+#!/bin/sh
+# test_master.sh - what h5py sees through master.h5 is what the shards hold; and what it sees when they
+# are not there, sennit refuses or reads right.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+. tests/lib/layouts.sh
+. tests/lib/h5read.sh
+
+cut=tp3-sp-gpt2 flat=z2-dp3-gpt2 # uneven cuts by rows and columns; slices of ZeRO
+layout_tokens "$tmp/tok"
+
+save_in() { # layout output: trains 3 steps, the last of which is a checkpoint; sets $step
+    layout_train "$(layout_line "$1")" "$2" --stop-after 3
+    is "$1: trains 3 steps" "$rc" 0
+    step=$2/ckpt/step-00000003
+    ok "$1: leaves a master" test -f "$step/master.h5"
+}
+
+view() { # sentence [--pieces] step-directory: into $tmp/view
+    view_what=$1
+    shift
+    if h5read "$@" >"$tmp/view" 2>"$tmp/view.err"; then
+        ok "$view_what: h5py reads it" true
+    else
+        ok "$view_what: h5py reads it" false
+        tap_lines h5py "$(tail -n 3 "$tmp/view.err")"
+    fi
+}
+
+# --- the same values ----------------------------------------------------------------------------------
+for layout in $cut $flat; do
+    save_in "$layout" "$tmp/$layout"
+    if [ -z "$h5py" ]; then
+        skip "$layout: the master shows what the shards hold" "$no_h5py"
+        continue
+    fi
+    view "$layout: the pieces" --pieces "$step"
+    mv "$tmp/view" "$tmp/pieces"
+    for group in model exp_avg exp_avg_sq; do
+        ok "$layout: $group is there" grep -q "^$group layers.3.attn.q.weight 48 48 fp32 " "$tmp/pieces"
+    done
+    view "$layout: the master" "$step"
+    ok "$layout: the master shows what the shards hold" cmp -s "$tmp/view" "$tmp/pieces"
+    cp -r "$step" "$tmp/moved-$layout"
+    view "$layout: a copy elsewhere" "$tmp/moved-$layout"
+    ok "$layout: and so does a copy in another folder" cmp -s "$tmp/view" "$tmp/pieces"
+    rm "$tmp/moved-$layout/shard-00001.h5"
+    view "$layout: without a shard" "$tmp/moved-$layout"
+    ok "$layout: without one of its shards it shows something else" \
+        test "$(cmp -s "$tmp/view" "$tmp/pieces" || echo differs)" = differs
+done
+
+# --- what redirects virtual datasets does not reach sennit ---------------------------------------------
+other=$tmp/$cut/ckpt/step-00000003
+if [ -n "$h5py" ]; then
+    HDF5_VDS_PREFIX=$other h5read "$step" >"$tmp/view" 2>&1 || :
+    ok "the environment makes h5py read another run's shards" \
+        test "$(cmp -s "$tmp/view" "$tmp/pieces" || echo differs)" = differs
+else
+    skip "the environment makes h5py read another run's shards" "$no_h5py"
+fi
+cp -r "$tmp/$flat" "$tmp/again"
+layout_train "$(layout_line "$cut")" "$tmp/$flat"
+is "it resumes" "$rc" 0
+HDF5_VDS_PREFIX=$other
+export HDF5_VDS_PREFIX
+layout_train "$(layout_line "$cut")" "$tmp/again"
+is "and resumes with that environment" "$rc" 0
+like "from the same step" "$err" 'checkpoint of step 3([^0-9]|$)'
+ok "with the same losses" cmp -s "$tmp/again/numbers" "$tmp/$flat/numbers"
+
+tap_done
