@@ -50,6 +50,21 @@ for layout in $cut $flat; do
         test "$(cmp -s "$tmp/view" "$tmp/pieces" || echo differs)" = differs
 done
 
+# --- every type, and a single file ----------------------------------------------------------------------
+for golden in schema-3 schema-3-single; do
+    if [ -z "$h5py" ]; then
+        skip "$golden: h5py reads bf16 and fp16 through the master" "$no_h5py"
+        continue
+    fi
+    folder=tests/unit/fixtures/checkpoints/$golden/step-00000100
+    view "$golden: the pieces" --pieces "$folder"
+    mv "$tmp/view" "$tmp/golden"
+    view "$golden: the master" "$folder"
+    ok "$golden: the master shows what the shards hold" cmp -s "$tmp/view" "$tmp/golden"
+    is "$golden: h5py knows the types" "$(cut -d ' ' -f 1,5 "$tmp/view" | tr '\n' ' ')" \
+        "exp_avg fp32 exp_avg_sq fp32 model bf16 model fp16 "
+done
+
 # --- what redirects virtual datasets does not reach sennit ---------------------------------------------
 other=$tmp/$cut/ckpt/step-00000003
 if [ -n "$h5py" ]; then

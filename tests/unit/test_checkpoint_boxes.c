@@ -125,7 +125,7 @@ static void the_layout_of_one_rank_before_still_loads(void)
     t[4].p += 2;
     int64_t step = -1;
     bool good =
-        sn_checkpoint_open(&s, "tests/unit/fixtures/checkpoint-schema-1", 0, &err) == SN_OK &&
+        sn_checkpoint_open(&s, "tests/unit/fixtures/checkpoints/schema-1", 0, &err) == SN_OK &&
         s.find(s.self, &step, &err) == SN_OK && step == 100 &&
         s.load(s.self, 100, &state, &err) == SN_OK && state.scalars.tokens == 4096;
     for (int i = 0; i < 4 && good; i++) {
