@@ -1,6 +1,7 @@
 #include "checkpoint/aio.h"
 
 #include "checkpoint/files.h"
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -211,9 +212,12 @@ static int move_rows(struct sn_aio_request *r)
 
 static int run(struct sn_aio_request *r)
 {
-    if (r->row > 0)
-        return move_rows(r);
-    return r->is_write ? write_run(r) : read_run(r);
+    if (r->hash && r->is_write)
+        *r->hash = sn_hash64(r->buf, r->bytes);
+    int error = r->row > 0 ? move_rows(r) : r->is_write ? write_run(r) : read_run(r);
+    if (r->hash && !r->is_write && !error)
+        *r->hash = sn_hash64(r->data, r->bytes);
+    return error;
 }
 
 /* --- the pool -------------------------------------------------------------------------------- */

@@ -42,6 +42,9 @@ struct sn_aio_request {
     /* Aligned to SN_AIO_ALIGN. Writing: the bytes. Reading: room for bytes + 2 SN_AIO_ALIGN. */
     char *buf;
     char *data; /* out, reading: where in buf the bytes are */
+    /* out, may be NULL: sn_hash64 of the bytes, taken by the pool's thread: before a write, or
+     * after a read that succeeded. */
+    uint64_t *hash;
     /* the pool's own */
     struct sn_aio_request *next;
     int state, error;

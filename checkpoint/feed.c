@@ -6,7 +6,6 @@
  * room: the one that was idle for longest goes first.
  */
 #include "checkpoint/uses.h"
-#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
 #include <assert.h>
@@ -24,7 +23,8 @@ struct slot {
     struct sn_aio_request request;
     const struct sn_manifest_piece *piece; /* NULL: empty */
     int64_t block;
-    int pending; /* uses between the walks */
+    uint64_t hash; /* of what was read */
+    int pending;   /* uses between the walks */
     enum { UNDER_WAY, ARRIVED, VERIFIED } state;
     int next;         /* in its bucket */
     int older, newer; /* among the idle ones: no use is known */
@@ -114,6 +114,7 @@ static enum sn_status fetch(struct sn_feed *f, int s, const struct sn_use *u, st
     remember(f, s, u);
     x->request = r;
     x->request.buf = f->arena + (size_t)s * f->slot_bytes;
+    x->request.hash = &x->hash;
     x->state = UNDER_WAY;
     f->bytes_read += (int64_t)r.bytes;
     sn_aio_submit(f->aio, &x->request);
@@ -152,7 +153,7 @@ static enum sn_status verify(struct sn_feed *f, struct slot *x, const struct sn_
     enum sn_status st = sn_aio_wait(f->aio, &x->request, &why);
     if (st != SN_OK)
         return sn_fail(err, st, "%s (reading tensor %s %s)", why.text, t->group, t->name);
-    if (sn_hash64(x->request.data, x->request.bytes) != u->piece->hashes[u->block])
+    if (x->hash != u->piece->hashes[u->block])
         return sn_reader_bad_block(f->reader, t, u->piece, u->block, err);
     x->state = VERIFIED;
     return SN_OK;

@@ -3,9 +3,13 @@
 #include "checkpoint/store.h"
 #include "lib/base/mem.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 void sn_commit_format(char buf[SN_COMMIT_MAX], const char *manifest, size_t len, int n_shards)
 {
@@ -14,16 +18,6 @@ void sn_commit_format(char buf[SN_COMMIT_MAX], const char *manifest, size_t len,
         (void)snprintf(shards, sizeof(shards), " shards %d", n_shards);
     (void)snprintf(buf, SN_COMMIT_MAX, "manifest.json %zu bytes xxh3 %016" PRIx64 "%s\n", len,
                    sn_hash64(manifest, len), shards);
-}
-
-/* The file `name` of a checkpoint; *path is its full name, which the caller frees in any case. */
-static enum sn_status load_part(char **path, char **text, size_t *len, const char *dir,
-                                const char *name, struct sn_err *err)
-{
-    *path = sn_format("%s/%s", dir, name);
-    if (!*path)
-        return sn_fail(err, SN_ENOMEM, "%s: no memory to read %s", dir, name);
-    return sn_file_load(text, len, *path, err);
 }
 
 static enum sn_status not_committed(const char *dir, struct sn_err *err)
@@ -55,25 +49,68 @@ static enum sn_status parse_committed(struct sn_manifest *out, const char *text,
     return st;
 }
 
-enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struct sn_err *err)
+/* The first file to be looked at, and small: `buf` gets its text. */
+static enum sn_status load_commit(char buf[SN_COMMIT_MAX + 1], const char *dir, struct sn_err *err)
 {
-    struct sn_reader r = {0};
-    char *path = NULL, *text = NULL, *commit_path = NULL, *commit = NULL;
-    size_t len = 0, commit_len = 0;
-    enum sn_status st = load_part(&path, &text, &len, step_dir, "manifest.json", err);
-    if (st == SN_OK)
-        st = load_part(&commit_path, &commit, &commit_len, step_dir, "COMMIT", err);
-    if (st == SN_OK)
-        st = parse_committed(&r.manifest, text, len, commit, path, step_dir, err);
-    sn_free(commit);
-    sn_free(commit_path);
-    sn_free(text);
+    char *path = sn_format("%s/COMMIT", dir);
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    enum sn_status st = SN_OK;
+    ssize_t n = 0;
+    if (!path)
+        st = sn_fail(err, SN_ENOMEM, "%s: no memory to read COMMIT", dir);
+    else if (fd < 0)
+        st = sn_file_fail(err, path, "open");
+    else if ((n = pread(fd, buf, SN_COMMIT_MAX, 0)) < 0)
+        st = sn_file_fail(err, path, "read");
+    if (fd >= 0)
+        (void)close(fd); /* read only */
     sn_free(path);
     SN_TRY(st);
-    r.dir = sn_strdup(step_dir);
-    if (!r.dir) {
-        sn_manifest_fini(&r.manifest);
+    size_t len = n > 0 ? (size_t)n : 0;
+    buf[len] = '\0';
+    return strlen(buf) == len ? SN_OK : not_committed(dir, err);
+}
+
+/* Of a size that COMMIT does not speak of, nothing is read. */
+static enum sn_status load_manifest(char **out, size_t *len, const char *path, const char *commit,
+                                    const char *dir, struct sn_err *err)
+{
+    struct stat sb;
+    const char head[] = "manifest.json ";
+    bool is_commit = strncmp(commit, head, strlen(head)) == 0;
+    if (stat(path, &sb) == 0 &&
+        (!is_commit || strtoull(commit + strlen(head), NULL, 10) != (uint64_t)sb.st_size))
+        return not_committed(dir, err);
+    return sn_file_load(out, len, path, err);
+}
+
+static enum sn_status load(struct sn_manifest *out, const char *dir, struct sn_err *err)
+{
+    char commit[SN_COMMIT_MAX + 1], *path = sn_format("%s/manifest.json", dir), *text = NULL;
+    size_t len = 0;
+    enum sn_status st = SN_OK;
+    if (!path)
+        st = sn_fail(err, SN_ENOMEM, "%s: no memory to read it", dir);
+    if (st == SN_OK)
+        st = load_commit(commit, dir, err);
+    if (st == SN_OK)
+        st = load_manifest(&text, &len, path, commit, dir, err);
+    if (st == SN_OK)
+        st = parse_committed(out, text, len, commit, path, dir, err);
+    sn_free(text);
+    sn_free(path);
+    return st;
+}
+
+enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struct sn_err *err)
+{
+    struct sn_reader r = {.dir = sn_strdup(step_dir)};
+    if (!r.dir)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", step_dir);
+    enum sn_status st = load(&r.manifest, step_dir, err);
+    if (st != SN_OK) {
+        sn_free(r.dir);
+        return st;
     }
     *out = r;
     return SN_OK;

@@ -23,8 +23,10 @@ void sn_writer_destroy(struct sn_writer *w);
 /* Room for `bytes` (at most SN_BLOCK_BYTES), aligned to 4096; blocks while there is none. NULL: a
  * write has failed, sn_writer_drain says why. */
 void *sn_writer_take(struct sn_writer *w, size_t bytes);
-/* Write what was taken last. The request's file, offset, bytes and rows say where to; its buf is
- * what take gave. */
+/* Write what was taken last. The request's file, offset, bytes and rows say where to, its hash,
+ * when it is not NULL, where the hash of the block will be once it is written; its buf is what take
+ * gave.
+ */
 void sn_writer_put(struct sn_writer *w, const struct sn_aio_request *where);
 /* Block until all is written; the first failure. */
 enum sn_status sn_writer_drain(struct sn_writer *w, struct sn_err *err);

@@ -2,6 +2,7 @@
  * the size, the rows and the file system. */
 #include "checkpoint/aio.h"
 #include "checkpoint/files.h"
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/tap.h"
@@ -101,6 +102,7 @@ static void reads_are_right(const char *root)
     struct bench b;
     struct sn_aio_file *f;
     struct sn_aio_request r[IN_FLIGHT];
+    uint64_t hash[IN_FLIGHT];
     struct dice d = {sn_rng_key(1, "reads"), 0};
     setup(&b, root);
     bool good = sn_aio_open(&f, b.path, false, &b.err) == SN_OK && sn_aio_size(f) == FILE_BYTES &&
@@ -109,17 +111,18 @@ static void reads_are_right(const char *root)
         for (int i = 0; i < IN_FLIGHT; i++) {
             r[i] = draw(&d);
             r[i].file = f;
+            r[i].hash = &hash[i];
             r[i].buf = aligned(r[i].bytes + 2 * SN_AIO_ALIGN);
             sn_aio_submit(b.pool, &r[i]);
         }
         for (int i = 0; i < IN_FLIGHT; i++) {
             good = sn_aio_wait(b.pool, &r[i], &b.err) == SN_OK && sn_aio_is_done(b.pool, &r[i]) &&
-                   is_like(&r[i], b.copy) && good;
+                   is_like(&r[i], b.copy) && hash[i] == sn_hash64(r[i].data, r[i].bytes) && good;
             free(r[i].buf);
         }
     }
     sn_aio_close(f);
-    tap_ok(good, "%s: random runs and rows are read right %s", root, b.err.text);
+    tap_ok(good, "%s: random runs and rows are read right, and hashed %s", root, b.err.text);
     teardown(&b);
 }
 
@@ -134,13 +137,15 @@ static void writes_are_right(const char *root)
     bool good = sn_aio_open(&f, b.path, true, &b.err) == SN_OK;
     for (int round = 0; round < 100 && good; round++) {
         struct sn_aio_request r = draw(&d);
+        uint64_t hash = 0;
+        r.hash = &hash;
         r.file = f;
         r.is_write = true;
         r.buf = aligned(r.bytes);
         for (size_t i = 0; i < r.bytes; i++)
             b.copy[place(&r, i)] = (unsigned char)(r.buf[i] = (char)noise((size_t)round, i));
         sn_aio_submit(b.pool, &r);
-        good = sn_aio_wait(b.pool, &r, &b.err) == SN_OK;
+        good = sn_aio_wait(b.pool, &r, &b.err) == SN_OK && hash == sn_hash64(r.buf, r.bytes);
         free(r.buf);
     }
     good = good && sn_aio_sync(f, &b.err) == SN_OK &&

@@ -210,8 +210,37 @@ static void a_shard_that_is_cut_while_it_is_read(void)
     end(&w);
 }
 
+/* Files that are too large to be ours are not read: these would take a terabyte. */
+static void a_manifest_of_another_size(void)
+{
+    static struct world w;
+    struct sn_reader r;
+    struct stat sb;
+    char path[128];
+    make_pair(&w);
+    const char *name[] = {"manifest.json", "COMMIT"};
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", w.dir, name[i]);
+        if (stat(path, &sb) != 0 || truncate(path, INT64_C(1) << 40) != 0)
+            exit(1);
+        tap_ok(sn_reader_open(&r, w.dir, &w.err) == SN_EIO &&
+                   strstr(w.err.text, "/manifest.json: is not what COMMIT was written for; one of "
+                                      "them was altered"),
+               "%s of a terabyte: %s", name[i], w.err.text);
+        if (truncate(path, sb.st_size) != 0)
+            exit(1);
+    }
+    tap_ok(sn_reader_open(&r, w.dir, &w.err) == SN_OK, "as they were: it opens");
+    sn_reader_close(&r);
+    (void)unlink(path);
+    (void)mkfifo(path, 0600);
+    tap_ok(sn_reader_open(&r, w.dir, &w.err) == SN_EIO, "COMMIT as a pipe: %s", w.err.text);
+    end(&w);
+}
+
 int main(void)
 {
+    a_manifest_of_another_size();
     a_lost_shard();
     an_unreadable_shard();
     a_cut_shard();

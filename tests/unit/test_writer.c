@@ -2,6 +2,7 @@
 #include "checkpoint/files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/writer.h"
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/tap.h"
@@ -108,12 +109,17 @@ static void rows_go_where_they_belong(void)
     size_t len = 0;
     setup(&b, 2 << 20, 10, 2);
     char *p = sn_writer_take(b.writer, 300);
+    uint64_t hash = 0, want;
     for (int i = 0; i < 300; i++)
         p[i] = (char)(i % 100 + 1);
-    sn_writer_put(
-        b.writer,
-        &(struct sn_aio_request){
-            .file = b.file, .offset = 1040, .bytes = 300, .row = 100, .stride = 500, .skip = 40});
+    want = sn_hash64(p, 300);
+    sn_writer_put(b.writer, &(struct sn_aio_request){.file = b.file,
+                                                     .offset = 1040,
+                                                     .bytes = 300,
+                                                     .row = 100,
+                                                     .stride = 500,
+                                                     .skip = 40,
+                                                     .hash = &hash});
     bool good = sn_writer_drain(b.writer, &b.err) == SN_OK &&
                 sn_file_load(&text, &len, b.path, &b.err) == SN_OK;
     for (size_t i = 0; i < len && good; i++) {
@@ -121,7 +127,8 @@ static void rows_go_where_they_belong(void)
         bool in = i >= 1000 && col < 100 && at >= 40 && at < 340;
         good = text[i] == (in ? (char)((at - 40) % 100 + 1) : 0);
     }
-    tap_ok(good, "three rows of a wider dataset, and nothing beside them %s", b.err.text);
+    tap_ok(good && hash == want, "three rows of a wider dataset, and nothing beside them %s",
+           b.err.text);
     sn_free(text);
     teardown(&b);
 }
