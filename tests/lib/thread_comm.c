@@ -18,8 +18,8 @@ struct mail {
     char data[];
 };
 
-struct meeting {                   /* of a group's members, at one collective */
-    const struct sn_transfer **of; /* by member */
+struct meeting {     /* of a group's members, at one collective */
+    const void **of; /* by member: what each brings */
     int arrived, left;
     unsigned long round;
 };
@@ -43,6 +43,7 @@ struct thread_world {
     pthread_cond_t changed;
     struct mail *mail;
     struct meeting *meeting; /* by group and first member's rank */
+    struct meeting all;      /* of all ranks, without a grid */
     void (*body)(void *, int);
     void *arg;
 };
@@ -77,6 +78,11 @@ static void put(void *p, enum sn_dtype t, int64_t i, double x)
         ((uint16_t *)p)[i] = t == SN_BF16 ? sn_f32_to_bf16((float)x) : sn_f32_to_f16((float)x);
 }
 
+static const struct sn_transfer *of(const struct meeting *m, int member)
+{
+    return m->of[member];
+}
+
 static const char *input(const struct sn_transfer *t)
 {
     return t->in ? t->in : t->out;
@@ -85,10 +91,10 @@ static const char *input(const struct sn_transfer *t)
 /* Element `at` of the members' inputs, added in member order in fp32 (fp64 for fp64). */
 static double sum(const struct meeting *m, int size, int64_t at)
 {
-    enum sn_dtype t = m->of[0]->dtype;
-    double s = get(input(m->of[0]), t, at);
+    enum sn_dtype t = of(m, 0)->dtype;
+    double s = get(input(of(m, 0)), t, at);
     for (int i = 1; i < size; i++) {
-        double x = get(input(m->of[i]), t, at);
+        double x = get(input(of(m, i)), t, at);
         s = t == SN_F64 ? s + x : (double)((float)s + (float)x);
     }
     return s;
@@ -97,7 +103,7 @@ static double sum(const struct meeting *m, int size, int64_t at)
 /* What member `me` gets, into fresh memory; `n` elements of its output. */
 static void *result(const struct meeting *m, int size, int me, int64_t *n)
 {
-    const struct sn_transfer *t = m->of[me];
+    const struct sn_transfer *t = of(m, me);
     size_t width = sn_dtype_size(t->dtype);
     bool spreads = t->kind == SN_ALL_GATHER || t->kind == SN_ALL_TO_ALL;
     *n = spreads ? t->n * size : t->n;
@@ -105,7 +111,7 @@ static void *result(const struct meeting *m, int size, int me, int64_t *n)
     int64_t first = t->kind == SN_REDUCE_SCATTER ? me * t->n : 0;
     for (int i = 0; spreads && i < size; i++)
         memcpy(out + (size_t)(i * t->n) * width,
-               input(m->of[i]) + (t->kind == SN_ALL_TO_ALL ? (size_t)(me * t->n) * width : 0),
+               input(of(m, i)) + (t->kind == SN_ALL_TO_ALL ? (size_t)(me * t->n) * width : 0),
                (size_t)t->n * width);
     for (int64_t i = 0; !spreads && i < *n; i++) {
         double s = sum(m, size, first + i);
@@ -116,19 +122,16 @@ static void *result(const struct meeting *m, int size, int me, int64_t *n)
     return out;
 }
 
-static void meet(struct rank *r, const struct sn_transfer *t)
+/* Wait for all members; m->of is theirs until one leaves. Returns what leave() wants. */
+static unsigned long arrive(struct thread_world *w, struct meeting *m, int size, int me,
+                            const void *mine)
 {
-    struct thread_world *w = r->world;
-    int size = sn_group_size(&w->grid, r->number, t->group);
-    int me = sn_group_index(&w->grid, r->number, t->group);
-    int first = sn_group_member(&w->grid, r->number, t->group, 0);
-    struct meeting *m = &w->meeting[(int)t->group * w->ranks + first];
     (void)pthread_mutex_lock(&w->lock);
     while (m->left > 0) /* the one before is still being left */
         (void)pthread_cond_wait(&w->changed, &w->lock);
     if (!m->of)
-        m->of = need(calloc((size_t)w->ranks, sizeof(struct sn_transfer *)));
-    m->of[me] = t;
+        m->of = need(calloc((size_t)w->ranks, sizeof(*m->of)));
+    m->of[me] = mine;
     unsigned long round = m->round;
     if (++m->arrived == size) {
         m->round++;
@@ -139,22 +142,39 @@ static void meet(struct rank *r, const struct sn_transfer *t)
     while (m->round == round)
         (void)pthread_cond_wait(&w->changed, &w->lock);
     (void)pthread_mutex_unlock(&w->lock);
-    for (int i = 0; i < size; i++)
-        if (m->of[i]->kind != t->kind || m->of[i]->n != t->n || m->of[i]->dtype != t->dtype) {
-            (void)fprintf(stderr, "rank %d: %s '%s' of %lld meets %s '%s' of %lld\n", r->number,
-                          sn_collective_name(t->kind), t->label, (long long)t->n,
-                          sn_collective_name(m->of[i]->kind), m->of[i]->label,
-                          (long long)m->of[i]->n);
-            abort();
-        }
-    int64_t n;
-    void *out = result(m, size, me, &n);
-    (void)pthread_mutex_lock(&w->lock); /* nobody writes before all have read */
+    return round;
+}
+
+/* Nobody writes to what was brought before all have read. */
+static void leave(struct thread_world *w, struct meeting *m, unsigned long round)
+{
+    (void)pthread_mutex_lock(&w->lock);
     m->left--;
     (void)pthread_cond_broadcast(&w->changed);
     while (m->left > 0 && m->round == round + 1)
         (void)pthread_cond_wait(&w->changed, &w->lock);
     (void)pthread_mutex_unlock(&w->lock);
+}
+
+static void meet(struct rank *r, const struct sn_transfer *t)
+{
+    struct thread_world *w = r->world;
+    int size = sn_group_size(&w->grid, r->number, t->group);
+    int me = sn_group_index(&w->grid, r->number, t->group);
+    int first = sn_group_member(&w->grid, r->number, t->group, 0);
+    struct meeting *m = &w->meeting[(int)t->group * w->ranks + first];
+    unsigned long round = arrive(w, m, size, me, t);
+    for (int i = 0; i < size; i++)
+        if (of(m, i)->kind != t->kind || of(m, i)->n != t->n || of(m, i)->dtype != t->dtype) {
+            (void)fprintf(stderr, "rank %d: %s '%s' of %lld meets %s '%s' of %lld\n", r->number,
+                          sn_collective_name(t->kind), t->label, (long long)t->n,
+                          sn_collective_name(of(m, i)->kind), of(m, i)->label,
+                          (long long)of(m, i)->n);
+            abort();
+        }
+    int64_t n;
+    void *out = result(m, size, me, &n);
+    leave(w, m, round);
     memcpy(t->out, out, (size_t)n * sn_dtype_size(t->dtype));
     free(out);
 }
@@ -258,6 +278,48 @@ static enum sn_status drain(struct sn_comm *c, struct sn_err *err)
     return SN_OK;
 }
 
+static enum sn_status barrier(struct sn_comm *c, struct sn_err *err)
+{
+    struct thread_world *w = ((struct rank *)c)->world;
+    (void)err;
+    leave(w, &w->all, arrive(w, &w->all, w->ranks, c->rank, NULL));
+    return SN_OK;
+}
+
+static enum sn_status broadcast(struct sn_comm *c, void *buf, int64_t bytes, int root,
+                                struct sn_err *err)
+{
+    struct thread_world *w = ((struct rank *)c)->world;
+    (void)err;
+    unsigned long round = arrive(w, &w->all, w->ranks, c->rank, buf);
+    if (c->rank != root && bytes > 0)
+        memcpy(buf, w->all.of[root], (size_t)bytes);
+    leave(w, &w->all, round);
+    return SN_OK;
+}
+
+static enum sn_status agree(struct sn_comm *c, enum sn_status mine, struct sn_err *err)
+{
+    struct thread_world *w = ((struct rank *)c)->world;
+    struct sn_err own = *err, worst = {.status = SN_OK};
+    int from = 0;
+    own.status = mine;
+    unsigned long round = arrive(w, &w->all, w->ranks, c->rank, &own);
+    for (int i = 0; i < w->ranks; i++) {
+        const struct sn_err *e = w->all.of[i];
+        if (e->status > worst.status) {
+            worst = *e;
+            from = i;
+        }
+    }
+    leave(w, &w->all, round);
+    if (worst.status == SN_OK)
+        return SN_OK;
+    (void)sn_fail(err, worst.status, "rank %d (thread): %s", from, worst.text);
+    err->agreed = 1;
+    return worst.status;
+}
+
 static void take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])
 {
     struct rank *r = (struct rank *)c;
@@ -274,6 +336,9 @@ struct thread_world *thread_world_create(int ranks)
                                            .post = post,
                                            .wait = wait,
                                            .drain = drain,
+                                           .barrier = barrier,
+                                           .broadcast = broadcast,
+                                           .agree = agree,
                                            .take_sent_bytes = take_sent_bytes};
     struct thread_world *w = need(calloc(1, sizeof(*w)));
     w->ranks = ranks;
@@ -293,6 +358,7 @@ void thread_world_destroy(struct thread_world *w)
 {
     for (int i = 0; i < w->ranks * SN_NGROUPS; i++)
         free(w->meeting[i].of);
+    free(w->all.of);
     free(w->meeting);
     free(w->rank);
     free(w);
