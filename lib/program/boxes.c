@@ -16,7 +16,7 @@ const char *sn_state_kind_name(enum sn_state_kind k)
     return name[k];
 }
 
-static int buffer_of(const struct sn_bucket *b, enum sn_state_kind k)
+int sn_state_buffer(const struct sn_bucket *b, enum sn_state_kind k)
 {
     const int buf[] = {b->master, b->exp_avg, b->exp_avg_sq};
     return buf[k];
@@ -106,7 +106,7 @@ static struct share share_of(const struct sn_job *j, enum sn_state_kind k)
     for (int i = 0; i < j->n_parts; i++) {
         const struct sn_part *part = &j->parts[i];
         const struct sn_bucket *b = &j->buckets[part->bucket];
-        if (buffer_of(b, k) < 0 || !owns_copy(j, b))
+        if (sn_state_buffer(b, k) < 0 || !owns_copy(j, b))
             continue;
         for (int q = 0; q < part->n_pieces; q++)
             n += part->piece[q].n * part->piece[q].n_cols;
@@ -148,7 +148,7 @@ static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part 
     const struct sn_job *j = l->job;
     const struct sn_bucket *b = &j->buckets[part->bucket];
     int64_t slice = j->zero ? j->group_index[SN_GROUP_REPLICA] * b->slice : 0;
-    int buf = buffer_of(b, k);
+    int buf = sn_state_buffer(b, k);
     if (buf < 0)
         return;
     bool has_slice = j->train.bufs[buf].cols < b->n; /* and nothing else */
@@ -203,7 +203,7 @@ int64_t sn_job_snapshot_bytes(const struct sn_job *j)
         for (int i = 0; i < j->n_buckets; i++) {
             const struct sn_bucket *b = &j->buckets[i];
             bool other_end = b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0;
-            if (buffer_of(b, (enum sn_state_kind)k) < 0 || other_end)
+            if (sn_state_buffer(b, (enum sn_state_kind)k) < 0 || other_end)
                 continue;
             n += b->slice;
             boxes += j->zero ? 2 : 0; /* cut rows at both ends */

@@ -12,6 +12,8 @@
 enum sn_state_kind { SN_STATE_MODEL, SN_STATE_EXP_AVG, SN_STATE_EXP_AVG_SQ, SN_NSTATE_KINDS };
 /* "model", "exp_avg", "exp_avg_sq": the groups of a checkpoint */
 const char *sn_state_kind_name(enum sn_state_kind k);
+/* The buffer that has this kind of a bucket's values; -1: none. */
+int sn_state_buffer(const struct sn_bucket *b, enum sn_state_kind k);
 
 /* A rectangle of piece `piece` of parameter `param`: rows row .. row + n_rows - 1 of the logical
  * tensor, columns col .. col + n_cols - 1. Element (r, c) of the box is element

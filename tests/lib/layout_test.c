@@ -3,6 +3,7 @@
 #include "kernels/position.h"
 #include "lib/base/rng.h"
 #include "lib/plan/plan.h"
+#include "lib/run/copies.h"
 #include "lib/run/exec.h"
 #include "lib/run/lr.h"
 #include "lib/run/weights.h"
@@ -193,6 +194,9 @@ static void body(void *arg, int rank)
         good = one_step(s, &p, comm, step);
     if (good)
         (void)evaluate(s, &p);
+    struct sn_err err = {0};
+    if (good && sn_copies_check(p.exec, p.job, comm, &err) != SN_OK)
+        (void)failed(s, &err);
     end(&p);
 }
 
