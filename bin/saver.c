@@ -12,7 +12,8 @@ enum sn_status sn_saver_open(struct sn_saver *out, const struct sn_config *c, st
                          : sn_format("%s/%s", c->run.output, c->checkpoint.dir);
     if (!dir)
         return sn_fail(err, SN_ENOMEM, "checkpoint.dir: no memory");
-    enum sn_status st = sn_checkpoint_open(out, dir, c->checkpoint.keep, err);
+    struct sn_checkpoint_options o = {c->checkpoint.keep, c->checkpoint.single_file};
+    enum sn_status st = sn_checkpoint_open(out, dir, &o, err);
     sn_free(dir);
     return st;
 }

@@ -1,7 +1,7 @@
 /*
  * checkpoint.h - checkpoints of a run in one directory, as a struct sn_saver.
  *
- *   DIR/step-00000100/  shard-00000.h5 ...  manifest.json  COMMIT
+ *   DIR/step-00000100/  shard-00000.h5 ...  master.h5  manifest.json  COMMIT
  *   DIR/LATEST          a hint for people; never trusted
  *
  * Every rank that owns something writes it into a shard of its own, with a list of its pieces;
@@ -19,7 +19,15 @@
 #include "lib/base/err.h"
 #include "lib/run/state.h"
 
-/* Make `dir` when it is missing. `keep` newest checkpoints stay after a save; 0 keeps all.
+struct sn_checkpoint_options {
+    int keep; /* the newest checkpoints that stay after a save; 0 keeps all */
+    /* All ranks write into one file, master.h5, which holds the logical tensors themselves: for
+     * sites that limit the number of files. What one rank has written, the others must see at once,
+     * also beside it in the same page: local disks, Lustre and GPFS do that, NFS does not. */
+    bool single_file;
+};
+
+/* Make `dir` when it is missing.
  *
  * find: the newest whose COMMIT and manifest agree; a damaged newer one is passed over with a
  *       warning. Only damaged ones, or one of a later format, is an error: nobody should train from
@@ -32,18 +40,21 @@
  *       Each piece is read once, with memory for the largest of them.
  * init: sn_init_from of checkpoint/hfnames.h.
  * set_aside: as save does with later steps, for all of them. */
-enum sn_status sn_checkpoint_open(struct sn_saver *out, const char *dir, int keep,
-                                  struct sn_err *err);
+enum sn_status sn_checkpoint_open(struct sn_saver *out, const char *dir,
+                                  const struct sn_checkpoint_options *o, struct sn_err *err);
+/* Waits for a phase under way. */
 void sn_checkpoint_close(struct sn_saver *s);
 
 /* Steps of the commit, in order. */
 enum sn_checkpoint_stage {
     SN_STAGE_NONE,
     SN_STAGE_DIRECTORY, /* the temporary directory exists */
-    SN_STAGE_LAYOUT,    /* the shard is laid out, nothing is in it */
-    SN_STAGE_HALF,      /* half of the tensors are written */
+    SN_STAGE_LAYOUT,    /* the shard is laid out, nothing is in it; a single file in PREPARE */
+    SN_STAGE_HALF,      /* half of the boxes are on their way to it */
+    SN_STAGE_COPIED,    /* all of them are; the state may change */
     SN_STAGE_SHARD,     /* the shard is synced */
     SN_STAGE_LIST,      /* so is the list of its pieces */
+    SN_STAGE_MASTER,
     SN_STAGE_MANIFEST,
     SN_STAGE_COMMIT,
     SN_STAGE_SYNCED,  /* the temporary directory is synced */

@@ -3,32 +3,25 @@
  * rename.
  */
 #include "checkpoint/files.h"
-#include "checkpoint/master.h"
 #include "checkpoint/store.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* One phase of a save under way. */
 struct save {
-    const struct sn_store *store;
+    struct sn_store *store;
     const struct sn_state *state;
     char *tmp, *final; /* paths */
 };
-
-void sn_store_stage(const struct sn_store *s, enum sn_checkpoint_stage done)
-{
-    if (s->die_at == done)
-        (void)raise(SIGKILL);
-}
 
 static void stage(const struct save *v, enum sn_checkpoint_stage done)
 {
@@ -41,7 +34,7 @@ static void fini(struct save *v)
     sn_free(v->final);
 }
 
-static enum sn_status init(struct save *v, const struct sn_store *store, const struct sn_state *s,
+static enum sn_status init(struct save *v, struct sn_store *store, const struct sn_state *s,
                            struct sn_err *err)
 {
     char suffix[32];
@@ -53,17 +46,6 @@ static enum sn_status init(struct save *v, const struct sn_store *store, const s
         return SN_OK;
     fini(v);
     return sn_fail(err, SN_ENOMEM, "%s: no memory to save %d tensors", store->dir, s->n_tensors);
-}
-
-enum sn_status sn_store_put(const char *dir, const char *name, const char *text, size_t len,
-                            struct sn_err *err)
-{
-    char *path = sn_format("%s/%s", dir, name);
-    if (!path)
-        return sn_fail(err, SN_ENOMEM, "%s: no memory to write %s", dir, name);
-    enum sn_status st = sn_file_save(path, text, len, err);
-    sn_free(path);
-    return st;
 }
 
 /* --- joining --------------------------------------------------------------------------------- */
@@ -121,53 +103,7 @@ static enum sn_status check_all(const struct save *v, const struct sn_manifest *
     return sn_manifest_check_cover(m, v->tmp, err);
 }
 
-static enum sn_status write_manifest(const struct save *v, struct sn_manifest *m,
-                                     struct sn_err *err)
-{
-    struct sn_str text = {0};
-    char commit[SN_COMMIT_MAX];
-    m->scalars = v->state->scalars;
-    m->model_text = v->state->model_text;
-    m->config_hash = v->state->config_hash;
-    SN_TRY(sn_master_write(v->tmp, m, err));
-    sn_manifest_format(&text, m);
-    enum sn_status st = SN_OK;
-    if (text.failed)
-        st = sn_fail(err, SN_ENOMEM, "%s: no memory for the manifest", v->tmp);
-    else
-        st = sn_store_put(v->tmp, "manifest.json", text.p, text.len, err);
-    if (st == SN_OK) {
-        stage(v, SN_STAGE_MANIFEST);
-        sn_commit_format(commit, text.p, text.len, m->n_shards);
-        st = sn_store_put(v->tmp, "COMMIT", commit, strlen(commit), err);
-    }
-    sn_str_fini(&text);
-    if (st == SN_OK)
-        stage(v, SN_STAGE_COMMIT);
-    return st;
-}
-
-/* `lists` has room for one list a rank; *n counts them, for the caller to free. */
-static enum sn_status join_lists(const struct save *v, struct sn_manifest *lists, int *n,
-                                 struct sn_err *err)
-{
-    struct sn_manifest m;
-    for (int r = 0; r < v->state->ranks; r++) {
-        bool found = false;
-        SN_TRY(read_list(v, r, &lists[*n], &found, err));
-        *n += found;
-    }
-    for (int i = 0; i < *n; i++)
-        SN_TRY(check_shard(v, &lists[i], err));
-    SN_TRY(sn_manifest_merge(&m, lists, *n, v->tmp, err));
-    enum sn_status st = check_all(v, &m, err);
-    if (st == SN_OK)
-        st = write_manifest(v, &m, err);
-    sn_manifest_fini(&m);
-    return st;
-}
-
-/* The manifest holds all that the lists say. */
+/* The manifest says all that they say. */
 static enum sn_status remove_lists(const struct save *v, struct sn_err *err)
 {
     char name[SN_SHARD_NAME_MAX];
@@ -184,6 +120,32 @@ static enum sn_status remove_lists(const struct save *v, struct sn_err *err)
     return SN_OK;
 }
 
+/* `lists` has room for one list a rank; *n counts them, for the caller to free. */
+static enum sn_status join_lists(const struct save *v, struct sn_manifest *lists, int *n,
+                                 struct sn_err *err)
+{
+    struct sn_manifest m;
+    for (int r = 0; r < v->state->ranks; r++) {
+        bool found = false;
+        SN_TRY(read_list(v, r, &lists[*n], &found, err));
+        *n += found;
+    }
+    for (int i = 0; i < *n; i++)
+        SN_TRY(check_shard(v, &lists[i], err));
+    SN_TRY(sn_manifest_merge(&m, lists, *n, v->tmp, err));
+    m.scalars = v->state->scalars;
+    m.model_text = v->state->model_text;
+    m.layout_text = v->state->layout_text;
+    m.config_hash = v->state->config_hash;
+    enum sn_status st = check_all(v, &m, err);
+    if (st == SN_OK)
+        st = remove_lists(v, err);
+    if (st == SN_OK)
+        st = sn_commit_write(v->tmp, &m, v->store, err);
+    sn_manifest_fini(&m);
+    return st;
+}
+
 static enum sn_status join(const struct save *v, struct sn_err *err)
 {
     int n = 0, ranks = v->state->ranks;
@@ -194,7 +156,7 @@ static enum sn_status join(const struct save *v, struct sn_err *err)
     for (int i = 0; i < n; i++)
         sn_manifest_fini(&lists[i]);
     sn_free(lists);
-    return st == SN_OK ? remove_lists(v, err) : st;
+    return st;
 }
 
 /* --- publishing ------------------------------------------------------------------------------ */
@@ -219,8 +181,6 @@ static enum sn_status replace(struct save *v, struct sn_err *err)
 
 static enum sn_status publish(struct save *v, struct sn_err *err)
 {
-    SN_TRY(sn_dir_sync(v->tmp, err));
-    stage(v, SN_STAGE_SYNCED);
     if (rename(v->tmp, v->final) != 0) {
         if (errno != ENOTEMPTY && errno != EEXIST)
             return sn_file_fail(err, v->tmp, "rename to its final name");
@@ -255,25 +215,59 @@ static void point_latest(const struct save *v)
 
 /* --- phases ---------------------------------------------------------------------------------- */
 
+static enum sn_status check_space(const struct save *v, struct sn_err *err)
+{
+    struct statvfs fs;
+    uint64_t need = 0;
+    for (int i = 0; i < v->state->n_all; i++)
+        need += (uint64_t)(v->state->all[i].rows * v->state->all[i].cols) * sizeof(float);
+    if (statvfs(v->store->dir, &fs) != 0)
+        return sn_file_fail(err, v->store->dir, "ask for free space");
+    uint64_t have = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (fs.f_blocks == 0 || have >= need) /* some file systems know no sizes and say 0 */
+        return SN_OK;
+    char needed[16], free[16];
+    return sn_fail(err, SN_EIO,
+                   "%s: the checkpoint of step %" PRId64
+                   " has %s, but only %s are free; free some space, or lower checkpoint.keep",
+                   v->store->dir, v->state->scalars.step, sn_str_bytes(needed, (int64_t)need),
+                   sn_str_bytes(free, (int64_t)have));
+}
+
 static enum sn_status prepare(struct save *v, struct sn_err *err)
 {
+    v->store->times = (struct sn_save_times){0};
     sn_store_sweep(v->store);
     if (access(v->tmp, F_OK) == 0) /* its lists would be taken for those of this save */
         return sn_fail(err, SN_EIO,
                        "%s: is left from another save and cannot be removed; remove it by hand",
                        v->tmp);
+    SN_TRY(check_space(v, err));
     SN_TRY(sn_dir_make(v->tmp, err));
     stage(v, SN_STAGE_DIRECTORY);
+    double began = sn_clock();
+    if (v->store->options.single_file)
+        SN_TRY(sn_shard_layout_single(v->store, v->state, v->tmp, err));
+    v->store->times.layout = sn_clock() - began;
     return SN_OK;
+}
+
+static enum sn_status write_part(struct save *v, struct sn_err *err)
+{
+    if (v->state->rank != 0) /* rank 0 has begun to count in `prepare` */
+        v->store->times = (struct sn_save_times){0};
+    return sn_shard_write(v->store, v->state, v->tmp, err);
 }
 
 static enum sn_status commit(struct save *v, struct sn_err *err)
 {
+    double began = sn_clock();
     SN_TRY(join(v, err));
     SN_TRY(publish(v, err));
     point_latest(v);
     sn_store_rotate(v->store, v->state->scalars.step);
     stage(v, SN_STAGE_ROTATED);
+    v->store->times.commit = sn_clock() - began;
     return SN_OK;
 }
 
@@ -283,7 +277,7 @@ static enum sn_status run(struct save *v, enum sn_save_phase phase, struct sn_er
     case SN_SAVE_PREPARE:
         return prepare(v, err);
     case SN_SAVE_WRITE:
-        return sn_shard_write(v->store, v->state, v->tmp, err);
+        return write_part(v, err);
     case SN_SAVE_COMMIT:
         return commit(v, err);
     case SN_SAVE_ABANDON:
@@ -292,7 +286,7 @@ static enum sn_status run(struct save *v, enum sn_save_phase phase, struct sn_er
     return sn_dir_remove(v->tmp, err);
 }
 
-enum sn_status sn_store_save(const struct sn_store *store, const struct sn_state *s,
+enum sn_status sn_store_save(struct sn_store *store, const struct sn_state *s,
                              enum sn_save_phase phase, struct sn_err *err)
 {
     struct save v;

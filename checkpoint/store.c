@@ -216,7 +216,7 @@ void sn_store_rotate(const struct sn_store *s, int64_t step)
     for (int i = 0; i < n; i++) {
         if (steps[i] > step && put_aside(s, steps[i], &err) != SN_OK)
             sn_log(SN_LOG_WARN, "%s", err.text);
-        else if (steps[i] <= step && s->keep > 0 && ++kept > s->keep)
+        else if (steps[i] <= step && s->options.keep > 0 && ++kept > s->options.keep)
             drop_step(s, steps[i]);
     }
     sn_free(steps);

@@ -7,14 +7,19 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hdf5.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/phase.h"
 #include "checkpoint/reader.h"
 
 #include <stdbool.h>
 
 struct sn_store {
     char *dir;
-    int keep;
+    struct sn_checkpoint_options options;
     enum sn_checkpoint_stage die_at;
+    struct sn_phase phase;
+    struct sn_save_times times; /* written by the phase's thread */
+    void *arena;                /* staging for asynchronous saves; NULL: none */
+    size_t arena_bytes;
 };
 
 /* "DIR/step-00000100SUFFIX"; caller frees; NULL without memory. */
@@ -33,11 +38,17 @@ void sn_store_rotate(const struct sn_store *s, int64_t step);
 /* Rename every checkpoint to step-N.aside.PID. */
 enum sn_status sn_store_set_aside(const struct sn_store *s, struct sn_err *err);
 
-/* Save and load, behind struct sn_saver. */
-enum sn_status sn_store_save(const struct sn_store *store, const struct sn_state *s,
+/* A phase of a save from begin to end, and a load, behind struct sn_saver. */
+enum sn_status sn_store_save(struct sn_store *store, const struct sn_state *s,
                              enum sn_save_phase phase, struct sn_err *err);
 enum sn_status sn_store_load(const struct sn_store *store, int64_t step, struct sn_state *s,
                              struct sn_err *err);
+
+/* Make the shards in `dir` a checkpoint: master.h5, the manifest,
+ * COMMIT, the directory itself, each synced. `hook`: a store whose test hook is asked; may be NULL.
+ */
+enum sn_status sn_commit_write(const char *dir, const struct sn_manifest *m,
+                               const struct sn_store *hook, struct sn_err *err);
 
 /* For the test hook. */
 void sn_store_stage(const struct sn_store *s, enum sn_checkpoint_stage done);
@@ -54,10 +65,16 @@ enum sn_status sn_state_check_boxes(const struct sn_state *s, struct sn_err *err
 enum { SN_SHARD_NAME_MAX = 32 };
 const char *sn_shard_name(char buf[SN_SHARD_NAME_MAX], int rank);      /* "shard-00003.h5" */
 const char *sn_shard_list_name(char buf[SN_SHARD_NAME_MAX], int rank); /* "pieces-00003.json" */
-/* Write what the state's rank owns into `dir`: the shard, and its list as a manifest. Without
- * anything to own, nothing. */
-enum sn_status sn_shard_write(const struct sn_store *store, const struct sn_state *s,
-                              const char *dir, struct sn_err *err);
+/* sn_h5_layout with all space reserved: a full disk is met here, and not by HDF5. */
+enum sn_status sn_shard_layout(const char *path, int n, struct sn_h5_slot *slots,
+                               struct sn_err *err);
+/* Lay out in `dir` the one file for all tensors of the model, before any rank writes. */
+enum sn_status sn_shard_layout_single(const struct sn_store *store, const struct sn_state *s,
+                                      const char *dir, struct sn_err *err);
+/* Write what the state's rank owns into `dir`: its shard or its part of the single file, and the
+ * list of its pieces as a manifest. Without anything to own, nothing. */
+enum sn_status sn_shard_write(struct sn_store *store, const struct sn_state *s, const char *dir,
+                              struct sn_err *err);
 /* Is the shard in `dir`, and of its listed size? */
 enum sn_status sn_shard_check(const char *dir, const struct sn_manifest_shard *shard,
                               struct sn_err *err);

@@ -48,7 +48,8 @@ struct sn_state_scalars {
 
 struct sn_state {
     struct sn_state_scalars scalars; /* equal on all ranks */
-    const char *model_text; /* the model section, resolved, as YAML: another model is refused */
+    const char *model_text;  /* the model section, resolved, as YAML: another model is refused */
+    const char *layout_text; /* the layout section, as YAML: for people */
     uint64_t config_hash;
     int rank, ranks;
     int64_t tag; /* the same on all ranks of this run, another in other runs on the same directory:
@@ -74,25 +75,47 @@ static inline struct sn_state_tensor sn_state_whole(const struct sn_state_shape 
                                     .owned = true};
 }
 
-/* A save is three calls in this order, each begun only after the one before has succeeded on every
- * rank that made it. When one fails on any rank, rank 0 abandons the save after all have returned.
+/* A save is three phases in this order, each begun only after the one before has succeeded on every
+ * rank that took part. When one fails on any rank, rank 0 abandons the save after all have ended.
  */
 enum sn_save_phase {
-    SN_SAVE_PREPARE, /* rank 0: remove what killed saves left, make the temporary directory */
+    SN_SAVE_PREPARE, /* rank 0: remove what killed saves left, see that there is room, make the
+                        temporary directory */
     SN_SAVE_WRITE,   /* every rank: write what it owns, synced; nothing for a rank without */
     SN_SAVE_COMMIT,  /* rank 0: check that what was written covers every tensor of `all` exactly
                         once, make it durable and visible, remove old checkpoints */
     SN_SAVE_ABANDON  /* rank 0: remove the temporary directory */
 };
 
+/* What the last save of this rank took, seconds. */
+struct sn_save_times {
+    int64_t bytes; /* that this rank wrote */
+    double layout; /* making the files and reserving their space */
+    double copy;   /* until the state was free again: the copy aside, with hashes */
+    double write;  /* from the first byte to synced, the copy included */
+    double commit; /* rank 0: joining, renaming, rotating */
+};
+
 struct sn_model_config;
 
 struct sn_saver {
     void *self;
-    /* One phase of writing a complete checkpoint; `s` is the same in all phases. Checkpoints from
-     * before stay untouched until the commit has succeeded. Allocates, but keeps nothing. */
-    enum sn_status (*save)(void *self, const struct sn_state *s, enum sn_save_phase phase,
-                           struct sn_err *err);
+    /* Memory for saves, made and touched before step 1. With room for all boxes that this rank owns
+     * (sn_job_snapshot_bytes) a save is asynchronous: `copied` waits for a copy, not for the disk.
+     * Without this call saves go through a few MiB that are freed after each. */
+    enum sn_status (*reserve)(void *self, int64_t bytes, struct sn_err *err);
+    /* Begin a phase in the background; the one before has ended. The scalars of `s` are copied
+     * here, what else it points to stays as it is until the phase has ended. Checkpoints from
+     * before stay untouched until the commit has succeeded. */
+    enum sn_status (*begin)(void *self, const struct sn_state *s, enum sn_save_phase phase,
+                            struct sn_err *err);
+    /* Block until the values in the boxes may change: WRITE has read them, or failed, or nothing is
+     * under way. */
+    void (*copied)(void *self);
+    /* Has the phase ended? With `wait`, block until it has. *ended is true when nothing is under
+     * way; the phase's own status is returned once, by the call that finds its end. */
+    enum sn_status (*finish)(void *self, bool wait, bool *ended, struct sn_err *err);
+    void (*times)(void *self, struct sn_save_times *out); /* of the last save, when it has ended */
     /* Number of the newest valid checkpoint in *step, or -1 when there is none. */
     enum sn_status (*find)(void *self, int64_t *step, struct sn_err *err);
     /* Fill every box and the scalars from checkpoint `step`, whatever layout wrote it. Another
@@ -105,5 +128,14 @@ struct sn_saver {
     /* Move what is there out of the way, losing nothing (--fresh). Rank 0 only. */
     enum sn_status (*set_aside)(void *self, struct sn_err *err);
 };
+
+/* One whole phase: begin, and wait for its end. */
+static inline enum sn_status sn_saver_phase(const struct sn_saver *v, const struct sn_state *s,
+                                            enum sn_save_phase phase, struct sn_err *err)
+{
+    bool ended;
+    enum sn_status st = v->begin(v->self, s, phase, err);
+    return st == SN_OK ? v->finish(v->self, true, &ended, err) : st;
+}
 
 #endif

@@ -128,29 +128,30 @@ static bool dies_in_save(struct bench *b, int64_t step, int state_of,
     return waitpid(pid, &how, 0) == pid && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
 }
 
-static void a_kill_leaves_the_checkpoint_before(void)
+static void a_kill_leaves_the_checkpoint_before(enum way way)
 {
     for (int stage = SN_STAGE_NONE + 1; stage < SN_NSTAGES; stage++) {
         struct bench b;
-        setup(&b, 2);
+        setup_way(&b, 2, way);
         (void)save(&b, 100);
-        tap_ok(dies_in_save(&b, 200, 200, (enum sn_checkpoint_stage)stage), "killed at stage %d",
-               stage);
+        tap_ok(dies_in_save(&b, 200, 200, (enum sn_checkpoint_stage)stage),
+               "%s: killed at stage %d", way_name[way], stage);
         int64_t want = stage < SN_STAGE_VISIBLE ? 100 : 200;
-        tap_ok(newest(&b) == want && loads_as(&b, want, want), "stage %d: step %d is whole", stage,
-               (int)want);
+        tap_ok(newest(&b) == want && loads_as(&b, want, want), "%s, stage %d: step %d is whole",
+               way_name[way], stage, (int)want);
         tap_ok(save(&b, 300) == SN_OK && newest(&b) == 300 && loads_as(&b, 300, 300),
-               "stage %d: the next save works", stage);
-        tap_ok(count_entries(&b, ".") == 0, "stage %d: it removes what was left", stage);
+               "%s, stage %d: the next save works", way_name[way], stage);
+        tap_ok(count_entries(&b, ".") == 0, "%s, stage %d: it removes what was left", way_name[way],
+               stage);
         teardown(&b);
     }
 }
 
-static void a_kill_while_replacing_leaves_one_of_both(void)
+static void a_kill_while_replacing_leaves_one_of_both(enum way way)
 {
     for (int stage = SN_STAGE_NONE + 1; stage < SN_NSTAGES; stage++) {
         struct bench b;
-        setup(&b, 2);
+        setup_way(&b, 2, way);
         struct sn_state got;
         struct sn_state_tensor t[N];
         make_state(&got, t);
@@ -160,8 +161,8 @@ static void a_kill_while_replacing_leaves_one_of_both(void)
         set_state(&b.state, stage < SN_STAGE_VISIBLE ? 100 : 50);
         for (int i = 0; i < N && good; i++)
             good = memcmp(t[i].p, b.tensors[i].p, bytes_of(&t[i])) == 0;
-        tap_ok(killed && good && newest(&b) == 100, "replaced, stage %d: one of both is whole",
-               stage);
+        tap_ok(killed && good && newest(&b) == 100, "%s: replaced, stage %d: one of both is whole",
+               way_name[way], stage);
         free_state(&got);
         teardown(&b);
     }
@@ -240,19 +241,19 @@ static enum sn_status with_failure(struct bench *b, enum action what, int n)
     return step == 200 ? st : SN_EFAIL;
 }
 
-static void no_memory_is_an_error_at_every_allocation(void)
+static void no_memory_is_an_error_at_every_allocation(enum way way)
 {
     static const char *const name[] = {"save", "load", "find"};
     struct bench b;
-    setup(&b, 2);
+    setup_way(&b, 2, way);
     (void)save(&b, 100);
-    for (int what = SAVE; what <= FIND; what++) {
+    for (int what = SAVE; what <= (way == IN_TURN ? FIND : SAVE); what++) {
         int n = 1;
         enum sn_status st = SN_ENOMEM;
         while (st == SN_ENOMEM && n < 10000)
             st = with_failure(&b, (enum action)what, n++);
-        if (!tap_ok(st == SN_OK && n > 5, "%s: %d allocations fail, each is told", name[what],
-                    n - 2))
+        if (!tap_ok(st == SN_OK && n > 5, "%s, %s: %d allocations fail, each is told",
+                    way_name[way], name[what], n - 2))
             printf("# status %d: %s\n", (int)st, b.err.text);
     }
     tap_ok(newest(&b) == 200 && loads_as(&b, 200, 200), "and afterwards all is well");
@@ -263,11 +264,13 @@ static void a_directory_that_cannot_be_made_is_named(void)
 {
     struct sn_saver s = {0};
     struct sn_err err;
-    tap_ok(sn_checkpoint_open(&s, "/proc/none/ckpt", 2, &err) == SN_EIO, "no directory in /proc");
+    struct sn_checkpoint_options two = {.keep = 2}, wrong = {.keep = -1};
+    tap_ok(sn_checkpoint_open(&s, "/proc/none/ckpt", &two, &err) == SN_EIO,
+           "no directory in /proc");
     tap_text(err.text, "/proc/none: cannot make the directory: No such file or directory", "named");
-    tap_ok(sn_checkpoint_open(&s, "/dev/null", 2, &err) == SN_EINPUT, "a file is no directory");
+    tap_ok(sn_checkpoint_open(&s, "/dev/null", &two, &err) == SN_EINPUT, "a file is no directory");
     tap_text(err.text, "/dev/null: is not a directory", "named");
-    tap_ok(sn_checkpoint_open(&s, "/tmp", -1, &err) == SN_EINPUT, "keep: -1 is refused");
+    tap_ok(sn_checkpoint_open(&s, "/tmp", &wrong, &err) == SN_EINPUT, "keep: -1 is refused");
 }
 
 int main(void)
@@ -279,11 +282,13 @@ int main(void)
     only_the_newest_are_kept();
     a_left_course_is_set_aside();
     a_fresh_start_sets_all_aside();
-    a_kill_leaves_the_checkpoint_before();
-    a_kill_while_replacing_leaves_one_of_both();
+    for (int way = 0; way < WAYS; way++) {
+        a_kill_leaves_the_checkpoint_before((enum way)way);
+        a_kill_while_replacing_leaves_one_of_both((enum way)way);
+        no_memory_is_an_error_at_every_allocation((enum way)way);
+    }
     a_full_disk_leaves_the_checkpoint_before();
     hdf5_survives_a_full_disk();
-    no_memory_is_an_error_at_every_allocation();
     a_directory_that_cannot_be_made_is_named();
     return tap_done();
 }

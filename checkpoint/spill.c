@@ -1,0 +1,205 @@
+#include "checkpoint/spill.h"
+
+#include "checkpoint/writer.h"
+#include "lib/base/clock.h"
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+
+#include <string.h>
+
+enum { THREADS = 3 }; /* writes under way: what a local disk needs to be busy */
+
+/* Boxes on their way. */
+struct spill {
+    struct sn_store *store;
+    const struct sn_spill_box *boxes;
+    int n;
+    int64_t n_blocks;
+    double began;
+    struct sn_aio *aio;
+};
+
+/* A block of a box: bytes from .. from + bytes - 1 of its values. */
+struct block {
+    const struct sn_spill_box *box;
+    int64_t number, from;
+    size_t bytes;
+};
+
+static int64_t bytes_of(const struct sn_state_tensor *t)
+{
+    return t->n_rows * t->n_cols * (int64_t)sizeof(float);
+}
+
+int64_t sn_spill_blocks(const struct sn_state_tensor *t)
+{
+    return (bytes_of(t) + SN_BLOCK_BYTES - 1) / SN_BLOCK_BYTES;
+}
+
+static struct block block_of(const struct sn_spill_box *box, int64_t number)
+{
+    int64_t from = number * SN_BLOCK_BYTES, left = bytes_of(box->from) - from;
+    return (struct block){box, number, from,
+                          (size_t)(left < SN_BLOCK_BYTES ? left : SN_BLOCK_BYTES)};
+}
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + SN_AIO_ALIGN - 1) / SN_AIO_ALIGN * SN_AIO_ALIGN;
+}
+
+/* Staging for all blocks at once. */
+static size_t bytes_for_all(const struct spill *v)
+{
+    size_t sum = 0;
+    for (int i = 0; i < v->n; i++) {
+        size_t bytes = (size_t)bytes_of(v->boxes[i].from);
+        sum += bytes / SN_BLOCK_BYTES * SN_BLOCK_BYTES + whole_pages(bytes % SN_BLOCK_BYTES);
+    }
+    return sum;
+}
+
+static void copy_block(char *to, const struct block *b)
+{
+    const struct sn_state_tensor *t = b->box->from;
+    int64_t row = t->n_cols * (int64_t)sizeof(float), done = 0, bytes = (int64_t)b->bytes;
+    if (t->ld == t->n_cols) {
+        memcpy(to, (const char *)t->p + b->from, b->bytes);
+        return;
+    }
+    for (int64_t n; done < bytes; done += n) {
+        int64_t r = (b->from + done) / row, skip = (b->from + done) % row;
+        n = row - skip < bytes - done ? row - skip : bytes - done;
+        memcpy(to + done, (const char *)(t->p + r * t->ld) + skip, (size_t)n);
+    }
+}
+
+static struct sn_aio_request request_of(const struct block *b)
+{
+    struct sn_aio_request r = b->box->to;
+    size_t from = (size_t)b->from;
+    r.skip = r.row ? from % r.row : 0;
+    r.offset += r.row ? from / r.row * r.stride + r.skip : from;
+    r.bytes = b->bytes;
+    r.is_write = true;
+    return r;
+}
+
+static void set_copied(struct spill *v)
+{
+    v->store->times.copy = sn_clock() - v->began;
+    sn_phase_set_copied(&v->store->phase);
+    sn_store_stage(v->store, SN_STAGE_COPIED);
+}
+
+static void stage_half(const struct spill *v, int i)
+{
+    if (i == v->n / 2)
+        sn_store_stage(v->store, SN_STAGE_HALF);
+}
+
+/* --- with memory for all blocks ------------------------------------------------------------------
+ */
+
+/* Nothing but copying comes before `copied`, since the step loop may wait for it: hashes are taken
+ * from the copy, while it is being written. */
+static enum sn_status spill_aside(struct spill *v, char *arena, struct sn_aio_request *requests,
+                                  struct sn_err *err)
+{
+    int64_t n = 0;
+    for (int i = 0; i < v->n; i++) {
+        stage_half(v, i);
+        for (int64_t k = 0; k < sn_spill_blocks(v->boxes[i].from); k++) {
+            struct block b = block_of(&v->boxes[i], k);
+            copy_block(arena, &b);
+            requests[n] = request_of(&b);
+            requests[n].buf = arena;
+            sn_aio_submit(v->aio, &requests[n++]);
+            arena += whole_pages(b.bytes);
+        }
+    }
+    set_copied(v);
+    n = 0;
+    for (int i = 0; i < v->n; i++)
+        for (int64_t k = 0; k < sn_spill_blocks(v->boxes[i].from); k++, n++)
+            v->boxes[i].hashes[k] = sn_hash64(requests[n].buf, requests[n].bytes);
+    enum sn_status st = SN_OK;
+    struct sn_err other;
+    for (int64_t k = 0; k < n; k++) { /* all of them: their memory is reused */
+        enum sn_status mine = sn_aio_wait(v->aio, &requests[k], st == SN_OK ? err : &other);
+        st = st == SN_OK ? mine : st;
+    }
+    return st;
+}
+
+/* --- through a ring ------------------------------------------------------------------------------
+ */
+
+/* False when a write has failed; the drain says which. */
+static bool put_box(struct sn_writer *w, const struct sn_spill_box *box)
+{
+    for (int64_t k = 0; k < sn_spill_blocks(box->from); k++) {
+        struct block b = block_of(box, k);
+        char *p = sn_writer_take(w, b.bytes);
+        if (!p)
+            return false;
+        copy_block(p, &b);
+        box->hashes[k] = sn_hash64(p, b.bytes);
+        struct sn_aio_request r = request_of(&b);
+        sn_writer_put(w, &r);
+    }
+    return true;
+}
+
+static enum sn_status spill_through(struct spill *v, char *arena, size_t bytes, struct sn_err *err)
+{
+    struct sn_writer *w;
+    int64_t most = (int64_t)(bytes / SN_AIO_ALIGN);
+    bool good = true;
+    SN_TRY(
+        sn_writer_create(&w, v->aio, arena, bytes, most < v->n_blocks ? most : v->n_blocks, err));
+    for (int i = 0; i < v->n && good; i++) {
+        stage_half(v, i);
+        good = put_box(w, &v->boxes[i]);
+    }
+    if (good)
+        set_copied(v);
+    enum sn_status st = sn_writer_drain(w, err);
+    sn_writer_destroy(w);
+    return st;
+}
+
+/* --- either way ------------------------------------------------------------------------------- */
+
+static enum sn_status with_memory(struct spill *v, struct sn_err *err)
+{
+    struct sn_store *s = v->store;
+    if (s->arena && bytes_for_all(v) <= s->arena_bytes) {
+        struct sn_aio_request *requests = sn_alloc_n((size_t)v->n_blocks, sizeof(*requests));
+        if (!requests)
+            return sn_fail(err, SN_ENOMEM, "checkpoint: no memory for a list of %lld blocks",
+                           (long long)v->n_blocks);
+        enum sn_status st = spill_aside(v, s->arena, requests, err);
+        sn_free(requests);
+        return st;
+    }
+    char *ring = sn_arena_map(SN_SPILL_RING);
+    if (!ring)
+        return sn_fail(err, SN_ENOMEM, "checkpoint: no memory for %d bytes of staging",
+                       (int)SN_SPILL_RING);
+    enum sn_status st = spill_through(v, ring, SN_SPILL_RING, err);
+    sn_arena_unmap(ring, SN_SPILL_RING);
+    return st;
+}
+
+enum sn_status sn_spill(struct sn_store *store, const struct sn_spill_box *boxes, int n,
+                        struct sn_err *err)
+{
+    struct spill v = {.store = store, .boxes = boxes, .n = n, .began = sn_clock()};
+    for (int i = 0; i < n; i++)
+        v.n_blocks += sn_spill_blocks(boxes[i].from);
+    SN_TRY(sn_aio_create(&v.aio, THREADS, err));
+    enum sn_status st = with_memory(&v, err);
+    sn_aio_destroy(v.aio);
+    return st;
+}
