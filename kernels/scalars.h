@@ -16,6 +16,8 @@ enum sn_agree {
     SN_AGREE_NONFINITE,
     SN_AGREE_SAVE,      /* ranks that want to save and leave */
     SN_AGREE_TERMINATE, /* ranks that were told to end */
+    SN_AGREE_SAVED,     /* ranks that have done their part of the save under way */
+    SN_AGREE_SAVE_FAILED,
     SN_NAGREE
 };
 

@@ -173,3 +173,25 @@ enum sn_status sn_metrics_eval(struct sn_metrics *m, int64_t step, double val_lo
            (long long)step, val_loss);
     return flush(m, err);
 }
+
+enum sn_status sn_metrics_save(struct sn_metrics *m, const struct sn_save_report *r,
+                               struct sn_err *err)
+{
+    const struct sn_save_times *t = &r->times;
+    char size[16];
+    FILE *f = m->file;
+    (void)fprintf(f, "{\"step\": %lld, \"bytes\": %lld", (long long)r->step, (long long)r->bytes);
+    number(f, "layout_s", t->layout);
+    number(f, "copy_s", t->copy);
+    number(f, "stall_s", r->stall);
+    number(f, "write_s", t->write);
+    number(f, "commit_s", t->commit);
+    (void)fprintf(f, "}\n");
+    sn_log(SN_LOG_INFO,
+           "%sstep %lld  saved %s: layout %.3f s, copy %.3f s, stall %.3f s, write %.3f s (%.2f "
+           "GB/s a rank), commit %.3f s",
+           m->terminal ? "\n" : "", (long long)r->step, sn_str_bytes(size, r->bytes), t->layout,
+           t->copy, r->stall, t->write, t->write > 0 ? (double)t->bytes / t->write / 1e9 : 0.0,
+           t->commit);
+    return flush(m, err);
+}

@@ -1,10 +1,11 @@
 /*
- * metrics.h - OUTPUT/metrics.jsonl and the progress line.
+ * metrics.h - OUTPUT/metrics.jsonl, OUTPUT/checkpoints.jsonl and the progress line.
  */
 #ifndef SN_METRICS_H
 #define SN_METRICS_H
 
 #include "lib/program/program.h"
+#include "lib/run/state.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -34,6 +35,13 @@ void sn_metrics_close(struct sn_metrics *m); /* NULL is allowed */
 enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report *r,
                                struct sn_err *err);
 enum sn_status sn_metrics_eval(struct sn_metrics *m, int64_t step, double val_loss,
+                               struct sn_err *err);
+struct sn_save_report {
+    int64_t step, bytes; /* of all ranks */
+    double stall;        /* seconds that the step loop stood still */
+    struct sn_save_times times;
+};
+enum sn_status sn_metrics_save(struct sn_metrics *m, const struct sn_save_report *r,
                                struct sn_err *err);
 /* The memory plan and the traffic as JSON members: "memory_bytes": {...} without outer braces. */
 void sn_metrics_json_memory(FILE *f, const struct sn_memory_plan *m);

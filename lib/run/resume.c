@@ -1,19 +1,10 @@
 /*
- * resume.c - where a run begins, and how it is written down.
+ * resume.c - where a run begins.
  */
 #include "lib/run/trainer_state.h"
 
 #include "lib/base/log.h"
 #include "lib/run/weights.h"
-
-static void scalars_to_state(struct sn_trainer *t)
-{
-    const struct sn_scalars *s = sn_exec_scalars(t->exec);
-    t->state.scalars.adam_count = s->adam_count;
-    t->state.scalars.scale_age = s->scale_age;
-    t->state.scalars.skipped = s->skipped;
-    t->state.scalars.loss_scale = s->loss_scale;
-}
 
 static void state_to_scalars(struct sn_trainer *t)
 {
@@ -77,30 +68,4 @@ enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_er
                      "all nodes see the same checkpoint directory",
                      (long long)t->state.scalars.step, (long long)step);
     return t->env.comm->ops->agree(t->env.comm, st, err);
-}
-
-/* One phase of a save on the ranks that take part in it; all leave with the same status. */
-static enum sn_status phase(struct sn_trainer *t, enum sn_save_phase p, struct sn_err *err)
-{
-    const struct sn_saver *s = t->env.saver;
-    enum sn_status st = SN_OK;
-    if (p == SN_SAVE_WRITE || t->env.comm->rank == 0)
-        st = s->save(s->self, &t->state, p, err);
-    return t->env.comm->ops->agree(t->env.comm, st, err);
-}
-
-enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
-{
-    scalars_to_state(t);
-    sn_trainer_watch(t, false);
-    enum sn_status st = SN_OK;
-    for (int p = SN_SAVE_PREPARE; p <= SN_SAVE_COMMIT && st == SN_OK; p++)
-        st = phase(t, (enum sn_save_phase)p, err);
-    struct sn_err why;
-    const struct sn_saver *s = t->env.saver;
-    if (st != SN_OK && t->env.comm->rank == 0 &&
-        s->save(s->self, &t->state, SN_SAVE_ABANDON, &why) != SN_OK)
-        sn_log(SN_LOG_WARN, "%s", why.text); /* the next save tries again */
-    sn_trainer_watch(t, true);
-    return st;
 }

@@ -78,6 +78,10 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     if (t->model_text.failed)
         return sn_fail(err, SN_ENOMEM, "trainer: no memory");
     t->state.model_text = t->model_text.p;
+    sn_config_format_layout(&t->layout_text, c);
+    if (t->layout_text.failed)
+        return sn_fail(err, SN_ENOMEM, "trainer: no memory");
+    t->state.layout_text = t->layout_text.p;
     t->state.config_hash = sn_config_hash(c);
     sn_exec_scalars(t->exec)->seed = c->run.seed;
     if (t->env.pace)
@@ -111,9 +115,11 @@ void sn_trainer_destroy(struct sn_trainer *t)
 {
     if (!t)
         return;
+    sn_trainer_save_close(t);
     sn_metrics_close(t->metrics);
     sn_state_fini(&t->state);
     sn_str_fini(&t->model_text);
+    sn_str_fini(&t->layout_text);
     sn_data_close(t->train_data);
     sn_data_close(t->valid_data);
     sn_free(t->first_sample);
@@ -158,6 +164,7 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->nonfinite = 0;
     s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
     s->agree[SN_AGREE_TERMINATE] = wanted == SN_EXIT_TERMINATED;
+    sn_trainer_save_tell(t, s->agree);
 }
 
 static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err)
@@ -254,6 +261,8 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
         st = sn_metrics_open(&t->metrics, c->run.output,
                              t->env.pace ? "pace.jsonl" : "metrics.jsonl", t->state.scalars.step,
                              err);
+    if (st == SN_OK && !t->env.pace)
+        st = sn_trainer_save_open(t, err);
     if (t->env.pace)
         t->peak = t->env.pace->peak;
     else if (st == SN_OK)
@@ -275,6 +284,7 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
     int64_t step = t->state.scalars.step;
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     *leave = -1;
+    SN_TRY(sn_trainer_save_follow(t, err));
     if (diverged(t)) {
         say_diverged(t);
         *leave = SN_EXIT_DIVERGED;
@@ -316,6 +326,7 @@ enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_opti
         SN_TRY(one_step(t, step, err));
         SN_TRY(after_step(t, last, &leave, err));
     }
+    SN_TRY(sn_trainer_save_wait(t, err));
     if (leave == SN_EXIT_SAVED)
         (void)asked_by_file(t, true);
     *exit_code = leave > 0 ? leave : 0;

@@ -23,7 +23,7 @@ struct sn_trainer_options {
 struct sn_trainer;
 
 /* Compile the job for `comm`, map the arenas, load or make the weights. Collective. Everything
- * passed in is borrowed; `saver` is used by rank 0 for saving and by all for loading. */
+ * passed in is borrowed. */
 struct sn_trainer_env {
     const struct sn_config *config; /* resolved for comm->size ranks */
     struct sn_comm *comm;

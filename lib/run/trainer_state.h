@@ -1,13 +1,26 @@
 /*
- * trainer_state.h - the trainer's own struct, shared by trainer.c, resume.c, evaluate.c and
- * generate.c. Internal to lib/run.
+ * trainer_state.h - the trainer's own struct, shared by trainer.c, resume.c, save.c,
+ * evaluate.c and generate.c. Internal to lib/run.
  */
 #ifndef SN_TRAINER_STATE_H
 #define SN_TRAINER_STATE_H
 
+#include "lib/run/copies.h"
 #include "lib/run/loader.h"
 #include "lib/run/metrics.h"
 #include "lib/run/trainer.h"
+
+/* The save under way, if there is one. */
+struct sn_saving {
+    bool is_under_way;
+    enum sn_save_phase phase;
+    struct sn_state state; /* that it began with; the step loop has gone on since */
+    bool is_compared;      /* with the copies of other ranks */
+    bool has_ended;        /* the phase, on this rank (at once where it has no part in it) */
+    enum sn_status status; /* how it ended, and why */
+    struct sn_err err;
+    double stall; /* seconds that the step loop stood still for it */
+};
 
 struct sn_trainer {
     struct sn_trainer_env env;
@@ -18,9 +31,11 @@ struct sn_trainer {
     struct sn_loader train, valid;
     int64_t *first_sample; /* per micro-batch of a step */
     struct sn_state state;
-    struct sn_str model_text;
-    struct sn_metrics *metrics; /* rank 0 */
-    double peak;                /* FLOP/s of all ranks */
+    struct sn_str model_text, layout_text;
+    struct sn_saving saving;
+    struct sn_copies *copies;
+    struct sn_metrics *metrics, *saves; /* rank 0 */
+    double peak;                        /* FLOP/s of all ranks */
     struct sn_memory_plan memory;
     int64_t traffic[SN_NAXES];      /* planned, summed over ranks */
     int64_t sent_by_rank[SN_NAXES]; /* planned, this rank */
@@ -37,8 +52,18 @@ static inline void sn_trainer_watch(const struct sn_trainer *t, bool is_stepping
 enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err);
 /* resume.c: weights and position from a checkpoint, from train.init_from, or at random. */
 enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_err *err);
-/* Save step state.scalars.step; collective. */
+/* save.c. Before step 1: room for asynchronous saves, and the file that they are reported in. */
+enum sn_status sn_trainer_save_open(struct sn_trainer *t, struct sn_err *err);
+/* Save step state.scalars.step, or with checkpoint.async begin to; collective. */
 enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err);
+/* Until the save under way has ended; collective. */
+enum sn_status sn_trainer_save_wait(struct sn_trainer *t, struct sn_err *err);
+/* Around a step: how a save goes here into the words that the ranks add up at its end, and what
+ * follows from them. A failure anywhere is one on all ranks. */
+void sn_trainer_save_tell(struct sn_trainer *t, double *agree);
+enum sn_status sn_trainer_save_follow(struct sn_trainer *t, struct sn_err *err);
+/* Before the state goes, also after a failure: nobody reads it any more. */
+void sn_trainer_save_close(struct sn_trainer *t);
 /* evaluate.c: mean validation loss, on every rank. */
 enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn_err *err);
 

@@ -32,6 +32,19 @@ static enum sn_status no_save(void *self, const struct sn_state *s, enum sn_save
     return SN_OK;
 }
 
+static enum sn_status is_over(void *self, bool wait, bool *ended, struct sn_err *err)
+{
+    (void)self, (void)wait, (void)err;
+    *ended = true;
+    return SN_OK;
+}
+
+static void no_times(void *self, struct sn_save_times *out)
+{
+    (void)self;
+    *out = (struct sn_save_times){0};
+}
+
 static enum sn_status no_find(void *self, int64_t *step, struct sn_err *err)
 {
     (void)self, (void)err;
@@ -147,7 +160,8 @@ static void check_losses(const struct sn_config *c, const struct expected *want)
 
 static struct sn_trainer *train(struct sn_config *c, struct sn_comm *comm, int64_t stop_after)
 {
-    static const struct sn_saver saver = {.save = no_save, .find = no_find, .init = from_file};
+    static const struct sn_saver saver = {
+        .begin = no_save, .finish = is_over, .times = no_times, .find = no_find, .init = from_file};
     struct sn_trainer_env env = {
         .config = c, .comm = comm, .ops = sn_ops_cpu(), .saver = &saver, .threads = 2};
     struct sn_trainer_options o = {.stop_after = stop_after};

@@ -1,7 +1,7 @@
 /*
  * test_no_alloc.c - after the first step nothing allocates, and memory does not grow.
  *
- * The saver's save() is called at every checkpoint; it notes how many allocations the process has
+ * The saver's begin() is called at every checkpoint; it notes how many allocations the process has
  * made (ours and the C library's) and how large it is.
  */
 #include "lib/base/mem.h"
@@ -48,6 +48,19 @@ static enum sn_status note(void *self, const struct sn_state *s, enum sn_save_ph
         n->resident[n->n++] = resident();
     }
     return SN_OK;
+}
+
+static enum sn_status is_over(void *self, bool wait, bool *ended, struct sn_err *err)
+{
+    (void)self, (void)wait, (void)err;
+    *ended = true;
+    return SN_OK;
+}
+
+static void no_times(void *self, struct sn_save_times *out)
+{
+    (void)self;
+    *out = (struct sn_save_times){0};
 }
 
 static enum sn_status nothing(void *self, int64_t *step, struct sn_err *err)
@@ -113,7 +126,8 @@ static void nothing_allocates_after_the_first_step(enum sn_dtype precision, cons
 {
     struct sn_config c = config(precision, dir);
     struct notes notes = {0};
-    struct sn_saver saver = {.self = &notes, .save = note, .find = nothing};
+    struct sn_saver saver = {
+        .self = &notes, .begin = note, .finish = is_over, .times = no_times, .find = nothing};
     struct sn_comm *comm = NULL;
     struct sn_trainer *t = NULL;
     struct sn_err err = {0};
