@@ -102,7 +102,7 @@ $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce: LIBS += $(MPI_LIBS)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(link)
 # Programs that train layouts with threads for ranks.
-$(patsubst %,$(BUILD)/tests/unit/%,test_layouts test_verify test_verify_limits test_activations test_bubble test_job_boxes test_copies): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
+$(patsubst %,$(BUILD)/tests/unit/%,test_layouts test_verify test_verify_limits test_activations test_bubble test_job_boxes test_copies test_save): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
 
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)

@@ -320,6 +320,12 @@ static enum sn_status agree(struct sn_comm *c, enum sn_status mine, struct sn_er
     return worst.status;
 }
 
+/* Threads are not watched. */
+static void set_watch(struct sn_comm *c, struct sn_ring *ring, int timeout_s)
+{
+    (void)c, (void)ring, (void)timeout_s;
+}
+
 static void take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])
 {
     struct rank *r = (struct rank *)c;
@@ -339,7 +345,8 @@ struct thread_world *thread_world_create(int ranks)
                                            .barrier = barrier,
                                            .broadcast = broadcast,
                                            .agree = agree,
-                                           .take_sent_bytes = take_sent_bytes};
+                                           .take_sent_bytes = take_sent_bytes,
+                                           .set_watch = set_watch};
     struct thread_world *w = need(calloc(1, sizeof(*w)));
     w->ranks = ranks;
     w->rank = need(calloc((size_t)ranks, sizeof(*w->rank)));
