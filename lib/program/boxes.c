@@ -115,7 +115,7 @@ static struct share share_of(const struct sn_job *j, enum sn_state_kind k)
 }
 
 /* The row of the piece at which a cut behind `element` of its elements is made: the nearest; of a
- * small piece only its ends. Monotonous, so the shares of neighbours meet. */
+ * small piece only its ends. Monotonic, so the shares of neighbours meet. */
 static int64_t cut_at(const struct sn_part_piece *q, int64_t element)
 {
     int64_t size = q->n * q->n_cols;
