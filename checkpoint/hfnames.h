@@ -24,9 +24,10 @@ const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum s
 /* Has the field's file our tensor `t`, in a shape that fits? If not, SN_EINPUT. */
 enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_model_config *m,
                            const struct sn_state_shape *t, struct sn_err *err);
-/* The box that t describes, of our tensor, out of the field's file; `out` is t->n_rows x t->n_cols
- * without gaps, and t->p is not touched. Reads no more than the box. What sn_hf_check refuses is
- * SN_EINPUT. */
+/* The box that t describes, of our tensor, out of the field's file; rows of `out` are t->ld values
+ * apart, and t->p is not touched. Reads no more than the box. What sn_hf_check refuses is
+ * SN_EINPUT.
+ */
 enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_model_config *m,
                               const struct sn_state_tensor *t, float *out, struct sn_err *err);
 

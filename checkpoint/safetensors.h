@@ -54,8 +54,8 @@ int64_t sn_st_cols(const struct sn_st_tensor *t);
 enum { SN_ST_SHAPE_MAX = 192 };
 const char *sn_st_shape(char buf[SN_ST_SHAPE_MAX], const struct sn_st_tensor *t);
 
-/* The box as fp32, row by row. F64, F32, F16 and BF16 are read; F64 rounds to nearest. */
+/* The box as fp32, rows ld values apart. F64, F32, F16 and BF16 are read; F64 rounds to nearest. */
 enum sn_status sn_safetensors_read(const struct sn_st_tensor *t, const struct sn_st_box *box,
-                                   float *out, struct sn_err *err);
+                                   float *out, int64_t ld, struct sn_err *err);
 
 #endif

@@ -114,7 +114,7 @@ int sn_st_dtype_bits(const char *name)
 }
 
 enum sn_status sn_safetensors_read(const struct sn_st_tensor *t, const struct sn_st_box *box,
-                                   float *out, struct sn_err *err)
+                                   float *out, int64_t ld, struct sn_err *err)
 {
     int64_t rows = sn_st_rows(t), cols = sn_st_cols(t);
     char shape[SN_ST_SHAPE_MAX];
@@ -132,6 +132,6 @@ enum sn_status sn_safetensors_read(const struct sn_st_tensor *t, const struct sn
                        t->file, t->name, t->dtype);
     for (int64_t i = 0; i < box->rows && box->cols > 0; i++)
         d->row(t->data + ((box->row + i) * cols + box->col) * (d->bits / 8), box->cols,
-               out + i * box->cols);
+               out + i * ld);
     return SN_OK;
 }

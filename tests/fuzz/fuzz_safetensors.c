@@ -14,7 +14,8 @@ static void read_whole(const struct sn_st_tensor *t)
     char shape[SN_ST_SHAPE_MAX];
     /* Empty tensors may have any number of rows; others are as long as their bytes. */
     float *out = sn_alloc_n(t->bytes + 1, sizeof(*out));
-    if (out && t->bytes > 0 && sn_safetensors_read(t, &box, out, &err) != SN_OK && !err.text[0])
+    if (out && t->bytes > 0 && sn_safetensors_read(t, &box, out, box.cols, &err) != SN_OK &&
+        !err.text[0])
         abort();
     (void)sn_st_shape(shape, t);
     sn_free(out);

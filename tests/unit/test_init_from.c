@@ -50,7 +50,7 @@ static void what_does_not_fit_is_named(void)
     b.entry[number(&b, "model.norm.weight")].rows = D;
     (void)strcpy(b.entry[number(&b, "lm_head.weight")].name, "lm_hat.weight");
     write_file(&b, -1, -1);
-    init_says(&b, "DIR/model.safetensors: has no tensor 'model.lm_head.weight', which the model's "
+    init_says(&b, "DIR/model.safetensors: has no tensor 'lm_head.weight', which the model's "
                   "head.weight is read from");
     float out[4];
     struct sn_safetensors *st = NULL;

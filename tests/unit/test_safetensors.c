@@ -83,7 +83,7 @@ static void floats_are_read_exactly(void)
         memcpy(m.p + m.len - row[i].size, &row[i].bits, (size_t)row[i].size);
         bool good = sn_safetensors_parse(&st, m.p, m.len, "f", &err) == SN_OK &&
                     sn_safetensors_read(sn_safetensors_get(st, 0), &(struct sn_st_box){0, 1, 0, 1},
-                                        &got, &err) == SN_OK;
+                                        &got, 1, &err) == SN_OK;
         good = good && (isnan(row[i].want) ? isnan(got) : memcmp(&got, &row[i].want, 4) == 0);
         tap_ok(good, "%s %llx is %g", row[i].dtype, (unsigned long long)row[i].bits,
                (double)row[i].want);
@@ -114,15 +114,15 @@ static void a_box_is_cut_out(void)
            "found by name");
     tap_text(sn_st_shape(shape, w), "[3, 4]", "its shape as text");
     tap_ok(!sn_safetensors_find(st, "v"), "another name is not found");
-    tap_ok(sn_safetensors_read(w, &(struct sn_st_box){1, 2, 2, 2}, got, &err) == SN_OK &&
+    tap_ok(sn_safetensors_read(w, &(struct sn_st_box){1, 2, 2, 2}, got, 2, &err) == SN_OK &&
                got[0] == 6 && got[1] == 7 && got[2] == 10 && got[3] == 11,
            "rows 1-2, columns 2-3");
-    tap_ok(sn_safetensors_read(w, &(struct sn_st_box){2, 2, 0, 4}, got, &err) == SN_EINPUT,
+    tap_ok(sn_safetensors_read(w, &(struct sn_st_box){2, 2, 0, 4}, got, 4, &err) == SN_EINPUT,
            "row 3 is not there");
     tap_text(err.text, "f: tensor 'w' is [3, 4]; rows 2 + 2, columns 0 + 4 are not in it",
              "and named");
     const struct sn_st_tensor *e = sn_safetensors_find(st, "e");
-    tap_ok(sn_safetensors_read(e, &(struct sn_st_box){0, 0, 0, 0}, got, &err) == SN_EINPUT,
+    tap_ok(sn_safetensors_read(e, &(struct sn_st_box){0, 0, 0, 0}, got, 2, &err) == SN_EINPUT,
            "I64 is no weight");
     tap_text(err.text, "f: tensor 'e' is I64; weights are read from F32, F16, BF16 and F64",
              "and named");

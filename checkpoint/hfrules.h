@@ -1,0 +1,76 @@
+/*
+ * hfrules.h - how our tensors lie in the field's files: the table that reading and writing share.
+ * Internal to checkpoint/.
+ */
+#ifndef SN_HFRULES_H
+#define SN_HFRULES_H
+
+#include "checkpoint/safetensors.h"
+#include "lib/base/err.h"
+#include "lib/config/config.h"
+#include "lib/model/model.h"
+#include "lib/run/state.h"
+
+enum sn_hf_form {
+    SN_HF_SAME,     /* as ours */
+    SN_HF_CONV,     /* Conv1D: [in, out] */
+    SN_HF_CONV_QKV, /* Conv1D: [in, q | k | v] */
+    SN_HF_ROWS_QKV, /* [q | k | v, in] */
+    SN_HF_HEADS_QKV /* [heads, 3, d, in]: q, k and v of one head after the other */
+};
+
+struct sn_hf_rule {
+    const char *ours, *theirs; /* # stands for the number of the layer */
+    enum sn_hf_form form;
+    int part; /* of the _QKV forms: 0 q, 1 k, 2 v */
+};
+
+struct sn_hf_name {
+    char text[128];
+};
+
+/* The rows of a family, up to one without names; NULL: none is known. */
+const struct sn_hf_rule *sn_hf_rules(enum sn_family family);
+/* The row of our piece and the piece's layer; NULL for none. */
+const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece, int *layer);
+struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, int layer);
+/* As the field's own library writes it: with the family's prefix on all but the head. */
+struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r, int layer);
+/* Rows and columns of the tensor that holds our rows x cols in this form. */
+struct sn_hf_size {
+    int64_t rows, cols;
+};
+struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols);
+/* Tensors of ours in one of theirs: 1, or 3 for the _QKV forms. */
+int sn_hf_parts(enum sn_hf_form form);
+
+/* --- what a model holds, and what is left over -------------------------------------------------
+ */
+
+/* Every tensor of a model's group "model", sorted by name. */
+struct sn_hf_list {
+    struct sn_model *model; /* owns the names */
+    struct sn_state_shape *shapes;
+    int n;
+};
+enum sn_status sn_hf_list_create(struct sn_hf_list *out, const struct sn_model_config *m,
+                                 struct sn_err *err);
+void sn_hf_list_fini(struct sn_hf_list *l);
+
+/* Names of what is left over, the first few. */
+struct sn_left_over {
+    char text[400];
+    int n;
+};
+void sn_left_over_add(struct sn_left_over *l, const char *name);
+/* SN_EINPUT with the list, if there is anything in it. */
+enum sn_status sn_left_over_explain(const struct sn_left_over *l, const char *where,
+                                    struct sn_err *err);
+
+/* Do the field's files hold the model's n tensors (those of group "model"; others are passed over)
+ * and nothing else that counts? See sn_init_from. `path` is used in messages. */
+enum sn_status sn_hf_fit(const struct sn_safetensors *st, const char *path,
+                         const struct sn_model_config *m, const struct sn_state_shape *all, int n,
+                         struct sn_err *err);
+
+#endif
