@@ -1,11 +1,14 @@
 /*
- * hfconfig.c - the one file of lib/config that knows jansson: Hugging Face's config.json.
+ * hfconfig.c - the one file of lib/config that knows jansson: Hugging Face's config.json, read and
+ * written by one table.
  *
  * Names and defaults are those of transformers' GPT2Config, GPTNeoXConfig and LlamaConfig: a key
  * that config.json leaves out has that library's default, not ours. What would change the numbers
  * and is not supported is refused by name; everything else in the file is not ours to judge.
  */
 #include "lib/config/hfconfig.h"
+
+#include "lib/config/keys.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -26,6 +29,7 @@ struct must_row {
 
 struct hf_type {
     const char *name, *family;
+    const char *architecture; /* the class that a written file asks for */
     const struct map_row *map;
     const struct must_row *must;
     const char *dropout[MAX_SAME + 1]; /* all equal: model.dropout */
@@ -88,9 +92,21 @@ static const struct must_row llama_must[] = {
     {NULL, {NULL}},
 };
 static const struct hf_type types[] = {
-    {"gpt2", "gpt2", gpt2_map, gpt2_must, {"resid_pdrop", "embd_pdrop", "attn_pdrop"}, "0.1"},
-    {"gpt_neox", "gpt-neox", neox_map, neox_must, {"hidden_dropout", "attention_dropout"}, "0"},
-    {"llama", "llama", llama_map, llama_must, {"attention_dropout"}, "0"},
+    {"gpt2",
+     "gpt2",
+     "GPT2LMHeadModel",
+     gpt2_map,
+     gpt2_must,
+     {"resid_pdrop", "embd_pdrop", "attn_pdrop"},
+     "0.1"},
+    {"gpt_neox",
+     "gpt-neox",
+     "GPTNeoXForCausalLM",
+     neox_map,
+     neox_must,
+     {"hidden_dropout", "attention_dropout"},
+     "0"},
+    {"llama", "llama", "LlamaForCausalLM", llama_map, llama_must, {"attention_dropout"}, "0"},
 };
 
 enum { TEXT_MAX = 128 };
@@ -275,5 +291,72 @@ enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, siz
         return st;
     }
     *out = j.doc;
+    return SN_OK;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* What the field's config cannot say. */
+static enum sn_status check_model(const struct sn_model_config *m, struct sn_err *err)
+{
+    const char *family = sn_family_name(m->family);
+    if (m->family != SN_LLAMA && m->kv_heads != m->heads)
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.kv_heads: %d differs from model.heads (%d), which the "
+                       "field's %s does not know",
+                       m->kv_heads, m->heads, family);
+    if (m->family == SN_LLAMA && m->rotary_pct != 1)
+        return sn_fail(
+            err, SN_EINPUT,
+            "config.json: model.rotary_pct: %g, but the field's llama rotates whole heads (1)",
+            m->rotary_pct);
+    return SN_OK;
+}
+
+/* "key": value, of our key of that name. */
+static void write_key(struct sn_str *out, const struct map_row *r, const struct sn_config *c)
+{
+    char name[64], value[SN_VALUE_SIZE];
+    (void)snprintf(name, sizeof(name), "model.%s", r->ours);
+    const struct sn_key *k = &sn_keys[sn_key_find(name, strlen(name))];
+    sn_str_add(out, ",\n  \"%s\": %s", r->theirs, sn_key_format(k, sn_key_get(k, c), value));
+}
+
+static void write_must(struct sn_str *out, const struct must_row *r)
+{
+    const char *v = r->values[0];
+    bool is_word = strcmp(v, "true") != 0 && strcmp(v, "false") != 0 && strcmp(v, "null") != 0;
+    sn_str_add(out, ",\n  \"%s\": %s%s%s", r->theirs, is_word ? "\"" : "", v, is_word ? "\"" : "");
+}
+
+enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_config *m,
+                                  enum sn_dtype dtype, struct sn_err *err)
+{
+    const struct hf_type *t = NULL;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(types[i].family, sn_family_name(m->family)) == 0)
+            t = &types[i];
+    if (!t)
+        return sn_fail(err, SN_EINPUT, "config.json: none is known for the family %s",
+                       sn_family_name(m->family));
+    SN_TRY(check_model(m, err));
+    struct sn_config c = {.model = *m};
+    sn_str_add(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"", t->architecture,
+               t->name);
+    for (const struct map_row *r = t->map; r->ours; r++)
+        if (m->init_std > 0 || strcmp(r->ours, "init_std") != 0) /* 0: not known (model_text) */
+            write_key(out, r, &c);
+    for (const struct must_row *r = t->must; r->theirs; r++)
+        write_must(out, r);
+    for (int i = 0; t->dropout[i]; i++)
+        write_key(out, &(struct map_row){"dropout", t->dropout[i], NULL}, &c);
+    sn_str_add(out,
+               ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n  \"torch_dtype\": "
+               "\"%s\"\n}\n",
+               dtype == SN_F32    ? "float32"
+               : dtype == SN_BF16 ? "bfloat16"
+                                  : "float16");
+    if (out->failed)
+        return sn_fail(err, SN_ENOMEM, "config.json: no memory to write it");
     return SN_OK;
 }
