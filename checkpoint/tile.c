@@ -1,0 +1,249 @@
+/*
+ * tile.c - boxes of repeated tensors, each out of at most four boxes of the tensor that is
+ * repeated.
+ *
+ * Of a box that is higher or wider than one copy, only the first copy's worth of rows and columns
+ * is read, straight into its place: the lower end of one copy and the upper end of the next, as the
+ * box happens to lie. The rest repeats what is there already. So nothing is read twice for a box,
+ * and no memory is needed but the caller's.
+ */
+#include "checkpoint/tile.h"
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/model_text.h"
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTS = 4 };
+
+struct entry {
+    struct sn_source_tensor tensor;
+    struct sn_tile tile;
+};
+
+struct sn_tiled {
+    struct sn_source inner; /* a view of it until sn_tiled_finish, then ours */
+    int64_t n, most;
+    struct entry *entries;            /* sorted by sn_tiled_finish */
+    struct sn_source_tensor *tensors; /* the same as the source shows them */
+    char *model_text;
+    const struct sn_source_want *wants; /* the caller's */
+    int64_t n_wants, at;
+    struct sn_source_want *parts; /* of all wants, what the inner source was told */
+};
+
+/* --- cutting ----------------------------------------------------------------------------------
+ */
+
+/* A part of a box: where it is read from, and where in the box it goes. */
+struct part {
+    struct sn_box from;
+    int64_t row, col;
+};
+
+/* from, from + 1, ... n places on a line that repeats after `size`, at most one copy's worth: the
+ * one or two stretches of the copy that they are. */
+static int stretches(int64_t start[2], int64_t length[2], int64_t from, int64_t n, int64_t size)
+{
+    n = n < size ? n : size;
+    start[0] = from % size;
+    length[0] = n < size - start[0] ? n : size - start[0];
+    start[1] = 0;
+    length[1] = n - length[0];
+    return length[1] > 0 ? 2 : 1;
+}
+
+/* What must be read for a box; returns how many parts. */
+static int cut(struct part out[PARTS], const struct sn_source_tensor *small, struct sn_box box)
+{
+    int64_t row[2], rows[2], col[2], cols[2];
+    int n = 0;
+    if (sn_box_size(box) == 0)
+        return 0;
+    int down = stretches(row, rows, box.row, box.rows, small->rows);
+    int across = stretches(col, cols, box.col, box.cols, small->cols);
+    for (int r = 0; r < down; r++)
+        for (int c = 0; c < across; c++)
+            out[n++] =
+                (struct part){{row[r], col[c], rows[r], cols[c]}, r ? rows[0] : 0, c ? cols[0] : 0};
+    return n;
+}
+
+static const struct sn_source_tensor *small_of(const struct sn_tiled *t, int tensor)
+{
+    return &t->inner.tensors[t->entries[tensor].tile.from];
+}
+
+/* --- reading ----------------------------------------------------------------------------------
+ */
+
+static enum sn_status begin(void *self, const struct sn_source_want *wants, int64_t n,
+                            int64_t memory, struct sn_err *err)
+{
+    struct sn_tiled *t = self;
+    struct part part[PARTS];
+    int64_t n_parts = 0;
+    struct sn_source_want *parts = sn_alloc_n((size_t)n * PARTS + 1, sizeof(*parts));
+    t->n_wants = t->at = 0;
+    if (!parts)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to list %" PRId64 " boxes", t->inner.name, n);
+    for (int64_t i = 0; i < n; i++) {
+        int k = cut(part, small_of(t, wants[i].tensor), wants[i].box);
+        for (int p = 0; p < k; p++)
+            parts[n_parts++] =
+                (struct sn_source_want){t->entries[wants[i].tensor].tile.from, part[p].from};
+    }
+    enum sn_status st = t->inner.begin(t->inner.self, parts, n_parts, memory, err);
+    sn_free(t->parts); /* the inner source has let go of it */
+    t->parts = parts;
+    t->wants = wants;
+    t->n_wants = st == SN_OK ? n : 0;
+    return st;
+}
+
+static void divide(float *p, int64_t rows, int64_t cols, int64_t ld, float by)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            p[r * ld + c] /= by;
+}
+
+/* The first n floats of p, again and again behind them until there are `all`. */
+static void repeat(float *p, int64_t n, int64_t all)
+{
+    for (int64_t k; n < all; n += k) {
+        k = all - n < n ? all - n : n;
+        memcpy(p + n, p, (size_t)k * sizeof(*p));
+    }
+}
+
+static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *err)
+{
+    struct sn_tiled *t = self;
+    struct part part[PARTS];
+    if (t->at == t->n_wants)
+        return sn_fail(err, SN_EFAIL, "%s: a box was asked for that was not announced",
+                       t->inner.name);
+    const struct sn_source_want *w = &t->wants[t->at++];
+    const struct sn_source_tensor *small = small_of(t, w->tensor);
+    float divisor = t->entries[w->tensor].tile.divisor;
+    int n = cut(part, small, w->box);
+    for (int i = 0; i < n; i++)
+        SN_TRY(t->inner.next(t->inner.self, out + part[i].row * ld + part[i].col, ld, err));
+    if (n == 0)
+        return SN_OK;
+    int64_t rows = w->box.rows < small->rows ? w->box.rows : small->rows;
+    int64_t cols = w->box.cols < small->cols ? w->box.cols : small->cols;
+    if (divisor != 1)
+        divide(out, rows, cols, ld, divisor);
+    for (int64_t r = 0; r < rows; r++)
+        repeat(out + r * ld, cols, w->box.cols);
+    for (int64_t r = rows; r < w->box.rows; r++)
+        memcpy(out + r * ld, out + (r - rows) * ld, (size_t)w->box.cols * sizeof(*out));
+    return SN_OK;
+}
+
+/* --- making -----------------------------------------------------------------------------------
+ */
+
+enum sn_status sn_tiled_create(struct sn_tiled **out, const struct sn_source *inner, int64_t most,
+                               struct sn_err *err)
+{
+    if (most > INT_MAX)
+        return sn_fail(err, SN_EINPUT, "%s: would have %" PRId64 " tensors; want at most %d",
+                       inner->name, most, INT_MAX);
+    struct sn_tiled *t = sn_alloc(sizeof(*t));
+    if (t) {
+        t->inner = *inner;
+        t->most = most;
+        t->entries = sn_alloc_n((size_t)most + 1, sizeof(*t->entries));
+        t->tensors = sn_alloc_n((size_t)most + 1, sizeof(*t->tensors));
+    }
+    if (!t || !t->entries || !t->tensors) {
+        sn_tiled_destroy(t);
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to list %" PRId64 " tensors", inner->name,
+                       most);
+    }
+    *out = t;
+    return SN_OK;
+}
+
+void sn_tiled_destroy(struct sn_tiled *t)
+{
+    if (!t)
+        return;
+    for (int64_t i = 0; i < t->n; i++)
+        sn_free((char *)t->entries[i].tensor.name);
+    sn_free(t->entries);
+    sn_free(t->tensors);
+    sn_free(t->model_text);
+    sn_free(t->parts);
+    sn_free(t);
+}
+
+enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile tile,
+                            struct sn_err *err)
+{
+    struct sn_source_tensor x = t->inner.tensors[tile.from];
+    int64_t size;
+    if (t->n == t->most)
+        return sn_fail(err, SN_EFAIL, "%s: more than %" PRId64 " tensors", t->inner.name, t->most);
+    if (__builtin_mul_overflow(x.rows, (int64_t)tile.rows, &x.rows) ||
+        __builtin_mul_overflow(x.cols, (int64_t)tile.cols, &x.cols) ||
+        __builtin_mul_overflow(x.rows, x.cols, &size) || size > INT64_MAX / 8)
+        return sn_fail(err, SN_EINPUT, "%s: %s would have more elements than can be counted",
+                       t->inner.name, name);
+    x.name = sn_strdup(name);
+    if (!x.name)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", t->inner.name);
+    t->entries[t->n++] = (struct entry){x, tile};
+    return SN_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct sn_source_tensor *x = &((const struct entry *)a)->tensor;
+    const struct sn_source_tensor *y = &((const struct entry *)b)->tensor;
+    return sn_manifest_order(x->group, x->name, y->group, y->name);
+}
+
+static void close_both(void *self)
+{
+    struct sn_tiled *t = self;
+    struct sn_source inner = t->inner; /* it may still read what it was told */
+    sn_source_close(&inner);
+    sn_tiled_destroy(t);
+}
+
+enum sn_status sn_tiled_finish(struct sn_source *out, struct sn_tiled *t, struct sn_source *inner,
+                               const struct sn_config *c, const char *what, int n,
+                               struct sn_err *err)
+{
+    char id[96];
+    SN_TRY(sn_model_text_format(&t->model_text, c, inner->name, err));
+    qsort(t->entries, (size_t)t->n, sizeof(*t->entries), by_name);
+    for (int64_t i = 0; i < t->n; i++) {
+        t->tensors[i] = t->entries[i].tensor;
+        if (i > 0 && by_name(&t->entries[i - 1], &t->entries[i]) == 0)
+            return sn_fail(err, SN_EINPUT, "%s: %s: two tensors would be named '%s'", inner->name,
+                           what, t->tensors[i].name);
+    }
+    int len = snprintf(id, sizeof(id), "%016" PRIx64 " %.32s %d", inner->identity, what, n);
+    *out = *inner; /* name, scalars, least */
+    out->self = t;
+    out->n_tensors = (int)t->n;
+    out->tensors = t->tensors;
+    out->model_text = t->model_text;
+    out->identity = sn_hash64(id, (size_t)len);
+    out->begin = begin;
+    out->next = next;
+    out->close = close_both;
+    *inner = (struct sn_source){0};
+    return SN_OK;
+}

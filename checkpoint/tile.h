@@ -1,0 +1,35 @@
+/*
+ * tile.h - a source whose tensors are tensors of another one: under new names, repeated along rows
+ * and columns, divided by a number. What sn_source_grow and sn_source_delink are made of.
+ */
+#ifndef SN_TILE_H
+#define SN_TILE_H
+
+#include "checkpoint/source.h"
+#include "lib/config/config.h"
+
+/* Element (r, c) is element (r mod rows, c mod columns) of tensor `from` of the inner source,
+ * divided. */
+struct sn_tile {
+    int from;
+    int rows, cols; /* copies along each */
+    float divisor;
+};
+
+struct sn_tiled; /* the tensors of such a source, while they are listed */
+
+/* With room for `most` tensors. `inner` is borrowed until sn_tiled_finish. */
+enum sn_status sn_tiled_create(struct sn_tiled **out, const struct sn_source *inner, int64_t most,
+                               struct sn_err *err);
+void sn_tiled_destroy(struct sn_tiled *t); /* NULL is allowed; inner stays open */
+/* The name is copied; group and dtype are those of the inner tensor. */
+enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile tile,
+                            struct sn_err *err);
+/* Make *out of it: the model is c->model, scalars are the inner source's. `what` and `n` say which
+ * transformation it is, for the identity. From success on *out owns t, and *inner, which is left
+ * closed. */
+enum sn_status sn_tiled_finish(struct sn_source *out, struct sn_tiled *t, struct sn_source *inner,
+                               const struct sn_config *c, const char *what, int n,
+                               struct sn_err *err);
+
+#endif

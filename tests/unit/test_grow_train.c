@@ -1,0 +1,406 @@
+/*
+ * test_grow_train.c - grown and delinked models, run: the same logits, gradients and updates as
+ * the small model's say.
+ *
+ * Tolerances, all fp32: a sum of n x as many terms in another order differs by a few roundings,
+ * each 6e-8 of the largest term. Logits may differ by 1e-5 of the largest logit, gradients and
+ * updates by 1e-4 of the largest element of their tensor (or of 1e-3 of the largest of all: some
+ * gradients, such as that of a key's bias without rotary embedding, are zero but for rounding).
+ */
+#include "checkpoint/source.h"
+#include "lib/base/rng.h"
+#include "tests/lib/logits.h"
+#include "tests/lib/source_test.h"
+#include "tests/lib/tap.h"
+
+enum { LAYERS = 4, SEQ = 12, VOCAB = 37, BATCH = 2 };
+
+static const struct sn_optimizer_config adamw = {
+    .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-20, .weight_decay = 0.1};
+
+struct variant {
+    const char *name;
+    enum sn_family family;
+    bool tied;
+    int heads, kv_heads, share;
+};
+
+static const struct variant variants[] = {
+    {"gpt2, tied", SN_GPT2, true, 2, 2, 1},
+    {"gpt2, untied", SN_GPT2, false, 2, 2, 1},
+    {"gpt-neox, untied", SN_GPT_NEOX, false, 2, 2, 1},
+    {"gpt-neox, tied", SN_GPT_NEOX, true, 2, 2, 2},
+    {"llama, untied, 4 heads on 2", SN_LLAMA, false, 4, 2, 1},
+    {"llama, tied, 3 heads on 1", SN_LLAMA, true, 3, 1, 2},
+};
+enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
+
+static struct sn_model_config model_config(const struct variant *v)
+{
+    return (struct sn_model_config){.family = v->family,
+                                    .layers = LAYERS,
+                                    .hidden = 8 * v->heads,
+                                    .heads = v->heads,
+                                    .kv_heads = v->kv_heads,
+                                    .ffn = 20,
+                                    .vocab = VOCAB,
+                                    .seq = SEQ,
+                                    .tied_embeddings = v->tied,
+                                    .rope_theta = 10000,
+                                    .rotary_pct = v->family == SN_LLAMA  ? 1
+                                                  : v->family == SN_GPT2 ? 0
+                                                                         : 0.25,
+                                    .parallel_residual = v->family == SN_GPT_NEOX,
+                                    .norm_eps = 1e-5,
+                                    .init_std = 0.1,
+                                    .share_layers = v->share};
+}
+
+/* --- one rank that trains ----------------------------------------------------------------------
+ */
+
+/* As speaker_create, with an optimizer. */
+static enum sn_status learner_create(struct speaker *p, const struct sn_model_config *m,
+                                     struct sn_err *err)
+{
+    *p = (struct speaker){0};
+    p->config.run.seed = 5;
+    p->config.model = *m;
+    p->config.train.precision = SN_F32;
+    p->config.train.global_batch = BATCH;
+    p->config.train.optimizer = adamw;
+    p->config.layout = (struct sn_layout_config){.data = 1,
+                                                 .tensor = 1,
+                                                 .pipeline = 1,
+                                                 .expert = 1,
+                                                 .context = 1,
+                                                 .micro_batch = BATCH,
+                                                 .virtual_stages = 1,
+                                                 .bucket = 1 << 20};
+    SN_TRY(sn_model_create(&p->model, &p->config.model, &p->config.train, err));
+    SN_TRY(job_create(&p->job, &p->config, p->model, 1, err));
+    SN_TRY(sn_comm_create_self(&p->comm, err));
+    SN_TRY(sn_exec_create(&p->exec, p->job, p->comm, err));
+    return sn_state_create(&p->state, p->exec, p->job, err);
+}
+
+/* Take weights and moments of the source, as a trainer does that resumes from it. */
+static enum sn_status learner_fill(struct speaker *x, struct sn_source *s, struct sn_err *err)
+{
+    for (int i = 0; i < x->state.n_tensors; i++) {
+        const struct sn_state_tensor *t = &x->state.tensors[i];
+        int from = number_in(s, t);
+        struct sn_source_want w = {from, {t->row, t->col, t->n_rows, t->n_cols}};
+        if (from < 0 || s->tensors[from].rows != t->rows || s->tensors[from].cols != t->cols)
+            return sn_fail(err, SN_EINPUT, "%s %s: not there in this shape", t->group, t->name);
+        SN_TRY(s->begin(s->self, &w, 1, 1 << 20, err));
+        SN_TRY(s->next(s->self, t->p, t->ld, err));
+    }
+    sn_exec_scalars(x->exec)->adam_count = s->scalars.adam_count;
+    return sn_weights_publish(x->exec, x->job, x->comm, err);
+}
+
+/* One step; the tokens depend on `step` alone. */
+static enum sn_status learner_step(struct speaker *p, int64_t step, double *loss,
+                                   struct sn_err *err)
+{
+    int64_t first[1] = {0};
+    struct sn_scalars *s = sn_exec_scalars(p->exec);
+    int32_t *ids = sn_exec_address(p->exec, &p->job->train, p->job->ids);
+    int32_t *targets = sn_exec_address(p->exec, &p->job->train, p->job->targets);
+    for (int i = 0; i < BATCH * SEQ; i++) {
+        ids[i] = (int32_t)(sn_rng_bits((uint64_t)step, (uint64_t)i) % VOCAB);
+        targets[i] = (int32_t)(sn_rng_bits((uint64_t)step + 1000, (uint64_t)i) % VOCAB);
+    }
+    s->seed = 5;
+    s->step = step;
+    s->lr = (float)adamw.lr;
+    s->loss_scale = 1;
+    s->tokens_in_step = BATCH * SEQ;
+    s->loss_sum = s->sq_norm = 0;
+    s->nonfinite = 0;
+    SN_TRY(sn_exec_run(p->exec, &p->job->train, first, err));
+    *loss = s->loss_sum / s->tokens_in_step;
+    return SN_OK;
+}
+
+static const struct sn_state_tensor *find(const struct speaker *x, const char *group,
+                                          const char *name)
+{
+    for (int i = 0; i < x->state.n_tensors; i++)
+        if (!strcmp(x->state.tensors[i].group, group) && !strcmp(x->state.tensors[i].name, name))
+            return &x->state.tensors[i];
+    return NULL;
+}
+
+/* Random values for every tensor, then a few steps, so that moments are what training makes them.
+ */
+static bool train(struct speaker *x, const struct sn_model_config *m, int steps)
+{
+    struct sn_err err = {0};
+    struct fake f = {0};
+    double loss;
+    bool good = learner_create(x, m, &err) == SN_OK;
+    if (good) {
+        fake_add_model(&f, x->model, 3);
+        for (int i = 0; i < f.n; i++) /* Adam begins with nothing */
+            for (int64_t k = 0; strcmp(f.tensors[i].group, "model") != 0 &&
+                                k < f.tensors[i].rows * f.tensors[i].cols;
+                 k++)
+                f.values[i][k] = 0;
+        struct sn_source s = fake_source(&f, "");
+        s.scalars.adam_count = 0;
+        good = learner_fill(x, &s, &err) == SN_OK;
+    }
+    for (int i = 1; i <= steps && good; i++)
+        good = learner_step(x, i, &loss, &err) == SN_OK;
+    if (!good)
+        printf("# %s\n", err.text);
+    fake_fini(&f);
+    return good;
+}
+
+/* A copy of everything that the learner's checkpoint would hold; caller frees *model_text. */
+static struct sn_source snapshot(struct fake *f, const struct speaker *x, char **model_text)
+{
+    struct sn_str text = {0};
+    for (int i = 0; i < x->state.n_tensors; i++) {
+        const struct sn_state_tensor *t = &x->state.tensors[i];
+        float *p = fake_add(f, t->group, t->name, t->rows, t->cols);
+        for (int64_t r = 0; r < t->rows; r++)
+            memcpy(p + r * t->cols, t->p + r * t->ld, (size_t)t->cols * sizeof(*p));
+    }
+    sn_config_format_model(&text, &x->config);
+    *model_text = text.p;
+    struct sn_source s = fake_source(f, text.p);
+    s.scalars.adam_count = sn_exec_scalars(x->exec)->adam_count;
+    return s;
+}
+
+/* --- growing -----------------------------------------------------------------------------------
+ */
+
+static double largest(const float *p, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)p[i]));
+    return most;
+}
+
+static double farthest(const float *a, const float *b, int64_t n)
+{
+    double off = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        off = d <= off ? off : d; /* NaN stays */
+    }
+    return off;
+}
+
+static const float *grad_of(const struct speaker *x, const char *name)
+{
+    const struct sn_model *m = x->model;
+    for (int i = 0; i < m->n_params; i++)
+        for (int k = 0; k < m->params[i].n_pieces; k++)
+            if (strcmp(m->params[i].piece[k].name, name) == 0)
+                return job_grad(x->exec, x->job, i) + m->params[i].piece[k].row * m->params[i].cols;
+    return NULL;
+}
+
+static void logits_agree(const char *name, int n, struct sn_source *small, struct sn_source *large)
+{
+    enum { TOKENS = SEQ };
+    struct sn_model_config a, b;
+    struct sn_err err = {0};
+    int32_t tokens[TOKENS];
+    float x[TOKENS * VOCAB], y[TOKENS * VOCAB];
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = (int32_t)(sn_rng_bits(9, (uint64_t)i) % VOCAB);
+    if (model_of(&a, small->model_text, &err) != SN_OK ||
+        model_of(&b, large->model_text, &err) != SN_OK ||
+        logits_of(x, small, &a, tokens, TOKENS, &err) != SN_OK ||
+        logits_of(y, large, &b, tokens, TOKENS, &err) != SN_OK) {
+        tap_ok(false, "%s x %d: both speak: %s", name, n, err.text);
+        return;
+    }
+    double most = largest(x, TOKENS * VOCAB), off = farthest(x, y, TOKENS * VOCAB);
+    tap_ok(most > 0.1 && off <= 1e-5 * most, "%s x %d: logits are equal (%.1e of %.2f)", name, n,
+           off, most);
+}
+
+/* The gradients of one step of the small model, put where exp_avg is and their squares where
+ * exp_avg_sq is, must grow into the gradients of the same step of the large one. */
+static void gradients_agree(const char *name, int n, struct speaker *small, struct speaker *large)
+{
+    struct fake f = {0};
+    struct sn_err err = {0};
+    char *text = NULL, worst[96] = "";
+    double most = 0, off = 0, off_sq = 0;
+    struct sn_source s = snapshot(&f, small, &text), grown = {0};
+    for (int i = 0; i < f.n; i++) {
+        const float *g = grad_of(small, f.tensors[i].name);
+        bool squares = strcmp(f.tensors[i].group, "exp_avg_sq") == 0;
+        for (int64_t k = 0; k < f.tensors[i].rows * f.tensors[i].cols; k++)
+            f.values[i][k] = squares ? g[k] * g[k] : g[k];
+    }
+    bool good = sn_source_grow(&grown, &s, n, &err) == SN_OK;
+    for (int i = 0; i < large->model->n_params && good; i++)
+        most = fmax(most, largest(job_grad(large->exec, large->job, i),
+                                  large->model->params[i].rows * large->model->params[i].cols));
+    for (int i = 0; i < grown.n_tensors && good; i++) {
+        const struct sn_source_tensor *t = &grown.tensors[i];
+        int64_t size = t->rows * t->cols;
+        if (strcmp(t->group, "exp_avg") != 0)
+            continue;
+        float *want = source_whole(&grown, "exp_avg", t->name);
+        float *want_sq = source_whole(&grown, "exp_avg_sq", t->name);
+        const float *got = grad_of(large, t->name);
+        double scale = fmax(largest(got, size), 1e-3 * most), here = farthest(want, got, size);
+        if (!(here / scale <= off)) {
+            off = here / scale;
+            (void)snprintf(worst, sizeof(worst), "%s", t->name);
+        }
+        for (int64_t k = 0; k < size; k++)
+            off_sq = fmax(off_sq, fabs((double)want_sq[k] - (double)want[k] * (double)want[k]) /
+                                      (scale * scale));
+        sn_free(want);
+        sn_free(want_sq);
+    }
+    tap_ok(good && off <= 2e-5, "%s x %d: gradients are those of the small model times s (%.1e)",
+           name, n, off);
+    if (off > 2e-5)
+        printf("# %s\n", worst);
+    tap_ok(good && off_sq <= 1e-6, "%s x %d: squares of gradients grow by s s (%.1e)", name, n,
+           off_sq);
+    sn_source_close(&grown);
+    fake_fini(&f);
+    sn_free(text);
+}
+
+/* What the step added to each weight is the same in all copies, and the same as in the small
+ * model, weight decay aside: Adam does not see the scale of gradients, if its moments have it too.
+ */
+static void updates_agree(const char *name, int n, const struct sn_source *before,
+                          const struct speaker *small, struct sn_source *large_before,
+                          const struct speaker *large)
+{
+    double keep = 1 - adamw.lr * adamw.weight_decay, off = 0, most = 0;
+    for (int i = 0; i < before->n_tensors; i++) {
+        const struct sn_source_tensor *t = &before->tensors[i];
+        if (strcmp(t->group, "model") != 0 || strstr(t->name, "attn.k.bias"))
+            continue; /* an update out of rounding errors alone (head of this file) */
+        float *a = source_whole((struct sn_source *)before, "model", t->name);
+        float *b = source_whole(large_before, "model", t->name);
+        const float *c = find(small, "model", t->name)->p;
+        const struct sn_state_tensor *to = find(large, "model", t->name);
+        double decay = t->cols > 1 ? keep : 1;
+        for (int64_t e = 0; e < to->rows * to->cols; e++) {
+            int64_t from = e / to->cols % t->rows * t->cols + e % to->cols % t->cols;
+            double want = (double)c[from] - decay * (double)a[from];
+            double got = (double)to->p[e] - decay * (double)b[e];
+            most = fmax(most, fabs(want));
+            off = fmax(off, fabs(want - got));
+        }
+        sn_free(a);
+        sn_free(b);
+    }
+    tap_ok(most > 0.5 * adamw.lr && off <= 1e-3 * adamw.lr,
+           "%s x %d: the next update is the same for every copy (%.1e of %.1e)", name, n, off,
+           adamw.lr);
+}
+
+static void a_grown_model_does_what_the_small_one_does(const struct variant *v, int n)
+{
+    struct speaker small, large = {0};
+    struct fake f = {0};
+    struct sn_err err = {0};
+    struct sn_source s, grown = {0};
+    struct sn_model_config m = model_config(v), big;
+    char *text = NULL;
+    double a = 0, b = 0;
+    if (!tap_ok(train(&small, &m, 3), "%s trains", v->name))
+        return;
+    s = snapshot(&f, &small, &text);
+    struct sn_source view = s; /* still readable once grown owns it: a fake's close does nothing */
+    bool good = sn_source_grow(&grown, &s, n, &err) == SN_OK &&
+                model_of(&big, grown.model_text, &err) == SN_OK &&
+                learner_create(&large, &big, &err) == SN_OK &&
+                learner_fill(&large, &grown, &err) == SN_OK;
+    if (good)
+        logits_agree(v->name, n, &view, &grown);
+    good = good && learner_step(&small, 4, &a, &err) == SN_OK &&
+           learner_step(&large, 4, &b, &err) == SN_OK;
+    if (tap_ok(good, "%s x %d: grown, loaded and trained on %s", v->name, n, err.text)) {
+        tap_close(b, a, 1e-6, 1, "its loss is the small model's");
+        gradients_agree(v->name, n, &small, &large);
+        updates_agree(v->name, n, &view, &small, &grown, &large);
+    }
+    speaker_destroy(&large);
+    speaker_destroy(&small);
+    sn_source_close(&grown);
+    fake_fini(&f);
+    sn_free(text);
+}
+
+/* --- delinking ---------------------------------------------------------------------------------
+ */
+
+static bool layers_equal(const struct speaker *x, int a, int b)
+{
+    char one[96], other[96];
+    (void)snprintf(one, sizeof(one), "layers.%d.ffn.down.weight", a);
+    (void)snprintf(other, sizeof(other), "layers.%d.ffn.down.weight", b);
+    const struct sn_state_tensor *p = find(x, "model", one), *q = find(x, "model", other);
+    return p && q && farthest(p->p, q->p, p->rows * p->cols) == 0;
+}
+
+static void delinked_layers_go_their_own_ways(void)
+{
+    struct speaker shared, own = {0};
+    struct fake f = {0};
+    struct sn_err err = {0};
+    struct sn_source s, delinked = {0};
+    struct sn_model_config m = model_config(&variants[VARIANTS - 1]), n;
+    char *text = NULL;
+    double a = 0, b = 0, then = 0;
+    if (!tap_ok(train(&shared, &m, 3), "a model with shared layers trains"))
+        return;
+    s = snapshot(&f, &shared, &text);
+    bool good = sn_source_delink(&delinked, &s, &err) == SN_OK &&
+                model_of(&n, delinked.model_text, &err) == SN_OK &&
+                learner_create(&own, &n, &err) == SN_OK &&
+                learner_fill(&own, &delinked, &err) == SN_OK;
+    if (good) {
+        tap_ok(n.share_layers == 1 && layers_equal(&own, 0, 1) && layers_equal(&own, 2, 3) &&
+                   !layers_equal(&own, 0, 2),
+               "after it every layer has weights, a copy of those it used");
+        tap_ok(!memcmp(find(&own, "exp_avg", "layers.1.attn.q.weight")->p,
+                       find(&shared, "exp_avg", "layers.0.attn.q.weight")->p, 24 * 24 * 4) &&
+                   !memcmp(find(&own, "exp_avg_sq", "layers.3.attn.q.weight")->p,
+                           find(&shared, "exp_avg_sq", "layers.2.attn.q.weight")->p, 24 * 24 * 4),
+               "and Adam's moments");
+    }
+    good = good && learner_step(&shared, 4, &a, &err) == SN_OK &&
+           learner_step(&own, 4, &b, &err) == SN_OK && learner_step(&own, 4, &then, &err) == SN_OK;
+    if (tap_ok(good, "the delinked model trains on %s", err.text)) {
+        tap_ok(a == b, "its loss is that of the shared one, bit for bit");
+        tap_ok(!layers_equal(&own, 0, 1) && !layers_equal(&own, 2, 3),
+               "one step later the layers differ");
+        tap_ok(then < b, "and the loss has fallen");
+    }
+    speaker_destroy(&own);
+    speaker_destroy(&shared);
+    sn_source_close(&delinked);
+    fake_fini(&f);
+    sn_free(text);
+}
+
+int main(void)
+{
+    for (int i = 0; i < VARIANTS; i++)
+        a_grown_model_does_what_the_small_one_does(&variants[i], i % 2 ? 3 : 2);
+    a_grown_model_does_what_the_small_one_does(&variants[4], 5);
+    delinked_layers_go_their_own_ways();
+    return tap_done();
+}
