@@ -71,7 +71,7 @@ enum sn_status sn_source_delink(struct sn_source *out, struct sn_source *inner, 
         st = add(t, inner, i, &m, err);
     c.model.share_layers = 1;
     if (st == SN_OK)
-        st = sn_tiled_finish(out, t, inner, &c, "delink", m.share_layers, err);
+        st = sn_tiled_finish(out, t, inner, &c, "delink", err);
     if (st != SN_OK)
         sn_tiled_destroy(t);
     return st;

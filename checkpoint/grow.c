@@ -25,12 +25,18 @@
  *     final norm of a tied model   m = n     f = 1/n   s = 1
  *
  * Adam's first moment is a mean of gradients and is multiplied by s, the second, of their squares,
- * by s s. tests/unit/test_grow.c holds the table against gradients of compiled models.
+ * by s s. tests/unit/test_grow_train.c holds the table against gradients of compiled models.
+ *
+ * Equal gradients would keep the copies equal for ever: dropout breaks the tie, nothing else does
+ * here, where sums are made in the same order for all of them. So the weights that are divided get
+ * noise that cancels over the copies of their input (checkpoint/tile.h); the function is unchanged,
+ * the gradients and with them the moments are those of the table but for a part of its size.
  */
 #include "checkpoint/model_text.h"
 #include "checkpoint/tile.h"
 #include "lib/base/str.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LEAST = 2, MOST = 64 };
@@ -56,64 +62,76 @@ static const struct kind *kind_of(const char *name)
     return NULL;
 }
 
+struct growth {
+    int n;
+    bool tied;
+    float noise;
+};
+
 /* How tensor `from` appears in the larger model. */
-static enum sn_status tile_of(struct sn_tile *out, const struct sn_source *inner, int from, int n,
-                              bool tied, struct sn_err *err)
+static enum sn_status tile_of(struct sn_tile *out, const struct sn_source *inner, int from,
+                              const struct growth *g, struct sn_err *err)
 {
     const struct sn_source_tensor *t = &inner->tensors[from];
     const struct kind *k = kind_of(t->name);
     if (!k)
         return sn_fail(err, SN_EINPUT, "%s: grow: nothing is known about tensors such as '%s'",
                        inner->name, t->name);
-    int rows = k->rows ? n : 1, cols = k->cols ? n : 1;
-    int f = k->division == YES || (k->division == IF_TIED && tied) ? n : 1; /* 1 / f */
-    int s = rows * cols / f;                                                /* 1 / s */
+    int rows = k->rows ? g->n : 1, cols = k->cols ? g->n : 1;
+    int f = k->division == YES || (k->division == IF_TIED && g->tied) ? g->n : 1; /* 1 / f */
+    int s = rows * cols / f;                                                      /* 1 / s */
     *out = (struct sn_tile){.from = from, .rows = rows, .cols = cols};
-    if (strcmp(t->group, "model") == 0)
+    if (strcmp(t->group, "model") == 0) {
         out->divisor = (float)f;
-    else if (strcmp(t->group, "exp_avg") == 0)
+        out->noise = k->cols && f > 1 ? g->noise : 0;
+    } else if (strcmp(t->group, "exp_avg") == 0) {
         out->divisor = (float)s;
-    else if (strcmp(t->group, "exp_avg_sq") == 0)
+    } else if (strcmp(t->group, "exp_avg_sq") == 0) {
         out->divisor = (float)(s * s);
-    else
+    } else {
         return sn_fail(err, SN_EINPUT,
-                       "%s: grow: '%s' is of group '%s'; known are model, exp_avg "
-                       "and exp_avg_sq",
+                       "%s: grow: '%s' is of group '%s'; known are model, exp_avg and exp_avg_sq",
                        inner->name, t->name, t->group);
+    }
     return SN_OK;
 }
 
-static enum sn_status list(struct sn_tiled *t, const struct sn_source *inner, int n, bool tied,
-                           struct sn_err *err)
+static enum sn_status list(struct sn_tiled *t, const struct sn_source *inner,
+                           const struct growth *g, struct sn_err *err)
 {
     struct sn_tile tile;
     for (int i = 0; i < inner->n_tensors; i++) {
-        SN_TRY(tile_of(&tile, inner, i, n, tied, err));
+        SN_TRY(tile_of(&tile, inner, i, g, err));
         SN_TRY(sn_tiled_add(t, inner->tensors[i].name, tile, err));
     }
     return SN_OK;
 }
 
-enum sn_status sn_source_grow(struct sn_source *out, struct sn_source *inner, int n,
+enum sn_status sn_source_grow(struct sn_source *out, struct sn_source *inner, int n, double noise,
                               struct sn_err *err)
 {
     struct sn_config c;
     struct sn_tiled *t;
+    char what[64];
     if (n < LEAST || n > MOST)
         return sn_fail(err, SN_EINPUT,
-                       "grow: %d is outside %d..%d times; want a whole number such "
-                       "as 2",
-                       n, LEAST, MOST);
+                       "grow: %d times is outside %d..%d; want a whole number such as 2", n, LEAST,
+                       MOST);
+    if (!(noise >= 0 && noise <= SN_GROW_NOISE_MAX))
+        return sn_fail(err, SN_EINPUT,
+                       "grow: noise of %g is outside 0..%g; want a number such as %g", noise,
+                       SN_GROW_NOISE_MAX, SN_GROW_NOISE);
     SN_TRY(sn_model_text_parse(&c, inner->model_text, inner->name, err));
-    bool tied = c.model.tied_embeddings;
+    struct growth g = {n, c.model.tied_embeddings, (float)noise};
     c.model.hidden *= n; /* past their bounds: sn_tiled_finish says so */
     c.model.heads *= n;
     c.model.kv_heads *= n;
     c.model.ffn *= n;
+    (void)snprintf(what, sizeof(what), "grow %dx, noise %.9g", n, noise);
     SN_TRY(sn_tiled_create(&t, inner, inner->n_tensors, err));
-    enum sn_status st = list(t, inner, n, tied, err);
+    enum sn_status st = list(t, inner, &g, err);
     if (st == SN_OK)
-        st = sn_tiled_finish(out, t, inner, &c, "grow", n, err);
+        st = sn_tiled_finish(out, t, inner, &c, what, err);
     if (st != SN_OK)
         sn_tiled_destroy(t);
     return st;

@@ -67,8 +67,13 @@ enum sn_status sn_source_delink(struct sn_source *out, struct sn_source *inner, 
  * n) / n; embeddings and biases and norms tiled; head tiled / n (tied: final_norm carries the 1/n);
  * heads and kv_heads times n at the same head_dim. exp_avg and exp_avg_sq follow the gradients'
  * scale s and s^2, which each kind of tensor has in the larger model (docs/CONVERT.md). n from 2 to
- * 64. */
-enum sn_status sn_source_grow(struct sn_source *out, struct sn_source *inner, int n,
+ * 64.
+ *
+ * Divided weights times 1 +- noise, from 0 to SN_GROW_NOISE_MAX, such that it cancels: without it
+ * and without dropout, the n copies of everything stay equal in all later training. */
+#define SN_GROW_NOISE     0.3
+#define SN_GROW_NOISE_MAX 0.9
+enum sn_status sn_source_grow(struct sn_source *out, struct sn_source *inner, int n, double noise,
                               struct sn_err *err);
 
 #endif

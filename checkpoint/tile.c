@@ -13,6 +13,7 @@
 #include "checkpoint/model_text.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/base/rng.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -25,6 +26,7 @@ enum { PARTS = 4 };
 struct entry {
     struct sn_source_tensor tensor;
     struct sn_tile tile;
+    uint64_t key; /* of its noise */
 };
 
 struct sn_tiled {
@@ -123,6 +125,35 @@ static void repeat(float *p, int64_t n, int64_t all)
     }
 }
 
+/* The columns c .. c + n - 1 of a copy that has a partner, in one row of the result; p is where
+ * column c is. A coin for each element of the pair says which of the two copies gets more. */
+static void disturb(float *p, const struct entry *e, int64_t row, int64_t copy, int64_t c,
+                    int64_t n)
+{
+    /* 1 + x is rounded; 1 - x then is exact, and so is their sum. */
+    float more = 1 + e->tile.noise, less = 1 - (more - 1);
+    float factor[2] = {copy % 2 ? less : more, copy % 2 ? more : less};
+    int64_t words = (e->tensor.cols / e->tile.cols + 63) / 64; /* of 64 coins */
+    int64_t first = (row * (e->tile.cols / 2) + copy / 2) * words;
+    for (int64_t k; n > 0; p += k, c += k, n -= k) {
+        uint64_t coins = sn_rng_bits(e->key, (uint64_t)(first + c / 64)) >> c % 64;
+        k = 64 - c % 64 < n ? 64 - c % 64 : n;
+        for (int64_t i = 0; i < k; i++)
+            p[i] *= factor[coins >> i & 1];
+    }
+}
+
+static void add_noise(float *out, int64_t ld, const struct entry *e, struct sn_box box)
+{
+    int64_t cols = e->tensor.cols / e->tile.cols, paired = e->tile.cols / 2 * 2 * cols;
+    int64_t end = box.col + box.cols < paired ? box.col + box.cols : paired;
+    for (int64_t r = 0; r < box.rows; r++)
+        for (int64_t c = box.col, n; c < end; c += n) {
+            n = cols - c % cols < end - c ? cols - c % cols : end - c;
+            disturb(out + r * ld + c - box.col, e, box.row + r, c / cols, c % cols, n);
+        }
+}
+
 static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *err)
 {
     struct sn_tiled *t = self;
@@ -131,8 +162,8 @@ static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *er
         return sn_fail(err, SN_EFAIL, "%s: a box was asked for that was not announced",
                        t->inner.name);
     const struct sn_source_want *w = &t->wants[t->at++];
+    const struct entry *e = &t->entries[w->tensor];
     const struct sn_source_tensor *small = small_of(t, w->tensor);
-    float divisor = t->entries[w->tensor].tile.divisor;
     int n = cut(part, small, w->box);
     for (int i = 0; i < n; i++)
         SN_TRY(t->inner.next(t->inner.self, out + part[i].row * ld + part[i].col, ld, err));
@@ -140,12 +171,14 @@ static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *er
         return SN_OK;
     int64_t rows = w->box.rows < small->rows ? w->box.rows : small->rows;
     int64_t cols = w->box.cols < small->cols ? w->box.cols : small->cols;
-    if (divisor != 1)
-        divide(out, rows, cols, ld, divisor);
+    if (e->tile.divisor != 1)
+        divide(out, rows, cols, ld, e->tile.divisor);
     for (int64_t r = 0; r < rows; r++)
         repeat(out + r * ld, cols, w->box.cols);
     for (int64_t r = rows; r < w->box.rows; r++)
         memcpy(out + r * ld, out + (r - rows) * ld, (size_t)w->box.cols * sizeof(*out));
+    if (e->tile.noise != 0)
+        add_noise(out, ld, e, w->box);
     return SN_OK;
 }
 
@@ -202,7 +235,7 @@ enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile
     x.name = sn_strdup(name);
     if (!x.name)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", t->inner.name);
-    t->entries[t->n++] = (struct entry){x, tile};
+    t->entries[t->n++] = (struct entry){x, tile, sn_rng_key(0, name)};
     return SN_OK;
 }
 
@@ -222,8 +255,7 @@ static void close_both(void *self)
 }
 
 enum sn_status sn_tiled_finish(struct sn_source *out, struct sn_tiled *t, struct sn_source *inner,
-                               const struct sn_config *c, const char *what, int n,
-                               struct sn_err *err)
+                               const struct sn_config *c, const char *what, struct sn_err *err)
 {
     char id[96];
     SN_TRY(sn_model_text_format(&t->model_text, c, inner->name, err));
@@ -234,7 +266,7 @@ enum sn_status sn_tiled_finish(struct sn_source *out, struct sn_tiled *t, struct
             return sn_fail(err, SN_EINPUT, "%s: %s: two tensors would be named '%s'", inner->name,
                            what, t->tensors[i].name);
     }
-    int len = snprintf(id, sizeof(id), "%016" PRIx64 " %.32s %d", inner->identity, what, n);
+    int len = snprintf(id, sizeof(id), "%016" PRIx64 " %.64s", inner->identity, what);
     *out = *inner; /* name, scalars, least */
     out->self = t;
     out->n_tensors = (int)t->n;

@@ -9,11 +9,14 @@
 #include "lib/config/config.h"
 
 /* Element (r, c) is element (r mod rows, c mod columns) of tensor `from` of the inner source,
- * divided. */
+ * divided. With noise x, copies along columns are taken in pairs: one of the two is multiplied by
+ * 1 + x and the other by 1 - x, element by element at random, in every row of the result; the last
+ * one of an odd number stays as it is. The sum over copies is as without. */
 struct sn_tile {
     int from;
     int rows, cols; /* copies along each */
     float divisor;
+    float noise; /* 0 <= x < 1 */
 };
 
 struct sn_tiled; /* the tensors of such a source, while they are listed */
@@ -25,11 +28,10 @@ void sn_tiled_destroy(struct sn_tiled *t); /* NULL is allowed; inner stays open 
 /* The name is copied; group and dtype are those of the inner tensor. */
 enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile tile,
                             struct sn_err *err);
-/* Make *out of it: the model is c->model, scalars are the inner source's. `what` and `n` say which
- * transformation it is, for the identity. From success on *out owns t, and *inner, which is left
- * closed. */
+/* Make *out of it: the model is c->model, scalars are the inner source's. `what` names the
+ * transformation with its numbers, for the identity and messages. From success on *out owns t, and
+ * *inner, which is left closed. */
 enum sn_status sn_tiled_finish(struct sn_source *out, struct sn_tiled *t, struct sn_source *inner,
-                               const struct sn_config *c, const char *what, int n,
-                               struct sn_err *err);
+                               const struct sn_config *c, const char *what, struct sn_err *err);
 
 #endif

@@ -75,7 +75,7 @@ static void any_box_of_a_repeated_tensor_is_read_once(void)
     struct sn_config c;
     struct sn_source s, tiled = {0};
     struct sn_source_want wants[WANTS];
-    struct sn_tile tile[3] = {{0, 5, 4, 3}, {0, 1, 6, 1}, {0, 8, 1, 49}};
+    struct sn_tile tile[3] = {{0, 5, 4, 3, 0}, {0, 1, 6, 1, 0}, {0, 8, 1, 49, 0}};
     struct sn_tiled *t = NULL;
     struct dice d = {.key = 11};
     float *p = fake_add(&f, "model", "w", 7, 11);
@@ -87,7 +87,7 @@ static void any_box_of_a_repeated_tensor_is_read_once(void)
                 sn_tiled_add(t, "a", tile[0], &err) == SN_OK &&
                 sn_tiled_add(t, "b", tile[1], &err) == SN_OK &&
                 sn_tiled_add(t, "c", tile[2], &err) == SN_OK &&
-                sn_tiled_finish(&tiled, t, &s, &c, "test", 1, &err) == SN_OK;
+                sn_tiled_finish(&tiled, t, &s, &c, "test", &err) == SN_OK;
     tap_ok(good && tiled.tensors[0].rows == 35 && tiled.tensors[0].cols == 44 &&
                tiled.tensors[1].rows == 7 && tiled.tensors[1].cols == 66 &&
                tiled.tensors[2].rows == 56 && tiled.tensors[2].cols == 11,
@@ -124,6 +124,59 @@ static void any_box_of_a_repeated_tensor_is_read_once(void)
     fake_fini(&f);
 }
 
+static void noise_cancels_and_knows_no_boxes(void)
+{
+    enum { SMALL = 70, COPIES = 5, ALL = SMALL * COPIES, HIGH = 6 };
+    static float whole[HIGH * ALL], part[HIGH * ALL];
+    struct fake f = {0};
+    struct sn_err err = {0};
+    struct sn_config c;
+    struct sn_source s, tiled = {0};
+    struct sn_tiled *t = NULL;
+    struct dice d = {.key = 12};
+    float *p = fake_add(&f, "model", "w", 3, SMALL);
+    for (int i = 0; i < 3 * SMALL; i++)
+        p[i] = (float)(1 + i);
+    s = fake_source(&f, llama);
+    bool good = sn_model_text_parse(&c, llama, "test", &err) == SN_OK &&
+                sn_tiled_create(&t, &s, 1, &err) == SN_OK &&
+                sn_tiled_add(t, "w", (struct sn_tile){0, 2, COPIES, 2, 0.25f}, &err) == SN_OK &&
+                sn_tiled_finish(&tiled, t, &s, &c, "test", &err) == SN_OK &&
+                source_box(&tiled, 0, (struct sn_box){0, 0, HIGH, ALL}, whole, &err) == SN_OK;
+    bool sums = true, sizes = true, last = true;
+    int more = 0, same = 0;
+    for (int i = 0; i < HIGH * SMALL; i++) {
+        int r = i / SMALL, k = i % SMALL;
+        float w = p[r % 3 * SMALL + k] / 2;
+        const float *x = &whole[r * ALL + k];
+        for (int pair = 0; pair < 2; pair++) {
+            float a = x[2 * pair * SMALL], b = x[(2 * pair + 1) * SMALL];
+            sums = sums && a + b == 2 * w;
+            sizes = sizes && (a == 1.25f * w || a == 0.75f * w);
+            more += a > b;
+        }
+        last = last && x[4 * SMALL] == w;
+        same += (x[0] > w) == (x[2 * SMALL] > w);
+        same += r < 3 && (x[0] > w) == (x[3 * ALL] > w);
+    }
+    tap_ok(good && sums && sizes, "noise: two copies are 1 + x and 1 - x times the weight");
+    tap_ok(good && last, "the last of an odd number of copies has none");
+    /* 840 and 630 coins: 5 standard deviations */
+    tap_ok(abs(more - 420) < 73 && abs(same - 315) < 63,
+           "which is which is a coin for every element of every pair (%d of 840, %d of 630)", more,
+           same);
+    for (int round = 0; round < 500 && good; round++) {
+        struct sn_box b = some_box(&d, HIGH, ALL);
+        good = source_box(&tiled, 0, b, part, &err) == SN_OK;
+        for (int64_t r = 0; r < b.rows && good; r++)
+            good = b.cols == 0 || !memcmp(&part[r * b.cols], &whole[(b.row + r) * ALL + b.col],
+                                          (size_t)b.cols * sizeof(*part));
+    }
+    tap_ok(good, "the same values in any of 500 random boxes (key 12) %s", err.text);
+    sn_source_close(&tiled);
+    fake_fini(&f);
+}
+
 /* --- what grows into what ----------------------------------------------------------------------
  */
 
@@ -140,6 +193,25 @@ static void expect(struct sn_source *s, const char *group, const char *name, int
     sn_free(p);
 }
 
+/* Noise of 0.25 in 3 copies: the first two differ from the last, which is as without. */
+static void only_divided_weights_have_noise(struct fake *f, struct sn_source *grown)
+{
+    bool good = true;
+    for (int i = 0; i < grown->n_tensors && good; i++) {
+        const struct sn_source_tensor *t = &grown->tensors[i];
+        bool noisy = !strcmp(t->group, "model") &&
+                     (!strcmp(t->name, "head.weight") || strstr(t->name, "attn.k.weight") ||
+                      strstr(t->name, "ffn.down.weight"));
+        float *p = source_whole(grown, t->group, t->name);
+        int64_t third = f->tensors[i].cols;
+        good = p && (t->cols == 1 || t->cols == 3 * third);
+        for (int64_t c = 0; c < third && t->cols > 1 && good; c++)
+            good = (p[c] != p[2 * third + c]) == (noisy && p[c] != 0);
+        sn_free(p);
+    }
+    tap_ok(good, "in weights that are divided, in no other and in no moment");
+}
+
 static void every_kind_grows_in_its_way(void)
 {
     struct fake f = {0};
@@ -150,7 +222,7 @@ static void every_kind_grows_in_its_way(void)
     f.tensors[source_number(&s, "model", "head.weight")].dtype = SN_BF16;
 #define OLD(group, name) f.values[source_number(&old, group, name)][1]
     struct sn_source old = s;
-    if (!tap_ok(sn_source_grow(&grown, &s, 3, &err) == SN_OK, "grown 3 times %s", err.text))
+    if (!tap_ok(sn_source_grow(&grown, &s, 3, 0, &err) == SN_OK, "grown 3 times %s", err.text))
         return;
     tap_ok(!s.self && !s.close, "the source within has a new owner");
     tap_text(grown.model_text, TEXT("llama", "48", "12", "6", "60", "false", "1"),
@@ -176,9 +248,16 @@ static void every_kind_grows_in_its_way(void)
     expect(&grown, "exp_avg_sq", "head.weight", 50, 48, OLD("exp_avg_sq", "head.weight"));
     expect(&grown, "exp_avg_sq", "layers.0.ffn.down.weight", 48, 60,
            OLD("exp_avg_sq", "layers.0.ffn.down.weight") / 9);
+    uint64_t exact = grown.identity;
+    sn_source_close(&grown);
+    s = fake_source(&f, llama);
+    tap_ok(sn_source_grow(&grown, &s, 3, 0.25, &err) == SN_OK && grown.identity != exact,
+           "noise makes another source %s", err.text);
+    only_divided_weights_have_noise(&f, &grown);
     sn_source_close(&grown);
     s = fake_source(&f, tied);
-    tap_ok(sn_source_grow(&grown, &s, 3, &err) == SN_OK, "the same with a tied head %s", err.text);
+    tap_ok(sn_source_grow(&grown, &s, 3, 0, &err) == SN_OK, "the same with a tied head %s",
+           err.text);
     expect(&grown, "model", "embed.weight", 50, 48, OLD("model", "embed.weight"));
     expect(&grown, "model", "final_norm.weight", 48, 1, OLD("model", "final_norm.weight") / 3);
     expect(&grown, "exp_avg_sq", "embed.weight", 50, 48, OLD("exp_avg_sq", "embed.weight") / 9);
@@ -224,7 +303,7 @@ static void delinked_layers_have_names_of_their_own(void)
     expect(&own, "exp_avg_sq", "layers.2.ffn.down.weight", 16, 20,
            OLD("exp_avg_sq", "layers.0.ffn.down.weight"));
     uint64_t before = own.identity;
-    tap_ok(sn_source_grow(&grown, &own, 2, &err) == SN_OK, "delinked, then grown %s", err.text);
+    tap_ok(sn_source_grow(&grown, &own, 2, 0, &err) == SN_OK, "delinked, then grown %s", err.text);
     tap_ok(before != old.identity && grown.identity != before, "each step is another identity");
     expect(&grown, "model", "layers.1.ffn.down.weight", 32, 40,
            OLD("model", "layers.0.ffn.down.weight") / 2);
@@ -239,7 +318,7 @@ static void refused(struct fake *f, const char *text, int n, const char *want)
 {
     struct sn_err err = {0};
     struct sn_source s = fake_source(f, text), out = {0};
-    enum sn_status st = n ? sn_source_grow(&out, &s, n, &err) : sn_source_delink(&out, &s, &err);
+    enum sn_status st = n ? sn_source_grow(&out, &s, n, 0, &err) : sn_source_delink(&out, &s, &err);
     tap_ok(st == SN_EINPUT && s.self == f, "refused, and the source stays open");
     tap_text(err.text, want, want);
     sn_source_close(&s);
@@ -248,8 +327,15 @@ static void refused(struct fake *f, const char *text, int n, const char *want)
 static void what_cannot_be_done_is_refused(void)
 {
     struct fake f = {0};
-    refused(&f, llama, 1, "grow: 1 is outside 2..64 times; want a whole number such as 2");
-    refused(&f, llama, 65, "grow: 65 is outside 2..64 times; want a whole number such as 2");
+    refused(&f, llama, 1, "grow: 1 times is outside 2..64; want a whole number such as 2");
+    refused(&f, llama, 65, "grow: 65 times is outside 2..64; want a whole number such as 2");
+    struct sn_err err = {0};
+    struct sn_source s = fake_source(&f, llama), out = {0};
+    tap_ok(sn_source_grow(&out, &s, 2, 1.5, &err) == SN_EINPUT &&
+               sn_source_grow(&out, &s, 2, NAN, NULL) == SN_EINPUT,
+           "noise that turns weights around is refused");
+    tap_text(err.text, "grow: noise of 1.5 is outside 0..0.9; want a number such as 0.3",
+             "with a sentence");
     refused(&f, llama, 0, "fake: delink: no layers share weights (model.share_layers is 1)");
     refused(&f, TEXT("llama", "786432", "4", "2", "20", "false", "1"), 2,
             "fake: model section:4:11: model.hidden: 1572864 is outside 1..1048576 features");
@@ -297,7 +383,7 @@ static void a_failed_allocation_is_a_sentence(void)
         sn_mem_fail_at((uint64_t)n + 1);
         st = sn_source_delink(&own, &s, &err);
         if (st == SN_OK)
-            st = sn_source_grow(&grown, &own, 2, &err);
+            st = sn_source_grow(&grown, &own, 2, 0, &err);
         if (st == SN_OK)
             st = source_box(&grown, 0, (struct sn_box){0, 0, 8, 8}, out, &err);
         sn_mem_fail_at(0);
@@ -314,6 +400,7 @@ static void a_failed_allocation_is_a_sentence(void)
 int main(void)
 {
     any_box_of_a_repeated_tensor_is_read_once();
+    noise_cancels_and_knows_no_boxes();
     every_kind_grows_in_its_way();
     delinked_layers_have_names_of_their_own();
     what_cannot_be_done_is_refused();

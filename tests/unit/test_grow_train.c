@@ -244,7 +244,7 @@ static void gradients_agree(const char *name, int n, struct speaker *small, stru
         for (int64_t k = 0; k < f.tensors[i].rows * f.tensors[i].cols; k++)
             f.values[i][k] = squares ? g[k] * g[k] : g[k];
     }
-    bool good = sn_source_grow(&grown, &s, n, &err) == SN_OK;
+    bool good = sn_source_grow(&grown, &s, n, 0, &err) == SN_OK;
     for (int i = 0; i < large->model->n_params && good; i++)
         most = fmax(most, largest(job_grad(large->exec, large->job, i),
                                   large->model->params[i].rows * large->model->params[i].cols));
@@ -323,7 +323,7 @@ static void a_grown_model_does_what_the_small_one_does(const struct variant *v, 
         return;
     s = snapshot(&f, &small, &text);
     struct sn_source view = s; /* still readable once grown owns it: a fake's close does nothing */
-    bool good = sn_source_grow(&grown, &s, n, &err) == SN_OK &&
+    bool good = sn_source_grow(&grown, &s, n, 0, &err) == SN_OK &&
                 model_of(&big, grown.model_text, &err) == SN_OK &&
                 learner_create(&large, &big, &err) == SN_OK &&
                 learner_fill(&large, &grown, &err) == SN_OK;
@@ -339,6 +339,75 @@ static void a_grown_model_does_what_the_small_one_does(const struct variant *v, 
     speaker_destroy(&large);
     speaker_destroy(&small);
     sn_source_close(&grown);
+    fake_fini(&f);
+    sn_free(text);
+}
+
+/* Largest difference of any layer's weight or bias from its copy n / 2 on. */
+static double asymmetry(const struct speaker *x)
+{
+    double off = 0;
+    for (int i = 0; i < x->state.n_tensors; i++) {
+        const struct sn_state_tensor *t = &x->state.tensors[i];
+        int64_t half = t->rows / 2;
+        if (!strcmp(t->group, "model") && !strncmp(t->name, "layers.", 7))
+            for (int64_t k = 0; k < half * t->cols; k++)
+                off = fmax(off, fabs((double)t->p[k] - (double)t->p[half * t->cols + k]));
+    }
+    return off;
+}
+
+/* Of the gradients of two models of one shape: how long their difference is, as a part. */
+static double part_that_differs(struct speaker *a, struct speaker *b)
+{
+    double off = 0, all = 0;
+    for (int i = 0; i < a->model->n_params; i++) {
+        const float *x = job_grad(a->exec, a->job, i), *y = job_grad(b->exec, b->job, i);
+        for (int64_t k = 0; k < a->model->params[i].rows * a->model->params[i].cols; k++) {
+            off += pow((double)x[k] - (double)y[k], 2);
+            all += pow((double)x[k], 2);
+        }
+    }
+    return sqrt(off / all);
+}
+
+static void noise_lets_copies_part(const struct variant *v)
+{
+    const double noise[2] = {0, SN_GROW_NOISE};
+    struct speaker small, large[2] = {0};
+    struct fake f = {0};
+    struct sn_err err = {0};
+    struct sn_model_config m = model_config(v), big;
+    char *text = NULL;
+    double loss, other = 0;
+    bool good = tap_ok(train(&small, &m, 3), "%s trains", v->name);
+    struct sn_source s = snapshot(&f, &small, &text);
+    for (int i = 0; i < 2 && good; i++) {
+        struct sn_source view = s, inner = s, grown = {0};
+        good = sn_source_grow(&grown, &inner, 2, noise[i], &err) == SN_OK &&
+               model_of(&big, grown.model_text, &err) == SN_OK &&
+               learner_create(&large[i], &big, &err) == SN_OK &&
+               learner_fill(&large[i], &grown, &err) == SN_OK;
+        if (good)
+            logits_agree(i ? "with noise, too," : v->name, 2, &view, &grown);
+        good = good && learner_step(&large[i], 4, i ? &other : &loss, &err) == SN_OK;
+        sn_source_close(&grown);
+    }
+    if (good) {
+        double part = part_that_differs(&large[0], &large[1]);
+        tap_close(other, loss, 1e-6, 1, "noise does not change the loss");
+        tap_ok(part > 1e-3 && part < SN_GROW_NOISE, "and the gradients by %.3f of their length",
+               part);
+    }
+    for (int i = 5; i < 20 && good; i++)
+        good = learner_step(&large[0], i, &loss, &err) == SN_OK &&
+               learner_step(&large[1], i, &loss, &err) == SN_OK;
+    tap_ok(good && asymmetry(&large[0]) == 0, "without noise copies are equal 16 steps later %s",
+           err.text);
+    tap_ok(good && asymmetry(&large[1]) > 1e-2, "with it they are not");
+    speaker_destroy(&large[0]);
+    speaker_destroy(&large[1]);
+    speaker_destroy(&small);
     fake_fini(&f);
     sn_free(text);
 }
@@ -401,6 +470,8 @@ int main(void)
     for (int i = 0; i < VARIANTS; i++)
         a_grown_model_does_what_the_small_one_does(&variants[i], i % 2 ? 3 : 2);
     a_grown_model_does_what_the_small_one_does(&variants[4], 5);
+    noise_lets_copies_part(&variants[0]);
+    noise_lets_copies_part(&variants[4]);
     delinked_layers_go_their_own_ways();
     return tap_done();
 }
