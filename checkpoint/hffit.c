@@ -149,3 +149,9 @@ void sn_hf_list_fini(struct sn_hf_list *l)
     sn_free(l->shapes);
     *l = (struct sn_hf_list){0};
 }
+
+const struct sn_state_shape *sn_hf_list_find(const struct sn_hf_list *l, const char *name)
+{
+    struct sn_state_shape key = {.name = name};
+    return bsearch(&key, l->shapes, (size_t)l->n, sizeof(key), by_name);
+}

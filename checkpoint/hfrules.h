@@ -56,6 +56,8 @@ struct sn_hf_list {
 enum sn_status sn_hf_list_create(struct sn_hf_list *out, const struct sn_model_config *m,
                                  struct sn_err *err);
 void sn_hf_list_fini(struct sn_hf_list *l);
+/* May return NULL. */
+const struct sn_state_shape *sn_hf_list_find(const struct sn_hf_list *l, const char *name);
 
 /* Names of what is left over, the first few. */
 struct sn_left_over {
