@@ -94,7 +94,7 @@ define link
 	$(call say,ld,$@)$(CC) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 endef
 
-$(BUILD)/bin/sennit-train: LIBS += $(MPI_LIBS)
+$(BUILD)/bin/sennit-train $(BUILD)/bin/sennit-convert: LIBS += $(MPI_LIBS)
 $(BUILD)/bin/sennit-%: $(BUILD)/bin/sennit_%.o $(LIB)
 	$(link)
 
@@ -111,7 +111,7 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/rep
 # Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
 $(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
 	$(link)
-$(BUILD)/oom/sennit-train: LIBS += $(MPI_LIBS)
+$(BUILD)/oom/sennit-train $(BUILD)/oom/sennit-convert: LIBS += $(MPI_LIBS)
 
 # --- targets: each first looks for what is missing, then reads this file again, because what was
 # installed a moment ago was not there when the variables above were set --------------------------

@@ -1,10 +1,12 @@
 #include "bin/common.h"
 
 #include "lib/base/log.h"
+#include "lib/base/str.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 int sn_report(const struct sn_err *err)
 {
@@ -34,4 +36,32 @@ enum sn_status sn_parse_number(const char *option, const char *text, long long l
                        least, most);
     *out = v;
     return SN_OK;
+}
+
+enum sn_status sn_parse_bytes(const char *option, const char *text, int64_t least, int64_t *out,
+                              struct sn_err *err)
+{
+    static const struct {
+        const char *name;
+        int64_t bytes;
+    } unit[] = {{"", 1},
+                {"KiB", INT64_C(1) << 10},
+                {"MiB", INT64_C(1) << 20},
+                {"GiB", INT64_C(1) << 30},
+                {"TiB", INT64_C(1) << 40},
+                {"kB", 1000},
+                {"MB", 1000000},
+                {"GB", 1000000000},
+                {"TB", INT64_C(1000000000000)}};
+    char *end, shown[16];
+    double n = strtod(text, &end), most = 0x1p60;
+    for (size_t i = 0; end != text && i < sizeof(unit) / sizeof(unit[0]); i++) {
+        double bytes = n * (double)unit[i].bytes;
+        if (strcmp(end, unit[i].name) != 0 || !(bytes >= (double)least && bytes <= most))
+            continue;
+        *out = (int64_t)bytes;
+        return SN_OK;
+    }
+    return sn_fail(err, SN_EINPUT, "%s: '%s' is no size of at least %s; want one such as 4GiB",
+                   option, text, sn_str_bytes(shown, least));
 }

@@ -14,5 +14,8 @@ int sn_threads(const struct sn_config *c, int ranks_on_node);
 /* A decimal number of an option within bounds. */
 enum sn_status sn_parse_number(const char *option, const char *text, long long least,
                                long long most, long long *out, struct sn_err *err);
+/* A size such as 4GiB, 512MiB, 5GB or 4096, at least `least`. */
+enum sn_status sn_parse_bytes(const char *option, const char *text, int64_t least, int64_t *out,
+                              struct sn_err *err);
 
 #endif

@@ -17,6 +17,8 @@ struct sn_convert_options {
     struct sn_comm *comm; /* all ranks call with the same arguments */
     bool fresh;           /* do not take up what a killed run left */
     bool is_quiet;
+    int64_t
+        sync_bytes; /* written between two syncs, after which a kill costs no more; 0: 256 MiB */
 };
 
 /* What was done, on every rank. */

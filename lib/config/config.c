@@ -76,3 +76,106 @@ enum sn_status sn_config_load(struct sn_config *out, const char *path, const cha
     sn_free(text);
     return st;
 }
+
+/* --- the layout for a known model ------------------------------------------------------------ */
+
+/* A run may change how weights begin and what is dropped: a model's text does not say it. */
+static bool is_free(const struct sn_key *k)
+{
+    return strcmp(k->name, "model.dropout") == 0 || strcmp(k->name, "model.init_std") == 0;
+}
+
+/* Keys that the file sets must not say another thing than the model. */
+static enum sn_status compare_model(const struct sn_config *c, const struct sn_config *model,
+                                    const struct sn_settings *file, struct sn_err *err)
+{
+    char ours[SN_VALUE_SIZE], theirs[SN_VALUE_SIZE];
+    for (int i = 0; i < sn_n_keys; i++) {
+        const struct sn_key *k = &sn_keys[i];
+        if (!file->set[i] || !k->decides || is_free(k) || strncmp(k->name, "model.", 6) != 0)
+            continue;
+        (void)sn_key_format(k, sn_key_get(k, c), ours);
+        (void)sn_key_format(k, sn_key_get(k, model), theirs);
+        if (strcmp(ours, theirs) != 0)
+            return sn_settings_fail(file, k->name, err,
+                                    "is %s, but %s in %s; name the model's layout, without the "
+                                    "model or with the same one",
+                                    ours, theirs, model->path);
+    }
+    return SN_OK;
+}
+
+/* A batch that every schedule can deal out. */
+static enum sn_status make_up_batch(struct sn_config *c, const struct sn_settings *s,
+                                    struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int64_t batch = (int64_t)(l->data ? l->data : 1) * l->micro_batch * l->pipeline;
+    if (batch > INT32_MAX)
+        return sn_settings_fail(s, "layout", err,
+                                "data x micro_batch x pipeline (%d x %d x %d) is more than %d; "
+                                "want less",
+                                l->data, l->micro_batch, l->pipeline, INT32_MAX);
+    c->train.global_batch = (int)batch;
+    return SN_OK;
+}
+
+/* `file` is completed by what `base` sets. */
+static enum sn_status join(struct sn_config *c, struct sn_settings *file,
+                           const struct sn_settings *base, const struct sn_config *model,
+                           struct sn_err *err)
+{
+    struct sn_settings all = *file;
+    for (int i = 0; i < sn_n_keys; i++)
+        if (!all.set[i] && !is_free(&sn_keys[i]))
+            all.set[i] = base->set[i];
+    memset(c, 0, sizeof(*c));
+    (void)snprintf(c->path, sizeof(c->path), "%s", file->path);
+    SN_TRY(take_values(c, &all, err));
+    SN_TRY(compare_model(c, model, file, err));
+    if (!sn_settings_get(file, "train.global_batch"))
+        SN_TRY(make_up_batch(c, file, err));
+    c->train.eval_every = 0; /* its rules want data */
+    SN_TRY(sn_rules_apply(c, &all, err));
+    const struct sn_layout_config *l = &c->layout;
+    return sn_config_resolve_ranks(
+        c, (l->data ? l->data : 1) * l->tensor * l->context * l->pipeline, err);
+}
+
+static enum sn_status read_layout(struct sn_settings *s, struct sn_err *err)
+{
+    char *text;
+    size_t len;
+    struct stat id;
+    SN_TRY(sn_file_read(&text, &len, &id, s->path, err));
+    enum sn_status st = sn_settings_read(s, text, len, &id, err);
+    sn_free(text);
+    return st;
+}
+
+enum sn_status sn_config_load_layout(struct sn_config *out, const char *path,
+                                     const char *model_text, const char *model_name,
+                                     struct sn_err *err)
+{
+    struct sn_settings file = {.path = path ? path : model_name}, base = {.path = model_name};
+    struct sn_config *c = sn_alloc_n(2, sizeof(*c)); /* large for a stack; [1]: the model's */
+    char *text = sn_format("%s\ntrain: {steps: 1, global_batch: 1}\n", model_text);
+    enum sn_status st = SN_OK;
+    if (!c || !text)
+        st = sn_fail(err, SN_ENOMEM, "%s: no memory to read a layout", file.path);
+    if (st == SN_OK)
+        st = sn_settings_read(&base, text, strlen(text), NULL, err);
+    if (st == SN_OK)
+        st = parse(&c[1], &base, err);
+    if (st == SN_OK && path)
+        st = read_layout(&file, err);
+    if (st == SN_OK)
+        st = join(c, &file, &base, &c[1], err);
+    if (st == SN_OK)
+        *out = *c;
+    sn_settings_fini(&file);
+    sn_settings_fini(&base);
+    sn_free(text);
+    sn_free(c);
+    return st;
+}

@@ -40,7 +40,7 @@ struct sn_run_config {
     uint64_t seed;
     char output[SN_PATH_MAX];
     enum sn_backend backend;
-    int threads; /* 0: auto */
+    int threads;      /* 0: auto */
     int hang_timeout; /* seconds; 0: never */
 };
 
@@ -49,7 +49,7 @@ struct sn_model_config {
     int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
     bool tied_embeddings;
     double rope_theta;
-    double rotary_pct; /* part of head_dim that is rotated: 1 for llama, 0.25 for gpt-neox */
+    double rotary_pct;      /* part of head_dim that is rotated: 1 for llama, 0.25 for gpt-neox */
     bool parallel_residual; /* gpt-neox: attention and ffn read the same input */
     double norm_eps, init_std, dropout;
     int share_layers;
@@ -72,12 +72,12 @@ struct sn_lr_config {
 
 struct sn_train_config {
     int64_t steps;
-    int global_batch; /* sequences */
+    int global_batch;        /* sequences */
     enum sn_dtype precision; /* SN_F32, SN_BF16, SN_F16 */
     struct sn_optimizer_config optimizer;
     struct sn_lr_config schedule;
     char init_from[SN_PATH_MAX]; /* "" : random weights */
-    int64_t eval_every; /* 0: never */
+    int64_t eval_every;          /* 0: never */
     int eval_sequences;
     double loss_scale; /* 0: dynamic */
     int n_freeze;
@@ -99,7 +99,7 @@ struct sn_layout_config {
     int split[SN_SPLIT_MAX]; /* layers of each piece, in the order of the model */
     int n_axis_order;        /* 5, or 4 without expert */
     enum sn_order_axis axis_order[SN_NORDER_AXES]; /* innermost first; each axis once */
-    int64_t bucket; /* bytes of a gradient bucket */
+    int64_t bucket;                                /* bytes of a gradient bucket */
     bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
 };
 
@@ -130,6 +130,14 @@ enum sn_status sn_config_load(struct sn_config *out, const char *path, const cha
 enum sn_status sn_config_parse(struct sn_config *out, const char *text, size_t len,
                                const char *path, const char *share_dir, struct sn_err *err);
 
+/* The layout for a model that is known already: `path` is a run file, or has some of its sections;
+ * what it lacks is the model's (`model_text` as sn_config_format_model writes it, from
+ * `model_name`) or a default. A model key in the file that says otherwise is SN_EINPUT with its
+ * place. NULL for `path` is one rank. *out is resolved; an omitted layout.data is 1. */
+enum sn_status sn_config_load_layout(struct sn_config *out, const char *path,
+                                     const char *model_text, const char *model_name,
+                                     struct sn_err *err);
+
 /* Ranks of a resolved layout. */
 int sn_config_ranks(const struct sn_config *c);
 /* Rules that need the number of ranks: fills layout.data when it was omitted; names the nearest
@@ -138,7 +146,8 @@ enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn
 
 /* Every key with default, unit and sentence, as text (--help-keys) or as Markdown (the page). */
 void sn_config_help(struct sn_str *out, bool markdown);
-/* The resolved file as YAML, every key of a built feature written out; loading it gives *c again. */
+/* The resolved file as YAML, every key of a built feature written out; loading it gives *c again.
+ */
 void sn_config_format(struct sn_str *out, const struct sn_config *c);
 /* The model section alone, resolved: what a checkpoint carries to refuse another model. dropout and
  * init_std are written as 0: a run may change them. */

@@ -1,0 +1,37 @@
+/*
+ * convert.h - what sennit-convert was asked for, and the parts of it that do it.
+ */
+#ifndef SN_BIN_CONVERT_H
+#define SN_BIN_CONVERT_H
+
+#include "lib/base/err.h"
+#include "lib/run/comm.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sn_convert_mode {
+    SN_CONVERT_LAYOUT, /* a checkpoint of ours from one of ours, or (is_foreign) from safetensors */
+    SN_CONVERT_EXPORT, /* --to safetensors */
+    SN_CONVERT_INSPECT,
+    SN_CONVERT_VERIFY,
+    SN_CONVERT_DIFF
+};
+
+struct sn_convert_line {
+    enum sn_convert_mode mode;
+    const char *src, *dst; /* --diff: the two; --inspect, --verify: dst is NULL */
+    const char *layout;    /* a file; NULL: one rank */
+    bool is_foreign;       /* --from safetensors */
+    int64_t memory, shard_bytes;
+    int dtype; /* enum sn_dtype; -1: that of the source */
+    int grow;  /* 0: not */
+    double noise;
+    bool delink, fresh, json;
+};
+
+/* Do it; every rank calls. *found: --verify found faults, or --diff differences. */
+enum sn_status sn_convert_do(const struct sn_convert_line *l, struct sn_comm *comm, bool *found,
+                             struct sn_err *err);
+
+#endif

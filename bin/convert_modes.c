@@ -1,0 +1,271 @@
+/*
+ * convert_modes.c - what sennit-convert does once its command line is understood.
+ */
+#include "bin/convert.h"
+
+#include "checkpoint/convert.h"
+#include "checkpoint/export.h"
+#include "checkpoint/hdf5.h"
+#include "checkpoint/hfnames.h"
+#include "checkpoint/inspect.h"
+#include "checkpoint/model_text.h"
+#include "lib/base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- the source ------------------------------------------------------------------------------ */
+
+static enum sn_status open_foreign(struct sn_source *out, const char *path, struct sn_err *err)
+{
+    struct sn_model_config m;
+    SN_TRY(sn_hf_load_model(&m, path, err));
+    return sn_source_open_safetensors(out, path, &m, err);
+}
+
+/* The source, seen through what is to be changed. */
+static enum sn_status open_source(struct sn_source *out, const struct sn_convert_line *l,
+                                  struct sn_err *err)
+{
+    struct sn_source s, changed;
+    SN_TRY(l->is_foreign ? open_foreign(&s, l->src, err)
+                         : sn_source_open_checkpoint(&s, l->src, err));
+    enum sn_status st = SN_OK;
+    if (l->delink) {
+        st = sn_source_delink(&changed, &s, err);
+        s = st == SN_OK ? changed : s;
+    }
+    if (st == SN_OK && l->grow > 0) {
+        st = sn_source_grow(&changed, &s, l->grow, l->noise, err);
+        s = st == SN_OK ? changed : s;
+    }
+    if (st == SN_OK)
+        *out = s;
+    else
+        sn_source_close(&s);
+    return st;
+}
+
+/* The one type of all weights of the source, fp32 when they differ. */
+static enum sn_dtype dtype_of(const struct sn_source *s)
+{
+    int common = -1;
+    for (int i = 0; i < s->n_tensors; i++) {
+        const struct sn_source_tensor *t = &s->tensors[i];
+        if (strcmp(t->group, "model") != 0)
+            continue;
+        bool same = common < 0 || common == (int)t->dtype;
+        common = same ? (int)t->dtype : (int)SN_F32;
+        if (!same)
+            break;
+    }
+    return common == SN_BF16 || common == SN_F16 ? (enum sn_dtype)common : SN_F32;
+}
+
+/* --- reports --------------------------------------------------------------------------------- */
+
+static void report(const struct sn_convert_line *l, const char *dst,
+                   const struct sn_convert_report *r, const struct sn_comm *comm)
+{
+    char bytes[16], rate[16];
+    int64_t moved = r->bytes - r->resumed_bytes;
+    if (comm->rank != 0)
+        return;
+    if (l->json) {
+        struct sn_str path = {0};
+        sn_str_add_json(&path, dst);
+        (void)printf("{\"output\": %s, \"tensors\": %" PRId64 ", \"bytes\": %" PRId64
+                     ", \"resumed_bytes\": %" PRId64 ", \"peak_buffers\": %" PRId64
+                     ", \"ranks\": %d, \"seconds\": %.6f}\n",
+                     path.failed ? "null" : path.p, r->tensors, r->bytes, r->resumed_bytes,
+                     r->peak_buffers, comm->size, r->seconds);
+        sn_str_fini(&path);
+        return;
+    }
+    double speed = r->seconds > 0 ? (double)moved / r->seconds : 0;
+    (void)printf("%s: %" PRId64 " tensors, %s in %.2f s (%s/s)\n", dst, r->tensors,
+                 sn_str_bytes(bytes, r->bytes), r->seconds, sn_str_bytes(rate, (int64_t)speed));
+}
+
+static enum sn_status print(struct sn_str *text, enum sn_status st, struct sn_err *err)
+{
+    if (st == SN_OK && text->failed)
+        st = sn_fail(err, SN_ENOMEM, "sennit-convert: no memory for its report");
+    if (st == SN_OK && text->p)
+        (void)fputs(text->p, stdout);
+    sn_str_fini(text);
+    return st;
+}
+
+/* --- modes ----------------------------------------------------------------------------------- */
+
+/* Is this the name of one checkpoint? *step is its number. */
+static bool is_step_name(const char *name, size_t len, long long *step)
+{
+    return len >= 13 && len <= 23 && strncmp(name, "step-", 5) == 0 &&
+           strspn(name + 5, "0123456789") == len - 5 && sscanf(name + 5, "%lld", step) == 1;
+}
+
+/* Where the checkpoint will be; caller frees *out. */
+static enum sn_status name_output(char **out, const char *dst, int64_t step, struct sn_err *err)
+{
+    size_t len = strlen(dst), at;
+    long long named = 0;
+    while (len > 1 && dst[len - 1] == '/')
+        len--;
+    for (at = len; at > 0 && dst[at - 1] != '/';)
+        at--;
+    bool is_step = is_step_name(dst + at, len - at, &named);
+    if (is_step && named != step)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: is the name of step %lld, but the source is of step %" PRId64
+                       "; name it step-%08" PRId64 ", or the directory that will hold it",
+                       dst, named, step, step);
+    *out = is_step ? sn_strndup(dst, len) : sn_format("%.*s/step-%08" PRId64, (int)len, dst, step);
+    return *out ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory for its name", dst);
+}
+
+static enum sn_status plan(struct sn_manifest *out, const struct sn_convert_line *l,
+                           const struct sn_source *s, struct sn_err *err)
+{
+    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
+    char *name = sn_format("the model of %s", s->name);
+    enum sn_status st = SN_OK;
+    if (!c || !name)
+        st = sn_fail(err, SN_ENOMEM, "%s: no memory to read its layout", l->dst);
+    if (st == SN_OK) /* a hostile one must not name files to include */
+        st = sn_model_text_parse(c, s->model_text, name, err);
+    if (st == SN_OK)
+        st = sn_config_load_layout(c, l->layout, s->model_text, name, err);
+    if (st == SN_OK)
+        st = sn_convert_plan(out, s, c, err);
+    sn_free(name);
+    sn_free(c);
+    return st;
+}
+
+static enum sn_status convert(const struct sn_convert_line *l, struct sn_source *s,
+                              struct sn_comm *comm, struct sn_err *err)
+{
+    struct sn_manifest m = {0};
+    struct sn_convert_report r = {0};
+    char *dst = NULL;
+    enum sn_status st = name_output(&dst, l->dst, s->scalars.step, err);
+    if (st == SN_OK)
+        st = plan(&m, l, s, err);
+    st = comm->ops->agree(comm, st, err);
+    struct sn_convert_options o = {.dst = dst,
+                                   .memory = l->memory,
+                                   .dtype = l->dtype < 0 ? dtype_of(s) : (enum sn_dtype)l->dtype,
+                                   .comm = comm,
+                                   .fresh = l->fresh,
+                                   .is_quiet = l->json};
+    if (st == SN_OK)
+        st = sn_convert_run(s, &m, &o, &r, err);
+    if (st == SN_OK)
+        report(l, dst, &r, comm);
+    sn_manifest_fini(&m);
+    sn_free(dst);
+    return st;
+}
+
+static enum sn_status export(const struct sn_convert_line *l, struct sn_source *s,
+                             struct sn_comm *comm, struct sn_err *err) {
+    struct sn_convert_report r = {0};
+    struct sn_export_options o = {.dst = l->dst,
+                                  .memory = l->memory,
+                                  .shard_bytes = l->shard_bytes,
+                                  .dtype = l->dtype < 0 ? dtype_of(s) : (enum sn_dtype)l->dtype,
+                                  .comm = comm};
+    struct sn_config *c = sn_alloc(sizeof(*c));
+    enum sn_status st = c ? sn_model_text_parse(c, s->model_text, s->name, err)
+                          : sn_fail(err, SN_ENOMEM, "%s: no memory to read its model", s->name);
+    st = comm->ops->agree(comm, st, err);
+    if (st == SN_OK) st = sn_export_run(s, &c->model, &o, &r, err);
+    if (st == SN_OK) report(l, l->dst, &r, comm);
+    sn_free(c);
+    return st;
+}
+
+static enum sn_status from_source(const struct sn_convert_line *l, struct sn_comm *comm,
+                                  struct sn_err *err)
+{
+    struct sn_source s;
+    enum sn_status st = open_source(&s, l, err), all = comm->ops->agree(comm, st, err);
+    if (all == SN_OK)
+        all = l->mode == SN_CONVERT_EXPORT ? export(l, &s, comm, err) : convert(l, &s, comm, err);
+    if (st == SN_OK)
+        sn_source_close(&s);
+    return all;
+}
+
+static enum sn_status inspect(const struct sn_convert_line *l, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    enum sn_status st = sn_inspect(&text, l->src, l->json, err);
+    return print(&text, st, err);
+}
+
+static enum sn_status diff(const struct sn_convert_line *l, bool *found, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    struct sn_diff d = {0};
+    enum sn_status st = sn_diff(&d, &text, l->src, l->dst, l->memory, err);
+    *found = st == SN_OK && (d.different > 0 || d.missing > 0);
+    if (st == SN_OK && l->json) {
+        sn_str_fini(&text);
+        sn_str_add(&text,
+                   "{\"tensors\": %" PRId64 ", \"different\": %" PRId64 ", \"missing\": %" PRId64
+                   ", \"values\": %" PRId64 ", \"different_values\": %" PRId64
+                   ", \"largest\": %.9g}\n",
+                   d.tensors, d.different, d.missing, d.values, d.different_values, d.largest);
+    } else if (st == SN_OK) {
+        sn_str_add(&text, "%" PRId64 " tensors: %" PRId64 " differ, %" PRId64 " are in one only\n",
+                   d.tensors, d.different, d.missing);
+    }
+    return print(&text, st, err);
+}
+
+static enum sn_status verify(const struct sn_convert_line *l, struct sn_comm *comm, bool *found,
+                             struct sn_err *err)
+{
+    struct sn_str text = {0};
+    struct sn_fsck r = {0};
+    char bytes[16];
+    enum sn_status st = sn_fsck(&r, &text, l->src, l->memory, comm, err);
+    *found = st == SN_OK && r.faults > 0;
+    if (st == SN_OK && l->json) {
+        sn_str_fini(&text);
+        if (comm->rank == 0)
+            sn_str_add(&text,
+                       "{\"blocks\": %" PRId64 ", \"bytes\": %" PRId64 ", \"faults\": %" PRId64
+                       "}\n",
+                       r.blocks, r.bytes, r.faults);
+    } else if (st == SN_OK && comm->rank == 0) {
+        sn_str_add(&text, "%s: %" PRId64 " blocks, %s: %" PRId64 " fault%s\n", l->src, r.blocks,
+                   sn_str_bytes(bytes, r.bytes), r.faults, r.faults == 1 ? "" : "s");
+    }
+    return print(&text, st, err);
+}
+
+enum sn_status sn_convert_do(const struct sn_convert_line *l, struct sn_comm *comm, bool *found,
+                             struct sn_err *err)
+{
+    enum sn_status st = SN_OK;
+    sn_h5_setup();
+    switch (l->mode) {
+    case SN_CONVERT_LAYOUT:
+    case SN_CONVERT_EXPORT:
+        return from_source(l, comm, err);
+    case SN_CONVERT_VERIFY:
+        return verify(l, comm, found, err);
+    case SN_CONVERT_INSPECT: /* the work of one */
+        st = comm->rank == 0 ? inspect(l, err) : SN_OK;
+        break;
+    case SN_CONVERT_DIFF:
+        st = comm->rank == 0 ? diff(l, found, err) : SN_OK;
+        break;
+    }
+    return comm->ops->agree(comm, st, err);
+}
