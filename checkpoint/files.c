@@ -64,7 +64,7 @@ static enum sn_status load_open(int fd, char **out, size_t *len, const char *pat
 
 enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
     if (fd < 0)
         return sn_file_fail(err, path, "open");
     enum sn_status st = load_open(fd, out, len, path, err);
@@ -91,7 +91,7 @@ static enum sn_status map_fd(void **out, size_t *len, int fd, const char *path, 
 
 enum sn_status sn_file_map(void **out, size_t *len, const char *path, struct sn_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
     if (fd < 0)
         return sn_file_fail(err, path, "open");
     enum sn_status st = map_fd(out, len, fd, path, err);
