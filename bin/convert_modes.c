@@ -12,6 +12,7 @@
 #include "lib/base/mem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -212,21 +213,28 @@ static enum sn_status diff(const struct sn_convert_line *l, bool *found, struct 
     struct sn_str text = {0};
     struct sn_diff d = {0};
     enum sn_status st = sn_diff(&d, &text, l->src, l->dst, l->memory, err);
-    *found = st == SN_OK && (d.different > 0 || d.missing > 0);
+    *found = st == SN_OK && (d.different > 0 || d.missing > 0 || d.scalars > 0);
     if (st == SN_OK && l->json) {
         sn_str_fini(&text);
         sn_str_add(&text,
                    "{\"tensors\": %" PRId64 ", \"different\": %" PRId64 ", \"missing\": %" PRId64
-                   ", \"values\": %" PRId64 ", \"different_values\": %" PRId64
-                   ", \"largest\": %.9g}\n",
-                   d.tensors, d.different, d.missing, d.values, d.different_values, d.largest);
+                   ", \"scalars\": %" PRId64 ", \"values\": %" PRId64
+                   ", \"different_values\": %" PRId64 ", \"largest\": ",
+                   d.tensors, d.different, d.missing, d.scalars, d.values, d.different_values);
+        if (isfinite(d.largest))
+            sn_str_add(&text, "%.9g}\n", d.largest);
+        else
+            sn_str_add(&text, "null}\n");
     } else if (st == SN_OK) {
-        sn_str_add(&text, "%" PRId64 " tensors: %" PRId64 " differ, %" PRId64 " are in one only\n",
-                   d.tensors, d.different, d.missing);
+        sn_str_add(&text,
+                   "%" PRId64 " tensors in both: %" PRId64 " differ; %" PRId64
+                   " in one only; %" PRId64 " scalars differ\n",
+                   d.tensors, d.different, d.missing, d.scalars);
     }
     return print(&text, st, err);
 }
 
+/* Every rank has the same text. */
 static enum sn_status verify(const struct sn_convert_line *l, struct sn_comm *comm, bool *found,
                              struct sn_err *err)
 {
@@ -237,16 +245,17 @@ static enum sn_status verify(const struct sn_convert_line *l, struct sn_comm *co
     *found = st == SN_OK && r.faults > 0;
     if (st == SN_OK && l->json) {
         sn_str_fini(&text);
-        if (comm->rank == 0)
-            sn_str_add(&text,
-                       "{\"blocks\": %" PRId64 ", \"bytes\": %" PRId64 ", \"faults\": %" PRId64
-                       "}\n",
-                       r.blocks, r.bytes, r.faults);
-    } else if (st == SN_OK && comm->rank == 0) {
+        sn_str_add(&text,
+                   "{\"blocks\": %" PRId64 ", \"bytes\": %" PRId64 ", \"faults\": %" PRId64 "}\n",
+                   r.blocks, r.bytes, r.faults);
+    } else if (st == SN_OK) {
         sn_str_add(&text, "%s: %" PRId64 " blocks, %s: %" PRId64 " fault%s\n", l->src, r.blocks,
                    sn_str_bytes(bytes, r.bytes), r.faults, r.faults == 1 ? "" : "s");
     }
-    return print(&text, st, err);
+    if (comm->rank == 0)
+        return print(&text, st, err);
+    sn_str_fini(&text);
+    return st;
 }
 
 enum sn_status sn_convert_do(const struct sn_convert_line *l, struct sn_comm *comm, bool *found,

@@ -52,7 +52,6 @@ struct sn_manifest {
     const char *model_text;
     const char *layout_text; /* of who wrote it, for people; "" before schema 3 */
     uint64_t config_hash;
-    int schema;    /* of a parsed one */
     int64_t block; /* bytes a hash; INT64_MAX before schema 3: one hash a piece */
     int n_shards, n_tensors, n_pieces;
     struct sn_manifest_shard *shards;

@@ -396,7 +396,6 @@ enum sn_status sn_manifest_parse(struct sn_manifest *out, const char *text, size
                        file, r.schema, SN_MANIFEST_SCHEMA);
     m.schema = (int)r.schema;
     m.model_text = string(&r, root, "model");
-    m.schema = (int)r.schema;
     m.layout_text = r.schema < 3 ? "" : string(&r, root, "layout");
     m.config_hash = hex64(&r, root, "config_hash");
     m.scalars = parse_scalars(&r, root);

@@ -10,10 +10,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <string.h>
-#include <unistd.h>
 
 struct ours {
     struct sn_reader reader;
@@ -77,31 +74,6 @@ static void close_ours(void *self)
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
-
-static bool holds(const char *dir, const char *name)
-{
-    char *path = sn_format("%s/%s", dir, name);
-    bool found = path && access(path, F_OK) == 0;
-    sn_free(path);
-    return found;
-}
-
-/* The directory step-N that `path` means; caller frees *out. */
-static enum sn_status find_step(char **out, const char *path, struct sn_err *err)
-{
-    int64_t step = -1;
-    if (access(path, F_OK) != 0)
-        return sn_fail(err, SN_EINPUT, "%s: cannot be opened: %s; want a checkpoint", path,
-                       strerror(errno));
-    bool is_step = holds(path, "manifest.json") || holds(path, "COMMIT");
-    if (!is_step)
-        SN_TRY(sn_store_newest(&step, path, err));
-    if (!is_step && step < 0)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: holds no checkpoint; want a directory step-N, or one of them", path);
-    *out = is_step ? sn_strdup(path) : sn_format("%s/step-%08" PRId64, path, step);
-    return *out ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
-}
 
 /* COMMIT holds the hash of the manifest, and that the hashes of everything else. */
 static enum sn_status identify(uint64_t *out, const char *dir, struct sn_err *err)
@@ -168,7 +140,7 @@ enum sn_status sn_source_open_checkpoint(struct sn_source *out, const char *path
                                          struct sn_err *err)
 {
     char *dir;
-    SN_TRY(find_step(&dir, path, err));
+    SN_TRY(sn_store_find(&dir, path, err));
     enum sn_status st = open_ours(out, dir, err);
     sn_free(dir);
     return st;
