@@ -64,7 +64,7 @@ need:
 	@echo 'make: no MPI compiler here ($(MPICC)); "make deps" installs or names what is missing' >&2; exit 1
 
 $(BUILD)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
-$(BUILD)/checkpoint/%.o: CPPFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/kernels/blas.o: CPPFLAGS += $(BLAS_CFLAGS)
 $(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o $(BUILD)/tests/bench/bench_peak.o: CPPFLAGS += -fopenmp
 $(BUILD)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'

@@ -6,12 +6,14 @@
 #include "checkpoint/hdf5_inner.h"
 #include "lib/base/mem.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "shards hold little-endian numbers");
 _Static_assert(sizeof(hid_t) == sizeof(int64_t), "built for HDF5 1.10 or later");
@@ -236,20 +238,59 @@ static enum sn_status open_read_only(hid_t *out, const char *path, struct sn_err
     return st;
 }
 
-static enum sn_status measure(uint64_t *bytes, const char *path, struct sn_err *err)
+/* Cheap questions to the superblock before HDF5 sees the file; it is kept from most garbage by
+ * them, and the rest of what we write has checksums of its own. */
+static enum sn_status check_superblock(const unsigned char *b, uint64_t size, const char *path,
+                                       struct sn_err *err)
 {
+    enum { VERSION = 8, FLAGS = 11, BASE = 12, END = 28 };
+    static const unsigned char start[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n', 3, 8, 8};
+    uint64_t base, end;
+    memcpy(&base, b + BASE, sizeof(base));
+    memcpy(&end, b + END, sizeof(end));
+    if (memcmp(b, start, VERSION) != 0)
+        return sn_fail(err, SN_EIO, "%s: is no HDF5 file", path);
+    if (memcmp(b, start, sizeof(start)) != 0 || base != 0)
+        return sn_fail(err, SN_EIO, "%s: is not an HDF5 file as sennit writes it", path);
+    if (b[FLAGS] != 0)
+        return sn_fail(err, SN_EIO, "%s: was not finished by who wrote it", path);
+    if (end > size)
+        return sn_fail(err, SN_EIO, "%s: has %" PRIu64 " bytes where %" PRIu64 " were written",
+                       path, size, end);
+    return SN_OK;
+}
+
+static enum sn_status check_start(uint64_t *bytes, int fd, const char *path, struct sn_err *err)
+{
+    unsigned char b[48] = {0};
     struct stat sb;
-    if (stat(path, &sb) != 0)
-        return sn_file_fail(err, path, "open");
+    if (fstat(fd, &sb) != 0)
+        return sn_file_fail(err, path, "stat");
     if (!S_ISREG(sb.st_mode))
         return sn_fail(err, SN_EIO, "%s: is not a regular file", path);
+    ssize_t n = pread(fd, b, sizeof(b), 0);
+    if (n < 0)
+        return sn_file_fail(err, path, "read");
+    if ((size_t)n < sizeof(b))
+        return sn_fail(err, SN_EIO, "%s: has %zd bytes; that is no HDF5 file", path, n);
     *bytes = (uint64_t)sb.st_size;
-    return SN_OK;
+    return check_superblock(b, *bytes, path, err);
+}
+
+/* Opening must not wait, should it be a pipe. */
+static enum sn_status check_file(uint64_t *bytes, const char *path, struct sn_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return sn_file_fail(err, path, "open");
+    enum sn_status st = check_start(bytes, fd, path, err);
+    (void)close(fd); /* read only */
+    return st;
 }
 
 static enum sn_status open_checked(struct sn_h5 *h, const char *path, struct sn_err *err)
 {
-    SN_TRY(measure(&h->bytes, path, err));
+    SN_TRY(check_file(&h->bytes, path, err));
     SN_TRY(open_read_only(&h->file, path, err));
     if (sn_h5_make_types(h->type))
         return SN_OK;
@@ -321,6 +362,8 @@ enum sn_status sn_h5_check_values(const struct sn_h5 *h, hid_t set, const struct
     if (!same_type)
         return sn_fail(err, SN_EIO, "%s: %s is not little-endian %s as the manifest says", h->path,
                        s->dataset, sn_dtype_name(s->dtype));
+    if (rank != 1 && rank != 2)
+        return sn_fail(err, SN_EIO, "%s: %s is neither a vector nor a matrix", h->path, s->dataset);
     if (rank != (s->cols == 1 ? 1 : 2) || dims[0] != (hsize_t)s->rows ||
         dims[1] != (hsize_t)s->cols)
         return sn_fail(err, SN_EIO, "%s: %s is %llu x %llu, but the manifest says %lld x %lld",

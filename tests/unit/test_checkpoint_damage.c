@@ -154,7 +154,7 @@ static void a_lost_shard_is_named(void)
         "what it lost is named");
     flip(shard, 0);
     load_says(&b, SN_EIO,
-              "DIR/step-00000100/shard-00000.h5: cannot open: file signature not found "
+              "DIR/step-00000100/shard-00000.h5: is no HDF5 file "
               "(reading tensor exp_avg embed.weight)",
               "a shard that is no HDF5 file is named");
     (void)unlink(shard);

@@ -120,7 +120,7 @@ static void a_shard_of_garbage(void)
     make_pair(&w);
     flip(path_of(&w, 1), 1);
     reading_says(&w, 50, 2,
-                 ": cannot open: file signature not found (reading tensor model "
+                 ": is no HDF5 file (reading tensor model "
                  "layers.0.weight)");
     end(&w);
 }
