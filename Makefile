@@ -55,6 +55,7 @@ MPIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/test_*.c))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter x86_64,$(ARCH)),,tests/bench/bench_peak.c),$(wildcard tests/bench/bench_*.c)))
 FUZZ     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 CLI      := $(wildcard tests/cli/*.sh)
+CLITOOL  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cli/*.c))
 # What a run of tests costs, @seconds where the runner's limit of 120 is too short.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
 STATIC   := $(if $(SAN),,tests/lint tests/docs)
@@ -90,9 +91,15 @@ $(LIB): $(LIB_OBJ)
 	@rm -f $@
 	$(call say,ar,$@)ar rcs $@ $^
 
+# What tests share; a test takes from it what it needs.
+TESTLIB := $(BUILD)/tests/libtest.a
+$(TESTLIB): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
+	@rm -f $@
+	$(call say,ar,$@)ar rcs $@ $^
+
 define link
 	@mkdir -p $(@D)
-	$(call say,ld,$@)$(CC) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(call say,ld,$@)$(CC) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 endef
 
 $(BUILD)/bin/sennit-train $(BUILD)/bin/sennit-convert: LIBS += $(MPI_LIBS)
@@ -100,10 +107,8 @@ $(BUILD)/bin/sennit-%: $(BUILD)/bin/sennit_%.o $(LIB)
 	$(link)
 
 $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce: LIBS += $(MPI_LIBS)
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)
-# Programs that train layouts with threads for ranks.
-$(patsubst %,$(BUILD)/tests/unit/%,test_layouts test_verify test_verify_limits test_activations test_bubble test_job_boxes test_copies test_save): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
 
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
@@ -128,7 +133,7 @@ check: ## Every test that needs no GPU and no Slurm (SAN=1: under ASan and UBSan
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
-run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ)
+run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL)
 	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) $(STATIC)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
