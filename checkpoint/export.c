@@ -30,7 +30,7 @@ struct export
     const struct sn_export_options *o;
     struct sn_export_plan plan;
     struct sn_str config; /* config.json */
-    char *dst, *aside;
+    char *dst, *parent, *aside;
     bool made;    /* rank 0: `aside` is there */
     int64_t room; /* elements of each of the two buffers */
     int64_t feed; /* bytes of the source's half */
@@ -237,15 +237,7 @@ static enum sn_status publish(struct export *x, struct sn_err *err)
     if (rename(x->aside, x->dst) != 0)
         return sn_file_fail(err, x->dst, "rename the finished directory to it");
     x->made = false;
-    char *parent = sn_strdup(x->dst);
-    if (!parent)
-        return sn_fail(err, SN_ENOMEM, "%s: no memory to sync its parent", x->dst);
-    char *slash = strrchr(parent, '/');
-    if (slash)
-        slash[slash == parent] = '\0';
-    enum sn_status st = sn_dir_sync(slash ? parent : ".", err);
-    sn_free(parent);
-    return st;
+    return sn_dir_sync(x->parent, err);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
@@ -288,7 +280,10 @@ static enum sn_status prepare(struct export *x, const struct sn_model_config *m,
         return sn_fail(err, SN_EINPUT, "export: weights are written as fp32, bf16 or fp16, not %s",
                        sn_dtype_name(o->dtype));
     x->dst = sn_strndup(o->dst, len);
-    if (!x->dst)
+    const char *slash = x->dst ? strrchr(x->dst, '/') : NULL;
+    size_t up = slash && slash > x->dst ? (size_t)(slash - x->dst) : 1;
+    x->parent = slash ? sn_strndup(x->dst, up) : sn_strdup(".");
+    if (!x->dst || !x->parent)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", o->dst);
     SN_TRY(sn_hfconfig_format(&x->config, m, o->dtype, err));
     SN_TRY(sn_export_plan_init(&x->plan, x->source, m, o->dtype, o->shard_bytes, err));
@@ -336,6 +331,7 @@ enum sn_status sn_export_run(struct sn_source *s, const struct sn_model_config *
     sn_free(x.band);
     sn_free(x.turned);
     sn_free(x.dst);
+    sn_free(x.parent);
     sn_free(x.aside);
     return st;
 }

@@ -1,0 +1,128 @@
+/* The field's files as a source, and the model of their config.json. */
+#include "lib/base/log.h"
+#include "lib/config/hfconfig.h"
+#include "tests/lib/export_test.h"
+
+/* --- config.json ------------------------------------------------------------------------------ */
+
+static void config_json_gives_the_model_again(void)
+{
+    static const char *const all[] = {"gpt2", "gpt-neox", "llama", "llama-tied", "llama-share"};
+    for (int f = 0; f < 5; f++) {
+        struct place p;
+        struct sn_source s;
+        struct sn_model_config m;
+        struct sn_config a, b;
+        struct sn_str text = {0}, x = {0}, y = {0};
+        char path[96];
+        memset(&a, 0, sizeof(a));
+        memset(&b, 0, sizeof(b));
+        place_init(&p);
+        bool good = open_fixture(&s, &m, all[f], &p.err);
+        sn_source_close(&s);
+        m.init_std = 0.015;
+        m.dropout = 0.125;
+        (void)snprintf(path, sizeof(path), "%s/config.json", p.root);
+        good = good && sn_hfconfig_format(&text, &m, SN_BF16, &p.err) == SN_OK &&
+               sn_file_save(path, text.p, text.len, &p.err) == SN_OK &&
+               sn_hf_load_model(&b.model, p.root, &p.err) == SN_OK;
+        a.model = m;
+        a.model.share_layers = 1; /* the field knows no sharing */
+        sn_config_format_model(&x, &a);
+        sn_config_format_model(&y, &b);
+        tap_text(y.p, x.p, all[f]);
+        tap_ok(good && b.model.init_std == m.init_std && b.model.dropout == m.dropout,
+               "with init_std and dropout");
+        sn_str_fini(&text);
+        sn_str_fini(&x);
+        sn_str_fini(&y);
+        place_fini(&p);
+    }
+}
+
+static void what_the_field_cannot_compute_is_refused(void)
+{
+    struct sn_model_config m = {.family = SN_GPT_NEOX, .heads = 4, .kv_heads = 2};
+    struct sn_str text = {0};
+    struct sn_err err;
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT,
+           "gpt-neox with fewer kv heads");
+    tap_text(err.text,
+             "config.json: model.kv_heads: 2 differs from model.heads (4), which the field's "
+             "gpt-neox does not know",
+             "is named");
+    m = (struct sn_model_config){.family = SN_LLAMA, .heads = 4, .kv_heads = 2, .rotary_pct = 0.5};
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "llama with half a rotation");
+    m = (struct sn_model_config){.family = SN_MIXTRAL};
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "and an unknown family");
+    sn_str_fini(&text);
+}
+
+/* --- sources ---------------------------------------------------------------------------------- */
+
+static void what_an_import_cannot_place_is_refused(void)
+{
+    struct place p;
+    struct sn_source s = {0};
+    struct sn_model_config m;
+    place_init(&p);
+    (void)open_fixture(&s, &m, "llama", &p.err);
+    sn_source_close(&s);
+    m.layers = 1;
+    tap_ok(sn_source_open_safetensors(&s, "tests/parity/fixtures/llama/model.safetensors", &m,
+                                      &p.err) == SN_EINPUT &&
+               strstr(p.err.text, "the model has no place for 9 of its tensors: "),
+           "a layer too many is refused");
+    m.layers = 3;
+    tap_ok(sn_source_open_safetensors(&s, "tests/parity/fixtures/llama/model.safetensors", &m,
+                                      &p.err) == SN_EINPUT &&
+               strstr(p.err.text, "has no tensor 'model.layers.2."),
+           "a layer too few is refused");
+    tap_ok(sn_source_open_safetensors(&s, "/none", &m, &p.err) == SN_EINPUT, "no such file");
+    tap_text(p.err.text,
+             "/none: cannot be opened: No such file or directory; want a safetensors file or "
+             "directory",
+             "is named");
+    tap_ok(sn_hf_load_model(&m, "tests/parity/fixtures/llama", &p.err) == SN_EINPUT,
+           "no config.json");
+    tap_text(p.err.text,
+             "tests/parity/fixtures/llama/config.json: cannot be opened: No such file or "
+             "directory; the field keeps it by its weights",
+             "is named");
+    place_fini(&p);
+}
+
+static void a_source_says_what_it_is(void)
+{
+    struct place p;
+    struct sn_source s = {0}, t = {0};
+    struct sn_model_config m;
+    struct sn_convert_report r;
+    place_init(&p);
+    struct sn_export_options o = export_to(&p);
+    (void)export_fixture(&p, "llama", &o, &r);
+    (void)sn_hf_load_model(&m, p.dst, &p.err);
+    bool good = sn_source_open_safetensors(&s, p.dst, &m, &p.err) == SN_OK &&
+                sn_source_open_safetensors(&t, p.dst, &m, &p.err) == SN_OK;
+    tap_ok(good && s.identity == t.identity, "the same files are the same source");
+    tap_ok(s.scalars.loss_scale == 1 && s.scalars.step == 0 && s.scalars.tokens == 0 &&
+               strstr(s.model_text, "family: llama"),
+           "at step 0");
+    sn_source_close(&t);
+    (void)export_fixture(&p, "llama", &o, &r);
+    good = sn_source_open_safetensors(&t, p.dst, &m, &p.err) == SN_OK;
+    tap_ok(good && s.identity != t.identity, "files written anew are another");
+    sn_source_close(&s);
+    sn_source_close(&t);
+    place_fini(&p);
+}
+
+int main(void)
+{
+    sn_log_set_level(SN_LOG_ERROR);
+    config_json_gives_the_model_again();
+    what_the_field_cannot_compute_is_refused();
+    what_an_import_cannot_place_is_refused();
+    a_source_says_what_it_is();
+    return tap_done();
+}
