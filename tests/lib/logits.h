@@ -113,6 +113,9 @@ speaker_logits(struct speaker *p, float *out, const int32_t *tokens, int n, stru
     const float *row = sn_exec_address(p->exec, &p->job->generate, p->job->logits);
     if (n < 1 || n > m->seq)
         return sn_fail(err, SN_EINPUT, "logits: %d tokens; want 1..%d", n, m->seq);
+    for (int i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= m->vocab)
+            return sn_fail(err, SN_EINPUT, "logits: token %d; want 0..%d", tokens[i], m->vocab - 1);
     for (int i = 0; i < m->seq; i++)
         window[i] = i < n ? tokens[i] : 0;
     SN_TRY(sn_exec_chunk(p->exec, &p->job->generate, 0, (struct sn_at){.micros = 1}, err));
