@@ -31,6 +31,30 @@ static enum sn_status check_model(const struct sn_reader *r, const char *want, s
         r->dir, nh, h, nw, w);
 }
 
+static bool is_weight(const char *group)
+{
+    return strcmp(group, "model") == 0;
+}
+
+/* A checkpoint of weights alone, as --from safetensors makes it, is whole, but no run stopped
+ * there.
+ */
+static enum sn_status check_moments(const struct sn_reader *r, const struct sn_state *s,
+                                    struct sn_err *err)
+{
+    bool has = false, wants = false;
+    for (int i = 0; i < r->manifest.n_tensors; i++)
+        has = has || !is_weight(r->manifest.tensors[i].group);
+    for (int i = 0; i < s->n_all; i++)
+        wants = wants || !is_weight(s->all[i].group);
+    if (has || !wants)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: holds weights alone, and no run goes on without the optimizer's state; use "
+                   "another checkpoint.dir, and train.init_from: %s to begin with these weights",
+                   r->dir, r->dir);
+}
+
 static enum sn_status check_extra(const struct sn_reader *r, const bool *used, struct sn_err *err)
 {
     for (int i = 0; i < r->manifest.n_tensors; i++) {
@@ -61,6 +85,7 @@ static enum sn_status check_tensors(const struct sn_reader *r, const struct sn_s
 static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct sn_err *err)
 {
     SN_TRY(check_model(r, s->model_text, err));
+    SN_TRY(check_moments(r, s, err));
     SN_TRY(check_tensors(r, s, err));
     SN_TRY(sn_reader_fill(r, s, NULL, err));
     s->scalars = r->manifest.scalars;
