@@ -150,7 +150,7 @@ run-docs: $(BINS)
 
 check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
-run-equiv: $(BINS)
+run-equiv: $(BINS) $(BUILD)/tests/unit/test_logits
 	$(runner) $(addsuffix @1800,$(wildcard tests/equiv/*.sh))
 
 check-oom: ## The binaries with their n-th allocation failing, n = 1, 2, ...

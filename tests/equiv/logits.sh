@@ -1,0 +1,68 @@
+#!/bin/sh
+# logits.sh - a trained model, exported, says the same to another implementation.
+#
+# For each family: a few steps of training, --to safetensors, then the logits of 40 tokens by the
+# PyTorch reference of tests/parity (and by transformers, where it is installed) against ours, and
+# the way back into a checkpoint. TORCH_PYTHON names a Python that has torch (default: python3).
+. tests/lib/tap.sh
+. tests/lib/train.sh
+
+python=${TORCH_PYTHON:-python3}
+train=$BUILD/bin/sennit-train convert=$BUILD/bin/sennit-convert logits=$BUILD/tests/unit/test_logits
+tokens=$(seq 3 5 200)
+make_tokens "$tmp/tok"
+torch=yes
+"$python" -c 'import torch' 2>/dev/null || torch=
+
+say() { # path: logits of the tokens, into path.txt beside it
+    # shellcheck disable=SC2086
+    run "$logits" "$1" $tokens
+    [ "$rc" -eq 0 ] || tap_lines logits "$err"
+    printf '%s\n' "$out" >"$1.txt"
+}
+
+agree() { # sentence directory: the other implementations say what $at/ckpt.txt says
+    if [ -z "$torch" ]; then
+        skip "$1" "no torch in $python (TORCH_PYTHON names another)"
+        return
+    fi
+    # shellcheck disable=SC2086
+    run "$python" tests/parity/logits.py "$2" "$3" $tokens
+    is "$1" "$rc" 0
+    tap_lines "$family" "$out$err"
+}
+
+check() { # name
+    at=$tmp/$1
+    mkdir -p "$at"
+    run_file "$at.yaml" "$at"
+    [ -z "$more" ] || sed -i "s/^  vocab: .*/&\n  $more/" "$at.yaml"
+    run "$train" "$at.yaml"
+    is "$1: trains" "$rc" 0
+    say "$at/ckpt"
+    run "$convert" "$at/ckpt" "$at/hf" --to safetensors
+    is "$1: is exported" "$rc" 0
+    tap_lines "$1" "$err"
+    agree "$1: another implementation has the same logits" "$at/hf" "$at/ckpt.txt"
+    say "$at/hf"
+    ok "$1: read as an export, it gives the same bits" cmp "$at/hf.txt" "$at/ckpt.txt"
+    run "$convert" "$at/hf" "$at/back/step-00000000" --from safetensors
+    is "$1: is taken back" "$rc" 0
+    say "$at/back"
+    ok "$1: as a checkpoint too" cmp "$at/back.txt" "$at/ckpt.txt"
+    run "$convert" "$at/ckpt" "$at/bf16" --to safetensors --dtype bf16 --shard-size 64KiB
+    is "$1: is exported as bf16, in several files" "$rc" 0
+    ok "$1: with an index" test -f "$at/bf16/model.safetensors.index.json"
+    say "$at/bf16"
+    agree "$1: of which another implementation has the logits that we have" "$at/bf16" "$at/bf16.txt"
+}
+
+steps=8 eval_every=0 lr=3.0e-3
+family=gpt2 more= check gpt2
+family=gpt2 more='tied_embeddings: false' check gpt2-untied
+family=gpt-neox more='rotary_pct: 0.5' check gpt-neox
+family=gpt-neox more='parallel_residual: false' check gpt-neox-sequential
+family=llama kv_heads=2 more='rope_theta: 500000.0' check llama
+family=llama kv_heads=2 more='tied_embeddings: true' check llama-tied
+family=llama layers=4 more='share_layers: 2' check llama-share
+tap_done
