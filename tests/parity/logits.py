@@ -63,7 +63,8 @@ def read_model(at):
                 kv_heads=c.get("num_key_value_heads"), tied=c["tie_word_embeddings"],
                 norm_eps=get("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"),
                 rope_theta=c.get("rope_theta", c.get("rotary_emb_base")),
-                rotary_pct=c.get("rotary_pct"), share_layers=1)
+                rotary_pct=c.get("rotary_pct"), parallel=c.get("use_parallel_residual"),
+                share_layers=1)
 
 
 def by_transformers(at, ids):

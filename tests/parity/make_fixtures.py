@@ -205,13 +205,14 @@ def neox_logits(w, c, ids):
     for i in range(c["layers"]):
         p = f"gpt_neox.layers.{i - i % c['share_layers']}."
         a = layernorm(x, w[p + "input_layernorm.weight"], w[p + "input_layernorm.bias"], eps)
-        m = layernorm(x, w[p + "post_attention_layernorm.weight"],
-                      w[p + "post_attention_layernorm.bias"], eps)
         # The fused rows are [head][q, k, v][column].
         qkv = a @ w[p + "attention.query_key_value.weight"].T
         qkv = (qkv + w[p + "attention.query_key_value.bias"]).reshape(b, s, h, 3, hd)
         q, k, v = rotate(qkv[..., 0, :], n, theta), rotate(qkv[..., 1, :], n, theta), qkv[..., 2, :]
         att = attention(q, k, v) @ w[p + "attention.dense.weight"].T + w[p + "attention.dense.bias"]
+        m = layernorm(x if c.get("parallel", True) else x + att,
+                      w[p + "post_attention_layernorm.weight"],
+                      w[p + "post_attention_layernorm.bias"], eps)
         m = gelu_erf(m @ w[p + "mlp.dense_h_to_4h.weight"].T + w[p + "mlp.dense_h_to_4h.bias"])
         m = m @ w[p + "mlp.dense_4h_to_h.weight"].T + w[p + "mlp.dense_4h_to_h.bias"]
         x = x + att + m
