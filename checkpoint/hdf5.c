@@ -125,16 +125,40 @@ static hid_t dataset_creation(void)
     return p;
 }
 
-hid_t sn_h5_links(void)
+hid_t sn_h5_create(const char *path, hid_t access)
 {
-    hid_t p = H5Pcreate(H5P_LINK_CREATE);
-    if (p < 0)
-        return p;
-    if (H5Pset_create_intermediate_group(p, 1) < 0) {
-        (void)H5Pclose(p);
-        return H5I_INVALID_HID;
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE), file = H5I_INVALID_HID;
+    if (creation < 0)
+        return creation;
+    if (H5Pset_obj_track_times(creation, false) >= 0) /* of the root */
+        file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
+    (void)H5Pclose(creation); /* memory only */
+    return file;
+}
+
+static bool make_group(hid_t file, const char *path)
+{
+    htri_t exists = H5Lexists(file, path, H5P_DEFAULT);
+    if (exists != 0)
+        return exists > 0;
+    hid_t creation = H5Pcreate(H5P_GROUP_CREATE), group = H5I_INVALID_HID;
+    if (creation < 0)
+        return false;
+    if (H5Pset_obj_track_times(creation, false) >= 0)
+        group = H5Gcreate2(file, path, H5P_DEFAULT, creation, H5P_DEFAULT);
+    (void)H5Pclose(creation); /* memory only */
+    return group >= 0 && H5Gclose(group) >= 0;
+}
+
+bool sn_h5_make_groups(hid_t file, const char *dataset)
+{
+    char path[SN_H5_NAME_MAX];
+    for (const char *end = strchr(dataset + 1, '/'); end; end = strchr(end + 1, '/')) {
+        (void)snprintf(path, sizeof(path), "%.*s", (int)(end - dataset), dataset);
+        if (!make_group(file, path))
+            return false;
     }
-    return p;
+    return true;
 }
 
 hid_t sn_h5_shape(int64_t rows, int64_t cols)
@@ -143,20 +167,23 @@ hid_t sn_h5_shape(int64_t rows, int64_t cols)
     return H5Screate_simple(cols == 1 ? 1 : 2, dims, NULL);
 }
 
-static enum sn_status create_slot(hid_t file, hid_t type, hid_t links, hid_t creation,
-                                  const char *path, struct sn_h5_slot *s, struct sn_err *err)
+static enum sn_status create_slot(hid_t file, hid_t type, hid_t creation, const char *path,
+                                  struct sn_h5_slot *s, struct sn_err *err)
 {
+    if (!sn_h5_make_groups(file, s->dataset))
+        return sn_h5_fail(err, path, s->dataset, "make the groups of");
     hid_t space = sn_h5_shape(s->rows, s->cols);
     if (space < 0)
         return sn_h5_fail(err, path, s->dataset, "describe");
     enum sn_status st = SN_OK;
-    hid_t set = H5Dcreate2(file, s->dataset, type, space, links, creation, H5P_DEFAULT);
+    hid_t set = H5Dcreate2(file, s->dataset, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
     if (set < 0) {
         st = sn_h5_fail(err, path, s->dataset, "create");
         goto out_space;
     }
-    haddr_t at = H5Dget_offset(set);
-    if (at == HADDR_UNDEF && s->rows > 0 && s->cols > 0)
+    bool is_empty = s->rows == 0 || s->cols == 0;
+    haddr_t at = is_empty ? 0 : H5Dget_offset(set);
+    if (at == HADDR_UNDEF)
         st = sn_h5_fail(err, path, s->dataset, "place");
     if (H5Dclose(set) < 0 && st == SN_OK)
         st = sn_h5_fail(err, path, s->dataset, "close");
@@ -170,19 +197,17 @@ out_space:
 static enum sn_status create_slots(hid_t file, const char *path, int n, struct sn_h5_slot *slots,
                                    struct sn_err *err)
 {
-    hid_t links = sn_h5_links(), creation = dataset_creation(), type[SN_F16 + 1];
+    hid_t creation = dataset_creation(), type[SN_F16 + 1];
     enum sn_status st = SN_OK;
     bool typed = sn_h5_make_types(type);
-    if (links < 0 || creation < 0 || !typed)
+    if (creation < 0 || !typed)
         st = sn_h5_fail(err, path, "", "set up");
     for (int i = 0; i < n && st == SN_OK; i++)
-        st = create_slot(file, type[slots[i].dtype], links, creation, path, &slots[i], err);
+        st = create_slot(file, type[slots[i].dtype], creation, path, &slots[i], err);
     if (typed)
         sn_h5_close_types(type);
     if (creation >= 0)
         (void)H5Pclose(creation); /* memory only */
-    if (links >= 0)
-        (void)H5Pclose(links);
     return st;
 }
 
@@ -193,7 +218,7 @@ enum sn_status sn_h5_layout(const char *path, int n, struct sn_h5_slot *slots, s
     if (access < 0)
         return sn_h5_fail(err, path, "", "set up");
     enum sn_status st = SN_OK;
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    hid_t file = sn_h5_create(path, access);
     if (file < 0) {
         st = sn_h5_fail(err, path, "", "create");
         goto out_access;

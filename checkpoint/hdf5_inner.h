@@ -27,10 +27,14 @@ enum sn_status sn_h5_fail(struct sn_err *err, const char *path, const char *data
 
 /* Fresh objects, negative on failure. */
 hid_t sn_h5_access(void); /* properties of opening a file: format, alignment */
-hid_t sn_h5_links(void);  /* of creating a dataset in groups that are not there yet */
+hid_t sn_h5_create(const char *path, hid_t access);
 hid_t sn_h5_shape(int64_t rows, int64_t cols);
 bool sn_h5_make_types(hid_t type[SN_F16 + 1]);
 void sn_h5_close_types(const hid_t type[SN_F16 + 1]);
+
+/* Make the groups of a dataset that are not there yet. Nothing here has time stamps: equal contents
+ * are equal bytes. */
+bool sn_h5_make_groups(hid_t file, const char *dataset);
 
 /* Every member of the path must be a plain link, so that opening it cannot lead into another file.
  */

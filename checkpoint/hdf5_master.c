@@ -120,12 +120,12 @@ static hid_t virtual_creation(const struct sn_h5_virtual *v, hid_t type)
     return H5I_INVALID_HID;
 }
 
-static bool create_virtual(hid_t file, hid_t type, hid_t links, const struct sn_h5_virtual *v)
+static bool create_virtual(hid_t file, hid_t type, const struct sn_h5_virtual *v)
 {
     hid_t creation = virtual_creation(v, type), space = sn_h5_shape(v->rows, v->cols);
     hid_t set = H5I_INVALID_HID;
-    if (creation >= 0 && space >= 0)
-        set = H5Dcreate2(file, v->dataset, type, space, links, creation, H5P_DEFAULT);
+    if (creation >= 0 && space >= 0 && sn_h5_make_groups(file, v->dataset))
+        set = H5Dcreate2(file, v->dataset, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
     bool good = set >= 0 && H5Dclose(set) >= 0;
     if (space >= 0)
         (void)H5Sclose(space); /* memory only */
@@ -169,21 +169,19 @@ struct content {
 static enum sn_status fill_file(hid_t file, const char *path, const struct content *c,
                                 struct sn_err *err)
 {
-    hid_t type[SN_F16 + 1], text = text_type(), links = sn_h5_links();
+    hid_t type[SN_F16 + 1], text = text_type();
     bool typed = sn_h5_make_types(type);
     enum sn_status st = SN_OK;
-    if (!typed || text < 0 || links < 0)
+    if (!typed || text < 0)
         st = sn_h5_fail(err, path, "", "set up");
     for (int i = 0; i < c->n_attributes && st == SN_OK; i++)
         if (!add_attribute(file, text, &c->attributes[i]))
             st = sn_h5_fail(err, path, c->attributes[i].name, "write attribute");
     for (int i = 0; i < c->n_sets && st == SN_OK; i++)
-        if (!create_virtual(file, type[c->sets[i].dtype], links, &c->sets[i]))
+        if (!create_virtual(file, type[c->sets[i].dtype], &c->sets[i]))
             st = sn_h5_fail(err, path, c->sets[i].dataset, "describe");
-    if (links >= 0)
-        (void)H5Pclose(links); /* memory only */
     if (text >= 0)
-        (void)H5Tclose(text);
+        (void)H5Tclose(text); /* memory only */
     if (typed)
         sn_h5_close_types(type);
     return st;
@@ -225,7 +223,7 @@ static enum sn_status make_image(struct image *image, const char *path, const st
     if (access < 0)
         return sn_h5_fail(err, path, "", "set up");
     enum sn_status st = SN_OK;
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    hid_t file = sn_h5_create(path, access);
     if (file < 0) {
         st = sn_h5_fail(err, path, "", "create");
     } else {

@@ -166,6 +166,18 @@ static void parse_place(struct reader *r, const json_t *of, const struct sn_mani
                         r->file, t->group, t->name, p->box.rows, p->box.cols);
 }
 
+/* The dataset is in the file. */
+static void check_file(struct reader *r, const struct sn_manifest *m,
+                       const struct sn_manifest_tensor *t, const struct sn_manifest_piece *p)
+{
+    int64_t bytes = p->set_rows * p->set_cols * (int64_t)sn_dtype_size(t->dtype);
+    if (r->st == SN_OK && bytes > m->shards[p->shard].bytes)
+        r->st = sn_fail(r->err, SN_EIO,
+                        "%s: %s %s: %s of %" PRId64 " bytes is in %s of %" PRId64 " bytes", r->file,
+                        t->group, t->name, p->dataset, bytes, m->shards[p->shard].file,
+                        m->shards[p->shard].bytes);
+}
+
 /* Takes as many hashes from the pool as the piece has blocks. */
 static void parse_hashes(struct reader *r, const json_t *of, struct sn_manifest *m,
                          const struct sn_manifest_tensor *t, struct sn_manifest_piece *p)
@@ -217,6 +229,7 @@ static struct sn_manifest_piece parse_piece(struct reader *r, const json_t *of,
                         r->file, t->group, t->name, p.box.rows, p.box.cols, bytes, shard);
     p.shard = (int)shard;
     parse_place(r, of, t, &p);
+    check_file(r, m, t, &p);
     parse_hashes(r, of, m, t, &p);
     return p;
 }
@@ -357,9 +370,10 @@ static int64_t parse_block(struct reader *r, const json_t *root)
     if (r->schema < 3)
         return INT64_MAX;
     int64_t block = whole(r, root, "block");
-    if (r->st == SN_OK && (block < BLOCK_MIN || block > BLOCK_MAX))
-        r->st = sn_fail(r->err, SN_EIO, "%s: a 'block' of %" PRId64 " bytes is outside %d..%d",
-                        r->file, block, BLOCK_MIN, BLOCK_MAX);
+    if (r->st == SN_OK && (block < BLOCK_MIN || block > BLOCK_MAX || block % BLOCK_MIN != 0))
+        r->st = sn_fail(r->err, SN_EIO,
+                        "%s: a 'block' of %" PRId64 " bytes is no multiple of %d up to %d", r->file,
+                        block, BLOCK_MIN, BLOCK_MAX);
     return r->st == SN_OK ? block : BLOCK_MAX;
 }
 

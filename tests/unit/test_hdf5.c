@@ -82,6 +82,35 @@ static void what_was_laid_out_is_found(void)
     teardown(&b);
 }
 
+/* Nothing in either file has a time, so equal contents are equal bytes whenever they are written.
+ */
+static void no_object_has_a_time(void)
+{
+    static const char *const names[] = {"/", "/model", "/optim", "/optim/exp_avg", "/model/small"};
+    struct bench b;
+    struct sn_h5_slot put[N];
+    struct sn_h5_map map = {0, 0, 3, 4, "shard-00000.h5", "/model/small", 0, 0, 3, 4};
+    const struct sn_h5_virtual sets[] = {{"/model/small", 3, 4, SN_F32, 1, &map},
+                                         {"/optim/exp_avg/small", 3, 4, SN_F32, 1, &map}};
+    setup(&b);
+    memcpy(put, slots, sizeof(put));
+    for (int is_master = 0; is_master < 2; is_master++) {
+        bool timeless = true;
+        if ((is_master ? sn_h5_write_master(b.path, 2, sets, 0, NULL, &b.err)
+                       : sn_h5_layout(b.path, N, put, &b.err)) != SN_OK)
+            exit(1);
+        hid_t file = H5Fopen(b.path, H5F_ACC_RDONLY, H5P_DEFAULT);
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+            H5O_info_t info = {.mtime = 1};
+            timeless = timeless && H5Oget_info_by_name(file, names[i], &info, H5P_DEFAULT) >= 0 &&
+                       info.mtime == 0 && info.btime == 0;
+        }
+        (void)H5Fclose(file);
+        tap_ok(timeless, "no object of a %s has a time", is_master ? "master" : "shard");
+    }
+    teardown(&b);
+}
+
 static void another_shape_or_type_is_refused(void)
 {
     static const struct {
@@ -331,6 +360,7 @@ int main(void)
 {
     sn_h5_setup();
     what_was_laid_out_is_found();
+    no_object_has_a_time();
     another_shape_or_type_is_refused();
     what_others_made_is_refused();
     garbage_is_refused_at_the_door();
