@@ -2,9 +2,9 @@
 
 #include "checkpoint/writer.h"
 #include "lib/base/clock.h"
-#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { THREADS = 3 }; /* writes under way: what a local disk needs to be busy */
@@ -15,7 +15,6 @@ struct spill {
     const struct sn_spill_box *boxes;
     int n;
     int64_t n_blocks;
-    double began;
     struct sn_aio *aio;
 };
 
@@ -81,113 +80,65 @@ static struct sn_aio_request request_of(const struct block *b)
     r.skip = r.row ? from % r.row : 0;
     r.offset += r.row ? from / r.row * r.stride + r.skip : from;
     r.bytes = b->bytes;
-    r.is_write = true;
+    r.hash = &b->box->hashes[b->number];
     return r;
 }
-
-static void set_copied(struct spill *v)
-{
-    v->store->times.copy = sn_clock() - v->began;
-    sn_phase_set_copied(&v->store->phase);
-    sn_store_stage(v->store, SN_STAGE_COPIED);
-}
-
-static void stage_half(const struct spill *v, int i)
-{
-    if (i == v->n / 2)
-        sn_store_stage(v->store, SN_STAGE_HALF);
-}
-
-/* --- with memory for all blocks ------------------------------------------------------------------
- */
-
-/* Nothing but copying comes before `copied`, since the step loop may wait for it: hashes are taken
- * from the copy, while it is being written. */
-static enum sn_status spill_aside(struct spill *v, char *arena, struct sn_aio_request *requests,
-                                  struct sn_err *err)
-{
-    int64_t n = 0;
-    for (int i = 0; i < v->n; i++) {
-        stage_half(v, i);
-        for (int64_t k = 0; k < sn_spill_blocks(v->boxes[i].from); k++) {
-            struct block b = block_of(&v->boxes[i], k);
-            copy_block(arena, &b);
-            requests[n] = request_of(&b);
-            requests[n].buf = arena;
-            sn_aio_submit(v->aio, &requests[n++]);
-            arena += whole_pages(b.bytes);
-        }
-    }
-    set_copied(v);
-    n = 0;
-    for (int i = 0; i < v->n; i++)
-        for (int64_t k = 0; k < sn_spill_blocks(v->boxes[i].from); k++, n++)
-            v->boxes[i].hashes[k] = sn_hash64(requests[n].buf, requests[n].bytes);
-    enum sn_status st = SN_OK;
-    struct sn_err other;
-    for (int64_t k = 0; k < n; k++) { /* all of them: their memory is reused */
-        enum sn_status mine = sn_aio_wait(v->aio, &requests[k], st == SN_OK ? err : &other);
-        st = st == SN_OK ? mine : st;
-    }
-    return st;
-}
-
-/* --- through a ring ------------------------------------------------------------------------------
- */
 
 /* False when a write has failed; the drain says which. */
 static bool put_box(struct sn_writer *w, const struct sn_spill_box *box)
 {
     for (int64_t k = 0; k < sn_spill_blocks(box->from); k++) {
         struct block b = block_of(box, k);
+        struct sn_aio_request r = request_of(&b);
         char *p = sn_writer_take(w, b.bytes);
         if (!p)
             return false;
         copy_block(p, &b);
-        box->hashes[k] = sn_hash64(p, b.bytes);
-        struct sn_aio_request r = request_of(&b);
         sn_writer_put(w, &r);
     }
     return true;
 }
 
-static enum sn_status spill_through(struct spill *v, char *arena, size_t bytes, struct sn_err *err)
+/* The step loop may wait for this, so it copies and does nothing else: hashing and writing are the
+ * work of the pool's threads. */
+static bool put_all(struct spill *v, struct sn_writer *w)
+{
+    double began = sn_clock();
+    for (int i = 0; i < v->n; i++) {
+        if (i == v->n / 2)
+            sn_store_stage(v->store, SN_STAGE_HALF);
+        if (!put_box(w, &v->boxes[i]))
+            return false;
+    }
+    v->store->times.copy = sn_clock() - began;
+    sn_phase_set_copied(&v->store->phase);
+    sn_store_stage(v->store, SN_STAGE_COPIED);
+    return true;
+}
+
+static enum sn_status put_through(struct spill *v, void *arena, size_t bytes, struct sn_err *err)
 {
     struct sn_writer *w;
     int64_t most = (int64_t)(bytes / SN_AIO_ALIGN);
-    bool good = true;
-    SN_TRY(
-        sn_writer_create(&w, v->aio, arena, bytes, most < v->n_blocks ? most : v->n_blocks, err));
-    for (int i = 0; i < v->n && good; i++) {
-        stage_half(v, i);
-        good = put_box(w, &v->boxes[i]);
-    }
-    if (good)
-        set_copied(v);
+    most = most < v->n_blocks ? most : v->n_blocks;
+    SN_TRY(sn_writer_create(&w, v->aio, arena, bytes, most, err));
+    bool good = put_all(v, w);
     enum sn_status st = sn_writer_drain(w, err);
     sn_writer_destroy(w);
+    assert(good || st != SN_OK);
     return st;
 }
 
-/* --- either way ------------------------------------------------------------------------------- */
-
-static enum sn_status with_memory(struct spill *v, struct sn_err *err)
+static enum sn_status with_staging(struct spill *v, struct sn_err *err)
 {
     struct sn_store *s = v->store;
-    if (s->arena && bytes_for_all(v) <= s->arena_bytes) {
-        struct sn_aio_request *requests = sn_alloc_n((size_t)v->n_blocks, sizeof(*requests));
-        if (!requests)
-            return sn_fail(err, SN_ENOMEM, "checkpoint: no memory for a list of %lld blocks",
-                           (long long)v->n_blocks);
-        enum sn_status st = spill_aside(v, s->arena, requests, err);
-        sn_free(requests);
-        return st;
-    }
-    char *ring = sn_arena_map(SN_SPILL_RING);
+    if (s->arena && bytes_for_all(v) <= s->arena_bytes)
+        return put_through(v, s->arena, s->arena_bytes, err);
+    void *ring = sn_arena_map(SN_SPILL_RING);
     if (!ring)
         return sn_fail(err, SN_ENOMEM, "checkpoint: no memory for %d bytes of staging",
                        (int)SN_SPILL_RING);
-    enum sn_status st = spill_through(v, ring, SN_SPILL_RING, err);
+    enum sn_status st = put_through(v, ring, SN_SPILL_RING, err);
     sn_arena_unmap(ring, SN_SPILL_RING);
     return st;
 }
@@ -195,11 +146,11 @@ static enum sn_status with_memory(struct spill *v, struct sn_err *err)
 enum sn_status sn_spill(struct sn_store *store, const struct sn_spill_box *boxes, int n,
                         struct sn_err *err)
 {
-    struct spill v = {.store = store, .boxes = boxes, .n = n, .began = sn_clock()};
+    struct spill v = {.store = store, .boxes = boxes, .n = n};
     for (int i = 0; i < n; i++)
         v.n_blocks += sn_spill_blocks(boxes[i].from);
     SN_TRY(sn_aio_create(&v.aio, THREADS, err));
-    enum sn_status st = with_memory(&v, err);
+    enum sn_status st = with_staging(&v, err);
     sn_aio_destroy(v.aio);
     return st;
 }
