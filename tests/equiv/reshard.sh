@@ -1,0 +1,93 @@
+#!/bin/sh
+# reshard.sh - checkpoints through every layout of tests/equiv/layouts: bit for bit the same tensors, and
+# training goes on from each as if nothing had happened.
+#
+# usage: tests/equiv/reshard.sh [NAME...]      only these lines
+#
+# For each model of the table, the first of its layouts trains 10 steps. Its checkpoint is then converted
+# from layout to layout in the order of the table, each from the copy before it, so that a value that one
+# conversion loses stays lost. After each: sennit-convert finds no damage and no difference from the first
+# one; h5py reads the same bytes through the master; steps 11 to 20, resumed from the copy in its own layout,
+# have the losses of one rank that was never interrupted.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+. tests/lib/layouts.sh
+
+convert=$BUILD/bin/sennit-convert
+python3 -c 'import h5py' 2>/dev/null && has_h5py=1 || has_h5py=0
+[ $has_h5py = 1 ] || skip "h5py reads the same bytes through the master" "python3-h5py is not installed"
+
+# Losses, norms and validation losses of steps 11 to 20.
+second_half() { # output
+    for half_key in loss grad_norm val_loss; do
+        awk -F '[:,]' '$2 + 0 > 10' "$1/metrics.jsonl" | metric "$half_key" /dev/stdin
+    done >"$1/second-half"
+}
+
+digest() { # checkpoint: its logical tensors as h5py sees them
+    [ $has_h5py = 0 ] || python3 tests/lib/h5read.py "$1/step-00000010"
+}
+
+begin_model() { # line: sets $first, $last, $one
+    layout_one "$1"
+    second_half "$one"
+    first=$tmp/first last=$tmp/first/ckpt
+    rm -rf "$first"
+    layout_train "$1" "$first" --stop-after 10
+    is "${1%% *}: trains 10 steps" "$rc" 0
+    digest "$last" >"$tmp/digest"
+}
+
+reshard() { # line: from $last into this layout
+    name=${1%% *} copy=$tmp/copy-${1%% *}
+    layout_file "$1" "$copy.yaml" "$copy"
+    run "$convert" "$last" "$copy/ckpt" --layout "$copy.yaml"
+    is "$previous -> $name: converts$err" "$rc" 0
+    [ "$rc" = 0 ] || return 0
+    run "$convert" --verify "$copy/ckpt"
+    is "$name: every block is what was written$err" "$rc" 0
+    run "$convert" --diff "$first/ckpt" "$copy/ckpt"
+    is "$name: no value differs from the first$err" "$rc" 0
+    if [ $has_h5py = 1 ]; then
+        digest "$copy/ckpt" >"$tmp/digest-here"
+        ok "$name: nor do the bytes that h5py reads through the master" \
+            cmp -s "$tmp/digest" "$tmp/digest-here"
+    fi
+    cp -r "$copy/ckpt" "$tmp/next"
+    layout_train "$1" "$copy"
+    is "$name: resumes from the copy" "$rc" 0
+    like "$name: where it had stopped" "$err" 'checkpoint of step 10([^0-9]|$)'
+    second_half "$copy"
+    within "$name: steps 11 to 20 are those of one rank" \
+        "$(worst "$copy/second-half" "$one/second-half")" "$(layout_limit "$1")"
+    rm -rf "$copy" "$tmp/last"
+    mv "$tmp/next" "$tmp/last"
+    last=$tmp/last previous=$name
+}
+
+back_to_one() { # the end of a model's chain: what one rank would have written
+    reshard "one$model"
+    pairs=$((pairs + 1))
+}
+
+layout_tokens "$tmp/tok"
+names=$*
+grep -v -e '^#' -e '^$' "$table" | while read -r line; do
+    case " ${names:-${line%% *}} " in *" ${line%% *} "*)
+        printf '%s|%s\n' "$(layout_reference "$line")" "$line" ;;
+    esac
+done | sort -s -t '|' -k 1,1 >"$tmp/lines"
+model=none pairs=0
+while IFS='|' read -r reference line; do
+    if [ "$reference" != "$model" ]; then
+        [ "$model" = none ] || back_to_one
+        model=$reference previous=${line%% *}
+        begin_model "$line"
+    else
+        reshard "$line"
+        pairs=$((pairs + 1))
+    fi
+done <"$tmp/lines"
+[ "$model" = none ] || back_to_one
+[ -n "$names" ] || ok "$pairs pairs of layouts, at least 40" test "$pairs" -ge 40
+tap_done
