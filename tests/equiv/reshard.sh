@@ -12,10 +12,10 @@
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
+. tests/lib/h5read.sh
 
 convert=$BUILD/bin/sennit-convert
-python3 -c 'import h5py' 2>/dev/null && has_h5py=1 || has_h5py=0
-[ $has_h5py = 1 ] || skip "h5py reads the same bytes through the master" "python3-h5py is not installed"
+[ -n "$h5py" ] || skip "h5py reads the same bytes through the master" "$no_h5py"
 
 # Losses, norms and validation losses of steps 11 to 20.
 second_half() { # output
@@ -25,7 +25,7 @@ second_half() { # output
 }
 
 digest() { # checkpoint: its logical tensors as h5py sees them
-    [ $has_h5py = 0 ] || python3 tests/lib/h5read.py "$1/step-00000010"
+    [ -z "$h5py" ] || h5read "$1/step-00000010"
 }
 
 begin_model() { # line: sets $first, $last, $one
@@ -48,7 +48,7 @@ reshard() { # line: from $last into this layout
     is "$name: every block is what was written$err" "$rc" 0
     run "$convert" --diff "$first/ckpt" "$copy/ckpt"
     is "$name: no value differs from the first$err" "$rc" 0
-    if [ $has_h5py = 1 ]; then
+    if [ -n "$h5py" ]; then
         digest "$copy/ckpt" >"$tmp/digest-here"
         ok "$name: nor do the bytes that h5py reads through the master" \
             cmp -s "$tmp/digest" "$tmp/digest-here"
