@@ -131,6 +131,25 @@ static void the_warning_is_printed(void)
     teardown(&b);
 }
 
+/* In a child that leaves with _exit: HDF5 1.10 loses memory when it meets a damaged object header,
+ * and LeakSanitizer would tell us so. */
+static bool child_says(struct bench *b, bool (*question)(struct bench *b))
+{
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(!question(b));
+    int how = -1;
+    return waitpid(pid, &how, 0) == pid && WIFEXITED(how) && WEXITSTATUS(how) == 0;
+}
+
+static bool names_lost_tensor(struct bench *b)
+{
+    return b->saver.load(b->saver.self, 100, &b->state, &b->err) == SN_EIO &&
+           strstr(b->err.text, "step-00000100/shard-00000.h5: ") &&
+           strstr(b->err.text, "embed.weight");
+}
+
 static void a_lost_shard_is_named(void)
 {
     struct bench b;
@@ -147,11 +166,7 @@ static void a_lost_shard_is_named(void)
            "a cut shard is named");
     printf("# %s\n", b.err.text);
     tap_ok(truncate(shard, sb.st_size) == 0, "a shard of zeros from there on");
-    load_says(
-        &b, SN_EIO,
-        "DIR/step-00000100/shard-00000.h5: cannot open /model/embed.weight: bad object header "
-        "version number (reading tensor model embed.weight)",
-        "what it lost is named");
+    tap_ok(child_says(&b, names_lost_tensor), "what it lost is named");
     flip(shard, 0);
     load_says(&b, SN_EIO,
               "DIR/step-00000100/shard-00000.h5: is no HDF5 file "
@@ -168,36 +183,31 @@ static void a_lost_shard_is_named(void)
 }
 
 /* Flips a bit in each seventh byte of what is HDF5's own, loads, and flips it back. */
-static bool loads_wrong_numbers(struct bench *b, const char *shard)
+static bool loads_no_wrong_number(struct bench *b)
 {
-    bool wrong = false;
+    bool right = true;
+    char shard[256];
     struct sn_state got;
     struct sn_state_tensor t[N];
+    (void)snprintf(shard, sizeof(shard), "%s", path_in(b, "step-00000100/shard-00000.h5"));
     make_state(&got, t);
     for (long at = 0; at < 4096; at += 7) {
         flip(shard, at);
         enum sn_status st = b->saver.load(b->saver.self, 100, &got, &b->err);
         for (int i = 0; i < N && st == SN_OK; i++)
-            wrong = wrong || memcmp(t[i].p, b->tensors[i].p, bytes_of(&t[i])) != 0;
+            right = right && memcmp(t[i].p, b->tensors[i].p, bytes_of(&t[i])) == 0;
         flip(shard, at);
     }
     free_state(&got);
-    return wrong;
+    return right;
 }
 
-/* In a child that leaves with _exit: HDF5 1.10 loses memory when it meets a damaged object header,
- * and LeakSanitizer would tell us so. */
 static void hdf5_metadata_damage_never_loads_wrong_numbers(void)
 {
     struct bench b;
     setup(&b, 0);
     (void)save(&b, 100);
-    (void)fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(loads_wrong_numbers(&b, path_in(&b, "step-00000100/shard-00000.h5")));
-    int how = -1;
-    tap_ok(waitpid(pid, &how, 0) == pid && WIFEXITED(how) && WEXITSTATUS(how) == 0,
+    tap_ok(child_says(&b, loads_no_wrong_number),
            "586 flips in HDF5's own bytes: an error or the right numbers");
     teardown(&b);
 }
