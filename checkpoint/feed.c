@@ -14,7 +14,8 @@
 enum {
     THREADS = 3, /* reading; one thread is slower than most disks */
     AHEAD = 64,  /* uses between the walks: enough for the disk, and few files open at once */
-    LEAST = 4    /* slots */
+    LEAST = 4,   /* slots */
+    LEAST_OF_PIECES = 2 /* before schema 3 a block is a whole piece, of gigabytes perhaps */
 };
 enum { NONE = -1 };
 
@@ -191,6 +192,11 @@ static size_t room_of(int64_t block_bytes)
     return pages * SN_AIO_ALIGN;
 }
 
+static int64_t least_slots(const struct sn_manifest *m)
+{
+    return m->block == INT64_MAX ? LEAST_OF_PIECES : LEAST;
+}
+
 int64_t sn_feed_least(const struct sn_reader *r)
 {
     const struct sn_manifest *m = &r->manifest;
@@ -201,7 +207,7 @@ int64_t sn_feed_least(const struct sn_reader *r)
             int64_t bytes = sn_block_bytes(&t->pieces[k], t->dtype, m->block, 0);
             most = bytes > most ? bytes : most;
         }
-    return LEAST * (int64_t)room_of(most);
+    return most < INT64_MAX / (2 * LEAST) ? least_slots(m) * (int64_t)room_of(most) : INT64_MAX;
 }
 
 /* Check the shards of all uses; count the uses, and find the largest block. */
@@ -227,8 +233,8 @@ static enum sn_status make_slots(struct sn_feed *f, int64_t memory, struct sn_er
     int64_t uses, most;
     SN_TRY(survey(f, &uses, &most, err));
     f->slot_bytes = room_of(most);
-    int64_t n = memory / (int64_t)f->slot_bytes;
-    n = n < LEAST ? LEAST : n;
+    int64_t n = memory / (int64_t)f->slot_bytes, least = least_slots(&f->reader->manifest);
+    n = n < least ? least : n;
     n = n > uses ? uses : n;
     n = n > INT32_MAX / 4 ? INT32_MAX / 4 : n;
     f->n_slots = (int)n;
@@ -237,7 +243,9 @@ static enum sn_status make_slots(struct sn_feed *f, int64_t memory, struct sn_er
         f->n_buckets *= 2;
     f->slots = sn_alloc_n((size_t)n, sizeof(*f->slots));
     f->buckets = sn_alloc_n(f->n_buckets, sizeof(*f->buckets));
-    f->arena = sn_arena_map((size_t)n * f->slot_bytes);
+    size_t bytes;
+    if (!__builtin_mul_overflow((size_t)n, f->slot_bytes, &bytes)) /* sparse files can be huge */
+        f->arena = sn_arena_map(bytes);
     if (!f->slots || !f->buckets || !f->arena)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for %d blocks of %" PRId64 " bytes",
                        f->reader->dir, f->n_slots, most);

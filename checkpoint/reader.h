@@ -57,11 +57,12 @@ struct sn_want {
 
 struct sn_feed;
 /* `wants` stay the caller's until the feed is closed. `memory` bounds the blocks in the cache, in
- * bytes; at least 4 of the largest block are taken (sn_feed_least). The shards of all wants are
+ * bytes; but never less than sn_feed_least. The shards of all wants are
  * checked; then reads begin at once. */
 enum sn_status sn_feed_open(struct sn_feed **out, struct sn_reader *r, const struct sn_want *wants,
                             int64_t n, int64_t memory, struct sn_err *err);
-/* What a feed of any boxes of this checkpoint takes at least. */
+/* What a feed of any boxes of this checkpoint takes at least: 4 of the largest block; before schema
+ * 3, where a piece is one block, 2. */
 int64_t sn_feed_least(const struct sn_reader *r);
 /* The next box of the list, as fp32 (bf16 and fp16 are widened), rows ld values apart. After a
  * failure the feed can only be closed. */

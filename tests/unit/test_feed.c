@@ -98,6 +98,25 @@ static void neighbours_share_blocks_in_little_memory(void)
     end(&w);
 }
 
+/* Rows of two blocks each, of which the first is wanted: it ends where the second begins. */
+static void a_block_beside_the_wanted_columns_is_not_read(void)
+{
+    static struct world w;
+    struct sn_want want;
+    int64_t bytes = 0;
+    bool is_right;
+    begin(&w, false);
+    add_tensor(&w, 9, BLOCK / 2, SN_F32);
+    add_piece(&w, (struct sn_box){0, 0, 9, BLOCK / 2}, 0);
+    finish(&w);
+    for (int half = 0; half < 2; half++) {
+        want = (struct sn_want){read_tensor(&w, 0), {1, half * BLOCK / 4, 7, BLOCK / 4}};
+        bool good = read_all(&w, &want, 1, AMPLE, 0, &bytes, &is_right) == SN_OK && is_right;
+        tap_ok(good && bytes == 7 * BLOCK, "half %d of 7 rows: %lld bytes", half, (long long)bytes);
+    }
+    end(&w);
+}
+
 static int count_open(void)
 {
     int n = 0;
@@ -227,6 +246,7 @@ int main(void)
 {
     any_boxes_come_out_of_any_pieces();
     neighbours_share_blocks_in_little_memory();
+    a_block_beside_the_wanted_columns_is_not_read();
     many_shards_do_not_exhaust_descriptors();
     blocks_are_located_one_by_one();
     a_feed_may_be_closed_at_any_time();
