@@ -56,9 +56,8 @@ struct sn_want {
 };
 
 struct sn_feed;
-/* `wants` stay the caller's until the feed is closed. `memory` bounds the blocks in the cache, in
- * bytes; but never less than sn_feed_least. The shards of all wants are
- * checked; then reads begin at once. */
+/* `wants` stay the caller's until the feed is closed. `memory` bounds the bytes of the cache, where
+ * it is more than sn_feed_least. The shards of all wants are checked; then reads begin at once. */
 enum sn_status sn_feed_open(struct sn_feed **out, struct sn_reader *r, const struct sn_want *wants,
                             int64_t n, int64_t memory, struct sn_err *err);
 /* What a feed of any boxes of this checkpoint takes at least: 4 of the largest block; before schema
