@@ -38,7 +38,7 @@ train:
   eval_every: ${eval_every:-25}
   eval_sequences: ${eval_sequences:-12}
 layout: {micro_batch: ${micro:-1}, bucket: 64KiB}
-checkpoint: {dir: ckpt, every: ${every:-0}, keep: 2}
+checkpoint: {dir: ckpt, every: ${every:-0}, keep: 2${saving:+, $saving}}
 YAML
 }
 
