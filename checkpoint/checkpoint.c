@@ -118,11 +118,17 @@ void sn_checkpoint_close(struct sn_saver *s)
     if (!store)
         return;
     (void)sn_phase_finish(&store->phase, true, &ended, &ignored); /* nobody is left to be told */
+    sn_store_wait_sweep(store);
     sn_phase_fini(&store->phase);
     sn_arena_unmap(store->arena, store->arena_bytes);
     sn_free(store->dir);
     sn_free(store);
     *s = (struct sn_saver){0};
+}
+
+void sn_checkpoint_wait_swept(struct sn_saver *s)
+{
+    sn_store_wait_sweep(s->self);
 }
 
 void sn_checkpoint_die_at(struct sn_saver *s, enum sn_checkpoint_stage stage)

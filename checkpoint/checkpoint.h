@@ -42,7 +42,7 @@ struct sn_checkpoint_options {
  * set_aside: as save does with later steps, for all of them. */
 enum sn_status sn_checkpoint_open(struct sn_saver *out, const char *dir,
                                   const struct sn_checkpoint_options *o, struct sn_err *err);
-/* Waits for a phase under way. */
+/* Waits for a phase under way, and for what the last save removes. */
 void sn_checkpoint_close(struct sn_saver *s);
 
 /* Steps of the commit, in order. */
@@ -63,6 +63,9 @@ enum sn_checkpoint_stage {
     SN_STAGE_ROTATED,
     SN_NSTAGES
 };
+/* Old checkpoints are removed behind the back of who saves; with no phase under way, wait for it.
+ */
+void sn_checkpoint_wait_swept(struct sn_saver *s);
 /* Test hook: the next save, in whatever phase, kills this process with SIGKILL right after `stage`.
  */
 void sn_checkpoint_die_at(struct sn_saver *s, enum sn_checkpoint_stage stage);

@@ -162,10 +162,10 @@ static enum sn_status join(const struct save *v, struct sn_err *err)
 /* --- publishing ------------------------------------------------------------------------------ */
 
 /* A checkpoint of the same step stands in the way: exchange them, so that one is always there; then
- * the old one bears the temporary name. File systems that cannot exchange get two renames. */
+ * the old one bears the temporary name. File systems that cannot exchange get two renames. The
+ * sweep removes it. */
 static enum sn_status replace(struct save *v, struct sn_err *err)
 {
-    struct sn_err why;
     char *old = sn_format("%s.del.%ld", v->final, (long)getpid());
     if (!old)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to replace it", v->final);
@@ -173,8 +173,6 @@ static enum sn_status replace(struct save *v, struct sn_err *err)
     bool exchanged = renameat2(AT_FDCWD, v->tmp, AT_FDCWD, v->final, RENAME_EXCHANGE) == 0;
     if (!exchanged && (rename(v->final, old) != 0 || rename(v->tmp, v->final) != 0))
         st = sn_file_fail(err, v->final, "replace");
-    else if (sn_dir_remove(exchanged ? v->tmp : old, &why) != SN_OK)
-        sn_log(SN_LOG_WARN, "%s", why.text); /* the next save tries again */
     sn_free(old);
     return st;
 }
@@ -237,6 +235,7 @@ static enum sn_status check_space(const struct save *v, struct sn_err *err)
 static enum sn_status prepare(struct save *v, struct sn_err *err)
 {
     v->store->times = (struct sn_save_times){0};
+    sn_store_wait_sweep(v->store);
     sn_store_sweep(v->store);
     if (access(v->tmp, F_OK) == 0) /* its lists would be taken for those of this save */
         return sn_fail(err, SN_EIO,
@@ -267,6 +266,7 @@ static enum sn_status commit(struct save *v, struct sn_err *err)
     point_latest(v);
     sn_store_rotate(v->store, v->state->scalars.step);
     stage(v, SN_STAGE_ROTATED);
+    sn_store_begin_sweep(v->store);
     v->store->times.commit = sn_clock() - began;
     return SN_OK;
 }

@@ -152,6 +152,26 @@ void sn_store_sweep(const struct sn_store *s)
     (void)closedir(d); /* read only */
 }
 
+static void *sweep(void *self)
+{
+    sn_store_sweep(self);
+    return NULL;
+}
+
+void sn_store_begin_sweep(struct sn_store *s)
+{
+    s->is_sweeping = pthread_create(&s->sweeper, NULL, sweep, s) == 0;
+    if (!s->is_sweeping)
+        sn_store_sweep(s);
+}
+
+void sn_store_wait_sweep(struct sn_store *s)
+{
+    if (s->is_sweeping)
+        (void)pthread_join(s->sweeper, NULL);
+    s->is_sweeping = false;
+}
+
 /* Rename first: a checkpoint is whole or not there, also while it is being removed. *to is the new
  * name, which the caller frees on success. */
 static enum sn_status rename_step(const struct sn_store *s, int64_t step, const char *kind,
@@ -187,12 +207,10 @@ static void drop_step(const struct sn_store *s, int64_t step)
 {
     struct sn_err err;
     char *to;
-    if (rename_step(s, step, "del", &to, &err) != SN_OK) {
+    if (rename_step(s, step, "del", &to, &err) == SN_OK)
+        sn_free(to);
+    else
         sn_log(SN_LOG_WARN, "%s", err.text);
-        return;
-    }
-    remove_or_warn(to);
-    sn_free(to);
 }
 
 static enum sn_status put_aside(const struct sn_store *s, int64_t step, struct sn_err *err)

@@ -17,6 +17,8 @@ struct sn_store {
     struct sn_checkpoint_options options;
     enum sn_checkpoint_stage die_at;
     struct sn_phase phase;
+    pthread_t sweeper; /* removes what a save has made superfluous */
+    bool is_sweeping;
     struct sn_save_times times; /* written by the phase's thread */
     void *arena;                /* staging for asynchronous saves; NULL: none */
     size_t arena_bytes;
@@ -39,7 +41,11 @@ void sn_store_free_list(char **step_dirs, int n); /* NULL is allowed */
 /* Before a save: remove what a killed save or a killed removal left. Failures are only warned of.
  */
 void sn_store_sweep(const struct sn_store *s);
-/* After the save of `step`: set later steps aside, remove all but the newest `keep`. Only warns. */
+/* The same after a save, in a thread: removing can take longer than writing. */
+void sn_store_begin_sweep(struct sn_store *s);
+void sn_store_wait_sweep(struct sn_store *s);
+/* After the save of `step`: set later steps aside, leave all but the newest `keep` to the sweep.
+ * Only warns. */
 void sn_store_rotate(const struct sn_store *s, int64_t step);
 /* Rename every checkpoint to step-N.aside.PID. */
 enum sn_status sn_store_set_aside(const struct sn_store *s, struct sn_err *err);

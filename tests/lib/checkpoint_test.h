@@ -92,7 +92,8 @@ __attribute__((unused)) static bool open_saver(struct bench *b, int keep)
     return b->way != ASIDE || b->saver.reserve(b->saver.self, 4 << 20, &b->err) == SN_OK;
 }
 
-__attribute__((unused)) static void setup_in(struct bench *b, int keep, enum way way, const char *where)
+__attribute__((unused)) static void setup_in(struct bench *b, int keep, enum way way,
+                                             const char *where)
 {
     *b = (struct bench){.way = way};
     (void)snprintf(b->root, sizeof(b->root), "%s/sn-ckpt-XXXXXX", where);
@@ -126,7 +127,7 @@ __attribute__((unused)) static void teardown(struct bench *b)
 
 /* A save as the trainer makes it: n ranks in turn, and rank 0 abandons it when a phase fails. */
 __attribute__((unused)) static enum sn_status
-save_ranks(const struct sn_saver *s, const struct sn_state *ranks, int n, struct sn_err *err)
+save_ranks(struct sn_saver *s, const struct sn_state *ranks, int n, struct sn_err *err)
 {
     struct sn_err ignored;
     enum sn_status st = sn_saver_phase(s, ranks, SN_SAVE_PREPARE, err);
@@ -136,6 +137,7 @@ save_ranks(const struct sn_saver *s, const struct sn_state *ranks, int n, struct
         st = sn_saver_phase(s, ranks, SN_SAVE_COMMIT, err);
     if (st != SN_OK)
         (void)sn_saver_phase(s, ranks, SN_SAVE_ABANDON, &ignored);
+    sn_checkpoint_wait_swept(s);
     return st;
 }
 
