@@ -7,7 +7,6 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,39 +69,6 @@ enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn
     enum sn_status st = load_open(fd, out, len, path, err);
     (void)close(fd); /* read only: nothing can be lost */
     return st;
-}
-
-static enum sn_status map_fd(void **out, size_t *len, int fd, const char *path, struct sn_err *err)
-{
-    struct stat sb;
-    if (fstat(fd, &sb) != 0)
-        return sn_file_fail(err, path, "read");
-    if (!S_ISREG(sb.st_mode))
-        return sn_fail(err, SN_EINPUT, "%s: is not a plain file", path);
-    void *p = NULL;
-    if (sb.st_size > 0)
-        p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
-        return sn_file_fail(err, path, "map");
-    *out = p;
-    *len = (size_t)sb.st_size;
-    return SN_OK;
-}
-
-enum sn_status sn_file_map(void **out, size_t *len, const char *path, struct sn_err *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
-    if (fd < 0)
-        return sn_file_fail(err, path, "open");
-    enum sn_status st = map_fd(out, len, fd, path, err);
-    (void)close(fd); /* the map stays */
-    return st;
-}
-
-void sn_file_unmap(void *p, size_t len)
-{
-    if (len > 0)
-        (void)munmap(p, len);
 }
 
 enum sn_status sn_file_put(int fd, const void *p, size_t len, uint64_t offset, const char *path,

@@ -13,9 +13,6 @@
 
 /* The whole file in a fresh NUL-terminated block; caller frees *out. */
 enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn_err *err);
-/* Map the whole file for reading; an empty one is NULL and 0. */
-enum sn_status sn_file_map(void **out, size_t *len, const char *path, struct sn_err *err);
-void sn_file_unmap(void *p, size_t len); /* len 0 is allowed */
 /* Create or truncate, write, fsync, close. */
 enum sn_status sn_file_save(const char *path, const void *p, size_t len, struct sn_err *err);
 /* Write all bytes at `offset`, in slabs; `what` names them in the sentence ("" for none). */

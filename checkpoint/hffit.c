@@ -35,12 +35,6 @@ enum sn_status sn_left_over_explain(const struct sn_left_over *l, const char *wh
 
 /* --- the field's files ----------------------------------------------------------------------- */
 
-static bool same_bytes(const struct sn_st_tensor *a, const struct sn_st_tensor *b)
-{
-    return strcmp(a->dtype, b->dtype) == 0 && a->bytes == b->bytes &&
-           memcmp(a->data, b->data, a->bytes) == 0;
-}
-
 static bool is_harmless(const char *name)
 {
     for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
@@ -55,13 +49,15 @@ static enum sn_status judge(const struct sn_safetensors *st, const struct sn_mod
                             struct sn_err *err)
 {
     int layer = 0;
+    bool same;
     const struct sn_st_tensor *embed = sn_hf_source(st, m->family, "embed.weight");
     const struct sn_st_tensor *twin =
         sn_hf_sibling(st, m->family, t->name, m->share_layers > 0 ? m->share_layers : 1, &layer);
     if (is_harmless(t->name))
         return SN_OK;
     if (m->tied_embeddings && t == sn_hf_source(st, m->family, "head.weight")) {
-        if (same_bytes(t, embed))
+        SN_TRY(sn_safetensors_same(t, embed, &same, err));
+        if (same)
             return SN_OK;
         return sn_fail(err, SN_EINPUT,
                        "%s: tensor '%s' differs from '%s', but the model ties them; set "
@@ -69,7 +65,8 @@ static enum sn_status judge(const struct sn_safetensors *st, const struct sn_mod
                        t->file, t->name, embed->name);
     }
     if (twin && layer < m->layers) {
-        if (same_bytes(t, twin))
+        SN_TRY(sn_safetensors_same(t, twin, &same, err));
+        if (same)
             return SN_OK;
         return sn_fail(err, SN_EINPUT,
                        "%s: tensor '%s' differs from '%s', but the model's layers share them "

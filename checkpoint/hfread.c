@@ -49,7 +49,7 @@ enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_mode
 static enum sn_status read_turned(const struct sn_st_tensor *t, struct sn_st_box theirs,
                                   const struct sn_state_tensor *box, float *out, struct sn_err *err)
 {
-    enum { TALL = 32, WIDE = 256 }; /* rows and columns of theirs that are turned at once */
+    enum { TALL = 16, WIDE = 1024 }; /* rows and columns of theirs that are turned at once */
     float tile[TALL * WIDE];
     for (int64_t c = 0; c < theirs.rows; c += TALL)
         for (int64_t r = 0; r < theirs.cols; r += WIDE) {

@@ -11,6 +11,7 @@
 
 #include "checkpoint/files.h"
 #include "checkpoint/json.h"
+#include "checkpoint/safetensors_file.h"
 #include "lib/base/mem.h"
 
 #include <inttypes.h>
@@ -25,9 +26,7 @@
 #define HEADER_MAX UINT64_C(100000000)
 
 struct file {
-    char *path;
-    unsigned char *p; /* mapped, or borrowed when len_mapped is 0 */
-    size_t len, len_mapped;
+    struct sn_st_file bytes;
     json_t *root; /* owns the names of its tensors */
 };
 
@@ -115,11 +114,13 @@ static bool bytes_wanted(const struct sn_st_tensor *t, int bits, int64_t *bytes)
     return n % 8 == 0;
 }
 
-static enum sn_status read_entry(struct sn_st_tensor *t, const json_t *entry,
-                                 const unsigned char *data, size_t len, struct sn_err *err)
+/* `first` is where the data begin. */
+static enum sn_status read_entry(struct sn_st_tensor *t, const json_t *entry, uint64_t first,
+                                 struct sn_err *err)
 {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     int bits = dtype ? sn_st_dtype_bits(dtype) : 0;
+    uint64_t len = t->in->len - first;
     const json_t *offsets = json_object_get(entry, "data_offsets");
     const json_t *b = json_array_get(offsets, 0), *e = json_array_get(offsets, 1);
     if (!json_is_object(entry))
@@ -137,7 +138,7 @@ static enum sn_status read_entry(struct sn_st_tensor *t, const json_t *entry,
     if (begin > end || (uint64_t)end > len)
         return sn_fail(err, SN_EINPUT,
                        "%s: tensor '%s' lies at bytes %" PRId64 " to %" PRId64
-                       " of the data, which has %zu",
+                       " of the data, which has %" PRIu64,
                        t->file, show(t->name).text, begin, end, len);
     if (!bytes_wanted(t, bits, &want) || want != end - begin) {
         char shape[SN_ST_SHAPE_MAX];
@@ -146,7 +147,7 @@ static enum sn_status read_entry(struct sn_st_tensor *t, const json_t *entry,
                        show(t->name).text, end - begin, sn_st_shape(shape, t), dtype);
     }
     t->dtype = dtype;
-    t->data = data + begin;
+    t->offset = first + (uint64_t)begin;
     t->bytes = (size_t)want;
     return SN_OK;
 }
@@ -157,10 +158,10 @@ static enum sn_status check_metadata(const struct file *f, const json_t *metadat
     const char *key;
     json_t *value;
     if (!json_is_object(metadata))
-        return sn_fail(err, SN_EINPUT, "%s: __metadata__ is not a JSON object", f->path);
+        return sn_fail(err, SN_EINPUT, "%s: __metadata__ is not a JSON object", f->bytes.path);
     json_object_foreach((json_t *)metadata, key, value) /* jansson's iterator is not const */
         if (!json_is_string(value)) return sn_fail(
-            err, SN_EINPUT, "%s: __metadata__ '%s' is not a string", f->path, show(key).text);
+            err, SN_EINPUT, "%s: __metadata__ '%s' is not a string", f->bytes.path, show(key).text);
     return SN_OK;
 }
 
@@ -169,40 +170,45 @@ static enum sn_status check_metadata(const struct file *f, const json_t *metadat
 static int by_place(const void *pa, const void *pb)
 {
     const struct sn_st_tensor *a = pa, *b = pb;
-    int order = (a->data > b->data) - (a->data < b->data);
+    int order = (a->offset > b->offset) - (a->offset < b->offset);
     return order ? order : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
 static enum sn_status check_tiling(const struct file *f, struct sn_st_tensor *t, size_t n,
-                                   const unsigned char *data, struct sn_err *err)
+                                   uint64_t first, struct sn_err *err)
 {
-    const unsigned char *at = data, *end = f->p + f->len;
+    uint64_t at = first, end = f->bytes.len;
+    const char *path = f->bytes.path;
     qsort(t, n, sizeof(*t), by_place);
     for (size_t i = 0; i < n; i++) {
-        if (t[i].data > at)
-            return sn_fail(err, SN_EINPUT, "%s: %zu bytes before tensor '%s' belong to no tensor",
-                           f->path, (size_t)(t[i].data - at), show(t[i].name).text);
-        if (t[i].data < at)
+        if (t[i].offset > at)
             return sn_fail(err, SN_EINPUT,
-                           "%s: tensor '%s' overlaps the one before it by %zu bytes", f->path,
-                           show(t[i].name).text, (size_t)(at - t[i].data));
+                           "%s: %" PRIu64 " bytes before tensor '%s' belong to no tensor", path,
+                           t[i].offset - at, show(t[i].name).text);
+        if (t[i].offset < at)
+            return sn_fail(err, SN_EINPUT,
+                           "%s: tensor '%s' overlaps the one before it by %" PRIu64 " bytes", path,
+                           show(t[i].name).text, at - t[i].offset);
         at += t[i].bytes;
     }
     if (at != end)
-        return sn_fail(err, SN_EINPUT, "%s: the last %zu bytes belong to no tensor", f->path,
-                       (size_t)(end - at));
+        return sn_fail(err, SN_EINPUT, "%s: the last %" PRIu64 " bytes belong to no tensor", path,
+                       end - at);
     return SN_OK;
 }
 
 /* Length of the JSON text, checked against the file. */
-static enum sn_status header_length(const struct file *f, size_t *len, struct sn_err *err)
+static enum sn_status header_length(const struct sn_st_file *f, size_t *len, struct sn_err *err)
 {
     uint64_t n = 0;
+    unsigned char head[9] = {0}; /* the length, and the text's first byte */
     if (f->len < 8)
-        return sn_fail(err, SN_EINPUT, "%s: has %zu bytes; a safetensors file has at least 8",
-                       f->path, f->len);
+        return sn_fail(err, SN_EINPUT,
+                       "%s: has %" PRIu64 " bytes; a safetensors file has at least 8", f->path,
+                       f->len);
+    SN_TRY(sn_st_file_get(f, 0, head, f->len > 8 ? 9 : 8, err));
     for (int i = 7; i >= 0; i--)
-        n = n << 8 | f->p[i];
+        n = n << 8 | head[i];
     if (n > HEADER_MAX)
         return sn_fail(err, SN_EINPUT,
                        "%s: asks for a header of %" PRIu64 " bytes; at most %" PRIu64
@@ -210,12 +216,25 @@ static enum sn_status header_length(const struct file *f, size_t *len, struct sn
                        f->path, n, HEADER_MAX);
     if (n > f->len - 8)
         return sn_fail(err, SN_EINPUT,
-                       "%s: is cut: it has %zu bytes, its header alone needs %" PRIu64, f->path,
-                       f->len, n + 8);
-    if (n == 0 || f->p[8] != '{')
+                       "%s: is cut: it has %" PRIu64 " bytes, its header alone needs %" PRIu64,
+                       f->path, f->len, n + 8);
+    if (n == 0 || head[8] != '{')
         return sn_fail(err, SN_EINPUT, "%s: its header does not begin with '{'", f->path);
     *len = (size_t)n;
     return SN_OK;
+}
+
+static enum sn_status load_header(struct file *f, size_t len, struct sn_err *err)
+{
+    char *text = sn_alloc(len);
+    if (!text)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for a header of %zu bytes", f->bytes.path,
+                       len);
+    enum sn_status st = sn_st_file_get(&f->bytes, 8, text, len, err);
+    if (st == SN_OK)
+        st = load_json(&f->root, text, len, f->bytes.path, "its header", err);
+    sn_free(text);
+    return st;
 }
 
 static enum sn_status make_room(struct sn_safetensors *st, size_t more, struct sn_err *err)
@@ -232,11 +251,11 @@ static enum sn_status make_room(struct sn_safetensors *st, size_t more, struct s
 static enum sn_status parse_file(struct sn_safetensors *st, struct file *f, struct sn_err *err)
 {
     size_t header = 0;
-    SN_TRY(header_length(f, &header, err));
-    SN_TRY(load_json(&f->root, (const char *)f->p + 8, header, f->path, "its header", err));
+    SN_TRY(header_length(&f->bytes, &header, err));
+    SN_TRY(load_header(f, header, err));
     SN_TRY(make_room(st, json_object_size(f->root), err));
     struct sn_st_tensor *first = st->tensors + st->n_tensors;
-    const unsigned char *data = f->p + 8 + header;
+    uint64_t data = 8 + header;
     const char *key;
     json_t *value;
     json_object_foreach(f->root, key, value)
@@ -246,8 +265,8 @@ static enum sn_status parse_file(struct sn_safetensors *st, struct file *f, stru
             continue;
         }
         struct sn_st_tensor *t = st->tensors + st->n_tensors;
-        *t = (struct sn_st_tensor){.name = key, .file = f->path};
-        SN_TRY(read_entry(t, value, data, f->len - 8 - header, err));
+        *t = (struct sn_st_tensor){.name = key, .file = f->bytes.path, .in = &f->bytes};
+        SN_TRY(read_entry(t, value, data, err));
         st->n_tensors++;
     }
     return check_tiling(f, first, (size_t)(st->tensors + st->n_tensors - first), data, err);
@@ -259,11 +278,7 @@ static enum sn_status add_file(struct sn_safetensors *st, char *path, struct sn_
     if (!path)
         return sn_fail(err, SN_ENOMEM, "safetensors: no memory for a file's name");
     struct file *f = &st->files[st->n_files++];
-    f->path = path;
-    void *p;
-    SN_TRY(sn_file_map(&p, &f->len, path, err));
-    f->p = p;
-    f->len_mapped = f->len;
+    SN_TRY(sn_st_file_open(&f->bytes, path, err));
     return parse_file(st, f, err);
 }
 
@@ -307,9 +322,8 @@ void sn_safetensors_close(struct sn_safetensors *st)
         return;
     for (int i = 0; i < st->n_files; i++) {
         struct file *f = &st->files[i];
-        sn_file_unmap(f->p, f->len_mapped);
         json_decref(f->root);
-        sn_free(f->path);
+        sn_st_file_close(&f->bytes);
     }
     json_decref(st->index);
     sn_free(st->files);
@@ -326,8 +340,7 @@ enum sn_status sn_safetensors_parse(struct sn_safetensors **out, const void *p, 
     if (st && !path)
         (void)sn_fail(err, status, "%s: no memory for its name", name);
     if (path) {
-        st->files[0] =
-            (struct file){.path = path, .p = (unsigned char *)p, .len = len}; /* only read */
+        st->files[0] = (struct file){.bytes = {.path = path, .len = len, .fd = -1, .p = p}};
         st->n_files = 1;
         status = parse_file(st, &st->files[0], err);
     }
@@ -364,7 +377,7 @@ static enum sn_status check_index(const struct sn_safetensors *st, const json_t 
 static bool is_open(const struct sn_safetensors *st, const char *file, size_t dir_len)
 {
     for (int i = st->n_files; i-- > 0;) /* neighbours in the index are mostly in one file */
-        if (strcmp(st->files[i].path + dir_len, file) == 0)
+        if (strcmp(st->files[i].bytes.path + dir_len, file) == 0)
             return true;
     return false;
 }

@@ -2,18 +2,21 @@
  * safetensors.h - reading the field's weight files: one file, or several with an index.
  *
  * Files come from outside, so nothing in them is trusted: sizes, offsets and names are checked
- * before the first tensor is handed out. Knows no model. A file that shrinks while it is open kills
- * the process (it is mapped).
+ * before the first tensor is handed out. Values are read from the files when they are asked for.
+ * Knows no model.
  */
 #ifndef SN_SAFETENSORS_H
 #define SN_SAFETENSORS_H
 
 #include "lib/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { SN_ST_RANK_MAX = 8 };
+
+struct sn_st_file;
 
 struct sn_st_tensor {
     const char *name;
@@ -21,7 +24,8 @@ struct sn_st_tensor {
     const char *file;  /* for messages */
     int rank;
     int64_t shape[SN_ST_RANK_MAX];
-    const unsigned char *data; /* C order, little endian, any alignment */
+    const struct sn_st_file *in;
+    uint64_t offset; /* of its values in the file: C order, little endian, any alignment */
     size_t bytes;
 };
 
@@ -30,7 +34,7 @@ struct sn_st_box {
     int64_t row, rows, col, cols;
 };
 
-struct sn_safetensors; /* owns the maps, names and tensors */
+struct sn_safetensors; /* owns the open files, names and tensors */
 
 /* `path` is a .safetensors file, a .safetensors.index.json, or a directory with
  * model.safetensors.index.json or model.safetensors in it. Caller closes *out. */
@@ -57,5 +61,8 @@ const char *sn_st_shape(char buf[SN_ST_SHAPE_MAX], const struct sn_st_tensor *t)
 /* The box as fp32, rows ld values apart. F64, F32, F16 and BF16 are read; F64 rounds to nearest. */
 enum sn_status sn_safetensors_read(const struct sn_st_tensor *t, const struct sn_st_box *box,
                                    float *out, int64_t ld, struct sn_err *err);
+/* Have both the same type and the same values, bit for bit? */
+enum sn_status sn_safetensors_same(const struct sn_st_tensor *a, const struct sn_st_tensor *b,
+                                   bool *same, struct sn_err *err);
 
 #endif

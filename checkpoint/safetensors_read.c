@@ -1,6 +1,8 @@
 /* Boxes of a safetensors tensor as fp32. */
 #include "checkpoint/safetensors.h"
 
+#include "checkpoint/safetensors_file.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,6 +115,24 @@ int sn_st_dtype_bits(const char *name)
     return d ? d->bits : 0;
 }
 
+/* n values from number `first` of the tensor on. */
+static enum sn_status read_run(const struct sn_st_tensor *t, const struct dtype *d, int64_t first,
+                               int64_t n, float *out, struct sn_err *err)
+{
+    enum { PART = 2048 };
+    unsigned char raw[PART * 8];
+    int64_t size = d->bits / 8;
+    uint64_t at = t->offset + (uint64_t)(first * size);
+    if (d->row == copy_f32)
+        return sn_st_file_get(t->in, at, out, (size_t)(n * size), err);
+    for (int64_t i = 0; i < n; i += PART) {
+        int64_t m = n - i < PART ? n - i : PART;
+        SN_TRY(sn_st_file_get(t->in, at + (uint64_t)(i * size), raw, (size_t)(m * size), err));
+        d->row(raw, m, out + i);
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_safetensors_read(const struct sn_st_tensor *t, const struct sn_st_box *box,
                                    float *out, int64_t ld, struct sn_err *err)
 {
@@ -130,8 +150,24 @@ enum sn_status sn_safetensors_read(const struct sn_st_tensor *t, const struct sn
         return sn_fail(err, SN_EINPUT,
                        "%s: tensor '%s' is %s; weights are read from F32, F16, BF16 and F64",
                        t->file, t->name, t->dtype);
+    if (box->cols == cols && ld == cols)
+        return read_run(t, d, box->row * cols, box->rows * cols, out, err);
     for (int64_t i = 0; i < box->rows && box->cols > 0; i++)
-        d->row(t->data + ((box->row + i) * cols + box->col) * (d->bits / 8), box->cols,
-               out + i * ld);
+        SN_TRY(read_run(t, d, (box->row + i) * cols + box->col, box->cols, out + i * ld, err));
+    return SN_OK;
+}
+
+enum sn_status sn_safetensors_same(const struct sn_st_tensor *a, const struct sn_st_tensor *b,
+                                   bool *same, struct sn_err *err)
+{
+    enum { PART = 16384 };
+    unsigned char x[PART], y[PART];
+    *same = strcmp(a->dtype, b->dtype) == 0 && a->bytes == b->bytes;
+    for (size_t i = 0; *same && i < a->bytes; i += PART) {
+        size_t n = a->bytes - i < PART ? a->bytes - i : PART;
+        SN_TRY(sn_st_file_get(a->in, a->offset + i, x, n, err));
+        SN_TRY(sn_st_file_get(b->in, b->offset + i, y, n, err));
+        *same = memcmp(x, y, n) == 0;
+    }
     return SN_OK;
 }

@@ -70,7 +70,7 @@ __attribute__((unused)) static bool same_tensors(const char *a, const char *b)
         const struct sn_st_tensor *t = sn_safetensors_get(x, i), *u = sn_safetensors_get(y, i);
         same = strcmp(t->name, u->name) == 0 && strcmp(t->dtype, u->dtype) == 0 &&
                t->rank == u->rank && memcmp(t->shape, u->shape, sizeof(t->shape)) == 0 &&
-               t->bytes == u->bytes && memcmp(t->data, u->data, t->bytes) == 0;
+               sn_safetensors_same(t, u, &same, &err) == SN_OK && same;
         if (!same)
             printf("# %s and %s differ\n", t->name, u->name);
     }

@@ -1,6 +1,7 @@
 /* safetensors: good files read exactly, hostile ones are explained. */
 #include "checkpoint/files.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_file.h"
 #include "lib/base/mem.h"
 #include "tests/lib/tap.h"
 
@@ -351,6 +352,38 @@ static void one_file_opens_by_name_and_by_directory(void)
     (void)sn_dir_remove(f.root, &f.err);
 }
 
+/* It is read when it is asked for: what was cut off meanwhile is an error. */
+static void a_file_that_shrinks_is_told(void)
+{
+    struct folder f;
+    make_folder(&f);
+    put(&f, "model.safetensors", "{\"a\":" T("F32", "[4]", "0", "16") "}", 16);
+    struct sn_safetensors *st = NULL;
+    char path[128], want[256];
+    float got[4];
+    (void)snprintf(path, sizeof(path), "%s/model.safetensors", f.root);
+    tap_ok(sn_safetensors_open(&st, path, &f.err) == SN_OK, "a file is open");
+    const struct sn_st_tensor *t = sn_safetensors_get(st, 0);
+    struct sn_st_box all = {0, 4, 0, 1};
+    tap_ok(sn_safetensors_read(t, &all, got, 1, &f.err) == SN_OK, "and read");
+    if (truncate(path, (off_t)t->offset + 6) != 0)
+        perror(path);
+    tap_ok(sn_safetensors_read(t, &all, got, 1, &f.err) == SN_EIO, "and cut");
+    (void)snprintf(want, sizeof(want), "%s: ends after %d bytes; it had %d when it was opened",
+                   path, (int)t->offset + 6, (int)t->offset + 16);
+    tap_text(f.err.text, want, "which is told");
+    sn_safetensors_close(st);
+    (void)sn_dir_remove(f.root, &f.err);
+}
+
+/* A byte of a tensor's values, -1 for none. */
+static int byte_of(const struct sn_safetensors *st, const char *name, uint64_t i)
+{
+    const struct sn_st_tensor *t = sn_safetensors_find(st, name);
+    unsigned char byte;
+    return t && sn_st_file_get(t->in, t->offset + i, &byte, 1, NULL) == SN_OK ? byte : -1;
+}
+
 static void shards_open_by_their_index(void)
 {
     struct folder f;
@@ -364,8 +397,7 @@ static void shards_open_by_their_index(void)
     opens(&f, INDEX, "");
     struct sn_safetensors *st = NULL;
     tap_ok(sn_safetensors_open(&st, f.root, &f.err) == SN_OK && sn_safetensors_count(st) == 3 &&
-               sn_safetensors_find(st, "c")->data[3] == 3 &&
-               sn_safetensors_find(st, "b")->data[0] == 2,
+               byte_of(st, "c", 3) == 3 && byte_of(st, "b", 0) == 2,
            "tensors of both files are found");
     sn_safetensors_close(st);
     put_text(&f, INDEX, "{\"weight_map\":{\"a\":\"x-1\",\"c\":\"x-1\",\"b\":\"x-1\"}}");
@@ -403,6 +435,7 @@ int main(void)
     any_flipped_byte_is_safe();
     no_memory_is_told();
     one_file_opens_by_name_and_by_directory();
+    a_file_that_shrinks_is_told();
     shards_open_by_their_index();
     return tap_done();
 }
