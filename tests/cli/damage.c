@@ -1,7 +1,7 @@
 /*
  * damage - alters a checkpoint in ways that a shell cannot, for tests.
  *
- *   damage where STEP_DIR                  each piece: GROUP NAME SHARD OFFSET BYTES
+ *   damage where STEP_DIR                  each piece: SHARD DATASET OFFSET BYTES
  *   damage flip FILE OFFSET                flip one bit of a byte
  *   damage rename STEP_DIR SHARD FROM TO   the dataset FROM of a shard gets another name
  *   damage commit STEP_DIR SHARDS          the COMMIT that belongs to the manifest as it is now
@@ -37,9 +37,8 @@ static int where(const char *dir)
             struct sn_aio_request at = {0};
             if (sn_reader_locate(&r, t, &t->pieces[k], &at, &err) != SN_OK)
                 return fail(&err);
-            printf("%s %s %s %" PRIu64 " %" PRId64 "\n", t->group, t->name,
-                   r.manifest.shards[t->pieces[k].shard].file, at.offset,
-                   sn_manifest_bytes(t, t->pieces[k].box));
+            printf("%s %s %" PRIu64 " %" PRId64 "\n", r.manifest.shards[t->pieces[k].shard].file,
+                   t->pieces[k].dataset, at.offset, sn_manifest_bytes(t, t->pieces[k].box));
         }
     }
     sn_reader_close(&r);
