@@ -27,15 +27,16 @@ YAML
 
 "$BUILD/bin/sennit-data" build --text docs/STYLE.md LICENSE -o "$dir/tok" >/dev/null
 file "$dir/a.yaml" "tensor: 4, pipeline: 2"
+printf 'layout: {data: 1, tensor: 4, pipeline: 2}\n' >"$dir/from.yaml"
 printf 'layout: {data: 1, tensor: 2, pipeline: 4}\n' >"$dir/b.yaml"
-tests/mpi/run -n 8 "$BUILD/bin/sennit-train" "$dir/a.yaml" >/dev/null 2>&1
-"$BUILD/bin/sennit-convert" "$dir/run/ckpt" "$dir/src" --grow 4x --layout "$dir/a.yaml" >/dev/null 2>&1
+tests/mpi/run -n 8 "$BUILD/bin/sennit-train" "$dir/a.yaml" >/dev/null
+"$BUILD/bin/sennit-convert" "$dir/run/ckpt" "$dir/src" --grow 4x --layout "$dir/from.yaml" >/dev/null
 src=$(ls -d "$dir"/src/step-*)
 bytes=$(cat "$src"/shard-*.h5 | wc -c)
 
 seconds() { # command...: how long it took
     seconds_t=$(date +%s.%N)
-    "$@" >/dev/null 2>&1 || { echo "bench_convert.sh: failed: $*" >&2 && exit 1; }
+    "$@" >/dev/null || { echo "bench_convert.sh: failed: $*" >&2 && exit 1; }
     date +%s.%N | awk -v t="$seconds_t" '{ printf "%.3f\n", $1 - t }'
 }
 copy_all() {
