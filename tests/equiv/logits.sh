@@ -14,11 +14,12 @@ make_tokens "$tmp/tok"
 torch=yes
 "$python" -c 'import torch' 2>/dev/null || torch=
 
-say() { # path: logits of the tokens, into path.txt beside it
+say() { # sentence path: logits of the tokens, into path.txt beside it
     # shellcheck disable=SC2086
-    run "$logits" "$1" $tokens
-    [ "$rc" -eq 0 ] || tap_lines logits "$err"
-    printf '%s\n' "$out" >"$1.txt"
+    run "$logits" "$2" $tokens
+    printf '%s\n' "$out" >"$2.txt"
+    ok "$1" test "$rc" -eq 0 -a "$(wc -l <"$2.txt")" -eq 40
+    [ -z "$err" ] || tap_lines logits "$err"
 }
 
 agree() { # sentence directory: the other implementations say what $at/ckpt.txt says
@@ -39,22 +40,22 @@ check() { # name
     [ -z "$more" ] || sed -i "s/^  vocab: .*/&\n  $more/" "$at.yaml"
     run "$train" "$at.yaml"
     is "$1: trains" "$rc" 0
-    say "$at/ckpt"
+    say "$1: speaks" "$at/ckpt"
     run "$convert" "$at/ckpt" "$at/hf" --to safetensors
     is "$1: is exported" "$rc" 0
     tap_lines "$1" "$err"
     agree "$1: another implementation has the same logits" "$at/hf" "$at/ckpt.txt"
-    say "$at/hf"
-    ok "$1: read as an export, it gives the same bits" cmp "$at/hf.txt" "$at/ckpt.txt"
+    say "$1: speaks as an export" "$at/hf"
+    ok "$1: says the same, bit for bit" cmp "$at/hf.txt" "$at/ckpt.txt"
     run "$convert" "$at/hf" "$at/back/step-00000000" --from safetensors
     is "$1: is taken back" "$rc" 0
-    say "$at/back"
-    ok "$1: as a checkpoint too" cmp "$at/back.txt" "$at/ckpt.txt"
+    say "$1: speaks as a checkpoint" "$at/back"
+    ok "$1: says the same still" cmp "$at/back.txt" "$at/ckpt.txt"
     run "$convert" "$at/ckpt" "$at/bf16" --to safetensors --dtype bf16 --shard-size 64KiB
     is "$1: is exported as bf16, in several files" "$rc" 0
     ok "$1: with an index" test -f "$at/bf16/model.safetensors.index.json"
-    say "$at/bf16"
-    agree "$1: of which another implementation has the logits that we have" "$at/bf16" "$at/bf16.txt"
+    say "$1: speaks in bf16" "$at/bf16"
+    agree "$1: another implementation has the same logits in bf16" "$at/bf16" "$at/bf16.txt"
 }
 
 steps=8 eval_every=0 lr=3.0e-3
