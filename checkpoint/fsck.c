@@ -159,6 +159,22 @@ static enum sn_status finish_read(struct check *c, struct sn_err *err)
     return judge(c, sn_reader_bad_block(c->reader, t, p, r->k, &why), &why, true, err);
 }
 
+static enum sn_status finish_all(struct check *c, struct sn_err *err)
+{
+    while (c->n_done < c->n_begun)
+        SN_TRY(finish_read(c, err));
+    return SN_OK;
+}
+
+/* What is found at once comes after what the reads before it will find. */
+static enum sn_status judge_in_order(struct check *c, enum sn_status st, const struct sn_err *why,
+                                     bool reports, struct sn_err *err)
+{
+    if (st != SN_OK)
+        SN_TRY(finish_all(c, err));
+    return judge(c, st, why, reports, err);
+}
+
 static enum sn_status begin_read(struct check *c, const struct item *item, int64_t k,
                                  struct sn_err *err)
 {
@@ -170,7 +186,7 @@ static enum sn_status begin_read(struct check *c, const struct item *item, int64
     enum sn_status st =
         sn_reader_locate_block(c->reader, item->tensor, item->piece, k, &where, &why);
     if (st != SN_OK)
-        return judge(c, st, &why, true, err);
+        return judge_in_order(c, st, &why, true, err);
     where.buf = r->request.buf;
     where.hash = &r->hash;
     *r = (struct read){where, item, k, 0};
@@ -190,7 +206,7 @@ static enum sn_status check_piece(struct check *c, const struct item *item, stru
         return SN_OK;
     enum sn_status st = sn_reader_locate(c->reader, item->tensor, item->piece, &where, &why);
     if (st != SN_OK)
-        return judge(c, st, &why, is_mine(c, item->first), err);
+        return judge_in_order(c, st, &why, is_mine(c, item->first), err);
     for (int64_t k = begin; k < end; k++)
         SN_TRY(begin_read(c, item, k, err));
     return SN_OK;
@@ -242,7 +258,7 @@ static enum sn_status check_shard(struct check *c, int s, struct sn_err *err)
     enum sn_status st = check_shard_file(c, s, &why);
     if (st != SN_OK) {
         name_tensors(c, s, &why);
-        return judge(c, st, &why, reports, err);
+        return judge_in_order(c, st, &why, reports, err);
     }
     for (; i < n; i++)
         SN_TRY(check_piece(c, &c->items[i], err));
@@ -308,8 +324,7 @@ static enum sn_status check_all(struct check *c, int64_t memory, struct sn_err *
     }
     for (int s = 0; s < c->reader->manifest.n_shards; s++)
         SN_TRY(check_shard(c, s, err));
-    while (c->n_done < c->n_begun)
-        SN_TRY(finish_read(c, err));
+    SN_TRY(finish_all(c, err));
     if (c->out->failed)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to list its faults", c->reader->dir);
     return SN_OK;

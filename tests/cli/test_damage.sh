@@ -230,6 +230,35 @@ broken "a dataset of another type" \
     "STEP/master.h5: /optim/exp_avg/final_norm.weight $not_bf16 (tensor exp_avg final_norm.weight)
 STEP/shard-00000.h5: /optim/exp_avg/final_norm.weight $not_bf16 (reading tensor exp_avg final_norm.weight)"
 
+# --- a single file: its pieces lie in rows of larger datasets ----------------------------------------
+single=$tmp/single/ckpt/step-00000002
+sed "s|output: $tmp/base|output: $tmp/single|; s/^checkpoint: {/checkpoint: {single_file: true, /" \
+    "$tmp/two.yaml" >"$tmp/single.yaml"
+sed "s|output: $tmp/run|output: $tmp/single|" "$tmp/one.yaml" >"$tmp/single-one.yaml"
+run mpi 2 "$train" "$tmp/single.yaml" --stop-after 2
+is "two ranks train and save into a single file" "$rc:$err" "0:"
+run "$convert" --verify "$single"
+is "it is whole" "$rc" 0
+"$damage" where "$single" >"$tmp/pieces"
+for tool in resume verify; do
+    : >"$tmp/wrong"
+    while read -r file dataset offset _; do
+        "$damage" flip "$single/$file" "$offset"
+        case $tool in
+        resume) run "$train" "$tmp/single-one.yaml" ;;
+        verify) run "$convert" --verify "$single" && err=$(printf '%s\n' "$out" | sed '$d') ;;
+        esac
+        "$damage" flip "$single/$file" "$offset"
+        [ "$rc:$(printf '%s' "$err" | sed "s|$single|STEP|g")" = "1:STEP/master.h5: the bytes of $dataset $altered" ] ||
+            printf '%s\n' "$dataset at $offset: $rc: $err" >>"$tmp/wrong"
+    done <"$tmp/pieces"
+    is "a flipped bit in any piece of a single file: $tool names the dataset" "$(cat "$tmp/wrong")" ""
+done
+mv "$single/master.h5" "$tmp/aside.h5"
+says "a missing single file: resume" 1 \
+    "TMP/single/ckpt/step-00000002/master.h5: cannot open: No such file or directory $first" \
+    "$train" "$tmp/single-one.yaml"
+
 # --- the master: nobody trains or converts from it, so only verifying sees it -----------------------
 fresh
 "$damage" flip "$step/master.h5" 0

@@ -261,6 +261,22 @@ static void shards_that_are_no_shards_are_one_fault_each(void)
     teardown(&b);
 }
 
+/* A bad block is found when its read comes in, a lost shard at once. */
+static void faults_are_listed_in_the_order_of_the_shards(void)
+{
+    struct bench b;
+    setup(&b, 0);
+    save_halves(&b, 100);
+    uint64_t at = offset_of(&b, 2, 0);
+    flip(path_in(&b, STEP "/shard-00000.h5"), at);
+    (void)unlink(path_in(&b, STEP "/shard-00001.h5"));
+    verify_says(&b, 2,
+                "DIR/" STEP "/shard-00000.h5: the bytes of /model/norm@0,0" ALTERED "DIR/" STEP
+                "/shard-00001.h5: cannot open: No such file or directory" HOLDS,
+                "a bad block before a lost shard");
+    teardown(&b);
+}
+
 static void without_a_manifest_nothing_is_read(void)
 {
     struct bench b;
@@ -439,6 +455,7 @@ int main(void)
     a_whole_checkpoint_has_no_faults();
     bad_blocks_are_named_with_their_rows();
     shards_that_are_no_shards_are_one_fault_each();
+    faults_are_listed_in_the_order_of_the_shards();
     without_a_manifest_nothing_is_read();
     a_wrong_master_is_told_tensor_by_tensor();
     every_schema_is_verified();
