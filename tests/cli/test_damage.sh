@@ -198,7 +198,7 @@ lying "a row in no piece" 's/"shape": \[256, 32\]/"shape": [257, 32]/' \
 lying "a shard that is not listed" 's/"shard": 1/"shard": 2/' \
     'exp_avg embed.weight: a piece of 128 x 32, 16384 bytes and shard 2 do not belong together'
 lying "blocks of a byte" 's/"block": 1048576/"block": 1/' \
-    "a 'block' of 1 bytes is outside 4096..1073741824"
+    "a 'block' of 1 bytes is no multiple of 4096 up to 1073741824"
 lying "blocks without hashes" 's/"block": 1048576/"block": 4096/' \
     "exp_avg embed.weight: 'xxh3' has 16 characters, not 16 hexadecimal digits for each of 4 blocks"
 lying "a name that commands terminals" 's/final_norm/final\\u001b[2Jnorm/' \
