@@ -2,6 +2,7 @@
  */
 #include "lib/base/log.h"
 #include "tests/lib/export_test.h"
+#include "tests/lib/thread_comm.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -333,6 +334,57 @@ static void a_read_that_fails_leaves_nothing(void)
     place_fini(&p);
 }
 
+/* --- several ranks ---------------------------------------------------------------------------- */
+
+enum { RANKS = 3 };
+
+struct team {
+    struct thread_world *world;
+    struct sn_export_options o;
+    int64_t cut; /* memory of the last rank, where it is not 0 */
+    enum sn_status st[RANKS];
+    struct sn_err err[RANKS];
+};
+
+static void export_on_a_rank(void *arg, int rank)
+{
+    struct team *t = arg;
+    struct sn_source s = {0};
+    struct sn_model_config m;
+    struct sn_convert_report r;
+    struct sn_err *err = &t->err[rank];
+    struct sn_export_options o = t->o;
+    o.comm = thread_world_comm(t->world, rank);
+    if (t->cut && rank == RANKS - 1)
+        o.memory = t->cut;
+    t->st[rank] = SN_EFAIL;
+    if (open_fixture(&s, &m, "gpt-neox", err))
+        t->st[rank] = sn_export_run(&s, &m, &o, &r, err);
+    sn_source_close(&s);
+}
+
+static void ranks_share_the_files(void)
+{
+    struct place p;
+    struct team t = {0};
+    place_init(&p);
+    t.o = export_to(&p);
+    t.o.shard_bytes = 20000;
+    t.world = thread_world_create(RANKS);
+    t.cut = 100;
+    thread_world_run(t.world, export_on_a_rank, &t);
+    tap_ok(t.st[0] == SN_EINPUT && t.st[1] == SN_EINPUT && t.st[2] == SN_EINPUT &&
+               strstr(t.err[0].text, "100 bytes of memory are too few") && entries(p.root) == 0,
+           "what fails on one rank ends all, and leaves nothing");
+    t.cut = 0;
+    thread_world_run(t.world, export_on_a_rank, &t);
+    tap_ok(t.st[0] == SN_OK && t.st[1] == SN_OK && t.st[2] == SN_OK && entries(p.root) == 1 &&
+               same_tensors(p.dst, "tests/parity/fixtures/gpt-neox/model.safetensors"),
+           "%d ranks write %d files together", RANKS, entries(p.dst) - 2);
+    thread_world_destroy(t.world);
+    place_fini(&p);
+}
+
 static void no_memory_is_told(void)
 {
     struct place p;
@@ -374,6 +426,7 @@ int main(void)
     shared_layers_are_written_apart();
     another_set_of_tensors_is_refused();
     a_read_that_fails_leaves_nothing();
+    ranks_share_the_files();
     no_memory_is_told();
     return tap_done();
 }
