@@ -233,7 +233,9 @@ static struct sn_config config_of(const struct scene *s, const char *dir)
 {
     struct sn_config c = layout_config(SN_LLAMA);
     c.layout.data = RANKS;
-    c.model.dropout = 0;
+    c.model.layers = 1;
+    c.model.seq = 16;
+    c.train.global_batch = RANKS;
     c.train.steps = s->steps;
     c.checkpoint.every = s->every;
     c.checkpoint.async = s->async;
