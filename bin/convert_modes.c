@@ -208,50 +208,71 @@ static enum sn_status inspect(const struct sn_convert_line *l, struct sn_err *er
     return print(&text, st, err);
 }
 
+/* The lines of a look at a checkpoint: as they are, or as a member of a JSON object, which it
+ * closes. */
+static void add_lines(struct sn_str *out, struct sn_str *lines, bool json)
+{
+    out->failed = out->failed || lines->failed;
+    if (!json)
+        sn_str_add(out, "%s", lines->p ? lines->p : "");
+    else
+        sn_str_add(out, ", \"lines\": [");
+    for (char *line = json ? lines->p : NULL; line && *line;) {
+        char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
+        *end = '\0';
+        sn_str_add_json(out, line);
+        sn_str_add(out, "%s", *next ? ", " : "");
+        line = next;
+    }
+    if (json)
+        sn_str_add(out, "]}\n");
+    sn_str_fini(lines);
+}
+
 static enum sn_status diff(const struct sn_convert_line *l, bool *found, struct sn_err *err)
 {
-    struct sn_str text = {0};
+    struct sn_str text = {0}, lines = {0};
     struct sn_diff d = {0};
-    enum sn_status st = sn_diff(&d, &text, l->src, l->dst, l->memory, err);
+    enum sn_status st = sn_diff(&d, &lines, l->src, l->dst, l->memory, err);
     *found = st == SN_OK && (d.different > 0 || d.missing > 0 || d.scalars > 0);
-    if (st == SN_OK && l->json) {
-        sn_str_fini(&text);
+    if (l->json) {
         sn_str_add(&text,
                    "{\"tensors\": %" PRId64 ", \"different\": %" PRId64 ", \"missing\": %" PRId64
                    ", \"scalars\": %" PRId64 ", \"values\": %" PRId64
                    ", \"different_values\": %" PRId64 ", \"largest\": ",
                    d.tensors, d.different, d.missing, d.scalars, d.values, d.different_values);
         if (isfinite(d.largest))
-            sn_str_add(&text, "%.9g}\n", d.largest);
+            sn_str_add(&text, "%.9g", d.largest);
         else
-            sn_str_add(&text, "null}\n");
-    } else if (st == SN_OK) {
+            sn_str_add(&text, "null");
+    }
+    add_lines(&text, &lines, l->json);
+    if (!l->json)
         sn_str_add(&text,
                    "%" PRId64 " tensors in both: %" PRId64 " differ; %" PRId64
                    " in one only; %" PRId64 " scalars differ\n",
                    d.tensors, d.different, d.missing, d.scalars);
-    }
     return print(&text, st, err);
 }
 
-/* Every rank has the same text. */
+/* Every rank has the same lines. */
 static enum sn_status verify(const struct sn_convert_line *l, struct sn_comm *comm, bool *found,
                              struct sn_err *err)
 {
-    struct sn_str text = {0};
+    struct sn_str text = {0}, lines = {0};
     struct sn_fsck r = {0};
     char bytes[16];
-    enum sn_status st = sn_fsck(&r, &text, l->src, l->memory, comm, err);
+    enum sn_status st = sn_fsck(&r, &lines, l->src, l->memory, comm, err);
     *found = st == SN_OK && r.faults > 0;
-    if (st == SN_OK && l->json) {
-        sn_str_fini(&text);
+    if (l->json)
         sn_str_add(&text,
-                   "{\"blocks\": %" PRId64 ", \"bytes\": %" PRId64 ", \"faults\": %" PRId64 "}\n",
-                   r.blocks, r.bytes, r.faults);
-    } else if (st == SN_OK) {
+                   "{\"checkpoints\": %" PRId64 ", \"blocks\": %" PRId64 ", \"bytes\": %" PRId64
+                   ", \"faults\": %" PRId64,
+                   r.checkpoints, r.blocks, r.bytes, r.faults);
+    add_lines(&text, &lines, l->json);
+    if (!l->json)
         sn_str_add(&text, "%s: %" PRId64 " blocks, %s: %" PRId64 " fault%s\n", l->src, r.blocks,
                    sn_str_bytes(bytes, r.bytes), r.faults, r.faults == 1 ? "" : "s");
-    }
     if (comm->rank == 0)
         return print(&text, st, err);
     sn_str_fini(&text);

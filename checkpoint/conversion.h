@@ -12,7 +12,7 @@ struct sn_conversion {
     struct sn_manifest *plan; /* hashes are filled in */
     const struct sn_convert_options *o;
     char *tmp;         /* DST.tmp.convert */
-    uint64_t *offsets; /* by piece: where its bytes begin in its shard */
+    uint64_t *offsets; /* by piece: where its dataset begins in its shard */
     bool *done;        /* by tensor: written and synced */
     uint64_t id;       /* of source and plan */
 };

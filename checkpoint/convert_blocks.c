@@ -222,8 +222,7 @@ static void narrow(uint16_t *to, const float *from, int64_t n, enum sn_dtype dty
             to[i] = sn_f32_to_f16(from[i]);
 }
 
-static enum sn_status fill(struct blocks *x, const struct block *b, void *to, int64_t *bytes,
-                           struct sn_err *err)
+static enum sn_status fill(struct blocks *x, const struct block *b, void *to, struct sn_err *err)
 {
     const struct sn_manifest_tensor *t = &x->v->plan->tensors[b->tensor];
     struct sn_source *s = x->v->source;
@@ -237,32 +236,44 @@ static enum sn_status fill(struct blocks *x, const struct block *b, void *to, in
     }
     if (t->dtype != SN_F32)
         narrow(to, x->wide, at, t->dtype);
-    *bytes = at * (int64_t)sn_dtype_size(t->dtype);
     return SN_OK;
+}
+
+/* Where the block's bytes belong: in a row, or in rows of a dataset that is wider than the piece.
+ */
+static struct sn_aio_request place_of(const struct blocks *x, const struct block *b)
+{
+    const struct sn_manifest *m = x->v->plan;
+    const struct sn_manifest_tensor *t = &m->tensors[b->tensor];
+    const struct sn_manifest_piece *p = &m->pieces[b->piece];
+    int64_t size = (int64_t)sn_dtype_size(t->dtype), first = b->k * elements(m, t);
+    int64_t row = first / p->box.cols, col = first % p->box.cols;
+    int64_t bytes = (sn_box_size(p->box) - first) * size;
+    int64_t at = (p->at_row + row) * p->set_cols + p->at_col + col;
+    struct sn_aio_request r = {.file = x->files[p->shard],
+                               .is_write = true,
+                               .offset = x->v->offsets[b->piece] + (uint64_t)(at * size),
+                               .bytes = (size_t)(bytes < m->block ? bytes : m->block),
+                               .hash = &p->hashes[b->k]};
+    if (p->box.cols != p->set_cols) {
+        r.row = (size_t)(p->box.cols * size);
+        r.stride = (size_t)(p->set_cols * size);
+        r.skip = (size_t)(col * size);
+    }
+    return r;
 }
 
 static enum sn_status write_block(struct blocks *x, const struct block *b, struct sn_err *err)
 {
-    const struct sn_manifest *m = x->v->plan;
-    struct sn_manifest_piece *p = &m->pieces[b->piece];
-    int64_t bytes =
-        sn_box_size(p->box) * (int64_t)sn_dtype_size(m->tensors[b->tensor].dtype) - b->k * m->block;
-    bytes = bytes < m->block ? bytes : m->block;
-    SN_TRY(open_file(x, p->shard, err));
-    void *to = sn_writer_take(x->writer, (size_t)bytes);
-    if (!to)
+    SN_TRY(open_file(x, x->v->plan->pieces[b->piece].shard, err));
+    struct sn_aio_request where = place_of(x, b);
+    where.buf = sn_writer_take(x->writer, where.bytes);
+    if (!where.buf)
         return sn_writer_drain(x->writer, err);
-    SN_TRY(fill(x, b, to, &bytes, err));
-    struct sn_aio_request where = {.file = x->files[p->shard],
-                                   .is_write = true,
-                                   .offset = x->v->offsets[b->piece] +
-                                             (uint64_t)b->k * (uint64_t)m->block,
-                                   .bytes = (size_t)bytes,
-                                   .buf = to,
-                                   .hash = &p->hashes[b->k]};
+    SN_TRY(fill(x, b, where.buf, err));
     sn_writer_put(x->writer, &where);
-    x->written += bytes;
-    x->unsynced += bytes;
+    x->written += (int64_t)where.bytes;
+    x->unsynced += (int64_t)where.bytes;
     return SN_OK;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "checkpoint/convert.h"
 #include "checkpoint/hdf5.h"
+#include "checkpoint/master.h"
 #include "checkpoint/store.h"
 #include "lib/base/mem.h"
 #include "lib/program/boxes.h"
@@ -181,15 +182,17 @@ static void list_shards(const struct planner *p, struct sn_manifest *m, int rank
                         struct strings *s)
 {
     char name[SN_SHARD_NAME_MAX];
+    bool is_single = p->c->checkpoint.single_file;
     for (int i = 0; i < ranks; i++)
         shard[i] = -1;
     for (int i = 0; i < p->n; i++)
         shard[p->items[i].rank] = 0;
     m->n_shards = 0;
     for (int i = 0; i < ranks; i++) {
-        if (shard[i] < 0)
-            continue;
-        m->shards[m->n_shards] = (struct sn_manifest_shard){keep(s, sn_shard_name(name, i)), 0};
+        if (shard[i] < 0 || (is_single && m->n_shards > 0))
+            continue; /* in the single file, all are shard 0 */
+        const char *file = is_single ? SN_MASTER_NAME : sn_shard_name(name, i);
+        m->shards[m->n_shards] = (struct sn_manifest_shard){keep(s, file), 0};
         shard[i] = m->n_shards++;
     }
 }
@@ -198,6 +201,7 @@ static enum sn_status list_pieces(const struct planner *p, struct sn_manifest *m
                                   struct strings *s, struct sn_err *err)
 {
     char dataset[SN_H5_NAME_MAX];
+    bool is_single = p->c->checkpoint.single_file;
     for (int i = 0; i < m->n_tensors; i++) {
         const struct sn_source_tensor *t = &p->s->tensors[i];
         m->tensors[i] = (struct sn_manifest_tensor){
@@ -206,12 +210,16 @@ static enum sn_status list_pieces(const struct planner *p, struct sn_manifest *m
     for (int i = 0; i < p->n; i++) {
         const struct item *item = &p->items[i];
         struct sn_manifest_tensor *t = &m->tensors[item->tensor];
-        SN_TRY(sn_manifest_dataset(dataset, sizeof(dataset), t, item->box, err));
+        /* what the dataset holds: the box, or all of the tensor */
+        struct sn_box set = is_single ? (struct sn_box){0, 0, t->rows, t->cols} : item->box;
+        SN_TRY(sn_manifest_dataset(dataset, sizeof(dataset), t, set, err));
         m->pieces[i] = (struct sn_manifest_piece){.box = item->box,
                                                   .dataset = keep(s, dataset),
                                                   .shard = shard[item->rank],
-                                                  .set_rows = item->box.rows,
-                                                  .set_cols = item->box.cols};
+                                                  .at_row = item->box.row - set.row,
+                                                  .at_col = item->box.col - set.col,
+                                                  .set_rows = set.rows,
+                                                  .set_cols = set.cols};
         if (t->n_pieces++ == 0)
             t->pieces = &m->pieces[i];
     }

@@ -77,25 +77,37 @@ static enum sn_status locate(const char *path, int n, struct sn_h5_slot *slots, 
     return st;
 }
 
+/* Pieces of one dataset follow each other: is piece i of the shard the first of its own? */
+static bool is_first(const struct sn_manifest *m, const int *list, int i)
+{
+    return i == 0 || strcmp(m->pieces[list[i]].dataset, m->pieces[list[i - 1]].dataset) != 0;
+}
+
 static enum sn_status do_shard(struct sn_conversion *v, const struct table *t, int shard,
                                bool again, struct sn_err *err)
 {
     const struct sn_manifest *m = v->plan;
-    int first = t->first[shard], n = t->first[shard + 1] - first;
+    const int *list = t->list + t->first[shard];
+    int n = t->first[shard + 1] - t->first[shard], n_slots = 0;
     for (int i = 0; i < n; i++) {
-        const struct sn_manifest_piece *p = &m->pieces[t->list[first + i]];
-        struct sn_h5_slot *slot = &t->slots[i];
+        const struct sn_manifest_piece *p = &m->pieces[list[i]];
+        if (!is_first(m, list, i))
+            continue;
+        struct sn_h5_slot *slot = &t->slots[n_slots++];
         *slot = (struct sn_h5_slot){
-            .rows = p->box.rows, .cols = p->box.cols, .dtype = t->of[t->list[first + i]]->dtype};
+            .rows = p->set_rows, .cols = p->set_cols, .dtype = t->of[list[i]]->dtype};
         memcpy(slot->dataset, p->dataset, strlen(p->dataset) + 1); /* the plan has checked it */
     }
     char *path = sn_format("%s/%s", v->tmp, m->shards[shard].file);
     if (!path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to lay out its shards", v->tmp);
-    enum sn_status st = again ? locate(path, n, t->slots, err) : lay_out(path, n, t->slots, err);
+    enum sn_status st =
+        again ? locate(path, n_slots, t->slots, err) : lay_out(path, n_slots, t->slots, err);
     sn_free(path);
-    for (int i = 0; i < n && st == SN_OK; i++)
-        v->offsets[t->list[first + i]] = t->slots[i].offset;
+    for (int i = 0, slot = -1; i < n && st == SN_OK; i++) {
+        slot += is_first(m, list, i);
+        v->offsets[list[i]] = t->slots[slot].offset;
+    }
     if (st == SN_EIO && again)
         (void)sn_err_prefix(err, "taking up a conversion that was killed (--fresh begins anew)");
     return st;
