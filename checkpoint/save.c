@@ -162,17 +162,20 @@ static enum sn_status join(const struct save *v, struct sn_err *err)
 /* --- publishing ------------------------------------------------------------------------------ */
 
 /* A checkpoint of the same step stands in the way: exchange them, so that one is always there; then
- * the old one bears the temporary name. File systems that cannot exchange get two renames. The
- * sweep removes it. */
+ * the old one bears the temporary name. File systems that cannot exchange get two renames. */
 static enum sn_status replace(struct save *v, struct sn_err *err)
 {
+    struct sn_err why;
     char *old = sn_format("%s.del.%ld", v->final, (long)getpid());
+    sn_store_wait_sweep(v->store); /* it may be removing one of that name */
     if (!old)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to replace it", v->final);
     enum sn_status st = SN_OK;
     bool exchanged = renameat2(AT_FDCWD, v->tmp, AT_FDCWD, v->final, RENAME_EXCHANGE) == 0;
     if (!exchanged && (rename(v->final, old) != 0 || rename(v->tmp, v->final) != 0))
         st = sn_file_fail(err, v->final, "replace");
+    else if (sn_dir_remove(exchanged ? v->tmp : old, &why) != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", why.text); /* the next save tries again */
     sn_free(old);
     return st;
 }
@@ -213,30 +216,41 @@ static void point_latest(const struct save *v)
 
 /* --- phases ---------------------------------------------------------------------------------- */
 
-static enum sn_status check_space(const struct save *v, struct sn_err *err)
+/* Some file systems know no sizes and say 0: then everything seems to fit. */
+static enum sn_status free_space(const struct save *v, uint64_t need, uint64_t *have,
+                                 struct sn_err *err)
 {
     struct statvfs fs;
-    uint64_t need = 0;
-    for (int i = 0; i < v->state->n_all; i++)
-        need += (uint64_t)(v->state->all[i].rows * v->state->all[i].cols) * sizeof(float);
     if (statvfs(v->store->dir, &fs) != 0)
         return sn_file_fail(err, v->store->dir, "ask for free space");
-    uint64_t have = (uint64_t)fs.f_bavail * fs.f_frsize;
-    if (fs.f_blocks == 0 || have >= need) /* some file systems know no sizes and say 0 */
+    *have = fs.f_blocks == 0 ? need : (uint64_t)fs.f_bavail * fs.f_frsize;
+    return SN_OK;
+}
+
+static enum sn_status check_space(struct save *v, struct sn_err *err)
+{
+    uint64_t need = 0, have;
+    for (int i = 0; i < v->state->n_all; i++)
+        need += (uint64_t)(v->state->all[i].rows * v->state->all[i].cols) * sizeof(float);
+    SN_TRY(free_space(v, need, &have, err));
+    if (have < need) {
+        sn_store_wait_sweep(v->store);
+        SN_TRY(free_space(v, need, &have, err));
+    }
+    if (have >= need)
         return SN_OK;
-    char needed[16], free[16];
+    char needed[16], is_free[16];
     return sn_fail(err, SN_EIO,
                    "%s: the checkpoint of step %" PRId64
                    " has %s, but only %s are free; free some space, or lower checkpoint.keep",
                    v->store->dir, v->state->scalars.step, sn_str_bytes(needed, (int64_t)need),
-                   sn_str_bytes(free, (int64_t)have));
+                   sn_str_bytes(is_free, (int64_t)have));
 }
 
 static enum sn_status prepare(struct save *v, struct sn_err *err)
 {
     v->store->times = (struct sn_save_times){0};
-    sn_store_wait_sweep(v->store);
-    sn_store_sweep(v->store);
+    sn_store_tidy(v->store);
     if (access(v->tmp, F_OK) == 0) /* its lists would be taken for those of this save */
         return sn_fail(err, SN_EIO,
                        "%s: is left from another save and cannot be removed; remove it by hand",

@@ -131,20 +131,16 @@ static void remove_or_warn(const char *path)
         sn_log(SN_LOG_WARN, "%s", err.text);
 }
 
-static bool is_left_over(const char *name)
-{
-    const char *rest = "";
-    return step_of(name, &rest) >= 0 &&
-           (strncmp(rest, ".tmp.", 5) == 0 || strncmp(rest, ".del.", 5) == 0);
-}
-
-void sn_store_sweep(const struct sn_store *s)
+/* Directories with names such as "step-00000100.tmp.4711", for kind ".tmp.". */
+static void remove_all(const struct sn_store *s, const char *kind)
 {
     DIR *d = opendir(s->dir);
     if (!d)
         return; /* the save that follows explains */
     for (struct dirent *e; (e = readdir(d));) {
-        char *path = is_left_over(e->d_name) ? sn_format("%s/%s", s->dir, e->d_name) : NULL;
+        const char *rest = "";
+        bool is_left = step_of(e->d_name, &rest) >= 0 && strncmp(rest, kind, strlen(kind)) == 0;
+        char *path = is_left ? sn_format("%s/%s", s->dir, e->d_name) : NULL;
         if (path)
             remove_or_warn(path);
         sn_free(path);
@@ -154,15 +150,16 @@ void sn_store_sweep(const struct sn_store *s)
 
 static void *sweep(void *self)
 {
-    sn_store_sweep(self);
+    remove_all(self, ".del.");
     return NULL;
 }
 
 void sn_store_begin_sweep(struct sn_store *s)
 {
+    sn_store_wait_sweep(s);
     s->is_sweeping = pthread_create(&s->sweeper, NULL, sweep, s) == 0;
     if (!s->is_sweeping)
-        sn_store_sweep(s);
+        (void)sweep(s);
 }
 
 void sn_store_wait_sweep(struct sn_store *s)
@@ -170,6 +167,13 @@ void sn_store_wait_sweep(struct sn_store *s)
     if (s->is_sweeping)
         (void)pthread_join(s->sweeper, NULL);
     s->is_sweeping = false;
+}
+
+void sn_store_tidy(struct sn_store *s)
+{
+    remove_all(s, ".tmp.");
+    if (!s->is_sweeping)
+        sn_store_begin_sweep(s);
 }
 
 /* Rename first: a checkpoint is whole or not there, also while it is being removed. *to is the new

@@ -32,16 +32,16 @@ enum sn_status sn_store_list(int64_t **steps, int *n, const char *dir, struct sn
 /* The newest whole checkpoint in `dir`, -1 for none; see sn_checkpoint_open for what is an error.
  */
 enum sn_status sn_store_newest(int64_t *step, const char *dir, struct sn_err *err);
-/* What a path of the command line means: one checkpoint, or a directory of them. SN_EINPUT when it is
- * neither. The newest whole one; caller frees *step_dir. */
+/* What a path of the command line means: one checkpoint, or a directory of them. SN_EINPUT when it
+ * is neither. The newest whole one; caller frees *step_dir. */
 enum sn_status sn_store_find(char **step_dir, const char *path, struct sn_err *err);
 /* All of them, whole or not, newest first; caller frees with sn_store_free_list. */
 enum sn_status sn_store_find_all(char ***step_dirs, int *n, const char *path, struct sn_err *err);
 void sn_store_free_list(char **step_dirs, int n); /* NULL is allowed */
-/* Before a save: remove what a killed save or a killed removal left. Failures are only warned of.
- */
-void sn_store_sweep(const struct sn_store *s);
-/* The same after a save, in a thread: removing can take longer than writing. */
+/* Before a save: remove what killed saves left, and begin to sweep. Failures are only warned of. */
+void sn_store_tidy(struct sn_store *s);
+/* Remove, in a thread, the checkpoints that are renamed to step-N.del.PID: that can take longer
+ * than writing one. */
 void sn_store_begin_sweep(struct sn_store *s);
 void sn_store_wait_sweep(struct sn_store *s);
 /* After the save of `step`: set later steps aside, leave all but the newest `keep` to the sweep.
