@@ -12,6 +12,8 @@ struct sn_conversion {
     struct sn_manifest *plan; /* hashes are filled in */
     const struct sn_convert_options *o;
     char *tmp;         /* DST.tmp.convert */
+    char *parent;      /* the directory of both */
+    bool made_parent;  /* by us; rank 0 */
     uint64_t *offsets; /* by piece: where its dataset begins in its shard */
     bool *done;        /* by tensor: written and synced */
     uint64_t id;       /* of source and plan */

@@ -85,6 +85,31 @@ static enum sn_status check_memory(const struct sn_conversion *v, struct sn_err 
 
 /* --- the directory --------------------------------------------------------------------------- */
 
+/* "a" of "a/b" or "a/b/", "." of "b"; caller frees; NULL without memory. */
+static char *parent_of(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n > 0 ? sn_strndup(path, n) : sn_strdup(".");
+}
+
+/* The new name is durable, and so is that of its directory. */
+static enum sn_status sync_parent(const struct sn_conversion *v, struct sn_err *err)
+{
+    SN_TRY(sn_dir_sync(v->parent, err));
+    char *above = v->made_parent ? parent_of(v->parent) : NULL;
+    if (v->made_parent && !above)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to sync it", v->parent);
+    enum sn_status st = above ? sn_dir_sync(above, err) : SN_OK;
+    sn_free(above);
+    return st;
+}
+
 static int64_t total_bytes(const struct sn_manifest *m)
 {
     int64_t bytes = 0;
@@ -121,6 +146,33 @@ static enum sn_status lock(const struct sn_conversion *v, int *fd, struct sn_err
     return SN_OK;
 }
 
+/* Nothing of this conversion stays. */
+static void discard(const struct sn_conversion *v)
+{
+    struct sn_err ignored; /* there is a failure before, which matters more */
+    if (sn_dir_remove(v->tmp, &ignored) == SN_OK && v->made_parent)
+        (void)rmdir(v->parent);
+}
+
+/* A fresh directory in place of the one that is locked as *fd, whose lock is held until the new one
+ * is. */
+static enum sn_status begin_anew(struct sn_conversion *v, int *fd, struct sn_err *err)
+{
+    int old = *fd;
+    *fd = -1;
+    enum sn_status st = sn_dir_remove(v->tmp, err);
+    if (st == SN_OK)
+        st = sn_dir_make(v->tmp, err);
+    if (st == SN_OK)
+        st = lock(v, fd, err);
+    (void)close(old);
+    SN_TRY(st);
+    st = check_space(v, err);
+    if (st != SN_OK)
+        discard(v);
+    return st;
+}
+
 /* Rank 0: the temporary directory is there, locked, and empty unless a journal is in it. */
 static enum sn_status prepare(struct sn_conversion *v, int *fd, struct sn_err *err)
 {
@@ -128,18 +180,12 @@ static enum sn_status prepare(struct sn_conversion *v, int *fd, struct sn_err *e
     if (access(v->o->dst, F_OK) == 0)
         return sn_fail(err, SN_EINPUT, "%s: is there already; use another name, or remove it",
                        v->o->dst);
+    v->made_parent = access(v->parent, F_OK) != 0;
     SN_TRY(sn_dir_make(v->tmp, err));
     SN_TRY(lock(v, fd, err));
     if (!v->o->fresh)
         SN_TRY(sn_journal_read(v, &found, err));
-    if (found)
-        return SN_OK;
-    (void)close(*fd);
-    *fd = -1;
-    SN_TRY(sn_dir_remove(v->tmp, err));
-    SN_TRY(sn_dir_make(v->tmp, err));
-    SN_TRY(lock(v, fd, err));
-    return check_space(v, err);
+    return found ? SN_OK : begin_anew(v, fd, err);
 }
 
 /* Rank 0, after a failure: what was finished stays for the next try. */
@@ -151,12 +197,12 @@ static void leave(struct sn_conversion *v)
         return; /* not ours to remove */
     for (int i = 0; i < v->plan->n_tensors; i++)
         some = some || v->done[i];
-    if (some)
+    if (!some)
+        discard(v);
+    else
         sn_log(SN_LOG_INFO,
                "%s: keeps what was converted; the same command goes on there, --fresh begins anew",
                v->tmp);
-    else
-        (void)sn_dir_remove(v->tmp, &ignored); /* the failure before matters more */
 }
 
 /* --- the work -------------------------------------------------------------------------------- */
@@ -232,17 +278,6 @@ static enum sn_status collect(struct sn_conversion *v, struct sn_err *err)
     return sn_conversion_sizes(v, err);
 }
 
-static enum sn_status sync_parent(const char *path, struct sn_err *err)
-{
-    char *parent = sn_strdup(path), *slash = parent ? strrchr(parent, '/') : NULL;
-    if (slash)
-        slash[slash == parent] = '\0';
-    enum sn_status st = parent ? sn_dir_sync(slash ? parent : ".", err)
-                               : sn_fail(err, SN_ENOMEM, "%s: no memory to sync it", path);
-    sn_free(parent);
-    return st;
-}
-
 static enum sn_status commit(struct sn_conversion *v, struct sn_err *err)
 {
     SN_TRY(collect(v, err));
@@ -251,7 +286,7 @@ static enum sn_status commit(struct sn_conversion *v, struct sn_err *err)
     SN_TRY(sn_dir_sync(v->tmp, err));
     if (rename(v->tmp, v->o->dst) != 0)
         return sn_file_fail(err, v->tmp, "rename to its final name");
-    return sync_parent(v->o->dst, err);
+    return sync_parent(v, err);
 }
 
 /* Everything after rank 0 has prepared the directory. */
@@ -277,9 +312,10 @@ static enum sn_status work(struct sn_conversion *v, struct sn_convert_report *re
 static enum sn_status init(struct sn_conversion *v, struct sn_err *err)
 {
     v->tmp = sn_format("%s.tmp.convert", v->o->dst);
+    v->parent = parent_of(v->o->dst);
     v->offsets = sn_alloc_n((size_t)v->plan->n_pieces, sizeof(*v->offsets));
     v->done = sn_alloc_n((size_t)v->plan->n_tensors, sizeof(*v->done));
-    if (!v->tmp || !v->offsets || !v->done)
+    if (!v->tmp || !v->parent || !v->offsets || !v->done)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for a plan of %d pieces", v->o->dst,
                        v->plan->n_pieces);
     SN_TRY(plan_blocks(v, err));
@@ -311,6 +347,7 @@ enum sn_status sn_convert_run(struct sn_source *s, struct sn_manifest *plan,
     report->bytes = total_bytes(plan);
     report->seconds = sn_clock() - begun;
     sn_free(v.tmp);
+    sn_free(v.parent);
     sn_free(v.offsets);
     sn_free(v.done);
     return st;
