@@ -190,7 +190,6 @@ static void any_layout_gets_every_value(void)
     struct bench b;
     setup(&b);
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
-        b.err.text[0] = '\0';
         bool good = plan(&b, layouts[i]) == SN_OK && run(&b) == SN_OK && holds_the_source(&b);
         tap_ok(good, "every value is in its place, and hashed: %s", layouts[i]);
         if (!good)
@@ -407,10 +406,7 @@ static void a_torn_journal_is_as_good_as_its_whole_records(void)
             break;
         (void)sn_file_save(path, text, len - cut, &b.err);
         sn_free(text);
-        bool same = run(&b) == SN_OK && holds_the_source(&b);
-        good += same;
-        if (!same)
-            printf("# cut by %zu: %s\n", cut, b.err.text);
+        good += run(&b) == SN_OK && holds_the_source(&b);
         clear(&b);
     }
     tap_ok(cuts > 20 && good == cuts, "%d of %d cut journals are taken up", good, cuts);
