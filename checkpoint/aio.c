@@ -35,7 +35,7 @@ struct sn_aio {
     pthread_mutex_t lock;
     pthread_cond_t queued, done;
     struct sn_aio_request *first, **last; /* not yet taken by a thread */
-    bool is_ending;
+    bool is_ending, is_held;
     int n_threads;
     pthread_t thread[];
 };
@@ -224,7 +224,7 @@ static int run(struct sn_aio_request *r)
 
 static struct sn_aio_request *take(struct sn_aio *a)
 {
-    while (!a->first && !a->is_ending)
+    while ((!a->first && !a->is_ending) || a->is_held)
         (void)pthread_cond_wait(&a->queued, &a->lock);
     struct sn_aio_request *r = a->first;
     if (r)
@@ -295,6 +295,7 @@ void sn_aio_destroy(struct sn_aio *a)
         return;
     (void)pthread_mutex_lock(&a->lock);
     a->is_ending = true;
+    a->is_held = false;
     (void)pthread_cond_broadcast(&a->queued);
     (void)pthread_mutex_unlock(&a->lock);
     for (int i = 0; i < a->n_threads; i++)
@@ -314,6 +315,14 @@ void sn_aio_submit(struct sn_aio *a, struct sn_aio_request *r)
     *a->last = r;
     a->last = &r->next;
     (void)pthread_cond_signal(&a->queued);
+    (void)pthread_mutex_unlock(&a->lock);
+}
+
+void sn_aio_hold(struct sn_aio *a, bool hold)
+{
+    (void)pthread_mutex_lock(&a->lock);
+    a->is_held = hold;
+    (void)pthread_cond_broadcast(&a->queued);
     (void)pthread_mutex_unlock(&a->lock);
 }
 

@@ -55,6 +55,9 @@ struct sn_aio;
 enum sn_status sn_aio_create(struct sn_aio **out, int threads, struct sn_err *err);
 void sn_aio_destroy(struct sn_aio *a); /* nothing may be under way; NULL is allowed */
 void sn_aio_submit(struct sn_aio *a, struct sn_aio_request *r);
+/* While held, requests queue up and none begins, so that the caller has the machine to itself. Let
+ * go before waiting for one. */
+void sn_aio_hold(struct sn_aio *a, bool hold);
 bool sn_aio_is_done(struct sn_aio *a, const struct sn_aio_request *r);
 /* Block until it is done; once for each request. A file that ends too early, a full disk, any
  * refusal: SN_EIO with the file's path and the reason. */

@@ -111,6 +111,7 @@ static bool put_all(struct spill *v, struct sn_writer *w)
             return false;
     }
     v->store->times.copy = sn_clock() - began;
+    sn_aio_hold(v->aio, false);
     sn_phase_set_copied(&v->store->phase);
     sn_store_stage(v->store, SN_STAGE_COPIED);
     return true;
@@ -132,8 +133,10 @@ static enum sn_status put_through(struct spill *v, void *arena, size_t bytes, st
 static enum sn_status with_staging(struct spill *v, struct sn_err *err)
 {
     struct sn_store *s = v->store;
-    if (s->arena && bytes_for_all(v) <= s->arena_bytes)
+    if (s->arena && bytes_for_all(v) <= s->arena_bytes) {
+        sn_aio_hold(v->aio, true); /* the copy first: the step loop may wait for it */
         return put_through(v, s->arena, s->arena_bytes, err);
+    }
     void *ring = sn_arena_map(SN_SPILL_RING);
     if (!ring)
         return sn_fail(err, SN_ENOMEM, "checkpoint: no memory for %d bytes of staging",
