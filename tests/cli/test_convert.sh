@@ -35,7 +35,7 @@ refused() { # sentence pattern option...
 }
 mkdir "$tmp/empty"
 echo 'layout: {tensor: 2}' >"$tmp/l.yaml"
-refused "no arguments" 'nothing to change; want one of --layout' --memory 1GiB
+refused "no arguments" 'nothing to do; want SRC and DST with one of --layout' --memory 1GiB
 refused "one path" 'want SRC and DST, got 1' a --layout "$tmp/l.yaml"
 refused "three paths for --diff" 'want two checkpoints, got 3' --diff a b c
 refused "an unknown option" 'unknown option --lay-out' a b --lay-out x
