@@ -3,12 +3,11 @@
 #include "checkpoint/files.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -250,26 +249,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Threads get no signals: those are the program's. */
-static int start(struct sn_aio *a, int threads)
-{
-    sigset_t all, before;
-    pthread_attr_t attr;
-    int rc = pthread_attr_init(&attr);
-    if (rc)
-        return rc;
-    rc = pthread_attr_setstacksize(&attr, STACK);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (rc == 0 && a->n_threads < threads) {
-        rc = pthread_create(&a->thread[a->n_threads], &attr, work, a);
-        a->n_threads += rc == 0;
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attr);
-    return rc;
-}
-
 enum sn_status sn_aio_create(struct sn_aio **out, int threads, struct sn_err *err)
 {
     struct sn_aio *a = sn_alloc(sizeof(*a) + (size_t)threads * sizeof(a->thread[0]));
@@ -279,7 +258,11 @@ enum sn_status sn_aio_create(struct sn_aio **out, int threads, struct sn_err *er
     (void)pthread_mutex_init(&a->lock, NULL); /* these cannot fail on Linux */
     (void)pthread_cond_init(&a->queued, NULL);
     (void)pthread_cond_init(&a->done, NULL);
-    int rc = start(a, threads);
+    int rc = 0;
+    while (rc == 0 && a->n_threads < threads) {
+        rc = sn_thread_start(&a->thread[a->n_threads], STACK, work, a);
+        a->n_threads += rc == 0;
+    }
     if (rc) {
         sn_aio_destroy(a);
         return sn_fail(err, rc == ENOMEM ? SN_ENOMEM : SN_EIO, "aio: cannot start a thread: %s",

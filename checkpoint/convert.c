@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* --- the plan's blocks ----------------------------------------------------------------------- */
@@ -85,24 +84,11 @@ static enum sn_status check_memory(const struct sn_conversion *v, struct sn_err 
 
 /* --- the directory --------------------------------------------------------------------------- */
 
-/* "a" of "a/b" or "a/b/", "." of "b"; caller frees; NULL without memory. */
-static char *parent_of(const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    while (n > 0 && path[n - 1] != '/')
-        n--;
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return n > 0 ? sn_strndup(path, n) : sn_strdup(".");
-}
-
 /* The new name is durable, and so is that of its directory. */
 static enum sn_status sync_parent(const struct sn_conversion *v, struct sn_err *err)
 {
     SN_TRY(sn_dir_sync(v->parent, err));
-    char *above = v->made_parent ? parent_of(v->parent) : NULL;
+    char *above = v->made_parent ? sn_path_parent(v->parent) : NULL;
     if (v->made_parent && !above)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to sync it", v->parent);
     enum sn_status st = above ? sn_dir_sync(above, err) : SN_OK;
@@ -120,12 +106,11 @@ static int64_t total_bytes(const struct sn_manifest *m)
 
 static enum sn_status check_space(const struct sn_conversion *v, struct sn_err *err)
 {
-    struct statvfs fs;
     char want[16], have[16];
-    if (statvfs(v->tmp, &fs) != 0)
-        return sn_file_fail(err, v->tmp, "measure free space");
-    uint64_t bytes = (uint64_t)total_bytes(v->plan), left = (uint64_t)fs.f_bavail * fs.f_frsize;
-    if (bytes <= left)
+    bool has_room;
+    uint64_t bytes = (uint64_t)total_bytes(v->plan), left;
+    SN_TRY(sn_dir_has_room(v->tmp, bytes, &has_room, &left, err));
+    if (has_room)
         return SN_OK;
     return sn_fail(err, SN_EIO, "%s: needs %s, but its file system has %s left; make room", v->tmp,
                    sn_str_bytes(want, (int64_t)bytes), sn_str_bytes(have, (int64_t)left));
@@ -312,7 +297,7 @@ static enum sn_status work(struct sn_conversion *v, struct sn_convert_report *re
 static enum sn_status init(struct sn_conversion *v, struct sn_err *err)
 {
     v->tmp = sn_format("%s.tmp.convert", v->o->dst);
-    v->parent = parent_of(v->o->dst);
+    v->parent = sn_path_parent(v->o->dst);
     v->offsets = sn_alloc_n((size_t)v->plan->n_pieces, sizeof(*v->offsets));
     v->done = sn_alloc_n((size_t)v->plan->n_tensors, sizeof(*v->done));
     if (!v->tmp || !v->parent || !v->offsets || !v->done)

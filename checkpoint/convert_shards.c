@@ -66,17 +66,6 @@ static enum sn_status lay_out(const char *path, int n, struct sn_h5_slot *slots,
     return st;
 }
 
-static enum sn_status locate(const char *path, int n, struct sn_h5_slot *slots, struct sn_err *err)
-{
-    struct sn_h5 *h;
-    SN_TRY(sn_h5_open(&h, path, err));
-    enum sn_status st = SN_OK;
-    for (int i = 0; i < n && st == SN_OK; i++)
-        st = sn_h5_locate(h, &slots[i], err);
-    sn_h5_close(h);
-    return st;
-}
-
 /* Pieces of one dataset follow each other: is piece i of the shard the first of its own? */
 static bool is_first(const struct sn_manifest *m, const int *list, int i)
 {
@@ -101,8 +90,8 @@ static enum sn_status do_shard(struct sn_conversion *v, const struct table *t, i
     char *path = sn_format("%s/%s", v->tmp, m->shards[shard].file);
     if (!path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to lay out its shards", v->tmp);
-    enum sn_status st =
-        again ? locate(path, n_slots, t->slots, err) : lay_out(path, n_slots, t->slots, err);
+    enum sn_status st = again ? sn_h5_locate_all(path, n_slots, t->slots, err)
+                              : lay_out(path, n_slots, t->slots, err);
     sn_free(path);
     for (int i = 0, slot = -1; i < n && st == SN_OK; i++) {
         slot += is_first(m, list, i);

@@ -280,9 +280,7 @@ static enum sn_status prepare(struct export *x, const struct sn_model_config *m,
         return sn_fail(err, SN_EINPUT, "export: weights are written as fp32, bf16 or fp16, not %s",
                        sn_dtype_name(o->dtype));
     x->dst = sn_strndup(o->dst, len);
-    const char *slash = x->dst ? strrchr(x->dst, '/') : NULL;
-    size_t up = slash && slash > x->dst ? (size_t)(slash - x->dst) : 1;
-    x->parent = slash ? sn_strndup(x->dst, up) : sn_strdup(".");
+    x->parent = sn_path_parent(o->dst);
     if (!x->dst || !x->parent)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", o->dst);
     SN_TRY(sn_hfconfig_format(&x->config, m, o->dtype, err));

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum {
@@ -107,6 +108,29 @@ enum sn_status sn_file_save(const char *path, const void *p, size_t len, struct 
     if (close(fd) != 0 && st == SN_OK)
         st = sn_file_fail(err, path, "close");
     return st;
+}
+
+char *sn_path_parent(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n > 0 ? sn_strndup(path, n) : sn_strdup(".");
+}
+
+enum sn_status sn_dir_has_room(const char *path, uint64_t bytes, bool *has, uint64_t *left,
+                               struct sn_err *err)
+{
+    struct statvfs fs;
+    if (statvfs(path, &fs) != 0)
+        return sn_file_fail(err, path, "ask for free space");
+    *left = (uint64_t)fs.f_bavail * fs.f_frsize;
+    *has = fs.f_blocks == 0 || bytes <= *left;
+    return SN_OK;
 }
 
 enum sn_status sn_dir_make(const char *path, struct sn_err *err)

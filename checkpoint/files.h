@@ -8,6 +8,7 @@
 
 #include "lib/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,12 @@ enum sn_status sn_file_put(int fd, const void *p, size_t len, uint64_t offset, c
 /* The one sentence for a system call on a file that failed with errno. */
 enum sn_status sn_file_fail(struct sn_err *err, const char *path, const char *doing);
 
+/* "a" of "a/b" or "a/b/", "/" of "/a", "." of "b"; caller frees; NULL without memory. */
+char *sn_path_parent(const char *path);
+/* Has the directory's file system room for `bytes`? *left is what it has. Where it knows no sizes,
+ * everything seems to fit. */
+enum sn_status sn_dir_has_room(const char *path, uint64_t bytes, bool *has, uint64_t *left,
+                               struct sn_err *err);
 /* Make a directory and its missing parents. */
 enum sn_status sn_dir_make(const char *path, struct sn_err *err);
 /* fsync a directory: names created or renamed in it are durable afterwards. */

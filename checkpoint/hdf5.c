@@ -430,14 +430,32 @@ static enum sn_status find_bytes(const struct sn_h5 *h, hid_t set, struct sn_h5_
     return SN_OK;
 }
 
-enum sn_status sn_h5_locate(struct sn_h5 *h, struct sn_h5_slot *slot, struct sn_err *err)
+enum sn_status sn_h5_open_set(hid_t *out, const struct sn_h5 *h, const char *dataset,
+                              struct sn_err *err)
 {
     sn_h5_silence();
-    SN_TRY(sn_h5_check_links(h, slot->dataset, err));
-    hid_t set = H5Dopen2(h->file, slot->dataset, H5P_DEFAULT);
-    if (set < 0)
-        return sn_h5_fail(err, h->path, slot->dataset, "open");
+    SN_TRY(sn_h5_check_links(h, dataset, err));
+    *out = H5Dopen2(h->file, dataset, H5P_DEFAULT);
+    return *out < 0 ? sn_h5_fail(err, h->path, dataset, "open") : SN_OK;
+}
+
+enum sn_status sn_h5_locate(struct sn_h5 *h, struct sn_h5_slot *slot, struct sn_err *err)
+{
+    hid_t set;
+    SN_TRY(sn_h5_open_set(&set, h, slot->dataset, err));
     enum sn_status st = find_bytes(h, set, slot, err);
     (void)H5Dclose(set); /* read only: nothing can be lost */
+    return st;
+}
+
+enum sn_status sn_h5_locate_all(const char *path, int n, struct sn_h5_slot *slots,
+                                struct sn_err *err)
+{
+    struct sn_h5 *h;
+    SN_TRY(sn_h5_open(&h, path, err));
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < n && st == SN_OK; i++)
+        st = sn_h5_locate(h, &slots[i], err);
+    sn_h5_close(h);
     return st;
 }

@@ -43,6 +43,9 @@ enum sn_status sn_h5_open(struct sn_h5 **out, const char *path, struct sn_err *e
  * link, no external storage, not virtual), and inside the file's size. Nothing in the file is
  * believed. */
 enum sn_status sn_h5_locate(struct sn_h5 *h, struct sn_h5_slot *slot, struct sn_err *err);
+/* The same for n datasets of one file. */
+enum sn_status sn_h5_locate_all(const char *path, int n, struct sn_h5_slot *slots,
+                                struct sn_err *err);
 void sn_h5_close(struct sn_h5 *h); /* NULL is allowed */
 
 /* --- the master: virtual datasets over shards beside it ----------------------------------------

@@ -39,6 +39,9 @@ bool sn_h5_make_groups(hid_t file, const char *dataset);
 /* Every member of the path must be a plain link, so that opening it cannot lead into another file.
  */
 enum sn_status sn_h5_check_links(const struct sn_h5 *h, const char *dataset, struct sn_err *err);
+/* Open the dataset, its links checked; the caller closes *out. */
+enum sn_status sn_h5_open_set(hid_t *out, const struct sn_h5 *h, const char *dataset,
+                              struct sn_err *err);
 /* The slot's shape and type; refuses what HDF5 would convert or cut in silence. */
 enum sn_status sn_h5_check_values(const struct sn_h5 *h, hid_t set, const struct sn_h5_slot *s,
                                   struct sn_err *err);

@@ -325,11 +325,8 @@ static enum sn_status check_set(const struct sn_h5 *h, hid_t set, const struct s
 enum sn_status sn_h5_check_virtual(struct sn_h5 *h, const struct sn_h5_virtual *v,
                                    struct sn_err *err)
 {
-    sn_h5_silence();
-    SN_TRY(sn_h5_check_links(h, v->dataset, err));
-    hid_t set = H5Dopen2(h->file, v->dataset, H5P_DEFAULT);
-    if (set < 0)
-        return sn_h5_fail(err, h->path, v->dataset, "open");
+    hid_t set;
+    SN_TRY(sn_h5_open_set(&set, h, v->dataset, err));
     enum sn_status st = check_set(h, set, v, err);
     (void)H5Dclose(set); /* read only: nothing can be lost */
     return st;

@@ -1,8 +1,8 @@
 #include "checkpoint/phase.h"
 
 #include "checkpoint/store.h"
+#include "lib/base/thread.h"
 
-#include <signal.h>
 #include <string.h>
 
 enum sn_status sn_phase_init(struct sn_phase *p, struct sn_err *err)
@@ -47,11 +47,7 @@ enum sn_status sn_phase_begin(struct sn_store *store, const struct sn_state *s,
     p->kind = kind;
     p->copied = kind != SN_SAVE_WRITE;
     p->ended = false;
-    sigset_t all, old; /* signals are for the threads that wait for them */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&p->thread, NULL, run, store);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = sn_thread_start(&p->thread, 0, run, store);
     if (rc != 0)
         return sn_fail(err, SN_EFAIL, "checkpoint: cannot start a thread for saving: %s",
                        strerror(rc));

@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* One phase of a save under way. */
@@ -216,28 +215,18 @@ static void point_latest(const struct save *v)
 
 /* --- phases ---------------------------------------------------------------------------------- */
 
-/* Some file systems know no sizes and say 0: then everything seems to fit. */
-static enum sn_status free_space(const struct save *v, uint64_t need, uint64_t *have,
-                                 struct sn_err *err)
-{
-    struct statvfs fs;
-    if (statvfs(v->store->dir, &fs) != 0)
-        return sn_file_fail(err, v->store->dir, "ask for free space");
-    *have = fs.f_blocks == 0 ? need : (uint64_t)fs.f_bavail * fs.f_frsize;
-    return SN_OK;
-}
-
 static enum sn_status check_space(struct save *v, struct sn_err *err)
 {
     uint64_t need = 0, have;
+    bool has_room;
     for (int i = 0; i < v->state->n_all; i++)
         need += (uint64_t)(v->state->all[i].rows * v->state->all[i].cols) * sizeof(float);
-    SN_TRY(free_space(v, need, &have, err));
-    if (have < need) {
+    SN_TRY(sn_dir_has_room(v->store->dir, need, &has_room, &have, err));
+    if (!has_room) {
         sn_store_wait_sweep(v->store);
-        SN_TRY(free_space(v, need, &have, err));
+        SN_TRY(sn_dir_has_room(v->store->dir, need, &has_room, &have, err));
     }
-    if (have >= need)
+    if (has_room)
         return SN_OK;
     char needed[16], is_free[16];
     return sn_fail(err, SN_EIO,

@@ -284,23 +284,12 @@ static enum sn_status name_slots(struct shard *v, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status locate(struct shard *v, struct sn_err *err)
-{
-    struct sn_h5 *h;
-    SN_TRY(sn_h5_open(&h, v->path, err));
-    enum sn_status st = SN_OK;
-    for (int i = 0; i < v->n && st == SN_OK; i++)
-        st = sn_h5_locate(h, &v->slots[i], err);
-    sn_h5_close(h);
-    return st;
-}
-
 static enum sn_status place(struct shard *v, struct sn_err *err)
 {
     list_tensors(v);
     SN_TRY(name_slots(v, err));
     if (v->store->options.single_file)
-        return locate(v, err);
+        return sn_h5_locate_all(v->path, v->n, v->slots, err);
     SN_TRY(sn_shard_layout(v->path, v->n, v->slots, err));
     sn_store_stage(v->store, SN_STAGE_LAYOUT);
     return SN_OK;

@@ -3,6 +3,7 @@
 #include "checkpoint/files.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/thread.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -157,7 +158,7 @@ static void *sweep(void *self)
 void sn_store_begin_sweep(struct sn_store *s)
 {
     sn_store_wait_sweep(s);
-    s->is_sweeping = pthread_create(&s->sweeper, NULL, sweep, s) == 0;
+    s->is_sweeping = sn_thread_start(&s->sweeper, 0, sweep, s) == 0;
     if (!s->is_sweeping)
         (void)sweep(s);
 }

@@ -1,6 +1,7 @@
 #include "lib/run/comm_queue.h"
 
-#include <signal.h>
+#include "lib/base/thread.h"
+
 #include <time.h>
 
 enum { SPINS = 2000 }; /* a load each: about 2 us, the price of going to sleep */
@@ -80,13 +81,9 @@ static bool wait_for_consumer(struct sn_comm_queue *q, const _Atomic uint64_t *v
 
 int sn_comm_queue_start(struct sn_comm_queue *q, void *(*loop)(void *), void *arg)
 {
-    sigset_t all, before;
     counter_init(&q->posted);
     counter_init(&q->completed);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited, also by threads of MPI */
-    int rc = pthread_create(&q->consumer, NULL, loop, arg);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = sn_thread_start(&q->consumer, 0, loop, arg); /* MPI starts its own from there */
     if (rc) {
         counter_fini(&q->completed);
         counter_fini(&q->posted);

@@ -5,10 +5,9 @@
 
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/base/thread.h"
 #include "lib/program/boxes.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 /* What this rank keeps of a part, padding included: padding is computed alike too. */
@@ -116,11 +115,7 @@ enum sn_status sn_copies_begin(struct sn_copies *c, struct sn_err *err)
 {
     if (c->n == 0)
         return SN_OK;
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&c->thread, NULL, hash, c);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = sn_thread_start(&c->thread, 0, hash, c);
     if (rc)
         return sn_fail(err, SN_EIO, "copies: no thread to hash with: %s", strerror(rc));
     c->is_hashing = true;

@@ -37,20 +37,25 @@ struct speaker {
     struct sn_state state;
 };
 
-__attribute__((unused)) static enum sn_status
-speaker_create(struct speaker *p, const struct sn_model_config *m, struct sn_err *err)
+/* One rank of model m on batches of n samples; `t` may be NULL. */
+__attribute__((unused)) static enum sn_status speaker_create(struct speaker *p,
+                                                             const struct sn_model_config *m, int n,
+                                                             const struct sn_optimizer_config *t,
+                                                             struct sn_err *err)
 {
     *p = (struct speaker){0};
     p->config.run.seed = 1;
     p->config.model = *m;
     p->config.train.precision = SN_F32;
-    p->config.train.global_batch = 1;
+    p->config.train.global_batch = n;
+    if (t)
+        p->config.train.optimizer = *t;
     p->config.layout = (struct sn_layout_config){.data = 1,
                                                  .tensor = 1,
                                                  .pipeline = 1,
                                                  .expert = 1,
                                                  .context = 1,
-                                                 .micro_batch = 1,
+                                                 .micro_batch = n,
                                                  .virtual_stages = 1,
                                                  .bucket = 1 << 20};
     SN_TRY(sn_model_create(&p->model, &p->config.model, &p->config.train, err));
@@ -134,7 +139,7 @@ __attribute__((unused)) static enum sn_status logits_of(float *out, struct sn_so
                                                         struct sn_err *err)
 {
     struct speaker p;
-    enum sn_status st = speaker_create(&p, m, err);
+    enum sn_status st = speaker_create(&p, m, 1, NULL, err);
     if (st == SN_OK)
         st = speaker_fill(&p, s, err);
     if (st == SN_OK)

@@ -191,6 +191,20 @@ static void half_types_round_once(void)
         }
 }
 
+/* Made-up values in the model of a fixture; the caller frees both. */
+static struct sn_source fake_of(struct fake *f, struct sn_model **model, struct sn_model_config *m,
+                                const char *fixture)
+{
+    struct sn_train_config t = {.global_batch = 1};
+    struct sn_source s;
+    struct sn_err err;
+    if (!open_fixture(&s, m, fixture, &err) || sn_model_create(model, m, &t, &err) != SN_OK)
+        exit(1);
+    sn_source_close(&s);
+    fake_add_model(f, *model, 3);
+    return fake_source(f, "");
+}
+
 static void what_fp16_cannot_hold_is_refused(void)
 {
     struct place p;
@@ -198,16 +212,11 @@ static void what_fp16_cannot_hold_is_refused(void)
     struct sn_model_config m;
     struct sn_source s;
     struct sn_model *model = NULL;
-    struct sn_train_config t = {.global_batch = 1};
     struct fake f = {0};
     place_init(&p);
     struct sn_export_options o = export_to(&p);
     o.dtype = SN_F16;
-    (void)open_fixture(&s, &m, "llama", &p.err);
-    sn_source_close(&s);
-    (void)sn_model_create(&model, &m, &t, &p.err);
-    fake_add_model(&f, model, 3);
-    s = fake_source(&f, "");
+    s = fake_of(&f, &model, &m, "llama");
     float *norm = f.values[source_number(&s, "model", "final_norm.weight")];
     norm[5] = 65519.9f;
     tap_ok(sn_export_run(&s, &m, &o, &r, &p.err) == SN_OK, "65519.9 is 65504 in fp16");
@@ -269,15 +278,10 @@ static void another_set_of_tensors_is_refused(void)
     struct sn_model_config m;
     struct sn_source s;
     struct sn_model *model = NULL;
-    struct sn_train_config t = {.global_batch = 1};
     struct fake f = {0};
     place_init(&p);
     struct sn_export_options o = export_to(&p);
-    (void)open_fixture(&s, &m, "gpt2", &p.err);
-    sn_source_close(&s);
-    (void)sn_model_create(&model, &m, &t, &p.err);
-    fake_add_model(&f, model, 3);
-    s = fake_source(&f, "");
+    s = fake_of(&f, &model, &m, "gpt2");
     tap_ok(sn_export_run(&s, &m, &o, &r, &p.err) == SN_OK, "Adam's moments are left alone");
     tap_ok(sn_export_run(&s, &m, &o, &r, &p.err) == SN_EINPUT &&
                strstr(p.err.text, "is there already; name a new directory") && entries(p.root) == 1,
@@ -316,15 +320,10 @@ static void a_read_that_fails_leaves_nothing(void)
     struct sn_model_config m;
     struct sn_source s;
     struct sn_model *model = NULL;
-    struct sn_train_config t = {.global_batch = 1};
     struct fake f = {0};
     place_init(&p);
     struct sn_export_options o = export_to(&p);
-    (void)open_fixture(&s, &m, "gpt-neox", &p.err);
-    sn_source_close(&s);
-    (void)sn_model_create(&model, &m, &t, &p.err);
-    fake_add_model(&f, model, 3);
-    s = fake_source(&f, "");
+    s = fake_of(&f, &model, &m, "gpt-neox");
     f.fail_at = 40;
     tap_ok(sn_export_run(&s, &m, &o, &r, &p.err) == SN_EIO && entries(p.root) == 0 &&
                strcmp(p.err.text, "fake: read 40 fails") == 0,

@@ -59,29 +59,10 @@ static struct sn_model_config model_config(const struct variant *v)
 /* --- one rank that trains ----------------------------------------------------------------------
  */
 
-/* As speaker_create, with an optimizer. */
 static enum sn_status learner_create(struct speaker *p, const struct sn_model_config *m,
                                      struct sn_err *err)
 {
-    *p = (struct speaker){0};
-    p->config.run.seed = 5;
-    p->config.model = *m;
-    p->config.train.precision = SN_F32;
-    p->config.train.global_batch = BATCH;
-    p->config.train.optimizer = adamw;
-    p->config.layout = (struct sn_layout_config){.data = 1,
-                                                 .tensor = 1,
-                                                 .pipeline = 1,
-                                                 .expert = 1,
-                                                 .context = 1,
-                                                 .micro_batch = BATCH,
-                                                 .virtual_stages = 1,
-                                                 .bucket = 1 << 20};
-    SN_TRY(sn_model_create(&p->model, &p->config.model, &p->config.train, err));
-    SN_TRY(job_create(&p->job, &p->config, p->model, 1, err));
-    SN_TRY(sn_comm_create_self(&p->comm, err));
-    SN_TRY(sn_exec_create(&p->exec, p->job, p->comm, err));
-    return sn_state_create(&p->state, p->exec, p->job, err);
+    return speaker_create(p, m, BATCH, &adamw, err);
 }
 
 /* Take weights and moments of the source, as a trainer does that resumes from it. */
