@@ -37,6 +37,7 @@ struct sn_window {
         int group;      /* whose members have read this rank's slot, */
         uint64_t phase; /* when all of them have come to this phase */
     } user[SN_COLLECTIVE_SLOTS];
+    int awaited;        /* slot that may not be filled yet; -1: none is waited for */
     atomic_bool is_off; /* tests compare transports */
 };
 
@@ -127,6 +128,9 @@ void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t);
 /* True if all members use the window for this. */
 bool sn_window_takes(const struct sn_engine *e, const struct sn_transfer *t);
 void sn_window_run(struct sn_engine *e, const struct sn_transfer *t);
+/* While this rank's slot may not be filled: a rank that still reads it, in a collective of group
+ * *q that this rank has left already. -1: none. */
+int sn_window_holder(const struct sn_engine *e, enum sn_group *q);
 
 void sn_p2p_begin(struct sn_engine *e, int slot);
 /* Finish those that are complete, or all after a failure; true if there was one. */

@@ -66,6 +66,7 @@ static void open_window(struct sn_engine *e)
     memset(e->window.part[p->node_rank], 0, SN_COLLECTIVE_HEAD);
     for (int s = 0; s < SN_COLLECTIVE_SLOTS; s++)
         e->window.user[s].phase = 0;
+    e->window.awaited = -1;
     p->ops->barrier(p);                         /* before anybody raises a phase */
     (void)sn_engine_complete(e, SN_PORT_WORLD); /* the caller looks for a failure */
 }

@@ -163,6 +163,37 @@ static bool may_cause(const struct sn_ring_view *next, const struct sn_ring_view
     return !next->is_here || !v->is_here || last_time(next) <= last_time(v);
 }
 
+/* Is a rank still in a collective that `v` has left? */
+static bool is_late(const struct sn_ring_view *late, const struct sn_ring_view *v)
+{
+    const struct sn_ring_event *w = waits_in(late);
+    if (!w || w->peer >= 0)
+        return false;
+    for (int i = 0; i < v->n; i++)
+        if (v->event[i].group == w->group && v->event[i].peer < 0 &&
+            v->event[i].number == w->number)
+            return v->event[i].state == SN_RING_DONE;
+    return false;
+}
+
+/* All members have come to what `v` is in, yet it does not move: on one host, a rank that still
+ * reads v's slot of the window keeps it from being filled. */
+static int step_to_holder(const struct sn_engine *e, struct sn_ring_view *v)
+{
+    struct sn_ring_view next;
+    if (!e->group[SN_GROUP_WORLD].on_host)
+        return -1; /* too many to read */
+    for (int rank = 0; rank < e->base.size; rank++) {
+        if (rank == v->rank ||
+            sn_ring_read(&next, sn_ring_folder(e->watch.ring), rank, NULL) != SN_OK ||
+            !may_cause(&next, v) || !is_late(&next, v))
+            continue;
+        *v = next;
+        return rank;
+    }
+    return -1;
+}
+
 /* The rank that `v` waits for; -1: for none that is known. Overwrites *v with its record. */
 static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
 {
@@ -186,7 +217,7 @@ static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
         *v = next;
         return rank;
     }
-    return -1;
+    return step_to_holder(e, v);
 }
 
 /* Who is behind may itself wait for somebody: name the end of that chain, if it is another rank. */
@@ -227,6 +258,22 @@ static void look_at(struct search *s, const struct sn_engine *e, int rank, enum 
         s->worst = v;
 }
 
+/* Nobody is behind, but somebody still reads what an earlier collective left in this rank's slot.
+ */
+static bool find_holder(const struct sn_engine *e, char *text, size_t room)
+{
+    char what[64];
+    enum sn_group q = SN_GROUP_WORLD;
+    int rank = sn_window_holder(e, &q);
+    struct sn_ring_view v;
+    if (rank < 0 || sn_ring_read(&v, sn_ring_folder(e->watch.ring), rank, NULL) != SN_OK)
+        return false;
+    (void)snprintf(what, sizeof(what), "still reads an earlier %s collective", sn_group_name(q));
+    accuse(e, &v, what, text, room);
+    accuse_cause(e, &v, text, room);
+    return true;
+}
+
 static void find_behind(const struct sn_engine *e, int slot, char *text, size_t room)
 {
     const struct sn_comm_op *op = &e->queue.slot[slot].op;
@@ -240,6 +287,8 @@ static void find_behind(const struct sn_engine *e, int slot, char *text, size_t 
             look_at(&s, e, rank, q, number);
     }
     char what[64];
+    if (s.behind == 0 && find_holder(e, text, room))
+        return;
     if (s.behind == 0) {
         (void)snprintf(text, room, "all others%s have come to it: a network or a host is slow%s",
                        s.unknown ? " of whom there is a record" : "",

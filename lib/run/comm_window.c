@@ -106,11 +106,28 @@ static bool begin_chunk(struct pass *p)
 {
     int s = slot_number(p);
     struct head *mine = head_of(p->e, (int)p->t->group, p->q->index);
-    if (p->e->window.user[s].phase &&
-        !await(p->e, p->e->window.user[s].group, p->e->window.user[s].phase))
+    p->e->window.awaited = s;
+    bool is_free = p->e->window.user[s].phase == 0 ||
+                   await(p->e, p->e->window.user[s].group, p->e->window.user[s].phase);
+    p->e->window.awaited = -1;
+    if (!is_free)
         return false;
     mine->sign[s] = (struct sn_window_sign){.kind = p->t->kind, .dtype = p->t->dtype, .n = p->t->n};
     return true;
+}
+
+int sn_window_holder(const struct sn_engine *e, enum sn_group *q)
+{
+    int s = e->window.awaited;
+    if (!e->window.part || s < 0)
+        return -1;
+    int group = e->window.user[s].group;
+    *q = (enum sn_group)group;
+    for (int i = 0; i < e->group[group].size; i++)
+        if (atomic_load_explicit(phase_of(e, group, i), memory_order_acquire) <
+            e->window.user[s].phase)
+            return sn_engine_member(e, *q, i);
+    return -1;
 }
 
 static void disagree(struct pass *p, int rank, const struct sn_window_sign *s)
