@@ -163,7 +163,7 @@ check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)
 FUZZ_SECONDS ?= 60
 # What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
 DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
-DEEP_SRC  := $(wildcard lib/base/*.c lib/config/*.c lib/layout/*.c lib/model/*.c lib/run/data*.c checkpoint/*.c)
+DEEP_SRC  := $(wildcard lib/base/*.c lib/config/*.c lib/layout/*.c lib/model/*.c lib/run/data*.c checkpoint/*.c slurm/*.c)
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)
 	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)
