@@ -244,6 +244,8 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
     SN_TRY(sn_config_load(c, l->run_file, NULL, err));
     if (l->machine_file)
         SN_TRY(sn_machine_load(&l->machine, l->machine_file, err));
+    if (l->machine_file)
+        SN_TRY(sn_machine_check_precision(&l->machine, c->train.precision, err));
     if (l->generate) { /* one sample on one rank, whatever layout the run has */
         c->layout.data = c->layout.tensor = c->layout.context = c->layout.pipeline = 1;
         c->layout.micro_batch = c->layout.virtual_stages = 1;
@@ -281,6 +283,7 @@ int main(int argc, char **argv)
     if (st != SN_OK)
         return sn_report(&err);
     st = work(&l, &config, comm, signals, &exit_code, &err);
+    sn_machine_fini(&l.machine);
     if (st != SN_OK) {
         exit_code = sn_exit_code(st);
         if (!err.agreed && comm->size > 1) {
@@ -291,7 +294,7 @@ int main(int argc, char **argv)
         if (!err.agreed || comm->rank == 0)
             (void)sn_report(&err);
         if (st == SN_ELOST && comm->rank != 0)
-            (void)sleep(2); /* rank 0 notices too, and writes the cause down */
+            (void)sleep(2);                /* rank 0 notices too, and writes the cause down */
         if (!err.agreed && comm->size > 1) /* the others know nothing of it and would wait */
             sn_comm_abort_mpi(exit_code);
     }

@@ -1,5 +1,5 @@
 /*
- * cost.c - bytes and seconds of one operation.
+ * cost.c - bytes of one operation.
  */
 #include "lib/plan/cost.h"
 
@@ -39,14 +39,4 @@ int64_t sn_cost_bytes(const struct sn_program *p, const struct sn_op *op)
     for (int o = 0; o < SN_MAX_OUT; o++)
         bytes += view_bytes(p, &op->out[o]) * (updates(p, op, o) ? 2 : 1);
     return bytes;
-}
-
-double sn_cost_seconds(const struct sn_machine *m, const struct sn_program *p,
-                       const struct sn_op *op)
-{
-    if (op->kind >= SN_NKERNELS)
-        return 0;
-    double arithmetic = sn_op_flops(op) / m->flops[op->kind];
-    double memory = (double)sn_cost_bytes(p, op) / m->memory_bandwidth;
-    return m->overhead + (arithmetic > memory ? arithmetic : memory);
 }

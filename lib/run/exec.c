@@ -5,7 +5,6 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-#include "lib/plan/cost.h"
 #include "lib/run/pace.h"
 
 #include <string.h>
@@ -105,7 +104,7 @@ void sn_exec_destroy(struct sn_exec *x)
 
 void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine)
 {
-    sn_pace_begin(&x->pace, machine);
+    sn_pace_begin(&x->pace, machine, x->job);
 }
 
 void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg)
@@ -302,7 +301,7 @@ static enum sn_status pace_op(struct sn_exec *x, const struct sn_program *p, int
     const struct sn_op *op = &p->ops[i];
     double began = sn_clock();
     if (op->kind < SN_NKERNELS) {
-        sn_pace_spend(&x->pace, sn_cost_seconds(x->pace.machine, p, op));
+        sn_pace_spend(&x->pace, sn_price_op(&x->pace.pricer, p, op));
         return SN_OK;
     }
     SN_TRY(run_op(x, p, i, at, err));
@@ -330,7 +329,7 @@ static double pass_fence(struct sn_exec *x)
 {
     double began = sn_clock();
     x->fence(x->fence_arg);
-    if (x->pace.machine)
+    if (x->pace.on)
         sn_pace_communicated(&x->pace, began);
     return sn_clock();
 }
@@ -346,7 +345,7 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
             continue;
         if (i == x->fenced && x->fence && p == &x->job->train)
             t0 = pass_fence(x);
-        SN_TRY(x->pace.machine ? pace_op(x, p, i, &at, err) : run_op(x, p, i, &at, err));
+        SN_TRY(x->pace.on ? pace_op(x, p, i, &at, err) : run_op(x, p, i, &at, err));
         double t1 = sn_clock();
         struct sn_exec_time *t = &x->times[op->kind];
         t->seconds += t1 - t0;

@@ -10,9 +10,11 @@
  * because the sleep before it ended late. */
 static const double blocked = 50e-6;
 
-void sn_pace_begin(struct sn_pace *p, const struct sn_machine *machine)
+void sn_pace_begin(struct sn_pace *p, const struct sn_machine *machine, const struct sn_job *j)
 {
-    p->machine = machine;
+    p->on = true;
+    sn_software_default(&p->software);
+    sn_pricer_init(&p->pricer, machine, &p->software, j);
     (void)prctl(PR_SET_TIMERSLACK, 1); /* ns; without it every sleep ends some 50 us late */
     sn_pace_restart(p);
 }

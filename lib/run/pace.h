@@ -8,15 +8,17 @@
 #ifndef SN_PACE_H
 #define SN_PACE_H
 
-#include "lib/plan/machine.h"
+#include "lib/plan/price.h"
 
 struct sn_pace {
-    const struct sn_machine *machine; /* borrowed; NULL: compute */
-    double due;                       /* sn_clock() at which what was planned so far is over */
+    bool on; /* else the rank computes */
+    struct sn_software software;
+    struct sn_pricer pricer; /* of the machine, which is borrowed, under `software` */
+    double due;              /* sn_clock() at which what was planned so far is over */
 };
 
-/* The calling thread sleeps by it from now on. */
-void sn_pace_begin(struct sn_pace *p, const struct sn_machine *machine);
+/* The calling thread sleeps by it from now on, for the prices of `j` on the machine. */
+void sn_pace_begin(struct sn_pace *p, const struct sn_machine *machine, const struct sn_job *j);
 /* Time passed that was not planned (loading a batch): go on from now. */
 void sn_pace_restart(struct sn_pace *p);
 /* Sleep until `seconds` after the end of what came before. */

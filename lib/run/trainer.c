@@ -264,7 +264,7 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
     if (st == SN_OK && !t->env.pace)
         st = sn_trainer_save_open(t, err);
     if (t->env.pace)
-        t->peak = t->env.pace->peak;
+        t->peak = t->env.pace->device.gemm[c->train.precision].peak;
     else if (st == SN_OK)
         st = sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err);
     t->peak *= t->env.comm->size;

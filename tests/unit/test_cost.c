@@ -2,6 +2,7 @@
  * test_cost.c - machine files, and the price of operations on a machine.
  */
 #include "lib/plan/cost.h"
+#include "lib/plan/price.h"
 #include "tests/lib/tap.h"
 
 static const char good[] = "flops: 1.0e12\nmemory_bandwidth: 1.0e11\noverhead: 2.0e-6\n";
@@ -20,13 +21,13 @@ static void a_machine_file_gives_rates(void)
 {
     struct sn_machine m;
     struct sn_err err = {0};
-    tap_ok(parse(&m, good, &err) == SN_OK && m.peak == 1e12 && m.memory_bandwidth == 1e11 &&
-               m.overhead == 2e-6 && m.flops[SN_OP_GEMM] == 1e12,
+    tap_ok(parse(&m, good, &err) == SN_OK && m.device.gemm[SN_BF16].peak == 1e12 &&
+               m.device.bandwidth == 1e11 && m.device.overhead == 2e-6 && m.n_levels == 0,
            "three rates are read");
     char text[256];
     (void)snprintf(text, sizeof(text), "%sflops_of: {attention: 5e11}\n", good);
-    tap_ok(parse(&m, text, &err) == SN_OK && m.flops[SN_OP_ATTENTION] == 5e11 &&
-               m.flops[SN_OP_GEMM] == 1e12 && m.flops[SN_OP_ATTENTION_DX] == 1e12,
+    tap_ok(parse(&m, text, &err) == SN_OK && m.device.rate_of[SN_OP_ATTENTION] == 5e11 &&
+               m.device.rate_of[SN_OP_GEMM] == 0 && m.device.rate_of[SN_OP_ATTENTION_DX] == 0,
            "one kind has another rate, the others keep theirs");
 }
 
@@ -35,8 +36,8 @@ static void bad_machine_files_are_explained(void)
     static const struct {
         const char *text, *want;
     } bad[] = {
-        {"", "want the keys flops"},
-        {"- 1\n", "want the keys flops"},
+        {"", "flops, memory_bandwidth and overhead"},
+        {"- 1\n", "flops, memory_bandwidth and overhead"},
         {"flops: 1e12\noverhead: 0\n", "memory_bandwidth: missing"},
         {"flops: fast\nmemory_bandwidth: 1e11\noverhead: 0\n", "m.yaml:1:8: flops: got 'fast'"},
         {"flops: 1000\nmemory_bandwidth: 1e11\noverhead: 0\n", "m.yaml:1:8: flops: 1000"},
@@ -47,15 +48,15 @@ static void bad_machine_files_are_explained(void)
         {"flops: 1e12\nmemory_bandwidth: 1e11\noverhead: 0\nflops_of: 3\n",
          "m.yaml:4:11: flops_of"},
         {"flops: 1e12\nmemory_bandwidth: 1e11\noverhead: 0\nflops_of: {adamw: 1e9}\n",
-         "m.yaml:4:12: flops_of: 'adamw'"},
+         "m.yaml:4:12: unknown key 'flops_of.adamw'"},
         {"flops: 1e12\nflops: 1e12\n", "flops"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        struct sn_machine m = {.peak = 42};
+        struct sn_machine m = {.devices = 42};
         struct sn_err err = {0};
         enum sn_status st = parse(&m, bad[i].text, &err);
         bool said = strstr(err.text, bad[i].want) != NULL;
-        tap_ok(st == SN_EINPUT && said && m.peak == 42, "case %zu: %s", i, err.text);
+        tap_ok(st == SN_EINPUT && said && m.devices == 42, "case %zu: %s", i, err.text);
     }
     struct sn_machine m;
     struct sn_err err = {0};
@@ -116,21 +117,29 @@ static void lookups_touch_the_rows_that_tokens_name(const struct sn_program *p)
     tap_ok(sn_cost_bytes(p, &grad) == 8 * 4 + 8 * 16 * 2 + 2 * 8 * 16 * 4, "its gradient");
 }
 
+static struct sn_pricer pricer_of(const struct sn_machine *m, const struct sn_software *s)
+{
+    return (struct sn_pricer){.machine = m, .software = s, .precision = SN_F32, .threads = 1};
+}
+
 static void the_slower_of_arithmetic_and_memory_is_the_price(const struct sn_program *p)
 {
     struct sn_machine m = {0};
+    struct sn_software s;
+    sn_software_default(&s);
+    struct sn_pricer price = pricer_of(&m, &s);
     tap_ok(parse(&m, good, NULL) == SN_OK, "a machine to price for");
     struct sn_op gemm = op_of(SN_OP_GEMM);
     gemm.in[0] = view(1, 1000, 1000);
     gemm.in[1] = view(1, 1000, 1000);
     gemm.out[0] = view(1, 1000, 1000);
-    tap_ok(near(sn_cost_seconds(&m, p, &gemm), 2e-6 + 2e9 / 1e12), "a large product: arithmetic");
-    m.flops[SN_OP_GEMM] = 1e15;
-    tap_ok(near(sn_cost_seconds(&m, p, &gemm), 2e-6 + 12e6 / 1e11),
+    tap_ok(near(sn_price_op(&price, p, &gemm), 2e-6 + 2e9 / 1e12), "a large product: arithmetic");
+    m.device.rate_of[SN_OP_GEMM] = 1e15;
+    tap_ok(near(sn_price_op(&price, p, &gemm), 2e-6 + 12e6 / 1e11),
            "on a machine with fast products: memory");
     struct sn_op decide = op_of(SN_OP_DECIDE), wait = op_of(SN_OP_WAIT);
-    tap_ok(sn_cost_seconds(&m, p, &decide) == 2e-6, "nothing but overhead");
-    tap_ok(sn_cost_seconds(&m, p, &wait) == 0, "communication has no price");
+    tap_ok(sn_price_op(&price, p, &decide) == 2e-6, "nothing but overhead");
+    tap_ok(sn_price_op(&price, p, &wait) == 0, "communication has no price");
 }
 
 int main(void)

@@ -9,7 +9,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/layout/idle.h"
-#include "lib/plan/cost.h"
+#include "lib/plan/price.h"
 
 #include <stdio.h>
 
@@ -18,23 +18,26 @@ enum { MAX_PIECES = 64 };
 struct prediction {
     struct sn_config config;
     struct sn_machine machine;
+    struct sn_software software;
     struct sn_task_cost pieces[MAX_PIECES]; /* ns */
     double update;                          /* seconds, of the slowest stage */
 };
 
-static double chunk_seconds(const struct prediction *q, const struct sn_program *p,
+static double chunk_seconds(const struct sn_program *p, const struct sn_pricer *price,
                             const struct sn_chunk *c)
 {
     double seconds = 0;
     for (int i = c->first; i < c->first + c->n; i++)
         if (p->ops[i].when == SN_EVERY)
-            seconds += sn_cost_seconds(&q->machine, p, &p->ops[i]);
+            seconds += sn_price_op(price, p, &p->ops[i]);
     return seconds;
 }
 
 static void add_chunk(struct prediction *q, const struct sn_job *j, const struct sn_chunk *c)
 {
-    double seconds = chunk_seconds(q, &j->train, c);
+    struct sn_pricer price;
+    sn_pricer_init(&price, &q->machine, &q->software, j);
+    double seconds = chunk_seconds(&j->train, &price, c);
     struct sn_task_cost *piece = &q->pieces[c->part * j->stages + j->stage];
     int64_t ns = (int64_t)(seconds * 1e9);
     if (c->kind == SN_CHUNK_FORWARD)
@@ -95,10 +98,12 @@ int main(int argc, char **argv)
     enum sn_status st = sn_config_load(&q->config, argv[1], NULL, &err);
     if (st == SN_OK)
         st = sn_config_resolve_ranks(&q->config, q->config.layout.pipeline, &err);
+    sn_software_default(&q->software);
     if (st == SN_OK)
         st = sn_machine_load(&q->machine, argv[2], &err);
     if (st == SN_OK)
         st = predict(q, &err);
+    sn_machine_fini(&q->machine);
     if (st != SN_OK)
         (void)fprintf(stderr, "%s\n", err.text);
     sn_free(q);

@@ -1,0 +1,61 @@
+/*
+ * price.h - seconds of each operation of a compiled program on a machine, under a trainer's habits.
+ *
+ * Computing is a roofline with measured efficiencies (machine.h). A collective is priced by level:
+ * a group of n members that has g of them in each domain of a level moves, at that level, the bytes
+ * of a hierarchical algorithm, over links that it shares with the groups that communicate at the
+ * same time (all groups of the same axis do). Formulas stand at each function in price.c.
+ */
+#ifndef SN_PRICE_H
+#define SN_PRICE_H
+
+#include "lib/plan/machine.h"
+#include "lib/plan/software.h"
+#include "lib/program/program.h"
+
+/* How the members of a group lie on the machine's levels, device r being rank r. Worst of all
+ * groups of the same kind: a group's slowest link decides. */
+struct sn_span {
+    int members;
+    int at[SN_MAX_LEVELS]; /* domains of the level below that the group touches in one domain of
+                              level i: 1 means that it does not use level i */
+    int sharing[SN_MAX_LEVELS]; /* members of all groups of this kind in one domain of the level
+                                   below that send out of it at the same time */
+};
+
+struct sn_pricer {
+    const struct sn_machine *machine;
+    const struct sn_software *software;
+    enum sn_dtype precision;
+    struct sn_grid grid;
+    int threads;
+    struct sn_span span[SN_NGROUPS];
+};
+
+/* For the grid and the precision of a job (all stages of a plan have the same). Borrows the rest.
+ */
+void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const struct sn_software *s,
+                    const struct sn_job *j);
+/* How a group kind of a grid lies on a machine. */
+void sn_span_of(struct sn_span *out, const struct sn_machine *m, const struct sn_grid *g,
+                enum sn_group q);
+
+/* Seconds of a kernel; 0 for communication. */
+double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
+                   const struct sn_op *op);
+/* m, n, k of a kernel as struct sn_measured means them: GEMM its own; attention rows, heads x
+ * head_dim, keys; all others elements of the largest operand, 0, 0. */
+void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
+                    int64_t *k);
+/* Seconds from post to completion of a collective or transfer when its stream is free; n as enum
+ * sn_collective says. */
+double sn_price_collective(const struct sn_pricer *p, enum sn_collective kind, int64_t n,
+                           enum sn_dtype dtype, enum sn_group q);
+/* The same for an operation of a program; 0 for what is none. */
+double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
+                     const struct sn_op *op);
+/* Bytes that cross each level in one step, summed over all ranks: sums to the plan's traffic. */
+void sn_price_levels(const struct sn_pricer *p, const struct sn_job *stage,
+                     int64_t bytes[SN_MAX_LEVELS]);
+
+#endif
