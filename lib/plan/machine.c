@@ -17,6 +17,8 @@
 
 static const char *const types[] = {"fp32", "bf16", "fp16", "fp64", "int32", "uint8", NULL};
 
+static const char *const algorithms[] = {"ring", "direct", NULL};
+
 /* Bounds refuse units that were mistaken (1000 for 1000 GFLOP/s), not machines. */
 #define RATE  .min = 1e6L, .max = 1e18L, .unit = "FLOP/s"
 #define WIDTH .min = 1e5L, .max = 1e16L, .unit = "B/s"
@@ -91,6 +93,8 @@ static const struct sn_key machine_rows[] = {
     {ROW("node.nics", INT, nics, "Its network adapters; 0: not known."), .min = 0, .max = 4096, DEFAULT("0")},
     {ROW("node.memory", BYTES, node_memory, "Its memory; 0: not known."), ROOM, DEFAULT("0B")},
     {ROW("node.mtbf_hours", FLOAT, mtbf_hours, "Mean time between failures of one node; 0: not known."), .min = 0, .max = 1e9L, .unit = "hours", DEFAULT("0")},
+    {ROW("collectives", ENUM, algorithm, "ring: the links of all levels work at the same time, 2 (n-1)/n of an all-reduce crosses each border (NCCL); direct: everybody sends 1/n to everybody (our own, on CPUs)."), .names = algorithms, DEFAULT("ring")},
+    {ROW("launch", FLOAT, launch, "What each collective or transfer begins with."), TIME, DEFAULT("0")},
     {LIST("links"), .unit = "a list of levels", .sentence = "How devices are joined, from inside outwards: see below."},
     {MAP("storage")},
     {ROW("storage.write", FLOAT, storage_write, "What the file system takes from all nodes together; 0: not known."), .min = 0, .max = 1e16L, .unit = "B/s", DEFAULT("0")},
@@ -108,6 +112,7 @@ static const struct sn_key level_rows[] = {
     {ROW("links.domain", FLOAT, domain, "What all devices of one domain of the level below can send together (shared adapters, taper); 0: no other limit."), .min = 0, .max = 1e18L, .unit = "B/s", DEFAULT("0")},
     {ROW("links.efficiency", FLOAT, efficiency, "Part of both that large messages reach."), PART, DEFAULT("1")},
     {ROW("links.half_bytes", FLOAT, half_bytes, "Bytes of a message at which half of that is lost."), .min = 0, .max = 1e12L, DEFAULT("0")},
+    {ROW("links.all_reduce", FLOAT, all_reduce, "Rate of an all-reduce over that of other collectives, where switches sum (NVLS, SHARP) and a group has more than half of a domain."), .min = 0.1L, .max = 10, DEFAULT("1")},
     {ROW("links.processor", FLOAT, processor, "Part of a rank's computing that a transfer takes away while it is under way: 1 where a communication thread has no core of its own."), .min = 0, .max = 1, DEFAULT("0")},
 };
 

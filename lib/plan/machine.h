@@ -28,6 +28,8 @@
  *     - {name: node, ranks: 8, latency: 3.0e-6, device: 300e9, efficiency: 0.8}
  *     - {name: leaf, ranks: 160, latency: 5.0e-6, device: 25e9, domain: 200e9, efficiency: 0.9}
  *     - {name: spine, ranks: 0, latency: 7.0e-6, device: 25e9, domain: 2000e9}
+ *   collectives: ring
+ *   launch: 2.0e-5            # seconds, of each collective
  *   storage: {write: 100e9, node: 5e9}                    # bytes a second: all, of one node
  *
  * The short form {flops, memory_bandwidth, overhead, flops_of} is a machine of one device whose
@@ -86,6 +88,10 @@ struct sn_device {
     int n_measured;
 };
 
+/* Ring: the links of all levels work at the same time and 2 (n-1)/n of an all-reduce crosses each
+ * domain's border (NCCL). Direct: everybody sends 1/n to everybody (our own trainer on CPUs). */
+enum sn_algorithm { SN_ALGORITHM_RING, SN_ALGORITHM_DIRECT };
+
 /* A level of links joins domains of the level below (level 0 joins devices). `device` is what one
  * device can send at this level, `domain` what all devices of one domain of the level below can
  * send out together: NICs that are shared, and taper. Bytes a second and direction. */
@@ -97,6 +103,8 @@ struct sn_level {
     double domain;     /* 0: no limit but the devices' */
     double efficiency; /* of both, that large messages reach */
     double half_bytes; /* message at which half of that is reached */
+    double all_reduce; /* rate of an all-reduce over that of the others, where switches sum (NVLS,
+                          SHARP) and the group has more than half of a domain; else 1 */
     double processor;  /* part of a rank's computing that a transfer here takes away while it is
                           under way: a communication thread without a core of its own 1, a NIC 0 */
 };
@@ -110,7 +118,9 @@ struct sn_machine {
     int64_t node_memory;
     double mtbf_hours; /* of one node; 0: unknown */
     struct sn_level level[SN_MAX_LEVELS];
-    int n_levels; /* at least 1, unless it came from the short form: 0 */
+    int n_levels;                /* at least 1, unless it came from the short form: 0 */
+    enum sn_algorithm algorithm; /* of collectives */
+    double launch;               /* seconds that each collective and transfer begins with */
     /* bytes a second; 0: unknown. To the file system from all nodes and from one; from a device to
      * its host's memory, which a snapshot takes. */
     double storage_write, storage_node, storage_host;
