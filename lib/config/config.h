@@ -103,6 +103,18 @@ struct sn_layout_config {
     bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
 };
 
+/* What is named here is read by lib/plan/named.h. None of it changes what a run computes. */
+struct sn_machine_config {
+    char preset[SN_NAME_MAX], file[SN_PATH_MAX]; /* at most one of them; both "": none named */
+    int nodes;                                   /* 0: as many as the ranks need */
+    double memory_fraction;
+    struct sn_software_config {
+        char profile[SN_NAME_MAX], file[SN_PATH_MAX]; /* at most one of them; both "": our own */
+        int attention;  /* 0: the profile's, else 1 + enum sn_attention_kernel */
+        int fused_norm; /* 0: the profile's, 1: false, 2: true */
+    } software;
+};
+
 struct sn_checkpoint_config {
     char dir[SN_PATH_MAX];
     int64_t every; /* steps; 0: only at the end and when asked to leave */
@@ -118,6 +130,7 @@ struct sn_config {
     struct sn_data_config data;
     struct sn_train_config train;
     struct sn_layout_config layout;
+    struct sn_machine_config machine;
     struct sn_checkpoint_config checkpoint;
 };
 

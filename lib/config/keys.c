@@ -32,6 +32,8 @@ static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
+static const char *const attentions[] = {"auto", "flash2", "flash1", "fused", "torch", NULL};
+static const char *const choices[] = {"auto", "false", "true", NULL};
 static const char *const axes[] = {"tensor", "context", "expert", "data", "pipeline", NULL};
 
 #define AT(member) offsetof(struct sn_config, member)
@@ -42,6 +44,7 @@ static const char *const axes[] = {"tensor", "context", "expert", "data", "pipel
 #define DEFAULT(v)          .value = (v)
 #define DERIVED(v)          .derived = (v)
 #define WORD(v)             .word = (v)
+#define SHORT_FOR(k)        .short_for = (k)
 #define NAMES(n)            .names = (n)
 #define LATER(bits)         .later = (bits)
 #define LATER_MAP(what)     .later_map = (what)
@@ -207,15 +210,24 @@ const struct sn_key sn_keys[] = {
     {ROW("layout.offload", TEXT, NONE, "What is kept in host memory."), ONLY("none")},
     {ROW("layout.compress", TEXT, NONE, "Codec of the traffic: a scheme, or a codec per axis."), ONLY("none")},
 
-    {ROW("machine", MAP, NONE, "The machine that the planner prices."), NOT_BUILT},
-    {ROW("machine.preset", INCLUDE, NONE, "Name of a shipped machine."), NOT_BUILT},
-    {ROW("machine.file", INCLUDE, NONE, "A machine file written by sennit-plan calibrate."), NOT_BUILT},
-    {ROW("machine.nodes", INT, NONE, "Nodes of the job."), NOT_BUILT},
-    {ROW("machine.memory_fraction", FLOAT, NONE, "Part of the device memory that a plan may fill."), NOT_BUILT},
-    {ROW("machine.software", MAP, NONE, "Another trainer, whose run is priced."), NOT_BUILT},
-    {ROW("machine.software.profile", TEXT, NONE, "The trainer and its year."), NOT_BUILT},
-    {ROW("machine.software.attention", TEXT, NONE, "Its attention kernel."), NOT_BUILT},
-    {ROW("machine.software.fused_norm", BOOL, NONE, "Whether its norms are fused."), NOT_BUILT},
+    {ROW("machine", MAP, NONE, "The machine that the planner prices; a name alone is its preset."), SHORT_FOR("machine.preset")},
+    {ROW("machine.preset", TEXT, AT(machine.preset), "Name of a shipped machine, such as lassen (docs/MACHINES.md); none: laptop-cpu, within this host's memory."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("machine.file", PATH, AT(machine.file), "Path of a machine file, such as sennit-plan calibrate writes."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("machine.nodes", INT, AT(machine.nodes), "Nodes of the job; auto: as many as the ranks need."),
+        RANGE(1, 1048576, "nodes"), WORD("auto"), DEFAULT("auto")},
+    {ROW("machine.memory_fraction", FLOAT, AT(machine.memory_fraction), "Part of the device's memory that a plan may fill."),
+        RANGE(0.01L, 1, NULL), DEFAULT("1.0")},
+    {ROW("machine.software", MAP, NONE, "Another trainer, whose run is priced; a name alone is its profile."), SHORT_FOR("machine.software.profile")},
+    {ROW("machine.software.profile", TEXT, AT(machine.software.profile), "Name of a shipped software profile; none: sennit."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("machine.software.file", PATH, AT(machine.software.file), "Path of a software profile."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("machine.software.attention", ENUM, AT(machine.software.attention), "Its attention kernel; auto: the profile's."),
+        NAMES(attentions), DEFAULT("auto")},
+    {ROW("machine.software.fused_norm", ENUM, AT(machine.software.fused_norm), "Whether a norm is one kernel; auto: the profile's."),
+        NAMES(choices), DEFAULT("auto")},
 
     {ROW("checkpoint", MAP, NONE, "Checkpoints.")},
     {ROW("checkpoint.dir", PATH, AT(checkpoint.dir), "Directory of the checkpoints, relative to run.output."),

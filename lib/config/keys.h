@@ -61,8 +61,9 @@ struct sn_key {
     const char *sentence;
     const char *unit; /* NULL: a bare number */
     long double min,
-        max;          /* of numbers, also in a list; long double holds every int64_t and double */
-    const char *word; /* this word stands for 0, such as auto */
+        max; /* of numbers, also in a list; long double holds every int64_t and double */
+    const char *short_for;    /* of a section: a scalar in its place is the value of this key */
+    const char *word;         /* this word stands for 0, such as auto */
     const char *const *names; /* of an enum, NULL-terminated */
     unsigned later;           /* bit i: names[i] is not built yet */
     unsigned optional;        /* of a ranking: bit i: names[i] may be left out */

@@ -28,6 +28,8 @@ static const char *join(char buf[NAME_SIZE], const char *section, const char *ke
 /* A key of that name in another section, or NULL. */
 static const char *find_elsewhere(const char *word)
 {
+    if (strcmp(word, "preset") == 0 || strcmp(word, "file") == 0) /* each section has its own */
+        return NULL;
     for (int i = 0; i < sn_n_keys; i++) {
         const char *dot = strrchr(sn_keys[i].name, '.');
         if (dot && strcmp(dot + 1, word) == 0 && !sn_keys[i].not_built &&
@@ -155,7 +157,7 @@ static enum sn_status include(struct sn_settings *s, const char *section,
 /* Is this key an inclusion in this section? `preset` only where presets ship. */
 static bool is_include(const char *section, const char *key)
 {
-    if (strchr(section, '.'))
+    if (strchr(section, '.') || strcmp(section, "machine") == 0)
         return false;
     if (strcmp(key, "file") == 0)
         return true;
@@ -165,7 +167,27 @@ static bool is_include(const char *section, const char *key)
     return strcmp(key, "preset") == 0 && (model || !*section);
 }
 
+/* Or does it name a file whose keys are not those of a run file (lib/plan/named.h)? */
+static bool is_named(const char *section, const struct sn_yaml_node *n)
+{
+    bool software = strcmp(section, "machine.software") == 0;
+    if (sn_yaml_is_null(n) || !(software || strcmp(section, "machine") == 0))
+        return false;
+    return strcmp(n->key, "file") == 0 || strcmp(n->key, software ? "profile" : "preset") == 0;
+}
+
 /* --- sections --------------------------------------------------------------------------------- */
+
+/* A section that starts from a file or preset starts anew: nothing of an including run file's
+ * section is left to mix with it. */
+static void forget_section(struct sn_settings *s, const char *section)
+{
+    size_t n = strlen(section);
+    for (int i = 0; n && i < sn_n_keys; i++) {
+        if (strncmp(sn_keys[i].name, section, n) == 0 && sn_keys[i].name[n] == '.')
+            s->set[i] = NULL;
+    }
+}
 
 static enum sn_status read_key(struct sn_settings *s, const char *section,
                                const struct sn_yaml_node *n, struct sn_err *err)
@@ -184,22 +206,16 @@ static enum sn_status read_key(struct sn_settings *s, const char *section,
     if (n->kind == SN_YAML_MAP)
         return read_map(s, name, n, err);
     bool scalar = n->kind == SN_YAML_SCALAR;
+    if (scalar && k->short_for) {
+        forget_section(s, name);
+        s->set[sn_key_find(k->short_for, strlen(k->short_for))] = n;
+        return SN_OK;
+    }
     if (scalar && k->word && strcmp(n->text, k->word) == 0)
         return sn_yaml_fail(n, err, "%s: %s is not built yet; leave it out or name the axes", name,
                             k->word);
     return sn_yaml_fail(n, err, "%s: got %s%s%s; want a mapping of keys", name, scalar ? "'" : "",
                         scalar ? sn_clip(shown, n->text) : "a list", scalar ? "'" : "");
-}
-
-/* A section that starts from a file or preset starts anew: nothing of an including run file's
- * section is left to mix with it. */
-static void forget_section(struct sn_settings *s, const char *section)
-{
-    size_t n = strlen(section);
-    for (int i = 0; n && i < sn_n_keys; i++) {
-        if (strncmp(sn_keys[i].name, section, n) == 0 && sn_keys[i].name[n] == '.')
-            s->set[i] = NULL;
-    }
 }
 
 static enum sn_status read_map(struct sn_settings *s, const char *section,
@@ -210,7 +226,7 @@ static enum sn_status read_map(struct sn_settings *s, const char *section,
         return sn_yaml_fail(map, err, "want a mapping of keys, such as '%s: ...'",
                             *section ? "layers" : "model");
     for (const struct sn_yaml_node *n = map->first; n; n = n->next) {
-        if (!is_include(section, n->key))
+        if (!is_include(section, n->key) && !is_named(section, n))
             continue;
         if (from)
             return sn_yaml_fail_key(n, err, "'%s' and '%s' in one section; keep one", from->key,
@@ -219,10 +235,11 @@ static enum sn_status read_map(struct sn_settings *s, const char *section,
     }
     if (from) {
         forget_section(s, section);
-        SN_TRY(include(s, section, from, err));
+        if (is_include(section, from->key))
+            SN_TRY(include(s, section, from, err));
     }
     for (const struct sn_yaml_node *n = map->first; n; n = n->next) {
-        if (n != from)
+        if (n != from || !is_include(section, n->key))
             SN_TRY(read_key(s, section, n, err));
     }
     return SN_OK;

@@ -258,10 +258,16 @@ static enum sn_status parse_bool(const struct sn_key *k, const struct sn_yaml_no
     return SN_OK;
 }
 
+/* Bytes of the place of a text. */
+static size_t text_size(const struct sn_key *k)
+{
+    return k->type == SN_KEY_PATH ? SN_PATH_MAX : k->type == SN_KEY_TEXT ? SN_NAME_MAX : 0;
+}
+
 static enum sn_status parse_text(const struct sn_key *k, const struct sn_yaml_node *n, char *at,
                                  struct sn_err *err)
 {
-    size_t size = k->type == SN_KEY_PATH ? SN_PATH_MAX : SN_NAME_MAX, len = strlen(n->text);
+    size_t size = text_size(k), len = strlen(n->text);
     if (sn_yaml_is_null(n) || len == 0)
         return sn_value_wrong_type(k, n, err);
     if (len >= size)
@@ -353,9 +359,9 @@ enum sn_status sn_key_parse(const struct sn_key *k, const struct sn_yaml_node *n
 {
     char want[SN_WANT_SIZE];
     if (k->null_ok && sn_yaml_is_null(n)) {
-        if (k->type != SN_KEY_PATH)
+        if (!text_size(k))
             return sn_key_parse_default(k, at);
-        memset(at, 0, SN_PATH_MAX);
+        memset(at, 0, text_size(k));
         return SN_OK;
     }
     if (k->later_map && n->kind == SN_YAML_MAP)
@@ -376,8 +382,8 @@ enum sn_status sn_key_parse_default(const struct sn_key *k, void *at)
         sn_list_default(k, at);
         return SN_OK;
     }
-    if (k->type == SN_KEY_PATH && sn_yaml_is_null(&n)) {
-        memset(at, 0, SN_PATH_MAX);
+    if (text_size(k) && sn_yaml_is_null(&n)) {
+        memset(at, 0, text_size(k));
         return SN_OK;
     }
     return parse_typed(k, &n, at, NULL);

@@ -84,6 +84,30 @@ static void keys_not_built_accept_off(const struct place *p)
     tap_ok(c.layout.tensor == 1 && c.layout.data == 0, "off is accepted");
 }
 
+/* --- the machine ------------------------------------------------------------------------------ */
+
+static void a_machine_is_named_in_short_or_with_its_keys(const struct place *p)
+{
+    struct sn_config c = good(p, MODEL TRAIN);
+    tap_ok(!c.machine.preset[0] && !c.machine.file[0] && c.machine.nodes == 0 &&
+               c.machine.memory_fraction == 1 && !c.machine.software.profile[0] &&
+               c.machine.software.attention == 0 && c.machine.software.fused_norm == 0,
+           "no machine, our own software");
+    c = good(p, MODEL TRAIN "machine: lassen\n");
+    tap_ok(!strcmp(c.machine.preset, "lassen"), "a name alone is a preset");
+    c = good(p, MODEL TRAIN "machine: {preset: lassen, nodes: 48, memory_fraction: 0.9, software: "
+                            "megatron-2023}\n");
+    tap_ok(!strcmp(c.machine.preset, "lassen") && c.machine.nodes == 48 &&
+               c.machine.memory_fraction == 0.9 &&
+               !strcmp(c.machine.software.profile, "megatron-2023"),
+           "with nodes and a software profile");
+    c = good(p, MODEL TRAIN "machine: {file: m.yaml, software: {file: s.yaml, attention: torch, "
+                            "fused_norm: false}}\n");
+    tap_ok(!strcmp(c.machine.file, "m.yaml") && !strcmp(c.machine.software.file, "s.yaml") &&
+               c.machine.software.attention == 4 && c.machine.software.fused_norm == 1,
+           "files, with an attention kernel and norms of several kernels");
+}
+
 /* --- ranks ------------------------------------------------------------------------------------ */
 
 static void ranks_fill_or_refuse_data(const struct place *p)
@@ -149,6 +173,9 @@ static void format_and_parse_are_inverse(const struct place *p)
     check_round_trip(p, "odd texts",
                      MODEL TRAIN "layout: {data: 4, micro_batch: 2, bucket: 4097}\n"
                                  "run: {name: 'a \"b\" \\ # c: d', output: ' x '}\n");
+    check_round_trip(p, "a machine",
+                     MODEL TRAIN "machine: {preset: lassen, nodes: 3, memory_fraction: 0.3,\n"
+                                 "  software: {file: a b, attention: fused, fused_norm: true}}\n");
     check_round_trip(p, "odd names",
                      MODEL "train: {steps: 3, global_batch: 1, precision: fp16, loss_scale: 0.1e1,"
                            " freeze: ['a\"b', '[', 'null', \"\\u20ac\"], eval_every: 1}\n"
@@ -162,9 +189,10 @@ static void hash_ignores_what_decides_no_number(const struct place *p)
     struct sn_config b = good(p, MODEL "run: {name: x, output: y, threads: 2, hang_timeout: 9}\n"
                                        "train: {steps: 300, global_batch: 32, eval_every: 3}\n"
                                        "data: {valid: v}\n"
+                                       "machine: {preset: lassen, nodes: 2, software: x}\n"
                                        "checkpoint: {every: 5, keep: 1, async: true}\n");
     tap_ok(sn_config_hash(&b) == hash,
-           "name, output, threads, time limit, steps, eval, checkpoint: same hash");
+           "name, output, threads, time limit, steps, eval, machine, checkpoint: same hash");
     b = good(p, MODEL TRAIN "run: {seed: 1235}\n");
     tap_ok(sn_config_hash(&b) != hash, "another seed: another hash");
     b = good(p, MODEL TRAIN "layout: {data: 2}\n");
@@ -275,6 +303,7 @@ int main(void)
     defaults_are_those_of_the_table(&p);
     values_arrive(&p);
     keys_not_built_accept_off(&p);
+    a_machine_is_named_in_short_or_with_its_keys(&p);
     ranks_fill_or_refuse_data(&p);
     format_and_parse_are_inverse(&p);
     hash_ignores_what_decides_no_number(&p);

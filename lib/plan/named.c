@@ -1,0 +1,104 @@
+#include "lib/plan/named.h"
+
+#include "lib/config/files.h"
+
+#include <stdio.h>
+
+bool sn_names_machine(const struct sn_config *c)
+{
+    return c->machine.preset[0] || c->machine.file[0];
+}
+
+/* Path of a shipped file; `file` is what names it, for messages. */
+static enum sn_status preset_path(char path[SN_PATH_MAX], const char *kind, const char *key,
+                                  const char *name, const char *file, const char *share_dir,
+                                  struct sn_err *err)
+{
+    char share[SN_PATH_MAX], dir[SN_PATH_MAX + 16];
+    struct sn_yaml_node n = {.kind = SN_YAML_SCALAR, .file = file, .text = (char *)name};
+    if (share_dir)
+        (void)snprintf(share, sizeof(share), "%s", share_dir);
+    else
+        SN_TRY(sn_share_find(share, sizeof(share), err));
+    (void)snprintf(dir, sizeof(dir), "%s/%s", share, kind);
+    return sn_preset_find(path, SN_PATH_MAX, dir, key, &n, err);
+}
+
+enum sn_status sn_machine_preset(struct sn_machine *out, const char *name, const char *share_dir,
+                                 struct sn_err *err)
+{
+    char path[SN_PATH_MAX];
+    SN_TRY(preset_path(path, "machines", "machine.preset", name, "preset", share_dir, err));
+    return sn_machine_load(out, path, err);
+}
+
+static enum sn_status check(const struct sn_machine *m, const struct sn_config *c,
+                            struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int64_t room = sn_machine_ranks(m, c);
+    int64_t ranks = (int64_t)l->tensor * l->context * l->pipeline * (l->data ? l->data : 1);
+    if (sn_machine_check_precision(m, c->train.precision, err) != SN_OK)
+        return sn_err_prefix(err, "%s", c->path);
+    if (room && ranks > room)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: machine.nodes: %d nodes of %s have %lld devices, but the layout has "
+                       "%lld ranks; want at least %lld nodes",
+                       c->path, c->machine.nodes, m->name, (long long)room, (long long)ranks,
+                       (long long)((ranks + m->devices - 1) / m->devices));
+    return SN_OK;
+}
+
+enum sn_status sn_machine_of(struct sn_machine *out, const struct sn_config *c,
+                             const char *share_dir, struct sn_err *err)
+{
+    char path[SN_PATH_MAX];
+    const char *file = c->machine.file, *name = c->machine.preset;
+    struct sn_machine m;
+    if (!file[0]) {
+        SN_TRY(preset_path(path, "machines", "machine.preset", name[0] ? name : "laptop-cpu",
+                           c->path, share_dir, err));
+        file = path;
+    }
+    SN_TRY(sn_machine_load(&m, file, err));
+    enum sn_status st = check(&m, c, err);
+    if (st != SN_OK) {
+        sn_machine_fini(&m);
+        return st;
+    }
+    *out = m;
+    return SN_OK;
+}
+
+enum sn_status sn_software_of(struct sn_software *out, const struct sn_config *c,
+                              const char *share_dir, struct sn_err *err)
+{
+    const struct sn_software_config *w = &c->machine.software;
+    char path[SN_PATH_MAX];
+    const char *file = w->file;
+    struct sn_software s;
+    sn_software_default(&s);
+    if (w->profile[0]) {
+        SN_TRY(preset_path(path, "software", "machine.software.profile", w->profile, c->path,
+                           share_dir, err));
+        file = path;
+    }
+    if (file[0])
+        SN_TRY(sn_software_load(&s, file, err));
+    if (w->attention)
+        s.attention = (enum sn_attention_kernel)(w->attention - 1);
+    if (w->fused_norm)
+        s.fused_norm = w->fused_norm == 2;
+    *out = s;
+    return SN_OK;
+}
+
+int64_t sn_memory_limit(const struct sn_machine *m, const struct sn_config *c)
+{
+    return (int64_t)((double)m->device.memory * c->machine.memory_fraction);
+}
+
+int64_t sn_machine_ranks(const struct sn_machine *m, const struct sn_config *c)
+{
+    return (int64_t)c->machine.nodes * m->devices;
+}
