@@ -1,5 +1,13 @@
 /*
- * price.c - seconds of operations: a roofline with efficiencies, and alpha-beta collectives.
+ * price.c - seconds of a kernel: a roofline with measured efficiencies (Williams et al., 2009; the
+ * rates are struct sn_device's, the habits struct sn_software's).
+ *
+ *   GEMM m x n x k   2 m n k / (peak most / (1 + half_m/m + half_n/n + half_k/k)) / waves
+ *   attention        FLOPs (1 + half_seq/s) / (peak forward or backward)
+ *   all others       (bytes + half_bytes) / (bandwidth fraction)
+ *
+ * each not faster than its bytes cross memory, and after the device's overhead. Where shapes were
+ * measured, an equal one gives the price, and the nearest one says by how much the formula errs.
  */
 #include "lib/plan/price.h"
 
@@ -7,172 +15,292 @@
 
 #include <math.h>
 
-/* --- kernels ---------------------------------------------------------------------------------- */
+/* How often each score crosses memory, in elements of storage type, where they are kept: counted in
+ * Megatron-LM's fused_softmax.py and its CUDA kernels. FUSED: the GEMM writes them, the softmax
+ * reads and writes, the second GEMM reads; backward reads the probabilities, writes their gradient,
+ * the softmax's reads both and writes, two GEMMs read. TORCH: a cast, the mask, the softmax and a
+ * cast back are kernels of their own, three of them on fp32. */
+enum { FUSED_FORWARD = 4, FUSED_BACKWARD = 8, TORCH_FORWARD = 15, TORCH_BACKWARD = 21 };
 
-static enum sn_moved moved_of(int kind)
+/* What a price depends on; the shape as in struct sn_measured. */
+struct work {
+    int kind;
+    enum sn_dtype dtype;
+    int64_t m, n, k;
+    double flops, bytes;
+    int64_t seq; /* attention: of the whole sample */
+};
+
+void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const struct sn_software *s,
+                    const struct sn_job *j)
 {
+    *out = (struct sn_pricer){
+        .machine = m, .software = s, .precision = j->dtype, .grid = j->grid, .threads = j->threads};
+    for (int q = 0; q < SN_NGROUPS; q++)
+        sn_span_of(&out->span[q], m, &j->grid, (enum sn_group)q);
+}
+
+bool sn_price_moved(int kind, enum sn_moved *out)
+{
+    if (kind >= SN_NKERNELS)
+        return false;
     switch (kind) {
+    case SN_OP_GEMM:
+    case SN_OP_ATTENTION:
+    case SN_OP_ATTENTION_DX:
+        return false;
     case SN_OP_LAYERNORM:
     case SN_OP_LAYERNORM_DX:
     case SN_OP_LAYERNORM_DW:
     case SN_OP_RMSNORM:
     case SN_OP_RMSNORM_DX:
     case SN_OP_RMSNORM_DW:
-        return SN_MOVED_NORM;
+        *out = SN_MOVED_NORM;
+        return true;
     case SN_OP_CROSS_ENTROPY:
     case SN_OP_CE_PART:
-        return SN_MOVED_LOSS;
+        *out = SN_MOVED_LOSS;
+        return true;
     case SN_OP_SQ_NORM:
     case SN_OP_DECIDE:
     case SN_OP_ADAMW:
-        return SN_MOVED_UPDATE;
+        *out = SN_MOVED_UPDATE;
+        return true;
     default:
-        return SN_MOVED_ELEMENTWISE;
+        *out = SN_MOVED_ELEMENTWISE;
+        return true;
     }
 }
 
-static int64_t elements(const struct sn_view *v)
+static int64_t largest_operand(const struct sn_op *op)
 {
-    return v->buf < 0 ? 0 : v->rows * v->cols;
+    int64_t most = 0;
+    for (int i = 0; i < SN_MAX_IN; i++)
+        if (op->in[i].buf >= 0 && op->in[i].rows * op->in[i].cols > most)
+            most = op->in[i].rows * op->in[i].cols;
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        if (op->out[o].buf >= 0 && op->out[o].rows * op->out[o].cols > most)
+            most = op->out[o].rows * op->out[o].cols;
+    return most;
 }
 
 void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
                     int64_t *k)
 {
     (void)prog;
-    *m = *n = *k = 0;
-    if (op->kind == SN_OP_GEMM) {
+    switch (op->kind) {
+    case SN_OP_GEMM:
         *m = op->out[0].rows;
         *n = op->out[0].cols;
         *k = op->attr.trans_a ? op->in[0].rows : op->in[0].cols;
-        return;
-    }
-    if (op->kind == SN_OP_ATTENTION || op->kind == SN_OP_ATTENTION_DX) {
+        break;
+    case SN_OP_ATTENTION:
+    case SN_OP_ATTENTION_DX:
         *m = op->in[0].rows;
         *n = (int64_t)op->attr.heads * op->attr.head_dim;
-        *k = op->attr.seq;
-        return;
+        *k = op->attr.seq / (op->attr.context > 1 ? op->attr.context : 1);
+        break;
+    default:
+        *m = largest_operand(op);
+        *n = *k = 0;
     }
-    for (int i = 0; i < SN_MAX_IN; i++)
-        *m = elements(&op->in[i]) > *m ? elements(&op->in[i]) : *m;
-    for (int o = 0; o < SN_MAX_OUT; o++)
-        *m = elements(&op->out[o]) > *m ? elements(&op->out[o]) : *m;
 }
 
-static double ratio(double half, int64_t size)
+void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct sn_measured *key)
 {
-    return half > 0 && size > 0 ? half / (double)size : 0;
+    const struct sn_view *v = op->in[0].buf >= 0 ? &op->in[0] : &op->out[0];
+    *key = (struct sn_measured){.kind = (enum sn_op_kind)op->kind,
+                                .dtype = v->buf >= 0 ? prog->bufs[v->buf].dtype : SN_F32};
+    sn_price_shape(prog, op, &key->m, &key->n, &key->k);
 }
 
-/* FLOP/s of an operation, by the formulas of machine.h. */
-static double rate(const struct sn_pricer *p, const struct sn_program *prog, const struct sn_op *op)
+/* ---- formulas --------------------------------------------------------------------------------
+ */
+
+static double or_one(double fraction)
+{
+    return fraction > 0 ? fraction : 1;
+}
+
+/* Part of the device that tiles of m x n keep busy, the last wave included. */
+static double waves(const struct sn_device *d, int64_t m, int64_t n)
+{
+    if (d->tile_m <= 0 || d->tile_n <= 0 || d->units <= 0)
+        return 1;
+    int64_t tiles = ((m + d->tile_m - 1) / d->tile_m) * ((n + d->tile_n - 1) / d->tile_n);
+    int64_t rounds = (tiles + d->units - 1) / d->units;
+    return (double)m * (double)n / ((double)d->tile_m * (double)d->tile_n) /
+           ((double)rounds * (double)d->units);
+}
+
+/* Seconds of the arithmetic alone. A precision without a peak cannot be computed at all. */
+static double arithmetic(const struct sn_device *d, const struct work *w)
+{
+    if (w->flops == 0)
+        return 0;
+    if (d->rate_of[w->kind] > 0)
+        return w->flops / d->rate_of[w->kind];
+    const struct sn_gemm_rate *g = &d->gemm[w->dtype];
+    if (g->peak <= 0)
+        return HUGE_VAL;
+    if (w->kind == SN_OP_GEMM) {
+        double lost =
+            g->half_m / (double)w->m + g->half_n / (double)w->n + g->half_k / (double)w->k;
+        return w->flops * (1 + lost) / (g->peak * or_one(g->most) * waves(d, w->m, w->n));
+    }
+    double fraction = w->kind == SN_OP_ATTENTION ? d->attention_forward : d->attention_backward;
+    return w->flops * (1 + d->attention_half_seq / (double)w->seq) / (g->peak * or_one(fraction));
+}
+
+/* Seconds of an operation without its overhead. */
+static double formula(const struct sn_device *d, const struct work *w)
+{
+    enum sn_moved moved;
+    if (sn_price_moved(w->kind, &moved))
+        return w->bytes > 0 ? (w->bytes + d->half_bytes) / (d->bandwidth * or_one(d->moved[moved]))
+                            : 0;
+    return fmax(arithmetic(d, w), w->bytes / d->bandwidth);
+}
+
+/* ---- measured shapes -------------------------------------------------------------------------
+ */
+
+static double ratio(int64_t a, int64_t b)
+{
+    double x = (double)(a > 0 ? a : 1), y = (double)(b > 0 ? b : 1);
+    return x > y ? x / y : y / x;
+}
+
+/* The work of another shape of the same kind: FLOPs grow with all sizes, bytes with operands. */
+static struct work reshaped(const struct work *w, const struct sn_measured *to)
+{
+    struct work r = *w;
+    double operands = (double)w->m, wanted = (double)to->m;
+    r.m = to->m;
+    r.n = to->n;
+    r.k = to->k;
+    if (w->kind == SN_OP_GEMM) {
+        operands = (double)(w->m * w->n + w->m * w->k + w->n * w->k);
+        wanted = (double)(r.m * r.n + r.m * r.k + r.n * r.k);
+    }
+    r.flops = w->flops == 0 ? 0
+                            : w->flops * ((double)r.m / (double)w->m) *
+                                  ((double)r.n / (double)w->n) * ((double)r.k / (double)w->k);
+    r.bytes = operands > 0 ? w->bytes * wanted / operands : w->bytes;
+    return r;
+}
+
+/* Overhead and formula, as the machine's measurements correct them. */
+static double on_machine(const struct sn_device *d, const struct work *w)
+{
+    const struct sn_measured *nearest = NULL;
+    double least = 0;
+    for (int i = 0; i < d->n_measured; i++) {
+        const struct sn_measured *x = &d->measured[i];
+        if ((int)x->kind != w->kind || x->dtype != w->dtype)
+            continue;
+        double far = ratio(x->m, w->m) * ratio(x->n, w->n) * ratio(x->k, w->k);
+        if (nearest == NULL || far < least) {
+            nearest = x;
+            least = far;
+        }
+    }
+    double seconds = d->overhead + formula(d, w);
+    if (nearest == NULL)
+        return seconds;
+    if (least == 1)
+        return nearest->seconds;
+    struct work known = reshaped(w, nearest);
+    return seconds * nearest->seconds / (d->overhead + formula(d, &known));
+}
+
+/* ---- operations ------------------------------------------------------------------------------
+ */
+
+static struct work work_of(const struct sn_program *prog, const struct sn_op *op)
+{
+    struct sn_measured key;
+    sn_price_key(prog, op, &key);
+    return (struct work){.kind = op->kind,
+                         .dtype = key.dtype,
+                         .m = key.m,
+                         .n = key.n,
+                         .k = key.k,
+                         .flops = sn_op_flops(op),
+                         .bytes = (double)sn_cost_bytes(prog, op),
+                         .seq = op->attr.seq};
+}
+
+/* Scores that are kept: products over all of them, masked or not (four backward: none is computed
+ * again), and their way through memory. */
+static double kept_scores(const struct sn_pricer *p, const struct work *w, const struct sn_op *op)
 {
     const struct sn_device *d = &p->machine->device;
-    int64_t m, n, k;
-    if (d->rate_of[op->kind] > 0)
-        return d->rate_of[op->kind];
-    sn_price_shape(prog, op, &m, &n, &k);
-    int buf = op->in[0].buf;
-    enum sn_dtype t = buf < 0 ? p->precision : prog->bufs[buf].dtype;
-    const struct sn_gemm_rate *g = &d->gemm[(int)t < SN_NPRECISIONS ? t : p->precision];
-    if (op->kind == SN_OP_GEMM)
-        return g->peak * g->most /
-               (1 + ratio(g->half_m, m) + ratio(g->half_n, n) + ratio(g->half_k, k));
-    double part = op->kind == SN_OP_ATTENTION ? d->attention_forward : d->attention_backward;
-    return g->peak * part / (1 + ratio(d->attention_half_seq, op->attr.seq));
+    bool forward = w->kind == SN_OP_ATTENTION, torch = p->software->attention == SN_ATTENTION_TORCH;
+    int crossings = forward ? (torch ? TORCH_FORWARD : FUSED_FORWARD)
+                            : (torch ? TORCH_BACKWARD : FUSED_BACKWARD);
+    double flops = forward ? 2 * w->flops : 1.6 * w->flops;
+    double scores = (double)w->m * (double)op->attr.heads * (double)w->k;
+    double bytes = w->bytes + crossings * scores * (double)sn_dtype_size(w->dtype);
+    const struct sn_gemm_rate *g = &d->gemm[w->dtype];
+    return flops / (g->peak * or_one(g->most)) +
+           bytes / (d->bandwidth * or_one(d->moved[SN_MOVED_ELEMENTWISE]));
+}
+
+static double attention(const struct sn_pricer *p, const struct work *w, const struct sn_op *op)
+{
+    const struct sn_software *s = p->software;
+    const struct sn_device *d = &p->machine->device;
+    bool forward = w->kind == SN_OP_ATTENTION;
+    bool keeps = s->attention == SN_ATTENTION_FUSED || s->attention == SN_ATTENTION_TORCH;
+    double factor = (forward ? s->attention_forward : s->attention_backward)[s->attention];
+    double seconds = keeps ? kept_scores(p, w, op) : on_machine(d, w) - d->overhead;
+    /* Once a layer and pass; of a ring of contexts, with the own keys. */
+    double fixed = op->attr.key_rank == op->attr.context_rank ? s->layer_fixed : 0;
+    return s->overhead * d->overhead + factor * seconds + fixed;
+}
+
+/* Logits that are gathered before the loss, so that each tensor rank computes all of it. */
+static double gathered_loss(const struct sn_pricer *p, struct work *w, const struct sn_op *op)
+{
+    if (op->kind == SN_OP_CE_PART) {
+        w->bytes = 0;
+        return 0;
+    }
+    double all = (double)op->attr.vocab / (double)op->in[0].cols;
+    w->bytes *= all;
+    w->m = (int64_t)((double)w->m * all);
+    return sn_price_collective(p, SN_ALL_GATHER, op->in[0].rows * op->in[0].cols, w->dtype,
+                               SN_GROUP_TENSOR);
+}
+
+static double moving(const struct sn_pricer *p, struct work *w, const struct sn_op *op)
+{
+    const struct sn_software *s = p->software;
+    const struct sn_device *d = &p->machine->device;
+    enum sn_moved as = SN_MOVED_UPDATE;
+    (void)sn_price_moved(op->kind, &as);
+    double factor = as == SN_MOVED_UPDATE ? 1
+                    : as != SN_MOVED_NORM ? s->elementwise
+                    : s->fused_norm       ? s->norm_fused
+                                          : s->norm_unfused;
+    double extra = op->kind == SN_OP_DECIDE ? s->step_fixed : 0;
+    bool is_loss = op->kind == SN_OP_CROSS_ENTROPY || op->kind == SN_OP_CE_PART;
+    if (s->logits_gathered && is_loss && p->span[SN_GROUP_TENSOR].members > 1)
+        extra += gathered_loss(p, w, op);
+    return s->overhead * d->overhead + factor * (on_machine(d, w) - d->overhead) + extra;
 }
 
 double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog, const struct sn_op *op)
 {
-    const struct sn_device *d = &p->machine->device;
     if (op->kind >= SN_NKERNELS)
         return 0;
-    double flops = sn_op_flops(op), arithmetic = flops > 0 ? flops / rate(p, prog, op) : 0;
-    double bytes = (double)sn_cost_bytes(prog, op), part = 1;
-    if (flops <= 0) {
-        part = d->moved[moved_of(op->kind)];
-        bytes += d->half_bytes;
-    }
-    return d->overhead + fmax(arithmetic, bytes / (d->bandwidth * part));
-}
-
-/* --- communication ---------------------------------------------------------------------------- */
-
-/* Of the group of rank 0: every group of a kind lies alike where domains divide the strides. */
-void sn_span_of(struct sn_span *out, const struct sn_machine *m, const struct sn_grid *g,
-                enum sn_group q)
-{
-    *out = (struct sn_span){.members = sn_group_size(g, 0, q)};
-    int64_t below = 1;
-    for (int i = 0; i < m->n_levels; i++) {
-        int64_t last = -1, here = m->level[i].ranks;
-        for (int j = 0; j < out->members; j++) {
-            int64_t rank = sn_group_member(g, 0, q, j), domain = rank / below;
-            if ((here && rank / here > 0) || domain == last)
-                continue;
-            out->at[i]++;
-            last = domain;
-        }
-        out->sharing[i] = (int)below;
-        below = here;
-    }
-}
-
-void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const struct sn_software *s,
-                    const struct sn_job *j)
-{
-    *out = (struct sn_pricer){.machine = m,
-                              .software = s,
-                              .precision = j->config->train.precision,
-                              .grid = j->grid,
-                              .threads = j->threads};
-    for (int q = 0; q < SN_NGROUPS; q++)
-        sn_span_of(&out->span[q], m, &j->grid, (enum sn_group)q);
-}
-
-/* Alpha-beta over the slowest level that the group uses: a ring of all members. */
-double sn_price_collective(const struct sn_pricer *p, enum sn_collective kind, int64_t n,
-                           enum sn_dtype dtype, enum sn_group q)
-{
-    const struct sn_span *s = &p->span[q];
-    double bytes = (double)sn_collective_bytes(kind, n, dtype, s->members, 0), worst = 0;
-    if (kind == SN_RECV || s->members < 2)
-        return 0;
-    int steps = kind == SN_SEND ? 1 : kind == SN_ALL_REDUCE ? 2 * (s->members - 1) : s->members - 1;
-    for (int i = 0; i < p->machine->n_levels; i++) {
-        const struct sn_level *l = &p->machine->level[i];
-        if (s->at[i] < 2)
-            continue;
-        double width = l->domain > 0 ? fmin(l->device, l->domain / s->sharing[i]) : l->device;
-        worst = fmax(worst, steps * l->latency + (bytes + l->half_bytes) / (width * l->efficiency));
-    }
-    return worst;
-}
-
-double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
-                     const struct sn_op *op)
-{
-    enum sn_collective kind;
-    int64_t n;
-    if (!sn_op_collective(op, &kind, &n))
-        return 0;
-    int buf = kind == SN_RECV ? op->out[0].buf : op->in[0].buf;
-    return sn_price_collective(p, kind, n, prog->bufs[buf].dtype, op->group);
-}
-
-/* All of an axis' bytes cross the outermost level that its group uses. */
-void sn_price_levels(const struct sn_pricer *p, const struct sn_job *stage,
-                     int64_t bytes[SN_MAX_LEVELS])
-{
-    int64_t axis[SN_NAXES];
-    int top[SN_NAXES] = {0};
-    sn_job_traffic_of_stage(stage, axis);
-    for (int q = 0; q < SN_NGROUPS; q++)
-        for (int i = 0; i < p->machine->n_levels; i++)
-            if (p->span[q].at[i] > 1 && i > top[sn_group_axis((enum sn_group)q)])
-                top[sn_group_axis((enum sn_group)q)] = i;
-    for (int i = 0; i < SN_MAX_LEVELS; i++)
-        bytes[i] = 0;
-    for (int a = 0; a < SN_NAXES; a++)
-        bytes[top[a]] += axis[a];
+    const struct sn_device *d = &p->machine->device;
+    struct work w = work_of(prog, op);
+    if (op->kind == SN_OP_ATTENTION || op->kind == SN_OP_ATTENTION_DX)
+        return attention(p, &w, op);
+    if (op->kind == SN_OP_GEMM)
+        return p->software->overhead * d->overhead +
+               p->software->gemm * (on_machine(d, &w) - d->overhead);
+    return moving(p, &w, op);
 }

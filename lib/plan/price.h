@@ -20,7 +20,8 @@ struct sn_span {
     int at[SN_MAX_LEVELS]; /* domains of the level below that the group touches in one domain of
                               level i: 1 means that it does not use level i */
     int sharing[SN_MAX_LEVELS]; /* members of all groups of this kind in one domain of the level
-                                   below that send out of it at the same time */
+                                   below that send out of it at the same time; 0 where at is 1 */
+    int hops[SN_MAX_LEVELS];    /* the same where each member sends to its neighbour only */
 };
 
 struct sn_pricer {
@@ -39,6 +40,12 @@ void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const str
 /* How a group kind of a grid lies on a machine. */
 void sn_span_of(struct sn_span *out, const struct sn_machine *m, const struct sn_grid *g,
                 enum sn_group q);
+/* The level at which two ranks meet: the innermost of which they share a domain. */
+int sn_span_meeting(const struct sn_machine *m, int a, int b);
+/* Ordered pairs of members that meet at each level, over all groups of a kind in a pipeline stage;
+ * of WORLD over all ranks. Not for PIPELINE and TIED, which no stage holds. */
+void sn_span_pairs(int64_t at[SN_MAX_LEVELS], const struct sn_machine *m, const struct sn_grid *g,
+                   enum sn_group q, int stage);
 
 /* Seconds of a kernel; 0 for communication. */
 double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
@@ -47,14 +54,21 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
  * head_dim, keys; all others elements of the largest operand, 0, 0. */
 void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
                     int64_t *k);
+/* What a kernel is looked up by in device.measured: kind, dtype (of in[0], without inputs of
+ * out[0]) and shape; seconds 0. */
+void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct sn_measured *key);
+/* Is a kind priced by the bytes that it moves, and as what? False for GEMM, attention and
+ * communication. */
+bool sn_price_moved(int kind, enum sn_moved *out);
 /* Seconds from post to completion of a collective or transfer when its stream is free; n as enum
- * sn_collective says. */
+ * sn_collective says. A transfer costs at its SEND; a RECV is 0. */
 double sn_price_collective(const struct sn_pricer *p, enum sn_collective kind, int64_t n,
                            enum sn_dtype dtype, enum sn_group q);
 /* The same for an operation of a program; 0 for what is none. */
 double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
                      const struct sn_op *op);
-/* Bytes that cross each level in one step, summed over all ranks: sums to the plan's traffic. */
+/* Bytes that cross each level in one step, summed over all ranks of a stage: of all stages they sum
+ * to the plan's traffic. A byte counts at the level at which sender and receiver meet. */
 void sn_price_levels(const struct sn_pricer *p, const struct sn_job *stage,
                      int64_t bytes[SN_MAX_LEVELS]);
 
