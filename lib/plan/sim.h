@@ -2,13 +2,20 @@
  * sim.h - the compiled step executed with a clock: what sennit-train does, with prices for kernels.
  *
  * Each stage has a computing stream, which runs its schedule, and a communication stream, on which
- * collectives run one after another in the order of posting (as lib/run/comm_engine.h does); sends
- * and receives are under way apart from both. A WAIT stops computing until what it waits for is
- * complete; the time so lost is exposed communication of that axis. Data, tensor and context ranks
- * of a stage do the same at the same time, so one job a stage says everything.
+ * collectives run one after another in the order of posting (as lib/run/comm_engine.h does). Sends
+ * and receives are under way apart from both: a transfer begins when both of its ends are posted;
+ * the steps of a ring share a link and so follow one another. A WAIT stops computing until what it
+ * waits for is complete. What is lost so is `idle` until the other stage has begun its part, and
+ * exposed communication of that axis from then on. Data, tensor and context ranks of a stage do the
+ * same at the same time, so one job a stage says everything.
+ *
+ * Another trainer's habits (software.h): a transfer takes 1 - hidden of its time, so that what its
+ * trainer hides is not exposed; without data_overlaps a reduction of gradients begins when it is
+ * waited for; step_fixed and layer_fixed are computing time.
  *
  * A chunk is played once for each way it runs (first, middle, last micro-batch) and then is one
- * event with its transfers, so that a step of 16 stages and 512 micro-batches takes milliseconds.
+ * event with its transfers, unless the communication stream is still busy with what came before: a
+ * step of 16 stages and 512 micro-batches takes milliseconds.
  */
 #ifndef SN_SIM_H
 #define SN_SIM_H
@@ -21,18 +28,19 @@ enum sn_event_kind {
     SN_EVENT_BACKWARD,
     SN_EVENT_WEIGHT,
     SN_EVENT_UPDATE,
-    SN_EVENT_WAIT,     /* computing stands: for axis `axis` */
+    SN_EVENT_WAIT, /* computing stands for axis `axis`; where nothing is told, a stage is idle */
     SN_EVENT_TRANSFER, /* of the communication stream, or a send */
     SN_NEVENTS
 };
 
 struct sn_event {
     enum sn_event_kind kind;
-    int stage, part, micro; /* part, micro: -1 where they mean nothing */
-    enum sn_axis axis;      /* of WAIT and TRANSFER */
-    double begin, end;      /* seconds from the step's begin */
-    int64_t bytes;          /* TRANSFER: of one rank */
-    const char *label;      /* of the operation, in the compiled job; "" */
+    int stage;         /* of a send: who sends */
+    int part, micro;   /* -1 where they mean nothing */
+    enum sn_axis axis; /* of WAIT and TRANSFER */
+    double begin, end; /* seconds from the step's begin */
+    int64_t bytes;     /* TRANSFER: of one rank */
+    const char *label; /* of the operation, in the compiled job; "" */
 };
 
 struct sn_sim_stage {
@@ -58,8 +66,10 @@ enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const s
 void sn_sim_fini(struct sn_sim *s); /* a zeroed one is allowed */
 
 /* Bytes of a stage's scratch and state in use over the step, as steps (time, bytes) in order:
- * slots as they are taken and given back, temporaries while their chunk runs. The largest is the
- * plan's total but for the library. */
+ * slots as they are taken and given back, temporaries and workspace while their chunk runs. Never
+ * more than the plan's total without the library, and as much where all slots are full at once and
+ * `train` is the program that needs the largest arena. Wants a recorded simulation. The caller
+ * frees *out with sn_free. */
 struct sn_memory_point {
     double time;
     int64_t bytes;
