@@ -347,9 +347,9 @@ bool sn_sim_player_advance(struct sn_sim_player *g)
         const struct sn_sched *s = &p->sched[g->entry];
         struct at at = {&p->chunks[s->chunk], s->micro, s->slot};
         bool updates = at.chunk->kind == SN_CHUNK_UPDATE;
-        if (updates && g->op == 0) {
+        if (g->op == 0) {
             g->chunk_begin = g->clock.now;
-            g->update -= g->clock.busy;
+            g->busy_before = g->clock.busy;
         }
         for (; g->op < g->head[s->chunk] - at.chunk->first; g->op++)
             if (!run_op(g, &at, at.chunk->first + g->op))
@@ -358,7 +358,8 @@ bool sn_sim_player_advance(struct sn_sim_player *g)
         if (g->head[s->chunk] < at.chunk->first + at.chunk->n)
             run_body(g, &at);
         tell_chunk(g, &at, begin);
-        g->update += updates ? g->clock.busy : 0;
+        if (updates)
+            g->update = g->clock.busy - g->busy_before;
     }
     return g->entry != entry || g->op != op;
 }

@@ -52,19 +52,19 @@ struct sn_sim_player {
     const struct sn_job *job;
     struct sn_sim_board *board;
     struct sn_sim_clock clock;
-    double update;            /* busy seconds of the update chunk */
-    int entry, op;            /* of the schedule, and the next operation of its chunk */
-    double chunk_begin;       /* of the update chunk */
-    double *seconds;          /* [ops] of a kernel or a transfer */
-    double *done;             /* [ops] when the collective posted last is complete */
-    double share[SN_NGROUPS]; /* of the processor that transfers of a group take */
-    bool *is_lazy;            /* [ops] a collective that begins when it is waited for */
-    int *index;               /* [ops] of a WAIT: what it waits for; of a send or receive: its first
-                                 place in `micro`; of a collective over stages: its row of the board */
-    int *micro;               /* micro-batch posted last, by slot; -1 */
-    int *head;                /* [chunks] operations that need other stages or earlier chunks: until
-                                 here a chunk is always played one by one */
-    struct sn_sim_run *run;   /* [chunks x 4] */
+    double update;                   /* busy seconds of the update chunk */
+    int entry, op;                   /* of the schedule, and the next operation of its chunk */
+    double chunk_begin, busy_before; /* when the chunk at hand was begun */
+    double *seconds;                 /* [ops] of a kernel or a transfer */
+    double *done;                    /* [ops] when the collective posted last is complete */
+    double share[SN_NGROUPS];        /* of the processor that transfers of a group take */
+    bool *is_lazy;                   /* [ops] a collective that begins when it is waited for */
+    int *index;             /* [ops] of a WAIT: what it waits for; of a send or receive: its first
+                               place in `micro`; of a collective over stages: its row of the board */
+    int *micro;             /* micro-batch posted last, by slot; -1 */
+    int *head;              /* [chunks] operations that need other stages or earlier chunks: until
+                               here a chunk is always played one by one */
+    struct sn_sim_run *run; /* [chunks x 4] */
     struct sn_sim_left *left;
     int n_left;
     bool records, failed;         /* failed: no memory for events */
