@@ -7,10 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes that one rank may have, if all of them run on this host. */
-static int64_t limit_of(const struct sn_plan *p)
+int64_t sn_host_limit(int ranks)
 {
-    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / p->ranks;
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / ranks;
 }
 
 /* Print and free `text`; `what` is the option that asked for it. */
@@ -49,34 +48,63 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
     sn_str_add(out, "]}, ");
 }
 
-static enum sn_status json_plan(const struct sn_plan *p, const struct sn_stages *s,
-                                struct sn_err *err)
+static void json_time(struct sn_str *out, const struct sn_plan_report *r)
 {
-    struct sn_str head = {0}, tail = {0};
-    json_layout(&head, &s->job[0]->config->layout);
-    sn_str_add(
-        &head,
-        "\"parameters\": %lld, \"step_time_s\": null, \"mfu\": null, \"tokens_per_s\": null, "
-        "\"fits\": %s, ",
-        (long long)sn_model_param_count(s->job[0]->model),
-        p->memory.total <= limit_of(p) ? "true" : "false");
-    sn_str_add(&tail, ", \"traffic_by_level\": null, \"exposed_comm_s\": null");
-    if (p->verify) {
-        sn_str_add(&tail, ", \"verified\": %s, \"fault\": ", p->verified ? "true" : "false");
-        if (p->verified)
-            sn_str_add(&tail, "null");
-        else
-            sn_str_add_json(&tail, p->fault.text);
+    const struct sn_plan *p = r->plan;
+    const struct sn_machine *m = r->pricer->machine;
+    sn_str_add(out, ", \"traffic_by_level\": {");
+    for (int l = 0; l < m->n_levels; l++) {
+        sn_str_add(out, "%s", l ? ", " : "");
+        sn_str_add_json(out, m->level[l].name);
+        sn_str_add(out, ": %lld", (long long)p->level_traffic[l]);
     }
+    sn_str_add(out, "}, \"exposed_comm_s\": {");
+    for (int a = 0; a < SN_NAXES; a++)
+        sn_str_add(out, "%s\"%s\": %.9g", a ? ", " : "", sn_axis_name((enum sn_axis)a),
+                   p->stage.exposed[a]);
+    sn_str_add(out, "}, \"compute_s\": %.9g, \"update_s\": %.9g, \"idle_s\": %.9g, \"machine\": ",
+               p->stage.busy - p->stage.update, p->stage.update, p->stage.idle);
+    sn_str_add_json(out, m->name);
+    sn_str_add(out, ", \"software\": ");
+    sn_str_add_json(out, r->pricer->software->name);
+}
+
+static void json_verdict(struct sn_str *out, const struct sn_plan *p)
+{
+    sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->verified ? "true" : "false");
+    if (p->verified)
+        sn_str_add(out, "null");
+    else
+        sn_str_add_json(out, p->fault.text);
+}
+
+static enum sn_status json_plan(const struct sn_plan_report *r, struct sn_err *err)
+{
+    const struct sn_plan *p = r->plan;
+    const struct sn_job *j = r->stages->job[0];
+    struct sn_str head = {0}, tail = {0};
+    json_layout(&head, &j->config->layout);
+    sn_str_add(&head,
+               "\"parameters\": %lld, \"step_time_s\": %.9g, \"mfu\": %.6g, \"tokens_per_s\": "
+               "%.9g, \"fits\": %s, ",
+               (long long)sn_model_param_count(j->model), p->step_time, p->mfu, p->tokens_per_s,
+               p->memory.total <= r->limit ? "true" : "false");
+    json_time(&tail, r);
+    if (p->verify)
+        json_verdict(&tail, p);
     sn_str_add(&tail, "}\n");
     if (tail.failed) {
         sn_str_fini(&head);
         return print(&tail, "--json", err);
     }
-    SN_TRY(print(&head, "--json", err));
+    enum sn_status st = print(&head, "--json", err);
+    if (st != SN_OK) {
+        sn_str_fini(&tail);
+        return st;
+    }
     sn_metrics_json_memory(stdout, &p->memory);
-    (void)printf(", \"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, ",
-                 (long long)limit_of(p), p->bubble);
+    (void)printf(", \"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, ", (long long)r->limit,
+                 p->bubble);
     sn_metrics_json_traffic(stdout, p->traffic);
     return print(&tail, "--json", err);
 }
@@ -119,40 +147,98 @@ static void text_verdict(const struct sn_plan *p)
                      p->played, p->ranks);
 }
 
-static void text_plan(const struct sn_plan *p, const struct sn_stages *s)
+/* "12.3 ms"; buf of at least 16 bytes. */
+static const char *duration(char buf[16], double seconds)
 {
-    const struct sn_config *c = s->job[0]->config;
-    (void)printf("%s: %s, %lld parameters, %s\n", c->run.name, sn_family_name(c->model.family),
-                 (long long)sn_model_param_count(s->job[0]->model),
-                 sn_dtype_name(c->train.precision));
-    (void)printf("layout: data %d x tensor %d x context %d x pipeline %d, micro_batch %d, %d "
-                 "micro-batches a step\n",
-                 c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline,
-                 c->layout.micro_batch, p->micros);
-    text_memory(&p->memory);
+    const char *unit = seconds >= 1 ? "s" : seconds >= 1e-3 ? "ms" : "us";
+    double scale = seconds >= 1 ? 1 : seconds >= 1e-3 ? 1e3 : 1e6;
+    (void)snprintf(buf, 16, "%.4g %s", seconds * scale, unit);
+    return buf;
+}
+
+static void time_row(const char *what, const char *axis, double seconds, double step)
+{
+    char name[32], time[16];
+    (void)snprintf(name, sizeof(name), "%s%s", what, axis);
+    (void)printf("  %-17s %11s  %5.1f %%\n", name, duration(time, seconds), 100 * seconds / step);
+}
+
+static void text_time(const struct sn_plan_report *r)
+{
+    const struct sn_plan *p = r->plan;
+    const struct sn_machine *m = r->pricer->machine;
+    char time[16];
+    (void)printf("machine: %s, %d rank%s%s; trainer: %s\n", m->name, p->ranks,
+                 p->ranks == 1 ? "" : "s",
+                 r->named ? "" : " (none is named: machine.preset or machine.file)",
+                 r->pricer->software->name);
+    (void)printf("step: %s, %.6g tokens/s, MFU %.1f %%\n", duration(time, p->step_time),
+                 p->tokens_per_s, 100 * p->mfu);
+    if (r->stages->n == 1)
+        (void)printf("time of a rank\n");
+    else
+        (void)printf("time of stage %d of 0..%d, which computes longest\n", p->longest,
+                     r->stages->n - 1);
+    time_row("compute", "", p->stage.busy - p->stage.update, p->step_time);
+    time_row("update", "", p->stage.update, p->step_time);
+    for (int a = 0; a < SN_NAXES; a++)
+        if (p->stage.exposed[a] > 0)
+            time_row("exposed ", sn_axis_name((enum sn_axis)a), p->stage.exposed[a], p->step_time);
+    if (r->stages->n > 1) {
+        time_row("idle", "", p->stage.idle, p->step_time);
+        (void)printf("bubble: stages wait for %.1f %% of the step for each other\n",
+                     100 * p->bubble);
+    }
+}
+
+static void text_traffic(const struct sn_plan_report *r)
+{
+    const struct sn_plan *p = r->plan;
+    const struct sn_machine *m = r->pricer->machine;
+    if (p->ranks == 1) {
+        (void)printf("traffic of one step: none, one rank\n");
+        return;
+    }
     (void)printf("traffic of one step over all ranks, bytes\n");
     for (int a = 0; a < SN_NAXES; a++)
         if (p->traffic[a])
             row(sn_axis_name((enum sn_axis)a), p->traffic[a]);
-    if (p->ranks == 1)
-        (void)printf("  none: one rank\n");
-    if (s->n > 1)
-        (void)printf("bubble: stages wait for %.1f %% of the step's computing time\n",
-                     100 * p->bubble);
+    (void)printf("and by the level of links that it crosses\n");
+    for (int l = 0; l < m->n_levels; l++)
+        if (p->level_traffic[l])
+            row(m->level[l].name, p->level_traffic[l]);
+}
+
+static void text_plan(const struct sn_plan_report *r)
+{
+    const struct sn_plan *p = r->plan;
+    const struct sn_job *j = r->stages->job[0];
+    const struct sn_config *c = j->config;
     char total[16], limit[16];
-    (void)printf("%s: a rank needs %s of %s (this host's memory over %d ranks)\n",
-                 p->memory.total <= limit_of(p) ? "fits" : "does not fit",
-                 sn_str_bytes(total, p->memory.total), sn_str_bytes(limit, limit_of(p)), p->ranks);
+    (void)printf("%s: %s, %lld parameters, %s\n", c->run.name, sn_family_name(c->model.family),
+                 (long long)sn_model_param_count(j->model), sn_dtype_name(c->train.precision));
+    (void)printf("layout: data %d x tensor %d x context %d x pipeline %d, micro_batch %d, %d "
+                 "micro-batches a step\n",
+                 c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline,
+                 c->layout.micro_batch, p->micros);
+    text_time(r);
+    text_memory(&p->memory);
+    text_traffic(r);
+    (void)printf("%s: a rank needs %s of %s", p->memory.total <= r->limit ? "fits" : "does not fit",
+                 sn_str_bytes(total, p->memory.total), sn_str_bytes(limit, r->limit));
+    if (r->named)
+        (void)printf(" (%s)\n", r->pricer->machine->device.name);
+    else
+        (void)printf(" (this host's memory over %d ranks)\n", p->ranks);
     if (p->verify)
         text_verdict(p);
 }
 
-enum sn_status sn_plan_print(const struct sn_plan *p, const struct sn_stages *s, bool json,
-                             struct sn_err *err)
+enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
 {
-    if (json)
-        return json_plan(p, s, err);
-    text_plan(p, s);
+    if (r->json)
+        return json_plan(r, err);
+    text_plan(r);
     return SN_OK;
 }
 

@@ -6,9 +6,19 @@
 
 #include "lib/plan/plan.h"
 
+struct sn_plan_report {
+    const struct sn_plan *plan;
+    const struct sn_stages *stages;
+    const struct sn_pricer *pricer;
+    int64_t limit; /* bytes that a rank may fill */
+    bool named;    /* by the machine that the run file names; else the limit is this host's */
+    bool json;
+};
+
+/* The limit where no machine is named: this host's memory over the ranks. */
+int64_t sn_host_limit(int ranks);
 /* The plan on stdout, as text or as one JSON object (DESIGN.md 4). */
-enum sn_status sn_plan_print(const struct sn_plan *p, const struct sn_stages *s, bool json,
-                             struct sn_err *err);
+enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err);
 /* What each stage keeps from forward to backward. */
 enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, struct sn_err *err);
 /* One of a job's programs, by name. */

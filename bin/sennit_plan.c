@@ -4,6 +4,7 @@
 #include "bin/common.h"
 #include "bin/plan_print.h"
 #include "lib/base/log.h"
+#include "lib/plan/named.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -12,7 +13,9 @@
 static const char usage[] =
     "usage: sennit-plan RUN.yaml [options]\n"
     "\n"
-    "Checks the run file, compiles its step and prints the memory and traffic of one rank.\n"
+    "Checks the run file, compiles its step, plays it on the machine that the file names and "
+    "prints\n"
+    "its time, memory and traffic.\n"
     "  --ranks N            plan for N ranks (default: layout.data, or 1)\n"
     "  --json               one JSON object\n"
     "  --verify             prove that no rank waits for ever\n"
@@ -22,8 +25,7 @@ static const char usage[] =
     "  --help-keys[=markdown]  every key of the run file with its default and meaning\n"
     "  --help, --version\n"
     "\n"
-    "Step time and MFU are null until the cost model is built. Exit 0: done, 1: --verify "
-    "refutes the\nlayout, 2: bad usage or input.\n";
+    "Exit 0: done, 1: --verify refutes the layout, 2: bad usage or input.\n";
 
 enum { RANKS = 256, JSON, VERIFY, ACTIVATIONS, EXPLAIN, PROGRAM, HELP_KEYS, HELP, VERSION };
 
@@ -116,17 +118,58 @@ static enum sn_status explain(const struct sn_job_env *env, const struct line *l
     return st;
 }
 
-static enum sn_status plan(const struct sn_stages *s, const struct line *l, bool *refuted,
-                           struct sn_err *err)
+/* What the run costs on a machine. */
+struct costs {
+    struct sn_machine machine;
+    struct sn_software software;
+    struct sn_pricer pricer;
+};
+
+static enum sn_status costs_init(struct costs *c, const struct sn_job *j, struct sn_err *err)
 {
+    SN_TRY(sn_machine_of(&c->machine, j->config, NULL, err));
+    SN_TRY(sn_software_of(&c->software, j->config, NULL, err));
+    sn_pricer_init(&c->pricer, &c->machine, &c->software, j);
+    return SN_OK;
+}
+
+static enum sn_status plan(const struct sn_stages *s, const struct costs *costs,
+                           const struct line *l, bool *refuted, struct sn_err *err)
+{
+    const struct sn_config *c = s->job[0]->config;
     struct sn_plan p;
-    if (l->activations)
-        return sn_plan_print_activations(s, l->json, err);
-    SN_TRY(sn_plan_make(&p, s, err));
+    SN_TRY(sn_plan_make(&p, s, &costs->pricer, err));
     if (l->verify)
         SN_TRY(sn_plan_verify(&p, s, err));
     *refuted = p.verify && !p.verified;
-    return sn_plan_print(&p, s, l->json, err);
+    bool named = sn_names_machine(c);
+    int64_t limit = named ? sn_memory_limit(&costs->machine, c) : sn_host_limit(p.ranks);
+    return sn_plan_print(&(struct sn_plan_report){.plan = &p,
+                                                  .stages = s,
+                                                  .pricer = &costs->pricer,
+                                                  .limit = limit,
+                                                  .named = named,
+                                                  .json = l->json},
+                         err);
+}
+
+/* What is asked for of the compiled stages. */
+static enum sn_status tell(const struct sn_job_env *env, const struct line *l, bool *refuted,
+                           struct sn_err *err)
+{
+    struct sn_stages stages;
+    struct costs costs = {0};
+    SN_TRY(sn_stages_create(&stages, env, err));
+    enum sn_status st = SN_OK;
+    if (l->activations)
+        st = sn_plan_print_activations(&stages, l->json, err);
+    else
+        st = costs_init(&costs, stages.job[0], err);
+    if (st == SN_OK && !l->activations)
+        st = plan(&stages, &costs, l, refuted, err);
+    sn_machine_fini(&costs.machine);
+    sn_stages_fini(&stages);
+    return st;
 }
 
 static enum sn_status report(const struct sn_config *c, const struct line *l, bool *refuted,
@@ -138,12 +181,7 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
                              .model = model,
                              .ops = sn_ops_cpu(),
                              .threads = sn_threads(c, sn_config_ranks(c))};
-    struct sn_stages stages = {0};
-    enum sn_status st =
-        l->explain >= 0 ? explain(&env, l, err) : sn_stages_create(&stages, &env, err);
-    if (st == SN_OK && l->explain < 0)
-        st = plan(&stages, l, refuted, err);
-    sn_stages_fini(&stages);
+    enum sn_status st = l->explain >= 0 ? explain(&env, l, err) : tell(&env, l, refuted, err);
     sn_model_destroy(model);
     return st;
 }

@@ -1,78 +1,80 @@
 #include "lib/plan/plan.h"
 
 #include "lib/base/mem.h"
-#include "lib/plan/bubble.h"
 #include "lib/program/verify.h"
 
-/* --- stages ------------------------------------------------------------------------------------
+/* --- memory and traffic --------------------------------------------------------------------------
  */
 
-enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *env,
-                                struct sn_err *err)
+/* Groups of more than one rank that the step communicates in: each has buffers of its library. */
+static int communicators(const struct sn_job *j)
 {
-    int n = env->config->layout.pipeline;
-    *out = (struct sn_stages){.job = sn_alloc_n((size_t)n, sizeof(*out->job))};
-    if (!out->job)
-        return sn_fail(err, SN_ENOMEM, "plan: no memory for %d stages", n);
-    struct sn_job_env e = *env;
-    for (e.rank = 0; out->n < n; out->n++) {
-        enum sn_status st = sn_job_create(&out->job[out->n], &e, err);
-        if (st != SN_OK) {
-            sn_stages_fini(out);
-            return st;
-        }
-        e.rank += out->job[0]->grid.stride[SN_AXIS_PIPELINE];
-    }
-    return SN_OK;
+    unsigned seen = 0;
+    for (int i = 0; i < j->train.n_ops; i++)
+        if (j->train.ops[i].kind >= SN_NKERNELS && j->train.ops[i].kind != SN_OP_ENTER)
+            seen |= 1u << j->train.ops[i].group;
+    int n = 0;
+    for (int q = 0; q < SN_NGROUPS; q++)
+        n += seen >> q & 1u && j->group_size[q] > 1;
+    return n;
 }
 
-void sn_stages_fini(struct sn_stages *s)
+static void add_stage(struct sn_plan *p, const struct sn_job *j, const struct sn_machine *m)
 {
-    for (int i = 0; i < s->n; i++)
-        sn_job_destroy(s->job[i]);
-    sn_free(s->job);
-    *s = (struct sn_stages){0};
-}
-
-/* --- the plan ----------------------------------------------------------------------------------
- */
-
-static void add_stage(struct sn_plan *p, const struct sn_job *j)
-{
-    struct sn_memory_plan m;
+    struct sn_memory_plan memory;
     int64_t bytes[SN_NAXES];
-    sn_job_memory(j, &m);
+    sn_job_memory(j, &memory);
+    if (m && m->device.library > 0) {
+        memory.total -= memory.library;
+        memory.library = m->device.library + communicators(j) * m->device.communicator;
+        memory.total += memory.library;
+    }
     sn_job_traffic_of_stage(j, bytes);
-    if (m.total > p->memory.total)
-        p->memory = m;
+    if (memory.total > p->memory.total)
+        p->memory = memory;
     for (int a = 0; a < SN_NAXES; a++)
         p->traffic[a] += bytes[a];
 }
 
-static enum sn_status bubble(struct sn_plan *p, const struct sn_stages *s, struct sn_err *err)
+/* --- time ----------------------------------------------------------------------------------------
+ */
+
+static void add_time(struct sn_plan *out, const struct sn_job *j, const struct sn_sim *sim,
+                     const struct sn_pricer *p)
 {
-    struct sn_stage_work *work = sn_alloc_n((size_t)s->n, sizeof(*work));
-    if (!work)
-        return sn_fail(err, SN_ENOMEM, "plan: no memory for %d stages", s->n);
-    enum sn_status st = SN_OK;
-    for (int i = 0; i < s->n && st == SN_OK; i++)
-        st = sn_stage_work_init(&work[i], s->job[i], err);
-    struct sn_pipeline pipe = sn_job_pipeline(s->job[0]);
-    if (st == SN_OK)
-        st = sn_bubble_fraction(&p->bubble, &pipe, work, err);
-    for (int i = 0; i < s->n; i++)
-        sn_stage_work_fini(&work[i]);
-    sn_free(work);
-    return st;
+    const struct sn_config *c = j->config;
+    double tokens = (double)c->train.global_batch * (double)c->model.seq;
+    double peak = p->machine->device.gemm[c->train.precision].peak * out->ranks;
+    out->step_time = sim->step;
+    out->bubble = sim->bubble;
+    out->longest = sim->longest;
+    out->stage = sim->stage[sim->longest];
+    out->tokens_per_s = sim->step > 0 ? tokens / sim->step : 0;
+    out->mfu =
+        peak > 0 ? out->tokens_per_s * sn_model_flops_per_token(j->model, &c->model) / peak : 0;
 }
 
-enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s, struct sn_err *err)
+enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
+                            const struct sn_pricer *p, struct sn_err *err)
 {
-    *out = (struct sn_plan){.ranks = sn_grid_ranks(&s->job[0]->grid),
-                            .micros = s->job[0]->train.micros};
+    struct sn_plan plan = {.ranks = sn_grid_ranks(&s->job[0]->grid),
+                           .micros = s->job[0]->train.micros};
     for (int i = 0; i < s->n; i++)
-        add_stage(out, s->job[i]);
-    return bubble(out, s, err);
+        add_stage(&plan, s->job[i], p ? p->machine : NULL);
+    if (p) {
+        struct sn_sim sim;
+        SN_TRY(sn_sim_run(&sim, s, p, false, err));
+        add_time(&plan, s->job[0], &sim, p);
+        sn_sim_fini(&sim);
+        for (int i = 0; i < s->n; i++) {
+            int64_t bytes[SN_MAX_LEVELS];
+            sn_price_levels(p, s->job[i], bytes);
+            for (int l = 0; l < SN_MAX_LEVELS; l++)
+                plan.level_traffic[l] += bytes[l];
+        }
+    }
+    *out = plan;
+    return SN_OK;
 }
 
 /* --- the proof ---------------------------------------------------------------------------------

@@ -149,7 +149,6 @@ static enum sn_status collect_events(struct sn_sim *out, const struct play *y, s
 
 static enum sn_status collect(struct sn_sim *out, const struct play *y, struct sn_err *err)
 {
-    int busiest = 0;
     out->stages = y->stages;
     out->stage = sn_alloc_n((size_t)y->stages, sizeof(*out->stage));
     if (!out->stage)
@@ -168,9 +167,9 @@ static enum sn_status collect(struct sn_sim *out, const struct play *y, struct s
         if (s->idle < 0 || s->idle < 1e-12 * out->step) /* rounding of a sum */
             s->idle = 0;
         out->bubble += out->step > 0 ? s->idle / out->step / y->stages : 0;
-        busiest = s->busy > out->stage[busiest].busy ? i : busiest;
+        out->longest = s->busy > out->stage[out->longest].busy ? i : out->longest;
     }
-    memcpy(out->exposed, out->stage[busiest].exposed, sizeof(out->exposed));
+    memcpy(out->exposed, out->stage[out->longest].exposed, sizeof(out->exposed));
     return SN_OK;
 }
 

@@ -20,8 +20,8 @@
 #ifndef SN_SIM_H
 #define SN_SIM_H
 
-#include "lib/plan/plan.h"
 #include "lib/plan/price.h"
+#include "lib/plan/stages.h"
 
 enum sn_event_kind {
     SN_EVENT_FORWARD,
@@ -53,7 +53,8 @@ struct sn_sim_stage {
 struct sn_sim {
     double step;              /* seconds */
     double bubble;            /* idle over total time of all stages */
-    double exposed[SN_NAXES]; /* of the stage that is busy longest */
+    int longest;              /* the stage that is busy longest, */
+    double exposed[SN_NAXES]; /* and its exposed communication */
     struct sn_sim_stage *stage;
     int stages;
     struct sn_event *event; /* in order of begin; only when recorded */

@@ -213,7 +213,7 @@ static bool proven(struct layout_run *out, const struct sn_config *c)
     if (st == SN_OK)
         st = sn_stages_create(&stages, &env, &err);
     if (st == SN_OK)
-        st = sn_plan_make(&plan, &stages, &err);
+        st = sn_plan_make(&plan, &stages, NULL, &err);
     if (st == SN_OK)
         st = sn_plan_verify(&plan, &stages, &err);
     sn_stages_fini(&stages);

@@ -1,0 +1,30 @@
+#include "lib/plan/stages.h"
+
+#include "lib/base/mem.h"
+
+enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *env,
+                                struct sn_err *err)
+{
+    int n = env->config->layout.pipeline;
+    *out = (struct sn_stages){.job = sn_alloc_n((size_t)n, sizeof(*out->job))};
+    if (!out->job)
+        return sn_fail(err, SN_ENOMEM, "plan: no memory for %d stages", n);
+    struct sn_job_env e = *env;
+    for (e.rank = 0; out->n < n; out->n++) {
+        enum sn_status st = sn_job_create(&out->job[out->n], &e, err);
+        if (st != SN_OK) {
+            sn_stages_fini(out);
+            return st;
+        }
+        e.rank += out->job[0]->grid.stride[SN_AXIS_PIPELINE];
+    }
+    return SN_OK;
+}
+
+void sn_stages_fini(struct sn_stages *s)
+{
+    for (int i = 0; i < s->n; i++)
+        sn_job_destroy(s->job[i]);
+    sn_free(s->job);
+    *s = (struct sn_stages){0};
+}

@@ -1,0 +1,23 @@
+/*
+ * stages.h - the compiled jobs of a layout's pipeline stages.
+ *
+ * Ranks of a stage have the same text, so that one job per stage says everything, however many
+ * ranks there are.
+ */
+#ifndef SN_STAGES_H
+#define SN_STAGES_H
+
+#include "lib/program/program.h"
+
+/* One compiled job per pipeline stage: that of the stage's first rank. */
+struct sn_stages {
+    struct sn_job **job;
+    int n;
+};
+
+/* Compile them; env->rank is not read. Borrowed as in sn_job_create. Caller runs sn_stages_fini. */
+enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *env,
+                                struct sn_err *err);
+void sn_stages_fini(struct sn_stages *s); /* a zeroed one is allowed */
+
+#endif
