@@ -100,7 +100,8 @@ struct sn_level {
     int64_t ranks;  /* devices of a domain of this level; 0: all (the outermost) */
     double latency; /* seconds of one message */
     double device;
-    double domain;     /* 0: no limit but the devices' */
+    double peer;   /* and to one other alone, where pairs have links of their own; 0: as device */
+    double domain; /* 0: no limit but the devices' */
     double efficiency; /* of both, that large messages reach */
     double half_bytes; /* message at which half of that is reached */
     double all_reduce; /* rate of an all-reduce over that of the others, where switches sum (NVLS,
