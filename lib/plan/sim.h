@@ -30,6 +30,7 @@ enum sn_event_kind {
     SN_EVENT_UPDATE,
     SN_EVENT_WAIT, /* computing stands for axis `axis`; where nothing is told, a stage is idle */
     SN_EVENT_TRANSFER, /* of the communication stream, or a send */
+    SN_EVENT_IDLE,     /* it stands because another stage is late, maybe in the middle of a chunk */
     SN_NEVENTS
 };
 
@@ -37,7 +38,7 @@ struct sn_event {
     enum sn_event_kind kind;
     int stage;         /* of a send: who sends */
     int part, micro;   /* -1 where they mean nothing */
-    enum sn_axis axis; /* of WAIT and TRANSFER */
+    enum sn_axis axis; /* of WAIT, IDLE and TRANSFER */
     double begin, end; /* seconds from the step's begin */
     int64_t bytes;     /* TRANSFER: of one rank */
     const char *label; /* of the operation, in the compiled job; "" */

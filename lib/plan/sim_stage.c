@@ -94,18 +94,23 @@ static void stand(struct sn_sim_player *g, const struct at *at, const struct sn_
     if (until <= c->now)
         return;
     double begin = fmin(fmax(from, c->now), until);
-    c->exposed[sn_group_axis(op->group)] += until - begin;
+    struct sn_event e = {.kind = SN_EVENT_IDLE,
+                         .stage = g->job->stage,
+                         .part = -1,
+                         .micro = micro_of(at),
+                         .axis = sn_group_axis(op->group),
+                         .begin = c->now,
+                         .end = begin,
+                         .label = op->label};
+    if (e.end > e.begin)
+        tell(g, g->events, &e);
+    e.kind = SN_EVENT_WAIT;
+    e.begin = begin;
+    e.end = until;
+    if (e.end > e.begin)
+        tell(g, g->events, &e);
+    c->exposed[e.axis] += until - begin;
     c->now = until;
-    if (until > begin)
-        tell(g, g->events,
-             &(struct sn_event){.kind = SN_EVENT_WAIT,
-                                .stage = g->job->stage,
-                                .part = -1,
-                                .micro = micro_of(at),
-                                .axis = sn_group_axis(op->group),
-                                .begin = begin,
-                                .end = until,
-                                .label = op->label});
 }
 
 /* --- one operation -------------------------------------------------------------------------------
