@@ -8,8 +8,8 @@
 
 const char *sn_event_name(enum sn_event_kind k)
 {
-    static const char *const name[SN_NEVENTS] = {"forward", "backward", "weight gradients",
-                                                 "update",  "wait",     "transfer"};
+    static const char *const name[SN_NEVENTS] = {
+        "forward", "backward", "weight gradients", "update", "wait", "transfer", "idle"};
     return name[k];
 }
 
@@ -60,12 +60,12 @@ void sn_stretches_find(struct sn_stretches *out, const struct sn_picture *p, dou
         !extent(s, 0, SN_EVENT_BACKWARD, SN_EVENT_BACKWARD, fill))
         return;
     micro = (run[1] - run[0]) / p->micros;
-    if (s->step <= 1.5 * room * micro)
-        return;
-    double most = 0.45 * room * micro;
+    double most = room * micro;
     double first = fmin(fill[0] + 3 * micro, most);
     double last = fmin(s->step - run[1] + 3 * micro, most);
-    double middle = fmax(room * micro - first - last, room * micro / 6);
+    double middle = fmax(most - first - last, most / 6);
+    if (first + middle + last > 0.7 * s->step || s->step <= 1.5 * most)
+        return;
     double at = (first + s->step - last - middle) / 2;
     *out = (struct sn_stretches){.begin = {0, at, s->step - last},
                                  .end = {first, at + middle, s->step},

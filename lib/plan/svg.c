@@ -1,6 +1,7 @@
 /*
  * svg.c - the frame of the drawing: colours, scales, shapes; the panels are in svg_panels.c.
  */
+#include "lib/base/mem.h"
 #include "lib/plan/svg_inner.h"
 
 #include <math.h>
@@ -18,11 +19,12 @@ static const char style[] =
     ".limit{stroke:#c22f3d;stroke-width:1;stroke-dasharray:5 3}\n"
     ".forward{fill:#3a78c2}.backward{fill:#2f8f6b}.weight{fill:#7fa834}.update{fill:#7d5bb5}\n"
     ".compute{fill:#35859a}.tensor{fill:#d64550}.context{fill:#c9781f}.expert{fill:#8f6a3c}\n"
-    ".data{fill:#cc4f9a}.pipe{fill:#8492a0}\n"
+    ".data{fill:#cc4f9a}.pipe{fill:#8492a0}.world{fill:#3f4b57}\n"
     ".library{fill:#a9b4be}.state{fill:#5a7fa8}.kept{fill:#4fae9b}\n"
     "@media (prefers-color-scheme:dark){text{fill:#e5eaef}.soft{fill:#94a2af}.over{fill:#ff7f88}\n"
     ".in{fill:#fff}.paper{fill:#12171c}.idle{fill:#212930}.grid{stroke:#313b45}\n"
-    ".gap{stroke:#94a2af}.limit{stroke:#ff7f88}.library{fill:#5b6670}.pipe{fill:#66737f}}\n";
+    ".gap{stroke:#94a2af}.limit{stroke:#ff7f88}.library{fill:#5b6670}.pipe{fill:#66737f}.world{"
+    "fill:#a9b4be}}\n";
 
 double svg_x(const struct svg *g, int stretch, double seconds)
 {
@@ -63,7 +65,7 @@ const char *svg_axis_class(enum sn_axis a)
 {
     static const char *const cls[SN_NAXES] = {
         [SN_AXIS_TENSOR] = "tensor", [SN_AXIS_CONTEXT] = "context", [SN_AXIS_DATA] = "data",
-        [SN_AXIS_PIPELINE] = "pipe", [SN_AXIS_EXPERT] = "expert",   [SN_AXIS_WORLD] = "pipe"};
+        [SN_AXIS_PIPELINE] = "pipe", [SN_AXIS_EXPERT] = "expert",   [SN_AXIS_WORLD] = "world"};
     return cls[a];
 }
 
@@ -132,18 +134,45 @@ static void header(struct svg *g)
     g->y = g->times.n > 1 ? 112 : 96;
 }
 
+/* Counting sort by stage, which keeps their order. */
+static bool sort_events(struct svg *g)
+{
+    const struct sn_sim *s = g->picture->sim;
+    g->first = sn_alloc_n((size_t)s->stages + 2, sizeof(*g->first));
+    g->event = sn_alloc_n((size_t)s->n_events + 1, sizeof(const struct sn_event *));
+    if (!g->first || !g->event)
+        return false;
+    for (int64_t i = 0; i < s->n_events; i++)
+        g->first[s->event[i].stage + 2]++;
+    for (int i = 0; i < s->stages; i++)
+        g->first[i + 2] += g->first[i + 1];
+    for (int64_t i = 0; i < s->n_events; i++)
+        g->event[g->first[s->event[i].stage + 1]++] = &s->event[i];
+    return true;
+}
+
+static void draw(struct svg *g)
+{
+    const struct sn_picture *p = g->picture;
+    sn_stretches_find(&g->times, p, SVG_PLOT / 26.0);
+    g->scale = (SVG_PLOT - SVG_GAP * (g->times.n - 1)) / g->times.shown;
+    header(g);
+    svg_pipeline(g);
+    if (p->memory)
+        svg_memory(g);
+    svg_breakdown(g);
+}
+
 void sn_picture_svg(struct sn_str *out, const struct sn_picture *p)
 {
-    struct svg g = {.out = out, .picture = p};
-    sn_stretches_find(&g.times, p, SVG_PLOT / 26.0);
-    g.scale = (SVG_PLOT - SVG_GAP * (g.times.n - 1)) / g.times.shown;
     struct sn_str body = {0};
-    g.out = &body;
-    header(&g);
-    svg_pipeline(&g);
-    if (p->memory)
-        svg_memory(&g);
-    svg_breakdown(&g);
+    struct svg g = {.out = &body, .picture = p};
+    if (sort_events(&g))
+        draw(&g);
+    else
+        out->failed = true;
+    sn_free(g.event);
+    sn_free(g.first);
     sn_str_add(out,
                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
                "height=\"%.0f\">\n<style>%s</style>\n",

@@ -14,8 +14,10 @@ struct svg {
     struct sn_str *out;
     const struct sn_picture *picture;
     struct sn_stretches times;
-    double scale; /* pixels a second */
-    double y;     /* where the next panel begins */
+    const struct sn_event **event; /* stage by stage, in order of begin: */
+    int64_t *first;                /* those of stage i are first[i] .. first[i + 1] - 1 */
+    double scale;                  /* pixels a second */
+    double y;                      /* where the next panel begins */
 };
 
 /* Where a time is drawn; stretch k begins at x_of(g, k, begin[k]). */

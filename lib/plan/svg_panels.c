@@ -63,44 +63,82 @@ static void number(struct svg *g, const struct sn_event *e, const double x[2], c
 }
 
 /* What a stage computes, or on top of everything the micro-batches' numbers. */
-static void work(struct svg *g, double top, double row, bool numbers)
+static void work(struct svg *g, int stage, const struct lane *l, bool numbers)
 {
-    const struct sn_sim *s = g->picture->sim;
     double x[2];
     for (int k = 0; k < g->times.n; k++)
-        for (int64_t i = 0; i < s->n_events; i++) {
-            const struct sn_event *e = &s->event[i];
-            struct lane l = lane_of(top, e->stage, row);
+        for (int64_t i = g->first[stage]; i < g->first[stage + 1]; i++) {
+            const struct sn_event *e = g->event[i];
             if (e->kind > SN_EVENT_UPDATE || !clip(g, k, e, x))
                 continue;
             if (numbers)
-                number(g, e, x, &l);
+                number(g, e, x, l);
             else
-                computing(g, e, x, &l);
+                computing(g, e, x, l);
         }
 }
 
-/* Spans of a stage's events of one kind and axis, those closer than half a pixel as one. */
-static void spans(struct svg *g, int stage, enum sn_event_kind kind, enum sn_axis a, double y,
-                  double h)
+/* All spans of a stage's events of one kind and axis as one path, those closer than half a pixel as
+ * one span. */
+struct spans {
+    struct svg *g;
+    const char *cls;
+    double y, h;
+    double open[2]; /* the span that may still grow; the second is less where there is none */
+    bool begun;
+};
+
+static void close_span(struct spans *s)
 {
-    const struct sn_sim *s = g->picture->sim;
+    if (s->open[1] < s->open[0])
+        return;
+    if (!s->begun)
+        sn_str_add(s->g->out, "<path class=\"%s\" d=\"", s->cls);
+    s->begun = true;
+    sn_str_add(s->g->out, "M%.2f %.2fh%.2fv%.2fh%.2fz", s->open[0], s->y, s->open[1] - s->open[0],
+               s->h, s->open[0] - s->open[1]);
+    s->open[1] = s->open[0] - 1;
+}
+
+static void spans(struct spans *s, int stage, enum sn_event_kind kind, enum sn_axis a)
+{
+    struct svg *g = s->g;
+    double x[2];
+    s->open[1] = s->open[0] - 1;
     for (int k = 0; k < g->times.n; k++) {
-        double x[2], open[2] = {0, -1};
-        for (int64_t i = 0; i < s->n_events; i++) {
-            const struct sn_event *e = &s->event[i];
-            if (e->stage != stage || e->kind != kind || e->axis != a || !clip(g, k, e, x))
+        for (int64_t i = g->first[stage]; i < g->first[stage + 1]; i++) {
+            const struct sn_event *e = g->event[i];
+            if (e->kind != kind || (kind != SN_EVENT_IDLE && e->axis != a) || !clip(g, k, e, x))
                 continue;
-            if (open[1] >= open[0] && x[0] > open[1] + 0.5) {
-                svg_rect(g, svg_axis_class(a), open[0], y, open[1] - open[0], h);
-                open[1] = -1;
-            }
-            open[0] = open[1] < open[0] ? x[0] : open[0];
-            open[1] = fmax(open[1], x[1]);
+            if (x[0] > s->open[1] + 0.5)
+                close_span(s);
+            if (s->open[1] < s->open[0])
+                s->open[0] = s->open[1] = x[0];
+            s->open[1] = fmax(s->open[1], x[1]);
         }
-        if (open[1] >= open[0])
-            svg_rect(g, svg_axis_class(a), open[0], y, open[1] - open[0], h);
+        close_span(s);
     }
+    if (s->begun)
+        sn_str_add(g->out, "\"/>\n");
+}
+
+/* A stage's row: what it computes, cut out where it is idle in the middle of it; below, where it
+ * stands for communication; in the strip what is under way. */
+static void stage_row(struct svg *g, int stage, const struct lane *l, unsigned axes)
+{
+    work(g, stage, l, false);
+    spans(&(struct spans){.g = g, .cls = "idle", .y = l->y, .h = l->h}, stage, SN_EVENT_IDLE, 0);
+    for (int i = 0; i < SN_NAXES; i++) {
+        enum sn_axis a = (enum sn_axis)i;
+        struct spans wait = {
+            .g = g, .cls = svg_axis_class(a), .y = l->y + 0.6 * l->h, .h = 0.4 * l->h};
+        struct spans sent = {.g = g, .cls = wait.cls, .y = l->y + l->h + 1, .h = l->strip};
+        if (!(axes >> i & 1))
+            continue;
+        spans(&wait, stage, SN_EVENT_WAIT, a);
+        spans(&sent, stage, SN_EVENT_TRANSFER, a);
+    }
+    work(g, stage, l, true);
 }
 
 /* Axes whose transfers or waits there are. */
@@ -108,7 +146,7 @@ static unsigned axes_of(const struct sn_sim *s)
 {
     unsigned set = 0;
     for (int64_t i = 0; i < s->n_events; i++)
-        if (s->event[i].kind >= SN_EVENT_WAIT)
+        if (s->event[i].kind == SN_EVENT_WAIT || s->event[i].kind == SN_EVENT_TRANSFER)
             set |= 1u << s->event[i].axis;
     return set;
 }
@@ -154,16 +192,10 @@ void svg_pipeline(struct svg *g)
             svg_text(g, "soft", "start", SVG_LEFT + SVG_PLOT + 10, l.y + l.h / 2 + 4, text);
     }
     svg_time_axis(g, top, h);
-    work(g, top, row, false);
     for (int i = 0; i < s->stages; i++) {
         struct lane l = lane_of(top, i, row);
-        for (int a = 0; a < SN_NAXES; a++)
-            if (axes >> a & 1) {
-                spans(g, i, SN_EVENT_WAIT, (enum sn_axis)a, l.y, l.h);
-                spans(g, i, SN_EVENT_TRANSFER, (enum sn_axis)a, l.y + l.h + 1, l.strip);
-            }
+        stage_row(g, i, &l, axes);
     }
-    work(g, top, row, true);
     g->y = top + h + 56;
 }
 

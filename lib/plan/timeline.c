@@ -16,7 +16,7 @@ struct glyphs {
 };
 
 struct cell {
-    double most, work, wait; /* seconds: of the event that has most, of all, of waits */
+    double most, work, wait, idle; /* seconds: of the event that has most, of all, of standing */
     const struct sn_event *event;
 };
 
@@ -45,8 +45,8 @@ static void charge(struct lines *l, const struct sn_event *e, int stretch, int f
             fmin(e->end, origin + (i + 1) * l->slice) - fmax(e->begin, origin + i * l->slice);
         if (t <= 0)
             continue;
-        if (e->kind == SN_EVENT_WAIT) {
-            c->wait += t;
+        if (e->kind >= SN_EVENT_WAIT) {
+            *(e->kind == SN_EVENT_WAIT ? &c->wait : &c->idle) += t;
             continue;
         }
         c->work += t;
@@ -61,7 +61,7 @@ static void add_cell(struct sn_str *out, const struct cell *c, double slice, con
 {
     if (c->wait >= slice / 2)
         sn_str_add(out, "%s", g->wait);
-    else if (!c->event || c->work < slice / 2)
+    else if (!c->event || c->work - c->idle < slice / 2)
         sn_str_add(out, "%s", g->idle);
     else if (c->event->kind == SN_EVENT_UPDATE)
         sn_str_add(out, "%s", g->update);

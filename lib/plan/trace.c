@@ -44,7 +44,7 @@ static void event_args(struct sn_str *out, const struct sn_event *e, int parts)
         sn_str_add(out, "%s\"part\": %d", sep, e->part);
         sep = ", ";
     }
-    if (e->kind == SN_EVENT_WAIT || e->kind == SN_EVENT_TRANSFER) {
+    if (e->kind >= SN_EVENT_WAIT) {
         sn_str_add(out, "%s\"axis\": \"%s\"", sep, sn_axis_name(e->axis));
         sep = ", ";
     }
@@ -59,7 +59,7 @@ static void event(struct sn_str *out, const struct sn_event *e, int tid, int par
     sn_str_add(out, "\"cat\": \"%s\", \"name\": ", sn_event_name(e->kind));
     if (e->kind == SN_EVENT_TRANSFER && e->label[0])
         sn_str_add_json(out, e->label);
-    else if (e->kind == SN_EVENT_TRANSFER || e->kind == SN_EVENT_WAIT)
+    else if (e->kind >= SN_EVENT_WAIT)
         sn_str_add(out, "\"%s %s\"", sn_event_name(e->kind), sn_axis_name(e->axis));
     else if (e->micro >= 0)
         sn_str_add(out, "\"%s %d\"", sn_event_name(e->kind), e->micro);

@@ -104,7 +104,7 @@ static bool plan(struct planned *p, int tensor, bool async)
     p->machine = (struct sn_machine){.devices = 4,
                                      .mtbf_hours = 1000,
                                      .storage_write = 1e6,
-                                     .storage_node = 1e6,
+                                     .storage_node = 1e9,
                                      .device = {.bandwidth = 2e9},
                                      .storage_host = 1e7};
     struct sn_job_env env = {.config = &p->config, .ops = sn_ops_cpu(), .threads = 1};

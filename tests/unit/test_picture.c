@@ -116,8 +116,11 @@ static void boxes_are_as_long_as_their_events(void)
     }
     tap_ok(boxes == delayed.stages * (3 * delayed.micros + 1) && missing == 0,
            "each of %d events has its box, as long as it takes (%d missing)", boxes, missing);
-    tap_ok(drawn(out.p, "data", 84 + (f.sim.step - sim_cost.update - sim_cost.wait) * scale,
-                 sim_cost.wait * scale),
+    char wait[64];
+    (void)snprintf(wait, sizeof(wait), "\"data\" d=\"M%.2f ",
+                   84 + (f.sim.step - sim_cost.update - sim_cost.wait) * scale);
+    const char *path = strstr(out.p, wait);
+    tap_ok(path && fabs(number(&path, "h") - sim_cost.wait * scale) < 0.011,
            "a wait is drawn in its axis' colour");
     tap_ok(drawn(out.p, "update", 84 + (f.sim.stage[0].busy - sim_cost.update) * scale,
                  sim_cost.update * scale),
