@@ -1,0 +1,98 @@
+#include "bin/plan_pictures.h"
+
+#include "lib/base/mem.h"
+#include "lib/plan/picture.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static enum sn_status write_file(const char *option, const char *path, const struct sn_str *text,
+                                 struct sn_err *err)
+{
+    if (text->failed)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for the text", option);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return sn_fail(err, SN_EIO, "%s %s: %s", option, path, strerror(errno));
+    bool written = fwrite(text->p, 1, text->len, f) == text->len;
+    written = fclose(f) == 0 && written;
+    return written ? SN_OK : sn_fail(err, SN_EIO, "%s %s: %s", option, path, strerror(errno));
+}
+
+static int terminal_width(void)
+{
+    struct winsize w;
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+    return known ? w.ws_col : 100;
+}
+
+static enum sn_status draw(const struct sn_pictures *want, const struct sn_picture *p,
+                           struct sn_str text[3], struct sn_err *err)
+{
+    if (want->svg) {
+        sn_picture_svg(&text[0], p);
+        SN_TRY(write_file("--svg", want->svg, &text[0], err));
+    }
+    if (want->trace) {
+        SN_TRY(sn_picture_trace(&text[1], p, err));
+        SN_TRY(write_file("--trace", want->trace, &text[1], err));
+    }
+    if (want->timeline) {
+        bool utf8 = setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+        SN_TRY(sn_picture_timeline(&text[2], p, terminal_width(), utf8, err));
+        (void)fputs(text[2].p, stdout);
+    }
+    return SN_OK;
+}
+
+static enum sn_status curves(struct sn_memory_curve *out, const struct sn_sim *sim,
+                             const struct sn_stages *s, struct sn_err *err)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct sn_memory_point *point;
+        struct sn_memory_plan memory;
+        SN_TRY(sn_sim_memory(&point, &out[i].n, sim, s->job[i], err));
+        sn_job_memory(s->job[i], &memory);
+        out[i].point = point;
+        out[i].state = s->job[i]->state_bytes;
+        out[i].library = memory.library + memory.snapshot;
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_stages *s,
+                                const struct sn_pricer *p, int64_t limit, double mfu,
+                                struct sn_err *err)
+{
+    struct sn_str text[3] = {{0}};
+    struct sn_sim sim = {0};
+    struct sn_memory_curve *memory = NULL;
+    if (!want->svg && !want->trace && !want->timeline)
+        return SN_OK;
+    enum sn_status st = sn_sim_run(&sim, s, p, true, err);
+    if (st == SN_OK && !(memory = sn_alloc_n((size_t)s->n, sizeof(*memory))))
+        st = sn_fail(err, SN_ENOMEM, "pictures: no memory for %d stages", s->n);
+    if (st == SN_OK)
+        st = curves(memory, &sim, s, err);
+    struct sn_picture picture = {.title = s->job[0]->config->run.name,
+                                 .sim = &sim,
+                                 .memory = memory,
+                                 .limit = limit,
+                                 .micros = s->job[0]->train.micros,
+                                 .parts = s->job[0]->train.parts,
+                                 .mfu = mfu};
+    if (st == SN_OK)
+        st = draw(want, &picture, text, err);
+    for (int i = 0; i < 3; i++)
+        sn_str_fini(&text[i]);
+    for (int i = 0; memory && i < s->n; i++)
+        sn_free((void *)memory[i].point);
+    sn_free(memory);
+    sn_sim_fini(&sim);
+    return st;
+}
