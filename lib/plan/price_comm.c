@@ -103,11 +103,21 @@ static double collective(const struct sn_pricer *p, enum sn_collective kind, dou
     return p->machine->launch + rounds * latency * p->software->latency[sn_group_axis(q)] + slowest;
 }
 
+/* Bytes of an element on the wire: gradients may be reduced in another width than they are kept. */
+static double wire_bytes(const struct sn_pricer *p, enum sn_collective kind, enum sn_dtype dtype,
+                         enum sn_group q)
+{
+    bool sums = kind == SN_ALL_REDUCE || kind == SN_REDUCE_SCATTER;
+    bool is_gradient = sums && dtype == SN_F32 && sn_group_axis(q) == SN_AXIS_DATA;
+    return is_gradient && p->software->grad_wire_bytes > 0 ? p->software->grad_wire_bytes
+                                                           : (double)sn_dtype_size(dtype);
+}
+
 double sn_price_collective(const struct sn_pricer *p, enum sn_collective kind, int64_t n,
                            enum sn_dtype dtype, enum sn_group q)
 {
     int members = p->span[q].members;
-    double bytes = (double)n * (double)sn_dtype_size(dtype);
+    double bytes = (double)n * wire_bytes(p, kind, dtype, q);
     if (members == 1 || n == 0 || kind == SN_RECV || p->machine->n_levels == 0)
         return 0;
     if (kind == SN_SEND)
@@ -139,10 +149,6 @@ double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
     int64_t n;
     if (!communicates(prog, op, &kind, &n, &dtype))
         return 0;
-    bool sums = kind == SN_ALL_REDUCE || kind == SN_REDUCE_SCATTER;
-    double wire = p->software->grad_wire_bytes;
-    if (sums && wire > 0 && dtype == SN_F32 && sn_group_axis(op->group) == SN_AXIS_DATA)
-        n = (int64_t)((double)n * wire / (double)sn_dtype_size(dtype));
     return sn_price_collective(p, kind, n, dtype, op->group);
 }
 

@@ -1,0 +1,322 @@
+/*
+ * test_price.c - the price of kernels, of collectives on levels, and the bytes that cross them.
+ */
+#include "lib/plan/cost.h"
+#include "lib/plan/plan.h"
+#include "lib/plan/price.h"
+#include "tests/lib/layout_test.h"
+#include "tests/lib/tap.h"
+
+static struct sn_buffer bufs[] = {{.dtype = SN_BF16}, {.dtype = SN_F32}};
+static const struct sn_program prog = {.bufs = bufs, .n_bufs = 2, .micros = 1};
+
+static bool near(double got, double want)
+{
+    return fabs(got - want) <= 1e-9 * fabs(want);
+}
+
+static struct sn_op op_of(int kind)
+{
+    struct sn_op op = {.kind = kind};
+    for (int i = 0; i < SN_MAX_IN; i++)
+        op.in[i].buf = -1;
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        op.out[o].buf = -1;
+    return op;
+}
+
+static struct sn_view view(int buf, int64_t rows, int64_t cols)
+{
+    return (struct sn_view){.buf = buf, .rows = rows, .cols = cols, .ld = cols};
+}
+
+static struct sn_op gemm_of(int64_t m, int64_t n, int64_t k)
+{
+    struct sn_op op = op_of(SN_OP_GEMM);
+    op.in[0] = view(0, m, k);
+    op.in[1] = view(0, k, n);
+    op.out[0] = view(0, m, n);
+    return op;
+}
+
+static struct sn_op norm_of(int64_t rows, int64_t cols)
+{
+    struct sn_op op = op_of(SN_OP_RMSNORM);
+    op.in[0] = op.out[0] = view(0, rows, cols);
+    return op;
+}
+
+static struct sn_op attention_of(int kind)
+{
+    struct sn_op op = op_of(kind);
+    for (int i = 0; i < 3; i++)
+        op.in[i] = view(0, 4096, 1024);
+    op.out[0] = view(0, 4096, 1024);
+    op.attr = (struct sn_attr){.heads = 8, .kv_heads = 8, .head_dim = 128, .seq = 2048};
+    return op;
+}
+
+/* 8 devices a node over NICs of 25 GB/s each, nodes under one switch. */
+static struct sn_machine cluster(void)
+{
+    struct sn_machine m = {.n_levels = 2, .launch = 20e-6};
+    m.device.bandwidth = 2e12;
+    m.device.overhead = 4e-6;
+    m.device.half_bytes = 1e6;
+    m.device.gemm[SN_BF16] = (struct sn_gemm_rate){
+        .peak = 300e12, .most = 0.8, .half_m = 100, .half_n = 50, .half_k = 25};
+    m.device.attention_forward = 0.5;
+    m.device.attention_backward = 0.4;
+    m.device.attention_half_seq = 256;
+    m.device.moved[SN_MOVED_NORM] = 0.5;
+    m.device.moved[SN_MOVED_ELEMENTWISE] = 0.8;
+    m.level[0] = (struct sn_level){
+        .ranks = 8, .latency = 5e-6, .device = 300e9, .efficiency = 0.8, .all_reduce = 1};
+    m.level[1] = (struct sn_level){
+        .latency = 30e-6, .device = 50e9, .domain = 200e9, .efficiency = 0.9, .all_reduce = 1};
+    return m;
+}
+
+static struct sn_pricer pricer_of(const struct sn_machine *m, const struct sn_software *s,
+                                  const int size[SN_NGRID_AXES])
+{
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
+                                         SN_AXIS_PIPELINE};
+    struct sn_pricer p = {.machine = m, .software = s, .precision = SN_BF16};
+    (void)sn_grid_init(&p.grid, size[0] * size[1] * size[2] * size[3], size, order, NULL);
+    for (int q = 0; q < SN_NGROUPS; q++)
+        sn_span_of(&p.span[q], m, &p.grid, (enum sn_group)q);
+    return p;
+}
+
+static const int alone[] = {1, 1, 1, 1};
+
+static double price(const struct sn_machine *m, const struct sn_software *s, const struct sn_op *op)
+{
+    struct sn_pricer p = pricer_of(m, s, alone);
+    return sn_price_op(&p, &prog, op);
+}
+
+static void kernels_follow_their_formulas(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    struct sn_op gemm = gemm_of(1000, 2000, 500), norm = norm_of(1000, 4096);
+    struct sn_op forward = attention_of(SN_OP_ATTENTION), back = attention_of(SN_OP_ATTENTION_DX);
+    double flops = 2.0 * 1000 * 2000 * 500, lost = 1 + 0.1 + 0.025 + 0.05;
+    tap_ok(near(price(&m, s, &gemm), 4e-6 + flops * lost / (300e12 * 0.8)), "GEMM: by its sizes");
+    double bytes = (double)sn_cost_bytes(&prog, &norm);
+    tap_ok(near(price(&m, s, &norm), 4e-6 + (bytes + 1e6) / (2e12 * 0.5)),
+           "a norm: by its bytes and those that are lost");
+    flops = 2.0 * 4096 * 2048 * 1024;
+    tap_ok(near(price(&m, s, &forward), 4e-6 + flops * (1 + 256.0 / 2048) / (300e12 * 0.5)),
+           "attention, forward");
+    tap_ok(near(price(&m, s, &back), 4e-6 + 2.5 * flops * (1 + 256.0 / 2048) / (300e12 * 0.4)),
+           "attention, backward");
+    m.device.tile_m = 128;
+    m.device.tile_n = 256;
+    m.device.units = 108;
+    gemm = gemm_of(128 * 109, 256, 4096);
+    struct sn_op full = gemm_of(128 * 108, 256, 4096);
+    tap_ok(price(&m, s, &gemm) > 1.9 * price(&m, s, &full), "one tile more is another wave");
+    gemm.in[0].buf = gemm.in[1].buf = 1;
+    tap_ok(price(&m, s, &gemm) == HUGE_VAL, "a precision without a peak takes for ever");
+    m.device.gemm[SN_F32] = (struct sn_gemm_rate){.peak = 1e18};
+    gemm = gemm_of(1, 8192, 8192);
+    tap_ok(price(&m, s, &gemm) > 2.0 * 8192 * 8192 / 2e12, "a product of one row: its bytes");
+}
+
+static void measured_shapes_win(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    struct sn_op a = gemm_of(1000, 2000, 500), b = gemm_of(1000, 2000, 1000), n = norm_of(8, 8);
+    double plain_a = price(&m, s, &a), plain_b = price(&m, s, &b), plain_n = price(&m, s, &n);
+    struct sn_measured known[] = {
+        {.kind = SN_OP_GEMM, .dtype = SN_BF16, .m = 1000, .n = 2000, .k = 500, .seconds = 3e-5},
+        {.kind = SN_OP_GEMM, .dtype = SN_BF16, .m = 10, .n = 20, .k = 5, .seconds = 1},
+        {.kind = SN_OP_GEMM, .dtype = SN_F32, .m = 1000, .n = 2000, .k = 1000, .seconds = 1}};
+    m.device.measured = known;
+    m.device.n_measured = 3;
+    tap_ok(near(price(&m, s, &a), 3e-5), "an equal shape is the price");
+    tap_ok(near(price(&m, s, &b), plain_b * 3e-5 / plain_a),
+           "else the nearest of its kind and type says by how much the formula errs");
+    tap_ok(price(&m, s, &n) == plain_n, "other kinds keep their formula");
+    struct sn_measured key;
+    sn_price_key(&prog, &b, &key);
+    tap_ok(key.kind == SN_OP_GEMM && key.dtype == SN_BF16 && key.m == 1000 && key.n == 2000 &&
+               key.k == 1000,
+           "the key of a product is its own sizes");
+}
+
+static void habits_change_prices(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    struct sn_op gemm = gemm_of(4096, 4096, 4096), norm = norm_of(4096, 4096);
+    struct sn_op forward = attention_of(SN_OP_ATTENTION), add = op_of(SN_OP_ADD);
+    add.in[0] = add.in[1] = add.out[0] = view(0, 4096, 4096);
+    struct sn_software other = *s;
+    other.gemm = 1.5;
+    other.fused_norm = false;
+    other.norm_unfused = 3;
+    other.elementwise = 2;
+    other.overhead = 2;
+    double extra = 4e-6; /* the second overhead */
+    tap_ok(near(price(&m, &other, &gemm) - extra, 1.5 * price(&m, s, &gemm) - 0.5 * 4e-6),
+           "slower products");
+    tap_ok(near(price(&m, &other, &norm) - 8e-6, 3 * (price(&m, s, &norm) - 4e-6)),
+           "unfused norms");
+    tap_ok(near(price(&m, &other, &add) - 8e-6, 2 * (price(&m, s, &add) - 4e-6)), "unfused adds");
+    double seconds[SN_NATTENTIONS];
+    for (int k = 0; k < SN_NATTENTIONS; k++) {
+        other = *s;
+        other.attention = (enum sn_attention_kernel)k;
+        seconds[k] = price(&m, &other, &forward);
+    }
+    tap_ok(seconds[SN_ATTENTION_FLASH2] == seconds[SN_ATTENTION_FLASH1] &&
+               seconds[SN_ATTENTION_FUSED] > 2 * seconds[SN_ATTENTION_FLASH2] &&
+               seconds[SN_ATTENTION_TORCH] > 2 * seconds[SN_ATTENTION_FUSED],
+           "scores that cross memory cost: %.2g, %.2g, %.2g s", seconds[SN_ATTENTION_FLASH2],
+           seconds[SN_ATTENTION_FUSED], seconds[SN_ATTENTION_TORCH]);
+    other = *s;
+    other.layer_fixed = 0.5;
+    other.step_fixed = 0.25;
+    struct sn_op decide = op_of(SN_OP_DECIDE);
+    tap_ok(near(price(&m, &other, &forward) - price(&m, s, &forward), 0.5) &&
+               near(price(&m, &other, &decide), 0.25 + 4e-6),
+           "fixed costs of a layer and of a step");
+}
+
+static void collectives_take_the_slowest_level(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    const int node[] = {8, 1, 4, 1}, flat[] = {1, 1, 32, 1}, pipe[] = {2, 1, 1, 8};
+    struct sn_pricer p = pricer_of(&m, s, node);
+    const int64_t n = 1 << 28; /* bf16: 2^29 bytes */
+    double bytes = 2.0 * (double)n, wire = 20e-6 + 2 * 3 * 5e-6;
+    tap_ok(near(sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_TENSOR),
+                wire + 2 * 7.0 / 8 * bytes / 240e9),
+           "all-reduce in a node: 2(n-1)/n over its links");
+    tap_ok(near(sn_price_collective(&p, SN_REDUCE_SCATTER, n / 8, SN_BF16, SN_GROUP_TENSOR),
+                20e-6 + 3 * 5e-6 + 7.0 / 8 * bytes / 240e9),
+           "reduce-scatter: half of it");
+    double nic = 200e9 / 8 * 0.9;
+    tap_ok(near(sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_DATA),
+                20e-6 + 2 * 2 * 30e-6 + 2 * 3.0 / 4 * bytes / nic),
+           "eight groups share a node's NICs");
+    p = pricer_of(&m, s, flat);
+    double latency = 20e-6 + 2 * (3 * 5e-6 + 2 * 30e-6);
+    tap_ok(near(sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_DATA),
+                latency + 2 * 31.0 / 32 * bytes / (8 * nic)),
+           "one group of all: eight members carry what leaves a node");
+    tap_ok(near(sn_price_collective(&p, SN_ALL_TO_ALL, n / 32, SN_BF16, SN_GROUP_DATA),
+                20e-6 + 3 * 5e-6 + 2 * 30e-6 + 24.0 / 32 * bytes / nic),
+           "all-to-all: what is for other nodes");
+    m.algorithm = SN_ALGORITHM_DIRECT;
+    tap_ok(near(sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_DATA),
+                latency + 2 * 24.0 / 32 * bytes / nic),
+           "direct: each member sends to 24 others beyond its node");
+    m.algorithm = SN_ALGORITHM_RING;
+    p = pricer_of(&m, s, pipe);
+    tap_ok(near(sn_price_collective(&p, SN_SEND, n, SN_BF16, SN_GROUP_PIPELINE),
+                20e-6 + 30e-6 + bytes / (50e9 * 0.9)),
+           "a transfer to the next node: two devices share four NICs");
+    tap_ok(sn_price_collective(&p, SN_RECV, n, SN_BF16, SN_GROUP_PIPELINE) == 0 &&
+               sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_DATA) == 0,
+           "a receive, and a group of one, cost nothing");
+}
+
+static void sizes_and_switches_change_rates(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    m.launch = m.level[0].latency = 0;
+    m.level[0].half_bytes = 1 << 20;
+    const int node[] = {8, 1, 1, 1}, part[] = {4, 1, 2, 1};
+    struct sn_pricer p = pricer_of(&m, s, node), q = pricer_of(&m, s, part);
+    double half = 2 * 7.0 / 8 * (1 << 20) / 240e9;
+    tap_ok(
+        near(sn_price_collective(&p, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR), 2 * half),
+        "a message of half_bytes reaches half of the rate");
+    double before = sn_price_collective(&q, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR);
+    m.level[0].all_reduce = 1.25;
+    tap_ok(near(sn_price_collective(&p, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR),
+                2 * half / 1.25) &&
+               sn_price_collective(&q, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR) == before,
+           "switches sum for more than half of a node, and only then");
+    struct sn_software other = *s;
+    other.bandwidth[SN_AXIS_TENSOR] = 0.5;
+    other.grad_wire_bytes = 2;
+    struct sn_pricer slow = pricer_of(&m, &other, part), usual = pricer_of(&m, s, part);
+    tap_ok(near(sn_price_collective(&slow, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR),
+                2 * before),
+           "a trainer may reach half of the rate on an axis");
+    tap_ok(sn_price_collective(&slow, SN_ALL_REDUCE, 1 << 19, SN_F32, SN_GROUP_DATA) ==
+               sn_price_collective(&usual, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_DATA),
+           "and reduce gradients in 2 bytes");
+}
+
+/* Stages of a layout: bytes by level sum to the traffic, with no level lost. */
+static void check_levels(const struct sn_config *c, const struct sn_machine *m,
+                         const struct sn_software *s, int *checked, int *wrong)
+{
+    struct sn_model *model;
+    struct sn_err err = {0};
+    if (sn_model_create(&model, &c->model, &c->train, &err) != SN_OK)
+        return;
+    struct sn_job_env env = {.config = c, .model = model, .ops = sn_ops_cpu(), .threads = 1};
+    struct sn_stages st;
+    if (sn_stages_create(&st, &env, &err) == SN_OK) {
+        for (int i = 0; i < st.n; i++) {
+            struct sn_pricer p;
+            int64_t level[SN_MAX_LEVELS], axis[SN_NAXES], sum = 0, want = 0;
+            sn_pricer_init(&p, m, s, st.job[i]);
+            sn_price_levels(&p, st.job[i], level);
+            sn_job_traffic_of_stage(st.job[i], axis);
+            for (int k = 0; k < SN_MAX_LEVELS; k++)
+                sum += level[k];
+            for (int a = 0; a < SN_NAXES; a++)
+                want += axis[a];
+            (*checked)++;
+            *wrong += sum != want || want == 0 || level[1] == 0;
+        }
+        sn_stages_fini(&st);
+    }
+    sn_model_destroy(model);
+}
+
+static void levels_sum_to_the_traffic(const struct sn_software *s)
+{
+    static const struct {
+        int tensor, context, data, pipeline, zero, kind;
+    } layouts[] = {{1, 1, 3, 1, 0, 0}, {2, 1, 3, 1, 1, 0}, {4, 1, 1, 2, 0, 0}, {2, 2, 1, 2, 0, 0},
+                   {1, 2, 2, 2, 3, 0}, {2, 2, 2, 1, 2, 1}, {1, 1, 2, 3, 1, 0}, {3, 1, 3, 2, 1, 0}};
+    struct sn_machine m = cluster();
+    m.level[0].ranks = 2;
+    int checked = 0, wrong = 0;
+    for (size_t i = 0; i < 2 * sizeof(layouts) / sizeof(layouts[0]); i++) {
+        struct sn_config c = layout_config(i % 3 == 0 ? SN_GPT2 : SN_LLAMA);
+        c.model.layers = 6;
+        c.train.global_batch = 36;
+        c.layout.tensor = layouts[i / 2].tensor;
+        c.layout.context = layouts[i / 2].context;
+        c.layout.data = layouts[i / 2].data;
+        c.layout.pipeline = layouts[i / 2].pipeline;
+        c.layout.zero = layouts[i / 2].zero;
+        c.layout.context_kind = (enum sn_context_kind)layouts[i / 2].kind;
+        m.algorithm = i % 2 ? SN_ALGORITHM_DIRECT : SN_ALGORITHM_RING;
+        check_levels(&c, &m, s, &checked, &wrong);
+    }
+    tap_ok(checked >= 20 && wrong == 0, "bytes by level sum to the traffic: %d stages, %d wrong",
+           checked, wrong);
+}
+
+int main(void)
+{
+    struct sn_software s;
+    sn_software_default(&s);
+    kernels_follow_their_formulas(&s);
+    measured_shapes_win(&s);
+    habits_change_prices(&s);
+    collectives_take_the_slowest_level(&s);
+    sizes_and_switches_change_rates(&s);
+    levels_sum_to_the_traffic(&s);
+    return tap_done();
+}
