@@ -4,6 +4,8 @@
  */
 #include "lib/plan/price.h"
 
+#include <limits.h>
+
 /* The members of a group are first + sum of i_a stride_a, 0 <= i_a < size_a, the first axis being
  * the inner one, so that they ascend. A rank is a group's first where rank / lead_a % lead_size_a
  * is 0 on all axes. */
@@ -126,26 +128,24 @@ static int64_t granule(const struct lattice *l, const struct sn_machine *m)
 }
 
 /* Where the walk through one group is: at each level the domain it is in, and how many domains of
- * the level below it has touched there. */
+ * the level below it has touched there. Unsigned, because search walks through millions. */
 struct walk {
-    int64_t in[SN_MAX_LEVELS + 1]; /* [i + 1]: domain of level i; [0]: the device */
+    int levels;
+    unsigned size[SN_MAX_LEVELS], in[SN_MAX_LEVELS], device;
     int touched[SN_MAX_LEVELS];
 };
 
-static void visit(struct walk *w, const struct sn_machine *m, const struct lattice *l, int rank,
-                  int *at)
+static void visit(struct walk *w, unsigned rank, int *at)
 {
-    int64_t before[SN_MAX_LEVELS + 1];
-    for (int i = -1; i < m->n_levels; i++) {
-        before[i + 1] = w->in[i + 1];
-        w->in[i + 1] = rank / domain(m, i, l->ranks);
-    }
-    for (int i = 0; i < m->n_levels; i++) {
-        if (w->in[i + 1] != before[i + 1])
-            w->touched[i] = 0;
-        w->touched[i] += w->touched[i] == 0 || w->in[i] != before[i];
-        if (w->touched[i] > at[i])
-            at[i] = w->touched[i];
+    bool moved = rank != w->device; /* to another domain of the level below */
+    w->device = rank;
+    for (int i = 0; i < w->levels; i++) {
+        unsigned in = rank / w->size[i];
+        bool is_new = in != w->in[i];
+        w->touched[i] = is_new ? 1 : w->touched[i] + moved;
+        w->in[i] = in;
+        at[i] = w->touched[i] > at[i] ? w->touched[i] : at[i];
+        moved = is_new;
     }
 }
 
@@ -157,34 +157,63 @@ static bool is_first(const struct lattice *l, int rank)
     return true;
 }
 
-static void by_walking(const struct lattice *l, const struct sn_machine *m, int *at)
+/* Members in steps of whole innermost domains, where those divide an axis: returns how many members
+ * of a group such a domain has, which is then known. */
+static int coarsen(struct lattice *l, int64_t size)
 {
-    int64_t step = granule(l, m);
-    int inner = l->axes > 0 ? l->size[0] : 1, outer = l->axes > 1 ? l->size[1] : 1;
-    for (int i = 0; i < m->n_levels; i++)
-        at[i] = 1;
-    for (int64_t r = 0; r < l->ranks; r += step) {
-        if (!is_first(l, (int)r))
+    int touched = touched_by_all(l, size), members = 1;
+    if (touched == 0)
+        return 0;
+    for (int a = 0; a < l->axes; a++) {
+        members *= l->size[a];
+        if (l->stride[a] % size == 0)
             continue;
-        struct walk w;
-        for (int i = 0; i <= m->n_levels; i++)
-            w.in[i] = -1;
-        for (int o = 0; o < outer; o++)
-            for (int k = 0; k < inner; k++)
-                visit(&w, m, l, (int)r + o * l->stride[1] + k * l->stride[0], at);
+        int64_t block = (int64_t)l->size[a] * l->stride[a];
+        int64_t stride = block % size == 0 ? size : block;
+        l->size[a] = l->lead_size[a] = (int)(block / stride);
+        l->stride[a] = l->lead[a] = (int)stride;
     }
+    return members / touched;
 }
 
-/* The most ranks of first and last stages in one of the domains of `size` devices. */
-static int ends_in_domain(const struct lattice *l, int64_t size)
+static void by_walking(struct lattice fine, const struct sn_machine *m, int *at)
 {
-    if (l->lead[0] % size == 0)
-        return (int)size;
-    int most = 0, here = 0;
-    for (int r = 0; r < l->ranks; r++) {
-        int stage = r / l->lead[0] % l->lead_size[0];
-        here = r % size == 0 ? 0 : here;
-        here += stage == 0 || stage == l->lead_size[0] - 1;
+    int in_domain = m->n_levels > 1 ? coarsen(&fine, domain(m, 0, fine.ranks)) : 0;
+    const struct lattice *l = &fine;
+    int step = (int)granule(l, m);
+    int inner = l->axes > 0 ? l->size[0] : 1, outer = l->axes > 1 ? l->size[1] : 1;
+    struct walk w = {.levels = m->n_levels};
+    for (int i = 0; i < m->n_levels; i++) {
+        w.size[i] = (unsigned)domain(m, i, l->ranks);
+        at[i] = 1;
+    }
+    for (int r = 0; r < l->ranks; r += step) {
+        if (!is_first(l, r))
+            continue;
+        for (int i = 0; i < m->n_levels; i++)
+            w.in[i] = UINT_MAX;
+        for (int o = 0; o < outer; o++)
+            for (int k = 0; k < inner; k++)
+                visit(&w, (unsigned)(r + o * l->stride[1] + k * l->stride[0]), at);
+    }
+    at[0] = in_domain > 0 ? in_domain : at[0];
+}
+
+/* The most ranks of first and last stages in one of the domains of `size` devices: stages follow
+ * one another every lead[0] ranks. */
+static int ends_in_domain(const struct lattice *l, int size)
+{
+    int stages = l->lead_size[0], block = l->lead[0] * stages, most = 0;
+    if (l->lead[0] % size == 0 || stages == 2)
+        return size;
+    if (size % block == 0)
+        return size / stages * 2;
+    for (int from = 0; from < l->ranks; from += size) {
+        int here = 0;
+        for (int r = from; r < from + size && r < l->ranks; r++) {
+            int at = r % block;
+            here += at < l->lead[0] || at >= block - l->lead[0];
+        }
         most = here > most ? here : most;
     }
     return most;
@@ -198,13 +227,13 @@ void sn_span_of(struct sn_span *out, const struct sn_machine *m, const struct sn
     for (int a = 0; a < l.axes; a++)
         s.members *= l.size[a];
     if (!by_arithmetic(&l, m, s.at))
-        by_walking(&l, m, s.at);
+        by_walking(l, m, s.at);
     for (int i = 0; i < m->n_levels; i++) {
         if (s.at[i] == 1)
             continue;
         int64_t below = domain(m, i - 1, l.ranks);
         below = below < l.ranks ? below : l.ranks;
-        s.sharing[i] = l.tied ? ends_in_domain(&l, below) : (int)below;
+        s.sharing[i] = l.tied ? ends_in_domain(&l, (int)below) : (int)below;
         s.hops[i] = l.stride[0] < s.sharing[i] ? l.stride[0] : s.sharing[i];
     }
     *out = s;
