@@ -6,6 +6,7 @@
 #include "lib/base/mem.h"
 #include "lib/plan/sim_stage.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,7 +148,17 @@ static enum sn_status collect_events(struct sn_sim *out, const struct play *y, s
     return SN_OK;
 }
 
-static enum sn_status collect(struct sn_sim *out, const struct play *y, struct sn_err *err)
+/* What a trainer's pipeline loses beside its schedule (software.h): idle time of every stage. */
+static double stall(const struct play *y, const struct sn_pricer *p)
+{
+    double most = 0;
+    for (int i = 0; i < y->stages; i++)
+        most = fmax(most, y->player[i].clock.busy - y->player[i].update);
+    return y->stages > 1 ? p->software->stall * most / y->board.micros : 0;
+}
+
+static enum sn_status collect(struct sn_sim *out, const struct play *y, const struct sn_pricer *p,
+                              struct sn_err *err)
 {
     out->stages = y->stages;
     out->stage = sn_alloc_n((size_t)y->stages, sizeof(*out->stage));
@@ -155,6 +166,7 @@ static enum sn_status collect(struct sn_sim *out, const struct play *y, struct s
         return no_memory(y->stages, err);
     for (int i = 0; i < y->stages; i++)
         out->step = y->player[i].clock.now > out->step ? y->player[i].clock.now : out->step;
+    out->step += stall(y, p);
     for (int i = 0; i < y->stages; i++) {
         const struct sn_sim_clock *c = &y->player[i].clock;
         struct sn_sim_stage *s = &out->stage[i];
@@ -182,7 +194,7 @@ enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const s
     if (st == SN_OK)
         st = play(&y, err);
     if (st == SN_OK)
-        st = collect(&sim, &y, err);
+        st = collect(&sim, &y, p, err);
     if (st == SN_OK && record)
         st = collect_events(&sim, &y, err);
     play_fini(&y);

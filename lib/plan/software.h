@@ -33,10 +33,13 @@ struct sn_software {
     double elementwise;              /* on bytes of the other memory-bound operations */
     double overhead;                 /* on the seconds that each operation begins with */
     double step_fixed, layer_fixed;  /* seconds a step; a layer and micro-batch */
+    double stall; /* times of a micro-batch by which a pipeline is longer than its schedule */
     /* --- communication, by axis --- */
     double latency[8], bandwidth[8]; /* factors, index enum sn_axis */
     double hidden[8];   /* part of the axis' exposed time that computing hides although our program
                            would wait; 0: as compiled */
+    bool pipeline_hides; /* else hidden[data] holds without pipeline stages only (DeepSpeed's
+                            pipeline engine reduces gradients when all is done) */
     bool data_overlaps; /* else gradients are reduced after the last
                            backward */
     double grad_wire_bytes; /* an element of reduced gradients; 0: as compiled */

@@ -1,0 +1,184 @@
+/*
+ * bench.c - rows priced by the program that prices ours.
+ */
+#include "tests/bench/foreign/bench.h"
+
+#include "lib/base/mem.h"
+#include "lib/config/files.h"
+#include "lib/plan/sim.h"
+#include "tests/bench/foreign/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- open and close ----------------------------------------------------------------------------
+ */
+
+static int find(const char *const *names, int n, const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(names[i], name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static enum sn_status load_machine(struct bench *b, const char *share, const char *name,
+                                   struct sn_err *err)
+{
+    char path[SN_PATH_MAX + 96];
+    if (find(b->machine_name, b->n_machines, name) >= 0)
+        return SN_OK;
+    if (b->n_machines == BENCH_MACHINES)
+        return sn_fail(err, SN_EFAIL, "more than %d machines", BENCH_MACHINES);
+    (void)snprintf(path, sizeof(path), "%s/machines/%s.yaml", share, name);
+    SN_TRY(sn_machine_load(&b->machine[b->n_machines], path, err));
+    b->machine_name[b->n_machines++] = name;
+    return SN_OK;
+}
+
+static enum sn_status load_profiles(struct bench *b, const char *share, const struct source *s,
+                                    struct sn_err *err)
+{
+    char path[SN_PATH_MAX + 96];
+    for (; s->profiles[b->n_profiles]; b->n_profiles++) {
+        (void)snprintf(path, sizeof(path), "%s/software/%s.yaml", share,
+                       s->profiles[b->n_profiles]);
+        SN_TRY(sn_software_load(&b->profile[b->n_profiles], path, err));
+        b->profile_name[b->n_profiles] = s->profiles[b->n_profiles];
+    }
+    return SN_OK;
+}
+
+enum sn_status bench_open(struct bench *b, const struct source *s, const char *folder,
+                          struct sn_err *err)
+{
+    char share[SN_PATH_MAX];
+    SN_TRY(sn_share_find(share, sizeof(share), err));
+    SN_TRY(s->read(&b->rows, folder, err));
+    SN_TRY(load_profiles(b, share, s, err));
+    for (int i = 0; i < b->rows.n; i++)
+        SN_TRY(load_machine(b, share, b->rows.row[i].machine, err));
+    b->seconds = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*b->seconds));
+    b->used = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*b->used));
+    if (!b->seconds || !b->used)
+        return sn_fail(err, SN_ENOMEM, "no memory for %d rows", b->rows.n);
+    for (int i = 0; i < b->rows.n; i++)
+        b->used[i] = true;
+    return rows_compile(&b->rows, err);
+}
+
+void bench_close(struct bench *b)
+{
+    rows_fini(&b->rows);
+    for (int i = 0; i < b->n_machines; i++)
+        sn_machine_fini(&b->machine[i]);
+    sn_free(b->seconds);
+    sn_free(b->used);
+}
+
+/* --- prices ------------------------------------------------------------------------------------
+ */
+
+static enum sn_status price_row(double *seconds, const struct bench *b, const struct row *r,
+                                struct sn_err *err)
+{
+    const struct row *twin = &b->rows.row[r->twin];
+    int machine = find(b->machine_name, b->n_machines, r->machine);
+    struct sn_software software = b->profile[find(b->profile_name, b->n_profiles, r->software)];
+    struct sn_pricer pricer;
+    struct sn_sim sim = {0};
+    software.attention = r->attention;
+    software.fused_norm = r->fused_norm;
+    sn_pricer_init(&pricer, &b->machine[machine], &software, twin->stages.job[0]);
+    SN_TRY(sn_sim_run(&sim, &twin->stages, &pricer, false, err));
+    *seconds = sim.step;
+    sn_sim_fini(&sim);
+    return SN_OK;
+}
+
+enum sn_status bench_price(struct bench *b, struct sn_err *err)
+{
+    for (int i = 0; i < b->rows.n; i++) {
+        if (b->used[i] && b->rows.row[i].outcome == ROW_TIMED)
+            SN_TRY(price_row(&b->seconds[i], b, &b->rows.row[i], err));
+    }
+    return SN_OK;
+}
+
+/* --- fit ---------------------------------------------------------------------------------------
+ */
+
+struct fitting {
+    struct bench *b;
+    const struct source *s;
+};
+
+static void put(struct bench *b, const struct source *s, const double *x)
+{
+    for (int k = 0; k < s->n_constants; k++) {
+        const struct constant *c = &s->constant[k];
+        for (int p = 0; p < b->n_profiles; p++) {
+            if (c->profiles >> p & 1u)
+                *(double *)((char *)&b->profile[p] + c->at) = c->is_factor ? exp(x[k]) : x[k];
+        }
+    }
+}
+
+static enum sn_status residuals(void *arg, const double *x, double *r, struct sn_err *err)
+{
+    struct fitting *f = arg;
+    struct bench *b = f->b;
+    int n = 0;
+    put(b, f->s, x);
+    SN_TRY(bench_price(b, err));
+    for (int i = 0; i < b->rows.n; i++) {
+        if (b->used[i] && b->rows.row[i].outcome == ROW_TIMED)
+            r[n++] = log(b->seconds[i] / b->rows.row[i].seconds);
+    }
+    return SN_OK;
+}
+
+enum sn_status bench_fit(struct bench *b, const struct source *s, struct sn_err *err)
+{
+    struct fitting f = {b, s};
+    struct fit fit = {
+        .n = s->n_constants, .scale = 0.02, .residuals = residuals, .arg = &f};
+    double x[FIT_MAX], cost;
+    if (s->n_constants > FIT_MAX)
+        return sn_fail(err, SN_EFAIL, "fit: more than %d constants", FIT_MAX);
+    for (int i = 0; i < b->rows.n; i++)
+        fit.rows += b->used[i] && b->rows.row[i].outcome == ROW_TIMED;
+    for (int k = 0; k < s->n_constants; k++) {
+        const struct constant *c = &s->constant[k];
+        fit.c[k] = c->is_factor
+                       ? (struct fit_constant){log(c->prior), c->spread, log(c->least), log(c->most)}
+                       : (struct fit_constant){c->prior, c->spread, c->least, c->most};
+        x[k] = fit.c[k].prior;
+    }
+    SN_TRY(fit_run(&fit, x, &cost, err));
+    put(b, s, x);
+    return bench_price(b, err);
+}
+
+void bench_print_constants(const struct bench *b, const struct source *s)
+{
+    printf("| constant | prior |");
+    for (int p = 0; p < b->n_profiles; p++)
+        printf(" %s |", b->profile_name[p]);
+    printf("\n|---|---|");
+    for (int p = 0; p < b->n_profiles; p++)
+        printf("---|");
+    for (int k = 0; k < s->n_constants; k++) {
+        const struct constant *c = &s->constant[k];
+        printf("\n| %s | %.3g |", c->name, c->prior);
+        for (int p = 0; p < b->n_profiles; p++) {
+            if (c->profiles >> p & 1u)
+                printf(" %.4g |", *(const double *)((const char *)&b->profile[p] + c->at));
+            else
+                printf(" |");
+        }
+    }
+    printf("\n\n");
+}

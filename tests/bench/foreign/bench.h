@@ -1,0 +1,57 @@
+/*
+ * bench.h - rows, with the machines and profiles by which they are priced.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include "tests/bench/foreign/rows.h"
+
+enum { BENCH_PROFILES = 8, BENCH_MACHINES = 4 };
+
+struct bench {
+    struct rows rows;
+    struct sn_machine machine[BENCH_MACHINES];
+    struct sn_software profile[BENCH_PROFILES];
+    const char *machine_name[BENCH_MACHINES], *profile_name[BENCH_PROFILES];
+    int n_machines, n_profiles;
+    double *seconds; /* of each row: what we say */
+    bool *used;      /* of each row: in the part that is looked at now */
+};
+
+/* Constants of a source that are fitted: a member of the profiles. */
+struct constant {
+    const char *name;
+    size_t at;         /* in struct sn_software */
+    unsigned profiles; /* bit i: of profile i of the source */
+    bool is_factor;    /* fitted as its logarithm */
+    double prior, spread, least, most;
+};
+
+struct source {
+    const char *name;
+    enum sn_status (*read)(struct rows *rows, const char *folder, struct sn_err *err);
+    const char *const *profiles; /* in the order of the bits; NULL at the end */
+    const struct constant *constant;
+    int n_constants;
+};
+
+extern const struct source source_sweep;
+
+/* Read, load machines and profiles, compile. */
+enum sn_status bench_open(struct bench *b, const struct source *s, const char *folder,
+                          struct sn_err *err);
+void bench_close(struct bench *b);
+/* Prices all used rows that were timed. */
+enum sn_status bench_price(struct bench *b, struct sn_err *err);
+/* Fits the source's constants to the used rows; the profiles then hold them. */
+enum sn_status bench_fit(struct bench *b, const struct source *s, struct sn_err *err);
+/* Bytes of the fullest rank of a row, and the bytes that it may fill. */
+double bench_memory(const struct bench *b, const struct row *r, double *usable);
+/* The constants as they are now. */
+void bench_print_constants(const struct bench *b, const struct source *s);
+/* Tables of the used rows. */
+void bench_print_times(const struct bench *b, const char *title);
+void bench_print_rows(const struct bench *b);
+void bench_print_memory(const struct bench *b, const char *title);
+
+#endif

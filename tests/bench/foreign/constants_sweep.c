@@ -1,0 +1,53 @@
+/*
+ * constants_sweep.c - what is fitted on the A100 sweep, from where and how far.
+ *
+ * A prior is what the machine file says (factor 1) or nothing lost (0); its spread is the usual
+ * factor by which such figures are off. Profile 0 is the earlier campaign, 1 the later one, 2 the
+ * later one's 2k runs.
+ */
+#include "tests/bench/foreign/bench.h"
+
+#include "lib/layout/grid.h"
+
+enum { EARLY = 1, LATE = 2, LATE_2K = 4, ALL = 7 };
+
+#define F(label, member, who, off)                                                                 \
+    {                                                                                              \
+        label, offsetof(struct sn_software, member), who, true, 1, off, 1e-3, 1e3                  \
+    }
+#define N(label, member, who, off, most)                                                           \
+    {                                                                                              \
+        label, offsetof(struct sn_software, member), who, false, 0, off, 0, most                   \
+    }
+
+static const struct constant constants[] = {
+    F("gemm", gemm, ALL, 0.15),
+    F("attention_forward.flash2", attention_forward[SN_ATTENTION_FLASH2], ALL, 0.3),
+    F("attention_backward.flash2", attention_backward[SN_ATTENTION_FLASH2], ALL, 0.3),
+    F("attention_forward.flash1", attention_forward[SN_ATTENTION_FLASH1], ALL, 0.5),
+    F("attention_backward.flash1", attention_backward[SN_ATTENTION_FLASH1], ALL, 0.5),
+    F("attention_forward.fused", attention_forward[SN_ATTENTION_FUSED], ALL, 0.5),
+    F("attention_backward.fused", attention_backward[SN_ATTENTION_FUSED], ALL, 0.5),
+    F("attention_forward.torch", attention_forward[SN_ATTENTION_TORCH], ALL, 0.5),
+    F("attention_backward.torch", attention_backward[SN_ATTENTION_TORCH], ALL, 0.5),
+    F("norm_fused", norm_fused, ALL, 0.7),
+    F("norm_unfused", norm_unfused, ALL, 1.5),
+    F("elementwise", elementwise, ALL, 0.5),
+    F("latency.tensor", latency[SN_AXIS_TENSOR], ALL, 1),
+    F("bandwidth.tensor", bandwidth[SN_AXIS_TENSOR], ALL, 0.5),
+    F("bandwidth.pipeline", bandwidth[SN_AXIS_PIPELINE], ALL, 1),
+    F("bandwidth.data", bandwidth[SN_AXIS_DATA], ALL, 1),
+    N("hidden.data", hidden[SN_AXIS_DATA], LATE | LATE_2K, 1, 1),
+    N("stall", stall, LATE_2K, 10, 50),
+    N("layer_fixed", layer_fixed, ALL, 1e-3, 1),
+    N("step_fixed", step_fixed, ALL, 1, 10),
+};
+
+static const char *const profiles[] = {"aleph-alpha-2023-early", "aleph-alpha-2023",
+                                       "aleph-alpha-2023-2k", NULL};
+
+const struct source source_sweep = {.name = "sweep",
+                                    .read = rows_read_sweep,
+                                    .profiles = profiles,
+                                    .constant = constants,
+                                    .n_constants = sizeof(constants) / sizeof(constants[0])};
