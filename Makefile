@@ -165,7 +165,8 @@ check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)
 FUZZ_SECONDS ?= 60
 # What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
 DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
-DEEP_SRC  := $(wildcard lib/base/*.c lib/config/*.c lib/layout/*.c lib/model/*.c lib/run/data*.c checkpoint/*.c slurm/*.c)
+DEEP_SRC  := $(wildcard lib/base/*.c lib/config/*.c lib/layout/*.c lib/model/*.c lib/program/*.c lib/plan/*.c \
+             lib/run/data*.c checkpoint/*.c slurm/*.c)
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)
 	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)
@@ -197,8 +198,9 @@ info: ## What was found on this machine and what was not
 	@echo 'BLAS to compare with $(BLAS_LIBS)'
 	@echo 'instruction sets     $(ISAS) (chosen at run time)'
 
-docs: all ## Write docs/RUNFILE.md and docs/ACTIVATIONS.md anew
+docs: all ## Write docs/RUNFILE.md, docs/MACHINES.md and docs/ACTIVATIONS.md anew
 	$(BUILD)/bin/sennit-plan --help-keys=markdown > docs/RUNFILE.md
+	$(BUILD)/bin/sennit-plan --help-keys=machines > docs/MACHINES.md
 	BUILD=$(BUILD) tests/activations > docs/ACTIVATIONS.md
 format: ## Format every C file with clang-format
 	clang-format -i $$(find bin checkpoint kernels lib slurm tests -name '*.[ch]')

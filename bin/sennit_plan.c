@@ -23,6 +23,7 @@ static const char usage[] =
     "  --explain RANK       print the program of this rank\n"
     "  --program NAME       which: train (default), evaluate or generate\n"
     "  --help-keys[=markdown]  every key of the run file with its default and meaning\n"
+    "  --help-keys=machines the same of machine files and software profiles, as a page\n"
     "  --help, --version\n"
     "\n"
     "Exit 0: done, 1: --verify refutes the layout, 2: bad usage or input.\n";
@@ -32,7 +33,7 @@ enum { RANKS = 256, JSON, VERIFY, ACTIVATIONS, EXPLAIN, PROGRAM, HELP_KEYS, HELP
 struct line {
     const char *run_file, *program;
     long long ranks, explain; /* 0, -1: not asked */
-    bool json, verify, activations, help, version, keys, markdown;
+    bool json, verify, activations, help, version, keys, markdown, machines;
 };
 
 static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
@@ -57,9 +58,11 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case HELP_KEYS:
         l->keys = true;
         l->markdown = optarg && strcmp(optarg, "markdown") == 0;
-        if (optarg && !l->markdown)
+        l->machines = optarg && strcmp(optarg, "machines") == 0;
+        if (optarg && !l->markdown && !l->machines)
             return sn_fail(err, SN_EINPUT,
-                           "--help-keys: '%s' is no format; want markdown or nothing", optarg);
+                           "--help-keys: '%s' is no format; want markdown, machines or nothing",
+                           optarg);
         return SN_OK;
     case HELP:
         l->help = true;
@@ -186,10 +189,13 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
     return st;
 }
 
-static enum sn_status print_keys(bool markdown, struct sn_err *err)
+static enum sn_status print_keys(const struct line *l, struct sn_err *err)
 {
     struct sn_str text = {0};
-    sn_config_help(&text, markdown);
+    if (l->machines)
+        sn_machine_help(&text);
+    else
+        sn_config_help(&text, l->markdown);
     bool failed = text.failed;
     if (!failed)
         (void)fputs(text.p, stdout);
@@ -209,7 +215,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (st == SN_OK && l.keys) {
-        st = print_keys(l.markdown, &err);
+        st = print_keys(&l, &err);
         return st == SN_OK ? 0 : sn_report(&err);
     }
     if (st == SN_OK)

@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/config/files.h"
 #include "lib/plan/fields.h"
+#include "lib/plan/software.h"
 #include "lib/program/program.h"
 
 #include <stdio.h>
@@ -374,8 +375,28 @@ void sn_machine_format(struct sn_str *out, const struct sn_machine *m)
         sn_fields_format(out, &level_fields, &m->level[i], 4, "- ");
 }
 
+static const char intro[] =
+    "# Machine files and software profiles\n\n"
+    "Generated from the key tables in `lib/plan/machine.c` and `lib/plan/software.c` by\n"
+    "`sennit-plan --help-keys=machines > docs/MACHINES.md`; do not edit.\n\n"
+    "A run file names a machine (`machine: dgx-a100-80`, or `machine: {file: PATH, nodes: 8}`): "
+    "the\n"
+    "planner prices the run for it. `templates/machines` has those that ship, each figure with "
+    "its\n"
+    "source or marked as an estimate; `sennit-plan calibrate` writes a file for the machine at "
+    "hand.\n"
+    "What is left out costs nothing. Unknown keys are errors, as in the run file.\n\n"
+    "## Machine files\n\n"
+    "Ranks are dealt out to devices in order: ranks of a domain of `links` are consecutive. A "
+    "product\n"
+    "of m x n x k takes `overhead` + 2 m n k / (peak x most / (1 + half_m / m + half_n / n + "
+    "half_k /\n"
+    "k)), or as long as its operands take to cross memory; attention takes FLOPs (1 + half_seq /\n"
+    "tokens) / (peak x part); other operations (bytes + half_bytes) / (bandwidth x part).\n\n";
+
 void sn_machine_help(struct sn_str *out)
 {
+    sn_str_add(out, "%s", intro);
     sn_fields_help(out, &machine_fields);
     sn_str_add(out, "\nEach level of `links`:\n\n");
     sn_fields_help(out, &level_fields);
@@ -383,6 +404,12 @@ void sn_machine_help(struct sn_str *out)
     sn_fields_help(out, &measured_fields);
     sn_str_add(out, "\nThe short form, of one device whose rates depend on nothing:\n\n");
     sn_fields_help(out, &short_fields);
+    sn_str_add(out,
+               "\n## Software profiles\n\n"
+               "What the kernels and habits of a trainer cost, as differences from ours: so that "
+               "published runs of\nothers are priced by the same program. A run file names one "
+               "with `machine.software`;\n`templates/software` has those that ship.\n\n");
+    sn_software_help(out);
 }
 
 enum sn_status sn_machine_check_precision(const struct sn_machine *m, enum sn_dtype precision,
