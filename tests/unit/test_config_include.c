@@ -50,6 +50,35 @@ static void keys_beside_override(const struct place *p)
            "a whole run file can be a preset, and a nested key overrides it alone");
 }
 
+static void a_named_machine_replaces_that_of_the_file(const struct place *p)
+{
+    write_file(p, "on-lassen.yaml",
+               "model: {preset: llama-tiny}\n" TRAIN
+               "machine: {preset: lassen, nodes: 4, software: {profile: x, attention: torch}}\n");
+    char *same = at_place(p, "file: %s/on-lassen.yaml\nmachine: {nodes: 8}\n");
+    char *other = at_place(p, "file: %s/on-lassen.yaml\nmachine: {file: m.yaml, preset: ~}\n");
+    char *brief = at_place(p, "file: %s/on-lassen.yaml\nmachine: summit\n");
+    char *trainer = at_place(p, "file: %s/on-lassen.yaml\nmachine: {software: {file: s}}\n");
+    struct sn_config c = good(p, same);
+    tap_ok(!strcmp(c.machine.preset, "lassen") && c.machine.nodes == 8 &&
+               c.machine.software.attention == 4,
+           "the same machine with more nodes");
+    c = good(p, other);
+    tap_ok(!strcmp(c.machine.file, "m.yaml") && !c.machine.preset[0] && c.machine.nodes == 0 &&
+               !c.machine.software.profile[0],
+           "another machine, of which nothing is known yet");
+    c = good(p, brief);
+    tap_ok(!strcmp(c.machine.preset, "summit") && c.machine.nodes == 0, "the same in short");
+    c = good(p, trainer);
+    tap_ok(!strcmp(c.machine.preset, "lassen") && !strcmp(c.machine.software.file, "s") &&
+               !c.machine.software.profile[0] && c.machine.software.attention == 0,
+           "another trainer on the same machine");
+    sn_free(same);
+    sn_free(other);
+    sn_free(brief);
+    sn_free(trainer);
+}
+
 static void files_are_pulled_in(const struct place *p)
 {
     struct sn_config c;
@@ -237,6 +266,7 @@ int main(void)
     struct place p = make_place();
     presets_have_the_published_sizes(&p);
     keys_beside_override(&p);
+    a_named_machine_replaces_that_of_the_file(&p);
     files_are_pulled_in(&p);
     cycles_and_depth_are_refused(&p);
     a_file_that_includes_itself_is_refused(&p);
