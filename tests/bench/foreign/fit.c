@@ -6,11 +6,11 @@
 #include "lib/base/mem.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
 
-enum { ROUNDS = 40 };
-static const double STEP = 1e-3, ENOUGH = 1e-4;
+enum { ROUNDS = 100, MOST_STALE = 6 };
+static const double STEP = 1e-3, ENOUGH = 1e-3, MOST_DAMPING = 1e6;
 
 struct work {
     const struct fit *f;
@@ -92,36 +92,72 @@ static void solve(const struct work *w, double damping, double *d)
     }
 }
 
-static enum sn_status descend(struct work *w, double *x, double *cost, struct sn_err *err)
+/* What a step tells about the derivatives (Broyden 1965): J += (dr - J d) d' / |d|^2. */
+static void learn(struct work *w, const double *d)
+{
+    int n = w->f->n;
+    double length = 0;
+    for (int k = 0; k < n; k++)
+        length += d[k] * d[k];
+    for (int i = 0; length > 0 && i < w->f->rows; i++) {
+        double *j = &w->jacobian[i * n], miss = w->tried[i] - w->r[i];
+        for (int k = 0; k < n; k++)
+            miss -= j[k] * d[k];
+        for (int k = 0; k < n; k++)
+            j[k] += miss * d[k] / length;
+    }
+}
+
+/* One step down: *moved tells whether there was any. */
+static enum sn_status step(struct work *w, double *x, double *cost, double *damping, bool *moved,
+                           struct sn_err *err)
 {
     const struct fit *f = w->f;
-    double damping = 1e-2, d[FIT_MAX], to[FIT_MAX];
-    SN_TRY(f->residuals(f->arg, x, w->r, err));
-    *cost = cost_of(f, x, w->r);
-    for (int round = 0; round < ROUNDS; round++) {
-        double before = *cost, trial = before;
-        SN_TRY(derive(w, x, err));
-        normal(w, x);
-        for (; damping < 1e8; damping *= 5) {
-            solve(w, damping, d);
-            for (int k = 0; k < f->n; k++)
-                to[k] = fmin(fmax(x[k] + d[k], f->c[k].least), f->c[k].most);
-            SN_TRY(f->residuals(f->arg, to, w->tried, err));
-            trial = cost_of(f, to, w->tried);
-            if (trial < before)
-                break;
-        }
-        if (trial >= before)
-            return SN_OK;
-        memcpy(x, to, (size_t)f->n * sizeof(*x));
-        memcpy(w->r, w->tried, (size_t)f->rows * sizeof(*w->r));
-        *cost = trial;
-        damping = fmax(damping / 10, 1e-6);
-        (void)fprintf(stderr, "\rfit: round %2d, cost %.3f ", round, *cost);
-        if (before - trial < ENOUGH * before)
+    double d[FIT_MAX], to[FIT_MAX], trial = *cost;
+    normal(w, x);
+    for (; *damping < MOST_DAMPING; *damping *= 5) {
+        solve(w, *damping, d);
+        for (int k = 0; k < f->n; k++)
+            to[k] = fmin(fmax(x[k] + d[k], f->c[k].least), f->c[k].most);
+        SN_TRY(f->residuals(f->arg, to, w->tried, err));
+        trial = cost_of(f, to, w->tried);
+        if (trial < *cost)
             break;
     }
-    (void)fputc('\n', stderr);
+    *moved = trial < *cost;
+    if (!*moved)
+        return SN_OK;
+    for (int k = 0; k < f->n; k++)
+        d[k] = to[k] - x[k];
+    learn(w, d);
+    memcpy(x, to, (size_t)f->n * sizeof(*x));
+    memcpy(w->r, w->tried, (size_t)f->rows * sizeof(*w->r));
+    *cost = trial;
+    *damping = fmax(*damping / 10, 1e-6);
+    return SN_OK;
+}
+
+static enum sn_status descend(struct work *w, double *x, double *cost, struct sn_err *err)
+{
+    double damping = 1e-2;
+    int stale = 0; /* steps since derivatives were computed */
+    SN_TRY(w->f->residuals(w->f->arg, x, w->r, err));
+    *cost = cost_of(w->f, x, w->r);
+    SN_TRY(derive(w, x, err));
+    for (int round = 0; round < ROUNDS; round++) {
+        bool moved;
+        double before = *cost;
+        SN_TRY(step(w, x, cost, &damping, &moved, err));
+        bool little = !moved || before - *cost < ENOUGH * before;
+        if (little && stale == 0)
+            return SN_OK;
+        stale++;
+        if (little || stale == MOST_STALE) {
+            SN_TRY(derive(w, x, err));
+            stale = 0;
+            damping = fmin(damping, 1e-2);
+        }
+    }
     return SN_OK;
 }
 

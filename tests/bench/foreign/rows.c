@@ -24,6 +24,16 @@ enum sn_status rows_add(struct rows *rows, struct row **out, struct sn_err *err)
     return SN_OK;
 }
 
+/* Equal pieces; what is left over goes to the first ones. */
+static void add_split(struct sn_str *text, const struct row_layout *l)
+{
+    int pieces = l->pipeline * l->virtual_stages;
+    for (int i = 0; i < pieces; i++)
+        sn_str_add(text, "%s%d", i ? ", " : ", split: [",
+                   l->layers / pieces + (i < l->layers % pieces));
+    sn_str_add(text, "]");
+}
+
 enum sn_status row_configure(struct row *r, const struct row_layout *l, struct sn_err *err)
 {
     struct sn_str text = {0};
@@ -37,10 +47,13 @@ enum sn_status row_configure(struct row *r, const struct row_layout *l, struct s
     sn_str_add(&text,
                "layout: {data: %d, tensor: %d, pipeline: %d, context: %d, micro_batch: %d, "
                "virtual_stages: %d, schedule: %s, zero: %d, sequence_parallel: %s, recompute: "
-               "%s}\n",
+               "%s",
                l->data, l->tensor, l->pipeline, l->context, l->micro_batch, l->virtual_stages,
                l->virtual_stages > 1 ? "interleaved" : "1f1b", l->zero,
                l->sequence_parallel ? "true" : "false", l->recompute ? "full" : "none");
+    if (l->even_split)
+        add_split(&text, l);
+    sn_str_add(&text, "}\n");
     enum sn_status st =
         text.failed ? sn_fail(err, SN_ENOMEM, "no memory for a run file")
                     : sn_config_parse(&r->config, text.p, text.len, r->id, NULL, err);

@@ -41,6 +41,7 @@ struct row_layout {
     int batch; /* sequences a step */
     int tensor, pipeline, context, data, micro_batch, virtual_stages, zero;
     bool sequence_parallel, recompute;
+    bool even_split; /* else layers are dealt as ours are */
 };
 
 /* A line of a table, by the names of its columns. */

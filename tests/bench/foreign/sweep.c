@@ -69,6 +69,7 @@ static enum sn_status take(void *arg, const struct table *t, struct sn_err *err)
             .virtual_stages = 1,
             .zero = 1,
             .sequence_parallel = strcmp(table_text(t, "seq_parallel"), "True") == 0,
+            .even_split = true,
             .recompute = strcmp(table_text(t, "act_ckpt"), "every_layer") == 0,
         },
         err);
