@@ -1,6 +1,7 @@
 #include "lib/plan/plan.h"
 
 #include "lib/base/mem.h"
+#include "lib/plan/foreign_memory.h"
 #include "lib/program/verify.h"
 
 /* --- memory and traffic --------------------------------------------------------------------------
@@ -19,11 +20,14 @@ static int communicators(const struct sn_job *j)
     return n;
 }
 
-static void add_stage(struct sn_plan *p, const struct sn_job *j, const struct sn_machine *m)
+static void add_stage(struct sn_plan *p, const struct sn_job *j, const struct sn_pricer *by)
 {
+    const struct sn_machine *m = by ? by->machine : NULL;
     struct sn_memory_plan memory;
     int64_t bytes[SN_NAXES];
     sn_job_memory(j, &memory);
+    if (by)
+        sn_foreign_memory(&memory, j, by->software);
     if (m && m->device.library > 0) {
         memory.total -= memory.library;
         memory.library = m->device.library + communicators(j) * m->device.communicator;
@@ -60,7 +64,7 @@ enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
     struct sn_plan plan = {.ranks = sn_grid_ranks(&s->job[0]->grid),
                            .micros = s->job[0]->train.micros};
     for (int i = 0; i < s->n; i++)
-        add_stage(&plan, s->job[i], p ? p->machine : NULL);
+        add_stage(&plan, s->job[i], p);
     if (p) {
         struct sn_sim sim;
         SN_TRY(sn_sim_run(&sim, s, p, false, err));

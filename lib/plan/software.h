@@ -36,18 +36,22 @@ struct sn_software {
     double stall; /* times of a micro-batch by which a pipeline is longer than its schedule */
     /* --- communication, by axis --- */
     double latency[8], bandwidth[8]; /* factors, index enum sn_axis */
-    double hidden[8];   /* part of the axis' exposed time that computing hides although our program
-                           would wait; 0: as compiled */
+    double hidden[8];    /* part of the axis' exposed time that computing hides although our program
+                            would wait; 0: as compiled */
     bool pipeline_hides; /* else hidden[data] holds without pipeline stages only (DeepSpeed's
                             pipeline engine reduces gradients when all is done) */
-    bool data_overlaps; /* else gradients are reduced after the last
-                           backward */
+    bool data_overlaps;  /* else gradients are reduced after the last
+                            backward */
     double grad_wire_bytes; /* an element of reduced gradients; 0: as compiled */
     bool logits_gathered;   /* the head's logits are whole on every tensor rank */
     /* --- memory: bytes --- */
     double param_bytes, grad_bytes, optimizer_bytes; /* an element; 0: as compiled */
     double kept_replicated, kept_sharded; /* a layer, token and feature; 0: as compiled */
-    double logits_bytes;                  /* a token and word; 0: as compiled */
+    double kept_unfused;                  /* and more where norms are several kernels */
+    double kept_scores;                   /* a score, of attention kernels that keep them */
+    double recompute_live; /* layers whose activations are there at once when recomputing */
+    double logits_bytes,
+        logits_gathered_bytes; /* a token and word; and more on several tensor ranks */
     double fixed_bytes;
     double memory_cutoff; /* fraction of device memory that is usable */
 };

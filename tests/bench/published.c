@@ -81,6 +81,8 @@ static enum sn_status run(struct bench *b, const struct source *s, const struct 
     else {
         bench_print_times(b, l->fit ? "fitted to all" : "as shipped");
         bench_print_constants(b, s);
+        SN_TRY(bench_memory(b, err));
+        bench_print_memory(b);
     }
     if (l->folder)
         SN_TRY(write_profiles(b, l->folder, err));

@@ -62,7 +62,9 @@ enum sn_status bench_open(struct bench *b, const struct source *s, const char *f
         SN_TRY(load_machine(b, share, b->rows.row[i].machine, err));
     b->seconds = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*b->seconds));
     b->used = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*b->used));
-    if (!b->seconds || !b->used)
+    b->filled = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*b->filled));
+    b->fits = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*b->fits));
+    if (!b->seconds || !b->used || !b->filled || !b->fits)
         return sn_fail(err, SN_ENOMEM, "no memory for %d rows", b->rows.n);
     for (int i = 0; i < b->rows.n; i++)
         b->used[i] = true;
@@ -76,22 +78,32 @@ void bench_close(struct bench *b)
         sn_machine_fini(&b->machine[i]);
     sn_free(b->seconds);
     sn_free(b->used);
+    sn_free(b->filled);
+    sn_free(b->fits);
 }
 
 /* --- prices ------------------------------------------------------------------------------------
  */
 
+/* What prices a row; its profile is *s. */
+static void pricer_of(struct sn_pricer *out, struct sn_software *s, const struct bench *b,
+                      const struct row *r)
+{
+    int machine = find(b->machine_name, b->n_machines, r->machine);
+    *s = b->profile[find(b->profile_name, b->n_profiles, r->software)];
+    s->attention = r->attention;
+    s->fused_norm = r->fused_norm;
+    sn_pricer_init(out, &b->machine[machine], s, b->rows.row[r->twin].stages.job[0]);
+}
+
 static enum sn_status price_row(double *seconds, const struct bench *b, const struct row *r,
                                 struct sn_err *err)
 {
     const struct row *twin = &b->rows.row[r->twin];
-    int machine = find(b->machine_name, b->n_machines, r->machine);
-    struct sn_software software = b->profile[find(b->profile_name, b->n_profiles, r->software)];
+    struct sn_software software;
     struct sn_pricer pricer;
     struct sn_sim sim = {0};
-    software.attention = r->attention;
-    software.fused_norm = r->fused_norm;
-    sn_pricer_init(&pricer, &b->machine[machine], &software, twin->stages.job[0]);
+    pricer_of(&pricer, &software, b, r);
     SN_TRY(sn_sim_run(&sim, &twin->stages, &pricer, false, err));
     *seconds = sim.step;
     sn_sim_fini(&sim);
@@ -103,6 +115,21 @@ enum sn_status bench_price(struct bench *b, struct sn_err *err)
     for (int i = 0; i < b->rows.n; i++) {
         if (b->used[i] && b->rows.row[i].outcome == ROW_TIMED)
             SN_TRY(price_row(&b->seconds[i], b, &b->rows.row[i], err));
+    }
+    return SN_OK;
+}
+
+enum sn_status bench_memory(struct bench *b, struct sn_err *err)
+{
+    for (int i = 0; i < b->rows.n; i++) {
+        const struct row *r = &b->rows.row[i];
+        struct sn_software software;
+        struct sn_pricer pricer;
+        struct sn_plan plan;
+        pricer_of(&pricer, &software, b, r);
+        SN_TRY(sn_plan_make(&plan, &b->rows.row[r->twin].stages, &pricer, err));
+        b->filled[i] = (double)plan.memory.total / (double)pricer.machine->device.memory;
+        b->fits[i] = b->filled[i] <= software.memory_cutoff;
     }
     return SN_OK;
 }
@@ -143,8 +170,7 @@ static enum sn_status residuals(void *arg, const double *x, double *r, struct sn
 enum sn_status bench_fit(struct bench *b, const struct source *s, struct sn_err *err)
 {
     struct fitting f = {b, s};
-    struct fit fit = {
-        .n = s->n_constants, .scale = 0.02, .residuals = residuals, .arg = &f};
+    struct fit fit = {.n = s->n_constants, .scale = 0.02, .residuals = residuals, .arg = &f};
     double x[FIT_MAX], cost;
     if (s->n_constants > FIT_MAX)
         return sn_fail(err, SN_EFAIL, "fit: more than %d constants", FIT_MAX);
@@ -152,9 +178,9 @@ enum sn_status bench_fit(struct bench *b, const struct source *s, struct sn_err 
         fit.rows += b->used[i] && b->rows.row[i].outcome == ROW_TIMED;
     for (int k = 0; k < s->n_constants; k++) {
         const struct constant *c = &s->constant[k];
-        fit.c[k] = c->is_factor
-                       ? (struct fit_constant){log(c->prior), c->spread, log(c->least), log(c->most)}
-                       : (struct fit_constant){c->prior, c->spread, c->least, c->most};
+        fit.c[k] = c->is_factor ? (struct fit_constant){log(c->prior), c->spread, log(c->least),
+                                                        log(c->most)}
+                                : (struct fit_constant){c->prior, c->spread, c->least, c->most};
         x[k] = fit.c[k].prior;
     }
     SN_TRY(fit_run(&fit, x, &cost, err));

@@ -15,6 +15,8 @@ struct bench {
     const char *machine_name[BENCH_MACHINES], *profile_name[BENCH_PROFILES];
     int n_machines, n_profiles;
     double *seconds; /* of each row: what we say */
+    double *filled;  /* and the part of the device's memory that its fullest rank needs, */
+    bool *fits;      /* which we say is there */
     bool *used;      /* of each row: in the part that is looked at now */
 };
 
@@ -45,13 +47,13 @@ void bench_close(struct bench *b);
 enum sn_status bench_price(struct bench *b, struct sn_err *err);
 /* Fits the source's constants to the used rows; the profiles then hold them. */
 enum sn_status bench_fit(struct bench *b, const struct source *s, struct sn_err *err);
-/* Bytes of the fullest rank of a row, and the bytes that it may fill. */
-double bench_memory(const struct bench *b, const struct row *r, double *usable);
+/* The memory of all rows. */
+enum sn_status bench_memory(struct bench *b, struct sn_err *err);
 /* The constants as they are now. */
 void bench_print_constants(const struct bench *b, const struct source *s);
 /* Tables of the used rows. */
 void bench_print_times(const struct bench *b, const char *title);
 void bench_print_rows(const struct bench *b);
-void bench_print_memory(const struct bench *b, const char *title);
+void bench_print_memory(const struct bench *b);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * fit.h - least squares with priors: Levenberg-Marquardt on few constants.
  *
- * Minimises the sum of r_i^2 / (1 + r_i^2 / scale^2)-like weights (Cauchy, by reweighting, so that a
- * few rows that no constant explains do not bend the others) plus ((x - prior) / spread)^2 of every
- * constant: what no row informs stays where physics puts it.
+ * Minimises the sum of r_i^2 / (1 + r_i^2 / scale^2)-like weights (Cauchy, by reweighting, so that
+ * a few rows that no constant explains do not bend the others) plus ((x - prior) / spread)^2 of
+ * every constant: what no row informs stays where physics puts it.
  */
 #ifndef FIT_H
 #define FIT_H

@@ -42,7 +42,8 @@ enum sn_status row_configure(struct row *r, const struct row_layout *l, struct s
                "vocab: %d, seq: %d, tied_embeddings: %s}\n",
                l->layers, l->hidden, l->heads, l->kv_heads, l->ffn, l->vocab, l->seq,
                l->tied ? "true" : "false");
-    sn_str_add(&text, "data: {train: none}\ntrain: {global_batch: %d, precision: bf16, steps: 10}\n",
+    sn_str_add(&text,
+               "data: {train: none}\ntrain: {global_batch: %d, precision: bf16, steps: 10}\n",
                l->batch);
     sn_str_add(&text,
                "layout: {data: %d, tensor: %d, pipeline: %d, context: %d, micro_batch: %d, "
@@ -54,9 +55,9 @@ enum sn_status row_configure(struct row *r, const struct row_layout *l, struct s
     if (l->even_split)
         add_split(&text, l);
     sn_str_add(&text, "}\n");
-    enum sn_status st =
-        text.failed ? sn_fail(err, SN_ENOMEM, "no memory for a run file")
-                    : sn_config_parse(&r->config, text.p, text.len, r->id, NULL, err);
+    enum sn_status st = text.failed
+                            ? sn_fail(err, SN_ENOMEM, "no memory for a run file")
+                            : sn_config_parse(&r->config, text.p, text.len, r->id, NULL, err);
     sn_str_fini(&text);
     if (st == SN_OK)
         st = sn_config_resolve_ranks(&r->config, sn_config_ranks(&r->config), err);

@@ -14,16 +14,16 @@
 enum row_outcome { ROW_TIMED, ROW_OOM };
 
 struct row {
-    char sheet[64], id[24];    /* the table that it is ranked in; the run in it */
-    char group[24];            /* the model, for leaving one out: "llama_13B" */
-    const char *machine;       /* templates/machines */
-    const char *software;      /* templates/software */
+    char sheet[64], id[24]; /* the table that it is ranked in; the run in it */
+    char group[24];         /* the model, for leaving one out: "llama_13B" */
+    const char *machine;    /* templates/machines */
+    const char *software;   /* templates/software */
     enum sn_attention_kernel attention;
     bool fused_norm;
     struct sn_config config;
     enum row_outcome outcome;
-    double seconds;  /* a step, when timed */
-    int twin;        /* first row whose program is the same (itself when there is none before) */
+    double seconds; /* a step, when timed */
+    int twin;       /* first row whose program is the same (itself when there is none before) */
     struct sn_model *model;  /* of twins only */
     struct sn_stages stages; /* of twins only: the others borrow */
 };

@@ -100,9 +100,10 @@ void bench_print_times(const struct bench *b, const char *title)
     const char *sheet[SHEETS];
     int n = 0;
     static struct set s;
-    printf("| %s | rows | median, %% | p90, %% | max, %% | bias, %% | Spearman | first ranked above "
-           "best, %% |\n|---|---|---|---|---|---|---|---|\n",
-           title);
+    printf(
+        "| %s | rows | median, %% | p90, %% | max, %% | bias, %% | Spearman | first ranked above "
+        "best, %% |\n|---|---|---|---|---|---|---|---|\n",
+        title);
     for (int i = 0; i < b->rows.n; i++) {
         int k = 0;
         while (k < n && strcmp(sheet[k], b->rows.row[i].sheet) != 0)
@@ -133,4 +134,56 @@ void bench_print_rows(const struct bench *b)
                    l->sequence_parallel, l->tensor, l->pipeline, l->micro_batch, l->data,
                    r->seconds, b->seconds[i], error_of(b, i));
     }
+}
+
+/* --- memory ------------------------------------------------------------------------------------
+ */
+
+struct tally {
+    int rows, right, missed, alarms; /* missed: we say that it fits, it did not */
+    int low;                         /* missed under three quarters of the device */
+    double least_oom, most_fit;
+};
+
+static void count(struct tally *t, const struct bench *b, int i)
+{
+    bool fitted = b->rows.row[i].outcome == ROW_TIMED;
+    t->rows++;
+    t->right += b->fits[i] == fitted;
+    t->missed += b->fits[i] && !fitted;
+    t->alarms += !b->fits[i] && fitted;
+    t->low += b->filled[i] < 0.75 && !fitted;
+    if (fitted)
+        t->most_fit = fmax(t->most_fit, b->filled[i]);
+    else
+        t->least_oom = fmin(t->least_oom, b->filled[i]);
+}
+
+static void print_tally(const char *name, const struct tally *t)
+{
+    printf("| %s | %d | %.1f | %d | %d | %d | %.3f | %.3f |\n", name, t->rows,
+           100.0 * t->right / t->rows, t->missed, t->alarms, t->low, t->least_oom, t->most_fit);
+}
+
+void bench_print_memory(const struct bench *b)
+{
+    struct tally all = {.least_oom = HUGE_VAL};
+    printf("| memory | rows | right, %% | false fits | false out of memory | out of memory though "
+           "under 75 %% | least full that ran out | fullest that fitted |\n"
+           "|---|---|---|---|---|---|---|---|\n");
+    for (int i = 0; i < b->rows.n; i++) {
+        struct tally t = {.least_oom = HUGE_VAL};
+        bool first = true;
+        for (int k = 0; k < i; k++)
+            first = first && strcmp(b->rows.row[k].sheet, b->rows.row[i].sheet) != 0;
+        for (int k = i; first && k < b->rows.n; k++) {
+            if (strcmp(b->rows.row[k].sheet, b->rows.row[i].sheet) == 0)
+                count(&t, b, k);
+        }
+        if (first)
+            print_tally(b->rows.row[i].sheet, &t);
+        count(&all, b, i);
+    }
+    print_tally("all", &all);
+    printf("\n");
 }

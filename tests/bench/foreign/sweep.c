@@ -43,9 +43,9 @@ static enum sn_status take(void *arg, const struct table *t, struct sn_err *err)
     (void)snprintf(r->id, sizeof(r->id), "%s", table_text(t, "trial_id"));
     (void)snprintf(r->group, sizeof(r->group), "%s", table_text(t, "model"));
     r->machine = "dgx-a100-80";
-    r->software = table_int(t, "trial_id") < LATER   ? "aleph-alpha-2023-early"
-                  : table_int(t, "seq") <= SHORT ? "aleph-alpha-2023-2k"
-                                                 : "aleph-alpha-2023";
+    r->software = table_int(t, "trial_id") < LATER ? "aleph-alpha-2023-early"
+                  : table_int(t, "seq") <= SHORT   ? "aleph-alpha-2023-2k"
+                                                   : "aleph-alpha-2023";
     r->attention = kernel_of(table_text(t, "attn"));
     r->fused_norm = table_int(t, "rmsnorm_kernel") != 0;
     r->outcome = strcmp(status, "oom") == 0 ? ROW_OOM : ROW_TIMED;
@@ -69,7 +69,6 @@ static enum sn_status take(void *arg, const struct table *t, struct sn_err *err)
             .virtual_stages = 1,
             .zero = 1,
             .sequence_parallel = strcmp(table_text(t, "seq_parallel"), "True") == 0,
-            .even_split = true,
             .recompute = strcmp(table_text(t, "act_ckpt"), "every_layer") == 0,
         },
         err);

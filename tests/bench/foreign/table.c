@@ -66,7 +66,8 @@ enum sn_status table_read(const char *path, table_take *take, void *arg, struct 
     struct table t = {.path = path};
     FILE *f = fopen(path, "r");
     if (!f)
-        return sn_fail(err, SN_EINPUT, "%s: cannot be opened; is this the repository's root?", path);
+        return sn_fail(err, SN_EINPUT, "%s: cannot be opened; is this the repository's root?",
+                       path);
     enum sn_status st = SN_OK;
     for (; st == SN_OK && fgets(t.values, sizeof(t.values), f); t.line++)
         st = take_line(&t, take, arg, err);
