@@ -31,11 +31,14 @@ static const struct sn_level *level(const struct sn_pricer *p, int i)
     return &p->machine->level[i];
 }
 
-/* What one member can send at level i when `sharing` devices of its domain below do. */
-static double rate(const struct sn_pricer *p, int i, int sharing, enum sn_axis axis)
+/* What one member can send at level i to `others` others, when `sharing` devices of its domain
+ * below do the same. */
+static double rate(const struct sn_pricer *p, int i, int others, int sharing, enum sn_axis axis)
 {
     const struct sn_level *l = level(p, i);
     double rate = l->device;
+    if (l->peer > 0 && l->peer * others < rate)
+        rate = l->peer * others;
     if (l->domain > 0 && l->domain / sharing < rate)
         rate = l->domain / sharing;
     return rate * or_one(l->efficiency) * p->software->bandwidth[axis];
@@ -60,7 +63,7 @@ static double transfer(const struct sn_pricer *p, double bytes, enum sn_group q)
         return 0;
     const struct sn_level *l = level(p, top);
     return p->machine->launch + p->software->latency[axis] * l->latency +
-           bytes * ramp(l, bytes) / rate(p, top, s->hops[top], axis);
+           bytes * ramp(l, bytes) / rate(p, top, 1, s->hops[top], axis);
 }
 
 /* Does the switch of level i sum for this group? */
@@ -79,7 +82,8 @@ static double passing(const struct sn_pricer *p, enum sn_collective kind, enum s
 {
     const struct sn_span *s = &p->span[q];
     double n = s->members, one = bytes / n, times = kind == SN_ALL_REDUCE ? 2 : 1;
-    double member = rate(p, i, s->sharing[i], sn_group_axis(q)) * switch_gain(p, kind, i, s->at[i]);
+    double member = rate(p, i, s->at[i] - 1, s->sharing[i], sn_group_axis(q)) *
+                    switch_gain(p, kind, i, s->at[i]);
     bool direct = p->machine->algorithm == SN_ALGORITHM_DIRECT || kind == SN_ALL_TO_ALL;
     /* Direct: each member sends its own; ring: those in the domain share what crosses. */
     double each = direct ? (n - inside) * one : (n - 1) * one / inside;

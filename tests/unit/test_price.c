@@ -241,6 +241,12 @@ static void sizes_and_switches_change_rates(const struct sn_software *s)
                 2 * half / 1.25) &&
                sn_price_collective(&q, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR) == before,
            "switches sum for more than half of a node, and only then");
+    struct sn_machine mesh = m;
+    mesh.level[0].peer = 50e9;
+    struct sn_pricer r = pricer_of(&mesh, s, part);
+    tap_ok(
+        near(sn_price_collective(&r, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR), 2 * before),
+        "where pairs have links of their own, four devices use three of them each");
     struct sn_software other = *s;
     other.bandwidth[SN_AXIS_TENSOR] = 0.5;
     other.grad_wire_bytes = 2;
