@@ -150,8 +150,8 @@ struct sn_pack_item {
 /* Largest sum of bytes alive at one of n_ops operations; `delta` is room for n_ops + 2 numbers. */
 int64_t sn_pack_bound(const struct sn_pack_item *items, int n, int n_ops, int64_t *delta);
 /* Give every item an offset so that those alive together do not overlap (pack.c). Sets temp_bytes
- * and the offsets of the items' buffers; `order` is room for n numbers. */
-void sn_pack(struct sn_program *p, struct sn_pack_item *items, int *order, int n);
+ * and the offsets of the items' buffers; false: no memory. */
+bool sn_pack(struct sn_program *p, struct sn_pack_item *items, int n);
 
 /* lower.c, for the other lowerings: */
 /* A new result buffer of node n, `rows` x `cols`, and its place. */

@@ -130,25 +130,22 @@ static void share_places(struct sn_program *p)
 static enum sn_status place_temporaries(struct sn_program *p, struct sn_err *err)
 {
     struct sn_pack_item *items = sn_alloc_n((size_t)p->n_bufs, sizeof(*items));
-    int *order = sn_alloc_n((size_t)p->n_bufs, sizeof(*order));
     int64_t *delta = sn_alloc_n((size_t)p->n_ops + 2, sizeof(*delta));
-    enum sn_status st = SN_OK;
-    if (!items || !order || !delta) {
-        st = sn_fail(err, SN_ENOMEM, "compile: no memory to place %d buffers", p->n_bufs);
-    } else {
-        int n = 0;
-        for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
-            const struct sn_buffer *x = &p->bufs[b];
-            if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0)
-                items[n++] = (struct sn_pack_item){x->bytes, 0, x->first, x->last, b};
-        }
+    int n = 0;
+    bool good = items && delta;
+    for (int b = p->n_state_bufs; b < p->n_bufs && good; b++) {
+        const struct sn_buffer *x = &p->bufs[b];
+        if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0)
+            items[n++] = (struct sn_pack_item){x->bytes, 0, x->first, x->last, b};
+    }
+    if (good) {
         p->temp_lower_bound = sn_pack_bound(items, n, p->n_ops, delta);
-        sn_pack(p, items, order, n);
+        good = sn_pack(p, items, n);
     }
     sn_free(items);
-    sn_free(order);
     sn_free(delta);
-    return st;
+    return good ? SN_OK
+                : sn_fail(err, SN_ENOMEM, "compile: no memory to place %d buffers", p->n_bufs);
 }
 
 static void place_slots(struct sn_program *p)
