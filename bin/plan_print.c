@@ -67,6 +67,8 @@ static void json_time(struct sn_str *out, const struct sn_plan_report *r)
     sn_str_add_json(out, m->name);
     sn_str_add(out, ", \"software\": ");
     sn_str_add_json(out, r->pricer->software->name);
+    sn_str_add(out, ", \"goodput\": ");
+    sn_plan_goodput_json(out, r->goodput);
 }
 
 static void json_verdict(struct sn_str *out, const struct sn_plan *p)
@@ -230,6 +232,7 @@ static void text_plan(const struct sn_plan_report *r)
         (void)printf(" (%s)\n", r->pricer->machine->device.name);
     else
         (void)printf(" (this host's memory over %d ranks)\n", p->ranks);
+    sn_plan_goodput_text(r->goodput);
     if (p->verify)
         text_verdict(p);
 }

@@ -4,12 +4,14 @@
 #ifndef SN_PLAN_PRINT_H
 #define SN_PLAN_PRINT_H
 
+#include "lib/plan/goodput.h"
 #include "lib/plan/plan.h"
 
 struct sn_plan_report {
     const struct sn_plan *plan;
     const struct sn_stages *stages;
     const struct sn_pricer *pricer;
+    const struct sn_goodput *goodput;
     int64_t limit; /* bytes that a rank may fill */
     bool named;    /* by the machine that the run file names; else the limit is this host's */
     bool json;
@@ -17,6 +19,9 @@ struct sn_plan_report {
 
 /* The limit where no machine is named: this host's memory over the ranks. */
 int64_t sn_host_limit(int ranks);
+/* How often to save, as a line of text, or as a value of JSON. */
+void sn_plan_goodput_text(const struct sn_goodput *g);
+void sn_plan_goodput_json(struct sn_str *out, const struct sn_goodput *g);
 /* The plan on stdout, as text or as one JSON object (DESIGN.md 4). */
 enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err);
 /* What each stage keeps from forward to backward. */

@@ -2,6 +2,7 @@
  * sennit_plan.c - the command line of sennit-plan: check a run file, show what it compiles to.
  */
 #include "bin/common.h"
+#include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
 #include "lib/base/log.h"
 #include "lib/plan/named.h"
@@ -22,17 +23,40 @@ static const char usage[] =
     "  --activations        what each pipeline stage keeps for backward, tensor by tensor\n"
     "  --explain RANK       print the program of this rank\n"
     "  --program NAME       which: train (default), evaluate or generate\n"
+    "  --svg FILE           draw the pipeline, memory over time and where time goes\n"
+    "  --trace FILE         the simulated step for Perfetto (Chrome's trace format)\n"
+    "  --timeline           the pipeline as text\n"
+    "  --mtbf-hours N       mean time between failures of a node, for the checkpoint interval\n"
+    "  --storage RATE       bytes a second that all nodes write together, such as 50GB\n"
     "  --help-keys[=markdown]  every key of the run file with its default and meaning\n"
     "  --help-keys=machines the same of machine files and software profiles, as a page\n"
     "  --help, --version\n"
     "\n"
     "Exit 0: done, 1: --verify refutes the layout, 2: bad usage or input.\n";
 
-enum { RANKS = 256, JSON, VERIFY, ACTIVATIONS, EXPLAIN, PROGRAM, HELP_KEYS, HELP, VERSION };
+enum {
+    RANKS = 256,
+    JSON,
+    VERIFY,
+    ACTIVATIONS,
+    EXPLAIN,
+    PROGRAM,
+    SVG,
+    TRACE,
+    TIMELINE,
+    MTBF,
+    STORAGE,
+    HELP_KEYS,
+    HELP,
+    VERSION
+};
 
 struct line {
     const char *run_file, *program;
     long long ranks, explain; /* 0, -1: not asked */
+    long long mtbf_hours;
+    int64_t storage; /* bytes a second; 0: as the machine says */
+    struct sn_pictures pictures;
     bool json, verify, activations, help, version, keys, markdown, machines;
 };
 
@@ -55,6 +79,19 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case PROGRAM:
         l->program = optarg;
         return SN_OK;
+    case SVG:
+        l->pictures.svg = optarg;
+        return SN_OK;
+    case TRACE:
+        l->pictures.trace = optarg;
+        return SN_OK;
+    case TIMELINE:
+        l->pictures.timeline = true;
+        return SN_OK;
+    case MTBF:
+        return sn_parse_number("--mtbf-hours", optarg, 1, 1 << 30, &l->mtbf_hours, err);
+    case STORAGE:
+        return sn_parse_bytes("--storage", optarg, 1, &l->storage, err);
     case HELP_KEYS:
         l->keys = true;
         l->markdown = optarg && strcmp(optarg, "markdown") == 0;
@@ -84,6 +121,11 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"activations", no_argument, NULL, ACTIVATIONS},
                                             {"explain", required_argument, NULL, EXPLAIN},
                                             {"program", required_argument, NULL, PROGRAM},
+                                            {"svg", required_argument, NULL, SVG},
+                                            {"trace", required_argument, NULL, TRACE},
+                                            {"timeline", no_argument, NULL, TIMELINE},
+                                            {"mtbf-hours", required_argument, NULL, MTBF},
+                                            {"storage", required_argument, NULL, STORAGE},
                                             {"help-keys", optional_argument, NULL, HELP_KEYS},
                                             {"help", no_argument, NULL, HELP},
                                             {"version", no_argument, NULL, VERSION},
@@ -101,6 +143,10 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         return sn_fail(err, SN_EINPUT,
                        "sennit-plan: --explain prints a program and --verify a verdict; want one "
                        "of them");
+    if (l->json && l->pictures.timeline)
+        return sn_fail(
+            err, SN_EINPUT,
+            "sennit-plan: --timeline prints text and --json an object; want one of them");
     l->run_file = argv[optind];
     return SN_OK;
 }
@@ -128,9 +174,16 @@ struct costs {
     struct sn_pricer pricer;
 };
 
-static enum sn_status costs_init(struct costs *c, const struct sn_job *j, struct sn_err *err)
+static enum sn_status costs_init(struct costs *c, const struct sn_job *j, const struct line *l,
+                                 struct sn_err *err)
 {
     SN_TRY(sn_machine_of(&c->machine, j->config, NULL, err));
+    if (l->mtbf_hours)
+        c->machine.mtbf_hours = (double)l->mtbf_hours;
+    if (l->storage) {
+        c->machine.storage_write = (double)l->storage;
+        c->machine.storage_node = 0;
+    }
     SN_TRY(sn_software_of(&c->software, j->config, NULL, err));
     sn_pricer_init(&c->pricer, &c->machine, &c->software, j);
     return SN_OK;
@@ -141,19 +194,23 @@ static enum sn_status plan(const struct sn_stages *s, const struct costs *costs,
 {
     const struct sn_config *c = s->job[0]->config;
     struct sn_plan p;
+    struct sn_goodput g;
     SN_TRY(sn_plan_make(&p, s, &costs->pricer, err));
     if (l->verify)
         SN_TRY(sn_plan_verify(&p, s, err));
     *refuted = p.verify && !p.verified;
     bool named = sn_names_machine(c);
     int64_t limit = named ? sn_memory_limit(&costs->machine, c) : sn_host_limit(p.ranks);
-    return sn_plan_print(&(struct sn_plan_report){.plan = &p,
+    sn_goodput_find(&g, s, &costs->machine, p.step_time);
+    SN_TRY(sn_plan_print(&(struct sn_plan_report){.plan = &p,
                                                   .stages = s,
                                                   .pricer = &costs->pricer,
+                                                  .goodput = &g,
                                                   .limit = limit,
                                                   .named = named,
                                                   .json = l->json},
-                         err);
+                         err));
+    return sn_plan_pictures(&l->pictures, s, &costs->pricer, limit, p.mfu, err);
 }
 
 /* What is asked for of the compiled stages. */
@@ -167,7 +224,7 @@ static enum sn_status tell(const struct sn_job_env *env, const struct line *l, b
     if (l->activations)
         st = sn_plan_print_activations(&stages, l->json, err);
     else
-        st = costs_init(&costs, stages.job[0], err);
+        st = costs_init(&costs, stages.job[0], l, err);
     if (st == SN_OK && !l->activations)
         st = plan(&stages, &costs, l, refuted, err);
     sn_machine_fini(&costs.machine);

@@ -25,11 +25,12 @@ double sn_goodput_fraction(const struct sn_failures *f, double work)
 
 /* A checkpoint is written by all nodes at once, and by each no faster than it can; a node may have
  * ranks of the stage that holds most. Reading it takes as long. */
-static double write_seconds(const struct sn_machine *m, int64_t all, int64_t of_node)
+static double write_seconds(struct sn_goodput *out, const struct sn_machine *m, int64_t of_node)
 {
-    double shared = m->storage_write > 0 ? (double)all / m->storage_write : 0;
-    double alone = m->storage_node > 0 ? (double)of_node / m->storage_node : 0;
-    return fmax(shared, alone);
+    out->storage_assumed = m->storage_write <= 0 && m->storage_node <= 0;
+    double node = out->storage_assumed ? SN_STORAGE_NODE : m->storage_node;
+    double shared = m->storage_write > 0 ? (double)out->bytes / m->storage_write : 0;
+    return fmax(shared, node > 0 ? (double)of_node / node : 0);
 }
 
 /* What all ranks of a stage write: each value once, padding included. */
@@ -53,7 +54,7 @@ static int64_t stage_bytes(const struct sn_job *j)
 }
 
 static void failures_of(struct sn_goodput *out, const struct sn_stages *s,
-                        const struct sn_machine *m, double mtbf)
+                        const struct sn_machine *m)
 {
     const struct sn_config *c = s->job[0]->config;
     int ranks = sn_config_ranks(c), on_node = m->devices < ranks ? m->devices : ranks;
@@ -63,12 +64,14 @@ static void failures_of(struct sn_goodput *out, const struct sn_stages *s,
         out->bytes += stage_bytes(s->job[i]);
         most = of_rank > most ? of_rank : most;
     }
-    int nodes = (ranks + m->devices - 1) / m->devices;
-    double write = write_seconds(m, out->bytes, most * on_node);
+    double write = write_seconds(out, m, most * on_node);
     /* a host's own memory is read and written */
     double copy = (double)most / (m->storage_host > 0 ? m->storage_host : m->device.bandwidth / 2);
     bool async = c->checkpoint.async;
-    out->failures = (struct sn_failures){.mtbf = mtbf * 3600 / nodes,
+    out->mtbf_assumed = m->mtbf_hours <= 0;
+    double node_hours = out->mtbf_assumed ? SN_MTBF_DEVICE_HOURS / m->devices : m->mtbf_hours;
+    int nodes = (ranks + m->devices - 1) / m->devices;
+    out->failures = (struct sn_failures){.mtbf = node_hours * 3600 / nodes,
                                          .pause = async ? copy : copy + write,
                                          .write = async ? write : 0,
                                          .restart = SN_RESTART_SECONDS + write};
@@ -86,15 +89,11 @@ static int64_t steps_of(const struct sn_failures *f, double step)
 }
 
 void sn_goodput_find(struct sn_goodput *out, const struct sn_stages *s, const struct sn_machine *m,
-                     double step, double mtbf_hours)
+                     double step)
 {
     int every = s->job[0]->config->checkpoint.every;
-    double mtbf = mtbf_hours > 0 ? mtbf_hours : m->mtbf_hours;
-    *out = (struct sn_goodput){.why = mtbf <= 0 ? "node.mtbf_hours" : "storage.write"};
-    if (mtbf <= 0 || (m->storage_write <= 0 && m->storage_node <= 0) || step <= 0)
-        return;
-    failures_of(out, s, m, mtbf);
-    out->known = true;
+    *out = (struct sn_goodput){0};
+    failures_of(out, s, m);
     out->steps = steps_of(&out->failures, step);
     out->interval = (double)out->steps * step;
     out->fraction = sn_goodput_fraction(&out->failures, out->interval);

@@ -18,8 +18,8 @@
 #ifndef SN_GOODPUT_H
 #define SN_GOODPUT_H
 
-#include "lib/plan/plan.h"
-#include "lib/plan/price.h"
+#include "lib/plan/machine.h"
+#include "lib/plan/stages.h"
 
 /* Seconds. */
 struct sn_failures {
@@ -35,23 +35,27 @@ double sn_daly_interval(const struct sn_failures *f);
 double sn_goodput_fraction(const struct sn_failures *f, double work);
 
 struct sn_goodput {
-    bool known; /* are failures and storage? else `why` says what is missing */
-    const char *why;
     struct sn_failures failures;
-    int64_t bytes;    /* of a checkpoint */
-    int64_t steps;    /* between two checkpoints */
-    double interval;  /* seconds: steps x step time */
-    double fraction;  /* of time that is useful then */
-    double as_it_was; /* the same with the run file's checkpoint.every; 0: it saves never */
+    bool mtbf_assumed, storage_assumed; /* the machine does not say; as below */
+    int64_t bytes;                      /* of a checkpoint */
+    int64_t steps;                      /* between two checkpoints */
+    double interval;                    /* seconds: steps x step time */
+    double fraction;                    /* of time that is useful then */
+    double as_it_was; /* the same with the run file's checkpoint.every; 0: it never saves */
 };
 
+/* Hours of one device between failures: Llama 3's 419 on 16,384 devices in 54 days (arXiv
+ * 2407.21783, section 3.3.4). */
+#define SN_MTBF_DEVICE_HOURS (16384 * 54 * 24 / 419.0)
+/* Bytes a second of one node: the 2.3 TB that BLOOM's 48 nodes saved in 40 s
+ * (bigscience-workshop/bigscience, tr11-176B-ml/chronicles.md). */
+#define SN_STORAGE_NODE (2.3e12 / 40 / 48)
 /* Seconds in which a failure is noticed and the job begins anew, without reading the checkpoint:
  * an estimate, of a scheduler that starts the job again at once. */
 #define SN_RESTART_SECONDS 300.0
 
-/* For a plan of `ranks` ranks whose step takes `step` seconds. `mtbf_hours` of one node: 0 takes
- * the machine's. */
+/* For a layout whose step takes `step` seconds on the machine. */
 void sn_goodput_find(struct sn_goodput *out, const struct sn_stages *s, const struct sn_machine *m,
-                     double step, double mtbf_hours);
+                     double step);
 
 #endif
