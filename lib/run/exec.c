@@ -25,6 +25,8 @@ struct sn_exec {
     void (*fence)(void *arg);
     void *fence_arg;
     int fenced; /* the operation of the train program that it stands before; -1 */
+    sn_exec_tell *tell;
+    void *tell_arg;
 };
 
 static int most_slots(const struct sn_program *p)
@@ -111,6 +113,12 @@ void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg)
 {
     x->fence = fence;
     x->fence_arg = arg;
+}
+
+void sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg)
+{
+    x->tell = tell;
+    x->tell_arg = arg;
 }
 
 static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
@@ -351,6 +359,8 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
         t->seconds += t1 - t0;
         t->runs++;
         t->flops += sn_op_flops(op);
+        if (x->tell)
+            x->tell(x->tell_arg, op, t1 - t0);
         t0 = t1;
     }
     return SN_OK;

@@ -27,6 +27,11 @@ void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
  * operation. NULL: no fence. */
 void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg);
 
+/* From now on tell(arg, op, seconds) after each operation of any program: calibration measures the
+ * kernels of a run where they stand. NULL: nobody. */
+typedef void sn_exec_tell(void *arg, const struct sn_op *op, double seconds);
+void sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg);
+
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x);
 /* Address of a state buffer, or of a scratch buffer of `p` in slot 0. */
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf);
