@@ -47,6 +47,7 @@
 
 #include "kernels/ops.h"
 #include "lib/base/err.h"
+#include "lib/plan/links.h"
 #include "lib/base/str.h"
 
 #include <stdbool.h>
@@ -108,6 +109,7 @@ struct sn_level {
                           SHARP) and the group has more than half of a domain; else 1 */
     double processor;  /* part of a rank's computing that a transfer here takes away while it is
                           under way: a communication thread without a core of its own 1, a NIC 0 */
+    struct sn_links measured; /* collectives whose time is known; they go before the formula */
 };
 
 struct sn_machine {

@@ -117,13 +117,39 @@ static double wire_bytes(const struct sn_pricer *p, enum sn_collective kind, enu
                                                            : (double)sn_dtype_size(dtype);
 }
 
+/* The only level that a group uses; -1 if there are several. */
+static int only_level(const struct sn_pricer *p, const struct sn_span *s)
+{
+    int only = -1;
+    for (int i = 0; i < p->machine->n_levels; i++)
+        if (s->at[i] > 1) {
+            if (only >= 0)
+                return -1;
+            only = i;
+        }
+    return only;
+}
+
+/* By what was measured between as many ranks; `bytes` are those of n elements. */
+static bool measured(double *seconds, const struct sn_pricer *p, enum sn_collective kind,
+                     double bytes, enum sn_group q)
+{
+    int i = only_level(p, &p->span[q]);
+    struct sn_measured_link x = {
+        .kind = kind, .members = kind == SN_SEND ? 2 : p->span[q].members, .bytes = (int64_t)bytes};
+    return i >= 0 && sn_links_find(seconds, &level(p, i)->measured, &x);
+}
+
 double sn_price_collective(const struct sn_pricer *p, enum sn_collective kind, int64_t n,
                            enum sn_dtype dtype, enum sn_group q)
 {
+    double seconds;
     int members = p->span[q].members;
     double bytes = (double)n * wire_bytes(p, kind, dtype, q);
     if (members == 1 || n == 0 || kind == SN_RECV || p->machine->n_levels == 0)
         return 0;
+    if (measured(&seconds, p, kind, bytes, q))
+        return seconds;
     if (kind == SN_SEND)
         return transfer(p, bytes, q);
     return collective(p, kind, kind == SN_ALL_REDUCE ? bytes : bytes * members, q);
