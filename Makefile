@@ -102,11 +102,12 @@ define link
 	$(call say,ld,$@)$(CC) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 endef
 
-$(BUILD)/bin/sennit-train $(BUILD)/bin/sennit-convert: LIBS += $(MPI_LIBS)
+$(BUILD)/bin/sennit-train $(BUILD)/bin/sennit-convert $(BUILD)/bin/sennit-plan: LIBS += $(MPI_LIBS)
 $(BUILD)/bin/sennit-%: $(BUILD)/bin/sennit_%.o $(LIB)
 	$(link)
 
-$(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce: LIBS += $(MPI_LIBS)
+$(BUILD)/tests/bench/own/own: LDFLAGS += -Wl,--wrap=sn_arena_map
+$(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce $(BUILD)/tests/bench/own/own: LIBS += $(MPI_LIBS)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)
 
@@ -119,7 +120,7 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/rep
 # Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
 $(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
 	$(link)
-$(BUILD)/oom/sennit-train $(BUILD)/oom/sennit-convert: LIBS += $(MPI_LIBS)
+$(BUILD)/oom/sennit-train $(BUILD)/oom/sennit-convert $(BUILD)/oom/sennit-plan: LIBS += $(MPI_LIBS)
 
 # --- targets: each first looks for what is missing, then reads this file again, because what was
 # installed a moment ago was not there when the variables above were set --------------------------

@@ -2,6 +2,7 @@
  * sennit_plan.c - the command line of sennit-plan: check a run file, show what it compiles to.
  */
 #include "bin/common.h"
+#include "bin/plan_calibrate.h"
 #include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
 #include "lib/base/log.h"
@@ -13,6 +14,7 @@
 
 static const char usage[] =
     "usage: sennit-plan RUN.yaml [options]\n"
+    "       sennit-plan calibrate [RUN.yaml...] [-o MACHINE.yaml]    (see calibrate --help)\n"
     "\n"
     "Checks the run file, compiles its step, plays it on the machine that the file names and "
     "prints\n"
@@ -266,6 +268,8 @@ int main(int argc, char **argv)
     struct sn_config config;
     struct line l;
     bool refuted = false;
+    if (argc > 1 && strcmp(argv[1], "calibrate") == 0)
+        return sn_plan_calibrate(argc - 1, argv + 1);
     enum sn_status st = parse_line(argc, argv, &l, &err);
     if (st == SN_OK && (l.help || l.version)) {
         (void)fputs(l.help ? usage : "sennit-plan " SN_VERSION "\n", stdout);

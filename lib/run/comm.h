@@ -97,7 +97,7 @@ static inline void sn_comm_set_watch(struct sn_comm *c, struct sn_ring *ring, in
 enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err);
 /* MPI_COMM_WORLD; calls MPI_Init_thread, destroy calls MPI_Finalize: once in a process. Ranks that
  * the launcher started but MPI does not see are an error. Collective: fails on all ranks or on
- * none. Defined in comm_mpi.c, linked by sennit-train only. Sets Open MPI's settings for more ranks
+ * none. Defined in comm_mpi.c, linked by binaries that start under mpirun only. Sets Open MPI's settings for more ranks
  * than cores in the environment, where the user has not. */
 enum sn_status sn_comm_create_mpi(struct sn_comm **out, struct sn_err *err);
 /* After an error that not every rank can know of: end the whole job with this exit code. From any

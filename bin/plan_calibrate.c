@@ -1,0 +1,215 @@
+#include "bin/plan_calibrate.h"
+
+#include "bin/common.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/run/calibrate_machine.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const char usage[] =
+    "usage: sennit-plan calibrate [RUN.yaml...] [options]   (links: mpirun -n N sennit-plan "
+    "calibrate ...)\n"
+    "\n"
+    "Measures this machine and writes a machine file. With run files the kernels of their own\n"
+    "compiled steps are measured, each shape once; without, shapes of common models. Several "
+    "ranks\n"
+    "under mpirun measure at the same time, as they will compute, and their links; one rank alone\n"
+    "knows nothing of links.\n"
+    "  -o FILE              where to (default: machine.yaml)\n"
+    "  --seconds S          how long to measure, about (default 20)\n"
+    "  --ranks N            ranks of the runs, as for sennit-plan\n"
+    "  --threads N          threads of a rank (default: run.threads of the runs, or this host's\n"
+    "                       processors over its ranks)\n"
+    "  --help\n";
+
+enum { SECONDS = 256, RANKS, THREADS, HELP };
+
+struct calibrate_line {
+    const char *output;
+    long long seconds, ranks, threads; /* ranks, threads 0: not said */
+    char **runs;
+    int n_runs;
+    bool help;
+};
+
+static enum sn_status parse_line(int argc, char **argv, struct calibrate_line *l,
+                                 struct sn_err *err)
+{
+    static const struct option options[] = {{"seconds", required_argument, NULL, SECONDS},
+                                            {"ranks", required_argument, NULL, RANKS},
+                                            {"threads", required_argument, NULL, THREADS},
+                                            {"help", no_argument, NULL, HELP},
+                                            {0}};
+    *l = (struct calibrate_line){.output = "machine.yaml", .seconds = 20};
+    for (int code; (code = getopt_long(argc, argv, ":o:", options, NULL)) != -1;)
+        switch (code) {
+        case 'o':
+            l->output = optarg;
+            break;
+        case SECONDS:
+            SN_TRY(sn_parse_number("--seconds", optarg, 1, 86400, &l->seconds, err));
+            break;
+        case RANKS:
+            SN_TRY(sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err));
+            break;
+        case THREADS:
+            SN_TRY(sn_parse_number("--threads", optarg, 1, 4096, &l->threads, err));
+            break;
+        case HELP:
+            l->help = true;
+            return SN_OK;
+        default:
+            return sn_fail(err, SN_EINPUT,
+                           "sennit-plan calibrate: %s %s; see sennit-plan calibrate --help",
+                           code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+        }
+    l->runs = argv + optind;
+    l->n_runs = argc - optind;
+    return SN_OK;
+}
+
+static enum sn_status load_run(struct sn_config *c, const char *path, long long ranks,
+                               struct sn_err *err)
+{
+    SN_TRY(sn_config_load(c, path, NULL, err));
+    int copy = c->layout.tensor * c->layout.context * c->layout.pipeline;
+    int n = ranks ? (int)ranks : c->layout.data ? copy * c->layout.data : copy;
+    return sn_config_resolve_ranks(c, n, err);
+}
+
+/* Ranks of all runs must have as many threads: a machine file is of one kind of rank. */
+static enum sn_status threads_of(int *out, const struct calibrate_line *l,
+                                 const struct sn_config *runs, int ranks_here, struct sn_err *err)
+{
+    const struct sn_config any = {0};
+    *out = l->threads ? (int)l->threads : sn_threads(l->n_runs ? &runs[0] : &any, ranks_here);
+    for (int i = 1; i < l->n_runs && !l->threads; i++)
+        if (sn_threads(&runs[i], ranks_here) != *out)
+            return sn_fail(err, SN_EINPUT,
+                           "%s: run.threads is %d, but ranks of %s have %d; a machine file is of "
+                           "one kind of rank: calibrate them apart or say --threads",
+                           runs[i].path, sn_threads(&runs[i], ranks_here), runs[0].path, *out);
+    return SN_OK;
+}
+
+static enum sn_status write_file(const struct sn_machine *m, const char *path, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    sn_machine_format(&text, m);
+    FILE *f = text.failed ? NULL : fopen(path, "w");
+    enum sn_status st = SN_OK;
+    bool good = f && fputs(text.p, f) >= 0;
+    if (f && fclose(f) != 0)
+        good = false;
+    if (text.failed)
+        st = sn_fail(err, SN_ENOMEM, "calibrate: no memory for the text");
+    else if (!good)
+        st = sn_fail(err, SN_EIO, "%s: cannot be written: %s; name another file with -o", path,
+                     strerror(errno));
+    sn_str_fini(&text);
+    return st;
+}
+
+/* Found out before minutes are spent on measuring. */
+static enum sn_status try_file(const char *path, struct sn_err *err)
+{
+    FILE *f = fopen(path, "a");
+    if (!f || fclose(f) != 0)
+        return sn_fail(err, SN_EIO, "%s: cannot be written: %s; name another file with -o", path,
+                       strerror(errno));
+    return SN_OK;
+}
+
+static void describe(char source[SN_MACHINE_SOURCE], const struct calibrate_line *l, int ranks,
+                     int threads)
+{
+    char date[16] = "";
+    time_t now = time(NULL);
+    struct tm day;
+    if (gmtime_r(&now, &day))
+        (void)strftime(date, sizeof(date), "%Y-%m-%d", &day);
+    (void)snprintf(source, SN_MACHINE_SOURCE,
+                   "measured %s: sennit-plan calibrate --seconds %lld, %d run files, %d ranks x %d "
+                   "threads at once%s",
+                   date, l->seconds, l->n_runs, ranks, threads,
+                   ranks > 1 ? "" : "; links are not measured but assumed");
+}
+
+static enum sn_status work(const struct calibrate_line *l, const struct sn_config *runs,
+                           struct sn_comm *comm, struct sn_err *err)
+{
+    char source[SN_MACHINE_SOURCE];
+    struct sn_machine m = {0};
+    struct sn_calibrate_order o = {.comm = comm,
+                                   .ops = sn_ops_cpu(),
+                                   .runs = runs,
+                                   .n_runs = l->n_runs,
+                                   .seconds = (double)l->seconds,
+                                   .source = source};
+    enum sn_status st = threads_of(&o.threads, l, runs, comm->node_size, err);
+    if (st == SN_OK && comm->rank == 0)
+        st = try_file(l->output, err);
+    SN_TRY(comm->ops->agree(comm, st, err));
+    describe(source, l, comm->size, o.threads);
+    if (comm->rank == 0)
+        sn_log(SN_LOG_INFO, "calibrate: %d ranks x %d threads, %s", comm->size, o.threads,
+               sn_ops_cpu_describe(&(const char *){NULL}));
+    if (comm->size == 1)
+        sn_log(SN_LOG_WARN, "calibrate: one rank alone knows nothing of links: they are assumed, "
+                            "from the bandwidth of memory; start it under mpirun to measure them");
+    SN_TRY(sn_calibrate_machine(&m, &o, err));
+    if (comm->rank == 0)
+        st = write_file(&m, l->output, err);
+    if (comm->rank == 0 && st == SN_OK)
+        sn_log(SN_LOG_INFO, "%s: %d shapes of kernels, %d of collectives", l->output,
+               m.device.n_measured, m.level[0].measured.n);
+    sn_machine_fini(&m);
+    return comm->ops->agree(comm, st, err);
+}
+
+static enum sn_status load_all(struct sn_config **out, const struct calibrate_line *l,
+                               struct sn_err *err)
+{
+    *out = sn_alloc_n((size_t)l->n_runs + 1, sizeof(**out));
+    if (!*out)
+        return sn_fail(err, SN_ENOMEM, "calibrate: no memory for %d run files", l->n_runs);
+    for (int i = 0; i < l->n_runs; i++)
+        SN_TRY(load_run(&(*out)[i], l->runs[i], l->ranks, err));
+    return SN_OK;
+}
+
+int sn_plan_calibrate(int argc, char **argv)
+{
+    struct sn_err err = {0};
+    struct calibrate_line l;
+    struct sn_config *runs = NULL;
+    struct sn_comm *comm = NULL;
+    enum sn_status st = parse_line(argc, argv, &l, &err);
+    if (st == SN_OK && l.help) {
+        (void)fputs(usage, stdout);
+        return 0;
+    }
+    if (st == SN_OK)
+        st = load_all(&runs, &l, &err);
+    if (st != SN_OK) { /* the same on every rank: one says it, and MPI has not begun */
+        sn_free(runs);
+        return sn_comm_launched_rank() == 0 ? sn_report(&err) : sn_exit_code(st);
+    }
+    bool alone = sn_comm_launched_ranks() == 1;
+    st = alone ? sn_comm_create_self(&comm, &err) : sn_comm_create_mpi(&comm, &err);
+    if (st == SN_OK)
+        st = work(&l, runs, comm, &err);
+    if (st != SN_OK && (!comm || comm->rank == 0 || !err.agreed))
+        (void)sn_report(&err);
+    if (st != SN_OK && comm && !alone && !err.agreed)
+        sn_comm_abort_mpi(sn_exit_code(st));
+    if (comm)
+        comm->ops->destroy(comm);
+    sn_free(runs);
+    return st == SN_OK ? 0 : sn_exit_code(st);
+}
