@@ -17,10 +17,8 @@
 /* --- pieces --------------------------------------------------------------------------------------
  */
 
-/* Multiply-adds of the head in units of one block's. */
-static double head_cost(const struct sn_job *j)
+double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c)
 {
-    const struct sn_model *m = j->model;
     double head = 0, blocks = 0;
     for (int i = 0; i < m->n_nodes; i++) {
         const struct sn_node *n = &m->nodes[i];
@@ -28,13 +26,13 @@ static double head_cost(const struct sn_job *j)
         if (n->kind == SN_NODE_LINEAR || n->kind == SN_NODE_HEAD_LOSS)
             cost = (double)m->params[n->param[0]].rows * (double)m->params[n->param[0]].cols;
         else if (n->kind == SN_NODE_ATTENTION)
-            cost = (double)j->config->model.hidden * j->config->model.seq;
+            cost = (double)c->hidden * c->seq;
         if (n->kind == SN_NODE_HEAD_LOSS)
             head += cost;
         else
             blocks += cost;
     }
-    return head / (blocks / j->config->model.layers);
+    return head / (blocks / c->layers);
 }
 
 static enum sn_status layers_of_pieces(const struct sn_job *j, int *layers, struct sn_err *err)
@@ -42,7 +40,8 @@ static enum sn_status layers_of_pieces(const struct sn_job *j, int *layers, stru
     const struct sn_layout_config *l = &j->config->layout;
     if (l->n_split == 0) {
         /* The embedding is a lookup: next to nothing. */
-        struct sn_split_cost cost = {.first = 0, .last = head_cost(j)};
+        struct sn_split_cost cost = {.first = 0,
+                                     .last = sn_head_layers(j->model, &j->config->model)};
         return sn_split_layers(layers, &cost, j->config->model.layers, j->pieces, err);
     }
     for (int k = 0; k < j->pieces; k++)

@@ -262,6 +262,8 @@ enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env 
                                    struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 
+/* Multiply-adds of the head in units of one block's: what `split: auto` counts it for. */
+double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c);
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out);
 /* Bytes that leave this rank in one step, per axis. */
 void sn_job_traffic(const struct sn_job *j, int64_t bytes[SN_NAXES]);

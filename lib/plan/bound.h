@@ -1,0 +1,45 @@
+/*
+ * bound.h - how early each stage of a pipeline can be done: a bound in closed form, no playing.
+ *
+ * A pipelined step is a system of "starts when all of these have ended" relations (lib/layout/
+ * idle.h), so its length is the longest path through them, and the length of any path is a lower
+ * bound. The paths taken here are those that are the longest where stages are about equal; for
+ * equal stages without transfers they give the makespan itself (tests/unit/test_bound.c).
+ *
+ * Of piece k (virtual stage k / p of stage k % p) and one micro-batch: forward, backward, weight
+ * seconds; a transfer between neighbours takes `transfer`. F_s, B_s, W_s are sums over the parts of
+ * stage s; X_s the first pieces' forwards and transfers on the way to stage s; Y_s the first
+ * pieces' backwards, up to their sends, and transfers on the way back from stage s to stage 0.
+ *
+ *   work         X_s + m (F_s + B_s + W_s): a stage cannot begin before its first micro-batch has
+ *                come through, nor compute two things at once
+ *   way back     what ends last on stage s is a backward of its first part, and stage 0 is not done
+ *                before its gradient has come back: + Y_s
+ *   turns        1f1b: stage s begins micro-batch i + (p - s) only when micro-batch i is back, after
+ *                a turn L_s = sum over k >= s of (F_k + B_k) + 2 (p-1-s) transfers. k turns at s,
+ *                then the rest m' = m - k (p - s) at a later stage e:
+ *                X_s + k L_s + (X_e - X_s) + m' (F_e + B_e) + Y_e
+ *   two sweeps   gpipe: all forwards pass the slowest stage, then all backwards do
+ *   late weights zero-bubble: before its last backward, stage s has done all but s + 1 weight
+ *                gradients: X_s + m (F_s + B_s) + (m-1-s) W_s + Y_s, and then stage 0 has one more
+ */
+#ifndef SN_BOUND_H
+#define SN_BOUND_H
+
+#include "lib/layout/schedule.h"
+
+struct sn_piece_costs {
+    const double *forward, *backward, *weight; /* [pieces] seconds; weight: zero-bubble only */
+    const double *extra; /* [pieces] by which the last micro-batch's backward is longer */
+    const double *after; /* [pieces] of backward: what is left when the gradient has been sent */
+    double transfer;
+};
+
+/* end[stages]: no stage ends its last task sooner. */
+void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_piece_costs *c);
+/* The same by playing the schedule through, transfers included: still a bound, because transfers
+ * here do not wait for their receiver. */
+enum sn_status sn_pipeline_play(double *end, const struct sn_pipeline *p,
+                                const struct sn_piece_costs *c, struct sn_err *err);
+
+#endif

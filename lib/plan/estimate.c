@@ -1,0 +1,355 @@
+#include "lib/plan/estimate.h"
+
+#include "lib/base/mem.h"
+#include "lib/layout/cut.h"
+#include "lib/layout/split.h"
+#include "lib/plan/bound.h"
+#include "lib/plan/estimate_cache.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A layout under estimation. */
+struct look {
+    struct sn_estimator *e;
+    const struct sn_layout_config *l;
+    struct sn_shape *shape;
+    const struct sn_net *net;
+    struct sn_shape_prices *prices;
+    struct sn_pipeline pipe;
+    int pieces, members, zero;
+    const int *layers; /* [pieces] */
+    double *forward, *backward, *weight, *after, *extra, *stream, *end;
+};
+
+static bool is_first(int piece)
+{
+    return piece == 0;
+}
+
+static bool is_last(const struct look *k, int piece)
+{
+    return piece == k->pieces - 1;
+}
+
+static double comm(const struct look *k, enum sn_collective kind, int64_t n, enum sn_dtype dtype,
+                   enum sn_group q)
+{
+    return sn_net_price(k->e, k->net, kind, n, dtype, q);
+}
+
+/* --- chunks and the pipeline -------------------------------------------------------------------
+ */
+
+static void fill_cost(struct look *k, int i)
+{
+    const struct sn_shape *s = k->shape;
+    struct sn_extent x = {k->layers[i], is_first(i), is_last(k, i)};
+    double waits;
+    k->forward[i] = sn_shape_chunk(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
+                    k->e->software->layer_fixed * x.layers;
+    k->backward[i] = sn_shape_chunk(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]);
+    k->weight[i] = s->key.split ? sn_shape_chunk(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
+    if (k->pipe.kind == SN_ZERO_BUBBLE)
+        return;
+    k->backward[i] += k->weight[i]; /* at once, behind the send */
+    k->after[i] += k->weight[i];
+    k->weight[i] = 0;
+}
+
+static void fill_costs(struct look *k)
+{
+    for (int i = 0; i < k->pieces; i++) {
+        if (i < 2 || is_last(k, i) || k->layers[i] != k->layers[i - 1]) {
+            fill_cost(k, i);
+            continue;
+        }
+        k->forward[i] = k->forward[i - 1];
+        k->backward[i] = k->backward[i - 1];
+        k->weight[i] = k->weight[i - 1];
+        k->after[i] = k->after[i - 1];
+    }
+}
+
+static enum sn_status stage_cost(struct look *k, int s, struct sn_stock_cost *out,
+                                 struct sn_err *err)
+{
+    int layers = 0;
+    bool first = s == 0, last = s == k->pipe.stages - 1;
+    for (int v = 0; v < k->pipe.virtual_stages; v++)
+        layers += k->layers[v * k->pipe.stages + s];
+    struct sn_stock_key key = {.x = {layers, first, last},
+                               .apart = k->pipe.stages > 1,
+                               .zero = (unsigned char)k->zero,
+                               .members = k->members};
+    return sn_stock_cost(out, k->e, k->shape, k->net, &key, err);
+}
+
+/* Middle stages with as many layers are one. */
+static bool like_the_one_before(const struct look *k, int s)
+{
+    for (int v = 0; v < k->pipe.virtual_stages; v++)
+        if (k->layers[v * k->pipe.stages + s] != k->layers[v * k->pipe.stages + s - 1])
+            return false;
+    return s > 1 && s < k->pipe.stages - 1;
+}
+
+/* The last backwards of a stage's parts, which post the reductions of gradients; units of a stage
+ * are those of its last part first. */
+static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
+{
+    bool delays = k->pipe.kind == SN_ZERO_BUBBLE;
+    for (int v = k->pipe.virtual_stages - 1, unit = 0; v >= 0; v--) {
+        int i = v * k->pipe.stages + s;
+        struct sn_extent x = {k->layers[i], is_first(i), is_last(k, i)};
+        double busy = x.last ? cost->head - k->prices->alone[SN_PASS_FORWARD][SN_PLACE_HEAD] : 0;
+        busy = k->pipe.kind == SN_GPIPE ? 0 : fmax(busy, 0);
+        struct sn_shape_end e = sn_shape_last(k->shape, k->prices, SN_PASS_BACKWARD, &x,
+                                              delays ? NULL : cost->reduce + unit, busy);
+        k->extra[i] = fmax(0, e.kernels - (k->backward[i] - k->after[i]));
+        if (delays)
+            e = sn_shape_last(k->shape, k->prices, SN_PASS_WEIGHT, &x, cost->reduce + unit, 0);
+        k->stream[i] = e.collectives;
+        unit += x.layers + x.first + x.last;
+    }
+}
+
+static enum sn_status fill_lasts(struct look *k, struct sn_err *err)
+{
+    struct sn_stock_cost cost = {0};
+    bool posts = k->zero < 2 && k->members > 1 && k->e->software->data_overlaps;
+    for (int i = 0; i < k->pieces; i++)
+        k->extra[i] = k->stream[i] = 0;
+    for (int s = 0; posts && s < k->pipe.stages; s++) {
+        if (!like_the_one_before(k, s)) {
+            SN_TRY(stage_cost(k, s, &cost, err));
+            fill_last(k, s, &cost);
+        } else
+            for (int v = 0; v < k->pipe.virtual_stages; v++) {
+                int i = v * k->pipe.stages + s;
+                k->extra[i] = k->extra[i - 1];
+                k->stream[i] = k->stream[i - 1];
+            }
+    }
+    return SN_OK;
+}
+
+static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
+{
+    struct sn_piece_costs c = {.forward = k->forward,
+                               .backward = k->backward,
+                               .weight = k->weight,
+                               .after = k->after,
+                               .extra = k->extra};
+    if (k->pipe.stages > 1)
+        c.transfer = comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision,
+                          SN_GROUP_PIPELINE);
+    if (played)
+        return sn_pipeline_play(k->end, &k->pipe, &c, err);
+    sn_pipeline_bound(k->end, &k->pipe, &c);
+    return SN_OK;
+}
+
+/* --- the end of the step -----------------------------------------------------------------------
+ */
+
+static double all_reductions(const struct sn_stock_cost *cost)
+{
+    double sum = 0;
+    for (int u = 0; u < cost->units; u++)
+        sum += cost->reduce[u];
+    return sum;
+}
+
+/* When stage s has the sums of its gradients. */
+static double reduced(const struct look *k, int s, const struct sn_stock_cost *cost)
+{
+    int v = k->pipe.virtual_stages, p = k->pipe.stages;
+    double sum = all_reductions(cost);
+    if (k->zero >= 2 || k->members == 1)
+        return k->end[s];
+    if (!k->e->software->data_overlaps)
+        return k->end[s] + sum;
+    double own = k->pipe.kind == SN_ZERO_BUBBLE ? k->weight[s] : k->backward[s] + k->extra[s];
+    double done = fmax(k->end[s], k->end[s] - own + k->stream[s]);
+    if (v == 1)
+        return done;
+    /* From the last micro-batch's backward in the last part on: that one, and p of each other. */
+    double before = 0, tail = k->backward[(v - 1) * p + s];
+    for (int i = 0; i < s; i++)
+        before += k->forward[i];
+    for (int part = 0; part < v; part++) {
+        int piece = part * p + s;
+        before += k->pipe.micros * (k->forward[piece] + k->backward[piece]);
+        tail += part < v - 1 ? p * k->backward[piece] : 0;
+    }
+    return fmax(done, before - tail + sum);
+}
+
+static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err)
+{
+    double agreed = 0, update = 0;
+    struct sn_stock_cost cost = {0};
+    for (int s = 0; s < k->pipe.stages; s++) {
+        if (!like_the_one_before(k, s))
+            SN_TRY(stage_cost(k, s, &cost, err));
+        agreed = fmax(agreed, reduced(k, s, &cost) + cost.shared + cost.sq_norm);
+        update = fmax(update, fmax(cost.adamw, cost.gather));
+    }
+    int ranks = k->l->data * k->l->tensor * k->l->context * k->l->pipeline;
+    if (ranks > 1)
+        agreed += comm(k, SN_ALL_REDUCE, SN_NAGREE, SN_F64, SN_GROUP_WORLD);
+    *seconds = agreed + update + k->e->software->step_fixed;
+    return SN_OK;
+}
+
+/* --- memory ------------------------------------------------------------------------------------
+ */
+
+enum { PAGE = 4096 };
+
+static int64_t up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Tokens, scalars, staging and window: the same on every stage. */
+static int64_t common_bytes(const struct look *k)
+{
+    const struct sn_layout_config *l = k->l;
+    int64_t rows = (int64_t)l->micro_batch * k->e->config.model.seq / l->context * k->pipe.micros;
+    int64_t staging = 0;
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        int64_t need = sn_collective_staging(k->net->members[q]);
+        staging = need > staging ? need : staging;
+    }
+    return up(2 * up(rows * 4, 64), PAGE) + up(up((int64_t)sizeof(struct sn_scalars), 64), PAGE) +
+           up(up(staging, 64), PAGE) + sn_collective_window(k->net->members[SN_GROUP_WORLD]);
+}
+
+static int64_t kept_bytes(const struct look *k, int s)
+{
+    const struct sn_shape *h = k->shape;
+    int64_t sum = 0;
+    int slots[SN_MAX_PARTS], lates = h->key.split;
+    sn_slots_of(slots, k->e, &k->pipe, s);
+    if (k->pipe.kind == SN_ZERO_BUBBLE)
+        lates = s + 1 < k->pipe.micros ? s + 1 : k->pipe.micros;
+    for (int v = 0; v < k->pipe.virtual_stages; v++) {
+        int piece = v * k->pipe.stages + s, f = is_first(piece), l = is_last(k, piece);
+        sum += slots[v] * (h->slot_end[f][l] + k->layers[piece] * h->slot_layer[f][l]);
+        sum += lates * (h->late_end[f][l] + k->layers[piece] * h->late_layer[f][l]);
+    }
+    return sum;
+}
+
+static int64_t scratch_bytes(const struct look *k, int s)
+{
+    const struct sn_shape *h = k->shape;
+    bool there[SN_NPLACES] = {s == 0, true, s == k->pipe.stages - 1};
+    int64_t temp = 0, work = 0;
+    for (int at = 0; at < SN_NPLACES; at++) {
+        if (!there[at])
+            continue;
+        work = h->workspace[at] > work ? h->workspace[at] : work;
+        const int64_t(*of)[SN_NPLACES] = k->pipe.virtual_stages > 1 ? h->lean : h->temp;
+        for (int pass = 0; pass < SN_NPASSES; pass++)
+            temp = of[pass][at] > temp ? of[pass][at] : temp;
+    }
+    /* What the model of one stage has as a temporary, the gradient that a block begins with, may have
+     * been received into a slot. */
+    int64_t received = h->sent * (int64_t)sn_dtype_size(k->e->config.train.precision);
+    return temp - (k->pieces > 1 ? received : 0) + work;
+}
+
+static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
+{
+    int p = k->pipe.stages, stage[] = {0, 1, p - 2, p - 1};
+    *most = 0;
+    if (k->e->foreign_memory)
+        return SN_OK;
+    for (int i = 0; i < 4; i++) {
+        int s = stage[i];
+        struct sn_stock_cost cost;
+        if (s < 0 || s >= p || (i > 1 && s <= stage[i - 2]) || (i == 3 && s == stage[1]))
+            continue;
+        SN_TRY(stage_cost(k, s, &cost, err));
+        int64_t bytes = cost.state + kept_bytes(k, s) + scratch_bytes(k, s);
+        *most = bytes > *most ? bytes : *most;
+    }
+    *most += common_bytes(k);
+    return SN_OK;
+}
+
+/* --- all ---------------------------------------------------------------------------------------
+ */
+
+static enum sn_status look_init(struct look *k, struct sn_estimator *e,
+                                const struct sn_layout_config *l, bool any, struct sn_err *err)
+{
+    e->config.layout = *l;
+    *k = (struct look){.e = e, .l = l, .pieces = l->pipeline * l->virtual_stages};
+    k->pipe = (struct sn_pipeline){l->schedule, l->pipeline, l->virtual_stages,
+                                   e->config.train.global_batch / (l->data * l->micro_batch)};
+    if (k->pieces > e->config.model.layers)
+        return sn_fail(err, SN_EINPUT, "layout: %d pieces of %d layers; at most one each would work",
+                       k->pieces, e->config.model.layers);
+    k->members = l->data * l->context;
+    k->zero = k->members > 1 ? l->zero : 0;
+    k->forward = e->room;
+    k->backward = k->forward + k->pieces;
+    k->weight = k->backward + k->pieces;
+    k->after = k->weight + k->pieces;
+    k->extra = k->after + k->pieces;
+    k->stream = k->extra + k->pieces;
+    k->end = k->stream + k->pieces;
+    k->layers = l->split;
+    if (!l->n_split)
+        SN_TRY(sn_split_cached(&k->layers, e, k->pieces, err));
+    SN_TRY(sn_shape_cached(&k->shape, e, err));
+    SN_TRY(sn_net_cached(&k->net, e, any, err));
+    return sn_prices_cached(&k->prices, e, k->shape, k->net, err);
+}
+
+enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
+                           const struct sn_layout_config *l, enum sn_estimate_detail detail,
+                           struct sn_err *err)
+{
+    struct look k;
+    struct sn_estimate got = {0};
+    SN_TRY(look_init(&k, e, l, detail == SN_ESTIMATE_ANY_ORDER, err));
+    fill_costs(&k);
+    SN_TRY(fill_lasts(&k, err));
+    SN_TRY(pipeline(&k, detail == SN_ESTIMATE_PLAYED, err));
+    SN_TRY(finish(&k, &got.seconds, err));
+    SN_TRY(memory(&k, &got.memory, err));
+    *out = got;
+    return SN_OK;
+}
+
+enum sn_status sn_estimate_same_order(bool *same, struct sn_estimator *e,
+                                      const struct sn_layout_config *a,
+                                      const struct sn_layout_config *b, struct sn_err *err)
+{
+    const struct sn_net *x, *y;
+    e->config.layout = *a;
+    SN_TRY(sn_net_cached(&x, e, false, err));
+    e->config.layout = *b;
+    SN_TRY(sn_net_cached(&y, e, false, err));
+    *same = memcmp(x->span, y->span, sizeof(x->span)) == 0;
+    return SN_OK;
+}
+
+enum sn_status sn_estimate_ends(double *first, double *last, struct sn_estimator *e,
+                                const struct sn_layout_config *l, struct sn_err *err)
+{
+    struct look k;
+    double at[SN_NPLACES] = {0};
+    SN_TRY(look_init(&k, e, l, true, err));
+    for (int pass = 0; pass < SN_NPASSES; pass++)
+        for (int place = 0; place < SN_NPLACES; place++)
+            at[place] += k.prices->alone[pass][place];
+    *first = at[SN_PLACE_BLOCK] > 0 ? at[SN_PLACE_EMBED] / at[SN_PLACE_BLOCK] : 0;
+    *last = at[SN_PLACE_BLOCK] > 0 ? at[SN_PLACE_HEAD] / at[SN_PLACE_BLOCK] : 0;
+    return SN_OK;
+}

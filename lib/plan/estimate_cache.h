@@ -1,0 +1,103 @@
+/*
+ * estimate_cache.h - what an estimator remembers. Internal to lib/plan.
+ */
+#ifndef SN_ESTIMATE_CACHE_H
+#define SN_ESTIMATE_CACHE_H
+
+#include "lib/layout/schedule.h"
+#include "lib/plan/estimate.h"
+#include "lib/plan/stock.h"
+
+/* How the groups of a grid lie on the machine: in one order of the axes, or in any of them, each
+ * way that a group may lie once. */
+enum { SN_NET_WAYS = 24 };
+struct sn_net {
+    int data, tensor, context, pipeline;
+    int order; /* as sn_layout_config.axis_order, in base 8; -1: any */
+    int members[SN_NGROUPS];
+    int ways[SN_NGROUPS];
+    struct sn_span span[SN_NGROUPS][SN_NET_WAYS];
+    struct sn_net *next; /* of the same hash */
+};
+
+struct sn_shape_entry {
+    struct sn_shape *shape;
+    struct sn_shape_prices prices; /* in this net: */
+    const struct sn_net *net;
+    struct sn_shape_entry *next;
+};
+
+struct sn_stock_key {
+    struct sn_extent x;
+    int members;
+    bool apart;
+    unsigned char zero;
+};
+
+/* What the end of a step costs a stage: seconds; bytes of its state. */
+struct sn_stock_cost {
+    double gather, shared; /* all buckets, one after another; sums over other groups */
+    double sq_norm, adamw;
+    const double *reduce; /* [units] reductions of the buckets that a unit of backward completes */
+    int units;
+    double head; /* reductions that the last forward chunk posts: not in reduce[0] */
+    int64_t state;
+};
+
+struct sn_stock_entry {
+    struct sn_stock_key key;
+    int tensor;
+    unsigned char sequence_parallel;
+    struct sn_stock stock;
+    struct sn_stock_cost cost; /* communication in this net: */
+    const struct sn_net *net;
+    double *reduce; /* [stock.units]: cost.reduce */
+    struct sn_stock_entry *next;
+};
+
+struct sn_slots_entry {
+    struct sn_pipeline pipe;
+    int stage, slots[SN_MAX_PARTS];
+    struct sn_slots_entry *next;
+};
+
+enum { SN_CACHE_ROWS = 4096 };
+
+struct sn_estimator {
+    struct sn_config config; /* the layout is the one at hand */
+    const struct sn_machine *machine;
+    const struct sn_software *software;
+    struct sn_model *model; /* of one layer */
+    struct sn_job *job;     /* of one layer and one rank: its update is priced in other sizes */
+    const struct sn_op *sq_norm, *adamw, *decide;
+    struct sn_pricer pricer;
+    struct sn_shape_env env;
+    bool foreign_memory;
+    double head_layers;
+    double *room; /* for costs of pieces */
+    int **split;  /* [layers + 1] by number of pieces */
+    struct sn_shape_entry *shape[SN_CACHE_ROWS];
+    struct sn_net *net[SN_CACHE_ROWS];
+    struct sn_stock_entry *stock[SN_CACHE_ROWS];
+    struct sn_slots_entry *slots[SN_CACHE_ROWS];
+    int shapes;
+};
+
+enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int pieces,
+                               struct sn_err *err);
+enum sn_status sn_shape_cached(struct sn_shape **out, struct sn_estimator *e, struct sn_err *err);
+enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,
+                             struct sn_err *err);
+enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimator *e,
+                                struct sn_shape *s, const struct sn_net *net, struct sn_err *err);
+enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
+                             const struct sn_shape *s, const struct sn_net *net,
+                             const struct sn_stock_key *key, struct sn_err *err);
+/* Slots of every part of a stage. Counted anew where there is no memory to remember them. */
+void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
+                 int stage);
+/* The least price of the ways in which the group may lie. */
+double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
+                    int64_t n, enum sn_dtype dtype, enum sn_group q);
+
+#endif

@@ -1,0 +1,146 @@
+/*
+ * estimate_net.c - how the groups of a grid lie on a machine, in one order of its axes or in all.
+ */
+#include "lib/base/mem.h"
+#include "lib/layout/cut.h"
+#include "lib/plan/estimate_cache.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Innermost first. */
+static void order_of(enum sn_axis order[SN_NGRID_AXES], const struct sn_layout_config *l)
+{
+    static const enum sn_axis axis[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
+                                                      [SN_ORDER_CONTEXT] = SN_AXIS_CONTEXT,
+                                                      [SN_ORDER_EXPERT] = SN_NGRID_AXES,
+                                                      [SN_ORDER_DATA_AXIS] = SN_AXIS_DATA,
+                                                      [SN_ORDER_PIPELINE] = SN_AXIS_PIPELINE};
+    enum sn_axis usual[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    int n = 0;
+    for (int i = 0; i < l->n_axis_order && n < SN_NGRID_AXES; i++)
+        if (axis[l->axis_order[i]] != SN_NGRID_AXES)
+            order[n++] = axis[l->axis_order[i]];
+    for (int i = 0; n < SN_NGRID_AXES; i++)
+        order[n++] = usual[i];
+}
+
+static int order_code(const struct sn_layout_config *l)
+{
+    enum sn_axis order[SN_NGRID_AXES];
+    int code = 0;
+    order_of(order, l);
+    for (int i = 0; i < SN_NGRID_AXES; i++)
+        code = code * 8 + (int)order[i];
+    return code;
+}
+
+static void add_way(struct sn_net *n, enum sn_group q, const struct sn_span *span)
+{
+    for (int i = 0; i < n->ways[q]; i++)
+        if (memcmp(&n->span[q][i], span, sizeof(*span)) == 0)
+            return;
+    n->span[q][n->ways[q]++] = *span;
+}
+
+static enum sn_status add_order(struct sn_net *n, const struct sn_estimator *e,
+                                const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err)
+{
+    const int size[] = {[SN_AXIS_TENSOR] = n->tensor,
+                        [SN_AXIS_CONTEXT] = n->context,
+                        [SN_AXIS_DATA] = n->data,
+                        [SN_AXIS_PIPELINE] = n->pipeline};
+    struct sn_grid g;
+    SN_TRY(sn_grid_init(&g, n->data * n->tensor * n->context * n->pipeline, size, order, err));
+    g.kv_copies = sn_kv_copies(&e->config.model, n->tensor);
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        struct sn_span span;
+        memset(&span, 0, sizeof(span));
+        sn_span_of(&span, e->machine, &g, (enum sn_group)q);
+        n->members[q] = sn_group_size(&g, 0, (enum sn_group)q);
+        add_way(n, (enum sn_group)q, &span);
+    }
+    return SN_OK;
+}
+
+/* Every order of the axes from position `at` on; an axis of one rank may stay where it is. */
+static enum sn_status add_orders(struct sn_net *n, const struct sn_estimator *e,
+                                 enum sn_axis order[SN_NGRID_AXES], int at, int axes,
+                                 struct sn_err *err)
+{
+    if (at >= axes - 1)
+        return add_order(n, e, order, err);
+    for (int i = at; i < axes; i++) {
+        enum sn_axis a = order[at];
+        order[at] = order[i];
+        order[i] = a;
+        SN_TRY(add_orders(n, e, order, at + 1, axes, err));
+        order[i] = order[at];
+        order[at] = a;
+    }
+    return SN_OK;
+}
+
+static enum sn_status any_order(struct sn_net *n, const struct sn_estimator *e, struct sn_err *err)
+{
+    const int size[] = {[SN_AXIS_TENSOR] = n->tensor,
+                        [SN_AXIS_CONTEXT] = n->context,
+                        [SN_AXIS_DATA] = n->data,
+                        [SN_AXIS_PIPELINE] = n->pipeline};
+    enum sn_axis order[SN_NGRID_AXES];
+    int axes = 0, rest = SN_NGRID_AXES;
+    for (int a = SN_NGRID_AXES - 1; a >= 0; a--)
+        if (size[a] == 1)
+            order[--rest] = (enum sn_axis)a;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        if (size[a] > 1)
+            order[axes++] = (enum sn_axis)a;
+    return add_orders(n, e, order, 0, axes, err);
+}
+
+enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,
+                             struct sn_err *err)
+{
+    const struct sn_layout_config *l = &e->config.layout;
+    struct sn_net want = {.data = l->data,
+                          .tensor = l->tensor,
+                          .context = l->context,
+                          .pipeline = l->pipeline,
+                          .order = any ? -1 : order_code(l)};
+    unsigned hash = (unsigned)l->data * 31u + (unsigned)l->tensor * 1009u +
+                    (unsigned)l->context * 9176u + (unsigned)l->pipeline * 65599u +
+                    (unsigned)want.order * 7u;
+    struct sn_net **row = &e->net[hash % SN_CACHE_ROWS];
+    for (const struct sn_net *n = *row; n; n = n->next)
+        if (n->data == want.data && n->tensor == want.tensor && n->context == want.context &&
+            n->pipeline == want.pipeline && n->order == want.order) {
+            *out = n;
+            return SN_OK;
+        }
+    struct sn_net *made = sn_alloc(sizeof(*made));
+    if (!made)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for a grid");
+    *made = want;
+    enum sn_axis order[SN_NGRID_AXES];
+    order_of(order, l);
+    enum sn_status st = any ? any_order(made, e, err) : add_order(made, e, order, err);
+    if (st != SN_OK) {
+        sn_free(made);
+        return st;
+    }
+    made->next = *row;
+    *row = made;
+    *out = made;
+    return SN_OK;
+}
+
+double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
+                    int64_t n, enum sn_dtype dtype, enum sn_group q)
+{
+    double least = INFINITY;
+    for (int i = 0; i < net->ways[q]; i++) {
+        e->pricer.span[q] = net->span[q][i];
+        least = fmin(least, sn_price_collective(&e->pricer, kind, n, dtype, q));
+    }
+    return least * (1 - e->software->hidden[sn_group_axis(q)]);
+}

@@ -1,0 +1,374 @@
+#include "lib/plan/shape.h"
+
+#include "lib/base/mem.h"
+#include "lib/plan/activations.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- the key ------------------------------------------------------------------------------------
+ */
+
+struct sn_shape_key sn_shape_key(const struct sn_config *c)
+{
+    const struct sn_layout_config *l = &c->layout;
+    bool replicas = (int64_t)l->data * l->context > 1;
+    struct sn_shape_key k;
+    memset(&k, 0, sizeof(k)); /* padding too: keys are compared as bytes */
+    k.tensor = l->tensor;
+    k.context = l->context;
+    k.micro_batch = l->micro_batch;
+    k.exchange = l->context > 1 && l->context_kind == SN_CONTEXT_ALL_TO_ALL;
+    k.sequence_parallel = l->tensor > 1 && l->sequence_parallel;
+    k.recompute = (unsigned char)l->recompute;
+    k.split = l->split_backward || l->schedule == SN_ZERO_BUBBLE;
+    k.zero = (unsigned char)(replicas && l->zero >= 2 ? l->zero : 0);
+    return k;
+}
+
+/* The run file of the model of one layer on one stage. */
+static void micro_config(struct sn_config *out, const struct sn_config *c,
+                         const struct sn_shape_key *k)
+{
+    *out = *c;
+    out->model.layers = out->model.share_layers = 1;
+    out->layout = (struct sn_layout_config){.data = k->zero && k->context == 1 ? 2 : 1,
+                                            .tensor = k->tensor,
+                                            .pipeline = 1,
+                                            .context = k->context,
+                                            .expert = 1,
+                                            .micro_batch = k->micro_batch,
+                                            .virtual_stages = 1,
+                                            .sequence_parallel = k->sequence_parallel,
+                                            .schedule = SN_1F1B,
+                                            .recompute = (enum sn_recompute)k->recompute,
+                                            .zero = k->zero,
+                                            .bucket = c->layout.bucket,
+                                            .split_backward = k->split};
+    out->layout.context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
+    out->train.global_batch = out->layout.data * k->micro_batch;
+    out->train.eval_every = 0;
+}
+
+/* --- beats --------------------------------------------------------------------------------------
+ */
+
+struct reader {
+    const struct sn_shape_env *env;
+    struct sn_shape *s;
+    const struct sn_job *j;
+    const struct sn_program *p;
+    int id[SN_SHAPE_POSTS];   /* operations that the row at hand posted */
+    int posts;
+    double run; /* kernels since the last beat */
+    bool failed;
+};
+
+static enum sn_place place_of(const struct sn_op *op)
+{
+    return op->layer < 0 ? SN_PLACE_EMBED : op->layer == 0 ? SN_PLACE_BLOCK : SN_PLACE_HEAD;
+}
+
+static int pass_of(enum sn_chunk_kind k)
+{
+    return k == SN_CHUNK_FORWARD                               ? SN_PASS_FORWARD
+           : k == SN_CHUNK_BACKWARD || k == SN_CHUNK_INPUT_GRAD ? SN_PASS_BACKWARD
+           : k == SN_CHUNK_WEIGHT_GRAD                          ? SN_PASS_WEIGHT
+                                                                : -1;
+}
+
+static void beat(struct reader *r, enum sn_beat_kind kind, int comm, int slot)
+{
+    struct sn_shape *s = r->s;
+    if (s->n_beats == s->cap_beats) {
+        int cap = s->cap_beats ? 2 * s->cap_beats : 64;
+        struct sn_beat *grown = sn_realloc(s->beat, (size_t)cap * sizeof(*grown));
+        if (!grown) {
+            r->failed = true;
+            return;
+        }
+        s->beat = grown;
+        s->cap_beats = cap;
+    }
+    s->beat[s->n_beats++] = (struct sn_beat){r->run, kind, comm, slot};
+    r->run = 0;
+}
+
+/* Elements of a bucket before it was padded to its members. */
+static int64_t raw_of(const struct sn_job *j, int bucket)
+{
+    int64_t n = 0;
+    for (int q = 0; q < j->n_parts; q++)
+        if (j->parts[q].bucket == bucket)
+            n += (j->parts[q].rows * j->parts[q].cols + 31) / 32 * 32;
+    return n;
+}
+
+static int comm_of(struct reader *r, const struct sn_op *op)
+{
+    struct sn_shape_comm c = {.group = op->group};
+    if (!sn_op_collective(op, &c.kind, &c.n))
+        return -1;
+    const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[0] : &op->in[0];
+    c.dtype = r->p->bufs[v->buf].dtype;
+    if (op->group == SN_GROUP_REPLICA) {
+        int bucket = r->p->bufs[v->buf].bucket;
+        c.raw = bucket >= 0 ? raw_of(r->j, bucket) : 0;
+    }
+    for (int i = 0; i < r->s->n_comms; i++) {
+        const struct sn_shape_comm *o = &r->s->comm[i];
+        if (o->kind == c.kind && o->dtype == c.dtype && o->group == c.group && o->n == c.n &&
+            o->raw == c.raw)
+            return i;
+    }
+    if (r->s->n_comms == SN_SHAPE_COMMS)
+        return -1;
+    r->s->comm[r->s->n_comms] = c;
+    return r->s->n_comms++;
+}
+
+/* What entering a unit gathers (lib/program/zero.c): by whose weights they are. */
+static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass)
+{
+    int layer = r->j->buckets[r->p->bufs[op->in[0].buf].bucket].layer, comm = comm_of(r, op);
+    enum sn_place at = layer < 0 ? SN_PLACE_EMBED : layer == 0 ? SN_PLACE_BLOCK : SN_PLACE_HEAD;
+    if (at == SN_PLACE_EMBED && op->layer >= 0) /* a tied table, for the head */
+        at = SN_PLACE_HEAD;
+    int *n = &r->s->n_gathers[pass][at];
+    if (comm >= 0 && *n < (int)(sizeof(r->s->gather[0][0]) / sizeof(int)))
+        r->s->gather[pass][at][(*n)++] = comm;
+}
+
+static void communicate(struct reader *r, const struct sn_op *op, enum sn_pass pass)
+{
+    bool replica = op->group == SN_GROUP_REPLICA;
+    if (replica && op->kind == SN_OP_ALL_GATHER) {
+        gathered(r, op, pass);
+        return;
+    }
+    int comm = comm_of(r, op);
+    if (comm < 0)
+        return;
+    if (replica) {
+        beat(r, SN_BEAT_REDUCE, comm, 0);
+    } else if (r->posts < SN_SHAPE_POSTS) {
+        r->id[r->posts] = op->id;
+        beat(r, SN_BEAT_POST, comm, r->posts++);
+    }
+}
+
+static void wait_for(struct reader *r, int id)
+{
+    for (int i = 0; i < r->posts; i++)
+        if (r->id[i] == id)
+            beat(r, SN_BEAT_WAIT, 0, i);
+}
+
+/* What runs on every micro-batch; gathers are apart, sums of gradients over a step are no part. */
+static void read_op(struct reader *r, const struct sn_op *op, enum sn_pass pass)
+{
+    if (op->when != SN_EVERY)
+        return;
+    if (op->kind == SN_OP_WAIT)
+        wait_for(r, op->waits_for);
+    else if (op->kind >= SN_NKERNELS)
+        communicate(r, op, pass);
+    else
+        r->run += sn_price_op(r->env->pricer, r->p, op);
+}
+
+static void read_row(struct reader *r, enum sn_pass pass, enum sn_place place)
+{
+    r->posts = 0;
+    r->run = 0;
+    r->s->first[pass][place] = r->s->n_beats;
+    for (int c = 0; c < r->p->n_chunks; c++) {
+        const struct sn_chunk *k = &r->p->chunks[c];
+        if (pass_of(k->kind) != (int)pass)
+            continue;
+        for (int i = k->first; i < k->first + k->n; i++)
+            if (place_of(&r->p->ops[i]) == place)
+                read_op(r, &r->p->ops[i], pass);
+    }
+    beat(r, SN_BEAT_END, 0, 0);
+}
+
+/* --- memory -------------------------------------------------------------------------------------
+ */
+
+/* The formula of activations.h for a piece with `layers` layers, taken from a job that stands for
+ * it: only its place in the pipeline counts. */
+static void kept(const struct sn_job *j, bool first, bool last, int layers, int64_t *slot,
+                 int64_t *late)
+{
+    struct sn_job stand = *j;
+    struct sn_activations a;
+    stand.stages = stand.pieces = first && last ? 1 : first || last ? 2 : 3;
+    stand.stage = first ? 0 : 1;
+    for (int i = 0; i < j->model->n_nodes; i++)
+        stand.piece_of_node[i] = layers ? stand.stage : -1;
+    sn_activations(&a, &stand, 0);
+    *slot = a.slot_bytes;
+    *late = a.late_bytes;
+}
+
+static void read_slots(struct sn_shape *s, const struct sn_job *j)
+{
+    for (int f = 0; f < 2; f++)
+        for (int l = 0; l < 2; l++) {
+            int64_t one, one_late;
+            kept(j, f, l, 0, &s->slot_end[f][l], &s->late_end[f][l]);
+            kept(j, f, l, 1, &one, &one_late);
+            s->slot_layer[f][l] = one - s->slot_end[f][l];
+            s->late_layer[f][l] = one_late - s->late_end[f][l];
+        }
+}
+
+/* Temporaries alive at an operation, at least; the most over each row. `lean`: without gathered
+ * weights and gradients to be scattered, of which a short piece has fewer. */
+static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_err *err)
+{
+    int64_t(*most)[SN_NPLACES] = lean ? r->s->lean : r->s->temp;
+    const struct sn_program *p = r->p;
+    int64_t *delta = sn_alloc_n((size_t)p->n_ops + 1, sizeof(*delta)), live = 0;
+    if (!delta)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for %d operations", p->n_ops);
+    for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
+        const struct sn_buffer *x = &p->bufs[b];
+        if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0 && !(lean && x->bucket >= 0)) {
+            delta[x->first] += x->bytes;
+            delta[x->last + 1] -= x->bytes;
+        }
+    }
+    for (int c = 0, i = 0; c < p->n_chunks; c++) {
+        int pass = pass_of(p->chunks[c].kind);
+        for (; i < p->chunks[c].first + p->chunks[c].n; i++) {
+            enum sn_place at = place_of(&p->ops[i]);
+            live += delta[i];
+            if (pass >= 0 && live > most[pass][at])
+                most[pass][at] = live;
+        }
+    }
+    sn_free(delta);
+    return SN_OK;
+}
+
+static void read_workspace(struct reader *r)
+{
+    for (int i = 0; i < r->p->n_ops; i++) {
+        const struct sn_op *op = &r->p->ops[i];
+        struct sn_args a;
+        if (op->kind >= SN_NKERNELS)
+            continue;
+        sn_op_shapes(r->p, op, &a);
+        int64_t need =
+            (int64_t)r->env->ops->scratch((enum sn_op_kind)op->kind, &a, r->env->threads);
+        int64_t *most = &r->s->workspace[place_of(op)];
+        *most = need > *most ? (need + 63) / 64 * 64 : *most;
+    }
+}
+
+/* --- parts --------------------------------------------------------------------------------------
+ */
+
+/* Where a parameter is used first, and whether the head uses a table too. */
+static enum sn_place param_place(const struct sn_model *m, int param, bool *tied)
+{
+    enum sn_place at = SN_NPLACES;
+    bool seen_block = false;
+    *tied = false;
+    for (int i = 0; i < m->n_nodes; i++) {
+        seen_block = seen_block || m->nodes[i].layer >= 0;
+        enum sn_place here = m->nodes[i].layer >= 0 ? SN_PLACE_BLOCK
+                             : seen_block           ? SN_PLACE_HEAD
+                                                    : SN_PLACE_EMBED;
+        if (m->nodes[i].param[0] != param && m->nodes[i].param[1] != param)
+            continue;
+        *tied = at == SN_PLACE_EMBED && here == SN_PLACE_HEAD;
+        at = at == SN_NPLACES ? here : at;
+    }
+    return at;
+}
+
+static int kind_of(struct sn_shape *s, const struct sn_bucket *b)
+{
+    for (int k = 0; k < s->n_kinds; k++) {
+        const struct sn_bucket *o = &s->bucket[k];
+        if (o->trains == b->trains && o->decay == b->decay && o->copies == b->copies &&
+            o->sum == b->sum)
+            return k;
+    }
+    s->bucket[s->n_kinds] = *b;
+    return s->n_kinds++;
+}
+
+static enum sn_status read_parts(struct sn_shape *s, const struct sn_job *j, struct sn_err *err)
+{
+    if (j->n_parts > SN_SHAPE_PARTS)
+        return sn_fail(err, SN_EFAIL, "search: a layer of %d parts; at most %d are counted",
+                       j->n_parts, (int)SN_SHAPE_PARTS);
+    for (int q = 0; q < j->n_parts; q++) {
+        struct sn_shape_part *part = &s->part[s->n_parts++];
+        part->place = param_place(j->model, j->parts[q].param, &part->tied);
+        part->kind = kind_of(s, &j->buckets[j->parts[q].bucket]);
+        part->elements = (j->parts[q].rows * j->parts[q].cols + 31) / 32 * 32;
+    }
+    return SN_OK;
+}
+
+/* --- all ----------------------------------------------------------------------------------------
+ */
+
+static enum sn_status read_job(struct sn_shape *s, const struct sn_shape_env *env,
+                               const struct sn_job *j, struct sn_err *err)
+{
+    struct reader r = {.env = env, .s = s, .j = j, .p = &j->train};
+    for (int pass = 0; pass < SN_NPASSES; pass++)
+        for (int place = 0; place < SN_NPLACES; place++)
+            read_row(&r, (enum sn_pass)pass, (enum sn_place)place);
+    if (r.failed)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for the beats of a layer");
+    SN_TRY(read_temporaries(&r, false, err));
+    SN_TRY(read_temporaries(&r, true, err));
+    read_workspace(&r);
+    SN_TRY(read_parts(s, j, err));
+    read_slots(s, j);
+    s->sent = j->rows / (s->key.sequence_parallel ? s->key.tensor : 1) * j->config->model.hidden;
+    return SN_OK;
+}
+
+enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env *env,
+                               const struct sn_shape_key *key, struct sn_err *err)
+{
+    struct sn_shape *s = sn_alloc(sizeof(*s));
+    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
+    struct sn_job *j = NULL;
+    enum sn_status st = SN_OK;
+    if (!s || !c)
+        st = sn_fail(err, SN_ENOMEM, "search: no memory to compile a layer");
+    if (st == SN_OK) {
+        s->key = *key;
+        micro_config(c, env->config, key);
+        struct sn_job_env job = {
+            .config = c, .model = env->model, .ops = env->ops, .threads = env->threads};
+        st = sn_job_create(&j, &job, err);
+    }
+    if (st == SN_OK)
+        st = read_job(s, env, j, err);
+    sn_job_destroy(j);
+    sn_free(c);
+    if (st == SN_OK)
+        *out = s;
+    else
+        sn_shape_destroy(s);
+    return st;
+}
+
+void sn_shape_destroy(struct sn_shape *s)
+{
+    if (!s)
+        return;
+    sn_free(s->beat);
+    sn_free(s);
+}

@@ -1,0 +1,188 @@
+/*
+ * test_estimate.c - estimates are bounds: never above what the compiled step gives, and near it.
+ */
+#include "lib/plan/estimate.h"
+#include "lib/plan/sim.h"
+#include "tests/lib/layout_test.h"
+#include "tests/lib/tap.h"
+
+#include <stdlib.h>
+
+/* Nodes of four devices, slow enough between them for communication to matter. */
+static const char machine_text[] =
+    "name: test\n"
+    "device: {memory: 1GiB, bandwidth: 1.0e11, overhead: 2.0e-6, peak: {fp32: 1.0e12, bf16: "
+    "4.0e12},\n"
+    "  moved: {norm: 0.5, half_bytes: 1.0e4}}\n"
+    "node: {devices: 4}\n"
+    "links:\n"
+    "  - {name: node, ranks: 4, latency: 2.0e-6, device: 2.0e10, efficiency: 0.8}\n"
+    "  - {name: spine, ranks: 0, latency: 1.0e-5, device: 4.0e9, domain: 8.0e9}\n";
+
+struct score {
+    int layouts, above, more; /* estimates above: of seconds, of bytes */
+    double worst_time[2], sum_time[2], worst_memory;
+    char first[256]; /* that was above */
+};
+
+static unsigned draw(unsigned *state, unsigned n)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 10) % n;
+}
+
+static int one_of(unsigned *state, const int *of, unsigned n)
+{
+    return of[draw(state, n)];
+}
+
+static struct sn_config some_layout(unsigned *r)
+{
+    static const enum sn_family family[] = {SN_LLAMA, SN_LLAMA, SN_GPT2, SN_GPT_NEOX};
+    static const int two[] = {1, 2}, ways[] = {1, 2, 4}, data[] = {1, 2, 3, 4};
+    struct sn_config c = layout_config(family[draw(r, 4)]);
+    struct sn_layout_config *l = &c.layout;
+    c.model.layers = 8;
+    c.model.hidden = 12 * 32;
+    c.model.ffn = 1024;
+    c.model.seq = 96;
+    c.model.vocab = 3001;
+    c.train.precision = draw(r, 2) ? SN_BF16 : SN_F32;
+    l->tensor = one_of(r, ways, 3);
+    l->context = one_of(r, two, 2);
+    l->context_kind = (enum sn_context_kind)draw(r, 2);
+    l->pipeline = one_of(r, ways, 3);
+    l->data = one_of(r, data, 4);
+    l->micro_batch = one_of(r, two, 2);
+    l->sequence_parallel = draw(r, 2);
+    l->recompute = (enum sn_recompute)draw(r, 3);
+    l->zero = (int)draw(r, 4);
+    l->bucket = draw(r, 2) ? 1 << 16 : 25 << 20;
+    l->schedule = l->pipeline > 1 ? (enum sn_schedule)draw(r, 4) : SN_1F1B;
+    l->virtual_stages = l->schedule == SN_INTERLEAVED ? 2 : 1;
+    int micros = (1 + (int)draw(r, 4)) * (l->pipeline > 1 ? l->pipeline : 2);
+    c.train.global_batch = l->data * l->micro_batch * micros;
+    if (c.model.kv_heads % l->tensor || c.model.heads % (l->tensor * l->context) ||
+        c.model.kv_heads % (l->tensor * l->context))
+        l->context_kind = SN_CONTEXT_RING;
+    return c;
+}
+
+static double seconds_of(const struct sn_stages *s, const struct sn_machine *m,
+                         const struct sn_software *soft)
+{
+    struct sn_pricer p;
+    struct sn_sim sim;
+    struct sn_err err;
+    sn_pricer_init(&p, m, soft, s->job[0]);
+    if (sn_sim_run(&sim, s, &p, false, &err) != SN_OK) {
+        tap_ok(false, "%s", err.text);
+        return 0;
+    }
+    double step = sim.step;
+    sn_sim_fini(&sim);
+    return step;
+}
+
+static int64_t bytes_of(const struct sn_stages *s)
+{
+    int64_t most = 0;
+    for (int i = 0; i < s->n; i++) {
+        struct sn_memory_plan m;
+        sn_job_memory(s->job[i], &m);
+        most = m.total - m.library - m.snapshot > most ? m.total - m.library - m.snapshot : most;
+    }
+    return most;
+}
+
+static void describe(char *out, size_t n, const struct sn_config *c)
+{
+    const struct sn_layout_config *l = &c->layout;
+    (void)snprintf(out, n,
+                   "family %d type %d d%d t%d c%d(%d) p%d v%d mb%d sp%d rc%d z%d sched %d batch %d "
+                   "bucket %lld",
+                   (int)c->model.family, (int)c->train.precision, l->data, l->tensor, l->context,
+                   (int)l->context_kind, l->pipeline, l->virtual_stages, l->micro_batch,
+                   l->sequence_parallel, (int)l->recompute, l->zero, (int)l->schedule,
+                   c->train.global_batch, (long long)l->bucket);
+}
+
+static void compare(struct score *s, const struct sn_config *c, const struct sn_machine *m,
+                    const struct sn_software *soft)
+{
+    struct sn_estimator *e = NULL;
+    struct sn_model *model = NULL;
+    struct sn_stages stages = {0};
+    struct sn_err err = {0};
+    struct sn_estimate got[3] = {0};
+    struct sn_job_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
+    enum sn_status st = sn_estimator_create(&e, c, m, soft, sn_ops_cpu(), 1, &err);
+    for (int k = 0; st == SN_OK && k < 3; k++)
+        st = sn_estimate(&got[k], e, &c->layout, (enum sn_estimate_detail)k, &err);
+    if (st == SN_OK)
+        st = sn_model_create(&model, &c->model, &c->train, &err);
+    env.model = model;
+    if (st == SN_OK)
+        st = sn_stages_create(&stages, &env, &err);
+    char what[256];
+    describe(what, sizeof(what), c);
+    if (st != SN_OK) {
+        tap_ok(false, "%s: %s", what, err.text);
+    } else {
+        double step = seconds_of(&stages, m, soft), far[2];
+        int64_t bytes = bytes_of(&stages);
+        far[0] = 1 - got[1].seconds / step;
+        far[1] = 1 - got[2].seconds / step;
+        double apart = 1 - (double)got[1].memory / (double)bytes;
+        bool above = far[0] < -1e-9 || far[1] < -1e-9 || got[0].seconds > got[1].seconds * (1 + 1e-9);
+        s->layouts++;
+        s->above += above;
+        s->more += apart < 0;
+        for (int k = 0; k < 2; k++) {
+            s->worst_time[k] = far[k] > s->worst_time[k] ? far[k] : s->worst_time[k];
+            s->sum_time[k] += far[k];
+        }
+        s->worst_memory = apart > s->worst_memory ? apart : s->worst_memory;
+        if (getenv("SN_LOG") || above || apart < 0)
+            printf("# %s: step %.6g ms, bounds %.4f %.4f below; %lld bytes, %.4f below\n", what,
+                   1e3 * step, far[0], far[1], (long long)bytes, apart);
+        if (above && !s->first[0])
+            (void)snprintf(s->first, sizeof(s->first), "%s", what);
+    }
+    sn_stages_fini(&stages);
+    sn_model_destroy(model);
+    sn_estimator_destroy(e);
+}
+
+static void estimates_are_bounds(void)
+{
+    struct sn_machine m = {0};
+    struct sn_software soft;
+    struct sn_err err = {0};
+    struct score s = {0};
+    unsigned seed = 11;
+    sn_software_default(&soft);
+    if (sn_machine_parse(&m, machine_text, strlen(machine_text), "m.yaml", &err) != SN_OK) {
+        tap_ok(false, "%s", err.text);
+        return;
+    }
+    for (int i = 0; i < 400; i++) {
+        struct sn_config c = some_layout(&seed);
+        compare(&s, &c, &m, &soft);
+    }
+    tap_ok(s.above == 0, "%d layouts: no estimate of the step is above it (%d are; %s)", s.layouts,
+           s.above, s.first);
+    tap_ok(s.more == 0, "no estimate of memory is above the arenas (%d are)", s.more);
+    printf("# below the step: closed form at most %.1f %%, mean %.2f %%; played at most %.1f %%, "
+           "mean %.2f %%; memory at most %.1f %%\n",
+           100 * s.worst_time[0], 100 * s.sum_time[0] / s.layouts, 100 * s.worst_time[1],
+           100 * s.sum_time[1] / s.layouts, 100 * s.worst_memory);
+    tap_ok(s.sum_time[0] / s.layouts < 0.05, "and they are within 5 %% of it in the mean");
+    sn_machine_fini(&m);
+}
+
+int main(void)
+{
+    estimates_are_bounds();
+    return tap_done();
+}
