@@ -28,7 +28,7 @@ enum sn_event_kind {
     SN_EVENT_BACKWARD,
     SN_EVENT_WEIGHT,
     SN_EVENT_UPDATE,
-    SN_EVENT_WAIT, /* computing stands for axis `axis`; where nothing is told, a stage is idle */
+    SN_EVENT_WAIT,     /* computing stands for axis `axis` */
     SN_EVENT_TRANSFER, /* of the communication stream, or a send */
     SN_EVENT_IDLE,     /* it stands because another stage is late, maybe in the middle of a chunk */
     SN_NEVENTS

@@ -5,86 +5,11 @@
 #include "lib/plan/sim.h"
 
 #include "lib/base/mem.h"
-#include "lib/base/rng.h"
 #include "lib/layout/idle.h"
 #include "lib/plan/bubble.h"
-#include "tests/lib/layout_test.h"
 #include "tests/lib/layouts.h"
 #include "tests/lib/sim_reference.h"
-#include "tests/lib/tap.h"
-
-/* A compiled layout on a machine. */
-struct subject {
-    struct sn_config config;
-    struct sn_model *model;
-    struct sn_stages stages;
-    struct sn_machine machine;
-    struct sn_software software;
-    struct sn_pricer pricer;
-};
-
-/* Every kernel takes 2^-20 s and communication nothing, so that times are exact sums. */
-static struct sn_machine exact_machine(void)
-{
-    struct sn_machine m = {.devices = 1, .n_levels = 1};
-    m.device = (struct sn_device){.bandwidth = 1e300,
-                                  .overhead = 0x1p-20,
-                                  .attention_forward = 1,
-                                  .attention_backward = 1,
-                                  .moved = {1, 1, 1, 1}};
-    for (int t = 0; t < SN_NPRECISIONS; t++)
-        m.device.gemm[t] = (struct sn_gemm_rate){.peak = 1e300, .most = 1};
-    m.level[0] = (struct sn_level){.device = 1e300, .efficiency = 1, .all_reduce = 1};
-    return m;
-}
-
-static double between(uint64_t key, uint64_t i, double least, double most)
-{
-    return least * pow(most / least, sn_rng_uniform(key, i));
-}
-
-/* Communication may cost much more than computing, or much less. */
-static struct sn_machine random_machine(uint64_t key)
-{
-    struct sn_machine m = exact_machine();
-    m.device.bandwidth = between(key, 0, 1e9, 1e11);
-    m.device.overhead = between(key, 1, 1e-8, 1e-5);
-    for (int t = 0; t < SN_NPRECISIONS; t++)
-        m.device.gemm[t].peak = between(key, 2, 1e9, 1e12);
-    m.level[0].latency = between(key, 3, 1e-8, 1e-4);
-    m.level[0].device = between(key, 4, 1e7, 1e11);
-    return m;
-}
-
-static bool subject_init(struct subject *s, const struct sn_config *c, const struct sn_machine *m)
-{
-    struct sn_err err = {0};
-    *s = (struct subject){.config = *c, .machine = *m};
-    sn_software_default(&s->software);
-    enum sn_status st = sn_model_create(&s->model, &s->config.model, &s->config.train, &err);
-    struct sn_job_env env = {
-        .config = &s->config, .model = s->model, .ops = sn_ops_cpu(), .threads = 1};
-    if (st == SN_OK)
-        st = sn_stages_create(&s->stages, &env, &err);
-    if (st == SN_OK)
-        sn_pricer_init(&s->pricer, &s->machine, &s->software, s->stages.job[0]);
-    return st == SN_OK || tap_ok(false, "compiles: %s", err.text);
-}
-
-static void subject_fini(struct subject *s)
-{
-    sn_stages_fini(&s->stages);
-    sn_model_destroy(s->model);
-}
-
-static struct sn_sim play(const struct subject *s, bool record)
-{
-    struct sn_sim sim = {0};
-    struct sn_err err = {0};
-    if (sn_sim_run(&sim, &s->stages, &s->pricer, record, &err) != SN_OK)
-        tap_ok(false, "plays: %s", err.text);
-    return sim;
-}
+#include "tests/lib/sim_test.h"
 
 static bool near(double got, double want)
 {
@@ -267,22 +192,6 @@ static void a_communication_thread_takes_its_share(void)
 /* --- against idle.h ------------------------------------------------------------------------------
  */
 
-struct setting {
-    enum sn_schedule kind;
-    int stages, parts, micros;
-};
-
-static struct sn_config config_of(struct setting t)
-{
-    struct sn_config c = layout_config(SN_GPT2);
-    c.model.layers = t.stages * t.parts + 1; /* uneven */
-    c.train.global_batch = t.micros;
-    c.layout.schedule = t.kind;
-    c.layout.pipeline = t.stages;
-    c.layout.virtual_stages = t.parts;
-    return c;
-}
-
 static int64_t ticks(const struct subject *s, int piece, enum sn_chunk_kind kind)
 {
     const struct sn_program *p = &s->stages.job[piece % s->stages.n]->train;
@@ -405,151 +314,6 @@ static void every_layout_equals_its_operations_one_by_one(void)
     sn_free(l);
 }
 
-/* --- events and memory ---------------------------------------------------------------------------
- */
-
-static struct sn_config busy_config(void)
-{
-    struct sn_config c = layout_config(SN_LLAMA);
-    c.layout.data = 2;
-    c.layout.tensor = 2;
-    c.layout.pipeline = 2;
-    c.layout.virtual_stages = 2;
-    c.layout.schedule = SN_INTERLEAVED;
-    c.layout.sequence_parallel = true;
-    c.layout.zero = 1;
-    return c;
-}
-
-static void events_tell_what_was_added_up(void)
-{
-    struct sn_config c = busy_config();
-    struct sn_machine m = random_machine(5);
-    struct subject s;
-    if (subject_init(&s, &c, &m)) {
-        struct sn_sim plain = play(&s, false), sim = play(&s, true);
-        tap_ok(plain.step == sim.step && plain.n_events == 0 && sim.n_events > 0,
-               "recording changes nothing");
-        double exposed[2][SN_NAXES] = {{0}}, before[2] = {0};
-        int64_t sent = 0, traffic[SN_NAXES] = {0};
-        int chunks = 0;
-        bool in_order = true, apart = true;
-        for (int64_t i = 0; i < sim.n_events; i++) {
-            const struct sn_event *e = &sim.event[i];
-            in_order = in_order && e->end >= e->begin && e->end <= sim.step &&
-                       (i == 0 || e->begin >= e[-1].begin);
-            if (e->kind == SN_EVENT_WAIT)
-                exposed[e->stage][e->axis] += e->end - e->begin;
-            else if (e->kind == SN_EVENT_TRANSFER)
-                sent += e->stage == 0 ? e->bytes : 0;
-            else {
-                apart = apart && e->begin >= before[e->stage];
-                before[e->stage] = e->end;
-                chunks++;
-            }
-        }
-        bool same = true;
-        for (int a = 0; a < SN_NAXES; a++)
-            for (int i = 0; i < 2; i++)
-                same = same && fabs(exposed[i][a] - sim.stage[i].exposed[a]) < 1e-9 * sim.step;
-        sn_job_traffic(s.stages.job[0], traffic);
-        for (int a = 0; a < SN_NAXES; a++)
-            sent -= traffic[a];
-        tap_ok(in_order, "events are in order and inside the step");
-        tap_ok(apart && chunks == 2 * (2 * 2 * 6 + 1),
-               "a stage runs one chunk at a time, each once: %d", chunks);
-        tap_ok(same, "the waits of each axis sum to its exposed time");
-        tap_ok(sent == 0, "the transfers of a rank sum to its traffic (off by %lld)",
-               (long long)sent);
-        sn_sim_fini(&plain);
-        sn_sim_fini(&sim);
-    }
-    subject_fini(&s);
-}
-
-static void memory_never_exceeds_the_plan(void)
-{
-    static const struct setting settings[] = {{SN_1F1B, 4, 1, 8},
-                                              {SN_GPIPE, 3, 1, 5},
-                                              {SN_INTERLEAVED, 2, 2, 4},
-                                              {SN_ZERO_BUBBLE, 4, 1, 6}};
-    struct sn_machine m = random_machine(9);
-    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-        struct sn_config c = config_of(settings[i]);
-        struct subject s;
-        if (subject_init(&s, &c, &m)) {
-            struct sn_sim sim = play(&s, true);
-            for (int k = 0; k < s.stages.n; k++) {
-                struct sn_memory_point *p = NULL;
-                struct sn_memory_plan plan;
-                struct sn_err err = {0};
-                int n = 0;
-                sn_job_memory(s.stages.job[k], &plan);
-                int64_t limit = plan.total - plan.library, most = 0;
-                bool good = sn_sim_memory(&p, &n, &sim, s.stages.job[k], &err) == SN_OK;
-                for (int x = 0; x < n; x++) {
-                    most = p[x].bytes > most ? p[x].bytes : most;
-                    good = good && (x == 0 || p[x].time > p[x - 1].time);
-                }
-                const struct sn_program *t = &s.stages.job[k]->train;
-                bool train_is_largest = s.stages.job[k]->scratch_bytes ==
-                                        t->slots_bytes + t->temp_bytes + t->workspace_bytes;
-                bool all_full = settings[i].kind != SN_INTERLEAVED;
-                tap_ok(good && most <= limit && (most == limit || !train_is_largest || !all_full) &&
-                           p[n - 1].bytes == limit - s.stages.job[k]->scratch_bytes,
-                       "schedule %d, stage %d: %d points, at most %lld of %lld bytes, at the end "
-                       "the state alone",
-                       (int)settings[i].kind, k, n, (long long)most, (long long)limit);
-                sn_free(p);
-            }
-            sn_sim_fini(&sim);
-        }
-        subject_fini(&s);
-    }
-}
-
-static void failed_allocations_are_explained(void)
-{
-    struct sn_config c = busy_config();
-    struct sn_machine m = random_machine(7);
-    struct subject s;
-    bool good = true;
-    int n = 0;
-    if (subject_init(&s, &c, &m)) {
-        for (enum sn_status st = SN_ENOMEM; st != SN_OK && good;) {
-            struct sn_sim sim = {0};
-            struct sn_err err = {0};
-            sn_mem_fail_at((uint64_t)++n);
-            st = sn_sim_run(&sim, &s.stages, &s.pricer, true, &err);
-            sn_mem_fail_at(0);
-            good = st == SN_OK || (st == SN_ENOMEM && strstr(err.text, "no memory") && !sim.stage);
-            sn_sim_fini(&sim);
-        }
-    }
-    tap_ok(good && n > 10, "each of %d allocations may fail", n - 1);
-    subject_fini(&s);
-}
-
-/* A receive that nobody sends. */
-static void a_standstill_is_a_sentence(void)
-{
-    struct sn_config c = layout_config(SN_LLAMA);
-    struct sn_machine m = random_machine(7);
-    struct sn_err err = {0};
-    struct sn_sim sim = {0};
-    struct subject s;
-    c.layout.pipeline = 2;
-    if (subject_init(&s, &c, &m)) {
-        struct sn_program *p = &s.stages.job[0]->train;
-        for (int i = 0; i < p->n_ops; i++)
-            if (p->ops[i].kind == SN_OP_SEND)
-                p->ops[i].kind = SN_OP_ENTER;
-        enum sn_status st = sn_sim_run(&sim, &s.stages, &s.pricer, false, &err);
-        tap_ok(st == SN_EFAIL && strstr(err.text, "waits for ever at"), "%s", err.text);
-    }
-    subject_fini(&s);
-}
-
 int main(void)
 {
     one_stage_is_the_sum_of_its_kernels();
@@ -558,9 +322,5 @@ int main(void)
     a_communication_thread_takes_its_share();
     free_transfers_give_the_makespan_of_the_schedule();
     every_layout_equals_its_operations_one_by_one();
-    events_tell_what_was_added_up();
-    memory_never_exceeds_the_plan();
-    failed_allocations_are_explained();
-    a_standstill_is_a_sentence();
     return tap_done();
 }
