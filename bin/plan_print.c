@@ -1,6 +1,7 @@
 #include "bin/plan_print.h"
 
 #include "lib/plan/activations.h"
+#include "lib/plan/named.h"
 #include "lib/run/metrics.h"
 
 #include <stdio.h>
@@ -172,7 +173,9 @@ static void text_time(const struct sn_plan_report *r)
     char time[16];
     (void)printf("machine: %s, %d rank%s%s; trainer: %s\n", m->name, p->ranks,
                  p->ranks == 1 ? "" : "s",
-                 r->named ? "" : " (none is named: machine.preset or machine.file)",
+                 sn_names_machine(r->stages->job[0]->config)
+                     ? ""
+                     : " (none is named: machine.preset or machine.file)",
                  r->pricer->software->name);
     (void)printf("step: %s, %.6g tokens/s, MFU %.1f %%\n", duration(time, p->step_time),
                  p->tokens_per_s, 100 * p->mfu);
@@ -228,10 +231,10 @@ static void text_plan(const struct sn_plan_report *r)
     text_traffic(r);
     (void)printf("%s: a rank needs %s of %s", p->memory.total <= r->limit ? "fits" : "does not fit",
                  sn_str_bytes(total, p->memory.total), sn_str_bytes(limit, r->limit));
-    if (r->named)
-        (void)printf(" (%s)\n", r->pricer->machine->device.name);
-    else
+    if (r->is_hosts)
         (void)printf(" (this host's memory over %d ranks)\n", p->ranks);
+    else
+        (void)printf(" (%s)\n", r->pricer->machine->device.name);
     sn_plan_goodput_text(r->goodput);
     if (p->verify)
         text_verdict(p);

@@ -13,11 +13,11 @@ struct sn_plan_report {
     const struct sn_pricer *pricer;
     const struct sn_goodput *goodput;
     int64_t limit; /* bytes that a rank may fill */
-    bool named;    /* by the machine that the run file names; else the limit is this host's */
+    bool is_hosts; /* by this host, because no machine says so */
     bool json;
 };
 
-/* The limit where no machine is named: this host's memory over the ranks. */
+/* The limit where no machine says one: this host's memory over the ranks. */
 int64_t sn_host_limit(int ranks);
 /* How often to save, as a line of text, or as a value of JSON. */
 void sn_plan_goodput_text(const struct sn_goodput *g);

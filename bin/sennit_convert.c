@@ -189,9 +189,10 @@ static enum sn_status check_options(const struct options *o, const struct option
             return sn_fail(err, SN_EINPUT, "--%s does not go with %s; see sennit-convert --help",
                            names[i].name, what[mode]);
     if (mode == SN_CONVERT_LAYOUT && !(o->given & change))
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-convert: nothing to do; want SRC and DST with one of --layout, --to, "
-                       "--from, --dtype, --grow, --delink");
+        return sn_fail(
+            err, SN_EINPUT,
+            "sennit-convert: nothing to do; want SRC and DST with one of --layout, --to, "
+            "--from, --dtype, --grow, --delink");
     if ((o->given & BIT(NOISE)) && !(o->given & BIT(GROW)))
         return sn_fail(err, SN_EINPUT, "--noise is for --grow; name a factor such as --grow 2x");
     return SN_OK;

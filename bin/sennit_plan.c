@@ -201,15 +201,15 @@ static enum sn_status plan(const struct sn_stages *s, const struct costs *costs,
     if (l->verify)
         SN_TRY(sn_plan_verify(&p, s, err));
     *refuted = p.verify && !p.verified;
-    bool named = sn_names_machine(c);
-    int64_t limit = named ? sn_memory_limit(&costs->machine, c) : sn_host_limit(p.ranks);
+    int64_t said = sn_names_machine(c) ? sn_memory_limit(&costs->machine, c) : 0;
+    int64_t limit = said ? said : sn_host_limit(p.ranks);
     sn_goodput_find(&g, s, &costs->machine, p.step_time);
     SN_TRY(sn_plan_print(&(struct sn_plan_report){.plan = &p,
                                                   .stages = s,
                                                   .pricer = &costs->pricer,
                                                   .goodput = &g,
                                                   .limit = limit,
-                                                  .named = named,
+                                                  .is_hosts = said == 0,
                                                   .json = l->json},
                          err));
     return sn_plan_pictures(&l->pictures, s, &costs->pricer, limit, p.mfu, err);

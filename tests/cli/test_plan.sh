@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_plan.sh - sennit-plan: what a stage keeps, and how long stages wait.
+# test_plan.sh - sennit-plan: what a stage keeps, how long a step takes, and how long stages wait.
 set -u
 # shellcheck source=tests/lib/tap.sh
 . tests/lib/tap.sh
@@ -31,19 +31,86 @@ is "a slot of the arena is what the formula says" "$(number arena_bytes)" "$(num
 like "a tensor has its bytes and the paper's" "$out" '"name": "mid".*"bytes": 98304, "literature_bytes": 49152'
 like "and its differences" "$out" '"differences": \["fp32: 4 bytes an element, not 2"\]'
 
+# --- time ---------------------------------------------------------------------------------------
+cat >"$tmp/box.yaml" <<EOF
+name: box
+device:
+  name: a box
+  memory: 1GiB
+  library: 100MiB
+  communicator: 5MiB
+  bandwidth: 1.0e10
+  overhead: 1.0e-6
+  peak: {fp32: 1.0e11}
+  gemm: {fp32: {most: 0.5}}
+  attention: {forward: 0.5, backward: 0.5}
+node: {devices: 4}
+links:
+  - {name: inside, ranks: 4, latency: 1.0e-6, device: 1.0e9}
+  - {name: outside, ranks: 0, latency: 1.0e-5, device: 1.0e8}
+EOF
+on_box() { # layout, more of the machine section
+    file "$1"
+    echo "machine: {file: $tmp/box.yaml${2-}}" >>"$tmp/run.yaml"
+}
+sums_up() { # the parts of the step of the stage that computes longest, and the levels of the traffic
+    printf '%s\n' "$out" | tr -d '{}",' | awk '{
+        for (i = 1; i < NF; i++) v[$i] = $(i + 1)
+        for (i = 1; i < NF; i++) {
+            if ($i == "traffic_bytes:") for (k = 1; k <= 6; k++) bytes += $(i + 2 * k)
+            if ($i == "traffic_by_level:") for (k = 1; k <= 2; k++) levels += $(i + 2 * k)
+            if ($i == "exposed_comm_s:") for (k = 1; k <= 6; k++) exposed += $(i + 2 * k)
+        }
+        step = v["step_time_s:"]
+        sum = v["compute_s:"] + v["update_s:"] + exposed + v["idle_s:"]
+        tokens = v["tokens_per_s:"] * step
+        exit !(step > 0 && sum > step * (1 - 1e-6) && sum < step * (1 + 1e-6) && bytes == levels &&
+               bytes > 0 && tokens > 511.99 && tokens < 512.01 && v["mfu:"] > 0 && v["mfu:"] < 0.5)
+    }'
+}
+for layout in 'pipeline: 4, schedule: gpipe' 'pipeline: 2, schedule: interleaved, virtual_stages: 2, data: 2' \
+    'pipeline: 4, schedule: zero-bubble' 'pipeline: 4, split: [3, 1, 1, 3]' 'tensor: 2, context: 2, data: 2' \
+    'data: 4, zero: 3' 'tensor: 2, sequence_parallel: true, recompute: full'; do
+    on_box "$layout"
+    run "$plan" "$tmp/run.yaml" --json
+    ok "time and traffic add up: $layout" sums_up
+done
+on_box 'data: 4, tensor: 2'
+run "$plan" "$tmp/run.yaml" --json
+like "every rank's gradients cross to the other box" "$out" '"traffic_by_level": {"inside": [1-9][0-9]*, "outside": [1-9]'
+is "a rank has its library and communicators of tensor, data and world" "$(number library)" $((115 << 20))
+is "it may fill its device" "$(number memory_limit_bytes)" $((1 << 30))
+like "and fits" "$out" '"fits": true'
+on_box 'data: 4, tensor: 2' ', memory_fraction: 0.1'
+run "$plan" "$tmp/run.yaml" --json
+is "a fraction of the device" "$(number memory_limit_bytes)" $(((1 << 30) / 10))
+like "is too little" "$out" '"fits": false'
+is "which is no failure" "$rc" 0
+run "$plan" "$tmp/run.yaml"
+like "the text has the step" "$out" '^step: [0-9.]+ ms, [0-9.]+ tokens/s, MFU [0-9.]+ %'
+like "its parts" "$out" '^  exposed tensor +[0-9.]+ [mu]s +[0-9.]+ %'
+like "the machine" "$out" '^machine: box, 8 ranks; trainer: sennit'
+like "and what does not fit where" "$out" '^does not fit: a rank needs .* of 102.* MiB \(a box\)'
+file 'data: 2'
+run "$plan" "$tmp/run.yaml"
+like "without a machine it says which stands for one" "$out" '^machine: laptop-cpu, 2 ranks \(none is named'
+like "and whose memory counts" "$out" "this host's memory over 2 ranks"
+echo 'machine: {preset: nowhere}' >>"$tmp/run.yaml"
+run "$plan" "$tmp/run.yaml"
+is "an unknown machine is bad input" "$rc" 2
+
 # --- the bubble ---------------------------------------------------------------------------------
-file ''
+on_box ''
 run "$plan" "$tmp/run.yaml" --json
 is "one stage never waits" "$(number bubble_fraction)" 0.000000
-like "null figures stay null" "$out" '"step_time_s": null'
 
-# Equal stages but for a small head: close to (p-1)/(m+p-1) = 3/11, and a quarter of it is saved by
-# delaying weight gradients.
-file 'pipeline: 4, schedule: 1f1b'
+# Equal stages but for a small head and short transfers: close to (p-1)/(m+p-1) = 3/11, and a quarter
+# of it is saved by delaying weight gradients.
+on_box 'pipeline: 4, schedule: 1f1b'
 run "$plan" "$tmp/run.yaml" --json
 plain=$(number bubble_fraction)
 ok "1f1b waits for about 3/11" awk -v f="$plain" 'BEGIN { exit !(f > 0.27 && f < 0.31) }'
-file 'pipeline: 4, schedule: zero-bubble'
+on_box 'pipeline: 4, schedule: zero-bubble'
 run "$plan" "$tmp/run.yaml" --json
 ok "zero-bubble waits less" awk -v f="$(number bubble_fraction)" -v g="$plain" 'BEGIN { exit !(f > 0 && f < 0.75 * g) }'
 run "$plan" "$tmp/run.yaml"
