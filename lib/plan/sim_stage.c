@@ -19,7 +19,7 @@ static bool due(const struct sn_sim_player *g, const struct sn_op *op, int micro
         return false;
     if (op->when == SN_LAST && micro != g->job->train.micros - 1)
         return false;
-    for (int q = 0; q < SN_NGROUPS; q++)
+    for (int q = 0; op->only && q < SN_NGROUPS; q++)
         if (op->only >> q & 1u && g->job->group_index[q] != 0)
             return false;
     return true;

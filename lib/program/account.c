@@ -30,13 +30,7 @@ void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
 
 int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when)
 {
-    int runs = 0;
-    for (int i = 0; i < p->n_sched; i++) {
-        const struct sn_sched *s = &p->sched[i];
-        runs += s->chunk == chunk && (when == SN_EVERY || (when == SN_FIRST && s->micro == 0) ||
-                                      (when == SN_LAST && s->micro == p->micros - 1));
-    }
-    return runs;
+    return p->chunks[chunk].runs[when];
 }
 
 /* Bytes of one run of an operation: of one member of its group, or of all. */

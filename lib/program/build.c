@@ -126,8 +126,13 @@ int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, int part)
 void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot)
 {
     GROW(p, p->sched, p->n_sched, p->cap_sched);
-    if (!p->failed)
-        p->sched[p->n_sched++] = (struct sn_sched){.chunk = chunk, .micro = micro, .slot = slot};
+    if (p->failed)
+        return;
+    p->sched[p->n_sched++] = (struct sn_sched){.chunk = chunk, .micro = micro, .slot = slot};
+    struct sn_chunk *c = &p->chunks[chunk];
+    c->runs[SN_EVERY]++;
+    c->runs[SN_FIRST] += micro == 0;
+    c->runs[SN_LAST] += micro == p->micros - 1;
 }
 
 struct sn_view sn_view_all(const struct sn_program *p, int buf)

@@ -131,6 +131,7 @@ struct sn_chunk {
     enum sn_chunk_kind kind;
     int part;     /* virtual stage of this rank */
     int first, n; /* operations */
+    int runs[3];  /* in one step, of an operation with each enum sn_when */
 };
 
 struct sn_sched {
