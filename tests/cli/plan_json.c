@@ -2,7 +2,9 @@
  * plan_json - what tests ask about JSON files.
  *
  *   plan_json schema SCHEMA FILE...   does each file satisfy the schema? what does not is named
- *   plan_json same A B TOLERANCE      the same values, numbers within a relative tolerance
+ *   plan_json same A B TOLERANCE [KEY...]  the same values, numbers within a relative tolerance; of
+ *                                     the keys only that both have them
+ *   plan_json sums FILE               does what a plan says in parts add up to what it says in one?
  *   plan_json parse FILE...           is each file one JSON value?
  *
  * The schema is JSON Schema draft 2020-12 with the keywords in `keywords` below; any other keyword
@@ -197,13 +199,26 @@ static bool all_valid(const char *schema, char **files)
 /* --- comparison --------------------------------------------------------------------------------
  */
 
-static bool same(const json_t *a, const json_t *b, double tolerance, const char *where)
+struct comparison {
+    double tolerance;
+    char **not_compared; /* keys, NULL at the end */
+};
+
+static bool is_compared(const struct comparison *c, const char *key)
+{
+    for (char **k = c->not_compared; *k; k++)
+        if (strcmp(*k, key) == 0)
+            return false;
+    return true;
+}
+
+static bool same(const struct comparison *c, const json_t *a, const json_t *b, const char *where)
 {
     char path[512];
     bool good = true;
     if (json_is_number(a) && json_is_number(b)) {
         double x = json_number_value(a), y = json_number_value(b);
-        if (fabs(x - y) <= tolerance * fmax(fabs(x), fabs(y)))
+        if (fabs(x - y) <= c->tolerance * fmax(fabs(x), fabs(y)))
             return true;
         (void)fprintf(stderr, "%s: %.12g, %.12g\n", where, x, y);
         return false;
@@ -222,13 +237,13 @@ static bool same(const json_t *a, const json_t *b, double tolerance, const char 
             (void)snprintf(path, sizeof(path), "%s.%s", where, key);
             if (!other)
                 (void)fprintf(stderr, "%s: is in one only\n", path);
-            good &= other && same(member, other, tolerance, path);
+            good &= other && (!is_compared(c, key) || same(c, member, other, path));
         }
         return good;
     }
     for (size_t i = 0; i < json_array_size(a); i++) {
         (void)snprintf(path, sizeof(path), "%s[%zu]", where, i);
-        good &= same(json_array_get(a, i), json_array_get(b, i), tolerance, path);
+        good &= same(c, json_array_get(a, i), json_array_get(b, i), path);
     }
     if (!json_is_array(a) && !json_equal(a, b)) {
         (void)fprintf(stderr, "%s: not the same value\n", where);
@@ -240,9 +255,49 @@ static bool same(const json_t *a, const json_t *b, double tolerance, const char 
 static bool files_same(char **argv)
 {
     json_t *a = load(argv[0]), *b = load(argv[1]);
-    bool good = a && b && same(a, b, strtod(argv[2], NULL), argv[1]);
+    struct comparison c = {strtod(argv[2], NULL), argv + 3};
+    bool good = a && b && same(&c, a, b, argv[1]);
     json_decref(a);
     json_decref(b);
+    return good;
+}
+
+static double sum(const json_t *object, const char *but)
+{
+    const char *key;
+    json_t *member;
+    double total = 0;
+    json_object_foreach((json_t *)object, key, member)
+    {
+        total += strcmp(key, but) == 0 ? 0 : json_number_value(member);
+    }
+    return total;
+}
+
+static bool equal(const char *what, double a, double b, double tolerance)
+{
+    if (fabs(a - b) <= tolerance * fmax(fabs(a), fabs(b)))
+        return true;
+    (void)fprintf(stderr, "%s: %.12g, %.12g\n", what, a, b);
+    return false;
+}
+
+static double at(const json_t *v, const char *key)
+{
+    return json_number_value(json_object_get(v, key));
+}
+
+static bool adds_up(const char *path)
+{
+    json_t *v = load(path);
+    const json_t *memory = json_object_get(v, "memory_bytes");
+    double busy = at(v, "compute_s") + at(v, "update_s") + at(v, "idle_s");
+    bool good = v && equal("memory", sum(memory, "total"), at(memory, "total"), 0);
+    good = good && equal("traffic", sum(json_object_get(v, "traffic_bytes"), ""),
+                         sum(json_object_get(v, "traffic_by_level"), ""), 0);
+    good = good && equal("time", busy + sum(json_object_get(v, "exposed_comm_s"), ""),
+                         at(v, "step_time_s"), 1e-7);
+    json_decref(v);
     return good;
 }
 
@@ -261,11 +316,13 @@ int main(int argc, char **argv)
 {
     if (argc >= 4 && strcmp(argv[1], "schema") == 0)
         return !all_valid(argv[2], argv + 3);
-    if (argc == 5 && strcmp(argv[1], "same") == 0)
+    if (argc >= 5 && strcmp(argv[1], "same") == 0)
         return !files_same(argv + 2);
+    if (argc == 3 && strcmp(argv[1], "sums") == 0)
+        return !adds_up(argv[2]);
     if (argc >= 3 && strcmp(argv[1], "parse") == 0)
         return !all_parse(argv + 2);
-    (void)fprintf(stderr, "usage: plan_json schema SCHEMA FILE... | same A B TOLERANCE | parse "
-                          "FILE...\n");
+    (void)fprintf(stderr, "usage: plan_json schema SCHEMA FILE... | same A B TOLERANCE [KEY...] | "
+                          "sums FILE | parse FILE...\n");
     return 2;
 }

@@ -262,8 +262,8 @@ static const struct {
     {"model: {preset: llama-7}\n",
      "run.yaml:1:17: model.preset: no preset 'llama-7'; did you mean 'llama-7b'?"},
     {"model: {preset: enormous-model}\n",
-     "run.yaml:1:17: model.preset: no preset 'enormous-model'; want one of gpt2-1.5b, "
-     "gpt2-124m, gpt2-350m, gpt2-774m, llama-13b, llama-1b, llama-30b, llama-65b, "
+     "run.yaml:1:17: model.preset: no preset 'enormous-model'; want one of "
+     "gpt-neox-20b, gpt2-1.5b, gpt2-124m, gpt2-350m, gpt2-774m, llama-13b, llama-1b, llama-30b, llama-65b, "
      "llama-7b, llama-tiny, llama3-70b, llama3-8b, pythia-12b, pythia-160m, pythia-1b, "
      "pythia-6.9b"},
     {"model: {preset: ../models/llama-7b}\n",

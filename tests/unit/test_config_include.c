@@ -25,10 +25,10 @@ static void presets_have_the_published_sizes(const struct place *p)
     } all[] = {
         {"gpt2-124m", 124439808},    {"gpt2-350m", 354823168},    {"gpt2-774m", 774030080},
         {"gpt2-1.5b", 1557611200},   {"pythia-160m", 162322944},  {"pythia-1b", 1011781632},
-        {"pythia-6.9b", 6857302016}, {"pythia-12b", 11846072320}, {"llama-tiny", 3295488},
-        {"llama-1b", 1100048384},    {"llama-7b", 6738415616},    {"llama-13b", 13015864320},
-        {"llama-30b", 32528943616},  {"llama-65b", 65285660672},  {"llama3-8b", 8030261248},
-        {"llama3-70b", 70553706496},
+        {"pythia-6.9b", 6857302016}, {"pythia-12b", 11846072320}, {"gpt-neox-20b", 20554567680},
+        {"llama-tiny", 3295488},     {"llama-1b", 1100048384},    {"llama-7b", 6738415616},
+        {"llama-13b", 13015864320},  {"llama-30b", 32528943616},  {"llama-65b", 65285660672},
+        {"llama3-8b", 8030261248},   {"llama3-70b", 70553706496},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         char text[128];

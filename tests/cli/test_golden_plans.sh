@@ -1,0 +1,64 @@
+#!/bin/sh
+# test_golden_plans.sh - a plan for each machine that ships: the same figures as yesterday, in the form
+# that docs/plan.schema.json describes.
+#
+# Where figures change for a reason: tests/golden/update.sh, and the reason in the commit.
+set -u
+# shellcheck source=tests/lib/tap.sh
+. tests/lib/tap.sh
+plan=$BUILD/bin/sennit-plan json=$BUILD/tests/cli/plan_json schema=docs/plan.schema.json
+
+for machine in templates/machines/*.yaml; do
+    name=$(basename "$machine" .yaml)
+    golden=tests/golden/plans/$name
+    ok "$name has a golden plan" test -s "$golden.yaml"
+    "$plan" "$golden.yaml" --json >"$tmp/$name.json" 2>"$tmp/err"
+    is "$name: planned" "$?" 0
+    like "$name: by this machine" "$(cat "$tmp/$name.json")" "\"machine\": \"$name\""
+    # Scratch of kernels depends on this host's instruction set, and the total with it.
+    run "$json" same "$golden.json" "$tmp/$name.json" 1e-9 workspace total
+    is "$name: as it was" "$err" ''
+    run "$json" sums "$tmp/$name.json"
+    is "$name: memory's classes sum to its total, traffic by axis to traffic by level" "$err" ''
+    run "$json" schema "$schema" "$tmp/$name.json" "$golden.json"
+    is "$name: in the form of the schema" "$err" ''
+done
+
+# --- the schema refuses -------------------------------------------------------------------------
+refuses() { # sentence sed-command pattern
+    sed "$2" "$tmp/lassen.json" >"$tmp/bad.json"
+    run "$json" schema "$schema" "$tmp/bad.json"
+    is "$1" "$rc" 1
+    like "and says where" "$err" "$3"
+}
+refuses "an unknown key" 's/{"layout"/{"more": 1, "layout"/' '\.more: is no key of the schema'
+refuses "an unknown key inside" 's/{"params"/{"more": 1, "params"/' '\.memory_bytes\.more: is no key'
+refuses "a missing key" 's/"mfu": [^,]*, //' "lacks the key 'mfu'"
+refuses "a wrong type" 's/"fits": true/"fits": "yes"/' '\.fits: has the wrong type'
+refuses "a word that is none" 's/"1f1b"/"2f2b"/' '\.schedule: is none of the values'
+refuses "a fraction above one" 's/"mfu": [^,]*/"mfu": 1.01/' '\.mfu: is too large'
+refuses "bytes below zero" 's/"grads": /"grads": -/' '\.grads: is too small'
+refuses "a split that is neither" 's/"split": "auto"/"split": "even"/' '\.split: satisfies none'
+
+# --- the comparison refuses ---------------------------------------------------------------------
+sed -E 's/("step_time_s": [0-9]+)/\19/' "$tmp/lassen.json" >"$tmp/bad.json"
+run "$json" same "$tmp/lassen.json" "$tmp/bad.json" 1e-9
+is "another step time is another plan" "$rc" 1
+like "which is named" "$err" '\.step_time_s: '
+sed 's/"params": [0-9]*/"params": 1/' "$tmp/lassen.json" >"$tmp/bad.json"
+run "$json" sums "$tmp/bad.json"
+is "a class that is too small is found" "$rc" 1
+
+# --- options of the plan that goldens do not have ------------------------------------------------
+"$plan" tests/golden/plans/laptop-cpu.yaml --json --verify --mtbf-hours 100 --storage 1GB >"$tmp/more.json"
+run "$json" schema "$schema" "$tmp/more.json"
+is "--verify and --mtbf-hours keep to the schema" "$err" ''
+like "the verdict is there" "$(cat "$tmp/more.json")" '"verified": true, "fault": null'
+like "and nothing is assumed" "$(cat "$tmp/more.json")" '"mtbf_s": 360000, .*"mtbf_assumed": false, "storage_assumed": false'
+
+# --- GPT-NeoX-20B on Lassen ---------------------------------------------------------------------
+run "$plan" templates/runs/neox-20b-lassen.yaml --ranks 192 --json
+is "GPT-NeoX-20B is planned on 48 nodes of Lassen" "$rc" 0
+like "has its 20.55 billion parameters" "$out" '"parameters": 20554567680,'
+like "and fits" "$out" '"fits": true'
+tap_done
