@@ -73,6 +73,12 @@ void sn_fit_minimise(double *x, int n, sn_loss *loss, const void *arg)
     }
 }
 
+/* What the search has driven to nothing is nothing. */
+static double or_nothing(double x)
+{
+    return x > 1e-3 ? x : 0;
+}
+
 /* --- formulas ----------------------------------------------------------------------------------
  */
 
@@ -179,9 +185,9 @@ static bool fit_products(struct sn_device *d, const struct sn_samples *s, enum s
     double x[] = {0.8, 8, 8, 8};
     sn_fit_minimise(x, 4, gemm_loss, &f);
     d->gemm[t].most = x[0];
-    d->gemm[t].half_m = x[1];
-    d->gemm[t].half_n = x[2];
-    d->gemm[t].half_k = x[3];
+    d->gemm[t].half_m = or_nothing(x[1]);
+    d->gemm[t].half_n = or_nothing(x[2]);
+    d->gemm[t].half_k = or_nothing(x[3]);
     return true;
 }
 
@@ -210,7 +216,7 @@ static void fit_attention(struct sn_device *d, const struct sn_samples *s)
     if (!count(&forward, is_of_kind) && !count(&backward, is_of_kind))
         return;
     sn_fit_minimise(x, 3, attention_loss, &forward);
-    d->attention_half_seq = x[0];
+    d->attention_half_seq = or_nothing(x[0]);
     if (count(&forward, is_of_kind))
         d->attention_forward = x[1];
     if (count(&backward, is_of_kind))
@@ -230,7 +236,7 @@ static void fit_moved(struct sn_device *d, const struct sn_samples *s)
     if (n == 0)
         return;
     sn_fit_minimise(x, 1 + SN_NMOVED, moved_loss, &f);
-    d->half_bytes = x[0];
+    d->half_bytes = or_nothing(x[0]);
     for (int k = 0; k < SN_NMOVED; k++)
         if (of[k])
             d->moved[k] = x[1 + k];

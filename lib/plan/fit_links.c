@@ -42,5 +42,5 @@ void sn_fit_level(struct sn_level *level)
     sn_fit_minimise(x, 3, loss, level);
     level->latency = x[0];
     level->device = x[1];
-    level->half_bytes = x[2];
+    level->half_bytes = x[2] > 1 ? x[2] : 0;
 }

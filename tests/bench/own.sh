@@ -5,8 +5,8 @@
 # usage: tests/bench/own.sh [NAME...]      (default: every line of tests/bench/own/layouts)
 #
 # Tables on stdout (Markdown), progress on stderr. Exit 1 where bytes differ; a time that misses its
-# target is in the table. ROUNDS (2) runs of each layout take turns, STEPS (24) steps each, of which
-# the first two are left out; a time is the median of all. A layout is timed when its ranks x threads
+# target is in the table. ROUNDS (3) times calibrate, then STEPS (14) steps of each layout, of which the
+# first two are left out; a time is the median of all steps, a plan the median of the rounds' plans. A layout is timed when its ranks x threads
 # are not more than the cores. Wants an otherwise idle machine.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -16,7 +16,7 @@ own=$BUILD/tests/bench/own/own
 make --no-print-directory "$BUILD/bin/sennit-plan" "$BUILD/bin/sennit-train" "$BUILD/bin/sennit-data" \
     "$own" >/dev/null
 prepare
-rounds=${ROUNDS:-2} steps=${STEPS:-24} cores=$(nproc)
+rounds=${ROUNDS:-3} steps=${STEPS:-14} cores=$(nproc)
 say() { echo "own: $*" >&2; }
 
 value() { # line key default
@@ -112,35 +112,55 @@ while read -r name n threads; do
 done <"$tmp/names"
 
 # --- times: one machine file for each kind of rank that is timed -------------------------------------
+# This host is seldom idle for long: calibration and runs take turns, so that a slow minute meets both.
 touch "$tmp/timed"
 cut -d' ' -f2- "$tmp/timed" | sort -u >"$tmp/kinds"
-while read -r n threads; do
-    files=$(awk -v n="$n" -v t="$threads" -v d="$tmp/" '$2 == n && $3 == t { printf "%s%s.yaml ", d, $1 }' "$tmp/timed")
-    seconds=$(echo "$files" | wc -w)
-    say "calibrating $n ranks x $threads threads"
-    # shellcheck disable=SC2086
-    start "$n" "$plan" calibrate $files -o "$tmp/own-$n-$threads.yaml" --seconds "$seconds" 2>"$tmp/log" </dev/null ||
-        { cat "$tmp/log" >&2; die "calibrate failed"; }
-    start "$n" "$plan" calibrate --threads "$threads" -o "$tmp/any-$n-$threads.yaml" --seconds 12 2>"$tmp/log" </dev/null ||
-        { cat "$tmp/log" >&2; die "calibrate failed"; }
-done <"$tmp/kinds"
-round=0
-while [ "$round" -lt "$rounds" ]; do
-    round=$((round + 1))
+calibrate() { # ranks threads file seconds run-file...
+    n=$1 threads=$2 file=$3 seconds=$4
+    shift 4
+    say "calibrating $n ranks x $threads threads, $# run files"
+    start "$n" "$plan" calibrate --threads "$threads" -o "$file" --seconds "$seconds" "$@" \
+        2>"$tmp/log" </dev/null || {
+        cat "$tmp/log" >&2
+        die "calibrate failed"
+    }
+}
+
+predict() { # name machine: seconds of a step
+    { echo "machine: {file: $2}"; cat "$tmp/$1.yaml"; } >"$tmp/plan.yaml"
+    "$plan" "$tmp/plan.yaml" --json | sed -n 's/.*"step_time_s": \([-0-9.e+]*\).*/\1/p'
+}
+
+train_kind() { # ranks threads round
+    awk -v n="$1" -v t="$2" '$2 == n && $3 == t' "$tmp/timed" >"$tmp/kind"
     while read -r name n threads; do
-        say "$name: training, round $round of $rounds"
+        say "$name: training, round $3 of $rounds"
         rm -rf "$tmp/out-$name"
         start "$n" "$train" "$tmp/$name.yaml" --fresh >"$tmp/log" 2>&1 </dev/null || {
             tail -n 5 "$tmp/log" >&2
             die "$name: does not train"
         }
         column step_time_s "$tmp/out-$name/metrics.jsonl" | tail -n +3 >>"$tmp/times-$name"
-    done <"$tmp/timed"
+        predict "$name" "$tmp/own-$n-$threads.yaml" >>"$tmp/own-$name"
+        predict "$name" "$tmp/any-$n-$threads.yaml" >>"$tmp/any-$name"
+    done <"$tmp/kind"
+}
+
+round=0
+while [ "$round" -lt "$rounds" ]; do
+    round=$((round + 1))
+    while read -r n threads; do
+        # shellcheck disable=SC2046  # one word per file
+        set -- $(awk -v n="$n" -v t="$threads" -v d="$tmp/" '
+            $2 == n && $3 == t { print d $1 ".yaml" }' "$tmp/timed")
+        calibrate "$n" "$threads" "$tmp/own-$n-$threads.yaml" "$((($# + 1) / 2))" "$@"
+        calibrate "$n" "$threads" "$tmp/any-$n-$threads.yaml" 4
+        train_kind "$n" "$threads" "$round"
+    done <"$tmp/kinds"
 done
 
-predict() { # name machine: seconds of a step
-    { echo "machine: {file: $2}"; cat "$tmp/$1.yaml"; } >"$tmp/plan.yaml"
-    "$plan" "$tmp/plan.yaml" --json | sed -n 's/.*"step_time_s": \([-0-9.e+]*\).*/\1/p'
+middle() { # file: median of its numbers
+    sort -n "$1" | awk '{ t[NR] = $1 } END { print (t[int((NR + 1) / 2)] + t[int(NR / 2) + 1]) / 2 }'
 }
 
 # --- tables -----------------------------------------------------------------------------------------
@@ -163,9 +183,7 @@ Step times of $(wc -l <"$tmp/timed") layouts; "own kernels": after \`calibrate\`
 |---|---|---|---|---|---|---|
 EOF
 while read -r name n threads; do
-    m=$(sort -n "$tmp/times-$name" | awk '{ t[NR] = $1 } END { print (t[int((NR + 1) / 2)] + t[int(NR / 2) + 1]) / 2 }')
-    p=$(predict "$name" "$tmp/own-$n-$threads.yaml") q=$(predict "$name" "$tmp/any-$n-$threads.yaml")
-    echo "$name $n $threads $m $p $q"
+    echo "$name $n $threads $(middle "$tmp/times-$name") $(middle "$tmp/own-$name") $(middle "$tmp/any-$name")"
 done <"$tmp/timed" | tee "$tmp/results" | awk '{
     printf "| %s | %d x %d | %.2f | %.2f | %+.1f | %.2f | %+.1f |\n", $1, $2, $3, 1e3 * $4, 1e3 * $5, 100 * ($5 / $4 - 1), 1e3 * $6, 100 * ($6 / $4 - 1) }'
 quantiles() { # field what
