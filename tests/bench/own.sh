@@ -97,6 +97,7 @@ while read -r line; do
     threads=$(echo "$line" | cut -d' ' -f2) n=$(ranks_of "$line")
     [ $((threads * n)) -gt "$cores" ] || echo "$name $n $threads" >>"$tmp/timed"
     echo "$name $n $threads" >>"$tmp/names"
+    "$plan" "$tmp/$name.yaml" >/dev/null || die "$name: no plan"
 done <"$tmp/lines"
 
 # --- bytes ----------------------------------------------------------------------------------------
