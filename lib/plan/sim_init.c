@@ -58,6 +58,7 @@ static double shown_of(const struct sn_pricer *p, const struct sn_job *j, enum s
 static void price(struct sn_sim_player *g, const struct sn_pricer *p)
 {
     const struct sn_program *prog = &g->job->train;
+    g->host = p->software->host;
     for (int q = 0; q < SN_NGROUPS; q++)
         g->share[q] = share_of(p, (enum sn_group)q);
     for (int i = 0; i < prog->n_ops; i++) {

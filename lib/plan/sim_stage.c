@@ -121,13 +121,16 @@ static double *posted_at(const struct sn_sim_board *b, double *side, int tag, in
     return &side[(size_t)tag * (size_t)b->micros + (size_t)micro];
 }
 
-/* A kernel, which lasts longer while a communication thread takes a share of its core. */
+/* A kernel begins when the host has issued it, which runs ahead of it where it can, and lasts
+ * longer while a communication thread takes a share of its core. */
 static void run_kernel(struct sn_sim_player *g, double seconds)
 {
     struct sn_sim_clock *c = &g->clock;
     double window = fmax(c->comm, c->ring) - c->now, left = 1 - c->share;
     if (window > 0 && c->share > 0)
         seconds = seconds < window * left ? seconds / left : seconds + window * c->share;
+    c->host += g->host;
+    seconds += g->host > 0 && c->host > c->now ? c->host - c->now : 0;
     c->now += seconds;
     c->busy += seconds;
 }
@@ -236,6 +239,7 @@ static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
 static void play_body(struct sn_sim_player *g, const struct at *at)
 {
     int chunk = (int)(at->chunk - g->job->train.chunks);
+    g->clock.host = g->clock.now; /* what it waited for in the head has held the host up, too */
     for (int i = g->head[chunk]; i < at->chunk->first + at->chunk->n; i++)
         (void)run_op(g, at, i); /* nothing here depends on other stages */
 }

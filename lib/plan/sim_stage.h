@@ -27,6 +27,7 @@ struct sn_sim_clock {
     double comm, ring; /* when the communication stream and the links of rings are free */
     double share;      /* of the processor that what is under way there takes */
     double busy, exposed[SN_NAXES];
+    double host; /* when the host has issued the operation at hand */
 };
 
 struct sn_sim_events {
@@ -57,6 +58,7 @@ struct sn_sim_player {
     double chunk_begin, busy_before; /* when the chunk at hand was begun */
     double *seconds;                 /* [ops] of a kernel or a transfer */
     double *done;                    /* [ops] when the collective posted last is complete */
+    double host;                     /* seconds in which the host issues an operation */
     double share[SN_NGROUPS];        /* of the processor that transfers of a group take */
     bool *is_lazy;                   /* [ops] a collective that begins when it is waited for */
     int *index;             /* [ops] of a WAIT: what it waits for; of a send or receive: its first

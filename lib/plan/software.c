@@ -66,6 +66,7 @@ static const struct sn_key rows[] = {
     FACTOR("time.overhead", overhead, "Factor on what each operation begins with."),
     NUMBER("time.step_fixed", step_fixed, 1000, "seconds", "Added to each step."),
     NUMBER("time.layer_fixed", layer_fixed, 1000, "seconds", "Added to each layer and micro-batch."),
+    NUMBER("time.host", host, 1, "s", "Seconds in which the host issues an operation, ahead of the device where it can."),
     NUMBER("time.stall", stall, 1000, NULL, "Times of a micro-batch by which a pipeline is longer than its schedule."),
     MAP("communication"),
     MAP("communication.latency"),

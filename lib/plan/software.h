@@ -33,6 +33,7 @@ struct sn_software {
     double elementwise;              /* on bytes of the other memory-bound operations */
     double overhead;                 /* on the seconds that each operation begins with */
     double step_fixed, layer_fixed;  /* seconds a step; a layer and micro-batch */
+    double host;  /* seconds in which the host issues an operation: none begins before that */
     double stall; /* times of a micro-batch by which a pipeline is longer than its schedule */
     /* --- communication, by axis --- */
     double latency[8], bandwidth[8]; /* factors, index enum sn_axis */

@@ -1,10 +1,12 @@
 /*
  * published.c - how well published step times and memory limits are foretold.
  *
- * usage: build/tests/bench/published [--fit] [--write FOLDER] [--rows] [--split] [LAYOUTS]
+ * usage: build/tests/bench/published [--fit] [--write FOLDER] [--rows] [--split] [--source NAME]
+ *                                    [LAYOUTS]
  *
  * Reads the tables in LAYOUTS (tests/bench/layouts), compiles the program of each row's layout and
  * prices it on the row's machine under its trainer's profile. Prints Markdown.
+ *   --source NAME    sweep (default), vtrain, bigscience, sc21, foundry, nemo, sailor, internevo
  *   --fit            first fit the profiles' constants to all rows
  *   --write FOLDER   and write the profiles there
  *   --rows           each row as CSV
@@ -19,7 +21,7 @@
 #include <string.h>
 
 struct line {
-    const char *layouts, *folder;
+    const char *layouts, *folder, *source;
     bool fit, rows, split;
 };
 
@@ -89,14 +91,28 @@ static enum sn_status run(struct bench *b, const struct source *s, const struct 
     return l->split ? split(b, s, err) : SN_OK;
 }
 
+static const struct source *find_source(const char *name, struct sn_err *err)
+{
+    static const struct source *const all[] = {&source_sweep,  &source_vtrain,   &source_bigscience,
+                                               &source_sc21,   &source_foundry,  &source_nemo,
+                                               &source_sailor, &source_internevo};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (strcmp(all[i]->name, name) == 0)
+            return all[i];
+    (void)sn_fail(err, SN_EINPUT,
+                  "--source %s: no such source; the head of "
+                  "tests/bench/published.c names them",
+                  name);
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"fit", no_argument, NULL, 'f'},
-                                            {"write", required_argument, NULL, 'w'},
-                                            {"rows", no_argument, NULL, 'r'},
-                                            {"split", no_argument, NULL, 's'},
-                                            {0}};
-    struct line l = {.layouts = "tests/bench/layouts"};
+    static const struct option options[] = {
+        {"fit", no_argument, NULL, 'f'},          {"write", required_argument, NULL, 'w'},
+        {"rows", no_argument, NULL, 'r'},         {"split", no_argument, NULL, 's'},
+        {"source", required_argument, NULL, 'o'}, {0}};
+    struct line l = {.layouts = "tests/bench/layouts", .source = "sweep"};
     static struct bench b;
     struct sn_err err = {0};
     for (int code; (code = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -104,11 +120,13 @@ int main(int argc, char **argv)
         l.rows = l.rows || code == 'r';
         l.split = l.split || code == 's';
         l.folder = code == 'w' ? optarg : l.folder;
+        l.source = code == 'o' ? optarg : l.source;
         if (code == '?')
             return 2;
     }
     l.layouts = optind < argc ? argv[optind] : l.layouts;
-    enum sn_status st = run(&b, &source_sweep, &l, &err);
+    const struct source *source = find_source(l.source, &err);
+    enum sn_status st = source ? run(&b, source, &l, &err) : SN_EINPUT;
     if (st != SN_OK)
         (void)fprintf(stderr, "published: %s\n", err.text);
     bench_close(&b);

@@ -6,6 +6,7 @@
 #include "lib/base/mem.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum sn_status rows_add(struct rows *rows, struct row **out, struct sn_err *err)
@@ -24,13 +25,21 @@ enum sn_status rows_add(struct rows *rows, struct row **out, struct sn_err *err)
     return SN_OK;
 }
 
-/* Equal pieces; what is left over goes to the first ones. */
+/* ", split: [5, 6, 6, 5]"; nothing where our own way of dealing layers is meant. */
 static void add_split(struct sn_str *text, const struct row_layout *l)
 {
-    int pieces = l->pipeline * l->virtual_stages;
-    for (int i = 0; i < pieces; i++)
-        sn_str_add(text, "%s%d", i ? ", " : ", split: [",
-                   l->layers / pieces + (i < l->layers % pieces));
+    int pieces = l->pipeline * l->virtual_stages, with_ends = (l->layers + 2) / pieces;
+    const char *at = l->stages;
+    if (pieces == 1 || !(l->even_split || l->ends || l->stages))
+        return;
+    for (int i = 0; i < pieces; i++) {
+        int end = (i == 0) + (i == pieces - 1);
+        long n = l->stages ? strtol(at, NULL, 10) - end
+                 : l->ends ? with_ends - end
+                           : l->layers / pieces + (i < l->layers % pieces);
+        sn_str_add(text, "%s%ld", i ? ", " : ", split: [", n);
+        at = l->stages ? at + strcspn(at, "-") + 1 : NULL;
+    }
     sn_str_add(text, "]");
 }
 
@@ -38,13 +47,12 @@ enum sn_status row_configure(struct row *r, const struct row_layout *l, struct s
 {
     struct sn_str text = {0};
     sn_str_add(&text,
-               "model: {family: llama, layers: %d, hidden: %d, heads: %d, kv_heads: %d, ffn: %d, "
+               "model: {family: %s, layers: %d, hidden: %d, heads: %d, kv_heads: %d, ffn: %d, "
                "vocab: %d, seq: %d, tied_embeddings: %s}\n",
-               l->layers, l->hidden, l->heads, l->kv_heads, l->ffn, l->vocab, l->seq,
-               l->tied ? "true" : "false");
-    sn_str_add(&text,
-               "data: {train: none}\ntrain: {global_batch: %d, precision: bf16, steps: 10}\n",
-               l->batch);
+               l->family ? l->family : "llama", l->layers, l->hidden, l->heads, l->kv_heads, l->ffn,
+               l->vocab, l->seq, l->tied ? "true" : "false");
+    sn_str_add(&text, "data: {train: none}\ntrain: {global_batch: %d, precision: %s, steps: 10}\n",
+               l->batch, l->precision ? l->precision : "bf16");
     sn_str_add(&text,
                "layout: {data: %d, tensor: %d, pipeline: %d, context: %d, micro_batch: %d, "
                "virtual_stages: %d, schedule: %s, zero: %d, sequence_parallel: %s, recompute: "
@@ -52,8 +60,7 @@ enum sn_status row_configure(struct row *r, const struct row_layout *l, struct s
                l->data, l->tensor, l->pipeline, l->context, l->micro_batch, l->virtual_stages,
                l->virtual_stages > 1 ? "interleaved" : "1f1b", l->zero,
                l->sequence_parallel ? "true" : "false", l->recompute ? "full" : "none");
-    if (l->even_split)
-        add_split(&text, l);
+    add_split(&text, l);
     sn_str_add(&text, "}\n");
     enum sn_status st = text.failed
                             ? sn_fail(err, SN_ENOMEM, "no memory for a run file")

@@ -41,7 +41,11 @@ struct row_layout {
     int batch; /* sequences a step */
     int tensor, pipeline, context, data, micro_batch, virtual_stages, zero;
     bool sequence_parallel, recompute;
-    bool even_split; /* else layers are dealt as ours are */
+    bool even_split;                /* else layers are dealt as ours are */
+    const char *family, *precision; /* NULL: llama, bf16 */
+    bool ends; /* embedding and head count as a layer each: the first and the last part have one
+                  layer less than the others */
+    const char *stages; /* "7-9-9-9": layers of stages, embedding and head counted; NULL: even */
 };
 
 /* A line of a table, by the names of its columns. */
@@ -63,5 +67,12 @@ void rows_fini(struct rows *rows);
 
 /* Readers. */
 enum sn_status rows_read_sweep(struct rows *rows, const char *folder, struct sn_err *err);
+enum sn_status rows_read_vtrain(struct rows *rows, const char *folder, struct sn_err *err);
+enum sn_status rows_read_bigscience(struct rows *rows, const char *folder, struct sn_err *err);
+enum sn_status rows_read_sc21(struct rows *rows, const char *folder, struct sn_err *err);
+enum sn_status rows_read_foundry(struct rows *rows, const char *folder, struct sn_err *err);
+enum sn_status rows_read_nemo(struct rows *rows, const char *folder, struct sn_err *err);
+enum sn_status rows_read_sailor(struct rows *rows, const char *folder, struct sn_err *err);
+enum sn_status rows_read_internevo(struct rows *rows, const char *folder, struct sn_err *err);
 
 #endif
