@@ -20,22 +20,37 @@ static int communicators(const struct sn_job *j)
     return n;
 }
 
-static void add_stage(struct sn_plan *p, const struct sn_job *j, const struct sn_pricer *by)
+/* Of one rank of a stage. */
+static void memory_of(struct sn_memory_plan *out, const struct sn_job *j, const struct sn_pricer *p)
 {
-    const struct sn_machine *m = by ? by->machine : NULL;
-    struct sn_memory_plan memory;
-    int64_t bytes[SN_NAXES];
-    sn_job_memory(j, &memory);
-    if (by)
-        sn_foreign_memory(&memory, j, by->software);
-    if (m && m->device.library > 0) {
-        memory.total -= memory.library;
-        memory.library = m->device.library + communicators(j) * m->device.communicator;
-        memory.total += memory.library;
+    sn_job_memory(j, out);
+    if (!p)
+        return;
+    sn_foreign_memory(out, j, p->software);
+    if (p->machine->device.library > 0) {
+        out->total -= out->library;
+        out->library =
+            p->machine->device.library + communicators(j) * p->machine->device.communicator;
+        out->total += out->library;
     }
+}
+
+void sn_plan_memory(struct sn_memory_plan *out, const struct sn_stages *s,
+                    const struct sn_pricer *p)
+{
+    *out = (struct sn_memory_plan){0};
+    for (int i = 0; i < s->n; i++) {
+        struct sn_memory_plan stage;
+        memory_of(&stage, s->job[i], p);
+        if (stage.total > out->total)
+            *out = stage;
+    }
+}
+
+static void add_traffic(struct sn_plan *p, const struct sn_job *j)
+{
+    int64_t bytes[SN_NAXES];
     sn_job_traffic_of_stage(j, bytes);
-    if (memory.total > p->memory.total)
-        p->memory = memory;
     for (int a = 0; a < SN_NAXES; a++)
         p->traffic[a] += bytes[a];
 }
@@ -64,7 +79,8 @@ enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
     struct sn_plan plan = {.ranks = sn_grid_ranks(&s->job[0]->grid),
                            .micros = s->job[0]->train.micros};
     for (int i = 0; i < s->n; i++)
-        add_stage(&plan, s->job[i], p);
+        add_traffic(&plan, s->job[i]);
+    sn_plan_memory(&plan.memory, s, p);
     if (p) {
         struct sn_sim sim;
         SN_TRY(sn_sim_run(&sim, s, p, false, err));

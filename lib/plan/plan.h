@@ -29,6 +29,9 @@ struct sn_plan {
 /* `p` prices for these stages; NULL: no machine, memory and traffic alone. */
 enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
                             const struct sn_pricer *p, struct sn_err *err);
+/* Its memory alone. */
+void sn_plan_memory(struct sn_memory_plan *out, const struct sn_stages *s,
+                    const struct sn_pricer *p);
 /* Prove that no rank waits for ever (lib/program/verify.h): fills verified, played and fault. A
  * refuted layout is a result, not a failure. */
 enum sn_status sn_plan_verify(struct sn_plan *p, const struct sn_stages *s, struct sn_err *err);

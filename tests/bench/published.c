@@ -10,6 +10,7 @@
  *   --fit            first fit the profiles' constants to all rows
  *   --write FOLDER   and write the profiles there
  *   --rows           each row as CSV
+ *   --only-memory    fit the constants of memory alone
  *   --split          fit without each model in turn, and score it on what it has not seen
  */
 #include "tests/bench/foreign/bench.h"
@@ -22,7 +23,7 @@
 
 struct line {
     const char *layouts, *folder, *source;
-    bool fit, rows, split;
+    bool fit, rows, split, only_memory;
 };
 
 static enum sn_status write_profiles(const struct bench *b, const char *folder, struct sn_err *err)
@@ -50,7 +51,16 @@ static void use(struct bench *b, const char *group, bool alone)
         b->used[i] = !group || (strcmp(b->rows.row[i].group, group) == 0) == alone;
 }
 
-static enum sn_status split(struct bench *b, const struct source *s, struct sn_err *err)
+static enum sn_status fit(struct bench *b, const struct source *s, const struct line *l,
+                          struct sn_err *err)
+{
+    if (!l->only_memory)
+        SN_TRY(bench_fit(b, s, OF_TIME, err));
+    return bench_fit(b, s, OF_MEMORY, err);
+}
+
+static enum sn_status split(struct bench *b, const struct source *s, const struct line *l,
+                            struct sn_err *err)
 {
     char title[96];
     for (int i = 0; i < b->rows.n; i++) {
@@ -61,13 +71,17 @@ static enum sn_status split(struct bench *b, const struct source *s, struct sn_e
         if (seen)
             continue;
         use(b, group, false);
-        SN_TRY(bench_fit(b, s, err));
+        SN_TRY(fit(b, s, l, err));
         (void)snprintf(title, sizeof(title), "fitted without %s: the others", group);
         bench_print_times(b, title);
+        bench_memory(b);
+        bench_print_memory(b, title);
         use(b, group, true);
         SN_TRY(bench_price(b, err));
         (void)snprintf(title, sizeof(title), "fitted without %s: %s", group, group);
         bench_print_times(b, title);
+        bench_memory(b);
+        bench_print_memory(b, title);
     }
     use(b, NULL, true);
     return SN_OK;
@@ -77,18 +91,18 @@ static enum sn_status run(struct bench *b, const struct source *s, const struct 
                           struct sn_err *err)
 {
     SN_TRY(bench_open(b, s, l->layouts, err));
-    SN_TRY(l->fit ? bench_fit(b, s, err) : bench_price(b, err));
+    SN_TRY(l->fit ? fit(b, s, l, err) : bench_price(b, err));
     if (l->rows)
         bench_print_rows(b);
     else {
         bench_print_times(b, l->fit ? "fitted to all" : "as shipped");
         bench_print_constants(b, s);
-        SN_TRY(bench_memory(b, err));
-        bench_print_memory(b);
+        bench_memory(b);
+        bench_print_memory(b, "memory");
     }
     if (l->folder)
         SN_TRY(write_profiles(b, l->folder, err));
-    return l->split ? split(b, s, err) : SN_OK;
+    return l->split ? split(b, s, l, err) : SN_OK;
 }
 
 static const struct source *find_source(const char *name, struct sn_err *err)
@@ -108,16 +122,20 @@ static const struct source *find_source(const char *name, struct sn_err *err)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"fit", no_argument, NULL, 'f'},          {"write", required_argument, NULL, 'w'},
-        {"rows", no_argument, NULL, 'r'},         {"split", no_argument, NULL, 's'},
-        {"source", required_argument, NULL, 'o'}, {0}};
+    static const struct option options[] = {{"fit", no_argument, NULL, 'f'},
+                                            {"write", required_argument, NULL, 'w'},
+                                            {"rows", no_argument, NULL, 'r'},
+                                            {"split", no_argument, NULL, 's'},
+                                            {"only-memory", no_argument, NULL, 'm'},
+                                            {"source", required_argument, NULL, 'o'},
+                                            {0}};
     struct line l = {.layouts = "tests/bench/layouts", .source = "sweep"};
     static struct bench b;
     struct sn_err err = {0};
     for (int code; (code = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         l.fit = l.fit || code == 'f';
         l.rows = l.rows || code == 'r';
+        l.only_memory = l.only_memory || code == 'm';
         l.split = l.split || code == 's';
         l.folder = code == 'w' ? optarg : l.folder;
         l.source = code == 'o' ? optarg : l.source;

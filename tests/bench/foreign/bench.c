@@ -123,19 +123,18 @@ enum sn_status bench_price(struct bench *b, struct sn_err *err)
     return SN_OK;
 }
 
-enum sn_status bench_memory(struct bench *b, struct sn_err *err)
+void bench_memory(struct bench *b)
 {
     for (int i = 0; i < b->rows.n; i++) {
         const struct row *r = &b->rows.row[i];
         struct sn_software software;
         struct sn_pricer pricer;
-        struct sn_plan plan;
+        struct sn_memory_plan memory;
         pricer_of(&pricer, &software, b, r);
-        SN_TRY(sn_plan_make(&plan, &b->rows.row[r->twin].stages, &pricer, err));
-        b->filled[i] = (double)plan.memory.total / (double)pricer.machine->device.memory;
+        sn_plan_memory(&memory, &b->rows.row[r->twin].stages, &pricer);
+        b->filled[i] = (double)memory.total / (double)pricer.machine->device.memory;
         b->fits[i] = b->filled[i] <= software.memory_cutoff;
     }
-    return SN_OK;
 }
 
 /* --- fit ---------------------------------------------------------------------------------------
@@ -144,12 +143,16 @@ enum sn_status bench_memory(struct bench *b, struct sn_err *err)
 struct fitting {
     struct bench *b;
     const struct source *s;
+    enum fitted what;
+    const struct constant *constant[FIT_MAX]; /* of this kind */
+    int n;
 };
 
-static void put(struct bench *b, const struct source *s, const double *x)
+static void put(const struct fitting *f, const double *x)
 {
-    for (int k = 0; k < s->n_constants; k++) {
-        const struct constant *c = &s->constant[k];
+    struct bench *b = f->b;
+    for (int k = 0; k < f->n; k++) {
+        const struct constant *c = f->constant[k];
         for (int p = 0; p < b->n_profiles; p++) {
             if (c->profiles >> p & 1u)
                 *(double *)((char *)&b->profile[p] + c->at) = c->is_factor ? exp(x[k]) : x[k];
@@ -157,38 +160,69 @@ static void put(struct bench *b, const struct source *s, const double *x)
     }
 }
 
+/* A row that ran out of memory is right when it is full, one that ran when it is not; by a margin,
+ * so that there is something to descend. */
+static double memory_residual(const struct bench *b, int i)
+{
+    static const double margin = 0.01;
+    double over = log(b->filled[i]);
+    return b->rows.row[i].outcome == ROW_OOM ? fmax(0, margin - over) : fmax(0, over + margin);
+}
+
+static bool counts(const struct fitting *f, int i)
+{
+    return f->b->used[i] && (f->what == OF_MEMORY || f->b->rows.row[i].outcome == ROW_TIMED);
+}
+
 static enum sn_status residuals(void *arg, const double *x, double *r, struct sn_err *err)
 {
     struct fitting *f = arg;
     struct bench *b = f->b;
     int n = 0;
-    put(b, f->s, x);
-    SN_TRY(bench_price(b, err));
+    put(f, x);
+    if (f->what == OF_MEMORY)
+        bench_memory(b);
+    else
+        SN_TRY(bench_price(b, err));
     for (int i = 0; i < b->rows.n; i++) {
-        if (b->used[i] && b->rows.row[i].outcome == ROW_TIMED)
-            r[n++] = log(b->seconds[i] / b->rows.row[i].seconds);
+        if (counts(f, i))
+            r[n++] = f->what == OF_MEMORY ? memory_residual(b, i)
+                                          : log(b->seconds[i] / b->rows.row[i].seconds);
     }
     return SN_OK;
 }
 
-enum sn_status bench_fit(struct bench *b, const struct source *s, struct sn_err *err)
+static enum sn_status fit_kind(struct fitting *f, double scale, struct sn_err *err)
 {
-    struct fitting f = {b, s};
-    struct fit fit = {.n = s->n_constants, .scale = 0.02, .residuals = residuals, .arg = &f};
+    struct fit fit = {.scale = scale, .residuals = residuals, .arg = f};
     double x[FIT_MAX], cost;
-    if (s->n_constants > FIT_MAX)
-        return sn_fail(err, SN_EFAIL, "fit: more than %d constants", FIT_MAX);
-    for (int i = 0; i < b->rows.n; i++)
-        fit.rows += b->used[i] && b->rows.row[i].outcome == ROW_TIMED;
-    for (int k = 0; k < s->n_constants; k++) {
-        const struct constant *c = &s->constant[k];
-        fit.c[k] = c->is_factor ? (struct fit_constant){log(c->prior), c->spread, log(c->least),
-                                                        log(c->most)}
-                                : (struct fit_constant){c->prior, c->spread, c->least, c->most};
-        x[k] = fit.c[k].prior;
+    for (int k = 0; k < f->s->n_constants; k++) {
+        const struct constant *c = &f->s->constant[k];
+        if (c->what != f->what)
+            continue;
+        if (f->n == FIT_MAX)
+            return sn_fail(err, SN_EFAIL, "fit: more than %d constants", FIT_MAX);
+        fit.c[f->n] = c->is_factor ? (struct fit_constant){log(c->prior), c->spread, log(c->least),
+                                                           log(c->most)}
+                                   : (struct fit_constant){c->prior, c->spread, c->least, c->most};
+        x[f->n] = fit.c[f->n].prior;
+        f->constant[f->n++] = c;
     }
-    SN_TRY(fit_run(&fit, x, &cost, err));
-    put(b, s, x);
+    for (int i = 0; i < f->b->rows.n; i++)
+        fit.rows += counts(f, i);
+    fit.n = f->n;
+    if (f->n > 0 && fit.rows > 0) {
+        SN_TRY(fit_run(&fit, x, &cost, err));
+        put(f, x);
+    }
+    return SN_OK;
+}
+
+enum sn_status bench_fit(struct bench *b, const struct source *s, enum fitted what,
+                         struct sn_err *err)
+{
+    struct fitting f = {.b = b, .s = s, .what = what};
+    SN_TRY(fit_kind(&f, what == OF_TIME ? 0.02 : 0.01, err));
     return bench_price(b, err);
 }
 

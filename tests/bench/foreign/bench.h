@@ -21,7 +21,9 @@ struct bench {
 };
 
 /* Constants of a source that are fitted: a member of the profiles. */
+enum fitted { OF_TIME, OF_MEMORY };
 struct constant {
+    enum fitted what;
     const char *name;
     size_t at;         /* in struct sn_software */
     unsigned profiles; /* bit i: of profile i of the source */
@@ -47,14 +49,15 @@ void bench_close(struct bench *b);
 /* Prices all used rows that were timed. */
 enum sn_status bench_price(struct bench *b, struct sn_err *err);
 /* Fits the source's constants to the used rows; the profiles then hold them. */
-enum sn_status bench_fit(struct bench *b, const struct source *s, struct sn_err *err);
+enum sn_status bench_fit(struct bench *b, const struct source *s, enum fitted what,
+                         struct sn_err *err);
 /* The memory of all rows. */
-enum sn_status bench_memory(struct bench *b, struct sn_err *err);
+void bench_memory(struct bench *b);
 /* The constants as they are now. */
 void bench_print_constants(const struct bench *b, const struct source *s);
 /* Tables of the used rows. */
 void bench_print_times(const struct bench *b, const char *title);
 void bench_print_rows(const struct bench *b);
-void bench_print_memory(const struct bench *b);
+void bench_print_memory(const struct bench *b, const char *title);
 
 #endif

@@ -10,11 +10,11 @@
 
 #define F(label, member, off)                                                                      \
     {                                                                                              \
-        label, offsetof(struct sn_software, member), 1, true, 1, off, 1e-3, 1e3                    \
+        OF_TIME, label, offsetof(struct sn_software, member), 1, true, 1, off, 1e-3, 1e3           \
     }
 #define N(label, member, off, most)                                                                \
     {                                                                                              \
-        label, offsetof(struct sn_software, member), 1, false, 0, off, 0, most                     \
+        OF_TIME, label, offsetof(struct sn_software, member), 1, false, 0, off, 0, most            \
     }
 
 #define ATTENTION(name, kernel)                                                                    \

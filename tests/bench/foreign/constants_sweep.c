@@ -13,11 +13,15 @@ enum { EARLY = 1, LATE = 2, LATE_2K = 4, ALL = 7 };
 
 #define F(label, member, who, off)                                                                 \
     {                                                                                              \
-        label, offsetof(struct sn_software, member), who, true, 1, off, 1e-3, 1e3                  \
+        OF_TIME, label, offsetof(struct sn_software, member), who, true, 1, off, 1e-3, 1e3         \
     }
 #define N(label, member, who, off, most)                                                           \
     {                                                                                              \
-        label, offsetof(struct sn_software, member), who, false, 0, off, 0, most                   \
+        OF_TIME, label, offsetof(struct sn_software, member), who, false, 0, off, 0, most          \
+    }
+#define M(label, member, usual, off)                                                               \
+    {                                                                                              \
+        OF_MEMORY, label, offsetof(struct sn_software, member), ALL, true, usual, off, 1e-2, 1e3   \
     }
 
 static const struct constant constants[] = {
@@ -41,6 +45,18 @@ static const struct constant constants[] = {
     N("stall", stall, LATE_2K, 10, 50),
     N("layer_fixed", layer_fixed, ALL, 1e-3, 1),
     N("step_fixed", step_fixed, ALL, 1, 10),
+    /* Priors: 2205.05198, section 4, for norms and an activation of this model: two inputs of
+     * norms (kept in fp32 and again as norms of several kernels do) and two of products; inputs
+     * of attention and of the products behind it, 4 h and 4 f; scores, their softmax. Logits: in
+     * 16 bits, in fp32, their softmax, its gradient. */
+    M("optimizer_bytes", optimizer_bytes, 12, 0.2),
+    M("kept_replicated", kept_replicated, 8, 0.3),
+    M("kept_unfused", kept_unfused, 12, 0.3),
+    M("kept_sharded", kept_sharded, 33.6, 0.3),
+    M("kept_scores", kept_scores, 5, 0.5),
+    M("recompute_live", recompute_live, 1, 0.7),
+    M("logits_bytes", logits_bytes, 14, 0.3),
+    M("logits_gathered_bytes", logits_gathered_bytes, 6, 0.7),
 };
 
 static const char *const profiles[] = {"aleph-alpha-2023-early", "aleph-alpha-2023",

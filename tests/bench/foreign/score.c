@@ -148,6 +148,8 @@ struct tally {
 static void count(struct tally *t, const struct bench *b, int i)
 {
     bool fitted = b->rows.row[i].outcome == ROW_TIMED;
+    if (!b->used[i])
+        return;
     t->rows++;
     t->right += b->fits[i] == fitted;
     t->missed += b->fits[i] && !fitted;
@@ -165,12 +167,13 @@ static void print_tally(const char *name, const struct tally *t)
            100.0 * t->right / t->rows, t->missed, t->alarms, t->low, t->least_oom, t->most_fit);
 }
 
-void bench_print_memory(const struct bench *b)
+void bench_print_memory(const struct bench *b, const char *title)
 {
     struct tally all = {.least_oom = HUGE_VAL};
-    printf("| memory | rows | right, %% | false fits | false out of memory | out of memory though "
+    printf("| %s | rows | right, %% | false fits | false out of memory | out of memory though "
            "under 75 %% | least full that ran out | fullest that fitted |\n"
-           "|---|---|---|---|---|---|---|---|\n");
+           "|---|---|---|---|---|---|---|---|\n",
+           title);
     for (int i = 0; i < b->rows.n; i++) {
         struct tally t = {.least_oom = HUGE_VAL};
         bool first = true;
@@ -180,7 +183,7 @@ void bench_print_memory(const struct bench *b)
             if (strcmp(b->rows.row[k].sheet, b->rows.row[i].sheet) == 0)
                 count(&t, b, k);
         }
-        if (first)
+        if (t.rows > 0)
             print_tally(b->rows.row[i].sheet, &t);
         count(&all, b, i);
     }
