@@ -30,8 +30,11 @@ static int layers_of(const struct sn_job *j, int part, bool *has_head)
         if (chunk->kind != SN_CHUNK_FORWARD || chunk->part != part)
             continue;
         for (int i = chunk->first; i < chunk->first + chunk->n; i++) {
-            layers += p->ops[i].layer > last;
-            last = p->ops[i].layer > last ? p->ops[i].layer : last;
+            int layer = p->ops[i].layer; /* the head counts as the one behind the last */
+            if (layer > last && layer < j->config->model.layers) {
+                layers++;
+                last = layer;
+            }
             *has_head = *has_head || p->ops[i].kind == SN_OP_CROSS_ENTROPY;
         }
     }
