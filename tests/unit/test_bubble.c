@@ -4,7 +4,7 @@
  * The tasks come from compiled programs' schedules, stage by stage, as they are executed; the costs
  * are equal for all pieces, as the papers' formulas want.
  */
-#include "lib/plan/bubble.h"
+#include "tests/lib/bubble.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 
@@ -28,7 +28,7 @@ static struct sn_config config_of(struct setting s)
 }
 
 /* All stages' work; false and a failed point where they do not compile. */
-static bool compile(struct sn_stage_work work[MOST_STAGES], struct sn_pipeline *pipe,
+static bool compile(struct stage_work work[MOST_STAGES], struct sn_pipeline *pipe,
                     const struct sn_config *c)
 {
     struct sn_model *model = NULL;
@@ -40,8 +40,8 @@ static bool compile(struct sn_stage_work work[MOST_STAGES], struct sn_pipeline *
         struct sn_job *j = NULL;
         st = sn_job_create(&j, &env, &err);
         if (st == SN_OK) {
-            *pipe = sn_job_pipeline(j);
-            st = sn_stage_work_init(&work[j->stage], j, &err);
+            *pipe = job_pipeline(j);
+            st = stage_work_init(&work[j->stage], j, &err);
         }
         sn_job_destroy(j);
     }
@@ -49,24 +49,24 @@ static bool compile(struct sn_stage_work work[MOST_STAGES], struct sn_pipeline *
     return st == SN_OK || tap_ok(false, "compiles: %s", err.text);
 }
 
-static void fini(struct sn_stage_work work[MOST_STAGES])
+static void fini(struct stage_work work[MOST_STAGES])
 {
     for (int s = 0; s < MOST_STAGES; s++)
-        sn_stage_work_fini(&work[s]);
+        stage_work_fini(&work[s]);
 }
 
 /* Every stage's idle time, or -1 if two differ or nothing could be played. */
 static int64_t idle_of(struct setting s, struct sn_task_cost cost, double *fraction)
 {
     struct sn_config c = config_of(s);
-    struct sn_stage_work work[MOST_STAGES] = {0};
+    struct stage_work work[MOST_STAGES] = {0};
     struct sn_pipeline pipe;
     struct sn_pipeline_time time = {0};
     struct sn_err err = {0};
     int64_t idle = -1;
     *fraction = -1;
     if (compile(work, &pipe, &c)) {
-        if (sn_bubble_play(&time, &pipe, work, &(struct sn_pipeline_cost){.each = cost}, &err) !=
+        if (bubble_play(&time, &pipe, work, &(struct sn_pipeline_cost){.each = cost}, &err) !=
             SN_OK)
             tap_ok(false, "plays: %s", err.text);
         else {
@@ -130,12 +130,12 @@ static void zero_bubble_idles_for_the_part_that_weights_do_not_fill(void)
 /* --- costs from FLOPs --------------------------------------------------------------------------
  */
 
-static double measured(const struct sn_config *c, struct sn_stage_work work[MOST_STAGES])
+static double measured(const struct sn_config *c, struct stage_work work[MOST_STAGES])
 {
     struct sn_pipeline pipe;
     struct sn_err err = {0};
     double fraction = -1;
-    if (compile(work, &pipe, c) && sn_bubble_fraction(&fraction, &pipe, work, &err) != SN_OK)
+    if (compile(work, &pipe, c) && bubble_fraction(&fraction, &pipe, work, &err) != SN_OK)
         tap_ok(false, "measures: %s", err.text);
     return fraction;
 }
@@ -143,7 +143,7 @@ static double measured(const struct sn_config *c, struct sn_stage_work work[MOST
 static void one_stage_never_waits(void)
 {
     struct sn_config c = config_of((struct setting){SN_1F1B, 1, 1, 4});
-    struct sn_stage_work work[MOST_STAGES] = {0};
+    struct stage_work work[MOST_STAGES] = {0};
     double f = measured(&c, work);
     tap_ok(f == 0, "one stage: bubble %g", f);
     fini(work);
@@ -154,12 +154,12 @@ static void one_stage_never_waits(void)
 static void chunks_cost_their_multiply_adds(void)
 {
     struct sn_config c = config_of((struct setting){SN_1F1B, 2, 1, 4});
-    struct sn_stage_work work[MOST_STAGES] = {0};
+    struct stage_work work[MOST_STAGES] = {0};
     (void)measured(&c, work);
     double T = c.model.seq, D = c.model.hidden, F = c.model.ffn, V = c.model.vocab, S = T;
     double linear = 2 * T * (4 * D * D + 2 * D * F), scores = 2 * T * S * D;
     double head = 3 * 2 * T * D * V;
-    const struct sn_part_work *first = &work[0].part[0], *last = &work[1].part[0];
+    const struct part_work *first = &work[0].part[0], *last = &work[1].part[0];
     tap_ok(first->forward == linear + scores, "forward of a block: %.0f", first->forward);
     tap_ok(first->backward == 2 * linear + 2.5 * scores, "backward: %.0f", first->backward);
     tap_ok(last->forward == linear + scores + head, "with the head: %.0f", last->forward);
@@ -175,7 +175,7 @@ static void chunks_cost_their_multiply_adds(void)
 static void a_heavier_head_makes_the_other_stages_wait(void)
 {
     struct sn_config c = config_of((struct setting){SN_1F1B, 2, 1, 4});
-    struct sn_stage_work work[MOST_STAGES] = {0};
+    struct stage_work work[MOST_STAGES] = {0};
     double light = measured(&c, work), even = 1.0 / 5;
     fini(work);
     c.model.vocab *= 20;
@@ -190,7 +190,7 @@ static void delayed_weight_gradients_fill_the_gap(void)
 {
     struct setting s = {SN_1F1B, 4, 1, 8};
     struct sn_config c = config_of(s);
-    struct sn_stage_work work[MOST_STAGES] = {0};
+    struct stage_work work[MOST_STAGES] = {0};
     double plain = measured(&c, work);
     fini(work);
     c.layout.schedule = SN_ZERO_BUBBLE;
@@ -202,7 +202,7 @@ static void delayed_weight_gradients_fill_the_gap(void)
 static void a_schedule_out_of_order_is_refused(void)
 {
     struct sn_config c = config_of((struct setting){SN_1F1B, 2, 1, 2});
-    struct sn_stage_work work[MOST_STAGES] = {0};
+    struct stage_work work[MOST_STAGES] = {0};
     struct sn_pipeline pipe;
     struct sn_err err = {0};
     double fraction;
@@ -210,7 +210,7 @@ static void a_schedule_out_of_order_is_refused(void)
         struct sn_task t = work[1].tasks[0];
         work[1].tasks[0] = work[1].tasks[1];
         work[1].tasks[1] = t;
-        enum sn_status st = sn_bubble_fraction(&fraction, &pipe, work, &err);
+        enum sn_status st = bubble_fraction(&fraction, &pipe, work, &err);
         tap_ok(st != SN_OK && strstr(err.text, "waits for ever"), "refused: %s", err.text);
     }
     fini(work);

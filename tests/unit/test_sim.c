@@ -6,7 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/layout/idle.h"
-#include "lib/plan/bubble.h"
+#include "tests/lib/bubble.h"
 #include "tests/lib/layouts.h"
 #include "tests/lib/sim_reference.h"
 #include "tests/lib/sim_test.h"
@@ -206,7 +206,7 @@ static int64_t ticks(const struct subject *s, int piece, enum sn_chunk_kind kind
 static int64_t idle_makespan(const struct subject *s)
 {
     struct sn_task_cost cost[64];
-    struct sn_pipeline pipe = sn_job_pipeline(s->stages.job[0]);
+    struct sn_pipeline pipe = job_pipeline(s->stages.job[0]);
     struct sn_pipeline_time time = {0};
     struct sn_err err = {0};
     for (int k = 0; k < pipe.stages * pipe.virtual_stages; k++)

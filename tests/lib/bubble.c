@@ -1,10 +1,10 @@
-#include "lib/plan/bubble.h"
+#include "tests/lib/bubble.h"
 
 #include "lib/base/mem.h"
 
 #include <math.h>
 
-struct sn_pipeline sn_job_pipeline(const struct sn_job *j)
+struct sn_pipeline job_pipeline(const struct sn_job *j)
 {
     return (struct sn_pipeline){j->config->layout.schedule, j->stages, j->train.parts,
                                 j->train.micros};
@@ -38,9 +38,9 @@ static double flops_of(const struct sn_program *p, const struct sn_chunk *c)
     return flops;
 }
 
-static void add_chunk(struct sn_stage_work *w, const struct sn_program *p, const struct sn_chunk *c)
+static void add_chunk(struct stage_work *w, const struct sn_program *p, const struct sn_chunk *c)
 {
-    struct sn_part_work *part = &w->part[c->part];
+    struct part_work *part = &w->part[c->part];
     if (c->kind == SN_CHUNK_FORWARD)
         part->forward += flops_of(p, c);
     else if (c->kind == SN_CHUNK_BACKWARD || c->kind == SN_CHUNK_INPUT_GRAD)
@@ -49,12 +49,11 @@ static void add_chunk(struct sn_stage_work *w, const struct sn_program *p, const
         part->weight += flops_of(p, c);
 }
 
-enum sn_status sn_stage_work_init(struct sn_stage_work *out, const struct sn_job *j,
-                                  struct sn_err *err)
+enum sn_status stage_work_init(struct stage_work *out, const struct sn_job *j, struct sn_err *err)
 {
     const struct sn_program *p = &j->train;
     bool delays = j->config->layout.schedule == SN_ZERO_BUBBLE;
-    struct sn_stage_work w = {.parts = p->parts};
+    struct stage_work w = {.parts = p->parts};
     w.tasks = sn_alloc_n((size_t)p->n_sched, sizeof(*w.tasks));
     if (!w.tasks)
         return sn_fail(err, SN_ENOMEM, "plan: no memory for a schedule of %d entries", p->n_sched);
@@ -71,18 +70,18 @@ enum sn_status sn_stage_work_init(struct sn_stage_work *out, const struct sn_job
     return SN_OK;
 }
 
-void sn_stage_work_fini(struct sn_stage_work *w)
+void stage_work_fini(struct stage_work *w)
 {
     sn_free(w->tasks);
-    *w = (struct sn_stage_work){0};
+    *w = (struct stage_work){0};
 }
 
 /* --- played -------------------------------------------------------------------------------------
  */
 
-enum sn_status sn_bubble_play(struct sn_pipeline_time *out, const struct sn_pipeline *p,
-                              const struct sn_stage_work *stage, const struct sn_pipeline_cost *c,
-                              struct sn_err *err)
+enum sn_status bubble_play(struct sn_pipeline_time *out, const struct sn_pipeline *p,
+                           const struct stage_work *stage, const struct sn_pipeline_cost *c,
+                           struct sn_err *err)
 {
     const struct sn_task **tasks = sn_alloc_n((size_t)p->stages, sizeof(*tasks));
     int *n = sn_alloc_n((size_t)p->stages, sizeof(*n));
@@ -101,19 +100,19 @@ enum sn_status sn_bubble_play(struct sn_pipeline_time *out, const struct sn_pipe
 }
 
 /* Times are integers: the longest chunk lasts 2^30 units. */
-static double unit_of(const struct sn_pipeline *p, const struct sn_stage_work *stage)
+static double unit_of(const struct sn_pipeline *p, const struct stage_work *stage)
 {
     double most = 0;
     for (int s = 0; s < p->stages; s++)
         for (int v = 0; v < stage[s].parts; v++) {
-            const struct sn_part_work *w = &stage[s].part[v];
+            const struct part_work *w = &stage[s].part[v];
             most = fmax(most, fmax(w->forward, fmax(w->backward, w->weight)));
         }
     return most / (double)(1 << 30);
 }
 
-enum sn_status sn_bubble_fraction(double *out, const struct sn_pipeline *p,
-                                  const struct sn_stage_work *stage, struct sn_err *err)
+enum sn_status bubble_fraction(double *out, const struct sn_pipeline *p,
+                               const struct stage_work *stage, struct sn_err *err)
 {
     size_t pieces = (size_t)p->stages * (size_t)p->virtual_stages;
     double unit = unit_of(p, stage);
@@ -121,14 +120,14 @@ enum sn_status sn_bubble_fraction(double *out, const struct sn_pipeline *p,
     if (!costs)
         return sn_fail(err, SN_ENOMEM, "plan: no memory for %d stages", p->stages);
     for (size_t k = 0; unit > 0 && k < pieces; k++) {
-        const struct sn_part_work *w = &stage[k % (size_t)p->stages].part[k / (size_t)p->stages];
+        const struct part_work *w = &stage[k % (size_t)p->stages].part[k / (size_t)p->stages];
         costs[k] = (struct sn_task_cost){.forward = llround(w->forward / unit),
                                          .backward = llround(w->backward / unit),
                                          .weight = llround(w->weight / unit)};
     }
     struct sn_pipeline_time time;
     enum sn_status st =
-        sn_bubble_play(&time, p, stage, &(struct sn_pipeline_cost){.pieces = costs}, err);
+        bubble_play(&time, p, stage, &(struct sn_pipeline_cost){.pieces = costs}, err);
     sn_free(costs);
     if (st != SN_OK)
         return st;
