@@ -3,9 +3,11 @@
  *
  * usage: build/tests/bench/bench_plan [RUN.yaml...]
  *
- * Prints one line for each run file, or for built-in layouts of llama-65b on 1,024 A100:
- * milliseconds on one core, median of some repetitions. Before timing, the simulation must give the
- * same bits twice and its parts must sum to the step. Memory: the largest resident set so far.
+ * Prints a table in Markdown with a row for each run file, or for built-in layouts of llama-65b on
+ * A100: milliseconds of processor time, median of some repetitions. `plan` is sn_plan_make of a
+ * compiled layout: memory and traffic beside the simulation. Before timing, the simulation must
+ * give the same bits twice and its parts must sum to the step. Memory: the largest resident set so
+ * far.
  */
 #include "lib/plan/named.h"
 #include "lib/plan/plan.h"
@@ -108,14 +110,12 @@ static enum sn_status measure(struct bench *b, const char *name, struct sn_err *
     for (int k = 0; k < REPEAT; k++)
         SN_TRY(once(b, k, err));
     (void)getrusage(RUSAGE_SELF, &use);
-    (void)printf("%-26s %3d stages x %2d, %4d micro-batches: compile %6.2f ms, play %6.2f ms, "
-                 "with %lld events %7.2f ms; plan of a compiled layout %6.2f ms; compile + play "
-                 "%6.2f ms; step %.3f s; %ld MiB\n",
-                 name, l->pipeline, l->virtual_stages,
-                 b->config.train.global_batch / l->data / l->micro_batch, median(b->ms[COMPILE]),
-                 median(b->ms[PLAY]), (long long)b->events, median(b->ms[RECORD]),
-                 median(b->ms[PLAN]), median(b->ms[COMPILE]) + median(b->ms[PLAY]), b->step,
-                 use.ru_maxrss / 1024);
+    (void)printf(
+        "| %s | %d x %d | %d | %.1f | %.1f | %.1f | %.1f | %lld | %.0f | %.3f | %ld MiB |\n", name,
+        l->pipeline, l->virtual_stages, b->config.train.global_batch / l->data / l->micro_batch,
+        median(b->ms[COMPILE]), median(b->ms[PLAY]), median(b->ms[COMPILE]) + median(b->ms[PLAY]),
+        median(b->ms[PLAN]), (long long)b->events, median(b->ms[RECORD]), b->step,
+        use.ru_maxrss / 1024);
     (void)fflush(stdout);
     return SN_OK;
 }
@@ -142,17 +142,25 @@ static enum sn_status run(const char *name, const char *file, const char *text, 
 static const struct {
     const char *name, *layout;
 } built_in[] = {
-    {"1f1b, 512 micro-batches", "tensor: 8, pipeline: 16, data: 4, schedule: 1f1b, zero: 1"},
+    {"1f1b", "tensor: 8, pipeline: 16, data: 4, schedule: 1f1b, zero: 1"},
     {"interleaved", "tensor: 8, pipeline: 16, data: 4, schedule: interleaved, virtual_stages: 5"},
     {"zero-bubble", "tensor: 8, pipeline: 16, data: 4, schedule: zero-bubble"},
-    {"8 stages, ZeRO 2", "tensor: 4, pipeline: 8, data: 16, schedule: 1f1b, zero: 2"},
-    {"1 stage, ZeRO 3, full", "tensor: 8, data: 64, zero: 3, recompute: full"},
+    {"1f1b, full recomputation",
+     "tensor: 2, pipeline: 16, data: 32, schedule: 1f1b, zero: 1, recompute: full"},
+    {"1f1b, 4 stages", "tensor: 8, pipeline: 4, data: 32, schedule: 1f1b, zero: 1"},
+    {"one stage", "tensor: 8, data: 128, zero: 1"},
+    {"ZeRO 2, 8 stages", "tensor: 4, pipeline: 8, data: 16, schedule: 1f1b, zero: 2"},
+    {"ZeRO 3, one stage", "tensor: 8, data: 128, zero: 3"},
 };
 
 int main(int argc, char **argv)
 {
     struct sn_err err = {0};
     enum sn_status st = SN_OK;
+    (void)printf(
+        "| layout | stages x parts | micro-batches | compile ms | play ms | both ms | plan "
+        "ms | events | recorded ms | step s | resident |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 1; i < argc && st == SN_OK; i++)
         st = run(argv[i], argv[i], NULL, &err);
     for (size_t i = 0; argc == 1 && i < sizeof(built_in) / sizeof(built_in[0]) && st == SN_OK;
