@@ -141,25 +141,28 @@ int64_t sn_pack_bound(const struct sn_pack_item *items, int n, int n_ops, int64_
     return most;
 }
 
-static int64_t pack(struct packer *k)
+/* *high is the item that ends highest, at *top. False as soon as that is no better than `best`. */
+static bool pack(struct packer *k, int64_t best, int *high, int64_t *top)
 {
-    int64_t top = 0;
+    *top = 0;
     for (int b = 0; b < k->n_blocks; b++)
         k->count[b] = 0;
     for (int i = 0; i < k->n; i++) {
         place_one(k, i);
         int64_t end = k->items[i].offset + k->items[i].bytes;
-        top = end > top ? end : top;
+        if (end > *top) {
+            *top = end;
+            *high = i;
+        }
+        if (end >= best)
+            return false;
     }
-    return top;
+    return true;
 }
 
-/* Move the item that ends at the top to the front, so that it is placed first next time. */
-static void promote_highest(struct sn_pack_item *items, int n, int64_t top)
+/* Move item k to the front, so that it is placed first next time. */
+static void promote(struct sn_pack_item *items, int k)
 {
-    int k = 0;
-    while (k < n - 1 && items[k].offset + items[k].bytes != top)
-        k++;
     struct sn_pack_item x = items[k];
     for (; k > 0; k--)
         items[k] = items[k - 1];
@@ -167,11 +170,11 @@ static void promote_highest(struct sn_pack_item *items, int n, int64_t top)
 }
 
 /* Pack, keep the offsets if they are the best so far; true when no packing can be better. */
-static bool attempt(struct sn_program *p, struct packer *k, int64_t *top)
+static bool attempt(struct sn_program *p, struct packer *k, int *high)
 {
-    *top = pack(k);
-    if (*top < p->temp_bytes) {
-        p->temp_bytes = *top;
+    int64_t top;
+    if (pack(k, p->temp_bytes, high, &top)) {
+        p->temp_bytes = top;
         for (int i = 0; i < k->n; i++)
             p->bufs[k->items[i].buf].offset = k->items[i].offset;
     }
@@ -187,10 +190,10 @@ static void try_orders(struct sn_program *p, struct packer *k)
     for (size_t o = 0; o < sizeof(orders) / sizeof(orders[0]); o++) {
         qsort(k->items, (size_t)k->n, sizeof(*k->items), orders[o]);
         for (int i = 0; i <= PROMOTIONS; i++) {
-            int64_t top;
-            if (attempt(p, k, &top))
+            int high = 0;
+            if (attempt(p, k, &high))
                 return;
-            promote_highest(k->items, k->n, top);
+            promote(k->items, high);
         }
     }
 }
