@@ -50,23 +50,22 @@ static enum sn_status draw(const struct sn_pictures *want, const struct sn_pictu
     return SN_OK;
 }
 
-static enum sn_status curves(struct sn_memory_curve *out, const struct sn_sim *sim,
-                             const struct sn_stages *s, struct sn_err *err)
+static enum sn_status curves(struct sn_memory_curve *out, const struct sn_plan *plan,
+                             const struct sn_sim *sim, const struct sn_stages *s,
+                             struct sn_err *err)
 {
     for (int i = 0; i < s->n; i++) {
         struct sn_memory_point *point;
-        struct sn_memory_plan memory;
         SN_TRY(sn_sim_memory(&point, &out[i].n, sim, s->job[i], err));
-        sn_job_memory(s->job[i], &memory);
         out[i].point = point;
         out[i].state = s->job[i]->state_bytes;
-        out[i].library = memory.library + memory.snapshot;
+        out[i].library = plan->memory.library + plan->memory.snapshot;
     }
     return SN_OK;
 }
 
-enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_stages *s,
-                                const struct sn_pricer *p, int64_t limit, double mfu,
+enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_plan *plan,
+                                const struct sn_stages *s, const struct sn_pricer *p, int64_t limit,
                                 struct sn_err *err)
 {
     struct sn_str text[3] = {{0}};
@@ -78,14 +77,14 @@ enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_
     if (st == SN_OK && !(memory = sn_alloc_n((size_t)s->n, sizeof(*memory))))
         st = sn_fail(err, SN_ENOMEM, "pictures: no memory for %d stages", s->n);
     if (st == SN_OK)
-        st = curves(memory, &sim, s, err);
+        st = curves(memory, plan, &sim, s, err);
     struct sn_picture picture = {.title = s->job[0]->config->run.name,
                                  .sim = &sim,
                                  .memory = memory,
                                  .limit = limit,
                                  .micros = s->job[0]->train.micros,
                                  .parts = s->job[0]->train.parts,
-                                 .mfu = mfu};
+                                 .mfu = plan->mfu};
     if (st == SN_OK)
         st = draw(want, &picture, text, err);
     for (int i = 0; i < 3; i++)

@@ -12,10 +12,10 @@ struct sn_pictures {
     bool timeline;           /* on stdout, as wide as the terminal, else 100 columns */
 };
 
-/* `limit`: bytes that a rank may have; `mfu`: 0 if unknown. Does nothing where nothing is asked
- * for. SN_EIO: "--svg FILE: why it cannot be written". */
-enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_stages *s,
-                                const struct sn_pricer *p, int64_t limit, double mfu,
+/* `limit`: bytes that a rank may have. Does nothing where nothing is asked for. SN_EIO: "--svg
+ * FILE: why it cannot be written". */
+enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_plan *plan,
+                                const struct sn_stages *s, const struct sn_pricer *p, int64_t limit,
                                 struct sn_err *err);
 
 #endif

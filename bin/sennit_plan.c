@@ -212,7 +212,7 @@ static enum sn_status plan(const struct sn_stages *s, const struct costs *costs,
                                                   .is_hosts = said == 0,
                                                   .json = l->json},
                          err));
-    return sn_plan_pictures(&l->pictures, s, &costs->pricer, limit, p.mfu, err);
+    return sn_plan_pictures(&l->pictures, &p, s, &costs->pricer, limit, err);
 }
 
 /* What is asked for of the compiled stages. */

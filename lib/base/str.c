@@ -26,15 +26,22 @@ static bool reserve(struct sn_str *s, size_t extra)
 void sn_str_add(struct sn_str *s, const char *fmt, ...)
 {
     va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
-    va_end(ap);
-    if (n < 0 || !reserve(s, (size_t)n))
+    size_t room = s->cap - s->len;
+    if (s->failed)
         return;
     va_start(ap, fmt);
-    (void)vsnprintf(s->p + s->len, (size_t)n + 1, fmt, ap);
+    int n = vsnprintf(room ? s->p + s->len : NULL, room, fmt, ap);
     va_end(ap);
-    s->len += (size_t)n;
+    if (n >= 0 && (size_t)n >= room) {
+        if (room)
+            s->p[s->len] = '\0'; /* what did not fit was cut off */
+        if (!reserve(s, (size_t)n))
+            return;
+        va_start(ap, fmt);
+        (void)vsnprintf(s->p + s->len, (size_t)n + 1, fmt, ap);
+        va_end(ap);
+    }
+    s->len += n > 0 ? (size_t)n : 0;
 }
 
 void sn_str_add_json(struct sn_str *s, const char *text)

@@ -33,40 +33,28 @@ static int lane_of(double free_at[MAX_LANES], int *lanes, const struct sn_event 
     return i;
 }
 
-static void event_args(struct sn_str *out, const struct sn_event *e, int parts)
-{
-    const char *sep = "";
-    if (e->micro >= 0) {
-        sn_str_add(out, "\"micro_batch\": %d", e->micro);
-        sep = ", ";
-    }
-    if (e->part >= 0 && parts > 1) {
-        sn_str_add(out, "%s\"part\": %d", sep, e->part);
-        sep = ", ";
-    }
-    if (e->kind >= SN_EVENT_WAIT) {
-        sn_str_add(out, "%s\"axis\": \"%s\"", sep, sn_axis_name(e->axis));
-        sep = ", ";
-    }
-    if (e->kind == SN_EVENT_TRANSFER)
-        sn_str_add(out, "%s\"bytes\": %lld", sep, (long long)e->bytes);
-}
-
 static void event(struct sn_str *out, const struct sn_event *e, int tid, int parts)
 {
-    sn_str_add(out, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.6f, \"dur\": %.6f, ",
-               e->stage, tid, e->begin * 1e6, (e->end - e->begin) * 1e6);
-    sn_str_add(out, "\"cat\": \"%s\", \"name\": ", sn_event_name(e->kind));
+    const char *kind = sn_event_name(e->kind);
+    sn_str_add(
+        out,
+        ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.6f,\"dur\":%.6f,\"cat\":\"%s\",\"name\":",
+        e->stage, tid, e->begin * 1e6, (e->end - e->begin) * 1e6, kind);
     if (e->kind == SN_EVENT_TRANSFER && e->label[0])
         sn_str_add_json(out, e->label);
     else if (e->kind >= SN_EVENT_WAIT)
-        sn_str_add(out, "\"%s %s\"", sn_event_name(e->kind), sn_axis_name(e->axis));
+        sn_str_add(out, "\"%s %s\"", kind, sn_axis_name(e->axis));
     else if (e->micro >= 0)
-        sn_str_add(out, "\"%s %d\"", sn_event_name(e->kind), e->micro);
+        sn_str_add(out, "\"%s %d\"", kind, e->micro);
     else
-        sn_str_add(out, "\"%s\"", sn_event_name(e->kind));
-    sn_str_add(out, ", \"args\": {");
-    event_args(out, e, parts);
+        sn_str_add(out, "\"%s\"", kind);
+    sn_str_add(out, ",\"args\":{\"micro_batch\":%d", e->micro);
+    if (e->part >= 0 && parts > 1)
+        sn_str_add(out, ",\"part\":%d", e->part);
+    if (e->kind >= SN_EVENT_WAIT)
+        sn_str_add(out, ",\"axis\":\"%s\"", sn_axis_name(e->axis));
+    if (e->kind == SN_EVENT_TRANSFER)
+        sn_str_add(out, ",\"bytes\":%lld", (long long)e->bytes);
     sn_str_add(out, "}}");
 }
 
@@ -74,8 +62,8 @@ static void memory(struct sn_str *out, int stage, const struct sn_memory_curve *
 {
     for (int i = 0; i < m->n; i++)
         sn_str_add(out,
-                   ",\n{\"ph\": \"C\", \"pid\": %d, \"ts\": %.6f, \"name\": \"memory\", \"args\": "
-                   "{\"bytes\": %lld}}",
+                   ",\n{\"ph\":\"C\",\"pid\":%d,\"ts\":%.6f,\"name\":\"memory\",\"args\":{"
+                   "\"bytes\":%lld}}",
                    stage, m->point[i].time * 1e6, (long long)(m->point[i].bytes + m->library));
 }
 

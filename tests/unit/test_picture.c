@@ -2,7 +2,7 @@
  * test_picture.c - drawings, traces and timelines show the simulator's times, all of them or said
  * so, whatever the pipeline.
  */
-#include "tests/lib/sim_test.h"
+#include "tests/lib/picture_test.h"
 #include "tests/lib/tap.h"
 
 #include <math.h>
@@ -187,9 +187,9 @@ struct slice {
 static int slices_of(const char *trace, struct slice *out)
 {
     int n = 0;
-    for (const char *p = trace; (p = strstr(p, "{\"ph\": \"X\"")); n++) {
-        double pid = number(&p, "\"pid\": "), tid = number(&p, "\"tid\": ");
-        double ts = number(&p, "\"ts\": "), dur = number(&p, "\"dur\": ");
+    for (const char *p = trace; (p = strstr(p, "{\"ph\":\"X\"")); n++) {
+        double pid = number(&p, "\"pid\":"), tid = number(&p, "\"tid\":");
+        double ts = number(&p, "\"ts\":"), dur = number(&p, "\"dur\":");
         out[n] = (struct slice){(long)(pid * 1000 + tid), ts * 1e-6, (ts + dur) * 1e-6};
     }
     return n;
@@ -228,10 +228,9 @@ static void traces_have_every_event(void)
     tap_ok(!crossed(slice, n), "no two of a thread cross, as Perfetto demands");
     tap_ok(strstr(out.p, "\"name\": \"transfers 1\"") != NULL, "because transfers have lanes");
     tap_ok(count(out.p, "\"process_name\"") == 4, "a process for each stage");
-    tap_ok(count(out.p, "\"ph\": \"C\"") == 4 * 2 * 2 * 2 * 8, "a counter of memory");
+    tap_ok(count(out.p, "\"ph\":\"C\"") == 4 * 2 * 2 * 2 * 8, "a counter of memory");
     tap_ok(strstr(out.p, "layer \\\"0\\\" & <more>") != NULL, "labels are escaped");
-    tap_ok(strstr(out.p, "\"axis\": \"data\", \"bytes\": 268435456") != NULL,
-           "transfers have bytes");
+    tap_ok(strstr(out.p, "\"axis\":\"data\",\"bytes\":268435456") != NULL, "transfers have bytes");
     sn_str_fini(&out);
     sim_fixture_fini(&f);
 }
