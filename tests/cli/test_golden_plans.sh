@@ -61,4 +61,10 @@ run "$plan" templates/runs/neox-20b-lassen.yaml --ranks 192 --json
 is "GPT-NeoX-20B is planned on 48 nodes of Lassen" "$rc" 0
 like "has its 20.55 billion parameters" "$out" '"parameters": 20554567680,'
 like "and fits" "$out" '"fits": true'
+run "$plan" templates/runs/neox-20b-lassen.yaml --ranks 192 --verify
+like "and cannot hang" "$out" '^verified: no rank waits for ever'
+for class in params grads optimizer activations comm library; do
+    row=$(printf '%s\n' "$out" | grep "^  $class ")
+    ok "docs/PLANNER.md has its $class" grep -qF "    $row" docs/PLANNER.md
+done
 tap_done
