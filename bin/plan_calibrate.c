@@ -21,7 +21,7 @@ static const char usage[] =
     "under mpirun measure at the same time, as they will compute, and their links; one rank alone\n"
     "knows nothing of links.\n"
     "  -o FILE              where to (default: machine.yaml)\n"
-    "  --seconds S          how long to measure, about (default 20)\n"
+    "  --seconds S          how long to measure, about (default 20; 0: each thing three times)\n"
     "  --ranks N            ranks of the runs, as for sennit-plan\n"
     "  --threads N          threads of a rank (default: run.threads of the runs, or this host's\n"
     "                       processors over its ranks)\n"
@@ -52,7 +52,7 @@ static enum sn_status parse_line(int argc, char **argv, struct calibrate_line *l
             l->output = optarg;
             break;
         case SECONDS:
-            SN_TRY(sn_parse_number("--seconds", optarg, 1, 86400, &l->seconds, err));
+            SN_TRY(sn_parse_number("--seconds", optarg, 0, 86400, &l->seconds, err));
             break;
         case RANKS:
             SN_TRY(sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err));

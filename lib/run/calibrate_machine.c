@@ -206,6 +206,11 @@ static void describe(struct sn_machine *m, const struct sn_calibrate_order *o)
     name_processor(m->device.name);
     m->device.memory = memory / here;
     m->device.library = SN_LIBRARY_BYTES;
+    m->device.attention_forward = m->device.attention_backward = 1;
+    for (int k = 0; k < SN_NMOVED; k++)
+        m->device.moved[k] = 1;
+    for (int t = 0; t < SN_NPRECISIONS; t++)
+        m->device.gemm[t].most = 1;
     m->level[0] = (struct sn_level){.name = "host", .efficiency = 1, .all_reduce = 1};
 }
 
