@@ -180,6 +180,9 @@ static bool is_moved(const struct fit *f, const struct sn_sample *s)
 static bool fit_products(struct sn_device *d, const struct sn_samples *s, enum sn_dtype t)
 {
     struct fit f = {s, d, t, SN_OP_GEMM};
+    for (int i = 0; d->gemm[t].peak > 0 && i < s->n; i++) /* no part is more than the whole */
+        if (is_product(&f, &s->v[i]))
+            d->gemm[t].peak = fmax(d->gemm[t].peak, s->v[i].flops / s->v[i].what.seconds);
     if (d->gemm[t].peak == 0 || count(&f, is_product) == 0)
         return false;
     double x[] = {0.8, 8, 8, 8};

@@ -31,8 +31,9 @@ enum sn_status sn_samples_add(struct sn_samples *s, const struct sn_sample *x, s
 void sn_samples_fini(struct sn_samples *s); /* zeroed ones are allowed */
 
 /* Set overhead, gemm, attention, moved and half_bytes of *d. Its bandwidth and peaks are known: a
- * fraction of them is what is fitted. Where no sample tells of a rate it stays as it was; a type
- * of which there is no product gets the fractions of one that was measured. */
+ * fraction of them is what is fitted; a product that was faster than the peak is the peak. Where no
+ * sample tells of a rate it stays as it was; a type of which there is no product gets the fractions
+ * of one that was measured. */
 void sn_fit_device(struct sn_device *d, const struct sn_samples *s);
 
 /* A function of n variables, all positive: change *x, downhill, until no step of 1 % helps. */

@@ -227,8 +227,9 @@ static enum sn_status keep_measured(struct sn_device *d, const struct sn_samples
     d->measured = sn_alloc_n((size_t)s->n, sizeof(*d->measured));
     if (!d->measured)
         return sn_fail(err, SN_ENOMEM, "calibrate: no memory for %d measurements", s->n);
-    for (; d->n_measured < s->n; d->n_measured++)
-        d->measured[d->n_measured] = s->v[d->n_measured].what;
+    for (int i = 0; i < s->n; i++)
+        if (s->v[i].what.m > 0) /* without operands it is the overhead */
+            d->measured[d->n_measured++] = s->v[i].what;
     return SN_OK;
 }
 

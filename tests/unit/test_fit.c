@@ -107,6 +107,20 @@ static void rates_are_found_again(void)
     sn_samples_fini(&s);
 }
 
+static void no_product_is_faster_than_the_peak(void)
+{
+    struct sn_device d = {.gemm = {{.peak = 1e9}}};
+    struct sn_samples s = {0};
+    struct sn_device fast = known();
+    fast.overhead = 0;
+    add(&s, gemm(1024, 1024, 1024, &fast));
+    add(&s, (struct sn_sample){.what = {SN_OP_DECIDE, SN_F32, 0, 0, 0, 1e-6}, .weight = 1});
+    sn_fit_device(&d, &s);
+    tap_ok(d.gemm[0].peak > 7e10 && d.gemm[0].most <= 2,
+           "a peak that was measured in a bad moment");
+    sn_samples_fini(&s);
+}
+
 static void nothing_measured_changes_nothing(void)
 {
     struct sn_device d = known(), was = d;
@@ -286,6 +300,7 @@ static void every_kernel_of_a_run_is_measured(void)
 int main(void)
 {
     rates_are_found_again();
+    no_product_is_faster_than_the_peak();
     nothing_measured_changes_nothing();
     equal_shapes_are_averaged();
     between_two_sizes_lies_a_line();
