@@ -107,11 +107,11 @@ $(BUILD)/bin/sennit-%: $(BUILD)/bin/sennit_%.o $(LIB)
 	$(link)
 
 $(BUILD)/tests/bench/own/own: LDFLAGS += -Wl,--wrap=sn_arena_map
-$(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce $(BUILD)/tests/bench/own/own: LIBS += $(MPI_LIBS)
+$(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce $(BUILD)/tests/bench/own/own $(BUILD)/tests/bench/pace/links: LIBS += $(MPI_LIBS)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)
 
-$(BUILD)/tests/bench/published: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
+$(BUILD)/tests/bench/published $(BUILD)/tests/bench/baseline: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
 
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)

@@ -1,0 +1,168 @@
+/*
+ * links.c - what the links between ranks can do, as the `links` of a machine file.
+ *
+ *   LAUNCH 2H build/tests/bench/pace/links HOSTS          two ranks on each of HOSTS hosts
+ *
+ * Measured through lib/run/comm as the trainer uses it, naps of its thread included: ranks 0 and 1
+ * (on one host), and ranks 0 and 2 (on two), exchange messages in both directions at once. Latency
+ * is the time of a short exchange, bandwidth the slope between a middle and a large one. Times are
+ * medians. Rank 0 prints YAML with the raw times as comments.
+ */
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "tests/lib/comm_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { REPEATS = 31, SIZES = 7 };
+static const int64_t sizes[SIZES] = {64, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
+enum { SHORT = 0, MIDDLE = 3, LARGE = SIZES - 1 };
+
+struct bench {
+    struct sn_comm *comm;
+    char *out, *in, *staging;
+};
+
+static void must(enum sn_status st, const struct sn_err *err)
+{
+    if (st == SN_OK)
+        return;
+    (void)fprintf(stderr, "links: %s\n", err->text);
+    sn_comm_abort_mpi(1);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof(*x), by_value);
+    return x[n / 2];
+}
+
+static void barrier(struct bench *b)
+{
+    struct sn_err err;
+    must(b->comm->ops->barrier(b->comm, &err), &err);
+}
+
+/* One message to `peer` and one from it. */
+static double exchange(struct bench *b, int peer, int64_t bytes)
+{
+    struct sn_err err;
+    struct sn_transfer t = {.kind = SN_RECV,
+                            .group = SN_GROUP_WORLD,
+                            .dtype = SN_F32,
+                            .n = bytes / 4,
+                            .out = b->in,
+                            .peer = peer,
+                            .label = "links"};
+    double began = sn_clock();
+    sn_ticket in = b->comm->ops->post(b->comm, &t);
+    t.kind = SN_SEND;
+    t.in = b->out;
+    sn_ticket out = b->comm->ops->post(b->comm, &t);
+    must(b->comm->ops->wait(b->comm, in, &err), &err);
+    must(b->comm->ops->wait(b->comm, out, &err), &err);
+    return sn_clock() - began;
+}
+
+/* An all-reduce of the ranks of each host. */
+static double reduce(struct bench *b, int64_t bytes)
+{
+    struct sn_err err;
+    struct sn_transfer t = {.kind = SN_ALL_REDUCE,
+                            .group = SN_GROUP_TENSOR,
+                            .dtype = SN_F32,
+                            .n = bytes / 4,
+                            .out = b->in,
+                            .staging = b->staging,
+                            .label = "links"};
+    double began = sn_clock();
+    must(b->comm->ops->wait(b->comm, b->comm->ops->post(b->comm, &t), &err), &err);
+    return sn_clock() - began;
+}
+
+/* Between rank 0 and `peer`; 0: all-reduces of rank 0's host. Only rank 0 learns the times. */
+static void measure(struct bench *b, int peer, double seconds[SIZES])
+{
+    int rank = b->comm->rank;
+    for (int s = 0; s < SIZES; s++) {
+        double t[REPEATS] = {0};
+        int repeats = sizes[s] < 256 << 10 ? REPEATS : sizes[s] < 4 << 20 ? 7 : 3;
+        for (int i = -2; i < repeats; i++) {
+            double took = 0;
+            barrier(b);
+            if (!peer && rank < 2)
+                took = reduce(b, sizes[s]);
+            else if (peer && (rank == 0 || rank == peer))
+                took = exchange(b, peer - rank, sizes[s]);
+            if (i >= 0)
+                t[i] = took;
+        }
+        seconds[s] = median(t, repeats);
+    }
+}
+
+static double rate(const double seconds[SIZES])
+{
+    return (double)(sizes[LARGE] - sizes[MIDDLE]) / (seconds[LARGE] - seconds[MIDDLE]);
+}
+
+static void print_level(const char *name, int ranks, const double seconds[SIZES])
+{
+    printf("  - {name: %s, ranks: %d, latency: %.2e, device: %.4e", name, ranks, seconds[SHORT],
+           rate(seconds));
+}
+
+static void print_times(const char *what, const double seconds[SIZES])
+{
+    printf("#   %s:", what);
+    for (int s = 0; s < SIZES; s++)
+        printf(" %lld B %.0f us%s", (long long)sizes[s], seconds[s] * 1e6,
+               s + 1 < SIZES ? "," : "\n");
+}
+
+int main(int argc, char **argv)
+{
+    struct sn_err err;
+    struct bench b = {0};
+    double host[SIZES], inside[SIZES], between[SIZES];
+    int hosts = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0;
+    must(sn_comm_create_mpi(&b.comm, &err), &err);
+    if (hosts < 2 || b.comm->size != 2 * hosts)
+        must(sn_fail(&err, SN_EINPUT, "usage: links HOSTS, with two ranks on each of at least 2"),
+             &err);
+    if (b.comm->node_size != 2)
+        must(
+            sn_fail(&err, SN_EFAIL, "%d ranks share this host's memory; want 2", b.comm->node_size),
+            &err);
+    struct sn_grid g = test_grid(2, 1, hosts, 1);
+    must(b.comm->ops->set_grid(b.comm, &g, &err), &err);
+    b.in = sn_arena_map(2 * (size_t)sizes[LARGE] + (size_t)sn_collective_staging(2));
+    if (!b.in)
+        must(sn_fail(&err, SN_ENOMEM, "no memory"), &err);
+    b.out = b.in + sizes[LARGE];
+    b.staging = b.out + sizes[LARGE];
+    measure(&b, 0, host);
+    measure(&b, 1, inside);
+    measure(&b, 2, between);
+    if (b.comm->rank == 0) {
+        printf("# measured by tests/bench/pace/links:\n");
+        print_times("all-reduce on a host", host);
+        print_times("exchange on a host", inside);
+        print_times("exchange between hosts", between);
+        printf("links:\n");
+        print_level("host", 2, inside);
+        printf("}\n");
+        print_level("leaf", 0, between);
+        printf(", domain: %.4e}\n", rate(between)); /* a host's ranks share its link */
+    }
+    sn_arena_unmap(b.in, 2 * (size_t)sizes[LARGE] + (size_t)sn_collective_staging(2));
+    b.comm->ops->destroy(b.comm);
+    return 0;
+}
