@@ -10,6 +10,7 @@
  *   --fit            first fit the profiles' constants to all rows
  *   --write FOLDER   and write the profiles there
  *   --rows           each row as CSV
+ *   --without NAME   leave this constant at its prior
  *   --only-memory    fit the constants of memory alone
  *   --split          fit without each model in turn, and score it on what it has not seen
  */
@@ -22,7 +23,7 @@
 #include <string.h>
 
 struct line {
-    const char *layouts, *folder, *source;
+    const char *layouts, *folder, *source, *without;
     bool fit, rows, split, only_memory;
 };
 
@@ -54,9 +55,27 @@ static void use(struct bench *b, const char *group, bool alone)
 static enum sn_status fit(struct bench *b, const struct source *s, const struct line *l,
                           struct sn_err *err)
 {
+    b->without = l->without;
     if (!l->only_memory)
         SN_TRY(bench_fit(b, s, OF_TIME, err));
     return bench_fit(b, s, OF_MEMORY, err);
+}
+
+static bool has_oom(const struct bench *b)
+{
+    for (int i = 0; i < b->rows.n; i++) {
+        if (b->rows.row[i].outcome == ROW_OOM)
+            return true;
+    }
+    return false;
+}
+
+static void print_memory(struct bench *b, const char *title)
+{
+    if (!has_oom(b))
+        return;
+    bench_memory(b);
+    bench_print_memory(b, title);
 }
 
 static enum sn_status split(struct bench *b, const struct source *s, const struct line *l,
@@ -74,22 +93,32 @@ static enum sn_status split(struct bench *b, const struct source *s, const struc
         SN_TRY(fit(b, s, l, err));
         (void)snprintf(title, sizeof(title), "fitted without %s: the others", group);
         bench_print_times(b, title);
-        bench_memory(b);
-        bench_print_memory(b, title);
+        print_memory(b, title);
         use(b, group, true);
         SN_TRY(bench_price(b, err));
         (void)snprintf(title, sizeof(title), "fitted without %s: %s", group, group);
         bench_print_times(b, title);
-        bench_memory(b);
-        bench_print_memory(b, title);
+        print_memory(b, title);
     }
     use(b, NULL, true);
     return SN_OK;
 }
 
+static enum sn_status check_constant(const struct source *s, const char *name, struct sn_err *err)
+{
+    for (int k = 0; name && k < s->n_constants; k++) {
+        if (strcmp(s->constant[k].name, name) == 0)
+            return SN_OK;
+    }
+    return name ? sn_fail(err, SN_EINPUT, "--without %s: no constant of %s has this name", name,
+                          s->name)
+                : SN_OK;
+}
+
 static enum sn_status run(struct bench *b, const struct source *s, const struct line *l,
                           struct sn_err *err)
 {
+    SN_TRY(check_constant(s, l->without, err));
     SN_TRY(bench_open(b, s, l->layouts, err));
     SN_TRY(l->fit ? fit(b, s, l, err) : bench_price(b, err));
     if (l->rows)
@@ -97,8 +126,7 @@ static enum sn_status run(struct bench *b, const struct source *s, const struct 
     else {
         bench_print_times(b, l->fit ? "fitted to all" : "as shipped");
         bench_print_constants(b, s);
-        bench_memory(b);
-        bench_print_memory(b, "memory");
+        print_memory(b, "memory");
     }
     if (l->folder)
         SN_TRY(write_profiles(b, l->folder, err));
@@ -122,19 +150,18 @@ static const struct source *find_source(const char *name, struct sn_err *err)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"fit", no_argument, NULL, 'f'},
-                                            {"write", required_argument, NULL, 'w'},
-                                            {"rows", no_argument, NULL, 'r'},
-                                            {"split", no_argument, NULL, 's'},
-                                            {"only-memory", no_argument, NULL, 'm'},
-                                            {"source", required_argument, NULL, 'o'},
-                                            {0}};
+    static const struct option options[] = {
+        {"fit", no_argument, NULL, 'f'},          {"write", required_argument, NULL, 'w'},
+        {"rows", no_argument, NULL, 'r'},         {"split", no_argument, NULL, 's'},
+        {"only-memory", no_argument, NULL, 'm'},  {"without", required_argument, NULL, 'h'},
+        {"source", required_argument, NULL, 'o'}, {0}};
     struct line l = {.layouts = "tests/bench/layouts", .source = "sweep"};
     static struct bench b;
     struct sn_err err = {0};
     for (int code; (code = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         l.fit = l.fit || code == 'f';
         l.rows = l.rows || code == 'r';
+        l.without = code == 'h' ? optarg : l.without;
         l.only_memory = l.only_memory || code == 'm';
         l.split = l.split || code == 's';
         l.folder = code == 'w' ? optarg : l.folder;

@@ -206,6 +206,8 @@ static enum sn_status fit_kind(struct fitting *f, double scale, struct sn_err *e
                                                            log(c->most)}
                                    : (struct fit_constant){c->prior, c->spread, c->least, c->most};
         x[f->n] = fit.c[f->n].prior;
+        if (f->b->without && strcmp(c->name, f->b->without) == 0)
+            fit.c[f->n].spread = 1e-9; /* it stays where it is */
         f->constant[f->n++] = c;
     }
     for (int i = 0; i < f->b->rows.n; i++)

@@ -14,10 +14,11 @@ struct bench {
     struct sn_software profile[BENCH_PROFILES];
     const char *machine_name[BENCH_MACHINES], *profile_name[BENCH_PROFILES];
     int n_machines, n_profiles;
-    double *seconds; /* of each row: what we say */
-    double *filled;  /* and the part of the device's memory that its fullest rank needs, */
-    bool *fits;      /* which we say is there */
-    bool *used;      /* of each row: in the part that is looked at now */
+    double *seconds;     /* of each row: what we say */
+    double *filled;      /* and the part of the device's memory that its fullest rank needs, */
+    bool *fits;          /* which we say is there */
+    const char *without; /* constant that is not fitted; NULL: none */
+    bool *used;          /* of each row: in the part that is looked at now */
 };
 
 /* Constants of a source that are fitted: a member of the profiles. */

@@ -116,7 +116,8 @@ void bench_print_times(const struct bench *b, const char *title)
             print_set(b, sheet[k], &s, true);
     }
     choose(&s, b, NULL);
-    print_set(b, "all", &s, false);
+    if (s.n > 0)
+        print_set(b, "all", &s, false);
     printf("\n");
 }
 
