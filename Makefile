@@ -111,7 +111,8 @@ $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce $(BUILD)/tests/bench/o
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)
 
-$(BUILD)/tests/bench/published $(BUILD)/tests/bench/baseline: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
+$(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published): \
+    $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
 
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)

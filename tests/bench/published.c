@@ -124,6 +124,8 @@ static enum sn_status run(struct bench *b, const struct source *s, const struct 
     if (l->rows)
         bench_print_rows(b);
     else {
+        printf("%d rows; %d more are neither timed nor out of memory, or no layout of ours.\n\n",
+               b->rows.n, b->rows.unused);
         bench_print_times(b, l->fit ? "fitted to all" : "as shipped");
         bench_print_constants(b, s);
         print_memory(b, "memory");

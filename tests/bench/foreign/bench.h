@@ -56,6 +56,25 @@ enum sn_status bench_fit(struct bench *b, const struct source *s, enum fitted wh
 void bench_memory(struct bench *b);
 /* The constants as they are now. */
 void bench_print_constants(const struct bench *b, const struct source *s);
+/* Errors of step times of the used rows of a sheet; NULL: of all. */
+struct score {
+    int rows;
+    double median, p90, most; /* of |planned / measured - 1| */
+    double bias;              /* mean of planned / measured - 1 */
+    double spearman;
+    double first; /* what the layout that we rank first takes over the best one, less 1 */
+};
+struct score bench_score(const struct bench *b, const char *sheet);
+/* What is said of memory. */
+struct tally {
+    int rows, right, missed, alarms; /* missed: we say that it fits, it did not */
+    int low;                         /* ran out although under three quarters of the device */
+    double least_oom, most_fit;
+};
+struct tally bench_tally(const struct bench *b, const char *sheet);
+/* The k-th sheet; NULL when there are not so many. */
+const char *bench_sheet(const struct bench *b, int k);
+
 /* Tables of the used rows. */
 void bench_print_times(const struct bench *b, const char *title);
 void bench_print_rows(const struct bench *b);

@@ -10,26 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHEETS = 64, MOST_ROWS = 4096 };
-
-struct set {
-    int row[MOST_ROWS], n; /* timed, used */
-};
-
 static int by_value(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;
     return (a > b) - (a < b);
 }
 
-static void choose(struct set *s, const struct bench *b, const char *sheet)
+/* Timed rows of a sheet (NULL: of all) that are looked at; how many. */
+static int choose(int *row, const struct bench *b, const char *sheet)
 {
-    s->n = 0;
-    for (int i = 0; i < b->rows.n && s->n < MOST_ROWS; i++) {
+    int n = 0;
+    for (int i = 0; i < b->rows.n; i++) {
         const struct row *r = &b->rows.row[i];
         if (b->used[i] && r->outcome == ROW_TIMED && (!sheet || strcmp(sheet, r->sheet) == 0))
-            s->row[s->n++] = i;
+            row[n++] = i;
     }
+    return n;
 }
 
 static double error_of(const struct bench *b, int i)
@@ -71,53 +67,72 @@ static double correlation(const double *a, const double *b, int n)
     return ab / sqrt(aa * bb);
 }
 
-static void print_set(const struct bench *b, const char *name, const struct set *s, bool ranked)
+struct score bench_score(const struct bench *b, const char *sheet)
 {
-    static double e[MOST_ROWS], ours[MOST_ROWS], theirs[MOST_ROWS], ra[MOST_ROWS], rb[MOST_ROWS];
-    double bias = 0, best = HUGE_VAL;
-    int first = 0;
-    for (int i = 0; i < s->n; i++) {
-        e[i] = fabs(error_of(b, s->row[i]));
-        bias += error_of(b, s->row[i]) / s->n;
-        ours[i] = b->seconds[s->row[i]];
-        theirs[i] = b->rows.row[s->row[i]].seconds;
+    static const struct score none;
+    struct score score = none;
+    int *row = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*row)), first = 0;
+    double *v = sn_alloc_n(5 * (size_t)b->rows.n + 1, sizeof(*v)), best = HUGE_VAL;
+    int n = row && v ? choose(row, b, sheet) : 0;
+    double *error = v, *ours = v + n, *theirs = ours + n, *rank = theirs + n;
+    for (int i = 0; i < n; i++) {
+        error[i] = fabs(error_of(b, row[i]));
+        score.bias += error_of(b, row[i]) / n;
+        ours[i] = b->seconds[row[i]];
+        theirs[i] = b->rows.row[row[i]].seconds;
         best = fmin(best, theirs[i]);
         first = ours[i] < ours[first] ? i : first;
     }
-    qsort(e, (size_t)s->n, sizeof(*e), by_value);
-    printf("| %s | %d | %.2f | %.2f | %.1f | %+.2f |", name, s->n, 100 * quantile(e, s->n, 0.5),
-           100 * quantile(e, s->n, 0.9), 100 * e[s->n - 1], 100 * bias);
-    if (ranked && s->n >= 10) {
-        ranks(ours, s->n, ra);
-        ranks(theirs, s->n, rb);
-        printf(" %.3f | %+.1f |\n", correlation(ra, rb, s->n), 100 * (theirs[first] / best - 1));
-    } else
+    if (n > 0) {
+        qsort(error, (size_t)n, sizeof(*error), by_value);
+        ranks(ours, n, rank);
+        ranks(theirs, n, rank + n);
+        score = (struct score){
+            n,          quantile(error, n, 0.5),        quantile(error, n, 0.9), error[n - 1],
+            score.bias, correlation(rank, rank + n, n), theirs[first] / best - 1};
+    }
+    sn_free(row);
+    sn_free(v);
+    return score;
+}
+
+static void print_score(const char *name, const struct score *s, bool ranked)
+{
+    if (s->rows == 0)
+        return;
+    printf("| %s | %d | %.2f | %.2f | %.1f | %+.2f |", name, s->rows, 100 * s->median, 100 * s->p90,
+           100 * s->most, 100 * s->bias);
+    if (ranked && s->rows >= 10)
+        printf(" %.3f | %+.1f |\n", s->spearman, 100 * s->first);
+    else
         printf(" | |\n");
+}
+
+const char *bench_sheet(const struct bench *b, int k)
+{
+    for (int i = 0; i < b->rows.n; i++) {
+        bool seen = false;
+        for (int p = 0; p < i && !seen; p++)
+            seen = strcmp(b->rows.row[p].sheet, b->rows.row[i].sheet) == 0;
+        if (!seen && k-- == 0)
+            return b->rows.row[i].sheet;
+    }
+    return NULL;
 }
 
 void bench_print_times(const struct bench *b, const char *title)
 {
-    const char *sheet[SHEETS];
-    int n = 0;
-    static struct set s;
+    const char *sheet;
     printf(
         "| %s | rows | median, %% | p90, %% | max, %% | bias, %% | Spearman | first ranked above "
         "best, %% |\n|---|---|---|---|---|---|---|---|\n",
         title);
-    for (int i = 0; i < b->rows.n; i++) {
-        int k = 0;
-        while (k < n && strcmp(sheet[k], b->rows.row[i].sheet) != 0)
-            k++;
-        if (k < n || n == SHEETS)
-            continue;
-        sheet[n++] = b->rows.row[i].sheet;
-        choose(&s, b, sheet[k]);
-        if (s.n > 0)
-            print_set(b, sheet[k], &s, true);
+    for (int k = 0; (sheet = bench_sheet(b, k)); k++) {
+        struct score s = bench_score(b, sheet);
+        print_score(sheet, &s, true);
     }
-    choose(&s, b, NULL);
-    if (s.n > 0)
-        print_set(b, "all", &s, false);
+    struct score all = bench_score(b, NULL);
+    print_score("all", &all, false);
     printf("\n");
 }
 
@@ -140,12 +155,6 @@ void bench_print_rows(const struct bench *b)
 /* --- memory ------------------------------------------------------------------------------------
  */
 
-struct tally {
-    int rows, right, missed, alarms; /* missed: we say that it fits, it did not */
-    int low;                         /* missed under three quarters of the device */
-    double least_oom, most_fit;
-};
-
 static void count(struct tally *t, const struct bench *b, int i)
 {
     bool fitted = b->rows.row[i].outcome == ROW_TIMED;
@@ -162,32 +171,35 @@ static void count(struct tally *t, const struct bench *b, int i)
         t->least_oom = fmin(t->least_oom, b->filled[i]);
 }
 
+struct tally bench_tally(const struct bench *b, const char *sheet)
+{
+    struct tally t = {.least_oom = HUGE_VAL};
+    for (int i = 0; i < b->rows.n; i++) {
+        if (!sheet || strcmp(sheet, b->rows.row[i].sheet) == 0)
+            count(&t, b, i);
+    }
+    return t;
+}
+
 static void print_tally(const char *name, const struct tally *t)
 {
-    printf("| %s | %d | %.1f | %d | %d | %d | %.3f | %.3f |\n", name, t->rows,
-           100.0 * t->right / t->rows, t->missed, t->alarms, t->low, t->least_oom, t->most_fit);
+    if (t->rows > 0)
+        printf("| %s | %d | %.1f | %d | %d | %d | %.3f | %.3f |\n", name, t->rows,
+               100.0 * t->right / t->rows, t->missed, t->alarms, t->low, t->least_oom, t->most_fit);
 }
 
 void bench_print_memory(const struct bench *b, const char *title)
 {
-    struct tally all = {.least_oom = HUGE_VAL};
+    const char *sheet;
     printf("| %s | rows | right, %% | false fits | false out of memory | out of memory though "
            "under 75 %% | least full that ran out | fullest that fitted |\n"
            "|---|---|---|---|---|---|---|---|\n",
            title);
-    for (int i = 0; i < b->rows.n; i++) {
-        struct tally t = {.least_oom = HUGE_VAL};
-        bool first = true;
-        for (int k = 0; k < i; k++)
-            first = first && strcmp(b->rows.row[k].sheet, b->rows.row[i].sheet) != 0;
-        for (int k = i; first && k < b->rows.n; k++) {
-            if (strcmp(b->rows.row[k].sheet, b->rows.row[i].sheet) == 0)
-                count(&t, b, k);
-        }
-        if (t.rows > 0)
-            print_tally(b->rows.row[i].sheet, &t);
-        count(&all, b, i);
+    for (int k = 0; (sheet = bench_sheet(b, k)); k++) {
+        struct tally t = bench_tally(b, sheet);
+        print_tally(sheet, &t);
     }
+    struct tally all = bench_tally(b, NULL);
     print_tally("all", &all);
     printf("\n");
 }

@@ -50,28 +50,33 @@ static enum sn_status take(void *arg, const struct table *t, struct sn_err *err)
     r->fused_norm = table_int(t, "rmsnorm_kernel") != 0;
     r->outcome = strcmp(status, "oom") == 0 ? ROW_OOM : ROW_TIMED;
     r->seconds = table_number(t, "step_time_s");
-    return row_configure(
-        r,
-        &(struct row_layout){
-            .layers = (int)table_int(t, "layers"),
-            .hidden = (int)table_int(t, "hidden"),
-            .heads = (int)table_int(t, "heads"),
-            .kv_heads = (int)table_int(t, "heads"),
-            .ffn = (int)table_int(t, "ffn"),
-            .vocab = VOCAB,
-            .seq = (int)table_int(t, "seq"),
-            .batch = (int)table_int(t, "gbs"),
-            .tensor = (int)table_int(t, "tp"),
-            .pipeline = (int)table_int(t, "pp"),
-            .context = 1,
-            .data = (int)table_int(t, "dp"),
-            .micro_batch = (int)table_int(t, "mbs"),
-            .virtual_stages = 1,
-            .zero = 1,
-            .sequence_parallel = strcmp(table_text(t, "seq_parallel"), "True") == 0,
-            .recompute = strcmp(table_text(t, "act_ckpt"), "every_layer") == 0,
-        },
-        err);
+    enum sn_status st =
+        row_configure(r,
+                      &(struct row_layout){
+                          .layers = (int)table_int(t, "layers"),
+                          .hidden = (int)table_int(t, "hidden"),
+                          .heads = (int)table_int(t, "heads"),
+                          .kv_heads = (int)table_int(t, "heads"),
+                          .ffn = (int)table_int(t, "ffn"),
+                          .vocab = VOCAB,
+                          .seq = (int)table_int(t, "seq"),
+                          .batch = (int)table_int(t, "gbs"),
+                          .tensor = (int)table_int(t, "tp"),
+                          .pipeline = (int)table_int(t, "pp"),
+                          .context = 1,
+                          .data = (int)table_int(t, "dp"),
+                          .micro_batch = (int)table_int(t, "mbs"),
+                          .virtual_stages = 1,
+                          .zero = 1,
+                          .sequence_parallel = strcmp(table_text(t, "seq_parallel"), "True") == 0,
+                          .recompute = strcmp(table_text(t, "act_ckpt"), "every_layer") == 0,
+                      },
+                      err);
+    if (st != SN_EINPUT)
+        return st;
+    rows->n--; /* a layout that our rules refuse */
+    rows->unused++;
+    return SN_OK;
 }
 
 enum sn_status rows_read_sweep(struct rows *rows, const char *folder, struct sn_err *err)
