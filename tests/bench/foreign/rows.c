@@ -76,7 +76,8 @@ static bool same_program(const struct row *a, const struct row *b)
 {
     return memcmp(&a->config.model, &b->config.model, sizeof(a->config.model)) == 0 &&
            memcmp(&a->config.layout, &b->config.layout, sizeof(a->config.layout)) == 0 &&
-           a->config.train.global_batch == b->config.train.global_batch;
+           a->config.train.global_batch == b->config.train.global_batch &&
+           a->config.train.precision == b->config.train.precision;
 }
 
 static enum sn_status compile(struct row *r, struct sn_err *err)
