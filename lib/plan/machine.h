@@ -100,6 +100,8 @@ struct sn_level {
     char name[16];
     int64_t ranks;  /* devices of a domain of this level; 0: all (the outermost) */
     double latency; /* seconds of one message */
+    double hop; /* of a step of a ring, of which a gather or scatter over n members takes n - 1; 0:
+                   its rounds are a tree's, log2 n of `latency` */
     double device;
     double peer;   /* and to one other alone, where pairs have links of their own; 0: as device */
     double domain; /* 0: no limit but the devices' */

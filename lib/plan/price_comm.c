@@ -9,8 +9,11 @@
  * what the group's members in it can send: each min(device, domain / sharing) x efficiency. h is
  * the level's half_bytes: a message of that size reaches half of B. On NCCL's all-reduces the
  * square root errs 0.4 to 5 % (median of a series) where a plain latency and rate err 1 to 11 %
- * (tests/bench/collectives.sh). Rounds: 2 log2 n for an all-reduce, log2 n for the others (trees;
+ * (tests/bench/bench_collectives.c). Rounds: 2 log2 n for an all-reduce, log2 n for the others (trees;
  * the latency of NCCL's grows with the logarithm up to 8,192 GPUs).
+ *
+ * Where a level states the time of a ring's hop, gathers and scatters take n - 1 steps instead of
+ * rounds, as many over a border as there are domains less one (NCCL, src/graph/tuning.cc).
  *
  * RING (NCCL): all links of a group work at the same time, so that the slowest level decides, and
  * n members pass 2(n-1)/n S over every border (all-reduce; gather, scatter half of it).
@@ -90,6 +93,18 @@ static double passing(const struct sn_pricer *p, enum sn_collective kind, enum s
     return times * each * ramp(level(p, i), bytes) / member;
 }
 
+/* Seconds that the messages of level i take one after another; `outside`: domains of the level that
+ * the group has. */
+static double waiting(const struct sn_pricer *p, enum sn_collective kind, int i, int at,
+                      double outside)
+{
+    const struct sn_level *l = level(p, i);
+    bool gathers = kind == SN_ALL_GATHER || kind == SN_REDUCE_SCATTER;
+    if (gathers && l->hop > 0 && p->machine->algorithm == SN_ALGORITHM_RING)
+        return outside * (at - 1) * l->hop;
+    return (kind == SN_ALL_REDUCE ? 2 : 1) * log2(at) * l->latency;
+}
+
 /* S bytes in all: of an all-reduce its buffer, of the others the size x n elements. */
 static double collective(const struct sn_pricer *p, enum sn_collective kind, double bytes,
                          enum sn_group q)
@@ -99,12 +114,11 @@ static double collective(const struct sn_pricer *p, enum sn_collective kind, dou
     for (int i = 0; i < p->machine->n_levels; i++) {
         if (s->at[i] == 1)
             continue;
-        latency += log2(s->at[i]) * level(p, i)->latency;
         slowest = fmax(slowest, passing(p, kind, q, i, inside, bytes));
         inside = fmin(inside * s->at[i], s->members);
+        latency += waiting(p, kind, i, s->at[i], s->members / inside);
     }
-    double rounds = kind == SN_ALL_REDUCE ? 2 : 1;
-    return p->machine->launch + rounds * latency * p->software->latency[sn_group_axis(q)] + slowest;
+    return p->machine->launch + latency * p->software->latency[sn_group_axis(q)] + slowest;
 }
 
 /* Bytes of an element on the wire: gradients may be reduced in another width than they are kept. */

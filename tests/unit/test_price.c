@@ -241,6 +241,15 @@ static void sizes_and_switches_change_rates(const struct sn_software *s)
                 2 * half / 1.25) &&
                sn_price_collective(&q, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR) == before,
            "switches sum for more than half of a node, and only then");
+    struct sn_machine rings = m;
+    const int wide[] = {1, 1, 32, 1};
+    rings.level[0].hop = 1e-3;
+    rings.level[1].hop = 1;
+    struct sn_pricer w = pricer_of(&rings, s, wide), v = pricer_of(&m, s, wide);
+    double steps = sn_price_collective(&w, SN_ALL_GATHER, 1, SN_F32, SN_GROUP_DATA) -
+                   sn_price_collective(&v, SN_ALL_GATHER, 1, SN_F32, SN_GROUP_DATA);
+    tap_ok(near(steps + 2 * 30e-6, 3 + 28e-3),
+           "a ring of 32 on 4 nodes: 3 steps between nodes, 28 in them");
     struct sn_machine mesh = m;
     mesh.level[0].peer = 50e9;
     struct sn_pricer r = pricer_of(&mesh, s, part);

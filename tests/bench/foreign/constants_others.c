@@ -42,7 +42,8 @@ static const struct constant nemo[] = {ATTENTION("flash2", SN_ATTENTION_FLASH2),
                                        DATA,
                                        N("hidden.context", hidden[SN_AXIS_CONTEXT], 0.5, 1)};
 static const struct constant internevo[] = {ATTENTION("flash2", SN_ATTENTION_FLASH2), COMPUTING,
-                                            TENSOR, DATA};
+                                            TENSOR, DATA,
+                                            F("latency.data", latency[SN_AXIS_DATA], 1)};
 
 #define SOURCE(id, file, constants)                                                                \
     static const char *const profiles_##id[] = {file, NULL};                                       \

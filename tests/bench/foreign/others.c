@@ -140,6 +140,7 @@ static enum sn_status take_foundry(void *rows, const struct table *t, struct sn_
     struct row_layout l = layout_of(t);
     l.data = (int)table_int(t, "gpus");
     l.zero = 3;
+    l.bucket = "4GiB"; /* a block at a time */
     l.recompute = strcmp(table_text(t, "act_ckpt"), "True") == 0;
     return add(&in, group, table_number(t, "step_time_s"), &l, err);
 }
@@ -165,6 +166,8 @@ static enum sn_status take_nemo(void *rows, const struct table *t, struct sn_err
     l.ffn = nemotron ? l.ffn * 2 / 3 : l.ffn;
     l.zero = 1;
     l.sequence_parallel = l.tensor > 1;
+    l.bucket = l.data > 128 ? "2GiB" : "256MiB"; /* Megatron: at least 40 M elements, 1 M a rank */
+    wanted = wanted && (l.pipeline == 1 || table_int(t, "vp") > 0); /* else not stated */
     const char *group = nemotron ? "nemotron 15b, 340b" : l.hidden > 9000 ? "405b" : "8b, 70b";
     return add(&in, group, wanted ? table_number(t, "step_time_s") : 0, &l, err);
 }
@@ -202,6 +205,7 @@ static enum sn_status take_internevo(void *rows, const struct table *t, struct s
     l.data = gpus / (l.tensor * l.pipeline);
     l.batch = l.data * l.micro_batch * (int)table_int(t, "grad_accum");
     l.recompute = table_int(t, "act_ckpt") != 0;
+    l.bucket = "512MiB"; /* its reduce_bucket_size */
     bool wanted = table_number(t, "tokens_per_s_gpu") > 0 && (shards == -1 || shards == l.data);
     double seconds =
         wanted ? l.batch * (double)l.seq / (table_number(t, "tokens_per_s_gpu") * gpus) : 0;

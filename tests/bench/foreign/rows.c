@@ -61,6 +61,8 @@ enum sn_status row_configure(struct row *r, const struct row_layout *l, struct s
                l->virtual_stages > 1 ? "interleaved" : "1f1b", l->zero,
                l->sequence_parallel ? "true" : "false", l->recompute ? "full" : "none");
     add_split(&text, l);
+    if (l->bucket)
+        sn_str_add(&text, ", bucket: %s", l->bucket);
     sn_str_add(&text, "}\n");
     enum sn_status st = text.failed
                             ? sn_fail(err, SN_ENOMEM, "no memory for a run file")

@@ -45,6 +45,7 @@ struct row_layout {
     const char *family, *precision; /* NULL: llama, bf16 */
     bool ends; /* embedding and head count as a layer each: the first and the last part have one
                   layer less than the others */
+    const char *bucket; /* gradients that are reduced together; NULL: as ours */
     const char *stages; /* "7-9-9-9": layers of stages, embedding and head counted; NULL: even */
 };
 
