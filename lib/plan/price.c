@@ -231,6 +231,15 @@ static struct work work_of(const struct sn_program *prog, const struct sn_op *op
                          .seq = op->attr.seq};
 }
 
+/* Products over rows of a head's width run on tensor cores where such a row is a multiple of 16
+ * bytes (NVIDIA, Matrix Multiplication Background); else at the rate of fp32. */
+static const struct sn_gemm_rate *head_rate(const struct sn_device *d, const struct work *w,
+                                            const struct sn_op *op)
+{
+    bool aligned = (size_t)op->attr.head_dim * sn_dtype_size(w->dtype) % 16 == 0;
+    return &d->gemm[aligned || d->gemm[SN_F32].peak <= 0 ? w->dtype : SN_F32];
+}
+
 /* Scores that are kept: products over all of them, masked or not (four backward: none is computed
  * again), and their way through memory. */
 static double kept_scores(const struct sn_pricer *p, const struct work *w, const struct sn_op *op)
@@ -242,7 +251,7 @@ static double kept_scores(const struct sn_pricer *p, const struct work *w, const
     double flops = forward ? 2 * w->flops : 1.6 * w->flops;
     double scores = (double)w->m * (double)op->attr.heads * (double)w->k;
     double bytes = w->bytes + crossings * scores * (double)sn_dtype_size(w->dtype);
-    const struct sn_gemm_rate *g = &d->gemm[w->dtype];
+    const struct sn_gemm_rate *g = head_rate(d, w, op);
     return flops / (g->peak * or_one(g->most)) +
            bytes / (d->bandwidth * or_one(d->moved[SN_MOVED_ELEMENTWISE]));
 }

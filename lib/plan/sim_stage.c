@@ -151,6 +151,7 @@ static void post(struct sn_sim_player *g, const struct at *at, int i)
     const struct sn_op *op = &g->job->train.ops[i];
     if (g->job->group_size[op->group] == 1 || g->is_lazy[i])
         return;
+    g->clock.host += g->host;
     if (is_p2p(op)) {
         struct sn_sim_board *b = g->board;
         double *side = op->kind == SN_OP_SEND ? b->sent : b->received;

@@ -6,7 +6,8 @@
  *
  * Reads the tables in LAYOUTS (tests/bench/layouts), compiles the program of each row's layout and
  * prices it on the row's machine under its trainer's profile. Prints Markdown.
- *   --source NAME    sweep (default), vtrain, bigscience, sc21, foundry, nemo, sailor, internevo
+ *   --source NAME    sweep (default), vtrain, vtrain_many, bigscience, sc21, foundry,
+ *                    nemo, sailor, internevo
  *   --fit            first fit the profiles' constants to all rows
  *   --write FOLDER   and write the profiles there
  *   --rows           each row as CSV
@@ -137,9 +138,9 @@ static enum sn_status run(struct bench *b, const struct source *s, const struct 
 
 static const struct source *find_source(const char *name, struct sn_err *err)
 {
-    static const struct source *const all[] = {&source_sweep,  &source_vtrain,   &source_bigscience,
-                                               &source_sc21,   &source_foundry,  &source_nemo,
-                                               &source_sailor, &source_internevo};
+    static const struct source *const all[] = {
+        &source_sweep,   &source_vtrain, &source_vtrain_many, &source_bigscience, &source_sc21,
+        &source_foundry, &source_nemo,   &source_sailor,      &source_internevo};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (strcmp(all[i]->name, name) == 0)
             return all[i];

@@ -176,6 +176,13 @@ static void habits_change_prices(const struct sn_software *s)
                seconds[SN_ATTENTION_TORCH] > 2 * seconds[SN_ATTENTION_FUSED],
            "scores that cross memory cost: %.2g, %.2g, %.2g s", seconds[SN_ATTENTION_FLASH2],
            seconds[SN_ATTENTION_FUSED], seconds[SN_ATTENTION_TORCH]);
+    m.device.gemm[SN_F32].peak = 20e12;
+    struct sn_op odd = forward, even = forward;
+    odd.attr.head_dim = 108;
+    even.attr.head_dim = 104;
+    other.attention = SN_ATTENTION_FUSED;
+    tap_ok(price(&m, &other, &odd) > 1.5 * price(&m, &other, &even),
+           "heads whose rows are no multiple of 16 bytes miss the tensor cores");
     other = *s;
     other.layer_fixed = 0.5;
     other.step_fixed = 0.25;

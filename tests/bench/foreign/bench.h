@@ -40,8 +40,8 @@ struct source {
     int n_constants;
 };
 
-extern const struct source source_sweep, source_vtrain, source_bigscience, source_sc21,
-    source_foundry, source_nemo, source_sailor, source_internevo;
+extern const struct source source_sweep, source_vtrain, source_vtrain_many, source_bigscience,
+    source_sc21, source_foundry, source_nemo, source_sailor, source_internevo;
 
 /* Read, load machines and profiles, compile. */
 enum sn_status bench_open(struct bench *b, const struct source *s, const char *folder,

@@ -17,13 +17,19 @@
         OF_TIME, label, offsetof(struct sn_software, member), 1, false, 0, off, 0, most            \
     }
 
+/* Seconds: fitted as a factor of a usual figure. */
+#define S(label, member, usual, off, most)                                                         \
+    {                                                                                              \
+        OF_TIME, label, offsetof(struct sn_software, member), 1, true, usual, off, 1e-8, most      \
+    }
+
 #define ATTENTION(name, kernel)                                                                    \
     F("attention_forward." name, attention_forward[kernel], 0.5),                                  \
         F("attention_backward." name, attention_backward[kernel], 0.5)
 #define COMPUTING                                                                                  \
     F("gemm", gemm, 0.2), F("norm_fused", norm_fused, 0.7), F("elementwise", elementwise, 0.7),    \
-        N("host", host, 3e-5, 1e-2), N("layer_fixed", layer_fixed, 1e-3, 1),                       \
-        N("step_fixed", step_fixed, 1, 10)
+        S("host", host, 2e-5, 1, 1e-2), S("layer_fixed", layer_fixed, 2e-4, 2, 1),                 \
+        S("step_fixed", step_fixed, 2e-2, 2, 10)
 #define TENSOR                                                                                     \
     F("bandwidth.tensor", bandwidth[SN_AXIS_TENSOR], 0.5),                                         \
         F("latency.tensor", latency[SN_AXIS_TENSOR], 0.7)
@@ -51,6 +57,7 @@ static const struct constant internevo[] = {ATTENTION("flash2", SN_ATTENTION_FLA
                                        sizeof(constants) / sizeof((constants)[0])}
 
 SOURCE(vtrain, "vtrain-2023", megatron);
+SOURCE(vtrain_many, "vtrain-2023-many", megatron);
 SOURCE(bigscience, "megatron-deepspeed-2022", megatron);
 SOURCE(sc21, "megatron-2021", megatron);
 SOURCE(foundry, "llm-foundry-2023", foundry);

@@ -73,21 +73,35 @@ static enum sn_status add(const struct reading *in, const char *group, double se
 }
 
 /* vTrain's own measurements with Megatron-DeepSpeed: fp16, 1F1B, recomputation on, vocabulary 50257
- * (their config). Left out together: models by depth. */
-static enum sn_status take_vtrain(void *rows, const struct table *t, struct sn_err *err)
+ * (their config). On one node many small models whose steps wait for the host; on many nodes large
+ * ones: two campaigns, each with a profile. Left out together: models by depth, and by width. */
+static enum sn_status add_vtrain(void *rows, const struct table *t, bool many, struct sn_err *err)
 {
-    bool multi = strcmp(table_text(t, "set"), "multi") == 0;
-    struct reading in = {
-        rows,          t,           multi ? "vTrain, many nodes" : "vTrain, one node",
-        "vtrain-2023", "a100-800g", SN_ATTENTION_FUSED};
+    struct reading in = {rows,
+                         t,
+                         many ? "vTrain many nodes" : "vTrain one node",
+                         many ? "vtrain-2023-many" : "vtrain-2023",
+                         "a100-800g",
+                         SN_ATTENTION_FUSED};
     struct row_layout l = layout_of(t);
+    bool wanted = (strcmp(table_text(t, "set"), "multi") == 0) == many;
     l.vocab = 50304; /* 50257, padded as Megatron does */
     l.precision = "fp16";
     l.recompute = true;
-    const char *group = multi                              ? "many nodes"
+    const char *group = many                               ? l.hidden > 7000 ? "8192 up" : "to 6144"
                         : l.layers == 12 || l.layers == 20 ? "12, 20"
                                                            : "16, 24";
-    return add(&in, group, table_number(t, "iter_time_s"), &l, err);
+    return add(&in, group, wanted ? table_number(t, "iter_time_s") : 0, &l, err);
+}
+
+static enum sn_status take_vtrain(void *rows, const struct table *t, struct sn_err *err)
+{
+    return add_vtrain(rows, t, false, err);
+}
+
+static enum sn_status take_vtrain_many(void *rows, const struct table *t, struct sn_err *err)
+{
+    return add_vtrain(rows, t, true, err);
 }
 
 /* BLOOM's search for a layout: Jean Zay, Megatron-DeepSpeed, ZeRO 1, fused softmax, GPT with tied
@@ -129,7 +143,7 @@ static enum sn_status take_foundry(void *rows, const struct table *t, struct sn_
     bool small = strcmp(table_text(t, "gpu"), "a100_40gb") == 0;
     struct reading in = {rows,
                          t,
-                         small ? "llm-foundry, A100-40" : "llm-foundry, A100-80",
+                         small ? "llm-foundry A100-40" : "llm-foundry A100-80",
                          "llm-foundry-2023",
                          small ? "dgx-a100-40" : "dgx-a100-80",
                          SN_ATTENTION_FLASH1};
@@ -150,7 +164,7 @@ static enum sn_status take_foundry(void *rows, const struct table *t, struct sn_
  * priced as gated ones of 2/3 f: the same products. */
 static enum sn_status take_nemo(void *rows, const struct table *t, struct sn_err *err)
 {
-    struct reading in = {rows, t, "NeMo, H100", "nemo-2025", "dgx-h100", SN_ATTENTION_FLASH2};
+    struct reading in = {rows, t, "NeMo H100", "nemo-2025", "dgx-h100", SN_ATTENTION_FLASH2};
     const char *model = table_text(t, "model");
     bool nemotron = strncmp(model, "Nemotron4", 9) == 0, wanted = strncmp(model, "Llama", 5) == 0;
     wanted = (wanted || nemotron) && strcmp(table_text(t, "gpu"), "H100") == 0 &&
@@ -175,7 +189,7 @@ static enum sn_status take_nemo(void *rows, const struct table *t, struct sn_err
 /* Sailor's validation on Alps: Megatron-DeepSpeed, 1F1B. */
 static enum sn_status take_sailor(void *rows, const struct table *t, struct sn_err *err)
 {
-    struct reading in = {rows, t, "Sailor, GH200", "sailor-2025", "gh200-4", SN_ATTENTION_FUSED};
+    struct reading in = {rows, t, "Sailor GH200", "sailor-2025", "gh200-4", SN_ATTENTION_FUSED};
     struct row_layout l = layout_of(t);
     bool here = strcmp(table_text(t, "cluster"), "clariden") == 0;
     l.stages = table_text(t, "layers_per_stage");
@@ -223,6 +237,11 @@ static enum sn_status read(struct rows *rows, const char *folder, const char *fi
 enum sn_status rows_read_vtrain(struct rows *rows, const char *folder, struct sn_err *err)
 {
     return read(rows, folder, "vtrain_ground_truth", take_vtrain, err);
+}
+
+enum sn_status rows_read_vtrain_many(struct rows *rows, const char *folder, struct sn_err *err)
+{
+    return read(rows, folder, "vtrain_ground_truth", take_vtrain_many, err);
 }
 
 enum sn_status rows_read_bigscience(struct rows *rows, const char *folder, struct sn_err *err)

@@ -69,6 +69,7 @@ void rows_fini(struct rows *rows);
 /* Readers. */
 enum sn_status rows_read_sweep(struct rows *rows, const char *folder, struct sn_err *err);
 enum sn_status rows_read_vtrain(struct rows *rows, const char *folder, struct sn_err *err);
+enum sn_status rows_read_vtrain_many(struct rows *rows, const char *folder, struct sn_err *err);
 enum sn_status rows_read_bigscience(struct rows *rows, const char *folder, struct sn_err *err);
 enum sn_status rows_read_sc21(struct rows *rows, const char *folder, struct sn_err *err);
 enum sn_status rows_read_foundry(struct rows *rows, const char *folder, struct sn_err *err);
