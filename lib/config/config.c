@@ -36,6 +36,40 @@ static enum sn_status take_values(struct sn_config *c, const struct sn_settings 
     return SN_OK;
 }
 
+const char *sn_layout_key_name(enum sn_layout_key k)
+{
+    static const char *const name[SN_NLAYOUT_KEYS] = {
+        [SN_KEY_DATA] = "data",
+        [SN_KEY_TENSOR] = "tensor",
+        [SN_KEY_PIPELINE] = "pipeline",
+        [SN_KEY_CONTEXT] = "context",
+        [SN_KEY_MICRO_BATCH] = "micro_batch",
+        [SN_KEY_VIRTUAL_STAGES] = "virtual_stages",
+        [SN_KEY_SEQUENCE_PARALLEL] = "sequence_parallel",
+        [SN_KEY_SCHEDULE] = "schedule",
+        [SN_KEY_RECOMPUTE] = "recompute",
+        [SN_KEY_ZERO] = "zero",
+        [SN_KEY_CONTEXT_KIND] = "context_kind",
+        [SN_KEY_SPLIT] = "split",
+        [SN_KEY_AXIS_ORDER] = "axis_order"};
+    return name[k];
+}
+
+/* Which keys of the layout stand in the file; `auto` names nothing. */
+static void note_layout(struct sn_config *c, const struct sn_settings *s)
+{
+    const struct sn_yaml_node *n = sn_settings_get(s, "layout");
+    c->layout_auto = n && n->kind == SN_YAML_SCALAR && !sn_yaml_is_null(n);
+    for (int k = 0; k < SN_NLAYOUT_KEYS; k++) {
+        char key[64];
+        (void)snprintf(key, sizeof(key), "layout.%s", sn_layout_key_name((enum sn_layout_key)k));
+        n = sn_settings_get(s, key);
+        bool free = !n || sn_yaml_is_null(n) ||
+                    (n->kind == SN_YAML_SCALAR && strcmp(n->text, "auto") == 0);
+        c->layout_named |= free ? 0 : 1u << k;
+    }
+}
+
 static enum sn_status parse(struct sn_config *out, struct sn_settings *s, struct sn_err *err)
 {
     struct sn_config c;
@@ -43,6 +77,7 @@ static enum sn_status parse(struct sn_config *out, struct sn_settings *s, struct
     (void)snprintf(c.path, sizeof(c.path), "%s", s->path);
     SN_TRY(take_values(&c, s, err));
     SN_TRY(sn_rules_apply(&c, s, err));
+    note_layout(&c, s);
     memcpy(out, &c, sizeof(c));
     return SN_OK;
 }

@@ -103,6 +103,25 @@ struct sn_layout_config {
     bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
 };
 
+/* Keys of the layout that a search may choose; those that the run file names stand. */
+enum sn_layout_key {
+    SN_KEY_DATA,
+    SN_KEY_TENSOR,
+    SN_KEY_PIPELINE,
+    SN_KEY_CONTEXT,
+    SN_KEY_MICRO_BATCH,
+    SN_KEY_VIRTUAL_STAGES,
+    SN_KEY_SEQUENCE_PARALLEL,
+    SN_KEY_SCHEDULE,
+    SN_KEY_RECOMPUTE,
+    SN_KEY_ZERO,
+    SN_KEY_CONTEXT_KIND,
+    SN_KEY_SPLIT,
+    SN_KEY_AXIS_ORDER,
+    SN_NLAYOUT_KEYS
+};
+const char *sn_layout_key_name(enum sn_layout_key k); /* "tensor" */
+
 /* What is named here is read by lib/plan/named.h. None of it changes what a run computes. */
 struct sn_machine_config {
     char preset[SN_NAME_MAX], file[SN_PATH_MAX]; /* at most one of them; both "": none named */
@@ -130,6 +149,8 @@ struct sn_config {
     struct sn_data_config data;
     struct sn_train_config train;
     struct sn_layout_config layout;
+    bool layout_auto;      /* `layout: auto`: a search chooses it (lib/plan/search.h) */
+    unsigned layout_named; /* bit k: the run file names enum sn_layout_key k */
     struct sn_machine_config machine;
     struct sn_checkpoint_config checkpoint;
 };
@@ -156,6 +177,10 @@ int sn_config_ranks(const struct sn_config *c);
 /* Rules that need the number of ranks: fills layout.data when it was omitted; names the nearest
  * layouts that work otherwise. *c is one that sn_config_load or sn_config_parse gave. */
 enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn_err *err);
+
+/* Would the run file be good with this layout (data set) on so many ranks? The rules between its
+ * keys, and those that need the number of ranks. */
+enum sn_status sn_config_check_layout(const struct sn_config *c, int ranks, struct sn_err *err);
 
 /* Every key with default, unit and sentence, as text (--help-keys) or as Markdown (the page). */
 void sn_config_help(struct sn_str *out, bool markdown);

@@ -132,3 +132,11 @@ enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn
         return sn_fail(err, SN_EINPUT, "%s: %d ranks; want at least 1", c->path, ranks);
     return c->layout.data ? check_given(c, ranks, err) : fill_data(c, ranks, err);
 }
+
+enum sn_status sn_config_check_layout(const struct sn_config *c, int ranks, struct sn_err *err)
+{
+    const struct sn_settings s = {.path = c->path};
+    SN_TRY(sn_rules_layout(c, &s, err));
+    SN_TRY(check_given(c, ranks, err));
+    return allows(c, c->layout.data) ? SN_OK : refuse_data(c, ranks, err);
+}

@@ -352,7 +352,7 @@ enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env 
         micro_config(c, env->config, key);
         struct sn_job_env job = {
             .config = c, .model = env->model, .ops = env->ops, .threads = env->threads};
-        st = sn_job_create(&j, &job, err);
+        st = sn_job_create_text(&j, &job, err);
     }
     if (st == SN_OK)
         st = read_job(s, env, j, err);

@@ -187,6 +187,8 @@ static int64_t scratch_of(const struct sn_program *p)
 static enum sn_status compile_set(struct sn_job *j, struct sn_err *err)
 {
     SN_TRY(compile_train(j, err));
+    if (j->text_only)
+        return SN_OK;
     SN_TRY(compile_forward(j, &j->evaluate, false, err));
     if (sn_grid_ranks(&j->grid) == 1) {
         /* Generation runs one sample; T is the only size in which the programs differ. */
@@ -281,15 +283,18 @@ static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *en
     return sn_parts_create(j, err);
 }
 
-static enum sn_status create(struct sn_job **out, const struct sn_job_env *env, bool programs,
+enum extent { PARTS, TEXT, ALL };
+
+static enum sn_status create(struct sn_job **out, const struct sn_job_env *env, enum extent extent,
                              struct sn_err *err)
 {
     struct sn_job *j = sn_alloc(sizeof(*j));
     if (!j)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the job");
+    j->text_only = extent == TEXT;
     enum sn_status st = create_parts(j, env, err);
     if (st == SN_OK)
-        st = programs ? compile_set(j, err) : list_state(j, err);
+        st = extent == PARTS ? list_state(j, err) : compile_set(j, err);
     if (st != SN_OK) {
         sn_job_destroy(j);
         return st;
@@ -300,13 +305,19 @@ static enum sn_status create(struct sn_job **out, const struct sn_job_env *env, 
 
 enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err)
 {
-    return create(out, env, true, err);
+    return create(out, env, ALL, err);
+}
+
+enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *env,
+                                  struct sn_err *err)
+{
+    return create(out, env, TEXT, err);
 }
 
 enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env *env,
                                    struct sn_err *err)
 {
-    return create(out, env, false, err);
+    return create(out, env, PARTS, err);
 }
 
 static void program_fini(struct sn_program *p)

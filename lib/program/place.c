@@ -187,7 +187,8 @@ enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p, struct sn_e
     keep_across_chunks(p);
     share_places(p);
     place_slots(p);
-    SN_TRY(place_temporaries(p, err));
+    if (!j->text_only)
+        SN_TRY(place_temporaries(p, err));
     for (int b = p->n_state_bufs; b < p->n_bufs; b++)
         p->bufs[b].offset = p->bufs[p->bufs[b].place].offset;
     place_workspace(j, p);

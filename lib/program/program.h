@@ -220,6 +220,7 @@ struct sn_job {
     int *piece_of_value; /* by value: where it is made */
     int64_t rows;        /* T: tokens of a micro-batch on this rank */
     int64_t head_block;  /* rows of logits that exist at once */
+    bool text_only;      /* sn_job_create_text */
     enum sn_dtype dtype; /* storage */
     int zero;            /* ZeRO stage in effect: 0 where there is but one replica */
     struct sn_part *parts;
@@ -257,6 +258,10 @@ struct sn_job_env {
     int rank; /* in the grid */
 };
 enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err);
+/* The train program alone, live ranges but no offsets of temporaries: its text can be read, not run.
+ * Packing is most of what compiling takes. */
+enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *env,
+                                  struct sn_err *err);
 /* The same without programs: what the rank holds, parts, buckets and state buffers. A thousand
  * of them are made in a fraction of a second. `ops` may be NULL. */
 enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env *env,

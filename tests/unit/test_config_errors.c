@@ -144,8 +144,7 @@ static const struct {
      "run.yaml:3:20: layout.compress: zhybrid is not built yet; use none"},
     {MODEL "}\n" TRAIN "}\nlayout: {compress: {data: zfp-8}}\n",
      "run.yaml:3:20: layout.compress: this mapping is not built yet; use none"},
-    {"layout: auto\n",
-     "run.yaml:1:9: layout: auto is not built yet; leave it out or name the axes"},
+    {"layout: automatic\n", "run.yaml:1:9: layout: got 'automatic'; want a mapping of keys"},
     {"model: {family: mixtral}\n",
      "run.yaml:1:17: model.family: mixtral is not built yet; use gpt2, gpt-neox or "
      "llama"},

@@ -369,6 +369,7 @@ static void layouts_survive_a_round_trip(const struct place *p)
         struct sn_config a = good(p, text);
         sn_config_format(&out, &a);
         struct sn_config b = good(p, out.p);
+        a.layout_named = b.layout_named = 0; /* the text names every key */
         tap_ok(memcmp(&a, &b, sizeof(a)) == 0, "round trip of %s", layouts[i]);
         sn_str_fini(&out);
     }

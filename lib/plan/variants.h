@@ -1,0 +1,42 @@
+/*
+ * variants.h - every layout that a run may have on a number of ranks, but for the order of axes.
+ *
+ * Which are valid is for lib/config to say (sn_config_check_layout); here they are listed so that
+ * few are refused, and those that compute the same stand there once:
+ *
+ *   one pipeline stage              schedule 1f1b, one virtual stage
+ *   several virtual stages          schedule interleaved; one number of them for each number of
+ *                                   layers in the longest piece
+ *   one tensor rank                 sequence_parallel as given
+ *   one context rank                context_kind as given
+ *   one replica                     ZeRO 0
+ *
+ *   context                         a rank has 2,048 tokens of a sequence at least
+ *
+ * A key that the run file names stands (sn_config.layout_named).
+ */
+#ifndef SN_VARIANTS_H
+#define SN_VARIANTS_H
+
+#include "lib/config/config.h"
+
+/* A layout in few bytes; bucket and axis order are the run file's. */
+struct sn_variant {
+    int data, tensor, context, pipeline, micro_batch, virtual_stages;
+    unsigned char sequence_parallel, schedule, recompute, zero, context_kind;
+};
+
+struct sn_variants {
+    struct sn_variant *of;
+    int64_t n, cap;
+};
+
+/* All for a run. Caller runs sn_variants_fini. */
+enum sn_status sn_variants_list(struct sn_variants *out, const struct sn_config *c, int ranks,
+                                struct sn_err *err);
+void sn_variants_fini(struct sn_variants *v); /* a zeroed one is allowed */
+/* Fill a layout; the rest of it is taken from `base`. */
+void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
+                       const struct sn_config *base);
+
+#endif
