@@ -28,6 +28,8 @@
 
 #include "lib/layout/schedule.h"
 
+#include <stdbool.h>
+
 struct sn_piece_costs {
     const double *forward, *backward, *weight; /* [pieces] seconds; weight: zero-bubble only */
     const double *extra; /* [pieces] by which the last micro-batch's backward is longer */
@@ -37,9 +39,21 @@ struct sn_piece_costs {
 
 /* end[stages]: no stage ends its last task sooner. */
 void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_piece_costs *c);
+/* A task while collectives of before are still under way for `busy` seconds, and what it posts:
+ * seconds from its begin until its kernels, and until all collectives are done. `last`: it is of the
+ * last micro-batch. */
+struct sn_task_time {
+    double kernels, collectives;
+};
+typedef struct sn_task_time sn_task_player(const void *context, enum sn_phase phase, int piece,
+                                           bool last, double busy);
+
 /* The same by playing the schedule through, transfers included: still a bound, because transfers
- * here do not wait for their receiver. */
-enum sn_status sn_pipeline_play(double *end, const struct sn_pipeline *p,
-                                const struct sn_piece_costs *c, struct sn_err *err);
+ * here do not wait for their receiver. `player` plays tasks of the last micro-batch, and those that
+ * find collectives under way; NULL: costs and `extra` say all. done[stages]: when a stage's
+ * collectives are done too. */
+enum sn_status sn_pipeline_play(double *end, double *done, const struct sn_pipeline *p,
+                                const struct sn_piece_costs *c, sn_task_player *player,
+                                const void *context, struct sn_err *err);
 
 #endif

@@ -14,6 +14,9 @@ struct table {
     double *done; /* [phases x pieces x micros]; below 0: not yet */
     struct sn_task **tasks;
     int *next;
+    double *end, *comm; /* [stages] */
+    sn_task_player *player;
+    const void *context;
 };
 
 static double *done_at(const struct table *t, enum sn_phase phase, int piece, int micro)
@@ -42,9 +45,24 @@ static double there(const struct table *t, const struct sn_task *k, int piece)
     return own < 0 || next < 0 ? -1 : fmax(own, next);
 }
 
-static bool advance(const struct table *t, int stage, double *end, int n)
+/* Run a task that begins at `begin`. */
+static void run(const struct table *t, const struct sn_task *k, int stage, int piece, double begin)
 {
     const double *const cost[] = {t->c->forward, t->c->backward, t->c->weight};
+    bool last = k->micro == t->p->micros - 1;
+    double busy = fmax(t->comm[stage] - begin, 0);
+    if (!t->player || (!last && busy == 0)) {
+        bool longer = last && k->phase == SN_PHASE_BACKWARD && !t->player;
+        t->end[stage] = begin + cost[k->phase][piece] + (longer ? t->c->extra[piece] : 0);
+        return;
+    }
+    struct sn_task_time time = t->player(t->context, k->phase, piece, last, busy);
+    t->end[stage] = begin + time.kernels;
+    t->comm[stage] = begin + time.collectives;
+}
+
+static bool advance(const struct table *t, int stage, int n)
+{
     int first = t->next[stage];
     for (; t->next[stage] < n; t->next[stage]++) {
         const struct sn_task *k = &t->tasks[stage][t->next[stage]];
@@ -52,33 +70,38 @@ static bool advance(const struct table *t, int stage, double *end, int n)
         double begin = there(t, k, piece);
         if (begin < 0)
             break;
-        end[stage] = fmax(begin, end[stage]) + cost[k->phase][piece];
-        if (k->phase == SN_PHASE_BACKWARD && k->micro == t->p->micros - 1)
-            end[stage] += t->c->extra[piece];
-        *done_at(t, k->phase, piece, k->micro) = end[stage];
+        run(t, k, stage, piece, fmax(begin, t->end[stage]));
+        *done_at(t, k->phase, piece, k->micro) = t->end[stage];
     }
     return t->next[stage] > first;
 }
 
-static enum sn_status play(struct table *t, double *end, struct sn_err *err)
+static enum sn_status play(struct table *t, struct sn_err *err)
 {
     int n = 0;
     for (int s = 0; s < t->p->stages; s++) {
-        end[s] = 0;
+        t->end[s] = t->comm[s] = 0;
         SN_TRY(sn_schedule_make(&t->tasks[s], &n, t->p, s, err));
     }
     for (bool moved = true; moved;) {
         moved = false;
         for (int s = 0; s < t->p->stages; s++)
-            moved = advance(t, s, end, n) || moved;
+            moved = advance(t, s, n) || moved;
     }
     return SN_OK;
 }
 
-enum sn_status sn_pipeline_play(double *end, const struct sn_pipeline *p,
-                                const struct sn_piece_costs *c, struct sn_err *err)
+enum sn_status sn_pipeline_play(double *end, double *done, const struct sn_pipeline *p,
+                                const struct sn_piece_costs *c, sn_task_player *player,
+                                const void *context, struct sn_err *err)
 {
-    struct table t = {.p = p, .c = c, .pieces = p->stages * p->virtual_stages};
+    struct table t = {.p = p,
+                      .c = c,
+                      .pieces = p->stages * p->virtual_stages,
+                      .end = end,
+                      .comm = done,
+                      .player = player,
+                      .context = context};
     size_t rows = (size_t)SN_NPHASES * (size_t)t.pieces * (size_t)p->micros;
     t.done = sn_alloc_n(rows, sizeof(*t.done));
     t.tasks = sn_alloc_n((size_t)p->stages, sizeof(*t.tasks));
@@ -89,7 +112,7 @@ enum sn_status sn_pipeline_play(double *end, const struct sn_pipeline *p,
     for (size_t i = 0; st == SN_OK && i < rows; i++)
         t.done[i] = -1;
     if (st == SN_OK)
-        st = play(&t, end, err);
+        st = play(&t, err);
     for (int s = 0; t.tasks && s < p->stages; s++)
         sn_free(t.tasks[s]);
     sn_free(t.next);

@@ -19,7 +19,10 @@ struct look {
     struct sn_pipeline pipe;
     int pieces, members, zero;
     const int *layers; /* [pieces] */
-    double *forward, *backward, *weight, *after, *extra, *stream, *end;
+    double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
+    const double **reduce; /* [pieces] of the units of each piece, from its last on */
+    double head;           /* reductions that the last forward chunk posts */
+    bool posts;            /* the last backwards post reductions */
 };
 
 static bool is_first(int piece)
@@ -94,21 +97,48 @@ static bool like_the_one_before(const struct look *k, int s)
     return s > 1 && s < k->pipe.stages - 1;
 }
 
-/* The last backwards of a stage's parts, which post the reductions of gradients; units of a stage
- * are those of its last part first. */
+static struct sn_extent extent_of(const struct look *k, int piece)
+{
+    return (struct sn_extent){k->layers[piece], is_first(piece), is_last(k, piece)};
+}
+
+/* A task of bound.h; units of a stage are those of its last part first. */
+static struct sn_task_time play_task(const void *context, enum sn_phase phase, int piece, bool last,
+                                     double busy)
+{
+    const struct look *k = context;
+    struct sn_extent x = extent_of(k, piece);
+    bool delays = k->pipe.kind == SN_ZERO_BUBBLE;
+    enum sn_phase reduces = delays ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD;
+    enum sn_pass pass = phase == SN_PHASE_FORWARD    ? SN_PASS_FORWARD
+                        : phase == SN_PHASE_BACKWARD ? SN_PASS_BACKWARD
+                                                     : SN_PASS_WEIGHT;
+    const double *sums = last && phase == reduces ? k->reduce[piece] : NULL;
+    struct sn_shape_end e = sn_shape_busy(k->shape, k->prices, pass, &x, sums, busy);
+    if (pass == SN_PASS_FORWARD) {
+        e.kernels += k->e->software->layer_fixed * x.layers;
+        if (last && x.last) { /* at the head's begin at the earliest */
+            double head = e.kernels - k->prices->alone[pass][SN_PLACE_HEAD];
+            e.collectives = fmax(e.collectives, head + k->head);
+        }
+    }
+    return (struct sn_task_time){e.kernels, e.collectives};
+}
+
 static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
 {
     bool delays = k->pipe.kind == SN_ZERO_BUBBLE;
     for (int v = k->pipe.virtual_stages - 1, unit = 0; v >= 0; v--) {
         int i = v * k->pipe.stages + s;
-        struct sn_extent x = {k->layers[i], is_first(i), is_last(k, i)};
+        struct sn_extent x = extent_of(k, i);
         double busy = x.last ? cost->head - k->prices->alone[SN_PASS_FORWARD][SN_PLACE_HEAD] : 0;
         busy = k->pipe.kind == SN_GPIPE ? 0 : fmax(busy, 0);
-        struct sn_shape_end e = sn_shape_last(k->shape, k->prices, SN_PASS_BACKWARD, &x,
-                                              delays ? NULL : cost->reduce + unit, busy);
+        k->reduce[i] = cost->reduce + unit;
+        k->head = x.last ? cost->head : k->head;
+        struct sn_task_time e = play_task(k, SN_PHASE_BACKWARD, i, true, busy);
         k->extra[i] = fmax(0, e.kernels - (k->backward[i] - k->after[i]));
         if (delays)
-            e = sn_shape_last(k->shape, k->prices, SN_PASS_WEIGHT, &x, cost->reduce + unit, 0);
+            e = play_task(k, SN_PHASE_WEIGHT, i, true, 0);
         k->stream[i] = e.collectives;
         unit += x.layers + x.first + x.last;
     }
@@ -117,10 +147,10 @@ static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
 static enum sn_status fill_lasts(struct look *k, struct sn_err *err)
 {
     struct sn_stock_cost cost = {0};
-    bool posts = k->zero < 2 && k->members > 1 && k->e->software->data_overlaps;
+    k->posts = k->zero < 2 && k->members > 1 && k->e->software->data_overlaps;
     for (int i = 0; i < k->pieces; i++)
         k->extra[i] = k->stream[i] = 0;
-    for (int s = 0; posts && s < k->pipe.stages; s++) {
+    for (int s = 0; k->posts && s < k->pipe.stages; s++) {
         if (!like_the_one_before(k, s)) {
             SN_TRY(stage_cost(k, s, &cost, err));
             fill_last(k, s, &cost);
@@ -129,6 +159,7 @@ static enum sn_status fill_lasts(struct look *k, struct sn_err *err)
                 int i = v * k->pipe.stages + s;
                 k->extra[i] = k->extra[i - 1];
                 k->stream[i] = k->stream[i - 1];
+                k->reduce[i] = k->reduce[i - 1];
             }
     }
     return SN_OK;
@@ -144,8 +175,10 @@ static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
     if (k->pipe.stages > 1)
         c.transfer = comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision,
                           SN_GROUP_PIPELINE);
+    for (int s = 0; s < k->pipe.stages; s++)
+        k->done[s] = 0;
     if (played)
-        return sn_pipeline_play(k->end, &k->pipe, &c, err);
+        return sn_pipeline_play(k->end, k->done, &k->pipe, &c, k->posts ? play_task : NULL, k, err);
     sn_pipeline_bound(k->end, &k->pipe, &c);
     return SN_OK;
 }
@@ -171,7 +204,7 @@ static double reduced(const struct look *k, int s, const struct sn_stock_cost *c
     if (!k->e->software->data_overlaps)
         return k->end[s] + sum;
     double own = k->pipe.kind == SN_ZERO_BUBBLE ? k->weight[s] : k->backward[s] + k->extra[s];
-    double done = fmax(k->end[s], k->end[s] - own + k->stream[s]);
+    double done = fmax(fmax(k->end[s], k->done[s]), k->end[s] - own + k->stream[s]);
     if (v == 1)
         return done;
     /* From the last micro-batch's backward in the last part on: that one, and p of each other. */
@@ -303,6 +336,8 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
     k->extra = k->after + k->pieces;
     k->stream = k->extra + k->pieces;
     k->end = k->stream + k->pieces;
+    k->done = k->end + k->pieces;
+    k->reduce = e->reduce;
     k->layers = l->split;
     if (!l->n_split)
         SN_TRY(sn_split_cached(&k->layers, e, k->pieces, err));

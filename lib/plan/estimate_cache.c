@@ -370,10 +370,11 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
     e->machine = m;
     e->software = s;
     e->foreign_memory = changes_memory(s);
-    e->room = sn_alloc_n(7 * layers + 7, sizeof(*e->room));
+    e->room = sn_alloc_n(8 * layers + 8, sizeof(*e->room));
+    e->reduce = sn_alloc_n(layers + 1, sizeof(*e->reduce));
     e->split = sn_alloc_n(layers + 1, sizeof(*e->split));
     enum sn_status st = SN_OK;
-    if (!e->room || !e->split)
+    if (!e->room || !e->reduce || !e->split)
         st = sn_fail(err, SN_ENOMEM, "search: no memory for %d layers", c->model.layers);
     if (st == SN_OK)
         st = compile_one(e, ops, threads, err);
@@ -416,6 +417,7 @@ void sn_estimator_destroy(struct sn_estimator *e)
         sn_free(e->split[i]);
     sn_free(e->split);
     sn_free(e->room);
+    sn_free(e->reduce);
     sn_job_destroy(e->job);
     sn_model_destroy(e->model);
     sn_free(e);

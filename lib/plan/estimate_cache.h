@@ -75,6 +75,7 @@ struct sn_estimator {
     bool foreign_memory;
     double head_layers;
     double *room; /* for costs of pieces */
+    const double **reduce;
     int **split;  /* [layers + 1] by number of pieces */
     struct sn_shape_entry *shape[SN_CACHE_ROWS];
     struct sn_net *net[SN_CACHE_ROWS];

@@ -108,15 +108,15 @@ void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s);
 double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p, enum sn_pass pass,
                       const struct sn_extent *x, double *after);
 
-/* The last backward of a step (ZeRO 0 and 1), which also posts reductions of gradients, on the same
- * stream as its other collectives: reduce[u] seconds of those that unit u completes, from the head
- * or the last layer on, posted in it, at its begin at the earliest. The stream is `busy` when the
- * chunk begins, with those of the head. Seconds from the chunk's begin until its
- * kernels, and until its collectives are done. */
+/* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last backward
+ * of a step, which also posts reductions of gradients on the same stream: reduce[u] seconds of those
+ * that unit u completes, from the head or the last layer on, posted in it, at its begin at the
+ * earliest; NULL: none. Seconds from the chunk's begin until its kernels, and until all collectives
+ * are done. */
 struct sn_shape_end {
     double kernels, collectives;
 };
-struct sn_shape_end sn_shape_last(const struct sn_shape *s, const struct sn_shape_prices *p,
+struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shape_prices *p,
                                   enum sn_pass pass, const struct sn_extent *x,
                                   const double *reduce, double busy);
 

@@ -132,13 +132,13 @@ double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p,
            x->last * p->alone[pass][SN_PLACE_HEAD];
 }
 
-struct sn_shape_end sn_shape_last(const struct sn_shape *s, const struct sn_shape_prices *p,
+struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shape_prices *p,
                                   enum sn_pass pass, const struct sn_extent *x,
                                   const double *reduce, double busy)
 {
     struct streams w = {.s = s, .p = p, .comm = busy};
     for (int u = 0; u < x->layers + x->first + x->last; u++) {
-        enum sn_place at = unit(u, x, true);
+        enum sn_place at = unit(u, x, pass != SN_PASS_FORWARD);
         double begin = fmax(w.comm, w.now), sums = reduce ? reduce[u] : 0;
         if (w.comm > w.now && p->posts[pass][at] > 0)
             row(&w, pass, at);
