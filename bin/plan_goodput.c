@@ -8,6 +8,10 @@
 
 void sn_plan_goodput_json(struct sn_str *out, const struct sn_goodput *g)
 {
+    if (!g) {
+        sn_str_add(out, "null");
+        return;
+    }
     const struct sn_failures *f = &g->failures;
     sn_str_add(out,
                "{\"mtbf_s\": %.9g, \"checkpoint_bytes\": %lld, \"checkpoint_s\": %.9g, "

@@ -1,8 +1,9 @@
 #include "bin/plan_print.h"
 
+#include "bin/plan_json.h"
+
 #include "lib/plan/activations.h"
 #include "lib/plan/named.h"
-#include "lib/run/metrics.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,95 +22,6 @@ static enum sn_status print(struct sn_str *text, const char *what, struct sn_err
         (void)fputs(text->p, stdout);
     sn_str_fini(text);
     return failed ? sn_fail(err, SN_ENOMEM, "%s: no memory for the text", what) : SN_OK;
-}
-
-/* --- JSON --------------------------------------------------------------------------------------
- */
-
-static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
-{
-    static const char *const schedule[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
-    static const char *const recompute[] = {"none", "selective", "full"};
-    static const char *const axis[] = {"tensor", "context", "expert", "data", "pipeline"};
-    sn_str_add(out,
-               "{\"layout\": {\"data\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d, "
-               "\"context\": %d, \"micro_batch\": %d, \"virtual_stages\": %d, "
-               "\"sequence_parallel\": %s, \"schedule\": \"%s\", \"recompute\": \"%s\", \"zero\": "
-               "%d, \"context_kind\": \"%s\", \"bucket\": %lld, ",
-               l->data, l->tensor, l->pipeline, l->expert, l->context, l->micro_batch,
-               l->virtual_stages, l->sequence_parallel ? "true" : "false", schedule[l->schedule],
-               recompute[l->recompute], l->zero,
-               l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
-    sn_str_add(out, "\"split\": %s", l->n_split ? "[" : "\"auto\"");
-    for (int i = 0; i < l->n_split; i++)
-        sn_str_add(out, "%s%d", i ? ", " : "", l->split[i]);
-    sn_str_add(out, "%s, \"axis_order\": [", l->n_split ? "]" : "");
-    for (int i = 0; i < l->n_axis_order; i++)
-        sn_str_add(out, "%s\"%s\"", i ? ", " : "", axis[l->axis_order[i]]);
-    sn_str_add(out, "]}, ");
-}
-
-static void json_time(struct sn_str *out, const struct sn_plan_report *r)
-{
-    const struct sn_plan *p = r->plan;
-    const struct sn_machine *m = r->pricer->machine;
-    sn_str_add(out, ", \"traffic_by_level\": {");
-    for (int l = 0; l < m->n_levels; l++) {
-        sn_str_add(out, "%s", l ? ", " : "");
-        sn_str_add_json(out, m->level[l].name);
-        sn_str_add(out, ": %lld", (long long)p->level_traffic[l]);
-    }
-    sn_str_add(out, "}, \"exposed_comm_s\": {");
-    for (int a = 0; a < SN_NAXES; a++)
-        sn_str_add(out, "%s\"%s\": %.9g", a ? ", " : "", sn_axis_name((enum sn_axis)a),
-                   p->stage.exposed[a]);
-    sn_str_add(out, "}, \"compute_s\": %.9g, \"update_s\": %.9g, \"idle_s\": %.9g, \"machine\": ",
-               p->stage.busy - p->stage.update, p->stage.update, p->stage.idle);
-    sn_str_add_json(out, m->name);
-    sn_str_add(out, ", \"software\": ");
-    sn_str_add_json(out, r->pricer->software->name);
-    sn_str_add(out, ", \"goodput\": ");
-    sn_plan_goodput_json(out, r->goodput);
-}
-
-static void json_verdict(struct sn_str *out, const struct sn_plan *p)
-{
-    sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->verified ? "true" : "false");
-    if (p->verified)
-        sn_str_add(out, "null");
-    else
-        sn_str_add_json(out, p->fault.text);
-}
-
-static enum sn_status json_plan(const struct sn_plan_report *r, struct sn_err *err)
-{
-    const struct sn_plan *p = r->plan;
-    const struct sn_job *j = r->stages->job[0];
-    struct sn_str head = {0}, tail = {0};
-    json_layout(&head, &j->config->layout);
-    sn_str_add(&head,
-               "\"parameters\": %lld, \"step_time_s\": %.9g, \"mfu\": %.6g, \"tokens_per_s\": "
-               "%.9g, \"fits\": %s, ",
-               (long long)sn_model_param_count(j->model), p->step_time, p->mfu, p->tokens_per_s,
-               p->memory.total <= r->limit ? "true" : "false");
-    json_time(&tail, r);
-    if (p->verify)
-        json_verdict(&tail, p);
-    sn_str_add(&tail, "}\n");
-    if (tail.failed) {
-        sn_str_fini(&head);
-        return print(&tail, "--json", err);
-    }
-    enum sn_status st = print(&head, "--json", err);
-    if (st != SN_OK) {
-        sn_str_fini(&tail);
-        return st;
-    }
-    sn_metrics_json_memory(stdout, &p->memory);
-    (void)printf(", \"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, ", (long long)r->limit,
-                 p->bubble);
-    sn_metrics_json_traffic(stdout, p->traffic);
-    return print(&tail, "--json", err);
 }
 
 /* --- text --------------------------------------------------------------------------------------
@@ -242,10 +154,21 @@ static void text_plan(const struct sn_plan_report *r)
 
 enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
 {
-    if (r->json)
-        return json_plan(r, err);
-    text_plan(r);
-    return SN_OK;
+    const struct sn_job *j = r->stages->job[0];
+    struct sn_str text = {0};
+    if (!r->json) {
+        text_plan(r);
+        return SN_OK;
+    }
+    sn_plan_json(&text, &(struct sn_plan_row){.plan = r->plan,
+                                              .layout = &j->config->layout,
+                                              .machine = r->pricer->machine,
+                                              .software = r->pricer->software,
+                                              .parameters = sn_model_param_count(j->model),
+                                              .limit = r->limit,
+                                              .goodput = r->goodput});
+    sn_str_add(&text, "\n");
+    return print(&text, "--json", err);
 }
 
 enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, struct sn_err *err)

@@ -119,6 +119,15 @@ static bool check_items(const struct check *c, const json_t *rule, const json_t 
     return good;
 }
 
+static const json_t *referred(const struct check *c, const char *ref)
+{
+    const char *prefix = "#/$defs/";
+    if (strncmp(ref, prefix, strlen(prefix)) != 0)
+        return NULL;
+    return json_object_get(json_object_get(c->root, "$defs"), ref + strlen(prefix));
+}
+
+/* Where none fits, say what is wrong with those that are of the value's type. */
 static bool check_one_of(const struct check *c, const json_t *rule, const json_t *v,
                          const char *where)
 {
@@ -126,15 +135,14 @@ static bool check_one_of(const struct check *c, const json_t *rule, const json_t
     int n = 0;
     for (size_t i = 0; i < json_array_size(rule); i++)
         n += valid(&quiet, json_array_get(rule, i), v, where);
+    for (size_t i = 0; n == 0 && i < json_array_size(rule); i++) {
+        const json_t *schema = json_array_get(rule, i), *ref = json_object_get(schema, "$ref");
+        schema = ref ? referred(c, json_string_value(ref)) : schema;
+        const char *type = json_string_value(json_object_get(schema, "type"));
+        if (type && is_type(v, type))
+            (void)valid(c, schema, v, where);
+    }
     return n == 1 || wrong(c, where, "satisfies none of oneOf, or several");
-}
-
-static const json_t *referred(const struct check *c, const char *ref)
-{
-    const char *prefix = "#/$defs/";
-    if (strncmp(ref, prefix, strlen(prefix)) != 0)
-        return NULL;
-    return json_object_get(json_object_get(c->root, "$defs"), ref + strlen(prefix));
 }
 
 static bool check_keyword(const struct check *c, const json_t *schema, const char *keyword,

@@ -40,6 +40,10 @@ refuses "a fraction above one" 's/"mfu": [^,]*/"mfu": 1.01/' '\.mfu: is too larg
 refuses "bytes below zero" 's/"grads": /"grads": -/' '\.grads: is too small'
 refuses "a split that is neither" 's/"split": "auto"/"split": "even"/' '\.split: satisfies none'
 
+printf '[%s,\n%s]\n' "$(cat "$tmp/lassen.json")" "$(sed 's/, "goodput": {[^}]*}/, "goodput": null, "why": "+4 %"/' "$tmp/sierra.json")" >"$tmp/found.json"
+run "$json" schema "$schema" "$tmp/found.json"
+is "what a search prints is an array of plans" "$err" ''
+
 # --- the comparison refuses ---------------------------------------------------------------------
 sed -E 's/("step_time_s": [0-9]+)/\19/' "$tmp/lassen.json" >"$tmp/bad.json"
 run "$json" same "$tmp/lassen.json" "$tmp/bad.json" 1e-9

@@ -1,0 +1,100 @@
+#include "bin/plan_json.h"
+
+#include "bin/plan_print.h"
+
+static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
+{
+    static const char *const schedule[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
+    static const char *const recompute[] = {"none", "selective", "full"};
+    static const char *const axis[] = {"tensor", "context", "expert", "data", "pipeline"};
+    sn_str_add(out,
+               "{\"layout\": {\"data\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d, "
+               "\"context\": %d, \"micro_batch\": %d, \"virtual_stages\": %d, "
+               "\"sequence_parallel\": %s, \"schedule\": \"%s\", \"recompute\": \"%s\", \"zero\": "
+               "%d, \"context_kind\": \"%s\", \"bucket\": %lld, ",
+               l->data, l->tensor, l->pipeline, l->expert, l->context, l->micro_batch,
+               l->virtual_stages, l->sequence_parallel ? "true" : "false", schedule[l->schedule],
+               recompute[l->recompute], l->zero,
+               l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
+    sn_str_add(out, "\"split\": %s", l->n_split ? "[" : "\"auto\"");
+    for (int i = 0; i < l->n_split; i++)
+        sn_str_add(out, "%s%d", i ? ", " : "", l->split[i]);
+    sn_str_add(out, "%s, \"axis_order\": [", l->n_split ? "]" : "");
+    for (int i = 0; i < l->n_axis_order; i++)
+        sn_str_add(out, "%s\"%s\"", i ? ", " : "", axis[l->axis_order[i]]);
+    sn_str_add(out, "]}, ");
+}
+
+static void json_memory(struct sn_str *out, const struct sn_memory_plan *m)
+{
+    sn_str_add(out,
+               "\"memory_bytes\": {\"params\": %lld, \"grads\": %lld, \"optimizer\": %lld, "
+               "\"activations\": %lld, \"workspace\": %lld, \"comm\": %lld, \"snapshot\": %lld, "
+               "\"library\": %lld, \"total\": %lld}, ",
+               (long long)m->params, (long long)m->grads, (long long)m->optimizer,
+               (long long)m->activations, (long long)m->workspace, (long long)m->comm,
+               (long long)m->snapshot, (long long)m->library, (long long)m->total);
+}
+
+static void json_traffic(struct sn_str *out, const struct sn_plan *p, const struct sn_machine *m)
+{
+    sn_str_add(out, "\"traffic_bytes\": {");
+    for (int a = 0; a < SN_NAXES; a++)
+        sn_str_add(out, "%s\"%s\": %lld", a ? ", " : "", sn_axis_name((enum sn_axis)a),
+                   (long long)p->traffic[a]);
+    sn_str_add(out, "}, \"traffic_by_level\": {");
+    for (int l = 0; l < m->n_levels; l++) {
+        sn_str_add(out, "%s", l ? ", " : "");
+        sn_str_add_json(out, m->level[l].name);
+        sn_str_add(out, ": %lld", (long long)p->level_traffic[l]);
+    }
+    sn_str_add(out, "}, ");
+}
+
+static void json_time(struct sn_str *out, const struct sn_sim_stage *t)
+{
+    sn_str_add(out, "\"exposed_comm_s\": {");
+    for (int a = 0; a < SN_NAXES; a++)
+        sn_str_add(out, "%s\"%s\": %.9g", a ? ", " : "", sn_axis_name((enum sn_axis)a),
+                   t->exposed[a]);
+    sn_str_add(out, "}, \"compute_s\": %.9g, \"update_s\": %.9g, \"idle_s\": %.9g, ",
+               t->busy - t->update, t->update, t->idle);
+}
+
+static void json_verdict(struct sn_str *out, const struct sn_plan *p)
+{
+    sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->verified ? "true" : "false");
+    if (p->verified)
+        sn_str_add(out, "null");
+    else
+        sn_str_add_json(out, p->fault.text);
+}
+
+void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
+{
+    const struct sn_plan *p = r->plan;
+    json_layout(out, r->layout);
+    sn_str_add(out,
+               "\"parameters\": %lld, \"step_time_s\": %.9g, \"mfu\": %.6g, \"tokens_per_s\": "
+               "%.9g, \"fits\": %s, ",
+               (long long)r->parameters, p->step_time, p->mfu, p->tokens_per_s,
+               p->memory.total <= r->limit ? "true" : "false");
+    json_memory(out, &p->memory);
+    sn_str_add(out, "\"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, ",
+               (long long)r->limit, p->bubble);
+    json_traffic(out, p, r->machine);
+    json_time(out, &p->stage);
+    sn_str_add(out, "\"machine\": ");
+    sn_str_add_json(out, r->machine->name);
+    sn_str_add(out, ", \"software\": ");
+    sn_str_add_json(out, r->software->name);
+    sn_str_add(out, ", \"goodput\": ");
+    sn_plan_goodput_json(out, r->goodput);
+    if (r->why) {
+        sn_str_add(out, ", \"why\": ");
+        sn_str_add_json(out, r->why);
+    }
+    if (p->verify)
+        json_verdict(out, p);
+    sn_str_add(out, "}");
+}

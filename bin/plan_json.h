@@ -1,0 +1,23 @@
+/*
+ * plan_json.h - a plan as a JSON object: of a run file's layout, and of each that a search finds.
+ */
+#ifndef SN_BIN_PLAN_JSON_H
+#define SN_BIN_PLAN_JSON_H
+
+#include "lib/plan/goodput.h"
+#include "lib/plan/plan.h"
+
+struct sn_plan_row {
+    const struct sn_plan *plan;
+    const struct sn_layout_config *layout;
+    const struct sn_machine *machine;
+    const struct sn_software *software;
+    int64_t parameters, limit;        /* of the model; bytes that a rank may fill */
+    const struct sn_goodput *goodput; /* NULL: null */
+    const char *why; /* of a search: why it won, or what it loses on; NULL: no key */
+};
+
+/* docs/plan.schema.json has every key. */
+void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r);
+
+#endif
