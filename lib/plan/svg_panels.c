@@ -78,48 +78,52 @@ static void work(struct svg *g, int stage, const struct lane *l, bool numbers)
         }
 }
 
-/* All spans of a stage's events of one kind and axis as one path, those closer than half a pixel as
- * one span. */
+/* Spans of a stage's events of one kind and axis. Those of a micro-batch that are closer than half
+ * a pixel are one span, the paler the less of it they cover. */
 struct spans {
     struct svg *g;
     const char *cls;
     double y, h;
-    double open[2]; /* the span that may still grow; the second is less where there is none */
-    bool begun;
+    double from, to, covered; /* the span that may still grow; covered 0: none */
+    int micro;
 };
 
 static void close_span(struct spans *s)
 {
-    if (s->open[1] < s->open[0])
-        return;
-    if (!s->begun)
-        sn_str_add(s->g->out, "<path class=\"%s\" d=\"", s->cls);
-    s->begun = true;
-    sn_str_add(s->g->out, "M%.2f %.2fh%.2fv%.2fh%.2fz", s->open[0], s->y, s->open[1] - s->open[0],
-               s->h, s->open[0] - s->open[1]);
-    s->open[1] = s->open[0] - 1;
+    double w = s->to - s->from, share = s->covered / w;
+    if (s->covered > 0 && share > 0.95)
+        svg_rect(s->g, s->cls, s->from, s->y, w, s->h);
+    else if (s->covered > 0)
+        sn_str_add(s->g->out,
+                   "<rect class=\"%s\" opacity=\"%.2f\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
+                   "height=\"%.2f\"/>\n",
+                   s->cls, fmax(0.15, share), s->from, s->y, w, s->h);
+    s->covered = 0;
+}
+
+static void add_span(struct spans *s, const struct sn_event *e, const double x[2])
+{
+    if (x[0] > s->to + 0.5 || e->micro != s->micro)
+        close_span(s);
+    if (s->covered == 0)
+        s->from = s->to = x[0];
+    s->covered += fmax(0, x[1] - fmax(x[0], s->to));
+    s->to = fmax(s->to, x[1]);
+    s->micro = e->micro;
 }
 
 static void spans(struct spans *s, int stage, enum sn_event_kind kind, enum sn_axis a)
 {
-    struct svg *g = s->g;
+    const struct svg *g = s->g;
     double x[2];
-    s->open[1] = s->open[0] - 1;
     for (int k = 0; k < g->times.n; k++) {
         for (int64_t i = g->first[stage]; i < g->first[stage + 1]; i++) {
             const struct sn_event *e = g->event[i];
-            if (e->kind != kind || (kind != SN_EVENT_IDLE && e->axis != a) || !clip(g, k, e, x))
-                continue;
-            if (x[0] > s->open[1] + 0.5)
-                close_span(s);
-            if (s->open[1] < s->open[0])
-                s->open[0] = s->open[1] = x[0];
-            s->open[1] = fmax(s->open[1], x[1]);
+            if (e->kind == kind && (kind == SN_EVENT_IDLE || e->axis == a) && clip(g, k, e, x))
+                add_span(s, e, x);
         }
         close_span(s);
     }
-    if (s->begun)
-        sn_str_add(g->out, "\"/>\n");
 }
 
 /* A stage's row: what it computes, cut out where it is idle in the middle of it; below, where it

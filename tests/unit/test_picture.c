@@ -116,11 +116,8 @@ static void boxes_are_as_long_as_their_events(void)
     }
     tap_ok(boxes == delayed.stages * (3 * delayed.micros + 1) && missing == 0,
            "each of %d events has its box, as long as it takes (%d missing)", boxes, missing);
-    char wait[64];
-    (void)snprintf(wait, sizeof(wait), "\"data\" d=\"M%.2f ",
-                   84 + (f.sim.step - sim_cost.update - sim_cost.wait) * scale);
-    const char *path = strstr(out.p, wait);
-    tap_ok(path && fabs(number(&path, "h") - sim_cost.wait * scale) < 0.011,
+    tap_ok(drawn(out.p, "data", 84 + (f.sim.step - sim_cost.update - sim_cost.wait) * scale,
+                 sim_cost.wait * scale),
            "a wait is drawn in its axis' colour");
     tap_ok(drawn(out.p, "update", 84 + (f.sim.stage[0].busy - sim_cost.update) * scale,
                  sim_cost.update * scale),
@@ -144,6 +141,31 @@ static void memory_above_the_limit_stands_out(void)
     f.picture.memory = NULL;
     sn_picture_svg(&out, &f.picture);
     tap_ok(well_formed(out.p) && !strstr(out.p, "Memory of a rank"), "memory may be left out");
+    sn_str_fini(&out);
+    sim_fixture_fini(&f);
+}
+
+/* A wait of a tenth of each box, and boxes of a hundredth of a pixel, are as pale as a tenth. */
+static void many_short_waits_are_pale(void)
+{
+    struct sim_fixture f;
+    struct sn_str out = {0};
+    sim_fixture_init(&f, alone);
+    struct sn_event *e = sn_alloc_n(4000, sizeof(*e));
+    for (int i = 0; i < 2000; i++) {
+        double t = f.sim.step * i / 4000;
+        e[2 * i] = (struct sn_event){SN_EVENT_FORWARD, 0, 0, 0, 0, t, t + f.sim.step / 4000, 0, ""};
+        e[2 * i + 1] = (struct sn_event){SN_EVENT_WAIT,          0, -1, 0, SN_AXIS_TENSOR, t,
+                                         t + f.sim.step / 40000, 0, ""};
+    }
+    sn_free(f.sim.event);
+    f.sim.event = e;
+    f.sim.n_events = 4000;
+    sn_picture_svg(&out, &f.picture);
+    tap_ok(
+        count(out.p, "<rect class=\"tensor\" opacity=\"0.15\"") == 1 &&
+            count(out.p, "<rect class=\"tensor\"") == 4,
+        "two thousand waits of a tenth of the time are one pale span beside two legends and a bar");
     sn_str_fini(&out);
     sim_fixture_fini(&f);
 }
@@ -306,6 +328,7 @@ int main(void)
     drawings_are_xml();
     boxes_are_as_long_as_their_events();
     memory_above_the_limit_stands_out();
+    many_short_waits_are_pale();
     long_steps_show_three_stretches();
     traces_have_every_event();
     timelines_are_as_wide_as_asked();
