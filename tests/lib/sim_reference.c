@@ -67,6 +67,16 @@ static void collective(struct stage *g, struct ticket *t, double *stream)
     *stream = t->end = t->begin + price(g->w, g->j, t->op);
 }
 
+/* Beside a transfer a kernel has 1 - processor of its core, until one of both ends. */
+static double slowed(const struct stage *g, double seconds)
+{
+    double part = 1 - g->w->p->machine->level[0].processor;
+    double beside = fmax(fmax(g->comm, g->ring) - g->now, 0);
+    double done = beside * part;
+    return seconds * (part > 0 ? 1 / part : INFINITY) <= beside ? seconds / part
+                                                                : beside + seconds - done;
+}
+
 /* All stages' arrivals count as at time 0 until they are known. */
 static void together(struct stage *g, const struct sn_op *op)
 {
@@ -138,7 +148,7 @@ static void run(struct stage *g, const struct sn_op *op, const struct sn_sched *
     if (!runs(g, op, at->micro) || op->kind == SN_OP_ENTER)
         return;
     if (op->kind < SN_NKERNELS) {
-        double seconds = sn_price_op(g->w->p, &g->j->train, op);
+        double seconds = slowed(g, sn_price_op(g->w->p, &g->j->train, op));
         g->now += seconds;
         g->sum.busy += seconds;
         g->sum.update += updates ? seconds : 0;

@@ -16,7 +16,8 @@ struct sim_reference {
 
 /* Every operation of every micro-batch of every stage, again and again, with what the stages told
  * each other in the pass before, until nothing changes. No stage ever waits in it, so it says
- * nothing of programs that wait for ever. `p` without `processor` shares. */
+ * nothing of programs that wait for ever. For machines of one level, and hosts that issue at once.
+ */
 void sim_reference_run(struct sim_reference *out, const struct sn_stages *s,
                        const struct sn_pricer *p);
 

@@ -288,6 +288,7 @@ static void layout_equals_reference(const char *name, const struct sn_config *c,
             struct sn_sim sim;
             struct sim_reference r;
             s.machine = random_machine(sn_rng_mix(seed, k));
+            s.machine.level[0].processor = k == 1 ? 0.4 : 0;
             s.software.data_overlaps = k != 2;
             s.software.hidden[SN_AXIS_TENSOR] = k == 3 ? 0.3 : 0;
             s.software.hidden[SN_AXIS_PIPELINE] = k == 3 ? 0.6 : 0;
