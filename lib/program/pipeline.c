@@ -315,8 +315,9 @@ enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct s
     struct sn_task *tasks;
     int n;
     SN_TRY(sn_schedule_make(&tasks, &n, &pipe, j->stage, err));
-    for (int v = 0; v < p->parts; v++)
-        p->slots[v] = sn_schedule_slots(&pipe, j->stage, v);
+    for (int i = 0; i < n; i++) /* as sn_schedule_slots counts */
+        if (tasks[i].slot >= p->slots[tasks[i].part])
+            p->slots[tasks[i].part] = tasks[i].slot + 1;
     schedule_tasks(p, tasks, n, l->split_backward && l->schedule != SN_ZERO_BUBBLE);
     sn_sched_add(p, p->n_chunks - 1, p->micros - 1, 0);
     if (!p->failed)
