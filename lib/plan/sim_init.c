@@ -48,13 +48,6 @@ static double share_of(const struct sn_pricer *p, enum sn_group q)
     return share;
 }
 
-/* Part of an axis' communication that the trainer does not hide of itself. */
-static double shown_of(const struct sn_pricer *p, const struct sn_job *j, enum sn_axis a)
-{
-    bool hides = a != SN_AXIS_DATA || j->stages == 1 || p->software->pipeline_hides;
-    return hides ? 1 - p->software->hidden[a] : 1;
-}
-
 static void price(struct sn_sim_player *g, const struct sn_pricer *p)
 {
     const struct sn_program *prog = &g->job->train;
@@ -63,7 +56,7 @@ static void price(struct sn_sim_player *g, const struct sn_pricer *p)
         g->share[q] = share_of(p, (enum sn_group)q);
     for (int i = 0; i < prog->n_ops; i++) {
         const struct sn_op *op = &prog->ops[i];
-        double shown = shown_of(p, g->job, sn_group_axis(op->group));
+        double shown = 1 - p->software->hidden[sn_group_axis(op->group)];
         if (op->kind < SN_NKERNELS)
             g->seconds[i] = sn_price_op(p, prog, op);
         else if (op->kind == SN_OP_AGREE)

@@ -75,7 +75,6 @@ static const struct sn_key rows[] = {
     AXES(FACTOR, "communication.bandwidth", bandwidth, "Factor on its bandwidth."),
     MAP("communication.hidden"),
     AXES(NUMBER, "communication.hidden", hidden, 1, NULL, "Part of its exposed time that computing hides although our program would wait; 0: as compiled."),
-    FLAG("communication.pipeline_hides", pipeline_hides, "true", "Else hidden.data holds without pipeline stages only."),
     FLAG("communication.data_overlaps", data_overlaps, "true", "Else gradients are reduced after the last backward."),
     NUMBER("communication.grad_wire_bytes", grad_wire_bytes, 16, "B", "An element of reduced gradients; 0: as compiled."),
     FLAG("communication.logits_gathered", logits_gathered, "false", "The head's logits are whole on every tensor rank."),

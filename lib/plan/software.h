@@ -37,12 +37,10 @@ struct sn_software {
     double stall; /* times of a micro-batch by which a pipeline is longer than its schedule */
     /* --- communication, by axis --- */
     double latency[8], bandwidth[8]; /* factors, index enum sn_axis */
-    double hidden[8];    /* part of the axis' exposed time that computing hides although our program
-                            would wait; 0: as compiled */
-    bool pipeline_hides; /* else hidden[data] holds without pipeline stages only (DeepSpeed's
-                            pipeline engine reduces gradients when all is done) */
-    bool data_overlaps;  /* else gradients are reduced after the last
-                            backward */
+    double hidden[8];   /* part of the axis' exposed time that computing hides although our program
+                           would wait; 0: as compiled */
+    bool data_overlaps; /* else gradients are reduced after the last
+                           backward */
     double grad_wire_bytes; /* an element of reduced gradients; 0: as compiled */
     bool logits_gathered;   /* the head's logits are whole on every tensor rank */
     /* --- memory: bytes --- */

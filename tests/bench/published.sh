@@ -22,17 +22,17 @@ cat <<'EOF'
 One trainer, three profiles (`templates/software/aleph-alpha-2023*.yaml`): its trials fall in two
 campaigns, told by their numbers (up to 105,109 and from 131,673 on), between which the trainer
 changed: with equal kernels and layout a pipeline of two stages saved time before and costs time
-after. In the later one gradients are hidden without a pipeline and shown with one, and at 2,048
-tokens a pipeline loses the time of some six more micro-batches a step than its schedule has, at
-every micro-batch size and with every kernel; at 8,192 tokens it does not. We know no cause; the
-constant is called `stall`, and the last table is without it. Layers are dealt as ours are.
+after. Two constants differ: the rate at which gradients are reduced, and, of the later campaign's
+runs at 2,048 tokens alone, a stall: a pipeline loses the time of some seven more micro-batches a
+step than its schedule has, at every micro-batch size and kernel. At 8,192 tokens it does not. We
+know no cause; the last table is without it. Layers are dealt as ours are.
 
 Constants are factors on what `templates/machines/dgx-a100-80.yaml` says, fitted by least squares
-with priors (factor 1, nothing lost): what no row tells stays there. `hidden.data` and `step_fixed`
-end at a bound. Norms of several kernels move eleven times the bytes of ours: torch norms in fp32
-and 16-bit copies. A model is left out with all its rows; what has no other row (the stall, the
-fused and torch kernels, when 13B is left out) is then foretold from its prior. Memory: a row fits
-when library, communicators and the formula of `lib/plan/foreign_memory.h` are within the device.
+with priors (factor 1, nothing lost): what no row tells stays there. `step_fixed` ends at its bound.
+Norms of several kernels cost eleven times what ours do. A model is left out with all its rows; what
+has no other row (the stall, the fused and torch kernels, when 13B is left out) is then foretold
+from its prior. Memory: a row fits when library, communicators and the formula of
+`lib/plan/foreign_memory.h` are within the device.
 
 EOF
 "$published" --split 2>/dev/null

@@ -1,6 +1,6 @@
 /*
- * test_habits.c - what a trainer's profile changes beside prices: memory (foreign_memory.h), a
- * pipeline's stall, and communication that hides only where there is no pipeline.
+ * test_habits.c - what a trainer's profile changes beside prices: memory (foreign_memory.h)
+ * and a pipeline's stall.
  */
 #include "lib/base/mem.h"
 #include "lib/plan/foreign_memory.h"
@@ -233,29 +233,6 @@ static void a_stall_is_idle_time_of_pipelines(void)
     }
 }
 
-static void data_traffic_hides_without_a_pipeline(void)
-{
-    for (int pipeline = 1; pipeline <= 2; pipeline++) {
-        struct sn_config c = config_of(1, pipeline, 2);
-        struct subject s;
-        if (subject_init(&s, &c)) {
-            s.software.data_overlaps = false;
-            struct sn_sim shown = play(&s);
-            s.software.hidden[SN_AXIS_DATA] = 1;
-            struct sn_sim hidden = play(&s);
-            s.software.pipeline_hides = false;
-            struct sn_sim split = play(&s);
-            double want = pipeline > 1 ? shown.step : hidden.step;
-            tap_ok(hidden.step < shown.step && split.step == want, "with %d stages it is %s",
-                   pipeline, pipeline > 1 ? "shown" : "hidden");
-            sn_sim_fini(&shown);
-            sn_sim_fini(&hidden);
-            sn_sim_fini(&split);
-        }
-        subject_fini(&s);
-    }
-}
-
 int main(void)
 {
     our_profile_is_our_memory();
@@ -264,6 +241,5 @@ int main(void)
     recomputing_keeps_inputs_and_what_is_alive();
     the_fullest_stage_is_the_plan();
     a_stall_is_idle_time_of_pipelines();
-    data_traffic_hides_without_a_pipeline();
     return tap_done();
 }

@@ -194,7 +194,7 @@ static enum sn_status residuals(void *arg, const double *x, double *r, struct sn
 
 static enum sn_status fit_kind(struct fitting *f, double scale, struct sn_err *err)
 {
-    struct fit fit = {.scale = scale, .residuals = residuals, .arg = f};
+    struct fit fit = {.residuals = residuals, .arg = f};
     double x[FIT_MAX], cost;
     for (int k = 0; k < f->s->n_constants; k++) {
         const struct constant *c = &f->s->constant[k];
@@ -213,7 +213,9 @@ static enum sn_status fit_kind(struct fitting *f, double scale, struct sn_err *e
     for (int i = 0; i < f->b->rows.n; i++)
         fit.rows += counts(f, i);
     fit.n = f->n;
-    if (f->n > 0 && fit.rows > 0) {
+    /* From a wide view, in which all rows count, to a narrow one: it has few minima of its own. */
+    for (double wide = 16; f->n > 0 && fit.rows > 0 && wide >= 1; wide /= 4) {
+        fit.scale = wide * scale;
         SN_TRY(fit_run(&fit, x, &cost, err));
         put(f, x);
     }

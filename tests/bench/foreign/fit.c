@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { ROUNDS = 100, MOST_STALE = 6 };
-static const double STEP = 1e-3, ENOUGH = 1e-3, MOST_DAMPING = 1e6;
+static const double STEP = 1e-3, ENOUGH = 1e-4, MOST_DAMPING = 1e6;
 
 struct work {
     const struct fit *f;

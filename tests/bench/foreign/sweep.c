@@ -4,7 +4,7 @@
  * Its trials fall in two campaigns, told by their numbers: up to 105,109 with torch, fused softmax
  * and FlashAttention 1, from 131,673 on with FlashAttention 2. The trainer changed in between: what
  * a pipeline stage adds or saves differs at equal layout and kernels. So each is a profile of its
- * own, and the 2k runs of the later one are a third (docs/PLANNER.md says what is odd with them).
+ * own, and the 2k runs of the later one are a third (tests/bench/published.sh says what is odd).
  */
 #include "tests/bench/foreign/rows.h"
 
