@@ -39,6 +39,8 @@
 
 static const struct constant megatron[] = {ATTENTION("fused", SN_ATTENTION_FUSED), COMPUTING,
                                            TENSOR, DATA, PIPELINE};
+static const struct constant sailor[] = {ATTENTION("torch", SN_ATTENTION_TORCH), COMPUTING, TENSOR,
+                                         DATA, PIPELINE};
 static const struct constant foundry[] = {ATTENTION("flash1", SN_ATTENTION_FLASH1), COMPUTING,
                                           DATA};
 static const struct constant nemo[] = {ATTENTION("flash2", SN_ATTENTION_FLASH2),
@@ -62,5 +64,5 @@ SOURCE(bigscience, "megatron-deepspeed-2022", megatron);
 SOURCE(sc21, "megatron-2021", megatron);
 SOURCE(foundry, "llm-foundry-2023", foundry);
 SOURCE(nemo, "nemo-2025", nemo);
-SOURCE(sailor, "sailor-2025", megatron);
+SOURCE(sailor, "sailor-2025", sailor);
 SOURCE(internevo, "internevo-2024", internevo);
