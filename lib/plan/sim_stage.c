@@ -304,6 +304,7 @@ static void repeat(struct sn_sim_player *g, const struct sn_sim_run *r, const st
     c->comm = begin + r->end.comm;
     c->ring = begin + r->end.ring;
     c->share = r->end.share;
+    c->host = begin + r->end.host;
     c->busy += r->end.busy;
     for (int a = 0; a < SN_NAXES; a++)
         c->exposed[a] += r->end.exposed[a];
