@@ -21,6 +21,8 @@ is "blocks of ranks share a host" \
 run $netns run "$tmp/n" 3 true
 is "three ranks on two hosts" "$rc" 1
 like "are refused in a sentence" "$err" '^netns.sh: 3 ranks on 2 hosts; want a multiple of 2$'
+run $netns up "$tmp/m" 2 fast
+like "a rate that is none is refused in a sentence" "$rc:$err" "^1:netns.sh: rate 'fast'; want one as of tc"
 run $netns up "$tmp/n" 2 1gbit
 is "a folder in use" "$rc" 1
 like "is refused in a sentence" "$err" 'is in use; end it with'

@@ -49,7 +49,7 @@ down() {
             ;;
         esac
     done <"$dir/names"
-    rm -f "$dir/names" "$dir/agent" "$dir/hosts"
+    rm -f "$dir/names" "$dir/shim" "$dir/agent" "$dir/hosts"
 }
 
 # No address of this machine may be in the network that the hosts use.
@@ -77,12 +77,14 @@ one_host() { # number
     ip -n "$ns" link set lo up
     ip -n "$ns" route change "$net.0/24" dev eth0 src "$net.$1" initcwnd 256 rto_min 3s
     ip netns exec "$ns" sh -c 'cd /proc/sys/net/ipv4 && echo 0 >tcp_slow_start_after_idle && echo 0 >tcp_early_retrans'
-    limit "" "${id}h$1" && limit "$ns" eth0 || skip "this kernel has no tbf"
+    limit "" "${id}h$1" || skip "this kernel has no tbf"
+    limit "$ns" eth0 || skip "this kernel has no tbf"
 }
 
 up() { # hosts rate
     hosts=$1 rate=$2
     case $hosts in [1-9] | [1-9][0-9]) ;; *) die "$hosts hosts; want 1 to 99" ;; esac
+    case $rate in [1-9]*bit) ;; *) die "rate '$rate'; want one as of tc, like 200mbit" ;; esac
     [ "$(id -u)" = 0 ] || skip "network namespaces need root"
     for tool in ip tc mpirun unshare nsenter; do
         command -v $tool >/dev/null || skip "no $tool here"
@@ -95,19 +97,20 @@ up() { # hosts rate
     ip link add "$id" type bridge 2>/dev/null || skip "this kernel makes no bridge"
     echo "link $id" >"$dir/names"
     trap 'down; exit 130' INT TERM HUP
-    trap 'rc=$?; [ $rc = 0 ] || down; exit $rc' EXIT
+    trap '[ -f "$dir/agent" ] || down' EXIT # the last thing that is written
     ip addr add "$net.254/24" dev "$id"
     ip link set "$id" up
     for k in $(seq 1 "$hosts"); do one_host "$k"; done
     echo "$hosts $net $id" >"$dir/hosts"
-    cat >"$dir/agent" <<SHIM
+    cat >"$dir/shim" <<SHIM
 #!/bin/sh
 # agent ADDRESS COMMAND...: as ssh would
 k=\${1##*.}
 shift
 exec nsenter --net=/var/run/netns/$id-\$k unshare -u -m sh -c "hostname $id-\$k; mount -t tmpfs tmpfs /dev/shm; cd '$PWD'; \$*"
 SHIM
-    chmod +x "$dir/agent"
+    chmod +x "$dir/shim"
+    mv "$dir/shim" "$dir/agent"
 }
 
 run() { # ranks command...
