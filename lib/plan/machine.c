@@ -119,6 +119,7 @@ static const struct sn_key level_rows[] = {
     {ROW("links.efficiency", FLOAT, efficiency, "Part of both that large messages reach."), PART, DEFAULT("1")},
     {ROW("links.half_bytes", FLOAT, half_bytes, "Bytes of a message at which half of that is lost."), .min = 0, .max = 1e12L, DEFAULT("0")},
     {ROW("links.all_reduce", FLOAT, all_reduce, "Rate of an all-reduce over that of other collectives, where switches sum (NVLS, SHARP) and a group has more than half of a domain."), .min = 0.1L, .max = 10, DEFAULT("1")},
+    {ROW("links.crowd", FLOAT, crowd, "Part of the rate that is left where more than two domains exchange with each other directly (collectives: direct, all-to-all): their messages meet at the receivers."), PART, DEFAULT("1")},
     {ROW("links.processor", FLOAT, processor, "Part of a rank's computing that a transfer takes away while it is under way: 1 where a communication thread has no core of its own."), .min = 0, .max = 1, DEFAULT("0")},
     {LIST("links.measured"), .unit = "a list of measured collectives", ABSENT("none"), .sentence = "Collectives whose time is known: see below."},
 };

@@ -109,6 +109,8 @@ struct sn_level {
     double half_bytes; /* message at which half of that is reached */
     double all_reduce; /* rate of an all-reduce over that of the others, where switches sum (NVLS,
                           SHARP) and the group has more than half of a domain; else 1 */
+    double crowd;      /* part of the rate that is left where more than two domains exchange with
+                          each other directly and their messages meet at the receivers; else 1 */
     double processor;  /* part of a rank's computing that a transfer here takes away while it is
                           under way: a communication thread without a core of its own 1, a NIC 0 */
     struct sn_links measured; /* collectives whose time is known; they go before the formula */

@@ -90,6 +90,8 @@ static double passing(const struct sn_pricer *p, enum sn_collective kind, enum s
     bool direct = p->machine->algorithm == SN_ALGORITHM_DIRECT || kind == SN_ALL_TO_ALL;
     /* Direct: each member sends its own; ring: those in the domain share what crosses. */
     double each = direct ? (n - inside) * one : (n - 1) * one / inside;
+    if (direct && s->at[i] > 2)
+        member *= or_one(level(p, i)->crowd);
     return times * each * ramp(level(p, i), bytes) / member;
 }
 

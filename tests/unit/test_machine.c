@@ -39,7 +39,7 @@ static const char full[] =
     "launch: 2.0e-5\n"
     "links:\n"
     "  - {name: node, ranks: 8, latency: 3.0e-6, device: 300e9, peer: 100e9, efficiency: 0.8,\n"
-    "     half_bytes: 1.0e6, all_reduce: 1.3, processor: 0.5}\n"
+    "     half_bytes: 1.0e6, all_reduce: 1.3, crowd: 0.9, processor: 0.5}\n"
     "  - {name: leaf, ranks: 160, latency: 5.0e-6, device: 25e9, domain: 200e9}\n"
     "  - {name: spine, ranks: 0, latency: 7.0e-6, device: 25e9, domain: 2000e9}\n"
     "storage: {write: 100e9, node: 5e9, host: 25e9}\n";
@@ -104,10 +104,10 @@ static void every_key_arrives(void)
     tap_ok(m.n_levels == 3 && !strcmp(l[0].name, "node") && l[0].ranks == 8 &&
                l[0].latency == 3e-6 && l[0].device == 300e9 && l[0].peer == 100e9 &&
                l[0].domain == 0 && l[0].efficiency == 0.8 && l[0].half_bytes == 1e6 &&
-               l[0].all_reduce == 1.3 && l[0].processor == 0.5,
+               l[0].all_reduce == 1.3 && l[0].crowd == 0.9 && l[0].processor == 0.5,
            "the innermost level");
     tap_ok(l[1].ranks == 160 && l[1].domain == 200e9 && l[1].efficiency == 1 &&
-               l[1].all_reduce == 1 && l[2].ranks == 0,
+               l[1].all_reduce == 1 && l[1].crowd == 1 && l[2].ranks == 0,
            "the others, with defaults");
     tap_ok(m.storage_write == 100e9 && m.storage_node == 5e9 && m.storage_host == 25e9, "storage");
     sn_machine_fini(&m);

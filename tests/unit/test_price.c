@@ -221,6 +221,15 @@ static void collectives_take_the_slowest_level(const struct sn_software *s)
     tap_ok(near(sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_DATA),
                 latency + 2 * 24.0 / 32 * bytes / nic),
            "direct: each member sends to 24 others beyond its node");
+    m.level[1].crowd = 0.8;
+    tap_ok(near(sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_DATA),
+                latency + 2 * 24.0 / 32 * bytes / (0.8 * nic)),
+           "whose messages meet at the receivers");
+    p.span[SN_GROUP_DATA].at[1] = 2;
+    double pair = sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_DATA);
+    m.level[1].crowd = 0;
+    tap_ok(pair == sn_price_collective(&p, SN_ALL_REDUCE, n, SN_BF16, SN_GROUP_DATA),
+           "unless there are two nodes alone");
     m.algorithm = SN_ALGORITHM_RING;
     p = pricer_of(&m, s, pipe);
     tap_ok(near(sn_price_collective(&p, SN_SEND, n, SN_BF16, SN_GROUP_PIPELINE),
