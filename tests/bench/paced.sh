@@ -61,10 +61,10 @@ up() { # hosts
     $netns up "$tmp/n" "$1" "$rate" || exit # 77: it has said why not
 }
 
-# The links of two hosts: what every level of the machine file below has.
+# What every level of the machine file below has, from four hosts.
 measure_links() {
-    up 2
-    $LAUNCH 4 "$BUILD/tests/bench/pace/links" 2 >"$tmp/links"
+    up 4
+    $LAUNCH 8 "$BUILD/tests/bench/pace/links" 4 >"$tmp/links"
     $netns down "$tmp/n"
     echo 'The links as `tests/bench/pace/links` measured them just before:'
     printf '\n```\n%s\n```\n' "$(cat "$tmp/links")"

@@ -6,7 +6,8 @@
  * Measured through lib/run/comm as the trainer uses it, naps of its thread included: ranks 0 and 1
  * (on one host), and ranks 0 and 2 (on two), exchange messages in both directions at once, some in
  * a row, as training does: what a link lets pass for free after a pause is no rate. Bandwidth is
- * the slope between a middle and a large message. Times are lower quartiles. Rank 0 prints YAML
+ * the slope between a middle and a large message; crowd is what is left of it when all hosts send
+ * to all. Times are lower quartiles. Rank 0 prints YAML
  * with the raw times as comments.
  */
 #include "lib/base/clock.h"
@@ -86,17 +87,35 @@ static void reduce(struct bench *b, int64_t bytes)
     must(b->comm->ops->wait(b->comm, b->comm->ops->post(b->comm, &t), &err), &err);
 }
 
+/* An all-gather of one rank of each host, `bytes` from each. */
+static void gather(struct bench *b, int64_t bytes)
+{
+    struct sn_err err;
+    struct sn_transfer t = {.kind = SN_ALL_GATHER,
+                            .group = SN_GROUP_DATA,
+                            .dtype = SN_F32,
+                            .n = bytes / 4,
+                            .in = b->out,
+                            .out = b->in,
+                            .staging = b->staging,
+                            .label = "links"};
+    must(b->comm->ops->wait(b->comm, b->comm->ops->post(b->comm, &t), &err), &err);
+}
+
 /* Part in what goes on between rank 0 and `peer`, if any. */
 static void once(struct bench *b, int peer, int64_t bytes)
 {
     int rank = b->comm->rank;
-    if (!peer && rank < 2)
+    if (peer < 0 && rank % 2 == 0)
+        gather(b, bytes);
+    else if (peer == 0 && rank < 2)
         reduce(b, bytes);
-    else if (peer && (rank == 0 || rank == peer))
+    else if (peer > 0 && (rank == 0 || rank == peer))
         exchange(b, peer - rank, bytes);
 }
 
-/* Between rank 0 and `peer`; 0: all-reduces of rank 0's host. Only rank 0 learns the times. */
+/* Between rank 0 and `peer`; 0: all-reduces of rank 0's host, -1: all-gathers
+ * of all hosts. Only rank 0 learns the times. */
 static void measure(struct bench *b, int peer, double seconds[SIZES])
 {
     for (int s = 0; s < SIZES; s++) {
@@ -127,6 +146,15 @@ static double latency(const double seconds[SIZES])
     return fmax(seconds[SHORT], seconds[MIDDLE] - (double)sizes[MIDDLE] / rate(seconds));
 }
 
+/* What is left of the rate of a pair when all hosts send to all: of bytes that a host receives. */
+static double crowd(int hosts, const double seconds[SIZES], double pair)
+{
+    double part = 0;
+    for (int s = MIDDLE; s < LARGE; s++)
+        part += (double)((hosts - 1) * sizes[s]) / seconds[s] / pair / (LARGE - MIDDLE);
+    return fmin(part, 1);
+}
+
 static void print_level(const char *name, int ranks, const double seconds[SIZES])
 {
     printf("  - {name: %s, ranks: %d, latency: %.2e, device: %.4e", name, ranks, latency(seconds),
@@ -145,7 +173,7 @@ int main(int argc, char **argv)
 {
     struct sn_err err;
     struct bench b = {0};
-    double host[SIZES], inside[SIZES], between[SIZES];
+    double host[SIZES], inside[SIZES], between[SIZES], gathered[SIZES];
     int hosts = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0;
     must(sn_comm_create_mpi(&b.comm, &err), &err);
     if (hosts < 2 || b.comm->size != 2 * hosts)
@@ -157,26 +185,31 @@ int main(int argc, char **argv)
             &err);
     struct sn_grid g = test_grid(2, 1, hosts, 1);
     must(b.comm->ops->set_grid(b.comm, &g, &err), &err);
-    b.in = sn_arena_map(2 * (size_t)sizes[LARGE] + (size_t)sn_collective_staging(2));
+    size_t result = (size_t)(hosts * sizes[LARGE]), send = (size_t)sizes[LARGE];
+    size_t all = result + send + (size_t)sn_collective_staging(2 * hosts);
+    b.in = sn_arena_map(all);
     if (!b.in)
         must(sn_fail(&err, SN_ENOMEM, "no memory"), &err);
-    b.out = b.in + sizes[LARGE];
-    b.staging = b.out + sizes[LARGE];
+    b.out = b.in + result;
+    b.staging = b.out + send;
     measure(&b, 0, host);
     measure(&b, 1, inside);
     measure(&b, 2, between);
+    measure(&b, -1, gathered);
     if (b.comm->rank == 0) {
         printf("# measured by tests/bench/pace/links:\n");
         print_times("all-reduce on a host", host);
         print_times("exchange on a host", inside);
         print_times("exchange between hosts", between);
+        print_times("all-gather of all hosts, bytes of each", gathered);
         printf("links:\n");
         print_level("host", 2, inside);
         printf("}\n");
         print_level("leaf", 0, between);
-        printf(", domain: %.4e}\n", rate(between)); /* a host's ranks share its link */
+        printf(", domain: %.4e", rate(between)); /* a host's ranks share its link */
+        printf(", crowd: %.3f}\n", crowd(hosts, gathered, rate(between)));
     }
-    sn_arena_unmap(b.in, 2 * (size_t)sizes[LARGE] + (size_t)sn_collective_staging(2));
+    sn_arena_unmap(b.in, all);
     b.comm->ops->destroy(b.comm);
     return 0;
 }
