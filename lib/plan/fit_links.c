@@ -30,6 +30,8 @@ static double loss(const double *x, const void *arg)
     m.level[0].device = x[1];
     m.level[0].half_bytes = x[2];
     for (int i = 0; i < l->n; i++) {
+        if (l->v[i].kind == SN_RECV)
+            continue;
         double e = log(predicted(&m, &l->v[i]) / l->v[i].seconds);
         sum += e * e;
     }

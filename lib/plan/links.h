@@ -15,7 +15,9 @@
 #include <stdint.h>
 
 struct sn_measured_link {
-    enum sn_collective kind; /* SEND: from post to the other side's completion, one way */
+    /* SEND: one way, between ranks that do nothing else. RECV: from the post of a sender that goes
+     * on computing to the end of the wait of who waits for it, as between pipeline stages. */
+    enum sn_collective kind;
     int members;
     int64_t bytes; /* n elements, as enum sn_collective says */
     double seconds;

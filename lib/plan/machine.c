@@ -18,8 +18,8 @@
 
 static const char *const types[] = {"fp32", "bf16", "fp16", "fp64", "int32", "uint8", NULL};
 
-static const char *const transfers[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                        "all_to_all", "send",       NULL};
+static const char *const transfers[] = {
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", NULL};
 static const char *const algorithms[] = {"ring", "direct", NULL};
 
 /* Bounds refuse units that were mistaken (1000 for 1000 GFLOP/s), not machines. */
@@ -137,7 +137,7 @@ static const struct sn_key measured_rows[] = {
 #undef OF
 #define OF sn_measured_link
 static const struct sn_key link_rows[] = {
-    {ROW("links.measured.op", ENUM, kind, "What was measured; send: one way."), .names = transfers},
+    {ROW("links.measured.op", ENUM, kind, "What was measured; send: one way; recv: the same of a sender that computes, as between stages."), .names = transfers},
     {ROW("links.measured.members", INT, members, "Of the group."), .min = 2, .max = 1 << 24, .unit = "ranks"},
     {ROW("links.measured.bytes", LONG, bytes, "Of the whole of an all-reduce, of a block of the others."), .min = 1, .max = 1LL << 50, .unit = "bytes"},
     {ROW("links.measured.seconds", FLOAT, seconds, "What it takes."), .min = 1e-12L, .max = 1e5L, .unit = "seconds"},

@@ -14,6 +14,7 @@ struct sn_link_bench {
     const struct sn_grid *grid;
     enum sn_group group; /* all groups of this kind communicate at the same time */
     const struct sn_ops *ops;
+    bool on_host;   /* members of a group share a host, and its clock */
     int threads;    /* that compute on each rank */
     double seconds; /* rounds begin for so long, at least three */
 };

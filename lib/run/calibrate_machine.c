@@ -160,6 +160,7 @@ static enum sn_status measure_links(struct sn_machine *m, const struct sn_calibr
                                 .ops = o->ops,
                                 .threads = o->threads,
                                 .seconds = seconds / levels};
+    how.on_host = true;
     if (c->node_size > 1)
         SN_TRY(measure_level(&m->level[0], &how, SN_GROUP_TENSOR, err));
     if (hosts == 1)
@@ -167,6 +168,7 @@ static enum sn_status measure_links(struct sn_machine *m, const struct sn_calibr
     m->level[0].ranks = c->node_size;
     m->level[1] = (struct sn_level){.name = "network", .efficiency = 1, .all_reduce = 1};
     m->n_levels = 2;
+    how.on_host = false;
     return measure_level(&m->level[1], &how, SN_GROUP_DATA, err);
 }
 
