@@ -5,6 +5,7 @@
 #include "bin/plan_calibrate.h"
 #include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
+#include "bin/plan_search.h"
 #include "lib/base/log.h"
 #include "lib/plan/named.h"
 
@@ -14,6 +15,7 @@
 
 static const char usage[] =
     "usage: sennit-plan RUN.yaml [options]\n"
+    "       sennit-plan search RUN.yaml [options]    the best layouts; see search --help\n"
     "       sennit-plan calibrate [RUN.yaml...] [-o MACHINE.yaml]    (see calibrate --help)\n"
     "\n"
     "Checks the run file, compiles its step, plays it on the machine that the file names and "
@@ -212,6 +214,8 @@ static enum sn_status plan(const struct sn_stages *s, const struct costs *costs,
                                                   .is_hosts = said == 0,
                                                   .json = l->json},
                          err));
+    if (p.memory.total > limit && !l->json)
+        sn_plan_hint(c, &costs->machine, &costs->software, limit);
     return sn_plan_pictures(&l->pictures, &p, s, &costs->pricer, limit, err);
 }
 
@@ -270,6 +274,10 @@ int main(int argc, char **argv)
     bool refuted = false;
     if (argc > 1 && strcmp(argv[1], "calibrate") == 0)
         return sn_plan_calibrate(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "search") == 0) {
+        int code = 0;
+        return sn_plan_search(argc - 1, argv + 1, &code, &err) == SN_OK ? code : sn_report(&err);
+    }
     enum sn_status st = parse_line(argc, argv, &l, &err);
     if (st == SN_OK && (l.help || l.version)) {
         (void)fputs(l.help ? usage : "sennit-plan " SN_VERSION "\n", stdout);
@@ -281,6 +289,8 @@ int main(int argc, char **argv)
     }
     if (st == SN_OK)
         st = sn_config_load(&config, l.run_file, NULL, &err);
+    if (st == SN_OK)
+        st = sn_resolve_auto(&config, (int)l.ranks, &err);
     if (st == SN_OK) {
         int copy = config.layout.tensor * config.layout.context * config.layout.pipeline;
         int ranks = l.ranks ? (int)l.ranks : config.layout.data ? copy * config.layout.data : copy;

@@ -2,6 +2,7 @@
  * sennit_train.c - the command line of sennit-train: one rank of a training run.
  */
 #include "bin/common.h"
+#include "bin/plan_search.h"
 #include "bin/saver.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -246,6 +247,8 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
         SN_TRY(sn_machine_load(&l->machine, l->machine_file, err));
     if (l->machine_file)
         SN_TRY(sn_machine_check_precision(&l->machine, c->train.precision, err));
+    if (!l->generate)
+        SN_TRY(sn_resolve_auto(c, ranks, err));
     if (l->generate) { /* one sample on one rank, whatever layout the run has */
         c->layout.data = c->layout.tensor = c->layout.context = c->layout.pipeline = 1;
         c->layout.micro_batch = c->layout.virtual_stages = 1;

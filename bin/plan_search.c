@@ -1,0 +1,424 @@
+#include "bin/plan_search.h"
+
+#include "bin/common.h"
+#include "bin/plan_print.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/plan/search.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: sennit-plan search RUN.yaml [options]\n"
+    "\n"
+    "Enumerates every valid layout, bounds them all, compiles and simulates those that may be best, "
+    "and\nprints the best layout of each grid. Layout keys that the run file names stand.\n"
+    "  --gpus N       ranks (default: the machine's nodes, or the run file's layout)\n"
+    "  --top K        grids in the table (default 10)\n"
+    "  --free         search the keys that the layout names, too\n"
+    "  --json         an array of plans\n"
+    "  --write FILE   save the run file with the best layout\n"
+    "  --help\n"
+    "\n"
+    "Exit 0: done, 1: nothing fits, 2: bad usage or input.\n";
+
+enum { GPUS = 256, TOP, FREE, JSON, WRITE, HELP };
+
+struct line {
+    const char *run_file, *write;
+    long long gpus, top;
+    bool free, json, help;
+};
+
+static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
+{
+    switch (code) {
+    case GPUS:
+        return sn_parse_number("--gpus", optarg, 1, 1 << 24, &l->gpus, err);
+    case TOP:
+        return sn_parse_number("--top", optarg, 1, 1000, &l->top, err);
+    case FREE:
+        l->free = true;
+        return SN_OK;
+    case JSON:
+        l->json = true;
+        return SN_OK;
+    case WRITE:
+        l->write = optarg;
+        return SN_OK;
+    case HELP:
+        l->help = true;
+        return SN_OK;
+    default:
+        return sn_fail(err, SN_EINPUT, "sennit-plan search: %s %s; see sennit-plan search --help",
+                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+    }
+}
+
+static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
+{
+    static const struct option options[] = {{"gpus", required_argument, NULL, GPUS},
+                                            {"top", required_argument, NULL, TOP},
+                                            {"free", no_argument, NULL, FREE},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"write", required_argument, NULL, WRITE},
+                                            {"help", no_argument, NULL, HELP},
+                                            {0}};
+    *l = (struct line){.top = 10};
+    for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
+        SN_TRY(parse_option(code, argv, l, err));
+    if (l->help)
+        return SN_OK;
+    if (argc - optind != 1)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan search: want one run file, got %d; see sennit-plan search --help",
+                       argc - optind);
+    l->run_file = argv[optind];
+    return SN_OK;
+}
+
+/* --- the table -----------------------------------------------------------------------------------
+ */
+
+static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
+static const char *const recomputes[] = {"none", "selective", "full"};
+
+/* What is not the usual, as words. */
+static void describe(struct sn_str *out, const struct sn_layout_config *l)
+{
+    sn_str_add(out, "micro-batch %d, %s", l->micro_batch, schedules[l->schedule]);
+    if (l->virtual_stages > 1)
+        sn_str_add(out, " x %d", l->virtual_stages);
+    if (l->tensor > 1)
+        sn_str_add(out, ", %s", l->sequence_parallel ? "sequence-parallel" : "no seq.-parallel");
+    if (l->context > 1)
+        sn_str_add(out, ", %s", l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all");
+    sn_str_add(out, ", recompute %s, zero %d", recomputes[l->recompute], l->zero);
+    if (l->n_axis_order && l->axis_order[0] != SN_ORDER_TENSOR && l->tensor > 1)
+        sn_str_add(out, ", tensor not innermost");
+}
+
+struct share {
+    const char *name;
+    double seconds; /* more than the winner's */
+};
+
+static void add_share(struct share *s, int *n, const char *name, double seconds)
+{
+    int i = (*n)++;
+    for (; i > 0 && s[i - 1].seconds < seconds; i--)
+        s[i] = s[i - 1];
+    s[i] = (struct share){name, seconds};
+}
+
+/* The two largest parts of what a rival takes longer, in parts of the winner's step. */
+static void loses(struct sn_str *out, const struct sn_plan *p, const struct sn_plan *best)
+{
+    struct share s[SN_NAXES + 3];
+    int n = 0;
+    const struct sn_sim_stage *a = &p->stage, *b = &best->stage;
+    add_share(s, &n, "computing", a->busy - a->update - (b->busy - b->update));
+    add_share(s, &n, "bubble", a->idle - b->idle);
+    add_share(s, &n, "update", a->update - b->update);
+    for (int x = 0; x < SN_NAXES; x++)
+        add_share(s, &n, sn_axis_name((enum sn_axis)x), a->exposed[x] - b->exposed[x]);
+    bool any = false;
+    for (int i = 0; i < 2; i++)
+        if (s[i].seconds > 0.001 * best->step_time) {
+            sn_str_add(out, "%s+%.1f %% %s", any ? ", " : "",
+                       100 * s[i].seconds / best->step_time, s[i].name);
+            any = true;
+        }
+    if (!any)
+        sn_str_add(out, "a tie");
+}
+
+static void share_of_winner(struct sn_str *out, const char *name, double seconds, double step)
+{
+    if (seconds > 0.0005 * step)
+        sn_str_add(out, ", %s %.1f %%", name, 100 * seconds / step);
+}
+
+static void breakdown(struct sn_str *out, const struct sn_plan *p)
+{
+    const struct sn_sim_stage *s = &p->stage;
+    sn_str_add(out, "computing %.1f %%", 100 * (s->busy - s->update) / p->step_time);
+    share_of_winner(out, "bubble", s->idle, p->step_time);
+    for (int x = 0; x < SN_NAXES; x++) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), "exposed %s", sn_axis_name((enum sn_axis)x));
+        share_of_winner(out, name, s->exposed[x], p->step_time);
+    }
+    share_of_winner(out, "update", s->update, p->step_time);
+}
+
+static void add_row(struct sn_str *out, const struct sn_search *s, int i)
+{
+    const struct sn_found *f = &s->found[i];
+    const struct sn_layout_config *l = &f->layout;
+    char size[16];
+    sn_str_add(out, "%3d  %5d %4d %4d %4d  %9.4g s %5.1f %% %10s  ", i + 1, l->data, l->tensor,
+               l->context, l->pipeline, f->plan.step_time, 100 * f->plan.mfu,
+               sn_str_bytes(size, f->plan.memory.total));
+    describe(out, l);
+    sn_str_add(out, "; ");
+    if (i == 0)
+        breakdown(out, &f->plan);
+    else
+        loses(out, &f->plan, &s->found[0].plan);
+    sn_str_add(out, "\n");
+}
+
+static void table(struct sn_str *out, const struct sn_search *s, const struct sn_search_want *w)
+{
+    char limit[16];
+    sn_str_add(out,
+               "%lld layouts of %d ranks (orders of axes apart): %lld do not fit %s, %lld were "
+               "compiled, the others are\nprovably not better than the best of their grid or than "
+               "this table\n",
+               (long long)s->valid, w->ranks, (long long)s->too_big,
+               sn_str_bytes(limit, w->limit), (long long)s->exact);
+    sn_str_add(out, "rank  data tens cont pipe       step      MFU     memory  layout; why\n");
+    for (int i = 0; i < s->n; i++)
+        add_row(out, s, i);
+}
+
+/* --- JSON, the file ------------------------------------------------------------------------------
+ */
+
+static void json_row(struct sn_str *out, const struct sn_found *f, const struct sn_plan *best,
+                     int64_t limit)
+{
+    const struct sn_memory_plan *m = &f->plan.memory;
+    const struct sn_layout_config *l = &f->layout;
+    static const char *const axis[] = {"tensor", "context", "expert", "data", "pipeline"};
+    sn_str_add(out,
+               "{\"layout\": {\"data\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": 1, "
+               "\"context\": %d, \"micro_batch\": %d, \"virtual_stages\": %d, "
+               "\"sequence_parallel\": %s, \"schedule\": \"%s\", \"recompute\": \"%s\", \"zero\": "
+               "%d, \"context_kind\": \"%s\", \"split\": \"auto\", \"axis_order\": [",
+               l->data, l->tensor, l->pipeline, l->context, l->micro_batch, l->virtual_stages,
+               l->sequence_parallel ? "true" : "false", schedules[l->schedule],
+               recomputes[l->recompute], l->zero,
+               l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all");
+    for (int i = 0; i < l->n_axis_order; i++)
+        sn_str_add(out, "%s\"%s\"", i ? ", " : "", axis[l->axis_order[i]]);
+    sn_str_add(out,
+               "]}, \"step_time_s\": %.9g, \"mfu\": %.6f, \"tokens_per_s\": %.9g, \"fits\": %s, "
+               "\"memory_bytes\": {\"params\": %lld, \"grads\": %lld, \"optimizer\": %lld, "
+               "\"activations\": %lld, \"workspace\": %lld, \"comm\": %lld, \"total\": %lld}, "
+               "\"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, \"why\": ",
+               f->plan.step_time, f->plan.mfu, f->plan.tokens_per_s,
+               m->total <= limit ? "true" : "false", (long long)m->params, (long long)m->grads,
+               (long long)m->optimizer, (long long)m->activations, (long long)m->workspace,
+               (long long)m->comm, (long long)m->total, (long long)limit, f->plan.bubble);
+    struct sn_str why = {0};
+    if (&f->plan == best)
+        breakdown(&why, best);
+    else
+        loses(&why, &f->plan, best);
+    sn_str_add_json(out, why.p ? why.p : "");
+    sn_str_fini(&why);
+    sn_str_add(out, "}");
+}
+
+static void json_table(struct sn_str *out, const struct sn_search *s, int64_t limit)
+{
+    sn_str_add(out, "[");
+    for (int i = 0; i < s->n; i++) {
+        sn_str_add(out, i ? ",\n " : "");
+        json_row(out, &s->found[i], &s->found[0].plan, limit);
+    }
+    sn_str_add(out, "]\n");
+}
+
+static enum sn_status write_best(const char *path, struct sn_config *c, const struct sn_search *s,
+                                 struct sn_err *err)
+{
+    struct sn_str text = {0};
+    c->layout = s->found[0].layout;
+    sn_config_format(&text, c);
+    FILE *f = text.failed ? NULL : fopen(path, "w");
+    bool good = f && fputs(text.p, f) >= 0;
+    good = f && fclose(f) == 0 && good;
+    bool failed = text.failed;
+    sn_str_fini(&text);
+    if (failed)
+        return sn_fail(err, SN_ENOMEM, "--write: no memory for the text");
+    return good ? SN_OK
+                : sn_fail(err, SN_EIO, "%s: cannot be written: %s; name a place that can", path,
+                          strerror(errno));
+}
+
+/* A layout and its memory; where there is a limit, by how much it is over it. */
+static void near_line(const struct sn_found *f, int64_t limit)
+{
+    const struct sn_layout_config *l = &f->layout;
+    struct sn_str text = {0};
+    char need[16], miss[16];
+    describe(&text, l);
+    (void)fprintf(stderr, "  data %d, tensor %d, context %d, pipeline %d, %s: %s", l->data,
+                  l->tensor, l->context, l->pipeline, text.p ? text.p : "",
+                  sn_str_bytes(need, f->plan.memory.total));
+    if (limit)
+        (void)fprintf(stderr, ", %s too much\n",
+                      sn_str_bytes(miss, f->plan.memory.total - limit));
+    else
+        (void)fprintf(stderr, ", %.4g s a step\n", f->plan.step_time);
+    sn_str_fini(&text);
+}
+
+static enum sn_status nothing_fits(const struct sn_search *s, int64_t limit)
+{
+    char have[16];
+    (void)fprintf(stderr, "sennit-plan: none of %lld layouts fits %s a rank; nearest:\n",
+                  (long long)s->valid, sn_str_bytes(have, limit));
+    for (int i = 0; i < s->n_near; i++)
+        near_line(&s->near[i], limit);
+    return SN_OK;
+}
+
+/* --- all -----------------------------------------------------------------------------------------
+ */
+
+/* Ranks asked for, or those of the machine's nodes, or of the run file's layout. */
+static enum sn_status ranks_of(int *ranks, const struct line *l, const struct sn_config *c,
+                               const struct sn_machine *m, struct sn_err *err)
+{
+    int64_t n = l->gpus ? l->gpus : sn_machine_ranks(m, c);
+    if (n == 0 && c->layout.data)
+        n = sn_config_ranks(c);
+    if (n == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: nothing says how many ranks to search for; use --gpus, machine.nodes or "
+                       "layout.data",
+                       c->path);
+    *ranks = (int)n;
+    return SN_OK;
+}
+
+static enum sn_status print_found(const struct sn_search *s, const struct sn_search_want *w,
+                                  const struct line *l, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    if (l->json)
+        json_table(&text, s, w->limit);
+    else
+        table(&text, s, w);
+    bool failed = text.failed;
+    if (!failed)
+        (void)fputs(text.p, stdout);
+    sn_str_fini(&text);
+    return failed ? sn_fail(err, SN_ENOMEM, "search: no memory for the table") : SN_OK;
+}
+
+static enum sn_status search(struct sn_config *c, const struct line *l, struct sn_machine *m,
+                             int *exit_code, struct sn_err *err)
+{
+    struct sn_software software;
+    struct sn_search s = {0};
+    int ranks = 0;
+    SN_TRY(sn_machine_of(m, c, NULL, err));
+    SN_TRY(sn_software_of(&software, c, NULL, err));
+    SN_TRY(ranks_of(&ranks, l, c, m, err));
+    if (l->free)
+        c->layout_named = 0;
+    struct sn_search_want w = {.config = c,
+                               .machine = m,
+                               .software = &software,
+                               .ops = sn_ops_cpu(),
+                               .threads = sn_threads(c, ranks),
+                               .ranks = ranks,
+                               .top = (int)l->top,
+                               .limit = sn_names_machine(c) ? sn_memory_limit(m, c)
+                                                            : sn_host_limit(ranks)};
+    SN_TRY(sn_search_run(&s, &w, err));
+    enum sn_status st = SN_OK;
+    if (s.n == 0) {
+        *exit_code = sn_exit_code(SN_EFAIL);
+        st = nothing_fits(&s, w.limit);
+    }
+    if (s.n > 0 || l->json)
+        st = print_found(&s, &w, l, err);
+    if (st == SN_OK && s.n > 0 && l->write)
+        st = write_best(l->write, c, &s, err);
+    sn_search_fini(&s);
+    return st;
+}
+
+enum sn_status sn_plan_search(int argc, char **argv, int *exit_code, struct sn_err *err)
+{
+    struct line l;
+    struct sn_machine machine = {0};
+    SN_TRY(parse_line(argc, argv, &l, err));
+    if (l.help) {
+        (void)fputs(usage, stdout);
+        return SN_OK;
+    }
+    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
+    if (!c)
+        return sn_fail(err, SN_ENOMEM, "search: no memory");
+    enum sn_status st = sn_config_load(c, l.run_file, NULL, err);
+    if (st == SN_OK)
+        st = search(c, &l, &machine, exit_code, err);
+    sn_machine_fini(&machine);
+    sn_free(c);
+    return st;
+}
+
+/* --- for sennit-plan RUN.yaml and sennit-train ---------------------------------------------------
+ */
+
+static enum sn_status nodes_of(int *ranks, const struct sn_config *c, struct sn_err *err)
+{
+    struct sn_machine m = {0};
+    SN_TRY(sn_machine_of(&m, c, NULL, err));
+    *ranks = (int)sn_machine_ranks(&m, c);
+    sn_machine_fini(&m);
+    if (*ranks > 0)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: layout: auto wants a number of ranks; use --ranks or machine.nodes",
+                   c->path);
+}
+
+enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *err)
+{
+    if (!c->layout_auto)
+        return SN_OK;
+    if (ranks == 0)
+        SN_TRY(nodes_of(&ranks, c, err));
+    return sn_search_auto(c, ranks, sn_host_limit(ranks), sn_ops_cpu(), sn_threads(c, ranks), err);
+}
+
+void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
+                  const struct sn_software *s, int64_t limit)
+{
+    struct sn_search found = {0};
+    struct sn_err err;
+    struct sn_config *free = sn_alloc(sizeof(*free));
+    int ranks = sn_config_ranks(c);
+    if (!free)
+        return;
+    *free = *c;
+    free->layout_named = 0;
+    struct sn_search_want w = {.config = free,
+                               .machine = m,
+                               .software = s,
+                               .ops = sn_ops_cpu(),
+                               .threads = sn_threads(c, ranks),
+                               .ranks = ranks,
+                               .top = 3,
+                               .limit = limit};
+    if (sn_search_run(&found, &w, &err) == SN_OK && found.n > 0) {
+        (void)fprintf(stderr, "layouts of %d ranks that fit, best first:\n", ranks);
+        for (int i = 0; i < found.n; i++)
+            near_line(&found.found[i], 0);
+    }
+    sn_search_fini(&found);
+    sn_free(free);
+}
