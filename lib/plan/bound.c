@@ -35,16 +35,39 @@ static double turns(const struct sn_pipeline *p, const struct sn_piece_costs *c,
 /* gpipe: all forwards through the slowest stage, then all backwards. */
 static double sweeps(const struct sn_pipeline *p, const struct sn_piece_costs *c)
 {
-    double forward = 0, backward = 0, f = 0, b = 0;
+    double forward = 0, backward = 0, f = 0, b = 0, extra = 0;
     for (int k = 0; k < p->stages; k++) {
         f += c->forward[k] + (k > 0) * c->transfer;
-        b += sent(c, k) + c->extra[k] + (k > 0) * c->transfer;
+        b += sent(c, k) + (k > 0) * c->transfer;
     }
     for (int e = 0; e < p->stages; e++) {
+        extra += c->extra[e]; /* what is behind e saw the first micro-batch's gradient */
         forward = fmax(forward, f + (p->micros - 1) * c->forward[e]);
-        backward = fmax(backward, b + (p->micros - 1) * c->backward[e]);
+        backward = fmax(backward, b + (p->micros - 1) * c->backward[e] + extra);
     }
     return forward + backward;
+}
+
+/* interleaved: when the last micro-batch's gradient enters the last piece. What the last stage does
+ * after that are backwards of its other parts, as many micro-batches as there are stages. */
+static double turn_back(const struct sn_pipeline *p, const struct sn_piece_costs *c)
+{
+    int last = p->stages - 1, pieces = p->stages * p->virtual_stages;
+    double at = p->micros * (over_parts(c->forward, p, last) + over_parts(c->backward, p, last));
+    for (int k = 0; k < last; k++)
+        at += c->forward[k] + c->transfer;
+    for (int k = last; k < pieces - 1; k += p->stages)
+        at -= p->stages * c->backward[k];
+    return at - c->backward[pieces - 1];
+}
+
+/* And when it has come down to `piece`. */
+static double way_down(const struct sn_pipeline *p, const struct sn_piece_costs *c, int piece)
+{
+    double way = 0;
+    for (int k = p->stages * p->virtual_stages - 1; k > piece; k--)
+        way += sent(c, k) + c->extra[k] + c->transfer;
+    return way + c->backward[piece] + c->extra[piece];
 }
 
 void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_piece_costs *c)
@@ -66,6 +89,8 @@ void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn
         end[s] = fmax(last + late, work + p->micros * late + c->extra[s]);
         there -= s > 0 ? c->forward[s - 1] + c->transfer : 0;
     }
+    if (p->virtual_stages > 1)
+        end[0] = fmax(end[0], turn_back(p, c) + way_down(p, c, 0));
     if (p->kind == SN_GPIPE)
         end[0] = fmax(end[0], sweeps(p, c));
 }

@@ -20,6 +20,8 @@
  *                then the rest m' = m - k (p - s) at a later stage e:
  *                X_s + k L_s + (X_e - X_s) + m' (F_e + B_e) + Y_e
  *   two sweeps   gpipe: all forwards pass the slowest stage, then all backwards do
+ *   way down     interleaved: when the last gradient enters the last piece, the last stage has only
+ *                p micro-batches' backwards of its other parts to do; from there it passes all pieces
  *   late weights zero-bubble: before its last backward, stage s has done all but s + 1 weight
  *                gradients: X_s + m (F_s + B_s) + (m-1-s) W_s + Y_s, and then stage 0 has one more
  */

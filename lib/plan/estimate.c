@@ -20,9 +20,8 @@ struct look {
     int pieces, members, zero;
     const int *layers; /* [pieces] */
     double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
-    const double **reduce; /* [pieces] of the units of each piece, from its last on */
-    double head;           /* reductions that the last forward chunk posts */
-    bool posts;            /* the last backwards post reductions */
+    const sn_part_seconds **reduce; /* [pieces] of the units of each piece, from its last on */
+    bool posts;                     /* the last backwards post reductions */
 };
 
 static bool is_first(int piece)
@@ -113,15 +112,11 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
     enum sn_pass pass = phase == SN_PHASE_FORWARD    ? SN_PASS_FORWARD
                         : phase == SN_PHASE_BACKWARD ? SN_PASS_BACKWARD
                                                      : SN_PASS_WEIGHT;
-    const double *sums = last && phase == reduces ? k->reduce[piece] : NULL;
-    struct sn_shape_end e = sn_shape_busy(k->shape, k->prices, pass, &x, sums, busy);
-    if (pass == SN_PASS_FORWARD) {
+    bool posts = last && (phase == reduces || (phase == SN_PHASE_FORWARD && x.last));
+    struct sn_shape_end e = sn_shape_busy(k->shape, k->prices, pass, &x,
+                                          posts ? k->reduce[piece] : NULL, busy);
+    if (phase == SN_PHASE_FORWARD)
         e.kernels += k->e->software->layer_fixed * x.layers;
-        if (last && x.last) { /* at the head's begin at the earliest */
-            double head = e.kernels - k->prices->alone[pass][SN_PLACE_HEAD];
-            e.collectives = fmax(e.collectives, head + k->head);
-        }
-    }
     return (struct sn_task_time){e.kernels, e.collectives};
 }
 
@@ -131,10 +126,12 @@ static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
     for (int v = k->pipe.virtual_stages - 1, unit = 0; v >= 0; v--) {
         int i = v * k->pipe.stages + s;
         struct sn_extent x = extent_of(k, i);
-        double busy = x.last ? cost->head - k->prices->alone[SN_PASS_FORWARD][SN_PLACE_HEAD] : 0;
-        busy = k->pipe.kind == SN_GPIPE ? 0 : fmax(busy, 0);
         k->reduce[i] = cost->reduce + unit;
-        k->head = x.last ? cost->head : k->head;
+        double busy = 0;
+        if (x.last && k->pipe.kind != SN_GPIPE) { /* the backward follows its forward at once */
+            struct sn_task_time f = play_task(k, SN_PHASE_FORWARD, i, true, 0);
+            busy = fmax(0, f.collectives - f.kernels);
+        }
         struct sn_task_time e = play_task(k, SN_PHASE_BACKWARD, i, true, busy);
         k->extra[i] = fmax(0, e.kernels - (k->backward[i] - k->after[i]));
         if (delays)
@@ -186,19 +183,11 @@ static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
 /* --- the end of the step -----------------------------------------------------------------------
  */
 
-static double all_reductions(const struct sn_stock_cost *cost)
-{
-    double sum = 0;
-    for (int u = 0; u < cost->units; u++)
-        sum += cost->reduce[u];
-    return sum;
-}
-
 /* When stage s has the sums of its gradients. */
 static double reduced(const struct look *k, int s, const struct sn_stock_cost *cost)
 {
     int v = k->pipe.virtual_stages, p = k->pipe.stages;
-    double sum = all_reductions(cost);
+    double sum = cost->all;
     if (k->zero >= 2 || k->members == 1)
         return k->end[s];
     if (!k->e->software->data_overlaps)

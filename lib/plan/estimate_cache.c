@@ -163,14 +163,14 @@ static double reduction(struct sn_estimator *e, const struct sn_stock_entry *x,
                         sn_stock_size(raw, zero, x->key.members).slice, SN_F32, SN_GROUP_REPLICA);
 }
 
-/* The head's weight is complete in the forward chunk, its norm is not. */
-static void post_reductions(struct sn_stock_entry *x, int cls, bool decay, double seconds)
+static void post_reductions(struct sn_stock_entry *x, int cls, double seconds)
 {
     for (int k = 0; seconds > 0 && k < x->stock.n_events; k++) {
         const struct sn_stock_event *v = &x->stock.event[k];
-        bool head = x->key.x.last && decay && v->unit == 0;
-        if (v->cls == cls)
-            *(head ? &x->cost.head : &x->reduce[v->unit]) += seconds;
+        if (v->cls != cls)
+            continue;
+        x->reduce[v->unit][v->part] += seconds;
+        x->cost.all += seconds;
     }
 }
 
@@ -178,10 +178,9 @@ static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
                           const struct sn_shape *s, const struct sn_net *net)
 {
     int zero = x->key.zero;
-    x->cost.gather = x->cost.shared = x->cost.head = 0;
+    x->cost.gather = x->cost.shared = x->cost.all = 0;
     x->net = net;
-    for (int u = 0; u < x->stock.units; u++)
-        x->reduce[u] = 0;
+    memset(x->reduce, 0, (size_t)x->stock.units * sizeof(*x->reduce));
     for (int i = 0; i < x->stock.n; i++) {
         const struct sn_stock_class *c = &x->stock.cls[i];
         const struct sn_bucket *b = &s->bucket[c->kind];
@@ -197,7 +196,7 @@ static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
         if (c->tied && net->members[SN_GROUP_TIED] > 1)
             x->cost.shared +=
                 c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, SN_GROUP_TIED);
-        post_reductions(x, i, b->decay, reduction(e, x, net, c->raw));
+        post_reductions(x, i, reduction(e, x, net, c->raw));
     }
 }
 
@@ -235,8 +234,7 @@ static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estima
         return st;
     }
     price_kernels(made, e, s);
-    made->cost.reduce = made->reduce;
-    made->cost.units = made->stock.units;
+    made->cost.reduce = (const sn_part_seconds *)made->reduce;
     *out = made;
     return SN_OK;
 }

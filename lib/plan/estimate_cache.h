@@ -38,9 +38,8 @@ struct sn_stock_key {
 struct sn_stock_cost {
     double gather, shared; /* all buckets, one after another; sums over other groups */
     double sq_norm, adamw;
-    const double *reduce; /* [units] reductions of the buckets that a unit of backward completes */
-    int units;
-    double head; /* reductions that the last forward chunk posts: not in reduce[0] */
+    double all;                    /* reductions of gradients: all buckets */
+    const sn_part_seconds *reduce; /* [units] those that wait for a part of a unit of backward */
     int64_t state;
 };
 
@@ -51,7 +50,7 @@ struct sn_stock_entry {
     struct sn_stock stock;
     struct sn_stock_cost cost; /* communication in this net: */
     const struct sn_net *net;
-    double *reduce; /* [stock.units]: cost.reduce */
+    sn_part_seconds *reduce; /* [stock.units]: cost.reduce */
     struct sn_stock_entry *next;
 };
 
@@ -75,7 +74,7 @@ struct sn_estimator {
     bool foreign_memory;
     double head_layers;
     double *room; /* for costs of pieces */
-    const double **reduce;
+    const sn_part_seconds **reduce;
     int **split;  /* [layers + 1] by number of pieces */
     struct sn_shape_entry *shape[SN_CACHE_ROWS];
     struct sn_net *net[SN_CACHE_ROWS];

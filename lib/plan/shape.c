@@ -33,7 +33,7 @@ static void micro_config(struct sn_config *out, const struct sn_config *c,
 {
     *out = *c;
     out->model.layers = out->model.share_layers = 1;
-    out->layout = (struct sn_layout_config){.data = k->zero && k->context == 1 ? 2 : 1,
+    out->layout = (struct sn_layout_config){.data = k->context == 1 ? 2 : 1, /* gradients are reduced */
                                             .tensor = k->tensor,
                                             .pipeline = 1,
                                             .context = k->context,
@@ -44,7 +44,7 @@ static void micro_config(struct sn_config *out, const struct sn_config *c,
                                             .schedule = SN_1F1B,
                                             .recompute = (enum sn_recompute)k->recompute,
                                             .zero = k->zero,
-                                            .bucket = c->layout.bucket,
+                                            .bucket = k->zero ? c->layout.bucket : 1,
                                             .split_backward = k->split};
     out->layout.context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
     out->train.global_batch = out->layout.data * k->micro_batch;
@@ -165,9 +165,22 @@ static void wait_for(struct reader *r, int id)
             beat(r, SN_BEAT_WAIT, 0, i);
 }
 
-/* What runs on every micro-batch; gathers are apart, sums of gradients over a step are no part. */
+/* Sums of gradients over a step: each part is a bucket here, so that where they stand says when the
+ * part is complete. */
+static void complete(struct reader *r, const struct sn_op *op)
+{
+    int bucket = r->p->bufs[op->in[0].buf].bucket;
+    for (int q = 0; q < r->j->n_parts; q++)
+        if (r->j->parts[q].bucket == bucket)
+            beat(r, SN_BEAT_PART, 0, q);
+}
+
+/* What runs on every micro-batch; gathers are apart. */
 static void read_op(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
+    bool sums = op->kind == SN_OP_ALL_REDUCE && op->group == SN_GROUP_REPLICA;
+    if (op->when == SN_LAST && sums)
+        complete(r, op);
     if (op->when != SN_EVERY)
         return;
     if (op->kind == SN_OP_WAIT)

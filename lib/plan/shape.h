@@ -35,10 +35,11 @@ struct sn_shape_comm {
     int64_t n, raw;
 };
 
-enum sn_beat_kind { SN_BEAT_END, SN_BEAT_POST, SN_BEAT_WAIT, SN_BEAT_REDUCE };
+enum sn_beat_kind { SN_BEAT_END, SN_BEAT_POST, SN_BEAT_WAIT, SN_BEAT_REDUCE, SN_BEAT_PART };
 
 /* Kernels for `run` seconds, then: nothing more; post comm; wait for the post `slot`; post a
- * reduction of gradients (ZeRO 2 and 3), of which two are under way at most. */
+ * reduction of gradients (ZeRO 2 and 3), of which two are under way at most; the gradient of part
+ * `slot` is complete (ZeRO 0 and 1). */
 struct sn_beat {
     double run;
     enum sn_beat_kind kind;
@@ -108,16 +109,16 @@ void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s);
 double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p, enum sn_pass pass,
                       const struct sn_extent *x, double *after);
 
-/* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last backward
- * of a step, which also posts reductions of gradients on the same stream: reduce[u] seconds of those
- * that unit u completes, from the head or the last layer on, posted in it, at its begin at the
- * earliest; NULL: none. Seconds from the chunk's begin until its kernels, and until all collectives
- * are done. */
+/* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a step,
+ * which also posts reductions of gradients on the same stream: reduce[u][q] seconds of those whose
+ * bucket is complete with part q of unit u, units from the head or the last layer on; NULL: none.
+ * Seconds from the chunk's begin until its kernels, and until all collectives are done. */
 struct sn_shape_end {
     double kernels, collectives;
 };
+typedef double sn_part_seconds[SN_SHAPE_PARTS];
 struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shape_prices *p,
                                   enum sn_pass pass, const struct sn_extent *x,
-                                  const double *reduce, double busy);
+                                  const sn_part_seconds *reduce, double busy);
 
 #endif

@@ -13,6 +13,7 @@ struct streams {
     double comm, ring; /* of collectives, of the steps of a ring */
     double reduced[2];
     int reductions; /* under way: 0 .. 2 */
+    const double *parts; /* seconds of reductions that wait for a part alone; NULL: none */
     double post[SN_SHAPE_POSTS];
 };
 
@@ -59,6 +60,10 @@ static void row(struct streams *w, enum sn_pass pass, enum sn_place place)
             break;
         case SN_BEAT_REDUCE:
             reduce(w, b->comm);
+            break;
+        case SN_BEAT_PART:
+            if (w->parts && w->parts[b->slot] > 0)
+                w->comm = fmax(w->comm, w->now) + w->parts[b->slot];
             break;
         }
     }
@@ -132,22 +137,30 @@ double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p,
            x->last * p->alone[pass][SN_PLACE_HEAD];
 }
 
+static bool any_reduction(const double *parts, int n)
+{
+    for (int q = 0; parts && q < n; q++)
+        if (parts[q] > 0)
+            return true;
+    return false;
+}
+
 struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shape_prices *p,
                                   enum sn_pass pass, const struct sn_extent *x,
-                                  const double *reduce, double busy)
+                                  const sn_part_seconds *reduce, double busy)
 {
     struct streams w = {.s = s, .p = p, .comm = busy};
     for (int u = 0; u < x->layers + x->first + x->last; u++) {
         enum sn_place at = unit(u, x, pass != SN_PASS_FORWARD);
-        double begin = fmax(w.comm, w.now), sums = reduce ? reduce[u] : 0;
-        if (w.comm > w.now && p->posts[pass][at] > 0)
+        bool head = at == SN_PLACE_HEAD; /* the only unit that completes a part in forward */
+        w.parts = !reduce || (pass == SN_PASS_FORWARD && !head) ? NULL : reduce[head ? 0 : u];
+        bool waits = w.comm > w.now && p->posts[pass][at] > 0;
+        if (waits || any_reduction(w.parts, s->n_parts)) {
             row(&w, pass, at);
-        else { /* as it would alone: what came before is done, or it posts nothing */
+        } else { /* as it would alone: what came before is done, or it posts nothing */
             w.comm = fmax(w.comm, w.now + p->quiet[pass][at]);
             w.now += p->alone[pass][at];
         }
-        if (sums > 0)
-            w.comm = fmax(w.comm, begin + sums + p->posts[pass][at]);
     }
     return (struct sn_shape_end){w.now, fmax(w.comm, w.now)};
 }

@@ -10,7 +10,7 @@ struct dealer {
     const struct sn_shape *s;
     int64_t full;        /* elements from which on a bucket takes no more */
     int64_t open[KINDS]; /* elements of the bucket that is being filled; 0: none */
-    int unit[KINDS];     /* of its last part */
+    int unit[KINDS], part[KINDS]; /* its last part */
     bool apart, failed;
 };
 
@@ -53,7 +53,8 @@ static void close_bucket(struct dealer *d, int k)
     if (c < 0 || !has_room(d, &events, o->n_events, &o->cap_events, sizeof(*o->event)))
         return;
     o->event = events;
-    o->event[o->n_events++] = (struct sn_stock_event){(short)d->unit[k], (short)c};
+    o->event[o->n_events++] = 
+        (struct sn_stock_event){(short)d->unit[k], (short)d->part[k], (short)c};
     o->cls[c].count++;
 }
 
@@ -69,6 +70,7 @@ static void add(struct dealer *d, const struct sn_shape_part *part, int unit)
     int k = part->kind + (part->tied && d->apart ? SN_SHAPE_PARTS : 0);
     d->open[k] += part->elements;
     d->unit[k] = unit;
+    d->part[k] = (int)(part - d->s->part);
     if (d->open[k] >= d->full)
         close_bucket(d, k);
 }

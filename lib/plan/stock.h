@@ -17,9 +17,10 @@ struct sn_stock_class {
     bool tied; /* summed over first and last stage */
 };
 
-/* `unit` of a stage's backward, ends and layers from the head on, completes a bucket. */
+/* A bucket is complete with this part of this unit of a stage's backward (ends and layers, from the
+ * head on). */
 struct sn_stock_event {
-    short unit, cls;
+    short unit, part, cls;
 };
 
 struct sn_stock {
