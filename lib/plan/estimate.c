@@ -14,6 +14,7 @@ struct look {
     struct sn_estimator *e;
     const struct sn_layout_config *l;
     struct sn_shape *shape;
+    const struct sn_kept_entry *kept;
     const struct sn_net *net;
     struct sn_shape_prices *prices;
     struct sn_pipeline pipe;
@@ -251,7 +252,7 @@ static int64_t common_bytes(const struct look *k)
 
 static int64_t kept_bytes(const struct look *k, int s)
 {
-    const struct sn_shape *h = k->shape;
+    const struct sn_kept_entry *h = k->kept;
     int64_t sum = 0;
     int slots[SN_MAX_PARTS], lates = h->key.split;
     sn_slots_of(slots, k->e, &k->pipe, s);
@@ -284,22 +285,37 @@ static int64_t scratch_bytes(const struct look *k, int s)
     return temp - (k->pieces > 1 ? received : 0) + work;
 }
 
+/* The first two stages and the last two: their numbers, each once. */
+static int outer_stages(int stage[4], int p)
+{
+    int n = 0, want[] = {0, 1, p - 2, p - 1};
+    for (int i = 0; i < 4; i++)
+        if (want[i] >= 0 && want[i] < p && (n == 0 || want[i] > stage[n - 1]))
+            stage[n++] = want[i];
+    return n;
+}
+
+/* More than the limit is kept for backward, whatever else there is. */
+static bool keeps_too_much(const struct look *k)
+{
+    int stage[4], n = k->e->limit && !k->e->foreign_memory ? outer_stages(stage, k->pipe.stages) : 0;
+    for (int i = 0; i < n; i++)
+        if (kept_bytes(k, stage[i]) > k->e->limit)
+            return true;
+    return false;
+}
+
 static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
 {
-    int p = k->pipe.stages, stage[] = {0, 1, p - 2, p - 1};
+    int stage[4], n = k->e->foreign_memory ? 0 : outer_stages(stage, k->pipe.stages);
     *most = 0;
-    if (k->e->foreign_memory)
-        return SN_OK;
-    for (int i = 0; i < 4; i++) {
-        int s = stage[i];
+    for (int i = 0; i < n; i++) {
         struct sn_stock_cost cost;
-        if (s < 0 || s >= p || (i > 1 && s <= stage[i - 2]) || (i == 3 && s == stage[1]))
-            continue;
-        SN_TRY(stage_cost(k, s, &cost, err));
-        int64_t bytes = cost.state + kept_bytes(k, s) + scratch_bytes(k, s);
+        SN_TRY(stage_cost(k, stage[i], &cost, err));
+        int64_t bytes = cost.state + kept_bytes(k, stage[i]) + scratch_bytes(k, stage[i]);
         *most = bytes > *most ? bytes : *most;
     }
-    *most += common_bytes(k);
+    *most += n > 0 ? common_bytes(k) : 0;
     return SN_OK;
 }
 
@@ -307,7 +323,7 @@ static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
  */
 
 static enum sn_status look_init(struct look *k, struct sn_estimator *e,
-                                const struct sn_layout_config *l, bool any, struct sn_err *err)
+                                const struct sn_layout_config *l, struct sn_err *err)
 {
     e->config.layout = *l;
     *k = (struct look){.e = e, .l = l, .pieces = l->pipeline * l->virtual_stages};
@@ -330,6 +346,12 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
     k->layers = l->split;
     if (!l->n_split)
         SN_TRY(sn_split_cached(&k->layers, e, k->pieces, err));
+    return sn_kept_cached(&k->kept, e, err);
+}
+
+static enum sn_status look_closer(struct look *k, bool any, struct sn_err *err)
+{
+    struct sn_estimator *e = k->e;
     SN_TRY(sn_shape_cached(&k->shape, e, err));
     SN_TRY(sn_net_cached(&k->net, e, any, err));
     return sn_prices_cached(&k->prices, e, k->shape, k->net, err);
@@ -341,7 +363,14 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
 {
     struct look k;
     struct sn_estimate got = {0};
-    SN_TRY(look_init(&k, e, l, detail == SN_ESTIMATE_ANY_ORDER, err));
+    SN_TRY(look_init(&k, e, l, err));
+    if (keeps_too_much(&k)) {
+        for (int s = 0; s < k.pipe.stages; s++)
+            got.memory = kept_bytes(&k, s) > got.memory ? kept_bytes(&k, s) : got.memory;
+        *out = got;
+        return SN_OK;
+    }
+    SN_TRY(look_closer(&k, detail == SN_ESTIMATE_ANY_ORDER, err));
     fill_costs(&k);
     SN_TRY(fill_lasts(&k, err));
     SN_TRY(pipeline(&k, detail == SN_ESTIMATE_PLAYED, err));
@@ -369,7 +398,8 @@ enum sn_status sn_estimate_ends(double *first, double *last, struct sn_estimator
 {
     struct look k;
     double at[SN_NPLACES] = {0};
-    SN_TRY(look_init(&k, e, l, true, err));
+    SN_TRY(look_init(&k, e, l, err));
+    SN_TRY(look_closer(&k, true, err));
     for (int pass = 0; pass < SN_NPASSES; pass++)
         for (int place = 0; place < SN_NPLACES; place++)
             at[place] += k.prices->alone[pass][place];

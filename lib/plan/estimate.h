@@ -36,6 +36,10 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
                                    const struct sn_ops *ops, int threads, struct sn_err *err);
 void sn_estimator_destroy(struct sn_estimator *e); /* NULL is allowed */
 
+/* Of a layout whose kept activations alone are more, only these are told: seconds are 0 then, and
+ * nothing is compiled. 0: no limit. */
+void sn_estimator_limit(struct sn_estimator *e, int64_t bytes);
+
 enum sn_estimate_detail {
     SN_ESTIMATE_ANY_ORDER, /* of all axis orders, each group as in the one that suits it best */
     SN_ESTIMATE_ORDER,     /* in the layout's order */

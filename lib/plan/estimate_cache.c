@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/layout/split.h"
+#include "lib/plan/activations.h"
 
 #include <math.h>
 #include <string.h>
@@ -62,6 +63,60 @@ static enum sn_status shape_entry(struct sn_shape_entry **out, struct sn_estimat
         return st;
     }
     e->shapes++;
+    made->next = *row;
+    *row = made;
+    *out = made;
+    return SN_OK;
+}
+
+/* The formula of activations.h for a piece with `layers` layers, taken from a job that stands for
+ * it: only its place in the pipeline counts. */
+static void kept(const struct sn_job *j, bool first, bool last, int layers, int64_t *slot,
+                 int64_t *late)
+{
+    struct sn_job stand = *j;
+    struct sn_activations a;
+    stand.stages = stand.pieces = first && last ? 1 : first || last ? 2 : 3;
+    stand.stage = first ? 0 : 1;
+    for (int i = 0; i < j->model->n_nodes; i++)
+        stand.piece_of_node[i] = layers ? stand.stage : -1;
+    sn_activations(&a, &stand, 0);
+    *slot = a.slot_bytes;
+    *late = a.late_bytes;
+}
+
+static void read_slots(struct sn_kept_entry *s, const struct sn_job *j)
+{
+    for (int f = 0; f < 2; f++)
+        for (int l = 0; l < 2; l++) {
+            int64_t one, one_late;
+            kept(j, f, l, 0, &s->slot_end[f][l], &s->late_end[f][l]);
+            kept(j, f, l, 1, &one, &one_late);
+            s->slot_layer[f][l] = one - s->slot_end[f][l];
+            s->late_layer[f][l] = one_late - s->late_end[f][l];
+        }
+}
+
+/* Nothing is compiled: the formula reads the run file and the nodes of the model. */
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
+                              struct sn_err *err)
+{
+    struct sn_shape_key key = sn_shape_key(&e->config);
+    struct sn_kept_entry **row = &e->kept[hash_of(&key, sizeof(key))];
+    for (struct sn_kept_entry *x = *row; x; x = x->next)
+        if (memcmp(&x->key, &key, sizeof(key)) == 0) {
+            *out = x;
+            return SN_OK;
+        }
+    struct sn_kept_entry *made = sn_alloc(sizeof(*made));
+    if (!made)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
+    sn_shape_config(e->micro, &e->config, &key);
+    struct sn_job stand = *e->job;
+    stand.config = e->micro;
+    stand.zero = key.zero;
+    made->key = key;
+    read_slots(made, &stand);
     made->next = *row;
     *row = made;
     *out = made;
@@ -372,7 +427,8 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
     e->reduce = sn_alloc_n(layers + 1, sizeof(*e->reduce));
     e->split = sn_alloc_n(layers + 1, sizeof(*e->split));
     enum sn_status st = SN_OK;
-    if (!e->room || !e->reduce || !e->split)
+    e->micro = sn_alloc(sizeof(*e->micro));
+    if (!e->room || !e->reduce || !e->split || !e->micro)
         st = sn_fail(err, SN_ENOMEM, "search: no memory for %d layers", c->model.layers);
     if (st == SN_OK)
         st = compile_one(e, ops, threads, err);
@@ -396,6 +452,10 @@ void sn_estimator_destroy(struct sn_estimator *e)
             sn_shape_destroy(x->shape);
             sn_free(x);
         }
+        for (struct sn_kept_entry *x = e->kept[i], *next; x; x = next) {
+            next = x->next;
+            sn_free(x);
+        }
         for (struct sn_net *x = e->net[i], *next; x; x = next) {
             next = x->next;
             sn_free(x);
@@ -416,9 +476,15 @@ void sn_estimator_destroy(struct sn_estimator *e)
     sn_free(e->split);
     sn_free(e->room);
     sn_free(e->reduce);
+    sn_free(e->micro);
     sn_job_destroy(e->job);
     sn_model_destroy(e->model);
     sn_free(e);
+}
+
+void sn_estimator_limit(struct sn_estimator *e, int64_t bytes)
+{
+    e->limit = bytes;
 }
 
 int sn_estimator_shapes(const struct sn_estimator *e)

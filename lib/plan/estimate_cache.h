@@ -27,6 +27,13 @@ struct sn_shape_entry {
     struct sn_shape_entry *next;
 };
 
+/* Bytes of a slot and of a late copy: what the ends and each layer keep, by (first, last). */
+struct sn_kept_entry {
+    struct sn_shape_key key;
+    int64_t slot_end[2][2], slot_layer[2][2], late_end[2][2], late_layer[2][2];
+    struct sn_kept_entry *next;
+};
+
 struct sn_stock_key {
     struct sn_extent x;
     int members;
@@ -80,11 +87,16 @@ struct sn_estimator {
     struct sn_net *net[SN_CACHE_ROWS];
     struct sn_stock_entry *stock[SN_CACHE_ROWS];
     struct sn_slots_entry *slots[SN_CACHE_ROWS];
+    struct sn_kept_entry *kept[SN_CACHE_ROWS];
+    struct sn_config *micro; /* of the shape whose kept bytes are asked for */
     int shapes;
+    int64_t limit;
 };
 
 enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int pieces,
                                struct sn_err *err);
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
+                              struct sn_err *err);
 enum sn_status sn_shape_cached(struct sn_shape **out, struct sn_estimator *e, struct sn_err *err);
 enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,
                              struct sn_err *err);

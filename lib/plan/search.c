@@ -279,6 +279,7 @@ static enum sn_status run(struct search *s, struct sn_err *err)
     SN_TRY(sn_model_create(&s->model, &w->config->model, &w->config->train, err));
     SN_TRY(sn_estimator_create(&s->estimator, w->config, w->machine, w->software, w->ops,
                                w->threads, err));
+    sn_estimator_limit(s->estimator, w->limit);
     for (int64_t i = 0; i < s->all.n; i++)
         SN_TRY(bound_one(s, i, err));
     SN_TRY(take_all(s, err));

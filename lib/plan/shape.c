@@ -1,7 +1,6 @@
 #include "lib/plan/shape.h"
 
 #include "lib/base/mem.h"
-#include "lib/plan/activations.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,9 +26,7 @@ struct sn_shape_key sn_shape_key(const struct sn_config *c)
     return k;
 }
 
-/* The run file of the model of one layer on one stage. */
-static void micro_config(struct sn_config *out, const struct sn_config *c,
-                         const struct sn_shape_key *k)
+void sn_shape_config(struct sn_config *out, const struct sn_config *c, const struct sn_shape_key *k)
 {
     *out = *c;
     out->model.layers = out->model.share_layers = 1;
@@ -210,34 +207,6 @@ static void read_row(struct reader *r, enum sn_pass pass, enum sn_place place)
 /* --- memory -------------------------------------------------------------------------------------
  */
 
-/* The formula of activations.h for a piece with `layers` layers, taken from a job that stands for
- * it: only its place in the pipeline counts. */
-static void kept(const struct sn_job *j, bool first, bool last, int layers, int64_t *slot,
-                 int64_t *late)
-{
-    struct sn_job stand = *j;
-    struct sn_activations a;
-    stand.stages = stand.pieces = first && last ? 1 : first || last ? 2 : 3;
-    stand.stage = first ? 0 : 1;
-    for (int i = 0; i < j->model->n_nodes; i++)
-        stand.piece_of_node[i] = layers ? stand.stage : -1;
-    sn_activations(&a, &stand, 0);
-    *slot = a.slot_bytes;
-    *late = a.late_bytes;
-}
-
-static void read_slots(struct sn_shape *s, const struct sn_job *j)
-{
-    for (int f = 0; f < 2; f++)
-        for (int l = 0; l < 2; l++) {
-            int64_t one, one_late;
-            kept(j, f, l, 0, &s->slot_end[f][l], &s->late_end[f][l]);
-            kept(j, f, l, 1, &one, &one_late);
-            s->slot_layer[f][l] = one - s->slot_end[f][l];
-            s->late_layer[f][l] = one_late - s->late_end[f][l];
-        }
-}
-
 /* Temporaries alive at an operation, at least; the most over each row. `lean`: without gathered
  * weights and gradients to be scattered, of which a short piece has fewer. */
 static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_err *err)
@@ -346,7 +315,6 @@ static enum sn_status read_job(struct sn_shape *s, const struct sn_shape_env *en
     SN_TRY(read_temporaries(&r, true, err));
     read_workspace(&r);
     SN_TRY(read_parts(s, j, err));
-    read_slots(s, j);
     s->sent = j->rows / (s->key.sequence_parallel ? s->key.tensor : 1) * j->config->model.hidden;
     return SN_OK;
 }
@@ -362,7 +330,7 @@ enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env 
         st = sn_fail(err, SN_ENOMEM, "search: no memory to compile a layer");
     if (st == SN_OK) {
         s->key = *key;
-        micro_config(c, env->config, key);
+        sn_shape_config(c, env->config, key);
         struct sn_job_env job = {
             .config = c, .model = env->model, .ops = env->ops, .threads = env->threads};
         st = sn_job_create_text(&j, &job, err);

@@ -68,9 +68,7 @@ struct sn_shape {
     struct sn_shape_part part[SN_SHAPE_PARTS];
     struct sn_bucket bucket[SN_SHAPE_PARTS]; /* of kind k: trains, decay, copies, sum */
     int n_parts, n_kinds;
-    /* Bytes. Of a slot: what its ends and each layer keep, by (first, last). */
-    int64_t slot_end[2][2], slot_layer[2][2], late_end[2][2], late_layer[2][2];
-    int64_t temp[SN_NPASSES][SN_NPLACES], workspace[SN_NPLACES]; /* at least so much */
+    int64_t temp[SN_NPASSES][SN_NPLACES], workspace[SN_NPLACES]; /* bytes, at least */
     int64_t lean[SN_NPASSES][SN_NPLACES]; /* temp without whole weights and gradients of ZeRO 2, 3 */
     int64_t sent; /* elements that a stage sends to the next */
 };
@@ -86,6 +84,9 @@ struct sn_shape_env {
 
 /* The key of a layout. */
 struct sn_shape_key sn_shape_key(const struct sn_config *c);
+/* The run file of a model of one layer on one stage, cut so. */
+void sn_shape_config(struct sn_config *out, const struct sn_config *c,
+                     const struct sn_shape_key *k);
 enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env *env,
                                const struct sn_shape_key *key, struct sn_err *err);
 void sn_shape_destroy(struct sn_shape *s); /* NULL is allowed */
