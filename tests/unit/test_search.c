@@ -1,0 +1,265 @@
+/*
+ * test_search.c - what a search finds is the best of all layouts, each compiled and simulated.
+ */
+#include "lib/base/mem.h"
+#include "lib/plan/estimate.h"
+#include "lib/plan/search.h"
+#include "lib/plan/variants.h"
+#include "tests/lib/layout_test.h"
+#include "tests/lib/tap.h"
+
+#include <stdlib.h>
+
+static const char machine_text[] =
+    "name: test\n"
+    "device: {memory: 1GiB, bandwidth: 1.0e11, overhead: 2.0e-6, peak: {fp32: 1.0e12, bf16: "
+    "4.0e12},\n"
+    "  moved: {norm: 0.5, half_bytes: 1.0e4}}\n"
+    "node: {devices: 4}\n"
+    "links:\n"
+    "  - {name: node, ranks: 4, latency: 2.0e-6, device: 2.0e10, efficiency: 0.8}\n"
+    "  - {name: spine, ranks: 0, latency: 1.0e-5, device: 4.0e9, domain: 8.0e9}\n";
+
+enum { GRIDS = 64 };
+
+struct best {
+    int tensor, context, pipeline;
+    double step;
+};
+
+struct all {
+    struct best of[GRIDS];
+    int n;
+    int64_t layouts, priced, fits;
+};
+
+static struct sn_config small_run(void)
+{
+    struct sn_config c = layout_config(SN_LLAMA);
+    c.model.layers = 4;
+    c.model.hidden = 256;
+    c.model.heads = c.model.kv_heads = 4;
+    c.model.ffn = 688;
+    c.model.vocab = 1000;
+    c.model.seq = 128;
+    c.train.precision = SN_BF16;
+    c.train.global_batch = 32;
+    c.train.eval_every = 0;
+    c.layout_named = 0;
+    return c;
+}
+
+static void take(struct all *a, const struct sn_variant *v, double step)
+{
+    int i = 0;
+    while (i < a->n && (a->of[i].tensor != v->tensor || a->of[i].context != v->context ||
+                        a->of[i].pipeline != v->pipeline))
+        i++;
+    if (i == a->n)
+        a->of[a->n++] = (struct best){v->tensor, v->context, v->pipeline, step};
+    else if (step < a->of[i].step)
+        a->of[i].step = step;
+}
+
+static bool price_one(struct all *a, const struct sn_search_want *w, struct sn_config *c,
+                      const struct sn_model *m, const struct sn_variant *v)
+{
+    struct sn_stages stages;
+    struct sn_pricer pricer;
+    struct sn_plan plan;
+    struct sn_err err;
+    struct sn_job_env env = {.config = c, .model = m, .ops = w->ops, .threads = w->threads};
+    if (sn_stages_create(&stages, &env, &err) != SN_OK)
+        return tap_ok(false, "%s", err.text);
+    sn_pricer_init(&pricer, w->machine, w->software, stages.job[0]);
+    bool good = sn_plan_make(&plan, &stages, &pricer, &err) == SN_OK;
+    sn_stages_fini(&stages);
+    a->priced++;
+    if (good && (!w->limit || plan.memory.total <= w->limit)) {
+        a->fits++;
+        take(a, v, plan.step_time);
+    }
+    return good;
+}
+
+/* Orders in which some group lies otherwise; the usual one first. */
+static int orders_of(struct sn_layout_config out[24], const struct sn_layout_config *l,
+                     struct sn_estimator *e)
+{
+    int n = 0;
+    for (int k = 0; k < 256; k++) {
+        int at[4] = {k & 3, k >> 2 & 3, k >> 4 & 3, k >> 6};
+        static const enum sn_order_axis axis[] = {SN_ORDER_TENSOR, SN_ORDER_CONTEXT,
+                                                  SN_ORDER_DATA_AXIS, SN_ORDER_PIPELINE};
+        if ((1 << at[0] | 1 << at[1] | 1 << at[2] | 1 << at[3]) != 15)
+            continue;
+        struct sn_err err;
+        bool same = false;
+        out[n] = *l;
+        out[n].n_axis_order = 4;
+        for (int i = 0; i < 4; i++)
+            out[n].axis_order[i] = axis[at[i]];
+        for (int j = 0; j < n && !same; j++)
+            if (sn_estimate_same_order(&same, e, &out[j], &out[n], &err) != SN_OK)
+                tap_ok(false, "%s", err.text);
+        n += !same;
+    }
+    return n;
+}
+
+static bool price_all(struct all *a, const struct sn_search_want *w)
+{
+    struct sn_config c = *w->config;
+    struct sn_variants v;
+    struct sn_model *m = NULL;
+    struct sn_estimator *e = NULL;
+    struct sn_err err;
+    *a = (struct all){.n = 0};
+    bool good = sn_variants_list(&v, w->config, w->ranks, &err) == SN_OK &&
+                sn_model_create(&m, &c.model, &c.train, &err) == SN_OK &&
+                sn_estimator_create(&e, &c, w->machine, w->software, w->ops, 1, &err) == SN_OK;
+    a->layouts = v.n;
+    for (int64_t i = 0; good && i < v.n; i++) {
+        struct sn_layout_config order[24], l;
+        sn_variant_expand(&l, &v.of[i], w->config);
+        int n = orders_of(order, &l, e);
+        for (int k = 0; good && k < n; k++) {
+            c.layout = order[k];
+            good = price_one(a, w, &c, m, &v.of[i]);
+        }
+    }
+    sn_estimator_destroy(e);
+    sn_model_destroy(m);
+    sn_variants_fini(&v);
+    return good;
+}
+
+static void search_finds_the_best_of_all(const struct sn_config *c, int ranks, int64_t limit)
+{
+    struct sn_machine m = {0};
+    struct sn_software soft;
+    struct sn_err err = {0};
+    struct sn_search s = {0};
+    struct all all;
+    sn_software_default(&soft);
+    if (sn_machine_parse(&m, machine_text, strlen(machine_text), "m.yaml", &err) != SN_OK) {
+        tap_ok(false, "%s", err.text);
+        return;
+    }
+    struct sn_search_want w = {.config = c,
+                               .machine = &m,
+                               .software = &soft,
+                               .ops = sn_ops_cpu(),
+                               .threads = 1,
+                               .ranks = ranks,
+                               .top = GRIDS,
+                               .limit = limit};
+    bool good = price_all(&all, &w) && sn_search_run(&s, &w, &err) == SN_OK;
+    if (!tap_ok(good, "%d ranks: %lld layouts, priced %lld in all orders, %lld fit %s", ranks,
+                (long long)all.layouts, (long long)all.priced, (long long)all.fits, err.text)) {
+        sn_machine_fini(&m);
+        return;
+    }
+    int wrong = all.n != s.n;
+    for (int i = 0; i < s.n; i++) {
+        const struct sn_layout_config *l = &s.found[i].layout;
+        bool there = false;
+        for (int k = 0; k < all.n; k++)
+            there = there || (all.of[k].tensor == l->tensor && all.of[k].context == l->context &&
+                              all.of[k].pipeline == l->pipeline &&
+                              fabs(all.of[k].step - s.found[i].plan.step_time) <=
+                                  1e-12 * all.of[k].step);
+        wrong += !there;
+        wrong += i > 0 && s.found[i].plan.step_time < s.found[i - 1].plan.step_time;
+    }
+    tap_ok(wrong == 0, "the best of each of %d grids is the search's, in order", all.n);
+    tap_ok(s.valid == all.layouts && s.exact < all.priced,
+           "which compiled %lld of them, and proved %lld too big", (long long)s.exact,
+           (long long)s.too_big);
+    sn_search_fini(&s);
+    sn_machine_fini(&m);
+}
+
+static void nothing_that_fits_is_told(void)
+{
+    struct sn_machine m = {0};
+    struct sn_software soft;
+    struct sn_err err = {0};
+    struct sn_search s;
+    struct sn_config c = small_run();
+    sn_software_default(&soft);
+    (void)sn_machine_parse(&m, machine_text, strlen(machine_text), "m.yaml", &err);
+    struct sn_search_want w = {.config = &c,
+                               .machine = &m,
+                               .software = &soft,
+                               .ops = sn_ops_cpu(),
+                               .threads = 1,
+                               .ranks = 4,
+                               .top = 3,
+                               .limit = 1 << 20};
+    bool good = sn_search_run(&s, &w, &err) == SN_OK;
+    tap_ok(good && s.n == 0 && s.n_near == 3 && s.too_big == s.valid &&
+               s.near[0].plan.memory.total > w.limit &&
+               s.near[0].plan.memory.total <= s.near[2].plan.memory.total,
+           "nothing fits: the three that need least are compiled");
+    sn_search_fini(&s);
+    w.ranks = 7;
+    tap_ok(sn_search_run(&s, &w, &err) == SN_EINPUT && strstr(err.text, "6 or 8 ranks would work"),
+           "%s", err.text);
+    c.layout_named = 1u << SN_KEY_TENSOR | 1u << SN_KEY_ZERO;
+    c.layout.tensor = 2;
+    c.layout.zero = 1;
+    w.ranks = 8;
+    w.limit = 0;
+    w.top = GRIDS;
+    good = sn_search_run(&s, &w, &err) == SN_OK && s.n > 0;
+    for (int i = 0; i < s.n; i++)
+        good = good && s.found[i].layout.tensor == 2 && s.found[i].layout.zero <= 1;
+    tap_ok(good, "keys that the run file names stand");
+    sn_search_fini(&s);
+    sn_machine_fini(&m);
+}
+
+static void no_memory_is_a_sentence(void)
+{
+    struct sn_machine m = {0};
+    struct sn_software soft;
+    struct sn_err err = {0};
+    struct sn_config c = small_run();
+    sn_software_default(&soft);
+    (void)sn_machine_parse(&m, machine_text, strlen(machine_text), "m.yaml", &err);
+    c.layout_named = 1u << SN_KEY_MICRO_BATCH | 1u << SN_KEY_RECOMPUTE | 1u << SN_KEY_SCHEDULE;
+    struct sn_search_want w = {.config = &c,
+                               .machine = &m,
+                               .software = &soft,
+                               .ops = sn_ops_cpu(),
+                               .threads = 1,
+                               .ranks = 2,
+                               .top = 1};
+    int failed = 0, other = 0;
+    enum sn_status st = SN_ENOMEM;
+    for (uint64_t n = 1; st != SN_OK && n < 100000; n += 1 + n / 50) {
+        struct sn_search s;
+        sn_mem_fail_at(n);
+        st = sn_search_run(&s, &w, &err);
+        sn_mem_fail_at(0);
+        failed += st == SN_ENOMEM;
+        other += st != SN_ENOMEM && st != SN_OK;
+        if (st == SN_OK)
+            sn_search_fini(&s);
+    }
+    tap_ok(st == SN_OK && failed > 10 && other == 0, "%d allocations failed, each in a sentence",
+           failed);
+    sn_machine_fini(&m);
+}
+
+int main(void)
+{
+    struct sn_config c = small_run();
+    search_finds_the_best_of_all(&c, 8, 64 << 20);
+    c.layout_named = 1u << SN_KEY_RECOMPUTE;
+    search_finds_the_best_of_all(&c, 16, 0);
+    nothing_that_fits_is_told();
+    no_memory_is_a_sentence();
+    return tap_done();
+}
