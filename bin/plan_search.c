@@ -15,7 +15,8 @@
 static const char usage[] =
     "usage: sennit-plan search RUN.yaml [options]\n"
     "\n"
-    "Enumerates every valid layout, bounds them all, compiles and simulates those that may be best, "
+    "Enumerates every valid layout, bounds them all, compiles and simulates those that may be "
+    "best, "
     "and\nprints the best layout of each grid. Layout keys that the run file names stand.\n"
     "  --gpus N       ranks (default: the machine's nodes, or the run file's layout)\n"
     "  --top K        grids in the table (default 10)\n"
@@ -74,9 +75,10 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
     if (l->help)
         return SN_OK;
     if (argc - optind != 1)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-plan search: want one run file, got %d; see sennit-plan search --help",
-                       argc - optind);
+        return sn_fail(
+            err, SN_EINPUT,
+            "sennit-plan search: want one run file, got %d; see sennit-plan search --help",
+            argc - optind);
     l->run_file = argv[optind];
     return SN_OK;
 }
@@ -129,8 +131,8 @@ static void loses(struct sn_str *out, const struct sn_plan *p, const struct sn_p
     bool any = false;
     for (int i = 0; i < 2; i++)
         if (s[i].seconds > 0.001 * best->step_time) {
-            sn_str_add(out, "%s+%.1f %% %s", any ? ", " : "",
-                       100 * s[i].seconds / best->step_time, s[i].name);
+            sn_str_add(out, "%s+%.1f %% %s", any ? ", " : "", 100 * s[i].seconds / best->step_time,
+                       s[i].name);
             any = true;
         }
     if (!any)
@@ -180,8 +182,8 @@ static void table(struct sn_str *out, const struct sn_search *s, const struct sn
                "%lld layouts of %d ranks (orders of axes apart): %lld do not fit %s, %lld were "
                "compiled, the others are\nprovably not better than the best of their grid or than "
                "this table\n",
-               (long long)s->valid, w->ranks, (long long)s->too_big,
-               sn_str_bytes(limit, w->limit), (long long)s->exact);
+               (long long)s->valid, w->ranks, (long long)s->too_big, sn_str_bytes(limit, w->limit),
+               (long long)s->exact);
     sn_str_add(out, "rank  data tens cont pipe       step      MFU     memory  layout; why\n");
     for (int i = 0; i < s->n; i++)
         add_row(out, s, i);
@@ -265,8 +267,7 @@ static void near_line(const struct sn_found *f, int64_t limit)
                   l->tensor, l->context, l->pipeline, text.p ? text.p : "",
                   sn_str_bytes(need, f->plan.memory.total));
     if (limit)
-        (void)fprintf(stderr, ", %s too much\n",
-                      sn_str_bytes(miss, f->plan.memory.total - limit));
+        (void)fprintf(stderr, ", %s too much\n", sn_str_bytes(miss, f->plan.memory.total - limit));
     else
         (void)fprintf(stderr, ", %.4g s a step\n", f->plan.step_time);
     sn_str_fini(&text);
@@ -293,10 +294,11 @@ static enum sn_status ranks_of(int *ranks, const struct line *l, const struct sn
     if (n == 0 && c->layout.data)
         n = sn_config_ranks(c);
     if (n == 0)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: nothing says how many ranks to search for; use --gpus, machine.nodes or "
-                       "layout.data",
-                       c->path);
+        return sn_fail(
+            err, SN_EINPUT,
+            "%s: nothing says how many ranks to search for; use --gpus, machine.nodes or "
+            "layout.data",
+            c->path);
     *ranks = (int)n;
     return SN_OK;
 }

@@ -38,20 +38,20 @@ static enum sn_status take_values(struct sn_config *c, const struct sn_settings 
 
 const char *sn_layout_key_name(enum sn_layout_key k)
 {
-    static const char *const name[SN_NLAYOUT_KEYS] = {
-        [SN_KEY_DATA] = "data",
-        [SN_KEY_TENSOR] = "tensor",
-        [SN_KEY_PIPELINE] = "pipeline",
-        [SN_KEY_CONTEXT] = "context",
-        [SN_KEY_MICRO_BATCH] = "micro_batch",
-        [SN_KEY_VIRTUAL_STAGES] = "virtual_stages",
-        [SN_KEY_SEQUENCE_PARALLEL] = "sequence_parallel",
-        [SN_KEY_SCHEDULE] = "schedule",
-        [SN_KEY_RECOMPUTE] = "recompute",
-        [SN_KEY_ZERO] = "zero",
-        [SN_KEY_CONTEXT_KIND] = "context_kind",
-        [SN_KEY_SPLIT] = "split",
-        [SN_KEY_AXIS_ORDER] = "axis_order"};
+    static const char *const name[SN_NLAYOUT_KEYS] = {[SN_KEY_DATA] = "data",
+                                                      [SN_KEY_TENSOR] = "tensor",
+                                                      [SN_KEY_PIPELINE] = "pipeline",
+                                                      [SN_KEY_CONTEXT] = "context",
+                                                      [SN_KEY_MICRO_BATCH] = "micro_batch",
+                                                      [SN_KEY_VIRTUAL_STAGES] = "virtual_stages",
+                                                      [SN_KEY_SEQUENCE_PARALLEL] =
+                                                          "sequence_parallel",
+                                                      [SN_KEY_SCHEDULE] = "schedule",
+                                                      [SN_KEY_RECOMPUTE] = "recompute",
+                                                      [SN_KEY_ZERO] = "zero",
+                                                      [SN_KEY_CONTEXT_KIND] = "context_kind",
+                                                      [SN_KEY_SPLIT] = "split",
+                                                      [SN_KEY_AXIS_ORDER] = "axis_order"};
     return name[k];
 }
 
@@ -64,8 +64,8 @@ static void note_layout(struct sn_config *c, const struct sn_settings *s)
         char key[64];
         (void)snprintf(key, sizeof(key), "layout.%s", sn_layout_key_name((enum sn_layout_key)k));
         n = sn_settings_get(s, key);
-        bool free = !n || sn_yaml_is_null(n) ||
-                    (n->kind == SN_YAML_SCALAR && strcmp(n->text, "auto") == 0);
+        bool free =
+            !n || sn_yaml_is_null(n) || (n->kind == SN_YAML_SCALAR && strcmp(n->text, "auto") == 0);
         c->layout_named |= free ? 0 : 1u << k;
     }
 }

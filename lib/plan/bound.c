@@ -20,7 +20,8 @@ static double sent(const struct sn_piece_costs *c, int piece)
  * first forward of s to its last backward. */
 static double turns(const struct sn_pipeline *p, const struct sn_piece_costs *c, int s)
 {
-    int in_flight = p->stages - s, k = (p->micros - 1) / in_flight, rest = p->micros - k * in_flight;
+    int in_flight = p->stages - s, k = (p->micros - 1) / in_flight,
+        rest = p->micros - k * in_flight;
     double turn = 2 * (in_flight - 1) * c->transfer, most = 0, there = 0, back = 0;
     for (int e = s; e < p->stages; e++) {
         turn += c->forward[e] + sent(c, e);

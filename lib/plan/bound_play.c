@@ -40,8 +40,9 @@ static double there(const struct table *t, const struct sn_task *k, int piece)
     if (k->phase == SN_PHASE_WEIGHT)
         return from(t, SN_PHASE_BACKWARD, piece, k->micro, 0);
     double own = from(t, SN_PHASE_FORWARD, piece, k->micro, 0);
-    double next = piece == t->pieces - 1 ? 0 : from(t, SN_PHASE_BACKWARD, piece + 1, k->micro,
-                                                     way - t->c->after[piece + 1]);
+    double next = piece == t->pieces - 1 ? 0
+                                         : from(t, SN_PHASE_BACKWARD, piece + 1, k->micro,
+                                                way - t->c->after[piece + 1]);
     return own < 0 || next < 0 ? -1 : fmax(own, next);
 }
 

@@ -114,8 +114,8 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
                         : phase == SN_PHASE_BACKWARD ? SN_PASS_BACKWARD
                                                      : SN_PASS_WEIGHT;
     bool posts = last && (phase == reduces || (phase == SN_PHASE_FORWARD && x.last));
-    struct sn_shape_end e = sn_shape_busy(k->shape, k->prices, pass, &x,
-                                          posts ? k->reduce[piece] : NULL, busy);
+    struct sn_shape_end e =
+        sn_shape_busy(k->shape, k->prices, pass, &x, posts ? k->reduce[piece] : NULL, busy);
     if (phase == SN_PHASE_FORWARD)
         e.kernels += k->e->software->layer_fixed * x.layers;
     return (struct sn_task_time){e.kernels, e.collectives};
@@ -171,8 +171,8 @@ static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
                                .after = k->after,
                                .extra = k->extra};
     if (k->pipe.stages > 1)
-        c.transfer = comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision,
-                          SN_GROUP_PIPELINE);
+        c.transfer =
+            comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision, SN_GROUP_PIPELINE);
     for (int s = 0; s < k->pipe.stages; s++)
         k->done[s] = 0;
     if (played)
@@ -279,8 +279,8 @@ static int64_t scratch_bytes(const struct look *k, int s)
         for (int pass = 0; pass < SN_NPASSES; pass++)
             temp = of[pass][at] > temp ? of[pass][at] : temp;
     }
-    /* What the model of one stage has as a temporary, the gradient that a block begins with, may have
-     * been received into a slot. */
+    /* What the model of one stage has as a temporary, the gradient that a block begins with, may
+     * have been received into a slot. */
     int64_t received = h->sent * (int64_t)sn_dtype_size(k->e->config.train.precision);
     return temp - (k->pieces > 1 ? received : 0) + work;
 }
@@ -298,7 +298,8 @@ static int outer_stages(int stage[4], int p)
 /* More than the limit is kept for backward, whatever else there is. */
 static bool keeps_too_much(const struct look *k)
 {
-    int stage[4], n = k->e->limit && !k->e->foreign_memory ? outer_stages(stage, k->pipe.stages) : 0;
+    int stage[4],
+        n = k->e->limit && !k->e->foreign_memory ? outer_stages(stage, k->pipe.stages) : 0;
     for (int i = 0; i < n; i++)
         if (kept_bytes(k, stage[i]) > k->e->limit)
             return true;
@@ -330,8 +331,9 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
     k->pipe = (struct sn_pipeline){l->schedule, l->pipeline, l->virtual_stages,
                                    e->config.train.global_batch / (l->data * l->micro_batch)};
     if (k->pieces > e->config.model.layers)
-        return sn_fail(err, SN_EINPUT, "layout: %d pieces of %d layers; at most one each would work",
-                       k->pieces, e->config.model.layers);
+        return sn_fail(err, SN_EINPUT,
+                       "layout: %d pieces of %d layers; at most one each would work", k->pieces,
+                       e->config.model.layers);
     k->members = l->data * l->context;
     k->zero = k->members > 1 ? l->zero : 0;
     k->forward = e->room;

@@ -145,9 +145,8 @@ static void price(struct sn_estimator *e, struct sn_shape_entry *x, const struct
         int64_t n = c->n;
         if (c->raw)
             n = sn_stock_size(c->raw, s->key.zero, net->members[SN_GROUP_REPLICA]).slice;
-        x->prices.comm[i] = net->members[c->group] > 1
-                                ? sn_net_price(e, net, c->kind, n, c->dtype, c->group)
-                                : 0;
+        x->prices.comm[i] =
+            net->members[c->group] > 1 ? sn_net_price(e, net, c->kind, n, c->dtype, c->group) : 0;
     }
     sn_shape_play(&x->prices, s);
 }
@@ -159,8 +158,7 @@ enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimato
     (void)s; /* the shape of the layout at hand */
     SN_TRY(shape_entry(&x, e, err));
     bool same = x->net && lies_alike(x->net, net, SN_GROUP_TENSOR) &&
-                lies_alike(x->net, net, SN_GROUP_CONTEXT) &&
-                lies_alike(x->net, net, SN_GROUP_KV) &&
+                lies_alike(x->net, net, SN_GROUP_CONTEXT) && lies_alike(x->net, net, SN_GROUP_KV) &&
                 (!x->shape->key.zero || lies_alike(x->net, net, SN_GROUP_REPLICA));
     if (!same)
         price(e, x, net);
@@ -202,8 +200,8 @@ static void price_kernels(struct sn_stock_entry *x, const struct sn_estimator *e
         x->cost.sq_norm += c->count * update_op(e, e->sq_norm, size.slice);
         x->cost.adamw += c->count * update_op(e, e->adamw, size.slice);
     }
-    struct sn_stock_bytes b = sn_stock_bytes(&x->stock, s, e->config.train.precision, x->key.zero,
-                                             x->key.members);
+    struct sn_stock_bytes b =
+        sn_stock_bytes(&x->stock, s, e->config.train.precision, x->key.zero, x->key.members);
     x->cost.state = up(b.params, 4096) + up(b.grads, 4096) + up(b.optimizer, 4096);
 }
 
@@ -245,9 +243,8 @@ static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
         if (b->sum != SN_NGROUPS && b->sum != SN_GROUP_TIED && net->members[b->sum] > 1)
             x->cost.shared += c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, b->sum);
         if (x->key.members > 1 && (zero == 1 || zero == 2))
-            x->cost.gather +=
-                c->count * sn_net_price(e, net, SN_ALL_GATHER, slice, e->config.train.precision,
-                                        SN_GROUP_REPLICA);
+            x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, slice,
+                                                      e->config.train.precision, SN_GROUP_REPLICA);
         if (c->tied && net->members[SN_GROUP_TIED] > 1)
             x->cost.shared +=
                 c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, SN_GROUP_TIED);

@@ -82,7 +82,7 @@ struct sn_estimator {
     double head_layers;
     double *room; /* for costs of pieces */
     const sn_part_seconds **reduce;
-    int **split;  /* [layers + 1] by number of pieces */
+    int **split; /* [layers + 1] by number of pieces */
     struct sn_shape_entry *shape[SN_CACHE_ROWS];
     struct sn_net *net[SN_CACHE_ROWS];
     struct sn_stock_entry *stock[SN_CACHE_ROWS];

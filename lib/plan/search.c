@@ -123,8 +123,7 @@ static void note_near(struct search *s, const struct sn_branch *n)
         if (o->tensor == v->tensor && o->context == v->context && o->pipeline == v->pipeline) {
             if (n->bound >= s->near[i].bound)
                 return;
-            memmove(&s->near[i], &s->near[i + 1],
-                    (size_t)(s->n_near - 1 - i) * sizeof(s->near[0]));
+            memmove(&s->near[i], &s->near[i + 1], (size_t)(s->n_near - 1 - i) * sizeof(s->near[0]));
             at = --s->n_near;
             break;
         }
@@ -184,10 +183,8 @@ static enum sn_status compile(struct search *s, struct sn_found *f, struct sn_er
 {
     struct sn_stages stages;
     struct sn_pricer pricer;
-    struct sn_job_env env = {.config = s->config,
-                             .model = s->model,
-                             .ops = s->w->ops,
-                             .threads = s->w->threads};
+    struct sn_job_env env = {
+        .config = s->config, .model = s->model, .ops = s->w->ops, .threads = s->w->threads};
     s->config->layout = f->layout;
     SN_TRY(sn_stages_create(&stages, &env, err));
     sn_pricer_init(&pricer, s->w->machine, s->w->software, stages.job[0]);

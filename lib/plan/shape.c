@@ -30,19 +30,20 @@ void sn_shape_config(struct sn_config *out, const struct sn_config *c, const str
 {
     *out = *c;
     out->model.layers = out->model.share_layers = 1;
-    out->layout = (struct sn_layout_config){.data = k->context == 1 ? 2 : 1, /* gradients are reduced */
-                                            .tensor = k->tensor,
-                                            .pipeline = 1,
-                                            .context = k->context,
-                                            .expert = 1,
-                                            .micro_batch = k->micro_batch,
-                                            .virtual_stages = 1,
-                                            .sequence_parallel = k->sequence_parallel,
-                                            .schedule = SN_1F1B,
-                                            .recompute = (enum sn_recompute)k->recompute,
-                                            .zero = k->zero,
-                                            .bucket = k->zero ? c->layout.bucket : 1,
-                                            .split_backward = k->split};
+    out->layout =
+        (struct sn_layout_config){.data = k->context == 1 ? 2 : 1, /* gradients are reduced */
+                                  .tensor = k->tensor,
+                                  .pipeline = 1,
+                                  .context = k->context,
+                                  .expert = 1,
+                                  .micro_batch = k->micro_batch,
+                                  .virtual_stages = 1,
+                                  .sequence_parallel = k->sequence_parallel,
+                                  .schedule = SN_1F1B,
+                                  .recompute = (enum sn_recompute)k->recompute,
+                                  .zero = k->zero,
+                                  .bucket = k->zero ? c->layout.bucket : 1,
+                                  .split_backward = k->split};
     out->layout.context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
     out->train.global_batch = out->layout.data * k->micro_batch;
     out->train.eval_every = 0;
@@ -56,7 +57,7 @@ struct reader {
     struct sn_shape *s;
     const struct sn_job *j;
     const struct sn_program *p;
-    int id[SN_SHAPE_POSTS];   /* operations that the row at hand posted */
+    int id[SN_SHAPE_POSTS]; /* operations that the row at hand posted */
     int posts;
     double run; /* kernels since the last beat */
     bool failed;
@@ -69,7 +70,7 @@ static enum sn_place place_of(const struct sn_op *op)
 
 static int pass_of(enum sn_chunk_kind k)
 {
-    return k == SN_CHUNK_FORWARD                               ? SN_PASS_FORWARD
+    return k == SN_CHUNK_FORWARD                                ? SN_PASS_FORWARD
            : k == SN_CHUNK_BACKWARD || k == SN_CHUNK_INPUT_GRAD ? SN_PASS_BACKWARD
            : k == SN_CHUNK_WEIGHT_GRAD                          ? SN_PASS_WEIGHT
                                                                 : -1;
@@ -218,7 +219,8 @@ static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_er
         return sn_fail(err, SN_ENOMEM, "search: no memory for %d operations", p->n_ops);
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         const struct sn_buffer *x = &p->bufs[b];
-        if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0 && !(lean && x->bucket >= 0)) {
+        if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0 &&
+            !(lean && x->bucket >= 0)) {
             delta[x->first] += x->bytes;
             delta[x->last + 1] -= x->bytes;
         }

@@ -69,8 +69,9 @@ struct sn_shape {
     struct sn_bucket bucket[SN_SHAPE_PARTS]; /* of kind k: trains, decay, copies, sum */
     int n_parts, n_kinds;
     int64_t temp[SN_NPASSES][SN_NPLACES], workspace[SN_NPLACES]; /* bytes, at least */
-    int64_t lean[SN_NPASSES][SN_NPLACES]; /* temp without whole weights and gradients of ZeRO 2, 3 */
-    int64_t sent; /* elements that a stage sends to the next */
+    int64_t lean[SN_NPASSES]
+                [SN_NPLACES]; /* temp without whole weights and gradients of ZeRO 2, 3 */
+    int64_t sent;             /* elements that a stage sends to the next */
 };
 
 /* What all shapes of a search have in common. */
@@ -110,10 +111,10 @@ void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s);
 double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p, enum sn_pass pass,
                       const struct sn_extent *x, double *after);
 
-/* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a step,
- * which also posts reductions of gradients on the same stream: reduce[u][q] seconds of those whose
- * bucket is complete with part q of unit u, units from the head or the last layer on; NULL: none.
- * Seconds from the chunk's begin until its kernels, and until all collectives are done. */
+/* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a
+ * step, which also posts reductions of gradients on the same stream: reduce[u][q] seconds of those
+ * whose bucket is complete with part q of unit u, units from the head or the last layer on; NULL:
+ * none. Seconds from the chunk's begin until its kernels, and until all collectives are done. */
 struct sn_shape_end {
     double kernels, collectives;
 };

@@ -12,7 +12,7 @@ struct streams {
     double now;        /* of kernels */
     double comm, ring; /* of collectives, of the steps of a ring */
     double reduced[2];
-    int reductions; /* under way: 0 .. 2 */
+    int reductions;      /* under way: 0 .. 2 */
     const double *parts; /* seconds of reductions that wait for a part alone; NULL: none */
     double post[SN_SHAPE_POSTS];
 };
@@ -86,7 +86,8 @@ void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s)
         }
 }
 
-/* --- ZeRO 2 and 3: what is under way passes from layer to layer --------------------------------- */
+/* --- ZeRO 2 and 3: what is under way passes from layer to layer ---------------------------------
+ */
 
 /* The units of a chunk in order: ends and layers. */
 static enum sn_place unit(int i, const struct sn_extent *x, bool backward)

@@ -8,8 +8,8 @@ enum { KINDS = 2 * SN_SHAPE_PARTS, ALIGN = 32 };
 struct dealer {
     struct sn_stock *out;
     const struct sn_shape *s;
-    int64_t full;        /* elements from which on a bucket takes no more */
-    int64_t open[KINDS]; /* elements of the bucket that is being filled; 0: none */
+    int64_t full;                 /* elements from which on a bucket takes no more */
+    int64_t open[KINDS];          /* elements of the bucket that is being filled; 0: none */
     int unit[KINDS], part[KINDS]; /* its last part */
     bool apart, failed;
 };
@@ -53,7 +53,7 @@ static void close_bucket(struct dealer *d, int k)
     if (c < 0 || !has_room(d, &events, o->n_events, &o->cap_events, sizeof(*o->event)))
         return;
     o->event = events;
-    o->event[o->n_events++] = 
+    o->event[o->n_events++] =
         (struct sn_stock_event){(short)d->unit[k], (short)d->part[k], (short)c};
     o->cls[c].count++;
 }

@@ -134,7 +134,8 @@ static void compare(struct score *s, const struct sn_config *c, const struct sn_
         far[0] = 1 - got[1].seconds / step;
         far[1] = 1 - got[2].seconds / step;
         double apart = 1 - (double)got[1].memory / (double)bytes;
-        bool above = far[0] < -1e-9 || far[1] < -1e-9 || got[0].seconds > got[1].seconds * (1 + 1e-9);
+        bool above =
+            far[0] < -1e-9 || far[1] < -1e-9 || got[0].seconds > got[1].seconds * (1 + 1e-9);
         s->layouts++;
         s->above += above;
         s->more += apart < 0;

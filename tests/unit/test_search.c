@@ -165,10 +165,10 @@ static void search_finds_the_best_of_all(const struct sn_config *c, int ranks, i
         const struct sn_layout_config *l = &s.found[i].layout;
         bool there = false;
         for (int k = 0; k < all.n; k++)
-            there = there || (all.of[k].tensor == l->tensor && all.of[k].context == l->context &&
-                              all.of[k].pipeline == l->pipeline &&
-                              fabs(all.of[k].step - s.found[i].plan.step_time) <=
-                                  1e-12 * all.of[k].step);
+            there = there ||
+                    (all.of[k].tensor == l->tensor && all.of[k].context == l->context &&
+                     all.of[k].pipeline == l->pipeline &&
+                     fabs(all.of[k].step - s.found[i].plan.step_time) <= 1e-12 * all.of[k].step);
         wrong += !there;
         wrong += i > 0 && s.found[i].plan.step_time < s.found[i - 1].plan.step_time;
     }
