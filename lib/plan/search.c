@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 enum { ORDERS = 24 };
 
@@ -200,7 +201,9 @@ static enum sn_status take_exact(struct search *s, const struct sn_branch *n, st
     layout_of(&found.layout, s, n);
     if (f->best.plan.step_time > 0 && f->best.plan.step_time <= n->bound)
         return SN_OK; /* its grid has a better one */
+    clock_t begin = clock();
     SN_TRY(compile(s, &found, err));
+    s->out->compile_seconds += (double)(clock() - begin) / CLOCKS_PER_SEC;
     s->out->exact++;
     if (s->w->limit && found.plan.memory.total > s->w->limit) {
         note_near(s, &(struct sn_branch){(double)found.plan.memory.total, n->variant, 0, n->order});

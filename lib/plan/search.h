@@ -36,10 +36,11 @@ struct sn_found {
 struct sn_search {
     struct sn_found *found; /* best first, one of each grid */
     int n;
-    int64_t valid;   /* layouts, orders of axes apart */
-    int64_t too_big; /* of these: memory proven to be over the limit */
-    int64_t bounded; /* bounds computed, orders apart */
-    int64_t exact;   /* layouts compiled and simulated */
+    int64_t valid;          /* layouts, orders of axes apart */
+    int64_t too_big;        /* of these: memory proven to be over the limit */
+    int64_t bounded;        /* bounds computed, orders apart */
+    int64_t exact;          /* layouts compiled and simulated */
+    double compile_seconds; /* CPU time that these took */
     /* When nothing fits: the layouts that need least, compiled. */
     struct sn_found near[3];
     int n_near;

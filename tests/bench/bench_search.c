@@ -12,6 +12,14 @@
 #include <string.h>
 #include <sys/resource.h>
 
+static double cpu_seconds(void)
+{
+    struct rusage use;
+    (void)getrusage(RUSAGE_SELF, &use);
+    return (double)use.ru_utime.tv_sec + 1e-6 * (double)use.ru_utime.tv_usec +
+           (double)use.ru_stime.tv_sec + 1e-6 * (double)use.ru_stime.tv_usec;
+}
+
 static int search(const char *const a[])
 {
     struct sn_config c;
@@ -36,20 +44,23 @@ static int search(const char *const a[])
                                .ranks = gpus,
                                .top = atoi(a[5]),
                                .limit = sn_memory_limit(&m, &c)};
-    double begin = sn_clock();
+    double begin = sn_clock(), cpu = cpu_seconds();
     if (st == SN_OK)
         st = sn_search_run(&s, &w, &err);
     double took = sn_clock() - begin;
+    cpu = cpu_seconds() - cpu;
     if (st != SN_OK) {
         (void)fprintf(stderr, "%s\n", err.text);
         return 1;
     }
     struct rusage use;
     (void)getrusage(RUSAGE_SELF, &use);
-    (void)printf("%s on %d x %s, %s sequences of %s: %lld layouts, %lld over the memory, %lld "
-                 "compiled; %.3f s (%.0f layouts/s), %ld MiB\n",
-                 a[0], gpus, a[1], a[3], a[4], (long long)s.valid, (long long)s.too_big,
-                 (long long)s.exact, took, (double)s.valid / took, use.ru_maxrss / 1024);
+    (void)printf(
+        "%s on %d x %s, %s sequences of %s: %lld layouts, %lld over the memory, %lld "
+        "compiled; %.3f s, %.3f s of CPU (%.0f layouts/s bounded, %.1f ms compiled), %ld MiB\n",
+        a[0], gpus, a[1], a[3], a[4], (long long)s.valid, (long long)s.too_big, (long long)s.exact,
+        took, cpu, (double)s.valid / (cpu - s.compile_seconds),
+        1e3 * s.compile_seconds / (double)s.exact, use.ru_maxrss / 1024);
     for (int i = 0; i < s.n; i++) {
         const struct sn_layout_config *l = &s.found[i].layout;
         (void)printf("  %2d  d%d t%d c%d p%d v%d mb%d sp%d sched%d rc%d z%d: %.3f s, MFU %.1f %%, "

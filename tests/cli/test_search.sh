@@ -1,0 +1,93 @@
+#!/bin/sh
+# test_search.sh - sennit-plan search: the table, what it writes, what fits nowhere; layout: auto.
+set -u
+# shellcheck source=tests/lib/tap.sh
+. tests/lib/tap.sh
+plan=$BUILD/bin/sennit-plan
+
+file() { # layout machine
+    cat >"$tmp/run.yaml" <<EOF
+run: {name: search, output: $tmp/out}
+model: {preset: llama-7b}
+data: {train: none}
+train: {steps: 1, global_batch: 64, precision: bf16}
+machine: {$2}
+layout: $1
+EOF
+}
+
+best_time() { # table
+    printf '%s\n' "$1" | sed -n 's/^ *1 .* \([0-9.]*\) s .*/\1/p'
+}
+
+step_time() { # JSON
+    printf '%s\n' "$1" | grep -oE '"step_time_s": [0-9.]{9}' | head -n 1
+}
+
+# --- the table ----------------------------------------------------------------------------------
+file '{schedule: 1f1b, zero: 1}' 'preset: dgx-a100-80'
+run "$plan" search "$tmp/run.yaml" --gpus 8 --top 4
+is "search exits 0" "$rc" 0
+like "it says how many layouts there are" "$out" '^[0-9]+ layouts of 8 ranks .* do not fit .* compiled'
+is "one row for each of four grids" "$(printf '%s\n' "$out" | grep -cE '^ +[1-4] ')" 4
+like "the winner's time is broken down" "$out" '^ +1 .*; computing [0-9.]+ %'
+like "a rival's loss is named" "$out" '^ +2 .*; \+[0-9.]+ % [a-z]+'
+is "named keys stand" "$(printf '%s\n' "$out" | grep -E '^ +[1-4] ' | grep -cE '1f1b.*zero [01]')" 4
+first=$out
+run "$plan" search "$tmp/run.yaml" --gpus 8 --top 4
+is "the same request gives the same table" "$out" "$first"
+run "$plan" search "$tmp/run.yaml" --gpus 8 --top 1 --free
+ok "--free finds at least as good a layout" awk -v a="$(best_time "$out")" -v b="$(best_time "$first")" \
+    'BEGIN { exit !(a > 0 && a <= b) }'
+run "$plan" search "$tmp/run.yaml" --gpus 8 --top 2 --json
+is "--json exits 0" "$rc" 0
+like "an array of plans" "$out" '^\[\{"layout": \{"data": [0-9]+, .*"step_time_s": [0-9.]+, "mfu": 0\.[0-9]+'
+like "each with its reason" "$out" '"why": "\+[0-9.]+ %'
+
+# --- what it writes -----------------------------------------------------------------------------
+run "$plan" search "$tmp/run.yaml" --gpus 8 --top 1 --write "$tmp/best.yaml"
+is "--write exits 0" "$rc" 0
+run "$plan" "$tmp/best.yaml"
+is "sennit-plan accepts what was written" "$rc" 0
+like "and it fits" "$out" '^fits'
+
+# --- layout: auto -------------------------------------------------------------------------------
+file auto 'preset: dgx-a100-80, nodes: 1'
+run "$plan" "$tmp/run.yaml"
+is "layout: auto is planned for the ranks of the machine's nodes" "$rc" 0
+like "and fits" "$out" '^fits'
+run "$plan" search "$tmp/run.yaml" --top 1 --json
+best=$(step_time "$out")
+run "$plan" "$tmp/run.yaml" --json
+is "auto is the search's best" "$(step_time "$out")" "$best"
+file auto 'preset: dgx-a100-80'
+run "$plan" "$tmp/run.yaml"
+is "without a number of ranks it cannot be" "$rc" 2
+like "which says what would work" "$err" 'use --ranks or machine.nodes'
+
+# --- what does not work -------------------------------------------------------------------------
+file '{tensor: 2, recompute: none}' 'preset: marconi100, memory_fraction: 0.1'
+sed 's/bf16/fp16/' "$tmp/run.yaml" >"$tmp/small.yaml"
+run "$plan" search "$tmp/small.yaml" --gpus 4
+is "nothing fits: exit 1" "$rc" 1
+like "it says so" "$err" 'none of [0-9]+ layouts fits'
+like "and names the nearest with what they miss" "$err" 'tensor 2, .*: .*iB, .*iB too much'
+file '{pipeline: 1}' 'preset: dgx-a100-80'
+run "$plan" search "$tmp/run.yaml" --gpus 13
+is "no valid layout: exit 2" "$rc" 2
+like "with numbers that work" "$err" 'no layout of 13 ranks is valid: .* would work'
+run "$plan" search "$tmp/run.yaml"
+is "no number of ranks: exit 2" "$rc" 2
+like "it says where one can stand" "$err" 'use --gpus, machine.nodes or layout.data'
+run "$plan" search
+is "no run file: exit 2" "$rc" 2
+run "$plan" search --help
+is "--help exits 0" "$rc" 0
+
+# --- one layout that does not fit ---------------------------------------------------------------
+file '{data: 8, zero: 0}' 'preset: dgx-a100-80'
+run "$plan" "$tmp/run.yaml"
+is "a layout that does not fit is priced all the same" "$rc" 0
+like "and layouts that fit are named" "$err" '^layouts of 8 ranks that fit'
+is "three of them" "$(printf '%s\n' "$err" | grep -c 's a step$')" 3
+tap_done
