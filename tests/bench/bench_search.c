@@ -64,7 +64,7 @@ static int search(const char *const a[])
     for (int i = 0; i < s.n; i++) {
         const struct sn_layout_config *l = &s.found[i].layout;
         (void)printf("  %2d  d%d t%d c%d p%d v%d mb%d sp%d sched%d rc%d z%d: %.3f s, MFU %.1f %%, "
-                     "%.1f GiB\n",
+                     "%.4f GiB\n",
                      i + 1, l->data, l->tensor, l->context, l->pipeline, l->virtual_stages,
                      l->micro_batch, l->sequence_parallel, (int)l->schedule, (int)l->recompute,
                      l->zero, s.found[i].plan.step_time, 100 * s.found[i].plan.mfu,
