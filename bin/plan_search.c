@@ -1,6 +1,7 @@
 #include "bin/plan_search.h"
 
 #include "bin/common.h"
+#include "bin/plan_json.h"
 #include "bin/plan_print.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -192,50 +193,39 @@ static void table(struct sn_str *out, const struct sn_search *s, const struct sn
 /* --- JSON, the file ------------------------------------------------------------------------------
  */
 
-static void json_row(struct sn_str *out, const struct sn_found *f, const struct sn_plan *best,
-                     int64_t limit)
+static void json_row(struct sn_str *out, const struct sn_search_want *w, const struct sn_found *f,
+                     const struct sn_plan *best, int64_t parameters)
 {
-    const struct sn_memory_plan *m = &f->plan.memory;
-    const struct sn_layout_config *l = &f->layout;
-    static const char *const axis[] = {"tensor", "context", "expert", "data", "pipeline"};
-    sn_str_add(out,
-               "{\"layout\": {\"data\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": 1, "
-               "\"context\": %d, \"micro_batch\": %d, \"virtual_stages\": %d, "
-               "\"sequence_parallel\": %s, \"schedule\": \"%s\", \"recompute\": \"%s\", \"zero\": "
-               "%d, \"context_kind\": \"%s\", \"split\": \"auto\", \"axis_order\": [",
-               l->data, l->tensor, l->pipeline, l->context, l->micro_batch, l->virtual_stages,
-               l->sequence_parallel ? "true" : "false", schedules[l->schedule],
-               recomputes[l->recompute], l->zero,
-               l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all");
-    for (int i = 0; i < l->n_axis_order; i++)
-        sn_str_add(out, "%s\"%s\"", i ? ", " : "", axis[l->axis_order[i]]);
-    sn_str_add(out,
-               "]}, \"step_time_s\": %.9g, \"mfu\": %.6f, \"tokens_per_s\": %.9g, \"fits\": %s, "
-               "\"memory_bytes\": {\"params\": %lld, \"grads\": %lld, \"optimizer\": %lld, "
-               "\"activations\": %lld, \"workspace\": %lld, \"comm\": %lld, \"total\": %lld}, "
-               "\"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, \"why\": ",
-               f->plan.step_time, f->plan.mfu, f->plan.tokens_per_s,
-               m->total <= limit ? "true" : "false", (long long)m->params, (long long)m->grads,
-               (long long)m->optimizer, (long long)m->activations, (long long)m->workspace,
-               (long long)m->comm, (long long)m->total, (long long)limit, f->plan.bubble);
     struct sn_str why = {0};
     if (&f->plan == best)
         breakdown(&why, best);
     else
         loses(&why, &f->plan, best);
-    sn_str_add_json(out, why.p ? why.p : "");
+    sn_plan_json(out, &(struct sn_plan_row){.plan = &f->plan,
+                                            .layout = &f->layout,
+                                            .machine = w->machine,
+                                            .software = w->software,
+                                            .parameters = parameters,
+                                            .limit = w->limit,
+                                            .why = why.p ? why.p : ""});
+    out->failed |= why.failed;
     sn_str_fini(&why);
-    sn_str_add(out, "}");
 }
 
-static void json_table(struct sn_str *out, const struct sn_search *s, int64_t limit)
+static enum sn_status json_table(struct sn_str *out, const struct sn_search *s,
+                                 const struct sn_search_want *w, struct sn_err *err)
 {
+    struct sn_model *model = NULL;
+    SN_TRY(sn_model_create(&model, &w->config->model, &w->config->train, err));
+    int64_t parameters = sn_model_param_count(model);
+    sn_model_destroy(model);
     sn_str_add(out, "[");
     for (int i = 0; i < s->n; i++) {
         sn_str_add(out, i ? ",\n " : "");
-        json_row(out, &s->found[i], &s->found[0].plan, limit);
+        json_row(out, w, &s->found[i], &s->found[0].plan, parameters);
     }
     sn_str_add(out, "]\n");
+    return SN_OK;
 }
 
 static enum sn_status write_best(const char *path, struct sn_config *c, const struct sn_search *s,
@@ -307,14 +297,17 @@ static enum sn_status print_found(const struct sn_search *s, const struct sn_sea
                                   const struct line *l, struct sn_err *err)
 {
     struct sn_str text = {0};
+    enum sn_status st = SN_OK;
     if (l->json)
-        json_table(&text, s, w->limit);
+        st = json_table(&text, s, w, err);
     else
         table(&text, s, w);
     bool failed = text.failed;
-    if (!failed)
+    if (st == SN_OK && !failed)
         (void)fputs(text.p, stdout);
     sn_str_fini(&text);
+    if (st != SN_OK)
+        return st;
     return failed ? sn_fail(err, SN_ENOMEM, "search: no memory for the table") : SN_OK;
 }
 
