@@ -101,6 +101,8 @@ static double gemm_loss(const double *x, const void *arg)
 {
     const struct fit *f = arg;
     double sum = 0, peak = f->d->gemm[f->dtype].peak;
+    if (x[0] > 1) /* a part of the peak, whatever noise would have it */
+        return INFINITY;
     for (int i = 0; i < f->s->n; i++) {
         const struct sn_sample *s = &f->s->v[i];
         if (s->what.kind != SN_OP_GEMM || s->what.dtype != f->dtype)
@@ -122,6 +124,8 @@ static double attention_loss(const double *x, const void *arg)
 {
     const struct fit *f = arg;
     double sum = 1e-9 * x[0];
+    if (x[1] > 1 || x[2] > 1)
+        return INFINITY;
     for (int i = 0; i < f->s->n; i++) {
         const struct sn_sample *s = &f->s->v[i];
         if (s->what.kind != SN_OP_ATTENTION && s->what.kind != SN_OP_ATTENTION_DX)
@@ -139,6 +143,9 @@ static double moved_loss(const double *x, const void *arg)
 {
     const struct fit *f = arg;
     double sum = 1e-12 * x[0];
+    for (int k = 0; k < SN_NMOVED; k++)
+        if (x[1 + k] > 100) /* times the bandwidth of memory: from a cache, but not more */
+            return INFINITY;
     for (int i = 0; i < f->s->n; i++) {
         const struct sn_sample *s = &f->s->v[i];
         enum sn_moved kind;
