@@ -166,7 +166,7 @@ static enum sn_status measure_links(struct sn_machine *m, const struct sn_calibr
     if (hosts == 1)
         return SN_OK;
     m->level[0].ranks = c->node_size;
-    m->level[1] = (struct sn_level){.name = "network", .efficiency = 1, .all_reduce = 1};
+    m->level[1] = (struct sn_level){.name = "network", .efficiency = 1, .all_reduce = 1, .crowd = 1};
     m->n_levels = 2;
     how.on_host = false;
     return measure_level(&m->level[1], &how, SN_GROUP_DATA, err);
@@ -213,7 +213,7 @@ static void describe(struct sn_machine *m, const struct sn_calibrate_order *o)
         m->device.moved[k] = 1;
     for (int t = 0; t < SN_NPRECISIONS; t++)
         m->device.gemm[t].most = 1;
-    m->level[0] = (struct sn_level){.name = "host", .efficiency = 1, .all_reduce = 1};
+    m->level[0] = (struct sn_level){.name = "host", .efficiency = 1, .all_reduce = 1, .crowd = 1};
 }
 
 /* Through memory: what is sent is copied in and out, read and written each time. */

@@ -219,6 +219,7 @@ static void a_file_keeps_what_was_measured(void)
                                       .device = 1e9,
                                       .efficiency = 1,
                                       .all_reduce = 1,
+                                      .crowd = 1,
                                       .processor = 0.5}}};
     struct sn_machine back = {0};
     struct sn_str text = {0}, again = {0};
