@@ -99,8 +99,8 @@ static void fence(void *self)
     double t0 = sn_clock();
     if (!t->saving.is_under_way || t->saving.phase != SN_SAVE_WRITE)
         return;
-    t->env.saver->copied(t->env.saver->self);
     sn_copies_wait(t->copies);
+    t->env.saver->copied(t->env.saver->self);
     t->saving.stall += sn_clock() - t0;
 }
 
