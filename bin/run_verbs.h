@@ -1,0 +1,13 @@
+/*
+ * run_verbs.h - the commands of sennit-run, one file each: bin/run_NAME.c. Each takes its own
+ * argv (argv[0] is the command's name), prints, and returns the exit code.
+ */
+#ifndef SN_BIN_RUN_VERBS_H
+#define SN_BIN_RUN_VERBS_H
+
+struct sn_verb {
+    const char *name, *arguments, *what; /* what: a line of --help */
+    int (*run)(int argc, char **argv);
+};
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * sennit_run.c - the command line of sennit-run: which of its commands is meant.
+ */
+#include "bin/common.h"
+#include "bin/run_verbs.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct sn_verb verbs[] = {
+    {0},
+};
+
+static void print_usage(void)
+{
+    (void)printf("usage: sennit-run COMMAND ...        (sennit-run COMMAND --help says more)\n\n");
+    for (const struct sn_verb *v = verbs; v->name; v++)
+        (void)printf("  %-8s %-24s %s\n", v->name, v->arguments, v->what);
+    (void)printf("  --help, --version\n\n"
+                 "Exit 0: done, 1: the work failed, 2: bad usage or input.\n");
+}
+
+int main(int argc, char **argv)
+{
+    struct sn_err err = {0};
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        print_usage();
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        (void)puts("sennit-run " SN_VERSION);
+        return 0;
+    }
+    for (const struct sn_verb *v = verbs; v->name; v++) {
+        if (strcmp(name, v->name) == 0)
+            return v->run(argc - 1, argv + 1);
+    }
+    (void)sn_fail(&err, SN_EINPUT, "sennit-run: %s%s%s; see sennit-run --help",
+                  *name ? "no command '" : "want a command", name, *name ? "'" : "");
+    return sn_report(&err);
+}
