@@ -25,6 +25,7 @@ static const char usage[] =
     "Trains the model of RUN.yaml, continuing from the newest valid checkpoint.\n"
     "  --fresh              begin anew; checkpoints that exist are moved aside, not deleted\n"
     "  --stop-after N       leave after step N, saved; the schedule stays that of train.steps\n"
+    "  --attempt N          number of this attempt's record (default: the first that is free)\n"
     "  --pace MACHINE.yaml  communicate for real, but spend each compute operation's planned time "
     "on\n"
     "                       that machine asleep: for measuring; learns, evaluates and saves "
@@ -43,6 +44,7 @@ static const char usage[] =
 enum {
     FRESH = 256,
     STOP_AFTER,
+    ATTEMPT,
     PACE,
     PROFILE,
     GENERATE,
@@ -58,7 +60,7 @@ struct line {
     struct sn_machine machine;
     struct sn_trainer_options train;
     bool profile, help, version;
-    long long tokens, top_k;
+    long long tokens, top_k, attempt; /* attempt 0: the first that is free */
     double temperature;
 };
 
@@ -74,6 +76,8 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         SN_TRY(sn_parse_number("--stop-after", optarg, 1, INT64_MAX, &n, err));
         l->train.stop_after = n;
         return SN_OK;
+    case ATTEMPT:
+        return sn_parse_number("--attempt", optarg, 1, INT32_MAX, &l->attempt, err);
     case PACE:
         l->machine_file = optarg;
         return SN_OK;
@@ -109,6 +113,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
 {
     static const struct option options[] = {{"fresh", no_argument, NULL, FRESH},
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
+                                            {"attempt", required_argument, NULL, ATTEMPT},
                                             {"pace", required_argument, NULL, PACE},
                                             {"profile", no_argument, NULL, PROFILE},
                                             {"generate", required_argument, NULL, GENERATE},
@@ -194,7 +199,7 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
     struct sn_saver saver = {0};
     struct sn_attempt attempt = {0};
     struct sn_ring *ring = NULL;
-    enum sn_status st = sn_attempt_begin(&attempt, c, comm->rank, err);
+    enum sn_status st = sn_attempt_begin(&attempt, c, comm->rank, (int)l->attempt, err);
     if (st == SN_OK)
         st = sn_saver_open(&saver, c, err);
     if (st == SN_OK && comm->size > 1)
@@ -270,6 +275,7 @@ int main(int argc, char **argv)
     struct sn_signals *signals = NULL;
     int exit_code = 0;
     (void)signal(SIGXFSZ, SIG_IGN);
+    sn_signals_hold();
     enum sn_status st = parse_line(argc, argv, &l, &err);
     if (st == SN_OK && (l.help || l.version)) {
         (void)fputs(l.help ? usage : "sennit-train " SN_VERSION "\n", stdout);

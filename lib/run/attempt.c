@@ -71,16 +71,22 @@ int64_t sn_peak_resident(void)
     return kib * 1024;
 }
 
+static void name_record(struct sn_attempt *a, const char *output, int number)
+{
+    a->number = number;
+    (void)snprintf(a->path, sizeof(a->path), "%s/attempt-%d.json", output, number);
+}
+
 enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c, int rank,
-                                struct sn_err *err)
+                                int number, struct sn_err *err)
 {
     *a = (struct sn_attempt){0};
     SN_TRY(make_directories(c->run.output, err));
     if (rank != 0)
         return SN_OK;
-    do
-        (void)snprintf(a->path, sizeof(a->path), "%s/attempt-%d.json", c->run.output, ++a->number);
-    while (access(a->path, F_OK) == 0);
+    name_record(a, c->run.output, number ? number : 1);
+    while (number == 0 && access(a->path, F_OK) == 0)
+        name_record(a, c->run.output, a->number + 1);
     struct sn_str text = {0};
     sn_str_add(&text,
                "{\"attempt\": %d, \"started\": %lld, \"pid\": %ld, \"exit_code\": null, "

@@ -14,9 +14,10 @@ struct sn_attempt {
     char path[SN_PATH_MAX + 64];
 };
 
-/* Make run.output and, on rank 0, the record of a new attempt. */
+/* Make run.output and, on rank 0, the record of a new attempt: `number`, anew where it is there
+ * already, or for 0 the first that is free. */
 enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c, int rank,
-                                struct sn_err *err);
+                                int number, struct sn_err *err);
 /* Most memory that this process has had resident so far, in bytes; 0 where it cannot be read. */
 int64_t sn_peak_resident(void);
 /* Write how it ended, with the planned and the peak resident bytes of rank 0; `why` is NULL when

@@ -38,15 +38,27 @@ static void *watch(void *self)
     }
 }
 
+static void list_signals(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGUSR2);
+}
+
+void sn_signals_hold(void)
+{
+    sigset_t set;
+    list_signals(&set);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL); /* cannot fail on these */
+}
+
 enum sn_status sn_signals_create(struct sn_signals **out, struct sn_err *err)
 {
     struct sn_signals *s = sn_alloc(sizeof(*s));
     if (!s)
         return sn_fail(err, SN_ENOMEM, "signals: no memory");
-    (void)sigemptyset(&s->set);
-    (void)sigaddset(&s->set, SIGINT);
-    (void)sigaddset(&s->set, SIGTERM);
-    (void)sigaddset(&s->set, SIGUSR2);
+    list_signals(&s->set);
     int rc = pthread_sigmask(SIG_BLOCK, &s->set, NULL);
     if (rc == 0)
         rc = pthread_create(&s->thread, NULL, watch, s);

@@ -12,6 +12,9 @@
 
 struct sn_signals;
 
+/* The first thing that a program does: from here on the signals wait for sn_signals_create instead
+ * of ending it. */
+void sn_signals_hold(void);
 /* Before any other thread exists (they inherit the blocked signals). Caller destroys. */
 enum sn_status sn_signals_create(struct sn_signals **out, struct sn_err *err);
 void sn_signals_destroy(struct sn_signals *s); /* NULL is allowed */
