@@ -134,7 +134,8 @@ demo: ## Train a small llama on real text for a few minutes and let it write
 	$(again) all
 	@BUILD=$(BUILD) templates/demo.sh
 
-check: ## Every test that needs no GPU and no Slurm (SAN=1: under ASan and UBSan)
+check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1: under ASan and UBSan)
+	@[ "$$(id -u)" != 0 ] || tests/deps cluster || echo 'make: what needs a Slurm will be skipped' >&2
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
@@ -157,6 +158,11 @@ check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
 run-equiv: $(BINS) $(BUILD)/tests/unit/test_logits
 	$(runner) $(addsuffix @1800,$(wildcard tests/equiv/*.sh))
+
+check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
+	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) run-cluster
+run-cluster: $(BINS)
+	@BUILD=$(BUILD) tests/cluster/run $(SCENARIOS)
 
 check-oom: ## The binaries with their n-th allocation failing, n = 1, 2, ...
 	$(again) run-oom
@@ -191,7 +197,7 @@ install: $(BINS) ## Install binaries, templates and man pages (PREFIX=/usr/local
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install $(BINS) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
-	cd templates && find . -type f ! -name demo.sh -exec install -D -m 644 {} $(DESTDIR)$(abspath $(PREFIX))/share/sennit/templates/{} \;
+	cd templates && find . -type f ! -name '*demo.sh' -exec install -D -m 644 {} $(DESTDIR)$(abspath $(PREFIX))/share/sennit/templates/{} \;
 
 deps: ## Install what is missing (as root), or name the command that does; DEV=1 adds clang and such
 	@tests/deps $(if $(DEV),dev)
@@ -212,7 +218,8 @@ clean: ## Remove build/
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all need demo check check-quick lint check-docs check-equiv check-oom check-fuzz bench install deps info docs \
-	format clean help run-check run-check-quick run-lint run-docs run-equiv run-oom run-fuzz run-bench
+.PHONY: all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz bench \
+	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
+	run-fuzz run-bench
 .SECONDARY:
 -include $(shell find $(BUILD) $(if $(SAN),,-name san -prune -o) -name '*.d' -print 2>/dev/null)
