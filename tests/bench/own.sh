@@ -6,8 +6,9 @@
 #
 # Tables on stdout (Markdown), progress on stderr. Exit 1 where bytes differ; a time that misses its
 # target is in the table. ROUNDS (3) times calibrate, then STEPS (14) steps of each layout, of which the
-# first two are left out; a time is the median of all steps, a plan the median of the rounds' plans. A layout is timed when its ranks x threads
-# are not more than the cores. Wants an otherwise idle machine.
+# first two are left out; a time is the lower quartile of all steps (what disturbs a step only makes it
+# longer), a plan the median of the rounds' plans. A layout is timed when its ranks x threads are not
+# more than the cores. Wants an otherwise idle machine.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/bench/pace/lib.sh
@@ -160,6 +161,9 @@ while [ "$round" -lt "$rounds" ]; do
     done <"$tmp/kinds"
 done
 
+quarter() { # file: lower quartile of its numbers
+    sort -n "$1" | awk '{ t[NR] = $1 } END { print t[int((NR + 3) / 4)] }'
+}
 middle() { # file: median of its numbers
     sort -n "$1" | awk '{ t[NR] = $1 } END { print (t[int((NR + 1) / 2)] + t[int(NR / 2) + 1]) / 2 }'
 }
@@ -184,7 +188,7 @@ Step times of $(wc -l <"$tmp/timed") layouts; "own kernels": after \`calibrate\`
 |---|---|---|---|---|---|---|
 EOF
 while read -r name n threads; do
-    echo "$name $n $threads $(middle "$tmp/times-$name") $(middle "$tmp/own-$name") $(middle "$tmp/any-$name")"
+    echo "$name $n $threads $(quarter "$tmp/times-$name") $(middle "$tmp/own-$name") $(middle "$tmp/any-$name")"
 done <"$tmp/timed" | tee "$tmp/results" | awk '{
     printf "| %s | %d x %d | %.2f | %.2f | %+.1f | %.2f | %+.1f |\n", $1, $2, $3, 1e3 * $4, 1e3 * $5, 100 * ($5 / $4 - 1), 1e3 * $6, 100 * ($6 / $4 - 1) }'
 quantiles() { # field what

@@ -66,7 +66,7 @@ measure_links() {
     up 4
     $LAUNCH 8 "$BUILD/tests/bench/pace/links" 4 >"$tmp/links"
     $netns down "$tmp/n"
-    echo 'The links as `tests/bench/pace/links` measured them just before:'
+    echo 'The links as `build/tests/bench/pace/links` measured them just before:'
     printf '\n```\n%s\n```\n' "$(cat "$tmp/links")"
 }
 
