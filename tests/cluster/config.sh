@@ -62,7 +62,15 @@ CONF
     grep -qi '^DefMemPer' "${extra:-/dev/null}" || echo "DefMemPerCPU=400"
     [ "$1" -lt 2 ] || echo "TopologyPlugin=topology/tree"
     [ "$1" -lt 1 ] || write_own_nodes "$1"
-    [ -z "$extra" ] || cat "$extra"
+    [ -z "$extra" ] || write_extra
+}
+
+# Nodes that run nowhere are nodes of a cloud, switched off: Slurm would start them for a job.
+write_extra() {
+    if grep -qi '^NodeName=' "$extra"; then
+        printf 'SuspendProgram=/bin/true\nResumeProgram=/bin/true\nSuspendTime=100000\nNodeName=DEFAULT State=CLOUD\n'
+    fi
+    cat "$extra"
 }
 
 write_own_nodes() { # nodes
@@ -82,6 +90,14 @@ write_topology() { # nodes
     echo "SwitchName=s0 Nodes=$(leaf_nodes 0 "$1")"
     echo "SwitchName=s1 Nodes=$(leaf_nodes 1 "$1")"
     echo "SwitchName=core Switches=s[0-1]"
+}
+
+# Nodes of `extra` that run nowhere have an address all the same, where nobody answers.
+write_paper_nodes() {
+    printf 'ClusterName=none\nSlurmctldHost=none\n' >"$dir/names.conf"
+    sed -n 's/^NodeName=\([^ ]*\).*/\1/p' "$extra" | while read -r names; do
+        SLURM_CONF=$dir/names.conf scontrol show hostnames "$names" | sed "s/^/$net.254 /"
+    done >>"$dir/hosts"
 }
 
 # As a site would set it for all: TCP between nodes, shared memory inside, nobody spins on a core that
@@ -111,6 +127,7 @@ write_config() { # nodes
         for g in 0 1 2 3; do mknod "$dir/dev/gpu$g" c 1 3; done
         echo "NodeName=n[0-$(($1 - 1))] Name=gpu File=$dir/dev/gpu[0-3]" >"$dir/etc/gres.conf"
     fi
+    [ -z "$extra" ] || write_paper_nodes
     [ ! -f "${extra:-}.gres" ] || cat "$extra.gres" >>"$dir/etc/gres.conf"
     (umask 077 && head -c 1024 /dev/urandom >"$dir/munge/key")
     chmod 755 "$dir/munge"
