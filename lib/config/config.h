@@ -142,6 +142,24 @@ struct sn_checkpoint_config {
     bool single_file; /* instead of one for each rank that writes */
 };
 
+/* What a batch script asks for; what is left out is the site profile's (slurm/site.h). None of it
+ * changes what a run computes. Texts hold no character that has a meaning in a script
+ * (rules_slurm.c), but for `setup`, which is shell. */
+struct sn_slurm_config {
+    char site[SN_NAME_MAX], time[SN_NAME_MAX], partition[SN_NAME_MAX], account[SN_NAME_MAX];
+    char qos[SN_NAME_MAX], constraint[SN_NAME_MAX], reservation[SN_NAME_MAX]; /* "": not said */
+    int64_t seconds;                          /* of `time`; 0: not said */
+    int nodes, ranks_per_node, cpus_per_rank; /* 0: auto */
+    int signal_before;                        /* seconds; 0: auto */
+    int spares, chain;
+    int n_exclude;
+    char exclude[SN_FREEZE_MAX][SN_NAME_MAX];
+    int n_extra;
+    char extra[SN_FREEZE_MAX][SN_NAME_MAX];
+    int n_setup;
+    char setup[SN_FREEZE_MAX][SN_NAME_MAX];
+};
+
 struct sn_config {
     char path[SN_PATH_MAX]; /* the run file, for messages */
     struct sn_run_config run;
@@ -153,6 +171,7 @@ struct sn_config {
     unsigned layout_named; /* bit k: the run file names enum sn_layout_key k */
     struct sn_machine_config machine;
     struct sn_checkpoint_config checkpoint;
+    struct sn_slurm_config slurm;
 };
 
 /* Read, check every key, apply presets and defaults, then check the rules between keys. The caller

@@ -13,6 +13,15 @@
 _Static_assert(offsetof(struct sn_train_config, freeze) ==
                    offsetof(struct sn_train_config, n_freeze) + offsetof(struct sn_words, word),
                "a list of names lies as struct sn_words does");
+_Static_assert(offsetof(struct sn_slurm_config, exclude) ==
+                       offsetof(struct sn_slurm_config, n_exclude) +
+                           offsetof(struct sn_words, word) &&
+                   offsetof(struct sn_slurm_config, extra) ==
+                       offsetof(struct sn_slurm_config, n_extra) +
+                           offsetof(struct sn_words, word) &&
+                   offsetof(struct sn_slurm_config, setup) ==
+                       offsetof(struct sn_slurm_config, n_setup) + offsetof(struct sn_words, word),
+               "lists of names lie as struct sn_words does");
 _Static_assert(offsetof(struct sn_layout_config, split) ==
                    offsetof(struct sn_layout_config, n_split) + offsetof(struct sn_ints, v),
                "a list of numbers lies as struct sn_ints does");
@@ -241,11 +250,39 @@ const struct sn_key sn_keys[] = {
     {ROW("checkpoint.single_file", BOOL, AT(checkpoint.single_file), "All ranks write into one file, for sites that limit the number of files; needs a file system on which every node sees at once what others wrote."),
         DEFAULT("false")},
 
-    {ROW("slurm", MAP, NONE, "What the batch script asks for."), NOT_BUILT},
-    {ROW("slurm.site", TEXT, NONE, "Site profile: scheduler and launcher."), NOT_BUILT},
-    {ROW("slurm.time", TEXT, NONE, "Time limit."), NOT_BUILT},
-    {ROW("slurm.partition", TEXT, NONE, "Partition."), NOT_BUILT},
-    {ROW("slurm.account", TEXT, NONE, "Account that pays."), NOT_BUILT},
+    {ROW("slurm", MAP, NONE, "What the batch script asks for, and how a job is kept going.")},
+    {ROW("slurm.site", TEXT, AT(slurm.site), "Site profile: scheduler, launcher, rules and network of a machine (docs/SITES.md); none: generic."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("slurm.time", TEXT, AT(slurm.time), "Time limit, as Slurm writes it: minutes, hours:minutes:seconds or days-hours:minutes:seconds; none: the partition's default."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("slurm.partition", TEXT, AT(slurm.partition), "Partition (LSF: queue); none: the profile's."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("slurm.account", TEXT, AT(slurm.account), "Account that pays; none where the site wants none."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("slurm.qos", TEXT, AT(slurm.qos), "Quality of service; none: the profile's."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("slurm.nodes", INT, AT(slurm.nodes), "Nodes that train; auto: as many as the layout's ranks need. With layout.data auto they decide how many ranks there are."),
+        RANGE(1, 1048576, "nodes"), WORD("auto"), DEFAULT("auto")},
+    {ROW("slurm.ranks_per_node", INT, AT(slurm.ranks_per_node), "Ranks of a node; auto: the devices of a node of machine, or else of the site."),
+        RANGE(1, 65536, "ranks"), WORD("auto"), DEFAULT("auto")},
+    {ROW("slurm.cpus_per_rank", INT, AT(slurm.cpus_per_rank), "Processors of a rank as the site counts them (hardware threads where there are several of a core); auto: the profile's, or else run.threads."),
+        RANGE(1, 65536, "processors"), WORD("auto"), DEFAULT("auto")},
+    {ROW("slurm.constraint", TEXT, AT(slurm.constraint), "Features that the nodes must have; none: the profile's."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("slurm.reservation", TEXT, AT(slurm.reservation), "Reservation to run in."),
+        DEFAULT("null"), NULL_OK},
+    {ROW("slurm.exclude", WORDS, AT(slurm.n_exclude), "Nodes that are not wanted, as Slurm lists hosts."),
+        DEFAULT("[]")},
+    {ROW("slurm.signal_before", INT, AT(slurm.signal_before), "Seconds before the time limit at which the job is asked to save; auto: 2 steps, 2 saves and a minute."),
+        RANGE(1, 65535, "seconds"), WORD("auto"), DEFAULT("auto")},
+    {ROW("slurm.spares", INT, AT(slurm.spares), "Nodes asked for beyond those that train: one of them takes the place of a node that fails."),
+        RANGE(0, 65536, "nodes"), DEFAULT("0")},
+    {ROW("slurm.chain", INT, AT(slurm.chain), "Jobs submitted at once that follow each other; for runs longer than a time limit where a job is not requeued."),
+        RANGE(1, 1000, "jobs"), DEFAULT("1")},
+    {ROW("slurm.extra", WORDS, AT(slurm.n_extra), "Further options of sbatch (or bsub), verbatim, such as --mail-type=FAIL."),
+        DEFAULT("[]")},
+    {ROW("slurm.setup", WORDS, AT(slurm.n_setup), "Lines of shell that the batch script runs first, such as module load openmpi."),
+        DEFAULT("[]")},
 };
 /* clang-format on */
 

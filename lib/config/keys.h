@@ -26,7 +26,7 @@ enum sn_key_type {
     SN_KEY_RANKING  /* struct sn_ranking: all of names, each once, in an order of choice */
 };
 
-/* How lists lie in struct sn_train_config and struct sn_layout_config (asserted in keys.c). */
+/* How lists lie in the sections of struct sn_config (asserted in keys.c). */
 struct sn_words {
     int n;
     char word[SN_FREEZE_MAX][SN_NAME_MAX];
@@ -76,7 +76,7 @@ struct sn_key {
     bool decides;             /* part of sn_config_hash */
 };
 
-enum { SN_KEYS_MAX = 128 };
+enum { SN_KEYS_MAX = 192 };
 
 extern const struct sn_key sn_keys[];
 extern const int sn_n_keys;

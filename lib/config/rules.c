@@ -227,5 +227,6 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
     SN_TRY(derive(c, s, err));
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));
-    return sn_rules_layout(c, s, err);
+    SN_TRY(sn_rules_layout(c, s, err));
+    return sn_rules_slurm(c, s, err);
 }

@@ -166,10 +166,32 @@ static const struct {
      "(want auto, flash2, flash1, fused or torch)?"},
     {MODEL "}\n" TRAIN "}\nmachine: {preset: [lassen]}\n",
      "run.yaml:3:19: machine.preset: got a list; want a word"},
-    {MODEL "}\nslurm: {site: lassen}\n",
-     "run.yaml:2:1: slurm is not built yet; leave it out"},
-    {MODEL "}\nslurm: {site: marconi100}\n",
-     "run.yaml:2:1: slurm is not built yet; leave it out"},
+    {MODEL "}\n" TRAIN "}\nslurm: {time: soon}\n",
+     "run.yaml:3:15: slurm.time: 'soon' is no time limit; want minutes, H:MM:SS or D-HH:MM:SS, "
+     "such as 12:00:00"},
+    {MODEL "}\n" TRAIN "}\nslurm: {time: 10, signal_before: 600}\n",
+     "run.yaml:3:34: slurm.signal_before: 600 seconds are not less than slurm.time (10); want a "
+     "part of it"},
+    {MODEL "}\n" TRAIN "}\nslurm: {partition: \"a; rm -rf b\"}\n",
+     "run.yaml:3:20: slurm.partition: 'a; rm -rf b' has ;, which a batch script does not take; "
+     "want letters, digits and _-.,:/@%+=[]&|*!()"},
+    {MODEL "}\n" TRAIN "}\nslurm: {qos: -wn1}\n",
+     "run.yaml:3:14: slurm.qos: '-wn1' begins with '-', as an option does; want a name"},
+    {MODEL "}\n" TRAIN "}\nslurm: {exclude: [n1, $(id)]}\n",
+     "run.yaml:3:18: slurm.exclude: '$(id)' has $, which a batch script does not take; want "
+     "letters, digits and _-.,:/@%+=[]&|*!()"},
+    {MODEL "}\n" TRAIN "}\nslurm: {account: geld\xc3\xb6}\n",
+     "run.yaml:3:18: slurm.account: 'geld\xc3\xb6' has a character outside ASCII, which a batch "
+     "script does not take; want letters, digits and _-.,:/@%+=[]&|*!()"},
+    {MODEL "}\n" TRAIN "}\nslurm: {extra: [exclusive]}\n",
+     "run.yaml:3:16: slurm.extra: 'exclusive' is no option; want one such as --mail-type=FAIL"},
+    {MODEL "}\n" TRAIN "}\nslurm: {extra: [\"--comment='x'\"]}\n",
+     "run.yaml:3:16: slurm.extra: '--comment='x'' has a quote or another character that sbatch "
+     "would take for something else; want letters, digits and _-.,:/@%+=[]&|*!()<>^~;"},
+    {MODEL "}\n" TRAIN "}\nslurm: {nodes: 0}\n",
+     "run.yaml:3:16: slurm.nodes: 0 is outside 1..1048576 nodes"},
+    {MODEL "}\n" TRAIN "}\nslurm: {accounts: me}\n",
+     "run.yaml:3:9: unknown key 'slurm.accounts'; did you mean 'slurm.account'?"},
     {MODEL "}\n" TRAIN ", grad_dtype: bf16}\n",
      "run.yaml:2:51: train.grad_dtype: bf16 is not built yet; use fp32"},
     {MODEL "}\n" TRAIN ", optimizer: {kind: sgd}}\n",
