@@ -207,9 +207,10 @@ info: ## What was found on this machine and what was not
 	@echo 'BLAS to compare with $(BLAS_LIBS)'
 	@echo 'instruction sets     $(ISAS) (chosen at run time)'
 
-docs: all ## Write docs/RUNFILE.md, docs/MACHINES.md and docs/ACTIVATIONS.md anew
+docs: all ## Write the pages that the key tables and tests/activations give anew
 	$(BUILD)/bin/sennit-plan --help-keys=markdown > docs/RUNFILE.md
 	$(BUILD)/bin/sennit-plan --help-keys=machines > docs/MACHINES.md
+	$(BUILD)/bin/sennit-plan --help-keys=sites > docs/SITES.md
 	BUILD=$(BUILD) tests/activations > docs/ACTIVATIONS.md
 format: ## Format every C file with clang-format
 	clang-format -i $$(find bin checkpoint kernels lib slurm tests -name '*.[ch]')

@@ -8,6 +8,7 @@
 #include "bin/plan_search.h"
 #include "lib/base/log.h"
 #include "lib/plan/named.h"
+#include "slurm/site.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ static const char usage[] =
     "  --storage RATE       bytes a second that all nodes write together, such as 50GB\n"
     "  --help-keys[=markdown]  every key of the run file with its default and meaning\n"
     "  --help-keys=machines the same of machine files and software profiles, as a page\n"
+    "  --help-keys=sites    the same of site profiles, as a page\n"
     "  --help, --version\n"
     "\n"
     "Exit 0: done, 1: --verify refutes the layout, 2: bad usage or input.\n";
@@ -61,7 +63,7 @@ struct line {
     long long mtbf_hours;
     int64_t storage; /* bytes a second; 0: as the machine says */
     struct sn_pictures pictures;
-    bool json, verify, activations, help, version, keys, markdown, machines;
+    bool json, verify, activations, help, version, keys, markdown, machines, sites;
 };
 
 static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
@@ -100,10 +102,12 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->keys = true;
         l->markdown = optarg && strcmp(optarg, "markdown") == 0;
         l->machines = optarg && strcmp(optarg, "machines") == 0;
-        if (optarg && !l->markdown && !l->machines)
-            return sn_fail(err, SN_EINPUT,
-                           "--help-keys: '%s' is no format; want markdown, machines or nothing",
-                           optarg);
+        l->sites = optarg && strcmp(optarg, "sites") == 0;
+        if (optarg && !l->markdown && !l->machines && !l->sites)
+            return sn_fail(
+                err, SN_EINPUT,
+                "--help-keys: '%s' is no format; want markdown, machines, sites or nothing",
+                optarg);
         return SN_OK;
     case HELP:
         l->help = true;
@@ -257,6 +261,8 @@ static enum sn_status print_keys(const struct line *l, struct sn_err *err)
     struct sn_str text = {0};
     if (l->machines)
         sn_machine_help(&text);
+    else if (l->sites)
+        sn_site_help(&text);
     else
         sn_config_help(&text, l->markdown);
     bool failed = text.failed;
