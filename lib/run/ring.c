@@ -2,10 +2,10 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -166,7 +166,7 @@ enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int ra
     v.host[sizeof(v.host) - 1] = '\0';
     name_host(host);
     v.is_here = strcmp(host, v.host) == 0;
-    v.is_alive = v.is_here && (kill(v.pid, 0) == 0 || errno == EPERM);
+    v.is_alive = v.is_here && sn_process_is_alive(v.pid);
     memcpy(v.posted, f.posted, sizeof(v.posted));
     v.n = collect(v.event, &f);
     *out = v;

@@ -1,0 +1,13 @@
+/*
+ * process.h - a question about another process of this host.
+ */
+#ifndef SN_PROCESS_H
+#define SN_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Does it exist and can it still do something? One that has ended and was not waited for cannot. */
+bool sn_process_is_alive(int64_t pid);
+
+#endif
