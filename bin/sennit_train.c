@@ -9,6 +9,7 @@
 #include "lib/plan/machine.h"
 #include "lib/run/attempt.h"
 #include "lib/run/profile.h"
+#include "lib/run/record.h"
 #include "lib/run/ring.h"
 #include "lib/run/trainer.h"
 
@@ -200,6 +201,8 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
     struct sn_attempt attempt = {0};
     struct sn_ring *ring = NULL;
     enum sn_status st = sn_attempt_begin(&attempt, c, comm->rank, (int)l->attempt, err);
+    if (st == SN_OK && comm->rank == 0 && !l->generate && !l->machine_file)
+        st = sn_record_run_file(c, err);
     if (st == SN_OK)
         st = sn_saver_open(&saver, c, err);
     if (st == SN_OK && comm->size > 1)
