@@ -10,4 +10,7 @@ struct sn_verb {
     int (*run)(int argc, char **argv);
 };
 
+int sn_run_status(int argc, char **argv);
+int sn_run_why(int argc, char **argv);
+
 #endif

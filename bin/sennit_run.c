@@ -9,6 +9,8 @@
 #include <string.h>
 
 static const struct sn_verb verbs[] = {
+    {"status", "DIR", "where a run stands, from its directory", sn_run_status},
+    {"why", "DIR", "what ended each attempt of a run", sn_run_why},
     {0},
 };
 
@@ -16,7 +18,7 @@ static void print_usage(void)
 {
     (void)printf("usage: sennit-run COMMAND ...        (sennit-run COMMAND --help says more)\n\n");
     for (const struct sn_verb *v = verbs; v->name; v++)
-        (void)printf("  %-8s %-24s %s\n", v->name, v->arguments, v->what);
+        (void)printf("  sennit-run %-7s %-22s %s\n", v->name, v->arguments, v->what);
     (void)printf("  --help, --version\n\n"
                  "Exit 0: done, 1: the work failed, 2: bad usage or input.\n");
 }

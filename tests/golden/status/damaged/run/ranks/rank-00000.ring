@@ -1,0 +1,1 @@
+sennit ring 1

@@ -1,0 +1,253 @@
+/*
+ * test_history.c - what files of a run directory say, and in which state a run is by them.
+ */
+#include "lib/base/mem.h"
+#include "lib/base/process.h"
+#include "slurm/history.h"
+#include "tests/lib/tap.h"
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char launched[] =
+    "{\"event\": \"begin\", \"job\": \"7\", \"pid\": 5, \"host\": \"elsewhere\"}\n"
+    "{\"event\": \"launch\", \"attempt\": 1, \"from_step\": 10}\n";
+
+#define DECIDED(action)                                                                            \
+    "{\"event\": \"end\", \"attempt\": 1, \"exit_code\": 1, \"cause\": \"it failed\"}\n"           \
+    "{\"event\": \"decision\", \"attempt\": 1, \"action\": \"" action                              \
+    "\", \"why\": \"because of " action "\"}\n"
+
+static void take(struct sn_history *h, struct sn_evidence *e, const char *a, const char *b)
+{
+    struct sn_err err = {0};
+    sn_history_init(h);
+    if (sn_history_take_journal(h, e, a, strlen(a), &err) != SN_OK ||
+        sn_history_take_journal(h, e, b, strlen(b), &err) != SN_OK)
+        tap_ok(false, "%s", err.text);
+    sn_history_conclude(h);
+    sn_history_judge(h, e);
+}
+
+#define MOVES .still = 5, .patience = 60
+#define STILL .still = 600, .patience = 60
+
+static void the_last_word_decides_the_state(void)
+{
+    static const struct {
+        const char *more;
+        struct sn_evidence e;
+        enum sn_run_state want;
+        const char *why;
+    } row[] = {
+        {"", {MOVES}, SN_RUN_STARTING, "it was launched and has not finished a step yet"},
+        {"", {STILL}, SN_RUN_UNKNOWN, "nothing has moved for 600 s"},
+        {"{\"event\": \"running\", \"attempt\": 1}\n", {MOVES}, SN_RUN_RUNNING, "it steps"},
+        {"{\"event\": \"running\", \"attempt\": 1}\n",
+         {STILL},
+         SN_RUN_UNKNOWN,
+         "nothing has moved for 600 s"},
+        {"{\"event\": \"running\", \"attempt\": 1}\n",
+         {.supervisor_here = true, MOVES},
+         SN_RUN_UNKNOWN,
+         "its supervisor, process 5 of this host, is gone"},
+        {"{\"event\": \"running\", \"attempt\": 1}\n",
+         {.supervisor_here = true, .ranks_here = 2, .ranks_alive = 1, MOVES},
+         SN_RUN_RUNNING,
+         "it steps"},
+        {"{\"event\": \"running\", \"attempt\": 1}\n",
+         {.ranks_here = 2, MOVES},
+         SN_RUN_UNKNOWN,
+         "none of its 2 processes of this host is left"},
+        {"{\"event\": \"running\", \"attempt\": 1}\n",
+         {.ranks_here = 2, .ranks_elsewhere = 2, MOVES},
+         SN_RUN_RUNNING,
+         "it steps"},
+        {"{\"event\": \"notice\", \"attempt\": 1, \"what\": \"SIGTERM\"}\n",
+         {MOVES},
+         SN_RUN_RUNNING,
+         "it was asked to leave (SIGTERM)"},
+        {"{\"event\": \"notice\", \"attempt\": 1, \"what\": \"SIGTERM\"}\n",
+         {STILL},
+         SN_RUN_UNKNOWN,
+         "nothing has moved for 600 s; it was asked to leave (SIGTERM), so a scheduler may have "
+         "requeued or ended its job"},
+        {"{\"event\": \"suspect\", \"attempt\": 1, \"kind\": \"hang\", \"rank\": 3, \"host\": "
+         "\"n1\"}\n",
+         {MOVES},
+         SN_RUN_RUNNING,
+         "suspected of hang: rank 3 on n1"},
+        {DECIDED("retry"), {MOVES}, SN_RUN_STARTING, "because of retry"},
+        {DECIDED("retry"), {STILL}, SN_RUN_UNKNOWN, "nothing has moved for 600 s"},
+        {DECIDED("shrink"), {MOVES}, SN_RUN_STARTING, "because of shrink"},
+        {DECIDED("wait"), {STILL}, SN_RUN_WAITING, "because of wait"},
+        {DECIDED("requeue"), {STILL}, SN_RUN_WAITING, "because of requeue"},
+        {DECIDED("chain"), {STILL}, SN_RUN_WAITING, "because of chain"},
+        {DECIDED("done"), {STILL}, SN_RUN_ENDED, "because of done"},
+        {DECIDED("stop"), {STILL}, SN_RUN_ENDED, "because of stop"},
+        {DECIDED("stop") "{\"event\": \"leave\", \"exit_code\": 75}\n",
+         {STILL},
+         SN_RUN_ENDED,
+         "because of stop"},
+        {DECIDED("requeue") "{\"event\": \"leave\", \"exit_code\": 75}\n",
+         {STILL},
+         SN_RUN_WAITING,
+         "because of requeue"},
+        {DECIDED("done") "{\"event\": \"leave\", \"exit_code\": 0}\n",
+         {STILL},
+         SN_RUN_ENDED,
+         "all steps are done"},
+        {DECIDED("requeue") "{\"event\": \"begin\", \"restart\": 1}\n",
+         {MOVES},
+         SN_RUN_STARTING,
+         "the supervisor prepares an attempt"},
+    };
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct sn_history h;
+        struct sn_evidence e = row[i].e;
+        take(&h, &e, launched, row[i].more);
+        tap_text(h.state_why, row[i].why, row[i].why);
+        tap_ok(h.state == row[i].want, "%zu: %s: %s", i, sn_run_state_name(h.state), h.state_why);
+        sn_history_fini(&h);
+    }
+}
+
+static void steps_lost_are_those_behind_what_the_next_attempt_begins_from(void)
+{
+    static const char more[] =
+        "{\"event\": \"end\", \"attempt\": 1, \"step\": 57, \"saved_step\": 50}\n"
+        "{\"event\": \"launch\", \"attempt\": 2, \"from_step\": 40}\n"
+        "{\"event\": \"end\", \"attempt\": 2, \"step\": 61, \"saved_step\": 60}\n"
+        "{\"event\": \"launch\", \"attempt\": 3}\n"
+        "{\"event\": \"end\", \"attempt\": 3, \"step\": 61, \"saved_step\": -1}\n"
+        "{\"event\": \"launch\", \"attempt\": 4, \"from_step\": 60}\n"
+        "{\"event\": \"end\", \"attempt\": 4, \"step\": 69, \"saved_step\": -1}\n";
+    static const int64_t want[] = {17, 1, 1, 9};
+    struct sn_history h;
+    struct sn_evidence e = {MOVES};
+    take(&h, &e, launched, more);
+    tap_ok(h.n_attempts == 4, "four attempts");
+    for (int i = 0; i < 4 && i < h.n_attempts; i++)
+        tap_ok(h.attempt[i].lost == want[i], "attempt %d lost %lld steps", i + 1,
+               (long long)h.attempt[i].lost);
+    tap_ok(h.step == 69, "without metrics the last attempt tells the step");
+    sn_history_fini(&h);
+}
+
+static void attempts_are_in_order_whatever_the_order_of_lines(void)
+{
+    struct sn_history h;
+    struct sn_evidence e = {MOVES};
+    struct sn_err err;
+    char record[] = "{\"attempt\": 2, \"exit_code\": 75, \"cause\": \"asked\", \"ended\": 99}";
+    take(&h, &e,
+         "{\"event\": \"launch\", \"attempt\": 3}\n{\"event\": \"launch\", \"attempt\": 1}\n", "");
+    tap_ok(sn_history_take_record(&h, 2, record, strlen(record), &err) == SN_OK &&
+               h.n_attempts == 3 && h.attempt[0].number == 1 && h.attempt[1].number == 2 &&
+               h.attempt[2].number == 3,
+           "attempts 1, 2, 3");
+    tap_ok(h.attempt[1].record_ended && h.attempt[1].exit_code == 75 && h.attempt[1].ended == 99,
+           "the record of an attempt that the journal does not know");
+    char other[] = "{\"attempt\": 1, \"exit_code\": 0, \"cause\": \"finished\"}";
+    h.attempt[0].has_end = true;
+    h.attempt[0].exit_code = 137;
+    tap_ok(sn_history_take_record(&h, 1, other, strlen(other), &err) == SN_OK &&
+               h.attempt[0].exit_code == 137,
+           "what the supervisor saw counts more than the record");
+    sn_history_fini(&h);
+}
+
+static void numbers_that_cannot_be_are_unknown(void)
+{
+    struct sn_history h;
+    static const char lines[] =
+        "{\"step\": 3, \"loss\": null, \"step_time_s\": 0.5, \"tokens_per_s\": \"fast\", "
+        "\"mfu\": 1e999}\n"
+        "{\"step\": 4, \"val_loss\": 2}\n"
+        "{\"step\": -9, \"step_time_s\": 1.5}\n"
+        "{\"step\": 5, \"step_ti";
+    sn_history_init(&h);
+    sn_history_take_metrics(&h, lines, strlen(lines));
+    tap_ok(h.step == -1 && isnan(h.loss) && isnan(h.tokens_per_s) && isnan(h.mfu),
+           "a negative step, a null loss, a text for a rate");
+    tap_ok(h.step_time == 1.5, "the median of the step times");
+    tap_ok(h.damaged == 0, "a last line that is cut is no damage");
+    sn_history_fini(&h);
+}
+
+static void hosts_are_bad_until_the_latest_word(void)
+{
+    struct sn_history h;
+    struct sn_evidence e = {MOVES};
+    take(&h, &e, "{\"event\": \"bad-node\", \"host\": \"n1\", \"why\": \"a\", \"until\": 5}\n",
+         "{\"event\": \"bad-node\", \"host\": \"n2\", \"why\": \"b\", \"until\": 6}\n"
+         "{\"event\": \"bad-node\", \"host\": \"n1\", \"why\": \"c\", \"until\": 9}\n");
+    tap_ok(h.n_bad == 2 && strcmp(h.bad[0].why, "c") == 0 && h.bad[0].until == 9,
+           "two hosts, the first by its later line");
+    sn_history_fini(&h);
+}
+
+static void no_memory_is_an_error_and_nothing_leaks(void)
+{
+    struct sn_err err = {0};
+    int failed = 0;
+    for (uint64_t n = 1; n < 40; n++) {
+        struct sn_history h;
+        struct sn_evidence e = {MOVES};
+        static const char more[] =
+            "{\"event\": \"launch\", \"attempt\": 1, \"nodes\": [\"n1\", \"n2\"]}\n"
+            "{\"event\": \"bad-node\", \"host\": \"n1\"}\n";
+        sn_history_init(&h);
+        sn_mem_fail_at(n);
+        enum sn_status st = sn_history_take_journal(&h, &e, more, strlen(more), &err);
+        sn_mem_fail_at(0);
+        failed += st == SN_ENOMEM;
+        if (st != SN_OK && st != SN_ENOMEM)
+            tap_ok(false, "%s", err.text);
+        sn_history_fini(&h);
+    }
+    tap_ok(failed >= 3, "%d allocations failed, each was an error", failed);
+}
+
+static void a_directory_that_is_none_is_refused(void)
+{
+    struct sn_history h;
+    struct sn_err err = {0};
+    tap_ok(sn_history_read(&h, "tests/unit/no-such-directory", 0, &err) == SN_EINPUT, "%s",
+           err.text);
+    tap_ok(sn_history_read(&h, "tests/unit", 0, &err) == SN_EINPUT &&
+               strstr(err.text, "run.output") != NULL,
+           "%s", err.text);
+}
+
+static void a_process_that_has_ended_is_not_alive(void)
+{
+    int pid = fork();
+    if (pid == 0)
+        _exit(0);
+    siginfo_t info;
+    tap_ok(pid > 0 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0 &&
+               !sn_process_is_alive(pid),
+           "not before its parent has asked for it either");
+    (void)waitpid(pid, NULL, 0);
+    tap_ok(!sn_process_is_alive(pid), "nor afterwards");
+    tap_ok(sn_process_is_alive(getpid()) && sn_process_is_alive(1), "this one is, and the first");
+    tap_ok(!sn_process_is_alive(0) && !sn_process_is_alive(-1) && !sn_process_is_alive(INT64_MAX),
+           "numbers that are no process");
+}
+
+int main(void)
+{
+    a_process_that_has_ended_is_not_alive();
+    the_last_word_decides_the_state();
+    steps_lost_are_those_behind_what_the_next_attempt_begins_from();
+    attempts_are_in_order_whatever_the_order_of_lines();
+    numbers_that_cannot_be_are_unknown();
+    hosts_are_bad_until_the_latest_word();
+    no_memory_is_an_error_and_nothing_leaks();
+    a_directory_that_is_none_is_refused();
+    return tap_done();
+}
