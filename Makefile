@@ -193,11 +193,15 @@ bench: ## Time operations and whole steps against their limits, after checking t
 run-bench: $(BINS) $(BENCH)
 	@for b in $(BENCH); do echo "== $$b"; $$b || exit 1; done
 
-install: $(BINS) ## Install binaries, templates and man pages (PREFIX=/usr/local DESTDIR=)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
-	install $(BINS) $(DESTDIR)$(PREFIX)/bin
-	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
-	cd templates && find . -type f ! -name '*demo.sh' -exec install -D -m 644 {} $(DESTDIR)$(abspath $(PREFIX))/share/sennit/templates/{} \;
+# What `make install` is told; the library is for whoever links it with pkg-config --static.
+placed = BUILD='$(BUILD)' VERSION='$(VERSION)' LIBS='$(LIBS) $(MPI_LIBS)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' packaging/install
+install: $(BINS) ## Install binaries, templates, man pages, completion, module file (PREFIX=/usr/local DESTDIR=)
+	@$(placed)
+uninstall: $(BINS) ## Take away what install puts there, with the same PREFIX and DESTDIR
+	@$(placed) --remove
+dist: ## Write build/sennit-VERSION.tar.gz of what is committed
+	@mkdir -p build
+	git archive --format=tar.gz --prefix=sennit-$(VERSION)/ -o build/sennit-$(VERSION).tar.gz HEAD
 
 deps: ## Install what is missing (as root), or name the command that does; DEV=1 adds clang and such
 	@tests/deps $(if $(DEV),dev)

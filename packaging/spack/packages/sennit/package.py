@@ -1,0 +1,38 @@
+# Licensed under the Apache License 2.0, as sennit is.
+#
+# usage: spack repo add packaging/spack; spack dev-build sennit@main
+
+from spack.package import *
+
+
+class Sennit(MakefilePackage):
+    """4D-parallel training of language models on Slurm clusters, from one YAML file, in C."""
+
+    license("Apache-2.0")
+
+    version("main")
+
+    depends_on("c", type="build")
+    depends_on("gmake", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("openmpi@4:")  # the Makefile asks its compiler wrapper with --showme
+    depends_on("hwloc@2:")
+    depends_on("hdf5@1.10: ~mpi")
+    depends_on("libyaml")
+    depends_on("jansson")
+    depends_on("xxhash@0.8:")
+    depends_on("openblas threads=none")
+
+    @property
+    def build_targets(self):
+        blas = self.spec["openblas"]
+        return [
+            "all",
+            "CC={0}".format(spack_cc),
+            "MPICC={0}".format(self.spec["openmpi"].prefix.bin.mpicc),
+            "BLAS_LIBS={0}".format(blas.libs.ld_flags),
+            "BLAS_CFLAGS={0}".format(blas.headers.include_flags),
+        ]
+
+    def install(self, spec, prefix):
+        make("install", "PREFIX={0}".format(prefix), *self.build_targets[1:])
