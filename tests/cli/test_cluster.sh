@@ -14,6 +14,7 @@ reference 4 "$tmp/job.yaml"
 
 cat >"$tmp/job.sh" <<SH
 #!/bin/sh
+export SLURM_PMIX_FENCE=ring # Slurm 22.05: the others let ranks through before all are there
 srun -K1 --wait=60 --unbuffered --mpi=pmix "$PWD/$BUILD/bin/sennit-train" "$tmp/job.yaml"
 rc=\$?
 echo "restart \${SLURM_RESTART_COUNT:-0}: srun says \$rc"

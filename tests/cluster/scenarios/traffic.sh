@@ -3,7 +3,7 @@
 #
 # Two nodes at different leaf switches, the tensor axis inside them: what crosses between the leaves is the
 # traffic of the other axes. Start and end are taken off by the difference of a longer and a shorter run.
-# shellcheck disable=SC2034,SC2154
+# shellcheck disable=SC2034,SC2154,SC2317
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/cluster/lib.sh
@@ -22,7 +22,7 @@ count_run() { # name steps: sets $bytes
     steps=$2
     job_file "$tmp/$1.yaml" "$tmp/$1"
     before=$(leaves_sent)
-    run outside srun -N 2 -w "n0,$last" --ntasks-per-node=4 "$PWD/$BUILD/bin/sennit-train" "$tmp/$1.yaml"
+    run outside env SLURM_PMIX_FENCE=ring srun -N 2 -w "n0,$last" --ntasks-per-node=4 "$PWD/$BUILD/bin/sennit-train" "$tmp/$1.yaml"
     is "$1: $2 steps are trained" "$rc" 0
     bytes=$(($(leaves_sent) - before))
 }
