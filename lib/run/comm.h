@@ -63,6 +63,12 @@ struct sn_comm_ops {
     /* everyone gets root's bytes */
     enum sn_status (*broadcast)(struct sn_comm *c, void *buf, int64_t bytes, int root,
                                 struct sn_err *err);
+    /* root gets `bytes` of every rank, side by side by rank, in `all` (NULL elsewhere) */
+    enum sn_status (*gather)(struct sn_comm *c, const void *mine, int64_t bytes, void *all,
+                             int root, struct sn_err *err);
+    /* From now on this process is rank `rank`; every number 0 .. size - 1 goes to one process.
+     * Before set_grid; collective. Who shares a host stays. */
+    enum sn_status (*renumber)(struct sn_comm *c, int rank, struct sn_err *err);
     /* take the worst status over ranks; everybody leaves with the sentence of the lowest rank that
      * has it, prefixed by "rank R (host): ". Returns the agreed status. */
     enum sn_status (*agree)(struct sn_comm *c, enum sn_status mine, struct sn_err *err);
@@ -97,8 +103,8 @@ static inline void sn_comm_set_watch(struct sn_comm *c, struct sn_ring *ring, in
 enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err);
 /* MPI_COMM_WORLD; calls MPI_Init_thread, destroy calls MPI_Finalize: once in a process. Ranks that
  * the launcher started but MPI does not see are an error. Collective: fails on all ranks or on
- * none. Defined in comm_mpi.c, linked by binaries that start under mpirun only. Sets Open MPI's settings for more ranks
- * than cores in the environment, where the user has not. */
+ * none. Defined in comm_mpi.c, linked by binaries that start under mpirun only. Sets Open MPI's
+ * settings for more ranks than cores in the environment, where the user has not. */
 enum sn_status sn_comm_create_mpi(struct sn_comm **out, struct sn_err *err);
 /* After an error that not every rank can know of: end the whole job with this exit code. From any
  * thread, whatever the communication thread is doing. Does not return. */

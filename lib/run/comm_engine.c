@@ -139,6 +139,20 @@ static void start(struct sn_engine *e, struct start_order *s)
     sn_engine_agree(e, &s->verdict);
 }
 
+/* What gather hands over. */
+struct gather_order {
+    const void *mine;
+    void *all;
+};
+
+static void renumber(struct sn_engine *e, int rank)
+{
+    assert(!e->seats); /* set_grid has not been */
+    e->port->ops->renumber(e->port, rank);
+    e->base.rank = e->port->rank;
+    e->base.node_rank = e->port->node_rank;
+}
+
 static void run_transfer(struct sn_engine *e, int slot)
 {
     const struct sn_transfer *t = &e->queue.slot[slot].op.transfer;
@@ -181,6 +195,14 @@ static void run(struct sn_engine *e, int slot)
         break;
     case SN_COMM_BROADCAST:
         broadcast(e, op->buf, op->n, op->root);
+        break;
+    case SN_COMM_GATHER:
+        e->port->ops->gather(e->port, ((struct gather_order *)op->buf)->mine, op->n,
+                             ((struct gather_order *)op->buf)->all, op->root);
+        (void)sn_engine_complete(e, SN_PORT_WORLD);
+        break;
+    case SN_COMM_RENUMBER:
+        renumber(e, op->root);
         break;
     case SN_COMM_AGREE:
         sn_engine_agree(e, op->buf);
@@ -316,6 +338,19 @@ static enum sn_status engine_broadcast(struct sn_comm *c, void *buf, int64_t byt
     return post_and_wait(c, &op, err);
 }
 
+static enum sn_status engine_gather(struct sn_comm *c, const void *mine, int64_t bytes, void *all,
+                                    int root, struct sn_err *err)
+{
+    struct gather_order order = {mine, all};
+    struct sn_comm_op op = {.kind = SN_COMM_GATHER, .root = root, .n = bytes, .buf = &order};
+    return post_and_wait(c, &op, err);
+}
+
+static enum sn_status engine_renumber(struct sn_comm *c, int rank, struct sn_err *err)
+{
+    return post_and_wait(c, &(struct sn_comm_op){.kind = SN_COMM_RENUMBER, .root = rank}, err);
+}
+
 static enum sn_status engine_agree(struct sn_comm *c, enum sn_status mine, struct sn_err *err)
 {
     struct sn_err verdict = {.status = mine}, broken;
@@ -368,6 +403,8 @@ enum sn_status sn_engine_start(struct sn_engine *e, const char *name, sn_engine_
         .drain = engine_drain,
         .barrier = engine_barrier,
         .broadcast = engine_broadcast,
+        .gather = engine_gather,
+        .renumber = engine_renumber,
         .agree = engine_agree,
         .take_sent_bytes = engine_take_sent_bytes,
         .set_watch = engine_set_watch,

@@ -28,6 +28,7 @@ struct mpi_port {
     MPI_Request world;            /* the memory of batch SN_PORT_WORLD, */
     MPI_Request *requests;        /* and of all the others */
     MPI_Status *statuses;         /* as many as the longest batch needs */
+    MPI_Comm all;                 /* all ranks, by their numbers: the world's or others */
     MPI_Comm channel[SN_NGROUPS]; /* for sends and receives; null before open_channels */
     MPI_Comm node;                /* the ranks of this host */
     MPI_Win window;               /* null: none */
@@ -60,7 +61,7 @@ static bool failed(struct mpi_port *m, int rc)
 
 static MPI_Comm channel_of(const struct mpi_port *m, const struct sn_message *x)
 {
-    return x->channel == SN_PORT_COLLECTIVE ? MPI_COMM_WORLD : m->channel[x->channel];
+    return x->channel == SN_PORT_COLLECTIVE ? m->all : m->channel[x->channel];
 }
 
 static void mpi_send(struct sn_port *p, const struct sn_message *x)
@@ -112,7 +113,7 @@ static bool mpi_test(struct sn_port *p, int batch)
 static void mpi_barrier(struct sn_port *p)
 {
     struct mpi_port *m = mpi(p);
-    if (!p->failed && !failed(m, MPI_Ibarrier(MPI_COMM_WORLD, &m->world)))
+    if (!p->failed && !failed(m, MPI_Ibarrier(m->all, &m->world)))
         m->batch[SN_PORT_WORLD].n = 1;
 }
 
@@ -120,8 +121,16 @@ static void mpi_broadcast(struct sn_port *p, void *buf, int64_t bytes, int root)
 {
     struct mpi_port *m = mpi(p);
     assert(bytes <= INT_MAX);
-    if (!p->failed &&
-        !failed(m, MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &m->world)))
+    if (!p->failed && !failed(m, MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, m->all, &m->world)))
+        m->batch[SN_PORT_WORLD].n = 1;
+}
+
+static void mpi_gather(struct sn_port *p, const void *mine, int64_t bytes, void *all, int root)
+{
+    struct mpi_port *m = mpi(p);
+    assert(bytes <= INT_MAX);
+    if (!p->failed && !failed(m, MPI_Igather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                                             root, m->all, &m->world)))
         m->batch[SN_PORT_WORLD].n = 1;
 }
 
@@ -129,14 +138,14 @@ static void mpi_worst(struct sn_port *p, const int mine[2], int worst[2])
 {
     struct mpi_port *m = mpi(p); /* pairs of MPI_2INT: value and index */
     if (!p->failed &&
-        !failed(m, MPI_Iallreduce(mine, worst, 1, MPI_2INT, MPI_MAXLOC, MPI_COMM_WORLD, &m->world)))
+        !failed(m, MPI_Iallreduce(mine, worst, 1, MPI_2INT, MPI_MAXLOC, m->all, &m->world)))
         m->batch[SN_PORT_WORLD].n = 1;
 }
 
 /* ---- groups and windows ------------------------------------------------------------------------
  */
 
-/* A copy of the world for each group, so that tags are the callers' and never meet another group's
+/* A copy of `all` for each group, so that tags are the callers' and never meet another group's
  * or a collective's. */
 static void mpi_open_channels(struct sn_port *p)
 {
@@ -147,7 +156,7 @@ static void mpi_open_channels(struct sn_port *p)
     p->node_ranks = m->node_ranks; /* ascending: the split kept the order of ranks */
     for (int q = 0; q < SN_NGROUPS && !p->failed; q++)
         if (m->channel[q] == MPI_COMM_NULL)
-            (void)failed(m, MPI_Comm_dup(MPI_COMM_WORLD, &m->channel[q]));
+            (void)failed(m, MPI_Comm_dup(m->all, &m->channel[q]));
 }
 
 static void mpi_open_window(struct sn_port *p, int64_t bytes, char **at)
@@ -198,20 +207,34 @@ static void mpi_finish(struct sn_port *p)
         if (m->channel[q] != MPI_COMM_NULL)
             (void)MPI_Comm_free(&m->channel[q]);
     (void)MPI_Comm_free(&m->node);
+    if (m->all != MPI_COMM_WORLD)
+        (void)MPI_Comm_free(&m->all);
     (void)MPI_Finalize();
 }
 
 static void find_place(struct mpi_port *m)
 {
     struct sn_port *p = &m->base;
-    (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* no failure is defined */
-    if (failed(m, MPI_Comm_rank(MPI_COMM_WORLD, &p->rank)) ||
-        failed(m, MPI_Comm_size(MPI_COMM_WORLD, &p->size)) ||
-        failed(m, MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
-                                      &m->node)) ||
+    (void)MPI_Comm_set_errhandler(m->all, MPI_ERRORS_RETURN); /* no failure is defined */
+    if (failed(m, MPI_Comm_rank(m->all, &p->rank)) || failed(m, MPI_Comm_size(m->all, &p->size)) ||
+        failed(m, MPI_Comm_split_type(m->all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &m->node)) ||
         failed(m, MPI_Comm_rank(m->node, &p->node_rank)))
         return;
     (void)failed(m, MPI_Comm_size(m->node, &p->node_size));
+}
+
+/* The ranks of a host are those of before, in the order of their new numbers. */
+static void mpi_renumber(struct sn_port *p, int rank)
+{
+    struct mpi_port *m = mpi(p);
+    MPI_Comm old = m->node, all;
+    if (p->failed || failed(m, MPI_Comm_split(m->all, 0, rank, &all)))
+        return;
+    m->all = all;
+    find_place(m);
+    if (!p->failed)
+        (void)failed(m, MPI_Comm_free(&old));
+    assert(p->failed || p->rank == rank);
 }
 
 static enum sn_status allocate(struct mpi_port *m, struct sn_err *err)
@@ -246,6 +269,8 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
         .test = mpi_test,
         .barrier = mpi_barrier,
         .broadcast = mpi_broadcast,
+        .gather = mpi_gather,
+        .renumber = mpi_renumber,
         .worst = mpi_worst,
         .open_channels = mpi_open_channels,
         .open_window = mpi_open_window,
@@ -258,6 +283,7 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
     if (rc != MPI_SUCCESS)
         return sn_fail(err, SN_EFAIL, "mpi: MPI_Init_thread failed with code %d", rc);
     m->base.ops = &ops;
+    m->all = MPI_COMM_WORLD;
     m->window = MPI_WIN_NULL;
     m->batch[SN_PORT_WORLD] = (struct batch){.request = &m->world, .room = 1};
     for (int q = 0; q < SN_NGROUPS; q++)

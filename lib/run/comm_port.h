@@ -50,6 +50,11 @@ struct sn_port_ops {
     /* Begin a collective of all ranks, as batch SN_PORT_WORLD. */
     void (*barrier)(struct sn_port *p);
     void (*broadcast)(struct sn_port *p, void *buf, int64_t bytes, int root);
+    /* `bytes` of every rank to root, by rank */
+    void (*gather)(struct sn_port *p, const void *mine, int64_t bytes, void *all, int root);
+    /* Collective, blocks: rank, node_rank and node_ranks are by new numbers from now on; before
+     * open_channels. */
+    void (*renumber)(struct sn_port *p, int rank);
     /* worst = the largest mine[0] of all ranks, and the lowest mine[1] among those who have it;
      * borrowed until the batch is complete */
     void (*worst)(struct sn_port *p, const int mine[2], int worst[2]);

@@ -23,14 +23,16 @@ enum sn_comm_kind {
     SN_COMM_WATCH,
     SN_COMM_BARRIER,
     SN_COMM_BROADCAST,
+    SN_COMM_GATHER,
+    SN_COMM_RENUMBER,
     SN_COMM_AGREE,
     SN_COMM_STOP
 };
 
 struct sn_comm_op {
     enum sn_comm_kind kind;
-    int root;                    /* of a broadcast */
-    int64_t n;                   /* bytes of a broadcast, seconds of a watch */
+    int root;                    /* of a broadcast or gather; the new number of a renumber */
+    int64_t n;                   /* bytes of a broadcast or gather, seconds of a watch */
     void *buf;                   /* what all but a transfer work on; borrowed until done */
     struct sn_transfer transfer; /* of a transfer */
 };

@@ -24,6 +24,8 @@ static const char *kind_name(const struct sn_comm_op *op)
         return "barrier";
     case SN_COMM_BROADCAST:
         return "broadcast";
+    case SN_COMM_GATHER:
+        return "gather";
     case SN_COMM_AGREE:
         return "agreement";
     default:
