@@ -2,8 +2,11 @@
 
 #include "lib/base/mem.h"
 
-enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *env,
-                                struct sn_err *err)
+typedef enum sn_status creator(struct sn_job **out, const struct sn_job_env *env,
+                               struct sn_err *err);
+
+static enum sn_status create_all(struct sn_stages *out, const struct sn_job_env *env,
+                                 creator *create, struct sn_err *err)
 {
     int n = env->config->layout.pipeline;
     *out = (struct sn_stages){.job = sn_alloc_n((size_t)n, sizeof(*out->job))};
@@ -11,7 +14,7 @@ enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *
         return sn_fail(err, SN_ENOMEM, "plan: no memory for %d stages", n);
     struct sn_job_env e = *env;
     for (e.rank = 0; out->n < n; out->n++) {
-        enum sn_status st = sn_job_create(&out->job[out->n], &e, err);
+        enum sn_status st = create(&out->job[out->n], &e, err);
         if (st != SN_OK) {
             sn_stages_fini(out);
             return st;
@@ -19,6 +22,18 @@ enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *
         e.rank += out->job[0]->grid.stride[SN_AXIS_PIPELINE];
     }
     return SN_OK;
+}
+
+enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *env,
+                                struct sn_err *err)
+{
+    return create_all(out, env, sn_job_create, err);
+}
+
+enum sn_status sn_stages_create_text(struct sn_stages *out, const struct sn_job_env *env,
+                                     struct sn_err *err)
+{
+    return create_all(out, env, sn_job_create_text, err);
 }
 
 void sn_stages_fini(struct sn_stages *s)

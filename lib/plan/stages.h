@@ -18,6 +18,9 @@ struct sn_stages {
 /* Compile them; env->rank is not read. Borrowed as in sn_job_create. Caller runs sn_stages_fini. */
 enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *env,
                                 struct sn_err *err);
+/* The same from sn_job_create_text: what is sent can be read, memory is not placed. */
+enum sn_status sn_stages_create_text(struct sn_stages *out, const struct sn_job_env *env,
+                                     struct sn_err *err);
 void sn_stages_fini(struct sn_stages *s); /* a zeroed one is allowed */
 
 #endif
