@@ -4,6 +4,7 @@
 #include "bin/common.h"
 #include "bin/plan_search.h"
 #include "bin/saver.h"
+#include "bin/train_map.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/plan/machine.h"
@@ -26,6 +27,9 @@ static const char usage[] =
     "Trains the model of RUN.yaml, continuing from the newest valid checkpoint.\n"
     "  --fresh              begin anew; checkpoints that exist are moved aside, not deleted\n"
     "  --stop-after N       leave after step N, saved; the schedule stays that of train.steps\n"
+    "  --places FILE        where the processes are, \"PROCESS SWITCH.NODE\" a line, instead of "
+    "what\n"
+    "                       they see\n"
     "  --attempt N          number of this attempt's record (default: the first that is free)\n"
     "  --pace MACHINE.yaml  communicate for real, but spend each compute operation's planned time "
     "on\n"
@@ -48,6 +52,7 @@ enum {
     ATTEMPT,
     PACE,
     PROFILE,
+    PLACES,
     GENERATE,
     TOKENS,
     TEMPERATURE,
@@ -57,7 +62,8 @@ enum {
 };
 
 struct line {
-    const char *run_file, *generate, *machine_file;
+    const char *run_file, *generate, *machine_file, *places;
+    struct sn_train_map map;
     struct sn_machine machine;
     struct sn_trainer_options train;
     bool profile, help, version;
@@ -84,6 +90,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return SN_OK;
     case PROFILE:
         l->profile = true;
+        return SN_OK;
+    case PLACES:
+        l->places = optarg;
         return SN_OK;
     case GENERATE:
         l->generate = optarg;
@@ -117,6 +126,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"attempt", required_argument, NULL, ATTEMPT},
                                             {"pace", required_argument, NULL, PACE},
                                             {"profile", no_argument, NULL, PROFILE},
+                                            {"places", required_argument, NULL, PLACES},
                                             {"generate", required_argument, NULL, GENERATE},
                                             {"tokens", required_argument, NULL, TOKENS},
                                             {"temperature", required_argument, NULL, TEMPERATURE},
@@ -191,8 +201,23 @@ static enum sn_status generate(struct sn_trainer *t, const struct sn_config *c,
     return st;
 }
 
+/* What has a rank's number in its name is opened once that is known. */
+static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm *comm,
+                            struct sn_attempt *attempt, struct sn_err *err)
+{
+    enum sn_status st = sn_attempt_begin(attempt, c, comm->rank, (int)l->attempt, err);
+    SN_TRY(comm->ops->agree(comm, st, err));
+    if (l->generate)
+        return SN_OK;
+    SN_TRY(sn_train_map_make(&l->map, comm, c, l->places, err));
+    st = sn_train_map_save(&l->map, c, err);
+    if (st == SN_OK && comm->rank == 0 && !l->machine_file)
+        st = sn_record_run_file(c, err);
+    return comm->ops->agree(comm, st, err);
+}
+
 /* Everything that needs the communicator; the others wait for no rank that has failed. */
-static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_comm *comm,
+static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *comm,
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
 {
     const char *warning;
@@ -200,11 +225,12 @@ static enum sn_status work(const struct line *l, struct sn_config *c, struct sn_
     struct sn_saver saver = {0};
     struct sn_attempt attempt = {0};
     struct sn_ring *ring = NULL;
-    enum sn_status st = sn_attempt_begin(&attempt, c, comm->rank, (int)l->attempt, err);
-    if (st == SN_OK && comm->rank == 0 && !l->generate && !l->machine_file)
-        st = sn_record_run_file(c, err);
-    if (st == SN_OK)
-        st = sn_saver_open(&saver, c, err);
+    enum sn_status st = begin(l, c, comm, &attempt, err);
+    if (st != SN_OK) {
+        sn_attempt_end(&attempt, sn_exit_code(st), err);
+        return st;
+    }
+    st = sn_saver_open(&saver, c, err);
     if (st == SN_OK && comm->size > 1)
         st = sn_ring_open(&ring, c->run.output, comm->rank, err);
     SN_TRY(comm->ops->agree(comm, st, err));
@@ -289,6 +315,7 @@ int main(int argc, char **argv)
         st = load_config(&l, &config, ranks, &err);
     if (st != SN_OK) /* the same on every rank: one says it, and MPI has not begun */
         return sn_comm_launched_rank() == 0 ? sn_report(&err) : sn_exit_code(st);
+    sn_train_map_open(&l.map); /* hwloc comes before MPI */
     st = sn_signals_create(&signals, &err);
     if (st == SN_OK)
         st = ranks > 1 ? sn_comm_create_mpi(&comm, &err) : sn_comm_create_self(&comm, &err);
@@ -296,6 +323,7 @@ int main(int argc, char **argv)
         return sn_report(&err);
     st = work(&l, &config, comm, signals, &exit_code, &err);
     sn_machine_fini(&l.machine);
+    sn_train_map_close(&l.map);
     if (st != SN_OK) {
         exit_code = sn_exit_code(st);
         if (!err.agreed && comm->size > 1) {

@@ -25,6 +25,7 @@ enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_schedule { SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
+enum sn_placement { SN_PLACEMENT_AUTO, SN_PLACEMENT_DEFAULT };
 enum sn_context_kind { SN_CONTEXT_RING, SN_CONTEXT_ALL_TO_ALL };
 enum sn_order_axis {
     SN_ORDER_TENSOR,
@@ -100,6 +101,7 @@ struct sn_layout_config {
     int n_axis_order;        /* 5, or 4 without expert */
     enum sn_order_axis axis_order[SN_NORDER_AXES]; /* innermost first; each axis once */
     int64_t bucket;                                /* bytes of a gradient bucket */
+    enum sn_placement placement;                   /* which process computes which rank */
     bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
 };
 

@@ -41,6 +41,7 @@ static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
+static const char *const placements[] = {"auto", "default", NULL};
 static const char *const attentions[] = {"auto", "flash2", "flash1", "fused", "torch", NULL};
 static const char *const choices[] = {"auto", "false", "true", NULL};
 static const char *const axes[] = {"tensor", "context", "expert", "data", "pipeline", NULL};
@@ -210,6 +211,8 @@ const struct sn_key sn_keys[] = {
         NAMES(axes), OPTIONAL(1u << SN_ORDER_EXPERT), DEFAULT("[tensor, context, expert, data, pipeline]"), DECIDES},
     {ROW("layout.bucket", BYTES, AT(layout.bucket), "Size of the pieces in which gradients are reduced."),
         RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
+    {ROW("layout.placement", ENUM, AT(layout.placement), "Which process computes which rank; auto: so that the fewest bytes cross switches and nodes, default: rank n is process n of the launcher."),
+        NAMES(placements), DEFAULT("auto")},
     {ROW("layout.drop_duplicates", BOOL, NONE, "TED: tensor ranks send each token to the experts once."), ONLY("false")},
     {ROW("layout.comm_aware_recompute", BOOL, NONE, "TED: recomputation keeps the results of collectives."), ONLY("false")},
     {ROW("layout.optimizer_tile", INT, NONE, "TED: values updated at once; 0: all."),
