@@ -10,6 +10,7 @@ struct sn_verb {
     int (*run)(int argc, char **argv);
 };
 
+int sn_run_submit(int argc, char **argv); /* a batch script from run file and site */
 int sn_run_status(int argc, char **argv);
 int sn_run_why(int argc, char **argv);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 static const struct sn_verb verbs[] = {
+    {"submit", "RUN.yaml", "write the batch script of a run and submit it", sn_run_submit},
     {"status", "DIR", "where a run stands, from its directory", sn_run_status},
     {"why", "DIR", "what ended each attempt of a run", sn_run_why},
     {0},

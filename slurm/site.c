@@ -244,10 +244,11 @@ static enum sn_status check_texts(const struct sn_site *s, struct sn_err *err)
 {
     SN_TRY(check_text(s, "name", s->name, err));
     SN_TRY(check_text(s, "machine", s->machine, err));
-    if (strspn(s->submit.account_option, plain) != strlen(s->submit.account_option))
+    const char *option = s->submit.account_option;
+    if (option[0] && (option[0] != '-' || strspn(option, plain) != strlen(option)))
         return sn_site_fail(s, sn_site_line(s, "submit.account_option"), err,
                             "submit.account_option: '%s' is no option; want one such as -G",
-                            s->submit.account_option);
+                            option);
     SN_TRY(check_text(s, "submit.account_suffix",
                       s->submit.account_suffix + (s->submit.account_suffix[0] == '-'), err));
     SN_TRY(check_text(s, "submit.gpu_type", s->submit.gpu_type, err));

@@ -1,13 +1,26 @@
 #!/bin/sh
-# update.sh - write golden files anew: tests/golden/plans/NAME.json of every NAME.yaml, and what
-# sennit-run says of the run directories tests/golden/status/NAME/run.
+# update.sh - write what is golden anew: the plan tests/golden/plans/NAME.json of every NAME.yaml, the batch
+# script tests/golden/sites/NAME.sh of every NAME.yaml.
 #
-# usage: make && tests/golden/update.sh
-# A change of these files wants a commit that says why prices, memory or traffic changed.
+# usage: make && tests/golden/update.sh [plans|sites]
+# A change of these files wants a commit that says why prices, memory or traffic changed, or what a
+# job asks for.
 set -eu
-for file in tests/golden/plans/*.yaml; do
-    "${BUILD:-build}/bin/sennit-plan" "$file" --json >"${file%.yaml}.json"
-done
-for folder in tests/golden/status/*/; do
-    tests/golden/status/show "$(basename "$folder")" >"${folder}expected"
-done
+bin=${BUILD:-build}/bin
+plans() {
+    for file in tests/golden/plans/*.yaml; do
+        "$bin/sennit-plan" "$file" --json >"${file%.yaml}.json"
+    done
+}
+# Where the program and the working directory are differs from host to host.
+sites() {
+    for file in tests/golden/sites/*.yaml; do
+        "$bin/sennit-run" submit "$file" --print 2>/dev/null |
+            sed "s|$(realpath "$bin")/|/usr/bin/|; s|$(pwd -P)|/here|" >"${file%.yaml}.sh"
+    done
+}
+case ${1-} in
+'') plans && sites ;;
+plans | sites) "$1" ;;
+*) echo "usage: tests/golden/update.sh [plans|sites]" >&2 && exit 2 ;;
+esac

@@ -1,0 +1,228 @@
+#include "slurm/batch.h"
+
+#include "lib/base/duration.h"
+#include "slurm/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum sn_status sn_batch_ranks_per_node(int *out, const struct sn_config *c, const struct sn_site *s,
+                                       int devices, struct sn_err *err)
+{
+    int n = c->slurm.ranks_per_node ? c->slurm.ranks_per_node : devices ? devices : s->node.gpus;
+    if (!n)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: slurm.ranks_per_node: neither the run file's machine nor the site %s "
+                       "says how many devices a node has; want a number of ranks",
+                       c->path, s->name);
+    *out = n;
+    return SN_OK;
+}
+
+/* Of GPUs that are there: with fewer ranks than GPUs a rank has its own GPU's part of the
+ * processors, with more of them they share what there is. */
+static int cpus_of_rank(const struct sn_config *c, const struct sn_site *s, int ranks_per_node)
+{
+    int gpus = s->node.gpus > 0 ? s->node.gpus : 1;
+    int each = s->submit.cpus_per_gpu;
+    if (c->slurm.cpus_per_rank)
+        return c->slurm.cpus_per_rank;
+    if (each && ranks_per_node > gpus)
+        each = each * gpus / ranks_per_node;
+    return each > 0 ? each : c->run.threads;
+}
+
+static const char *or_profile(const char *said, const struct sn_site_queue *q)
+{
+    return said[0] ? said : q ? q->name : "";
+}
+
+void sn_batch_init(struct sn_batch *out, const struct sn_config *c, const struct sn_site *s,
+                   int ranks_per_node)
+{
+    const struct sn_slurm_config *l = &c->slurm;
+    int ranks = sn_config_ranks(c), gpus = s->node.gpus;
+    int each = ranks < ranks_per_node ? ranks : ranks_per_node;
+    *out = (struct sn_batch){.config = c,
+                             .site = s,
+                             .ranks = ranks,
+                             .nodes = (ranks + each - 1) / each,
+                             .ranks_per_node = each,
+                             .cpus_per_rank = cpus_of_rank(c, s, each),
+                             .gpus_per_node = each < gpus ? each : gpus,
+                             .requeue = s->submit.requeue};
+    out->partition = sn_site_partition(s, l->partition[0] ? l->partition : NULL);
+    out->qos = sn_site_qos(s, l->qos[0] ? l->qos : NULL);
+    /* A qos that belongs to a partition brings it; a partition's own qos comes with it. */
+    if (!l->partition[0] && out->qos && out->qos->partition[0] && l->qos[0])
+        out->partition = sn_site_partition(s, out->qos->partition);
+    if (!l->qos[0] && out->partition && out->partition->qos[0])
+        out->qos = sn_site_qos(s, out->partition->qos);
+    out->partition_name = or_profile(l->partition, out->partition);
+    out->qos_name = or_profile(l->qos, out->qos);
+    out->constraint = l->constraint[0] ? l->constraint : s->submit.constraint;
+}
+
+/* --- what a site refuses ---------------------------------------------------------------------- */
+
+typedef enum sn_status batch_rule(const struct sn_batch *b, struct sn_err *err);
+
+static enum sn_status account_is_right(const struct sn_batch *b, struct sn_err *err)
+{
+    const struct sn_site *s = b->site;
+    const char *account = b->config->slurm.account, *suffix = s->submit.account_suffix;
+    size_t n = strlen(account), end = strlen(suffix);
+    if (s->submit.account == SN_SITE_REQUIRED && !n)
+        return sn_site_fail(s, sn_site_line(s, "submit.account"), err,
+                            "%s wants an account that pays; want slurm.account%s%s in %s", s->name,
+                            end ? " that ends with " : "", suffix, b->config->path);
+    if (s->submit.account == SN_SITE_FORBIDDEN && n)
+        return sn_site_fail(s, sn_site_line(s, "submit.account"), err,
+                            "%s takes no account, but %s says '%s'; leave slurm.account out",
+                            s->name, b->config->path, account);
+    if (n && end && (n <= end || strcmp(account + n - end, suffix) != 0))
+        return sn_site_fail(s, sn_site_line(s, "submit.account_suffix"), err,
+                            "slurm.account: accounts that may use these nodes of %s end with "
+                            "'%s'; want %s%s instead of %s",
+                            s->name, suffix, account, suffix, account);
+    return SN_OK;
+}
+
+/* Options that the run file's keys would give. */
+static enum sn_status options_are_allowed(const struct sn_batch *b, struct sn_err *err)
+{
+    const struct sn_slurm_config *l = &b->config->slurm;
+    const struct sn_site *s = b->site;
+    const struct {
+        bool is_said;
+        const char *option, *key;
+    } row[] = {{l->n_exclude > 0, "--exclude", "slurm.exclude"},
+               {l->reservation[0] != 0, "--reservation", "slurm.reservation"},
+               {l->constraint[0] != 0, "--constraint", "slurm.constraint"},
+               {l->qos[0] != 0, "--qos", "slurm.qos"},
+               {l->spares > 0, "--no-kill", "slurm.spares"},
+               {l->chain > 1, "--dependency", "slurm.chain"}};
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        if (row[i].is_said && sn_site_forbids(s, row[i].option))
+            return sn_site_fail(s, sn_site_line(s, "submit.forbidden"), err,
+                                "%s refuses jobs with %s; leave %s out of %s", s->name,
+                                row[i].option, row[i].key, b->config->path);
+    return SN_OK;
+}
+
+static enum sn_status extras_are_allowed(const struct sn_batch *b, struct sn_err *err)
+{
+    const struct sn_slurm_config *l = &b->config->slurm;
+    const struct sn_site *s = b->site;
+    for (int i = 0; i < l->n_extra; i++) {
+        const char *owner = sn_option_owner(l->extra[i]);
+        if (s->scheduler != SN_SCHED_LSF && owner)
+            return sn_fail(err, SN_EINPUT,
+                           "%s: slurm.extra: '%s' is what %s says; leave it out of the list",
+                           b->config->path, l->extra[i], owner);
+        if (sn_site_forbids(s, l->extra[i]))
+            return sn_site_fail(s, sn_site_line(s, "submit.forbidden"), err,
+                                "%s refuses jobs with '%s'; leave it out of slurm.extra in %s",
+                                s->name, l->extra[i], b->config->path);
+    }
+    return SN_OK;
+}
+
+static enum sn_status queue_takes(const struct sn_batch *b, const struct sn_site_queue *q,
+                                  const char *kind, struct sn_err *err)
+{
+    const struct sn_site *s = b->site;
+    int nodes = b->nodes + b->config->slurm.spares;
+    char time[SN_DURATION_SIZE];
+    if (!q)
+        return SN_OK;
+    if (q->max_nodes && nodes > q->max_nodes)
+        return sn_site_fail(s, q->line, err,
+                            "%s %s of %s gives a job %d nodes at most, but this one wants %d; want "
+                            "fewer, or another %s",
+                            kind, q->name, s->name, q->max_nodes, nodes, kind);
+    if (nodes < q->min_nodes)
+        return sn_site_fail(s, q->line, err,
+                            "%s %s of %s is for jobs of %d nodes and more, but this one wants %d; "
+                            "want more, or another %s",
+                            kind, q->name, s->name, q->min_nodes, nodes, kind);
+    if (q->max_seconds && b->config->slurm.seconds > q->max_seconds)
+        return sn_site_fail(s, q->line, err,
+                            "%s %s of %s gives a job %s at most, but slurm.time is %s; want less, "
+                            "and slurm.chain for a longer run",
+                            kind, q->name, s->name, sn_duration_format(time, q->max_seconds),
+                            b->config->slurm.time);
+    if (q->partition[0] && strcmp(q->partition, b->partition_name) != 0)
+        return sn_site_fail(s, q->line, err,
+                            "%s %s of %s goes with partition %s, but the job is for '%s'; want "
+                            "slurm.partition: %s",
+                            kind, q->name, s->name, q->partition, b->partition_name, q->partition);
+    if (q->qos[0] && strcmp(q->qos, b->qos_name) != 0)
+        return sn_site_fail(s, q->line, err,
+                            "%s %s of %s goes with qos %s, but the job is for '%s'; want "
+                            "slurm.qos: %s",
+                            kind, q->name, s->name, q->qos, b->qos_name, q->qos);
+    return SN_OK;
+}
+
+static enum sn_status queues_take(const struct sn_batch *b, struct sn_err *err)
+{
+    SN_TRY(queue_takes(b, b->partition, b->site->scheduler == SN_SCHED_LSF ? "queue" : "partition",
+                       err));
+    return queue_takes(b, b->qos, "qos", err);
+}
+
+static enum sn_status node_has_room(const struct sn_batch *b, struct sn_err *err)
+{
+    const struct sn_site *s = b->site;
+    int have = s->node.cores * (s->scheduler == SN_SCHED_LSF ? 1 : s->node.threads);
+    if (have && (int64_t)b->cpus_per_rank * b->ranks_per_node > have)
+        return sn_site_fail(s, sn_site_line(s, "node"), err,
+                            "a node of %s has %d processors, but %d ranks of %d want %lld; want "
+                            "slurm.cpus_per_rank: %d, or fewer ranks",
+                            s->name, have, b->ranks_per_node, b->cpus_per_rank,
+                            (long long)b->cpus_per_rank * b->ranks_per_node,
+                            have / b->ranks_per_node > 0 ? have / b->ranks_per_node : 1);
+    if (s->submit.gpus == SN_GPUS_PER_TASK && b->ranks_per_node > s->node.gpus)
+        return sn_site_fail(s, sn_site_line(s, "submit.gpus"), err,
+                            "%s gives each rank a GPU, of which a node has %d, but "
+                            "slurm.ranks_per_node is %d; want at most %d",
+                            s->name, s->node.gpus, b->ranks_per_node, s->node.gpus);
+    return SN_OK;
+}
+
+static enum sn_status scheduler_can(const struct sn_batch *b, struct sn_err *err)
+{
+    const struct sn_slurm_config *l = &b->config->slurm;
+    if (b->site->scheduler == SN_SCHED_NONE)
+        return sn_site_fail(b->site, sn_site_line(b->site, "scheduler"), err,
+                            "%s has no scheduler to submit to; run sennit-run exec there",
+                            b->site->name);
+    if (b->site->scheduler != SN_SCHED_LSF)
+        return SN_OK;
+    if (l->spares)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: slurm.spares: %s runs LSF, which ends a job whose node fails; leave it "
+                       "out",
+                       b->config->path, b->site->name);
+    if (l->n_exclude || l->reservation[0] || l->constraint[0] || l->qos[0])
+        return sn_fail(err, SN_EINPUT,
+                       "%s: slurm.%s: has no meaning for LSF, which %s runs; say it with "
+                       "slurm.extra as bsub takes it",
+                       b->config->path,
+                       l->n_exclude        ? "exclude"
+                       : l->reservation[0] ? "reservation"
+                       : l->constraint[0]  ? "constraint"
+                                           : "qos",
+                       b->site->name);
+    return SN_OK;
+}
+
+enum sn_status sn_batch_check(const struct sn_batch *b, struct sn_err *err)
+{
+    static batch_rule *const rules[] = {scheduler_can,      account_is_right, options_are_allowed,
+                                        extras_are_allowed, queues_take,      node_has_room};
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        SN_TRY(rules[i](b, err));
+    return SN_OK;
+}

@@ -1,0 +1,39 @@
+/*
+ * batch.h - the job that a run asks a site for: nodes, ranks, limits; and what the site would
+ * refuse, refused first, by the line of its profile that says so.
+ *
+ * It knows neither how a script looks (slurm/render.h) nor how one is submitted.
+ */
+#ifndef SN_BATCH_H
+#define SN_BATCH_H
+
+#include "slurm/site.h"
+
+struct sn_batch {
+    const struct sn_config *config; /* resolved; borrowed, as the site is */
+    const struct sn_site *site;
+    int ranks, nodes;   /* that train; the job asks for nodes + config->slurm.spares */
+    int ranks_per_node; /* at most; the last node may have fewer */
+    int cpus_per_rank;  /* 0: nothing is asked for */
+    int gpus_per_node;
+    int signal_before; /* seconds; 0: nobody is told */
+    bool requeue;
+    const struct sn_site_queue *partition, *qos; /* what the profile says of them; NULL: nothing */
+    /* Paths and words, borrowed; the paths are absolute. */
+    const char *partition_name, *qos_name, *constraint; /* "": none */
+    const char *directory, *program, *run_file, *output;
+};
+
+/* Ranks of a node: slurm.ranks_per_node, or `devices` of a node of the machine that the run file
+ * names (0: none), or those of the site. SN_EINPUT where nobody says. */
+enum sn_status sn_batch_ranks_per_node(int *out, const struct sn_config *c, const struct sn_site *s,
+                                       int devices, struct sn_err *err);
+/* Everything but paths, `nodes` and `signal_before` (0 for now): c->layout is resolved, for
+ * ranks_per_node ranks on each node. */
+void sn_batch_init(struct sn_batch *out, const struct sn_config *c, const struct sn_site *s,
+                   int ranks_per_node);
+/* What the site's profile forbids or limits: SN_EINPUT with the profile's line, or the run file's
+ * key. */
+enum sn_status sn_batch_check(const struct sn_batch *b, struct sn_err *err);
+
+#endif

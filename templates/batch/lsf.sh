@@ -1,0 +1,12 @@
+#!/bin/bash
+@{header}
+#
+# Written by `sennit-run submit` for the site @{site}; to submit it again: bsub < batch.sh.
+
+@{environment}
+
+@{setup}
+
+cd @{directory} || exit 1
+# From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
+exec @{program} exec @{run_file}

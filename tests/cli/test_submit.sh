@@ -1,0 +1,214 @@
+#!/bin/sh
+# test_submit.sh - sennit-run submit: the scripts of all sites as yesterday, and what happens with sbatch,
+# scontrol and bsub of several minds, played by small programs.
+#
+# Where scripts change for a reason: tests/golden/update.sh sites, and the reason in the commit.
+set -u
+# shellcheck source=tests/lib/tap.sh
+. tests/lib/tap.sh
+submit="$PWD/$BUILD/bin/sennit-run submit" root=$PWD
+case $BUILD in /*) submit="$BUILD/bin/sennit-run submit" ;; esac
+
+# --- every site ---------------------------------------------------------------------------------
+bin=$(realpath "$BUILD/bin")
+for profile in templates/sites/*.yaml; do
+    site=$(basename "$profile" .yaml)
+    golden=tests/golden/sites/$site
+    ok "$site has a golden script" test -s "$golden.sh"
+    $submit "$golden.yaml" --print 2>/dev/null | sed "s|$bin/|/usr/bin/|; s|$(pwd -P)|/here|" >"$tmp/script"
+    ok "$site: the script is as it was" cmp -s "$tmp/script" "$golden.sh"
+    ok "$site: a shell can read it" sh -n "$golden.sh"
+done
+if command -v shellcheck >/dev/null 2>&1; then
+    run shellcheck tests/golden/sites/*.sh
+    is "shellcheck has nothing to say" "$out" ''
+else
+    skip "shellcheck has nothing to say" "no shellcheck here"
+fi
+
+# --- programs of a scheduler --------------------------------------------------------------------
+mkdir "$tmp/fake" "$tmp/none" "$tmp/place"
+for tool in sh cat env grep sed; do ln -s "$(command -v $tool)" "$tmp/none/$tool"; done
+cat >"$tmp/fake/sbatch" <<'END'
+#!/bin/sh
+echo "$*" >>"$FAKE/calls"
+env >"$FAKE/environment"
+case $* in
+*--test-only*)
+    if [ -e "$FAKE/reject" ]; then
+        echo 'sbatch: error: lua: HARD REJECTED: cpus must be >= 20 x gpus' >&2
+        echo 'sbatch: error: Batch job submission failed: Unspecified error' >&2
+        exit 1
+    fi
+    echo 'sbatch: Job 40 to start at 2026-11-22T00:00:00 using 32 processors on nodes n[0-3] in partition low' >&2 ;;
+*)
+    n=$(cat "$FAKE/next" 2>/dev/null || echo 41)
+    echo $((n + 1)) >"$FAKE/next"
+    echo "$n" ;;
+esac
+END
+cat >"$tmp/fake/scontrol" <<'END'
+#!/bin/sh
+case $* in
+'show config') cat "$FAKE/config" ;;
+*partition*) cat "$FAKE/partition" ;;
+esac
+END
+cat >"$tmp/fake/bsub" <<'END'
+#!/bin/sh
+echo "bsub $*" >>"$FAKE/calls"
+cat >"$FAKE/script"
+n=$(cat "$FAKE/next" 2>/dev/null || echo 7)
+echo $((n + 1)) >"$FAKE/next"
+echo "Job <$n> is submitted to queue <pbatch>."
+END
+chmod +x "$tmp/fake/"*
+FAKE=$tmp/fake
+export FAKE
+printf 'JobRequeue = 1\nKillWait                = 30 sec\nPreemptMode             = REQUEUE\nPreemptType             = preempt/partition_prio\n' >"$FAKE/config"
+echo 'PartitionName=low Default=YES GraceTime=60 PreemptMode=REQUEUE State=UP' >"$FAKE/partition"
+PATH=$tmp/fake:$PATH
+unset SLURM_JOB_ID SBATCH_TIMELIMIT SBATCH_QOS 2>/dev/null || :
+export SN_LOG=info
+
+cd "$tmp/place" || exit 1
+cat >run.yaml <<'END'
+run: {name: try, output: out/try}
+model: {family: llama, layers: 4, hidden: 64, heads: 4, ffn: 176, vocab: 256, seq: 64}
+train: {steps: 20, global_batch: 32}
+layout: {data: 2, tensor: 4, pipeline: 2}
+slurm: {site: testcluster, time: 10, extra: [--mail-type=FAIL]}
+END
+fresh() { rm -rf "$FAKE/calls" "$FAKE/next" "$FAKE/reject" out; }
+
+fresh
+run $submit run.yaml --print
+is "--print exits 0" "$rc" 0
+like "prints the script" "$out" '^#SBATCH --nodes=4$'
+like "which begins as one" "$(echo "$out" | head -1)" '^#!/bin/bash$'
+like "says how jobs are preempted here" "$err" 'preemption: requeue, 60 s of grace, 30 s between SIGTERM and SIGKILL'
+ok "and submits nothing" test ! -e "$FAKE/calls"
+ok "and makes nothing" test ! -e out
+
+fresh
+run $submit run.yaml --test-only
+is "--test-only exits 0" "$rc" 0
+like "says when the job would start" "$err" 'Job 40 to start at .* on nodes n\[0-3\]'
+like "asks sbatch" "$(cat "$FAKE/calls")" '^--test-only /'
+is "once" "$(wc -l <"$FAKE/calls")" 1
+ok "and makes nothing" test ! -e out
+
+fresh
+run $submit run.yaml
+is "a job is submitted" "$rc" 0
+is "its number is printed" "$out" 41
+is "after a test" "$(sed 's| /.*/| |' "$FAKE/calls" | tr '\n' ';')" '--test-only batch.sh;--parsable batch.sh;'
+like "the script is kept" "$(cat out/try/batch.sh)" '^exec .*/sennit-run exec run.yaml$'
+like "it is recorded" "$(cat out/try/submitted.jsonl)" '"job": ?"41", ?"site": ?"testcluster", .*"nodes": ?4'
+like "where its output goes is absolute" "$(grep -e --output= out/try/batch.sh)" "=$(pwd -P)/out/try/slurm-%j.out$"
+
+fresh
+run $submit run.yaml --chain 3 --time 0:08:00 --nodes 2
+is "a chain is submitted" "$(echo "$out" | tr '\n' ' ')" '41 42 43 '
+like "whose jobs wait for each other" "$(cat out/try/batch.sh)" '^#SBATCH --dependency=singleton$'
+like "for the time of the command line" "$(cat out/try/batch.sh)" '^#SBATCH --time=0:08:00$'
+like "on the nodes of the command line" "$(cat out/try/batch.sh)" '^#SBATCH --nodes=2$'
+like "which the layout is replanned for" "$err" 'layout has 16 ranks, which are 4 nodes of 4: .* replan for 2'
+is "each is recorded" "$(wc -l <out/try/submitted.jsonl)" 3
+
+fresh
+: >"$FAKE/reject"
+run $submit run.yaml
+is "a job that the site refuses: exit 1" "$rc" 1
+like "with the site's own words" "$err" 'HARD REJECTED: cpus must be >= 20 x gpus'
+is "and is not submitted" "$(grep -c parsable "$FAKE/calls")" 0
+
+# --- warnings -----------------------------------------------------------------------------------
+fresh
+sed 's/REQUEUE/CANCEL/' "$FAKE/partition" >"$FAKE/p" && mv "$FAKE/p" "$FAKE/partition"
+run $submit run.yaml --print
+like "PreemptMode=CANCEL is warned of" "$err" 'PreemptMode is CANCEL: .*; submit with --chain'
+run $submit run.yaml --print --chain 2
+ok "not in a chain" test -z "$(echo "$err" | grep CANCEL:)"
+mkdir -p out/try
+echo '{"step": 9, "step_time_s": 3}' >out/try/metrics.jsonl
+echo '{"step": 9, "bytes": 1, "layout_s": 0, "copy_s": 20, "write_s": 70, "commit_s": 1}' >out/try/checkpoints.jsonl
+run $submit run.yaml --print
+like "a grace too short for a save is warned of" "$err" \
+    'GraceTime is 60 s, a step and a save take 94 s \(as this run measured\): .*lower checkpoint.every'
+like "and the notice is as long as it has to be" "$out" '^#SBATCH --signal=USR2@248$'
+
+# --- environment --------------------------------------------------------------------------------
+fresh
+SLURM_JOB_ID=9 SLURM_CPU_BIND=cores SLURM_CONF=/etc/x SBATCH_QOS=q PMIX_RANK=1 run $submit run.yaml
+is "a job inside a job is submitted" "$rc" 0
+is "without what the other one left" "$(grep -cE '^(SLURM_CPU_BIND|SLURM_JOB_ID|SBATCH_QOS|PMIX_RANK)=' "$FAKE/environment")" 0
+is "but for the same cluster" "$(grep '^SLURM_CONF=' "$FAKE/environment")" SLURM_CONF=/etc/x
+like "which is said" "$err" 'not passed on: SLURM_CPU_BIND=cores'
+SBATCH_TIMELIMIT=1 SBATCH_DEBUG=1 run $submit run.yaml
+is "outside, what the script says itself goes" "$(grep -c '^SBATCH_TIMELIMIT=' "$FAKE/environment")" 0
+is "and the rest stays" "$(grep -c '^SBATCH_DEBUG=' "$FAKE/environment")" 1
+
+# --- what is refused ----------------------------------------------------------------------------
+refused() { # sentence pattern option...
+    what=$1 pattern=$2
+    shift 2
+    fresh
+    run $submit "$@"
+    is "$what: exit 2" "$rc" 2
+    like "$what: is said" "$err" "$pattern"
+    ok "$what: nobody is asked" test ! -e "$FAKE/calls"
+}
+refused "no account" 'sites/leonardo.yaml:[0-9]+: leonardo wants an account that pays; want slurm.account in run.yaml' run.yaml --site leonardo
+refused "too many nodes" 'sites/testcluster.yaml:[0-9]+: partition low of testcluster gives a job 8 nodes at most' run.yaml --nodes 9
+refused "an unknown site" "no preset 'leonrado'; did you mean 'leonardo'\?" run.yaml --site leonrado
+refused "a bad time" "'soon' is no time limit" run.yaml --time soon
+refused "no run file" 'want one run file, got 0' --print
+refused "an unknown option" 'unknown option' run.yaml --prnt
+refused "a missing run file" 'none.yaml: cannot be opened' none.yaml
+sed 's/time: 10,/time: 10, account: x,/; s/--mail-type=FAIL/--mem=4G/' run.yaml >mem.yaml
+refused "a forbidden option" "sites/marenostrum5.yaml:[0-9]+: marenostrum5 refuses jobs with '--mem=4G'" mem.yaml --site marenostrum5
+sed 's/--mail-type=FAIL/--time=9/' run.yaml >owned.yaml
+refused "an option that a key says" "'--time=9' is what slurm.time says" owned.yaml
+sed 's/time: 10,/time: 10, nodes: 3,/' run.yaml >three.yaml
+refused "nodes that do not fit the layout" 'slurm.nodes: 3 nodes of 4 ranks, but the layout has 16 ranks; want 4 nodes' three.yaml
+sed 's/time: 10,/time: 10, nodes: 3,/; s/data: 2, //; s/global_batch: 32/global_batch: 24/' run.yaml >auto.yaml
+run $submit auto.yaml --print
+is "a layout with data open wants whole nodes: exit 2" "$rc" 2
+sed 's/time: 10,/time: 10, nodes: 6,/; s/data: 2, //; s/global_batch: 32/global_batch: 24/' run.yaml >auto.yaml
+run $submit auto.yaml --print
+like "and takes as many as it is given" "$out" '^#SBATCH --nodes=6$'
+
+# --- hostile names ------------------------------------------------------------------------------
+fresh
+hostile="a'b \"c\" \$(touch broken) ; touch broken #%j"
+mkdir "$hostile" && cd "$hostile" || exit 1
+sed "s|out/try|\"o'u t\$(touch broken)%j\"|; s|name: try|name: \"\$(touch broken)\"|" "$tmp/place/run.yaml" >"-x'\$(touch broken).yaml"
+run $submit --print -- "-x'\$(touch broken).yaml"
+is "a hostile folder, run and file" "$rc" 0
+printf '%s\n' "$out" | sed 's|^exec [^ ]*sennit-run exec|printf %s|' >"$tmp/hostile.sh"
+like "give a script" "$(head -1 "$tmp/hostile.sh")" bash
+run sh "$tmp/hostile.sh"
+is "that runs with the file's own name" "$out" "./-x'\$(touch broken).yaml"
+ok "and does nothing else" test ! -e broken
+run $submit -- "-x'\$(touch broken).yaml"
+is "and can be submitted" "$rc" 0
+ok "and does nothing else" test ! -e broken
+cd "$tmp/place" || exit 1
+
+# --- LSF, and no scheduler at all ---------------------------------------------------------------
+fresh
+sed 's/time: 10,/time: 10, account: bank,/; s/--mail-type=FAIL/-N/' run.yaml >lsf.yaml
+run $submit lsf.yaml --site lassen --chain 2
+is "jobs of LSF are submitted" "$(echo "$out" | tr '\n' ' ')" '7 8 '
+is "the second after the first" "$(tr '\n' ';' <"$FAKE/calls")" 'bsub ;bsub -w ended(7);'
+like "with the script" "$(cat "$FAKE/script")" '^#BSUB -nnodes 4$'
+fresh
+PATH=$tmp/none run $submit run.yaml --print
+is "without Slurm's programs a script can be had" "$rc" 0
+like "by the profile alone" "$err" 'preemption: requeue, 10 s of grace \(by the profile alone: scontrol is not on PATH\)'
+PATH=$tmp/none run $submit run.yaml
+is "but no job is submitted" "$rc" 1
+like "and it is said what would work" "$err" 'sbatch is not on PATH; submit from a login node, or see the script with --print'
+cd "$root" || exit 1
+tap_done

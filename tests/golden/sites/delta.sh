@@ -1,0 +1,25 @@
+#!/bin/bash
+#SBATCH --job-name=golden
+#SBATCH --account=bcxx-delta-gpu
+#SBATCH --partition=gpuA100x4
+#SBATCH --nodes=8
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=16
+#SBATCH --gpus-per-node=4
+#SBATCH --mem=208g
+#SBATCH --constraint=scratch
+#SBATCH --time=2:00:00
+#SBATCH --signal=USR2@300
+#SBATCH --requeue
+#SBATCH --output=/here/runs/golden/slurm-%j.out
+#SBATCH --open-mode=append
+#
+# Written by `sennit-run submit` for the site delta. Slurm keeps a copy of its own: what is changed here
+# counts when this file is submitted again (sbatch batch.sh).
+
+# the shared file system's locks fail or are slow; each checkpoint file has one writer
+export HDF5_USE_FILE_LOCKING=FALSE
+
+cd /here || exit 1
+# From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
+exec /usr/bin/sennit-run exec tests/golden/sites/delta.yaml

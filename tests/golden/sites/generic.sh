@@ -1,0 +1,16 @@
+#!/bin/bash
+#SBATCH --job-name=golden
+#SBATCH --nodes=8
+#SBATCH --ntasks-per-node=4
+#SBATCH --time=2:00:00
+#SBATCH --signal=USR2@300
+#SBATCH --requeue
+#SBATCH --output=/here/runs/golden/slurm-%j.out
+#SBATCH --open-mode=append
+#
+# Written by `sennit-run submit` for the site generic. Slurm keeps a copy of its own: what is changed here
+# counts when this file is submitted again (sbatch batch.sh).
+
+cd /here || exit 1
+# From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
+exec /usr/bin/sennit-run exec tests/golden/sites/generic.yaml

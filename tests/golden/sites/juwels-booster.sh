@@ -1,0 +1,25 @@
+#!/bin/bash
+#SBATCH --job-name=golden
+#SBATCH --account=proj1
+#SBATCH --partition=booster
+#SBATCH --nodes=8
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=12
+#SBATCH --gres=gpu:4
+#SBATCH --time=2:00:00
+#SBATCH --signal=USR2@300
+#SBATCH --requeue
+#SBATCH --output=/here/runs/golden/slurm-%j.out
+#SBATCH --open-mode=append
+#
+# Written by `sennit-run submit` for the site juwels-booster. Slurm keeps a copy of its own: what is changed here
+# counts when this file is submitted again (sbatch batch.sh).
+
+# the first interface is Ethernet
+export NCCL_SOCKET_IFNAME=ib0
+# the shared file system's locks fail or are slow; each checkpoint file has one writer
+export HDF5_USE_FILE_LOCKING=FALSE
+
+cd /here || exit 1
+# From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
+exec /usr/bin/sennit-run exec tests/golden/sites/juwels-booster.yaml

@@ -1,0 +1,20 @@
+#!/bin/bash
+#SBATCH --job-name=golden
+#SBATCH --partition=low
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=2
+#SBATCH --gres=gpu:4
+#SBATCH --exclusive
+#SBATCH --time=0:10:00
+#SBATCH --signal=USR2@60
+#SBATCH --requeue
+#SBATCH --output=/here/runs/golden/slurm-%j.out
+#SBATCH --open-mode=append
+#
+# Written by `sennit-run submit` for the site testcluster. Slurm keeps a copy of its own: what is changed here
+# counts when this file is submitted again (sbatch batch.sh).
+
+cd /here || exit 1
+# From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
+exec /usr/bin/sennit-run exec tests/golden/sites/testcluster.yaml
