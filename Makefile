@@ -135,7 +135,7 @@ demo: ## Train a small llama on real text for a few minutes and let it write
 	@BUILD=$(BUILD) templates/demo.sh
 
 check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1: under ASan and UBSan)
-	@[ "$$(id -u)" != 0 ] || tests/deps cluster || echo 'make: what needs a Slurm will be skipped' >&2
+	@[ "$$(id -u)" != 0 ] || tests/deps check || echo 'make: what needs these will be skipped' >&2
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
