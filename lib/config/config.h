@@ -160,6 +160,9 @@ struct sn_slurm_config {
     char extra[SN_FREEZE_MAX][SN_NAME_MAX];
     int n_setup;
     char setup[SN_FREEZE_MAX][SN_NAME_MAX];
+    int attempts, idle_attempts; /* bounds of slurm/decide.h; 0: none */
+    bool shrink;
+    char ledger[SN_PATH_MAX]; /* "": nodes.jsonl of run.output */
 };
 
 struct sn_config {
