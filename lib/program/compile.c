@@ -224,15 +224,14 @@ static void name_program(const struct sn_job *j, struct sn_program *p, const cha
         p->slots[v] = 1;
 }
 
-/* The grid, and this rank's place in it. */
-static enum sn_status place_rank(struct sn_job *j, int rank, struct sn_err *err)
+enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struct sn_err *err)
 {
     static const enum sn_axis axis[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
                                                       [SN_ORDER_CONTEXT] = SN_AXIS_CONTEXT,
                                                       [SN_ORDER_EXPERT] = SN_NGRID_AXES,
                                                       [SN_ORDER_DATA_AXIS] = SN_AXIS_DATA,
                                                       [SN_ORDER_PIPELINE] = SN_AXIS_PIPELINE};
-    const struct sn_layout_config *l = &j->config->layout;
+    const struct sn_layout_config *l = &c->layout;
     enum sn_axis order[SN_NGRID_AXES] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
                                          SN_AXIS_PIPELINE};
     const int size[] = {[SN_AXIS_TENSOR] = l->tensor,
@@ -242,9 +241,16 @@ static enum sn_status place_rank(struct sn_job *j, int rank, struct sn_err *err)
     for (int i = 0, n = 0; i < l->n_axis_order; i++)
         if (axis[l->axis_order[i]] != SN_NGRID_AXES)
             order[n++] = axis[l->axis_order[i]];
-    SN_TRY(
-        sn_grid_init(&j->grid, l->data * l->tensor * l->context * l->pipeline, size, order, err));
-    j->grid.kv_copies = sn_kv_copies(&j->config->model, l->tensor);
+    SN_TRY(sn_grid_init(out, l->data * l->tensor * l->context * l->pipeline, size, order, err));
+    out->kv_copies = sn_kv_copies(&c->model, l->tensor);
+    return SN_OK;
+}
+
+/* The grid, and this rank's place in it. */
+static enum sn_status place_rank(struct sn_job *j, int rank, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &j->config->layout;
+    SN_TRY(sn_job_grid(&j->grid, j->config, err));
     j->rank = rank;
     for (int q = 0; q < SN_NGROUPS; q++) {
         j->group_size[q] = sn_group_size(&j->grid, rank, (enum sn_group)q);

@@ -258,8 +258,8 @@ struct sn_job_env {
     int rank; /* in the grid */
 };
 enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err);
-/* The train program alone, live ranges but no offsets of temporaries: its text can be read, not run.
- * Packing is most of what compiling takes. */
+/* The train program alone, live ranges but no offsets of temporaries: its text can be read, not
+ * run. Packing is most of what compiling takes. */
 enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *env,
                                   struct sn_err *err);
 /* The same without programs: what the rank holds, parts, buckets and state buffers. A thousand
@@ -267,6 +267,9 @@ enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *
 enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env *env,
                                    struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
+
+/* The grid of a resolved layout. */
+enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struct sn_err *err);
 
 /* Multiply-adds of the head in units of one block's: what `split: auto` counts it for. */
 double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c);

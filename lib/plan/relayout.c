@@ -1,0 +1,54 @@
+#include "lib/plan/relayout.h"
+
+#include "lib/plan/search.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum sn_status on_nodes(struct sn_config *out, int nodes, const struct sn_relayout_want *w,
+                               struct sn_err *err)
+{
+    int ranks = nodes * w->ranks_per_node;
+    *out = *w->config;
+    out->layout_auto = true;
+    out->layout_named = 0;
+    out->layout.data = 0;
+    out->layout.n_split = 0; /* layers of the pieces of the old one */
+    out->machine.nodes = 0;
+    return sn_search_auto(out, ranks, w->node_memory / w->ranks_per_node, w->ops, w->threads, err);
+}
+
+enum sn_status sn_relayout(struct sn_config *out, int *nodes, const struct sn_relayout_want *w,
+                           struct sn_err *err)
+{
+    enum sn_status st = SN_EINPUT;
+    for (int n = w->most_nodes; n > 0; n--) {
+        st = on_nodes(out, n, w, err);
+        if (st == SN_OK) {
+            *nodes = n;
+            return SN_OK;
+        }
+        if (st != SN_EINPUT)
+            return st;
+    }
+    (void)sn_fail(err, SN_EINPUT,
+                  "%s: no layout fits on %d nodes of %d ranks or fewer; the run needs more nodes",
+                  w->config->path, w->most_nodes, w->ranks_per_node);
+    return st;
+}
+
+enum sn_status sn_relayout_save(const char *path, const struct sn_config *c, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    sn_config_format(&text, c);
+    if (text.failed) {
+        sn_str_fini(&text);
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for its text", path);
+    }
+    FILE *f = fopen(path, "w");
+    bool good = f && fputs(text.p, f) >= 0;
+    good = f && fclose(f) == 0 && good;
+    sn_str_fini(&text);
+    return good ? SN_OK : sn_fail(err, SN_EIO, "%s: cannot be written: %s", path, strerror(errno));
+}
