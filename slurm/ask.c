@@ -1,0 +1,185 @@
+#include "slurm/ask.h"
+
+#include "slurm/command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PATIENCE = 20 }; /* seconds that slurmctld may take */
+
+/* ---- texts --------------------------------------------------------------------------------------
+ */
+
+/* The value of NAME=VALUE among words; "" when it is not there. */
+static void value_of(const char *text, const char *name, char *out, size_t room)
+{
+    size_t len = strlen(name), n = 0;
+    out[0] = '\0';
+    for (const char *p = text; (p = strstr(p, name)); p += len) {
+        if ((p != text && !strchr(" \n\t", p[-1])) || p[len] != '=')
+            continue;
+        p += len + 1;
+        while (n + 1 < room && p[n] && !strchr(" \n\t", p[n])) {
+            out[n] = p[n];
+            n++;
+        }
+        out[n] = '\0';
+        return;
+    }
+}
+
+int64_t sn_slurm_time(const char *text)
+{
+    struct tm t = {.tm_isdst = -1};
+    char *end;
+    if (sscanf(text, "%d-%d-%dT%d:%d:%d", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min,
+               &t.tm_sec) == 6) {
+        t.tm_year -= 1900;
+        t.tm_mon -= 1;
+        time_t when = mktime(&t);
+        return when > 0 ? (int64_t)when : 0;
+    }
+    long long n = strtoll(text, &end, 10);
+    return end != text && (*end == '\0' || *end == '\n') && n > 0 ? n : 0;
+}
+
+bool sn_job_parse(struct sn_job_facts *out, const char *text)
+{
+    struct sn_job_facts f = {.is_known = true, .restarts = -1};
+    char word[64];
+    value_of(text, "JobState", f.state, sizeof(f.state));
+    value_of(text, "Restarts", word, sizeof(word));
+    if (*word)
+        f.restarts = strtoll(word, NULL, 10);
+    value_of(text, "Requeue", word, sizeof(word));
+    f.may_requeue = strcmp(word, "0") != 0;
+    value_of(text, "EndTime", word, sizeof(word));
+    f.end_time = sn_slurm_time(word);
+    if (!*f.state)
+        return false;
+    *out = f;
+    return true;
+}
+
+static bool is_dead(const char *state)
+{
+    static const char *const word[] = {"DOWN",       "FAIL",         "NOT_RESPONDING",
+                                       "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN",
+                                       "REBOOT",     "DRAIN",        "UNKNOWN"};
+    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); i++)
+        if (strstr(state, word[i]))
+            return true;
+    return strchr(state, '*') != NULL;
+}
+
+int sn_nodes_parse(bool *dead, const struct sn_hostlist *host, const char *text)
+{
+    char name[SN_HOST_NAME], state[128];
+    int found = 0;
+    for (const char *p = text; (p = strstr(p, "NodeName=")); p++) {
+        value_of(p, "NodeName", name, sizeof(name));
+        value_of(p, "State", state, sizeof(state));
+        for (int i = 0; i < host->n; i++)
+            if (strcmp(sn_hostlist_name(host, i), name) == 0) {
+                dead[i] = dead[i] || is_dead(state);
+                found++;
+            }
+    }
+    return found;
+}
+
+int sn_slurm_version(const char *text)
+{
+    int year, month;
+    const char *p = strpbrk(text, "0123456789");
+    return p && sscanf(p, "%d.%d", &year, &month) == 2 && month < 100 ? year * 100 + month : 0;
+}
+
+/* ---- questions ----------------------------------------------------------------------------------
+ */
+
+/* What a command prints when it succeeds; false, and nothing to free, otherwise. */
+static bool ask(struct sn_str *out, const char *const *argv)
+{
+    struct sn_command c = {.argv = argv, .seconds = PATIENCE};
+    struct sn_command_result r = {0};
+    bool good = sn_command_run(&r, &c, NULL) == SN_OK && sn_command_succeeded(&r) && r.out.p;
+    *out = (struct sn_str){0};
+    if (good) {
+        *out = r.out;
+        r.out = (struct sn_str){0};
+    }
+    sn_command_fini(&r);
+    return good;
+}
+
+#define ASK(out, ...) ask(out, (const char *const[]){__VA_ARGS__, NULL})
+
+void sn_ask_job(struct sn_job_facts *out, const char *job)
+{
+    struct sn_str text;
+    *out = (struct sn_job_facts){.restarts = -1, .may_requeue = true};
+    if (ASK(&text, "scontrol", "--oneliner", "show", "job", job)) {
+        (void)sn_job_parse(out, text.p);
+        sn_str_fini(&text);
+    }
+    if (!out->end_time && ASK(&text, "squeue", "--noheader", "--jobs", job, "--format=%e")) {
+        out->end_time = sn_slurm_time(text.p);
+        sn_str_fini(&text);
+    }
+}
+
+bool sn_ask_chained(const char *job, const char *name)
+{
+    struct sn_str text;
+    bool found = false;
+    if (!name || !ASK(&text, "squeue", "--noheader", "--me", "--states=PENDING", "--name", name,
+                      "--format=%A"))
+        return false;
+    for (const char *p = text.p; *p && !found;) {
+        size_t len = strcspn(p, "\n");
+        found = len > 0 && (strlen(job) != len || strncmp(p, job, len) != 0);
+        p += len + (p[len] == '\n');
+    }
+    sn_str_fini(&text);
+    return found;
+}
+
+bool sn_ask_nodes(bool *dead, const struct sn_hostlist *host)
+{
+    struct sn_str list = {0}, text;
+    sn_hostlist_format(&list, host);
+    bool good =
+        !list.failed && list.p && ASK(&text, "scontrol", "--oneliner", "show", "node", list.p);
+    sn_str_fini(&list);
+    if (!good)
+        return false;
+    int found = sn_nodes_parse(dead, host, text.p);
+    sn_str_fini(&text);
+    return found > 0;
+}
+
+enum sn_status sn_ask_requeue(const char *job, struct sn_err *err)
+{
+    const char *const argv[] = {"scontrol", "requeue", job, NULL};
+    struct sn_command c = {.argv = argv, .seconds = PATIENCE};
+    struct sn_command_result r = {0};
+    char why[SN_COMMAND_WHY];
+    enum sn_status st = sn_command_run(&r, &c, err);
+    if (st == SN_OK && !sn_command_succeeded(&r))
+        st = sn_fail(err, SN_EFAIL, "%s", sn_command_why(why, &c, &r));
+    sn_command_fini(&r);
+    return st;
+}
+
+int sn_ask_version(void)
+{
+    struct sn_str text;
+    if (!ASK(&text, "srun", "--version"))
+        return 0;
+    int version = sn_slurm_version(text.p);
+    sn_str_fini(&text);
+    return version;
+}

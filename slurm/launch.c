@@ -1,0 +1,318 @@
+#include "slurm/launch.h"
+
+#include "lib/base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- words --------------------------------------------------------------------------------------
+ */
+
+static bool make_room(struct sn_argv *a)
+{
+    if (a->n + 1 < a->room)
+        return true;
+    int room = a->room ? 2 * a->room : 32;
+    char **grown = sn_realloc(a->word, (size_t)room * sizeof(*grown));
+    if (!grown)
+        return false;
+    a->word = grown;
+    a->room = room;
+    return true;
+}
+
+void sn_argv_add(struct sn_argv *a, const char *fmt, ...)
+{
+    va_list ap;
+    if (a->failed)
+        return;
+    va_start(ap, fmt);
+    int len = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *word = make_room(a) ? sn_alloc((size_t)len + 1) : NULL;
+    if (!word) {
+        a->failed = true;
+        return;
+    }
+    va_start(ap, fmt);
+    (void)vsnprintf(word, (size_t)len + 1, fmt, ap);
+    va_end(ap);
+    a->word[a->n++] = word;
+    a->word[a->n] = NULL;
+}
+
+void sn_argv_fini(struct sn_argv *a)
+{
+    for (int i = 0; i < a->n; i++)
+        sn_free(a->word[i]);
+    sn_free(a->word);
+    *a = (struct sn_argv){0};
+}
+
+static bool is_plain(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_=./:,+@%";
+    return *word && strspn(word, plain) == strlen(word);
+}
+
+void sn_argv_format(struct sn_str *out, const struct sn_argv *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        sn_str_add(out, i ? " " : "");
+        if (is_plain(a->word[i])) {
+            sn_str_add(out, "%s", a->word[i]);
+            continue;
+        }
+        sn_str_add(out, "'");
+        for (const char *c = a->word[i]; *c; c++)
+            if (*c == '\'')
+                sn_str_add(out, "'\\''");
+            else
+                sn_str_add(out, "%c", *c);
+        sn_str_add(out, "'");
+    }
+}
+
+/* ---- the command line ---------------------------------------------------------------------------
+ */
+
+enum sn_status sn_launcher_parse(enum sn_launcher *out, const char *name, struct sn_err *err)
+{
+    for (int i = 0; i <= SN_LAUNCH_BEDE_MPIRUN; i++)
+        if (strcmp(name, sn_launcher_name((enum sn_launcher)i)) == 0) {
+            *out = (enum sn_launcher)i;
+            return SN_OK;
+        }
+    return sn_fail(err, SN_EINPUT,
+                   "launcher '%.40s' is not known; want srun, mpirun, jsrun, lrun, "
+                   "ibrun or bede-mpirun",
+                   name);
+}
+
+static void add_srun(struct sn_argv *a, const struct sn_launch *l)
+{
+    sn_argv_add(a, "--kill-on-bad-exit=1");
+    sn_argv_add(a, "--wait=60");
+    sn_argv_add(a, "--unbuffered");
+    sn_argv_add(a, "--export=ALL");
+    sn_argv_add(a, "--mpi=%s", l->mpi ? l->mpi : "pmix");
+    sn_argv_add(a, "--nodes=%d", l->nodes);
+    sn_argv_add(a, "--ntasks=%d", l->ranks);
+    if (l->nodes * l->ranks_per_node == l->ranks)
+        sn_argv_add(a, "--ntasks-per-node=%d", l->ranks_per_node);
+    if (l->cpus_per_rank)
+        sn_argv_add(a, "--cpus-per-task=%d", l->cpus_per_rank);
+    sn_argv_add(a, "--cpu-bind=%s", l->cpus_per_rank ? "cores" : "none");
+    if (l->gpus_per_node)
+        sn_argv_add(a, l->slurm_version >= 2405 ? "--tres-bind=gres/gpu:none" : "--gpu-bind=none");
+    if (l->may_lose_nodes)
+        sn_argv_add(a, "--no-kill");
+    if (l->beside_others)
+        sn_argv_add(a, "--overlap");
+    if (l->node_list)
+        sn_argv_add(a, "--nodelist=%s", l->node_list);
+}
+
+/* One resource set a rank. How they are bound and spread is for the site's profile to say. */
+static void add_jsrun(struct sn_argv *a, const struct sn_launch *l)
+{
+    sn_argv_add(a, "--nrs=%d", l->ranks);
+    sn_argv_add(a, "--rs_per_host=%d", l->ranks_per_node);
+    sn_argv_add(a, "--tasks_per_rs=1");
+    if (l->cpus_per_rank)
+        sn_argv_add(a, "--cpu_per_rs=%d", l->cpus_per_rank);
+    if (l->gpus_per_node)
+        sn_argv_add(a, "--gpu_per_rs=1");
+    sn_argv_add(a, "--exit_on_error=1");
+}
+
+/* A short line whose own rules bind: -N nodes, -T tasks on each. */
+static void add_lrun(struct sn_argv *a, const struct sn_launch *l)
+{
+    sn_argv_add(a, "-N%d", l->nodes);
+    sn_argv_add(a, "-T%d", l->ranks_per_node);
+}
+
+static void add_launcher(struct sn_argv *a, const struct sn_launch *l)
+{
+    sn_argv_add(a, "%s", l->program ? l->program : sn_launcher_name(l->launcher));
+    if (l->launcher == SN_LAUNCH_SRUN)
+        add_srun(a, l);
+    else if (l->launcher == SN_LAUNCH_JSRUN)
+        add_jsrun(a, l);
+    else if (l->launcher == SN_LAUNCH_LRUN)
+        add_lrun(a, l);
+    else {
+        sn_argv_add(a, "-n");
+        sn_argv_add(a, "%d", l->ranks);
+    }
+    if (l->launcher == SN_LAUNCH_MPIRUN && l->node_list) {
+        sn_argv_add(a, "--host");
+        sn_argv_add(a, "%s", l->node_list);
+    }
+    for (int i = 0; l->options && l->options[i]; i++)
+        sn_argv_add(a, "%s", l->options[i]);
+}
+
+enum sn_status sn_launch_format(struct sn_argv *out, const struct sn_launch *l, struct sn_err *err)
+{
+    struct sn_argv a = {0};
+    add_launcher(&a, l);
+    sn_argv_add(&a, "%s", l->trainer);
+    sn_argv_add(&a, "%s", l->run_file);
+    sn_argv_add(&a, "--attempt");
+    sn_argv_add(&a, "%d", l->attempt);
+    if (l->preflight)
+        sn_argv_add(&a, "--preflight");
+    if (l->fresh)
+        sn_argv_add(&a, "--fresh");
+    if (l->stop_after) {
+        sn_argv_add(&a, "--stop-after");
+        sn_argv_add(&a, "%lld", (long long)l->stop_after);
+    }
+    if (a.failed) {
+        sn_argv_fini(&a);
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for its command line",
+                       sn_launcher_name(l->launcher));
+    }
+    *out = a;
+    return SN_OK;
+}
+
+/* ---- the environment ----------------------------------------------------------------------------
+ */
+
+/* Beginnings of names. What a surrounding step or mpirun left: a new one has ends of its own. */
+static const char *const of_a_step[] = {"PMI_",
+                                        "PMI2_",
+                                        "PMIX_",
+                                        "OMPI_COMM_WORLD_",
+                                        "OMPI_UNIVERSE_SIZE=",
+                                        "OMPI_APP_CTX_",
+                                        "OMPI_FILE_LOCATION=",
+                                        "OMPI_FIRST_RANKS=",
+                                        "OMPI_ARGV=",
+                                        "OMPI_COMMAND=",
+                                        "OMPI_NUM_APP_CTX=",
+                                        "OMPI_MCA_ess",
+                                        "OMPI_MCA_orte_ess_",
+                                        "OMPI_MCA_orte_hnp_uri=",
+                                        "OMPI_MCA_orte_local_daemon_uri=",
+                                        "OMPI_MCA_orte_jobid=",
+                                        "OMPI_MCA_pmix=",
+                                        "PRTE_LAUNCHED=",
+                                        "JSM_NAMESPACE_",
+                                        NULL};
+/* Defaults of srun's options, from sbatch, from a surrounding srun or from a person's habits. */
+static const char *const of_srun[] = {"SBATCH_",
+                                      "SRUN_",
+                                      "SLURM_CPU_BIND",
+                                      "SLURM_MEM_BIND",
+                                      "SLURM_GPU_BIND",
+                                      "SLURM_TRES_",
+                                      "SLURM_NTASKS",
+                                      "SLURM_NPROCS=",
+                                      "SLURM_CPUS_PER_TASK=",
+                                      "SLURM_DISTRIBUTION=",
+                                      "SLURM_DIST_",
+                                      "SLURM_HINT=",
+                                      "SLURM_THREADS_PER_CORE=",
+                                      "SLURM_EXCLUSIVE=",
+                                      "SLURM_OVERLAP=",
+                                      "SLURM_EXPORT_ENV=",
+                                      "SLURM_KILL_BAD_EXIT=",
+                                      "SLURM_WAIT=",
+                                      "SLURM_MPI_TYPE=",
+                                      "SLURM_STEP_",
+                                      "SLURM_STEPID=",
+                                      "SLURM_PROCID=",
+                                      "SLURM_LOCALID=",
+                                      "SLURM_NODEID=",
+                                      "SLURM_GTIDS=",
+                                      "SLURM_TASK_PID=",
+                                      "SLURM_LAUNCH_NODE_IPADDR=",
+                                      "SLURM_SRUN_COMM_",
+                                      "SLURM_UMASK=",
+                                      "SLURM_PRIO_PROCESS=",
+                                      NULL};
+
+static bool begins_with_one_of(const char *text, const char *const *list)
+{
+    for (; *list; list++)
+        if (strncmp(text, *list, strlen(*list)) == 0)
+            return true;
+    return false;
+}
+
+bool sn_launch_drops(const char *v, enum sn_launcher l)
+{
+    if (strncmp(v, "PMIX_MCA_", 9) == 0)
+        return false; /* a person's cure for a site's PMIx */
+    if (begins_with_one_of(v, of_a_step))
+        return true;
+    return l != SN_LAUNCH_MPIRUN && begins_with_one_of(v, of_srun);
+}
+
+/* For Open MPI 4 and 5. Ranks of one host share its cores without being tied to them. */
+static const char *const for_mpirun[] = {"OMPI_MCA_rmaps_base_oversubscribe=1",
+                                         "OMPI_MCA_hwloc_base_binding_policy=none",
+                                         "OMPI_MCA_mpi_yield_when_idle=1",
+                                         "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                         "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
+                                         "PRTE_MCA_hwloc_default_binding_policy=none",
+                                         "PRTE_ALLOW_RUN_AS_ROOT=1",
+                                         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                         NULL};
+
+static bool is_set(const struct sn_environment *e, const char *setting)
+{
+    size_t len = (size_t)(strchr(setting, '=') - setting) + 1;
+    for (int i = 0; i < e->n; i++)
+        if (strncmp(e->line[i], setting, len) == 0)
+            return true;
+    return false;
+}
+
+enum sn_status sn_launch_environment(struct sn_argv *out, const struct sn_environment *from,
+                                     enum sn_launcher l, struct sn_err *err)
+{
+    struct sn_argv a = {0};
+    for (int i = 0; i < from->n; i++)
+        if (!sn_launch_drops(from->line[i], l))
+            sn_argv_add(&a, "%s", from->line[i]);
+    for (int i = 0; l == SN_LAUNCH_MPIRUN && for_mpirun[i]; i++)
+        if (!is_set(from, for_mpirun[i]))
+            sn_argv_add(&a, "%s", for_mpirun[i]);
+    if (a.failed) {
+        sn_argv_fini(&a);
+        return sn_fail(err, SN_ENOMEM, "environment: no memory for %d variables", from->n);
+    }
+    *out = a;
+    return SN_OK;
+}
+
+static bool is_secret(const char *setting)
+{
+    static const char *const word[] = {"TOKEN",      "SECRET",  "PASSW",      "JWT",
+                                       "CREDENTIAL", "API_KEY", "ACCESS_KEY", NULL};
+    size_t len = strcspn(setting, "=");
+    for (int i = 0; word[i]; i++)
+        for (size_t at = 0; at + strlen(word[i]) <= len; at++)
+            if (strncasecmp(setting + at, word[i], strlen(word[i])) == 0)
+                return true;
+    return false;
+}
+
+void sn_launch_record(struct sn_str *out, const struct sn_argv *environment)
+{
+    for (int i = 0; i < environment->n; i++) {
+        const char *v = environment->word[i];
+        if (is_secret(v))
+            sn_str_add(out, "%.*s=(not recorded)\n", (int)strcspn(v, "="), v);
+        else
+            sn_str_add(out, "%s\n", v);
+    }
+}
