@@ -49,6 +49,7 @@ static const struct {
     {"DUE TO TIME LIMIT", SN_CAUSE_TIME_LIMIT},
     {"DUE TO NODE FAILURE", SN_CAUSE_NODE},
     {"Node failure on", SN_CAUSE_NODE},
+    {" failed on node ", SN_CAUSE_NODE},
     {"oom-kill", SN_CAUSE_MEMORY},
     {"oom_kill", SN_CAUSE_MEMORY},
     {"Out Of Memory", SN_CAUSE_MEMORY},
@@ -76,7 +77,7 @@ enum sn_cause sn_classify(const struct sn_end *e)
     case 78:
         return SN_CAUSE_INPUT;
     case 75:
-        return words == SN_CAUSE_PREEMPTED ? words : SN_CAUSE_SAVED;
+        return words == SN_CAUSE_PREEMPTED || e->got_term ? SN_CAUSE_PREEMPTED : SN_CAUSE_SAVED;
     case 76:
         return SN_CAUSE_PREEMPTED;
     case 77:

@@ -78,6 +78,22 @@ enum sn_status sn_journal_end(const struct sn_journal *j, const struct sn_journa
     return sn_journal_write(j, &line, err);
 }
 
+enum sn_status sn_journal_suspect(const struct sn_journal *j, int attempt,
+                                  const struct sn_culprit *c, struct sn_err *err)
+{
+    struct sn_str line;
+    sn_journal_line(j, &line, "suspect");
+    sn_jsonl_int(&line, "attempt", attempt);
+    sn_jsonl_text(&line, "kind", sn_suspicion_name(c->kind));
+    sn_jsonl_int(&line, "rank", c->rank);
+    sn_jsonl_text(&line, "host", c->host);
+    sn_jsonl_text(&line, "axis", c->axis);
+    sn_jsonl_text(&line, "operation", c->operation);
+    sn_jsonl_int(&line, "behind", c->behind);
+    sn_jsonl_real(&line, "seconds", c->seconds);
+    return sn_journal_write(j, &line, err);
+}
+
 /* ---- reading ------------------------------------------------------------------------------------
  */
 

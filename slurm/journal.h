@@ -22,6 +22,7 @@
 #include "lib/base/jsonl.h"
 #include "lib/config/config.h"
 #include "slurm/allocation.h"
+#include "slurm/culprit.h"
 #include "slurm/decide.h"
 
 struct sn_journal {
@@ -62,6 +63,9 @@ struct sn_journal_end {
 };
 enum sn_status sn_journal_end(const struct sn_journal *j, const struct sn_journal_end *e,
                               struct sn_err *err);
+
+enum sn_status sn_journal_suspect(const struct sn_journal *j, int attempt,
+                                  const struct sn_culprit *c, struct sn_err *err);
 
 /* What earlier attempts mean for the bounds of sn_decide. Counted anew after a `leave` that nobody
  * was to follow (0 or 93), and outside of jobs at every `begin`: a person has looked at it. */

@@ -13,6 +13,8 @@ static void causes(void)
         {{.exit_code = 0, .finished = true}, SN_CAUSE_FINISHED},
         {{.exit_code = 0, .got_term = true}, SN_CAUSE_SAVED},
         {{.exit_code = 75}, SN_CAUSE_SAVED},
+        {{.exit_code = 75, .got_usr2 = true}, SN_CAUSE_SAVED},
+        {{.exit_code = 75, .got_term = true}, SN_CAUSE_PREEMPTED},
         {{.exit_code = 75, .words = "STEP 1.0 ON n0 CANCELLED AT 12:00 DUE TO PREEMPTION ***"},
          SN_CAUSE_PREEMPTED},
         {{.exit_code = 76}, SN_CAUSE_PREEMPTED},

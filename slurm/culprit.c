@@ -1,0 +1,305 @@
+#include "slurm/culprit.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/layout/collective.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOPS = 64 };
+
+const char *sn_suspicion_name(enum sn_suspicion s)
+{
+    static const char *const name[] = {"none", "hang", "straggler", "silent"};
+    return name[s];
+}
+
+/* ---- the rings ----------------------------------------------------------------------------------
+ */
+
+/* What a rank waits for: the collective that it is in, or its oldest open receive. */
+static const struct sn_ring_event *waits_in(const struct sn_ring_view *v)
+{
+    for (int i = 0; i < v->n; i++)
+        if (v->event[i].peer < 0 && v->event[i].state == SN_RING_BEGUN)
+            return &v->event[i];
+    for (int i = 0; i < v->n; i++)
+        if (v->event[i].peer >= 0 && v->event[i].state != SN_RING_DONE &&
+            strcmp(v->event[i].kind, sn_collective_name(SN_RECV)) == 0)
+            return &v->event[i];
+    return NULL;
+}
+
+static bool is_gone(const struct sn_ring_view *v)
+{
+    return v->n >= 0 && v->is_here && !v->is_alive;
+}
+
+/* The rank for which `rank` waits: the member of the group that is furthest behind; -1: none. */
+static int waits_for(const struct sn_ring_view *v, int ranks, const struct sn_grid *g, int rank)
+{
+    const struct sn_ring_event *w = v[rank].n > 0 ? waits_in(&v[rank]) : NULL;
+    int found = -1;
+    if (!w || w->group < 0 || w->group >= SN_NGROUPS)
+        return -1;
+    if (w->peer >= 0)
+        return w->peer < ranks ? w->peer : -1;
+    enum sn_group q = (enum sn_group)w->group;
+    for (int i = 0; i < sn_group_size(g, rank, q); i++) {
+        int other = sn_group_member(g, rank, q, i);
+        if (other == rank || other >= ranks || v[other].n < 0 || v[other].posted[q] >= w->number)
+            continue;
+        if (found < 0 || v[other].posted[q] < v[found].posted[q])
+            found = other;
+    }
+    return found;
+}
+
+/* The end of the chain from a rank; *last is who pointed at it. */
+static int end_of_chain(const struct sn_ring_view *v, int ranks, const struct sn_grid *g, int rank,
+                        int *last)
+{
+    *last = -1;
+    for (int i = 0; i < HOPS; i++) {
+        int next = waits_for(v, ranks, g, rank);
+        if (next < 0)
+            return rank;
+        *last = rank;
+        rank = next;
+    }
+    return -1; /* a circle: nobody is the first */
+}
+
+static double last_time(const struct sn_ring_view *v)
+{
+    double last = 0;
+    for (int i = 0; i < v->n; i++)
+        last = v->event[i].time > last ? v->event[i].time : last;
+    return last;
+}
+
+/* What the one who waits says about it. */
+static void describe(struct sn_culprit *out, const struct sn_ring_view *v, int rank, int waiter)
+{
+    const struct sn_ring_event *w = waiter >= 0 ? waits_in(&v[waiter]) : NULL;
+    out->rank = rank;
+    if (v[rank].n >= 0)
+        (void)snprintf(out->host, sizeof(out->host), "%s", v[rank].host);
+    if (v[rank].n > 0 && v[rank].is_here)
+        out->seconds = sn_clock() - last_time(&v[rank]);
+    if (!w)
+        return;
+    (void)snprintf(out->axis, sizeof(out->axis), "%s", sn_group_name((enum sn_group)w->group));
+    (void)snprintf(out->operation, sizeof(out->operation), "%s%s%s", w->kind,
+                   w->label[0] ? " " : "", w->label);
+    if (w->peer < 0 && v[rank].n >= 0)
+        out->behind = (int64_t)(w->number - v[rank].posted[w->group]);
+}
+
+static bool find_gone(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+                      const struct sn_grid *g)
+{
+    for (int i = 0; i < ranks; i++) {
+        int waiter = -1, last;
+        if (!is_gone(&v[i]))
+            continue;
+        for (int j = 0; j < ranks && waiter < 0; j++)
+            if (j != i && end_of_chain(v, ranks, g, j, &last) == i)
+                waiter = last;
+        out->kind = SN_SUSPECT_SILENT;
+        describe(out, v, i, waiter);
+        return true;
+    }
+    return false;
+}
+
+/* The rank at which most chains end, and one that points at it; -1: all ends are their own. */
+static int most_blamed(const struct sn_ring_view *v, int ranks, const struct sn_grid *g,
+                       int *waiter)
+{
+    int *votes = sn_alloc_n((size_t)ranks, sizeof(*votes)), best = -1;
+    for (int i = 0; votes && i < ranks; i++) {
+        int last, end = end_of_chain(v, ranks, g, i, &last);
+        if (end < 0 || end == i)
+            continue;
+        votes[end]++;
+        if (best < 0 || votes[end] > votes[best]) {
+            best = end;
+            *waiter = last;
+        }
+    }
+    sn_free(votes);
+    return best;
+}
+
+static bool all_wait(const struct sn_ring_view *v, int ranks)
+{
+    for (int i = 0; i < ranks; i++)
+        if (v[i].n <= 0 || !waits_in(&v[i]))
+            return false;
+    return true;
+}
+
+bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+                     const struct sn_grid *g)
+{
+    struct sn_culprit found = {.rank = -1};
+    int waiter = -1, best;
+    if (find_gone(&found, v, ranks, g)) {
+        *out = found;
+        return true;
+    }
+    best = most_blamed(v, ranks, g, &waiter);
+    if (best >= 0) {
+        found.kind = SN_SUSPECT_HANG;
+        describe(&found, v, best, waiter);
+    } else if (all_wait(v, ranks)) {
+        found.kind = SN_SUSPECT_SILENT; /* nobody is behind: a network, or a host */
+    }
+    if (found.kind == SN_SUSPECT_NONE)
+        return false;
+    *out = found;
+    return true;
+}
+
+/* ---- the trainer's sentence ---------------------------------------------------------------------
+ */
+
+/* "rank 12 (" anywhere: the number, and what follows it. */
+static const char *next_rank(const char *text, int *rank)
+{
+    for (const char *p = text; (p = strstr(p, "rank ")); p += 5) {
+        char *end;
+        long n = strtol(p + 5, &end, 10);
+        if (end != p + 5 && n >= 0 && n < INT32_MAX && strncmp(end, " (", 2) == 0) {
+            *rank = (int)n;
+            return end + 2;
+        }
+    }
+    return NULL;
+}
+
+static void copy_until(char *out, size_t room, const char *text, const char *stop)
+{
+    size_t len = strcspn(text, stop);
+    (void)snprintf(out, room, "%.*s", (int)(len < room ? len : room - 1), text);
+}
+
+/* "rank 0 (n1): data all_reduce 'l0.w' (number 7) has waited 3 s": axis and operation. */
+static void read_waiting(struct sn_culprit *c, const char *text, const char *waited)
+{
+    char part[200];
+    const char *begin = text;
+    for (const char *p = strstr(text, "): "); p && p < waited; p = strstr(p + 1, "): "))
+        begin = p + 3;
+    (void)snprintf(part, sizeof(part), "%.*s", (int)(waited - begin), begin);
+    size_t skip = 0;
+    for (int q = 0; q < SN_NGROUPS; q++) { /* the longest name: "data", "data x context" */
+        const char *name = sn_group_name((enum sn_group)q);
+        if (strlen(name) < skip || strncmp(part, name, strlen(name)) != 0)
+            continue;
+        skip = strlen(name);
+        (void)snprintf(c->axis, sizeof(c->axis), "%s", name);
+    }
+    char *number = strstr(part, " (number");
+    if (number)
+        *number = '\0';
+    (void)snprintf(c->operation, sizeof(c->operation), "%.79s",
+                   part + skip + strspn(part + skip, " "));
+}
+
+bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text)
+{
+    struct sn_culprit c = {.kind = SN_SUSPECT_HANG, .rank = -1};
+    const char *waited = strstr(text, " has waited ");
+    if (!waited)
+        return false;
+    c.seconds = strtod(waited + 12, NULL);
+    read_waiting(&c, text, waited);
+    const char *behind = strstr(waited, "is behind at number ");
+    const char *number = strstr(text, "(number ");
+    if (behind && number)
+        c.behind = strtoll(number + 8, NULL, 10) - strtoll(behind + 20, NULL, 10);
+    for (const char *p = waited; (p = next_rank(p, &c.rank));)
+        ; /* the last one that is named: it waits for nobody */
+    if (strstr(waited, "is gone"))
+        c.kind = SN_SUSPECT_SILENT;
+    *out = c;
+    return true;
+}
+
+/* ---- the launcher's words -----------------------------------------------------------------------
+ */
+
+/* "srun: error: n1: task 3: Killed", "srun: error: n1: tasks 4-7: Exited with exit code 1" */
+static bool read_srun_task(struct sn_culprit *c, const char *line)
+{
+    static const char lead[] = "srun: error: ";
+    if (strncmp(line, lead, sizeof(lead) - 1) != 0)
+        return false;
+    const char *host = line + sizeof(lead) - 1, *task = strstr(host, ": task");
+    if (!task || strcspn(host, " ,\n") < (size_t)(task - host))
+        return false;
+    task += 6 + (task[6] == 's');
+    if (*task != ' ' || task[1] < '0' || task[1] > '9')
+        return false;
+    c->rank = (int)strtol(task + 1, NULL, 10);
+    copy_until(c->host, sizeof(c->host), host, ":[");
+    return true;
+}
+
+/* "srun: error: Node failure on n3", "srun: error: Task launch for StepId=1.0 failed on node n3:
+ * Communication connection failure" */
+static bool read_node_failure(struct sn_culprit *c, const char *line)
+{
+    static const char *const lead[] = {"Node failure on ", " failed on node "};
+    const char *end = strchr(line, '\n');
+    for (size_t i = 0; i < sizeof(lead) / sizeof(lead[0]); i++) {
+        const char *p = strstr(line, lead[i]);
+        if (!p || (end && p > end))
+            continue;
+        copy_until(c->host, sizeof(c->host), p + strlen(lead[i]), " :,[\n");
+        return true;
+    }
+    return false;
+}
+
+/* "mpirun noticed that process rank 3 with PID 0 on node h exited on signal 9 (Killed)." */
+static bool read_mpirun(struct sn_culprit *c, const char *line)
+{
+    const char *p = strstr(line, "process rank "), *end = strchr(line, '\n');
+    if (!p || (end && p > end) || p[13] < '0' || p[13] > '9')
+        return false;
+    c->rank = (int)strtol(p + 13, NULL, 10);
+    const char *node = strstr(p, " on node ");
+    if (node && (!end || node < end))
+        copy_until(c->host, sizeof(c->host), node + 9, " \n");
+    return true;
+}
+
+/* "  Process name: [[27213,1],2]": mpirun about one that exited by itself. */
+static bool read_process_name(struct sn_culprit *c, const char *line)
+{
+    int job, step, rank;
+    const char *p = line + strspn(line, " ");
+    if (sscanf(p, "Process name: [[%d,%d],%d]", &job, &step, &rank) != 3)
+        return false;
+    c->rank = rank;
+    return true;
+}
+
+bool sn_culprit_from_words(struct sn_culprit *out, const char *words)
+{
+    struct sn_culprit c = {.kind = SN_SUSPECT_SILENT, .rank = -1};
+    for (const char *line = words; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (read_node_failure(&c, line) || read_srun_task(&c, line) || read_mpirun(&c, line) ||
+            read_process_name(&c, line)) {
+            *out = c;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,47 @@
+/*
+ * culprit.h - who is to blame for an attempt that stood still or ended: from the ranks' rings, from
+ * the trainer's own sentence, from the launcher's words.
+ *
+ * The rings say for each rank what it communicates (lib/run/ring.h). Ranks that wait for others
+ * point at those; whoever is pointed at in the end and waits for nobody is the culprit. Clocks of
+ * different hosts are never compared.
+ */
+#ifndef SN_CULPRIT_H
+#define SN_CULPRIT_H
+
+#include "lib/layout/grid.h"
+#include "lib/run/ring.h"
+
+enum sn_suspicion {
+    SN_SUSPECT_NONE,
+    SN_SUSPECT_HANG,      /* others wait for it */
+    SN_SUSPECT_STRAGGLER, /* others wait for it again and again */
+    SN_SUSPECT_SILENT     /* its process is gone, or all wait and nobody is behind */
+};
+const char *sn_suspicion_name(enum sn_suspicion s); /* "hang" */
+
+struct sn_culprit {
+    enum sn_suspicion kind;
+    int rank;           /* -1: not one of them */
+    char host[64];      /* "" if unknown */
+    char axis[32];      /* of the group in which others wait for it */
+    char operation[80]; /* that they wait in: "all_reduce l0.ffn.down" */
+    int64_t behind;     /* collectives of that group that it has not come to */
+    double seconds;     /* since it did anything; straggler: that it costs in a step */
+};
+
+/* From the records of all ranks: v[i] is that of rank i, one with n < 0 is missing. False: nobody
+ * stands still for sure. */
+bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+                     const struct sn_grid *g);
+
+/* From the sentence of a trainer that noticed (OUTPUT/attempt-N.json, stderr): "... has waited 3 s;
+ * rank 2 (tensor 0) is behind ...; it waits for rank 5 (...) in the end, last seen in 'x'". */
+bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text);
+
+/* From what srun, slurmstepd or mpirun wrote about a task that died. `rank` is the launcher's
+ * number of the process (sn_rundir_rank_of knows the logical one), -1 when only a host is named.
+ * Of several the first counts: the others were ended because of it. */
+bool sn_culprit_from_words(struct sn_culprit *out, const char *words);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * supervise.h - what to do about an attempt that runs: a state machine without a clock or a file.
+ *
+ * Told once a second or so what there is to see, it answers with one duty at a time:
+ *
+ *   SAVE   ask the trainer to save and leave: somebody asked the supervisor to, or the end of the
+ *          job's time comes near. The trainer does it at the next step boundary.
+ *   LOOK   nothing has moved for run.hang_timeout: read the rings and write down who stands still.
+ *          The trainer names a hang itself at that time; this is for when it cannot.
+ *   HANG   nothing has moved for twice as long: end the step.
+ *   STOP   asked twice by a person at the keyboard: end it now.
+ *   KILL   it was to end and has not: nothing gentle is left.
+ *
+ * A job that was suspended as a whole has not hung: the supervisor stood still with it, so a gap in
+ * its own looking moves all limits by as much. Loading and saving take the time that they take:
+ * before the first step and while a checkpoint is being written the limits are six times as long,
+ * half an hour at least.
+ */
+#ifndef SN_SUPERVISE_H
+#define SN_SUPERVISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sn_duty { SN_DUTY_NONE, SN_DUTY_SAVE, SN_DUTY_LOOK, SN_DUTY_HANG, SN_DUTY_STOP, SN_DUTY_KILL };
+
+/* Who asked for a save: bits. */
+enum sn_asked {
+    SN_ASKED_TERM = 1,
+    SN_ASKED_USR1 = 2,
+    SN_ASKED_USR2 = 4,
+    SN_ASKED_INT = 8,
+    SN_ASKED_INT_AGAIN = 16,
+    SN_ASKED_DEADLINE = 32
+};
+
+struct sn_supervise_limits {
+    int64_t deadline; /* end of the job's time, seconds since 1970; 0: none known */
+    int hang_timeout; /* run.hang_timeout, seconds; 0: never */
+    bool has_rings;   /* without them a long step of one rank looks like a hang */
+};
+
+struct sn_seen {
+    double now;                        /* seconds of a clock that never goes back */
+    int64_t wall;                      /* seconds since 1970 */
+    unsigned asked;                    /* signals since the last look, enum sn_asked */
+    int64_t step;                      /* last in the metrics; -1: none */
+    double step_seconds, save_seconds; /* 0: unknown */
+    uint64_t motion;                   /* another number whenever anything moved */
+    bool is_saving;
+};
+
+struct sn_supervision {
+    struct sn_supervise_limits limits;
+    double began, last_look, moved; /* of sn_seen.now */
+    int64_t began_wall;
+    int64_t first_step; /* in the metrics when it began */
+    uint64_t motion;
+    unsigned asked;            /* all so far */
+    double asked_at, ended_at; /* last request, last order to end; 0: none */
+    bool has_looked, has_hung;
+};
+
+void sn_supervise_begin(struct sn_supervision *s, const struct sn_supervise_limits *limits,
+                        const struct sn_seen *first);
+/* The most urgent duty. Call it again after fulfilling it, with asked = 0, until it answers NONE.
+ */
+enum sn_duty sn_supervise_look(struct sn_supervision *s, const struct sn_seen *seen);
+
+/* Seconds before the deadline at which a save is asked for: two steps, two saves and a minute, in a
+ * job that has `whole` seconds in all at most a quarter of them. */
+double sn_supervise_margin(double step_seconds, double save_seconds, double whole);
+/* How long nothing has moved, suspensions left out. */
+double sn_supervise_still(const struct sn_supervision *s, double now);
+
+#endif
