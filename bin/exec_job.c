@@ -1,0 +1,206 @@
+#include "bin/exec_job.h"
+
+#include "bin/common.h"
+#include "bin/plan_print.h"
+#include "bin/plan_search.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A shell that salloc started in a step is no task of this job: its own node list would be one
+ * node. */
+static enum sn_status read_environment(struct sn_exec *x, struct sn_err *err)
+{
+    int n = 0;
+    SN_TRY(sn_environment_own(&x->own, err));
+    for (int i = 0; i < x->own.n; i++)
+        if (strncmp(x->own.line[i], "SLURM_PROCID=", 13) != 0)
+            x->own.line[n++] = x->own.line[i];
+    x->own.n = n;
+    return sn_allocation_read(&x->allocation, &x->own, err);
+}
+
+/* The trainer lies beside this program. */
+static enum sn_status find_trainer(struct sn_exec *x, struct sn_err *err)
+{
+    char self[SN_PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
+    if (!slash)
+        return sn_fail(err, SN_EFAIL,
+                       "/proc/self/exe: cannot be read; it tells where "
+                       "sennit-train lies");
+    *slash = '\0';
+    if ((size_t)snprintf(x->shape.trainer, sizeof(x->shape.trainer), "%s/sennit-train", self) >=
+            sizeof(x->shape.trainer) ||
+        access(x->shape.trainer, X_OK) != 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s/sennit-train: there is no such program; it belongs "
+                       "beside sennit-run",
+                       self);
+    return SN_OK;
+}
+
+static enum sn_status choose_launcher(struct sn_exec *x, struct sn_err *err)
+{
+    SN_TRY(sn_site_of(&x->site, x->config, NULL, NULL, err));
+    x->shape.launcher =
+        x->allocation.scheduler == SN_SCHED_NONE ? SN_LAUNCH_MPIRUN : x->site.launch.with;
+    if (x->line.launcher)
+        return sn_launcher_parse(&x->shape.launcher, x->line.launcher, err);
+    return SN_OK;
+}
+
+/* A number that the environment holds; 0 if it does not. */
+static int number_of(const struct sn_exec *x, const char *name)
+{
+    const char *text = sn_environment_get(&x->own, name);
+    long n = text ? strtol(text, NULL, 10) : 0;
+    return n > 0 && n <= INT_MAX ? (int)n : 0;
+}
+
+/* Nodes of the allocation that are to train. */
+static int nodes_to_train(const struct sn_exec *x)
+{
+    const struct sn_slurm_config *s = &x->config->slurm;
+    int n = x->allocation.host.n, spares = s->spares < n ? s->spares : n - 1;
+    return s->nodes && s->nodes < n ? s->nodes : n - spares;
+}
+
+static int ranks_per_node(const struct sn_exec *x, int ranks)
+{
+    const struct sn_allocation *a = &x->allocation;
+    int asked = number_of(x, "SLURM_NTASKS_PER_NODE");
+    if (x->config->slurm.ranks_per_node)
+        return x->config->slurm.ranks_per_node;
+    if (a->host.n == 0)
+        return ranks ? ranks : 1;
+    if (asked)
+        return asked;
+    if (a->gpus_per_node || x->site.node.gpus)
+        return a->gpus_per_node ? a->gpus_per_node : x->site.node.gpus;
+    if (ranks) /* spread evenly */
+        return (ranks + nodes_to_train(x) - 1) / nodes_to_train(x);
+    return a->ntasks ? (a->ntasks + a->host.n - 1) / a->host.n : 1;
+}
+
+static enum sn_status count_ranks(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_config *c = x->config;
+    struct sn_exec_shape *s = &x->shape;
+    const struct sn_allocation *a = &x->allocation;
+    bool fixed = !c->layout_auto && c->layout.data;
+    int ranks = x->line.ranks ? (int)x->line.ranks : fixed ? sn_config_ranks(c) : 0;
+    s->ranks_per_node = ranks_per_node(x, ranks);
+    if (!ranks && a->host.n)
+        ranks = nodes_to_train(x) * s->ranks_per_node;
+    if (!ranks && c->layout_auto)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: layout: auto wants a number of ranks outside of a job; use --ranks",
+                       c->path);
+    if (!ranks) /* one copy of the model */
+        ranks = c->layout.tensor * c->layout.context * c->layout.pipeline;
+    if (a->host.n == 0)
+        s->ranks_per_node = ranks;
+    s->ranks = ranks;
+    s->nodes = (ranks + s->ranks_per_node - 1) / s->ranks_per_node;
+    s->cpus_per_rank = c->slurm.cpus_per_rank ? c->slurm.cpus_per_rank : a->cpus_per_task;
+    if (!s->cpus_per_rank && a->cpus)
+        s->cpus_per_rank = a->cpus[0] / s->ranks_per_node;
+    SN_TRY(sn_resolve_auto(c, ranks, err));
+    return sn_config_resolve_ranks(c, ranks, err);
+}
+
+static enum sn_status open_rundir(struct sn_exec *x, struct sn_err *err)
+{
+    const struct sn_config *c = x->config;
+    SN_TRY(sn_rundir_open(&x->rundir, c, err));
+    sn_journal_init(&x->journal, x->rundir.output, &x->allocation);
+    if (c->slurm.ledger[0])
+        (void)snprintf(x->shape.ledger, sizeof(x->shape.ledger), "%s", c->slurm.ledger);
+    else
+        (void)snprintf(x->shape.ledger, sizeof(x->shape.ledger), "%s/nodes.jsonl",
+                       x->rundir.output);
+    return sn_ledger_load(&x->ledger, x->shape.ledger, (int64_t)time(NULL), err);
+}
+
+/* Whatever Slurm does not tell stays unknown: there may be no scontrol here. */
+static enum sn_status ask_scheduler(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_shape *s = &x->shape;
+    const struct sn_allocation *a = &x->allocation;
+    struct sn_job_facts job;
+    s->deadline = a->end_time;
+    sn_preemption_init(&s->preempt);
+    if (a->scheduler != SN_SCHED_SLURM)
+        return SN_OK;
+    sn_ask_job(&job, a->job);
+    if (!s->deadline)
+        s->deadline = job.end_time;
+    s->may_requeue = job.may_requeue;
+    s->slurm_version = sn_ask_version();
+    return sn_preemption_ask(&s->preempt, a->partition, err);
+}
+
+static enum sn_status write_begin(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_argv names = {0};
+    struct sn_str line;
+    char host[64] = "";
+    (void)gethostname(host, sizeof(host) - 1);
+    for (int i = 0; i < x->allocation.host.n; i++)
+        sn_argv_add(&names, "%s", sn_hostlist_name(&x->allocation.host, i));
+    sn_journal_line(&x->journal, &line, "begin");
+    sn_jsonl_text(&line, "run_file", x->config->path);
+    sn_jsonl_text(&line, "scheduler", sn_scheduler_name(x->allocation.scheduler));
+    sn_jsonl_text(&line, "host", host);
+    sn_jsonl_texts(&line, "nodes", (const char *const *)names.word, names.n);
+    sn_jsonl_int(&line, "pid", getpid());
+    sn_jsonl_int(&line, "deadline", x->shape.deadline);
+    sn_jsonl_text(&line, "version", SN_VERSION);
+    sn_argv_fini(&names);
+    return sn_journal_write(&x->journal, &line, err);
+}
+
+enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, struct sn_err *err)
+{
+    *x = (struct sn_exec){.line = *line, .asking.fd = -1};
+    SN_TRY(sn_asking_open(&x->asking, err));
+    x->config = sn_alloc(sizeof(*x->config)); /* large for a stack */
+    x->current = sn_alloc(sizeof(*x->current));
+    if (!x->config || !x->current)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for it", line->run_file);
+    SN_TRY(sn_config_load(x->config, line->run_file, NULL, err));
+    SN_TRY(read_environment(x, err));
+    SN_TRY(find_trainer(x, err));
+    SN_TRY(choose_launcher(x, err));
+    x->shape.is_searched = x->config->layout_auto;
+    SN_TRY(count_ranks(x, err));
+    SN_TRY(sn_launch_environment(&x->environment, &x->own, x->shape.launcher, err));
+    x->dead = sn_alloc_n((size_t)x->allocation.host.n + 1, sizeof(*x->dead));
+    if (!x->dead)
+        return sn_fail(err, SN_ENOMEM, "nodes: no memory for %d of them", x->allocation.host.n);
+    SN_TRY(open_rundir(x, err));
+    SN_TRY(ask_scheduler(x, err));
+    return write_begin(x, err);
+}
+
+void sn_exec_close(struct sn_exec *x)
+{
+    if (x->asking.fd >= 0)
+        sn_asking_close(&x->asking);
+    sn_free(x->config);
+    sn_free(x->current);
+    sn_free(x->dead);
+    sn_environment_fini(&x->own);
+    sn_argv_fini(&x->environment);
+    sn_allocation_fini(&x->allocation);
+    sn_site_fini(&x->site);
+    sn_ledger_fini(&x->ledger);
+}

@@ -1,0 +1,84 @@
+/*
+ * exec_job.h - what `sennit-run exec` knows of its job, shared by the files of that command:
+ *
+ *   run_exec.c   the command line, and attempt after attempt
+ *   exec_job.c   run file, allocation, site, run directory: read once
+ *   exec_step.c  one attempt: nodes, layout, command line; then watched to its end
+ *   exec_end.c   why it ended, what that means, and doing it
+ */
+#ifndef SN_BIN_EXEC_JOB_H
+#define SN_BIN_EXEC_JOB_H
+
+#include "lib/config/config.h"
+#include "slurm/ask.h"
+#include "slurm/decide.h"
+#include "slurm/journal.h"
+#include "slurm/launch.h"
+#include "slurm/ledger.h"
+#include "slurm/nodes.h"
+#include "slurm/preempt.h"
+#include "slurm/rundir.h"
+#include "slurm/watch.h"
+
+struct sn_exec_line {
+    const char *run_file, *launcher; /* NULL: the site's, or mpirun outside of a job */
+    long long ranks, stop_after;     /* 0: not said */
+    bool fresh, help;
+};
+
+/* What does not change from attempt to attempt. */
+struct sn_exec_shape {
+    enum sn_launcher launcher;
+    int ranks, ranks_per_node, nodes, cpus_per_rank; /* as the run file's layout wants them */
+    int slurm_version;
+    char trainer[SN_PATH_MAX];
+    char ledger[2 * SN_PATH_MAX];
+    int64_t deadline; /* seconds since 1970; 0: none known */
+    struct sn_preemption preempt;
+    bool may_requeue;
+    bool is_searched; /* layout: auto: what was found is told to the trainer */
+};
+
+struct sn_exec {
+    struct sn_exec_line line;
+    struct sn_config *config;  /* the run file, resolved */
+    struct sn_config *current; /* the layout of this attempt */
+    struct sn_environment own; /* without the marks of a step that this process may be */
+    struct sn_argv environment;
+    struct sn_allocation allocation;
+    struct sn_site site;
+    struct sn_exec_shape shape;
+    struct sn_rundir rundir;
+    struct sn_journal journal;
+    struct sn_ledger ledger;
+    bool *dead; /* one per host of the allocation */
+    struct sn_asking asking;
+    int started; /* attempts of this process */
+};
+
+/* Read all of it; signals wait from here on. SN_EINPUT and so on; sn_exec_close in any case. */
+enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, struct sn_err *err);
+void sn_exec_close(struct sn_exec *x);
+
+/* One attempt. `few` if no layout fits on the nodes that are left: then nothing was started. */
+struct sn_exec_step {
+    int number, nodes; /* used */
+    bool few;
+    struct sn_argv names;
+    struct sn_watch_end end;
+    int64_t from_step;
+};
+enum sn_status sn_exec_step(struct sn_exec_step *s, struct sn_exec *x, struct sn_err *err);
+void sn_exec_step_fini(struct sn_exec_step *s);
+/* Nodes that may still be used. */
+int sn_exec_good_nodes(const struct sn_exec *x);
+/* The layout for as many of `most` nodes as one fits on, into x->current; 0: none does. */
+int sn_exec_relayout(struct sn_exec *x, int most);
+
+/* Why it ended, written down, with what it says about nodes; then what to do. */
+enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct sn_exec_step *s,
+                             struct sn_err *err);
+/* Requeue, wait or just leave: returns the exit code. RETRY and SHRINK are the caller's. */
+int sn_exec_leave(struct sn_exec *x, const struct sn_decision *d);
+
+#endif

@@ -1,0 +1,214 @@
+#include "bin/exec_job.h"
+
+#include "bin/common.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/plan/relayout.h"
+#include "lib/program/program.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- nodes and layout ---------------------------------------------------------------------------
+ */
+
+int sn_exec_good_nodes(const struct sn_exec *x)
+{
+    struct sn_nodes n;
+    int all = x->allocation.host.n;
+    if (all == 0)
+        return 1;
+    if (sn_nodes_choose(&n, &x->allocation.host, x->dead, &x->ledger, all, NULL) != SN_OK)
+        return all;
+    int good = n.n_use;
+    sn_nodes_fini(&n);
+    return good;
+}
+
+int sn_exec_relayout(struct sn_exec *x, int most)
+{
+    struct sn_err err;
+    int nodes = 0, ranks = x->shape.ranks_per_node;
+    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    struct sn_relayout_want w = {.config = x->config,
+                                 .most_nodes = most,
+                                 .ranks_per_node = ranks,
+                                 .node_memory = memory,
+                                 .ops = sn_ops_cpu(),
+                                 .threads = sn_threads(x->config, ranks)};
+    if (most < 1 || sn_relayout(x->current, &nodes, &w, &err) != SN_OK)
+        return 0;
+    return nodes;
+}
+
+/* Which nodes, and the layout for them: s->nodes of them, 0: too few. */
+static enum sn_status choose_nodes(struct sn_exec_step *s, struct sn_exec *x,
+                                   struct sn_nodes *chosen, struct sn_err *err)
+{
+    const struct sn_hostlist *host = &x->allocation.host;
+    int good = sn_exec_good_nodes(x);
+    *chosen = (struct sn_nodes){0};
+    *x->current = *x->config;
+    s->nodes = x->shape.nodes;
+    if (host->n == 0)
+        return SN_OK;
+    if (good < s->nodes)
+        s->nodes = x->config->slurm.shrink ? sn_exec_relayout(x, good) : 0;
+    s->few = s->nodes == 0;
+    if (s->few)
+        return SN_OK;
+    SN_TRY(sn_nodes_choose(chosen, host, x->dead, &x->ledger, s->nodes, err));
+    return sn_nodes_names(&s->names, host, chosen->use, chosen->n_use, err);
+}
+
+/* ---- the command --------------------------------------------------------------------------------
+ */
+
+static enum sn_status keep_environment(const struct sn_exec *x, int attempt, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    sn_launch_record(&text, &x->environment);
+    enum sn_status st = sn_rundir_keep(&x->rundir, attempt, "environment", &text, err);
+    sn_str_fini(&text);
+    return st;
+}
+
+static bool is_relaid(const struct sn_exec *x, const struct sn_exec_step *s)
+{
+    return s->nodes != x->shape.nodes;
+}
+
+static int ranks_of(const struct sn_exec *x, const struct sn_exec_step *s)
+{
+    return is_relaid(x, s) ? s->nodes * x->shape.ranks_per_node : x->shape.ranks;
+}
+
+/* The run file, or one of the attempt's own where a search has chosen the layout. */
+static enum sn_status choose_run_file(char *path, size_t room, const struct sn_exec *x,
+                                      const struct sn_exec_step *s, struct sn_err *err)
+{
+    if (!is_relaid(x, s) && !x->shape.is_searched) {
+        (void)snprintf(path, room, "%s", x->line.run_file);
+        return SN_OK;
+    }
+    sn_rundir_path(path, room, &x->rundir, s->number, "run.yaml");
+    return sn_relayout_save(path, x->current, err);
+}
+
+static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *x,
+                                     const struct sn_exec_step *s, struct sn_err *err)
+{
+    const struct sn_words *flags = &x->site.launch.flags;
+    const char *options[SN_FREEZE_MAX + 1] = {0};
+    char path[SN_PATH_MAX + 64];
+    struct sn_str list = {0};
+    bool some = s->names.n < x->allocation.host.n && s->names.n > 0;
+    for (int i = 0; i < flags->n && x->shape.launcher == x->site.launch.with; i++)
+        options[i] = flags->word[i];
+    SN_TRY(choose_run_file(path, sizeof(path), x, s, err));
+    if (some)
+        SN_TRY(sn_nodes_list(&list, &s->names, err));
+    struct sn_launch l = {.launcher = x->shape.launcher,
+                          .trainer = x->shape.trainer,
+                          .run_file = path,
+                          .attempt = s->number,
+                          .fresh = x->line.fresh && x->started == 0 && x->allocation.restarts == 0,
+                          .stop_after = x->line.stop_after,
+                          .nodes = s->nodes,
+                          .ranks = ranks_of(x, s),
+                          .ranks_per_node = x->shape.ranks_per_node,
+                          .cpus_per_rank = x->shape.cpus_per_rank,
+                          .gpus_per_node = x->allocation.gpus_per_node,
+                          .node_list = list.p,
+                          .slurm_version = x->shape.slurm_version,
+                          .may_lose_nodes = some,
+                          .beside_others = x->started > 0,
+                          .options = options};
+    enum sn_status st = sn_launch_format(out, &l, err);
+    sn_str_fini(&list);
+    return st;
+}
+
+static enum sn_status write_launch(const struct sn_exec *x, const struct sn_exec_step *s,
+                                   const struct sn_nodes *chosen, const struct sn_argv *command,
+                                   struct sn_err *err)
+{
+    struct sn_argv spares = {0};
+    SN_TRY(sn_nodes_names(&spares, &x->allocation.host, chosen->spare, chosen->n_spare, err));
+    struct sn_journal_launch l = {.attempt = s->number,
+                                  .nodes = (const char *const *)s->names.word,
+                                  .n_nodes = s->names.n,
+                                  .spares = (const char *const *)spares.word,
+                                  .n_spares = spares.n,
+                                  .ranks = ranks_of(x, s),
+                                  .threads = x->config->run.threads,
+                                  .layout = &x->current->layout,
+                                  .relaid = is_relaid(x, s),
+                                  .from_step = s->from_step,
+                                  .command = (const char *const *)command->word,
+                                  .n_command = command->n};
+    enum sn_status st = sn_journal_launch(&x->journal, &l, err);
+    sn_argv_fini(&spares);
+    return st;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------
+ */
+
+static enum sn_status watch(struct sn_exec_step *s, struct sn_exec *x,
+                            const struct sn_argv *command, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &x->current->layout;
+    struct sn_grid grid;
+    int ranks = ranks_of(x, s);
+    SN_TRY(sn_job_grid(&grid, x->current, err));
+    struct sn_watch_want w = {.command = command,
+                              .environment = &x->environment,
+                              .rundir = &x->rundir,
+                              .journal = &x->journal,
+                              .asking = &x->asking,
+                              .limits = {.deadline = x->shape.deadline,
+                                         .hang_timeout = x->config->run.hang_timeout,
+                                         .has_rings = ranks > 1},
+                              .grid = &grid,
+                              .attempt = s->number,
+                              .ranks = ranks,
+                              .on_this_host = x->allocation.host.n == 0};
+    sn_log(SN_LOG_INFO, "attempt %d: %d ranks, data %d x tensor %d x context %d x pipeline %d, %s",
+           s->number, ranks, l->data, l->tensor, l->context, l->pipeline,
+           s->from_step < 0 ? "from the beginning" : "from a checkpoint");
+    enum sn_status st = sn_watch_run(&s->end, &w, err);
+    x->started++;
+    return st;
+}
+
+enum sn_status sn_exec_step(struct sn_exec_step *s, struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_nodes chosen;
+    struct sn_argv command = {0};
+    *s = (struct sn_exec_step){.number = sn_rundir_next_attempt(&x->rundir),
+                               .from_step = sn_rundir_saved_step(&x->rundir)};
+    enum sn_status st = choose_nodes(s, x, &chosen, err);
+    if (st == SN_OK && !s->few) {
+        if (st == SN_OK)
+            st = sn_rundir_begin(&x->rundir, s->number, err);
+        if (st == SN_OK)
+            st = keep_environment(x, s->number, err);
+        if (st == SN_OK)
+            st = format_command(&command, x, s, err);
+        if (st == SN_OK)
+            st = write_launch(x, s, &chosen, &command, err);
+        if (st == SN_OK)
+            st = watch(s, x, &command, err);
+    }
+    sn_argv_fini(&command);
+    sn_nodes_fini(&chosen);
+    return st;
+}
+
+void sn_exec_step_fini(struct sn_exec_step *s)
+{
+    sn_argv_fini(&s->names);
+}

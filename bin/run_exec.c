@@ -1,0 +1,109 @@
+/*
+ * run_exec.c - sennit-run exec: the run, attempt after attempt, until it is done or somebody else
+ * goes on. The parts are in exec_job.h.
+ */
+#include "bin/common.h"
+#include "bin/exec_job.h"
+#include "bin/run_verbs.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+static const char usage[] =
+    "usage: sennit-run exec RUN.yaml [options]\n"
+    "\n"
+    "In a batch script: launches the trainer on the nodes of the job, watches it, has it saved\n"
+    "before the job's time ends or when it is preempted, starts it again where that helps, and\n"
+    "requeues the job. Outside of a job: the same on this host, under mpirun.\n"
+    "  --fresh          begin anew; checkpoints that exist are moved aside (not after a requeue)\n"
+    "  --ranks N        ranks, where the layout leaves them open\n"
+    "  --launcher NAME  srun, mpirun, jsrun, lrun, ibrun or bede-mpirun (default: the site's)\n"
+    "  --stop-after N   leave after step N, saved; that counts as done\n"
+    "  --help\n"
+    "\n"
+    "SIGTERM, SIGUSR1, SIGUSR2, SIGINT: the trainer saves and leaves; a second SIGINT ends it "
+    "now.\n"
+    "OUTPUT/journal.jsonl says what happened; sennit-run status and why read it.\n"
+    "Exit 0: done, 2: bad usage or input, 75: somebody goes on, 93: nobody should, 1: exec "
+    "failed.\n";
+
+enum { FRESH = 256, RANKS, LAUNCHER, STOP_AFTER, HELP };
+
+static enum sn_status parse_option(int code, char **argv, struct sn_exec_line *l,
+                                   struct sn_err *err)
+{
+    switch (code) {
+    case FRESH:
+        l->fresh = true;
+        return SN_OK;
+    case RANKS:
+        return sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err);
+    case LAUNCHER:
+        l->launcher = optarg;
+        return SN_OK;
+    case STOP_AFTER:
+        return sn_parse_number("--stop-after", optarg, 1, INT64_MAX, &l->stop_after, err);
+    case HELP:
+        l->help = true;
+        return SN_OK;
+    default:
+        return sn_fail(err, SN_EINPUT, "sennit-run exec: %s %s; see sennit-run exec --help",
+                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+    }
+}
+
+static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, struct sn_err *err)
+{
+    static const struct option options[] = {{"fresh", no_argument, NULL, FRESH},
+                                            {"ranks", required_argument, NULL, RANKS},
+                                            {"launcher", required_argument, NULL, LAUNCHER},
+                                            {"stop-after", required_argument, NULL, STOP_AFTER},
+                                            {"help", no_argument, NULL, HELP},
+                                            {0}};
+    *l = (struct sn_exec_line){0};
+    for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
+        SN_TRY(parse_option(code, argv, l, err));
+    if (l->help)
+        return SN_OK;
+    if (argc - optind != 1)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-run exec: want one run file, got %d; see sennit-run exec --help",
+                       argc - optind);
+    l->run_file = argv[optind];
+    return SN_OK;
+}
+
+/* Attempts until there is something else to do. */
+static enum sn_status go_on(struct sn_exec *x, struct sn_decision *d, struct sn_err *err)
+{
+    do {
+        struct sn_exec_step s;
+        enum sn_status st = sn_exec_step(&s, x, err);
+        if (st == SN_OK)
+            st = sn_exec_judge(d, x, &s, err);
+        sn_exec_step_fini(&s);
+        SN_TRY(st);
+    } while (d->action == SN_DO_RETRY || d->action == SN_DO_SHRINK);
+    return SN_OK;
+}
+
+int sn_run_exec(int argc, char **argv)
+{
+    struct sn_err err = {0};
+    struct sn_exec_line line;
+    struct sn_exec x;
+    struct sn_decision d;
+    enum sn_status st = parse_line(argc, argv, &line, &err);
+    if (st != SN_OK)
+        return sn_report(&err);
+    if (line.help) {
+        (void)fputs(usage, stdout);
+        return 0;
+    }
+    st = sn_exec_open(&x, &line, &err);
+    if (st == SN_OK)
+        st = go_on(&x, &d, &err);
+    int code = st == SN_OK ? sn_exec_leave(&x, &d) : sn_report(&err);
+    sn_exec_close(&x);
+    return code;
+}
