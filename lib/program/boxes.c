@@ -191,30 +191,74 @@ enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job
     return SN_OK;
 }
 
-/* --- memory of a snapshot -----------------------------------------------------------------------
+/* --- memory of a copy of what a rank owns --------------------------------------------------------
  */
 
 /* Nothing here depends on a rank's place within its stage: padded sizes, all copies. */
-int64_t sn_job_snapshot_bytes(const struct sn_job *j)
+void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out)
 {
-    int64_t members = j->group_size[SN_GROUP_REPLICA], bytes = 0;
+    int64_t members = j->group_size[SN_GROUP_REPLICA];
+    *out = (struct sn_image_room){0};
     for (int k = 0; k < SN_NSTATE_KINDS; k++) {
-        int64_t n = 0, boxes = 0, widest = SN_BOX_UNCUT;
+        int64_t n = 0, widest = SN_BOX_UNCUT;
         for (int i = 0; i < j->n_buckets; i++) {
             const struct sn_bucket *b = &j->buckets[i];
             bool other_end = b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0;
             if (sn_state_buffer(b, (enum sn_state_kind)k) < 0 || other_end)
                 continue;
             n += b->slice;
-            boxes += j->zero ? 2 : 0; /* cut rows at both ends */
+            out->boxes += j->zero ? 2 : 0; /* cut rows at both ends */
         }
         for (int i = 0; i < j->n_parts; i++) {
-            boxes += j->parts[i].n_pieces;
+            out->boxes += j->parts[i].n_pieces;
             widest = j->parts[i].cols > widest ? j->parts[i].cols : widest;
         }
         if (!j->zero && members > 1)
             n = (n + members - 1) / members + widest;
-        bytes += n * (int64_t)sizeof(float) + boxes * PAGE;
+        out->floats += n;
     }
-    return bytes;
+}
+
+int64_t sn_job_snapshot_bytes(const struct sn_job *j)
+{
+    struct sn_image_room room;
+    sn_job_image_room(j, &room);
+    return room.floats * (int64_t)sizeof(float) + room.boxes * PAGE;
+}
+
+int64_t sn_image_blocks(const struct sn_image_room *r)
+{
+    int64_t bytes = r->floats * (int64_t)sizeof(float);
+    return (bytes + SN_IMAGE_BLOCK - 1) / SN_IMAGE_BLOCK;
+}
+
+int64_t sn_image_values_at(const struct sn_image_room *r)
+{
+    int64_t table =
+        r->boxes * SN_IMAGE_BOX + sn_image_blocks(r) * (int64_t)sizeof(uint64_t) + PAGE - 1;
+    return SN_IMAGE_HEAD + table / PAGE * PAGE;
+}
+
+int64_t sn_image_bytes(const struct sn_image_room *r)
+{
+    return sn_image_values_at(r) + (r->floats * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Parts alone say it, and are made in no time. */
+enum sn_status sn_job_image_most(int64_t *out, const struct sn_job_env *env, struct sn_err *err)
+{
+    struct sn_job_env e = *env;
+    int64_t most = 0;
+    e.rank = 0;
+    for (int stage = 0; stage < env->config->layout.pipeline; stage++) {
+        struct sn_image_room room;
+        struct sn_job *j;
+        SN_TRY(sn_job_create_parts(&j, &e, err));
+        sn_job_image_room(j, &room);
+        most = sn_image_bytes(&room) > most ? sn_image_bytes(&room) : most;
+        e.rank += j->grid.stride[SN_AXIS_PIPELINE];
+        sn_job_destroy(j);
+    }
+    *out = most;
+    return SN_OK;
 }

@@ -41,4 +41,26 @@ enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job
  * 4096: enough for every rank of this job's pipeline stage, and the same number on all of them. */
 int64_t sn_job_snapshot_bytes(const struct sn_job *j);
 
+/* --- images (lib/run/image.h, docs/SNAPSHOTS.md) ------------------------------------------------
+ * What a rank owns as one block: a head, a table of its boxes, a hash for each block of the values,
+ * the values without gaps. */
+enum {
+    SN_IMAGE_HEAD = 4096,
+    SN_IMAGE_BOX = 48,
+    SN_IMAGE_BLOCK = 1 << 20, /* bytes of values that share one hash */
+    SN_IMAGE_COPIES = 4       /* that a rank holds: its own and a partner's, two generations each */
+};
+
+/* The most that a rank owns: boxes, and fp32 values in them. The same on all ranks of a stage. */
+struct sn_image_room {
+    int64_t boxes, floats;
+};
+void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out);
+/* Hashes in an image, the byte at which its values begin, and its size. */
+int64_t sn_image_blocks(const struct sn_image_room *r);
+int64_t sn_image_values_at(const struct sn_image_room *r);
+int64_t sn_image_bytes(const struct sn_image_room *r);
+/* That of the stage with the largest: a rank may hold any rank's. `env` as of sn_job_create. */
+enum sn_status sn_job_image_most(int64_t *out, const struct sn_job_env *env, struct sn_err *err);
+
 #endif

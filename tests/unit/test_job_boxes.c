@@ -156,6 +156,20 @@ static bool each_is_held_once(const struct world *w, int r)
 /* --- shares --------------------------------------------------------------------------------------
  */
 
+/* Has an image of what rank r owns the room that is planned? */
+static bool has_room(const struct world *w, int r)
+{
+    struct sn_image_room room, used = {0};
+    sn_job_image_room(w->jobs[r], &room);
+    for (int i = 0; i < w->n[r]; i++)
+        if (w->boxes[r][i].owned) {
+            used.boxes++;
+            used.floats += size_of(&w->boxes[r][i]);
+        }
+    return used.boxes <= room.boxes && used.floats <= room.floats &&
+           sn_image_bytes(&used) <= sn_image_bytes(&room);
+}
+
 static int64_t owned_by(const struct world *w, int r, int64_t *pages)
 {
     int64_t n = 0;
@@ -196,7 +210,7 @@ static bool shares_are_even(const struct world *w)
             sn_grid_coord(&j->grid, r, SN_AXIS_PIPELINE) * j->grid.stride[SN_AXIS_PIPELINE];
         int64_t off = mine > first ? mine - first : first - mine;
         int64_t snapshot = sn_job_snapshot_bytes(j);
-        good = good && off <= bound_of(j) && pages <= snapshot &&
+        good = good && off <= bound_of(j) && pages <= snapshot && has_room(w, r) &&
                snapshot == sn_job_snapshot_bytes(w->jobs[first_of_stage]);
     }
     return good;
