@@ -83,6 +83,8 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
     sn_str_add(out, "\"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, ",
                (long long)r->limit, p->bubble);
     json_traffic(out, p, r->machine);
+    if (p->snapshot_traffic)
+        sn_str_add(out, "\"snapshot_bytes\": %lld, ", (long long)p->snapshot_traffic);
     json_time(out, &p->stage);
     sn_str_add(out, "\"machine\": ");
     sn_str_add_json(out, r->machine->name);

@@ -124,6 +124,10 @@ static void text_traffic(const struct sn_plan_report *r)
     for (int l = 0; l < m->n_levels; l++)
         if (p->level_traffic[l])
             row(m->level[l].name, p->level_traffic[l]);
+    if (p->snapshot_traffic) {
+        (void)printf("and of one snapshot, to other hosts beside a step\n");
+        row("snapshot", p->snapshot_traffic);
+    }
 }
 
 static void text_plan(const struct sn_plan_report *r)

@@ -289,6 +289,7 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
         c->layout.schedule = SN_1F1B;
         c->layout.n_split = c->layout.zero = 0;
         c->checkpoint.async = false; /* nothing is saved */
+        c->checkpoint.snapshot_every = 0;
     }
     if (l->generate && ranks > 1)
         return sn_fail(err, SN_EINPUT, "--generate: started with %d ranks; start one", ranks);

@@ -140,8 +140,9 @@ struct sn_checkpoint_config {
     char dir[SN_PATH_MAX];
     int64_t every; /* steps; 0: only at the end and when asked to leave */
     int keep;
-    bool async;       /* costs memory: sn_memory_plan.snapshot */
-    bool single_file; /* instead of one for each rank that writes */
+    bool async;             /* costs memory: sn_memory_plan.snapshot; */
+    int64_t snapshot_every; /* so does this: steps between copies in partners' memory; 0: none */
+    bool single_file;       /* instead of one for each rank that writes */
 };
 
 /* What a batch script asks for; what is left out is the site profile's (slurm/site.h). None of it

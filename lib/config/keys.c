@@ -250,6 +250,8 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 1000000, "checkpoints"), DEFAULT("2")},
     {ROW("checkpoint.async", BOOL, AT(checkpoint.async), "Write while training goes on: a save stops the steps for no longer than a copy in memory takes; costs, for the whole run, the memory of that copy of what a rank writes."),
         DEFAULT("false")},
+    {ROW("checkpoint.snapshot_every", LONG, AT(checkpoint.snapshot_every), "Steps between two copies of the state in memory, one in that of each rank's own host and one in that of a partner on another host, from which a run that lost a host goes on (docs/SNAPSHOTS.md); 0: none. Costs, for the whole run, four times the memory of what a rank writes; needs two ranks."),
+        RANGE(0, 1000000000000LL, "steps"), DEFAULT("0")},
     {ROW("checkpoint.single_file", BOOL, AT(checkpoint.single_file), "All ranks write into one file, for sites that limit the number of files; needs a file system on which every node sees at once what others wrote."),
         DEFAULT("false")},
 

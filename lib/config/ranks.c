@@ -130,6 +130,11 @@ enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn
 {
     if (ranks < 1)
         return sn_fail(err, SN_EINPUT, "%s: %d ranks; want at least 1", c->path, ranks);
+    if (ranks == 1 && c->checkpoint.snapshot_every)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: checkpoint.snapshot_every needs ranks on two hosts, and this run has "
+                       "one rank; start more, or leave the key out",
+                       c->path);
     return c->layout.data ? check_given(c, ranks, err) : fill_data(c, ranks, err);
 }
 

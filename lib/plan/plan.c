@@ -53,6 +53,7 @@ static void add_traffic(struct sn_plan *p, const struct sn_job *j)
     sn_job_traffic_of_stage(j, bytes);
     for (int a = 0; a < SN_NAXES; a++)
         p->traffic[a] += bytes[a];
+    p->snapshot_traffic += sn_job_snapshot_traffic_of_stage(j);
 }
 
 /* --- time ----------------------------------------------------------------------------------------

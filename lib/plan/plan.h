@@ -12,6 +12,7 @@ struct sn_plan {
     int ranks, micros;            /* micro-batches of a step */
     struct sn_memory_plan memory; /* of the stage that needs most */
     int64_t traffic[SN_NAXES];    /* bytes of one step, summed over ranks */
+    int64_t snapshot_traffic;     /* of one exchange of checkpoint.snapshot_every, beside a step */
     /* --- what a machine tells; 0 without one --- */
     int64_t
         level_traffic[SN_MAX_LEVELS]; /* the same bytes, by the level of links that they cross */

@@ -24,6 +24,7 @@ void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
     out->activations +=
         j->state_bytes - out->params - out->grads - out->optimizer - j->class_bytes[SN_CLASS_COMM];
     out->snapshot = j->config->checkpoint.async ? sn_job_snapshot_bytes(j) : 0;
+    out->snapshot += SN_IMAGE_COPIES * j->image_bytes;
     out->library = SN_LIBRARY_BYTES;
     out->total += out->snapshot + out->library;
 }
@@ -87,6 +88,15 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES])
     for (int a = 0; a < SN_NAXES; a++)
         bytes[a] = 0;
     traffic(j, true, bytes);
+}
+
+int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j)
+{
+    struct sn_image_room room;
+    if (!j->config->checkpoint.snapshot_every)
+        return 0;
+    sn_job_image_room(j, &room);
+    return sn_image_bytes(&room) * (sn_grid_ranks(&j->grid) / j->stages);
 }
 
 static uint64_t mix(uint64_t h, const void *p, size_t n)

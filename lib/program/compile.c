@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/layout/cut.h"
+#include "lib/program/boxes.h"
 
 #include <string.h>
 
@@ -301,6 +302,8 @@ static enum sn_status create(struct sn_job **out, const struct sn_job_env *env, 
     enum sn_status st = create_parts(j, env, err);
     if (st == SN_OK)
         st = extent == PARTS ? list_state(j, err) : compile_set(j, err);
+    if (st == SN_OK && extent != PARTS && env->config->checkpoint.snapshot_every)
+        st = sn_job_image_most(&j->image_bytes, env, err);
     if (st != SN_OK) {
         sn_job_destroy(j);
         return st;

@@ -55,16 +55,13 @@ static bool tickets_create(struct sn_exec *x, const struct sn_program *p)
     return x->posted != NULL;
 }
 
-/* The first operation that writes weights or optimizer state; -1 when nothing trains. */
-static int first_update(const struct sn_program *p)
+/* The ranks agree on the end of the step (lib/program/update.c) before anything that writes weights
+ * or optimizer state; -1 in no program that trains. */
+static int last_agreement(const struct sn_program *p)
 {
     for (int i = 0; i < p->n_ops; i++)
-        for (int k = 0; k < SN_MAX_OUT; k++) {
-            int buf = p->ops[i].out[k].buf;
-            if (buf >= 0 &&
-                (p->bufs[buf].cls == SN_CLASS_PARAM || p->bufs[buf].cls == SN_CLASS_OPTIM))
-                return i;
-        }
+        if (p->ops[i].kind == SN_OP_AGREE)
+            return i;
     return -1;
 }
 
@@ -76,7 +73,7 @@ enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, st
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     x->job = job;
     x->comm = comm;
-    x->fenced = first_update(&job->train);
+    x->fenced = last_agreement(&job->train);
     bool has_tickets = tickets_create(x, &job->train);
     x->state = sn_arena_map((size_t)job->state_bytes);
     x->scratch = sn_arena_map((size_t)job->scratch_bytes);

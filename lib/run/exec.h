@@ -21,10 +21,10 @@ void sn_exec_destroy(struct sn_exec *x); /* NULL is allowed */
  * (borrowed) asleep and compute nothing. On the thread that will run. */
 void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
 
-/* From now on call fence(arg) in each run of the train program, before the first operation that may
- * change masters or moments: from one update to the next they are immutable, so a snapshot may be
- * taken meanwhile, and ends here. Scalars change before. A program that trains nothing has no such
- * operation. NULL: no fence. */
+/* From now on call fence(arg) in each run of the train program, before the ranks agree on the end
+ * of the step: it is the last operation before masters and moments change. From one update to the
+ * next they are immutable, so a snapshot may be taken meanwhile, and ends here; and when a rank
+ * updates, all have passed the fence. Scalars change before. NULL: no fence. */
 void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg);
 
 /* From now on tell(arg, op, seconds) after each operation of any program: calibration measures the

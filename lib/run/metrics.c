@@ -115,6 +115,14 @@ void sn_metrics_json_traffic(FILE *f, const int64_t *traffic)
     (void)fprintf(f, "}");
 }
 
+static void add_snapshot(FILE *f, const struct sn_snapshot_report *s)
+{
+    (void)fprintf(f, ", \"snapshot_step\": %lld, \"snapshot_bytes\": %lld", (long long)s->step,
+                  (long long)s->bytes);
+    number(f, "snapshot_copy_s", s->copy);
+    number(f, "snapshot_stall_s", s->stall);
+}
+
 static void progress(struct sn_metrics *m, const struct sn_step_report *r, double rate)
 {
     m->mean_time = m->mean_time > 0 ? 0.9 * m->mean_time + 0.1 * r->step_time : r->step_time;
@@ -158,6 +166,8 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     sn_metrics_json_memory(f, r->memory);
     (void)fprintf(f, ", ");
     sn_metrics_json_traffic(f, r->traffic);
+    if (r->snapshot)
+        add_snapshot(f, r->snapshot);
     (void)fprintf(f, "}\n");
     progress(m, r, rate);
     return flush(m, err);

@@ -12,6 +12,13 @@
 
 struct sn_metrics;
 
+/* Of a snapshot that was exchanged beside a step. */
+struct sn_snapshot_report {
+    int64_t step;       /* of the state in it: the one before */
+    int64_t bytes;      /* sent by all ranks */
+    double copy, stall; /* seconds of rank 0: copying, and that with the wait before the update */
+};
+
 struct sn_step_report {
     int64_t step, steps;
     double loss, grad_norm, lr;
@@ -24,7 +31,8 @@ struct sn_step_report {
     double loss_scale;
     int64_t skipped;
     const struct sn_memory_plan *memory;
-    const int64_t *traffic; /* per axis, summed over ranks */
+    const int64_t *traffic;                    /* per axis, summed over ranks */
+    const struct sn_snapshot_report *snapshot; /* NULL: none */
 };
 
 /* Open (and create) the file `name` in `dir`, cut back so that no line is of a step after `step`.

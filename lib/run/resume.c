@@ -36,14 +36,26 @@ static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
     return SN_OK;
 }
 
+/* The newest checkpoint in *step; -1: none. */
+static enum sn_status find(struct sn_trainer *t, bool fresh, int64_t *step, struct sn_err *err)
+{
+    const struct sn_saver *s = t->env.saver;
+    if (fresh && t->env.comm->rank == 0)
+        SN_TRY(s->set_aside(s->self, err));
+    *step = -1;
+    return fresh ? SN_OK : s->find(s->self, step, err);
+}
+
 static enum sn_status restore(struct sn_trainer *t, bool fresh, struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
-    int64_t step = -1;
-    if (fresh && t->env.comm->rank == 0)
-        SN_TRY(s->set_aside(s->self, err));
-    if (!fresh)
-        SN_TRY(s->find(s->self, &step, err));
+    int64_t step;
+    bool loaded;
+    enum sn_status st = find(t, fresh, &step, err);
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    SN_TRY(sn_trainer_snapshot_find(t, fresh, step, &loaded, err));
+    if (loaded)
+        return SN_OK;
     if (step < 0)
         return begin(t, err);
     SN_TRY(s->load(s->self, step, &t->state, err));

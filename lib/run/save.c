@@ -12,7 +12,7 @@
 #include "lib/base/log.h"
 #include "lib/program/boxes.h"
 
-static void scalars_to_state(struct sn_trainer *t)
+void sn_trainer_take_scalars(struct sn_trainer *t)
 {
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     t->state.scalars.adam_count = s->adam_count;
@@ -93,9 +93,8 @@ static enum sn_status report(struct sn_trainer *t, struct sn_err *err)
  */
 
 /* Before an update: what a save is still to copy, or to hash, must not change. */
-static void fence(void *self)
+void sn_trainer_save_fence(struct sn_trainer *t)
 {
-    struct sn_trainer *t = self;
     double t0 = sn_clock();
     if (!t->saving.is_under_way || t->saving.phase != SN_SAVE_WRITE)
         return;
@@ -123,14 +122,13 @@ enum sn_status sn_trainer_save_open(struct sn_trainer *t, struct sn_err *err)
     SN_TRY(sn_copies_create(&t->copies, t->exec, t->job, err));
     if (!c->checkpoint.async)
         return SN_OK;
-    sn_exec_set_fence(t->exec, fence, t);
     return s->reserve(s->self, sn_job_snapshot_bytes(t->job), err);
 }
 
 static enum sn_status prepare(struct sn_trainer *t, struct sn_err *err)
 {
     struct sn_comm *c = t->env.comm;
-    scalars_to_state(t);
+    sn_trainer_take_scalars(t);
     t->saving.state = t->state;
     t->saving.stall = 0;
     t->saving.is_compared = false;

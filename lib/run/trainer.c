@@ -116,6 +116,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     if (!t)
         return;
     sn_trainer_save_close(t);
+    sn_trainer_snapshot_close(t);
     sn_metrics_close(t->metrics);
     sn_state_fini(&t->state);
     sn_str_fini(&t->model_text);
@@ -171,6 +172,7 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
 {
     int64_t sent[SN_NAXES] = {0};
     t->env.comm->ops->take_sent_bytes(t->env.comm, sent);
+    sent[SN_AXIS_WORLD] -= sn_trainer_snapshot_sent(t); /* exactly what is planned for it */
     for (int a = 0; a < SN_NAXES; a++)
         if (sent[a] != t->sent_by_rank[a])
             return sn_fail(err, SN_EFAIL,
@@ -188,12 +190,14 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
     prepare_scalars(t, step);
     SN_TRY(sn_loader_step(&t->train, step, t->job->train.micros, t->first_sample, err));
     SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
+    SN_TRY(sn_trainer_snapshot_end(t, err));
     SN_TRY(check_traffic(t, step, err));
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     t->state.scalars.step = step;
     t->state.scalars.tokens += (int64_t)s->tokens_in_step;
     if (!t->metrics)
         return SN_OK;
+    struct sn_snapshot_report snapshot;
     struct sn_step_report r = {
         .step = step,
         .steps = c->train.steps,
@@ -210,6 +214,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .skipped = s->skipped,
         .memory = &t->memory,
         .traffic = t->traffic,
+        .snapshot = sn_trainer_snapshot_report(t, &snapshot),
     };
     return sn_metrics_step(t->metrics, &r, err);
 }
@@ -236,6 +241,13 @@ static void say_diverged(const struct sn_trainer *t)
                "look at the data of this step; checkpoints from before it are untouched",
                (long long)s->step, isfinite(s->loss_sum) ? "gradients are" : "loss is",
                (long long)s->nonfinite);
+}
+
+/* Before an update: what others still read must not change. */
+static void fence(void *self)
+{
+    sn_trainer_save_fence(self);
+    sn_trainer_snapshot_fence(self);
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
@@ -268,7 +280,9 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
     else if (st == SN_OK)
         st = sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err);
     t->peak *= t->env.comm->size;
-    return t->env.comm->ops->agree(t->env.comm, st, err);
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    sn_exec_set_fence(t->exec, fence, t);
+    return t->env.pace ? SN_OK : sn_trainer_snapshot_open(t, err);
 }
 
 static bool every(int64_t n, int64_t step)
@@ -305,6 +319,8 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
     }
     if (!t->env.pace && (*leave >= 0 || every(c->checkpoint.every, step)))
         SN_TRY(sn_trainer_save(t, err));
+    if (!t->env.pace && *leave < 0 && every(c->checkpoint.snapshot_every, step))
+        SN_TRY(sn_trainer_snapshot_take(t, err));
     return SN_OK;
 }
 
@@ -320,13 +336,15 @@ enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_opti
     *exit_code = 0;
     int leave = -1;
     if (t->state.scalars.step >= last && t->env.comm->rank == 0)
-        sn_log(SN_LOG_INFO, "nothing to do: the checkpoint is of step %lld of %lld",
+        sn_log(SN_LOG_INFO, "nothing to do: step %lld of %lld is done",
                (long long)t->state.scalars.step, (long long)last);
     for (int64_t step = t->state.scalars.step + 1; step <= last && leave < 0; step++) {
         SN_TRY(one_step(t, step, err));
         SN_TRY(after_step(t, last, &leave, err));
     }
     SN_TRY(sn_trainer_save_wait(t, err));
+    if (leave >= 0 || !t->snapping.is_resumed) /* else nothing else has this state */
+        SN_TRY(sn_trainer_snapshot_forget(t, err));
     if (leave == SN_EXIT_SAVED)
         (void)asked_by_file(t, true);
     *exit_code = leave > 0 ? leave : 0;

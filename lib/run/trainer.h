@@ -33,6 +33,7 @@ struct sn_trainer_env {
     struct sn_ring *ring;       /* where comm records what it does; NULL: nowhere */
     int threads;
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
+    const char *memory, *host;     /* test hooks: of sn_snapshot_env; NULL: /dev/shm, this host */
 };
 enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
                                  struct sn_err *err);

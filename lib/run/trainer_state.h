@@ -8,6 +8,7 @@
 #include "lib/run/copies.h"
 #include "lib/run/loader.h"
 #include "lib/run/metrics.h"
+#include "lib/run/snapshot.h"
 #include "lib/run/trainer.h"
 
 /* The save under way, if there is one. */
@@ -22,6 +23,16 @@ struct sn_saving {
     double stall; /* seconds that the step loop stood still for it */
 };
 
+/* Copies of the state in memory; without checkpoint.snapshot_every there are none. */
+struct sn_snapping {
+    struct sn_snapshot *snapshot;
+    char host[64];
+    bool is_resumed;       /* the state comes from one */
+    bool in_step;          /* one was exchanged beside the step that is made now */
+    enum sn_status status; /* of the wait at the fence, and why */
+    struct sn_err err;
+};
+
 struct sn_trainer {
     struct sn_trainer_env env;
     struct sn_model *model;
@@ -33,6 +44,7 @@ struct sn_trainer {
     struct sn_state state;
     struct sn_str model_text, layout_text;
     struct sn_saving saving;
+    struct sn_snapping snapping;
     struct sn_copies *copies;
     struct sn_metrics *metrics, *saves; /* rank 0 */
     double peak;                        /* FLOP/s of all ranks */
@@ -64,6 +76,32 @@ void sn_trainer_save_tell(struct sn_trainer *t, double *agree);
 enum sn_status sn_trainer_save_follow(struct sn_trainer *t, struct sn_err *err);
 /* Before the state goes, also after a failure: nobody reads it any more. */
 void sn_trainer_save_close(struct sn_trainer *t);
+/* What a save still reads must not change from now on: it is waited for. */
+void sn_trainer_save_fence(struct sn_trainer *t);
+/* The scalars of the step just done, into `state`. */
+void sn_trainer_take_scalars(struct sn_trainer *t);
+
+/* snapshot_step.c: nothing without checkpoint.snapshot_every. Collective, but fence, sent and
+ * close. Before the state is loaded: fill it from memory if there is a step after `after` there. */
+enum sn_status sn_trainer_snapshot_find(struct sn_trainer *t, bool fresh, int64_t after,
+                                        bool *loaded, struct sn_err *err);
+/* Before step 1: the memory of snapshots. */
+enum sn_status sn_trainer_snapshot_open(struct sn_trainer *t, struct sn_err *err);
+/* After a step: begin to take it. */
+enum sn_status sn_trainer_snapshot_take(struct sn_trainer *t, struct sn_err *err);
+/* In the step after it, before the update: it is whole here. */
+void sn_trainer_snapshot_fence(struct sn_trainer *t);
+/* Did that succeed? */
+enum sn_status sn_trainer_snapshot_end(struct sn_trainer *t, struct sn_err *err);
+/* Bytes that this rank sent for it in the step just made, and all ranks. */
+int64_t sn_trainer_snapshot_sent(const struct sn_trainer *t);
+/* What the report of a step says of it; NULL: nothing was exchanged. */
+const struct sn_snapshot_report *sn_trainer_snapshot_report(const struct sn_trainer *t,
+                                                            struct sn_snapshot_report *room);
+/* The run leaves by itself: what is in memory is older than what is saved. */
+enum sn_status sn_trainer_snapshot_forget(struct sn_trainer *t, struct sn_err *err);
+void sn_trainer_snapshot_close(struct sn_trainer *t);
+
 /* evaluate.c: mean validation loss, on every rank. */
 enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn_err *err);
 
