@@ -48,8 +48,14 @@ static void add_rank(struct sn_str *out, const struct sn_map *m, int rank)
 void sn_map_json(struct sn_str *out, const struct sn_map *m)
 {
     const struct sn_tree *t = &m->places->tree;
-    sn_str_add(out, "{\"placement\": \"%s\",\n \"levels\": [",
+    sn_str_add(out, "{\"placement\": \"%s\",\n",
                m->arrangement->is_identity ? "default" : "arranged");
+    if (m->predicted) {
+        sn_str_add(out, " \"predicted\": ");
+        sn_str_add_json(out, m->predicted);
+        sn_str_add(out, ",\n");
+    }
+    sn_str_add(out, " \"levels\": [");
     for (int i = 0; i <= t->levels && t->levels > 0; i++)
         sn_str_add(out, "%s{\"level\": \"%s\", \"bytes_in_order\": %lld, \"bytes_arranged\": %lld}",
                    i ? ", " : "", t->name[i], (long long)m->arrangement->in_order[i],

@@ -72,6 +72,7 @@ struct sn_map {
     const struct sn_grid *grid;
     const int *process_of; /* by rank */
     const struct sn_arrangement *arrangement;
+    const char *predicted; /* how, where no process was asked; NULL: all were */
 };
 /* One JSON object: "ranks": [...], "levels": [...], "placement". */
 void sn_map_json(struct sn_str *out, const struct sn_map *m);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_map - which process computes which rank: what sennit-train makes of places that are told to it,
-# and that losses do not depend on it.
+# that losses do not depend on it, and what sennit-run map predicts from recorded environments.
 set -eu
 # shellcheck source=tests/lib/tap.sh
 . tests/lib/tap.sh
@@ -68,4 +68,79 @@ run mpi 8 "$BUILD/bin/sennit-train" "$tmp/auto.yaml" --fresh --places "$tmp/unev
 is "three processes on one node and one on another: exit 2" "$rc" 2
 like "the node is named" "$err" 'map: .* processes on n[0-3], but .* on n[0-3]'
 like "the attempt's record has the sentence" "$(cat "$tmp"/auto/attempt-3.json)" 'same number on every'
+
+# The same job before it runs, from the environment of its batch script.
+cat >"$tmp/env" <<ENV
+SLURM_JOB_ID=77
+SLURM_JOB_NODELIST=n[0-3]
+SLURM_JOB_NUM_NODES=4
+SLURM_NTASKS=8
+SLURM_TASKS_PER_NODE=2(x4)
+SLURM_GPUS_ON_NODE=4
+SLURM_DISTRIBUTION=cyclic
+HOME=/nowhere
+ENV
+cat >"$tmp/topology.conf" <<CONF
+SwitchName=s0 Nodes=n[0,2]
+SwitchName=s1 Nodes=n[1,3]
+SwitchName=core Switches=s[0-1]
+CONF
+map() { # run-file option...
+    run "$BUILD/bin/sennit-run" map "$@"
+}
+map "$tmp/auto.yaml" --env "$tmp/env" --topology "$tmp/topology.conf" --json
+is "a map of a recorded environment" "$rc" 0
+printf '%s\n' "$out" >"$tmp/predicted.json"
+like "says that it is predicted" "$out" '"predicted": "cyclic distribution of 8 processes over 4 nodes'
+for key in rank process host node local tensor switch; do
+    is "$key of every rank as sennit-train has it" "$(column $key "$tmp/predicted.json")" \
+        "$(column $key "$tmp/auto/map.json")"
+done
+is "bytes of all levels, too" "$(grep '"levels"' "$tmp/predicted.json")" "$(grep '"levels"' "$tmp/auto/map.json")"
+is "each process of a node has a GPU of its own" "$(column gpu "$tmp/predicted.json" | tr ' ' '\n' | sort | uniq -c |
+    awk 'NF == 2 { printf "%s:%s ", $2, $1 }')" '0:4 1:4 '
+map "$tmp/auto.yaml" --env "$tmp/env" --topology "$tmp/topology.conf"
+like "as a table" "$out" '^rank +process +data tensor context pipeline +host +local'
+is "a line for each rank" "$(printf '%s\n' "$out" | grep -cE '^ +[0-7] +[0-7] ')" 8
+like "with bytes by level" "$out" '^  spine .*MiB .*KiB'
+map "$tmp/auto.yaml" --env "$tmp/env"
+like "without switches it says so" "$err" 'no switches are known; --topology'
+like "and parts nodes from the network between them" "$out" '^  network '
+map "$tmp/auto.yaml" --env "$tmp/env" --ranks 16
+is "more processes than the job has: as many as are asked for" "$(printf '%s\n' "$out" | grep -c ' n[0-3] ')" 16
+map "$tmp/auto.yaml" --ranks 8
+like "outside of a job all are on this host" "$out" " $(hostname) "
+
+# What cannot be is refused.
+sed '/NODELIST/s/\[0-3\]/[0-4]/' "$tmp/env" >"$tmp/mixed"
+map "$tmp/auto.yaml" --env "$tmp/mixed"
+is "an environment of two jobs: exit 2" "$rc" 2
+sed 's/n\[0,2\]/n0/' "$tmp/topology.conf" >"$tmp/lacks.conf"
+map "$tmp/auto.yaml" --env "$tmp/env" --topology "$tmp/lacks.conf"
+like "a host without a switch is named" "$rc $err" '^2 .*--topology: host n2 is not in it'
+map "$tmp/auto.yaml" --env "$tmp/env" --ranks 9
+is "a number of ranks that the layout does not have: exit 2" "$rc" 2
+map "$tmp/auto.yaml" --env "$tmp/env" --ranks 8 --quick
+like "an unknown option is named" "$rc $err" '^2 .*--quick'
+
+# 16,384 processes on 4,096 nodes whose names alternate between 256 leaves.
+cat >"$tmp/big.env" <<ENV
+SLURM_JOB_ID=78
+SLURM_JOB_NODELIST=n[0000-4095]
+SLURM_NTASKS=16384
+SLURM_TASKS_PER_NODE=4(x4096)
+ENV
+awk 'BEGIN { for (i = 0; i < 4096; i++) printf "core.leaf%d.n%04d\n", i % 256, i }' >"$tmp/big.places"
+cat >"$tmp/big.yaml" <<YAML
+run: {name: big}
+model: {preset: llama3-70b}
+data: {train: nothing}
+train: {steps: 10, global_batch: 2048, precision: bf16}
+layout: {tensor: 8, pipeline: 16, zero: 1}
+YAML
+began=$(date +%s%3N)
+map "$tmp/big.yaml" --env "$tmp/big.env" --topology "$tmp/big.places"
+took=$(($(date +%s%3N) - began))
+is "16,384 ranks: a line each" "$(printf '%s\n' "$out" | grep -c ' n[0-9][0-9][0-9][0-9] ')" 16384
+ok "in less than 5 s ($took ms)" test "$took" -lt 5000
 tap_done
