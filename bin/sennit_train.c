@@ -5,6 +5,7 @@
 #include "bin/plan_search.h"
 #include "bin/saver.h"
 #include "bin/train_map.h"
+#include "bin/train_preflight.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/plan/machine.h"
@@ -35,6 +36,9 @@ static const char usage[] =
     "on\n"
     "                       that machine asleep: for measuring; learns, evaluates and saves "
     "nothing\n"
+    "  --preflight          train nothing: check that every node computes, remembers, sends and "
+    "stores as the\n"
+    "                       others do, write OUTPUT/preflight.json, exit 77 if one does not\n"
     "  --profile            at the end, print the time spent in each kind of operation\n"
     "  --generate TEXT      write a continuation of TEXT from the newest checkpoint (one rank)\n"
     "  --tokens N           how many tokens of it (default 200)\n"
@@ -51,6 +55,7 @@ enum {
     STOP_AFTER,
     ATTEMPT,
     PACE,
+    PREFLIGHT,
     PROFILE,
     PLACES,
     GENERATE,
@@ -66,7 +71,7 @@ struct line {
     struct sn_train_map map;
     struct sn_machine machine;
     struct sn_trainer_options train;
-    bool profile, help, version;
+    bool preflight, profile, help, version;
     long long tokens, top_k, attempt; /* attempt 0: the first that is free */
     double temperature;
 };
@@ -87,6 +92,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return sn_parse_number("--attempt", optarg, 1, INT32_MAX, &l->attempt, err);
     case PACE:
         l->machine_file = optarg;
+        return SN_OK;
+    case PREFLIGHT:
+        l->preflight = true;
         return SN_OK;
     case PROFILE:
         l->profile = true;
@@ -125,6 +133,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
                                             {"attempt", required_argument, NULL, ATTEMPT},
                                             {"pace", required_argument, NULL, PACE},
+                                            {"preflight", no_argument, NULL, PREFLIGHT},
                                             {"profile", no_argument, NULL, PROFILE},
                                             {"places", required_argument, NULL, PLACES},
                                             {"generate", required_argument, NULL, GENERATE},
@@ -148,6 +157,11 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         return sn_fail(err, SN_EINPUT,
                        "--pace: learns nothing and touches no checkpoint; leave %s out",
                        l->generate ? "--generate" : "--fresh");
+    if (l->preflight && (l->generate || l->machine_file || l->train.fresh))
+        return sn_fail(err, SN_EINPUT, "--preflight: trains nothing; leave %s out",
+                       l->generate       ? "--generate"
+                       : l->machine_file ? "--pace"
+                                         : "--fresh");
     l->run_file = argv[optind];
     return SN_OK;
 }
@@ -277,6 +291,8 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
                                   struct sn_err *err)
 {
     SN_TRY(sn_config_load(c, l->run_file, NULL, err));
+    if (l->preflight)
+        return SN_OK; /* of any number of ranks: the layout does not matter */
     if (l->machine_file)
         SN_TRY(sn_machine_load(&l->machine, l->machine_file, err));
     if (l->machine_file)
@@ -322,7 +338,8 @@ int main(int argc, char **argv)
         st = ranks > 1 ? sn_comm_create_mpi(&comm, &err) : sn_comm_create_self(&comm, &err);
     if (st != SN_OK)
         return sn_report(&err);
-    st = work(&l, &config, comm, signals, &exit_code, &err);
+    st = l.preflight ? sn_train_preflight(&config, comm, &exit_code, &err)
+                     : work(&l, &config, comm, signals, &exit_code, &err);
     sn_machine_fini(&l.machine);
     sn_train_map_close(&l.map);
     if (st != SN_OK) {

@@ -164,6 +164,7 @@ struct sn_slurm_config {
     int attempts, idle_attempts; /* bounds of slurm/decide.h; 0: none */
     bool shrink;
     char ledger[SN_PATH_MAX]; /* "": nodes.jsonl of run.output */
+    bool preflight;
 };
 
 struct sn_config {

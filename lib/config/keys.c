@@ -296,6 +296,8 @@ const struct sn_key sn_keys[] = {
         DEFAULT("[]")},
     {ROW("slurm.setup", WORDS, AT(slurm.n_setup), "Lines of shell that the batch script runs first, such as module load openmpi."),
         DEFAULT("[]")},
+    {ROW("slurm.preflight", BOOL, AT(slurm.preflight), "Check all nodes before the first launch in an allocation: products, memory, messages and storage, in under a minute; a node that fails is avoided."),
+        DEFAULT("true")},
 };
 /* clang-format on */
 

@@ -1,32 +1,14 @@
 #include "lib/run/attempt.h"
 
+#include "lib/base/directory.h"
 #include "lib/base/log.h"
 #include "lib/base/str.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-static enum sn_status make_directories(const char *path, struct sn_err *err)
-{
-    char part[SN_PATH_MAX];
-    (void)snprintf(part, sizeof(part), "%s", path);
-    for (char *c = part + 1;; c++) {
-        if (*c != '/' && *c != '\0')
-            continue;
-        char end = *c;
-        *c = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return sn_fail(err, SN_EIO, "run.output: cannot make the directory %s: %s", part,
-                           strerror(errno));
-        *c = end;
-        if (end == '\0')
-            return SN_OK;
-    }
-}
 
 static const char *cause(int exit_code)
 {
@@ -81,7 +63,7 @@ enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c,
                                 int number, struct sn_err *err)
 {
     *a = (struct sn_attempt){0};
-    SN_TRY(make_directories(c->run.output, err));
+    SN_TRY(sn_directory_make(c->run.output, "run.output", err));
     if (rank != 0)
         return SN_OK;
     name_record(a, c->run.output, number ? number : 1);
