@@ -9,7 +9,7 @@
 #include <time.h>
 
 enum {
-    POLL = 10,             /* seconds between two questions while the scheduler is waited for */
+    POLL = 5,             /* seconds between two questions while the scheduler is waited for */
     AFTER_REQUEUE = 120,   /* seconds in which a job that was requeued is ended */
     AFTER_PREEMPTION = 300 /* beyond the grace time */
 };

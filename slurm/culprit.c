@@ -187,27 +187,36 @@ static void copy_until(char *out, size_t room, const char *text, const char *sto
     (void)snprintf(out, room, "%.*s", (int)(len < room ? len : room - 1), text);
 }
 
-/* "rank 0 (n1): data all_reduce 'l0.w' (number 7) has waited 3 s": axis and operation. */
+/* Does a group's name begin here? Its length; the longest counts ("data", "data x context"). */
+static size_t group_at(const char *text)
+{
+    size_t longest = 0;
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        size_t len = strlen(sn_group_name((enum sn_group)q));
+        if (len > longest && strncmp(text, sn_group_name((enum sn_group)q), len) == 0 &&
+            text[len] == ' ')
+            longest = len;
+    }
+    return longest;
+}
+
+/* "rank 0 (n1): l0.w: data all_reduce 'l0.w' (number 7) has waited 3 s": axis and operation. */
 static void read_waiting(struct sn_culprit *c, const char *text, const char *waited)
 {
-    char part[200];
-    const char *begin = text;
-    for (const char *p = strstr(text, "): "); p && p < waited; p = strstr(p + 1, "): "))
-        begin = p + 3;
-    (void)snprintf(part, sizeof(part), "%.*s", (int)(waited - begin), begin);
-    size_t skip = 0;
-    for (int q = 0; q < SN_NGROUPS; q++) { /* the longest name: "data", "data x context" */
-        const char *name = sn_group_name((enum sn_group)q);
-        if (strlen(name) < skip || strncmp(part, name, strlen(name)) != 0)
-            continue;
-        skip = strlen(name);
-        (void)snprintf(c->axis, sizeof(c->axis), "%s", name);
+    const char *begin = group_at(text) ? text : NULL;
+    for (const char *p = text; (p = strstr(p, ": ")) && p < waited;) {
+        p += 2;
+        if (group_at(p))
+            begin = p;
     }
-    char *number = strstr(part, " (number");
-    if (number)
-        *number = '\0';
-    (void)snprintf(c->operation, sizeof(c->operation), "%.79s",
-                   part + skip + strspn(part + skip, " "));
+    if (!begin)
+        return;
+    size_t axis = group_at(begin), len = (size_t)(waited - begin) - axis - 1;
+    const char *number = strstr(begin, " (number");
+    if (number && number < waited)
+        len = (size_t)(number - begin) - axis - 1;
+    (void)snprintf(c->axis, sizeof(c->axis), "%.*s", (int)axis, begin);
+    (void)snprintf(c->operation, sizeof(c->operation), "%.*s", (int)len, begin + axis + 1);
 }
 
 bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text)

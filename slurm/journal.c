@@ -1,5 +1,6 @@
 #include "slurm/journal.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -109,7 +110,7 @@ static bool is_asked(const char *cause)
 
 static void forget(struct sn_journal_past *p)
 {
-    p->failures = p->idle = 0;
+    p->failures = p->idle = p->stillborn = 0;
 }
 
 static void count_end(struct sn_journal_past *p, struct sn_json line)
@@ -117,8 +118,13 @@ static void count_end(struct sn_journal_past *p, struct sn_json line)
     char cause[64];
     int64_t saved = sn_json_get_integer(line, "saved_step", -1);
     sn_json_get_text(line, "cause", cause, sizeof(cause));
+    bool crashed = sn_json_get_integer(line, "exit_code", 0) == 128 + SIGSEGV && !p->has_run;
     p->failures += !is_asked(cause);
-    p->idle = saved > p->best_step ? 0 : p->idle + 1;
+    p->stillborn = crashed ? p->stillborn + 1 : 0;
+    if (saved > p->best_step)
+        p->idle = 0;
+    else if (!crashed || p->stillborn > SN_JOURNAL_STILLBORN)
+        p->idle++;
     if (saved > p->best_step)
         p->best_step = saved;
 }
@@ -131,8 +137,12 @@ static void count_line(struct sn_journal_past *p, struct sn_json line)
     int64_t attempt = sn_json_get_integer(line, "attempt", 0);
     if (attempt > p->attempts && attempt <= INT32_MAX)
         p->attempts = (int)attempt;
-    if (!strcmp(event, "launch")) /* what was there when it began; --fresh sets it back */
+    if (!strcmp(event, "launch")) { /* what was there when it began; --fresh sets it back */
         p->best_step = sn_json_get_integer(line, "from_step", -1);
+        p->has_run = false;
+    }
+    if (!strcmp(event, "running"))
+        p->has_run = true;
     if (!strcmp(event, "end"))
         count_end(p, line);
     int64_t code = sn_json_get_integer(line, "exit_code", -1);

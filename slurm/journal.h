@@ -69,10 +69,14 @@ enum sn_status sn_journal_suspect(const struct sn_journal *j, int attempt,
 
 /* What earlier attempts mean for the bounds of sn_decide. Counted anew after a `leave` that nobody
  * was to follow (0 or 93), and outside of jobs at every `begin`: a person has looked at it. */
+enum { SN_JOURNAL_STILLBORN = 10 };
 struct sn_journal_past {
-    int failures;      /* ends of attempts that nobody had asked to leave */
-    int idle;          /* the last ends that left no newer checkpoint than there was */
-    int attempts;      /* the highest number in the file, of any time */
+    int failures;  /* ends of attempts that nobody had asked to leave */
+    int idle;      /* the last ends that left no newer checkpoint than there was */
+    int stillborn; /* the last ends without a step, by a crash: up to SN_JOURNAL_STILLBORN of them
+                      are not idle, since starting a large job fails by chance */
+    bool has_run;  /* the last attempt has finished a step */
+    int attempts;  /* the highest number in the file, of any time */
     int64_t best_step; /* the newest checkpoint seen at an end; -1: none */
 };
 enum sn_status sn_journal_past_load(struct sn_journal_past *out, const char *path,

@@ -267,6 +267,10 @@ static const char *const for_mpirun[] = {"OMPI_MCA_rmaps_base_oversubscribe=1",
                                          "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                                          NULL};
 
+/* Slurm 22.05's tree of PMIx lets somebody out of a fence too early now and then: a rank that has
+ * left MPI_Init writes to one that is still in it, which dies (exit 139). Its ring does not. */
+static const char *const for_srun[] = {"SLURM_PMIX_FENCE=ring", NULL};
+
 static bool is_set(const struct sn_environment *e, const char *setting)
 {
     size_t len = (size_t)(strchr(setting, '=') - setting) + 1;
@@ -283,9 +287,12 @@ enum sn_status sn_launch_environment(struct sn_argv *out, const struct sn_enviro
     for (int i = 0; i < from->n; i++)
         if (!sn_launch_drops(from->line[i], l))
             sn_argv_add(&a, "%s", from->line[i]);
-    for (int i = 0; l == SN_LAUNCH_MPIRUN && for_mpirun[i]; i++)
-        if (!is_set(from, for_mpirun[i]))
-            sn_argv_add(&a, "%s", for_mpirun[i]);
+    const char *const *more = l == SN_LAUNCH_MPIRUN ? for_mpirun
+                              : l == SN_LAUNCH_SRUN ? for_srun
+                                                    : NULL;
+    for (int i = 0; more && more[i]; i++)
+        if (!is_set(from, more[i]))
+            sn_argv_add(&a, "%s", more[i]);
     if (a.failed) {
         sn_argv_fini(&a);
         return sn_fail(err, SN_ENOMEM, "environment: no memory for %d variables", from->n);

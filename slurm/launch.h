@@ -54,7 +54,8 @@ enum sn_status sn_launch_format(struct sn_argv *out, const struct sn_launch *l, 
 
 /* NAME=VALUE of `from` without what must not reach a step: options of sbatch and srun that a
  * surrounding job or step left there (bindings, counts, distribution), and the ends of its PMI.
- * With mpirun, what lets more ranks than cores run and root start it is added where it is not set.
+ * With mpirun, what lets more ranks than cores run and root start it is added where it is not set;
+ * with srun, a cure for its PMIx.
  * SN_ENOMEM. The caller ends with sn_argv_fini. */
 enum sn_status sn_launch_environment(struct sn_argv *out, const struct sn_environment *from,
                                      enum sn_launcher l, struct sn_err *err);

@@ -76,6 +76,28 @@ static void in_a_job(const struct sn_journal *j)
     past_is(j, 0, 0, 5, "after a stop a person begins to count anew, attempts keep their numbers");
 }
 
+static void starts_fail_by_chance(const struct sn_journal *j)
+{
+    struct sn_journal_end e = {.exit_code = 139,
+                               .cause = SN_CAUSE_PEER,
+                               .step = 5,
+                               .saved_step = 5,
+                               .host = "",
+                               .says = ""};
+    begin(j);
+    for (int i = 0; i < 12; i++) {
+        struct sn_str line;
+        sn_journal_line(j, &line, "launch");
+        sn_jsonl_int(&line, "from_step", 5);
+        (void)sn_journal_write(j, &line, NULL);
+        (void)sn_journal_end(j, &e, NULL);
+        if (i == 9)
+            past_is(j, 10, 0, 5, "ten crashes before the first step");
+    }
+    past_is(j, 12, 2, 5, "more of them are idle attempts");
+    leave(j, 0);
+}
+
 static void outside(const struct sn_journal *j)
 {
     begin(j);
@@ -117,6 +139,7 @@ int main(void)
     sn_journal_init(&j, dir, &a);
     sn_journal_init(&alone, dir, &none);
     in_a_job(&j);
+    starts_fail_by_chance(&j);
     outside(&alone);
     members(&j);
     (void)unlink(j.path);

@@ -1,0 +1,267 @@
+#!/bin/sh
+# test_exec.sh - sennit-run exec under a Slurm that is acted: srun, scontrol and squeue are scripts
+# that do and say what Slurm 22.05 does. What is launched where, and what follows from each end.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+
+for v in $(env | sed -n 's/^\(\(SLURM\|SBATCH\|SRUN\|LSB\)_[A-Za-z0-9_]*\)=.*/\1/p'); do
+    unset "$v"
+done
+mkdir -p "$tmp/bin" "$tmp/share/sennit" "$tmp/slurm"
+cp "$BUILD/bin/sennit-run" "$tmp/bin/"
+ln -s "$PWD/templates" "$tmp/share/sennit/templates"
+printf '#!/bin/sh\nexit 99\n' >"$tmp/bin/sennit-train"
+chmod +x "$tmp/bin/sennit-train"
+runner=$tmp/bin/sennit-run
+steps=100 eval_every=0 hidden=64 ffn=160 seq=32 batch=16 every=10
+export T="$tmp"
+
+# srun: takes the next line of $T/act, "CODE SAVED STEP WORDS...": writes the words, the step and the
+# checkpoint that the ranks would, and ends with the code. CODE wait: until SIGUSR2, then 75; hang:
+# until SIGTERM.
+cat >"$tmp/slurm/srun" <<'SH'
+#!/bin/sh
+[ "$1" != --version ] || { echo "slurm-wlm 22.05.8"; exit 0; }
+out=$(cat "$T/output")
+n=$(($(cat "$T/count") + 1))
+echo $n >"$T/count"
+echo "$*" >"$T/srun.$n"
+env >"$T/env.$n"
+attempt=$(echo "$*" | sed 's/.*--attempt \([0-9]*\).*/\1/')
+line=$(sed -n "${n}p" "$T/act")
+set -- $line
+code=$1 saved=$2 step=$3
+shift 3
+[ "$step" = - ] || echo "{\"step\": $step, \"step_time_s\": 0.5}" >>"$out/metrics.jsonl"
+if [ "$saved" != - ]; then
+    mkdir -p "$out/ckpt/step-$(printf %08d "$saved")"
+    : >"$out/ckpt/step-$(printf %08d "$saved")/COMMIT"
+fi
+trap 'code=75; kill $! 2>/dev/null' USR2
+trap 'exit 143' TERM
+case $code in
+wait | hang) sleep 60 & wait ;;
+esac
+[ -z "$*" ] || echo "$*" | tr '|' '\n' >&2
+[ "$code" != 0 ] || echo '{"attempt": 1, "exit_code": 0, "cause": "finished"}' >"$out/attempt-$attempt.json"
+exit $code
+SH
+cat >"$tmp/slurm/scontrol" <<'SH'
+#!/bin/sh
+echo "$*" >>"$T/scontrol"
+case "$*" in
+"show config") cat "$T/config" ;;
+*"show partition"*) cat "$T/partition" ;;
+*"show job"*) cat "$T/job" ;;
+*"show node"*) cat "$T/nodes" ;;
+requeue*)
+    if [ -s "$T/refused" ]; then cat "$T/refused" >&2 && exit 1; fi
+    kill -TERM $PPID ;;
+esac
+SH
+cat >"$tmp/slurm/squeue" <<'SH'
+#!/bin/sh
+case "$*" in
+*%A*) cat "$T/queue" ;;
+*) exit 1 ;;
+esac
+SH
+chmod +x "$tmp"/slurm/*
+
+scene() { # name nodes: a job on these nodes, whose Slurm has nothing to say yet
+    name=$1
+    nodes=$(echo "$2" | tr ',' ' ' | wc -w)
+    run_file "$tmp/$name.yaml" "$tmp/$name"
+    sed -i 's/layout: {/layout: {data: 2, tensor: 4, pipeline: 2, /' "$tmp/$name.yaml"
+    mkdir -p "$tmp/$name"
+    echo "$tmp/$name" >"$tmp/output"
+    echo 0 >"$tmp/count"
+    rm -f "$tmp"/srun.* "$tmp"/env.*
+    : >"$tmp/refused"
+    : >"$tmp/queue"
+    : >"$tmp/scontrol"
+    : >"$tmp/act"
+    echo "PreemptType = preempt/none" >"$tmp/config"
+    echo "PartitionName=batch PreemptMode=OFF GraceTime=0" >"$tmp/partition"
+    echo "JobId=41 JobName=x JobState=RUNNING Restarts=0 Requeue=1 EndTime=Unknown" >"$tmp/job"
+    for n in $(echo "$2" | tr ',' ' '); do
+        echo "NodeName=$n Arch=x86_64 State=ALLOCATED"
+    done >"$tmp/nodes"
+    job_env="SLURM_JOB_ID=41 SLURM_JOB_NODELIST=$2 SLURM_JOB_NUM_NODES=$nodes SLURM_JOB_PARTITION=batch
+        SLURM_JOB_NAME=x SLURM_NTASKS_PER_NODE=4 SLURM_JOB_CPUS_PER_NODE=8(x$nodes)"
+}
+
+act() { # lines of srun
+    printf '%s\n' "$@" >"$tmp/act"
+}
+
+play() { # [NAME=VALUE...] -- option...
+    more=
+    while [ "$1" != -- ]; do
+        more="$more $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086
+    run env PATH="$tmp/slurm:$PATH" $job_env $more "$runner" exec "$tmp/$name.yaml" "$@"
+}
+
+event() { # event: its lines
+    grep "\"event\": \"$1\"" "$tmp/$name/journal.jsonl"
+}
+
+# --- what is launched ---------------------------------------------------------------------------------
+scene launch n0,n1,n2,n3
+act "0 100 100"
+play SLURM_CPU_BIND=quiet,mask_cpu:0x1 SBATCH_EXPORT=NONE SLURM_NTASKS=3 SRUN_DEBUG=7 \
+    SLURM_TRES_PER_TASK=cpu:1 PMI_RANK=3 HF_TOKEN=hush PMIX_MCA_psec=native --
+is "launch: done" "$rc" 0
+is "launch: the command" "$(sed "s|$tmp|TMP|g" "$tmp/srun.1")" "--kill-on-bad-exit=1 --wait=60 --unbuffered --export=ALL --mpi=pmix --nodes=4 --ntasks=16 --ntasks-per-node=4 --cpus-per-task=2 --cpu-bind=cores TMP/bin/sennit-train TMP/launch.yaml --attempt 1"
+is "launch: what another job left is gone" \
+    "$(grep -E '^(SLURM_CPU_BIND|SBATCH_|SLURM_NTASKS|SRUN_|SLURM_TRES|PMI_)' "$tmp/env.1")" ""
+ok "launch: what a person set is not" grep -q '^PMIX_MCA_psec=native$' "$tmp/env.1"
+ok "launch: the job is" grep -q '^SLURM_JOB_ID=41$' "$tmp/env.1"
+ok "launch: Slurm's PMIx is told to be careful" grep -q '^SLURM_PMIX_FENCE=ring$' "$tmp/env.1"
+ok "launch: the environment is recorded" grep -q '^SLURM_JOB_ID=41$' "$tmp/launch/attempts/1/environment"
+ok "launch: without secrets" grep -q '^HF_TOKEN=(not recorded)$' "$tmp/launch/attempts/1/environment"
+like "launch: nodes and layout are in the journal" "$(event launch)" \
+    '"nodes": \["n0", "n1", "n2", "n3"\], "spares": \[\], "ranks": 16, .*"layout": \{"data": 2, "tensor": 4, "context": 1, "pipeline": 2'
+
+# --- a node dies: a spare takes its place ---------------------------------------------------------------
+scene spare n0,n1,n2,n3,n4
+sed -i 's/^checkpoint:/slurm: {spares: 1}\n&/' "$tmp/spare.yaml"
+act "137 10 12 srun: error: Node failure on n2|srun: error: n2: task 9: Killed" "0 100 100"
+sed -i 's/NodeName=n2 .*/NodeName=n2 Arch=x86_64 State=DOWN*+CLOUD/' "$tmp/nodes"
+play --
+is "spare: done" "$rc" 0
+like "spare: four of five nodes" "$(cat "$tmp/srun.1")" '--nodes=4 .*--no-kill --nodelist=n\[0-3\] '
+like "spare: then without the dead one" "$(cat "$tmp/srun.2")" '--no-kill --overlap --nodelist=n\[0-1,3-4\] '
+like "spare: because" "$(event end | head -n 1)" '"cause": "a node died", .*"rank": -1, "host": "n2"'
+like "spare: which is written down" "$(event bad-node)" '"host": "n2", "why": "a node died"'
+like "spare: in the ledger, too" "$(cat "$tmp/spare/nodes.jsonl")" '"host": "n2", .*"grade": "bad", "until": [0-9]+, "job": "41"'
+like "spare: and goes on from the checkpoint" "$(event launch | tail -n 1)" '"attempt": 2, .*"from_step": 10'
+act "0 100 100"
+echo 0 >"$tmp/count"
+echo "NodeName=n2 Arch=x86_64 State=ALLOCATED" >>"$tmp/nodes"
+play --
+like "spare: the next job does not use it either" "$(cat "$tmp/srun.1")" '--nodelist=n\[0-1,3-4\] '
+
+# --- too few are left: another layout ---------------------------------------------------------------------
+scene shrink n0,n1,n2,n3
+act "137 10 12 srun: error: n3: task 13: Killed" "0 100 100"
+sed -i 's/NodeName=n3 .*/NodeName=n3 Arch=x86_64 State=DOWN*/' "$tmp/nodes"
+play --
+is "shrink: done" "$rc" 0
+like "shrink: decided" "$(event decision | head -n 1)" '"action": "shrink"'
+like "shrink: on fewer nodes, with a run file of its own" "$(cat "$tmp/srun.2")" \
+    '--nodes=2 --ntasks=8 .*--nodelist=n\[0-1\] .*/attempts/2/run.yaml --attempt 2'
+like "shrink: which is in the journal" "$(event launch | tail -n 1)" '"ranks": 8, .*"relaid": true'
+like "shrink: the global batch is the same" "$(cat "$tmp/shrink/attempts/2/run.yaml")" 'global_batch: 16'
+run "$BUILD/bin/sennit-plan" "$tmp/shrink/attempts/2/run.yaml"
+is "shrink: and the file is a good one" "$rc" 0
+scene rigid n0,n1,n2,n3
+sed -i 's/^checkpoint:/slurm: {shrink: false}\n&/' "$tmp/rigid.yaml"
+act "137 10 12 srun: error: n3: task 13: Killed"
+sed -i 's/NodeName=n3 .*/NodeName=n3 Arch=x86_64 State=DOWN*/' "$tmp/nodes"
+play --
+is "rigid: exit code" "$rc" 75
+ok "rigid: without leave to shrink the job is requeued" grep -qx 'requeue 41' "$tmp/scontrol"
+
+# --- preempted, asked, out of time ------------------------------------------------------------------------
+scene requeue n0,n1,n2,n3
+act "76 20 20"
+play --
+is "requeue: exit code" "$rc" 75
+ok "requeue: by itself, once" test "$(grep -c '^requeue 41$' "$tmp/scontrol")" = 1
+like "requeue: the cause" "$(event end)" '"exit_code": 76, "cause": "it was preempted"'
+act "0 100 100"
+echo 0 >"$tmp/count"
+play SLURM_RESTART_COUNT=1 -- --fresh
+is "requeue: the next run of the script" "$rc" 0
+ok "requeue: goes on, whatever it was started with" sh -c "! grep -q -- --fresh '$tmp/srun.1'"
+like "requeue: as attempt 2" "$(event launch | tail -n 1)" '"restart": 1, "attempt": 2, .*"from_step": 20'
+
+scene system n0,n1,n2,n3
+echo "PreemptType = preempt/partition_prio" >"$tmp/config"
+echo "PartitionName=batch PreemptMode=REQUEUE GraceTime=10" >"$tmp/partition"
+echo "JobId=41 JobState=COMPLETING Restarts=1 Requeue=1 EndTime=Unknown" >"$tmp/job"
+act "76 20 20"
+play --
+is "system: exit code" "$rc" 75
+like "system: the scheduler requeues, so it waits" "$(event decision)" '"action": "wait"'
+is "system: and does not requeue too" "$(grep -c requeue "$tmp/scontrol")" 0
+
+scene noqueue n0,n1,n2,n3
+echo "slurm_requeue error: Requested operation is presently disabled for job 41" >"$tmp/refused"
+act "75 20 20"
+play --
+is "noqueue: exit code" "$rc" 75
+like "noqueue: says how to go on" "$(event decision | tail -n 1)" '"action": "stop", "why": ".*presently disabled.*submit it again'
+echo 42 >"$tmp/queue"
+act "75 30 30"
+echo 0 >"$tmp/count"
+play --
+like "noqueue: a chained job goes on" "$(event decision | tail -n 1)" '"action": "chain"'
+
+scene deadline n0,n1,n2,n3
+act "wait 20 20"
+play "SLURM_JOB_END_TIME=$(($(date +%s) + 12))" --
+is "deadline: exit code" "$rc" 75
+like "deadline: the trainer is asked in time" "$(event notice)" '"what": "deadline"'
+like "deadline: which is no failure" "$(event end)" '"cause": "it was asked to save and leave"'
+
+# --- SIGTERM to the batch script: by whom? ------------------------------------------------------------------
+scene cancelled n0,n1,n2,n3
+echo "JobId=41 JobState=COMPLETING Restarts=0 Requeue=1 EndTime=Unknown" >"$tmp/job"
+act "wait 20 20"
+# shellcheck disable=SC2086
+env PATH="$tmp/slurm:$PATH" $job_env "$runner" exec "$tmp/cancelled.yaml" >/dev/null 2>&1 </dev/null &
+job=$!
+for _ in $(seq 1 300); do
+    grep -qs '"running"' "$tmp/cancelled/journal.jsonl" && break
+    sleep 0.1
+done
+kill -TERM $job
+rc=0
+wait $job || rc=$?
+is "cancelled: who is cancelled does not come back" "$rc:$(grep -c requeue "$tmp/scontrol")" "93:0"
+like "cancelled: though it saved" "$(event end)" '"exit_code": 75, "cause": "a person ended it"'
+
+# --- bounds -----------------------------------------------------------------------------------------------
+scene idle n0,n1,n2,n3
+act "1 10 11 srun: error: n1: task 5: Exited with exit code 1" "1 - - x" "1 - - x" "1 - - x" "1 - - x"
+play --
+is "idle: exit code" "$rc" 93
+is "idle: three attempts without a newer checkpoint" "$(cat "$tmp/count")" 4
+like "idle: are the reason" "$(event decision | tail -n 1)" '3 attempts in a row made no progress'
+like "idle: the rank that failed is named" "$(event end | head -n 1)" '"rank": 5, "host": "n1", "says": "srun: error: n1: task 5'
+scene attempts n0,n1,n2,n3
+sed -i 's/^checkpoint:/slurm: {attempts: 2}\n&/' "$tmp/attempts.yaml"
+act "1 10 10 x" "1 20 20 x" "1 30 30 x"
+play --
+is "attempts: as many as the run file allows" "$rc:$(cat "$tmp/count")" "93:2"
+scene memory n0,n1,n2,n3
+act "137 10 12 slurmstepd: error: Detected 1 oom_kill event in StepId=41.0.|srun: error: n2: task 8: Out Of Memory"
+play --
+is "memory: another attempt would end the same way" "$rc" 93
+like "memory: the rank that had too much is named" "$(event end)" '"cause": "the host ran out of memory", .*"rank": 8, "host": "n2"'
+
+# --- nothing of Slurm's in the container -----------------------------------------------------------------
+scene alone n0,n1,n2,n3
+mkdir -p "$tmp/alone.bin"
+cp "$tmp/slurm/srun" "$tmp/alone.bin/"
+act "75 20 20"
+# shellcheck disable=SC2086
+run env PATH="$tmp/alone.bin:/usr/bin:/bin" $job_env "$runner" exec "$tmp/alone.yaml"
+is "alone: without scontrol" "$rc" 75
+like "alone: it says what is missing" "$(event decision | tail -n 1)" '"action": "stop", "why": "the job could not be requeued .*scontrol'
+
+# --- the map: processes are not ranks --------------------------------------------------------------------
+scene map n0,n1,n2,n3
+echo '{"ranks": [{"rank": 3, "process": 9, "host": "n2"}, {"rank": 9, "process": 3, "host": "n0"}]}' >"$tmp/map/map.json"
+act "137 10 12 srun: error: n2: task 9: Killed" "0 100 100"
+play --
+like "map: the launcher's task 9 is rank 3" "$(event end | head -n 1)" '"cause": "a rank was lost", .*"rank": 3, "host": "n2"'
+like "map: its node is doubted" "$(cat "$tmp/map/nodes.jsonl")" '"host": "n2", .*"grade": "doubtful"'
+like "map: but used where there is no other" "$(cat "$tmp/srun.2")" '--nodes=4 '
+tap_done
