@@ -8,7 +8,8 @@
 #
 # A host is a network namespace with a link to a bridge, limited by tbf in both directions; each job
 # gives it a host name and shared memory of its own, so that Open MPI takes it for a machine: ranks of
-# a host use shared memory, all others TCP. RANKS are dealt out in blocks, so that HOSTS divides them; or
+# a host use shared memory, all others TCP. That memory is another one in each job; where there is a
+# folder DIR/memory/K it is the K-th host's in all of them. RANKS are dealt out in blocks, so that HOSTS divides them; or
 # there are fewer, one on each of the first hosts.
 #
 # `up` writes all names it takes into DIR/names, `down` removes those and what still runs in them,
@@ -107,7 +108,9 @@ up() { # hosts rate
 # agent ADDRESS COMMAND...: as ssh would
 k=\${1##*.}
 shift
-exec nsenter --net=/var/run/netns/$id-\$k unshare -u -m sh -c "hostname $id-\$k; mount -t tmpfs tmpfs /dev/shm; cd '$PWD'; \$*"
+memory="mount -t tmpfs tmpfs /dev/shm"
+[ ! -d "$dir/memory/\$k" ] || memory="mount --bind '$dir/memory/\$k' /dev/shm"
+exec nsenter --net=/var/run/netns/$id-\$k unshare -u -m sh -c "hostname $id-\$k; \$memory; cd '$PWD'; \$*"
 SHIM
     chmod +x "$dir/shim"
     mv "$dir/shim" "$dir/agent"
