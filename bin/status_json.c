@@ -130,6 +130,7 @@ static void add_progress(struct sn_str *out, const struct sn_history *h, double 
     sn_jsonl_real(out, "mfu", h->mfu);
     sn_jsonl_real(out, "step_time_s", h->step_time);
     sn_jsonl_real(out, "left_s", h->eta);
+    whole(out, "snapshot_step", h->snapshot, -1);
     whole(out, "saved_step", h->saved, -1);
     sn_jsonl_real(out, "saved_age_s", h->saved_at > 0 ? now - h->saved_at : NAN);
     whole(out, "saved_bytes", h->saved_bytes, -1);

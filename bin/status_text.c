@@ -80,15 +80,16 @@ static void say_saved(struct sn_str *out, const struct sn_history *h, double now
 {
     char buf[24];
     name(out, "checkpoint");
-    if (h->saved < 0) {
-        sn_str_add(out, "none\n");
-        return;
-    }
-    sn_str_add(out, "step %" PRId64, h->saved);
-    if (h->saved_at > 0)
+    if (h->saved >= 0)
+        sn_str_add(out, "step %" PRId64, h->saved);
+    else
+        sn_str_add(out, "none");
+    if (h->saved >= 0 && h->saved_at > 0)
         sn_str_add(out, ", %s old", span(buf, now - h->saved_at));
-    if (h->step > h->saved)
+    if (h->saved >= 0 && h->step > h->saved)
         sn_str_add(out, ", %" PRId64 " steps behind", h->step - h->saved);
+    if (h->snapshot >= 0)
+        sn_str_add(out, "; in memory step %" PRId64, h->snapshot);
     sn_str_add(out, "\n");
 }
 

@@ -88,6 +88,7 @@ struct sn_history {
     double loss, grad_norm, tokens_per_s, mfu, step_time; /* step_time: median of the last ones */
     double eta;                                           /* seconds */
     char checkpoints[SN_HISTORY_PATH];                    /* their directory */
+    int64_t snapshot;    /* step that partners hold in memory; -1: none known */
     int64_t saved;       /* step of the newest checkpoint; -1: none */
     double saved_at;     /* seconds since 1970; 0: unknown */
     int64_t saved_bytes; /* -1: unknown */

@@ -22,6 +22,7 @@ void sn_history_init(struct sn_history *h)
                              .mfu = NAN,
                              .step_time = NAN,
                              .eta = NAN,
+                             .snapshot = -1,
                              .saved = -1,
                              .saved_bytes = -1,
                              .state = SN_RUN_UNKNOWN};
@@ -400,6 +401,7 @@ void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len)
         h->grad_norm = number(line, "grad_norm");
         h->tokens_per_s = number(line, "tokens_per_s");
         h->mfu = number(line, "mfu");
+        h->snapshot = count(line, "snapshot_step", h->snapshot);
     }
     int kept = n < KEPT ? n : KEPT;
     if (kept > 0) {

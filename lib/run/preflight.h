@@ -49,6 +49,7 @@ struct sn_preflight_rank {
     int64_t wrong_rounds;                 /* bit r: the message of round r was altered */
     int64_t error;                        /* errno of SN_FAILED_STORAGE */
     int64_t lost;                         /* it did not answer in time */
+    double spent;                         /* seconds so far */
     int64_t pass;
     char why[SN_PREFLIGHT_WHY]; /* "" when it passes */
 };
