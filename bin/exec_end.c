@@ -9,7 +9,7 @@
 #include <time.h>
 
 enum {
-    POLL = 5,             /* seconds between two questions while the scheduler is waited for */
+    POLL = 5,              /* seconds between two questions while the scheduler is waited for */
     AFTER_REQUEUE = 120,   /* seconds in which a job that was requeued is ended */
     AFTER_PREEMPTION = 300 /* beyond the grace time */
 };
@@ -118,14 +118,18 @@ static enum sn_cause find_cause(const struct findings *f, const struct sn_exec *
 
 /* Did a node of this attempt die? Then that is why, whatever the ranks saw of it. */
 static enum sn_cause look_at_nodes(struct sn_exec *x, const struct sn_exec_step *s,
-                                   enum sn_cause cause)
+                                   enum sn_cause cause, const char *named)
 {
     const struct sn_hostlist *host = &x->allocation.host;
     bool suspicious = cause == SN_CAUSE_PEER || cause == SN_CAUSE_HANG ||
                       cause == SN_CAUSE_UNKNOWN || cause == SN_CAUSE_NODE;
-    if (!suspicious || x->allocation.scheduler != SN_SCHED_SLURM || host->n == 0 ||
-        !sn_ask_nodes(x->dead, host))
+    if (!suspicious || host->n == 0)
         return cause;
+    for (int i = 0; i < host->n; i++) /* srun knows it before slurmctld does */
+        if (cause == SN_CAUSE_NODE && strcmp(sn_hostlist_name(host, i), named) == 0)
+            x->dead[i] = true;
+    if (x->allocation.scheduler == SN_SCHED_SLURM)
+        (void)sn_ask_nodes(x->dead, host);
     for (int i = 0; i < host->n; i++)
         for (int j = 0; x->dead[i] && j < s->names.n; j++)
             if (strcmp(sn_hostlist_name(host, i), s->names.word[j]) == 0)
@@ -136,14 +140,15 @@ static enum sn_cause look_at_nodes(struct sn_exec *x, const struct sn_exec_step 
 /* ---- what it says about nodes ------------------------------------------------------------------
  */
 
-static enum sn_status blame(struct sn_exec *x, const char *host, enum sn_ledger_grade grade,
-                            const char *why, struct sn_err *err)
+enum sn_status sn_exec_blame(struct sn_exec *x, const char *host, enum sn_ledger_grade grade,
+                             const char *why, struct sn_err *err)
 {
     struct sn_str line;
     int64_t now = (int64_t)time(NULL);
-    bool bad = grade == SN_NODE_BAD;
+    bool doubtful = grade == SN_NODE_DOUBTFUL;
     struct sn_ledger_entry e = {
-        .grade = grade, .until = now + (bad ? SN_LEDGER_BAD_SECONDS : SN_LEDGER_DOUBTFUL_SECONDS)};
+        .grade = grade,
+        .until = now + (doubtful ? SN_LEDGER_DOUBTFUL_SECONDS : SN_LEDGER_BAD_SECONDS)};
     (void)snprintf(e.host, sizeof(e.host), "%s", host);
     (void)snprintf(e.why, sizeof(e.why), "%s", why);
     SN_TRY(sn_ledger_add(&x->ledger, x->shape.ledger, &e, x->allocation.job, now, err));
@@ -152,26 +157,37 @@ static enum sn_status blame(struct sn_exec *x, const char *host, enum sn_ledger_
     sn_jsonl_text(&line, "why", why);
     sn_jsonl_int(&line, "until", e.until);
     sn_log(SN_LOG_WARN, "%s: %s; it is %s", host, why,
-           bad ? "not used any more" : "used only when there is no other");
+           doubtful ? "used only when there is no other" : "not used any more");
     return sn_journal_write(&x->journal, &line, err);
 }
 
-/* Dead nodes are bad; where a rank hung or died on a node that lives, that node is doubtful. */
+/* What the end says about node i. A rank that died says little, unless it is the same node twice in
+ * a row. */
+static enum sn_ledger_grade grade_of(const struct sn_exec *x, const struct findings *f, int i)
+{
+    const char *name = sn_hostlist_name(&x->allocation.host, i);
+    enum sn_cause cause = f->end.cause;
+    if (x->dead[i])
+        return SN_NODE_DIED;
+    if (strcmp(name, f->culprit.host) != 0)
+        return SN_NODE_GOOD;
+    bool again = cause == SN_CAUSE_PEER && strcmp(name, x->last_host) == 0;
+    return cause == SN_CAUSE_HANG || again ? SN_NODE_DOUBTFUL : SN_NODE_GOOD;
+}
+
 static enum sn_status blame_nodes(struct sn_exec *x, const struct findings *f, struct sn_err *err)
 {
     const struct sn_hostlist *host = &x->allocation.host;
-    enum sn_cause cause = f->end.cause;
     for (int i = 0; i < host->n; i++) {
         const char *name = sn_hostlist_name(host, i);
         const struct sn_ledger_entry *known = sn_ledger_find(&x->ledger, name);
-        bool culprit = strcmp(name, f->culprit.host) == 0;
-        if (x->dead[i] || (culprit && cause == SN_CAUSE_NODE)) {
-            if (!known || known->grade != SN_NODE_BAD)
-                SN_TRY(blame(x, name, SN_NODE_BAD, sn_cause_text(SN_CAUSE_NODE), err));
-        } else if (culprit && !known && (cause == SN_CAUSE_HANG || cause == SN_CAUSE_PEER)) {
-            SN_TRY(blame(x, name, SN_NODE_DOUBTFUL, sn_cause_text(cause), err));
-        }
+        enum sn_ledger_grade grade = grade_of(x, f, i);
+        if (grade > (known ? known->grade : SN_NODE_GOOD))
+            SN_TRY(sn_exec_blame(x, name, grade,
+                                 sn_cause_text(x->dead[i] ? SN_CAUSE_NODE : f->end.cause), err));
     }
+    (void)snprintf(x->last_host, sizeof(x->last_host), "%s",
+                   f->end.cause == SN_CAUSE_PEER ? f->culprit.host : "");
     return SN_OK;
 }
 
@@ -223,7 +239,7 @@ static enum sn_status record_end(struct findings *f, struct sn_exec *x, struct s
     find_culprit(f, x, s);
     code = exit_code_of(f, s);
     find_words(f, s);
-    enum sn_cause cause = look_at_nodes(x, s, find_cause(f, x, s, code));
+    enum sn_cause cause = look_at_nodes(x, s, find_cause(f, x, s, code), f->culprit.host);
     if (!is_somebodys(cause))
         f->culprit = (struct sn_culprit){.rank = -1};
     if (cause == SN_CAUSE_HANG && !s->end.has_hung)
@@ -315,17 +331,47 @@ static enum sn_status record_decision(const struct sn_exec *x, int attempt,
     return sn_journal_write(&x->journal, &line, err);
 }
 
+/* Nothing was started: that is an end, too, so that the bounds count it. */
+static enum sn_status record_few(struct findings *f, struct sn_exec *x,
+                                 const struct sn_exec_step *s, struct sn_err *err)
+{
+    (void)snprintf(f->says, sizeof(f->says), "%d of %d nodes are good, the layout wants %d%s",
+                   sn_exec_good_nodes(x), x->allocation.host.n, x->shape.nodes,
+                   x->config->slurm.shrink ? ", and none fits on fewer" : "");
+    f->end = (struct sn_journal_end){.attempt = s->number,
+                                     .exit_code = 1,
+                                     .cause = SN_CAUSE_NODE,
+                                     .step = -1,
+                                     .saved_step = s->from_step,
+                                     .rank = -1,
+                                     .host = "",
+                                     .says = f->says};
+    sn_log(SN_LOG_WARN, "attempt %d: %s", s->number, f->says);
+    return sn_journal_end(&x->journal, &f->end, err);
+}
+
 enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct sn_exec_step *s,
                              struct sn_err *err)
 {
     struct findings f = {0};
     struct sn_journal_past past;
-    f.end.cause = SN_CAUSE_NODE; /* too few nodes were left to start on */
-    if (!s->few)
-        SN_TRY(record_end(&f, x, s, err));
+    SN_TRY(s->few ? record_few(&f, x, s, err) : record_end(&f, x, s, err));
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
     decide(out, x, s, f.end.cause, &past);
     return record_decision(x, s->number, out, err);
+}
+
+enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_exec *x, unsigned asked,
+                                   struct sn_err *err)
+{
+    struct sn_exec_step none = {0};
+    struct sn_journal_past past;
+    SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
+    enum sn_cause cause = asked & SN_ASKED_INT    ? SN_CAUSE_CANCELLED
+                          : asked & SN_ASKED_TERM ? SN_CAUSE_PREEMPTED
+                                                  : SN_CAUSE_SAVED;
+    decide(out, x, &none, cause, &past);
+    return record_decision(x, 0, out, err);
 }
 
 /* ---- leaving -----------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ struct sn_exec {
     struct sn_ledger ledger;
     bool *dead; /* one per host of the allocation */
     struct sn_asking asking;
-    int started; /* attempts of this process */
+    int started;        /* attempts of this process */
+    char last_host[64]; /* where the attempt before lost a rank; "": it did not */
 };
 
 /* Read all of it; signals wait from here on. SN_EINPUT and so on; sn_exec_close in any case. */
@@ -75,9 +76,19 @@ int sn_exec_good_nodes(const struct sn_exec *x);
 /* The layout for as many of `most` nodes as one fits on, into x->current; 0: none does. */
 int sn_exec_relayout(struct sn_exec *x, int most);
 
+/* Before the first launch in an allocation: are its nodes well? Those that are not go into the
+ * ledger. *asked: enum sn_asked, what the supervisor was asked meanwhile. */
+enum sn_status sn_exec_preflight(struct sn_exec *x, unsigned *asked, struct sn_err *err);
+/* Write down that a node is not to be used, or only in need. */
+enum sn_status sn_exec_blame(struct sn_exec *x, const char *host, enum sn_ledger_grade grade,
+                             const char *why, struct sn_err *err);
+
 /* Why it ended, written down, with what it says about nodes; then what to do. */
 enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct sn_exec_step *s,
                              struct sn_err *err);
+/* Asked to leave before anything was started: the decision. */
+enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_exec *x, unsigned asked,
+                                   struct sn_err *err);
 /* Requeue, wait or just leave: returns the exit code. RETRY and SHRINK are the caller's. */
 int sn_exec_leave(struct sn_exec *x, const struct sn_decision *d);
 

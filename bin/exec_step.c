@@ -191,11 +191,10 @@ enum sn_status sn_exec_step(struct sn_exec_step *s, struct sn_exec *x, struct sn
     *s = (struct sn_exec_step){.number = sn_rundir_next_attempt(&x->rundir),
                                .from_step = sn_rundir_saved_step(&x->rundir)};
     enum sn_status st = choose_nodes(s, x, &chosen, err);
+    if (st == SN_OK)
+        st = sn_rundir_begin(&x->rundir, s->number, err);
     if (st == SN_OK && !s->few) {
-        if (st == SN_OK)
-            st = sn_rundir_begin(&x->rundir, s->number, err);
-        if (st == SN_OK)
-            st = keep_environment(x, s->number, err);
+        st = keep_environment(x, s->number, err);
         if (st == SN_OK)
             st = format_command(&command, x, s, err);
         if (st == SN_OK)

@@ -76,6 +76,10 @@ static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, 
 /* Attempts until there is something else to do. */
 static enum sn_status go_on(struct sn_exec *x, struct sn_decision *d, struct sn_err *err)
 {
+    unsigned asked;
+    SN_TRY(sn_exec_preflight(x, &asked, err));
+    if (asked) /* nothing has begun; who asked will see to it that it begins later */
+        return sn_exec_leave_early(d, x, asked, err);
     do {
         struct sn_exec_step s;
         enum sn_status st = sn_exec_step(&s, x, err);

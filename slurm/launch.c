@@ -162,10 +162,12 @@ enum sn_status sn_launch_format(struct sn_argv *out, const struct sn_launch *l, 
     add_launcher(&a, l);
     sn_argv_add(&a, "%s", l->trainer);
     sn_argv_add(&a, "%s", l->run_file);
-    sn_argv_add(&a, "--attempt");
-    sn_argv_add(&a, "%d", l->attempt);
-    if (l->preflight)
+    if (l->preflight) {
         sn_argv_add(&a, "--preflight");
+    } else {
+        sn_argv_add(&a, "--attempt");
+        sn_argv_add(&a, "%d", l->attempt);
+    }
     if (l->fresh)
         sn_argv_add(&a, "--fresh");
     if (l->stop_after) {

@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const grade_name[] = {"good", "doubtful", "bad"};
+static const char *const grade_name[] = {"good", "died", "doubtful", "bad"};
 
 static enum sn_ledger_grade parse_grade(const char *name)
 {
-    return strcmp(name, grade_name[SN_NODE_DOUBTFUL]) == 0 ? SN_NODE_DOUBTFUL : SN_NODE_BAD;
+    for (int i = SN_NODE_DIED; i < SN_NODE_BAD; i++)
+        if (strcmp(name, grade_name[i]) == 0)
+            return (enum sn_ledger_grade)i;
+    return SN_NODE_BAD; /* what a person wrote without a grade */
 }
 
 static enum sn_status keep(struct sn_ledger *l, const struct sn_ledger_entry *e, struct sn_err *err)

@@ -1,11 +1,12 @@
 /*
  * ledger.h - nodes that failed a run: a file of JSON lines that keeps them out for a while.
  *
- *   {"time": 1800000000, "host": "n3", "why": "a node died", "grade": "bad", "until": 1800086400,
+ *   {"time": 1800000000, "host": "n3", "why": "a node died", "grade": "died", "until": 1800086400,
  *    "job": "41"}
  *
- * One file may serve several runs of a cluster (slurm.ledger). Two grades: a node that died or
- * failed a test is not used; one on which a rank hung is used only when there is no other.
+ * One file may serve several runs of a cluster (slurm.ledger). Grades: a node that failed a test is
+ * not used; one on which a rank hung, or died twice in a row, is used only when there is no other;
+ * one that died is good again when the scheduler gives it to a job, and is listed for people.
  */
 #ifndef SN_LEDGER_H
 #define SN_LEDGER_H
@@ -15,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sn_ledger_grade { SN_NODE_GOOD, SN_NODE_DOUBTFUL, SN_NODE_BAD };
+enum sn_ledger_grade { SN_NODE_GOOD, SN_NODE_DIED, SN_NODE_DOUBTFUL, SN_NODE_BAD };
 
 enum {
     SN_LEDGER_BAD_SECONDS = 86400,     /* a day: time for somebody to repair it */

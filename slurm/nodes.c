@@ -8,7 +8,9 @@ static enum sn_ledger_grade grade_of(const struct sn_hostlist *host, int i, cons
     const struct sn_ledger_entry *e = sn_ledger_find(ledger, sn_hostlist_name(host, i));
     if (dead && dead[i])
         return SN_NODE_BAD;
-    return e ? e->grade : SN_NODE_GOOD;
+    if (!e || e->grade == SN_NODE_DIED) /* the scheduler has given it to this job since */
+        return SN_NODE_GOOD;
+    return e->grade;
 }
 
 enum sn_status sn_nodes_choose(struct sn_nodes *out, const struct sn_hostlist *host,

@@ -98,10 +98,11 @@ enum sn_duty sn_supervise_look(struct sn_supervision *s, const struct sn_seen *s
         asked |= SN_ASKED_DEADLINE;
     s->asked |= asked;
     if (s->ended_at > 0) {
-        bool overdue = seen->now - s->ended_at > GRACE;
-        return overdue ? order_end(s, seen->now, SN_DUTY_KILL) : SN_DUTY_NONE;
+        bool stays = seen->now - s->ended_at > GRACE;
+        return stays ? order_end(s, seen->now, SN_DUTY_KILL) : SN_DUTY_NONE;
     }
-    if (asked & SN_ASKED_INT_AGAIN)
+    bool overdue = s->limits.most_seconds && seen->now - s->began > s->limits.most_seconds;
+    if ((asked & SN_ASKED_INT_AGAIN) || overdue)
         return order_end(s, seen->now, SN_DUTY_STOP);
     bool again = was_asked && seen->now - s->asked_at > REPEAT;
     if ((asked && !was_asked) || again) {

@@ -8,7 +8,7 @@
  *   LOOK   nothing has moved for run.hang_timeout: read the rings and write down who stands still.
  *          The trainer names a hang itself at that time; this is for when it cannot.
  *   HANG   nothing has moved for twice as long: end the step.
- *   STOP   asked twice by a person at the keyboard: end it now.
+ *   STOP   asked twice by a person at the keyboard, or it takes longer than it may: end it now.
  *   KILL   it was to end and has not: nothing gentle is left.
  *
  * A job that was suspended as a whole has not hung: the supervisor stood still with it, so a gap in
@@ -37,6 +37,7 @@ enum sn_asked {
 struct sn_supervise_limits {
     int64_t deadline; /* end of the job's time, seconds since 1970; 0: none known */
     int hang_timeout; /* run.hang_timeout, seconds; 0: never */
+    int most_seconds; /* that it may take in all; 0: any */
     bool has_rings;   /* without them a long step of one rank looks like a hang */
 };
 

@@ -73,6 +73,7 @@ scene() { # name nodes: a job on these nodes, whose Slurm has nothing to say yet
     nodes=$(echo "$2" | tr ',' ' ' | wc -w)
     run_file "$tmp/$name.yaml" "$tmp/$name"
     sed -i 's/layout: {/layout: {data: 2, tensor: 4, pipeline: 2, /' "$tmp/$name.yaml"
+    echo "slurm: {preflight: false}" >>"$tmp/$name.yaml"
     mkdir -p "$tmp/$name"
     echo "$tmp/$name" >"$tmp/output"
     echo 0 >"$tmp/count"
@@ -129,7 +130,7 @@ like "launch: nodes and layout are in the journal" "$(event launch)" \
 
 # --- a node dies: a spare takes its place ---------------------------------------------------------------
 scene spare n0,n1,n2,n3,n4
-sed -i 's/^checkpoint:/slurm: {spares: 1}\n&/' "$tmp/spare.yaml"
+sed -i 's/preflight: false/preflight: false, spares: 1/' "$tmp/spare.yaml"
 act "137 10 12 srun: error: Node failure on n2|srun: error: n2: task 9: Killed" "0 100 100"
 sed -i 's/NodeName=n2 .*/NodeName=n2 Arch=x86_64 State=DOWN*+CLOUD/' "$tmp/nodes"
 play --
@@ -138,13 +139,13 @@ like "spare: four of five nodes" "$(cat "$tmp/srun.1")" '--nodes=4 .*--no-kill -
 like "spare: then without the dead one" "$(cat "$tmp/srun.2")" '--no-kill --overlap --nodelist=n\[0-1,3-4\] '
 like "spare: because" "$(event end | head -n 1)" '"cause": "a node died", .*"rank": -1, "host": "n2"'
 like "spare: which is written down" "$(event bad-node)" '"host": "n2", "why": "a node died"'
-like "spare: in the ledger, too" "$(cat "$tmp/spare/nodes.jsonl")" '"host": "n2", .*"grade": "bad", "until": [0-9]+, "job": "41"'
+like "spare: in the ledger, too" "$(cat "$tmp/spare/nodes.jsonl")" '"host": "n2", .*"grade": "died", "until": [0-9]+, "job": "41"'
 like "spare: and goes on from the checkpoint" "$(event launch | tail -n 1)" '"attempt": 2, .*"from_step": 10'
 act "0 100 100"
 echo 0 >"$tmp/count"
-echo "NodeName=n2 Arch=x86_64 State=ALLOCATED" >>"$tmp/nodes"
+sed -i 's/NodeName=n2 .*/NodeName=n2 Arch=x86_64 State=ALLOCATED/' "$tmp/nodes"
 play --
-like "spare: the next job does not use it either" "$(cat "$tmp/srun.1")" '--nodelist=n\[0-1,3-4\] '
+like "spare: the next job, which has got it back, uses it" "$(cat "$tmp/srun.1")" '--nodelist=n\[0-3\] '
 
 # --- too few are left: another layout ---------------------------------------------------------------------
 scene shrink n0,n1,n2,n3
@@ -160,7 +161,7 @@ like "shrink: the global batch is the same" "$(cat "$tmp/shrink/attempts/2/run.y
 run "$BUILD/bin/sennit-plan" "$tmp/shrink/attempts/2/run.yaml"
 is "shrink: and the file is a good one" "$rc" 0
 scene rigid n0,n1,n2,n3
-sed -i 's/^checkpoint:/slurm: {shrink: false}\n&/' "$tmp/rigid.yaml"
+sed -i 's/preflight: false/preflight: false, shrink: false/' "$tmp/rigid.yaml"
 act "137 10 12 srun: error: n3: task 13: Killed"
 sed -i 's/NodeName=n3 .*/NodeName=n3 Arch=x86_64 State=DOWN*/' "$tmp/nodes"
 play --
@@ -236,7 +237,7 @@ is "idle: three attempts without a newer checkpoint" "$(cat "$tmp/count")" 4
 like "idle: are the reason" "$(event decision | tail -n 1)" '3 attempts in a row made no progress'
 like "idle: the rank that failed is named" "$(event end | head -n 1)" '"rank": 5, "host": "n1", "says": "srun: error: n1: task 5'
 scene attempts n0,n1,n2,n3
-sed -i 's/^checkpoint:/slurm: {attempts: 2}\n&/' "$tmp/attempts.yaml"
+sed -i 's/preflight: false/preflight: false, attempts: 2/' "$tmp/attempts.yaml"
 act "1 10 10 x" "1 20 20 x" "1 30 30 x"
 play --
 is "attempts: as many as the run file allows" "$rc:$(cat "$tmp/count")" "93:2"
@@ -256,12 +257,38 @@ run env PATH="$tmp/alone.bin:/usr/bin:/bin" $job_env "$runner" exec "$tmp/alone.
 is "alone: without scontrol" "$rc" 75
 like "alone: it says what is missing" "$(event decision | tail -n 1)" '"action": "stop", "why": "the job could not be requeued .*scontrol'
 
+# --- preflight ---------------------------------------------------------------------------------------------
+scene preflight n0,n1,n2,n3,n4
+sed -i 's/preflight: false/spares: 1/' "$tmp/preflight.yaml"
+echo '{"pass": false, "hosts": [{"host": "n0", "pass": true}, {"host": "n1", "pass": false, "why": "slow memory"}]}' >"$tmp/preflight/preflight.json"
+act "77 - -" "0 100 100"
+play --
+is "preflight: done" "$rc" 0
+like "preflight: of all nodes, the spare too" "$(cat "$tmp/srun.1")" '--nodes=5 --ntasks=20 .*/preflight.yaml --preflight$'
+like "preflight: the node that failed is not used" "$(cat "$tmp/srun.2")" '--nodelist=n\[0,2-4\] '
+like "preflight: with its reason" "$(event bad-node)" '"host": "n1", "why": "slow memory"'
+act "0 - -" "wait 20 20"
+echo 0 >"$tmp/count"
+play SLURM_RESTART_COUNT=1 "SLURM_JOB_END_TIME=$(($(date +%s) + 8))" --
+like "preflight: the next one leaves it out" "$(cat "$tmp/srun.1")" '--nodes=4 .*--nodelist=n\[0,2-4\] '
+
+# --- no nodes, no loop ---------------------------------------------------------------------------------------
+scene few n0,n1
+sed -i 's/preflight: false/preflight: false, shrink: false/' "$tmp/few.yaml"
+play --
+is "few: a job with too few nodes is put back" "$rc:$(grep -c '^requeue' "$tmp/scontrol"):$(cat "$tmp/count")" "75:1:0"
+like "few: it says why" "$(event end)" '"says": "2 of 2 nodes are good, the layout wants 4"'
+play SLURM_RESTART_COUNT=1 --
+play SLURM_RESTART_COUNT=2 --
+is "few: not for ever" "$rc:$(grep -c '^requeue' "$tmp/scontrol")" "93:2"
+
 # --- the map: processes are not ranks --------------------------------------------------------------------
 scene map n0,n1,n2,n3
 echo '{"ranks": [{"rank": 3, "process": 9, "host": "n2"}, {"rank": 9, "process": 3, "host": "n0"}]}' >"$tmp/map/map.json"
-act "137 10 12 srun: error: n2: task 9: Killed" "0 100 100"
+act "137 10 12 srun: error: n2: task 9: Killed" "137 20 22 srun: error: n2: task 8: Killed" "0 100 100"
 play --
 like "map: the launcher's task 9 is rank 3" "$(event end | head -n 1)" '"cause": "a rank was lost", .*"rank": 3, "host": "n2"'
-like "map: its node is doubted" "$(cat "$tmp/map/nodes.jsonl")" '"host": "n2", .*"grade": "doubtful"'
-like "map: but used where there is no other" "$(cat "$tmp/srun.2")" '--nodes=4 '
+is "map: twice on the same node, which is doubted then" "$(event bad-node | wc -l)" 1
+like "map: for some hours" "$(cat "$tmp/map/nodes.jsonl")" '"host": "n2", .*"grade": "doubtful"'
+like "map: but used where there is no other" "$(cat "$tmp/srun.3")" '--nodes=4 '
 tap_done
