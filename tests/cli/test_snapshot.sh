@@ -24,7 +24,7 @@ last_step() { # name
 }
 ranks_of() { # name: process numbers of its trainers, whatever host they think that they are on
     for p in $(pgrep -x sennit-train); do
-        ! tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | grep -q "$tmp/$1.yaml" || echo "$p"
+        ! tr "\0" " " 2>/dev/null <"/proc/$p/cmdline" | grep -q "$tmp/$1.yaml" || echo "$p"
     done
 }
 # Start 4 ranks, and when they have finished a step kill them all, or those of a host.
