@@ -133,12 +133,21 @@ static enum sn_status report(struct sn_place *mine, struct sn_places *p,
     return SN_OK;
 }
 
+/* Nobody computes yet, so that all come to it within moments; there is no record of who does not.
+ */
+static int patience(const struct sn_config *c)
+{
+    enum { MOST_S = 60 };
+    return c->run.hang_timeout < MOST_S ? c->run.hang_timeout : MOST_S;
+}
+
 enum sn_status sn_train_map_make(struct sn_train_map *m, struct sn_comm *comm,
                                  const struct sn_config *c, const char *places, struct sn_err *err)
 {
     struct sn_place mine;
     struct sn_places p = {.n = 0};
     enum sn_status st = report(&mine, &p, m, comm, err);
+    sn_comm_set_watch(comm, NULL, patience(c));
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
         st = comm->ops->gather(comm, &mine, sizeof(mine), p.v, 0, err);

@@ -138,11 +138,12 @@ static void find_devices(struct sn_locality *l)
 }
 
 /* Processors, NUMA nodes and devices alone. Asking each processor with CPUID moves this thread over
- * all of them, and vendors' libraries start drivers: neither is needed. */
+ * all of them, vendors' libraries start drivers, and libpciaccess leaks: none is needed, since the
+ * system's files tell all of it. */
 static int load(hwloc_topology_t t)
 {
-    static const char *const unneeded[] = {"x86",  "opencl",    "cuda", "nvml",
-                                           "rsmi", "levelzero", "gl"};
+    static const char *const unneeded[] = {"x86",  "pci",  "opencl",    "cuda",
+                                           "nvml", "rsmi", "levelzero", "gl"};
     for (size_t i = 0; i < sizeof(unneeded) / sizeof(unneeded[0]); i++)
         (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                             unneeded[i]); /* one that does not exist is none */
@@ -329,13 +330,22 @@ static void add_listed(struct sn_local *out, const struct sn_locality *l, const 
     }
 }
 
+/* Which GPUs the process may see; NULL: nothing is said, "" : none. */
+static const char *visible(const struct sn_environment *e)
+{
+    static const char *const name[] = {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES="};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < e->n; i++)
+            if (strncmp(e->line[i], name[k], strlen(name[k])) == 0)
+                return e->line[i] + strlen(name[k]);
+    return NULL;
+}
+
 void sn_locality_describe(struct sn_local *out, const struct sn_locality *l,
                           const struct sn_environment *e)
 {
     cpu_set_t mask;
-    const char *list = sn_environment_get(e, "CUDA_VISIBLE_DEVICES");
-    if (!list)
-        list = sn_environment_get(e, "ROCR_VISIBLE_DEVICES");
+    const char *list = visible(e);
     *out = (struct sn_local){.numa = -1};
     hwloc_bitmap_t cpus = NULL;
     if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {

@@ -77,6 +77,10 @@ static void a_machine_with_its_order_reversed(void)
            "a UUID is certain");
     (void)describe(&l, "CUDA_VISIBLE_DEVICES=NoDevFiles\n");
     tap_ok(l.n_gpus == 0, "Slurm's word for none is none");
+    (void)describe(&l, "CUDA_VISIBLE_DEVICES=\n");
+    tap_ok(l.n_gpus == 0, "an empty list is none");
+    (void)describe(&l, "ROCR_VISIBLE_DEVICES=0,1,2,3\n");
+    tap_ok(l.n_gpus == 4, "the other maker's list is read, too");
 }
 
 int main(void)
