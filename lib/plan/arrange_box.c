@@ -45,6 +45,20 @@ static int common_divisor(int a, int b)
     return a;
 }
 
+/* Member by member, of the group of rank 0. */
+static int together_counted(const struct sn_grid *g, const struct box *b, enum sn_group q)
+{
+    int n = 0;
+    for (int i = 0; i < sn_group_size(g, 0, q); i++) {
+        int member = sn_group_member(g, 0, q, i);
+        bool same = true;
+        for (int a = 0; a < SN_NGRID_AXES; a++)
+            same = same && sn_grid_coord(g, member, (enum sn_axis)a) < b->size[a];
+        n += same;
+    }
+    return n;
+}
+
 /* Members of a group that lie in one box. */
 static int together(const struct sn_grid *g, const struct box *b, enum sn_group q)
 {
@@ -56,7 +70,8 @@ static int together(const struct sn_grid *g, const struct box *b, enum sn_group 
     case SN_GROUP_WORLD:
         return 1;
     default:
-        return b->size[sn_group_axis(q)];
+        return (int)sn_group_axis(q) < SN_NGRID_AXES ? b->size[sn_group_axis(q)]
+                                                     : together_counted(g, b, q);
     }
 }
 
