@@ -122,7 +122,7 @@ static enum sn_status slurm_header(struct sn_str *out, const struct sn_batch *b,
         verbatim(out, extra->word[i]);
     for (int i = 0; i < l->n_extra; i++)
         verbatim(out, l->extra[i]);
-    return st;
+    return st == SN_OK && !out->failed ? sn_script_check_sbatch(b->config->path, out->p, err) : st;
 }
 
 /* --- header of LSF ---------------------------------------------------------------------------- */

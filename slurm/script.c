@@ -46,14 +46,27 @@ void sn_script_comment(struct sn_str *out, const char *text)
     sn_str_add(out, "\n");
 }
 
-/* sbatch takes a backslash before any character for that character, in quotes and out of them
- * (_get_argument of its opt.c), so that nothing else is needed. */
+/* As get_argument of sbatch's opt.c reads it (22.05 to 26.05): quotes keep blanks and '#' together,
+ * a backslash takes the next character as it is, but not a blank outside of quotes. */
 void sn_script_sbatch(struct sn_str *out, const char *option, const char *value)
 {
-    sn_str_add(out, "#SBATCH %s%s", option, value ? "=" : "");
+    const char *quote = value && strpbrk(value, " \"'#\\") ? "\"" : "";
+    sn_str_add(out, "#SBATCH %s%s%s", option, value ? "=" : "", quote);
     for (const char *c = value ? value : ""; *c; c++)
-        sn_str_add(out, "%s%c", strchr(" \"'#\\", *c) ? "\\" : "", *c);
-    sn_str_add(out, "\n");
+        sn_str_add(out, "%s%c", *c == '"' || *c == '\\' ? "\\" : "", *c);
+    sn_str_add(out, "%s\n", quote);
+}
+
+enum sn_status sn_script_check_sbatch(const char *what, const char *lines, struct sn_err *err)
+{
+    static const char *const words[] = {"hetjob", "packjob"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcasestr(lines, words[i]))
+            return sn_fail(err, SN_EINPUT,
+                           "%s: '%s' in any name makes sbatch take the line for the beginning of "
+                           "another job's; want another name",
+                           what, words[i]);
+    return SN_OK;
 }
 
 enum sn_status sn_script_check_bsub(const char *what, const char *text, struct sn_err *err)

@@ -19,9 +19,11 @@ void sn_script_word(struct sn_str *out, const char *text);
 /* A comment line "# text"; bytes that are control characters become spaces. */
 void sn_script_comment(struct sn_str *out, const char *text);
 
-/* A line "#SBATCH OPTION=VALUE" (value NULL: the option alone). Blanks, quotes, '#' and backslashes
- * of the value are escaped as sbatch reads them. */
+/* A line "#SBATCH OPTION=VALUE" (value NULL: the option alone). A value with blanks, quotes, '#' or
+ * backslashes is quoted as sbatch reads it. */
 void sn_script_sbatch(struct sn_str *out, const char *option, const char *value);
+/* SN_EINPUT "WHAT: ..." if lines hold a word by which sbatch divides them among jobs. */
+enum sn_status sn_script_check_sbatch(const char *what, const char *lines, struct sn_err *err);
 /* A line "#BSUB OPTION VALUE", the value in double quotes where it has to be. It must not hold one
  * itself, nor a backslash: sn_script_check_bsub. */
 void sn_script_bsub(struct sn_str *out, const char *option, const char *value);

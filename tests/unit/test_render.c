@@ -84,9 +84,14 @@ static void directives_are_escaped(void)
     struct sn_err err = {0};
     sn_script_sbatch(&out, "--comment", "a b'c\"d#e\\f");
     sn_script_sbatch(&out, "--exclusive", NULL);
-    (void)tap_text(out.p, "#SBATCH --comment=a\\ b\\'c\\\"d\\#e\\\\f\n#SBATCH --exclusive\n",
+    sn_script_sbatch(&out, "--qos", "a[1-2]&(b)");
+    (void)tap_text(out.p,
+                   "#SBATCH --comment=\"a b'c\\\"d#e\\\\f\"\n#SBATCH --exclusive\n"
+                   "#SBATCH --qos=a[1-2]&(b)\n",
                    "#SBATCH");
     sn_str_fini(&out);
+    tap_ok(sn_script_check_sbatch("run.yaml", "#SBATCH --job-name=my-HetJob\n", &err) == SN_EINPUT,
+           "%s", err.text);
     sn_script_bsub(&out, "-J", "name");
     sn_script_bsub(&out, "-o", "/a b/%J");
     sn_script_bsub(&out, "-r", NULL);
@@ -195,7 +200,7 @@ static void every_key_has_its_option(void)
                  "#SBATCH --exclude=lrdn[1-2],lrdn7\n#SBATCH --no-kill\n#SBATCH --time=1:30:05\n"
                  "#SBATCH --signal=USR2@200\n#SBATCH --requeue\n#SBATCH --dependency=singleton\n"
                  "#SBATCH --output=/runs/out/slurm-%j.out\n#SBATCH --open-mode=append\n"
-                 "#SBATCH --comment=a\\ b\n#SBATCH --mail-type=FAIL\n");
+                 "#SBATCH --comment=\"a b\"\n#SBATCH --mail-type=FAIL\n");
     sn_site_fini(&j.s);
 }
 

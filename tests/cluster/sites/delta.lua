@@ -1,0 +1,6 @@
+-- What the site's own filter asks for, read by rules.lua.
+site = {
+   account = true,
+   suffix = "-delta-gpu",
+   gpus = true,
+}

@@ -1,0 +1,6 @@
+-- What the site's own filter asks for, read by rules.lua.
+site = {
+   account = true,
+   suffix = "-dtai-gh",
+   gpus = true,
+}

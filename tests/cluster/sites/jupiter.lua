@@ -1,0 +1,5 @@
+-- What the site's own filter asks for, read by rules.lua.
+site = {
+   account = true,
+   gpus = true,
+}
