@@ -23,14 +23,14 @@ sleep 1000 # leaving within the grace time would end the job: Slurm itself reque
 SH
 job=$(submit "$tmp/job.sh" -N 2 --ntasks-per-node=2 --exclusive --requeue)
 like "a job is submitted" "$job" '^[0-9]+$'
-ok "it trains on 2 nodes x 2 ranks" wait_step "$tmp/job" 20 60
+must "it trains on 2 nodes x 2 ranks" wait_step "$tmp/job" 20 60
 intruder=$(printf '#!/bin/sh\nsleep 2\n' >"$tmp/high.sh" && submit "$tmp/high.sh" -p high -N 2 --exclusive)
-ok "a higher partition takes its nodes" wait_state "$intruder" 'RUNNING|COMPLETED' 90
+must "a higher partition takes its nodes" wait_state "$intruder" 'RUNNING|COMPLETED' 90
 saved=$(metric step "$tmp/job/metrics.jsonl" | tail -n 1)
 ok "what was trained until then is a checkpoint (step $saved)" \
     test -f "$tmp/job/ckpt/step-$(printf %08d "$saved")/COMMIT"
 ok "and it is not the whole" test "$saved" -lt "$steps"
-ok "the job is requeued and ends" wait_state "$job" COMPLETED 180
+must "the job is requeued and ends" wait_state "$job" COMPLETED 180
 like "it was restarted once" "$(outside scontrol show job "$job")" 'Restarts=1 '
 same_losses "its losses are those of a run in one go, bit for bit" "$tmp/job" "$one"
 

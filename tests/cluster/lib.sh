@@ -15,7 +15,7 @@ cluster_own=
 
 cluster_down() {
     [ -z "$cluster_own" ] || tests/cluster/down
-    rm -rf "$tmp"
+    [ -n "${KEEP:-}" ] || rm -rf "$tmp"
 }
 
 # A cluster for this scenario; where none can be made the whole test is skipped, aloud.
@@ -88,6 +88,20 @@ in_state() { # job pattern
     state "$1" | grep -qE "^($2)\$"
 }
 
+# As ok, but what comes after would have no sense without it: the test ends, with what is known of the job.
+must() { # sentence command...
+    must_f=$tap_failed
+    ok "$@"
+    [ "$tap_failed" != "$must_f" ] || return 0
+    if [ -n "${job:-}" ]; then
+        tap_lines job "$(outside scontrol show job "$job" | head -n 20)"
+        [ ! -f "$tmp/$job.out" ] || tap_lines out "$(tail -n 30 "$tmp/$job.out")"
+        [ ! -f "$o/journal.jsonl" ] || tap_lines journal "$(cut -c 1-400 "$o/journal.jsonl" | tail -n 12)"
+        outside scancel "$job"
+    fi
+    tap_done
+}
+
 # Repeats a command until it succeeds.
 wait_until() { # seconds command...
     wait_end=$(($(date +%s) + $1))
@@ -98,19 +112,22 @@ wait_until() { # seconds command...
     done
 }
 
+# False at once when the job has ended otherwise.
 wait_state() { # job pattern seconds
-    wait_until "$3" in_state "$1" "$2" && return 0
-    tap_lines "job $1" "$(outside scontrol show job "$1" | head -n 8)"
-    [ ! -f "$tmp/$1.out" ] || tap_lines out "$(tail -n 15 "$tmp/$1.out")"
-    return 1
+    wait_until "$3" in_state "$1" "$2|COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL" && in_state "$1" "$2"
 }
 
 has_step() { # output step
     grep -q "^{\"step\": $2," "$1/metrics.jsonl" 2>/dev/null
 }
 
+step_or_end() { # output step
+    has_step "$1" "$2" || in_state "${job:-0}" 'COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL'
+}
+
+# False at once when the job has ended without it.
 wait_step() { # output step seconds
-    wait_until "$3" has_step "$1" "$2"
+    wait_until "$3" step_or_end "$1" "$2" && has_step "$1" "$2"
 }
 
 events() { # output event: lines of the journal
@@ -167,9 +184,9 @@ reference() { # ranks run-file: sets $one, its output
         else
             run mpi "$1" "$BUILD/bin/sennit-train" "$one.yaml"
         fi
-        is "the run in one go ends" "$rc" 0
-        [ "$rc" != 0 ] || touch "$one/done"
         [ "$rc" = 0 ] || tap_lines err "$(printf '%s' "$err" | tail -n 5)"
+        must "the run in one go ends" test "$rc" = 0
+        touch "$one/done"
     fi
 }
 
@@ -183,12 +200,12 @@ exec_job() { # name nodes ranks-per-node [sbatch option...]
     shift 3
     job=$(submit "$tmp/$exec_name.sh" -J "$exec_name" -N "$exec_n" --ntasks-per-node="$exec_r" \
         --cpus-per-task=$((8 / exec_r)) --exclusive --requeue "$@")
-    ok "$exec_name: submitted as job $job" test -n "$job"
+    must "$exec_name: submitted as job $job" test -n "$job"
 }
 
 # Ended as a job should: finished, all steps done.
 job_done() { # name seconds
-    ok "$1: it ends by itself" wait_state "$job" COMPLETED "$2"
+    must "$1: it ends by itself" wait_state "$job" COMPLETED "$2"
     is "$1: all steps are done" "$(metric step "$o/metrics.jsonl" | tail -n 1)" "$steps"
 }
 
@@ -215,5 +232,5 @@ member() { # key line
 preempt() { # nodes seconds: sets $intruder
     printf '#!/bin/sh\nsleep %s\n' "$2" >"$tmp/high.sh"
     intruder=$(submit "$tmp/high.sh" -J high -p high -N "$1" --exclusive)
-    ok "a job of a higher partition gets the nodes" wait_state "$intruder" 'RUNNING|COMPLETED' 120
+    must "a job of a higher partition gets the nodes" wait_state "$intruder" 'RUNNING|COMPLETED' 120
 }
