@@ -134,6 +134,10 @@ events() { # output event: lines of the journal
     grep "\"event\": *\"$2\"" "$1/journal.jsonl" 2>/dev/null
 }
 
+has_event() { # output event
+    events "$1" "$2" >/dev/null
+}
+
 # A small llama: OUTPUT and lines of the run file's other sections. Variables as in train.sh's run_file,
 # and: layout="data: 2, tensor: 4", slurm="attempts: 3", hang=10 (seconds).
 job_file() { # path output
