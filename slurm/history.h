@@ -85,13 +85,14 @@ struct sn_history {
     struct sn_history_bad *bad; /* once a host, the latest word */
     /* progress; NAN or -1: unknown */
     int64_t step, steps, tokens;
-    double loss, grad_norm, tokens_per_s, mfu, step_time; /* step_time: median of the last ones */
-    double eta;                                           /* seconds */
-    char checkpoints[SN_HISTORY_PATH];                    /* their directory */
-    int64_t snapshot;    /* step that partners hold in memory; -1: none known */
-    int64_t saved;       /* step of the newest checkpoint; -1: none */
-    double saved_at;     /* seconds since 1970; 0: unknown */
-    int64_t saved_bytes; /* -1: unknown */
+    double loss, grad_norm;
+    double tokens_per_s, mfu, step_time; /* medians of the last steps */
+    double eta;                          /* seconds */
+    char checkpoints[SN_HISTORY_PATH];   /* their directory */
+    int64_t snapshot;                    /* step that partners hold in memory; -1: none known */
+    int64_t saved;                       /* step of the newest checkpoint; -1: none */
+    double saved_at;                     /* seconds since 1970; 0: unknown */
+    int64_t saved_bytes;                 /* -1: unknown */
     enum sn_run_state state;
     char state_why[200]; /* a sentence */
     int damaged;         /* lines and files that could not be read */

@@ -212,8 +212,8 @@ static void take_begin(struct sn_history *h, struct sn_json line)
     h->deadline = seconds(line, "deadline");
 }
 
-static enum sn_status take_launch(struct sn_history_attempt *a, struct sn_json line,
-                                  struct sn_err *err)
+static enum sn_status take_launch(struct sn_history_attempt *a, const char *host,
+                                  struct sn_json line, struct sn_err *err)
 {
     bool relaid = false;
     TAKE(a->job, line, "job");
@@ -228,6 +228,10 @@ static enum sn_status take_launch(struct sn_history_attempt *a, struct sn_json l
     a->relaid = relaid;
     take_layout(a->layout, sn_json_get(line, "layout"));
     SN_TRY(take_hosts(a->nodes, &a->n_nodes, sn_json_get(line, "nodes"), err));
+    if (a->n_nodes == 0 && host[0]) { /* outside of a job: where the supervisor is */
+        (void)snprintf(a->nodes, sizeof(a->nodes), "%s", host);
+        a->n_nodes = 1;
+    }
     return take_hosts(a->spares, &a->n_spares, sn_json_get(line, "spares"), err);
 }
 
@@ -284,13 +288,13 @@ static bool is_of_attempt(const char *event, enum sn_history_event *e)
     return false;
 }
 
-static enum sn_status take_event(struct sn_history_attempt *a, enum sn_history_event e,
-                                 struct sn_json line, struct sn_err *err)
+static enum sn_status take_event(const struct sn_history *h, struct sn_history_attempt *a,
+                                 enum sn_history_event e, struct sn_json line, struct sn_err *err)
 {
     if (a->began <= 0)
         a->began = seconds(line, "time");
     if (e == SN_EVENT_LAUNCH)
-        return take_launch(a, line, err);
+        return take_launch(a, h->host, line, err);
     if (e == SN_EVENT_RUNNING)
         a->start_up = seconds(line, "seconds");
     else if (e == SN_EVENT_NOTICE)
@@ -325,7 +329,7 @@ static enum sn_status take_line(struct sn_history *h, struct sn_evidence *e, str
         SN_TRY(attempt_of(&a, h, count(line, "attempt", -1), err));
         h->damaged += a == NULL;
         e->last = a ? of_attempt : e->last;
-        return a ? take_event(a, of_attempt, line, err) : SN_OK;
+        return a ? take_event(h, a, of_attempt, line, err) : SN_OK;
     }
     return SN_OK; /* other events may come with later versions */
 }
@@ -383,31 +387,49 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Of the last ones that are numbers, sorted in place. */
+enum { KEPT = 32 };
+struct lately {
+    double v[KEPT];
+    int n;
+};
+
+static void add_lately(struct lately *l, double v)
+{
+    if (!isnan(v))
+        l->v[l->n++ % KEPT] = v;
+}
+
+static double median(struct lately *l)
+{
+    int kept = l->n < KEPT ? l->n : KEPT;
+    if (kept == 0)
+        return NAN;
+    qsort(l->v, (size_t)kept, sizeof(l->v[0]), ascending);
+    return l->v[kept / 2];
+}
+
 void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len)
 {
-    enum { KEPT = 32 };
     struct sn_jsonl lines = lines_of(text, len);
     struct sn_json line;
-    double took[KEPT];
-    int n = 0;
+    struct lately took = {0}, rate = {0}, mfu = {0};
     while (sn_jsonl_next(&lines, &line)) {
         double t = number(line, "step_time_s");
         if (!(t > 0)) /* an evaluation */
             continue;
-        took[n++ % KEPT] = t;
+        add_lately(&took, t);
+        add_lately(&rate, number(line, "tokens_per_s"));
+        add_lately(&mfu, number(line, "mfu"));
         h->step = count(line, "step", -1);
         h->tokens = count(line, "tokens", -1);
         h->loss = number(line, "loss");
         h->grad_norm = number(line, "grad_norm");
-        h->tokens_per_s = number(line, "tokens_per_s");
-        h->mfu = number(line, "mfu");
         h->snapshot = count(line, "snapshot_step", h->snapshot);
     }
-    int kept = n < KEPT ? n : KEPT;
-    if (kept > 0) {
-        qsort(took, (size_t)kept, sizeof(took[0]), ascending);
-        h->step_time = took[kept / 2];
-    }
+    h->step_time = median(&took);
+    h->tokens_per_s = median(&rate);
+    h->mfu = median(&mfu);
     h->damaged += (int)(lines.damaged < INT32_MAX / 2 ? lines.damaged : INT32_MAX / 2);
 }
 
