@@ -211,7 +211,11 @@ static void say_suspect(struct sn_str *out, const struct sn_history_attempt *a)
     if (a->n_suspects == 0)
         return;
     name(out, "");
-    sn_str_add(out, "suspected of %s: rank %" PRId64 " on %s", s->kind, s->rank, s->host);
+    if (s->rank >= 0)
+        sn_str_add(out, "suspected (%s): rank %" PRId64 " on %s", s->kind, s->rank, s->host);
+    else
+        sn_str_add(out, "suspected (%s): no rank alone%s%s", s->kind, s->host[0] ? ", host " : "",
+                   s->host);
     if (s->operation[0])
         sn_str_add(out, ", in %s%s%s", s->axis, s->axis[0] ? " " : "", s->operation);
     if (s->behind > 0)

@@ -8,6 +8,7 @@
 #include "lib/config/config.h"
 #include "lib/run/record.h"
 #include "lib/run/ring.h"
+#include "slurm/ledger.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,15 +24,16 @@ enum {
     WHOLE = 64 << 20,   /* bytes of a file that is read as a whole; of a longer one the end is */
     END = 256 << 10,    /* bytes of a file of which the end is enough */
     RINGS = 4096,       /* records of ranks that are looked at */
+    HANG_TIMEOUT = 300, /* seconds, where no run file says: the default of run.hang_timeout */
     LEAST_PATIENCE = 60 /* seconds */
 };
 
 struct reading {
     struct sn_history *h;
     const char *dir;
-    double now, moved; /* when anything last changed, seconds since 1970; 0: unknown */
-    int hang_timeout;  /* seconds */
-    bool is_run;       /* something in the directory is of a run */
+    double now, moved;        /* when anything last changed, seconds since 1970; 0: unknown */
+    struct sn_config *config; /* NULL: no run file can be read */
+    bool is_run;              /* something in the directory is of a run */
     struct sn_evidence evidence;
 };
 
@@ -183,17 +185,42 @@ static enum sn_status read_run_file(struct reading *r, struct sn_err *err)
     enum sn_status st = sn_config_load(c, path, NULL, &why);
     if (st != SN_OK && st != SN_ENOMEM && r->h->run_file[0])
         st = sn_config_load(c, r->h->run_file, NULL, &why);
-    const char *place = "ckpt";
     if (st == SN_OK) {
+        r->config = c;
         r->h->steps = c->train.steps;
-        r->hang_timeout = c->run.hang_timeout;
-        place = c->checkpoint.dir;
+        return SN_OK;
     }
+    sn_free(c);
+    return st == SN_ENOMEM ? sn_fail(err, st, "%s", why.text) : SN_OK;
+}
+
+static void find_checkpoints(struct reading *r)
+{
+    const char *place = r->config ? r->config->checkpoint.dir : "ckpt";
     bool own = place[0] != '/';
     (void)snprintf(r->h->checkpoints, sizeof(r->h->checkpoints), "%s%s%s", own ? r->dir : "",
                    own ? "/" : "", place);
-    sn_free(c);
-    return st == SN_ENOMEM ? sn_fail(err, st, "%s", why.text) : SN_OK;
+    if (!sn_history_take_checkpoints(r->h))
+        return;
+    r->is_run = r->is_run || r->h->saved >= 0;
+    r->moved = fmax(r->moved, r->h->saved_at);
+}
+
+/* The ledger has what other runs and other requeues found out, too. */
+static enum sn_status read_ledger(struct reading *r, struct sn_err *err)
+{
+    char own[4200];
+    struct sn_ledger ledger = {0};
+    const char *path = r->config ? r->config->slurm.ledger : "";
+    (void)snprintf(own, sizeof(own), "%s/nodes.jsonl", r->dir);
+    enum sn_status st = sn_ledger_load(&ledger, *path ? path : own, (int64_t)r->now, err);
+    r->h->damaged += st == SN_EIO;
+    for (int i = 0; i < ledger.n && st == SN_OK; i++) {
+        const struct sn_ledger_entry *e = &ledger.entry[i];
+        st = sn_history_take_bad(r->h, e->host, e->why, (double)e->until, err);
+    }
+    sn_ledger_fini(&ledger);
+    return st == SN_EIO ? SN_OK : st;
 }
 
 /* ---- who is alive -----------------------------------------------------------------------------
@@ -244,7 +271,8 @@ static void weigh(struct reading *r)
     struct sn_evidence *e = &r->evidence;
     double step = r->h->step_time > 0 ? r->h->step_time : 0;
     e->still = r->moved > 0 ? fmax(r->now - r->moved, 0) : -1;
-    e->patience = fmax(LEAST_PATIENCE, fmax(2.0 * r->hang_timeout, 20 * step));
+    double timeout = r->config ? r->config->run.hang_timeout : HANG_TIMEOUT;
+    e->patience = fmax(LEAST_PATIENCE, fmax(2 * timeout, 20 * step));
     look_at_ranks(r);
     look_at_supervisor(r);
 }
@@ -264,33 +292,32 @@ static enum sn_status read_all(struct reading *r, struct sn_err *err)
     SN_TRY(read_records(r, err));
     SN_TRY(read_steps(r, err));
     SN_TRY(read_run_file(r, err));
-    if (sn_history_take_checkpoints(r->h)) {
-        r->is_run = r->is_run || r->h->saved >= 0;
-        r->moved = fmax(r->moved, r->h->saved_at);
-    }
+    SN_TRY(read_ledger(r, err));
+    find_checkpoints(r);
     weigh(r);
     if (!r->is_run)
         return sn_fail(err, SN_EINPUT,
                        "%s: nothing in it is of a run; want the directory that run.output names",
                        r->dir);
+    sn_history_conclude(r->h);
+    sn_history_judge(r->h, &r->evidence);
+    forget_expired(r->h, r->now);
+    if (r->h->state == SN_RUN_UNKNOWN && r->config)
+        return sn_history_take_rings(r->h, r->dir, r->config, err);
     return SN_OK;
 }
 
 enum sn_status sn_history_read(struct sn_history *out, const char *dir, double now,
                                struct sn_err *err)
 {
-    enum { HANG_TIMEOUT = 300 }; /* where no run file says so: the default of run.hang_timeout */
     struct sn_history h;
     sn_history_init(&h);
-    struct reading r = {.h = &h, .dir = dir, .now = now, .hang_timeout = HANG_TIMEOUT};
+    struct reading r = {.h = &h, .dir = dir, .now = now};
     enum sn_status st = read_all(&r, err);
-    if (st != SN_OK) {
+    sn_free(r.config);
+    if (st == SN_OK)
+        *out = h;
+    else
         sn_history_fini(&h);
-        return st;
-    }
-    sn_history_conclude(&h);
-    sn_history_judge(&h, &r.evidence);
-    forget_expired(&h, now);
-    *out = h;
-    return SN_OK;
+    return st;
 }

@@ -12,6 +12,7 @@
 #define SN_HISTORY_H
 
 #include "lib/base/err.h"
+#include "lib/config/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,7 +36,7 @@ enum {
 
 /* Whom the supervisor suspected. */
 struct sn_history_suspect {
-    char kind[16]; /* "hang", "straggler", "silent" */
+    char kind[16]; /* "hang", "straggler", "silent"; "stopped" by its process' state */
     int64_t rank;  /* -1: unknown */
     char host[64], axis[32], operation[64];
     double behind, seconds;
@@ -145,6 +146,13 @@ enum sn_status sn_history_take_record(struct sn_history *h, int64_t number, cons
 void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len);
 /* Add what the last lines of checkpoints.jsonl say. */
 void sn_history_take_saves(struct sn_history *h, const char *text, size_t len);
+/* Add a host to those that are avoided; of several words about one the last counts. SN_ENOMEM. */
+enum sn_status sn_history_take_bad(struct sn_history *h, const char *host, const char *why,
+                                   double until, struct sn_err *err);
+/* Whom the ranks wait for by their records in `dir`, as the suspect of a last attempt without an
+ * end; where all its processes have ended too, nobody. SN_ENOMEM. */
+enum sn_status sn_history_take_rings(struct sn_history *h, const char *dir,
+                                     const struct sn_config *c, struct sn_err *err);
 /* Look for the newest committed checkpoint in h->checkpoints, whose word counts more than that of
  * checkpoints.jsonl. False, and nothing changed: there is no such directory. */
 bool sn_history_take_checkpoints(struct sn_history *h);

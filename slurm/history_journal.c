@@ -174,11 +174,14 @@ static enum sn_status attempt_of(struct sn_history_attempt **out, struct sn_hist
     return SN_OK;
 }
 
-static enum sn_status take_bad_node(struct sn_history *h, struct sn_json line, struct sn_err *err)
+enum sn_status sn_history_take_bad(struct sn_history *h, const char *host, const char *why,
+                                   double until, struct sn_err *err)
 {
-    struct sn_history_bad bad = {.until = seconds(line, "until")};
-    TAKE(bad.host, line, "host");
-    TAKE(bad.why, line, "why");
+    struct sn_history_bad bad = {.until = until};
+    (void)snprintf(bad.host, sizeof(bad.host), "%s", host);
+    (void)snprintf(bad.why, sizeof(bad.why), "%s", why);
+    clean(bad.host);
+    clean(bad.why);
     int at = 0;
     while (at < h->n_bad && strcmp(h->bad[at].host, bad.host) != 0)
         at++;
@@ -195,6 +198,14 @@ static enum sn_status take_bad_node(struct sn_history *h, struct sn_json line, s
     h->bad[at] = bad;
     h->n_bad = at == h->n_bad ? at + 1 : h->n_bad;
     return SN_OK;
+}
+
+static enum sn_status take_bad_node(struct sn_history *h, struct sn_json line, struct sn_err *err)
+{
+    char host[256], why[256];
+    TAKE(host, line, "host");
+    TAKE(why, line, "why");
+    return sn_history_take_bad(h, host, why, seconds(line, "until"), err);
 }
 
 /* ---- the journal ------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ static void judge_attempt(struct sn_history *h, const struct sn_evidence *e)
     else if (e->last == SN_EVENT_NOTICE && a && a->notices[0])
         say(h, SN_RUN_RUNNING, "it was asked to leave (%.100s)", a->notices);
     else if (e->last == SN_EVENT_SUSPECT && a)
-        say(h, SN_RUN_RUNNING, "suspected of %.15s: rank %" PRId64 " on %.63s", a->suspect.kind,
+        say(h, SN_RUN_RUNNING, "suspected (%.15s): rank %" PRId64 " on %.63s", a->suspect.kind,
             a->suspect.rank, a->suspect.host);
     else
         say(h, SN_RUN_RUNNING, "it steps");

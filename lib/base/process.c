@@ -7,24 +7,32 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* proc(5): the letter behind the name, which is in parentheses and may hold any character. */
-static bool has_ended(int64_t pid)
+/* proc(5): the letter behind the name, which is in parentheses and may hold any character. NUL: no
+ * /proc, or no such process. */
+static char state_of(int64_t pid)
 {
     char path[48], text[512];
     (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
     FILE *f = fopen(path, "re");
     if (!f)
-        return false; /* no /proc, or not ours to see: it exists, more is not known */
+        return '\0';
     size_t n = fread(text, 1, sizeof(text) - 1, f);
     (void)fclose(f); /* only read */
     text[n] = '\0';
     const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] == ' ' && (name_end[2] == 'Z' || name_end[2] == 'X');
+    return name_end && name_end[1] == ' ' ? name_end[2] : '\0';
 }
 
 bool sn_process_is_alive(int64_t pid)
 {
     if (pid <= 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno != EPERM))
         return false;
-    return !has_ended(pid);
+    char state = state_of(pid);
+    return state != 'Z' && state != 'X';
+}
+
+bool sn_process_is_stopped(int64_t pid)
+{
+    char state = pid > 0 ? state_of(pid) : '\0';
+    return state == 'T' || state == 't';
 }

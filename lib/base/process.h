@@ -9,5 +9,7 @@
 
 /* Does it exist and can it still do something? One that has ended and was not waited for cannot. */
 bool sn_process_is_alive(int64_t pid);
+/* Is it held by SIGSTOP or a debugger? False where that cannot be known. */
+bool sn_process_is_stopped(int64_t pid);
 
 #endif

@@ -79,7 +79,7 @@ static void the_last_word_decides_the_state(void)
          "\"n1\"}\n",
          {MOVES},
          SN_RUN_RUNNING,
-         "suspected of hang: rank 3 on n1"},
+         "suspected (hang): rank 3 on n1"},
         {DECIDED("retry"), {MOVES}, SN_RUN_STARTING, "because of retry"},
         {DECIDED("retry"), {STILL}, SN_RUN_UNKNOWN, "nothing has moved for 600 s"},
         {DECIDED("shrink"), {MOVES}, SN_RUN_STARTING, "because of shrink"},
@@ -234,6 +234,15 @@ static void a_process_that_has_ended_is_not_alive(void)
            "not before its parent has asked for it either");
     (void)waitpid(pid, NULL, 0);
     tap_ok(!sn_process_is_alive(pid), "nor afterwards");
+    pid = fork();
+    if (pid == 0)
+        (void)pause();
+    tap_ok(!sn_process_is_stopped(pid) && kill(pid, SIGSTOP) == 0 &&
+               waitid(P_PID, (id_t)pid, &info, WSTOPPED) == 0 && sn_process_is_stopped(pid) &&
+               sn_process_is_alive(pid),
+           "one that is stopped is alive, and is told");
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
     tap_ok(sn_process_is_alive(getpid()) && sn_process_is_alive(1), "this one is, and the first");
     tap_ok(!sn_process_is_alive(0) && !sn_process_is_alive(-1) && !sn_process_is_alive(INT64_MAX),
            "numbers that are no process");
