@@ -194,12 +194,12 @@ static enum sn_status blame_nodes(struct sn_exec *x, const struct findings *f, s
 /* ---- the record --------------------------------------------------------------------------------
  */
 
-/* The line of the launcher's that says most. */
+/* The line of the launcher's that says most. "Unable" is why no step began at all. */
 static const char *telling_line(const char *text)
 {
     static const char *const mark[] = {
-        "DUE TO",        "Node failure on", " failed on node ", "oom",  "process rank ",
-        "Process name:", "srun: error: ",   "slurmstepd: ",     "error"};
+        "Unable to create step", "DUE TO",        "Node failure on", " failed on node ", "oom",
+        "process rank ",         "Process name:", "srun: error: ",   "slurmstepd: ",     "error"};
     for (size_t i = 0; i < sizeof(mark) / sizeof(mark[0]); i++) {
         const char *p = strstr(text, mark[i]);
         while (p && p > text && p[-1] != '\n')
@@ -358,6 +358,7 @@ enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct 
     SN_TRY(s->few ? record_few(&f, x, s, err) : record_end(&f, x, s, err));
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
     decide(out, x, s, f.end.cause, &past);
+    x->pause = past.stillborn < 6 ? (1 << past.stillborn) - 1 : 60;
     return record_decision(x, s->number, out, err);
 }
 

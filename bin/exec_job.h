@@ -54,12 +54,17 @@ struct sn_exec {
     bool *dead; /* one per host of the allocation */
     struct sn_asking asking;
     int started;        /* attempts of this process */
+    int pause;          /* seconds before the next one */
     char last_host[64]; /* where the attempt before lost a rank; "": it did not */
 };
 
 /* Read all of it; signals wait from here on. SN_EINPUT and so on; sn_exec_close in any case. */
 enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, struct sn_err *err);
 void sn_exec_close(struct sn_exec *x);
+
+/* Until the next attempt may begin: the pause, and the end of the step before, whose memory and
+ * processors it needs. Returns what the supervisor was asked meanwhile (enum sn_asked). */
+unsigned sn_exec_rest(struct sn_exec *x);
 
 /* One attempt. `few` if no layout fits on the nodes that are left: then nothing was started. */
 struct sn_exec_step {

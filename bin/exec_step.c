@@ -1,6 +1,7 @@
 #include "bin/exec_job.h"
 
 #include "bin/common.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/plan/relayout.h"
@@ -152,6 +153,20 @@ static enum sn_status write_launch(const struct sn_exec *x, const struct sn_exec
     enum sn_status st = sn_journal_launch(&x->journal, &l, err);
     sn_argv_fini(&spares);
     return st;
+}
+
+unsigned sn_exec_rest(struct sn_exec *x)
+{
+    enum { MOST = 60, ASK_EVERY = 2 };
+    bool steps = x->started > 0 && x->allocation.scheduler == SN_SCHED_SLURM;
+    double begun = sn_clock();
+    unsigned asked = sn_asking_wait(&x->asking, 0);
+    while (!asked && sn_clock() - begun < x->pause) /* an old child's end wakes it, too */
+        asked = sn_asking_wait(&x->asking, 1);
+    while (!asked && steps && sn_clock() - begun < x->pause + MOST &&
+           sn_ask_steps(x->allocation.job) > 0)
+        asked = sn_asking_wait(&x->asking, ASK_EVERY);
+    return asked;
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------

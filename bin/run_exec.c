@@ -82,6 +82,8 @@ static enum sn_status go_on(struct sn_exec *x, struct sn_decision *d, struct sn_
         return sn_exec_leave_early(d, x, asked, err);
     do {
         struct sn_exec_step s;
+        if ((asked = sn_exec_rest(x)))
+            return sn_exec_leave_early(d, x, asked, err);
         enum sn_status st = sn_exec_step(&s, x, err);
         if (st == SN_OK)
             st = sn_exec_judge(d, x, &s, err);

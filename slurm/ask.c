@@ -161,6 +161,25 @@ bool sn_ask_nodes(bool *dead, const struct sn_hostlist *host)
     return found > 0;
 }
 
+/* "41.0", "41.batch", "41.extern", one a line: steps have numbers. */
+int sn_steps_parse(const char *text)
+{
+    int n = 0;
+    for (const char *p = text; (p = strchr(p, '.')); p++)
+        n += p[1] >= '0' && p[1] <= '9';
+    return n;
+}
+
+int sn_ask_steps(const char *job)
+{
+    struct sn_str text;
+    if (!ASK(&text, "squeue", "--noheader", "--steps", "--jobs", job, "--format=%i"))
+        return 0;
+    int n = sn_steps_parse(text.p);
+    sn_str_fini(&text);
+    return n;
+}
+
 enum sn_status sn_ask_requeue(const char *job, struct sn_err *err)
 {
     const char *const argv[] = {"scontrol", "requeue", job, NULL};

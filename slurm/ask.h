@@ -38,6 +38,10 @@ int sn_nodes_parse(bool *dead, const struct sn_hostlist *host, const char *text)
 /* False: nobody answered. */
 bool sn_ask_nodes(bool *dead, const struct sn_hostlist *host);
 
+/* Steps of the job that are still there, besides those of its script. 0 where nobody answers. */
+int sn_ask_steps(const char *job);
+int sn_steps_parse(const char *text);
+
 /* Put the job back into the queue. SN_EFAIL with Slurm's own words. */
 enum sn_status sn_ask_requeue(const char *job, struct sn_err *err);
 /* 2205 for "slurm-wlm 22.05.8"; 0: unknown. */

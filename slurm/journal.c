@@ -113,12 +113,22 @@ static void forget(struct sn_journal_past *p)
     p->failures = p->idle = p->stillborn = 0;
 }
 
+/* Did it end before it began? By a race of MPI's start, or because Slurm had no room for the step
+ * yet. */
+static bool is_stillborn(struct sn_json line)
+{
+    char says[256];
+    sn_json_get_text(line, "says", says, sizeof(says));
+    return sn_json_get_integer(line, "exit_code", 0) == 128 + SIGSEGV ||
+           strstr(says, "Unable to create step") || strstr(says, "Step creation");
+}
+
 static void count_end(struct sn_journal_past *p, struct sn_json line)
 {
     char cause[64];
     int64_t saved = sn_json_get_integer(line, "saved_step", -1);
     sn_json_get_text(line, "cause", cause, sizeof(cause));
-    bool crashed = sn_json_get_integer(line, "exit_code", 0) == 128 + SIGSEGV && !p->has_run;
+    bool crashed = !p->has_run && is_stillborn(line);
     p->failures += !is_asked(cause);
     p->stillborn = crashed ? p->stillborn + 1 : 0;
     if (saved > p->best_step)

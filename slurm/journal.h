@@ -74,7 +74,7 @@ enum { SN_JOURNAL_STILLBORN = 10 };
 struct sn_journal_past {
     int failures;  /* ends of attempts that nobody had asked to leave */
     int idle;      /* the last ends that left no newer checkpoint than there was */
-    int stillborn; /* the last ends without a step, by a crash: up to SN_JOURNAL_STILLBORN of them
+    int stillborn; /* the last ends before a step could begin: up to SN_JOURNAL_STILLBORN of them
                       are not idle, since starting a large job fails by chance */
     bool has_run;  /* the last attempt has finished a step */
     int attempts;  /* the highest number in the file, of any time */

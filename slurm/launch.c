@@ -109,8 +109,10 @@ static void add_srun(struct sn_argv *a, const struct sn_launch *l)
         sn_argv_add(a, l->slurm_version >= 2405 ? "--tres-bind=gres/gpu:none" : "--gpu-bind=none");
     if (l->may_lose_nodes)
         sn_argv_add(a, "--no-kill");
-    if (l->beside_others)
+    if (l->beside_others) {
         sn_argv_add(a, "--overlap");
+        sn_argv_add(a, "--mem=0");
+    }
     if (l->node_list)
         sn_argv_add(a, "--nodelist=%s", l->node_list);
 }

@@ -11,8 +11,9 @@
  *                                   22.05 to 23.02, -c from 22.05 to 23.11)
  *   --cpu-bind                      cores where the number of cores is known, else none
  *   --gpu-bind=none                 ranks see their peers' GPUs; from 24.05 --tres-bind
- *   -w --no-kill --overlap          on chosen nodes, past the death of others, beside a step that
- *                                   is not quite gone
+ *   -w --no-kill                    on chosen nodes, past the death of others
+ *   --overlap --mem=0               beside a step that is not quite gone: it holds its CPUs, and
+ * its memory, until its last node has answered
  */
 #ifndef SN_LAUNCH_H
 #define SN_LAUNCH_H

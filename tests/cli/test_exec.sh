@@ -63,6 +63,7 @@ cat >"$tmp/slurm/squeue" <<'SH'
 #!/bin/sh
 case "$*" in
 *%A*) cat "$T/queue" ;;
+*--steps*) cat "$T/steps" && echo 41.batch >"$T/steps" ;;
 *) exit 1 ;;
 esac
 SH
@@ -80,6 +81,7 @@ scene() { # name nodes: a job on these nodes, whose Slurm has nothing to say yet
     rm -f "$tmp"/srun.* "$tmp"/env.*
     : >"$tmp/refused"
     : >"$tmp/queue"
+    echo 41.batch >"$tmp/steps"
     : >"$tmp/scontrol"
     : >"$tmp/act"
     echo "PreemptType = preempt/none" >"$tmp/config"
@@ -136,7 +138,7 @@ sed -i 's/NodeName=n2 .*/NodeName=n2 Arch=x86_64 State=DOWN*+CLOUD/' "$tmp/nodes
 play --
 is "spare: done" "$rc" 0
 like "spare: four of five nodes" "$(cat "$tmp/srun.1")" '--nodes=4 .*--no-kill --nodelist=n\[0-3\] '
-like "spare: then without the dead one" "$(cat "$tmp/srun.2")" '--no-kill --overlap --nodelist=n\[0-1,3-4\] '
+like "spare: then without the dead one" "$(cat "$tmp/srun.2")" '--no-kill --overlap --mem=0 --nodelist=n\[0-1,3-4\] '
 like "spare: because" "$(event end | head -n 1)" '"cause": "a node died", .*"rank": -1, "host": "n2"'
 like "spare: which is written down" "$(event bad-node)" '"host": "n2", "why": "a node died"'
 like "spare: in the ledger, too" "$(cat "$tmp/spare/nodes.jsonl")" '"host": "n2", .*"grade": "died", "until": [0-9]+, "job": "41"'
@@ -236,6 +238,15 @@ is "idle: exit code" "$rc" 93
 is "idle: three attempts without a newer checkpoint" "$(cat "$tmp/count")" 4
 like "idle: are the reason" "$(event decision | tail -n 1)" '3 attempts in a row made no progress'
 like "idle: the rank that failed is named" "$(event end | head -n 1)" '"rank": 5, "host": "n1", "says": "srun: error: n1: task 5'
+scene nostep n0,n1,n2,n3
+printf '41.batch\n41.0\n' >"$tmp/steps"
+act "137 10 12 srun: error: n1: task 5: Killed" \
+    "1 - - srun: error: Unable to create step for job 41: Memory required by task is not available" \
+    "1 - - srun: error: Unable to create step for job 41: Memory required by task is not available" \
+    "1 - - srun: error: Unable to create step for job 41: Memory required by task is not available" "0 100 100"
+play --
+is "nostep: what Slurm has no room for yet is no idle attempt" "$rc:$(cat "$tmp/count")" "0:5"
+is "nostep: the step before is waited for" "$(cat "$tmp/steps")" 41.batch
 scene attempts n0,n1,n2,n3
 sed -i 's/preflight: false/preflight: false, attempts: 2/' "$tmp/attempts.yaml"
 act "1 10 10 x" "1 20 20 x" "1 30 30 x"
