@@ -98,6 +98,12 @@ static enum sn_status choose_run_file(char *path, size_t room, const struct sn_e
     return sn_relayout_save(path, x->current, err);
 }
 
+/* The first start alone: a requeued job runs the same script again. */
+static bool is_fresh(const struct sn_exec *x)
+{
+    return x->line.fresh && x->started == 0 && x->allocation.restarts == 0;
+}
+
 static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *x,
                                      const struct sn_exec_step *s, struct sn_err *err)
 {
@@ -115,7 +121,7 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *
                           .trainer = x->shape.trainer,
                           .run_file = path,
                           .attempt = s->number,
-                          .fresh = x->line.fresh && x->started == 0 && x->allocation.restarts == 0,
+                          .fresh = is_fresh(x),
                           .stop_after = x->line.stop_after,
                           .nodes = s->nodes,
                           .ranks = ranks_of(x, s),
@@ -205,6 +211,8 @@ enum sn_status sn_exec_step(struct sn_exec_step *s, struct sn_exec *x, struct sn
     struct sn_argv command = {0};
     *s = (struct sn_exec_step){.number = sn_rundir_next_attempt(&x->rundir),
                                .from_step = sn_rundir_saved_step(&x->rundir)};
+    if (is_fresh(x))
+        s->from_step = -1;
     enum sn_status st = choose_nodes(s, x, &chosen, err);
     if (st == SN_OK)
         st = sn_rundir_begin(&x->rundir, s->number, err);

@@ -73,6 +73,7 @@ enum sn_status sn_journal_end(const struct sn_journal *j, const struct sn_journa
     sn_jsonl_real(&line, "seconds", e->seconds);
     sn_jsonl_int(&line, "step", e->step);
     sn_jsonl_int(&line, "saved_step", e->saved_step);
+    sn_jsonl_int(&line, "snapshot_step", e->snapshot_step);
     sn_jsonl_int(&line, "rank", e->rank);
     sn_jsonl_text(&line, "host", e->host);
     sn_jsonl_text(&line, "says", e->says);
@@ -111,6 +112,7 @@ static bool is_asked(const char *cause)
 static void forget(struct sn_journal_past *p)
 {
     p->failures = p->idle = p->stillborn = 0;
+    p->best_step = -1;
 }
 
 /* Did it end before it began? By a race of MPI's start, or because Slurm had no room for the step
@@ -127,6 +129,8 @@ static void count_end(struct sn_journal_past *p, struct sn_json line)
 {
     char cause[64];
     int64_t saved = sn_json_get_integer(line, "saved_step", -1);
+    int64_t snapshot = sn_json_get_integer(line, "snapshot_step", -1);
+    saved = snapshot > saved ? snapshot : saved;
     sn_json_get_text(line, "cause", cause, sizeof(cause));
     bool crashed = !p->has_run && is_stillborn(line);
     p->failures += !is_asked(cause);
@@ -139,6 +143,16 @@ static void count_end(struct sn_journal_past *p, struct sn_json line)
         p->best_step = saved;
 }
 
+/* What is there when it begins is no progress of its own; a run that begins anew has nothing yet.
+ */
+static void count_launch(struct sn_journal_past *p, struct sn_json line)
+{
+    int64_t from = sn_json_get_integer(line, "from_step", -1);
+    if (from < 0 || from > p->best_step)
+        p->best_step = from;
+    p->has_run = false;
+}
+
 static void count_line(struct sn_journal_past *p, struct sn_json line)
 {
     char event[16], job[32];
@@ -147,10 +161,8 @@ static void count_line(struct sn_journal_past *p, struct sn_json line)
     int64_t attempt = sn_json_get_integer(line, "attempt", 0);
     if (attempt > p->attempts && attempt <= INT32_MAX)
         p->attempts = (int)attempt;
-    if (!strcmp(event, "launch")) { /* what was there when it began; --fresh sets it back */
-        p->best_step = sn_json_get_integer(line, "from_step", -1);
-        p->has_run = false;
-    }
+    if (!strcmp(event, "launch"))
+        count_launch(p, line);
     if (!strcmp(event, "running"))
         p->has_run = true;
     if (!strcmp(event, "end"))

@@ -12,10 +12,8 @@
  *   running   attempt, step, seconds (from the launch to the first finished step)
  *   notice    attempt, what: SIGTERM SIGUSR1 SIGUSR2 SIGINT deadline
  *   suspect   attempt, kind (hang, straggler, silent), rank, host, axis, operation, behind, seconds
- *   end       attempt, exit_code, cause, seconds, step, saved_step, rank (-1), host (""), says
- *   bad-node  host, why, until
- *   decision  attempt, action, why, exit_code
- *   leave     exit_code
+ *   end       attempt, exit_code, cause, seconds, step, saved_step, snapshot_step, rank (-1), host
+ * (""), says bad-node  host, why, until decision  attempt, action, why, exit_code leave exit_code
  */
 #ifndef SN_JOURNAL_H
 #define SN_JOURNAL_H
@@ -57,10 +55,10 @@ struct sn_journal_end {
     int attempt, exit_code;
     enum sn_cause cause;
     double seconds;
-    int64_t step, saved_step; /* -1: none */
-    int rank;                 /* who is to blame; -1: nobody known */
-    const char *host;         /* "" */
-    const char *says;         /* the sentence of whoever knew */
+    int64_t step, saved_step, snapshot_step; /* -1: none */
+    int rank;                                /* who is to blame; -1: nobody known */
+    const char *host;                        /* "" */
+    const char *says;                        /* the sentence of whoever knew */
 };
 enum sn_status sn_journal_end(const struct sn_journal *j, const struct sn_journal_end *e,
                               struct sn_err *err);
@@ -73,7 +71,7 @@ enum sn_status sn_journal_suspect(const struct sn_journal *j, int attempt,
 enum { SN_JOURNAL_STILLBORN = 10 };
 struct sn_journal_past {
     int failures;  /* ends of attempts that nobody had asked to leave */
-    int idle;      /* the last ends that left no newer checkpoint than there was */
+    int idle;      /* the last ends that left no newer checkpoint or snapshot than there was */
     int stillborn; /* the last ends before a step could begin: up to SN_JOURNAL_STILLBORN of them
                       are not idle, since starting a large job fails by chance */
     bool has_run;  /* the last attempt has finished a step */

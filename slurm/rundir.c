@@ -171,8 +171,10 @@ void sn_rundir_progress(struct sn_rundir_progress *out, const struct sn_rundir *
 {
     char text[SN_TAIL_MAX];
     struct sn_json line = last_line(text, sizeof(text), r, "metrics.jsonl", "step_time_s");
-    *out = (struct sn_rundir_progress){.step = sn_json_get_integer(line, "step", -1),
-                                       .step_seconds = sn_json_get_number(line, "step_time_s", 0)};
+    *out =
+        (struct sn_rundir_progress){.step = sn_json_get_integer(line, "step", -1),
+                                    .snapshot_step = sn_json_get_integer(line, "snapshot_step", -1),
+                                    .step_seconds = sn_json_get_number(line, "step_time_s", 0)};
     line = last_line(text, sizeof(text), r, "checkpoints.jsonl", "commit_s");
     out->save_seconds =
         sn_json_get_number(line, "layout_s", 0) + sn_json_get_number(line, "copy_s", 0) +

@@ -26,10 +26,11 @@ int64_t sn_rundir_saved_step(const struct sn_rundir *r);
 bool sn_rundir_is_saving(const struct sn_rundir *r);
 
 struct sn_rundir_progress {
-    int64_t step;        /* the last in metrics.jsonl; -1: none */
-    double step_seconds; /* that it took; 0: unknown */
-    double save_seconds; /* the last save, from the copy to its commit; 0: unknown */
-    uint64_t motion;     /* another number whenever one of the files has grown or was begun anew */
+    int64_t step;          /* the last in metrics.jsonl; -1: none */
+    int64_t snapshot_step; /* the last that is kept in memory; -1: none */
+    double step_seconds;   /* that it took; 0: unknown */
+    double save_seconds;   /* the last save, from the copy to its commit; 0: unknown */
+    uint64_t motion; /* another number whenever one of the files has grown or was begun anew */
 };
 void sn_rundir_progress(struct sn_rundir_progress *out, const struct sn_rundir *r);
 

@@ -40,6 +40,7 @@ static void attempt(const struct sn_journal *j, int n, int64_t from, int64_t sav
                                .cause = cause,
                                .step = saved,
                                .saved_step = saved,
+                               .snapshot_step = -1,
                                .rank = 3,
                                .host = "n1",
                                .says = "rank 3 said \"no\""};
@@ -98,6 +99,27 @@ static void starts_fail_by_chance(const struct sn_journal *j)
     leave(j, 0);
 }
 
+static void snapshots_are_progress(const struct sn_journal *j)
+{
+    struct sn_journal_end e = {.exit_code = 137,
+                               .cause = SN_CAUSE_PEER,
+                               .step = 9,
+                               .saved_step = 5,
+                               .host = "",
+                               .says = ""};
+    begin(j);
+    for (int i = 0; i < 3; i++) {
+        struct sn_str line;
+        e.snapshot_step = 7 + (i > 0);
+        sn_journal_line(j, &line, "launch");
+        sn_jsonl_int(&line, "from_step", 5);
+        (void)sn_journal_write(j, &line, NULL);
+        (void)sn_journal_end(j, &e, NULL);
+    }
+    past_is(j, 3, 1, 5, "a newer step in memory is progress, the same step again is none");
+    leave(j, 0);
+}
+
 static void outside(const struct sn_journal *j)
 {
     begin(j);
@@ -140,6 +162,7 @@ int main(void)
     sn_journal_init(&alone, dir, &none);
     in_a_job(&j);
     starts_fail_by_chance(&j);
+    snapshots_are_progress(&j);
     outside(&alone);
     members(&j);
     (void)unlink(j.path);
