@@ -1,0 +1,156 @@
+/*
+ * test_culprit.c - who is to blame: from made-up rings, from sentences of the trainer, from words
+ * of srun and mpirun.
+ */
+#include "lib/base/mem.h"
+#include "slurm/culprit.h"
+#include "tests/lib/tap.h"
+
+enum { RANKS = 8 };
+
+/* data 2 x tensor 2 x pipeline 2: tensor varies fastest, then data. */
+static struct sn_grid grid(void)
+{
+    static const int size[SN_NGRID_AXES] = {2, 1, 2, 2};
+    static const enum sn_axis order[SN_NGRID_AXES] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
+                                                      SN_AXIS_PIPELINE};
+    struct sn_grid g;
+    (void)sn_grid_init(&g, RANKS, size, order, NULL);
+    return g;
+}
+
+/* All ranks have done `number` collectives of every group and compute. */
+static struct sn_ring_view *computing(uint64_t number)
+{
+    struct sn_ring_view *v = sn_alloc_n(RANKS, sizeof(*v));
+    for (int i = 0; i < RANKS; i++) {
+        v[i] = (struct sn_ring_view){.rank = i, .is_alive = true, .n = 1};
+        (void)snprintf(v[i].host, sizeof(v[i].host), "n%d", i / 4);
+        for (int q = 0; q < SN_NGROUPS; q++)
+            v[i].posted[q] = number;
+        v[i].event[0] = (struct sn_ring_event){.id = 1,
+                                               .number = number,
+                                               .group = SN_GROUP_WORLD,
+                                               .peer = -1,
+                                               .state = SN_RING_DONE,
+                                               .kind = "barrier"};
+    }
+    return v;
+}
+
+static void wait_in(struct sn_ring_view *v, enum sn_group q, const char *kind, int peer)
+{
+    if (peer < 0)
+        v->posted[q]++;
+    v->event[v->n++] = (struct sn_ring_event){.id = 2,
+                                              .number = v->posted[q],
+                                              .group = (int32_t)q,
+                                              .peer = peer,
+                                              .state = SN_RING_BEGUN,
+                                              .label = "l0.w"};
+    (void)snprintf(v->event[v->n - 1].kind, sizeof(v->event[0].kind), "%s", kind);
+}
+
+static void one_stands_still(void)
+{
+    struct sn_grid g = grid();
+    struct sn_ring_view *v = computing(40);
+    struct sn_culprit c;
+    tap_ok(!sn_culprit_find(&c, v, RANKS, &g), "who computes is not to blame");
+    wait_in(&v[4], SN_GROUP_TENSOR, "all_reduce", -1); /* 5 is its peer */
+    wait_in(&v[0], SN_GROUP_PIPELINE, "recv", 4);
+    wait_in(&v[1], SN_GROUP_TENSOR, "all_gather", -1); /* waits for 0 */
+    for (int i = 2; i < RANKS; i += 4)
+        wait_in(&v[i], SN_GROUP_DATA, "reduce_scatter", -1); /* for 0 and 4 */
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g) && c.kind == SN_SUSPECT_HANG, "chains lead to a hang");
+    tap_ok(c.rank == 5 && !strcmp(c.host, "n1"), "of rank 5 on n1 (%d on %s)", c.rank, c.host);
+    tap_text(c.axis, "tensor", "for which its tensor peer waits");
+    tap_text(c.operation, "all_reduce l0.w", "in this");
+    tap_ok(c.behind == 1, "one collective behind (%lld)", (long long)c.behind);
+    v[6].is_here = true;
+    v[6].is_alive = false;
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g) && c.kind == SN_SUSPECT_SILENT && c.rank == 6,
+           "a process that is gone explains more (%d)", c.rank);
+    sn_free(v);
+}
+
+static void nobody_is_behind(void)
+{
+    struct sn_grid g = grid();
+    struct sn_ring_view *v = computing(7);
+    struct sn_culprit c;
+    for (int i = 0; i < RANKS; i++)
+        wait_in(&v[i], SN_GROUP_WORLD, "all_reduce", -1);
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g) && c.kind == SN_SUSPECT_SILENT && c.rank == -1,
+           "all are in the same collective: a network, no rank");
+    for (int i = 0; i < RANKS; i++)
+        v[i].n = -1;
+    tap_ok(!sn_culprit_find(&c, v, RANKS, &g), "without records nobody is accused");
+    for (int i = 0; i < RANKS; i++) { /* a circle of receives */
+        v[i].n = 0;
+        wait_in(&v[i], SN_GROUP_PIPELINE, "recv", (i + 1) % RANKS);
+    }
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g) && c.rank == -1, "a circle has no first");
+    sn_free(v);
+}
+
+static void sentences(void)
+{
+    struct sn_culprit c;
+    tap_ok(sn_culprit_from_sentence(
+               &c,
+               "rank 0 (n0): l0.dx: data x context reduce_scatter 'l0.w' (number 12) has waited "
+               "30 s; rank 2 (tensor 0, data 1) is behind at number 9, last seen in 'x'; it "
+               "waits for rank 5 (tensor 1) in the end, last seen in 'y'"),
+           "a sentence of the trainer");
+    tap_ok(c.rank == 5 && c.kind == SN_SUSPECT_HANG, "names the last of the chain (%d)", c.rank);
+    tap_text(c.axis, "data x context", "the axis");
+    tap_text(c.operation, "reduce_scatter 'l0.w'", "the operation");
+    tap_ok(c.behind == 3 && c.seconds == 30, "how far behind, and how long (%lld, %g)",
+           (long long)c.behind, c.seconds);
+    tap_ok(sn_culprit_from_sentence(&c,
+                                    "world barrier (number 3) has waited 5 s; rank 1 (data 1) has "
+                                    "come to it, last seen in 'x'; its process 12 is gone") &&
+               c.kind == SN_SUSPECT_SILENT && c.rank == 1,
+           "a process that is gone has not hung");
+    tap_ok(!sn_culprit_from_sentence(&c, "asked to leave; saved"), "others name nobody");
+}
+
+static void words(void)
+{
+    static const struct {
+        const char *text;
+        int rank;
+        const char *host;
+    } row[] = {
+        {"srun: error: n1: task 5: Killed\nsrun: error: n0: tasks 0-3: Killed\n", 5, "n1"},
+        {"srun: error: n2: tasks 8-9: Exited with exit code 77\n", 8, "n2"},
+        {"step 3\nsrun: error: Node failure on n3\nsrun: error: n0: task 0: Killed\n", -1, "n3"},
+        {"srun: error: Task launch for StepId=41.1 failed on node n2: Communication connection "
+         "failure\n",
+         -1, "n2"},
+        {"mpirun noticed that process rank 2 with PID 0 on node vm exited on signal 9 (Killed).\n",
+         2, "vm"},
+        {"  Process name: [[27213,1],6]\n  Exit code:    1\n", 6, ""},
+        {"srun: error: n7: task 12: Out Of Memory", 12, "n7"},
+    };
+    struct sn_culprit c;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        tap_ok(sn_culprit_from_words(&c, row[i].text) && c.rank == row[i].rank &&
+                   !strcmp(c.host, row[i].host),
+               "'%.*s': rank %d on '%s'", (int)strcspn(row[i].text, "\n"), row[i].text, c.rank,
+               c.host);
+    tap_ok(!sn_culprit_from_words(&c, "srun: Job 41 step creation temporarily disabled, retrying\n"
+                                      "srun: error: Unable to create step for job 41: x\n"),
+           "other words name nobody");
+    tap_ok(!sn_culprit_from_words(&c, ""), "nor does silence");
+}
+
+int main(void)
+{
+    one_stands_still();
+    nobody_is_behind();
+    sentences();
+    words();
+    return tap_done();
+}
