@@ -252,7 +252,9 @@ static enum sn_status read_line(struct reader *r, char *line)
         return SN_OK;
     if (value(line, "SwitchName", name, sizeof(name)) ||
         value(line, "BlockName", name, sizeof(name)))
-        return read_switch(r, line, name);
+        return *name
+                   ? read_switch(r, line, name)
+                   : sn_fail(r->err, SN_EINPUT, "%s:%d: a switch without a name", r->path, r->line);
     if (strncasecmp(line, "BlockSizes", 10) == 0)
         return SN_OK; /* how blocks are grouped for scheduling */
     return read_address(r, line);

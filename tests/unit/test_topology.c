@@ -62,6 +62,7 @@ static void refused(void)
     static const char *const row[][2] = {
         {"", "no host in it"},
         {"SwitchName=s0 Nodes=n[0-\n", "Nodes"},
+        {"SwitchName= Nodes=n0\n", "t:1: a switch without a name"},
         {"n0 n1\n", "no SwitchName= line"},
         {"SwitchName=a Nodes=n0\nSwitchName=b Nodes=n0\n", "host n0 is under"},
         {"SwitchName=a Switches=c\nSwitchName=b Switches=c\nSwitchName=c Nodes=n0\n",
