@@ -10,12 +10,22 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Under mpirun, or alone, a scheduler's variables are of whoever started that: what is odd in them
+ * is no mistake of this job. */
+static enum sn_status read_allocation(struct sn_train_map *m, struct sn_err *err)
+{
+    enum sn_status st = sn_allocation_read(&m->allocation, &m->environment, err);
+    bool by_srun = sn_comm_launched_ranks() > 1 &&
+                   !sn_environment_get(&m->environment, "OMPI_COMM_WORLD_SIZE");
+    return st == SN_EINPUT && !by_srun ? SN_OK : st;
+}
+
 void sn_train_map_open(struct sn_train_map *m)
 {
     *m = (struct sn_train_map){.json = {0}};
     enum sn_status st = sn_environment_own(&m->environment, &m->trouble);
     if (st == SN_OK)
-        st = sn_allocation_read(&m->allocation, &m->environment, &m->trouble);
+        st = read_allocation(m, &m->trouble);
     if (st == SN_OK)
         st = sn_locality_open(&m->locality, &m->trouble);
     m->trouble.status = st;

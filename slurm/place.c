@@ -1,5 +1,6 @@
 #include "slurm/place.h"
 
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/config/files.h"
 
@@ -36,7 +37,8 @@ enum sn_status sn_place_report(struct sn_place *out, const struct sn_place_self 
     if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
         return sn_fail(err, SN_EFAIL, "map: this host has no name; see hostname");
     cut_to(p.host, sizeof(p.host), host, strlen(host));
-    SN_TRY(sn_topology_path(p.path, a->topology, a->topology_pattern, err));
+    if (sn_topology_path(p.path, a->topology, a->topology_pattern, err) != SN_OK && p.process == 0)
+        sn_log(SN_LOG_WARN, "%s; the switches are unknown", err->text); /* a job runs without */
     sn_locality_describe(&p.here, s->locality, s->environment);
     *out = p;
     return SN_OK;

@@ -58,6 +58,9 @@ run "$BUILD/bin/sennit-train" "$tmp/one.yaml"
 is "one process has a map, too" "$(column process "$tmp/one/map.json")" '0 '
 is "of this host" "$(column host "$tmp/one/map.json")" "$(hostname) "
 
+run env SLURM_JOB_ID=1 SLURM_JOB_NODELIST='n[0-1' "$BUILD/bin/sennit-train" "$tmp/one.yaml" --fresh
+is "variables of a scheduler that did not start it are not its mistake" "$rc" 0
+
 # Mismatches are named before anything is trained, and all processes leave with one code.
 head -7 "$tmp/places" >"$tmp/short"
 run mpi 8 "$BUILD/bin/sennit-train" "$tmp/auto.yaml" --fresh --places "$tmp/short"
