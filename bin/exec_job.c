@@ -49,7 +49,7 @@ static enum sn_status find_trainer(struct sn_exec *x, struct sn_err *err)
 
 static enum sn_status choose_launcher(struct sn_exec *x, struct sn_err *err)
 {
-    SN_TRY(sn_site_of(&x->site, x->config, NULL, NULL, err));
+    SN_TRY(sn_site_of(&x->site, x->config, x->line.site, NULL, err));
     x->shape.launcher =
         x->allocation.scheduler == SN_SCHED_NONE ? SN_LAUNCH_MPIRUN : x->site.launch.with;
     if (x->line.launcher)

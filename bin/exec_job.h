@@ -22,6 +22,7 @@
 
 struct sn_exec_line {
     const char *run_file, *launcher; /* NULL: the site's, or mpirun outside of a job */
+    const char *site;                /* NULL: the run file's */
     long long ranks, stop_after;     /* 0: not said */
     bool fresh, help;
 };

@@ -18,6 +18,7 @@ static const char usage[] =
     "  --fresh          begin anew; checkpoints that exist are moved aside (not after a requeue)\n"
     "  --ranks N        ranks, where the layout leaves them open\n"
     "  --launcher NAME  srun, mpirun, jsrun, lrun, ibrun or bede-mpirun (default: the site's)\n"
+    "  --site NAME      profile of the site, as submit writes it (default: slurm.site)\n"
     "  --stop-after N   leave after step N, saved; that counts as done\n"
     "  --help\n"
     "\n"
@@ -27,7 +28,7 @@ static const char usage[] =
     "Exit 0: done, 2: bad usage or input, 75: somebody goes on, 93: nobody should, 1: exec "
     "failed.\n";
 
-enum { FRESH = 256, RANKS, LAUNCHER, STOP_AFTER, HELP };
+enum { FRESH = 256, RANKS, LAUNCHER, SITE, STOP_AFTER, HELP };
 
 static enum sn_status parse_option(int code, char **argv, struct sn_exec_line *l,
                                    struct sn_err *err)
@@ -40,6 +41,9 @@ static enum sn_status parse_option(int code, char **argv, struct sn_exec_line *l
         return sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err);
     case LAUNCHER:
         l->launcher = optarg;
+        return SN_OK;
+    case SITE:
+        l->site = optarg;
         return SN_OK;
     case STOP_AFTER:
         return sn_parse_number("--stop-after", optarg, 1, INT64_MAX, &l->stop_after, err);
@@ -57,6 +61,7 @@ static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, 
     static const struct option options[] = {{"fresh", no_argument, NULL, FRESH},
                                             {"ranks", required_argument, NULL, RANKS},
                                             {"launcher", required_argument, NULL, LAUNCHER},
+                                            {"site", required_argument, NULL, SITE},
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
                                             {"help", no_argument, NULL, HELP},
                                             {0}};

@@ -196,6 +196,9 @@ static enum sn_status take_paths(struct submit *s, struct sn_err *err)
     (void)snprintf(s->run_file, sizeof(s->run_file), "%s%s", *s->line.run_file == '-' ? "./" : "",
                    s->line.run_file); /* "--" is not needed then */
     s->batch.run_file = s->run_file;
+    s->batch.site_name = s->line.site              ? s->line.site
+                         : s->config.slurm.site[0] ? s->config.slurm.site
+                                                   : s->site.name;
     s->batch.output = s->output;
     return SN_OK;
 }

@@ -22,6 +22,7 @@ struct sn_batch {
     /* Paths and words, borrowed; the paths are absolute. */
     const char *partition_name, *qos_name, *constraint; /* "": none */
     const char *directory, *program, *run_file, *output;
+    const char *site_name; /* by which sn_site_of finds the profile again */
 };
 
 /* Ranks of a node: slurm.ranks_per_node, or `devices` of a node of the machine that the run file

@@ -218,7 +218,8 @@ static const char *word_of(const struct sn_batch *b, const char *place)
     } row[] = {{"site", b->site->name},
                {"directory", b->directory},
                {"program", b->program},
-               {"run_file", b->run_file}};
+               {"run_file", b->run_file},
+               {"site_name", b->site_name}};
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
         if (strcmp(place, row[i].name) == 0)
             return row[i].value;
@@ -270,10 +271,11 @@ static enum sn_status words_line(struct renderer *r, const char *at, const char 
         SN_TRY(place_at(r, found, end, place, &next));
         const char *word = word_of(r->b, place);
         if (!word)
-            return sn_fail(r->err, SN_EINPUT,
-                           "%s:%d: there is no place @{%s}; want site, directory, program or "
-                           "run_file, or a line of its own with header, environment or setup",
-                           r->path, r->line, place);
+            return sn_fail(
+                r->err, SN_EINPUT,
+                "%s:%d: there is no place @{%s}; want site, site_name, directory, "
+                "program or run_file, or a line of its own with header, environment or setup",
+                r->path, r->line, place);
         SN_TRY(sn_script_check(place, word, r->err));
         sn_script_word(r->out, word);
     }

@@ -7,7 +7,7 @@
  *   @{site}         name of the site's profile
  *   @{environment}  exports of the profile, each below its reason
  *   @{setup}        slurm.setup, as it is written
- *   @{directory} @{program} @{run_file}   words
+ *   @{directory} @{program} @{run_file} @{site_name}   words
  */
 #ifndef SN_RENDER_H
 #define SN_RENDER_H

@@ -9,4 +9,4 @@
 
 cd @{directory} || exit 1
 # From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
-exec @{program} exec @{run_file}
+exec @{program} exec --site @{site_name} @{run_file}

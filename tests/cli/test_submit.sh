@@ -103,7 +103,7 @@ run $submit run.yaml
 is "a job is submitted" "$rc" 0
 is "its number is printed" "$out" 41
 is "after a test" "$(sed 's| /.*/| |' "$FAKE/calls" | tr '\n' ';')" '--test-only batch.sh;--parsable batch.sh;'
-like "the script is kept" "$(cat out/try/batch.sh)" '^exec .*/sennit-run exec run.yaml$'
+like "the script is kept" "$(cat out/try/batch.sh)" '^exec .*/sennit-run exec --site testcluster run.yaml$'
 like "it is recorded" "$(cat out/try/submitted.jsonl)" '"job": ?"41", ?"site": ?"testcluster", .*"nodes": ?4'
 like "where its output goes is absolute" "$(grep -e --output= out/try/batch.sh)" "=$(pwd -P)/out/try/slurm-%j.out$"
 
@@ -186,7 +186,7 @@ mkdir "$hostile" && cd "$hostile" || exit 1
 sed "s|out/try|\"o'u t\$(touch broken)%j\"|; s|name: try|name: \"\$(touch broken)\"|" "$tmp/place/run.yaml" >"-x'\$(touch broken).yaml"
 run $submit --print -- "-x'\$(touch broken).yaml"
 is "a hostile folder, run and file" "$rc" 0
-printf '%s\n' "$out" | sed 's|^exec [^ ]*sennit-run exec|printf %s|' >"$tmp/hostile.sh"
+printf '%s\n' "$out" | sed 's|^exec [^ ]*sennit-run exec --site testcluster|printf %s|' >"$tmp/hostile.sh"
 like "give a script" "$(head -1 "$tmp/hostile.sh")" bash
 run sh "$tmp/hostile.sh"
 is "that runs with the file's own name" "$out" "./-x'\$(touch broken).yaml"

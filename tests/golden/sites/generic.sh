@@ -13,4 +13,4 @@
 
 cd /here || exit 1
 # From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
-exec /usr/bin/sennit-run exec tests/golden/sites/generic.yaml
+exec /usr/bin/sennit-run exec --site generic tests/golden/sites/generic.yaml

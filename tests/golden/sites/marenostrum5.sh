@@ -24,4 +24,4 @@ export HDF5_USE_FILE_LOCKING=FALSE
 
 cd /here || exit 1
 # From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
-exec /usr/bin/sennit-run exec tests/golden/sites/marenostrum5.yaml
+exec /usr/bin/sennit-run exec --site marenostrum5 tests/golden/sites/marenostrum5.yaml

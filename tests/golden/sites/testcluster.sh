@@ -17,4 +17,4 @@
 
 cd /here || exit 1
 # From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.
-exec /usr/bin/sennit-run exec tests/golden/sites/testcluster.yaml
+exec /usr/bin/sennit-run exec --site testcluster tests/golden/sites/testcluster.yaml
