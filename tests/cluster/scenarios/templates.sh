@@ -110,5 +110,17 @@ is "and the output's path as it is" "$(printf '%s\n' "$shown" | sed -n 's/^ *Std
 like "where the job's script is kept" "$(ls "$hostile")" '^batch.sh$'
 ok "and nothing else was done" test ! -e broken
 outside scancel "$job"
+
+run submit tests/golden/sites/generic.yaml --chain 3 --test-only
+is "a chain would be taken" "$rc" 0
+sed "s|runs/golden|$tmp/chain|" tests/golden/sites/generic.yaml >"$tmp/chain.yaml"
+run submit "$tmp/chain.yaml" --chain 3
+is "three jobs of a chain" "$(printf '%s\n' "$out" | wc -l)" 3
+waiting=0
+for job in $out; do
+    outside scontrol show job "$job" | grep -q 'Dependency=singleton' && waiting=$((waiting + 1))
+done
+is "of which two wait for the first" "$waiting" 2
+for job in $out; do outside scancel "$job"; done
 finish
 tap_done
