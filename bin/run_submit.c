@@ -203,6 +203,34 @@ static enum sn_status take_paths(struct submit *s, struct sn_err *err)
     return SN_OK;
 }
 
+/* Each line of `text`, which is cut up for it. */
+static void log_lines(enum sn_log_level level, char *text)
+{
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));)
+        if (*line)
+            sn_log(level, "%s", line);
+}
+
+/* Nodes that failed this run, or others that share its ledger. */
+static enum sn_status avoid_nodes(struct submit *s, struct sn_err *err)
+{
+    struct sn_ledger ledger = {0};
+    struct sn_str words = {0};
+    const char *shared = s->config.slurm.ledger;
+    char *path = *shared ? sn_strdup(shared) : sn_format("%s/nodes.jsonl", s->output);
+    enum sn_status st = path ? sn_ledger_load(&ledger, path, (int64_t)time(NULL), err)
+                             : sn_fail(err, SN_ENOMEM, "%s: no memory for a path", s->output);
+    if (st == SN_OK)
+        sn_batch_avoid(&s->config, &s->site, &ledger, &words);
+    if (words.len && !words.failed)
+        log_lines(SN_LOG_INFO, words.p);
+    sn_str_fini(&words);
+    sn_ledger_fini(&ledger);
+    sn_free(path);
+    return st;
+}
+
 static enum sn_status ask_for(struct submit *s, struct sn_err *err)
 {
     struct sn_config *c = &s->config;
@@ -216,6 +244,7 @@ static enum sn_status ask_for(struct submit *s, struct sn_err *err)
     sn_batch_init(&s->batch, c, &s->site, each);
     SN_TRY(take_nodes(s, err));
     SN_TRY(take_paths(s, err));
+    SN_TRY(avoid_nodes(s, err));
     SN_TRY(sn_batch_check(&s->batch, err));
     SN_TRY(sn_submit_plan(&s->times, c, &s->site, s->output, err));
     int64_t half = c->slurm.seconds / 2;
@@ -227,14 +256,6 @@ static enum sn_status ask_for(struct submit *s, struct sn_err *err)
 }
 
 /* --- what is said, and done ------------------------------------------------------------------- */
-
-static void log_lines(enum sn_log_level level, char *text)
-{
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n"));)
-        if (*line)
-            sn_log(level, "%s", line);
-}
 
 static enum sn_status warn(const struct submit *s, struct sn_err *err)
 {

@@ -32,6 +32,43 @@ static int cpus_of_rank(const struct sn_config *c, const struct sn_site *s, int 
     return each > 0 ? each : c->run.threads;
 }
 
+/* A ledger may be anybody's file: what is no name of a host is none. */
+static bool is_host(const char *name)
+{
+    size_t n = strlen(name);
+    return n && n < SN_NAME_MAX && name[0] != '-' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
+}
+
+static bool is_excluded(const struct sn_slurm_config *l, const char *host)
+{
+    for (int i = 0; i < l->n_exclude; i++)
+        if (strcmp(l->exclude[i], host) == 0)
+            return true;
+    return false;
+}
+
+void sn_batch_avoid(struct sn_config *c, const struct sn_site *s, const struct sn_ledger *l,
+                    struct sn_str *words)
+{
+    struct sn_slurm_config *to = &c->slurm;
+    bool can = s->scheduler == SN_SCHED_SLURM && !sn_site_forbids(s, "--exclude");
+    for (int i = 0; i < l->n; i++) {
+        const struct sn_ledger_entry *e = &l->entry[i];
+        if ((e->grade != SN_NODE_BAD && e->grade != SN_NODE_DOUBTFUL) || !is_host(e->host) ||
+            is_excluded(to, e->host))
+            continue;
+        bool added = can && to->n_exclude < SN_FREEZE_MAX;
+        if (added)
+            (void)snprintf(to->exclude[to->n_exclude++], SN_NAME_MAX, "%s", e->host);
+        sn_str_add(words, "%s %s: %s\n", e->host,
+                   added ? "is avoided"
+                   : can ? "cannot be avoided, there are too many such nodes"
+                         : "cannot be avoided, the site takes no --exclude",
+                   e->why);
+    }
+}
+
 static const char *or_profile(const char *said, const struct sn_site_queue *q)
 {
     return said[0] ? said : q ? q->name : "";

@@ -7,6 +7,7 @@
 #ifndef SN_BATCH_H
 #define SN_BATCH_H
 
+#include "slurm/ledger.h"
 #include "slurm/site.h"
 
 struct sn_batch {
@@ -29,6 +30,10 @@ struct sn_batch {
  * names (0: none), or those of the site. SN_EINPUT where nobody says. */
 enum sn_status sn_batch_ranks_per_node(int *out, const struct sn_config *c, const struct sn_site *s,
                                        int devices, struct sn_err *err);
+/* Nodes that failed before, or on which a rank hung, join slurm.exclude of *c, if the scheduler and
+ * the site take --exclude; `words` gets a line about each of them. */
+void sn_batch_avoid(struct sn_config *c, const struct sn_site *s, const struct sn_ledger *l,
+                    struct sn_str *words);
 /* Everything but paths, `nodes` and `signal_before` (0 for now): c->layout is resolved, for
  * ranks_per_node ranks on each node. */
 void sn_batch_init(struct sn_batch *out, const struct sn_config *c, const struct sn_site *s,

@@ -149,6 +149,14 @@ SBATCH_TIMELIMIT=1 SBATCH_DEBUG=1 run $submit run.yaml
 is "outside, what the script says itself goes" "$(grep -c '^SBATCH_TIMELIMIT=' "$FAKE/environment")" 0
 is "and the rest stays" "$(grep -c '^SBATCH_DEBUG=' "$FAKE/environment")" 1
 
+# --- nodes that failed ---------------------------------------------------------------------------
+mkdir -p out/try
+printf '{"time": 1, "host": "n%s", "why": "its memory is bad", "grade": "%s", "until": %s, "job": "1"}\n' \
+    3 bad 99999999999 4 bad 5 5 died 99999999999 >out/try/nodes.jsonl
+run $submit run.yaml --print
+is "nodes that failed are avoided, as long as the ledger says" "$(printf '%s\n' "$out" | grep -e --exclude)" '#SBATCH --exclude=n3'
+like "which is said" "$err" 'n3 is avoided: its memory is bad'
+
 # --- what is refused ----------------------------------------------------------------------------
 refused() { # sentence pattern option...
     what=$1 pattern=$2

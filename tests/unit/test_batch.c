@@ -158,6 +158,37 @@ static void nodes(struct job *j)
     j->s.node.gpus = 4;
 }
 
+static void nodes_that_failed_are_avoided(struct job *j)
+{
+    struct sn_ledger_entry entry[] = {
+        {.host = "n3", .why = "a rank hung", .grade = SN_NODE_DOUBTFUL},
+        {.host = "n4", .why = "it died", .grade = SN_NODE_DIED},
+        {.host = "n5", .why = "its memory is bad", .grade = SN_NODE_BAD},
+        {.host = "a b;$(c)", .why = "not a host", .grade = SN_NODE_BAD},
+        {.host = "-w", .why = "not a host", .grade = SN_NODE_BAD},
+        {.host = "n9", .why = "excluded already", .grade = SN_NODE_BAD}};
+    const struct sn_ledger l = {.entry = entry, .n = 6};
+    struct sn_str words = {0};
+    good(j, 16);
+    set(j->c.slurm.exclude[j->c.slurm.n_exclude++], "n9");
+    sn_batch_avoid(&j->c, &j->s, &l, &words);
+    tap_ok(j->c.slurm.n_exclude == 1, "a site without --exclude");
+    (void)tap_text(words.p,
+                   "n3 cannot be avoided, the site takes no --exclude: a rank hung\n"
+                   "n5 cannot be avoided, the site takes no --exclude: its memory is bad\n",
+                   "is told");
+    sn_str_fini(&words);
+    j->s.submit.forbidden.n = 0;
+    sn_batch_avoid(&j->c, &j->s, &l, &words);
+    j->s.submit.forbidden.n = 3;
+    tap_ok(j->c.slurm.n_exclude == 3 && !strcmp(j->c.slurm.exclude[1], "n3") &&
+               !strcmp(j->c.slurm.exclude[2], "n5"),
+           "others exclude them");
+    (void)tap_text(words.p, "n3 is avoided: a rank hung\nn5 is avoided: its memory is bad\n",
+                   "and say so");
+    sn_str_fini(&words);
+}
+
 static void schedulers(struct job *j)
 {
     static struct job lsf;
@@ -254,6 +285,7 @@ int main(void)
     queues_bring_each_other(&j);
     options(&j);
     nodes(&j);
+    nodes_that_failed_are_avoided(&j);
     schedulers(&j);
     sn_site_fini(&j.s);
     environments_are_scrubbed();
