@@ -138,6 +138,12 @@ has_event() { # output event
     events "$1" "$2" >/dev/null
 }
 
+# Links so slow that a step of a small model takes a known while (a tenth of a second or two), however fast
+# this host is: things can be done to a run while it runs, and nobody burns a processor meanwhile.
+slow_links() { # rate
+    while read -r slow_n; do fault slow "$slow_n" "$1"; done <"$SENNIT_CLUSTER/nodes.list"
+}
+
 # A small llama: OUTPUT and lines of the run file's other sections. Variables as in train.sh's run_file,
 # and: layout="data: 2, tensor: 4", slurm="attempts: 3", hang=10 (seconds).
 job_file() { # path output

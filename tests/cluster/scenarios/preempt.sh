@@ -7,6 +7,7 @@
 . tests/cluster/lib.sh
 
 cluster_begin 4
+slow_links 10mbit
 make_tokens "$tmp/tok"
 steps=160 batch=8 eval_every=0 layout="data: 2, tensor: 4, pipeline: 2"
 job_file "$tmp/twice.yaml" "$tmp/twice"
