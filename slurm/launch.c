@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- words --------------------------------------------------------------------------------------
  */
@@ -284,6 +285,29 @@ static bool is_set(const struct sn_environment *e, const char *setting)
     return false;
 }
 
+static bool has_program(const struct sn_environment *e, const char *name)
+{
+    char path[4200];
+    for (const char *p = sn_environment_get(e, "PATH"); p && *p; p += strspn(p, ":")) {
+        size_t len = strcspn(p, ":");
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(len < 4000 ? len : 0), p, name);
+        if (access(path, X_OK) == 0)
+            return true;
+        p += len;
+    }
+    return false;
+}
+
+/* Open MPI 4 does not even start on its own host where it finds no agent for others, as in a
+ * container without ssh; told that there is none, it does. */
+static void add_agent(struct sn_argv *a, const struct sn_environment *from, enum sn_launcher l)
+{
+    static const char no_agent[] = "OMPI_MCA_plm_rsh_agent=";
+    if (l == SN_LAUNCH_MPIRUN && !is_set(from, no_agent) && !has_program(from, "ssh") &&
+        !has_program(from, "rsh"))
+        sn_argv_add(a, "%s", no_agent);
+}
+
 enum sn_status sn_launch_environment(struct sn_argv *out, const struct sn_environment *from,
                                      enum sn_launcher l, struct sn_err *err)
 {
@@ -297,6 +321,7 @@ enum sn_status sn_launch_environment(struct sn_argv *out, const struct sn_enviro
     for (int i = 0; more && more[i]; i++)
         if (!is_set(from, more[i]))
             sn_argv_add(&a, "%s", more[i]);
+    add_agent(&a, from, l);
     if (a.failed) {
         sn_argv_fini(&a);
         return sn_fail(err, SN_ENOMEM, "environment: no memory for %d variables", from->n);
