@@ -257,11 +257,23 @@ static enum sn_status ask_for(struct submit *s, struct sn_err *err)
 
 /* --- what is said, and done ------------------------------------------------------------------- */
 
+static void note(const struct submit *s)
+{
+    const struct sn_site_queue *q[] = {s->batch.partition, s->batch.qos};
+    for (int i = 0; i < 2; i++)
+        if (q[i] && q[i]->note[0])
+            sn_log(SN_LOG_INFO, "%s: %s", q[i]->name, q[i]->note);
+    if (s->site.status)
+        sn_log(SN_LOG_WARN, "%s has retired; its profile is there for machines like it",
+               s->site.name);
+}
+
 static enum sn_status warn(const struct submit *s, struct sn_err *err)
 {
     struct sn_preemption p;
     struct sn_str facts = {0}, warnings = {0};
     sn_preemption_init(&p);
+    note(s);
     if (s->site.scheduler != SN_SCHED_SLURM)
         return SN_OK;
     SN_TRY(sn_preemption_ask(&p, s->batch.partition_name, err));

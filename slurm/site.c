@@ -47,7 +47,7 @@ static const struct sn_key site_rows[] = {
     {TEXTROW("name", name, "Name of the site, as in slurm.site.")},
     {TEXTROW("what", what, "Whose machine it is and of what, for people."), ABSENT("none")},
     {TEXTROW("source", source, "Where this comes from."), ABSENT("none")},
-    {ROW("status", ENUM, status, "Whether jobs can still be submitted there."), .names = statuses, DEFAULT("production")},
+    {ROW("status", ENUM, status, "Whether jobs can still be submitted there; submit warns where not."), .names = statuses, DEFAULT("production")},
     {ROW("scheduler", ENUM, scheduler, "Who is asked for nodes."), .names = schedulers},
     {TEXTROW("machine", machine, "Shipped machine by which the planner prices a run that names none."), ABSENT("none")},
     {MAP("node")},
@@ -66,7 +66,6 @@ static const struct sn_key site_rows[] = {
     {TEXTROW("submit.constraint", submit.constraint, "Features of the nodes, where the run file names none."), ABSENT("none")},
     {ROW("submit.exclusive", BOOL, submit.exclusive, "Whether whole nodes have to be asked for (--exclusive)."), DEFAULT("false")},
     {ROW("submit.requeue", BOOL, submit.requeue, "Whether a job may be put back into the queue; else --no-requeue, and slurm.chain goes on."), DEFAULT("true")},
-    {ROW("submit.from_nodes", BOOL, submit.from_nodes, "Whether a job may submit and requeue jobs itself."), DEFAULT("true")},
     {ROW("submit.signal", ENUM, submit.signal, "Who is told that time runs out: the tasks; the batch script, where the launcher is not srun; or nobody: sennit-run looks at the clock."), .names = signals, DEFAULT("steps")},
     {ROW("submit.forbidden", WORDS, submit.forbidden, "Options that the site refuses, such as --mem."), DEFAULT("[]")},
     {ROW("submit.extra", WORDS, submit.extra, "Options that every job has."), DEFAULT("[]")},
@@ -82,8 +81,8 @@ static const struct sn_key site_rows[] = {
     {TEXTROW("files.burst", files.burst, "Faster storage of a node or a job, for people."), ABSENT("none")},
     {TEXTROW("files.note", files.note, "What else is to know of it, for people."), ABSENT("none")},
     {MAP("network")},
-    {TEXTROW("network.interface", network.interface, "Interface of the fast network."), ABSENT("none")},
-    {TEXTROW("network.host_suffix", network.host_suffix, "What a host's name ends with there."), ABSENT("none")},
+    {TEXTROW("network.interface", network.interface, "Interface of the fast network, for people."), ABSENT("none")},
+    {TEXTROW("network.host_suffix", network.host_suffix, "What a host's name ends with there, for people."), ABSENT("none")},
 };
 #undef OF
 
@@ -99,7 +98,7 @@ static const struct sn_key site_rows[] = {
     {ROW(list ".preempt", ENUM, preempt, "What happens to a job whose nodes a more urgent one gets."), .names = modes, DEFAULT("unknown")}, \
     {ROW(list ".grace", INT, grace, "Time between the warning (SIGTERM) and the end; 0: none, or not known."), .min = 0, .max = 86400, .unit = "seconds", DEFAULT("0")}, \
     {ROW(list ".exempt", INT, exempt, "Time that a job has for certain before that."), .min = 0, .max = 864000, .unit = "seconds", DEFAULT("0")}, \
-    {TEXTROW(list ".note", note, "What else is to know of it, for people."), ABSENT("none")}
+    {TEXTROW(list ".note", note, "What else is to know of it, which submit says."), ABSENT("none")}
 
 static const struct sn_key partition_rows[] = {QUEUE("partitions")};
 static const struct sn_key qos_rows[] = {QUEUE("qos")};

@@ -110,7 +110,7 @@ struct sn_site_submit {
     enum sn_site_rule memory;
     char memory_value[SN_SITE_NAME]; /* of a node, as --mem takes it */
     char constraint[SN_SITE_NAME];
-    bool exclusive, requeue, from_nodes; /* from_nodes: jobs may submit jobs */
+    bool exclusive, requeue;
     enum sn_site_signal signal;
     struct sn_words forbidden, extra; /* options: "--mem"; and those that every job has */
 };

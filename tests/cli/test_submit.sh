@@ -211,6 +211,7 @@ run $submit lsf.yaml --site lassen --chain 2
 is "jobs of LSF are submitted" "$(echo "$out" | tr '\n' ' ')" '7 8 '
 is "the second after the first" "$(tr '\n' ';' <"$FAKE/calls")" 'bsub ;bsub -w ended(7);'
 like "with the script" "$(cat "$FAKE/script")" '^#BSUB -nnodes 4$'
+like "though nobody takes them any more" "$err" 'lassen has retired'
 fresh
 PATH=$tmp/none run $submit run.yaml --print
 is "without Slurm's programs a script can be had" "$rc" 0

@@ -116,7 +116,6 @@ static const char full[] =
     "  constraint: a&b\n"
     "  exclusive: true\n"
     "  requeue: false\n"
-    "  from_nodes: false\n"
     "  signal: none\n"
     "  forbidden: [--nodelist, -x]\n"
     "  extra: [--comment=x y]\n"
@@ -148,14 +147,14 @@ static void every_key_arrives(void)
                !strcmp(u->gpu_type, "a100") && u->cpus_per_gpu == 9 &&
                u->memory == SN_SITE_REQUIRED && !strcmp(u->memory_value, "10G"),
            "account, GPUs, memory");
-    tap_ok(!strcmp(u->constraint, "a&b") && u->exclusive && !u->requeue && !u->from_nodes &&
+    tap_ok(!strcmp(u->constraint, "a&b") && u->exclusive && !u->requeue &&
                u->signal == SN_SIGNAL_NONE && u->forbidden.n == 2 &&
                !strcmp(u->extra.word[0], "--comment=x y"),
            "options");
     const struct sn_site_queue *p = sn_site_partition(&s, NULL), *q = sn_site_qos(&s, "q");
     tap_ok(p && p->min_nodes == 2 && p->max_nodes == 8 && p->max_seconds == 86400 &&
                !strcmp(p->qos, "q") && p->preempt == SN_PREEMPT_CANCEL && p->grace == 30 &&
-               p->exempt == 60 && !strcmp(p->note, "n") && p->line == 25,
+               p->exempt == 60 && !strcmp(p->note, "n") && p->line == 24,
            "the default partition");
     tap_ok(sn_site_partition(&s, "r") && !sn_site_partition(&s, "s") && q &&
                !strcmp(q->partition, "p") && !sn_site_qos(&s, NULL),
