@@ -19,6 +19,9 @@ for round in 1 2; do
     before=$(newest_checkpoint "$o")
     must "it trains beyond step $((${before:-0} + 20))" wait_step "$o" $((${before:-0} + 20)) 90
     preempt "$all" 2
+    # Ranks that leave with 0 inside the grace time, and a batch script that follows them, would be a job that
+    # is COMPLETED: Slurm 22.05 would not requeue it.
+    ok "round $round: the job has not ended" in_state "$job" 'PENDING|RUNNING|COMPLETING|CONFIGURING|REQUEUED'
     saved=$(newest_checkpoint "$o")
     is "round $round: the last step done is a checkpoint" "${saved:-none}" "$(last_step "$o")"
     ok "round $round: it was preempted in the middle, at step ${saved:-0}" test "${saved:-0}" -lt $steps
