@@ -9,7 +9,7 @@
 cluster_begin 2
 slow_links 20mbit
 make_tokens "$tmp/tok"
-steps=100 eval_every=0 every=0 layout="data: 2, tensor: 2" slurm="preflight: false"
+steps=100 eval_every=0 every=0 layout="data: 2, tensor: 2"
 job_file "$tmp/job.yaml" "$tmp/job"
 reference 4 "$tmp/job.yaml"
 
