@@ -1,5 +1,6 @@
 #include "lib/base/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -35,4 +36,22 @@ bool sn_process_is_stopped(int64_t pid)
 {
     char state = pid > 0 ? state_of(pid) : '\0';
     return state == 'T' || state == 't';
+}
+
+double sn_process_waited(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    unsigned long long total = 0, ran, waited;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[300];
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", e->d_name);
+        FILE *f = *e->d_name == '.' ? NULL : fopen(path, "re");
+        if (f && fscanf(f, "%llu %llu", &ran, &waited) == 2)
+            total += waited;
+        if (f)
+            (void)fclose(f); /* only read */
+    }
+    if (d)
+        (void)closedir(d);
+    return 1e-9 * (double)total;
 }

@@ -12,4 +12,8 @@ bool sn_process_is_alive(int64_t pid);
 /* Is it held by SIGSTOP or a debugger? False where that cannot be known. */
 bool sn_process_is_stopped(int64_t pid);
 
+/* Seconds that the threads of this process, all together, have been ready to run and were not let:
+ * others had the processors. 0 where the kernel does not count that. */
+double sn_process_waited(void);
+
 #endif

@@ -4,7 +4,9 @@
 #include "lib/run/preflight.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/process.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,13 +14,13 @@
 #include <unistd.h>
 
 enum {
-    PASSES = 3,              /* of the measurements, as long as somebody is only slow */
+    PASSES = 5,              /* of the measurements, as long as somebody is only slow */
     MEMORY_LEAST = 32 << 20, /* bytes of a rank */
     MEMORY_MOST = 256 << 20, /* bytes of a node, shared by its ranks */
     STORAGE = 16 << 20       /* bytes of a node */
 };
 static const double product_seconds = 1.0;
-static const double last_pass = 30; /* seconds after which no further one begins */
+static const double last_pass = 40; /* seconds after which no further one begins */
 
 void sn_preflight_fini(struct sn_preflight *p)
 {
@@ -164,13 +166,28 @@ static enum sn_status store(struct flight *f, struct sn_err *err)
 /* Everything once; rates keep the best of all passes. */
 static enum sn_status measure(struct flight *f, int pass, struct sn_err *err)
 {
-    enum sn_status st = compute(f, err);
-    if (st == SN_OK)
-        st = remember(f, err);
-    if (st == SN_OK)
-        st = send_around(f, err);
-    if (st == SN_OK && pass == 0)
-        st = store(f, err);
+    static const struct {
+        const char *name;
+        enum sn_status (*run)(struct flight *f, struct sn_err *err);
+        int kind; /* of its rates, which decide whether it runs again; -1: once is enough */
+    } phase[] = {{"products", compute, SN_FLIGHT_PRODUCT},
+                 {"memory", remember, SN_FLIGHT_MEMORY},
+                 {"messages", send_around, SN_FLIGHT_MESSAGE},
+                 {"storage", store, -1}};
+    enum sn_status st = SN_OK;
+    for (size_t i = 0; i < sizeof(phase) / sizeof(phase[0]) && st == SN_OK; i++) {
+        int kind = phase[i].kind;
+        if (pass > 0 && (kind < 0 || !(f->all->slow >> kind & 1)))
+            continue;
+        double began = sn_clock(), waited = sn_process_waited();
+        st = phase[i].run(f, err);
+        waited = (sn_process_waited() - waited) / fmax(sn_clock() - began, 1e-9);
+        if (kind >= 0)
+            f->mine.waited[kind] = pass ? fmin(f->mine.waited[kind], waited) : waited;
+        if (f->mine.rank == 0)
+            sn_log(SN_LOG_DEBUG, "preflight: pass %d, %s: %.3f s", pass + 1, phase[i].name,
+                   sn_clock() - began);
+    }
     return f->env->comm->ops->agree(f->env->comm, st, err);
 }
 
@@ -194,7 +211,7 @@ static enum sn_status fly(struct flight *f, struct sn_err *err)
     for (int pass = 0; pass < PASSES && again; pass++) {
         SN_TRY(measure(f, pass, err));
         SN_TRY(judge(f, err));
-        again = f->all->slow_only && f->all->rank[0].spent < last_pass; /* the same on all */
+        again = f->all->slow && f->all->rank[0].spent < last_pass; /* the same on all */
     }
     return SN_OK;
 }

@@ -24,8 +24,13 @@ enum { SN_PREFLIGHT_ROUNDS = 3, SN_PREFLIGHT_WHY = 160, SN_PREFLIGHT_PATIENCE = 
 
 /* A rate below this part of the median fails: of products and copies that of a rank among all, of
  * messages that of a node (its best rank) among the nodes. A rank whose messages are slower than
- * 0.35 of the median rank's fails too. Ranks of one node alone have no network to be judged. */
-#define SN_PREFLIGHT_LEAST 0.7
+ * 0.35 of the median rank's fails too. Ranks of one node alone have no network to be judged.
+ *
+ * A rank that waited for processors more than SN_PREFLIGHT_DISTURBED of the time is not judged by
+ * that rate, nor are its partners in messages: it was not the node that was measured. If that is so
+ * on few nodes only, something else runs there: they fail by that (of three nodes or more). */
+#define SN_PREFLIGHT_DISTURBED 0.1
+#define SN_PREFLIGHT_LEAST     0.7
 
 /* Data that was not what it must be. */
 enum {
@@ -36,6 +41,9 @@ enum {
     SN_FAILED_STORAGE = 16 /* a system call failed: `error` */
 };
 
+/* Kinds of rates. */
+enum sn_preflight_kind { SN_FLIGHT_PRODUCT, SN_FLIGHT_MEMORY, SN_FLIGHT_MESSAGE, SN_FLIGHT_KINDS };
+
 /* Of one rank; travels between ranks as 8-byte words. Rates of 0: not measured. */
 struct sn_preflight_rank {
     char host[64];
@@ -45,11 +53,14 @@ struct sn_preflight_rank {
     double link[SN_PREFLIGHT_ROUNDS]; /* bytes/s, both ways together */
     int64_t partner[SN_PREFLIGHT_ROUNDS]; /* rank; -1: none in this round */
     double storage_write, storage_read;   /* bytes/s */
-    int64_t wrong;                        /* SN_WRONG_... */
-    int64_t wrong_rounds;                 /* bit r: the message of round r was altered */
-    int64_t error;                        /* errno of SN_FAILED_STORAGE */
-    int64_t lost;                         /* it did not answer in time */
-    double spent;                         /* seconds so far */
+    /* Part of the time in which its threads were ready and others had the processors, the least of
+     * all passes. */
+    double waited[SN_FLIGHT_KINDS];
+    int64_t wrong;        /* SN_WRONG_... */
+    int64_t wrong_rounds; /* bit r: the message of round r was altered */
+    int64_t error;        /* errno of SN_FAILED_STORAGE */
+    int64_t lost;         /* it did not answer in time */
+    double spent;         /* seconds so far */
     int64_t pass;
     char why[SN_PREFLIGHT_WHY]; /* "" when it passes */
 };
@@ -59,7 +70,7 @@ struct sn_preflight {
     struct sn_preflight_rank *rank;
     double seconds;
     bool pass;
-    bool slow_only;    /* those that fail do so by rates alone: measure again */
+    int slow;          /* bit k: somebody fails by kind k, and all by rates: measure those again */
     int storage_error; /* errno with which storage failed on every node: nobody's fault */
 };
 void sn_preflight_fini(struct sn_preflight *p); /* a zeroed one is allowed */
@@ -84,7 +95,7 @@ enum sn_status sn_preflight_lost(struct sn_preflight *out, struct sn_ring *ring,
 /* ---- judging: pure ------------------------------------------------------------------------------
  */
 
-/* Fills pass, why, slow_only and storage_error from the measurements. SN_ENOMEM. */
+/* Fills pass, why, slow and storage_error from the measurements. SN_ENOMEM. */
 enum sn_status sn_preflight_judge(struct sn_preflight *p, struct sn_err *err);
 /* Numbers nodes by their first rank and ranks on each of them. SN_ENOMEM. */
 enum sn_status sn_preflight_number(struct sn_preflight *p, struct sn_err *err);

@@ -80,13 +80,16 @@ static double link_of(const struct sn_preflight_rank *r)
 #define LEAST_OF_RANK_LINK 0.35
 
 struct rate {
+    enum sn_preflight_kind kind;
     const char *what, *unit;
     double (*of)(const struct sn_preflight_rank *r);
     double scale, least; /* part of the median */
 };
-static const struct rate products = {"multiplies", "GFLOP/s", gemm_of, 1e-9, SN_PREFLIGHT_LEAST};
-static const struct rate copies = {"copies memory", "GB/s", memory_of, 1e-9, SN_PREFLIGHT_LEAST};
-static const struct rate messages = {"exchanges messages", "GB/s", link_of, 1e-9,
+static const struct rate products = {SN_FLIGHT_PRODUCT, "multiplies", "GFLOP/s",
+                                     gemm_of,           1e-9,         SN_PREFLIGHT_LEAST};
+static const struct rate copies = {SN_FLIGHT_MEMORY,  "copies memory", "GB/s", memory_of, 1e-9,
+                                   SN_PREFLIGHT_LEAST};
+static const struct rate messages = {SN_FLIGHT_MESSAGE, "exchanges messages", "GB/s", link_of, 1e-9,
                                      LEAST_OF_RANK_LINK};
 
 static int ascending(const void *a, const void *b)
@@ -119,6 +122,20 @@ __attribute__((format(printf, 2, 3))) static void fail(struct sn_preflight_rank 
     va_end(ap);
 }
 
+/* Had others its processors, so that it was not the node that was measured? */
+static bool is_disturbed(const struct sn_preflight *p, const struct sn_preflight_rank *r,
+                         enum sn_preflight_kind k)
+{
+    if (r->waited[k] > SN_PREFLIGHT_DISTURBED)
+        return true;
+    for (int i = 0; i < SN_PREFLIGHT_ROUNDS && k == SN_FLIGHT_MESSAGE; i++) {
+        int64_t peer = r->partner[i];
+        if (peer >= 0 && peer < p->n && p->rank[peer].waited[k] > SN_PREFLIGHT_DISTURBED)
+            return true;
+    }
+    return false;
+}
+
 static void judge_rate(struct sn_preflight *p, const struct rate *k, double *room)
 {
     for (int i = 0; i < p->n; i++)
@@ -126,32 +143,58 @@ static void judge_rate(struct sn_preflight *p, const struct rate *k, double *roo
     double middle = median(room, p->n);
     for (int i = 0; i < p->n; i++) {
         double v = k->of(&p->rank[i]);
-        if (v > 0 && v < k->least * middle)
-            fail(&p->rank[i], "%s at %.3g %s, %.0f %% of the median of all ranks", k->what,
-                 v * k->scale, k->unit, 100 * v / middle);
+        if (!(v > 0 && v < k->least * middle) || is_disturbed(p, &p->rank[i], k->kind))
+            continue;
+        p->slow |= 1 << k->kind;
+        fail(&p->rank[i], "%s at %.3g %s, %.0f %% of the median of all ranks", k->what,
+             v * k->scale, k->unit, 100 * v / middle);
+    }
+}
+
+/* Who alone has to share its processors has company that does not belong there: a process that an
+ * earlier job left. Where many do, the job is meant to be so. */
+static void judge_company(struct sn_preflight *p, int nodes, double *room)
+{
+    static const double much = 0.4, little = 0.02;
+    for (int i = 0; i < p->n; i++)
+        room[i] = p->rank[i].waited[SN_FLIGHT_PRODUCT];
+    double middle = median(room, p->n); /* of those that waited at all */
+    int waited = 0;
+    for (int i = 0; i < p->n; i++)
+        waited += p->rank[i].waited[SN_FLIGHT_PRODUCT] > little;
+    if (nodes < 3 || (2 * waited >= p->n && middle > little))
+        return;
+    for (int i = 0; i < p->n; i++) {
+        double v = p->rank[i].waited[SN_FLIGHT_PRODUCT];
+        if (v <= much)
+            continue;
+        p->slow |= 1 << SN_FLIGHT_PRODUCT;
+        fail(&p->rank[i],
+             "waited %.0f %% of the time for its processors: something else runs there", 100 * v);
     }
 }
 
 /* The best rank of each node speaks for its node. `best` and `room` are for n numbers. */
-static void judge_nodes(struct sn_preflight *p, double *best, double *room)
+static void judge_nodes(struct sn_preflight *p, int nodes, double *best, double *room)
 {
-    int nodes = 0;
-    for (int i = 0; i < p->n; i++)
+    if (nodes < 2)
+        return; /* there is no network between ranks of one node */
+    for (int i = 0; i < nodes; i++)
         best[i] = 0;
     for (int i = 0; i < p->n; i++) {
         int64_t node = p->rank[i].node;
         best[node] = best[node] > link_of(&p->rank[i]) ? best[node] : link_of(&p->rank[i]);
-        nodes += p->rank[i].local == 0;
     }
-    if (nodes < 2)
-        return; /* there is no network between ranks of one node */
     memcpy(room, best, (size_t)nodes * sizeof(*room));
     double middle = median(room, nodes);
     for (int i = 0; i < p->n; i++) {
         double v = best[p->rank[i].node];
-        if (v > 0 && v < SN_PREFLIGHT_LEAST * middle)
-            fail(&p->rank[i], "its node exchanges messages at %.3g GB/s, %.0f %% of the median",
-                 v * 1e-9, 100 * v / middle);
+        if (!(v > 0 && v < SN_PREFLIGHT_LEAST * middle) ||
+            is_disturbed(p, &p->rank[i], SN_FLIGHT_MESSAGE))
+            continue;
+        p->slow |= 1 << SN_FLIGHT_MESSAGE;
+        fail(&p->rank[i], "its node exchanges messages at %.3g GB/s, %.0f %% of the median",
+             v * 1e-9, 100 * v / middle);
     }
     judge_rate(p, &messages, room);
 }
@@ -233,19 +276,23 @@ enum sn_status sn_preflight_judge(struct sn_preflight *p, struct sn_err *err)
     double *room = sn_alloc_n(2 * (size_t)p->n, sizeof(*room));
     if (!room)
         return sn_fail(err, SN_ENOMEM, "preflight: no memory for %d ranks", p->n);
+    int nodes = 0;
     for (int i = 0; i < p->n; i++) {
         p->rank[i].pass = true;
         p->rank[i].why[0] = '\0';
+        nodes += p->rank[i].local == 0;
     }
     p->storage_error = error_of_all(p);
     judge_data(p);
     judge_messages(p);
     bool good_data = all_pass(p);
+    p->slow = 0;
     judge_rate(p, &products, room);
     judge_rate(p, &copies, room);
-    judge_nodes(p, room, room + p->n);
+    judge_company(p, nodes, room);
+    judge_nodes(p, nodes, room, room + p->n);
     sn_free(room);
     p->pass = all_pass(p);
-    p->slow_only = good_data && !p->pass;
+    p->slow = good_data ? p->slow : 0; /* measuring again would not help */
     return SN_OK;
 }

@@ -86,8 +86,9 @@ static bool product_holds(const struct product *p)
 enum sn_status sn_probe_product(double *rate, bool *wrong, const struct sn_preflight_env *env,
                                 double seconds, struct sn_err *err)
 {
-    enum { SIDE = 384, LEAST = 3 };
-    /* A product takes about a millisecond whatever the threads: shorter than a time slice. */
+    enum { SIDE = 192, LEAST = 64 };
+    /* A product takes a fraction of a millisecond whatever the threads: shorter than the shortest
+     * time slice, so that the best one was not interrupted, whatever else runs. */
     int64_t n = (int64_t)(SIDE * cbrt(env->threads) / 64) * 64;
     struct product p = {.side = n};
     struct sn_args a = {.in = {{NULL, SN_F32, n, n, n}, {NULL, SN_F32, n, n, n}},
@@ -280,8 +281,8 @@ static enum sn_status exchange(const struct sn_preflight_env *env, int peer, uin
 static enum sn_status agree_on_times(const struct sn_preflight_env *env, int peer, double first,
                                      int64_t *times, struct sn_err *err)
 {
-    enum { LEAST = 2, MOST = 8 };
-    static const double enough = 0.5; /* seconds */
+    enum { LEAST = 3, MOST = 64 };
+    static const double enough = 1.0; /* seconds */
     uint64_t mine = (uint64_t)fmin(fmax(enough / fmax(first, 1e-6), LEAST), MOST), theirs = 0;
     double unused;
     SN_TRY(exchange(env, peer, &mine, &theirs, (int64_t)sizeof(mine), &unused, err));
@@ -293,7 +294,7 @@ static enum sn_status agree_on_times(const struct sn_preflight_env *env, int pee
 enum sn_status sn_probe_link(struct sn_preflight_rank *r, const struct sn_preflight_env *env,
                              int round, int peer, struct sn_err *err)
 {
-    enum { BYTES = 4 << 20, WORDS = BYTES / 8 };
+    enum { BYTES = 1 << 20, WORDS = BYTES / 8 };
     uint64_t *memory = sn_alloc((size_t)2 * BYTES), *theirs = memory ? memory + WORDS : NULL;
     if (!memory)
         return sn_fail(err, SN_ENOMEM, "preflight: no memory for messages");

@@ -20,6 +20,15 @@ static double best_link(const struct sn_preflight_rank *r)
     return best;
 }
 
+/* The most of all kinds. */
+static double waited(const struct sn_preflight_rank *r)
+{
+    double most = 0;
+    for (int k = 0; k < SN_FLIGHT_KINDS; k++)
+        most = fmax(most, r->waited[k]);
+    return most;
+}
+
 /* The first failing rank of its node, which speaks for it; NULL: the node passes. */
 static const struct sn_preflight_rank *failing(const struct sn_preflight *p, int64_t node)
 {
@@ -45,14 +54,14 @@ static void add_line(struct sn_str *out, const struct sn_preflight_rank *r)
     add_rate(out, best_link(r), 1e-9);
     add_rate(out, r->storage_write, 1e-6);
     add_rate(out, r->storage_read, 1e-6);
-    sn_str_add(out, "  %s\n", r->pass ? "pass" : r->why);
+    sn_str_add(out, " %8.0f  %s\n", 100 * waited(r), r->pass ? "pass" : r->why);
 }
 
 void sn_preflight_text(struct sn_str *out, const struct sn_preflight *p)
 {
     int failed = 0, nodes = 0;
-    sn_str_add(out, "%6s  %-16s %11s %11s %11s %11s %11s\n", "rank", "host", "GFLOP/s",
-               "memory GB/s", "link GB/s", "write MB/s", "read MB/s");
+    sn_str_add(out, "%6s  %-16s %11s %11s %11s %11s %11s %8s\n", "rank", "host", "GFLOP/s",
+               "memory GB/s", "link GB/s", "write MB/s", "read MB/s", "waited %");
     for (int i = 0; i < p->n; i++) {
         if (p->n <= SHOWN || !p->rank[i].pass)
             add_line(out, &p->rank[i]);
@@ -99,6 +108,7 @@ static void add_rank(struct sn_str *list, const struct sn_preflight_rank *r)
     add_positive(&o, "link_bandwidth", best_link(r));
     add_positive(&o, "storage_write", r->storage_write);
     add_positive(&o, "storage_read", r->storage_read);
+    sn_jsonl_real(&o, "waited", waited(r));
     sn_jsonl_bool(&o, "pass", r->pass);
     sn_jsonl_text(&o, "why", r->why);
     list->failed = list->failed || o.failed;

@@ -110,11 +110,12 @@ static void what_is_slow_alone_fails(void)
     expect(&j, "", "", "all are well");
     j.rank[5].gemm = 60e9;
     expect(&j, "5", "multiplies at 60 GFLOP/s, 60 % of the median", "a slow processor");
-    tap_ok(j.p.slow_only, "it is slow only: measure again");
+    tap_ok(j.p.slow == 1 << SN_FLIGHT_PRODUCT, "it is slow only: measure that again");
     j.rank[5].gemm = 75e9;
     expect(&j, "", "", "three quarters of the median are enough");
     j.rank[2].memory = 9e9;
     expect(&j, "2", "copies memory at 9 GB/s, 45 %", "slow memory");
+    tap_ok(j.p.slow == 1 << SN_FLIGHT_MEMORY, "measure memory again");
     make(&j, 4, 2);
     for (int i = 0; i < 8; i++)
         j.rank[i].gemm = 3e9;
@@ -146,13 +147,48 @@ static void a_slow_link_is_its_node_s_and_not_its_partners(void)
     expect(&j, "", "", "ranks of one node have no network");
 }
 
+static void who_has_to_share_processors_is_not_judged_by_its_speed(void)
+{
+    struct job j;
+    make(&j, 4, 2);
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < SN_FLIGHT_KINDS; k++)
+            j.rank[i].waited[k] = 0.5;
+    j.rank[3].gemm = j.rank[3].memory = j.rank[3].link[0] = j.rank[3].link[1] = 1;
+    j.rank[2].link[0] = j.rank[2].link[1] = 1;
+    expect(&j, "", "", "all share: rates tell nothing of nodes");
+    make(&j, 4, 2);
+    j.rank[3].waited[SN_FLIGHT_MESSAGE] = 0.2;
+    j.rank[3].link[0] = j.rank[3].link[1] = 1e6;
+    expect(&j, "", "", "one that was disturbed while it exchanged messages");
+    for (int k = 0; k < 2; k++)
+        j.rank[j.rank[3].partner[k]].link[k] = 1e6;
+    j.rank[5].link[0] = j.rank[5].link[1] = 1e6;
+    expect(&j, "", "", "nor its partners");
+    j.rank[4].link[0] = j.rank[4].link[1] = 1e6;
+    expect(&j, "4", "its node exchanges messages", "a node of which one rank was not disturbed");
+    make(&j, 4, 2);
+    j.rank[6].waited[SN_FLIGHT_PRODUCT] = 0.45;
+    expect(&j, "6", "waited 45 % of the time for its processors: something else runs there",
+           "company on one node");
+    tap_ok(j.p.slow == 1 << SN_FLIGHT_PRODUCT, "it may have been for a moment: measure again");
+    for (int i = 0; i < 4; i++)
+        j.rank[i].waited[SN_FLIGHT_PRODUCT] = 0.1;
+    expect(&j, "", "", "where half of the ranks wait, one that waits more is no sign");
+    make(&j, 2, 2);
+    j.rank[1].waited[SN_FLIGHT_PRODUCT] = 0.9;
+    expect(&j, "", "", "of two nodes it cannot be said");
+}
+
 static void wrong_data_fails_whatever_the_speed(void)
 {
     struct job j;
     make(&j, 4, 2);
     j.rank[1].wrong = SN_WRONG_PRODUCT;
     expect(&j, "1", "a product of matrices was wrong", "wrong product");
-    tap_ok(!j.p.slow_only, "measuring again does not help");
+    j.rank[5].gemm = 1;
+    expect(&j, "1 5", "", "wrong product, and a slow one");
+    tap_ok(j.p.slow == 0, "measuring again does not help");
     make(&j, 4, 2);
     j.rank[7].wrong = SN_WRONG_MEMORY;
     expect(&j, "7", "memory did not keep", "wrong memory");
@@ -296,6 +332,7 @@ int main(void)
     nodes_are_numbered_by_their_first_rank();
     what_is_slow_alone_fails();
     a_slow_link_is_its_node_s_and_not_its_partners();
+    who_has_to_share_processors_is_not_judged_by_its_speed();
     wrong_data_fails_whatever_the_speed();
     an_altered_message_is_blamed_on_the_side_with_more_of_them();
     storage_that_fails_everywhere_is_no_node_s_fault();
