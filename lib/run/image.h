@@ -18,7 +18,7 @@
 
 /* Whose image it is. Images of one step belong together if everything but `rank` is equal. */
 struct sn_image_tag {
-    uint64_t run;    /* of the output directory: another one after --fresh */
+    uint64_t run; /* of OUTPUT/snapshots.id: another one after a start from anything but memory */
     uint64_t series; /* of the attempt that took it */
     uint64_t model;  /* sn_state_hash */
     int32_t rank, world;

@@ -127,36 +127,40 @@ static uint64_t new_number(const struct sn_snapshot *s)
     return h ? h : 1; /* 0 is none */
 }
 
-/* OUTPUT/snapshots.id: an output directory that was removed and made anew is another run. */
-static enum sn_status number_run(struct sn_snapshot *s, struct sn_err *err)
+/* OUTPUT/snapshots.id: an output directory that was removed and made anew is another run, and so is
+ * one that went on from something else than memory: images of the course before may be left on
+ * hosts that it is not on. */
+static enum sn_status read_number(struct sn_snapshot *s, const char *path, struct sn_err *err)
 {
-    char *path = sn_format("%s/snapshots.id", s->env.output);
-    if (!path)
-        return sn_fail(err, SN_ENOMEM, "snapshots: no memory for a path");
-    FILE *f = s->env.fresh ? NULL : fopen(path, "r");
+    FILE *f = fopen(path, "r");
+    if (!f && errno != ENOENT)
+        return sn_fail(err, SN_EIO, "%s: cannot be read: %s", path, strerror(errno));
     if (!f || fscanf(f, "%16" SCNx64, &s->run) != 1)
-        s->run = 0;
+        s->run = 0; /* no image has it */
     if (f)
         (void)fclose(f); /* only read */
-    enum sn_status st = SN_OK;
-    if (s->run == 0) {
-        s->run = new_number(s);
-        f = fopen(path, "w");
-        bool good = f && fprintf(f, "%016" PRIx64 "\n", s->run) > 0;
-        if (f && fclose(f) != 0)
-            good = false;
-        if (!good)
-            st = sn_fail(err, SN_EIO, "%s: cannot be written: %s", path, strerror(errno));
-    }
-    sn_free(path);
-    return st;
+    return SN_OK;
 }
 
-/* As rank 0 says. */
-static enum sn_status agree_on_numbers(struct sn_snapshot *s, struct sn_err *err)
+static enum sn_status write_number(struct sn_snapshot *s, const char *path, struct sn_err *err)
+{
+    s->run = new_number(s);
+    FILE *f = fopen(path, "w");
+    bool good = f && fprintf(f, "%016" PRIx64 "\n", s->run) > 0;
+    if (f && fclose(f) != 0)
+        good = false;
+    return good ? SN_OK : sn_fail(err, SN_EIO, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+/* As rank 0 finds or makes it. */
+static enum sn_status number_run(struct sn_snapshot *s, bool anew, struct sn_err *err)
 {
     struct sn_comm *c = s->env.comm;
-    enum sn_status st = c->rank == 0 ? number_run(s, err) : SN_OK;
+    char *path = sn_format("%s/snapshots.id", s->env.output);
+    enum sn_status st = path ? SN_OK : sn_fail(err, SN_ENOMEM, "snapshots: no memory for a path");
+    if (st == SN_OK && c->rank == 0)
+        st = anew ? write_number(s, path, err) : read_number(s, path, err);
+    sn_free(path);
     SN_TRY(sn_snapshot_agree(s, st, err));
     uint64_t x[2] = {s->run, new_number(s)};
     SN_TRY(c->ops->broadcast(c, x, sizeof(x), 0, err));
@@ -197,7 +201,7 @@ static enum sn_status begin_together(struct sn_snapshot *s, struct sn_err *err)
     if (st == SN_OK)
         st = meet(s, all, order, err);
     if (st == SN_OK)
-        st = agree_on_numbers(s, err);
+        st = number_run(s, s->env.fresh, err);
     sn_free(all);
     sn_free(order);
     return st;
@@ -325,6 +329,8 @@ enum sn_status sn_snapshot_open(struct sn_snapshot *s, bool retake, struct sn_er
     if (st == SN_OK && sn_snapshot_leads(s))
         st = check_space(s, retake, err);
     SN_TRY(sn_snapshot_agree(s, st, err));
+    if (!retake)
+        SN_TRY(number_run(s, true, err));
     SN_TRY(make_generation(s, 0, err));
     if (retake)
         SN_TRY(take_again(s, err));

@@ -96,8 +96,9 @@ static void hold(struct sn_snapshot *s, const struct sn_snapshot_name *name)
         sn_log(SN_LOG_WARN, "%s", err.text);
         return;
     }
-    h->is_image = sn_image_look(&h->head, h->file.p, h->file.bytes) && h->head.tag.run == s->run &&
-                  h->head.tag.series == name->series && h->head.tag.rank == name->rank;
+    h->is_image = sn_image_look(&h->head, h->file.p, h->file.bytes) && s->run &&
+                  h->head.tag.run == s->run && h->head.tag.series == name->series &&
+                  h->head.tag.rank == name->rank;
     if (h->is_image && h->head.tag.model != s->model) {
         sn_log(SN_LOG_WARN, "%s: is of another model; it is not used", h->file.path);
         h->is_image = false;

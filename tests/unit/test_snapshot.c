@@ -137,8 +137,12 @@ static enum sn_status take(struct play *p, struct rank *r, struct sn_snapshot *s
     int64_t step = r->state.scalars.step;
     set_values(r, 999); /* the state may change at once */
     r->state.scalars.step = step;
-    if (whole)
+    if (whole) {
         SN_TRY(sn_snapshot_wait(s, err));
+    } else { /* all is there, and nobody seals it */
+        SN_TRY(c->ops->drain(c, err));
+        s->is_under_way = false;
+    }
     p->allocations[c->rank] += sn_mem_count() - before;
     c->ops->take_sent_bytes(c, sent);
     p->sent[c->rank] = sent[SN_AXIS_WORLD];
@@ -428,6 +432,14 @@ static void runs_are_told_apart(const char *base)
     tap_ok(play(&p, "x") && files(base, "n*/*") == 0, "a fresh start forgets");
     p.fresh = false;
     tap_ok(play(&p, "f") && p.found.step == -1, "for good");
+    tap_ok(play(&p, "ottt"), "three steps on two hosts");
+    p.hosts[0] = p.hosts[1] = 2;
+    p.hosts[2] = p.hosts[3] = 3;
+    tap_ok(play(&p, "fot") && p.found.step == -1, "on two others nothing is known of them");
+    p.hosts[0] = p.hosts[1] = 0;
+    p.hosts[2] = p.hosts[3] = 1;
+    tap_ok(files(base, "n0/*/*") == 8 && play(&p, "f") && p.found.step == -1,
+           "where they are left they are of a course that was left, and not used");
 }
 
 static void too_little_memory_is_said_at_the_start(const char *base)
