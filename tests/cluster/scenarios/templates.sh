@@ -111,6 +111,24 @@ like "where the job's script is kept" "$(ls "$hostile")" '^batch.sh$'
 ok "and nothing else was done" test ! -e broken
 outside scancel "$job"
 
+# --- what scontrol really says ----------------------------------------------------------------------
+in_partition() { # name
+    sed "s|ranks_per_node: 4|ranks_per_node: 4, partition: $1|; s|runs/golden|$tmp/chain|" tests/golden/sites/generic.yaml >"$tmp/in.yaml"
+    run submit "$tmp/in.yaml" --print
+}
+mkdir -p "$tmp/chain"
+echo '{"step": 9, "step_time_s": 3}' >"$tmp/chain/metrics.jsonl"
+echo '{"step": 9, "bytes": 1, "layout_s": 0, "copy_s": 20, "write_s": 70, "commit_s": 1}' >"$tmp/chain/checkpoints.jsonl"
+in_partition scavenge
+like "a partition that cancels without grace is known" "$err" 'preemption: cancel, 0 s of grace, 5 s between SIGTERM and SIGKILL'
+like "that requeueing does nothing is warned of" "$err" 'PreemptMode is CANCEL: .*; submit with --chain'
+like "that a save takes longer is warned of" "$err" 'GraceTime is 0: a preempted job has 5 s \(KillWait\), a step and a save take 94 s'
+in_partition polite
+like "a partition with time enough is known" "$err" 'preemption: requeue, 120 s of grace'
+is "and nothing is warned of" "$(printf '%s\n' "$err" | grep -c ';')" 0
+in_partition batch
+like "a partition that says nothing has the cluster's rule" "$err" 'preemption: requeue, 0 s of grace'
+
 run submit tests/golden/sites/generic.yaml --chain 3 --test-only
 is "a chain would be taken" "$rc" 0
 sed "s|runs/golden|$tmp/chain|" tests/golden/sites/generic.yaml >"$tmp/chain.yaml"
