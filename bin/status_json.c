@@ -147,6 +147,8 @@ void sn_status_json(struct sn_str *out, const struct sn_history *h, double now, 
     text(out, "version", h->version);
     text(out, "job", h->job);
     sn_jsonl_int(out, "restart", h->restart);
+    whole(out, "preflight_exit_code", h->preflight_code, -1);
+    moment(out, "preflight_s", h->preflight_seconds);
     whole(out, "attempt", a ? a->number : -1, -1);
     text(out, "nodes", a ? a->nodes : "");
     text(out, "spares", a ? a->spares : "");

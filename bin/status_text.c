@@ -122,6 +122,20 @@ static void say_job(struct sn_str *out, const struct sn_history *h)
     }
 }
 
+static void say_preflight(struct sn_str *out, const struct sn_history *h)
+{
+    if (h->preflight_code < 0)
+        return;
+    name(out, "preflight");
+    if (h->preflight_code == 0)
+        sn_str_add(out, "all nodes passed");
+    else if (h->preflight_code == 77)
+        sn_str_add(out, "a node failed");
+    else
+        sn_str_add(out, "ended with %" PRId64 " and tells nothing", h->preflight_code);
+    sn_str_add(out, ", %.1f s\n", h->preflight_seconds);
+}
+
 static void say_state(struct sn_str *out, const struct sn_history *h)
 {
     name(out, "state");
@@ -139,6 +153,7 @@ void sn_status_text(struct sn_str *out, const struct sn_history *h, double now)
     const struct sn_history_attempt *a = h->n_attempts ? &h->attempt[h->n_attempts - 1] : NULL;
     say_state(out, h);
     say_job(out, h);
+    say_preflight(out, h);
     if (a) {
         name(out, "attempt");
         sn_str_add(out, "%" PRId64 "\n", a->number);

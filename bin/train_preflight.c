@@ -5,6 +5,7 @@
 #include "lib/run/preflight.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 enum { EXIT_NODE = 77 };
 
@@ -63,6 +64,14 @@ static enum sn_status make_places(const struct sn_config *c, char *checkpoints, 
     return sn_directory_make(checkpoints, "checkpoint.dir", err);
 }
 
+/* What an earlier one found must not be taken for this one's findings if this one is killed. */
+static void forget_last(const struct sn_config *c)
+{
+    char path[SN_PATH_MAX + 32];
+    (void)snprintf(path, sizeof(path), "%s/preflight.json", c->run.output);
+    (void)unlink(path); /* most often there is none */
+}
+
 enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *comm, int *exit_code,
                                   struct sn_err *err)
 {
@@ -72,6 +81,8 @@ enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *com
     enum sn_status st = make_places(c, checkpoints, sizeof(checkpoints), err);
     if (st == SN_OK && comm->size > 1)
         st = sn_ring_open(&ring, c->run.output, comm->rank, err);
+    if (st == SN_OK && comm->rank == 0)
+        forget_last(c);
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK) {
         struct sn_preflight_env env = {.comm = comm,

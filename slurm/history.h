@@ -77,8 +77,11 @@ struct sn_history_bad {
 
 struct sn_history {
     char run_file[SN_HISTORY_TEXT], scheduler[16], host[64], version[32], job[32];
-    int64_t restart, pid; /* of the supervisor; pid 0: there is no journal */
-    double deadline;      /* seconds since 1970; 0: unknown */
+    int64_t restart, pid;   /* of the supervisor; pid 0: there is no journal */
+    double deadline;        /* seconds since 1970; 0: unknown */
+    int64_t preflight_code; /* its exit code in this allocation: 0 all well, 77 a node fails; -1:
+                               there was none */
+    double preflight_seconds;
     bool has_journal;
     int n_attempts, room;
     struct sn_history_attempt *attempt; /* by number */

@@ -22,6 +22,7 @@ void sn_history_init(struct sn_history *h)
                              .mfu = NAN,
                              .step_time = NAN,
                              .eta = NAN,
+                             .preflight_code = -1,
                              .snapshot = -1,
                              .saved = -1,
                              .saved_bytes = -1,
@@ -221,6 +222,7 @@ static void take_begin(struct sn_history *h, struct sn_json line)
     h->restart = count(line, "restart", 0);
     h->pid = count(line, "pid", 0);
     h->deadline = seconds(line, "deadline");
+    h->preflight_code = -1;
 }
 
 static enum sn_status take_launch(struct sn_history_attempt *a, const char *host,
@@ -334,11 +336,15 @@ static enum sn_status take_line(struct sn_history *h, struct sn_evidence *e, str
     } else if (strcmp(event, "leave") == 0) {
         e->leave_code = count(line, "exit_code", -1);
         e->last = SN_EVENT_LEAVE;
+    } else if (strcmp(event, "preflight") == 0) {
+        h->preflight_code = count(line, "exit_code", -1);
+        h->preflight_seconds = seconds(line, "seconds");
     } else if (strcmp(event, "bad-node") == 0) {
         return take_bad_node(h, line, err);
     } else if (is_of_attempt(event, &of_attempt)) {
-        SN_TRY(attempt_of(&a, h, count(line, "attempt", -1), err));
-        h->damaged += a == NULL;
+        int64_t number = count(line, "attempt", -1);
+        SN_TRY(attempt_of(&a, h, number, err));
+        h->damaged += a == NULL && number != 0; /* 0: the preflight */
         e->last = a ? of_attempt : e->last;
         return a ? take_event(h, a, of_attempt, line, err) : SN_OK;
     }
