@@ -352,11 +352,21 @@ static enum sn_status record_few(struct findings *f, struct sn_exec *x,
     return sn_journal_end(&x->journal, &f->end, err);
 }
 
+static enum sn_status learn_preemption(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_shape *s = &x->shape;
+    if (s->knows_preemption || x->allocation.scheduler != SN_SCHED_SLURM)
+        return SN_OK;
+    s->knows_preemption = true;
+    return sn_preemption_ask(&s->preempt, x->allocation.partition, err);
+}
+
 enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct sn_exec_step *s,
                              struct sn_err *err)
 {
     struct findings f = {0};
     struct sn_journal_past past;
+    SN_TRY(learn_preemption(x, err));
     SN_TRY(s->few ? record_few(&f, x, s, err) : record_end(&f, x, s, err));
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
     decide(out, x, s, f.end.cause, &past);
@@ -369,6 +379,7 @@ enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_exec *x, u
 {
     struct sn_exec_step none = {0};
     struct sn_journal_past past;
+    SN_TRY(learn_preemption(x, err));
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
     enum sn_cause cause = asked & SN_ASKED_INT    ? SN_CAUSE_CANCELLED
                           : asked & SN_ASKED_TERM ? SN_CAUSE_PREEMPTED

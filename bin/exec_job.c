@@ -131,7 +131,7 @@ static enum sn_status open_rundir(struct sn_exec *x, struct sn_err *err)
 }
 
 /* Whatever Slurm does not tell stays unknown: there may be no scontrol here. */
-static enum sn_status ask_scheduler(struct sn_exec *x, struct sn_err *err)
+static void ask_scheduler(struct sn_exec *x)
 {
     struct sn_exec_shape *s = &x->shape;
     const struct sn_allocation *a = &x->allocation;
@@ -139,13 +139,13 @@ static enum sn_status ask_scheduler(struct sn_exec *x, struct sn_err *err)
     s->deadline = a->end_time;
     sn_preemption_init(&s->preempt);
     if (a->scheduler != SN_SCHED_SLURM)
-        return SN_OK;
+        return;
     sn_ask_job(&job, a->job);
     if (!s->deadline)
         s->deadline = job.end_time;
     s->may_requeue = job.may_requeue;
-    s->slurm_version = sn_ask_version();
-    return sn_preemption_ask(&s->preempt, a->partition, err);
+    if (a->gpus_per_node) /* a flag of theirs has two names */
+        s->slurm_version = sn_ask_version();
 }
 
 static enum sn_status write_begin(struct sn_exec *x, struct sn_err *err)
@@ -187,7 +187,7 @@ enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, 
     if (!x->dead)
         return sn_fail(err, SN_ENOMEM, "nodes: no memory for %d of them", x->allocation.host.n);
     SN_TRY(open_rundir(x, err));
-    SN_TRY(ask_scheduler(x, err));
+    ask_scheduler(x);
     return write_begin(x, err);
 }
 

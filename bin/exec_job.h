@@ -34,8 +34,9 @@ struct sn_exec_shape {
     int slurm_version;
     char trainer[SN_PATH_MAX];
     char ledger[2 * SN_PATH_MAX];
-    int64_t deadline; /* seconds since 1970; 0: none known */
-    struct sn_preemption preempt;
+    int64_t deadline;             /* seconds since 1970; 0: none known */
+    struct sn_preemption preempt; /* asked for at the first end, not before the first start */
+    bool knows_preemption;
     bool may_requeue;
     bool is_searched; /* layout: auto: what was found is told to the trainer */
 };

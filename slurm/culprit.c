@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/layout/collective.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,82 @@ bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int r
     if (found.kind == SN_SUSPECT_NONE)
         return false;
     *out = found;
+    return true;
+}
+
+/* ---- stragglers ---------------------------------------------------------------------------------
+ */
+
+/* The wait of a rank in a collective; negative: its record does not have the whole of it. */
+static double wait_of(const struct sn_ring_view *v, int group, uint64_t number)
+{
+    for (int i = 0; i < v->n; i++) {
+        const struct sn_ring_event *e = &v->event[i];
+        if (e->peer < 0 && e->group == group && e->number == number)
+            return e->state == SN_RING_DONE ? e->time - e->came : -1;
+    }
+    return -1;
+}
+
+/* Seconds between the first and the last event of a record. */
+static double span_of(const struct sn_ring_view *v)
+{
+    double first = v->n > 0 ? v->event[0].came : 0;
+    return last_time(v) - first;
+}
+
+/* Collective `e` of group `q`, of which `rank` is the first member: add what the last one to come
+ * cost. */
+static void add_cost(double *cost, const struct sn_ring_view *v, int ranks, const struct sn_grid *g,
+                     int rank, const struct sn_ring_event *e)
+{
+    enum sn_group q = (enum sn_group)e->group;
+    int size = sn_group_size(g, rank, q), last = -1;
+    double least = INFINITY, second = INFINITY;
+    for (int i = 0; i < size; i++) {
+        int member = sn_group_member(g, rank, q, i);
+        double wait = member < ranks ? wait_of(&v[member], e->group, e->number) : -1;
+        if (wait < 0)
+            return; /* not all have it */
+        if (wait < least) {
+            second = least;
+            least = wait;
+            last = member;
+        } else if (wait < second) {
+            second = wait;
+        }
+    }
+    cost[last] += second - least; /* without it the second would have been the last */
+}
+
+/* Members of these groups do the same work at the same time; those of a pipeline do not. */
+static bool is_even(int group)
+{
+    return group == SN_GROUP_TENSOR || group == SN_GROUP_CONTEXT || group == SN_GROUP_DATA ||
+           group == SN_GROUP_REPLICA;
+}
+
+bool sn_straggler_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+                       const struct sn_grid *g)
+{
+    double *cost = sn_alloc_n((size_t)ranks, sizeof(*cost));
+    int worst = 0;
+    for (int r = 0; cost && r < ranks; r++)
+        for (int i = 0; i < v[r].n; i++) {
+            const struct sn_ring_event *e = &v[r].event[i];
+            if (e->peer < 0 && is_even(e->group) && e->state == SN_RING_DONE &&
+                sn_group_size(g, r, (enum sn_group)e->group) > 1 &&
+                sn_group_member(g, r, (enum sn_group)e->group, 0) == r)
+                add_cost(cost, v, ranks, g, r, e);
+        }
+    for (int r = 1; cost && r < ranks; r++)
+        worst = cost[r] > cost[worst] ? r : worst;
+    double span = cost ? span_of(&v[worst]) : 0, share = span > 0 ? cost[worst] / span : 0;
+    sn_free(cost);
+    if (share < SN_STRAGGLER_LEAST)
+        return false;
+    *out = (struct sn_culprit){.kind = SN_SUSPECT_STRAGGLER, .rank = worst, .seconds = share};
+    (void)snprintf(out->host, sizeof(out->host), "%s", v[worst].host);
     return true;
 }
 

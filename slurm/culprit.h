@@ -35,6 +35,15 @@ struct sn_culprit {
 bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
                      const struct sn_grid *g);
 
+/* Whom do the others wait for again and again? Whoever comes last to a collective waits least in
+ * it, and the others' longer waits are what it cost them: so each waits by its own clock. Groups
+ * whose members do the same work are looked at, over what the records still hold. *out is the rank
+ * that cost most, out->seconds what it cost of a second. False: less than SN_STRAGGLER_LEAST of it.
+ */
+#define SN_STRAGGLER_LEAST 0.1
+bool sn_straggler_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+                       const struct sn_grid *g);
+
 /* From the sentence of a trainer that noticed (OUTPUT/attempt-N.json, stderr): "... has waited 3 s;
  * rank 2 (tensor 0) is behind ...; it waits for rank 5 (...) in the end, last seen in 'x'". */
 bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text);

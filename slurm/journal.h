@@ -11,7 +11,8 @@
  *             relaid, from_step (-1: no checkpoint), command []
  *   running   attempt, step, seconds (from the launch to the first finished step)
  *   notice    attempt, what: SIGTERM SIGUSR1 SIGUSR2 SIGINT deadline
- *   suspect   attempt, kind (hang, straggler, silent), rank, host, axis, operation, behind, seconds
+ *   suspect   attempt, kind (hang, straggler, silent), rank, host, axis, operation, behind,
+ *             seconds (straggler: that the others wait for it, of each second)
  *   end       attempt, exit_code, cause, seconds, step, saved_step, snapshot_step, rank (-1), host
  * (""), says bad-node  host, why, until decision  attempt, action, why, exit_code leave exit_code
  */

@@ -53,6 +53,8 @@ static bool is_near_end(const struct sn_supervision *s, const struct sn_seen *se
         return false;
     double whole = (double)(l->deadline - s->began_wall);
     double margin = sn_supervise_margin(seen->step_seconds, seen->save_seconds, whole);
+    if (l->margin)
+        margin = l->margin;
     return (double)(l->deadline - seen->wall) <= margin;
 }
 

@@ -37,6 +37,7 @@ enum sn_asked {
 struct sn_supervise_limits {
     int64_t deadline; /* end of the job's time, seconds since 1970; 0: none known */
     int hang_timeout; /* run.hang_timeout, seconds; 0: never */
+    int margin;       /* seconds before it at which a save is asked for; 0: computed */
     int most_seconds; /* that it may take in all; 0: any */
     bool has_rings;   /* without them a long step of one rank looks like a hang */
 };

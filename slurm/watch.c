@@ -72,6 +72,8 @@ unsigned sn_asking_wait(struct sn_asking *a, double seconds)
     return read_signals(a);
 }
 
+enum { SCORED = 1024 }; /* ranks whose records are read now and then: 8 KiB each */
+
 /* ---- one attempt --------------------------------------------------------------------------------
  */
 
@@ -85,6 +87,8 @@ struct watch {
     time_t began_wall;
     int64_t lowest; /* step in the metrics since the launch: they are cut back on resume */
     uint64_t rings; /* what the ranks' records added up to */
+    double next_score;
+    int straggler, seen; /* the last one, and how often in a row; it is written down once */
 };
 
 /* Its stderr: to ours, into the attempt's file, and the last lines kept. */
@@ -130,7 +134,8 @@ static uint64_t rings_now(const struct watch *w)
     return sum;
 }
 
-static void name_culprit(struct watch *w)
+/* The records of all ranks; NULL without memory. */
+static struct sn_ring_view *read_rings(const struct watch *w)
 {
     char folder[SN_PATH_MAX + 16];
     int ranks = w->want->ranks;
@@ -139,6 +144,13 @@ static void name_culprit(struct watch *w)
     for (int rank = 0; v && rank < ranks; rank++)
         if (!is_fresh(w, folder, rank) || sn_ring_read(&v[rank], folder, rank, NULL) != SN_OK)
             v[rank] = (struct sn_ring_view){.rank = rank, .n = -1};
+    return v;
+}
+
+static void name_culprit(struct watch *w)
+{
+    int ranks = w->want->ranks;
+    struct sn_ring_view *v = read_rings(w);
     if (v)
         (void)sn_culprit_find(&w->end->culprit, v, ranks, w->want->grid);
     sn_free(v);
@@ -156,6 +168,29 @@ static void journal_suspect(struct watch *w)
     sn_log(SN_LOG_WARN,
            "nothing has moved for %.0f s; rank %d (%s) is suspected: others wait in %s %s",
            c->seconds, c->rank, c->host, c->axis, c->operation);
+}
+
+/* Now and then: is there a rank for which the others wait all the time? Three times in a row is no
+ * chance; then it is written down. */
+static void score(struct watch *w, double step_seconds)
+{
+    struct sn_culprit c;
+    struct sn_err err;
+    double now = sn_clock(), every = 10 * step_seconds;
+    if (!w->want->limits.has_rings || w->want->ranks > SCORED || now < w->next_score)
+        return;
+    w->next_score = now + (every < 5 ? 5 : every > 60 ? 60 : every);
+    struct sn_ring_view *v = read_rings(w);
+    bool found = v && sn_straggler_find(&c, v, w->want->ranks, w->want->grid);
+    sn_free(v);
+    w->seen = found && c.rank == w->straggler ? w->seen + 1 : found ? 1 : 0;
+    w->straggler = found ? c.rank : -1;
+    if (w->seen != 3)
+        return;
+    if (sn_journal_suspect(w->want->journal, w->want->attempt, &c, &err) != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", err.text);
+    sn_log(SN_LOG_WARN, "rank %d (%s) is slow: others wait for it %.0f %% of the time", c.rank,
+           c.host, 100 * c.seconds);
 }
 
 static void journal_notice(struct watch *w, unsigned asked)
@@ -273,6 +308,8 @@ static void look(struct watch *w, unsigned asked)
         w->lowest = seen.step;
     if (w->end->start_seconds == 0 && seen.step > w->lowest)
         journal_running(w, seen.step);
+    if (w->end->start_seconds > 0)
+        score(w, seen.step_seconds);
     for (enum sn_duty duty; (duty = sn_supervise_look(&w->state, &seen)) != SN_DUTY_NONE;) {
         fulfil(w, duty);
         seen.asked = 0;

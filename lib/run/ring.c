@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char magic[16] = "sennit ring 1";
+static const char magic[16] = "sennit ring 2";
 
 struct file {
     char magic[16];
@@ -102,7 +102,7 @@ uint64_t sn_ring_post(struct sn_ring *r, const struct sn_ring_event *event)
     atomic_thread_fence(memory_order_release);
     struct sn_ring_event copy = *event;
     copy.id = 0;
-    copy.time = sn_clock();
+    copy.time = copy.came = sn_clock();
     copy.state = SN_RING_POSTED;
     *to = copy;
     atomic_thread_fence(memory_order_release);

@@ -23,6 +23,7 @@ struct sn_ring_event {
     uint64_t number; /* in its group: collectives and, apart from them, sends and receives */
     int64_t bytes;
     double time;   /* seconds of the host's monotonic clock, of the last change of state */
+    double came;   /* of the posting */
     int32_t group; /* enum sn_group */
     int32_t peer;  /* rank, of a send or receive; else -1 */
     int32_t state; /* enum sn_ring_state */

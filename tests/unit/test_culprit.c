@@ -94,6 +94,41 @@ static void nobody_is_behind(void)
     sn_free(v);
 }
 
+/* Ten collectives of the data group, a second apart; rank `slow` comes 0.3 s late. */
+static void one_is_slow(int slow, enum sn_group q, bool want)
+{
+    struct sn_grid g = grid();
+    struct sn_ring_view *v = computing(0);
+    struct sn_culprit c = {.rank = -1};
+    for (int r = 0; r < RANKS; r++) {
+        v[r].n = 10;
+        for (int i = 0; i < 10; i++) {
+            double base = 100.0 * r + i; /* every rank has a clock of its own */
+            v[r].event[i] =
+                (struct sn_ring_event){.id = (uint64_t)i + 1,
+                                       .number = (uint64_t)i + 1,
+                                       .came = base + (r == slow ? 0.3 : 0.01 * ((r + i) % 3)),
+                                       .time = base + 0.35,
+                                       .group = (int32_t)q,
+                                       .peer = -1,
+                                       .state = SN_RING_DONE};
+        }
+    }
+    bool found = sn_straggler_find(&c, v, RANKS, &g);
+    tap_ok(found == want && (!want || (c.rank == slow && c.kind == SN_SUSPECT_STRAGGLER)),
+           "%s group, slow rank %d: %s %d, %.2f of the time", sn_group_name(q), slow,
+           found ? "found" : "nobody", c.rank, found ? c.seconds : 0.0);
+    sn_free(v);
+}
+
+static void stragglers(void)
+{
+    one_is_slow(6, SN_GROUP_DATA, true);
+    one_is_slow(3, SN_GROUP_TENSOR, true);
+    one_is_slow(-1, SN_GROUP_TENSOR, false);
+    one_is_slow(3, SN_GROUP_WORLD, false); /* stages of a pipeline come at different times */
+}
+
 static void sentences(void)
 {
     struct sn_culprit c;
@@ -150,6 +185,7 @@ int main(void)
 {
     one_stands_still();
     nobody_is_behind();
+    stragglers();
     sentences();
     words();
     return tap_done();

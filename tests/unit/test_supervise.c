@@ -63,6 +63,10 @@ static void deadline_asks_in_time(void)
     l.deadline = 1100;
     s = begun(&l);
     first_is(&s, 1001, 1100, SN_DUTY_SAVE, 1075, "a job of 100 s keeps three quarters of them");
+    l.deadline = 2000;
+    l.margin = 300;
+    s = begun(&l);
+    first_is(&s, 1001, 2000, SN_DUTY_SAVE, 1700, "or as early as the run file says");
     l.deadline = 0;
     s = begun(&l);
     first_is(&s, 1001, 9000, SN_DUTY_NONE, 0, "without a deadline nobody is asked");
