@@ -409,7 +409,8 @@ static void requeue(struct sn_exec *x, struct sn_decision *d)
 }
 
 /* The scheduler requeues the job by itself, when the grace time is over. Who left before would have
- * completed it. If it changes its mind, the job requeues itself. */
+ * completed it. If it changes its mind, or SIGTERM was not of its preemption, the job requeues
+ * itself. */
 static void wait_for_scheduler(struct sn_exec *x, struct sn_decision *d)
 {
     double until =
@@ -421,6 +422,8 @@ static void wait_for_scheduler(struct sn_exec *x, struct sn_decision *d)
         sn_ask_job(&job, x->allocation.job);
         if (job.is_known && job.restarts > x->allocation.restarts)
             return;
+        if (job.is_known && job.is_spared)
+            break;
     }
     requeue(x, d);
 }

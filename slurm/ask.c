@@ -55,6 +55,8 @@ bool sn_job_parse(struct sn_job_facts *out, const char *text)
         f.restarts = strtoll(word, NULL, 10);
     value_of(text, "Requeue", word, sizeof(word));
     f.may_requeue = strcmp(word, "0") != 0;
+    value_of(text, "PreemptTime", word, sizeof(word));
+    f.is_spared = strcmp(word, "None") == 0;
     value_of(text, "EndTime", word, sizeof(word));
     f.end_time = sn_slurm_time(word);
     if (!*f.state)

@@ -18,6 +18,7 @@ struct sn_job_facts {
     char state[32];   /* "RUNNING", "COMPLETING", ... */
     int64_t restarts; /* requeues so far: grows the moment that a requeue is decided; -1: unknown */
     bool may_requeue; /* Requeue=1 */
+    bool is_spared;   /* PreemptTime=None: nobody preempts it; false where that is not said */
     int64_t end_time; /* seconds since 1970; 0: unknown or none */
 };
 /* One line of `scontrol show job -o`. False if it is none. */

@@ -194,6 +194,14 @@ is "system: exit code" "$rc" 75
 like "system: the scheduler requeues, so it waits" "$(event decision)" '"action": "wait"'
 is "system: and does not requeue too" "$(grep -c requeue "$tmp/scontrol")" 0
 
+scene spared n0,n1,n2,n3
+echo "PreemptType = preempt/partition_prio" >"$tmp/config"
+echo "PartitionName=batch PreemptMode=REQUEUE GraceTime=10" >"$tmp/partition"
+echo "JobId=41 JobState=RUNNING Restarts=0 Requeue=1 EndTime=Unknown PreemptTime=None" >"$tmp/job"
+act "76 20 20"
+play --
+is "spared: SIGTERM that was not of a preemption" "$rc:$(grep -c '^requeue' "$tmp/scontrol")" "75:1"
+
 scene noqueue n0,n1,n2,n3
 echo "slurm_requeue error: Requested operation is presently disabled for job 41" >"$tmp/refused"
 act "75 20 20"

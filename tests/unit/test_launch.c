@@ -200,6 +200,8 @@ static void answers(void)
                !strcmp(f.state, "RUNNING") && f.restarts == 2 && !f.may_requeue &&
                f.end_time == 1795302611,
            "a job's line");
+    tap_ok(!f.is_spared && sn_job_parse(&f, "JobState=RUNNING PreemptTime=None") && f.is_spared,
+           "a job that nobody preempts");
     tap_ok(!sn_job_parse(&f, "slurm_load_jobs error: Invalid job id specified"), "or none");
     (void)sn_hostlist_parse(&h, "n[0-2]", "test", NULL);
     tap_ok(sn_nodes_parse(dead, &h,
