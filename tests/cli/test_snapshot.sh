@@ -6,6 +6,7 @@
 
 train=$BUILD/bin/sennit-train netns=tests/bench/pace/netns.sh
 trap '$netns down "$tmp/n" 2>/dev/null; rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM HUP
 make_tokens "$tmp/tok"
 steps=30 eval_every=0 every=0 hidden=192 ffn=512 batch=16 seq=128
 
