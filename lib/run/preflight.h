@@ -27,9 +27,11 @@ enum { SN_PREFLIGHT_ROUNDS = 3, SN_PREFLIGHT_WHY = 160, SN_PREFLIGHT_PATIENCE = 
  * 0.35 of the median rank's fails too. Ranks of one node alone have no network to be judged.
  *
  * A rank that waited for processors more than SN_PREFLIGHT_DISTURBED of the time is not judged by
- * that rate, nor are its partners in messages: it was not the node that was measured. If that is so
- * on few nodes only, something else runs there: they fail by that (of three nodes or more). */
+ * that rate, nor are its partners in messages: it was not the node that was measured; unless the
+ * rate is below SN_PREFLIGHT_HOPELESS of the median. If few nodes wait only, something else runs
+ * there: they fail by that (of three nodes or more). */
 #define SN_PREFLIGHT_DISTURBED 0.1
+#define SN_PREFLIGHT_HOPELESS  0.01
 #define SN_PREFLIGHT_LEAST     0.7
 
 /* Data that was not what it must be. */

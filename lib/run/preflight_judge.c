@@ -136,6 +136,15 @@ static bool is_disturbed(const struct sn_preflight *p, const struct sn_preflight
     return false;
 }
 
+/* Is a rate too small a part of the median? What is hopeless no disturbance explains. */
+static bool is_slow(const struct sn_preflight *p, const struct sn_preflight_rank *r,
+                    enum sn_preflight_kind k, double part, double least)
+{
+    if (!(part > 0 && part < least))
+        return false;
+    return part < SN_PREFLIGHT_HOPELESS || !is_disturbed(p, r, k);
+}
+
 static void judge_rate(struct sn_preflight *p, const struct rate *k, double *room)
 {
     for (int i = 0; i < p->n; i++)
@@ -143,7 +152,7 @@ static void judge_rate(struct sn_preflight *p, const struct rate *k, double *roo
     double middle = median(room, p->n);
     for (int i = 0; i < p->n; i++) {
         double v = k->of(&p->rank[i]);
-        if (!(v > 0 && v < k->least * middle) || is_disturbed(p, &p->rank[i], k->kind))
+        if (!is_slow(p, &p->rank[i], k->kind, middle > 0 ? v / middle : 0, k->least))
             continue;
         p->slow |= 1 << k->kind;
         fail(&p->rank[i], "%s at %.3g %s, %.0f %% of the median of all ranks", k->what,
@@ -189,8 +198,8 @@ static void judge_nodes(struct sn_preflight *p, int nodes, double *best, double 
     double middle = median(room, nodes);
     for (int i = 0; i < p->n; i++) {
         double v = best[p->rank[i].node];
-        if (!(v > 0 && v < SN_PREFLIGHT_LEAST * middle) ||
-            is_disturbed(p, &p->rank[i], SN_FLIGHT_MESSAGE))
+        if (!is_slow(p, &p->rank[i], SN_FLIGHT_MESSAGE, middle > 0 ? v / middle : 0,
+                     SN_PREFLIGHT_LEAST))
             continue;
         p->slow |= 1 << SN_FLIGHT_MESSAGE;
         fail(&p->rank[i], "its node exchanges messages at %.3g GB/s, %.0f %% of the median",

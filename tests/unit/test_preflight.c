@@ -154,18 +154,21 @@ static void who_has_to_share_processors_is_not_judged_by_its_speed(void)
     for (int i = 0; i < 8; i++)
         for (int k = 0; k < SN_FLIGHT_KINDS; k++)
             j.rank[i].waited[k] = 0.5;
-    j.rank[3].gemm = j.rank[3].memory = j.rank[3].link[0] = j.rank[3].link[1] = 1;
-    j.rank[2].link[0] = j.rank[2].link[1] = 1;
+    j.rank[3].gemm = 5e9;
+    j.rank[3].memory = j.rank[3].link[0] = j.rank[3].link[1] = 1e9;
+    j.rank[2].link[0] = j.rank[2].link[1] = 1e8;
     expect(&j, "", "", "all share: rates tell nothing of nodes");
+    j.rank[2].link[0] = j.rank[2].link[1] = j.rank[3].link[0] = j.rank[3].link[1] = 1e6;
+    expect(&j, "2 3", "its node exchanges messages at 0.001 GB/s, 0 %", "unless all hope is lost");
     make(&j, 4, 2);
     j.rank[3].waited[SN_FLIGHT_MESSAGE] = 0.2;
-    j.rank[3].link[0] = j.rank[3].link[1] = 1e6;
+    j.rank[3].link[0] = j.rank[3].link[1] = 1e8;
     expect(&j, "", "", "one that was disturbed while it exchanged messages");
     for (int k = 0; k < 2; k++)
-        j.rank[j.rank[3].partner[k]].link[k] = 1e6;
-    j.rank[5].link[0] = j.rank[5].link[1] = 1e6;
+        j.rank[j.rank[3].partner[k]].link[k] = 1e8;
+    j.rank[5].link[0] = j.rank[5].link[1] = 1e8;
     expect(&j, "", "", "nor its partners");
-    j.rank[4].link[0] = j.rank[4].link[1] = 1e6;
+    j.rank[4].link[0] = j.rank[4].link[1] = 1e8;
     expect(&j, "4", "its node exchanges messages", "a node of which one rank was not disturbed");
     make(&j, 4, 2);
     j.rank[6].waited[SN_FLIGHT_PRODUCT] = 0.45;
