@@ -10,7 +10,7 @@
  *   launch    attempt, nodes [], spares [], ranks, threads (0: the trainer decides), layout {},
  *             relaid, from_step (-1: no checkpoint), command []
  *   running   attempt, step, seconds (from the launch to the first finished step)
- *   notice    attempt, what: SIGTERM SIGUSR1 SIGUSR2 SIGINT deadline
+ *   notice    attempt, what: SIGTERM SIGUSR1 SIGUSR2 SIGINT deadline trigger
  *   suspect   attempt, kind (hang, straggler, silent), rank, host, axis, operation, behind,
  *             seconds (straggler: that the others wait for it, of each second)
  *   end       attempt, exit_code, cause, seconds, step, saved_step, snapshot_step, rank (-1), host

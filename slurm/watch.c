@@ -88,6 +88,7 @@ struct watch {
     int64_t lowest; /* step in the metrics since the launch: they are cut back on resume */
     uint64_t rings; /* what the ranks' records added up to */
     double next_score;
+    bool has_trigger;    /* the file save-and-exit was seen */
     int straggler, seen; /* the last one, and how often in a row; it is written down once */
 };
 
@@ -193,6 +194,29 @@ static void score(struct watch *w, double step_seconds)
            c.host, 100 * c.seconds);
 }
 
+static void journal_what(struct watch *w, const char *what)
+{
+    struct sn_str line;
+    struct sn_err err;
+    sn_journal_line(w->want->journal, &line, "notice");
+    sn_jsonl_int(&line, "attempt", w->want->attempt);
+    sn_jsonl_text(&line, "what", what);
+    if (sn_journal_write(w->want->journal, &line, &err) != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", err.text);
+    sn_log(SN_LOG_INFO, "%s: attempt %d is asked to save and leave", what, w->want->attempt);
+}
+
+/* The trainer meets the file by itself, and removes it; that it was there is written down. */
+static void look_for_trigger(struct watch *w)
+{
+    char path[SN_PATH_MAX + 32];
+    (void)snprintf(path, sizeof(path), "%s/save-and-exit", w->want->rundir->output);
+    if (w->has_trigger || access(path, F_OK) != 0)
+        return;
+    w->has_trigger = true;
+    journal_what(w, "trigger");
+}
+
 static void journal_notice(struct watch *w, unsigned asked)
 {
     static const struct {
@@ -201,19 +225,9 @@ static void journal_notice(struct watch *w, unsigned asked)
     } row[] = {{SN_ASKED_TERM, "SIGTERM"},     {SN_ASKED_USR1, "SIGUSR1"},
                {SN_ASKED_USR2, "SIGUSR2"},     {SN_ASKED_INT, "SIGINT"},
                {SN_ASKED_INT_AGAIN, "SIGINT"}, {SN_ASKED_DEADLINE, "deadline"}};
-    struct sn_err err;
-    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-        struct sn_str line;
-        if (!(asked & row[i].bit))
-            continue;
-        sn_journal_line(w->want->journal, &line, "notice");
-        sn_jsonl_int(&line, "attempt", w->want->attempt);
-        sn_jsonl_text(&line, "what", row[i].name);
-        if (sn_journal_write(w->want->journal, &line, &err) != SN_OK)
-            sn_log(SN_LOG_WARN, "%s", err.text);
-        sn_log(SN_LOG_INFO, "%s: attempt %d is asked to save and leave", row[i].name,
-               w->want->attempt);
-    }
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        if (asked & row[i].bit)
+            journal_what(w, row[i].name);
 }
 
 static void journal_running(struct watch *w, int64_t step)
@@ -304,6 +318,7 @@ static void look(struct watch *w, unsigned asked)
     struct sn_seen seen;
     unsigned before = w->state.asked;
     see(w, &seen, asked);
+    look_for_trigger(w);
     if (seen.step < w->lowest)
         w->lowest = seen.step;
     if (w->end->start_seconds == 0 && seen.step > w->lowest)
