@@ -138,7 +138,31 @@ static void add_lrun(struct sn_argv *a, const struct sn_launch *l)
     sn_argv_add(a, "-T%d", l->ranks_per_node);
 }
 
-static void add_launcher(struct sn_argv *a, const struct sn_launch *l)
+/* mpirun on several nodes: it knows no compressed lists, and on a node that may hold more ranks
+ * than cores it would put them all. */
+static enum sn_status add_mpirun_nodes(struct sn_argv *a, const struct sn_launch *l,
+                                       struct sn_err *err)
+{
+    struct sn_hostlist h = {0};
+    struct sn_str list = {0};
+    if (l->nodes > 1 && l->nodes * l->ranks_per_node == l->ranks) {
+        sn_argv_add(a, "--map-by");
+        sn_argv_add(a, "ppr:%d:node:oversubscribe", l->ranks_per_node);
+    }
+    if (!l->node_list)
+        return SN_OK;
+    SN_TRY(sn_hostlist_parse(&h, l->node_list, "nodes", err));
+    for (int i = 0; i < h.n; i++)
+        sn_str_add(&list, "%s%s:%d", i ? "," : "", sn_hostlist_name(&h, i), l->ranks_per_node);
+    sn_argv_add(a, "--host");
+    sn_argv_add(a, "%s", list.p ? list.p : "");
+    a->failed = a->failed || list.failed;
+    sn_hostlist_fini(&h);
+    sn_str_fini(&list);
+    return SN_OK;
+}
+
+static enum sn_status add_launcher(struct sn_argv *a, const struct sn_launch *l, struct sn_err *err)
 {
     sn_argv_add(a, "%s", l->program ? l->program : sn_launcher_name(l->launcher));
     if (l->launcher == SN_LAUNCH_SRUN)
@@ -151,18 +175,21 @@ static void add_launcher(struct sn_argv *a, const struct sn_launch *l)
         sn_argv_add(a, "-n");
         sn_argv_add(a, "%d", l->ranks);
     }
-    if (l->launcher == SN_LAUNCH_MPIRUN && l->node_list) {
-        sn_argv_add(a, "--host");
-        sn_argv_add(a, "%s", l->node_list);
-    }
+    if (l->launcher == SN_LAUNCH_MPIRUN)
+        SN_TRY(add_mpirun_nodes(a, l, err));
     for (int i = 0; l->options && l->options[i]; i++)
         sn_argv_add(a, "%s", l->options[i]);
+    return SN_OK;
 }
 
 enum sn_status sn_launch_format(struct sn_argv *out, const struct sn_launch *l, struct sn_err *err)
 {
     struct sn_argv a = {0};
-    add_launcher(&a, l);
+    enum sn_status st = add_launcher(&a, l, err);
+    if (st != SN_OK) {
+        sn_argv_fini(&a);
+        return st;
+    }
     sn_argv_add(&a, "%s", l->trainer);
     sn_argv_add(&a, "%s", l->run_file);
     if (l->preflight) {

@@ -67,7 +67,16 @@ static void command_lines(void)
     l = usual;
     l.launcher = SN_LAUNCH_MPIRUN;
     l.run_file = "it's.yaml";
+    l.nodes = 1;
+    l.ranks_per_node = 8;
     line_is(&l, "mpirun -n 8 /opt/sennit-train 'it'\\''s.yaml' --attempt 7", "mpirun");
+    l = usual;
+    l.launcher = SN_LAUNCH_MPIRUN;
+    l.node_list = "n[1,3]";
+    line_is(&l,
+            "mpirun -n 8 --map-by ppr:4:node:oversubscribe --host n1:4,n3:4 /opt/sennit-train "
+            "'my run.yaml' --attempt 7",
+            "mpirun on chosen nodes of a job");
     l = usual;
     l.launcher = SN_LAUNCH_JSRUN;
     l.cpus_per_rank = 10;
