@@ -70,7 +70,8 @@ on() { # node command...
 boot() { # node controller|node
     mkdir -p "$dir/nodes/$1/tmp" "$dir/nodes/$1/spool"
     setsid nsenter --net="$dir/net/$1" unshare --fork --kill-child --pid --mount --uts --ipc --mount-proc \
-        "$here/init" "$dir" "$1" "$2" >>"$dir/nodes/$1/console" 2>&1 </dev/null &
+        "$here/init" "$dir" "$1" "$2" >>"$dir/nodes/$1/console" 2>&1 </dev/null \
+        3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- & # a caller's lock must not live on in a daemon
     boot_p=
     for _ in $(seq 1 100); do
         boot_p=$(pgrep -P $! 2>/dev/null || :)
