@@ -37,10 +37,12 @@ bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int r
 
 /* Whom do the others wait for again and again? Whoever comes last to a collective waits least in
  * it, and the others' longer waits are what it cost them: so each waits by its own clock. Groups
- * whose members do the same work are looked at, over what the records still hold. *out is the rank
- * that cost most, out->seconds what it cost of a second. False: less than SN_STRAGGLER_LEAST of it.
+ * whose members do the same work are looked at, over what the records still hold. A rank
+ * that is stopped while it waits blames the one that it waited for: one finding alone says little.
+ * *out is the rank that cost most, out->seconds what it cost of a second. False: less than
+ * SN_STRAGGLER_LEAST of it.
  */
-#define SN_STRAGGLER_LEAST 0.1
+#define SN_STRAGGLER_LEAST 0.2
 bool sn_straggler_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
                        const struct sn_grid *g);
 

@@ -89,7 +89,9 @@ struct watch {
     uint64_t rings; /* what the ranks' records added up to */
     double next_score;
     bool has_trigger;    /* the file save-and-exit was seen */
-    int straggler, seen; /* the last one, and how often in a row; it is written down once */
+    int64_t scored;      /* step */
+    int straggler, seen; /* a rank, and how much oftener it was found than not */
+    bool is_scored;      /* it is written down once */
 };
 
 /* Its stderr: to ours, into the attempt's file, and the last lines kept. */
@@ -171,23 +173,28 @@ static void journal_suspect(struct watch *w)
            c->seconds, c->rank, c->host, c->axis, c->operation);
 }
 
-/* Now and then: is there a rank for which the others wait all the time? Three times in a row is no
- * chance; then it is written down. */
-static void score(struct watch *w, double step_seconds)
+/* Now and then: is there a rank for which the others wait all the time? Three times oftener than
+ * not is no chance; then it is written down. */
+static void score(struct watch *w, int64_t step, double step_seconds)
 {
     struct sn_culprit c;
     struct sn_err err;
     double now = sn_clock(), every = 10 * step_seconds;
-    if (!w->want->limits.has_rings || w->want->ranks > SCORED || now < w->next_score)
-        return;
+    if (!w->want->limits.has_rings || w->want->ranks > SCORED || now < w->next_score ||
+        step == w->scored)
+        return; /* nothing new to be learnt */
+    w->scored = step;
     w->next_score = now + (every < 5 ? 5 : every > 60 ? 60 : every);
     struct sn_ring_view *v = read_rings(w);
     bool found = v && sn_straggler_find(&c, v, w->want->ranks, w->want->grid);
     sn_free(v);
-    w->seen = found && c.rank == w->straggler ? w->seen + 1 : found ? 1 : 0;
-    w->straggler = found ? c.rank : -1;
-    if (w->seen != 3)
+    if (w->seen == 0 && found)
+        w->straggler = c.rank;
+    bool same = found && c.rank == w->straggler;
+    w->seen += same ? 1 : w->seen > 0 ? -1 : 0;
+    if (w->seen < 3 || !same || w->is_scored)
         return;
+    w->is_scored = true;
     if (sn_journal_suspect(w->want->journal, w->want->attempt, &c, &err) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", err.text);
     sn_log(SN_LOG_WARN, "rank %d (%s) is slow: others wait for it %.0f %% of the time", c.rank,
@@ -298,7 +305,10 @@ static void see(struct watch *w, struct sn_seen *seen, unsigned asked)
     double now = sn_clock(), every = w->want->limits.hang_timeout / 10.0;
     every = every < 0.5 ? 0.5 : every > 30 ? 30 : every;
     sn_rundir_progress(p, w->want->rundir);
-    if (w->want->limits.has_rings && now >= w->next_rings) {
+    double still = sn_supervise_still(&w->state, now);
+    /* Thousands of small files: not read while the metrics grow. */
+    if (w->want->limits.has_rings && still > w->want->limits.hang_timeout / 4.0 &&
+        now >= w->next_rings) {
         w->rings = rings_now(w);
         w->next_rings = now + every;
     }
@@ -309,7 +319,7 @@ static void see(struct watch *w, struct sn_seen *seen, unsigned asked)
                              .step_seconds = p->step_seconds,
                              .save_seconds = p->save_seconds,
                              .motion = p->motion + w->rings * 1000003u};
-    if (sn_supervise_still(&w->state, now) > w->want->limits.hang_timeout / 2.0)
+    if (still > w->want->limits.hang_timeout / 2.0)
         seen->is_saving = sn_rundir_is_saving(w->want->rundir);
 }
 
@@ -324,7 +334,7 @@ static void look(struct watch *w, unsigned asked)
     if (w->end->start_seconds == 0 && seen.step > w->lowest)
         journal_running(w, seen.step);
     if (w->end->start_seconds > 0)
-        score(w, seen.step_seconds);
+        score(w, seen.step, seen.step_seconds);
     for (enum sn_duty duty; (duty = sn_supervise_look(&w->state, &seen)) != SN_DUTY_NONE;) {
         fulfil(w, duty);
         seen.asked = 0;

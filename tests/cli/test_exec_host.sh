@@ -91,20 +91,15 @@ like "stopped: the end says so too" "$(event stopped end | head -n 1)" '"exit_co
 losses stopped >"$tmp/got"
 ok "stopped: losses are those of the run left alone" cmp -s "$tmp/got" "$tmp/want"
 
-# --- a rank is slow -----------------------------------------------------------------------------------
-begin slow
-culprit=$(process_of 1 "$tmp/slow.yaml")
-for _ in $(seq 1 600); do
-    kill -STOP "$culprit"
-    sleep 0.15
-    kill -CONT "$culprit"
-    sleep 0.02
-    grep -q '"suspect"' "$tmp/slow/journal.jsonl" && break
-done
-kill -TERM $job
-ends slow 75
-like "slow: the rank for which others wait most of the time is named" "$(event slow suspect)" \
-    '"kind": "straggler", "rank": 1, .*"seconds": 0\.[1-9]'
+# --- all stand still: no rank can tell --------------------------------------------------------------------
+begin frozen --stop-after 300
+# shellcheck disable=SC2046
+kill -STOP $(for r in 0 1 2 3; do process_of $r "$tmp/frozen.yaml"; done)
+ends frozen 0
+like "frozen: the supervisor ends the step" "$(event frozen suspect)" '"kind": "hang", "rank": -?[0-9]+, .*"seconds": [89]'
+like "frozen: and says why" "$(event frozen end | head -n 1)" '"cause": "a rank hung"'
+losses frozen | head -n 60 >"$tmp/got"
+ok "frozen: losses are those of the run left alone" cmp -s "$tmp/got" "$tmp/want"
 
 # --- the supervisor is asked --------------------------------------------------------------------------
 asked() { # name signal code cause
