@@ -144,6 +144,10 @@ slow_links() { # rate
     while read -r slow_n; do fault slow "$slow_n" "$1"; done <"$SENNIT_CLUSTER/nodes.list"
 }
 
+fast_links() {
+    while read -r fast_n; do fault fast "$fast_n"; done <"$SENNIT_CLUSTER/nodes.list"
+}
+
 # A small llama: OUTPUT and lines of the run file's other sections. Variables as in train.sh's run_file,
 # and: layout="data: 2, tensor: 4", slurm="attempts: 3", hang=10 (seconds). No preflight: more ranks than
 # processors, on slow links, would not pass.
