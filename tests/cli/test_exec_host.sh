@@ -85,7 +85,14 @@ culprit=$(process_of 3 "$tmp/stopped.yaml")
 kill -STOP "$culprit"
 ends stopped 0
 # What has ended may stand in the table of processes until somebody asks for its end.
-ok "stopped: nothing of it is left" sh -c "! grep -qs '^State:[[:space:]]*[^ZX]' /proc/$culprit/status"
+gone() {
+    for _ in $(seq 100); do
+        grep -qs '^State:[[:space:]]*[^ZX]' "/proc/$1/status" || return 0
+        sleep 0.1
+    done
+    return 1
+}
+ok "stopped: nothing of it is left" gone "$culprit"
 like "stopped: the rank, where others wait for it, and how long" "$(event stopped suspect)" \
     '"kind": "hang", "rank": 3, "host": "[^"]+", "axis": "(tensor|pipeline|world|data)[^"]*", "operation": "[^"]+", "behind": -?[0-9]+, "seconds": [4-9]'
 like "stopped: the end says so too" "$(event stopped end | head -n 1)" '"exit_code": 77, "cause": "a rank hung", .*"rank": 3, .*rank 3 \(tensor 1, pipeline 1\)'

@@ -33,7 +33,7 @@ steps=6 eval_every=0 every=0
 crossed() { # order: bytes between hosts in "$crossed", those of each axis in "$data" and "$tensor"
     rm -rf "$tmp/out"
     run_file "$tmp/r.yaml" "$tmp/out"
-    sed -i "s/^layout: {.*/layout: {data: 2, tensor: 2, micro_batch: 1, axis_order: [$1, context, pipeline]}/" "$tmp/r.yaml"
+    sed -i "s/^layout: {.*/layout: {data: 2, tensor: 2, micro_batch: 1, placement: default, axis_order: [$1, context, pipeline]}/" "$tmp/r.yaml"
     before=$($netns bytes "$tmp/n")
     run $netns run "$tmp/n" 4 "$BUILD/bin/sennit-train" "$tmp/r.yaml" --fresh
     crossed=$(($($netns bytes "$tmp/n") - before))
