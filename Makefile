@@ -164,6 +164,10 @@ check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SC
 run-cluster: $(BINS)
 	@BUILD=$(BUILD) tests/cluster/run $(SCENARIOS)
 
+cluster-demo: ## As root: watch a job be preempted, shrunk and resumed on a Slurm on this host
+	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) all
+	@BUILD=$(BUILD) tests/cluster/demo
+
 check-oom: ## The binaries with their n-th allocation failing, n = 1, 2, ...
 	$(again) run-oom
 run-oom: $(BINS) $(patsubst $(BUILD)/bin/%,$(BUILD)/oom/%,$(BINS))
@@ -223,7 +227,7 @@ clean: ## Remove build/
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz bench \
+.PHONY: all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
 	run-fuzz run-bench
 .SECONDARY:
