@@ -64,7 +64,9 @@ static void resources(struct sn_str *out, const struct sn_batch *b)
         out->failed |= list.failed;
         sn_str_fini(&list);
     }
-    if (l->spares)
+    /* Else Slurm ends the whole job with its first node, and nobody is left to go on with fewer. */
+    bool may_shrink = l->shrink && b->nodes > 1 && !sn_site_forbids(b->site, "--no-kill");
+    if (l->spares || may_shrink)
         sn_script_sbatch(out, "--no-kill", NULL);
 }
 

@@ -7,6 +7,7 @@
 #SBATCH --cpus-per-task=72
 #SBATCH --gpus-per-task=1
 #SBATCH --mem=460000
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
 #SBATCH --requeue

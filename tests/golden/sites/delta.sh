@@ -8,6 +8,7 @@
 #SBATCH --gpus-per-node=4
 #SBATCH --mem=208g
 #SBATCH --constraint=scratch
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
 #SBATCH --requeue

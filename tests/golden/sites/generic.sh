@@ -2,6 +2,7 @@
 #SBATCH --job-name=golden
 #SBATCH --nodes=8
 #SBATCH --ntasks-per-node=4
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
 #SBATCH --requeue

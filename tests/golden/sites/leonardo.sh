@@ -9,6 +9,7 @@
 #SBATCH --gres=gpu:4
 #SBATCH --mem=494000M
 #SBATCH --exclusive
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
 #SBATCH --requeue

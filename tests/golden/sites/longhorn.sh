@@ -4,6 +4,7 @@
 #SBATCH --partition=v100
 #SBATCH --nodes=8
 #SBATCH --ntasks-per-node=4
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=B:USR2@300
 #SBATCH --requeue

@@ -7,6 +7,7 @@
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=32
 #SBATCH --gpus-per-task=1
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
 #SBATCH --requeue

@@ -7,6 +7,7 @@
 #SBATCH --cpus-per-task=32
 #SBATCH --gpus-per-node=4
 #SBATCH --constraint=gpu
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
 #SBATCH --requeue

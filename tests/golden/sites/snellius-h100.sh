@@ -6,6 +6,7 @@
 #SBATCH --cpus-per-task=16
 #SBATCH --gpus-per-node=4
 #SBATCH --exclusive
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
 #SBATCH --requeue

@@ -6,6 +6,7 @@
 #SBATCH --cpus-per-task=2
 #SBATCH --gres=gpu:4
 #SBATCH --exclusive
+#SBATCH --no-kill
 #SBATCH --time=0:10:00
 #SBATCH --signal=USR2@60
 #SBATCH --requeue

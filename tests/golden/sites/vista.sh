@@ -4,6 +4,7 @@
 #SBATCH --partition=gh
 #SBATCH --nodes=32
 #SBATCH --ntasks-per-node=1
+#SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=B:USR2@300
 #SBATCH --requeue
