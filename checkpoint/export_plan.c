@@ -38,18 +38,18 @@ struct planner {
     bool *used; /* tensors of the source */
 };
 
-/* The tensor of theirs that begins with rule r, for one layer. Layers that share weights are
- * written each: the field knows no sharing. */
-static enum sn_status add_tensor(struct planner *p, const struct sn_hf_rule *r, int layer,
+/* The tensor of theirs that begins with rule r, for one layer and expert. Layers that share weights
+ * are written each: the field knows no sharing. */
+static enum sn_status add_tensor(struct planner *p, const struct sn_hf_rule *r, struct sn_hf_at at,
                                  struct sn_err *err)
 {
     const struct sn_model_config *m = p->model;
     struct sn_export_tensor *t = &p->plan->tensors[p->plan->n++];
     *t = (struct sn_export_tensor){
-        .name = sn_hf_theirs(m->family, r, layer), .form = r->form, .heads = m->heads};
+        .name = sn_hf_theirs(m->family, r, at), .form = r->form, .heads = m->heads};
     for (int i = 0; i < sn_hf_parts(r->form); i++) {
-        int owner = layer - layer % m->share_layers;
-        SN_TRY(find_ours(&t->source[i], p->source, &p->list, sn_hf_ours(r + i, owner).text, err));
+        struct sn_hf_at own = {at.layer - at.layer % m->share_layers, at.expert};
+        SN_TRY(find_ours(&t->source[i], p->source, &p->list, sn_hf_ours(r + i, own).text, err));
         p->used[t->source[i]] = true;
     }
     t->rows = p->source->tensors[t->source[0]].rows;
@@ -57,20 +57,27 @@ static enum sn_status add_tensor(struct planner *p, const struct sn_hf_rule *r, 
     return SN_OK;
 }
 
+/* Tensors of theirs that a rule gives in one layer. */
+static int copies_of(const struct planner *p, const struct sn_hf_rule *r)
+{
+    return r->part != 0 ? 0 : sn_hf_is_expert(r) ? p->model->experts.count : 1;
+}
+
 /* What stands before the layers, the layers, what stands behind them. */
 static enum sn_status add_all(struct planner *p, struct sn_err *err)
 {
     const struct sn_hf_rule *rules = sn_hf_rules(p->model->family), *r = rules;
+    const struct sn_hf_at none = {0, 0};
     for (; r->ours && !strchr(r->ours, '#'); r++)
-        SN_TRY(add_tensor(p, r, 0, err));
+        SN_TRY(add_tensor(p, r, none, err));
     const struct sn_hf_rule *first = r;
     for (int layer = 0; layer < p->model->layers; layer++)
         for (r = first; r->ours && strchr(r->ours, '#'); r++)
-            if (r->part == 0)
-                SN_TRY(add_tensor(p, r, layer, err));
+            for (int i = 0; i < copies_of(p, r); i++)
+                SN_TRY(add_tensor(p, r, (struct sn_hf_at){layer, i}, err));
     for (; r->ours; r++)
         if (!p->model->tied_embeddings || strcmp(r->ours, "head.weight") != 0)
-            SN_TRY(add_tensor(p, r, 0, err));
+            SN_TRY(add_tensor(p, r, none, err));
     return SN_OK;
 }
 
@@ -109,7 +116,7 @@ static enum sn_status fill(struct planner *p, struct sn_err *err)
     const struct sn_hf_rule *rules = sn_hf_rules(p->model->family);
     size_t most = 0;
     for (const struct sn_hf_rule *r = rules; r && r->ours; r++)
-        most += strchr(r->ours, '#') ? (size_t)p->model->layers : 1;
+        most += strchr(r->ours, '#') ? (size_t)p->model->layers * (size_t)copies_of(p, r) : 1;
     if (!rules)
         return sn_fail(err, SN_EINPUT, "%s: the field's names for the family %s are not known",
                        p->source->name, sn_family_name(p->model->family));

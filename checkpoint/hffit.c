@@ -123,7 +123,7 @@ enum sn_status sn_hf_list_create(struct sn_hf_list *out, const struct sn_model_c
     static const struct sn_train_config any = {.global_batch = 1};
     struct sn_hf_list l = {0};
     SN_TRY(sn_model_create(&l.model, m, &any, err));
-    size_t most = (size_t)l.model->n_params * SN_MAX_PIECES;
+    size_t most = (size_t)sn_model_piece_count(l.model);
     l.shapes = sn_alloc_n(most, sizeof(*l.shapes));
     if (!l.shapes) {
         sn_model_destroy(l.model);

@@ -1,6 +1,7 @@
 /*
  * hfnames.c - one row per kind of tensor and family. Sources: transformers modeling_gpt2.py,
- * modeling_gpt_neox.py, modeling_llama.py (facts/checkpoints.md 4.2).
+ * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py of version 4
+ * (facts/checkpoints.md 4.2).
  */
 #include "checkpoint/hfnames.h"
 #include "checkpoint/hfrules.h"
@@ -76,6 +77,23 @@ static const struct sn_hf_rule llama[] = {
     {0}
 };
 
+static const struct sn_hf_rule mixtral[] = {
+    {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME, 0},
+    {"layers.#.attn_norm.weight", "layers.#.input_layernorm.weight",          SN_HF_SAME, 0},
+    {"layers.#.attn.q.weight",    "layers.#.self_attn.q_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.k.weight",    "layers.#.self_attn.k_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.v.weight",    "layers.#.self_attn.v_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.o.weight",    "layers.#.self_attn.o_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.ffn_norm.weight",  "layers.#.post_attention_layernorm.weight", SN_HF_SAME, 0},
+    {"layers.#.ffn.router.weight", "layers.#.block_sparse_moe.gate.weight",   SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.gate.weight", "layers.#.block_sparse_moe.experts.#.w1.weight", SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.up.weight",   "layers.#.block_sparse_moe.experts.#.w3.weight", SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.down.weight", "layers.#.block_sparse_moe.experts.#.w2.weight", SN_HF_SAME, 0},
+    {"final_norm.weight",         "norm.weight",                              SN_HF_SAME, 0},
+    {"head.weight",               "lm_head.weight",                           SN_HF_SAME, 0},
+    {0}
+};
+
 /* Many files have the prefix before all names, or before all but the head's. */
 static const struct family {
     const char *prefix;
@@ -84,36 +102,49 @@ static const struct family {
     [SN_GPT2]     = {"transformer.", gpt2},
     [SN_GPT_NEOX] = {"gpt_neox.",    gpt_neox},
     [SN_LLAMA]    = {"model.",       llama},
-    [SN_MIXTRAL]  = {"",             NULL},
+    [SN_MIXTRAL]  = {"model.",       mixtral},
 };
 /* clang-format on */
 
-/* Does the name fit the pattern? *layer is what stands for the #, if there is one. */
-static bool fits(const char *pattern, const char *name, int *layer)
+/* Does the name fit the pattern? *at is what stands for each #. */
+static bool fits(const char *pattern, const char *name, struct sn_hf_at *at)
 {
-    const char *hash = strchr(pattern, '#');
-    if (!hash)
-        return strcmp(pattern, name) == 0;
-    size_t before = (size_t)(hash - pattern);
-    if (strncmp(pattern, name, before) != 0)
-        return false;
-    size_t digits = strspn(name + before, "0123456789");
-    if (digits < 1 || digits > 6 || strcmp(hash + 1, name + before + digits) != 0)
-        return false;
-    *layer = (int)strtol(name + before, NULL, 10);
-    return true;
+    int *number[] = {&at->layer, &at->expert};
+    for (int n = 0; *pattern; n += *pattern++ == '#') {
+        if (*pattern != '#') {
+            if (*pattern != *name++)
+                return false;
+            continue;
+        }
+        size_t digits = strspn(name, "0123456789");
+        if (digits < 1 || digits > 6)
+            return false;
+        *number[n] = (int)strtol(name, NULL, 10);
+        name += digits;
+    }
+    return !*name;
 }
 
-static struct sn_hf_name numbered(const char *prefix, const char *pattern, int layer)
+static struct sn_hf_name numbered(const char *prefix, const char *pattern, struct sn_hf_at at)
 {
+    const int number[] = {at.layer, at.expert};
     struct sn_hf_name n;
-    size_t before = strcspn(pattern, "#");
-    if (pattern[before])
-        (void)snprintf(n.text, sizeof(n.text), "%s%.*s%d%s", prefix, (int)before, pattern, layer,
-                       pattern + before + 1);
-    else
-        (void)snprintf(n.text, sizeof(n.text), "%s%s", prefix, pattern);
+    size_t len = (size_t)snprintf(n.text, sizeof(n.text), "%s", prefix);
+    for (int i = 0; *pattern; i++) {
+        size_t plain = strcspn(pattern, "#");
+        len += (size_t)snprintf(n.text + len, sizeof(n.text) - len, "%.*s", (int)plain, pattern);
+        pattern += plain;
+        if (*pattern++)
+            len += (size_t)snprintf(n.text + len, sizeof(n.text) - len, "%d", number[i]);
+        else
+            break;
+    }
     return n;
+}
+
+bool sn_hf_is_expert(const struct sn_hf_rule *r)
+{
+    return strchr(r->ours, '#') != strrchr(r->ours, '#');
 }
 
 const struct sn_hf_rule *sn_hf_rules(enum sn_family family)
@@ -121,23 +152,25 @@ const struct sn_hf_rule *sn_hf_rules(enum sn_family family)
     return families[family].rules;
 }
 
-const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece, int *layer)
+const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
+                                       struct sn_hf_at *at)
 {
     for (const struct sn_hf_rule *r = sn_hf_rules(family); r && r->ours; r++)
-        if (fits(r->ours, piece, layer))
+        if (fits(r->ours, piece, at))
             return r;
     return NULL;
 }
 
-struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, int layer)
+struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at)
 {
-    return numbered("", r->ours, layer);
+    return numbered("", r->ours, at);
 }
 
-struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r, int layer)
+struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r,
+                               struct sn_hf_at at)
 {
     bool is_head = strcmp(r->ours, "head.weight") == 0;
-    return numbered(is_head ? "" : families[family].prefix, r->theirs, layer);
+    return numbered(is_head ? "" : families[family].prefix, r->theirs, at);
 }
 
 struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols)
@@ -155,19 +188,19 @@ int sn_hf_parts(enum sn_hf_form form)
 /* --- in a file ------------------------------------------------------------------------------- */
 
 static const struct sn_st_tensor *lookup(const struct sn_safetensors *st, enum sn_family family,
-                                         const struct sn_hf_rule *r, int layer)
+                                         const struct sn_hf_rule *r, struct sn_hf_at at)
 {
     const struct sn_st_tensor *t =
-        sn_safetensors_find(st, numbered(families[family].prefix, r->theirs, layer).text);
-    return t ? t : sn_safetensors_find(st, numbered("", r->theirs, layer).text);
+        sn_safetensors_find(st, numbered(families[family].prefix, r->theirs, at).text);
+    return t ? t : sn_safetensors_find(st, numbered("", r->theirs, at).text);
 }
 
 const struct sn_st_tensor *sn_hf_source(const struct sn_safetensors *st, enum sn_family family,
                                         const char *piece)
 {
-    int layer = 0;
-    const struct sn_hf_rule *r = sn_hf_rule_of(family, piece, &layer);
-    return r ? lookup(st, family, r, layer) : NULL;
+    struct sn_hf_at at = {0, 0};
+    const struct sn_hf_rule *r = sn_hf_rule_of(family, piece, &at);
+    return r ? lookup(st, family, r, at) : NULL;
 }
 
 const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum sn_family family,
@@ -175,8 +208,13 @@ const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum s
 {
     const char *prefix = families[family].prefix;
     size_t skip = strncmp(theirs, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
-    for (const struct sn_hf_rule *r = sn_hf_rules(family); r && r->ours; r++)
-        if (strchr(r->theirs, '#') && fits(r->theirs, theirs + skip, layer))
-            return *layer % share ? lookup(st, family, r, *layer - *layer % share) : NULL;
+    for (const struct sn_hf_rule *r = sn_hf_rules(family); r && r->ours; r++) {
+        struct sn_hf_at at = {0, 0};
+        if (!strchr(r->theirs, '#') || !fits(r->theirs, theirs + skip, &at))
+            continue;
+        *layer = at.layer;
+        at.layer -= at.layer % share;
+        return *layer != at.layer ? lookup(st, family, r, at) : NULL;
+    }
     return NULL;
 }

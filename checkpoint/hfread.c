@@ -23,8 +23,8 @@ static enum sn_status want_shape(const struct sn_st_tensor *t, enum sn_hf_form f
 static enum sn_status no_source(const struct sn_safetensors *st, enum sn_family family,
                                 const char *piece, struct sn_err *err)
 {
-    int layer = 0;
-    const struct sn_hf_rule *r = sn_hf_rule_of(family, piece, &layer);
+    struct sn_hf_at at = {0, 0};
+    const struct sn_hf_rule *r = sn_hf_rule_of(family, piece, &at);
     const char *file =
         sn_safetensors_count(st) > 0 ? sn_safetensors_get(st, 0)->file : "safetensors";
     if (!r)
@@ -32,17 +32,17 @@ static enum sn_status no_source(const struct sn_safetensors *st, enum sn_family 
                        "%s: no name is known for the model's %s in files of the family %s", file,
                        piece, sn_family_name(family));
     return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the model's %s is read from",
-                   file, sn_hf_theirs(family, r, layer).text, piece);
+                   file, sn_hf_theirs(family, r, at).text, piece);
 }
 
 enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_model_config *m,
                            const struct sn_state_shape *t, struct sn_err *err)
 {
-    int layer;
+    struct sn_hf_at at;
     const struct sn_st_tensor *theirs = sn_hf_source(st, m->family, t->name);
     if (!theirs)
         return no_source(st, m->family, t->name, err);
-    return want_shape(theirs, sn_hf_rule_of(m->family, t->name, &layer)->form, t, err);
+    return want_shape(theirs, sn_hf_rule_of(m->family, t->name, &at)->form, t, err);
 }
 
 /* Element (r, c) of the box is theirs (theirs.row + c, theirs.col + r). */
@@ -81,8 +81,8 @@ enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_m
                               const struct sn_state_tensor *t, float *out, struct sn_err *err)
 {
     SN_TRY(sn_hf_check(st, m, &(struct sn_state_shape){t->group, t->name, t->rows, t->cols}, err));
-    int layer;
-    const struct sn_hf_rule *r = sn_hf_rule_of(m->family, t->name, &layer);
+    struct sn_hf_at at;
+    const struct sn_hf_rule *r = sn_hf_rule_of(m->family, t->name, &at);
     const struct sn_st_tensor *theirs = sn_hf_source(st, m->family, t->name);
     int64_t first = r->part * t->rows + t->row; /* of q | k | v; part is 0 where there is one */
     switch (r->form) {

@@ -11,6 +11,8 @@
 #include "lib/model/model.h"
 #include "lib/run/state.h"
 
+#include <stdbool.h>
+
 enum sn_hf_form {
     SN_HF_SAME,     /* as ours */
     SN_HF_CONV,     /* Conv1D: [in, out] */
@@ -20,7 +22,8 @@ enum sn_hf_form {
 };
 
 struct sn_hf_rule {
-    const char *ours, *theirs; /* # stands for the number of the layer */
+    const char *ours,
+        *theirs; /* # stands for the number of the layer, a second # for the expert's */
     enum sn_hf_form form;
     int part; /* of the _QKV forms: 0 q, 1 k, 2 v */
 };
@@ -29,13 +32,22 @@ struct sn_hf_name {
     char text[128];
 };
 
+/* What the numbers in a name are. */
+struct sn_hf_at {
+    int layer, expert;
+};
+
 /* The rows of a family, up to one without names; NULL: none is known. */
 const struct sn_hf_rule *sn_hf_rules(enum sn_family family);
-/* The row of our piece and the piece's layer; NULL for none. */
-const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece, int *layer);
-struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, int layer);
+/* The row of our piece and the piece's numbers; NULL for none. */
+const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
+                                       struct sn_hf_at *at);
+struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at);
 /* As the field's own library writes it: with the family's prefix on all but the head. */
-struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r, int layer);
+struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r,
+                               struct sn_hf_at at);
+/* Is the tensor one expert's? */
+bool sn_hf_is_expert(const struct sn_hf_rule *r);
 /* Rows and columns of the tensor that holds our rows x cols in this form. */
 struct sn_hf_size {
     int64_t rows, cols;

@@ -63,8 +63,9 @@
  * ACT           0 x[T,F]                                  0 y[T,F]                    0: in 0
  *               attr.act: GELU with tanh, GELU with erf
  * ACT_DX        0 dy[T,F], 1 x[T,F]                       0 dx[T,F]                   0: in 0 or 1
- * SWIGLU        0 x[T,2F] = gate | up                     0 y[T,F] = silu(gate) * up  -
- * SWIGLU_DX     0 dy[T,F], 1 x[T,2F]                      0 dx[T,2F]                  0: in 1
+ * SWIGLU        0 x[T,2F] = gate | up, 1 bounds?          0 y[T,F] = silu(gate) * up  -
+ * SWIGLU_DX     0 dy[T,F], 1 x[T,2F], 2 bounds?           0 dx[T,2F]                  0: in 1
+ *               bounds[1,S+1] i32: rows from the last bound on are neither read nor written
  * ADD           0 a, 1 b                                  0 y = a + b                 0: in 0 or 1
  * DROPOUT       0 x[T,D], 1 g?                            0 y = mask(x)/(1-drop) (+g) 0: in 0 or 1
  *               its own gradient: the mask is a function of (seed, step, site, sample, element)
@@ -83,6 +84,41 @@
  *               y[b][a][:] = x[a][b][:]; both are read in row-major order of their views, whose
  *               rows are whole numbers of blocks of n elements or parts of one: n = elements /
  *               (blocks_a blocks_b), and n is a multiple or a divisor of both views' cols
+ * ROUTE         0 logits[T,E] f32                         0 w[T,k] f32, 1 choice[T,k] i32,
+ *                                                         2 counts[1,E] f32           -
+ *               choice: the experts of the k largest logits, largest first, of equal ones the lower
+ *               number; w: their softmax among themselves; counts[e]: how often e is in choice
+ * ROUTE_DX      0 dw[T,k] f32, 1 logits, 2 choice,        0 dlogits[T,E]              -
+ *               3 counts[1,E] f32?
+ *               the gradient of w, plus, with counts, those of the losses
+ *                 aux_loss sum_e E f_e P_e,  f_e = counts[e] / sum counts,  P_e = mean softmax_e
+ *                 z_loss mean lse^2,         lse = log sum_e exp(logit_e)
+ *               whose means are over scalars.tokens_in_step; times loss_scale. f is a constant
+ * ROUTE_LOSS    0 logits[T,E] f32, 1 counts[1,E] f32      -     adds the sums over its rows of
+ *               sum_e E f_e softmax_e and of lse^2 to scalars.balance_sum and .z_sum
+ * PLACE         0 choice[T,k] i32                         0 place[T,k] i32, 1 bounds[1,E+1] i32 -
+ *               rows of a matrix in which each expert's are together, in the order of experts, each
+ *               expert's in the order of tokens: place[t,j] is that of token t for expert
+ *               choice[t,j], bounds[e] .. bounds[e+1] - 1 are expert e's. capacity > 0: of each seq
+ *               rows (whole sequences) so many may go to an expert, first choices before second
+ *               ones, each in the order of tokens; the others have place -1
+ * DISPATCH      0 x[T,D], 1 place[T,k] i32, 2 w[T,k] f32? 0 y[N,D]                    -
+ *               y[place[t,j]] = x[t] (times w[t,j]); other rows of y are left alone
+ * COMBINE       0 x[N,D], 1 place[T,k] i32, 2 w[T,k] f32?, 0 y[T,D] (+ addend g)      0: in 3
+ *               3 g[T,D]?
+ *               y[t] = sum over j of x[place[t,j]] (times w[t,j]); place -1 adds nothing
+ * COMBINE_DW    0 dy[T,D], 1 x[N,D], 2 place[T,k] i32     0 dw[T,k] f32               -
+ *               dw[t,j] = dy[t] . x[place[t,j]], or 0
+ * EXPERT_GEMM   0 A, 1 B, 2 bounds[1,S+1] i32             0+ C                        -
+ *               products of segments: segment s is rows bounds[s] .. bounds[s+1] - 1 of the tokens'
+ *               matrices and belongs to expert s mod `experts`, whose matrix is one of `experts`
+ *               equal blocks of rows of the weights
+ *                 trans_b   C[N,n] = A[N,k] W_e^T    B = W[experts n, k]
+ *                 neither   C[N,k] = A[N,n] W_e      B = W[experts n, k]
+ *                 trans_a   W_e[n,k] (+)= A_s^T B_s  A[N,n], B[N,k], C = W[experts n, k]; of
+ *                           several segments the sum, of none zero
+ *               rows from the last bound on are neither read nor written; rows: how many there are
+ *               on average (0: all), for those who price
  * SQ_NORM       0 g[1,N] f32                              -     adds to scalars.sq_norm, .nonfinite
  *               in double, over blocks of 65,536 elements in order (independent of threads)
  * DECIDE        -                                         -     scalars only: from sq_norm and
@@ -130,6 +166,14 @@ enum sn_op_kind {
     SN_OP_CROSS_ENTROPY,
     SN_OP_CE_PART,
     SN_OP_SWAP,
+    SN_OP_ROUTE,
+    SN_OP_ROUTE_DX,
+    SN_OP_ROUTE_LOSS,
+    SN_OP_PLACE,
+    SN_OP_DISPATCH,
+    SN_OP_COMBINE,
+    SN_OP_COMBINE_DW,
+    SN_OP_EXPERT_GEMM,
     SN_OP_SQ_NORM,
     SN_OP_DECIDE,
     SN_OP_ADAMW,
@@ -156,6 +200,10 @@ struct sn_attr {
     float beta1, beta2, decay;  /* ADAMW */
     bool dynamic_scale;         /* DECIDE: fp16 loss scaling is on */
     int64_t blocks_a, blocks_b; /* SWAP */
+    int32_t experts;            /* ROUTE and its kin: of the layer; EXPERT_GEMM: here */
+    int64_t capacity;           /* PLACE */
+    int64_t rows;               /* EXPERT_GEMM */
+    float aux_loss, z_loss;     /* ROUTE_DX */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
      * zero: everything is here. */
     int32_t context;      /* ranks that share each sequence; 0 and 1: not shared */

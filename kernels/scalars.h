@@ -18,6 +18,9 @@ enum sn_agree {
     SN_AGREE_TERMINATE, /* ranks that were told to end */
     SN_AGREE_SAVED,     /* ranks that have done their part of the save under way */
     SN_AGREE_SAVE_FAILED,
+    SN_NAGREE_DENSE, /* a model without experts has no more */
+    SN_AGREE_BALANCE = SN_NAGREE_DENSE,
+    SN_AGREE_Z,
     SN_NAGREE
 };
 
@@ -31,12 +34,13 @@ struct sn_scalars {
     /* written by the host before each micro-batch */
     int64_t first_sample; /* global number, inside the run, of the micro-batch's first sample */
     /* written by operations */
-    double loss_sum;   /* sum of token cross-entropies of this rank (then of all ranks) */
-    double sq_norm;    /* sum of squares of the (still scaled) gradients */
-    double grad_norm;  /* true global norm, before clipping */
-    int64_t nonfinite; /* gradient elements that are NaN or infinite */
-    int64_t ok;        /* 1: this step updates, 0: overflow, every update is a no-op */
-    float grad_scale;  /* what a stored gradient is multiplied with: clipping / loss scale */
+    double loss_sum;           /* sum of token cross-entropies of this rank (then of all ranks) */
+    double balance_sum, z_sum; /* of routers, over tokens and layers (then of all ranks) */
+    double sq_norm;            /* sum of squares of the (still scaled) gradients */
+    double grad_norm;          /* true global norm, before clipping */
+    int64_t nonfinite;         /* gradient elements that are NaN or infinite */
+    int64_t ok;                /* 1: this step updates, 0: overflow, every update is a no-op */
+    float grad_scale; /* what a stored gradient is multiplied with: clipping / loss scale */
     /* carried over steps: checkpoint state */
     int64_t adam_count; /* updates applied so far; ADAMW's bias correction uses it */
     float loss_scale;   /* 1 unless precision is fp16 */

@@ -47,12 +47,21 @@ SN_KERNEL(sn_dropout);
 SN_KERNEL(sn_cross_entropy);
 SN_KERNEL(sn_ce_part);
 SN_KERNEL(sn_swap);
+SN_KERNEL(sn_route);
+SN_KERNEL(sn_route_dx);
+SN_KERNEL(sn_route_loss);
+SN_KERNEL(sn_place);
+SN_KERNEL(sn_dispatch);
+SN_KERNEL(sn_combine);
+SN_KERNEL(sn_combine_dw);
+SN_KERNEL(sn_expert_gemm);
 SN_KERNEL(sn_sq_norm);
 SN_KERNEL(sn_decide);
 SN_KERNEL(sn_adamw);
 
 /* Scratch bytes of the kinds that need any (see ops.h, `scratch`). */
 size_t SN_K(sn_gemm_scratch)(const struct sn_args *a, int threads);
+size_t SN_K(sn_expert_gemm_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_attention_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_attention_dx_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_cross_entropy_scratch)(const struct sn_args *a, int threads);

@@ -19,9 +19,19 @@ static void forward_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t 
     sn_put(y, r, c, n, yp);
 }
 
+/* The rows of m that count. */
+static struct sn_mat rows_within(const struct sn_mat *m, const struct sn_mat *bounds)
+{
+    struct sn_mat x = *m;
+    if (bounds->p)
+        x.rows = ((const int32_t *)bounds->p)[bounds->cols - 1];
+    return x;
+}
+
 SN_KERNEL(sn_swiglu)
 {
-    sn_each_tile(a, threads, &a->out[0], SN_CHUNK, forward_tile);
+    struct sn_mat y = rows_within(&a->out[0], &a->in[1]);
+    sn_each_tile(a, threads, &y, SN_CHUNK, forward_tile);
     return 0;
 }
 
@@ -47,6 +57,7 @@ static void dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 
 SN_KERNEL(sn_swiglu_dx)
 {
-    sn_each_tile(a, threads, &a->in[0], SN_CHUNK, dx_tile);
+    struct sn_mat dy = rows_within(&a->in[0], &a->in[2]);
+    sn_each_tile(a, threads, &dy, SN_CHUNK, dx_tile);
     return 0;
 }

@@ -8,6 +8,8 @@ static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads
     switch (kind) {
     case SN_OP_GEMM:
         return SN_K(sn_gemm_scratch)(a, threads);
+    case SN_OP_EXPERT_GEMM:
+        return SN_K(sn_expert_gemm_scratch)(a, threads);
     case SN_OP_ATTENTION:
         return SN_K(sn_attention_scratch)(a, threads);
     case SN_OP_ATTENTION_DX:
@@ -52,6 +54,14 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_CROSS_ENTROPY] = SN_K(sn_cross_entropy),
             [SN_OP_CE_PART] = SN_K(sn_ce_part),
             [SN_OP_SWAP] = SN_K(sn_swap),
+            [SN_OP_ROUTE] = SN_K(sn_route),
+            [SN_OP_ROUTE_DX] = SN_K(sn_route_dx),
+            [SN_OP_ROUTE_LOSS] = SN_K(sn_route_loss),
+            [SN_OP_PLACE] = SN_K(sn_place),
+            [SN_OP_DISPATCH] = SN_K(sn_dispatch),
+            [SN_OP_COMBINE] = SN_K(sn_combine),
+            [SN_OP_COMBINE_DW] = SN_K(sn_combine_dw),
+            [SN_OP_EXPERT_GEMM] = SN_K(sn_expert_gemm),
             [SN_OP_SQ_NORM] = SN_K(sn_sq_norm),
             [SN_OP_DECIDE] = SN_K(sn_decide),
             [SN_OP_ADAMW] = SN_K(sn_adamw),

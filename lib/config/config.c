@@ -117,7 +117,12 @@ enum sn_status sn_config_load(struct sn_config *out, const char *path, const cha
 /* A run may change how weights begin and what is dropped: a model's text does not say it. */
 static bool is_free(const struct sn_key *k)
 {
-    return strcmp(k->name, "model.dropout") == 0 || strcmp(k->name, "model.init_std") == 0;
+    static const char *const names[] = {"model.dropout", "model.init_std", "model.experts.aux_loss",
+                                        "model.experts.z_loss"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(k->name, names[i]) == 0)
+            return true;
+    return false;
 }
 
 /* Keys that the file sets must not say another thing than the model. */

@@ -45,6 +45,13 @@ struct sn_run_config {
     int hang_timeout; /* seconds; 0: never */
 };
 
+struct sn_experts_config {  /* of a layer that has experts */
+    int count, top_k;       /* count 0: none */
+    int every;              /* layers every - 1, 2 every - 1, ... have them, the others are dense */
+    double capacity_factor; /* 0: dropless */
+    double aux_loss, z_loss;
+};
+
 struct sn_model_config {
     enum sn_family family;
     int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
@@ -54,6 +61,7 @@ struct sn_model_config {
     bool parallel_residual; /* gpt-neox: attention and ffn read the same input */
     double norm_eps, init_std, dropout;
     int share_layers;
+    struct sn_experts_config experts;
 };
 
 struct sn_data_config {
@@ -213,8 +221,8 @@ void sn_config_help(struct sn_str *out, bool markdown);
 /* The resolved file as YAML, every key of a built feature written out; loading it gives *c again.
  */
 void sn_config_format(struct sn_str *out, const struct sn_config *c);
-/* The model section alone, resolved: what a checkpoint carries to refuse another model. dropout and
- * init_std are written as 0: a run may change them. */
+/* The model section alone, resolved: what a checkpoint carries to refuse another model. dropout,
+ * init_std and the weights of routers' losses are written as 0: a run may change them. */
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c);
 /* The layout section alone, resolved: what a checkpoint carries for people, and what sennit-convert
  * is given. */

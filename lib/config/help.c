@@ -124,13 +124,19 @@ static bool is_kept(const struct sn_key *section)
     return false;
 }
 
+/* A dense model says nothing of experts: its text and its hash are what they always were. */
+static bool is_said(const struct sn_key *k, const struct sn_config *c)
+{
+    return c->model.experts.count > 0 || strncmp(k->name, "model.experts", 13) != 0;
+}
+
 /* The sections whose names begin with `prefix`. */
 static void format_sections(struct sn_str *out, const struct sn_config *c, const char *prefix)
 {
     char value[SN_VALUE_SIZE];
     for (int i = 0; i < sn_n_keys; i++) {
         const struct sn_key *k = &sn_keys[i];
-        if (strncmp(k->name, prefix, strlen(prefix)) != 0)
+        if (strncmp(k->name, prefix, strlen(prefix)) != 0 || !is_said(k, c))
             continue;
         if (k->type == SN_KEY_MAP && is_kept(k))
             open_section(out, k);
@@ -150,8 +156,9 @@ void sn_config_format(struct sn_str *out, const struct sn_config *c)
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c)
 {
     struct sn_config tensors = *c;
-    tensors.model.dropout = 0; /* neither of the two changes what a checkpoint holds */
+    tensors.model.dropout = 0; /* none of them changes what a checkpoint holds */
     tensors.model.init_std = 0;
+    tensors.model.experts.aux_loss = tensors.model.experts.z_loss = 0;
     format_sections(out, &tensors, "model");
 }
 
@@ -166,7 +173,7 @@ uint64_t sn_config_hash(const struct sn_config *c)
     char value[SN_VALUE_SIZE];
     for (int i = 0; i < sn_n_keys; i++) {
         const struct sn_key *k = &sn_keys[i];
-        if (!k->decides)
+        if (!k->decides || !is_said(k, c))
             continue;
         hash = sn_rng_key(hash, k->name);
         hash = sn_rng_key(hash, sn_key_format(k, sn_key_get(k, c), value));

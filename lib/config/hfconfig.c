@@ -2,7 +2,8 @@
  * hfconfig.c - the one file of lib/config that knows jansson: Hugging Face's config.json, read and
  * written by one table.
  *
- * Names and defaults are those of transformers' GPT2Config, GPTNeoXConfig and LlamaConfig: a key
+ * Names and defaults are those of transformers' GPT2Config, GPTNeoXConfig, LlamaConfig and
+ * MixtralConfig: a key
  * that config.json leaves out has that library's default, not ours. What would change the numbers
  * and is not supported is refused by name; everything else in the file is not ours to judge.
  */
@@ -91,6 +92,30 @@ static const struct must_row llama_must[] = {
     {"rope_scaling", {"null"}},
     {NULL, {NULL}},
 };
+static const struct map_row mixtral_map[] = {
+    {"layers", "num_hidden_layers", NULL},
+    {"hidden", "hidden_size", NULL},
+    {"heads", "num_attention_heads", NULL},
+    {"kv_heads", "num_key_value_heads", "8"},
+    {"ffn", "intermediate_size", NULL},
+    {"vocab", "vocab_size", NULL},
+    {"seq", "max_position_embeddings", "131072"},
+    {"norm_eps", "rms_norm_eps", "1e-05"},
+    {"init_std", "initializer_range", "0.02"},
+    {"tied_embeddings", "tie_word_embeddings", "false"},
+    {"rope_theta", "rope_theta", "1000000"},
+    {"experts.count", "num_local_experts", "8"},
+    {"experts.top_k", "num_experts_per_tok", "2"},
+    {"experts.aux_loss", "router_aux_loss_coef", "0.001"},
+    {NULL, NULL, NULL},
+};
+static const struct must_row mixtral_must[] = {
+    {"hidden_act", {"silu", "swish"}},
+    {"sliding_window", {"null"}},
+    {"router_jitter_noise", {"0", "0.0"}},
+    {"rope_scaling", {"null"}},
+    {NULL, {NULL}},
+};
 static const struct hf_type types[] = {
     {"gpt2",
      "gpt2",
@@ -107,6 +132,13 @@ static const struct hf_type types[] = {
      {"hidden_dropout", "attention_dropout"},
      "0"},
     {"llama", "llama", "LlamaForCausalLM", llama_map, llama_must, {"attention_dropout"}, "0"},
+    {"mixtral",
+     "mixtral",
+     "MixtralForCausalLM",
+     mixtral_map,
+     mixtral_must,
+     {"attention_dropout"},
+     "0"},
 };
 
 enum { TEXT_MAX = 128 };
@@ -147,7 +179,17 @@ static void value_text(const json_t *v, char buf[TEXT_MAX])
 
 static enum sn_status add(const struct job *j, const char *key, const char *text, bool quoted)
 {
-    struct sn_yaml_node *n = sn_yaml_add(j->doc, j->doc->root, SN_YAML_SCALAR, key, text);
+    struct sn_yaml_node *parent = j->doc->root;
+    const char *dot = strchr(key, '.'); /* of a section inside the model's */
+    if (dot) {
+        char section[TEXT_MAX];
+        (void)snprintf(section, sizeof(section), "%.*s", (int)(dot - key), key);
+        parent = sn_yaml_find(j->doc->root, section);
+        if (!parent)
+            parent = sn_yaml_add(j->doc, j->doc->root, SN_YAML_MAP, section, NULL);
+        key = dot + 1;
+    }
+    struct sn_yaml_node *n = parent ? sn_yaml_add(j->doc, parent, SN_YAML_SCALAR, key, text) : NULL;
     if (!n)
         return sn_fail(j->err, SN_ENOMEM, "%s: no memory to read it", j->path);
     n->quoted = quoted;
@@ -266,9 +308,10 @@ static enum sn_status translate(const struct job *j)
         SN_TRY(map_rope(j));
         return map_dropout(j, t);
     }
-    return sn_fail(j->err, SN_EINPUT,
-                   "%s: model_type: '%.60s' is not supported; want gpt2, gpt_neox or llama",
-                   j->path, text);
+    return sn_fail(
+        j->err, SN_EINPUT,
+        "%s: model_type: '%.60s' is not supported; want gpt2, gpt_neox, llama or mixtral", j->path,
+        text);
 }
 
 enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, size_t len,
@@ -300,16 +343,23 @@ enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, siz
 static enum sn_status check_model(const struct sn_model_config *m, struct sn_err *err)
 {
     const char *family = sn_family_name(m->family);
-    if (m->family != SN_LLAMA && m->kv_heads != m->heads)
+    bool llama = m->family == SN_LLAMA || m->family == SN_MIXTRAL;
+    if (!llama && m->kv_heads != m->heads)
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.kv_heads: %d differs from model.heads (%d), which the "
                        "field's %s does not know",
                        m->kv_heads, m->heads, family);
-    if (m->family == SN_LLAMA && m->rotary_pct != 1)
+    if (llama && m->rotary_pct != 1)
         return sn_fail(
             err, SN_EINPUT,
-            "config.json: model.rotary_pct: %g, but the field's llama rotates whole heads (1)",
-            m->rotary_pct);
+            "config.json: model.rotary_pct: %g, but the field's %s rotates whole heads (1)",
+            m->rotary_pct, family);
+    const struct sn_experts_config *x = &m->experts;
+    if (x->count > 0 && (x->every > 1 || x->capacity_factor > 0))
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.experts.%s: the field's mixtral has experts in every "
+                       "layer, and they take all tokens",
+                       x->every > 1 ? "every" : "capacity_factor");
     return SN_OK;
 }
 

@@ -149,6 +149,45 @@ static enum sn_status share_divides_layers(const struct sn_config *c, const stru
         m->share_layers, m->layers, sn_near_divisors(near, m->layers, m->share_layers));
 }
 
+static enum sn_status experts_fit_family(const struct sn_config *c, const struct sn_settings *s,
+                                         struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    bool mixtral = m->family == SN_MIXTRAL;
+    if (mixtral == (m->experts.count > 0))
+        return SN_OK;
+    if (mixtral)
+        return sn_settings_fail(s, "model.experts.count", err,
+                                "missing; family mixtral wants a number of experts, such as 8");
+    return sn_settings_fail(s, "model.experts.count", err,
+                            "%d needs family mixtral, not %s; leave model.experts out",
+                            m->experts.count, sn_family_name(m->family));
+}
+
+static enum sn_status experts_fit_model(const struct sn_config *c, const struct sn_settings *s,
+                                        struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    const struct sn_experts_config *x = &m->experts;
+    if (x->count == 0)
+        return SN_OK;
+    if (x->top_k > x->count)
+        return sn_settings_fail(s, "model.experts.top_k", err,
+                                "%d is more than model.experts.count (%d); want at most that",
+                                x->top_k, x->count);
+    if (x->every > m->layers)
+        return sn_settings_fail(s, "model.experts.every", err,
+                                "%d is more than model.layers (%d), so that no layer has experts; "
+                                "want at most that",
+                                x->every, m->layers);
+    if (m->share_layers > 1 && x->every > 1)
+        return sn_settings_fail(s, "model.share_layers", err,
+                                "%d would share weights between layers with and without experts "
+                                "(model.experts.every: %d); use 1 for one of the two",
+                                m->share_layers, x->every);
+    return SN_OK;
+}
+
 /* --- train --------------------------------------------------------------------------------------
  */
 
@@ -220,10 +259,10 @@ static enum sn_status scale_fits_precision(const struct sn_config *c, const stru
 
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
-    static sn_rule *const rules[] = {heads_divide_hidden, kv_heads_divide_heads, rotary_fits,
-                                     residual_fits,       share_divides_layers,  batch_divides,
-                                     schedule_fits,       evaluation_has_data,   evaluation_divides,
-                                     scale_fits_precision};
+    static sn_rule *const rules[] = {
+        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,        residual_fits,
+        share_divides_layers, experts_fit_family,    experts_fit_model,  batch_divides,
+        schedule_fits,        evaluation_has_data,   evaluation_divides, scale_fits_precision};
     SN_TRY(derive(c, s, err));
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

@@ -14,10 +14,11 @@
 #include "lib/layout/edge.h"
 
 enum sn_cut_kind {
-    SN_CUT_NONE, /* every rank holds all of it */
-    SN_CUT_ROWS, /* column-parallel linear, embedding and head by words */
-    SN_CUT_QKV,  /* rows by heads: query heads, and key and value heads or copies of them */
-    SN_CUT_COLS  /* row-parallel linear: its output is a sum over ranks */
+    SN_CUT_NONE,  /* every rank holds all of it */
+    SN_CUT_ROWS,  /* column-parallel linear, embedding and head by words */
+    SN_CUT_QKV,   /* rows by heads: query heads, and key and value heads or copies of them */
+    SN_CUT_COLS,  /* row-parallel linear: its output is a sum over ranks */
+    SN_CUT_SUMMED /* every rank holds all of it and gives a part of its gradient */
 };
 
 struct sn_cut {

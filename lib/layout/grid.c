@@ -30,7 +30,7 @@ enum sn_status sn_grid_init(struct sn_grid *out, int ranks, const int size[SN_NG
                             const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err)
 {
     SN_TRY(check_sizes(ranks, size, err));
-    struct sn_grid g = {{0}, {0}, 1};
+    struct sn_grid g = {.kv_copies = 1, .experts = 1};
     int stride = 1;
     for (int i = 0; i < SN_NGRID_AXES; i++) {
         enum sn_axis a = order[i];
@@ -93,6 +93,8 @@ static const struct group_row groups[SN_NGROUPS] = {
     [SN_GROUP_REPLICA] = {"data x context", SN_AXIS_DATA},
     [SN_GROUP_KV] = {"kv copies", SN_AXIS_TENSOR},
     [SN_GROUP_TIED] = {"tied embedding", SN_AXIS_PIPELINE},
+    [SN_GROUP_EXPERT] = {"expert", SN_AXIS_EXPERT},
+    [SN_GROUP_EXPERT_DATA] = {"expert data", SN_AXIS_DATA},
     [SN_GROUP_WORLD] = {"world", SN_AXIS_WORLD},
 };
 
@@ -106,6 +108,34 @@ const char *sn_group_name(enum sn_group q)
     return groups[q].name;
 }
 
+/* Replicas (data x context, as SN_GROUP_REPLICA numbers them) are a grid of their own: experts x
+ * what is left. */
+static int replicas(const struct sn_grid *g)
+{
+    return g->size[SN_AXIS_DATA] * g->size[SN_AXIS_CONTEXT];
+}
+
+static int expert_ranks(const struct sn_grid *g)
+{
+    return g->experts > 1 ? g->experts : 1;
+}
+
+static int expert_index(const struct sn_grid *g, int replica)
+{
+    return g->experts_apart ? replica / (replicas(g) / expert_ranks(g)) : replica % expert_ranks(g);
+}
+
+static int expert_data_index(const struct sn_grid *g, int replica)
+{
+    return g->experts_apart ? replica % (replicas(g) / expert_ranks(g)) : replica / expert_ranks(g);
+}
+
+static int replica_of(const struct sn_grid *g, int expert, int expert_data)
+{
+    return g->experts_apart ? expert * (replicas(g) / expert_ranks(g)) + expert_data
+                            : expert_data * expert_ranks(g) + expert;
+}
+
 static bool has_tied_copy(const struct sn_grid *g, int rank)
 {
     int stage = sn_grid_coord(g, rank, SN_AXIS_PIPELINE), last = g->size[SN_AXIS_PIPELINE] - 1;
@@ -116,7 +146,11 @@ int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
 {
     switch (q) {
     case SN_GROUP_REPLICA:
-        return g->size[SN_AXIS_DATA] * g->size[SN_AXIS_CONTEXT];
+        return replicas(g);
+    case SN_GROUP_EXPERT:
+        return expert_ranks(g);
+    case SN_GROUP_EXPERT_DATA:
+        return replicas(g) / expert_ranks(g);
     case SN_GROUP_KV:
         return g->kv_copies;
     case SN_GROUP_TIED:
@@ -134,6 +168,10 @@ int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
     case SN_GROUP_REPLICA:
         return sn_grid_coord(g, rank, SN_AXIS_DATA) * g->size[SN_AXIS_CONTEXT] +
                sn_grid_coord(g, rank, SN_AXIS_CONTEXT);
+    case SN_GROUP_EXPERT:
+        return expert_index(g, sn_group_index(g, rank, SN_GROUP_REPLICA));
+    case SN_GROUP_EXPERT_DATA:
+        return expert_data_index(g, sn_group_index(g, rank, SN_GROUP_REPLICA));
     case SN_GROUP_KV:
         return sn_grid_coord(g, rank, SN_AXIS_TENSOR) % g->kv_copies;
     case SN_GROUP_TIED:
@@ -154,7 +192,14 @@ static int moved(const struct sn_grid *g, int rank, enum sn_axis a, int to)
 int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i)
 {
     int context = g->size[SN_AXIS_CONTEXT], tensor = sn_grid_coord(g, rank, SN_AXIS_TENSOR);
+    int replica = sn_group_index(g, rank, SN_GROUP_REPLICA);
     switch (q) {
+    case SN_GROUP_EXPERT:
+        i = replica_of(g, i, expert_data_index(g, replica));
+        return sn_group_member(g, rank, SN_GROUP_REPLICA, i);
+    case SN_GROUP_EXPERT_DATA:
+        i = replica_of(g, expert_index(g, replica), i);
+        return sn_group_member(g, rank, SN_GROUP_REPLICA, i);
     case SN_GROUP_REPLICA:
         rank = moved(g, rank, SN_AXIS_DATA, i / context);
         return moved(g, rank, SN_AXIS_CONTEXT, i % context);

@@ -10,13 +10,15 @@
 
 #include "lib/base/err.h"
 
+#include <stdbool.h>
+
 enum sn_axis {
     SN_AXIS_TENSOR,
     SN_AXIS_CONTEXT,
     SN_AXIS_DATA,
     SN_AXIS_PIPELINE,
     SN_NGRID_AXES,                  /* those that multiply to the number of ranks */
-    SN_AXIS_EXPERT = SN_NGRID_AXES, /* carved out of data x tensor x context (issue of experts) */
+    SN_AXIS_EXPERT = SN_NGRID_AXES, /* carved out of data x context */
     SN_AXIS_WORLD,                  /* all ranks */
     SN_NAXES
 };
@@ -31,6 +33,8 @@ enum sn_group {
     SN_GROUP_REPLICA, /* data x context: copies of the same weights; member = data x C + context */
     SN_GROUP_KV,      /* tensor ranks that hold the same key and value heads */
     SN_GROUP_TIED,    /* first and last pipeline stage: both copies of a tied embedding */
+    SN_GROUP_EXPERT,  /* replicas that share the experts: between them they hold each one once */
+    SN_GROUP_EXPERT_DATA, /* replicas that hold the same experts */
     SN_GROUP_WORLD,
     SN_NGROUPS
 };
@@ -39,10 +43,13 @@ struct sn_grid {
     int size[SN_NGRID_AXES];
     int stride[SN_NGRID_AXES]; /* rank distance between neighbours on each axis */
     int kv_copies;             /* tensor ranks per key and value head; at least 1 */
+    int experts;               /* members of an EXPERT group: a divisor of data x context */
+    bool experts_apart; /* members of an EXPERT_DATA group are neighbours, not those of an EXPERT
+                           group */
 };
 
 /* Grid of `ranks` ranks. `size` must multiply to it; `order` lists every axis once, innermost
- * first. SN_EINPUT says which product was found. kv_copies is 1; it divides the tensor axis. */
+ * first. SN_EINPUT says which product was found. kv_copies and experts are 1. */
 enum sn_status sn_grid_init(struct sn_grid *out, int ranks, const int size[SN_NGRID_AXES],
                             const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err);
 
@@ -58,7 +65,7 @@ int sn_grid_peers(const struct sn_grid *g, int rank, enum sn_axis a, int *ranks)
 int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q);
 int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q);
 int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i);
-/* The axis that a group's traffic is billed to: itself, or data, tensor, pipeline. */
+/* The axis that a group's traffic is billed to: itself, or data, tensor, pipeline, expert. */
 enum sn_axis sn_group_axis(enum sn_group q);
 const char *sn_group_name(enum sn_group q); /* "tensor", "data x context", "kv copies", ... */
 

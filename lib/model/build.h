@@ -18,10 +18,17 @@ struct sn_model_builder {
 int sn_model_value(struct sn_model_builder *b, int64_t cols);
 struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind, const char *fmt,
                               ...) __attribute__((format(printf, 3, 4)));
-/* Find a parameter by name or add it. */
+/* Append a logical tensor of `rows` rows to a parameter under construction, whose pieces are handed
+ * on by sn_model_param. */
+void sn_model_piece(struct sn_model_builder *b, struct sn_param *p, int64_t rows, const char *fmt,
+                    ...) __attribute__((format(printf, 4, 5)));
+/* Find a parameter by name or add it. Takes want->piece. */
 int sn_model_param(struct sn_model_builder *b, const struct sn_param *want);
 
-/* families.c: the nodes of gpt2, gpt-neox and llama. */
+/* families.c: the nodes of all families. */
 void sn_family_build(struct sn_model_builder *b);
+/* experts.c: router and experts of a layer, which read x; the weights are those of layer `owner`.
+ * The value that they give. */
+int sn_experts_build(struct sn_model_builder *b, int owner, int x);
 
 #endif

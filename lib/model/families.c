@@ -1,12 +1,13 @@
 /*
- * families.c - what gpt2, gpt-neox and llama compute.
+ * families.c - what gpt2, gpt-neox, llama and mixtral compute.
  *
  * One block, with the differences between the families as data (struct recipe):
  *   gpt2      learned positions, LayerNorm, GELU (tanh), biases, sequential residuals
  *   gpt-neox  partial rotary positions, LayerNorm, GELU (erf), biases, parallel residual
  *   llama     rotary positions, RMSNorm, SwiGLU, no biases, grouped-query attention
+ *   mixtral   llama, with experts instead of one feed-forward part (experts.c)
  * Sources: Radford et al. 2019 with the code of GPT-2; Black et al. 2022 (arXiv 2204.06745, 2.1);
- * Touvron et al. 2023 (arXiv 2302.13971, 2.2).
+ * Touvron et al. 2023 (arXiv 2302.13971, 2.2); Jiang et al. 2024 (arXiv 2401.04088, 2).
  */
 #include "lib/model/build.h"
 
@@ -23,6 +24,7 @@ static const struct recipe recipes[] = {
     [SN_GPT2] = {.bias = true, .learned_positions = true, .act = SN_ACT_GELU_TANH},
     [SN_GPT_NEOX] = {.bias = true, .rotary = true, .act = SN_ACT_GELU_ERF},
     [SN_LLAMA] = {.rms = true, .swiglu = true, .rotary = true},
+    [SN_MIXTRAL] = {.rms = true, .swiglu = true, .rotary = true},
 };
 
 static struct sn_param param(int64_t cols, enum sn_init init, double std, const char *fmt, ...)
@@ -39,27 +41,12 @@ static struct sn_param param(int64_t cols, enum sn_init init, double std, const 
     return p;
 }
 
-static void piece(struct sn_param *p, int64_t rows, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void piece(struct sn_param *p, int64_t rows, const char *fmt, ...)
-{
-    struct sn_piece *x = &p->piece[p->n_pieces++];
-    x->row = p->rows;
-    x->rows = rows;
-    p->rows += rows;
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(x->name, sizeof(x->name), fmt, ap);
-    va_end(ap);
-}
-
 /* A parameter of one tensor, named like it. */
 static int single(struct sn_model_builder *b, int64_t rows, int64_t cols, enum sn_init init,
                   double std, const char *name)
 {
     struct sn_param p = param(cols, init, std, "%s", name);
-    piece(&p, rows, "%s", name);
+    sn_model_piece(b, &p, rows, "%s", name);
     return sn_model_param(b, &p);
 }
 
@@ -108,7 +95,7 @@ static int linear(struct sn_model_builder *b, const struct recipe *r, int x, str
         struct sn_param p = param(1, SN_INIT_ZEROS, 0, "layers.%d.%s.bias", owner(b), point);
         for (int i = 0; i < w->n_pieces; i++) {
             int stem = (int)snprintf(NULL, 0, "%s", w->piece[i].name) - (int)sizeof("weight") + 1;
-            piece(&p, w->piece[i].rows, "%.*sbias", stem, w->piece[i].name);
+            sn_model_piece(b, &p, w->piece[i].rows, "%.*sbias", stem, w->piece[i].name);
         }
         bias = sn_model_param(b, &p);
     }
@@ -164,9 +151,9 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
     double std = c->init_std;
     int l = owner(b);
     struct sn_param wqkv = param(d, SN_INIT_NORMAL, std, "layers.%d.attn.qkv.weight", l);
-    piece(&wqkv, d, "layers.%d.attn.q.weight", l);
-    piece(&wqkv, kv, "layers.%d.attn.k.weight", l);
-    piece(&wqkv, kv, "layers.%d.attn.v.weight", l);
+    sn_model_piece(b, &wqkv, d, "layers.%d.attn.q.weight", l);
+    sn_model_piece(b, &wqkv, kv, "layers.%d.attn.k.weight", l);
+    sn_model_piece(b, &wqkv, kv, "layers.%d.attn.v.weight", l);
     int qkv = linear(b, r, x, &wqkv, "attn.qkv");
     struct sn_node *n;
     if (r->rotary) {
@@ -185,7 +172,7 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
     n->attr.site = site(b, 0);
     struct sn_param wo =
         param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
-    piece(&wo, d, "layers.%d.attn.o.weight", l);
+    sn_model_piece(b, &wo, d, "layers.%d.attn.o.weight", l);
     return dropout(b, linear(b, r, o, &wo, "attn.o"), 1, "attn.drop");
 }
 
@@ -195,23 +182,25 @@ static int ffn(struct sn_model_builder *b, const struct recipe *r, int x)
     int64_t d = c->hidden, f = c->ffn;
     int l = owner(b), h;
     struct sn_node *n;
+    if (sn_layer_has_experts(c, b->layer))
+        return dropout(b, sn_experts_build(b, l, x), 2, "ffn.drop");
     if (r->swiglu) {
         struct sn_param w =
             param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.gate_up.weight", l);
-        piece(&w, f, "layers.%d.ffn.gate.weight", l);
-        piece(&w, f, "layers.%d.ffn.up.weight", l);
+        sn_model_piece(b, &w, f, "layers.%d.ffn.gate.weight", l);
+        sn_model_piece(b, &w, f, "layers.%d.ffn.up.weight", l);
         h = linear(b, r, x, &w, "ffn.gate_up");
         h = unary(b, SN_NODE_SWIGLU, h, f, "ffn.swiglu", &n);
     } else {
         struct sn_param w = param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.up.weight", l);
-        piece(&w, f, "layers.%d.ffn.up.weight", l);
+        sn_model_piece(b, &w, f, "layers.%d.ffn.up.weight", l);
         h = linear(b, r, x, &w, "ffn.up");
         h = unary(b, SN_NODE_ACT, h, f, "ffn.act", &n);
         n->attr.act = r->act;
     }
     struct sn_param w = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
                               "layers.%d.ffn.down.weight", l);
-    piece(&w, d, "layers.%d.ffn.down.weight", l);
+    sn_model_piece(b, &w, d, "layers.%d.ffn.down.weight", l);
     return dropout(b, linear(b, r, h, &w, "ffn.down"), 2, "ffn.drop");
 }
 

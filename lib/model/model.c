@@ -59,16 +59,42 @@ static bool frozen(const struct sn_train_config *t, const char *piece)
     return false;
 }
 
+void sn_model_piece(struct sn_model_builder *b, struct sn_param *p, int64_t rows, const char *fmt,
+                    ...)
+{
+    int cap = p->cap_pieces ? p->cap_pieces * 2 : 4;
+    if (p->n_pieces == p->cap_pieces) {
+        struct sn_piece *more = sn_realloc(p->piece, (size_t)cap * sizeof(*more));
+        b->failed = b->failed || !more;
+        if (!more)
+            return;
+        p->piece = more;
+        p->cap_pieces = cap;
+    }
+    struct sn_piece *x = &p->piece[p->n_pieces++];
+    x->row = p->rows;
+    x->rows = rows;
+    p->rows += rows;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(x->name, sizeof(x->name), fmt, ap);
+    va_end(ap);
+}
+
 int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
 {
     struct sn_model *m = b->model;
     for (int i = 0; i < m->n_params; i++) /* shared layers and tied weights meet here */
-        if (strcmp(m->params[i].name, want->name) == 0)
+        if (strcmp(m->params[i].name, want->name) == 0) {
+            sn_free(want->piece);
             return i;
+        }
     b->failed =
         b->failed || !grow((void **)&m->params, m->n_params, &m->cap_params, sizeof(*m->params));
-    if (b->failed)
+    if (b->failed) {
+        sn_free(want->piece);
         return 0;
+    }
     struct sn_param *p = &m->params[m->n_params];
     *p = *want;
     p->trainable = true;
@@ -113,10 +139,6 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
     if (!m)
         return sn_fail(err, SN_ENOMEM, "model: no memory");
     struct sn_model_builder b = {.model = m, .config = c, .train = t, .layer = -1};
-    if (c->family == SN_MIXTRAL) {
-        sn_model_destroy(m);
-        return sn_fail(err, SN_EINPUT, "model.family: mixtral is not built yet; use llama");
-    }
     sn_family_build(&b);
     enum sn_status st = b.failed
                             ? sn_fail(err, SN_ENOMEM, "model: no memory for %d nodes", m->n_nodes)
@@ -133,10 +155,46 @@ void sn_model_destroy(struct sn_model *m)
 {
     if (!m)
         return;
+    for (int i = 0; i < m->n_params; i++)
+        sn_free(m->params[i].piece);
     sn_free(m->params);
     sn_free(m->nodes);
     sn_free(m->values);
     sn_free(m);
+}
+
+int sn_model_piece_count(const struct sn_model *m)
+{
+    int n = 0;
+    for (int i = 0; i < m->n_params; i++)
+        n += m->params[i].n_pieces;
+    return n;
+}
+
+bool sn_layer_has_experts(const struct sn_model_config *c, int layer)
+{
+    return c->experts.count > 0 && (layer + 1) % c->experts.every == 0;
+}
+
+static double elements(const struct sn_model *m, int param)
+{
+    return param < 0 ? 0 : (double)m->params[param].rows * (double)m->params[param].cols;
+}
+
+double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config *c,
+                          const struct sn_node *n)
+{
+    switch (n->kind) {
+    case SN_NODE_LINEAR:
+    case SN_NODE_HEAD_LOSS:
+    case SN_NODE_ROUTER:
+        return elements(m, n->param[0]);
+    case SN_NODE_EXPERTS:
+        return (elements(m, n->param[0]) + elements(m, n->param[1])) * c->experts.top_k /
+               c->experts.count;
+    default:
+        return 0;
+    }
 }
 
 int64_t sn_model_param_count(const struct sn_model *m)
@@ -151,13 +209,8 @@ double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_
 {
     /* Every use of a matrix counts, so shared layers count as often as they run. */
     double matmul = 0;
-    for (int i = 0; i < m->n_nodes; i++) {
-        const struct sn_node *n = &m->nodes[i];
-        if (n->kind == SN_NODE_LINEAR || n->kind == SN_NODE_HEAD_LOSS) {
-            const struct sn_param *w = &m->params[n->param[0]];
-            matmul += (double)w->rows * (double)w->cols;
-        }
-    }
+    for (int i = 0; i < m->n_nodes; i++)
+        matmul += sn_node_multiplies(m, c, &m->nodes[i]);
     return 6.0 * matmul + 6.0 * c->layers * (double)c->hidden * c->seq;
 }
 

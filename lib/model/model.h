@@ -23,15 +23,16 @@ enum sn_node_kind {
     SN_NODE_ADD,
     SN_NODE_DROPOUT,
     SN_NODE_HEAD_LOSS, /* x, targets -> loss; param 0 W[V,D] */
+    SN_NODE_ROUTER,    /* x -> which experts each token visits; param 0 W[E,D] */
+    SN_NODE_EXPERTS,   /* x, routes -> y; params 0 gate and up, 1 down, of all experts, stacked */
     SN_NNODES
 };
 
 enum sn_init { SN_INIT_NORMAL, SN_INIT_ONES, SN_INIT_ZEROS };
 
-enum { SN_MAX_PIECES = 3 };
-
 /* A logical tensor: what checkpoints, converters and people name. A parameter holds one or several
- * of them one under the other (q, k, v of one fused GEMM), each `rows` rows. */
+ * of them one under the other (q, k, v of one fused GEMM; gate and up of one expert after the
+ * other), each `rows` rows. */
 struct sn_piece {
     char name[96]; /* "layers.3.attn.q.weight" */
     int64_t row, rows;
@@ -44,8 +45,8 @@ struct sn_param {
     float std;      /* SN_INIT_NORMAL */
     bool decay;     /* weight decay applies (not to norms and biases) */
     bool trainable; /* false when train.freeze matches a piece */
-    int n_pieces;
-    struct sn_piece piece[SN_MAX_PIECES];
+    int n_pieces, cap_pieces;
+    struct sn_piece *piece; /* the model's memory */
 };
 
 struct sn_node {
@@ -75,10 +76,18 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
                                const struct sn_train_config *t, struct sn_err *err);
 void sn_model_destroy(struct sn_model *m); /* NULL is allowed */
 
+/* Pieces of all parameters. */
+int sn_model_piece_count(const struct sn_model *m);
+/* Has this layer experts? */
+bool sn_layer_has_experts(const struct sn_model_config *c, int layer);
+/* Multiply-adds of a node with weights, per token: each matrix, the experts that a token visits. */
+double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config *c,
+                          const struct sn_node *n);
 /* Number of learnt values (tied and shared weights once). */
 int64_t sn_model_param_count(const struct sn_model *m);
-/* Model FLOPs per token, forward and backward: 6 x matmul parameters (head included) + 6 x layers x
- * hidden x seq (causal attention counted half); no recomputation (DESIGN.md 4). */
+/* Model FLOPs per token, forward and backward: 6 x matmul parameters (head included; of experts
+ * those that a token visits) + 6 x layers x hidden x seq (causal attention counted half); no
+ * recomputation (DESIGN.md 4). */
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);
 
 /* Fill `out` (rows x cols, fp32) with the initial values of rows row .. row + rows - 1 of a

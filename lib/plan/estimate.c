@@ -221,7 +221,9 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
     }
     int ranks = k->l->data * k->l->tensor * k->l->context * k->l->pipeline;
     if (ranks > 1)
-        agreed += comm(k, SN_ALL_REDUCE, SN_NAGREE, SN_F64, SN_GROUP_WORLD);
+        agreed +=
+            comm(k, SN_ALL_REDUCE, k->e->config.model.experts.count ? SN_NAGREE : SN_NAGREE_DENSE,
+                 SN_F64, SN_GROUP_WORLD);
     *seconds = agreed + update + k->e->software->step_fixed;
     return SN_OK;
 }

@@ -115,7 +115,7 @@ static enum sn_status add_stage(struct sn_flow *f, const struct sn_job *j, struc
             struct message m = {.op = op,
                                 .kind = SN_ALL_REDUCE,
                                 .dtype = SN_F64,
-                                .n = SN_NAGREE,
+                                .n = sn_agree_words(op),
                                 .runs = sn_program_runs(p, c, op->when),
                                 .stage = j->stage};
             if (op->kind != SN_OP_AGREE) {

@@ -46,6 +46,7 @@ bool sn_price_moved(int kind, enum sn_moved *out)
         return false;
     switch (kind) {
     case SN_OP_GEMM:
+    case SN_OP_EXPERT_GEMM:
     case SN_OP_ATTENTION:
     case SN_OP_ATTENTION_DX:
         return false;
@@ -84,6 +85,13 @@ static int64_t largest_operand(const struct sn_op *op)
     return most;
 }
 
+/* Rows that an expert gets on average, at least one. */
+static int64_t rows_of_expert(const struct sn_op *op)
+{
+    int64_t rows = op->attr.rows ? op->attr.rows : op->in[0].rows;
+    return rows > op->attr.experts ? rows / op->attr.experts : 1;
+}
+
 void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
                     int64_t *k)
 {
@@ -93,6 +101,11 @@ void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64
         *m = op->out[0].rows;
         *n = op->out[0].cols;
         *k = op->attr.trans_a ? op->in[0].rows : op->in[0].cols;
+        break;
+    case SN_OP_EXPERT_GEMM: /* of one expert */
+        *m = op->attr.trans_a ? op->in[0].cols : rows_of_expert(op);
+        *n = op->attr.trans_a ? op->in[1].cols : op->out[0].cols;
+        *k = op->attr.trans_a ? rows_of_expert(op) : op->in[0].cols;
         break;
     case SN_OP_ATTENTION:
     case SN_OP_ATTENTION_DX:
@@ -143,7 +156,7 @@ static double arithmetic(const struct sn_device *d, const struct work *w)
     const struct sn_gemm_rate *g = &d->gemm[w->dtype];
     if (g->peak <= 0)
         return HUGE_VAL;
-    if (w->kind == SN_OP_GEMM) {
+    if (w->kind == SN_OP_GEMM || w->kind == SN_OP_EXPERT_GEMM) {
         double lost =
             g->half_m / (double)w->m + g->half_n / (double)w->n + g->half_k / (double)w->k;
         return w->flops * (1 + lost) / (g->peak * or_one(g->most) * waves(d, w->m, w->n));
@@ -179,7 +192,7 @@ static struct work reshaped(const struct work *w, const struct sn_measured *to)
     r.m = to->m;
     r.n = to->n;
     r.k = to->k;
-    if (w->kind == SN_OP_GEMM) {
+    if (w->kind == SN_OP_GEMM || w->kind == SN_OP_EXPERT_GEMM) {
         operands = (double)(w->m * w->n + w->m * w->k + w->n * w->k);
         wanted = (double)(r.m * r.n + r.m * r.k + r.n * r.k);
     }
@@ -308,7 +321,7 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog, con
     struct work w = work_of(prog, op);
     if (op->kind == SN_OP_ATTENTION || op->kind == SN_OP_ATTENTION_DX)
         return attention(p, &w, op);
-    if (op->kind == SN_OP_GEMM)
+    if (op->kind == SN_OP_GEMM || op->kind == SN_OP_EXPERT_GEMM)
         return p->software->overhead * d->overhead +
                p->software->gemm * (on_machine(d, &w) - d->overhead);
     return moving(p, &w, op);

@@ -50,7 +50,8 @@ void sn_span_pairs(int64_t at[SN_MAX_LEVELS], const struct sn_machine *m, const 
 /* Seconds of a kernel; 0 for communication. */
 double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
                    const struct sn_op *op);
-/* m, n, k of a kernel as struct sn_measured means them: GEMM its own; attention rows, heads x
+/* m, n, k of a kernel as struct sn_measured means them: GEMM its own; EXPERT_GEMM
+ * those of one expert's product; attention rows, heads x
  * head_dim, keys; all others elements of the largest operand, 0, 0. */
 void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
                     int64_t *k);

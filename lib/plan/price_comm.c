@@ -9,8 +9,8 @@
  * what the group's members in it can send: each min(device, domain / sharing) x efficiency. h is
  * the level's half_bytes: a message of that size reaches half of B. On NCCL's all-reduces the
  * square root errs 0.4 to 5 % (median of a series) where a plain latency and rate err 1 to 11 %
- * (tests/bench/bench_collectives.c). Rounds: 2 log2 n for an all-reduce, log2 n for the others (trees;
- * the latency of NCCL's grows with the logarithm up to 8,192 GPUs).
+ * (tests/bench/bench_collectives.c). Rounds: 2 log2 n for an all-reduce, log2 n for the others
+ * (trees; the latency of NCCL's grows with the logarithm up to 8,192 GPUs).
  *
  * Where a level states the time of a ring's hop, gathers and scatters take n - 1 steps instead of
  * rounds, as many over a border as there are domains less one (NCCL, src/graph/tuning.cc).
@@ -185,7 +185,7 @@ static bool communicates(const struct sn_program *prog, const struct sn_op *op,
 {
     if (op->kind == SN_OP_AGREE) {
         *kind = SN_ALL_REDUCE;
-        *n = SN_NAGREE;
+        *n = sn_agree_words(op);
         *dtype = SN_F64;
         return true;
     }

@@ -291,6 +291,11 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
                              struct sn_err *err)
 {
     *out = (struct sn_search){0};
+    if (w->config->model.experts.count > 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: model.experts: layouts of experts are not searched yet; name one under "
+                       "layout, which is priced",
+                       w->config->path);
     struct search s = {.w = w, .out = out, .config = sn_alloc(sizeof(*s.config))};
     enum sn_status st = SN_OK;
     if (!s.config)

@@ -110,10 +110,8 @@ static int comm_of(struct reader *r, const struct sn_op *op)
         return -1;
     const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[0] : &op->in[0];
     c.dtype = r->p->bufs[v->buf].dtype;
-    if (op->group == SN_GROUP_REPLICA) {
-        int bucket = r->p->bufs[v->buf].bucket;
-        c.raw = bucket >= 0 ? raw_of(r->j, bucket) : 0;
-    }
+    int bucket = r->p->bufs[v->buf].bucket;
+    c.raw = bucket >= 0 ? raw_of(r->j, bucket) : 0;
     for (int i = 0; i < r->s->n_comms; i++) {
         const struct sn_shape_comm *o = &r->s->comm[i];
         if (o->kind == c.kind && o->dtype == c.dtype && o->group == c.group && o->n == c.n &&
@@ -140,15 +138,15 @@ static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass
 
 static void communicate(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
-    bool replica = op->group == SN_GROUP_REPLICA;
-    if (replica && op->kind == SN_OP_ALL_GATHER) {
+    bool weights = op->kind == SN_OP_ALL_GATHER && r->p->bufs[op->in[0].buf].bucket >= 0;
+    if (weights) {
         gathered(r, op, pass);
         return;
     }
     int comm = comm_of(r, op);
     if (comm < 0)
         return;
-    if (replica) {
+    if (op->is_weight_grad) {
         beat(r, SN_BEAT_REDUCE, comm, 0);
     } else if (r->posts < SN_SHAPE_POSTS) {
         r->id[r->posts] = op->id;
@@ -176,7 +174,7 @@ static void complete(struct reader *r, const struct sn_op *op)
 /* What runs on every micro-batch; gathers are apart. */
 static void read_op(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
-    bool sums = op->kind == SN_OP_ALL_REDUCE && op->group == SN_GROUP_REPLICA;
+    bool sums = op->kind == SN_OP_ALL_REDUCE && op->is_weight_grad;
     if (op->when == SN_LAST && sums)
         complete(r, op);
     if (op->when != SN_EVERY)

@@ -60,13 +60,13 @@ static void price(struct sn_sim_player *g, const struct sn_pricer *p)
         if (op->kind < SN_NKERNELS)
             g->seconds[i] = sn_price_op(p, prog, op);
         else if (op->kind == SN_OP_AGREE)
-            g->seconds[i] =
-                shown * sn_price_collective(p, SN_ALL_REDUCE, SN_NAGREE, SN_F64, op->group);
+            g->seconds[i] = shown * sn_price_collective(p, SN_ALL_REDUCE, sn_agree_words(op),
+                                                        SN_F64, op->group);
         else if (op->kind != SN_OP_WAIT && op->kind != SN_OP_ENTER)
             g->seconds[i] = shown * sn_price_comm(p, prog, op);
         if (op->kind == SN_OP_SEND)
             g->board->seconds[op->tag] = g->seconds[i];
-        g->is_lazy[i] = !p->software->data_overlaps && op->group == SN_GROUP_REPLICA &&
+        g->is_lazy[i] = !p->software->data_overlaps && op->is_weight_grad &&
                         (op->kind == SN_OP_ALL_REDUCE || op->kind == SN_OP_REDUCE_SCATTER);
     }
 }

@@ -59,7 +59,7 @@ static void tell(struct sn_sim_player *g, struct sn_sim_events *to, const struct
 static int64_t bytes_of(const struct sn_job *j, const struct sn_op *op)
 {
     enum sn_collective kind = SN_ALL_REDUCE;
-    int64_t n = SN_NAGREE;
+    int64_t n = sn_agree_words(op);
     enum sn_dtype dtype = SN_F64;
     if (op->kind != SN_OP_AGREE) {
         (void)sn_op_collective(op, &kind, &n);

@@ -46,6 +46,12 @@ static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
 {
     struct lattice l = {.ranks = sn_grid_ranks(g)};
     enum sn_axis axis = sn_group_axis(q);
+    /* Rank distance between neighbours among the replicas: where experts are shared out, context is
+     * the inner axis of the two (lib/config/rules_layout.c). */
+    int replicas = g->stride[g->size[SN_AXIS_CONTEXT] > 1 ? SN_AXIS_CONTEXT : SN_AXIS_DATA];
+    int apart = sn_group_size(g, 0, SN_GROUP_EXPERT_DATA);
+    if (q == SN_GROUP_EXPERT_DATA && g->experts <= 1)
+        q = SN_GROUP_REPLICA;
     switch (q) {
     case SN_GROUP_WORLD:
         add_axis(&l, l.ranks, 1);
@@ -53,6 +59,12 @@ static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
     case SN_GROUP_REPLICA:
         add_axis(&l, g->size[SN_AXIS_DATA], g->stride[SN_AXIS_DATA]);
         add_axis(&l, g->size[SN_AXIS_CONTEXT], g->stride[SN_AXIS_CONTEXT]);
+        break;
+    case SN_GROUP_EXPERT:
+        add_axis(&l, sn_group_size(g, 0, q), replicas * (g->experts_apart ? apart : 1));
+        break;
+    case SN_GROUP_EXPERT_DATA:
+        add_axis(&l, sn_group_size(g, 0, q), replicas * (g->experts_apart ? 1 : g->experts));
         break;
     case SN_GROUP_KV:
         add_axis(&l, g->kv_copies, g->stride[SN_AXIS_TENSOR]);

@@ -38,7 +38,7 @@ int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when)
 static int64_t sent_by_op(const struct sn_job *j, const struct sn_op *op, bool all)
 {
     enum sn_collective kind = SN_ALL_REDUCE;
-    int64_t n = SN_NAGREE;
+    int64_t n = sn_agree_words(op);
     enum sn_dtype dtype = SN_F64;
     int size = j->group_size[op->group], index = j->group_index[op->group];
     if (op->kind != SN_OP_AGREE) {

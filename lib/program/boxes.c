@@ -99,14 +99,13 @@ static bool owns_copy(const struct sn_job *j, const struct sn_bucket *b)
     return true;
 }
 
-static struct share share_of(const struct sn_job *j, enum sn_state_kind k)
+static struct share share_of(const struct sn_job *j, enum sn_state_kind k, enum sn_group replicas)
 {
-    int64_t n = 0, members = j->group_size[SN_GROUP_REPLICA];
-    int64_t index = j->group_index[SN_GROUP_REPLICA];
+    int64_t n = 0, members = j->group_size[replicas], index = j->group_index[replicas];
     for (int i = 0; i < j->n_parts; i++) {
         const struct sn_part *part = &j->parts[i];
         const struct sn_bucket *b = &j->buckets[part->bucket];
-        if (sn_state_buffer(b, k) < 0 || !owns_copy(j, b))
+        if (sn_state_buffer(b, k) < 0 || !owns_copy(j, b) || b->replicas != replicas)
             continue;
         for (int q = 0; q < part->n_pieces; q++)
             n += part->piece[q].n * part->piece[q].n_cols;
@@ -147,7 +146,7 @@ static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part 
 {
     const struct sn_job *j = l->job;
     const struct sn_bucket *b = &j->buckets[part->bucket];
-    int64_t slice = j->zero ? j->group_index[SN_GROUP_REPLICA] * b->slice : 0;
+    int64_t slice = j->zero ? j->group_index[b->replicas] * b->slice : 0;
     int buf = sn_state_buffer(b, k);
     if (buf < 0)
         return;
@@ -170,9 +169,14 @@ static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part 
 static void add_all(struct list *l)
 {
     for (int k = 0; k < SN_NSTATE_KINDS; k++) {
-        struct share s = share_of(l->job, (enum sn_state_kind)k);
-        for (int i = 0; i < l->job->n_parts; i++)
-            add_part(l, (enum sn_state_kind)k, &l->job->parts[i], &s);
+        enum sn_state_kind kind = (enum sn_state_kind)k;
+        struct share all = share_of(l->job, kind, SN_GROUP_REPLICA);
+        struct share experts = share_of(l->job, kind, SN_GROUP_EXPERT_DATA);
+        for (int i = 0; i < l->job->n_parts; i++) {
+            const struct sn_part *part = &l->job->parts[i];
+            bool is_expert = l->job->buckets[part->bucket].replicas == SN_GROUP_EXPERT_DATA;
+            add_part(l, kind, part, is_expert ? &experts : &all);
+        }
     }
 }
 
@@ -194,28 +198,38 @@ enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job
 /* --- memory of a copy of what a rank owns --------------------------------------------------------
  */
 
-/* Nothing here depends on a rank's place within its stage: padded sizes, all copies. */
+/* Of what one group of replicas holds: nothing here depends on a rank's place within its stage:
+ * padded sizes, all copies. */
+static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group replicas,
+                     struct sn_image_room *out)
+{
+    int64_t members = j->group_size[replicas], n = 0, widest = SN_BOX_UNCUT;
+    for (int i = 0; i < j->n_buckets; i++) {
+        const struct sn_bucket *b = &j->buckets[i];
+        bool other_end = b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0;
+        if (sn_state_buffer(b, k) < 0 || other_end || b->replicas != replicas)
+            continue;
+        n += b->slice;
+        out->boxes += j->zero ? 2 : 0; /* cut rows at both ends */
+    }
+    for (int i = 0; i < j->n_parts; i++) {
+        if (j->buckets[j->parts[i].bucket].replicas != replicas)
+            continue;
+        out->boxes += j->parts[i].n_pieces;
+        widest = j->parts[i].cols > widest ? j->parts[i].cols : widest;
+    }
+    if (!j->zero && members > 1)
+        n = (n + members - 1) / members + widest;
+    out->floats += n;
+}
+
 void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out)
 {
-    int64_t members = j->group_size[SN_GROUP_REPLICA];
     *out = (struct sn_image_room){0};
     for (int k = 0; k < SN_NSTATE_KINDS; k++) {
-        int64_t n = 0, widest = SN_BOX_UNCUT;
-        for (int i = 0; i < j->n_buckets; i++) {
-            const struct sn_bucket *b = &j->buckets[i];
-            bool other_end = b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0;
-            if (sn_state_buffer(b, (enum sn_state_kind)k) < 0 || other_end)
-                continue;
-            n += b->slice;
-            out->boxes += j->zero ? 2 : 0; /* cut rows at both ends */
-        }
-        for (int i = 0; i < j->n_parts; i++) {
-            out->boxes += j->parts[i].n_pieces;
-            widest = j->parts[i].cols > widest ? j->parts[i].cols : widest;
-        }
-        if (!j->zero && members > 1)
-            n = (n + members - 1) / members + widest;
-        out->floats += n;
+        add_room(j, (enum sn_state_kind)k, SN_GROUP_REPLICA, out);
+        if (j->config->model.experts.count > 0)
+            add_room(j, (enum sn_state_kind)k, SN_GROUP_EXPERT_DATA, out);
     }
 }
 

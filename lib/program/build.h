@@ -59,6 +59,11 @@ struct sn_value_place {
     int shared; /* the same in form SHARED, once somebody has asked; -1 */
 };
 
+/* What a router has decided, for the experts that follow: buffers. */
+struct sn_routes {
+    int w, place, bounds;
+};
+
 enum { SN_MAX_POSTED = 2 }; /* gradient reductions of temporaries in flight */
 
 struct sn_emit {
@@ -81,6 +86,7 @@ struct sn_emit {
     int unit;                 /* the layer whose operations are being emitted */
     int unit_begin, unit_end; /* forward operations of the unit whose backward is emitted */
     int posted[SN_MAX_POSTED], n_posted;
+    struct sn_routes routes;
 };
 
 /* What stands between blocks: SAME, or SPLIT by rows under sequence parallelism. */
@@ -126,8 +132,14 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p);         /* state.
 void sn_lower_part(struct sn_emit *e);                                 /* lower.c */
 void sn_lower_attention(struct sn_emit *e, const struct sn_node *n);   /* lower_attention.c */
 void sn_lower_head(struct sn_emit *e, const struct sn_node *n);        /* lower_head.c */
-void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops);     /* grad.c */
-void sn_grad_attention(struct sn_emit *e, const struct sn_op *f);      /* grad_attention.c */
+void sn_lower_router(struct sn_emit *e, const struct sn_node *n);      /* lower_experts.c */
+void sn_lower_experts(struct sn_emit *e, const struct sn_node *n);
+void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops); /* grad.c */
+void sn_grad_attention(struct sn_emit *e, const struct sn_op *f);  /* grad_attention.c */
+void sn_grad_route(struct sn_emit *e, const struct sn_op *f);      /* grad_experts.c */
+void sn_grad_dispatch(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_combine(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_move(struct sn_emit *e, const struct sn_op *f);
 /* recompute.c: let f read, where it must, what is computed again here. */
 void sn_recompute(struct sn_emit *e, struct sn_op *f);

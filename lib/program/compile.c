@@ -173,6 +173,7 @@ static enum sn_status compile_forward(struct sn_job *j, struct sn_program *p, bo
             sn_chunk_begin(p, SN_CHUNK_UPDATE); /* run once after the last micro-batch */
             struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "evaluation_end");
             op->group = SN_GROUP_WORLD;
+            op->attr.experts = j->config->model.experts.count;
         }
         st = finish(j, p, err);
     }
@@ -225,6 +226,17 @@ static void name_program(const struct sn_job *j, struct sn_program *p, const cha
         p->slots[v] = 1;
 }
 
+/* Does the expert axis lie outside the data axis? */
+static bool experts_apart(const struct sn_layout_config *l)
+{
+    int expert = -1, data = -1;
+    for (int i = 0; i < l->n_axis_order; i++) {
+        expert = l->axis_order[i] == SN_ORDER_EXPERT ? i : expert;
+        data = l->axis_order[i] == SN_ORDER_DATA_AXIS ? i : data;
+    }
+    return expert > data;
+}
+
 enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struct sn_err *err)
 {
     static const enum sn_axis axis[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
@@ -244,6 +256,8 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
             order[n++] = axis[l->axis_order[i]];
     SN_TRY(sn_grid_init(out, l->data * l->tensor * l->context * l->pipeline, size, order, err));
     out->kv_copies = sn_kv_copies(&c->model, l->tensor);
+    out->experts = l->expert;
+    out->experts_apart = experts_apart(l);
     return SN_OK;
 }
 
@@ -348,6 +362,7 @@ void sn_job_destroy(struct sn_job *j)
     sn_free(j->piece_of_value);
     sn_free(j->first_part);
     sn_free(j->parts);
+    sn_free(j->part_pieces);
     sn_free(j->buckets);
     sn_free(j);
 }

@@ -114,6 +114,7 @@ static void unary(struct sn_emit *e, const struct sn_op *f, int kind, bool saves
     struct sn_op *op = sn_op_add(e->p, kind, "%.60s", f->label);
     op->in[0] = dy;
     op->in[1] = saves ? f->in[0] : sn_no_view;
+    op->in[2] = kind == SN_OP_SWIGLU_DX ? f->in[1] : sn_no_view;
     op->out[0] = sn_view_all(e->p, dx);
     op->attr = f->attr;
     op->attr.inverse = kind == SN_OP_ROPE;
@@ -251,6 +252,10 @@ static grad_fn *const rule[SN_NKINDS] = {
     [SN_OP_ADD] = grad_add,
     [SN_OP_COPY] = grad_copy,
     [SN_OP_SWAP] = grad_swap,
+    [SN_OP_ROUTE] = sn_grad_route,
+    [SN_OP_DISPATCH] = sn_grad_dispatch,
+    [SN_OP_COMBINE] = sn_grad_combine,
+    [SN_OP_EXPERT_GEMM] = sn_grad_expert_gemm,
     [SN_OP_ENTER] = sn_grad_move,
     [SN_OP_ALL_REDUCE] = sn_grad_move,
     [SN_OP_ALL_GATHER] = sn_grad_move,

@@ -237,12 +237,19 @@ static void lower_dropout(struct sn_emit *e, const struct sn_node *n)
 void sn_lower_part(struct sn_emit *e)
 {
     static lower_fn *const lower[SN_NNODES] = {
-        [SN_NODE_EMBED] = lower_embed,       [SN_NODE_LAYERNORM] = lower_norm,
-        [SN_NODE_RMSNORM] = lower_norm,      [SN_NODE_LINEAR] = lower_linear,
-        [SN_NODE_ROPE] = lower_rope,         [SN_NODE_ATTENTION] = sn_lower_attention,
-        [SN_NODE_ACT] = lower_elementwise,   [SN_NODE_SWIGLU] = lower_elementwise,
-        [SN_NODE_ADD] = lower_add,           [SN_NODE_DROPOUT] = lower_dropout,
+        [SN_NODE_EMBED] = lower_embed,
+        [SN_NODE_LAYERNORM] = lower_norm,
+        [SN_NODE_RMSNORM] = lower_norm,
+        [SN_NODE_LINEAR] = lower_linear,
+        [SN_NODE_ROPE] = lower_rope,
+        [SN_NODE_ATTENTION] = sn_lower_attention,
+        [SN_NODE_ACT] = lower_elementwise,
+        [SN_NODE_SWIGLU] = lower_elementwise,
+        [SN_NODE_ADD] = lower_add,
+        [SN_NODE_DROPOUT] = lower_dropout,
         [SN_NODE_HEAD_LOSS] = sn_lower_head,
+        [SN_NODE_ROUTER] = sn_lower_router,
+        [SN_NODE_EXPERTS] = sn_lower_experts,
     };
     const struct sn_model *m = e->job->model;
     for (int i = 0; i < m->n_nodes && !e->p->failed; i++) {

@@ -32,13 +32,21 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_ATTENTION_DX] = {"attention_dx", {0, 0}},
     [SN_OP_ACT] = {"act", {1, 0}, IN(0)},
     [SN_OP_ACT_DX] = {"act_dx", {1, 2}},
-    [SN_OP_SWIGLU] = {"swiglu", {0, 0}, IN(0)},
+    [SN_OP_SWIGLU] = {"swiglu", {0, 0}, IN(0) | IN(1)},
     [SN_OP_SWIGLU_DX] = {"swiglu_dx", {2, 0}},
     [SN_OP_ADD] = {"add", {1, 2}},
     [SN_OP_DROPOUT] = {"dropout", {1, 2}},
     [SN_OP_CROSS_ENTROPY] = {"cross_entropy", {1, 0}},
     [SN_OP_CE_PART] = {"ce_part", {0, 0}},
     [SN_OP_SWAP] = {"swap", {0, 0}},
+    [SN_OP_ROUTE] = {"route", {0, 0}, IN(0) | OUT(1)},
+    [SN_OP_ROUTE_DX] = {"route_dx", {0, 0}},
+    [SN_OP_ROUTE_LOSS] = {"route_loss", {0, 0}},
+    [SN_OP_PLACE] = {"place", {0, 0}},
+    [SN_OP_DISPATCH] = {"dispatch", {0, 0}, IN(1)},
+    [SN_OP_COMBINE] = {"combine", {4, 0}, IN(0) | IN(1) | IN(2)},
+    [SN_OP_COMBINE_DW] = {"combine_dw", {0, 0}},
+    [SN_OP_EXPERT_GEMM] = {"expert_gemm", {0, 0}, IN(0) | IN(1) | IN(2)},
     [SN_OP_SQ_NORM] = {"sq_norm", {0, 0}},
     [SN_OP_DECIDE] = {"decide", {0, 0}},
     [SN_OP_ADAMW] = {"adamw", {0, 0}},
@@ -53,6 +61,11 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_ENTER] = {"enter", {1, 0}},
     [SN_OP_AGREE] = {"agree", {0, 0}},
 };
+
+int sn_agree_words(const struct sn_op *op)
+{
+    return op->attr.experts ? SN_NAGREE : SN_NAGREE_DENSE;
+}
 
 const char *sn_op_name(int kind)
 {
@@ -93,6 +106,13 @@ const char *sn_class_name(enum sn_class c)
     return name[c];
 }
 
+static double expert_flops(const struct sn_op *op)
+{
+    double rows = (double)(op->attr.rows ? op->attr.rows : op->in[0].rows);
+    int64_t other = op->attr.trans_a ? op->in[1].cols : op->out[0].cols;
+    return 2.0 * rows * (double)op->in[0].cols * (double)other;
+}
+
 static double attention_flops(const struct sn_op *op)
 {
     /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per element and head dim.
@@ -109,6 +129,8 @@ double sn_op_flops(const struct sn_op *op)
         double k = (double)(op->attr.trans_a ? op->in[0].rows : op->in[0].cols);
         return 2.0 * (double)op->out[0].rows * (double)op->out[0].cols * k;
     }
+    case SN_OP_EXPERT_GEMM:
+        return expert_flops(op);
     case SN_OP_ATTENTION:
         return attention_flops(op);
     case SN_OP_ATTENTION_DX: /* scores again, dP, dV, dQ, dK: five products for two */

@@ -25,6 +25,7 @@ struct use {
     bool elsewhere;  /* and some node of another stage */
     enum sn_cut_kind cut;
     bool in_region; /* of an operation between cuts: norms */
+    bool experts;   /* shared out over the expert group */
 };
 
 struct order {
@@ -40,6 +41,7 @@ static void add_use(const struct sn_job *j, int node, int k, struct use *u)
     u->last = node;
     u->cut = !c ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
     u->in_region = !c;
+    u->experts = j->model->nodes[node].kind == SN_NODE_EXPERTS;
     u->here = u->here || here;
     u->elsewhere = u->elsewhere || !here;
 }
@@ -86,7 +88,9 @@ static void add_part(struct sn_job *j, int param, const struct use *u, int first
     const struct sn_param *q = &j->model->params[param];
     struct sn_part *part = &j->parts[j->n_parts++];
     struct sn_slice c;
-    *part = (struct sn_part){.param = param, .cols = cols_slice(j, q, u->cut, &c)};
+    struct sn_part_piece *room =
+        j->n_parts > 1 ? part[-1].piece + part[-1].n_pieces : j->part_pieces;
+    *part = (struct sn_part){.param = param, .cols = cols_slice(j, q, u->cut, &c), .piece = room};
     for (int k = first; k < end; k++) {
         struct sn_slice r = rows_slice(j, q, u->cut, k);
         part->piece[part->n_pieces++] = (struct sn_part_piece){.piece = k,
@@ -108,9 +112,13 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
 {
     const struct sn_param *q = &j->model->params[part->param];
     struct sn_bucket b = {.trains = q->trainable, .decay = q->decay, .sum = SN_NGROUPS};
-    bool cut = u->cut != SN_CUT_NONE && j->group_size[SN_GROUP_TENSOR] > 1;
+    bool whole = u->cut == SN_CUT_NONE || u->cut == SN_CUT_SUMMED;
+    bool cut = !whole && j->group_size[SN_GROUP_TENSOR] > 1;
+    b.replicas = u->experts ? SN_GROUP_EXPERT_DATA : SN_GROUP_REPLICA;
     if (!cut)
         b.copies |= 1u << SN_GROUP_TENSOR;
+    if (u->cut == SN_CUT_SUMMED && j->group_size[SN_GROUP_TENSOR] > 1)
+        b.sum = SN_GROUP_TENSOR;
     if (!cut && u->in_region && sn_region(j).form == SN_SPLIT)
         b.sum = SN_GROUP_TENSOR; /* each rank saw its rows only */
     if (u->cut == SN_CUT_QKV && part->piece[0].piece > 0 && j->group_size[SN_GROUP_KV] > 1) {
@@ -128,7 +136,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
 static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
 {
     return a->trains == b->trains && a->decay == b->decay && a->copies == b->copies &&
-           a->sum == b->sum && a->layer == b->layer;
+           a->sum == b->sum && a->replicas == b->replicas && a->layer == b->layer;
 }
 
 static void deal(struct sn_job *j, struct sn_part *part, const struct use *u)
@@ -150,9 +158,9 @@ static void deal(struct sn_job *j, struct sn_part *part, const struct use *u)
 
 static void close_buckets(struct sn_job *j)
 {
-    int64_t members = j->zero ? j->group_size[SN_GROUP_REPLICA] : 1;
     for (int i = 0; i < j->n_buckets; i++) {
         struct sn_bucket *b = &j->buckets[i];
+        int64_t members = j->zero ? j->group_size[b->replicas] : 1;
         b->n = (b->n + ALIGN * members - 1) / (ALIGN * members) * (ALIGN * members);
         b->slice = b->n / members;
     }
@@ -179,7 +187,9 @@ static void make_parts(struct sn_job *j, const struct order *order, int n)
         bool apart = u->cut == SN_CUT_QKV && copies;
         if (apart)
             add_part(j, order[i].param, u, 0, 1);
-        add_part(j, order[i].param, u, apart, q->n_pieces);
+        int per_rank = q->n_pieces / (u->experts ? j->group_size[SN_GROUP_EXPERT] : 1);
+        int skip = u->experts ? j->group_index[SN_GROUP_EXPERT] * per_rank : 0;
+        add_part(j, order[i].param, u, skip + apart, skip + per_rank);
         for (int k = j->first_part[order[i].param]; k < j->n_parts; k++)
             deal(j, &j->parts[k], u);
     }
@@ -192,7 +202,9 @@ enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err)
     j->parts = sn_alloc_n(2 * (size_t)n, sizeof(*j->parts));
     j->buckets = sn_alloc_n(2 * (size_t)n, sizeof(*j->buckets));
     j->first_part = sn_alloc_n((size_t)n, sizeof(*j->first_part));
-    if (!order || !j->parts || !j->buckets || !j->first_part) {
+    j->part_pieces =
+        sn_alloc_n((size_t)sn_model_piece_count(j->model) + 1, sizeof(*j->part_pieces));
+    if (!order || !j->parts || !j->buckets || !j->first_part || !j->part_pieces) {
         sn_free(order);
         return sn_fail(err, SN_ENOMEM, "compile: no memory for %d parameters", n);
     }

@@ -22,11 +22,8 @@ double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c)
     double head = 0, blocks = 0;
     for (int i = 0; i < m->n_nodes; i++) {
         const struct sn_node *n = &m->nodes[i];
-        double cost = 0;
-        if (n->kind == SN_NODE_LINEAR || n->kind == SN_NODE_HEAD_LOSS)
-            cost = (double)m->params[n->param[0]].rows * (double)m->params[n->param[0]].cols;
-        else if (n->kind == SN_NODE_ATTENTION)
-            cost = (double)c->hidden * c->seq;
+        double cost =
+            n->kind == SN_NODE_ATTENTION ? (double)c->hidden * c->seq : sn_node_multiplies(m, c, n);
         if (n->kind == SN_NODE_HEAD_LOSS)
             head += cost;
         else

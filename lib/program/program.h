@@ -96,7 +96,8 @@ enum sn_index {
     SN_AT_FIXED,
     SN_AT_MICRO,  /* + micro-batch x stride */
     SN_AT_ROW,    /* + row x ld */
-    SN_AT_REPLICA /* + index in the group data x context x stride: this rank's ZeRO slice */
+    SN_AT_REPLICA /* + index among the replicas of the buffer's bucket x stride: this rank's ZeRO
+                     slice */
 };
 
 struct sn_view {
@@ -186,19 +187,21 @@ struct sn_part {
     int64_t offset;     /* elements, in the bucket */
     int64_t rows, cols; /* padding included */
     int n_pieces;
-    struct sn_part_piece piece[SN_MAX_PIECES];
+    struct sn_part_piece *piece; /* the job's memory */
 };
 
 /* Parameters whose gradients are reduced, and whose optimizer states are kept, as one flat array of
- * n elements. Divided by ZeRO into one slice for each member of the group data x context. */
+ * n elements. Divided by ZeRO into one slice for each member of `replicas`. */
 struct sn_bucket {
     char name[64];
     bool trains, decay;
     unsigned copies;   /* bit g: all members of group g hold the same values; member 0 owns them */
     enum sn_group sum; /* gradients are summed over this group too; SN_NGROUPS: none */
-    int layer;         /* ZeRO 2 and 3: buckets do not cross layers */
-    int64_t n;         /* elements, padding included: a multiple of 32 x members */
-    int64_t slice;     /* what a rank keeps of divided arrays: n, or n / members */
+    enum sn_group replicas; /* who holds the same weights and sees other tokens: REPLICA, of experts
+                               EXPERT_DATA */
+    int layer;              /* ZeRO 2 and 3: buckets do not cross layers */
+    int64_t n;              /* elements, padding included: a multiple of 32 x members */
+    int64_t slice;          /* what a rank keeps of divided arrays: n, or n / members */
     /* state buffers, -1 where there is none. ZeRO 3: weight is a slice (else n long); ZeRO 2 and 3:
      * grad is a slice; ZeRO 1 to 3: master (unless it is the weights) and moments are */
     int weight, master, grad, exp_avg, exp_avg_sq;
@@ -224,6 +227,7 @@ struct sn_job {
     enum sn_dtype dtype; /* storage */
     int zero;            /* ZeRO stage in effect: 0 where there is but one replica */
     struct sn_part *parts;
+    struct sn_part_piece *part_pieces; /* of all parts */
     struct sn_bucket *buckets;
     int n_parts, n_buckets;
     int *first_part; /* by parameter: its parts follow one another; -1: not on this rank */
@@ -283,6 +287,8 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
  * checkpoint.snapshot_every. Billed to the world axis of the step that it runs beside, and no part
  * of sn_job_traffic. */
 int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j);
+/* Words that an AGREE sums. */
+int sn_agree_words(const struct sn_op *op);
 /* The communication of an operation: false if it is none. *n is as enum sn_collective says. */
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n);
 /* Where a scratch buffer lies in the scratch arena, for a slot and a late copy of its part. */

@@ -26,7 +26,8 @@ static bool may_repeat(const struct again *a, const struct sn_op *op)
         return true;
     return mode == SN_RECOMPUTE_SELECTIVE &&
            (op->kind == SN_OP_RMSNORM || op->kind == SN_OP_LAYERNORM || op->kind == SN_OP_ACT ||
-            op->kind == SN_OP_SWIGLU || op->kind == SN_OP_ENTER || op->kind == SN_OP_ALL_GATHER);
+            op->kind == SN_OP_SWIGLU || op->kind == SN_OP_ENTER || op->kind == SN_OP_ALL_GATHER ||
+            op->kind == SN_OP_DISPATCH);
 }
 
 static bool writes(const struct sn_op *op, int buf)
@@ -105,7 +106,8 @@ static bool reads_input(const struct sn_emit *e, const struct sn_op *f, int k)
 {
     if (!(sn_op_grad_reads(f->kind) & 1u << k))
         return false;
-    return f->kind != SN_OP_GEMM || k != 0 || sn_part_trains(e, sn_part_of(e, f->in[1]));
+    bool product = f->kind == SN_OP_GEMM || f->kind == SN_OP_EXPERT_GEMM;
+    return !product || k != 0 || sn_part_trains(e, sn_part_of(e, f->in[1]));
 }
 
 int sn_recomputed(struct sn_emit *e, int buf)

@@ -11,7 +11,7 @@ static void wait_for_all(struct sn_program *p)
 {
     int n = p->n_ops;
     for (int i = 0; i < n && !p->failed; i++)
-        if (p->ops[i].group == SN_GROUP_REPLICA && p->ops[i].when == SN_LAST &&
+        if (p->ops[i].is_weight_grad && p->ops[i].when == SN_LAST &&
             (p->ops[i].kind == SN_OP_ALL_REDUCE || p->ops[i].kind == SN_OP_REDUCE_SCATTER))
             sn_wait_add(p, p->ops[i].id);
 }
@@ -53,7 +53,7 @@ static void norms(const struct sn_job *j, struct sn_program *p)
             continue;
         struct sn_op *op = sn_op_add(p, SN_OP_SQ_NORM, "grad_norm.%.40s", b->name);
         op->in[0] = own(j, p, b, b->grad);
-        op->only = b->copies | (j->zero ? 0 : 1u << SN_GROUP_REPLICA);
+        op->only = b->copies | (j->zero ? 0 : 1u << b->replicas);
     }
 }
 
@@ -83,7 +83,7 @@ static void update(const struct sn_job *j, struct sn_program *p)
         adamw(j, p, b);
         if (j->zero != 1 && j->zero != 2)
             continue;
-        struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_REPLICA, "weight.%s", b->name);
+        struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%s", b->name);
         op.in[0] = own(j, p, b, b->weight); /* in place: its own block of the output */
         op.out[0] = sn_view_flat(p, b->weight);
         int id = sn_op_append(p, &op);
@@ -104,6 +104,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     norms(j, p);
     struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "step_end");
     op->group = SN_GROUP_WORLD;
+    op->attr.experts = j->config->model.experts.count;
     op = sn_op_add(p, SN_OP_DECIDE, "decide");
     op->attr.dynamic_scale =
         j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;

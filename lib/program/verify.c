@@ -266,6 +266,9 @@ struct sn_grid sn_verify_grid(const struct sn_grid *g)
     struct sn_grid out = *g;
     for (int i = 0; i < 3 && sn_grid_ranks(&out) > SN_VERIFY_RANKS; i++)
         out.size[shrinks[i]] = out.size[shrinks[i]] > 2 ? 2 : out.size[shrinks[i]];
+    int replicas = out.size[SN_AXIS_DATA] * out.size[SN_AXIS_CONTEXT];
+    while (replicas % (out.experts > 1 ? out.experts : 1) != 0)
+        out.experts--;
     if (out.kv_copies > out.size[SN_AXIS_TENSOR])
         out.kv_copies = out.size[SN_AXIS_TENSOR];
     int stride = 1; /* every axis keeps its place in the order */

@@ -28,7 +28,9 @@ static struct sn_span span_of(const struct sn_memory_at *at, const struct sn_vie
     if (flat || v->ld == v->cols || v->rows == 1)
         s = (struct sn_span){s.at, v->rows * v->cols * width, 0, 1};
     if (v->index == SN_AT_REPLICA) {
-        int64_t members = at->of->job->group_size[SN_GROUP_REPLICA];
+        const struct sn_job *j = at->of->job;
+        int bucket = at->of->program->bufs[v->buf].bucket;
+        int64_t members = j->group_size[j->buckets[bucket].replicas];
         int64_t length = (s.rows - 1) * s.stride + s.width;
         s = (struct sn_span){s.at, (members - 1) * v->stride * width + length, 0, 1};
     }

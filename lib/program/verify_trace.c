@@ -76,7 +76,7 @@ struct sn_trace_wire sn_trace_wire(const struct sn_trace *t, int post)
     if (op->kind == SN_OP_AGREE) {
         w.kind = SN_ALL_REDUCE;
         w.dtype = SN_F64;
-        w.n = SN_NAGREE;
+        w.n = sn_agree_words(op);
         return w;
     }
     (void)sn_op_collective(op, &w.kind, &w.n);

@@ -23,10 +23,10 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
 {
     const struct sn_job *j = e->job;
     const struct sn_bucket *b = &j->buckets[bucket];
-    if (j->group_size[SN_GROUP_REPLICA] == 1)
+    if (j->group_size[SN_GROUP_REPLICA] == 1 || (j->zero < 2 && j->group_size[b->replicas] == 1))
         return;
-    struct sn_op op = sn_comm_op(j->zero ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE,
-                                 SN_GROUP_REPLICA, "%s", b->name);
+    struct sn_op op =
+        sn_comm_op(j->zero ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE, b->replicas, "%s", b->name);
     op.is_weight_grad = true;
     op.when = j->zero >= 2 ? SN_EVERY : SN_LAST;
     op.in[0] = sn_view_flat(e->p, e->bucket_grad[bucket]);
@@ -66,7 +66,7 @@ static void gather(struct sn_emit *e, int bucket)
     if (e->p->failed)
         return;
     e->p->bufs[whole].bucket = bucket;
-    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_REPLICA, "weight.%.50s", b->name);
+    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%.50s", b->name);
     op.in[0] = sn_view_flat(e->p, b->weight);
     op.out[0] = sn_view_flat(e->p, whole);
     e->bucket_gather[bucket] = sn_op_append(e->p, &op);

@@ -158,7 +158,8 @@ static struct sn_mat resolve(const struct sn_exec *x, const struct sn_program *p
     else if (v->index == SN_AT_ROW)
         element += at->row * v->ld;
     else if (v->index == SN_AT_REPLICA)
-        element += x->job->group_index[SN_GROUP_REPLICA] * v->stride;
+        element +=
+            x->job->group_index[x->job->buckets[p->bufs[v->buf].bucket].replicas] * v->stride;
     char *address = base(x, p, v->buf, at) + element * (int64_t)sn_dtype_size(t);
     return (struct sn_mat){address, t, v->rows, v->cols, v->ld};
 }
@@ -258,17 +259,19 @@ static enum sn_status wait(struct sn_exec *x, const struct sn_op *op, const stru
     return SN_OK;
 }
 
-static enum sn_status run_agree(struct sn_exec *x, struct sn_err *err)
+static enum sn_status run_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
 {
     struct sn_scalars *s = sn_exec_scalars(x);
     bool counts = x->job->group_index[SN_GROUP_TENSOR] == 0; /* the others have the same loss */
     s->agree[SN_AGREE_LOSS] = counts ? s->loss_sum : 0;
     s->agree[SN_AGREE_SQ_NORM] = s->sq_norm;
     s->agree[SN_AGREE_NONFINITE] = (double)s->nonfinite;
+    s->agree[SN_AGREE_BALANCE] = s->balance_sum;
+    s->agree[SN_AGREE_Z] = s->z_sum;
     struct sn_transfer all = {.kind = SN_ALL_REDUCE,
                               .group = SN_GROUP_WORLD,
                               .dtype = SN_F64,
-                              .n = SN_NAGREE,
+                              .n = sn_agree_words(op),
                               .out = s->agree,
                               .staging = sn_exec_address(x, &x->job->train, x->job->staging),
                               .label = "step_end"};
@@ -277,6 +280,8 @@ static enum sn_status run_agree(struct sn_exec *x, struct sn_err *err)
     s->loss_sum = s->agree[SN_AGREE_LOSS];
     s->sq_norm = s->agree[SN_AGREE_SQ_NORM];
     s->nonfinite = (int64_t)s->agree[SN_AGREE_NONFINITE];
+    s->balance_sum = s->agree[SN_AGREE_BALANCE];
+    s->z_sum = s->agree[SN_AGREE_Z];
     return SN_OK;
 }
 
@@ -290,7 +295,7 @@ static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int 
     case SN_OP_ENTER:
         return SN_OK; /* place.c has put the output where the input is */
     case SN_OP_AGREE:
-        return run_agree(x, err);
+        return run_agree(x, op, err);
     default:
         if (op->kind < SN_NKERNELS)
             return run_kernel(x, p, op, at, err);

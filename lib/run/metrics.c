@@ -152,6 +152,10 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     double rate = (double)r->step_tokens / r->step_time;
     (void)fprintf(f, "{\"step\": %lld", (long long)r->step);
     number(f, "loss", r->loss);
+    if (r->has_aux_loss)
+        number(f, "aux_loss", r->aux_loss);
+    if (r->has_z_loss)
+        number(f, "z_loss", r->z_loss);
     number(f, "grad_norm", r->grad_norm);
     number(f, "lr", r->lr);
     (void)fprintf(f, ", \"tokens\": %lld", (long long)r->tokens);

@@ -26,7 +26,9 @@ struct sn_step_report {
     int64_t step_tokens;
     double step_time; /* seconds */
     double flops_per_token;
-    double peak; /* FLOP/s of all ranks together; 0: unknown */
+    double peak;                   /* FLOP/s of all ranks together; 0: unknown */
+    bool has_aux_loss, has_z_loss; /* the model's routers have these */
+    double aux_loss, z_loss;       /* mean over tokens and layers, without their weights */
     bool fp16;
     double loss_scale;
     int64_t skipped;

@@ -161,7 +161,7 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->lr = (float)sn_lr_at(c, step);
     s->clip = (float)c->optimizer.clip;
     s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
-    s->loss_sum = s->sq_norm = 0;
+    s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = 0;
     s->nonfinite = 0;
     s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
     s->agree[SN_AGREE_TERMINATE] = wanted == SN_EXIT_TERMINATED;
@@ -181,6 +181,21 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
                            (long long)step, t->env.comm->rank, (long long)sent[a],
                            sn_axis_name((enum sn_axis)a), (long long)t->sent_by_rank[a]);
     return SN_OK;
+}
+
+/* What the routers' losses were, per layer. */
+static void report_routers(const struct sn_trainer *t, struct sn_step_report *r)
+{
+    const struct sn_model_config *m = &t->env.config->model;
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    double layers = m->experts.count ? m->layers / m->experts.every : 0;
+    if (layers == 0 || t->env.pace)
+        return;
+    double n = layers * s->tokens_in_step;
+    r->has_aux_loss = m->experts.aux_loss > 0;
+    r->has_z_loss = m->experts.z_loss > 0;
+    r->aux_loss = s->balance_sum / n;
+    r->z_loss = s->z_sum / n;
 }
 
 static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err *err)
@@ -216,6 +231,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .traffic = t->traffic,
         .snapshot = sn_trainer_snapshot_report(t, &snapshot),
     };
+    report_routers(t, &r);
     return sn_metrics_step(t->metrics, &r, err);
 }
 

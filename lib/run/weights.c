@@ -45,7 +45,7 @@ static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_jo
 enum sn_status sn_state_create(struct sn_state *out, struct sn_exec *x, const struct sn_job *j,
                                struct sn_err *err)
 {
-    size_t all = (size_t)j->model->n_params * SN_MAX_PIECES * SN_NSTATE_KINDS;
+    size_t all = (size_t)sn_model_piece_count(j->model) * SN_NSTATE_KINDS;
     struct sn_job_box *boxes;
     int n;
     SN_TRY(sn_job_boxes(&boxes, &n, j, err));
@@ -117,7 +117,7 @@ static enum sn_status cast(struct sn_exec *x, const struct sn_job *j, const stru
 {
     struct sn_args a = {.scalars = sn_exec_scalars(x)};
     int64_t skip =
-        j->train.bufs[b->weight].cols > b->slice ? j->group_index[SN_GROUP_REPLICA] * b->slice : 0;
+        j->train.bufs[b->weight].cols > b->slice ? j->group_index[b->replicas] * b->slice : 0;
     char *to = sn_exec_address(x, &j->train, b->weight);
     a.in[0] = (struct sn_mat){address(x, j, b->master), SN_F32, 1, b->slice, b->slice};
     a.out[0] = (struct sn_mat){to + skip * (int64_t)sn_dtype_size(j->dtype), j->dtype, 1, b->slice,
@@ -132,9 +132,9 @@ static enum sn_status gather(struct sn_exec *x, const struct sn_job *j, struct s
                              const struct sn_bucket *b, struct sn_err *err)
 {
     char *all = sn_exec_address(x, &j->train, b->weight);
-    int64_t own = j->group_index[SN_GROUP_REPLICA] * b->slice * (int64_t)sn_dtype_size(j->dtype);
+    int64_t own = j->group_index[b->replicas] * b->slice * (int64_t)sn_dtype_size(j->dtype);
     struct sn_transfer t = {.kind = SN_ALL_GATHER,
-                            .group = SN_GROUP_REPLICA,
+                            .group = b->replicas,
                             .dtype = j->dtype,
                             .n = b->slice,
                             .in = all + own,

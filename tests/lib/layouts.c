@@ -18,12 +18,13 @@ struct keys {
 
 /* What the head of the table says. */
 static const struct key defaults[] = {
-    {MODEL, "family", "llama"},  {MODEL, "layers", "4"},        {MODEL, "hidden", "48"},
-    {MODEL, "heads", "12"},      {MODEL, "kv_heads", NULL},     {MODEL, "ffn", "80"},
-    {MODEL, "vocab", "61"},      {MODEL, "seq", "48"},          {MODEL, "dropout", NULL},
-    {MODEL, "init_std", "0.05"}, {MODEL, "rotary_pct", NULL},   {MODEL, "tied_embeddings", NULL},
-    {TRAIN, "steps", "20"},      {TRAIN, "global_batch", "12"}, {TRAIN, "precision", NULL},
-    {TRAIN, "freeze", NULL},     {LAYOUT, "data", "1"},         {LAYOUT, "bucket", "20KiB"},
+    {MODEL, "family", "llama"},  {MODEL, "layers", "4"},      {MODEL, "hidden", "48"},
+    {MODEL, "heads", "12"},      {MODEL, "kv_heads", NULL},   {MODEL, "ffn", "80"},
+    {MODEL, "vocab", "61"},      {MODEL, "seq", "48"},        {MODEL, "dropout", NULL},
+    {MODEL, "init_std", "0.05"}, {MODEL, "rotary_pct", NULL}, {MODEL, "tied_embeddings", NULL},
+    {MODEL, "experts", NULL},    {TRAIN, "steps", "20"},      {TRAIN, "global_batch", "12"},
+    {TRAIN, "precision", NULL},  {TRAIN, "freeze", NULL},     {LAYOUT, "data", "1"},
+    {LAYOUT, "bucket", "20KiB"},
 };
 
 static struct key *find(struct keys *k, const char *name)
@@ -108,8 +109,11 @@ struct sn_config layouts_reference(const struct sn_config *c)
 {
     struct sn_config one = *c;
     struct sn_layout_config *l = &one.layout;
+    /* Routers are balanced over the tokens that are computed at once. */
+    int together = c->model.experts.aux_loss > 0 ? l->data * l->micro_batch : 1;
     l->data = l->tensor = l->context = l->pipeline = 1;
-    l->micro_batch = l->virtual_stages = 1;
+    l->virtual_stages = 1;
+    l->micro_batch = together;
     l->schedule = SN_1F1B;
     l->recompute = SN_RECOMPUTE_NONE;
     l->zero = l->n_split = 0;

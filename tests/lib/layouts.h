@@ -19,7 +19,7 @@ struct layouts_line {
 /* The next line that is no comment: 1, or 0 at the end of the file. -1: *err says what is wrong,
  * the run file's rules included. */
 int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err);
-/* The same model, trained by one rank. */
+/* The same model, trained by one rank; where routers are balanced, on as many sequences at once. */
 struct sn_config layouts_reference(const struct sn_config *c);
 
 #endif

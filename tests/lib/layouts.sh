@@ -33,9 +33,16 @@ layout_ranks() { # line
 # What decides the numbers: the model and how it is trained, without name, layout and marks.
 layout_reference() { # line
     printf '%s\n' "$1" | awk '{
-        for (i = 2; i <= NF; i++)
-            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|precision|freeze|global_batch)=/)
+        data = micro = 1
+        for (i = 2; i <= NF; i++) {
+            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|precision|freeze|global_batch)=/)
                 printf " %s", $i
+            if ($i ~ /^data=/) data = substr($i, 6)
+            if ($i ~ /^micro_batch=/) micro = substr($i, 13)
+            if ($i ~ /^experts=/ && $i !~ /"aux_loss":0[,}]/) balanced = 1
+        }
+        if (balanced && data * micro > 1) # over the tokens that are computed at once
+            printf " micro_batch=%d", data * micro
     }'
 }
 
@@ -65,7 +72,7 @@ layout_file() { # line path output
                 continue
             key = substr($i, 1, at - 1)
             section = "layout"
-            if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings)$/)
+            if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts)$/)
                 section = "model"
             if (key ~ /^(precision|freeze|global_batch)$/)
                 section = "train"

@@ -37,9 +37,10 @@ static void set(struct world *w, double *cell, double value)
 
 static double price(const struct world *w, const struct sn_job *j, const struct sn_op *op)
 {
-    double seconds = op->kind == SN_OP_AGREE ? sn_price_collective(w->p, SN_ALL_REDUCE, SN_NAGREE,
-                                                                   SN_F64, SN_GROUP_WORLD)
-                                             : sn_price_comm(w->p, &j->train, op);
+    double seconds =
+        op->kind == SN_OP_AGREE
+            ? sn_price_collective(w->p, SN_ALL_REDUCE, sn_agree_words(op), SN_F64, SN_GROUP_WORLD)
+            : sn_price_comm(w->p, &j->train, op);
     return seconds * (1 - w->p->software->hidden[sn_group_axis(op->group)]);
 }
 
@@ -96,7 +97,7 @@ static void together(struct stage *g, const struct sn_op *op)
 
 static bool is_lazy(const struct stage *g, const struct sn_op *op)
 {
-    return !g->w->p->software->data_overlaps && op->group == SN_GROUP_REPLICA &&
+    return !g->w->p->software->data_overlaps && op->is_weight_grad &&
            op->kind != SN_OP_ALL_GATHER;
 }
 

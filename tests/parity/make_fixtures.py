@@ -26,6 +26,12 @@ Conventions under test (kernels/ops.h, DESIGN.md 4):
            = min + (lr - min)/2 (1 + cos(pi (s - warmup) / (steps - warmup)))   afterwards
   clipping = g min(1, clip / (norm + 1e-6)), torch's clip_grad_norm_
   decay    = decoupled, on 2-D tensors only (embeddings and head included)
+  routers  of a layer with E experts, over the tokens of one micro-batch (docs/EXPERTS.md):
+           aux = E sum_e f_e P_e, f_e the part of all choices that are e, P_e the mean of softmax_e
+           z   = mean (log sum_e exp(logit_e))^2
+           both summed over layers, averaged over micro-batches, not part of the reported loss
+  capacity = ceil(factor S k / E) tokens of a sequence for an expert, first choices before second
+           ones, in the order of tokens; the others contribute nothing
 """
 import argparse
 import fnmatch
@@ -61,6 +67,15 @@ CASES = {
                         vocab=101, seq=30, tied=False, share_layers=2, seed=505),
     "llama-freeze": dict(BASE, family="llama", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48,
                          vocab=101, seq=30, tied=False, freeze=["embed.*"], seed=606),
+    # llama with four experts of two for each token, and with six that overflow
+    "mixtral": dict(BASE, family="mixtral", layers=2, hidden=32, heads=4, kv_heads=2, ffn=40,
+                    vocab=101, seq=30, tied=False, seed=707,
+                    experts=dict(count=4, top_k=2, capacity_factor=0.0, aux_loss=0.05,
+                                 z_loss=0.01)),
+    "mixtral-capacity": dict(BASE, family="mixtral", layers=2, hidden=32, heads=4, kv_heads=4,
+                             ffn=24, vocab=101, seq=26, tied=True, seed=808,
+                             experts=dict(count=6, top_k=3, capacity_factor=1.0, aux_loss=0.02,
+                                          z_loss=0.0)),
 }
 # The tensors that a pattern over sennit's names means here.
 FROZEN = {"embed.*": "model.embed_tokens.*"}
@@ -108,9 +123,16 @@ def shapes(c):
             p = f"model.layers.{i}."
             s |= {p + "input_layernorm.weight": (d,), p + "post_attention_layernorm.weight": (d,),
                   p + "self_attn.q_proj.weight": (q, d), p + "self_attn.k_proj.weight": (kv, d),
-                  p + "self_attn.v_proj.weight": (kv, d), p + "self_attn.o_proj.weight": (d, q),
-                  p + "mlp.gate_proj.weight": (f, d), p + "mlp.up_proj.weight": (f, d),
-                  p + "mlp.down_proj.weight": (d, f)}
+                  p + "self_attn.v_proj.weight": (kv, d), p + "self_attn.o_proj.weight": (d, q)}
+            if c["family"] == "llama":
+                s |= {p + "mlp.gate_proj.weight": (f, d), p + "mlp.up_proj.weight": (f, d),
+                      p + "mlp.down_proj.weight": (d, f)}
+                continue
+            p += "block_sparse_moe."
+            s[p + "gate.weight"] = (c["experts"]["count"], d)
+            for e in range(c["experts"]["count"]):
+                s |= {p + f"experts.{e}.w1.weight": (f, d), p + f"experts.{e}.w3.weight": (f, d),
+                      p + f"experts.{e}.w2.weight": (d, f)}
         s["model.norm.weight"] = (d,)
         if not c["tied"]:
             s["lm_head.weight"] = (v, d)
@@ -221,7 +243,44 @@ def neox_logits(w, c, ids):
     return x @ (w["gpt_neox.embed_in.weight"] if c["tied"] else w["embed_out.weight"]).T
 
 
-def llama_logits(w, c, ids):
+def routes(logits, x):
+    """logits[B,S,E] -> weights of the chosen experts [B,S,E], zero elsewhere, and the choices
+    [B,S,k]."""
+    k, e = x["top_k"], x["count"]
+    choice = torch.argsort(logits, dim=-1, descending=True, stable=True)[..., :k]
+    weight = torch.softmax(logits.gather(-1, choice), -1)
+    keep = torch.ones_like(weight)
+    if x["capacity_factor"] > 0:
+        room = math.ceil(x["capacity_factor"] * logits.shape[1] * k / e)
+        for sample in range(logits.shape[0]):
+            used = [0] * e
+            for j in range(k):
+                for t in range(logits.shape[1]):
+                    i = int(choice[sample, t, j])
+                    keep[sample, t, j] = used[i] < room
+                    used[i] += 1
+    return torch.zeros_like(logits).scatter(-1, choice, weight * keep), choice
+
+
+def experts(w, p, c, a, extra):
+    """Every expert on every token, most of them times zero; the routers' losses are added to
+    extra[0]."""
+    x = c["experts"]
+    logits = a @ w[p + "gate.weight"].T
+    weight, choice = routes(logits, x)
+    share = torch.bincount(choice.flatten(), minlength=x["count"]).to(a.dtype) / choice.numel()
+    mean = torch.softmax(logits, -1).mean((0, 1))
+    extra[0] = extra[0] + x["aux_loss"] * x["count"] * (share * mean).sum()
+    extra[0] = extra[0] + x["z_loss"] * (torch.logsumexp(logits, -1) ** 2).mean()
+    y = torch.zeros_like(a)
+    for e in range(x["count"]):
+        q = p + f"experts.{e}."
+        gate, up = a @ w[q + "w1.weight"].T, a @ w[q + "w3.weight"].T
+        y = y + weight[..., e:e + 1] * ((gate * torch.sigmoid(gate) * up) @ w[q + "w2.weight"].T)
+    return y
+
+
+def llama_logits(w, c, ids, extra=None):
     b, s = ids.shape
     h, g = c["heads"], c["kv_heads"]
     hd = c["hidden"] // h
@@ -235,6 +294,9 @@ def llama_logits(w, c, ids):
         v = (a @ w[p + "self_attn.v_proj.weight"].T).reshape(b, s, g, hd)
         x = x + attention(q, k, v) @ w[p + "self_attn.o_proj.weight"].T
         a = rmsnorm(x, w[p + "post_attention_layernorm.weight"], eps)
+        if c["family"] == "mixtral":
+            x = x + experts(w, p + "block_sparse_moe.", c, a, extra)
+            continue
         gate, up = a @ w[p + "mlp.gate_proj.weight"].T, a @ w[p + "mlp.up_proj.weight"].T
         x = x + (gate * torch.sigmoid(gate) * up) @ w[p + "mlp.down_proj.weight"].T
     x = rmsnorm(x, w["model.norm.weight"], eps)
@@ -245,10 +307,19 @@ LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits}
 
 
 def mean_loss(w, c, batch):
-    """batch[B, S+1] -> mean over tokens of log sum exp(logits) - logits[target]."""
-    logits = LOGITS[c["family"]](w, c, batch[:, :-1])
+    """batch[B, S+1] -> mean over tokens of log sum exp(logits) - logits[target], and what else is
+    minimised."""
     target = batch[:, 1:, None]
-    return (torch.logsumexp(logits, -1) - logits.gather(-1, target)[..., 0]).mean()
+    if c["family"] != "mixtral":
+        logits, extra = LOGITS[c["family"]](w, c, batch[:, :-1]), 0.0
+    else:
+        parts, extras = [], []
+        for first in range(0, len(batch), MICRO_BATCH):
+            extras.append([0.0])
+            ids = batch[first:first + MICRO_BATCH, :-1]
+            parts.append(llama_logits(w, c, ids, extras[-1]))
+        logits, extra = torch.cat(parts), sum(x[0] for x in extras) / len(extras)
+    return (torch.logsumexp(logits, -1) - logits.gather(-1, target)[..., 0]).mean(), extra
 
 
 # ---- data ---------------------------------------------------------------------------------------
@@ -296,8 +367,8 @@ def train(c, weights, flat, dtype):
     out = dict(loss=[], grad_norm=[], lr=[])
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
-        loss = mean_loss(w, c, batch_of_step(flat, c, step))
-        loss.backward()
+        loss, extra = mean_loss(w, c, batch_of_step(flat, c, step))
+        (loss + extra).backward()
         if step == 1:
             out["grads"] = {n: t.grad.clone() for n, t in trained.items()}
         norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), CLIP)
@@ -360,6 +431,8 @@ def run_file(name, c):
     theta = f"  rope_theta: {c['rope_theta']}\n" if c["family"] != "gpt2" else ""
     neox = f"  rotary_pct: {c['rotary_pct']}\n  parallel_residual: true\n"
     freeze = ", ".join(f'"{p}"' for p in c["freeze"])
+    moe = "".join(f"{', ' if i else ''}{k}: {v}" for i, (k, v) in enumerate(c.get("experts", {}).items()))
+    moe = f"  experts: {{{moe}}}\n" if moe else ""
     return f"""# Written by tests/parity/make_fixtures.py; the numbers to meet are in expected.json.
 run: {{name: parity-{name}, seed: 1, output: build/parity/{name}, backend: cpu}}
 model:
@@ -376,7 +449,7 @@ model:
   init_std: 0.02
   dropout: 0.0
   share_layers: {c['share_layers']}
-data: {{train: {at}/data, order: sequential}}
+{moe}data: {{train: {at}/data, order: sequential}}
 train:
   steps: {STEPS}
   global_batch: {GLOBAL_BATCH}
@@ -533,7 +606,7 @@ def main():
         e = expected(name, c, weights, r, train(c, weights, flat, torch.float32))
         if a.check:
             ok &= check(name, e, r, weights)
-        if a.check_transformers:
+        if a.check_transformers and c["family"] != "mixtral":  # its losses are defined otherwise
             ok &= check_transformers(name, c, weights, r, batch_of_step(flat, c, 1))
         if a.check or a.check_transformers:
             continue

@@ -10,6 +10,8 @@
 
 #define MODEL                                                                                      \
     "model: {family: llama, layers: 4, hidden: 256, heads: 4, ffn: 688, vocab: 256, seq: 128"
+#define MIXTRAL                                                                                    \
+    "model: {family: mixtral, layers: 2, hidden: 256, heads: 4, ffn: 688, vocab: 256, seq: 128"
 #define TRAIN "train: {steps: 200, global_batch: 32"
 
 /* clang-format off */
@@ -104,7 +106,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox or llama)?"},
+     "gpt2, gpt-neox, llama or mixtral)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -112,7 +114,7 @@ static const struct {
      "(want constant, linear or cosine)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox or llama"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama or mixtral"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -145,11 +147,28 @@ static const struct {
     {MODEL "}\n" TRAIN "}\nlayout: {compress: {data: zfp-8}}\n",
      "run.yaml:3:20: layout.compress: this mapping is not built yet; use none"},
     {"layout: automatic\n", "run.yaml:1:9: layout: got 'automatic'; want a mapping of keys"},
-    {"model: {family: mixtral}\n",
-     "run.yaml:1:17: model.family: mixtral is not built yet; use gpt2, gpt-neox or "
-     "llama"},
-    {MODEL ", experts: {count: 8}}\n",
-     "run.yaml:1:90: model.experts is not built yet; leave it out"},
+    {MODEL ", experts: {count: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:107: model.experts.count: 8 needs family mixtral, not llama; leave model.experts "
+     "out"},
+    {MIXTRAL "}\n" TRAIN "}\n",
+     "run.yaml:1:1: model.experts.count: missing; family mixtral wants a number of experts, such "
+     "as 8"},
+    {MIXTRAL ", experts: {count: 8, top_k: 9}}\n" TRAIN "}\n",
+     "run.yaml:1:119: model.experts.top_k: 9 is more than model.experts.count (8); want at most "
+     "that"},
+    {MIXTRAL ", experts: {count: 8, every: 3}}\n" TRAIN "}\n",
+     "run.yaml:1:119: model.experts.every: 3 is more than model.layers (2), so that no layer has "
+     "experts; want at most that"},
+    {MIXTRAL ", share_layers: 2, experts: {count: 8, every: 2}}\n" TRAIN "}\n",
+     "run.yaml:1:106: model.share_layers: 2 would share weights between layers with and without "
+     "experts (model.experts.every: 2); use 1 for one of the two"},
+    {MIXTRAL ", experts: {count: 8, shared: 1}}\n",
+     "run.yaml:1:120: model.experts.shared: 1 is not built yet; use 0"},
+    {MIXTRAL ", experts: {count: 8, bias: loss-free}}\n",
+     "run.yaml:1:118: model.experts.bias: loss-free is not built yet; use none"},
+    {MIXTRAL ", experts: {count: 8, capacity_factor: 1.5}}\n" TRAIN "}\nlayout: {context: 2}\n",
+     "run.yaml:3:19: layout.context: 2 cuts sequences, but model.experts.capacity_factor (1.5) "
+     "counts the tokens of whole ones; use 1, or a capacity_factor of 0"},
     {"run: {backend: cuda}\n",
      "run.yaml:1:16: run.backend: cuda is not built yet; use auto or cpu"},
     {MODEL "}\n" TRAIN "}\ncheckpoint: {async: soon}\n",

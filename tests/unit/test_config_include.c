@@ -211,7 +211,7 @@ static void config_json_is_refused_by_name(const struct place *p)
         {"{\"model_type\": \"llama\"}",
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}",
-         "model_type: 'bert' is not supported; want gpt2, gpt_neox or llama"},
+         "model_type: 'bert' is not supported; want gpt2, gpt_neox, llama or mixtral"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",

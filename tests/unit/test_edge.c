@@ -91,7 +91,7 @@ static struct sn_grid grid(int tensor, int context, int data, int pipeline)
                         [SN_AXIS_CONTEXT] = context,
                         [SN_AXIS_DATA] = data,
                         [SN_AXIS_PIPELINE] = pipeline};
-    struct sn_grid g = {{0}, {0}, 1};
+    struct sn_grid g = {.kv_copies = 1, .experts = 1};
     (void)sn_grid_init(&g, tensor * context * data * pipeline, size, order, NULL);
     return g;
 }

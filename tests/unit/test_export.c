@@ -7,8 +7,8 @@
 #include <math.h>
 #include <sys/stat.h>
 
-static const char *const families[] = {"gpt2", "gpt-neox", "llama", "llama-tied"};
-enum { N_FAMILIES = 4 };
+static const char *const families[] = {"gpt2", "gpt-neox", "llama", "llama-tied", "mixtral"};
+enum { N_FAMILIES = 5 };
 
 static bool same_bytes(const char *a, const char *b)
 {

@@ -7,8 +7,9 @@
 
 static void config_json_gives_the_model_again(void)
 {
-    static const char *const all[] = {"gpt2", "gpt-neox", "llama", "llama-tied", "llama-share"};
-    for (int f = 0; f < 5; f++) {
+    static const char *const all[] = {"gpt2",       "gpt-neox",    "llama",
+                                      "llama-tied", "llama-share", "mixtral"};
+    for (int f = 0; f < 6; f++) {
         struct place p;
         struct sn_source s;
         struct sn_model_config m;

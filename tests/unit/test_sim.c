@@ -74,7 +74,7 @@ static void a_pipeline_of_two_takes_turns(void)
         struct sn_sim sim = play(&s, false);
         double x = sn_price_collective(&s.pricer, SN_SEND, 48 * 48, SN_F32, SN_GROUP_PIPELINE);
         double all =
-            sn_price_collective(&s.pricer, SN_ALL_REDUCE, SN_NAGREE, SN_F64, SN_GROUP_WORLD);
+            sn_price_collective(&s.pricer, SN_ALL_REDUCE, SN_NAGREE_DENSE, SN_F64, SN_GROUP_WORLD);
         double work[2], update[2], longest;
         for (int i = 0; i < 2; i++) {
             work[i] = kernels(&s, i, SN_CHUNK_FORWARD) + kernels(&s, i, SN_CHUNK_BACKWARD);

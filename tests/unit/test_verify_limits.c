@@ -35,7 +35,8 @@ static enum sn_status verify_many(int n, struct sn_err *err)
     struct sn_chunk chunks[2] = {{.kind = SN_CHUNK_FORWARD}, {.kind = SN_CHUNK_FORWARD}};
     struct sn_sched sched = {0};
     struct sn_buffer buf = {.cls = SN_CLASS_COMM, .rows = 1, .cols = MANY + 1};
-    struct sn_grid grid = {{1, 1, 1, 2}, {1, 1, 1, 1}, 1};
+    struct sn_grid grid = {
+        .size = {1, 1, 1, 2}, .stride = {1, 1, 1, 1}, .kv_copies = 1, .experts = 1};
     const struct sn_job *const jobs[2] = {&job, &job};
     struct sn_program p[2];
     job.group_size[SN_GROUP_PIPELINE] = 2;

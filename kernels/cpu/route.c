@@ -1,0 +1,158 @@
+/*
+ * route.c - ROUTE, ROUTE_DX and ROUTE_LOSS: which experts a token visits, and how that is learnt.
+ *
+ *   p = softmax of all E logits        w = softmax of the k largest among themselves
+ *   dlogit_j = w_j (dw_j - sum_i w_i dw_i)                            of those k
+ *   aux      L = a sum_e E f_e P_e     dlogit_e = p_e (c_e - sum_i p_i c_i),  c_e = a E f_e
+ *   z-loss   L = b mean lse^2          dlogit_e = 2 b lse p_e
+ *
+ * (Fedus et al., "Switch Transformers", arXiv 2101.03961, 2.2; Zoph et al., "ST-MoE", arXiv
+ * 2202.08906, 3.1.) Sums over experts are in double: there are few.
+ */
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vmath.h"
+
+/* Largest logit and log of the sum of exponentials. */
+struct row {
+    float max;
+    double lse;
+};
+
+static struct row row_of(const float *x, int64_t n)
+{
+    float max = x[0];
+    double sum = 0;
+    for (int64_t e = 1; e < n; e++)
+        max = x[e] > max ? x[e] : max;
+    for (int64_t e = 0; e < n; e++)
+        sum += (double)sn_expf(x[e] - max);
+    return (struct row){max, (double)max + log(sum)};
+}
+
+static const float *floats(const struct sn_mat *m, int64_t r)
+{
+    return sn_mat_row(m, r);
+}
+
+/* --- forward -------------------------------------------------------------------------------------
+ */
+
+/* The largest of x that is not among the first j choices; of NaNs the first. */
+static int32_t best(const float *x, int64_t n, const int32_t *choice, int64_t j)
+{
+    int32_t found = -1;
+    for (int32_t e = 0; e < n; e++) {
+        bool taken = false;
+        for (int64_t i = 0; i < j; i++)
+            taken = taken || choice[i] == e;
+        if (!taken && (found < 0 || x[e] > x[found]))
+            found = e;
+    }
+    return found;
+}
+
+static void route_row(const struct sn_args *a, int64_t r)
+{
+    const float *x = floats(&a->in[0], r);
+    float *w = sn_mat_row(&a->out[0], r);
+    int32_t *choice = sn_mat_row(&a->out[1], r);
+    int64_t k = a->out[0].cols;
+    double sum = 0;
+    for (int64_t j = 0; j < k; j++)
+        choice[j] = best(x, a->in[0].cols, choice, j);
+    for (int64_t j = 0; j < k; j++) {
+        w[j] = sn_expf(x[choice[j]] - x[choice[0]]);
+        sum += (double)w[j];
+    }
+    for (int64_t j = 0; j < k; j++)
+        w[j] = (float)((double)w[j] / sum);
+}
+
+SN_KERNEL(sn_route)
+{
+    const struct sn_mat *choice = &a->out[1];
+    float *counts = a->out[2].p;
+    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, route_row);
+    for (int64_t e = 0; e < a->out[2].cols; e++)
+        counts[e] = 0;
+    for (int64_t r = 0; r < choice->rows; r++)
+        for (int64_t j = 0; j < choice->cols; j++)
+            counts[((const int32_t *)sn_mat_row(choice, r))[j]] += 1.0f;
+    return 0;
+}
+
+/* --- losses --------------------------------------------------------------------------------------
+ */
+
+SN_KERNEL(sn_route_loss)
+{
+    (void)threads; /* T x E exponentials, in one order */
+    const struct sn_mat *x = &a->in[0];
+    const float *counts = a->in[1].p;
+    double p[SN_CHUNK] = {0}, all = 0, balance = 0, z = 0;
+    for (int64_t r = 0; r < x->rows; r++) {
+        struct row row = row_of(floats(x, r), x->cols);
+        z += row.lse * row.lse;
+        for (int64_t e = 0; e < x->cols; e++)
+            p[e] += exp((double)floats(x, r)[e] - row.lse);
+    }
+    for (int64_t e = 0; e < x->cols; e++) {
+        all += (double)counts[e];
+        balance += (double)counts[e] * p[e];
+    }
+    a->scalars->balance_sum += all > 0 ? (double)x->cols * balance / all : 0;
+    a->scalars->z_sum += z;
+    return 0;
+}
+
+/* --- backward ------------------------------------------------------------------------------------
+ */
+
+/* What the two losses add to the gradient of a row. */
+static void loss_gradient(const struct sn_args *a, int64_t r, float *d)
+{
+    const struct sn_mat *x = &a->in[1], *counts = &a->in[3];
+    const struct sn_scalars *s = a->scalars;
+    struct row row = row_of(floats(x, r), x->cols);
+    double scale = (double)s->loss_scale / s->tokens_in_step, all = 0, mean = 0;
+    double aux = scale * (double)a->attr.aux_loss, z = 2 * scale * (double)a->attr.z_loss * row.lse;
+    for (int64_t e = 0; e < x->cols; e++)
+        all += (double)floats(counts, 0)[e];
+    double each = all > 0 ? aux * (double)x->cols / all : 0;
+    for (int64_t e = 0; e < x->cols; e++)
+        mean += exp((double)floats(x, r)[e] - row.lse) * each * (double)floats(counts, 0)[e];
+    for (int64_t e = 0; e < x->cols; e++) {
+        double p = exp((double)floats(x, r)[e] - row.lse);
+        d[e] += (float)(p * (each * (double)floats(counts, 0)[e] - mean + z));
+    }
+}
+
+static void dx_row(const struct sn_args *a, int64_t r)
+{
+    const float *dw = floats(&a->in[0], r), *x = floats(&a->in[1], r);
+    const int32_t *choice = sn_mat_row(&a->in[2], r);
+    const struct sn_mat *dx = &a->out[0];
+    int64_t k = a->in[0].cols, n = dx->cols;
+    double sum = 0, mean = 0;
+    for (int64_t j = 0; j < k; j++)
+        sum += (double)sn_expf(x[choice[j]] - x[choice[0]]);
+    for (int64_t j = 0; j < k; j++)
+        mean += (double)sn_expf(x[choice[j]] - x[choice[0]]) / sum * (double)dw[j];
+    float wide[SN_CHUNK];
+    float *d = dx->dtype == SN_F32 ? sn_mat_row(dx, r) : wide;
+    for (int64_t e = 0; e < n; e++)
+        d[e] = 0;
+    for (int64_t j = 0; j < k; j++)
+        d[choice[j]] =
+            (float)((double)sn_expf(x[choice[j]] - x[choice[0]]) / sum * ((double)dw[j] - mean));
+    if (a->in[3].p)
+        loss_gradient(a, r, d);
+    if (d == wide)
+        sn_row_store(sn_mat_row(dx, r), dx->dtype, wide, n);
+}
+
+SN_KERNEL(sn_route_dx)
+{
+    sn_each_row(a, threads, a->out[0].rows, 4 * a->out[0].cols, dx_row);
+    return 0;
+}

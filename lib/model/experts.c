@@ -1,0 +1,78 @@
+/*
+ * experts.c - a mixture of experts in place of the feed-forward part (Jiang et al., "Mixtral of
+ * Experts", arXiv 2401.04088, 2.1).
+ *
+ *   y = sum over the k experts e of a token   w_e down_e(silu(gate_e x) * up_e x)
+ *
+ * with w the softmax, over the k largest, of the router's logits W x. The matrices of all experts
+ * of a layer are one parameter, one expert's under the other's, so that they can be one operand;
+ * its logical tensors are one expert's each and carry the expert's number.
+ */
+#include "lib/model/build.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static struct sn_param matrix(const struct sn_model_builder *b, int owner, const char *name,
+                              int64_t cols)
+{
+    struct sn_param p = {
+        .cols = cols, .init = SN_INIT_NORMAL, .std = (float)b->config->init_std, .decay = cols > 1};
+    (void)snprintf(p.name, sizeof(p.name), "layers.%d.ffn.%s.weight", owner, name);
+    return p;
+}
+
+static int gate_up(struct sn_model_builder *b, int owner)
+{
+    struct sn_param p = matrix(b, owner, "experts.gate_up", b->config->hidden);
+    for (int e = 0; e < b->config->experts.count; e++) {
+        sn_model_piece(b, &p, b->config->ffn, "layers.%d.ffn.experts.%d.gate.weight", owner, e);
+        sn_model_piece(b, &p, b->config->ffn, "layers.%d.ffn.experts.%d.up.weight", owner, e);
+    }
+    return sn_model_param(b, &p);
+}
+
+static int down(struct sn_model_builder *b, int owner)
+{
+    struct sn_param p = matrix(b, owner, "experts.down", b->config->ffn);
+    p.std = (float)(b->config->init_std / sqrt(2.0 * b->config->layers));
+    for (int e = 0; e < b->config->experts.count; e++)
+        sn_model_piece(b, &p, b->config->hidden, "layers.%d.ffn.experts.%d.down.weight", owner, e);
+    return sn_model_param(b, &p);
+}
+
+/* The value is the weights of a token's experts. */
+static int router(struct sn_model_builder *b, int owner, int x)
+{
+    const struct sn_model_config *c = b->config;
+    struct sn_param p = matrix(b, owner, "router", c->hidden);
+    sn_model_piece(b, &p, c->experts.count, "layers.%d.ffn.router.weight", owner);
+    int w = sn_model_param(b, &p), routes = sn_model_value(b, c->experts.top_k);
+    struct sn_node *n = sn_model_node(b, SN_NODE_ROUTER, "l%d.ffn.router", b->layer);
+    n->in[0] = x;
+    n->out = routes;
+    n->param[0] = w;
+    n->attr.experts = c->experts.count;
+    n->attr.aux_loss = (float)c->experts.aux_loss;
+    n->attr.z_loss = (float)c->experts.z_loss;
+    /* So many of a sequence's tokens may visit an expert; 0: all that want to. */
+    if (c->experts.capacity_factor > 0)
+        n->attr.capacity = (int64_t)ceil(c->experts.capacity_factor * c->seq * c->experts.top_k /
+                                         c->experts.count);
+    return routes;
+}
+
+int sn_experts_build(struct sn_model_builder *b, int owner, int x)
+{
+    int routes = router(b, owner, x);
+    int first = gate_up(b, owner), second = down(b, owner);
+    int y = sn_model_value(b, b->config->hidden);
+    struct sn_node *n = sn_model_node(b, SN_NODE_EXPERTS, "l%d.ffn.experts", b->layer);
+    n->in[0] = x;
+    n->in[1] = routes;
+    n->out = y;
+    n->param[0] = first;
+    n->param[1] = second;
+    n->attr.experts = b->config->experts.count;
+    return y;
+}

@@ -1,0 +1,178 @@
+/*
+ * lower_experts.c - a router, and the experts that its tokens visit.
+ *
+ *   logits = x W^T                    gemm, fp32
+ *   w, choice = the k largest         route
+ *   rows by expert                    place
+ *   x to those rows                   dispatch
+ *   gate and up, SwiGLU, down         expert_gemm, swiglu, expert_gemm
+ *   y = sum of w times its rows       combine
+ *
+ * Over the tensor axis the experts are cut as a feed-forward part is: x comes SHARED, each rank
+ * routes all tokens alike, and y is PARTIAL. So are the gradients of w and with it those of the
+ * router, which are summed like norms' under sequence parallelism (parts.c); what the losses add to
+ * them enters on the first rank alone.
+ *
+ * The load-balancing loss counts the tokens of a micro-batch over all replicas (docs/EXPERTS.md).
+ */
+#include "lib/program/build.h"
+
+static const struct sn_layout_form shared = {SN_SHARED, SN_ROWS}, partial = {SN_PARTIAL, SN_ROWS};
+
+static int temp(struct sn_emit *e, enum sn_dtype dtype, int64_t rows, int64_t cols,
+                const char *point, const char *what)
+{
+    return sn_buffer_add(e->p, SN_CLASS_TEMP, dtype, rows, cols, "%.80s.%s", point, what);
+}
+
+static bool needs(const struct sn_emit *e, int buf)
+{
+    return !e->p->failed && e->p->bufs[buf].needs_grad;
+}
+
+static void set_needs(struct sn_emit *e, int buf, bool yes)
+{
+    if (!e->p->failed)
+        e->p->bufs[buf].needs_grad = yes;
+}
+
+/* --- the router ----------------------------------------------------------------------------------
+ */
+
+/* How often each expert is chosen by the tokens of all replicas; `counts` are those of this one. */
+static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
+{
+    if (e->job->group_size[SN_GROUP_REPLICA] == 1 || n->attr.aux_loss <= 0)
+        return counts;
+    int all = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts.all");
+    struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, SN_GROUP_REPLICA, "%.50s.counts", n->point);
+    op.in[0] = sn_view_all(e->p, counts);
+    op.out[0] = sn_view_all(e->p, all);
+    sn_comm_run(e->p, &op);
+    return all;
+}
+
+static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, int counts)
+{
+    if (!e->train || (n->attr.aux_loss <= 0 && n->attr.z_loss <= 0))
+        return;
+    int all = count_all(e, n, counts);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE_LOSS, "%s", n->point);
+    op->in[0] = sn_view_all(e->p, logits);
+    op->in[1] = sn_view_all(e->p, all);
+    op->only = 1u << SN_GROUP_TENSOR; /* the others have the same */
+}
+
+static int place(struct sn_emit *e, const struct sn_node *n, int choice)
+{
+    struct sn_program *p = e->p;
+    struct sn_routes *r = &e->routes;
+    r->place =
+        temp(e, SN_I32, e->job->rows, e->job->config->model.experts.top_k, n->point, "place");
+    r->bounds = temp(e, SN_I32, 1, n->attr.experts + 1, n->point, "bounds");
+    struct sn_op *op = sn_op_add(p, SN_OP_PLACE, "%s", n->point);
+    op->in[0] = sn_view_all(p, choice);
+    op->out[0] = sn_view_all(p, r->place);
+    op->out[1] = sn_view_all(p, r->bounds);
+    op->attr.experts = n->attr.experts;
+    op->attr.capacity = n->attr.capacity;
+    op->attr.seq = n->attr.seq;
+    return r->place;
+}
+
+void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
+{
+    struct sn_program *p = e->p;
+    int part = e->job->first_part[n->param[0]];
+    int64_t rows = e->job->rows, k = e->job->config->model.experts.top_k;
+    struct sn_view x = sn_take(e, n->in[0], shared);
+    bool trains = needs(e, x.buf) || sn_part_trains(e, part);
+    int logits = temp(e, SN_F32, rows, n->attr.experts, n->point, "logits");
+    struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);
+    op->in[0] = x;
+    op->in[1] = sn_weight(e, part);
+    op->out[0] = sn_view_all(p, logits);
+    op->attr.trans_b = true;
+    int w = temp(e, SN_F32, rows, k, n->point, "w");
+    int choice = temp(e, SN_I32, rows, k, n->point, "choice");
+    int counts = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts");
+    set_needs(e, logits, trains);
+    set_needs(e, w, trains);
+    op = sn_op_add(p, SN_OP_ROUTE, "%s", n->point);
+    op->in[0] = sn_view_all(p, logits);
+    op->out[0] = sn_view_all(p, w);
+    op->out[1] = sn_view_all(p, choice);
+    op->out[2] = sn_view_all(p, counts);
+    op->attr.aux_loss = n->attr.aux_loss;
+    op->attr.z_loss = n->attr.z_loss;
+    add_losses(e, n, logits, counts);
+    e->routes.w = w;
+    (void)place(e, n, choice);
+    e->value[n->out] = (struct sn_value_place){w, shared, w};
+}
+
+/* --- the experts ---------------------------------------------------------------------------------
+ */
+
+/* Rows that experts may get here: all that are routed, or what the capacity leaves of them. */
+static int64_t expert_rows(const struct sn_emit *e, const struct sn_node *n)
+{
+    const struct sn_model_config *m = &e->job->config->model;
+    int64_t all = e->job->rows * m->experts.top_k, room = 0;
+    for (int i = 0; i < e->job->model->n_nodes && room == 0; i++)
+        if (e->job->model->nodes[i].out == n->in[1])
+            room = e->job->model->nodes[i].attr.capacity * m->experts.count;
+    room *= e->job->rows / m->seq; /* samples */
+    return room > 0 && room < all ? room : all;
+}
+
+/* A product with a stack of experts' matrices, in segments. */
+static int product(struct sn_emit *e, const struct sn_node *n, int x, int k, const char *what)
+{
+    struct sn_program *p = e->p;
+    int part = e->job->first_part[n->param[k]];
+    int64_t cols = e->job->parts[part].rows / n->attr.experts;
+    int64_t rows = p->failed ? 0 : p->bufs[x].rows;
+    int y = temp(e, e->job->dtype, rows, cols, n->point, what);
+    set_needs(e, y, needs(e, x) || sn_part_trains(e, part));
+    struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.50s.%s", n->point, what);
+    op->in[0] = sn_view_all(p, x);
+    op->in[1] = sn_weight(e, part);
+    op->in[2] = sn_view_all(p, e->routes.bounds);
+    op->out[0] = sn_view_all(p, y);
+    op->attr.trans_b = true;
+    op->attr.experts = n->attr.experts;
+    return y;
+}
+
+static int swiglu(struct sn_emit *e, const struct sn_node *n, int x)
+{
+    if (e->p->failed)
+        return 0;
+    int y = temp(e, e->job->dtype, e->p->bufs[x].rows, e->p->bufs[x].cols / 2, n->point, "act");
+    set_needs(e, y, needs(e, x));
+    struct sn_op *op = sn_op_add(e->p, SN_OP_SWIGLU, "%.50s.act", n->point);
+    op->in[0] = sn_view_all(e->p, x);
+    op->in[1] = sn_view_all(e->p, e->routes.bounds);
+    op->out[0] = sn_view_all(e->p, y);
+    return y;
+}
+
+void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
+{
+    struct sn_program *p = e->p;
+    struct sn_view x = sn_take(e, n->in[0], shared);
+    int xs = temp(e, e->job->dtype, expert_rows(e, n), x.cols, n->point, "x");
+    set_needs(e, xs, needs(e, x.buf));
+    struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%s", n->point);
+    op->in[0] = x;
+    op->in[1] = sn_view_all(p, e->routes.place);
+    op->out[0] = sn_view_all(p, xs);
+    int ys = product(e, n, swiglu(e, n, product(e, n, xs, 0, "gate_up")), 1, "down");
+    int y = sn_result(e, n, x.cols, partial);
+    op = sn_op_add(p, SN_OP_COMBINE, "%s", n->point);
+    op->in[0] = sn_view_all(p, ys);
+    op->in[1] = sn_view_all(p, e->routes.place);
+    op->in[2] = sn_view_all(p, e->routes.w);
+    op->out[0] = sn_view_all(p, y);
+}
