@@ -102,6 +102,11 @@
  *               choice[t,j], bounds[e] .. bounds[e+1] - 1 are expert e's. capacity > 0: of each seq
  *               rows (whole sequences) so many may go to an expert, first choices before second
  *               ones, each in the order of tokens; the others have place -1
+ * ARRIVE        0 bounds[M,M E+1] i32                     0 arrivals[1,M E+1] i32     -
+ *               bounds of M senders over M x E experts, E (`experts`) of each receiver: the list that
+ *               receiver `member` gets is sender 0's rows for its experts, expert after expert,
+ *               then sender 1's ...; where each of these M E segments begins in the window of
+ *               `capacity` rows from round x capacity on, cut to the window; the last is the end
  * DISPATCH      0 x[T,D], 1 place[T,k] i32, 2 w[T,k] f32? 0 y[N,D]                    -
  *               y[place[t,j]] = x[t] (times w[t,j]); other rows of y are left alone
  * COMBINE       0 x[N,D], 1 place[T,k] i32, 2 w[T,k] f32?, 0 y[T,D] (+ addend g)      0: in 3
@@ -170,6 +175,7 @@ enum sn_op_kind {
     SN_OP_ROUTE_DX,
     SN_OP_ROUTE_LOSS,
     SN_OP_PLACE,
+    SN_OP_ARRIVE,
     SN_OP_DISPATCH,
     SN_OP_COMBINE,
     SN_OP_COMBINE_DW,
@@ -201,7 +207,8 @@ struct sn_attr {
     bool dynamic_scale;         /* DECIDE: fp16 loss scaling is on */
     int64_t blocks_a, blocks_b; /* SWAP */
     int32_t experts;            /* ROUTE and its kin: of the layer; EXPERT_GEMM: here */
-    int64_t capacity;           /* PLACE */
+    int64_t capacity;           /* PLACE, ARRIVE */
+    int32_t round;              /* ARRIVE; set when it runs */
     int64_t rows;               /* EXPERT_GEMM */
     float aux_loss, z_loss;     /* ROUTE_DX */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
@@ -214,6 +221,7 @@ struct sn_attr {
     int64_t vocab; /* words of the whole vocabulary; 0: as many as there are columns or rows */
     int64_t vocab_first; /* the first word here */
     int32_t head0;       /* the first query head here */
+    int32_t member;      /* ARRIVE: of the group that shares the experts out */
 };
 
 struct sn_args {

@@ -51,6 +51,7 @@ SN_KERNEL(sn_route);
 SN_KERNEL(sn_route_dx);
 SN_KERNEL(sn_route_loss);
 SN_KERNEL(sn_place);
+SN_KERNEL(sn_arrive);
 SN_KERNEL(sn_dispatch);
 SN_KERNEL(sn_combine);
 SN_KERNEL(sn_combine_dw);

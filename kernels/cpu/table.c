@@ -58,6 +58,7 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_ROUTE_DX] = SN_K(sn_route_dx),
             [SN_OP_ROUTE_LOSS] = SN_K(sn_route_loss),
             [SN_OP_PLACE] = SN_K(sn_place),
+            [SN_OP_ARRIVE] = SN_K(sn_arrive),
             [SN_OP_DISPATCH] = SN_K(sn_dispatch),
             [SN_OP_COMBINE] = SN_K(sn_combine),
             [SN_OP_COMBINE_DW] = SN_K(sn_combine_dw),

@@ -96,7 +96,8 @@ struct sn_train_config {
 struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
     int tensor, pipeline, context;
-    int expert;             /* 1 until issue 7 lowers it */
+    int expert;             /* ranks that share the experts out */
+    double expert_buffer;   /* rows of a rank's window of experts' tokens, times the mean */
     int micro_batch;        /* sequences */
     int virtual_stages;     /* model pieces per pipeline stage */
     bool sequence_parallel; /* no effect while tensor is 1 */

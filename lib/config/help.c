@@ -127,7 +127,8 @@ static bool is_kept(const struct sn_key *section)
 /* A dense model says nothing of experts: its text and its hash are what they always were. */
 static bool is_said(const struct sn_key *k, const struct sn_config *c)
 {
-    return c->model.experts.count > 0 || strncmp(k->name, "model.experts", 13) != 0;
+    return c->model.experts.count > 0 || (strncmp(k->name, "model.experts", 13) != 0 &&
+                                          strcmp(k->name, "layout.expert_buffer") != 0);
 }
 
 /* The sections whose names begin with `prefix`. */

@@ -89,6 +89,21 @@ static enum sn_status check_given(const struct sn_config *c, int ranks, struct s
                    need == 1 ? "" : "s", ranks, hint);
 }
 
+/* With `data` known: do the ranks that share the experts out divide the replicas? */
+static enum sn_status check_experts(const struct sn_config *c, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int64_t replicas = (int64_t)l->data * l->context;
+    char near[SN_NEAR_SIZE];
+    if (l->expert <= 1 || replicas % l->expert == 0)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: layout.expert: %d does not divide data x context (%d x %d); nearest that "
+                   "do: %s",
+                   c->path, l->expert, l->data, l->context,
+                   sn_near_divisors(near, replicas, l->expert));
+}
+
 /* Why this many copies do not work. */
 static enum sn_status refuse_data(const struct sn_config *c, int ranks, struct sn_err *err)
 {
@@ -135,7 +150,8 @@ enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn
                        "%s: checkpoint.snapshot_every needs ranks on two hosts, and this run has "
                        "one rank; start more, or leave the key out",
                        c->path);
-    return c->layout.data ? check_given(c, ranks, err) : fill_data(c, ranks, err);
+    SN_TRY(c->layout.data ? check_given(c, ranks, err) : fill_data(c, ranks, err));
+    return check_experts(c, err);
 }
 
 enum sn_status sn_config_check_layout(const struct sn_config *c, int ranks, struct sn_err *err)
@@ -143,5 +159,6 @@ enum sn_status sn_config_check_layout(const struct sn_config *c, int ranks, stru
     const struct sn_settings s = {.path = c->path};
     SN_TRY(sn_rules_layout(c, &s, err));
     SN_TRY(check_given(c, ranks, err));
+    SN_TRY(check_experts(c, err));
     return allows(c, c->layout.data) ? SN_OK : refuse_data(c, ranks, err);
 }

@@ -158,6 +158,37 @@ static enum sn_status capacity_sees_sequences(const struct sn_config *c,
                             c->layout.context, c->model.experts.capacity_factor);
 }
 
+/* Experts are shared out over the replicas: those of one sequence, then those of others. */
+static enum sn_status experts_are_shared_out(const struct sn_config *c, const struct sn_settings *s,
+                                             struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int experts = c->model.experts.count, at[SN_NORDER_AXES] = {0}, n = 0;
+    char near[SN_NEAR_SIZE];
+    if (l->expert == 1)
+        return SN_OK;
+    if (experts == 0)
+        return sn_settings_fail(s, "layout.expert", err,
+                                "%d needs a model with experts (model.experts.count); use 1",
+                                l->expert);
+    if (experts % l->expert != 0)
+        return sn_settings_fail(s, "layout.expert", err,
+                                "%d does not divide model.experts.count (%d); nearest that do: %s",
+                                l->expert, experts, sn_near_divisors(near, experts, l->expert));
+    if (l->schedule == SN_ZERO_BUBBLE)
+        return sn_settings_fail(s, "layout.expert", err,
+                                "%d with schedule zero-bubble is not built yet; use 1, or 1f1b",
+                                l->expert);
+    for (int i = 0; i < l->n_axis_order; i++) /* without the expert axis */
+        at[l->axis_order[i]] = l->axis_order[i] == SN_ORDER_EXPERT ? n : n++;
+    if (l->context > 1 && at[SN_ORDER_DATA_AXIS] != at[SN_ORDER_CONTEXT] + 1)
+        return sn_settings_fail(s, "layout.axis_order", err,
+                                "experts are shared out over data and context (layout.expert: %d); "
+                                "name data right after context",
+                                l->expert);
+    return SN_OK;
+}
+
 /* --- the pipeline ------------------------------------------------------------------------------
  */
 
@@ -265,10 +296,10 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
                                struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        ranks_are_countable,         tensor_divides_heads,     context_divides,
-        tensor_divides_tokens,       capacity_sees_sequences,  stages_have_layers,
-        virtual_stages_interleave,   micro_batches_interleave, split_covers_layers,
-        shared_layers_stay_together,
+        ranks_are_countable,   tensor_divides_heads,        context_divides,
+        tensor_divides_tokens, capacity_sees_sequences,     experts_are_shared_out,
+        stages_have_layers,    virtual_stages_interleave,   micro_batches_interleave,
+        split_covers_layers,   shared_layers_stay_together,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

@@ -119,7 +119,7 @@ static enum sn_status add_stage(struct sn_flow *f, const struct sn_job *j, struc
                                 .runs = sn_program_runs(p, c, op->when),
                                 .stage = j->stage};
             if (op->kind != SN_OP_AGREE) {
-                if (!sn_op_collective(op, &m.kind, &m.n))
+                if (op->extra || !sn_op_collective(op, &m.kind, &m.n))
                     continue;
                 m.dtype = p->bufs[m.kind == SN_RECV ? op->out[0].buf : op->in[0].buf].dtype;
             }

@@ -320,7 +320,7 @@ void sn_price_levels(const struct sn_pricer *p, const struct sn_job *stage,
             enum sn_collective kind;
             enum sn_dtype dtype;
             int64_t n;
-            if (!communicates(prog, op, &kind, &n, &dtype) || kind == SN_RECV)
+            if (op->extra || !communicates(prog, op, &kind, &n, &dtype) || kind == SN_RECV)
                 continue;
             int64_t total = sent_by_stage(stage, op, kind, n, dtype);
             if (total > 0)

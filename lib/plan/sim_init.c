@@ -124,7 +124,8 @@ static bool allocate(struct sn_sim_player *g)
     const struct sn_program *p = &g->job->train;
     size_t ops = (size_t)p->n_ops, chunks = (size_t)p->n_chunks, posts = 0, places = 0;
     for (int i = 0; i < p->n_ops; i++) {
-        posts += p->ops[i].kind >= SN_OP_ALL_REDUCE && p->ops[i].kind <= SN_OP_SHIFT;
+        posts += p->ops[i].kind >= SN_OP_ALL_REDUCE && p->ops[i].kind <= SN_OP_EXCHANGE &&
+                 !p->ops[i].extra;
         places += p->ops[i].kind == SN_OP_SEND || p->ops[i].kind == SN_OP_RECV;
     }
     g->seconds = sn_alloc_n(ops, sizeof(*g->seconds));

@@ -15,7 +15,7 @@ struct at {
 
 static bool due(const struct sn_sim_player *g, const struct sn_op *op, int micro)
 {
-    if (op->when == SN_FIRST && micro != 0)
+    if (op->extra || (op->when == SN_FIRST && micro != 0)) /* no expert has too many tokens */
         return false;
     if (op->when == SN_LAST && micro != g->job->train.micros - 1)
         return false;
@@ -253,7 +253,7 @@ static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struc
     r->first_left = g->n_left;
     for (int i = g->head[chunk]; i < at->chunk->first + at->chunk->n; i++) {
         const struct sn_op *op = &p->ops[i];
-        if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_SHIFT || !due(g, op, at->micro) ||
+        if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE || !due(g, op, at->micro) ||
             g->job->group_size[op->group] == 1 || g->is_lazy[i])
             continue;
         double when =

@@ -72,6 +72,7 @@ struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
 {
     struct sn_op op = sn_op_blank(kind);
     op.layer = p->layer;
+    op.extra = p->extra;
     va_list ap; /* first of all: an argument may lie in the array that grows below */
     va_start(ap, fmt);
     (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
@@ -89,6 +90,7 @@ int sn_op_append(struct sn_program *p, const struct sn_op *want)
     struct sn_op *op = sn_op_add(p, copy.kind, "%s", copy.label);
     copy.id = op->id;
     copy.layer = op->layer;
+    copy.extra = op->extra;
     *op = copy;
     return copy.id;
 }

@@ -62,6 +62,7 @@ struct sn_value_place {
 /* What a router has decided, for the experts that follow: buffers. */
 struct sn_routes {
     int w, place, bounds;
+    int all; /* bounds of all members of the expert group; -1: the experts are all here */
 };
 
 enum { SN_MAX_POSTED = 2 }; /* gradient reductions of temporaries in flight */
@@ -87,6 +88,7 @@ struct sn_emit {
     int unit_begin, unit_end; /* forward operations of the unit whose backward is emitted */
     int posted[SN_MAX_POSTED], n_posted;
     struct sn_routes routes;
+    int late_parts[2], n_late_parts; /* of experts: further rounds still add to their gradients */
 };
 
 /* What stands between blocks: SAME, or SPLIT by rows under sequence parallelism. */
@@ -140,6 +142,7 @@ void sn_grad_route(struct sn_emit *e, const struct sn_op *f);      /* grad_exper
 void sn_grad_dispatch(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_combine(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_move(struct sn_emit *e, const struct sn_op *f);
 /* recompute.c: let f read, where it must, what is computed again here. */
 void sn_recompute(struct sn_emit *e, struct sn_op *f);
@@ -170,6 +173,15 @@ bool sn_pack(struct sn_program *p, struct sn_pack_item *items, int n);
 int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_layout_form form);
 /* Value `value` in the form wanted. */
 struct sn_view sn_take(struct sn_emit *e, int value, struct sn_layout_form want);
+/* lower_experts.c, for its gradients: */
+/* Experts of layer points that this rank holds. */
+int sn_experts_here(const struct sn_emit *e);
+/* Where the rows that arrive lie in the window of a round: a new buffer. */
+int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label);
+/* Rows to the experts' ranks, or back; `attr` is that of a first exchange of the layer. */
+void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
+                     const struct sn_attr *attr, const char *label);
+
 /* Attributes of an operation on this rank: where its rows, words and heads lie. */
 struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);
 

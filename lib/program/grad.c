@@ -256,6 +256,7 @@ static grad_fn *const rule[SN_NKINDS] = {
     [SN_OP_DISPATCH] = sn_grad_dispatch,
     [SN_OP_COMBINE] = sn_grad_combine,
     [SN_OP_EXPERT_GEMM] = sn_grad_expert_gemm,
+    [SN_OP_EXCHANGE] = sn_grad_exchange,
     [SN_OP_ENTER] = sn_grad_move,
     [SN_OP_ALL_REDUCE] = sn_grad_move,
     [SN_OP_ALL_GATHER] = sn_grad_move,
@@ -296,7 +297,7 @@ void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops)
                 e->again[b] = -1;
         }
         /* The head's own operations lead to no gradient view: it has emitted its backward. */
-        if (f.out[0].buf < 0 || sn_grad_get(e, f.out[0].buf).buf < 0 || !rule[f.kind])
+        if (f.out[0].buf < 0 || sn_grad_get(e, f.out[0].buf).buf < 0 || !rule[f.kind] || f.extra)
             continue;
         read_current_weights(e, &f);
         sn_recompute(e, &f);

@@ -4,7 +4,12 @@
  *   combine      y[t] = sum_j w[t,j] x[place]     dx = dispatch(dy, w),  dw[t,j] = dy[t] . x[place]
  *   dispatch     y[place] = x[t]                  dx[t] = sum_j dy[place]: combine without weights
  *   expert_gemm  as GEMM, segment by segment
+ *   exchange     the other way
  *   route        softmax of the chosen logits, and the losses
+ *
+ * Of rows beyond the experts' window nothing is kept but what came back of them. In a further round
+ * they are sent again, computed again as far as gradients read it, and followed by their gradients:
+ * three exchanges instead of two, and no memory that a window does not have.
  */
 #include "lib/program/build.h"
 
@@ -52,11 +57,10 @@ void sn_grad_dispatch(struct sn_emit *e, const struct sn_op *f)
     sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
 }
 
-void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
+static void product_gradients(struct sn_emit *e, const struct sn_op *f, int w)
 {
     struct sn_program *p = e->p;
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    int w = sn_part_of(e, f->in[1]);
     if (wants(e, f->in[0])) {
         int dx = sn_buffer_like(p, f->in[0].buf, "d");
         struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.58s.dx", f->label);
@@ -79,7 +83,171 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
     op->attr.experts = f->attr.experts;
     op->attr.rows = f->attr.rows;
     sn_into_part(e, op, 0, w, false);
-    sn_part_used(e, w);
+}
+
+/* --- further rounds ------------------------------------------------------------------------------
+ */
+
+/* What the layer's first round is made of. */
+struct layer {
+    struct sn_op dispatch, out, gate_up, down, back; /* operations of the forward pass */
+};
+
+static struct layer layer_of(const struct sn_emit *e)
+{
+    struct layer l = {.gate_up.kind = -1};
+    for (int i = e->unit_begin; i < e->unit_end && !e->p->failed; i++) {
+        const struct sn_op *op = &e->p->ops[i];
+        if (op->extra)
+            continue;
+        if (op->kind == SN_OP_DISPATCH)
+            l.dispatch = *op;
+        else if (op->kind == SN_OP_EXCHANGE)
+            *(op->attr.inverse ? &l.back : &l.out) = *op;
+        else if (op->kind == SN_OP_EXPERT_GEMM)
+            *(l.gate_up.kind < 0 ? &l.gate_up : &l.down) = *op;
+    }
+    return l;
+}
+
+static bool is_first_product(const struct sn_emit *e, const struct sn_op *f)
+{
+    struct layer l = layer_of(e);
+    return l.gate_up.out[0].buf == f->out[0].buf;
+}
+
+/* Buffers of a round in the shape of those of the first, and the operations that fill them. */
+struct round {
+    struct sn_emit *e;
+    struct layer l;
+    struct sn_attr attr; /* of the exchange */
+    int bounds, x, h, act;
+};
+
+static int like(const struct round *r, int buf)
+{
+    return sn_buffer_like(r->e->p, buf, "more");
+}
+
+static void multiply(const struct round *r, int from, int part, int to, bool forward)
+{
+    struct sn_op *op = sn_op_add(r->e->p, SN_OP_EXPERT_GEMM, "%.50s.more", r->l.gate_up.label);
+    op->in[0] = sn_view_all(r->e->p, from);
+    op->in[1] = sn_weight(r->e, part);
+    op->in[2] = sn_view_all(r->e->p, r->bounds);
+    op->out[0] = sn_view_all(r->e->p, to);
+    op->attr.trans_b = forward;
+    op->attr.experts = r->attr.experts;
+    op->attr.rows = r->attr.rows;
+}
+
+static void add_gradient(const struct round *r, int dy, int x, int part)
+{
+    if (!sn_part_trains(r->e, part))
+        return;
+    struct sn_op *op = sn_op_add(r->e->p, SN_OP_EXPERT_GEMM, "%.50s.more", r->l.gate_up.label);
+    op->in[0] = sn_view_all(r->e->p, dy);
+    op->in[1] = sn_view_all(r->e->p, x);
+    op->in[2] = sn_view_all(r->e->p, r->bounds);
+    op->attr.trans_a = true;
+    op->attr.experts = r->attr.experts;
+    op->attr.rows = r->attr.rows;
+    sn_into_part(r->e, op, 0, part, false);
+    op->is_weight_grad = false; /* it is part of the round */
+}
+
+static void activate(const struct round *r, int dy, int to)
+{
+    struct sn_op *op = sn_op_add(r->e->p, dy < 0 ? SN_OP_SWIGLU : SN_OP_SWIGLU_DX, "%.50s.more",
+                                 r->l.gate_up.label);
+    op->in[dy < 0 ? 0 : 1] = sn_view_all(r->e->p, r->h);
+    op->in[dy < 0 ? 1 : 2] = sn_view_all(r->e->p, r->bounds);
+    if (dy >= 0)
+        op->in[0] = sn_view_all(r->e->p, dy);
+    op->out[0] = sn_view_all(r->e->p, to);
+}
+
+/* The rows of a round, and what their gradients read. `x` and `place` are those of dispatch now. */
+static void again(struct round *r, struct sn_view x, struct sn_view place)
+{
+    struct sn_program *p = r->e->p;
+    int sent = like(r, r->l.dispatch.out[0].buf);
+    struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%.50s.more", r->l.dispatch.label);
+    op->in[0] = x;
+    op->in[1] = place;
+    op->out[0] = sn_view_all(p, sent);
+    r->x = like(r, r->l.out.out[0].buf);
+    r->h = like(r, r->l.gate_up.out[0].buf);
+    r->act = like(r, r->l.down.in[0].buf);
+    sn_exchange_add(r->e, sn_view_all(p, sent), sn_view_all(p, r->x), r->l.out.in[1].buf, &r->attr,
+                    r->l.out.label);
+    multiply(r, r->x, sn_part_of(r->e, r->l.gate_up.in[1]), r->h, true);
+    activate(r, -1, r->act);
+}
+
+static void gradients(struct round *r)
+{
+    struct sn_program *p = r->e->p;
+    int first = sn_part_of(r->e, r->l.gate_up.in[1]), second = sn_part_of(r->e, r->l.down.in[1]);
+    int dys = like(r, r->l.back.in[0].buf), dact = like(r, r->act), dh = like(r, r->h);
+    sn_exchange_add(r->e, sn_grad_get(r->e, r->l.back.out[0].buf), sn_view_all(p, dys),
+                    r->l.out.in[1].buf, &r->attr, r->l.out.label);
+    add_gradient(r, dys, r->act, second);
+    multiply(r, dys, second, dact, false);
+    activate(r, dact, dh);
+    add_gradient(r, dh, r->x, first);
+    if (!wants(r->e, r->l.out.in[0]))
+        return;
+    int dx = like(r, r->x);
+    multiply(r, dh, first, dx, false);
+    r->attr.inverse = true;
+    sn_exchange_add(r->e, sn_view_all(p, dx), sn_grad_slice(r->e, r->l.out.in[0]),
+                    r->l.out.in[1].buf, &r->attr, r->l.out.label);
+}
+
+static void further_rounds(struct sn_emit *e)
+{
+    struct round r = {.e = e, .l = layer_of(e)};
+    struct sn_view x = r.l.dispatch.in[0], place = r.l.dispatch.in[1];
+    r.attr = r.l.out.attr;
+    x.buf = sn_recomputed(e, x.buf);
+    place.buf = sn_recomputed(e, place.buf);
+    e->p->extra = true;
+    r.bounds = sn_arrivals_add(e, r.l.out.in[1].buf, &r.attr, r.l.out.label);
+    again(&r, x, place);
+    gradients(&r);
+    e->p->extra = false;
+    for (int i = 0; i < e->n_late_parts; i++)
+        sn_part_used(e, e->late_parts[i]);
+    e->n_late_parts = 0;
+}
+
+/* Where the experts are shared out, their gradients are complete when further rounds are. */
+void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
+{
+    int w = sn_part_of(e, f->in[1]);
+    product_gradients(e, f, w);
+    if (e->job->group_size[SN_GROUP_EXPERT] == 1) {
+        if (sn_part_trains(e, w))
+            sn_part_used(e, w);
+        return;
+    }
+    if (sn_part_trains(e, w))
+        e->late_parts[e->n_late_parts++] = w;
+    if (is_first_product(e, f))
+        further_rounds(e);
+}
+
+/* --- experts of other ranks ----------------------------------------------------------------------
+ */
+
+void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
+{
+    struct sn_attr a = f->attr;
+    a.inverse = !a.inverse;
+    if (wants(e, f->in[0]))
+        sn_exchange_add(e, sn_grad_get(e, f->out[0].buf), sn_grad_slice(e, f->in[0]), f->in[1].buf,
+                        &a, f->label);
 }
 
 /* The counts that the losses saw: those of all replicas, where they were summed. */

@@ -13,6 +13,11 @@
  * router, which are summed like norms' under sequence parallelism (parts.c); what the losses add to
  * them enters on the first rank alone.
  *
+ * Where a group of replicas shares the experts out (layout.expert), rows go to the experts' ranks
+ * and come back between dispatch and combine (exchange; Singh et al., "DeepSpeed-TED", arXiv
+ * 2303.06318, 3). A rank takes `expert_buffer` times the mean at once; what exceeds that comes in
+ * further rounds, of which nothing is kept (grad_experts.c computes them again).
+ *
  * The load-balancing loss counts the tokens of a micro-batch over all replicas (docs/EXPERTS.md).
  */
 #include "lib/program/build.h"
@@ -126,36 +131,135 @@ static int64_t expert_rows(const struct sn_emit *e, const struct sn_node *n)
     return room > 0 && room < all ? room : all;
 }
 
+int sn_experts_here(const struct sn_emit *e)
+{
+    return e->job->config->model.experts.count / e->job->group_size[SN_GROUP_EXPERT];
+}
+
+/* Rows of a layer's tokens that are at the experts: a buffer of them, and their bounds. */
+struct rows {
+    int x, bounds;
+};
+
 /* A product with a stack of experts' matrices, in segments. */
-static int product(struct sn_emit *e, const struct sn_node *n, int x, int k, const char *what)
+static int product(struct sn_emit *e, const struct sn_node *n, struct rows in, int k,
+                   const char *what)
 {
     struct sn_program *p = e->p;
-    int part = e->job->first_part[n->param[k]];
-    int64_t cols = e->job->parts[part].rows / n->attr.experts;
+    int part = e->job->first_part[n->param[k]], x = in.x;
+    int64_t cols = e->job->parts[part].rows / sn_experts_here(e);
     int64_t rows = p->failed ? 0 : p->bufs[x].rows;
     int y = temp(e, e->job->dtype, rows, cols, n->point, what);
     set_needs(e, y, needs(e, x) || sn_part_trains(e, part));
     struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.50s.%s", n->point, what);
     op->in[0] = sn_view_all(p, x);
     op->in[1] = sn_weight(e, part);
-    op->in[2] = sn_view_all(p, e->routes.bounds);
+    op->in[2] = sn_view_all(p, in.bounds);
     op->out[0] = sn_view_all(p, y);
     op->attr.trans_b = true;
-    op->attr.experts = n->attr.experts;
+    op->attr.experts = sn_experts_here(e);
+    op->attr.rows = e->job->group_size[SN_GROUP_EXPERT] > 1 ? expert_rows(e, n) : 0;
     return y;
 }
 
-static int swiglu(struct sn_emit *e, const struct sn_node *n, int x)
+static int swiglu(struct sn_emit *e, const struct sn_node *n, struct rows in)
 {
+    int x = in.x;
     if (e->p->failed)
         return 0;
     int y = temp(e, e->job->dtype, e->p->bufs[x].rows, e->p->bufs[x].cols / 2, n->point, "act");
     set_needs(e, y, needs(e, x));
     struct sn_op *op = sn_op_add(e->p, SN_OP_SWIGLU, "%.50s.act", n->point);
     op->in[0] = sn_view_all(e->p, x);
-    op->in[1] = sn_view_all(e->p, e->routes.bounds);
+    op->in[1] = sn_view_all(e->p, in.bounds);
     op->out[0] = sn_view_all(e->p, y);
     return y;
+}
+
+static int feed_forward(struct sn_emit *e, const struct sn_node *n, struct rows in)
+{
+    struct rows h = {product(e, n, in, 0, "gate_up"), in.bounds};
+    h.x = swiglu(e, n, h);
+    return product(e, n, h, 1, "down");
+}
+
+/* --- experts of other ranks ----------------------------------------------------------------------
+ */
+
+/* Everybody's bounds: all members know who sends how many rows to whom. */
+static int gather_bounds(struct sn_emit *e, const struct sn_node *n)
+{
+    int members = e->job->group_size[SN_GROUP_EXPERT];
+    int all = temp(e, SN_I32, members, n->attr.experts + 1, n->point, "bounds.all");
+    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_EXPERT, "%.50s.bounds", n->point);
+    op.in[0] = sn_view_all(e->p, e->routes.bounds);
+    op.out[0] = sn_view_all(e->p, all);
+    sn_comm_run(e->p, &op);
+    return all;
+}
+
+static struct sn_attr exchange_attr(const struct sn_emit *e, const struct sn_node *n)
+{
+    int64_t rows = expert_rows(e, n), members = e->job->group_size[SN_GROUP_EXPERT];
+    double factor = e->job->config->layout.expert_buffer;
+    int64_t most = rows * members, room = (int64_t)(factor * (double)rows);
+    return (struct sn_attr){.experts = sn_experts_here(e),
+                            .rows = rows,
+                            .capacity = room < 1      ? 1
+                                        : room < most ? room
+                                                      : most,
+                            .blocks_a = members,
+                            .member = e->job->group_index[SN_GROUP_EXPERT]};
+}
+
+int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label)
+{
+    int64_t segments = exchange->blocks_a * exchange->experts;
+    int bounds = temp(e, SN_I32, 1, segments + 1, label, "arrivals");
+    struct sn_op *op = sn_op_add(e->p, SN_OP_ARRIVE, "%.50s", label);
+    op->in[0] = sn_view_all(e->p, all);
+    op->out[0] = sn_view_all(e->p, bounds);
+    op->attr = *exchange;
+    return bounds;
+}
+
+void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
+                     const struct sn_attr *attr, const char *label)
+{
+    struct sn_op op = sn_comm_op(SN_OP_EXCHANGE, SN_GROUP_EXPERT, "%.60s", label);
+    op.in[0] = from;
+    op.in[1] = sn_view_all(e->p, all);
+    op.out[0] = to;
+    op.attr = *attr;
+    sn_comm_run(e->p, &op);
+}
+
+/* One window of rows, to the experts and back. */
+static void one_round(struct sn_emit *e, const struct sn_node *n, int sent, int back)
+{
+    struct sn_attr a = exchange_attr(e, n);
+    int64_t cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
+    struct rows in = {temp(e, e->job->dtype, a.capacity, cols, n->point, "window"), 0};
+    in.bounds = sn_arrivals_add(e, e->routes.all, &a, n->point);
+    set_needs(e, in.x, needs(e, sent));
+    sn_exchange_add(e, sn_view_all(e->p, sent), sn_view_all(e->p, in.x), e->routes.all, &a,
+                    n->point);
+    int ys = feed_forward(e, n, in);
+    set_needs(e, back, needs(e, ys));
+    a.inverse = true;
+    sn_exchange_add(e, sn_view_all(e->p, ys), sn_view_all(e->p, back), e->routes.all, &a, n->point);
+}
+
+static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
+{
+    int64_t rows = expert_rows(e, n), cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
+    e->routes.all = gather_bounds(e, n);
+    int back = temp(e, e->job->dtype, rows, cols, n->point, "back");
+    one_round(e, n, sent, back);
+    e->p->extra = true;
+    one_round(e, n, sent, back);
+    e->p->extra = false;
+    return back;
 }
 
 void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
@@ -168,7 +272,8 @@ void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
     op->in[0] = x;
     op->in[1] = sn_view_all(p, e->routes.place);
     op->out[0] = sn_view_all(p, xs);
-    int ys = product(e, n, swiglu(e, n, product(e, n, xs, 0, "gate_up")), 1, "down");
+    bool here = e->job->group_size[SN_GROUP_EXPERT] == 1;
+    int ys = here ? feed_forward(e, n, (struct rows){xs, e->routes.bounds}) : elsewhere(e, n, xs);
     int y = sn_result(e, n, x.cols, partial);
     op = sn_op_add(p, SN_OP_COMBINE, "%s", n->point);
     op->in[0] = sn_view_all(p, ys);

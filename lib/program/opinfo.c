@@ -43,6 +43,7 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_ROUTE_DX] = {"route_dx", {0, 0}},
     [SN_OP_ROUTE_LOSS] = {"route_loss", {0, 0}},
     [SN_OP_PLACE] = {"place", {0, 0}},
+    [SN_OP_ARRIVE] = {"arrive", {0, 0}},
     [SN_OP_DISPATCH] = {"dispatch", {0, 0}, IN(1)},
     [SN_OP_COMBINE] = {"combine", {4, 0}, IN(0) | IN(1) | IN(2)},
     [SN_OP_COMBINE_DW] = {"combine_dw", {0, 0}},
@@ -57,6 +58,7 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_SEND] = {"send", {0, 0}},
     [SN_OP_RECV] = {"recv", {0, 0}},
     [SN_OP_SHIFT] = {"shift", {0, 0}},
+    [SN_OP_EXCHANGE] = {"exchange", {0, 0}},
     [SN_OP_WAIT] = {"wait", {0, 0}},
     [SN_OP_ENTER] = {"enter", {1, 0}},
     [SN_OP_AGREE] = {"agree", {0, 0}},
@@ -89,8 +91,13 @@ static int64_t elements(const struct sn_view *v)
 
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n)
 {
-    if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_SHIFT)
+    if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE)
         return false;
+    if (op->kind == SN_OP_EXCHANGE) { /* on average */
+        *kind = SN_ALL_TO_ALL;
+        *n = op->attr.rows * op->in[0].cols / op->attr.blocks_a;
+        return true;
+    }
     *kind = op->kind == SN_OP_SHIFT ? SN_SEND : (enum sn_collective)(op->kind - SN_OP_ALL_REDUCE);
     bool by_output = *kind == SN_REDUCE_SCATTER || *kind == SN_RECV;
     *n = elements(by_output ? &op->out[0] : &op->in[0]);

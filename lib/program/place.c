@@ -1,7 +1,8 @@
 /*
  * place.c - live ranges, sharing of memory, offsets.
  *
- * 1. A buffer lives from the first to the last operation that touches it.
+ * 1. A buffer lives from the first to the last operation that touches it; where those are part of a
+ *    run that may be repeated, through the whole run.
  * 2. One touched by both the forward and the backward chunk is kept per slot (SN_CLASS_SLOT); one
  *    that backward makes for delayed weight gradients per backward that waits for its own
  *    (SN_CLASS_LATE).
@@ -30,6 +31,35 @@ static void live_ranges(struct sn_program *p)
             touch(p, p->ops[i].in[k].buf, i);
         for (int k = 0; k < SN_MAX_OUT; k++)
             touch(p, p->ops[i].out[k].buf, i);
+    }
+}
+
+/* What a run of operations that may be repeated takes from outside lives until its end, and what it
+ * gives from its begin: the next round must find the one, and not what the last left of the other.
+ */
+static void stretch(struct sn_program *p, int buf, int begin, int end)
+{
+    if (buf < 0)
+        return;
+    struct sn_buffer *b = &p->bufs[buf];
+    bool from_outside = b->first<begin, to_outside = b->last> end;
+    if (from_outside && b->last < end)
+        b->last = end;
+    if (to_outside && b->first > begin)
+        b->first = begin;
+}
+
+static void repeated_ranges(struct sn_program *p)
+{
+    for (int begin = 0, end; begin < p->n_ops; begin = end + 1) {
+        for (end = begin; end + 1 < p->n_ops && p->ops[end + 1].extra == p->ops[begin].extra; end++)
+            continue;
+        for (int i = begin; i <= end && p->ops[begin].extra; i++) {
+            for (int k = 0; k < SN_MAX_IN; k++)
+                stretch(p, p->ops[i].in[k].buf, begin, end);
+            for (int k = 0; k < SN_MAX_OUT; k++)
+                stretch(p, p->ops[i].out[k].buf, begin, end);
+        }
     }
 }
 
@@ -184,6 +214,7 @@ static void place_workspace(struct sn_job *j, struct sn_program *p)
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
     live_ranges(p);
+    repeated_ranges(p);
     keep_across_chunks(p);
     share_places(p);
     place_slots(p);

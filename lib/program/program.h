@@ -32,12 +32,16 @@ enum {
     SN_OP_ALL_GATHER,
     SN_OP_REDUCE_SCATTER,
     SN_OP_ALL_TO_ALL,
-    SN_OP_SEND,  /* in[0] to member `peer` of the group */
-    SN_OP_RECV,  /* out[0] from member `peer` */
-    SN_OP_SHIFT, /* ring: in[0] to the next member, out[0] from the previous one */
-    SN_OP_WAIT,  /* block until operation `waits_for` is complete */
-    SN_OP_ENTER, /* out[0] is in[0], the same memory: it only has another gradient */
-    SN_OP_AGREE, /* step end: sum scalars.agree over all ranks, and wait */
+    SN_OP_SEND,     /* in[0] to member `peer` of the group */
+    SN_OP_RECV,     /* out[0] from member `peer` */
+    SN_OP_SHIFT,    /* ring: in[0] to the next member, out[0] from the previous one */
+    SN_OP_EXCHANGE, /* rows of tokens to the ranks of their experts: in[0] own rows, in[1] bounds of
+                     * all members, out[0] the window; attr.inverse: back (lib/layout/exchange.h).
+                     * experts: of a member; capacity: rows of the window; rows: those of a member;
+                     * blocks_a: members. How many rows go is known when it runs */
+    SN_OP_WAIT,     /* block until operation `waits_for` is complete */
+    SN_OP_ENTER,    /* out[0] is in[0], the same memory: it only has another gradient */
+    SN_OP_AGREE,    /* step end: sum scalars.agree over all ranks, and wait */
     SN_NKINDS
 };
 
@@ -126,6 +130,8 @@ struct sn_op {
     int waits_for;          /* WAIT: id of the posted operation */
     bool per_slot;          /* posts and waits of different slots are apart */
     bool is_weight_grad;    /* may be delayed with the weight gradients */
+    bool extra; /* of rows beyond the experts' window: neighbours that are are run together, once
+                 * for each further round */
 };
 
 struct sn_chunk {
@@ -159,6 +165,7 @@ struct sn_program {
     int lates[SN_MAX_PARTS]; /* backwards whose weight gradients are due, at the same time */
     int layer;               /* of operations that are added now */
     int part;                /* of buffers and chunks that are added now */
+    bool extra;              /* operations that are added now are */
     bool failed;             /* an allocation failed while building */
     struct sn_op spare;      /* what builders write into once it has */
     /* filled by place.c: bytes */
@@ -279,9 +286,10 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
 /* Multiply-adds of the head in units of one block's: what `split: auto` counts it for. */
 double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c);
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out);
-/* Bytes that leave this rank in one step, per axis. */
+/* Bytes that leave this rank in one step, per axis, without those of EXCHANGE: routing decides. */
 void sn_job_traffic(const struct sn_job *j, int64_t bytes[SN_NAXES]);
-/* The same, summed over all ranks of this job's pipeline stage. */
+/* Summed over all ranks of this job's pipeline stage; those of EXCHANGE as if all experts got as
+ * many rows. */
 void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
 /* Bytes that a stage's ranks send in one exchange of snapshots; 0 without
  * checkpoint.snapshot_every. Billed to the world axis of the step that it runs beside, and no part

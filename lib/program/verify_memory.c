@@ -51,7 +51,7 @@ static bool meet(const struct sn_span *a, const struct sn_span *b)
 
 static bool moves(int kind)
 {
-    return kind >= SN_OP_ALL_REDUCE && kind <= SN_OP_SHIFT;
+    return kind >= SN_OP_ALL_REDUCE && kind <= SN_OP_EXCHANGE;
 }
 
 static enum sn_status clash(const struct sn_memory_at *at, const int op[2], const char *does,

@@ -112,6 +112,11 @@ static enum sn_status check_operands(const struct tracer *x, const struct sn_op 
                    ? SN_OK
                    : fault(x, op, "names a member outside its group (member, size)", op->peer,
                            size);
+    if (op->kind == SN_OP_EXCHANGE) /* as many rows as there are when it runs */
+        return op->in[0].cols == op->out[0].cols && op->attr.blocks_a == size
+                   ? SN_OK
+                   : fault(x, op, "has operands that do not fit its group (columns, members)",
+                           op->out[0].cols, op->attr.blocks_a);
     int64_t want = op->kind == SN_OP_ALL_GATHER       ? in * size
                    : op->kind == SN_OP_REDUCE_SCATTER ? in / size
                                                       : in;

@@ -14,6 +14,7 @@
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
 #include "lib/layout/collective.h"
+#include "lib/layout/exchange.h"
 #include "lib/layout/grid.h"
 
 #include <stdbool.h>
@@ -39,6 +40,9 @@ struct sn_transfer {
     int peer;      /* SEND, RECV: member index */
     int tag;       /* SEND, RECV: 0 .. 32767; those of one pair and tag match in order of posting */
     void *staging; /* planned, sn_collective_staging() of the largest group; shared by all */
+    /* ALL_TO_ALL of rows: who sends how many to whom; n is an element count of a row. Its memory,
+     * and that of the bounds, is borrowed until the wait, too. NULL: blocks of n */
+    const struct sn_exchange *exchange;
     const char *label; /* the operation's name, for messages; outlives the communicator */
 };
 

@@ -222,10 +222,70 @@ static void exchange_blocks(const struct exchange *x)
     }
 }
 
+/* ---- rows ---------------------------------------------------------------------------------------
+ */
+
+/* The c-th part of what goes one way between two members. */
+static struct piece rows_part(const struct exchange *x, struct sn_exchange_rows r, int64_t c)
+{
+    int64_t first = c * x->chunk < r.n ? c * x->chunk : r.n;
+    int64_t n = r.n - first < x->chunk ? r.n - first : x->chunk;
+    return (struct piece){(r.at + first) * x->n, n * x->n};
+}
+
+static int64_t most_rows(const struct exchange *x)
+{
+    int64_t most = 0;
+    for (int m = 0; m < x->size; m++) {
+        int64_t to = sn_exchange_to(x->t->exchange, m).n,
+                from = sn_exchange_from(x->t->exchange, m).n;
+        most = to > most ? to : most;
+        most = from > most ? from : most;
+    }
+    return most;
+}
+
+static void begin_rows(const struct exchange *x, int64_t c)
+{
+    const struct sn_exchange *rows = x->t->exchange;
+    int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+    for (int d = 1; d < x->size; d++) {
+        struct piece p = rows_part(x, sn_exchange_from(rows, previous(x, d)), c);
+        if (p.count > 0)
+            receive(x, batch, previous(x, d), x->out + p.at * x->width, p.count);
+    }
+    for (int d = 1; d < x->size; d++) {
+        struct piece p = rows_part(x, sn_exchange_to(rows, next(x, d)), c);
+        if (p.count > 0)
+            send(x, batch, next(x, d), p);
+    }
+}
+
+/* Both ends of a pair know how many rows go, and so the messages. */
+static void exchange_rows(struct exchange *x)
+{
+    struct sn_exchange_rows from = sn_exchange_to(x->t->exchange, x->index);
+    struct sn_exchange_rows to = sn_exchange_from(x->t->exchange, x->index);
+    int64_t row = x->n * x->width;
+    memcpy(x->out + to.at * row, x->in + from.at * row, (size_t)(from.n * row));
+    x->chunk = SN_COLLECTIVE_CHUNK / row > 0 ? SN_COLLECTIVE_CHUNK / row : 1; /* rows */
+    x->chunks = (most_rows(x) + x->chunk - 1) / x->chunk;
+    if (x->chunks > 0)
+        begin_rows(x, 0);
+    for (int64_t c = 0; c < x->chunks; c++) {
+        if (c + 1 < x->chunks)
+            begin_rows(x, c + 1);
+        if (!sn_engine_complete(x->e, SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS)))
+            return;
+    }
+}
+
 void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t)
 {
     struct exchange x = exchange(e, t);
-    if (t->kind != SN_ALL_REDUCE)
+    if (t->exchange)
+        exchange_rows(&x);
+    else if (t->kind != SN_ALL_REDUCE)
         exchange_blocks(&x);
     else if (x.n * x.width <= SN_COLLECTIVE_SMALL)
         all_reduce_small(&x);

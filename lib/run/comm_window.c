@@ -303,8 +303,8 @@ bool sn_window_takes(const struct sn_engine *e, const struct sn_transfer *t)
      * another run). Messages also won some rows up to 2 KiB with 2 or 4 ranks, by at most 22 us:
      * too little for a threshold before a quiet machine says so.
      * Beyond 64 members chunks of an all-reduce are longer than a slot. */
-    return e->window.part && q->on_host && sn_collective_chunk_bytes(q->size) <= SLOT &&
-           !atomic_load(&e->window.is_off);
+    return !t->exchange && e->window.part && q->on_host &&
+           sn_collective_chunk_bytes(q->size) <= SLOT && !atomic_load(&e->window.is_off);
 }
 
 void sn_window_run(struct sn_engine *e, const struct sn_transfer *t)

@@ -23,5 +23,6 @@ enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn
     *loss = s->loss_sum / s->tokens_in_step;
     int64_t dropped[SN_NAXES] = {0}; /* not the training step's */
     t->env.comm->ops->take_sent_bytes(t->env.comm, dropped);
+    (void)sn_exec_take_routed(t->exec);
     return SN_OK;
 }

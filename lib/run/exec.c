@@ -12,6 +12,7 @@
 /* Tickets of one posted operation in one slot; a shift has two. */
 struct posted {
     sn_ticket ticket[2];
+    struct sn_exchange exchange;
 };
 
 struct sn_exec {
@@ -22,6 +23,7 @@ struct sn_exec {
     int *first_posted;     /* by operation id, and the end */
     struct sn_exec_time times[SN_NKINDS];
     struct sn_pace pace;
+    int64_t routed; /* bytes */
     void (*fence)(void *arg);
     void *fence_arg;
     int fenced; /* the operation of the train program that it stands before; -1 */
@@ -184,6 +186,7 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
         a.acc[i] = acc_now(op->acc[i], at);
     }
     a.attr = op->attr;
+    a.attr.round = at->round;
     a.scalars = sn_exec_scalars(x);
     a.scratch = x->scratch + p->slots_bytes + p->temp_bytes;
     int rc = x->job->ops->run[op->kind](&a, x->job->threads);
@@ -218,6 +221,27 @@ static struct sn_transfer transfer_of(struct sn_exec *x, const struct sn_program
     return t;
 }
 
+/* Who sends how many rows to whom. */
+static struct sn_exchange exchange_of(const struct sn_exec *x, const struct sn_program *p,
+                                      const struct sn_op *op, const struct sn_at *at)
+{
+    bool balanced = x->pace.on; /* nothing was computed */
+    return (struct sn_exchange){.bounds = balanced ? NULL : resolve(x, p, &op->in[1], at).p,
+                                .rows = op->attr.rows,
+                                .members = x->job->group_size[op->group],
+                                .index = x->job->group_index[op->group],
+                                .experts = op->attr.experts,
+                                .capacity = op->attr.capacity,
+                                .round = at->round,
+                                .back = op->attr.inverse};
+}
+
+static void take_rows(struct sn_exec *x, struct sn_transfer *t, struct posted *tickets)
+{
+    t->exchange = &tickets->exchange;
+    x->routed += sn_exchange_sent(t->exchange) * t->n * (int64_t)sn_dtype_size(t->dtype);
+}
+
 /* Both halves of a step of a ring. */
 static void post_shift(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
                        struct posted *tickets)
@@ -237,7 +261,12 @@ static void post(struct sn_exec *x, const struct sn_program *p, const struct sn_
 {
     struct sn_transfer t = transfer_of(x, p, op, at);
     struct posted *tickets = posted_of(x, op, op->id, at->slot);
-    *tickets = (struct posted){{0, 0}};
+    *tickets = (struct posted){.ticket = {0, 0}};
+    if (op->kind == SN_OP_EXCHANGE) {
+        tickets->exchange = exchange_of(x, p, op, at);
+        t.n = op->in[0].cols;
+        take_rows(x, &t, tickets);
+    }
     if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
         if (t.in != t.out)
             memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
@@ -268,6 +297,7 @@ static enum sn_status run_agree(struct sn_exec *x, const struct sn_op *op, struc
     s->agree[SN_AGREE_NONFINITE] = (double)s->nonfinite;
     s->agree[SN_AGREE_BALANCE] = s->balance_sum;
     s->agree[SN_AGREE_Z] = s->z_sum;
+    s->agree[SN_AGREE_ROUTED] = (double)x->routed;
     struct sn_transfer all = {.kind = SN_ALL_REDUCE,
                               .group = SN_GROUP_WORLD,
                               .dtype = SN_F64,
@@ -344,12 +374,19 @@ static double pass_fence(struct sn_exec *x)
     return sn_clock();
 }
 
-enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
-                             struct sn_at at, struct sn_err *err)
+int64_t sn_exec_take_routed(struct sn_exec *x)
 {
-    const struct sn_chunk *c = &p->chunks[chunk];
+    int64_t bytes = x->routed;
+    x->routed = 0;
+    return bytes;
+}
+
+/* Operations first .. end - 1, in one round. */
+static enum sn_status run_ops(struct sn_exec *x, const struct sn_program *p, const int range[2],
+                              struct sn_at at, struct sn_err *err)
+{
     double t0 = sn_clock();
-    for (int i = c->first; i < c->first + c->n; i++) {
+    for (int i = range[0]; i < range[1]; i++) {
         const struct sn_op *op = &p->ops[i];
         if (!due(op->when, &at) || (op->only && !is_first(x, op->only)))
             continue;
@@ -364,6 +401,36 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
         if (x->tell)
             x->tell(x->tell_arg, op, t1 - t0);
         t0 = t1;
+    }
+    return SN_OK;
+}
+
+/* Rows beyond the experts' window, a window in each further round. */
+static enum sn_status run_extra(struct sn_exec *x, const struct sn_program *p, const int range[2],
+                                struct sn_at at, struct sn_err *err)
+{
+    int first = range[0];
+    while (first < range[1] && p->ops[first].kind != SN_OP_EXCHANGE)
+        first++;
+    if (first == range[1])
+        return SN_OK;
+    struct sn_exchange e = exchange_of(x, p, &p->ops[first], &at);
+    int rounds = sn_exchange_rounds(&e);
+    for (at.round = 1; at.round < rounds; at.round++)
+        SN_TRY(run_ops(x, p, range, at, err));
+    return SN_OK;
+}
+
+enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
+                             struct sn_at at, struct sn_err *err)
+{
+    int end = p->chunks[chunk].first + p->chunks[chunk].n;
+    for (int i = p->chunks[chunk].first, next; i < end; i = next) {
+        bool extra = p->ops[i].extra;
+        for (next = i + 1; next < end && p->ops[next].extra == extra; next++)
+            continue;
+        const int range[] = {i, next};
+        SN_TRY(extra ? run_extra(x, p, range, at, err) : run_ops(x, p, range, at, err));
     }
     return SN_OK;
 }

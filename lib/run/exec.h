@@ -44,9 +44,13 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
 struct sn_at {
     int micro, micros, slot, late;
     int64_t row;
+    int round; /* of rows beyond the experts' window; 0: those within */
 };
 enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
                              struct sn_at at, struct sn_err *err);
+
+/* Bytes that this rank's EXCHANGE operations sent since the last call, by what routing decided. */
+int64_t sn_exec_take_routed(struct sn_exec *x);
 
 /* Seconds spent in each kind of operation since creation, and how often it ran. */
 struct sn_exec_time {

@@ -169,7 +169,12 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     (void)fprintf(f, ", ");
     sn_metrics_json_memory(f, r->memory);
     (void)fprintf(f, ", ");
-    sn_metrics_json_traffic(f, r->traffic);
+    int64_t traffic[SN_NAXES];
+    memcpy(traffic, r->traffic, sizeof(traffic));
+    traffic[SN_AXIS_EXPERT] += r->has_routed ? r->routed : 0;
+    sn_metrics_json_traffic(f, traffic);
+    if (r->has_routed)
+        (void)fprintf(f, ", \"routed_bytes\": %lld", (long long)r->routed);
     if (r->snapshot)
         add_snapshot(f, r->snapshot);
     (void)fprintf(f, "}\n");

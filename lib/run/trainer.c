@@ -172,6 +172,7 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
 {
     int64_t sent[SN_NAXES] = {0};
     t->env.comm->ops->take_sent_bytes(t->env.comm, sent);
+    sent[SN_AXIS_EXPERT] -= sn_exec_take_routed(t->exec);
     sent[SN_AXIS_WORLD] -= sn_trainer_snapshot_sent(t); /* exactly what is planned for it */
     for (int a = 0; a < SN_NAXES; a++)
         if (sent[a] != t->sent_by_rank[a])
@@ -196,6 +197,8 @@ static void report_routers(const struct sn_trainer *t, struct sn_step_report *r)
     r->has_z_loss = m->experts.z_loss > 0;
     r->aux_loss = s->balance_sum / n;
     r->z_loss = s->z_sum / n;
+    r->has_routed = t->job->group_size[SN_GROUP_EXPERT] > 1;
+    r->routed = (int64_t)s->agree[SN_AGREE_ROUTED];
 }
 
 static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err *err)

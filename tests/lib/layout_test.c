@@ -77,6 +77,14 @@ static bool failed(struct shared *s, const struct sn_err *err)
     return false;
 }
 
+static void level_routers(const struct sn_state *s)
+{
+    for (int i = 0; i < s->n_tensors; i++)
+        for (int64_t r = 0; strstr(s->tensors[i].name, "router") && r < s->tensors[i].n_rows; r++)
+            memset(s->tensors[i].p + r * s->tensors[i].ld, 0,
+                   (size_t)s->tensors[i].n_cols * sizeof(float));
+}
+
 static bool begin(struct shared *s, struct place *p, int rank)
 {
     struct sn_err err = {0};
@@ -90,8 +98,11 @@ static bool begin(struct shared *s, struct place *p, int rank)
         sn_exec_create(&p->exec, p->job, comm, &err) != SN_OK ||
         comm->ops->set_grid(comm, &p->job->grid, &err) != SN_OK ||
         sn_state_create(&p->state, p->exec, p->job, &err) != SN_OK ||
-        sn_weights_init(&p->state, p->job, &err) != SN_OK ||
-        sn_weights_publish(p->exec, p->job, comm, &err) != SN_OK)
+        sn_weights_init(&p->state, p->job, &err) != SN_OK)
+        return failed(s, &err);
+    if (s->out->level_routers)
+        level_routers(&p->state);
+    if (sn_weights_publish(p->exec, p->job, comm, &err) != SN_OK)
         return failed(s, &err);
     p->ids = sn_exec_address(p->exec, &p->job->train, p->job->ids);
     p->targets = sn_exec_address(p->exec, &p->job->train, p->job->targets);
@@ -155,6 +166,9 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
         return failed(s, &err);
     comm->ops->take_sent_bytes(comm, sent);
     sn_job_traffic(p->job, planned);
+    int64_t routed = sn_exec_take_routed(p->exec);
+    planned[SN_AXIS_EXPERT] += routed;
+    (void)__atomic_fetch_add(&s->out->routed, routed, __ATOMIC_RELAXED);
     if (memcmp(sent, planned, sizeof(sent)) != 0)
         s->out->traffic_is_planned = false;
     if (comm->rank == 0) {

@@ -11,6 +11,8 @@ enum { LAYOUT_STEPS_MAX = 64 };
 
 struct layout_run {
     int steps;
+    bool level_routers; /* in: their weights are 0, so that the first experts get all tokens */
+    int64_t routed;     /* bytes that went to experts and back, of all ranks and steps */
     double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
     double val_loss;
     bool traffic_is_planned; /* every rank, every axis, every step */

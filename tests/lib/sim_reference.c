@@ -140,6 +140,8 @@ static bool runs(const struct stage *g, const struct sn_op *op, int micro)
     for (int q = 0; q < SN_NGROUPS; q++)
         if (op->only >> q & 1u && g->j->group_index[q] > 0)
             return false;
+    if (op->extra)
+        return false;
     return op->when == SN_EVERY || (op->when == SN_FIRST && micro == 0) ||
            (op->when == SN_LAST && micro == g->w->micros - 1);
 }

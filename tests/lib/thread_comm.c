@@ -100,6 +100,31 @@ static double sum(const struct meeting *m, int size, int64_t at)
     return s;
 }
 
+/* Rows, into a copy of what was there. */
+static void *exchanged(const struct meeting *m, int size, int me, int64_t *n)
+{
+    const struct sn_transfer *t = of(m, me);
+    const struct sn_exchange *x = t->exchange;
+    size_t row = (size_t)t->n * sn_dtype_size(t->dtype);
+    int64_t rows = 0;
+    for (int i = 0; i < size; i++) {
+        struct sn_exchange_rows r = sn_exchange_from(x, i);
+        rows = r.n > 0 && r.at + r.n > rows ? r.at + r.n : rows;
+    }
+    *n = rows * t->n;
+    char *out = need(malloc((size_t)rows * row + 1));
+    memcpy(out, t->out, (size_t)rows * row);
+    for (int i = 0; i < size; i++) {
+        struct sn_exchange_rows from = sn_exchange_to(of(m, i)->exchange, me);
+        struct sn_exchange_rows to = sn_exchange_from(x, i);
+        if (from.n != to.n)
+            abort();
+        memcpy(out + (size_t)to.at * row, input(of(m, i)) + (size_t)from.at * row,
+               (size_t)to.n * row);
+    }
+    return out;
+}
+
 /* What member `me` gets, into fresh memory; `n` elements of its output. */
 static void *result(const struct meeting *m, int size, int me, int64_t *n)
 {
@@ -173,7 +198,7 @@ static void meet(struct rank *r, const struct sn_transfer *t)
             abort();
         }
     int64_t n;
-    void *out = result(m, size, me, &n);
+    void *out = t->exchange ? exchanged(m, size, me, &n) : result(m, size, me, &n);
     leave(w, m, round);
     memcpy(t->out, out, (size_t)n * sn_dtype_size(t->dtype));
     free(out);
@@ -243,7 +268,9 @@ static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
     assert(r->world->has_grid);
     int size = sn_group_size(&r->world->grid, r->number, t->group);
     int me = sn_group_index(&r->world->grid, r->number, t->group);
-    r->sent[sn_group_axis(t->group)] += sn_collective_bytes(t->kind, t->n, t->dtype, size, me);
+    r->sent[sn_group_axis(t->group)] +=
+        t->exchange ? sn_exchange_sent(t->exchange) * t->n * (int64_t)sn_dtype_size(t->dtype)
+                    : sn_collective_bytes(t->kind, t->n, t->dtype, size, me);
     if (t->kind == SN_SEND) {
         mail_send(r, t);
         return 0;

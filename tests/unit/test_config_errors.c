@@ -131,7 +131,7 @@ static const struct {
      "run.yaml:3:18: layout.tensor: {x, y, z} of the 3-D grid is not built yet; use a "
      "whole number in 1..1048576 ranks"},
     {MODEL "}\n" TRAIN "}\nlayout: {expert: 2}\n",
-     "run.yaml:3:18: layout.expert: 2 is not built yet; use 1"},
+     "run.yaml:3:18: layout.expert: 2 needs a model with experts (model.experts.count); use 1"},
     {MODEL "}\n" TRAIN "}\nlayout: {expert_tensor: 2}\n",
      "run.yaml:3:25: layout.expert_tensor: 2 is not built yet; use 1"},
     {MODEL "}\n" TRAIN "}\nlayout: {comm_aware_recompute: true}\n",
@@ -166,6 +166,16 @@ static const struct {
      "run.yaml:1:120: model.experts.shared: 1 is not built yet; use 0"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free}}\n",
      "run.yaml:1:118: model.experts.bias: loss-free is not built yet; use none"},
+    {MIXTRAL ", experts: {count: 6}}\n" TRAIN "}\nlayout: {expert: 4}\n",
+     "run.yaml:3:18: layout.expert: 4 does not divide model.experts.count (6); nearest that do: 3 "
+     "or 6"},
+    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, pipeline: 2, schedule: "
+             "zero-bubble}\n",
+     "run.yaml:3:18: layout.expert: 2 with schedule zero-bubble is not built yet; use 1, or 1f1b"},
+    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, context: 2, axis_order: "
+             "[data, tensor, context, pipeline]}\n",
+     "run.yaml:3:45: layout.axis_order: experts are shared out over data and context "
+     "(layout.expert: 2); name data right after context"},
     {MIXTRAL ", experts: {count: 8, capacity_factor: 1.5}}\n" TRAIN "}\nlayout: {context: 2}\n",
      "run.yaml:3:19: layout.context: 2 cuts sequences, but model.experts.capacity_factor (1.5) "
      "counts the tokens of whole ones; use 1, or a capacity_factor of 0"},

@@ -1,0 +1,153 @@
+/*
+ * Rows that are exchanged, for random numbers of them: what one member sends another takes, every
+ * row is in one window once, and comes back to where it was.
+ */
+#include "lib/layout/exchange.h"
+#include "tests/lib/dice.h"
+#include "tests/lib/kernel_test.h"
+#include "tests/lib/tap.h"
+
+#include <string.h>
+
+enum { MOST = 5, EXPERTS_MOST = 4, ROWS_MOST = 40 };
+
+struct world {
+    int members, experts;
+    int64_t capacity;
+    int32_t bounds[MOST * (MOST * EXPERTS_MOST + 1)];
+};
+
+/* How many rows each member has for each expert: few, none, or all for one. */
+static struct world random_world(struct dice *d)
+{
+    struct world w = {.members = (int)roll(d, MOST) + 1, .experts = (int)roll(d, EXPERTS_MOST) + 1};
+    int all = w.members * w.experts, kind = (int)roll(d, 3), favourite = (int)roll(d, all);
+    w.capacity = (int)roll(d, 2 * ROWS_MOST) + 1;
+    for (int m = 0; m < w.members; m++)
+        for (int e = 0, at = 0; e <= all; e++) {
+            w.bounds[m * (all + 1) + e] = at;
+            at += kind == 0 ? (int)roll(d, 8) : kind == 1 ? 0 : e == favourite ? ROWS_MOST : 0;
+        }
+    return w;
+}
+
+static struct sn_exchange exchange_of(const struct world *w, int index, int round)
+{
+    return (struct sn_exchange){.bounds = w->bounds,
+                                .members = w->members,
+                                .index = index,
+                                .experts = w->experts,
+                                .capacity = w->capacity,
+                                .round = round};
+}
+
+static int64_t rows_of(const struct world *w, int m)
+{
+    int all = w->members * w->experts;
+    return w->bounds[m * (all + 1) + all];
+}
+
+/* Both ends agree, windows are filled from the front without gaps, all rows go once. */
+static bool rows_go_once(const struct world *w)
+{
+    int went[MOST][EXPERTS_MOST * ROWS_MOST * MOST] = {{0}};
+    struct sn_exchange x = exchange_of(w, 0, 0);
+    int rounds = sn_exchange_rounds(&x);
+    for (int round = 0; round < rounds; round++)
+        for (int to = 0; to < w->members; to++) {
+            int64_t at = 0;
+            for (int from = 0; from < w->members; from++) {
+                struct sn_exchange a = exchange_of(w, from, round), b = exchange_of(w, to, round);
+                struct sn_exchange_rows own = sn_exchange_own(&a, to);
+                struct sn_exchange_rows window = sn_exchange_window(&b, from);
+                if (own.n != window.n || (own.n > 0 && window.at != at) ||
+                    at + own.n > w->capacity || sn_exchange_rounds(&a) != rounds)
+                    return false;
+                at += own.n;
+                for (int64_t i = 0; i < own.n; i++)
+                    went[from][own.at + i]++;
+            }
+        }
+    for (int m = 0; m < w->members; m++)
+        for (int64_t i = 0; i < rows_of(w, m); i++)
+            if (went[m][i] != 1)
+                return false;
+    return true;
+}
+
+static bool goes_back_as_it_came(const struct world *w)
+{
+    int64_t out = 0, back = 0;
+    for (int m = 0; m < w->members; m++) {
+        struct sn_exchange x = exchange_of(w, m, 0);
+        out += sn_exchange_sent(&x);
+        x.back = true;
+        back += sn_exchange_sent(&x);
+        for (int o = 0; o < w->members; o++) {
+            struct sn_exchange_rows from = sn_exchange_from(&x, o), own = sn_exchange_own(&x, o);
+            if (from.at != own.at || from.n != own.n)
+                return false;
+        }
+    }
+    return out == back;
+}
+
+/* ARRIVE's segments are the windows, expert by expert. */
+static bool segments_fill_windows(const struct world *w, int member, int round)
+{
+    struct kt k = {0};
+    int all = w->members * w->experts;
+    struct sn_exchange x = exchange_of(w, member, round);
+    k.a.attr = (struct sn_attr){.experts = w->experts, .capacity = w->capacity, .member = member};
+    k.a.attr.round = round;
+    struct sn_mat *in = kt_new(&k, 0, (struct kt_shape){SN_I32, w->members, all + 1, 2});
+    for (int i = 0; i < w->members * (all + 1); i++)
+        kt_set(in, i / (all + 1), i % (all + 1), w->bounds[i]);
+    const struct sn_mat *out = kt_out(&k, 0, (struct kt_shape){SN_I32, 1, all + 1, 0}, SN_WRITE);
+    bool good = kt_run(&k, sn_ops_cpu(), SN_OP_ARRIVE, 1);
+    for (int m = 0; m < w->members; m++) {
+        struct sn_exchange_rows r = sn_exchange_window(&x, m);
+        double first = kt_get(out, 0, m * w->experts), end = kt_get(out, 0, (m + 1) * w->experts);
+        good = good && end - first == (double)r.n && (r.n == 0 || first == (double)r.at);
+        for (int e = 0; e < w->experts; e++)
+            good = good &&
+                   kt_get(out, 0, m * w->experts + e + 1) >= kt_get(out, 0, m * w->experts + e);
+    }
+    kt_free(&k);
+    return good;
+}
+
+static void every_row_finds_its_expert(void)
+{
+    struct dice d = {42, 0};
+    int wrong = 0, rounds = 0;
+    for (int i = 0; i < 2000; i++) {
+        struct world w = random_world(&d);
+        struct sn_exchange x = exchange_of(&w, 0, 0);
+        int n = sn_exchange_rounds(&x);
+        rounds = n > rounds ? n : rounds;
+        bool good = rows_go_once(&w) && goes_back_as_it_came(&w);
+        for (int r = 0; r < n && i < 200; r++)
+            good = good && segments_fill_windows(&w, (int)roll(&d, w.members), r);
+        wrong += !good;
+    }
+    tap_ok(wrong == 0 && rounds > 10, "2000 worlds (seed 42) of up to %d rounds: %d wrong", rounds,
+           wrong);
+}
+
+static void balanced_rows_need_one_round(void)
+{
+    struct sn_exchange x = {.rows = 48, .members = 4, .experts = 2, .capacity = 48};
+    int64_t sent = 0;
+    for (x.index = 0; x.index < 4; x.index++)
+        sent += sn_exchange_sent(&x);
+    tap_ok(sn_exchange_rounds(&x) == 1 && sent == (int64_t)4 * 36,
+           "dealt evenly, three quarters of the rows go to others, in one round");
+}
+
+int main(void)
+{
+    every_row_finds_its_expert();
+    balanced_rows_need_one_round();
+    return tap_done();
+}
