@@ -103,7 +103,8 @@ struct sn_layout_config {
     bool sequence_parallel; /* no effect while tensor is 1 */
     enum sn_schedule schedule;
     enum sn_recompute recompute;
-    int zero; /* 0 .. 3 */
+    bool comm_aware_recompute; /* keep results of collectives; no effect while recompute is none */
+    int zero;                  /* 0 .. 3 */
     enum sn_context_kind context_kind;
     int n_split;             /* 0: auto, else pipeline x virtual_stages */
     int split[SN_SPLIT_MAX]; /* layers of each piece, in the order of the model */

@@ -226,7 +226,8 @@ int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, 
 void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
                      const struct sn_attr *attr, const char *label)
 {
-    struct sn_op op = sn_comm_op(SN_OP_EXCHANGE, SN_GROUP_EXPERT, "%.60s", label);
+    struct sn_op op = sn_comm_op(SN_OP_EXCHANGE, SN_GROUP_EXPERT, "%.50s.%s", label,
+                                 attr->inverse ? "back" : "out");
     op.in[0] = from;
     op.in[1] = sn_view_all(e->p, all);
     op.out[0] = to;

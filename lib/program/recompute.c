@@ -8,7 +8,9 @@
  *
  * Recomputation follows demand: an operand that a gradient rule reads is computed again if its
  * producer, in the same block, may be, and so for the producer's own inputs. What no rule reads is
- * not computed. Collectives run again where they lie on the way.
+ * not computed. Collectives run again where they lie on the way; comm_aware_recompute keeps their
+ * results instead, and computes again what lies between them (Singh et al., "DeepSpeed-TED", arXiv
+ * 2303.06318, 5.2).
  */
 #include "lib/program/build.h"
 
@@ -24,6 +26,9 @@ static bool may_repeat(const struct again *a, const struct sn_op *op)
         return false;
     if (op->extra || (op->kind == SN_OP_EXCHANGE && op->attr.inverse))
         return false; /* what came back is kept: no rule reads what it was made of */
+    if (a->e->job->config->layout.comm_aware_recompute && op->kind >= SN_OP_ALL_REDUCE &&
+        op->kind != SN_OP_ENTER)
+        return false;
     if (mode == SN_RECOMPUTE_FULL)
         return true;
     return mode == SN_RECOMPUTE_SELECTIVE &&

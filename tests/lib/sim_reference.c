@@ -97,8 +97,7 @@ static void together(struct stage *g, const struct sn_op *op)
 
 static bool is_lazy(const struct stage *g, const struct sn_op *op)
 {
-    return !g->w->p->software->data_overlaps && op->is_weight_grad &&
-           op->kind != SN_OP_ALL_GATHER;
+    return !g->w->p->software->data_overlaps && op->is_weight_grad && op->kind != SN_OP_ALL_GATHER;
 }
 
 static void post(struct stage *g, const struct sn_op *op, const struct sn_sched *at)

@@ -203,8 +203,8 @@ static void parity(const char *name)
 
 int main(void)
 {
-    static const char *const names[] = {"gpt2",       "gpt-neox",    "llama",
-                                        "llama-tied", "llama-share", "llama-freeze",
+    static const char *const names[] = {"gpt2",       "gpt-neox",        "llama",
+                                        "llama-tied", "llama-share",     "llama-freeze",
                                         "mixtral",    "mixtral-capacity"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);

@@ -134,8 +134,6 @@ static const struct {
      "run.yaml:3:18: layout.expert: 2 needs a model with experts (model.experts.count); use 1"},
     {MODEL "}\n" TRAIN "}\nlayout: {expert_tensor: 2}\n",
      "run.yaml:3:25: layout.expert_tensor: 2 is not built yet; use 1"},
-    {MODEL "}\n" TRAIN "}\nlayout: {comm_aware_recompute: true}\n",
-     "run.yaml:3:32: layout.comm_aware_recompute: true is not built yet; use false"},
     {MODEL "}\n" TRAIN "}\nlayout: {optimizer_tile: 4096}\n",
      "run.yaml:3:26: layout.optimizer_tile: 4096 is not built yet; use 0"},
     {MODEL "}\n" TRAIN "}\nlayout: {offload: optimizer}\n",

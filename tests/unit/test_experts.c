@@ -90,6 +90,49 @@ static void memory_follows_the_window(void)
            (long long)bytes[0], (long long)bytes[1], (long long)bytes[2], err.text);
 }
 
+/* Operations of a kind in layer 1 of a rank's step, over a group. */
+static int operations(const struct sn_config *c, int kind, enum sn_group group, struct sn_err *err)
+{
+    struct sn_model *model = NULL;
+    struct sn_job *job = NULL;
+    struct sn_job_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
+    int n = 0;
+    if (sn_model_create(&model, &c->model, &c->train, err) == SN_OK) {
+        env.model = model;
+        if (sn_job_create(&job, &env, err) == SN_OK)
+            for (int i = 0; i < job->train.n_ops; i++) {
+                const struct sn_op *op = &job->train.ops[i];
+                n += op->kind == kind && op->group == group && op->layer == 1 && !op->extra;
+            }
+    }
+    sn_job_destroy(job);
+    sn_model_destroy(model);
+    return n;
+}
+
+/* TED counts 6 exchanges and 6 all-reduces of a layer that is computed again, and 4 with what it
+ * keeps. Here only what a gradient reads is computed again: 5, and 4. */
+static void kept_results_are_not_sent_again(void)
+{
+    static const int want[3][2] = {{4, 4}, {5, 5}, {4, 4}};
+    for (int i = 0; i < 3; i++) {
+        struct sn_config c = config_of(2, 2.0);
+        struct sn_err err = {0};
+        c.layout.data = c.layout.tensor = 2;
+        c.layout.sequence_parallel = false;
+        c.layout.recompute = i > 0 ? SN_RECOMPUTE_FULL : SN_RECOMPUTE_NONE;
+        c.layout.comm_aware_recompute = i == 2;
+        int exchanges = operations(&c, SN_OP_EXCHANGE, SN_GROUP_EXPERT, &err);
+        int sums = operations(&c, SN_OP_ALL_REDUCE, SN_GROUP_TENSOR, &err);
+        tap_ok(exchanges == want[i][0] && sums == want[i][1],
+               "recompute %s: %d exchanges and %d all-reduces a layer, want %d and %d %s",
+               i == 0   ? "none"
+               : i == 1 ? "full"
+                        : "full, aware of communication",
+               exchanges, sums, want[i][0], want[i][1], err.text);
+    }
+}
+
 int main(void)
 {
     one_rank_has_all_tokens(1.0);
@@ -99,5 +142,6 @@ int main(void)
     bytes_follow_the_counts(1.5);
     bytes_follow_the_counts(4.0);
     memory_follows_the_window();
+    kept_results_are_not_sent_again();
     return tap_done();
 }

@@ -17,7 +17,7 @@ enum { RANKS_MAX = 64 };
 struct layout {
     const char *name;
     enum sn_family family;
-    int data, tensor, context, pipeline, virtual_stages, micro_batch, zero, kv_heads;
+    int data, tensor, context, pipeline, virtual_stages, micro_batch, zero, kv_heads, expert;
     bool sequence_parallel, split_backward;
     enum sn_schedule schedule;
     enum sn_recompute recompute;
@@ -51,6 +51,10 @@ static struct sn_config config_of(const struct layout *l)
     c.layout.split_backward = l->split_backward;
     c.layout.schedule = l->schedule || l->pipeline == 0 ? l->schedule : SN_1F1B;
     c.layout.zero = l->zero;
+    if (l->family == SN_MIXTRAL)
+        c.model.experts = (struct sn_experts_config){.count = 4, .top_k = 2, .every = 1};
+    c.layout.expert = l->expert ? l->expert : 1;
+    c.layout.expert_buffer = 2;
     c.layout.recompute = l->recompute;
     c.layout.context_kind = l->kind;
     return c;
@@ -204,6 +208,20 @@ static void collective_missing(struct world *w)
     remove_op(op_of(&w->spoilt[1], SN_OP_ALL_REDUCE, "l0.attn.o"));
 }
 
+/* Rows go to the experts on one rank while they come back on the other. */
+static void exchanges_swapped(struct world *w)
+{
+    struct sn_op *out = op_of(&w->spoilt[1], SN_OP_EXCHANGE, "l0.ffn.experts.out");
+    struct sn_op *back = op_of(&w->spoilt[1], SN_OP_EXCHANGE, "l0.ffn.experts.back");
+    swap_ops(out, back);
+    swap_ops(out + 1, back + 1);
+}
+
+static void exchange_of_other_members(struct world *w)
+{
+    op_of(&w->spoilt[1], SN_OP_EXCHANGE, "l0.ffn.experts.out")->attr.blocks_a = 3;
+}
+
 static void agreement_missing(struct world *w)
 {
     remove_op(op_of(&w->spoilt[1], SN_OP_AGREE, "step_end"));
@@ -350,9 +368,12 @@ static void planted_faults_are_named(void)
                   tp2 = {.name = "tp2", .family = SN_LLAMA, .tensor = 2},
                   z3 = {.name = "z3", .family = SN_LLAMA, .data = 2, .zero = 3},
                   dp2 = {.name = "dp2", .family = SN_LLAMA, .data = 2},
+                  ep2 = {.name = "ep2", .family = SN_MIXTRAL, .data = 2, .expert = 2},
                   cp4 = {.name = "cp4", .family = SN_LLAMA, .context = 4},
                   kv = {.name = "kv", .family = SN_LLAMA, .tensor = 4, .kv_heads = 2, .sequence_parallel = true};
     const struct planted cases[] = {
+        {exchanges_swapped, "exchanges of rows swapped on one rank", {"'l0.ffn.experts.back'", "'l0.ffn.experts.out'", "rank 1 (data 1"}, ep2},
+        {exchange_of_other_members, "an exchange for another number of members", {"exchange 'l0.ffn.experts.out'", "(columns, members)"}, ep2},
         {two_collectives_swapped, "two collectives swapped on one rank", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) posts all_gather 'weight.bucket", "meets all_gather 'weight.bucket", "rank 1 (data 1"}, z3},
         {two_groups_swapped, "sums of two groups swapped on one rank", {" waits in all_reduce 'tensor.0'", ", which waits in all_reduce 'kv copies.0'", "kv copies", "rank 1 (data 0, tensor 1"}, kv},
         {collective_missing, "a missing collective", {"all_reduce 'l0.attn.o' (", "which meets all_reduce 'l0.ffn.", "rank 1 (data 0, tensor 1"}, tp2},
