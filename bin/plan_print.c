@@ -139,9 +139,12 @@ static void text_plan(const struct sn_plan_report *r)
     (void)printf("%s: %s, %lld parameters, %s\n", c->run.name, sn_family_name(c->model.family),
                  (long long)sn_model_param_count(j->model), sn_dtype_name(c->train.precision));
     (void)printf("layout: data %d x tensor %d x context %d x pipeline %d, micro_batch %d, %d "
-                 "micro-batches a step\n",
+                 "micro-batches a step",
                  c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline,
                  c->layout.micro_batch, p->micros);
+    if (c->layout.expert > 1)
+        (void)printf("; experts shared out over %d", c->layout.expert);
+    (void)printf("\n");
     text_time(r);
     text_memory(&p->memory);
     text_traffic(r);

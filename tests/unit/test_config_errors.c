@@ -312,7 +312,7 @@ static const struct {
     {"model: {preset: enormous-model}\n",
      "run.yaml:1:17: model.preset: no preset 'enormous-model'; want one of "
      "gpt-neox-20b, gpt2-1.5b, gpt2-124m, gpt2-350m, gpt2-774m, llama-13b, llama-1b, llama-30b, llama-65b, "
-     "llama-7b, llama-tiny, llama3-70b, llama3-8b, pythia-12b, pythia-160m, pythia-1b, "
+     "llama-7b, llama-tiny, llama3-70b, llama3-8b, mixtral-8x7b, pythia-12b, pythia-160m, pythia-1b, "
      "pythia-6.9b"},
     {"model: {preset: ../models/llama-7b}\n",
      "run.yaml:1:17: model.preset: '../models/llama-7b' is not a preset's name; want "

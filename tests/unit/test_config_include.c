@@ -13,6 +13,9 @@ static int64_t count(const struct sn_model_config *m)
     int64_t kv = D / m->heads * m->kv_heads, head = m->tied_embeddings ? 0 : V * D;
     if (m->family == SN_LLAMA)
         return V * D + head + D + L * (2 * D * D + 2 * D * kv + 3 * D * F + 2 * D);
+    if (m->family == SN_MIXTRAL)
+        return V * D + head + D +
+               L * (2 * D * D + 2 * D * kv + m->experts.count * (3 * D * F + D) + 2 * D);
     int64_t block = 3 * D * D + 3 * D + D * D + D + 2 * D * F + F + D + 4 * D;
     return V * D + head + 2 * D + L * block + (m->family == SN_GPT2 ? (int64_t)m->seq * D : 0);
 }
@@ -28,7 +31,7 @@ static void presets_have_the_published_sizes(const struct place *p)
         {"pythia-6.9b", 6857302016}, {"pythia-12b", 11846072320}, {"gpt-neox-20b", 20554567680},
         {"llama-tiny", 3295488},     {"llama-1b", 1100048384},    {"llama-7b", 6738415616},
         {"llama-13b", 13015864320},  {"llama-30b", 32528943616},  {"llama-65b", 65285660672},
-        {"llama3-8b", 8030261248},   {"llama3-70b", 70553706496},
+        {"llama3-8b", 8030261248},   {"llama3-70b", 70553706496}, {"mixtral-8x7b", 46702792704},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         char text[128];

@@ -206,6 +206,10 @@ static void nothing_that_fits_is_told(void)
     w.ranks = 7;
     tap_ok(sn_search_run(&s, &w, &err) == SN_EINPUT && strstr(err.text, "6 or 8 ranks would work"),
            "%s", err.text);
+    c.model.experts.count = 8;
+    tap_ok(sn_search_run(&s, &w, &err) == SN_EINPUT && strstr(err.text, "are not searched yet"),
+           "%s", err.text);
+    c.model.experts.count = 0;
     c.layout_named = 1u << SN_KEY_TENSOR | 1u << SN_KEY_ZERO;
     c.layout.tensor = 2;
     c.layout.zero = 1;
