@@ -122,6 +122,11 @@ enum sn_status sn_source_grow(struct sn_source *out, struct sn_source *inner, in
                        "grow: noise of %g is outside 0..%g; want a number such as %g", noise,
                        SN_GROW_NOISE_MAX, SN_GROW_NOISE);
     SN_TRY(sn_model_text_parse(&c, inner->model_text, inner->name, err));
+    if (c.model.experts.count > 0)
+        return sn_fail(
+            err, SN_EINPUT,
+            "grow: %s has experts, and growing those is not built yet; want a dense model",
+            inner->name);
     struct growth g = {n, c.model.tied_embeddings, (float)noise};
     c.model.hidden *= n; /* past their bounds: sn_tiled_finish says so */
     c.model.heads *= n;

@@ -65,8 +65,9 @@ static void add_section(struct sn_str *out, const char *label, const char *yaml)
         line++;
         line += strspn(line, " ");
         sn_str_add(out, "%s", comma);
-        add_plain(out, line, strcspn(line, "\n"));
-        comma = ", ";
+        size_t len = strcspn(line, "\n");
+        add_plain(out, line, len);
+        comma = len > 0 && line[len - 1] == ':' ? " " : ", "; /* a section inside */
         line = strchr(line, '\n');
     }
     sn_str_add(out, "\n");

@@ -9,9 +9,17 @@ static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
 static const char value[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-._";
 static const char *const includes[] = {"preset", "file", "config"}; /* of lib/config/keys.c */
 
-/* "  key: value" with a key that reads no other file. */
+/* "  key: value" with a key that reads no other file; the one section inside the model's is that of
+ * experts, whose keys stand further in. */
 static bool is_plain(const char *line, size_t len)
 {
+    static const char section[] = "  experts:";
+    if (len == sizeof(section) - 1 && strncmp(line, section, len) == 0)
+        return true;
+    if (len > 4 && strncmp(line, "    ", 4) == 0) {
+        line += 2;
+        len -= 2;
+    }
     if (len < 2 || strncmp(line, "  ", 2) != 0)
         return false;
     size_t key = strspn(line + 2, letters);

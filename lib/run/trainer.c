@@ -190,15 +190,17 @@ static void report_routers(const struct sn_trainer *t, struct sn_step_report *r)
     const struct sn_model_config *m = &t->env.config->model;
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     double layers = m->experts.count ? m->layers / m->experts.every : 0;
-    if (layers == 0 || t->env.pace)
+    if (layers == 0)
+        return;
+    r->has_routed = t->job->group_size[SN_GROUP_EXPERT] > 1; /* also where nothing is computed */
+    r->routed = (int64_t)s->agree[SN_AGREE_ROUTED];
+    if (t->env.pace)
         return;
     double n = layers * s->tokens_in_step;
     r->has_aux_loss = m->experts.aux_loss > 0;
     r->has_z_loss = m->experts.z_loss > 0;
     r->aux_loss = s->balance_sum / n;
     r->z_loss = s->z_sum / n;
-    r->has_routed = t->job->group_size[SN_GROUP_EXPERT] > 1;
-    r->routed = (int64_t)s->agree[SN_AGREE_ROUTED];
 }
 
 static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err *err)

@@ -339,7 +339,16 @@ static void what_cannot_be_done_is_refused(void)
     refused(&f, llama, 0, "fake: delink: no layers share weights (model.share_layers is 1)");
     refused(&f, TEXT("llama", "786432", "4", "2", "20", "false", "1"), 2,
             "fake: model section:4:11: model.hidden: 1572864 is outside 1..1048576 features");
-    refused(&f, "", 2, "fake: model section: model.family: missing; want gpt2, gpt-neox or llama");
+    refused(
+        &f,
+        "model:\n  family: mixtral\n  layers: 1\n  hidden: 8\n  heads: 2\n  ffn: 8\n  vocab: 8\n"
+        "  seq: 8\n  experts:\n    count: 4\n",
+        2, "grow: fake has experts, and growing those is not built yet; want a dense model");
+    refused(&f, "model:\n  family: mixtral\n  experts:\n    file: m.yaml\n", 2,
+            "fake: line 4 of its model section is none of ours; want 'model:', then lines such as "
+            "'  layers: 12'");
+    refused(&f, "", 2,
+            "fake: model section: model.family: missing; want gpt2, gpt-neox, llama or mixtral");
     refused(&f, "model:\n  family: llama\n  file: /etc/passwd\n", 2,
             "fake: line 3 of its model section is none of ours; want 'model:', then lines such as "
             "'  layers: 12'");

@@ -1,4 +1,5 @@
 /* The field's files as a source, and the model of their config.json. */
+#include "checkpoint/model_text.h"
 #include "lib/base/log.h"
 #include "lib/config/hfconfig.h"
 #include "tests/lib/export_test.h"
@@ -34,6 +35,9 @@ static void config_json_gives_the_model_again(void)
         tap_text(y.p, x.p, all[f]);
         tap_ok(good && b.model.init_std == m.init_std && b.model.dropout == m.dropout,
                "with init_std and dropout");
+        tap_ok(sn_model_text_parse(&b, x.p, all[f], &p.err) == SN_OK &&
+                   b.model.experts.count == m.experts.count && b.model.ffn == m.ffn,
+               "%s: a checkpoint's text of it is read %s", all[f], p.err.text);
         sn_str_fini(&text);
         sn_str_fini(&x);
         sn_str_fini(&y);
