@@ -7,7 +7,7 @@ enum {
     REPEAT = 30, /* seconds after which a request that led to nothing is made again */
     GRACE = 15,  /* seconds that the launcher has to end what it started */
     SLOW = 6,    /* times hang_timeout, while loading and saving */
-    SLOW_LEAST = 1800
+    SLOW_LEAST = 120 /* seconds */
 };
 
 double sn_supervise_margin(double step_seconds, double save_seconds, double whole)
