@@ -14,7 +14,7 @@
  * A job that was suspended as a whole has not hung: the supervisor stood still with it, so a gap in
  * its own looking moves all limits by as much. Loading and saving take the time that they take:
  * before the first step and while a checkpoint is being written the limits are six times as long,
- * half an hour at least.
+ * two minutes at least.
  */
 #ifndef SN_SUPERVISE_H
 #define SN_SUPERVISE_H

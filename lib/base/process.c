@@ -24,11 +24,18 @@ static char state_of(int64_t pid)
     return name_end && name_end[1] == ' ' ? name_end[2] : '\0';
 }
 
+static bool is_there(pid_t pid)
+{
+    return kill(pid, 0) == 0 || errno == EPERM;
+}
+
 bool sn_process_is_alive(int64_t pid)
 {
-    if (pid <= 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno != EPERM))
+    if (pid <= 0 || pid > INT32_MAX || !is_there((pid_t)pid))
         return false;
     char state = state_of(pid);
+    if (state == '\0') /* no /proc; or it went between the two questions */
+        return is_there((pid_t)pid);
     return state != 'Z' && state != 'X';
 }
 

@@ -7,24 +7,6 @@ train=$BUILD/bin/sennit-train
 make_tokens "$tmp/tok"
 steps=1000000 eval_every=0
 
-wait_for_step() { # step output
-    for _ in $(seq 1 6000); do
-        grep -q "^{\"step\": $1," "$2/metrics.jsonl" 2>/dev/null && return 0
-        sleep 0.01
-    done
-    return 1
-}
-
-# The process of a rank, by its environment.
-process_of() { # rank run-file
-    for p in $(pgrep -f "$2"); do
-        if tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
-            echo "$p"
-            return
-        fi
-    done
-}
-
 begin() { # name layout: four ranks in the background
     run_file "$tmp/$1.yaml" "$tmp/$1"
     sed -i "s/threads: 1}/threads: 1, hang_timeout: 3}/; s/layout: {/layout: {$2, /" "$tmp/$1.yaml"

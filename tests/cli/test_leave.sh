@@ -7,14 +7,6 @@ train=$BUILD/bin/sennit-train
 make_tokens "$tmp/tok"
 steps=100000 eval_every=0 hidden=32 seq=32 batch=4
 
-wait_for_step() { # step output
-    for _ in $(seq 1 3000); do
-        grep -q "^{\"step\": $1," "$2/metrics.jsonl" 2>/dev/null && return 0
-        sleep 0.01
-    done
-    return 1
-}
-
 # --- asked to leave -------------------------------------------------------------------------------
 leave() { # name signal expected-code: one rank
     run_file "$tmp/$1.yaml" "$tmp/$1"

@@ -30,15 +30,6 @@ like "--preflight with --fresh: the sentence" "$err" 'preflight: trains nothing;
 cat >"$tmp/hosts.sh" <<SH
 exec unshare --uts sh -c 'hostname n\$((OMPI_COMM_WORLD_RANK / 2)); exec "\$@"' sh "\$@"
 SH
-process_of() { # rank run-file: by its environment; not the wrapper
-    for p in $(pgrep -f "$2"); do
-        [ "$(cat "/proc/$p/comm" 2>/dev/null)" = sennit-train ] || continue
-        if tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
-            echo "$p"
-            return
-        fi
-    done
-}
 if unshare --uts hostname n9 2>/dev/null; then
     run_file "$tmp/hosts.yaml" "$tmp/hosts"
     run mpi 6 sh "$tmp/hosts.sh" "$train" "$tmp/hosts.yaml" --preflight

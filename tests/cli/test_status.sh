@@ -60,17 +60,15 @@ is "alive: exit code" "$rc" 0
 like "alive: it runs" "$out" '^state +running: without a supervisor'
 like "alive: of so many steps" "$out" '^step +[0-9]+ of 1000000 .*loss [0-9.]+'
 like "alive: a checkpoint" "$out" '^checkpoint +step [0-9]+, 0:0[0-9]:[0-9]+ old'
-stopped=
-for p in $(pgrep -f "sennit-train $tmp/run.yaml"); do
-    tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx 'OMPI_COMM_WORLD_RANK=1' && stopped=$p
-done
-kill -STOP "$stopped"
+kill -STOP "$(process_of 1 "$tmp/run.yaml")"
 sleep 1
 run "$runner" why --at $(($(date +%s) + 100000)) "$tmp/run"
 like "stopped, much later: it stands still" "$out" '^state +unknown: nothing has moved for [0-9]+ s'
 like "stopped: who it is" "$out" '^ +suspected \(stopped\): rank 1 on '
-for p in $(pgrep -f "sennit-train $tmp/run.yaml"); do kill -KILL "$p"; done
+killed=$(pgrep -f "sennit-train $tmp/run.yaml")
+for p in $killed; do kill -KILL "$p"; done
 wait $job
+ok "killed: all of it is gone" gone_within 20 $killed
 run "$runner" status "$tmp/run"
 like "killed: nobody says that it runs" "$out" '^state +unknown: none of its 2 processes of this host is left'
 run "$runner" why "$tmp/run"

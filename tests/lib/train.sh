@@ -57,3 +57,35 @@ worst() { # file file
 within() { # sentence number limit
     ok "$1 (off by $2, limit $3)" awk "BEGIN { exit !(\"$2\" != \"inf\" && $2 + 0 <= $3) }"
 }
+
+# A process that was killed takes its time to give its memory back, and is alive until then.
+gone_within() { # seconds pid...
+    gone_rounds=$(($1 * 20))
+    shift
+    for gone_pid; do
+        while grep -qs '^State:.[^ZX]' "/proc/$gone_pid/status"; do
+            [ "$gone_rounds" -gt 0 ] || return 1
+            gone_rounds=$((gone_rounds - 1))
+            sleep 0.05
+        done
+    done
+}
+
+wait_for_step() { # step output
+    for _ in $(seq 1 6000); do
+        grep -qs "^{\"step\": $1," "$2/metrics.jsonl" && return 0
+        sleep 0.01
+    done
+    return 1
+}
+
+# The process of a rank, by its environment; not a wrapper around it.
+process_of() { # rank run-file
+    for rank_pid in $(pgrep -f "$2"); do
+        [ "$(cat "/proc/$rank_pid/comm" 2>/dev/null)" = sennit-train ] || continue
+        if tr '\0' '\n' <"/proc/$rank_pid/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
+            echo "$rank_pid"
+            return
+        fi
+    done
+}

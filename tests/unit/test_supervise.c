@@ -126,6 +126,18 @@ static void slow_phases_are_no_hangs(void)
         none = none && sn_supervise_look(&s, &seen) == SN_DUTY_NONE;
     }
     tap_ok(none, "so it may while a checkpoint is written");
+    struct sn_supervise_limits hasty = usual;
+    hasty.hang_timeout = 4;
+    s = begun(&hasty);
+    enum sn_duty duty = SN_DUTY_NONE;
+    double t = 1001;
+    for (; t < 9000 && duty != SN_DUTY_HANG; t++) {
+        seen = at(t);
+        seen.is_saving = true;
+        duty = sn_supervise_look(&s, &seen);
+    }
+    tap_ok(duty == SN_DUTY_HANG && t > 1120 && t < 1125,
+           "with a short limit a checkpoint has two minutes (%g)", t);
     struct sn_supervise_limits l = usual;
     l.has_rings = false;
     s = begun(&l);
