@@ -1,5 +1,6 @@
 #include "lib/run/comm_engine.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
 #include <assert.h>
@@ -16,6 +17,8 @@ enum {
     HOT_NS = 20000,
     WARM_NS = 100000,
     COLD_NS = 500000,
+    CROWDED_NS = 200000,    /* more patience than this: no hot looks either */
+    PATIENCE = 64,          /* looks' worth of time */
     BROADCAST_MAX = 1 << 30 /* bytes at a time: counts of MPI are ints */
 };
 
@@ -63,6 +66,39 @@ static void take_in(struct sn_engine *e)
     }
 }
 
+/* How long to nap where naps end late, so where more threads want a core than there are: as long as
+ * PATIENCE looks take, but not longer than twice what a core had to be waited for. A look costs 1
+ * to 2 us where all ranks share memory, some 40 where each asks the kernel about its connections;
+ * 32 such ranks on 2 cores agreed in 300 to 800 ms, so they take 20 to 50. */
+static int64_t patience(const struct sn_engine *e)
+{
+    int64_t looks = PATIENCE * e->look_ns;
+    return looks < 2 * e->late_ns ? looks : 2 * e->late_ns;
+}
+
+static int64_t now_ns(void)
+{
+    return (int64_t)(1e9 * sn_clock());
+}
+
+/* Both are learned while the compute thread waits too: otherwise it is the one that has the core.
+ * What a look takes without interruption is the least of late, what a core is waited for the most.
+ */
+static void nap(struct sn_engine *e, int64_t ns)
+{
+    int64_t began = now_ns(), look = began - e->woke_ns;
+    bool is_awaited = sn_comm_queue_is_awaited(&e->queue);
+    if (is_awaited)
+        e->look_ns = look < e->look_ns ? look : e->look_ns + e->look_ns / 16 + 1;
+    if (is_awaited && ns < patience(e))
+        ns = patience(e);
+    sn_comm_queue_nap(&e->queue, ns);
+    e->woke_ns = now_ns();
+    int64_t late = e->woke_ns - began - ns;
+    if (is_awaited)
+        e->late_ns = late > e->late_ns ? late : e->late_ns - e->late_ns / 16;
+}
+
 /* Never blocks inside the port, which would poll for good: looks without sleep only while the
  * compute thread has nothing to do but wait, and then not for long. A nap costs some 60 us of
  * latency; polling costs those who compute, and the peers (16 MiB over 4 ranks on 2 cores: 21 ms
@@ -74,11 +110,12 @@ void sn_engine_pause(struct sn_engine *e)
     take_in(e);
     if (sn_p2p_progress(e))
         e->idle = 0;
-    if (e->idle++ < HOT && (sn_comm_queue_is_awaited(&e->queue) || e->idle == 1)) {
+    bool may_be_hot = sn_comm_queue_is_awaited(&e->queue) && patience(e) < CROWDED_NS;
+    if (e->idle++ < HOT && (may_be_hot || e->idle == 1)) {
         (void)sched_yield(); /* cannot fail on Linux */
         return;
     }
-    sn_comm_queue_nap(&e->queue, e->idle < WARM ? HOT_NS : e->idle < COLD ? WARM_NS : COLD_NS);
+    nap(e, e->idle < WARM ? HOT_NS : e->idle < COLD ? WARM_NS : COLD_NS);
     sn_watch_look(e);
 }
 

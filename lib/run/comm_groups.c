@@ -1,6 +1,6 @@
 /*
  * comm_groups.c - the groups of a grid: member lists are arithmetic, so nothing is exchanged but
- * the verdict, the channels of the groups and the mapping of the window.
+ * the verdict, the ranks of the host and the mapping of the window.
  */
 #include "lib/base/mem.h"
 #include "lib/run/comm_engine.h"
@@ -77,7 +77,7 @@ void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_
     sn_engine_agree(e, verdict);
     if (verdict->status != SN_OK || e->port->failed || sn_engine_has_failed(e))
         return;
-    e->port->ops->open_channels(e->port);
+    e->port->ops->find_neighbours(e->port);
     if (e->port->failed)
         return;
     e->grid = *g;

@@ -25,13 +25,12 @@ struct batch {
 struct mpi_port {
     struct sn_port base;
     struct batch batch[SN_PORT_BATCHES];
-    MPI_Request world;            /* the memory of batch SN_PORT_WORLD, */
-    MPI_Request *requests;        /* and of all the others */
-    MPI_Status *statuses;         /* as many as the longest batch needs */
-    MPI_Comm all;                 /* all ranks, by their numbers: the world's or others */
-    MPI_Comm channel[SN_NGROUPS]; /* for sends and receives; null before open_channels */
-    MPI_Comm node;                /* the ranks of this host */
-    MPI_Win window;               /* null: none */
+    MPI_Request world;     /* the memory of batch SN_PORT_WORLD, */
+    MPI_Request *requests; /* and of all the others */
+    MPI_Status *statuses;  /* as many as the longest batch needs */
+    MPI_Comm all;          /* all ranks, by their numbers: the world's or others */
+    MPI_Comm node;         /* the ranks of this host */
+    MPI_Win window;        /* null: none */
     int *node_ranks;
     int rc; /* the first failure */
 };
@@ -59,9 +58,11 @@ static bool failed(struct mpi_port *m, int rc)
 /* ---- messages ----------------------------------------------------------------------------------
  */
 
-static MPI_Comm channel_of(const struct mpi_port *m, const struct sn_message *x)
+/* A channel is a range of tags: a communicator for each group would take every rank through dozens
+ * of messages before the first step. */
+static int tag_of(const struct sn_message *x)
 {
-    return x->channel == SN_PORT_COLLECTIVE ? m->all : m->channel[x->channel];
+    return (x->channel + 1) * SN_PORT_TAGS + x->tag;
 }
 
 static void mpi_send(struct sn_port *p, const struct sn_message *x)
@@ -71,7 +72,7 @@ static void mpi_send(struct sn_port *p, const struct sn_message *x)
     if (p->failed || x->bytes == 0)
         return;
     assert(b->n < b->room && x->bytes <= INT_MAX);
-    if (!failed(m, MPI_Isend(x->data, (int)x->bytes, MPI_BYTE, x->peer, x->tag, channel_of(m, x),
+    if (!failed(m, MPI_Isend(x->data, (int)x->bytes, MPI_BYTE, x->peer, tag_of(x), m->all,
                              &b->request[b->n])))
         b->n++;
 }
@@ -83,7 +84,7 @@ static void mpi_receive(struct sn_port *p, const struct sn_message *x)
     if (p->failed || x->bytes == 0)
         return;
     assert(b->n < b->room && x->bytes <= INT_MAX);
-    if (!failed(m, MPI_Irecv(x->data, (int)x->bytes, MPI_BYTE, x->peer, x->tag, channel_of(m, x),
+    if (!failed(m, MPI_Irecv(x->data, (int)x->bytes, MPI_BYTE, x->peer, tag_of(x), m->all,
                              &b->request[b->n])))
         b->n++;
 }
@@ -145,18 +146,13 @@ static void mpi_worst(struct sn_port *p, const int mine[2], int worst[2])
 /* ---- groups and windows ------------------------------------------------------------------------
  */
 
-/* A copy of `all` for each group, so that tags are the callers' and never meet another group's
- * or a collective's. */
-static void mpi_open_channels(struct sn_port *p)
+static void mpi_find_neighbours(struct sn_port *p)
 {
     struct mpi_port *m = mpi(p);
     if (p->failed ||
         failed(m, MPI_Allgather(&p->rank, 1, MPI_INT, m->node_ranks, 1, MPI_INT, m->node)))
         return;
     p->node_ranks = m->node_ranks; /* ascending: the split kept the order of ranks */
-    for (int q = 0; q < SN_NGROUPS && !p->failed; q++)
-        if (m->channel[q] == MPI_COMM_NULL)
-            (void)failed(m, MPI_Comm_dup(m->all, &m->channel[q]));
 }
 
 static void mpi_open_window(struct sn_port *p, int64_t bytes, char **at)
@@ -203,9 +199,6 @@ static void mpi_finish(struct sn_port *p)
     struct mpi_port *m = mpi(p);
     if (m->window != MPI_WIN_NULL)
         (void)MPI_Win_free(&m->window);
-    for (int q = 0; q < SN_NGROUPS; q++)
-        if (m->channel[q] != MPI_COMM_NULL)
-            (void)MPI_Comm_free(&m->channel[q]);
     (void)MPI_Comm_free(&m->node);
     if (m->all != MPI_COMM_WORLD)
         (void)MPI_Comm_free(&m->all);
@@ -272,7 +265,7 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
         .gather = mpi_gather,
         .renumber = mpi_renumber,
         .worst = mpi_worst,
-        .open_channels = mpi_open_channels,
+        .find_neighbours = mpi_find_neighbours,
         .open_window = mpi_open_window,
         .explain = mpi_explain,
         .finish = mpi_finish,
@@ -286,8 +279,6 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
     m->all = MPI_COMM_WORLD;
     m->window = MPI_WIN_NULL;
     m->batch[SN_PORT_WORLD] = (struct batch){.request = &m->world, .room = 1};
-    for (int q = 0; q < SN_NGROUPS; q++)
-        m->channel[q] = MPI_COMM_NULL;
     e->port = &m->base;
     find_place(m);
     if (m->base.failed)
@@ -302,6 +293,12 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
                        "mpi: the launcher started %d ranks but MPI sees %d; start with this MPI's "
                        "mpirun, or with srun --mpi=pmix",
                        launched, m->base.size);
+    int *largest, is_set; /* MPI promises one channel's worth; all libraries give more */
+    if (MPI_Comm_get_attr(m->all, MPI_TAG_UB, (void *)&largest, &is_set) != MPI_SUCCESS ||
+        !is_set || *largest / SN_PORT_TAGS <= SN_NGROUPS)
+        return sn_fail(err, SN_EFAIL,
+                       "mpi: this library's tags end at %d; want one that has %d, such as Open MPI",
+                       is_set ? *largest : 0, (SN_NGROUPS + 1) * SN_PORT_TAGS);
     return allocate(m, err);
 }
 

@@ -27,13 +27,14 @@ enum {
     SN_PORT_BATCHES = SN_PORT_P2P + SN_COMM_RING,
     SN_PORT_P2P_PIECES = 16,     /* messages of one such batch */
     SN_PORT_PIECE_MAX = 1 << 30, /* bytes: counts of MPI are ints */
+    SN_PORT_TAGS = 1 << 15,      /* of one channel */
     SN_PORT_COLLECTIVE = -1      /* channel of collectives; others are groups */
 };
 
 struct sn_message {
     int batch;
     int channel; /* messages of different channels never match */
-    int tag;     /* 0 .. 32767 */
+    int tag;     /* 0 .. SN_PORT_TAGS - 1 */
     int peer;    /* rank in the job */
     void *data;  /* only read when sending; borrowed until the batch is complete */
     int64_t bytes;
@@ -53,13 +54,13 @@ struct sn_port_ops {
     /* `bytes` of every rank to root, by rank */
     void (*gather)(struct sn_port *p, const void *mine, int64_t bytes, void *all, int root);
     /* Collective, blocks: rank, node_rank and node_ranks are by new numbers from now on; before
-     * open_channels. */
+     * find_neighbours. */
     void (*renumber)(struct sn_port *p, int rank);
     /* worst = the largest mine[0] of all ranks, and the lowest mine[1] among those who have it;
      * borrowed until the batch is complete */
     void (*worst)(struct sn_port *p, const int mine[2], int worst[2]);
-    /* Collective; takes O(log ranks) steps. Afterwards channels of groups and node_ranks exist. */
-    void (*open_channels)(struct sn_port *p);
+    /* Collective over the host. Afterwards node_ranks exists. */
+    void (*find_neighbours)(struct sn_port *p);
     /* Collective over the host: map `bytes` of each of its ranks, this one's zeroed; `at` takes the
      * addresses of all by node rank, each moved up to a multiple of SN_COLLECTIVE_LINE. Freed by
      * finish. */
@@ -74,7 +75,7 @@ struct sn_port {
     const struct sn_port_ops *ops;
     int rank, size;
     int node_rank, node_size;
-    const int *node_ranks; /* [node_size], ascending; after open_channels */
+    const int *node_ranks; /* [node_size], ascending; after find_neighbours */
     bool failed;
 };
 
