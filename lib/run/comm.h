@@ -88,6 +88,7 @@ struct sn_comm {
     const struct sn_comm_ops *ops;
     int rank, size;
     int node_rank, node_size; /* among the ranks of this host */
+    int node_first;           /* the lowest of them; known after set_grid, 0 before */
 };
 
 /* What group members of one do: out = in, or out += in. */

@@ -81,6 +81,7 @@ void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_
     if (e->port->failed)
         return;
     e->grid = *g;
+    e->base.node_first = e->port->node_ranks[0];
     for (int q = 0; q < SN_NGROUPS; q++)
         make_group(e, (enum sn_group)q);
     open_window(e);

@@ -298,7 +298,7 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
         st = sn_trainer_save_open(t, err);
     if (t->env.pace)
         t->peak = t->env.pace->device.gemm[c->train.precision].peak;
-    else if (st == SN_OK)
+    else if (st == SN_OK && t->env.comm->node_first == 0) /* rank 0 tells, of its host under load */
         st = sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err);
     t->peak *= t->env.comm->size;
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
