@@ -12,22 +12,23 @@ enum { PATIENCE = 20 }; /* seconds that slurmctld may take */
 /* ---- texts --------------------------------------------------------------------------------------
  */
 
-/* The value of NAME=VALUE among words; "" when it is not there. */
-static void value_of(const char *text, const char *name, char *out, size_t room)
+bool sn_slurm_value(char *out, size_t room, const char *text, const char *name)
 {
-    size_t len = strlen(name), n = 0;
+    static const char blank[] = " \t\n";
+    size_t n = strlen(name);
     out[0] = '\0';
-    for (const char *p = text; (p = strstr(p, name)); p += len) {
-        if ((p != text && !strchr(" \n\t", p[-1])) || p[len] != '=')
+    for (const char *at = text; (at = strstr(at, name)); at += n) {
+        bool begins = at == text || strchr(blank, at[-1]);
+        size_t gap = strspn(at + n, " ");
+        const char *value = at + n + gap + 1;
+        if (!begins || value[-1] != '=')
             continue;
-        p += len + 1;
-        while (n + 1 < room && p[n] && !strchr(" \n\t", p[n])) {
-            out[n] = p[n];
-            n++;
-        }
-        out[n] = '\0';
-        return;
+        if (gap) /* "NAME= OTHER=1" has no value */
+            value += strspn(value, " ");
+        (void)snprintf(out, room, "%.*s", (int)strcspn(value, blank), value);
+        return true;
     }
+    return false;
 }
 
 int64_t sn_slurm_time(const char *text)
@@ -49,15 +50,15 @@ bool sn_job_parse(struct sn_job_facts *out, const char *text)
 {
     struct sn_job_facts f = {.is_known = true, .restarts = -1};
     char word[64];
-    value_of(text, "JobState", f.state, sizeof(f.state));
-    value_of(text, "Restarts", word, sizeof(word));
+    (void)sn_slurm_value(f.state, sizeof(f.state), text, "JobState");
+    (void)sn_slurm_value(word, sizeof(word), text, "Restarts");
     if (*word)
         f.restarts = strtoll(word, NULL, 10);
-    value_of(text, "Requeue", word, sizeof(word));
+    (void)sn_slurm_value(word, sizeof(word), text, "Requeue");
     f.may_requeue = strcmp(word, "0") != 0;
-    value_of(text, "PreemptTime", word, sizeof(word));
+    (void)sn_slurm_value(word, sizeof(word), text, "PreemptTime");
     f.is_spared = strcmp(word, "None") == 0;
-    value_of(text, "EndTime", word, sizeof(word));
+    (void)sn_slurm_value(word, sizeof(word), text, "EndTime");
     f.end_time = sn_slurm_time(word);
     if (!*f.state)
         return false;
@@ -81,8 +82,8 @@ int sn_nodes_parse(bool *dead, const struct sn_hostlist *host, const char *text)
     char name[SN_HOST_NAME], state[128];
     int found = 0;
     for (const char *p = text; (p = strstr(p, "NodeName=")); p++) {
-        value_of(p, "NodeName", name, sizeof(name));
-        value_of(p, "State", state, sizeof(state));
+        (void)sn_slurm_value(name, sizeof(name), p, "NodeName");
+        (void)sn_slurm_value(state, sizeof(state), p, "State");
         for (int i = 0; i < host->n; i++)
             if (strcmp(sn_hostlist_name(host, i), name) == 0) {
                 dead[i] = dead[i] || is_dead(state);
@@ -105,16 +106,8 @@ int sn_slurm_version(const char *text)
 /* What a command prints when it succeeds; false, and nothing to free, otherwise. */
 static bool ask(struct sn_str *out, const char *const *argv)
 {
-    struct sn_command c = {.argv = argv, .seconds = PATIENCE};
-    struct sn_command_result r = {0};
-    bool good = sn_command_run(&r, &c, NULL) == SN_OK && sn_command_succeeded(&r) && r.out.p;
-    *out = (struct sn_str){0};
-    if (good) {
-        *out = r.out;
-        r.out = (struct sn_str){0};
-    }
-    sn_command_fini(&r);
-    return good;
+    char why[SN_COMMAND_WHY];
+    return sn_command_ask(out, why, argv, PATIENCE, NULL) == SN_OK && out->p;
 }
 
 #define ASK(out, ...) ask(out, (const char *const[]){__VA_ARGS__, NULL})
@@ -185,14 +178,11 @@ int sn_ask_steps(const char *job)
 enum sn_status sn_ask_requeue(const char *job, struct sn_err *err)
 {
     const char *const argv[] = {"scontrol", "requeue", job, NULL};
-    struct sn_command c = {.argv = argv, .seconds = PATIENCE};
-    struct sn_command_result r = {0};
+    struct sn_str text;
     char why[SN_COMMAND_WHY];
-    enum sn_status st = sn_command_run(&r, &c, err);
-    if (st == SN_OK && !sn_command_succeeded(&r))
-        st = sn_fail(err, SN_EFAIL, "%s", sn_command_why(why, &c, &r));
-    sn_command_fini(&r);
-    return st;
+    enum sn_status st = sn_command_ask(&text, why, argv, PATIENCE, err);
+    sn_str_fini(&text);
+    return st == SN_OK && *why ? sn_fail(err, SN_EFAIL, "%s", why) : st;
 }
 
 int sn_ask_version(void)

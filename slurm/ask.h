@@ -29,6 +29,9 @@ void sn_ask_job(struct sn_job_facts *out, const char *job);
 /* Does a job of the same name and user wait (a chain by dependency=singleton)? */
 bool sn_ask_chained(const char *job, const char *name);
 
+/* The value of NAME in scontrol's texts: words "NAME=value" or lines "NAME = value". False, and "",
+ * where it is not there; what does not fit is cut off. */
+bool sn_slurm_value(char *out, size_t room, const char *text, const char *name);
 /* "2026-11-21T23:10:11" of this host's time zone, or seconds since 1970; 0: neither. */
 int64_t sn_slurm_time(const char *text);
 

@@ -279,3 +279,21 @@ const char *sn_command_why(char buf[SN_COMMAND_WHY], const struct sn_command *c,
         (void)snprintf(buf, SN_COMMAND_WHY, "%s left with exit code %d", name, r->code);
     return buf;
 }
+
+enum sn_status sn_command_ask(struct sn_str *out, char why[SN_COMMAND_WHY], const char *const *argv,
+                              double seconds, struct sn_err *err)
+{
+    struct sn_command c = {.argv = argv, .seconds = seconds};
+    struct sn_command_result r = {0};
+    *out = (struct sn_str){0};
+    why[0] = '\0';
+    enum sn_status st = sn_command_run(&r, &c, err);
+    if (st == SN_OK && sn_command_succeeded(&r)) {
+        *out = r.out;
+        r.out = (struct sn_str){0};
+    } else if (st == SN_OK) {
+        (void)sn_command_why(why, &c, &r);
+    }
+    sn_command_fini(&r);
+    return st;
+}

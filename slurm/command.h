@@ -51,4 +51,10 @@ enum { SN_COMMAND_WHY = 320 };
 const char *sn_command_why(char buf[SN_COMMAND_WHY], const struct sn_command *c,
                            const struct sn_command_result *r);
 
+/* What argv prints on stdout, for the caller to free; .p is NULL where it printed nothing. `why`
+ * tells why it did not succeed, which leaves nothing in *out: "" if it did. SN_EIO and SN_ENOMEM as
+ * sn_command_run. */
+enum sn_status sn_command_ask(struct sn_str *out, char why[SN_COMMAND_WHY], const char *const *argv,
+                              double seconds, struct sn_err *err);
+
 #endif

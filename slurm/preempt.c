@@ -2,14 +2,16 @@
 
 #include "lib/base/jsonl.h"
 #include "lib/base/mem.h"
+#include "slurm/ask.h"
 #include "slurm/command.h"
+#include "slurm/supervise.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUE = 128, ASK_SECONDS = 10, NEWEST = 20 };
+enum { VALUE = 128, ASK_SECONDS = 10, NEWEST = 20, MOST_NOTICE = 65535 /* of --signal */ };
 
 void sn_preemption_init(struct sn_preemption *out)
 {
@@ -18,23 +20,6 @@ void sn_preemption_init(struct sn_preemption *out)
 
 /* --- scontrol's texts ------------------------------------------------------------------------- */
 
-/* The value of NAME in "NAME = value" lines or "NAME=value" words; false: not there. */
-static bool find_value(const char *text, const char *name, char value[VALUE])
-{
-    size_t n = strlen(name);
-    for (const char *at = text; (at = strstr(at, name)); at += n) {
-        bool begins = at == text || strchr(" \n\t", at[-1]);
-        const char *v = at + n + strspn(at + n, " ");
-        if (!begins || *v != '=')
-            continue;
-        v++;
-        v += strspn(v, " ");
-        (void)snprintf(value, VALUE, "%.*s", (int)strcspn(v, " \n"), v);
-        return true;
-    }
-    return false;
-}
-
 /* "30", or "D-HH:MM:SS" with or without days, as versions print it. */
 static bool find_seconds(const char *text, const char *name, int *seconds)
 {
@@ -42,7 +27,7 @@ static bool find_seconds(const char *text, const char *name, int *seconds)
     char value[VALUE], *end;
     long sum = 0;
     bool days = false;
-    if (!find_value(text, name, value))
+    if (!sn_slurm_value(value, VALUE, text, name))
         return false;
     for (const char *at = value;; at = end + 1) {
         long part = strtol(at, &end, 10);
@@ -75,24 +60,25 @@ static enum sn_preempt_mode mode_of(const char *value)
 void sn_preemption_read_config(struct sn_preemption *out, const char *text)
 {
     char value[VALUE];
-    if (find_value(text, "PreemptMode", value) && mode_of(value))
+    if (sn_slurm_value(value, VALUE, text, "PreemptMode") && mode_of(value))
         out->mode = mode_of(value);
-    if (find_value(text, "PreemptType", value) && strstr(value, "none"))
+    if (sn_slurm_value(value, VALUE, text, "PreemptType") && strstr(value, "none"))
         out->mode = SN_PREEMPT_OFF;
-    if (find_value(text, "JobRequeue", value))
+    if (sn_slurm_value(value, VALUE, text, "JobRequeue"))
         out->no_requeue = strcmp(value, "0") == 0;
     (void)find_seconds(text, "KillWait", &out->kill_wait);
     (void)find_seconds(text, "PreemptExemptTime", &out->exempt);
-    out->user_signal |=
-        (find_value(text, "SlurmctldParameters", value) &&
-         strstr(value, "preempt_send_user_signal")) ||
-        (find_value(text, "PreemptParameters", value) && strstr(value, "send_user_signal"));
+    out->user_signal |= (sn_slurm_value(value, VALUE, text, "SlurmctldParameters") &&
+                         strstr(value, "preempt_send_user_signal")) ||
+                        (sn_slurm_value(value, VALUE, text, "PreemptParameters") &&
+                         strstr(value, "send_user_signal"));
 }
 
 void sn_preemption_read_partition(struct sn_preemption *out, const char *text)
 {
     char value[VALUE];
-    if (out->mode != SN_PREEMPT_OFF && find_value(text, "PreemptMode", value) && mode_of(value))
+    if (out->mode != SN_PREEMPT_OFF && sn_slurm_value(value, VALUE, text, "PreemptMode") &&
+        mode_of(value))
         out->mode = mode_of(value);
     (void)find_seconds(text, "GraceTime", &out->grace);
 }
@@ -106,25 +92,15 @@ static const char *default_line(const char *text)
     return at ? at : "";
 }
 
-static enum sn_status ask(struct sn_command_result *r, const char *const *argv, char why[320],
-                          struct sn_err *err)
-{
-    struct sn_command c = {.argv = argv, .seconds = ASK_SECONDS};
-    SN_TRY(sn_command_run(r, &c, err));
-    if (!sn_command_succeeded(r))
-        (void)sn_command_why(why, &c, r);
-    return SN_OK;
-}
-
 static enum sn_status ask_partition(struct sn_preemption *out, const char *partition,
                                     struct sn_err *err)
 {
     const char *argv[] = {"scontrol", "-o", "show", "partition", partition[0] ? partition : NULL,
                           NULL};
-    struct sn_command_result r = {0};
-    enum sn_status st = ask(&r, argv, out->why, err);
-    if (st == SN_OK && !out->why[0] && r.out.p) {
-        char *line = sn_format("%s", partition[0] ? r.out.p : default_line(r.out.p));
+    struct sn_str text;
+    enum sn_status st = sn_command_ask(&text, out->why, argv, ASK_SECONDS, err);
+    if (st == SN_OK && text.p) {
+        char *line = sn_format("%s", partition[0] ? text.p : default_line(text.p));
         if (line) {
             line[strcspn(line, "\n")] = '\0';
             sn_preemption_read_partition(out, line);
@@ -133,7 +109,7 @@ static enum sn_status ask_partition(struct sn_preemption *out, const char *parti
         }
         sn_free(line);
     }
-    sn_command_fini(&r);
+    sn_str_fini(&text);
     return st;
 }
 
@@ -141,14 +117,14 @@ enum sn_status sn_preemption_ask(struct sn_preemption *out, const char *partitio
                                  struct sn_err *err)
 {
     static const char *const argv[] = {"scontrol", "show", "config", NULL};
-    struct sn_command_result r = {0};
-    enum sn_status st = ask(&r, argv, out->why, err);
-    if (st == SN_OK && !out->why[0] && r.out.p) {
+    struct sn_str text;
+    enum sn_status st = sn_command_ask(&text, out->why, argv, ASK_SECONDS, err);
+    if (st == SN_OK && text.p) {
         out->is_asked = true;
-        sn_preemption_read_config(out, r.out.p);
+        sn_preemption_read_config(out, text.p);
         st = ask_partition(out, partition, err);
     }
-    sn_command_fini(&r);
+    sn_str_fini(&text);
     return st;
 }
 
@@ -215,9 +191,8 @@ bool sn_save_time_read(struct sn_save_time *out, const char *output)
 
 int sn_save_notice(const struct sn_save_time *t, int64_t limit)
 {
-    double want = 2 * t->step + 2 * t->save + 60, most = limit ? (double)limit / 2 : 65535;
-    most = most < 65535 ? most : 65535;
-    want = want < most ? want : most;
+    double most = limit ? (double)limit / 2 : MOST_NOTICE;
+    double want = sn_save_margin(t->step, t->save, most < MOST_NOTICE ? most : MOST_NOTICE);
     return want < 1 ? 1 : (int)ceil(want);
 }
 

@@ -10,10 +10,11 @@
 #define SN_PREEMPT_H
 
 #include "slurm/batch.h"
+#include "slurm/command.h"
 
 struct sn_preemption {
-    bool is_asked; /* scontrol answered; else only the profile speaks */
-    char why[320]; /* why it did not */
+    bool is_asked;            /* scontrol answered; else only the profile speaks */
+    char why[SN_COMMAND_WHY]; /* why it did not */
     enum sn_preempt_mode mode;
     int grace;        /* seconds of warning; -1: unknown */
     int exempt;       /* seconds that a job has for certain; -1: unknown */
@@ -47,9 +48,8 @@ struct sn_save_time {
 /* Of OUTPUT/metrics.jsonl and OUTPUT/checkpoints.jsonl: the longest of the last 20 lines of each,
  * since a save that comes a little late is lost. False if there was nothing to read. */
 bool sn_save_time_read(struct sn_save_time *out, const char *output);
-/* Seconds before the limit at which a job has to be told: 2 steps, 2 saves and a minute
- * (facts of Slurm's signals: up to a minute early, never late); bounded by half of `limit` where
- * that is not 0. */
+/* Whole seconds before the limit at which a job has to be told: sn_save_margin, bounded by half of
+ * `limit` where that is not 0, and by what --signal takes. */
 int sn_save_notice(const struct sn_save_time *t, int64_t limit);
 
 /* One line each, "; " and advice at its end, of what would lose work: preemption that gives no

@@ -3,17 +3,22 @@
 #include <stddef.h>
 
 enum {
-    GAP = 15,    /* seconds between two looks that mean that the supervisor stood still too */
-    REPEAT = 30, /* seconds after which a request that led to nothing is made again */
-    GRACE = 15,  /* seconds that the launcher has to end what it started */
-    SLOW = 6,    /* times hang_timeout, while loading and saving */
+    GAP = 15,        /* seconds between two looks that mean that the supervisor stood still too */
+    REPEAT = 30,     /* seconds after which a request that led to nothing is made again */
+    GRACE = 15,      /* seconds that the launcher has to end what it started */
+    SLOW = 6,        /* times hang_timeout, while loading and saving */
     SLOW_LEAST = 120 /* seconds */
 };
 
-double sn_supervise_margin(double step_seconds, double save_seconds, double whole)
+double sn_save_margin(double step_seconds, double save_seconds, double most)
 {
     double margin = 2 * step_seconds + 2 * save_seconds + 60;
-    return margin < whole / 4 ? margin : whole / 4;
+    return margin < most ? margin : most;
+}
+
+double sn_supervise_margin(double step_seconds, double save_seconds, double whole)
+{
+    return sn_save_margin(step_seconds, save_seconds, whole / 4);
 }
 
 void sn_supervise_begin(struct sn_supervision *s, const struct sn_supervise_limits *limits,

@@ -69,8 +69,10 @@ void sn_supervise_begin(struct sn_supervision *s, const struct sn_supervise_limi
  */
 enum sn_duty sn_supervise_look(struct sn_supervision *s, const struct sn_seen *seen);
 
-/* Seconds before the deadline at which a save is asked for: two steps, two saves and a minute, in a
- * job that has `whole` seconds in all at most a quarter of them. */
+/* Seconds before an end at which a save has to be asked for: two steps, two saves and a minute
+ * (Slurm's signals come up to a minute early, never late), at most `most`. */
+double sn_save_margin(double step_seconds, double save_seconds, double most);
+/* The supervisor's own: in a job that has `whole` seconds in all at most a quarter of them. */
 double sn_supervise_margin(double step_seconds, double save_seconds, double whole);
 /* How long nothing has moved, suspensions left out. */
 double sn_supervise_still(const struct sn_supervision *s, double now);

@@ -129,6 +129,22 @@ static void much_output_is_read(void)
     sn_command_fini(&r);
 }
 
+static void a_question_has_an_answer_or_a_reason(void)
+{
+    char why[SN_COMMAND_WHY] = "old";
+    struct sn_str out;
+    tap_ok(sn_command_ask(&out, why, ARGV("echo", "yes"), 60, NULL) == SN_OK && !*why && out.p &&
+               !strcmp(out.p, "yes\n"),
+           "an answer");
+    sn_str_fini(&out);
+    tap_ok(sn_command_ask(&out, why, ARGV("true"), 60, NULL) == SN_OK && !*why && !out.p,
+           "nothing to say is no failure");
+    tap_ok(sn_command_ask(&out, why, ARGV("sh", "-c", "echo yes; echo no >&2; exit 3"), 60, NULL) ==
+                   SN_OK &&
+               !out.p && strstr(why, "no"),
+           "a reason: %s", why);
+}
+
 static void input_and_environment_are_given(void)
 {
     char path[] = "/tmp/sennit-command-XXXXXX";
@@ -163,6 +179,7 @@ int main(void)
     nothing_waits_for_ever();
     signals_are_told();
     much_output_is_read();
+    a_question_has_an_answer_or_a_reason();
     input_and_environment_are_given();
     return tap_done();
 }

@@ -193,6 +193,33 @@ static void nodes(const char *path)
     sn_hostlist_fini(&h);
 }
 
+static void values_are_found(void)
+{
+    static const struct {
+        const char *text, *name, *value; /* NULL: not there */
+    } row[] = {{"A=1 B=two C=3", "B", "two"},
+               {"AB=1 B=2", "B", "2"},
+               {"B=x,y\nC=3", "B", "x,y"},
+               {"Name                    = a value\n", "Name", "a"},
+               {"Name = \nOther = 2\n", "Name", ""},
+               {"A= B=2", "A", ""},
+               {"A=\tB=2", "A", ""},
+               {"Longer=1 B is=2", "B", NULL},
+               {"Longer=1", "Long", NULL},
+               {"XB=1", "B", NULL},
+               {"B", "B", NULL},
+               {"B ", "B", NULL},
+               {"", "B", NULL}};
+    char value[8];
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        bool found = sn_slurm_value(value, sizeof(value), row[i].text, row[i].name);
+        tap_ok(found == (row[i].value != NULL) && !strcmp(value, found ? row[i].value : ""),
+               "%s in '%s': '%s'", row[i].name, row[i].text, value);
+    }
+    tap_ok(sn_slurm_value(value, sizeof(value), "A=123456789", "A") && !strcmp(value, "1234567"),
+           "what does not fit is cut off");
+}
+
 static void answers(void)
 {
     struct sn_job_facts f = {0};
@@ -266,6 +293,7 @@ int main(void)
     command_lines();
     environments();
     nodes(path);
+    values_are_found();
     answers();
     children();
     (void)unlink(path);

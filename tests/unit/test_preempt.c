@@ -2,6 +2,7 @@
  * test_preempt.c - what scontrol says of preemption, how long a save takes, and what is warned of.
  */
 #include "slurm/preempt.h"
+#include "slurm/supervise.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>
@@ -131,6 +132,8 @@ static void notice_is_two_of_each_and_a_minute(void)
     tap_ok(sn_save_notice(&t, 0) == 130 && sn_save_notice(&t, 3600) == 130, "of a long job");
     tap_ok(sn_save_notice(&t, 100) == 50, "half of a short one");
     tap_ok(sn_save_notice(&t, 1) == 1, "never 0");
+    tap_ok(sn_save_margin(5, 30, 1e6) == 130 && sn_save_margin(5, 30, 100) == 100,
+           "of which the supervisor's is another part");
     t.save = 1e9;
     tap_ok(sn_save_notice(&t, 0) == 65535, "as much as Slurm takes");
 }
