@@ -343,7 +343,8 @@ enum sn_status sn_snapshot_open(struct sn_snapshot *s, bool retake, struct sn_er
 /* --- one snapshot -------------------------------------------------------------------------------
  */
 
-static void post(struct sn_snapshot *s, enum sn_collective kind, int peer, char *p, int64_t bytes)
+sn_ticket sn_snapshot_post(struct sn_snapshot *s, enum sn_collective kind, int peer, void *p,
+                           int64_t bytes)
 {
     struct sn_transfer t = {.kind = kind,
                             .group = SN_GROUP_WORLD,
@@ -354,8 +355,13 @@ static void post(struct sn_snapshot *s, enum sn_collective kind, int peer, char 
                             .peer = peer,
                             .tag = SN_SNAPSHOT_TAG,
                             .staging = s->env.staging,
-                            .label = "snapshot"};
-    s->ticket[s->n_tickets++] = s->env.comm->ops->post(s->env.comm, &t);
+                            .label = "snapshots"};
+    return bytes ? s->env.comm->ops->post(s->env.comm, &t) : 0;
+}
+
+static void post(struct sn_snapshot *s, enum sn_collective kind, int peer, char *p, int64_t bytes)
+{
+    s->ticket[s->n_tickets++] = sn_snapshot_post(s, kind, peer, p, bytes);
 }
 
 /* An image behind its head, in pieces of which both sides know the size. */

@@ -239,21 +239,6 @@ static int64_t chunk_of(const struct ask *a, int64_t n, int64_t *floats)
     return k;
 }
 
-static sn_ticket post(struct loading *l, enum sn_collective kind, int peer, void *p, int64_t bytes)
-{
-    struct sn_transfer t = {.kind = kind,
-                            .group = SN_GROUP_WORLD,
-                            .dtype = SN_U8,
-                            .n = bytes,
-                            .in = kind == SN_SEND ? p : NULL,
-                            .out = kind == SN_SEND ? NULL : p,
-                            .peer = peer,
-                            .tag = SN_SNAPSHOT_TAG,
-                            .staging = l->s->env.staging,
-                            .label = "snapshots"};
-    return bytes ? l->s->env.comm->ops->post(l->s->env.comm, &t) : 0;
-}
-
 static enum sn_status wait_both(struct loading *l, sn_ticket a, sn_ticket b, struct sn_err *err)
 {
     struct sn_comm *c = l->s->env.comm;
@@ -290,9 +275,11 @@ static enum sn_status answer(struct loading *l, int to, int from, struct sn_err 
         int64_t floats_out, floats_in;
         int64_t n_out = chunk_of(out, left_out, &floats_out);
         int64_t n_in = chunk_of(in, left_in, &floats_in);
-        sn_ticket a = post(l, SN_RECV, from, l->in, floats_in * (int64_t)sizeof(float));
+        sn_ticket a =
+            sn_snapshot_post(l->s, SN_RECV, from, l->in, floats_in * (int64_t)sizeof(float));
         pack(l, out, n_out);
-        sn_ticket b = post(l, SN_SEND, to, l->out, floats_out * (int64_t)sizeof(float));
+        sn_ticket b =
+            sn_snapshot_post(l->s, SN_SEND, to, l->out, floats_out * (int64_t)sizeof(float));
         SN_TRY(wait_both(l, a, b, err));
         unpack(l, want, n_in);
         out += n_out;
@@ -309,8 +296,9 @@ static enum sn_status one_round(struct loading *l, int k, struct sn_err *err)
     int rank = l->s->env.comm->rank, size = l->s->env.comm->size;
     int to = (rank + k) % size, from = (rank - k + size) % size;
     int64_t each = (int64_t)sizeof(struct ask);
-    sn_ticket a = post(l, SN_RECV, to, l->others, l->is_asked[to] * each);
-    sn_ticket b = post(l, SN_SEND, from, l->mine + l->begins[from], l->asks[from] * each);
+    sn_ticket a = sn_snapshot_post(l->s, SN_RECV, to, l->others, l->is_asked[to] * each);
+    sn_ticket b =
+        sn_snapshot_post(l->s, SN_SEND, from, l->mine + l->begins[from], l->asks[from] * each);
     SN_TRY(wait_both(l, a, b, err));
     return answer(l, to, from, err);
 }
