@@ -4,6 +4,7 @@
 #include "lib/base/str.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,4 +65,20 @@ enum sn_status sn_parse_bytes(const char *option, const char *text, int64_t leas
     }
     return sn_fail(err, SN_EINPUT, "%s: '%s' is no size of at least %s; want one such as 4GiB",
                    option, text, sn_str_bytes(shown, least));
+}
+
+enum sn_status sn_refuse_option(const char *program, int code, char **argv, struct sn_err *err)
+{
+    return sn_fail(err, SN_EINPUT, "%s: %s %s; see %s --help", program,
+                   code == ':' ? "no value after" : "unknown option", argv[optind - 1], program);
+}
+
+enum sn_status sn_parse_operand(const char **out, const char *program, const char *what, int argc,
+                                char **argv, struct sn_err *err)
+{
+    if (argc - optind != 1)
+        return sn_fail(err, SN_EINPUT, "%s: want one %s, got %d; see %s --help", program, what,
+                       argc - optind, program);
+    *out = argv[optind];
+    return SN_OK;
 }

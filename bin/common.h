@@ -1,5 +1,5 @@
 /*
- * common.h - what the binaries share: the last word on errors, threads of a rank.
+ * common.h - what the binaries share: the last word on errors, threads of a rank, command lines.
  */
 #ifndef SN_BIN_COMMON_H
 #define SN_BIN_COMMON_H
@@ -17,5 +17,13 @@ enum sn_status sn_parse_number(const char *option, const char *text, long long l
 /* A size such as 4GiB, 512MiB, 5GB or 4096, at least `least`. */
 enum sn_status sn_parse_bytes(const char *option, const char *text, int64_t least, int64_t *out,
                               struct sn_err *err);
+
+/* What getopt_long refuses, code '?' or ':': "PROGRAM: unknown option --x; see PROGRAM --help".
+ * SN_EINPUT, always. */
+enum sn_status sn_refuse_option(const char *program, int code, char **argv, struct sn_err *err);
+/* The one word behind the options, borrowed; SN_EINPUT if there is none, or more. `what` is what it
+ * should be: "run file". */
+enum sn_status sn_parse_operand(const char **out, const char *program, const char *what, int argc,
+                                char **argv, struct sn_err *err);
 
 #endif

@@ -64,9 +64,7 @@ static enum sn_status parse_line(int argc, char **argv, struct calibrate_line *l
             l->help = true;
             return SN_OK;
         default:
-            return sn_fail(err, SN_EINPUT,
-                           "sennit-plan calibrate: %s %s; see sennit-plan calibrate --help",
-                           code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+            return sn_refuse_option("sennit-plan calibrate", code, argv, err);
         }
     l->runs = argv + optind;
     l->n_runs = argc - optind;

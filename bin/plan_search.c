@@ -56,8 +56,7 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->help = true;
         return SN_OK;
     default:
-        return sn_fail(err, SN_EINPUT, "sennit-plan search: %s %s; see sennit-plan search --help",
-                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+        return sn_refuse_option("sennit-plan search", code, argv, err);
     }
 }
 
@@ -75,13 +74,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
         return SN_OK;
-    if (argc - optind != 1)
-        return sn_fail(
-            err, SN_EINPUT,
-            "sennit-plan search: want one run file, got %d; see sennit-plan search --help",
-            argc - optind);
-    l->run_file = argv[optind];
-    return SN_OK;
+    return sn_parse_operand(&l->run_file, "sennit-plan search", "run file", argc, argv, err);
 }
 
 /* --- the table -----------------------------------------------------------------------------------

@@ -51,8 +51,7 @@ static enum sn_status parse_option(int code, char **argv, struct sn_exec_line *l
         l->help = true;
         return SN_OK;
     default:
-        return sn_fail(err, SN_EINPUT, "sennit-run exec: %s %s; see sennit-run exec --help",
-                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+        return sn_refuse_option("sennit-run exec", code, argv, err);
     }
 }
 
@@ -70,12 +69,7 @@ static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, 
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
         return SN_OK;
-    if (argc - optind != 1)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-run exec: want one run file, got %d; see sennit-run exec --help",
-                       argc - optind);
-    l->run_file = argv[optind];
-    return SN_OK;
+    return sn_parse_operand(&l->run_file, "sennit-run exec", "run file", argc, argv, err);
 }
 
 /* Attempts until there is something else to do. */

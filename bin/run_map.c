@@ -71,15 +71,11 @@ static enum sn_status parse_line(struct line *l, int argc, char **argv, struct s
         else if (code == HELP)
             l->help = true;
         else
-            return sn_fail(err, SN_EINPUT, "sennit-run map: %s %s; see sennit-run map --help",
-                           code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+            return sn_refuse_option("sennit-run map", code, argv, err);
     }
-    if (!l->help && argc - optind != 1)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-run map: want one run file, got %d; see sennit-run map --help",
-                       argc - optind);
-    l->run_file = argv[optind];
-    return SN_OK;
+    if (l->help)
+        return SN_OK;
+    return sn_parse_operand(&l->run_file, "sennit-run map", "run file", argc, argv, err);
 }
 
 /* ---- how many, and where ------------------------------------------------------------------------

@@ -51,7 +51,9 @@ static enum sn_status parse_line(struct line *l, int argc, char **argv, struct s
         {"help", no_argument, NULL, HELP},
         {0},
     };
+    char program[32];
     long long at;
+    (void)snprintf(program, sizeof(program), "sennit-run %s", argv[0]);
     *l = (struct line){.now = clock_now()};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
         if (code == JSON) {
@@ -62,18 +64,12 @@ static enum sn_status parse_line(struct line *l, int argc, char **argv, struct s
             SN_TRY(sn_parse_number("--at", optarg, 0, 1LL << 40, &at, err));
             l->now = (double)at;
         } else {
-            return sn_fail(err, SN_EINPUT, "sennit-run %s: %s %s; see sennit-run %s --help",
-                           argv[0], code == ':' ? "no value after" : "unknown option",
-                           argv[optind - 1], argv[0]);
+            return sn_refuse_option(program, code, argv, err);
         }
     }
-    if (!l->help && argc - optind != 1)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-run %s: want one directory of a run, got %d; see sennit-run %s "
-                       "--help",
-                       argv[0], argc - optind, argv[0]);
-    l->dir = argv[optind];
-    return SN_OK;
+    if (l->help)
+        return SN_OK;
+    return sn_parse_operand(&l->dir, program, "directory of a run", argc, argv, err);
 }
 
 static enum sn_status print(const struct line *l, bool why, struct sn_err *err)

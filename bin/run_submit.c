@@ -81,12 +81,8 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case HELP:
         l->help = true;
         return SN_OK;
-    case ':':
-        return sn_fail(err, SN_EINPUT, "sennit-run submit: %s: wants a value", argv[optind - 1]);
     default:
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-run submit: %s: unknown option; see sennit-run submit --help",
-                       argv[optind - 1]);
+        return sn_refuse_option("sennit-run submit", code, argv, err);
     }
 }
 
@@ -101,12 +97,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
         return SN_OK;
-    if (argc - optind != 1)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-run submit: want one run file, got %d; see sennit-run submit --help",
-                       argc - optind);
-    l->run_file = argv[optind];
-    return SN_OK;
+    return sn_parse_operand(&l->run_file, "sennit-run submit", "run file", argc, argv, err);
 }
 
 /* --- what is asked for ------------------------------------------------------------------------ */

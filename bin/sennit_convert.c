@@ -158,8 +158,7 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
         o->version = true;
         return SN_OK;
     default:
-        return sn_fail(err, SN_EINPUT, "sennit-convert: %s %s; see sennit-convert --help",
-                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+        return sn_refuse_option("sennit-convert", code, argv, err);
     }
 }
 

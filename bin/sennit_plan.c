@@ -116,8 +116,7 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->version = true;
         return SN_OK;
     default:
-        return sn_fail(err, SN_EINPUT, "sennit-plan: %s %s; see sennit-plan --help",
-                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+        return sn_refuse_option("sennit-plan", code, argv, err);
     }
 }
 
@@ -143,10 +142,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help || l->version || l->keys)
         return SN_OK;
-    if (argc - optind != 1)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-plan: want one run file, got %d; see sennit-plan --help",
-                       argc - optind);
+    SN_TRY(sn_parse_operand(&l->run_file, "sennit-plan", "run file", argc, argv, err));
     if (l->verify && l->explain >= 0)
         return sn_fail(err, SN_EINPUT,
                        "sennit-plan: --explain prints a program and --verify a verdict; want one "
@@ -155,7 +151,6 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         return sn_fail(
             err, SN_EINPUT,
             "sennit-plan: --timeline prints text and --json an object; want one of them");
-    l->run_file = argv[optind];
     return SN_OK;
 }
 

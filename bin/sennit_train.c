@@ -122,8 +122,7 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->version = true;
         return SN_OK;
     default:
-        return sn_fail(err, SN_EINPUT, "sennit-train: %s %s; see sennit-train --help",
-                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+        return sn_refuse_option("sennit-train", code, argv, err);
     }
 }
 
@@ -148,11 +147,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help || l->version)
         return SN_OK;
-    if (argc - optind != 1)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-train: want one run file, got %d; see sennit-train "
-                       "--help",
-                       argc - optind);
+    SN_TRY(sn_parse_operand(&l->run_file, "sennit-train", "run file", argc, argv, err));
     if (l->machine_file && (l->generate || l->train.fresh))
         return sn_fail(err, SN_EINPUT,
                        "--pace: learns nothing and touches no checkpoint; leave %s out",
@@ -162,7 +157,6 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                        l->generate       ? "--generate"
                        : l->machine_file ? "--pace"
                                          : "--fresh");
-    l->run_file = argv[optind];
     return SN_OK;
 }
 
