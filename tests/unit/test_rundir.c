@@ -146,6 +146,19 @@ static void other_nodes(const char *dir)
     tap_text(b.p, a.p, "the same layout");
     sn_str_fini(&a);
     sn_str_fini(&b);
+    c.checkpoint.snapshot_every = 5;
+    tap_ok(sn_relayout(&found, &nodes, &w, &err) == SN_OK && found.checkpoint.snapshot_every == 5,
+           "snapshots are kept among 8 ranks");
+    w.ranks_per_node = w.most_nodes = 1;
+    tap_ok(sn_relayout(&found, &nodes, &w, &err) == SN_OK && sn_config_ranks(&found) == 1 &&
+               found.checkpoint.snapshot_every == 0 &&
+               sn_relayout_save(path, &found, &err) == SN_OK &&
+               sn_config_load(&back, path, NULL, &err) == SN_OK &&
+               sn_config_resolve_ranks(&back, 1, &err) == SN_OK,
+           "one rank has nobody to keep its snapshots: %s", err.text);
+    c.checkpoint.snapshot_every = 0;
+    w.ranks_per_node = 4;
+    w.most_nodes = 3;
     w.node_memory = 1 << 20;
     tap_ok(sn_relayout(&found, &nodes, &w, &err) == SN_EINPUT &&
                strstr(err.text, "the run needs more nodes"),
