@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PATIENCE = 20 }; /* seconds that slurmctld may take */
+enum { PATIENCE = 20, SHORT_PATIENCE = 2 }; /* seconds that slurmctld may take */
 
 /* ---- texts --------------------------------------------------------------------------------------
  */
@@ -104,26 +104,40 @@ int sn_slurm_version(const char *text)
  */
 
 /* What a command prints when it succeeds; false, and nothing to free, otherwise. */
-static bool ask(struct sn_str *out, const char *const *argv)
+static bool ask(struct sn_str *out, double seconds, const char *const *argv)
 {
     char why[SN_COMMAND_WHY];
-    return sn_command_ask(out, why, argv, PATIENCE, NULL) == SN_OK && out->p;
+    return sn_command_ask(out, why, argv, seconds, NULL) == SN_OK && out->p;
 }
 
-#define ASK(out, ...) ask(out, (const char *const[]){__VA_ARGS__, NULL})
+#define ASK_FOR(out, seconds, ...) ask(out, seconds, (const char *const[]){__VA_ARGS__, NULL})
+#define ASK(out, ...)              ASK_FOR(out, PATIENCE, __VA_ARGS__)
 
-void sn_ask_job(struct sn_job_facts *out, const char *job)
+static void ask_job(struct sn_job_facts *out, const char *job, double seconds)
 {
     struct sn_str text;
     *out = (struct sn_job_facts){.restarts = -1, .may_requeue = true};
-    if (ASK(&text, "scontrol", "--oneliner", "show", "job", job)) {
+    if (ASK_FOR(&text, seconds, "scontrol", "--oneliner", "show", "job", job)) {
         (void)sn_job_parse(out, text.p);
         sn_str_fini(&text);
     }
-    if (!out->end_time && ASK(&text, "squeue", "--noheader", "--jobs", job, "--format=%e")) {
+    if (!out->end_time &&
+        ASK_FOR(&text, seconds, "squeue", "--noheader", "--jobs", job, "--format=%e")) {
         out->end_time = sn_slurm_time(text.p);
         sn_str_fini(&text);
     }
+}
+
+void sn_ask_job(struct sn_job_facts *out, const char *job)
+{
+    ask_job(out, job, PATIENCE);
+}
+
+int64_t sn_ask_end(const char *job)
+{
+    struct sn_job_facts f;
+    ask_job(&f, job, SHORT_PATIENCE);
+    return f.end_time;
 }
 
 bool sn_ask_chained(const char *job, const char *name)

@@ -25,6 +25,8 @@ struct sn_job_facts {
 bool sn_job_parse(struct sn_job_facts *out, const char *text);
 /* Asks scontrol, and squeue for the end alone where scontrol has no answer. */
 void sn_ask_job(struct sn_job_facts *out, const char *job);
+/* The end of its time alone, seconds since 1970; 0: unknown or none. Waits 4 seconds at most. */
+int64_t sn_ask_end(const char *job);
 
 /* Does a job of the same name and user wait (a chain by dependency=singleton)? */
 bool sn_ask_chained(const char *job, const char *name);
