@@ -288,7 +288,7 @@ static bool is_chained(const struct sn_exec *x)
 static int64_t seconds_needed(const struct sn_exec *x, const struct sn_exec_step *s)
 {
     const struct sn_rundir_progress *p = &s->end.progress;
-    int64_t left = x->shape.deadline ? x->shape.deadline - (int64_t)time(NULL) : 0;
+    int64_t left = x->deadline.end ? x->deadline.end - (int64_t)time(NULL) : 0;
     double margin = sn_supervise_margin(p->step_seconds, p->save_seconds, (double)left);
     return (int64_t)(margin + s->end.start_seconds + p->step_seconds) + 5;
 }
@@ -314,8 +314,8 @@ static void decide(struct sn_decision *out, struct sn_exec *x, const struct sn_e
         int nodes = sn_exec_relayout(x, t.nodes_good);
         t.nodes_least = nodes ? nodes : t.nodes_wanted;
     }
-    if (x->shape.deadline)
-        t.seconds_left = x->shape.deadline - (int64_t)time(NULL);
+    if (x->deadline.end)
+        t.seconds_left = x->deadline.end - (int64_t)time(NULL);
     sn_decide(out, &t, &bounds);
 }
 
@@ -366,6 +366,8 @@ enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct 
 {
     struct findings f = {0};
     struct sn_journal_past past;
+    sn_runlock_beat(&x->lock);
+    sn_exec_ask_end(x, true);
     SN_TRY(learn_preemption(x, err));
     SN_TRY(s->few ? record_few(&f, x, s, err) : record_end(&f, x, s, err));
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
@@ -379,6 +381,7 @@ enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_exec *x, u
 {
     struct sn_exec_step none = {0};
     struct sn_journal_past past;
+    sn_exec_ask_end(x, true);
     SN_TRY(learn_preemption(x, err));
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
     enum sn_cause cause = asked & SN_ASKED_INT    ? SN_CAUSE_CANCELLED
@@ -419,6 +422,7 @@ static void wait_for_scheduler(struct sn_exec *x, struct sn_decision *d)
         struct sn_job_facts job;
         if (sn_asking_wait(&x->asking, POLL) & SN_ASKED_TERM)
             return;
+        sn_runlock_beat(&x->lock);
         sn_ask_job(&job, x->allocation.job);
         if (job.is_known && job.restarts > x->allocation.restarts)
             return;

@@ -3,6 +3,7 @@
 #include "bin/common.h"
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -117,10 +118,27 @@ static enum sn_status count_ranks(struct sn_exec *x, struct sn_err *err)
     return sn_config_resolve_ranks(c, ranks, err);
 }
 
+static bool is_asked(void *self)
+{
+    struct sn_exec *x = self;
+    return sn_asking_wait(&x->asking, 1) != 0;
+}
+
+static enum sn_status lock_rundir(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_runlock_want w = {.output = x->rundir.output,
+                                .job = x->allocation.job,
+                                .restart = x->allocation.restarts,
+                                .is_asked = is_asked,
+                                .self = x};
+    return sn_runlock_take(&x->lock, &w, err);
+}
+
 static enum sn_status open_rundir(struct sn_exec *x, struct sn_err *err)
 {
     const struct sn_config *c = x->config;
     SN_TRY(sn_rundir_open(&x->rundir, c, err));
+    SN_TRY(lock_rundir(x, err));
     sn_journal_init(&x->journal, x->rundir.output, &x->allocation);
     if (c->slurm.ledger[0])
         (void)snprintf(x->shape.ledger, sizeof(x->shape.ledger), "%s", c->slurm.ledger);
@@ -136,16 +154,44 @@ static void ask_scheduler(struct sn_exec *x)
     struct sn_exec_shape *s = &x->shape;
     const struct sn_allocation *a = &x->allocation;
     struct sn_job_facts job;
-    s->deadline = a->end_time;
+    x->deadline.end = a->end_time; /* as it was when the job began */
     sn_preemption_init(&s->preempt);
     if (a->scheduler != SN_SCHED_SLURM)
         return;
     sn_ask_job(&job, a->job);
-    if (!s->deadline)
-        s->deadline = job.end_time;
+    (void)sn_deadline_take(&x->deadline, job.end_time, sn_clock(), (int64_t)time(NULL));
     s->may_requeue = job.may_requeue;
     if (a->gpus_per_node) /* a flag of theirs has two names */
         s->slurm_version = sn_ask_version();
+}
+
+static void note_end(const struct sn_exec *x)
+{
+    struct sn_str line;
+    struct sn_err err;
+    int64_t left = x->deadline.end - (int64_t)time(NULL);
+    sn_journal_line(&x->journal, &line, "deadline");
+    sn_jsonl_int(&line, "deadline", x->deadline.end);
+    if (sn_journal_write(&x->journal, &line, &err) != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", err.text);
+    sn_log(SN_LOG_INFO, "the job's time ends in %lld s now", (long long)(left > 0 ? left : 0));
+}
+
+void sn_exec_ask_end(struct sn_exec *x, bool now)
+{
+    if (x->allocation.scheduler != SN_SCHED_SLURM || (!now && sn_clock() < x->deadline.next))
+        return;
+    int64_t answer = sn_ask_end(x->allocation.job);
+    if (sn_deadline_take(&x->deadline, answer, sn_clock(), (int64_t)time(NULL)))
+        note_end(x);
+}
+
+void sn_exec_meanwhile(void *self, int64_t *deadline)
+{
+    struct sn_exec *x = self;
+    sn_runlock_beat(&x->lock);
+    sn_exec_ask_end(x, false);
+    *deadline = x->deadline.end;
 }
 
 static enum sn_status write_begin(struct sn_exec *x, struct sn_err *err)
@@ -162,7 +208,7 @@ static enum sn_status write_begin(struct sn_exec *x, struct sn_err *err)
     sn_jsonl_text(&line, "host", host);
     sn_jsonl_texts(&line, "nodes", (const char *const *)names.word, names.n);
     sn_jsonl_int(&line, "pid", getpid());
-    sn_jsonl_int(&line, "deadline", x->shape.deadline);
+    sn_jsonl_int(&line, "deadline", x->deadline.end);
     sn_jsonl_text(&line, "version", SN_VERSION);
     sn_argv_fini(&names);
     return sn_journal_write(&x->journal, &line, err);
@@ -170,7 +216,7 @@ static enum sn_status write_begin(struct sn_exec *x, struct sn_err *err)
 
 enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, struct sn_err *err)
 {
-    *x = (struct sn_exec){.line = *line, .asking.fd = -1};
+    *x = (struct sn_exec){.line = *line, .asking.fd = -1, .lock.fd = -1};
     SN_TRY(sn_asking_open(&x->asking, err));
     x->config = sn_alloc(sizeof(*x->config)); /* large for a stack */
     x->current = sn_alloc(sizeof(*x->current));
@@ -193,6 +239,7 @@ enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, 
 
 void sn_exec_close(struct sn_exec *x)
 {
+    sn_runlock_release(&x->lock);
     if (x->asking.fd >= 0)
         sn_asking_close(&x->asking);
     sn_free(x->config);

@@ -11,6 +11,7 @@
 
 #include "lib/config/config.h"
 #include "slurm/ask.h"
+#include "slurm/deadline.h"
 #include "slurm/decide.h"
 #include "slurm/journal.h"
 #include "slurm/launch.h"
@@ -18,6 +19,7 @@
 #include "slurm/nodes.h"
 #include "slurm/preempt.h"
 #include "slurm/rundir.h"
+#include "slurm/runlock.h"
 #include "slurm/watch.h"
 
 struct sn_exec_line {
@@ -34,7 +36,6 @@ struct sn_exec_shape {
     int slurm_version;
     char trainer[SN_PATH_MAX];
     char ledger[2 * SN_PATH_MAX];
-    int64_t deadline;             /* seconds since 1970; 0: none known */
     struct sn_preemption preempt; /* asked for at the first end, not before the first start */
     bool knows_preemption;
     bool may_requeue;
@@ -54,6 +55,8 @@ struct sn_exec {
     struct sn_journal journal;
     struct sn_ledger ledger;
     bool *dead; /* one per host of the allocation */
+    struct sn_runlock lock;
+    struct sn_deadline deadline;
     struct sn_asking asking;
     int started;        /* attempts of this process */
     int pause;          /* seconds before the next one */
@@ -63,6 +66,11 @@ struct sn_exec {
 /* Read all of it; signals wait from here on. SN_EINPUT and so on; sn_exec_close in any case. */
 enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, struct sn_err *err);
 void sn_exec_close(struct sn_exec *x);
+
+/* Ask when the job's time ends, if it is time to or `now`; a move is written down. */
+void sn_exec_ask_end(struct sn_exec *x, bool now);
+/* What is to be done while an attempt runs (struct sn_watch_want); self: a struct sn_exec. */
+void sn_exec_meanwhile(void *self, int64_t *deadline);
 
 /* Until the next attempt may begin: the pause, and the end of the step before, whose memory and
  * processors it needs. Returns what the supervisor was asked meanwhile (enum sn_asked). */

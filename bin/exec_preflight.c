@@ -79,15 +79,16 @@ static enum sn_status fly(struct sn_exec *x, struct sn_watch_end *end,
                           const struct sn_argv *command, struct sn_err *err)
 {
     struct sn_grid grid = {0}; /* nobody is judged by rings */
-    struct sn_watch_want w = {
-        .command = command,
-        .environment = &x->environment,
-        .rundir = &x->rundir,
-        .journal = &x->journal,
-        .asking = &x->asking,
-        .limits = {.deadline = x->shape.deadline, .most_seconds = MOST_SECONDS},
-        .grid = &grid,
-        .attempt = NUMBER};
+    struct sn_watch_want w = {.command = command,
+                              .environment = &x->environment,
+                              .rundir = &x->rundir,
+                              .journal = &x->journal,
+                              .asking = &x->asking,
+                              .limits = {.deadline = x->deadline.end, .most_seconds = MOST_SECONDS},
+                              .grid = &grid,
+                              .attempt = NUMBER,
+                              .meanwhile = sn_exec_meanwhile,
+                              .self = x};
     SN_TRY(sn_rundir_begin(&x->rundir, NUMBER, err));
     sn_log(SN_LOG_INFO, "preflight of %d nodes", x->allocation.host.n);
     return sn_watch_run(end, &w, err);

@@ -167,11 +167,15 @@ unsigned sn_exec_rest(struct sn_exec *x)
     bool steps = x->started > 0 && x->allocation.scheduler == SN_SCHED_SLURM;
     double begun = sn_clock();
     unsigned asked = sn_asking_wait(&x->asking, 0);
-    while (!asked && sn_clock() - begun < x->pause) /* an old child's end wakes it, too */
+    while (!asked && sn_clock() - begun < x->pause) { /* an old child's end wakes it, too */
         asked = sn_asking_wait(&x->asking, 1);
+        sn_runlock_beat(&x->lock);
+    }
     while (!asked && steps && sn_clock() - begun < x->pause + MOST &&
-           sn_ask_steps(x->allocation.job) > 0)
+           sn_ask_steps(x->allocation.job) > 0) {
         asked = sn_asking_wait(&x->asking, ASK_EVERY);
+        sn_runlock_beat(&x->lock);
+    }
     return asked;
 }
 
@@ -190,14 +194,16 @@ static enum sn_status watch(struct sn_exec_step *s, struct sn_exec *x,
                               .rundir = &x->rundir,
                               .journal = &x->journal,
                               .asking = &x->asking,
-                              .limits = {.deadline = x->shape.deadline,
+                              .limits = {.deadline = x->deadline.end,
                                          .margin = x->config->slurm.signal_before,
                                          .hang_timeout = x->config->run.hang_timeout,
                                          .has_rings = ranks > 1},
                               .grid = &grid,
                               .attempt = s->number,
                               .ranks = ranks,
-                              .on_this_host = x->allocation.host.n == 0};
+                              .on_this_host = x->allocation.host.n == 0,
+                              .meanwhile = sn_exec_meanwhile,
+                              .self = x};
     sn_log(SN_LOG_INFO, "attempt %d: %d ranks, data %d x tensor %d x context %d x pipeline %d, %s",
            s->number, ranks, l->data, l->tensor, l->context, l->pipeline,
            s->from_step < 0 ? "from the beginning" : "from a checkpoint");

@@ -327,6 +327,8 @@ static void look(struct watch *w, unsigned asked)
 {
     struct sn_seen seen;
     unsigned before = w->state.asked;
+    if (w->want->meanwhile)
+        w->want->meanwhile(w->want->self, &w->state.limits.deadline);
     see(w, &seen, asked);
     look_for_trigger(w);
     if (seen.step < w->lowest)

@@ -37,6 +37,9 @@ struct sn_watch_want {
     const struct sn_grid *grid;
     int attempt, ranks;
     bool on_this_host; /* the ranks are processes here: what mpirun leaves may be killed */
+    /* About once a second, a few seconds long at most; may move the deadline. NULL: nothing. */
+    void (*meanwhile)(void *self, int64_t *deadline);
+    void *self;
 };
 
 struct sn_watch_end {

@@ -221,17 +221,58 @@ is "deadline: exit code" "$rc" 75
 like "deadline: the trainer is asked in time" "$(event notice)" '"what": "deadline"'
 like "deadline: which is no failure" "$(event end)" '"cause": "it was asked to save and leave"'
 
+# The job's end as Slurm tells it goes before what the job was told when it began, and may move.
+at() { # seconds from now: a time of Slurm's
+    date -d "@$(($(date +%s) + $1))" +%Y-%m-%dT%H:%M:%S
+}
+# shellcheck disable=SC2120
+start() { # option...: play in the background, until the first step is seen
+    # shellcheck disable=SC2086
+    env PATH="$tmp/slurm:$PATH" $job_env "$runner" exec "$tmp/$name.yaml" "$@" >/dev/null 2>"$tmp/$name.err" </dev/null &
+    job=$!
+    for _ in $(seq 1 300); do
+        grep -qs '"running"' "$tmp/$name/journal.jsonl" && break
+        sleep 0.1
+    done
+}
+scene moved n0,n1,n2,n3
+echo "JobId=41 JobState=RUNNING Restarts=0 Requeue=1 EndTime=$(at 40)" >"$tmp/job"
+act "wait 20 20"
+job_env="$job_env SLURM_JOB_END_TIME=$(($(date +%s) + 3))"
+start
+echo "JobId=41 JobState=RUNNING Restarts=0 Requeue=1 EndTime=$(at 5)" >"$tmp/job"
+rc=0
+wait $job || rc=$?
+is "moved: exit code" "$rc" 75
+ok "moved: what Slurm says goes before the environment" \
+    test "$(event begin | sed 's/.*"deadline": \([0-9]*\).*/\1/')" -gt $(($(date +%s) + 15))
+is "moved: once, which is written down" "$(event deadline | wc -l)" 1
+run "$runner" status --json "$tmp/moved"
+like "moved: status knows it" "$out" "\"deadline\": $(event deadline | sed 's/.*"deadline": \([0-9]*\).*/\1/')[,.]"
+like "moved: the trainer is asked before the new end" "$(event notice)" '"what": "deadline"'
+
+# --- one supervisor at a time ---------------------------------------------------------------------------
+scene twice n0,n1,n2,n3
+act "wait 20 20" "0 100 100"
+start
+play --
+is "twice: another one is refused" "$rc" 2
+like "twice: with whom there is" "$err" "/twice/supervisor.lock: another sennit-run exec works on this run: process $job on [^ ]+, job 41; let it end"
+is "twice: and starts nothing" "$(cat "$tmp/count"):$(event begin | wc -l)" 1:1
+run "$runner" status "$tmp/twice"
+is "twice: who only reads is not" "$rc" 0
+run "$runner" why "$tmp/twice"
+is "twice: nor who asks why" "$rc" 0
+kill -KILL $job
+wait $job 2>/dev/null
+play --
+is "twice: a supervisor that was killed holds nothing" "$rc:$(cat "$tmp/count")" 0:2
+
 # --- SIGTERM to the batch script: by whom? ------------------------------------------------------------------
 scene cancelled n0,n1,n2,n3
 echo "JobId=41 JobState=COMPLETING Restarts=0 Requeue=1 EndTime=Unknown" >"$tmp/job"
 act "wait 20 20"
-# shellcheck disable=SC2086
-env PATH="$tmp/slurm:$PATH" $job_env "$runner" exec "$tmp/cancelled.yaml" >/dev/null 2>&1 </dev/null &
-job=$!
-for _ in $(seq 1 300); do
-    grep -qs '"running"' "$tmp/cancelled/journal.jsonl" && break
-    sleep 0.1
-done
+start
 kill -TERM $job
 rc=0
 wait $job || rc=$?
