@@ -213,7 +213,13 @@ static enum sn_status generate(struct sn_trainer *t, const struct sn_config *c,
 static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm *comm,
                             struct sn_attempt *attempt, struct sn_err *err)
 {
+    struct sn_err lost = {0};
+    enum sn_status all = sn_train_map_meet(comm, c, &lost);
     enum sn_status st = sn_attempt_begin(attempt, c, comm->rank, (int)l->attempt, err);
+    if (all != SN_OK) { /* which the attempt's record says */
+        *err = lost;
+        return all;
+    }
     SN_TRY(comm->ops->agree(comm, st, err));
     if (l->generate)
         return SN_OK;

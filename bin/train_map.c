@@ -143,12 +143,22 @@ static enum sn_status report(struct sn_place *mine, struct sn_places *p,
     return SN_OK;
 }
 
-/* Nobody computes yet, so that all come to it within moments; there is no record of who does not.
- */
-static int patience(const struct sn_config *c)
+/* Seconds that all may wait for the slowest: who only has to answer, and process 0, which may have
+ * to compile the programs of all stages first. */
+enum { ANSWER = 10, DECIDE = 60 };
+
+static void set_patience(struct sn_comm *comm, const struct sn_config *c, int most)
 {
-    enum { MOST_S = 60 };
-    return c->run.hang_timeout < MOST_S ? c->run.hang_timeout : MOST_S;
+    sn_comm_set_watch(comm, NULL, c->run.hang_timeout < most ? c->run.hang_timeout : most);
+}
+
+enum sn_status sn_train_map_meet(struct sn_comm *comm, const struct sn_config *c,
+                                 struct sn_err *err)
+{
+    set_patience(comm, c, ANSWER);
+    enum sn_status st = sn_comm_meet(comm, err);
+    set_patience(comm, c, c->run.hang_timeout);
+    return st;
 }
 
 enum sn_status sn_train_map_make(struct sn_train_map *m, struct sn_comm *comm,
@@ -157,10 +167,11 @@ enum sn_status sn_train_map_make(struct sn_train_map *m, struct sn_comm *comm,
     struct sn_place mine;
     struct sn_places p = {.n = 0};
     enum sn_status st = report(&mine, &p, m, comm, err);
-    sn_comm_set_watch(comm, NULL, patience(c));
+    set_patience(comm, c, ANSWER);
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
         st = comm->ops->gather(comm, &mine, sizeof(mine), p.v, 0, err);
+    set_patience(comm, c, DECIDE);
     if (st == SN_OK) {
         if (places && comm->rank == 0)
             st = sn_places_load(&p, places, err);

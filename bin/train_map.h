@@ -19,6 +19,10 @@ struct sn_train_map {
 /* Look around: before MPI begins. Never fails by itself. The caller ends with sn_train_map_close.
  */
 void sn_train_map_open(struct sn_train_map *m);
+/* Have all processes come? Collective, the first thing after the start: within 10 seconds (or
+ * run.hang_timeout) the ones that have not are named with their hosts, SN_ELOST. */
+enum sn_status sn_train_map_meet(struct sn_comm *comm, const struct sn_config *c,
+                                 struct sn_err *err);
 /* Gather and check the places of all processes, and renumber the communicator by the arrangement;
  * collective. `places`: a file instead of what the processes see; NULL. The environment must be as
  * it was. */

@@ -310,6 +310,9 @@ bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text)
         c.behind = strtoll(number + 8, NULL, 10) - strtoll(behind + 20, NULL, 10);
     for (const char *p = waited; (p = next_rank(p, &c.rank));)
         ; /* the last one that is named: it waits for nobody */
+    const char *silent = strstr(waited, "; process "), *on = silent ? strstr(silent, " on ") : NULL;
+    if (c.rank < 0 && on) /* processes have no ranks yet; the first of those that do not answer */
+        copy_until(c.host, sizeof(c.host), on + 4, " ,;\n");
     if (strstr(waited, "is gone"))
         c.kind = SN_SUSPECT_SILENT;
     *out = c;

@@ -41,6 +41,18 @@ int sn_comm_launched_rank(void)
     return n > 0 ? n : 0;
 }
 
+enum sn_status sn_comm_meet(struct sn_comm *c, struct sn_err *err)
+{
+    char here = 1, *all = NULL;
+    if (c->rank == 0 && !(all = sn_alloc((size_t)c->size)))
+        return sn_fail(err, SN_ENOMEM, "comm: no memory for %d ranks", c->size);
+    enum sn_status st = c->ops->gather(c, &here, 1, all, 0, err);
+    if (st == SN_OK)
+        st = c->ops->broadcast(c, &here, 1, 0, err);
+    sn_free(all);
+    return st;
+}
+
 static enum sn_status self_set_grid(struct sn_comm *c, const struct sn_grid *g, struct sn_err *err)
 {
     (void)c;

@@ -104,6 +104,10 @@ static inline void sn_comm_set_watch(struct sn_comm *c, struct sn_ring *ring, in
     c->ops->set_watch(c, ring, timeout_s);
 }
 
+/* Are all ranks there? Rank 0 hears from each and answers: under a watch, and before renumber, the
+ * sentence of rank 0 names who does not come, with its host. Collective. */
+enum sn_status sn_comm_meet(struct sn_comm *c, struct sn_err *err);
+
 /* One rank, nothing to do. Never fails after allocation. */
 enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err);
 /* MPI_COMM_WORLD; calls MPI_Init_thread, destroy calls MPI_Finalize: once in a process. Ranks that

@@ -179,8 +179,27 @@ static void start(struct sn_engine *e, struct start_order *s)
 /* What gather hands over. */
 struct gather_order {
     const void *mine;
-    void *all;
+    char *all;
 };
+
+/* By messages, so that root knows whose is missing (comm_watch.c). */
+static void gather(struct sn_engine *e, const struct gather_order *g, int64_t bytes, int root)
+{
+    struct sn_message m = {
+        .batch = SN_PORT_GATHER, .channel = SN_PORT_COLLECTIVE, .peer = root, .bytes = bytes};
+    if (e->base.rank == root)
+        memcpy(g->all + root * bytes, g->mine, (size_t)bytes);
+    m.data = (void *)(uintptr_t)g->mine; /* only read */
+    if (e->base.rank != root)
+        e->port->ops->send(e->port, &m);
+    for (int r = 0; e->base.rank == root && r < e->base.size; r++) {
+        m.peer = r;
+        m.data = g->all + r * bytes;
+        if (r != root)
+            e->port->ops->receive(e->port, &m);
+    }
+    (void)sn_engine_complete(e, SN_PORT_GATHER); /* a failure is the caller's to look at */
+}
 
 static void renumber(struct sn_engine *e, int rank)
 {
@@ -234,9 +253,7 @@ static void run(struct sn_engine *e, int slot)
         broadcast(e, op->buf, op->n, op->root);
         break;
     case SN_COMM_GATHER:
-        e->port->ops->gather(e->port, ((struct gather_order *)op->buf)->mine, op->n,
-                             ((struct gather_order *)op->buf)->all, op->root);
-        (void)sn_engine_complete(e, SN_PORT_WORLD);
+        gather(e, op->buf, op->n, op->root);
         break;
     case SN_COMM_RENUMBER:
         renumber(e, op->root);

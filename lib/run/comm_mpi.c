@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { HOST_NAME = 64 };
+
 /* Requests that are waited for together. */
 struct batch {
     MPI_Request *request;
@@ -32,7 +34,8 @@ struct mpi_port {
     MPI_Comm node;         /* the ranks of this host */
     MPI_Win window;        /* null: none */
     int *node_ranks;
-    int rc; /* the first failure */
+    char (*host)[HOST_NAME]; /* of rank 0; on rank 0 of all */
+    int rc;                  /* the first failure */
 };
 
 struct mpi_comm {
@@ -108,6 +111,41 @@ static bool mpi_test(struct sn_port *p, int batch)
     return is_done;
 }
 
+static bool mpi_is_open(struct sn_port *p, int batch, int i)
+{
+    const struct batch *b = &mpi(p)->batch[batch];
+    int is_done = 1;
+    return i < b->n &&
+           MPI_Request_get_status(b->request[i], &is_done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+           !is_done;
+}
+
+/* ---- hosts -------------------------------------------------------------------------------------
+ */
+
+static const char *mpi_host_of(const struct sn_port *p, int rank)
+{
+    const struct mpi_port *m = (const struct mpi_port *)(const void *)p;
+    bool knows = m->host && m->all == MPI_COMM_WORLD && (rank == 0 || p->rank == 0);
+    return knows ? m->host[rank] : "";
+}
+
+/* Rank 0 hears all names, the others its own; where it has no memory nobody is named. */
+static void learn_hosts(struct mpi_port *m)
+{
+    struct sn_port *p = &m->base;
+    char mine[HOST_NAME] = "", first[HOST_NAME] = "";
+    m->host = sn_alloc_n(p->rank == 0 ? (size_t)p->size : 1, sizeof(*m->host));
+    (void)gethostname(mine, sizeof(mine) - 1); /* a name cut short still helps */
+    if (p->rank == 0 && m->host)
+        memcpy(first, mine, sizeof(first));
+    if (failed(m, MPI_Bcast(first, HOST_NAME, MPI_BYTE, 0, m->all)) || !first[0])
+        return;
+    if (p->rank != 0 && m->host)
+        memcpy(m->host, first, sizeof(first));
+    (void)failed(m, MPI_Gather(mine, HOST_NAME, MPI_BYTE, m->host, HOST_NAME, MPI_BYTE, 0, m->all));
+}
+
 /* ---- collectives of all ranks ------------------------------------------------------------------
  */
 
@@ -123,15 +161,6 @@ static void mpi_broadcast(struct sn_port *p, void *buf, int64_t bytes, int root)
     struct mpi_port *m = mpi(p);
     assert(bytes <= INT_MAX);
     if (!p->failed && !failed(m, MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, m->all, &m->world)))
-        m->batch[SN_PORT_WORLD].n = 1;
-}
-
-static void mpi_gather(struct sn_port *p, const void *mine, int64_t bytes, void *all, int root)
-{
-    struct mpi_port *m = mpi(p);
-    assert(bytes <= INT_MAX);
-    if (!p->failed && !failed(m, MPI_Igather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
-                                             root, m->all, &m->world)))
         m->batch[SN_PORT_WORLD].n = 1;
 }
 
@@ -260,9 +289,10 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
         .send = mpi_send,
         .receive = mpi_receive,
         .test = mpi_test,
+        .is_open = mpi_is_open,
+        .host_of = mpi_host_of,
         .barrier = mpi_barrier,
         .broadcast = mpi_broadcast,
-        .gather = mpi_gather,
         .renumber = mpi_renumber,
         .worst = mpi_worst,
         .find_neighbours = mpi_find_neighbours,
@@ -281,6 +311,8 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
     m->batch[SN_PORT_WORLD] = (struct batch){.request = &m->world, .room = 1};
     e->port = &m->base;
     find_place(m);
+    if (!m->base.failed)
+        learn_hosts(m);
     if (m->base.failed)
         return SN_OK; /* the engine sees it */
     e->base.rank = m->base.rank;
@@ -305,6 +337,7 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
 static void free_all(struct mpi_comm *m)
 {
     sn_free(m->port.node_ranks);
+    sn_free(m->port.host);
     sn_free(m->port.statuses);
     sn_free(m->port.requests);
     sn_free(m);

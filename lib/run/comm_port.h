@@ -1,6 +1,6 @@
 /*
  * comm_port.h - what communicators need of a message-passing library: non-blocking messages in
- * batches, three collectives for start-up, and memory shared by the ranks of a host. comm_mpi.c is
+ * batches, some collectives for start-up, and memory shared by the ranks of a host. comm_mpi.c is
  * the one implementation; nothing above it knows MPI. Only the communication thread calls it.
  *
  * The first failure is the port's last word: from then on nothing is sent and every test says that
@@ -48,11 +48,13 @@ struct sn_port_ops {
     void (*receive)(struct sn_port *p, const struct sn_message *m);
     /* True when all of the batch is complete, which empties it, or when the port has failed. */
     bool (*test)(struct sn_port *p, int batch);
+    /* Is message i of a batch, in order of beginning, still under way? */
+    bool (*is_open)(struct sn_port *p, int batch, int i);
+    /* The host of rank 0 or, on rank 0, of any; "" if unknown, as after renumber. */
+    const char *(*host_of)(const struct sn_port *p, int rank);
     /* Begin a collective of all ranks, as batch SN_PORT_WORLD. */
     void (*barrier)(struct sn_port *p);
     void (*broadcast)(struct sn_port *p, void *buf, int64_t bytes, int root);
-    /* `bytes` of every rank to root, by rank */
-    void (*gather)(struct sn_port *p, const void *mine, int64_t bytes, void *all, int root);
     /* Collective, blocks: rank, node_rank and node_ranks are by new numbers from now on; before
      * find_neighbours. */
     void (*renumber)(struct sn_port *p, int rank);

@@ -331,6 +331,36 @@ static void find_peer(const struct sn_engine *e, int slot, char *text, size_t ro
     accuse_cause(e, &v, text, room);
 }
 
+/* Without records: root of a gather knows from whom nothing has come, the others that root lets
+ * them wait. False: nothing is known. */
+static bool find_silent(const struct sn_engine *e, int slot, char *text, size_t room)
+{
+    enum { MOST_NAME = 100 };
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    const struct sn_port_ops *port = e->port->ops;
+    bool is_root = op->kind == SN_COMM_GATHER && op->root == e->base.rank;
+    bool is_told = op->kind == SN_COMM_BROADCAST && op->root != e->base.rank;
+    int silent = 0, named = 0;
+    size_t at = 0;
+    for (int r = 0, i = 0; r < e->base.size; r++) {
+        bool is_silent = is_root && r != op->root && port->is_open(e->port, SN_PORT_GATHER, i++);
+        if (!is_silent && !(is_told && r == op->root))
+            continue;
+        const char *host = port->host_of(e->port, r);
+        if (++silent > named + 1 || room - at < MOST_NAME)
+            continue;
+        named++;
+        at += (size_t)snprintf(text + at, room - at, "%sprocess %d%s%.64s", at ? ", " : "", r,
+                               *host ? " on " : "", host);
+    }
+    if (silent > named)
+        at += (size_t)snprintf(text + at, room - at, " and %d more", silent - named);
+    if (silent)
+        (void)snprintf(text + at, room - at, " %s not answered%s", silent > 1 ? "have" : "has",
+                       is_told ? ", or waits for others" : "");
+    return silent > 0;
+}
+
 static void report(struct sn_engine *e, int slot)
 {
     char what[160], who[400] = "who is behind is not recorded";
@@ -339,6 +369,8 @@ static void report(struct sn_engine *e, int slot)
         find_peer(e, slot, who, sizeof(who));
     else if (e->watch.ring)
         find_behind(e, slot, who, sizeof(who));
+    else
+        (void)find_silent(e, slot, who, sizeof(who));
     (void)sn_fail(&e->error, SN_ELOST, "%s has waited %d s; %s", what, e->watch.timeout_s, who);
     atomic_store(&e->failed, true);
 }

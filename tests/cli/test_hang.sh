@@ -43,6 +43,36 @@ kill -KILL "$(process_of 3 "$tmp/killed.yaml")"
 ends killed 30
 ok "killed: it is a failure ($rc)" test "$rc" -ne 0
 
+# --- stopped before the ranks have met ---------------------------------------------------------------
+# Rank 2 stops in its first message: nobody has a record of it yet.
+cat >"$tmp/stop.c" <<'C'
+#include <mpi.h>
+#include <signal.h>
+int MPI_Isend(const void *p, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *r)
+{
+    raise(SIGSTOP);
+    return PMPI_Isend(p, n, t, to, tag, c, r);
+}
+C
+run_file "$tmp/absent.yaml" "$tmp/absent"
+sed -i "s/layout: {/layout: {tensor: 2, pipeline: 2, /" "$tmp/absent.yaml"
+cat >"$tmp/absent.sh" <<SH
+[ "\$OMPI_COMM_WORLD_RANK" != 2 ] || export LD_PRELOAD="$tmp/stop.so"
+exec "$train" "$tmp/absent.yaml"
+SH
+if nm -D "$train" | grep -q __asan_init || ! mpicc -shared -fPIC -o "$tmp/stop.so" "$tmp/stop.c" 2>/dev/null; then
+    skip "absent: who has not come is named" "no library can be loaded that stops a rank"
+else
+    mpi 4 sh "$tmp/absent.sh" >"$tmp/absent.out" 2>&1 </dev/null &
+    job=$!
+    ends absent 25
+    is "absent: exit code" "$rc" 77
+    like "absent: who has not come is named within 10 s" "$(cat "$tmp/absent.out")" \
+        "rank 0 .*has waited 10 s; process 2 on $(hostname) has not answered"
+    like "absent: the attempt's record says it" "$(cat "$tmp/absent/attempt-1.json")" \
+        '"exit_code": 77, "cause": ".*process 2 on '
+fi
+
 # --- one rank cannot begin ------------------------------------------------------------------------
 # It does not see the data: its sentence is everybody's, before the first step.
 run_file "$tmp/blind.yaml" "$tmp/blind"

@@ -10,6 +10,7 @@
 
 #include "lib/base/mem.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -93,8 +94,34 @@ static enum sn_status post_early(struct sn_comm *c, float *x, struct sn_err *err
     return c->ops->barrier(c, err);
 }
 
+/* Before any record: one does not come to the meeting. */
+static int meet_but(int missing)
+{
+    struct sn_comm *c;
+    struct sn_err err;
+    if (sn_comm_create_mpi(&c, &err) != SN_OK) {
+        printf("begin: %s\n", err.text);
+        return 1;
+    }
+    sn_comm_set_watch(c, NULL, TIMEOUT);
+    if (c->rank == missing)
+        (void)raise(SIGSTOP);
+    enum sn_status st = sn_comm_meet(c, &err);
+    if (st != SN_OK) {
+        printf("rank %d: %s\n", c->rank, err.text);
+        (void)fflush(stdout);
+        if (c->rank != 0)
+            sleep_for(2); /* rank 0 knows more */
+        sn_comm_abort_mpi(sn_exit_code(st));
+    }
+    c->ops->destroy(c);
+    return 0;
+}
+
 static int be_a_rank(const char *way, const char *folder)
 {
+    if (strncmp(way, "meet", 4) == 0)
+        return meet_but(atoi(way + 4));
     struct sn_comm *c;
     struct sn_ring *ring;
     struct sn_err err;
@@ -158,8 +185,21 @@ static void says(const char *self, const char *way, int code, const char *want, 
 
 int main(int argc, char **argv)
 {
+    char want[256], host[64] = "";
     if (argc > 2)
         return be_a_rank(argv[1], argv[2]);
+    (void)gethostname(host, sizeof(host) - 1);
+    (void)snprintf(want, sizeof(want),
+                   "rank 0: world gather (number 1) has waited 2 s; process 1 on %s has not "
+                   "answered\n",
+                   host);
+    says(argv[0], "meet1", LOST, want, "a rank that is stopped before the meeting is named");
+    (void)snprintf(want, sizeof(want),
+                   "rank 2: world broadcast (number 2) has waited 2 s; process 0 on %s has not "
+                   "answered, or waits for others\n",
+                   host);
+    says(argv[0], "meet0", LOST, want, "rank 0 too");
+    says(argv[0], "meet9", 0, NULL, "nothing is said when all come");
     says(argv[0], "windows", LOST,
          "tensor all_reduce 'l0.attn.o' (number 2) has waited 2 s; rank 1 (tensor 1) is behind at "
          "number 1, last seen in 'l0.attn.qkv'\n",

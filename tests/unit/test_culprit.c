@@ -148,6 +148,10 @@ static void sentences(void)
                                     "come to it, last seen in 'x'; its process 12 is gone") &&
                c.kind == SN_SUSPECT_SILENT && c.rank == 1,
            "a process that is gone has not hung");
+    tap_ok(sn_culprit_from_sentence(&c, "rank 0 (n0): world gather (number 1) has waited 10 s; "
+                                        "process 2 on n1, process 5 on n3 have not answered") &&
+               c.rank == -1 && !strcmp(c.host, "n1") && c.seconds == 10,
+           "a process that never came: %d, %s", c.rank, c.host);
     tap_ok(!sn_culprit_from_sentence(&c, "asked to leave; saved"), "others name nobody");
 }
 
