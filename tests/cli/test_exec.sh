@@ -238,14 +238,15 @@ start() { # option...: play in the background, until the first step is seen
 scene moved n0,n1,n2,n3
 echo "JobId=41 JobState=RUNNING Restarts=0 Requeue=1 EndTime=$(at 40)" >"$tmp/job"
 act "wait 20 20"
-job_env="$job_env SLURM_JOB_END_TIME=$(($(date +%s) + 3))"
+told=$(($(date +%s) + 3))
+job_env="$job_env SLURM_JOB_END_TIME=$told"
 start
 echo "JobId=41 JobState=RUNNING Restarts=0 Requeue=1 EndTime=$(at 5)" >"$tmp/job"
 rc=0
 wait $job || rc=$?
 is "moved: exit code" "$rc" 75
 ok "moved: what Slurm says goes before the environment" \
-    test "$(event begin | sed 's/.*"deadline": \([0-9]*\).*/\1/')" -gt $(($(date +%s) + 15))
+    test "$(event begin | sed 's/.*"deadline": \([0-9]*\).*/\1/')" -gt $((told + 20))
 is "moved: once, which is written down" "$(event deadline | wc -l)" 1
 run "$runner" status --json "$tmp/moved"
 like "moved: status knows it" "$out" "\"deadline\": $(event deadline | sed 's/.*"deadline": \([0-9]*\).*/\1/')[,.]"
