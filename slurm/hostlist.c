@@ -74,14 +74,8 @@ static enum sn_status read_number(struct reader *r, uint64_t *out, int *width)
 
 static enum sn_status add_range(struct reader *r, struct range range)
 {
-    if (r->n_ranges == r->room_ranges) {
-        int room = r->room_ranges ? 2 * r->room_ranges : 16;
-        struct range *more = sn_realloc(r->range, (size_t)room * sizeof(*more));
-        if (!more)
-            return no_memory(r);
-        r->range = more;
-        r->room_ranges = room;
-    }
+    if (!sn_grow((void **)&r->range, r->n_ranges, &r->room_ranges, sizeof(*r->range)))
+        return no_memory(r);
     r->range[r->n_ranges++] = range;
     return SN_OK;
 }

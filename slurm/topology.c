@@ -94,14 +94,8 @@ static enum sn_status add_switch(struct reader *r, const char *name, int above, 
     if (t->n_sw == MOST_SWITCHES)
         return sn_fail(r->err, SN_EINPUT, "%s:%d: more than %d switches", r->path, r->line,
                        MOST_SWITCHES);
-    if (t->n_sw == t->room_sw) {
-        int room = t->room_sw ? 2 * t->room_sw : 64;
-        struct node_switch *sw = sn_realloc(t->sw, (size_t)room * sizeof(*sw));
-        if (!sw)
-            return no_memory(r);
-        t->sw = sw;
-        t->room_sw = room;
-    }
+    if (!sn_grow((void **)&t->sw, t->n_sw, &t->room_sw, sizeof(*t->sw)))
+        return no_memory(r);
     char *copy = sn_strdup(name);
     if (!copy)
         return no_memory(r);
@@ -120,14 +114,8 @@ static enum sn_status get_switch(struct reader *r, const char *name, int *at)
 static enum sn_status add_host(struct reader *r, const char *host, int at)
 {
     struct sn_topology *t = r->t;
-    if (t->n_hosts == t->room_hosts) {
-        int room = t->room_hosts ? 2 * t->room_hosts : 256;
-        struct leaf_of *h = sn_realloc(t->host, (size_t)room * sizeof(*h));
-        if (!h)
-            return no_memory(r);
-        t->host = h;
-        t->room_hosts = room;
-    }
+    if (!sn_grow((void **)&t->host, t->n_hosts, &t->room_hosts, sizeof(*t->host)))
+        return no_memory(r);
     char *copy = sn_strdup(host);
     if (!copy)
         return no_memory(r);

@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +41,24 @@ char *sn_strndup(const char *s, size_t n)
     if (copy)
         memcpy(copy, s, n);
     return copy;
+}
+
+bool sn_grow(void **items, int n, int *cap, size_t size)
+{
+    enum { FIRST = 16 };
+    int want = *cap ? *cap : FIRST / 2;
+    size_t bytes;
+    if (n < *cap)
+        return true;
+    if (__builtin_mul_overflow(want, 2, &want) ||
+        __builtin_mul_overflow((size_t)want, size, &bytes))
+        return false;
+    void *p = sn_realloc(*items, bytes);
+    if (!p)
+        return false;
+    *items = p;
+    *cap = want;
+    return true;
 }
 
 char *sn_strdup(const char *s)

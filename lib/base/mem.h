@@ -7,6 +7,7 @@
 #ifndef SN_MEM_H
 #define SN_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,9 @@ void *sn_alloc(size_t bytes);
 void *sn_alloc_n(size_t n, size_t bytes);
 /* Grow or shrink; new bytes are NOT zeroed; on NULL the old block stands. */
 void *sn_realloc(void *p, size_t bytes);
+/* Room for one more of the *cap items, of which n are taken, each of `size` bytes: twice as many
+ * where there is none. False, and all as it was, when there is no memory. */
+bool sn_grow(void **items, int n, int *cap, size_t size);
 char *sn_strdup(const char *s);
 char *sn_strndup(const char *s, size_t n);
 /* printf into a fresh string; caller frees. */

@@ -11,24 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool grow(void **items, int n, int *cap, size_t size)
-{
-    if (n < *cap)
-        return true;
-    int want = *cap ? *cap * 2 : 32;
-    void *p = sn_realloc(*items, (size_t)want * size);
-    if (!p)
-        return false;
-    *items = p;
-    *cap = want;
-    return true;
-}
-
 int sn_model_value(struct sn_model_builder *b, int64_t cols)
 {
     struct sn_model *m = b->model;
     b->failed =
-        b->failed || !grow((void **)&m->values, m->n_values, &m->cap_values, sizeof(*m->values));
+        b->failed || !sn_grow((void **)&m->values, m->n_values, &m->cap_values, sizeof(*m->values));
     if (b->failed)
         return 0;
     m->values[m->n_values].cols = cols;
@@ -40,7 +27,7 @@ struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind
 {
     struct sn_model *m = b->model;
     b->failed =
-        b->failed || !grow((void **)&m->nodes, m->n_nodes, &m->cap_nodes, sizeof(*m->nodes));
+        b->failed || !sn_grow((void **)&m->nodes, m->n_nodes, &m->cap_nodes, sizeof(*m->nodes));
     struct sn_node *n = b->failed ? &b->spare : &m->nodes[m->n_nodes++];
     *n = (struct sn_node){.kind = kind, .layer = b->layer, .in = {-1, -1}, .param = {-1, -1}};
     n->attr.seq = b->config->seq;
@@ -62,14 +49,9 @@ static bool frozen(const struct sn_train_config *t, const char *piece)
 void sn_model_piece(struct sn_model_builder *b, struct sn_param *p, int64_t rows, const char *fmt,
                     ...)
 {
-    int cap = p->cap_pieces ? p->cap_pieces * 2 : 4;
-    if (p->n_pieces == p->cap_pieces) {
-        struct sn_piece *more = sn_realloc(p->piece, (size_t)cap * sizeof(*more));
-        b->failed = b->failed || !more;
-        if (!more)
-            return;
-        p->piece = more;
-        p->cap_pieces = cap;
+    if (!sn_grow((void **)&p->piece, p->n_pieces, &p->cap_pieces, sizeof(*p->piece))) {
+        b->failed = true;
+        return;
     }
     struct sn_piece *x = &p->piece[p->n_pieces++];
     x->row = p->rows;
@@ -90,7 +72,7 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
             return i;
         }
     b->failed =
-        b->failed || !grow((void **)&m->params, m->n_params, &m->cap_params, sizeof(*m->params));
+        b->failed || !sn_grow((void **)&m->params, m->n_params, &m->cap_params, sizeof(*m->params));
     if (b->failed) {
         sn_free(want->piece);
         return 0;

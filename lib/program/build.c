@@ -10,22 +10,8 @@
 
 const struct sn_view sn_no_view = {.buf = -1};
 
-/* Make room for one more element; false when there is no memory. */
-static bool grow(void **items, int n, int *cap, size_t size)
-{
-    if (n < *cap)
-        return true;
-    int want = *cap ? *cap * 2 : 64;
-    void *p = sn_realloc(*items, (size_t)want * size);
-    if (!p)
-        return false;
-    *items = p;
-    *cap = want;
-    return true;
-}
-
 #define GROW(p, items, n, cap)                                                                     \
-    ((p)->failed = (p)->failed || !grow((void **)&(items), (n), &(cap), sizeof(*(items))))
+    ((p)->failed = (p)->failed || !sn_grow((void **)&(items), (n), &(cap), sizeof(*(items))))
 
 int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, int64_t rows,
                   int64_t cols, const char *fmt, ...)

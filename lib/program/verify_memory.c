@@ -108,7 +108,7 @@ enum sn_status sn_flights_check(const struct sn_flights *f, const struct sn_memo
 
 bool sn_flights_begin(struct sn_flights *f, const struct sn_memory_at *at, int op, int post)
 {
-    if (!sn_trace_grow((void **)&f->items, f->n, &f->cap, sizeof(*f->items)))
+    if (!sn_grow((void **)&f->items, f->n, &f->cap, sizeof(*f->items)))
         return false;
     const struct sn_op *o = &at->of->program->ops[op];
     struct sn_flight x = {.op = op, .post = post, .written = span_of(at, &o->out[0], true)};

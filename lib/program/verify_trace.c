@@ -16,21 +16,8 @@ struct tracer {
     struct sn_err *err;
 };
 
-bool sn_trace_grow(void **items, int n, int *cap, size_t size)
-{
-    if (n < *cap)
-        return true;
-    int want = *cap ? *cap * 2 : 64;
-    void *p = sn_realloc(*items, (size_t)want * size);
-    if (!p)
-        return false;
-    *items = p;
-    *cap = want;
-    return true;
-}
-
 #define ROOM(t, items)                                                                             \
-    sn_trace_grow((void **)&(t)->items, (t)->n_##items, &(t)->cap_##items, sizeof(*(t)->items))
+    sn_grow((void **)&(t)->items, (t)->n_##items, &(t)->cap_##items, sizeof(*(t)->items))
 
 static enum sn_status no_memory(const struct tracer *x)
 {

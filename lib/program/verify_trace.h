@@ -102,7 +102,4 @@ enum sn_status sn_flights_check(const struct sn_flights *f, const struct sn_memo
 bool sn_flights_begin(struct sn_flights *f, const struct sn_memory_at *at, int op, int post);
 void sn_flights_end(struct sn_flights *f, int post);
 
-/* Room for one more element of an array; false when there is no memory. */
-bool sn_trace_grow(void **items, int n, int *cap, size_t size);
-
 #endif

@@ -233,8 +233,29 @@ static void byte_counts_are_short(void)
     }
 }
 
+static void arrays_grow(void)
+{
+    int *x = NULL, cap = 0, good = 1;
+    for (int n = 0; n < 1000; n++) {
+        good = good && sn_grow((void **)&x, n, &cap, sizeof(*x)) && cap > n;
+        x[n] = n;
+    }
+    for (int n = 0; n < 1000; n++)
+        good = good && x[n] == n;
+    tap_ok(good && cap >= 1000 && cap < 2000, "an array grows and keeps what it has (%d)", cap);
+    int *old = x, full = cap;
+    sn_mem_fail_at(1);
+    tap_ok(!sn_grow((void **)&x, cap, &cap, sizeof(*x)) && x == old && cap == full && x[999] == 999,
+           "without memory it stays as it was");
+    sn_mem_fail_at(0);
+    cap = 1 << 30;
+    tap_ok(!sn_grow((void **)&x, cap, &cap, sizeof(*x)) && x == old, "nor does its size overflow");
+    sn_free(x);
+}
+
 int main(void)
 {
+    arrays_grow();
     errors_carry_a_sentence();
     long_sentences_are_cut();
     exit_codes_follow_the_status();
