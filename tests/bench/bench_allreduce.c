@@ -7,35 +7,23 @@
  *
  * Times are of the slowest rank, median of the repeats; sums are checked.
  */
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/layout/collective.h"
 #include "lib/run/comm_engine.h"
+#include "tests/bench/bench.h"
 #include "tests/lib/comm_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { REPEATS_MAX = 101 };
 
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *x, int n)
 {
-    qsort(x, (size_t)n, sizeof(*x), by_value);
+    qsort(x, (size_t)n, sizeof(*x), bench_by_value);
     return x[n / 2];
 }
 
@@ -69,14 +57,14 @@ static double once(struct bench *b, int64_t n, int64_t rounds)
 {
     struct sn_err err;
     must(b->comm->ops->barrier(b->comm, &err), &err);
-    double t = now();
+    double t = sn_clock();
     sn_ticket ticket = 0;
     if (n)
         ticket = post_sum(b->comm, b->buf, n, SN_F32, b->staging);
     if (rounds)
         b->sink = compute(rounds);
     must(b->comm->ops->wait(b->comm, ticket, &err), &err);
-    return now() - t;
+    return sn_clock() - t;
 }
 
 /* Largest over ranks: rank r fills slot r, the others add 0. */
@@ -114,9 +102,9 @@ static double collective(struct bench *b, enum sn_collective kind, int64_t bytes
                             .staging = b->staging,
                             .label = "bench"};
     must(b->comm->ops->barrier(b->comm, &err), &err);
-    double began = now();
+    double began = sn_clock();
     must(b->comm->ops->wait(b->comm, b->comm->ops->post(b->comm, &t), &err), &err);
-    return now() - began;
+    return sn_clock() - began;
 }
 
 static double median_of(struct bench *b, enum sn_collective kind, int64_t bytes)

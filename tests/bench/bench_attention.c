@@ -8,36 +8,15 @@
  * be finite. Printed are the median and, in brackets, the best of 7 turns.
  */
 #include "kernels/cpu/cpu.h"
+#include "lib/base/clock.h"
+#include "tests/bench/bench.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { TURNS = 7, CONTESTANTS = 4 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void *room(size_t bytes)
-{
-    void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (!p)
-        abort();
-    memset(p, 0, bytes);
-    return p;
-}
 
 struct shape {
     int64_t seq, samples;
@@ -72,10 +51,10 @@ static struct attention attention_of(const struct shape *s, enum sn_dtype t, int
     int64_t rows = s->seq * s->samples, q = (int64_t)s->heads * s->d, kv = s->kv_heads * s->d;
     int64_t ld = q + 2 * kv;
     for (int i = 0; i < 4; i++) {
-        x.owned[i] = room((size_t)(rows * ld) * 4);
+        x.owned[i] = bench_room((size_t)(rows * ld) * 4);
         fill(x.owned[i], t, rows * ld);
     }
-    x.owned[4] = room((size_t)(rows * s->heads) * 4);
+    x.owned[4] = bench_room((size_t)(rows * s->heads) * 4);
     struct sn_args *f = &x.forward, *b = &x.backward;
     f->attr = b->attr = (struct sn_attr){.heads = s->heads,
                                          .kv_heads = s->kv_heads,
@@ -92,14 +71,14 @@ static struct attention attention_of(const struct shape *s, enum sn_dtype t, int
     b->out[1] = slice(x.owned[3], t, rows, ld, q, kv);
     b->out[2] = slice(x.owned[3], t, rows, ld, q + kv, kv);
     /* a product of about the same number of operations, fp32: 768 x 768 x 768 */
-    x.gemm.in[0] = x.gemm.in[1] = slice(room(768 * 768 * 4), SN_F32, 768, 768, 0, 768);
-    x.gemm.out[0] = slice(room(768 * 768 * 4), SN_F32, 768, 768, 0, 768);
+    x.gemm.in[0] = x.gemm.in[1] = slice(bench_room(768 * 768 * 4), SN_F32, 768, 768, 0, 768);
+    x.gemm.out[0] = slice(bench_room(768 * 768 * 4), SN_F32, 768, 768, 0, 768);
     const struct sn_ops *ops = sn_ops_cpu();
     size_t need = ops->scratch(SN_OP_ATTENTION, f, threads);
     size_t more = ops->scratch(SN_OP_ATTENTION_DX, b, threads);
     size_t most = ops->scratch(SN_OP_GEMM, &x.gemm, threads);
     need = need > more ? need : more;
-    x.owned[5] = room(need > most ? need : most);
+    x.owned[5] = bench_room(need > most ? need : most);
     f->scratch = b->scratch = x.gemm.scratch = x.owned[5];
     return x;
 }
@@ -139,16 +118,16 @@ static void bench(const struct shape *s, enum sn_dtype t, int threads)
     for (int turn = 0; turn < TURNS; turn++) {
         for (int c = 0; c < CONTESTANTS; c++) {
             int repeats = 1 + (int)(4e-3 * 1e11 * threads / flops[c]);
-            double start = now();
+            double start = sn_clock();
             for (int i = 0; i < repeats; i++)
                 run(&x, c, threads);
-            seconds[c][turn] = (now() - start) / repeats;
+            seconds[c][turn] = (sn_clock() - start) / repeats;
         }
     }
     printf("%-4s %5ld %3ld %3d/%-3d %4d |", sn_dtype_name(t), (long)s->seq, (long)s->samples,
            s->heads, s->kv_heads, s->d);
     for (int c = 0; c < CONTESTANTS; c++) {
-        qsort(seconds[c], TURNS, sizeof(double), by_value);
+        qsort(seconds[c], TURNS, sizeof(double), bench_by_value);
         printf(" %6.0f (%4.0f)", flops[c] / seconds[c][TURNS / 2] * 1e-9,
                flops[c] / seconds[c][0] * 1e-9);
     }

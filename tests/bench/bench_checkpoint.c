@@ -17,6 +17,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "tests/bench/bench.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -195,15 +196,9 @@ static void make_state(struct rank *r)
                                  .all = r->all};
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *x, int n)
 {
-    qsort(x, (size_t)n, sizeof(*x), by_value);
+    qsort(x, (size_t)n, sizeof(*x), bench_by_value);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 

@@ -8,6 +8,7 @@
  * one series a machine. No preset describes the other devices of these files.
  */
 #include "lib/plan/price.h"
+#include "tests/bench/bench.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -189,15 +190,9 @@ static int read_file(struct table *t, const char *folder, const char *file,
     return bad;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void print_row(const char *name, const char *use, double *error, int n)
 {
-    qsort(error, (size_t)n, sizeof(error[0]), by_value);
+    qsort(error, (size_t)n, sizeof(error[0]), bench_by_value);
     printf("| %s | %s | %d | %.1f | %.1f | %.1f |\n", name, use, n, 100 * error[n / 2],
            100 * error[(n * 9 - 1) / 10], 100 * error[n - 1]);
 }

@@ -15,14 +15,15 @@
 #include "kernels/cpu/cpu.h"
 #pragma GCC diagnostic pop
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "tests/bench/bench.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static const double SECONDS /* per operation */ = 0.1;
 enum { REPEATS_MIN = 5, REPEATS_MAX = 2000, VOCABULARY = 4096, SAMPLES = 4, HEAD = 64 };
@@ -63,19 +64,6 @@ static const struct row rows[] = {
     {"adamw + weights", SN_OP_ADAMW,       {N1_F32},                       {N1_F32, N1_F32, N1_F32, N1}, true},
 };
 /* clang-format on */
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 struct bench {
     int threads;
@@ -251,16 +239,16 @@ static bool measure(const struct row *row, const struct bench *b)
     }
     struct sn_args a;
     struct sn_scalars s;
-    double time[REPEATS_MAX], began = now();
+    double time[REPEATS_MAX], began = sn_clock();
     int n = 0;
     setup(&a, &s, row, b);
     (void)sn_ops_cpu()->run[row->kind](&a, b->threads); /* warms up; checked above */
-    while (n < REPEATS_MIN || (n < REPEATS_MAX && now() - began < SECONDS)) {
-        double start = now();
+    while (n < REPEATS_MIN || (n < REPEATS_MAX && sn_clock() - began < SECONDS)) {
+        double start = sn_clock();
         (void)sn_ops_cpu()->run[row->kind](&a, b->threads);
-        time[n++] = now() - start;
+        time[n++] = sn_clock() - start;
     }
-    qsort(time, (size_t)n, sizeof(time[0]), by_value);
+    qsort(time, (size_t)n, sizeof(time[0]), bench_by_value);
     double bytes = traffic(row, &a, b) * 1e-9, least = time[0];
     printf("%-16s %-5s %8.3f ms (median %8.3f) %7.1f GB/s  %4.2f of a copy\n", row->name,
            sn_dtype_name(b->dtype), least * 1e3, time[n / 2] * 1e3, bytes / least,
@@ -279,12 +267,12 @@ struct copier {
 static void *copy_often(void *arg)
 {
     struct copier *c = arg;
-    double began = now();
+    double began = sn_clock();
     c->least = 1e9;
-    while (now() - began < SECONDS) {
-        double start = now();
+    while (sn_clock() - began < SECONDS) {
+        double start = sn_clock();
         memcpy(c->to, c->from, c->bytes);
-        c->least = fmin(c->least, now() - start);
+        c->least = fmin(c->least, sn_clock() - start);
     }
     return NULL;
 }

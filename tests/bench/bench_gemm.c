@@ -11,36 +11,15 @@
  */
 #include "kernels/blas.h"
 #include "kernels/cpu/cpu.h"
+#include "lib/base/clock.h"
+#include "tests/bench/bench.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { TURNS = 9, CONTESTANTS = 3 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void *room(size_t bytes)
-{
-    void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (!p)
-        abort();
-    memset(p, 0, bytes); /* touch it now */
-    return p;
-}
 
 /* One product, in fp32 and in bf16 storage. */
 struct product {
@@ -51,7 +30,7 @@ struct product {
 
 static struct sn_mat matrix(int64_t rows, int64_t cols, uint32_t seed)
 {
-    struct sn_mat x = {room((size_t)(rows * cols) * 4), SN_F32, rows, cols, cols};
+    struct sn_mat x = {bench_room((size_t)(rows * cols) * 4), SN_F32, rows, cols, cols};
     float *p = x.p;
     for (int64_t i = 0; i < rows * cols; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -64,7 +43,7 @@ static struct sn_mat halved(struct sn_mat x)
 {
     struct sn_mat y = x;
     y.dtype = SN_BF16;
-    y.p = room((size_t)(x.rows * x.cols) * 2);
+    y.p = bench_room((size_t)(x.rows * x.cols) * 2);
     sn_row_store(y.p, SN_BF16, x.p, x.rows * x.cols);
     return y;
 }
@@ -88,7 +67,7 @@ static struct product product_of(char kind, int64_t tokens, int64_t in, int64_t 
     const struct sn_ops *ops = sn_ops_cpu();
     size_t wide = ops->scratch(SN_OP_GEMM, &p.wide, threads);
     size_t half = ops->scratch(SN_OP_GEMM, &p.half, threads);
-    p.wide.scratch = p.half.scratch = room(wide > half ? wide : half);
+    p.wide.scratch = p.half.scratch = bench_room(wide > half ? wide : half);
     return p;
 }
 
@@ -184,15 +163,15 @@ static void bench(char kind, int64_t tokens, int64_t in, int64_t out, int thread
     double seconds[CONTESTANTS][TURNS];
     for (int turn = 0; turn < TURNS; turn++) {
         for (int c = 0; c < CONTESTANTS; c++) {
-            double start = now();
+            double start = sn_clock();
             for (int i = 0; i < repeats; i++)
                 run(&p, c);
-            seconds[c][turn] = (now() - start) / repeats;
+            seconds[c][turn] = (sn_clock() - start) / repeats;
         }
     }
     printf("%5ld x %5ld x %5ld %c |", (long)p.m, (long)p.n, (long)p.k, kind);
     for (int c = 0; c < CONTESTANTS; c++) {
-        qsort(seconds[c], TURNS, sizeof(double), by_value);
+        qsort(seconds[c], TURNS, sizeof(double), bench_by_value);
         printf(" %6.0f (%4.0f)", flops / seconds[c][TURNS / 2] * 1e-9,
                flops / seconds[c][0] * 1e-9);
     }

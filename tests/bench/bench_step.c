@@ -8,6 +8,7 @@
  * loss must fall before anything is timed. Prints medians and
  *   ratio = step / (GEMMs + optimizer bytes / copy bandwidth)
  */
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/run/profile.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MAX_ROUNDS = 64 };
@@ -42,13 +42,6 @@ struct run {
     struct sn_exec *exec;
     int64_t first_sample;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int ascending(const void *a, const void *b)
 {
@@ -132,12 +125,12 @@ static double step(struct run *r)
     z->step++;
     z->loss_sum = z->sq_norm = 0;
     z->nonfinite = 0;
-    double t0 = now();
+    double t0 = sn_clock();
     if (sn_exec_run(r->exec, &r->job->train, &r->first_sample, &err) != SN_OK) {
         fprintf(stderr, "%s\n", err.text);
         exit(1);
     }
-    return now() - t0;
+    return sn_clock() - t0;
 }
 
 static void *address(struct run *r, const struct sn_view *v)
@@ -163,9 +156,9 @@ static double gemms(struct run *r, void *scratch)
         a.out[0].p = address(r, &p->ops[i].out[0]);
         a.acc[0] = p->ops[i].acc[0] == SN_ACC_ADD ? SN_ADD : SN_WRITE;
         a.scratch = scratch;
-        double t0 = now();
+        double t0 = sn_clock();
         (void)r->job->ops->run[SN_OP_GEMM](&a, r->job->threads);
-        seconds += now() - t0;
+        seconds += sn_clock() - t0;
     }
     return seconds;
 }
@@ -177,9 +170,9 @@ static double optimizer_floor(struct run *r, char *memory, size_t bytes)
     int64_t n = (int64_t)(bytes / 8);
     a.in[0] = (struct sn_mat){memory, SN_F32, 1, n, n};
     a.out[0] = (struct sn_mat){memory + 4 * n, SN_F32, 1, n, n};
-    double t0 = now();
+    double t0 = sn_clock();
     (void)r->job->ops->run[SN_OP_COPY](&a, r->job->threads);
-    double rate = 8.0 * (double)n / (now() - t0);
+    double rate = 8.0 * (double)n / (sn_clock() - t0);
     /* read g, p, m, v; write p, m, v (and the storage copy) */
     double per = r->job->dtype == SN_F32 ? 28 : 30;
     return per * (double)sn_model_param_count(r->model) / rate;
