@@ -162,14 +162,8 @@ static enum sn_status attempt_of(struct sn_history_attempt **out, struct sn_hist
     }
     if (n < 1 || n > INT32_MAX || h->n_attempts == SN_HISTORY_ATTEMPTS)
         return SN_OK;
-    if (h->n_attempts == h->room) {
-        int room = h->room ? 2 * h->room : 8;
-        void *grown = sn_realloc(h->attempt, (size_t)room * sizeof(*h->attempt));
-        if (!grown)
-            return sn_fail(err, SN_ENOMEM, "no memory for %d attempts", room);
-        h->attempt = grown;
-        h->room = room;
-    }
+    if (!sn_grow((void **)&h->attempt, h->n_attempts, &h->room, sizeof(*h->attempt)))
+        return sn_fail(err, SN_ENOMEM, "no memory for %d attempts", h->n_attempts + 1);
     add_attempt(h, at, n);
     *out = &h->attempt[at];
     return SN_OK;
@@ -188,14 +182,8 @@ enum sn_status sn_history_take_bad(struct sn_history *h, const char *host, const
         at++;
     if (!bad.host[0] || at == SN_HISTORY_ATTEMPTS)
         return SN_OK;
-    if (at == h->room_bad) {
-        int room = h->room_bad ? 2 * h->room_bad : 8;
-        void *grown = sn_realloc(h->bad, (size_t)room * sizeof(*h->bad));
-        if (!grown)
-            return sn_fail(err, SN_ENOMEM, "no memory for %d hosts", room);
-        h->bad = grown;
-        h->room_bad = room;
-    }
+    if (!sn_grow((void **)&h->bad, at, &h->room_bad, sizeof(*h->bad)))
+        return sn_fail(err, SN_ENOMEM, "no memory for %d hosts", at + 1);
     h->bad[at] = bad;
     h->n_bad = at == h->n_bad ? at + 1 : h->n_bad;
     return SN_OK;

@@ -140,14 +140,8 @@ static enum sn_status keep(struct reader *r, const char *name, size_t len)
     if (h->n == SN_HOSTLIST_MAX)
         return sn_fail(r->err, SN_EINPUT, "%s: more than %d hosts; want fewer", r->what,
                        SN_HOSTLIST_MAX);
-    if (h->n == h->room) {
-        int room = h->room ? 2 * h->room : 16;
-        size_t *at = sn_realloc(h->at, (size_t)room * sizeof(*at));
-        if (!at)
-            return no_memory(r);
-        h->at = at;
-        h->room = room;
-    }
+    if (!sn_grow((void **)&h->at, h->n, &h->room, sizeof(*h->at)))
+        return no_memory(r);
     if (h->len + len + 1 > h->room_text) {
         size_t room = 2 * h->room_text + len + 256;
         char *text = sn_realloc(h->text, room);

@@ -12,15 +12,7 @@
 
 static bool make_room(struct sn_argv *a)
 {
-    if (a->n + 1 < a->room)
-        return true;
-    int room = a->room ? 2 * a->room : 32;
-    char **grown = sn_realloc(a->word, (size_t)room * sizeof(*grown));
-    if (!grown)
-        return false;
-    a->word = grown;
-    a->room = room;
-    return true;
+    return sn_grow((void **)&a->word, a->n + 1, &a->room, sizeof(*a->word)); /* and its NULL */
 }
 
 void sn_argv_add(struct sn_argv *a, const char *fmt, ...)

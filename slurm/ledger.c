@@ -24,14 +24,8 @@ static enum sn_status keep(struct sn_ledger *l, const struct sn_ledger_entry *e,
                 l->entry[i] = *e; /* a node that is bad does not become doubtful */
             return SN_OK;
         }
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 16;
-        struct sn_ledger_entry *grown = sn_realloc(l->entry, (size_t)room * sizeof(*grown));
-        if (!grown)
-            return sn_fail(err, SN_ENOMEM, "ledger: no memory for %d nodes", room);
-        l->entry = grown;
-        l->room = room;
-    }
+    if (!sn_grow((void **)&l->entry, l->n, &l->room, sizeof(*l->entry)))
+        return sn_fail(err, SN_ENOMEM, "ledger: no memory for %d nodes", l->n + 1);
     l->entry[l->n++] = *e;
     return SN_OK;
 }

@@ -30,14 +30,8 @@ enum sn_status sn_samples_add(struct sn_samples *s, const struct sn_sample *x, s
         v->weight = all;
         return SN_OK;
     }
-    if (s->n == s->cap) {
-        int cap = s->cap ? 2 * s->cap : 64;
-        struct sn_sample *v = sn_realloc(s->v, (size_t)cap * sizeof(*v));
-        if (!v)
-            return sn_fail(err, SN_ENOMEM, "calibrate: no memory for %d measurements", cap);
-        s->v = v;
-        s->cap = cap;
-    }
+    if (!sn_grow((void **)&s->v, s->n, &s->cap, sizeof(*s->v)))
+        return sn_fail(err, SN_ENOMEM, "calibrate: no memory for %d measurements", s->n + 1);
     s->v[s->n++] = *x;
     return SN_OK;
 }

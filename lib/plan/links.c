@@ -6,14 +6,8 @@
 
 enum sn_status sn_links_add(struct sn_links *l, struct sn_measured_link x, struct sn_err *err)
 {
-    if (l->n == l->cap) {
-        int cap = l->cap ? 2 * l->cap : 64;
-        struct sn_measured_link *v = sn_realloc(l->v, (size_t)cap * sizeof(*v));
-        if (!v)
-            return sn_fail(err, SN_ENOMEM, "links: no memory for %d measurements", cap);
-        l->v = v;
-        l->cap = cap;
-    }
+    if (!sn_grow((void **)&l->v, l->n, &l->cap, sizeof(*l->v)))
+        return sn_fail(err, SN_ENOMEM, "links: no memory for %d measurements", l->n + 1);
     l->v[l->n++] = x;
     return SN_OK;
 }

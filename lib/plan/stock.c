@@ -17,16 +17,9 @@ struct dealer {
 /* One more of `size` bytes fits in what *items points to. */
 static bool has_room(struct dealer *d, void **items, int n, int *cap, size_t size)
 {
-    if (n < *cap)
-        return true;
-    int grown = *cap ? 2 * *cap : 8;
-    void *more = sn_realloc(*items, (size_t)grown * size);
-    d->failed = d->failed || !more;
-    if (!more)
-        return false;
-    *items = more;
-    *cap = grown;
-    return true;
+    bool good = sn_grow(items, n, cap, size);
+    d->failed = d->failed || !good;
+    return good;
 }
 
 static int class_of(struct dealer *d, int64_t raw, int k)
