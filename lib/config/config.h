@@ -19,6 +19,8 @@
 
 enum { SN_NAME_MAX = 128, SN_PATH_MAX = 1024, SN_FREEZE_MAX = 32, SN_SPLIT_MAX = 512 };
 
+enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of this */
+
 enum sn_family { SN_GPT2, SN_GPT_NEOX, SN_LLAMA, SN_MIXTRAL };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
 enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
@@ -81,8 +83,9 @@ struct sn_lr_config {
 
 struct sn_train_config {
     int64_t steps;
-    int global_batch;        /* sequences */
-    enum sn_dtype precision; /* SN_F32, SN_BF16, SN_F16 */
+    int global_batch;         /* sequences */
+    enum sn_dtype precision;  /* SN_F32, SN_BF16, SN_F16 */
+    enum sn_dtype grad_dtype; /* of matrices' gradients: SN_F32, SN_BF16 */
     struct sn_optimizer_config optimizer;
     struct sn_lr_config schedule;
     char init_from[SN_PATH_MAX]; /* "" : random weights */
@@ -111,6 +114,7 @@ struct sn_layout_config {
     int n_axis_order;        /* 5, or 4 without expert */
     enum sn_order_axis axis_order[SN_NORDER_AXES]; /* innermost first; each axis once */
     int64_t bucket;                                /* bytes of a gradient bucket */
+    int64_t optimizer_tile;                        /* values updated at once; 0: a bucket's */
     enum sn_placement placement;                   /* which process computes which rank */
     bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
 };

@@ -189,6 +189,31 @@ static enum sn_status experts_are_shared_out(const struct sn_config *c, const st
     return SN_OK;
 }
 
+/* A tile is as many blocks of the gradient norm (SQ_NORM), so that the sum has the same order. */
+static enum sn_status tile_is_whole_blocks(const struct sn_config *c, const struct sn_settings *s,
+                                           struct sn_err *err)
+{
+    int64_t tile = c->layout.optimizer_tile;
+    char near[SN_NEAR_SIZE];
+    if (tile % SN_TILE_VALUES == 0)
+        return SN_OK;
+    return sn_settings_fail(s, "layout.optimizer_tile", err,
+                            "%lld is not a multiple of %d values; nearest that are: %s",
+                            (long long)tile, SN_TILE_VALUES,
+                            sn_near_multiples(near, SN_TILE_VALUES, tile));
+}
+
+/* Gradients that are reduced for each micro-batch are summed in fp32. */
+static enum sn_status gradients_fit_zero(const struct sn_config *c, const struct sn_settings *s,
+                                         struct sn_err *err)
+{
+    if (c->train.grad_dtype == SN_F32 || c->layout.zero < 2)
+        return SN_OK;
+    return sn_settings_fail(s, "train.grad_dtype", err,
+                            "%s with layout.zero %d is not built yet; use fp32, or zero 0 or 1",
+                            sn_dtype_name(c->train.grad_dtype), c->layout.zero);
+}
+
 /* --- the pipeline ------------------------------------------------------------------------------
  */
 
@@ -296,10 +321,11 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
                                struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        ranks_are_countable,   tensor_divides_heads,        context_divides,
-        tensor_divides_tokens, capacity_sees_sequences,     experts_are_shared_out,
-        stages_have_layers,    virtual_stages_interleave,   micro_batches_interleave,
-        split_covers_layers,   shared_layers_stay_together,
+        ranks_are_countable,         tensor_divides_heads,     context_divides,
+        tensor_divides_tokens,       capacity_sees_sequences,  experts_are_shared_out,
+        tile_is_whole_blocks,        gradients_fit_zero,       stages_have_layers,
+        virtual_stages_interleave,   micro_batches_interleave, split_covers_layers,
+        shared_layers_stay_together,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

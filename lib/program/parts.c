@@ -16,7 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 32 }; /* elements: 64 bytes of the smallest type */
+enum {
+    ALIGN = 32, /* elements: 64 bytes of the smallest type */
+    MAX_TILES = 4096
+};
 
 /* How a parameter is used on this rank. */
 struct use {
@@ -26,6 +29,7 @@ struct use {
     enum sn_cut_kind cut;
     bool in_region; /* of an operation between cuts: norms */
     bool experts;   /* shared out over the expert group */
+    bool matrix;    /* of products alone: its gradient is one */
 };
 
 struct order {
@@ -37,11 +41,15 @@ static void add_use(const struct sn_job *j, int node, int k, struct use *u)
 {
     const struct sn_cut *c = sn_cut_at(j->model->nodes[node].point);
     bool here = j->piece_of_node[node] % j->stages == j->stage;
-    u->first = u->first < 0 ? node : u->first;
-    u->last = node;
     u->cut = !c ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
     u->in_region = !c;
-    u->experts = j->model->nodes[node].kind == SN_NODE_EXPERTS;
+    enum sn_node_kind kind = j->model->nodes[node].kind;
+    u->experts = kind == SN_NODE_EXPERTS;
+    bool product = kind == SN_NODE_EXPERTS ||
+                   (k == 0 && (kind == SN_NODE_LINEAR || kind == SN_NODE_HEAD_LOSS));
+    u->matrix = product && (u->first < 0 || u->matrix);
+    u->first = u->first < 0 ? node : u->first;
+    u->last = node;
     u->here = u->here || here;
     u->elsewhere = u->elsewhere || !here;
 }
@@ -129,6 +137,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
         b.copies |= 1u << SN_GROUP_TIED;
         b.sum = SN_GROUP_TIED;
     }
+    b.grad_type = u->matrix ? j->config->train.grad_dtype : SN_F32;
     b.layer = j->zero >= 2 ? sn_unit_of(j, &j->model->nodes[u->first]) : 0;
     return b;
 }
@@ -136,7 +145,8 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
 static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
 {
     return a->trains == b->trains && a->decay == b->decay && a->copies == b->copies &&
-           a->sum == b->sum && a->replicas == b->replicas && a->layer == b->layer;
+           a->sum == b->sum && a->replicas == b->replicas && a->grad_type == b->grad_type &&
+           a->layer == b->layer;
 }
 
 static void deal(struct sn_job *j, struct sn_part *part, const struct use *u)
@@ -154,6 +164,22 @@ static void deal(struct sn_job *j, struct sn_part *part, const struct use *u)
     part->bucket = i;
     part->offset = j->buckets[i].n;
     j->buckets[i].n += (part->rows * part->cols + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* A piece of the update is a few lines of text. */
+static enum sn_status check_tiles(const struct sn_job *j, struct sn_err *err)
+{
+    int64_t tile = j->config->layout.optimizer_tile;
+    for (int i = 0; i < j->n_buckets && tile > 0; i++)
+        if (j->buckets[i].slice / tile > MAX_TILES)
+            return sn_fail(
+                err, SN_EINPUT,
+                "layout.optimizer_tile: %lld cuts a bucket of %lld values into more than "
+                "%d pieces; want at least %lld",
+                (long long)tile, (long long)j->buckets[i].slice, MAX_TILES,
+                (long long)((j->buckets[i].slice / MAX_TILES / SN_TILE_VALUES + 1) *
+                            SN_TILE_VALUES));
+    return SN_OK;
 }
 
 static void close_buckets(struct sn_job *j)
@@ -215,7 +241,7 @@ enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err)
     make_parts(j, order, n);
     close_buckets(j);
     sn_free(order);
-    return SN_OK;
+    return check_tiles(j, err);
 }
 
 int sn_param_parts(const struct sn_job *j, int param)

@@ -206,9 +206,10 @@ struct sn_bucket {
     enum sn_group sum; /* gradients are summed over this group too; SN_NGROUPS: none */
     enum sn_group replicas; /* who holds the same weights and sees other tokens: REPLICA, of experts
                                EXPERT_DATA */
-    int layer;              /* ZeRO 2 and 3: buckets do not cross layers */
-    int64_t n;              /* elements, padding included: a multiple of 32 x members */
-    int64_t slice;          /* what a rank keeps of divided arrays: n, or n / members */
+    enum sn_dtype grad_type; /* fp32, or train.grad_dtype */
+    int layer;               /* ZeRO 2 and 3: buckets do not cross layers */
+    int64_t n;               /* elements, padding included: a multiple of 32 x members */
+    int64_t slice;           /* what a rank keeps of divided arrays: n, or n / members */
     /* state buffers, -1 where there is none. ZeRO 3: weight is a slice (else n long); ZeRO 2 and 3:
      * grad is a slice; ZeRO 1 to 3: master (unless it is the weights) and moments are */
     int weight, master, grad, exp_avg, exp_avg_sq;

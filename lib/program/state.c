@@ -30,7 +30,7 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
     b->grad = b->exp_avg = b->exp_avg_sq = -1;
     if (!b->trains)
         return;
-    b->grad = add(p, b, i, SN_CLASS_GRAD, SN_F32, "grad", j->zero >= 2 ? b->slice : b->n);
+    b->grad = add(p, b, i, SN_CLASS_GRAD, b->grad_type, "grad", j->zero >= 2 ? b->slice : b->n);
     b->exp_avg = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg", b->slice);
     b->exp_avg_sq = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg_sq", b->slice);
 }

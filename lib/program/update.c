@@ -4,6 +4,10 @@
  *
  * Nothing is updated before the norm of everything is known (DESIGN.md 6: no optimistic update).
  * Each gradient is counted once: by the member 0 of the groups that hold copies of it.
+ *
+ * Gradients of another type are read through a copy in fp32, 4 bytes a value: of a whole bucket (or
+ * ZeRO's slice of it), or of layout.optimizer_tile values, one tile after another (Singh et al.,
+ * "DeepSpeed-TED", arXiv 2303.06318, 4). The bits are the same.
  */
 #include "lib/program/build.h"
 
@@ -45,27 +49,75 @@ static void sum_shared(const struct sn_job *j, struct sn_program *p)
     }
 }
 
-static void norms(const struct sn_job *j, struct sn_program *p)
+/* --- tiles ---------------------------------------------------------------------------------------
+ */
+
+/* Values at .. at + n - 1 of what this rank keeps of a bucket. */
+struct tile {
+    int64_t at, n;
+};
+
+typedef void on_tile(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
+                     struct tile t);
+
+static void for_tiles(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
+                      on_tile *then)
 {
-    for (int i = 0; i < j->n_buckets && !p->failed; i++) {
-        const struct sn_bucket *b = &j->buckets[i];
-        if (!b->trains)
-            continue;
-        struct sn_op *op = sn_op_add(p, SN_OP_SQ_NORM, "grad_norm.%.40s", b->name);
-        op->in[0] = own(j, p, b, b->grad);
-        op->only = b->copies | (j->zero ? 0 : 1u << b->replicas);
-    }
+    int64_t size = j->config->layout.optimizer_tile ? j->config->layout.optimizer_tile : b->slice;
+    for (int64_t at = 0; at < b->slice && !p->failed; at += size)
+        then(j, p, b, (struct tile){at, b->slice - at < size ? b->slice - at : size});
 }
 
-static void adamw(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b)
+static struct sn_view cut(struct sn_view v, struct tile t)
+{
+    v.offset += t.at;
+    v.cols = t.n;
+    return v;
+}
+
+/* The tile's gradients in fp32: themselves, or a copy that the next operation reads. */
+static struct sn_view gradients(const struct sn_job *j, struct sn_program *p,
+                                const struct sn_bucket *b, struct tile t, unsigned only)
+{
+    struct sn_view g = cut(own(j, p, b, b->grad), t);
+    if (b->grad_type == SN_F32)
+        return g;
+    int wide = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, t.n, "grad.fp32.%.60s", b->name);
+    struct sn_op *op = sn_op_add(p, SN_OP_COPY, "fp32.%.50s", b->name);
+    op->in[0] = g;
+    op->out[0] = sn_view_all(p, wide);
+    op->only = only;
+    return op->out[0];
+}
+
+static void tile_norm(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
+                      struct tile t)
+{
+    unsigned only = b->copies | (j->zero ? 0 : 1u << b->replicas);
+    struct sn_view g = gradients(j, p, b, t, only);
+    struct sn_op *op = sn_op_add(p, SN_OP_SQ_NORM, "grad_norm.%.40s", b->name);
+    op->in[0] = g;
+    op->only = only;
+}
+
+static void norms(const struct sn_job *j, struct sn_program *p)
+{
+    for (int i = 0; i < j->n_buckets; i++)
+        if (j->buckets[i].trains)
+            for_tiles(j, p, &j->buckets[i], tile_norm);
+}
+
+static void adamw(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
+                  struct tile t)
 {
     const struct sn_optimizer_config *o = &j->config->train.optimizer;
+    struct sn_view g = gradients(j, p, b, t, 0);
     struct sn_op *op = sn_op_add(p, SN_OP_ADAMW, "adamw.%.50s", b->name);
-    op->in[0] = own(j, p, b, b->grad);
-    op->out[0] = own(j, p, b, b->master);
-    op->out[1] = sn_view_flat(p, b->exp_avg);
-    op->out[2] = sn_view_flat(p, b->exp_avg_sq);
-    op->out[3] = b->master == b->weight ? sn_no_view : own(j, p, b, b->weight);
+    op->in[0] = g;
+    op->out[0] = cut(own(j, p, b, b->master), t);
+    op->out[1] = cut(sn_view_flat(p, b->exp_avg), t);
+    op->out[2] = cut(sn_view_flat(p, b->exp_avg_sq), t);
+    op->out[3] = b->master == b->weight ? sn_no_view : cut(own(j, p, b, b->weight), t);
     op->attr.beta1 = (float)o->beta1;
     op->attr.beta2 = (float)o->beta2;
     op->attr.eps = (float)o->eps;
@@ -80,7 +132,7 @@ static void update(const struct sn_job *j, struct sn_program *p)
         const struct sn_bucket *b = &j->buckets[i];
         if (!b->trains)
             continue;
-        adamw(j, p, b);
+        for_tiles(j, p, b, adamw);
         if (j->zero != 1 && j->zero != 2)
             continue;
         struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%s", b->name);

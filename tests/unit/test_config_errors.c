@@ -135,7 +135,8 @@ static const struct {
     {MODEL "}\n" TRAIN "}\nlayout: {expert_tensor: 2}\n",
      "run.yaml:3:25: layout.expert_tensor: 2 is not built yet; use 1"},
     {MODEL "}\n" TRAIN "}\nlayout: {optimizer_tile: 4096}\n",
-     "run.yaml:3:26: layout.optimizer_tile: 4096 is not built yet; use 0"},
+     "run.yaml:3:26: layout.optimizer_tile: 4096 is not a multiple of 65536 values; nearest that "
+     "are: 65536"},
     {MODEL "}\n" TRAIN "}\nlayout: {offload: optimizer}\n",
      "run.yaml:3:19: layout.offload: optimizer is not built yet; use none"},
     {MODEL "}\n" TRAIN "}\nlayout: {drop_duplicates: true}\n",
@@ -219,8 +220,9 @@ static const struct {
      "run.yaml:3:16: slurm.nodes: 0 is outside 1..1048576 nodes"},
     {MODEL "}\n" TRAIN "}\nslurm: {accounts: me}\n",
      "run.yaml:3:9: unknown key 'slurm.accounts'; did you mean 'slurm.account'?"},
-    {MODEL "}\n" TRAIN ", grad_dtype: bf16}\n",
-     "run.yaml:2:51: train.grad_dtype: bf16 is not built yet; use fp32"},
+    {MODEL "}\n" TRAIN ", grad_dtype: bf16}\nlayout: {zero: 2}\n",
+     "run.yaml:2:51: train.grad_dtype: bf16 with layout.zero 2 is not built yet; use fp32, or zero "
+     "0 or 1"},
     {MODEL "}\n" TRAIN ", optimizer: {kind: sgd}}\n",
      "run.yaml:2:57: train.optimizer.kind: unknown name 'sgd'; want adamw"},
     /* rules between keys */
