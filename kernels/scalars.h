@@ -21,7 +21,8 @@ enum sn_agree {
     SN_NAGREE_DENSE, /* a model without experts has no more */
     SN_AGREE_BALANCE = SN_NAGREE_DENSE,
     SN_AGREE_Z,
-    SN_AGREE_ROUTED, /* bytes that tokens' rows took to other ranks */
+    SN_AGREE_ROUTED,   /* bytes that tokens' rows took to other ranks */
+    SN_AGREE_GATHERED, /* and, with drop_duplicates, among tensor ranks */
     SN_NAGREE
 };
 

@@ -100,6 +100,7 @@ struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
     int tensor, pipeline, context;
     int expert;             /* ranks that share the experts out */
+    bool drop_duplicates;   /* tensor ranks share the rows that they exchange */
     double expert_buffer;   /* rows of a rank's window of experts' tokens, times the mean */
     int micro_batch;        /* sequences */
     int virtual_stages;     /* model pieces per pipeline stage */

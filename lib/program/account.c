@@ -41,7 +41,8 @@ static int64_t sent_by_op(const struct sn_job *j, const struct sn_op *op, bool a
     int64_t n = sn_agree_words(op);
     enum sn_dtype dtype = SN_F64;
     int size = j->group_size[op->group], index = j->group_index[op->group];
-    if (op->extra || (op->kind == SN_OP_EXCHANGE && !all))
+    bool counted = op->kind == SN_OP_EXCHANGE || op->kind == SN_OP_GATHER_ROWS; /* when it runs */
+    if (op->extra || (counted && !all))
         return 0;
     if (op->kind != SN_OP_AGREE) {
         if (!sn_op_collective(op, &kind, &n))

@@ -143,6 +143,7 @@ void sn_grad_dispatch(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_combine(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_gather_rows(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_move(struct sn_emit *e, const struct sn_op *f);
 /* recompute.c: let f read, where it must, what is computed again here. */
 void sn_recompute(struct sn_emit *e, struct sn_op *f);
@@ -178,9 +179,19 @@ struct sn_view sn_take(struct sn_emit *e, int value, struct sn_layout_form want)
 int sn_experts_here(const struct sn_emit *e);
 /* Where the rows that arrive lie in the window of a round: a new buffer. */
 int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label);
-/* Rows to the experts' ranks, or back; `attr` is that of a first exchange of the layer. */
+/* Rows to the experts' ranks, or back; `attr` is that of a first exchange of the layer. Where
+ * tensor ranks share windows, only these rows of `to` are written on the way back. */
 void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
                      const struct sn_attr *attr, const char *label);
+/* Of this the exchange alone, of a share; and the shares of a window from the tensor ranks, or the
+ * sum of their windows, of which each has its share. */
+void sn_exchange_share_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
+                           const struct sn_attr *attr, const char *label);
+void sn_gather_rows_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
+                        const struct sn_attr *attr, const char *label);
+/* Where tensor ranks share windows: rows that come back to other ranks are 0 here. */
+void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr *attr,
+                   const char *label);
 
 /* Attributes of an operation on this rank: where its rows, words and heads lie. */
 struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);

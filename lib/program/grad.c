@@ -257,6 +257,7 @@ static grad_fn *const rule[SN_NKINDS] = {
     [SN_OP_COMBINE] = sn_grad_combine,
     [SN_OP_EXPERT_GEMM] = sn_grad_expert_gemm,
     [SN_OP_EXCHANGE] = sn_grad_exchange,
+    [SN_OP_GATHER_ROWS] = sn_grad_gather_rows,
     [SN_OP_ENTER] = sn_grad_move,
     [SN_OP_ALL_REDUCE] = sn_grad_move,
     [SN_OP_ALL_GATHER] = sn_grad_move,

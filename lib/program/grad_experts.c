@@ -176,7 +176,7 @@ static void again(struct round *r, struct sn_view x, struct sn_view place)
     op->in[0] = x;
     op->in[1] = place;
     op->out[0] = sn_view_all(p, sent);
-    r->x = like(r, r->l.out.out[0].buf);
+    r->x = like(r, r->l.gate_up.in[0].buf);
     r->h = like(r, r->l.gate_up.out[0].buf);
     r->act = like(r, r->l.down.in[0].buf);
     sn_exchange_add(r->e, sn_view_all(p, sent), sn_view_all(p, r->x), r->l.out.in[1].buf, &r->attr,
@@ -189,7 +189,7 @@ static void gradients(struct round *r)
 {
     struct sn_program *p = r->e->p;
     int first = sn_part_of(r->e, r->l.gate_up.in[1]), second = sn_part_of(r->e, r->l.down.in[1]);
-    int dys = like(r, r->l.back.in[0].buf), dact = like(r, r->act), dh = like(r, r->h);
+    int dys = like(r, r->l.down.out[0].buf), dact = like(r, r->act), dh = like(r, r->h);
     sn_exchange_add(r->e, sn_grad_get(r->e, r->l.back.out[0].buf), sn_view_all(p, dys),
                     r->l.out.in[1].buf, &r->attr, r->l.out.label);
     add_gradient(r, dys, r->act, second);
@@ -212,6 +212,8 @@ static void further_rounds(struct sn_emit *e)
     r.attr = r.l.out.attr;
     x.buf = sn_recomputed(e, x.buf);
     place.buf = sn_recomputed(e, place.buf);
+    if (wants(e, r.l.out.in[0]))
+        sn_back_begin(e, sn_grad_slice(e, r.l.out.in[0]), &r.attr, r.l.out.label);
     e->p->extra = true;
     r.bounds = sn_arrivals_add(e, r.l.out.in[1].buf, &r.attr, r.l.out.label);
     again(&r, x, place);
@@ -246,8 +248,18 @@ void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
     struct sn_attr a = f->attr;
     a.inverse = !a.inverse;
     if (wants(e, f->in[0]))
-        sn_exchange_add(e, sn_grad_get(e, f->out[0].buf), sn_grad_slice(e, f->in[0]), f->in[1].buf,
-                        &a, f->label);
+        sn_exchange_share_add(e, sn_grad_get(e, f->out[0].buf), sn_grad_slice(e, f->in[0]),
+                              f->in[1].buf, &a, f->label);
+}
+
+/* A window that all ranks read has a gradient that is a sum over them, and the other way round. */
+void sn_grad_gather_rows(struct sn_emit *e, const struct sn_op *f)
+{
+    struct sn_attr a = f->attr;
+    a.inverse = !a.inverse;
+    if (wants(e, f->in[0]))
+        sn_gather_rows_add(e, sn_grad_get(e, f->out[0].buf), sn_grad_slice(e, f->in[0]),
+                           f->in[1].buf, &a, f->label);
 }
 
 /* The counts that the losses saw: those of all replicas, where they were summed. */

@@ -18,6 +18,12 @@
  * 2303.06318, 3). A rank takes `expert_buffer` times the mean at once; what exceeds that comes in
  * further rounds, of which nothing is kept (grad_experts.c computes them again).
  *
+ * Tensor ranks have the same tokens, so each row would travel once for each of them. With
+ * drop_duplicates each exchanges an equal share of a window's rows: the shares are gathered before
+ * the experts, and what comes from them, a sum over tensor ranks, is reduced and scattered before
+ * it goes back (the same paper, 5.1, with reduce-scatter in place of all-reduce and drop). A row
+ * comes back to one rank, elsewhere it is 0: so y is PARTIAL, as without.
+ *
  * The load-balancing loss counts the tokens of a micro-batch over all replicas (docs/EXPERTS.md).
  */
 #include "lib/program/build.h"
@@ -198,6 +204,12 @@ static int gather_bounds(struct sn_emit *e, const struct sn_node *n)
     return all;
 }
 
+/* Tensor ranks that share a window; 1: each has all of it. */
+static int64_t shares(const struct sn_emit *e)
+{
+    return e->job->config->layout.drop_duplicates ? e->job->group_size[SN_GROUP_TENSOR] : 1;
+}
+
 static struct sn_attr exchange_attr(const struct sn_emit *e, const struct sn_node *n)
 {
     int64_t rows = expert_rows(e, n), members = e->job->group_size[SN_GROUP_EXPERT];
@@ -209,6 +221,7 @@ static struct sn_attr exchange_attr(const struct sn_emit *e, const struct sn_nod
                                         : room < most ? room
                                                       : most,
                             .blocks_a = members,
+                            .blocks_b = shares(e),
                             .member = e->job->group_index[SN_GROUP_EXPERT]};
 }
 
@@ -223,16 +236,58 @@ int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, 
     return bounds;
 }
 
-void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
-                     const struct sn_attr *attr, const char *label)
+static void move_rows(struct sn_emit *e, struct sn_op *op, struct sn_view from, struct sn_view to,
+                      int all)
+{
+    op->in[0] = from;
+    op->in[1] = sn_view_all(e->p, all);
+    op->out[0] = to;
+    sn_comm_run(e->p, op);
+}
+
+void sn_exchange_share_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
+                           const struct sn_attr *attr, const char *label)
 {
     struct sn_op op = sn_comm_op(SN_OP_EXCHANGE, SN_GROUP_EXPERT, "%.50s.%s", label,
                                  attr->inverse ? "back" : "out");
-    op.in[0] = from;
-    op.in[1] = sn_view_all(e->p, all);
-    op.out[0] = to;
     op.attr = *attr;
-    sn_comm_run(e->p, &op);
+    move_rows(e, &op, from, to, all);
+}
+
+void sn_gather_rows_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
+                        const struct sn_attr *attr, const char *label)
+{
+    struct sn_op op = sn_comm_op(SN_OP_GATHER_ROWS, SN_GROUP_TENSOR, "%.50s.%s", label,
+                                 attr->inverse ? "sum" : "shares");
+    op.attr = *attr;
+    move_rows(e, &op, from, to, all);
+}
+
+void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr *attr,
+                   const char *label)
+{
+    if (attr->blocks_b > 1)
+        sn_op_add(e->p, SN_OP_ZERO, "%.50s.back", label)->out[0] = back;
+}
+
+void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
+                     const struct sn_attr *attr, const char *label)
+{
+    if (attr->blocks_b <= 1) {
+        sn_exchange_share_add(e, from, to, all, attr, label);
+        return;
+    }
+    int64_t rows = (attr->capacity + attr->blocks_b - 1) / attr->blocks_b;
+    int share = temp(e, e->job->dtype, rows, from.cols, label, "share");
+    set_needs(e, share, needs(e, from.buf));
+    struct sn_view all_of_it = sn_view_all(e->p, share);
+    if (attr->inverse) {
+        sn_gather_rows_add(e, from, all_of_it, all, attr, label);
+        sn_exchange_share_add(e, all_of_it, to, all, attr, label);
+    } else {
+        sn_exchange_share_add(e, from, all_of_it, all, attr, label);
+        sn_gather_rows_add(e, all_of_it, to, all, attr, label);
+    }
 }
 
 /* One window of rows, to the experts and back. */
@@ -256,6 +311,8 @@ static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
     int64_t rows = expert_rows(e, n), cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
     e->routes.all = gather_bounds(e, n);
     int back = temp(e, e->job->dtype, rows, cols, n->point, "back");
+    struct sn_attr a = exchange_attr(e, n);
+    sn_back_begin(e, sn_view_all(e->p, back), &a, n->point);
     one_round(e, n, sent, back);
     e->p->extra = true;
     one_round(e, n, sent, back);

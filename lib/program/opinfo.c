@@ -58,6 +58,7 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_SEND] = {"send", {0, 0}},
     [SN_OP_RECV] = {"recv", {0, 0}},
     [SN_OP_SHIFT] = {"shift", {0, 0}},
+    [SN_OP_GATHER_ROWS] = {"gather_rows", {0, 0}},
     [SN_OP_EXCHANGE] = {"exchange", {0, 0}},
     [SN_OP_WAIT] = {"wait", {0, 0}},
     [SN_OP_ENTER] = {"enter", {1, 0}},
@@ -93,9 +94,15 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
 {
     if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE)
         return false;
+    int64_t shares = op->attr.blocks_b > 1 ? op->attr.blocks_b : 1;
     if (op->kind == SN_OP_EXCHANGE) { /* on average */
         *kind = SN_ALL_TO_ALL;
-        *n = op->attr.rows * op->in[0].cols / op->attr.blocks_a;
+        *n = op->attr.rows * op->in[0].cols / op->attr.blocks_a / shares;
+        return true;
+    }
+    if (op->kind == SN_OP_GATHER_ROWS) {
+        *kind = op->attr.inverse ? SN_REDUCE_SCATTER : SN_ALL_GATHER;
+        *n = op->attr.rows * op->in[0].cols / shares;
         return true;
     }
     *kind = op->kind == SN_OP_SHIFT ? SN_SEND : (enum sn_collective)(op->kind - SN_OP_ALL_REDUCE);

@@ -32,13 +32,17 @@ enum {
     SN_OP_ALL_GATHER,
     SN_OP_REDUCE_SCATTER,
     SN_OP_ALL_TO_ALL,
-    SN_OP_SEND,     /* in[0] to member `peer` of the group */
-    SN_OP_RECV,     /* out[0] from member `peer` */
-    SN_OP_SHIFT,    /* ring: in[0] to the next member, out[0] from the previous one */
+    SN_OP_SEND,        /* in[0] to member `peer` of the group */
+    SN_OP_RECV,        /* out[0] from member `peer` */
+    SN_OP_SHIFT,       /* ring: in[0] to the next member, out[0] from the previous one */
+    SN_OP_GATHER_ROWS, /* the shares of a window: in[0] the own one, in[1] bounds of all members,
+                        * out[0] the window; attr.inverse: in[0] a window that is a sum over ranks,
+                        * out[0] the own share of the sum. attr as EXCHANGE's */
     SN_OP_EXCHANGE, /* rows of tokens to the ranks of their experts: in[0] own rows, in[1] bounds of
                      * all members, out[0] the window; attr.inverse: back (lib/layout/exchange.h).
                      * experts: of a member; capacity: rows of the window; rows: those of a member;
-                     * blocks_a: members. How many rows go is known when it runs */
+                     * blocks_a: members; blocks_b: tensor ranks that share a window, of which
+                     * each exchanges its share alone. How many rows go is known when it runs */
     SN_OP_WAIT,     /* block until operation `waits_for` is complete */
     SN_OP_ENTER,    /* out[0] is in[0], the same memory: it only has another gradient */
     SN_OP_AGREE,    /* step end: sum scalars.agree over all ranks, and wait */

@@ -104,6 +104,16 @@ static enum sn_status check_operands(const struct tracer *x, const struct sn_op 
                    ? SN_OK
                    : fault(x, op, "has operands that do not fit its group (columns, members)",
                            op->out[0].cols, op->attr.blocks_a);
+    if (op->kind == SN_OP_GATHER_ROWS) {
+        int64_t window = op->attr.inverse ? op->in[0].rows : op->out[0].rows;
+        int64_t share = op->attr.inverse ? op->out[0].rows : op->in[0].rows;
+        return op->in[0].cols == op->out[0].cols && op->attr.blocks_b == size &&
+                       share * size >= window
+                   ? SN_OK
+                   : fault(x, op,
+                           "has operands that do not fit its group (rows of a share, shares)",
+                           share, op->attr.blocks_b);
+    }
     int64_t want = op->kind == SN_OP_ALL_GATHER       ? in * size
                    : op->kind == SN_OP_REDUCE_SCATTER ? in / size
                                                       : in;

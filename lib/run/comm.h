@@ -40,11 +40,24 @@ struct sn_transfer {
     int peer;      /* SEND, RECV: member index */
     int tag;       /* SEND, RECV: 0 .. 32767; those of one pair and tag match in order of posting */
     void *staging; /* planned, sn_collective_staging() of the largest group; shared by all */
-    /* ALL_TO_ALL of rows: who sends how many to whom; n is an element count of a row. Its memory,
-     * and that of the bounds, is borrowed until the wait, too. NULL: blocks of n */
+    /* Of rows: who has how many; n is an element count of a row. ALL_TO_ALL: who sends how many to
+     * whom; ALL_GATHER, REDUCE_SCATTER: block i is member i's share of the window. Its memory, and
+     * that of the bounds, is borrowed until the wait, too. NULL: blocks of n */
     const struct sn_exchange *exchange;
     const char *label; /* the operation's name, for messages; outlives the communicator */
 };
+
+/* Block m of what is gathered or scattered, in elements. */
+struct sn_block {
+    int64_t at, n;
+};
+static inline struct sn_block sn_transfer_block(const struct sn_transfer *t, int m)
+{
+    if (!t->exchange || t->kind == SN_ALL_TO_ALL)
+        return (struct sn_block){m * t->n, t->n};
+    struct sn_exchange_rows r = sn_exchange_share(t->exchange, m);
+    return (struct sn_block){r.at * t->n, r.n * t->n};
+}
 
 struct sn_comm_ops {
     const char *name; /* "self", "mpi" */

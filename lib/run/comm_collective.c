@@ -36,6 +36,14 @@ static int64_t chunk_count(const struct exchange *x, int64_t c)
     return left < x->chunk ? left : x->chunk;
 }
 
+/* Chunk c of member m's block, which may be shorter than the longest. */
+static struct piece block_part(const struct exchange *x, int m, int64_t c)
+{
+    struct sn_block b = sn_transfer_block(x->t, m);
+    int64_t left = b.n - c * x->chunk;
+    return (struct piece){b.at + c * x->chunk, left < 0 ? 0 : left < x->chunk ? left : x->chunk};
+}
+
 /* The d-th member to send to, and to receive from: not all the same one at the same time. */
 static int next(const struct exchange *x, int d)
 {
@@ -107,6 +115,10 @@ static struct exchange exchange(struct sn_engine *e, const struct sn_transfer *t
                          .index = q->index,
                          .width = (int64_t)sn_dtype_size(t->dtype),
                          .n = t->n};
+    for (int m = 0; m < x.size && t->kind != SN_ALL_REDUCE; m++) { /* of the longest */
+        int64_t n = sn_transfer_block(t, m).n;
+        x.n = m == 0 || n > x.n ? n : x.n;
+    }
     x.stride = sn_collective_slice_bytes(x.size);
     if (t->kind == SN_ALL_REDUCE)
         x.chunk = sn_collective_chunk_bytes(x.size) / x.width;
@@ -191,34 +203,37 @@ static void all_reduce_small(const struct exchange *whole)
 static void begin_blocks(const struct exchange *x, int64_t c)
 {
     int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
-    int64_t at = c * x->chunk, count = chunk_count(x, c);
-    bool sums = x->t->kind == SN_REDUCE_SCATTER;
+    bool sums = x->t->kind == SN_REDUCE_SCATTER, gathers = x->t->kind == SN_ALL_GATHER;
     for (int d = 1; d < x->size; d++) {
         int from = previous(x, d);
-        char *to = sums ? part(x, c, from) : x->out + (from * x->n + at) * x->width;
-        receive(x, batch, from, to, count);
+        struct piece p = block_part(x, sums ? x->index : from, c);
+        if (p.count > 0)
+            receive(x, batch, from, sums ? part(x, c, from) : x->out + p.at * x->width, p.count);
     }
     for (int d = 1; d < x->size; d++) {
-        int64_t block = x->t->kind == SN_ALL_GATHER ? 0 : next(x, d) * x->n;
-        send(x, batch, next(x, d), (struct piece){block + at, count});
+        struct piece p = block_part(x, gathers ? x->index : next(x, d), c);
+        p.at = gathers ? c * x->chunk : p.at;
+        if (p.count > 0)
+            send(x, batch, next(x, d), p);
     }
 }
 
 static void exchange_blocks(const struct exchange *x)
 {
     bool sums = x->t->kind == SN_REDUCE_SCATTER;
-    const char *own = x->in + (x->t->kind == SN_ALL_GATHER ? 0 : x->index * x->n * x->width);
-    if (!sums && own != x->out + x->index * x->n * x->width)
-        memcpy(x->out + x->index * x->n * x->width, own, (size_t)(x->n * x->width));
+    struct sn_block mine = sn_transfer_block(x->t, x->index);
+    const char *own = x->in + (x->t->kind == SN_ALL_GATHER ? 0 : mine.at * x->width);
+    if (!sums && own != x->out + mine.at * x->width)
+        memcpy(x->out + mine.at * x->width, own, (size_t)(mine.n * x->width));
     begin_blocks(x, 0);
     for (int64_t c = 0; c < x->chunks; c++) {
         if (c + 1 < x->chunks)
             begin_blocks(x, c + 1);
         if (!sn_engine_complete(x->e, SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS)))
             return;
-        struct piece to = {c * x->chunk, chunk_count(x, c)};
-        if (sums)
-            sum(x, c, (struct piece){x->index * x->n + to.at, to.count}, to);
+        struct piece from = block_part(x, x->index, c);
+        if (sums && from.count > 0)
+            sum(x, c, from, (struct piece){c * x->chunk, from.count});
     }
 }
 
@@ -283,7 +298,7 @@ static void exchange_rows(struct exchange *x)
 void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t)
 {
     struct exchange x = exchange(e, t);
-    if (t->exchange)
+    if (t->exchange && t->kind == SN_ALL_TO_ALL)
         exchange_rows(&x);
     else if (t->kind != SN_ALL_REDUCE)
         exchange_blocks(&x);

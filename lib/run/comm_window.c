@@ -46,9 +46,10 @@ struct pass {
     const struct sn_transfer *t;
     const char *in;
     char *out;
-    int64_t width; /* bytes of an element */
-    int64_t at;    /* where the chunk begins in the buffer or in each block */
-    int64_t count; /* its length */
+    int64_t width;  /* bytes of an element */
+    int64_t at;     /* where the chunk begins in the buffer or in each block */
+    int64_t count;  /* its length, in the longest block */
+    int64_t length; /* of chunks */
 };
 
 static struct head *head_of(const struct sn_engine *e, int group, int member)
@@ -232,37 +233,50 @@ static bool all_reduce_chunk(struct pass *p)
     return true;
 }
 
+/* The chunk's part of member m's block. */
+static struct sn_block chunk_of(const struct pass *p, int m)
+{
+    struct sn_block b = sn_transfer_block(p->t, m);
+    int64_t left = b.n - p->at;
+    return (struct sn_block){b.at + p->at, left < 0 ? 0 : left < p->count ? left : p->count};
+}
+
 static bool all_gather_chunk(struct pass *p)
 {
-    copy(p, slot_of(p, p->q->index), p->in + p->at * p->width, p->count);
+    int64_t mine = chunk_of(p, p->q->index).n;
+    copy(p, slot_of(p, p->q->index), p->in + p->at * p->width, mine);
     if (!meet_to_read(p))
         return false;
     for (int d = 1; d < p->q->size; d++) {
         int j = (p->q->index + d) % p->q->size;
-        copy(p, p->out + (j * p->t->n + p->at) * p->width, slot_of(p, j), p->count);
+        struct sn_block b = chunk_of(p, j);
+        copy(p, p->out + b.at * p->width, slot_of(p, j), b.n);
     }
-    sn_engine_count(p->e, p->t->group, (p->q->size - 1) * p->count * p->width);
+    sn_engine_count(p->e, p->t->group, (p->q->size - 1) * mine * p->width);
     return true;
 }
 
 /* Reduce-scatter and all-to-all: a slot has a piece for each member. */
 static bool blocks_chunk(struct pass *p)
 {
-    int64_t mine = p->q->index * p->count * p->width;
+    int64_t piece = p->length * p->width, mine = p->q->index * piece, sent = 0;
+    struct sn_block own = chunk_of(p, p->q->index);
     for (int j = 0; j < p->q->size; j++)
-        if (j != p->q->index)
-            copy(p, slot_of(p, p->q->index) + j * p->count * p->width,
-                 p->in + (j * p->t->n + p->at) * p->width, p->count);
+        if (j != p->q->index) {
+            struct sn_block b = chunk_of(p, j);
+            copy(p, slot_of(p, p->q->index) + j * piece, p->in + b.at * p->width, b.n);
+            sent += b.n;
+        }
     if (!meet_to_read(p))
         return false;
     if (p->t->kind == SN_REDUCE_SCATTER)
-        sum(p, p->in + (p->q->index * p->t->n + p->at) * p->width, p->out + p->at * p->width, mine,
-            p->count);
+        sum(p, p->in + own.at * p->width, p->out + p->at * p->width, mine, own.n);
     for (int d = 1; d < p->q->size && p->t->kind == SN_ALL_TO_ALL; d++) {
         int j = (p->q->index + d) % p->q->size;
-        copy(p, p->out + (j * p->t->n + p->at) * p->width, slot_of(p, j) + mine, p->count);
+        struct sn_block b = chunk_of(p, j);
+        copy(p, p->out + b.at * p->width, slot_of(p, j) + mine, b.n);
     }
-    sn_engine_count(p->e, p->t->group, (p->q->size - 1) * p->count * p->width);
+    sn_engine_count(p->e, p->t->group, sent * p->width);
     return true;
 }
 
@@ -303,8 +317,9 @@ bool sn_window_takes(const struct sn_engine *e, const struct sn_transfer *t)
      * another run). Messages also won some rows up to 2 KiB with 2 or 4 ranks, by at most 22 us:
      * too little for a threshold before a quiet machine says so.
      * Beyond 64 members chunks of an all-reduce are longer than a slot. */
-    return !t->exchange && e->window.part && q->on_host &&
-           sn_collective_chunk_bytes(q->size) <= SLOT && !atomic_load(&e->window.is_off);
+    bool uneven = t->exchange && t->kind == SN_ALL_TO_ALL;
+    return !uneven && e->window.part && q->on_host && sn_collective_chunk_bytes(q->size) <= SLOT &&
+           !atomic_load(&e->window.is_off);
 }
 
 void sn_window_run(struct sn_engine *e, const struct sn_transfer *t)
@@ -315,12 +330,18 @@ void sn_window_run(struct sn_engine *e, const struct sn_transfer *t)
                      .in = t->in ? t->in : t->out,
                      .out = t->out,
                      .width = (int64_t)sn_dtype_size(t->dtype)};
-    int64_t length = chunk_length(&p), block = p.q->index * t->n * p.width;
-    const char *own = p.in + (t->kind == SN_ALL_TO_ALL ? block : 0);
-    if ((t->kind == SN_ALL_GATHER || t->kind == SN_ALL_TO_ALL) && own != p.out + block)
-        copy(&p, p.out + block, own, t->n);
-    for (p.at = 0; p.at < t->n; p.at += length) {
-        p.count = t->n - p.at < length ? t->n - p.at : length;
+    struct sn_block block = sn_transfer_block(t, p.q->index);
+    int64_t n = t->n;
+    for (int m = 0; m < p.q->size && t->exchange; m++) { /* of the longest */
+        int64_t other = sn_transfer_block(t, m).n;
+        n = m == 0 || other > n ? other : n;
+    }
+    p.length = chunk_length(&p);
+    const char *own = p.in + (t->kind == SN_ALL_TO_ALL ? block.at * p.width : 0);
+    if ((t->kind == SN_ALL_GATHER || t->kind == SN_ALL_TO_ALL) && own != p.out + block.at * p.width)
+        copy(&p, p.out + block.at * p.width, own, block.n);
+    for (p.at = 0; p.at < n; p.at += p.length) {
+        p.count = n - p.at < p.length ? n - p.at : p.length;
         if (!begin_chunk(&p) || !run_chunk(&p))
             return;
         end_chunk(&p);

@@ -23,7 +23,7 @@ struct sn_exec {
     int *first_posted;     /* by operation id, and the end */
     struct sn_exec_time times[SN_NKINDS];
     struct sn_pace pace;
-    int64_t routed; /* bytes */
+    struct sn_routed routed;
     void (*fence)(void *arg);
     void *fence_arg;
     int fenced; /* the operation of the train program that it stands before; -1 */
@@ -226,20 +226,27 @@ static struct sn_exchange exchange_of(const struct sn_exec *x, const struct sn_p
                                       const struct sn_op *op, const struct sn_at *at)
 {
     bool balanced = x->pace.on; /* nothing was computed */
-    return (struct sn_exchange){.bounds = balanced ? NULL : resolve(x, p, &op->in[1], at).p,
-                                .rows = op->attr.rows,
-                                .members = x->job->group_size[op->group],
-                                .index = x->job->group_index[op->group],
-                                .experts = op->attr.experts,
-                                .capacity = op->attr.capacity,
-                                .round = at->round,
-                                .back = op->attr.inverse};
+    return (struct sn_exchange){
+        .bounds = balanced ? NULL : resolve(x, p, &op->in[1], at).p,
+        .rows = op->attr.rows,
+        .members = x->job->group_size[SN_GROUP_EXPERT],
+        .index = x->job->group_index[SN_GROUP_EXPERT],
+        .experts = op->attr.experts,
+        .capacity = op->attr.capacity,
+        .round = at->round,
+        .back = op->attr.inverse,
+        .shares = (int)op->attr.blocks_b,
+        .share = op->attr.blocks_b > 1 ? x->job->group_index[SN_GROUP_TENSOR] : 0};
 }
 
 static void take_rows(struct sn_exec *x, struct sn_transfer *t, struct posted *tickets)
 {
+    int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
     t->exchange = &tickets->exchange;
-    x->routed += sn_exchange_sent(t->exchange) * t->n * (int64_t)sn_dtype_size(t->dtype);
+    if (t->kind == SN_ALL_TO_ALL)
+        x->routed.exchanged += sn_exchange_sent(t->exchange) * row;
+    else
+        x->routed.gathered += sn_exchange_sent_within(t->exchange) * row;
 }
 
 /* Both halves of a step of a ring. */
@@ -262,7 +269,7 @@ static void post(struct sn_exec *x, const struct sn_program *p, const struct sn_
     struct sn_transfer t = transfer_of(x, p, op, at);
     struct posted *tickets = posted_of(x, op, op->id, at->slot);
     *tickets = (struct posted){.ticket = {0, 0}};
-    if (op->kind == SN_OP_EXCHANGE) {
+    if (op->kind == SN_OP_EXCHANGE || op->kind == SN_OP_GATHER_ROWS) {
         tickets->exchange = exchange_of(x, p, op, at);
         t.n = op->in[0].cols;
         take_rows(x, &t, tickets);
@@ -297,7 +304,8 @@ static enum sn_status run_agree(struct sn_exec *x, const struct sn_op *op, struc
     s->agree[SN_AGREE_NONFINITE] = (double)s->nonfinite;
     s->agree[SN_AGREE_BALANCE] = s->balance_sum;
     s->agree[SN_AGREE_Z] = s->z_sum;
-    s->agree[SN_AGREE_ROUTED] = (double)x->routed;
+    s->agree[SN_AGREE_ROUTED] = (double)x->routed.exchanged;
+    s->agree[SN_AGREE_GATHERED] = (double)x->routed.gathered;
     struct sn_transfer all = {.kind = SN_ALL_REDUCE,
                               .group = SN_GROUP_WORLD,
                               .dtype = SN_F64,
@@ -374,10 +382,10 @@ static double pass_fence(struct sn_exec *x)
     return sn_clock();
 }
 
-int64_t sn_exec_take_routed(struct sn_exec *x)
+struct sn_routed sn_exec_take_routed(struct sn_exec *x)
 {
-    int64_t bytes = x->routed;
-    x->routed = 0;
+    struct sn_routed bytes = x->routed;
+    x->routed = (struct sn_routed){0, 0};
     return bytes;
 }
 

@@ -49,8 +49,12 @@ struct sn_at {
 enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
                              struct sn_at at, struct sn_err *err);
 
-/* Bytes that this rank's EXCHANGE operations sent since the last call, by what routing decided. */
-int64_t sn_exec_take_routed(struct sn_exec *x);
+/* Bytes that this rank's EXCHANGE operations sent, and its GATHER_ROWS, by what routing decided. */
+struct sn_routed {
+    int64_t exchanged, gathered;
+};
+/* Since the last call. */
+struct sn_routed sn_exec_take_routed(struct sn_exec *x);
 
 /* Seconds spent in each kind of operation since creation, and how often it ran. */
 struct sn_exec_time {

@@ -172,9 +172,12 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     int64_t traffic[SN_NAXES];
     memcpy(traffic, r->traffic, sizeof(traffic));
     traffic[SN_AXIS_EXPERT] += r->has_routed ? r->routed : 0;
+    traffic[SN_AXIS_TENSOR] += r->has_routed ? r->gathered : 0;
     sn_metrics_json_traffic(f, traffic);
     if (r->has_routed)
         (void)fprintf(f, ", \"routed_bytes\": %lld", (long long)r->routed);
+    if (r->has_routed && r->gathered > 0)
+        (void)fprintf(f, ", \"gathered_bytes\": %lld", (long long)r->gathered);
     if (r->snapshot)
         add_snapshot(f, r->snapshot);
     (void)fprintf(f, "}\n");

@@ -33,9 +33,10 @@ struct sn_step_report {
     double loss_scale;
     int64_t skipped;
     const struct sn_memory_plan *memory;
-    const int64_t *traffic;                    /* per axis, summed over ranks, */
-    bool has_routed;                           /* but on the expert axis without */
-    int64_t routed;                            /* what the routing of this step sent there */
+    const int64_t *traffic; /* per axis, summed over ranks, */
+    bool has_routed;        /* but without what the routing of this step decided: */
+    int64_t routed;         /* on the expert axis, */
+    int64_t gathered;       /* and on the tensor axis */
     const struct sn_snapshot_report *snapshot; /* NULL: none */
 };
 

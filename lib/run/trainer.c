@@ -172,7 +172,9 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
 {
     int64_t sent[SN_NAXES] = {0};
     t->env.comm->ops->take_sent_bytes(t->env.comm, sent);
-    sent[SN_AXIS_EXPERT] -= sn_exec_take_routed(t->exec);
+    struct sn_routed routed = sn_exec_take_routed(t->exec);
+    sent[SN_AXIS_EXPERT] -= routed.exchanged;
+    sent[SN_AXIS_TENSOR] -= routed.gathered;
     sent[SN_AXIS_WORLD] -= sn_trainer_snapshot_sent(t); /* exactly what is planned for it */
     for (int a = 0; a < SN_NAXES; a++)
         if (sent[a] != t->sent_by_rank[a])
@@ -194,6 +196,7 @@ static void report_routers(const struct sn_trainer *t, struct sn_step_report *r)
         return;
     r->has_routed = t->job->group_size[SN_GROUP_EXPERT] > 1; /* also where nothing is computed */
     r->routed = (int64_t)s->agree[SN_AGREE_ROUTED];
+    r->gathered = (int64_t)s->agree[SN_AGREE_GATHERED];
     if (t->env.pace)
         return;
     double n = layers * s->tokens_in_step;

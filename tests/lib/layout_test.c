@@ -100,6 +100,8 @@ static bool begin(struct shared *s, struct place *p, int rank)
         sn_state_create(&p->state, p->exec, p->job, &err) != SN_OK ||
         sn_weights_init(&p->state, p->job, &err) != SN_OK)
         return failed(s, &err);
+    if (s->out->pace)
+        sn_exec_set_pace(p->exec, s->out->pace);
     if (s->out->level_routers)
         level_routers(&p->state);
     if (sn_weights_publish(p->exec, p->job, comm, &err) != SN_OK)
@@ -166,9 +168,13 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
         return failed(s, &err);
     comm->ops->take_sent_bytes(comm, sent);
     sn_job_traffic(p->job, planned);
-    int64_t routed = sn_exec_take_routed(p->exec);
-    planned[SN_AXIS_EXPERT] += routed;
-    (void)__atomic_fetch_add(&s->out->routed, routed, __ATOMIC_RELAXED);
+    struct sn_routed routed = sn_exec_take_routed(p->exec);
+    planned[SN_AXIS_EXPERT] += routed.exchanged;
+    planned[SN_AXIS_TENSOR] += routed.gathered;
+    (void)__atomic_fetch_add(&s->out->routed, routed.exchanged, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(&s->out->gathered, routed.gathered, __ATOMIC_RELAXED);
+    for (int a = 0; a < SN_NAXES; a++)
+        (void)__atomic_fetch_add(&s->out->sent[a], sent[a], __ATOMIC_RELAXED);
     if (memcmp(sent, planned, sizeof(sent)) != 0)
         s->out->traffic_is_planned = false;
     if (comm->rank == 0) {

@@ -5,14 +5,18 @@
 #define SN_LAYOUT_TEST_H
 
 #include "lib/config/config.h"
+#include "lib/plan/machine.h"
 #include "lib/program/program.h"
 
 enum { LAYOUT_STEPS_MAX = 64 };
 
 struct layout_run {
     int steps;
-    bool level_routers; /* in: their weights are 0, so that the first experts get all tokens */
-    int64_t routed;     /* bytes that went to experts and back, of all ranks and steps */
+    const struct sn_machine *pace; /* in: sleep by it instead of computing; routing is balanced */
+    bool level_routers;     /* in: their weights are 0, so that the first experts get all tokens */
+    int64_t routed;         /* bytes that went to experts and back, of all ranks and steps */
+    int64_t gathered;       /* and between the tensor ranks that share windows */
+    int64_t sent[SN_NAXES]; /* all bytes, by axis */
     double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
     double val_loss;
     bool traffic_is_planned; /* every rank, every axis, every step */

@@ -116,7 +116,7 @@ struct sn_config layouts_reference(const struct sn_config *c)
     l->micro_batch = together;
     l->schedule = SN_1F1B;
     l->recompute = SN_RECOMPUTE_NONE;
-    l->comm_aware_recompute = false;
+    l->comm_aware_recompute = l->drop_duplicates = false;
     l->zero = l->n_split = 0;
     return one;
 }

@@ -145,6 +145,7 @@ layout_plan() { # line name output: planned bytes are the trainer's
     # What routing decides is not the plan's to say: the trainer holds it to the counts of every step.
     layout_routed='s/"expert": [0-9]*/"expert": -/'
     case $layout_first in *'"routed_bytes"'*) ;; *) layout_routed= ;; esac
+    case $layout_first in *'"gathered_bytes"'*) layout_routed="$layout_routed;"'s/"tensor": [0-9]*/"tensor": -/' ;; esac
     is "$2: the bytes sent are the plan's" \
         "$(layout_section traffic_bytes "$layout_first" | sed "$layout_routed")" \
         "$(layout_section traffic_bytes "$out" | sed "$layout_routed")"

@@ -125,6 +125,24 @@ static void *exchanged(const struct meeting *m, int size, int me, int64_t *n)
     return out;
 }
 
+/* Shares of a window: all of them, or the sum of the own one. */
+static void *shared(const struct meeting *m, int size, int me, int64_t *n)
+{
+    const struct sn_transfer *t = of(m, me);
+    size_t width = sn_dtype_size(t->dtype);
+    struct sn_block own = sn_transfer_block(t, me), last = sn_transfer_block(t, size - 1);
+    bool spreads = t->kind == SN_ALL_GATHER;
+    *n = spreads ? last.at + last.n : own.n;
+    char *out = need(malloc((size_t)*n * width + 1));
+    for (int i = 0; spreads && i < size; i++) {
+        struct sn_block b = sn_transfer_block(of(m, i), i);
+        memcpy(out + (size_t)b.at * width, input(of(m, i)), (size_t)b.n * width);
+    }
+    for (int64_t i = 0; !spreads && i < *n; i++)
+        put(out, t->dtype, i, sum(m, size, own.at + i));
+    return out;
+}
+
 /* What member `me` gets, into fresh memory; `n` elements of its output. */
 static void *result(const struct meeting *m, int size, int me, int64_t *n)
 {
@@ -198,7 +216,9 @@ static void meet(struct rank *r, const struct sn_transfer *t)
             abort();
         }
     int64_t n;
-    void *out = t->exchange ? exchanged(m, size, me, &n) : result(m, size, me, &n);
+    void *out = !t->exchange               ? result(m, size, me, &n)
+                : t->kind == SN_ALL_TO_ALL ? exchanged(m, size, me, &n)
+                                           : shared(m, size, me, &n);
     leave(w, m, round);
     memcpy(t->out, out, (size_t)n * sn_dtype_size(t->dtype));
     free(out);
@@ -268,9 +288,11 @@ static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
     assert(r->world->has_grid);
     int size = sn_group_size(&r->world->grid, r->number, t->group);
     int me = sn_group_index(&r->world->grid, r->number, t->group);
+    int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
     r->sent[sn_group_axis(t->group)] +=
-        t->exchange ? sn_exchange_sent(t->exchange) * t->n * (int64_t)sn_dtype_size(t->dtype)
-                    : sn_collective_bytes(t->kind, t->n, t->dtype, size, me);
+        !t->exchange               ? sn_collective_bytes(t->kind, t->n, t->dtype, size, me)
+        : t->kind == SN_ALL_TO_ALL ? sn_exchange_sent(t->exchange) * row
+                                   : sn_exchange_sent_within(t->exchange) * row;
     if (t->kind == SN_SEND) {
         mail_send(r, t);
         return 0;

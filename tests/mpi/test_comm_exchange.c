@@ -6,6 +6,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/run/comm.h"
+#include "lib/run/comm_engine.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/tap.h"
@@ -139,6 +140,85 @@ static void rows_go_there_and_back(struct sn_comm *c, int64_t cols, int64_t most
     sn_free(r.window);
 }
 
+/* --- shares of a window
+ * ----------------------------------------------------------------------------
+ */
+
+static bool post(struct sn_comm *c, const struct sn_transfer *t, const char *what)
+{
+    struct sn_err err = {0};
+    bool good = c->ops->wait(c, c->ops->post(c, t), &err) == SN_OK;
+    int64_t sent = take_sent(c), want = sn_exchange_sent_within(t->exchange) * t->n * 4;
+    if (!good || sent != want)
+        printf("# rank %d, %s: sent %lld bytes, and counts %lld %s\n", c->rank, what,
+               (long long)sent, (long long)want, err.text);
+    return good && sent == want;
+}
+
+/* Every rank is a share of one window of `rows`, of which some ranks may have none. */
+static bool gathered_and_summed(struct sn_comm *c, int64_t rows, int64_t cols, float *window,
+                                float *share)
+{
+    int32_t bounds[2] = {0, (int32_t)rows};
+    struct sn_exchange x = {.bounds = bounds,
+                            .members = 1,
+                            .experts = 1,
+                            .capacity = rows + 1,
+                            .shares = c->size,
+                            .share = c->rank};
+    struct sn_exchange_rows mine = sn_exchange_share(&x, c->rank);
+    struct sn_transfer t = {.kind = SN_ALL_GATHER,
+                            .group = SN_GROUP_TENSOR,
+                            .dtype = SN_F32,
+                            .n = cols,
+                            .in = share,
+                            .out = window,
+                            .exchange = &x,
+                            .label = "shares"};
+    void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
+    t.staging = staging;
+    bool good = staging != NULL;
+    for (int64_t i = 0; i < mine.n * cols; i++)
+        share[i] = value(1, mine.at + i / cols, i % cols);
+    memset(window, 0xff, (size_t)((rows + 1) * cols) * sizeof(float));
+    good = good && post(c, &t, "gather");
+    for (int64_t i = 0; i < rows * cols; i++)
+        good = good && window[i] == value(1, i / cols, i % cols);
+    for (int64_t i = 0; i < rows * cols; i++) /* sums are whole numbers */
+        window[i] = (float)(c->rank + 1) * value(1, i / cols, i % cols);
+    memset(share, 0xff, (size_t)(mine.n * cols) * sizeof(float));
+    t.kind = SN_REDUCE_SCATTER;
+    t.in = window;
+    t.out = share;
+    x.back = true;
+    good = post(c, &t, "sum") && good;
+    float times = (float)(c->size * (c->size + 1) / 2);
+    for (int64_t i = 0; i < mine.n * cols; i++)
+        good = good && share[i] == times * value(1, mine.at + i / cols, i % cols);
+    sn_free(staging);
+    return good;
+}
+
+static void windows_are_shared(struct sn_comm *c, bool by_messages)
+{
+    static const struct {
+        int64_t rows, cols;
+    } of[] = {{0, 5}, {1, 5}, {7, 3}, {64, 48}, {11, 70000}, {3, 300000}};
+    bool good = true;
+    sn_engine_use_windows(c, !by_messages);
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        size_t n = (size_t)((of[i].rows + 1) * of[i].cols);
+        float *window = sn_alloc_n(n, sizeof(float)), *share = sn_alloc_n(n, sizeof(float));
+        good = window && share && gathered_and_summed(c, of[i].rows, of[i].cols, window, share) &&
+               good;
+        sn_free(window);
+        sn_free(share);
+    }
+    sn_engine_use_windows(c, true);
+    point(c, good,
+          by_messages ? "shares of a window, by messages" : "shares of a window, through memory");
+}
+
 int main(void)
 {
     struct sn_comm *c;
@@ -155,6 +235,11 @@ int main(void)
     rows_go_there_and_back(c, 70000, 3, "long rows: several messages between two members");
     rows_go_there_and_back(c, 300000, 2, "rows longer than a message");
     rows_go_there_and_back(c, 1000, 0, "all rows to one member, none to the others");
+    g = test_grid(c->size, 1, 1, 1);
+    if (c->ops->set_grid(c, &g, &err) != SN_OK)
+        printf("# %s\n", err.text);
+    windows_are_shared(c, true);
+    windows_are_shared(c, false);
     bool is_first = c->rank == 0;
     c->ops->destroy(c);
     return is_first ? tap_done() : tap_failed > 0;

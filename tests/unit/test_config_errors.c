@@ -139,8 +139,6 @@ static const struct {
      "are: 65536"},
     {MODEL "}\n" TRAIN "}\nlayout: {offload: optimizer}\n",
      "run.yaml:3:19: layout.offload: optimizer is not built yet; use none"},
-    {MODEL "}\n" TRAIN "}\nlayout: {drop_duplicates: true}\n",
-     "run.yaml:3:27: layout.drop_duplicates: true is not built yet; use false"},
     {MODEL "}\n" TRAIN "}\nlayout: {compress: zhybrid}\n",
      "run.yaml:3:20: layout.compress: zhybrid is not built yet; use none"},
     {MODEL "}\n" TRAIN "}\nlayout: {compress: {data: zfp-8}}\n",

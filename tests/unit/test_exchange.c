@@ -117,6 +117,57 @@ static bool segments_fill_windows(const struct world *w, int member, int round)
     return good;
 }
 
+/* Of every window each share takes as many rows as the others, or one more; together they take what
+ * a rank alone would, at the place after that of the shares before. */
+static bool shares_make_the_window(const struct world *w, int shares)
+{
+    struct sn_exchange x = exchange_of(w, 0, 0);
+    int rounds = sn_exchange_rounds(&x);
+    for (int round = 0; round < rounds; round++)
+        for (int to = 0; to < w->members; to++) {
+            struct sn_exchange alone = exchange_of(w, to, round);
+            struct sn_exchange_rows all = sn_exchange_share(&alone, 0);
+            int64_t at = 0, gathered = 0, scattered = 0;
+            for (int s = 0; s < shares; s++) {
+                struct sn_exchange b = alone;
+                b.shares = shares;
+                b.share = s;
+                struct sn_exchange_rows mine = sn_exchange_share(&b, s);
+                int64_t here = 0;
+                for (int from = 0; from < w->members; from++) {
+                    struct sn_exchange a = exchange_of(w, from, round);
+                    a.shares = shares;
+                    a.share = s;
+                    struct sn_exchange_rows own = sn_exchange_own(&a, to),
+                                            to_window = sn_exchange_window(&b, from);
+                    if (own.n != to_window.n || (own.n > 0 && to_window.at != here))
+                        return false;
+                    here += own.n;
+                }
+                gathered += sn_exchange_sent_within(&b);
+                b.back = true;
+                scattered += sn_exchange_sent_within(&b);
+                if (mine.at != at || mine.n != here || mine.n > (all.n + shares - 1) / shares)
+                    return false;
+                at += mine.n;
+            }
+            if (at != all.n || gathered != (shares - 1) * at || scattered != gathered)
+                return false;
+        }
+    return true;
+}
+
+static void shared_windows_are_whole(void)
+{
+    struct dice d = {43, 0};
+    int wrong = 0;
+    for (int i = 0; i < 1000; i++) {
+        struct world w = random_world(&d);
+        wrong += !shares_make_the_window(&w, (int)roll(&d, 5) + 1);
+    }
+    tap_ok(wrong == 0, "1000 worlds (seed 43), windows shared by 1 to 5 ranks: %d wrong", wrong);
+}
+
 static void every_row_finds_its_expert(void)
 {
     struct dice d = {42, 0};
@@ -148,6 +199,7 @@ static void balanced_rows_need_one_round(void)
 int main(void)
 {
     every_row_finds_its_expert();
+    shared_windows_are_whole();
     balanced_rows_need_one_round();
     return tap_done();
 }

@@ -133,6 +133,33 @@ static void kept_results_are_not_sent_again(void)
     }
 }
 
+/* With drop_duplicates each row goes through the exchange once, not once for each tensor rank; of
+ * the windows, rows of all tokens, tensor ranks send each other all but their own share: to gather
+ * and to sum, forward and backward. */
+static void duplicates_are_dropped(int tensor, double buffer, bool level)
+{
+    struct sn_config all = config_of(2, buffer);
+    all.model.kv_heads = 12;
+    all.layout.data = 2;
+    all.layout.tensor = tensor;
+    struct sn_config once = all;
+    once.layout.drop_duplicates = true;
+    struct layout_run a = train(&all, level), b = train(&once, level);
+    double off = layout_difference(&a, &b);
+    tap_ok(!a.fault[0] && !b.fault[0] && off <= 1e-5 && b.traffic_is_planned,
+           "%d tensor ranks, %.1f times the mean%s: losses of those with duplicates (off by "
+           "%.1e)%s%s",
+           tensor, buffer, level ? ", all to one" : "", off, a.fault, b.fault);
+    tap_ok(b.routed > 0 && a.routed == tensor * b.routed,
+           "%lld bytes through exchanges instead of %lld", (long long)b.routed,
+           (long long)a.routed);
+    int64_t rows = (int64_t)all.train.global_batch * all.model.seq * K * LAYERS * STEPS;
+    int64_t want = 4 * (tensor - 1) * rows * all.model.hidden * (int64_t)sizeof(float);
+    tap_ok(a.gathered == 0 && (buffer < 2 ? b.gathered > want : b.gathered == want),
+           "%lld bytes among tensor ranks, 4 (T - 1) a row are %lld%s", (long long)b.gathered,
+           (long long)want, buffer < 2 ? ", 5 in further rounds" : "");
+}
+
 int main(void)
 {
     one_rank_has_all_tokens(1.0);
@@ -143,5 +170,8 @@ int main(void)
     bytes_follow_the_counts(4.0);
     memory_follows_the_window();
     kept_results_are_not_sent_again();
+    duplicates_are_dropped(2, 2.0, false);
+    duplicates_are_dropped(3, 2.0, true);
+    duplicates_are_dropped(2, 1.0, true);
     return tap_done();
 }
