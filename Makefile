@@ -215,11 +215,12 @@ info: ## What was found on this machine and what was not
 	@echo 'BLAS to compare with $(BLAS_LIBS)'
 	@echo 'instruction sets     $(ISAS) (chosen at run time)'
 
-docs: all ## Write the pages that the key tables and tests/activations give anew
+docs: all $(BUILD)/tests/unit/test_accounting ## Write the pages and tables that programs give anew
 	$(BUILD)/bin/sennit-plan --help-keys=markdown > docs/RUNFILE.md
 	$(BUILD)/bin/sennit-plan --help-keys=machines > docs/MACHINES.md
 	$(BUILD)/bin/sennit-plan --help-keys=sites > docs/SITES.md
 	BUILD=$(BUILD) tests/activations > docs/ACTIVATIONS.md
+	BUILD=$(BUILD) tests/experts > $(BUILD)/EXPERTS.md && cp $(BUILD)/EXPERTS.md docs/EXPERTS.md
 format: ## Format every C file with clang-format
 	clang-format -i $$(find bin checkpoint kernels lib slurm tests -name '*.[ch]')
 clean: ## Remove build/

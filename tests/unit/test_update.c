@@ -2,7 +2,7 @@
  * The update of a bucket in tiles, and gradients of two bytes: the same bits however it is cut, and
  * scratch that a tile bounds, whatever the experts' size.
  */
-#include "lib/model/model.h"
+#include "tests/lib/accounting.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 
@@ -60,43 +60,6 @@ static void tiles_change_no_bit(const struct variant *v)
            b.fault);
 }
 
-/* Most bytes of temporaries that live at once in the update, and the largest slice of a bucket of
- * bf16 gradients; -1 on an error. */
-static int64_t update_scratch(const struct sn_config *c, int64_t *slice, struct sn_memory_plan *m,
-                              struct sn_err *err)
-{
-    struct sn_model *model = NULL;
-    struct sn_job *job = NULL;
-    struct sn_job_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
-    int64_t most = -1;
-    if (sn_model_create(&model, &c->model, &c->train, err) == SN_OK) {
-        env.model = model;
-        if (sn_job_create(&job, &env, err) == SN_OK) {
-            const struct sn_program *p = &job->train;
-            const struct sn_chunk *update = &p->chunks[p->n_chunks - 1];
-            int first = update->first, end = first + update->n;
-            most = 0;
-            for (int i = first; i < end; i++) {
-                int64_t live = 0;
-                for (int b = p->n_state_bufs; b < p->n_bufs; b++)
-                    live +=
-                        p->bufs[b].first >= first && p->bufs[b].first <= i && p->bufs[b].last >= i
-                            ? p->bufs[b].bytes
-                            : 0;
-                most = live > most ? live : most;
-            }
-            *slice = 0;
-            for (int b = 0; b < job->n_buckets; b++)
-                if (job->buckets[b].grad_type != SN_F32 && job->buckets[b].slice > *slice)
-                    *slice = job->buckets[b].slice;
-            sn_job_memory(job, m);
-        }
-    }
-    sn_job_destroy(job);
-    sn_model_destroy(model);
-    return most;
-}
-
 static void a_tile_bounds_the_scratch(void)
 {
     struct sn_err err = {0};
@@ -108,9 +71,9 @@ static void a_tile_bounds_the_scratch(void)
         c.layout.expert = 2;
         c.layout.expert_buffer = 2;
         c.train.grad_dtype = SN_BF16;
-        int64_t all = update_scratch(&c, &slice, &whole, &err);
+        int64_t all = account_update(&c, &slice, &whole, &err);
         c.layout.optimizer_tile = TILE;
-        int64_t one = update_scratch(&c, &slice, &tiled, &err);
+        int64_t one = account_update(&c, &slice, &tiled, &err);
         tap_ok(all == 4 * slice && one == 4 * TILE && slice > TILE,
                "width %d: %lld bytes of fp32 gradients at once, want 4 x %lld; in tiles %lld, want "
                "4 x %d %s",
@@ -127,9 +90,9 @@ static void gradients_of_two_bytes_are_half(void)
     struct sn_config c = config_of(512);
     struct sn_memory_plan fp32, bf16;
     int64_t slice = 0, d = c.model.hidden, layers = c.model.layers;
-    (void)update_scratch(&c, &slice, &fp32, &err);
+    (void)account_update(&c, &slice, &fp32, &err);
     c.train.grad_dtype = SN_BF16;
-    (void)update_scratch(&c, &slice, &bf16, &err);
+    (void)account_update(&c, &slice, &bf16, &err);
     int64_t block = 4 * d * d + 3 * d * c.model.ffn * c.model.experts.count;
     int64_t matrices = layers * block + c.model.vocab * d;
     int64_t saved = fp32.grads - bf16.grads;
