@@ -1,0 +1,92 @@
+/*
+ * cuda.h - what the CUDA kernels need of a device, and the table of operations that they fill.
+ *
+ * The kernels are held to kernels/ops.h: same operands, same attributes, but every pointer of a
+ * struct sn_args (operands, scalars, scratch) is device memory. An operation is a few launches on
+ * cx->stream; it allocates nothing, waits for nothing and reads nothing back, so it can be captured
+ * in a graph, except that the first GEMM of each shape asks cuBLASLt for a plan (host work only;
+ * run a step once before capturing). Errors of launching are returned at once; what goes wrong on
+ * the device later surfaces at the caller's next synchronisation.
+ *
+ * Scratch is a buffer of the program: sn_cuda_scratch() knows its bytes from shapes alone, without
+ * a device, so a login node plans what a compute node runs. cuBLASLt's workspace is in it too.
+ *
+ * Deterministic: no float atomics, a fixed order in every sum. cx->fast_unordered allows gradients
+ * of attention to be summed by atomics: other bits from run to run, and faster.
+ */
+#ifndef SN_CUDA_H
+#define SN_CUDA_H
+
+#include "kernels/ops.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Filled by sn_cuda_device_of(); tests fill it by hand. */
+struct sn_cuda_device {
+    int arch;               /* 70, 75, 80, 90, 100, ... */
+    int multiprocessors;
+    size_t shared_per_block; /* what a block may ask for at most (opt-in) */
+};
+
+enum { SN_CUDA_PLANS = 512 }; /* shapes of GEMM whose plan is kept; beyond, plans are made anew */
+
+/* How cuBLASLt computes one shape (gemm.cu); `key` is 0 while the entry is free. */
+struct sn_cuda_plan {
+    uint64_t key[4];
+    cublasLtMatmulAlgo_t algo;
+    int epilogue; /* 1: the bias is the library's, 0: ours */
+};
+
+struct sn_cuda_plans {
+    int n;
+    struct sn_cuda_plan plan[SN_CUDA_PLANS];
+};
+
+/* What an operation that failed leaves behind. */
+struct sn_cuda_fault {
+    const char *op;   /* "attention_dx" */
+    const char *what; /* of the library or the driver: "invalid configuration argument" */
+    int code;         /* its number */
+};
+
+/* One per device and host thread that launches. The caller fills it (zeroed first) and owns what
+ * it points to. */
+struct sn_cuda {
+    struct sn_cuda_device device;
+    cudaStream_t stream; /* may be changed between operations */
+    cublasLtHandle_t blas;
+    struct sn_cuda_plans *plans; /* zeroed when new; for one device */
+    bool tf32;                   /* GEMMs of fp32 operands round them to TF32 (sm_80 and later) */
+    bool fast_unordered;
+    struct sn_cuda_fault fault;
+};
+
+/* 0, or non-zero with cx->fault set. */
+typedef int sn_cuda_run(struct sn_cuda *cx, const struct sn_args *a);
+
+struct sn_cuda_ops {
+    sn_cuda_run *run[SN_NKERNELS]; /* all there */
+};
+
+const struct sn_cuda_ops *sn_cuda_table(void);
+const char *sn_cuda_op_name(enum sn_op_kind kind);
+
+/* Bytes of scratch, as struct sn_ops has it; `threads` is not used. The same for every device. */
+size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads);
+
+/* The properties of a device; a cudaError_t. */
+int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out);
+
+/* May operations of this program type run on the device? NULL, or what is missing: "bf16 needs
+ * sm_80; this device is sm_70: use fp16". */
+const char *sn_cuda_refuses(const struct sn_cuda_device *d, enum sn_dtype storage);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
