@@ -181,11 +181,6 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
 enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, struct sn_err *err)
 {
     struct sn_str text = {0};
-    if (s->job[0]->config->model.experts.count > 0 ||
-        s->job[0]->config->layout.comm_aware_recompute)
-        return sn_fail(err, SN_EINPUT,
-                       "--activations: the formula is one of dense models without "
-                       "comm_aware_recompute; --explain lists the buffers of others");
     sn_str_add(&text, "%s", json ? "{\"activations\": [" : "");
     for (int i = 0; i < s->n; i++) {
         sn_str_add(&text, "%s", i == 0 ? "" : json ? ", " : "\n");

@@ -3,42 +3,22 @@
 #include "lib/layout/cut.h"
 #include "lib/layout/schedule.h"
 
+#include <math.h>
+
 /* The letters of the header, and the switches of the formula. */
 struct letters {
-    const struct sn_job *j;
+    const struct sn_config *config;
+    const struct sn_part_place *at;
     struct sn_activations *a;
     enum sn_dtype dtype;
-    int n, t, c;                /* layers of the part, ranks of the axes */
+    int n, m, t, c;             /* layers of the part, those with experts; ranks of the axes */
     int64_t T, region, D, q, g; /* region: T' */
     int64_t f, heads;           /* heads: H / t */
+    int64_t E, k, P, R, W;      /* of experts */
     bool rms, gated, parallel;  /* the family */
     bool sp, dropout, split, exchange;
-    bool selective, full;
+    bool selective, full, aware;
 };
-
-const char *sn_why_text(enum sn_why w)
-{
-    static const char *const text[SN_NWHYS] = {
-        [SN_WHY_FP32] = "fp32: 4 bytes an element, not 2",
-        [SN_WHY_GATHERED] = "the gathered copy is kept, the paper gathers again",
-        [SN_WHY_AGAIN] = "computed again in backward",
-        [SN_WHY_DELAYED] = "read by delayed weight gradients",
-        [SN_WHY_DELAYED_AGAIN] = "computed again, then read by delayed weight gradients",
-        [SN_WHY_HEADS] = "key and value heads are not as many as query heads",
-        [SN_WHY_WIDTH] = "the feed-forward width is not 4 D",
-        [SN_WHY_GATE] = "gate and up",
-        [SN_WHY_FLASH] = "scores are never kept, their log-sum-exp is",
-        [SN_WHY_MASKS] = "masks are drawn again from counters",
-        [SN_WHY_STATS] = "the paper leaves statistics out",
-        [SN_WHY_PARALLEL] = "parallel block: one sum",
-        [SN_WHY_END] = "end of the part: the paper leaves it out",
-        [SN_WHY_EXCHANGE] = "before heads are exchanged for rows",
-        [SN_WHY_SLICED] = "one slice a tensor rank, the paper counts it whole",
-        [SN_WHY_TABLE] = "gradient of the shared table, opened by the head",
-        [SN_WHY_ROUNDED] = "rounded up to 64 bytes",
-    };
-    return text[w];
-}
 
 /* --- one tensor ----------------------------------------------------------------------------------
  */
@@ -53,6 +33,7 @@ struct tensor {
     int dropped;    /* ANYWAY ... */
     bool delayed;   /* weight gradients read it: split backward keeps what is computed again */
     bool late;      /* made in backward for delayed weight gradients */
+    bool sent;      /* result of a collective */
     double paper;   /* what the paper counts for one layer, in units of T D bytes */
     bool paper_cut; /* divided by t with or without sequence parallelism */
     unsigned why;
@@ -72,7 +53,9 @@ static double paper_bytes(const struct letters *l, const struct tensor *x)
 /* Is it computed again in backward? */
 static bool repeated(const struct letters *l, const struct tensor *x)
 {
-    return (x->dropped >= UNLESS_FULL && l->full) || (x->dropped == UNLESS_ANY && l->selective);
+    bool drops =
+        (x->dropped >= UNLESS_FULL && l->full) || (x->dropped == UNLESS_ANY && l->selective);
+    return drops && !(x->sent && l->aware);
 }
 
 static void keep(const struct letters *l, struct tensor x)
@@ -93,6 +76,7 @@ static void keep(const struct letters *l, struct tensor x)
     k->why =
         (there || !again ? x.why : 0) | why(again, there ? SN_WHY_DELAYED_AGAIN : SN_WHY_AGAIN);
     k->why |= why(there && one % 64 != 0, SN_WHY_ROUNDED);
+    k->why |= why(there && !again && l->full && x.sent, SN_WHY_SENT);
     k->why |= why(there && k->literature > 0 && dtype == SN_F32, SN_WHY_FP32);
     *(k->late ? &l->a->late_bytes : &l->a->slot_bytes) += k->bytes;
     l->a->n++;
@@ -115,6 +99,7 @@ static void inputs(const struct letters *l)
                             .cols = l->D,
                             .dropped = UNLESS_FULL,
                             .delayed = true,
+                            .sent = l->t > 1,
                             .paper = 2,
                             .why = why(l->parallel, SN_WHY_PARALLEL)});
     keep(l, (struct tensor){
@@ -129,6 +114,7 @@ static void norms(const struct letters *l)
                             .cols = l->D,
                             .dropped = UNLESS_ANY,
                             .delayed = true,
+                            .sent = l->sp,
                             .paper = 4,
                             .why = why(l->sp, SN_WHY_GATHERED)});
     keep(l, (struct tensor){.name = "norm.stats",
@@ -151,6 +137,7 @@ static void projections(const struct letters *l)
                        .rows = l->T * c,
                        .cols = l->exchange ? l->q / c : l->g,
                        .dropped = UNLESS_FULL,
+                       .sent = l->exchange,
                        .paper = l->exchange ? 2 : 6,
                        .paper_cut = true,
                        .why = l->exchange ? 0 : heads};
@@ -169,7 +156,7 @@ static void projections(const struct letters *l)
 
 static void attention(const struct letters *l)
 {
-    const struct sn_model_config *m = &l->j->config->model;
+    const struct sn_model_config *m = &l->config->model;
     int64_t c = l->exchange ? l->c : 1;
     keep(l, (struct tensor){.name = "scores",
                             .dropped = UNLESS_FULL,
@@ -197,29 +184,115 @@ static void attention(const struct letters *l)
                             .cols = l->q / c,
                             .dropped = UNLESS_FULL,
                             .why = 1u << SN_WHY_EXCHANGE});
+    if (!l->full || !l->aware || l->c == 1)
+        return;
+    keep(l, (struct tensor){.name = l->exchange ? "core.sent" : "ring",
+                            .copies = l->exchange ? l->n : l->n * (l->c - 1),
+                            .rows = l->T,
+                            .cols = l->exchange ? l->q : l->g - l->q,
+                            .why = 1u << SN_WHY_SENT});
+}
+
+/* What the paper counts for every layer, of some of them. */
+static double of_layers(const struct letters *l, double paper, int layers)
+{
+    return l->n > 0 ? paper * layers / l->n : 0;
 }
 
 static void feed_forward(const struct letters *l)
 {
     unsigned width = why(l->f * l->t != 4 * l->D, SN_WHY_WIDTH);
+    int dense = l->n - l->m;
+    double paper = of_layers(l, 8, dense);
     keep(l, (struct tensor){.name = "up",
-                            .copies = l->n,
+                            .copies = dense,
                             .rows = l->T,
                             .cols = l->f * (l->gated ? 2 : 1),
                             .dropped = UNLESS_FULL,
                             .delayed = true, /* its gradient takes its place */
-                            .paper = 8,
+                            .paper = paper,
                             .paper_cut = true,
                             .why = width | why(l->gated, SN_WHY_GATE)});
     keep(l, (struct tensor){.name = "act",
-                            .copies = l->n,
+                            .copies = dense,
                             .rows = l->T,
                             .cols = l->f,
                             .dropped = UNLESS_ANY,
                             .delayed = true,
-                            .paper = 8,
+                            .paper = paper,
                             .paper_cut = true,
                             .why = width});
+}
+
+/* --- experts -------------------------------------------------------------------------------------
+ */
+
+/* A tensor of 4-byte numbers; the paper has none of them. */
+static void routing(const struct letters *l, struct tensor x)
+{
+    x.fp32 = true;
+    x.why = 1u << SN_WHY_EXPERTS;
+    keep(l, x);
+}
+
+static void router(const struct letters *l)
+{
+    const struct sn_experts_config *x = &l->config->model.experts;
+    struct tensor r = {.copies = l->m, .rows = l->T, .cols = l->E, .dropped = UNLESS_FULL};
+    r.name = "logits";
+    routing(l, r);
+    r.name = "w, choice";
+    r.copies = 2 * l->m;
+    r.cols = l->k;
+    routing(l, r);
+    r.name = "place";
+    r.copies = l->m;
+    routing(l, r);
+    r.name = l->P > 1 ? "arrivals" : "bounds";
+    r.rows = 1;
+    r.cols = l->E + 1;
+    r.delayed = true;
+    routing(l, r);
+    r.name = "counts";
+    r.copies = x->aux_loss > 0 || x->z_loss > 0 ? l->m : 0;
+    r.cols = l->E;
+    r.dropped = ANYWAY;
+    routing(l, r);
+    r.name = "bounds.all";
+    r.copies = l->P > 1 ? l->m : 0;
+    r.rows = l->P;
+    r.cols = l->E + 1;
+    routing(l, r);
+}
+
+static void experts(const struct letters *l)
+{
+    struct tensor x = {.name = "expert.x",
+                       .copies = l->m,
+                       .rows = l->W,
+                       .cols = l->D,
+                       .dropped = l->P > 1 ? UNLESS_FULL : UNLESS_ANY,
+                       .delayed = true,
+                       .sent = l->P > 1,
+                       .why = 1u << SN_WHY_EXPERTS};
+    keep(l, x);
+    x.sent = false;
+    x.name = "expert.up";
+    x.cols = 2 * l->f;
+    x.dropped = UNLESS_FULL;
+    x.paper = of_layers(l, 8, l->m);
+    x.paper_cut = true;
+    keep(l, x);
+    x.name = "expert.act";
+    x.cols = l->f;
+    x.dropped = UNLESS_ANY;
+    keep(l, x);
+    keep(l, (struct tensor){.name = "expert.y",
+                            .copies = l->m,
+                            .rows = l->R,
+                            .cols = l->D,
+                            .dropped = l->P > 1 ? ANYWAY : UNLESS_FULL,
+                            .why = 1u << SN_WHY_EXPERTS});
 }
 
 /* --- the ends of a part ------------------------------------------------------------------------
@@ -229,8 +302,8 @@ static void feed_forward(const struct letters *l)
  * they are treated alike (lib/program/parts.c). */
 static int64_t table_bucket(const struct letters *l)
 {
-    const struct sn_config *c = l->j->config;
-    int64_t members = 32 * l->j->group_size[SN_GROUP_REPLICA];
+    const struct sn_config *c = l->config;
+    int64_t members = 32 * (int64_t)l->at->members;
     int64_t n = sn_slice_of(c->model.vocab, l->t, 0).padded * l->D;
     n = (n + 31) / 32 * 32;
     if (c->model.family == SN_GPT2 && l->t == 1 && n * 4 < c->layout.bucket)
@@ -254,7 +327,6 @@ static bool takes_received(const struct letters *l)
 
 static void ends(const struct letters *l)
 {
-    const struct sn_job *j = l->j;
     bool first = l->a->first, last = l->a->last;
     struct tensor region = {.rows = l->region, .cols = l->D};
     region.name = "out";
@@ -272,7 +344,7 @@ static void ends(const struct letters *l)
     struct tensor embed = {.name = "d.embed", .rows = l->T, .cols = l->D, .late = true};
     one(l, first && l->split && !(takes_received(l) && l->dropout && !l->parallel), embed,
         SN_WHY_DELAYED);
-    bool shared = j->zero >= 2 && j->config->model.tied_embeddings && j->stages == 1 && last;
+    bool shared = l->at->zero >= 2 && l->config->model.tied_embeddings && l->at->alone && last;
     struct tensor table = {.name = "d.table", .rows = 1, .fp32 = true};
     table.cols = shared ? table_bucket(l) : 0;
     one(l, shared, table, SN_WHY_TABLE);
@@ -290,12 +362,21 @@ static void delayed(const struct letters *l)
     x.cols = l->g;
     keep(l, x);
     x.name = both ? "d.sum" : "d.o, d.down";
-    x.copies = (both ? l->n : 2 * l->n) - (takes_received(l) && !(l->dropout && !l->parallel));
+    x.copies =
+        (both ? l->n : 2 * l->n - l->m) - (takes_received(l) && !(l->dropout && !l->parallel));
     x.cols = l->D;
     keep(l, x);
     x.name = "d.norm";
     x.copies = 2 * l->n;
     x.rows = l->region;
+    keep(l, x);
+    x.name = "d.expert";
+    x.copies = l->m;
+    x.rows = l->W;
+    keep(l, x);
+    x.name = "d.logits";
+    x.rows = l->T;
+    x.cols = l->E;
     keep(l, x);
 }
 
@@ -303,13 +384,22 @@ static void delayed(const struct letters *l)
  */
 
 /* Layers of a part: blocks whose attention is here. */
-static int layers_of(const struct sn_job *j, int part)
+static struct sn_part_place place_of(const struct sn_job *j, int part)
 {
-    int n = 0;
-    for (int i = 0; i < j->model->n_nodes; i++)
-        n += j->model->nodes[i].kind == SN_NODE_ATTENTION &&
-             j->piece_of_node[i] == part * j->stages + j->stage;
-    return n;
+    int piece = part * j->stages + j->stage;
+    struct sn_part_place at = {.first = piece == 0,
+                               .last = piece == j->pieces - 1,
+                               .alone = j->stages == 1,
+                               .zero = j->zero,
+                               .members = j->group_size[SN_GROUP_REPLICA]};
+    for (int i = 0; i < j->model->n_nodes; i++) {
+        const struct sn_node *n = &j->model->nodes[i];
+        if (n->kind != SN_NODE_ATTENTION || j->piece_of_node[i] != piece)
+            continue;
+        at.layers++;
+        at.experts += sn_layer_has_experts(&j->config->model, n->layer);
+    }
+    return at;
 }
 
 static int slots_of(const struct sn_job *j, int part)
@@ -327,13 +417,36 @@ static int lates_of(const struct sn_job *j)
     return l->schedule == SN_ZERO_BUBBLE ? zero_bubble : l->split_backward;
 }
 
-static struct letters letters_of(struct sn_activations *a, const struct sn_job *j)
+static void letters_of_experts(struct letters *l)
 {
-    const struct sn_model_config *m = &j->config->model;
-    const struct sn_layout_config *y = &j->config->layout;
+    const struct sn_experts_config *x = &l->config->model.experts;
+    const struct sn_layout_config *y = &l->config->layout;
+    int64_t samples = l->T / l->config->model.seq;
+    l->E = x->count;
+    l->k = x->top_k;
+    l->P = y->expert;
+    l->R = l->T * l->k;
+    if (x->capacity_factor > 0 && samples > 0) {
+        double each = ceil(x->capacity_factor * l->config->model.seq * x->top_k / x->count);
+        int64_t room = samples * l->E * (int64_t)each;
+        l->R = room < l->R ? room : l->R;
+    }
+    l->W = l->R;
+    if (l->P > 1) {
+        int64_t room = (int64_t)(y->expert_buffer * (double)l->R), most = l->P * l->R;
+        l->W = room < 1 ? 1 : room < most ? room : most;
+    }
+}
+
+static struct letters letters_of(struct sn_activations *a, const struct sn_config *config,
+                                 const struct sn_part_place *at)
+{
+    const struct sn_model_config *m = &config->model;
+    const struct sn_layout_config *y = &config->layout;
     int t = y->tensor, copies = sn_kv_copies(m, t);
-    bool llama = m->family == SN_LLAMA;
-    struct letters l = {.j = j, .a = a, .dtype = j->config->train.precision, .n = a->layers};
+    bool llama = m->family == SN_LLAMA || m->family == SN_MIXTRAL;
+    struct letters l = {.config = config, .at = at, .a = a, .n = at->layers, .m = at->experts};
+    l.dtype = config->train.precision;
     l.t = t;
     l.c = y->context;
     l.T = (int64_t)y->micro_batch * m->seq / y->context;
@@ -351,40 +464,35 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_job *
     l.exchange = l.c > 1 && y->context_kind == SN_CONTEXT_ALL_TO_ALL;
     l.selective = y->recompute == SN_RECOMPUTE_SELECTIVE;
     l.full = y->recompute == SN_RECOMPUTE_FULL;
+    l.aware = y->comm_aware_recompute;
+    if (l.m > 0)
+        letters_of_experts(&l);
     return l;
 }
 
-void sn_activations(struct sn_activations *out, const struct sn_job *j, int part)
+void sn_activations_at(struct sn_activations *out, const struct sn_config *c,
+                       const struct sn_part_place *at)
 {
-    int piece = part * j->stages + j->stage;
-    *out = (struct sn_activations){.layers = layers_of(j, part),
-                                   .first = piece == 0,
-                                   .last = piece == j->pieces - 1,
-                                   .slots = slots_of(j, part),
-                                   .lates = lates_of(j)};
-    struct letters l = letters_of(out, j);
+    *out = (struct sn_activations){.layers = at->layers, .first = at->first, .last = at->last};
+    struct letters l = letters_of(out, c, at);
     inputs(&l);
     norms(&l);
     projections(&l);
     attention(&l);
     feed_forward(&l);
+    if (l.m > 0) {
+        router(&l);
+        experts(&l);
+    }
     ends(&l);
     if (l.split)
         delayed(&l);
 }
 
-double sn_activations_literature(const struct sn_job *j, int layers)
+void sn_activations(struct sn_activations *out, const struct sn_job *j, int part)
 {
-    const struct sn_model_config *m = &j->config->model;
-    const struct sn_layout_config *y = &j->config->layout;
-    double t = y->tensor, sb = (double)y->micro_batch * m->seq / y->context;
-    double scores = 5.0 * m->heads * m->seq / m->hidden;
-    double each = 10 + 24 / t + scores / t;
-    if (y->recompute == SN_RECOMPUTE_SELECTIVE)
-        each -= scores / t;
-    if (y->sequence_parallel)
-        each += 10 / t - 10;
-    if (y->recompute == SN_RECOMPUTE_FULL)
-        each = 2;
-    return sb * m->hidden * layers * each;
+    struct sn_part_place at = place_of(j, part);
+    sn_activations_at(out, j->config, &at);
+    out->slots = slots_of(j, part);
+    out->lates = lates_of(j);
 }

@@ -29,7 +29,26 @@
  *   all-to-all             q, k, v of whole sequences, e T g, not qkv; also core.whole, e T q
  *   dropout                nothing: masks are functions of (seed, element), drawn again
  *
- * selective drops norm, norm.stats and act; full keeps x alone.
+ * selective drops norm, norm.stats and act; full keeps x alone. With comm_aware_recompute neither
+ * drops what a collective gave: norm under sequence parallelism, mid with tensor ranks, q, k, v of
+ * all-to-all and what comes back (core.sent, e T q), keys and values that came round a ring (full:
+ * c - 1 of e T (g - q)), expert.x of other ranks' tokens.
+ *
+ * A layer with experts has no up and act, but (E experts, k of them for a token, P ranks that share
+ * them out; R = T k rows at the experts, with capacity what fits; W = expert_buffer R, at most P R)
+ *
+ *   logits       4 T E     router's, fp32; dropped by full, as are the next three
+ *   w, choice    4 T k     each
+ *   place        4 T k     row of each choice
+ *   bounds       4 (E + 1) of each expert's rows
+ *   counts       4 E       of the balancing loss: of all replicas; only with aux_loss or z_loss
+ *   expert.x     e R D     tokens at their experts; dropped by selective too
+ *   expert.up    e R 2 f   gate and up; dropped by full
+ *   expert.act   e R f     dropped by selective too
+ *   expert.y     e R D     what the experts gave; dropped by full
+ *
+ *   P > 1: rows are W, not R, but of expert.y, which is what came back and is never dropped;
+ *   arrivals and bounds.all, 4 P (E + 1), which is never dropped either, instead of bounds
  *
  * A part also keeps
  *
@@ -52,9 +71,12 @@
  *   d.o, d.down  e T D     of the two outputs that are added to x; one for both (d.sum) where the
  *                          block is parallel without dropout
  *   d.embed      e T D     first part
+ *   d.expert     e R D     with experts: of expert.y, instead of d.down
+ *   d.logits     e T E     with experts
  *
  * Without sequence parallelism the received gradient is one of these: the last layer's d.down
- * (without dropout, or in a parallel block), or d.embed has its place (first part).
+ * (without dropout, or in a parallel block; with experts d.o), or d.embed has its place (first
+ * part).
  */
 #ifndef SN_ACTIVATIONS_H
 #define SN_ACTIVATIONS_H
@@ -82,6 +104,8 @@ enum sn_why {
     SN_WHY_SLICED,
     SN_WHY_TABLE,
     SN_WHY_ROUNDED,
+    SN_WHY_EXPERTS,
+    SN_WHY_SENT,
     SN_NWHYS
 };
 /* "fp32: 4 bytes an element, not 2" */
@@ -99,6 +123,14 @@ struct sn_kept {
     unsigned why;      /* bit w: the two differ for reason w of enum sn_why */
 };
 
+/* What a part holds. */
+struct sn_part_place {
+    int layers, experts; /* all, and those of them that have experts */
+    bool first, last;    /* holds the embedding, the head */
+    bool alone;          /* there is one pipeline stage */
+    int zero, members;   /* stage in effect, replicas */
+};
+
 /* One slot of a part. */
 struct sn_activations {
     int layers;         /* n */
@@ -114,6 +146,9 @@ struct sn_activations {
 /* The formula for part `part` of the train program. Reads the configuration, the rank's place in
  * the grid and which layers are whose; not the program. All parameters are taken to train. */
 void sn_activations(struct sn_activations *out, const struct sn_job *j, int part);
+/* The same without a job, but for `slots` and `lates`. */
+void sn_activations_at(struct sn_activations *out, const struct sn_config *c,
+                       const struct sn_part_place *at);
 /* The paper's figure for the same layers and micro-batch: T D n (34 + 5 a s / D) bytes with one
  * tensor rank, (10 + 24/t + 5 a s / (D t)) with t, (34 + 5 a s / D)/t with sequence parallelism;
  * without the scores' term for selective recomputation, 2 T D n for full. The paper's s b is T:

@@ -3,6 +3,48 @@
  */
 #include "lib/plan/activations.h"
 
+const char *sn_why_text(enum sn_why w)
+{
+    static const char *const text[SN_NWHYS] = {
+        [SN_WHY_FP32] = "fp32: 4 bytes an element, not 2",
+        [SN_WHY_GATHERED] = "the gathered copy is kept, the paper gathers again",
+        [SN_WHY_AGAIN] = "computed again in backward",
+        [SN_WHY_DELAYED] = "read by delayed weight gradients",
+        [SN_WHY_DELAYED_AGAIN] = "computed again, then read by delayed weight gradients",
+        [SN_WHY_HEADS] = "key and value heads are not as many as query heads",
+        [SN_WHY_WIDTH] = "the feed-forward width is not 4 D",
+        [SN_WHY_GATE] = "gate and up",
+        [SN_WHY_FLASH] = "scores are never kept, their log-sum-exp is",
+        [SN_WHY_MASKS] = "masks are drawn again from counters",
+        [SN_WHY_STATS] = "the paper leaves statistics out",
+        [SN_WHY_PARALLEL] = "parallel block: one sum",
+        [SN_WHY_END] = "end of the part: the paper leaves it out",
+        [SN_WHY_EXCHANGE] = "before heads are exchanged for rows",
+        [SN_WHY_SLICED] = "one slice a tensor rank, the paper counts it whole",
+        [SN_WHY_TABLE] = "gradient of the shared table, opened by the head",
+        [SN_WHY_ROUNDED] = "rounded up to 64 bytes",
+        [SN_WHY_SENT] = "given by a collective, which is not run again",
+        [SN_WHY_EXPERTS] = "a token visits k experts, the paper has one feed-forward part",
+    };
+    return text[w];
+}
+
+double sn_activations_literature(const struct sn_job *j, int layers)
+{
+    const struct sn_model_config *m = &j->config->model;
+    const struct sn_layout_config *y = &j->config->layout;
+    double t = y->tensor, sb = (double)y->micro_batch * m->seq / y->context;
+    double scores = 5.0 * m->heads * m->seq / m->hidden;
+    double each = 10 + 24 / t + scores / t;
+    if (y->recompute == SN_RECOMPUTE_SELECTIVE)
+        each -= scores / t;
+    if (y->sequence_parallel)
+        each += 10 / t - 10;
+    if (y->recompute == SN_RECOMPUTE_FULL)
+        each = 2;
+    return sb * m->hidden * layers * each;
+}
+
 static double literature_of(const struct sn_activations *a)
 {
     double sum = 0;

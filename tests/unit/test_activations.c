@@ -19,8 +19,11 @@ struct layout {
     enum sn_family family;
     enum sn_dtype dtype;
     int tensor, context, kind, micro_batch, zero, recompute, kv_heads;
-    bool sequence_parallel, dropout, small_buckets;
+    bool sequence_parallel, dropout, small_buckets, aware;
     struct pipe pipe;
+    int expert, data; /* 0: 1 */
+    double buffer;
+    struct sn_experts_config experts;
 };
 
 struct score {
@@ -34,16 +37,20 @@ static struct sn_config config_of(const struct layout *x)
     c.model.kv_heads = x->kv_heads ? x->kv_heads : c.model.kv_heads;
     c.model.dropout = x->dropout ? 0.1 : 0;
     c.train.precision = x->dtype;
-    c.train.global_batch = 36;
+    c.train.global_batch = x->expert ? 48 : 36;
     struct sn_layout_config *l = &c.layout;
     l->tensor = x->tensor;
     l->context = x->context;
     l->context_kind = (enum sn_context_kind)x->kind;
     l->micro_batch = x->micro_batch;
     l->zero = x->zero;
-    l->data = x->zero ? 3 : 1;
+    l->data = x->data ? x->data : x->zero ? 3 : 1;
+    c.model.experts = x->experts;
+    l->expert = x->expert ? x->expert : 1;
+    l->expert_buffer = x->buffer;
     l->bucket = x->small_buckets ? 4 << 10 : l->bucket; /* the table, the positions: apart */
     l->recompute = (enum sn_recompute)x->recompute;
+    l->comm_aware_recompute = x->aware;
     l->sequence_parallel = x->sequence_parallel;
     l->pipeline = x->pipe.stages;
     l->virtual_stages = x->pipe.parts;
@@ -90,11 +97,12 @@ static void check_stage(struct score *s, const struct layout *x, const struct sn
         return;
     s->wrong++;
     printf("# family %d type %d tensor %d%s context %d kind %d micro %d zero %d recompute %d%s "
-           "pipeline %d x %d schedule %d stage %d: formula %lld, arena %lld\n",
+           "pipeline %d x %d schedule %d stage %d expert %d every %d aware %d: formula %lld, arena "
+           "%lld\n",
            (int)x->family, (int)x->dtype, x->tensor, x->sequence_parallel ? " sp" : "", x->context,
            x->kind, x->micro_batch, x->zero, x->recompute, x->dropout ? " dropout" : "",
-           x->pipe.stages, x->pipe.parts, (int)x->pipe.schedule, j->stage, (long long)all,
-           (long long)j->train.slots_bytes);
+           x->pipe.stages, x->pipe.parts, (int)x->pipe.schedule, j->stage, x->expert,
+           x->experts.every, x->aware, (long long)all, (long long)j->train.slots_bytes);
 }
 
 static void check(struct score *s, const struct layout *x)
@@ -210,6 +218,66 @@ static void grouped_and_copied_heads_are_counted(void)
     report(&s, "grouped heads");
 }
 
+/* Where the experts are shared out, weight gradients are not delayed: what is split is not drawn.
+ */
+static void experts_keep_what_the_formula_says(void)
+{
+    struct score here = {0}, apart = {0};
+    for (int k = 0; k < 3 * 3 * 4 * 2 * PIPES; k++) {
+        static const struct sn_experts_config of[] = {
+            {.count = 4, .top_k = 2, .every = 1, .aux_loss = 0.01},
+            {.count = 8, .top_k = 1, .every = 2, .capacity_factor = 0.5, .z_loss = 0.001},
+            {.count = 4, .top_k = 2, .every = 3, .capacity_factor = 1.25}};
+        struct layout x = {.family = SN_MIXTRAL, .context = 1, .experts = of[k % 3]};
+        x.recompute = k / 3 % 3;
+        x.zero = k / 9 % 4;
+        x.tensor = 1 + k / 36 % 2;
+        x.pipe = pipes[k / 72];
+        x.micro_batch = 1 + k % 2;
+        x.dtype = k / 5 % 2 ? SN_BF16 : SN_F32;
+        x.sequence_parallel = k % 7 < 3;
+        x.dropout = k % 5 == 0;
+        check(&here, &x);
+        x.expert = k % 5 < 3 ? 2 : 4;
+        x.data = k % 4 < 2 ? x.expert : 2 * x.expert;
+        x.buffer = 0.75 * (1 + k % 3);
+        if (x.experts.capacity_factor == 0 && k % 2) {
+            x.context = 2;
+            x.data /= 2;
+        }
+        if (!x.pipe.split && x.pipe.schedule != SN_ZERO_BUBBLE)
+            check(&apart, &x);
+    }
+    report(&here, "experts");
+    report(&apart, "experts shared out");
+}
+
+static void kept_results_of_collectives_are_counted(void)
+{
+    struct score s = {0};
+    for (int k = 0; k < 2 * 4 * 3 * 2 * 2 * PIPES; k++) {
+        struct layout x = {.family = (enum sn_family)(k / 2 % 4), .context = 1, .micro_batch = 1};
+        x.aware = true;
+        x.recompute = 1 + k % 2;
+        x.tensor = 1 + k / 8 % 3;
+        x.sequence_parallel = k / 24 % 2;
+        x.context = 1 + k / 48 % 2;
+        x.kind = SN_CONTEXT_ALL_TO_ALL;
+        x.pipe = pipes[k / 96];
+        if (x.family == SN_MIXTRAL) {
+            x.experts = (struct sn_experts_config){.count = 4, .top_k = 2, .every = 2};
+            x.expert = x.pipe.split || x.pipe.schedule == SN_ZERO_BUBBLE ? 1 : 2;
+            x.data = 2;
+            x.buffer = 1.5;
+        }
+        check(&s, &x);
+        x.kind = SN_CONTEXT_RING;
+        if (x.context > 1)
+            check(&s, &x);
+    }
+    report(&s, "comm_aware_recompute");
+}
+
 /* --- by hand -----------------------------------------------------------------------------------
  */
 
@@ -282,6 +350,8 @@ int main(void)
     context_ranks_keep_what_the_formula_says();
     zero_adds_only_the_shared_table_s_bucket();
     grouped_and_copied_heads_are_counted();
+    experts_keep_what_the_formula_says();
+    kept_results_of_collectives_are_counted();
     a_block_of_the_paper_s_gpt_keeps_32_sbh();
     the_paper_s_equations_are_those();
     return tap_done();
