@@ -93,6 +93,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, ", %s", l->sequence_parallel ? "sequence-parallel" : "no seq.-parallel");
     if (l->context > 1)
         sn_str_add(out, ", %s", l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all");
+    if (l->expert > 1)
+        sn_str_add(out, ", experts over %d", l->expert);
     sn_str_add(out, ", recompute %s, zero %d", recomputes[l->recompute], l->zero);
     if (l->n_axis_order && l->axis_order[0] != SN_ORDER_TENSOR && l->tensor > 1)
         sn_str_add(out, ", tensor not innermost");

@@ -42,6 +42,7 @@ const char *sn_layout_key_name(enum sn_layout_key k)
                                                       [SN_KEY_TENSOR] = "tensor",
                                                       [SN_KEY_PIPELINE] = "pipeline",
                                                       [SN_KEY_CONTEXT] = "context",
+                                                      [SN_KEY_EXPERT] = "expert",
                                                       [SN_KEY_MICRO_BATCH] = "micro_batch",
                                                       [SN_KEY_VIRTUAL_STAGES] = "virtual_stages",
                                                       [SN_KEY_SEQUENCE_PARALLEL] =

@@ -19,7 +19,7 @@ struct look {
     struct sn_shape_prices *prices;
     struct sn_pipeline pipe;
     int pieces, members, zero;
-    const int *layers; /* [pieces] */
+    const int *layers, *begin; /* [pieces]; begin: their first layers */
     double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
     const sn_part_seconds **reduce; /* [pieces] of the units of each piece, from its last on */
     bool posts;                     /* the last backwards post reductions */
@@ -44,10 +44,25 @@ static double comm(const struct look *k, enum sn_collective kind, int64_t n, enu
 /* --- chunks and the pipeline -------------------------------------------------------------------
  */
 
+static struct sn_extent extent_of(const struct look *k, int piece)
+{
+    struct sn_extent x = sn_extent_of(k->e->every, k->begin[piece], k->layers[piece]);
+    x.first = is_first(piece);
+    x.last = is_last(k, piece);
+    return x;
+}
+
+/* As many layers, of the same kinds. */
+static bool like_the_piece_before(const struct look *k, int i)
+{
+    int every = k->e->every > 1 ? k->e->every : 1;
+    return k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
+}
+
 static void fill_cost(struct look *k, int i)
 {
     const struct sn_shape *s = k->shape;
-    struct sn_extent x = {k->layers[i], is_first(i), is_last(k, i)};
+    struct sn_extent x = extent_of(k, i);
     double waits;
     k->forward[i] = sn_shape_chunk(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
                     k->e->software->layer_fixed * x.layers;
@@ -63,7 +78,7 @@ static void fill_cost(struct look *k, int i)
 static void fill_costs(struct look *k)
 {
     for (int i = 0; i < k->pieces; i++) {
-        if (i < 2 || is_last(k, i) || k->layers[i] != k->layers[i - 1]) {
+        if (i < 2 || is_last(k, i) || !like_the_piece_before(k, i)) {
             fill_cost(k, i);
             continue;
         }
@@ -74,17 +89,30 @@ static void fill_costs(struct look *k)
     }
 }
 
+/* What stage s holds: its parts from the last one's last layer on. */
+static struct sn_stock_stage stage_of(const struct look *k, int s)
+{
+    struct sn_stock_stage g = {.apart = k->pipe.stages > 1};
+    unsigned char *kind = k->e->kinds;
+    for (int v = k->pipe.virtual_stages - 1; v >= 0; v--) {
+        struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
+        g.x.layers += x.layers;
+        g.x.experts += x.experts;
+        g.x.first = g.x.first || x.first;
+        g.x.last = g.x.last || x.last;
+        for (int i = x.layers - 1; i >= 0 && k->e->every > 1; i--)
+            *kind++ = (unsigned char)sn_extent_place(&x, k->e->every, i);
+    }
+    g.kinds = k->e->every > 1 ? k->e->kinds : NULL;
+    return g;
+}
+
 static enum sn_status stage_cost(struct look *k, int s, struct sn_stock_cost *out,
                                  struct sn_err *err)
 {
-    int layers = 0;
-    bool first = s == 0, last = s == k->pipe.stages - 1;
-    for (int v = 0; v < k->pipe.virtual_stages; v++)
-        layers += k->layers[v * k->pipe.stages + s];
-    struct sn_stock_key key = {.x = {layers, first, last},
-                               .apart = k->pipe.stages > 1,
+    struct sn_stock_key key = {.stage = stage_of(k, s),
                                .zero = (unsigned char)k->zero,
-                               .members = k->members};
+                               .members = {k->members, k->net->members[SN_GROUP_EXPERT_DATA]}};
     return sn_stock_cost(out, k->e, k->shape, k->net, &key, err);
 }
 
@@ -92,14 +120,9 @@ static enum sn_status stage_cost(struct look *k, int s, struct sn_stock_cost *ou
 static bool like_the_one_before(const struct look *k, int s)
 {
     for (int v = 0; v < k->pipe.virtual_stages; v++)
-        if (k->layers[v * k->pipe.stages + s] != k->layers[v * k->pipe.stages + s - 1])
+        if (s < 1 || !like_the_piece_before(k, v * k->pipe.stages + s))
             return false;
     return s > 1 && s < k->pipe.stages - 1;
-}
-
-static struct sn_extent extent_of(const struct look *k, int piece)
-{
-    return (struct sn_extent){k->layers[piece], is_first(piece), is_last(k, piece)};
 }
 
 /* A task of bound.h; units of a stage are those of its last part first. */
@@ -252,6 +275,11 @@ static int64_t common_bytes(const struct look *k)
            up(up(staging, 64), PAGE) + sn_collective_window(k->net->members[SN_GROUP_WORLD]);
 }
 
+static int64_t kept_of(const struct sn_kept_bytes *b, const struct sn_extent *x)
+{
+    return b->end + (x->layers - x->experts) * b->layer + x->experts * b->experts;
+}
+
 static int64_t kept_bytes(const struct look *k, int s)
 {
     const struct sn_kept_entry *h = k->kept;
@@ -261,9 +289,9 @@ static int64_t kept_bytes(const struct look *k, int s)
     if (k->pipe.kind == SN_ZERO_BUBBLE)
         lates = s + 1 < k->pipe.micros ? s + 1 : k->pipe.micros;
     for (int v = 0; v < k->pipe.virtual_stages; v++) {
-        int piece = v * k->pipe.stages + s, f = is_first(piece), l = is_last(k, piece);
-        sum += slots[v] * (h->slot_end[f][l] + k->layers[piece] * h->slot_layer[f][l]);
-        sum += lates * (h->late_end[f][l] + k->layers[piece] * h->late_layer[f][l]);
+        struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
+        sum += slots[v] * kept_of(&h->slot[x.first][x.last], &x);
+        sum += lates * kept_of(&h->late[x.first][x.last], &x);
     }
     return sum;
 }
@@ -271,13 +299,15 @@ static int64_t kept_bytes(const struct look *k, int s)
 static int64_t scratch_bytes(const struct look *k, int s)
 {
     const struct sn_shape *h = k->shape;
-    bool there[SN_NPLACES] = {s == 0, true, s == k->pipe.stages - 1};
+    struct sn_extent x = stage_of(k, s).x;
+    bool there[SN_NPLACES] = {x.first, x.layers > x.experts, x.experts > 0, x.last};
     int64_t temp = 0, work = 0;
     for (int at = 0; at < SN_NPLACES; at++) {
         if (!there[at])
             continue;
         work = h->workspace[at] > work ? h->workspace[at] : work;
-        const int64_t(*of)[SN_NPLACES] = k->pipe.virtual_stages > 1 ? h->lean : h->temp;
+        bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->pieces > 1);
+        const int64_t(*of)[SN_NPLACES] = neighbours_vary ? h->lean : h->temp;
         for (int pass = 0; pass < SN_NPASSES; pass++)
             temp = of[pass][at] > temp ? of[pass][at] : temp;
     }
@@ -350,6 +380,9 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
     k->layers = l->split;
     if (!l->n_split)
         SN_TRY(sn_split_cached(&k->layers, e, k->pieces, err));
+    k->begin = e->begin;
+    for (int i = 0, at = 0; i < k->pieces; at += k->layers[i++])
+        e->begin[i] = at;
     return sn_kept_cached(&k->kept, e, err);
 }
 
@@ -407,7 +440,10 @@ enum sn_status sn_estimate_ends(double *first, double *last, struct sn_estimator
     for (int pass = 0; pass < SN_NPASSES; pass++)
         for (int place = 0; place < SN_NPLACES; place++)
             at[place] += k.prices->alone[pass][place];
-    *first = at[SN_PLACE_BLOCK] > 0 ? at[SN_PLACE_EMBED] / at[SN_PLACE_BLOCK] : 0;
-    *last = at[SN_PLACE_BLOCK] > 0 ? at[SN_PLACE_HEAD] / at[SN_PLACE_BLOCK] : 0;
+    struct sn_extent all = sn_extent_of(e->every, 0, e->config.model.layers);
+    double layer = (all.layers - all.experts) * at[SN_PLACE_BLOCK];
+    layer = (layer + all.experts * at[SN_PLACE_EXPERTS]) / all.layers;
+    *first = layer > 0 ? at[SN_PLACE_EMBED] / layer : 0;
+    *last = layer > 0 ? at[SN_PLACE_HEAD] / layer : 0;
     return SN_OK;
 }

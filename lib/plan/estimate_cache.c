@@ -69,31 +69,25 @@ static enum sn_status shape_entry(struct sn_shape_entry **out, struct sn_estimat
     return SN_OK;
 }
 
-/* The formula of activations.h for a piece with `layers` layers, taken from a job that stands for
- * it: only its place in the pipeline counts. */
-static void kept(const struct sn_job *j, bool first, bool last, int layers, int64_t *slot,
-                 int64_t *late)
-{
-    struct sn_job stand = *j;
-    struct sn_activations a;
-    stand.stages = stand.pieces = first && last ? 1 : first || last ? 2 : 3;
-    stand.stage = first ? 0 : 1;
-    for (int i = 0; i < j->model->n_nodes; i++)
-        stand.piece_of_node[i] = layers ? stand.stage : -1;
-    sn_activations(&a, &stand, 0);
-    *slot = a.slot_bytes;
-    *late = a.late_bytes;
-}
-
-static void read_slots(struct sn_kept_entry *s, const struct sn_job *j)
+/* The formula of activations.h, for pieces without a layer, and with one of each kind. */
+static void read_slots(struct sn_kept_entry *s, const struct sn_config *c)
 {
     for (int f = 0; f < 2; f++)
         for (int l = 0; l < 2; l++) {
-            int64_t one, one_late;
-            kept(j, f, l, 0, &s->slot_end[f][l], &s->late_end[f][l]);
-            kept(j, f, l, 1, &one, &one_late);
-            s->slot_layer[f][l] = one - s->slot_end[f][l];
-            s->late_layer[f][l] = one_late - s->late_end[f][l];
+            struct sn_activations none, one, expert;
+            struct sn_part_place at = {
+                .first = f, .last = l, .alone = f && l, .zero = s->key.zero, .members = 1};
+            sn_activations_at(&none, c, &at);
+            at.layers = 1;
+            sn_activations_at(&one, c, &at);
+            at.experts = c->model.experts.count > 0;
+            sn_activations_at(&expert, c, &at);
+            s->slot[f][l] =
+                (struct sn_kept_bytes){none.slot_bytes, one.slot_bytes - none.slot_bytes,
+                                       expert.slot_bytes - none.slot_bytes};
+            s->late[f][l] =
+                (struct sn_kept_bytes){none.late_bytes, one.late_bytes - none.late_bytes,
+                                       expert.late_bytes - none.late_bytes};
         }
 }
 
@@ -112,11 +106,8 @@ enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estima
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
     sn_shape_config(e->micro, &e->config, &key);
-    struct sn_job stand = *e->job;
-    stand.config = e->micro;
-    stand.zero = key.zero;
     made->key = key;
-    read_slots(made, &stand);
+    read_slots(made, e->micro);
     made->next = *row;
     *row = made;
     *out = made;
@@ -144,7 +135,7 @@ static void price(struct sn_estimator *e, struct sn_shape_entry *x, const struct
         const struct sn_shape_comm *c = &s->comm[i];
         int64_t n = c->n;
         if (c->raw)
-            n = sn_stock_size(c->raw, s->key.zero, net->members[SN_GROUP_REPLICA]).slice;
+            n = sn_stock_size(c->raw, s->key.zero, net->members[c->group]).slice;
         x->prices.comm[i] =
             net->members[c->group] > 1 ? sn_net_price(e, net, c->kind, n, c->dtype, c->group) : 0;
     }
@@ -159,7 +150,9 @@ enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimato
     SN_TRY(shape_entry(&x, e, err));
     bool same = x->net && lies_alike(x->net, net, SN_GROUP_TENSOR) &&
                 lies_alike(x->net, net, SN_GROUP_CONTEXT) && lies_alike(x->net, net, SN_GROUP_KV) &&
-                (!x->shape->key.zero || lies_alike(x->net, net, SN_GROUP_REPLICA));
+                ((!x->shape->key.zero && !e->every) || lies_alike(x->net, net, SN_GROUP_REPLICA)) &&
+                (!e->every || (lies_alike(x->net, net, SN_GROUP_EXPERT) &&
+                               lies_alike(x->net, net, SN_GROUP_EXPERT_DATA)));
     if (!same)
         price(e, x, net);
     x->net = net;
@@ -194,26 +187,27 @@ static void price_kernels(struct sn_stock_entry *x, const struct sn_estimator *e
     x->cost = (struct sn_stock_cost){0};
     for (int i = 0; i < x->stock.n; i++) {
         const struct sn_stock_class *c = &x->stock.cls[i];
-        struct sn_stock_size size = sn_stock_size(c->raw, x->key.zero, x->key.members);
+        int members = sn_stock_members_of(&s->bucket[c->kind], &x->key.members);
+        struct sn_stock_size size = sn_stock_size(c->raw, x->key.zero, members);
         if (!s->bucket[c->kind].trains)
             continue;
         x->cost.sq_norm += c->count * update_op(e, e->sq_norm, size.slice);
         x->cost.adamw += c->count * update_op(e, e->adamw, size.slice);
     }
     struct sn_stock_bytes b =
-        sn_stock_bytes(&x->stock, s, e->config.train.precision, x->key.zero, x->key.members);
+        sn_stock_bytes(&x->stock, s, e->config.train.precision, x->key.zero, &x->key.members);
     x->cost.state = up(b.params, 4096) + up(b.grads, 4096) + up(b.optimizer, 4096);
 }
 
 /* Reductions of ZeRO 2 and 3 are part of the backward chunks, and no gathers follow in ZeRO 3. */
 static double reduction(struct sn_estimator *e, const struct sn_stock_entry *x,
-                        const struct sn_net *net, int64_t raw)
+                        const struct sn_net *net, const struct sn_bucket *b, int64_t raw)
 {
-    int zero = x->key.zero;
-    if (x->key.members == 1 || zero >= 2)
+    int zero = x->key.zero, members = sn_stock_members_of(b, &x->key.members);
+    if (members == 1 || zero >= 2)
         return 0;
     return sn_net_price(e, net, zero ? SN_REDUCE_SCATTER : SN_ALL_REDUCE,
-                        sn_stock_size(raw, zero, x->key.members).slice, SN_F32, SN_GROUP_REPLICA);
+                        sn_stock_size(raw, zero, members).slice, SN_F32, b->replicas);
 }
 
 static void post_reductions(struct sn_stock_entry *x, int cls, double seconds)
@@ -237,44 +231,61 @@ static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
     for (int i = 0; i < x->stock.n; i++) {
         const struct sn_stock_class *c = &x->stock.cls[i];
         const struct sn_bucket *b = &s->bucket[c->kind];
-        int64_t slice = sn_stock_size(c->raw, zero, x->key.members).slice;
+        int members = sn_stock_members_of(b, &x->key.members);
+        int64_t slice = sn_stock_size(c->raw, zero, members).slice;
         if (!b->trains)
             continue;
         if (b->sum != SN_NGROUPS && b->sum != SN_GROUP_TIED && net->members[b->sum] > 1)
             x->cost.shared += c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, b->sum);
-        if (x->key.members > 1 && (zero == 1 || zero == 2))
+        if (members > 1 && (zero == 1 || zero == 2))
             x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, slice,
-                                                      e->config.train.precision, SN_GROUP_REPLICA);
+                                                      e->config.train.precision, b->replicas);
         if (c->tied && net->members[SN_GROUP_TIED] > 1)
             x->cost.shared +=
                 c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, SN_GROUP_TIED);
-        post_reductions(x, i, reduction(e, x, net, c->raw));
+        post_reductions(x, i, reduction(e, x, net, b, c->raw));
     }
 }
 
 static bool same_stock(const struct sn_stock_entry *x, const struct sn_shape_key *s,
                        const struct sn_stock_key *key)
 {
-    const struct sn_stock_key *k = &x->key;
+    const struct sn_stock_stage *a = &x->key.stage, *b = &key->stage;
     return x->tensor == s->tensor && x->sequence_parallel == s->sequence_parallel &&
-           k->x.layers == key->x.layers && k->members == key->members &&
-           k->x.first == key->x.first && k->x.last == key->x.last && k->apart == key->apart &&
-           k->zero == key->zero;
+           x->expert == s->expert && a->x.layers == b->x.layers && a->x.experts == b->x.experts &&
+           x->key.members.replicas == key->members.replicas &&
+           x->key.members.copies == key->members.copies && a->x.first == b->x.first &&
+           a->x.last == b->x.last && a->apart == b->apart && x->key.zero == key->zero &&
+           (!a->kinds || memcmp(a->kinds, b->kinds, (size_t)a->x.layers) == 0);
+}
+
+static enum sn_status keep_kinds(struct sn_stock_entry *x, struct sn_err *err)
+{
+    size_t layers = (size_t)x->key.stage.x.layers;
+    x->kinds = sn_alloc_n(layers, sizeof(*x->kinds));
+    if (!x->kinds)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
+    memcpy(x->kinds, x->key.stage.kinds, layers);
+    x->key.stage.kinds = x->kinds;
+    return SN_OK;
 }
 
 static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estimator *e,
                                    const struct sn_shape *s, const struct sn_stock_key *key,
                                    struct sn_err *err)
 {
-    struct sn_extent x = key->x;
+    struct sn_stock_stage stage = key->stage;
     struct sn_stock_entry *made = sn_alloc(sizeof(*made));
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
-    *made = (struct sn_stock_entry){
-        .key = *key, .tensor = s->key.tensor, .sequence_parallel = s->key.sequence_parallel};
-    x.layers /= e->config.model.share_layers;
-    enum sn_status st =
-        sn_stock_deal(&made->stock, s, e->config.layout.bucket, &x, key->apart, err);
+    *made = (struct sn_stock_entry){.key = *key,
+                                    .tensor = s->key.tensor,
+                                    .expert = s->key.expert,
+                                    .sequence_parallel = s->key.sequence_parallel};
+    stage.x.layers /= e->config.model.share_layers;
+    enum sn_status st = sn_stock_deal(&made->stock, s, e->config.layout.bucket, &stage, err);
+    if (st == SN_OK && stage.kinds)
+        st = keep_kinds(made, err);
     if (st == SN_OK) {
         made->reduce = sn_alloc_n((size_t)made->stock.units, sizeof(*made->reduce));
         if (!made->reduce)
@@ -282,6 +293,7 @@ static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estima
     }
     if (st != SN_OK) {
         sn_stock_fini(&made->stock);
+        sn_free(made->kinds);
         sn_free(made);
         return st;
     }
@@ -295,9 +307,11 @@ static enum sn_status stock_entry(struct sn_stock_entry **out, struct sn_estimat
                                   const struct sn_shape *s, const struct sn_stock_key *key,
                                   struct sn_err *err)
 {
-    unsigned hash = (unsigned)key->x.layers * 131u + (unsigned)key->members * 7919u +
-                    (unsigned)s->key.tensor * 65599u + s->key.sequence_parallel +
-                    2u * key->x.first + 4u * key->x.last + 8u * key->apart + 16u * key->zero;
+    const struct sn_stock_stage *g = &key->stage;
+    unsigned hash = (unsigned)g->x.layers * 131u + (unsigned)key->members.replicas * 7919u +
+                    (unsigned)s->key.tensor * 65599u + s->key.sequence_parallel + 2u * g->x.first +
+                    4u * g->x.last + 8u * g->apart + 16u * key->zero +
+                    (unsigned)s->key.expert * 31u + (unsigned)g->x.experts * 1009u;
     struct sn_stock_entry **row = &e->stock[hash % SN_CACHE_ROWS];
     for (struct sn_stock_entry *x = *row; x; x = x->next)
         if (same_stock(x, &s->key, key)) {
@@ -359,132 +373,4 @@ void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct s
         memcpy(slots, x->slots, sizeof(x->slots));
     else
         count_slots(slots, &few, stage);
-}
-
-/* --- the estimator -------------------------------------------------------------------------------
- */
-
-static const struct sn_op *find_op(const struct sn_program *p, int kind)
-{
-    for (int i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == kind)
-            return &p->ops[i];
-    return NULL;
-}
-
-/* One layer on one rank: whose update is priced in other sizes, and the settings of a pricer. */
-static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *ops, int threads,
-                                  struct sn_err *err)
-{
-    struct sn_config *c = &e->config;
-    int layers = c->model.layers, share = c->model.share_layers, batch = c->train.global_batch;
-    c->model.layers = c->model.share_layers = 1;
-    SN_TRY(sn_model_create(&e->model, &c->model, &c->train, err));
-    e->head_layers = sn_head_layers(e->model, &c->model);
-    c->layout = (struct sn_layout_config){.data = 1,
-                                          .tensor = 1,
-                                          .pipeline = 1,
-                                          .context = 1,
-                                          .expert = 1,
-                                          .micro_batch = 1,
-                                          .virtual_stages = 1,
-                                          .schedule = SN_1F1B,
-                                          .bucket = c->layout.bucket};
-    c->train.global_batch = 1;
-    struct sn_job_env env = {.config = c, .model = e->model, .ops = ops, .threads = threads};
-    SN_TRY(sn_job_create(&e->job, &env, err));
-    sn_pricer_init(&e->pricer, e->machine, e->software, e->job);
-    e->sq_norm = find_op(&e->job->train, SN_OP_SQ_NORM);
-    e->adamw = find_op(&e->job->train, SN_OP_ADAMW);
-    c->model.layers = layers;
-    c->model.share_layers = share;
-    c->train.global_batch = batch;
-    return SN_OK;
-}
-
-static bool changes_memory(const struct sn_software *s)
-{
-    return s->param_bytes > 0 || s->grad_bytes > 0 || s->optimizer_bytes > 0 ||
-           s->kept_replicated > 0 || s->kept_sharded > 0 || s->logits_bytes > 0;
-}
-
-enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_config *c,
-                                   const struct sn_machine *m, const struct sn_software *s,
-                                   const struct sn_ops *ops, int threads, struct sn_err *err)
-{
-    struct sn_estimator *e = sn_alloc(sizeof(*e));
-    size_t layers = (size_t)c->model.layers;
-    if (!e)
-        return sn_fail(err, SN_ENOMEM, "search: no memory");
-    e->config = *c;
-    e->machine = m;
-    e->software = s;
-    e->foreign_memory = changes_memory(s);
-    e->room = sn_alloc_n(8 * layers + 8, sizeof(*e->room));
-    e->reduce = sn_alloc_n(layers + 1, sizeof(*e->reduce));
-    e->split = sn_alloc_n(layers + 1, sizeof(*e->split));
-    enum sn_status st = SN_OK;
-    e->micro = sn_alloc(sizeof(*e->micro));
-    if (!e->room || !e->reduce || !e->split || !e->micro)
-        st = sn_fail(err, SN_ENOMEM, "search: no memory for %d layers", c->model.layers);
-    if (st == SN_OK)
-        st = compile_one(e, ops, threads, err);
-    if (st != SN_OK) {
-        e->config.model.layers = c->model.layers;
-        sn_estimator_destroy(e);
-        return st;
-    }
-    e->env = (struct sn_shape_env){&e->config, e->model, ops, threads, &e->pricer};
-    *out = e;
-    return SN_OK;
-}
-
-void sn_estimator_destroy(struct sn_estimator *e)
-{
-    if (!e)
-        return;
-    for (int i = 0; i < SN_CACHE_ROWS; i++) {
-        for (struct sn_shape_entry *x = e->shape[i], *next; x; x = next) {
-            next = x->next;
-            sn_shape_destroy(x->shape);
-            sn_free(x);
-        }
-        for (struct sn_kept_entry *x = e->kept[i], *next; x; x = next) {
-            next = x->next;
-            sn_free(x);
-        }
-        for (struct sn_net *x = e->net[i], *next; x; x = next) {
-            next = x->next;
-            sn_free(x);
-        }
-        for (struct sn_stock_entry *x = e->stock[i], *next; x; x = next) {
-            next = x->next;
-            sn_stock_fini(&x->stock);
-            sn_free(x->reduce);
-            sn_free(x);
-        }
-        for (struct sn_slots_entry *x = e->slots[i], *next; x; x = next) {
-            next = x->next;
-            sn_free(x);
-        }
-    }
-    for (int i = 0; e->split && i <= e->config.model.layers; i++)
-        sn_free(e->split[i]);
-    sn_free(e->split);
-    sn_free(e->room);
-    sn_free(e->reduce);
-    sn_free(e->micro);
-    sn_job_destroy(e->job);
-    sn_model_destroy(e->model);
-    sn_free(e);
-}
-
-void sn_estimator_limit(struct sn_estimator *e, int64_t bytes)
-{
-    e->limit = bytes;
-}
-
-int sn_estimator_shapes(const struct sn_estimator *e)
-{
-    return e->shapes;
 }

@@ -10,10 +10,10 @@
 
 /* How the groups of a grid lie on the machine: in one order of the axes, or in any of them, each
  * way that a group may lie once. */
-enum { SN_NET_WAYS = 24 };
+enum { SN_NET_WAYS = 48 };
 struct sn_net {
-    int data, tensor, context, pipeline;
-    int order; /* as sn_layout_config.axis_order, in base 8; -1: any */
+    int data, tensor, context, pipeline, expert;
+    int order; /* of the axes, in base 8, and which of expert and data is inner; -1: any */
     int members[SN_NGROUPS];
     int ways[SN_NGROUPS];
     struct sn_span span[SN_NGROUPS][SN_NET_WAYS];
@@ -27,17 +27,20 @@ struct sn_shape_entry {
     struct sn_shape_entry *next;
 };
 
-/* Bytes of a slot and of a late copy: what the ends and each layer keep, by (first, last). */
+/* Bytes of a slot and of a late copy: what the ends keep, and each layer of a kind. */
+struct sn_kept_bytes {
+    int64_t end, layer, experts;
+};
+/* By (first, last). */
 struct sn_kept_entry {
     struct sn_shape_key key;
-    int64_t slot_end[2][2], slot_layer[2][2], late_end[2][2], late_layer[2][2];
+    struct sn_kept_bytes slot[2][2], late[2][2];
     struct sn_kept_entry *next;
 };
 
 struct sn_stock_key {
-    struct sn_extent x;
-    int members;
-    bool apart;
+    struct sn_stock_stage stage;
+    struct sn_stock_members members;
     unsigned char zero;
 };
 
@@ -51,8 +54,9 @@ struct sn_stock_cost {
 };
 
 struct sn_stock_entry {
-    struct sn_stock_key key;
-    int tensor;
+    struct sn_stock_key key; /* its kinds are the entry's own: */
+    unsigned char *kinds;
+    int tensor, expert;
     unsigned char sequence_parallel;
     struct sn_stock stock;
     struct sn_stock_cost cost; /* communication in this net: */
@@ -73,8 +77,8 @@ struct sn_estimator {
     struct sn_config config; /* the layout is the one at hand */
     const struct sn_machine *machine;
     const struct sn_software *software;
-    struct sn_model *model; /* of one layer */
-    struct sn_job *job;     /* of one layer and one rank: its update is priced in other sizes */
+    struct sn_model *model; /* of one layer of each kind */
+    struct sn_job *job;     /* of it, on one rank: its update is priced in other sizes */
     const struct sn_op *sq_norm, *adamw, *decide;
     struct sn_pricer pricer;
     struct sn_shape_env env;
@@ -82,7 +86,10 @@ struct sn_estimator {
     double head_layers;
     double *room; /* for costs of pieces */
     const sn_part_seconds **reduce;
-    int **split; /* [layers + 1] by number of pieces */
+    int **split;          /* [layers + 1] by number of pieces */
+    int every;            /* every n-th layer has experts; 0: none */
+    int *begin;           /* [layers + 1] room for pieces' first layers */
+    unsigned char *kinds; /* [layers] and for those of a stage */
     struct sn_shape_entry *shape[SN_CACHE_ROWS];
     struct sn_net *net[SN_CACHE_ROWS];
     struct sn_stock_entry *stock[SN_CACHE_ROWS];

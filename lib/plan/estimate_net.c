@@ -25,10 +25,16 @@ static void order_of(enum sn_axis order[SN_NGRID_AXES], const struct sn_layout_c
         order[n++] = usual[i];
 }
 
+/* Are copies of experts neighbours? Irrelevant where experts are not shared out. */
+static bool experts_apart(const struct sn_layout_config *l)
+{
+    return l->expert > 1 && sn_experts_apart(l);
+}
+
 static int order_code(const struct sn_layout_config *l)
 {
     enum sn_axis order[SN_NGRID_AXES];
-    int code = 0;
+    int code = experts_apart(l);
     order_of(order, l);
     for (int i = 0; i < SN_NGRID_AXES; i++)
         code = code * 8 + (int)order[i];
@@ -43,8 +49,10 @@ static void add_way(struct sn_net *n, enum sn_group q, const struct sn_span *spa
     n->span[q][n->ways[q]++] = *span;
 }
 
-static enum sn_status add_order(struct sn_net *n, const struct sn_estimator *e,
-                                const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err)
+/* One order, and copies of experts apart or not. */
+static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
+                              const enum sn_axis order[SN_NGRID_AXES], bool apart,
+                              struct sn_err *err)
 {
     const int size[] = {[SN_AXIS_TENSOR] = n->tensor,
                         [SN_AXIS_CONTEXT] = n->context,
@@ -53,6 +61,11 @@ static enum sn_status add_order(struct sn_net *n, const struct sn_estimator *e,
     struct sn_grid g;
     SN_TRY(sn_grid_init(&g, n->data * n->tensor * n->context * n->pipeline, size, order, err));
     g.kv_copies = sn_kv_copies(&e->config.model, n->tensor);
+    g.experts = n->expert;
+    g.experts_apart = apart;
+    if (n->expert > 1 && n->context > 1 && n->data > 1 &&
+        g.stride[SN_AXIS_DATA] != g.stride[SN_AXIS_CONTEXT] * n->context)
+        return SN_OK; /* lib/config/rules_layout.c refuses it */
     for (int q = 0; q < SN_NGROUPS; q++) {
         struct sn_span span;
         memset(&span, 0, sizeof(span));
@@ -61,6 +74,13 @@ static enum sn_status add_order(struct sn_net *n, const struct sn_estimator *e,
         add_way(n, (enum sn_group)q, &span);
     }
     return SN_OK;
+}
+
+static enum sn_status add_order(struct sn_net *n, const struct sn_estimator *e,
+                                const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err)
+{
+    SN_TRY(add_one(n, e, order, false, err));
+    return n->expert > 1 ? add_one(n, e, order, true, err) : SN_OK;
 }
 
 /* Every order of the axes from position `at` on; an axis of one rank may stay where it is. */
@@ -106,14 +126,15 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
                           .tensor = l->tensor,
                           .context = l->context,
                           .pipeline = l->pipeline,
+                          .expert = l->expert,
                           .order = any ? -1 : order_code(l)};
     unsigned hash = (unsigned)l->data * 31u + (unsigned)l->tensor * 1009u +
                     (unsigned)l->context * 9176u + (unsigned)l->pipeline * 65599u +
-                    (unsigned)want.order * 7u;
+                    (unsigned)want.order * 7u + (unsigned)l->expert * 131u;
     struct sn_net **row = &e->net[hash % SN_CACHE_ROWS];
     for (const struct sn_net *n = *row; n; n = n->next)
         if (n->data == want.data && n->tensor == want.tensor && n->context == want.context &&
-            n->pipeline == want.pipeline && n->order == want.order) {
+            n->pipeline == want.pipeline && n->expert == want.expert && n->order == want.order) {
             *out = n;
             return SN_OK;
         }
@@ -123,7 +144,8 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
     *made = want;
     enum sn_axis order[SN_NGRID_AXES];
     order_of(order, l);
-    enum sn_status st = any ? any_order(made, e, err) : add_order(made, e, order, err);
+    enum sn_status st =
+        any ? any_order(made, e, err) : add_one(made, e, order, experts_apart(l), err);
     if (st != SN_OK) {
         sn_free(made);
         return st;

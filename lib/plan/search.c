@@ -9,11 +9,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { ORDERS = 24 };
+/* Of four axes; and those in which copies of experts are neighbours, not the ranks that share them
+ * out. */
+enum { ORDERS = 24, ALL_ORDERS = 2 * ORDERS };
 
 /* What is known of a grid. */
 struct family {
-    int tensor, context, pipeline;
+    int tensor, context, pipeline, expert;
     struct sn_found best; /* plan.step_time 0: nothing compiled fits yet */
     int64_t members;      /* that may fit */
 };
@@ -41,11 +43,15 @@ static void order_of(struct sn_layout_config *l, int k)
     static const enum sn_order_axis usual[] = {SN_ORDER_TENSOR, SN_ORDER_CONTEXT,
                                                SN_ORDER_DATA_AXIS, SN_ORDER_PIPELINE};
     enum sn_order_axis left[4];
+    bool apart = k >= ORDERS;
     memcpy(left, usual, sizeof(left));
-    l->n_axis_order = 4;
+    l->n_axis_order = 0;
+    k %= ORDERS;
     for (int i = 0, n = 4, base = 6; i < 4; i++, n--) {
         int pick = k / base;
-        l->axis_order[i] = left[pick];
+        l->axis_order[l->n_axis_order++] = left[pick];
+        if (apart && left[pick] == SN_ORDER_DATA_AXIS)
+            l->axis_order[l->n_axis_order++] = SN_ORDER_EXPERT;
         for (int j = pick; j + 1 < n; j++)
             left[j] = left[j + 1];
         k %= base;
@@ -72,7 +78,7 @@ static struct family *family_of(struct search *s, const struct sn_variant *v)
 {
     for (int i = s->families - 1; i >= 0; i--)
         if (s->family[i].tensor == v->tensor && s->family[i].context == v->context &&
-            s->family[i].pipeline == v->pipeline)
+            s->family[i].pipeline == v->pipeline && s->family[i].expert == v->expert)
             return &s->family[i];
     return NULL;
 }
@@ -90,7 +96,7 @@ static enum sn_status family_add(struct search *s, const struct sn_variant *v, s
     }
     if (!f) {
         f = &s->family[s->families++];
-        *f = (struct family){v->tensor, v->context, v->pipeline, {.rest = 0}, 0};
+        *f = (struct family){v->tensor, v->context, v->pipeline, v->expert, {.rest = 0}, 0};
     }
     f->members++;
     return SN_OK;
@@ -121,7 +127,8 @@ static void note_near(struct search *s, const struct sn_branch *n)
     int at = s->n_near;
     for (int i = 0; i < s->n_near; i++) {
         const struct sn_variant *o = &s->all.of[s->near[i].variant];
-        if (o->tensor == v->tensor && o->context == v->context && o->pipeline == v->pipeline) {
+        if (o->tensor == v->tensor && o->context == v->context && o->pipeline == v->pipeline &&
+            o->expert == v->expert) {
             if (n->bound >= s->near[i].bound)
                 return;
             memmove(&s->near[i], &s->near[i + 1], (size_t)(s->n_near - 1 - i) * sizeof(s->near[0]));
@@ -160,15 +167,26 @@ static enum sn_status bound_one(struct search *s, int64_t i, struct sn_err *err)
 /* --- taking up -----------------------------------------------------------------------------------
  */
 
+/* Experts that are shared out want context and data side by side. */
+static bool order_is_valid(const struct search *s, const struct sn_layout_config *l)
+{
+    struct sn_err why;
+    s->config->layout = *l;
+    return l->expert == 1 || l->context == 1 ||
+           sn_config_check_layout(s->config, s->w->ranks, &why) == SN_OK;
+}
+
 static enum sn_status take_orders(struct search *s, const struct sn_branch *n, struct sn_err *err)
 {
-    struct sn_layout_config l[ORDERS];
-    int kept = 0;
-    for (int k = 0; k < (order_is_named(s) ? 1 : ORDERS); k++) {
+    struct sn_layout_config l[ALL_ORDERS];
+    int kept = 0, orders = s->all.of[n->variant].expert > 1 ? ALL_ORDERS : ORDERS;
+    for (int k = 0; k < (order_is_named(s) ? 1 : orders); k++) {
         struct sn_branch node = {0, n->variant, SN_BRANCH_EXACT, k};
         struct sn_estimate e;
         bool same = false;
         layout_of(&l[kept], s, &node);
+        if (!order_is_valid(s, &l[kept]))
+            continue;
         for (int j = 0; j < kept && !same; j++)
             SN_TRY(sn_estimate_same_order(&same, s->estimator, &l[j], &l[kept], err));
         if (same)
@@ -291,15 +309,11 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
                              struct sn_err *err)
 {
     *out = (struct sn_search){0};
-    if (w->config->model.experts.count > 0)
+    if (w->config->train.grad_dtype != SN_F32 || w->config->layout.optimizer_tile > 0 ||
+        w->config->layout.drop_duplicates)
         return sn_fail(err, SN_EINPUT,
-                       "%s: model.experts: layouts of experts are not searched yet; name one under "
-                       "layout, which is priced",
-                       w->config->path);
-    if (w->config->train.grad_dtype != SN_F32 || w->config->layout.optimizer_tile > 0)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: train.grad_dtype and layout.optimizer_tile are not searched yet; leave "
-                       "them out, or name a layout, which is priced",
+                       "%s: train.grad_dtype, layout.optimizer_tile and layout.drop_duplicates are "
+                       "not searched yet; leave them out, or name a layout, which is priced",
                        w->config->path);
     struct search s = {.w = w, .out = out, .config = sn_alloc(sizeof(*s.config))};
     enum sn_status st = SN_OK;

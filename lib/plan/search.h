@@ -4,7 +4,7 @@
  * Best-first branch and bound. Every valid layout (variants.h) gets a lower bound for all orders of
  * its axes at once (estimate.h); the one with the least bound is taken up: replaced by its orders,
  * each with its schedule played through, and then by its compiled and simulated self. A family is
- * all layouts on the same grid (tensor, context, pipeline; data follows). Once `top` families have
+ * all layouts on the same grid (tensor, context, pipeline, expert; data follows). Once `top` families have
  * members whose exact time is at most the least bound that is left, nothing that was not compiled
  * can be better than what was found, in any of these families or outside of them: what is pruned is
  * provably worse, or provably does not fit (tests/unit/test_search.c compares with pricing all).

@@ -18,6 +18,7 @@ struct sn_shape_key sn_shape_key(const struct sn_config *c)
     k.tensor = l->tensor;
     k.context = l->context;
     k.micro_batch = l->micro_batch;
+    k.expert = l->expert;
     k.exchange = l->context > 1 && l->context_kind == SN_CONTEXT_ALL_TO_ALL;
     k.sequence_parallel = l->tensor > 1 && l->sequence_parallel;
     k.recompute = (unsigned char)l->recompute;
@@ -26,24 +27,50 @@ struct sn_shape_key sn_shape_key(const struct sn_config *c)
     return k;
 }
 
+void sn_shape_model(struct sn_model_config *m)
+{
+    bool both = m->experts.count > 0 && m->experts.every > 1;
+    m->share_layers = 1;
+    m->layers = both ? 2 : 1;
+    if (both)
+        m->experts.every = 2;
+}
+
+struct sn_extent sn_extent_of(int every, int begin, int layers)
+{
+    struct sn_extent x = {.layers = layers};
+    if (every > 0) {
+        x.experts = (begin + layers) / every - begin / every;
+        x.begin = begin % every;
+    }
+    return x;
+}
+
+/* Replicas enough for gradients to be reduced, those of experts too. */
+static int replicas_of(const struct sn_shape_key *k)
+{
+    return k->expert > 1 ? 2 * k->expert : k->context == 1 ? 2 : 1;
+}
+
 void sn_shape_config(struct sn_config *out, const struct sn_config *c, const struct sn_shape_key *k)
 {
     *out = *c;
-    out->model.layers = out->model.share_layers = 1;
-    out->layout =
-        (struct sn_layout_config){.data = k->context == 1 ? 2 : 1, /* gradients are reduced */
-                                  .tensor = k->tensor,
-                                  .pipeline = 1,
-                                  .context = k->context,
-                                  .expert = 1,
-                                  .micro_batch = k->micro_batch,
-                                  .virtual_stages = 1,
-                                  .sequence_parallel = k->sequence_parallel,
-                                  .schedule = SN_1F1B,
-                                  .recompute = (enum sn_recompute)k->recompute,
-                                  .zero = k->zero,
-                                  .bucket = k->zero ? c->layout.bucket : 1,
-                                  .split_backward = k->split};
+    sn_shape_model(&out->model);
+    out->layout = (struct sn_layout_config){.data = replicas_of(k),
+                                            .tensor = k->tensor,
+                                            .pipeline = 1,
+                                            .context = k->context,
+                                            .expert = k->expert,
+                                            .expert_buffer = c->layout.expert_buffer,
+                                            .comm_aware_recompute = c->layout.comm_aware_recompute,
+                                            .micro_batch = k->micro_batch,
+                                            .virtual_stages = 1,
+                                            .sequence_parallel = k->sequence_parallel,
+                                            .schedule = SN_1F1B,
+                                            .recompute = (enum sn_recompute)k->recompute,
+                                            .zero = k->zero,
+                                            .bucket = k->zero ? c->layout.bucket : 1,
+                                            .split_backward = k->split};
     out->layout.context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
     out->train.global_batch = out->layout.data * k->micro_batch;
     out->train.eval_every = 0;
@@ -63,9 +90,18 @@ struct reader {
     bool failed;
 };
 
-static enum sn_place place_of(const struct sn_op *op)
+/* A layer of the model that is compiled. */
+static enum sn_place place_of_layer(const struct sn_model_config *m, int layer)
 {
-    return op->layer < 0 ? SN_PLACE_EMBED : op->layer == 0 ? SN_PLACE_BLOCK : SN_PLACE_HEAD;
+    return layer < 0                        ? SN_PLACE_EMBED
+           : layer >= m->layers             ? SN_PLACE_HEAD
+           : sn_layer_has_experts(m, layer) ? SN_PLACE_EXPERTS
+                                            : SN_PLACE_BLOCK;
+}
+
+static enum sn_place place_of(const struct reader *r, const struct sn_op *op)
+{
+    return place_of_layer(&r->j->config->model, op->layer);
 }
 
 static int pass_of(enum sn_chunk_kind k)
@@ -128,7 +164,7 @@ static int comm_of(struct reader *r, const struct sn_op *op)
 static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
     int layer = r->j->buckets[r->p->bufs[op->in[0].buf].bucket].layer, comm = comm_of(r, op);
-    enum sn_place at = layer < 0 ? SN_PLACE_EMBED : layer == 0 ? SN_PLACE_BLOCK : SN_PLACE_HEAD;
+    enum sn_place at = place_of_layer(&r->j->config->model, layer);
     if (at == SN_PLACE_EMBED && op->layer >= 0) /* a tied table, for the head */
         at = SN_PLACE_HEAD;
     int *n = &r->s->n_gathers[pass][at];
@@ -171,19 +207,28 @@ static void complete(struct reader *r, const struct sn_op *op)
             beat(r, SN_BEAT_PART, 0, q);
 }
 
+/* Padding at the end of a bucket, which depends on how many replicas there are. */
+static bool is_padding(const struct reader *r, const struct sn_op *op)
+{
+    if (op->kind != SN_OP_ZERO || op->out[0].buf < 0)
+        return false;
+    int bucket = r->p->bufs[op->out[0].buf].bucket;
+    return bucket >= 0 && op->out[0].offset + op->out[0].cols == r->j->buckets[bucket].n;
+}
+
 /* What runs on every micro-batch; gathers are apart. */
 static void read_op(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
     bool sums = op->kind == SN_OP_ALL_REDUCE && op->is_weight_grad;
     if (op->when == SN_LAST && sums)
         complete(r, op);
-    if (op->when != SN_EVERY)
+    if (op->when != SN_EVERY || op->extra) /* no expert has too many tokens */
         return;
     if (op->kind == SN_OP_WAIT)
         wait_for(r, op->waits_for);
     else if (op->kind >= SN_NKERNELS)
         communicate(r, op, pass);
-    else
+    else if (!is_padding(r, op))
         r->run += sn_price_op(r->env->pricer, r->p, op);
 }
 
@@ -197,7 +242,7 @@ static void read_row(struct reader *r, enum sn_pass pass, enum sn_place place)
         if (pass_of(k->kind) != (int)pass)
             continue;
         for (int i = k->first; i < k->first + k->n; i++)
-            if (place_of(&r->p->ops[i]) == place)
+            if (place_of(r, &r->p->ops[i]) == place)
                 read_op(r, &r->p->ops[i], pass);
     }
     beat(r, SN_BEAT_END, 0, 0);
@@ -219,14 +264,17 @@ static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_er
         const struct sn_buffer *x = &p->bufs[b];
         if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0 &&
             !(lean && x->bucket >= 0)) {
-            delta[x->first] += x->bytes;
-            delta[x->last + 1] -= x->bytes;
+            int64_t bytes = x->bytes;
+            if (x->bucket >= 0) /* whatever it is padded to */
+                bytes = raw_of(r->j, x->bucket) * (int64_t)sn_dtype_size(x->dtype);
+            delta[x->first] += bytes;
+            delta[x->last + 1] -= bytes;
         }
     }
     for (int c = 0, i = 0; c < p->n_chunks; c++) {
         int pass = pass_of(p->chunks[c].kind);
         for (; i < p->chunks[c].first + p->chunks[c].n; i++) {
-            enum sn_place at = place_of(&p->ops[i]);
+            enum sn_place at = place_of(r, &p->ops[i]);
             live += delta[i];
             if (pass >= 0 && live > most[pass][at])
                 most[pass][at] = live;
@@ -246,7 +294,7 @@ static void read_workspace(struct reader *r)
         sn_op_shapes(r->p, op, &a);
         int64_t need =
             (int64_t)r->env->ops->scratch((enum sn_op_kind)op->kind, &a, r->env->threads);
-        int64_t *most = &r->s->workspace[place_of(op)];
+        int64_t *most = &r->s->workspace[place_of(r, op)];
         *most = need > *most ? (need + 63) / 64 * 64 : *most;
     }
 }
@@ -255,16 +303,18 @@ static void read_workspace(struct reader *r)
  */
 
 /* Where a parameter is used first, and whether the head uses a table too. */
-static enum sn_place param_place(const struct sn_model *m, int param, bool *tied)
+static enum sn_place param_place(const struct sn_job *j, int param, bool *tied)
 {
+    const struct sn_model *m = j->model;
     enum sn_place at = SN_NPLACES;
     bool seen_block = false;
     *tied = false;
     for (int i = 0; i < m->n_nodes; i++) {
         seen_block = seen_block || m->nodes[i].layer >= 0;
-        enum sn_place here = m->nodes[i].layer >= 0 ? SN_PLACE_BLOCK
-                             : seen_block           ? SN_PLACE_HEAD
-                                                    : SN_PLACE_EMBED;
+        enum sn_place here = m->nodes[i].layer >= 0
+                                 ? place_of_layer(&j->config->model, m->nodes[i].layer)
+                             : seen_block ? SN_PLACE_HEAD
+                                          : SN_PLACE_EMBED;
         if (m->nodes[i].param[0] != param && m->nodes[i].param[1] != param)
             continue;
         *tied = at == SN_PLACE_EMBED && here == SN_PLACE_HEAD;
@@ -278,7 +328,7 @@ static int kind_of(struct sn_shape *s, const struct sn_bucket *b)
     for (int k = 0; k < s->n_kinds; k++) {
         const struct sn_bucket *o = &s->bucket[k];
         if (o->trains == b->trains && o->decay == b->decay && o->copies == b->copies &&
-            o->sum == b->sum)
+            o->sum == b->sum && o->replicas == b->replicas)
             return k;
     }
     s->bucket[s->n_kinds] = *b;
@@ -292,7 +342,7 @@ static enum sn_status read_parts(struct sn_shape *s, const struct sn_job *j, str
                        j->n_parts, (int)SN_SHAPE_PARTS);
     for (int q = 0; q < j->n_parts; q++) {
         struct sn_shape_part *part = &s->part[s->n_parts++];
-        part->place = param_place(j->model, j->parts[q].param, &part->tied);
+        part->place = param_place(j, j->parts[q].param, &part->tied);
         part->kind = kind_of(s, &j->buckets[j->parts[q].bucket]);
         part->elements = (j->parts[q].rows * j->parts[q].cols + 31) / 32 * 32;
     }
@@ -330,6 +380,7 @@ enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env 
         st = sn_fail(err, SN_ENOMEM, "search: no memory to compile a layer");
     if (st == SN_OK) {
         s->key = *key;
+        s->every = env->config->model.experts.count > 0 ? env->config->model.experts.every : 0;
         sn_shape_config(c, env->config, key);
         struct sn_job_env job = {
             .config = c, .model = env->model, .ops = env->ops, .threads = env->threads};

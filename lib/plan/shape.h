@@ -4,9 +4,10 @@
  *
  * The text of a layer depends on how it is cut (tensor, context, micro-batch, sequence parallelism,
  * recomputation, split backward, ZeRO's stage), not on how many layers, stages, replicas or
- * micro-batches there are. So a model of one layer is compiled for each way of cutting, its kernels
- * are priced once, and its chunks are reduced to beats: seconds of kernels, posts and waits of
- * collectives. A chunk of n layers is the beats of its ends and n times those of the layer.
+ * micro-batches there are. So a model of one layer is compiled for each way of cutting (of two,
+ * where some layers have experts and others have none), its kernels are priced once, and its chunks
+ * are reduced to beats: seconds of kernels, posts and waits of collectives. A chunk of n layers is
+ * the beats of its ends and n times those of the layer.
  *
  * Played with nothing under way before it, a row of beats cannot end sooner than in the step
  * (what runs before can only make its streams free later), so sums of such times are lower bounds.
@@ -18,12 +19,12 @@
 
 #include <stdbool.h>
 
-enum sn_place { SN_PLACE_EMBED, SN_PLACE_BLOCK, SN_PLACE_HEAD, SN_NPLACES };
+enum sn_place { SN_PLACE_EMBED, SN_PLACE_BLOCK, SN_PLACE_EXPERTS, SN_PLACE_HEAD, SN_NPLACES };
 enum sn_pass { SN_PASS_FORWARD, SN_PASS_BACKWARD, SN_PASS_WEIGHT, SN_NPASSES };
 
 /* How a layer is cut; members that change nothing are set to one value (sn_shape_key). */
 struct sn_shape_key {
-    int tensor, context, micro_batch;
+    int tensor, context, micro_batch, expert;
     unsigned char exchange, sequence_parallel, recompute, split, zero; /* zero: 0, 2, 3 */
 };
 
@@ -68,6 +69,7 @@ struct sn_shape {
     struct sn_shape_part part[SN_SHAPE_PARTS];
     struct sn_bucket bucket[SN_SHAPE_PARTS]; /* of kind k: trains, decay, copies, sum */
     int n_parts, n_kinds;
+    int every; /* every n-th layer is of place EXPERTS, the others of BLOCK; 0: none is */
     int64_t temp[SN_NPASSES][SN_NPLACES], workspace[SN_NPLACES]; /* bytes, at least */
     int64_t lean[SN_NPASSES]
                 [SN_NPLACES]; /* temp without whole weights and gradients of ZeRO 2, 3 */
@@ -77,7 +79,7 @@ struct sn_shape {
 /* What all shapes of a search have in common. */
 struct sn_shape_env {
     const struct sn_config *config; /* model, train; the layout is not read */
-    const struct sn_model *model;   /* of one layer */
+    const struct sn_model *model;   /* of sn_shape_model */
     const struct sn_ops *ops;
     int threads;
     const struct sn_pricer *pricer; /* machine, software, precision, threads */
@@ -85,7 +87,9 @@ struct sn_shape_env {
 
 /* The key of a layout. */
 struct sn_shape_key sn_shape_key(const struct sn_config *c);
-/* The run file of a model of one layer on one stage, cut so. */
+/* The model of one layer of each kind. */
+void sn_shape_model(struct sn_model_config *m);
+/* The run file of such a model on one stage, cut so. */
 void sn_shape_config(struct sn_config *out, const struct sn_config *c,
                      const struct sn_shape_key *k);
 enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env *env,
@@ -101,9 +105,19 @@ struct sn_shape_prices {
 };
 /* What a chunk holds. */
 struct sn_extent {
-    int layers;
+    int layers, experts; /* all, and those of them that have experts */
+    int begin;           /* its first layer, modulo sn_shape.every */
     bool first, last;
 };
+/* `begin` is the first layer's number in the model. */
+struct sn_extent sn_extent_of(int every, int begin, int layers);
+/* The kind of layer i of an extent. */
+static inline enum sn_place sn_extent_place(const struct sn_extent *x, int every, int i)
+{
+    if (x->experts == 0 || x->experts == x->layers)
+        return x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
+    return (x->begin + i + 1) % every == 0 ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
+}
 /* Play rows of beats with these prices; fills the others. */
 void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s);
 /* A chunk of `layers` layers with or without the ends. *after: the part of it, at its end, in which

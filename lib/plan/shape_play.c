@@ -90,12 +90,14 @@ void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s)
  */
 
 /* The units of a chunk in order: ends and layers. */
-static enum sn_place unit(int i, const struct sn_extent *x, bool backward)
+static enum sn_place unit(const struct sn_shape *s, int i, const struct sn_extent *x, bool backward)
 {
-    int begin = backward ? x->last : x->first;
+    int layer = i - (backward ? x->last : x->first);
     enum sn_place before = backward ? SN_PLACE_HEAD : SN_PLACE_EMBED;
     enum sn_place behind = backward ? SN_PLACE_EMBED : SN_PLACE_HEAD;
-    return i < begin ? before : i < begin + x->layers ? SN_PLACE_BLOCK : behind;
+    if (layer < 0 || layer >= x->layers)
+        return layer < 0 ? before : behind;
+    return sn_extent_place(x, s->every, backward ? x->layers - 1 - layer : layer);
 }
 
 static double gather(struct streams *w, enum sn_pass pass, enum sn_place place)
@@ -113,13 +115,13 @@ static double under_way(const struct sn_shape *s, const struct sn_shape_prices *
     bool backward = pass != SN_PASS_FORWARD;
     int units = x->layers + x->first + x->last;
     struct streams w = {.s = s, .p = p};
-    double there = 0, next = gather(&w, pass, unit(0, x, backward));
+    double there = 0, next = gather(&w, pass, unit(s, 0, x, backward));
     for (int i = 0; i < units; i++) {
         there = next;
         if (i + 1 < units)
-            next = gather(&w, pass, unit(i + 1, x, backward));
+            next = gather(&w, pass, unit(s, i + 1, x, backward));
         wait_until(&w, there);
-        row(&w, pass, unit(i, x, backward));
+        row(&w, pass, unit(s, i, x, backward));
     }
     double sent = w.now;
     for (int i = 0; i < w.reductions; i++)
@@ -134,8 +136,9 @@ double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p,
     *after = 0;
     if (s->key.zero)
         return under_way(s, p, pass, x, after);
-    return x->layers * p->alone[pass][SN_PLACE_BLOCK] + x->first * p->alone[pass][SN_PLACE_EMBED] +
-           x->last * p->alone[pass][SN_PLACE_HEAD];
+    const double *alone = p->alone[pass];
+    return (x->layers - x->experts) * alone[SN_PLACE_BLOCK] + x->experts * alone[SN_PLACE_EXPERTS] +
+           x->first * alone[SN_PLACE_EMBED] + x->last * alone[SN_PLACE_HEAD];
 }
 
 static bool any_reduction(const double *parts, int n)
@@ -152,7 +155,7 @@ struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shap
 {
     struct streams w = {.s = s, .p = p, .comm = busy};
     for (int u = 0; u < x->layers + x->first + x->last; u++) {
-        enum sn_place at = unit(u, x, pass != SN_PASS_FORWARD);
+        enum sn_place at = unit(s, u, x, pass != SN_PASS_FORWARD);
         bool head = at == SN_PLACE_HEAD; /* the only unit that completes a part in forward */
         w.parts = !reduce || (pass == SN_PASS_FORWARD && !head) ? NULL : reduce[head ? 0 : u];
         bool waits = w.comm > w.now && p->posts[pass][at] > 0;

@@ -79,14 +79,16 @@ static void deal(struct dealer *d, enum sn_place place)
 }
 
 enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_shape *s, int64_t bucket_bytes,
-                             const struct sn_extent *x, bool apart, struct sn_err *err)
+                             const struct sn_stock_stage *stage, struct sn_err *err)
 {
+    const struct sn_extent *x = &stage->x;
+    enum sn_place only = x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
     *out = (struct sn_stock){0};
-    struct dealer d = {.out = out, .s = s, .full = (bucket_bytes + 3) / 4, .apart = apart};
+    struct dealer d = {.out = out, .s = s, .full = (bucket_bytes + 3) / 4, .apart = stage->apart};
     if (x->last)
         deal(&d, SN_PLACE_HEAD);
     for (int i = 0; i < x->layers; i++)
-        deal(&d, SN_PLACE_BLOCK);
+        deal(&d, stage->kinds ? (enum sn_place)stage->kinds[i] : only);
     if (x->first)
         deal(&d, SN_PLACE_EMBED);
     for (int q = 0; x->last && !x->first && q < s->n_parts; q++)
@@ -112,18 +114,25 @@ struct sn_stock_size sn_stock_size(int64_t raw, int zero, int members)
     return (struct sn_stock_size){n, zero ? n / members : n};
 }
 
+int sn_stock_members_of(const struct sn_bucket *b, const struct sn_stock_members *m)
+{
+    return b->replicas == SN_GROUP_EXPERT_DATA ? m->copies : m->replicas;
+}
+
 static int64_t rounded(int64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
 }
 
 struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_shape *shape,
-                                     enum sn_dtype dtype, int zero, int members)
+                                     enum sn_dtype dtype, int zero,
+                                     const struct sn_stock_members *members)
 {
     struct sn_stock_bytes b = {0, 0, 0};
     for (int i = 0; i < s->n; i++) {
         const struct sn_stock_class *c = &s->cls[i];
-        struct sn_stock_size e = sn_stock_size(c->raw, zero, members);
+        int n = sn_stock_members_of(&shape->bucket[c->kind], members);
+        struct sn_stock_size e = sn_stock_size(c->raw, zero, n);
         int64_t size = (int64_t)sn_dtype_size(dtype), part = rounded(e.slice * 4);
         bool trains = shape->bucket[c->kind].trains;
         b.params += c->count * rounded((zero == 3 ? e.slice : e.n) * size);

@@ -31,9 +31,15 @@ struct sn_stock {
     int units;
 };
 
-/* Of a stage that holds x. `apart`: first and last piece are on different stages. */
+/* What a stage holds: pieces that may lie apart. */
+struct sn_stock_stage {
+    struct sn_extent x;
+    const unsigned char *kinds; /* [x.layers] enum sn_place of each, from the head on; NULL: all are
+                                   of one kind */
+    bool apart;                 /* first and last piece are on different stages */
+};
 enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_shape *s, int64_t bucket_bytes,
-                             const struct sn_extent *x, bool apart, struct sn_err *err);
+                             const struct sn_stock_stage *stage, struct sn_err *err);
 void sn_stock_fini(struct sn_stock *s); /* a zeroed one is allowed */
 
 /* Elements of a bucket in all, and what a rank keeps of arrays that are divided. */
@@ -42,11 +48,18 @@ struct sn_stock_size {
 };
 struct sn_stock_size sn_stock_size(int64_t raw, int zero, int members);
 
+/* Who shares a bucket's gradients: all replicas, or those that hold the same experts. */
+struct sn_stock_members {
+    int replicas, copies;
+};
+int sn_stock_members_of(const struct sn_bucket *b, const struct sn_stock_members *m);
+
 /* Bytes of weights, gradients and optimizer state, each buffer rounded up to 64. */
 struct sn_stock_bytes {
     int64_t params, grads, optimizer;
 };
 struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_shape *shape,
-                                     enum sn_dtype dtype, int zero, int members);
+                                     enum sn_dtype dtype, int zero,
+                                     const struct sn_stock_members *members);
 
 #endif

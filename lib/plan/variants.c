@@ -35,7 +35,7 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
     out->tensor = v->tensor;
     out->context = v->context;
     out->pipeline = v->pipeline;
-    out->expert = 1;
+    out->expert = v->expert;
     out->micro_batch = v->micro_batch;
     out->virtual_stages = v->virtual_stages;
     out->sequence_parallel = v->sequence_parallel;
@@ -119,6 +119,20 @@ static void list_schedules(struct lister *l)
     }
 }
 
+/* Ranks that share the experts out; a dense model has one. */
+static void list_experts(struct lister *l)
+{
+    int64_t replicas = (int64_t)l->v.data * l->v.context;
+    int experts = l->base->model.experts.count > 0 ? l->base->model.experts.count : 1;
+    for (int e = 1; e <= experts && e <= replicas; e++) {
+        if (experts % e != 0 || replicas % e != 0 ||
+            !may(l, SN_KEY_EXPERT, e, l->base->layout.expert))
+            continue;
+        l->v.expert = e;
+        list_schedules(l);
+    }
+}
+
 static void list_pipelines(struct lister *l, int rest)
 {
     const struct sn_layout_config *g = &l->base->layout;
@@ -130,7 +144,7 @@ static void list_pipelines(struct lister *l, int rest)
             continue;
         l->v.pipeline = p;
         l->v.data = (int)data;
-        list_schedules(l);
+        list_experts(l);
     }
 }
 

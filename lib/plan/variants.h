@@ -11,6 +11,7 @@
  *   one context rank                context_kind as given
  *   one replica                     ZeRO 0
  *
+ *   expert                          divides data x context and the number of experts
  *   context                         a rank has 2,048 tokens of a sequence at least
  *
  * A key that the run file names stands (sn_config.layout_named).
@@ -22,7 +23,7 @@
 
 /* A layout in few bytes; bucket and axis order are the run file's. */
 struct sn_variant {
-    int data, tensor, context, pipeline, micro_batch, virtual_stages;
+    int data, tensor, context, pipeline, expert, micro_batch, virtual_stages;
     unsigned char sequence_parallel, schedule, recompute, zero, context_kind;
 };
 

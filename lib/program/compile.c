@@ -226,8 +226,7 @@ static void name_program(const struct sn_job *j, struct sn_program *p, const cha
         p->slots[v] = 1;
 }
 
-/* Does the expert axis lie outside the data axis? */
-static bool experts_apart(const struct sn_layout_config *l)
+bool sn_experts_apart(const struct sn_layout_config *l)
 {
     int expert = -1, data = -1;
     for (int i = 0; i < l->n_axis_order; i++) {
@@ -257,7 +256,7 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
     SN_TRY(sn_grid_init(out, l->data * l->tensor * l->context * l->pipeline, size, order, err));
     out->kv_copies = sn_kv_copies(&c->model, l->tensor);
     out->experts = l->expert;
-    out->experts_apart = experts_apart(l);
+    out->experts_apart = sn_experts_apart(l);
     return SN_OK;
 }
 

@@ -285,6 +285,8 @@ enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env 
                                    struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 
+/* Does the expert axis lie outside the data axis? */
+bool sn_experts_apart(const struct sn_layout_config *l);
 /* The grid of a resolved layout. */
 enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struct sn_err *err);
 

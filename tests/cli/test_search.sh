@@ -84,6 +84,26 @@ is "no run file: exit 2" "$rc" 2
 run "$plan" search --help
 is "--help exits 0" "$rc" 0
 
+# --- experts ------------------------------------------------------------------------------------
+experts() { # layout
+    file "$1" 'preset: dgx-a100-80'
+    sed 's/llama-7b/mixtral-8x7b/' "$tmp/run.yaml" >"$tmp/experts.yaml"
+}
+experts '{schedule: 1f1b, recompute: full, micro_batch: 1}'
+run "$plan" search "$tmp/experts.yaml" --gpus 64 --top 3 --write "$tmp/best.yaml"
+is "experts: search exits 0" "$rc" 0
+like "the winner shares them out" "$out" '^ +1 .*experts over [248]'
+run "$plan" "$tmp/best.yaml"
+is "what it wrote is a layout" "$rc" 0
+like "which fits" "$out" '^fits'
+experts '{expert: 4, schedule: 1f1b, recompute: full, micro_batch: 1}'
+run "$plan" search "$tmp/experts.yaml" --gpus 64 --top 3
+is "layout.expert, named, stands" "$(printf '%s\n' "$out" | grep -c 'experts over 4')" 3
+run "$plan" "$tmp/best.yaml" --activations
+is "--activations knows experts" "$rc" 0
+like "as the arena has them" "$out" 'expert\.y .*visits k experts'
+is "and nothing differs" "$(printf '%s\n' "$out" | grep -c 'takes every parameter')" 0
+
 # --- one layout that does not fit ---------------------------------------------------------------
 file '{data: 8, zero: 0}' 'preset: dgx-a100-80'
 run "$plan" "$tmp/run.yaml"

@@ -36,11 +36,39 @@ static int one_of(unsigned *state, const int *of, unsigned n)
     return of[draw(state, n)];
 }
 
-static struct sn_config some_layout(unsigned *r)
+/* Experts, in all layers or some, and as many ranks to share them out as the replicas allow. */
+static void draw_experts(struct sn_config *c, unsigned *r)
+{
+    static const int every[] = {1, 2, 3}, counts[] = {4, 8}, ways[] = {1, 2, 4, 8};
+    struct sn_layout_config *l = &c->layout;
+    c->model.family = SN_MIXTRAL;
+    c->model.experts = (struct sn_experts_config){.count = one_of(r, counts, 2),
+                                                  .top_k = 1 + (int)draw(r, 2),
+                                                  .every = one_of(r, every, 3),
+                                                  .aux_loss = draw(r, 2) ? 0.01 : 0};
+    if (l->context == 1 && draw(r, 3) == 0)
+        c->model.experts.capacity_factor = 1.25;
+    l->expert_buffer = 1 + (double)draw(r, 3);
+    l->comm_aware_recompute = draw(r, 4) == 0;
+    for (int i = 3; i > 0 && l->schedule != SN_ZERO_BUBBLE; i--)
+        if (l->expert == 1 && c->model.experts.count % ways[i] == 0 &&
+            l->data * l->context % ways[i] == 0 && draw(r, 2))
+            l->expert = ways[i];
+    static const enum sn_order_axis apart[] = {
+        SN_ORDER_TENSOR, SN_ORDER_CONTEXT, SN_ORDER_DATA_AXIS, SN_ORDER_EXPERT, SN_ORDER_PIPELINE};
+    l->n_axis_order = 5;
+    memcpy(l->axis_order, apart, sizeof(apart));
+    if (draw(r, 2)) {
+        l->axis_order[2] = SN_ORDER_EXPERT;
+        l->axis_order[3] = SN_ORDER_DATA_AXIS;
+    }
+}
+
+static struct sn_config some_layout(unsigned *r, bool experts)
 {
     static const enum sn_family family[] = {SN_LLAMA, SN_LLAMA, SN_GPT2, SN_GPT_NEOX};
     static const int two[] = {1, 2}, ways[] = {1, 2, 4}, data[] = {1, 2, 3, 4};
-    struct sn_config c = layout_config(family[draw(r, 4)]);
+    struct sn_config c = layout_config(experts ? SN_LLAMA : family[draw(r, 4)]);
     struct sn_layout_config *l = &c.layout;
     c.model.layers = 8;
     c.model.hidden = 12 * 32;
@@ -65,6 +93,8 @@ static struct sn_config some_layout(unsigned *r)
     if (c.model.kv_heads % l->tensor || c.model.heads % (l->tensor * l->context) ||
         c.model.kv_heads % (l->tensor * l->context))
         l->context_kind = SN_CONTEXT_RING;
+    if (experts)
+        draw_experts(&c, r);
     return c;
 }
 
@@ -100,11 +130,12 @@ static void describe(char *out, size_t n, const struct sn_config *c)
     const struct sn_layout_config *l = &c->layout;
     (void)snprintf(out, n,
                    "family %d type %d d%d t%d c%d(%d) p%d v%d mb%d sp%d rc%d z%d sched %d batch %d "
-                   "bucket %lld",
+                   "bucket %lld e%d of %d every %d",
                    (int)c->model.family, (int)c->train.precision, l->data, l->tensor, l->context,
                    (int)l->context_kind, l->pipeline, l->virtual_stages, l->micro_batch,
                    l->sequence_parallel, (int)l->recompute, l->zero, (int)l->schedule,
-                   c->train.global_batch, (long long)l->bucket);
+                   c->train.global_batch, (long long)l->bucket, l->expert, c->model.experts.count,
+                   c->model.experts.every);
 }
 
 static void compare(struct score *s, const struct sn_config *c, const struct sn_machine *m,
@@ -155,7 +186,7 @@ static void compare(struct score *s, const struct sn_config *c, const struct sn_
     sn_estimator_destroy(e);
 }
 
-static void estimates_are_bounds(void)
+static void estimates_are_bounds(bool experts)
 {
     struct sn_machine m = {0};
     struct sn_software soft;
@@ -168,11 +199,11 @@ static void estimates_are_bounds(void)
         return;
     }
     for (int i = 0; i < 400; i++) {
-        struct sn_config c = some_layout(&seed);
+        struct sn_config c = some_layout(&seed, experts);
         compare(&s, &c, &m, &soft);
     }
-    tap_ok(s.above == 0, "%d layouts: no estimate of the step is above it (%d are; %s)", s.layouts,
-           s.above, s.first);
+    tap_ok(s.above == 0, "%d layouts%s: no estimate of the step is above it (%d are; %s)",
+           s.layouts, experts ? " of experts" : "", s.above, s.first);
     tap_ok(s.more == 0, "no estimate of memory is above the arenas (%d are)", s.more);
     printf("# below the step: closed form at most %.1f %%, mean %.2f %%; played at most %.1f %%, "
            "mean %.2f %%; memory at most %.1f %%\n",
@@ -184,6 +215,7 @@ static void estimates_are_bounds(void)
 
 int main(void)
 {
-    estimates_are_bounds();
+    estimates_are_bounds(false);
+    estimates_are_bounds(true);
     return tap_done();
 }
