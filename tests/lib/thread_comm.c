@@ -403,7 +403,7 @@ struct thread_world *thread_world_create(int ranks)
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->changed, NULL);
     for (int i = 0; i < ranks; i++) {
-        w->rank[i].base = (struct sn_comm){&ops, i, ranks, i, ranks};
+        w->rank[i].base = (struct sn_comm){&ops, i, ranks, i, ranks, 0};
         w->rank[i].world = w;
         w->rank[i].number = i;
     }
