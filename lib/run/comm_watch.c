@@ -3,10 +3,15 @@
  * which this one has waited too long.
  */
 #include "lib/base/clock.h"
+#include "lib/base/mem.h"
 #include "lib/run/comm_engine.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+static const double BEAT_S = 0.05;
+enum { BEATS = 40 }; /* for so many beats others are looked at */
 
 static bool is_p2p(const struct sn_comm_op *op)
 {
@@ -196,6 +201,49 @@ static int step_to_holder(const struct sn_engine *e, struct sn_ring_view *v)
     return -1;
 }
 
+/* Records read again after a while in which this rank beats on: the others may be asking the same.
+ */
+static void wait_for_beats(const struct sn_engine *e)
+{
+    struct timespec moment = {.tv_nsec = (long)(1e9 * BEAT_S)};
+    for (int i = 0; i < BEATS; i++) {
+        (void)nanosleep(&moment, NULL); /* a shorter one is made up by the next */
+        sn_ring_beat(e->watch.ring);
+    }
+}
+
+/* All members have come to what `rank` is in, and all wait in it, so all beat: one that does not is
+ * stopped. Records of other hosts may come late: there nobody is accused unless another one of
+ * another host is seen to beat. Replaces *v. */
+static int step_to_still(const struct sn_engine *e, struct sn_ring_view *v, enum sn_group q)
+{
+    int size = sn_group_size(&e->grid, v->rank, q), found = -1;
+    const char *folder = sn_ring_folder(e->watch.ring);
+    uint64_t *before = sn_alloc_n((size_t)size, sizeof(*before));
+    struct sn_ring_view next, still;
+    bool travels = false;
+    for (int i = 0; before && i < size; i++)
+        if (sn_ring_read(&next, folder, sn_group_member(&e->grid, v->rank, q, i), NULL) == SN_OK)
+            before[i] = next.beats;
+    if (before)
+        wait_for_beats(e);
+    for (int i = 0; before && i < size; i++) {
+        int rank = sn_group_member(&e->grid, v->rank, q, i);
+        if (rank == e->base.rank || sn_ring_read(&next, folder, rank, NULL) != SN_OK)
+            continue;
+        travels = travels || (!next.is_here && next.beats != before[i]);
+        if (next.beats == before[i] && found < 0) {
+            found = rank;
+            still = next;
+        }
+    }
+    sn_free(before);
+    if (found < 0 || found == v->rank || (!still.is_here && !travels))
+        return -1;
+    *v = still;
+    return found;
+}
+
 /* The rank that `v` waits for; -1: for none that is known. Overwrites *v with its record. */
 static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
 {
@@ -219,7 +267,8 @@ static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
         *v = next;
         return rank;
     }
-    return step_to_holder(e, v);
+    int holder = step_to_holder(e, v);
+    return holder >= 0 ? holder : step_to_still(e, v, q);
 }
 
 /* Who is behind may itself wait for somebody: name the end of that chain, if it is another rank. */
@@ -276,6 +325,18 @@ static bool find_holder(const struct sn_engine *e, char *text, size_t room)
     return true;
 }
 
+/* Nobody is behind, but somebody does not move. */
+static bool find_still(const struct sn_engine *e, enum sn_group q, char *text, size_t room)
+{
+    struct sn_ring_view v;
+    if (e->grid.size[0] < 1 ||
+        sn_ring_read(&v, sn_ring_folder(e->watch.ring), e->base.rank, NULL) != SN_OK ||
+        step_to_still(e, &v, q) < 0)
+        return false;
+    accuse(e, &v, "has come to it and stands still", text, room);
+    return true;
+}
+
 static void find_behind(const struct sn_engine *e, int slot, char *text, size_t room)
 {
     const struct sn_comm_op *op = &e->queue.slot[slot].op;
@@ -289,7 +350,7 @@ static void find_behind(const struct sn_engine *e, int slot, char *text, size_t 
             look_at(&s, e, rank, q, number);
     }
     char what[64];
-    if (s.behind == 0 && find_holder(e, text, room))
+    if (s.behind == 0 && (find_holder(e, text, room) || find_still(e, q, text, room)))
         return;
     if (s.behind == 0) {
         (void)snprintf(text, room, "all others%s have come to it: a network or a host is slow%s",
@@ -386,7 +447,9 @@ void sn_watch_look(struct sn_engine *e)
     w->has_moved = false;
     if (now < w->next_look)
         return;
-    w->next_look = now + 0.05;
+    w->next_look = now + BEAT_S;
+    if (w->ring)
+        sn_ring_beat(w->ring);
     if (w->current >= 0 && now - w->mark[w->current].moved > w->timeout_s) {
         report(e, w->current);
         return;

@@ -13,13 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char magic[16] = "sennit ring 2";
+static const char magic[16] = "sennit ring 3";
 
 struct file {
     char magic[16];
     int32_t rank, pid;
     char host[64];
     uint64_t posted[SN_RING_GROUPS];
+    uint64_t beats;
     struct sn_ring_event event[SN_RING_EVENTS];
 };
 
@@ -121,6 +122,11 @@ void sn_ring_mark(struct sn_ring *r, uint64_t id, enum sn_ring_state state)
     e->state = state;
 }
 
+void sn_ring_beat(struct sn_ring *r)
+{
+    r->file->beats++;
+}
+
 /* ---- reading ----------------------------------------------------------------------------------
  */
 
@@ -168,6 +174,7 @@ enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int ra
     v.is_here = strcmp(host, v.host) == 0;
     v.is_alive = v.is_here && sn_process_is_alive(v.pid);
     memcpy(v.posted, f.posted, sizeof(v.posted));
+    v.beats = f.beats;
     v.n = collect(v.event, &f);
     *out = v;
     return SN_OK;

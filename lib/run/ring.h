@@ -37,6 +37,7 @@ struct sn_ring_view {
     char host[64];
     bool is_here, is_alive;          /* is its process on this host, and does it exist? */
     uint64_t posted[SN_RING_GROUPS]; /* number of the last collective of each group */
+    uint64_t beats;                  /* grows while it waits; a stopped process's does not */
     int n;                           /* events, oldest first */
     struct sn_ring_event event[SN_RING_EVENTS];
 };
@@ -54,6 +55,9 @@ const char *sn_ring_folder(const struct sn_ring *r);
 uint64_t sn_ring_post(struct sn_ring *r, const struct sn_ring_event *event);
 /* It has begun or is done; nothing if 64 newer ones have taken its place. */
 void sn_ring_mark(struct sn_ring *r, uint64_t id, enum sn_ring_state state);
+
+/* The rank waits and looks: it is not stopped. */
+void sn_ring_beat(struct sn_ring *r);
 
 /* What a rank wrote, of a folder as sn_ring_folder gives it. SN_EIO: no such file, or no ring. */
 enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int rank,

@@ -12,6 +12,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,6 +46,25 @@ static enum sn_status wait_for_a_sum(struct sn_comm *c, float *x, struct sn_err 
     SN_TRY(transfer(c, SN_ALL_REDUCE, "l0.attn.qkv", x, err));
     if (c->rank == 1)
         sleep_for(SECONDS);
+    return transfer(c, SN_ALL_REDUCE, "l0.attn.o", x, err);
+}
+
+static void stop_now(int signal_number)
+{
+    (void)signal_number;
+    (void)raise(SIGSTOP);
+}
+
+/* Rank 1 stops while it waits in the second sum for rank 2, which comes to it later. */
+static enum sn_status wait_for_the_stopped(struct sn_comm *c, float *x, struct sn_err *err)
+{
+    struct itimerval soon = {.it_value = {.tv_usec = 500000}};
+    SN_TRY(transfer(c, SN_ALL_REDUCE, "l0.attn.qkv", x, err));
+    if (c->rank == 1 &&
+        (signal(SIGALRM, stop_now) == SIG_ERR || setitimer(ITIMER_REAL, &soon, NULL) != 0))
+        return sn_fail(err, SN_EFAIL, "no timer");
+    if (c->rank == 2)
+        sleep_for(1.2);
     return transfer(c, SN_ALL_REDUCE, "l0.attn.o", x, err);
 }
 
@@ -134,11 +154,13 @@ static int be_a_rank(const char *way, const char *folder)
     float *x = sn_alloc(4000 + (size_t)sn_collective_staging(RANKS));
     enum sn_status st;
     sn_comm_set_watch(c, ring, TIMEOUT);
-    sn_engine_use_windows(c, strcmp(way, "messages") != 0);
+    sn_engine_use_windows(c, strstr(way, "messages") == NULL);
     if (strcmp(way, "recv") == 0)
         st = wait_for_a_message(c, x, &err);
     else if (strcmp(way, "early") == 0)
         st = post_early(c, x, &err);
+    else if (strncmp(way, "stopped", 7) == 0)
+        st = wait_for_the_stopped(c, x, &err);
     else if (strcmp(way, "dead") == 0)
         st = wait_for_the_dead(c, folder, x, &err);
     else
@@ -213,6 +235,12 @@ int main(int argc, char **argv)
         "rank 0: tensor recv 'recv.act' (number 1) has waited 2 s; rank 1 (tensor 1) has posted no "
         "send, last seen in 'l0.attn.qkv'\n",
         "a rank that does not send is named");
+    says(argv[0], "stopped", LOST,
+         "tensor all_reduce 'l0.attn.o' (number 2) has waited 2 s; rank 1 (tensor 1) has come to "
+         "it and stands still, last seen in 'l0.attn.o'\n",
+         "a rank that is stopped where all wait is named");
+    says(argv[0], "stopped-messages", LOST, "; rank 1 (tensor 1) has come to it and stands still",
+         "and when sums are messages");
     says(argv[0], "dead", LOST, "; its process ", "a process that is gone is said to be");
     says(argv[0], "early", 0, NULL, "a receive that nobody waits for may take its time");
     return tap_done();
