@@ -98,6 +98,15 @@ void sn_mem_fail_at(uint64_t n)
     atomic_store(&fail_at, n ? atomic_load(&n_allocs) + n : 0);
 }
 
+void *sn_arena_reserve(size_t bytes)
+{
+    if (refused())
+        return NULL;
+    void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
 void *sn_arena_map(size_t bytes)
 {
     if (refused())

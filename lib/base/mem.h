@@ -34,6 +34,8 @@ void sn_mem_fail_at(uint64_t n);
 /* Map `bytes` of zeroed memory, aligned to 2 MiB pages where the system has them, and touch every
  * page so that the step loop meets no page fault. NULL when there is no memory. */
 void *sn_arena_map(size_t bytes);
+/* The same, untouched: pages that nobody writes take no memory. */
+void *sn_arena_reserve(size_t bytes);
 void sn_arena_unmap(void *p, size_t bytes); /* NULL is allowed */
 
 #endif

@@ -22,7 +22,7 @@ enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn
     SN_TRY(sn_exec_chunk(t->exec, p, p->n_chunks - 1, (struct sn_at){.micros = 1}, err));
     *loss = s->loss_sum / s->tokens_in_step;
     int64_t dropped[SN_NAXES] = {0}; /* not the training step's */
-    t->env.comm->ops->take_sent_bytes(t->env.comm, dropped);
+    sn_exec_take_sent(t->exec, dropped);
     (void)sn_exec_take_routed(t->exec);
     return SN_OK;
 }

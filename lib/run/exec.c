@@ -1,35 +1,12 @@
 /*
  * exec.c - the executor.
  */
-#include "lib/run/exec.h"
+#include "lib/run/exec_inner.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-#include "lib/run/pace.h"
 
 #include <string.h>
-
-/* Tickets of one posted operation in one slot; a shift has two. */
-struct posted {
-    sn_ticket ticket[2];
-    struct sn_exchange exchange;
-};
-
-struct sn_exec {
-    const struct sn_job *job;
-    struct sn_comm *comm;
-    char *state, *scratch;
-    struct posted *posted; /* of an operation: one, or one for each slot where those are apart */
-    int *first_posted;     /* by operation id, and the end */
-    struct sn_exec_time times[SN_NKINDS];
-    struct sn_pace pace;
-    struct sn_routed routed;
-    void (*fence)(void *arg);
-    void *fence_arg;
-    int fenced; /* the operation of the train program that it stands before; -1 */
-    sn_exec_tell *tell;
-    void *tell_arg;
-};
 
 static int most_slots(const struct sn_program *p)
 {
@@ -67,37 +44,58 @@ static int last_agreement(const struct sn_program *p)
     return -1;
 }
 
-enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
-                              struct sn_err *err)
+static enum sn_status create(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err)
+{
+    const struct sn_job *job = x->job;
+    char size[16];
+    x->fenced = last_agreement(&job->train);
+    if (!tickets_create(x, &job->train))
+        return sn_fail(err, SN_ENOMEM, "executor: no memory");
+    if (a)
+        return sn_exec_device_create(x, a, err);
+    x->state = x->host = sn_arena_map((size_t)job->state_bytes);
+    x->scratch = sn_arena_map((size_t)job->scratch_bytes);
+    if (!x->state || !x->scratch)
+        return sn_fail(err, SN_ENOMEM,
+                       "executor: this rank cannot map the %s that the plan asks for; lower "
+                       "layout.micro_batch or use more ranks",
+                       sn_str_bytes(size, job->state_bytes + job->scratch_bytes));
+    return SN_OK;
+}
+
+enum sn_status sn_exec_create_on(struct sn_exec **out, const struct sn_job *job,
+                                 struct sn_comm *comm, struct sn_accelerator *a, struct sn_err *err)
 {
     struct sn_exec *x = sn_alloc(sizeof(*x));
     if (!x)
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     x->job = job;
     x->comm = comm;
-    x->fenced = last_agreement(&job->train);
-    bool has_tickets = tickets_create(x, &job->train);
-    x->state = sn_arena_map((size_t)job->state_bytes);
-    x->scratch = sn_arena_map((size_t)job->scratch_bytes);
-    if (!has_tickets || !x->state || !x->scratch) {
-        char size[16];
-        int64_t bytes = job->state_bytes + job->scratch_bytes;
+    enum sn_status st = create(x, a, err);
+    if (st != SN_OK) {
         sn_exec_destroy(x);
-        return sn_fail(err, SN_ENOMEM,
-                       "executor: this rank cannot map the %s that the plan asks for; lower "
-                       "layout.micro_batch or use more ranks",
-                       sn_str_bytes(size, bytes));
+        return st;
     }
     *out = x;
     return SN_OK;
+}
+
+enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
+                              struct sn_err *err)
+{
+    return sn_exec_create_on(out, job, comm, NULL, err);
 }
 
 void sn_exec_destroy(struct sn_exec *x)
 {
     if (!x)
         return;
-    sn_arena_unmap(x->state, (size_t)x->job->state_bytes);
-    sn_arena_unmap(x->scratch, (size_t)x->job->scratch_bytes);
+    if (x->device) {
+        sn_exec_device_destroy(x);
+    } else {
+        sn_arena_unmap(x->state, (size_t)x->job->state_bytes);
+        sn_arena_unmap(x->scratch, (size_t)x->job->scratch_bytes);
+    }
     sn_free(x->posted);
     sn_free(x->first_posted);
     sn_free(x);
@@ -120,6 +118,11 @@ void sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg)
     x->tell_arg = arg;
 }
 
+void sn_exec_set_timed(struct sn_exec *x)
+{
+    x->is_timed = true;
+}
+
 static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
                   const struct sn_at *at)
 {
@@ -130,6 +133,8 @@ static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
 
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf)
 {
+    if (buf < p->n_state_bufs)
+        return x->host + p->bufs[buf].offset;
     return base(x, p, buf, &(struct sn_at){0});
 }
 
@@ -148,8 +153,8 @@ int64_t sn_exec_arena_bytes(const struct sn_exec *x)
     return x->job->state_bytes + x->job->scratch_bytes;
 }
 
-static struct sn_mat resolve(const struct sn_exec *x, const struct sn_program *p,
-                             const struct sn_view *v, const struct sn_at *at)
+struct sn_mat sn_exec_resolve(const struct sn_exec *x, const struct sn_program *p,
+                              const struct sn_view *v, const struct sn_at *at)
 {
     if (v->buf < 0)
         return (struct sn_mat){0};
@@ -166,160 +171,39 @@ static struct sn_mat resolve(const struct sn_exec *x, const struct sn_program *p
     return (struct sn_mat){address, t, v->rows, v->cols, v->ld};
 }
 
-static enum sn_acc acc_now(enum sn_acc_rule r, const struct sn_at *at)
+enum sn_acc sn_exec_acc(enum sn_acc_rule r, const struct sn_at *at)
 {
     if (r == SN_ACC_FIRST_WRITES)
         return at->micro == 0 ? SN_WRITE : SN_ADD;
     return r == SN_ACC_ADD ? SN_ADD : SN_WRITE;
 }
 
+void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                  const struct sn_at *at, struct sn_args *a)
+{
+    for (int i = 0; i < SN_MAX_IN; i++) {
+        bool absent = op->in_first >> i & 1u && x->job->group_index[SN_GROUP_TENSOR] != 0;
+        a->in[i] = absent ? (struct sn_mat){0} : sn_exec_resolve(x, p, &op->in[i], at);
+    }
+    for (int i = 0; i < SN_MAX_OUT; i++) {
+        a->out[i] = sn_exec_resolve(x, p, &op->out[i], at);
+        a->acc[i] = sn_exec_acc(op->acc[i], at);
+    }
+    a->attr = op->attr;
+    a->attr.round = at->round;
+    a->scalars = (void *)(x->state + p->bufs[x->job->scalars].offset);
+    a->scratch = x->scratch + p->slots_bytes + p->temp_bytes;
+}
+
 static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
                                  const struct sn_op *op, const struct sn_at *at, struct sn_err *err)
 {
     struct sn_args a;
-    for (int i = 0; i < SN_MAX_IN; i++) {
-        bool absent = op->in_first >> i & 1u && x->job->group_index[SN_GROUP_TENSOR] != 0;
-        a.in[i] = absent ? (struct sn_mat){0} : resolve(x, p, &op->in[i], at);
-    }
-    for (int i = 0; i < SN_MAX_OUT; i++) {
-        a.out[i] = resolve(x, p, &op->out[i], at);
-        a.acc[i] = acc_now(op->acc[i], at);
-    }
-    a.attr = op->attr;
-    a.attr.round = at->round;
-    a.scalars = sn_exec_scalars(x);
-    a.scratch = x->scratch + p->slots_bytes + p->temp_bytes;
+    sn_exec_args(x, p, op, at, &a);
     int rc = x->job->ops->run[op->kind](&a, x->job->threads);
     if (rc != 0)
         return sn_fail(err, SN_EFAIL, "%s %s: the %s backend failed with code %d",
                        sn_op_name(op->kind), op->label, x->job->ops->name, rc);
-    return SN_OK;
-}
-
-/* --- communication -----------------------------------------------------------------------------
- */
-
-static struct posted *posted_of(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
-{
-    return &x->posted[x->first_posted[id] + (op->per_slot ? slot : 0)];
-}
-
-static struct sn_transfer transfer_of(struct sn_exec *x, const struct sn_program *p,
-                                      const struct sn_op *op, const struct sn_at *at)
-{
-    struct sn_mat in = resolve(x, p, &op->in[0], at), out = resolve(x, p, &op->out[0], at);
-    struct sn_transfer t = {.group = op->group,
-                            .dtype = in.p ? in.dtype : out.dtype,
-                            .in = in.p,
-                            .out = out.p,
-                            .add = acc_now(op->acc[0], at) == SN_ADD,
-                            .peer = op->peer,
-                            .tag = op->tag,
-                            .staging = sn_exec_address(x, &x->job->train, x->job->staging),
-                            .label = op->label};
-    (void)sn_op_collective(op, &t.kind, &t.n);
-    return t;
-}
-
-/* Who sends how many rows to whom. */
-static struct sn_exchange exchange_of(const struct sn_exec *x, const struct sn_program *p,
-                                      const struct sn_op *op, const struct sn_at *at)
-{
-    bool balanced = x->pace.on; /* nothing was computed */
-    return (struct sn_exchange){
-        .bounds = balanced ? NULL : resolve(x, p, &op->in[1], at).p,
-        .rows = op->attr.rows,
-        .members = x->job->group_size[SN_GROUP_EXPERT],
-        .index = x->job->group_index[SN_GROUP_EXPERT],
-        .experts = op->attr.experts,
-        .capacity = op->attr.capacity,
-        .round = at->round,
-        .back = op->attr.inverse,
-        .shares = (int)op->attr.blocks_b,
-        .share = op->attr.blocks_b > 1 ? x->job->group_index[SN_GROUP_TENSOR] : 0};
-}
-
-static void take_rows(struct sn_exec *x, struct sn_transfer *t, struct posted *tickets)
-{
-    int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
-    t->exchange = &tickets->exchange;
-    if (t->kind == SN_ALL_TO_ALL)
-        x->routed.exchanged += sn_exchange_sent(t->exchange) * row;
-    else
-        x->routed.gathered += sn_exchange_sent_within(t->exchange) * row;
-}
-
-/* Both halves of a step of a ring. */
-static void post_shift(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
-                       struct posted *tickets)
-{
-    int size = x->job->group_size[op->group], mine = x->job->group_index[op->group];
-    struct sn_transfer half = *t;
-    half.kind = SN_RECV;
-    half.peer = (mine - 1 + size) % size;
-    tickets->ticket[0] = x->comm->ops->post(x->comm, &half);
-    half.kind = SN_SEND;
-    half.peer = (mine + 1) % size;
-    tickets->ticket[1] = x->comm->ops->post(x->comm, &half);
-}
-
-static void post(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
-                 const struct sn_at *at)
-{
-    struct sn_transfer t = transfer_of(x, p, op, at);
-    struct posted *tickets = posted_of(x, op, op->id, at->slot);
-    *tickets = (struct posted){.ticket = {0, 0}};
-    if (op->kind == SN_OP_EXCHANGE || op->kind == SN_OP_GATHER_ROWS) {
-        tickets->exchange = exchange_of(x, p, op, at);
-        t.n = op->in[0].cols;
-        take_rows(x, &t, tickets);
-    }
-    if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
-        if (t.in != t.out)
-            memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
-        t.in = NULL;
-    }
-    if (op->kind == SN_OP_SHIFT)
-        post_shift(x, op, &t, tickets);
-    else
-        tickets->ticket[0] = x->comm->ops->post(x->comm, &t);
-}
-
-static enum sn_status wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
-                           struct sn_err *err)
-{
-    const struct posted *tickets = posted_of(x, op, op->waits_for, at->slot);
-    for (int i = 0; i < 2; i++)
-        if (tickets->ticket[i] && x->comm->ops->wait(x->comm, tickets->ticket[i], err) != SN_OK)
-            return sn_err_prefix(err, "%s", op->label);
-    return SN_OK;
-}
-
-static enum sn_status run_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
-{
-    struct sn_scalars *s = sn_exec_scalars(x);
-    bool counts = x->job->group_index[SN_GROUP_TENSOR] == 0; /* the others have the same loss */
-    s->agree[SN_AGREE_LOSS] = counts ? s->loss_sum : 0;
-    s->agree[SN_AGREE_SQ_NORM] = s->sq_norm;
-    s->agree[SN_AGREE_NONFINITE] = (double)s->nonfinite;
-    s->agree[SN_AGREE_BALANCE] = s->balance_sum;
-    s->agree[SN_AGREE_Z] = s->z_sum;
-    s->agree[SN_AGREE_ROUTED] = (double)x->routed.exchanged;
-    s->agree[SN_AGREE_GATHERED] = (double)x->routed.gathered;
-    struct sn_transfer all = {.kind = SN_ALL_REDUCE,
-                              .group = SN_GROUP_WORLD,
-                              .dtype = SN_F64,
-                              .n = sn_agree_words(op),
-                              .out = s->agree,
-                              .staging = sn_exec_address(x, &x->job->train, x->job->staging),
-                              .label = "step_end"};
-    sn_ticket t = x->comm->ops->post(x->comm, &all);
-    SN_TRY(x->comm->ops->wait(x->comm, t, err));
-    s->loss_sum = s->agree[SN_AGREE_LOSS];
-    s->sq_norm = s->agree[SN_AGREE_SQ_NORM];
-    s->nonfinite = (int64_t)s->agree[SN_AGREE_NONFINITE];
-    s->balance_sum = s->agree[SN_AGREE_BALANCE];
-    s->z_sum = s->agree[SN_AGREE_Z];
     return SN_OK;
 }
 
@@ -329,15 +213,15 @@ static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int 
     const struct sn_op *op = &p->ops[i];
     switch (op->kind) {
     case SN_OP_WAIT:
-        return wait(x, op, at, err);
+        return sn_exec_wait(x, op, at, err);
     case SN_OP_ENTER:
         return SN_OK; /* place.c has put the output where the input is */
     case SN_OP_AGREE:
-        return run_agree(x, op, err);
+        return sn_exec_agree(x, op, err);
     default:
         if (op->kind < SN_NKERNELS)
             return run_kernel(x, p, op, at, err);
-        post(x, p, op, at);
+        sn_exec_begin(x, p, op, at);
         return SN_OK;
     }
 }
@@ -366,10 +250,10 @@ static bool is_first(const struct sn_exec *x, unsigned groups)
     return true;
 }
 
-static bool due(enum sn_when when, const struct sn_at *at)
+bool sn_exec_due(const struct sn_op *op, const struct sn_at *at)
 {
-    return when == SN_EVERY || (when == SN_FIRST && at->micro == 0) ||
-           (when == SN_LAST && at->micro == at->micros - 1);
+    return op->when == SN_EVERY || (op->when == SN_FIRST && at->micro == 0) ||
+           (op->when == SN_LAST && at->micro == at->micros - 1);
 }
 
 /* Returns when it ended: the wait is not the next operation's time. */
@@ -389,6 +273,24 @@ struct sn_routed sn_exec_take_routed(struct sn_exec *x)
     return bytes;
 }
 
+static enum sn_status one_op(struct sn_exec *x, const struct sn_program *p, int i,
+                             const struct sn_at *at, struct sn_err *err)
+{
+    if (x->device)
+        return sn_exec_device_op(x, p, i, at, err);
+    return x->pace.on ? pace_op(x, p, i, at, err) : run_op(x, p, i, at, err);
+}
+
+static void take_time(struct sn_exec *x, const struct sn_op *op, double seconds)
+{
+    struct sn_exec_time *t = &x->times[op->kind];
+    t->seconds += seconds;
+    t->runs++;
+    t->flops += sn_op_flops(op);
+    if (x->tell)
+        x->tell(x->tell_arg, op, seconds);
+}
+
 /* Operations first .. end - 1, in one round. */
 static enum sn_status run_ops(struct sn_exec *x, const struct sn_program *p, const int range[2],
                               struct sn_at at, struct sn_err *err)
@@ -396,18 +298,14 @@ static enum sn_status run_ops(struct sn_exec *x, const struct sn_program *p, con
     double t0 = sn_clock();
     for (int i = range[0]; i < range[1]; i++) {
         const struct sn_op *op = &p->ops[i];
-        if (!due(op->when, &at) || (op->only && !is_first(x, op->only)))
+        if (!sn_exec_due(op, &at) || (op->only && !is_first(x, op->only)))
             continue;
-        if (i == x->fenced && x->fence && p == &x->job->train)
+        if (i == x->fenced && x->fence && p == &x->job->train && !x->device)
             t0 = pass_fence(x);
-        SN_TRY(x->pace.on ? pace_op(x, p, i, &at, err) : run_op(x, p, i, &at, err));
+        SN_TRY(one_op(x, p, i, &at, err));
         double t1 = sn_clock();
-        struct sn_exec_time *t = &x->times[op->kind];
-        t->seconds += t1 - t0;
-        t->runs++;
-        t->flops += sn_op_flops(op);
-        if (x->tell)
-            x->tell(x->tell_arg, op, t1 - t0);
+        if (!x->device || x->is_timed)
+            take_time(x, op, t1 - t0);
         t0 = t1;
     }
     return SN_OK;
@@ -417,20 +315,26 @@ static enum sn_status run_ops(struct sn_exec *x, const struct sn_program *p, con
 static enum sn_status run_extra(struct sn_exec *x, const struct sn_program *p, const int range[2],
                                 struct sn_at at, struct sn_err *err)
 {
-    int first = range[0];
+    int first = range[0], rounds;
     while (first < range[1] && p->ops[first].kind != SN_OP_EXCHANGE)
         first++;
     if (first == range[1])
         return SN_OK;
-    struct sn_exchange e = exchange_of(x, p, &p->ops[first], &at);
-    int rounds = sn_exchange_rounds(&e);
+    if (x->device) {
+        SN_TRY(sn_exec_device_rounds(x, p, first, &at, &rounds, err));
+    } else {
+        struct sn_exchange e = sn_exec_exchange_here(x, p, &p->ops[first], &at);
+        rounds = sn_exchange_rounds(&e);
+    }
     for (at.round = 1; at.round < rounds; at.round++)
         SN_TRY(run_ops(x, p, range, at, err));
+    if (x->device)
+        sn_exec_device_rounds_end(x);
     return SN_OK;
 }
 
-enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
-                             struct sn_at at, struct sn_err *err)
+enum sn_status sn_exec_walk(struct sn_exec *x, const struct sn_program *p, int chunk,
+                            struct sn_at at, struct sn_err *err)
 {
     int end = p->chunks[chunk].first + p->chunks[chunk].n;
     for (int i = p->chunks[chunk].first, next; i < end; i = next) {
@@ -443,19 +347,70 @@ enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int 
     return SN_OK;
 }
 
-enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
-                           const int64_t *first_sample, struct sn_err *err)
+enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
+                             struct sn_at at, struct sn_err *err)
 {
-    sn_pace_restart(&x->pace);
+    if (!x->device)
+        return sn_exec_walk(x, p, chunk, at, err);
+    SN_TRY(sn_exec_device_begin(x, p, false, err));
+    SN_TRY(sn_exec_walk(x, p, chunk, at, err));
+    return sn_exec_device_end(x, false, err);
+}
+
+static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p,
+                                   const int64_t *first_sample, struct sn_err *err)
+{
     for (int i = 0; i < p->n_sched; i++) {
         const struct sn_sched *s = &p->sched[i];
         struct sn_at at = {
             .micro = s->micro, .micros = p->micros, .slot = s->slot, .late = s->late};
         sn_exec_scalars(x)->first_sample = first_sample[s->micro];
-        SN_TRY(sn_exec_chunk(x, p, s->chunk, at, err));
+        if (x->device)
+            SN_TRY(sn_exec_device_micro(x, s->micro, first_sample[s->micro], err));
+        SN_TRY(sn_exec_walk(x, p, s->chunk, at, err));
     }
+    return SN_OK;
+}
+
+enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
+                           const int64_t *first_sample, struct sn_err *err)
+{
+    sn_pace_restart(&x->pace);
+    if (x->device)
+        SN_TRY(sn_exec_device_begin(x, p, true, err));
+    SN_TRY(run_schedule(x, p, first_sample, err));
+    if (x->device)
+        SN_TRY(sn_exec_device_end(x, true, err));
     SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
     int places = x->first_posted[x->job->train.next_id];
     memset(x->posted, 0, (size_t)places * sizeof(*x->posted));
     return SN_OK;
+}
+
+/* --- what the rest of the process sees of the state ----------------------------------------------
+ */
+
+void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
+{
+    x->comm->ops->take_sent_bytes(x->comm, bytes);
+    if (x->device)
+        sn_exec_device_take_sent(x, bytes);
+}
+
+enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err)
+{
+    return x->device ? sn_exec_device_pull(x, err) : SN_OK;
+}
+
+enum sn_status sn_exec_push(struct sn_exec *x, struct sn_err *err)
+{
+    return x->device ? sn_exec_device_push(x, err) : SN_OK;
+}
+
+enum sn_status sn_exec_fetch(struct sn_exec *x, const struct sn_program *p, int buf,
+                             const void **out, struct sn_err *err)
+{
+    const char *at = base(x, p, buf, &(struct sn_at){0});
+    *out = at;
+    return x->device ? sn_exec_device_fetch(x, at, p->bufs[buf].bytes, out, err) : SN_OK;
 }

@@ -3,6 +3,10 @@
  *
  * It maps the two arenas of the job once; afterwards nothing allocates. It knows operations, views
  * and chunks, and neither models nor layouts.
+ *
+ * On a device the arenas are its memory, and this process has a mirror of the state: whoever fills
+ * weights here pushes them, whoever saves them pulls them before. Scalars and the batch go there
+ * and back by themselves around each run.
  */
 #ifndef SN_EXEC_H
 #define SN_EXEC_H
@@ -11,12 +15,20 @@
 #include "lib/program/program.h"
 #include "lib/run/comm.h"
 
-struct sn_exec; /* arenas, tickets and clocks of one rank */
+struct sn_accelerator; /* lib/run/accelerator.h */
+struct sn_exec;        /* arenas, tickets and clocks of one rank */
 
 /* Map the arenas of the job and fill nothing. `job` and `comm` are borrowed. Caller destroys. */
 enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
                               struct sn_err *err);
+/* The same on a device (borrowed; NULL: this processor). */
+enum sn_status sn_exec_create_on(struct sn_exec **out, const struct sn_job *job,
+                                 struct sn_comm *comm, struct sn_accelerator *a,
+                                 struct sn_err *err);
 void sn_exec_destroy(struct sn_exec *x); /* NULL is allowed */
+/* Join the channels of devices, where there are any; collective, after the communicator has its
+ * grid. */
+enum sn_status sn_exec_connect(struct sn_exec *x, struct sn_err *err);
 /* From now on communicate for real, but spend each compute operation's planned time on `machine`
  * (borrowed) asleep and compute nothing. On the thread that will run. */
 void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
@@ -33,8 +45,18 @@ typedef void sn_exec_tell(void *arg, const struct sn_op *op, double seconds);
 void sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg);
 
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x);
-/* Address of a state buffer, or of a scratch buffer of `p` in slot 0. */
+/* Address of a state buffer in this process; without a device also of a scratch buffer of `p` in
+ * slot 0. */
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf);
+/* What a device holds of weights, masters and moments, into the mirror; and the mirror to the
+ * device. Nothing without one. Between two pulls the mirror stays as it is. */
+enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err);
+enum sn_status sn_exec_push(struct sn_exec *x, struct sn_err *err);
+/* The values of any buffer as they are now, in slot 0, until the next call or run. */
+enum sn_status sn_exec_fetch(struct sn_exec *x, const struct sn_program *p, int buf,
+                             const void **out, struct sn_err *err);
+/* On a device: from now on wait for each operation, so that sn_exec_times has what it takes. */
+void sn_exec_set_timed(struct sn_exec *x);
 
 /* Run the whole schedule of a program once. first_sample[m] is the global number of the first
  * sample of micro-batch m (random counters). */
@@ -49,6 +71,9 @@ struct sn_at {
 enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
                              struct sn_at at, struct sn_err *err);
 
+/* Add to bytes[] what this rank sent in posted operations since the last call, by axis; through
+ * channels of devices, which do not say, what their formulas give. */
+void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES]);
 /* Bytes that this rank's EXCHANGE operations sent, and its GATHER_ROWS, by what routing decided. */
 struct sn_routed {
     int64_t exchanged, gathered;

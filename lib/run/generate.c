@@ -98,7 +98,7 @@ enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generat
     for (int i = 0; i < o->n_prompt; i++)
         tokens[i] = o->prompt[i];
     int32_t *window = sn_exec_address(t->exec, &t->job->train, t->job->ids);
-    const float *logits = sn_exec_address(t->exec, &t->job->generate, t->job->logits);
+    const void *logits = NULL;
     uint64_t key = sn_rng_key(c->run.seed, "generate");
     enum sn_status st = SN_OK;
     for (int64_t n = o->n_prompt; n < total && st == SN_OK; n++) {
@@ -106,10 +106,13 @@ enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generat
         st = sn_exec_chunk(t->exec, &t->job->generate, 0, at, err);
         if (st == SN_OK)
             st = sn_exec_chunk(t->exec, &t->job->generate, 1, at, err);
+        if (st == SN_OK)
+            st = sn_exec_fetch(t->exec, &t->job->generate, t->job->logits, &logits, err);
+        if (st != SN_OK)
+            break;
         tokens[n] = pick(logits, c->model.vocab, o->temperature, o->top_k,
                          sn_rng_uniform(key, (uint64_t)n));
-        if (st == SN_OK)
-            o->emit(o->self, tokens[n]);
+        o->emit(o->self, tokens[n]);
     }
     sn_free(tokens);
     return st;

@@ -84,6 +84,8 @@ enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err)
         st = c->ops->agree(c, compare(t, all, err), err);
     if (st == SN_OK)
         take_plan(t, all);
+    if (st == SN_OK)
+        st = c->ops->agree(c, sn_exec_connect(t->exec, err), err);
     sn_free(all);
     return st;
 }

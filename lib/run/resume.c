@@ -70,6 +70,8 @@ enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_er
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     state_to_scalars(t);
     st = sn_weights_publish(t->exec, t->job, t->env.comm, err);
+    if (st == SN_OK)
+        st = sn_exec_push(t->exec, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     /* Ranks that read different steps (a file system that lags) would train apart in silence. */
     int64_t step = t->state.scalars.step;

@@ -141,10 +141,13 @@ static enum sn_status prepare(struct sn_trainer *t, struct sn_err *err)
 
 enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
 {
+    struct sn_comm *c = t->env.comm;
     SN_TRY(sn_trainer_save_wait(t, err));
     double t0 = sn_clock();
     sn_trainer_watch(t, false);
-    enum sn_status st = prepare(t, err);
+    enum sn_status st = c->ops->agree(c, sn_exec_pull(t->exec, err), err);
+    if (st == SN_OK)
+        st = prepare(t, err);
     if (st == SN_OK) {
         begin(t, SN_SAVE_WRITE);
         t->saving.is_under_way = true;

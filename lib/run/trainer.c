@@ -9,6 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/run/accelerator.h"
 #include "lib/run/lr.h"
 #include "lib/run/peak.h"
 #include "lib/run/weights.h"
@@ -68,7 +69,7 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     SN_TRY(sn_model_create(&t->model, &c->model, &c->train, err));
     struct sn_job_env env = {c, t->model, t->env.ops, t->env.threads, t->env.comm->rank};
     SN_TRY(sn_job_create(&t->job, &env, err));
-    SN_TRY(sn_exec_create(&t->exec, t->job, t->env.comm, err));
+    SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));
     t->sample = sn_alloc_n(2 * (size_t)c->model.seq, sizeof(*t->sample));
     t->first_sample = sn_alloc_n((size_t)t->job->train.micros, sizeof(*t->first_sample));
     if (!t->first_sample || !t->sample)
@@ -171,7 +172,7 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
 static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err)
 {
     int64_t sent[SN_NAXES] = {0};
-    t->env.comm->ops->take_sent_bytes(t->env.comm, sent);
+    sn_exec_take_sent(t->exec, sent);
     struct sn_routed routed = sn_exec_take_routed(t->exec);
     sent[SN_AXIS_EXPERT] -= routed.exchanged;
     sent[SN_AXIS_TENSOR] -= routed.gathered;
@@ -274,6 +275,24 @@ static void fence(void *self)
     sn_trainer_snapshot_fence(self);
 }
 
+/* On a device saves read the mirror, which no update changes. */
+static void device_fence(void *self)
+{
+    sn_trainer_snapshot_fence(self);
+}
+
+static enum sn_status find_peak(struct sn_trainer *t, struct sn_err *err)
+{
+    enum sn_dtype type = t->env.config->train.precision;
+    if (t->env.pace)
+        t->peak = t->env.pace->device.gemm[type].peak;
+    else if (t->env.accelerator)
+        t->peak = t->env.accelerator->info.peak[type];
+    else if (t->env.comm->node_first == 0) /* rank 0 tells, of its host under load */
+        return sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err);
+    return SN_OK;
+}
+
 /* --- the loop -------------------------------------------------------------------------------- */
 
 static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)
@@ -299,13 +318,11 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
                              err);
     if (st == SN_OK && !t->env.pace)
         st = sn_trainer_save_open(t, err);
-    if (t->env.pace)
-        t->peak = t->env.pace->device.gemm[c->train.precision].peak;
-    else if (st == SN_OK && t->env.comm->node_first == 0) /* rank 0 tells, of its host under load */
-        st = sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err);
+    if (st == SN_OK)
+        st = find_peak(t, err);
     t->peak *= t->env.comm->size;
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
-    sn_exec_set_fence(t->exec, fence, t);
+    sn_exec_set_fence(t->exec, t->env.accelerator ? device_fence : fence, t);
     return t->env.pace ? SN_OK : sn_trainer_snapshot_open(t, err);
 }
 

@@ -28,6 +28,7 @@ struct sn_trainer_env {
     const struct sn_config *config; /* resolved for comm->size ranks */
     struct sn_comm *comm;
     const struct sn_ops *ops;
+    struct sn_accelerator *accelerator; /* NULL: `ops` run here; else they are its own */
     const struct sn_saver *saver;
     struct sn_signals *signals; /* NULL: none are listened to */
     struct sn_ring *ring;       /* where comm records what it does; NULL: nowhere */

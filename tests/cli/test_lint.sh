@@ -48,6 +48,15 @@ int sn_plant_common(int frank)
 }
 int sn_plant_all(int my_rank);
 END
+put lib/run/plant_maker.c <<'END'
+/* cudaMalloc in a comment, and "cudaFree" in a string */
+void sn_plant_maker(void **p);
+void sn_plant_maker(void **p)
+{
+    cudaMalloc(p, 1);
+    ncclGroupStart();
+}
+END
 put lib/base/plant.h <<'END'
 #ifndef SN_PLANT_H
 #define SN_PLANT_H
@@ -107,6 +116,10 @@ passes 'conditional: kernels/philox.h'
 passes 'conditional: lib/base/plant.h'
 fires 'model: lib/model/plant.c:8: the model names communication'
 passes 'model: lib/model/plant.c:[1-7]:'
+fires 'maker: lib/run/plant_maker.c:5: names a maker.s library'
+fires 'maker: lib/run/plant_maker.c:6: names a maker.s library'
+passes 'maker: lib/run/plant_maker.c:[1-4]:'
+passes 'maker: kernels/'
 fires 'globals: build/lib/base/state.o:0: hits is mutable at file scope'
 fires 'globals: build/lib/base/gone.o:0: no such object'
 passes 'globals: .*sn_names'

@@ -3,14 +3,18 @@
 #include "kernels/position.h"
 #include "lib/base/rng.h"
 #include "lib/plan/plan.h"
+#include "lib/base/mem.h"
+#include "lib/run/accelerator.h"
 #include "lib/run/copies.h"
 #include "lib/run/exec.h"
 #include "lib/run/lr.h"
 #include "lib/run/weights.h"
+#include "tests/lib/fake_device.h"
 #include "tests/lib/thread_comm.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct sn_config layout_config(enum sn_family family)
@@ -66,6 +70,7 @@ struct place {
     const struct sn_config *config;
     struct sn_model *model;
     struct sn_job *job;
+    struct sn_accelerator accelerator;
     struct sn_exec *exec;
     struct sn_state state;
     int32_t *ids, *targets;
@@ -85,6 +90,19 @@ static void level_routers(const struct sn_state *s)
                    (size_t)s->tensors[i].n_cols * sizeof(float));
 }
 
+static struct sn_accelerator *open_device(struct shared *s, struct place *p, int rank)
+{
+    struct sn_accelerator *a = &p->accelerator;
+    if (!s->out->on_devices)
+        return NULL;
+    a->ops = fake_device_ops(sn_ops_cpu());
+    a->device = sn_alloc(a->ops->size);
+    a->is_shared = a->ops->transfer == NULL;
+    if (!a->device || a->ops->open(a->device, rank, &(struct sn_device_options){0}) != 0)
+        abort();
+    return a;
+}
+
 static bool begin(struct shared *s, struct place *p, int rank)
 {
     struct sn_err err = {0};
@@ -95,16 +113,19 @@ static bool begin(struct shared *s, struct place *p, int rank)
         return failed(s, &err);
     env.model = p->model;
     if (sn_job_create(&p->job, &env, &err) != SN_OK ||
-        sn_exec_create(&p->exec, p->job, comm, &err) != SN_OK ||
         comm->ops->set_grid(comm, &p->job->grid, &err) != SN_OK ||
+        sn_exec_create_on(&p->exec, p->job, comm, open_device(s, p, rank), &err) != SN_OK ||
         sn_state_create(&p->state, p->exec, p->job, &err) != SN_OK ||
         sn_weights_init(&p->state, p->job, &err) != SN_OK)
+        return failed(s, &err);
+    if (sn_exec_connect(p->exec, &err) != SN_OK)
         return failed(s, &err);
     if (s->out->pace)
         sn_exec_set_pace(p->exec, s->out->pace);
     if (s->out->level_routers)
         level_routers(&p->state);
-    if (sn_weights_publish(p->exec, p->job, comm, &err) != SN_OK)
+    if (sn_weights_publish(p->exec, p->job, comm, &err) != SN_OK ||
+        sn_exec_push(p->exec, &err) != SN_OK)
         return failed(s, &err);
     p->ids = sn_exec_address(p->exec, &p->job->train, p->job->ids);
     p->targets = sn_exec_address(p->exec, &p->job->train, p->job->targets);
@@ -120,6 +141,7 @@ static void end(struct place *p)
 {
     sn_state_fini(&p->state);
     sn_exec_destroy(p->exec);
+    sn_accelerator_close(&p->accelerator);
     sn_job_destroy(p->job);
     sn_model_destroy(p->model);
 }
@@ -166,7 +188,7 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
     x->nonfinite = 0;
     if (sn_exec_run(p->exec, &p->job->train, first, &err) != SN_OK)
         return failed(s, &err);
-    comm->ops->take_sent_bytes(comm, sent);
+    sn_exec_take_sent(p->exec, sent);
     sn_job_traffic(p->job, planned);
     struct sn_routed routed = sn_exec_take_routed(p->exec);
     planned[SN_AXIS_EXPERT] += routed.exchanged;
@@ -215,8 +237,11 @@ static void body(void *arg, int rank)
     if (good)
         (void)evaluate(s, &p);
     struct sn_err err = {0};
-    if (good && sn_copies_check(p.exec, p.job, comm, &err) != SN_OK)
+    if (good && (sn_exec_pull(p.exec, &err) != SN_OK ||
+                 sn_copies_check(p.exec, p.job, comm, &err) != SN_OK))
         (void)failed(s, &err);
+    if (rank == 0 && p.accelerator.device)
+        s->out->in_graphs = fake_device_counts(p.accelerator.device).in_graphs;
     end(&p);
 }
 

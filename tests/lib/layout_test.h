@@ -17,6 +17,8 @@ struct layout_run {
     int64_t routed;         /* bytes that went to experts and back, of all ranks and steps */
     int64_t gathered;       /* and between the tensor ranks that share windows */
     int64_t sent[SN_NAXES]; /* all bytes, by axis */
+    bool on_devices;        /* in: each rank on a fake device (tests/lib/fake_device.h) */
+    long in_graphs;         /* kernels of rank 0 that were part of a graph */
     double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
     double val_loss;
     bool traffic_is_planned; /* every rank, every axis, every step */

@@ -1,0 +1,133 @@
+/*
+ * device.h - what the executor needs of a device that has memory and streams of its own.
+ *
+ * A device comes from a plugin that is opened at run time; the core knows this struct of functions
+ * and no maker's library. lib/run/exec_device.c decides what follows what; a plugin only enqueues.
+ * tests/lib/fake_device.c is a device of host memory that runs its streams in any legal order.
+ *
+ * Streams, events, channels and graphs are numbers that the executor gives. Work of one stream is
+ * done in order; work of two streams only as events say. Functions that return int return 0, or
+ * another number: then explain() has the sentence, and what fails later fails in query(). One
+ * thread calls; nothing allocates on the device after open() but alloc() and join().
+ */
+#ifndef SN_DEVICE_H
+#define SN_DEVICE_H
+
+#include "kernels/ops.h"
+
+enum {
+    SN_DEVICE_ABI = 1, /* grows with every change of this file */
+    SN_DEVICE_STREAMS = 16,
+    SN_DEVICE_CHANNELS = 64,
+    SN_DEVICE_ID = 128 /* bytes of a channel's name: what its members agree on */
+};
+
+struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
+
+/* How operations may be computed. */
+struct sn_device_options {
+    bool tf32;      /* products of fp32 matrices may round their operands to TF32 */
+    bool unordered; /* sums may be in another order in each run: faster, other bits */
+};
+
+struct sn_device_info {
+    char name[96];          /* "NVIDIA H200, sm_90, driver 13.0" */
+    unsigned char uuid[16]; /* two processes with the same one share a device */
+    int64_t bytes, free_bytes;
+    double peak[SN_NDTYPES]; /* FLOP/s of dense products as the maker says; 0: not known */
+};
+
+enum sn_device_way { SN_TO_DEVICE, SN_TO_HOST, SN_ON_DEVICE };
+
+/* In the order of lib/layout's enum sn_collective; then rows of tokens, to and from members. */
+enum sn_device_collective {
+    SN_DEVICE_ALL_REDUCE,
+    SN_DEVICE_ALL_GATHER,
+    SN_DEVICE_REDUCE_SCATTER,
+    SN_DEVICE_ALL_TO_ALL,
+    SN_DEVICE_SEND,
+    SN_DEVICE_RECV,
+    SN_DEVICE_ROWS
+};
+
+/* Rows `at` .. `at` + `n` - 1. */
+struct sn_device_rows {
+    int64_t at, n;
+};
+
+struct sn_device_transfer {
+    enum sn_device_collective kind;
+    enum sn_dtype dtype;
+    int64_t n;      /* elements, as enum sn_collective says; ROWS: of one row */
+    const void *in; /* on the device; REDUCE_SCATTER with `add` may write the own block of it */
+    void *out;
+    bool add;                               /* REDUCE_SCATTER, fp32: add to out */
+    int peer;                               /* SEND, RECV: member */
+    const struct sn_device_rows *to, *from; /* ROWS: of each member; read before the return */
+};
+
+struct sn_device_ops {
+    int abi;           /* SN_DEVICE_ABI: the rest means what this file says */
+    const char *maker; /* "cuda" */
+    size_t size;       /* of a struct sn_device */
+    /* name and scratch(); its run[] is empty: operations run through `run` below. Needs neither
+     * device nor driver, so that plans are made anywhere. */
+    const struct sn_ops *ops;
+    /* How many devices this process sees; -1 with a sentence in `why`. */
+    int (*count)(char *why, size_t room);
+    int (*open)(struct sn_device *d, int number, const struct sn_device_options *how);
+    /* May operations of this storage type run here? NULL, or what is missing: a sentence. */
+    const char *(*refuses)(const struct sn_device *d, enum sn_dtype storage);
+    int (*make_events)(struct sn_device *d, int n); /* 0 .. n - 1; once */
+    void (*close)(
+        struct sn_device *d); /* also one that open() failed on, or that has failed since */
+    void (*describe)(struct sn_device *d, struct sn_device_info *out);
+    /* What failed last, a sentence. */
+    const char *(*explain)(const struct sn_device *d);
+
+    int (*alloc)(struct sn_device *d, size_t bytes, void **out); /* zeroed */
+    void (*release)(struct sn_device *d, void *p);               /* NULL is allowed */
+    /* Host memory that copies may read and write while the host goes on; before that it is copied
+     * through memory of the device's driver. */
+    int (*pin)(struct sn_device *d, void *p, size_t bytes);
+    void (*unpin)(struct sn_device *d, void *p);
+
+    /* Everything from here on is enqueued, on the stream that is named. */
+    int (*copy)(struct sn_device *d, int stream, void *to, const void *from, size_t bytes,
+                enum sn_device_way way);
+    int (*run)(struct sn_device *d, int stream, enum sn_op_kind kind, const struct sn_args *a);
+    int (*record)(struct sn_device *d, int stream, int event);
+    /* What comes later on `stream` waits for the last record of the event. */
+    int (*await)(struct sn_device *d, int stream, int event);
+    /* Let marked() be at least so much once the stream has come here. */
+    int (*mark)(struct sn_device *d, int stream, uint32_t number);
+
+    /* From begin to end what is enqueued on `stream`, and on streams that wait for it, is kept
+     * instead of done; at the end `stream` waits for all of them. launch does it, again and again,
+     * with what copies find in memory then. */
+    int (*graph_begin)(struct sn_device *d, int stream);
+    int (*graph_end)(struct sn_device *d, int stream, void **graph);
+    int (*graph_launch)(struct sn_device *d, int stream, void *graph);
+    void (*graph_free)(struct sn_device *d, void *graph);
+
+    /* These look at once. */
+    int (*query)(struct sn_device *d, int stream); /* 0: all done, 1: not yet, else failed */
+    uint32_t (*marked)(const struct sn_device *d);
+
+    /* Channels between devices; all NULL: there are none, ranks talk through the host. One member
+     * makes the id, all join at the same time. */
+    int (*channel_id)(struct sn_device *d, char id[SN_DEVICE_ID]);
+    int (*join)(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index);
+    int (*transfer)(struct sn_device *d, int stream, int channel,
+                    const struct sn_device_transfer *t);
+    /* Has a peer or the network failed? 0: no. */
+    int (*look)(struct sn_device *d);
+    /* Nothing that was enqueued on channels blocks from now on. */
+    void (*abort)(struct sn_device *d);
+};
+
+/* What a plugin exports: its functions, or NULL for another abi. `cpu` is the specification. */
+#define SN_DEVICE_PLUGIN "sn_device_plugin"
+typedef const struct sn_device_ops *sn_device_plugin_fn(int abi, const struct sn_ops *cpu);
+
+#endif

@@ -1,0 +1,298 @@
+/*
+ * exec_channels.c - communication between devices: a channel for each group that the programs use,
+ * and one for each ordered pair of pipeline neighbours.
+ *
+ * A transfer runs on the stream of its axis, beside the operations between its post and its WAIT.
+ * Channels know no tags: what a pair sends must be received in the same order, which is compared
+ * before step 1. A pair has channels and streams of its own, one each way, so that a transfer whose
+ * peer is late holds up no other.
+ */
+#include "lib/run/exec_device.h"
+
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+
+#include <string.h>
+
+_Static_assert((int)SN_DEVICE_ALL_REDUCE == (int)SN_ALL_REDUCE &&
+                   (int)SN_DEVICE_ALL_TO_ALL == (int)SN_ALL_TO_ALL &&
+                   (int)SN_DEVICE_RECV == (int)SN_RECV,
+               "kernels/device.h and lib/layout/collective.h count alike");
+
+/* Of a stage, in the ring of stages; with two of them both neighbours are one. */
+enum pair { TO_NEXT, FROM_PREVIOUS, TO_PREVIOUS, FROM_NEXT, N_PAIRS };
+enum { PAIR_CHANNEL = SN_NGROUPS };
+
+static int neighbour(const struct sn_job *j, int step)
+{
+    int n = j->group_size[SN_GROUP_PIPELINE];
+    return (j->group_index[SN_GROUP_PIPELINE] + step + n) % n;
+}
+
+static enum pair pair_of(const struct sn_job *j, const struct sn_op *op)
+{
+    bool is_send = op->kind == SN_OP_SEND;
+    if (op->peer == neighbour(j, 1) && is_send)
+        return TO_NEXT;
+    if (op->peer == neighbour(j, -1))
+        return is_send ? TO_PREVIOUS : FROM_PREVIOUS;
+    return FROM_NEXT;
+}
+
+/* --- before step 1 -------------------------------------------------------------------------------
+ */
+
+static bool is_transfer(const struct sn_op *op)
+{
+    return op->kind == SN_OP_SEND || op->kind == SN_OP_RECV;
+}
+
+static unsigned groups_of(const struct sn_job *j, const struct sn_program *p)
+{
+    unsigned groups = 0;
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct sn_op *op = &p->ops[i];
+        bool moves = op->kind >= SN_NKERNELS && op->kind < SN_OP_WAIT && !is_transfer(op);
+        if (moves && j->group_size[op->group] > 1)
+            groups |= 1u << op->group;
+    }
+    return groups;
+}
+
+/* Everybody of a group gets what each member says, through the processes. */
+static enum sn_status tell(struct sn_exec *x, enum sn_group q, const void *mine, size_t bytes,
+                           void *all, struct sn_err *err)
+{
+    int64_t dropped[SN_NAXES] = {0}; /* not a step's traffic */
+    const struct sn_comm_ops *comm = x->comm->ops;
+    struct sn_transfer t = {.kind = SN_ALL_GATHER,
+                            .group = q,
+                            .dtype = SN_F64, /* 8-byte words */
+                            .n = (int64_t)(bytes / sizeof(double)),
+                            .in = mine,
+                            .out = all,
+                            .staging = sn_exec_address(x, &x->job->train, x->job->staging),
+                            .label = "channels"};
+    SN_TRY(comm->wait(x->comm, comm->post(x->comm, &t), err));
+    comm->take_sent_bytes(x->comm, dropped);
+    return SN_OK;
+}
+
+static enum sn_status join_group(struct sn_exec *x, enum sn_group q, char *ids, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    char mine[SN_DEVICE_ID] = {0};
+    if (x->job->group_index[q] == 0 && v->ops->channel_id(v->d, mine) != 0)
+        return sn_device_fail(x, NULL, err);
+    SN_TRY(tell(x, q, mine, sizeof(mine), ids, err));
+    if (v->ops->join(v->d, (int)q, ids, x->job->group_size[q], x->job->group_index[q]) != 0)
+        return sn_device_fail(x, NULL, err);
+    return SN_OK;
+}
+
+/* The ordered pair `from` -> `to`, of which the sender is member 0. */
+static enum sn_status join_pair(struct sn_exec *x, int from, int to, const char *id,
+                                struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_job *j = x->job;
+    int mine = j->group_index[SN_GROUP_PIPELINE];
+    enum pair k = from == mine ? (to == neighbour(j, 1) ? TO_NEXT : TO_PREVIOUS)
+                               : (from == neighbour(j, -1) ? FROM_PREVIOUS : FROM_NEXT);
+    if (from != mine && to != mine)
+        return SN_OK;
+    if (v->ops->join(v->d, PAIR_CHANNEL + (int)k, id, 2, from == mine ? 0 : 1) != 0)
+        return sn_device_fail(x, NULL, err);
+    return SN_OK;
+}
+
+/* All ranks go through the pairs in the same order, so that nobody waits in a circle. */
+static enum sn_status join_pairs(struct sn_exec *x, char *ids, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    int n = x->job->group_size[SN_GROUP_PIPELINE];
+    char mine[2 * SN_DEVICE_ID] = {0};
+    if (v->ops->channel_id(v->d, mine) != 0 || v->ops->channel_id(v->d, mine + SN_DEVICE_ID) != 0)
+        return sn_device_fail(x, NULL, err);
+    SN_TRY(tell(x, SN_GROUP_PIPELINE, mine, sizeof(mine), ids, err));
+    for (int s = 0; s < n; s++) {
+        const char *id = ids + s * (int)sizeof(mine);
+        SN_TRY(join_pair(x, s, (s + 1) % n, id, err));
+        if (n > 2)
+            SN_TRY(join_pair(x, s, (s - 1 + n) % n, id + SN_DEVICE_ID, err));
+    }
+    return SN_OK;
+}
+
+/* What goes through each pair, in order, as a hash. */
+static void hash_pairs(const struct sn_exec *x, const struct sn_program *p, uint64_t hash[N_PAIRS])
+{
+    for (int i = 0; i < p->n_sched; i++) {
+        const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
+        struct sn_at at = {.micro = p->sched[i].micro, .micros = p->micros};
+        for (int k = c->first; k < c->first + c->n; k++) {
+            const struct sn_op *op = &p->ops[k];
+            if (!is_transfer(op) || !sn_exec_due(op, &at))
+                continue;
+            enum pair q = pair_of(x->job, op);
+            int64_t word[3] = {(int64_t)hash[q], op->tag, at.micro};
+            hash[q] = sn_hash64(word, sizeof(word));
+        }
+    }
+}
+
+static enum sn_status compare_pairs(struct sn_exec *x, char *all, struct sn_err *err)
+{
+    const struct sn_job *j = x->job;
+    uint64_t mine[N_PAIRS] = {0}, next[N_PAIRS], previous[N_PAIRS];
+    hash_pairs(x, &j->train, mine);
+    hash_pairs(x, &j->evaluate, mine);
+    SN_TRY(tell(x, SN_GROUP_PIPELINE, mine, sizeof(mine), all, err));
+    memcpy(next, all + (size_t)neighbour(j, 1) * sizeof(mine), sizeof(mine));
+    memcpy(previous, all + (size_t)neighbour(j, -1) * sizeof(mine), sizeof(mine));
+    if (previous[TO_NEXT] == mine[FROM_PREVIOUS] && next[FROM_PREVIOUS] == mine[TO_NEXT] &&
+        (j->stages == 2 ||
+         (next[TO_PREVIOUS] == mine[FROM_NEXT] && previous[FROM_NEXT] == mine[TO_PREVIOUS])))
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "layout.schedule: stage %d receives in another order than its neighbours send, "
+                   "which channels between devices cannot do; use another schedule or fewer "
+                   "virtual stages",
+                   j->stage);
+}
+
+enum sn_status sn_exec_connect(struct sn_exec *x, struct sn_err *err)
+{
+    const struct sn_job *j = x->job;
+    if (!x->device || x->device->accelerator->is_shared)
+        return SN_OK;
+    unsigned groups = groups_of(j, &j->train) | groups_of(j, &j->evaluate);
+    char *ids = sn_alloc_n((size_t)j->group_size[SN_GROUP_WORLD], 2 * SN_DEVICE_ID);
+    enum sn_status st = ids ? SN_OK : sn_fail(err, SN_ENOMEM, "channels: no memory");
+    for (int q = 0; st == SN_OK && q < SN_NGROUPS; q++)
+        if (groups >> q & 1u)
+            st = join_group(x, (enum sn_group)q, ids, err);
+    if (st == SN_OK && j->stages > 1)
+        st = compare_pairs(x, ids, err);
+    if (st == SN_OK && j->stages > 1)
+        st = join_pairs(x, ids, err);
+    sn_free(ids);
+    return st;
+}
+
+/* --- in a step -----------------------------------------------------------------------------------
+ */
+
+static void count(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t)
+{
+    const struct sn_job *j = x->job;
+    enum sn_collective kind = op->kind == SN_OP_SHIFT ? SN_SEND : t->kind;
+    int64_t *sent = &x->device->sent[sn_group_axis(op->group)];
+    if (op->kind == SN_OP_EXCHANGE)
+        *sent += sn_exchange_sent(t->exchange) * t->n * (int64_t)sn_dtype_size(t->dtype);
+    else
+        *sent += sn_collective_bytes(kind, t->n, t->dtype, j->group_size[op->group],
+                                     j->group_index[op->group]);
+}
+
+/* Rows of each member, in the caller's room for twice as many. */
+static void list_rows(const struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
+                      struct sn_device_rows *to)
+{
+    int n = x->job->group_size[op->group];
+    struct sn_device_rows *from = to + n;
+    memset(to, 0, 2 * (size_t)n * sizeof(*to));
+    for (int m = 0; t->exchange && m < n; m++) {
+        struct sn_exchange_rows a = sn_exchange_to(t->exchange, m);
+        struct sn_exchange_rows b = sn_exchange_from(t->exchange, m);
+        to[m] = (struct sn_device_rows){a.at, a.n};
+        from[m] = (struct sn_device_rows){b.at, b.n};
+    }
+    if (t->exchange)
+        return;
+    to[sn_exec_next(x, op)].n = 1;
+    from[sn_exec_previous(x, op)].n = 1;
+}
+
+/* Begin on its stream, after all operations before it. */
+static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
+                              const struct sn_transfer *t, int place, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    bool is_pair = is_transfer(op), is_list = t->exchange || op->kind == SN_OP_SHIFT;
+    enum pair k = is_pair ? pair_of(x->job, op) : TO_NEXT;
+    int channel = is_pair ? PAIR_CHANNEL + (int)k : (int)op->group;
+    int stream = is_pair ? SN_STREAM_PAIR + (int)k : SN_STREAM_AXIS + (int)sn_group_axis(op->group);
+    struct sn_device_transfer d = {.kind = (enum sn_device_collective)t->kind,
+                                   .dtype = t->dtype,
+                                   .n = t->n,
+                                   .in = t->in,
+                                   .out = t->out,
+                                   .add = t->add};
+    d.peer = op->kind == SN_OP_SEND ? 1 : 0;
+    if (is_list) {
+        list_rows(x, op, t, v->rows);
+        d.kind = SN_DEVICE_ROWS;
+        d.to = v->rows;
+        d.from = v->rows + x->job->group_size[op->group];
+    }
+    v->uses[stream] = true;
+    if (v->ops->record(v->d, SN_STREAM_COMPUTE, SN_STREAM_COMPUTE) != 0 ||
+        v->ops->await(v->d, stream, SN_STREAM_COMPUTE) != 0 ||
+        v->ops->transfer(v->d, stream, channel, &d) != 0 ||
+        v->ops->record(v->d, stream, SN_EVENT_DONE + place) != 0)
+        return sn_device_fail(x, op, err);
+    return SN_OK;
+}
+
+/* How many rows go is known when it runs: no part of a graph, and over before what follows. */
+static enum sn_status post_rows(struct sn_exec *x, const struct sn_program *p,
+                                const struct sn_op *op, const struct sn_at *at,
+                                struct sn_transfer *t, struct sn_err *err)
+{
+    int place = sn_exec_posted(x, op, op->id, at->slot);
+    SN_TRY(sn_device_cut(x, err));
+    SN_TRY(sn_device_bounds(x, p, op, at, &x->posted[place].exchange, err));
+    sn_exec_take_rows(x, op, t, &x->posted[place]);
+    count(x, op, t);
+    SN_TRY(enqueue(x, op, t, place, err));
+    return sn_device_join(x, err);
+}
+
+enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
+                               const struct sn_op *op, const struct sn_at *at, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    struct sn_transfer t = sn_exec_transfer(x, p, op, at);
+    int place = sn_exec_posted(x, op, op->id, at->slot);
+    bool skips;
+    if (op->kind == SN_OP_EXCHANGE)
+        return post_rows(x, p, op, at, &t, err);
+    count(x, op, &t);
+    v->landing[place].cut = v->cut;
+    SN_TRY(sn_device_skips(x, &skips, err));
+    if (skips)
+        return SN_OK;
+    if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
+        if (t.in != t.out && v->ops->copy(v->d, SN_STREAM_COMPUTE, t.out, t.in,
+                                          (size_t)t.n * sn_dtype_size(t.dtype), SN_ON_DEVICE) != 0)
+            return sn_device_fail(x, op, err);
+        t.in = t.out;
+    }
+    return enqueue(x, op, &t, place, err);
+}
+
+/* COMPUTE has waited at the last cut for what was posted before it. */
+enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
+                               struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    int place = sn_exec_posted(x, op, op->waits_for, at->slot);
+    bool skips;
+    if (v->landing[place].cut != v->cut)
+        return SN_OK;
+    SN_TRY(sn_device_skips(x, &skips, err));
+    if (skips || v->ops->await(v->d, SN_STREAM_COMPUTE, SN_EVENT_DONE + place) == 0)
+        return SN_OK;
+    return sn_device_fail(x, op, err);
+}

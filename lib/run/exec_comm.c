@@ -1,0 +1,149 @@
+/*
+ * exec_comm.c - communication operations of a program: what each moves, posting, waiting, and the
+ * agreement at the end of a step.
+ */
+#include "lib/run/exec_inner.h"
+
+#include <string.h>
+
+int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
+{
+    return x->first_posted[id] + (op->per_slot ? slot : 0);
+}
+
+struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_program *p,
+                                    const struct sn_op *op, const struct sn_at *at)
+{
+    struct sn_mat in = sn_exec_resolve(x, p, &op->in[0], at),
+                  out = sn_exec_resolve(x, p, &op->out[0], at);
+    struct sn_transfer t = {.group = op->group,
+                            .dtype = in.p ? in.dtype : out.dtype,
+                            .in = in.p,
+                            .out = out.p,
+                            .add = sn_exec_acc(op->acc[0], at) == SN_ADD,
+                            .peer = op->peer,
+                            .tag = op->tag,
+                            .staging = x->host + p->bufs[x->job->staging].offset,
+                            .label = op->label};
+    (void)sn_op_collective(op, &t.kind, &t.n);
+    return t;
+}
+
+struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op *op,
+                                    const struct sn_at *at, const int32_t *bounds)
+{
+    return (struct sn_exchange){
+        .bounds = bounds,
+        .rows = op->attr.rows,
+        .members = x->job->group_size[SN_GROUP_EXPERT],
+        .index = x->job->group_index[SN_GROUP_EXPERT],
+        .experts = op->attr.experts,
+        .capacity = op->attr.capacity,
+        .round = at->round,
+        .back = op->attr.inverse,
+        .shares = (int)op->attr.blocks_b,
+        .share = op->attr.blocks_b > 1 ? x->job->group_index[SN_GROUP_TENSOR] : 0};
+}
+
+struct sn_exchange sn_exec_exchange_here(const struct sn_exec *x, const struct sn_program *p,
+                                         const struct sn_op *op, const struct sn_at *at)
+{
+    bool balanced = x->pace.on; /* nothing was computed */
+    return sn_exec_exchange(x, op, at, balanced ? NULL : sn_exec_resolve(x, p, &op->in[1], at).p);
+}
+
+int sn_exec_previous(const struct sn_exec *x, const struct sn_op *op)
+{
+    int size = x->job->group_size[op->group];
+    return (x->job->group_index[op->group] - 1 + size) % size;
+}
+
+int sn_exec_next(const struct sn_exec *x, const struct sn_op *op)
+{
+    return (x->job->group_index[op->group] + 1) % x->job->group_size[op->group];
+}
+
+void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
+                  struct sn_posted *tickets)
+{
+    const struct sn_comm_ops *comm = x->comm->ops;
+    struct sn_transfer half = *t;
+    if (op->kind != SN_OP_SHIFT) {
+        tickets->ticket[0] = comm->post(x->comm, t);
+        return;
+    }
+    half.kind = SN_RECV; /* both halves of a step of a ring */
+    half.peer = sn_exec_previous(x, op);
+    tickets->ticket[0] = comm->post(x->comm, &half);
+    half.kind = SN_SEND;
+    half.peer = sn_exec_next(x, op);
+    tickets->ticket[1] = comm->post(x->comm, &half);
+}
+
+void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_transfer *t,
+                       struct sn_posted *tickets)
+{
+    t->exchange = &tickets->exchange;
+    t->n = op->in[0].cols;
+    int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
+    if (t->kind == SN_ALL_TO_ALL)
+        x->routed.exchanged += sn_exchange_sent(t->exchange) * row;
+    else
+        x->routed.gathered += sn_exchange_sent_within(t->exchange) * row;
+}
+
+void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                   const struct sn_at *at)
+{
+    struct sn_transfer t = sn_exec_transfer(x, p, op, at);
+    struct sn_posted *tickets = &x->posted[sn_exec_posted(x, op, op->id, at->slot)];
+    *tickets = (struct sn_posted){.ticket = {0, 0}};
+    if (sn_exec_has_rows(op)) {
+        tickets->exchange = sn_exec_exchange_here(x, p, op, at);
+        sn_exec_take_rows(x, op, &t, tickets);
+    }
+    if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
+        if (t.in != t.out)
+            memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
+        t.in = NULL;
+    }
+    sn_exec_post(x, op, &t, tickets);
+}
+
+enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
+                            struct sn_err *err)
+{
+    const struct sn_posted *tickets = &x->posted[sn_exec_posted(x, op, op->waits_for, at->slot)];
+    for (int i = 0; i < 2; i++)
+        if (tickets->ticket[i] && x->comm->ops->wait(x->comm, tickets->ticket[i], err) != SN_OK)
+            return sn_err_prefix(err, "%s", op->label);
+    return SN_OK;
+}
+
+enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
+{
+    struct sn_scalars *s = sn_exec_scalars(x);
+    bool counts = x->job->group_index[SN_GROUP_TENSOR] == 0; /* the others have the same loss */
+    s->agree[SN_AGREE_LOSS] = counts ? s->loss_sum : 0;
+    s->agree[SN_AGREE_SQ_NORM] = s->sq_norm;
+    s->agree[SN_AGREE_NONFINITE] = (double)s->nonfinite;
+    s->agree[SN_AGREE_BALANCE] = s->balance_sum;
+    s->agree[SN_AGREE_Z] = s->z_sum;
+    s->agree[SN_AGREE_ROUTED] = (double)x->routed.exchanged;
+    s->agree[SN_AGREE_GATHERED] = (double)x->routed.gathered;
+    struct sn_transfer all = {.kind = SN_ALL_REDUCE,
+                              .group = SN_GROUP_WORLD,
+                              .dtype = SN_F64,
+                              .n = sn_agree_words(op),
+                              .out = s->agree,
+                              .staging = sn_exec_address(x, &x->job->train, x->job->staging),
+                              .label = "step_end"};
+    sn_ticket t = x->comm->ops->post(x->comm, &all);
+    SN_TRY(x->comm->ops->wait(x->comm, t, err));
+    s->loss_sum = s->agree[SN_AGREE_LOSS];
+    s->sq_norm = s->agree[SN_AGREE_SQ_NORM];
+    s->nonfinite = (int64_t)s->agree[SN_AGREE_NONFINITE];
+    s->balance_sum = s->agree[SN_AGREE_BALANCE];
+    s->z_sum = s->agree[SN_AGREE_Z];
+    return SN_OK;
+}

@@ -1,0 +1,381 @@
+/*
+ * exec_device.c - the executor on a device: a walk of a program enqueues its operations.
+ *
+ * Kernels go to the COMPUTE stream in the order of the program. A communication begins when the
+ * operations before it are done, and what stands after its WAIT begins when it is done; between the
+ * two it runs beside them. That is what the program says, whatever a device makes of it.
+ *
+ * A whole step is kept in graphs, cut where this process must look or act: where ranks agree, where
+ * counts of rows are read, and, without channels, at each communication. Cuts are a matter of the
+ * program alone. A later step walks the same program, skips what is in a graph, and launches a
+ * graph at each cut. What changes from step to step is read from memory: scalars, batch, first
+ * samples.
+ */
+#include "lib/run/exec_device.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+
+#include <sched.h>
+#include <stddef.h>
+#include <time.h>
+
+enum { MARK_EVERY = 8 }; /* operations: within a graph a failure is known to so many */
+
+/* --- failures ----------------------------------------------------------------------------------
+ */
+
+enum sn_status sn_device_fail(const struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
+{
+    const struct sn_exec_device *v = x->device;
+    if (!op)
+        return sn_fail(err, SN_EFAIL, "%s: %s", v->ops->maker, v->ops->explain(v->d));
+    return sn_fail(err, SN_EFAIL, "%s %s: %s: %s", sn_op_name(op->kind), op->label, v->ops->maker,
+                   v->ops->explain(v->d));
+}
+
+/* The operation that the device had come to when it was last heard of. */
+static const struct sn_op *last_marked(const struct sn_exec_device *v)
+{
+    uint32_t number = v->ops->marked(v->d);
+    return v->program && number >= 1 && (int)number <= v->program->n_ops
+               ? &v->program->ops[number - 1]
+               : NULL;
+}
+
+static enum sn_status lost(struct sn_exec *x, int seconds, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = last_marked(v);
+    v->ops->abort(v->d);
+    return sn_fail(err, SN_ELOST, "%s: nothing has moved for %d s; it had come to '%s %s'",
+                   v->ops->maker, seconds, op ? sn_op_name(op->kind) : "the start",
+                   op ? op->label : "");
+}
+
+static enum sn_status failed_later(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = last_marked(v);
+    bool exact = v->mode == SN_MODE_EAGER;
+    return sn_fail(err, SN_EFAIL, "%s: '%s %s'%s failed: %s", v->ops->maker,
+                   op ? sn_op_name(op->kind) : "the start", op ? op->label : "",
+                   exact ? "" : ", or one of the 8 operations after it,", v->ops->explain(v->d));
+}
+
+/* Look often at first, and give the core away. */
+static void pause_for(int64_t looks)
+{
+    struct timespec nap = {0, 20000};
+    if (looks < 200)
+        (void)sched_yield(); /* cannot fail on Linux */
+    else
+        (void)nanosleep(&nap, NULL); /* a signal ends it sooner, which is as good */
+}
+
+enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    int limit = x->job->config->run.hang_timeout, rc;
+    uint32_t seen = v->ops->marked(v->d);
+    double moved = sn_clock();
+    for (int64_t looks = 0; (rc = v->ops->query(v->d, SN_STREAM_COMPUTE)) == 1; looks++) {
+        uint32_t now = v->ops->marked(v->d);
+        if (now != seen)
+            moved = sn_clock();
+        seen = now;
+        if (v->ops->look && v->ops->look(v->d) != 0) {
+            v->ops->abort(v->d);
+            return failed_later(x, err);
+        }
+        if (limit > 0 && sn_clock() - moved > limit)
+            return lost(x, limit, err);
+        pause_for(looks);
+    }
+    return rc == 0 ? SN_OK : failed_later(x, err);
+}
+
+/* --- streams and graphs --------------------------------------------------------------------------
+ */
+
+/* COMPUTE waits for every other stream that has had something to do. */
+enum sn_status sn_device_join(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    for (int s = SN_STREAM_AXIS; s < SN_STREAM_END; s++) {
+        if (!v->uses[s])
+            continue;
+        v->uses[s] = false;
+        if (v->ops->record(v->d, s, s) != 0 || v->ops->await(v->d, SN_STREAM_COMPUTE, s) != 0)
+            return sn_device_fail(x, NULL, err);
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_device_skips(struct sn_exec *x, bool *skips, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    *skips = v->mode == SN_MODE_REPLAY;
+    if (v->mode != SN_MODE_CAPTURE || v->is_open)
+        return SN_OK;
+    v->is_open = true;
+    return v->ops->graph_begin(v->d, SN_STREAM_COMPUTE) == 0 ? SN_OK : sn_device_fail(x, NULL, err);
+}
+
+static enum sn_status launch(struct sn_exec *x, void *graph, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (!graph || v->ops->graph_launch(v->d, SN_STREAM_COMPUTE, graph) == 0)
+        return SN_OK;
+    return sn_device_fail(x, NULL, err);
+}
+
+enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    int here = v->cut++;
+    SN_TRY(sn_device_join(x, err));
+    if (v->mode == SN_MODE_REPLAY)
+        return launch(x, v->graph[here], err);
+    if (!v->is_open)
+        return SN_OK;
+    v->is_open = false;
+    if (v->ops->graph_end(v->d, SN_STREAM_COMPUTE, &v->graph[here]) != 0)
+        return sn_device_fail(x, NULL, err);
+    return launch(x, v->graph[here], err);
+}
+
+enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int64_t bytes,
+                              enum sn_device_way way, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (bytes == 0 || v->ops->copy(v->d, SN_STREAM_COMPUTE, to, from, (size_t)bytes, way) == 0)
+        return SN_OK;
+    return sn_device_fail(x, NULL, err);
+}
+
+/* --- a walk ------------------------------------------------------------------------------------
+ */
+
+static int64_t scalars_at(const struct sn_exec *x)
+{
+    return x->job->train.bufs[x->job->scalars].offset;
+}
+
+static enum sn_status put_scalars(struct sn_exec *x, struct sn_err *err)
+{
+    int64_t at = scalars_at(x);
+    return sn_device_copy(x, x->state + at, x->host + at, (int64_t)sizeof(struct sn_scalars),
+                          SN_TO_DEVICE, err);
+}
+
+static enum sn_status get_scalars(struct sn_exec *x, struct sn_err *err)
+{
+    int64_t at = scalars_at(x);
+    SN_TRY(sn_device_copy(x, x->host + at, x->state + at, (int64_t)sizeof(struct sn_scalars),
+                          SN_TO_HOST, err));
+    return sn_device_wait(x, err);
+}
+
+enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *p, bool is_whole,
+                                    struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_job *j = x->job;
+    bool keeps = is_whole && p == &j->train && !x->is_timed;
+    v->mode = !keeps || v->runs == 0 ? SN_MODE_EAGER
+              : v->runs == 1         ? SN_MODE_CAPTURE
+                                     : SN_MODE_REPLAY;
+    v->program = p;
+    v->cut = 0;
+    v->unmarked = 0;
+    v->agree = NULL;
+    for (int i = 0; i < v->places; i++) /* a WAIT may come before anything was posted */
+        v->landing[i] = (struct sn_landing){.cut = SN_NEVER_POSTED};
+    int64_t batch = j->class_offset[SN_CLASS_BATCH];
+    SN_TRY(sn_device_copy(x, x->state + batch, x->host + batch, j->class_bytes[SN_CLASS_BATCH],
+                          SN_TO_DEVICE, err));
+    return put_scalars(x, err);
+}
+
+/* After the first run the number of cuts is known, and nothing is allocated later. */
+static enum sn_status count_run(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (v->program != &x->job->train || x->is_timed || v->cut == 0)
+        return SN_OK;
+    if (v->runs++ > 0)
+        return SN_OK;
+    v->cuts = v->cut;
+    v->graph = sn_alloc_n((size_t)v->cuts, sizeof(*v->graph));
+    return v->graph ? SN_OK : sn_fail(err, SN_ENOMEM, "executor: no memory for %d graphs", v->cuts);
+}
+
+enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    SN_TRY(sn_device_cut(x, err));
+    SN_TRY(get_scalars(x, err));
+    if (v->agree)
+        SN_TRY(sn_exec_agree(x, v->agree, err));
+    return is_whole ? count_run(x, err) : SN_OK;
+}
+
+enum sn_status sn_exec_device_micro(struct sn_exec *x, int micro, int64_t first_sample,
+                                    struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    bool skips;
+    char *to = x->state + scalars_at(x) + offsetof(struct sn_scalars, first_sample);
+    v->first_sample[micro] = first_sample;
+    SN_TRY(sn_device_skips(x, &skips, err));
+    if (skips)
+        return SN_OK;
+    return sn_device_copy(x, to, &v->first_sample[micro], (int64_t)sizeof(first_sample),
+                          SN_TO_DEVICE, err);
+}
+
+/* --- operations ----------------------------------------------------------------------------------
+ */
+
+static enum sn_status mark(struct sn_exec *x, int i, bool always, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (v->mode != SN_MODE_EAGER && !always && v->unmarked++ % MARK_EVERY != 0)
+        return SN_OK;
+    if (v->ops->mark(v->d, SN_STREAM_COMPUTE, (uint32_t)i + 1) == 0)
+        return SN_OK;
+    return sn_device_fail(x, &v->program->ops[i], err);
+}
+
+static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p, int i,
+                                 const struct sn_at *at, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = &p->ops[i];
+    struct sn_args a;
+    bool skips;
+    SN_TRY(sn_device_skips(x, &skips, err));
+    if (skips)
+        return SN_OK;
+    SN_TRY(mark(x, i, false, err));
+    sn_exec_args(x, p, op, at, &a);
+    if (v->ops->run(v->d, SN_STREAM_COMPUTE, (enum sn_op_kind)op->kind, &a) == 0)
+        return SN_OK;
+    return sn_device_fail(x, op, err);
+}
+
+/* A group of one: out = in, or out += in. */
+static enum sn_status post_alone(struct sn_exec *x, const struct sn_op *op,
+                                 const struct sn_transfer *t, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    bool skips;
+    SN_TRY(sn_device_skips(x, &skips, err));
+    if (skips || !t->in || t->in == t->out)
+        return SN_OK;
+    struct sn_args a = {.in = {{(void *)(uintptr_t)t->in, t->dtype, 1, t->n, t->n}},
+                        .out = {{t->out, t->dtype, 1, t->n, t->n}},
+                        .acc = {t->add ? SN_ADD : SN_WRITE}};
+    if (v->ops->run(v->d, SN_STREAM_COMPUTE, SN_OP_COPY, &a) == 0)
+        return SN_OK;
+    return sn_device_fail(x, op, err);
+}
+
+static enum sn_status post(struct sn_exec *x, const struct sn_program *p, int i,
+                           const struct sn_at *at, struct sn_err *err)
+{
+    const struct sn_op *op = &p->ops[i];
+    struct sn_transfer t = sn_exec_transfer(x, p, op, at);
+    if (x->job->group_size[op->group] == 1)
+        return post_alone(x, op, &t, err);
+    bool is_share = op->kind == SN_OP_GATHER_ROWS; /* channels have no sums of unequal blocks */
+    if (x->device->accelerator->is_shared || is_share)
+        return sn_staged_post(x, p, op, at, err);
+    return sn_channel_post(x, p, op, at, err);
+}
+
+static enum sn_status wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
+                           struct sn_err *err)
+{
+    if (x->job->group_size[op->group] == 1)
+        return SN_OK;
+    int place = sn_exec_posted(x, op, op->waits_for, at->slot);
+    if (x->device->landing[place].cut == SN_STAGED)
+        return sn_staged_wait(x, op, at, err);
+    return sn_channel_wait(x, op, at, err);
+}
+
+/* A rank alone has nobody to wait for: it adds up when the step is over. */
+static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i,
+                            struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (x->job->group_size[SN_GROUP_WORLD] == 1) {
+        v->agree = &p->ops[i];
+        return SN_OK;
+    }
+    SN_TRY(sn_device_cut(x, err));
+    if (x->fence && p == &x->job->train)
+        x->fence(x->fence_arg);
+    SN_TRY(get_scalars(x, err));
+    SN_TRY(sn_exec_agree(x, &p->ops[i], err));
+    return put_scalars(x, err);
+}
+
+static enum sn_status device_op(struct sn_exec *x, const struct sn_program *p, int i,
+                                const struct sn_at *at, struct sn_err *err)
+{
+    const struct sn_op *op = &p->ops[i];
+    switch (op->kind) {
+    case SN_OP_WAIT:
+        return wait(x, op, at, err);
+    case SN_OP_ENTER:
+        return SN_OK;
+    case SN_OP_AGREE:
+        return agree(x, p, i, err);
+    default:
+        return op->kind < SN_NKERNELS ? run_kernel(x, p, i, at, err) : post(x, p, i, at, err);
+    }
+}
+
+enum sn_status sn_exec_device_op(struct sn_exec *x, const struct sn_program *p, int i,
+                                 const struct sn_at *at, struct sn_err *err)
+{
+    SN_TRY(device_op(x, p, i, at, err));
+    return x->is_timed ? sn_device_wait(x, err) : SN_OK;
+}
+
+enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
+                                const struct sn_op *op, const struct sn_at *at,
+                                struct sn_exchange *out, struct sn_err *err)
+{
+    struct sn_mat bounds = sn_exec_resolve(x, p, &op->in[1], at);
+    char *here = sn_device_bounce(x, bounds.p);
+    SN_TRY(sn_device_copy(x, here, bounds.p, bounds.rows * bounds.ld * (int64_t)sizeof(int32_t),
+                          SN_TO_HOST, err));
+    SN_TRY(sn_device_wait(x, err));
+    *out = sn_exec_exchange(x, op, at, (const int32_t *)(const void *)here);
+    return SN_OK;
+}
+
+enum sn_status sn_exec_device_rounds(struct sn_exec *x, const struct sn_program *p, int i,
+                                     const struct sn_at *at, int *rounds, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = &p->ops[i];
+    struct sn_exchange e;
+    SN_TRY(sn_device_cut(x, err));
+    SN_TRY(sn_device_bounds(x, p, op, at, &e, err));
+    *rounds = sn_exchange_rounds(&e);
+    v->kept = v->mode;
+    v->mode = SN_MODE_EAGER;
+    v->kept_cut = v->cut;
+    return SN_OK;
+}
+
+void sn_exec_device_rounds_end(struct sn_exec *x)
+{
+    x->device->mode = x->device->kept;
+    x->device->cut = x->device->kept_cut;
+}

@@ -1,0 +1,108 @@
+/*
+ * exec_device.h - the executor on a device: its own struct, shared by exec_device.c,
+ * exec_staged.c and exec_channels.c. Internal to lib/run.
+ *
+ *   exec_device.c    streams, graphs, waiting
+ *   exec_mirror.c    memory
+ *   exec_staged.c    communication through this process's memory
+ *   exec_channels.c  communication between devices
+ */
+#ifndef SN_EXEC_DEVICE_H
+#define SN_EXEC_DEVICE_H
+
+#include "lib/run/accelerator.h"
+#include "lib/run/exec_inner.h"
+
+/* Streams: operations, then collectives by the axis that they are billed to, then transfers between
+ * pipeline neighbours, each way on its own, because one that waits for its peer must hold up
+ * nothing else. */
+enum {
+    SN_STREAM_COMPUTE,
+    SN_STREAM_AXIS,
+    SN_STREAM_PAIR = SN_STREAM_AXIS + SN_NAXES,
+    SN_STREAM_END = SN_STREAM_PAIR + 4
+};
+/* Events: "the operations are here" for each stream, then "it is done" for each posted place. */
+enum { SN_EVENT_DONE = SN_DEVICE_STREAMS };
+
+/* The first whole run is enqueued piece by piece (libraries make their plans), the second is kept
+ * in graphs, all later ones launch those. Other walks are always enqueued piece by piece. */
+enum sn_exec_mode { SN_MODE_EAGER, SN_MODE_CAPTURE, SN_MODE_REPLAY };
+
+enum { SN_STAGED = -2, SN_NEVER_POSTED = -1 };
+
+/* Of a posted communication. */
+struct sn_landing {
+    char *to; /* through the host: what comes back to the device; NULL: nothing */
+    int64_t bytes;
+    int cut; /* of channels: how many cuts there were before it; or SN_STAGED, or SN_NEVER_POSTED */
+};
+
+struct sn_exec_device {
+    struct sn_accelerator *accelerator;
+    const struct sn_device_ops *ops;
+    struct sn_device *d;
+    char *bounce; /* mirror of both arenas, for what passes through here: state, then scratch */
+    void *pinned; /* part of the state's mirror */
+    int64_t *first_sample; /* by micro-batch; graphs read it when they run */
+
+    enum sn_exec_mode mode;
+    enum sn_exec_mode kept; /* while rounds that nobody can count are enqueued: of the rest, */
+    int kept_cut;           /* and its cuts */
+    bool is_open;           /* a graph is being kept */
+    int64_t runs;           /* of the train program, ended */
+    int cut;                /* of this walk, so far */
+    int cuts;               /* of a whole run of the train program */
+    void **graph;           /* by cut: what is enqueued before it; NULL: nothing */
+    bool uses[SN_DEVICE_STREAMS]; /* streams that COMPUTE has not waited for yet */
+
+    const struct sn_program *program; /* walked now */
+    uint32_t unmarked;                /* operations since the last mark */
+    const struct sn_op *agree;        /* of a rank alone: done when the walk is over */
+    struct sn_landing *landing;       /* by place of sn_exec.posted */
+    int places;
+    struct sn_device_rows *rows; /* room for twice the members of any group */
+    int64_t sent[SN_NAXES];      /* through channels, since somebody asked */
+};
+
+/* ---- exec_device.c ---- */
+
+/* The sentence of a call that failed, after the name of the operation. */
+enum sn_status sn_device_fail(const struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
+/* Is it part of a graph that is there already? Else it is to be enqueued now. */
+enum sn_status sn_device_skips(struct sn_exec *x, bool *skips, struct sn_err *err);
+/* Everything up to here is enqueued, on COMPUTE or where COMPUTE waits for it; what follows is no
+ * part of a graph until the next operation is. */
+enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err);
+/* COMPUTE waits for every other stream that has had something to do. */
+enum sn_status sn_device_join(struct sn_exec *x, struct sn_err *err);
+/* Who sends how many rows in an EXCHANGE: fetches the bounds, and waits. After a cut. */
+enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
+                                const struct sn_op *op, const struct sn_at *at,
+                                struct sn_exchange *out, struct sn_err *err);
+/* Until all that was enqueued is done. */
+enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err);
+/* `bytes` (0: nothing), on COMPUTE. */
+enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int64_t bytes,
+                              enum sn_device_way way, struct sn_err *err);
+
+/* ---- exec_mirror.c ---- */
+
+/* Where the mirror has what is at an address of the device. */
+char *sn_device_bounce(const struct sn_exec *x, const void *at);
+
+/* ---- exec_staged.c ---- */
+
+enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                              const struct sn_at *at, struct sn_err *err);
+enum sn_status sn_staged_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
+                              struct sn_err *err);
+
+/* ---- exec_channels.c ---- */
+
+enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
+                               const struct sn_op *op, const struct sn_at *at, struct sn_err *err);
+enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
+                               struct sn_err *err);
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * exec_mirror.c - memory of the executor on a device: two arenas there, mirrors of them here, and
+ * what goes from one to the other between runs.
+ *
+ * Mirrors are reserved, not touched: of the state's, saves and loads fill weights, masters and
+ * moments; of the arenas' second one, what communication through this process moves. The state's
+ * stays as it is between two pulls, so that a save may read it while the device goes on.
+ */
+#include "lib/run/exec_device.h"
+
+#include "lib/base/mem.h"
+
+enum { SMALL_STATE = 1 << 28 }; /* bytes: all of such a mirror is pinned */
+
+static int64_t class_end(const struct sn_job *j, enum sn_class c)
+{
+    return j->class_offset[c] + j->class_bytes[c];
+}
+
+/* What saves read: copies of pages that the driver knows are several times as fast. Not the mirror
+ * of gradients, which nobody touches. A system that refuses is slower, and right. */
+static void pin_mirror(struct sn_exec *x)
+{
+    struct sn_exec_device *v = x->device;
+    int64_t from = x->job->class_offset[SN_CLASS_OPTIM] / 4096 * 4096;
+    if (x->job->state_bytes <= SMALL_STATE)
+        from = 0;
+    if (v->ops->pin(v->d, x->host + from, (size_t)(x->job->state_bytes - from)) == 0)
+        v->pinned = x->host + from;
+}
+
+static enum sn_status arenas(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_job *j = x->job;
+    void *state = NULL, *scratch = NULL;
+    char size[16];
+    bool fits = v->ops->alloc(v->d, (size_t)j->state_bytes, &state) == 0 &&
+                v->ops->alloc(v->d, (size_t)j->scratch_bytes, &scratch) == 0;
+    x->state = state;
+    x->scratch = scratch;
+    if (!fits)
+        return sn_fail(err, SN_ENOMEM,
+                       "executor: %s has no room for the %s that the plan asks for: %s; lower "
+                       "layout.micro_batch or use more ranks",
+                       v->accelerator->info.name,
+                       sn_str_bytes(size, j->state_bytes + j->scratch_bytes),
+                       v->ops->explain(v->d));
+    return SN_OK;
+}
+
+static enum sn_status mirrors(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_job *j = x->job;
+    size_t places = (size_t)x->first_posted[j->train.next_id] + 1;
+    x->host = sn_arena_reserve((size_t)j->state_bytes);
+    v->bounce = sn_arena_reserve((size_t)(j->state_bytes + j->scratch_bytes));
+    v->first_sample = sn_arena_map((size_t)j->train.micros * sizeof(*v->first_sample));
+    v->landing = sn_alloc_n(places, sizeof(*v->landing));
+    v->places = (int)places;
+    v->rows = sn_alloc_n((size_t)j->group_size[SN_GROUP_WORLD], 2 * sizeof(*v->rows));
+    if (!v->rows || !x->host || !v->bounce || !v->first_sample || !v->landing)
+        return sn_fail(err, SN_ENOMEM, "executor: no memory for the mirror of the device's state");
+    if (v->ops->pin(v->d, v->first_sample, (size_t)j->train.micros * sizeof(*v->first_sample)) !=
+            0 ||
+        v->ops->make_events(v->d, SN_EVENT_DONE + (int)places) != 0)
+        return sn_device_fail(x, NULL, err);
+    pin_mirror(x);
+    return SN_OK;
+}
+
+enum sn_status sn_exec_device_create(struct sn_exec *x, struct sn_accelerator *a,
+                                     struct sn_err *err)
+{
+    struct sn_exec_device *v = sn_alloc(sizeof(*v));
+    if (!v)
+        return sn_fail(err, SN_ENOMEM, "executor: no memory");
+    x->device = v;
+    v->accelerator = a;
+    v->ops = a->ops;
+    v->d = a->device;
+    SN_TRY(arenas(x, err));
+    return mirrors(x, err);
+}
+
+void sn_exec_device_destroy(struct sn_exec *x)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_job *j = x->job;
+    for (int i = 0; v->graph && i < v->cuts; i++)
+        if (v->graph[i])
+            v->ops->graph_free(v->d, v->graph[i]);
+    v->ops->release(v->d, x->state);
+    v->ops->release(v->d, x->scratch);
+    if (v->pinned)
+        v->ops->unpin(v->d, v->pinned);
+    if (v->first_sample)
+        v->ops->unpin(v->d, v->first_sample);
+    sn_arena_unmap(v->first_sample, (size_t)j->train.micros * sizeof(*v->first_sample));
+    sn_arena_unmap(v->bounce, (size_t)(j->state_bytes + j->scratch_bytes));
+    sn_arena_unmap(x->host, (size_t)j->state_bytes);
+    sn_free(v->rows);
+    sn_free(v->landing);
+    sn_free(v->graph);
+    sn_free(v);
+}
+
+char *sn_device_bounce(const struct sn_exec *x, const void *at)
+{
+    const char *p = at;
+    if (p >= x->state && p < x->state + x->job->state_bytes)
+        return x->device->bounce + (p - x->state);
+    return x->device->bounce + x->job->state_bytes + (p - x->scratch);
+}
+
+/* --- what the rest of the process sees -----------------------------------------------------------
+ */
+
+void sn_exec_device_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
+{
+    for (int a = 0; a < SN_NAXES; a++) {
+        bytes[a] += x->device->sent[a];
+        x->device->sent[a] = 0;
+    }
+}
+
+static enum sn_status move_class(struct sn_exec *x, enum sn_class c, enum sn_device_way way,
+                                 struct sn_err *err)
+{
+    int64_t at = x->job->class_offset[c], bytes = class_end(x->job, c) - at;
+    char *there = x->state + at, *here = x->host + at;
+    return way == SN_TO_HOST ? sn_device_copy(x, here, there, bytes, way, err)
+                             : sn_device_copy(x, there, here, bytes, way, err);
+}
+
+enum sn_status sn_exec_device_pull(struct sn_exec *x, struct sn_err *err)
+{
+    if (x->job->dtype == SN_F32) /* then the weights are the masters */
+        SN_TRY(move_class(x, SN_CLASS_PARAM, SN_TO_HOST, err));
+    SN_TRY(move_class(x, SN_CLASS_OPTIM, SN_TO_HOST, err));
+    return sn_device_wait(x, err);
+}
+
+enum sn_status sn_exec_device_push(struct sn_exec *x, struct sn_err *err)
+{
+    SN_TRY(move_class(x, SN_CLASS_PARAM, SN_TO_DEVICE, err));
+    SN_TRY(move_class(x, SN_CLASS_OPTIM, SN_TO_DEVICE, err));
+    return sn_device_wait(x, err);
+}
+
+enum sn_status sn_exec_device_fetch(struct sn_exec *x, const char *at, int64_t bytes,
+                                    const void **out, struct sn_err *err)
+{
+    char *here = sn_device_bounce(x, at);
+    *out = here;
+    SN_TRY(sn_device_copy(x, here, at, bytes, SN_TO_HOST, err));
+    return sn_device_wait(x, err);
+}

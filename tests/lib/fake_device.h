@@ -1,0 +1,30 @@
+/*
+ * fake_device.h - a device of host memory, for tests: what is enqueued is done later, streams in
+ * any order that events allow, by dice. A dependency that is missing gives wrong numbers, a pointer
+ * of the wrong side is refused. Kernels are the CPU's. Channels join devices of one process.
+ */
+#ifndef FAKE_DEVICE_H
+#define FAKE_DEVICE_H
+
+#include "kernels/device.h"
+
+/* For the plugin's `open`, and of devices that are opened from now on in this process. */
+struct fake_device_habits {
+    uint64_t seed;
+    int devices;          /* that count() sees; 0: says why there is none */
+    long fail_at;         /* the n-th kernel fails when it is run, 0: none */
+    long hang_at;         /* the n-th kernel never ends */
+    bool has_no_channels; /* ranks talk through the host */
+    bool shares_uuid;     /* all devices say that they are the same */
+};
+struct fake_device_habits *fake_device_habits(void);
+
+const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu);
+
+/* Of a device: kernels that were run from graphs, and graphs that were launched. */
+struct fake_device_counts {
+    long kernels, in_graphs, launches, graphs, allocations;
+};
+struct fake_device_counts fake_device_counts(const struct sn_device *d);
+
+#endif

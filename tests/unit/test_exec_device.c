@@ -1,0 +1,76 @@
+/*
+ * test_exec_device.c - the executor on a device: whatever order the device does things in, the
+ * losses are the bits of this processor's.
+ *
+ * usage: test_exec_device               every other line of tests/equiv/layouts marked fast, in
+ *                                       turn through the host and through channels
+ *        test_exec_device ALL | NAME    every line, or those whose name holds NAME, both ways
+ */
+#include "tests/lib/fake_device.h"
+#include "tests/lib/layout_test.h"
+#include "tests/lib/layouts.h"
+#include "tests/lib/tap.h"
+
+#include <string.h>
+
+enum { STEPS = 4 }; /* piece by piece, kept in graphs, and twice from them */
+
+static bool same_bits(const struct layout_run *a, const struct layout_run *b)
+{
+    size_t bytes = (size_t)a->steps * sizeof(a->loss[0]);
+    return memcmp(a->loss, b->loss, bytes) == 0 && memcmp(a->norm, b->norm, bytes) == 0 &&
+           a->val_loss == b->val_loss;
+}
+
+static void compare(const char *name, const struct sn_config *c, bool channels)
+{
+    struct layout_run here = {.steps = STEPS}, there = {.steps = STEPS, .on_devices = true};
+    fake_device_habits()->has_no_channels = !channels;
+    fake_device_habits()->seed++;
+    layout_train(&here, c);
+    layout_train(&there, c);
+    tap_ok(!here.fault[0] && !there.fault[0] && same_bits(&here, &there),
+           "%s: a device%s gives the bits of this processor (loss %.17g, %.17g)%s%s", name,
+           channels ? " with channels" : "", here.loss[STEPS - 1], there.loss[STEPS - 1],
+           here.fault, there.fault);
+    tap_ok(there.in_graphs > 0, "%s: %ld of its kernels ran in graphs", name, there.in_graphs);
+    tap_ok(there.traffic_is_planned, "%s: it sends what was planned", name);
+}
+
+static void families_of_one_rank(void)
+{
+    static const struct {
+        const char *name;
+        enum sn_family family;
+    } f[] = {{"gpt2", SN_GPT2}, {"gpt-neox", SN_GPT_NEOX}, {"llama", SN_LLAMA}};
+    for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); i++) {
+        struct sn_config c = layout_config(f[i].family);
+        c.model.dropout = 0.1;
+        compare(f[i].name, &c, false);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct layouts_line line;
+    struct sn_err err = {0};
+    const char *want = argc > 1 ? argv[1] : "";
+    bool all = strcmp(want, "ALL") == 0;
+    int more = -1, n = 0;
+    FILE *f = fopen("tests/equiv/layouts", "r");
+    if (!want[0])
+        families_of_one_rank();
+    while (f && (more = layouts_next(f, &line, &err)) > 0)
+        if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
+            if (want[0] || n % 4 == 0)
+                compare(line.name, &line.config, false);
+            if (want[0] || n % 4 == 2)
+                compare(line.name, &line.config, true);
+            n++;
+            (void)fflush(stdout);
+        }
+    tap_ok(more == 0, "tests/equiv/layouts is read to its end%s", err.text);
+    if (f)
+        (void)fclose(f);
+    return tap_done();
+}
