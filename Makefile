@@ -32,6 +32,17 @@ BLAS_DIR    := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-serial))
 BLAS_CFLAGS := $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
 BLAS_LIBS   ?= $(if $(BLAS_DIR),$(BLAS_DIR)/libopenblas.a,-lopenblas)
 
+# CUDA: found or left out. Objects of different lists of architectures lie apart.
+CUDA     ?= $(firstword $(wildcard /usr/local/cuda) $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)))
+NVCC     := $(wildcard $(CUDA)/bin/nvcc)
+CUDA_SRC := $(wildcard kernels/cuda/*.cu)
+CUDA_ALL := $(if $(NVCC),$(filter 75 80 90 100 120,$(shell $(NVCC) --list-gpu-code 2>/dev/null | sed -n 's/^sm_//p')))
+CUDA_ARCH ?= 80 90
+CUDA_OUT := $(BUILD)/cuda/$(subst $() ,-,$(strip $(CUDA_ARCH)))
+NVFLAGS  := -O3 -std=c++17 -lineinfo -I. -Xcompiler -fPIC,-Wall $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+            -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
+PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libsennit_cuda.so)))
+
 LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(BLAS_LIBS) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
@@ -61,7 +72,7 @@ CLITOOL  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cli/*.c))
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
 STATIC   := $(if $(SAN),,tests/lint tests/docs)
 
-all: $(if $(MPI_LIBS),,need) $(BINS) ## Build every binary into build/bin (the default)
+all: $(if $(MPI_LIBS),,need) $(BINS) $(PLUGIN) ## Build every binary into build/bin (the default)
 need:
 	@echo 'make: no MPI compiler here ($(MPICC)); "make deps" installs or names what is missing' >&2; exit 1
 
@@ -115,6 +126,29 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 $(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published): \
     $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
 
+# The plugin for CUDA: kernels by nvcc, the rest of it in C; NCCL where its header is.
+CUDA_C   := kernels/cuda/plugin.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
+CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
+$(CUDA_OUT)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,nvcc,$@)$(NVCC) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$(CUDA_OUT)/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,cc,$@)$(CC) $(BASEFLAGS) -fPIC -isystem $(CUDA)/include -DSN_CUDA_ARCH='"$(CUDA_ARCH)"' $(CFLAGS) -c $< -o $@
+$(CUDA_OUT)/libsennit_cuda.so: $(CUDA_OBJ)
+	$(call say,ld,$@)$(NVCC) -shared -cudart static -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -ldl \
+	    -Xlinker -rpath=$(CUDA)/lib64:$(CUDA)/lib
+$(BUILD)/lib/sennit/libsennit_cuda.so: $(CUDA_OUT)/libsennit_cuda.so FORCE
+	@mkdir -p $(@D)
+	@cmp -s $< $@ || cp $< $@
+FORCE:
+
+# A device of host memory as a plugin, for tests of sennit-train.
+FAKE     := $(BUILD)/tests/gpu/libfake_device.so
+$(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c kernels/device.h tests/lib/fake_device.h
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) -lpthread
+
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
 	$(link)
@@ -139,10 +173,27 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
-run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL)
+run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(FAKE)
 	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) $(STATIC)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
+
+cuda: ## The plugin for CUDA alone (CUDA_ARCH="80 90"); part of `make` where nvcc is
+	@[ -n '$(NVCC)' ] || { echo 'make: no nvcc here (looked in /usr/local/cuda, CUDA= and PATH); the plugin needs it' >&2; exit 1; }
+	$(again) $(PLUGIN)
+check-cuda-arch: ## Compile and link the plugin for every architecture that nvcc knows; skips aloud without nvcc
+	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-cuda-arch: no nvcc here'
+	@for a in $(if $(CUDA_SRC),$(CUDA_ALL)); do $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=$$a $(BUILD)/cuda/$$a/libsennit_cuda.so || exit 1; \
+	    echo "ok - the plugin for sm_$$a"; done
+check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; skips aloud where those are not to be had
+	@BUILD=$(BUILD) CC='$(CC)' tests/run tests/gpu/sm70.sh@1800
+gpu-bundle: ## build/sennit-gpu.tar.gz: binaries, tests and libraries for a machine that has CUDA and nothing else
+	$(again) run-bundle
+GPUTEST  := $(if $(PLUGIN),$(patsubst tests/gpu/%.c,$(BUILD)/tests/gpu/%,$(wildcard tests/gpu/test_*.c)))
+run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BUILD)/tests/unit/test_no_alloc
+	@BUILD=$(BUILD) VERSION=$(VERSION) tests/gpu/bundle
+check-gpu: ## Everything that needs a GPU, with a report in build/gpu-report.md; says so where there is none
+	@BUILD=$(BUILD) tests/gpu/check
 
 lint: ## The rules of the house (docs/STYLE.md), each violation one line
 	$(again) run-lint
@@ -228,7 +279,7 @@ clean: ## Remove build/
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
+.PHONY: FORCE cuda check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
 	run-fuzz run-bench
 .SECONDARY:

@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/plan/machine.h"
+#include "lib/run/accelerator.h"
 #include "lib/run/attempt.h"
 #include "lib/run/profile.h"
 #include "lib/run/record.h"
@@ -230,13 +231,34 @@ static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm 
     return comm->ops->agree(comm, st, err);
 }
 
+/* What runs the operations, in a line. */
+static void say_backend(const struct sn_config *c, const struct sn_comm *comm,
+                        const struct sn_accelerator *a, int threads)
+{
+    const char *warning;
+    const char *processor = sn_ops_cpu_describe(&warning);
+    if (comm->rank != 0)
+        return;
+    sn_log(SN_LOG_INFO, "%s: %d ranks x %d threads, %s%s", c->run.name, comm->size, threads,
+           a->device ? a->info.name : processor,
+           a->device && a->is_shared && comm->size > 1
+               ? ", ranks talk through the host (some share a device)"
+               : "");
+    if (comm->size > 1)
+        sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
+               c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);
+    if (a->why[0])
+        sn_log(SN_LOG_WARN, "run.backend: auto: on the processor, because %s", a->why);
+    if (warning && !a->device)
+        sn_log(SN_LOG_WARN, "%s", warning);
+}
+
 /* Everything that needs the communicator; the others wait for no rank that has failed. */
 static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *comm,
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
 {
-    const char *warning;
-    const char *backend = sn_ops_cpu_describe(&warning);
     struct sn_saver saver = {0};
+    struct sn_accelerator accelerator = {0};
     struct sn_attempt attempt = {0};
     struct sn_ring *ring = NULL;
     enum sn_status st = begin(l, c, comm, &attempt, err);
@@ -249,27 +271,26 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         st = sn_ring_open(&ring, c->run.output, comm->rank, err);
     SN_TRY(comm->ops->agree(comm, st, err));
     sn_comm_set_watch(comm, ring, 0); /* the trainer sets a limit while it steps */
+    st = l->machine_file ? SN_OK : sn_accelerator_open(&accelerator, c, comm, err);
+    bool on_device = accelerator.device != NULL;
     struct sn_trainer_env env = {.config = c,
                                  .comm = comm,
-                                 .ops = sn_ops_cpu(),
+                                 .ops = on_device ? accelerator.ops->ops : sn_ops_cpu(),
+                                 .accelerator = on_device ? &accelerator : NULL,
                                  .saver = &saver,
                                  .signals = signals,
                                  .ring = ring,
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
-    if (comm->rank == 0) {
-        sn_log(SN_LOG_INFO, "%s: %d ranks x %d threads, %s", c->run.name, comm->size, env.threads,
-               backend);
-        if (comm->size > 1)
-            sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
-                   c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);
-        if (warning)
-            sn_log(SN_LOG_WARN, "%s", warning);
-    }
     struct sn_trainer *t = NULL;
-    st = sn_trainer_create(&t, &env, err);
+    if (st == SN_OK) {
+        say_backend(c, comm, &accelerator, env.threads);
+        st = sn_trainer_create(&t, &env, err);
+    }
     if (st == SN_OK) {
         struct sn_memory_plan plan;
+        if (l->profile)
+            sn_exec_set_timed(sn_trainer_exec(t));
         sn_job_memory(sn_trainer_job(t), &plan);
         attempt.planned = plan.total;
     }
@@ -281,6 +302,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
     sn_attempt_end(&attempt, st == SN_OK ? *exit_code : sn_exit_code(st), st == SN_OK ? NULL : err);
     sn_trainer_destroy(t);
+    sn_accelerator_close(&accelerator);
     sn_comm_set_watch(comm, NULL, 0);
     sn_ring_close(ring);
     sn_saver_close(&saver);

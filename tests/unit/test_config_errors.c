@@ -176,8 +176,6 @@ static const struct {
     {MIXTRAL ", experts: {count: 8, capacity_factor: 1.5}}\n" TRAIN "}\nlayout: {context: 2}\n",
      "run.yaml:3:19: layout.context: 2 cuts sequences, but model.experts.capacity_factor (1.5) "
      "counts the tokens of whole ones; use 1, or a capacity_factor of 0"},
-    {"run: {backend: cuda}\n",
-     "run.yaml:1:16: run.backend: cuda is not built yet; use auto or cpu"},
     {MODEL "}\n" TRAIN "}\ncheckpoint: {async: soon}\n",
      "run.yaml:3:21: checkpoint.async: got 'soon'; want true or false"},
     {MODEL "}\nmachine: {preset: lassen, file: m.yaml}\n",

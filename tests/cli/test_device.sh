@@ -1,0 +1,127 @@
+#!/bin/sh
+# test_device.sh - sennit-train on a device: what is missing is said, and a device of host memory
+# that does things in any legal order gives the bits of the processor.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+
+train=$BUILD/bin/sennit-train
+fake=$PWD/$BUILD/tests/gpu/libfake_device.so
+make_tokens "$tmp/tok"
+steps=8 eval_every=4 hidden=48 batch=6 every=4
+
+on() { # backend name: a run file of it
+    run_file "$tmp/$2.yaml" "$tmp/$2"
+    sed -i "s/^run: {/run: {backend: $1, hang_timeout: ${timeout:-300}, /" "$tmp/$2.yaml"
+}
+
+several() { # ranks run-file: on the fake device
+    (SN_PLUGIN=$fake && export SN_PLUGIN && mpi "$1" "$train" "$2")
+}
+
+series() { # name: what its metrics say, but times
+    { metric loss "$tmp/$1/metrics.jsonl" && metric grad_norm "$tmp/$1/metrics.jsonl" &&
+        metric val_loss "$tmp/$1/metrics.jsonl"; } >"$tmp/$1.series"
+}
+
+same() { # sentence name name
+    series "$2" && series "$3"
+    ok "$1" cmp -s "$tmp/$2.series" "$tmp/$3.series"
+    ok "$1: there is something to compare" test -s "$tmp/$2.series"
+}
+
+# --- what is missing -------------------------------------------------------------------------------
+on cuda none
+run env SN_PLUGIN="$tmp/no-such.so" "$train" "$tmp/none.yaml"
+is "no plugin: exit 2" "$rc" 2
+like "no plugin: the sentence" "$err" \
+    'run.backend: cuda needs the plugin .*no-such.so, which is not there; build it where nvcc is \(make cuda\), or set run.backend: cpu'
+is "no plugin: one sentence" "$(printf '%s\n' "$err" | wc -l)" 1
+run env SN_PLUGIN="$train" "$train" "$tmp/none.yaml"
+is "no library: exit 2" "$rc" 2
+like "no library: the sentence" "$err" 'run.backend: the plugin does not open: .*sennit-train'
+run env SN_PLUGIN="$fake" FAKE_DEVICE=abi=7 "$train" "$tmp/none.yaml"
+is "a plugin of another version: exit 2" "$rc" 2
+like "a plugin of another version: the sentence" "$err" 'is of another version of sennit; build both'
+run env SN_PLUGIN="$fake" FAKE_DEVICE=devices=0 "$train" "$tmp/none.yaml"
+is "no device: exit 2" "$rc" 2
+like "no device: the sentence" "$err" 'run.backend: there is no fake device'
+FAKE_DEVICE=devices=0 && export FAKE_DEVICE
+run several 2 "$tmp/none.yaml"
+unset FAKE_DEVICE
+is "no device on two ranks: exit 2" "$rc" 2
+like "no device on two ranks: one of them says it" "$err" 'rank 0 .*: run.backend: there is no fake'
+
+on auto auto
+run env SN_PLUGIN="$fake" FAKE_DEVICE=devices=0 "$train" "$tmp/auto.yaml" --stop-after 1
+is "auto without a device: it runs" "$rc" 0
+like "auto without a device: and says where" "$err" \
+    'run.backend: auto: on the processor, because run.backend: there is no fake device'
+run env SN_PLUGIN=none "$train" "$tmp/auto.yaml" --fresh --stop-after 1
+is "auto without a plugin: it runs" "$rc" 0
+ok "auto without a plugin: nothing to say" sh -c '! printf "%s" "$1" | grep -q run.backend' - "$err"
+
+# --- the same bits -----------------------------------------------------------------------------------
+for precision in fp32 bf16 fp16; do
+    on cpu "cpu-$precision"
+    run "$train" "$tmp/cpu-$precision.yaml"
+    on cuda "one-$precision"
+    run env SN_PLUGIN="$fake" "$train" "$tmp/one-$precision.yaml"
+    is "$precision: a device trains" "$rc" 0
+    like "$precision: the header says where" "$err" 'a fake device'
+    same "$precision: its losses are the processor's" "one-$precision" "cpu-$precision"
+    "$BUILD/bin/sennit-convert" --diff "$tmp/one-$precision/ckpt/step-00000008" \
+        "$tmp/cpu-$precision/ckpt/step-00000008" >"$tmp/diff" 2>&1
+    is "$precision: so are its checkpoints" $? 0
+done
+precision=fp32
+run env SN_PLUGIN="$fake" "$train" "$tmp/one-fp32.yaml" --generate "The " --tokens 8 --temperature 0
+there=$out
+run "$train" "$tmp/cpu-fp32.yaml" --generate "The " --tokens 8 --temperature 0
+is "it writes the same text" "$there" "$out"
+
+saving="async: true"
+on cuda resumed
+run env SN_PLUGIN="$fake" FAKE_DEVICE=seed=5 "$train" "$tmp/resumed.yaml" --stop-after 5
+is "stopped after step 5" "$rc" 0
+run env SN_PLUGIN="$fake" FAKE_DEVICE=seed=6 "$train" "$tmp/resumed.yaml"
+is "and resumed" "$rc" 0
+same "the same bits after a resume, saved beside the loop" resumed one-fp32
+saving=""
+
+family=gpt2
+on cpu cpu-two
+sed -i 's/^layout: {/layout: {tensor: 2, zero: 1, /' "$tmp/cpu-two.yaml"
+run mpi 4 "$train" "$tmp/cpu-two.yaml"
+is "four ranks on the processor" "$rc" 0
+on cuda two
+sed -i 's/^layout: {/layout: {tensor: 2, zero: 1, /' "$tmp/two.yaml"
+run several 4 "$tmp/two.yaml"
+is "four ranks share a device" "$rc" 0
+like "they say that they talk through the host" "$err" 'ranks talk through the host'
+same "four ranks: the losses are those of the processor" two cpu-two
+family=llama
+
+# --- failures ----------------------------------------------------------------------------------------
+on cuda broken
+run env SN_PLUGIN="$fake" FAKE_DEVICE=fail_at=40 "$train" "$tmp/broken.yaml"
+is "a kernel that fails: exit 1" "$rc" 1
+like "a kernel that fails: it is named" "$err" "fake: '[a-z_]* [a-z0-9.]*' failed: an illegal address was met"
+rm -rf "$tmp/broken"
+run env SN_PLUGIN="$fake" FAKE_DEVICE=fail_at=2000 "$train" "$tmp/broken.yaml"
+is "one that fails in a graph: exit 1" "$rc" 1
+like "one that fails in a graph: its neighbourhood is named" "$err" \
+    "fake: '[a-z_]* [a-z0-9.]*', or one of the 8 operations after it, failed: an illegal address was met"
+timeout=2
+on cuda stuck
+run env SN_PLUGIN="$fake" FAKE_DEVICE=hang_at=2000 "$train" "$tmp/stuck.yaml"
+is "a kernel that never ends: exit 77" "$rc" 77
+like "a kernel that never ends: what it had come to is named" "$err" \
+    "fake: nothing has moved for 2 s; it had come to '[a-z_]* "
+timeout=300
+
+on cuda timed
+run env SN_PLUGIN="$fake" "$train" "$tmp/timed.yaml" --profile
+is "--profile: it runs" "$rc" 0
+like "--profile: what each operation takes" "$out" 'gemm +[1-9]'
+same "--profile: the same bits" timed one-fp32
+tap_done
