@@ -149,6 +149,14 @@ $(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c kernels/device.h tests/
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) -lpthread
 
+# The plugin for CUDA itself, on calls of CUDA that are done on host memory.
+FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
+$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/nccl_none.c tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h) kernels/device.h
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"' \
+	    -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
+	@$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -o $@ $@.o $(filter-out kernels/cuda/plugin.c,$(filter %.c,$^))
+
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
 	$(link)
@@ -173,7 +181,7 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
-run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(FAKE)
+run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(FAKE) $(FAKECUDA) $(PLUGIN)
 	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) $(STATIC)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)

@@ -26,8 +26,7 @@ struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
 
 /* How operations may be computed. */
 struct sn_device_options {
-    bool tf32;      /* products of fp32 matrices may round their operands to TF32 */
-    bool unordered; /* sums may be in another order in each run: faster, other bits */
+    bool tf32; /* products of fp32 matrices may round their operands to TF32 */
 };
 
 struct sn_device_info {

@@ -1,0 +1,216 @@
+/*
+ * nccl.c - channels between devices: NCCL, opened at run time, because machines with one device
+ * often have none. Written against NCCL 2.18 and later.
+ *
+ * NCCL sums in an order of its own (rings, trees), the same in each run on the same ranks; bf16 and
+ * fp16 may be rounded at each step. So losses differ from those of the host's sums by rounding.
+ */
+#include "kernels/cuda/plugin.h"
+
+#include <dlfcn.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(SN_DEVICE_ID >= NCCL_UNIQUE_ID_BYTES, "an id has room in a channel's name");
+
+/* What we call of it. */
+struct library {
+    ncclResult_t (*get_id)(ncclUniqueId *);
+    ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int);
+    ncclResult_t (*destroy)(ncclComm_t);
+    ncclResult_t (*abort)(ncclComm_t);
+    ncclResult_t (*error)(ncclComm_t, ncclResult_t *);
+    const char *(*text)(ncclResult_t);
+    ncclResult_t (*begin)(void);
+    ncclResult_t (*end)(void);
+    ncclResult_t (*all_reduce)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
+                               ncclComm_t, cudaStream_t);
+    ncclResult_t (*all_gather)(const void *, void *, size_t, ncclDataType_t, ncclComm_t,
+                               cudaStream_t);
+    ncclResult_t (*reduce_scatter)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
+                                   ncclComm_t, cudaStream_t);
+    ncclResult_t (*send)(const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+    ncclResult_t (*receive)(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+};
+
+/* Functions in the order of the struct, whose members are pointers alone. */
+static const char *const symbols[] = {
+    "ncclGetUniqueId", "ncclCommInitRank",      "ncclCommDestroy",
+    "ncclCommAbort",   "ncclCommGetAsyncError", "ncclGetErrorString",
+    "ncclGroupStart",  "ncclGroupEnd",          "ncclAllReduce",
+    "ncclAllGather",   "ncclReduceScatter",     "ncclSend",
+    "ncclRecv"};
+_Static_assert(sizeof(struct library) == sizeof(symbols), "one name for each function");
+
+static struct library nccl; /* filled once, before any device is open */
+
+static const ncclDataType_t type_of[SN_NDTYPES] = {
+    [SN_F32] = ncclFloat32, [SN_BF16] = ncclBfloat16, [SN_F16] = ncclFloat16,
+    [SN_F64] = ncclFloat64, [SN_I32] = ncclInt32,     [SN_U8] = ncclUint8};
+
+static int check(struct sn_device *d, ncclResult_t rc, const char *what)
+{
+    return rc == ncclSuccess ? 0 : sn_cuda_fail(d, "nccl: %s: %s", what, nccl.text(rc));
+}
+
+static int channel_id(struct sn_device *d, char id[SN_DEVICE_ID])
+{
+    ncclUniqueId unique;
+    if (check(d, nccl.get_id(&unique), "naming a channel") != 0)
+        return -1;
+    memset(id, 0, SN_DEVICE_ID);
+    memcpy(id, unique.internal, sizeof(unique.internal));
+    return 0;
+}
+
+static int join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index)
+{
+    ncclUniqueId unique;
+    ncclComm_t made = NULL;
+    memcpy(unique.internal, id, sizeof(unique.internal));
+    if (check(d, nccl.init(&made, size, unique, index), "joining a channel") != 0)
+        return -1;
+    d->channel[channel] = made;
+    d->members[channel] = size;
+    d->index[channel] = index;
+    return 0;
+}
+
+/* Pieces to and from every member, at the same time. */
+static ncclResult_t exchange(struct sn_device *d, int channel, const struct sn_device_transfer *t,
+                             cudaStream_t stream)
+{
+    ncclComm_t c = d->channel[channel];
+    int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
+    ncclResult_t rc = nccl.begin(), ended;
+    for (int m = 0; m < d->members[channel] && rc == ncclSuccess; m++) {
+        struct sn_device_rows to = {m, 1}, from = {m, 1};
+        if (t->kind == SN_DEVICE_ROWS) {
+            to = t->to[m];
+            from = t->from[m];
+        }
+        if (to.n > 0)
+            rc = nccl.send((const char *)t->in + to.at * row, (size_t)(to.n * t->n),
+                           type_of[t->dtype], m, c, stream);
+        if (from.n > 0 && rc == ncclSuccess)
+            rc = nccl.receive((char *)t->out + from.at * row, (size_t)(from.n * t->n),
+                              type_of[t->dtype], m, c, stream);
+    }
+    ended = nccl.end();
+    return rc == ncclSuccess ? ended : rc;
+}
+
+/* NCCL writes sums and does not add to what is there: the sum goes to the own block of what was
+ * read, and from there to `out`. */
+static int add_scattered(struct sn_device *d, int stream, int channel,
+                         const struct sn_device_transfer *t)
+{
+    char *own =
+        (char *)(uintptr_t)t->in + d->index[channel] * t->n * (int64_t)sn_dtype_size(t->dtype);
+    struct sn_args a = {.in = {{own, t->dtype, 1, t->n, t->n}},
+                        .out = {{t->out, t->dtype, 1, t->n, t->n}},
+                        .acc = {SN_ADD}};
+    if (check(d,
+              nccl.reduce_scatter(t->in, own, (size_t)t->n, type_of[t->dtype], ncclSum,
+                                  d->channel[channel], d->stream[stream]),
+              "reduce_scatter") != 0)
+        return -1;
+    d->cuda.stream = d->stream[stream];
+    if (sn_cuda_run_op(&d->cuda, SN_OP_COPY, &a) == 0)
+        return 0;
+    return sn_cuda_fail(d, "%s (code %d)", d->cuda.fault.what, d->cuda.fault.code);
+}
+
+static int transfer(struct sn_device *d, int stream, int channel,
+                    const struct sn_device_transfer *t)
+{
+    ncclComm_t c = d->channel[channel];
+    cudaStream_t s = d->stream[stream];
+    ncclDataType_t type = type_of[t->dtype];
+    size_t n = (size_t)t->n;
+    const void *in = t->in ? t->in : t->out;
+    switch (t->kind) {
+    case SN_DEVICE_ALL_REDUCE:
+        return check(d, nccl.all_reduce(in, t->out, n, type, ncclSum, c, s), "all_reduce");
+    case SN_DEVICE_ALL_GATHER:
+        return check(d, nccl.all_gather(in, t->out, n, type, c, s), "all_gather");
+    case SN_DEVICE_REDUCE_SCATTER:
+        if (t->add)
+            return add_scattered(d, stream, channel, t);
+        return check(d, nccl.reduce_scatter(in, t->out, n, type, ncclSum, c, s), "reduce_scatter");
+    case SN_DEVICE_SEND:
+        return check(d, nccl.send(in, n, type, t->peer, c, s), "send");
+    case SN_DEVICE_RECV:
+        return check(d, nccl.receive(t->out, n, type, t->peer, c, s), "receive");
+    case SN_DEVICE_ALL_TO_ALL:
+    case SN_DEVICE_ROWS:
+        return check(d, exchange(d, channel, t, s), "exchange");
+    }
+    return sn_cuda_fail(d, "nccl: no transfer of kind %d", (int)t->kind);
+}
+
+static int look(struct sn_device *d)
+{
+    for (int i = 0; i < SN_DEVICE_CHANNELS; i++) {
+        ncclResult_t state = ncclSuccess;
+        if (!d->channel[i] || d->is_aborted)
+            continue;
+        if (check(d, nccl.error(d->channel[i], &state), "looking at a channel") != 0)
+            return -1;
+        if (state != ncclInProgress && check(d, state, "a peer or the network") != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void abort_channels(struct sn_device *d)
+{
+    d->is_aborted = true;
+    for (int i = 0; i < SN_DEVICE_CHANNELS; i++) {
+        if (d->channel[i])
+            (void)nccl.abort(d->channel[i]); /* whatever it says, it is gone */
+        d->channel[i] = NULL;
+    }
+}
+
+static void leave(struct sn_device *d)
+{
+    for (int i = 0; i < SN_DEVICE_CHANNELS; i++) {
+        if (d->channel[i])
+            (void)nccl.destroy(d->channel[i]); /* all work is done, or it was aborted */
+        d->channel[i] = NULL;
+    }
+}
+
+/* Order of launch is order of execution, also over several channels on one device: then no two of
+ * them wait for each other. Set by the user: stands. */
+static bool open_library(void)
+{
+    void *at[sizeof(symbols) / sizeof(symbols[0])];
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL); /* until the process ends */
+    if (!library)
+        return false;
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+        at[i] = dlsym(library, symbols[i]);
+        if (!at[i])
+            return false;
+    }
+    memcpy(&nccl, at, sizeof(nccl)); /* as POSIX asks: no cast of a data pointer */
+    (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+    return true;
+}
+
+const struct sn_cuda_channels *sn_cuda_channels(void)
+{
+    static const struct sn_cuda_channels channels = {.channel_id = channel_id,
+                                                     .join = join,
+                                                     .transfer = transfer,
+                                                     .look = look,
+                                                     .abort = abort_channels,
+                                                     .leave = leave};
+    if (!nccl.get_id && !open_library())
+        return NULL;
+    return &channels;
+}

@@ -1,0 +1,46 @@
+/*
+ * plugin.h - the plugin's own struct, shared by plugin.c (device, streams, graphs) and nccl.c
+ * (channels). Internal to kernels/cuda.
+ */
+#ifndef SN_CUDA_PLUGIN_H
+#define SN_CUDA_PLUGIN_H
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/device.h"
+
+enum { SN_CUDA_MARKS = 1 << 18 }; /* numbers that mark() can write; a larger one is the last */
+
+struct sn_device {
+    struct sn_cuda cuda;
+    struct cudaDeviceProp properties;
+    int number, driver;
+    cudaStream_t stream[SN_DEVICE_STREAMS];
+    cudaEvent_t *event; /* page-locked memory */
+    int n_events;
+    volatile uint32_t *marked; /* page-locked: copies of `numbers` */
+    uint32_t *numbers;         /* on the device: 0, 1, 2, ... */
+    void *channel[SN_DEVICE_CHANNELS];
+    int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
+    bool is_aborted;
+    char why[320];
+};
+
+/* Write the sentence; returns -1. */
+int sn_cuda_fail(struct sn_device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* 0, or the sentence of a CUDA call that failed: "what: out of memory". */
+int sn_cuda_check(struct sn_device *d, cudaError_t rc, const char *what);
+
+/* Channels, if there is a library for them: the functions of struct sn_device_ops, NULL if there is
+ * none. Looks for it once, when the plugin is opened. */
+struct sn_cuda_channels {
+    int (*channel_id)(struct sn_device *d, char id[SN_DEVICE_ID]);
+    int (*join)(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index);
+    int (*transfer)(struct sn_device *d, int stream, int channel,
+                    const struct sn_device_transfer *t);
+    int (*look)(struct sn_device *d);
+    void (*abort)(struct sn_device *d);
+    void (*leave)(struct sn_device *d); /* at the end, of all that were joined */
+};
+const struct sn_cuda_channels *sn_cuda_channels(void);
+
+#endif

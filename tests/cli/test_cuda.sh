@@ -1,0 +1,66 @@
+#!/bin/sh
+# test_cuda.sh - the plugin for CUDA. On calls of CUDA that are done on host memory, with the CPU's
+# kernels: it trains with the bits of the processor. And the real one, without a GPU: says what is missing.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+
+train=$BUILD/bin/sennit-train
+fake=$PWD/$BUILD/tests/gpu/libfake_cuda.so
+real=$PWD/$BUILD/lib/sennit/libsennit_cuda.so
+make_tokens "$tmp/tok"
+steps=8 eval_every=4 hidden=48 batch=6 every=4
+
+on() { # backend name
+    run_file "$tmp/$2.yaml" "$tmp/$2"
+    sed -i "s/^run: {/run: {backend: $1, /" "$tmp/$2.yaml"
+}
+series() { # name
+    { metric loss "$tmp/$1/metrics.jsonl" && metric grad_norm "$tmp/$1/metrics.jsonl" &&
+        metric val_loss "$tmp/$1/metrics.jsonl"; } >"$tmp/$1.series"
+}
+
+if [ -e "$fake" ]; then
+    for precision in fp32 bf16; do
+        on cpu "cpu-$precision"
+        run "$train" "$tmp/cpu-$precision.yaml"
+        on cuda "cuda-$precision"
+        run env SN_PLUGIN="$fake" "$train" "$tmp/cuda-$precision.yaml"
+        is "$precision: the plugin trains" "$rc" 0
+        [ "$rc" = 0 ] || tap_lines err "$err"
+        like "$precision: the header names the device" "$err" 'a fake GPU, sm_90, driver for CUDA'
+        series "cpu-$precision" && series "cuda-$precision"
+        ok "$precision: its losses are the processor's" cmp -s "$tmp/cuda-$precision.series" "$tmp/cpu-$precision.series"
+        ok "$precision: there are some" test -s "$tmp/cuda-$precision.series"
+    done
+    precision=fp32
+    on cuda none
+    run env SN_PLUGIN="$fake" FAKE_CUDA="driver=0 devices=0 rc=35" "$train" "$tmp/none.yaml"
+    is "no driver: exit 2" "$rc" 2
+    like "no driver: the sentence" "$err" 'run.backend: this host has no NVIDIA driver; run on a node with a GPU, or set cpu'
+    run env SN_PLUGIN="$fake" FAKE_CUDA="driver=11040 devices=0 rc=35" "$train" "$tmp/none.yaml"
+    is "an old driver: exit 2" "$rc" 2
+    like "an old driver: the sentence" "$err" 'the driver of this host is for CUDA 11.4, the plugin was built with [0-9.]*; update the driver, or build'
+    run env SN_PLUGIN="$fake" FAKE_CUDA="devices=0" "$train" "$tmp/none.yaml"
+    is "no GPU: exit 2" "$rc" 2
+    like "no GPU: the sentence" "$err" 'shows no GPU; ask the scheduler for one, and look at CUDA_VISIBLE_DEVICES'
+    run env SN_PLUGIN="$fake" FAKE_CUDA="fail_at=60" "$train" "$tmp/none.yaml"
+    is "a kernel that fails: exit 1" "$rc" 1
+    like "a kernel that fails: it is named" "$err" "cuda: '[a-z_]* [a-z0-9.]*' failed: the device: an illegal memory access|[a-z_]* [a-z0-9.]*: cuda: an illegal memory access"
+else
+    skip "the plugin for CUDA trains" "no headers of CUDA here"
+fi
+
+if [ ! -e "$real" ]; then
+    skip "the real plugin says what is missing" "it is not built: no nvcc here"
+elif [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia ]; then
+    skip "the real plugin says what is missing" "there is a GPU here: make check-gpu"
+else
+    on cuda real
+    run env SN_PLUGIN="$real" "$train" "$tmp/real.yaml"
+    is "the real plugin without a driver: exit 2" "$rc" 2
+    like "the real plugin without a driver: the sentence" "$err" 'run.backend: this host has no NVIDIA driver'
+fi
+run tests/gpu/check
+is "check-gpu without a GPU: ends" "$rc" 0
+like "check-gpu without a GPU: and says so" "$out" 'check-gpu: SKIP: |points passed|^ok'
+tap_done
