@@ -182,7 +182,7 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
 run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(FAKE) $(FAKECUDA) $(PLUGIN)
-	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) $(STATIC)
+	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) tests/gpu/sm70.sh@1800 $(STATIC)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
 
@@ -194,7 +194,8 @@ check-cuda-arch: ## Compile and link the plugin for every architecture that nvcc
 	@for a in $(if $(CUDA_SRC),$(CUDA_ALL)); do $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=$$a $(BUILD)/cuda/$$a/libsennit_cuda.so || exit 1; \
 	    echo "ok - the plugin for sm_$$a"; done
 check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; skips aloud where those are not to be had
-	@BUILD=$(BUILD) CC='$(CC)' tests/run tests/gpu/sm70.sh@1800
+	@tests/deps cuda || echo 'make: what needs these will be skipped' >&2
+	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tests/run tests/gpu/sm70.sh@1800
 gpu-bundle: ## build/sennit-gpu.tar.gz: binaries, tests and libraries for a machine that has CUDA and nothing else
 	$(again) run-bundle
 GPUTEST  := $(if $(PLUGIN),$(patsubst tests/gpu/%.c,$(BUILD)/tests/gpu/%,$(wildcard tests/gpu/test_*.c)))

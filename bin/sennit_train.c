@@ -253,6 +253,20 @@ static void say_backend(const struct sn_config *c, const struct sn_comm *comm,
         sn_log(SN_LOG_WARN, "%s", warning);
 }
 
+/* What the arenas take of the device, beside what the plan says. */
+static void say_device_memory(const struct sn_comm *comm, const struct sn_accelerator *a,
+                              const struct sn_exec *x)
+{
+    struct sn_device_info now;
+    char planned[16], taken[16];
+    if (!a->device || comm->rank != 0)
+        return;
+    a->ops->describe(a->device, &now);
+    sn_log(SN_LOG_INFO, "device memory: %s planned and mapped, %s less is free",
+           sn_str_bytes(planned, sn_exec_arena_bytes(x)),
+           sn_str_bytes(taken, a->info.free_bytes - now.free_bytes));
+}
+
 /* Everything that needs the communicator; the others wait for no rank that has failed. */
 static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *comm,
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
@@ -291,6 +305,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         struct sn_memory_plan plan;
         if (l->profile)
             sn_exec_set_timed(sn_trainer_exec(t));
+        say_device_memory(comm, &accelerator, sn_trainer_exec(t));
         sn_job_memory(sn_trainer_job(t), &plan);
         attempt.planned = plan.total;
     }

@@ -2,13 +2,18 @@
 # sm70.sh - the CUDA sources compile for sm_70, with clang and CUDA 12: what Lassen's V100 need, and
 # CUDA 13's compiler knows no more. Skips aloud, with the reason, where that cannot be had.
 #
-# usage: BUILD=build [TOOLKIT=DIR] tests/gpu/sm70.sh
+# usage: BUILD=build [TOOLKIT=DIR] [FETCH=1] tests/gpu/sm70.sh
+#   Uses the toolkit in DIR (build/cuda12); FETCH=1 puts one there.
 . tests/lib/tap.sh
 
 toolkit=${TOOLKIT:-$BUILD/cuda12}
 sentence="every CUDA source compiles and links for sm_70"
 ls kernels/cuda/*.cu >/dev/null 2>&1 || { skip "$sentence" "there are no kernels yet"; tap_done; }
 command -v clang++ >/dev/null || { skip "$sentence" "no clang++ here (make deps DEV=1)"; tap_done; }
+if [ -z "${FETCH:-}" ] && [ ! -e "$toolkit/bin/fatbinary" ]; then
+    skip "$sentence" "CUDA 12 is not in $toolkit; make check-sm70 fetches it, once (700 MB)"
+    tap_done
+fi
 if ! why=$(tests/gpu/toolkit12 "$toolkit" 2>&1); then
     skip "$sentence" "$why"
     tap_done
