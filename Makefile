@@ -37,7 +37,9 @@ CUDA     ?= $(firstword $(wildcard /usr/local/cuda) $(patsubst %/bin/nvcc,%,$(sh
 NVCC     := $(wildcard $(CUDA)/bin/nvcc)
 CUDA_SRC := $(wildcard kernels/cuda/*.cu)
 CUDA_ALL := $(if $(NVCC),$(filter 75 80 90 100 120,$(shell $(NVCC) --list-gpu-code 2>/dev/null | sed -n 's/^sm_//p')))
-CUDA_ARCH ?= 80 90
+# Of the GPUs here; where there is none one that shows that it compiles, since each costs minutes.
+CUDA_HERE := $(if $(NVCC),$(sort $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d .)))
+CUDA_ARCH ?= $(or $(CUDA_HERE),90)
 CUDA_OUT := $(BUILD)/cuda/$(subst $() ,-,$(strip $(CUDA_ARCH)))
 NVFLAGS  := -O3 -std=c++17 -lineinfo -I. -Xcompiler -fPIC,-Wall $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
             -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
@@ -197,7 +199,7 @@ check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; s
 	@tests/deps cuda || echo 'make: what needs these will be skipped' >&2
 	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tests/run tests/gpu/sm70.sh@1800
 gpu-bundle: ## build/sennit-gpu.tar.gz: binaries, tests and libraries for a machine that has CUDA and nothing else
-	$(again) run-bundle
+	$(again) CUDA_ARCH="80 90" run-bundle
 GPUTEST  := $(if $(PLUGIN),$(patsubst tests/gpu/%.c,$(BUILD)/tests/gpu/%,$(wildcard tests/gpu/test_*.c)))
 run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BUILD)/tests/unit/test_no_alloc
 	@BUILD=$(BUILD) VERSION=$(VERSION) tests/gpu/bundle
@@ -286,7 +288,7 @@ format: ## Format every C file with clang-format
 clean: ## Remove build/
 	rm -rf build
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 .PHONY: FORCE cuda check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
