@@ -200,7 +200,7 @@ static void describe(struct sn_device *d, struct sn_device_info *out)
     /* Data sheets of Hopper count 1.83 GHz, which it holds with its tensor cores busy. */
     double clock = arch == 90 && kHz > 1830000 ? 1.83e9 : kHz * 1e3;
     *out = (struct sn_device_info){.bytes = (int64_t)bytes, .free_bytes = (int64_t)free_bytes};
-    (void)snprintf(out->name, sizeof(out->name), "%.60s, sm_%d, driver for CUDA %d.%d",
+    (void)snprintf(out->name, sizeof(out->name), "%.40s, sm_%d, driver for CUDA %d.%d",
                    d->properties.name, arch, d->driver / 1000, d->driver % 1000 / 10);
     memcpy(out->uuid, d->properties.uuid.bytes, sizeof(out->uuid));
     for (int t = 0; t < SN_NDTYPES; t++)
