@@ -277,43 +277,61 @@ static enum sn_status exchange(const struct sn_preflight_env *env, int peer, uin
     return SN_OK;
 }
 
-/* The lower rank of a pair says how often, by its own first exchange. */
-static enum sn_status agree_on_times(const struct sn_preflight_env *env, int peer, double first,
-                                     int64_t *times, struct sn_err *err)
+/* What goes over a link: so much, so many times. */
+struct load {
+    int64_t bytes, times;
+};
+
+enum { LINK_LEAST = 64 << 10, LINK_MOST = 1 << 20 }; /* bytes of a message */
+
+/* The lower rank of a pair says what, by the best of its first exchanges of LINK_LEAST: messages of
+ * a quarter of a second where the link is slow, a second of them where it is not. */
+static enum sn_status agree_on_load(const struct sn_preflight_env *env, int peer, double first,
+                                    struct load *load, struct sn_err *err)
 {
     enum { LEAST = 3, MOST = 64 };
-    static const double enough = 1.0; /* seconds */
-    uint64_t mine = (uint64_t)fmin(fmax(enough / fmax(first, 1e-6), LEAST), MOST), theirs = 0;
+    static const double enough = 1.0, longest = 0.25; /* seconds */
+    first = fmax(first, 1e-6);
+    double bytes = fmin(fmax(LINK_LEAST * longest / first, LINK_LEAST), LINK_MOST);
+    double each = first * bytes / LINK_LEAST;
+    uint64_t mine[2] = {(uint64_t)(bytes / 8) * 8,
+                        (uint64_t)fmin(fmax(enough / each, LEAST), MOST)};
+    uint64_t theirs[2] = {0, 0}, *said = env->comm->rank < peer ? mine : theirs;
     double unused;
-    SN_TRY(exchange(env, peer, &mine, &theirs, (int64_t)sizeof(mine), &unused, err));
-    uint64_t said = env->comm->rank < peer ? mine : theirs;
-    *times = said < LEAST ? LEAST : said > MOST ? MOST : (int64_t)said; /* it may be altered */
+    SN_TRY(exchange(env, peer, mine, theirs, (int64_t)sizeof(mine), &unused, err));
+    /* What was said may be altered on its way. */
+    load->bytes =
+        said[0] < LINK_LEAST || said[0] > LINK_MOST ? LINK_LEAST : (int64_t)said[0] / 8 * 8;
+    load->times = said[1] < LEAST ? LEAST : said[1] > MOST ? MOST : (int64_t)said[1];
     return SN_OK;
 }
 
 enum sn_status sn_probe_link(struct sn_preflight_rank *r, const struct sn_preflight_env *env,
                              int round, int peer, struct sn_err *err)
 {
-    enum { BYTES = 1 << 20, WORDS = BYTES / 8 };
-    uint64_t *memory = sn_alloc((size_t)2 * BYTES), *theirs = memory ? memory + WORDS : NULL;
+    enum { WARM = 3 }; /* the first makes the connection */
+    uint64_t *memory = sn_alloc((size_t)2 * LINK_MOST), *theirs = NULL;
     if (!memory)
         return sn_fail(err, SN_ENOMEM, "preflight: no memory for messages");
+    theirs = memory + LINK_MOST / 8;
     uint64_t own_seed = (uint64_t)env->comm->rank << 40, their_seed = (uint64_t)peer << 40;
-    int64_t times = 1;
-    double t = 0;
+    struct load load = {.bytes = LINK_LEAST};
+    double t = 0, best = INFINITY;
     enum sn_status st = SN_OK;
-    for (int64_t i = 0; i <= times && st == SN_OK; i++) { /* the first only warms up */
-        sn_pattern_fill(memory, WORDS, own_seed + (uint64_t)i);
-        memset(theirs, 0, BYTES);
-        st = exchange(env, peer, memory, theirs, BYTES, &t, err);
-        if (st == SN_OK && !sn_pattern_holds(theirs, WORDS, their_seed + (uint64_t)i)) {
+    for (int64_t i = 0; i < WARM + load.times && st == SN_OK; i++) {
+        size_t words = (size_t)load.bytes / 8;
+        sn_pattern_fill(memory, words, own_seed + (uint64_t)i);
+        memset(theirs, 0, (size_t)load.bytes);
+        st = exchange(env, peer, memory, theirs, load.bytes, &t, err);
+        if (st == SN_OK && !sn_pattern_holds(theirs, words, their_seed + (uint64_t)i)) {
             r->wrong |= SN_WRONG_MESSAGE;
             r->wrong_rounds |= INT64_C(1) << round;
         }
-        if (st == SN_OK && i == 0)
-            st = agree_on_times(env, peer, t, &times, err);
-        else if (st == SN_OK)
-            r->link[round] = fmax(r->link[round], 2.0 * BYTES / fmax(t, 1e-9));
+        best = fmin(best, t);
+        if (st == SN_OK && i >= WARM)
+            r->link[round] = fmax(r->link[round], 2.0 * (double)load.bytes / fmax(t, 1e-9));
+        else if (st == SN_OK && i == WARM - 1)
+            st = agree_on_load(env, peer, best, &load, err);
     }
     sn_free(memory);
     return st;
