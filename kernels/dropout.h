@@ -17,20 +17,20 @@
 
 #include "kernels/philox.h"
 
-SN_PHILOX_FN uint64_t sn_dropout_key(uint64_t seed, int64_t step)
+SN_BOTH uint64_t sn_dropout_key(uint64_t seed, int64_t step)
 {
     struct sn_philox r = sn_philox(seed, (uint64_t)step, 0x64726f70u);
     return (uint64_t)r.v[1] << 32 | r.v[0];
 }
 
 /* Random words of elements 4 group .. 4 group + 3. */
-SN_PHILOX_FN struct sn_philox sn_dropout_words(uint64_t key, uint32_t site, int64_t sample,
-                                               int64_t group)
+SN_BOTH struct sn_philox sn_dropout_words(uint64_t key, uint32_t site, int64_t sample,
+                                          int64_t group)
 {
     return sn_philox(key, (uint64_t)site << 32 | (uint32_t)sample, (uint64_t)group);
 }
 
-SN_PHILOX_FN float sn_dropout_factor(uint32_t word, float drop, float scale)
+SN_BOTH float sn_dropout_factor(uint32_t word, float drop, float scale)
 {
     return sn_philox_unit(word) >= drop ? scale : 0.0f;
 }

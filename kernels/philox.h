@@ -7,19 +7,15 @@
 #ifndef SN_PHILOX_H
 #define SN_PHILOX_H
 
-#include <stdint.h>
+#include "kernels/both.h"
 
-#ifdef __CUDACC__
-#define SN_PHILOX_FN static inline __host__ __device__
-#else
-#define SN_PHILOX_FN static inline
-#endif
+#include <stdint.h>
 
 struct sn_philox {
     uint32_t v[4];
 };
 
-SN_PHILOX_FN struct sn_philox sn_philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
+SN_BOTH struct sn_philox sn_philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
 {
     uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
     uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
@@ -41,7 +37,7 @@ SN_PHILOX_FN struct sn_philox sn_philox(uint64_t key, uint64_t counter_hi, uint6
 }
 
 /* 24 random bits to a float in [0, 1). */
-SN_PHILOX_FN float sn_philox_unit(uint32_t bits)
+SN_BOTH float sn_philox_unit(uint32_t bits)
 {
     return (float)(bits >> 8) * (1.0f / 16777216.0f);
 }

@@ -14,16 +14,17 @@
 #ifndef SN_POSITION_H
 #define SN_POSITION_H
 
+#include "kernels/both.h"
 #include "kernels/ops.h"
 
 /* Rows of one sample on one context rank. S is a multiple of C (2C for zigzag). */
-static inline int64_t sn_rows_per_sample(const struct sn_attr *a)
+SN_BOTH int64_t sn_rows_per_sample(const struct sn_attr *a)
 {
     return a->context > 1 ? a->seq / a->context : a->seq;
 }
 
 /* Position, in its sample, of row i (0 .. S/C - 1) of a sample on context rank k. */
-static inline int64_t sn_position(const struct sn_attr *a, int k, int64_t i)
+SN_BOTH int64_t sn_position(const struct sn_attr *a, int k, int64_t i)
 {
     if (a->context <= 1)
         return i;
@@ -34,12 +35,12 @@ static inline int64_t sn_position(const struct sn_attr *a, int k, int64_t i)
 }
 
 /* The sample, inside the micro-batch, and the position of row r of a matrix of this rank. */
-static inline int64_t sn_row_sample(const struct sn_attr *a, int64_t r)
+SN_BOTH int64_t sn_row_sample(const struct sn_attr *a, int64_t r)
 {
     return (a->row0 + r) / sn_rows_per_sample(a);
 }
 
-static inline int64_t sn_row_position(const struct sn_attr *a, int64_t r)
+SN_BOTH int64_t sn_row_position(const struct sn_attr *a, int64_t r)
 {
     return sn_position(a, a->context_rank, (a->row0 + r) % sn_rows_per_sample(a));
 }
