@@ -11,8 +11,7 @@
  * Scratch is a buffer of the program: sn_cuda_scratch() knows its bytes from shapes alone, without
  * a device, so a login node plans what a compute node runs. cuBLASLt's workspace is in it too.
  *
- * Deterministic: no float atomics, a fixed order in every sum. cx->fast_unordered allows gradients
- * of attention to be summed by atomics: other bits from run to run, and faster.
+ * Deterministic: no float atomics, one order in every sum, whatever the device.
  */
 #ifndef SN_CUDA_H
 #define SN_CUDA_H
@@ -28,18 +27,18 @@ extern "C" {
 
 /* Filled by sn_cuda_device_of(); tests fill it by hand. */
 struct sn_cuda_device {
-    int arch;               /* 70, 75, 80, 90, 100, ... */
+    int arch; /* 70, 75, 80, 90, 100, ... */
     int multiprocessors;
     size_t shared_per_block; /* what a block may ask for at most (opt-in) */
 };
 
 enum { SN_CUDA_PLANS = 512 }; /* shapes of GEMM whose plan is kept; beyond, plans are made anew */
 
-/* How cuBLASLt computes one shape (gemm.cu); `key` is 0 while the entry is free. */
+/* How cuBLASLt computes one shape on one device (gemm.cu). Plain data: measured ones may be kept in
+ * a file and given back, for the same version of the library. */
 struct sn_cuda_plan {
-    uint64_t key[4];
+    uint64_t key[5];
     cublasLtMatmulAlgo_t algo;
-    int epilogue; /* 1: the bias is the library's, 0: ours */
 };
 
 struct sn_cuda_plans {
@@ -54,30 +53,37 @@ struct sn_cuda_fault {
     int code;         /* its number */
 };
 
-/* One per device and host thread that launches. The caller fills it (zeroed first) and owns what
- * it points to. */
+/* One per device and host thread that launches; some 70 KiB. */
 struct sn_cuda {
     struct sn_cuda_device device;
     cudaStream_t stream; /* may be changed between operations */
     cublasLtHandle_t blas;
-    struct sn_cuda_plans *plans; /* zeroed when new; for one device */
-    bool tf32;                   /* GEMMs of fp32 operands round them to TF32 (sm_80 and later) */
-    bool fast_unordered;
+    bool tf32; /* GEMMs of fp32 operands round them to TF32 (sm_80 and later) */
     struct sn_cuda_fault fault;
+    struct sn_cuda_plans plans;
 };
 
-/* 0, or non-zero with cx->fault set. */
 typedef int sn_cuda_run(struct sn_cuda *cx, const struct sn_args *a);
 
-struct sn_cuda_ops {
-    sn_cuda_run *run[SN_NKERNELS]; /* all there */
-};
-
-const struct sn_cuda_ops *sn_cuda_table(void);
-const char *sn_cuda_op_name(enum sn_op_kind kind);
+/* Run one operation; 0, or non-zero with cx->fault set. */
+int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_args *a);
+const char *sn_cuda_op_name(enum sn_op_kind kind); /* "attention_dx" */
 
 /* Bytes of scratch, as struct sn_ops has it; `threads` is not used. The same for every device. */
 size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads);
+
+/* Fill *cx for a device, which becomes the thread's current one: its properties and a handle of
+ * cuBLASLt; options off, stream 0. A cudaError_t, or 10000 + a cublasStatus_t; close takes a zeroed
+ * one too. */
+int sn_cuda_open(struct sn_cuda *cx, int ordinal);
+void sn_cuda_close(struct sn_cuda *cx);
+
+/*
+ * Time up to `most` (16 at most) of cuBLASLt's algorithms for a GEMM, three runs each on the
+ * operands given, whose result is lost; keep the fastest as its plan, and its milliseconds in *ms.
+ * Waits for the stream: for calibration, never in a step.
+ */
+int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, float *ms);
 
 /* The properties of a device; a cudaError_t. */
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out);

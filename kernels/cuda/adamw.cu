@@ -1,0 +1,85 @@
+/*
+ * adamw.cu - ADAMW, with the order of operations of kernels/cpu/adamw.c: one pass, bound by memory.
+ */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.cuh"
+
+struct rates {
+    float grad, b1, c1, b2, c2; /* c = 1 - b */
+    float shrink, step, root_scale, eps;
+};
+
+static __device__ struct rates rates_of(const struct sn_args &a)
+{
+    const struct sn_scalars *s = a.scalars;
+    double b1 = (double)a.attr.beta1, b2 = (double)a.attr.beta2, t = (double)s->adam_count;
+    double lr = (double)s->lr;
+    struct rates k = {s->grad_scale,
+                      (float)b1,
+                      (float)(1.0 - b1),
+                      (float)b2,
+                      (float)(1.0 - b2),
+                      (float)(1.0 - lr * (double)a.attr.decay),
+                      (float)(lr / (1.0 - pow(b1, t))),
+                      (float)(1.0 / sqrt(1.0 - pow(b2, t))),
+                      a.attr.eps};
+    return k;
+}
+
+/* Elements i .. i + N - 1. */
+template <class A>
+static __device__ __forceinline__ void piece(const struct sn_args &a, const struct rates &k,
+                                             int64_t i)
+{
+    enum { N = A::N };
+    float g[N], p[N], m[N], v[N];
+    A::load(a.in[0], 0, i, g);
+    A::load(a.out[0], 0, i, p);
+    A::load(a.out[1], 0, i, m);
+    A::load(a.out[2], 0, i, v);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        float gi = g[e] * k.grad;
+        m[e] = k.b1 * m[e] + k.c1 * gi;
+        v[e] = k.b2 * v[e] + k.c2 * (gi * gi);
+        p[e] = p[e] * k.shrink - k.step * m[e] / (sqrtf(v[e]) * k.root_scale + k.eps);
+    }
+    A::store(a.out[0], 0, i, p);
+    A::store(a.out[1], 0, i, m);
+    A::store(a.out[2], 0, i, v);
+    if (!a.out[3].p)
+        return;
+#pragma unroll
+    for (int e = 0; e < N; e++)
+        sn_any::store(a.out[3], 0, i + e, p + e);
+}
+
+template <class A> static __global__ void __launch_bounds__(SN_BLOCK) adamw(const struct sn_args a)
+{
+    enum { N = A::N };
+    __shared__ struct rates shared_rates;
+    int64_t n = a.in[0].cols, whole = n / N;
+    if (!a.scalars->ok)
+        return;
+    if (threadIdx.x == 0)
+        shared_rates = rates_of(a);
+    __syncthreads();
+    struct rates k = shared_rates;
+    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = at; i < whole; i += (int64_t)gridDim.x * blockDim.x)
+        piece<A>(a, k, i * N);
+    if (at < n - whole * N)
+        piece<sn_any>(a, k, whole * N + at);
+}
+
+/* A tail that is no whole piece does not matter here: alignment alone decides. */
+SN_CUDA_OP(adamw)
+{
+    bool aligned = (uintptr_t)a->in[0].p % 16 == 0;
+    for (int o = 0; o < 3; o++)
+        aligned = aligned && (uintptr_t)a->out[o].p % 16 == 0;
+    int64_t n = a->in[0].cols;
+    if (aligned)
+        return sn_launch(cx, adamw<sn_vec<float>>, sn_shape_line(sn_ceil_div(n, 4)), *a);
+    return sn_launch(cx, adamw<sn_any>, sn_shape_line(n), *a);
+}

@@ -1,0 +1,156 @@
+/*
+ * attention.cuh - what the kernels of ATTENTION and ATTENTION_DX share: where rows lie, what the
+ * mask hides, dropout.
+ *
+ * Rows of a sample on one context rank are one or two runs of consecutive positions, increasing
+ * (kernels/position.h): a key is hidden when its position is beyond the query's, so of tiles in
+ * order the first one that is wholly hidden ends the walk.
+ */
+#ifndef SN_CUDA_ATTENTION_CUH
+#define SN_CUDA_ATTENTION_CUH
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/device.cuh"
+#include "kernels/dropout.h"
+#include "kernels/position.h"
+
+/* Position of row i of a sample: i + (i < split ? low : high). */
+struct sn_span {
+    int split, low, high;
+};
+
+static inline struct sn_span sn_span_of(const struct sn_attr *a, int rank)
+{
+    struct sn_span s = {0, 0, 0};
+    int64_t rows = sn_rows_per_sample(a), half = rows / 2;
+    if (a->context <= 1)
+        return s;
+    s.split = (int)(a->zigzag ? half : rows);
+    s.low = (int)sn_position(a, rank, 0);
+    s.high = a->zigzag ? (int)(sn_position(a, rank, half) - half) : 0;
+    return s;
+}
+
+static __device__ __forceinline__ int sn_at(const struct sn_span &s, int i)
+{
+    return i + (i < s.split ? s.low : s.high);
+}
+
+/* One ATTENTION or ATTENTION_DX, in numbers that a kernel reads. */
+struct sn_attn {
+    int rows; /* of a sample here, queries and keys alike */
+    int heads, kv_heads, group, d;
+    int tiles; /* of a sample's rows */
+    int64_t samples;
+    struct sn_span query, key;
+    float scale, drop;
+};
+
+static inline struct sn_attn sn_attn_of(const struct sn_args *a, int tile)
+{
+    struct sn_attn t;
+    t.rows = (int)sn_rows_per_sample(&a->attr);
+    t.heads = a->attr.heads;
+    t.kv_heads = a->attr.kv_heads;
+    t.group = t.heads / t.kv_heads;
+    t.d = a->attr.head_dim;
+    t.tiles = (t.rows + tile - 1) / tile;
+    t.samples = t.rows ? a->in[0].rows / t.rows : 0;
+    t.query = sn_span_of(&a->attr, a->attr.context_rank);
+    t.key = sn_span_of(&a->attr, a->attr.key_rank);
+    t.scale = a->attr.scale;
+    t.drop = a->attr.drop;
+    return t;
+}
+
+/* A block is a tile of one head of one sample; those with most work, at the end of a sample, come
+ * first, and the heads of one tile together, which share keys. */
+struct sn_attn_block {
+    int tile, head;
+    int64_t sample;
+};
+
+static __device__ __forceinline__ struct sn_attn_block sn_attn_block_of(const struct sn_attn &t,
+                                                                        int heads, bool last_first)
+{
+    struct sn_attn_block b;
+    int64_t n = blockIdx.x;
+    b.head = (int)(n % heads);
+    n /= heads;
+    b.sample = n % t.samples;
+    b.tile = (int)(n / t.samples);
+    if (last_first)
+        b.tile = t.tiles - 1 - b.tile;
+    return b;
+}
+
+static inline struct sn_shape sn_attn_shape(const struct sn_attn *t, int heads, size_t shared)
+{
+    struct sn_shape g = {
+        (uint32_t)(t->tiles * t->samples * heads), 1, 1, SN_ATTN_THREADS, 1, shared};
+    return g;
+}
+
+/* The mask of dropout (dropout.h), for element after element of one head. */
+struct sn_attn_mask {
+    uint64_t key;
+    int64_t sample, group;
+    uint32_t site;
+    float drop, scale;
+    int64_t head, seq; /* in the whole model; of the whole sample */
+    struct sn_philox words;
+};
+
+static __device__ __forceinline__ struct sn_attn_mask sn_attn_mask_of(const struct sn_args &a,
+                                                                      int64_t sample, int head)
+{
+    struct sn_attn_mask m;
+    m.drop = a.attr.drop;
+    if (m.drop > 0.0f) {
+        m.key = sn_dropout_key(a.scalars->seed, a.scalars->step);
+        m.sample = a.scalars->first_sample + sample;
+        m.group = -1;
+        m.site = a.attr.site;
+        m.scale = 1.0f / (1.0f - m.drop);
+        m.head = a.attr.head0 + head;
+        m.seq = a.attr.seq;
+    }
+    return m;
+}
+
+/* What a probability is multiplied with. */
+static __device__ __forceinline__ float sn_attn_factor(struct sn_attn_mask &m, int query, int key)
+{
+    int64_t e = (m.head * m.seq + query) * m.seq + key;
+    if (e / 4 != m.group) {
+        m.group = e / 4;
+        m.words = sn_dropout_words(m.key, m.site, m.sample, m.group);
+    }
+    int i = (int)(e % 4);
+    uint32_t word = i == 0   ? m.words.v[0]
+                    : i == 1 ? m.words.v[1]
+                    : i == 2 ? m.words.v[2]
+                             : m.words.v[3];
+    return sn_dropout_factor(word, m.drop, m.scale);
+}
+
+/* y[row, c] becomes, or grows by, x. */
+static __device__ __forceinline__ void sn_attn_put(const struct sn_mat &m, enum sn_acc acc,
+                                                   int64_t row, int64_t c, float x)
+{
+    float y[1] = {x};
+    if (acc == SN_ADD)
+        y[0] += sn_element(m, row, c);
+    sn_any::store(m, row, c, y);
+}
+
+/* The families; each launches all that it needs. delta[row, head] = sum_c do_c o_c. */
+int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f);
+int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
+                          const float *delta);
+int sn_attn_mma_forward(struct sn_cuda *cx, const struct sn_args *a);
+bool sn_attn_wgmma_is_there(const struct sn_cuda *cx, const struct sn_args *a);
+int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a);
+int sn_attn_mma_backward(struct sn_cuda *cx, const struct sn_args *a, const float *delta);
+
+#endif

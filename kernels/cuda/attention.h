@@ -1,0 +1,157 @@
+/*
+ * attention.h - which kernels an ATTENTION takes, their tiles and their shared memory.
+ *
+ * Three families, from simple to fast:
+ *   SIMT  attention_tile.cu, fp32 fused multiply-adds; any type, any head width that fits
+ *   WMMA  the same kernels on the warp matrix functions: fp16 from sm_70 on (Volta, Turing)
+ *   MMA   attention_mma*.cu, mma.sync with operands in registers: fp16 and bf16 from sm_80 on
+ * and the forward on sm_90 (Hopper) attention_wgmma.cu, warpgroup products, in place of MMA.
+ */
+#ifndef SN_CUDA_ATTENTION_H
+#define SN_CUDA_ATTENTION_H
+
+#include "kernels/cuda/geometry.h"
+#include "kernels/ops.h"
+
+enum sn_attn_family { SN_ATTN_NONE, SN_ATTN_SIMT, SN_ATTN_WMMA, SN_ATTN_MMA };
+enum sn_attn_pass { SN_ATTN_FORWARD, SN_ATTN_DQ, SN_ATTN_DKV };
+
+enum { SN_ATTN_THREADS = 128 }; /* of the tile and mma kernels */
+
+/*
+ * Tiles of the SIMT and WMMA kernels: t x t scores; rows of t in the order below, each piece at a
+ * multiple of 128 bytes:
+ *   operands   forward q k v, backward q k v do        t rows of sn_attn_ld(d) elements
+ *   scores     forward s, backward s dp                t rows of t + 4 floats
+ *   narrow     p, dq: ds, dkv: p ds (WMMA; SIMT reads the scores)  t rows of t + 8 elements
+ *   sums       forward o, dq dq, dkv dk dv             t rows of sn_attn_width(d) + 4 floats
+ *   row        m l, or lse delta                       t floats each
+ */
+struct sn_attn_tile {
+    enum sn_attn_family family;
+    int t;
+    size_t shared;
+};
+
+/* Columns of a head, with zeros up to whole 16. */
+SN_BOTH int sn_attn_width(int d)
+{
+    return (d + 15) / 16 * 16;
+}
+
+/* Elements between rows of an operand: 16 bytes beyond, so that rows begin in other banks. */
+SN_BOTH int sn_attn_ld(int d, int element)
+{
+    return sn_attn_width(d) + 16 / element;
+}
+
+SN_BOTH size_t sn_attn_piece(size_t bytes)
+{
+    return (bytes + 127) / 128 * 128;
+}
+
+static inline size_t sn_attn_tile_shared(enum sn_attn_family f, enum sn_attn_pass pass, int t,
+                                         int d)
+{
+    size_t element = f == SN_ATTN_WMMA ? 2 : 4, rows = (size_t)t;
+    size_t operand = sn_attn_piece(rows * (size_t)sn_attn_ld(d, (int)element) * element);
+    size_t score = sn_attn_piece(rows * (rows + 4) * 4);
+    size_t narrow = f == SN_ATTN_WMMA ? sn_attn_piece(rows * (rows + 8) * element) : 0;
+    size_t sum = sn_attn_piece(rows * (size_t)(sn_attn_width(d) + 4) * 4);
+    size_t row = sn_attn_piece(rows * 4);
+    switch (pass) {
+    case SN_ATTN_FORWARD:
+        return 3 * operand + score + narrow + sum + 2 * row;
+    case SN_ATTN_DQ:
+        return 4 * operand + 2 * score + narrow + sum + 2 * row;
+    default:
+        return 4 * operand + 2 * score + 2 * narrow + 2 * sum + 2 * row;
+    }
+}
+
+/* The largest tile that fits `most` bytes; family NONE when none does. */
+static inline struct sn_attn_tile sn_attn_tile_of(enum sn_attn_family f, enum sn_attn_pass pass,
+                                                  int d, size_t most)
+{
+    struct sn_attn_tile g = {f, 64, 0};
+    int least = f == SN_ATTN_WMMA ? 16 : 8;
+    for (; g.t >= least; g.t /= 2) {
+        g.shared = sn_attn_tile_shared(f, pass, g.t, d);
+        if (g.shared <= most)
+            return g;
+    }
+    g.family = SN_ATTN_NONE;
+    g.t = 0;
+    g.shared = 0;
+    return g;
+}
+
+/* The mma kernels: head widths are padded to these; wider heads take SIMT. */
+static inline int sn_attn_mma_width(int d)
+{
+    return d <= 32 ? 32 : d <= 64 ? 64 : d <= 128 ? 128 : d <= 256 ? 256 : 0;
+}
+
+/*
+ * Tiles of the mma kernels: each of four warps has 16 rows of its block's own tile (queries; for dk
+ * and dv keys) and walks the other tile, whose rows are few where registers or shared memory are:
+ * rows of 16-bit elements, 16 bytes beyond the width.
+ */
+enum { SN_ATTN_OWN = 64 };
+
+SN_BOTH int sn_attn_mma_other(enum sn_attn_pass pass, int width)
+{
+    return width <= 64 ? 64 : pass == SN_ATTN_FORWARD && width <= 128 ? 64 : 32;
+}
+
+static inline size_t sn_attn_mma_shared(enum sn_attn_pass pass, int width)
+{
+    size_t row = (size_t)(width + 8) * 2, other = (size_t)sn_attn_mma_other(pass, width);
+    switch (pass) {
+    case SN_ATTN_FORWARD: /* q; k v */
+        return row * (SN_ATTN_OWN + 2 * other);
+    case SN_ATTN_DQ: /* q do; k v */
+        return row * 2 * (SN_ATTN_OWN + other);
+    default: /* k v; q do, lse delta */
+        return row * 2 * (SN_ATTN_OWN + other) + 2 * other * sizeof(float);
+    }
+}
+
+/* Warpgroups: two of 64 queries each, tiles of 128 keys, two of k and two of v; no bytes between
+ * rows, which are swizzled instead. */
+enum { SN_ATTN_WG_OWN = 128, SN_ATTN_WG_OTHER = 128, SN_ATTN_WG_THREADS = 256 };
+
+static inline size_t sn_attn_wgmma_shared(int width)
+{
+    return (size_t)width * 2 * (SN_ATTN_WG_OWN + 4 * SN_ATTN_WG_OTHER);
+}
+
+/* Do all passes of a width fit? */
+static inline bool sn_attn_mma_fits(int width, size_t most)
+{
+    return sn_attn_mma_shared(SN_ATTN_FORWARD, width) <= most &&
+           sn_attn_mma_shared(SN_ATTN_DQ, width) <= most &&
+           sn_attn_mma_shared(SN_ATTN_DKV, width) <= most;
+}
+
+/* The family for storage `t` of heads of width d, all operands of rows that are `aligned` to 16
+ * bytes (q, k, v, do; results are written by element). */
+static inline enum sn_attn_family sn_attn_family_of(int arch, size_t shared, enum sn_dtype t, int d,
+                                                    bool aligned)
+{
+    int width = sn_attn_mma_width(d);
+    if (t == SN_F16 && arch >= 70 && arch < 80)
+        return SN_ATTN_WMMA;
+    if ((t == SN_F16 || t == SN_BF16) && arch >= 80 && aligned && d % 8 == 0 && width &&
+        sn_attn_mma_fits(width, shared))
+        return SN_ATTN_MMA;
+    return t == SN_F16 && arch >= 70 ? SN_ATTN_WMMA : SN_ATTN_SIMT;
+}
+
+/* Scratch of ATTENTION_DX: delta of each row and head. */
+static inline size_t sn_attention_dx_scratch(const struct sn_args *a)
+{
+    return (size_t)(a->in[0].rows * a->attr.heads) * sizeof(float);
+}
+
+#endif

@@ -1,0 +1,391 @@
+/*
+ * attention_tile.cu - attention on tiles in shared memory: the plain form, for every storage type,
+ * and with the warp matrix functions for fp16 on Volta and Turing.
+ *
+ * Formulas and meaning of SN_ADD as in kernels/cpu/attention.c and attention_dx.c. A block has a
+ * tile of queries (forward, dq) or of keys (dk and dv) of one head and walks the tiles of the other
+ * that see or are seen, in order; nothing is added by two blocks, so all is deterministic. dk and
+ * dv of a kv head are one block's, over its query heads. The backward computes the probabilities
+ * twice: seven products instead of five, and no sum across blocks.
+ */
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/tile.cuh"
+
+/* The next piece of a block's shared memory, in the order that attention.h names. */
+template <class V> static __device__ __forceinline__ V *take(unsigned char **at, int n)
+{
+    V *p = (V *)*at;
+    *at += sn_attn_piece((size_t)n * sizeof(V));
+    return p;
+}
+
+/* rows x d elements of x from (row, col) on, to tile rows of `width` columns; zeros beyond. */
+template <class E>
+static __device__ void load(E *to, const struct sn_attn &t, const struct sn_mat &x, int64_t row,
+                            int rows, int64_t col, int tile)
+{
+    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
+    for (int i = (int)threadIdx.x; i < tile * width; i += (int)blockDim.x) {
+        int r = i / width, c = i % width;
+        bool there = r < rows && c < t.d;
+        sn_narrow(to + r * ld + c, there ? sn_element(x, row + r, col + c) : 0.0f);
+    }
+}
+
+static __device__ void clear(float *p, int n)
+{
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
+        p[i] = 0.0f;
+}
+
+/* --- forward --------------------------------------------------------------------------------- */
+
+template <class E> struct forward_room {
+    E *q, *k, *v;
+    float *s;
+    E *p; /* may be s */
+    int ldp;
+    float *o, *m, *l;
+};
+
+template <class Engine>
+static __device__ struct forward_room<typename Engine::element> forward_take(unsigned char *at,
+                                                                             int d, int tile) {
+    typedef typename Engine::element E;
+    struct forward_room<E> w;
+    int operand = tile * sn_attn_ld(d, (int)sizeof(E));
+    w.q = take<E>(&at, operand);
+    w.k = take<E>(&at, operand);
+    w.v = take<E>(&at, operand);
+    w.s = take<float>(&at, tile *(tile + 4));
+    w.ldp = Engine::TENSOR ? tile + 8 : tile + 4;
+    w.p = Engine::TENSOR ? take<E>(&at, tile *w.ldp) : (E *)w.s;
+    w.o = take<float>(&at, tile *(sn_attn_width(d) + 4));
+    w.m = take<float>(&at, tile);
+    w.l = take<float>(&at, tile);
+    return w;
+}
+
+/* q, and what earlier keys gave: o and m = lse with l = 1, or nothing with l = 0. */
+template <class E>
+static __device__ void forward_start(const struct sn_args &a, const struct sn_attn &t,
+                                     const struct forward_room<E> &w, int64_t row, int rows,
+                                     int head, int tile)
+{
+    int width = sn_attn_width(t.d), ldo = width + 4;
+    bool add = a.acc[0] == SN_ADD;
+    load(w.q, t, a.in[0], row, rows, (int64_t)head * t.d, tile);
+    for (int i = (int)threadIdx.x; i < tile * width; i += (int)blockDim.x) {
+        int r = i / width, c = i % width;
+        bool there = add && r < rows && c < t.d;
+        w.o[r * ldo + c] = there ? sn_element(a.out[0], row + r, (int64_t)head * t.d + c) : 0.0f;
+    }
+    for (int r = (int)threadIdx.x; r < tile; r += (int)blockDim.x) {
+        const float *lse = (const float *)a.out[1].p + (row + r) * a.out[1].ld + head;
+        float m = add && r < rows ? *lse : -INFINITY;
+        w.m[r] = m;
+        w.l[r] = m == -INFINITY ? 0.0f : 1.0f;
+    }
+}
+
+/* One row of scores to probabilities by one warp; m, l and o follow. */
+template <class E>
+static __device__ void soften(const struct sn_attn &t, const struct forward_room<E> &w,
+                              struct sn_attn_mask &mask, int r, int query, int j0, int keys,
+                              int tile)
+{
+    int lane = (int)threadIdx.x % SN_WARP, width = sn_attn_width(t.d);
+    float x[2], old = w.m[r], l = w.l[r], top = old, sum = 0;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int j = lane + i * SN_WARP;
+        bool sees = j < keys && sn_at(t.key, j0 + j) <= query;
+        x[i] = sees ? w.s[r * (tile + 4) + j] * t.scale : -INFINITY;
+        top = sn_max(top, x[i]);
+    }
+    top = sn_warp_max(top);
+    float base = top == -INFINITY ? 0.0f : top, shrink = expf(old - base);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int j = lane + i * SN_WARP;
+        float p = expf(x[i] - base);
+        sum += p;
+        if (mask.drop > 0.0f && p != 0.0f)
+            p *= sn_attn_factor(mask, query, sn_at(t.key, j0 + j));
+        if (j < tile)
+            sn_narrow(w.p + r * w.ldp + j, p);
+    }
+    sum = sn_warp_sum(sum);
+    if (top != old)
+        for (int c = lane; c < width; c += SN_WARP)
+            w.o[r * (width + 4) + c] *= shrink;
+    if (lane == 0) {
+        w.m[r] = top;
+        w.l[r] = l * shrink + sum;
+    }
+}
+
+template <class E>
+static __device__ void forward_finish(const struct sn_args &a, const struct sn_attn &t,
+                                      const struct forward_room<E> &w, int64_t sample, int i0,
+                                      int rows, int head)
+{
+    int ldo = sn_attn_width(t.d) + 4;
+    int64_t row = sample * t.rows + i0;
+    for (int i = (int)threadIdx.x; i < rows * t.d; i += (int)blockDim.x) {
+        int r = i / t.d, c = i % t.d;
+        bool blind = sn_at(t.key, 0) > sn_at(t.query, i0 + r);
+        if (blind && a.acc[0] == SN_ADD)
+            continue;
+        float l = w.l[r], y[1] = {w.o[r * ldo + c] * (l == 0.0f ? 0.0f : 1.0f / l)};
+        sn_any::store(a.out[0], row + r, (int64_t)head * t.d + c, y);
+        if (c == 0)
+            ((float *)a.out[1].p)[(row + r) * a.out[1].ld + head] =
+                l == 0.0f ? -INFINITY : w.m[r] + logf(l);
+    }
+}
+
+template <class Engine>
+static __global__ void __launch_bounds__(SN_ATTN_THREADS)
+    forward(const struct sn_args a, const struct sn_attn t, int tile)
+{
+    typedef typename Engine::element E;
+    SN_DYNAMIC_SHARED(shared);
+    struct sn_attn_block b = sn_attn_block_of(t, t.heads, true);
+    struct forward_room<E> w = forward_take<Engine>(shared, t.d, tile);
+    struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, b.head);
+    int i0 = b.tile * tile, rows = t.rows - i0 < tile ? t.rows - i0 : tile;
+    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
+    int64_t first = b.sample * t.rows, col = (int64_t)(b.head / t.group) * t.d;
+    forward_start(a, t, w, first + i0, rows, b.head, tile);
+    int last = sn_at(t.query, i0 + rows - 1);
+    for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
+        int keys = t.rows - j0 < tile ? t.rows - j0 : tile;
+        __syncthreads();
+        load(w.k, t, a.in[1], first + j0, keys, col, tile);
+        load(w.v, t, a.in[2], first + j0, keys, col, tile);
+        __syncthreads();
+        sn_operand<E> q = {w.q, ld, false}, k = {w.k, ld, true}, v = {w.v, ld, false};
+        Engine::product(w.s, tile + 4, tile, tile, width, q, k, false);
+        __syncthreads();
+        for (int r = (int)threadIdx.x / SN_WARP; r < tile; r += SN_ATTN_THREADS / SN_WARP)
+            soften(t, w, mask, r, r < rows ? sn_at(t.query, i0 + r) : -1, j0, keys, tile);
+        __syncthreads();
+        sn_operand<E> p = {w.p, w.ldp, false};
+        Engine::product(w.o, width + 4, tile, width, tile, p, v, true);
+    }
+    __syncthreads();
+    forward_finish(a, t, w, b.sample, i0, rows, b.head);
+}
+
+/* --- backward -------------------------------------------------------------------------------- */
+
+template <class E> struct backward_room {
+    E *q, *k, *v, *g; /* g is do */
+    float *s, *dp;
+    E *p, *ds; /* may be s and dp; dq needs no p of its own */
+    int ldp;
+    float *sum[2]; /* dq; or dk and dv */
+    float *lse, *delta;
+};
+
+template <class Engine>
+static __device__ struct backward_room<typename Engine::element>
+backward_take(unsigned char *at, int d, int tile, bool keys) {
+    typedef typename Engine::element E;
+    struct backward_room<E> w;
+    int operand = tile * sn_attn_ld(d, (int)sizeof(E)), sum = tile * (sn_attn_width(d) + 4);
+    w.q = take<E>(&at, operand);
+    w.k = take<E>(&at, operand);
+    w.v = take<E>(&at, operand);
+    w.g = take<E>(&at, operand);
+    w.s = take<float>(&at, tile *(tile + 4));
+    w.dp = take<float>(&at, tile *(tile + 4));
+    w.ldp = Engine::TENSOR ? tile + 8 : tile + 4;
+    w.ds = Engine::TENSOR ? take<E>(&at, tile *w.ldp) : (E *)w.dp;
+    w.p = !Engine::TENSOR ? (E *)w.s : keys ? take<E>(&at, tile *w.ldp) : NULL;
+    w.sum[0] = take<float>(&at, sum);
+    w.sum[1] = keys ? take<float>(&at, sum) : NULL;
+    w.lse = take<float>(&at, tile);
+    w.delta = take<float>(&at, tile);
+    return w;
+}
+
+/* Queries of a tile: q, do, lse and delta. */
+template <class E>
+static __device__ void load_queries(const struct sn_args &a, const struct sn_attn &t,
+                                    const struct backward_room<E> &w, const float *delta,
+                                    int64_t row, int rows, int head, int tile)
+{
+    load(w.q, t, a.in[0], row, rows, (int64_t)head * t.d, tile);
+    load(w.g, t, a.in[4], row, rows, (int64_t)head * t.d, tile);
+    for (int r = (int)threadIdx.x; r < tile; r += (int)blockDim.x) {
+        w.lse[r] = r < rows ? ((const float *)a.in[5].p)[(row + r) * a.in[5].ld + head] : 0.0f;
+        w.delta[r] = r < rows ? delta[(row + r) * t.heads + head] : 0.0f;
+    }
+}
+
+/* s and dp of a tile to ds, and p if there is room for it. */
+template <class E>
+static __device__ void gradients(const struct sn_attn &t, const struct backward_room<E> &w,
+                                 struct sn_attn_mask &mask, int i0, int rows, int j0, int keys,
+                                 int tile)
+{
+    for (int i = (int)threadIdx.x; i < tile * tile; i += (int)blockDim.x) {
+        int r = i / tile, j = i % tile, at = r * (tile + 4) + j;
+        bool sees = r < rows && j < keys && sn_at(t.key, j0 + j) <= sn_at(t.query, i0 + r);
+        float p = 0, ds = 0;
+        if (sees) {
+            float dp = w.dp[at];
+            float prob = expf(w.s[at] * t.scale - w.lse[r]), factor = 1.0f;
+            if (mask.drop > 0.0f)
+                factor = sn_attn_factor(mask, sn_at(t.query, i0 + r), sn_at(t.key, j0 + j));
+            p = prob * factor;
+            ds = prob * (factor * dp - w.delta[r]);
+        }
+        sn_narrow(w.ds + r * w.ldp + j, ds);
+        if (w.p)
+            sn_narrow(w.p + r * w.ldp + j, p);
+    }
+}
+
+/* Scores and do.v of the tiles that are loaded, then ds and p; begins and ends with a barrier. */
+template <class Engine>
+static __device__ void
+scores(const struct sn_attn &t, const struct backward_room<typename Engine::element> &w,
+       struct sn_attn_mask &mask, int i0, int rows, int j0, int keys, int tile)
+{
+    typedef typename Engine::element E;
+    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
+    sn_operand<E> q = {w.q, ld, false}, g = {w.g, ld, false};
+    sn_operand<E> k = {w.k, ld, true}, v = {w.v, ld, true};
+    __syncthreads();
+    Engine::product(w.s, tile + 4, tile, tile, width, q, k, false);
+    Engine::product(w.dp, tile + 4, tile, tile, width, g, v, false);
+    __syncthreads();
+    gradients(t, w, mask, i0, rows, j0, keys, tile);
+    __syncthreads();
+}
+
+template <class Engine>
+static __global__ void __launch_bounds__(SN_ATTN_THREADS)
+    backward_q(const struct sn_args a, const struct sn_attn t, const float *delta, int tile)
+{
+    typedef typename Engine::element E;
+    SN_DYNAMIC_SHARED(shared);
+    struct sn_attn_block b = sn_attn_block_of(t, t.heads, true);
+    struct backward_room<E> w = backward_take<Engine>(shared, t.d, tile, false);
+    struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, b.head);
+    int i0 = b.tile * tile, rows = t.rows - i0 < tile ? t.rows - i0 : tile;
+    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
+    int64_t first = b.sample * t.rows, col = (int64_t)(b.head / t.group) * t.d;
+    load_queries(a, t, w, delta, first + i0, rows, b.head, tile);
+    clear(w.sum[0], tile * (width + 4));
+    int last = sn_at(t.query, i0 + rows - 1);
+    for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
+        int keys = t.rows - j0 < tile ? t.rows - j0 : tile;
+        __syncthreads();
+        load(w.k, t, a.in[1], first + j0, keys, col, tile);
+        load(w.v, t, a.in[2], first + j0, keys, col, tile);
+        scores<Engine>(t, w, mask, i0, rows, j0, keys, tile);
+        sn_operand<E> ds = {w.ds, w.ldp, false}, k = {w.k, ld, false};
+        Engine::product(w.sum[0], width + 4, tile, width, tile, ds, k, true);
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < rows * t.d; i += (int)blockDim.x) {
+        int r = i / t.d, c = i % t.d;
+        if (a.acc[0] == SN_ADD && sn_at(t.key, 0) > sn_at(t.query, i0 + r))
+            continue;
+        sn_attn_put(a.out[0], a.acc[0], first + i0 + r, (int64_t)b.head * t.d + c,
+                    w.sum[0][r * (width + 4) + c] * t.scale);
+    }
+}
+
+template <class Engine>
+static __global__ void __launch_bounds__(SN_ATTN_THREADS)
+    backward_kv(const struct sn_args a, const struct sn_attn t, const float *delta, int tile)
+{
+    typedef typename Engine::element E;
+    SN_DYNAMIC_SHARED(shared);
+    struct sn_attn_block b = sn_attn_block_of(t, t.kv_heads, false);
+    struct backward_room<E> w = backward_take<Engine>(shared, t.d, tile, true);
+    int j0 = b.tile * tile, keys = t.rows - j0 < tile ? t.rows - j0 : tile;
+    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
+    int64_t first = b.sample * t.rows, col = (int64_t)b.head * t.d;
+    load(w.k, t, a.in[1], first + j0, keys, col, tile);
+    load(w.v, t, a.in[2], first + j0, keys, col, tile);
+    clear(w.sum[0], tile * (width + 4));
+    clear(w.sum[1], tile * (width + 4));
+    for (int head = b.head * t.group; head < (b.head + 1) * t.group; head++) {
+        struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, head);
+        for (int i0 = 0; i0 < t.rows; i0 += tile) {
+            int rows = t.rows - i0 < tile ? t.rows - i0 : tile;
+            if (sn_at(t.query, i0 + rows - 1) < sn_at(t.key, j0))
+                continue;
+            __syncthreads();
+            load_queries(a, t, w, delta, first + i0, rows, head, tile);
+            scores<Engine>(t, w, mask, i0, rows, j0, keys, tile);
+            sn_operand<E> ds = {w.ds, w.ldp, true}, q = {w.q, ld, false};
+            sn_operand<E> p = {w.p, w.ldp, true}, g = {w.g, ld, false};
+            Engine::product(w.sum[0], width + 4, tile, width, tile, ds, q, true);
+            Engine::product(w.sum[1], width + 4, tile, width, tile, p, g, true);
+        }
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < keys * t.d; i += (int)blockDim.x) {
+        int r = i / t.d, c = i % t.d, at = r * (width + 4) + c;
+        sn_attn_put(a.out[1], a.acc[1], first + j0 + r, col + c, w.sum[0][at] * t.scale);
+        sn_attn_put(a.out[2], a.acc[2], first + j0 + r, col + c, w.sum[1][at]);
+    }
+}
+
+/* --- launching ------------------------------------------------------------------------------- */
+
+static int too_wide(struct sn_cuda *cx)
+{
+    cx->fault.code = 1;
+    cx->fault.what = "a head is too wide for this device's shared memory; 256 columns always fit";
+    return 1;
+}
+
+/* WMMA where its tiles fit, else SIMT, whose tiles may be smaller. */
+static struct sn_attn_tile pick(struct sn_cuda *cx, enum sn_attn_family f, enum sn_attn_pass pass,
+                                int d)
+{
+    struct sn_attn_tile g = sn_attn_tile_of(f, pass, d, cx->device.shared_per_block);
+    if (g.family == SN_ATTN_NONE)
+        g = sn_attn_tile_of(SN_ATTN_SIMT, pass, d, cx->device.shared_per_block);
+    return g;
+}
+
+int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f)
+{
+    struct sn_attn_tile g = pick(cx, f, SN_ATTN_FORWARD, a->attr.head_dim);
+    if (g.family == SN_ATTN_NONE)
+        return too_wide(cx);
+    struct sn_attn t = sn_attn_of(a, g.t);
+    struct sn_shape shape = sn_attn_shape(&t, t.heads, g.shared);
+    if (g.family == SN_ATTN_WMMA)
+        return sn_launch(cx, forward<sn_wmma<sn_f16>>, shape, *a, t, g.t);
+    return sn_launch(cx, forward<sn_simt>, shape, *a, t, g.t);
+}
+
+int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
+                          const float *delta)
+{
+    int d = a->attr.head_dim;
+    struct sn_attn_tile q = pick(cx, f, SN_ATTN_DQ, d), kv = pick(cx, f, SN_ATTN_DKV, d);
+    if (q.family == SN_ATTN_NONE || kv.family == SN_ATTN_NONE)
+        return too_wide(cx);
+    struct sn_attn tq = sn_attn_of(a, q.t), tkv = sn_attn_of(a, kv.t);
+    struct sn_shape shape_q = sn_attn_shape(&tq, tq.heads, q.shared);
+    struct sn_shape shape_kv = sn_attn_shape(&tkv, tkv.kv_heads, kv.shared);
+    int rc = q.family == SN_ATTN_WMMA
+                 ? sn_launch(cx, backward_q<sn_wmma<sn_f16>>, shape_q, *a, tq, delta, q.t)
+                 : sn_launch(cx, backward_q<sn_simt>, shape_q, *a, tq, delta, q.t);
+    if (rc)
+        return rc;
+    return kv.family == SN_ATTN_WMMA
+               ? sn_launch(cx, backward_kv<sn_wmma<sn_f16>>, shape_kv, *a, tkv, delta, kv.t)
+               : sn_launch(cx, backward_kv<sn_simt>, shape_kv, *a, tkv, delta, kv.t);
+}

@@ -1,0 +1,106 @@
+/*
+ * cross_entropy.cu - row_loss = lse - logit[target], and its gradient in one more pass: formulas as
+ * in kernels/cpu/cross_entropy.c. The logits are read twice (the second time from the second-level
+ * cache, if the row fits there) and written once; nothing as large as they is stored beside them.
+ *
+ * The losses are added to scalars.loss_sum by one block, thread after thread over consecutive rows.
+ * They are floats added in double: exact, and so the same bits in any order, unless they differ by
+ * a factor of 2^29 / rows.
+ */
+#include "kernels/cuda/cross_entropy.cuh"
+#include "kernels/cuda/ops.cuh"
+
+struct row {
+    double lse;
+    float chosen; /* the target's logit */
+};
+
+/* From the parts of all ranks, in rank order. */
+static __device__ struct row row_merged(const struct sn_args &a, int64_t r)
+{
+    const struct sn_mat &parts = a.in[2];
+    int64_t rows = a.in[0].rows;
+    float max = -INFINITY, chosen = 0;
+    double sum = 0;
+    for (int64_t p = r; p < parts.rows; p += rows) {
+        const float *part = (const float *)parts.p + p * parts.ld;
+        max = part[0] > max ? part[0] : max;
+        chosen += part[2];
+    }
+    double base = max == -INFINITY ? 0.0 : (double)max; /* nothing but -infinity */
+    for (int64_t p = r; p < parts.rows; p += rows) {
+        const float *part = (const float *)parts.p + p * parts.ld;
+        sum += (double)part[1] * exp((double)part[0] - base);
+    }
+    struct row row = {(double)max + log(sum), chosen};
+    return row;
+}
+
+template <class A>
+static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t r, double lse,
+                                                int64_t target)
+{
+    enum { N = A::N };
+    float scale = (float)((double)a.scalars->loss_scale / a.scalars->tokens_in_step);
+    float high = (float)lse, low = (float)(lse - (double)high);
+    int64_t words = sn_ce_words(a);
+    for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[0].cols; c += (int64_t)blockDim.x * N) {
+        float v[N];
+        A::load(a.in[0], r, c, v);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float g = expf((v[i] - high) - low) * scale;
+            g = c + i == target ? g - scale : g;
+            v[i] = c + i < words ? g : 0.0f;
+        }
+        A::store(a.out[0], r, c, v);
+    }
+}
+
+template <class A>
+static __global__ void __launch_bounds__(SN_BLOCK_MOST) cross_entropy(const struct sn_args a)
+{
+    __shared__ float max_room[SN_WARP];
+    __shared__ double sum_room[SN_WARP];
+    for (int64_t r = blockIdx.x; r < a.in[0].rows; r += gridDim.x) {
+        int64_t target = sn_ce_column(a, r);
+        struct row row;
+        if (a.in[2].p) {
+            row = row_merged(a, r);
+        } else {
+            struct sn_ce_sum s = sn_ce_row<A>(a.in[0], r, sn_ce_words(a), max_room, sum_room);
+            row.lse = (double)s.max + log(s.sum);
+            /* A target that is no word must not pass as a loss. */
+            row.chosen = target < 0 ? NAN : sn_element(a.in[0], r, target);
+        }
+        if (threadIdx.x == 0)
+            ((float *)a.out[1].p)[r * a.out[1].ld] = (float)(row.lse - (double)row.chosen);
+        __syncthreads(); /* dlogits may take the place of the logits: the target has been read */
+        if (a.out[0].p)
+            gradient<A>(a, r, row.lse, target);
+    }
+}
+
+static __global__ void __launch_bounds__(SN_BLOCK_MOST) add_losses(const struct sn_args a)
+{
+    __shared__ double room[SN_WARP];
+    const struct sn_mat &losses = a.out[1];
+    int64_t each = (losses.rows + blockDim.x - 1) / blockDim.x, first = threadIdx.x * each;
+    double sum = 0;
+    for (int64_t r = first; r < first + each && r < losses.rows; r++)
+        sum += (double)((const float *)losses.p)[r * losses.ld];
+    sum = sn_row_sum(sum, room);
+    if (threadIdx.x == 0)
+        a.scalars->loss_sum += sum;
+}
+
+SN_CUDA_OP(cross_entropy)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->out[0]};
+    int rc = 0;
+    SN_BY_TYPE(
+        sn_common(m, 2),
+        rc = sn_launch(cx, cross_entropy<A>, sn_shape_ce(a->in[0].rows, a->in[0].cols / A::N), *a))
+    struct sn_shape one = {a->in[0].rows > 0, 1, 1, SN_BLOCK_MOST, 1, 0};
+    return rc ? rc : sn_launch(cx, add_losses, one, *a);
+}

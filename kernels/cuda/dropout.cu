@@ -1,0 +1,44 @@
+/*
+ * dropout.cu - DROPOUT; kernels/dropout.h specifies the mask, the CPU draws the same one.
+ */
+#include "kernels/dropout.h"
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.cuh"
+#include "kernels/position.h"
+
+template <class A> struct dropout : sn_all_rows {
+    enum { N = A::N };
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
+    {
+        float x[N], g[N];
+        float drop = a.attr.drop, scale = 1.0f / (1.0f - drop);
+        uint64_t key = sn_dropout_key(a.scalars->seed, a.scalars->step);
+        int64_t sample = a.scalars->first_sample + sn_row_sample(&a.attr, r);
+        int64_t first = sn_row_position(&a.attr, r) * a.in[0].cols + c, group = -1;
+        struct sn_philox w = {{0, 0, 0, 0}};
+        A::load(a.in[0], r, c, x);
+        if (a.in[1].p)
+            A::load(a.in[1], r, c, g);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            int64_t e = first + i;
+            if (e / 4 != group) {
+                group = e / 4;
+                w = sn_dropout_words(key, a.attr.site, sample, group);
+            }
+            int k = (int)(e % 4); /* no index into registers */
+            uint32_t word = k == 0 ? w.v[0] : k == 1 ? w.v[1] : k == 2 ? w.v[2] : w.v[3];
+            float y = x[i] * sn_dropout_factor(word, drop, scale);
+            x[i] = a.in[1].p ? y + g[i] : y;
+        }
+        A::store(a.out[0], r, c, x);
+    }
+};
+
+SN_CUDA_OP(dropout)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 3),
+               return sn_plane_run<dropout<A>>(cx, a, a->out[0].rows, a->out[0].cols))
+    return 0;
+}

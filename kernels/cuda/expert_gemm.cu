@@ -1,0 +1,27 @@
+/*
+ * expert_gemm.cu - EXPERT_GEMM: all segments in one launch, whose tiles find their segment from the
+ * bounds on the device; nothing waits for the host (product.cuh).
+ *
+ * A row's result does not depend on the segment that it lies in.
+ */
+#include "kernels/cuda/ops.cuh"
+#include "kernels/cuda/product.cuh"
+
+#include <string.h>
+
+SN_CUDA_OP(expert_gemm)
+{
+    struct sn_product p;
+    memset(&p, 0, sizeof(p));
+    p.a = a->in[0];
+    p.b = a->in[1];
+    p.c = a->out[0];
+    p.trans_a = a->attr.trans_a;
+    p.trans_b = a->attr.trans_b;
+    p.add = a->acc[0] == SN_ADD;
+    p.bounds = (const int32_t *)a->in[2].p;
+    p.segments = (int32_t)(a->in[2].cols - 1);
+    p.experts = a->attr.experts;
+    p.expert_rows = (p.trans_a ? p.c.rows : p.b.rows) / p.experts;
+    return sn_product_run(cx, &p);
+}

@@ -1,0 +1,289 @@
+/*
+ * gemm.cu - GEMM through cuBLASLt.
+ *
+ * The library's matrices are columns first, so what it computes is C^T = op(B)^T op(A)^T: its first
+ * operand is our B, its second our A, and a row-major matrix of r x c is a column-major one of c x
+ * r. Sums are fp32 (or of TF32 products, if asked); the addend, or the old C, enters there too
+ * (beta = 1), and so does a bias of C's type: C is rounded once. Split sums are reduced in fp32
+ * through the workspace, never in C's type and never in place, so results do not vary from run to
+ * run.
+ *
+ * What the library has no way for goes to our own product (product.cuh): an empty depth, addend and
+ * accumulation at once, an addend or a bias of another type than C, and any shape it refuses.
+ */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.cuh"
+#include "kernels/cuda/product.cuh"
+
+#include <string.h>
+
+enum { MOST_ALGORITHMS = 16 };
+
+/* One GEMM as the library sees it. */
+struct call {
+    cublasLtMatmulDescOpaque_t desc;
+    cublasLtMatrixLayoutOpaque_t a, b, c, d; /* the library's: a is our B */
+    const void *pa, *pb, *pc;
+    void *pd;
+    float alpha, beta;
+};
+
+static cudaDataType_t data_type(enum sn_dtype t)
+{
+    return t == SN_BF16 ? CUDA_R_16BF : t == SN_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static int failed(struct sn_cuda *cx, cublasStatus_t st)
+{
+    cx->fault.what = cublasLtGetStatusString(st);
+    return cx->fault.code = 10000 + (int)st;
+}
+
+static cublasStatus_t layout(cublasLtMatrixLayoutOpaque_t *l, const struct sn_mat *m)
+{
+    int64_t ld = m->rows > 1 ? m->ld : m->cols;
+    return cublasLtMatrixLayoutInit(l, data_type(m->dtype), (uint64_t)m->cols, (uint64_t)m->rows,
+                                    ld);
+}
+
+/* The largest power of two, up to 256, that divides an address and its rows' distance. */
+static uint32_t alignment(const struct sn_mat *m)
+{
+    uintptr_t bits = (uintptr_t)m->p;
+    uint32_t n = 1;
+    if (m->rows > 1)
+        bits |= (uintptr_t)m->ld * sn_dtype_size(m->dtype);
+    while (n < 256 && bits % (2 * n) == 0)
+        n *= 2;
+    return n;
+}
+
+/* What is added with beta = 1: the addend, the old C, or nothing. */
+static const struct sn_mat *added(const struct sn_args *a)
+{
+    return a->in[3].p ? &a->in[3] : &a->out[0];
+}
+
+static bool is_added(const struct sn_args *a)
+{
+    return a->in[3].p || a->acc[0] == SN_ADD;
+}
+
+static bool is_for_library(const struct sn_args *a)
+{
+    const struct sn_mat *c = &a->out[0], *bias = &a->in[2], *addend = &a->in[3];
+    int64_t k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
+    if (k == 0 || (addend->p && a->acc[0] == SN_ADD) || (addend->p && addend->dtype != c->dtype))
+        return false;
+    if (bias->p && (bias->dtype != c->dtype || (uintptr_t)bias->p % 16 != 0))
+        return false;
+    return sn_is_small_float(a->in[0].dtype) && a->in[0].dtype == a->in[1].dtype &&
+           (c->dtype == a->in[0].dtype || c->dtype == SN_F32);
+}
+
+static cublasStatus_t set(struct call *g, cublasLtMatmulDescAttributes_t what, const void *value,
+                          size_t bytes)
+{
+    return cublasLtMatmulDescSetAttribute(&g->desc, what, value, bytes);
+}
+
+static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a, struct call *g)
+{
+    bool tf32 = cx->tf32 && cx->device.arch >= 80 && a->in[0].dtype == SN_F32;
+    cublasOperation_t op_a = a->attr.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t op_b = a->attr.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    cublasStatus_t st = cublasLtMatmulDescInit(
+        &g->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    g->pa = a->in[1].p;
+    g->pb = a->in[0].p;
+    g->pc = is_added(a) ? added(a)->p : a->out[0].p;
+    g->pd = a->out[0].p;
+    g->alpha = 1.0f;
+    g->beta = is_added(a) ? 1.0f : 0.0f;
+    st = st ? st : set(g, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof(op_a));
+    st = st ? st : set(g, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof(op_b));
+    if (a->in[2].p) {
+        const void *bias = a->in[2].p;
+        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
+        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
+    }
+    st = st ? st : layout(&g->a, &a->in[1]);
+    st = st ? st : layout(&g->b, &a->in[0]);
+    st = st ? st : layout(&g->c, is_added(a) ? added(a) : &a->out[0]);
+    return st ? st : layout(&g->d, &a->out[0]);
+}
+
+/* --- plans ----------------------------------------------------------------------------------- */
+
+/* All that a plan depends on. */
+static void key_of(const struct sn_cuda *cx, const struct sn_args *a, uint64_t key[5])
+{
+    const struct sn_mat *c = &a->out[0], *x = is_added(a) ? added(a) : c;
+    uint64_t k = (uint64_t)(a->attr.trans_a ? a->in[0].rows : a->in[0].cols);
+    uint64_t align = alignment(&a->in[0]) | (uint64_t)alignment(&a->in[1]) << 10 |
+                     (uint64_t)alignment(x) << 20 | (uint64_t)alignment(c) << 30;
+    uint64_t flags = 1 | (uint64_t)a->attr.trans_a << 1 | (uint64_t)a->attr.trans_b << 2 |
+                     (uint64_t)is_added(a) << 3 | (uint64_t)(a->in[2].p != NULL) << 4 |
+                     (uint64_t)cx->tf32 << 5 | (uint64_t)a->in[0].dtype << 6 |
+                     (uint64_t)c->dtype << 10;
+    key[0] = (uint64_t)c->rows << 32 | (uint32_t)c->cols;
+    key[1] = k << 32 | (uint32_t)a->in[0].ld;
+    key[2] = (uint64_t)a->in[1].ld << 32 | (uint32_t)x->ld;
+    key[3] = (uint64_t)c->ld << 32 | flags;
+    key[4] = align;
+}
+
+static struct sn_cuda_plan *find(struct sn_cuda *cx, const uint64_t key[5])
+{
+    struct sn_cuda_plans *p = &cx->plans;
+    for (int i = 0; i < p->n; i++)
+        if (memcmp(p->plan[i].key, key, sizeof(p->plan[i].key)) == 0)
+            return &p->plan[i];
+    return NULL;
+}
+
+static void keep(struct sn_cuda *cx, const uint64_t key[5], const cublasLtMatmulAlgo_t *algo)
+{
+    struct sn_cuda_plan *p = find(cx, key);
+    if (!p && cx->plans.n < SN_CUDA_PLANS)
+        p = &cx->plans.plan[cx->plans.n++];
+    if (!p)
+        return;
+    memcpy(p->key, key, sizeof(p->key));
+    p->algo = *algo;
+}
+
+static cublasStatus_t ask(struct sn_cuda *cx, const struct sn_args *a, struct call *g, int most,
+                          cublasLtMatmulHeuristicResult_t *found, int *n)
+{
+    cublasLtMatmulPreferenceOpaque_t pref;
+    size_t workspace = SN_GEMM_WORKSPACE;
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint32_t align[4] = {alignment(&a->in[1]), alignment(&a->in[0]),
+                         alignment(is_added(a) ? added(a) : &a->out[0]), alignment(&a->out[0])};
+    static const cublasLtMatmulPreferenceAttributes_t which[4] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    cublasStatus_t st = cublasLtMatmulPreferenceInit(&pref);
+    st = st ? st
+            : cublasLtMatmulPreferenceSetAttribute(&pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                   &workspace, sizeof(workspace));
+    st = st ? st
+            : cublasLtMatmulPreferenceSetAttribute(
+                  &pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes));
+    for (int i = 0; i < 4; i++)
+        st =
+            st ? st
+               : cublasLtMatmulPreferenceSetAttribute(&pref, which[i], &align[i], sizeof(align[i]));
+    *n = 0;
+    return st ? st
+              : cublasLtMatmulAlgoGetHeuristic(cx->blas, &g->desc, &g->a, &g->b, &g->c, &g->d,
+                                               &pref, most, found, n);
+}
+
+static cublasStatus_t multiply(struct sn_cuda *cx, const struct sn_args *a, struct call *g,
+                               const cublasLtMatmulAlgo_t *algo)
+{
+    return cublasLtMatmul(cx->blas, &g->desc, &g->alpha, g->pa, &g->a, g->pb, &g->b, &g->beta,
+                          g->pc, &g->c, g->pd, &g->d, algo, a->scratch, SN_GEMM_WORKSPACE,
+                          cx->stream);
+}
+
+static int own(struct sn_cuda *cx, const struct sn_args *a)
+{
+    struct sn_product p;
+    memset(&p, 0, sizeof(p));
+    p.a = a->in[0];
+    p.b = a->in[1];
+    p.bias = a->in[2];
+    p.addend = a->in[3];
+    p.c = a->out[0];
+    p.trans_a = a->attr.trans_a;
+    p.trans_b = a->attr.trans_b;
+    p.add = a->acc[0] == SN_ADD;
+    return sn_product_run(cx, &p);
+}
+
+SN_CUDA_OP(gemm)
+{
+    struct call g;
+    uint64_t key[5];
+    if (a->out[0].rows == 0 || a->out[0].cols == 0)
+        return 0;
+    if (!is_for_library(a))
+        return own(cx, a);
+    cublasStatus_t st = describe(cx, a, &g);
+    if (st != CUBLAS_STATUS_SUCCESS)
+        return failed(cx, st);
+    key_of(cx, a, key);
+    const struct sn_cuda_plan *plan = find(cx, key);
+    cublasLtMatmulHeuristicResult_t found;
+    if (!plan) {
+        int n = 0;
+        st = ask(cx, a, &g, 1, &found, &n);
+        if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && n == 0))
+            return own(cx, a);
+        if (st != CUBLAS_STATUS_SUCCESS)
+            return failed(cx, st);
+        keep(cx, key, &found.algo);
+    }
+    st = multiply(cx, a, &g, plan ? &plan->algo : &found.algo);
+    return st == CUBLAS_STATUS_SUCCESS ? 0 : failed(cx, st);
+}
+
+/* --- measuring ------------------------------------------------------------------------------- */
+
+/* The milliseconds of three runs after one that warms up; 0 and a status when it fails. */
+static cublasStatus_t time_of(struct sn_cuda *cx, const struct sn_args *a, struct call *g,
+                              const cublasLtMatmulAlgo_t *algo, cudaEvent_t event[2], float *ms)
+{
+    cublasStatus_t st = multiply(cx, a, g, algo);
+    (void)cudaEventRecord(event[0], cx->stream); /* a failure shows below */
+    for (int i = 0; i < 3 && st == CUBLAS_STATUS_SUCCESS; i++)
+        st = multiply(cx, a, g, algo);
+    (void)cudaEventRecord(event[1], cx->stream);
+    if (st == CUBLAS_STATUS_SUCCESS &&
+        (cudaEventSynchronize(event[1]) != cudaSuccess ||
+         cudaEventElapsedTime(ms, event[0], event[1]) != cudaSuccess))
+        st = CUBLAS_STATUS_EXECUTION_FAILED;
+    return st;
+}
+
+int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, float *ms)
+{
+    cublasLtMatmulHeuristicResult_t found[MOST_ALGORITHMS];
+    cudaEvent_t event[2];
+    struct call g;
+    uint64_t key[5];
+    int n = 0, best = -1;
+    *ms = 0.0f;
+    if (!is_for_library(a) || a->out[0].rows == 0 || a->out[0].cols == 0)
+        return 0; /* nothing to choose from */
+    cublasStatus_t st = describe(cx, a, &g);
+    st = st ? st : ask(cx, a, &g, most < MOST_ALGORITHMS ? most : MOST_ALGORITHMS, found, &n);
+    if (st != CUBLAS_STATUS_SUCCESS)
+        return failed(cx, st);
+    if (sn_launched(cx, cudaEventCreate(&event[0])))
+        return cx->fault.code;
+    if (sn_launched(cx, cudaEventCreate(&event[1]))) {
+        (void)cudaEventDestroy(event[0]);
+        return cx->fault.code;
+    }
+    for (int i = 0; i < n; i++) {
+        float one = 0.0f;
+        if (time_of(cx, a, &g, &found[i].algo, event, &one) != CUBLAS_STATUS_SUCCESS)
+            continue;
+        if (best < 0 || one < *ms) {
+            best = i;
+            *ms = one;
+        }
+    }
+    (void)cudaEventDestroy(event[0]);
+    (void)cudaEventDestroy(event[1]);
+    *ms /= 3.0f;
+    key_of(cx, a, key);
+    if (best >= 0)
+        keep(cx, key, &found[best].algo);
+    return 0;
+}

@@ -1,0 +1,188 @@
+/*
+ * geometry.h - launch shapes and shared memory of the CUDA kernels, as plain C: a test on a machine
+ * without a GPU checks them over sizes, up to the limits of a device.
+ *
+ * Every kernel walks what exceeds its grid in strides, so a grid is never a promise of one thread
+ * for each element; it is capped at SN_GRID_CAP blocks, some 60 times what a large device holds at
+ * once.
+ */
+#ifndef SN_CUDA_GEOMETRY_H
+#define SN_CUDA_GEOMETRY_H
+
+#include "kernels/both.h"
+#include "kernels/tensor.h"
+
+#include <stdbool.h>
+
+/* Limits of every device from sm_70 on. */
+enum {
+    SN_WARP = 32,
+    SN_BLOCK_MOST = 1024,
+    SN_GRID_Y_MOST = 65535,
+    SN_GRID_CAP = 65535,
+    SN_SHARED_PLAIN = 48 * 1024, /* beyond, a kernel has to ask for it */
+    SN_BLOCK = 256               /* threads, unless a kernel says otherwise */
+};
+
+struct sn_shape {
+    uint32_t x, y, z; /* blocks; none: nothing is launched */
+    uint32_t bx, by;  /* threads of a block */
+    size_t shared;    /* dynamic, bytes */
+};
+
+SN_BOTH int64_t sn_ceil_div(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+SN_BOTH uint32_t sn_cap(int64_t blocks, int64_t most)
+{
+    return (uint32_t)(blocks < most ? blocks : most);
+}
+
+/* The smallest power of two that is at least n, within [least, most] (powers of two themselves). */
+SN_BOTH uint32_t sn_power(int64_t n, uint32_t least, uint32_t most)
+{
+    uint32_t p = least;
+    while (p < most && (int64_t)p < n)
+        p *= 2;
+    return p;
+}
+
+/* n items, a thread for each. */
+static inline struct sn_shape sn_shape_line(int64_t n)
+{
+    struct sn_shape g = {sn_cap(sn_ceil_div(n, SN_BLOCK), SN_GRID_CAP), 1, 1, SN_BLOCK, 1, 0};
+    return g;
+}
+
+/* rows x width items: blocks as wide as a row is, up to SN_BLOCK; rows lie along x of the grid,
+ * because there may be more of them than y allows. */
+static inline struct sn_shape sn_shape_plane(int64_t rows, int64_t width)
+{
+    uint32_t bx = sn_power(width, 1, SN_BLOCK), by = SN_BLOCK / bx;
+    uint32_t y = sn_cap(sn_ceil_div(width, bx), 1024);
+    struct sn_shape g = {y ? sn_cap(sn_ceil_div(rows, by), SN_GRID_CAP) : 0, y, 1, bx, by, 0};
+    return g;
+}
+
+/*
+ * Rows that are summed along: a warp for each row of up to 32 SN_ROW_KEPT items, eight of them in a
+ * block; else a block of up to SN_BLOCK_MOST threads. Up to SN_ROW_KEPT items stay in registers.
+ */
+enum { SN_ROW_KEPT = 4 };
+
+static inline struct sn_shape sn_shape_rows(int64_t rows, int64_t width)
+{
+    uint32_t bx = sn_power(sn_ceil_div(width, SN_ROW_KEPT), SN_WARP, SN_BLOCK_MOST);
+    uint32_t by = bx == SN_WARP ? 8 : 1;
+    struct sn_shape g = {sn_cap(sn_ceil_div(rows, by), SN_GRID_CAP), 1, 1, bx, by, 0};
+    return g;
+}
+
+static inline bool sn_row_is_kept(int64_t width)
+{
+    return width <= (int64_t)SN_BLOCK_MOST * SN_ROW_KEPT;
+}
+
+/*
+ * Sums of columns: chunks of rows x strips of columns; a chunk is whole groups of SN_SUM_ROWS rows
+ * and there are at most SN_SUM_CHUNKS. Each chunk's sums, in double, are scratch.
+ */
+enum { SN_SUM_ROWS = 64, SN_SUM_CHUNKS = 64, SN_SUM_X = 32, SN_SUM_Y = 8 };
+
+static inline int64_t sn_sum_chunk(int64_t rows)
+{
+    int64_t groups = sn_ceil_div(rows, SN_SUM_ROWS);
+    return SN_SUM_ROWS * (groups ? sn_ceil_div(groups, SN_SUM_CHUNKS) : 1);
+}
+
+static inline int64_t sn_sum_chunks(int64_t rows)
+{
+    return sn_ceil_div(rows, sn_sum_chunk(rows));
+}
+
+static inline size_t sn_sum_scratch(int64_t rows, int64_t cols, int outputs)
+{
+    return (size_t)(sn_sum_chunks(rows) * cols * outputs) * sizeof(double);
+}
+
+static inline struct sn_shape sn_shape_sums(int64_t rows, int64_t width)
+{
+    struct sn_shape g = {sn_cap(sn_ceil_div(width, SN_SUM_X), SN_GRID_CAP),
+                         (uint32_t)sn_sum_chunks(rows),
+                         1,
+                         SN_SUM_X,
+                         SN_SUM_Y,
+                         0};
+    return g;
+}
+
+enum { SN_NORM_ELEMENTS = 65536 }; /* a block of SQ_NORM, as on the CPU */
+
+/* ROPE: entries of its table of angles; the grid's z are ranges of heads, more where there are few
+ * rows. */
+enum { SN_ROPE_FINE = 64, SN_ROPE_FILL = 1024 /* blocks that keep a device busy */ };
+
+SN_BOTH int64_t sn_rope_entries(int64_t seq)
+{
+    return SN_ROPE_FINE + seq / SN_ROPE_FINE + 1;
+}
+
+static inline struct sn_shape sn_shape_rope(int64_t rows, int64_t width, int64_t heads)
+{
+    struct sn_shape g = sn_shape_plane(rows, width);
+    int64_t blocks = (int64_t)g.x * g.y, want = blocks ? sn_ceil_div(SN_ROPE_FILL, blocks) : 1;
+    g.z = (uint32_t)(want < heads ? want : heads);
+    return g;
+}
+
+static inline int64_t sn_rope_heads(int64_t heads, uint32_t ranges)
+{
+    return sn_ceil_div(heads, ranges);
+}
+
+/* ROUTE_LOSS: a sum of each block is scratch. */
+enum { SN_ROUTE_BLOCKS = 128 };
+
+static inline struct sn_shape sn_shape_route_loss(int64_t rows)
+{
+    struct sn_shape g = {
+        sn_cap(sn_ceil_div(rows, SN_BLOCK / SN_WARP), SN_ROUTE_BLOCKS), 1, 1, SN_BLOCK, 1, 0};
+    return g;
+}
+
+/* --- 16-byte accesses ------------------------------------------------------------------------ */
+
+static inline bool sn_is_small_float(enum sn_dtype t)
+{
+    return t == SN_F32 || t == SN_BF16 || t == SN_F16;
+}
+
+/* Is every row of m whole 16-byte pieces at addresses that allow them? */
+static inline bool sn_is_aligned(const struct sn_mat *m)
+{
+    size_t size = sn_dtype_size(m->dtype);
+    return (uintptr_t)m->p % 16 == 0 && (size_t)m->cols * size % 16 == 0 &&
+           (m->rows <= 1 || (size_t)m->ld * size % 16 == 0);
+}
+
+/*
+ * The storage type that all operands have, if 16-byte accesses are possible on all of them;
+ * SN_NDTYPES if not: then a kernel takes one element of any type at a time. Absent ones count not.
+ */
+static inline enum sn_dtype sn_common(const struct sn_mat *const *m, int n)
+{
+    enum sn_dtype t = SN_NDTYPES;
+    for (int i = 0; i < n; i++) {
+        if (!m[i]->p)
+            continue;
+        if (t == SN_NDTYPES)
+            t = m[i]->dtype;
+        if (m[i]->dtype != t || !sn_is_small_float(t) || !sn_is_aligned(m[i]))
+            return SN_NDTYPES;
+    }
+    return t;
+}
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * layernorm.cu - LAYERNORM and its gradients: formulas as in kernels/cpu/layernorm.c; sums as in
+ * rmsnorm.cu. The variance is taken around the mean, in a second pass over the row's registers.
+ */
+#include "kernels/cuda/colsum.cuh"
+#include "kernels/cuda/ops.cuh"
+#include "kernels/cuda/row.cuh"
+
+struct stats {
+    float mean, scale;
+};
+
+static __device__ __forceinline__ struct stats stats_at(const struct sn_mat &m, int64_t r)
+{
+    const float *p = (const float *)m.p + r * m.ld;
+    struct stats st = {p[0], p[1]};
+    return st;
+}
+
+template <class A, bool kept>
+static __global__ void __launch_bounds__(SN_BLOCK_MOST) layernorm(const struct sn_args a)
+{
+    enum { N = A::N };
+    __shared__ double room[SN_WARP];
+    const struct sn_mat &x = a.in[0];
+    for (int64_t base = sn_first_row(); base < x.rows; base += sn_row_step()) {
+        int64_t r = base + threadIdx.y;
+        bool there = r < x.rows;
+        sn_row<A, kept> row(x, r, there);
+        double sum = 0, squares = 0;
+        row.each(there, [&](int64_t, const float *v) {
+            float part = 0;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                part += v[i];
+            sum += (double)part;
+        });
+        double mean = sn_row_sum(sum, room) / (double)x.cols;
+        float high = (float)mean, low = (float)(mean - (double)high);
+        row.each(there, [&](int64_t, const float *v) {
+            float part = 0;
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                float off = v[i] - high - low;
+                part += off * off;
+            }
+            squares += (double)part;
+        });
+        squares = sn_row_sum(squares, room);
+        struct stats st = {high,
+                           (float)(1.0 / sqrt(squares / (double)x.cols + (double)a.attr.eps))};
+        if (there && threadIdx.x == 0) {
+            float *to = (float *)a.out[1].p + r * a.out[1].ld;
+            to[0] = st.mean;
+            to[1] = st.scale;
+        }
+        row.each(there, [&](int64_t c, const float *v) {
+            float w[N], b[N];
+            A::load(a.in[1], 0, c, w);
+            A::load(a.in[2], 0, c, b);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                w[i] = (v[i] - st.mean) * st.scale * w[i] + b[i];
+            A::store(a.out[0], r, c, w);
+        });
+    }
+}
+
+SN_CUDA_OP(layernorm)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 4),
+               return SN_LAUNCH_ROWS(layernorm, cx, a, a->in[0].rows, a->in[0].cols))
+    return 0;
+}
+
+template <class A, bool kept>
+static __global__ void __launch_bounds__(SN_BLOCK_MOST) layernorm_dx(const struct sn_args a)
+{
+    enum { N = A::N };
+    __shared__ double room[SN_WARP];
+    const struct sn_mat &x = a.in[1];
+    for (int64_t base = sn_first_row(); base < x.rows; base += sn_row_step()) {
+        int64_t r = base + threadIdx.y;
+        bool there = r < x.rows;
+        struct stats st = stats_at(a.in[3], there ? r : 0);
+        sn_row<A, kept> row(x, r, there);
+        double plain = 0, dot = 0;
+        row.each(there, [&](int64_t c, const float *v) {
+            float dy[N], w[N], p = 0, d = 0;
+            A::load(a.in[0], r, c, dy);
+            A::load(a.in[2], 0, c, w);
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                p += dy[i] * w[i];
+                d += dy[i] * w[i] * ((v[i] - st.mean) * st.scale);
+            }
+            plain += (double)p;
+            dot += (double)d;
+        });
+        float m0 = (float)(sn_row_sum(plain, room) / (double)x.cols);
+        float m1 = (float)(sn_row_sum(dot, room) / (double)x.cols);
+        row.each(there, [&](int64_t c, const float *v) {
+            float dy[N], w[N], g[N];
+            A::load(a.in[0], r, c, dy);
+            A::load(a.in[2], 0, c, w);
+            if (a.in[4].p)
+                A::load(a.in[4], r, c, g);
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                float h = (v[i] - st.mean) * st.scale;
+                float dx = st.scale * (dy[i] * w[i] - m0 - h * m1);
+                w[i] = a.in[4].p ? g[i] + dx : dx;
+            }
+            A::store(a.out[0], r, c, w);
+        });
+    }
+}
+
+SN_CUDA_OP(layernorm_dx)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[4], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 5),
+               return SN_LAUNCH_ROWS(layernorm_dx, cx, a, a->in[1].rows, a->in[1].cols))
+    return 0;
+}
+
+template <class A> struct layernorm_dw {
+    enum { N = A::N, OUTS = 2 };
+    static __device__ __forceinline__ void terms(const struct sn_args &a, int64_t r, int64_t c,
+                                                 float t[OUTS][N])
+    {
+        float x[N];
+        struct stats st = stats_at(a.in[2], r);
+        A::load(a.in[0], r, c, t[1]);
+        A::load(a.in[1], r, c, x);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            t[0][i] = t[1][i] * ((x[i] - st.mean) * st.scale);
+    }
+};
+
+SN_CUDA_OP(layernorm_dw)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1]};
+    SN_BY_TYPE(sn_common(m, 2),
+               return sn_sum_columns<layernorm_dw<A>>(cx, a, a->in[1].rows, a->in[1].cols))
+    return 0;
+}

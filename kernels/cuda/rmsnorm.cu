@@ -1,0 +1,119 @@
+/*
+ * rmsnorm.cu - RMSNORM and its gradients: formulas as in kernels/cpu/rmsnorm.c.
+ *
+ * A thread adds its part of a row in fp32 over A::N elements and in double beyond, threads add up
+ * in double: the price hides behind the loads where double has half or a quarter of the rate, and
+ * is one addition in A::N elsewhere.
+ */
+#include "kernels/cuda/colsum.cuh"
+#include "kernels/cuda/ops.cuh"
+#include "kernels/cuda/row.cuh"
+
+template <class A, bool kept>
+static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm(const struct sn_args a)
+{
+    enum { N = A::N };
+    __shared__ double room[SN_WARP];
+    const struct sn_mat &x = a.in[0];
+    for (int64_t base = sn_first_row(); base < x.rows; base += sn_row_step()) {
+        int64_t r = base + threadIdx.y;
+        bool there = r < x.rows;
+        sn_row<A, kept> row(x, r, there);
+        double sum = 0;
+        row.each(there, [&](int64_t, const float *v) {
+            float part = 0;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                part += v[i] * v[i];
+            sum += (double)part;
+        });
+        sum = sn_row_sum(sum, room);
+        float s = (float)(1.0 / sqrt(sum / (double)x.cols + (double)a.attr.eps));
+        if (there && threadIdx.x == 0)
+            ((float *)a.out[1].p)[r * a.out[1].ld] = s;
+        row.each(there, [&](int64_t c, const float *v) {
+            float w[N], y[N];
+            A::load(a.in[1], 0, c, w);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                y[i] = v[i] * s * w[i];
+            A::store(a.out[0], r, c, y);
+        });
+    }
+}
+
+SN_CUDA_OP(rmsnorm)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 3), return SN_LAUNCH_ROWS(rmsnorm, cx, a, a->in[0].rows, a->in[0].cols))
+    return 0;
+}
+
+template <class A, bool kept>
+static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm_dx(const struct sn_args a)
+{
+    enum { N = A::N };
+    __shared__ double room[SN_WARP];
+    const struct sn_mat &x = a.in[1];
+    for (int64_t base = sn_first_row(); base < x.rows; base += sn_row_step()) {
+        int64_t r = base + threadIdx.y;
+        bool there = r < x.rows;
+        sn_row<A, kept> row(x, r, there);
+        double sum = 0;
+        row.each(there, [&](int64_t c, const float *v) {
+            float dy[N], w[N], part = 0;
+            A::load(a.in[0], r, c, dy);
+            A::load(a.in[2], 0, c, w);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                part += dy[i] * w[i] * v[i];
+            sum += (double)part;
+        });
+        sum = sn_row_sum(sum, room);
+        float s = there ? ((const float *)a.in[3].p)[r * a.in[3].ld] : 0.0f;
+        float k = (float)((double)s * (double)s * (double)s * sum / (double)x.cols);
+        row.each(there, [&](int64_t c, const float *v) {
+            float dy[N], w[N], g[N], dx[N];
+            A::load(a.in[0], r, c, dy);
+            A::load(a.in[2], 0, c, w);
+            if (a.in[4].p)
+                A::load(a.in[4], r, c, g);
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                dx[i] = s * (dy[i] * w[i]) - k * v[i];
+                dx[i] = a.in[4].p ? g[i] + dx[i] : dx[i];
+            }
+            A::store(a.out[0], r, c, dx);
+        });
+    }
+}
+
+SN_CUDA_OP(rmsnorm_dx)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[4], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 5),
+               return SN_LAUNCH_ROWS(rmsnorm_dx, cx, a, a->in[1].rows, a->in[1].cols))
+    return 0;
+}
+
+template <class A> struct rmsnorm_dw {
+    enum { N = A::N, OUTS = 1 };
+    static __device__ __forceinline__ void terms(const struct sn_args &a, int64_t r, int64_t c,
+                                                 float t[OUTS][N])
+    {
+        float x[N], s = ((const float *)a.in[2].p)[r * a.in[2].ld];
+        A::load(a.in[0], r, c, t[0]);
+        A::load(a.in[1], r, c, x);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            t[0][i] *= x[i] * s;
+    }
+};
+
+SN_CUDA_OP(rmsnorm_dw)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1]};
+    SN_BY_TYPE(sn_common(m, 2),
+               return sn_sum_columns<rmsnorm_dw<A>>(cx, a, a->in[1].rows, a->in[1].cols))
+    return 0;
+}

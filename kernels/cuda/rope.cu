@@ -1,0 +1,103 @@
+/*
+ * rope.cu - ROPE: formulas as in kernels/cpu/rope.c.
+ *
+ * Angles: two small tables in double, e^{i j w} for j < FINE and e^{i FINE j w}, made by one
+ * kernel; e^{i p w} = coarse[p / FINE] fine[p % FINE]. A thread takes A::N neighbouring frequencies
+ * of one row and turns them in a range of heads: the angles are made once for all of these.
+ */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.cuh"
+#include "kernels/position.h"
+
+/* [entry][2][half]: cosines, then sines. */
+static __global__ void __launch_bounds__(SN_BLOCK) fill(const struct sn_args a, double *table)
+{
+    int64_t half = a.attr.rotary_dim / 2, entries = sn_rope_entries(a.attr.seq);
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; n < entries * half;
+         n += step) {
+        int64_t entry = n / half, i = n % half;
+        double j = (double)(entry < SN_ROPE_FINE ? entry : (entry - SN_ROPE_FINE) * SN_ROPE_FINE);
+        double w = pow((double)a.attr.theta, -(double)i / (double)half);
+        double *to = table + entry * 2 * half + i;
+        to[0] = cos(j * w);
+        to[half] = a.attr.inverse ? -sin(j * w) : sin(j * w);
+    }
+}
+
+template <class A>
+static __global__ void __launch_bounds__(SN_BLOCK)
+    rotate(const struct sn_args a, const double *table, int64_t heads_each)
+{
+    enum { N = A::N };
+    const struct sn_mat &x = a.in[0], &y = a.out[0];
+    int64_t half = a.attr.rotary_dim / 2, d = a.attr.head_dim;
+    int64_t first = blockIdx.z * heads_each, end = first + heads_each;
+    end = end < a.attr.heads ? end : a.attr.heads;
+    for (int64_t r = sn_first_row() + threadIdx.y; r < x.rows; r += sn_row_step()) {
+        int64_t p = sn_row_position(&a.attr, r);
+        const double *fine = table + p % SN_ROPE_FINE * 2 * half;
+        const double *coarse = table + (SN_ROPE_FINE + p / SN_ROPE_FINE) * 2 * half;
+        for (int64_t i = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N; i < half;
+             i += (int64_t)gridDim.y * blockDim.x * N) {
+            float co[N], si[N];
+#pragma unroll
+            for (int e = 0; e < N; e++) {
+                double u = coarse[i + e], v = coarse[half + i + e];
+                double s = fine[i + e], t = fine[half + i + e];
+                co[e] = (float)(u * s - v * t);
+                si[e] = (float)(u * t + v * s);
+            }
+            for (int64_t h = first; h < end; h++) {
+                float lo[N], hi[N], out_lo[N], out_hi[N];
+                A::load(x, r, h * d + i, lo);
+                A::load(x, r, h * d + half + i, hi);
+#pragma unroll
+                for (int e = 0; e < N; e++) {
+                    out_lo[e] = lo[e] * co[e] - hi[e] * si[e];
+                    out_hi[e] = hi[e] * co[e] + lo[e] * si[e];
+                }
+                A::store(y, r, h * d + i, out_lo);
+                A::store(y, r, h * d + half + i, out_hi);
+            }
+        }
+    }
+}
+
+/* The columns that no rotation touches. */
+struct rest : sn_all_rows {
+    enum { N = 1 };
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
+    {
+        bool turned =
+            c < (int64_t)a.attr.heads * a.attr.head_dim && c % a.attr.head_dim < a.attr.rotary_dim;
+        float x[1];
+        if (turned)
+            return;
+        sn_any::load(a.in[0], r, c, x);
+        sn_any::store(a.out[0], r, c, x);
+    }
+};
+
+SN_CUDA_OP(rope)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->out[0]}, *x = &a->in[0];
+    double *table = (double *)a->scratch;
+    int64_t half = a->attr.rotary_dim / 2, d = a->attr.head_dim;
+    int64_t piece = 16 / (int64_t)sn_dtype_size(x->dtype);
+    enum sn_dtype how = half % piece || d % piece ? SN_NDTYPES : sn_common(m, 2);
+    int rc = 0;
+    if (x->rows == 0)
+        return 0;
+    if (half > 0 && a->attr.heads > 0) {
+        rc = sn_launch(cx, fill, sn_shape_line(sn_rope_entries(a->attr.seq) * half), *a, table);
+        if (rc == 0)
+            SN_BY_TYPE(
+                how, struct sn_shape g = sn_shape_rope(x->rows, half / A::N, a->attr.heads);
+                rc = sn_launch(cx, rotate<A>, g, *a, table, sn_rope_heads(a->attr.heads, g.z)))
+    }
+    bool all = (int64_t)a->attr.heads * d == x->cols && a->attr.rotary_dim == d;
+    if (rc || x->p == a->out[0].p || all)
+        return rc;
+    return sn_plane_run<rest>(cx, a, x->rows, x->cols);
+}

@@ -1,0 +1,255 @@
+/*
+ * route.cu - ROUTE, ROUTE_DX and ROUTE_LOSS: formulas as in kernels/cpu/route.c. A warp has a row;
+ * sums over experts are in double.
+ */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.cuh"
+
+enum { WARPS = SN_BLOCK / SN_WARP };
+
+static __device__ __forceinline__ int64_t warp_number(void)
+{
+    return (int64_t)blockIdx.x * WARPS + threadIdx.x / SN_WARP;
+}
+
+static __device__ __forceinline__ const float *floats(const struct sn_mat &m, int64_t r)
+{
+    return (const float *)m.p + r * m.ld;
+}
+
+static __device__ __forceinline__ const int32_t *choices(const struct sn_mat &m, int64_t r)
+{
+    return (const int32_t *)m.p + r * m.ld;
+}
+
+/* log of the sum of exponentials, for all lanes. */
+static __device__ double lse_of(const float *x, int64_t n, int lane)
+{
+    float max = x[0];
+    double sum = 0;
+    for (int64_t e = lane; e < n; e += SN_WARP)
+        max = x[e] > max ? x[e] : max;
+#pragma unroll
+    for (int d = SN_WARP / 2; d > 0; d /= 2) {
+        float other = __shfl_xor_sync((unsigned)SN_ALL_LANES, max, d);
+        max = other > max ? other : max;
+    }
+    for (int64_t e = lane; e < n; e += SN_WARP)
+        sum += (double)expf(x[e] - max);
+    return (double)max + log(sn_warp_sum(sum));
+}
+
+/* --- forward --------------------------------------------------------------------------------- */
+
+/* Is (v, e) to be chosen rather than (w, f)? -1: none yet. Of equal ones the lower number. */
+static __device__ __forceinline__ bool beats(float v, int32_t e, float w, int32_t f)
+{
+    if (e < 0 || f < 0)
+        return f < 0;
+    return v > w || (v == w && e < f);
+}
+
+/*
+ * The largest of x that is not among the first j choices. As on the CPU, which walks the experts
+ * from the first free one: a NaN is chosen if it is that one, and passed by otherwise.
+ */
+static __device__ int32_t best(const float *x, int64_t n, const int32_t *choice, int64_t j,
+                               int lane)
+{
+    int32_t found = -1, first = INT32_MAX;
+    float top = 0;
+    for (int32_t e = lane; e < n; e += SN_WARP) {
+        bool taken = false;
+        for (int64_t i = 0; i < j; i++)
+            taken = taken || choice[i] == e;
+        if (taken)
+            continue;
+        first = e < first ? e : first;
+        if (x[e] == x[e] && beats(x[e], e, top, found)) {
+            top = x[e];
+            found = e;
+        }
+    }
+#pragma unroll
+    for (int d = SN_WARP / 2; d > 0; d /= 2) {
+        float v = __shfl_xor_sync((unsigned)SN_ALL_LANES, top, d);
+        int32_t e = __shfl_xor_sync((unsigned)SN_ALL_LANES, found, d);
+        int32_t f = __shfl_xor_sync((unsigned)SN_ALL_LANES, first, d);
+        first = f < first ? f : first;
+        if (beats(v, e, top, found)) {
+            top = v;
+            found = e;
+        }
+    }
+    return x[first] != x[first] ? first : found;
+}
+
+static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
+{
+    const struct sn_mat &x = a.in[0];
+    int lane = (int)threadIdx.x % SN_WARP;
+    int64_t k = a.out[0].cols;
+    for (int64_t r = warp_number(); r < x.rows; r += (int64_t)gridDim.x * WARPS) {
+        const float *row = floats(x, r);
+        float *w = (float *)a.out[0].p + r * a.out[0].ld;
+        int32_t *choice = (int32_t *)a.out[1].p + r * a.out[1].ld;
+        for (int64_t j = 0; j < k; j++) {
+            int32_t e = best(row, x.cols, choice, j, lane);
+            if (lane == 0)
+                choice[j] = e;
+            __syncwarp(); /* the next search reads it */
+        }
+        double sum = 0;
+        for (int64_t j = 0; j < k; j++)
+            sum += (double)expf(row[choice[j]] - row[choice[0]]);
+        for (int64_t j = lane; j < k; j += SN_WARP)
+            w[j] = (float)((double)expf(row[choice[j]] - row[choice[0]]) / sum);
+    }
+}
+
+/* How often each expert is chosen; a warp for each. */
+static __global__ void __launch_bounds__(SN_BLOCK) count(const struct sn_args a)
+{
+    const struct sn_mat &choice = a.out[1], &counts = a.out[2];
+    int64_t all = choice.rows * choice.cols;
+    int lane = (int)threadIdx.x % SN_WARP;
+    for (int64_t e = warp_number(); e < counts.cols; e += (int64_t)gridDim.x * WARPS) {
+        int32_t n = 0;
+        for (int64_t i = lane; i < all; i += SN_WARP)
+            n += choices(choice, i / choice.cols)[i % choice.cols] == e;
+        n = sn_warp_sum(n);
+        if (lane == 0)
+            ((float *)counts.p)[e] = (float)n;
+    }
+}
+
+SN_CUDA_OP(route)
+{
+    int rc = sn_launch(cx, route, sn_shape_line(a->in[0].rows * SN_WARP), *a);
+    return rc ? rc : sn_launch(cx, count, sn_shape_line(a->out[2].cols * SN_WARP), *a);
+}
+
+/* --- losses ---------------------------------------------------------------------------------- */
+
+struct losses {
+    double balance, z;
+};
+
+/* sum_e counts_e, for all lanes. */
+static __device__ double all_counts(const float *counts, int64_t n, int lane)
+{
+    double all = 0;
+    for (int64_t e = lane; e < n; e += SN_WARP)
+        all += (double)counts[e];
+    return sn_warp_sum(all);
+}
+
+/* part[b]: of the rows of block b, in order within each warp, then over its warps. */
+static __global__ void __launch_bounds__(SN_BLOCK)
+    route_losses(const struct sn_args a, struct losses *part)
+{
+    __shared__ struct losses room[WARPS];
+    const struct sn_mat &x = a.in[0];
+    const float *counts = (const float *)a.in[1].p;
+    int lane = (int)threadIdx.x % SN_WARP, warp = (int)threadIdx.x / SN_WARP;
+    struct losses mine = {0, 0};
+    for (int64_t r = warp_number(); r < x.rows; r += (int64_t)gridDim.x * WARPS) {
+        double lse = lse_of(floats(x, r), x.cols, lane), dot = 0;
+        for (int64_t e = lane; e < x.cols; e += SN_WARP)
+            dot += (double)counts[e] * exp((double)floats(x, r)[e] - lse);
+        mine.balance += sn_warp_sum(dot);
+        mine.z += lse * lse;
+    }
+    if (lane == 0)
+        room[warp] = mine;
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return;
+    for (int i = 1; i < WARPS; i++) {
+        mine.balance += room[i].balance;
+        mine.z += room[i].z;
+    }
+    part[blockIdx.x] = mine;
+}
+
+static __global__ void __launch_bounds__(SN_WARP)
+    add_route_losses(const struct sn_args a, const struct losses *part, int64_t blocks)
+{
+    int64_t n = a.in[0].cols;
+    double all = all_counts((const float *)a.in[1].p, n, (int)threadIdx.x), balance = 0, z = 0;
+    for (int64_t b = 0; b < blocks; b++) {
+        balance += part[b].balance;
+        z += part[b].z;
+    }
+    if (threadIdx.x != 0)
+        return;
+    a.scalars->balance_sum += all > 0 ? (double)n * balance / all : 0;
+    a.scalars->z_sum += z;
+}
+
+SN_CUDA_OP(route_loss)
+{
+    struct losses *part = (struct losses *)a->scratch;
+    struct sn_shape many = sn_shape_route_loss(a->in[0].rows),
+                    one = {many.x > 0, 1, 1, SN_WARP, 1, 0};
+    int rc = sn_launch(cx, route_losses, many, *a, part);
+    return rc ? rc : sn_launch(cx, add_route_losses, one, *a, part, (int64_t)many.x);
+}
+
+/* --- backward -------------------------------------------------------------------------------- */
+
+struct loss_terms {
+    double lse, each, mean, z;
+};
+
+/* What the two losses need of a row. */
+static __device__ struct loss_terms loss_terms_of(const struct sn_args &a, const float *x, int lane)
+{
+    const float *counts = (const float *)a.in[3].p;
+    int64_t n = a.out[0].cols;
+    struct loss_terms t;
+    double scale = (double)a.scalars->loss_scale / a.scalars->tokens_in_step;
+    double all = all_counts(counts, n, lane), mean = 0;
+    t.lse = lse_of(x, n, lane);
+    t.z = 2 * scale * (double)a.attr.z_loss * t.lse;
+    t.each = all > 0 ? scale * (double)a.attr.aux_loss * (double)n / all : 0;
+    for (int64_t e = lane; e < n; e += SN_WARP)
+        mean += exp((double)x[e] - t.lse) * t.each * (double)counts[e];
+    t.mean = sn_warp_sum(mean);
+    return t;
+}
+
+static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args a)
+{
+    const struct sn_mat &dx = a.out[0];
+    int lane = (int)threadIdx.x % SN_WARP;
+    int64_t k = a.in[0].cols;
+    for (int64_t r = warp_number(); r < dx.rows; r += (int64_t)gridDim.x * WARPS) {
+        const float *dw = floats(a.in[0], r), *x = floats(a.in[1], r);
+        const int32_t *choice = choices(a.in[2], r);
+        struct loss_terms t = {0, 0, 0, 0};
+        double sum = 0, mean = 0;
+        if (a.in[3].p)
+            t = loss_terms_of(a, x, lane);
+        for (int64_t j = 0; j < k; j++)
+            sum += (double)expf(x[choice[j]] - x[choice[0]]);
+        for (int64_t j = 0; j < k; j++)
+            mean += (double)expf(x[choice[j]] - x[choice[0]]) / sum * (double)dw[j];
+        for (int64_t e = lane; e < dx.cols; e += SN_WARP) {
+            float d[1] = {0};
+            for (int64_t j = 0; j < k; j++)
+                if (choice[j] == e)
+                    d[0] =
+                        (float)((double)expf(x[e] - x[choice[0]]) / sum * ((double)dw[j] - mean));
+            if (a.in[3].p)
+                d[0] += (float)(exp((double)x[e] - t.lse) *
+                                (t.each * (double)((const float *)a.in[3].p)[e] - t.mean + t.z));
+            sn_any::store(dx, r, e, d);
+        }
+    }
+}
+
+SN_CUDA_OP(route_dx)
+{
+    return sn_launch(cx, route_dx, sn_shape_line(a->out[0].rows * SN_WARP), *a);
+}

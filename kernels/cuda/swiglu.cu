@@ -1,0 +1,72 @@
+/*
+ * swiglu.cu - SWIGLU and SWIGLU_DX: formulas as in kernels/cpu/swiglu.c. How many rows count is
+ * read on the device (`bounds`).
+ */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.cuh"
+
+static __device__ __forceinline__ int64_t rows_within(const struct sn_mat &bounds, int64_t rows)
+{
+    return bounds.p ? ((const int32_t *)bounds.p)[bounds.cols - 1] : rows;
+}
+
+template <class A> struct swiglu {
+    enum { N = A::N };
+    static __device__ __forceinline__ int64_t rows(const struct sn_args &a, int64_t n)
+    {
+        return rows_within(a.in[1], n);
+    }
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
+    {
+        float g[N], u[N];
+        A::load(a.in[0], r, c, g);
+        A::load(a.in[0], r, a.out[0].cols + c, u);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            g[i] = g[i] / (1.0f + expf(-g[i])) * u[i];
+        A::store(a.out[0], r, c, g);
+    }
+};
+
+template <class A> struct swiglu_dx {
+    enum { N = A::N };
+    static __device__ __forceinline__ int64_t rows(const struct sn_args &a, int64_t n)
+    {
+        return rows_within(a.in[2], n);
+    }
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
+    {
+        float dy[N], g[N], u[N];
+        A::load(a.in[0], r, c, dy);
+        A::load(a.in[1], r, c, g);
+        A::load(a.in[1], r, a.in[0].cols + c, u);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float gi = g[i], d = dy[i];
+            float e = expf(-fabsf(gi)); /* <= 1: nothing overflows */
+            float q = 1.0f / (1.0f + e);
+            float s = gi >= 0.0f ? q : e * q;
+            g[i] = d * u[i] * (s + gi * (e * q * q));
+            u[i] = d * gi * s;
+        }
+        A::store(a.out[0], r, c, g);
+        A::store(a.out[0], r, a.in[0].cols + c, u);
+    }
+};
+
+/* Of x the halves must be aligned, so its narrower neighbour decides: that has half the columns. */
+SN_CUDA_OP(swiglu)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 2),
+               return sn_plane_run<swiglu<A>>(cx, a, a->out[0].rows, a->out[0].cols))
+    return 0;
+}
+
+SN_CUDA_OP(swiglu_dx)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 3),
+               return sn_plane_run<swiglu_dx<A>>(cx, a, a->in[0].rows, a->in[0].cols))
+    return 0;
+}

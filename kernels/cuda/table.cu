@@ -1,0 +1,123 @@
+/*
+ * table.cu - the operations table, scratch, and what a device can do.
+ */
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/geometry.h"
+#include "kernels/cuda/ops.cuh"
+
+#include <cuda_runtime.h>
+#include <string.h>
+
+struct entry {
+    const char *name;
+    sn_cuda_run *run;
+};
+
+/* In the order of enum sn_op_kind, which a test checks by name. */
+#define OP(name)                                                                                   \
+    {                                                                                              \
+#name, sn_cuda_##name                                                                      \
+    }
+static const struct entry entries[SN_NKERNELS] = {
+    OP(zero),         OP(copy),         OP(embed),         OP(embed_grad),  OP(pos_grad),
+    OP(layernorm),    OP(layernorm_dx), OP(layernorm_dw),  OP(rmsnorm),     OP(rmsnorm_dx),
+    OP(rmsnorm_dw),   OP(gemm),         OP(colsum),        OP(rope),        OP(attention),
+    OP(attention_dx), OP(act),          OP(act_dx),        OP(swiglu),      OP(swiglu_dx),
+    OP(add),          OP(dropout),      OP(cross_entropy), OP(ce_part),     OP(swap),
+    OP(route),        OP(route_dx),     OP(route_loss),    OP(place),       OP(arrive),
+    OP(dispatch),     OP(combine),      OP(combine_dw),    OP(expert_gemm), OP(sq_norm),
+    OP(decide),       OP(adamw),
+};
+
+const char *sn_cuda_op_name(enum sn_op_kind kind)
+{
+    return (int)kind >= 0 && kind < SN_NKERNELS ? entries[kind].name : "no operation";
+}
+
+int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_args *a)
+{
+    cx->fault.op = NULL;
+    cx->fault.what = NULL;
+    cx->fault.code = 0;
+    int rc = entries[kind].run(cx, a);
+    if (rc == 0)
+        return 0;
+    cx->fault.op = entries[kind].name;
+    if (!cx->fault.what)
+        cx->fault.what = "it failed";
+    return rc;
+}
+
+size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
+{
+    (void)threads;
+    switch (kind) {
+    case SN_OP_EMBED_GRAD:
+        return (size_t)a->in[1].rows * 2 * sizeof(int32_t);
+    case SN_OP_COLSUM:
+        return sn_sum_scratch(a->in[0].rows, a->in[0].cols, 1);
+    case SN_OP_LAYERNORM_DW:
+        return sn_sum_scratch(a->in[1].rows, a->in[1].cols, 2);
+    case SN_OP_RMSNORM_DW:
+        return sn_sum_scratch(a->in[1].rows, a->in[1].cols, 1);
+    case SN_OP_ROPE:
+        return (size_t)(sn_rope_entries(a->attr.seq) * a->attr.rotary_dim) * sizeof(double);
+    case SN_OP_ROUTE_LOSS:
+        return (size_t)SN_ROUTE_BLOCKS * 2 * sizeof(double);
+    case SN_OP_SQ_NORM:
+        return (size_t)sn_ceil_div(a->in[0].cols, SN_NORM_ELEMENTS) * 2 * sizeof(double);
+    case SN_OP_GEMM:
+        return SN_GEMM_WORKSPACE;
+    case SN_OP_ATTENTION_DX:
+        return sn_attention_dx_scratch(a);
+    default:
+        return 0;
+    }
+}
+
+int sn_cuda_open(struct sn_cuda *cx, int ordinal)
+{
+    memset(cx, 0, sizeof(*cx));
+    int rc = (int)cudaSetDevice(ordinal);
+    rc = rc ? rc : sn_cuda_device_of(ordinal, &cx->device);
+    if (rc == 0) {
+        cublasStatus_t st = cublasLtCreate(&cx->blas);
+        rc = st == CUBLAS_STATUS_SUCCESS ? 0 : 10000 + (int)st;
+    }
+    return rc;
+}
+
+void sn_cuda_close(struct sn_cuda *cx)
+{
+    if (cx->blas)
+        (void)cublasLtDestroy(cx->blas); /* nothing is left to be done about it */
+    cx->blas = NULL;
+}
+
+int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out)
+{
+    int major = 0, minor = 0, shared = 0, processors = 0;
+    cudaError_t e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, ordinal);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
+    if (e != cudaSuccess)
+        return (int)e;
+    out->arch = 10 * major + minor;
+    out->multiprocessors = processors;
+    out->shared_per_block = (size_t)shared;
+    return 0;
+}
+
+const char *sn_cuda_refuses(const struct sn_cuda_device *d, enum sn_dtype storage)
+{
+    if (d->arch < 70)
+        return "devices before sm_70 (Volta) are not supported";
+    if (storage == SN_BF16 && d->arch < 80)
+        return "bf16 needs sm_80 or later; use fp16 on this device";
+    return NULL;
+}

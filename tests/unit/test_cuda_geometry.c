@@ -1,0 +1,232 @@
+/*
+ * Launch shapes and shared memory of the CUDA kernels, over sizes up to the limits of devices.
+ * Needs no GPU: kernels/cuda/geometry.h and its like are plain C.
+ */
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/gemm.h"
+#include "tests/lib/tap.h"
+
+static const int64_t rows_of[] = {0,    1,     2,     7,      31,      32,        33,
+                                  4096, 65535, 65536, 131072, 1 << 24, 2147483648};
+static const int64_t widths[] = {1,   2,   3,    31,   32,    33,     255,
+                                 256, 257, 1024, 4096, 16384, 131072, 2147483648};
+enum { NROWS = sizeof(rows_of) / sizeof(rows_of[0]), NWIDTHS = sizeof(widths) / sizeof(widths[0]) };
+
+/* Shared memory that a block may ask for, by architecture. */
+static const struct {
+    int arch;
+    size_t shared;
+} devices[] = {{70, 96 * 1024},  {75, 64 * 1024},   {80, 163 * 1024}, {86, 99 * 1024},
+               {90, 227 * 1024}, {100, 227 * 1024}, {120, 99 * 1024}};
+enum { NDEVICES = sizeof(devices) / sizeof(devices[0]) };
+
+static bool is_launchable(const struct sn_shape *g)
+{
+    return g->bx >= 1 && g->by >= 1 && g->bx * g->by <= SN_BLOCK_MOST && g->x <= 0x7fffffffu &&
+           g->y >= 1 && g->y <= SN_GRID_Y_MOST && g->z >= 1 && g->z <= SN_GRID_Y_MOST &&
+           (g->x > 0 || g->shared == 0);
+}
+
+static void grids_stay_within_limits(void)
+{
+    bool good = true;
+    for (int r = 0; r < NROWS; r++)
+        for (int w = 0; w < NWIDTHS; w++) {
+            struct sn_shape g[] = {sn_shape_line(rows_of[r]), sn_shape_plane(rows_of[r], widths[w]),
+                                   sn_shape_rows(rows_of[r], widths[w]),
+                                   sn_shape_rope(rows_of[r], widths[w], 128)};
+            for (size_t i = 0; i < sizeof(g) / sizeof(g[0]); i++) {
+                good = good && is_launchable(&g[i]);
+                good = good && (g[i].x > 0) == (rows_of[r] > 0); /* nothing for nothing */
+            }
+            struct sn_shape s = sn_shape_sums(rows_of[r], widths[w]);
+            good = good && (rows_of[r] == 0 ? s.y == 0 : is_launchable(&s));
+        }
+    tap_ok(good, "grids and blocks stay within every device's limits, up to 2^31 rows or columns");
+}
+
+/* What the strided walks of device.cuh visit, thread by thread: each item once. */
+static bool walk_is_complete(int64_t rows, int64_t width)
+{
+    enum { MOST = 1 << 16 };
+    static unsigned char seen[MOST];
+    struct sn_shape g = sn_shape_plane(rows, width);
+    if (rows * width > MOST)
+        return false;
+    memset(seen, 0, (size_t)(rows * width));
+    for (int64_t row = 0; row < (int64_t)g.x * g.by; row++)
+        for (int64_t col = 0; col < (int64_t)g.y * g.bx; col++)
+            for (int64_t r = row; r < rows; r += (int64_t)g.x * g.by)
+                for (int64_t v = col; v < width; v += (int64_t)g.y * g.bx)
+                    seen[r * width + v]++;
+    for (int64_t i = 0; i < rows * width; i++)
+        if (seen[i] != 1)
+            return false;
+    return true;
+}
+
+static void every_item_is_visited_once(void)
+{
+    bool good = true;
+    for (int64_t rows = 1; rows < 40; rows += 3)
+        for (int64_t width = 1; width < 600; width += 37)
+            good = good && walk_is_complete(rows, width);
+    tap_ok(good, "the walk over rows x columns visits each item once");
+    tap_ok(walk_is_complete(65536, 1) && walk_is_complete(1, 65536), "narrow and wide ones too");
+}
+
+static void rows_fit_their_registers(void)
+{
+    bool good = true;
+    for (int w = 0; w < NWIDTHS; w++) {
+        struct sn_shape g = sn_shape_rows(1000, widths[w]);
+        bool fits = (int64_t)g.bx * SN_ROW_KEPT >= widths[w];
+        good = good && fits == sn_row_is_kept(widths[w]);
+        good = good && g.bx % SN_WARP == 0 && (g.bx == SN_WARP || g.by == 1);
+        good = good && g.bx / SN_WARP <= SN_WARP; /* one warp adds the warps' sums */
+    }
+    tap_ok(good, "a row is kept in registers exactly when its threads have room for it");
+}
+
+static void sums_of_columns_cover_all_rows(void)
+{
+    bool good = true;
+    for (int r = 1; r < NROWS; r++) {
+        int64_t chunk = sn_sum_chunk(rows_of[r]), chunks = sn_sum_chunks(rows_of[r]);
+        good = good && chunk % SN_SUM_ROWS == 0 && chunks >= 1 && chunks <= SN_SUM_CHUNKS;
+        good = good && chunk * chunks >= rows_of[r] && chunk * (chunks - 1) < rows_of[r];
+        /* what the kernel works out from its grid alone */
+        int64_t again = sn_ceil_div(sn_ceil_div(rows_of[r], chunks), SN_SUM_ROWS) * SN_SUM_ROWS;
+        good = good && again * chunks >= rows_of[r] && again <= chunk;
+        good =
+            good && sn_sum_scratch(rows_of[r], 16384, 2) <= (size_t)SN_SUM_CHUNKS * 16384 * 2 * 8;
+    }
+    tap_ok(good, "chunks of rows cover all rows, in whole groups, and scratch stays small");
+}
+
+static void ranges_of_heads_cover_all_heads(void)
+{
+    bool good = true;
+    for (int64_t heads = 1; heads <= 200; heads++)
+        for (int r = 1; r < NROWS; r++) {
+            struct sn_shape g = sn_shape_rope(rows_of[r], 16, heads);
+            good = good && (int64_t)g.z * sn_rope_heads(heads, g.z) >= heads;
+        }
+    tap_ok(good, "ROPE's ranges of heads cover all heads");
+    tap_ok(sn_rope_entries(1) == 65 && sn_rope_entries(131072) == 64 + 2048 + 1 &&
+               sn_rope_entries(63) == 65 && sn_rope_entries(64) == 66,
+           "the table of angles has an entry for every position below seq");
+}
+
+static void products_cover_their_result(void)
+{
+    static const int64_t sizes[] = {1, 63, 64, 65, 4096, 131072, 4194240};
+    bool good = true;
+    for (int m = 0; m < 7; m++)
+        for (int n = 0; n < 7; n++)
+            for (int64_t s = 0; s < 300; s += 17) {
+                struct sn_shape g = sn_shape_product(sizes[m], sizes[n], s, 1);
+                bool fits = sn_product_fits(sizes[m], sizes[n], s, 1);
+                good = good && (!fits || is_launchable(&g));
+                good = good && (int64_t)g.y * SN_PRODUCT_N >= sizes[n];
+                /* each segment may end in a part of a tile */
+                good =
+                    good && (s == 0 || (int64_t)g.x >= sizes[m] / SN_PRODUCT_M + (s > 1 ? s : 0));
+            }
+    tap_ok(good, "products cover their result, one part of a tile for each segment");
+    tap_ok(!sn_product_fits(1, SN_PRODUCT_N * 65536LL, 1, 1) &&
+               !sn_product_fits((int64_t)SN_PRODUCT_M << 31, 1, 1, 1) &&
+               !sn_product_fits(1, 1, 1, 65536),
+           "what exceeds a grid is known before it is launched");
+}
+
+static void attention_fits_every_device(void)
+{
+    bool good = true, largest = true;
+    for (int i = 0; i < NDEVICES; i++)
+        for (int d = 1; d <= 256; d++)
+            for (int pass = SN_ATTN_FORWARD; pass <= SN_ATTN_DKV; pass++) {
+                struct sn_attn_tile simt =
+                    sn_attn_tile_of(SN_ATTN_SIMT, (enum sn_attn_pass)pass, d, devices[i].shared);
+                good = good && simt.family == SN_ATTN_SIMT && simt.t >= 8 &&
+                       simt.shared <= devices[i].shared;
+                struct sn_attn_tile w =
+                    sn_attn_tile_of(SN_ATTN_WMMA, (enum sn_attn_pass)pass, d, devices[i].shared);
+                good = good && (w.family == SN_ATTN_NONE || w.t >= 16);
+                good = good && (d > 128 || w.family == SN_ATTN_WMMA); /* Volta and Turing too */
+                size_t twice =
+                    sn_attn_tile_shared(SN_ATTN_SIMT, (enum sn_attn_pass)pass, simt.t * 2, d);
+                largest = largest && (simt.t == 64 || twice > devices[i].shared);
+            }
+    tap_ok(good, "tiles of attention fit every device for heads of up to 256 columns");
+    tap_ok(largest, "and none could be larger");
+    tap_ok(sn_attn_tile_of(SN_ATTN_SIMT, SN_ATTN_DKV, 4096, 227 * 1024).family == SN_ATTN_NONE,
+           "a head that fits nowhere is said to");
+}
+
+static void attention_takes_the_fastest_family(void)
+{
+    tap_ok(sn_attn_family_of(70, 163 * 1024, SN_F16, 64, true) == SN_ATTN_WMMA &&
+               sn_attn_family_of(75, 163 * 1024, SN_F16, 80, false) == SN_ATTN_WMMA,
+           "fp16 on Volta and Turing: warp matrix functions");
+    tap_ok(sn_attn_family_of(80, 163 * 1024, SN_BF16, 128, true) == SN_ATTN_MMA &&
+               sn_attn_family_of(90, 163 * 1024, SN_F16, 64, true) == SN_ATTN_MMA,
+           "16-bit types from sm_80 on: mma");
+    tap_ok(sn_attn_family_of(90, 163 * 1024, SN_F32, 64, true) == SN_ATTN_SIMT &&
+               sn_attn_family_of(80, 163 * 1024, SN_BF16, 20, true) == SN_ATTN_SIMT &&
+               sn_attn_family_of(80, 163 * 1024, SN_BF16, 64, false) == SN_ATTN_SIMT &&
+               sn_attn_family_of(80, 163 * 1024, SN_BF16, 264, true) == SN_ATTN_SIMT,
+           "fp32, odd widths, unaligned rows: plain arithmetic");
+}
+
+static void mma_tiles_fit_every_device_that_has_them(void)
+{
+    bool narrow = true, wide = true;
+    for (int i = 0; i < NDEVICES; i++) {
+        if (devices[i].arch < 80)
+            continue;
+        for (int d = 8; d <= 128; d += 8)
+            narrow = narrow && sn_attn_mma_fits(sn_attn_mma_width(d), devices[i].shared);
+        if (devices[i].shared >= 163 * 1024)
+            wide = wide && sn_attn_mma_fits(256, devices[i].shared);
+    }
+    tap_ok(sn_attn_wgmma_shared(64) <= 113 * 1024 && sn_attn_wgmma_shared(128) <= 227 * 1024,
+           "warpgroup tiles: two blocks of narrow heads a multiprocessor, one of wide ones");
+    tap_ok(narrow, "heads of up to 128 columns take mma on every device from sm_80 on");
+    tap_ok(wide, "heads of up to 256 columns where shared memory is large");
+    tap_ok(sn_attn_family_of(86, 99 * 1024, SN_BF16, 256, true) == SN_ATTN_SIMT,
+           "and plain arithmetic where it is not");
+}
+
+static void alignment_is_seen(void)
+{
+    struct sn_mat m = {(void *)(uintptr_t)0x1000, SN_BF16, 4, 64, 64}, n = m, none = {0};
+    const struct sn_mat *both[] = {&m, &n, &none};
+    tap_ok(sn_common(both, 3) == SN_BF16, "operands of one type at 16-byte addresses: that type");
+    n.ld = 65;
+    tap_ok(sn_common(both, 3) == SN_NDTYPES, "a row at an odd address: one element at a time");
+    n.rows = 1;
+    tap_ok(sn_common(both, 3) == SN_BF16, "the distance of rows does not matter to one row");
+    n.cols = 63;
+    tap_ok(sn_common(both, 3) == SN_NDTYPES, "a row that is no whole pieces");
+    n = m;
+    n.dtype = SN_F16;
+    tap_ok(sn_common(both, 3) == SN_NDTYPES, "two types");
+    m.dtype = n.dtype = SN_I32;
+    tap_ok(sn_common(both, 3) == SN_NDTYPES, "a type that is no small float");
+}
+
+int main(void)
+{
+    grids_stay_within_limits();
+    every_item_is_visited_once();
+    rows_fit_their_registers();
+    sums_of_columns_cover_all_rows();
+    ranges_of_heads_cover_all_heads();
+    products_cover_their_result();
+    attention_fits_every_device();
+    attention_takes_the_fastest_family();
+    mma_tiles_fit_every_device_that_has_them();
+    alignment_is_seen();
+    return tap_done();
+}
