@@ -70,6 +70,16 @@ BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter x86_64,$(ARCH))
 FUZZ     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 CLI      := $(wildcard tests/cli/*.sh)
 CLITOOL  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cli/*.c))
+# The CUDA kernels' sources as C++, run on the host by the kernels' unit tests (tests/cuda_emul).
+EMULCXX  := $(firstword $(shell command -v g++ clang++ 2>/dev/null))
+EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I. -include tests/cuda_emul/emul.h -include tests/cuda_emul/mma.h -include tests/cuda_emul/wgmma.h -MMD -MP -Wall -Wextra \
+             -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing
+EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
+            $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc))
+OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
+            tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda
+EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%)))
+EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
 # What a run of tests costs, @seconds where the runner's limit of 120 is too short.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
 STATIC   := $(if $(SAN),,tests/lint tests/docs)
@@ -163,6 +173,35 @@ $(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/nccl_none
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
 	$(link)
 
+# The same unit tests on another table than the CPU's (tests/gpu/other_table.h).
+$(BUILD)/emul/%.o: kernels/cuda/%.cu
+	@mkdir -p $(@D)
+	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -x c++ -c $< -o $@
+$(BUILD)/emul/emul_%.o: tests/cuda_emul/%.cc
+	@mkdir -p $(@D)
+	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
+$(BUILD)/other/%.o: tests/unit/%.c
+	@mkdir -p $(@D)
+	$(call say,cc,$@)$(CC) $(BASEFLAGS) -Dsn_ops_cpu=kt_other_ops -Dsn_cpu_table_generic=kt_other_table $(CFLAGS) -c $< -o $@
+$(BUILD)/tests/emul/%: $(BUILD)/other/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(EMULCXX) -o $@ $^ -lm
+$(BUILD)/tests/emul/test_kernels_cuda: $(BUILD)/tests/gpu/test_kernels_cuda.o $(EMULOBJ) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $^ $(LIBS)
+# And on a GPU, with the plugin's kernels: found from the test, in the bundle too.
+define link_gpu
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(dir $(PLUGIN)) -l:$(notdir $(PLUGIN)) \
+	    -Wl,-rpath,'$$ORIGIN/../../lib/sennit' -L$(CUDA)/lib64 -L$(CUDA)/lib -lcudart_static $(LIBS) -lrt
+endef
+$(BUILD)/tests/gpu/test_kernels_cuda: $(BUILD)/tests/gpu/test_kernels_cuda.o $(CUDA_OUT)/tests/gpu/table.cu.o $(PLUGIN) $(LIB)
+	$(link_gpu)
+$(BUILD)/tests/gpu/test_%: $(BUILD)/other/test_%.o $(CUDA_OUT)/tests/gpu/table.cu.o $(BUILD)/lib/base/rng.o $(PLUGIN)
+	$(link_gpu)
+# Warpgroup products belong to sm_90a alone; elsewhere the file is a stub that is not taken.
+$(CUDA_OUT)/kernels/cuda/attention_wgmma.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
+
 # Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
 $(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
 	$(link)
@@ -183,8 +222,8 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
-run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(FAKE) $(FAKECUDA) $(PLUGIN)
-	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) tests/gpu/sm70.sh@1800 $(STATIC)
+run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(FAKE) $(FAKECUDA) $(PLUGIN)
+	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) $(EMULRUN) tests/gpu/sm70.sh@1800 $(STATIC)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
 
@@ -200,7 +239,7 @@ check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; s
 	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tests/run tests/gpu/sm70.sh@1800
 gpu-bundle: ## build/sennit-gpu.tar.gz: binaries, tests and libraries for a machine that has CUDA and nothing else
 	$(again) CUDA_ARCH="80 90" run-bundle
-GPUTEST  := $(if $(PLUGIN),$(patsubst tests/gpu/%.c,$(BUILD)/tests/gpu/%,$(wildcard tests/gpu/test_*.c)))
+GPUTEST  := $(if $(PLUGIN),$(OTHER:%=$(BUILD)/tests/gpu/%))
 run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BUILD)/tests/unit/test_no_alloc
 	@BUILD=$(BUILD) VERSION=$(VERSION) tests/gpu/bundle
 check-gpu: ## Everything that needs a GPU, with a report in build/gpu-report.md; says so where there is none

@@ -1,0 +1,48 @@
+/*
+ * copy.cc - asynchronous copies of each thread, which happen when they are waited for.
+ */
+#include "tests/cuda_emul/mma.h"
+
+#include <vector>
+
+struct copy {
+    void *to;
+    const void *from;
+    bool there;
+    int group;
+};
+
+static std::vector<copy> pending[SN_BLOCK_MOST];
+static int groups[SN_BLOCK_MOST];
+
+static int me(void)
+{
+    return (int)(threadIdx.y * blockDim.x + threadIdx.x);
+}
+
+void sn_emul_copy(void *to, const void *from, bool there)
+{
+    memset(to, 0xff, 16); /* what is read too early is NaN */
+    pending[me()].push_back({to, from, there, groups[me()]});
+}
+
+void sn_emul_commit(void)
+{
+    groups[me()]++;
+}
+
+void sn_emul_wait(int most)
+{
+    std::vector<copy> later;
+    for (const copy &c : pending[me()]) {
+        if (c.group >= groups[me()] - most) {
+            later.push_back(c);
+            continue;
+        }
+        if (c.there)
+            memcpy(c.to, c.from, 16);
+        else
+            memset(c.to, 0, 16);
+    }
+    pending[me()] = later;
+}

@@ -1,0 +1,248 @@
+/*
+ * emul.cc - fibres, barriers and grids; see emul.h.
+ *
+ * A fibre is entered once through ucontext and afterwards by _longjmp, which makes no system call.
+ * Fibres live as long as the program: each runs one block's body after another.
+ */
+#include "tests/cuda_emul/emul.h"
+
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+enum { MOST = SN_BLOCK_MOST, WARPS = MOST / 32, STACK = 256 * 1024, SHARED = 256 * 1024 };
+
+struct sn_emul_3 threadIdx, blockIdx, blockDim, gridDim;
+long sn_emul_launches;
+
+struct barrier {
+    unsigned arrived, turn;
+};
+
+struct fibre {
+    jmp_buf at;
+    bool entered, done;
+};
+
+static struct fibre fibre[MOST];
+static jmp_buf scheduler;
+static ucontext_t entry, main_context;
+static unsigned char *stacks, *shared_memory;
+static int current, threads, live;
+static bool moved; /* something happened in this round */
+static struct barrier block_barrier, warp_barrier[WARPS], group_barrier[WARPS];
+static unsigned char slots[WARPS][32 * 64] __attribute__((aligned(64)));
+static unsigned char group_room[WARPS][65536] __attribute__((aligned(64)));
+static struct sn_emul_body *work;
+
+unsigned char *sn_emul_shared(void)
+{
+    return shared_memory;
+}
+void *sn_emul_slots(void)
+{
+    return slots[current / 32];
+}
+int sn_emul_lane(void)
+{
+    return current % 32;
+}
+void *sn_emul_group_room(void)
+{
+    return group_room[current / 128];
+}
+
+static void set_thread(int i)
+{
+    current = i;
+    threadIdx.x = (unsigned)i % blockDim.x;
+    threadIdx.y = (unsigned)i / blockDim.x % blockDim.y;
+    threadIdx.z = 0;
+}
+
+static void yield(void)
+{
+    int me = current;
+    if (_setjmp(fibre[me].at) == 0)
+        _longjmp(scheduler, 1);
+    set_thread(me);
+}
+
+static void wait_for(struct barrier *b, unsigned count)
+{
+    unsigned turn = b->turn;
+    moved = true;
+    if (++b->arrived >= count) {
+        b->arrived = 0;
+        b->turn++;
+        return;
+    }
+    while (b->turn == turn)
+        yield();
+    moved = true;
+}
+
+void __syncthreads(void)
+{
+    wait_for(&block_barrier, (unsigned)threads); /* every thread: one that left is an error here */
+}
+void sn_emul_warp_barrier(unsigned mask)
+{
+    int whole = threads - current / 32 * 32 < 32 ? threads - current / 32 * 32 : 32;
+    unsigned there = whole == 32 ? mask : mask & ((1u << whole) - 1);
+    if (!(there >> (current % 32) & 1)) {
+        fprintf(stderr, "emul: lane %d is not in the mask of its own exchange\n", current % 32);
+        abort();
+    }
+    wait_for(&warp_barrier[current / 32], (unsigned)__builtin_popcount(there));
+}
+void sn_emul_group_barrier(int n)
+{
+    wait_for(&group_barrier[current / n], (unsigned)n);
+}
+
+static void fibre_main(void)
+{
+    for (;;) {
+        work->run();
+        fibre[current].done = true;
+        live--;
+        moved = true;
+        int me = current;
+        if (_setjmp(fibre[me].at) == 0)
+            _longjmp(scheduler, 1);
+        set_thread(me);
+    }
+}
+
+static void enter(int i)
+{
+    fibre[i].entered = true;
+    (void)getcontext(&entry);
+    entry.uc_stack.ss_sp = stacks + (size_t)i * STACK;
+    entry.uc_stack.ss_size = STACK;
+    entry.uc_link = NULL;
+    makecontext(&entry, fibre_main, 0);
+    (void)swapcontext(&main_context, &entry);
+}
+
+/* In which order the threads of a round run. */
+static int in_order(int i, int order, uint32_t round)
+{
+    if (order == 0)
+        return i;
+    if (order == 1)
+        return threads - 1 - i;
+    uint32_t step = (2u * ((uint32_t)order * 2654435761u + round * 40503u) + 1) % 1024;
+    while (step == 0 || (threads % 2 == 0 && step % 2 == 0) ||
+           (threads % 3 == 0 && step % 3 == 0) || (threads % 5 == 0 && step % 5 == 0) ||
+           (threads % 7 == 0 && step % 7 == 0))
+        step++;
+    return (int)((uint64_t)i * step % (uint32_t)threads);
+}
+
+static void run_block(int order)
+{
+    live = threads;
+    memset(&block_barrier, 0, sizeof(block_barrier));
+    memset(warp_barrier, 0, sizeof(warp_barrier));
+    memset(group_barrier, 0, sizeof(group_barrier));
+    for (int i = 0; i < threads; i++)
+        fibre[i].done = false;
+    for (volatile uint32_t round = 0; live > 0; round = round + 1) {
+        moved = false;
+        for (volatile int n = 0; n < threads; n = n + 1) {
+            volatile int i = in_order(n, order, round);
+            if (fibre[i].done)
+                continue;
+            set_thread(i);
+            if (_setjmp(scheduler) == 0) {
+                if (fibre[i].entered)
+                    _longjmp(fibre[i].at, 1);
+                enter(i);
+            }
+        }
+        if (!moved && live > 0) {
+            fprintf(stderr,
+                    "emul: %d of %d threads wait at a barrier that the others never reach\n", live,
+                    threads);
+            abort();
+        }
+    }
+}
+
+void sn_emul_grid(struct sn_shape g, struct sn_emul_body *body)
+{
+    static int order = -1;
+    if (!stacks) {
+        stacks = (unsigned char *)mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        shared_memory = (unsigned char *)mmap(NULL, SHARED, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        order = getenv("SN_EMUL_ORDER") ? atoi(getenv("SN_EMUL_ORDER")) : 0;
+    }
+    sn_emul_launches++;
+    work = body;
+    threads = (int)(g.bx * g.by);
+    blockDim = {g.bx, g.by, 1};
+    gridDim = {g.x, g.y, g.z};
+    for (unsigned z = 0; z < g.z; z++)
+        for (unsigned y = 0; y < g.y; y++)
+            for (unsigned x = 0; x < g.x; x++) {
+                blockIdx = {x, y, z};
+                memset(shared_memory, 0xff, g.shared + 4096);
+                run_block(order);
+                for (size_t i = g.shared; i < g.shared + 4096; i++)
+                    if (shared_memory[i] != 0xff) {
+                        fprintf(stderr, "emul: shared memory is written beyond its %zu bytes\n",
+                                g.shared);
+                        abort();
+                    }
+            }
+}
+
+/* --- the runtime ----------------------------------------------------------------------------- */
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *f, const void *)
+{
+    f->maxThreadsPerBlock = SN_BLOCK_MOST;
+    return cudaSuccess;
+}
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t)
+{
+    memset(p, value, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t)
+{
+    for (size_t r = 0; r < height; r++)
+        memset((char *)p + r * pitch, value, width);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int, cudaStream_t)
+{
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, int, cudaStream_t)
+{
+    for (size_t r = 0; r < height; r++)
+        memcpy((char *)to + r * to_pitch, (const char *)from + r * from_pitch, width);
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int)
+{
+    static const int v[] = {9, 0, 4, 227 * 1024};
+    *value = v[what];
+    return cudaSuccess;
+}
+const char *cudaGetErrorString(cudaError_t)
+{
+    return "an emulated error";
+}

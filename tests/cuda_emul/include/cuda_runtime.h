@@ -1,0 +1,27 @@
+/* cuda_runtime.h - see tests/cuda_emul/emul.h. */
+#ifndef SN_EMUL_RUNTIME_H
+#define SN_EMUL_RUNTIME_H
+
+#include <cuda_runtime_api.h>
+
+#include <stdint.h>
+
+struct uint4 {
+    uint32_t x, y, z, w;
+};
+struct uint2 {
+    uint32_t x, y;
+};
+struct float2 {
+    float x, y;
+};
+struct float4 {
+    float x, y, z, w;
+};
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+    uint4 v = {x, y, z, w};
+    return v;
+}
+
+#endif

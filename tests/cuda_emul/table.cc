@@ -1,0 +1,60 @@
+/*
+ * table.cc - the table of tests/gpu/other_table.h, emulated: operands stay where they are.
+ *
+ * SN_EMUL_ARCH is the architecture that the kernels are told (default 90).
+ */
+#include "tests/cuda_emul/emul.h"
+#include "tests/gpu/other_table.h"
+
+static struct sn_cuda *context(void)
+{
+    const char *arch = getenv("SN_EMUL_ARCH");
+    static struct sn_cuda cx;
+    cx.device.arch = arch ? atoi(arch) : 90;
+    cx.device.multiprocessors = 4;
+    cx.device.shared_per_block = cx.device.arch >= 90   ? 227 * 1024
+                                 : cx.device.arch == 80 ? 163 * 1024
+                                 : cx.device.arch == 75 ? 64 * 1024
+                                 : cx.device.arch == 70 ? 96 * 1024
+                                                        : 99 * 1024;
+    return &cx;
+}
+
+template <int kind> static int run(const struct sn_args *a, int)
+{
+    return sn_cuda_run_op(context(), (enum sn_op_kind)kind, a);
+}
+
+template <int kind> struct filled {
+    static void fill(struct sn_ops *t)
+    {
+        t->run[kind] = run<kind>;
+        filled<kind - 1>::fill(t);
+    }
+};
+template <> struct filled<-1> {
+    static void fill(struct sn_ops *)
+    {
+    }
+};
+
+static struct sn_ops make(void)
+{
+    struct sn_ops t;
+    t.name = "cuda/emulated";
+    t.scratch = sn_cuda_scratch;
+    filled<SN_NKERNELS - 1>::fill(&t);
+    return t;
+}
+
+extern "C" {
+const struct sn_ops kt_other_table = make();
+const struct sn_ops *kt_other_ops(void)
+{
+    return &kt_other_table;
+}
+double kt_slack(enum sn_op_kind kind, enum sn_dtype t)
+{
+    return kt_slack_of(kind, t);
+}
+}

@@ -1,0 +1,195 @@
+/*
+ * table.cu - the table of tests/gpu/other_table.h on the first GPU: operands are copied there, an
+ * operation runs, and what it may write is copied back.
+ *
+ * Around each operand on the device lie guards that must survive; an address keeps its alignment.
+ * Operands that overlap on the host overlap there too. Without a device the program says so and
+ * ends before its first test.
+ */
+#include "kernels/cuda/cuda.h"
+#include "tests/gpu/other_table.h"
+
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD = 4096, ALIGN = 256, MOST = SN_MAX_IN + SN_MAX_OUT };
+
+/* Host bytes [first, end), and where they are on the device. */
+struct region {
+    char *first, *end, *device; /* device: of `first` */
+    char *base;                 /* of the allocation, guards included */
+    size_t bytes;               /* of the allocation */
+};
+
+struct regions {
+    struct region r[MOST];
+    int n;
+};
+
+static struct sn_cuda context;
+
+static void must(cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess)
+        return;
+    printf("Bail out! %s: %s\n", what, cudaGetErrorString(e));
+    exit(1);
+}
+
+/* Adds the bytes of m, joined with what they overlap. */
+static void add(struct regions *all, const struct sn_mat *m)
+{
+    if (!m->p || m->rows == 0 || m->cols == 0)
+        return;
+    char *first = (char *)m->p;
+    char *end = first + (size_t)((m->rows - 1) * m->ld + m->cols) * sn_dtype_size(m->dtype);
+    for (int i = 0; i < all->n; i++) {
+        struct region *r = &all->r[i];
+        if (r->end <= first || end <= r->first)
+            continue;
+        first = r->first < first ? r->first : first;
+        end = r->end > end ? r->end : end;
+        all->r[i--] = all->r[--all->n];
+    }
+    struct region made = {first, end, NULL, NULL, 0};
+    all->r[all->n++] = made;
+}
+
+static void upload(struct region *r)
+{
+    size_t bytes = (size_t)(r->end - r->first);
+    r->bytes = bytes + 2 * GUARD + ALIGN;
+    must(cudaMalloc((void **)&r->base, r->bytes), "memory for an operand");
+    must(cudaMemset(r->base, 0xa5, r->bytes), "guards");
+    r->device = r->base + GUARD + (uintptr_t)r->first % ALIGN;
+    must(cudaMemcpy(r->device, r->first, bytes, cudaMemcpyHostToDevice),
+         "an operand to the device");
+}
+
+/* Back to the host; false when a guard was written to. */
+static bool download(struct region *r)
+{
+    size_t bytes = (size_t)(r->end - r->first), before = (size_t)(r->device - r->base);
+    char *all = (char *)malloc(r->bytes);
+    bool good = all != NULL;
+    if (!all)
+        return false;
+    must(cudaMemcpy(all, r->base, r->bytes, cudaMemcpyDeviceToHost), "an operand from the device");
+    for (size_t i = 0; i < r->bytes; i++)
+        if ((i < before || i >= before + bytes) && (unsigned char)all[i] != 0xa5)
+            good = false;
+    memcpy(r->first, all + before, bytes);
+    free(all);
+    return good;
+}
+
+static void *device_of(const struct regions *all, void *p)
+{
+    for (int i = 0; i < all->n; i++)
+        if ((char *)p >= all->r[i].first && (char *)p < all->r[i].end)
+            return all->r[i].device + ((char *)p - all->r[i].first);
+    return NULL;
+}
+
+static int run_kind(enum sn_op_kind kind, const struct sn_args *a)
+{
+    struct sn_args d = *a;
+    struct regions all;
+    all.n = 0;
+    struct sn_mat scalars = {a->scalars, SN_U8, 1, (int64_t)sizeof(*a->scalars), 0};
+    struct sn_mat scratch = {a->scratch, SN_U8, 1, (int64_t)sn_cuda_scratch(kind, a, 1), 0};
+    struct regions work;
+    work.n = 0;
+    for (int i = 0; i < SN_MAX_IN; i++)
+        add(&all, &a->in[i]);
+    for (int i = 0; i < SN_MAX_OUT; i++)
+        add(&all, &a->out[i]);
+    add(&work, &scalars);
+    add(&work, &scratch);
+    for (int i = 0; i < all.n; i++)
+        upload(&all.r[i]);
+    for (int i = 0; i < work.n; i++)
+        upload(&work.r[i]);
+    for (int i = 0; i < SN_MAX_IN; i++)
+        d.in[i].p = a->in[i].p ? device_of(&all, a->in[i].p) : NULL;
+    for (int i = 0; i < SN_MAX_OUT; i++)
+        d.out[i].p = a->out[i].p ? device_of(&all, a->out[i].p) : NULL;
+    d.scalars = (struct sn_scalars *)device_of(&work, a->scalars);
+    d.scratch = scratch.cols ? device_of(&work, a->scratch) : NULL;
+    int rc = sn_cuda_run_op(&context, kind, &d);
+    cudaError_t e = cudaStreamSynchronize(context.stream);
+    if (rc || e != cudaSuccess) {
+        printf("# %s: %s\n", sn_cuda_op_name(kind),
+               rc ? context.fault.what : cudaGetErrorString(e));
+        if (e != cudaSuccess)
+            must(e, sn_cuda_op_name(kind)); /* the device's context is lost */
+    }
+    for (int i = 0; i < all.n; i++)
+        if (!download(&all.r[i]))
+            rc = rc ? rc : printf("# %s wrote beside its operands\n", sn_cuda_op_name(kind));
+    for (int i = 0; i < work.n; i++)
+        if (!download(&work.r[i]))
+            rc = rc ? rc : printf("# %s wrote beside its scratch\n", sn_cuda_op_name(kind));
+    for (int i = 0; i < all.n; i++)
+        must(cudaFree(all.r[i].base), "freeing an operand");
+    for (int i = 0; i < work.n; i++)
+        must(cudaFree(work.r[i].base), "freeing scratch");
+    return rc;
+}
+
+template <int kind> static int run(const struct sn_args *a, int)
+{
+    return run_kind((enum sn_op_kind)kind, a);
+}
+
+template <int kind> struct filled {
+    static void fill(struct sn_ops *t)
+    {
+        t->run[kind] = run<kind>;
+        filled<kind - 1>::fill(t);
+    }
+};
+template <> struct filled<-1> {
+    static void fill(struct sn_ops *)
+    {
+    }
+};
+
+static struct sn_ops make(void)
+{
+    struct sn_ops t;
+    int devices = 0;
+    cudaError_t e = cudaGetDeviceCount(&devices);
+    if (e != cudaSuccess || devices == 0) {
+        printf("1..0 # SKIP no CUDA device here: %s\n",
+               e == cudaSuccess ? "the driver lists none" : cudaGetErrorString(e));
+        exit(0);
+    }
+    int rc = sn_cuda_open(&context, 0);
+    if (rc) {
+        printf("Bail out! the first device does not open: error %d\n", rc);
+        exit(1);
+    }
+    /* SN_GPU_ARCH=70: the kernels that an older device would take. */
+    const char *as = getenv("SN_GPU_ARCH");
+    if (as && atoi(as) < context.device.arch)
+        context.device.arch = atoi(as);
+    t.name = "cuda";
+    t.scratch = sn_cuda_scratch;
+    filled<SN_NKERNELS - 1>::fill(&t);
+    return t;
+}
+
+extern "C" {
+const struct sn_ops kt_other_table = make();
+const struct sn_ops *kt_other_ops(void)
+{
+    return &kt_other_table;
+}
+double kt_slack(enum sn_op_kind kind, enum sn_dtype t)
+{
+    return kt_slack_of(kind, t);
+}
+}
