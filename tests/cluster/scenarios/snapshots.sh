@@ -8,7 +8,7 @@
 
 cluster_begin 3
 make_tokens "$tmp/tok"
-batch=8 eval_every=0 every=0 layout="data: 2, tensor: 4" steps=80 hang=30
+batch=8 eval_every=0 every=0 layout="data: 2, tensor: 4" steps=300 hang=30
 job_file "$tmp/ref.yaml" "$tmp/ref"
 reference 8 "$tmp/ref.yaml"
 saving="snapshot_every: 1" slurm="spares: 1"
