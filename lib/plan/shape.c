@@ -63,6 +63,7 @@ void sn_shape_config(struct sn_config *out, const struct sn_config *c, const str
                                             .expert = k->expert,
                                             .expert_buffer = c->layout.expert_buffer,
                                             .comm_aware_recompute = c->layout.comm_aware_recompute,
+                                            .drop_duplicates = c->layout.drop_duplicates,
                                             .micro_batch = k->micro_batch,
                                             .virtual_stages = 1,
                                             .sequence_parallel = k->sequence_parallel,

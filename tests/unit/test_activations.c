@@ -19,7 +19,7 @@ struct layout {
     enum sn_family family;
     enum sn_dtype dtype;
     int tensor, context, kind, micro_batch, zero, recompute, kv_heads;
-    bool sequence_parallel, dropout, small_buckets, aware;
+    bool sequence_parallel, dropout, small_buckets, aware, drop;
     struct pipe pipe;
     int expert, data; /* 0: 1 */
     double buffer;
@@ -51,6 +51,7 @@ static struct sn_config config_of(const struct layout *x)
     l->bucket = x->small_buckets ? 4 << 10 : l->bucket; /* the table, the positions: apart */
     l->recompute = (enum sn_recompute)x->recompute;
     l->comm_aware_recompute = x->aware;
+    l->drop_duplicates = x->drop;
     l->sequence_parallel = x->sequence_parallel;
     l->pipeline = x->pipe.stages;
     l->virtual_stages = x->pipe.parts;
@@ -245,6 +246,7 @@ static void experts_keep_what_the_formula_says(void)
             x.context = 2;
             x.data /= 2;
         }
+        x.drop = k % 3 == 0;
         if (!x.pipe.split && x.pipe.schedule != SN_ZERO_BUBBLE)
             check(&apart, &x);
     }
@@ -262,6 +264,7 @@ static void kept_results_of_collectives_are_counted(void)
         x.tensor = 1 + k / 8 % 3;
         x.sequence_parallel = k / 24 % 2;
         x.context = 1 + k / 48 % 2;
+        x.drop = k % 5 < 2;
         x.kind = SN_CONTEXT_ALL_TO_ALL;
         x.pipe = pipes[k / 96];
         if (x.family == SN_MIXTRAL) {
