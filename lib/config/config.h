@@ -49,6 +49,7 @@ struct sn_run_config {
 
 struct sn_experts_config {  /* of a layer that has experts */
     int count, top_k;       /* count 0: none */
+    int shared;             /* experts that every token visits beside its own */
     int every;              /* layers every - 1, 2 every - 1, ... have them, the others are dense */
     double capacity_factor; /* 0: dropless */
     double aux_loss, z_loss;

@@ -124,9 +124,12 @@ static bool is_kept(const struct sn_key *section)
     return false;
 }
 
-/* A dense model says nothing of experts: its text and its hash are what they always were. */
+/* A dense model says nothing of experts, and one without shared experts nothing of those: its text
+ * and its hash are what they always were. */
 static bool is_said(const struct sn_key *k, const struct sn_config *c)
 {
+    if (strcmp(k->name, "model.experts.shared") == 0 && c->model.experts.shared == 0)
+        return false;
     return c->model.experts.count > 0 || (strncmp(k->name, "model.experts", 13) != 0 &&
                                           strcmp(k->name, "layout.expert_buffer") != 0);
 }

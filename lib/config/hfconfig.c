@@ -355,11 +355,13 @@ static enum sn_status check_model(const struct sn_model_config *m, struct sn_err
             "config.json: model.rotary_pct: %g, but the field's %s rotates whole heads (1)",
             m->rotary_pct, family);
     const struct sn_experts_config *x = &m->experts;
-    if (x->count > 0 && (x->every > 1 || x->capacity_factor > 0))
+    if (x->count > 0 && (x->every > 1 || x->capacity_factor > 0 || x->shared > 0))
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.experts.%s: the field's mixtral has experts in every "
-                       "layer, and they take all tokens",
-                       x->every > 1 ? "every" : "capacity_factor");
+                       "layer, which take all tokens, and none that is shared",
+                       x->every > 1    ? "every"
+                       : x->shared > 0 ? "shared"
+                                       : "capacity_factor");
     return SN_OK;
 }
 

@@ -30,6 +30,8 @@ static const struct row rows[] = {
     {"ffn.up",      {SN_CUT_ROWS, SN_CUT_ROWS, SHARED,   FEATURES}},
     {"ffn.gate_up", {SN_CUT_ROWS, SN_CUT_ROWS, SHARED,   FEATURES}},
     {"ffn.down",    {SN_CUT_COLS, SN_CUT_NONE, FEATURES, PARTIAL}},
+    {"ffn.shared.gate_up", {SN_CUT_ROWS, SN_CUT_ROWS, SHARED, FEATURES}},
+    {"ffn.shared.down", {SN_CUT_COLS, SN_CUT_NONE, FEATURES, PARTIAL}},
     {"ffn.router",  {SN_CUT_SUMMED, SN_CUT_NONE, SHARED,  SHARED}},
     /* the two matrices of an expert */
     {"ffn.experts", {SN_CUT_ROWS, SN_CUT_COLS, SHARED,   PARTIAL}},

@@ -176,32 +176,61 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
     return dropout(b, linear(b, r, o, &wo, "attn.o"), 1, "attn.drop");
 }
 
-static int ffn(struct sn_model_builder *b, const struct recipe *r, int x)
+/* down(silu(gate x) * up x), inner width f, at points that begin with `where`. */
+static int swiglu(struct sn_model_builder *b, const struct recipe *r, int x, int64_t f,
+                  const char *where)
+{
+    const struct sn_model_config *c = b->config;
+    char point[64];
+    int l = owner(b);
+    struct sn_node *n;
+    struct sn_param w =
+        param(c->hidden, SN_INIT_NORMAL, c->init_std, "layers.%d.%s.gate_up.weight", l, where);
+    sn_model_piece(b, &w, f, "layers.%d.%s.gate.weight", l, where);
+    sn_model_piece(b, &w, f, "layers.%d.%s.up.weight", l, where);
+    (void)snprintf(point, sizeof(point), "%s.gate_up", where);
+    int h = linear(b, r, x, &w, point);
+    (void)snprintf(point, sizeof(point), "%s.swiglu", where);
+    h = unary(b, SN_NODE_SWIGLU, h, f, point, &n);
+    struct sn_param v = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
+                              "layers.%d.%s.down.weight", l, where);
+    sn_model_piece(b, &v, c->hidden, "layers.%d.%s.down.weight", l, where);
+    (void)snprintf(point, sizeof(point), "%s.down", where);
+    return linear(b, r, h, &v, point);
+}
+
+static int plain_ffn(struct sn_model_builder *b, const struct recipe *r, int x)
 {
     const struct sn_model_config *c = b->config;
     int64_t d = c->hidden, f = c->ffn;
-    int l = owner(b), h;
+    int l = owner(b);
     struct sn_node *n;
-    if (sn_layer_has_experts(c, b->layer))
-        return dropout(b, sn_experts_build(b, l, x), 2, "ffn.drop");
-    if (r->swiglu) {
-        struct sn_param w =
-            param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.gate_up.weight", l);
-        sn_model_piece(b, &w, f, "layers.%d.ffn.gate.weight", l);
-        sn_model_piece(b, &w, f, "layers.%d.ffn.up.weight", l);
-        h = linear(b, r, x, &w, "ffn.gate_up");
-        h = unary(b, SN_NODE_SWIGLU, h, f, "ffn.swiglu", &n);
-    } else {
-        struct sn_param w = param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.up.weight", l);
-        sn_model_piece(b, &w, f, "layers.%d.ffn.up.weight", l);
-        h = linear(b, r, x, &w, "ffn.up");
-        h = unary(b, SN_NODE_ACT, h, f, "ffn.act", &n);
-        n->attr.act = r->act;
-    }
-    struct sn_param w = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
+    struct sn_param w = param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.up.weight", l);
+    sn_model_piece(b, &w, f, "layers.%d.ffn.up.weight", l);
+    int h = linear(b, r, x, &w, "ffn.up");
+    h = unary(b, SN_NODE_ACT, h, f, "ffn.act", &n);
+    n->attr.act = r->act;
+    struct sn_param v = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
                               "layers.%d.ffn.down.weight", l);
-    sn_model_piece(b, &w, d, "layers.%d.ffn.down.weight", l);
-    return dropout(b, linear(b, r, h, &w, "ffn.down"), 2, "ffn.drop");
+    sn_model_piece(b, &v, d, "layers.%d.ffn.down.weight", l);
+    return linear(b, r, h, &v, "ffn.down");
+}
+
+/* Shared experts are one of their joint width: sums of products side by side (Dai et al.,
+ * "DeepSeekMoE", arXiv 2401.06066, equation 9). */
+static int ffn(struct sn_model_builder *b, const struct recipe *r, int x)
+{
+    const struct sn_model_config *c = b->config;
+    int y;
+    if (sn_layer_has_experts(c, b->layer)) {
+        y = sn_experts_build(b, owner(b), x);
+        if (c->experts.shared > 0)
+            y = add(b, y, swiglu(b, r, x, (int64_t)c->experts.shared * c->ffn, "ffn.shared"),
+                    "ffn.shared.add");
+    } else {
+        y = r->swiglu ? swiglu(b, r, x, c->ffn, "ffn") : plain_ffn(b, r, x);
+    }
+    return dropout(b, y, 2, "ffn.drop");
 }
 
 static int block(struct sn_model_builder *b, const struct recipe *r, int x)

@@ -1,43 +1,10 @@
-#include "lib/plan/activations.h"
+#include "lib/plan/activations_inner.h"
 
 #include "lib/layout/cut.h"
 #include "lib/layout/schedule.h"
 
-#include <math.h>
-
-/* The letters of the header, and the switches of the formula. */
-struct letters {
-    const struct sn_config *config;
-    const struct sn_part_place *at;
-    struct sn_activations *a;
-    enum sn_dtype dtype;
-    int n, m, t, c;             /* layers of the part, those with experts; ranks of the axes */
-    int64_t T, region, D, q, g; /* region: T' */
-    int64_t f, heads;           /* heads: H / t */
-    int64_t E, k, P, R, W;      /* of experts */
-    bool rms, gated, parallel;  /* the family */
-    bool sp, dropout, split, exchange;
-    bool selective, full, aware;
-};
-
 /* --- one tensor ----------------------------------------------------------------------------------
  */
-
-enum { ANYWAY = 0, UNLESS_FULL = 1, UNLESS_ANY = 2 }; /* kept unless recomputation is ... */
-
-struct tensor {
-    const char *name;
-    int copies;
-    int64_t rows, cols;
-    bool fp32;      /* whatever the storage type is */
-    int dropped;    /* ANYWAY ... */
-    bool delayed;   /* weight gradients read it: split backward keeps what is computed again */
-    bool late;      /* made in backward for delayed weight gradients */
-    bool sent;      /* result of a collective */
-    double paper;   /* what the paper counts for one layer, in units of T D bytes */
-    bool paper_cut; /* divided by t with or without sequence parallelism */
-    unsigned why;
-};
 
 static unsigned why(bool holds, enum sn_why w)
 {
@@ -58,7 +25,7 @@ static bool repeated(const struct letters *l, const struct tensor *x)
     return drops && !(x->sent && l->aware);
 }
 
-static void keep(const struct letters *l, struct tensor x)
+void sn_kept_add(const struct letters *l, struct tensor x)
 {
     bool again = repeated(l, &x), stays = !again || (l->split && x.delayed);
     enum sn_dtype dtype = x.fp32 ? SN_F32 : l->dtype;
@@ -87,44 +54,45 @@ static void keep(const struct letters *l, struct tensor x)
 
 static void inputs(const struct letters *l)
 {
-    keep(l, (struct tensor){.name = "x",
-                            .copies = l->n,
-                            .rows = l->region,
-                            .cols = l->D,
-                            .paper = 2,
-                            .why = why(l->full && l->sp, SN_WHY_SLICED)});
-    keep(l, (struct tensor){.name = "mid",
-                            .copies = l->parallel ? 0 : l->n,
-                            .rows = l->region,
-                            .cols = l->D,
-                            .dropped = UNLESS_FULL,
-                            .delayed = true,
-                            .sent = l->t > 1,
-                            .paper = 2,
-                            .why = why(l->parallel, SN_WHY_PARALLEL)});
-    keep(l, (struct tensor){
-                .name = "masks", .dropped = UNLESS_FULL, .paper = 2, .why = 1u << SN_WHY_MASKS});
+    sn_kept_add(l, (struct tensor){.name = "x",
+                                   .copies = l->n,
+                                   .rows = l->region,
+                                   .cols = l->D,
+                                   .paper = 2,
+                                   .why = why(l->full && l->sp, SN_WHY_SLICED)});
+    sn_kept_add(l, (struct tensor){.name = "mid",
+                                   .copies = l->parallel ? 0 : l->n,
+                                   .rows = l->region,
+                                   .cols = l->D,
+                                   .dropped = UNLESS_FULL,
+                                   .delayed = true,
+                                   .sent = l->t > 1,
+                                   .paper = 2,
+                                   .why = why(l->parallel, SN_WHY_PARALLEL)});
+    sn_kept_add(
+        l, (struct tensor){
+               .name = "masks", .dropped = UNLESS_FULL, .paper = 2, .why = 1u << SN_WHY_MASKS});
 }
 
 static void norms(const struct letters *l)
 {
-    keep(l, (struct tensor){.name = "norm",
-                            .copies = 2 * l->n,
-                            .rows = l->T,
-                            .cols = l->D,
-                            .dropped = UNLESS_ANY,
-                            .delayed = true,
-                            .sent = l->sp,
-                            .paper = 4,
-                            .why = why(l->sp, SN_WHY_GATHERED)});
-    keep(l, (struct tensor){.name = "norm.stats",
-                            .copies = 2 * l->n,
-                            .rows = l->region,
-                            .cols = l->rms ? 1 : 2,
-                            .fp32 = true,
-                            .dropped = UNLESS_ANY,
-                            .delayed = true,
-                            .why = 1u << SN_WHY_STATS});
+    sn_kept_add(l, (struct tensor){.name = "norm",
+                                   .copies = 2 * l->n,
+                                   .rows = l->T,
+                                   .cols = l->D,
+                                   .dropped = UNLESS_ANY,
+                                   .delayed = true,
+                                   .sent = l->sp,
+                                   .paper = 4,
+                                   .why = why(l->sp, SN_WHY_GATHERED)});
+    sn_kept_add(l, (struct tensor){.name = "norm.stats",
+                                   .copies = 2 * l->n,
+                                   .rows = l->region,
+                                   .cols = l->rms ? 1 : 2,
+                                   .fp32 = true,
+                                   .dropped = UNLESS_ANY,
+                                   .delayed = true,
+                                   .why = 1u << SN_WHY_STATS});
 }
 
 /* Queries, keys and values: side by side, or of whole sequences and fewer heads. */
@@ -143,7 +111,7 @@ static void projections(const struct letters *l)
                        .why = l->exchange ? 0 : heads};
     if (l->exchange)
         q.name = "q";
-    keep(l, q);
+    sn_kept_add(l, q);
     if (!l->exchange)
         return;
     q.name = "k, v";
@@ -151,148 +119,72 @@ static void projections(const struct letters *l)
     q.cols = (l->g - l->q) / 2 / c;
     q.paper = 4;
     q.why = heads;
-    keep(l, q);
+    sn_kept_add(l, q);
 }
 
 static void attention(const struct letters *l)
 {
     const struct sn_model_config *m = &l->config->model;
     int64_t c = l->exchange ? l->c : 1;
-    keep(l, (struct tensor){.name = "scores",
-                            .dropped = UNLESS_FULL,
-                            .paper = l->selective ? 0 : 5.0 * m->heads * m->seq / (double)l->D,
-                            .paper_cut = true,
-                            .why = 1u << SN_WHY_FLASH});
-    keep(l, (struct tensor){.name = "lse",
-                            .copies = l->n,
-                            .rows = l->T * c,
-                            .cols = l->heads / c,
-                            .fp32 = true,
-                            .dropped = UNLESS_FULL,
-                            .why = 1u << SN_WHY_FLASH});
-    keep(l, (struct tensor){.name = "core",
-                            .copies = l->n,
-                            .rows = l->T,
-                            .cols = l->q,
-                            .dropped = UNLESS_FULL,
-                            .delayed = true,
-                            .paper = 2,
-                            .paper_cut = true});
-    keep(l, (struct tensor){.name = "core.whole",
-                            .copies = l->exchange ? l->n : 0,
-                            .rows = l->T * c,
-                            .cols = l->q / c,
-                            .dropped = UNLESS_FULL,
-                            .why = 1u << SN_WHY_EXCHANGE});
+    sn_kept_add(l,
+                (struct tensor){.name = "scores",
+                                .dropped = UNLESS_FULL,
+                                .paper = l->selective ? 0 : 5.0 * m->heads * m->seq / (double)l->D,
+                                .paper_cut = true,
+                                .why = 1u << SN_WHY_FLASH});
+    sn_kept_add(l, (struct tensor){.name = "lse",
+                                   .copies = l->n,
+                                   .rows = l->T * c,
+                                   .cols = l->heads / c,
+                                   .fp32 = true,
+                                   .dropped = UNLESS_FULL,
+                                   .why = 1u << SN_WHY_FLASH});
+    sn_kept_add(l, (struct tensor){.name = "core",
+                                   .copies = l->n,
+                                   .rows = l->T,
+                                   .cols = l->q,
+                                   .dropped = UNLESS_FULL,
+                                   .delayed = true,
+                                   .paper = 2,
+                                   .paper_cut = true});
+    sn_kept_add(l, (struct tensor){.name = "core.whole",
+                                   .copies = l->exchange ? l->n : 0,
+                                   .rows = l->T * c,
+                                   .cols = l->q / c,
+                                   .dropped = UNLESS_FULL,
+                                   .why = 1u << SN_WHY_EXCHANGE});
     if (!l->full || !l->aware || l->c == 1)
         return;
-    keep(l, (struct tensor){.name = l->exchange ? "core.sent" : "ring",
-                            .copies = l->exchange ? l->n : l->n * (l->c - 1),
-                            .rows = l->T,
-                            .cols = l->exchange ? l->q : l->g - l->q,
-                            .why = 1u << SN_WHY_SENT});
-}
-
-/* What the paper counts for every layer, of some of them. */
-static double of_layers(const struct letters *l, double paper, int layers)
-{
-    return l->n > 0 ? paper * layers / l->n : 0;
+    sn_kept_add(l, (struct tensor){.name = l->exchange ? "core.sent" : "ring",
+                                   .copies = l->exchange ? l->n : l->n * (l->c - 1),
+                                   .rows = l->T,
+                                   .cols = l->exchange ? l->q : l->g - l->q,
+                                   .why = 1u << SN_WHY_SENT});
 }
 
 static void feed_forward(const struct letters *l)
 {
     unsigned width = why(l->f * l->t != 4 * l->D, SN_WHY_WIDTH);
     int dense = l->n - l->m;
-    double paper = of_layers(l, 8, dense);
-    keep(l, (struct tensor){.name = "up",
-                            .copies = dense,
-                            .rows = l->T,
-                            .cols = l->f * (l->gated ? 2 : 1),
-                            .dropped = UNLESS_FULL,
-                            .delayed = true, /* its gradient takes its place */
-                            .paper = paper,
-                            .paper_cut = true,
-                            .why = width | why(l->gated, SN_WHY_GATE)});
-    keep(l, (struct tensor){.name = "act",
-                            .copies = dense,
-                            .rows = l->T,
-                            .cols = l->f,
-                            .dropped = UNLESS_ANY,
-                            .delayed = true,
-                            .paper = paper,
-                            .paper_cut = true,
-                            .why = width});
-}
-
-/* --- experts -------------------------------------------------------------------------------------
- */
-
-/* A tensor of 4-byte numbers; the paper has none of them. */
-static void routing(const struct letters *l, struct tensor x)
-{
-    x.fp32 = true;
-    x.why = 1u << SN_WHY_EXPERTS;
-    keep(l, x);
-}
-
-static void router(const struct letters *l)
-{
-    const struct sn_experts_config *x = &l->config->model.experts;
-    struct tensor r = {.copies = l->m, .rows = l->T, .cols = l->E, .dropped = UNLESS_FULL};
-    r.name = "logits";
-    routing(l, r);
-    r.name = "w, choice";
-    r.copies = 2 * l->m;
-    r.cols = l->k;
-    routing(l, r);
-    r.name = "place";
-    r.copies = l->m;
-    routing(l, r);
-    r.name = l->P > 1 ? "arrivals" : "bounds";
-    r.rows = 1;
-    r.cols = l->E + 1;
-    r.delayed = true;
-    routing(l, r);
-    r.name = "counts";
-    r.copies = x->aux_loss > 0 || x->z_loss > 0 ? l->m : 0;
-    r.cols = l->E;
-    r.dropped = ANYWAY;
-    routing(l, r);
-    r.name = "bounds.all";
-    r.copies = l->P > 1 ? l->m : 0;
-    r.rows = l->P;
-    r.cols = l->E + 1;
-    routing(l, r);
-}
-
-static void experts(const struct letters *l)
-{
-    struct tensor x = {.name = "expert.x",
-                       .copies = l->m,
-                       .rows = l->W,
-                       .cols = l->D,
-                       .dropped = l->P > 1 ? UNLESS_FULL : UNLESS_ANY,
-                       .delayed = true,
-                       .sent = l->P > 1,
-                       .why = 1u << SN_WHY_EXPERTS};
-    keep(l, x);
-    x.sent = false;
-    x.name = "expert.up";
-    x.cols = 2 * l->f;
-    x.dropped = UNLESS_FULL;
-    x.paper = of_layers(l, 8, l->m);
-    x.paper_cut = true;
-    keep(l, x);
-    x.name = "expert.act";
-    x.cols = l->f;
-    x.dropped = UNLESS_ANY;
-    keep(l, x);
-    keep(l, (struct tensor){.name = "expert.y",
-                            .copies = l->m,
-                            .rows = l->R,
-                            .cols = l->D,
-                            .dropped = l->P > 1 ? ANYWAY : UNLESS_FULL,
-                            .why = 1u << SN_WHY_EXPERTS});
+    double paper = sn_paper_of(l, 8, dense);
+    sn_kept_add(l, (struct tensor){.name = "up",
+                                   .copies = dense,
+                                   .rows = l->T,
+                                   .cols = l->f * (l->gated ? 2 : 1),
+                                   .dropped = UNLESS_FULL,
+                                   .delayed = true, /* its gradient takes its place */
+                                   .paper = paper,
+                                   .paper_cut = true,
+                                   .why = width | why(l->gated, SN_WHY_GATE)});
+    sn_kept_add(l, (struct tensor){.name = "act",
+                                   .copies = dense,
+                                   .rows = l->T,
+                                   .cols = l->f,
+                                   .dropped = UNLESS_ANY,
+                                   .delayed = true,
+                                   .paper = paper,
+                                   .paper_cut = true,
+                                   .why = width});
 }
 
 /* --- the ends of a part ------------------------------------------------------------------------
@@ -315,7 +207,7 @@ static void one(const struct letters *l, bool is_there, struct tensor x, enum sn
 {
     x.copies = is_there;
     x.why = 1u << w;
-    keep(l, x);
+    sn_kept_add(l, x);
 }
 
 /* Without sequence parallelism the gradient that is received is itself one that weight gradients
@@ -360,24 +252,24 @@ static void delayed(const struct letters *l)
     x.name = "d.qkv";
     x.copies = l->n;
     x.cols = l->g;
-    keep(l, x);
+    sn_kept_add(l, x);
     x.name = both ? "d.sum" : "d.o, d.down";
-    x.copies =
-        (both ? l->n : 2 * l->n - l->m) - (takes_received(l) && !(l->dropout && !l->parallel));
+    x.copies = (both ? l->n : 2 * l->n - (l->shared > 0 ? 0 : l->m)) -
+               (takes_received(l) && !(l->dropout && !l->parallel));
     x.cols = l->D;
-    keep(l, x);
+    sn_kept_add(l, x);
     x.name = "d.norm";
     x.copies = 2 * l->n;
     x.rows = l->region;
-    keep(l, x);
+    sn_kept_add(l, x);
     x.name = "d.expert";
     x.copies = l->m;
     x.rows = l->W;
-    keep(l, x);
+    sn_kept_add(l, x);
     x.name = "d.logits";
     x.rows = l->T;
     x.cols = l->E;
-    keep(l, x);
+    sn_kept_add(l, x);
 }
 
 /* --- all ---------------------------------------------------------------------------------------
@@ -417,27 +309,6 @@ static int lates_of(const struct sn_job *j)
     return l->schedule == SN_ZERO_BUBBLE ? zero_bubble : l->split_backward;
 }
 
-static void letters_of_experts(struct letters *l)
-{
-    const struct sn_experts_config *x = &l->config->model.experts;
-    const struct sn_layout_config *y = &l->config->layout;
-    int64_t samples = l->T / l->config->model.seq;
-    l->E = x->count;
-    l->k = x->top_k;
-    l->P = y->expert;
-    l->R = l->T * l->k;
-    if (x->capacity_factor > 0 && samples > 0) {
-        double each = ceil(x->capacity_factor * l->config->model.seq * x->top_k / x->count);
-        int64_t room = samples * l->E * (int64_t)each;
-        l->R = room < l->R ? room : l->R;
-    }
-    l->W = l->R;
-    if (l->P > 1) {
-        int64_t room = (int64_t)(y->expert_buffer * (double)l->R), most = l->P * l->R;
-        l->W = room < 1 ? 1 : room < most ? room : most;
-    }
-}
-
 static struct letters letters_of(struct sn_activations *a, const struct sn_config *config,
                                  const struct sn_part_place *at)
 {
@@ -466,7 +337,7 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_confi
     l.full = y->recompute == SN_RECOMPUTE_FULL;
     l.aware = y->comm_aware_recompute;
     if (l.m > 0)
-        letters_of_experts(&l);
+        sn_letters_of_experts(&l);
     return l;
 }
 
@@ -480,10 +351,8 @@ void sn_activations_at(struct sn_activations *out, const struct sn_config *c,
     projections(&l);
     attention(&l);
     feed_forward(&l);
-    if (l.m > 0) {
-        router(&l);
-        experts(&l);
-    }
+    if (l.m > 0)
+        sn_kept_experts(&l);
     ends(&l);
     if (l.split)
         delayed(&l);

@@ -61,6 +61,9 @@
  *                          of the table's gradient bucket, which the head opens in forward. Nothing
  *                          else depends on ZeRO
  *
+ * Shared experts keep up and act of their joint width in layers with experts (shared.up,
+ * shared.act).
+ *
  * Split backward (zero-bubble): what is made in backward and read by weight gradients lives until
  * they run, in as many copies as weight gradients are delayed (stage + 1), not in every slot. These
  * are recomputed tensors (norm, norm.stats, core, mid, act, and up, whose place its gradient takes)
@@ -71,7 +74,8 @@
  *   d.o, d.down  e T D     of the two outputs that are added to x; one for both (d.sum) where the
  *                          block is parallel without dropout
  *   d.embed      e T D     first part
- *   d.expert     e R D     with experts: of expert.y, instead of d.down
+ *   d.expert     e R D     with experts: of expert.y, instead of d.down (which stays where some are
+ *                          shared)
  *   d.logits     e T E     with experts
  *
  * Without sequence parallelism the received gradient is one of these: the last layer's d.down

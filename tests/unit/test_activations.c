@@ -228,7 +228,7 @@ static void experts_keep_what_the_formula_says(void)
         static const struct sn_experts_config of[] = {
             {.count = 4, .top_k = 2, .every = 1, .aux_loss = 0.01},
             {.count = 8, .top_k = 1, .every = 2, .capacity_factor = 0.5, .z_loss = 0.001},
-            {.count = 4, .top_k = 2, .every = 3, .capacity_factor = 1.25}};
+            {.count = 4, .top_k = 2, .every = 3, .capacity_factor = 1.25, .shared = 2}};
         struct layout x = {.family = SN_MIXTRAL, .context = 1, .experts = of[k % 3]};
         x.recompute = k / 3 % 3;
         x.zero = k / 9 % 4;

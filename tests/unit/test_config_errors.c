@@ -159,8 +159,6 @@ static const struct {
     {MIXTRAL ", share_layers: 2, experts: {count: 8, every: 2}}\n" TRAIN "}\n",
      "run.yaml:1:106: model.share_layers: 2 would share weights between layers with and without "
      "experts (model.experts.every: 2); use 1 for one of the two"},
-    {MIXTRAL ", experts: {count: 8, shared: 1}}\n",
-     "run.yaml:1:120: model.experts.shared: 1 is not built yet; use 0"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free}}\n",
      "run.yaml:1:118: model.experts.bias: loss-free is not built yet; use none"},
     {MIXTRAL ", experts: {count: 6}}\n" TRAIN "}\nlayout: {expert: 4}\n",

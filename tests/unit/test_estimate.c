@@ -44,6 +44,7 @@ static void draw_experts(struct sn_config *c, unsigned *r)
     c->model.family = SN_MIXTRAL;
     c->model.experts = (struct sn_experts_config){.count = one_of(r, counts, 2),
                                                   .top_k = 1 + (int)draw(r, 2),
+                                                  .shared = draw(r, 3) == 0,
                                                   .every = one_of(r, every, 3),
                                                   .aux_loss = draw(r, 2) ? 0.01 : 0};
     if (l->context == 1 && draw(r, 3) == 0)

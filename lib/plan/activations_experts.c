@@ -1,0 +1,121 @@
+/*
+ * activations_experts.c - what layers with experts keep (activations.h has the table).
+ */
+#include "lib/layout/cut.h"
+#include "lib/plan/activations_inner.h"
+
+#include <math.h>
+
+double sn_paper_of(const struct letters *l, double paper, int layers)
+{
+    return l->n > 0 ? paper * layers / l->n : 0;
+}
+
+/* A tensor of 4-byte numbers; the paper has none of them. */
+static void routing(const struct letters *l, struct tensor x)
+{
+    x.fp32 = true;
+    x.why = 1u << SN_WHY_EXPERTS;
+    sn_kept_add(l, x);
+}
+
+static void router(const struct letters *l)
+{
+    const struct sn_experts_config *x = &l->config->model.experts;
+    struct tensor r = {.copies = l->m, .rows = l->T, .cols = l->E, .dropped = UNLESS_FULL};
+    r.name = "logits";
+    routing(l, r);
+    r.name = "w, choice";
+    r.copies = 2 * l->m;
+    r.cols = l->k;
+    routing(l, r);
+    r.name = "place";
+    r.copies = l->m;
+    routing(l, r);
+    r.name = l->P > 1 ? "arrivals" : "bounds";
+    r.rows = 1;
+    r.cols = l->E + 1;
+    r.delayed = true;
+    routing(l, r);
+    r.name = "counts";
+    r.copies = x->aux_loss > 0 || x->z_loss > 0 ? l->m : 0;
+    r.cols = l->E;
+    r.dropped = ANYWAY;
+    routing(l, r);
+    r.name = "bounds.all";
+    r.copies = l->P > 1 ? l->m : 0;
+    r.rows = l->P;
+    r.cols = l->E + 1;
+    routing(l, r);
+}
+
+static void matrices(const struct letters *l)
+{
+    struct tensor x = {.name = "expert.x",
+                       .copies = l->m,
+                       .rows = l->W,
+                       .cols = l->D,
+                       .dropped = l->P > 1 ? UNLESS_FULL : UNLESS_ANY,
+                       .delayed = true,
+                       .sent = l->P > 1,
+                       .why = 1u << SN_WHY_EXPERTS};
+    sn_kept_add(l, x);
+    x.sent = false;
+    x.name = "expert.up";
+    x.cols = 2 * l->f;
+    x.dropped = UNLESS_FULL;
+    x.paper = sn_paper_of(l, 8, l->m);
+    x.paper_cut = true;
+    sn_kept_add(l, x);
+    x.name = "expert.act";
+    x.cols = l->f;
+    x.dropped = UNLESS_ANY;
+    sn_kept_add(l, x);
+    int64_t inner = sn_slice_of((int64_t)l->shared * l->config->model.ffn, l->t, 0).padded;
+    x = (struct tensor){.name = "shared.up",
+                        .copies = l->shared > 0 ? l->m : 0,
+                        .rows = l->T,
+                        .cols = 2 * inner,
+                        .dropped = UNLESS_FULL,
+                        .delayed = true,
+                        .why = 1u << SN_WHY_EXPERTS};
+    sn_kept_add(l, x);
+    x.name = "shared.act";
+    x.cols = inner;
+    x.dropped = UNLESS_ANY;
+    sn_kept_add(l, x);
+    sn_kept_add(l, (struct tensor){.name = "expert.y",
+                                   .copies = l->m,
+                                   .rows = l->R,
+                                   .cols = l->D,
+                                   .dropped = l->P > 1 ? ANYWAY : UNLESS_FULL,
+                                   .why = 1u << SN_WHY_EXPERTS});
+}
+
+void sn_kept_experts(const struct letters *l)
+{
+    router(l);
+    matrices(l);
+}
+
+void sn_letters_of_experts(struct letters *l)
+{
+    const struct sn_experts_config *x = &l->config->model.experts;
+    const struct sn_layout_config *y = &l->config->layout;
+    int64_t samples = l->T / l->config->model.seq;
+    l->E = x->count;
+    l->shared = x->shared;
+    l->k = x->top_k;
+    l->P = y->expert;
+    l->R = l->T * l->k;
+    if (x->capacity_factor > 0 && samples > 0) {
+        double each = ceil(x->capacity_factor * l->config->model.seq * x->top_k / x->count);
+        int64_t room = samples * l->E * (int64_t)each;
+        l->R = room < l->R ? room : l->R;
+    }
+    l->W = l->R;
+    if (l->P > 1) {
+        int64_t room = (int64_t)(y->expert_buffer * (double)l->R), most = l->P * l->R;
+        l->W = room < 1 ? 1 : room < most ? room : most;
+    }
+}
