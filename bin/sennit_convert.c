@@ -30,6 +30,7 @@ static const char usage[] =
     "  --noise X            of --grow: how far copies are apart (default 0.3, 0: equal)\n"
     "  --delink             layers that share weights get their own\n"
     "  --shard-size SIZE    of --to: the most of one file (default 5GB)\n"
+    "  --names VERSION      of --to: as transformers 4 (default) or 5 has mixtral's experts\n"
     "  --memory SIZE        buffers of each process (default 4GiB)\n"
     "  --fresh              do not go on where a killed conversion was\n"
     "\n"
@@ -52,6 +53,7 @@ enum {
     NOISE,
     DELINK,
     SHARD_SIZE,
+    NAMES,
     MEMORY,
     FRESH,
     INSPECT,
@@ -134,6 +136,11 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
         return SN_OK;
     case SHARD_SIZE:
         return sn_parse_bytes("--shard-size", optarg, 1 << 20, &l->shard_bytes, err);
+    case NAMES:
+        l->later_names = strcmp(optarg, "5") == 0;
+        return l->later_names || strcmp(optarg, "4") == 0
+                   ? SN_OK
+                   : sn_fail(err, SN_EINPUT, "--names: '%s' is no version; want 4 or 5", optarg);
     case MEMORY:
         return sn_parse_bytes("--memory", optarg, 1, &l->memory, err);
     case FRESH:
@@ -172,7 +179,7 @@ static enum sn_status check_options(const struct options *o, const struct option
         [SN_CONVERT_LAYOUT] = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) |
                               BIT(DELINK) | BIT(MEMORY) | BIT(FRESH) | BIT(JSON),
         [SN_CONVERT_EXPORT] = BIT(TO) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) | BIT(DELINK) |
-                              BIT(SHARD_SIZE) | BIT(MEMORY) | BIT(JSON),
+                              BIT(SHARD_SIZE) | BIT(NAMES) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_INSPECT] = BIT(INSPECT) | BIT(JSON),
         [SN_CONVERT_VERIFY] = BIT(VERIFY) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_DIFF] = BIT(DIFF) | BIT(MEMORY) | BIT(JSON)};
@@ -223,6 +230,7 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
                                           {"noise", required_argument, NULL, NOISE},
                                           {"delink", no_argument, NULL, DELINK},
                                           {"shard-size", required_argument, NULL, SHARD_SIZE},
+                                          {"names", required_argument, NULL, NAMES},
                                           {"memory", required_argument, NULL, MEMORY},
                                           {"fresh", no_argument, NULL, FRESH},
                                           {"inspect", no_argument, NULL, INSPECT},

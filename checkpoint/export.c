@@ -103,12 +103,20 @@ static int list_file(const struct export *x, int file, struct sn_st_entry *list)
     for (int i = 0; i < x->plan.n; i++) {
         const struct sn_export_tensor *t = &x->plan.tensors[i];
         struct sn_hf_size size = sn_hf_size(t->form, t->rows, t->cols);
-        if (t->file == file)
-            list[n++] = (struct sn_st_entry){.name = t->name.text,
-                                             .dtype = x->plan.dtype,
-                                             .rank = t->cols == 1 ? 1 : 2,
-                                             .shape = {size.rows, size.cols},
-                                             .tag = i};
+        if (t->file != file)
+            continue;
+        list[n] = (struct sn_st_entry){.name = t->name.text,
+                                       .dtype = x->plan.dtype,
+                                       .rank = t->cols == 1 ? 1 : 2,
+                                       .shape = {size.rows, size.cols},
+                                       .tag = i};
+        if (sn_hf_is_stack(t->form)) {
+            list[n].rank = 3;
+            list[n].shape[0] = t->experts;
+            list[n].shape[1] = size.rows;
+            list[n].shape[2] = size.cols;
+        }
+        n++;
     }
     return n;
 }
@@ -284,7 +292,8 @@ static enum sn_status prepare(struct export *x, const struct sn_model_config *m,
     if (!x->dst || !x->parent)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", o->dst);
     SN_TRY(sn_hfconfig_format(&x->config, m, o->dtype, err));
-    SN_TRY(sn_export_plan_init(&x->plan, x->source, m, o->dtype, o->shard_bytes, err));
+    struct sn_export_want want = {o->dtype, o->shard_bytes, o->later_names};
+    SN_TRY(sn_export_plan_init(&x->plan, x->source, m, &want, err));
     return share_memory(x, err);
 }
 

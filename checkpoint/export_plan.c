@@ -36,7 +36,26 @@ struct planner {
     const struct sn_model_config *model;
     struct sn_hf_list list;
     bool *used; /* tensors of the source */
+    bool later;
+    int n_sources;
 };
+
+struct sn_hf_size sn_export_size(const struct sn_export_tensor *t)
+{
+    struct sn_hf_size size = sn_hf_size(t->form, t->rows, t->cols);
+    size.rows *= t->experts;
+    return size;
+}
+
+/* The row by which ours is written. */
+static const struct sn_hf_rule *written_by(const struct planner *p, const struct sn_hf_rule *r)
+{
+    const struct sn_hf_rule *l = p->later ? sn_hf_later_rules(p->model->family) : NULL;
+    for (; l && l->ours; l++)
+        if (strcmp(l->ours, r->ours) == 0)
+            return l;
+    return r;
+}
 
 /* The tensor of theirs that begins with rule r, for one layer and expert. Layers that share weights
  * are written each: the field knows no sharing. */
@@ -45,12 +64,19 @@ static enum sn_status add_tensor(struct planner *p, const struct sn_hf_rule *r, 
 {
     const struct sn_model_config *m = p->model;
     struct sn_export_tensor *t = &p->plan->tensors[p->plan->n++];
-    *t = (struct sn_export_tensor){
-        .name = sn_hf_theirs(m->family, r, at), .form = r->form, .heads = m->heads};
-    for (int i = 0; i < sn_hf_parts(r->form); i++) {
-        struct sn_hf_at own = {at.layer - at.layer % m->share_layers, at.expert};
-        SN_TRY(find_ours(&t->source[i], p->source, &p->list, sn_hf_ours(r + i, own).text, err));
+    int parts = sn_hf_parts(r->form);
+    *t = (struct sn_export_tensor){.name = sn_hf_theirs(m->family, r, at),
+                                   .form = r->form,
+                                   .heads = m->heads,
+                                   .experts = sn_hf_is_stack(r->form) ? m->experts.count : 1,
+                                   .source = p->plan->sources + p->n_sources};
+    for (int i = 0; i < parts * (int)t->experts; i++) {
+        struct sn_hf_at own = {at.layer - at.layer % m->share_layers, at.expert + i / parts};
+        SN_TRY(find_ours(&t->source[i], p->source, &p->list, sn_hf_ours(r + i % parts, own).text,
+                         err));
         p->used[t->source[i]] = true;
+        t->n_source++;
+        p->n_sources++;
     }
     t->rows = p->source->tensors[t->source[0]].rows;
     t->cols = p->source->tensors[t->source[0]].cols;
@@ -60,7 +86,20 @@ static enum sn_status add_tensor(struct planner *p, const struct sn_hf_rule *r, 
 /* Tensors of theirs that a rule gives in one layer. */
 static int copies_of(const struct planner *p, const struct sn_hf_rule *r)
 {
-    return r->part != 0 ? 0 : sn_hf_is_expert(r) ? p->model->experts.count : 1;
+    if (r->part != 0)
+        return 0;
+    return sn_hf_is_expert(r) && !sn_hf_is_stack(r->form) ? p->model->experts.count : 1;
+}
+
+static enum sn_status add_layer(struct planner *p, const struct sn_hf_rule *first, int layer,
+                                struct sn_err *err)
+{
+    for (const struct sn_hf_rule *r = first; r->ours && strchr(r->ours, '#'); r++) {
+        const struct sn_hf_rule *by = written_by(p, r);
+        for (int i = 0; i < copies_of(p, by); i++)
+            SN_TRY(add_tensor(p, by, (struct sn_hf_at){layer, i}, err));
+    }
+    return SN_OK;
 }
 
 /* What stands before the layers, the layers, what stands behind them. */
@@ -72,9 +111,9 @@ static enum sn_status add_all(struct planner *p, struct sn_err *err)
         SN_TRY(add_tensor(p, r, none, err));
     const struct sn_hf_rule *first = r;
     for (int layer = 0; layer < p->model->layers; layer++)
-        for (r = first; r->ours && strchr(r->ours, '#'); r++)
-            for (int i = 0; i < copies_of(p, r); i++)
-                SN_TRY(add_tensor(p, r, (struct sn_hf_at){layer, i}, err));
+        SN_TRY(add_layer(p, first, layer, err));
+    while (r->ours && strchr(r->ours, '#'))
+        r++;
     for (; r->ours; r++)
         if (!p->model->tied_embeddings || strcmp(r->ours, "head.weight") != 0)
             SN_TRY(add_tensor(p, r, none, err));
@@ -97,7 +136,7 @@ static void deal_files(struct sn_export_plan *p, int64_t shard_bytes)
     int64_t in_file = 0;
     for (int i = 0; i < p->n; i++) {
         struct sn_export_tensor *t = &p->tensors[i];
-        struct sn_hf_size size = sn_hf_size(t->form, t->rows, t->cols);
+        struct sn_hf_size size = sn_export_size(t);
         int64_t bytes = size.rows * size.cols * (int64_t)sn_dtype_size(p->dtype);
         if (i == 0 || in_file + bytes > shard_bytes) {
             p->n_files++;
@@ -114,15 +153,19 @@ static void deal_files(struct sn_export_plan *p, int64_t shard_bytes)
 static enum sn_status fill(struct planner *p, struct sn_err *err)
 {
     const struct sn_hf_rule *rules = sn_hf_rules(p->model->family);
-    size_t most = 0;
-    for (const struct sn_hf_rule *r = rules; r && r->ours; r++)
-        most += strchr(r->ours, '#') ? (size_t)p->model->layers * (size_t)copies_of(p, r) : 1;
+    size_t most = 0, ours = 0; /* of theirs, and of the tensors of ours that they are */
+    for (const struct sn_hf_rule *r = rules; r && r->ours; r++) {
+        size_t times = strchr(r->ours, '#') ? (size_t)p->model->layers : 1;
+        most += times * (size_t)copies_of(p, written_by(p, r));
+        ours += times * (size_t)(sn_hf_is_expert(r) ? p->model->experts.count : 1);
+    }
     if (!rules)
         return sn_fail(err, SN_EINPUT, "%s: the field's names for the family %s are not known",
                        p->source->name, sn_family_name(p->model->family));
     p->plan->tensors = sn_alloc_n(most, sizeof(*p->plan->tensors));
+    p->plan->sources = sn_alloc_n(ours, sizeof(*p->plan->sources));
     p->used = sn_alloc_n((size_t)p->source->n_tensors + 1, sizeof(*p->used));
-    if (!p->plan->tensors || !p->used)
+    if (!p->plan->tensors || !p->plan->sources || !p->used)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to list %zu tensors", p->source->name, most);
     SN_TRY(sn_hf_list_create(&p->list, p->model, err));
     SN_TRY(add_all(p, err));
@@ -130,11 +173,11 @@ static enum sn_status fill(struct planner *p, struct sn_err *err)
 }
 
 enum sn_status sn_export_plan_init(struct sn_export_plan *out, const struct sn_source *s,
-                                   const struct sn_model_config *m, enum sn_dtype dtype,
-                                   int64_t shard_bytes, struct sn_err *err)
+                                   const struct sn_model_config *m,
+                                   const struct sn_export_want *want, struct sn_err *err)
 {
-    struct sn_export_plan plan = {.dtype = dtype};
-    struct planner p = {.plan = &plan, .source = s, .model = m};
+    struct sn_export_plan plan = {.dtype = want->dtype};
+    struct planner p = {.plan = &plan, .source = s, .model = m, .later = want->later};
     enum sn_status st = fill(&p, err);
     sn_hf_list_fini(&p.list);
     sn_free(p.used);
@@ -142,7 +185,7 @@ enum sn_status sn_export_plan_init(struct sn_export_plan *out, const struct sn_s
         sn_export_plan_fini(&plan);
         return st;
     }
-    deal_files(&plan, shard_bytes);
+    deal_files(&plan, want->shard_bytes);
     *out = plan;
     return SN_OK;
 }
@@ -150,6 +193,7 @@ enum sn_status sn_export_plan_init(struct sn_export_plan *out, const struct sn_s
 void sn_export_plan_fini(struct sn_export_plan *p)
 {
     sn_free(p->tensors);
+    sn_free(p->sources);
     *p = (struct sn_export_plan){0};
 }
 
@@ -202,7 +246,7 @@ static enum sn_status add_turned(struct sn_export_moves *l, const struct sn_expo
 static int part_at(const struct sn_export_tensor *t, int64_t f, int64_t *row, int64_t *run)
 {
     int64_t d = t->form == SN_HF_HEADS_QKV ? t->rows / t->heads : t->rows;
-    int64_t parts = sn_hf_parts(t->form);
+    int64_t parts = t->n_source;
     *row = f / (parts * d) * d + f % d;
     *run = d - f % d;
     return (int)(f / d % parts);
@@ -226,7 +270,7 @@ enum sn_status sn_export_moves_add(struct sn_export_moves *l, const struct sn_ex
                                    int64_t room, struct sn_err *err)
 {
     enum { BAND = 4 << 20 }; /* elements: reading and writing take turns, not too seldom */
-    struct sn_hf_size size = sn_hf_size(t->form, t->rows, t->cols);
+    struct sn_hf_size size = sn_export_size(t);
     bool turned = t->form == SN_HF_CONV || t->form == SN_HF_CONV_QKV;
     if (!turned && room > BAND) /* a turned band touches every row of ours: the fewer the better */
         room = BAND;

@@ -12,7 +12,9 @@
 struct sn_export_tensor {
     struct sn_hf_name name;
     enum sn_hf_form form;
-    int source[3];      /* ours, in the order of the parts: numbers in the source */
+    int *source;        /* ours, in the order of the parts: numbers in the source */
+    int n_source;       /* parts, of each expert */
+    int64_t experts;    /* of a stack; else 1 */
     int64_t rows, cols; /* of each part */
     int64_t heads;      /* that the rows of a part are */
     int file;
@@ -21,17 +23,28 @@ struct sn_export_tensor {
 struct sn_export_plan {
     int n, n_files;
     struct sn_export_tensor *tensors; /* in the order of the model: files are runs of them */
+    int *sources;                     /* of all tensors */
     enum sn_dtype dtype;
     int64_t bytes;   /* of all tensors */
     int64_t longest; /* row of a tensor of theirs, elements */
     int64_t largest; /* tensor, elements */
 };
 
+/* All experts of a stack one under the other. */
+struct sn_hf_size sn_export_size(const struct sn_export_tensor *t);
+
+/* What is written, beside the model. */
+struct sn_export_want {
+    enum sn_dtype dtype;
+    int64_t shard_bytes;
+    bool later; /* by the names of later versions, where there are any */
+};
+
 /* Refuses a source that lacks a tensor of the model, or has one more or another shape. A file takes
  * tensors until the next one would exceed shard_bytes, and at least one. Caller runs fini. */
 enum sn_status sn_export_plan_init(struct sn_export_plan *out, const struct sn_source *s,
-                                   const struct sn_model_config *m, enum sn_dtype dtype,
-                                   int64_t shard_bytes, struct sn_err *err);
+                                   const struct sn_model_config *m,
+                                   const struct sn_export_want *want, struct sn_err *err);
 void sn_export_plan_fini(struct sn_export_plan *p);
 
 /* "model.safetensors", or "model-00001-of-00003.safetensors"; returns buf. */

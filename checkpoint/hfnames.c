@@ -1,6 +1,6 @@
 /*
  * hfnames.c - one row per kind of tensor and family. Sources: transformers modeling_gpt2.py,
- * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py of version 4
+ * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py of versions 4 and 5
  * (facts/checkpoints.md 4.2).
  */
 #include "checkpoint/hfnames.h"
@@ -94,15 +94,24 @@ static const struct sn_hf_rule mixtral[] = {
     {0}
 };
 
+/* Version 5: the experts of a layer are two tensors. */
+static const struct sn_hf_rule mixtral_later[] = {
+    {"layers.#.ffn.router.weight",         "layers.#.mlp.gate.weight",          SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.gate.weight", "layers.#.mlp.experts.gate_up_proj", SN_HF_STACK_GATE_UP, 0},
+    {"layers.#.ffn.experts.#.up.weight",   "layers.#.mlp.experts.gate_up_proj", SN_HF_STACK_GATE_UP, 1},
+    {"layers.#.ffn.experts.#.down.weight", "layers.#.mlp.experts.down_proj",    SN_HF_STACK, 0},
+    {0}
+};
+
 /* Many files have the prefix before all names, or before all but the head's. */
 static const struct family {
     const char *prefix;
-    const struct sn_hf_rule *rules;
+    const struct sn_hf_rule *rules, *later;
 } families[] = {
-    [SN_GPT2]     = {"transformer.", gpt2},
-    [SN_GPT_NEOX] = {"gpt_neox.",    gpt_neox},
-    [SN_LLAMA]    = {"model.",       llama},
-    [SN_MIXTRAL]  = {"model.",       mixtral},
+    [SN_GPT2]     = {"transformer.", gpt2, NULL},
+    [SN_GPT_NEOX] = {"gpt_neox.",    gpt_neox, NULL},
+    [SN_LLAMA]    = {"model.",       llama, NULL},
+    [SN_MIXTRAL]  = {"model.",       mixtral, mixtral_later},
 };
 /* clang-format on */
 
@@ -152,13 +161,24 @@ const struct sn_hf_rule *sn_hf_rules(enum sn_family family)
     return families[family].rules;
 }
 
-const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
-                                       struct sn_hf_at *at)
+const struct sn_hf_rule *sn_hf_later_rules(enum sn_family family)
 {
-    for (const struct sn_hf_rule *r = sn_hf_rules(family); r && r->ours; r++)
+    return families[family].later;
+}
+
+static const struct sn_hf_rule *rule_among(const struct sn_hf_rule *r, const char *piece,
+                                           struct sn_hf_at *at)
+{
+    for (; r && r->ours; r++)
         if (fits(r->ours, piece, at))
             return r;
     return NULL;
+}
+
+const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
+                                       struct sn_hf_at *at)
+{
+    return rule_among(sn_hf_rules(family), piece, at);
 }
 
 struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at)
@@ -182,7 +202,13 @@ struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols)
 
 int sn_hf_parts(enum sn_hf_form form)
 {
-    return form == SN_HF_SAME || form == SN_HF_CONV ? 1 : 3;
+    bool one = form == SN_HF_SAME || form == SN_HF_CONV || form == SN_HF_STACK;
+    return one ? 1 : form == SN_HF_STACK_GATE_UP ? 2 : 3;
+}
+
+bool sn_hf_is_stack(enum sn_hf_form form)
+{
+    return form == SN_HF_STACK || form == SN_HF_STACK_GATE_UP;
 }
 
 /* --- in a file ------------------------------------------------------------------------------- */
@@ -195,12 +221,44 @@ static const struct sn_st_tensor *lookup(const struct sn_safetensors *st, enum s
     return t ? t : sn_safetensors_find(st, numbered("", r->theirs, at).text);
 }
 
+const struct sn_st_tensor *sn_hf_find(const struct sn_safetensors *st, enum sn_family family,
+                                      const char *piece, const struct sn_hf_rule **rule,
+                                      struct sn_hf_at *at)
+{
+    const struct sn_hf_rule *const of[] = {sn_hf_rules(family), sn_hf_later_rules(family)};
+    for (int i = 0; i < 2; i++) {
+        const struct sn_hf_rule *r = rule_among(of[i], piece, at);
+        const struct sn_st_tensor *t = r ? lookup(st, family, r, *at) : NULL;
+        if (!t)
+            continue;
+        *rule = r;
+        return t;
+    }
+    return NULL;
+}
+
 const struct sn_st_tensor *sn_hf_source(const struct sn_safetensors *st, enum sn_family family,
                                         const char *piece)
 {
     struct sn_hf_at at = {0, 0};
-    const struct sn_hf_rule *r = sn_hf_rule_of(family, piece, &at);
-    return r ? lookup(st, family, r, at) : NULL;
+    const struct sn_hf_rule *rule;
+    return sn_hf_find(st, family, piece, &rule, &at);
+}
+
+/* As sn_hf_sibling, of the names of one version. */
+static const struct sn_st_tensor *sibling(const struct sn_safetensors *st, enum sn_family family,
+                                          const struct sn_hf_rule *r, const char *theirs, int share,
+                                          int *layer)
+{
+    for (; r && r->ours; r++) {
+        struct sn_hf_at at = {0, 0};
+        if (!strchr(r->theirs, '#') || !fits(r->theirs, theirs, &at))
+            continue;
+        *layer = at.layer;
+        at.layer -= at.layer % share;
+        return *layer != at.layer ? lookup(st, family, r, at) : NULL;
+    }
+    return NULL;
 }
 
 const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum sn_family family,
@@ -208,13 +266,7 @@ const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum s
 {
     const char *prefix = families[family].prefix;
     size_t skip = strncmp(theirs, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
-    for (const struct sn_hf_rule *r = sn_hf_rules(family); r && r->ours; r++) {
-        struct sn_hf_at at = {0, 0};
-        if (!strchr(r->theirs, '#') || !fits(r->theirs, theirs + skip, &at))
-            continue;
-        *layer = at.layer;
-        at.layer -= at.layer % share;
-        return *layer != at.layer ? lookup(st, family, r, at) : NULL;
-    }
-    return NULL;
+    const struct sn_st_tensor *t =
+        sibling(st, family, sn_hf_rules(family), theirs + skip, share, layer);
+    return t ? t : sibling(st, family, sn_hf_later_rules(family), theirs + skip, share, layer);
 }

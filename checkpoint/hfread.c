@@ -20,6 +20,20 @@ static enum sn_status want_shape(const struct sn_st_tensor *t, enum sn_hf_form f
                    t->file, t->name, sn_st_shape(shape, t), ours->name, want.rows, want.cols);
 }
 
+/* A stack is [experts, rows of all parts, columns]. */
+static enum sn_status want_stack(const struct sn_st_tensor *t, const struct sn_hf_rule *r,
+                                 int experts, const struct sn_state_shape *ours, struct sn_err *err)
+{
+    char shape[SN_ST_SHAPE_MAX];
+    int64_t rows = sn_hf_parts(r->form) * ours->rows;
+    if (t->rank == 3 && t->shape[0] == experts && t->shape[1] == rows && t->shape[2] == ours->cols)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: tensor '%s' has shape %s; the model's %s needs [%d, %" PRId64 ", %" PRId64
+                   "]",
+                   t->file, t->name, sn_st_shape(shape, t), ours->name, experts, rows, ours->cols);
+}
+
 static enum sn_status no_source(const struct sn_safetensors *st, enum sn_family family,
                                 const char *piece, struct sn_err *err)
 {
@@ -39,10 +53,12 @@ enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_mode
                            const struct sn_state_shape *t, struct sn_err *err)
 {
     struct sn_hf_at at;
-    const struct sn_st_tensor *theirs = sn_hf_source(st, m->family, t->name);
+    const struct sn_hf_rule *r;
+    const struct sn_st_tensor *theirs = sn_hf_find(st, m->family, t->name, &r, &at);
     if (!theirs)
         return no_source(st, m->family, t->name, err);
-    return want_shape(theirs, sn_hf_rule_of(m->family, t->name, &at)->form, t, err);
+    return sn_hf_is_stack(r->form) ? want_stack(theirs, r, m->experts.count, t, err)
+                                   : want_shape(theirs, r->form, t, err);
 }
 
 /* Element (r, c) of the box is theirs (theirs.row + c, theirs.col + r). */
@@ -77,13 +93,27 @@ static enum sn_status read_heads(const struct sn_st_tensor *t, int64_t d, int pa
     return SN_OK;
 }
 
+/* Rows of one expert: as a matrix a stack has an expert in each row. */
+static enum sn_status read_stack(const struct sn_st_tensor *t, int expert, int64_t first,
+                                 const struct sn_state_tensor *box, float *out, struct sn_err *err)
+{
+    bool whole = box->n_cols == box->cols && box->ld == box->cols;
+    int64_t step = whole ? box->n_rows : 1;
+    for (int64_t r = 0; r < box->n_rows; r += step) {
+        struct sn_st_box theirs = {expert, 1, (first + r) * box->cols + box->col,
+                                   step * box->n_cols};
+        SN_TRY(sn_safetensors_read(t, &theirs, out + r * box->ld, theirs.cols, err));
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_model_config *m,
                               const struct sn_state_tensor *t, float *out, struct sn_err *err)
 {
     SN_TRY(sn_hf_check(st, m, &(struct sn_state_shape){t->group, t->name, t->rows, t->cols}, err));
     struct sn_hf_at at;
-    const struct sn_hf_rule *r = sn_hf_rule_of(m->family, t->name, &at);
-    const struct sn_st_tensor *theirs = sn_hf_source(st, m->family, t->name);
+    const struct sn_hf_rule *r = NULL;
+    const struct sn_st_tensor *theirs = sn_hf_find(st, m->family, t->name, &r, &at);
     int64_t first = r->part * t->rows + t->row; /* of q | k | v; part is 0 where there is one */
     switch (r->form) {
     case SN_HF_CONV:
@@ -92,6 +122,9 @@ enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_m
                            err);
     case SN_HF_HEADS_QKV:
         return read_heads(theirs, t->rows / m->heads, r->part, t, out, err);
+    case SN_HF_STACK:
+    case SN_HF_STACK_GATE_UP:
+        return read_stack(theirs, at.expert, first, t, out, err);
     case SN_HF_SAME:
     case SN_HF_ROWS_QKV:
         break;

@@ -14,18 +14,20 @@
 #include <stdbool.h>
 
 enum sn_hf_form {
-    SN_HF_SAME,     /* as ours */
-    SN_HF_CONV,     /* Conv1D: [in, out] */
-    SN_HF_CONV_QKV, /* Conv1D: [in, q | k | v] */
-    SN_HF_ROWS_QKV, /* [q | k | v, in] */
-    SN_HF_HEADS_QKV /* [heads, 3, d, in]: q, k and v of one head after the other */
+    SN_HF_SAME,         /* as ours */
+    SN_HF_CONV,         /* Conv1D: [in, out] */
+    SN_HF_CONV_QKV,     /* Conv1D: [in, q | k | v] */
+    SN_HF_ROWS_QKV,     /* [q | k | v, in] */
+    SN_HF_HEADS_QKV,    /* [heads, 3, d, in]: q, k and v of one head after the other */
+    SN_HF_STACK,        /* [experts, out, in] */
+    SN_HF_STACK_GATE_UP /* [experts, gate | up, in] */
 };
 
 struct sn_hf_rule {
     const char *ours,
         *theirs; /* # stands for the number of the layer, a second # for the expert's */
     enum sn_hf_form form;
-    int part; /* of the _QKV forms: 0 q, 1 k, 2 v */
+    int part; /* of the _QKV forms: 0 q, 1 k, 2 v; of gate and up: 0, 1 */
 };
 
 struct sn_hf_name {
@@ -39,6 +41,13 @@ struct sn_hf_at {
 
 /* The rows of a family, up to one without names; NULL: none is known. */
 const struct sn_hf_rule *sn_hf_rules(enum sn_family family);
+/* Those that later versions of the field's library write instead of some of them; NULL: none. */
+const struct sn_hf_rule *sn_hf_later_rules(enum sn_family family);
+/* The tensor of the file that holds our piece, by which row, and the piece's numbers; NULL: none is
+ * there. */
+const struct sn_st_tensor *sn_hf_find(const struct sn_safetensors *st, enum sn_family family,
+                                      const char *piece, const struct sn_hf_rule **rule,
+                                      struct sn_hf_at *at);
 /* The row of our piece and the piece's numbers; NULL for none. */
 const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
                                        struct sn_hf_at *at);
@@ -53,8 +62,10 @@ struct sn_hf_size {
     int64_t rows, cols;
 };
 struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols);
-/* Tensors of ours in one of theirs: 1, or 3 for the _QKV forms. */
+/* Tensors of ours in one of theirs: 1, 3 for the _QKV forms, 2 for gate and up; of one expert,
+ * where theirs are stacks. */
 int sn_hf_parts(enum sn_hf_form form);
+bool sn_hf_is_stack(enum sn_hf_form form);
 
 /* --- what a model holds, and what is left over -------------------------------------------------
  */

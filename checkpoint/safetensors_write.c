@@ -41,8 +41,8 @@ static void add_entry(struct sn_str *s, const struct sn_st_entry *e, int64_t at)
     sn_str_add_json(s, e->name);
     sn_str_add(s, ":{\"dtype\":\"%s\",\"shape\":[%" PRId64, sn_st_dtype_name(e->dtype),
                e->shape[0]);
-    if (e->rank == 2)
-        sn_str_add(s, ",%" PRId64, e->shape[1]);
+    for (int d = 1; d < e->rank; d++)
+        sn_str_add(s, ",%" PRId64, e->shape[d]);
     sn_str_add(s, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", at, at + e->bytes);
 }
 
@@ -53,8 +53,8 @@ static void format_header(struct sn_str *s, struct sn_st_entry *list, int n, int
     sn_str_add(s, "01234567{\"__metadata__\":{\"format\":\"pt\"}");
     for (int i = 0; i < n; i++) {
         struct sn_st_entry *e = &list[i];
-        e->bytes =
-            e->shape[0] * (e->rank == 2 ? e->shape[1] : 1) * (int64_t)sn_dtype_size(e->dtype);
+        e->bytes = e->shape[0] * (e->rank >= 2 ? e->shape[1] : 1) *
+                   (e->rank == 3 ? e->shape[2] : 1) * (int64_t)sn_dtype_size(e->dtype);
         add_entry(s, e, *data);
         *data += e->bytes;
     }

@@ -17,8 +17,8 @@
 struct sn_st_entry {
     const char *name;
     enum sn_dtype dtype; /* SN_F32, SN_BF16, SN_F16 */
-    int rank;            /* 1 or 2 */
-    int64_t shape[2];
+    int rank;            /* 1 to 3 */
+    int64_t shape[3];
     int64_t bytes; /* out */
     int tag;       /* the caller's: which one it is after sorting */
 };
