@@ -27,6 +27,7 @@ struct sn_convert_line {
     bool later_names; /* --names 5 */
     int dtype; /* enum sn_dtype; -1: that of the source */
     int grow;  /* 0: not */
+    int upcycle, top_k; /* experts, 0: not; of a token */
     double noise;
     bool delink, fresh, json;
 };

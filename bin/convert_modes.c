@@ -41,6 +41,10 @@ static enum sn_status open_source(struct sn_source *out, const struct sn_convert
         st = sn_source_grow(&changed, &s, l->grow, l->noise, err);
         s = st == SN_OK ? changed : s;
     }
+    if (st == SN_OK && l->upcycle > 0) {
+        st = sn_source_upcycle(&changed, &s, l->upcycle, l->top_k, err);
+        s = st == SN_OK ? changed : s;
+    }
     if (st == SN_OK)
         *out = s;
     else

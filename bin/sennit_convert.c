@@ -29,6 +29,8 @@ static const char usage[] =
     "  --grow Nx            every width times N, the model's function unchanged\n"
     "  --noise X            of --grow: how far copies are apart (default 0.3, 0: equal)\n"
     "  --delink             layers that share weights get their own\n"
+    "  --upcycle E          a dense llama becomes a mixtral of E equal experts\n"
+    "  --top-k K            of --upcycle: experts of a token (default 2)\n"
     "  --shard-size SIZE    of --to: the most of one file (default 5GB)\n"
     "  --names VERSION      of --to: as transformers 4 (default) or 5 has mixtral's experts\n"
     "  --memory SIZE        buffers of each process (default 4GiB)\n"
@@ -52,6 +54,8 @@ enum {
     GROW,
     NOISE,
     DELINK,
+    UPCYCLE,
+    TOP_K,
     SHARD_SIZE,
     NAMES,
     MEMORY,
@@ -99,6 +103,14 @@ static enum sn_status parse_grow(int *out, struct sn_err *err)
     return SN_OK;
 }
 
+static enum sn_status parse_experts(const char *option, int least, int *out, struct sn_err *err)
+{
+    long long n;
+    SN_TRY(sn_parse_number(option, optarg, least, 1024, &n, err));
+    *out = (int)n;
+    return SN_OK;
+}
+
 static enum sn_status parse_noise(double *out, struct sn_err *err)
 {
     char *end;
@@ -134,6 +146,10 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
     case DELINK:
         l->delink = true;
         return SN_OK;
+    case UPCYCLE:
+        return parse_experts("--upcycle", 2, &l->upcycle, err);
+    case TOP_K:
+        return parse_experts("--top-k", 1, &l->top_k, err);
     case SHARD_SIZE:
         return sn_parse_bytes("--shard-size", optarg, 1 << 20, &l->shard_bytes, err);
     case NAMES:
@@ -177,9 +193,11 @@ static enum sn_status check_options(const struct options *o, const struct option
 {
     static const unsigned allowed[] = {
         [SN_CONVERT_LAYOUT] = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) |
-                              BIT(DELINK) | BIT(MEMORY) | BIT(FRESH) | BIT(JSON),
+                              BIT(DELINK) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(MEMORY) | BIT(FRESH) |
+                              BIT(JSON),
         [SN_CONVERT_EXPORT] = BIT(TO) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) | BIT(DELINK) |
-                              BIT(SHARD_SIZE) | BIT(NAMES) | BIT(MEMORY) | BIT(JSON),
+                              BIT(UPCYCLE) | BIT(TOP_K) | BIT(SHARD_SIZE) | BIT(NAMES) |
+                              BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_INSPECT] = BIT(INSPECT) | BIT(JSON),
         [SN_CONVERT_VERIFY] = BIT(VERIFY) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_DIFF] = BIT(DIFF) | BIT(MEMORY) | BIT(JSON)};
@@ -188,7 +206,8 @@ static enum sn_status check_options(const struct options *o, const struct option
                                        [SN_CONVERT_INSPECT] = "--inspect",
                                        [SN_CONVERT_VERIFY] = "--verify",
                                        [SN_CONVERT_DIFF] = "--diff"};
-    static const unsigned change = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(DELINK);
+    static const unsigned change =
+        BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(DELINK) | BIT(UPCYCLE);
     enum sn_convert_mode mode = o->line.mode;
     for (int i = 0; names[i].name; i++)
         if (o->given & ~allowed[mode] & BIT(names[i].val))
@@ -198,9 +217,12 @@ static enum sn_status check_options(const struct options *o, const struct option
         return sn_fail(
             err, SN_EINPUT,
             "sennit-convert: nothing to do; want SRC and DST with one of --layout, --to, "
-            "--from, --dtype, --grow, --delink");
+            "--from, --dtype, --grow, --delink, --upcycle");
     if ((o->given & BIT(NOISE)) && !(o->given & BIT(GROW)))
         return sn_fail(err, SN_EINPUT, "--noise is for --grow; name a factor such as --grow 2x");
+    if ((o->given & BIT(TOP_K)) && !(o->given & BIT(UPCYCLE)))
+        return sn_fail(err, SN_EINPUT,
+                       "--top-k is for --upcycle; name a number of experts such as --upcycle 8");
     return SN_OK;
 }
 
@@ -229,6 +251,8 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
                                           {"grow", required_argument, NULL, GROW},
                                           {"noise", required_argument, NULL, NOISE},
                                           {"delink", no_argument, NULL, DELINK},
+                                          {"upcycle", required_argument, NULL, UPCYCLE},
+                                          {"top-k", required_argument, NULL, TOP_K},
                                           {"shard-size", required_argument, NULL, SHARD_SIZE},
                                           {"names", required_argument, NULL, NAMES},
                                           {"memory", required_argument, NULL, MEMORY},
@@ -243,6 +267,7 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
     *o = (struct options){.line = {.memory = (int64_t)4 << 30,
                                    .shard_bytes = INT64_C(5000000000),
                                    .noise = SN_GROW_NOISE,
+                                   .top_k = 2,
                                    .dtype = -1}};
     for (int code; (code = getopt_long(argc, argv, ":", names, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, o, err));

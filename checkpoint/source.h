@@ -1,6 +1,6 @@
 /*
  * source.h - logical tensors from anywhere, box by box: a checkpoint, the field's files, or another
- * source seen through a transformation (grow, delink).
+ * source seen through a transformation (grow, delink, upcycle).
  *
  * What will be read is announced in order, then read in that order, so that every implementation
  * can fetch ahead in bounded memory.
@@ -65,6 +65,11 @@ enum sn_status sn_hf_load_model(struct sn_model_config *out, const char *path, s
  * moments copied along. `inner` is owned by *out from success on. A model whose share_layers is 1
  * is SN_EINPUT. */
 enum sn_status sn_source_delink(struct sn_source *out, struct sn_source *inner, struct sn_err *err);
+/* Sparse upcycling (arXiv 2212.05055): a dense llama becomes a mixtral whose experts are copies of
+ * its feed-forward parts, top_k of them for a token, the function unchanged; Adam's moments divided
+ * by their number, and its square. The router is new. Ownership as above. */
+enum sn_status sn_source_upcycle(struct sn_source *out, struct sn_source *inner, int experts,
+                                 int top_k, struct sn_err *err);
 /* HyperCloning (arXiv 2409.12903): every width times n, the function unchanged. Weights tile(W, n x
  * n) / n; embeddings and biases and norms tiled; head tiled / n (tied: final_norm carries the 1/n);
  * heads and kv_heads times n at the same head_dim. exp_avg and exp_avg_sq follow the gradients'

@@ -26,7 +26,9 @@ enum { PARTS = 4 };
 struct entry {
     struct sn_source_tensor tensor;
     struct sn_tile tile;
-    uint64_t key; /* of its noise */
+    uint64_t key; /* of its noise, or of its values: */
+    bool is_new;
+    float std;
 };
 
 struct sn_tiled {
@@ -96,6 +98,8 @@ static enum sn_status begin(void *self, const struct sn_source_want *wants, int6
     if (!parts)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to list %" PRId64 " boxes", t->inner.name, n);
     for (int64_t i = 0; i < n; i++) {
+        if (t->entries[wants[i].tensor].is_new)
+            continue;
         int k = cut(part, small_of(t, wants[i].tensor), wants[i].box);
         for (int p = 0; p < k; p++)
             parts[n_parts++] =
@@ -154,6 +158,17 @@ static void add_noise(float *out, int64_t ld, const struct entry *e, struct sn_b
         }
 }
 
+static void draw(float *out, int64_t ld, const struct entry *e, struct sn_box box)
+{
+    for (int64_t r = 0; r < box.rows; r++) {
+        uint64_t first = (uint64_t)((box.row + r) * e->tensor.cols + box.col);
+        if (e->std > 0)
+            sn_rng_normal(e->key, first, (size_t)box.cols, e->std, out + r * ld);
+        else
+            memset(out + r * ld, 0, (size_t)box.cols * sizeof(*out));
+    }
+}
+
 static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *err)
 {
     struct sn_tiled *t = self;
@@ -163,6 +178,10 @@ static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *er
                        t->inner.name);
     const struct sn_source_want *w = &t->wants[t->at++];
     const struct entry *e = &t->entries[w->tensor];
+    if (e->is_new) {
+        draw(out, ld, e, w->box);
+        return SN_OK;
+    }
     const struct sn_source_tensor *small = small_of(t, w->tensor);
     int n = cut(part, small, w->box);
     for (int i = 0; i < n; i++)
@@ -235,7 +254,20 @@ enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile
     x.name = sn_strdup(name);
     if (!x.name)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", t->inner.name);
-    t->entries[t->n++] = (struct entry){x, tile, sn_rng_key(0, name)};
+    t->entries[t->n++] = (struct entry){.tensor = x, .tile = tile, .key = sn_rng_key(0, name)};
+    return SN_OK;
+}
+
+enum sn_status sn_tiled_add_new(struct sn_tiled *t, const char *name, int like, struct sn_box size,
+                                float std, struct sn_err *err)
+{
+    struct sn_tile one = {.from = like, .rows = 1, .cols = 1, .divisor = 1};
+    SN_TRY(sn_tiled_add(t, name, one, err));
+    struct entry *e = &t->entries[t->n - 1];
+    e->tensor.rows = size.rows;
+    e->tensor.cols = size.cols;
+    e->is_new = true;
+    e->std = std;
     return SN_OK;
 }
 

@@ -1,6 +1,7 @@
 /*
  * tile.h - a source whose tensors are tensors of another one: under new names, repeated along rows
- * and columns, divided by a number. What sn_source_grow and sn_source_delink are made of.
+ * and columns, divided by a number; and new ones. What sn_source_grow, sn_source_delink and
+ * sn_source_upcycle are made of.
  */
 #ifndef SN_TILE_H
 #define SN_TILE_H
@@ -28,6 +29,10 @@ void sn_tiled_destroy(struct sn_tiled *t); /* NULL is allowed; inner stays open 
 /* The name is copied; group and dtype are those of the inner tensor. */
 enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile tile,
                             struct sn_err *err);
+/* A tensor that the inner source has not: normally distributed with this deviation, a function of
+ * the name alone; 0: zeros. Group and dtype are those of inner tensor `like`. */
+enum sn_status sn_tiled_add_new(struct sn_tiled *t, const char *name, int like, struct sn_box size,
+                                float std, struct sn_err *err);
 /* Make *out of it: the model is c->model, scalars are the inner source's. `what` names the
  * transformation with its numbers, for the identity and messages. From success on *out owns t, and
  * *inner, which is left closed. */
