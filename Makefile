@@ -243,6 +243,8 @@ GPUTEST  := $(if $(PLUGIN),$(OTHER:%=$(BUILD)/tests/gpu/%))
 run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BUILD)/tests/unit/test_no_alloc
 	@BUILD=$(BUILD) VERSION=$(VERSION) tests/gpu/bundle
 check-gpu: ## Everything that needs a GPU, with a report in build/gpu-report.md; says so where there is none
+	$(again) run-gpu
+run-gpu: $(BINS) $(PLUGIN) $(GPUTEST)
 	@BUILD=$(BUILD) tests/gpu/check
 
 lint: ## The rules of the house (docs/STYLE.md), each violation one line
@@ -329,7 +331,7 @@ clean: ## Remove build/
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-.PHONY: FORCE cuda check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
+.PHONY: FORCE run-gpu cuda check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
 	run-fuzz run-bench
 .SECONDARY:
