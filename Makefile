@@ -79,7 +79,7 @@ EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cu
 OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
             tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%)))
-EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
+EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@3600)
 # What a run of tests costs, @seconds where the runner's limit of 120 is too short.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
 STATIC   := $(if $(SAN),,tests/lint tests/docs)
