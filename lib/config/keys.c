@@ -77,6 +77,8 @@ const struct sn_key sn_keys[] = {
         DERIVED("runs/ and run.name")},
     {ROW("run.backend", ENUM, AT(run.backend), "Where the step program is executed; auto: on a device where every rank has one, else on the processor."),
         NAMES(backends), DEFAULT("auto"), DECIDES},
+    {ROW("run.tf32", BOOL, AT(run.tf32), "On a GPU, products of fp32 matrices may round their operands to TF32: faster, with 10 bits of mantissa."),
+        DEFAULT("false"), DECIDES},
     {ROW("run.threads", INT, AT(run.threads), "Threads per rank; auto divides the cores of the node among its ranks."),
         RANGE(1, 4096, "threads"), WORD("auto"), DEFAULT("auto")},
     {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends; 0: never."),
