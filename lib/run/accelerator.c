@@ -107,15 +107,15 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
 
 /* What a rank tells the others. */
 struct told {
-    int32_t has;
+    int32_t has, joins; /* a device; channels */
     unsigned char uuid[16];
 };
 
-/* Do two ranks have the same device; how many have one? */
+/* Do two ranks have the same device, or one no channels; how many have a device? */
 static enum sn_status compare(bool *is_shared, int *having, const struct sn_accelerator *a,
                               struct sn_comm *comm, struct sn_err *err)
 {
-    struct told mine = {.has = a->device != NULL};
+    struct told mine = {.has = a->device != NULL, .joins = a->device && a->ops->transfer};
     size_t size = (size_t)comm->size;
     struct told *all = sn_alloc_n(size, sizeof(*all));
     memcpy(mine.uuid, a->info.uuid, sizeof(mine.uuid));
@@ -126,6 +126,7 @@ static enum sn_status compare(bool *is_shared, int *having, const struct sn_acce
     int32_t verdict[2] = {0, 0};
     for (size_t i = 0; st == SN_OK && comm->rank == 0 && i < size; i++) {
         verdict[0] += all[i].has;
+        verdict[1] |= all[i].has && !all[i].joins;
         for (size_t k = 0; k < i && !verdict[1]; k++)
             verdict[1] = all[i].has && all[k].has && !memcmp(all[i].uuid, all[k].uuid, 16);
     }
@@ -163,6 +164,5 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
                      "cpu, or give every rank one",
                      having, comm->size, why.text);
     SN_TRY(comm->ops->agree(comm, st, err));
-    a->is_shared |= a->ops && !a->ops->transfer;
     return SN_OK;
 }
