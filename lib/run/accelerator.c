@@ -37,6 +37,13 @@ static void find(char *path, size_t room)
         (void)snprintf(path, room, "%.900s/lib/sennit/" PLUGIN, self);
 }
 
+static bool is_there(void)
+{
+    char path[PATH_ROOM];
+    find(path, sizeof(path));
+    return access(path, R_OK) == 0;
+}
+
 static enum sn_status load(struct sn_accelerator *a, const char *path, struct sn_err *err)
 {
     sn_device_plugin_fn *plugin;
@@ -59,7 +66,7 @@ enum sn_status sn_accelerator_load(struct sn_accelerator *a, struct sn_err *err)
     char path[PATH_ROOM];
     *a = (struct sn_accelerator){0};
     find(path, sizeof(path));
-    if (access(path, R_OK) != 0)
+    if (!is_there())
         return sn_fail(err, SN_EINPUT,
                        "run.backend: cuda needs the plugin %s, which is not there; build it where "
                        "nvcc is (make cuda), or set run.backend: cpu",
@@ -147,10 +154,9 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
     if (c->run.backend == SN_BACKEND_CPU)
         return SN_OK;
     enum sn_status st = open_device(a, c, comm->node_rank, &why);
-    bool has_plugin = a->ops != NULL;
     if (st != SN_OK)
         sn_accelerator_close(a);
-    if (st != SN_OK && has_plugin)
+    if (st != SN_OK && is_there())
         (void)snprintf(a->why, sizeof(a->why), "%.255s", why.text);
     if (st != SN_OK && c->run.backend == SN_BACKEND_CUDA)
         *err = why;

@@ -56,6 +56,10 @@ run env SN_PLUGIN="$fake" FAKE_DEVICE=devices=0 "$train" "$tmp/auto.yaml" --stop
 is "auto without a device: it runs" "$rc" 0
 like "auto without a device: and says where" "$err" \
     'run.backend: auto: on the processor, because run.backend: there is no fake device'
+run env SN_PLUGIN="$train" "$train" "$tmp/auto.yaml" --fresh --stop-after 1
+is "auto with a plugin that does not open: it runs" "$rc" 0
+like "auto with a plugin that does not open: and says so" "$err" \
+    'run.backend: auto: on the processor, because run.backend: the plugin does not open: '
 run env SN_PLUGIN=none "$train" "$tmp/auto.yaml" --fresh --stop-after 1
 is "auto without a plugin: it runs" "$rc" 0
 ok "auto without a plugin: nothing to say" sh -c '! printf "%s" "$1" | grep -q run.backend' - "$err"
