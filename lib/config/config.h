@@ -102,6 +102,7 @@ struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
     int tensor, pipeline, context;
     int expert;             /* ranks that share the experts out */
+    int expert_tensor;      /* ranks that share an expert's matrices: 1, or 0 or tensor: tensor */
     bool drop_duplicates;   /* tensor ranks share the rows that they exchange */
     double expert_buffer;   /* rows of a rank's window of experts' tokens, times the mean */
     int micro_batch;        /* sequences */
@@ -242,5 +243,7 @@ void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);
 uint64_t sn_config_hash(const struct sn_config *c);
 
 const char *sn_family_name(enum sn_family f);
+/* Tensor ranks that have tokens of their own for the experts (layout.expert_tensor 1); else 1. */
+int sn_config_fold(const struct sn_config *c);
 
 #endif

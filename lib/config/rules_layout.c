@@ -150,7 +150,15 @@ static enum sn_status tensor_divides_tokens(const struct sn_config *c, const str
 static enum sn_status capacity_sees_sequences(const struct sn_config *c,
                                               const struct sn_settings *s, struct sn_err *err)
 {
-    if (c->model.experts.capacity_factor == 0 || c->layout.context == 1)
+    if (c->model.experts.capacity_factor == 0)
+        return SN_OK;
+    if (sn_config_fold(c) > 1)
+        return sn_settings_fail(s, "layout.expert_tensor", err,
+                                "1 routes slices of sequences, but "
+                                "model.experts.capacity_factor (%g) counts the tokens of whole "
+                                "ones; use %d, or a capacity_factor of 0",
+                                c->model.experts.capacity_factor, c->layout.tensor);
+    if (c->layout.context == 1)
         return SN_OK;
     return sn_settings_fail(s, "layout.context", err,
                             "%d cuts sequences, but model.experts.capacity_factor (%g) counts the "
@@ -186,6 +194,58 @@ static enum sn_status experts_are_shared_out(const struct sn_config *c, const st
                                 "experts are shared out over data and context (layout.expert: %d); "
                                 "name data right after context",
                                 l->expert);
+    return SN_OK;
+}
+
+int sn_config_fold(const struct sn_config *c)
+{
+    return c->layout.expert_tensor == 1 && c->model.experts.count > 0 ? c->layout.tensor : 1;
+}
+
+/* Numbers of the ranks that have tokens of their own have no gaps: tensor, context, data. */
+static bool token_ranks_are_neighbours(const struct sn_layout_config *l)
+{
+    static const enum sn_order_axis inwards[] = {SN_ORDER_TENSOR, SN_ORDER_CONTEXT,
+                                                 SN_ORDER_DATA_AXIS};
+    int at = 0;
+    for (int i = 0; i < l->n_axis_order && at < 3; i++) {
+        if (l->axis_order[i] == SN_ORDER_EXPERT ||
+            (l->axis_order[i] == SN_ORDER_PIPELINE && (at == 0 || l->pipeline == 1)))
+            continue;
+        if (l->axis_order[i] == SN_ORDER_CONTEXT && l->context == 1)
+            continue;
+        at += inwards[at] == SN_ORDER_CONTEXT && l->context == 1;
+        if (l->axis_order[i] != inwards[at++])
+            return false;
+    }
+    return true;
+}
+
+static enum sn_status expert_tensor_fits(const struct sn_config *c, const struct sn_settings *s,
+                                         struct sn_err *err)
+{
+    static const char key[] = "layout.expert_tensor";
+    const struct sn_layout_config *l = &c->layout;
+    if (l->expert_tensor == 0 || l->expert_tensor == l->tensor)
+        return SN_OK;
+    if (l->expert_tensor != 1)
+        return sn_settings_fail(s, key, err,
+                                "%d is neither 1 nor layout.tensor (%d), which is not built yet; "
+                                "use one of the two",
+                                l->expert_tensor, l->tensor);
+    if (c->model.experts.count == 0)
+        return sn_settings_fail(s, key, err,
+                                "1 needs a model with experts (model.experts.count); leave it out");
+    if (!l->sequence_parallel)
+        return sn_settings_fail(s, key, err,
+                                "1 needs sequence_parallel: true, by which tensor ranks (%d) have "
+                                "tokens of their own",
+                                l->tensor);
+    if (!token_ranks_are_neighbours(l))
+        return sn_settings_fail(s, "layout.axis_order", err,
+                                "experts are shared out over tensor, context and data "
+                                "(layout.expert_tensor: 1); name these in this order, one right "
+                                "after the other");
     return SN_OK;
 }
 
@@ -321,11 +381,11 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
                                struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        ranks_are_countable,         tensor_divides_heads,     context_divides,
-        tensor_divides_tokens,       capacity_sees_sequences,  experts_are_shared_out,
-        tile_is_whole_blocks,        gradients_fit_zero,       stages_have_layers,
-        virtual_stages_interleave,   micro_batches_interleave, split_covers_layers,
-        shared_layers_stay_together,
+        ranks_are_countable,   tensor_divides_heads,        context_divides,
+        tensor_divides_tokens, capacity_sees_sequences,     experts_are_shared_out,
+        expert_tensor_fits,    tile_is_whole_blocks,        gradients_fit_zero,
+        stages_have_layers,    virtual_stages_interleave,   micro_batches_interleave,
+        split_covers_layers,   shared_layers_stay_together,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

@@ -30,7 +30,7 @@ enum sn_status sn_grid_init(struct sn_grid *out, int ranks, const int size[SN_NG
                             const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err)
 {
     SN_TRY(check_sizes(ranks, size, err));
-    struct sn_grid g = {.kv_copies = 1, .experts = 1};
+    struct sn_grid g = {.kv_copies = 1, .experts = 1, .fold = 1};
     int stride = 1;
     for (int i = 0; i < SN_NGRID_AXES; i++) {
         enum sn_axis a = order[i];
@@ -115,24 +115,35 @@ static int replicas(const struct sn_grid *g)
     return g->size[SN_AXIS_DATA] * g->size[SN_AXIS_CONTEXT];
 }
 
+static int fold(const struct sn_grid *g)
+{
+    return g->fold > 1 ? g->fold : 1;
+}
+
+/* Ranks with tokens of their own. */
+static int token_ranks(const struct sn_grid *g)
+{
+    return replicas(g) * fold(g);
+}
+
 static int expert_ranks(const struct sn_grid *g)
 {
     return g->experts > 1 ? g->experts : 1;
 }
 
-static int expert_index(const struct sn_grid *g, int replica)
+static int expert_index(const struct sn_grid *g, int at)
 {
-    return g->experts_apart ? replica / (replicas(g) / expert_ranks(g)) : replica % expert_ranks(g);
+    return g->experts_apart ? at / (token_ranks(g) / expert_ranks(g)) : at % expert_ranks(g);
 }
 
-static int expert_data_index(const struct sn_grid *g, int replica)
+static int expert_data_index(const struct sn_grid *g, int at)
 {
-    return g->experts_apart ? replica % (replicas(g) / expert_ranks(g)) : replica / expert_ranks(g);
+    return g->experts_apart ? at % (token_ranks(g) / expert_ranks(g)) : at / expert_ranks(g);
 }
 
-static int replica_of(const struct sn_grid *g, int expert, int expert_data)
+static int token_rank_of(const struct sn_grid *g, int expert, int expert_data)
 {
-    return g->experts_apart ? expert * (replicas(g) / expert_ranks(g)) + expert_data
+    return g->experts_apart ? expert * (token_ranks(g) / expert_ranks(g)) + expert_data
                             : expert_data * expert_ranks(g) + expert;
 }
 
@@ -150,7 +161,7 @@ int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
     case SN_GROUP_EXPERT:
         return expert_ranks(g);
     case SN_GROUP_EXPERT_DATA:
-        return replicas(g) / expert_ranks(g);
+        return token_ranks(g) / expert_ranks(g);
     case SN_GROUP_KV:
         return g->kv_copies;
     case SN_GROUP_TIED:
@@ -162,6 +173,12 @@ int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
     }
 }
 
+static int token_rank(const struct sn_grid *g, int rank)
+{
+    int tensor = fold(g) > 1 ? sn_grid_coord(g, rank, SN_AXIS_TENSOR) : 0;
+    return sn_group_index(g, rank, SN_GROUP_REPLICA) * fold(g) + tensor;
+}
+
 int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
 {
     switch (q) {
@@ -169,9 +186,9 @@ int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
         return sn_grid_coord(g, rank, SN_AXIS_DATA) * g->size[SN_AXIS_CONTEXT] +
                sn_grid_coord(g, rank, SN_AXIS_CONTEXT);
     case SN_GROUP_EXPERT:
-        return expert_index(g, sn_group_index(g, rank, SN_GROUP_REPLICA));
+        return expert_index(g, token_rank(g, rank));
     case SN_GROUP_EXPERT_DATA:
-        return expert_data_index(g, sn_group_index(g, rank, SN_GROUP_REPLICA));
+        return expert_data_index(g, token_rank(g, rank));
     case SN_GROUP_KV:
         return sn_grid_coord(g, rank, SN_AXIS_TENSOR) % g->kv_copies;
     case SN_GROUP_TIED:
@@ -189,17 +206,22 @@ static int moved(const struct sn_grid *g, int rank, enum sn_axis a, int to)
     return rank + (to - sn_grid_coord(g, rank, a)) * g->stride[a];
 }
 
+static int with_tokens(const struct sn_grid *g, int rank, int at)
+{
+    if (fold(g) > 1)
+        rank = moved(g, rank, SN_AXIS_TENSOR, at % fold(g));
+    return sn_group_member(g, rank, SN_GROUP_REPLICA, at / fold(g));
+}
+
 int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i)
 {
     int context = g->size[SN_AXIS_CONTEXT], tensor = sn_grid_coord(g, rank, SN_AXIS_TENSOR);
-    int replica = sn_group_index(g, rank, SN_GROUP_REPLICA);
+    int at = token_rank(g, rank);
     switch (q) {
     case SN_GROUP_EXPERT:
-        i = replica_of(g, i, expert_data_index(g, replica));
-        return sn_group_member(g, rank, SN_GROUP_REPLICA, i);
+        return with_tokens(g, rank, token_rank_of(g, i, expert_data_index(g, at)));
     case SN_GROUP_EXPERT_DATA:
-        i = replica_of(g, expert_index(g, replica), i);
-        return sn_group_member(g, rank, SN_GROUP_REPLICA, i);
+        return with_tokens(g, rank, token_rank_of(g, expert_index(g, at), i));
     case SN_GROUP_REPLICA:
         rank = moved(g, rank, SN_AXIS_DATA, i / context);
         return moved(g, rank, SN_AXIS_CONTEXT, i % context);

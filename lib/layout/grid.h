@@ -33,7 +33,8 @@ enum sn_group {
     SN_GROUP_REPLICA, /* data x context: copies of the same weights; member = data x C + context */
     SN_GROUP_KV,      /* tensor ranks that hold the same key and value heads */
     SN_GROUP_TIED,    /* first and last pipeline stage: both copies of a tied embedding */
-    SN_GROUP_EXPERT,  /* replicas that share the experts: between them they hold each one once */
+    SN_GROUP_EXPERT,  /* replicas that share the experts: between them they hold each one once;
+                         with fold these are replicas x tensor, member = replica x T + tensor */
     SN_GROUP_EXPERT_DATA, /* replicas that hold the same experts */
     SN_GROUP_WORLD,
     SN_NGROUPS
@@ -43,7 +44,9 @@ struct sn_grid {
     int size[SN_NGRID_AXES];
     int stride[SN_NGRID_AXES]; /* rank distance between neighbours on each axis */
     int kv_copies;             /* tensor ranks per key and value head; at least 1 */
-    int experts;               /* members of an EXPERT group: a divisor of data x context */
+    int experts;               /* members of an EXPERT group: a divisor of data x context x fold */
+    int fold;           /* tensor ranks: those have different tokens for the experts, and count as
+                           replicas do (parallel folding); 0 and 1: they do not */
     bool experts_apart; /* members of an EXPERT_DATA group are neighbours, not those of an EXPERT
                            group */
 };

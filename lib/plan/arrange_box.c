@@ -69,6 +69,8 @@ static int together(const struct sn_grid *g, const struct box *b, enum sn_group 
         return common_divisor(b->size[SN_AXIS_TENSOR], g->kv_copies);
     case SN_GROUP_WORLD:
         return 1;
+    case SN_GROUP_EXPERT_DATA:
+        return g->fold > 1 ? together_counted(g, b, q) : b->size[SN_AXIS_DATA];
     default:
         return (int)sn_group_axis(q) < SN_NGRID_AXES ? b->size[sn_group_axis(q)]
                                                      : together_counted(g, b, q);

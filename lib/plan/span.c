@@ -49,8 +49,10 @@ static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
     /* Rank distance between neighbours among the replicas: where experts are shared out, context is
      * the inner axis of the two (lib/config/rules_layout.c). */
     int replicas = g->stride[g->size[SN_AXIS_CONTEXT] > 1 ? SN_AXIS_CONTEXT : SN_AXIS_DATA];
+    if (g->fold > 1) /* and tensor inside both */
+        replicas = g->stride[SN_AXIS_TENSOR];
     int apart = sn_group_size(g, 0, SN_GROUP_EXPERT_DATA);
-    if (q == SN_GROUP_EXPERT_DATA && g->experts <= 1)
+    if (q == SN_GROUP_EXPERT_DATA && g->experts <= 1 && g->fold <= 1)
         q = SN_GROUP_REPLICA;
     switch (q) {
     case SN_GROUP_WORLD:

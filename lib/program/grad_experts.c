@@ -266,9 +266,10 @@ void sn_grad_gather_rows(struct sn_emit *e, const struct sn_op *f)
 static struct sn_view counts_of(const struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_view counts = f->out[2];
-    for (int i = e->unit_begin; i < e->unit_end; i++)
+    for (int i = e->unit_begin; i < e->unit_end;
+         i++) /* one after the other, where two groups are */
         if (e->p->ops[i].kind == SN_OP_ALL_REDUCE && e->p->ops[i].in[0].buf == counts.buf)
-            return e->p->ops[i].out[0];
+            counts = e->p->ops[i].out[0];
     return counts;
 }
 
@@ -286,7 +287,8 @@ void sn_grad_route(struct sn_emit *e, const struct sn_op *f)
     op->in[2] = f->out[1];
     if (f->attr.aux_loss > 0 || f->attr.z_loss > 0)
         op->in[3] = counts_of(e, f);
-    op->in_first = 1u << 3; /* the losses once, then summed over ranks */
+    if (e->job->grid.fold <= 1)
+        op->in_first = 1u << 3; /* the losses once, then summed over ranks */
     op->out[0] = sn_view_all(p, dx);
     op->attr = f->attr;
     sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));

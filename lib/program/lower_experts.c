@@ -24,11 +24,37 @@
  * it goes back (the same paper, 5.1, with reduce-scatter in place of all-reduce and drop). A row
  * comes back to one rank, elsewhere it is 0: so y is PARTIAL, as without.
  *
+ * With layout.expert_tensor 1 the experts are whole, and tensor ranks have tokens of their own,
+ * slices of sequences: they count as replicas do, x and y are SPLIT, and nothing goes over the
+ * tensor axis (parallel folding: Liu et al., "MoE Parallel Folding", arXiv 2504.14960).
+ *
  * The load-balancing loss counts the tokens of a micro-batch over all replicas (docs/EXPERTS.md).
  */
 #include "lib/program/build.h"
 
 static const struct sn_layout_form shared = {SN_SHARED, SN_ROWS}, partial = {SN_PARTIAL, SN_ROWS};
+
+static bool is_folded(const struct sn_emit *e)
+{
+    return e->job->grid.fold > 1;
+}
+
+/* The forms of x and y. */
+static struct sn_layout_form taken(const struct sn_emit *e)
+{
+    return is_folded(e) ? sn_region(e->job) : shared;
+}
+
+static struct sn_layout_form given(const struct sn_emit *e)
+{
+    return is_folded(e) ? sn_region(e->job) : partial;
+}
+
+/* Tokens that this rank routes. */
+static int64_t tokens(const struct sn_emit *e)
+{
+    return e->job->rows / (is_folded(e) ? e->job->group_size[SN_GROUP_TENSOR] : 1);
+}
 
 static int temp(struct sn_emit *e, enum sn_dtype dtype, int64_t rows, int64_t cols,
                 const char *point, const char *what)
@@ -50,17 +76,27 @@ static void set_needs(struct sn_emit *e, int buf, bool yes)
 /* --- the router ----------------------------------------------------------------------------------
  */
 
-/* How often each expert is chosen by the tokens of all replicas; `counts` are those of this one. */
-static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
+/* Counts of one rank, summed over a group. */
+static int count_over(struct sn_emit *e, const struct sn_node *n, int counts, enum sn_group group)
 {
-    if (e->job->group_size[SN_GROUP_REPLICA] == 1 || n->attr.aux_loss <= 0)
+    if (e->job->group_size[group] == 1)
         return counts;
     int all = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts.all");
-    struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, SN_GROUP_REPLICA, "%.50s.counts", n->point);
+    struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, group, "%.50s.counts", n->point);
     op.in[0] = sn_view_all(e->p, counts);
     op.out[0] = sn_view_all(e->p, all);
     sn_comm_run(e->p, &op);
     return all;
+}
+
+/* How often each expert is chosen by the tokens of all replicas; `counts` are those of this one. */
+static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
+{
+    if (n->attr.aux_loss <= 0)
+        return counts;
+    if (is_folded(e))
+        counts = count_over(e, n, counts, SN_GROUP_TENSOR);
+    return count_over(e, n, counts, SN_GROUP_REPLICA);
 }
 
 static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, int counts)
@@ -71,15 +107,14 @@ static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, i
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE_LOSS, "%s", n->point);
     op->in[0] = sn_view_all(e->p, logits);
     op->in[1] = sn_view_all(e->p, all);
-    op->only = 1u << SN_GROUP_TENSOR; /* the others have the same */
+    op->only = is_folded(e) ? 0 : 1u << SN_GROUP_TENSOR; /* the others have the same */
 }
 
 static int place(struct sn_emit *e, const struct sn_node *n, int choice)
 {
     struct sn_program *p = e->p;
     struct sn_routes *r = &e->routes;
-    r->place =
-        temp(e, SN_I32, e->job->rows, e->job->config->model.experts.top_k, n->point, "place");
+    r->place = temp(e, SN_I32, tokens(e), e->job->config->model.experts.top_k, n->point, "place");
     r->bounds = temp(e, SN_I32, 1, n->attr.experts + 1, n->point, "bounds");
     struct sn_op *op = sn_op_add(p, SN_OP_PLACE, "%s", n->point);
     op->in[0] = sn_view_all(p, choice);
@@ -95,8 +130,8 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
     int part = e->job->first_part[n->param[0]];
-    int64_t rows = e->job->rows, k = e->job->config->model.experts.top_k;
-    struct sn_view x = sn_take(e, n->in[0], shared);
+    int64_t rows = tokens(e), k = e->job->config->model.experts.top_k;
+    struct sn_view x = sn_take(e, n->in[0], taken(e));
     bool trains = needs(e, x.buf) || sn_part_trains(e, part);
     int logits = temp(e, SN_F32, rows, n->attr.experts, n->point, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);
@@ -119,7 +154,7 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     add_losses(e, n, logits, counts);
     e->routes.w = w;
     (void)place(e, n, choice);
-    e->value[n->out] = (struct sn_value_place){w, shared, w};
+    e->value[n->out] = (struct sn_value_place){w, taken(e), w};
 }
 
 /* --- the experts ---------------------------------------------------------------------------------
@@ -129,7 +164,7 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
 static int64_t expert_rows(const struct sn_emit *e, const struct sn_node *n)
 {
     const struct sn_model_config *m = &e->job->config->model;
-    int64_t all = e->job->rows * m->experts.top_k, room = 0;
+    int64_t all = tokens(e) * m->experts.top_k, room = 0;
     for (int i = 0; i < e->job->model->n_nodes && room == 0; i++)
         if (e->job->model->nodes[i].out == n->in[1])
             room = e->job->model->nodes[i].attr.capacity * m->experts.count;
@@ -207,7 +242,9 @@ static int gather_bounds(struct sn_emit *e, const struct sn_node *n)
 /* Tensor ranks that share a window; 1: each has all of it. */
 static int64_t shares(const struct sn_emit *e)
 {
-    return e->job->config->layout.drop_duplicates ? e->job->group_size[SN_GROUP_TENSOR] : 1;
+    return e->job->config->layout.drop_duplicates && !is_folded(e)
+               ? e->job->group_size[SN_GROUP_TENSOR]
+               : 1;
 }
 
 static struct sn_attr exchange_attr(const struct sn_emit *e, const struct sn_node *n)
@@ -323,7 +360,7 @@ static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
 void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
-    struct sn_view x = sn_take(e, n->in[0], shared);
+    struct sn_view x = sn_take(e, n->in[0], taken(e));
     int xs = temp(e, e->job->dtype, expert_rows(e, n), x.cols, n->point, "x");
     set_needs(e, xs, needs(e, x.buf));
     struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%s", n->point);
@@ -332,7 +369,7 @@ void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
     op->out[0] = sn_view_all(p, xs);
     bool here = e->job->group_size[SN_GROUP_EXPERT] == 1;
     int ys = here ? feed_forward(e, n, (struct rows){xs, e->routes.bounds}) : elsewhere(e, n, xs);
-    int y = sn_result(e, n, x.cols, partial);
+    int y = sn_result(e, n, x.cols, given(e));
     op = sn_op_add(p, SN_OP_COMBINE, "%s", n->point);
     op->in[0] = sn_view_all(p, ys);
     op->in[1] = sn_view_all(p, e->routes.place);

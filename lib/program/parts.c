@@ -41,7 +41,8 @@ static void add_use(const struct sn_job *j, int node, int k, struct use *u)
 {
     const struct sn_cut *c = sn_cut_at(j->model->nodes[node].point);
     bool here = j->piece_of_node[node] % j->stages == j->stage;
-    u->cut = !c ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
+    bool whole = !c || (j->grid.fold > 1 && j->model->nodes[node].kind == SN_NODE_EXPERTS);
+    u->cut = whole ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
     u->in_region = !c;
     enum sn_node_kind kind = j->model->nodes[node].kind;
     u->experts = kind == SN_NODE_EXPERTS;
@@ -123,7 +124,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
     bool whole = u->cut == SN_CUT_NONE || u->cut == SN_CUT_SUMMED;
     bool cut = !whole && j->group_size[SN_GROUP_TENSOR] > 1;
     b.replicas = u->experts ? SN_GROUP_EXPERT_DATA : SN_GROUP_REPLICA;
-    if (!cut)
+    if (!cut && !(u->experts && j->grid.fold > 1))
         b.copies |= 1u << SN_GROUP_TENSOR;
     if (u->cut == SN_CUT_SUMMED && j->group_size[SN_GROUP_TENSOR] > 1)
         b.sum = SN_GROUP_TENSOR;

@@ -23,7 +23,7 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
 {
     const struct sn_job *j = e->job;
     const struct sn_bucket *b = &j->buckets[bucket];
-    if (j->group_size[SN_GROUP_REPLICA] == 1 || (j->zero < 2 && j->group_size[b->replicas] == 1))
+    if (j->zero < 2 && j->group_size[b->replicas] == 1)
         return;
     struct sn_op op =
         sn_comm_op(j->zero ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE, b->replicas, "%s", b->name);

@@ -117,6 +117,7 @@ struct sn_config layouts_reference(const struct sn_config *c)
     l->schedule = SN_1F1B;
     l->recompute = SN_RECOMPUTE_NONE;
     l->comm_aware_recompute = l->drop_duplicates = false;
+    l->expert_tensor = 0;
     l->zero = l->n_split = 0;
     return one;
 }

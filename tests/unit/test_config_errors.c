@@ -133,7 +133,11 @@ static const struct {
     {MODEL "}\n" TRAIN "}\nlayout: {expert: 2}\n",
      "run.yaml:3:18: layout.expert: 2 needs a model with experts (model.experts.count); use 1"},
     {MODEL "}\n" TRAIN "}\nlayout: {expert_tensor: 2}\n",
-     "run.yaml:3:25: layout.expert_tensor: 2 is not built yet; use 1"},
+     "run.yaml:3:25: layout.expert_tensor: 2 is neither 1 nor layout.tensor (1), which is not built "
+     "yet; use one of the two"},
+    {MODEL "}\n" TRAIN "}\nlayout: {tensor: 2, expert_tensor: 1}\n",
+     "run.yaml:3:36: layout.expert_tensor: 1 needs a model with experts (model.experts.count); leave "
+     "it out"},
     {MODEL "}\n" TRAIN "}\nlayout: {optimizer_tile: 4096}\n",
      "run.yaml:3:26: layout.optimizer_tile: 4096 is not a multiple of 65536 values; nearest that "
      "are: 65536"},

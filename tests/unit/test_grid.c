@@ -44,6 +44,49 @@ static void peers_share_all_other_axes(void)
     tap_ok(bad == 0, "peers differ on their axis only, in order");
 }
 
+/* Members name each other: the group of a member is that of this rank, at another index. */
+static int odd_members(const struct sn_grid *g, enum sn_group q)
+{
+    int bad = 0, ranks = sn_grid_ranks(g);
+    for (int r = 0; r < ranks; r++) {
+        int n = sn_group_size(g, r, q);
+        bad += sn_group_member(g, r, q, sn_group_index(g, r, q)) != r;
+        for (int i = 0; i < n; i++) {
+            int m = sn_group_member(g, r, q, i);
+            bad += m < 0 || m >= ranks || sn_group_index(g, m, q) != i ||
+                   sn_group_member(g, m, q, 0) != sn_group_member(g, r, q, 0);
+        }
+    }
+    return bad;
+}
+
+/* DeepSpeed's groups for 16 ranks, tensor 2, expert 4: experts beside
+ * tensor; and folded, where tensor ranks share the experts out, too. */
+static void experts_fold_into_tensor(void)
+{
+    const int size[] = {2, 1, 8, 1};
+    struct sn_grid g;
+    (void)sn_grid_init(&g, 16, size, usual, NULL);
+    g.experts = 4;
+    int bad = odd_members(&g, SN_GROUP_EXPERT) + odd_members(&g, SN_GROUP_EXPERT_DATA);
+    bool ted = sn_group_member(&g, 0, SN_GROUP_EXPERT, 3) == 6 &&
+               sn_group_member(&g, 9, SN_GROUP_EXPERT, 1) == 11 &&
+               sn_group_member(&g, 0, SN_GROUP_EXPERT_DATA, 1) == 8;
+    tap_ok(bad == 0 && ted,
+           "16 ranks, tensor 2, expert 4: {0, 2, 4, 6} share experts, {0, 8} copies");
+    g.fold = 2;
+    bad = odd_members(&g, SN_GROUP_EXPERT) + odd_members(&g, SN_GROUP_EXPERT_DATA);
+    bool folded = sn_group_member(&g, 0, SN_GROUP_EXPERT, 3) == 3 &&
+                  sn_group_size(&g, 0, SN_GROUP_EXPERT_DATA) == 4 &&
+                  sn_group_member(&g, 1, SN_GROUP_EXPERT_DATA, 3) == 13;
+    tap_ok(bad == 0 && folded, "folded: {0, 1, 2, 3} share experts, {1, 5, 9, 13} have copies");
+    g.experts_apart = true;
+    bad = odd_members(&g, SN_GROUP_EXPERT) + odd_members(&g, SN_GROUP_EXPERT_DATA);
+    folded = sn_group_member(&g, 0, SN_GROUP_EXPERT, 1) == 4 &&
+             sn_group_member(&g, 1, SN_GROUP_EXPERT_DATA, 0) == 0;
+    tap_ok(bad == 0 && folded, "and the other way round: {0, 4, 8, 12}, {0, 1, 2, 3}");
+}
+
 static void bad_grids_are_explained(void)
 {
     struct sn_grid g;
@@ -65,6 +108,7 @@ int main(void)
 {
     every_rank_has_its_own_coordinates();
     peers_share_all_other_axes();
+    experts_fold_into_tensor();
     bad_grids_are_explained();
     return tap_done();
 }

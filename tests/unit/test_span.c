@@ -140,6 +140,25 @@ static void grids_that_divide_the_machine(void)
     report(&s, "grids that divide");
 }
 
+/* Groups that share experts out, over replicas or over tensor ranks too, in both orders. */
+static void experts_on_machines(void)
+{
+    static const int machines[][3] = {{4, 16, 0}, {8, 64, 0}, {2, 8, 0}};
+    struct score s = {0};
+    for (int k = 0; k < 3; k++) {
+        struct sn_machine m = machine_of(3, machines[k]);
+        for (int i = 0; i < 64; i++) {
+            int size[] = {1 << i % 4, 1 << i / 32 % 2, 1 << i / 4 % 4, 1 << i / 16 % 2};
+            struct sn_grid g = grid_of(size, 0, 1);
+            g.fold = i / 3 % 2 ? size[SN_AXIS_TENSOR] : 1;
+            g.experts = size[SN_AXIS_DATA] * (i % 5 > 2 ? g.fold : 1);
+            g.experts_apart = i / 2 % 2;
+            check(&s, &m, &g, true);
+        }
+    }
+    report(&s, "grids with experts");
+}
+
 static void any_grid_on_any_machine(void)
 {
     static const int machines[][3] = {{4, 20, 0}, {6, 108, 0}, {8, 24, 0}, {3, 15, 0}, {5, 10, 0}};
@@ -184,6 +203,7 @@ static void neighbours_share_less_than_members(void)
 int main(void)
 {
     grids_that_divide_the_machine();
+    experts_on_machines();
     any_grid_on_any_machine();
     one_level_and_none();
     neighbours_share_less_than_members();
