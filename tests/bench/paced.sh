@@ -92,7 +92,6 @@ one() { # name ranks hosts layout
     rm -rf "$tmp/out"
     layout=$4
     run_file "$tmp/r.yaml" "$tmp/out"
-    sed -i "s/seq: 64/seq: $seq/" "$tmp/r.yaml"
     { cat "$tmp/r.yaml" && echo "machine: {file: $tmp/m.yaml}"; } >"$tmp/p.yaml"
     "$BUILD/bin/sennit-plan" "$tmp/p.yaml" --ranks "$2" --json >"$tmp/plan.json"
     : >"$tmp/times"

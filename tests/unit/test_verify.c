@@ -18,7 +18,7 @@ struct layout {
     const char *name;
     enum sn_family family;
     int data, tensor, context, pipeline, virtual_stages, micro_batch, zero, kv_heads, expert;
-    bool sequence_parallel, split_backward;
+    bool sequence_parallel, split_backward, drop_duplicates;
     enum sn_schedule schedule;
     enum sn_recompute recompute;
     enum sn_context_kind kind;
@@ -49,6 +49,7 @@ static struct sn_config config_of(const struct layout *l)
     c.layout.virtual_stages = l->virtual_stages ? l->virtual_stages : 1;
     c.layout.sequence_parallel = l->sequence_parallel;
     c.layout.split_backward = l->split_backward;
+    c.layout.drop_duplicates = l->drop_duplicates;
     c.layout.schedule = l->schedule || l->pipeline == 0 ? l->schedule : SN_1F1B;
     c.layout.zero = l->zero;
     if (l->family == SN_MIXTRAL)
@@ -222,6 +223,20 @@ static void exchange_of_other_members(struct world *w)
     op_of(&w->spoilt[1], SN_OP_EXCHANGE, "l0.ffn.experts.out")->attr.blocks_a = 3;
 }
 
+/* A rank takes its share of the sum before it has what the experts read. */
+static void shares_swapped(struct world *w)
+{
+    struct sn_op *shares = op_of(&w->spoilt[1], SN_OP_GATHER_ROWS, "l0.ffn.experts.shares");
+    struct sn_op *sum = op_of(&w->spoilt[1], SN_OP_GATHER_ROWS, "l0.ffn.experts.sum");
+    swap_ops(shares, sum);
+    swap_ops(shares + 1, sum + 1);
+}
+
+static void shares_of_other_ranks(struct world *w)
+{
+    op_of(&w->spoilt[1], SN_OP_GATHER_ROWS, "l0.ffn.experts.shares")->attr.blocks_b = 3;
+}
+
 static void agreement_missing(struct world *w)
 {
     remove_op(op_of(&w->spoilt[1], SN_OP_AGREE, "step_end"));
@@ -369,11 +384,14 @@ static void planted_faults_are_named(void)
                   z3 = {.name = "z3", .family = SN_LLAMA, .data = 2, .zero = 3},
                   dp2 = {.name = "dp2", .family = SN_LLAMA, .data = 2},
                   ep2 = {.name = "ep2", .family = SN_MIXTRAL, .data = 2, .expert = 2},
+                  dtd = {.name = "dtd", .family = SN_MIXTRAL, .data = 2, .tensor = 2, .expert = 2, .drop_duplicates = true},
                   cp4 = {.name = "cp4", .family = SN_LLAMA, .context = 4},
                   kv = {.name = "kv", .family = SN_LLAMA, .tensor = 4, .kv_heads = 2, .sequence_parallel = true};
     const struct planted cases[] = {
         {exchanges_swapped, "exchanges of rows swapped on one rank", {"'l0.ffn.experts.back'", "'l0.ffn.experts.out'", "rank 1 (data 1"}, ep2},
         {exchange_of_other_members, "an exchange for another number of members", {"exchange 'l0.ffn.experts.out'", "(columns, members)"}, ep2},
+        {shares_swapped, "gathering and summing of rows swapped on one rank", {"'l0.ffn.experts.shares'", "'l0.ffn.experts.sum'", "rank 1 (data 0, tensor 1"}, dtd},
+        {shares_of_other_ranks, "shares for another number of ranks", {"gather_rows 'l0.ffn.experts.shares'", "(rows of a share, shares)"}, dtd},
         {two_collectives_swapped, "two collectives swapped on one rank", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) posts all_gather 'weight.bucket", "meets all_gather 'weight.bucket", "rank 1 (data 1"}, z3},
         {two_groups_swapped, "sums of two groups swapped on one rank", {" waits in all_reduce 'tensor.0'", ", which waits in all_reduce 'kv copies.0'", "kv copies", "rank 1 (data 0, tensor 1"}, kv},
         {collective_missing, "a missing collective", {"all_reduce 'l0.attn.o' (", "which meets all_reduce 'l0.ffn.", "rank 1 (data 0, tensor 1"}, tp2},

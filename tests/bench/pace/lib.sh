@@ -20,14 +20,15 @@ prepare() {
     "$BUILD/bin/sennit-data" build --text docs/STYLE.md LICENSE -o "$tmp/tok" >/dev/null
 }
 
-# Variables set before the call replace the defaults; `layout` is the inside of the mapping.
+# Variables set before the call replace the defaults; `layout` is the inside of the mapping, `model` ends that
+# of the model.
 run_file() { # path output
     cat >"$1" <<YAML
 run: {name: pace, seed: 7, output: $2, threads: 1}
-model: {family: llama, layers: ${layers:-4}, hidden: ${hidden:-512}, heads: 4, kv_heads: 4, ffn: ${ffn:-1376}, vocab: 256, seq: 64}
+model: {family: ${family:-llama}, layers: ${layers:-4}, hidden: ${hidden:-512}, heads: 4, kv_heads: 4, ffn: ${ffn:-1376}, vocab: 256, seq: ${seq:-64}${model:-}}
 data: {train: $tmp/tok}
 train: {steps: ${steps:-6}, global_batch: ${batch:-4}, eval_every: 0, optimizer: {lr: 1.0e-4}, schedule: {warmup: 0}}
-layout: {micro_batch: 1, $layout}
+layout: {micro_batch: ${micro:-1}, $layout}
 checkpoint: {dir: ckpt, every: 0}
 YAML
 }
