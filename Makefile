@@ -79,7 +79,7 @@ EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cu
 OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
             tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%)))
-EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@3600)
+EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@600)
 # What a run of tests costs, @seconds where the runner's limit of 120 is too short.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
 STATIC   := $(if $(SAN),,tests/lint tests/docs)
@@ -230,6 +230,10 @@ run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 cuda: ## The plugin for CUDA alone (CUDA_ARCH="80 90"); part of `make` where nvcc is
 	@[ -n '$(NVCC)' ] || { echo 'make: no nvcc here (looked in /usr/local/cuda, CUDA= and PATH); the plugin needs it' >&2; exit 1; }
 	$(again) $(PLUGIN)
+check-cuda-emul: ## The CUDA kernels on the host, as every architecture and in other orders of threads: most of an hour
+	$(again) run-cuda-emul
+run-cuda-emul: $(EMULTEST)
+	@ALL=1 BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tests/run tests/cuda_emul/run@7200
 check-cuda-arch: ## Compile and link the plugin for every architecture that nvcc knows; skips aloud without nvcc
 	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-cuda-arch: no nvcc here'
 	@for a in $(if $(CUDA_SRC),$(CUDA_ALL)); do $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=$$a $(BUILD)/cuda/$$a/libsennit_cuda.so || exit 1; \
@@ -331,7 +335,7 @@ clean: ## Remove build/
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-.PHONY: FORCE run-gpu cuda check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
+.PHONY: FORCE run-gpu cuda check-cuda-emul run-cuda-emul check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
 	run-fuzz run-bench
 .SECONDARY:

@@ -29,6 +29,13 @@ node_of() { # number
         awk -v k="$1" '{ print $(1 + k % NF) }'
 }
 
+# One of them, but not that of the batch script, with which the supervisor would go.
+victim() { # number
+    victim_n=$(node_of "$1")
+    [ "$victim_n" != "$(outside scontrol show job "$job" | sed -n 's/^ *BatchHost=//p')" ] || victim_n=$(node_of $(($1 + 1)))
+    echo "$victim_n"
+}
+
 trains_again() { # ends and starts so far: a newer launch has made a step, or the last one
     in_state "$job" COMPLETED && return 0
     [ "$(events "$o" end | wc -l)" -gt "$1" ] && [ "$(events "$o" running | wc -l)" -gt "$2" ]
@@ -39,10 +46,10 @@ do_fault() { # number
     ended=$(events "$o" end | wc -l) ran=$(events "$o" running | wc -l)
     n=$(draw $((2 * $1 + 1)) 97)
     case $(draw $((2 * $1)) 7) in
-    0) kind="node $(node_of "$n") dies" && node=$(node_of "$n") && fault end-node "$node" ;;
+    0) node=$(victim "$n") && kind="node $node dies" && fault end-node "$node" ;;
     1) kind="rank $((n % 8)) is killed" && fault kill-rank "$job" $((n % 8)) ;;
     2) kind="rank $((n % 8)) stops" && fault stop-rank "$job" $((n % 8)) ;;
-    3) kind="the link of $(node_of "$n") is cut" && node=$(node_of "$n") && fault cut "$node" ;;
+    3) node=$(victim "$n") && kind="the link of $node is cut" && fault cut "$node" ;;
     4) kind="scancel --signal=USR2" && outside scancel --signal=USR2 "$job" ;;
     5) kind="preempted" && preempt "$all" 1 ;;
     6) kind="save-and-exit, and the controller restarts" && touch "$o/save-and-exit" && fault restart-controller ;;
