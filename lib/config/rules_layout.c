@@ -183,10 +183,11 @@ static enum sn_status experts_are_shared_out(const struct sn_config *c, const st
         return sn_settings_fail(s, "layout.expert", err,
                                 "%d does not divide model.experts.count (%d); nearest that do: %s",
                                 l->expert, experts, sn_near_divisors(near, experts, l->expert));
-    if (l->schedule == SN_ZERO_BUBBLE)
+    if (l->schedule == SN_ZERO_BUBBLE && l->zero >= 2)
         return sn_settings_fail(s, "layout.expert", err,
-                                "%d with schedule zero-bubble is not built yet; use 1, or 1f1b",
-                                l->expert);
+                                "%d with schedule zero-bubble and zero %d is not built yet; use 1, "
+                                "zero 0 or 1, or 1f1b",
+                                l->expert, l->zero);
     for (int i = 0; i < l->n_axis_order; i++) /* without the expert axis */
         at[l->axis_order[i]] = l->axis_order[i] == SN_ORDER_EXPERT ? n : n++;
     if (l->context > 1 && at[SN_ORDER_DATA_AXIS] != at[SN_ORDER_CONTEXT] + 1)

@@ -224,10 +224,27 @@ static void further_rounds(struct sn_emit *e)
     e->n_late_parts = 0;
 }
 
+/* Further rounds add to the gradient before delayed weight gradients do: it begins with zeros. */
+static void begin_with_zeros(struct sn_emit *e, const struct sn_op *f, int w)
+{
+    const struct sn_layout_config *l = &e->job->config->layout;
+    bool delayed = l->schedule == SN_ZERO_BUBBLE || l->split_backward;
+    if (!delayed || !sn_part_trains(e, w) || e->grad_written[w])
+        return;
+    struct sn_view whole = sn_weight(e, w);
+    whole.buf = e->bucket_grad[e->job->parts[w].bucket];
+    struct sn_op *op = sn_op_add(e->p, SN_OP_ZERO, "%.50s.begin", f->label);
+    op->out[0] = whole;
+    op->when = SN_FIRST;
+    e->grad_written[w] = true;
+}
+
 /* Where the experts are shared out, their gradients are complete when further rounds are. */
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
 {
     int w = sn_part_of(e, f->in[1]);
+    if (e->job->group_size[SN_GROUP_EXPERT] > 1)
+        begin_with_zeros(e, f, w);
     product_gradients(e, f, w);
     if (e->job->group_size[SN_GROUP_EXPERT] == 1) {
         if (sn_part_trains(e, w))

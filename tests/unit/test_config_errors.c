@@ -168,9 +168,10 @@ static const struct {
     {MIXTRAL ", experts: {count: 6}}\n" TRAIN "}\nlayout: {expert: 4}\n",
      "run.yaml:3:18: layout.expert: 4 does not divide model.experts.count (6); nearest that do: 3 "
      "or 6"},
-    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, pipeline: 2, schedule: "
+    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, pipeline: 2, zero: 2, schedule: "
              "zero-bubble}\n",
-     "run.yaml:3:18: layout.expert: 2 with schedule zero-bubble is not built yet; use 1, or 1f1b"},
+     "run.yaml:3:18: layout.expert: 2 with schedule zero-bubble and zero 2 is not built yet; use 1, "
+     "zero 0 or 1, or 1f1b"},
     {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, context: 2, axis_order: "
              "[data, tensor, context, pipeline]}\n",
      "run.yaml:3:45: layout.axis_order: experts are shared out over data and context "

@@ -52,7 +52,8 @@ static void draw_experts(struct sn_config *c, unsigned *r)
     l->expert_buffer = 1 + (double)draw(r, 3);
     l->comm_aware_recompute = draw(r, 4) == 0;
     l->drop_duplicates = draw(r, 3) == 0;
-    for (int i = 3; i > 0 && l->schedule != SN_ZERO_BUBBLE; i--)
+    bool delays = l->schedule == SN_ZERO_BUBBLE; /* which needs ZeRO 0 or 1 */
+    for (int i = 3; i > 0 && !(delays && l->zero >= 2); i--)
         if (l->expert == 1 && c->model.experts.count % ways[i] == 0 &&
             l->data * l->context % ways[i] == 0 && draw(r, 2))
             l->expert = ways[i];
