@@ -203,19 +203,20 @@ static int step_to_holder(const struct sn_engine *e, struct sn_ring_view *v)
 
 /* Records read again after a while in which this rank beats on: the others may be asking the same.
  */
-static void wait_for_beats(const struct sn_engine *e)
+static void wait_for_beats(struct sn_engine *e)
 {
     struct timespec moment = {.tv_nsec = (long)(1e9 * BEAT_S)};
     for (int i = 0; i < BEATS; i++) {
         (void)nanosleep(&moment, NULL); /* a shorter one is made up by the next */
         sn_ring_beat(e->watch.ring);
+        sn_comm_queue_beat(&e->queue); /* the compute thread sees that this one works */
     }
 }
 
 /* All members have come to what `rank` is in, and all wait in it, so all beat: one that does not is
  * stopped. Records of other hosts may come late: there nobody is accused unless another one of
  * another host is seen to beat. Replaces *v. */
-static int step_to_still(const struct sn_engine *e, struct sn_ring_view *v, enum sn_group q)
+static int step_to_still(struct sn_engine *e, struct sn_ring_view *v, enum sn_group q)
 {
     int size = sn_group_size(&e->grid, v->rank, q), found = -1;
     const char *folder = sn_ring_folder(e->watch.ring);
@@ -245,7 +246,7 @@ static int step_to_still(const struct sn_engine *e, struct sn_ring_view *v, enum
 }
 
 /* The rank that `v` waits for; -1: for none that is known. Overwrites *v with its record. */
-static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
+static int step_to_cause(struct sn_engine *e, struct sn_ring_view *v)
 {
     const struct sn_ring_event *w = waits_in(v);
     struct sn_ring_view next;
@@ -272,7 +273,7 @@ static int step_to_cause(const struct sn_engine *e, struct sn_ring_view *v)
 }
 
 /* Who is behind may itself wait for somebody: name the end of that chain, if it is another rank. */
-static void accuse_cause(const struct sn_engine *e, const struct sn_ring_view *first, char *text,
+static void accuse_cause(struct sn_engine *e, const struct sn_ring_view *first, char *text,
                          size_t room)
 {
     enum { HOPS = 16 };
@@ -311,7 +312,7 @@ static void look_at(struct search *s, const struct sn_engine *e, int rank, enum 
 
 /* Nobody is behind, but somebody still reads what an earlier collective left in this rank's slot.
  */
-static bool find_holder(const struct sn_engine *e, char *text, size_t room)
+static bool find_holder(struct sn_engine *e, char *text, size_t room)
 {
     char what[64];
     enum sn_group q = SN_GROUP_WORLD;
@@ -326,7 +327,7 @@ static bool find_holder(const struct sn_engine *e, char *text, size_t room)
 }
 
 /* Nobody is behind, but somebody does not move. */
-static bool find_still(const struct sn_engine *e, enum sn_group q, char *text, size_t room)
+static bool find_still(struct sn_engine *e, enum sn_group q, char *text, size_t room)
 {
     struct sn_ring_view v;
     if (e->grid.size[0] < 1 ||
@@ -337,7 +338,7 @@ static bool find_still(const struct sn_engine *e, enum sn_group q, char *text, s
     return true;
 }
 
-static void find_behind(const struct sn_engine *e, int slot, char *text, size_t room)
+static void find_behind(struct sn_engine *e, int slot, char *text, size_t room)
 {
     const struct sn_comm_op *op = &e->queue.slot[slot].op;
     enum sn_group q = group_of(op);
@@ -370,8 +371,9 @@ static void find_behind(const struct sn_engine *e, int slot, char *text, size_t 
         (void)snprintf(text + n, room - n, "; %d more are behind", s.behind - 1);
 }
 
-/* Has the peer of a send or receive posted its side of it? Nobody else can be to blame. */
-static void find_peer(const struct sn_engine *e, int slot, char *text, size_t room)
+/* Has the peer of a send or receive posted its side of it? If not, it may wait for somebody itself.
+ */
+static void find_peer(struct sn_engine *e, int slot, char *text, size_t room)
 {
     const struct sn_transfer *t = &e->queue.slot[slot].op.transfer;
     int rank = sn_engine_member(e, t->group, t->peer);
@@ -389,6 +391,7 @@ static void find_peer(const struct sn_engine *e, int slot, char *text, size_t ro
     char what[64];
     (void)snprintf(what, sizeof(what), posted ? "has a %s under way" : "has posted no %s", other);
     accuse(e, &v, what, text, room);
+    accuse_cause(e, &v, text, room);
     accuse_cause(e, &v, text, room);
 }
 

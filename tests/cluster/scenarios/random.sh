@@ -72,6 +72,7 @@ while [ $k -le "$faults" ]; do
     k=$((k + 1))
 done
 is "all faults happened" $((k - 1)) "$faults"
+fast_links
 job_done random 600
 same_losses "losses are those of a run in one go, bit for bit" "$o" "$one"
 run "$BUILD/bin/sennit-convert" --diff "$o/ckpt/step-$(printf %08d "$steps")" "$one/ckpt/step-$(printf %08d "$steps")"
