@@ -396,7 +396,7 @@ int main(int argc, char **argv)
         if (!err.agreed || comm->rank == 0)
             (void)sn_report(&err);
         if (st == SN_ELOST && comm->rank != 0)
-            (void)sleep(2);                /* rank 0 notices too, and writes the cause down */
+            (void)sleep(3);                /* rank 0 notices too, and writes the cause down */
         if (!err.agreed && comm->size > 1) /* the others know nothing of it and would wait */
             sn_comm_abort_mpi(exit_code);
     }

@@ -11,7 +11,7 @@
 #include <time.h>
 
 static const double BEAT_S = 0.05;
-enum { BEATS = 40 }; /* for so many beats others are looked at */
+enum { BEATS = 12 }; /* for so many beats others are looked at: less than rank 0 is waited for */
 
 static bool is_p2p(const struct sn_comm_op *op)
 {
