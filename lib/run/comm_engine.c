@@ -67,9 +67,10 @@ static void take_in(struct sn_engine *e)
 }
 
 /* How long to nap where naps end late, so where more threads want a core than there are: as long as
- * PATIENCE looks take, but not longer than twice what a core had to be waited for. A look costs 1
- * to 2 us where all ranks share memory, some 40 where each asks the kernel about its connections;
- * 32 such ranks on 2 cores agreed in 300 to 800 ms, so they take 20 to 50. */
+ * PATIENCE looks take, but not longer than twice what a core had to be waited for. A look is a few
+ * loads where all ranks share memory, and system calls where each asks about its connections: then
+ * 32 ranks on 2 cores kept each other from sending (tests/cluster/scenarios/start.sh: 13.2 s to
+ * step 1, 3.4 s so). */
 static int64_t patience(const struct sn_engine *e)
 {
     int64_t looks = PATIENCE * e->look_ns;

@@ -233,7 +233,7 @@ static int step_to_still(struct sn_engine *e, struct sn_ring_view *v, enum sn_gr
         if (rank == e->base.rank || sn_ring_read(&next, folder, rank, NULL) != SN_OK)
             continue;
         travels = travels || (!next.is_here && next.beats != before[i]);
-        if (next.beats == before[i] && found < 0) {
+        if (next.beats == before[i] && next.beats != SN_RING_GAVE_UP && found < 0) {
             found = rank;
             still = next;
         }
@@ -435,6 +435,8 @@ static void report(struct sn_engine *e, int slot)
         find_behind(e, slot, who, sizeof(who));
     else
         (void)find_silent(e, slot, who, sizeof(who));
+    if (e->watch.ring)
+        sn_ring_give_up(e->watch.ring);
     (void)sn_fail(&e->error, SN_ELOST, "%s has waited %d s; %s", what, e->watch.timeout_s, who);
     atomic_store(&e->failed, true);
 }

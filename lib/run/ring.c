@@ -127,6 +127,11 @@ void sn_ring_beat(struct sn_ring *r)
     r->file->beats++;
 }
 
+void sn_ring_give_up(struct sn_ring *r)
+{
+    r->file->beats = SN_RING_GAVE_UP;
+}
+
 /* ---- reading ----------------------------------------------------------------------------------
  */
 

@@ -58,6 +58,9 @@ void sn_ring_mark(struct sn_ring *r, uint64_t id, enum sn_ring_state state);
 
 /* The rank waits and looks: it is not stopped. */
 void sn_ring_beat(struct sn_ring *r);
+/* The rank has given up waiting and beats no more, which says nothing: beats is SN_RING_GAVE_UP. */
+#define SN_RING_GAVE_UP UINT64_MAX
+void sn_ring_give_up(struct sn_ring *r);
 
 /* What a rank wrote, of a folder as sn_ring_folder gives it. SN_EIO: no such file, or no ring. */
 enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int rank,

@@ -61,8 +61,9 @@ int main(int argc, char **argv)
     if (!want[0])
         families_of_one_rank();
     while (f && (more = layouts_next(f, &line, &err)) > 0)
-        if (line.config.layout.expert > 1 && line.config.layout.pipeline > 1 && !want[0])
-            continue; /* some hang: sennit-train refuses them on devices */
+        if (line.fast && !want[0] && line.config.layout.expert > 1 &&
+            line.config.layout.pipeline > 1)
+            tap_skip(line.name, "experts in a pipeline hang on devices, where they are refused");
         else if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
             if (want[0] || n % 4 == 0)
                 compare(line.name, &line.config, false);

@@ -1,0 +1,101 @@
+/*
+ * fake_device_inner.h - what the parts of the device of host memory share: items of work in queues
+ * (fake_device.c) and channels between devices of one process (fake_channels.c).
+ */
+#ifndef FAKE_DEVICE_INNER_H
+#define FAKE_DEVICE_INNER_H
+
+#include "tests/lib/fake_device.h"
+
+#include <pthread.h>
+
+enum { EVENTS = 1 << 16, BLOCKS = 16, ORIGIN = -1 };
+
+enum item_kind { COPY, RUN, RECORD, AWAIT, MARK, LAUNCH, TRANSFER };
+
+struct graph;
+
+struct item {
+    enum item_kind kind;
+    int stream;
+    long number; /* of a record: its; of a wait: the record that it waits for; of a mark */
+    int event;   /* of records and waits; channel of a transfer */
+    void *to;
+    const void *from;
+    size_t bytes;
+    enum sn_op_kind op;
+    struct sn_args args;
+    struct graph *graph;
+    struct sn_device_transfer transfer;
+    struct sn_device_rows *rows; /* of a transfer: to, then from, of each member; ours */
+    bool has_come;               /* a transfer: the others know of it */
+};
+
+struct queue {
+    struct item *item;
+    int n, room, first;
+};
+
+struct event {
+    long recorded, done;
+};
+
+struct graph {
+    struct queue all; /* in the order of enqueuing */
+    /* while it runs: a step of its own, whose streams go their own ways, whose events are its own
+     */
+    bool is_running;
+    struct queue queue[SN_DEVICE_STREAMS];
+    struct event *events;
+};
+
+/* Members of a channel; of one process. */
+struct hub {
+    pthread_mutex_t lock;
+    int size, came;
+    long round;
+    struct item item[64]; /* copies: queues grow meanwhile */
+};
+
+struct channel {
+    struct hub *hub;
+    int size, index;
+    long round; /* transfers that are over here */
+};
+
+struct sn_device {
+    struct fake_device_habits habits;
+    uint64_t dice;
+    struct queue queue[SN_DEVICE_STREAMS];
+    struct event event[EVENTS];
+    int n_events;
+    struct {
+        char *p;
+        size_t bytes;
+    } block[BLOCKS];
+    struct graph *capture;
+    bool in_capture[SN_DEVICE_STREAMS], is_joined[SN_DEVICE_STREAMS];
+    int origin;
+    uint32_t marked;
+    bool has_failed, is_aborted;
+    char why[200];
+    struct fake_device_counts counts;
+    struct channel channel[SN_DEVICE_CHANNELS];
+};
+
+/* Say why, and be failed from now on; never 0. */
+int fake_device_fail(struct sn_device *d, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Copies the item into its stream's queue, or into the graph that is being captured. */
+int fake_device_enqueue(struct sn_device *d, const struct item *i);
+
+/* As in kernels/device.h. */
+int fake_device_channel_id(struct sn_device *d, char id[SN_DEVICE_ID]);
+int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size,
+                     int index);
+int fake_device_transfer(struct sn_device *d, int stream, int channel,
+                         const struct sn_device_transfer *t);
+/* Come to it, and move everything if all have; true: it is over here. */
+bool fake_device_try_transfer(struct sn_device *d, struct item *i);
+
+#endif
