@@ -90,18 +90,6 @@ static enum sn_status decide(struct sn_train_map *m, int *process_of, struct sn_
     return SN_OK;
 }
 
-/* This process becomes the rank that was given to it. */
-static enum sn_status renumber(struct sn_comm *comm, const int *process_of, struct sn_err *err)
-{
-    int rank = -1;
-    bool is_identity = true;
-    for (int r = 0; r < comm->size; r++) {
-        is_identity = is_identity && process_of[r] == r;
-        rank = process_of[r] == comm->rank ? r : rank;
-    }
-    return is_identity ? SN_OK : comm->ops->renumber(comm, rank, err);
-}
-
 /* What process 0 decides is everybody's. */
 static enum sn_status share(struct sn_train_map *m, struct sn_comm *comm, struct sn_places *p,
                             const struct sn_config *c, struct sn_err *err)
@@ -117,7 +105,7 @@ static enum sn_status share(struct sn_train_map *m, struct sn_comm *comm, struct
         st = comm->ops->broadcast(comm, process_of, comm->size * (int64_t)sizeof(*process_of), 0,
                                   err);
     if (st == SN_OK)
-        st = renumber(comm, process_of, err);
+        st = comm->ops->renumber(comm, process_of, err);
     sn_free(process_of);
     return st;
 }

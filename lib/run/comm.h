@@ -83,9 +83,9 @@ struct sn_comm_ops {
     /* root gets `bytes` of every rank, side by side by rank, in `all` (NULL elsewhere) */
     enum sn_status (*gather)(struct sn_comm *c, const void *mine, int64_t bytes, void *all,
                              int root, struct sn_err *err);
-    /* From now on this process is rank `rank`; every number 0 .. size - 1 goes to one process.
-     * Before set_grid; collective. Who shares a host stays. */
-    enum sn_status (*renumber)(struct sn_comm *c, int rank, struct sn_err *err);
+    /* From now on rank r is process process_of[r], of 0 .. size - 1 as they were started: the same
+     * on all of them, which call it before set_grid with nothing in flight. Sends nothing. */
+    enum sn_status (*renumber)(struct sn_comm *c, const int *process_of, struct sn_err *err);
     /* take the worst status over ranks; everybody leaves with the sentence of the lowest rank that
      * has it, prefixed by "rank R (host): ". Returns the agreed status. */
     enum sn_status (*agree)(struct sn_comm *c, enum sn_status mine, struct sn_err *err);
@@ -101,7 +101,7 @@ struct sn_comm {
     const struct sn_comm_ops *ops;
     int rank, size;
     int node_rank, node_size; /* among the ranks of this host */
-    int node_first;           /* the lowest of them; known after set_grid, 0 before */
+    int node_first;           /* the lowest of them */
 };
 
 /* What group members of one do: out = in, or out += in. */

@@ -131,7 +131,7 @@ bool sn_engine_complete(struct sn_engine *e, int batch)
 /* ---- operations on all ranks -------------------------------------------------------------------
  */
 
-static void broadcast(struct sn_engine *e, char *buf, int64_t bytes, int root)
+void sn_engine_broadcast(struct sn_engine *e, char *buf, int64_t bytes, int root)
 {
     while (bytes > 0) {
         int64_t part = bytes < BROADCAST_MAX ? bytes : BROADCAST_MAX;
@@ -155,13 +155,19 @@ void sn_engine_agree(struct sn_engine *e, struct sn_err *mine)
         (void)sn_err_prefix(mine, "rank %d (%s)", e->base.rank, host);
     }
     mine->status = (enum sn_status)worst[0];
-    broadcast(e, mine->text, sizeof(mine->text), worst[1]);
+    sn_engine_broadcast(e, mine->text, sizeof(mine->text), worst[1]);
 }
 
 /* What set_grid hands over, and what comes back. */
 struct grid_order {
     const struct sn_grid *grid;
     struct sn_err verdict;
+};
+
+/* What gather hands over. */
+struct gather_order {
+    const void *mine;
+    char *all;
 };
 
 struct start_order {
@@ -174,40 +180,32 @@ static void start(struct sn_engine *e, struct start_order *s)
     s->verdict.status = s->start(e, &s->verdict);
     if (!e->port || e->port->failed)
         return;
+    e->base.rank = e->port->process;
+    e->base.size = e->port->size;
+    if (s->verdict.status == SN_OK)
+        s->verdict.status = sn_hosts_prepare(e, &s->verdict);
     sn_engine_agree(e, &s->verdict);
+    if (s->verdict.status == SN_OK && !e->port->failed && !sn_engine_has_failed(e))
+        sn_hosts_learn(e);
 }
 
-/* What gather hands over. */
-struct gather_order {
-    const void *mine;
-    char *all;
-};
-
 /* By messages, so that root knows whose is missing (comm_watch.c). */
-static void gather(struct sn_engine *e, const struct gather_order *g, int64_t bytes, int root)
+void sn_engine_gather(struct sn_engine *e, const void *mine, int64_t bytes, char *all, int root)
 {
     struct sn_message m = {
         .batch = SN_PORT_GATHER, .channel = SN_PORT_COLLECTIVE, .peer = root, .bytes = bytes};
     if (e->base.rank == root)
-        memcpy(g->all + root * bytes, g->mine, (size_t)bytes);
-    m.data = (void *)(uintptr_t)g->mine; /* only read */
+        memcpy(all + root * bytes, mine, (size_t)bytes);
+    m.data = (void *)(uintptr_t)mine; /* only read */
     if (e->base.rank != root)
         e->port->ops->send(e->port, &m);
     for (int r = 0; e->base.rank == root && r < e->base.size; r++) {
         m.peer = r;
-        m.data = g->all + r * bytes;
+        m.data = all + r * bytes;
         if (r != root)
             e->port->ops->receive(e->port, &m);
     }
     (void)sn_engine_complete(e, SN_PORT_GATHER); /* a failure is the caller's to look at */
-}
-
-static void renumber(struct sn_engine *e, int rank)
-{
-    assert(!e->seats); /* set_grid has not been */
-    e->port->ops->renumber(e->port, rank);
-    e->base.rank = e->port->rank;
-    e->base.node_rank = e->port->node_rank;
 }
 
 static void run_transfer(struct sn_engine *e, int slot)
@@ -251,13 +249,15 @@ static void run(struct sn_engine *e, int slot)
         (void)sn_engine_complete(e, SN_PORT_WORLD); /* a failure is looked at below */
         break;
     case SN_COMM_BROADCAST:
-        broadcast(e, op->buf, op->n, op->root);
+        sn_engine_broadcast(e, op->buf, op->n, op->root);
         break;
     case SN_COMM_GATHER:
-        gather(e, op->buf, op->n, op->root);
+        sn_engine_gather(e, ((struct gather_order *)op->buf)->mine, op->n,
+                         ((struct gather_order *)op->buf)->all, op->root);
         break;
     case SN_COMM_RENUMBER:
-        renumber(e, op->root);
+        assert(!e->seats); /* set_grid has not been */
+        sn_hosts_renumber(e, op->buf);
         break;
     case SN_COMM_AGREE:
         sn_engine_agree(e, op->buf);
@@ -401,9 +401,10 @@ static enum sn_status engine_gather(struct sn_comm *c, const void *mine, int64_t
     return post_and_wait(c, &op, err);
 }
 
-static enum sn_status engine_renumber(struct sn_comm *c, int rank, struct sn_err *err)
+static enum sn_status engine_renumber(struct sn_comm *c, const int *process_of, struct sn_err *err)
 {
-    return post_and_wait(c, &(struct sn_comm_op){.kind = SN_COMM_RENUMBER, .root = rank}, err);
+    struct sn_comm_op op = {.kind = SN_COMM_RENUMBER, .buf = (void *)(uintptr_t)process_of};
+    return post_and_wait(c, &op, err); /* which only reads it */
 }
 
 static enum sn_status engine_agree(struct sn_comm *c, enum sn_status mine, struct sn_err *err)
@@ -443,6 +444,7 @@ void sn_engine_stop(struct sn_engine *e)
 {
     (void)sn_comm_queue_post(&e->queue, &(struct sn_comm_op){.kind = SN_COMM_STOP});
     sn_comm_queue_fini(&e->queue);
+    sn_hosts_fini(e);
     sn_free(e->window.part);
     sn_free(e->seats);
 }

@@ -4,6 +4,7 @@
  * receives are under way from the moment this thread sees them, and progress whenever it waits.
  *
  *   comm_engine.c      the thread, tickets, start-up operations
+ *   comm_hosts.c       who shares a host, and memory there
  *   comm_groups.c      the groups of a grid, and who of them shares memory
  *   comm_collective.c  collectives by messages
  *   comm_window.c      collectives through memory that the ranks of a host share
@@ -41,6 +42,19 @@ struct sn_window {
     atomic_bool is_off; /* tests compare transports */
 };
 
+enum { SN_HOST_NAME = 64 };
+
+/* Who is where. */
+struct sn_engine_hosts {
+    struct sn_engine_told *told;   /* what process 0 has told all */
+    struct sn_engine_place *place; /* on process 0: what the others have said */
+    char (*name)[SN_HOST_NAME];    /* on process 0, by process; NULL elsewhere */
+    int *process_of;               /* by rank */
+    int *ranks, n_ranks;           /* those of this host, ascending */
+    char *mapped;                  /* the window's memory */
+    size_t mapped_bytes;
+};
+
 /* What each operation in flight is called, and since when it stands. */
 struct sn_engine_mark {
     uint64_t number; /* in its group */
@@ -65,6 +79,7 @@ struct sn_engine {
     struct sn_grid grid;
     struct sn_engine_group group[SN_NGROUPS]; /* sizes are 0 before set_grid */
     int *seats;                               /* the memory behind theirs */
+    struct sn_engine_hosts hosts;
     struct sn_window window;
     struct sn_watch watch;
     int pending[SN_COMM_RING]; /* slots of operations that wait for their turn: a ring */
@@ -80,8 +95,8 @@ struct sn_engine {
     struct sn_err error;
 };
 
-/* What the communication thread does first: set e->port and, from it, rank and size. A failure
- * before there is a port must be the same on all ranks; one after it is agreed on. */
+/* What the communication thread does first: set e->port. A failure before there is a port must be
+ * the same on all ranks; one after it is agreed on. */
 typedef enum sn_status sn_engine_starter(struct sn_engine *e, struct sn_err *err);
 
 /* Start a communicator in zeroed memory. On failure its thread is gone; the memory is the
@@ -121,6 +136,28 @@ static inline int sn_engine_member(const struct sn_engine *e, enum sn_group q, i
 {
     return sn_group_member(&e->grid, e->base.rank, q, i);
 }
+
+/* As those of sn_comm_ops, until complete: a failure of the port is the caller's to look at. */
+void sn_engine_broadcast(struct sn_engine *e, char *buf, int64_t bytes, int root);
+void sn_engine_gather(struct sn_engine *e, const void *mine, int64_t bytes, char *all, int root);
+
+/* Memory for what sn_hosts_learn learns: who shares a host with whom; collective. Afterwards
+ * node_rank, node_size and node_first are known. */
+enum sn_status sn_hosts_prepare(struct sn_engine *e, struct sn_err *err);
+void sn_hosts_learn(struct sn_engine *e);
+/* Rank r is process process_of[r] from now on. */
+void sn_hosts_renumber(struct sn_engine *e, const int *process_of);
+/* The host of the rank that is process 0 or, there, of any; "" if unknown. */
+const char *sn_hosts_name(const struct sn_engine *e, int rank);
+/* The node rank of a rank of this host; -1 if it is on another. */
+int sn_hosts_seat(const struct sn_engine *e, int rank);
+/* Can the ranks of this host map memory together, and are there several? */
+bool sn_hosts_share(const struct sn_engine *e);
+/* Map zeroed memory of `bytes` for each rank of this host: window.part, on pages of its own. Every
+ * rank says when all have done it, or have failed: sn_hosts_mapped. */
+enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *err);
+void sn_hosts_mapped(const struct sn_engine *e);
+void sn_hosts_fini(struct sn_engine *e);
 
 /* Make the groups of a grid; collective. */
 void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_err *verdict);

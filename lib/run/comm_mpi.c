@@ -16,8 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HOST_NAME = 64 };
-
 /* Requests that are waited for together. */
 struct batch {
     MPI_Request *request;
@@ -30,12 +28,7 @@ struct mpi_port {
     MPI_Request world;     /* the memory of batch SN_PORT_WORLD, */
     MPI_Request *requests; /* and of all the others */
     MPI_Status *statuses;  /* as many as the longest batch needs */
-    MPI_Comm all;          /* all ranks, by their numbers: the world's or others */
-    MPI_Comm node;         /* the ranks of this host */
-    MPI_Win window;        /* null: none */
-    int *node_ranks;
-    char (*host)[HOST_NAME]; /* of rank 0; on rank 0 of all */
-    int rc;                  /* the first failure */
+    int rc;                /* the first failure */
 };
 
 struct mpi_comm {
@@ -61,6 +54,11 @@ static bool failed(struct mpi_port *m, int rc)
 /* ---- messages ----------------------------------------------------------------------------------
  */
 
+static int process(const struct sn_port *p, int rank)
+{
+    return p->process_of ? p->process_of[rank] : rank;
+}
+
 /* A channel is a range of tags: a communicator for each group would take every rank through dozens
  * of messages before the first step. */
 static int tag_of(const struct sn_message *x)
@@ -75,8 +73,8 @@ static void mpi_send(struct sn_port *p, const struct sn_message *x)
     if (p->failed || x->bytes == 0)
         return;
     assert(b->n < b->room && x->bytes <= INT_MAX);
-    if (!failed(m, MPI_Isend(x->data, (int)x->bytes, MPI_BYTE, x->peer, tag_of(x), m->all,
-                             &b->request[b->n])))
+    if (!failed(m, MPI_Isend(x->data, (int)x->bytes, MPI_BYTE, process(p, x->peer), tag_of(x),
+                             MPI_COMM_WORLD, &b->request[b->n])))
         b->n++;
 }
 
@@ -87,8 +85,8 @@ static void mpi_receive(struct sn_port *p, const struct sn_message *x)
     if (p->failed || x->bytes == 0)
         return;
     assert(b->n < b->room && x->bytes <= INT_MAX);
-    if (!failed(m, MPI_Irecv(x->data, (int)x->bytes, MPI_BYTE, x->peer, tag_of(x), m->all,
-                             &b->request[b->n])))
+    if (!failed(m, MPI_Irecv(x->data, (int)x->bytes, MPI_BYTE, process(p, x->peer), tag_of(x),
+                             MPI_COMM_WORLD, &b->request[b->n])))
         b->n++;
 }
 
@@ -120,39 +118,13 @@ static bool mpi_is_open(struct sn_port *p, int batch, int i)
            !is_done;
 }
 
-/* ---- hosts -------------------------------------------------------------------------------------
- */
-
-static const char *mpi_host_of(const struct sn_port *p, int rank)
-{
-    const struct mpi_port *m = (const struct mpi_port *)(const void *)p;
-    bool knows = m->host && m->all == MPI_COMM_WORLD && (rank == 0 || p->rank == 0);
-    return knows ? m->host[rank] : "";
-}
-
-/* Rank 0 hears all names, the others its own; where it has no memory nobody is named. */
-static void learn_hosts(struct mpi_port *m)
-{
-    struct sn_port *p = &m->base;
-    char mine[HOST_NAME] = "", first[HOST_NAME] = "";
-    m->host = sn_alloc_n(p->rank == 0 ? (size_t)p->size : 1, sizeof(*m->host));
-    (void)gethostname(mine, sizeof(mine) - 1); /* a name cut short still helps */
-    if (p->rank == 0 && m->host)
-        memcpy(first, mine, sizeof(first));
-    if (failed(m, MPI_Bcast(first, HOST_NAME, MPI_BYTE, 0, m->all)) || !first[0])
-        return;
-    if (p->rank != 0 && m->host)
-        memcpy(m->host, first, sizeof(first));
-    (void)failed(m, MPI_Gather(mine, HOST_NAME, MPI_BYTE, m->host, HOST_NAME, MPI_BYTE, 0, m->all));
-}
-
 /* ---- collectives of all ranks ------------------------------------------------------------------
  */
 
 static void mpi_barrier(struct sn_port *p)
 {
     struct mpi_port *m = mpi(p);
-    if (!p->failed && !failed(m, MPI_Ibarrier(m->all, &m->world)))
+    if (!p->failed && !failed(m, MPI_Ibarrier(MPI_COMM_WORLD, &m->world)))
         m->batch[SN_PORT_WORLD].n = 1;
 }
 
@@ -160,7 +132,8 @@ static void mpi_broadcast(struct sn_port *p, void *buf, int64_t bytes, int root)
 {
     struct mpi_port *m = mpi(p);
     assert(bytes <= INT_MAX);
-    if (!p->failed && !failed(m, MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, m->all, &m->world)))
+    if (!p->failed && !failed(m, MPI_Ibcast(buf, (int)bytes, MPI_BYTE, process(p, root),
+                                            MPI_COMM_WORLD, &m->world)))
         m->batch[SN_PORT_WORLD].n = 1;
 }
 
@@ -168,47 +141,8 @@ static void mpi_worst(struct sn_port *p, const int mine[2], int worst[2])
 {
     struct mpi_port *m = mpi(p); /* pairs of MPI_2INT: value and index */
     if (!p->failed &&
-        !failed(m, MPI_Iallreduce(mine, worst, 1, MPI_2INT, MPI_MAXLOC, m->all, &m->world)))
+        !failed(m, MPI_Iallreduce(mine, worst, 1, MPI_2INT, MPI_MAXLOC, MPI_COMM_WORLD, &m->world)))
         m->batch[SN_PORT_WORLD].n = 1;
-}
-
-/* ---- groups and windows ------------------------------------------------------------------------
- */
-
-static void mpi_find_neighbours(struct sn_port *p)
-{
-    struct mpi_port *m = mpi(p);
-    if (p->failed ||
-        failed(m, MPI_Allgather(&p->rank, 1, MPI_INT, m->node_ranks, 1, MPI_INT, m->node)))
-        return;
-    p->node_ranks = m->node_ranks; /* ascending: the split kept the order of ranks */
-}
-
-static void mpi_open_window(struct sn_port *p, int64_t bytes, char **at)
-{
-    struct mpi_port *m = mpi(p);
-    MPI_Info info;
-    void *mine;
-    if (p->failed || failed(m, MPI_Info_create(&info)))
-        return;
-    /* Each part on pages of its own, where its rank touches them first. */
-    (void)failed(m, MPI_Info_set(info, "alloc_shared_noncontig", "true"));
-    if (!p->failed)
-        (void)failed(m, MPI_Win_allocate_shared(bytes, 1, info, m->node, &mine, &m->window));
-    (void)MPI_Info_free(&info); /* nothing depends on it any more */
-    if (p->failed)
-        return;
-    memset(mine, 0, (size_t)bytes);
-    for (int i = 0; i < p->node_size && !p->failed; i++) {
-        MPI_Aint size;
-        int unit;
-        void *part = NULL;
-        if (failed(m, MPI_Win_shared_query(m->window, i, &size, &unit, &part)))
-            return;
-        /* Open MPI gives multiples of 8. All ranks map it at the same offset in a page, so all move
-         * it by the same. */
-        at[i] = (char *)part + (-(uintptr_t)part & (SN_COLLECTIVE_LINE - 1));
-    }
 }
 
 /* ---- begin and end -----------------------------------------------------------------------------
@@ -225,38 +159,8 @@ static void mpi_explain(struct sn_port *p, char *text, size_t room)
 /* All work is done: nobody could use a failure. */
 static void mpi_finish(struct sn_port *p)
 {
-    struct mpi_port *m = mpi(p);
-    if (m->window != MPI_WIN_NULL)
-        (void)MPI_Win_free(&m->window);
-    (void)MPI_Comm_free(&m->node);
-    if (m->all != MPI_COMM_WORLD)
-        (void)MPI_Comm_free(&m->all);
+    (void)p;
     (void)MPI_Finalize();
-}
-
-static void find_place(struct mpi_port *m)
-{
-    struct sn_port *p = &m->base;
-    (void)MPI_Comm_set_errhandler(m->all, MPI_ERRORS_RETURN); /* no failure is defined */
-    if (failed(m, MPI_Comm_rank(m->all, &p->rank)) || failed(m, MPI_Comm_size(m->all, &p->size)) ||
-        failed(m, MPI_Comm_split_type(m->all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &m->node)) ||
-        failed(m, MPI_Comm_rank(m->node, &p->node_rank)))
-        return;
-    (void)failed(m, MPI_Comm_size(m->node, &p->node_size));
-}
-
-/* The ranks of a host are those of before, in the order of their new numbers. */
-static void mpi_renumber(struct sn_port *p, int rank)
-{
-    struct mpi_port *m = mpi(p);
-    MPI_Comm old = m->node, all;
-    if (p->failed || failed(m, MPI_Comm_split(m->all, 0, rank, &all)))
-        return;
-    m->all = all;
-    find_place(m);
-    if (!p->failed)
-        (void)failed(m, MPI_Comm_free(&old));
-    assert(p->failed || p->rank == rank);
 }
 
 static enum sn_status allocate(struct mpi_port *m, struct sn_err *err)
@@ -267,8 +171,7 @@ static enum sn_status allocate(struct mpi_port *m, struct sn_err *err)
     m->requests = sn_alloc_n(SN_PORT_WORLD * each + (size_t)SN_COMM_RING * SN_PORT_P2P_PIECES,
                              sizeof(*m->requests));
     m->statuses = sn_alloc_n(longest, sizeof(*m->statuses));
-    m->node_ranks = sn_alloc_n((size_t)m->base.node_size, sizeof(*m->node_ranks));
-    if (!m->requests || !m->statuses || !m->node_ranks)
+    if (!m->requests || !m->statuses)
         return sn_fail(err, SN_ENOMEM, "mpi: no memory for the requests of %d ranks", m->base.size);
     MPI_Request *at = m->requests;
     for (int i = 0; i < SN_PORT_BATCHES; i++) {
@@ -290,13 +193,9 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
         .receive = mpi_receive,
         .test = mpi_test,
         .is_open = mpi_is_open,
-        .host_of = mpi_host_of,
         .barrier = mpi_barrier,
         .broadcast = mpi_broadcast,
-        .renumber = mpi_renumber,
         .worst = mpi_worst,
-        .find_neighbours = mpi_find_neighbours,
-        .open_window = mpi_open_window,
         .explain = mpi_explain,
         .finish = mpi_finish,
     };
@@ -306,19 +205,12 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
     if (rc != MPI_SUCCESS)
         return sn_fail(err, SN_EFAIL, "mpi: MPI_Init_thread failed with code %d", rc);
     m->base.ops = &ops;
-    m->all = MPI_COMM_WORLD;
-    m->window = MPI_WIN_NULL;
     m->batch[SN_PORT_WORLD] = (struct batch){.request = &m->world, .room = 1};
     e->port = &m->base;
-    find_place(m);
-    if (!m->base.failed)
-        learn_hosts(m);
-    if (m->base.failed)
+    (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* no failure is defined */
+    if (failed(m, MPI_Comm_rank(MPI_COMM_WORLD, &m->base.process)) ||
+        failed(m, MPI_Comm_size(MPI_COMM_WORLD, &m->base.size)))
         return SN_OK; /* the engine sees it */
-    e->base.rank = m->base.rank;
-    e->base.size = m->base.size;
-    e->base.node_rank = m->base.node_rank;
-    e->base.node_size = m->base.node_size;
     int launched = sn_comm_launched_ranks();
     if (launched != m->base.size && launched > 1)
         return sn_fail(err, SN_EINPUT,
@@ -326,7 +218,7 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
                        "mpirun, or with srun --mpi=pmix",
                        launched, m->base.size);
     int *largest, is_set; /* MPI promises one channel's worth; all libraries give more */
-    if (MPI_Comm_get_attr(m->all, MPI_TAG_UB, (void *)&largest, &is_set) != MPI_SUCCESS ||
+    if (MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&largest, &is_set) != MPI_SUCCESS ||
         !is_set || *largest / SN_PORT_TAGS <= SN_NGROUPS)
         return sn_fail(err, SN_EFAIL,
                        "mpi: this library's tags end at %d; want one that has %d, such as Open MPI",
@@ -336,8 +228,6 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
 
 static void free_all(struct mpi_comm *m)
 {
-    sn_free(m->port.node_ranks);
-    sn_free(m->port.host);
     sn_free(m->port.statuses);
     sn_free(m->port.requests);
     sn_free(m);

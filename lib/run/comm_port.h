@@ -1,7 +1,7 @@
 /*
  * comm_port.h - what communicators need of a message-passing library: non-blocking messages in
- * batches, some collectives for start-up, and memory shared by the ranks of a host. comm_mpi.c is
- * the one implementation; nothing above it knows MPI. Only the communication thread calls it.
+ * batches, and some collectives for start-up. comm_mpi.c is the one implementation; nothing above
+ * it knows MPI. Only the communication thread calls it. No call waits for other ranks, but finish.
  *
  * The first failure is the port's last word: from then on nothing is sent and every test says that
  * all is complete.
@@ -35,7 +35,7 @@ struct sn_message {
     int batch;
     int channel; /* messages of different channels never match */
     int tag;     /* 0 .. SN_PORT_TAGS - 1 */
-    int peer;    /* rank in the job */
+    int peer;    /* rank in the job, as process_of has them */
     void *data;  /* only read when sending; borrowed until the batch is complete */
     int64_t bytes;
 };
@@ -50,23 +50,12 @@ struct sn_port_ops {
     bool (*test)(struct sn_port *p, int batch);
     /* Is message i of a batch, in order of beginning, still under way? */
     bool (*is_open)(struct sn_port *p, int batch, int i);
-    /* The host of rank 0 or, on rank 0, of any; "" if unknown, as after renumber. */
-    const char *(*host_of)(const struct sn_port *p, int rank);
     /* Begin a collective of all ranks, as batch SN_PORT_WORLD. */
     void (*barrier)(struct sn_port *p);
     void (*broadcast)(struct sn_port *p, void *buf, int64_t bytes, int root);
-    /* Collective, blocks: rank, node_rank and node_ranks are by new numbers from now on; before
-     * find_neighbours. */
-    void (*renumber)(struct sn_port *p, int rank);
     /* worst = the largest mine[0] of all ranks, and the lowest mine[1] among those who have it;
      * borrowed until the batch is complete */
     void (*worst)(struct sn_port *p, const int mine[2], int worst[2]);
-    /* Collective over the host. Afterwards node_ranks exists. */
-    void (*find_neighbours)(struct sn_port *p);
-    /* Collective over the host: map `bytes` of each of its ranks, this one's zeroed; `at` takes the
-     * addresses of all by node rank, each moved up to a multiple of SN_COLLECTIVE_LINE. Freed by
-     * finish. */
-    void (*open_window)(struct sn_port *p, int64_t bytes, char **at);
     /* Why it failed, in the library's words. */
     void (*explain)(struct sn_port *p, char *text, size_t room);
     /* Collective over all ranks; nothing may be called after it. */
@@ -75,9 +64,8 @@ struct sn_port_ops {
 
 struct sn_port {
     const struct sn_port_ops *ops;
-    int rank, size;
-    int node_rank, node_size;
-    const int *node_ranks; /* [node_size], ascending; after find_neighbours */
+    int process, size;     /* this process's number among those that were started */
+    const int *process_of; /* by rank, borrowed; NULL: rank r is process r */
     bool failed;
 };
 

@@ -31,7 +31,7 @@ enum sn_comm_kind {
 
 struct sn_comm_op {
     enum sn_comm_kind kind;
-    int root;                    /* of a broadcast or gather; the new number of a renumber */
+    int root;                    /* of a broadcast or gather */
     int64_t n;                   /* bytes of a broadcast or gather, seconds of a watch */
     void *buf;                   /* what all but a transfer work on; borrowed until done */
     struct sn_transfer transfer; /* of a transfer */

@@ -410,7 +410,7 @@ static bool find_silent(const struct sn_engine *e, int slot, char *text, size_t 
         bool is_silent = is_root && r != op->root && port->is_open(e->port, SN_PORT_GATHER, i++);
         if (!is_silent && !(is_told && r == op->root))
             continue;
-        const char *host = port->host_of(e->port, r);
+        const char *host = sn_hosts_name(e, r);
         if (++silent > named + 1 || room - at < MOST_NAME)
             continue;
         named++;
