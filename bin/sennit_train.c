@@ -221,14 +221,21 @@ static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm 
         *err = lost;
         return all;
     }
-    SN_TRY(comm->ops->agree(comm, st, err));
     if (l->generate)
-        return SN_OK;
-    SN_TRY(sn_train_map_make(&l->map, comm, c, l->places, err));
-    st = sn_train_map_save(&l->map, c, err);
-    if (st == SN_OK && comm->rank == 0 && !l->machine_file)
-        st = sn_record_run_file(c, err);
-    return comm->ops->agree(comm, st, err);
+        return st; /* one rank */
+    return sn_train_map_make(&l->map, comm, c, l->places, st, err);
+}
+
+/* Files of this rank. */
+static enum sn_status open_files(struct line *l, const struct sn_config *c,
+                                 const struct sn_comm *comm, struct sn_saver *saver,
+                                 struct sn_ring **ring, struct sn_err *err)
+{
+    SN_TRY(sn_train_map_save(&l->map, c, err)); /* on rank 0 */
+    if (comm->rank == 0 && !l->machine_file && !l->generate)
+        SN_TRY(sn_record_run_file(c, err));
+    SN_TRY(sn_saver_open(saver, c, err));
+    return comm->size > 1 ? sn_ring_open(ring, c->run.output, comm->rank, err) : SN_OK;
 }
 
 /* What runs the operations, in a line. */
@@ -280,9 +287,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         sn_attempt_end(&attempt, sn_exit_code(st), err);
         return st;
     }
-    st = sn_saver_open(&saver, c, err);
-    if (st == SN_OK && comm->size > 1)
-        st = sn_ring_open(&ring, c->run.output, comm->rank, err);
+    st = open_files(l, c, comm, &saver, &ring, err);
     SN_TRY(comm->ops->agree(comm, st, err));
     sn_comm_set_watch(comm, ring, 0); /* the trainer sets a limit while it steps */
     st = l->machine_file ? SN_OK : sn_accelerator_open(&accelerator, c, comm, err);

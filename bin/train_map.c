@@ -92,13 +92,15 @@ static enum sn_status decide(struct sn_train_map *m, int *process_of, struct sn_
 
 /* What process 0 decides is everybody's. */
 static enum sn_status share(struct sn_train_map *m, struct sn_comm *comm, struct sn_places *p,
-                            const struct sn_config *c, struct sn_err *err)
+                            const struct sn_config *c, const char *places, struct sn_err *err)
 {
     int *process_of = sn_alloc_n((size_t)comm->size, sizeof(*process_of));
     enum sn_status st = SN_OK;
     if (!process_of)
         st = sn_fail(err, SN_ENOMEM, "map: no memory for %d ranks", comm->size);
-    else if (comm->rank == 0)
+    else if (places && comm->rank == 0)
+        st = sn_places_load(p, places, err);
+    if (st == SN_OK && comm->rank == 0)
         st = decide(m, process_of, p, c, err);
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
@@ -150,23 +152,20 @@ enum sn_status sn_train_map_meet(struct sn_comm *comm, const struct sn_config *c
 }
 
 enum sn_status sn_train_map_make(struct sn_train_map *m, struct sn_comm *comm,
-                                 const struct sn_config *c, const char *places, struct sn_err *err)
+                                 const struct sn_config *c, const char *places, enum sn_status st,
+                                 struct sn_err *err)
 {
     struct sn_place mine;
     struct sn_places p = {.n = 0};
-    enum sn_status st = report(&mine, &p, m, comm, err);
+    if (st == SN_OK)
+        st = report(&mine, &p, m, comm, err);
     set_patience(comm, c, ANSWER);
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
         st = comm->ops->gather(comm, &mine, sizeof(mine), p.v, 0, err);
     set_patience(comm, c, DECIDE);
-    if (st == SN_OK) {
-        if (places && comm->rank == 0)
-            st = sn_places_load(&p, places, err);
-        st = comm->ops->agree(comm, st, err);
-    }
     if (st == SN_OK)
-        st = share(m, comm, &p, c, err);
+        st = share(m, comm, &p, c, places, err);
     sn_places_fini(&p);
     return st;
 }

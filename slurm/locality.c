@@ -157,6 +157,9 @@ static int load(hwloc_topology_t t)
 enum sn_status sn_locality_open(struct sn_locality **out, struct sn_err *err)
 {
     struct sn_locality *l = sn_alloc(sizeof(*l));
+    /* hwloc opens all its plugins before it leaves some out, MPI's calls of it too: those of
+     * graphics load X11 and OpenCL in every process. No memory: it takes longer. */
+    (void)setenv("HWLOC_PLUGINS_BLACKLIST", "hwloc_gl.so,hwloc_opencl.so", 0);
     if (!l)
         return sn_fail(err, SN_ENOMEM, "locality: no memory for %zu bytes", sizeof(*l));
     if (hwloc_topology_init(&l->topology) != 0) {

@@ -118,15 +118,17 @@ struct told {
     unsigned char uuid[16];
 };
 
-/* Do two ranks have the same device, or one no channels; how many have a device? */
+/* Do two ranks have the same device, or one no channels; how many have a device? Unless one has
+ * failed. */
 static enum sn_status compare(bool *is_shared, int *having, const struct sn_accelerator *a,
-                              struct sn_comm *comm, struct sn_err *err)
+                              struct sn_comm *comm, enum sn_status st, struct sn_err *err)
 {
     struct told mine = {.has = a->device != NULL, .joins = a->device && a->ops->transfer};
     size_t size = (size_t)comm->size;
     struct told *all = sn_alloc_n(size, sizeof(*all));
     memcpy(mine.uuid, a->info.uuid, sizeof(mine.uuid));
-    enum sn_status st = all ? SN_OK : sn_fail(err, SN_ENOMEM, "run.backend: no memory");
+    if (st == SN_OK && !all)
+        st = sn_fail(err, SN_ENOMEM, "run.backend: no memory");
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
         st = comm->ops->gather(comm, &mine, (int64_t)sizeof(mine), all, 0, err);
@@ -162,13 +164,13 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
         *err = why;
     else
         st = SN_OK;
-    SN_TRY(comm->ops->agree(comm, st, err));
-    SN_TRY(compare(&a->is_shared, &having, a, comm, err));
-    if (having > 0 && having < comm->size && !a->device)
+    SN_TRY(compare(&a->is_shared, &having, a, comm, st, err));
+    if (having == 0 || having == comm->size)
+        return SN_OK;
+    if (!a->device)
         st = sn_fail(err, SN_EINPUT,
                      "run.backend: auto: %d of %d ranks have a device, this one has none (%s); set "
                      "cpu, or give every rank one",
                      having, comm->size, why.text);
-    SN_TRY(comm->ops->agree(comm, st, err));
-    return SN_OK;
+    return comm->ops->agree(comm, st, err);
 }

@@ -87,7 +87,8 @@ enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generat
     const struct sn_config *c = t->env.config;
     int64_t seq = c->model.seq;
     SN_TRY(check_prompt(t, o, err));
-    SN_TRY(sn_trainer_restore(t, false, err));
+    SN_TRY(sn_trainer_restore(t, false, SN_OK, err));
+    SN_TRY(sn_trainer_publish(t, err));
     if (t->state.scalars.step == 0 && !c->train.init_from[0])
         return sn_fail(err, SN_EINPUT, "%s: there is no checkpoint to generate from; train first",
                        c->path);

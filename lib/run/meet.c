@@ -6,20 +6,11 @@
  */
 #include "lib/run/trainer_state.h"
 
-#include "lib/base/mem.h"
-
 #include <string.h>
 #include <unistd.h>
 
-/* What a rank says of itself; travels as 8-byte words. */
-struct said {
-    uint64_t program, config;
-    int64_t traffic[SN_NAXES];
-    struct sn_memory_plan memory;
-};
-
-static enum sn_status exchange(struct sn_trainer *t, const struct said *mine, struct said *all,
-                               struct sn_err *err)
+static enum sn_status exchange(struct sn_trainer *t, const struct sn_said *mine,
+                               struct sn_said *all, struct sn_err *err)
 {
     struct sn_comm *c = t->env.comm;
     int64_t dropped[SN_NAXES] = {0}; /* not a step's traffic */
@@ -36,10 +27,10 @@ static enum sn_status exchange(struct sn_trainer *t, const struct said *mine, st
     return SN_OK;
 }
 
-static enum sn_status compare(const struct sn_trainer *t, const struct said *all,
+static enum sn_status compare(const struct sn_trainer *t, const struct sn_said *all,
                               struct sn_err *err)
 {
-    const struct said *mine = &all[t->env.comm->rank];
+    const struct sn_said *mine = &all[t->env.comm->rank];
     for (int r = 0; r < t->env.comm->size; r++) {
         bool same_stage = sn_grid_coord(&t->job->grid, r, SN_AXIS_PIPELINE) == t->job->stage;
         if (all[r].config != mine->config || (same_stage && all[r].program != mine->program))
@@ -51,7 +42,7 @@ static enum sn_status compare(const struct sn_trainer *t, const struct said *all
     return SN_OK;
 }
 
-static void take_plan(struct sn_trainer *t, const struct said *all)
+static void take_plan(struct sn_trainer *t, const struct sn_said *all)
 {
     memcpy(t->sent_by_rank, all[t->env.comm->rank].traffic, sizeof(t->sent_by_rank));
     t->memory = all[0].memory;
@@ -66,26 +57,22 @@ static void take_plan(struct sn_trainer *t, const struct said *all)
 enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err)
 {
     struct sn_comm *c = t->env.comm;
-    struct said mine = {sn_program_hash(&t->job->train), t->state.config_hash, {0}, {0}};
-    int64_t tag = (int64_t)getpid();
+    struct sn_said mine = {.program = sn_program_hash(&t->job->train),
+                           .config = t->state.config_hash,
+                           .tag = (int64_t)getpid()};
     sn_job_traffic(t->job, mine.traffic);
     sn_job_memory(t->job, &mine.memory);
     SN_TRY(c->ops->set_grid(c, &t->job->grid, err));
-    SN_TRY(c->ops->broadcast(c, &tag, (int64_t)sizeof(tag), 0, err));
-    t->state.tag = tag;
+    SN_TRY(exchange(t, &mine, t->said, err));
+    enum sn_status st = compare(t, t->said, err);
+    if (t->env.accelerator) { /* whose channels need all ranks */
+        SN_TRY(c->ops->agree(c, st, err));
+        st = sn_exec_connect(t->exec, err);
+    }
+    SN_TRY(c->ops->agree(c, st, err));
+    t->state.tag = t->said[0].tag;
     t->state.rank = c->rank;
     t->state.ranks = c->size;
-    struct said *all = sn_alloc_n((size_t)c->size, sizeof(*all));
-    enum sn_status st = all ? SN_OK : sn_fail(err, SN_ENOMEM, "trainer: no memory");
-    st = c->ops->agree(c, st, err);
-    if (st == SN_OK)
-        st = exchange(t, &mine, all, err);
-    if (st == SN_OK)
-        st = c->ops->agree(c, compare(t, all, err), err);
-    if (st == SN_OK)
-        take_plan(t, all);
-    if (st == SN_OK)
-        st = c->ops->agree(c, sn_exec_connect(t->exec, err), err);
-    sn_free(all);
-    return st;
+    take_plan(t, t->said);
+    return SN_OK;
 }

@@ -46,12 +46,14 @@ static enum sn_status find(struct sn_trainer *t, bool fresh, int64_t *step, stru
     return fresh ? SN_OK : s->find(s->self, step, err);
 }
 
-static enum sn_status restore(struct sn_trainer *t, bool fresh, struct sn_err *err)
+static enum sn_status restore(struct sn_trainer *t, bool fresh, enum sn_status st,
+                              struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
     int64_t step;
     bool loaded;
-    enum sn_status st = find(t, fresh, &step, err);
+    if (st == SN_OK)
+        st = find(t, fresh, &step, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     SN_TRY(sn_trainer_snapshot_find(t, fresh, step, &loaded, err));
     if (loaded)
@@ -64,15 +66,12 @@ static enum sn_status restore(struct sn_trainer *t, bool fresh, struct sn_err *e
     return SN_OK;
 }
 
-enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_err *err)
+enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
+                                  struct sn_err *err)
 {
-    enum sn_status st = restore(t, fresh, err);
+    st = restore(t, fresh, st, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     state_to_scalars(t);
-    st = sn_weights_publish(t->exec, t->job, t->env.comm, err);
-    if (st == SN_OK)
-        st = sn_exec_push(t->exec, err);
-    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     /* Ranks that read different steps (a file system that lags) would train apart in silence. */
     int64_t step = t->state.scalars.step;
     SN_TRY(t->env.comm->ops->broadcast(t->env.comm, &step, (int64_t)sizeof(step), 0, err));
@@ -82,4 +81,10 @@ enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_er
                      "all nodes see the same checkpoint directory",
                      (long long)t->state.scalars.step, (long long)step);
     return t->env.comm->ops->agree(t->env.comm, st, err);
+}
+
+enum sn_status sn_trainer_publish(struct sn_trainer *t, struct sn_err *err)
+{
+    SN_TRY(sn_weights_publish(t->exec, t->job, t->env.comm, err));
+    return sn_exec_push(t->exec, err);
 }

@@ -70,9 +70,10 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     struct sn_job_env env = {c, t->model, t->env.ops, t->env.threads, t->env.comm->rank};
     SN_TRY(sn_job_create(&t->job, &env, err));
     SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));
+    t->said = sn_alloc_n((size_t)t->env.comm->size, sizeof(*t->said));
     t->sample = sn_alloc_n(2 * (size_t)c->model.seq, sizeof(*t->sample));
     t->first_sample = sn_alloc_n((size_t)t->job->train.micros, sizeof(*t->first_sample));
-    if (!t->first_sample || !t->sample)
+    if (!t->said || !t->first_sample || !t->sample)
         return sn_fail(err, SN_ENOMEM, "trainer: no memory");
     SN_TRY(sn_state_create(&t->state, t->exec, t->job, err));
     sn_config_format_model(&t->model_text, c);
@@ -126,6 +127,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_data_close(t->valid_data);
     sn_free(t->first_sample);
     sn_free(t->sample);
+    sn_free(t->said);
     sn_exec_destroy(t->exec);
     sn_job_destroy(t->job);
     sn_model_destroy(t->model);
@@ -207,6 +209,23 @@ static void report_routers(const struct sn_trainer *t, struct sn_step_report *r)
     r->z_loss = s->z_sum / n;
 }
 
+/* Rank 0 tells, of its host under load. A processor is measured after the first step, which need
+ * not wait for it. */
+static enum sn_status find_peak(struct sn_trainer *t, struct sn_err *err)
+{
+    enum sn_dtype type = t->env.config->train.precision;
+    if (t->peak > 0)
+        return SN_OK;
+    if (t->env.pace)
+        t->peak = t->env.pace->device.gemm[type].peak;
+    else if (t->env.accelerator)
+        t->peak = t->env.accelerator->info.peak[type];
+    else if (t->env.comm->node_first == 0)
+        SN_TRY(sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err));
+    t->peak *= t->env.comm->size;
+    return SN_OK;
+}
+
 static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err *err)
 {
     double t0 = sn_clock();
@@ -219,6 +238,8 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     t->state.scalars.step = step;
     t->state.scalars.tokens += (int64_t)s->tokens_in_step;
+    double seconds = sn_clock() - t0;
+    SN_TRY(find_peak(t, err));
     if (!t->metrics)
         return SN_OK;
     struct sn_snapshot_report snapshot;
@@ -230,7 +251,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .lr = (double)s->lr,
         .tokens = t->state.scalars.tokens,
         .step_tokens = (int64_t)s->tokens_in_step,
-        .step_time = sn_clock() - t0,
+        .step_time = seconds,
         .flops_per_token = sn_model_flops_per_token(t->model, &c->model),
         .peak = t->peak,
         .fp16 = c->train.precision == SN_F16,
@@ -281,18 +302,6 @@ static void device_fence(void *self)
     sn_trainer_snapshot_fence(self);
 }
 
-static enum sn_status find_peak(struct sn_trainer *t, struct sn_err *err)
-{
-    enum sn_dtype type = t->env.config->train.precision;
-    if (t->env.pace)
-        t->peak = t->env.pace->device.gemm[type].peak;
-    else if (t->env.accelerator)
-        t->peak = t->env.accelerator->info.peak[type];
-    else if (t->env.comm->node_first == 0) /* rank 0 tells, of its host under load */
-        return sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err);
-    return SN_OK;
-}
-
 /* --- the loop -------------------------------------------------------------------------------- */
 
 static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)
@@ -306,21 +315,19 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
                                    c->path);
     if (st == SN_OK && !t->env.pace)
         st = open_valid(t, err);
-    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
-    if (!t->env.pace)
-        SN_TRY(sn_trainer_restore(t, fresh, err));
-    else if (t->env.comm->rank == 0)
+    if (!t->env.pace) {
+        SN_TRY(sn_trainer_restore(t, fresh, st, err));
+        st = sn_trainer_publish(t, err);
+    } else if (t->env.comm->rank == 0) {
         sn_log(SN_LOG_WARN, "--pace: compute operations sleep, so there are no losses; nothing is "
                             "learnt, evaluated or saved, and times go to pace.jsonl");
-    if (t->env.comm->rank == 0)
+    }
+    if (st == SN_OK && t->env.comm->rank == 0)
         st = sn_metrics_open(&t->metrics, c->run.output,
                              t->env.pace ? "pace.jsonl" : "metrics.jsonl", t->state.scalars.step,
                              err);
     if (st == SN_OK && !t->env.pace)
         st = sn_trainer_save_open(t, err);
-    if (st == SN_OK)
-        st = find_peak(t, err);
-    t->peak *= t->env.comm->size;
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     sn_exec_set_fence(t->exec, t->env.accelerator ? device_fence : fence, t);
     return t->env.pace ? SN_OK : sn_trainer_snapshot_open(t, err);

@@ -33,6 +33,14 @@ struct sn_snapping {
     struct sn_err err;
 };
 
+/* What a rank says of itself before step 1; travels as 8-byte words. */
+struct sn_said {
+    uint64_t program, config;
+    int64_t tag; /* of the run's files: rank 0's counts */
+    int64_t traffic[SN_NAXES];
+    struct sn_memory_plan memory;
+};
+
 struct sn_trainer {
     struct sn_trainer_env env;
     struct sn_model *model;
@@ -51,6 +59,7 @@ struct sn_trainer {
     struct sn_memory_plan memory;
     int64_t traffic[SN_NAXES];      /* planned, summed over ranks */
     int64_t sent_by_rank[SN_NAXES]; /* planned, this rank */
+    struct sn_said *said;           /* room for all ranks' */
     int32_t *sample;                /* room for ids and targets of one sample */
 };
 
@@ -62,8 +71,12 @@ static inline void sn_trainer_watch(const struct sn_trainer *t, bool is_stepping
 
 /* meet.c: groups; the ranks agree on what they have compiled, and learn the whole plan. */
 enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err);
-/* resume.c: weights and position from a checkpoint, from train.init_from, or at random. */
-enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, struct sn_err *err);
+/* resume.c: weights and position from a checkpoint, from train.init_from, or at random. `st` is
+ * how this rank has fared so far; collective. */
+enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
+                                  struct sn_err *err);
+/* Afterwards: the weights to whoever computes with them. A failure is this rank's alone. */
+enum sn_status sn_trainer_publish(struct sn_trainer *t, struct sn_err *err);
 /* save.c. Before step 1: room for asynchronous saves, and the file that they are reported in. */
 enum sn_status sn_trainer_save_open(struct sn_trainer *t, struct sn_err *err);
 /* Save step state.scalars.step, or with checkpoint.async begin to; collective. */
