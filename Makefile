@@ -24,7 +24,12 @@ BASEFLAGS := -std=gnu11 -D_GNU_SOURCE -I. -MMD -MP $(WARN) $(OPT) $(SANFLAGS)
 MPI_CFLAGS  := $(filter-out -pthread,$(shell $(MPICC) --showme:compile 2>/dev/null))
 MPI_LIBS    := $(shell $(MPICC) --showme:link 2>/dev/null)
 HDF5_CFLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null)
-HDF5_LIBS   := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5)
+# The archive where there is one: Debian's shared library brings curl, and with it 32 libraries that
+# every rank would open before it begins.
+HDF5_SHARED := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5)
+HDF5_DIR    := $(patsubst -L%,%,$(firstword $(filter -L%,$(HDF5_SHARED))))
+HDF5_A      := $(and $(wildcard $(HDF5_DIR)/libhdf5.settings),$(wildcard $(HDF5_DIR)/libhdf5.a))
+HDF5_LIBS   ?= $(if $(HDF5_A),$(HDF5_A) $(filter -lsz -lz,$(shell sed -n 's/^ *Extra libraries: //p' $(HDF5_DIR)/libhdf5.settings)),$(HDF5_SHARED))
 YAML_LIBS   := $(shell pkg-config --libs yaml-0.1 2>/dev/null || echo -lyaml)
 HWLOC_LIBS  := $(shell pkg-config --libs hwloc 2>/dev/null || echo -lhwloc)
 JSON_LIBS   := $(shell pkg-config --libs jansson 2>/dev/null || echo -ljansson)

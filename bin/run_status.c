@@ -5,11 +5,11 @@
 
 #include "bin/common.h"
 #include "bin/run_verbs.h"
+#include "lib/base/clock.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static const char status_usage[] =
     "usage: sennit-run status DIR [--json] [--at SECONDS]\n"
@@ -35,13 +35,6 @@ struct line {
     bool json, help;
 };
 
-static double clock_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t); /* cannot fail for this clock */
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static enum sn_status parse_line(struct line *l, int argc, char **argv, struct sn_err *err)
 {
     enum { JSON = 256, AT, HELP };
@@ -54,7 +47,7 @@ static enum sn_status parse_line(struct line *l, int argc, char **argv, struct s
     char program[32];
     long long at;
     (void)snprintf(program, sizeof(program), "sennit-run %s", argv[0]);
-    *l = (struct line){.now = clock_now()};
+    *l = (struct line){.now = sn_clock_date()};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
         if (code == JSON) {
             l->json = true;

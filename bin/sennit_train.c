@@ -327,6 +327,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         st = sn_trainer_run(t, &l->train, exit_code, err);
     if (st == SN_OK && l->profile && comm->rank == 0)
         sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
+    attempt.stepping = t ? sn_trainer_stepping(t) : 0;
     sn_attempt_end(&attempt, st == SN_OK ? *exit_code : sn_exit_code(st), st == SN_OK ? NULL : err);
     sn_trainer_destroy(t);
     sn_accelerator_close(&accelerator);

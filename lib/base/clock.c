@@ -2,9 +2,19 @@
 
 #include <time.h>
 
-double sn_clock(void)
+static double seconds(clockid_t clock)
 {
     struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
+    (void)clock_gettime(clock, &t); /* cannot fail for these clocks */
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double sn_clock(void)
+{
+    return seconds(CLOCK_MONOTONIC);
+}
+
+double sn_clock_date(void)
+{
+    return seconds(CLOCK_REALTIME);
 }

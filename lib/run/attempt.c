@@ -88,6 +88,8 @@ void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_e
                "{\"attempt\": %d, \"ended\": %lld, \"exit_code\": %d, \"cause\": ", a->number,
                (long long)time(NULL), exit_code);
     sn_str_add_json(&text, why ? why->text : cause(exit_code));
+    if (a->stepping > 0)
+        sn_str_add(&text, ", \"first_step_began\": %.3f", a->stepping);
     sn_str_add(&text, ", \"planned_bytes\": %lld, \"peak_resident_bytes\": %lld}\n",
                (long long)a->planned, (long long)sn_peak_resident());
     if (!write_record(a, &text))

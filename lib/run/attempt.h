@@ -10,7 +10,8 @@
 
 struct sn_attempt {
     int number;      /* 0: this rank keeps no record */
-    int64_t planned; /* bytes of this rank by the plan; 0: not known yet. The caller sets it */
+    int64_t planned; /* bytes of this rank by the plan; 0: not known yet. The caller sets it, */
+    double stepping; /* and the time at which the first step began, since 1970; 0: none has */
     char path[SN_PATH_MAX + 64];
 };
 
@@ -20,7 +21,7 @@ enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c,
                                 int number, struct sn_err *err);
 /* Most memory that this process has had resident so far, in bytes; 0 where it cannot be read. */
 int64_t sn_peak_resident(void);
-/* Write how it ended, with the planned and the peak resident bytes of rank 0; `why` is NULL when
+/* Write how it ended, with the time of the first step, and the planned and the peak resident bytes of rank 0; `why` is NULL when
  * nothing failed. Failure to write is logged only: the run is over and its own outcome matters
  * more. */
 void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_err *why);

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The first of four variables that holds a number of at least `least`; -1 if none does. */
 static int from_environment(const char *const name[4], long least)
@@ -162,7 +163,7 @@ enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err)
     struct sn_comm *c = sn_alloc(sizeof(*c));
     if (!c)
         return sn_fail(err, SN_ENOMEM, "comm: no memory for %zu bytes", sizeof(*c));
-    *c = (struct sn_comm){.ops = &ops, .size = 1, .node_size = 1};
+    *c = (struct sn_comm){.ops = &ops, .size = 1, .node_size = 1, .nonce = (uint64_t)getpid()};
     *out = c;
     return SN_OK;
 }

@@ -102,6 +102,7 @@ struct sn_comm {
     int rank, size;
     int node_rank, node_size; /* among the ranks of this host */
     int node_first;           /* the lowest of them */
+    uint64_t nonce;           /* a number that all ranks of this job have, and no other job */
 };
 
 /* What group members of one do: out = in, or out += in. */

@@ -190,18 +190,18 @@ static void start(struct sn_engine *e, struct start_order *s)
 }
 
 /* By messages, so that root knows whose is missing (comm_watch.c). */
-void sn_engine_gather(struct sn_engine *e, const void *mine, int64_t bytes, char *all, int root)
+static void gather(struct sn_engine *e, const struct gather_order *g, int64_t bytes, int root)
 {
     struct sn_message m = {
         .batch = SN_PORT_GATHER, .channel = SN_PORT_COLLECTIVE, .peer = root, .bytes = bytes};
     if (e->base.rank == root)
-        memcpy(all + root * bytes, mine, (size_t)bytes);
-    m.data = (void *)(uintptr_t)mine; /* only read */
+        memcpy(g->all + root * bytes, g->mine, (size_t)bytes);
+    m.data = (void *)(uintptr_t)g->mine; /* only read */
     if (e->base.rank != root)
         e->port->ops->send(e->port, &m);
     for (int r = 0; e->base.rank == root && r < e->base.size; r++) {
         m.peer = r;
-        m.data = all + r * bytes;
+        m.data = g->all + r * bytes;
         if (r != root)
             e->port->ops->receive(e->port, &m);
     }
@@ -252,8 +252,7 @@ static void run(struct sn_engine *e, int slot)
         sn_engine_broadcast(e, op->buf, op->n, op->root);
         break;
     case SN_COMM_GATHER:
-        sn_engine_gather(e, ((struct gather_order *)op->buf)->mine, op->n,
-                         ((struct gather_order *)op->buf)->all, op->root);
+        gather(e, op->buf, op->n, op->root);
         break;
     case SN_COMM_RENUMBER:
         assert(!e->seats); /* set_grid has not been */

@@ -137,9 +137,8 @@ static inline int sn_engine_member(const struct sn_engine *e, enum sn_group q, i
     return sn_group_member(&e->grid, e->base.rank, q, i);
 }
 
-/* As those of sn_comm_ops, until complete: a failure of the port is the caller's to look at. */
+/* As that of sn_comm_ops, until complete: a failure of the port is the caller's to look at. */
 void sn_engine_broadcast(struct sn_engine *e, char *buf, int64_t bytes, int root);
-void sn_engine_gather(struct sn_engine *e, const void *mine, int64_t bytes, char *all, int root);
 
 /* Memory for what sn_hosts_learn learns: who shares a host with whom; collective. Afterwards
  * node_rank, node_size and node_first are known. */

@@ -121,8 +121,8 @@ void sn_hosts_learn(struct sn_engine *e)
     struct sn_engine_hosts *h = &e->hosts;
     struct sn_engine_place mine;
     read_place(&mine, e->port->process);
-    sn_engine_gather(e, &mine, (int64_t)sizeof(mine), (char *)h->place, 0);
-    if (e->port->failed || sn_engine_has_failed(e))
+    e->port->ops->gather(e->port, &mine, (int64_t)sizeof(mine), h->place);
+    if (!sn_engine_complete(e, SN_PORT_WORLD))
         return;
     for (int r = 0; r < e->base.size; r++)
         h->process_of[r] = r;
@@ -133,6 +133,7 @@ void sn_hosts_learn(struct sn_engine *e)
     sn_engine_broadcast(e, (char *)h->told, (int64_t)told_bytes(e), 0);
     if (e->port->failed || sn_engine_has_failed(e))
         return;
+    e->base.nonce = h->told->nonce;
     find_neighbours(e);
 }
 

@@ -137,6 +137,16 @@ static void mpi_broadcast(struct sn_port *p, void *buf, int64_t bytes, int root)
         m->batch[SN_PORT_WORLD].n = 1;
 }
 
+static void mpi_gather(struct sn_port *p, const void *mine, int64_t bytes, void *all)
+{
+    struct mpi_port *m = mpi(p);
+    int n = (int)bytes;
+    assert(bytes <= INT_MAX);
+    if (!p->failed &&
+        !failed(m, MPI_Igather(mine, n, MPI_BYTE, all, n, MPI_BYTE, 0, MPI_COMM_WORLD, &m->world)))
+        m->batch[SN_PORT_WORLD].n = 1;
+}
+
 static void mpi_worst(struct sn_port *p, const int mine[2], int worst[2])
 {
     struct mpi_port *m = mpi(p); /* pairs of MPI_2INT: value and index */
@@ -195,6 +205,7 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
         .is_open = mpi_is_open,
         .barrier = mpi_barrier,
         .broadcast = mpi_broadcast,
+        .gather = mpi_gather,
         .worst = mpi_worst,
         .explain = mpi_explain,
         .finish = mpi_finish,

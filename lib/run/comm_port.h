@@ -53,6 +53,8 @@ struct sn_port_ops {
     /* Begin a collective of all ranks, as batch SN_PORT_WORLD. */
     void (*barrier)(struct sn_port *p);
     void (*broadcast)(struct sn_port *p, void *buf, int64_t bytes, int root);
+    /* `bytes` of each process to process 0, side by side in `all` (NULL elsewhere) */
+    void (*gather)(struct sn_port *p, const void *mine, int64_t bytes, void *all);
     /* worst = the largest mine[0] of all ranks, and the lowest mine[1] among those who have it;
      * borrowed until the batch is complete */
     void (*worst)(struct sn_port *p, const int mine[2], int worst[2]);

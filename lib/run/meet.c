@@ -7,44 +7,28 @@
 #include "lib/run/trainer_state.h"
 
 #include <string.h>
-#include <unistd.h>
 
-static enum sn_status exchange(struct sn_trainer *t, const struct sn_said *mine,
-                               struct sn_said *all, struct sn_err *err)
-{
-    struct sn_comm *c = t->env.comm;
-    int64_t dropped[SN_NAXES] = {0}; /* not a step's traffic */
-    struct sn_transfer x = {.kind = SN_ALL_GATHER,
-                            .group = SN_GROUP_WORLD,
-                            .dtype = SN_F64,
-                            .n = (int64_t)(sizeof(*mine) / sizeof(double)),
-                            .in = mine,
-                            .out = all,
-                            .staging = sn_exec_address(t->exec, &t->job->train, t->job->staging),
-                            .label = "meeting"};
-    SN_TRY(c->ops->wait(c, c->ops->post(c, &x), err));
-    c->ops->take_sent_bytes(c, dropped);
-    return SN_OK;
-}
-
+/* On rank 0. */
 static enum sn_status compare(const struct sn_trainer *t, const struct sn_said *all,
                               struct sn_err *err)
 {
-    const struct sn_said *mine = &all[t->env.comm->rank];
+    const struct sn_grid *g = &t->job->grid;
     for (int r = 0; r < t->env.comm->size; r++) {
-        bool same_stage = sn_grid_coord(&t->job->grid, r, SN_AXIS_PIPELINE) == t->job->stage;
-        if (all[r].config != mine->config || (same_stage && all[r].program != mine->program))
+        int of_stage[SN_NGRID_AXES] = {
+            [SN_AXIS_PIPELINE] = sn_grid_coord(g, r, SN_AXIS_PIPELINE)};
+        int first = sn_grid_rank(g, of_stage);
+        if (all[r].config != all[0].config || all[r].program != all[first].program)
             return sn_fail(err, SN_EINPUT,
-                           "%s: this rank compiled another program than rank %d; start all ranks "
+                           "%s: rank %d compiled another program than rank %d; start all ranks "
                            "with the same binary, run file and threads",
-                           t->env.config->path, r);
+                           t->env.config->path, r, first);
     }
     return SN_OK;
 }
 
+/* On rank 0. */
 static void take_plan(struct sn_trainer *t, const struct sn_said *all)
 {
-    memcpy(t->sent_by_rank, all[t->env.comm->rank].traffic, sizeof(t->sent_by_rank));
     t->memory = all[0].memory;
     for (int r = 0; r < t->env.comm->size; r++) {
         if (all[r].memory.total > t->memory.total)
@@ -58,21 +42,22 @@ enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err)
 {
     struct sn_comm *c = t->env.comm;
     struct sn_said mine = {.program = sn_program_hash(&t->job->train),
-                           .config = t->state.config_hash,
-                           .tag = (int64_t)getpid()};
+                           .config = t->state.config_hash};
     sn_job_traffic(t->job, mine.traffic);
     sn_job_memory(t->job, &mine.memory);
+    memcpy(t->sent_by_rank, mine.traffic, sizeof(t->sent_by_rank));
+    t->state.tag = (int64_t)(c->nonce >> 1);
+    t->state.rank = c->rank;
+    t->state.ranks = c->size;
     SN_TRY(c->ops->set_grid(c, &t->job->grid, err));
-    SN_TRY(exchange(t, &mine, t->said, err));
-    enum sn_status st = compare(t, t->said, err);
+    enum sn_status st = c->ops->gather(c, &mine, (int64_t)sizeof(mine), t->said, 0, err);
+    if (st == SN_OK && c->rank == 0)
+        st = compare(t, t->said, err);
+    if (st == SN_OK && c->rank == 0)
+        take_plan(t, t->said);
     if (t->env.accelerator) { /* whose channels need all ranks */
         SN_TRY(c->ops->agree(c, st, err));
         st = sn_exec_connect(t->exec, err);
     }
-    SN_TRY(c->ops->agree(c, st, err));
-    t->state.tag = t->said[0].tag;
-    t->state.rank = c->rank;
-    t->state.ranks = c->size;
-    take_plan(t, t->said);
-    return SN_OK;
+    return c->ops->agree(c, st, err);
 }

@@ -70,7 +70,7 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     struct sn_job_env env = {c, t->model, t->env.ops, t->env.threads, t->env.comm->rank};
     SN_TRY(sn_job_create(&t->job, &env, err));
     SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));
-    t->said = sn_alloc_n((size_t)t->env.comm->size, sizeof(*t->said));
+    t->said = sn_alloc_n(t->env.comm->rank == 0 ? (size_t)t->env.comm->size : 1, sizeof(*t->said));
     t->sample = sn_alloc_n(2 * (size_t)c->model.seq, sizeof(*t->sample));
     t->first_sample = sn_alloc_n((size_t)t->job->train.micros, sizeof(*t->first_sample));
     if (!t->said || !t->first_sample || !t->sample)
@@ -137,6 +137,11 @@ void sn_trainer_destroy(struct sn_trainer *t)
 const struct sn_job *sn_trainer_job(const struct sn_trainer *t)
 {
     return t->job;
+}
+
+double sn_trainer_stepping(const struct sn_trainer *t)
+{
+    return t->stepping;
 }
 
 struct sn_exec *sn_trainer_exec(struct sn_trainer *t)
@@ -386,6 +391,7 @@ enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_opti
     if (t->state.scalars.step >= last && t->env.comm->rank == 0)
         sn_log(SN_LOG_INFO, "nothing to do: step %lld of %lld is done",
                (long long)t->state.scalars.step, (long long)last);
+    t->stepping = sn_clock_date();
     for (int64_t step = t->state.scalars.step + 1; step <= last && leave < 0; step++) {
         SN_TRY(one_step(t, step, err));
         SN_TRY(after_step(t, last, &leave, err));

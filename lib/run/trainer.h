@@ -45,6 +45,8 @@ enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_opti
                               int *exit_code, struct sn_err *err);
 
 const struct sn_job *sn_trainer_job(const struct sn_trainer *t);
+/* When the first step began, in seconds since 1970; 0: none has. */
+double sn_trainer_stepping(const struct sn_trainer *t);
 struct sn_exec *sn_trainer_exec(struct sn_trainer *t);
 
 /* Sampling from the newest checkpoint, on one rank (generate.c). Tokens go to `emit` one by one. */

@@ -33,10 +33,9 @@ struct sn_snapping {
     struct sn_err err;
 };
 
-/* What a rank says of itself before step 1; travels as 8-byte words. */
+/* What a rank says of itself before step 1. */
 struct sn_said {
     uint64_t program, config;
-    int64_t tag; /* of the run's files: rank 0's counts */
     int64_t traffic[SN_NAXES];
     struct sn_memory_plan memory;
 };
@@ -56,10 +55,11 @@ struct sn_trainer {
     struct sn_copies *copies;
     struct sn_metrics *metrics, *saves; /* rank 0 */
     double peak;                        /* FLOP/s of all ranks */
+    double stepping;                    /* when the first step began, since 1970; 0: none has */
     struct sn_memory_plan memory;
     int64_t traffic[SN_NAXES];      /* planned, summed over ranks */
     int64_t sent_by_rank[SN_NAXES]; /* planned, this rank */
-    struct sn_said *said;           /* room for all ranks' */
+    struct sn_said *said;           /* of all ranks; rank 0 */
     int32_t *sample;                /* room for ids and targets of one sample */
 };
 

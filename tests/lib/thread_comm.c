@@ -347,6 +347,18 @@ static enum sn_status broadcast(struct sn_comm *c, void *buf, int64_t bytes, int
     return SN_OK;
 }
 
+static enum sn_status gather(struct sn_comm *c, const void *mine, int64_t bytes, void *all,
+                             int root, struct sn_err *err)
+{
+    struct thread_world *w = ((struct rank *)c)->world;
+    (void)err;
+    unsigned long round = arrive(w, &w->all, w->ranks, c->rank, mine);
+    for (int i = 0; c->rank == root && i < w->ranks; i++)
+        memcpy((char *)all + i * bytes, w->all.of[i], (size_t)bytes);
+    leave(w, &w->all, round);
+    return SN_OK;
+}
+
 static enum sn_status agree(struct sn_comm *c, enum sn_status mine, struct sn_err *err)
 {
     struct thread_world *w = ((struct rank *)c)->world;
@@ -393,6 +405,7 @@ struct thread_world *thread_world_create(int ranks)
                                            .drain = drain,
                                            .barrier = barrier,
                                            .broadcast = broadcast,
+                                           .gather = gather,
                                            .agree = agree,
                                            .take_sent_bytes = take_sent_bytes,
                                            .set_watch = set_watch};
@@ -403,7 +416,8 @@ struct thread_world *thread_world_create(int ranks)
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->changed, NULL);
     for (int i = 0; i < ranks; i++) {
-        w->rank[i].base = (struct sn_comm){&ops, i, ranks, i, ranks, 0};
+        w->rank[i].base = (struct sn_comm){
+            .ops = &ops, .rank = i, .size = ranks, .node_rank = i, .node_size = ranks, .nonce = 1};
         w->rank[i].world = w;
         w->rank[i].number = i;
     }
