@@ -292,13 +292,6 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     sn_comm_set_watch(comm, ring, 0); /* the trainer sets a limit while it steps */
     st = l->machine_file ? SN_OK : sn_accelerator_open(&accelerator, c, comm, err);
     bool on_device = accelerator.device != NULL;
-    if (st == SN_OK && on_device && c->layout.expert > 1 && c->layout.pipeline > 1) {
-        st = sn_fail(err, SN_EINPUT,
-                     "%s: layout.expert %d with pipeline %d has been seen to hang on devices; use "
-                     "pipeline 1, or run.backend: cpu",
-                     c->path, c->layout.expert, c->layout.pipeline);
-        st = comm->ops->agree(comm, st, err); /* all say the same: once is enough */
-    }
     struct sn_trainer_env env = {.config = c,
                                  .comm = comm,
                                  .ops = on_device ? accelerator.ops->ops : sn_ops_cpu(),

@@ -252,7 +252,8 @@ static enum sn_status run_op(struct tracer *x, const struct sn_memory_at *at, in
         return wait(x, o, at->slot);
     if (o->kind != SN_OP_AGREE)
         return post(x, at, op);
-    bool good = add_collective(x->t, op, at->micro) && add_event(x->t, -x->t->n_posts);
+    bool good = add_event(x->t, 0) && add_collective(x->t, op, at->micro) &&
+                add_event(x->t, -x->t->n_posts);
     return good ? SN_OK : no_memory(x);
 }
 

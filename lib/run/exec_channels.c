@@ -245,7 +245,7 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
     return SN_OK;
 }
 
-/* How many rows go is known when it runs: no part of a graph, and over before what follows. */
+/* How many rows go is known when it runs: apart, always. */
 static enum sn_status post_rows(struct sn_exec *x, const struct sn_program *p,
                                 const struct sn_op *op, const struct sn_at *at,
                                 struct sn_transfer *t, struct sn_err *err)
@@ -255,8 +255,8 @@ static enum sn_status post_rows(struct sn_exec *x, const struct sn_program *p,
     SN_TRY(sn_device_bounds(x, p, op, at, &x->posted[place].exchange, err));
     sn_exec_take_rows(x, op, t, &x->posted[place]);
     count(x, op, t);
-    SN_TRY(enqueue(x, op, t, place, err));
-    return sn_device_join(x, err);
+    x->device->landing[place].cut = SN_APART;
+    return enqueue(x, op, t, place, err);
 }
 
 enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
@@ -265,12 +265,12 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
     struct sn_exec_device *v = x->device;
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
     int place = sn_exec_posted(x, op, op->id, at->slot);
-    bool skips;
+    bool apart = v->apart[sn_group_axis(op->group)], skips = false;
     if (op->kind == SN_OP_EXCHANGE)
         return post_rows(x, p, op, at, &t, err);
     count(x, op, &t);
-    v->landing[place].cut = v->cut;
-    SN_TRY(sn_device_skips(x, &skips, err));
+    v->landing[place].cut = apart ? SN_APART : v->cut;
+    SN_TRY(apart ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));
     if (skips)
         return SN_OK;
     if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
@@ -282,16 +282,16 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
     return enqueue(x, op, &t, place, err);
 }
 
-/* COMPUTE has waited at the last cut for what was posted before it. */
+/* Of a graph before the last cut: COMPUTE has waited for it there. */
 enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                                struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     int place = sn_exec_posted(x, op, op->waits_for, at->slot);
-    bool skips;
-    if (v->landing[place].cut != v->cut)
+    bool apart = v->landing[place].cut == SN_APART, skips = false;
+    if (!apart && v->landing[place].cut != v->cut)
         return SN_OK;
-    SN_TRY(sn_device_skips(x, &skips, err));
+    SN_TRY(apart ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));
     if (skips || v->ops->await(v->d, SN_STREAM_COMPUTE, SN_EVENT_DONE + place) == 0)
         return SN_OK;
     return sn_device_fail(x, op, err);

@@ -6,10 +6,10 @@
  * two it runs beside them. That is what the program says, whatever a device makes of it.
  *
  * A whole step is kept in graphs, cut where this process must look or act: where ranks agree, where
- * counts of rows are read, and, without channels, at each communication. Cuts are a matter of the
- * program alone. A later step walks the same program, skips what is in a graph, and launches a
- * graph at each cut. What changes from step to step is read from memory: scalars, batch, first
- * samples.
+ * counts of rows are read, and at each communication that goes through this process or is apart
+ * (exec_device.h). Cuts are a matter of the program alone. A later step walks the same program,
+ * skips what is in a graph, and launches a graph at each cut. What changes from step to step is
+ * read from memory: scalars, batch, first samples.
  */
 #include "lib/run/exec_device.h"
 
@@ -98,12 +98,17 @@ enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err)
 /* --- streams and graphs --------------------------------------------------------------------------
  */
 
-/* COMPUTE waits for every other stream that has had something to do. */
-enum sn_status sn_device_join(struct sn_exec *x, struct sn_err *err)
+static enum sn_axis axis_of(int stream)
+{
+    return stream < SN_STREAM_PAIR ? (enum sn_axis)(stream - SN_STREAM_AXIS) : SN_AXIS_PIPELINE;
+}
+
+/* COMPUTE waits for the other streams that have had something to do. */
+static enum sn_status join(struct sn_exec *x, bool apart, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     for (int s = SN_STREAM_AXIS; s < SN_STREAM_END; s++) {
-        if (!v->uses[s])
+        if (!v->uses[s] || v->apart[axis_of(s)] != apart)
             continue;
         v->uses[s] = false;
         if (v->ops->record(v->d, s, s) != 0 || v->ops->await(v->d, SN_STREAM_COMPUTE, s) != 0)
@@ -134,7 +139,7 @@ enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     int here = v->cut++;
-    SN_TRY(sn_device_join(x, err));
+    SN_TRY(join(x, false, err));
     if (v->mode == SN_MODE_REPLAY)
         return launch(x, v->graph[here], err);
     if (!v->is_open)
@@ -143,6 +148,13 @@ enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err)
     if (v->ops->graph_end(v->d, SN_STREAM_COMPUTE, &v->graph[here]) != 0)
         return sn_device_fail(x, NULL, err);
     return launch(x, v->graph[here], err);
+}
+
+/* A cut behind which nothing is under way. */
+static enum sn_status settle(struct sn_exec *x, struct sn_err *err)
+{
+    SN_TRY(sn_device_cut(x, err));
+    return join(x, true, err);
 }
 
 enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int64_t bytes,
@@ -186,6 +198,8 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
     v->mode = !keeps || v->runs == 0 ? SN_MODE_EAGER
               : v->runs == 1         ? SN_MODE_CAPTURE
                                      : SN_MODE_REPLAY;
+    if (v->program != p)
+        sn_apart_find(x, p);
     v->program = p;
     v->cut = 0;
     v->unmarked = 0;
@@ -214,7 +228,7 @@ static enum sn_status count_run(struct sn_exec *x, struct sn_err *err)
 enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    SN_TRY(sn_device_cut(x, err));
+    SN_TRY(settle(x, err));
     SN_TRY(get_scalars(x, err));
     if (v->agree)
         SN_TRY(sn_exec_agree(x, v->agree, err));
@@ -315,7 +329,7 @@ static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i
         v->agree = &p->ops[i];
         return SN_OK;
     }
-    SN_TRY(sn_device_cut(x, err));
+    SN_TRY(settle(x, err));
     if (x->fence && p == &x->job->train)
         x->fence(x->fence_arg);
     SN_TRY(get_scalars(x, err));

@@ -1,11 +1,24 @@
 /*
- * exec_device.h - the executor on a device: its own struct, shared by exec_device.c,
- * exec_staged.c and exec_channels.c. Internal to lib/run.
+ * exec_device.h - the executor on a device: its own struct, shared by exec_device.c and the files
+ * below. Internal to lib/run.
  *
  *   exec_device.c    streams, graphs, waiting
  *   exec_mirror.c    memory
  *   exec_staged.c    communication through this process's memory
  *   exec_channels.c  communication between devices
+ *   exec_apart.c     which of it is part of graphs
+ *
+ * Who waits, and where. COMPUTE, and so this process, waits for a communication at its WAIT, and
+ * nowhere before it: that is what lib/program/verify.h proves to end. A receive is posted while the
+ * chunk before it still has to run; a wait in between makes two stages wait for each other.
+ *
+ * A graph ends when all its streams have come together. So what is in a graph is waited for before
+ * the next cut, and a communication whose WAIT lies behind a cut is enqueued apart from graphs:
+ * there is a cut before it and one at its WAIT. Where ranks agree, and at the end of a walk,
+ * COMPUTE does wait for all that was posted: the verifier plays that too.
+ *
+ * Communications of one axis all are in graphs or all apart: a channel has them in the order of the
+ * program, which is the same at all its members.
  */
 #ifndef SN_EXEC_DEVICE_H
 #define SN_EXEC_DEVICE_H
@@ -29,13 +42,13 @@ enum { SN_EVENT_DONE = SN_DEVICE_STREAMS };
  * in graphs, all later ones launch those. Other walks are always enqueued piece by piece. */
 enum sn_exec_mode { SN_MODE_EAGER, SN_MODE_CAPTURE, SN_MODE_REPLAY };
 
-enum { SN_STAGED = -2, SN_NEVER_POSTED = -1 };
+enum { SN_APART = -3, SN_STAGED = -2, SN_NEVER_POSTED = -1 };
 
 /* Of a posted communication. */
 struct sn_landing {
     char *to; /* through the host: what comes back to the device; NULL: nothing */
     int64_t bytes;
-    int cut; /* of channels: how many cuts there were before it; or SN_STAGED, or SN_NEVER_POSTED */
+    int cut; /* of channels in graphs: how many cuts there were before it; else one of the above */
 };
 
 struct sn_exec_device {
@@ -55,6 +68,7 @@ struct sn_exec_device {
     int cuts;               /* of a whole run of the train program */
     void **graph;           /* by cut: what is enqueued before it; NULL: nothing */
     bool uses[SN_DEVICE_STREAMS]; /* streams that COMPUTE has not waited for yet */
+    bool apart[SN_NAXES];         /* in this program: what goes over the axis is in no graph */
 
     const struct sn_program *program; /* walked now */
     uint32_t unmarked;                /* operations since the last mark */
@@ -71,11 +85,9 @@ struct sn_exec_device {
 enum sn_status sn_device_fail(const struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
 /* Is it part of a graph that is there already? Else it is to be enqueued now. */
 enum sn_status sn_device_skips(struct sn_exec *x, bool *skips, struct sn_err *err);
-/* Everything up to here is enqueued, on COMPUTE or where COMPUTE waits for it; what follows is no
+/* Everything up to here is enqueued, and COMPUTE waits for what is not apart; what follows is no
  * part of a graph until the next operation is. */
 enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err);
-/* COMPUTE waits for every other stream that has had something to do. */
-enum sn_status sn_device_join(struct sn_exec *x, struct sn_err *err);
 /* Who sends how many rows in an EXCHANGE: fetches the bounds, and waits. After a cut. */
 enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
                                 const struct sn_op *op, const struct sn_at *at,
@@ -104,5 +116,10 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
                                const struct sn_op *op, const struct sn_at *at, struct sn_err *err);
 enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                                struct sn_err *err);
+
+/* ---- exec_apart.c ---- */
+
+/* Find v->apart for the program that is walked from now on. */
+void sn_apart_find(struct sn_exec *x, const struct sn_program *p);
 
 #endif

@@ -103,7 +103,19 @@ run several 4 "$tmp/two.yaml"
 is "four ranks share a device" "$rc" 0
 like "they say that they talk through the host" "$err" 'ranks talk through the host'
 same "four ranks: the losses are those of the processor" two cpu-two
-family=llama
+
+family=mixtral layers=4
+for name in cpu-experts experts; do
+    on "$(test "$name" = experts && echo cuda || echo cpu)" "$name"
+    sed -i "s/^layout: {/layout: {pipeline: 2, expert: 2, schedule: zero-bubble, /
+            s/^  dropout: .*/  experts: {count: 4}/" "$tmp/$name.yaml"
+done
+run mpi 4 "$train" "$tmp/cpu-experts.yaml"
+is "experts in a pipeline on the processor" "$rc" 0
+run several 4 "$tmp/experts.yaml"
+is "experts in a pipeline on a device" "$rc" 0
+same "experts in a pipeline: the losses are those of the processor" experts cpu-experts
+family=llama layers=2
 
 # --- failures ----------------------------------------------------------------------------------------
 on cuda broken

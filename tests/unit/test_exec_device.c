@@ -3,7 +3,8 @@
  * losses are the bits of this processor's.
  *
  * usage: test_exec_device               every other line of tests/equiv/layouts marked fast, in
- *                                       turn through the host and through channels
+ *                                       turn through the host and through channels; all of them
+ *                                       with experts in a pipeline through channels
  *        test_exec_device ALL | NAME    every line, or those whose name holds NAME, both ways
  */
 #include "tests/lib/fake_device.h"
@@ -13,7 +14,10 @@
 
 #include <string.h>
 
-enum { STEPS = 4 }; /* piece by piece, kept in graphs, and twice from them */
+enum {
+    STEPS = 4,         /* piece by piece, kept in graphs, and twice from them */
+    HANG_TIMEOUT = 120 /* seconds: a test that fails, not one that waits */
+};
 
 static bool same_bits(const struct layout_run *a, const struct layout_run *b)
 {
@@ -22,8 +26,9 @@ static bool same_bits(const struct layout_run *a, const struct layout_run *b)
            a->val_loss == b->val_loss;
 }
 
-static void compare(const char *name, const struct sn_config *c, bool channels)
+static void compare(const char *name, struct sn_config *c, bool channels)
 {
+    c->run.hang_timeout = HANG_TIMEOUT;
     struct layout_run here = {.steps = STEPS}, there = {.steps = STEPS, .on_devices = true};
     fake_device_habits()->has_no_channels = !channels;
     fake_device_habits()->seed++;
@@ -50,6 +55,12 @@ static void families_of_one_rank(void)
     }
 }
 
+/* Rows are counted while a receive is under way, which nobody may wait for then. */
+static bool waits_in_its_midst(const struct sn_config *c)
+{
+    return c->layout.expert > 1 && c->layout.pipeline > 1;
+}
+
 int main(int argc, char **argv)
 {
     struct layouts_line line;
@@ -61,13 +72,10 @@ int main(int argc, char **argv)
     if (!want[0])
         families_of_one_rank();
     while (f && (more = layouts_next(f, &line, &err)) > 0)
-        if (line.fast && !want[0] && line.config.layout.expert > 1 &&
-            line.config.layout.pipeline > 1)
-            tap_skip(line.name, "experts in a pipeline hang on devices, where they are refused");
-        else if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
+        if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
             if (want[0] || n % 4 == 0)
                 compare(line.name, &line.config, false);
-            if (want[0] || n % 4 == 2)
+            if (want[0] || n % 4 == 2 || waits_in_its_midst(&line.config))
                 compare(line.name, &line.config, true);
             n++;
             (void)fflush(stdout);

@@ -315,6 +315,16 @@ static void backward_before_forward(struct world *w)
     memcpy(s, t, sizeof(t));
 }
 
+/* The last receive goes behind the agreement: no wait of the program's is in vain, but nothing may
+ * be under way where ranks agree. */
+static void receive_after_agreement(struct world *w)
+{
+    struct sn_program *p = &w->spoilt[1];
+    struct sn_sched *s = entry(p, SN_CHUNK_RECV_FORWARD, p->micros - 1), last = *s;
+    memmove(s, s + 1, (size_t)(p->sched + p->n_sched - s - 1) * sizeof(*s));
+    p->sched[p->n_sched - 1] = last;
+}
+
 static void unknown_slot(struct world *w)
 {
     entry(&w->spoilt[1], SN_CHUNK_FORWARD, 3)->slot = 7;
@@ -406,6 +416,7 @@ static void planted_faults_are_named(void)
         {other_type, "a wrong type", {"recv 'piece1.x' (2304 bf16", "send 'piece1.x' (2304 fp32"}, pp2},
         {forwards_inverted, "two forwards in the wrong order", {"recv 'piece1.x'", "micro-batch 0), which meets send 'piece1.x'", "micro-batch 1) of rank 0"}, pp2},
         {backward_before_forward, "a backward before its forward", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) waits in recv 'piece1.dx' for rank 1 (data 0, tensor 0, context 0, pipeline 1), which waits in recv 'piece1.x' for rank 0 ("}, pp2},
+        {receive_after_agreement, "a send under way where ranks agree", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) waits in send 'piece1.x' for rank 1", ", which waits in all_reduce 'step_end' for rank 0 ("}, pp2},
         {unknown_slot, "a slot that does not exist", {"micro-batch 3, slot 7"}, pp2},
         {unknown_operation, "a wait for nothing", {"wait 'x.sent' is for an operation that does not exist (id, ids) (-1"}, pp2},
         {unknown_member, "a member that does not exist", {"send 'piece1.x' names a member outside its group (member, size) (2, 2)"}, pp2},
