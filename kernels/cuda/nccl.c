@@ -184,8 +184,24 @@ static void leave(struct sn_device *d)
     }
 }
 
-/* Order of launch is order of execution, also over several channels on one device: then no two of
- * them wait for each other. Set by the user: stands. */
+/* Transfers of several channels run beside each other, and each waits for its peer, so none may
+ * hold up another. What the user has set stands.
+ *
+ * Streams that share one of the device's queues wait for each other; there are 8 unless one asks.
+ *
+ * A device may have no room to run two transfers at once. NCCL then begins them in the order of the
+ * calls, if asked: a transfer begins when the one before it has, and nothing hangs
+ * (tests/unit/test_verify_launch.c). Drivers before CUDA 12.9 cannot tell of a launch within a
+ * graph that it has begun; there NCCL would wait until the one before it is over, and a stage that
+ * posts its next receive early would wait for ever. */
+static void set_habits(void)
+{
+    int driver = 0;
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver >= 12090)
+        (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+}
+
 static bool open_library(void)
 {
     void *at[sizeof(symbols) / sizeof(symbols[0])];
@@ -198,7 +214,7 @@ static bool open_library(void)
             return false;
     }
     memcpy(&nccl, at, sizeof(nccl)); /* as POSIX asks: no cast of a data pointer */
-    (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+    set_habits();
     return true;
 }
 
