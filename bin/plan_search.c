@@ -3,6 +3,7 @@
 #include "bin/common.h"
 #include "bin/plan_json.h"
 #include "bin/plan_print.h"
+#include "bin/planned.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -310,6 +311,7 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
                              int *exit_code, struct sn_err *err)
 {
     struct sn_software software;
+    struct sn_accelerator plugin;
     struct sn_search s = {0};
     int ranks = 0;
     SN_TRY(sn_machine_of(m, c, NULL, err));
@@ -320,14 +322,16 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     struct sn_search_want w = {.config = c,
                                .machine = m,
                                .software = &software,
-                               .ops = sn_ops_cpu(),
+                               .ops = sn_planned_ops(&plugin, c),
                                .threads = sn_threads(c, ranks),
                                .ranks = ranks,
                                .top = (int)l->top,
                                .limit = sn_names_machine(c) ? sn_memory_limit(m, c)
                                                             : sn_host_limit(ranks)};
-    SN_TRY(sn_search_run(&s, &w, err));
-    enum sn_status st = SN_OK;
+    sn_planned_say(&plugin);
+    enum sn_status st = sn_search_run(&s, &w, err);
+    sn_accelerator_close(&plugin);
+    SN_TRY(st);
     if (s.n == 0) {
         *exit_code = sn_exit_code(SN_EFAIL);
         st = nothing_fits(&s, w.limit);
@@ -382,13 +386,19 @@ enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *er
         return SN_OK;
     if (ranks == 0)
         SN_TRY(nodes_of(&ranks, c, err));
-    return sn_search_auto(c, ranks, sn_host_limit(ranks), sn_ops_cpu(), sn_threads(c, ranks), err);
+    struct sn_accelerator plugin;
+    const struct sn_ops *ops = sn_planned_ops(&plugin, c);
+    enum sn_status st =
+        sn_search_auto(c, ranks, sn_host_limit(ranks), ops, sn_threads(c, ranks), err);
+    sn_accelerator_close(&plugin);
+    return st;
 }
 
 void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
                   const struct sn_software *s, int64_t limit)
 {
     struct sn_search found = {0};
+    struct sn_accelerator plugin;
     struct sn_err err;
     struct sn_config *free = sn_alloc(sizeof(*free));
     int ranks = sn_config_ranks(c);
@@ -399,7 +409,7 @@ void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
     struct sn_search_want w = {.config = free,
                                .machine = m,
                                .software = s,
-                               .ops = sn_ops_cpu(),
+                               .ops = sn_planned_ops(&plugin, c),
                                .threads = sn_threads(c, ranks),
                                .ranks = ranks,
                                .top = 3,
@@ -410,5 +420,6 @@ void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
             near_line(&found.found[i], 0);
     }
     sn_search_fini(&found);
+    sn_accelerator_close(&plugin);
     sn_free(free);
 }

@@ -6,6 +6,7 @@
 #include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
+#include "bin/planned.h"
 #include "lib/base/log.h"
 #include "lib/plan/named.h"
 #include "slurm/site.h"
@@ -241,12 +242,15 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
                              struct sn_err *err)
 {
     struct sn_model *model = NULL;
+    struct sn_accelerator plugin;
     SN_TRY(sn_model_create(&model, &c->model, &c->train, err));
     struct sn_job_env env = {.config = c,
                              .model = model,
-                             .ops = sn_ops_cpu(),
+                             .ops = sn_planned_ops(&plugin, c),
                              .threads = sn_threads(c, sn_config_ranks(c))};
+    sn_planned_say(&plugin);
     enum sn_status st = l->explain >= 0 ? explain(&env, l, err) : tell(&env, l, refuted, err);
+    sn_accelerator_close(&plugin);
     sn_model_destroy(model);
     return st;
 }

@@ -50,6 +50,15 @@ else
     skip "the plugin for CUDA trains" "no headers of CUDA here"
 fi
 
+if [ -e "$real" ]; then # 32 MiB are what products get (kernels/cuda/gemm.h)
+    on cuda planned
+    run env SN_PLUGIN="$real" "$BUILD/bin/sennit-plan" "$tmp/planned.yaml" --json
+    is "the real plugin plans without a driver" "$rc" 0
+    is "its kernels' workspace" "$(printf '%s\n' "$out" | sed -n 's/.*"workspace": \([0-9]*\).*/\1/p' | head -n 1)" 33554432
+    is "and nothing is left to say" "$err" ""
+else
+    skip "the real plugin plans without a driver" "it is not built: no nvcc here"
+fi
 if [ ! -e "$real" ]; then
     skip "the real plugin says what is missing" "it is not built: no nvcc here"
 elif [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia ]; then

@@ -117,6 +117,36 @@ is "experts in a pipeline on a device" "$rc" 0
 same "experts in a pipeline: the losses are those of the processor" experts cpu-experts
 family=llama layers=2
 
+# --- what is planned is what is taken --------------------------------------------------------------
+memory() { # text: its memory plan
+    printf '%s\n' "$1" | sed -n 's/.*"memory_bytes": {\([^}]*\)}.*/\1/p' | head -n 1
+}
+workspace() { # text: bytes
+    memory "$1" | sed -n 's/.*"workspace": \([0-9]*\).*/\1/p'
+}
+FAKE_DEVICE=scratch=1000000 && export FAKE_DEVICE
+for name in wide two experts; do
+    [ $name != wide ] || on cuda wide
+    rm -rf "${tmp:?}/$name"
+    ranks=4
+    [ $name != wide ] || ranks=1
+    run several $ranks "$tmp/$name.yaml"
+    is "$name: runs with kernels that want more scratch" "$rc" 0
+    like "$name: it takes of the device what it maps" "$err" \
+        'device memory: ([0-9.]+ [KMG]?i?B) planned and mapped, \1 less is free'
+    used=$(memory "$(head -n 1 "$tmp/$name/metrics.jsonl")")
+    run env SN_PLUGIN="$fake" FAKE_DEVICE="$FAKE_DEVICE devices=0" "$BUILD/bin/sennit-plan" \
+        "$tmp/$name.yaml" --json --ranks $ranks
+    is "$name: which is what is planned where no device is" "$(memory "$out")" "$used"
+    ok "$name: it is something" test -n "$used"
+    more=$(workspace "$out")
+    run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/$name.yaml" --json --ranks $ranks
+    is "$name: without the plugin it is planned, too" "$rc" 0
+    like "$name: and said what with" "$err" 'workspace is that of the processor.s operations, because run.backend: cuda needs the plugin none'
+    is "$name: a million bytes less" "$(((more - $(workspace "$out") + 63) / 64))" 15625
+done
+unset FAKE_DEVICE
+
 # --- failures ----------------------------------------------------------------------------------------
 on cuda broken
 run env SN_PLUGIN="$fake" FAKE_DEVICE=fail_at=40 "$train" "$tmp/broken.yaml"

@@ -400,6 +400,8 @@ static void fake_describe(struct sn_device *d, struct sn_device_info *out)
     if (!d->habits.shares_uuid)
         memcpy(out->uuid, &d, sizeof(struct sn_device *));
     out->bytes = out->free_bytes = (int64_t)1 << 30;
+    for (int i = 0; i < BLOCKS; i++)
+        out->free_bytes -= d->block[i].p ? (int64_t)d->block[i].bytes : 0;
     out->peak[SN_F32] = out->peak[SN_BF16] = out->peak[SN_F16] = 1e12;
 }
 
@@ -423,6 +425,12 @@ static int fake_look(struct sn_device *d)
 static void fake_abort(struct sn_device *d)
 {
     d->is_aborted = true;
+}
+
+/* Like a maker's kernels, these are content with other scratch than the CPU's. */
+static size_t fake_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
+{
+    return kernels->scratch(kind, a, threads) + (size_t)habits.scratch;
 }
 
 const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu)
@@ -456,7 +464,7 @@ const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu)
                                        .look = fake_look,
                                        .abort = fake_abort};
     kernels = cpu;
-    table = (struct sn_ops){.name = "fake", .scratch = cpu->scratch};
+    table = (struct sn_ops){.name = "fake", .scratch = fake_scratch};
     bool joins = !habits.has_no_channels;
     ops.channel_id = joins ? fake_device_channel_id : NULL;
     ops.join = joins ? fake_device_join : NULL;
