@@ -162,13 +162,13 @@ FORCE:
 
 # A device of host memory as a plugin, for tests of sennit-train.
 FAKE     := $(BUILD)/tests/gpu/libfake_device.so
-$(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels.c kernels/device.h tests/lib/fake_device.h tests/lib/fake_device_inner.h
+$(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels.c $(wildcard kernels/*.h) tests/lib/fake_device.h tests/lib/fake_device_inner.h
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) -lpthread
 
 # The plugin for CUDA itself, on calls of CUDA that are done on host memory.
 FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
-$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/nccl_none.c tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h) kernels/device.h
+$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/nccl_none.c tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h)
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"' \
 	    -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o

@@ -246,11 +246,12 @@ static void say_backend(const struct sn_config *c, const struct sn_comm *comm,
     const char *processor = sn_ops_cpu_describe(&warning);
     if (comm->rank != 0)
         return;
-    sn_log(SN_LOG_INFO, "%s: %d ranks x %d threads, %s%s", c->run.name, comm->size, threads,
+    sn_log(SN_LOG_INFO, "%s: %d ranks x %d threads, %s%s%s", c->run.name, comm->size, threads,
            a->device ? a->info.name : processor,
            a->device && a->is_shared && comm->size > 1
                ? ", ranks talk through the host (some share a device)"
-               : "");
+               : "",
+           a->device && !c->run.deterministic ? ", some sums in any order" : "");
     if (comm->size > 1)
         sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
                c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);

@@ -5,7 +5,8 @@
  * An operation reads in[], writes out[], and uses attr and the step's scalars; it allocates
  * nothing, knows no rank and no layout. The CPU backend (kernels/cpu) is the specification; CUDA
  * is held to it by a test. Every kernel is deterministic for a given number of threads, and
- * bit-identical for every number of threads except where GEMM's library decides otherwise.
+ * bit-identical for every number of threads except where GEMM's library decides otherwise; a device
+ * need not be where attr.any_order says so.
  *
  * Storage types: activations, weights and their gradients-in-flight are fp32, bf16 or fp16 (one of
  * them per program); arithmetic and accumulation are fp32 or better; parameter gradients,
@@ -210,6 +211,8 @@ struct sn_attr {
     int64_t capacity;           /* PLACE, ARRIVE */
     int32_t round;              /* ARRIVE; set when it runs */
     int64_t rows;               /* EXPERT_GEMM */
+    bool any_order;             /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
+                                 * may be in whatever order is fastest, other from run to run */
     float aux_loss, z_loss;     /* ROUTE_DX */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
      * zero: everything is here. */

@@ -48,13 +48,47 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     }
 }
 
+/* dq from sums in fp32 that lack their scale: in 0 and out 0 here. */
+template <class A> struct scaled : sn_all_rows {
+    enum { N = A::N };
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
+    {
+        const float *x = (const float *)a.in[0].p + r * a.in[0].ld + c;
+        float y[N] = {0};
+        if (a.acc[0] == SN_ADD)
+            A::load(a.out[0], r, c, y);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            y[i] += x[i] * a.attr.scale;
+        A::store(a.out[0], r, c, y);
+    }
+};
+
+static int put_queries(struct sn_cuda *cx, const struct sn_args *a, float *dq)
+{
+    int64_t rows = a->out[0].rows, cols = a->out[0].cols;
+    struct sn_args b = *a;
+    const struct sn_mat *m[] = {&a->out[0]};
+    b.in[0].p = dq;
+    b.in[0].dtype = SN_F32;
+    b.in[0].ld = cols;
+    SN_BY_TYPE(sn_common(m, 1), return sn_plane_run<scaled<A>>(cx, &b, rows, cols))
+    return 0;
+}
+
 SN_CUDA_OP(attention_dx)
 {
     enum sn_attn_family f = family_of(cx, a, 5);
-    float *delta = (float *)a->scratch;
+    float *delta = (float *)a->scratch, *dq = NULL;
+    size_t sums = sn_attention_dx_scratch(a) - sn_attention_delta(a);
     int rc = sn_launch(cx, delta_of, sn_shape_line(a->in[3].rows * a->attr.heads * SN_WARP), *a,
                        (int)a->attr.heads, (int)a->attr.head_dim, delta);
-    if (rc == 0 && f == SN_ATTN_MMA)
-        return sn_attn_mma_backward(cx, a, delta);
-    return rc ? rc : sn_attn_tile_backward(cx, a, f, delta);
+    if (rc == 0 && a->attr.any_order) {
+        dq = (float *)((char *)a->scratch + sn_attention_delta(a));
+        rc = sn_launched(cx, cudaMemsetAsync(dq, 0, sums, cx->stream));
+    }
+    if (rc == 0)
+        rc = f == SN_ATTN_MMA ? sn_attn_mma_backward(cx, a, delta, dq)
+                              : sn_attn_tile_backward(cx, a, f, delta, dq);
+    return rc || !dq ? rc : put_queries(cx, a, dq);
 }

@@ -144,13 +144,16 @@ static __device__ __forceinline__ void sn_attn_put(const struct sn_mat &m, enum 
     sn_any::store(m, row, c, y);
 }
 
-/* The families; each launches all that it needs. delta[row, head] = sum_c do_c o_c. */
+/* The families; each launches all that it needs. delta[row, head] = sum_c do_c o_c. With `dq`, sums
+ * [row, head, column] in memory that begin at zero, dq without its scale is added there by atomics
+ * and scores are computed once (any order); without, dq is written as dk and dv are. */
 int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f);
 int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
-                          const float *delta);
+                          const float *delta, float *dq);
 int sn_attn_mma_forward(struct sn_cuda *cx, const struct sn_args *a);
 bool sn_attn_wgmma_is_there(const struct sn_cuda *cx, const struct sn_args *a);
 int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a);
-int sn_attn_mma_backward(struct sn_cuda *cx, const struct sn_args *a, const float *delta);
+int sn_attn_mma_backward(struct sn_cuda *cx, const struct sn_args *a, const float *delta,
+                         float *dq);
 
 #endif

@@ -14,7 +14,12 @@
 #include "kernels/ops.h"
 
 enum sn_attn_family { SN_ATTN_NONE, SN_ATTN_SIMT, SN_ATTN_WMMA, SN_ATTN_MMA };
-enum sn_attn_pass { SN_ATTN_FORWARD, SN_ATTN_DQ, SN_ATTN_DKV };
+enum sn_attn_pass {
+    SN_ATTN_FORWARD,
+    SN_ATTN_DQ,
+    SN_ATTN_DKV,
+    SN_ATTN_ONCE /* dk and dv, and dq by atomic sums: the backward in any order */
+};
 
 enum { SN_ATTN_THREADS = 128 }; /* of the tile and mma kernels */
 
@@ -112,8 +117,10 @@ static inline size_t sn_attn_mma_shared(enum sn_attn_pass pass, int width)
         return row * (SN_ATTN_OWN + 2 * other);
     case SN_ATTN_DQ: /* q do; k v */
         return row * 2 * (SN_ATTN_OWN + other);
-    default: /* k v; q do, lse delta */
+    case SN_ATTN_DKV: /* k v; q do, lse delta */
         return row * 2 * (SN_ATTN_OWN + other) + 2 * other * sizeof(float);
+    default: /* the same, and ds: a row for each key */
+        return sn_attn_mma_shared(SN_ATTN_DKV, width) + SN_ATTN_OWN * (other + 8) * 2;
     }
 }
 
@@ -131,7 +138,7 @@ static inline bool sn_attn_mma_fits(int width, size_t most)
 {
     return sn_attn_mma_shared(SN_ATTN_FORWARD, width) <= most &&
            sn_attn_mma_shared(SN_ATTN_DQ, width) <= most &&
-           sn_attn_mma_shared(SN_ATTN_DKV, width) <= most;
+           sn_attn_mma_shared(SN_ATTN_ONCE, width) <= most;
 }
 
 /* The family for storage `t` of heads of width d, all operands of rows that are `aligned` to 16
@@ -148,10 +155,16 @@ static inline enum sn_attn_family sn_attn_family_of(int arch, size_t shared, enu
     return t == SN_F16 && arch >= 70 ? SN_ATTN_WMMA : SN_ATTN_SIMT;
 }
 
-/* Scratch of ATTENTION_DX: delta of each row and head. */
+/* Scratch of ATTENTION_DX: delta of each row and head; in any order dq too, in fp32. */
+static inline size_t sn_attention_delta(const struct sn_args *a)
+{
+    return sn_attn_piece((size_t)(a->in[0].rows * a->attr.heads) * sizeof(float));
+}
+
 static inline size_t sn_attention_dx_scratch(const struct sn_args *a)
 {
-    return (size_t)(a->in[0].rows * a->attr.heads) * sizeof(float);
+    size_t dq = (size_t)(a->in[0].rows * a->attr.heads * a->attr.head_dim) * sizeof(float);
+    return sn_attention_delta(a) + (a->attr.any_order ? dq : 0);
 }
 
 #endif

@@ -6,6 +6,10 @@
  * scores turned, so that p^T and ds^T are in registers as the products p^T do and ds^T q want them.
  * Heads of up to 256 columns have no registers for dk and dv at once: there the second kernel runs
  * twice.
+ *
+ * In any order the second kernel alone does it all: ds^T of a tile goes through shared memory,
+ * whence the warps read ds, and ds k is added to dq's sums in memory by atomics: five products, not
+ * seven (Dao, FlashAttention-2, algorithm 2).
  */
 #include "kernels/cuda/attention_mma.cuh"
 
@@ -153,15 +157,69 @@ static __device__ __forceinline__ void put_keys(const struct sn_mat &y, enum sn_
     }
 }
 
-/* DK and DV: which of the two are wanted. */
-template <class E, int W, bool DK, bool DV>
+/* ds^T of this warp's 16 keys, to rows of N x 8 queries and 8 more. */
+template <class E, int N>
+static __device__ __forceinline__ void keep_turned(E *room, const float ds[N][4],
+                                                   const struct sn_lane &w)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            E *to = room + (w.warp * 16 + w.g + h * 8) * (N * 8 + 8) + n * 8 + w.t * 2;
+            *(uint32_t *)to = sn_pack<E>(ds[n][h * 2], ds[n][h * 2 + 1]);
+        }
+}
+
+/* dq[first + query, head] += ds k, ds of OTHER queries and the block's keys from keep_turned().
+ * Each warp has 16 queries, and half of the columns where there are 32 queries for four warps. */
+template <class E, int W, int OTHER>
+static __device__ __forceinline__ void add_queries(float *dq, const struct sn_attn &t, const E *ds,
+                                                   const E *k, int64_t first, int rows, int head,
+                                                   const struct sn_lane &w)
+{
+    enum { COLS = W * OTHER / SN_ATTN_OWN };
+    int row0 = w.warp % (OTHER / 16) * 16, col0 = w.warp / (OTHER / 16) * COLS;
+    float sum[COLS / 8][4];
+    sn_tile_clear<COLS / 8>(sum);
+#pragma unroll
+    for (int j = 0; j < SN_ATTN_OWN; j += 16) {
+        uint32_t x[4], b[4];
+        int row = j + w.lane / 16 * 8 + w.lane % 8, col = row0 + w.lane / 8 % 2 * 8;
+        sn_ldmatrix_turned(x, ds + row * (OTHER + 8) + col);
+#pragma unroll
+        for (int n = 0; n < COLS / 8; n += 2) {
+            sn_tile_b_turned<E, W>(b, k, j, col0 + n * 8, w.lane);
+            sn_mma(sum[n], x, b, (const E *)0);
+            sn_mma(sum[n + 1], x, b + 2, (const E *)0);
+        }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int row = row0 + w.g + h * 8;
+        if (row >= rows)
+            continue;
+        float *to = dq + ((first + row) * t.heads + head) * t.d;
+#pragma unroll
+        for (int n = 0; n < COLS / 8; n++) {
+            int c = col0 + n * 8 + w.t * 2;
+            if (c < t.d)
+                sn_add_pair(to + c, sum[n][h * 2], sum[n][h * 2 + 1]);
+        }
+    }
+}
+
+/* DK and DV: which of the two are wanted; DQ: that too, with DK. */
+template <class E, int W, bool DK, bool DV, bool DQ>
 static __device__ __forceinline__ void backward_kv(const struct sn_args &a, const struct sn_attn &t,
-                                                   const float *deltas, unsigned char *shared)
+                                                   const float *deltas, float *dq,
+                                                   unsigned char *shared)
 {
     enum { OTHER = W <= 64 ? 64 : 32, N = OTHER / 8 };
     E *k = (E *)shared, *v = k + SN_ATTN_OWN * (W + 8);
     E *q = v + SN_ATTN_OWN * (W + 8), *g = q + OTHER * (W + 8);
     float *lse = (float *)(g + OTHER * (W + 8)), *delta = lse + OTHER;
+    E *turned = (E *)(delta + OTHER);
     struct sn_attn_block b = sn_attn_block_of(t, t.kv_heads, false);
     struct sn_lane w = sn_lane_of();
     int j0 = b.tile * SN_ATTN_OWN, keys = t.rows - j0 < SN_ATTN_OWN ? t.rows - j0 : SN_ATTN_OWN;
@@ -208,6 +266,11 @@ static __device__ __forceinline__ void backward_kv(const struct sn_args &a, cons
                 sn_tile_sums<E, W, N>(dv, s, g, w.lane);
             if constexpr (DK)
                 sn_tile_sums<E, W, N>(dk, dp, q, w.lane);
+            if constexpr (DQ) {
+                keep_turned<E, N>(turned, dp, w);
+                __syncthreads();
+                add_queries<E, W, OTHER>(dq, t, turned, k, first + i0, rows, head, w);
+            }
         }
     }
     sn_copy_commit(); /* of k and v, where no query saw them */
@@ -223,7 +286,7 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     mma_backward_kv(const struct sn_args a, const struct sn_attn t, const float *deltas)
 {
     SN_DYNAMIC_SHARED(shared);
-    backward_kv<E, W, true, W <= 128>(a, t, deltas, shared);
+    backward_kv<E, W, true, W <= 128, false>(a, t, deltas, NULL, shared);
 }
 
 template <class E, int W>
@@ -231,17 +294,31 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     mma_backward_v(const struct sn_args a, const struct sn_attn t, const float *deltas)
 {
     SN_DYNAMIC_SHARED(shared);
-    backward_kv<E, W, false, true>(a, t, deltas, shared);
+    backward_kv<E, W, false, true, false>(a, t, deltas, NULL, shared);
 }
 
-int sn_attn_mma_backward(struct sn_cuda *cx, const struct sn_args *a, const float *delta)
+template <class E, int W>
+static __global__ void __launch_bounds__(SN_ATTN_THREADS)
+    mma_backward_once(const struct sn_args a, const struct sn_attn t, const float *deltas,
+                      float *dq)
 {
-    int width = sn_attn_mma_width(a->attr.head_dim);
+    SN_DYNAMIC_SHARED(shared);
+    backward_kv<E, W, true, W <= 128, true>(a, t, deltas, dq, shared);
+}
+
+int sn_attn_mma_backward(struct sn_cuda *cx, const struct sn_args *a, const float *delta, float *dq)
+{
+    int rc, width = sn_attn_mma_width(a->attr.head_dim);
     struct sn_attn t = sn_attn_of(a, SN_ATTN_OWN);
     struct sn_shape q = sn_attn_shape(&t, t.heads, sn_attn_mma_shared(SN_ATTN_DQ, width));
     struct sn_shape kv = sn_attn_shape(&t, t.kv_heads, sn_attn_mma_shared(SN_ATTN_DKV, width));
-    int rc = SN_MMA_LAUNCH(mma_backward_q, cx, a, width, q, *a, t, delta);
-    rc = rc ? rc : SN_MMA_LAUNCH(mma_backward_kv, cx, a, width, kv, *a, t, delta);
+    struct sn_shape once = sn_attn_shape(&t, t.kv_heads, sn_attn_mma_shared(SN_ATTN_ONCE, width));
+    if (dq) {
+        rc = SN_MMA_LAUNCH(mma_backward_once, cx, a, width, once, *a, t, delta, dq);
+    } else {
+        rc = SN_MMA_LAUNCH(mma_backward_q, cx, a, width, q, *a, t, delta);
+        rc = rc ? rc : SN_MMA_LAUNCH(mma_backward_kv, cx, a, width, kv, *a, t, delta);
+    }
     if (rc || width != 256)
         return rc;
     if (a->in[0].dtype == SN_BF16)

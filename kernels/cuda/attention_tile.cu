@@ -301,9 +301,35 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     }
 }
 
+/* dq[first + query, head] += ds k, in any order. `room` is that of the scores, which are no more
+ * needed: columns of k come by in as many parts as that takes. */
 template <class Engine>
+static __device__ void add_queries(const struct sn_attn &t,
+                                   const struct backward_room<typename Engine::element> &w,
+                                   float *dq, int64_t first, int rows, int head, int tile)
+{
+    typedef typename Engine::element E;
+    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
+    for (int c0 = 0; c0 < width; c0 += tile) {
+        int cols = width - c0 < tile ? width - c0 : tile;
+        sn_operand<E> ds = {w.ds, w.ldp, false}, k = {w.k + c0, ld, false};
+        __syncthreads();
+        Engine::product(w.s, tile + 4, tile, cols, tile, ds, k, false);
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < rows * cols; i += (int)blockDim.x) {
+            int r = i / cols, c = i % cols;
+            if (c0 + c < t.d)
+                (void)atomicAdd(dq + ((first + r) * t.heads + head) * t.d + c0 + c,
+                                w.s[r * (tile + 4) + c]);
+        }
+    }
+}
+
+/* ONCE: dq too. */
+template <class Engine, bool ONCE>
 static __global__ void __launch_bounds__(SN_ATTN_THREADS)
-    backward_kv(const struct sn_args a, const struct sn_attn t, const float *delta, int tile)
+    backward_kv(const struct sn_args a, const struct sn_attn t, const float *delta, int tile,
+                float *dq)
 {
     typedef typename Engine::element E;
     SN_DYNAMIC_SHARED(shared);
@@ -329,6 +355,8 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
             sn_operand<E> p = {w.p, w.ldp, true}, g = {w.g, ld, false};
             Engine::product(w.sum[0], width + 4, tile, width, tile, ds, q, true);
             Engine::product(w.sum[1], width + 4, tile, width, tile, p, g, true);
+            if constexpr (ONCE)
+                add_queries<Engine>(t, w, dq, first + i0, rows, head, tile);
         }
     }
     __syncthreads();
@@ -370,22 +398,31 @@ int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_at
     return sn_launch(cx, forward<sn_simt>, shape, *a, t, g.t);
 }
 
-int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
-                          const float *delta)
+template <class Engine>
+static int backward(struct sn_cuda *cx, const struct sn_args *a, const float *delta, float *dq,
+                    const struct sn_attn_tile *kv)
 {
-    int d = a->attr.head_dim;
+    struct sn_attn t = sn_attn_of(a, kv->t);
+    struct sn_shape shape = sn_attn_shape(&t, t.kv_heads, kv->shared);
+    return dq ? sn_launch(cx, backward_kv<Engine, true>, shape, *a, t, delta, kv->t, dq)
+              : sn_launch(cx, backward_kv<Engine, false>, shape, *a, t, delta, kv->t, dq);
+}
+
+int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
+                          const float *delta, float *dq)
+{
+    int rc = 0, d = a->attr.head_dim;
     struct sn_attn_tile q = pick(cx, f, SN_ATTN_DQ, d), kv = pick(cx, f, SN_ATTN_DKV, d);
     if (q.family == SN_ATTN_NONE || kv.family == SN_ATTN_NONE)
         return too_wide(cx);
-    struct sn_attn tq = sn_attn_of(a, q.t), tkv = sn_attn_of(a, kv.t);
-    struct sn_shape shape_q = sn_attn_shape(&tq, tq.heads, q.shared);
-    struct sn_shape shape_kv = sn_attn_shape(&tkv, tkv.kv_heads, kv.shared);
-    int rc = q.family == SN_ATTN_WMMA
-                 ? sn_launch(cx, backward_q<sn_wmma<sn_f16>>, shape_q, *a, tq, delta, q.t)
-                 : sn_launch(cx, backward_q<sn_simt>, shape_q, *a, tq, delta, q.t);
+    struct sn_attn t = sn_attn_of(a, q.t);
+    struct sn_shape shape = sn_attn_shape(&t, t.heads, q.shared);
+    if (!dq)
+        rc = q.family == SN_ATTN_WMMA
+                 ? sn_launch(cx, backward_q<sn_wmma<sn_f16>>, shape, *a, t, delta, q.t)
+                 : sn_launch(cx, backward_q<sn_simt>, shape, *a, t, delta, q.t);
     if (rc)
         return rc;
-    return kv.family == SN_ATTN_WMMA
-               ? sn_launch(cx, backward_kv<sn_wmma<sn_f16>>, shape_kv, *a, tkv, delta, kv.t)
-               : sn_launch(cx, backward_kv<sn_simt>, shape_kv, *a, tkv, delta, kv.t);
+    return kv.family == SN_ATTN_WMMA ? backward<sn_wmma<sn_f16>>(cx, a, delta, dq, &kv)
+                                     : backward<sn_simt>(cx, a, delta, dq, &kv);
 }

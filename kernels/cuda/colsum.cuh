@@ -3,7 +3,8 @@
  *
  * Two kernels: chunks of rows (geometry.h) into scratch, then chunk after chunk into the output.
  * Inside a group of SN_SUM_ROWS / SN_SUM_Y rows sums are fp32, beyond it double, as on the CPU; all
- * in one order whatever the device.
+ * in one order whatever the device. In any order (attr.any_order) the first kernel adds its chunks
+ * to the output by atomics.
  *
  * Op::OUTS sums at once: Op::terms(a, r, c, t) gives the terms t[OUTS][N] of row r.
  */
@@ -53,7 +54,10 @@ static __global__ void __launch_bounds__(SN_SUM_X *SN_SUM_Y)
                 double all = 0;
                 for (int y = 0; y < SN_SUM_Y; y++)
                     all += room[y][threadIdx.x];
-                partial[((int64_t)o * gridDim.y + blockIdx.y) * cols + c + e] = all;
+                if (!a.attr.any_order)
+                    partial[((int64_t)o * gridDim.y + blockIdx.y) * cols + c + e] = all;
+                else if (a.out[o].p)
+                    (void)atomicAdd((float *)a.out[o].p + c + e, (float)all);
             }
     }
 }
@@ -77,10 +81,17 @@ static int sn_sum_columns(struct sn_cuda *cx, const struct sn_args *a, int64_t r
 {
     double *partial = (double *)a->scratch;
     int64_t chunks = sn_sum_chunks(rows);
-    int rc = sn_launch(cx, sn_sum_chunks_of<Op>, sn_shape_sums(rows, cols / Op::N), *a, rows, cols,
-                       partial);
+    bool any_order = a->attr.any_order;
+    int rc = 0;
     for (int o = 0; o < Op::OUTS && rc == 0; o++)
-        if (a->out[o].p)
+        if (any_order && a->out[o].p && a->acc[o] == SN_WRITE)
+            rc = sn_launched(
+                cx, cudaMemsetAsync(a->out[o].p, 0, (size_t)cols * sizeof(float), cx->stream));
+    rc = rc ? rc
+            : sn_launch(cx, sn_sum_chunks_of<Op>, sn_shape_sums(rows, cols / Op::N), *a, rows, cols,
+                        partial);
+    for (int o = 0; o < Op::OUTS && rc == 0; o++)
+        if (!any_order && a->out[o].p)
             rc = sn_launch(cx, sn_add_chunks, sn_shape_line(cols), partial + o * chunks * cols,
                            chunks, a->out[o], a->acc[o] == SN_ADD);
     return rc;

@@ -11,7 +11,8 @@
  * Scratch is a buffer of the program: sn_cuda_scratch() knows its bytes from shapes alone, without
  * a device, so a login node plans what a compute node runs. cuBLASLt's workspace is in it too.
  *
- * Deterministic: no float atomics, one order in every sum, whatever the device.
+ * Deterministic: no float atomics, one order in every sum, whatever the device; except where
+ * attr.any_order is set.
  */
 #ifndef SN_CUDA_H
 #define SN_CUDA_H

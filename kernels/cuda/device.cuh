@@ -115,6 +115,18 @@ static __device__ __forceinline__ float sn_element(const struct sn_mat &m, int64
     return x[0];
 }
 
+/* Two neighbouring sums in memory, at a multiple of 8 bytes, grow by x and y, in whatever order
+ * blocks come: only where attr.any_order allows it. */
+static __device__ __forceinline__ void sn_add_pair(float *to, float x, float y)
+{
+#if SN_DEVICE_ARCH >= 90
+    (void)atomicAdd((float2 *)to, make_float2(x, y));
+#else
+    (void)atomicAdd(to, x);
+    (void)atomicAdd(to + 1, y);
+#endif
+}
+
 /* Runs the statement with A the access for `how`. */
 #define SN_BY_TYPE(how, ...)                                                                       \
     switch (how) {                                                                                 \

@@ -5,7 +5,8 @@
  * row looks for the next row with its word (next[r], T if there is none; has_earlier[next[r]] is
  * set by that one warp alone); then the first row of each chain adds its rows up in order, which
  * gives the CPU's bits. Frequent words find their next row soon; rare ones read the rest of the
- * ids, T^2 / 2 numbers at worst: 16 k tokens are some 0.1 ms of second-level cache.
+ * ids, T^2 / 2 numbers at worst: 16 k tokens are some 0.1 ms of second-level cache. In any order
+ * (attr.any_order) every row is added by atomics.
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.cuh"
@@ -105,12 +106,26 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     }
 }
 
+/* One element a thread, so that the atomics of a warp meet in one piece of memory. */
+struct embed_atomic : sn_all_rows {
+    enum { N = 1 };
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
+    {
+        const struct sn_mat &dw = a.out[0];
+        int64_t id = row_of_word(a, dw, r);
+        if (id >= 0)
+            (void)atomicAdd((float *)dw.p + id * dw.ld + c, sn_element(a.in[1], r, c));
+    }
+};
+
 SN_CUDA_OP(embed_grad)
 {
     int64_t rows = a->in[1].rows, cols = a->in[1].cols;
     int32_t *next = (int32_t *)a->scratch, *has_earlier = next + rows;
     if (rows == 0 || cols == 0)
         return 0;
+    if (a->attr.any_order)
+        return sn_plane_run<embed_atomic>(cx, a, rows, cols);
     int rc =
         sn_launched(cx, cudaMemsetAsync(has_earlier, 0, (size_t)rows * sizeof(*next), cx->stream));
     if (rc == 0)

@@ -49,9 +49,18 @@ int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_arg
     return rc;
 }
 
+/* Those that in any order add to their outputs by atomics and need no room for parts of sums. */
+static bool adds_at_once(enum sn_op_kind kind)
+{
+    return kind == SN_OP_EMBED_GRAD || kind == SN_OP_COLSUM || kind == SN_OP_LAYERNORM_DW ||
+           kind == SN_OP_RMSNORM_DW;
+}
+
 size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
 {
     (void)threads;
+    if (a->attr.any_order && adds_at_once(kind))
+        return 0;
     switch (kind) {
     case SN_OP_EMBED_GRAD:
         return (size_t)a->in[1].rows * 2 * sizeof(int32_t);

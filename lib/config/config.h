@@ -43,7 +43,8 @@ struct sn_run_config {
     uint64_t seed;
     char output[SN_PATH_MAX];
     enum sn_backend backend;
-    bool tf32;        /* on a device, of fp32 products */
+    bool tf32; /* on a device, of fp32 products */
+    bool deterministic;
     int threads;      /* 0: auto */
     int hang_timeout; /* seconds; 0: never */
 };

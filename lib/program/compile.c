@@ -132,6 +132,18 @@ static void place_state(struct sn_job *j, struct sn_program *p)
     j->state_bytes = at;
 }
 
+/* Where the run need not be deterministic, a device may sum these as it likes. */
+static void set_order(const struct sn_job *j, struct sn_program *p)
+{
+    for (int i = 0; i < p->n_ops; i++) {
+        struct sn_op *op = &p->ops[i];
+        if (op->kind == SN_OP_ATTENTION_DX || op->kind == SN_OP_EMBED_GRAD ||
+            op->kind == SN_OP_COLSUM || op->kind == SN_OP_LAYERNORM_DW ||
+            op->kind == SN_OP_RMSNORM_DW)
+            op->attr.any_order = !j->config->run.deterministic;
+    }
+}
+
 static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
 {
     struct sn_program *p = &j->train;
@@ -143,6 +155,7 @@ static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
         emit_begin(&e);
         sn_emit_chunks(&e);
         sn_emit_update(j, p);
+        set_order(j, p);
         st = finish(j, p, err);
     }
     emit_fini(&e);

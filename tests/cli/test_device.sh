@@ -92,6 +92,13 @@ is "and resumed" "$rc" 0
 same "the same bits after a resume, saved beside the loop" resumed one-fp32
 saving=""
 
+on cuda varied
+sed -i 's/^run: {/run: {deterministic: false, /' "$tmp/varied.yaml"
+run env SN_PLUGIN="$fake" "$train" "$tmp/varied.yaml"
+is "run.deterministic: false: it trains" "$rc" 0
+like "run.deterministic: false: the header says so" "$err" 'a fake device, some sums in any order'
+same "run.deterministic: false: a device that keeps its order has the same bits" varied one-fp32
+
 family=gpt2
 on cpu cpu-two
 sed -i 's/^layout: {/layout: {tensor: 2, zero: 1, /' "$tmp/cpu-two.yaml"

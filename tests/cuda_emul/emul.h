@@ -127,6 +127,17 @@ static inline float atomicAdd(float *p, float x)
     *p += x;
     return old;
 }
+static inline float2 atomicAdd(float2 *p, float2 x)
+{
+    float2 old = *p;
+    if ((uintptr_t)p % sizeof(*p)) {
+        fprintf(stderr, "emul: an atomic sum of two is not aligned to 8 bytes\n");
+        abort();
+    }
+    p->x += x.x;
+    p->y += x.y;
+    return old;
+}
 static inline float rsqrtf(float x)
 {
     return 1.0f / sqrtf(x);

@@ -1,7 +1,8 @@
 /*
  * table.cc - the table of tests/gpu/other_table.h, emulated: operands stay where they are.
  *
- * SN_EMUL_ARCH is the architecture that the kernels are told (default 90).
+ * SN_EMUL_ARCH is the architecture that the kernels are told (default 90); with SN_ANY_ORDER sums
+ * are told to be in any order.
  */
 #include "tests/cuda_emul/emul.h"
 #include "tests/gpu/other_table.h"
@@ -20,9 +21,23 @@ static struct sn_cuda *context(void)
     return &cx;
 }
 
+static struct sn_args told(const struct sn_args *a)
+{
+    struct sn_args b = *a;
+    b.attr.any_order = b.attr.any_order || kt_any_order();
+    return b;
+}
+
 template <int kind> static int run(const struct sn_args *a, int)
 {
-    return sn_cuda_run_op(context(), (enum sn_op_kind)kind, a);
+    struct sn_args b = told(a);
+    return sn_cuda_run_op(context(), (enum sn_op_kind)kind, &b);
+}
+
+static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
+{
+    struct sn_args b = told(a);
+    return sn_cuda_scratch(kind, &b, threads);
 }
 
 template <int kind> struct filled {
@@ -42,7 +57,7 @@ static struct sn_ops make(void)
 {
     struct sn_ops t;
     t.name = "cuda/emulated";
-    t.scratch = sn_cuda_scratch;
+    t.scratch = scratch;
     filled<SN_NKERNELS - 1>::fill(&t);
     return t;
 }
@@ -52,6 +67,10 @@ const struct sn_ops kt_other_table = make();
 const struct sn_ops *kt_other_ops(void)
 {
     return &kt_other_table;
+}
+bool kt_any_order(void)
+{
+    return getenv("SN_ANY_ORDER") != NULL;
 }
 double kt_slack(enum sn_op_kind kind, enum sn_dtype t)
 {

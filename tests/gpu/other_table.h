@@ -23,6 +23,11 @@ const struct sn_ops *kt_other_ops(void); /* &kt_other_table */
  * seen forward, 5 u backward. kernel_test.h adds this to tolerances, for values of size 1.
  */
 double kt_slack(enum sn_op_kind kind, enum sn_dtype t);
+
+/* Is SN_ANY_ORDER set in the environment? Then every operation is run with attr.any_order, and two
+ * runs need not have the same bits. */
+bool kt_any_order(void);
+
 static inline double kt_slack_of(enum sn_op_kind kind, enum sn_dtype t)
 {
     double unit = t == SN_F16 ? 1.0 / 2048 : t == SN_BF16 ? 1.0 / 512 : 0.0;

@@ -384,6 +384,38 @@ static void the_program_prints(void)
     release(&x);
 }
 
+/* Counts operations of gradients that may be summed in any order; others that say so are faults. */
+static int summed_in_any_order(const struct sn_job *j, int *faults)
+{
+    int n = 0;
+    for (int i = 0; i < j->train.n_ops; i++) {
+        int kind = j->train.ops[i].kind;
+        bool may = kind == SN_OP_ATTENTION_DX || kind == SN_OP_EMBED_GRAD || kind == SN_OP_COLSUM ||
+                   kind == SN_OP_LAYERNORM_DW || kind == SN_OP_RMSNORM_DW;
+        bool says = j->train.ops[i].attr.any_order;
+        n += may && says;
+        *faults += !may && says;
+    }
+    return n;
+}
+
+static void only_a_run_that_says_so_varies(void)
+{
+    for (int any = 0; any < 2; any++) {
+        struct compiled x;
+        struct sn_config c = small(SN_GPT2, SN_F32);
+        int faults = 0;
+        c.run.deterministic = !any;
+        tap_ok(compile(&x, c), "a gpt2");
+        int n = summed_in_any_order(x.job, &faults);
+        /* 3 layers: attention, 2 norms, 4 biases; the last norm, the words */
+        tap_ok(faults == 0 && n == (any ? 3 * 7 + 2 : 0),
+               "run.deterministic %s: %d operations may sum in any order", any ? "false" : "true",
+               n);
+        release(&x);
+    }
+}
+
 int main(void)
 {
     every_family_compiles_to_sound_programs();
@@ -395,5 +427,6 @@ int main(void)
     a_large_program_packs_to_the_lower_bound();
     running_out_of_memory_is_reported();
     the_program_prints();
+    only_a_run_that_says_so_varies();
     return tap_done();
 }

@@ -23,5 +23,10 @@ static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
     uint4 v = {x, y, z, w};
     return v;
 }
+static inline float2 make_float2(float x, float y)
+{
+    float2 v = {x, y};
+    return v;
+}
 
 #endif
