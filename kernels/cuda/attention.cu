@@ -55,8 +55,11 @@ template <class A> struct scaled : sn_all_rows {
     {
         const float *x = (const float *)a.in[0].p + r * a.in[0].ld + c;
         float y[N] = {0};
-        if (a.acc[0] == SN_ADD)
+        if (a.acc[0] == SN_ADD) {
+            if (sn_position(&a.attr, a.attr.key_rank, 0) > sn_row_position(&a.attr, r))
+                return; /* it sees no key: not even a zero is added */
             A::load(a.out[0], r, c, y);
+        }
 #pragma unroll
         for (int i = 0; i < N; i++)
             y[i] += x[i] * a.attr.scale;
