@@ -83,7 +83,8 @@ EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cu
             $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc))
 OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
             tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda
-EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%)))
+EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
+            $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@600)
 # What a run of tests costs, @seconds where the runner's limit of 120 is too short.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
@@ -185,9 +186,15 @@ $(BUILD)/emul/%.o: kernels/cuda/%.cu
 $(BUILD)/emul/emul_%.o: tests/cuda_emul/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
+$(BUILD)/own/%.o: tests/cuda_emul/own/%.cc
+	@mkdir -p $(@D)
+	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
 $(BUILD)/other/%.o: tests/unit/%.c
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(CC) $(BASEFLAGS) -Dsn_ops_cpu=kt_other_ops -Dsn_cpu_table_generic=kt_other_table $(CFLAGS) -c $< -o $@
+$(BUILD)/tests/emul/%: $(BUILD)/own/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(EMULCXX) -o $@ $^ -lm
 $(BUILD)/tests/emul/%: $(BUILD)/other/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(EMULCXX) -o $@ $^ -lm

@@ -6,6 +6,7 @@
 #include "bin/saver.h"
 #include "bin/train_map.h"
 #include "bin/train_preflight.h"
+#include "bin/train_tune.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/plan/machine.h"
@@ -40,6 +41,9 @@ static const char usage[] =
     "  --preflight          train nothing: check that every node computes, remembers, sends and "
     "stores as the\n"
     "                       others do, write OUTPUT/preflight.json, exit 77 if one does not\n"
+    "  --tune MACHINE.yaml  measure, in one step that nobody keeps, which of its libraries' "
+    "algorithms\n"
+    "                       the device is fastest with, and write the run's machine with them\n"
     "  --profile            at the end, print the time spent in each kind of operation\n"
     "  --generate TEXT      write a continuation of TEXT from the newest checkpoint (one rank)\n"
     "  --tokens N           how many tokens of it (default 200)\n"
@@ -58,6 +62,7 @@ enum {
     PACE,
     PREFLIGHT,
     PROFILE,
+    TUNE,
     PLACES,
     GENERATE,
     TOKENS,
@@ -68,7 +73,7 @@ enum {
 };
 
 struct line {
-    const char *run_file, *generate, *machine_file, *places;
+    const char *run_file, *generate, *machine_file, *places, *tune;
     struct sn_train_map map;
     struct sn_machine machine;
     struct sn_trainer_options train;
@@ -99,6 +104,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return SN_OK;
     case PROFILE:
         l->profile = true;
+        return SN_OK;
+    case TUNE:
+        l->tune = optarg;
         return SN_OK;
     case PLACES:
         l->places = optarg;
@@ -135,6 +143,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"pace", required_argument, NULL, PACE},
                                             {"preflight", no_argument, NULL, PREFLIGHT},
                                             {"profile", no_argument, NULL, PROFILE},
+                                            {"tune", required_argument, NULL, TUNE},
                                             {"places", required_argument, NULL, PLACES},
                                             {"generate", required_argument, NULL, GENERATE},
                                             {"tokens", required_argument, NULL, TOKENS},
@@ -157,6 +166,12 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         return sn_fail(err, SN_EINPUT, "--preflight: trains nothing; leave %s out",
                        l->generate       ? "--generate"
                        : l->machine_file ? "--pace"
+                                         : "--fresh");
+    if (l->tune && (l->generate || l->machine_file || l->train.fresh || l->preflight))
+        return sn_fail(err, SN_EINPUT, "--tune: keeps nothing of its step; leave %s out",
+                       l->generate       ? "--generate"
+                       : l->machine_file ? "--pace"
+                       : l->preflight    ? "--preflight"
                                          : "--fresh");
     return SN_OK;
 }
@@ -275,6 +290,43 @@ static void say_device_memory(const struct sn_comm *comm, const struct sn_accele
            sn_str_bytes(taken, a->info.free_bytes - now.free_bytes));
 }
 
+/* A step that measures; what it finds goes to a file. */
+static enum sn_status tune(struct sn_trainer *t, const struct sn_accelerator *a,
+                           const struct sn_config *c, struct sn_comm *comm, const char *path,
+                           struct sn_err *err)
+{
+    int found = 0;
+    SN_TRY(sn_trainer_rehearse(t, err));
+    SN_TRY(sn_train_tune_save(a, c, comm, path, &found, err));
+    if (comm->rank == 0)
+        sn_log(SN_LOG_INFO,
+               "%s: %d measured algorithms; name it in the run file: machine: {file: "
+               "%s}",
+               path, found, path);
+    return SN_OK;
+}
+
+/* The device that the run asks for, and what was measured for it. */
+static enum sn_status open_device(struct sn_accelerator *a, const struct line *l,
+                                  const struct sn_config *c, struct sn_comm *comm,
+                                  struct sn_err *err)
+{
+    SN_TRY(sn_accelerator_open(a, c, l->tune != NULL, comm, err));
+    enum sn_status st = SN_OK;
+    if (l->tune && !a->device)
+        st = sn_fail(err, SN_EINPUT,
+                     "--tune: measures a device, and this run is on the processor; set "
+                     "run.backend: cuda");
+    else if (a->device && c->layout.expert > 1 && c->layout.pipeline > 1)
+        st = sn_fail(err, SN_EINPUT,
+                     "%s: layout.expert %d with pipeline %d has been seen to hang on devices; use "
+                     "pipeline 1, or run.backend: cpu",
+                     c->path, c->layout.expert, c->layout.pipeline);
+    else if (!l->tune)
+        st = sn_train_tune_take(a, c, comm->rank, err);
+    return comm->ops->agree(comm, st, err); /* mostly all say the same: once is enough */
+}
+
 /* Everything that needs the communicator; the others wait for no rank that has failed. */
 static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *comm,
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
@@ -291,7 +343,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     st = open_files(l, c, comm, &saver, &ring, err);
     SN_TRY(comm->ops->agree(comm, st, err));
     sn_comm_set_watch(comm, ring, 0); /* the trainer sets a limit while it steps */
-    st = l->machine_file ? SN_OK : sn_accelerator_open(&accelerator, c, comm, err);
+    st = l->machine_file ? SN_OK : open_device(&accelerator, l, c, comm, err);
     bool on_device = accelerator.device != NULL;
     struct sn_trainer_env env = {.config = c,
                                  .comm = comm,
@@ -317,6 +369,8 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     }
     if (st == SN_OK && l->generate)
         st = generate(t, c, l, err);
+    else if (st == SN_OK && l->tune)
+        st = tune(t, &accelerator, c, comm, l->tune, err);
     else if (st == SN_OK)
         st = sn_trainer_run(t, &l->train, exit_code, err);
     if (st == SN_OK && l->profile && comm->rank == 0)
@@ -348,7 +402,9 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
         c->layout.micro_batch = c->layout.virtual_stages = 1;
         c->layout.schedule = SN_1F1B;
         c->layout.n_split = c->layout.zero = 0;
-        c->checkpoint.async = false; /* nothing is saved */
+    }
+    if (l->generate || l->tune) { /* nothing is saved */
+        c->checkpoint.async = false;
         c->checkpoint.snapshot_every = 0;
     }
     if (l->generate && ranks > 1)

@@ -16,10 +16,11 @@
 #include "kernels/ops.h"
 
 enum {
-    SN_DEVICE_ABI = 1, /* grows with every change of this file */
+    SN_DEVICE_ABI = 2, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
-    SN_DEVICE_ID = 128 /* bytes of a channel's name: what its members agree on */
+    SN_DEVICE_ID = 128,    /* bytes of a channel's name: what its members agree on */
+    SN_DEVICE_CHOICE = 320 /* bytes of a line of choice() */
 };
 
 struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
@@ -27,6 +28,8 @@ struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
 /* How operations may be computed. */
 struct sn_device_options {
     bool tf32; /* products of fp32 matrices may round their operands to TF32 */
+    bool tune; /* time the library's ways for each product when its shape first comes; that waits,
+                * and results may be wrong: for a step that nobody keeps */
 };
 
 struct sn_device_info {
@@ -83,6 +86,13 @@ struct sn_device_ops {
     void (*describe)(struct sn_device *d, struct sn_device_info *out);
     /* What failed last, a sentence. */
     const char *(*explain)(const struct sn_device *d);
+
+    /* What `tune` found: the i-th way that a library was fastest in, a line of text for choose().
+     * 0, or 1: there are no more. */
+    int (*choice)(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE]);
+    /* Take a way that choice() gave, before the first operation. 0: taken; 1: it is of another kind
+     * of device or another version of the library, which is no failure; else the line is wrong. */
+    int (*choose)(struct sn_device *d, const char *line);
 
     int (*alloc)(struct sn_device *d, size_t bytes, void **out); /* zeroed */
     void (*release)(struct sn_device *d, void *p);               /* NULL is allowed */

@@ -59,7 +59,8 @@ struct sn_cuda {
     struct sn_cuda_device device;
     cudaStream_t stream; /* may be changed between operations */
     cublasLtHandle_t blas;
-    bool tf32; /* GEMMs of fp32 operands round them to TF32 (sm_80 and later) */
+    bool tf32;  /* GEMMs of fp32 operands round them to TF32 (sm_80 and later) */
+    bool tunes; /* time algorithms when a shape first comes, as sn_cuda_gemm_measure() does */
     struct sn_cuda_fault fault;
     struct sn_cuda_plans plans;
 };
@@ -85,6 +86,14 @@ void sn_cuda_close(struct sn_cuda *cx);
  * Waits for the stream: for calibration, never in a step.
  */
 int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, float *ms);
+
+/*
+ * The i-th plan as a line of text, and back: version of the library, kind of device, key,
+ * algorithm. format: 0, or 1 when there are no more. parse: 0: it is a plan now; 1: of another
+ * version or device; -1: no such line. One that the library then refuses fails where it is used.
+ */
+int sn_cuda_plan_format(const struct sn_cuda *cx, int i, char *line, size_t room);
+int sn_cuda_plan_parse(struct sn_cuda *cx, const char *line);
 
 /* The properties of a device; a cudaError_t. */
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out);

@@ -219,6 +219,12 @@ SN_CUDA_OP(gemm)
     key_of(cx, a, key);
     const struct sn_cuda_plan *plan = find(cx, key);
     cublasLtMatmulHeuristicResult_t found;
+    if (!plan && cx->tunes) {
+        float ms;
+        if (sn_cuda_gemm_measure(cx, a, MOST_ALGORITHMS, &ms) != 0)
+            return cx->fault.code;
+        plan = find(cx, key);
+    }
     if (!plan) {
         int n = 0;
         st = ask(cx, a, &g, 1, &found, &n);
@@ -262,6 +268,8 @@ int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, 
         return 0; /* nothing to choose from */
     cublasStatus_t st = describe(cx, a, &g);
     st = st ? st : ask(cx, a, &g, most < MOST_ALGORITHMS ? most : MOST_ALGORITHMS, found, &n);
+    if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && n == 0))
+        return 0;
     if (st != CUBLAS_STATUS_SUCCESS)
         return failed(cx, st);
     if (sn_launched(cx, cudaEventCreate(&event[0])))

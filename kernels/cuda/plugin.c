@@ -136,6 +136,7 @@ static int open_device(struct sn_device *d, int number, const struct sn_device_o
     if (sn_cuda_check(d, (cudaError_t)rc, "opening the device") != 0)
         return -1;
     d->cuda.tf32 = how->tf32;
+    d->cuda.tunes = how->tune;
     return make_streams(d) != 0 ? -1 : make_marks(d);
 }
 
@@ -174,6 +175,21 @@ static int make_events(struct sn_device *d, int n)
                           "an event") != 0)
             return -1;
     return 0;
+}
+
+static int choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE])
+{
+    return sn_cuda_plan_format(&d->cuda, i, line, SN_DEVICE_CHOICE);
+}
+
+static int choose(struct sn_device *d, const char *line)
+{
+    int rc = sn_cuda_plan_parse(&d->cuda, line);
+    return rc >= 0 ? rc
+                   : sn_cuda_fail(d,
+                                  "'%.40s' is no choice of cuBLASLt's; want a line that "
+                                  "sennit-train --tune has written",
+                                  line);
 }
 
 /* Dense products per multiprocessor and clock, 2 FLOP a multiply-add, with sums in fp32 (NVIDIA's
@@ -341,10 +357,11 @@ static const struct sn_ops planned = {.name = "cuda", .scratch = sn_cuda_scratch
 #define DEVICE                                                                                     \
     .abi = SN_DEVICE_ABI, .maker = "cuda", .size = sizeof(struct sn_device), .ops = &planned,      \
     .count = count, .open = open_device, .close = close_device, .refuses = refuses,                \
-    .make_events = make_events, .describe = describe, .explain = explain, .alloc = alloc,          \
-    .release = release, .pin = pin, .unpin = unpin, .copy = copy, .run = run, .record = record,    \
-    .await = await, .mark = mark, .graph_begin = graph_begin, .graph_end = graph_end,              \
-    .graph_launch = graph_launch, .graph_free = graph_free, .query = query, .marked = marked
+    .make_events = make_events, .choice = choice, .choose = choose, .describe = describe,          \
+    .explain = explain, .alloc = alloc, .release = release, .pin = pin, .unpin = unpin,            \
+    .copy = copy, .run = run, .record = record, .await = await, .mark = mark,                      \
+    .graph_begin = graph_begin, .graph_end = graph_end, .graph_launch = graph_launch,              \
+    .graph_free = graph_free, .query = query, .marked = marked
 
 sn_device_plugin_fn sn_device_plugin;
 

@@ -100,6 +100,7 @@ static const struct sn_key machine_rows[] = {
     {ROW("collectives", ENUM, algorithm, "ring: the links of all levels work at the same time, 2 (n-1)/n of an all-reduce crosses each border (NCCL); direct: everybody sends 1/n to everybody (our own, on CPUs)."), .names = algorithms, DEFAULT("ring")},
     {ROW("launch", FLOAT, launch, "What each collective or transfer begins with."), TIME, DEFAULT("0")},
     {LIST("links"), .unit = "a list of levels", .sentence = "How devices are joined, from inside outwards: see below."},
+    {LIST("choices"), .unit = "a list of lines", ABSENT("none"), .sentence = "Algorithms for products that `sennit-train --tune` found to be fastest on a device, in the words of its library; runs on the same kind of device, with the same version of the library, take them."},
     {MAP("storage")},
     {ROW("storage.write", FLOAT, storage_write, "What the file system takes from all nodes together; 0: not known."), .min = 0, .max = 1e16L, .unit = "B/s", DEFAULT("0")},
     {ROW("storage.node", FLOAT, storage_node, "And from one node; 0: not known."), .min = 0, .max = 1e16L, .unit = "B/s", DEFAULT("0")},
@@ -325,6 +326,7 @@ static enum sn_status read_tree(struct sn_machine *m, const struct sn_yaml_node 
     SN_TRY(sn_fields_read(&machine_fields, root, m, err));
     SN_TRY(read_levels(m, root, err));
     SN_TRY(read_measured(m, root, err));
+    SN_TRY(sn_choices_read(&m->choices, sn_yaml_find(root, "choices"), err));
     return check(m, root, err);
 }
 
@@ -361,6 +363,7 @@ enum sn_status sn_machine_load(struct sn_machine *out, const char *path, struct 
 void sn_machine_fini(struct sn_machine *m)
 {
     sn_free(m->device.measured);
+    sn_choices_fini(&m->choices);
     for (int i = 0; i < m->n_levels; i++)
         sn_links_fini(&m->level[i].measured);
     *m = (struct sn_machine){0};
@@ -422,6 +425,7 @@ void sn_machine_format(struct sn_str *out, const struct sn_machine *m)
         sn_fields_format(out, &level_fields, &m->level[i], 4, "- ");
         format_links(out, &m->level[i].measured);
     }
+    sn_choices_format(out, &m->choices);
 }
 
 static const char intro[] =

@@ -31,6 +31,7 @@
  *   collectives: ring
  *   launch: 2.0e-5            # seconds, of each collective
  *   storage: {write: 100e9, node: 5e9}                    # bytes a second: all, of one node
+ *   choices: [...]            # algorithms of the device's libraries: see choices.h
  *
  * The short form {flops, memory_bandwidth, overhead, flops_of} is a machine of one device whose
  * rates do not depend on shape; sennit-train --pace takes both forms.
@@ -47,6 +48,7 @@
 
 #include "kernels/ops.h"
 #include "lib/base/err.h"
+#include "lib/plan/choices.h"
 #include "lib/plan/links.h"
 #include "lib/base/str.h"
 
@@ -131,6 +133,7 @@ struct sn_machine {
     /* bytes a second; 0: unknown. To the file system from all nodes and from one; from a device to
      * its host's memory, which a snapshot takes. */
     double storage_write, storage_node, storage_host;
+    struct sn_choices choices; /* of the device's libraries: sennit-train --tune */
 };
 
 /* SN_EINPUT with "FILE:LINE:COL: what is wrong; what would work". On failure *out is as it was.

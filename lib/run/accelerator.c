@@ -91,7 +91,7 @@ void sn_accelerator_close(struct sn_accelerator *a)
  */
 
 /* Ranks of a host take its devices in turn; one that sees a single device was given it. */
-static enum sn_status open_device(struct sn_accelerator *a, const struct sn_config *c,
+static enum sn_status open_device(struct sn_accelerator *a, const struct sn_config *c, bool tune,
                                   int node_rank, struct sn_err *err)
 {
     char why[300] = "";
@@ -102,7 +102,7 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
     a->device = sn_alloc(a->ops->size);
     if (!a->device)
         return sn_fail(err, SN_ENOMEM, "run.backend: no memory for a device");
-    struct sn_device_options how = {.tf32 = c->run.tf32};
+    struct sn_device_options how = {.tf32 = c->run.tf32, .tune = tune};
     if (a->ops->open(a->device, node_rank % n, &how) != 0)
         return sn_fail(err, SN_EINPUT, "run.backend: %s", a->ops->explain(a->device));
     a->ops->describe(a->device, &a->info);
@@ -147,7 +147,7 @@ static enum sn_status compare(bool *is_shared, int *having, const struct sn_acce
     return st;
 }
 
-enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_config *c,
+enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_config *c, bool tune,
                                    struct sn_comm *comm, struct sn_err *err)
 {
     struct sn_err why = {0};
@@ -155,7 +155,7 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
     *a = (struct sn_accelerator){0};
     if (c->run.backend == SN_BACKEND_CPU)
         return SN_OK;
-    enum sn_status st = open_device(a, c, comm->node_rank, &why);
+    enum sn_status st = open_device(a, c, tune, comm->node_rank, &why);
     if (st != SN_OK)
         sn_accelerator_close(a);
     if (st != SN_OK && is_there())

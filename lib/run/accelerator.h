@@ -26,8 +26,8 @@ struct sn_accelerator {
  * for. */
 enum sn_status sn_accelerator_load(struct sn_accelerator *a, struct sn_err *err);
 /* The device that run.backend asks for, if any; collective. Ranks of a host take devices in turn.
- */
-enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_config *c,
+ * `tune`: as in struct sn_device_options. */
+enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_config *c, bool tune,
                                    struct sn_comm *comm, struct sn_err *err);
 void sn_accelerator_close(struct sn_accelerator *a); /* also what was never opened, zeroed */
 

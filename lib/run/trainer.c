@@ -309,15 +309,30 @@ static void device_fence(void *self)
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
+static enum sn_status open_train(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    if (c->data.train[0])
+        return open_data(t, &t->train, &t->train_data, c->data.train, err);
+    return sn_fail(err, SN_EINPUT,
+                   "%s: data.train: missing; want the prefix of token files that sennit-data build "
+                   "has made",
+                   c->path);
+}
+
+enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
+{
+    enum sn_status st = open_train(t, err);
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    SN_TRY(sn_trainer_restore(t, false, err));
+    sn_trainer_watch(t, true);
+    return one_step(t, t->state.scalars.step + 1, err);
+}
+
 static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    enum sn_status st =
-        c->data.train[0] ? open_data(t, &t->train, &t->train_data, c->data.train, err)
-                         : sn_fail(err, SN_EINPUT,
-                                   "%s: data.train: missing; want the prefix of token files that "
-                                   "sennit-data build has made",
-                                   c->path);
+    enum sn_status st = open_train(t, err);
     if (st == SN_OK && !t->env.pace)
         st = open_valid(t, err);
     if (!t->env.pace) {

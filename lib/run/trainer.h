@@ -44,6 +44,10 @@ void sn_trainer_destroy(struct sn_trainer *t); /* NULL is allowed */
 enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_options *o,
                               int *exit_code, struct sn_err *err);
 
+/* One step from where the run stands, of which nothing is kept: no metrics, no checkpoint, and what
+ * it computes may be wrong (struct sn_device_options, tune). The trainer is good for no other. */
+enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err);
+
 const struct sn_job *sn_trainer_job(const struct sn_trainer *t);
 /* When the first step began, in seconds since 1970; 0: none has. */
 double sn_trainer_stepping(const struct sn_trainer *t);

@@ -14,8 +14,8 @@ on() { # backend name: a run file of it
     sed -i "s/^run: {/run: {backend: $1, hang_timeout: ${timeout:-300}, /" "$tmp/$2.yaml"
 }
 
-several() { # ranks run-file: on the fake device
-    (SN_PLUGIN=$fake && export SN_PLUGIN && mpi "$1" "$train" "$2")
+several() { # ranks run-file options...: on the fake device
+    (n=$1 && shift && SN_PLUGIN=$fake && export SN_PLUGIN && mpi "$n" "$train" "$@")
 }
 
 series() { # name: what its metrics say, but times
@@ -98,6 +98,40 @@ run env SN_PLUGIN="$fake" "$train" "$tmp/varied.yaml"
 is "run.deterministic: false: it trains" "$rc" 0
 like "run.deterministic: false: the header says so" "$err" 'a fake device, some sums in any order'
 same "run.deterministic: false: a device that keeps its order has the same bits" varied one-fp32
+
+# --- algorithms that are measured once -------------------------------------------------------------------
+on cpu untuned
+run "$train" "$tmp/untuned.yaml" --tune "$tmp/m.yaml"
+is "--tune on the processor: exit 2" "$rc" 2
+like "--tune on the processor: the sentence" "$err" '--tune: measures a device, and this run is on the processor; set run.backend: cuda'
+run env SN_PLUGIN="$fake" "$train" "$tmp/one-fp32.yaml" --tune "$tmp/m.yaml" --fresh
+is "--tune with --fresh: exit 2" "$rc" 2
+on cuda tuned
+run env SN_PLUGIN="$fake" "$train" "$tmp/tuned.yaml" --tune "$tmp/m.yaml"
+is "--tune: exit 0" "$rc" 0
+like "--tune: says what to do with it" "$err" 'm.yaml: 3 measured algorithms; name it in the run file: machine: \{file: '
+ok "--tune: nothing is trained" test ! -e "$tmp/tuned/metrics.jsonl" -a ! -e "$tmp/tuned/ckpt/LATEST"
+is "--tune: a line for each" "$(grep -c '^  - "fake 1 : way [0-2] of 1"' "$tmp/m.yaml")" 3
+sed -i 's/fake 1 : way 2/fake 2 : way 2/' "$tmp/m.yaml"
+printf 'machine: {file: %s}\n' "$tmp/m.yaml" >>"$tmp/tuned.yaml"
+run env SN_PLUGIN="$fake" "$train" "$tmp/tuned.yaml"
+is "a run takes them: exit 0" "$rc" 0
+like "a run takes them: and says how many" "$err" 'm.yaml: 2 measured algorithms'
+like "those of another version are passed over, aloud" "$err" 'm.yaml: 1 algorithms are of another kind of device or version'
+same "a run takes them: the same losses" tuned one-fp32
+sed -i 's/fake 1 : way 1/nonsense/' "$tmp/m.yaml"
+run env SN_PLUGIN="$fake" "$train" "$tmp/tuned.yaml" --fresh
+is "a line that is none: exit 2" "$rc" 2
+like "a line that is none: the sentence" "$err" "m.yaml: choices: 'nonsense"
+on cuda tuned-two
+sed -i 's/^layout: {/layout: {tensor: 2, /' "$tmp/tuned-two.yaml"
+run several 2 "$tmp/tuned-two.yaml" --tune "$tmp/two-m.yaml"
+is "two ranks tune: exit 0" "$rc" 0
+is "two ranks tune: equal lines are kept once" "$(grep -c '^  - "fake 1 : way' "$tmp/two-m.yaml")" 3
+on cuda tuned-nowhere
+run env SN_PLUGIN="$fake" "$train" "$tmp/tuned-nowhere.yaml" --tune "$tmp/no/such/m.yaml"
+is "a file that cannot be written: exit 1" "$rc" 1
+like "a file that cannot be written: the sentence" "$err" '--tune: .*/m.yaml cannot be written: No such file or directory; name another file'
 
 family=gpt2
 on cpu cpu-two

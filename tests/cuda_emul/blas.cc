@@ -1,9 +1,19 @@
 /*
- * blas.cc - the emulated cuBLASLt: one algorithm, column-major loops in fp32, rounded once. Every
- * third shape is refused, so that what stands in for the library is run too.
+ * blas.cc - the emulated cuBLASLt: column-major loops in fp32, rounded once. Every third shape is
+ * refused, so that what stands in for the library is run too. Of four algorithms, which differ in
+ * their numbers alone, the third is said to be fastest, and the second one fails when it is run.
  */
 #include "tests/cuda_emul/emul.h"
 
+enum { ALGORITHMS = 4, BROKEN = 1 };
+static const float milliseconds[ALGORITHMS] = {3, 1, 2, 4}; /* of a run */
+int sn_emul_asked, sn_emul_taken;
+
+size_t cublasLtGetVersion(void)
+{
+    const char *other = getenv("SN_EMUL_LT");
+    return other ? (size_t)atoi(other) : 130000;
+}
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
 {
     *h = NULL;
@@ -56,11 +66,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayoutOpaque_t *,
                                               cublasLtMatrixLayoutOpaque_t *,
                                               cublasLtMatrixLayoutOpaque_t *ld,
-                                              cublasLtMatmulPreferenceOpaque_t *, int,
+                                              cublasLtMatmulPreferenceOpaque_t *, int most,
                                               cublasLtMatmulHeuristicResult_t *found, int *n)
 {
-    *n = (la->rows + ld->rows + ld->cols) % 3 != 0;
-    memset(found, 0, sizeof(*found));
+    sn_emul_asked++;
+    *n = (la->rows + ld->rows + ld->cols) % 3 != 0 ? min(most, (int)ALGORITHMS) : 0;
+    memset(found, 0, (size_t)*n * sizeof(*found));
+    for (int i = 0; i < *n; i++)
+        found[i].algo.data[0] = 40 + (uint64_t)i;
     return *n ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -86,9 +99,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, const cublasLtMatmulDescOpaque_t
                               const cublasLtMatrixLayoutOpaque_t *la, const void *b,
                               const cublasLtMatrixLayoutOpaque_t *lb, const void *beta,
                               const void *c, const cublasLtMatrixLayoutOpaque_t *lc, void *d,
-                              const cublasLtMatrixLayoutOpaque_t *ld, const cublasLtMatmulAlgo_t *,
-                              void *, size_t, cudaStream_t)
+                              const cublasLtMatrixLayoutOpaque_t *ld,
+                              const cublasLtMatmulAlgo_t *algo, void *, size_t, cudaStream_t)
 {
+    sn_emul_taken = (int)algo->data[0] - 40;
+    if (sn_emul_taken < 0 || sn_emul_taken >= ALGORITHMS || sn_emul_taken == BROKEN)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     float al = *(const float *)alpha, be = *(const float *)beta;
     uint64_t k = desc->a == CUBLAS_OP_N ? la->cols : la->rows;
     uint64_t m = desc->a == CUBLAS_OP_N ? la->rows : la->cols;
@@ -136,6 +152,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t)
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t)
 {
-    *ms = 1.0f;
+    *ms = 3 * milliseconds[sn_emul_taken];
     return cudaSuccess;
 }

@@ -373,7 +373,7 @@ static int fake_count(char *why, size_t room)
 
 static int fake_open(struct sn_device *d, int number, const struct sn_device_options *how)
 {
-    (void)how;
+    d->tunes = how->tune;
     d->habits = habits;
     d->dice = habits.seed * 2654435761u + (uint64_t)number;
     return 0;
@@ -403,6 +403,20 @@ static void fake_describe(struct sn_device *d, struct sn_device_info *out)
     for (int i = 0; i < BLOCKS; i++)
         out->free_bytes -= d->block[i].p ? (int64_t)d->block[i].bytes : 0;
     out->peak[SN_F32] = out->peak[SN_BF16] = out->peak[SN_F16] = 1e12;
+}
+
+/* What it would choose, if it had a choice. */
+static int fake_choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE])
+{
+    (void)snprintf(line, SN_DEVICE_CHOICE, "fake 1 : way %d of %d", i, d->counts.kernels > 0);
+    return d->tunes && i < 3 ? 0 : 1;
+}
+
+static int fake_choose(struct sn_device *d, const char *line)
+{
+    if (strncmp(line, "fake ", 5) != 0)
+        return fake_device_fail(d, "'%.40s' is no choice of a fake device", line);
+    return strncmp(line, "fake 1 :", 8) == 0 ? 0 : 1;
 }
 
 static const char *fake_explain(const struct sn_device *d)
@@ -445,6 +459,8 @@ const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu)
                                        .make_events = fake_make_events,
                                        .close = fake_close,
                                        .describe = fake_describe,
+                                       .choice = fake_choice,
+                                       .choose = fake_choose,
                                        .explain = fake_explain,
                                        .alloc = fake_alloc,
                                        .release = fake_release,

@@ -77,7 +77,7 @@ struct sn_device {
     bool in_capture[SN_DEVICE_STREAMS], is_joined[SN_DEVICE_STREAMS];
     int origin;
     uint32_t marked;
-    bool has_failed, is_aborted;
+    bool has_failed, is_aborted, tunes;
     char why[200];
     struct fake_device_counts counts;
     struct channel channel[SN_DEVICE_CHANNELS];

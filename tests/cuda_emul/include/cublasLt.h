@@ -60,6 +60,10 @@ typedef struct sn_emul_event *cudaEvent_t;
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* How often an algorithm was asked for; which one a product was done with last. */
+extern int sn_emul_asked, sn_emul_taken;
+
+size_t cublasLtGetVersion(void);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h);
 const char *cublasLtGetStatusString(cublasStatus_t st);

@@ -1,0 +1,148 @@
+/*
+ * test_plan.cc - plans of GEMM on the emulated cuBLASLt: measured once, kept as text, taken again.
+ *
+ * Of the library's four algorithms (blas.cc) the guess is the first, the second fails when it is
+ * run, the third is fastest.
+ */
+#include "tests/cuda_emul/emul.h"
+
+static int points, failed;
+
+static void ok(bool good, const char *what)
+{
+    printf("%sok %d - %s\n", good ? "" : "not ", ++points, what);
+    failed += !good;
+}
+
+enum { M = 6, N = 10, K = 7, REFUSED = 9 }; /* 2 n + M is what blas.cc looks at */
+
+struct product {
+    struct sn_args a;
+    float x[M * K], y[K * N], z[M * N];
+};
+
+static void make(struct product *p, int n)
+{
+    memset((void *)p, 0, sizeof(*p));
+    for (int i = 0; i < M * K; i++)
+        p->x[i] = (float)(i % 5 - 2);
+    for (int i = 0; i < K * n; i++)
+        p->y[i] = (float)(i % 7 - 3);
+    p->a.in[0] = {p->x, SN_F32, M, K, K};
+    p->a.in[1] = {p->y, SN_F32, K, n, n};
+    p->a.out[0] = {p->z, SN_F32, M, n, n};
+}
+
+static bool is_right(const struct product *p, int n)
+{
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = 0;
+            for (int k = 0; k < K; k++)
+                sum += p->x[i * K + k] * p->y[k * n + j];
+            if (p->z[i * n + j] != sum)
+                return false;
+        }
+    return true;
+}
+
+static struct sn_cuda *context(int arch, bool tunes)
+{
+    struct sn_cuda *cx = (struct sn_cuda *)calloc(1, sizeof(*cx));
+    cx->device = {arch, 4, 227 * 1024};
+    cx->tunes = tunes;
+    return cx;
+}
+
+static bool runs(struct sn_cuda *cx, int n)
+{
+    struct product p;
+    make(&p, n);
+    return sn_cuda_run_op(cx, SN_OP_GEMM, &p.a) == 0 && is_right(&p, n);
+}
+
+static void a_plan_is_measured_once(char line[400])
+{
+    struct sn_cuda *cx = context(90, true);
+    ok(runs(cx, N) && sn_emul_taken == 2, "the fastest that works is taken");
+    ok(runs(cx, N) && sn_emul_asked == 1 && sn_emul_taken == 2, "the library is asked once");
+    ok(runs(cx, REFUSED) && cx->plans.n == 1, "what the library refuses has no plan");
+    ok(sn_cuda_plan_format(cx, 0, line, 400) == 0 && sn_cuda_plan_format(cx, 1, line, 400) == 1 &&
+           sn_cuda_plan_format(cx, 0, line, 320) == 0,
+       "a line for each plan, within what kernels/device.h has room for");
+    printf("# %s\n", line);
+    free(cx);
+}
+
+static void a_plan_is_taken_again(const char *line)
+{
+    struct sn_cuda *cx = context(90, false);
+    int asked = sn_emul_asked;
+    ok(sn_cuda_plan_parse(cx, line) == 0 && runs(cx, N) && sn_emul_taken == 2 &&
+           sn_emul_asked == asked,
+       "a line that was read is taken unasked");
+    ok(runs(cx, N - 2) && sn_emul_taken == 0 && sn_emul_asked == asked + 1,
+       "another shape is asked for, and gets the guess");
+    free(cx);
+}
+
+static void lines_of_others_are_passed_over(const char *line)
+{
+    struct sn_cuda *cx = context(80, false);
+    ok(sn_cuda_plan_parse(cx, line) == 1 && runs(cx, N) && sn_emul_taken == 0,
+       "a line of another architecture is passed over");
+    cx->device = {90, 5, 227 * 1024};
+    ok(sn_cuda_plan_parse(cx, line) == 1, "and one of another number of multiprocessors");
+    cx->device.multiprocessors = 4;
+    setenv("SN_EMUL_LT", "120000", 1);
+    ok(sn_cuda_plan_parse(cx, line) == 1, "and one of another version of the library");
+    unsetenv("SN_EMUL_LT");
+    ok(cx->plans.n == 1, "none of them is a plan");
+    free(cx);
+}
+
+static void nonsense_is_refused(const char *line)
+{
+    struct sn_cuda *cx = context(90, false);
+    char bad[400];
+    bool good = true;
+    static const char *const lines[] = {"", "cublasLt", "cublasLt 130000 sm_90 4 :",
+                                        "cublasLt 130000 sm_90 4 : 1 2 3", "fake 1 : 1"};
+    for (const char *l : lines)
+        good = good && sn_cuda_plan_parse(cx, l) == -1;
+    snprintf(bad, sizeof(bad), "%s 1", line);
+    good = good && sn_cuda_plan_parse(cx, bad) == -1;
+    snprintf(bad, sizeof(bad), "%sg", line);
+    good = good && sn_cuda_plan_parse(cx, bad) == -1;
+    ok(good && cx->plans.n == 0, "lines that are cut, longer or no numbers are refused");
+    free(cx);
+}
+
+static void an_algorithm_that_fails_is_a_failure(const char *line)
+{
+    struct sn_cuda *cx = context(90, false);
+    char other[400];
+    snprintf(other, sizeof(other), "%s", line);
+    char *at = strstr(other, " 2a "); /* 42, the third of blas.cc */
+    ok(at != NULL, "the algorithm stands in the line");
+    if (at)
+        at[2] = '9';
+    struct product p;
+    make(&p, N);
+    ok(sn_cuda_plan_parse(cx, other) == 0 && sn_cuda_run_op(cx, SN_OP_GEMM, &p.a) != 0 &&
+           strcmp(cx->fault.op, "gemm") == 0,
+       "one that the library then refuses fails by name, and no other is taken in silence");
+    free(cx);
+}
+
+int main(void)
+{
+    char line[400];
+    a_plan_is_measured_once(line);
+    a_plan_is_taken_again(line);
+    lines_of_others_are_passed_over(line);
+    nonsense_is_refused(line);
+    an_algorithm_that_fails_is_a_failure(line);
+    printf("1..%d\n", points);
+    return failed != 0;
+}
