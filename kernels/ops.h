@@ -85,10 +85,11 @@
  *               y[b][a][:] = x[a][b][:]; both are read in row-major order of their views, whose
  *               rows are whole numbers of blocks of n elements or parts of one: n = elements /
  *               (blocks_a blocks_b), and n is a multiple or a divisor of both views' cols
- * ROUTE         0 logits[T,E] f32                         0 w[T,k] f32, 1 choice[T,k] i32,
+ * ROUTE         0 logits[T,E] f32, 1 bias[1,E] f32?       0 w[T,k] f32, 1 choice[T,k] i32,
  *                                                         2 counts[1,E] f32           -
- *               choice: the experts of the k largest logits, largest first, of equal ones the lower
- *               number; w: their softmax among themselves; counts[e]: how often e is in choice
+ *               choice: the experts of the k largest logits (with a bias: of softmax_e + bias_e, the
+ *               softmax over all E), largest first, of equal ones the lower number; w: the softmax
+ *               of their logits among themselves; counts[e]: how often e is in choice
  * ROUTE_DX      0 dw[T,k] f32, 1 logits, 2 choice,        0 dlogits[T,E]              -
  *               3 counts[1,E] f32?
  *               the gradient of w, plus, with counts, those of the losses
@@ -134,6 +135,9 @@
  *               g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2;
  *               p -= lr (mhat / (sqrt(vhat) + eps) + decay p), bias-corrected with adam_count
  *               (Loshchilov & Hutter, decoupled weight decay)
+ * BALANCE       0 counts[L,E] f32                         0 b[L,E] f32 (read and written) -
+ *               b[l,e] += rate sign(mean of counts[l] - counts[l,e]); nothing where they are equal;
+ *               no-op when scalars.ok is 0
  *
  * "?" may be absent (p == NULL). Vectors are one row.
  */
@@ -184,6 +188,7 @@ enum sn_op_kind {
     SN_OP_SQ_NORM,
     SN_OP_DECIDE,
     SN_OP_ADAMW,
+    SN_OP_BALANCE,
     SN_NKERNELS /* further kinds (communication) belong to lib/program */
 };
 
@@ -214,6 +219,7 @@ struct sn_attr {
     bool any_order;             /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
                                  * may be in whatever order is fastest, other from run to run */
     float aux_loss, z_loss;     /* ROUTE_DX */
+    float rate;                 /* BALANCE */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
      * zero: everything is here. */
     int32_t context;      /* ranks that share each sequence; 0 and 1: not shared */

@@ -59,6 +59,7 @@ SN_KERNEL(sn_expert_gemm);
 SN_KERNEL(sn_sq_norm);
 SN_KERNEL(sn_decide);
 SN_KERNEL(sn_adamw);
+SN_KERNEL(sn_balance);
 
 /* Scratch bytes of the kinds that need any (see ops.h, `scratch`). */
 size_t SN_K(sn_gemm_scratch)(const struct sn_args *a, int threads);

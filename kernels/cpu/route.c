@@ -1,7 +1,9 @@
 /*
  * route.c - ROUTE, ROUTE_DX and ROUTE_LOSS: which experts a token visits, and how that is learnt.
  *
- *   p = softmax of all E logits        w = softmax of the k largest among themselves
+ *   p = softmax of all E logits        w = softmax of the k chosen logits among themselves
+ *   chosen: the k largest logits; with a bias those of p + bias (Wang et al., "Auxiliary-Loss-Free
+ *   Load Balancing", arXiv 2408.15664, equation 3), which w does not see
  *   dlogit_j = w_j (dw_j - sum_i w_i dw_i)                            of those k
  *   aux      L = a sum_e E f_e P_e     dlogit_e = p_e (c_e - sum_i p_i c_i),  c_e = a E f_e
  *   z-loss   L = b mean lse^2          dlogit_e = 2 b lse p_e
@@ -51,17 +53,42 @@ static int32_t best(const float *x, int64_t n, const int32_t *choice, int64_t j)
     return found;
 }
 
+/* What the choice goes by: the logits, or what a bias makes of them in `room`. */
+static const float *scores(const struct sn_args *a, int64_t r, float room[SN_CHUNK])
+{
+    const float *x = floats(&a->in[0], r), *bias = a->in[1].p;
+    int64_t n = a->in[0].cols;
+    if (!bias)
+        return x;
+    struct row row = row_of(x, n);
+    double all = exp(row.lse - (double)row.max);
+    for (int64_t e = 0; e < n; e++)
+        room[e] = (float)((double)sn_expf(x[e] - row.max) / all) + bias[e];
+    return room;
+}
+
+/* The largest chosen logit. */
+static float largest(const float *x, const int32_t *choice, int64_t k)
+{
+    float max = x[choice[0]];
+    for (int64_t j = 1; j < k; j++)
+        max = x[choice[j]] > max ? x[choice[j]] : max;
+    return max;
+}
+
 static void route_row(const struct sn_args *a, int64_t r)
 {
     const float *x = floats(&a->in[0], r);
-    float *w = sn_mat_row(&a->out[0], r);
+    float *w = sn_mat_row(&a->out[0], r), room[SN_CHUNK];
     int32_t *choice = sn_mat_row(&a->out[1], r);
+    const float *score = scores(a, r, room);
     int64_t k = a->out[0].cols;
     double sum = 0;
     for (int64_t j = 0; j < k; j++)
-        choice[j] = best(x, a->in[0].cols, choice, j);
+        choice[j] = best(score, a->in[0].cols, choice, j);
+    float max = largest(x, choice, k);
     for (int64_t j = 0; j < k; j++) {
-        w[j] = sn_expf(x[choice[j]] - x[choice[0]]);
+        w[j] = sn_expf(x[choice[j]] - max);
         sum += (double)w[j];
     }
     for (int64_t j = 0; j < k; j++)
@@ -133,18 +160,18 @@ static void dx_row(const struct sn_args *a, int64_t r)
     const int32_t *choice = sn_mat_row(&a->in[2], r);
     const struct sn_mat *dx = &a->out[0];
     int64_t k = a->in[0].cols, n = dx->cols;
+    float max = largest(x, choice, k);
     double sum = 0, mean = 0;
     for (int64_t j = 0; j < k; j++)
-        sum += (double)sn_expf(x[choice[j]] - x[choice[0]]);
+        sum += (double)sn_expf(x[choice[j]] - max);
     for (int64_t j = 0; j < k; j++)
-        mean += (double)sn_expf(x[choice[j]] - x[choice[0]]) / sum * (double)dw[j];
+        mean += (double)sn_expf(x[choice[j]] - max) / sum * (double)dw[j];
     float wide[SN_CHUNK];
     float *d = dx->dtype == SN_F32 ? sn_mat_row(dx, r) : wide;
     for (int64_t e = 0; e < n; e++)
         d[e] = 0;
     for (int64_t j = 0; j < k; j++)
-        d[choice[j]] =
-            (float)((double)sn_expf(x[choice[j]] - x[choice[0]]) / sum * ((double)dw[j] - mean));
+        d[choice[j]] = (float)((double)sn_expf(x[choice[j]] - max) / sum * ((double)dw[j] - mean));
     if (a->in[3].p)
         loss_gradient(a, r, d);
     if (d == wide)

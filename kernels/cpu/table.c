@@ -66,6 +66,7 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_SQ_NORM] = SN_K(sn_sq_norm),
             [SN_OP_DECIDE] = SN_K(sn_decide),
             [SN_OP_ADAMW] = SN_K(sn_adamw),
+            [SN_OP_BALANCE] = SN_K(sn_balance),
         },
     .scratch = scratch,
 };

@@ -45,5 +45,6 @@ SN_CUDA_OP(expert_gemm);
 SN_CUDA_OP(sq_norm);
 SN_CUDA_OP(decide);
 SN_CUDA_OP(adamw);
+SN_CUDA_OP(balance);
 
 #endif

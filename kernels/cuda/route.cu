@@ -49,11 +49,38 @@ static __device__ __forceinline__ bool beats(float v, int32_t e, float w, int32_
     return v > w || (v == w && e < f);
 }
 
+/* What the choice goes by: the logits, or with a bias the softmax of all of them plus it. */
+struct scores {
+    const float *x, *bias;
+    double lse;
+    __device__ __forceinline__ float at(int64_t e) const
+    {
+        return bias ? (float)exp((double)x[e] - lse) + bias[e] : x[e];
+    }
+};
+
+static __device__ struct scores scores_of(const struct sn_args &a, int64_t r, int lane)
+{
+    struct scores s = {floats(a.in[0], r), (const float *)a.in[1].p, 0};
+    if (s.bias)
+        s.lse = lse_of(s.x, a.in[0].cols, lane);
+    return s;
+}
+
+/* The largest chosen logit. */
+static __device__ __forceinline__ float largest(const float *x, const int32_t *choice, int64_t k)
+{
+    float max = x[choice[0]];
+    for (int64_t j = 1; j < k; j++)
+        max = x[choice[j]] > max ? x[choice[j]] : max;
+    return max;
+}
+
 /*
- * The largest of x that is not among the first j choices. As on the CPU, which walks the experts
+ * The largest score that is not among the first j choices. As on the CPU, which walks the experts
  * from the first free one: a NaN is chosen if it is that one, and passed by otherwise.
  */
-static __device__ int32_t best(const float *x, int64_t n, const int32_t *choice, int64_t j,
+static __device__ int32_t best(const struct scores &x, int64_t n, const int32_t *choice, int64_t j,
                                int lane)
 {
     int32_t found = -1, first = INT32_MAX;
@@ -65,8 +92,9 @@ static __device__ int32_t best(const float *x, int64_t n, const int32_t *choice,
         if (taken)
             continue;
         first = e < first ? e : first;
-        if (x[e] == x[e] && beats(x[e], e, top, found)) {
-            top = x[e];
+        float own = x.at(e);
+        if (own == own && beats(own, e, top, found)) {
+            top = own;
             found = e;
         }
     }
@@ -81,7 +109,7 @@ static __device__ int32_t best(const float *x, int64_t n, const int32_t *choice,
             found = e;
         }
     }
-    return x[first] != x[first] ? first : found;
+    return x.at(first) != x.at(first) ? first : found;
 }
 
 static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
@@ -91,19 +119,21 @@ static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
     int64_t k = a.out[0].cols;
     for (int64_t r = warp_number(); r < x.rows; r += (int64_t)gridDim.x * WARPS) {
         const float *row = floats(x, r);
+        struct scores score = scores_of(a, r, lane);
         float *w = (float *)a.out[0].p + r * a.out[0].ld;
         int32_t *choice = (int32_t *)a.out[1].p + r * a.out[1].ld;
         for (int64_t j = 0; j < k; j++) {
-            int32_t e = best(row, x.cols, choice, j, lane);
+            int32_t e = best(score, x.cols, choice, j, lane);
             if (lane == 0)
                 choice[j] = e;
             __syncwarp(); /* the next search reads it */
         }
+        float max = largest(row, choice, k);
         double sum = 0;
         for (int64_t j = 0; j < k; j++)
-            sum += (double)expf(row[choice[j]] - row[choice[0]]);
+            sum += (double)expf(row[choice[j]] - max);
         for (int64_t j = lane; j < k; j += SN_WARP)
-            w[j] = (float)((double)expf(row[choice[j]] - row[choice[0]]) / sum);
+            w[j] = (float)((double)expf(row[choice[j]] - max) / sum);
     }
 }
 
@@ -228,19 +258,19 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args
         const float *dw = floats(a.in[0], r), *x = floats(a.in[1], r);
         const int32_t *choice = choices(a.in[2], r);
         struct loss_terms t = {0, 0, 0, 0};
+        float max = largest(x, choice, k);
         double sum = 0, mean = 0;
         if (a.in[3].p)
             t = loss_terms_of(a, x, lane);
         for (int64_t j = 0; j < k; j++)
-            sum += (double)expf(x[choice[j]] - x[choice[0]]);
+            sum += (double)expf(x[choice[j]] - max);
         for (int64_t j = 0; j < k; j++)
-            mean += (double)expf(x[choice[j]] - x[choice[0]]) / sum * (double)dw[j];
+            mean += (double)expf(x[choice[j]] - max) / sum * (double)dw[j];
         for (int64_t e = lane; e < dx.cols; e += SN_WARP) {
             float d[1] = {0};
             for (int64_t j = 0; j < k; j++)
                 if (choice[j] == e)
-                    d[0] =
-                        (float)((double)expf(x[e] - x[choice[0]]) / sum * ((double)dw[j] - mean));
+                    d[0] = (float)((double)expf(x[e] - max) / sum * ((double)dw[j] - mean));
             if (a.in[3].p)
                 d[0] += (float)(exp((double)x[e] - t.lse) *
                                 (t.each * (double)((const float *)a.in[3].p)[e] - t.mean + t.z));

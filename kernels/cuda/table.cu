@@ -27,7 +27,7 @@ static const struct entry entries[SN_NKERNELS] = {
     OP(add),          OP(dropout),      OP(cross_entropy), OP(ce_part),     OP(swap),
     OP(route),        OP(route_dx),     OP(route_loss),    OP(place),       OP(arrive),
     OP(dispatch),     OP(combine),      OP(combine_dw),    OP(expert_gemm), OP(sq_norm),
-    OP(decide),       OP(adamw),
+    OP(decide),       OP(adamw),        OP(balance),
 };
 
 const char *sn_cuda_op_name(enum sn_op_kind kind)

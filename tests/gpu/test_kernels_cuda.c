@@ -210,6 +210,21 @@ static void swap(struct kt *k, enum sn_op_kind kind)
 
 enum { EXPERTS = 16, CHOICES = 4 };
 
+static void balance(struct kt *k, enum sn_op_kind kind)
+{
+    (void)kind;
+    int64_t layers = size(60, 8);
+    k->a.attr.rate = 0.001f;
+    k->scalars.ok = 1;
+    struct sn_mat *counts = kt_in(k, 0, shape(SN_F32, layers, EXPERTS));
+    for (int64_t l = 0; l < layers; l++)
+        for (int e = 0; e < EXPERTS; e++)
+            kt_set(counts, l, e, (double)((l + 3 * e) % EXPERTS));
+    kt_out(k, 0, shape(SN_F32, layers, EXPERTS), SN_WRITE);
+    for (int64_t i = 0; i < layers * EXPERTS; i++)
+        kt_set(&k->a.out[0], i / EXPERTS, i % EXPERTS, 0.01 * (double)(i % 7));
+}
+
 static void route(struct kt *k, enum sn_op_kind kind)
 {
     int64_t t = size(8192, 16);
@@ -354,6 +369,7 @@ static const struct {
     {SN_OP_EXPERT_GEMM, "EXPERT_GEMM", expert_gemm, 2e-5},
     {SN_OP_SQ_NORM, "SQ_NORM", sq_norm, 0},
     {SN_OP_ADAMW, "ADAMW", adamw, 2e-6},
+    {SN_OP_BALANCE, "BALANCE", balance, 0},
 };
 
 /* Both scalars alike, to the rounding of sums in double. */

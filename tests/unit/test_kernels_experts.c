@@ -39,7 +39,7 @@ static void weights(const double *x, const int *choice, double *w)
 {
     double sum = 0;
     for (int j = 0; j < K; j++)
-        sum += w[j] = exp(x[choice[j]] - x[choice[0]]);
+        sum += w[j] = exp(x[choice[j]]);
     for (int j = 0; j < K; j++)
         w[j] /= sum;
 }
@@ -75,6 +75,72 @@ static void routing_takes_the_largest(bool ties)
     kt_free(&k);
 }
 
+/* The probability of each, and the bias. */
+static void biased(const double *x, const struct sn_mat *bias, double *score)
+{
+    double sum = 0;
+    for (int e = 0; e < E; e++)
+        sum += exp(x[e]);
+    for (int e = 0; e < E; e++)
+        score[e] = exp(x[e]) / sum + kt_get(bias, 0, e);
+}
+
+/* The bias is larger than any probability for expert 2, smaller for expert 5. */
+static void a_bias_decides_the_choice_alone(void)
+{
+    struct kt k = {.magnitude = 1e-3};
+    struct sn_mat *x = kt_in(&k, 0, (struct kt_shape){SN_F32, T, E, 3});
+    struct sn_mat *bias = kt_in(&k, 1, (struct kt_shape){SN_F32, 1, E, 0});
+    for (int e = 0; e < E; e++)
+        kt_set(bias, 0, e, e == 2 ? 1.5 : e == 5 ? -1.5 : 0.05 * e - 0.1);
+    kt_out(&k, 0, (struct kt_shape){SN_F32, T, K, 2}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_I32, T, K, 1}, SN_WRITE);
+    kt_out(&k, 2, (struct kt_shape){SN_F32, 1, E, 0}, SN_WRITE);
+    double *w = kt_ref(&k, 0), *c = kt_ref(&k, 1), *n = kt_ref(&k, 2), row[E], score[E];
+    int others = 0; /* tokens whose second and third choice are not the largest logits but 2 */
+    for (int64_t r = 0; r < T; r++) {
+        int choice[K];
+        row_of(x, r, row);
+        biased(row, bias, score);
+        for (int j = 0; j < K; j++) {
+            choice[j] = chosen(score, j);
+            c[r * K + j] = choice[j];
+            n[choice[j]]++;
+        }
+        others += choice[1] != chosen(row, 0) && choice[2] != chosen(row, 0);
+        weights(row, choice, w + r * K);
+    }
+    tap_ok(n[2] == T && n[5] == 0 && others > 0,
+           "a bias sends all tokens to expert 2, none to 5, and some pass by their best (%d)",
+           others);
+    tap_ok(kt_check(&k, SN_OP_ROUTE, 1e-6), "ROUTE with a bias");
+    kt_free(&k);
+}
+
+static void biases_move_towards_balance(bool ok)
+{
+    enum { LAYERS = 3 };
+    struct kt k = {0};
+    k.scalars.ok = ok;
+    k.a.attr.rate = 0.25f;
+    struct sn_mat *counts = kt_in(&k, 0, (struct kt_shape){SN_F32, LAYERS, E, 2});
+    kt_out(&k, 0, (struct kt_shape){SN_F32, LAYERS, E, 4}, SN_WRITE);
+    for (int l = 0; l < LAYERS; l++)
+        for (int e = 0; e < E; e++) {
+            kt_set(counts, l, e, l == 0 ? 100000 * e : l == 1 ? 16777216 : (e == 3) * 7);
+            kt_set(&k.a.out[0], l, e, 0.5 * l - 0.125 * e);
+        }
+    double *b = untouched_ref(&k, 0);
+    for (int e = 0; e < E && ok; e++) {
+        b[e] += e < 3 ? 0.25 : e > 3 ? -0.25 : 0; /* the mean is that of expert 3 */
+        b[2 * E + e] += e == 3 ? -0.25 : 0.25;
+    }
+    tap_ok(kt_check(&k, SN_OP_BALANCE, 0.0), "BALANCE %s",
+           ok ? "adds the rate to what got less than the mean, takes it from what got more"
+              : "leaves everything alone when the step is not ok");
+    kt_free(&k);
+}
+
 struct objective {
     const struct sn_mat *dw, *counts;
     const int *choice;
@@ -98,7 +164,8 @@ static double objective(const struct objective *o, const double *x)
     return total + o->z * log(sum) * log(sum);
 }
 
-static void gradient_is_the_slope(enum sn_dtype t, bool losses)
+/* The choice is the largest logits, or any: with a bias it is not theirs. */
+static void gradient_is_the_slope(enum sn_dtype t, bool losses, bool any)
 {
     struct kt k = {.magnitude = 1e-2};
     k.scalars.loss_scale = 8;
@@ -121,7 +188,7 @@ static void gradient_is_the_slope(enum sn_dtype t, bool losses)
         row_of(x, o.row, row);
         o.choice = c;
         for (int j = 0; j < K; j++)
-            kt_set(choice, o.row, j, c[j] = chosen(row, j));
+            kt_set(choice, o.row, j, c[j] = any ? (int)(o.row + 2 * j) % E : chosen(row, j));
         for (int e = 0; e < E; e++) {
             double at = row[e], h = 1e-5, up, down;
             row[e] = at + h;
@@ -134,8 +201,8 @@ static void gradient_is_the_slope(enum sn_dtype t, bool losses)
     }
     if (!losses)
         k.a.in[3] = (struct sn_mat){0};
-    tap_ok(kt_check(&k, SN_OP_ROUTE_DX, 1e-4), "ROUTE_DX to %s %s the losses", sn_dtype_name(t),
-           losses ? "with" : "without");
+    tap_ok(kt_check(&k, SN_OP_ROUTE_DX, 1e-4), "ROUTE_DX to %s %s the losses%s", sn_dtype_name(t),
+           losses ? "with" : "without", any ? ", of other experts than the largest" : "");
     kt_free(&k);
 }
 
@@ -378,11 +445,15 @@ int main(void)
 {
     routing_takes_the_largest(false);
     routing_takes_the_largest(true);
+    a_bias_decides_the_choice_alone();
+    biases_move_towards_balance(true);
+    biases_move_towards_balance(false);
     losses_are_summed();
     for (int i = 0; i < 3; i++) {
         enum sn_dtype t = dtypes[i];
-        gradient_is_the_slope(t, true);
-        gradient_is_the_slope(t, false);
+        gradient_is_the_slope(t, true, false);
+        gradient_is_the_slope(t, false, false);
+        gradient_is_the_slope(t, true, true);
         tokens_go_to_their_places(t, false);
         tokens_go_to_their_places(t, true);
         rows_come_back(t, false);

@@ -1,0 +1,34 @@
+/*
+ * balance.cu - BALANCE: biases of routers after a step, as in kernels/cpu/balance.c. A warp has a
+ * layer; a count is a whole number, so the order of its sum does not matter.
+ */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.cuh"
+
+enum { WARPS = SN_BLOCK / SN_WARP };
+
+static __global__ void __launch_bounds__(SN_BLOCK) balance(const struct sn_args a)
+{
+    const struct sn_mat &counts = a.in[0];
+    int lane = (int)threadIdx.x % SN_WARP;
+    int64_t first = (int64_t)blockIdx.x * WARPS + threadIdx.x / SN_WARP;
+    if (!a.scalars->ok)
+        return;
+    for (int64_t l = first; l < counts.rows; l += (int64_t)gridDim.x * WARPS) {
+        const float *c = (const float *)counts.p + l * counts.ld;
+        float *b = (float *)a.out[0].p + l * a.out[0].ld;
+        double mean = 0;
+        for (int64_t e = lane; e < counts.cols; e += SN_WARP)
+            mean += (double)c[e];
+        mean = sn_warp_sum(mean) / (double)counts.cols;
+        for (int64_t e = lane; e < counts.cols; e += SN_WARP)
+            b[e] += (double)c[e] < mean   ? a.attr.rate
+                    : (double)c[e] > mean ? -a.attr.rate
+                                          : 0.0f;
+    }
+}
+
+SN_CUDA_OP(balance)
+{
+    return sn_launch(cx, balance, sn_shape_line(a->in[0].rows * SN_WARP), *a);
+}
