@@ -57,7 +57,7 @@ static enum sn_status check_tensor(const struct planner *p, enum sn_state_kind k
 static enum sn_status check_param(const struct planner *p, const struct sn_param *q, bool *used,
                                   struct sn_err *err)
 {
-    int kinds = p->has_moments && q->trainable ? SN_NSTATE_KINDS : 1;
+    int kinds = p->has_moments && sn_param_learns(q) ? SN_NSTATE_KINDS : 1;
     for (int kind = 0; kind < kinds; kind++)
         for (int k = 0; k < q->n_pieces; k++)
             SN_TRY(check_tensor(p, (enum sn_state_kind)kind, &q->piece[k], q->cols, used, err));

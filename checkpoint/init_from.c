@@ -11,6 +11,42 @@
 #include <string.h>
 #include <unistd.h>
 
+/* --- what a source may lack --------------------------------------------------------------------
+ * The bias of a router begins at 0, in a run whose weights were trained without one too. */
+
+static bool is_bias(const char *name)
+{
+    return sn_str_glob("*.ffn.router.bias", name);
+}
+
+static void lists_free(struct sn_state *s)
+{
+    sn_free(s->tensors);
+    sn_free(s->all);
+}
+
+/* The state without biases, in lists of its own (lists_free) over the same memory. */
+static enum sn_status without_biases(struct sn_state *out, const struct sn_state *s,
+                                     struct sn_err *err)
+{
+    *out = *s;
+    out->n_tensors = out->n_all = 0;
+    out->tensors = sn_alloc_n((size_t)s->n_tensors + 1, sizeof(*out->tensors));
+    out->all = sn_alloc_n((size_t)s->n_all + 1, sizeof(*out->all));
+    if (!out->tensors || !out->all)
+        return sn_fail(err, SN_ENOMEM, "train.init_from: no memory to list %d tensors", s->n_all);
+    for (int i = 0; i < s->n_tensors; i++)
+        if (!is_bias(s->tensors[i].name))
+            out->tensors[out->n_tensors++] = s->tensors[i];
+    for (int i = 0; i < s->n_all; i++)
+        if (!is_bias(s->all[i].name))
+            out->all[out->n_all++] = s->all[i];
+    return SN_OK;
+}
+
+/* --- the field's -------------------------------------------------------------------------------
+ */
+
 static enum sn_status read_boxes(const struct sn_safetensors *st, const struct sn_model_config *m,
                                  struct sn_state *s, struct sn_err *err)
 {
@@ -26,11 +62,15 @@ static enum sn_status from_safetensors(const char *path, const struct sn_model_c
                                        struct sn_state *s, struct sn_err *err)
 {
     struct sn_safetensors *st;
+    struct sn_state known = {0}; /* the field has no biases */
     SN_TRY(sn_state_check_boxes(s, err));
     SN_TRY(sn_safetensors_open(&st, path, err));
-    enum sn_status status = sn_hf_fit(st, path, m, s->all, s->n_all, err);
+    enum sn_status status = without_biases(&known, s, err);
     if (status == SN_OK)
-        status = read_boxes(st, m, s, err);
+        status = sn_hf_fit(st, path, m, known.all, known.n_all, err);
+    if (status == SN_OK)
+        status = read_boxes(st, m, &known, err);
+    lists_free(&known);
     sn_safetensors_close(st);
     return status;
 }
@@ -54,9 +94,17 @@ static enum sn_status from_step(const char *dir, struct sn_state *s, struct sn_e
     struct sn_reader r;
     sn_h5_setup();
     SN_TRY(sn_reader_open(&r, dir, err));
-    bool *used = sn_alloc_n((size_t)r.manifest.n_tensors, sizeof(*used));
-    enum sn_status st = used ? read_ours(&r, s, used, err)
-                             : sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", dir);
+    bool *used = sn_alloc_n((size_t)r.manifest.n_tensors, sizeof(*used)), has_biases = false;
+    struct sn_state known = {0};
+    enum sn_status st =
+        used ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", dir);
+    for (int i = 0; i < r.manifest.n_tensors; i++)
+        has_biases = has_biases || is_bias(r.manifest.tensors[i].name);
+    if (st == SN_OK && !has_biases)
+        st = without_biases(&known, s, err);
+    if (st == SN_OK)
+        st = read_ours(&r, has_biases ? s : &known, used, err);
+    lists_free(&known);
     sn_free(used);
     sn_reader_close(&r);
     return st;

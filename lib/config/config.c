@@ -119,7 +119,7 @@ enum sn_status sn_config_load(struct sn_config *out, const char *path, const cha
 static bool is_free(const struct sn_key *k)
 {
     static const char *const names[] = {"model.dropout", "model.init_std", "model.experts.aux_loss",
-                                        "model.experts.z_loss"};
+                                        "model.experts.z_loss", "model.experts.bias_rate"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(k->name, names[i]) == 0)
             return true;

@@ -24,6 +24,7 @@ enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of thi
 enum sn_family { SN_GPT2, SN_GPT_NEOX, SN_LLAMA, SN_MIXTRAL };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
 enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
+enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_schedule { SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
@@ -55,6 +56,8 @@ struct sn_experts_config {  /* of a layer that has experts */
     int every;              /* layers every - 1, 2 every - 1, ... have them, the others are dense */
     double capacity_factor; /* 0: dropless */
     double aux_loss, z_loss;
+    enum sn_router_bias bias; /* of the choice alone, moved by counts */
+    double bias_rate;
 };
 
 struct sn_model_config {
@@ -234,7 +237,8 @@ void sn_config_help(struct sn_str *out, bool markdown);
  */
 void sn_config_format(struct sn_str *out, const struct sn_config *c);
 /* The model section alone, resolved: what a checkpoint carries to refuse another model. dropout,
- * init_std and the weights of routers' losses are written as 0: a run may change them. */
+ * init_std, the weights of routers' losses and the rate of their bias are written as 0: a run may
+ * change them. */
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c);
 /* The layout section alone, resolved: what a checkpoint carries for people, and what sennit-convert
  * is given. */

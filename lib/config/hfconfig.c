@@ -355,13 +355,16 @@ static enum sn_status check_model(const struct sn_model_config *m, struct sn_err
             "config.json: model.rotary_pct: %g, but the field's %s rotates whole heads (1)",
             m->rotary_pct, family);
     const struct sn_experts_config *x = &m->experts;
-    if (x->count > 0 && (x->every > 1 || x->capacity_factor > 0 || x->shared > 0))
+    const char *alien = x->every > 1              ? "every"
+                        : x->shared > 0           ? "shared"
+                        : x->capacity_factor > 0  ? "capacity_factor"
+                        : x->bias != SN_BIAS_NONE ? "bias"
+                                                  : NULL;
+    if (x->count > 0 && alien)
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.experts.%s: the field's mixtral has experts in every "
-                       "layer, which take all tokens, and none that is shared",
-                       x->every > 1    ? "every"
-                       : x->shared > 0 ? "shared"
-                                       : "capacity_factor");
+                       "layer, which take all tokens, none that is shared, and no bias",
+                       alien);
     return SN_OK;
 }
 

@@ -33,6 +33,7 @@ _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
 
 static const char *const families[] = {"gpt2", "gpt-neox", "llama", "mixtral", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
+static const char *const biases[] = {"none", "loss-free", NULL};
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
@@ -138,7 +139,10 @@ const struct sn_key sn_keys[] = {
     {ROW("model.experts.z_loss", FLOAT, AT(model.experts.z_loss), "Weight of the router's z-loss."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
     {ROW("model.experts.router", TEXT, NONE, "Function of the router."), ONLY("softmax")},
-    {ROW("model.experts.bias", TEXT, NONE, "Balancing by a bias instead of a loss."), ONLY("none")},
+    {ROW("model.experts.bias", ENUM, AT(model.experts.bias), "Balancing by a bias that routers add to their probabilities for the choice alone; loss-free: moved after each step by what experts got. Set aux_loss to 0 to balance by it alone."),
+        NAMES(biases), DEFAULT("none"), DECIDES},
+    {ROW("model.experts.bias_rate", FLOAT, AT(model.experts.bias_rate), "What a bias moves by in a step; no effect while bias is none."),
+        RANGE(0, 1, NULL), DEFAULT("0.001"), DECIDES},
 
     {ROW("data", MAP, NONE, "Token files, written by sennit-data.")},
     {ROW("data.train", PATH, AT(data.train), "Prefix of the training data's .bin and .idx; sennit-train needs it."),

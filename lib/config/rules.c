@@ -180,6 +180,12 @@ static enum sn_status experts_fit_model(const struct sn_config *c, const struct 
                                 "%d is more than model.layers (%d), so that no layer has experts; "
                                 "want at most that",
                                 x->every, m->layers);
+    /* Counts of a step are fp32 sums, of whole numbers while they are exact. */
+    if (x->bias != SN_BIAS_NONE && (int64_t)c->train.global_batch * m->seq > 1 << 24)
+        return sn_settings_fail(s, "model.experts.bias", err,
+                                "counts the tokens of a step, at most %d, but train.global_batch x "
+                                "model.seq is %lld; want fewer, or none",
+                                1 << 24, (long long)c->train.global_batch * m->seq);
     if (m->share_layers > 1 && x->every > 1)
         return sn_settings_fail(s, "model.share_layers", err,
                                 "%d would share weights between layers with and without experts "

@@ -41,6 +41,15 @@ static int down(struct sn_model_builder *b, int owner)
     return sn_model_param(b, &p);
 }
 
+/* What the choice adds to an expert's probability; it begins at 0. */
+static int bias(struct sn_model_builder *b, int owner)
+{
+    struct sn_param p = {.cols = 1, .init = SN_INIT_ZEROS, .is_bias = true};
+    (void)snprintf(p.name, sizeof(p.name), "layers.%d.ffn.router.bias", owner);
+    sn_model_piece(b, &p, b->config->experts.count, "layers.%d.ffn.router.bias", owner);
+    return sn_model_param(b, &p);
+}
+
 /* The value is the weights of a token's experts. */
 static int router(struct sn_model_builder *b, int owner, int x)
 {
@@ -48,10 +57,12 @@ static int router(struct sn_model_builder *b, int owner, int x)
     struct sn_param p = matrix(b, owner, "router", c->hidden);
     sn_model_piece(b, &p, c->experts.count, "layers.%d.ffn.router.weight", owner);
     int w = sn_model_param(b, &p), routes = sn_model_value(b, c->experts.top_k);
+    int choice = c->experts.bias == SN_BIAS_NONE ? -1 : bias(b, owner);
     struct sn_node *n = sn_model_node(b, SN_NODE_ROUTER, "l%d.ffn.router", b->layer);
     n->in[0] = x;
     n->out = routes;
     n->param[0] = w;
+    n->param[1] = choice;
     n->attr.experts = c->experts.count;
     n->attr.aux_loss = (float)c->experts.aux_loss;
     n->attr.z_loss = (float)c->experts.z_loss;

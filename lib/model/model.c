@@ -145,6 +145,11 @@ void sn_model_destroy(struct sn_model *m)
     sn_free(m);
 }
 
+bool sn_param_learns(const struct sn_param *p)
+{
+    return p->trainable && !p->is_bias;
+}
+
 int sn_model_piece_count(const struct sn_model *m)
 {
     int n = 0;

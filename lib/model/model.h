@@ -23,7 +23,8 @@ enum sn_node_kind {
     SN_NODE_ADD,
     SN_NODE_DROPOUT,
     SN_NODE_HEAD_LOSS, /* x, targets -> loss; param 0 W[V,D] */
-    SN_NODE_ROUTER,    /* x -> which experts each token visits; param 0 W[E,D] */
+    SN_NODE_ROUTER,    /* x -> which experts each token visits; param 0 W[E,D], param 1 the bias of
+                        * the choice [E] or -1 */
     SN_NODE_EXPERTS,   /* x, routes -> y; params 0 gate and up, 1 down, of all experts, stacked */
     SN_NNODES
 };
@@ -45,6 +46,7 @@ struct sn_param {
     float std;      /* SN_INIT_NORMAL */
     bool decay;     /* weight decay applies (not to norms and biases) */
     bool trainable; /* false when train.freeze matches a piece */
+    bool is_bias;   /* of routers' choices: moved by counts, never by a gradient; has no moments */
     int n_pieces, cap_pieces;
     struct sn_piece *piece; /* the model's memory */
 };
@@ -76,6 +78,8 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
                                const struct sn_train_config *t, struct sn_err *err);
 void sn_model_destroy(struct sn_model *m); /* NULL is allowed */
 
+/* Is it learnt by gradients, and has moments? */
+bool sn_param_learns(const struct sn_param *p);
 /* Pieces of all parameters. */
 int sn_model_piece_count(const struct sn_model *m);
 /* Has this layer experts? */

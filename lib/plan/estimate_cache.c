@@ -224,19 +224,20 @@ static void post_reductions(struct sn_stock_entry *x, int cls, double seconds)
 static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
                           const struct sn_shape *s, const struct sn_net *net)
 {
-    int zero = x->key.zero;
     x->cost.gather = x->cost.shared = x->cost.all = 0;
     x->net = net;
     memset(x->reduce, 0, (size_t)x->stock.units * sizeof(*x->reduce));
     for (int i = 0; i < x->stock.n; i++) {
         const struct sn_stock_class *c = &x->stock.cls[i];
         const struct sn_bucket *b = &s->bucket[c->kind];
-        int members = sn_stock_members_of(b, &x->key.members);
+        int members = sn_stock_members_of(b, &x->key.members), zero = sn_stock_zero(b, x->key.zero);
         int64_t slice = sn_stock_size(c->raw, zero, members).slice;
-        if (!b->trains)
+        if (!b->trains && !b->counts)
             continue;
         if (b->sum != SN_NGROUPS && b->sum != SN_GROUP_TIED && net->members[b->sum] > 1)
             x->cost.shared += c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, b->sum);
+        if (b->counts)
+            continue;
         if (members > 1 && (zero == 1 || zero == 2))
             x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, slice,
                                                       e->config.train.precision, b->replicas);

@@ -329,7 +329,8 @@ static int kind_of(struct sn_shape *s, const struct sn_bucket *b)
     for (int k = 0; k < s->n_kinds; k++) {
         const struct sn_bucket *o = &s->bucket[k];
         if (o->trains == b->trains && o->decay == b->decay && o->copies == b->copies &&
-            o->sum == b->sum && o->replicas == b->replicas)
+            o->sum == b->sum && o->replicas == b->replicas && o->counts == b->counts &&
+            o->is_bias == b->is_bias)
             return k;
     }
     s->bucket[s->n_kinds] = *b;

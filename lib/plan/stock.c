@@ -51,10 +51,11 @@ static void close_bucket(struct dealer *d, int k)
     o->cls[c].count++;
 }
 
-static void close_all(struct dealer *d)
+/* All that are open, or those that may not cross layers. */
+static void close_all(struct dealer *d, bool layer)
 {
     for (int k = 0; k < KINDS; k++)
-        if (d->open[k])
+        if (d->open[k] && !(layer && d->s->bucket[k % SN_SHAPE_PARTS].is_bias))
             close_bucket(d, k);
 }
 
@@ -74,7 +75,7 @@ static void deal(struct dealer *d, enum sn_place place)
         if (d->s->part[q].place == place)
             add(d, &d->s->part[q], d->out->units);
     if (d->s->key.zero) /* buckets do not cross layers */
-        close_all(d);
+        close_all(d, true);
     d->out->units++;
 }
 
@@ -94,7 +95,7 @@ enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_shape *s, int
     for (int q = 0; x->last && !x->first && q < s->n_parts; q++)
         if (s->part[q].tied) /* the head's copy of the table */
             add(&d, &s->part[q], 0);
-    close_all(&d);
+    close_all(&d, false);
     if (!d.failed)
         return SN_OK;
     sn_stock_fini(out);
@@ -119,6 +120,11 @@ int sn_stock_members_of(const struct sn_bucket *b, const struct sn_stock_members
     return b->replicas == SN_GROUP_EXPERT_DATA ? m->copies : m->replicas;
 }
 
+int sn_stock_zero(const struct sn_bucket *b, int zero)
+{
+    return b->is_bias ? 0 : zero;
+}
+
 static int64_t rounded(int64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
@@ -131,13 +137,15 @@ struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_s
     struct sn_stock_bytes b = {0, 0, 0};
     for (int i = 0; i < s->n; i++) {
         const struct sn_stock_class *c = &s->cls[i];
-        int n = sn_stock_members_of(&shape->bucket[c->kind], members);
-        struct sn_stock_size e = sn_stock_size(c->raw, zero, n);
-        int64_t size = (int64_t)sn_dtype_size(dtype), part = rounded(e.slice * 4);
-        bool trains = shape->bucket[c->kind].trains;
-        b.params += c->count * rounded((zero == 3 ? e.slice : e.n) * size);
-        b.grads += trains ? c->count * rounded((zero >= 2 ? e.slice : e.n) * 4) : 0;
-        b.optimizer += c->count * ((dtype != SN_F32) + 2 * trains) * part;
+        const struct sn_bucket *k = &shape->bucket[c->kind];
+        enum sn_dtype own = k->is_bias ? SN_F32 : dtype;
+        int stage = sn_stock_zero(k, zero);
+        struct sn_stock_size e = sn_stock_size(c->raw, stage, sn_stock_members_of(k, members));
+        int64_t size = (int64_t)sn_dtype_size(own), part = rounded(e.slice * 4);
+        bool has_grad = k->trains || k->counts;
+        b.params += c->count * rounded((stage == 3 ? e.slice : e.n) * size);
+        b.grads += has_grad ? c->count * rounded((stage >= 2 ? e.slice : e.n) * 4) : 0;
+        b.optimizer += c->count * ((own != SN_F32) + 2 * k->trains) * part;
     }
     return b;
 }

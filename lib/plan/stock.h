@@ -48,6 +48,9 @@ struct sn_stock_size {
 };
 struct sn_stock_size sn_stock_size(int64_t raw, int zero, int members);
 
+/* The ZeRO stage that a bucket is under (sn_bucket_zero). */
+int sn_stock_zero(const struct sn_bucket *b, int zero);
+
 /* Who shares a bucket's gradients: all replicas, or those that hold the same experts. */
 struct sn_stock_members {
     int replicas, copies;

@@ -84,8 +84,8 @@ static void add_range(struct list *l, const struct place *p, int64_t lo, int64_t
 /* --- who owns what ------------------------------------------------------------------------------
  */
 
-/* Of one kind: the elements that the replicas own together, in the order of parts, padding left
- * out, and this rank's share of them. */
+/* Of one kind: the elements that replicas hold whole, and own together, in the order of parts,
+ * padding left out, and this rank's share of them. */
 struct share {
     int64_t lo, hi;
     int64_t passed; /* in the pieces so far */
@@ -105,7 +105,8 @@ static struct share share_of(const struct sn_job *j, enum sn_state_kind k, enum 
     for (int i = 0; i < j->n_parts; i++) {
         const struct sn_part *part = &j->parts[i];
         const struct sn_bucket *b = &j->buckets[part->bucket];
-        if (sn_state_buffer(b, k) < 0 || !owns_copy(j, b) || b->replicas != replicas)
+        if (sn_state_buffer(b, k) < 0 || !owns_copy(j, b) || b->replicas != replicas ||
+            sn_bucket_zero(j, b))
             continue;
         for (int q = 0; q < part->n_pieces; q++)
             n += part->piece[q].n * part->piece[q].n_cols;
@@ -146,7 +147,7 @@ static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part 
 {
     const struct sn_job *j = l->job;
     const struct sn_bucket *b = &j->buckets[part->bucket];
-    int64_t slice = j->zero ? j->group_index[b->replicas] * b->slice : 0;
+    int64_t slice = sn_bucket_zero(j, b) ? j->group_index[b->replicas] * b->slice : 0;
     int buf = sn_state_buffer(b, k);
     if (buf < 0)
         return;
@@ -157,7 +158,7 @@ static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part 
                           {.kind = k, .param = part->param, .piece = part->piece[i].piece}};
         p.box.buf = buf;
         p.box.at = part->offset - (has_slice ? slice : 0);
-        if (!j->zero) {
+        if (!sn_bucket_zero(j, b)) {
             add_shared(l, &p, s);
             continue;
         }
@@ -203,14 +204,15 @@ enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job
 static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group replicas,
                      struct sn_image_room *out)
 {
-    int64_t members = j->group_size[replicas], n = 0, widest = SN_BOX_UNCUT;
+    int64_t members = j->group_size[replicas], slices = 0, whole = 0, widest = SN_BOX_UNCUT;
     for (int i = 0; i < j->n_buckets; i++) {
         const struct sn_bucket *b = &j->buckets[i];
         bool other_end = b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0;
         if (sn_state_buffer(b, k) < 0 || other_end || b->replicas != replicas)
             continue;
-        n += b->slice;
-        out->boxes += j->zero ? 2 : 0; /* cut rows at both ends */
+        bool cut = sn_bucket_zero(j, b) > 0;
+        *(cut ? &slices : &whole) += b->slice;
+        out->boxes += cut ? 2 : 0; /* cut rows at both ends */
     }
     for (int i = 0; i < j->n_parts; i++) {
         if (j->buckets[j->parts[i].bucket].replicas != replicas)
@@ -218,9 +220,9 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
         out->boxes += j->parts[i].n_pieces;
         widest = j->parts[i].cols > widest ? j->parts[i].cols : widest;
     }
-    if (!j->zero && members > 1)
-        n = (n + members - 1) / members + widest;
-    out->floats += n;
+    if ((!j->zero || whole > 0) && members > 1)
+        whole = (whole + members - 1) / members + widest;
+    out->floats += slices + whole;
 }
 
 void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out)

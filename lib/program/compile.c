@@ -76,8 +76,9 @@ static void emit_begin(struct sn_emit *e)
     const struct sn_job *j = e->job;
     for (int b = 0; b < j->n_buckets; b++) {
         e->bucket_gather[b] = -1;
-        e->bucket_weight[b] = j->zero == 3 ? -1 : j->buckets[b].weight;
-        e->bucket_grad[b] = j->zero >= 2 ? -1 : j->buckets[b].grad;
+        int zero = sn_bucket_zero(j, &j->buckets[b]);
+        e->bucket_weight[b] = zero == 3 ? -1 : j->buckets[b].weight;
+        e->bucket_grad[b] = zero >= 2 ? -1 : j->buckets[b].grad;
     }
     e->value[j->model->nodes[0].in[0]].buf = j->ids;
 }

@@ -110,6 +110,22 @@ static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, i
     op->only = is_folded(e) ? 0 : 1u << SN_GROUP_TENSOR; /* the others have the same */
 }
 
+/* What each expert got in this step so far; the update moves the bias by it. Not repeated by
+ * recomputation: it leads to no gradient. */
+static void add_counts(struct sn_emit *e, const struct sn_node *n, int counts)
+{
+    int part = n->param[1] < 0 ? -1 : e->job->first_part[n->param[1]];
+    int grad = part < 0 || !e->train ? -1 : e->job->buckets[e->job->parts[part].bucket].grad;
+    if (grad < 0)
+        return;
+    struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.50s.count", n->point);
+    op->in[0] = sn_view_all(e->p, counts);
+    op->out[0] = sn_weight_flat(e, part);
+    op->out[0].buf = grad;
+    op->acc[0] = e->grad_written[part] ? SN_ACC_ADD : SN_ACC_FIRST_WRITES;
+    e->grad_written[part] = true; /* layers that share a router share its bias */
+}
+
 static int place(struct sn_emit *e, const struct sn_node *n, int choice)
 {
     struct sn_program *p = e->p;
@@ -146,12 +162,14 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     set_needs(e, w, trains);
     op = sn_op_add(p, SN_OP_ROUTE, "%s", n->point);
     op->in[0] = sn_view_all(p, logits);
+    op->in[1] = n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[n->param[1]]);
     op->out[0] = sn_view_all(p, w);
     op->out[1] = sn_view_all(p, choice);
     op->out[2] = sn_view_all(p, counts);
     op->attr.aux_loss = n->attr.aux_loss;
     op->attr.z_loss = n->attr.z_loss;
     add_losses(e, n, logits, counts);
+    add_counts(e, n, counts);
     e->routes.w = w;
     (void)place(e, n, choice);
     e->value[n->out] = (struct sn_value_place){w, taken(e), w};

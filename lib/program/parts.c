@@ -120,7 +120,11 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
                                 const struct use *u)
 {
     const struct sn_param *q = &j->model->params[part->param];
-    struct sn_bucket b = {.trains = q->trainable, .decay = q->decay, .sum = SN_NGROUPS};
+    struct sn_bucket b = {.trains = sn_param_learns(q),
+                          .is_bias = q->is_bias,
+                          .counts = q->is_bias && q->trainable,
+                          .decay = q->decay,
+                          .sum = SN_NGROUPS};
     bool whole = u->cut == SN_CUT_NONE || u->cut == SN_CUT_SUMMED;
     bool cut = !whole && j->group_size[SN_GROUP_TENSOR] > 1;
     b.replicas = u->experts ? SN_GROUP_EXPERT_DATA : SN_GROUP_REPLICA;
@@ -128,6 +132,8 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
         b.copies |= 1u << SN_GROUP_TENSOR;
     if (u->cut == SN_CUT_SUMMED && j->group_size[SN_GROUP_TENSOR] > 1)
         b.sum = SN_GROUP_TENSOR;
+    if (b.counts && j->group_size[SN_GROUP_REPLICA] > 1)
+        b.sum = SN_GROUP_REPLICA;
     if (!cut && u->in_region && sn_region(j).form == SN_SPLIT)
         b.sum = SN_GROUP_TENSOR; /* each rank saw its rows only */
     if (u->cut == SN_CUT_QKV && part->piece[0].piece > 0 && j->group_size[SN_GROUP_KV] > 1) {
@@ -139,7 +145,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
         b.sum = SN_GROUP_TIED;
     }
     b.grad_type = u->matrix ? j->config->train.grad_dtype : SN_F32;
-    b.layer = j->zero >= 2 ? sn_unit_of(j, &j->model->nodes[u->first]) : 0;
+    b.layer = sn_bucket_zero(j, &b) >= 2 ? sn_unit_of(j, &j->model->nodes[u->first]) : 0;
     return b;
 }
 
@@ -147,7 +153,12 @@ static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
 {
     return a->trains == b->trains && a->decay == b->decay && a->copies == b->copies &&
            a->sum == b->sum && a->replicas == b->replicas && a->grad_type == b->grad_type &&
-           a->layer == b->layer;
+           a->layer == b->layer && a->is_bias == b->is_bias && a->counts == b->counts;
+}
+
+int64_t sn_part_room(int64_t elements)
+{
+    return (elements + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 static void deal(struct sn_job *j, struct sn_part *part, const struct use *u)
@@ -164,7 +175,7 @@ static void deal(struct sn_job *j, struct sn_part *part, const struct use *u)
     }
     part->bucket = i;
     part->offset = j->buckets[i].n;
-    j->buckets[i].n += (part->rows * part->cols + ALIGN - 1) / ALIGN * ALIGN;
+    j->buckets[i].n += sn_part_room(part->rows * part->cols);
 }
 
 /* A piece of the update is a few lines of text. */
@@ -183,11 +194,16 @@ static enum sn_status check_tiles(const struct sn_job *j, struct sn_err *err)
     return SN_OK;
 }
 
+int sn_bucket_zero(const struct sn_job *j, const struct sn_bucket *b)
+{
+    return b->is_bias ? 0 : j->zero;
+}
+
 static void close_buckets(struct sn_job *j)
 {
     for (int i = 0; i < j->n_buckets; i++) {
         struct sn_bucket *b = &j->buckets[i];
-        int64_t members = j->zero ? j->group_size[b->replicas] : 1;
+        int64_t members = sn_bucket_zero(j, b) ? j->group_size[b->replicas] : 1;
         b->n = (b->n + ALIGN * members - 1) / (ALIGN * members) * (ALIGN * members);
         b->slice = b->n / members;
     }

@@ -116,7 +116,7 @@ static bool upstream_trains(const struct sn_emit *e)
     const struct sn_model *m = e->job->model;
     for (int i = 0; i < m->n_nodes; i++)
         for (int k = 0; k < 2 && e->job->piece_of_node[i] < piece_here(e); k++)
-            if (m->nodes[i].param[k] >= 0 && m->params[m->nodes[i].param[k]].trainable)
+            if (m->nodes[i].param[k] >= 0 && sn_param_learns(&m->params[m->nodes[i].param[k]]))
                 return true;
     return false;
 }

@@ -206,6 +206,8 @@ struct sn_part {
 struct sn_bucket {
     char name[64];
     bool trains, decay;
+    bool is_bias;      /* of routers' choices: fp32, and whole whatever ZeRO does */
+    bool counts;       /* and not frozen: grad holds the step's counts, summed over `sum` */
     unsigned copies;   /* bit g: all members of group g hold the same values; member 0 owns them */
     enum sn_group sum; /* gradients are summed over this group too; SN_NGROUPS: none */
     enum sn_group replicas; /* who holds the same weights and sees other tokens: REPLICA, of experts
@@ -285,6 +287,9 @@ enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *
 enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env *env,
                                    struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
+
+/* The ZeRO stage that a bucket is under. */
+int sn_bucket_zero(const struct sn_job *j, const struct sn_bucket *b);
 
 /* Does the expert axis lie outside the data axis? */
 bool sn_experts_apart(const struct sn_layout_config *l);

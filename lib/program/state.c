@@ -3,7 +3,8 @@
  * token batch, the scalars, staging of collectives.
  *
  * fp32: the weights are the master copy. bf16, fp16: the forward pass reads a copy in that type,
- * and the fp32 master is optimizer state. A frozen parameter has neither gradient nor moments. ZeRO
+ * and the fp32 master is optimizer state. A frozen parameter has neither gradient nor moments; the
+ * bias of a router has counts in place of a gradient, and no moments. ZeRO
  * (Rajbhandari et al., arXiv 1910.02054): stage 1 divides master and moments over the replicas,
  * stage 2 the gradients too, stage 3 the weights too.
  */
@@ -23,14 +24,18 @@ static int add(struct sn_program *p, const struct sn_bucket *b, int number, enum
 static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
 {
     struct sn_bucket *b = &j->buckets[i];
-    b->weight = add(p, b, i, SN_CLASS_PARAM, j->dtype, "weight", j->zero == 3 ? b->slice : b->n);
+    enum sn_dtype dtype = b->is_bias ? SN_F32 : j->dtype;
+    int zero = sn_bucket_zero(j, b);
+    b->weight = add(p, b, i, SN_CLASS_PARAM, dtype, "weight", zero == 3 ? b->slice : b->n);
     b->master = b->weight;
-    if (j->dtype != SN_F32)
+    if (dtype != SN_F32)
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
     b->grad = b->exp_avg = b->exp_avg_sq = -1;
-    if (!b->trains)
+    if (!b->trains && !b->counts)
         return;
-    b->grad = add(p, b, i, SN_CLASS_GRAD, b->grad_type, "grad", j->zero >= 2 ? b->slice : b->n);
+    b->grad = add(p, b, i, SN_CLASS_GRAD, b->grad_type, "grad", zero >= 2 ? b->slice : b->n);
+    if (b->counts)
+        return;
     b->exp_avg = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg", b->slice);
     b->exp_avg_sq = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg_sq", b->slice);
 }

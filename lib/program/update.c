@@ -34,17 +34,25 @@ static struct sn_view own(const struct sn_job *j, const struct sn_program *p,
 }
 
 /* Gradients that other groups hold parts of: norms under sequence parallelism, copies of key and
- * value heads, both ends of a tied embedding. */
+ * value heads, both ends of a tied embedding; and the counts of what experts got, which every
+ * replica has of its own tokens. */
 static void sum_shared(const struct sn_job *j, struct sn_program *p)
 {
     int n[SN_NGROUPS] = {0}; /* the ends of a tied embedding number their buckets differently */
     for (int i = 0; i < j->n_buckets && !p->failed; i++) {
         const struct sn_bucket *b = &j->buckets[i];
-        if (!b->trains || b->sum == SN_NGROUPS)
+        if (b->grad < 0 || b->sum == SN_NGROUPS)
             continue;
         struct sn_op op =
             sn_comm_op(SN_OP_ALL_REDUCE, b->sum, "%.20s.%d", sn_group_name(b->sum), n[b->sum]++);
         op.in[0] = op.out[0] = own(j, p, b, b->grad);
+        sn_comm_run(p, &op);
+    }
+    for (int i = 0; i < j->n_buckets && j->grid.fold > 1; i++) { /* and every tensor rank */
+        if (!j->buckets[i].counts)
+            continue;
+        struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, SN_GROUP_TENSOR, "counts.%d", i);
+        op.in[0] = op.out[0] = sn_view_flat(p, j->buckets[i].grad);
         sn_comm_run(p, &op);
     }
 }
@@ -124,6 +132,26 @@ static void adamw(const struct sn_job *j, struct sn_program *p, const struct sn_
     op->attr.decay = b->decay ? (float)o->weight_decay : 0.0f;
 }
 
+/* Biases of routers: a row for each layer. */
+static void balance(const struct sn_job *j, struct sn_program *p)
+{
+    const struct sn_experts_config *x = &j->config->model.experts;
+    for (int i = 0; i < j->n_buckets && !p->failed; i++) {
+        const struct sn_bucket *b = &j->buckets[i];
+        if (!b->counts)
+            continue;
+        struct sn_op *op = sn_op_add(p, SN_OP_BALANCE, "balance.%.50s", b->name);
+        struct sn_view v = sn_view_flat(p, b->grad);
+        v.cols = x->count;
+        v.ld = sn_part_room(x->count);
+        v.rows = b->n / v.ld;
+        op->in[0] = v;
+        v.buf = b->weight;
+        op->out[0] = v;
+        op->attr.rate = (float)x->bias_rate;
+    }
+}
+
 /* One bucket's gather is on its way while the next one is updated. */
 static void update(const struct sn_job *j, struct sn_program *p)
 {
@@ -161,4 +189,5 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     op->attr.dynamic_scale =
         j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;
     update(j, p);
+    balance(j, p);
 }

@@ -50,8 +50,9 @@ void sn_zero_leave_chunk(struct sn_emit *e)
 {
     while (e->n_posted > 0)
         wait_for_oldest(e);
-    for (int b = 0; e->job->zero == 3 && b < e->job->n_buckets; b++)
-        e->bucket_weight[b] = e->bucket_gather[b] = -1;
+    for (int b = 0; b < e->job->n_buckets; b++)
+        if (sn_bucket_zero(e->job, &e->job->buckets[b]) == 3)
+            e->bucket_weight[b] = e->bucket_gather[b] = -1;
 }
 
 /* --- weights ------------------------------------------------------------------------------------
@@ -106,7 +107,8 @@ static void wait_for_gather(struct sn_emit *e, int bucket)
  */
 static void forget(struct sn_emit *e, int bucket)
 {
-    e->bucket_weight[bucket] = -1;
+    if (sn_bucket_zero(e->job, &e->job->buckets[bucket]) == 3)
+        e->bucket_weight[bucket] = -1;
 }
 
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward)

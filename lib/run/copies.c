@@ -32,7 +32,7 @@ struct sn_copies {
 
 static unsigned groups_of(const struct sn_job *j, const struct sn_bucket *b)
 {
-    unsigned groups = b->copies | (j->zero ? 0 : 1u << b->replicas);
+    unsigned groups = b->copies | (sn_bucket_zero(j, b) ? 0 : 1u << b->replicas);
     for (int g = 0; g < SN_NGROUPS; g++)
         if (j->group_size[g] == 1)
             groups &= ~(1u << g);
@@ -46,7 +46,7 @@ static void add_item(struct sn_copies *c, struct sn_exec *x, int part, enum sn_s
     const struct sn_part *q = &j->parts[part];
     const struct sn_bucket *b = &j->buckets[q->bucket];
     int buf = sn_state_buffer(b, k);
-    int64_t slice = j->zero ? j->group_index[b->replicas] * b->slice : 0;
+    int64_t slice = sn_bucket_zero(j, b) ? j->group_index[b->replicas] * b->slice : 0;
     int64_t lo = q->offset > slice ? q->offset : slice;
     int64_t hi = q->offset + q->rows * q->cols;
     hi = hi < slice + b->slice ? hi : slice + b->slice;

@@ -16,7 +16,7 @@ static void list_all(struct sn_state *s, const struct sn_model *m)
     for (int g = 0; g < SN_NSTATE_KINDS; g++)
         for (int i = 0; i < m->n_params; i++)
             for (int k = 0; k < m->params[i].n_pieces; k++)
-                if (g == SN_STATE_MODEL || m->params[i].trainable)
+                if (g == SN_STATE_MODEL || sn_param_learns(&m->params[i]))
                     s->all[s->n_all++] = (struct sn_state_shape){
                         sn_state_kind_name((enum sn_state_kind)g), m->params[i].piece[k].name,
                         m->params[i].piece[k].rows, m->params[i].cols};
@@ -152,7 +152,7 @@ enum sn_status sn_weights_publish(struct sn_exec *x, const struct sn_job *j, str
         const struct sn_bucket *b = &j->buckets[i];
         if (b->master != b->weight)
             SN_TRY(cast(x, j, b, err));
-        if (j->zero == 1 || j->zero == 2)
+        if (sn_bucket_zero(j, b) == 1 || sn_bucket_zero(j, b) == 2)
             SN_TRY(gather(x, j, comm, b, err));
     }
     comm->ops->take_sent_bytes(comm, dropped);

@@ -34,4 +34,12 @@ static inline const float *job_grad(struct sn_exec *x, const struct sn_job *j, i
     return buf < 0 ? NULL : (const float *)sn_exec_address(x, &j->train, buf) + q->offset;
 }
 
+/* The weights of a parameter that is whole on this rank, as they are stored. */
+static inline const float *job_weight(struct sn_exec *x, const struct sn_job *j, int param)
+{
+    const struct sn_part *q = &j->parts[j->first_part[param]];
+    int buf = j->buckets[q->bucket].weight;
+    return (const float *)sn_exec_address(x, &j->train, buf) + q->offset;
+}
+
 #endif

@@ -35,7 +35,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|precision|freeze|global_batch)=/)
+            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|precision|freeze|global_batch)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -72,7 +72,7 @@ layout_file() { # line path output
                 continue
             key = substr($i, 1, at - 1)
             section = "layout"
-            if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts)$/)
+            if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers)$/)
                 section = "model"
             if (key ~ /^(precision|freeze|global_batch)$/)
                 section = "train"

@@ -5,6 +5,7 @@ For each tiny model below this writes tests/parity/fixtures/NAME/:
   run.yaml            the run file for sennit-train (paths relative to the repository's root)
   model.safetensors   the weights, float32, with the field's (HF) names and layouts
   data.bin, data.idx  tokens in Megatron's indexed format, several documents
+  own.safetensors     where there are any, weights for which the field has no name: sennit's names
   grads.safetensors   gradient of step 1's mean loss by every trained tensor, float32, HF layouts
   expected.json       losses, gradient norms (before clipping) and learning rates of 20 AdamW steps
 
@@ -32,6 +33,9 @@ Conventions under test (kernels/ops.h, DESIGN.md 4):
            both summed over layers, averaged over micro-batches, not part of the reported loss
   capacity = ceil(factor S k / E) tokens of a sequence for an expert, first choices before second
            ones, in the order of tokens; the others contribute nothing
+  bias     of a router: the k largest of softmax + bias are chosen, the weights are those without it;
+           after a step bias_e += rate sign(mean count - count_e), counts over the global batch
+  shared   experts: one feed-forward part of `shared` times the width for every token, without weight
 """
 import argparse
 import fnmatch
@@ -76,6 +80,15 @@ CASES = {
                              ffn=24, vocab=101, seq=26, tied=True, seed=808,
                              experts=dict(count=6, top_k=3, capacity_factor=1.0, aux_loss=0.02,
                                           z_loss=0.0)),
+    # two shared experts; and routers that a bias balances, whose first values are not 0
+    "mixtral-shared": dict(BASE, family="mixtral", layers=2, hidden=32, heads=4, kv_heads=2, ffn=20,
+                           vocab=101, seq=28, tied=False, seed=909,
+                           experts=dict(count=4, top_k=2, shared=2, capacity_factor=0.0,
+                                        aux_loss=0.05, z_loss=0.0)),
+    "mixtral-bias": dict(BASE, family="mixtral", layers=2, hidden=32, heads=4, kv_heads=2, ffn=24,
+                         vocab=101, seq=30, tied=False, seed=1010,
+                         experts={"count": 5, "top_k": 2, "capacity_factor": 0.0, "aux_loss": 0.0,
+                                  "z_loss": 0.01, "bias": "loss-free", "bias_rate": 0.02}),
 }
 # The tensors that a pattern over sennit's names means here.
 FROZEN = {"embed.*": "model.embed_tokens.*"}
@@ -128,6 +141,13 @@ def shapes(c):
                 s |= {p + "mlp.gate_proj.weight": (f, d), p + "mlp.up_proj.weight": (f, d),
                       p + "mlp.down_proj.weight": (d, f)}
                 continue
+            x, own = c["experts"], f"layers.{i}.ffn."
+            if "bias" in x:
+                s[own + "router.bias"] = (x["count"],)
+            if "shared" in x:
+                s |= {own + "shared.gate.weight": (x["shared"] * f, d),
+                      own + "shared.up.weight": (x["shared"] * f, d),
+                      own + "shared.down.weight": (d, x["shared"] * f)}
             p += "block_sparse_moe."
             s[p + "gate.weight"] = (c["experts"]["count"], d)
             for e in range(c["experts"]["count"]):
@@ -137,6 +157,10 @@ def shapes(c):
         if not c["tied"]:
             s["lm_head.weight"] = (v, d)
     return s
+
+
+def is_own(name):
+    return name.startswith("layers.")
 
 
 def is_norm(name):
@@ -243,11 +267,12 @@ def neox_logits(w, c, ids):
     return x @ (w["gpt_neox.embed_in.weight"] if c["tied"] else w["embed_out.weight"]).T
 
 
-def routes(logits, x):
+def routes(logits, x, bias=None):
     """logits[B,S,E] -> weights of the chosen experts [B,S,E], zero elsewhere, and the choices
     [B,S,k]."""
     k, e = x["top_k"], x["count"]
-    choice = torch.argsort(logits, dim=-1, descending=True, stable=True)[..., :k]
+    score = logits if bias is None else torch.softmax(logits, -1) + bias
+    choice = torch.argsort(score, dim=-1, descending=True, stable=True)[..., :k]
     weight = torch.softmax(logits.gather(-1, choice), -1)
     keep = torch.ones_like(weight)
     if x["capacity_factor"] > 0:
@@ -262,12 +287,20 @@ def routes(logits, x):
     return torch.zeros_like(logits).scatter(-1, choice, weight * keep), choice
 
 
-def experts(w, p, c, a, extra):
+def swiglu(a, gate, up, down):
+    gate, up = a @ gate.T, a @ up.T
+    return (gate * torch.sigmoid(gate) * up) @ down.T
+
+
+def experts(w, layer, c, a, extra):
     """Every expert on every token, most of them times zero; the routers' losses are added to
-    extra[0]."""
-    x = c["experts"]
+    extra[0], what experts got to extra[1]."""
+    x, own, p = c["experts"], f"layers.{layer}.ffn.", f"model.layers.{layer}.block_sparse_moe."
     logits = a @ w[p + "gate.weight"].T
-    weight, choice = routes(logits, x)
+    bias = own + "router.bias"
+    weight, choice = routes(logits, x, w.get(bias))
+    if bias in w:
+        extra[1][bias] = extra[1].get(bias, 0) + torch.bincount(choice.flatten(), minlength=x["count"])
     share = torch.bincount(choice.flatten(), minlength=x["count"]).to(a.dtype) / choice.numel()
     mean = torch.softmax(logits, -1).mean((0, 1))
     extra[0] = extra[0] + x["aux_loss"] * x["count"] * (share * mean).sum()
@@ -275,8 +308,11 @@ def experts(w, p, c, a, extra):
     y = torch.zeros_like(a)
     for e in range(x["count"]):
         q = p + f"experts.{e}."
-        gate, up = a @ w[q + "w1.weight"].T, a @ w[q + "w3.weight"].T
-        y = y + weight[..., e:e + 1] * ((gate * torch.sigmoid(gate) * up) @ w[q + "w2.weight"].T)
+        y = y + weight[..., e:e + 1] * swiglu(a, w[q + "w1.weight"], w[q + "w3.weight"],
+                                              w[q + "w2.weight"])
+    if "shared" in x:
+        y = y + swiglu(a, w[own + "shared.gate.weight"], w[own + "shared.up.weight"],
+                       w[own + "shared.down.weight"])
     return y
 
 
@@ -295,10 +331,10 @@ def llama_logits(w, c, ids, extra=None):
         x = x + attention(q, k, v) @ w[p + "self_attn.o_proj.weight"].T
         a = rmsnorm(x, w[p + "post_attention_layernorm.weight"], eps)
         if c["family"] == "mixtral":
-            x = x + experts(w, p + "block_sparse_moe.", c, a, extra)
+            x = x + experts(w, i - i % c["share_layers"], c, a, extra)
             continue
-        gate, up = a @ w[p + "mlp.gate_proj.weight"].T, a @ w[p + "mlp.up_proj.weight"].T
-        x = x + (gate * torch.sigmoid(gate) * up) @ w[p + "mlp.down_proj.weight"].T
+        x = x + swiglu(a, w[p + "mlp.gate_proj.weight"], w[p + "mlp.up_proj.weight"],
+                       w[p + "mlp.down_proj.weight"])
     x = rmsnorm(x, w["model.norm.weight"], eps)
     return x @ (w["model.embed_tokens.weight"] if c["tied"] else w["lm_head.weight"]).T
 
@@ -307,19 +343,20 @@ LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits}
 
 
 def mean_loss(w, c, batch):
-    """batch[B, S+1] -> mean over tokens of log sum exp(logits) - logits[target], and what else is
-    minimised."""
-    target = batch[:, 1:, None]
+    """batch[B, S+1] -> mean over tokens of log sum exp(logits) - logits[target], what else is
+    minimised, and what experts got by the name of their router's bias."""
+    target, counts = batch[:, 1:, None], {}
     if c["family"] != "mixtral":
         logits, extra = LOGITS[c["family"]](w, c, batch[:, :-1]), 0.0
     else:
         parts, extras = [], []
         for first in range(0, len(batch), MICRO_BATCH):
-            extras.append([0.0])
+            extras.append([0.0, counts])
             ids = batch[first:first + MICRO_BATCH, :-1]
             parts.append(llama_logits(w, c, ids, extras[-1]))
         logits, extra = torch.cat(parts), sum(x[0] for x in extras) / len(extras)
-    return (torch.logsumexp(logits, -1) - logits.gather(-1, target)[..., 0]).mean(), extra
+    loss = (torch.logsumexp(logits, -1) - logits.gather(-1, target)[..., 0]).mean()
+    return loss, extra, counts
 
 
 # ---- data ---------------------------------------------------------------------------------------
@@ -357,7 +394,8 @@ def lr_of_step(s):
 def train(c, weights, flat, dtype):
     w = {n: t.to(dtype).clone() for n, t in weights.items()}
     trained = {n: t for n, t in w.items()
-               if not any(fnmatch.fnmatchcase(n, FROZEN[f]) for f in c["freeze"])}
+               if not n.endswith("router.bias") and
+               not any(fnmatch.fnmatchcase(n, FROZEN[f]) for f in c["freeze"])}
     for t in trained.values():
         t.requires_grad_(True)
     optimizer = torch.optim.AdamW(
@@ -367,7 +405,7 @@ def train(c, weights, flat, dtype):
     out = dict(loss=[], grad_norm=[], lr=[])
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
-        loss, extra = mean_loss(w, c, batch_of_step(flat, c, step))
+        loss, extra, counts = mean_loss(w, c, batch_of_step(flat, c, step))
         (loss + extra).backward()
         if step == 1:
             out["grads"] = {n: t.grad.clone() for n, t in trained.items()}
@@ -375,9 +413,12 @@ def train(c, weights, flat, dtype):
         for group in optimizer.param_groups:
             group["lr"] = lr_of_step(step)
         optimizer.step()
+        for n, got in counts.items():
+            w[n] += c["experts"]["bias_rate"] * torch.sign(got.to(dtype).mean() - got)
         out["loss"].append(loss.item())
         out["grad_norm"].append(norm.item())
         out["lr"].append(lr_of_step(step))
+    out["router_bias"] = {n: t.tolist() for n, t in w.items() if n.endswith("router.bias")}
     out["final_norm"] = {n: t.detach().norm().item() for n, t in w.items()}
     return out
 
@@ -490,7 +531,8 @@ def expected(name, c, weights, r, r32):
                                         "grads": float(f"{drift_grad / scale:.2g}")},
         # L2 norm of every tensor after the 20 steps.
         "final_norm": {n: float(f"{x:.12g}") for n, x in sorted(r["final_norm"].items())},
-    }
+    } | ({"router_bias": {n: digits(b) for n, b in r["router_bias"].items()}}
+         if r["router_bias"] else {})
 
 
 def write_json(path, e):
@@ -516,6 +558,8 @@ def check(name, e, r, weights):
     worst = max(abs(a - b) / abs(b) for k in ("loss", "grad_norm", "lr")
                 for a, b in zip(e[k], old[k]))
     stored = read_safetensors(os.path.join(at, "model.safetensors"))
+    if any(is_own(n) for n in weights):
+        stored |= read_safetensors(os.path.join(at, "own.safetensors"))
     same = stored.keys() == weights.keys() and all(torch.equal(stored[n], t.double())
                                                    for n, t in weights.items())
     grads = read_safetensors(os.path.join(at, "grads.safetensors"))
@@ -612,7 +656,11 @@ def main():
             continue
         at = os.path.join(HERE, name)
         os.makedirs(at, exist_ok=True)
-        write_safetensors(os.path.join(at, "model.safetensors"), weights)
+        own = {n: t for n, t in weights.items() if is_own(n)}
+        write_safetensors(os.path.join(at, "model.safetensors"),
+                          {n: t for n, t in weights.items() if not is_own(n)})
+        if own:
+            write_safetensors(os.path.join(at, "own.safetensors"), own)
         write_safetensors(os.path.join(at, "grads.safetensors"), r["grads"])
         write_dataset(os.path.join(at, "data"), docs)
         with open(os.path.join(at, "run.yaml"), "w") as f:

@@ -163,8 +163,14 @@ static const struct {
     {MIXTRAL ", share_layers: 2, experts: {count: 8, every: 2}}\n" TRAIN "}\n",
      "run.yaml:1:106: model.share_layers: 2 would share weights between layers with and without "
      "experts (model.experts.every: 2); use 1 for one of the two"},
-    {MIXTRAL ", experts: {count: 8, bias: loss-free}}\n",
-     "run.yaml:1:118: model.experts.bias: loss-free is not built yet; use none"},
+    {MIXTRAL ", experts: {count: 8, bias: free}}\n",
+     "run.yaml:1:118: model.experts.bias: unknown name 'free'; want none or loss-free"},
+    {MIXTRAL ", experts: {count: 8, bias: loss-free, bias_rate: -0.1}}\n",
+     "run.yaml:1:140: model.experts.bias_rate: -0.1 is outside 0..1"},
+    {MIXTRAL ", experts: {count: 8, bias: loss-free}}\n"
+             "train: {steps: 4, global_batch: 1048576}\n",
+     "run.yaml:1:118: model.experts.bias: counts the tokens of a step, at most 16777216, but "
+     "train.global_batch x model.seq is 134217728; want fewer, or none"},
     {MIXTRAL ", experts: {count: 6}}\n" TRAIN "}\nlayout: {expert: 4}\n",
      "run.yaml:3:18: layout.expert: 4 does not divide model.experts.count (6); nearest that do: 3 "
      "or 6"},

@@ -1,0 +1,208 @@
+/*
+ * test_router_bias.c - a bias balances what experts get, and is a part of the model's state.
+ *
+ * Which experts are chosen, and what a step adds, is held to plain loops by test_kernels_experts.c
+ * and to PyTorch by tests/parity; equal layouts are lines of tests/equiv/layouts.
+ */
+#include "checkpoint/hfnames.h"
+#include "lib/base/str.h"
+#include "tests/lib/checkpoint_test.h"
+#include "tests/lib/learner.h"
+
+enum { EXPERTS = 4, TOP_K = 1, STEPS = 150, LAST = 50 };
+
+static struct sn_model_config mixture(double rate)
+{
+    struct sn_model_config m = model_config(&variants[4]);
+    m.family = SN_MIXTRAL;
+    m.experts = (struct sn_experts_config){
+        .count = EXPERTS, .top_k = TOP_K, .every = 1, .bias = SN_BIAS_LOSS_FREE, .bias_rate = rate};
+    return m;
+}
+
+/* --- balance -------------------------------------------------------------------------------------
+ */
+
+/* Tokens of the steps so far by layer and expert. */
+struct load {
+    double got[LAYERS][EXPERTS];
+};
+
+/* False when counts are not those of all tokens of the step. */
+static bool add_counts(struct load *l, const struct speaker *x)
+{
+    for (int i = 0; i < LAYERS; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof(name), "layers.%d.ffn.router.bias", i);
+        const float *counts = grad_of(x, name);
+        double all = 0;
+        for (int e = 0; e < EXPERTS && counts; e++) {
+            all += (double)counts[e];
+            l->got[i][e] += (double)counts[e];
+        }
+        if (all != BATCH * SEQ * TOP_K)
+            return false;
+    }
+    return true;
+}
+
+/* The paper's MaxVio: largest load over the mean, less 1; the mean over layers. */
+static double violation_of(const struct load *l)
+{
+    double sum = 0;
+    for (int i = 0; i < LAYERS; i++) {
+        double all = 0, most = 0;
+        for (int e = 0; e < EXPERTS; e++) {
+            all += l->got[i][e];
+            most = fmax(most, l->got[i][e]);
+        }
+        sum += most * EXPERTS / all - 1;
+    }
+    return sum / LAYERS;
+}
+
+/* Of the last steps together; -1 when something failed. */
+static double violation_with(double rate)
+{
+    struct speaker x = {0};
+    struct sn_err err = {0};
+    struct sn_model_config m = mixture(rate);
+    struct load warm = {0}, last = {0};
+    double loss;
+    bool good = learner_create(&x, &m, &err) == SN_OK &&
+                sn_weights_init(&x.state, x.job, &err) == SN_OK &&
+                sn_weights_publish(x.exec, x.job, x.comm, &err) == SN_OK;
+    for (int i = 1; i <= STEPS && good; i++)
+        good = learner_step(&x, i, &loss, &err) == SN_OK &&
+               add_counts(i > STEPS - LAST ? &last : &warm, &x);
+    speaker_destroy(&x);
+    return good ? violation_of(&last) : -1;
+}
+
+static void a_bias_balances(void)
+{
+    double without = violation_with(0), with = violation_with(0.02);
+    tap_ok(without > 0 && with > 0, "counts of every step are those of all tokens");
+    tap_ok(with < 0.3 * without,
+           "the most loaded expert is %.0f %% above the mean with a bias, %.0f %% without",
+           100 * with, 100 * without);
+}
+
+/* --- state ---------------------------------------------------------------------------------------
+ */
+
+static void a_bias_has_no_moments(void)
+{
+    struct speaker x = {0};
+    struct sn_model_config m = mixture(0.02);
+    if (!tap_ok(train(&x, &m, 3), "a model with biases trains"))
+        return;
+    const struct sn_state_tensor *b = find(&x, "model", "layers.2.ffn.router.bias");
+    tap_ok(b && b->rows == EXPERTS && b->cols == 1, "its biases are tensors of the model");
+    double far = 0;
+    for (int e = 0; e < EXPERTS && b; e++) /* from values of any size, by three steps at most */
+        far = fmax(far, fabs((double)b->p[e]));
+    tap_ok(far > 0, "which are not 0 (%.3f)", far);
+    tap_ok(!find(&x, "exp_avg", "layers.2.ffn.router.bias") &&
+               !find(&x, "exp_avg_sq", "layers.2.ffn.router.bias"),
+           "and have no moments");
+    speaker_destroy(&x);
+}
+
+static void training_goes_on_from_it(void)
+{
+    struct speaker x = {0}, y = {0};
+    struct sn_model_config m = mixture(0.02);
+    struct fake f = {0};
+    struct sn_err err = {0};
+    char *text = NULL;
+    double a = 0, b = 1;
+    bool good = train(&x, &m, 5);
+    struct sn_source s = snapshot(&f, &x, &text);
+    good = good && learner_create(&y, &m, &err) == SN_OK && learner_fill(&y, &s, &err) == SN_OK;
+    for (int i = 6; i <= 8 && good; i++)
+        good = learner_step(&x, i, &a, &err) == SN_OK && learner_step(&y, i, &b, &err) == SN_OK;
+    const struct sn_state_tensor *p = find(&x, "model", "layers.1.ffn.router.bias");
+    const struct sn_state_tensor *q = find(&y, "model", "layers.1.ffn.router.bias");
+    tap_ok(good && a == b && memcmp(p->p, q->p, EXPERTS * sizeof(float)) == 0,
+           "another run goes on from its state with the same bits%s", err.text);
+    tap_ok(text && strstr(text, "bias: loss-free") && strstr(text, "bias_rate: 0\n"),
+           "the model's text names the bias, not its rate");
+    speaker_destroy(&x);
+    speaker_destroy(&y);
+    fake_fini(&f);
+    sn_free(text);
+}
+
+/* --- where it begins -----------------------------------------------------------------------------
+ */
+
+static void the_field_s_weights_begin_without(void)
+{
+    struct speaker x = {0};
+    struct sn_config c;
+    struct sn_err err = {0};
+    bool good = sn_config_load(&c, "tests/parity/fixtures/mixtral/run.yaml", NULL, &err) == SN_OK;
+    c.model.experts.bias = SN_BIAS_LOSS_FREE;
+    good = good && learner_create(&x, &c.model, &err) == SN_OK &&
+           sn_init_from("tests/parity/fixtures/mixtral/model.safetensors", &c.model, &x.state,
+                        &err) == SN_OK;
+    tap_ok(good, "a model with biases takes weights of the field%s%s", *err.text ? ": " : "",
+           err.text);
+    const struct sn_state_tensor *b = find(&x, "model", "layers.1.ffn.router.bias");
+    const struct sn_state_tensor *w = find(&x, "model", "layers.1.ffn.router.weight");
+    tap_ok(good && largest(b->p, b->rows) == 0 && largest(w->p, w->rows * w->cols) > 0.1,
+           "and its biases begin at 0");
+    speaker_destroy(&x);
+}
+
+static struct sn_state state_of(struct sn_state_tensor *tensors, struct sn_state_shape *all, int n)
+{
+    for (int i = 0; i < n; i++)
+        tensors[i] = sn_state_whole(&all[i], tensors[i].p);
+    return (struct sn_state){.tensors = tensors,
+                             .n_tensors = n,
+                             .all = all,
+                             .n_all = n,
+                             .scalars = {.step = 7, .loss_scale = 1},
+                             .model_text = "",
+                             .layout_text = "",
+                             .ranks = 1};
+}
+
+/* A checkpoint with a bias or without one, read into a model that has one. */
+static void our_weights_begin_with_what_they_have(bool has_bias)
+{
+    static struct sn_state_shape all[] = {{"model", "layers.0.ffn.router.weight", 2, 3},
+                                          {"model", "layers.0.ffn.router.bias", 2, 1}};
+    float from[8] = {1, 2, 3, 4, 5, 6, 0.5f, 0.25f}, to[8] = {0};
+    struct sn_state_tensor saved[2] = {{.p = from}, {.p = from + 6}};
+    struct sn_state_tensor read[2] = {{.p = to}, {.p = to + 6}};
+    struct sn_model_config m = mixture(0);
+    struct bench b;
+    setup(&b, 1);
+    struct sn_state s = state_of(saved, all, has_bias ? 2 : 1), t = state_of(read, all, 2);
+    bool good = save_ranks(&b.saver, &s, 1, &b.err) == SN_OK &&
+                sn_init_from(b.dir, &m, &t, &b.err) == SN_OK;
+    tap_ok(good && memcmp(to, from, 6 * sizeof(float)) == 0, "a checkpoint %s a bias is taken%s%s",
+           has_bias ? "with" : "without", *b.err.text ? ": " : "", b.err.text);
+    tap_ok(to[6] == (has_bias ? 0.5f : 0) && to[7] == (has_bias ? 0.25f : 0), "%s",
+           has_bias ? "and its bias" : "and the bias begins at 0");
+    t.n_tensors = t.n_all = 1;
+    if (has_bias)
+        tap_ok(sn_init_from(b.dir, &m, &t, &b.err) == SN_EINPUT &&
+                   strstr(b.err.text, "no place for 1 of its tensors: 'layers.0.ffn.router.bias'"),
+               "a model without one refuses it");
+    teardown(&b);
+}
+
+int main(void)
+{
+    a_bias_balances();
+    a_bias_has_no_moments();
+    training_goes_on_from_it();
+    the_field_s_weights_begin_without();
+    our_weights_begin_with_what_they_have(false);
+    our_weights_begin_with_what_they_have(true);
+    return tap_done();
+}
