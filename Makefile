@@ -145,7 +145,7 @@ $(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published):
     $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
 
 # The plugin for CUDA: kernels by nvcc, the rest of it in C; NCCL where its header is.
-CUDA_C   := kernels/cuda/plugin.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
+CUDA_C   := kernels/cuda/plugin.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
 $(CUDA_OUT)/%.cu.o: %.cu
 	@mkdir -p $(@D)
@@ -154,7 +154,7 @@ $(CUDA_OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(CC) $(BASEFLAGS) -fPIC -isystem $(CUDA)/include -DSN_CUDA_ARCH='"$(CUDA_ARCH)"' $(CFLAGS) -c $< -o $@
 $(CUDA_OUT)/libsennit_cuda.so: $(CUDA_OBJ)
-	$(call say,ld,$@)$(NVCC) -shared -cudart static -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -ldl \
+	$(call say,ld,$@)$(NVCC) -shared -cudart static -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -Xlinker -z,defs -ldl -lpthread \
 	    -Xlinker -rpath=$(CUDA)/lib64:$(CUDA)/lib
 $(BUILD)/lib/sennit/libsennit_cuda.so: $(CUDA_OUT)/libsennit_cuda.so FORCE
 	@mkdir -p $(@D)

@@ -323,8 +323,8 @@ static enum sn_status open_train(struct sn_trainer *t, struct sn_err *err)
 enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
 {
     enum sn_status st = open_train(t, err);
-    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
-    SN_TRY(sn_trainer_restore(t, false, err));
+    SN_TRY(sn_trainer_restore(t, false, st, err));
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, sn_trainer_publish(t, err), err));
     sn_trainer_watch(t, true);
     return one_step(t, t->state.scalars.step + 1, err);
 }
