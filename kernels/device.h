@@ -124,7 +124,8 @@ struct sn_device_ops {
     uint32_t (*marked)(const struct sn_device *d);
 
     /* Channels between devices; all NULL: there are none, ranks talk through the host. One member
-     * makes the id, all join at the same time. */
+     * makes the id, all join at the same time. Then a transfer between two is enqueued without
+     * waiting for the other, the first one, too. */
     int (*channel_id)(struct sn_device *d, char id[SN_DEVICE_ID]);
     int (*join)(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index);
     int (*transfer)(struct sn_device *d, int stream, int channel,

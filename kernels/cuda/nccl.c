@@ -65,19 +65,6 @@ static int channel_id(struct sn_device *d, char id[SN_DEVICE_ID])
     return 0;
 }
 
-static int join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index)
-{
-    ncclUniqueId unique;
-    ncclComm_t made = NULL;
-    memcpy(unique.internal, id, sizeof(unique.internal));
-    if (check(d, nccl.init(&made, size, unique, index), "joining a channel") != 0)
-        return -1;
-    d->channel[channel] = made;
-    d->members[channel] = size;
-    d->index[channel] = index;
-    return 0;
-}
-
 /* Pieces to and from every member, at the same time. */
 static ncclResult_t exchange(struct sn_device *d, int channel, const struct sn_device_transfer *t,
                              cudaStream_t stream)
@@ -100,6 +87,39 @@ static ncclResult_t exchange(struct sn_device *d, int channel, const struct sn_d
     }
     ended = nccl.end();
     return rc == ncclSuccess ? ended : rc;
+}
+
+/* NCCL connects two ranks when they first send to each other, and that call returns when the peer
+ * has come, too. In a step it would keep this process from what the peer waits for: a stage posts
+ * its first receive of gradients before a forward that the sender may need. So they meet here. */
+static int connect_pair(struct sn_device *d, int channel)
+{
+    void *room = NULL; /* what is sent means nothing */
+    if (sn_cuda_check(d, cudaMalloc(&room, 4 * sizeof(float)), "memory of a channel") != 0)
+        return -1;
+    struct sn_device_transfer t = {.kind = SN_DEVICE_ALL_TO_ALL,
+                                   .dtype = SN_F32,
+                                   .n = 1,
+                                   .in = room,
+                                   .out = (float *)room + 2};
+    int rc = check(d, exchange(d, channel, &t, d->stream[0]), "connecting a channel");
+    if (rc == 0)
+        rc = sn_cuda_check(d, cudaStreamSynchronize(d->stream[0]), "connecting a channel");
+    (void)cudaFree(room); /* nothing follows from a failure here */
+    return rc;
+}
+
+static int join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index)
+{
+    ncclUniqueId unique;
+    ncclComm_t made = NULL;
+    memcpy(unique.internal, id, sizeof(unique.internal));
+    if (check(d, nccl.init(&made, size, unique, index), "joining a channel") != 0)
+        return -1;
+    d->channel[channel] = made;
+    d->members[channel] = size;
+    d->index[channel] = index;
+    return size == 2 ? connect_pair(d, channel) : 0;
 }
 
 /* NCCL writes sums and does not add to what is there: the sum goes to the own block of what was
