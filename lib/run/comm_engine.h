@@ -53,6 +53,7 @@ struct sn_engine_hosts {
     int *ranks, n_ranks;           /* those of this host, ascending */
     char *mapped;                  /* the window's memory */
     size_t mapped_bytes;
+    bool has_name; /* its file: until all have mapped it */
 };
 
 /* What each operation in flight is called, and since when it stands. */
@@ -155,7 +156,7 @@ bool sn_hosts_share(const struct sn_engine *e);
 /* Map zeroed memory of `bytes` for each rank of this host: window.part, on pages of its own. Every
  * rank says when all have done it, or have failed: sn_hosts_mapped. */
 enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *err);
-void sn_hosts_mapped(const struct sn_engine *e);
+void sn_hosts_mapped(struct sn_engine *e);
 void sn_hosts_fini(struct sn_engine *e);
 
 /* Make the groups of a grid; collective. */

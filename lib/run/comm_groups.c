@@ -57,8 +57,7 @@ void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_
     bool is_first = !e->seats;
     verdict->status = get_ready(e, g, verdict);
     sn_engine_agree(e, verdict);
-    if (is_first && sn_hosts_share(e))
-        sn_hosts_mapped(e);
+    sn_hosts_mapped(e);
     if (verdict->status != SN_OK || e->port->failed || sn_engine_has_failed(e))
         return;
     e->grid = *g;

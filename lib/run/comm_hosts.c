@@ -205,6 +205,7 @@ enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *e
     size_t each = ((size_t)bytes + page - 1) / page * page, whole = each * (size_t)h->n_ranks;
     window_name(e, name, sizeof(name));
     int fd = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    h->has_name = fd >= 0;
     int rc = fd < 0 ? errno : reserve(fd, (size_t)e->base.node_rank * each, each, whole);
     char *at = rc ? MAP_FAILED : mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (rc == 0 && at == MAP_FAILED)
@@ -224,12 +225,13 @@ enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *e
     return SN_OK;
 }
 
-void sn_hosts_mapped(const struct sn_engine *e)
+void sn_hosts_mapped(struct sn_engine *e)
 {
     char name[64];
     window_name(e, name, sizeof(name));
-    if (e->base.node_rank == 0)
-        (void)shm_unlink(name); /* its mappings stay; an earlier call may have done it */
+    if (e->base.node_rank == 0 && e->hosts.has_name)
+        (void)shm_unlink(name); /* its mappings stay */
+    e->hosts.has_name = false;
 }
 
 void sn_hosts_fini(struct sn_engine *e)

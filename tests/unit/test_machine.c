@@ -209,7 +209,7 @@ static const struct {
      "63"},
     {"nme: x\n", "m.yaml:1:1: unknown key 'nme' of a machine file; did you mean 'name'?"},
     {"frequency: x\n", "m.yaml:1:1: unknown key 'frequency' of a machine file; want name, source, "
-                       "device, node, collectives, launch, links, storage"},
+                       "device, node, collectives, launch, links, choices, storage"},
     {"name: x\ndevice: {memroy: 1GiB}\n",
      "m.yaml:2:10: unknown key 'device.memroy' of a machine file; did you mean 'device.memory'?"},
     {"name: x\ndevice: 3\n", "m.yaml:2:9: device: want a mapping of keys"},
