@@ -397,9 +397,20 @@ void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
         sn_exec_device_take_sent(x, bytes);
 }
 
-enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err)
+enum sn_status sn_exec_pull_begin(struct sn_exec *x, struct sn_err *err)
 {
     return x->device ? sn_exec_device_pull(x, err) : SN_OK;
+}
+
+enum sn_status sn_exec_pull_wait(struct sn_exec *x, struct sn_err *err)
+{
+    return x->device ? sn_exec_device_pulled(x, err) : SN_OK;
+}
+
+enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err)
+{
+    SN_TRY(sn_exec_pull_begin(x, err));
+    return sn_exec_pull_wait(x, err);
 }
 
 enum sn_status sn_exec_push(struct sn_exec *x, struct sn_err *err)

@@ -51,6 +51,10 @@ void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf);
 /* What a device holds of weights, masters and moments, into the mirror; and the mirror to the
  * device. Nothing without one. Between two pulls the mirror stays as it is. */
 enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err);
+/* The same in two parts, between which a run may go on: the copy is done beside it, and before the
+ * next update in any case. The mirror is not read in between. */
+enum sn_status sn_exec_pull_begin(struct sn_exec *x, struct sn_err *err);
+enum sn_status sn_exec_pull_wait(struct sn_exec *x, struct sn_err *err);
 enum sn_status sn_exec_push(struct sn_exec *x, struct sn_err *err);
 /* The values of any buffer as they are now, in slot 0, until the next call or run. */
 enum sn_status sn_exec_fetch(struct sn_exec *x, const struct sn_program *p, int buf,

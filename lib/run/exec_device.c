@@ -75,11 +75,16 @@ static void pause_for(int64_t looks)
 
 enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err)
 {
+    return sn_device_wait_on(x, SN_STREAM_COMPUTE, err);
+}
+
+enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *err)
+{
     struct sn_exec_device *v = x->device;
     int limit = x->job->config->run.hang_timeout, rc;
     uint32_t seen = v->ops->marked(v->d);
     double moved = sn_clock();
-    for (int64_t looks = 0; (rc = v->ops->query(v->d, SN_STREAM_COMPUTE)) == 1; looks++) {
+    for (int64_t looks = 0; (rc = v->ops->query(v->d, stream)) == 1; looks++) {
         uint32_t now = v->ops->marked(v->d);
         if (now != seen)
             moved = sn_clock();
@@ -320,6 +325,16 @@ static enum sn_status wait(struct sn_exec *x, const struct sn_op *op, const stru
     return sn_channel_wait(x, op, at, err);
 }
 
+/* Before the update: what of the state is still to be copied must be. */
+static enum sn_status fence(struct sn_exec *x, const struct sn_program *p, struct sn_err *err)
+{
+    if (p != &x->job->train)
+        return SN_OK;
+    if (x->fence)
+        x->fence(x->fence_arg);
+    return sn_exec_device_pulled(x, err);
+}
+
 /* A rank alone has nobody to wait for: it adds up when the step is over. */
 static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i,
                             struct sn_err *err)
@@ -327,11 +342,12 @@ static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i
     struct sn_exec_device *v = x->device;
     if (x->job->group_size[SN_GROUP_WORLD] == 1) {
         v->agree = &p->ops[i];
-        return SN_OK;
+        if (p == &x->job->train)
+            SN_TRY(sn_device_cut(x, err));
+        return fence(x, p, err);
     }
     SN_TRY(settle(x, err));
-    if (x->fence && p == &x->job->train)
-        x->fence(x->fence_arg);
+    SN_TRY(fence(x, p, err));
     SN_TRY(get_scalars(x, err));
     SN_TRY(sn_exec_agree(x, &p->ops[i], err));
     return put_scalars(x, err);

@@ -33,8 +33,10 @@ enum {
     SN_STREAM_COMPUTE,
     SN_STREAM_AXIS,
     SN_STREAM_PAIR = SN_STREAM_AXIS + SN_NAXES,
-    SN_STREAM_END = SN_STREAM_PAIR + 4
+    SN_STREAM_END = SN_STREAM_PAIR + 4,
+    SN_STREAM_COPY = SN_STREAM_END /* of the state to the mirror: the steps do not wait for it */
 };
+_Static_assert((int)SN_STREAM_COPY < (int)SN_DEVICE_STREAMS, "a device has fewer streams");
 /* Events: "the operations are here" for each stream, then "it is done" for each posted place. */
 enum { SN_EVENT_DONE = SN_DEVICE_STREAMS };
 
@@ -63,6 +65,7 @@ struct sn_exec_device {
     enum sn_exec_mode kept; /* while rounds that nobody can count are enqueued: of the rest, */
     int kept_cut;           /* and its cuts */
     bool is_open;           /* a graph is being kept */
+    bool is_pulling;        /* COPY may have something to do */
     int64_t runs;           /* of the train program, ended */
     int cut;                /* of this walk, so far */
     int cuts;               /* of a whole run of the train program */
@@ -92,7 +95,9 @@ enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err);
 enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
                                 const struct sn_op *op, const struct sn_at *at,
                                 struct sn_exchange *out, struct sn_err *err);
-/* Until all that was enqueued is done. */
+/* Until all that was enqueued on a stream is done. */
+enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *err);
+/* Of COMPUTE, that is, but for what nobody waits for: of all. */
 enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err);
 /* `bytes` (0: nothing), on COMPUTE. */
 enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int64_t bytes,

@@ -108,8 +108,9 @@ enum sn_status sn_exec_device_rounds(struct sn_exec *x, const struct sn_program 
 void sn_exec_device_rounds_end(struct sn_exec *x);
 /* Add what went through channels, by their logical sizes. */
 void sn_exec_device_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES]);
-/* These wait. */
 enum sn_status sn_exec_device_pull(struct sn_exec *x, struct sn_err *err);
+/* These wait. */
+enum sn_status sn_exec_device_pulled(struct sn_exec *x, struct sn_err *err);
 enum sn_status sn_exec_device_push(struct sn_exec *x, struct sn_err *err);
 enum sn_status sn_exec_device_fetch(struct sn_exec *x, const char *at, int64_t bytes,
                                     const void **out, struct sn_err *err);

@@ -125,27 +125,47 @@ void sn_exec_device_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
     }
 }
 
-static enum sn_status move_class(struct sn_exec *x, enum sn_class c, enum sn_device_way way,
-                                 struct sn_err *err)
+static enum sn_status pull_class(struct sn_exec *x, enum sn_class c, struct sn_err *err)
 {
+    struct sn_exec_device *v = x->device;
     int64_t at = x->job->class_offset[c], bytes = class_end(x->job, c) - at;
-    char *there = x->state + at, *here = x->host + at;
-    return way == SN_TO_HOST ? sn_device_copy(x, here, there, bytes, way, err)
-                             : sn_device_copy(x, there, here, bytes, way, err);
+    if (bytes == 0 || v->ops->copy(v->d, SN_STREAM_COPY, x->host + at, x->state + at, (size_t)bytes,
+                                   SN_TO_HOST) == 0)
+        return SN_OK;
+    return sn_device_fail(x, NULL, err);
 }
 
+/* Between two runs nothing is under way on COMPUTE: the copy need not wait for it. */
 enum sn_status sn_exec_device_pull(struct sn_exec *x, struct sn_err *err)
 {
+    SN_TRY(sn_exec_device_pulled(x, err));
     if (x->job->dtype == SN_F32) /* then the weights are the masters */
-        SN_TRY(move_class(x, SN_CLASS_PARAM, SN_TO_HOST, err));
-    SN_TRY(move_class(x, SN_CLASS_OPTIM, SN_TO_HOST, err));
-    return sn_device_wait(x, err);
+        SN_TRY(pull_class(x, SN_CLASS_PARAM, err));
+    SN_TRY(pull_class(x, SN_CLASS_OPTIM, err));
+    x->device->is_pulling = true;
+    return SN_OK;
+}
+
+enum sn_status sn_exec_device_pulled(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (!v->is_pulling)
+        return SN_OK;
+    v->is_pulling = false;
+    return sn_device_wait_on(x, SN_STREAM_COPY, err);
+}
+
+static enum sn_status push_class(struct sn_exec *x, enum sn_class c, struct sn_err *err)
+{
+    int64_t at = x->job->class_offset[c];
+    return sn_device_copy(x, x->state + at, x->host + at, class_end(x->job, c) - at, SN_TO_DEVICE,
+                          err);
 }
 
 enum sn_status sn_exec_device_push(struct sn_exec *x, struct sn_err *err)
 {
-    SN_TRY(move_class(x, SN_CLASS_PARAM, SN_TO_DEVICE, err));
-    SN_TRY(move_class(x, SN_CLASS_OPTIM, SN_TO_DEVICE, err));
+    SN_TRY(push_class(x, SN_CLASS_PARAM, err));
+    SN_TRY(push_class(x, SN_CLASS_OPTIM, err));
     return sn_device_wait(x, err);
 }
 

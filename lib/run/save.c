@@ -5,6 +5,9 @@
  * While it runs, a save needs no communication of its own: each step's last all-reduce carries how
  * many ranks have ended their phase, and how many have failed. So all ranks go from one phase to
  * the next, or leave, after the same step.
+ *
+ * On a device an asynchronous save begins with a copy to the mirror, beside the next step; before
+ * that step's update it is waited for, and hashing and writing begin.
  */
 #include "lib/run/trainer_state.h"
 
@@ -42,11 +45,30 @@ static void begin(struct sn_trainer *t, enum sn_save_phase phase)
     v->has_ended |= v->status != SN_OK;
 }
 
+/* What was to be copied from the device is here: hash it, and write. */
+static void pulled(struct sn_trainer *t)
+{
+    struct sn_saving *v = &t->saving;
+    double t0 = sn_clock();
+    if (!v->is_pulling)
+        return;
+    v->is_pulling = false;
+    v->status = sn_exec_pull_wait(t->exec, &v->err);
+    if (v->status == SN_OK)
+        v->status = sn_copies_begin(t->copies, &v->err);
+    if (v->status == SN_OK)
+        begin(t, SN_SAVE_WRITE);
+    v->has_ended |= v->status != SN_OK;
+    v->stall += sn_clock() - t0;
+}
+
 static void look(struct sn_trainer *t, bool wait)
 {
     struct sn_saving *v = &t->saving;
     const struct sn_saver *s = t->env.saver;
-    if (!v->has_ended)
+    if (wait)
+        pulled(t);
+    if (!v->has_ended && !v->is_pulling)
         v->status = s->finish(s->self, wait, &v->has_ended, &v->err);
 }
 
@@ -95,12 +117,19 @@ static enum sn_status report(struct sn_trainer *t, struct sn_err *err)
 /* Before an update: what a save is still to copy, or to hash, must not change. */
 void sn_trainer_save_fence(struct sn_trainer *t)
 {
-    double t0 = sn_clock();
     if (!t->saving.is_under_way || t->saving.phase != SN_SAVE_WRITE)
         return;
+    pulled(t);
+    double t0 = sn_clock();
     sn_copies_wait(t->copies);
     t->env.saver->copied(t->env.saver->self);
     t->saving.stall += sn_clock() - t0;
+}
+
+void sn_trainer_save_pulled(struct sn_trainer *t)
+{
+    if (t->saving.is_under_way)
+        pulled(t);
 }
 
 static enum sn_status compare(struct sn_trainer *t, struct sn_err *err)
@@ -125,6 +154,12 @@ enum sn_status sn_trainer_save_open(struct sn_trainer *t, struct sn_err *err)
     return s->reserve(s->self, sn_job_snapshot_bytes(t->job), err);
 }
 
+/* Is the copy from the device made beside the next step? */
+static bool is_beside(const struct sn_trainer *t)
+{
+    return t->env.accelerator && t->env.config->checkpoint.async;
+}
+
 static enum sn_status prepare(struct sn_trainer *t, struct sn_err *err)
 {
     struct sn_comm *c = t->env.comm;
@@ -132,8 +167,11 @@ static enum sn_status prepare(struct sn_trainer *t, struct sn_err *err)
     t->saving.state = t->state;
     t->saving.stall = 0;
     t->saving.is_compared = false;
-    SN_TRY(c->ops->agree(c, sn_copies_begin(t->copies, err), err));
-    enum sn_status st = phase(t, SN_SAVE_PREPARE, err);
+    enum sn_status st = SN_OK;
+    if (!is_beside(t))
+        st = sn_copies_begin(t->copies, err);
+    SN_TRY(c->ops->agree(c, st, err));
+    st = phase(t, SN_SAVE_PREPARE, err);
     if (st != SN_OK)
         abandon(t);
     return st;
@@ -145,12 +183,18 @@ enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
     SN_TRY(sn_trainer_save_wait(t, err));
     double t0 = sn_clock();
     sn_trainer_watch(t, false);
-    enum sn_status st = c->ops->agree(c, sn_exec_pull(t->exec, err), err);
+    enum sn_status st =
+        is_beside(t) ? sn_exec_pull_begin(t->exec, err) : sn_exec_pull(t->exec, err);
+    st = c->ops->agree(c, st, err);
     if (st == SN_OK)
         st = prepare(t, err);
     if (st == SN_OK) {
-        begin(t, SN_SAVE_WRITE);
         t->saving.is_under_way = true;
+        t->saving.is_pulling = is_beside(t);
+        t->saving.phase = SN_SAVE_WRITE;
+        t->saving.has_ended = false;
+        if (!t->saving.is_pulling)
+            begin(t, SN_SAVE_WRITE);
     }
     sn_trainer_watch(t, true);
     t->saving.stall += sn_clock() - t0;
@@ -196,6 +240,8 @@ enum sn_status sn_trainer_save_follow(struct sn_trainer *t, struct sn_err *err)
     const double *agree = sn_exec_scalars(t->exec)->agree;
     if (!v->is_under_way)
         return SN_OK;
+    if (is_beside(t) && t->state.scalars.step == v->state.scalars.step + 1)
+        return SN_OK; /* the copy has ended in this step: hashes have just begun */
     if (agree[SN_AGREE_SAVE_FAILED] > 0)
         return sn_trainer_save_wait(t, err); /* which brings the sentence to all ranks */
     enum sn_status st = compare(t, err);
@@ -214,8 +260,11 @@ enum sn_status sn_trainer_save_follow(struct sn_trainer *t, struct sn_err *err)
 
 void sn_trainer_save_close(struct sn_trainer *t)
 {
-    if (t->saving.is_under_way)
+    if (t->saving.is_pulling)
+        (void)sn_exec_pull_wait(t->exec, &t->saving.err); /* into what is about to be freed */
+    else if (t->saving.is_under_way)
         look(t, true); /* its thread reads what is about to be freed */
+    t->saving.is_pulling = false;
     t->saving.is_under_way = false;
     sn_copies_destroy(t->copies);
     sn_metrics_close(t->saves);

@@ -301,9 +301,10 @@ static void fence(void *self)
     sn_trainer_snapshot_fence(self);
 }
 
-/* On a device saves read the mirror, which no update changes. */
+/* On a device saves read the mirror, which no update changes once it has been copied. */
 static void device_fence(void *self)
 {
+    sn_trainer_save_pulled(self);
     sn_trainer_snapshot_fence(self);
 }
 

@@ -14,6 +14,7 @@
 /* The save under way, if there is one. */
 struct sn_saving {
     bool is_under_way;
+    bool is_pulling; /* the device still copies what is then written */
     enum sn_save_phase phase;
     struct sn_state state; /* that it began with; the step loop has gone on since */
     bool is_compared;      /* with the copies of other ranks */
@@ -91,6 +92,8 @@ enum sn_status sn_trainer_save_follow(struct sn_trainer *t, struct sn_err *err);
 void sn_trainer_save_close(struct sn_trainer *t);
 /* What a save still reads must not change from now on: it is waited for. */
 void sn_trainer_save_fence(struct sn_trainer *t);
+/* The same on a device, whose copies need not end then: writing begins. */
+void sn_trainer_save_pulled(struct sn_trainer *t);
 /* The scalars of the step just done, into `state`. */
 void sn_trainer_take_scalars(struct sn_trainer *t);
 

@@ -144,6 +144,19 @@ run several 4 "$tmp/two.yaml"
 is "four ranks share a device" "$rc" 0
 like "they say that they talk through the host" "$err" 'ranks talk through the host'
 same "four ranks: the losses are those of the processor" two cpu-two
+saving="async: true" every=2
+on cuda two-async
+sed -i 's/^layout: {/layout: {tensor: 2, zero: 1, /' "$tmp/two-async.yaml"
+run several 4 "$tmp/two-async.yaml" --stop-after 5
+is "four ranks, saved beside the loop: stopped after step 5" "$rc" 0
+run several 4 "$tmp/two-async.yaml"
+is "four ranks, saved beside the loop: resumed" "$rc" 0
+same "four ranks, saved beside the loop: the same bits" two-async cpu-two
+"$BUILD/bin/sennit-convert" --diff "$tmp/two-async/ckpt/step-00000008" "$tmp/cpu-two/ckpt/step-00000008" >"$tmp/diff" 2>&1
+is "four ranks, saved beside the loop: the same checkpoint" $? 0
+"$BUILD/bin/sennit-convert" --verify "$tmp/two-async/ckpt/step-00000006" >"$tmp/diff" 2>&1
+is "four ranks, saved beside the loop: the one before is whole" $? 0
+saving="" every=4
 
 family=mixtral layers=4
 for name in cpu-experts experts; do

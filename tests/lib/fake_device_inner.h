@@ -75,7 +75,8 @@ struct sn_device {
     } block[BLOCKS];
     struct graph *capture;
     bool in_capture[SN_DEVICE_STREAMS], is_joined[SN_DEVICE_STREAMS];
-    int origin;
+    int origin, asked; /* asked: the stream of the last query */
+    bool is_lazy;      /* copies to the host wait */
     uint32_t marked;
     bool has_failed, is_aborted, tunes;
     char why[200];

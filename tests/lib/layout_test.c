@@ -1,6 +1,7 @@
 #include "tests/lib/layout_test.h"
 
 #include "kernels/position.h"
+#include "lib/base/hash.h"
 #include "lib/base/rng.h"
 #include "lib/plan/plan.h"
 #include "lib/base/mem.h"
@@ -206,6 +207,38 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
     return true;
 }
 
+/* Of masters and moments, as this process has them. */
+static uint64_t state_hash(const struct place *p)
+{
+    uint64_t h = 0;
+    for (int b = 0; b < p->job->train.n_state_bufs; b++)
+        if (p->job->train.bufs[b].cls == SN_CLASS_OPTIM)
+            h = h * 31 + sn_hash64(sn_exec_address(p->exec, &p->job->train, b),
+                                   (size_t)p->job->train.bufs[b].bytes);
+    return h;
+}
+
+/* A copy of the state that is begun before a step, and made beside it, is that of before. */
+static bool step_beside_a_copy(struct shared *s, struct place *p, struct sn_comm *comm, int step)
+{
+    struct sn_err err = {0};
+    uint64_t before;
+    if (!s->out->on_devices)
+        return one_step(s, p, comm, step);
+    if (sn_exec_pull(p->exec, &err) != SN_OK)
+        return failed(s, &err);
+    before = state_hash(p);
+    if (sn_exec_pull_begin(p->exec, &err) != SN_OK)
+        return failed(s, &err);
+    if (!one_step(s, p, comm, step))
+        return false;
+    if (sn_exec_pull_wait(p->exec, &err) != SN_OK)
+        return failed(s, &err);
+    if (state_hash(p) != before)
+        s->out->copies_are_whole = false;
+    return true;
+}
+
 static bool evaluate(struct shared *s, struct place *p)
 {
     const struct sn_program *e = &p->job->evaluate;
@@ -233,7 +266,7 @@ static void body(void *arg, int rank)
     bool good = begin(s, &p, rank);
     struct sn_comm *comm = thread_world_comm(s->world, rank);
     for (int step = 0; good && step < s->out->steps; step++)
-        good = one_step(s, &p, comm, step);
+        good = step_beside_a_copy(s, &p, comm, step);
     if (good)
         (void)evaluate(s, &p);
     struct sn_err err = {0};
@@ -276,7 +309,7 @@ void layout_train(struct layout_run *out, const struct sn_config *c)
     if (!proven(out, c))
         return;
     struct shared s = {out, c, thread_world_create(layout_ranks(c))};
-    out->traffic_is_planned = true;
+    out->traffic_is_planned = out->copies_are_whole = true;
     thread_world_run(s.world, body, &s);
     thread_world_destroy(s.world);
 }

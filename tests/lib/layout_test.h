@@ -22,6 +22,7 @@ struct layout_run {
     double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
     double val_loss;
     bool traffic_is_planned; /* every rank, every axis, every step */
+    bool copies_are_whole;   /* of the state, made beside each step; without devices always */
     char fault[768];         /* "" when it ran */
 };
 
