@@ -44,6 +44,8 @@
  * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?    0+ C[M,N]                   0: in 3
  *               C = op(A) op(B) (+ bias to every row) (+ addend); op transposes when trans_a /
  *               trans_b is set; sizes follow from the operands. A, B share a dtype; C may be f32
+ *               fp8: A and B, of bf16, are rounded first, each as a whole, to 8-bit floats times a
+ *               power of two (fp8.h): FORWARD both to e4m3, BACKWARD A to e5m2 and B to e4m3
  * COLSUM        0 dy[T,N]                                 0+ db[1,N] f32              -
  * ROPE          0 x[T, C]                                 0 y[T, C]                   0: in 0
  *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
@@ -194,12 +196,14 @@ enum sn_op_kind {
 
 enum sn_act { SN_ACT_GELU_TANH, SN_ACT_GELU_ERF };
 enum sn_acc { SN_WRITE, SN_ADD };
+enum sn_fp8 { SN_FP8_NONE, SN_FP8_FORWARD, SN_FP8_BACKWARD };
 
 enum { SN_MAX_IN = 6, SN_MAX_OUT = 4 };
 
 /* What an operation needs to know beside its operands; a member that a kind does not name is 0. */
 struct sn_attr {
     bool trans_a, trans_b; /* GEMM */
+    enum sn_fp8 fp8;       /* GEMM */
     bool inverse;          /* ROPE */
     enum sn_act act;       /* ACT, ACT_DX */
     int32_t heads, kv_heads, head_dim, rotary_dim;

@@ -320,6 +320,11 @@ static void without_product(const struct job *j)
 
 int SN_K(sn_gemm)(const struct sn_args *a, int threads)
 {
+    struct sn_args rounded;
+    if (a->attr.fp8) {
+        rounded = SN_K(sn_fp8_operands)(a, threads);
+        a = &rounded;
+    }
     struct job j = job_of(a);
     if (j.k == 0) {
         without_product(&j);
@@ -334,5 +339,5 @@ int SN_K(sn_gemm)(const struct sn_args *a, int threads)
 size_t SN_K(sn_gemm_scratch)(const struct sn_args *a, int threads)
 {
     struct job j = job_of(a);
-    return floats_per_thread(&j) * sizeof(float) * (size_t)threads;
+    return SN_K(sn_fp8_scratch)(a) + floats_per_thread(&j) * sizeof(float) * (size_t)threads;
 }

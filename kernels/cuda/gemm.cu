@@ -10,8 +10,12 @@
  *
  * What the library has no way for goes to our own product (product.cuh): an empty depth, addend and
  * accumulation at once, an addend or a bias of another type than C, and any shape it refuses.
+ *
+ * With attr.fp8 the operands are copies (gemm_fp8.cu): 8-bit codes on sm_89 and later where the
+ * library takes them, else the same values in bf16.
  */
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/gemm_fp8.cuh"
 #include "kernels/cuda/ops.cuh"
 #include "kernels/cuda/product.cuh"
 
@@ -28,6 +32,12 @@ struct call {
     float alpha, beta;
 };
 
+/* Operands that are codes: A of our GEMM may be gradients, and both have factors on the device. */
+static cudaDataType_t code_type(const struct sn_args *a, int operand)
+{
+    return operand == 0 && a->attr.fp8 == SN_FP8_BACKWARD ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+}
+
 static cudaDataType_t data_type(enum sn_dtype t)
 {
     return t == SN_BF16 ? CUDA_R_16BF : t == SN_F16 ? CUDA_R_16F : CUDA_R_32F;
@@ -39,11 +49,11 @@ static int failed(struct sn_cuda *cx, cublasStatus_t st)
     return cx->fault.code = 10000 + (int)st;
 }
 
-static cublasStatus_t layout(cublasLtMatrixLayoutOpaque_t *l, const struct sn_mat *m)
+static cublasStatus_t layout(cublasLtMatrixLayoutOpaque_t *l, const struct sn_mat *m,
+                             cudaDataType_t type)
 {
     int64_t ld = m->rows > 1 ? m->ld : m->cols;
-    return cublasLtMatrixLayoutInit(l, data_type(m->dtype), (uint64_t)m->cols, (uint64_t)m->rows,
-                                    ld);
+    return cublasLtMatrixLayoutInit(l, type, (uint64_t)m->cols, (uint64_t)m->rows, ld);
 }
 
 /* The largest power of two, up to 256, that divides an address and its rows' distance. */
@@ -87,7 +97,9 @@ static cublasStatus_t set(struct call *g, cublasLtMatmulDescAttributes_t what, c
     return cublasLtMatmulDescSetAttribute(&g->desc, what, value, bytes);
 }
 
-static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a, struct call *g)
+/* `inverse`: what the codes of A and B are multiplied with, on the device; NULL: they are none. */
+static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a,
+                               const float *inverse, struct call *g)
 {
     bool tf32 = cx->tf32 && cx->device.arch >= 80 && a->in[0].dtype == SN_F32;
     cublasOperation_t op_a = a->attr.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -108,10 +120,19 @@ static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a
         st = st ? st : set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
         st = st ? st : set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
     }
-    st = st ? st : layout(&g->a, &a->in[1]);
-    st = st ? st : layout(&g->b, &a->in[0]);
-    st = st ? st : layout(&g->c, is_added(a) ? added(a) : &a->out[0]);
-    return st ? st : layout(&g->d, &a->out[0]);
+    const struct sn_mat *c = &a->out[0];
+    cudaDataType_t type[2] = {data_type(a->in[0].dtype), data_type(a->in[1].dtype)};
+    if (inverse) {
+        const float *of_a = inverse + 1, *of_b = inverse; /* the library's A is our B */
+        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_a, sizeof(of_a));
+        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &of_b, sizeof(of_b));
+        type[0] = code_type(a, 0);
+        type[1] = code_type(a, 1);
+    }
+    st = st ? st : layout(&g->a, &a->in[1], type[1]);
+    st = st ? st : layout(&g->b, &a->in[0], type[0]);
+    st = st ? st : layout(&g->c, is_added(a) ? added(a) : c, data_type(c->dtype));
+    return st ? st : layout(&g->d, c, data_type(c->dtype));
 }
 
 /* --- plans ----------------------------------------------------------------------------------- */
@@ -126,7 +147,7 @@ static void key_of(const struct sn_cuda *cx, const struct sn_args *a, uint64_t k
     uint64_t flags = 1 | (uint64_t)a->attr.trans_a << 1 | (uint64_t)a->attr.trans_b << 2 |
                      (uint64_t)is_added(a) << 3 | (uint64_t)(a->in[2].p != NULL) << 4 |
                      (uint64_t)cx->tf32 << 5 | (uint64_t)a->in[0].dtype << 6 |
-                     (uint64_t)c->dtype << 10;
+                     (uint64_t)c->dtype << 10 | (uint64_t)a->attr.fp8 << 14;
     key[0] = (uint64_t)c->rows << 32 | (uint32_t)c->cols;
     key[1] = k << 32 | (uint32_t)a->in[0].ld;
     key[2] = (uint64_t)a->in[1].ld << 32 | (uint32_t)x->ld;
@@ -205,39 +226,6 @@ static int own(struct sn_cuda *cx, const struct sn_args *a)
     return sn_product_run(cx, &p);
 }
 
-SN_CUDA_OP(gemm)
-{
-    struct call g;
-    uint64_t key[5];
-    if (a->out[0].rows == 0 || a->out[0].cols == 0)
-        return 0;
-    if (!is_for_library(a))
-        return own(cx, a);
-    cublasStatus_t st = describe(cx, a, &g);
-    if (st != CUBLAS_STATUS_SUCCESS)
-        return failed(cx, st);
-    key_of(cx, a, key);
-    const struct sn_cuda_plan *plan = find(cx, key);
-    cublasLtMatmulHeuristicResult_t found;
-    if (!plan && cx->tunes) {
-        float ms;
-        if (sn_cuda_gemm_measure(cx, a, MOST_ALGORITHMS, &ms) != 0)
-            return cx->fault.code;
-        plan = find(cx, key);
-    }
-    if (!plan) {
-        int n = 0;
-        st = ask(cx, a, &g, 1, &found, &n);
-        if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && n == 0))
-            return own(cx, a);
-        if (st != CUBLAS_STATUS_SUCCESS)
-            return failed(cx, st);
-        keep(cx, key, &found.algo);
-    }
-    st = multiply(cx, a, &g, plan ? &plan->algo : &found.algo);
-    return st == CUBLAS_STATUS_SUCCESS ? 0 : failed(cx, st);
-}
-
 /* --- measuring ------------------------------------------------------------------------------- */
 
 /* The milliseconds of three runs after one that warms up; 0 and a status when it fails. */
@@ -256,7 +244,9 @@ static cublasStatus_t time_of(struct sn_cuda *cx, const struct sn_args *a, struc
     return st;
 }
 
-int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, float *ms)
+/* As sn_cuda_gemm_measure(). */
+static int measure(struct sn_cuda *cx, const struct sn_args *a, const float *inverse, int most,
+                   float *ms)
 {
     cublasLtMatmulHeuristicResult_t found[MOST_ALGORITHMS];
     cudaEvent_t event[2];
@@ -264,9 +254,7 @@ int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, 
     uint64_t key[5];
     int n = 0, best = -1;
     *ms = 0.0f;
-    if (!is_for_library(a) || a->out[0].rows == 0 || a->out[0].cols == 0)
-        return 0; /* nothing to choose from */
-    cublasStatus_t st = describe(cx, a, &g);
+    cublasStatus_t st = describe(cx, a, inverse, &g);
     st = st ? st : ask(cx, a, &g, most < MOST_ALGORITHMS ? most : MOST_ALGORITHMS, found, &n);
     if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && n == 0))
         return 0;
@@ -294,4 +282,95 @@ int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, 
     if (best >= 0)
         keep(cx, key, &found[best].algo);
     return 0;
+}
+
+int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, float *ms)
+{
+    *ms = 0.0f;
+    if (!is_for_library(a) || a->out[0].rows == 0 || a->out[0].cols == 0)
+        return 0; /* nothing to choose from */
+    return measure(cx, a, NULL, most, ms);
+}
+
+/* --- the operation --------------------------------------------------------------------------- */
+
+/* By the library, unless it refuses. */
+static int by_library(struct sn_cuda *cx, const struct sn_args *a, const float *inverse,
+                      bool *refused)
+{
+    struct call g;
+    uint64_t key[5];
+    *refused = false;
+    cublasStatus_t st = describe(cx, a, inverse, &g);
+    if (st != CUBLAS_STATUS_SUCCESS)
+        return failed(cx, st);
+    key_of(cx, a, key);
+    const struct sn_cuda_plan *plan = find(cx, key);
+    cublasLtMatmulHeuristicResult_t found;
+    if (!plan && cx->tunes) {
+        float ms;
+        if (measure(cx, a, inverse, MOST_ALGORITHMS, &ms) != 0)
+            return cx->fault.code;
+        plan = find(cx, key);
+    }
+    if (!plan) {
+        int n = 0;
+        st = ask(cx, a, &g, 1, &found, &n);
+        *refused = st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && n == 0);
+        if (*refused)
+            return 0;
+        if (st != CUBLAS_STATUS_SUCCESS)
+            return failed(cx, st);
+        keep(cx, key, &found.algo);
+    }
+    st = multiply(cx, a, &g, plan ? &plan->algo : &found.algo);
+    return st == CUBLAS_STATUS_SUCCESS ? 0 : failed(cx, st);
+}
+
+static int product(struct sn_cuda *cx, const struct sn_args *a)
+{
+    bool refused = true;
+    int rc = is_for_library(a) ? by_library(cx, a, NULL, &refused) : 0;
+    return refused ? own(cx, a) : rc;
+}
+
+/* What the library wants of 8-bit products: results of whole 16 by 16, at multiples of 16 bytes. */
+static bool takes_codes(const struct sn_cuda *cx, const struct sn_args *a)
+{
+    const struct sn_mat *c = &a->out[0], *bias = &a->in[2];
+    return cx->device.arch >= 89 && is_for_library(a) && c->rows % 16 == 0 && c->cols % 16 == 0 &&
+           alignment(c) >= 16 && (!is_added(a) || alignment(added(a)) >= 16) &&
+           (!bias->p || bias->dtype == SN_BF16);
+}
+
+static int in_8_bits(struct sn_cuda *cx, const struct sn_args *a)
+{
+    struct sn_fp8_call f;
+    struct sn_args b = *a;
+    bool refused = true;
+    int rc = sn_fp8_begin(cx, a, &f);
+    if (rc == 0 && takes_codes(cx, a)) {
+        for (int i = 0; i < 2; i++) {
+            b.in[i].p = f.copy[i];
+            b.in[i].dtype = SN_U8;
+            b.in[i].rows = i == 0 ? a->out[0].rows : a->out[0].cols;
+            b.in[i].cols = b.in[i].ld = f.depth;
+        }
+        b.attr.trans_a = false;
+        b.attr.trans_b = true;
+        rc = sn_fp8_codes(cx, a, &f);
+        rc = rc ? rc : by_library(cx, &b, f.inverse, &refused);
+    }
+    if (rc || !refused)
+        return rc;
+    rc = sn_fp8_values(cx, a, &f, &b);
+    return rc ? rc : product(cx, &b);
+}
+
+SN_CUDA_OP(gemm)
+{
+    int64_t k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
+    if (a->out[0].rows == 0 || a->out[0].cols == 0)
+        return 0;
+    return a->attr.fp8 && k > 0 ? in_8_bits(cx, a) : product(cx, a);
 }

@@ -135,6 +135,11 @@ static int open_device(struct sn_device *d, int number, const struct sn_device_o
                             rc - 10000);
     if (sn_cuda_check(d, (cudaError_t)rc, "opening the device") != 0)
         return -1;
+    if (how->fp8 && d->cuda.device.arch < 89)
+        return sn_cuda_fail(d,
+                            "train.fp8 needs sm_89 or later, and %.40s is sm_%d; leave it out, or "
+                            "take another GPU",
+                            d->properties.name, d->cuda.device.arch);
     d->cuda.tf32 = how->tf32;
     d->cuda.tunes = how->tune;
     return make_streams(d) != 0 ? -1 : make_marks(d);

@@ -77,7 +77,7 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
     case SN_OP_SQ_NORM:
         return (size_t)sn_ceil_div(a->in[0].cols, SN_NORM_ELEMENTS) * 2 * sizeof(double);
     case SN_OP_GEMM:
-        return SN_GEMM_WORKSPACE;
+        return sn_gemm_room(a);
     case SN_OP_ATTENTION_DX:
         return sn_attention_dx_scratch(a);
     default:

@@ -159,6 +159,8 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 1048576, "sequences"), DECIDES},
     {ROW("train.precision", ENUM, AT(train.precision), "Type of activations and of the weights in products."),
         NAMES(precisions), DEFAULT("fp32"), DECIDES},
+    {ROW("train.fp8", BOOL, AT(train.fp8), "With precision bf16: products of the layers' weights take operands in 8-bit floats (e4m3; gradients e5m2), each matrix times a power of two of its own; on a GPU from sm_89 on."),
+        DEFAULT("false"), DECIDES},
     {ROW("train.optimizer", MAP, NONE, "The optimizer.")},
     {ROW("train.optimizer.kind", ENUM, NONE, "Update rule."), NAMES(optimizers), DEFAULT("adamw")},
     {ROW("train.optimizer.lr", FLOAT, AT(train.optimizer.lr), "Highest learning rate."),

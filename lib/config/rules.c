@@ -263,12 +263,24 @@ static enum sn_status scale_fits_precision(const struct sn_config *c, const stru
                             c->train.loss_scale, sn_dtype_name(c->train.precision));
 }
 
+static enum sn_status fp8_fits_precision(const struct sn_config *c, const struct sn_settings *s,
+                                         struct sn_err *err)
+{
+    if (!c->train.fp8 || c->train.precision == SN_BF16)
+        return SN_OK;
+    return sn_settings_fail(s, "train.fp8", err,
+                            "is for precision bf16, not %s; set train.precision: bf16 or leave it "
+                            "out",
+                            sn_dtype_name(c->train.precision));
+}
+
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
         heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,        residual_fits,
         share_divides_layers, experts_fit_family,    experts_fit_model,  batch_divides,
-        schedule_fits,        evaluation_has_data,   evaluation_divides, scale_fits_precision};
+        schedule_fits,        evaluation_has_data,   evaluation_divides, scale_fits_precision,
+        fp8_fits_precision};
     SN_TRY(derive(c, s, err));
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

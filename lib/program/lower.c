@@ -179,6 +179,7 @@ static void lower_linear(struct sn_emit *e, const struct sn_node *n)
         op->in_first = cut->weight == SN_CUT_COLS ? 1u << 2 : 0; /* a bias of a sum: once */
         op->out[0] = sn_view_cols(e->p, y, at, op->in[1].rows);
         op->attr.trans_b = true;
+        op->attr.fp8 = j->config->train.fp8 ? SN_FP8_FORWARD : SN_FP8_NONE;
         at += op->in[1].rows;
     }
 }

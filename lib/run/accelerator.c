@@ -102,7 +102,7 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
     a->device = sn_alloc(a->ops->size);
     if (!a->device)
         return sn_fail(err, SN_ENOMEM, "run.backend: no memory for a device");
-    struct sn_device_options how = {.tf32 = c->run.tf32, .tune = tune};
+    struct sn_device_options how = {.tf32 = c->run.tf32, .fp8 = c->train.fp8, .tune = tune};
     if (a->ops->open(a->device, node_rank % n, &how) != 0)
         return sn_fail(err, SN_EINPUT, "run.backend: %s", a->ops->explain(a->device));
     a->ops->describe(a->device, &a->info);

@@ -46,6 +46,18 @@ if [ -e "$fake" ]; then
     run env SN_PLUGIN="$fake" FAKE_CUDA="fail_at=60" "$train" "$tmp/none.yaml"
     is "a kernel that fails: exit 1" "$rc" 1
     like "a kernel that fails: it is named" "$err" "[a-z_]* [a-z0-9._]*: cuda: (a mark: )?an illegal memory access"
+    precision=bf16
+    on cuda old
+    sed -i 's/^  precision: bf16/  precision: bf16\n  fp8: true/' "$tmp/old.yaml"
+    run env SN_PLUGIN="$fake" FAKE_CUDA="arch=80" "$train" "$tmp/old.yaml"
+    is "train.fp8 on sm_80: exit 2" "$rc" 2
+    like "train.fp8 on sm_80: the sentence" "$err" 'run.backend: train.fp8 needs sm_89 or later, and a fake GPU is sm_80; leave it out, or take another GPU'
+    run env SN_PLUGIN="$fake" FAKE_CUDA="arch=89" "$train" "$tmp/old.yaml" --stop-after 2
+    is "train.fp8 on sm_89: it trains" "$rc" 0
+    run env SN_PLUGIN="$fake" "$train" "$tmp/none.yaml" --tune "$tmp/tuned.yaml"
+    is "--tune by the plugin: exit 0" "$rc" 0
+    is "--tune by the plugin: its lines" "$(grep -c '"fake choice [01]"' "$tmp/tuned.yaml")" 2
+    precision=fp32
 else
     skip "the plugin for CUDA trains" "no headers of CUDA here"
 fi

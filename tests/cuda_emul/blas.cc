@@ -5,9 +5,12 @@
  */
 #include "tests/cuda_emul/emul.h"
 
+#include "kernels/fp8.h"
+
 enum { ALGORITHMS = 4, BROKEN = 1 };
 static const float milliseconds[ALGORITHMS] = {3, 1, 2, 4}; /* of a run */
 int sn_emul_asked, sn_emul_taken;
+long sn_emul_codes;
 
 size_t cublasLtGetVersion(void)
 {
@@ -30,15 +33,16 @@ const char *cublasLtGetStatusString(cublasStatus_t)
 cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDescOpaque_t *d, cublasComputeType_t,
                                       cudaDataType_t scale)
 {
-    *d = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, NULL};
+    *d = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, NULL, NULL, NULL};
     return scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDescOpaque_t *d,
                                               cublasLtMatmulDescAttributes_t what,
                                               const void *value, size_t bytes)
 {
-    void *to[] = {&d->a, &d->b, &d->epilogue, &d->bias};
-    size_t size[] = {sizeof(d->a), sizeof(d->b), sizeof(d->epilogue), sizeof(d->bias)};
+    void *to[] = {&d->a, &d->b, &d->epilogue, &d->bias, &d->scale_a, &d->scale_b};
+    size_t size[] = {sizeof(d->a),    sizeof(d->b),       sizeof(d->epilogue),
+                     sizeof(d->bias), sizeof(d->scale_a), sizeof(d->scale_b)};
     if (bytes != size[what])
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to[what], value, bytes);
@@ -77,9 +81,33 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     return *n ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+static bool is_code(cudaDataType_t t)
+{
+    return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2;
+}
+
+/* What the manual asks of products of 8-bit operands (cublasLtMatmul, FP8 kernels). */
+static bool codes_fit(const cublasLtMatmulDescOpaque_t *d, const cublasLtMatrixLayoutOpaque_t *a,
+                      const void *pa, const cublasLtMatrixLayoutOpaque_t *b, const void *pb,
+                      const cublasLtMatrixLayoutOpaque_t *c)
+{
+    if (!is_code(a->type) && !is_code(b->type))
+        return !d->scale_a && !d->scale_b;
+    sn_emul_codes++;
+    return is_code(a->type) && is_code(b->type) &&
+           !(a->type == CUDA_R_8F_E5M2 && b->type == CUDA_R_8F_E5M2) && d->a == CUBLAS_OP_T &&
+           d->b == CUBLAS_OP_N && d->scale_a && d->scale_b && a->rows % 16 == 0 &&
+           a->cols % 16 == 0 && b->cols % 16 == 0 && a->ld % 16 == 0 && b->ld % 16 == 0 &&
+           (uintptr_t)pa % 16 == 0 && (uintptr_t)pb % 16 == 0 &&
+           (c->type == CUDA_R_16BF || c->type == CUDA_R_32F);
+}
+
 static float get(const void *p, const cublasLtMatrixLayoutOpaque_t *l, uint64_t r, uint64_t c)
 {
     size_t at = (size_t)(c * (uint64_t)l->ld + r);
+    if (is_code(l->type))
+        return sn_fp8_to_f32(((const uint8_t *)p)[at],
+                             l->type == CUDA_R_8F_E4M3 ? SN_E4M3 : SN_E5M2);
     return l->type == CUDA_R_32F   ? ((const float *)p)[at]
            : l->type == CUDA_R_16F ? sn_f16_to_f32(((const uint16_t *)p)[at])
                                    : sn_bf16_to_f32(((const uint16_t *)p)[at]);
@@ -110,7 +138,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, const cublasLtMatmulDescOpaque_t
     uint64_t m = desc->a == CUBLAS_OP_N ? la->rows : la->cols;
     uint64_t n = desc->b == CUBLAS_OP_N ? lb->cols : lb->rows;
     if ((desc->b == CUBLAS_OP_N ? lb->rows : lb->cols) != k || ld->rows != m || ld->cols != n ||
-        lc->rows != m || lc->cols != n || lc->type != ld->type || la->type != lb->type)
+        lc->rows != m || lc->cols != n || lc->type != ld->type ||
+        (la->type != lb->type && !is_code(la->type)) || !codes_fit(desc, la, a, lb, b, ld))
         return CUBLAS_STATUS_INVALID_VALUE;
     cublasLtMatrixLayoutOpaque_t bias = {ld->type, m, 1, (int64_t)m};
     for (uint64_t j = 0; j < n; j++)
@@ -119,7 +148,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, const cublasLtMatmulDescOpaque_t
             for (uint64_t l = 0; l < k; l++)
                 sum += (desc->a == CUBLAS_OP_N ? get(a, la, i, l) : get(a, la, l, i)) *
                        (desc->b == CUBLAS_OP_N ? get(b, lb, l, j) : get(b, lb, j, l));
-            sum *= al;
+            sum *= al * (desc->scale_a ? *desc->scale_a * *desc->scale_b : 1.0f);
             if (be != 0.0f)
                 sum += be * get(c, lc, i, j);
             if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS)

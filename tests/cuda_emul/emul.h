@@ -127,6 +127,12 @@ static inline float atomicAdd(float *p, float x)
     *p += x;
     return old;
 }
+static inline unsigned atomicMax(unsigned *p, unsigned x)
+{
+    unsigned old = *p;
+    *p = x > old ? x : old;
+    return old;
+}
 static inline float2 atomicAdd(float2 *p, float2 x)
 {
     float2 old = *p;

@@ -140,6 +140,30 @@ static void products_cover_their_result(void)
            "what exceeds a grid is known before it is launched");
 }
 
+static void copies_in_8_bits_have_room(void)
+{
+    static const int64_t sizes[] = {1, 15, 16, 17, 100, 4096};
+    bool good = true;
+    for (int r = 0; r < 6; r++)
+        for (int c = 0; c < 6; c++)
+            for (int turned = 0; turned < 2; turned++) {
+                struct sn_mat x = {NULL, SN_BF16, sizes[r], sizes[c], sizes[c] + 3};
+                int64_t rows = turned ? x.cols : x.rows, k = turned ? x.rows : x.cols;
+                size_t room = sn_fp8_room(&x, turned);
+                good = good && sn_fp8_depth(k) % 16 == 0 && sn_fp8_depth(k) - k < 16 &&
+                       sn_fp8_depth(k) >= k && room % 256 == 0 &&
+                       room >= (size_t)(rows * sn_fp8_depth(k)) &&
+                       room >= (size_t)(x.rows * x.cols) * 2;
+            }
+    tap_ok(good, "copies of operands in 8 bits, and in bf16, have room");
+    struct sn_args a = {.in = {{NULL, SN_BF16, 100, 40, 40}, {NULL, SN_BF16, 30, 40, 40}}};
+    a.attr.trans_b = true;
+    tap_ok(sn_gemm_room(&a) == SN_GEMM_WORKSPACE, "without, a product has its workspace alone");
+    a.attr.fp8 = SN_FP8_FORWARD;
+    tap_ok(sn_gemm_room(&a) == SN_GEMM_WORKSPACE + SN_FP8_HEAD + 8192 + 2560,
+           "with, both copies lie behind it");
+}
+
 static void attention_fits_every_device(void)
 {
     bool good = true, largest = true;
@@ -224,6 +248,7 @@ int main(void)
     sums_of_columns_cover_all_rows();
     ranges_of_heads_cover_all_heads();
     products_cover_their_result();
+    copies_in_8_bits_have_room();
     attention_fits_every_device();
     attention_takes_the_fastest_family();
     mma_tiles_fit_every_device_that_has_them();

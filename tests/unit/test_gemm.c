@@ -1,6 +1,7 @@
 /*
  * GEMM against plain loops in double: every transposition, storage type, epilogue and remainder.
  */
+#include "kernels/fp8.h"
 #include "tests/lib/kernel_test.h"
 
 struct gemm {
@@ -12,9 +13,26 @@ struct variant {
     enum sn_dtype in, out;
     bool bias, addend, addend_is_c;
     enum sn_acc acc;
+    enum sn_fp8 fp8;
 };
 
-static const struct variant plain = {SN_F32, SN_F32, false, false, false, SN_WRITE};
+static const struct variant plain = {SN_F32, SN_F32, false, false, false, SN_WRITE, SN_FP8_NONE};
+
+/* An operand that is to be rounded to 8-bit floats, as a whole, is: x, n elements. */
+static void round_operand(const struct kt *k, int operand, double *x, int64_t n)
+{
+    enum sn_fp8 how = k->a.attr.fp8;
+    enum sn_fp8_format t = how == SN_FP8_BACKWARD && operand == 0 ? SN_E5M2 : SN_E4M3;
+    double amax = 0;
+    for (int64_t i = 0; i < n; i++)
+        amax = fabs(x[i]) > amax ? fabs(x[i]) : amax;
+    float most = (float)amax;
+    uint32_t bits;
+    memcpy(&bits, &most, sizeof(bits));
+    int e = sn_fp8_exponent(bits, t);
+    for (int64_t i = 0; how && i < n; i++)
+        x[i] = (double)sn_fp8_round((float)x[i], e, t);
+}
 
 /* Operand as doubles, rows of length k: A's rows, or B's columns. Caller frees. */
 static double *unpack(const struct kt *k, int operand, bool trans, int64_t rows, int64_t depth)
@@ -24,6 +42,7 @@ static double *unpack(const struct kt *k, int operand, bool trans, int64_t rows,
     for (int64_t r = 0; r < rows; r++)
         for (int64_t l = 0; l < depth; l++)
             d[r * depth + l] = trans ? kt_get(x, l, r) : kt_get(x, r, l);
+    round_operand(k, operand, d, rows * depth);
     return d;
 }
 
@@ -56,6 +75,7 @@ static bool right(const struct gemm *g, bool trans_a, bool trans_b, const struct
     struct kt k = {.magnitude = 1.0 + sqrt((double)g->k)};
     k.a.attr.trans_a = trans_a;
     k.a.attr.trans_b = trans_b;
+    k.a.attr.fp8 = v->fp8;
     kt_in(&k, 0, (struct kt_shape){v->in, trans_a ? g->k : g->m, trans_a ? g->m : g->k, g->pad});
     kt_in(&k, 1, (struct kt_shape){v->in, trans_b ? g->n : g->k, trans_b ? g->k : g->n, g->pad});
     if (v->bias)
@@ -120,12 +140,10 @@ static void epilogues_are_right(void)
     for (int d = 0; d < 4; d++) {
         bool good = true;
         for (int e = 0; e < 16; e++) {
-            struct variant v = {types[d][0],
-                                types[d][1],
-                                e & 1,
-                                e & 2,
-                                (e & 2) && (e & 4),
-                                e & 8 && !((e & 2) && (e & 4)) ? SN_ADD : SN_WRITE};
+            struct variant v = {
+                types[d][0], types[d][1],        e & 1,
+                e & 2,       (e & 2) && (e & 4), e & 8 && !((e & 2) && (e & 4)) ? SN_ADD : SN_WRITE,
+                SN_FP8_NONE};
             for (int s = 0; s < 3; s++)
                 good = right(&some[s], false, true, &v) && good;
         }
@@ -147,8 +165,30 @@ static void large_shapes_are_right(void)
 static void empty_depth_leaves_the_rest_of_the_contract(void)
 {
     static const struct gemm none = {9, 50, 0, 2};
-    struct variant v = {SN_F32, SN_F32, true, true, false, SN_ADD};
+    struct variant v = {SN_F32, SN_F32, true, true, false, SN_ADD, SN_FP8_NONE};
     tap_ok(right(&none, false, false, &v), "k = 0: bias and addend are added to C");
+}
+
+/* Forward: a bias; backward: dx with an addend, dw added to sums in fp32. Widths of whole 16 are
+ * what a device's library takes. */
+static void operands_are_rounded_to_8_bits(void)
+{
+    static const struct gemm some[] = {
+        {64, 64, 64, 0}, {80, 48, 32, 16}, {37, 100, 50, 4}, {9, 47, 385, 5}, {16, 96, 800, 0}};
+    static const struct variant ways[] = {
+        {SN_BF16, SN_BF16, true, false, false, SN_WRITE, SN_FP8_FORWARD},
+        {SN_BF16, SN_BF16, false, true, false, SN_WRITE, SN_FP8_BACKWARD},
+        {SN_BF16, SN_BF16, false, true, true, SN_WRITE, SN_FP8_BACKWARD},
+        {SN_BF16, SN_F32, false, false, false, SN_ADD, SN_FP8_BACKWARD},
+        {SN_BF16, SN_F32, false, false, false, SN_WRITE, SN_FP8_BACKWARD}};
+    static const char *const names[] = {"forward", "dx", "dx in place", "dw added", "dw"};
+    for (int w = 0; w < 5; w++) {
+        bool good = true;
+        for (int s = 0; s < 5; s++)
+            for (int t = 0; t < 4; t++)
+                good = right(&some[s], t & 1, t & 2, &ways[w]) && good;
+        tap_ok(good, "operands in 8 bits, %s: all transpositions", names[w]);
+    }
 }
 
 /* Inf and NaN must come through: overflow detection reads them. */
@@ -174,6 +214,7 @@ int main(void)
     epilogues_are_right();
     large_shapes_are_right();
     empty_depth_leaves_the_rest_of_the_contract();
+    operands_are_rounded_to_8_bits();
     infinities_arrive();
     return tap_done();
 }

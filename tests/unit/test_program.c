@@ -416,6 +416,31 @@ static void only_a_run_that_says_so_varies(void)
     }
 }
 
+/* The layers' linear maps and their gradients; the head and what is between them stay. */
+static void products_of_weights_may_be_of_8_bits(void)
+{
+    struct compiled x;
+    struct sn_config c = small(SN_LLAMA, SN_BF16);
+    int n[3] = {0}, others = 0;
+    c.train.fp8 = true;
+    tap_ok(compile(&x, c), "a llama in 8 bits");
+    for (int i = 0; i < x.job->train.n_ops; i++) {
+        const struct sn_op *op = &x.job->train.ops[i];
+        if (op->kind == SN_OP_GEMM)
+            n[op->attr.fp8]++;
+        else
+            others += op->attr.fp8 != SN_FP8_NONE;
+        if (op->kind == SN_OP_GEMM && op->attr.fp8)
+            for (int k = 0; k < 2; k++)
+                others += x.job->train.bufs[op->in[k].buf].dtype != SN_BF16;
+    }
+    /* a layer: qkv, output, gate and up, down; each with dx and dw */
+    tap_ok(n[SN_FP8_FORWARD] == 3 * 4 && n[SN_FP8_BACKWARD] == 3 * 4 * 2 && others == 0,
+           "%d products forward and %d backward, of bf16", n[SN_FP8_FORWARD], n[SN_FP8_BACKWARD]);
+    tap_ok(n[SN_FP8_NONE] > 0, "the head stays (%d products)", n[SN_FP8_NONE]);
+    release(&x);
+}
+
 int main(void)
 {
     every_family_compiles_to_sound_programs();
@@ -428,5 +453,6 @@ int main(void)
     running_out_of_memory_is_reported();
     the_program_prints();
     only_a_run_that_says_so_varies();
+    products_of_weights_may_be_of_8_bits();
     return tap_done();
 }

@@ -15,7 +15,13 @@ typedef enum {
     CUBLAS_STATUS_EXECUTION_FAILED = 13,
     CUBLAS_STATUS_NOT_SUPPORTED = 15
 } cublasStatus_t;
-typedef enum { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 } cudaDataType_t;
+typedef enum {
+    CUDA_R_32F = 0,
+    CUDA_R_16F = 2,
+    CUDA_R_16BF = 14,
+    CUDA_R_8F_E4M3 = 28,
+    CUDA_R_8F_E5M2 = 29
+} cudaDataType_t;
 typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
 typedef enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 } cublasLtEpilogue_t;
@@ -23,7 +29,9 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_TRANSA,
     CUBLASLT_MATMUL_DESC_TRANSB,
     CUBLASLT_MATMUL_DESC_EPILOGUE,
-    CUBLASLT_MATMUL_DESC_BIAS_POINTER
+    CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+    CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER
 } cublasLtMatmulDescAttributes_t;
 typedef enum {
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -42,6 +50,7 @@ typedef struct {
     cublasOperation_t a, b;
     cublasLtEpilogue_t epilogue;
     const void *bias;
+    const float *scale_a, *scale_b;
 } cublasLtMatmulDescOpaque_t;
 typedef struct {
     cudaDataType_t type;
@@ -62,6 +71,7 @@ extern "C" {
 #endif
 /* How often an algorithm was asked for; which one a product was done with last. */
 extern int sn_emul_asked, sn_emul_taken;
+extern long sn_emul_codes; /* products of 8-bit operands */
 
 size_t cublasLtGetVersion(void);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h);

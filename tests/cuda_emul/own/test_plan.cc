@@ -135,6 +135,37 @@ static void an_algorithm_that_fails_is_a_failure(const char *line)
     free(cx);
 }
 
+/* 8-bit operands: by the library from sm_89 on, else as the same values in bf16. */
+static void codes_go_to_the_library(void)
+{
+    enum { ROWS = 80, COLS = 48, DEPTH = 32 };
+    static uint16_t x[ROWS * DEPTH], y[COLS * DEPTH], z[2][ROWS * COLS];
+    for (int i = 0; i < ROWS * DEPTH; i++)
+        x[i] = sn_f32_to_bf16((float)(i * 37 % 101) / 7 - 6);
+    for (int i = 0; i < COLS * DEPTH; i++)
+        y[i] = sn_f32_to_bf16((float)(i * 53 % 89) / 11 - 4);
+    long before = sn_emul_codes, by_codes = 0;
+    bool ran = true;
+    for (int k = 0; k < 2; k++) {
+        struct sn_cuda *cx = context(k ? 80 : 90, false);
+        struct sn_args a;
+        memset((void *)&a, 0, sizeof(a));
+        a.in[0] = {x, SN_BF16, ROWS, DEPTH, DEPTH};
+        a.in[1] = {y, SN_BF16, COLS, DEPTH, DEPTH};
+        a.out[0] = {z[k], SN_BF16, ROWS, COLS, COLS};
+        a.attr.trans_b = true;
+        a.attr.fp8 = SN_FP8_FORWARD;
+        a.scratch = aligned_alloc(256, (sn_cuda_scratch(SN_OP_GEMM, &a, 1) + 255) / 256 * 256);
+        ran = ran && sn_cuda_run_op(cx, SN_OP_GEMM, &a) == 0;
+        by_codes = k ? by_codes : sn_emul_codes - before;
+        free(a.scratch);
+        free(cx);
+    }
+    ok(ran && by_codes == 1 && sn_emul_codes - before == 1,
+       "8-bit codes are the library's on sm_90, and none are made on sm_80");
+    ok(memcmp(z[0], z[1], sizeof(z[0])) == 0, "both have the same result");
+}
+
 int main(void)
 {
     char line[400];
@@ -143,6 +174,7 @@ int main(void)
     lines_of_others_are_passed_over(line);
     nonsense_is_refused(line);
     an_algorithm_that_fails_is_a_failure(line);
+    codes_go_to_the_library();
     printf("1..%d\n", points);
     return failed != 0;
 }
