@@ -317,11 +317,6 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct line *l
         st = sn_fail(err, SN_EINPUT,
                      "--tune: measures a device, and this run is on the processor; set "
                      "run.backend: cuda");
-    else if (a->device && c->layout.expert > 1 && c->layout.pipeline > 1)
-        st = sn_fail(err, SN_EINPUT,
-                     "%s: layout.expert %d with pipeline %d has been seen to hang on devices; use "
-                     "pipeline 1, or run.backend: cpu",
-                     c->path, c->layout.expert, c->layout.pipeline);
     else if (!l->tune)
         st = sn_train_tune_take(a, c, comm->rank, err);
     return comm->ops->agree(comm, st, err); /* mostly all say the same: once is enough */
