@@ -30,7 +30,7 @@ for f in kernels/cuda/*.cu; do
     [ -s "$object" ] || sed 's/^/# /' "$tmp/log" | head -20
     objects="$objects $object"
 done
-for f in plugin nccl_none; do
+for f in plugin blaslt nccl_none; do
     ${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -I. -isystem "$toolkit/include" -DSN_CUDA_ARCH='"70"' -Wall -Wextra -Werror \
         -O2 -fPIC -c "kernels/cuda/$f.c" -o "$tmp/$f.c.o"
     ok "kernels/cuda/$f.c compiles against CUDA 12" test -s "$tmp/$f.c.o"
