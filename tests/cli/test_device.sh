@@ -199,8 +199,8 @@ same "experts in a pipeline: the losses are those of the processor" experts cpu-
 family=llama layers=2
 
 # --- what is planned is what is taken --------------------------------------------------------------
-memory() { # text: its memory plan
-    printf '%s\n' "$1" | sed -n 's/.*"memory_bytes": {\([^}]*\)}.*/\1/p' | head -n 1
+memory() { # text: its memory plan, without what libraries take on the machine that a plan is for
+    printf '%s\n' "$1" | sed -n 's/.*"memory_bytes": {\([^}]*\), "library": .*/\1/p' | head -n 1
 }
 workspace() { # text: bytes
     memory "$1" | sed -n 's/.*"workspace": \([0-9]*\).*/\1/p'
