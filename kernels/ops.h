@@ -72,6 +72,9 @@
  * ADD           0 a, 1 b                                  0 y = a + b                 0: in 0 or 1
  * DROPOUT       0 x[T,D], 1 g?                            0 y = mask(x)/(1-drop) (+g) 0: in 0 or 1
  *               its own gradient: the mask is a function of (seed, step, site, sample, element)
+ * JITTER        0 x[T,D], 1 g?                            0 y = x f (+g), f of each element 0: in 0 or 1
+ *               uniform in [1 - jitter, 1 + jitter); its own gradient: f is a function of (seed,
+ *               step, site, sample, element), as DROPOUT's mask
  * CROSS_ENTROPY 0 logits[R,V], 1 targets[R,1] i32         0 dlogits[R,V]?, 1 row_loss[R,1] f32
  *               row_loss = lse - logit[target]; dlogits = (softmax - onehot) * loss_scale /
  *               tokens_in_step; adds the R losses in row order to scalars.loss_sum. out 0 absent:
@@ -175,6 +178,7 @@ enum sn_op_kind {
     SN_OP_SWIGLU_DX,
     SN_OP_ADD,
     SN_OP_DROPOUT,
+    SN_OP_JITTER,
     SN_OP_CROSS_ENTROPY,
     SN_OP_CE_PART,
     SN_OP_SWAP,
@@ -208,11 +212,12 @@ struct sn_attr {
     enum sn_act act;       /* ACT, ACT_DX */
     int32_t heads, kv_heads, head_dim, rotary_dim;
     int64_t seq;   /* S, of the whole sample */
-    uint32_t site; /* random stream of a DROPOUT or ATTENTION: unique within the model */
+    uint32_t site; /* random stream of a DROPOUT, JITTER or ATTENTION: unique within the model */
     float theta;   /* ROPE base */
     float eps;     /* norms, ADAMW */
     float scale;   /* ATTENTION */
     float drop;    /* probability of dropping, 0 = off */
+    float jitter;  /* JITTER: more than 0 */
     float beta1, beta2, decay;  /* ADAMW */
     bool dynamic_scale;         /* DECIDE: fp16 loss scaling is on */
     int64_t blocks_a, blocks_b; /* SWAP */

@@ -44,6 +44,7 @@ SN_KERNEL(sn_swiglu);
 SN_KERNEL(sn_swiglu_dx);
 SN_KERNEL(sn_add);
 SN_KERNEL(sn_dropout);
+SN_KERNEL(sn_jitter);
 SN_KERNEL(sn_cross_entropy);
 SN_KERNEL(sn_ce_part);
 SN_KERNEL(sn_swap);

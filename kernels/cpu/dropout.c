@@ -1,5 +1,5 @@
 /*
- * dropout.c - DROPOUT; kernels/dropout.h specifies the mask.
+ * dropout.c - DROPOUT and JITTER; kernels/dropout.h specifies the factors.
  *
  * drop = 0 copies (or adds): with it the factor is 1 everywhere.
  */
@@ -15,17 +15,16 @@ enum {
 static const float *factors(const struct sn_args *a, int64_t sample, int64_t first, int64_t n,
                             float room[4 * GROUPS])
 {
-    uint64_t key = sn_dropout_key(a->scalars->seed, a->scalars->step);
+    const struct sn_noise noise = sn_noise_of(&a->attr, a->scalars);
     uint32_t site = a->attr.site;
-    float drop = a->attr.drop, scale = 1.0f / (1.0f - drop);
     int64_t group = first / 4, groups = (first + n + 3) / 4 - group;
 #pragma omp simd
     for (int64_t j = 0; j < groups; j++) {
-        struct sn_philox w = sn_dropout_words(key, site, sample, group + j);
-        room[4 * j] = sn_dropout_factor(w.v[0], drop, scale);
-        room[4 * j + 1] = sn_dropout_factor(w.v[1], drop, scale);
-        room[4 * j + 2] = sn_dropout_factor(w.v[2], drop, scale);
-        room[4 * j + 3] = sn_dropout_factor(w.v[3], drop, scale);
+        struct sn_philox w = sn_dropout_words(noise.key, site, sample, group + j);
+        room[4 * j] = sn_noise_factor(w.v[0], &noise);
+        room[4 * j + 1] = sn_noise_factor(w.v[1], &noise);
+        room[4 * j + 2] = sn_noise_factor(w.v[2], &noise);
+        room[4 * j + 3] = sn_noise_factor(w.v[3], &noise);
     }
     return room + first % 4;
 }
@@ -55,4 +54,10 @@ SN_KERNEL(sn_dropout)
 {
     sn_each_tile(a, threads, &a->out[0], SN_CHUNK, tile);
     return 0;
+}
+
+/* attr.jitter says which factors. */
+SN_KERNEL(sn_jitter)
+{
+    return SN_K(sn_dropout)(a, threads);
 }

@@ -51,6 +51,7 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_SWIGLU_DX] = SN_K(sn_swiglu_dx),
             [SN_OP_ADD] = SN_K(sn_add),
             [SN_OP_DROPOUT] = SN_K(sn_dropout),
+            [SN_OP_JITTER] = SN_K(sn_jitter),
             [SN_OP_CROSS_ENTROPY] = SN_K(sn_cross_entropy),
             [SN_OP_CE_PART] = SN_K(sn_ce_part),
             [SN_OP_SWAP] = SN_K(sn_swap),

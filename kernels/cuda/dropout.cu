@@ -1,5 +1,5 @@
 /*
- * dropout.cu - DROPOUT; kernels/dropout.h specifies the mask, the CPU draws the same one.
+ * dropout.cu - DROPOUT and JITTER; kernels/dropout.h specifies the factors, the CPU draws the same.
  */
 #include "kernels/dropout.h"
 #include "kernels/cuda/device.cuh"
@@ -11,8 +11,7 @@ template <class A> struct dropout : sn_all_rows {
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
         float x[N], g[N];
-        float drop = a.attr.drop, scale = 1.0f / (1.0f - drop);
-        uint64_t key = sn_dropout_key(a.scalars->seed, a.scalars->step);
+        const struct sn_noise noise = sn_noise_of(&a.attr, a.scalars);
         int64_t sample = a.scalars->first_sample + sn_row_sample(&a.attr, r);
         int64_t first = sn_row_position(&a.attr, r) * a.in[0].cols + c, group = -1;
         struct sn_philox w = {{0, 0, 0, 0}};
@@ -24,11 +23,11 @@ template <class A> struct dropout : sn_all_rows {
             int64_t e = first + i;
             if (e / 4 != group) {
                 group = e / 4;
-                w = sn_dropout_words(key, a.attr.site, sample, group);
+                w = sn_dropout_words(noise.key, a.attr.site, sample, group);
             }
             int k = (int)(e % 4); /* no index into registers */
             uint32_t word = k == 0 ? w.v[0] : k == 1 ? w.v[1] : k == 2 ? w.v[2] : w.v[3];
-            float y = x[i] * sn_dropout_factor(word, drop, scale);
+            float y = x[i] * sn_noise_factor(word, &noise);
             x[i] = a.in[1].p ? y + g[i] : y;
         }
         A::store(a.out[0], r, c, x);
@@ -41,4 +40,10 @@ SN_CUDA_OP(dropout)
     SN_BY_TYPE(sn_common(m, 3),
                return sn_plane_run<dropout<A>>(cx, a, a->out[0].rows, a->out[0].cols))
     return 0;
+}
+
+/* attr.jitter says which factors. */
+SN_CUDA_OP(jitter)
+{
+    return sn_cuda_dropout(cx, a);
 }

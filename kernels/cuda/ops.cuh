@@ -30,6 +30,7 @@ SN_CUDA_OP(swiglu);
 SN_CUDA_OP(swiglu_dx);
 SN_CUDA_OP(add);
 SN_CUDA_OP(dropout);
+SN_CUDA_OP(jitter);
 SN_CUDA_OP(cross_entropy);
 SN_CUDA_OP(ce_part);
 SN_CUDA_OP(swap);

@@ -20,14 +20,14 @@ struct entry {
 #name, sn_cuda_##name                                                                      \
     }
 static const struct entry entries[SN_NKERNELS] = {
-    OP(zero),         OP(copy),         OP(embed),         OP(embed_grad),  OP(pos_grad),
-    OP(layernorm),    OP(layernorm_dx), OP(layernorm_dw),  OP(rmsnorm),     OP(rmsnorm_dx),
-    OP(rmsnorm_dw),   OP(gemm),         OP(colsum),        OP(rope),        OP(attention),
-    OP(attention_dx), OP(act),          OP(act_dx),        OP(swiglu),      OP(swiglu_dx),
-    OP(add),          OP(dropout),      OP(cross_entropy), OP(ce_part),     OP(swap),
-    OP(route),        OP(route_dx),     OP(route_loss),    OP(place),       OP(arrive),
-    OP(dispatch),     OP(combine),      OP(combine_dw),    OP(expert_gemm), OP(sq_norm),
-    OP(decide),       OP(adamw),        OP(balance),
+    OP(zero),         OP(copy),         OP(embed),        OP(embed_grad),   OP(pos_grad),
+    OP(layernorm),    OP(layernorm_dx), OP(layernorm_dw), OP(rmsnorm),      OP(rmsnorm_dx),
+    OP(rmsnorm_dw),   OP(gemm),         OP(colsum),       OP(rope),         OP(attention),
+    OP(attention_dx), OP(act),          OP(act_dx),       OP(swiglu),       OP(swiglu_dx),
+    OP(add),          OP(dropout),      OP(jitter),       OP(cross_entropy),OP(ce_part),
+    OP(swap),         OP(route),        OP(route_dx),     OP(route_loss),   OP(place),
+    OP(arrive),       OP(dispatch),     OP(combine),      OP(combine_dw),   OP(expert_gemm),
+    OP(sq_norm),      OP(decide),       OP(adamw),        OP(balance),
 };
 
 const char *sn_cuda_op_name(enum sn_op_kind kind)

@@ -118,8 +118,9 @@ enum sn_status sn_config_load(struct sn_config *out, const char *path, const cha
 /* A run may change how weights begin and what is dropped: a model's text does not say it. */
 static bool is_free(const struct sn_key *k)
 {
-    static const char *const names[] = {"model.dropout", "model.init_std", "model.experts.aux_loss",
-                                        "model.experts.z_loss", "model.experts.bias_rate"};
+    static const char *const names[] = {"model.dropout",           "model.init_std",
+                                        "model.experts.aux_loss",  "model.experts.z_loss",
+                                        "model.experts.bias_rate", "model.experts.jitter"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(k->name, names[i]) == 0)
             return true;

@@ -58,6 +58,7 @@ struct sn_experts_config {  /* of a layer that has experts */
     double aux_loss, z_loss;
     enum sn_router_bias bias; /* of the choice alone, moved by counts */
     double bias_rate;
+    double jitter; /* of routers' inputs in training: factors 1 - jitter .. 1 + jitter */
 };
 
 struct sn_model_config {
@@ -238,8 +239,8 @@ void sn_config_help(struct sn_str *out, bool markdown);
  */
 void sn_config_format(struct sn_str *out, const struct sn_config *c);
 /* The model section alone, resolved: what a checkpoint carries to refuse another model. dropout,
- * init_std, the weights of routers' losses and the rate of their bias are written as 0: a run may
- * change them. */
+ * init_std, the weights of routers' losses, the rate of their bias and their noise are written as
+ * 0: a run may change them. */
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c);
 /* The layout section alone, resolved: what a checkpoint carries for people, and what sennit-convert
  * is given. */

@@ -124,12 +124,14 @@ static bool is_kept(const struct sn_key *section)
     return false;
 }
 
-/* A dense model says nothing of experts, and one without shared experts or a bias nothing of those:
- * its text and its hash are what they always were. */
+/* A dense model says nothing of experts, and one without shared experts, noise or a bias nothing of
+ * those: its text and its hash are what they always were. */
 static bool is_said(const struct sn_key *k, const struct sn_config *c)
 {
     const struct sn_experts_config *x = &c->model.experts;
     if (strcmp(k->name, "model.experts.shared") == 0 && x->shared == 0)
+        return false;
+    if (strcmp(k->name, "model.experts.jitter") == 0 && x->jitter == 0)
         return false;
     if (strncmp(k->name, "model.experts.bias", 18) == 0 && x->bias == SN_BIAS_NONE)
         return false;
@@ -166,7 +168,7 @@ void sn_config_format_model(struct sn_str *out, const struct sn_config *c)
     tensors.model.dropout = 0; /* none of them changes what a checkpoint holds */
     tensors.model.init_std = 0;
     tensors.model.experts.aux_loss = tensors.model.experts.z_loss = 0;
-    tensors.model.experts.bias_rate = 0;
+    tensors.model.experts.bias_rate = tensors.model.experts.jitter = 0;
     format_sections(out, &tensors, "model");
 }
 

@@ -139,6 +139,8 @@ const struct sn_key sn_keys[] = {
     {ROW("model.experts.z_loss", FLOAT, AT(model.experts.z_loss), "Weight of the router's z-loss."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
     {ROW("model.experts.router", TEXT, NONE, "Function of the router."), ONLY("softmax")},
+    {ROW("model.experts.jitter", FLOAT, AT(model.experts.jitter), "Noise on what routers see in training: each feature times a number of 1 - jitter .. 1 + jitter; 0: none."),
+        RANGE(0, 0.99L, NULL), DEFAULT("0.0"), DECIDES},
     {ROW("model.experts.bias", ENUM, AT(model.experts.bias), "Balancing by a bias that routers add to their probabilities for the choice alone; loss-free: moved after each step by what experts got. Set aux_loss to 0 to balance by it alone."),
         NAMES(biases), DEFAULT("none"), DECIDES},
     {ROW("model.experts.bias_rate", FLOAT, AT(model.experts.bias_rate), "What a bias moves by in a step; no effect while bias is none."),

@@ -25,6 +25,9 @@ void sn_model_piece(struct sn_model_builder *b, struct sn_param *p, int64_t rows
 /* Find a parameter by name or add it. Takes want->piece. */
 int sn_model_param(struct sn_model_builder *b, const struct sn_param *want);
 
+/* Random streams: of the embedding 0; four in each layer: attention, its residual, the ffn's, the
+ * router's. */
+uint32_t sn_model_site(const struct sn_model_builder *b, uint32_t which);
 /* families.c: the nodes of all families. */
 void sn_family_build(struct sn_model_builder *b);
 /* experts.c: router and experts of a layer, which read x; the weights are those of layer `owner`.

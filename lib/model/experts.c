@@ -64,6 +64,8 @@ static int router(struct sn_model_builder *b, int owner, int x)
     n->param[0] = w;
     n->param[1] = choice;
     n->attr.experts = c->experts.count;
+    n->attr.jitter = (float)c->experts.jitter;
+    n->attr.site = sn_model_site(b, 3);
     n->attr.aux_loss = (float)c->experts.aux_loss;
     n->attr.z_loss = (float)c->experts.z_loss;
     /* So many of a sequence's tokens may visit an expert; 0: all that want to. */

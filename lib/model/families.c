@@ -119,8 +119,7 @@ static int unary(struct sn_model_builder *b, enum sn_node_kind kind, int x, int6
     return y;
 }
 
-/* Random streams: three per layer (attention, its residual, the ffn's), 0 for the embedding. */
-static uint32_t site(const struct sn_model_builder *b, uint32_t which)
+uint32_t sn_model_site(const struct sn_model_builder *b, uint32_t which)
 {
     return b->layer < 0 ? 0 : 4u * ((uint32_t)b->layer + 1u) + which;
 }
@@ -132,7 +131,7 @@ static int dropout(struct sn_model_builder *b, int x, uint32_t which, const char
     struct sn_node *n;
     int y = unary(b, SN_NODE_DROPOUT, x, b->config->hidden, point, &n);
     n->attr.drop = (float)b->config->dropout;
-    n->attr.site = site(b, which);
+    n->attr.site = sn_model_site(b, which);
     return y;
 }
 
@@ -169,7 +168,7 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
     n->attr.head_dim = (int32_t)width;
     n->attr.scale = (float)(1.0 / sqrt((double)width));
     n->attr.drop = (float)c->dropout;
-    n->attr.site = site(b, 0);
+    n->attr.site = sn_model_site(b, 0);
     struct sn_param wo =
         param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
     sn_model_piece(b, &wo, d, "layers.%d.attn.o.weight", l);

@@ -27,7 +27,8 @@
  *   act          e T f
  *
  *   all-to-all             q, k, v of whole sequences, e T g, not qkv; also core.whole, e T q
- *   dropout                nothing: masks are functions of (seed, element), drawn again
+ *   dropout                nothing: masks are functions of (seed, element), drawn again; so is the
+ *                          noise of a router's input
  *
  * selective drops norm, norm.stats and act; full keeps x alone. With comm_aware_recompute neither
  * drops what a collective gave: norm under sequence parallelism, mid with tensor ranks, q, k, v of

@@ -145,12 +145,13 @@ static void grad_swiglu(struct sn_emit *e, const struct sn_op *f)
     unary(e, f, SN_OP_SWIGLU_DX, true);
 }
 
+/* DROPOUT and JITTER: the same factors. */
 static void grad_dropout(struct sn_emit *e, const struct sn_op *f)
 {
     if (!wants(e, f->in[0]))
         return;
     int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
-    struct sn_op *op = sn_op_add(e->p, SN_OP_DROPOUT, "%.60s", f->label);
+    struct sn_op *op = sn_op_add(e->p, f->kind, "%.60s", f->label);
     op->in[0] = sn_grad_get(e, f->out[0].buf);
     op->in[1] = sn_grad_get(e, f->in[0].buf);
     op->out[0] = sn_view_all(e->p, dx);
@@ -258,6 +259,7 @@ static grad_fn *const rule[SN_NKINDS] = {
     [SN_OP_ACT] = grad_act,
     [SN_OP_SWIGLU] = grad_swiglu,
     [SN_OP_DROPOUT] = grad_dropout,
+    [SN_OP_JITTER] = grad_dropout,
     [SN_OP_ADD] = grad_add,
     [SN_OP_COPY] = grad_copy,
     [SN_OP_SWAP] = grad_swap,

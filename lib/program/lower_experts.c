@@ -142,12 +142,28 @@ static int place(struct sn_emit *e, const struct sn_node *n, int choice)
     return r->place;
 }
 
+/* Noise on what the router sees, in training alone; the experts see x. The factors are those of
+ * the token, whichever ranks route it. */
+static struct sn_view jittered(struct sn_emit *e, const struct sn_node *n, struct sn_view x)
+{
+    if (!e->train || n->attr.jitter <= 0 || e->p->failed)
+        return x;
+    int y = temp(e, e->p->bufs[x.buf].dtype, x.rows, x.cols, n->point, "jitter");
+    set_needs(e, y, needs(e, x.buf));
+    struct sn_op *op = sn_op_add(e->p, SN_OP_JITTER, "%s", n->point);
+    op->in[0] = x;
+    op->out[0] = sn_view_all(e->p, y);
+    op->attr = sn_localised(e, n);
+    op->attr.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
+    return op->out[0];
+}
+
 void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
     int part = e->job->first_part[n->param[0]];
     int64_t rows = tokens(e), k = e->job->config->model.experts.top_k;
-    struct sn_view x = sn_take(e, n->in[0], taken(e));
+    struct sn_view x = jittered(e, n, sn_take(e, n->in[0], taken(e)));
     bool trains = needs(e, x.buf) || sn_part_trains(e, part);
     int logits = temp(e, SN_F32, rows, n->attr.experts, n->point, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);

@@ -36,6 +36,7 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_SWIGLU_DX] = {"swiglu_dx", {2, 0}},
     [SN_OP_ADD] = {"add", {1, 2}},
     [SN_OP_DROPOUT] = {"dropout", {1, 2}},
+    [SN_OP_JITTER] = {"jitter", {1, 2}},
     [SN_OP_CROSS_ENTROPY] = {"cross_entropy", {1, 0}},
     [SN_OP_CE_PART] = {"ce_part", {0, 0}},
     [SN_OP_SWAP] = {"swap", {0, 0}},

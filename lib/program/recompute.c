@@ -11,6 +11,9 @@
  * not computed. Collectives run again where they lie on the way; comm_aware_recompute keeps their
  * results instead, and computes again what lies between them (Singh et al., "DeepSpeed-TED", arXiv
  * 2303.06318, 5.2).
+ *
+ * Noise on a router's input is drawn once more for the weights' gradient, whatever the mode, and
+ * beside it where that is delayed: nothing of it is kept.
  */
 #include "lib/program/build.h"
 
@@ -124,6 +127,27 @@ int sn_recomputed(struct sn_emit *e, int buf)
     return none || buf < 0 || e->p->bufs[buf].bucket >= 0 ? buf : repeat_buffer(&a, buf);
 }
 
+/* The operation that puts noise on a buffer; -1: none does. */
+static int noise_of(const struct sn_emit *e, int buf)
+{
+    int i = e->unit_begin;
+    while (i < e->unit_end && !(e->p->ops[i].kind == SN_OP_JITTER && writes(&e->p->ops[i], buf)))
+        i++;
+    return buf >= 0 && i < e->unit_end ? i : -1;
+}
+
+static int drawn_again(struct sn_emit *e, int noise)
+{
+    struct sn_op op = e->p->ops[noise];
+    int buf = op.out[0].buf;
+    op.in[0].buf = sn_recomputed(e, op.in[0].buf);
+    op.out[0].buf = sn_buffer_like(e->p, buf, "w");
+    sn_origin_set(e, op.out[0].buf, buf);
+    op.is_weight_grad = true;
+    (void)sn_op_append(e->p, &op);
+    return op.out[0].buf;
+}
+
 /* The outputs that attention's rule reads round the ring are looked for by the rule. */
 static bool reads_output(const struct sn_op *f, int o)
 {
@@ -134,8 +158,10 @@ static bool reads_output(const struct sn_op *f, int o)
 void sn_recompute(struct sn_emit *e, struct sn_op *f)
 {
     for (int k = 0; k < SN_MAX_IN; k++)
-        if (reads_input(e, f, k))
-            f->in[k].buf = sn_recomputed(e, f->in[k].buf);
+        if (reads_input(e, f, k)) {
+            int noise = f->kind == SN_OP_GEMM && k == 0 ? noise_of(e, f->in[0].buf) : -1;
+            f->in[k].buf = noise < 0 ? sn_recomputed(e, f->in[k].buf) : drawn_again(e, noise);
+        }
     for (int o = 0; o < SN_MAX_OUT; o++)
         if (reads_output(f, o))
             f->out[o].buf = sn_recomputed(e, f->out[o].buf);

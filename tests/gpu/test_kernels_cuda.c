@@ -49,11 +49,11 @@ static void pointwise(struct kt *k, enum sn_op_kind kind)
 
 static void dropout(struct kt *k, enum sn_op_kind kind)
 {
-    (void)kind;
     int64_t s = size(2048, 16), d = size(4096, 64);
     kt_in(k, 0, shape(type, 2 * s, d));
     kt_in(k, 1, shape(type, 2 * s, d));
     k->a.attr = (struct sn_attr){.seq = s, .site = 9, .drop = 0.2f};
+    k->a.attr.jitter = kind == SN_OP_JITTER ? 0.1f : 0;
     kt_out(k, 0, shape(type, 2 * s, d), SN_WRITE);
 }
 
@@ -356,6 +356,7 @@ static const struct {
     {SN_OP_SWIGLU_DX, "SWIGLU_DX", pointwise, 4e-6},
     {SN_OP_ADD, "ADD", pointwise, 1e-7},
     {SN_OP_DROPOUT, "DROPOUT", dropout, 1e-6},
+    {SN_OP_JITTER, "JITTER", dropout, 1e-6},
     {SN_OP_CROSS_ENTROPY, "CROSS_ENTROPY", cross_entropy, 2e-5},
     {SN_OP_CE_PART, "CE_PART", cross_entropy, 1e-5},
     {SN_OP_SWAP, "SWAP", swap, 0},

@@ -35,6 +35,8 @@ Conventions under test (kernels/ops.h, DESIGN.md 4):
            ones, in the order of tokens; the others contribute nothing
   bias     of a router: the k largest of softmax + bias are chosen, the weights are those without it;
            after a step bias_e += rate sign(mean count - count_e), counts over the global batch
+  jitter   of a router's input: each feature times 1 - jitter + 2 jitter u, u of Philox4x32-10 by
+           (seed, step, layer, sample, element): kernels/dropout.h
   shared   experts: one feed-forward part of `shared` times the width for every token, without weight
 """
 import argparse
@@ -51,7 +53,7 @@ import torch
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
 STEPS, WARMUP, LR, MIN_LR, CLIP, DECAY = 20, 4, 3e-3, 3e-4, 1.0, 0.1
 BETA1, BETA2, EPS = 0.9, 0.95, 1e-8
-GLOBAL_BATCH, MICRO_BATCH = 4, 2
+GLOBAL_BATCH, MICRO_BATCH, RUN_SEED = 4, 2, 1
 
 BASE = dict(share_layers=1, freeze=[], rope_theta=10000.0, norm_eps=1e-5, rotary_pct=1.0)
 CASES = {
@@ -89,6 +91,10 @@ CASES = {
                          vocab=101, seq=30, tied=False, seed=1010,
                          experts={"count": 5, "top_k": 2, "capacity_factor": 0.0, "aux_loss": 0.0,
                                   "z_loss": 0.01, "bias": "loss-free", "bias_rate": 0.02}),
+    "mixtral-jitter": dict(BASE, family="mixtral", layers=2, hidden=32, heads=4, kv_heads=2, ffn=24,
+                           vocab=101, seq=21, tied=False, seed=1111,
+                           experts=dict(count=4, top_k=2, capacity_factor=0.0, aux_loss=0.02,
+                                        z_loss=0.0, jitter=0.2)),
 }
 # The tensors that a pattern over sennit's names means here.
 FROZEN = {"embed.*": "model.embed_tokens.*"}
@@ -287,6 +293,28 @@ def routes(logits, x, bias=None):
     return torch.zeros_like(logits).scatter(-1, choice, weight * keep), choice
 
 
+def philox(key, high, low):
+    """Philox4x32-10 (Salmon et al., SC'11): four words of a 64-bit key and a 128-bit counter."""
+    c = [low & 0xffffffff, low >> 32, high & 0xffffffff, high >> 32]
+    k = [key & 0xffffffff, key >> 32]
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [b >> 32 ^ c[1] ^ k[0], b & 0xffffffff, a >> 32 ^ c[3] ^ k[1], a & 0xffffffff]
+        k = [(k[0] + 0x9E3779B9) & 0xffffffff, (k[1] + 0xBB67AE85) & 0xffffffff]
+    return c
+
+
+def noise(c, layer, step, first, shape):
+    """Factors of a router's input [B, S, D] whose first sample is number `first` of the run."""
+    (b, s, d), jitter, factors = shape, c["experts"]["jitter"], []
+    k = philox(RUN_SEED, step, 0x6a697472)
+    key, site = k[1] << 32 | k[0], 4 * (layer + 1) + 3
+    for sample in range(first, first + b):
+        for group in range(s * d // 4):
+            factors += [(word >> 8) / 2 ** 24 for word in philox(key, site << 32 | sample, group)]
+    return 1 - jitter + 2 * jitter * torch.tensor(factors, dtype=torch.float64).reshape(shape)
+
+
 def swiglu(a, gate, up, down):
     gate, up = a @ gate.T, a @ up.T
     return (gate * torch.sigmoid(gate) * up) @ down.T
@@ -296,7 +324,10 @@ def experts(w, layer, c, a, extra):
     """Every expert on every token, most of them times zero; the routers' losses are added to
     extra[0], what experts got to extra[1]."""
     x, own, p = c["experts"], f"layers.{layer}.ffn.", f"model.layers.{layer}.block_sparse_moe."
-    logits = a @ w[p + "gate.weight"].T
+    seen = a
+    if "jitter" in x:
+        seen = a * noise(c, layer, *extra[2], a.shape).to(a.dtype)
+    logits = seen @ w[p + "gate.weight"].T
     bias = own + "router.bias"
     weight, choice = routes(logits, x, w.get(bias))
     if bias in w:
@@ -342,7 +373,7 @@ def llama_logits(w, c, ids, extra=None):
 LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits}
 
 
-def mean_loss(w, c, batch):
+def mean_loss(w, c, batch, step):
     """batch[B, S+1] -> mean over tokens of log sum exp(logits) - logits[target], what else is
     minimised, and what experts got by the name of their router's bias."""
     target, counts = batch[:, 1:, None], {}
@@ -351,7 +382,7 @@ def mean_loss(w, c, batch):
     else:
         parts, extras = [], []
         for first in range(0, len(batch), MICRO_BATCH):
-            extras.append([0.0, counts])
+            extras.append([0.0, counts, (step, (step - 1) * GLOBAL_BATCH + first)])
             ids = batch[first:first + MICRO_BATCH, :-1]
             parts.append(llama_logits(w, c, ids, extras[-1]))
         logits, extra = torch.cat(parts), sum(x[0] for x in extras) / len(extras)
@@ -405,7 +436,7 @@ def train(c, weights, flat, dtype):
     out = dict(loss=[], grad_norm=[], lr=[])
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
-        loss, extra, counts = mean_loss(w, c, batch_of_step(flat, c, step))
+        loss, extra, counts = mean_loss(w, c, batch_of_step(flat, c, step), step)
         (loss + extra).backward()
         if step == 1:
             out["grads"] = {n: t.grad.clone() for n, t in trained.items()}
@@ -475,7 +506,7 @@ def run_file(name, c):
     moe = "".join(f"{', ' if i else ''}{k}: {v}" for i, (k, v) in enumerate(c.get("experts", {}).items()))
     moe = f"  experts: {{{moe}}}\n" if moe else ""
     return f"""# Written by tests/parity/make_fixtures.py; the numbers to meet are in expected.json.
-run: {{name: parity-{name}, seed: 1, output: build/parity/{name}, backend: cpu}}
+run: {{name: parity-{name}, seed: {RUN_SEED}, output: build/parity/{name}, backend: cpu}}
 model:
   family: {c['family']}
   layers: {c['layers']}

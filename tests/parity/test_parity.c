@@ -293,10 +293,10 @@ static void parity(const char *name)
 
 int main(void)
 {
-    static const char *const names[] = {"gpt2",          "gpt-neox",         "llama",
-                                        "llama-tied",    "llama-share",      "llama-freeze",
-                                        "mixtral",       "mixtral-capacity", "mixtral-bias",
-                                        "mixtral-shared"};
+    static const char *const names[] = {"gpt2",           "gpt-neox",         "llama",
+                                        "llama-tied",     "llama-share",      "llama-freeze",
+                                        "mixtral",        "mixtral-capacity", "mixtral-bias",
+                                        "mixtral-shared", "mixtral-jitter"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

@@ -226,8 +226,19 @@ static void experts_keep_what_the_formula_says(void)
     for (int k = 0; k < 3 * 3 * 4 * 2 * PIPES; k++) {
         static const struct sn_experts_config of[] = {
             {.count = 4, .top_k = 2, .every = 1, .aux_loss = 0.01},
-            {.count = 8, .top_k = 1, .every = 2, .capacity_factor = 0.5, .z_loss = 0.001},
-            {.count = 4, .top_k = 2, .every = 3, .capacity_factor = 1.25, .shared = 2}};
+            {.count = 8,
+             .top_k = 1,
+             .every = 2,
+             .capacity_factor = 0.5,
+             .z_loss = 0.001,
+             .jitter = 0.1},
+            {.count = 4,
+             .top_k = 2,
+             .every = 3,
+             .capacity_factor = 1.25,
+             .shared = 2,
+             .bias = SN_BIAS_LOSS_FREE,
+             .jitter = 0.1}};
         struct layout x = {.family = SN_MIXTRAL, .context = 1, .experts = of[k % 3]};
         x.recompute = k / 3 % 3;
         x.zero = k / 9 % 4;

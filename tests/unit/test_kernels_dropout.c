@@ -1,5 +1,5 @@
 /*
- * DROPOUT: the mask that kernels/dropout.h specifies, and nothing else decides.
+ * DROPOUT and JITTER: the factors that kernels/dropout.h specifies, and nothing else decides.
  */
 #include "kernels/dropout.h"
 #include "tests/lib/kernel_test.h"
@@ -17,6 +17,82 @@ static double factor(const struct sn_scalars *s, uint32_t site, float drop, int6
     struct sn_philox w = sn_philox(key, (uint64_t)site << 32 | (uint32_t)sample, (uint64_t)(e / 4));
     double unit = (double)(w.v[e % 4] >> 8) / 16777216.0;
     return unit >= (double)drop ? 1.0 / (1.0 - (double)drop) : 0.0;
+}
+
+static double jitter_factor(const struct sn_scalars *s, uint32_t site, float jitter, int64_t sample,
+                            int64_t e)
+{
+    struct sn_philox k = sn_philox(s->seed, (uint64_t)s->step, 0x6a697472u);
+    uint64_t key = (uint64_t)k.v[1] << 32 | k.v[0];
+    struct sn_philox w = sn_philox(key, (uint64_t)site << 32 | (uint32_t)sample, (uint64_t)(e / 4));
+    double unit = (double)(w.v[e % 4] >> 8) / 16777216.0;
+    return 1.0 - (double)jitter + 2.0 * (double)jitter * unit;
+}
+
+static bool jitter_case(struct kt_shape s, int64_t seq, float jitter, bool addend, int place)
+{
+    struct kt k = {.magnitude = 1.0, .scalars = step_9};
+    const struct sn_mat *x = kt_in(&k, 0, s), *g = addend ? kt_in(&k, 1, s) : NULL;
+    k.a.attr = (struct sn_attr){.seq = seq, .site = 7, .jitter = jitter};
+    if (place >= 0)
+        kt_take(&k, 0, place);
+    else
+        kt_out(&k, 0, s, SN_WRITE);
+    double *y = kt_ref(&k, 0);
+    for (int64_t r = 0; r < s.rows; r++)
+        for (int64_t c = 0; c < s.cols; c++) {
+            double f = jitter_factor(&k.scalars, 7, jitter, 1000 + r / seq, r % seq * s.cols + c);
+            y[r * s.cols + c] = kt_get(x, r, c) * f + (g ? kt_get(g, r, c) : 0.0);
+        }
+    bool good = kt_check(&k, SN_OP_JITTER, 1e-6);
+    kt_free(&k);
+    return good;
+}
+
+static void noise_equals_the_specification(enum sn_dtype t)
+{
+    static const int64_t widths[] = {1, 7, 64, 257, 1027};
+    bool good = true;
+    for (int i = 0; i < 5; i++) {
+        struct kt_shape s = {t, 36, widths[i], i % 2 ? 5 : 0};
+        for (int place = -1; place < 1; place++)
+            good = jitter_case(s, 9, 0.01f, false, place) && good;
+        for (int place = -1; place < 2; place++)
+            good = jitter_case(s, 36, 0.5f, true, place) && good;
+    }
+    tap_ok(good, "JITTER of %s equals its specification", sn_dtype_name(t));
+}
+
+/* Ones become numbers of 1 - jitter .. 1 + jitter with a mean of 1; steps and sites differ. */
+static void noise_is_fair(void)
+{
+    enum { N = 1 << 15 };
+    double sum[3] = {0}, least = 2, most = 0, alike = 0;
+    static double values[3][N];
+    for (int i = 0; i < 3; i++) {
+        struct kt k = {.scalars = step_9};
+        const struct sn_mat *x = kt_in(&k, 0, (struct kt_shape){SN_F32, 64, N / 64, 0});
+        for (int e = 0; e < N; e++)
+            kt_set(x, e / (N / 64), e % (N / 64), 1.0);
+        k.scalars.step += i == 1;
+        k.a.attr = (struct sn_attr){.seq = 16, .site = 7 + (uint32_t)(i == 2), .jitter = 0.25f};
+        kt_take(&k, 0, 0);
+        (void)kt_run(&k, sn_ops_cpu(), SN_OP_JITTER, 2); /* its result is what the test reads */
+        for (int e = 0; e < N; e++) {
+            double f = values[i][e] = kt_get(x, e / (N / 64), e % (N / 64));
+            sum[i] += f / N;
+            least = f < least ? f : least;
+            most = f > most ? f : most;
+            alike += i > 0 && f == values[0][e];
+        }
+        kt_free(&k);
+    }
+    double sigma = 0.5 / sqrt(12.0 * N);
+    tap_ok(least >= 0.75 && least < 0.751 && most < 1.25 && most > 1.249,
+           "noise of 0.25 is in 0.75 .. 1.25 (%.5f .. %.5f)", least, most);
+    tap_ok(fabs(sum[0] - 1) < 5 * sigma && fabs(sum[1] - 1) < 5 * sigma &&
+               fabs(sum[2] - 1) < 5 * sigma && alike < 20,
+           "with a mean of 1, another in each step and site");
 }
 
 static bool dropout_case(struct kt_shape s, int64_t seq, float drop, bool addend, int place)
@@ -115,6 +191,9 @@ int main(void)
 {
     for (int t = 0; t < 3; t++)
         equals_the_specification(dtypes[t]);
+    for (int t = 0; t < 3; t++)
+        noise_equals_the_specification(dtypes[t]);
+    noise_is_fair();
     masks_are_fair_and_independent();
     mask_belongs_to_the_global_sample();
     return tap_done();

@@ -101,6 +101,7 @@ static bool part_equals_whole(const struct part *p, void *arg)
     k.a.in[2] = w->kt.a.in[2];
     const struct sn_mat *y = kt_out(&k, 0, (struct kt_shape){all->dtype, p->n, COLS, 3}, SN_WRITE);
     k.a.attr = attr_of(p);
+    k.a.attr.jitter = w->kt.a.attr.jitter;
     for (int threads = 1; threads <= 4; threads++) {
         memset(k.image[SN_MAX_IN], 0xfb, k.bytes[SN_MAX_IN]);
         good = kt_run(&k, w->ops, w->kind, threads) && good;
@@ -132,6 +133,7 @@ static void rows_equal_those_of_the_whole(enum sn_op_kind kind, enum sn_dtype t,
     }
     kt_out(&w.kt, 0, shape, SN_WRITE);
     w.kt.a.attr = attr_of(&(struct part){0});
+    w.kt.a.attr.jitter = kind == SN_OP_JITTER ? 0.2f : 0;
     for (int i = 0, n = kt_tables(table); i < n; i++) {
         w.ops = table[i];
         good = kt_run(&w.kt, w.ops, kind, 1) && every_part(part_equals_whole, &w) && good;
@@ -263,6 +265,7 @@ int main(void)
         rows_equal_those_of_the_whole(SN_OP_EMBED, t, "EMBED with positions");
         rows_equal_those_of_the_whole(SN_OP_ROPE, t, "ROPE");
         rows_equal_those_of_the_whole(SN_OP_DROPOUT, t, "DROPOUT");
+        rows_equal_those_of_the_whole(SN_OP_JITTER, t, "JITTER");
     }
     positions_gradients_add_up_to_the_whole();
     swap_exchanges_the_order_of_blocks();
