@@ -107,9 +107,11 @@ struct sn_train_config {
 struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
     int tensor, pipeline, context;
-    int expert;             /* ranks that share the experts out */
-    int expert_tensor;      /* ranks that share an expert's matrices: 1, or 0 or tensor: tensor */
-    bool drop_duplicates;   /* tensor ranks share the rows that they exchange */
+    int expert;           /* ranks that share the experts out */
+    int expert_tensor;    /* ranks that share an expert's matrices: 1, or 0 or tensor: tensor */
+    bool drop_duplicates; /* tensor ranks share the rows that they exchange */
+    int expert_node; /* ranks of an expert group that exchange among themselves first; 1: all with
+                        all at once; 0: by price (lib/plan/hops.h) */
     double expert_buffer;   /* rows of a rank's window of experts' tokens, times the mean */
     int micro_batch;        /* sequences */
     int virtual_stages;     /* model pieces per pipeline stage */

@@ -183,6 +183,11 @@ static enum sn_status experts_are_shared_out(const struct sn_config *c, const st
         return sn_settings_fail(s, "layout.expert", err,
                                 "%d does not divide model.experts.count (%d); nearest that do: %s",
                                 l->expert, experts, sn_near_divisors(near, experts, l->expert));
+    if (l->expert_node > 1 && (l->expert % l->expert_node != 0 || l->expert_node == l->expert))
+        return sn_settings_fail(s, "layout.expert_node", err,
+                                "%d does not divide layout.expert (%d) among several nodes; want a "
+                                "smaller divisor of it, 1 for one exchange, or auto",
+                                l->expert_node, l->expert);
     if (l->schedule == SN_ZERO_BUBBLE && l->zero >= 2)
         return sn_settings_fail(s, "layout.expert", err,
                                 "%d with schedule zero-bubble and zero %d is not built yet; use 1, "

@@ -42,12 +42,18 @@ static struct sn_exchange_rows share_of(const struct sn_exchange *x, int to, int
     return (struct sn_exchange_rows){first, n * (s + 1) / shares - first};
 }
 
-/* Of n rows of the list of member `to` that begin at `at`: those in its window or share, counted
- * from `at`. */
-static struct sn_exchange_rows in_window(const struct sn_exchange *x, int to, int64_t at, int64_t n)
+/* What of the list of member `to` is in its window or share in this round: list positions. */
+static struct sn_exchange_rows present(const struct sn_exchange *x, int to)
 {
     struct sn_exchange_rows share = share_of(x, to, x->share);
-    int64_t first = x->round * x->capacity + share.at - at, end = first + share.n;
+    share.at += x->round * x->capacity;
+    return share;
+}
+
+/* Of n rows of a list that begin at `at`: those that are present, counted from `at`. */
+static struct sn_exchange_rows among(struct sn_exchange_rows present, int64_t at, int64_t n)
+{
+    int64_t first = present.at - at, end = first + present.n;
     first = first > 0 ? first : 0;
     end = end < n ? end : n;
     return (struct sn_exchange_rows){first, end > first ? end - first : 0};
@@ -56,7 +62,7 @@ static struct sn_exchange_rows in_window(const struct sn_exchange *x, int to, in
 struct sn_exchange_rows sn_exchange_own(const struct sn_exchange *x, int m)
 {
     struct sn_exchange_rows r =
-        in_window(x, m, arrives_at(x, x->index, m), rows_between(x, x->index, m));
+        among(present(x, m), arrives_at(x, x->index, m), rows_between(x, x->index, m));
     r.at += bound(x, x->index, m * x->experts);
     return r;
 }
@@ -64,27 +70,141 @@ struct sn_exchange_rows sn_exchange_own(const struct sn_exchange *x, int m)
 struct sn_exchange_rows sn_exchange_window(const struct sn_exchange *x, int m)
 {
     int64_t at = arrives_at(x, m, x->index);
-    struct sn_exchange_rows r = in_window(x, x->index, at, rows_between(x, m, x->index));
-    r.at += at - x->round * x->capacity - share_of(x, x->index, x->share).at;
+    struct sn_exchange_rows here = present(x, x->index);
+    struct sn_exchange_rows r = among(here, at, rows_between(x, m, x->index));
+    r.at += at - here.at;
     return r;
+}
+
+/* --- two hops ------------------------------------------------------------------------------------
+ */
+
+/* Rows that members first .. first + n - 1 have in the window of member `to`. */
+static int64_t rows_of_members(const struct sn_exchange *x, int first, int n, int to)
+{
+    struct sn_exchange_rows here = present(x, to);
+    int64_t at = arrives_at(x, first, to), sum = 0;
+    for (int m = first; m < first + n; m++) {
+        int64_t rows = rows_between(x, m, to);
+        sum += among(here, at, rows).n;
+        at += rows;
+    }
+    return sum;
+}
+
+static int first_of_node(const struct sn_exchange *x)
+{
+    return x->index / x->node * x->node;
+}
+
+/* Rows of this node's members for the member of node n on the own rail. */
+static int64_t rows_for_node(const struct sn_exchange *x, int n)
+{
+    return rows_of_members(x, first_of_node(x), x->node, n * x->node + x->index % x->node);
+}
+
+static int64_t transit_at(const struct sn_exchange *x, int n)
+{
+    int64_t at = 0;
+    for (int before = 0; before < n; before++)
+        at += rows_for_node(x, before);
+    return at;
+}
+
+/* The rows of neighbour `from` for node n in the own transit, which has those for n from `at` on.
+ */
+static struct sn_exchange_rows in_transit(const struct sn_exchange *x, int from, int n, int64_t at)
+{
+    int to = n * x->node + x->index % x->node, first = first_of_node(x);
+    return (struct sn_exchange_rows){at + rows_of_members(x, first, from, to),
+                                     rows_of_members(x, first + from, 1, to)};
+}
+
+static struct sn_exchange_rows whole_transit(const struct sn_exchange *x, int n)
+{
+    return (struct sn_exchange_rows){transit_at(x, n), rows_for_node(x, n)};
+}
+
+/* The rows of all members of node n in the own window. */
+static struct sn_exchange_rows window_of_node(const struct sn_exchange *x, int n)
+{
+    return (struct sn_exchange_rows){rows_of_members(x, 0, n * x->node, x->index),
+                                     rows_of_members(x, n * x->node, x->node, x->index)};
+}
+
+int sn_exchange_size(const struct sn_exchange *x)
+{
+    return x->hop == SN_HOP_NODE   ? x->node
+           : x->hop == SN_HOP_RAIL ? x->members / x->node
+                                   : x->members;
+}
+
+int sn_exchange_place(const struct sn_exchange *x)
+{
+    return x->hop == SN_HOP_NODE   ? x->index % x->node
+           : x->hop == SN_HOP_RAIL ? x->index / x->node
+                                   : x->index;
+}
+
+/* What goes between this member and another at the end where rows come from, or, `far`, at the
+ * other end of this hop. */
+static struct sn_exchange_rows piece_of(const struct sn_exchange *x, int m, bool far)
+{
+    if (x->hop == SN_HOP_RAIL)
+        return far ? window_of_node(x, m) : whole_transit(x, m);
+    return far ? sn_exchange_window(x, m) : sn_exchange_own(x, m);
+}
+
+bool sn_exchange_next(const struct sn_exchange *x, struct sn_exchange_walk *w,
+                      struct sn_exchange_rows *out)
+{
+    bool far = w->arrives != x->back;
+    if (w->piece == (x->hop == SN_HOP_NODE ? x->members / x->node : 1))
+        return false;
+    if (x->hop != SN_HOP_NODE) {
+        *out = piece_of(x, w->member, far);
+    } else if (!far) {
+        *out = sn_exchange_own(x, w->piece * x->node + w->member);
+    } else {
+        *out = in_transit(x, w->member, w->piece, w->at);
+        w->at += rows_for_node(x, w->piece);
+    }
+    w->piece++;
+    return true;
 }
 
 struct sn_exchange_rows sn_exchange_to(const struct sn_exchange *x, int m)
 {
-    return x->back ? sn_exchange_window(x, m) : sn_exchange_own(x, m);
+    return piece_of(x, m, x->back);
 }
 
 struct sn_exchange_rows sn_exchange_from(const struct sn_exchange *x, int m)
 {
-    return x->back ? sn_exchange_own(x, m) : sn_exchange_window(x, m);
+    return piece_of(x, m, !x->back);
 }
 
 int64_t sn_exchange_sent(const struct sn_exchange *x)
 {
     int64_t n = 0;
-    for (int m = 0; m < x->members; m++)
-        n += m == x->index ? 0 : sn_exchange_to(x, m).n;
+    for (int m = 0; m < sn_exchange_size(x); m++) {
+        struct sn_exchange_walk w = {.member = m};
+        struct sn_exchange_rows r;
+        while (m != sn_exchange_place(x) && sn_exchange_next(x, &w, &r))
+            n += r.n;
+    }
     return n;
+}
+
+int64_t sn_exchange_transit_most(const struct sn_exchange *x)
+{
+    int64_t shares = x->shares > 1 ? x->shares : 1, nodes = x->members / x->node;
+    int64_t windows = nodes * ((x->capacity + shares - 1) / shares), rows = x->node * x->rows;
+    return windows < rows ? windows : rows;
+}
+
+int64_t sn_exchange_transit(const struct sn_exchange *x)
+{
+    return transit_at(x, x->members / x->node);
 }
 
 struct sn_exchange_rows sn_exchange_share(const struct sn_exchange *x, int s)

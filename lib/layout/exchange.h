@@ -10,12 +10,24 @@
  * Ranks that hold the same tokens (of a tensor group) may share a window: of its rows each takes an
  * equal share, the first the first ones, exchanges those alone and has the others' from them. A
  * share lies at the begin of a buffer of its own.
+ *
+ * In two hops (HetuMoE, arXiv 2203.14685; MoESys, arXiv 2205.10034; DeepSpeed-MoE): of nodes that
+ * hold `node` neighbours of the group each, member m is place m % node of node m / node. First rows
+ * go inside the node to the member whose place their owner has, into its transit, which has them by
+ * owner's node and then by sender; then along the rail of those members, one message to each node.
+ * Windows get the same rows at the same places as in one hop. Way back: the same, mirrored.
  */
 #ifndef SN_EXCHANGE_H
 #define SN_EXCHANGE_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+enum sn_hop {
+    SN_HOP_ALL,  /* from rows to windows, among all members */
+    SN_HOP_NODE, /* from rows to transits, among the members of a node */
+    SN_HOP_RAIL  /* from transits to windows, among those with the same place on each node */
+};
 
 struct sn_exchange {
     /* Of each member, where the rows of each expert begin, and the end: members x (members x
@@ -29,6 +41,8 @@ struct sn_exchange {
     int round;          /* from 0 */
     bool back;          /* out of the window, to where the rows came from */
     int shares, share;  /* ranks that share a window, this one's number; 0 and 1: none */
+    enum sn_hop hop;
+    int node; /* members on a node, of NODE and RAIL */
 };
 
 struct sn_exchange_rows {
@@ -41,11 +55,32 @@ int sn_exchange_rounds(const struct sn_exchange *x);
 struct sn_exchange_rows sn_exchange_own(const struct sn_exchange *x, int m);
 /* and the rows of the own window (share) that are member m's. */
 struct sn_exchange_rows sn_exchange_window(const struct sn_exchange *x, int m);
+/* Members of this hop, and the own number among them. */
+int sn_exchange_size(const struct sn_exchange *x);
+int sn_exchange_place(const struct sn_exchange *x);
 /* Rows that this member sends to others in this round, and in which direction. */
 int64_t sn_exchange_sent(const struct sn_exchange *x);
-/* What goes to member m, and what comes from it, in the direction of x->back. */
+
+/* What goes to one member of the hop, or what comes from it, in the direction of x->back: pieces,
+ * in the same order at both ends, some of them empty. One, but between neighbours of a node one for
+ * each node. */
+struct sn_exchange_walk {
+    int member;   /* of the hop */
+    bool arrives; /* what comes from it; else what goes to it */
+    int piece;    /* the next one, and where it lies in a transit; 0 to begin with */
+    int64_t at;
+};
+/* False when there are no more. */
+bool sn_exchange_next(const struct sn_exchange *x, struct sn_exchange_walk *w,
+                      struct sn_exchange_rows *out);
+/* The same of a hop whose pieces are one, or HOP_ALL. */
 struct sn_exchange_rows sn_exchange_to(const struct sn_exchange *x, int m);
 struct sn_exchange_rows sn_exchange_from(const struct sn_exchange *x, int m);
+/* Rows that a transit may have to hold: what arrives on all nodes' windows, or all rows of a node.
+ */
+int64_t sn_exchange_transit_most(const struct sn_exchange *x);
+/* Rows in the own transit, in this round. */
+int64_t sn_exchange_transit(const struct sn_exchange *x);
 /* Which rows of the own window are share s. */
 struct sn_exchange_rows sn_exchange_share(const struct sn_exchange *x, int s);
 /* Rows that this rank sends to those it shares the window with: its share to all of them, or, back,

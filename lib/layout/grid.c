@@ -95,6 +95,8 @@ static const struct group_row groups[SN_NGROUPS] = {
     [SN_GROUP_TIED] = {"tied embedding", SN_AXIS_PIPELINE},
     [SN_GROUP_EXPERT] = {"expert", SN_AXIS_EXPERT},
     [SN_GROUP_EXPERT_DATA] = {"expert data", SN_AXIS_DATA},
+    [SN_GROUP_EXPERT_NODE] = {"expert node", SN_AXIS_EXPERT},
+    [SN_GROUP_EXPERT_RAIL] = {"expert rail", SN_AXIS_EXPERT},
     [SN_GROUP_WORLD] = {"world", SN_AXIS_WORLD},
 };
 
@@ -131,6 +133,17 @@ static int expert_ranks(const struct sn_grid *g)
     return g->experts > 1 ? g->experts : 1;
 }
 
+/* Members of an expert group on one node, and nodes: 1 where exchanges are flat. */
+static int node_members(const struct sn_grid *g)
+{
+    return g->expert_node > 0 ? g->expert_node : 1;
+}
+
+static int rail_members(const struct sn_grid *g)
+{
+    return g->expert_node > 0 ? expert_ranks(g) / g->expert_node : 1;
+}
+
 static int expert_index(const struct sn_grid *g, int at)
 {
     return g->experts_apart ? at / (token_ranks(g) / expert_ranks(g)) : at % expert_ranks(g);
@@ -162,6 +175,10 @@ int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
         return expert_ranks(g);
     case SN_GROUP_EXPERT_DATA:
         return token_ranks(g) / expert_ranks(g);
+    case SN_GROUP_EXPERT_NODE:
+        return node_members(g);
+    case SN_GROUP_EXPERT_RAIL:
+        return rail_members(g);
     case SN_GROUP_KV:
         return g->kv_copies;
     case SN_GROUP_TIED:
@@ -189,6 +206,10 @@ int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
         return expert_index(g, token_rank(g, rank));
     case SN_GROUP_EXPERT_DATA:
         return expert_data_index(g, token_rank(g, rank));
+    case SN_GROUP_EXPERT_NODE:
+        return expert_index(g, token_rank(g, rank)) % node_members(g);
+    case SN_GROUP_EXPERT_RAIL:
+        return g->expert_node > 0 ? expert_index(g, token_rank(g, rank)) / g->expert_node : 0;
     case SN_GROUP_KV:
         return sn_grid_coord(g, rank, SN_AXIS_TENSOR) % g->kv_copies;
     case SN_GROUP_TIED:
@@ -216,8 +237,14 @@ static int with_tokens(const struct sn_grid *g, int rank, int at)
 int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i)
 {
     int context = g->size[SN_AXIS_CONTEXT], tensor = sn_grid_coord(g, rank, SN_AXIS_TENSOR);
-    int at = token_rank(g, rank);
+    int at = token_rank(g, rank), own = expert_index(g, at), node = node_members(g);
     switch (q) {
+    case SN_GROUP_EXPERT_NODE:
+        return sn_group_member(g, rank, SN_GROUP_EXPERT, own / node * node + i);
+    case SN_GROUP_EXPERT_RAIL:
+        if (g->expert_node == 0)
+            return rank;
+        return sn_group_member(g, rank, SN_GROUP_EXPERT, i * node + own % node);
     case SN_GROUP_EXPERT:
         return with_tokens(g, rank, token_rank_of(g, i, expert_data_index(g, at)));
     case SN_GROUP_EXPERT_DATA:

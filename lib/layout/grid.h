@@ -36,6 +36,8 @@ enum sn_group {
     SN_GROUP_EXPERT,  /* replicas that share the experts: between them they hold each one once;
                          with fold these are replicas x tensor, member = replica x T + tensor */
     SN_GROUP_EXPERT_DATA, /* replicas that hold the same experts */
+    SN_GROUP_EXPERT_NODE, /* members of an EXPERT group on one node, and */
+    SN_GROUP_EXPERT_RAIL, /* those with the same place on each node; 1 where exchanges are flat */
     SN_GROUP_WORLD,
     SN_NGROUPS
 };
@@ -47,6 +49,8 @@ struct sn_grid {
     int experts;               /* members of an EXPERT group: a divisor of data x context x fold */
     int fold;           /* tensor ranks: those have different tokens for the experts, and count as
                            replicas do (parallel folding); 0 and 1: they do not */
+    int expert_node;    /* neighbours of an EXPERT group that exchange among themselves first: a
+                           divisor of `experts`; 0: none do */
     bool experts_apart; /* members of an EXPERT_DATA group are neighbours, not those of an EXPERT
                            group */
 };

@@ -65,6 +65,14 @@ static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
     case SN_GROUP_EXPERT:
         add_axis(&l, sn_group_size(g, 0, q), replicas * (g->experts_apart ? apart : 1));
         break;
+    case SN_GROUP_EXPERT_NODE:
+        add_axis(&l, sn_group_size(g, 0, q), replicas * (g->experts_apart ? apart : 1));
+        break;
+    case SN_GROUP_EXPERT_RAIL:
+        add_axis(&l, sn_group_size(g, 0, q),
+                 replicas * (g->experts_apart ? apart : 1) *
+                     sn_group_size(g, 0, SN_GROUP_EXPERT_NODE));
+        break;
     case SN_GROUP_EXPERT_DATA:
         add_axis(&l, sn_group_size(g, 0, q), replicas * (g->experts_apart ? 1 : g->experts));
         break;

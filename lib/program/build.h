@@ -185,10 +185,15 @@ int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, 
  * tensor ranks share windows, only these rows of `to` are written on the way back. */
 void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
                      const struct sn_attr *attr, const char *label);
-/* Of this the exchange alone, of a share; and the shares of a window from the tensor ranks, or the
- * sum of their windows, of which each has its share. */
-void sn_exchange_share_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
-                           const struct sn_attr *attr, const char *label);
+/* Of this one hop alone, of a share, over EXPERT, EXPERT_NODE or EXPERT_RAIL; and the shares of a
+ * window from the tensor ranks, or the sum of their windows, of which each has its share. */
+struct sn_hop_of {
+    struct sn_attr attr; /* of the exchange */
+    int all;             /* buffer of everybody's bounds */
+    const char *label;
+};
+void sn_hop_add(struct sn_emit *e, enum sn_group group, struct sn_view from, struct sn_view to,
+                const struct sn_hop_of *h);
 void sn_gather_rows_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
                         const struct sn_attr *attr, const char *label);
 /* Where tensor ranks share windows: rows that come back to other ranks are 0 here. */

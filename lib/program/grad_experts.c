@@ -95,15 +95,15 @@ struct layer {
 
 static struct layer layer_of(const struct sn_emit *e)
 {
-    struct layer l = {.gate_up.kind = -1};
+    struct layer l = {.gate_up.kind = -1, .out.id = -1};
     for (int i = e->unit_begin; i < e->unit_end && !e->p->failed; i++) {
         const struct sn_op *op = &e->p->ops[i];
         if (op->extra)
             continue;
         if (op->kind == SN_OP_DISPATCH)
             l.dispatch = *op;
-        else if (op->kind == SN_OP_EXCHANGE)
-            *(op->attr.inverse ? &l.back : &l.out) = *op;
+        else if (op->kind == SN_OP_EXCHANGE && (op->attr.inverse || l.out.id < 0))
+            *(op->attr.inverse ? &l.back : &l.out) = *op; /* of two hops the first, the last */
         else if (op->kind == SN_OP_EXPERT_GEMM)
             *(l.gate_up.kind < 0 ? &l.gate_up : &l.down) = *op;
     }
@@ -210,6 +210,7 @@ static void further_rounds(struct sn_emit *e)
     struct round r = {.e = e, .l = layer_of(e)};
     struct sn_view x = r.l.dispatch.in[0], place = r.l.dispatch.in[1];
     r.attr = r.l.out.attr;
+    r.attr.blocks_a = e->job->group_size[SN_GROUP_EXPERT];
     x.buf = sn_recomputed(e, x.buf);
     place.buf = sn_recomputed(e, place.buf);
     if (wants(e, r.l.out.in[0]))
@@ -262,11 +263,10 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
 
 void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_attr a = f->attr;
-    a.inverse = !a.inverse;
+    struct sn_hop_of h = {.attr = f->attr, .all = f->in[1].buf, .label = f->label};
+    h.attr.inverse = !h.attr.inverse;
     if (wants(e, f->in[0]))
-        sn_exchange_share_add(e, sn_grad_get(e, f->out[0].buf), sn_grad_slice(e, f->in[0]),
-                              f->in[1].buf, &a, f->label);
+        sn_hop_add(e, f->group, sn_grad_get(e, f->out[0].buf), sn_grad_slice(e, f->in[0]), &h);
 }
 
 /* A window that all ranks read has a gradient that is a sum over them, and the other way round. */

@@ -18,6 +18,9 @@
  * 2303.06318, 3). A rank takes `expert_buffer` times the mean at once; what exceeds that comes in
  * further rounds, of which nothing is kept (grad_experts.c computes them again).
  *
+ * Where the layout says so (expert_node), a row goes to its expert in two hops, by way of a transit
+ * on the sender's node: fewer and longer messages between nodes (lib/layout/exchange.h).
+ *
  * Tensor ranks have the same tokens, so each row would travel once for each of them. With
  * drop_duplicates each exchanges an equal share of a window's rows: the shares are gathered before
  * the experts, and what comes from them, a sum over tensor ranks, is reduced and scattered before
@@ -30,6 +33,7 @@
  *
  * The load-balancing loss counts the tokens of a micro-batch over all replicas (docs/EXPERTS.md).
  */
+#include "lib/layout/exchange.h"
 #include "lib/program/build.h"
 
 static const struct sn_layout_form shared = {SN_SHARED, SN_ROWS}, partial = {SN_PARTIAL, SN_ROWS};
@@ -316,13 +320,41 @@ static void move_rows(struct sn_emit *e, struct sn_op *op, struct sn_view from, 
     sn_comm_run(e->p, op);
 }
 
-void sn_exchange_share_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
-                           const struct sn_attr *attr, const char *label)
+void sn_hop_add(struct sn_emit *e, enum sn_group group, struct sn_view from, struct sn_view to,
+                const struct sn_hop_of *h)
 {
-    struct sn_op op = sn_comm_op(SN_OP_EXCHANGE, SN_GROUP_EXPERT, "%.50s.%s", label,
-                                 attr->inverse ? "back" : "out");
-    op.attr = *attr;
-    move_rows(e, &op, from, to, all);
+    struct sn_op op =
+        sn_comm_op(SN_OP_EXCHANGE, group, "%.50s.%s", h->label, h->attr.inverse ? "back" : "out");
+    op.attr = h->attr;
+    op.attr.blocks_a = e->job->group_size[group];
+    move_rows(e, &op, from, to, h->all);
+}
+
+/* Rows of others that are on their way from node to node. */
+static int transit(struct sn_emit *e, struct sn_view like, const struct sn_hop_of *h)
+{
+    struct sn_exchange x = {.rows = h->attr.rows,
+                            .capacity = h->attr.capacity,
+                            .members = e->job->group_size[SN_GROUP_EXPERT],
+                            .shares = (int)h->attr.blocks_b,
+                            .node = e->job->grid.expert_node};
+    int buf = temp(e, e->job->dtype, sn_exchange_transit_most(&x), like.cols, h->label, "transit");
+    set_needs(e, buf, needs(e, like.buf));
+    return buf;
+}
+
+/* Inside the node and then along the rail, or the other way round. */
+static void exchange_share(struct sn_emit *e, struct sn_view from, struct sn_view to,
+                           const struct sn_hop_of *h)
+{
+    bool back = h->attr.inverse;
+    if (e->job->grid.expert_node == 0) {
+        sn_hop_add(e, SN_GROUP_EXPERT, from, to, h);
+        return;
+    }
+    struct sn_view between = sn_view_all(e->p, transit(e, from, h));
+    sn_hop_add(e, back ? SN_GROUP_EXPERT_RAIL : SN_GROUP_EXPERT_NODE, from, between, h);
+    sn_hop_add(e, back ? SN_GROUP_EXPERT_NODE : SN_GROUP_EXPERT_RAIL, between, to, h);
 }
 
 void sn_gather_rows_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
@@ -344,8 +376,9 @@ void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr 
 void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
                      const struct sn_attr *attr, const char *label)
 {
+    struct sn_hop_of h = {.attr = *attr, .all = all, .label = label};
     if (attr->blocks_b <= 1) {
-        sn_exchange_share_add(e, from, to, all, attr, label);
+        exchange_share(e, from, to, &h);
         return;
     }
     int64_t rows = (attr->capacity + attr->blocks_b - 1) / attr->blocks_b;
@@ -354,9 +387,9 @@ void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, 
     struct sn_view all_of_it = sn_view_all(e->p, share);
     if (attr->inverse) {
         sn_gather_rows_add(e, from, all_of_it, all, attr, label);
-        sn_exchange_share_add(e, all_of_it, to, all, attr, label);
+        exchange_share(e, all_of_it, to, &h);
     } else {
-        sn_exchange_share_add(e, from, all_of_it, all, attr, label);
+        exchange_share(e, from, all_of_it, &h);
         sn_gather_rows_add(e, all_of_it, to, all, attr, label);
     }
 }

@@ -42,7 +42,9 @@ enum {
                      * all members, out[0] the window; attr.inverse: back (lib/layout/exchange.h).
                      * experts: of a member; capacity: rows of the window; rows: those of a member;
                      * blocks_a: members; blocks_b: tensor ranks that share a window, of which
-                     * each exchanges its share alone. How many rows go is known when it runs */
+                     * each exchanges its share alone. How many rows go is known when it runs.
+                     * Over EXPERT_NODE from rows to a transit, over EXPERT_RAIL from there to
+                     * the window (blocks_a: members of that group) */
     SN_OP_WAIT,     /* block until operation `waits_for` is complete */
     SN_OP_ENTER,    /* out[0] is in[0], the same memory: it only has another gradient */
     SN_OP_AGREE,    /* step end: sum scalars.agree over all ranks, and wait */

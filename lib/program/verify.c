@@ -269,6 +269,8 @@ struct sn_grid sn_verify_grid(const struct sn_grid *g)
     int replicas = out.size[SN_AXIS_DATA] * out.size[SN_AXIS_CONTEXT];
     while (replicas % (out.experts > 1 ? out.experts : 1) != 0)
         out.experts--;
+    while (out.expert_node > 1 && out.experts % out.expert_node != 0)
+        out.expert_node--;
     if (out.kv_copies > out.size[SN_AXIS_TENSOR])
         out.kv_copies = out.size[SN_AXIS_TENSOR];
     int stride = 1; /* every axis keeps its place in the order */

@@ -240,7 +240,7 @@ static void exchange_blocks(const struct exchange *x)
 /* ---- rows ---------------------------------------------------------------------------------------
  */
 
-/* The c-th part of what goes one way between two members. */
+/* The c-th part of a piece that goes one way between two members. */
 static struct piece rows_part(const struct exchange *x, struct sn_exchange_rows r, int64_t c)
 {
     int64_t first = c * x->chunk < r.n ? c * x->chunk : r.n;
@@ -251,12 +251,13 @@ static struct piece rows_part(const struct exchange *x, struct sn_exchange_rows 
 static int64_t most_rows(const struct exchange *x)
 {
     int64_t most = 0;
-    for (int m = 0; m < x->size; m++) {
-        int64_t to = sn_exchange_to(x->t->exchange, m).n,
-                from = sn_exchange_from(x->t->exchange, m).n;
-        most = to > most ? to : most;
-        most = from > most ? from : most;
-    }
+    for (int m = 0; m < x->size; m++)
+        for (int arrives = 0; arrives < 2; arrives++) {
+            struct sn_exchange_walk w = {.member = m, .arrives = arrives == 1};
+            struct sn_exchange_rows r;
+            while (sn_exchange_next(x->t->exchange, &w, &r))
+                most = r.n > most ? r.n : most;
+        }
     return most;
 }
 
@@ -264,25 +265,42 @@ static void begin_rows(const struct exchange *x, int64_t c)
 {
     const struct sn_exchange *rows = x->t->exchange;
     int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+    struct sn_exchange_rows r;
     for (int d = 1; d < x->size; d++) {
-        struct piece p = rows_part(x, sn_exchange_from(rows, previous(x, d)), c);
-        if (p.count > 0)
-            receive(x, batch, previous(x, d), x->out + p.at * x->width, p.count);
+        struct sn_exchange_walk w = {.member = previous(x, d), .arrives = true};
+        while (sn_exchange_next(rows, &w, &r)) {
+            struct piece p = rows_part(x, r, c);
+            if (p.count > 0)
+                receive(x, batch, previous(x, d), x->out + p.at * x->width, p.count);
+        }
     }
     for (int d = 1; d < x->size; d++) {
-        struct piece p = rows_part(x, sn_exchange_to(rows, next(x, d)), c);
-        if (p.count > 0)
-            send(x, batch, next(x, d), p);
+        struct sn_exchange_walk w = {.member = next(x, d)};
+        while (sn_exchange_next(rows, &w, &r)) {
+            struct piece p = rows_part(x, r, c);
+            if (p.count > 0)
+                send(x, batch, next(x, d), p);
+        }
     }
+}
+
+/* What stays here. */
+static void keep_rows(const struct exchange *x)
+{
+    struct sn_exchange_walk leaves = {.member = x->index};
+    struct sn_exchange_walk lands = {.member = x->index, .arrives = true};
+    struct sn_exchange_rows from, to;
+    int64_t row = x->n * x->width;
+    while (sn_exchange_next(x->t->exchange, &leaves, &from) &&
+           sn_exchange_next(x->t->exchange, &lands, &to))
+        memcpy(x->out + to.at * row, x->in + from.at * row, (size_t)(from.n * row));
 }
 
 /* Both ends of a pair know how many rows go, and so the messages. */
 static void exchange_rows(struct exchange *x)
 {
-    struct sn_exchange_rows from = sn_exchange_to(x->t->exchange, x->index);
-    struct sn_exchange_rows to = sn_exchange_from(x->t->exchange, x->index);
     int64_t row = x->n * x->width;
-    memcpy(x->out + to.at * row, x->in + from.at * row, (size_t)(from.n * row));
+    keep_rows(x);
     x->chunk = SN_COLLECTIVE_CHUNK / row > 0 ? SN_COLLECTIVE_CHUNK / row : 1; /* rows */
     x->chunks = (most_rows(x) + x->chunk - 1) / x->chunk;
     if (x->chunks > 0)

@@ -195,23 +195,51 @@ static void count(struct sn_exec *x, const struct sn_op *op, const struct sn_tra
                                      j->group_index[op->group]);
 }
 
+/* Piece `piece` of what one member gets from, or gives to, this one. */
+static struct sn_device_rows piece_of(const struct sn_exchange *x, int m, bool arrives, int piece)
+{
+    struct sn_exchange_walk w = {.member = m, .arrives = arrives};
+    struct sn_exchange_rows r = {0, 0};
+    for (int i = 0; i <= piece; i++)
+        if (!sn_exchange_next(x, &w, &r))
+            return (struct sn_device_rows){0, 0};
+    return (struct sn_device_rows){r.at, r.n};
+}
+
 /* Rows of each member, in the caller's room for twice as many. */
 static void list_rows(const struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
-                      struct sn_device_rows *to)
+                      int piece)
 {
     int n = x->job->group_size[op->group];
-    struct sn_device_rows *from = to + n;
+    struct sn_device_rows *to = x->device->rows, *from = to + n;
     memset(to, 0, 2 * (size_t)n * sizeof(*to));
     for (int m = 0; t->exchange && m < n; m++) {
-        struct sn_exchange_rows a = sn_exchange_to(t->exchange, m);
-        struct sn_exchange_rows b = sn_exchange_from(t->exchange, m);
-        to[m] = (struct sn_device_rows){a.at, a.n};
-        from[m] = (struct sn_device_rows){b.at, b.n};
+        to[m] = piece_of(t->exchange, m, false, piece);
+        from[m] = piece_of(t->exchange, m, true, piece);
     }
     if (t->exchange)
         return;
     to[sn_exec_next(x, op)].n = 1;
     from[sn_exec_previous(x, op)].n = 1;
+}
+
+/* Each pair of members one piece at a time. */
+static bool transfer_rows(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
+                          struct sn_device_transfer *d, int stream)
+{
+    struct sn_exec_device *v = x->device;
+    int pieces = t->exchange && t->exchange->hop == SN_HOP_NODE
+                     ? t->exchange->members / t->exchange->node
+                     : 1;
+    d->kind = SN_DEVICE_ROWS;
+    d->to = v->rows;
+    d->from = v->rows + x->job->group_size[op->group];
+    for (int i = 0; i < pieces; i++) {
+        list_rows(x, op, t, i);
+        if (v->ops->transfer(v->d, stream, (int)op->group, d) != 0)
+            return false;
+    }
+    return true;
 }
 
 /* Begin on its stream, after all operations before it. */
@@ -230,16 +258,11 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
                                    .out = t->out,
                                    .add = t->add};
     d.peer = op->kind == SN_OP_SEND ? 1 : 0;
-    if (is_list) {
-        list_rows(x, op, t, v->rows);
-        d.kind = SN_DEVICE_ROWS;
-        d.to = v->rows;
-        d.from = v->rows + x->job->group_size[op->group];
-    }
     v->uses[stream] = true;
     if (v->ops->record(v->d, SN_STREAM_COMPUTE, SN_STREAM_COMPUTE) != 0 ||
         v->ops->await(v->d, stream, SN_STREAM_COMPUTE) != 0 ||
-        v->ops->transfer(v->d, stream, channel, &d) != 0 ||
+        !(is_list ? transfer_rows(x, op, t, &d, stream)
+                  : v->ops->transfer(v->d, stream, channel, &d) == 0) ||
         v->ops->record(v->d, stream, SN_EVENT_DONE + place) != 0)
         return sn_device_fail(x, op, err);
     return SN_OK;

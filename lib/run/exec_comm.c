@@ -42,7 +42,11 @@ struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op 
         .round = at->round,
         .back = op->attr.inverse,
         .shares = (int)op->attr.blocks_b,
-        .share = op->attr.blocks_b > 1 ? x->job->group_index[SN_GROUP_TENSOR] : 0};
+        .share = op->attr.blocks_b > 1 ? x->job->group_index[SN_GROUP_TENSOR] : 0,
+        .hop = op->group == SN_GROUP_EXPERT_NODE   ? SN_HOP_NODE
+               : op->group == SN_GROUP_EXPERT_RAIL ? SN_HOP_RAIL
+                                                   : SN_HOP_ALL,
+        .node = x->job->grid.expert_node};
 }
 
 struct sn_exchange sn_exec_exchange_here(const struct sn_exec *x, const struct sn_program *p,

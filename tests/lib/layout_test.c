@@ -259,6 +259,19 @@ static bool evaluate(struct shared *s, struct place *p)
     return true;
 }
 
+/* Where the rows of this rank's exchanges went. */
+static void sort_rows(struct shared *s, int rank)
+{
+    int node = s->out->node_ranks;
+    for (int to = 0; node && to < layout_ranks(s->config); to++) {
+        bool inside = rank / node == to / node;
+        int64_t messages, bytes = thread_world_rows(s->world, rank, to, &messages);
+        (void)__atomic_fetch_add(inside ? &s->out->inside : &s->out->outside, bytes,
+                                 __ATOMIC_RELAXED);
+        (void)__atomic_fetch_add(&s->out->messages, inside ? 0 : messages, __ATOMIC_RELAXED);
+    }
+}
+
 static void body(void *arg, int rank)
 {
     struct shared *s = arg;
@@ -267,6 +280,7 @@ static void body(void *arg, int rank)
     struct sn_comm *comm = thread_world_comm(s->world, rank);
     for (int step = 0; good && step < s->out->steps; step++)
         good = step_beside_a_copy(s, &p, comm, step);
+    sort_rows(s, rank);
     if (good)
         (void)evaluate(s, &p);
     struct sn_err err = {0};

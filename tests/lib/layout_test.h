@@ -13,12 +13,15 @@ enum { LAYOUT_STEPS_MAX = 64 };
 struct layout_run {
     int steps;
     const struct sn_machine *pace; /* in: sleep by it instead of computing; routing is balanced */
-    bool level_routers;     /* in: their weights are 0, so that the first experts get all tokens */
-    int64_t routed;         /* bytes that went to experts and back, of all ranks and steps */
-    int64_t gathered;       /* and between the tensor ranks that share windows */
-    int64_t sent[SN_NAXES]; /* all bytes, by axis */
-    bool on_devices;        /* in: each rank on a fake device (tests/lib/fake_device.h) */
-    long in_graphs;         /* kernels of rank 0 that were part of a graph */
+    bool level_routers;      /* in: their weights are 0, so that the first experts get all tokens */
+    int node_ranks;          /* in: so many neighbours are a node; of the exchanges of a run */
+    int64_t inside, outside; /* bytes between ranks of one node, and of others; */
+    int64_t messages;        /* these in so many */
+    int64_t routed;          /* bytes that went to experts and back, of all ranks and steps */
+    int64_t gathered;        /* and between the tensor ranks that share windows */
+    int64_t sent[SN_NAXES];  /* all bytes, by axis */
+    bool on_devices;         /* in: each rank on a fake device (tests/lib/fake_device.h) */
+    long in_graphs;          /* kernels of rank 0 that were part of a graph */
     double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
     double val_loss;
     bool traffic_is_planned; /* every rank, every axis, every step */

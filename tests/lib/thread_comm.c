@@ -32,6 +32,7 @@ struct rank {
     bool pending[TICKETS];
     sn_ticket last;
     int64_t sent[SN_NAXES];
+    int64_t *rows_to, *messages_to; /* bytes and messages of exchanges, by rank */
 };
 
 struct thread_world {
@@ -106,21 +107,23 @@ static void *exchanged(const struct meeting *m, int size, int me, int64_t *n)
     const struct sn_transfer *t = of(m, me);
     const struct sn_exchange *x = t->exchange;
     size_t row = (size_t)t->n * sn_dtype_size(t->dtype);
+    struct sn_exchange_rows from, to;
     int64_t rows = 0;
-    for (int i = 0; i < size; i++) {
-        struct sn_exchange_rows r = sn_exchange_from(x, i);
-        rows = r.n > 0 && r.at + r.n > rows ? r.at + r.n : rows;
-    }
+    for (int i = 0; i < size; i++)
+        for (struct sn_exchange_walk w = {.member = i, .arrives = true};
+             sn_exchange_next(x, &w, &to);)
+            rows = to.n > 0 && to.at + to.n > rows ? to.at + to.n : rows;
     *n = rows * t->n;
     char *out = need(malloc((size_t)rows * row + 1));
     memcpy(out, t->out, (size_t)rows * row);
     for (int i = 0; i < size; i++) {
-        struct sn_exchange_rows from = sn_exchange_to(of(m, i)->exchange, me);
-        struct sn_exchange_rows to = sn_exchange_from(x, i);
-        if (from.n != to.n)
-            abort();
-        memcpy(out + (size_t)to.at * row, input(of(m, i)) + (size_t)from.at * row,
-               (size_t)to.n * row);
+        struct sn_exchange_walk lands = {.member = i, .arrives = true}, leaves = {.member = me};
+        while (sn_exchange_next(x, &lands, &to)) {
+            if (!sn_exchange_next(of(m, i)->exchange, &leaves, &from) || from.n != to.n)
+                abort();
+            memcpy(out + (size_t)to.at * row, input(of(m, i)) + (size_t)from.at * row,
+                   (size_t)to.n * row);
+        }
     }
     return out;
 }
@@ -282,6 +285,22 @@ static enum sn_status set_grid(struct sn_comm *c, const struct sn_grid *g, struc
     return SN_OK;
 }
 
+/* Rows of tokens, by who gets them. */
+static void count_rows(struct rank *r, const struct sn_transfer *t)
+{
+    struct thread_world *w = r->world;
+    int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
+    struct sn_exchange_rows piece;
+    for (int m = 0; m < sn_exchange_size(t->exchange); m++) {
+        int to = sn_group_member(&w->grid, r->number, t->group, m);
+        for (struct sn_exchange_walk k = {.member = m}; sn_exchange_next(t->exchange, &k, &piece);)
+            if (to != r->number && piece.n > 0) {
+                r->rows_to[to] += piece.n * row;
+                r->messages_to[to]++;
+            }
+    }
+}
+
 static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
 {
     struct rank *r = (struct rank *)c;
@@ -293,6 +312,8 @@ static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
         !t->exchange               ? sn_collective_bytes(t->kind, t->n, t->dtype, size, me)
         : t->kind == SN_ALL_TO_ALL ? sn_exchange_sent(t->exchange) * row
                                    : sn_exchange_sent_within(t->exchange) * row;
+    if (t->exchange && t->kind == SN_ALL_TO_ALL)
+        count_rows(r, t);
     if (t->kind == SN_SEND) {
         mail_send(r, t);
         return 0;
@@ -420,6 +441,8 @@ struct thread_world *thread_world_create(int ranks)
             .ops = &ops, .rank = i, .size = ranks, .node_rank = i, .node_size = ranks, .nonce = 1};
         w->rank[i].world = w;
         w->rank[i].number = i;
+        w->rank[i].rows_to = need(calloc(2 * (size_t)ranks, sizeof(int64_t)));
+        w->rank[i].messages_to = w->rank[i].rows_to + ranks;
     }
     return w;
 }
@@ -428,6 +451,8 @@ void thread_world_destroy(struct thread_world *w)
 {
     for (int i = 0; i < w->ranks * SN_NGROUPS; i++)
         free(w->meeting[i].of);
+    for (int i = 0; i < w->ranks; i++)
+        free(w->rank[i].rows_to);
     free(w->all.of);
     free(w->meeting);
     free(w->rank);
@@ -437,6 +462,12 @@ void thread_world_destroy(struct thread_world *w)
 struct sn_comm *thread_world_comm(struct thread_world *w, int rank)
 {
     return &w->rank[rank].base;
+}
+
+int64_t thread_world_rows(const struct thread_world *w, int from, int to, int64_t *messages)
+{
+    *messages = w->rank[from].messages_to[to];
+    return w->rank[from].rows_to[to];
 }
 
 struct start {

@@ -18,5 +18,7 @@ void thread_world_destroy(struct thread_world *w);
 struct sn_comm *thread_world_comm(struct thread_world *w, int rank);
 /* Run body(arg, rank) on a thread for each rank; returns when all have returned. */
 void thread_world_run(struct thread_world *w, void (*body)(void *arg, int rank), void *arg);
+/* Bytes of rows that exchanges have sent so far from one rank to another, in how many pieces. */
+int64_t thread_world_rows(const struct thread_world *w, int from, int to, int64_t *messages);
 
 #endif

@@ -19,7 +19,9 @@ struct rows {
     struct sn_comm *comm;
     int32_t bounds[MOST_RANKS * (MOST_RANKS * EXPERTS + 1)];
     int64_t cols, capacity;
+    int node; /* ranks of a node, between which and whose rails rows go in two hops; 0: in one */
     float *mine, *window, *back; /* own rows, the window, own rows as they come back */
+    float *transit;
 };
 
 static void point(const struct sn_comm *c, bool good, const char *what)
@@ -71,16 +73,18 @@ static struct sn_exchange exchange_of(const struct rows *r, int round, bool back
                                 .back = back};
 }
 
-static bool run(struct rows *r, int round, bool back)
+static bool carry(struct rows *r, const struct sn_exchange *of, const float *in, float *out)
 {
+    static const enum sn_group group[] = {SN_GROUP_EXPERT, SN_GROUP_EXPERT_NODE,
+                                          SN_GROUP_EXPERT_RAIL};
     struct sn_err err = {0};
-    struct sn_exchange x = exchange_of(r, round, back);
+    struct sn_exchange x = *of;
     struct sn_transfer t = {.kind = SN_ALL_TO_ALL,
-                            .group = SN_GROUP_EXPERT,
+                            .group = group[x.hop],
                             .dtype = SN_F32,
                             .n = r->cols,
-                            .in = back ? r->window : r->mine,
-                            .out = back ? r->back : r->window,
+                            .in = in,
+                            .out = out,
                             .exchange = &x,
                             .label = "rows"};
     bool good = r->comm->ops->wait(r->comm, r->comm->ops->post(r->comm, &t), &err) == SN_OK;
@@ -89,6 +93,18 @@ static bool run(struct rows *r, int round, bool back)
         printf("# rank %d sent %lld bytes, and counts %lld rows of %lld\n", r->comm->rank,
                (long long)sent, (long long)sn_exchange_sent(&x), (long long)r->cols);
     return good && sent == sn_exchange_sent(&x) * r->cols * 4;
+}
+
+static bool run(struct rows *r, int round, bool back)
+{
+    struct sn_exchange x = exchange_of(r, round, back);
+    if (r->node == 0)
+        return carry(r, &x, back ? r->window : r->mine, back ? r->back : r->window);
+    x.node = r->node;
+    x.hop = back ? SN_HOP_RAIL : SN_HOP_NODE;
+    bool good = carry(r, &x, back ? r->window : r->mine, r->transit);
+    x.hop = back ? SN_HOP_NODE : SN_HOP_RAIL;
+    return carry(r, &x, r->transit, back ? r->back : r->window) && good;
 }
 
 static bool window_is_right(const struct rows *r, int round)
@@ -119,25 +135,48 @@ static bool there_and_back(struct rows *r)
     return good && memcmp(r->back, r->mine, (size_t)n * sizeof(float)) == 0;
 }
 
-static void rows_go_there_and_back(struct sn_comm *c, int64_t cols, int64_t most, const char *what)
+/* In two hops where the ranks are nodes of `node`. */
+static void rows_go_on_nodes(struct sn_comm *c, int node, int64_t cols, int64_t most,
+                             const char *what)
 {
     int64_t longest = (most > 0 ? most * experts(c) : MOST_ROWS) + 1;
     size_t room = (size_t)(longest * cols);
-    struct rows r = {.comm = c, .cols = cols};
+    struct rows r = {.comm = c, .cols = cols, .node = node};
     struct dice d = {7, 0};
     bool good = true;
     r.mine = sn_alloc_n(room, sizeof(float));
     r.back = sn_alloc_n(room, sizeof(float));
     r.window = sn_alloc_n(room * (size_t)c->size, sizeof(float));
-    for (int i = 0; i < 6 && r.mine && r.back && r.window; i++) {
+    r.transit = sn_alloc_n(room * (size_t)c->size, sizeof(float));
+    for (int i = 0; i < 6 && r.mine && r.back && r.window && r.transit; i++) {
         draw_bounds(&r, &d, most);
         r.capacity = i % 2 == 0 ? longest * c->size : 3 + 2 * i;
         good = there_and_back(&r) && good;
     }
-    point(c, good && r.mine && r.back && r.window, what);
+    point(c, good && r.mine && r.back && r.window && r.transit, what);
     sn_free(r.mine);
     sn_free(r.back);
     sn_free(r.window);
+    sn_free(r.transit);
+}
+
+static void rows_go_there_and_back(struct sn_comm *c, int64_t cols, int64_t most, const char *what)
+{
+    rows_go_on_nodes(c, 0, cols, most, what);
+}
+
+static void rows_go_in_two_hops(struct sn_comm *c, int node)
+{
+    struct sn_grid g = test_grid(1, 1, c->size, 1);
+    struct sn_err err = {0};
+    g.experts = c->size;
+    g.expert_node = node;
+    if (c->ops->set_grid(c, &g, &err) != SN_OK)
+        printf("# %s\n", err.text);
+    rows_go_on_nodes(c, node, 5, 9, "two hops: short rows, a few for each expert");
+    rows_go_on_nodes(c, node, 70000, 3, "two hops: several messages of a piece");
+    rows_go_on_nodes(c, node, 300000, 2, "two hops: rows longer than a message");
+    rows_go_on_nodes(c, node, 1000, 0, "two hops: all rows to one member");
 }
 
 /* --- shares of a window
@@ -235,6 +274,9 @@ int main(void)
     rows_go_there_and_back(c, 70000, 3, "long rows: several messages between two members");
     rows_go_there_and_back(c, 300000, 2, "rows longer than a message");
     rows_go_there_and_back(c, 1000, 0, "all rows to one member, none to the others");
+    for (int node = 2; node < c->size; node++)
+        if (c->size % node == 0)
+            rows_go_in_two_hops(c, node);
     g = test_grid(c->size, 1, 1, 1);
     if (c->ops->set_grid(c, &g, &err) != SN_OK)
         printf("# %s\n", err.text);

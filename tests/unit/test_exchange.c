@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { MOST = 5, EXPERTS_MOST = 4, ROWS_MOST = 40 };
+enum { MOST = 12, MOST_AT_RANDOM = 5, EXPERTS_MOST = 4, ROWS_MOST = 40 };
 
 struct world {
     int members, experts;
@@ -18,9 +18,9 @@ struct world {
 };
 
 /* How many rows each member has for each expert: few, none, or all for one. */
-static struct world random_world(struct dice *d)
+static struct world random_world_of(struct dice *d, int members)
 {
-    struct world w = {.members = (int)roll(d, MOST) + 1, .experts = (int)roll(d, EXPERTS_MOST) + 1};
+    struct world w = {.members = members, .experts = (int)roll(d, EXPERTS_MOST) + 1};
     int all = w.members * w.experts, kind = (int)roll(d, 3), favourite = (int)roll(d, all);
     w.capacity = (int)roll(d, 2 * ROWS_MOST) + 1;
     for (int m = 0; m < w.members; m++)
@@ -29,6 +29,11 @@ static struct world random_world(struct dice *d)
             at += kind == 0 ? (int)roll(d, 8) : kind == 1 ? 0 : e == favourite ? ROWS_MOST : 0;
         }
     return w;
+}
+
+static struct world random_world(struct dice *d)
+{
+    return random_world_of(d, (int)roll(d, MOST_AT_RANDOM) + 1);
 }
 
 static struct sn_exchange exchange_of(const struct world *w, int index, int round)
@@ -186,6 +191,129 @@ static void every_row_finds_its_expert(void)
            wrong);
 }
 
+/* --- two hops ------------------------------------------------------------------------------------
+ */
+
+enum { SHARES_MOST = 3, LIST = MOST * EXPERTS_MOST * ROWS_MOST };
+
+/* What each member has at the three places: row i of member m is m x LIST + i + 1. */
+struct places {
+    int rows[MOST][LIST], transit[MOST][MOST * LIST], window[MOST][MOST * LIST];
+};
+
+static int *place_of(struct places *p, enum sn_hop hop, int m, bool far)
+{
+    if (hop == SN_HOP_ALL)
+        return far ? p->window[m] : p->rows[m];
+    return hop == SN_HOP_NODE ? (far ? p->transit[m] : p->rows[m])
+                              : (far ? p->window[m] : p->transit[m]);
+}
+
+/* Carry out a hop; false where the ends disagree. */
+static bool carry(struct places *p, const struct sn_exchange *x)
+{
+    for (int from = 0; from < x->members; from++)
+        for (int to = 0; to < x->members; to++) {
+            struct sn_exchange a = *x, b = *x;
+            a.index = from;
+            b.index = to;
+            bool same_node = from / x->node == to / x->node;
+            bool same_rail = from % x->node == to % x->node;
+            if ((x->hop == SN_HOP_NODE && !same_node) || (x->hop == SN_HOP_RAIL && !same_rail))
+                continue;
+            struct sn_exchange_walk leaves = {.member = sn_exchange_place(&b)};
+            struct sn_exchange_walk lands = {.member = sn_exchange_place(&a), .arrives = true};
+            struct sn_exchange_rows r, s;
+            while (sn_exchange_next(&a, &leaves, &r)) {
+                if (!sn_exchange_next(&b, &lands, &s) || r.n != s.n)
+                    return false;
+                for (int64_t i = 0; i < r.n; i++)
+                    place_of(p, x->hop, to, !x->back)[s.at + i] =
+                        place_of(p, x->hop, from, x->back)[r.at + i];
+            }
+            if (sn_exchange_next(&b, &lands, &s))
+                return false;
+        }
+    return true;
+}
+
+/* By way of transits windows are those of one hop, and rows come back to where they were. */
+static bool two_hops_are_one(const struct world *w, int node, int shares)
+{
+    static struct places one, two;
+    struct sn_exchange x = exchange_of(w, 0, 0);
+    int rounds = sn_exchange_rounds(&x);
+    bool good = true;
+    x.node = node;
+    x.shares = shares;
+    x.rows = 0;
+    for (int m = 0; m < w->members; m++)
+        x.rows = rows_of(w, m) > x.rows ? rows_of(w, m) : x.rows;
+    for (int pass = 0; pass < rounds * shares && good; pass++) {
+        memset(&one, 0, sizeof(one));
+        memset(&two, 0, sizeof(two));
+        for (int m = 0; m < w->members; m++)
+            for (int i = 0; i < rows_of(w, m); i++)
+                one.rows[m][i] = two.rows[m][i] = m * LIST + i + 1;
+        x.round = pass / shares;
+        x.share = pass % shares;
+        x.back = false;
+        x.hop = SN_HOP_ALL;
+        good = carry(&one, &x);
+        x.hop = SN_HOP_NODE;
+        good = good && carry(&two, &x);
+        x.hop = SN_HOP_RAIL;
+        good = good && carry(&two, &x);
+        good = good && memcmp(one.window, two.window, sizeof(one.window)) == 0;
+        for (x.index = 0; x.index < w->members; x.index++)
+            good = good && sn_exchange_transit(&x) <= sn_exchange_transit_most(&x);
+        memset(one.rows, 0, sizeof(one.rows));
+        memset(two.rows, 0, sizeof(two.rows));
+        memset(two.transit, 0, sizeof(two.transit));
+        x.back = true;
+        good = good && carry(&two, &x);
+        x.hop = SN_HOP_NODE;
+        good = good && carry(&two, &x);
+        x.hop = SN_HOP_ALL;
+        good = good && carry(&one, &x) && memcmp(one.rows, two.rows, sizeof(one.rows)) == 0;
+    }
+    return good;
+}
+
+static void hops_lead_to_the_same_windows(void)
+{
+    static const int members[] = {4, 6, 8, 8, 12, 12, 9}, node[] = {2, 3, 2, 4, 4, 6, 3};
+    struct dice d = {44, 0};
+    int wrong = 0;
+    for (int i = 0; i < 140; i++) {
+        struct world w = random_world_of(&d, members[i % 7]);
+        wrong += !two_hops_are_one(&w, node[i % 7], (int)roll(&d, SHARES_MOST) + 1);
+    }
+    tap_ok(wrong == 0,
+           "140 worlds (seed 44) of 2 to 4 nodes: two hops fill the windows of one, "
+           "and come back: %d wrong",
+           wrong);
+}
+
+/* Rows dealt evenly: of L members on each of N nodes a rank sends (L - 1) / L of its rows inside
+ * the node, in N pieces to each neighbour, and (N - 1) / N outside, one message to each node. */
+static void hops_send_what_the_formula_says(void)
+{
+    struct sn_exchange x = {.rows = 96, .members = 8, .experts = 1, .capacity = 192, .node = 4};
+    int64_t inside = 0, outside = 0;
+    for (x.index = 0; x.index < 8; x.index++) {
+        x.hop = SN_HOP_NODE;
+        inside += sn_exchange_sent(&x);
+        x.hop = SN_HOP_RAIL;
+        outside += sn_exchange_sent(&x);
+    }
+    x.index = 0;
+    tap_ok(inside == (int64_t)8 * 72 && outside == (int64_t)8 * 48 &&
+               sn_exchange_transit_most(&x) == 2 * 192 && sn_exchange_transit(&x) == 96,
+           "2 nodes of 4: of 96 rows 72 are sent inside the node, 48 outside: %lld, %lld",
+           (long long)inside, (long long)outside);
+}
+
 static void balanced_rows_need_one_round(void)
 {
     struct sn_exchange x = {.rows = 48, .members = 4, .experts = 2, .capacity = 48};
@@ -200,6 +328,8 @@ int main(void)
 {
     every_row_finds_its_expert();
     shared_windows_are_whole();
+    hops_lead_to_the_same_windows();
+    hops_send_what_the_formula_says();
     balanced_rows_need_one_round();
     return tap_done();
 }

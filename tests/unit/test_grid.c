@@ -85,6 +85,19 @@ static void experts_fold_into_tensor(void)
     folded = sn_group_member(&g, 0, SN_GROUP_EXPERT, 1) == 4 &&
              sn_group_member(&g, 1, SN_GROUP_EXPERT_DATA, 0) == 0;
     tap_ok(bad == 0 && folded, "and the other way round: {0, 4, 8, 12}, {0, 1, 2, 3}");
+    g.fold = 1;
+    g.experts_apart = false;
+    g.expert_node = 2; /* nodes of 4 ranks */
+    bad = odd_members(&g, SN_GROUP_EXPERT_NODE) + odd_members(&g, SN_GROUP_EXPERT_RAIL);
+    bool hops = sn_group_member(&g, 0, SN_GROUP_EXPERT_NODE, 1) == 2 &&
+                sn_group_member(&g, 13, SN_GROUP_EXPERT_RAIL, 0) == 9 &&
+                sn_group_size(&g, 0, SN_GROUP_EXPERT_RAIL) == 2;
+    tap_ok(bad == 0 && hops,
+           "{0, 2, 4, 6} in two hops: {0, 2} {4, 6} on nodes, {0, 4} {2, 6} rails");
+    g.expert_node = 0;
+    tap_ok(sn_group_size(&g, 5, SN_GROUP_EXPERT_NODE) == 1 &&
+               sn_group_member(&g, 5, SN_GROUP_EXPERT_RAIL, 0) == 5,
+           "in one hop nobody is in such a group");
 }
 
 static void bad_grids_are_explained(void)
