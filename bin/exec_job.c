@@ -115,7 +115,7 @@ static enum sn_status count_ranks(struct sn_exec *x, struct sn_err *err)
     if (!s->cpus_per_rank && a->cpus)
         s->cpus_per_rank = a->cpus[0] / s->ranks_per_node;
     SN_TRY(sn_resolve_auto(c, ranks, err));
-    return sn_config_resolve_ranks(c, ranks, err);
+    return sn_resolve_layout(c, ranks, err);
 }
 
 static bool is_asked(void *self)

@@ -3,6 +3,7 @@
 #include "bin/plan_json.h"
 
 #include "lib/plan/activations.h"
+#include "lib/plan/hops.h"
 #include "lib/plan/named.h"
 
 #include <stdio.h>
@@ -130,6 +131,28 @@ static void text_traffic(const struct sn_plan_report *r)
     }
 }
 
+/* How tokens go to their experts, and why so. */
+static void text_hops(const struct sn_plan_report *r)
+{
+    const struct sn_job *j = r->stages->job[0];
+    const struct sn_layout_config *l = &j->config->layout;
+    struct sn_hops h;
+    char one[16], two[16];
+    if (l->expert <= 1)
+        return;
+    sn_hops_choose(&h, j->config, &j->grid, r->pricer->machine, r->pricer->software);
+    (void)duration(one, h.one);
+    (void)duration(two, h.two);
+    if (l->expert_node > 1)
+        (void)printf("exchanges: in two hops, %d nodes of %d: %s; in one %s\n",
+                     l->expert / l->expert_node, l->expert_node, two, one);
+    else if (h.even == 0)
+        (void)printf("exchanges: in one hop, because %s\n", h.why);
+    else
+        (void)printf("exchanges: in one hop: %s; in two, %d nodes of %d, %s\n", one,
+                     l->expert / h.even, h.even, two);
+}
+
 static void text_plan(const struct sn_plan_report *r)
 {
     const struct sn_plan *p = r->plan;
@@ -145,6 +168,7 @@ static void text_plan(const struct sn_plan_report *r)
     if (c->layout.expert > 1)
         (void)printf("; experts shared out over %d", c->layout.expert);
     (void)printf("\n");
+    text_hops(r);
     text_time(r);
     text_memory(&p->memory);
     text_traffic(r);

@@ -7,6 +7,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/plan/hops.h"
 #include "lib/plan/search.h"
 
 #include <errno.h>
@@ -96,6 +97,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, ", %s", l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all");
     if (l->expert > 1)
         sn_str_add(out, ", experts over %d", l->expert);
+    if (l->expert > 1 && l->expert_node > 1)
+        sn_str_add(out, " in two hops (%d on a node)", l->expert_node);
     sn_str_add(out, ", recompute %s, zero %d", recomputes[l->recompute], l->zero);
     if (l->n_axis_order && l->axis_order[0] != SN_ORDER_TENSOR && l->tensor > 1)
         sn_str_add(out, ", tensor not innermost");
@@ -319,6 +322,8 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     SN_TRY(ranks_of(&ranks, l, c, m, err));
     if (l->free)
         c->layout_named = 0;
+    if (l->free)
+        c->layout.expert_node = 0;
     struct sn_search_want w = {.config = c,
                                .machine = m,
                                .software = &software,
@@ -394,6 +399,12 @@ enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *er
     return st;
 }
 
+enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *err)
+{
+    SN_TRY(sn_config_resolve_ranks(c, ranks, err));
+    return sn_hops_resolve(c, err);
+}
+
 void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
                   const struct sn_software *s, int64_t limit)
 {
@@ -406,6 +417,7 @@ void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
         return;
     *free = *c;
     free->layout_named = 0;
+    free->layout.expert_node = 0;
     struct sn_search_want w = {.config = free,
                                .machine = m,
                                .software = s,

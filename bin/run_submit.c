@@ -148,7 +148,7 @@ static enum sn_status resolve_layout(struct submit *s, int each, struct sn_err *
     SN_TRY(sn_resolve_auto(c, nodes * each, err));
     int copy = l->tensor * l->context * l->pipeline;
     int ranks = l->data ? copy * l->data : nodes ? nodes * each : copy;
-    return sn_config_resolve_ranks(c, ranks, err);
+    return sn_resolve_layout(c, ranks, err);
 }
 
 static enum sn_status take_nodes(struct submit *s, struct sn_err *err)

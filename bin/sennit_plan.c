@@ -299,7 +299,7 @@ int main(int argc, char **argv)
     if (st == SN_OK) {
         int copy = config.layout.tensor * config.layout.context * config.layout.pipeline;
         int ranks = l.ranks ? (int)l.ranks : config.layout.data ? copy * config.layout.data : copy;
-        st = sn_config_resolve_ranks(&config, ranks, &err);
+        st = sn_resolve_layout(&config, ranks, &err);
     }
     if (st == SN_OK)
         st = report(&config, &l, &refuted, &err);

@@ -404,7 +404,7 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
     }
     if (l->generate && ranks > 1)
         return sn_fail(err, SN_EINPUT, "--generate: started with %d ranks; start one", ranks);
-    return sn_config_resolve_ranks(c, ranks, err);
+    return sn_resolve_layout(c, ranks, err);
 }
 
 int main(int argc, char **argv)

@@ -50,6 +50,14 @@ static int bias(struct sn_model_builder *b, int owner)
     return sn_model_param(b, &p);
 }
 
+int64_t sn_expert_capacity(const struct sn_model_config *c)
+{
+    const struct sn_experts_config *x = &c->experts;
+    if (x->capacity_factor <= 0)
+        return 0;
+    return (int64_t)ceil(x->capacity_factor * c->seq * x->top_k / x->count);
+}
+
 /* The value is the weights of a token's experts. */
 static int router(struct sn_model_builder *b, int owner, int x)
 {
@@ -68,10 +76,7 @@ static int router(struct sn_model_builder *b, int owner, int x)
     n->attr.site = sn_model_site(b, 3);
     n->attr.aux_loss = (float)c->experts.aux_loss;
     n->attr.z_loss = (float)c->experts.z_loss;
-    /* So many of a sequence's tokens may visit an expert; 0: all that want to. */
-    if (c->experts.capacity_factor > 0)
-        n->attr.capacity = (int64_t)ceil(c->experts.capacity_factor * c->seq * c->experts.top_k /
-                                         c->experts.count);
+    n->attr.capacity = sn_expert_capacity(c);
     return routes;
 }
 

@@ -128,6 +128,12 @@ static bool lies_alike(const struct sn_net *a, const struct sn_net *b, enum sn_g
            memcmp(a->span[q], b->span[q], (size_t)a->ways[q] * sizeof(a->span[q][0])) == 0;
 }
 
+static bool same_hops(const struct sn_net *a, const struct sn_net *b)
+{
+    return a->hop_ways == b->hop_ways &&
+           memcmp(a->hop, b->hop, (size_t)a->hop_ways * sizeof(a->hop[0])) == 0;
+}
+
 static void price(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net)
 {
     const struct sn_shape *s = x->shape;
@@ -151,7 +157,7 @@ enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimato
     bool same = x->net && lies_alike(x->net, net, SN_GROUP_TENSOR) &&
                 lies_alike(x->net, net, SN_GROUP_CONTEXT) && lies_alike(x->net, net, SN_GROUP_KV) &&
                 ((!x->shape->key.zero && !e->every) || lies_alike(x->net, net, SN_GROUP_REPLICA)) &&
-                (!e->every || (lies_alike(x->net, net, SN_GROUP_EXPERT) &&
+                (!e->every || (same_hops(x->net, net) && lies_alike(x->net, net, SN_GROUP_EXPERT) &&
                                lies_alike(x->net, net, SN_GROUP_EXPERT_DATA)));
     if (!same)
         price(e, x, net);

@@ -17,6 +17,10 @@ struct sn_net {
     int members[SN_NGROUPS];
     int ways[SN_NGROUPS];
     struct sn_span span[SN_NGROUPS][SN_NET_WAYS];
+    int hop_ways; /* in which an exchange may take two hops (lib/plan/hops.h) */
+    struct sn_net_hops {
+        struct sn_span node, rail;
+    } hop[SN_NET_WAYS];
     struct sn_net *next; /* of the same hash */
 };
 

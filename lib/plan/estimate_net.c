@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/layout/cut.h"
 #include "lib/plan/estimate_cache.h"
+#include "lib/plan/hops.h"
 
 #include <math.h>
 #include <string.h>
@@ -49,6 +50,23 @@ static void add_way(struct sn_net *n, enum sn_group q, const struct sn_span *spa
     n->span[q][n->ways[q]++] = *span;
 }
 
+static void add_hops(struct sn_net *n, const struct sn_estimator *e, const struct sn_grid *flat)
+{
+    struct sn_grid g = *flat;
+    struct sn_net_hops hop;
+    int named = e->config.layout.expert_node;
+    g.expert_node = named ? named : sn_hops_even(e->machine, flat, NULL, 0);
+    if (g.expert_node <= 1)
+        return;
+    memset(&hop, 0, sizeof(hop));
+    sn_span_of(&hop.node, e->machine, &g, SN_GROUP_EXPERT_NODE);
+    sn_span_of(&hop.rail, e->machine, &g, SN_GROUP_EXPERT_RAIL);
+    for (int i = 0; i < n->hop_ways; i++)
+        if (memcmp(&n->hop[i], &hop, sizeof(hop)) == 0)
+            return;
+    n->hop[n->hop_ways++] = hop;
+}
+
 /* One order, and copies of experts apart or not. */
 static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
                               const enum sn_axis order[SN_NGRID_AXES], bool apart,
@@ -73,6 +91,8 @@ static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
         n->members[q] = sn_group_size(&g, 0, (enum sn_group)q);
         add_way(n, (enum sn_group)q, &span);
     }
+    if (n->expert > 1)
+        add_hops(n, e, &g);
     return SN_OK;
 }
 
@@ -156,13 +176,35 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
     return SN_OK;
 }
 
+/* n: elements for each of all members. */
+static double two_hops(struct sn_estimator *e, const struct sn_net *net, int64_t n,
+                       enum sn_dtype dtype)
+{
+    double least = INFINITY;
+    for (int i = 0; i < net->hop_ways; i++) {
+        int node = net->hop[i].node.members, rail = net->hop[i].rail.members;
+        e->pricer.span[SN_GROUP_EXPERT_NODE] = net->hop[i].node;
+        e->pricer.span[SN_GROUP_EXPERT_RAIL] = net->hop[i].rail;
+        double here =
+            sn_price_collective(&e->pricer, SN_ALL_TO_ALL, n * rail, dtype, SN_GROUP_EXPERT_NODE);
+        here +=
+            sn_price_collective(&e->pricer, SN_ALL_TO_ALL, n * node, dtype, SN_GROUP_EXPERT_RAIL);
+        least = fmin(least, here);
+    }
+    return least;
+}
+
 double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
                     int64_t n, enum sn_dtype dtype, enum sn_group q)
 {
     double least = INFINITY;
-    for (int i = 0; i < net->ways[q]; i++) {
+    int named = e->config.layout.expert_node;
+    bool exchanges = kind == SN_ALL_TO_ALL && q == SN_GROUP_EXPERT; /* in the text in one hop */
+    for (int i = 0; i < net->ways[q] && !(exchanges && named > 1); i++) {
         e->pricer.span[q] = net->span[q][i];
         least = fmin(least, sn_price_collective(&e->pricer, kind, n, dtype, q));
     }
+    if (exchanges && named != 1)
+        least = fmin(least, two_hops(e, net, n, dtype));
     return least * (1 - e->software->hidden[sn_group_axis(q)]);
 }

@@ -2,6 +2,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/plan/estimate.h"
+#include "lib/plan/hops.h"
 #include "lib/plan/search_heap.h"
 #include "lib/plan/variants.h"
 
@@ -198,7 +199,21 @@ static enum sn_status take_orders(struct search *s, const struct sn_branch *n, s
     return SN_OK;
 }
 
-static enum sn_status compile(struct search *s, struct sn_found *f, struct sn_err *err)
+/* As many hops as the price says. */
+static enum sn_status choose_hops(struct search *s, struct sn_layout_config *l, struct sn_err *err)
+{
+    struct sn_grid g;
+    struct sn_hops h;
+    if (l->expert <= 1 || l->expert_node > 0)
+        return SN_OK;
+    s->config->layout = *l;
+    SN_TRY(sn_job_grid(&g, s->config, err));
+    sn_hops_choose(&h, s->config, &g, s->w->machine, s->w->software);
+    l->expert_node = h.node;
+    return SN_OK;
+}
+
+static enum sn_status compile_as(struct search *s, struct sn_found *f, struct sn_err *err)
 {
     struct sn_stages stages;
     struct sn_pricer pricer;
@@ -210,6 +225,18 @@ static enum sn_status compile(struct search *s, struct sn_found *f, struct sn_er
     enum sn_status st = sn_plan_make(&f->plan, &stages, &pricer, err);
     sn_stages_fini(&stages);
     return st;
+}
+
+static enum sn_status compile(struct search *s, struct sn_found *f, struct sn_err *err)
+{
+    bool is_open = f->layout.expert_node == 0;
+    SN_TRY(choose_hops(s, &f->layout, err));
+    SN_TRY(compile_as(s, f, err));
+    if (!is_open || f->layout.expert_node <= 1 || !s->w->limit ||
+        f->plan.memory.total <= s->w->limit)
+        return SN_OK;
+    f->layout.expert_node = 1; /* a transit less */
+    return compile_as(s, f, err);
 }
 
 static enum sn_status take_exact(struct search *s, const struct sn_branch *n, struct sn_err *err)

@@ -198,16 +198,19 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
 /* --- the experts ---------------------------------------------------------------------------------
  */
 
-/* Rows that experts may get here: all that are routed, or what the capacity leaves of them. */
-static int64_t expert_rows(const struct sn_emit *e, const struct sn_node *n)
+int64_t sn_expert_rows(const struct sn_config *c)
 {
-    const struct sn_model_config *m = &e->job->config->model;
-    int64_t all = tokens(e) * m->experts.top_k, room = 0;
-    for (int i = 0; i < e->job->model->n_nodes && room == 0; i++)
-        if (e->job->model->nodes[i].out == n->in[1])
-            room = e->job->model->nodes[i].attr.capacity * m->experts.count;
-    room *= e->job->rows / m->seq; /* samples */
+    const struct sn_model_config *m = &c->model;
+    const struct sn_layout_config *l = &c->layout;
+    int64_t rows = (int64_t)l->micro_batch * m->seq / l->context;
+    int64_t all = rows / sn_config_fold(c) * m->experts.top_k;
+    int64_t room = sn_expert_capacity(m) * m->experts.count * (rows / m->seq); /* samples */
     return room > 0 && room < all ? room : all;
+}
+
+static int64_t expert_rows(const struct sn_emit *e)
+{
+    return sn_expert_rows(e->job->config);
 }
 
 int sn_experts_here(const struct sn_emit *e)
@@ -237,7 +240,7 @@ static int product(struct sn_emit *e, const struct sn_node *n, struct rows in, i
     op->out[0] = sn_view_all(p, y);
     op->attr.trans_b = true;
     op->attr.experts = sn_experts_here(e);
-    op->attr.rows = e->job->group_size[SN_GROUP_EXPERT] > 1 ? expert_rows(e, n) : 0;
+    op->attr.rows = e->job->group_size[SN_GROUP_EXPERT] > 1 ? expert_rows(e) : 0;
     return y;
 }
 
@@ -285,9 +288,9 @@ static int64_t shares(const struct sn_emit *e)
                : 1;
 }
 
-static struct sn_attr exchange_attr(const struct sn_emit *e, const struct sn_node *n)
+static struct sn_attr exchange_attr(const struct sn_emit *e)
 {
-    int64_t rows = expert_rows(e, n), members = e->job->group_size[SN_GROUP_EXPERT];
+    int64_t rows = expert_rows(e), members = e->job->group_size[SN_GROUP_EXPERT];
     double factor = e->job->config->layout.expert_buffer;
     int64_t most = rows * members, room = (int64_t)(factor * (double)rows);
     return (struct sn_attr){.experts = sn_experts_here(e),
@@ -397,7 +400,7 @@ void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, 
 /* One window of rows, to the experts and back. */
 static void one_round(struct sn_emit *e, const struct sn_node *n, int sent, int back)
 {
-    struct sn_attr a = exchange_attr(e, n);
+    struct sn_attr a = exchange_attr(e);
     int64_t cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
     struct rows in = {temp(e, e->job->dtype, a.capacity, cols, n->point, "window"), 0};
     in.bounds = sn_arrivals_add(e, e->routes.all, &a, n->point);
@@ -412,10 +415,10 @@ static void one_round(struct sn_emit *e, const struct sn_node *n, int sent, int 
 
 static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
 {
-    int64_t rows = expert_rows(e, n), cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
+    int64_t rows = expert_rows(e), cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
     e->routes.all = gather_bounds(e, n);
     int back = temp(e, e->job->dtype, rows, cols, n->point, "back");
-    struct sn_attr a = exchange_attr(e, n);
+    struct sn_attr a = exchange_attr(e);
     sn_back_begin(e, sn_view_all(e->p, back), &a, n->point);
     one_round(e, n, sent, back);
     e->p->extra = true;
@@ -428,7 +431,7 @@ void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
     struct sn_view x = sn_take(e, n->in[0], taken(e));
-    int xs = temp(e, e->job->dtype, expert_rows(e, n), x.cols, n->point, "x");
+    int xs = temp(e, e->job->dtype, expert_rows(e), x.cols, n->point, "x");
     set_needs(e, xs, needs(e, x.buf));
     struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%s", n->point);
     op->in[0] = x;

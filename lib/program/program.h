@@ -292,7 +292,9 @@ void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 
 /* The ZeRO stage that a bucket is under. */
 int sn_bucket_zero(const struct sn_job *j, const struct sn_bucket *b);
-
+/* Rows that a rank sends to experts in a layer and micro-batch: all that are routed, or what the
+ * capacity leaves of them. */
+int64_t sn_expert_rows(const struct sn_config *c);
 /* Does the expert axis lie outside the data axis? */
 bool sn_experts_apart(const struct sn_layout_config *l);
 /* The grid of a resolved layout. */

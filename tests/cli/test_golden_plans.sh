@@ -8,13 +8,12 @@ set -u
 . tests/lib/tap.sh
 plan=$BUILD/bin/sennit-plan json=$BUILD/tests/cli/plan_json schema=docs/plan.schema.json
 
-for machine in templates/machines/*.yaml; do
-    name=$(basename "$machine" .yaml)
-    golden=tests/golden/plans/$name
+as_it_was() { # name machine
+    name=$1 golden=tests/golden/plans/$1
     ok "$name has a golden plan" test -s "$golden.yaml"
     "$plan" "$golden.yaml" --json >"$tmp/$name.json" 2>"$tmp/err"
     is "$name: planned" "$?" 0
-    like "$name: by this machine" "$(cat "$tmp/$name.json")" "\"machine\": \"$name\""
+    like "$name: by this machine" "$(cat "$tmp/$name.json")" "\"machine\": \"$2\""
     # Scratch of kernels depends on this host's instruction set, and the total with it.
     run "$json" same "$golden.json" "$tmp/$name.json" 1e-9 workspace total
     is "$name: as it was" "$err" ''
@@ -22,7 +21,18 @@ for machine in templates/machines/*.yaml; do
     is "$name: memory's classes sum to its total, traffic by axis to traffic by level" "$err" ''
     run "$json" schema "$schema" "$tmp/$name.json" "$golden.json"
     is "$name: in the form of the schema" "$err" ''
+}
+for machine in templates/machines/*.yaml; do
+    as_it_was "$(basename "$machine" .yaml)" "$(basename "$machine" .yaml)"
 done
+as_it_was dgx-h100-experts dgx-h100
+as_it_was dgx-h100-hops dgx-h100
+fabric() { # bytes between nodes
+    sed 's/.*"fabric": \([0-9]*\).*/\1/' "$tmp/$1.json"
+}
+is "two hops send as many bytes between nodes as one" "$(fabric dgx-h100-hops)" "$(fabric dgx-h100-experts)"
+like "and the plan says which are taken" "$("$plan" tests/golden/plans/dgx-h100-hops.yaml)" \
+    'exchanges: in two hops, 8 nodes of 8: .* ms; in one '
 
 # --- the schema refuses -------------------------------------------------------------------------
 refuses() { # sentence sed-command pattern

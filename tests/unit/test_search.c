@@ -3,6 +3,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/plan/estimate.h"
+#include "lib/plan/hops.h"
 #include "lib/plan/search.h"
 #include "lib/plan/variants.h"
 #include "tests/lib/layout_test.h"
@@ -116,6 +117,18 @@ static int orders_of(struct sn_layout_config out[48], const struct sn_layout_con
     return n;
 }
 
+/* In one hop, and in two where there are. */
+static bool price_hops(struct all *a, const struct sn_search_want *w, struct sn_config *c,
+                       const struct sn_model *m, const struct sn_variant *v)
+{
+    struct sn_grid g;
+    struct sn_err err;
+    c->layout.expert_node = 1;
+    bool good = price_one(a, w, c, m, v) && sn_job_grid(&g, c, &err) == SN_OK;
+    c->layout.expert_node = good ? sn_hops_even(w->machine, &g, NULL, 0) : 0;
+    return good && (c->layout.expert_node == 0 || price_one(a, w, c, m, v));
+}
+
 static bool price_all(struct all *a, const struct sn_search_want *w)
 {
     struct sn_config c = *w->config;
@@ -134,7 +147,7 @@ static bool price_all(struct all *a, const struct sn_search_want *w)
         int n = orders_of(order, &l, e);
         for (int k = 0; good && k < n; k++) {
             c.layout = order[k];
-            good = price_one(a, w, &c, m, &v.of[i]);
+            good = price_hops(a, w, &c, m, &v.of[i]);
         }
     }
     sn_estimator_destroy(e);
@@ -143,7 +156,9 @@ static bool price_all(struct all *a, const struct sn_search_want *w)
     return good;
 }
 
-static void search_finds_the_best_of_all(const struct sn_config *c, int ranks, int64_t limit)
+/* Returns how many of those found exchange tokens in two hops. */
+static int search_finds_the_best_on(const char *text, const struct sn_config *c, int ranks,
+                                    int64_t limit)
 {
     struct sn_machine m = {0};
     struct sn_software soft;
@@ -151,9 +166,9 @@ static void search_finds_the_best_of_all(const struct sn_config *c, int ranks, i
     struct sn_search s = {0};
     struct all all;
     sn_software_default(&soft);
-    if (sn_machine_parse(&m, machine_text, strlen(machine_text), "m.yaml", &err) != SN_OK) {
+    if (sn_machine_parse(&m, text, strlen(text), "m.yaml", &err) != SN_OK) {
         tap_ok(false, "%s", err.text);
-        return;
+        return 0;
     }
     struct sn_search_want w = {.config = c,
                                .machine = &m,
@@ -167,9 +182,9 @@ static void search_finds_the_best_of_all(const struct sn_config *c, int ranks, i
     if (!tap_ok(good, "%d ranks: %lld layouts, priced %lld in all orders, %lld fit %s", ranks,
                 (long long)all.layouts, (long long)all.priced, (long long)all.fits, err.text)) {
         sn_machine_fini(&m);
-        return;
+        return 0;
     }
-    int wrong = all.n != s.n;
+    int wrong = all.n != s.n, hops = 0;
     for (int i = 0; i < s.n; i++) {
         const struct sn_layout_config *l = &s.found[i].layout;
         bool there = false;
@@ -179,6 +194,7 @@ static void search_finds_the_best_of_all(const struct sn_config *c, int ranks, i
                      all.of[k].pipeline == l->pipeline && all.of[k].expert == l->expert &&
                      fabs(all.of[k].step - s.found[i].plan.step_time) <= 1e-12 * all.of[k].step);
         wrong += !there;
+        hops += l->expert > 1 && l->expert_node > 1;
         wrong += i > 0 && s.found[i].plan.step_time < s.found[i - 1].plan.step_time;
     }
     tap_ok(wrong == 0, "the best of each of %d grids is the search's, in order", all.n);
@@ -187,6 +203,40 @@ static void search_finds_the_best_of_all(const struct sn_config *c, int ranks, i
            (long long)s.too_big);
     sn_search_fini(&s);
     sn_machine_fini(&m);
+    return hops;
+}
+
+static void search_finds_the_best_of_all(const struct sn_config *c, int ranks, int64_t limit)
+{
+    tap_ok(search_finds_the_best_on(machine_text, c, ranks, limit) == 0,
+           "where messages cost nothing but their bytes, tokens go in one hop");
+}
+
+/* Of 16 ranks on 8 nodes a message costs what 40 kB do; where they are longer than that by far it
+ * does not matter. */
+static void messages_that_cost_go_in_two_hops(void)
+{
+    static const char costly[] =
+        "name: test\n"
+        "device: {memory: 1GiB, bandwidth: 1.0e11, peak: {bf16: 4.0e12}}\n"
+        "node: {devices: 2}\n"
+        "links:\n"
+        "  - {name: node, ranks: 2, latency: 2.0e-6, device: 2.0e10, message: 1.0e-7}\n"
+        "  - {name: spine, ranks: 0, latency: 1.0e-5, device: 4.0e9, message: 1.0e-5}\n";
+    struct sn_config c = small_run();
+    c.model.family = SN_MIXTRAL;
+    c.model.experts = (struct sn_experts_config){.count = 16, .top_k = 2, .every = 1};
+    c.model.seq = 32;
+    c.layout.expert_buffer = 2;
+    c.layout_named = 1u << SN_KEY_RECOMPUTE | 1u << SN_KEY_MICRO_BATCH | 1u << SN_KEY_TENSOR |
+                     1u << SN_KEY_CONTEXT | 1u << SN_KEY_ZERO | 1u << SN_KEY_SCHEDULE;
+    int few = search_finds_the_best_on(costly, &c, 16, 0);
+    c.model.seq = 4096;
+    c.train.global_batch = 16;
+    int many = search_finds_the_best_on(costly, &c, 16, 0);
+    tap_ok(few >= 3 && many == 0,
+           "few tokens for many ranks go in two hops, many in one (%d, %d layouts in two)", few,
+           many);
 }
 
 static void nothing_that_fits_is_told(void)
@@ -279,6 +329,7 @@ int main(void)
     c.layout_named |= 1u << SN_KEY_TENSOR;
     c.layout.context_kind = SN_CONTEXT_ALL_TO_ALL;
     search_finds_the_best_of_all(&c, 8, 0);
+    messages_that_cost_go_in_two_hops();
     nothing_that_fits_is_told();
     no_memory_is_a_sentence();
     return tap_done();
