@@ -176,19 +176,18 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
     return SN_OK;
 }
 
-/* n: elements for each of all members. */
-static double two_hops(struct sn_estimator *e, const struct sn_net *net, int64_t n,
-                       enum sn_dtype dtype)
+/* An exchange of n elements for each of all members, or a gather of n from each. */
+static double two_hops(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
+                       int64_t n, enum sn_dtype dtype)
 {
     double least = INFINITY;
     for (int i = 0; i < net->hop_ways; i++) {
         int node = net->hop[i].node.members, rail = net->hop[i].rail.members;
         e->pricer.span[SN_GROUP_EXPERT_NODE] = net->hop[i].node;
         e->pricer.span[SN_GROUP_EXPERT_RAIL] = net->hop[i].rail;
-        double here =
-            sn_price_collective(&e->pricer, SN_ALL_TO_ALL, n * rail, dtype, SN_GROUP_EXPERT_NODE);
-        here +=
-            sn_price_collective(&e->pricer, SN_ALL_TO_ALL, n * node, dtype, SN_GROUP_EXPERT_RAIL);
+        int64_t first = kind == SN_ALL_TO_ALL ? n * rail : n;
+        double here = sn_price_collective(&e->pricer, kind, first, dtype, SN_GROUP_EXPERT_NODE) +
+                      sn_price_collective(&e->pricer, kind, n * node, dtype, SN_GROUP_EXPERT_RAIL);
         least = fmin(least, here);
     }
     return least;
@@ -199,12 +198,12 @@ double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_co
 {
     double least = INFINITY;
     int named = e->config.layout.expert_node;
-    bool exchanges = kind == SN_ALL_TO_ALL && q == SN_GROUP_EXPERT; /* in the text in one hop */
+    bool exchanges = q == SN_GROUP_EXPERT; /* tokens, or bounds: in the text in one hop */
     for (int i = 0; i < net->ways[q] && !(exchanges && named > 1); i++) {
         e->pricer.span[q] = net->span[q][i];
         least = fmin(least, sn_price_collective(&e->pricer, kind, n, dtype, q));
     }
     if (exchanges && named != 1)
-        least = fmin(least, two_hops(e, net, n, dtype));
+        least = fmin(least, two_hops(e, net, kind, n, dtype));
     return least * (1 - e->software->hidden[sn_group_axis(q)]);
 }

@@ -113,7 +113,7 @@ static const struct sn_key level_rows[] = {
     {ROW("links.name", TEXT, name, "Name of the level."), SIZE(sizeof(((struct sn_level *)0)->name))},
     {ROW("links.ranks", LONG, ranks, "Devices of one domain of this level, which are consecutive ranks; 0: all, and so the last level."), .min = 0, .max = 1 << 24, .unit = "devices"},
     {ROW("links.latency", FLOAT, latency, "Of one message."), TIME},
-    {ROW("links.message", FLOAT, message, "For which each message of an all-to-all keeps its sender from the next one, whatever its length: a rank sends one to every other, or in two hops one to every node (layout.expert_node)."), .min = 0, .max = 1, .unit = "s", DEFAULT("0")},
+    {ROW("links.message", FLOAT, message, "For which each message of an all-to-all (where collectives are direct, of all) keeps its sender from the next one, whatever its length: a rank sends one to every other, or in two hops one to every node (layout.expert_node)."), .min = 0, .max = 1, .unit = "s", DEFAULT("0")},
     {ROW("links.hop", FLOAT, hop, "Of one step of a ring, of which a gather or a scatter over n members takes n - 1; 0: they take log2 n of the latency, as an all-reduce."), .min = 0, .max = 1, .unit = "s", DEFAULT("0")},
     {ROW("links.device", FLOAT, device, "What one device can send at this level, in each direction."), WIDTH},
     {ROW("links.peer", FLOAT, peer, "And what it can send to one other alone, where pairs of devices have links of their own; 0: the same (a switch)."), .min = 0, .max = 1e16L, .unit = "B/s", DEFAULT("0")},

@@ -102,8 +102,8 @@ struct sn_level {
     char name[16];
     int64_t ranks;  /* devices of a domain of this level; 0: all (the outermost) */
     double latency; /* seconds of one message */
-    double message; /* seconds for which each message of an all-to-all keeps its sender from the
-                       next one (the gap of LogP), whatever its length */
+    double message; /* seconds for which each message of an all-to-all, or of what is direct, keeps
+                       its sender from the next one, whatever its length (the gap of LogP) */
     double hop; /* of a step of a ring, of which a gather or scatter over n members takes n - 1; 0:
                    its rounds are a tree's, log2 n of `latency` */
     double device;

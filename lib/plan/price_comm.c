@@ -15,8 +15,8 @@
  * Where a level states the time of a ring's hop, gathers and scatters take n - 1 steps instead of
  * rounds, as many over a border as there are domains less one (NCCL, src/graph/tuning.cc).
  *
- * An all-to-all is a message to every other member, and they leave one after another: to those m
- * that a member meets at a level, m times the level's `message` (pairwise exchange, Thakur,
+ * An all-to-all is a message to every other member (what is direct, too), one after another: to m
+ * members that one meets at a level, m times the level's `message` (pairwise exchange, Thakur,
  * Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005,
  * 3.3; LogP's gap instead of its latency, because none waits for an answer).
  *
@@ -112,10 +112,13 @@ static double waiting(const struct sn_pricer *p, enum sn_collective kind, int i,
     return (kind == SN_ALL_REDUCE ? 2 : 1) * log2(at) * l->latency;
 }
 
-/* Messages of a member to another: neighbours on a node have one for each node (two hops). */
-static double pieces(const struct sn_pricer *p, enum sn_group q)
+/* Messages of a member to each other one: neighbours on a node exchange one for each node. */
+static double messages(const struct sn_pricer *p, enum sn_collective kind, enum sn_group q)
 {
-    return q == SN_GROUP_EXPERT_NODE ? p->span[SN_GROUP_EXPERT_RAIL].members : 1;
+    if (kind == SN_ALL_TO_ALL)
+        return q == SN_GROUP_EXPERT_NODE ? p->span[SN_GROUP_EXPERT_RAIL].members : 1;
+    bool direct = p->machine->algorithm == SN_ALGORITHM_DIRECT;
+    return direct ? kind == SN_ALL_REDUCE ? 2 : 1 : 0;
 }
 
 /* S bytes in all: of an all-reduce its buffer, of the others the size x n elements. */
@@ -131,8 +134,7 @@ static double collective(const struct sn_pricer *p, enum sn_collective kind, dou
         double below = inside;
         inside = fmin(inside * s->at[i], s->members);
         latency += waiting(p, kind, i, s->at[i], s->members / inside);
-        if (kind == SN_ALL_TO_ALL) /* to all that it meets at this level, one after another */
-            latency += (inside - below) * pieces(p, q) * level(p, i)->message;
+        latency += messages(p, kind, q) * (inside - below) * level(p, i)->message;
     }
     return p->machine->launch + latency * p->software->latency[sn_group_axis(q)] + slowest;
 }

@@ -268,15 +268,29 @@ static int feed_forward(struct sn_emit *e, const struct sn_node *n, struct rows 
 /* --- experts of other ranks ----------------------------------------------------------------------
  */
 
-/* Everybody's bounds: all members know who sends how many rows to whom. */
+static void gather(struct sn_emit *e, const struct sn_node *n, enum sn_group group, int from,
+                   int to)
+{
+    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, group, "%.50s.bounds", n->point);
+    op.in[0] = sn_view_all(e->p, from);
+    op.out[0] = sn_view_all(e->p, to);
+    sn_comm_run(e->p, &op);
+}
+
+/* Everybody's bounds: all members know who sends how many rows to whom. In two hops those of a node
+ * and then of all nodes, which is the order of members. */
 static int gather_bounds(struct sn_emit *e, const struct sn_node *n)
 {
-    int members = e->job->group_size[SN_GROUP_EXPERT];
-    int all = temp(e, SN_I32, members, n->attr.experts + 1, n->point, "bounds.all");
-    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_EXPERT, "%.50s.bounds", n->point);
-    op.in[0] = sn_view_all(e->p, e->routes.bounds);
-    op.out[0] = sn_view_all(e->p, all);
-    sn_comm_run(e->p, &op);
+    const int *members = e->job->group_size;
+    int64_t cols = n->attr.experts + 1;
+    int all = temp(e, SN_I32, members[SN_GROUP_EXPERT], cols, n->point, "bounds.all");
+    if (e->job->grid.expert_node == 0) {
+        gather(e, n, SN_GROUP_EXPERT, e->routes.bounds, all);
+        return all;
+    }
+    int node = temp(e, SN_I32, members[SN_GROUP_EXPERT_NODE], cols, n->point, "bounds.node");
+    gather(e, n, SN_GROUP_EXPERT_NODE, e->routes.bounds, node);
+    gather(e, n, SN_GROUP_EXPERT_RAIL, node, all);
     return all;
 }
 

@@ -30,7 +30,10 @@ as_it_was dgx-h100-hops dgx-h100
 fabric() { # bytes between nodes
     sed 's/.*"fabric": \([0-9]*\).*/\1/' "$tmp/$1.json"
 }
-is "two hops send as many bytes between nodes as one" "$(fabric dgx-h100-hops)" "$(fabric dgx-h100-experts)"
+# But for the bounds, whose gathers are rings on this machine: along rails, all of one is between nodes.
+ok "two hops send as many bytes between nodes as one, but for bounds" \
+    awk -v one="$(fabric dgx-h100-experts)" -v two="$(fabric dgx-h100-hops)" \
+    'BEGIN { exit !(two >= one && two - one < 1e-4 * one) }'
 like "and the plan says which are taken" "$("$plan" tests/golden/plans/dgx-h100-hops.yaml)" \
     'exchanges: in two hops, 8 nodes of 8: .* ms; in one '
 
