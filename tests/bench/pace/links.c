@@ -1,14 +1,17 @@
 /*
  * links.c - what the links between ranks can do, as the `links` of a machine file.
  *
- *   LAUNCH 2H build/tests/bench/pace/links HOSTS          two ranks on each of HOSTS hosts
+ *   LAUNCH 2H build/tests/bench/pace/links HOSTS [message]   two ranks on each of HOSTS hosts
  *
  * Measured through lib/run/comm as the trainer uses it, naps of its thread included: ranks 0 and 1
  * (on one host), and ranks 0 and 2 (on two), exchange messages in both directions at once, some in
  * a row, as training does: what a link lets pass for free after a pause is no rate. Bandwidth is
  * the slope between a middle and a large message; crowd is what is left of it when all hosts send
- * to all. Times are lower quartiles. Rank 0 prints YAML
- * with the raw times as comments.
+ * to all. What a message costs its sender, where it is
+ * asked for, is the slope between short all-to-alls of all ranks and
+ * of one rank of each host, which are twice and once as many messages between hosts; on a host that
+ * between one and several at once. Times are
+ * lower quartiles. Rank 0 prints YAML with the raw times as comments.
  */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -17,8 +20,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { REPEATS = 31, FEW = 9, TOGETHER = 4, SIZES = 6 };
+enum { REPEATS = 31, FEW = 9, TOGETHER = 4, BURST = 8, SIZES = 6 };
 static const int64_t sizes[SIZES] = {64, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
 enum { SHORT = 0, MIDDLE = 3, LARGE = SIZES - 1 };
 
@@ -102,6 +106,59 @@ static void gather(struct bench *b, int64_t bytes)
     must(b->comm->ops->wait(b->comm, b->comm->ops->post(b->comm, &t), &err), &err);
 }
 
+/* A short all-to-all: of all ranks, or, at the same time, of the first and of the second of each
+ * host. */
+static double all_to_all(struct bench *b, enum sn_group q)
+{
+    struct sn_err err;
+    double t[REPEATS] = {0};
+    struct sn_transfer x = {.kind = SN_ALL_TO_ALL,
+                            .group = q,
+                            .dtype = SN_F32,
+                            .n = sizes[SHORT] / 4,
+                            .in = b->out,
+                            .out = b->in,
+                            .staging = b->staging,
+                            .label = "links"};
+    for (int i = -2; i < REPEATS; i++) {
+        barrier(b);
+        double began = sn_clock();
+        for (int k = 0; k < TOGETHER; k++)
+            must(b->comm->ops->wait(b->comm, b->comm->ops->post(b->comm, &x), &err), &err);
+        if (i >= 0)
+            t[i] = (sn_clock() - began) / TOGETHER;
+    }
+    return quartile(t, REPEATS);
+}
+
+/* `n` short messages at once to the other rank of the host and as many from it, on all hosts. */
+static double burst(struct bench *b, int n)
+{
+    struct sn_err err;
+    double t[REPEATS] = {0};
+    sn_ticket ticket[2 * BURST];
+    struct sn_transfer x = {.group = SN_GROUP_TENSOR,
+                            .dtype = SN_F32,
+                            .n = sizes[SHORT] / 4,
+                            .in = b->out,
+                            .out = b->in,
+                            .peer = 1 - b->comm->rank % 2,
+                            .label = "links"};
+    for (int i = -2; i < REPEATS; i++) {
+        barrier(b);
+        double began = sn_clock();
+        for (int k = 0; k < 2 * n; k++) {
+            x.kind = k < n ? SN_RECV : SN_SEND;
+            ticket[k] = b->comm->ops->post(b->comm, &x);
+        }
+        for (int k = 0; k < 2 * n; k++)
+            must(b->comm->ops->wait(b->comm, ticket[k], &err), &err);
+        if (i >= 0)
+            t[i] = sn_clock() - began;
+    }
+    return quartile(t, REPEATS);
+}
+
 /* Part in what goes on between rank 0 and `peer`, if any. */
 static void once(struct bench *b, int peer, int64_t bytes)
 {
@@ -174,10 +231,12 @@ int main(int argc, char **argv)
     struct sn_err err;
     struct bench b = {0};
     double host[SIZES], inside[SIZES], between[SIZES], gathered[SIZES];
-    int hosts = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0;
+    int hosts = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 0;
+    bool wants_message = argc == 3 && strcmp(argv[2], "message") == 0;
     must(sn_comm_create_mpi(&b.comm, &err), &err);
     if (hosts < 2 || b.comm->size != 2 * hosts)
-        must(sn_fail(&err, SN_EINPUT, "usage: links HOSTS, with two ranks on each of at least 2"),
+        must(sn_fail(&err, SN_EINPUT,
+                     "usage: links HOSTS [message], with two ranks on each of at least 2"),
              &err);
     if (b.comm->node_size != 2)
         must(
@@ -196,17 +255,28 @@ int main(int argc, char **argv)
     measure(&b, 1, inside);
     measure(&b, 2, between);
     measure(&b, -1, gathered);
+    double all_ranks = wants_message ? all_to_all(&b, SN_GROUP_WORLD) : 0;
+    double one_each = wants_message ? all_to_all(&b, SN_GROUP_DATA) : 0;
+    double many = wants_message ? burst(&b, BURST) : 0, single = wants_message ? burst(&b, 1) : 0;
     if (b.comm->rank == 0) {
         printf("# measured by tests/bench/pace/links:\n");
         print_times("all-reduce on a host", host);
         print_times("exchange on a host", inside);
         print_times("exchange between hosts", between);
         print_times("all-gather of all hosts, bytes of each", gathered);
+        if (wants_message)
+            printf("#   short: %d messages on a host %.0f us, one %.0f us; all-to-all of all ranks "
+                   "%.0f us, of one of each host %.0f us\n",
+                   (int)BURST, many * 1e6, single * 1e6, all_ranks * 1e6, one_each * 1e6);
         printf("links:\n");
         print_level("host", 2, inside);
+        if (wants_message)
+            printf(", message: %.2e", fmax(0, (many - single) / (BURST - 1)));
         printf("}\n");
         print_level("leaf", 0, between);
         printf(", domain: %.4e", rate(between)); /* a host's ranks share its link */
+        if (wants_message)
+            printf(", message: %.2e", fmax(0, (all_ranks - one_each) / (hosts - 1)));
         printf(", crowd: %.3f}\n", crowd(hosts, gathered, rate(between)));
     }
     sn_arena_unmap(b.in, all);

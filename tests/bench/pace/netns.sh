@@ -15,6 +15,9 @@
 # `up` writes all names it takes into DIR/names, `down` removes those and what still runs in them,
 # and may be repeated. Where hosts cannot be made `up` says "SKIPPED: why" and exits with 77.
 #
+# With OVERHEAD in the environment every packet counts so many bytes more, and a short message costs what a long
+# one does: a network of which messages are dear.
+#
 # The links: packets of up to SEGMENT bytes and a bucket of two of them, so that hardly anything passes
 # faster than RATE; a queue that is never full, because windows bound what TCP has under way, so that
 # nothing is dropped; so no slow start, and no packet is sent twice because its answer waits in a queue.
@@ -62,7 +65,8 @@ free_network() {
 
 limit() { # namespace or "", device
     # shellcheck disable=SC2086
-    ${1:+ip netns exec $1} tc qdisc add dev "$2" root tbf rate "$rate" burst $((2 * SEGMENT)) limit 64mb
+    ${1:+ip netns exec $1} tc qdisc add dev "$2" root ${OVERHEAD:+stab overhead $OVERHEAD} tbf rate "$rate" \
+        burst $((2 * SEGMENT + ${OVERHEAD:-0})) limit 64mb
 }
 
 one_host() { # number
