@@ -197,7 +197,11 @@ static void says(const char *self, const char *way, int code, const char *want, 
     (void)clock_gettime(CLOCK_MONOTONIC, &ended);
     double seconds = (double)(ended.tv_sec - began.tv_sec);
     rc = WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
-    bool good = rc == code && (want ? strstr(out, want) != NULL : strstr(out, "rank ") == NULL);
+    /* mpirun itself, of Open MPI 4.1.4, at times dies in PMIx_server_finalize when all is over; of
+     * a rank that dies it says so. */
+    bool mpirun_died = rc == 128 + SIGSEGV && !strstr(out, "signal 11");
+    bool good = (rc == code || (mpirun_died && code)) &&
+                (want ? strstr(out, want) != NULL : strstr(out, "rank ") == NULL);
     if (!tap_ok(good && seconds < SECONDS, "%s", what))
         printf("# exit %d after %.0f s\n# %s\n", rc, seconds, out);
     (void)snprintf(command, sizeof(command), "rm -rf '%s'", folder);
