@@ -284,8 +284,8 @@ struct load {
 
 enum { LINK_LEAST = 64 << 10, LINK_MOST = 1 << 20 }; /* bytes of a message */
 
-/* The lower rank of a pair says what, by the best of its first exchanges of LINK_LEAST: messages of
- * a quarter of a second where the link is slow, a second of them where it is not. */
+/* The lower rank of a pair says what, by the slowest of its first exchanges of LINK_LEAST: messages
+ * of a quarter of a second where the link is slow, a second of them where it is not. */
 static enum sn_status agree_on_load(const struct sn_preflight_env *env, int peer, double first,
                                     struct load *load, struct sn_err *err)
 {
@@ -309,14 +309,14 @@ static enum sn_status agree_on_load(const struct sn_preflight_env *env, int peer
 enum sn_status sn_probe_link(struct sn_preflight_rank *r, const struct sn_preflight_env *env,
                              int round, int peer, struct sn_err *err)
 {
-    enum { WARM = 3 }; /* the first makes the connection */
+    enum { WARM = 5 }; /* the first makes the connection, a shaped link lets some pass at once */
     uint64_t *memory = sn_alloc((size_t)2 * LINK_MOST), *theirs = NULL;
     if (!memory)
         return sn_fail(err, SN_ENOMEM, "preflight: no memory for messages");
     theirs = memory + LINK_MOST / 8;
     uint64_t own_seed = (uint64_t)env->comm->rank << 40, their_seed = (uint64_t)peer << 40;
     struct load load = {.bytes = LINK_LEAST};
-    double t = 0, best = INFINITY;
+    double t = 0, slowest = 0;
     enum sn_status st = SN_OK;
     for (int64_t i = 0; i < WARM + load.times && st == SN_OK; i++) {
         size_t words = (size_t)load.bytes / 8;
@@ -327,11 +327,11 @@ enum sn_status sn_probe_link(struct sn_preflight_rank *r, const struct sn_prefli
             r->wrong |= SN_WRONG_MESSAGE;
             r->wrong_rounds |= INT64_C(1) << round;
         }
-        best = fmin(best, t);
+        slowest = i > 0 ? fmax(slowest, t) : 0;
         if (st == SN_OK && i >= WARM)
             r->link[round] = fmax(r->link[round], 2.0 * (double)load.bytes / fmax(t, 1e-9));
         else if (st == SN_OK && i == WARM - 1)
-            st = agree_on_load(env, peer, best, &load, err);
+            st = agree_on_load(env, peer, slowest, &load, err);
     }
     sn_free(memory);
     return st;
