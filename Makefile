@@ -24,7 +24,7 @@ BASEFLAGS := -std=gnu11 -D_GNU_SOURCE -I. -MMD -MP $(WARN) $(OPT) $(SANFLAGS)
 MPI_CFLAGS  := $(filter-out -pthread,$(shell $(MPICC) --showme:compile 2>/dev/null))
 MPI_LIBS    := $(shell $(MPICC) --showme:link 2>/dev/null)
 HDF5_CFLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null)
-# The archive where there is one: Debian's shared library brings curl, and with it 32 libraries that
+# The archive where there is one: Debian's shared library brings curl, and with it 30 libraries that
 # every rank would open before it begins.
 HDF5_SHARED := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5)
 HDF5_DIR    := $(patsubst -L%,%,$(firstword $(filter -L%,$(HDF5_SHARED))))

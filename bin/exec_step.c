@@ -95,7 +95,7 @@ static enum sn_status choose_run_file(char *path, size_t room, const struct sn_e
         return SN_OK;
     }
     sn_rundir_path(path, room, &x->rundir, s->number, "run.yaml");
-    return sn_relayout_save(path, x->current, err);
+    return sn_config_save(x->current, path, err);
 }
 
 /* The first start alone: a requeued job runs the same script again. */

@@ -3,9 +3,9 @@
 #include "bin/common.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
 #include "lib/run/calibrate_machine.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,34 +95,6 @@ static enum sn_status threads_of(int *out, const struct calibrate_line *l,
     return SN_OK;
 }
 
-static enum sn_status write_file(const struct sn_machine *m, const char *path, struct sn_err *err)
-{
-    struct sn_str text = {0};
-    sn_machine_format(&text, m);
-    FILE *f = text.failed ? NULL : fopen(path, "w");
-    enum sn_status st = SN_OK;
-    bool good = f && fputs(text.p, f) >= 0;
-    if (f && fclose(f) != 0)
-        good = false;
-    if (text.failed)
-        st = sn_fail(err, SN_ENOMEM, "calibrate: no memory for the text");
-    else if (!good)
-        st = sn_fail(err, SN_EIO, "%s: cannot be written: %s; name another file with -o", path,
-                     strerror(errno));
-    sn_str_fini(&text);
-    return st;
-}
-
-/* Found out before minutes are spent on measuring. */
-static enum sn_status try_file(const char *path, struct sn_err *err)
-{
-    FILE *f = fopen(path, "a");
-    if (!f || fclose(f) != 0)
-        return sn_fail(err, SN_EIO, "%s: cannot be written: %s; name another file with -o", path,
-                       strerror(errno));
-    return SN_OK;
-}
-
 static void describe(char source[SN_MACHINE_SOURCE], const struct calibrate_line *l, int ranks,
                      int threads)
 {
@@ -151,7 +123,7 @@ static enum sn_status work(const struct calibrate_line *l, const struct sn_confi
                                    .source = source};
     enum sn_status st = threads_of(&o.threads, l, runs, comm->node_size, err);
     if (st == SN_OK && comm->rank == 0)
-        st = try_file(l->output, err);
+        st = sn_text_try(l->output, err);
     SN_TRY(comm->ops->agree(comm, st, err));
     describe(source, l, comm->size, o.threads);
     if (comm->rank == 0)
@@ -162,7 +134,7 @@ static enum sn_status work(const struct calibrate_line *l, const struct sn_confi
                             "from the bandwidth of memory; start it under mpirun to measure them");
     SN_TRY(sn_calibrate_machine(&m, &o, err));
     if (comm->rank == 0)
-        st = write_file(&m, l->output, err);
+        st = sn_machine_save(&m, l->output, err);
     if (comm->rank == 0 && st == SN_OK)
         sn_log(SN_LOG_INFO, "%s: %d shapes of kernels, %d of collectives", l->output,
                m.device.n_measured, m.level[0].measured.n);

@@ -10,7 +10,6 @@
 #include "lib/plan/hops.h"
 #include "lib/plan/search.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
@@ -230,19 +229,8 @@ static enum sn_status json_table(struct sn_str *out, const struct sn_search *s,
 static enum sn_status write_best(const char *path, struct sn_config *c, const struct sn_search *s,
                                  struct sn_err *err)
 {
-    struct sn_str text = {0};
     c->layout = s->found[0].layout;
-    sn_config_format(&text, c);
-    FILE *f = text.failed ? NULL : fopen(path, "w");
-    bool good = f && fputs(text.p, f) >= 0;
-    good = f && fclose(f) == 0 && good;
-    bool failed = text.failed;
-    sn_str_fini(&text);
-    if (failed)
-        return sn_fail(err, SN_ENOMEM, "--write: no memory for the text");
-    return good ? SN_OK
-                : sn_fail(err, SN_EIO, "%s: cannot be written: %s; name a place that can", path,
-                          strerror(errno));
+    return sn_config_save(c, path, err);
 }
 
 /* A layout and its memory; where there is a limit, by how much it is over it. */

@@ -9,6 +9,7 @@
 #include "bin/train_tune.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
 #include "lib/plan/machine.h"
 #include "lib/run/accelerator.h"
 #include "lib/run/attempt.h"
@@ -317,6 +318,8 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct line *l
         st = sn_fail(err, SN_EINPUT,
                      "--tune: measures a device, and this run is on the processor; set "
                      "run.backend: cuda");
+    else if (l->tune && comm->rank == 0)
+        st = sn_text_try(l->tune, err);
     else if (!l->tune)
         st = sn_train_tune_take(a, c, comm->rank, err);
     return comm->ops->agree(comm, st, err); /* mostly all say the same: once is enough */
@@ -331,12 +334,16 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     struct sn_attempt attempt = {0};
     struct sn_ring *ring = NULL;
     enum sn_status st = begin(l, c, comm, &attempt, err);
+    if (st == SN_OK) {
+        st = open_files(l, c, comm, &saver, &ring, err);
+        st = comm->ops->agree(comm, st, err);
+    }
     if (st != SN_OK) {
         sn_attempt_end(&attempt, sn_exit_code(st), err);
+        sn_ring_close(ring);
+        sn_saver_close(&saver);
         return st;
     }
-    st = open_files(l, c, comm, &saver, &ring, err);
-    SN_TRY(comm->ops->agree(comm, st, err));
     sn_comm_set_watch(comm, ring, 0); /* the trainer sets a limit while it steps */
     st = l->machine_file ? SN_OK : open_device(&accelerator, l, c, comm, err);
     bool on_device = accelerator.device != NULL;

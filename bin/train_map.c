@@ -4,8 +4,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -173,16 +173,9 @@ enum sn_status sn_train_map_make(struct sn_train_map *m, struct sn_comm *comm,
 enum sn_status sn_train_map_save(const struct sn_train_map *m, const struct sn_config *c,
                                  struct sn_err *err)
 {
-    char path[SN_PATH_MAX + 16], aside[SN_PATH_MAX + 24];
+    char path[SN_PATH_MAX + 16];
     if (!m->json.p)
         return SN_OK;
     (void)snprintf(path, sizeof(path), "%s/map.json", c->run.output);
-    (void)snprintf(aside, sizeof(aside), "%s.new", path);
-    FILE *f = fopen(aside, "w");
-    bool good = f && fputs(m->json.p, f) >= 0;
-    if (f && fclose(f) != 0)
-        good = false;
-    if (!good || rename(aside, path) != 0)
-        return sn_fail(err, SN_EIO, "%s: cannot be written: %s", path, strerror(errno));
-    return SN_OK;
+    return sn_text_save(&m->json, path, err);
 }

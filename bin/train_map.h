@@ -24,7 +24,7 @@ void sn_train_map_open(struct sn_train_map *m);
 enum sn_status sn_train_map_meet(struct sn_comm *comm, const struct sn_config *c,
                                  struct sn_err *err);
 /* Gather and check the places of all processes, and renumber the communicator by the arrangement;
- * collective, unless one comes with a failure in `st`. `places`: a file instead of what the
+ * collective. `st`: how this process has fared so far. `places`: a file instead of what the
  * processes see; NULL. The environment must be as it was. */
 enum sn_status sn_train_map_make(struct sn_train_map *m, struct sn_comm *comm,
                                  const struct sn_config *c, const char *places, enum sn_status st,

@@ -4,7 +4,6 @@
 #include "lib/base/mem.h"
 #include "lib/plan/named.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,24 +38,6 @@ enum sn_status sn_train_tune_take(const struct sn_accelerator *a, const struct s
 /* --- saving --------------------------------------------------------------------------------------
  */
 
-static enum sn_status write_file(const struct sn_machine *m, const char *path, struct sn_err *err)
-{
-    struct sn_str text = {0};
-    sn_machine_format(&text, m);
-    FILE *f = text.failed ? NULL : fopen(path, "w");
-    enum sn_status st = SN_OK;
-    bool good = f && fputs(text.p, f) >= 0;
-    if (f && fclose(f) != 0)
-        good = false;
-    if (text.failed)
-        st = sn_fail(err, SN_ENOMEM, "--tune: no memory for the text");
-    else if (!good)
-        st = sn_fail(err, SN_EIO, "--tune: %s cannot be written: %s; name another file", path,
-                     strerror(errno));
-    sn_str_fini(&text);
-    return st;
-}
-
 /* On rank 0: `all` are `most` lines of each rank, the empty ones none. */
 static enum sn_status merge(const struct sn_config *c, const char (*all)[SN_DEVICE_CHOICE], int n,
                             const char *path, int *found, struct sn_err *err)
@@ -75,7 +56,7 @@ static enum sn_status merge(const struct sn_config *c, const char (*all)[SN_DEVI
                      "device and links (docs/MACHINES.md)",
                      c->machine.file);
     if (st == SN_OK)
-        st = write_file(&m, path, err);
+        st = sn_machine_save(&m, path, err);
     sn_machine_fini(&m);
     return st;
 }

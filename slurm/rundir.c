@@ -3,6 +3,7 @@
 #include "lib/base/json.h"
 #include "lib/base/jsonl.h"
 #include "lib/base/tail.h"
+#include "lib/base/text_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -71,7 +72,7 @@ enum sn_status sn_rundir_keep(const struct sn_rundir *r, int attempt, const char
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
     bool good = f && fwrite(text->p ? text->p : "", 1, text->len, f) == text->len;
     good = f && fclose(f) == 0 && good;
-    return good ? SN_OK : sn_fail(err, SN_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    return good ? SN_OK : sn_write_fail(err, path, errno);
 }
 
 /* ---- attempts and checkpoints -------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/json.h"
 #include "lib/base/jsonl.h"
+#include "lib/base/text_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -204,7 +205,7 @@ static enum sn_status take(struct sn_runlock *l, const struct sn_runlock_want *w
     if (v == SN_RUNLOCK_UNSURE)
         SN_TRY(watch(l, w, &other, err));
     if (!write_record(l))
-        return sn_fail(err, SN_EIO, "%s: cannot be written: %s", l->path, strerror(errno));
+        return sn_write_fail(err, l->path, errno);
     return g == SN_RUNLOCK_NONE || v == SN_RUNLOCK_UNSURE ? check_alone(l, err) : SN_OK;
 }
 

@@ -240,6 +240,8 @@ void sn_config_help(struct sn_str *out, bool markdown);
 /* The resolved file as YAML, every key of a built feature written out; loading it gives *c again.
  */
 void sn_config_format(struct sn_str *out, const struct sn_config *c);
+/* The same as a file, whole or not at all. SN_ENOMEM, SN_EIO. */
+enum sn_status sn_config_save(const struct sn_config *c, const char *path, struct sn_err *err);
 /* The model section alone, resolved: what a checkpoint carries to refuse another model. dropout,
  * init_std, the weights of routers' losses, the rate of their bias and their noise are written as
  * 0: a run may change them. */

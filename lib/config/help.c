@@ -3,6 +3,7 @@
  */
 #include "lib/base/rng.h"
 #include "lib/base/str.h"
+#include "lib/base/text_file.h"
 #include "lib/config/keys.h"
 
 #include <stdio.h>
@@ -161,6 +162,15 @@ static void format_sections(struct sn_str *out, const struct sn_config *c, const
 void sn_config_format(struct sn_str *out, const struct sn_config *c)
 {
     format_sections(out, c, "");
+}
+
+enum sn_status sn_config_save(const struct sn_config *c, const char *path, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    sn_config_format(&text, c);
+    enum sn_status st = sn_text_save(&text, path, err);
+    sn_str_fini(&text);
+    return st;
 }
 
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c)

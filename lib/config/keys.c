@@ -240,7 +240,7 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1099511627776LL, "values"), DEFAULT("0")},
     {ROW("layout.expert_buffer", FLOAT, AT(layout.expert_buffer), "Tokens that a rank's experts take at once, times the mean; what exceeds them comes in further rounds. No effect while layout.expert is 1."),
         RANGE(1, 1e6L, NULL), DEFAULT("2.0")},
-    {ROW("layout.expert_node", INT, AT(layout.expert_node), "Ranks of a node that exchange tokens for experts among themselves, before each exchanges with those of its place on other nodes (hierarchical all-to-all): a divisor of layout.expert; 1: every rank with every other; auto: what the machine's price says."),
+    {ROW("layout.expert_node", INT, AT(layout.expert_node), "Ranks of a node that exchange tokens for experts among themselves, before each exchanges with those of its place on other nodes (hierarchical all-to-all): a divisor of layout.expert; 1: every rank with every other; auto: what the machine's price says. No effect while layout.expert is 1."),
         RANGE(1, 1048576, "ranks"), WORD("auto"), DEFAULT("auto"), NULL_OK},
     {ROW("layout.offload", TEXT, NONE, "What is kept in host memory."), ONLY("none")},
     {ROW("layout.compress", TEXT, NONE, "Codec of the traffic: a scheme, or a codec per axis."), ONLY("none")},

@@ -20,7 +20,7 @@ enum {
     SN_COLLECTIVE_ALIGN = 16,  /* elements */
     SN_COLLECTIVE_SLOTS = 2,   /* chunks in flight */
     SN_COLLECTIVE_HEAD = 4096, /* bytes of a rank's part of the window before its slots, */
-    SN_COLLECTIVE_LINE = 64    /* and what is given up to align it */
+    SN_COLLECTIVE_LINE = 64    /* of the cache; one stays free after each part */
 };
 
 struct sn_collective_slice {

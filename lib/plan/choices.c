@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_ROOM = 64 };
-
 /* A quote or a backslash would end or change the text in the file; nothing writes them. */
 static bool is_plain(const char *line)
 {
@@ -30,17 +28,8 @@ enum sn_status sn_choices_add(struct sn_choices *c, const char *line, struct sn_
                        "choices: '%.40s' is no line of plain text of at most %d "
                        "bytes; want one that sennit-train --tune has written",
                        line, SN_DEVICE_CHOICE - 1);
-    if (c->n == c->room) {
-        int room = c->room ? 2 * c->room : FIRST_ROOM;
-        void *more = sn_alloc_n((size_t)room, sizeof(*c->line));
-        if (!more)
-            return sn_fail(err, SN_ENOMEM, "choices: no memory for %d lines", room);
-        if (c->n)
-            memcpy(more, c->line, (size_t)c->n * sizeof(*c->line));
-        sn_free(c->line);
-        c->line = more;
-        c->room = room;
-    }
+    if (!sn_grow((void **)&c->line, c->n, &c->room, sizeof(*c->line)))
+        return sn_fail(err, SN_ENOMEM, "choices: no memory for %d lines", c->n + 1);
     (void)snprintf(c->line[c->n++], SN_DEVICE_CHOICE, "%s", line);
     return SN_OK;
 }

@@ -5,6 +5,7 @@
 #include "lib/plan/machine.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
 #include "lib/config/files.h"
 #include "lib/plan/fields.h"
 #include "lib/plan/software.h"
@@ -427,6 +428,15 @@ void sn_machine_format(struct sn_str *out, const struct sn_machine *m)
         format_links(out, &m->level[i].measured);
     }
     sn_choices_format(out, &m->choices);
+}
+
+enum sn_status sn_machine_save(const struct sn_machine *m, const char *path, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    sn_machine_format(&text, m);
+    enum sn_status st = sn_text_save(&text, path, err);
+    sn_str_fini(&text);
+    return st;
 }
 
 static const char intro[] =

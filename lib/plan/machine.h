@@ -147,6 +147,7 @@ enum sn_status sn_machine_parse(struct sn_machine *out, const char *text, size_t
 void sn_machine_fini(struct sn_machine *m); /* a zeroed one is allowed */
 /* The file again: reading it gives *m. */
 void sn_machine_format(struct sn_str *out, const struct sn_machine *m);
+enum sn_status sn_machine_save(const struct sn_machine *m, const char *path, struct sn_err *err);
 /* Every key of machine files and software profiles, as docs/MACHINES.md. */
 void sn_machine_help(struct sn_str *out);
 /* SN_EINPUT, which names what would work, where the device does not compute in this precision. */

@@ -2,7 +2,6 @@
 
 #include "lib/plan/search.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,19 +38,4 @@ enum sn_status sn_relayout(struct sn_config *out, int *nodes, const struct sn_re
                   "%s: no layout fits on %d nodes of %d ranks or fewer; the run needs more nodes",
                   w->config->path, w->most_nodes, w->ranks_per_node);
     return st;
-}
-
-enum sn_status sn_relayout_save(const char *path, const struct sn_config *c, struct sn_err *err)
-{
-    struct sn_str text = {0};
-    sn_config_format(&text, c);
-    if (text.failed) {
-        sn_str_fini(&text);
-        return sn_fail(err, SN_ENOMEM, "%s: no memory for its text", path);
-    }
-    FILE *f = fopen(path, "w");
-    bool good = f && fputs(text.p, f) >= 0;
-    good = f && fclose(f) == 0 && good;
-    sn_str_fini(&text);
-    return good ? SN_OK : sn_fail(err, SN_EIO, "%s: cannot be written: %s", path, strerror(errno));
 }

@@ -22,7 +22,5 @@ struct sn_relayout_want {
  * whole configuration. SN_EINPUT if there is none on any number. */
 enum sn_status sn_relayout(struct sn_config *out, int *nodes, const struct sn_relayout_want *w,
                            struct sn_err *err);
-/* Save a configuration as a run file. SN_ENOMEM, SN_EIO. */
-enum sn_status sn_relayout_save(const char *path, const struct sn_config *c, struct sn_err *err);
 
 #endif

@@ -3,6 +3,7 @@
 #include "lib/base/directory.h"
 #include "lib/base/log.h"
 #include "lib/base/str.h"
+#include "lib/base/text_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c,
                "\"cause\": \"running\"}\n",
                a->number, (long long)time(NULL), (long)getpid());
     if (!write_record(a, &text))
-        return sn_fail(err, SN_EIO, "%s: cannot be written: %s", a->path, strerror(errno));
+        return sn_write_fail(err, a->path, errno);
     return SN_OK;
 }
 

@@ -4,32 +4,13 @@
 #include "lib/run/data_format.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum sn_status sn_data_write_fail(struct sn_err *err, const char *path, int errnum)
-{
-    char text[128];
-    const char *advice = "check its file system";
-    if (errnum == ENOENT || errnum == ENOTDIR)
-        advice = "create its folder first";
-    else if (errnum == EACCES || errnum == EPERM || errnum == EROFS)
-        advice = "choose a folder that you may write to";
-    else if (errnum == ENOSPC || errnum == EDQUOT)
-        advice = "free some space or choose another place";
-    else if (errnum == EFBIG)
-        advice = "raise the limit on file sizes (ulimit -f)";
-    else if (errnum == EISDIR || errnum == ENAMETOOLONG)
-        advice = "choose another name";
-    else if (errnum == EEXIST)
-        advice = "it is left over from an earlier run: remove it";
-    return sn_fail(err, SN_EIO, "%s: cannot be written (%s); %s", path,
-                   strerror_r(errnum, text, sizeof(text)), advice);
-}
 
 enum sn_status sn_data_file_create(struct sn_data_file *f, const char *prefix, const char *suffix,
                                    struct sn_err *err)
@@ -47,7 +28,7 @@ enum sn_status sn_data_file_create(struct sn_data_file *f, const char *prefix, c
                        f->path);
     f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd < 0)
-        return sn_data_write_fail(err, errno == EEXIST ? f->temporary : f->path, errno);
+        return sn_write_fail(err, errno == EEXIST ? f->temporary : f->path, errno);
     f->unpublished = true;
     return SN_OK;
 }
@@ -61,7 +42,7 @@ enum sn_status sn_data_file_write_at(struct sn_data_file *f, const void *bytes, 
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
-            return sn_data_write_fail(err, f->path, done < 0 ? errno : ENOSPC);
+            return sn_write_fail(err, f->path, done < 0 ? errno : ENOSPC);
         p += done;
         n -= (size_t)done;
         at += done;
@@ -104,7 +85,7 @@ enum sn_status sn_data_file_truncate(struct sn_data_file *f, int64_t bytes, stru
 {
     SN_TRY(sn_data_file_flush(f, err));
     if (ftruncate(f->fd, (off_t)bytes) != 0)
-        return sn_data_write_fail(err, f->path, errno);
+        return sn_write_fail(err, f->path, errno);
     f->written = bytes;
     return SN_OK;
 }
@@ -113,16 +94,16 @@ enum sn_status sn_data_file_sync(struct sn_data_file *f, struct sn_err *err)
 {
     SN_TRY(sn_data_file_flush(f, err));
     if (fsync(f->fd) != 0)
-        return sn_data_write_fail(err, f->path, errno);
+        return sn_write_fail(err, f->path, errno);
     int fd = f->fd;
     f->fd = -1;
-    return close(fd) != 0 ? sn_data_write_fail(err, f->path, errno) : SN_OK;
+    return close(fd) != 0 ? sn_write_fail(err, f->path, errno) : SN_OK;
 }
 
 enum sn_status sn_data_file_publish(struct sn_data_file *f, struct sn_err *err)
 {
     if (rename(f->temporary, f->path) != 0)
-        return sn_data_write_fail(err, f->path, errno);
+        return sn_write_fail(err, f->path, errno);
     f->unpublished = false;
     return SN_OK;
 }

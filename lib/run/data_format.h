@@ -69,9 +69,9 @@ static inline int64_t sn_token_load(int code, const unsigned char *p)
 
 /* Length of PREFIX without a final ".bin" or ".idx". */
 size_t sn_data_prefix_length(const char *prefix);
-/* Sentences for a file that could not be read (bad input, when its name is to blame) or written. */
+/* Sentence for a file that could not be read (bad input, when its name is to blame);
+ * sn_write_fail has those for writing. */
 enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnum);
-enum sn_status sn_data_write_fail(struct sn_err *err, const char *path, int errnum);
 
 /* Tokens of one index entry. */
 int64_t sn_data_sequence_tokens(const struct sn_data *d, int64_t index);

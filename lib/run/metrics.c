@@ -3,6 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -58,8 +59,7 @@ enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, const c
         good = ftruncate(fileno(m->file), keep) == 0 && fseek(m->file, 0, SEEK_END) == 0;
     }
     if (!good) {
-        enum sn_status st =
-            sn_fail(err, SN_EIO, "%s: cannot be opened for writing: %s", m->path, strerror(errno));
+        enum sn_status st = sn_write_fail(err, m->path, errno);
         sn_metrics_close(m);
         return st;
     }
@@ -81,8 +81,7 @@ void sn_metrics_close(struct sn_metrics *m)
 static enum sn_status flush(struct sn_metrics *m, struct sn_err *err)
 {
     if (fflush(m->file) != 0 || ferror(m->file))
-        return sn_fail(err, SN_EIO, "%s: cannot be written: %s; free some space", m->path,
-                       strerror(errno));
+        return sn_write_fail(err, m->path, errno);
     return SN_OK;
 }
 

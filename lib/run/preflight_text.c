@@ -2,13 +2,12 @@
  * preflight_text.c - a preflight as a table and as JSON.
  */
 #include "lib/base/jsonl.h"
+#include "lib/base/text_file.h"
 #include "lib/run/preflight.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SHOWN = 64 };
 
@@ -137,20 +136,11 @@ void sn_preflight_json(struct sn_str *out, const struct sn_preflight *p)
 enum sn_status sn_preflight_save(const struct sn_preflight *p, const char *output,
                                  struct sn_err *err)
 {
-    char path[4200], aside[4300];
+    char path[4200];
     struct sn_str text = {0};
-    enum sn_status st = SN_OK;
     (void)snprintf(path, sizeof(path), "%s/preflight.json", output); /* cut short: fails */
-    (void)snprintf(aside, sizeof(aside), "%s.%ld", path, (long)getpid());
     sn_preflight_json(&text, p);
-    FILE *f = text.failed ? NULL : fopen(aside, "we");
-    bool good = f && fputs(text.p, f) >= 0;
-    if (f && fclose(f) != 0)
-        good = false;
-    if (text.failed)
-        st = sn_fail(err, SN_ENOMEM, "%s: no memory to write it", path);
-    else if (!good || rename(aside, path) != 0)
-        st = sn_fail(err, SN_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    enum sn_status st = sn_text_save(&text, path, err);
     sn_str_fini(&text);
     return st;
 }

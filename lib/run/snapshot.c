@@ -7,6 +7,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -149,7 +150,7 @@ static enum sn_status write_number(struct sn_snapshot *s, const char *path, stru
     bool good = f && fprintf(f, "%016" PRIx64 "\n", s->run) > 0;
     if (f && fclose(f) != 0)
         good = false;
-    return good ? SN_OK : sn_fail(err, SN_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    return good ? SN_OK : sn_write_fail(err, path, errno);
 }
 
 /* As rank 0 finds or makes it. */

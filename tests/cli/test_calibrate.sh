@@ -35,7 +35,7 @@ is "ranks of one and of two threads" "$rc" 2
 like "are not one machine" "$err" "threads.yaml: run.threads is 2, but ranks of [^ ]*r.yaml have 1; .*apart"
 run "$plan" calibrate -o "$tmp/no/m.yaml"
 is "an output that cannot be written" "$rc" 1
-like "is explained at once" "$err" "no/m.yaml: cannot be written: No such file or directory; name another"
+like "is explained at once" "$err" "no/m.yaml: cannot be written .No such file or directory.; create its folder first"
 run "$plan" calibrate --nonsense
 is "an unknown option" "$rc" 2
 run mpi 2 "$plan" calibrate -o "$tmp/no/m.yaml" --seconds 0

@@ -158,7 +158,7 @@ is "two ranks tune: equal lines are kept once" "$(grep -c '^  - "fake 1 : way' "
 on cuda tuned-nowhere
 run env SN_PLUGIN="$fake" "$train" "$tmp/tuned-nowhere.yaml" --tune "$tmp/no/such/m.yaml"
 is "a file that cannot be written: exit 1" "$rc" 1
-like "a file that cannot be written: the sentence" "$err" '--tune: .*/m.yaml cannot be written: No such file or directory; name another file'
+like "a file that cannot be written: the sentence" "$err" '/m.yaml: cannot be written .No such file or directory.; create its folder first'
 
 family=gpt2
 on cpu cpu-two

@@ -9,31 +9,33 @@ static const enum sn_dtype dtypes[] = {SN_F32, SN_BF16, SN_F16};
 static const struct sn_scalars step_9 = {.seed = 77, .step = 9, .first_sample = 1000};
 
 /* The specification, element by element, written out once more. */
-static double factor(const struct sn_scalars *s, uint32_t site, float drop, int64_t sample,
-                     int64_t e)
+static double unit(const struct sn_scalars *s, uint32_t purpose, uint32_t site, int64_t sample,
+                   int64_t e)
 {
-    struct sn_philox k = sn_philox(s->seed, (uint64_t)s->step, 0x64726f70u);
+    struct sn_philox k = sn_philox(s->seed, (uint64_t)s->step, purpose);
     uint64_t key = (uint64_t)k.v[1] << 32 | k.v[0];
     struct sn_philox w = sn_philox(key, (uint64_t)site << 32 | (uint32_t)sample, (uint64_t)(e / 4));
-    double unit = (double)(w.v[e % 4] >> 8) / 16777216.0;
-    return unit >= (double)drop ? 1.0 / (1.0 - (double)drop) : 0.0;
+    return (double)(w.v[e % 4] >> 8) / 16777216.0;
 }
 
-static double jitter_factor(const struct sn_scalars *s, uint32_t site, float jitter, int64_t sample,
-                            int64_t e)
+static double factor(enum sn_op_kind op, const struct kt *k, int64_t sample, int64_t e)
 {
-    struct sn_philox k = sn_philox(s->seed, (uint64_t)s->step, 0x6a697472u);
-    uint64_t key = (uint64_t)k.v[1] << 32 | k.v[0];
-    struct sn_philox w = sn_philox(key, (uint64_t)site << 32 | (uint32_t)sample, (uint64_t)(e / 4));
-    double unit = (double)(w.v[e % 4] >> 8) / 16777216.0;
-    return 1.0 - (double)jitter + 2.0 * (double)jitter * unit;
+    const struct sn_attr *a = &k->a.attr;
+    if (op == SN_OP_JITTER)
+        return 1.0 +
+               (double)a->jitter * (2.0 * unit(&k->scalars, 0x6a697472u, a->site, sample, e) - 1.0);
+    double drop = (double)a->drop;
+    return unit(&k->scalars, 0x64726f70u, a->site, sample, e) >= drop ? 1.0 / (1.0 - drop) : 0.0;
 }
 
-static bool jitter_case(struct kt_shape s, int64_t seq, float jitter, bool addend, int place)
+/* `amount`: of dropout or of noise; `place`: the operand that takes the result, -1 for none. */
+static bool case_of(enum sn_op_kind op, struct kt_shape s, int64_t seq, float amount, bool addend,
+                    int place)
 {
     struct kt k = {.magnitude = 1.0, .scalars = step_9};
     const struct sn_mat *x = kt_in(&k, 0, s), *g = addend ? kt_in(&k, 1, s) : NULL;
-    k.a.attr = (struct sn_attr){.seq = seq, .site = 7, .jitter = jitter};
+    k.a.attr = (struct sn_attr){.seq = seq, .site = 5};
+    *(op == SN_OP_JITTER ? &k.a.attr.jitter : &k.a.attr.drop) = amount;
     if (place >= 0)
         kt_take(&k, 0, place);
     else
@@ -41,26 +43,28 @@ static bool jitter_case(struct kt_shape s, int64_t seq, float jitter, bool adden
     double *y = kt_ref(&k, 0);
     for (int64_t r = 0; r < s.rows; r++)
         for (int64_t c = 0; c < s.cols; c++) {
-            double f = jitter_factor(&k.scalars, 7, jitter, 1000 + r / seq, r % seq * s.cols + c);
+            double f = factor(op, &k, 1000 + r / seq, r % seq * s.cols + c);
             y[r * s.cols + c] = kt_get(x, r, c) * f + (g ? kt_get(g, r, c) : 0.0);
         }
-    bool good = kt_check(&k, SN_OP_JITTER, 1e-6);
+    bool good = kt_check(&k, op, 1e-6); /* x f + g may cancel */
     kt_free(&k);
     return good;
 }
 
-static void noise_equals_the_specification(enum sn_dtype t)
+static void equals_the_specification(enum sn_op_kind op, enum sn_dtype t)
 {
     static const int64_t widths[] = {1, 7, 64, 257, 1027};
     bool good = true;
     for (int i = 0; i < 5; i++) {
         struct kt_shape s = {t, 36, widths[i], i % 2 ? 5 : 0};
         for (int place = -1; place < 1; place++)
-            good = jitter_case(s, 9, 0.01f, false, place) && good;
+            good = case_of(op, s, 9, 0.3f, false, place) && good;
         for (int place = -1; place < 2; place++)
-            good = jitter_case(s, 36, 0.5f, true, place) && good;
+            good = case_of(op, s, 36, 0.1f, true, place) && good;
+        good = case_of(op, s, 4, 0.0f, true, -1) && good;
     }
-    tap_ok(good, "JITTER of %s equals its specification", sn_dtype_name(t));
+    tap_ok(good, "%s of %s equals its specification", op == SN_OP_JITTER ? "JITTER" : "DROPOUT",
+           sn_dtype_name(t));
 }
 
 /* Ones become numbers of 1 - jitter .. 1 + jitter with a mean of 1; steps and sites differ. */
@@ -93,42 +97,6 @@ static void noise_is_fair(void)
     tap_ok(fabs(sum[0] - 1) < 5 * sigma && fabs(sum[1] - 1) < 5 * sigma &&
                fabs(sum[2] - 1) < 5 * sigma && alike < 20,
            "with a mean of 1, another in each step and site");
-}
-
-static bool dropout_case(struct kt_shape s, int64_t seq, float drop, bool addend, int place)
-{
-    struct kt k = {.magnitude = 1.0, .scalars = step_9};
-    const struct sn_mat *x = kt_in(&k, 0, s), *g = addend ? kt_in(&k, 1, s) : NULL;
-    k.a.attr = (struct sn_attr){.seq = seq, .site = 5, .drop = drop};
-    if (place >= 0)
-        kt_take(&k, 0, place);
-    else
-        kt_out(&k, 0, s, SN_WRITE);
-    double *y = kt_ref(&k, 0);
-    for (int64_t r = 0; r < s.rows; r++)
-        for (int64_t c = 0; c < s.cols; c++) {
-            int64_t e = r % seq * s.cols + c;
-            double f = factor(&k.scalars, 5, drop, 1000 + r / seq, e);
-            y[r * s.cols + c] = kt_get(x, r, c) * f + (g ? kt_get(g, r, c) : 0.0);
-        }
-    bool good = kt_check(&k, SN_OP_DROPOUT, 1e-6); /* x f + g may cancel */
-    kt_free(&k);
-    return good;
-}
-
-static void equals_the_specification(enum sn_dtype t)
-{
-    static const int64_t widths[] = {1, 7, 64, 257, 1027};
-    bool good = true;
-    for (int i = 0; i < 5; i++) {
-        struct kt_shape s = {t, 36, widths[i], i % 2 ? 5 : 0};
-        for (int place = -1; place < 1; place++)
-            good = dropout_case(s, 9, 0.3f, false, place) && good;
-        for (int place = -1; place < 2; place++)
-            good = dropout_case(s, 36, 0.1f, true, place) && good;
-        good = dropout_case(s, 4, 0.0f, true, -1) && good;
-    }
-    tap_ok(good, "DROPOUT of %s equals its specification", sn_dtype_name(t));
 }
 
 /* Fraction kept of ones, and how many elements two masks share. */
@@ -189,10 +157,10 @@ static void mask_belongs_to_the_global_sample(void)
 
 int main(void)
 {
-    for (int t = 0; t < 3; t++)
-        equals_the_specification(dtypes[t]);
-    for (int t = 0; t < 3; t++)
-        noise_equals_the_specification(dtypes[t]);
+    for (int t = 0; t < 3; t++) {
+        equals_the_specification(SN_OP_DROPOUT, dtypes[t]);
+        equals_the_specification(SN_OP_JITTER, dtypes[t]);
+    }
     noise_is_fair();
     masks_are_fair_and_independent();
     mask_belongs_to_the_global_sample();

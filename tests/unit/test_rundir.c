@@ -137,7 +137,7 @@ static void other_nodes(const char *dir)
            sn_config_ranks(&found));
     tap_ok(found.train.global_batch == 16, "the batch stays");
     (void)snprintf(path, sizeof(path), "%s/run.yaml", dir);
-    tap_ok(sn_relayout_save(path, &found, &err) == SN_OK &&
+    tap_ok(sn_config_save(&found, path, &err) == SN_OK &&
                sn_config_load(&back, path, NULL, &err) == SN_OK,
            "it is saved and read back");
     struct sn_str a = {0}, b = {0};
@@ -152,7 +152,7 @@ static void other_nodes(const char *dir)
     w.ranks_per_node = w.most_nodes = 1;
     tap_ok(sn_relayout(&found, &nodes, &w, &err) == SN_OK && sn_config_ranks(&found) == 1 &&
                found.checkpoint.snapshot_every == 0 &&
-               sn_relayout_save(path, &found, &err) == SN_OK &&
+               sn_config_save(&found, path, &err) == SN_OK &&
                sn_config_load(&back, path, NULL, &err) == SN_OK &&
                sn_config_resolve_ranks(&back, 1, &err) == SN_OK,
            "one rank has nobody to keep its snapshots: %s", err.text);

@@ -37,37 +37,15 @@ check() {
     same_losses "$tmp/losses-1" "$tmp/losses-2" "two hops"
 }
 
-machine_file() {
-    cat >"$tmp/m.yaml" <<YAML
-name: paced
-source: links measured by tests/bench/pace/links; the device is made up, and slept
-device:
-  memory: 1GiB
-  bandwidth: 1.0e12
-  overhead: 0.0
-  peak: {fp32: 1.0e12}
-node: {devices: $((ranks / hosts))}
-collectives: direct
-YAML
-    sed '/^#/d' "$tmp/links" >>"$tmp/m.yaml"
+device() {
+    echo 'device: {memory: 1GiB, bandwidth: 1.0e12, overhead: 0.0, peak: {fp32: 1.0e12}}'
 }
 
 one() { # regime, ranks of a node first
     layout="$base, expert_node: $2"
-    rm -rf "$tmp/out"
-    run_file "$tmp/r.yaml" "$tmp/out"
-    { cat "$tmp/r.yaml" && echo "machine: {file: $tmp/m.yaml}"; } >"$tmp/p.yaml"
-    "$BUILD/bin/sennit-plan" "$tmp/p.yaml" --ranks $ranks --json >"$tmp/plan.json"
+    planned_and_paced $ranks
     sed 's/expert_node: [12]/expert_node: auto/' "$tmp/p.yaml" >"$tmp/auto.yaml"
     auto=$("$BUILD/bin/sennit-plan" "$tmp/auto.yaml" --ranks $ranks --json | sed 's/.*"expert_node": \([0-9]*\).*/\1/')
-    : >"$tmp/times"
-    for _ in $(seq "${REPEATS:-1}"); do
-        launch $ranks --pace "$tmp/m.yaml"
-        column step_time_s "$tmp/out/pace.jsonl" | tail -n +2 >>"$tmp/times"
-        rm -rf "$tmp/out"
-    done
-    m=$(sort -n "$tmp/times" | awk '{ t[NR] = $1 } END { print t[int((NR + 1) / 2)] }')
-    p=$(column step_time_s "$tmp/plan.json")
     [ "$2" != 1 ] || { m0=$m && p0=$p; }
     awk -v r="$1" -v n="$2" -v a="$auto" -v m="$m" -v p="$p" -v m0="$m0" -v p0="$p0" 'BEGIN {
         printf "| %s | %s%s | %.0f | %.2f | %.0f | %.2f |\n", r, n == 1 ? "one" : "two", a == n ? ", auto" : "", m * 1e3,
@@ -91,7 +69,7 @@ for regime in ${*:-dear few many}; do
     $netns up "$tmp/n" $hosts "$rate" || exit # 77: it has said why not
     $LAUNCH 8 "$BUILD/tests/bench/pace/links" $hosts message >"$tmp/links"
     sed -n 's/^#  /#/p' "$tmp/links" | tail -n 1
-    machine_file
+    device | measured_machine $((ranks / hosts))
     for node in 1 2; do one "$regime" $node; done
     $netns down "$tmp/n"
 done

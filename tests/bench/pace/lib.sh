@@ -37,6 +37,34 @@ machine() { # path flops [bandwidth]
     printf 'flops: %s\nmemory_bandwidth: %s\noverhead: 0.0\n' "$2" "${3:-1.0e15}" >"$1"
 }
 
+# A machine file with the links that pace/links has measured; the lines of the device come from stdin.
+measured_machine() { # ranks of a host
+    {
+        printf 'name: paced\nsource: links measured by tests/bench/pace/links; the device is made up, and slept\n'
+        cat
+        printf 'node: {devices: %d}\ncollectives: direct\n' "$1"
+        sed -e '/^#/d' -e "s/name: host, ranks: [0-9]*/name: host, ranks: $1/" "$tmp/links"
+    } >"$tmp/m.yaml"
+}
+
+# The layout in $layout on that machine: its plan in $tmp/plan.json and $p, the median of paced steps in $m,
+# the first of them in $tmp/first.
+planned_and_paced() { # ranks
+    rm -rf "$tmp/out"
+    run_file "$tmp/r.yaml" "$tmp/out"
+    { cat "$tmp/r.yaml" && echo "machine: {file: $tmp/m.yaml}"; } >"$tmp/p.yaml"
+    "$BUILD/bin/sennit-plan" "$tmp/p.yaml" --ranks "$1" --json >"$tmp/plan.json"
+    : >"$tmp/times"
+    for _ in $(seq "${REPEATS:-1}"); do
+        launch "$1" --pace "$tmp/m.yaml"
+        column step_time_s "$tmp/out/pace.jsonl" | tail -n +2 >>"$tmp/times"
+        sed -n 1p "$tmp/out/pace.jsonl" >"$tmp/first"
+        rm -rf "$tmp/out"
+    done
+    m=$(sort -n "$tmp/times" | awk '{ t[NR] = $1 } END { print t[int((NR + 1) / 2)] }')
+    p=$(column step_time_s "$tmp/plan.json")
+}
+
 launch() { # ranks options...: runs $tmp/r.yaml
     n=$1
     shift

@@ -58,37 +58,20 @@ links() { # rate
     $netns down "$tmp/n"
 }
 
-machine_file() {
-    cat >"$tmp/m.yaml" <<YAML
-name: paced
-source: links measured by tests/bench/pace/links; the device is made up, and slept
+device() {
+    cat <<YAML
 device:
   memory: 1GiB
   bandwidth: 1.0e10
   overhead: 0.0
   peak: {fp32: ${FLOPS:-4.0e9}}
   gemm: {fp32: {most: 0.9, half_m: 8, half_n: 8, half_k: 8}}
-node: {devices: $((ranks / hosts))}
-collectives: direct
 YAML
-    sed -e '/^#/d' -e "s/name: host, ranks: [0-9]*/name: host, ranks: $((ranks / hosts))/" "$tmp/links" >>"$tmp/m.yaml"
 }
 
 one() { # regime variant
     layout=$base$(variant_keys "$2")$(order "$1")
-    rm -rf "$tmp/out"
-    run_file "$tmp/r.yaml" "$tmp/out"
-    { cat "$tmp/r.yaml" && echo "machine: {file: $tmp/m.yaml}"; } >"$tmp/p.yaml"
-    "$BUILD/bin/sennit-plan" "$tmp/p.yaml" --ranks $ranks --json >"$tmp/plan.json"
-    : >"$tmp/times"
-    for _ in $(seq "${REPEATS:-1}"); do
-        launch $ranks --pace "$tmp/m.yaml"
-        column step_time_s "$tmp/out/pace.jsonl" | tail -n +2 >>"$tmp/times"
-        sed -n 1p "$tmp/out/pace.jsonl" >"$tmp/first"
-        rm -rf "$tmp/out"
-    done
-    m=$(sort -n "$tmp/times" | awk '{ t[NR] = $1 } END { print t[int((NR + 1) / 2)] }')
-    p=$(column step_time_s "$tmp/plan.json")
+    planned_and_paced $ranks
     bytes=$(sed 's/.*"traffic_bytes": {\([^}]*\)}.*/\1/' "$tmp/first")
     expert=$(echo "$bytes" | sed 's/.*"expert": \([0-9]*\).*/\1/')
     tensor=$(echo "$bytes" | sed 's/.*"tensor": \([0-9]*\).*/\1/')
@@ -112,7 +95,7 @@ for regime in ${*:-far near fast}; do
     *) die "no regime '$regime'; want far, near or fast" ;;
     esac
     links "$at"
-    machine_file
+    device | measured_machine $((ranks / hosts))
     $netns up "$tmp/n" $hosts "$at" || exit
     for v in baseline drop aware both; do one "$regime" $v; done
     $netns down "$tmp/n"
