@@ -112,7 +112,7 @@ static const struct map_row mixtral_map[] = {
 static const struct must_row mixtral_must[] = {
     {"hidden_act", {"silu", "swish"}},
     {"sliding_window", {"null"}},
-    {"router_jitter_noise", {"0", "0.0"}},
+    {"router_jitter_noise", {"0.0", "0"}},
     {"rope_scaling", {"null"}},
     {NULL, {NULL}},
 };
@@ -368,19 +368,23 @@ static enum sn_status check_model(const struct sn_model_config *m, struct sn_err
     return SN_OK;
 }
 
-/* "key": value, of our key of that name. */
+/* "key": value, of our key of that name. A number that is not counted has a point: transformers 5
+ * refuses whole numbers for some of them. */
 static void write_key(struct sn_str *out, const struct map_row *r, const struct sn_config *c)
 {
     char name[64], value[SN_VALUE_SIZE];
     (void)snprintf(name, sizeof(name), "model.%s", r->ours);
     const struct sn_key *k = &sn_keys[sn_key_find(name, strlen(name))];
-    sn_str_add(out, ",\n  \"%s\": %s", r->theirs, sn_key_format(k, sn_key_get(k, c), value));
+    (void)sn_key_format(k, sn_key_get(k, c), value);
+    bool is_whole = k->type == SN_KEY_FLOAT && !value[strspn(value, "-0123456789")];
+    sn_str_add(out, ",\n  \"%s\": %s%s", r->theirs, value, is_whole ? ".0" : "");
 }
 
 static void write_must(struct sn_str *out, const struct must_row *r)
 {
     const char *v = r->values[0];
-    bool is_word = strcmp(v, "true") != 0 && strcmp(v, "false") != 0 && strcmp(v, "null") != 0;
+    bool is_word = strcmp(v, "true") != 0 && strcmp(v, "false") != 0 && strcmp(v, "null") != 0 &&
+                   v[strspn(v, "-.0123456789")];
     sn_str_add(out, ",\n  \"%s\": %s%s%s", r->theirs, is_word ? "\"" : "", v, is_word ? "\"" : "");
 }
 

@@ -6,6 +6,8 @@ For each tiny model below this writes tests/parity/fixtures/NAME/:
   model.safetensors   the weights, float32, with the field's (HF) names and layouts
   data.bin, data.idx  tokens in Megatron's indexed format, several documents
   own.safetensors     where there are any, weights for which the field has no name: sennit's names
+  names5.safetensors  mixtral alone: the same weights with the names of transformers 5
+  logits.json         mixtral alone: some tokens, and the logits that follow each of them
   grads.safetensors   gradient of step 1's mean loss by every trained tensor, float32, HF layouts
   expected.json       losses, gradient norms (before clipping) and learning rates of 20 AdamW steps
 
@@ -190,6 +192,42 @@ def random_weights(c):
     return out
 
 
+def stacked(weights):
+    """Mixtral with the names of transformers 5: a layer's experts are two tensors, gate_up_proj
+    [E, 2F, D], gate above up, and down_proj [E, D, F]."""
+    out, old = {}, ".block_sparse_moe."
+    for name, t in weights.items():
+        layer = name.split(old)[0]
+        if name.endswith(old + "gate.weight"):
+            mlp, count = layer + ".mlp.", len(t)
+            parts = [[weights[f"{layer}{old}experts.{e}.w{i}.weight"] for i in (1, 2, 3)]
+                     for e in range(count)]
+            out[mlp + "gate.weight"] = t
+            out[mlp + "experts.gate_up_proj"] = torch.stack([torch.cat((g, u)) for g, _, u in parts])
+            out[mlp + "experts.down_proj"] = torch.stack([d for _, d, _ in parts])
+        elif old not in name:
+            out[name] = t
+    return out
+
+
+def unstacked(weights):
+    """The way back; weights with the names of transformers 4 stay as they are."""
+    out = {}
+    for name, t in weights.items():
+        at = name.split(".mlp.")[0] + ".block_sparse_moe."
+        if name.endswith(".mlp.gate.weight"):
+            out[at + "gate.weight"] = t
+        elif name.endswith(".mlp.experts.gate_up_proj"):
+            for e, both in enumerate(t):
+                gate, up = both.chunk(2)
+                out |= {f"{at}experts.{e}.w1.weight": gate, f"{at}experts.{e}.w3.weight": up}
+        elif name.endswith(".mlp.experts.down_proj"):
+            out |= {f"{at}experts.{e}.w2.weight": down for e, down in enumerate(t)}
+        else:
+            out[name] = t
+    return out
+
+
 # ---- forward passes -----------------------------------------------------------------------------
 
 def layernorm(x, w, b, eps):
@@ -321,21 +359,22 @@ def swiglu(a, gate, up, down):
 
 
 def experts(w, layer, c, a, extra):
-    """Every expert on every token, most of them times zero; the routers' losses are added to
-    extra[0], what experts got to extra[1]."""
+    """Every expert on every token, most of them times zero. In training the routers' losses are
+    added to extra[0], what experts got to extra[1]; without (extra is None) nothing is random."""
     x, own, p = c["experts"], f"layers.{layer}.ffn.", f"model.layers.{layer}.block_sparse_moe."
     seen = a
-    if "jitter" in x:
+    if "jitter" in x and extra:
         seen = a * noise(c, layer, *extra[2], a.shape).to(a.dtype)
     logits = seen @ w[p + "gate.weight"].T
     bias = own + "router.bias"
     weight, choice = routes(logits, x, w.get(bias))
-    if bias in w:
-        extra[1][bias] = extra[1].get(bias, 0) + torch.bincount(choice.flatten(), minlength=x["count"])
-    share = torch.bincount(choice.flatten(), minlength=x["count"]).to(a.dtype) / choice.numel()
-    mean = torch.softmax(logits, -1).mean((0, 1))
-    extra[0] = extra[0] + x["aux_loss"] * x["count"] * (share * mean).sum()
-    extra[0] = extra[0] + x["z_loss"] * (torch.logsumexp(logits, -1) ** 2).mean()
+    got = torch.bincount(choice.flatten(), minlength=x["count"])
+    if bias in w and extra:
+        extra[1][bias] = extra[1].get(bias, 0) + got
+    if extra:
+        share, mean = got.to(a.dtype) / choice.numel(), torch.softmax(logits, -1).mean((0, 1))
+        extra[0] = extra[0] + x["aux_loss"] * x["count"] * (share * mean).sum()
+        extra[0] = extra[0] + x["z_loss"] * (torch.logsumexp(logits, -1) ** 2).mean()
     y = torch.zeros_like(a)
     for e in range(x["count"]):
         q = p + f"experts.{e}."
@@ -370,7 +409,8 @@ def llama_logits(w, c, ids, extra=None):
     return x @ (w["model.embed_tokens.weight"] if c["tied"] else w["lm_head.weight"]).T
 
 
-LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits}
+LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits,
+          "mixtral": llama_logits}
 
 
 def mean_loss(w, c, batch, step):
@@ -566,6 +606,33 @@ def expected(name, c, weights, r, r32):
          if r["router_bias"] else {})
 
 
+def some_logits(c, weights):
+    """What follows each of 20 tokens, in float64."""
+    ids = [(7 * i + 3) % c["vocab"] for i in range(20)]
+    with torch.no_grad():
+        w = {n: t.double() for n, t in weights.items()}
+        rows = LOGITS[c["family"]](w, c, torch.tensor([ids]))[0].tolist()
+    return {"tokens": ids, "logits": [[float(f"{x:.9g}") for x in row] for row in rows]}
+
+
+def write_names5(at, c, weights):
+    """What only mixtral has."""
+    write_safetensors(os.path.join(at, "names5.safetensors"), stacked(weights))
+    with open(os.path.join(at, "logits.json"), "w") as f:
+        json.dump(some_logits(c, weights), f)
+        f.write("\n")
+
+
+def check_names5(at, c, weights):
+    stored = unstacked(read_safetensors(os.path.join(at, "names5.safetensors")))
+    with open(os.path.join(at, "logits.json")) as f:
+        old = json.load(f)
+    far = max(abs(a - b) for p, q in zip(some_logits(c, weights)["logits"], old["logits"])
+              for a, b in zip(p, q))
+    return far < 1e-7 and stored.keys() == weights.keys() and all(
+        torch.equal(stored[n], t.double()) for n, t in weights.items())
+
+
 def write_json(path, e):
     """One line per key, arrays and maps inside a line, so that a diff is readable."""
     lines = []
@@ -597,6 +664,7 @@ def check(name, e, r, weights):
     far = max((grads[n] - g).abs().max().item() / g.abs().max().item()
               for n, g in r["grads"].items() if g.abs().max() > 1e-12)
     ok = worst < 1e-9 and same and far < 1e-6 and grads.keys() == r["grads"].keys()
+    ok &= name != "mixtral" or check_names5(at, CASES[name], weights)
     print(f"{name}: {'ok' if ok else 'DIFFERS'} (numbers {worst:.1e}, gradients {far:.1e}, "
           f"weights {'equal' if same else 'differ'})")
     return ok
@@ -693,6 +761,8 @@ def main():
         if own:
             write_safetensors(os.path.join(at, "own.safetensors"), own)
         write_safetensors(os.path.join(at, "grads.safetensors"), r["grads"])
+        if name == "mixtral":
+            write_names5(at, c, weights)
         write_dataset(os.path.join(at, "data"), docs)
         with open(os.path.join(at, "run.yaml"), "w") as f:
             f.write(run_file(name, c))

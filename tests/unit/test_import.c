@@ -45,6 +45,28 @@ static void config_json_gives_the_model_again(void)
     }
 }
 
+/* transformers 5 takes neither a whole number nor a word for one with a point. */
+static void numbers_have_the_field_s_types(void)
+{
+    struct sn_model_config m = {.family = SN_MIXTRAL,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .rotary_pct = 1,
+                                .rope_theta = 10000,
+                                .experts = {.count = 4, .top_k = 2}};
+    struct sn_str text = {0};
+    struct sn_err err = {0};
+    m.experts.every = 1;
+    bool good = sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_OK;
+    tap_ok(good && strstr(text.p, "\"router_aux_loss_coef\": 0.0,") &&
+               strstr(text.p, "\"rope_theta\": 10000.0,") &&
+               strstr(text.p, "\"router_jitter_noise\": 0.0,") &&
+               strstr(text.p, "\"num_local_experts\": 4,") &&
+               strstr(text.p, "\"attention_dropout\": 0.0,"),
+           "numbers that are not counted have a point %s", err.text);
+    sn_str_fini(&text);
+}
+
 static void what_the_field_cannot_compute_is_refused(void)
 {
     struct sn_model_config m = {.family = SN_GPT_NEOX, .heads = 4, .kv_heads = 2};
@@ -126,6 +148,7 @@ int main(void)
 {
     sn_log_set_level(SN_LOG_ERROR);
     config_json_gives_the_model_again();
+    numbers_have_the_field_s_types();
     what_the_field_cannot_compute_is_refused();
     what_an_import_cannot_place_is_refused();
     a_source_says_what_it_is();
