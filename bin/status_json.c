@@ -125,6 +125,10 @@ static void add_progress(struct sn_str *out, const struct sn_history *h, double 
     whole(out, "steps", h->steps, -1);
     sn_jsonl_real(out, "loss", h->loss);
     sn_jsonl_real(out, "grad_norm", h->grad_norm);
+    if (isfinite(h->max_vio)) {
+        sn_jsonl_real(out, "max_vio", h->max_vio);
+        sn_jsonl_real(out, "max_vio_worst", h->max_vio_worst);
+    }
     whole(out, "tokens", h->tokens, -1);
     sn_jsonl_real(out, "tokens_per_s", h->tokens_per_s);
     sn_jsonl_real(out, "mfu", h->mfu);

@@ -61,6 +61,10 @@ static void say_progress(struct sn_str *out, const struct sn_history *h)
     if (isfinite(h->grad_norm))
         sn_str_add(out, ", gradient norm %.3f", h->grad_norm);
     sn_str_add(out, "\n");
+    if (isfinite(h->max_vio)) {
+        name(out, "experts");
+        sn_str_add(out, "MaxVio %.3f, of the worst layer %.3f\n", h->max_vio, h->max_vio_worst);
+    }
     if (isfinite(h->step_time)) {
         name(out, "speed");
         sn_str_add(out, "%.3f s a step", h->step_time);

@@ -90,6 +90,7 @@ struct sn_history {
     /* progress; NAN or -1: unknown */
     int64_t step, steps, tokens;
     double loss, grad_norm;
+    double max_vio, max_vio_worst;       /* of experts' load (lib/run/load.h); NAN: no experts */
     double tokens_per_s, mfu, step_time; /* medians of the last steps */
     double eta;                          /* seconds */
     char checkpoints[SN_HISTORY_PATH];   /* their directory */

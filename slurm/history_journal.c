@@ -18,6 +18,8 @@ void sn_history_init(struct sn_history *h)
                              .tokens = -1,
                              .loss = NAN,
                              .grad_norm = NAN,
+                             .max_vio = NAN,
+                             .max_vio_worst = NAN,
                              .tokens_per_s = NAN,
                              .mfu = NAN,
                              .step_time = NAN,
@@ -432,6 +434,8 @@ void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len)
         h->tokens = count(line, "tokens", -1);
         h->loss = number(line, "loss");
         h->grad_norm = number(line, "grad_norm");
+        h->max_vio = number(line, "max_vio");
+        h->max_vio_worst = number(line, "max_vio_worst");
         h->snapshot = count(line, "snapshot_step", h->snapshot);
     }
     h->step_time = median(&took);

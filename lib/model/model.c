@@ -163,6 +163,11 @@ bool sn_layer_has_experts(const struct sn_model_config *c, int layer)
     return c->experts.count > 0 && (layer + 1) % c->experts.every == 0;
 }
 
+int sn_expert_layers(const struct sn_model_config *c)
+{
+    return c->experts.count > 0 ? c->layers / c->experts.every : 0;
+}
+
 static double elements(const struct sn_model *m, int param)
 {
     return param < 0 ? 0 : (double)m->params[param].rows * (double)m->params[param].cols;

@@ -84,6 +84,7 @@ bool sn_param_learns(const struct sn_param *p);
 int sn_model_piece_count(const struct sn_model *m);
 /* Has this layer experts? */
 bool sn_layer_has_experts(const struct sn_model_config *c, int layer);
+int sn_expert_layers(const struct sn_model_config *c); /* how many have */
 /* Of a sequence's tokens so many may visit an expert; 0: all that want to. */
 int64_t sn_expert_capacity(const struct sn_model_config *c);
 /* Multiply-adds of a node with weights, per token: each matrix, the experts that a token visits. */

@@ -243,10 +243,10 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
         update = fmax(update, fmax(cost.adamw, cost.gather));
     }
     int ranks = k->l->data * k->l->tensor * k->l->context * k->l->pipeline;
+    int load = sn_load_words(&k->e->config.model);
     if (ranks > 1)
-        agreed +=
-            comm(k, SN_ALL_REDUCE, k->e->config.model.experts.count ? SN_NAGREE : SN_NAGREE_DENSE,
-                 SN_F64, SN_GROUP_WORLD);
+        agreed += comm(k, SN_ALL_REDUCE, load ? SN_NAGREE + load : SN_NAGREE_DENSE, SN_F64,
+                       SN_GROUP_WORLD);
     *seconds = agreed + update + k->e->software->step_fixed;
     return SN_OK;
 }
@@ -271,7 +271,10 @@ static int64_t common_bytes(const struct look *k)
         int64_t need = sn_collective_staging(k->net->members[q]);
         staging = need > staging ? need : staging;
     }
-    return up(2 * up(rows * 4, 64), PAGE) + up(up((int64_t)sizeof(struct sn_scalars), 64), PAGE) +
+    int64_t load = sn_load_words(&k->e->config.model); /* program/state.c */
+    int64_t experts = load ? up(load * 4, 64) + up((SN_NAGREE + load) * 8, 64) : 0;
+    return up(2 * up(rows * 4, 64), PAGE) +
+           up(up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
            up(up(staging, 64), PAGE) + sn_collective_window(k->net->members[SN_GROUP_WORLD]);
 }
 

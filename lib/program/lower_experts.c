@@ -130,6 +130,18 @@ static void add_counts(struct sn_emit *e, const struct sn_node *n, int counts)
     e->grad_written[part] = true; /* layers that share a router share its bias */
 }
 
+/* The same for the report of the step, of each layer apart. */
+static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
+{
+    if (!e->train)
+        return;
+    struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.50s.load", n->point);
+    op->in[0] = sn_view_all(e->p, counts);
+    op->out[0] =
+        sn_view_rows(e->p, e->job->load, n->layer / e->job->config->model.experts.every, 1);
+    op->acc[0] = SN_ACC_FIRST_WRITES;
+}
+
 static int place(struct sn_emit *e, const struct sn_node *n, int choice)
 {
     struct sn_program *p = e->p;
@@ -190,6 +202,7 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     op->attr.z_loss = n->attr.z_loss;
     add_losses(e, n, logits, counts);
     add_counts(e, n, counts);
+    add_load(e, n, counts);
     e->routes.w = w;
     (void)place(e, n, choice);
     e->value[n->out] = (struct sn_value_place){w, taken(e), w};

@@ -69,7 +69,12 @@ static const struct op_info info[SN_NKINDS] = {
 
 int sn_agree_words(const struct sn_op *op)
 {
-    return op->attr.experts ? SN_NAGREE : SN_NAGREE_DENSE;
+    return op->attr.experts ? SN_NAGREE + (int)op->attr.rows : SN_NAGREE_DENSE;
+}
+
+int sn_load_words(const struct sn_model_config *m)
+{
+    return sn_expert_layers(m) * m->experts.count;
 }
 
 const char *sn_op_name(int kind)

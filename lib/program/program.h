@@ -249,6 +249,8 @@ struct sn_job {
     int *first_part; /* by parameter: its parts follow one another; -1: not on this rank */
     int ids, targets, scalars, staging; /* buffers */
     int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
+    int load;   /* [layers with experts, experts] fp32: what this rank's tokens chose in a step; */
+    int agreed; /* [1, sn_agree_words] fp64: what the ranks sum at its end. -1 without experts */
     int64_t class_bytes[SN_NSTATE_CLASSES];
     int64_t class_offset[SN_NSTATE_CLASSES]; /* in the state arena */
     int64_t state_bytes, scratch_bytes;
@@ -312,8 +314,10 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
  * checkpoint.snapshot_every. Billed to the world axis of the step that it runs beside, and no part
  * of sn_job_traffic. */
 int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j);
-/* Words that an AGREE sums. */
+/* Words that an AGREE sums: scalars.agree, and behind it what experts got (attr.rows words). */
 int sn_agree_words(const struct sn_op *op);
+/* Of a model: layers with experts x experts. */
+int sn_load_words(const struct sn_model_config *m);
 /* The communication of an operation: false if it is none. *n is as enum sn_collective says. */
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n);
 /* Where a scratch buffer lies in the scratch arena, for a slot and a late copy of its part. */

@@ -50,6 +50,19 @@ static int64_t staging(const struct sn_job *j)
     return most;
 }
 
+/* Behind the scalars, with which they go to a device and back. */
+static void experts_load(struct sn_job *j, struct sn_program *p)
+{
+    const struct sn_model_config *m = &j->config->model;
+    int words = sn_load_words(m);
+    j->load = j->agreed = -1;
+    if (words == 0)
+        return;
+    j->load =
+        sn_buffer_add(p, SN_CLASS_SCALARS, SN_F32, sn_expert_layers(m), m->experts.count, "load");
+    j->agreed = sn_buffer_add(p, SN_CLASS_SCALARS, SN_F64, 1, SN_NAGREE + words, "agreed");
+}
+
 void sn_state_buffers(struct sn_job *j, struct sn_program *p)
 {
     for (int i = 0; i < j->n_buckets; i++)
@@ -59,6 +72,7 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
     int64_t scalars = (int64_t)sizeof(struct sn_scalars);
     j->scalars = sn_buffer_add(p, SN_CLASS_SCALARS, SN_U8, 1, scalars, "scalars");
+    experts_load(j, p);
     j->staging = sn_buffer_add(p, SN_CLASS_COMM, SN_U8, 1, staging(j), "staging");
     p->n_state_bufs = p->n_bufs;
 }

@@ -185,6 +185,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "step_end");
     op->group = SN_GROUP_WORLD;
     op->attr.experts = j->config->model.experts.count;
+    op->attr.rows = sn_load_words(&j->config->model);
     op = sn_op_add(p, SN_OP_DECIDE, "decide");
     op->attr.dynamic_scale =
         j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;

@@ -143,6 +143,11 @@ struct sn_scalars *sn_exec_scalars(struct sn_exec *x)
     return (struct sn_scalars *)(void *)sn_exec_address(x, &x->job->train, x->job->scalars);
 }
 
+const double *sn_exec_load(struct sn_exec *x)
+{
+    return (const double *)sn_exec_address(x, &x->job->train, x->job->agreed) + SN_NAGREE;
+}
+
 const struct sn_exec_time *sn_exec_times(const struct sn_exec *x)
 {
     return x->times;

@@ -45,6 +45,9 @@ typedef void sn_exec_tell(void *arg, const struct sn_op *op, double seconds);
 void sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg);
 
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x);
+/* What each expert got of the last step's tokens, of all ranks: layers with experts x experts.
+ * Only of a model that has some. */
+const double *sn_exec_load(struct sn_exec *x);
 /* Address of a state buffer in this process; without a device also of a scratch buffer of `p` in
  * slot 0. */
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf);

@@ -124,6 +124,23 @@ enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const str
     return SN_OK;
 }
 
+/* What the ranks add up: the scalars' words, and behind them what experts got of the tokens that
+ * are this rank's alone. A stage's rows of other stages' layers stay 0. */
+static double *agreed_words(struct sn_exec *x, const struct sn_op *op)
+{
+    struct sn_scalars *s = sn_exec_scalars(x);
+    const struct sn_job *j = x->job;
+    if (!op->attr.experts)
+        return s->agree;
+    double *words = sn_exec_address(x, &j->train, j->agreed);
+    const float *load = sn_exec_address(x, &j->train, j->load);
+    bool counts = j->group_index[SN_GROUP_TENSOR] == 0 || j->grid.fold > 1;
+    memcpy(words, s->agree, sizeof(s->agree));
+    for (int64_t i = 0; i < op->attr.rows; i++)
+        words[SN_NAGREE + i] = counts ? (double)load[i] : 0;
+    return words;
+}
+
 enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
 {
     struct sn_scalars *s = sn_exec_scalars(x);
@@ -135,15 +152,18 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     s->agree[SN_AGREE_Z] = s->z_sum;
     s->agree[SN_AGREE_ROUTED] = (double)x->routed.exchanged;
     s->agree[SN_AGREE_GATHERED] = (double)x->routed.gathered;
+    double *words = agreed_words(x, op);
     struct sn_transfer all = {.kind = SN_ALL_REDUCE,
                               .group = SN_GROUP_WORLD,
                               .dtype = SN_F64,
                               .n = sn_agree_words(op),
-                              .out = s->agree,
+                              .out = words,
                               .staging = sn_exec_address(x, &x->job->train, x->job->staging),
                               .label = "step_end"};
     sn_ticket t = x->comm->ops->post(x->comm, &all);
     SN_TRY(x->comm->ops->wait(x->comm, t, err));
+    if (words != s->agree)
+        memcpy(s->agree, words, sizeof(s->agree));
     s->loss_sum = s->agree[SN_AGREE_LOSS];
     s->sq_norm = s->agree[SN_AGREE_SQ_NORM];
     s->nonfinite = (int64_t)s->agree[SN_AGREE_NONFINITE];

@@ -181,15 +181,15 @@ static int64_t scalars_at(const struct sn_exec *x)
 
 static enum sn_status put_scalars(struct sn_exec *x, struct sn_err *err)
 {
-    int64_t at = scalars_at(x);
-    return sn_device_copy(x, x->state + at, x->host + at, (int64_t)sizeof(struct sn_scalars),
+    int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
+    return sn_device_copy(x, x->state + at, x->host + at, x->job->class_bytes[SN_CLASS_SCALARS],
                           SN_TO_DEVICE, err);
 }
 
 static enum sn_status get_scalars(struct sn_exec *x, struct sn_err *err)
 {
-    int64_t at = scalars_at(x);
-    SN_TRY(sn_device_copy(x, x->host + at, x->state + at, (int64_t)sizeof(struct sn_scalars),
+    int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
+    SN_TRY(sn_device_copy(x, x->host + at, x->state + at, x->job->class_bytes[SN_CLASS_SCALARS],
                           SN_TO_HOST, err));
     return sn_device_wait(x, err);
 }

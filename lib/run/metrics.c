@@ -155,6 +155,10 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
         number(f, "aux_loss", r->aux_loss);
     if (r->has_z_loss)
         number(f, "z_loss", r->z_loss);
+    if (r->has_load) {
+        number(f, "max_vio", r->load.mean);
+        number(f, "max_vio_worst", r->load.worst);
+    }
     number(f, "grad_norm", r->grad_norm);
     number(f, "lr", r->lr);
     (void)fprintf(f, ", \"tokens\": %lld", (long long)r->tokens);

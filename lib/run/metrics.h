@@ -5,6 +5,7 @@
 #define SN_METRICS_H
 
 #include "lib/program/program.h"
+#include "lib/run/load.h"
 #include "lib/run/state.h"
 
 #include <stdbool.h>
@@ -29,6 +30,8 @@ struct sn_step_report {
     double peak;                   /* FLOP/s of all ranks together; 0: unknown */
     bool has_aux_loss, has_z_loss; /* the model's routers have these */
     double aux_loss, z_loss;       /* mean over tokens and layers, without their weights */
+    bool has_load;                 /* the model has experts: */
+    struct sn_load load;           /* how unevenly they were chosen */
     bool fp16;
     double loss_scale;
     int64_t skipped;

@@ -194,12 +194,12 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
     return SN_OK;
 }
 
-/* What the routers' losses were, per layer. */
-static void report_routers(const struct sn_trainer *t, struct sn_step_report *r)
+/* What the routers' losses were, per layer, and how evenly experts were chosen. */
+static void report_routers(struct sn_trainer *t, struct sn_step_report *r)
 {
     const struct sn_model_config *m = &t->env.config->model;
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
-    double layers = m->experts.count ? m->layers / m->experts.every : 0;
+    int layers = sn_expert_layers(m);
     if (layers == 0)
         return;
     r->has_routed = t->job->group_size[SN_GROUP_EXPERT] > 1; /* also where nothing is computed */
@@ -212,6 +212,8 @@ static void report_routers(const struct sn_trainer *t, struct sn_step_report *r)
     r->has_z_loss = m->experts.z_loss > 0;
     r->aux_loss = s->balance_sum / n;
     r->z_loss = s->z_sum / n;
+    r->has_load = true;
+    r->load = sn_load_of(sn_exec_load(t->exec), layers, m->experts.count);
 }
 
 /* Rank 0 tells, of its host under load. A processor is measured after the first step, which need

@@ -8,6 +8,7 @@
 #include "lib/run/accelerator.h"
 #include "lib/run/copies.h"
 #include "lib/run/exec.h"
+#include "lib/run/load.h"
 #include "lib/run/lr.h"
 #include "lib/run/weights.h"
 #include "tests/lib/fake_device.h"
@@ -171,6 +172,24 @@ static void fill(const struct place *p, int64_t first_sample, int micro)
         }
 }
 
+/* Of rank 0, which has the counts of all. */
+static void note_load(struct shared *s, struct place *p, int step)
+{
+    const struct sn_model_config *m = &s->config->model;
+    int layers = sn_expert_layers(m);
+    const double *got = layers ? sn_exec_load(p->exec) : NULL;
+    double choices = (double)s->config->train.global_batch * m->seq * m->experts.top_k;
+    for (int i = 0; i < layers; i++) {
+        double all = 0;
+        for (int e = 0; e < m->experts.count; e++)
+            all += got[i * m->experts.count + e];
+        if (all != (s->out->pace ? 0 : choices))
+            s->out->load_is_whole = false;
+    }
+    struct sn_load l = sn_load_of(got, layers, m->experts.count);
+    s->out->max_vio[step] = l.mean + 100 * l.worst;
+}
+
 static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, int step)
 {
     int64_t first[64], sent[SN_NAXES] = {0}, planned[SN_NAXES];
@@ -203,6 +222,7 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
     if (comm->rank == 0) {
         s->out->loss[step] = x->loss_sum / x->tokens_in_step;
         s->out->norm[step] = x->grad_norm;
+        note_load(s, p, step);
     }
     return true;
 }
@@ -319,11 +339,11 @@ static bool proven(struct layout_run *out, const struct sn_config *c)
 
 void layout_train(struct layout_run *out, const struct sn_config *c)
 {
-    out->traffic_is_planned = false;
+    out->traffic_is_planned = out->load_is_whole = false;
     if (!proven(out, c))
         return;
     struct shared s = {out, c, thread_world_create(layout_ranks(c))};
-    out->traffic_is_planned = out->copies_are_whole = true;
+    out->traffic_is_planned = out->copies_are_whole = out->load_is_whole = true;
     thread_world_run(s.world, body, &s);
     thread_world_destroy(s.world);
 }

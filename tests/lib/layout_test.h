@@ -24,9 +24,11 @@ struct layout_run {
     long in_graphs;          /* kernels of rank 0 that were part of a graph */
     double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
     double val_loss;
-    bool traffic_is_planned; /* every rank, every axis, every step */
-    bool copies_are_whole;   /* of the state, made beside each step; without devices always */
-    char fault[768];         /* "" when it ran */
+    double max_vio[LAYOUT_STEPS_MAX]; /* of experts' load: mean over layers, + 100 x the worst */
+    bool load_is_whole;               /* every layer's experts got all choices, in every step */
+    bool traffic_is_planned;          /* every rank, every axis, every step */
+    bool copies_are_whole; /* of the state, made beside each step; without devices always */
+    char fault[768];       /* "" when it ran */
 };
 
 /* A small model whose sizes suit 1 to 4 ways of everything (heads 12, seq 48). */

@@ -7,6 +7,7 @@
 #include "checkpoint/hfnames.h"
 #include "lib/base/str.h"
 #include "tests/lib/checkpoint_test.h"
+#include "lib/run/load.h"
 #include "tests/lib/learner.h"
 
 enum { EXPERTS = 4, TOP_K = 1, STEPS = 150, LAST = 50 };
@@ -23,14 +24,19 @@ static struct sn_model_config mixture(double rate)
 /* --- balance -------------------------------------------------------------------------------------
  */
 
-/* Tokens of the steps so far by layer and expert. */
+/* Tokens of the steps so far by layer and expert; and the sum of what each of them reports. */
 struct load {
     double got[LAYERS][EXPERTS];
+    double reported, worst;
 };
 
-/* False when counts are not those of all tokens of the step. */
+/* False when counts are not those of all tokens of the step, or not those that are reported. */
 static bool add_counts(struct load *l, const struct speaker *x)
 {
+    const double *load = sn_exec_load(x->exec);
+    struct sn_load report = sn_load_of(load, LAYERS, EXPERTS);
+    l->reported += report.mean;
+    l->worst += report.worst;
     for (int i = 0; i < LAYERS; i++) {
         char name[64];
         (void)snprintf(name, sizeof(name), "layers.%d.ffn.router.bias", i);
@@ -39,6 +45,8 @@ static bool add_counts(struct load *l, const struct speaker *x)
         for (int e = 0; e < EXPERTS && counts; e++) {
             all += (double)counts[e];
             l->got[i][e] += (double)counts[e];
+            if ((double)counts[e] != load[i * EXPERTS + e])
+                return false;
         }
         if (all != BATCH * SEQ * TOP_K)
             return false;
@@ -61,8 +69,12 @@ static double violation_of(const struct load *l)
     return sum / LAYERS;
 }
 
-/* Of the last steps together; -1 when something failed. */
-static double violation_with(double rate)
+/* Of the last steps together, and the mean of what they report; -1 when something failed. */
+struct violation {
+    double together, reported, worst;
+};
+
+static struct violation violation_with(double rate)
 {
     struct speaker x = {0};
     struct sn_err err = {0};
@@ -76,16 +88,31 @@ static double violation_with(double rate)
         good = learner_step(&x, i, &loss, &err) == SN_OK &&
                add_counts(i > STEPS - LAST ? &last : &warm, &x);
     speaker_destroy(&x);
-    return good ? violation_of(&last) : -1;
+    if (!good)
+        return (struct violation){-1, -1, -1};
+    return (struct violation){violation_of(&last), last.reported / LAST, last.worst / LAST};
 }
 
 static void a_bias_balances(void)
 {
-    double without = violation_with(0), with = violation_with(0.02);
-    tap_ok(without > 0 && with > 0, "counts of every step are those of all tokens");
-    tap_ok(with < 0.3 * without,
+    struct violation without = violation_with(0), with = violation_with(0.02);
+    tap_ok(without.together > 0 && with.together > 0,
+           "counts of every step are those of all tokens, and those that it reports");
+    tap_ok(with.together < 0.3 * without.together,
            "the most loaded expert is %.0f %% above the mean with a bias, %.0f %% without",
-           100 * with, 100 * without);
+           100 * with.together, 100 * without.together);
+    tap_ok(with.reported < 0.9 * without.reported && with.worst < 0.9 * without.worst,
+           "MaxVio of a step falls from %.2f to %.2f, of the worst layer from %.2f to %.2f",
+           without.reported, with.reported, without.worst, with.worst);
+}
+
+static void violation_is_the_paper_s(void)
+{
+    static const double counts[] = {1, 2, 3, 2, 8, 0, 0, 0, 5, 5, 5, 5, 0, 0, 0, 0};
+    struct sn_load l = sn_load_of(counts, 4, 4);
+    tap_ok(l.worst == 3 && l.mean == (0.5 + 3 + 0 + 0) / 4,
+           "MaxVio is the largest over the mean, less 1: %.3f, of the worst layer %.3f", l.mean,
+           l.worst);
 }
 
 /* --- state ---------------------------------------------------------------------------------------
@@ -198,6 +225,7 @@ static void our_weights_begin_with_what_they_have(bool has_bias)
 
 int main(void)
 {
+    violation_is_the_paper_s();
     a_bias_balances();
     a_bias_has_no_moments();
     training_goes_on_from_it();
