@@ -103,12 +103,14 @@
  *               whose means are over scalars.tokens_in_step; times loss_scale. f is a constant
  * ROUTE_LOSS    0 logits[T,E] f32, 1 counts[1,E] f32      -     adds the sums over its rows of
  *               sum_e E f_e softmax_e and of lse^2 to scalars.balance_sum and .z_sum
- * PLACE         0 choice[T,k] i32                         0 place[T,k] i32, 1 bounds[1,E+1] i32 -
+ * PLACE         0 choice[T,k] i32, 1 all[C N,k] i32?      0 place[T,k] i32, 1 bounds[1,E+1] i32 -
  *               rows of a matrix in which each expert's are together, in the order of experts, each
  *               expert's in the order of tokens: place[t,j] is that of token t for expert
  *               choice[t,j], bounds[e] .. bounds[e+1] - 1 are expert e's. capacity > 0: of each seq
  *               rows (whole sequences) so many may go to an expert, first choices before second
- *               ones, each in the order of tokens; the others have place -1
+ *               ones, each in the order of positions; the others have place -1. Where sequences are cut, `all`
+ *               has the choices of all C context ranks, N rows each, one rank after the other; rows here
+ *               are those of context_rank from row0 on. Absent: all are here
  * ARRIVE        0 bounds[M,M E+1] i32                     0 arrivals[1,M E+1] i32     -
  *               bounds of M senders over M x E experts, E (`experts`) of each receiver: the list that
  *               receiver `member` gets is sender 0's rows for its experts, expert after expert,

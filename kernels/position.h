@@ -45,4 +45,17 @@ SN_BOTH int64_t sn_row_position(const struct sn_attr *a, int64_t r)
     return sn_position(a, a->context_rank, (a->row0 + r) % sn_rows_per_sample(a));
 }
 
+/* The other way round: which row position p of a sample is, where rank after rank has `rows` rows
+ * and in each the sample begins at `first`. */
+SN_BOTH int64_t sn_row_of(const struct sn_attr *a, int64_t p, int64_t rows, int64_t first)
+{
+    if (a->context <= 1)
+        return first + p;
+    int64_t part = a->seq / a->context, chunk = part / 2;
+    if (!a->zigzag)
+        return p / part * rows + first + p % part;
+    int64_t q = p / chunk, back = 2 * a->context - 1 - q;
+    return q < a->context ? q * rows + first + p % chunk : back * rows + first + chunk + p % chunk;
+}
+
 #endif

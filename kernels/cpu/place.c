@@ -4,21 +4,28 @@
  * Serial: it touches T k numbers once or twice, where what follows touches T k D.
  */
 #include "kernels/cpu/cpu.h"
+#include "kernels/position.h"
 
 static int32_t *row(const struct sn_mat *m, int64_t r)
 {
     return sn_mat_row(m, r);
 }
 
-/* Mark with -1 in `place` who finds no room among rows first .. end - 1; `used` is room for E
- * numbers. */
-static void drop(const struct sn_args *a, int64_t first, int64_t end, int32_t *used)
+/* Mark with -1 in `place` whose choices of the sample find no room; `used` is room for E numbers.
+ */
+static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
 {
-    const struct sn_mat *choice = &a->in[0], *place = &a->out[0];
+    const struct sn_mat *all = a->in[1].p ? &a->in[1] : &a->in[0], *place = &a->out[0];
+    int64_t rows = all->rows / (a->attr.context > 1 ? a->attr.context : 1);
+    int64_t here = rows * a->attr.context_rank + a->attr.row0;
     memset(used, 0, (size_t)a->attr.experts * sizeof(*used));
-    for (int64_t j = 0; j < choice->cols; j++)
-        for (int64_t r = first; r < end; r++)
-            row(place, r)[j] = used[row(choice, r)[j]]++ < a->attr.capacity ? 0 : -1;
+    for (int64_t j = 0; j < all->cols; j++)
+        for (int64_t p = 0; p < a->attr.seq; p++) {
+            int64_t r = sn_row_of(&a->attr, p, rows, sample * sn_rows_per_sample(&a->attr));
+            bool has_room = used[row(all, r)[j]]++ < a->attr.capacity;
+            if (r >= here && r < here + place->rows)
+                row(place, r - here)[j] = has_room ? 0 : -1;
+        }
 }
 
 SN_KERNEL(sn_place)
@@ -28,8 +35,9 @@ SN_KERNEL(sn_place)
     int32_t *bounds = a->out[1].p, n = 0, experts = a->attr.experts;
     for (int64_t r = 0; r < place->rows; r++)
         memset(row(place, r), 0, (size_t)place->cols * sizeof(int32_t));
-    for (int64_t r = 0; a->attr.capacity && r < place->rows; r += a->attr.seq)
-        drop(a, r, r + a->attr.seq, bounds);
+    int64_t whole = a->in[1].p ? a->in[1].rows : place->rows;
+    for (int64_t i = 0; a->attr.capacity && i < whole / a->attr.seq; i++)
+        drop(a, i, bounds);
     memset(bounds, 0, ((size_t)experts + 1) * sizeof(*bounds));
     for (int64_t r = 0; r < place->rows; r++)
         for (int64_t j = 0; j < place->cols; j++)

@@ -8,6 +8,7 @@
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.cuh"
+#include "kernels/position.h"
 
 enum { WARPS = SN_BLOCK / SN_WARP };
 
@@ -21,24 +22,28 @@ static __device__ __forceinline__ int32_t *at(const struct sn_mat &m, int64_t r,
     return (int32_t *)m.p + r * m.ld + c;
 }
 
-/* place = 0 for who finds room, -1 for who does not. */
+/* place = 0 for who finds room, -1 for who does not; where sequences are cut (all ranks' choices are in
+ * 1), of the rows that are here. Without a capacity in one sweep over all rows. */
 static __global__ void __launch_bounds__(SN_BLOCK) mark(const struct sn_args a)
 {
-    const struct sn_mat &choice = a.in[0], &place = a.out[0];
+    const struct sn_mat &place = a.out[0], &all = a.in[1].p ? a.in[1] : a.in[0];
     int64_t experts = a.attr.experts, seq = a.attr.capacity ? a.attr.seq : place.rows;
-    int64_t samples = (place.rows + seq - 1) / seq;
+    int64_t samples = seq ? all.rows / seq : 0;
+    int64_t rows = all.rows / (a.in[1].p && a.attr.context > 1 ? a.attr.context : 1);
+    int64_t here = a.in[1].p ? rows * a.attr.context_rank + a.attr.row0 : 0;
     int lane = (int)threadIdx.x % SN_WARP;
     for (int64_t w = warp_number(); w < samples * experts; w += (int64_t)gridDim.x * WARPS) {
-        int64_t first = w / experts * seq, end = first + seq, used = 0;
-        end = end < place.rows ? end : place.rows;
-        for (int64_t j = 0; j < choice.cols; j++)
-            for (int64_t base = first; base < end; base += SN_WARP) {
-                int64_t r = base + lane;
-                bool mine = r < end && *at(choice, r, j) == w % experts;
-                unsigned who = __ballot_sync((unsigned)SN_ALL_LANES, mine);
+        int64_t sample = w / experts, used = 0;
+        for (int64_t j = 0; j < all.cols; j++)
+            for (int64_t base = 0; base < seq; base += SN_WARP) {
+                int64_t p = base + lane, r = p < seq ? sample * seq + p : 0;
+                if (p < seq && a.in[1].p)
+                    r = sn_row_of(&a.attr, p, rows, sample * sn_rows_per_sample(&a.attr));
+                bool is_its = p < seq && *at(all, r, j) == w % experts;
+                unsigned who = __ballot_sync((unsigned)SN_ALL_LANES, is_its);
                 int64_t rank = used + __popc(who & ((1u << lane) - 1));
-                if (mine)
-                    *at(place, r, j) = a.attr.capacity && rank >= a.attr.capacity ? -1 : 0;
+                if (is_its && r >= here && r < here + place.rows)
+                    *at(place, r - here, j) = a.attr.capacity && rank >= a.attr.capacity ? -1 : 0;
                 used += __popc(who);
             }
     }
@@ -95,7 +100,8 @@ static __global__ void __launch_bounds__(SN_BLOCK) assign(const struct sn_args a
 SN_CUDA_OP(place)
 {
     int64_t experts = a->attr.experts, rows = a->out[0].rows;
-    int64_t samples = a->attr.capacity ? sn_ceil_div(rows, a->attr.seq) : rows > 0;
+    int64_t whole = a->in[1].p ? a->in[1].rows : rows;
+    int64_t samples = a->attr.capacity ? whole / a->attr.seq : rows > 0;
     struct sn_shape one = {1, 1, 1, 1, 1, 0};
     int rc = sn_launch(cx, mark, sn_shape_line(samples * experts * SN_WARP), *a);
     rc = rc ? rc : sn_launch(cx, count, sn_shape_line(experts * SN_WARP), *a);

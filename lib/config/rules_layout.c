@@ -146,26 +146,6 @@ static enum sn_status tensor_divides_tokens(const struct sn_config *c, const str
         near_that_fit(near, c, tensor_fits_tokens, l->tensor, c->model.heads));
 }
 
-/* Who of a sequence's tokens passes an expert by depends on all of them. */
-static enum sn_status capacity_sees_sequences(const struct sn_config *c,
-                                              const struct sn_settings *s, struct sn_err *err)
-{
-    if (c->model.experts.capacity_factor == 0)
-        return SN_OK;
-    if (sn_config_fold(c) > 1)
-        return sn_settings_fail(s, "layout.expert_tensor", err,
-                                "1 routes slices of sequences, but "
-                                "model.experts.capacity_factor (%g) counts the tokens of whole "
-                                "ones; use %d, or a capacity_factor of 0",
-                                c->model.experts.capacity_factor, c->layout.tensor);
-    if (c->layout.context == 1)
-        return SN_OK;
-    return sn_settings_fail(s, "layout.context", err,
-                            "%d cuts sequences, but model.experts.capacity_factor (%g) counts the "
-                            "tokens of whole ones; use 1, or a capacity_factor of 0",
-                            c->layout.context, c->model.experts.capacity_factor);
-}
-
 /* Experts are shared out over the replicas: those of one sequence, then those of others. */
 static enum sn_status experts_are_shared_out(const struct sn_config *c, const struct sn_settings *s,
                                              struct sn_err *err)
@@ -387,11 +367,11 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
                                struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        ranks_are_countable,   tensor_divides_heads,        context_divides,
-        tensor_divides_tokens, capacity_sees_sequences,     experts_are_shared_out,
-        expert_tensor_fits,    tile_is_whole_blocks,        gradients_fit_zero,
-        stages_have_layers,    virtual_stages_interleave,   micro_batches_interleave,
-        split_covers_layers,   shared_layers_stay_together,
+        ranks_are_countable,         tensor_divides_heads,     context_divides,
+        tensor_divides_tokens,       experts_are_shared_out,   expert_tensor_fits,
+        tile_is_whole_blocks,        gradients_fit_zero,       stages_have_layers,
+        virtual_stages_interleave,   micro_batches_interleave, split_covers_layers,
+        shared_layers_stay_together,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

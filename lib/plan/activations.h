@@ -41,6 +41,7 @@
  *   logits       4 T E     router's, fp32; dropped by full, as are the next three
  *   w, choice    4 T k     each
  *   place        4 T k     row of each choice
+ *   choice.all   4 c T k   with a capacity, c > 1, full and comm_aware_recompute: of all context ranks
  *   bounds       4 (E + 1) of each expert's rows
  *   counts       4 E       of the balancing loss: of all replicas; only with aux_loss or z_loss
  *   expert.x     e R D     tokens at their experts; dropped by selective too

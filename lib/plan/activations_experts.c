@@ -32,6 +32,14 @@ static void router(const struct letters *l)
     r.name = "place";
     r.copies = l->m;
     routing(l, r);
+    if (x->capacity_factor > 0 && l->c > 1 && l->full &&
+        l->aware) { /* else made for `place` alone */
+        struct tensor all = r;
+        all.name = "choice.all";
+        all.rows *= l->c;
+        all.sent = true;
+        routing(l, all);
+    }
     r.name = l->P > 1 ? "arrivals" : "bounds";
     r.rows = 1;
     r.cols = l->E + 1;
@@ -102,15 +110,14 @@ void sn_letters_of_experts(struct letters *l)
 {
     const struct sn_experts_config *x = &l->config->model.experts;
     const struct sn_layout_config *y = &l->config->layout;
-    int64_t samples = l->T / l->config->model.seq;
     l->E = x->count;
     l->shared = x->shared;
     l->k = x->top_k;
     l->P = y->expert;
     l->R = l->T * l->k;
-    if (x->capacity_factor > 0 && samples > 0) {
+    if (x->capacity_factor > 0) {
         double each = ceil(x->capacity_factor * l->config->model.seq * x->top_k / x->count);
-        int64_t room = samples * l->E * (int64_t)each;
+        int64_t room = (int64_t)y->micro_batch * l->E * (int64_t)each;
         l->R = room < l->R ? room : l->R;
     }
     l->W = l->R;

@@ -179,6 +179,8 @@ struct sn_view sn_take(struct sn_emit *e, int value, struct sn_layout_form want)
 /* lower_experts.c, for its gradients: */
 /* Experts of layer points that this rank holds. */
 int sn_experts_here(const struct sn_emit *e);
+/* The choices of all ranks that share sequences with this one: `choice` itself, or a new buffer. */
+int sn_choices_gather(struct sn_emit *e, int choice, const char *label);
 /* Where the rows that arrive lie in the window of a round: a new buffer. */
 int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label);
 /* Rows to the experts' ranks, or back; `attr` is that of a first exchange of the layer. Where

@@ -145,16 +145,23 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
 static int place(struct sn_emit *e, const struct sn_node *n, int choice)
 {
     struct sn_program *p = e->p;
+    int all = n->attr.capacity > 0 ? sn_choices_gather(e, choice, n->point) : choice;
     struct sn_routes *r = &e->routes;
     r->place = temp(e, SN_I32, tokens(e), e->job->config->model.experts.top_k, n->point, "place");
     r->bounds = temp(e, SN_I32, 1, n->attr.experts + 1, n->point, "bounds");
     struct sn_op *op = sn_op_add(p, SN_OP_PLACE, "%s", n->point);
+    struct sn_attr at = sn_localised(e, n);
     op->in[0] = sn_view_all(p, choice);
+    op->in[1] = all == choice ? sn_no_view : sn_view_all(p, all);
     op->out[0] = sn_view_all(p, r->place);
     op->out[1] = sn_view_all(p, r->bounds);
     op->attr.experts = n->attr.experts;
     op->attr.capacity = n->attr.capacity;
     op->attr.seq = n->attr.seq;
+    op->attr.context = at.context;
+    op->attr.context_rank = at.context_rank;
+    op->attr.zigzag = at.zigzag;
+    op->attr.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
     return r->place;
 }
 
@@ -217,7 +224,7 @@ int64_t sn_expert_rows(const struct sn_config *c)
     const struct sn_layout_config *l = &c->layout;
     int64_t rows = (int64_t)l->micro_batch * m->seq / l->context;
     int64_t all = rows / sn_config_fold(c) * m->experts.top_k;
-    int64_t room = sn_expert_capacity(m) * m->experts.count * (rows / m->seq); /* samples */
+    int64_t room = sn_expert_capacity(m) * m->experts.count * l->micro_batch;
     return room > 0 && room < all ? room : all;
 }
 

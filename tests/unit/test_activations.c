@@ -252,7 +252,8 @@ static void experts_keep_what_the_formula_says(void)
         x.expert = k % 5 < 3 ? 2 : 4;
         x.data = k % 4 < 2 ? x.expert : 2 * x.expert;
         x.buffer = 0.75 * (1 + k % 3);
-        if (x.experts.capacity_factor == 0 && k % 2) {
+        x.aware = k % 7 < 3;
+        if (k % 2) {
             x.context = 2;
             x.data /= 2;
         }

@@ -182,9 +182,6 @@ static const struct {
              "[data, tensor, context, pipeline]}\n",
      "run.yaml:3:45: layout.axis_order: experts are shared out over data and context "
      "(layout.expert: 2); name data right after context"},
-    {MIXTRAL ", experts: {count: 8, capacity_factor: 1.5}}\n" TRAIN "}\nlayout: {context: 2}\n",
-     "run.yaml:3:19: layout.context: 2 cuts sequences, but model.experts.capacity_factor (1.5) "
-     "counts the tokens of whole ones; use 1, or a capacity_factor of 0"},
     {MODEL "}\n" TRAIN "}\ncheckpoint: {async: soon}\n",
      "run.yaml:3:21: checkpoint.async: got 'soon'; want true or false"},
     {MODEL "}\nmachine: {preset: lassen, file: m.yaml}\n",

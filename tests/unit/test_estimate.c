@@ -50,7 +50,7 @@ static void draw_experts(struct sn_config *c, unsigned *r)
     if (draw(r, 3) == 0)
         c->model.experts.bias = SN_BIAS_LOSS_FREE;
     c->model.experts.jitter = draw(r, 3) == 0 ? 0.1 : 0;
-    if (l->context == 1 && draw(r, 3) == 0)
+    if (draw(r, 3) == 0)
         c->model.experts.capacity_factor = 1.25;
     l->expert_buffer = 1 + (double)draw(r, 3);
     l->comm_aware_recompute = draw(r, 4) == 0;
