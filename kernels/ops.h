@@ -91,13 +91,16 @@
  *               rows are whole numbers of blocks of n elements or parts of one: n = elements /
  *               (blocks_a blocks_b), and n is a multiple or a divisor of both views' cols
  * ROUTE         0 logits[T,E] f32, 1 bias[1,E] f32?       0 w[T,k] f32, 1 choice[T,k] i32,
- *                                                         2 counts[1,E] f32           -
+ *                                                         2 counts[1,E] f32, 3 p[T,k] f32? -
  *               choice: the experts of the k largest logits (with a bias: of softmax_e + bias_e, the
  *               softmax over all E), largest first, of equal ones the lower number; w: the softmax
- *               of their logits among themselves; counts[e]: how often e is in choice
+ *               of their logits among themselves; counts[e]: how often e is in choice.
+ *               sparsemixer (mixer.h; no bias): each choice in turn is of the softmax of what is near
+ *               the largest logit that is left, the largest or, where it draws, drawn; p: its
+ *               probability, w: p, of some that are drawn a third of it
  * ROUTE_DX      0 dw[T,k] f32, 1 logits, 2 choice,        0 dlogits[T,E]              -
  *               3 counts[1,E] f32?
- *               the gradient of w, plus, with counts, those of the losses
+ *               the gradient of w (sparsemixer: of p, by dw), plus, with counts, those of the losses
  *                 aux_loss sum_e E f_e P_e,  f_e = counts[e] / sum counts,  P_e = mean softmax_e
  *                 z_loss mean lse^2,         lse = log sum_e exp(logit_e)
  *               whose means are over scalars.tokens_in_step; times loss_scale. f is a constant
@@ -214,7 +217,7 @@ struct sn_attr {
     enum sn_act act;       /* ACT, ACT_DX */
     int32_t heads, kv_heads, head_dim, rotary_dim;
     int64_t seq;   /* S, of the whole sample */
-    uint32_t site; /* random stream of a DROPOUT, JITTER or ATTENTION: unique within the model */
+    uint32_t site; /* random stream of DROPOUT, JITTER, ATTENTION or ROUTE: unique in the model */
     float theta;   /* ROPE base */
     float eps;     /* norms, ADAMW */
     float scale;   /* ATTENTION */
@@ -230,6 +233,8 @@ struct sn_attr {
     bool any_order;             /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
                                  * may be in whatever order is fastest, other from run to run */
     float aux_loss, z_loss;     /* ROUTE_DX */
+    bool sparsemixer, draws;    /* ROUTE, ROUTE_DX; draws: in training */
+    float range;                /* of a sparsemixer */
     float rate;                 /* BALANCE */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
      * zero: everything is here. */

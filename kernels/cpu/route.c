@@ -5,6 +5,7 @@
  *   chosen: the k largest logits; with a bias those of p + bias (Wang et al., "Auxiliary-Loss-Free
  *   Load Balancing", arXiv 2408.15664, equation 3), which w does not see
  *   dlogit_j = w_j (dw_j - sum_i w_i dw_i)                            of those k
+ *   of a sparsemixer: kernels/mixer.h
  *   aux      L = a sum_e E f_e P_e     dlogit_e = p_e (c_e - sum_i p_i c_i),  c_e = a E f_e
  *   z-loss   L = b mean lse^2          dlogit_e = 2 b lse p_e
  *
@@ -13,6 +14,7 @@
  */
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vmath.h"
+#include "kernels/mixer.h"
 
 /* Largest logit and log of the sum of exponentials. */
 struct row {
@@ -39,17 +41,21 @@ static const float *floats(const struct sn_mat *m, int64_t r)
 /* --- forward -------------------------------------------------------------------------------------
  */
 
+static bool is_taken(int32_t e, const int32_t *choice, int64_t j)
+{
+    bool taken = false;
+    for (int64_t i = 0; i < j; i++)
+        taken = taken || choice[i] == e;
+    return taken;
+}
+
 /* The largest of x that is not among the first j choices; of NaNs the first. */
 static int32_t best(const float *x, int64_t n, const int32_t *choice, int64_t j)
 {
     int32_t found = -1;
-    for (int32_t e = 0; e < n; e++) {
-        bool taken = false;
-        for (int64_t i = 0; i < j; i++)
-            taken = taken || choice[i] == e;
-        if (!taken && (found < 0 || x[e] > x[found]))
+    for (int32_t e = 0; e < n; e++)
+        if (!is_taken(e, choice, j) && (found < 0 || x[e] > x[found]))
             found = e;
-    }
     return found;
 }
 
@@ -76,6 +82,62 @@ static float largest(const float *x, const int32_t *choice, int64_t k)
     return max;
 }
 
+/* A sparsemixer's choice j of a token with the logits x[n]. */
+struct turn {
+    const float *x;
+    int64_t n;
+    const int32_t *choice;
+    int64_t j;
+    float range;
+};
+
+/* Its probabilities, and the largest of them. */
+static int32_t mix(const struct turn *t, float p[SN_CHUNK])
+{
+    int32_t top = best(t->x, t->n, t->choice, t->j);
+    float z = t->x[top];
+    double sum = 0;
+    for (int32_t e = 0; e < t->n; e++) {
+        bool near = !is_taken(e, t->choice, t->j) && sn_mixer_is_near(t->x[e], z, t->range);
+        p[e] = near ? sn_expf(t->x[e] - z) : 0;
+        sum += (double)p[e];
+    }
+    for (int64_t e = 0; e < t->n; e++)
+        p[e] = (float)((double)p[e] / sum);
+    return top;
+}
+
+static int32_t drawn(const float *p, int64_t n, int32_t top, double unit)
+{
+    int32_t found = top; /* of NaNs */
+    double up_to = 0;
+    for (int32_t e = 0; e < n && up_to <= unit; e++) {
+        up_to += (double)p[e];
+        found = p[e] > 0 ? e : found;
+    }
+    return found;
+}
+
+static void mix_row(const struct sn_args *a, int64_t r)
+{
+    float *w = sn_mat_row(&a->out[0], r), p[SN_CHUNK];
+    int32_t *choice = sn_mat_row(&a->out[1], r);
+    int64_t k = a->out[0].cols;
+    struct turn t = {floats(&a->in[0], r), a->in[0].cols, choice, 0, a->attr.range};
+    for (int64_t j = t.j = 0; j < k; t.j = ++j) {
+        int32_t top = choice[j] = mix(&t, p);
+        float factor = 1;
+        if (a->attr.draws) {
+            struct sn_mixer_draw d = sn_mixer_draw(&a->attr, a->scalars, r, k, j);
+            choice[j] = drawn(p, t.n, top, d.unit);
+            factor = sn_mixer_factor(choice[j] == top, &d);
+        }
+        w[j] = factor * p[choice[j]];
+        if (a->out[3].p)
+            ((float *)sn_mat_row(&a->out[3], r))[j] = p[choice[j]];
+    }
+}
+
 static void route_row(const struct sn_args *a, int64_t r)
 {
     const float *x = floats(&a->in[0], r);
@@ -99,7 +161,8 @@ SN_KERNEL(sn_route)
 {
     const struct sn_mat *choice = &a->out[1];
     float *counts = a->out[2].p;
-    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, route_row);
+    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols,
+                a->attr.sparsemixer ? mix_row : route_row);
     for (int64_t e = 0; e < a->out[2].cols; e++)
         counts[e] = 0;
     for (int64_t r = 0; r < choice->rows; r++)
@@ -154,28 +217,47 @@ static void loss_gradient(const struct sn_args *a, int64_t r, float *d)
     }
 }
 
-static void dx_row(const struct sn_args *a, int64_t r)
+static void weights_gradient(const struct sn_args *a, int64_t r, float *d)
 {
     const float *dw = floats(&a->in[0], r), *x = floats(&a->in[1], r);
     const int32_t *choice = sn_mat_row(&a->in[2], r);
-    const struct sn_mat *dx = &a->out[0];
-    int64_t k = a->in[0].cols, n = dx->cols;
+    int64_t k = a->in[0].cols;
     float max = largest(x, choice, k);
     double sum = 0, mean = 0;
     for (int64_t j = 0; j < k; j++)
         sum += (double)sn_expf(x[choice[j]] - max);
     for (int64_t j = 0; j < k; j++)
         mean += (double)sn_expf(x[choice[j]] - max) / sum * (double)dw[j];
-    float wide[SN_CHUNK];
-    float *d = dx->dtype == SN_F32 ? sn_mat_row(dx, r) : wide;
-    for (int64_t e = 0; e < n; e++)
-        d[e] = 0;
     for (int64_t j = 0; j < k; j++)
         d[choice[j]] = (float)((double)sn_expf(x[choice[j]] - max) / sum * ((double)dw[j] - mean));
+}
+
+static void mixer_gradient(const struct sn_args *a, int64_t r, float *d)
+{
+    const float *dw = floats(&a->in[0], r);
+    const int32_t *choice = sn_mat_row(&a->in[2], r);
+    struct turn t = {floats(&a->in[1], r), a->in[1].cols, choice, 0, a->attr.range};
+    float p[SN_CHUNK];
+    for (; t.j < a->in[0].cols; t.j++) {
+        (void)mix(&t, p); /* which is the largest is of no matter here */
+        float g = dw[t.j] * p[choice[t.j]];
+        for (int64_t e = 0; e < t.n; e++)
+            d[e] += g * ((float)(e == choice[t.j]) - p[e]);
+    }
+}
+
+static void dx_row(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *dx = &a->out[0];
+    float wide[SN_CHUNK];
+    float *d = dx->dtype == SN_F32 ? sn_mat_row(dx, r) : wide;
+    for (int64_t e = 0; e < dx->cols; e++)
+        d[e] = 0;
+    (a->attr.sparsemixer ? mixer_gradient : weights_gradient)(a, r, d);
     if (a->in[3].p)
         loss_gradient(a, r, d);
     if (d == wide)
-        sn_row_store(sn_mat_row(dx, r), dx->dtype, wide, n);
+        sn_row_store(sn_mat_row(dx, r), dx->dtype, wide, dx->cols);
 }
 
 SN_KERNEL(sn_route_dx)

@@ -1,9 +1,10 @@
 /*
- * route.cu - ROUTE, ROUTE_DX and ROUTE_LOSS: formulas as in kernels/cpu/route.c. A warp has a row;
- * sums over experts are in double.
+ * route.cu - ROUTE, ROUTE_DX and ROUTE_LOSS: formulas as in kernels/cpu/route.c and
+ * kernels/mixer.h. A warp has a row; sums over experts are in double.
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.cuh"
+#include "kernels/mixer.h"
 
 enum { WARPS = SN_BLOCK / SN_WARP };
 
@@ -49,6 +50,14 @@ static __device__ __forceinline__ bool beats(float v, int32_t e, float w, int32_
     return v > w || (v == w && e < f);
 }
 
+static __device__ __forceinline__ bool is_taken(int32_t e, const int32_t *choice, int64_t j)
+{
+    bool taken = false;
+    for (int64_t i = 0; i < j; i++)
+        taken = taken || choice[i] == e;
+    return taken;
+}
+
 /* What the choice goes by: the logits, or with a bias the softmax of all of them plus it. */
 struct scores {
     const float *x, *bias;
@@ -86,10 +95,7 @@ static __device__ int32_t best(const struct scores &x, int64_t n, const int32_t 
     int32_t found = -1, first = INT32_MAX;
     float top = 0;
     for (int32_t e = lane; e < n; e += SN_WARP) {
-        bool taken = false;
-        for (int64_t i = 0; i < j; i++)
-            taken = taken || choice[i] == e;
-        if (taken)
+        if (is_taken(e, choice, j))
             continue;
         first = e < first ? e : first;
         float own = x.at(e);
@@ -137,6 +143,91 @@ static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
     }
 }
 
+/* --- forward, of a sparsemixer --------------------------------------------------------------- */
+
+/* Choice j of a token with the logits x[n], the largest of those that are left, and the sum that
+ * makes probabilities. */
+struct turn {
+    const float *x;
+    int64_t n;
+    const int32_t *choice;
+    int64_t j;
+    float range;
+    int32_t top;
+    double sum;
+    __device__ __forceinline__ float weight(int32_t e) const
+    {
+        bool near = !is_taken(e, choice, j) && sn_mixer_is_near(x[e], x[top], range);
+        return near ? expf(x[e] - x[top]) : 0;
+    }
+    __device__ __forceinline__ float p(int32_t e) const
+    {
+        return (float)((double)weight(e) / sum);
+    }
+};
+
+static __device__ void mix(struct turn &t, int64_t j, int lane)
+{
+    const struct scores all = {t.x, NULL, 0};
+    double sum = 0;
+    t.j = j;
+    t.top = best(all, t.n, t.choice, j, lane);
+    for (int32_t e = lane; e < t.n; e += SN_WARP)
+        sum += (double)t.weight(e);
+    t.sum = sn_warp_sum(sum);
+}
+
+/* For all lanes: the first expert up to which probabilities are more than `unit`, at least the last
+ * that has any. */
+static __device__ int32_t drawn(const struct turn &t, double unit, int lane)
+{
+    int32_t found = t.top; /* of NaNs */
+    double before = 0;
+    for (int32_t base = 0; base < t.n && before <= unit; base += SN_WARP) {
+        int32_t e = base + lane;
+        float p = e < t.n ? t.p(e) : 0;
+        double up_to = (double)p;
+        for (int d = 1; d < SN_WARP; d *= 2) {
+            double less = __shfl_up_sync((unsigned)SN_ALL_LANES, up_to, (unsigned)d);
+            up_to += lane >= d ? less : 0;
+        }
+        up_to += before;
+        unsigned may = __ballot_sync((unsigned)SN_ALL_LANES, p > 0 && up_to - (double)p <= unit);
+        found = may ? base + SN_WARP - 1 - __clz((int)may) : found;
+        before = __shfl_sync((unsigned)SN_ALL_LANES, up_to, SN_WARP - 1);
+    }
+    return found;
+}
+
+static __global__ void __launch_bounds__(SN_BLOCK) route_mixed(const struct sn_args a)
+{
+    const struct sn_mat &x = a.in[0];
+    int lane = (int)threadIdx.x % SN_WARP;
+    int64_t k = a.out[0].cols;
+    for (int64_t r = warp_number(); r < x.rows; r += (int64_t)gridDim.x * WARPS) {
+        int32_t *choice = (int32_t *)a.out[1].p + r * a.out[1].ld;
+        struct turn t = {floats(x, r), x.cols, choice, 0, a.attr.range, 0, 0};
+        for (int64_t j = 0; j < k; j++) {
+            float factor = 1;
+            mix(t, j, lane);
+            int32_t found = t.top;
+            if (a.attr.draws) {
+                struct sn_mixer_draw d = sn_mixer_draw(&a.attr, a.scalars, r, k, j);
+                found = drawn(t, d.unit, lane);
+                factor = sn_mixer_factor(found == t.top, &d);
+            }
+            float p = t.p(found);
+            if (lane == 0) {
+                choice[j] = found;
+                ((float *)a.out[0].p)[r * a.out[0].ld + j] = factor * p;
+                if (a.out[3].p)
+                    ((float *)a.out[3].p)[r * a.out[3].ld + j] = p;
+            }
+            __syncwarp(); /* the next search reads it */
+        }
+    }
+}
+
 /* How often each expert is chosen; a warp for each. */
 static __global__ void __launch_bounds__(SN_BLOCK) count(const struct sn_args a)
 {
@@ -155,7 +246,8 @@ static __global__ void __launch_bounds__(SN_BLOCK) count(const struct sn_args a)
 
 SN_CUDA_OP(route)
 {
-    int rc = sn_launch(cx, route, sn_shape_line(a->in[0].rows * SN_WARP), *a);
+    int rc = sn_launch(cx, a->attr.sparsemixer ? route_mixed : route,
+                       sn_shape_line(a->in[0].rows * SN_WARP), *a);
     return rc ? rc : sn_launch(cx, count, sn_shape_line(a->out[2].cols * SN_WARP), *a);
 }
 
@@ -249,6 +341,43 @@ static __device__ struct loss_terms loss_terms_of(const struct sn_args &a, const
     return t;
 }
 
+/* What the losses add for expert e. */
+static __device__ __forceinline__ float loss_term(const struct sn_args &a, const float *x,
+                                                  int64_t e, const struct loss_terms &t)
+{
+    return (float)(exp((double)x[e] - t.lse) *
+                   (t.each * (double)((const float *)a.in[3].p)[e] - t.mean + t.z));
+}
+
+static __global__ void __launch_bounds__(SN_BLOCK) route_mixed_dx(const struct sn_args a)
+{
+    const struct sn_mat &dx = a.out[0];
+    int lane = (int)threadIdx.x % SN_WARP;
+    int64_t k = a.in[0].cols;
+    for (int64_t r = warp_number(); r < dx.rows; r += (int64_t)gridDim.x * WARPS) {
+        const float *dw = floats(a.in[0], r), *x = floats(a.in[1], r);
+        struct turn t = {x, dx.cols, choices(a.in[2], r), 0, a.attr.range, 0, 0};
+        struct loss_terms l = {0, 0, 0, 0};
+        if (a.in[3].p)
+            l = loss_terms_of(a, x, lane);
+        for (int64_t base = 0; base < dx.cols; base += SN_WARP) {
+            int32_t e = (int32_t)(base + lane);
+            float d[1] = {0};
+            for (int64_t j = 0; j < k; j++) { /* of few choices, most often among 32 experts */
+                mix(t, j, lane);
+                int32_t own = t.choice[j];
+                if (e < dx.cols)
+                    d[0] += dw[j] * t.p(own) * ((float)(e == own) - t.p(e));
+            }
+            if (e >= dx.cols)
+                continue;
+            if (a.in[3].p)
+                d[0] += loss_term(a, x, e, l);
+            sn_any::store(dx, r, e, d);
+        }
+    }
+}
+
 static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args a)
 {
     const struct sn_mat &dx = a.out[0];
@@ -272,8 +401,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args
                 if (choice[j] == e)
                     d[0] = (float)((double)expf(x[e] - max) / sum * ((double)dw[j] - mean));
             if (a.in[3].p)
-                d[0] += (float)(exp((double)x[e] - t.lse) *
-                                (t.each * (double)((const float *)a.in[3].p)[e] - t.mean + t.z));
+                d[0] += loss_term(a, x, e, t);
             sn_any::store(dx, r, e, d);
         }
     }
@@ -281,5 +409,6 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args
 
 SN_CUDA_OP(route_dx)
 {
-    return sn_launch(cx, route_dx, sn_shape_line(a->out[0].rows * SN_WARP), *a);
+    return sn_launch(cx, a->attr.sparsemixer ? route_mixed_dx : route_dx,
+                     sn_shape_line(a->out[0].rows * SN_WARP), *a);
 }

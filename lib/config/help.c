@@ -125,8 +125,8 @@ static bool is_kept(const struct sn_key *section)
     return false;
 }
 
-/* A dense model says nothing of experts, and one without shared experts, noise or a bias nothing of
- * those: its text and its hash are what they always were. */
+/* A dense model says nothing of experts, and one without shared experts, noise, a bias or another
+ * router than softmax nothing of those: its text and its hash are what they always were. */
 static bool is_said(const struct sn_key *k, const struct sn_config *c)
 {
     const struct sn_experts_config *x = &c->model.experts;
@@ -135,6 +135,10 @@ static bool is_said(const struct sn_key *k, const struct sn_config *c)
     if (strcmp(k->name, "model.experts.jitter") == 0 && x->jitter == 0)
         return false;
     if (strncmp(k->name, "model.experts.bias", 18) == 0 && x->bias == SN_BIAS_NONE)
+        return false;
+    if ((strcmp(k->name, "model.experts.router") == 0 ||
+         strcmp(k->name, "model.experts.mixer_range") == 0) &&
+        x->router == SN_ROUTER_SOFTMAX)
         return false;
     return c->model.experts.count > 0 || (strncmp(k->name, "model.experts", 13) != 0 &&
                                           strcmp(k->name, "layout.expert_buffer") != 0 &&

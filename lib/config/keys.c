@@ -33,6 +33,7 @@ _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
 
 static const char *const families[] = {"gpt2", "gpt-neox", "llama", "mixtral", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
+static const char *const routers[] = {"softmax", "sparsemixer", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
@@ -138,7 +139,10 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES},
     {ROW("model.experts.z_loss", FLOAT, AT(model.experts.z_loss), "Weight of the router's z-loss."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
-    {ROW("model.experts.router", TEXT, NONE, "Function of the router."), ONLY("softmax")},
+    {ROW("model.experts.router", ENUM, AT(model.experts.router), "Function of the router. softmax: the top_k largest logits, weighed among themselves; sparsemixer: GRIN's, which draws experts in training and estimates the gradient of the choice."),
+        NAMES(routers), DEFAULT("softmax"), DECIDES},
+    {ROW("model.experts.mixer_range", FLOAT, AT(model.experts.mixer_range), "Experts whose logit z is at most mixer_range (|z| + |z*|) below the largest one, z*, are those that a sparsemixer draws among; no effect with another router."),
+        RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES},
     {ROW("model.experts.jitter", FLOAT, AT(model.experts.jitter), "Noise on what routers see in training: each feature times a number of 1 - jitter .. 1 + jitter; 0: none."),
         RANGE(0, 0.99L, NULL), DEFAULT("0.0"), DECIDES},
     {ROW("model.experts.bias", ENUM, AT(model.experts.bias), "Balancing by a bias that routers add to their probabilities for the choice alone; loss-free: moved after each step by what experts got. Set aux_loss to 0 to balance by it alone."),

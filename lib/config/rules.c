@@ -180,6 +180,16 @@ static enum sn_status experts_fit_model(const struct sn_config *c, const struct 
                                 "%d is more than model.layers (%d), so that no layer has experts; "
                                 "want at most that",
                                 x->every, m->layers);
+    if (x->router == SN_ROUTER_SPARSEMIXER && x->top_k > 2)
+        return sn_settings_fail(s, "model.experts.top_k", err,
+                                "%d, but a sparsemixer (model.experts.router) draws one expert or "
+                                "two for a token; want 1 or 2, or router: softmax",
+                                x->top_k);
+    if (x->router == SN_ROUTER_SPARSEMIXER && x->bias != SN_BIAS_NONE)
+        return sn_settings_fail(
+            s, "model.experts.bias", err,
+            "loss-free decides the choice that a sparsemixer (model.experts.router) "
+            "draws; want bias: none, or router: softmax");
     /* Counts of a step are fp32 sums, of whole numbers while they are exact. */
     if (x->bias != SN_BIAS_NONE && (int64_t)c->train.global_batch * m->seq > 1 << 24)
         return sn_settings_fail(s, "model.experts.bias", err,

@@ -5,7 +5,8 @@
  *   dispatch     y[place] = x[t]                  dx[t] = sum_j dy[place]: combine without weights
  *   expert_gemm  as GEMM, segment by segment
  *   exchange     the other way
- *   route        softmax of the chosen logits, and the losses
+ *   route        softmax of the chosen logits, and the losses; of a sparsemixer the rows' gradients
+ *                are weighed by p, and dw is that of p (kernels/mixer.h)
  *
  * Of rows beyond the experts' window nothing is kept but what came back of them. In a further round
  * they are sent again, computed again as far as gradients read it, and followed by their gradients:
@@ -16,6 +17,21 @@
 static bool wants(const struct sn_emit *e, struct sn_view v)
 {
     return v.buf >= 0 && e->p->bufs[v.buf].needs_grad;
+}
+
+/* What the gradients of rows are weighed by, where the rows were weighed by w: a sparsemixer's p.
+ */
+static struct sn_view backward_weights(struct sn_emit *e, struct sn_view w)
+{
+    int origin = w.buf < 0 ? -1 : e->origin[w.buf];
+    for (int i = e->unit_begin; i < e->unit_end && !e->p->failed; i++) {
+        struct sn_op f = e->p->ops[i];
+        if (f.kind != SN_OP_ROUTE || f.out[0].buf != origin || !f.attr.sparsemixer)
+            continue;
+        w = f.out[3];
+        w.buf = sn_recomputed(e, w.buf);
+    }
+    return w;
 }
 
 void sn_grad_combine(struct sn_emit *e, const struct sn_op *f)
@@ -34,10 +50,11 @@ void sn_grad_combine(struct sn_emit *e, const struct sn_op *f)
     if (!wants(e, f->in[0]))
         return;
     int dx = sn_buffer_like(p, f->in[0].buf, "d");
+    struct sn_view w = backward_weights(e, f->in[2]);
     struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%.60s.dx", f->label);
     op->in[0] = dy;
     op->in[1] = f->in[1];
-    op->in[2] = f->in[2];
+    op->in[2] = w;
     op->out[0] = sn_view_all(p, dx);
     sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
 }

@@ -2,7 +2,7 @@
  * lower_experts.c - a router, and the experts that its tokens visit.
  *
  *   logits = x W^T                    gemm, fp32
- *   w, choice = the k largest         route
+ *   w, choice = the k largest         route; a sparsemixer's are drawn (kernels/mixer.h)
  *   rows by expert                    place
  *   x to those rows                   dispatch
  *   gate and up, SwiGLU, down         expert_gemm, swiglu, expert_gemm
@@ -165,8 +165,15 @@ static int place(struct sn_emit *e, const struct sn_node *n, int choice)
     return r->place;
 }
 
-/* Noise on what the router sees, in training alone; the experts see x. The factors are those of
- * the token, whichever ranks route it. */
+/* Attributes of what draws numbers for tokens: those of the token, whichever ranks route it. */
+static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n)
+{
+    struct sn_attr a = sn_localised(e, n);
+    a.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
+    return a;
+}
+
+/* Noise on what the router sees, in training alone; the experts see x. */
 static struct sn_view jittered(struct sn_emit *e, const struct sn_node *n, struct sn_view x)
 {
     if (!e->train || n->attr.jitter <= 0 || e->p->failed)
@@ -176,43 +183,51 @@ static struct sn_view jittered(struct sn_emit *e, const struct sn_node *n, struc
     struct sn_op *op = sn_op_add(e->p, SN_OP_JITTER, "%s", n->point);
     op->in[0] = x;
     op->out[0] = sn_view_all(e->p, y);
-    op->attr = sn_localised(e, n);
-    op->attr.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
+    op->attr = of_tokens(e, n);
     return op->out[0];
+}
+
+/* Which experts a token visits, from its logits. What w adds to the gradient of is w; of a
+ * sparsemixer it is p, which the gradient of the sum reads (grad_experts.c). */
+static int route(struct sn_emit *e, const struct sn_node *n, int logits)
+{
+    int64_t rows = tokens(e), k = e->job->config->model.experts.top_k;
+    int w = temp(e, SN_F32, rows, k, n->point, "w");
+    int choice = temp(e, SN_I32, rows, k, n->point, "choice");
+    int counts = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts");
+    int p = n->attr.sparsemixer && e->train ? temp(e, SN_F32, rows, k, n->point, "p") : -1;
+    set_needs(e, w, needs(e, logits));
+    struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE, "%s", n->point);
+    op->in[0] = sn_view_all(e->p, logits);
+    op->in[1] = n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[n->param[1]]);
+    op->out[0] = sn_view_all(e->p, w);
+    op->out[1] = sn_view_all(e->p, choice);
+    op->out[2] = sn_view_all(e->p, counts);
+    op->out[3] = p < 0 ? sn_no_view : sn_view_all(e->p, p);
+    op->attr = of_tokens(e, n);
+    op->attr.draws = e->train;
+    add_losses(e, n, logits, counts);
+    add_counts(e, n, counts);
+    add_load(e, n, counts);
+    e->routes.w = w;
+    return choice;
 }
 
 void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
     int part = e->job->first_part[n->param[0]];
-    int64_t rows = tokens(e), k = e->job->config->model.experts.top_k;
     struct sn_view x = jittered(e, n, sn_take(e, n->in[0], taken(e)));
     bool trains = needs(e, x.buf) || sn_part_trains(e, part);
-    int logits = temp(e, SN_F32, rows, n->attr.experts, n->point, "logits");
+    int logits = temp(e, SN_F32, tokens(e), n->attr.experts, n->point, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);
     op->in[0] = x;
     op->in[1] = sn_weight(e, part);
     op->out[0] = sn_view_all(p, logits);
     op->attr.trans_b = true;
-    int w = temp(e, SN_F32, rows, k, n->point, "w");
-    int choice = temp(e, SN_I32, rows, k, n->point, "choice");
-    int counts = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts");
     set_needs(e, logits, trains);
-    set_needs(e, w, trains);
-    op = sn_op_add(p, SN_OP_ROUTE, "%s", n->point);
-    op->in[0] = sn_view_all(p, logits);
-    op->in[1] = n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[n->param[1]]);
-    op->out[0] = sn_view_all(p, w);
-    op->out[1] = sn_view_all(p, choice);
-    op->out[2] = sn_view_all(p, counts);
-    op->attr.aux_loss = n->attr.aux_loss;
-    op->attr.z_loss = n->attr.z_loss;
-    add_losses(e, n, logits, counts);
-    add_counts(e, n, counts);
-    add_load(e, n, counts);
-    e->routes.w = w;
-    (void)place(e, n, choice);
-    e->value[n->out] = (struct sn_value_place){w, taken(e), w};
+    (void)place(e, n, route(e, n, logits));
+    e->value[n->out] = (struct sn_value_place){e->routes.w, taken(e), e->routes.w};
 }
 
 /* --- the experts ---------------------------------------------------------------------------------

@@ -117,6 +117,10 @@ static inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);
 }
+static inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
 static inline int __ffs(int x)
 {
     return __builtin_ffs(x);

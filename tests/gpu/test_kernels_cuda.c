@@ -250,6 +250,28 @@ static void route(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 0, shape(type, t, EXPERTS), SN_WRITE);
 }
 
+/* A sparsemixer's. Few tokens: where a draw meets the edge between two experts by a rounding, both
+ * are right. */
+static void mix(struct kt *k, enum sn_op_kind kind)
+{
+    int64_t t = size(512, 16);
+    if (kind == SN_OP_ROUTE_DX) {
+        route(k, kind);
+        k->a.attr.sparsemixer = true;
+        k->a.attr.range = 1e6f; /* all are near, and any may have been drawn */
+        return;
+    }
+    k->a.attr =
+        (struct sn_attr){.seq = t, .site = 7, .sparsemixer = true, .draws = true, .range = 0.5f};
+    k->scalars.seed = 5;
+    k->scalars.step = 3;
+    kt_in(k, 0, shape(SN_F32, t, EXPERTS));
+    kt_out(k, 0, shape(SN_F32, t, 2), SN_WRITE);
+    kt_out(k, 1, shape(SN_I32, t, 2), SN_WRITE);
+    kt_out(k, 2, shape(SN_F32, 1, EXPERTS), SN_WRITE);
+    kt_out(k, 3, shape(SN_F32, t, 2), SN_WRITE);
+}
+
 static void place(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
@@ -362,6 +384,8 @@ static const struct {
     {SN_OP_SWAP, "SWAP", swap, 0},
     {SN_OP_ROUTE, "ROUTE", route, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX", route, 1e-5},
+    {SN_OP_ROUTE, "ROUTE of a sparsemixer", mix, 1e-6},
+    {SN_OP_ROUTE_DX, "ROUTE_DX of a sparsemixer", mix, 1e-5},
     {SN_OP_PLACE, "PLACE", place, 0},
     {SN_OP_ARRIVE, "ARRIVE", arrive, 0},
     {SN_OP_DISPATCH, "DISPATCH", move_rows, 1e-6},

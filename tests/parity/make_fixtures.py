@@ -39,6 +39,7 @@ Conventions under test (kernels/ops.h, DESIGN.md 4):
            after a step bias_e += rate sign(mean count - count_e), counts over the global batch
   jitter   of a router's input: each feature times 1 - jitter + 2 jitter u, u of Philox4x32-10 by
            (seed, step, layer, sample, element): kernels/dropout.h
+  router   sparsemixer: GRIN's Algorithm 1, drawn by Philox4x32-10: kernels/mixer.h
   shared   experts: one feed-forward part of `shared` times the width for every token, without weight
 """
 import argparse
@@ -97,6 +98,10 @@ CASES = {
                            vocab=101, seq=21, tied=False, seed=1111,
                            experts=dict(count=4, top_k=2, capacity_factor=0.0, aux_loss=0.02,
                                         z_loss=0.0, jitter=0.2)),
+    "mixtral-mixer": dict(BASE, family="mixtral", layers=2, hidden=32, heads=4, kv_heads=2, ffn=24,
+                          vocab=101, seq=20, tied=False, seed=1212,
+                          experts=dict(count=5, top_k=2, capacity_factor=0.0, aux_loss=0.02,
+                                       z_loss=0.01, router="sparsemixer", mixer_range=0.6)),
 }
 # The tensors that a pattern over sennit's names means here.
 FROZEN = {"embed.*": "model.embed_tokens.*"}
@@ -353,6 +358,40 @@ def noise(c, layer, step, first, shape):
     return 1 - jitter + 2 * jitter * torch.tensor(factors, dtype=torch.float64).reshape(shape)
 
 
+def mixes(logits, c, layer, step, first):
+    """GRIN's Algorithm 1 on logits[B,S,E], whose first sample is number `first` of the run: what
+    experts' results are multiplied by [B,S,E], what gradients go back by, and the choices [B,S,2]."""
+    x, (b, s, n) = c["experts"], logits.shape
+    k = philox(RUN_SEED, step, 0x6d697872)
+    key, site, top_k = k[1] << 32 | k[0], 4 * (layer + 1) + 3, x["top_k"]
+    taken = torch.zeros_like(logits, dtype=torch.bool)
+    w, p_all, choices = torch.zeros_like(logits), torch.zeros_like(logits), []
+    for j in range(top_k):
+        left = logits.detach().masked_fill(taken, -math.inf)
+        top, largest = left.max(-1, keepdim=True)
+        near = ~taken & (top - logits.detach() <= x["mixer_range"] * (logits.detach().abs() + top.abs()))
+        p = torch.softmax(logits.masked_fill(~near, -math.inf), -1)
+        drawn, factor = torch.zeros_like(largest), torch.ones_like(top)
+        sums = p.detach().cumsum(-1)
+        for i in range(b):
+            for t in range(s):
+                words = philox(key, site << 32 | first + i, t * top_k + j)
+                drawn[i, t, 0] = int((sums[i, t] <= words[0] / 2 ** 32).sum())
+                if drawn[i, t, 0] != largest[i, t, 0] and words[1] >= 2 ** 30:
+                    factor[i, t, 0] = 1 / 3
+        own = torch.zeros_like(logits).scatter(-1, drawn, 1.0)
+        p_all = p_all + p * own
+        w = w + factor * p.detach() * own
+        taken = taken | (own > 0)
+        choices.append(drawn)
+    return w, p_all, torch.cat(choices, -1)
+
+
+def forward_of(value, gradient):
+    """The one's value with the other's gradient."""
+    return gradient + (value - gradient).detach()
+
+
 def swiglu(a, gate, up, down):
     gate, up = a @ gate.T, a @ up.T
     return (gate * torch.sigmoid(gate) * up) @ down.T
@@ -367,7 +406,11 @@ def experts(w, layer, c, a, extra):
         seen = a * noise(c, layer, *extra[2], a.shape).to(a.dtype)
     logits = seen @ w[p + "gate.weight"].T
     bias = own + "router.bias"
-    weight, choice = routes(logits, x, w.get(bias))
+    if x.get("router") == "sparsemixer":
+        weight, back, choice = mixes(logits, c, layer, *extra[2])
+    else:
+        weight, choice = routes(logits, x, w.get(bias))
+        back = weight
     got = torch.bincount(choice.flatten(), minlength=x["count"])
     if bias in w and extra:
         extra[1][bias] = extra[1].get(bias, 0) + got
@@ -378,8 +421,8 @@ def experts(w, layer, c, a, extra):
     y = torch.zeros_like(a)
     for e in range(x["count"]):
         q = p + f"experts.{e}."
-        y = y + weight[..., e:e + 1] * swiglu(a, w[q + "w1.weight"], w[q + "w3.weight"],
-                                              w[q + "w2.weight"])
+        out = swiglu(a, w[q + "w1.weight"], w[q + "w3.weight"], w[q + "w2.weight"])
+        y = y + forward_of(weight[..., e:e + 1] * out, back[..., e:e + 1] * out)
     if "shared" in x:
         y = y + swiglu(a, w[own + "shared.gate.weight"], w[own + "shared.up.weight"],
                        w[own + "shared.down.weight"])

@@ -227,6 +227,7 @@ static void experts_keep_what_the_formula_says(void)
         static const struct sn_experts_config of[] = {
             {.count = 4, .top_k = 2, .every = 1, .aux_loss = 0.01},
             {.count = 8,
+             .router = SN_ROUTER_SPARSEMIXER,
              .top_k = 1,
              .every = 2,
              .capacity_factor = 0.5,

@@ -167,6 +167,14 @@ static const struct {
      "run.yaml:1:118: model.experts.bias: unknown name 'free'; want none or loss-free"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free, bias_rate: -0.1}}\n",
      "run.yaml:1:140: model.experts.bias_rate: -0.1 is outside 0..1"},
+    {MIXTRAL ", experts: {count: 8, router: hash}}\n",
+     "run.yaml:1:120: model.experts.router: unknown name 'hash'; want softmax or sparsemixer"},
+    {MIXTRAL ", experts: {count: 8, top_k: 3, router: sparsemixer}}\n" TRAIN "}\n",
+     "run.yaml:1:119: model.experts.top_k: 3, but a sparsemixer (model.experts.router) draws one "
+     "expert or two for a token; want 1 or 2, or router: softmax"},
+    {MIXTRAL ", experts: {count: 8, router: sparsemixer, bias: loss-free}}\n" TRAIN "}\n",
+     "run.yaml:1:139: model.experts.bias: loss-free decides the choice that a sparsemixer "
+     "(model.experts.router) draws; want bias: none, or router: softmax"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free}}\n"
              "train: {steps: 4, global_batch: 1048576}\n",
      "run.yaml:1:118: model.experts.bias: counts the tokens of a step, at most 16777216, but "

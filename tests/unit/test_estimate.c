@@ -49,6 +49,8 @@ static void draw_experts(struct sn_config *c, unsigned *r)
                                                   .aux_loss = draw(r, 2) ? 0.01 : 0};
     if (draw(r, 3) == 0)
         c->model.experts.bias = SN_BIAS_LOSS_FREE;
+    else if (draw(r, 3) == 0)
+        c->model.experts.router = SN_ROUTER_SPARSEMIXER;
     c->model.experts.jitter = draw(r, 3) == 0 ? 0.1 : 0;
     if (draw(r, 3) == 0)
         c->model.experts.capacity_factor = 1.25;
