@@ -17,7 +17,9 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
                recompute[l->recompute], l->zero,
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
     if (l->expert > 1)
-        sn_str_add(out, "\"expert_node\": %d, ", l->expert_node > 1 ? l->expert_node : 1);
+        sn_str_add(out, "\"expert_node\": %d, \"expert_chunks\": %d, ",
+                   l->expert_node > 1 ? l->expert_node : 1,
+                   l->expert_chunks > 1 ? l->expert_chunks : 1);
     sn_str_add(out, "\"split\": %s", l->n_split ? "[" : "\"auto\"");
     for (int i = 0; i < l->n_split; i++)
         sn_str_add(out, "%s%d", i ? ", " : "", l->split[i]);

@@ -3,6 +3,7 @@
 #include "bin/plan_json.h"
 
 #include "lib/plan/activations.h"
+#include "lib/plan/chunks.h"
 #include "lib/plan/hops.h"
 #include "lib/plan/named.h"
 
@@ -153,6 +154,28 @@ static void text_hops(const struct sn_plan_report *r)
                      l->expert / h.even, h.even, two);
 }
 
+/* How they are cut, and what that is worth. */
+static void text_chunks(const struct sn_plan_report *r)
+{
+    const struct sn_job *j = r->stages->job[0];
+    int chunks = j->config->layout.expert_chunks;
+    struct sn_chunks c;
+    struct sn_err err;
+    char now[16], other[16];
+    if (j->config->layout.expert <= 1 ||
+        sn_chunks_choose(&c, j->config, &j->grid, r->pricer->machine, r->pricer->software, &err) !=
+            SN_OK)
+        return;
+    if (chunks > 1)
+        (void)printf("in %d chunks", chunks);
+    else
+        (void)printf("all at once");
+    (void)duration(now, c.seconds[1]);
+    (void)duration(other, c.seconds[c.n]);
+    (void)printf(": a layer's step takes %s all at once, %s in %d chunk%s, which is least\n", now,
+                 other, c.n, c.n > 1 ? "s" : "");
+}
+
 static void text_plan(const struct sn_plan_report *r)
 {
     const struct sn_plan *p = r->plan;
@@ -169,6 +192,7 @@ static void text_plan(const struct sn_plan_report *r)
         (void)printf("; experts shared out over %d", c->layout.expert);
     (void)printf("\n");
     text_hops(r);
+    text_chunks(r);
     text_time(r);
     text_memory(&p->memory);
     text_traffic(r);

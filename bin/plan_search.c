@@ -7,6 +7,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/plan/chunks.h"
 #include "lib/plan/hops.h"
 #include "lib/plan/search.h"
 
@@ -98,6 +99,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, ", experts over %d", l->expert);
     if (l->expert > 1 && l->expert_node > 1)
         sn_str_add(out, " in two hops (%d on a node)", l->expert_node);
+    if (l->expert > 1 && l->expert_chunks > 1)
+        sn_str_add(out, " in %d chunks", l->expert_chunks);
     sn_str_add(out, ", recompute %s, zero %d", recomputes[l->recompute], l->zero);
     if (l->n_axis_order && l->axis_order[0] != SN_ORDER_TENSOR && l->tensor > 1)
         sn_str_add(out, ", tensor not innermost");
@@ -311,7 +314,7 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     if (l->free)
         c->layout_named = 0;
     if (l->free)
-        c->layout.expert_node = 0;
+        c->layout.expert_node = c->layout.expert_chunks = 0;
     struct sn_search_want w = {.config = c,
                                .machine = m,
                                .software = &software,
@@ -390,7 +393,8 @@ enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *er
 enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *err)
 {
     SN_TRY(sn_config_resolve_ranks(c, ranks, err));
-    return sn_hops_resolve(c, err);
+    SN_TRY(sn_hops_resolve(c, err));
+    return sn_chunks_resolve(c, err);
 }
 
 void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
@@ -405,7 +409,7 @@ void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
         return;
     *free = *c;
     free->layout_named = 0;
-    free->layout.expert_node = 0;
+    free->layout.expert_node = free->layout.expert_chunks = 0;
     struct sn_search_want w = {.config = free,
                                .machine = m,
                                .software = s,

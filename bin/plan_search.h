@@ -13,7 +13,8 @@ enum sn_status sn_plan_search(int argc, char **argv, int *exit_code, struct sn_e
 /* Where layout: auto is asked for, put the best layout for so many ranks (0: those of the machine's
  * nodes) into *c. */
 enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *err);
-/* What the number of ranks settles of the layout: layout.data, and layout.expert_node by price. */
+/* What the number of ranks settles of the layout: layout.data, and layout.expert_node and expert_chunks by
+ * price. */
 enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *err);
 /* A layout that does not fit: three that do on as many ranks, best first, on stderr. Says nothing
  * where there is none. */

@@ -118,7 +118,9 @@
  *               bounds of M senders over M x E experts, E (`experts`) of each receiver: the list that
  *               receiver `member` gets is sender 0's rows for its experts, expert after expert,
  *               then sender 1's ...; where each of these M E segments begins in the window of
- *               `capacity` rows from round x capacity on, cut to the window; the last is the end
+ *               `capacity` rows from round x capacity on, cut to the window; the last is the end.
+ *               chunks C > 1: of the n rows that each sender has for the receiver the list has
+ *               n c / C .. n (c + 1) / C - 1, c = `chunk`
  * DISPATCH      0 x[T,D], 1 place[T,k] i32, 2 w[T,k] f32? 0 y[N,D]                    -
  *               y[place[t,j]] = x[t] (times w[t,j]); other rows of y are left alone
  * COMBINE       0 x[N,D], 1 place[T,k] i32, 2 w[T,k] f32?, 0 y[T,D] (+ addend g)      0: in 3
@@ -244,9 +246,10 @@ struct sn_attr {
     bool zigzag;          /* how positions are dealt to context ranks; else contiguous */
     int64_t row0;         /* the operand's first row among the rank's rows of the micro-batch */
     int64_t vocab; /* words of the whole vocabulary; 0: as many as there are columns or rows */
-    int64_t vocab_first; /* the first word here */
-    int32_t head0;       /* the first query head here */
-    int32_t member;      /* ARRIVE: of the group that shares the experts out */
+    int64_t vocab_first;   /* the first word here */
+    int32_t head0;         /* the first query head here */
+    int32_t member;        /* ARRIVE: of the group that shares the experts out */
+    int32_t chunk, chunks; /* ARRIVE */
 };
 
 struct sn_args {

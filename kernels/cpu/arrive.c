@@ -10,6 +10,14 @@ static int32_t within(int64_t at, const struct sn_attr *a)
     return (int32_t)(at < 0 ? 0 : at < a->capacity ? at : a->capacity);
 }
 
+/* Of the first n of a sender's `all` rows for this receiver, those in the chunk. */
+static int64_t in_chunk(int64_t n, int64_t all, const struct sn_attr *a)
+{
+    int64_t chunks = a->chunks > 1 ? a->chunks : 1;
+    int64_t first = all * a->chunk / chunks, end = all * (a->chunk + 1) / chunks;
+    return (n < end ? n : end) - (n < first ? n : first);
+}
+
 SN_KERNEL(sn_arrive)
 {
     (void)threads;
@@ -18,9 +26,10 @@ SN_KERNEL(sn_arrive)
     int64_t at = 0, experts = a->attr.experts, segment = 0;
     for (int64_t m = 0; m < bounds->rows; m++) {
         const int32_t *b = (const int32_t *)sn_mat_row(bounds, m) + a->attr.member * experts;
+        int64_t all = b[experts] - b[0];
         for (int64_t e = 0; e < experts; e++) {
             out[segment++] = within(at, &a->attr);
-            at += b[e + 1] - b[e];
+            at += in_chunk(b[e + 1] - b[0], all, &a->attr) - in_chunk(b[e] - b[0], all, &a->attr);
         }
     }
     out[segment] = within(at, &a->attr);

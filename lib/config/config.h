@@ -107,14 +107,18 @@ struct sn_train_config {
     char freeze[SN_FREEZE_MAX][SN_NAME_MAX];
 };
 
+enum { SN_CHUNKS_MOST = 8 }; /* of expert_chunks */
+
 struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
     int tensor, pipeline, context;
     int expert;           /* ranks that share the experts out */
     int expert_tensor;    /* ranks that share an expert's matrices: 1, or 0 or tensor: tensor */
     bool drop_duplicates; /* tensor ranks share the rows that they exchange */
-    int expert_node; /* ranks of an expert group that exchange among themselves first; 1: all with
-                        all at once; 0: by price (lib/plan/hops.h) */
+    int expert_node;   /* ranks of an expert group that exchange among themselves first; 1: all with
+                          all at once; 0: by price (lib/plan/hops.h) */
+    int expert_chunks; /* in which tokens go to the experts, one while another is computed; 1:
+                          all at once; 0: by price (lib/plan/chunks.h), and no chunks */
     double expert_buffer;   /* rows of a rank's window of experts' tokens, times the mean */
     int micro_batch;        /* sequences */
     int virtual_stages;     /* model pieces per pipeline stage */

@@ -142,7 +142,8 @@ static bool is_said(const struct sn_key *k, const struct sn_config *c)
         return false;
     return c->model.experts.count > 0 || (strncmp(k->name, "model.experts", 13) != 0 &&
                                           strcmp(k->name, "layout.expert_buffer") != 0 &&
-                                          strcmp(k->name, "layout.expert_node") != 0);
+                                          strcmp(k->name, "layout.expert_node") != 0 &&
+                                          strcmp(k->name, "layout.expert_chunks") != 0);
 }
 
 /* The sections whose names begin with `prefix`. */

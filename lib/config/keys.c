@@ -246,6 +246,8 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 1e6L, NULL), DEFAULT("2.0")},
     {ROW("layout.expert_node", INT, AT(layout.expert_node), "Ranks of a node that exchange tokens for experts among themselves, before each exchanges with those of its place on other nodes (hierarchical all-to-all): a divisor of layout.expert; 1: every rank with every other; auto: what the machine's price says. No effect while layout.expert is 1."),
         RANGE(1, 1048576, "ranks"), WORD("auto"), DEFAULT("auto"), NULL_OK},
+    {ROW("layout.expert_chunks", INT, AT(layout.expert_chunks), "Parts in which tokens go to their experts' ranks and come back, one while the experts compute another; 1: all at once; auto: what the machine's price says. No effect while layout.expert is 1."),
+        RANGE(1, SN_CHUNKS_MOST, "chunks"), WORD("auto"), DEFAULT("auto"), NULL_OK},
     {ROW("layout.offload", TEXT, NONE, "What is kept in host memory."), ONLY("none")},
     {ROW("layout.compress", TEXT, NONE, "Codec of the traffic: a scheme, or a codec per axis."), ONLY("none")},
 

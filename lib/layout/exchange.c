@@ -7,10 +7,24 @@ static int64_t bound(const struct sn_exchange *x, int m, int e)
     return x->bounds ? x->bounds[m * (all + 1) + e] : x->rows * e / all;
 }
 
-/* Rows of member `from` for the experts of member `to`. */
+/* Rows of member `from` for the experts of member `to`, before chunk c. */
+static int64_t rows_before(const struct sn_exchange *x, int from, int to, int c)
+{
+    int64_t all = bound(x, from, (to + 1) * x->experts) - bound(x, from, to * x->experts);
+    return sn_exchange_cut(all, c, x->chunks);
+}
+
+/* And in this chunk. */
 static int64_t rows_between(const struct sn_exchange *x, int from, int to)
 {
-    return bound(x, from, (to + 1) * x->experts) - bound(x, from, to * x->experts);
+    return rows_before(x, from, to, x->chunk + 1) - rows_before(x, from, to, x->chunk);
+}
+
+/* The sum of ceil(n / C) over parts whose sum is `rows`. */
+int64_t sn_exchange_chunk_most(int64_t rows, int members, int chunks)
+{
+    int64_t most = (rows + (int64_t)members * (chunks - 1)) / (chunks > 1 ? chunks : 1);
+    return chunks > 1 && most < rows ? most : rows;
 }
 
 /* Where member m's rows begin in the list of member `to`. */
@@ -24,11 +38,13 @@ static int64_t arrives_at(const struct sn_exchange *x, int m, int to)
 
 int sn_exchange_rounds(const struct sn_exchange *x)
 {
+    struct sn_exchange each = *x;
     int64_t most = 1;
-    for (int to = 0; to < x->members; to++) {
-        int64_t rows = arrives_at(x, x->members, to);
-        most = rows > most ? rows : most;
-    }
+    for (each.chunk = 0; each.chunk < (x->chunks > 1 ? x->chunks : 1); each.chunk++)
+        for (int to = 0; to < x->members; to++) {
+            int64_t rows = arrives_at(&each, x->members, to);
+            most = rows > most ? rows : most;
+        }
     return (int)((most + x->capacity - 1) / x->capacity);
 }
 
@@ -63,7 +79,7 @@ struct sn_exchange_rows sn_exchange_own(const struct sn_exchange *x, int m)
 {
     struct sn_exchange_rows r =
         among(present(x, m), arrives_at(x, x->index, m), rows_between(x, x->index, m));
-    r.at += bound(x, x->index, m * x->experts);
+    r.at += bound(x, x->index, m * x->experts) + rows_before(x, x->index, m, x->chunk);
     return r;
 }
 
@@ -198,7 +214,8 @@ int64_t sn_exchange_sent(const struct sn_exchange *x)
 int64_t sn_exchange_transit_most(const struct sn_exchange *x)
 {
     int64_t shares = x->shares > 1 ? x->shares : 1, nodes = x->members / x->node;
-    int64_t windows = nodes * ((x->capacity + shares - 1) / shares), rows = x->node * x->rows;
+    int64_t windows = nodes * ((x->capacity + shares - 1) / shares);
+    int64_t rows = x->node * sn_exchange_chunk_most(x->rows, x->members, x->chunks);
     return windows < rows ? windows : rows;
 }
 

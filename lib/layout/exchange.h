@@ -11,6 +11,10 @@
  * equal share, the first the first ones, exchanges those alone and has the others' from them. A
  * share lies at the begin of a buffer of its own.
  *
+ * A layer's rows may go in chunks, one after another: of the n rows that a member has for another
+ * chunk c of C has n c / C .. n (c + 1) / C - 1, so that every message is divided alike, whatever
+ * the routing. Each chunk is an exchange of its own, with lists and windows of its own.
+ *
  * In two hops (HetuMoE, arXiv 2203.14685; MoESys, arXiv 2205.10034; DeepSpeed-MoE): of nodes that
  * hold `node` neighbours of the group each, member m is place m % node of node m / node. First rows
  * go inside the node to the member whose place their owner has, into its transit, which has them by
@@ -41,6 +45,7 @@ struct sn_exchange {
     int round;          /* from 0 */
     bool back;          /* out of the window, to where the rows came from */
     int shares, share;  /* ranks that share a window, this one's number; 0 and 1: none */
+    int chunk, chunks;  /* chunks 0 and 1: all rows at once */
     enum sn_hop hop;
     int node; /* members on a node, of NODE and RAIL */
 };
@@ -49,7 +54,15 @@ struct sn_exchange_rows {
     int64_t at, n;
 };
 
-/* Rounds until every list has passed; at least 1, the same on all members. */
+/* Of n rows those before chunk c of C. */
+static inline int64_t sn_exchange_cut(int64_t n, int64_t c, int64_t chunks)
+{
+    return n * c / (chunks > 1 ? chunks : 1);
+}
+/* Rows that a chunk may have where all have so many, of `members` parts that are cut each. */
+int64_t sn_exchange_chunk_most(int64_t rows, int members, int chunks);
+/* Rounds until every list of every chunk has passed; at least 1, the same on all members. No chunk
+ * takes more than all rows at once, when its windows are sn_exchange_chunk_most of theirs. */
 int sn_exchange_rounds(const struct sn_exchange *x);
 /* In this round: the own rows that are in the window (the share of it) of member m, */
 struct sn_exchange_rows sn_exchange_own(const struct sn_exchange *x, int m);

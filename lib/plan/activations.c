@@ -263,7 +263,7 @@ static void delayed(const struct letters *l)
     x.rows = l->region;
     sn_kept_add(l, x);
     x.name = "d.expert";
-    x.copies = l->m;
+    x.copies = l->m * l->C;
     x.rows = l->W;
     sn_kept_add(l, x);
     x.name = "d.logits";

@@ -50,7 +50,8 @@
  *   expert.y     e R D     what the experts gave; dropped by full
  *
  *   P > 1: rows are W, not R, but of expert.y, which is what came back and is never dropped;
- *   arrivals and bounds.all, 4 P (E + 1), which is never dropped either, instead of bounds
+ *   arrivals and bounds.all, 4 P (E + 1), which is never dropped either, instead of bounds.
+ *   In C chunks: C times arrivals and expert.*, each of (W + P (C - 1)) / C rows, at most W
  *
  * A part also keeps
  *

@@ -2,6 +2,7 @@
  * activations_experts.c - what layers with experts keep (activations.h has the table).
  */
 #include "lib/layout/cut.h"
+#include "lib/layout/exchange.h"
 #include "lib/plan/activations_inner.h"
 
 #include <math.h>
@@ -41,6 +42,7 @@ static void router(const struct letters *l)
         routing(l, all);
     }
     r.name = l->P > 1 ? "arrivals" : "bounds";
+    r.copies = l->m * l->C;
     r.rows = 1;
     r.cols = l->E + 1;
     r.delayed = true;
@@ -60,7 +62,7 @@ static void router(const struct letters *l)
 static void matrices(const struct letters *l)
 {
     struct tensor x = {.name = "expert.x",
-                       .copies = l->m,
+                       .copies = l->m * l->C,
                        .rows = l->W,
                        .cols = l->D,
                        .dropped = l->P > 1 ? UNLESS_FULL : UNLESS_ANY,
@@ -121,8 +123,11 @@ void sn_letters_of_experts(struct letters *l)
         l->R = room < l->R ? room : l->R;
     }
     l->W = l->R;
+    l->C = 1;
     if (l->P > 1) {
         int64_t room = (int64_t)(y->expert_buffer * (double)l->R), most = l->P * l->R;
-        l->W = room < 1 ? 1 : room < most ? room : most;
+        room = room < 1 ? 1 : room < most ? room : most;
+        l->C = y->expert_chunks > 1 ? y->expert_chunks : 1;
+        l->W = sn_exchange_chunk_most(room, (int)l->P, l->C);
     }
 }

@@ -15,7 +15,7 @@ struct letters {
     int n, m, t, c;             /* layers of the part, those with experts; ranks of the axes */
     int64_t T, region, D, q, g; /* region: T' */
     int64_t f, heads;           /* heads: H / t */
-    int shared;
+    int shared, C;
     int64_t E, k, P, R, W;     /* of experts */
     bool rms, gated, parallel; /* the family */
     bool sp, dropout, split, exchange;

@@ -62,6 +62,7 @@ void sn_shape_config(struct sn_config *out, const struct sn_config *c, const str
                                             .context = k->context,
                                             .expert = k->expert,
                                             .expert_buffer = c->layout.expert_buffer,
+                                            .expert_chunks = c->layout.expert_chunks,
                                             .comm_aware_recompute = c->layout.comm_aware_recompute,
                                             .drop_duplicates = c->layout.drop_duplicates,
                                             .micro_batch = k->micro_batch,

@@ -65,6 +65,18 @@ struct sn_routes {
     int all; /* bounds of all members of the expert group; -1: the experts are all here */
 };
 
+/* Backward of a layer whose tokens are exchanged in chunks: what is posted and still to be waited
+ * for, and weight gradients that are due when the next message has been posted. */
+enum { SN_UNDER_WAY_MOST = 4 * SN_CHUNKS_MOST };
+struct sn_under_way {
+    int of[SN_UNDER_WAY_MOST], id[SN_UNDER_WAY_MOST], n; /* forward operation, its gradient's */
+    int again[SN_CHUNKS_MOST], again_id[SN_CHUNKS_MOST], n_again; /* buffers that are filled once
+                            more, and by which operation */
+    struct sn_op due[2];                                          /* products of the forward pass */
+    int n_due;
+    bool rounds; /* further rounds are to follow */
+};
+
 enum { SN_MAX_POSTED = 2 }; /* gradient reductions of temporaries in flight */
 
 struct sn_emit {
@@ -89,6 +101,7 @@ struct sn_emit {
     int posted[SN_MAX_POSTED], n_posted;
     struct sn_routes routes;
     int late_parts[2], n_late_parts; /* of experts: further rounds still add to their gradients */
+    struct sn_under_way under_way;   /* of experts' tokens in chunks */
 };
 
 /* What stands between blocks: SAME, or SPLIT by rows under sequence parallelism. */
@@ -146,11 +159,14 @@ void sn_grad_combine(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_gather_rows(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_wait(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_move(struct sn_emit *e, const struct sn_op *f);
 /* recompute.c: let f read, where it must, what is computed again here. */
 void sn_recompute(struct sn_emit *e, struct sn_op *f);
 /* The buffer that holds now what `buf` held in the forward pass. */
 int sn_recomputed(struct sn_emit *e, int buf);
+/* Post the exchange that will fill its copy, where it is one and is done again. */
+void sn_recompute_ahead(struct sn_emit *e, int buf);
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward); /* zero.c */
 void sn_zero_leave_chunk(struct sn_emit *e);
 void sn_bucket_reduce(struct sn_emit *e, int bucket);
@@ -176,28 +192,44 @@ bool sn_pack(struct sn_program *p, struct sn_pack_item *items, int n);
 int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_layout_form form);
 /* Value `value` in the form wanted. */
 struct sn_view sn_take(struct sn_emit *e, int value, struct sn_layout_form want);
-/* lower_experts.c, for its gradients: */
-/* Experts of layer points that this rank holds. */
+/* Experts of layer points that this rank holds (lower_experts.c). */
 int sn_experts_here(const struct sn_emit *e);
 /* The choices of all ranks that share sequences with this one: `choice` itself, or a new buffer. */
 int sn_choices_gather(struct sn_emit *e, int choice, const char *label);
+
+/* --- rows to the experts' ranks, and back (lower_exchange.c) -----------------------------------
+ */
+
+/* Attributes of the exchange of a chunk. */
+struct sn_attr sn_exchange_attr(const struct sn_emit *e, int chunk);
+/* Everybody's bounds, from which all members know who sends how many rows to whom. */
+int sn_bounds_gather(struct sn_emit *e, int bounds, const char *label);
 /* Where the rows that arrive lie in the window of a round: a new buffer. */
 int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label);
-/* Rows to the experts' ranks, or back; `attr` is that of a first exchange of the layer. Where
- * tensor ranks share windows, only these rows of `to` are written on the way back. */
-void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
-                     const struct sn_attr *attr, const char *label);
-/* Of this one hop alone, of a share, over EXPERT, EXPERT_NODE or EXPERT_RAIL; and the shares of a
- * window from the tensor ranks, or the sum of their windows, of which each has its share. */
+
 struct sn_hop_of {
     struct sn_attr attr; /* of the exchange */
     int all;             /* buffer of everybody's bounds */
     const char *label;
 };
-void sn_hop_add(struct sn_emit *e, enum sn_group group, struct sn_view from, struct sn_view to,
-                const struct sn_hop_of *h);
-void sn_gather_rows_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
-                        const struct sn_attr *attr, const char *label);
+/* One hop of a share, over EXPERT, EXPERT_NODE or EXPERT_RAIL; the shares of a window from the
+ * tensor ranks, or the sum of their windows, of which each has its share. Not in the text yet. */
+struct sn_op sn_hop_op(struct sn_emit *e, enum sn_group group, struct sn_view from,
+                       struct sn_view to, const struct sn_hop_of *h);
+struct sn_op sn_gather_rows_op(struct sn_emit *e, struct sn_view from, struct sn_view to,
+                               const struct sn_hop_of *h);
+
+enum { SN_LEGS_MOST = 3 };
+struct sn_legs {
+    struct sn_op op[SN_LEGS_MOST];
+    int n;
+};
+/* All of them from rows to the window, or back; each needs the one before it complete. Where tensor
+ * ranks share windows, only these rows of `to` are written on the way back. */
+void sn_exchange_legs(struct sn_emit *e, struct sn_legs *out, struct sn_view from,
+                      struct sn_view to, const struct sn_hop_of *h);
+/* Post and wait, one after another. */
+void sn_legs_run(struct sn_emit *e, const struct sn_legs *legs);
 /* Where tensor ranks share windows: rows that come back to other ranks are 0 here. */
 void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr *attr,
                    const char *label);

@@ -308,6 +308,8 @@ void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops)
             for (int b = 0; b < e->cap_bufs; b++)
                 e->again[b] = -1;
         }
+        if (f.kind == SN_OP_WAIT && !f.extra)
+            sn_grad_wait(e, &f);
         /* The head's own operations lead to no gradient view: it has emitted its backward. */
         if (f.out[0].buf < 0 || sn_grad_get(e, f.out[0].buf).buf < 0 || !rule[f.kind] || f.extra)
             continue;

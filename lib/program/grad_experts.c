@@ -12,6 +12,7 @@
  * they are sent again, computed again as far as gradients read it, and followed by their gradients:
  * three exchanges instead of two, and no memory that a window does not have.
  */
+#include "lib/layout/exchange.h"
 #include "lib/program/build.h"
 
 static bool wants(const struct sn_emit *e, struct sn_view v)
@@ -74,21 +75,27 @@ void sn_grad_dispatch(struct sn_emit *e, const struct sn_op *f)
     sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
 }
 
-static void product_gradients(struct sn_emit *e, const struct sn_op *f, int w)
+static void input_gradient(struct sn_emit *e, const struct sn_op *f)
+{
+    struct sn_program *p = e->p;
+    if (!wants(e, f->in[0]))
+        return;
+    int dx = sn_buffer_like(p, f->in[0].buf, "d");
+    struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.58s.dx", f->label);
+    op->in[0] = sn_grad_get(e, f->out[0].buf);
+    op->in[1] = f->in[1];
+    op->in[2] = f->in[2];
+    op->out[0] = sn_view_all(p, dx);
+    op->attr.experts = f->attr.experts;
+    op->attr.rows = f->attr.rows;
+    sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
+}
+
+static void weight_gradient(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_program *p = e->p;
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    if (wants(e, f->in[0])) {
-        int dx = sn_buffer_like(p, f->in[0].buf, "d");
-        struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.58s.dx", f->label);
-        op->in[0] = dy;
-        op->in[1] = f->in[1];
-        op->in[2] = f->in[2];
-        op->out[0] = sn_view_all(p, dx);
-        op->attr.experts = f->attr.experts;
-        op->attr.rows = f->attr.rows;
-        sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
-    }
+    int w = sn_part_of(e, f->in[1]);
     if (!sn_part_trains(e, w))
         return;
     sn_part_ready(e, w);
@@ -138,6 +145,7 @@ struct round {
     struct sn_emit *e;
     struct layer l;
     struct sn_attr attr; /* of the exchange */
+    int64_t mean;        /* rows of it */
     int bounds, x, h, act;
 };
 
@@ -155,7 +163,7 @@ static void multiply(const struct round *r, int from, int part, int to, bool for
     op->out[0] = sn_view_all(r->e->p, to);
     op->attr.trans_b = forward;
     op->attr.experts = r->attr.experts;
-    op->attr.rows = r->attr.rows;
+    op->attr.rows = r->mean;
 }
 
 static void add_gradient(const struct round *r, int dy, int x, int part)
@@ -168,7 +176,7 @@ static void add_gradient(const struct round *r, int dy, int x, int part)
     op->in[2] = sn_view_all(r->e->p, r->bounds);
     op->attr.trans_a = true;
     op->attr.experts = r->attr.experts;
-    op->attr.rows = r->attr.rows;
+    op->attr.rows = r->mean;
     sn_into_part(r->e, op, 0, part, false);
     op->is_weight_grad = false; /* it is part of the round */
 }
@@ -184,6 +192,14 @@ static void activate(const struct round *r, int dy, int to)
     op->out[0] = sn_view_all(r->e->p, to);
 }
 
+static void exchange(const struct round *r, struct sn_view from, struct sn_view to)
+{
+    struct sn_hop_of h = {r->attr, r->l.out.in[1].buf, r->l.out.label};
+    struct sn_legs legs;
+    sn_exchange_legs(r->e, &legs, from, to, &h);
+    sn_legs_run(r->e, &legs);
+}
+
 /* The rows of a round, and what their gradients read. `x` and `place` are those of dispatch now. */
 static void again(struct round *r, struct sn_view x, struct sn_view place)
 {
@@ -196,8 +212,7 @@ static void again(struct round *r, struct sn_view x, struct sn_view place)
     r->x = like(r, r->l.gate_up.in[0].buf);
     r->h = like(r, r->l.gate_up.out[0].buf);
     r->act = like(r, r->l.down.in[0].buf);
-    sn_exchange_add(r->e, sn_view_all(p, sent), sn_view_all(p, r->x), r->l.out.in[1].buf, &r->attr,
-                    r->l.out.label);
+    exchange(r, sn_view_all(p, sent), sn_view_all(p, r->x));
     multiply(r, r->x, sn_part_of(r->e, r->l.gate_up.in[1]), r->h, true);
     activate(r, -1, r->act);
 }
@@ -207,8 +222,7 @@ static void gradients(struct round *r)
     struct sn_program *p = r->e->p;
     int first = sn_part_of(r->e, r->l.gate_up.in[1]), second = sn_part_of(r->e, r->l.down.in[1]);
     int dys = like(r, r->l.down.out[0].buf), dact = like(r, r->act), dh = like(r, r->h);
-    sn_exchange_add(r->e, sn_grad_get(r->e, r->l.back.out[0].buf), sn_view_all(p, dys),
-                    r->l.out.in[1].buf, &r->attr, r->l.out.label);
+    exchange(r, sn_grad_get(r->e, r->l.back.out[0].buf), sn_view_all(p, dys));
     add_gradient(r, dys, r->act, second);
     multiply(r, dys, second, dact, false);
     activate(r, dact, dh);
@@ -218,24 +232,27 @@ static void gradients(struct round *r)
     int dx = like(r, r->x);
     multiply(r, dh, first, dx, false);
     r->attr.inverse = true;
-    sn_exchange_add(r->e, sn_view_all(p, dx), sn_grad_slice(r->e, r->l.out.in[0]),
-                    r->l.out.in[1].buf, &r->attr, r->l.out.label);
+    exchange(r, sn_view_all(p, dx), sn_grad_slice(r->e, r->l.out.in[0]));
 }
 
 static void further_rounds(struct sn_emit *e)
 {
     struct round r = {.e = e, .l = layer_of(e)};
     struct sn_view x = r.l.dispatch.in[0], place = r.l.dispatch.in[1];
-    r.attr = r.l.out.attr;
-    r.attr.blocks_a = e->job->group_size[SN_GROUP_EXPERT];
+    int chunks = r.l.out.attr.chunks;
     x.buf = sn_recomputed(e, x.buf);
     place.buf = sn_recomputed(e, place.buf);
-    if (wants(e, r.l.out.in[0]))
-        sn_back_begin(e, sn_grad_slice(e, r.l.out.in[0]), &r.attr, r.l.out.label);
+    if (wants(e, r.l.out.in[0]) && chunks == 1)
+        sn_back_begin(e, sn_grad_slice(e, r.l.out.in[0]), &r.l.out.attr, r.l.out.label);
     e->p->extra = true;
-    r.bounds = sn_arrivals_add(e, r.l.out.in[1].buf, &r.attr, r.l.out.label);
-    again(&r, x, place);
-    gradients(&r);
+    for (int c = 0; c < chunks; c++) {
+        r.attr = sn_exchange_attr(e, c);
+        r.mean =
+            sn_exchange_cut(r.attr.rows, c + 1, chunks) - sn_exchange_cut(r.attr.rows, c, chunks);
+        r.bounds = sn_arrivals_add(e, r.l.out.in[1].buf, &r.attr, r.l.out.label);
+        again(&r, x, place);
+        gradients(&r);
+    }
     e->p->extra = false;
     for (int i = 0; i < e->n_late_parts; i++)
         sn_part_used(e, e->late_parts[i]);
@@ -257,20 +274,39 @@ static void begin_with_zeros(struct sn_emit *e, const struct sn_op *f, int w)
     e->grad_written[w] = true;
 }
 
+static bool in_chunks(const struct sn_emit *e)
+{
+    return e->job->group_size[SN_GROUP_EXPERT] > 1 && e->job->config->layout.expert_chunks > 1;
+}
+
+static void add_late_part(struct sn_emit *e, int w)
+{
+    bool known = !sn_part_trains(e, w);
+    for (int i = 0; i < e->n_late_parts; i++)
+        known |= e->late_parts[i] == w;
+    if (!known)
+        e->late_parts[e->n_late_parts++] = w;
+}
+
 /* Where the experts are shared out, their gradients are complete when further rounds are. */
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
 {
     int w = sn_part_of(e, f->in[1]);
     if (e->job->group_size[SN_GROUP_EXPERT] > 1)
         begin_with_zeros(e, f, w);
-    product_gradients(e, f, w);
+    input_gradient(e, f);
+    if (in_chunks(e)) {
+        e->under_way.due[e->under_way.n_due++] = *f;
+        e->under_way.rounds |= is_first_product(e, f);
+        return;
+    }
+    weight_gradient(e, f);
     if (e->job->group_size[SN_GROUP_EXPERT] == 1) {
         if (sn_part_trains(e, w))
             sn_part_used(e, w);
         return;
     }
-    if (sn_part_trains(e, w))
-        e->late_parts[e->n_late_parts++] = w;
+    add_late_part(e, w);
     if (is_first_product(e, f))
         further_rounds(e);
 }
@@ -278,22 +314,112 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
 /* --- experts of other ranks ----------------------------------------------------------------------
  */
 
-void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
+/* The same the other way. A window that all ranks read has a gradient that is a sum over them, and
+ * the other way round. */
+static struct sn_op mirrored(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_hop_of h = {.attr = f->attr, .all = f->in[1].buf, .label = f->label};
+    struct sn_view dy = sn_grad_get(e, f->out[0].buf), dx = sn_grad_slice(e, f->in[0]);
     h.attr.inverse = !h.attr.inverse;
-    if (wants(e, f->in[0]))
-        sn_hop_add(e, f->group, sn_grad_get(e, f->out[0].buf), sn_grad_slice(e, f->in[0]), &h);
+    return f->kind == SN_OP_EXCHANGE ? sn_hop_op(e, f->group, dy, dx, &h)
+                                     : sn_gather_rows_op(e, dy, dx, &h);
 }
 
-/* A window that all ranks read has a gradient that is a sum over them, and the other way round. */
+static bool is_first_exchange(const struct sn_emit *e, const struct sn_op *f)
+{
+    return f->kind == SN_OP_EXCHANGE && layer_of(e).out.id == f->id;
+}
+
+/* Wait for what was posted where the forward pass waited. */
+static void land(struct sn_emit *e, const struct sn_op *f)
+{
+    struct sn_under_way *u = &e->under_way;
+    for (int i = 0; i < u->n; i++)
+        if (u->of[i] == f->id) {
+            sn_wait_add(e->p, u->id[i]);
+            u->n--;
+            u->of[i] = u->of[u->n];
+            u->id[i] = u->id[u->n];
+        }
+    if (is_first_exchange(e, f) && u->rounds) {
+        u->rounds = false;
+        further_rounds(e);
+    }
+}
+
+void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
+{
+    if (f->attr.chunks > 1) {
+        land(e, f);
+    } else if (wants(e, f->in[0])) {
+        struct sn_op op = mirrored(e, f);
+        sn_comm_run(e->p, &op);
+    }
+}
+
 void sn_grad_gather_rows(struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_attr a = f->attr;
-    a.inverse = !a.inverse;
-    if (wants(e, f->in[0]))
-        sn_gather_rows_add(e, sn_grad_get(e, f->out[0].buf), sn_grad_slice(e, f->in[0]),
-                           f->in[1].buf, &a, f->label);
+    sn_grad_exchange(e, f);
+}
+
+/* --- in chunks -----------------------------------------------------------------------------------
+ *
+ * The forward text in reverse, with posts where it waits and waits where it posts: so one chunk's
+ * messages go while another is computed, as they do there. Products of weights come behind the post
+ * that needs none of them. Rows that are exchanged once more (recompute: full) go with the gradient
+ * that meets them.
+ */
+
+static void weights_that_are_due(struct sn_emit *e)
+{
+    for (int i = 0; i < e->under_way.n_due; i++) {
+        weight_gradient(e, &e->under_way.due[i]);
+        add_late_part(e, sn_part_of(e, e->under_way.due[i].in[1]));
+    }
+    e->under_way.n_due = 0;
+}
+
+/* The rows of a chunk that left first. */
+static int first_landing(const struct sn_emit *e, int chunk)
+{
+    for (int i = e->unit_begin; i < e->unit_end; i++) {
+        const struct sn_op *op = &e->p->ops[i];
+        if (op->kind == SN_OP_EXCHANGE && !op->extra && op->attr.chunk == chunk &&
+            !op->attr.inverse)
+            return op->out[0].buf;
+    }
+    return -1;
+}
+
+static void post_gradient(struct sn_emit *e, const struct sn_op *f)
+{
+    struct sn_under_way *u = &e->under_way;
+    bool leaves = f->kind == SN_OP_EXCHANGE && !f->attr.inverse;
+    bool shares = leaves && f->attr.blocks_b > 1 && sn_grad_get(e, f->in[0].buf).buf < 0;
+    if (shares && f->in[0].buf == layer_of(e).out.in[0].buf)
+        sn_back_begin(e, sn_grad_slice(e, f->in[0]), &f->attr, f->label);
+    struct sn_op op = mirrored(e, f);
+    u->of[u->n] = f->id;
+    u->id[u->n++] = sn_op_append(e->p, &op);
+}
+
+void sn_grad_wait(struct sn_emit *e, const struct sn_op *wait)
+{
+    struct sn_op f = {.kind = SN_OP_WAIT};
+    for (int i = e->unit_begin; i < e->unit_end; i++)
+        if (e->p->ops[i].id == wait->waits_for)
+            f = e->p->ops[i];
+    if ((f.kind != SN_OP_EXCHANGE && f.kind != SN_OP_GATHER_ROWS) || f.attr.chunks <= 1 ||
+        e->p->failed)
+        return;
+    bool posts = sn_grad_get(e, f.out[0].buf).buf >= 0 && wants(e, f.in[0]);
+    if (posts)
+        post_gradient(e, &f);
+    if (posts && f.attr.inverse && f.kind == SN_OP_EXCHANGE)
+        sn_recompute_ahead(e, first_landing(e, f.attr.chunk));
+    weights_that_are_due(e);
+    if (!posts && is_first_exchange(e, &f))
+        land(e, &f);
 }
 
 /* The counts that the losses saw: those of all replicas, where they were summed. */

@@ -253,9 +253,11 @@ int sn_experts_here(const struct sn_emit *e)
     return e->job->config->model.experts.count / e->job->group_size[SN_GROUP_EXPERT];
 }
 
-/* Rows of a layer's tokens that are at the experts: a buffer of them, and their bounds. */
+/* Rows of a layer's tokens that are at the experts: a buffer of them, and their bounds; how many
+ * there are on average, where the buffer has room for more. */
 struct rows {
     int x, bounds;
+    int64_t mean;
 };
 
 /* A product with a stack of experts' matrices, in segments. */
@@ -275,7 +277,7 @@ static int product(struct sn_emit *e, const struct sn_node *n, struct rows in, i
     op->out[0] = sn_view_all(p, y);
     op->attr.trans_b = true;
     op->attr.experts = sn_experts_here(e);
-    op->attr.rows = e->job->group_size[SN_GROUP_EXPERT] > 1 ? expert_rows(e) : 0;
+    op->attr.rows = in.mean;
     return y;
 }
 
@@ -295,7 +297,7 @@ static int swiglu(struct sn_emit *e, const struct sn_node *n, struct rows in)
 
 static int feed_forward(struct sn_emit *e, const struct sn_node *n, struct rows in)
 {
-    struct rows h = {product(e, n, in, 0, "gate_up"), in.bounds};
+    struct rows h = {product(e, n, in, 0, "gate_up"), in.bounds, in.mean};
     h.x = swiglu(e, n, h);
     return product(e, n, h, 1, "down");
 }
@@ -303,175 +305,97 @@ static int feed_forward(struct sn_emit *e, const struct sn_node *n, struct rows 
 /* --- experts of other ranks ----------------------------------------------------------------------
  */
 
-static void gather(struct sn_emit *e, const struct sn_node *n, enum sn_group group, int from,
-                   int to)
+static int chunks_of(const struct sn_emit *e)
 {
-    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, group, "%.50s.bounds", n->point);
-    op.in[0] = sn_view_all(e->p, from);
-    op.out[0] = sn_view_all(e->p, to);
-    sn_comm_run(e->p, &op);
+    return e->job->config->layout.expert_chunks > 1 ? e->job->config->layout.expert_chunks : 1;
 }
 
-/* Everybody's bounds: all members know who sends how many rows to whom. In two hops those of a node
- * and then of all nodes, which is the order of members. */
-static int gather_bounds(struct sn_emit *e, const struct sn_node *n)
-{
-    const int *members = e->job->group_size;
-    int64_t cols = n->attr.experts + 1;
-    int all = temp(e, SN_I32, members[SN_GROUP_EXPERT], cols, n->point, "bounds.all");
-    if (e->job->grid.expert_node == 0) {
-        gather(e, n, SN_GROUP_EXPERT, e->routes.bounds, all);
-        return all;
-    }
-    int node = temp(e, SN_I32, members[SN_GROUP_EXPERT_NODE], cols, n->point, "bounds.node");
-    gather(e, n, SN_GROUP_EXPERT_NODE, e->routes.bounds, node);
-    gather(e, n, SN_GROUP_EXPERT_RAIL, node, all);
-    return all;
-}
+/* One chunk of a window of rows, to the experts and back. */
+struct way {
+    struct sn_attr attr; /* of the exchange */
+    struct rows in;
+    struct sn_legs out, back;
+    int posted; /* id of the operation that is under way; -1 */
+};
 
-/* Tensor ranks that share a window; 1: each has all of it. */
-static int64_t shares(const struct sn_emit *e)
+static void begin_way(struct sn_emit *e, const struct sn_node *n, struct way *w, int sent, int c)
 {
-    return e->job->config->layout.drop_duplicates && !is_folded(e)
-               ? e->job->group_size[SN_GROUP_TENSOR]
-               : 1;
-}
-
-static struct sn_attr exchange_attr(const struct sn_emit *e)
-{
-    int64_t rows = expert_rows(e), members = e->job->group_size[SN_GROUP_EXPERT];
-    double factor = e->job->config->layout.expert_buffer;
-    int64_t most = rows * members, room = (int64_t)(factor * (double)rows);
-    return (struct sn_attr){.experts = sn_experts_here(e),
-                            .rows = rows,
-                            .capacity = room < 1      ? 1
-                                        : room < most ? room
-                                                      : most,
-                            .blocks_a = members,
-                            .blocks_b = shares(e),
-                            .member = e->job->group_index[SN_GROUP_EXPERT]};
-}
-
-int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label)
-{
-    int64_t segments = exchange->blocks_a * exchange->experts;
-    int bounds = temp(e, SN_I32, 1, segments + 1, label, "arrivals");
-    struct sn_op *op = sn_op_add(e->p, SN_OP_ARRIVE, "%.50s", label);
-    op->in[0] = sn_view_all(e->p, all);
-    op->out[0] = sn_view_all(e->p, bounds);
-    op->attr = *exchange;
-    return bounds;
-}
-
-static void move_rows(struct sn_emit *e, struct sn_op *op, struct sn_view from, struct sn_view to,
-                      int all)
-{
-    op->in[0] = from;
-    op->in[1] = sn_view_all(e->p, all);
-    op->out[0] = to;
-    sn_comm_run(e->p, op);
-}
-
-void sn_hop_add(struct sn_emit *e, enum sn_group group, struct sn_view from, struct sn_view to,
-                const struct sn_hop_of *h)
-{
-    struct sn_op op =
-        sn_comm_op(SN_OP_EXCHANGE, group, "%.50s.%s", h->label, h->attr.inverse ? "back" : "out");
-    op.attr = h->attr;
-    op.attr.blocks_a = e->job->group_size[group];
-    move_rows(e, &op, from, to, h->all);
-}
-
-/* Rows of others that are on their way from node to node. */
-static int transit(struct sn_emit *e, struct sn_view like, const struct sn_hop_of *h)
-{
-    struct sn_exchange x = {.rows = h->attr.rows,
-                            .capacity = h->attr.capacity,
-                            .members = e->job->group_size[SN_GROUP_EXPERT],
-                            .shares = (int)h->attr.blocks_b,
-                            .node = e->job->grid.expert_node};
-    int buf = temp(e, e->job->dtype, sn_exchange_transit_most(&x), like.cols, h->label, "transit");
-    set_needs(e, buf, needs(e, like.buf));
-    return buf;
-}
-
-/* Inside the node and then along the rail, or the other way round. */
-static void exchange_share(struct sn_emit *e, struct sn_view from, struct sn_view to,
-                           const struct sn_hop_of *h)
-{
-    bool back = h->attr.inverse;
-    if (e->job->grid.expert_node == 0) {
-        sn_hop_add(e, SN_GROUP_EXPERT, from, to, h);
-        return;
-    }
-    struct sn_view between = sn_view_all(e->p, transit(e, from, h));
-    sn_hop_add(e, back ? SN_GROUP_EXPERT_RAIL : SN_GROUP_EXPERT_NODE, from, between, h);
-    sn_hop_add(e, back ? SN_GROUP_EXPERT_NODE : SN_GROUP_EXPERT_RAIL, between, to, h);
-}
-
-void sn_gather_rows_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
-                        const struct sn_attr *attr, const char *label)
-{
-    struct sn_op op = sn_comm_op(SN_OP_GATHER_ROWS, SN_GROUP_TENSOR, "%.50s.%s", label,
-                                 attr->inverse ? "sum" : "shares");
-    op.attr = *attr;
-    move_rows(e, &op, from, to, all);
-}
-
-void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr *attr,
-                   const char *label)
-{
-    if (attr->blocks_b > 1)
-        sn_op_add(e->p, SN_OP_ZERO, "%.50s.back", label)->out[0] = back;
-}
-
-void sn_exchange_add(struct sn_emit *e, struct sn_view from, struct sn_view to, int all,
-                     const struct sn_attr *attr, const char *label)
-{
-    struct sn_hop_of h = {.attr = *attr, .all = all, .label = label};
-    if (attr->blocks_b <= 1) {
-        exchange_share(e, from, to, &h);
-        return;
-    }
-    int64_t rows = (attr->capacity + attr->blocks_b - 1) / attr->blocks_b;
-    int share = temp(e, e->job->dtype, rows, from.cols, label, "share");
-    set_needs(e, share, needs(e, from.buf));
-    struct sn_view all_of_it = sn_view_all(e->p, share);
-    if (attr->inverse) {
-        sn_gather_rows_add(e, from, all_of_it, all, attr, label);
-        exchange_share(e, all_of_it, to, &h);
-    } else {
-        exchange_share(e, from, all_of_it, &h);
-        sn_gather_rows_add(e, all_of_it, to, all, attr, label);
-    }
-}
-
-/* One window of rows, to the experts and back. */
-static void one_round(struct sn_emit *e, const struct sn_node *n, int sent, int back)
-{
-    struct sn_attr a = exchange_attr(e);
+    struct sn_attr a = sn_exchange_attr(e, c);
     int64_t cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
-    struct rows in = {temp(e, e->job->dtype, a.capacity, cols, n->point, "window"), 0};
-    in.bounds = sn_arrivals_add(e, e->routes.all, &a, n->point);
-    set_needs(e, in.x, needs(e, sent));
-    sn_exchange_add(e, sn_view_all(e->p, sent), sn_view_all(e->p, in.x), e->routes.all, &a,
-                    n->point);
-    int ys = feed_forward(e, n, in);
-    set_needs(e, back, needs(e, ys));
-    a.inverse = true;
-    sn_exchange_add(e, sn_view_all(e->p, ys), sn_view_all(e->p, back), e->routes.all, &a, n->point);
+    *w = (struct way){.attr = a, .posted = -1};
+    w->in.x = temp(e, e->job->dtype, a.capacity, cols, n->point, "window");
+    w->in.bounds = sn_arrivals_add(e, e->routes.all, &a, n->point);
+    w->in.mean = sn_exchange_cut(a.rows, c + 1, a.chunks) - sn_exchange_cut(a.rows, c, a.chunks);
+    set_needs(e, w->in.x, needs(e, sent));
+    struct sn_hop_of h = {a, e->routes.all, n->point};
+    sn_exchange_legs(e, &w->out, sn_view_all(e->p, sent), sn_view_all(e->p, w->in.x), &h);
+}
+
+static void compute(struct sn_emit *e, const struct sn_node *n, struct way *w, int back)
+{
+    int ys = feed_forward(e, n, w->in);
+    struct sn_hop_of h = {w->attr, e->routes.all, n->point};
+    if (needs(e, ys))
+        set_needs(e, back, true);
+    h.attr.inverse = true;
+    sn_exchange_legs(e, &w->back, sn_view_all(e->p, ys), sn_view_all(e->p, back), &h);
+}
+
+static void one_way(struct sn_emit *e, const struct sn_node *n, int sent, int back, int c)
+{
+    struct way w;
+    begin_way(e, n, &w, sent, c);
+    sn_legs_run(e, &w.out);
+    compute(e, n, &w, back);
+    sn_legs_run(e, &w.back);
+}
+
+/* Step s of a chunk: a leg of its way out, computing, a leg of its way back, or the last wait. */
+static void step(struct sn_emit *e, const struct sn_node *n, struct way *w, int back, int s)
+{
+    int legs = w->out.n;
+    if (w->posted >= 0)
+        sn_wait_add(e->p, w->posted);
+    w->posted = -1;
+    if (s == legs)
+        compute(e, n, w, back);
+    else if (s <= 2 * legs)
+        w->posted = sn_op_append(e->p, s < legs ? &w->out.op[s] : &w->back.op[s - legs - 1]);
+}
+
+/* Chunks follow one another by a step: in each turn all that are under way take their next one, and
+ * the one that computes does so last, while the others' messages go. Backward is the same text in
+ * reverse: waits become posts. */
+static void in_turns(struct sn_emit *e, const struct sn_node *n, int sent, int back)
+{
+    struct way way[SN_CHUNKS_MOST];
+    int chunks = chunks_of(e);
+    for (int c = 0; c < chunks; c++)
+        begin_way(e, n, &way[c], sent, c);
+    int legs = way[0].out.n, steps = 2 * legs + 2;
+    for (int turn = 0; turn < chunks + steps - 1; turn++) {
+        for (int s = 0; s < steps; s++)
+            if (s != legs && turn >= s && turn - s < chunks)
+                step(e, n, &way[turn - s], back, s);
+        if (turn >= legs && turn - legs < chunks)
+            step(e, n, &way[turn - legs], back, legs);
+    }
 }
 
 static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
 {
     int64_t rows = expert_rows(e), cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
-    e->routes.all = gather_bounds(e, n);
+    e->routes.all = sn_bounds_gather(e, e->routes.bounds, n->point);
     int back = temp(e, e->job->dtype, rows, cols, n->point, "back");
-    struct sn_attr a = exchange_attr(e);
+    struct sn_attr a = sn_exchange_attr(e, 0);
     sn_back_begin(e, sn_view_all(e->p, back), &a, n->point);
-    one_round(e, n, sent, back);
+    if (chunks_of(e) > 1)
+        in_turns(e, n, sent, back);
+    else
+        one_way(e, n, sent, back, 0);
     e->p->extra = true;
-    one_round(e, n, sent, back);
+    for (int c = 0; c < chunks_of(e); c++)
+        one_way(e, n, sent, back, c);
     e->p->extra = false;
     return back;
 }
@@ -487,7 +411,8 @@ void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
     op->in[1] = sn_view_all(p, e->routes.place);
     op->out[0] = sn_view_all(p, xs);
     bool here = e->job->group_size[SN_GROUP_EXPERT] == 1;
-    int ys = here ? feed_forward(e, n, (struct rows){xs, e->routes.bounds}) : elsewhere(e, n, xs);
+    int ys =
+        here ? feed_forward(e, n, (struct rows){xs, e->routes.bounds, 0}) : elsewhere(e, n, xs);
     int y = sn_result(e, n, x.cols, given(e));
     op = sn_op_add(p, SN_OP_COMBINE, "%s", n->point);
     op->in[0] = sn_view_all(p, ys);

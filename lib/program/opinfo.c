@@ -4,6 +4,8 @@
  */
 #include "lib/program/program.h"
 
+#include "lib/layout/exchange.h"
+
 struct op_info {
     const char *name;
     signed char takes[2]; /* inputs whose place output 0 may take, plus one; 0: none */
@@ -97,6 +99,13 @@ static int64_t elements(const struct sn_view *v)
     return v->rows * v->cols;
 }
 
+/* Of n elements that all chunks have those of this one. */
+static int64_t in_chunk(int64_t n, const struct sn_op *op)
+{
+    return sn_exchange_cut(n, op->attr.chunk + 1, op->attr.chunks) -
+           sn_exchange_cut(n, op->attr.chunk, op->attr.chunks);
+}
+
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n)
 {
     if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE)
@@ -104,12 +113,12 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
     int64_t shares = op->attr.blocks_b > 1 ? op->attr.blocks_b : 1;
     if (op->kind == SN_OP_EXCHANGE) { /* on average */
         *kind = SN_ALL_TO_ALL;
-        *n = op->attr.rows * op->in[0].cols / op->attr.blocks_a / shares;
+        *n = in_chunk(op->attr.rows * op->in[0].cols / op->attr.blocks_a / shares, op);
         return true;
     }
     if (op->kind == SN_OP_GATHER_ROWS) {
         *kind = op->attr.inverse ? SN_REDUCE_SCATTER : SN_ALL_GATHER;
-        *n = op->attr.rows * op->in[0].cols / shares;
+        *n = in_chunk(op->attr.rows * op->in[0].cols / shares, op);
         return true;
     }
     *kind = op->kind == SN_OP_SHIFT ? SN_SEND : (enum sn_collective)(op->kind - SN_OP_ALL_REDUCE);

@@ -20,6 +20,7 @@
 struct again {
     struct sn_emit *e;
     int first, end; /* operations of the block */
+    bool ahead;     /* post, and do not wait */
 };
 
 static bool may_repeat(const struct again *a, const struct sn_op *op)
@@ -71,6 +72,8 @@ static void fresh_outputs(struct again *a, struct sn_op *op)
 static void repeat_op(struct again *a, int i)
 {
     struct sn_emit *e = a->e;
+    bool ahead = a->ahead;
+    a->ahead = false; /* what it needs is needed now */
     struct sn_op op = e->p->ops[i];
     for (int k = 0; k < SN_MAX_IN; k++) {
         if (op.in[k].buf < 0)
@@ -84,8 +87,25 @@ static void repeat_op(struct again *a, int i)
     int id = sn_op_append(e->p, &op);
     enum sn_collective kind;
     int64_t n;
-    if (sn_op_collective(&op, &kind, &n))
+    if (ahead) {
+        e->under_way.again[e->under_way.n_again] = op.out[0].buf;
+        e->under_way.again_id[e->under_way.n_again++] = id;
+    } else if (sn_op_collective(&op, &kind, &n))
         sn_wait_add(e->p, id);
+}
+
+/* What was posted ahead has to be there now. */
+static int there(struct sn_emit *e, int buf)
+{
+    struct sn_under_way *u = &e->under_way;
+    for (int i = 0; i < u->n_again; i++)
+        if (u->again[i] == buf) {
+            sn_wait_add(e->p, u->again_id[i]);
+            u->n_again--;
+            u->again[i] = u->again[u->n_again];
+            u->again_id[i] = u->again_id[u->n_again];
+        }
+    return buf;
 }
 
 /* The buffer that holds the same values now: itself if it is kept. */
@@ -95,7 +115,7 @@ static int repeat_buffer(struct again *a, int buf)
     if (buf < e->p->n_state_bufs || !sn_emit_room(e, buf))
         return buf;
     if (e->again[buf] >= 0)
-        return e->again[buf];
+        return there(e, e->again[buf]);
     int writers = 0;
     for (int i = a->first; i < a->end; i++) {
         if (!writes(&e->p->ops[i], buf))
@@ -125,6 +145,14 @@ int sn_recomputed(struct sn_emit *e, int buf)
     struct again a = {.e = e, .first = e->unit_begin, .end = e->unit_end};
     bool none = e->job->config->layout.recompute == SN_RECOMPUTE_NONE;
     return none || buf < 0 || e->p->bufs[buf].bucket >= 0 ? buf : repeat_buffer(&a, buf);
+}
+
+void sn_recompute_ahead(struct sn_emit *e, int buf)
+{
+    struct again a = {.e = e, .first = e->unit_begin, .end = e->unit_end, .ahead = true};
+    bool full = e->job->config->layout.recompute == SN_RECOMPUTE_FULL;
+    if (full && buf >= 0 && sn_emit_room(e, buf) && e->again[buf] < 0)
+        (void)repeat_buffer(&a, buf);
 }
 
 /* The operation that puts noise on a buffer; -1: none does. */

@@ -77,13 +77,23 @@ static enum sn_status check_read(const struct sn_flights *f, const struct sn_mem
     return SN_OK;
 }
 
+/* Two chunks of one exchange that come back to one buffer: no row is of both. */
+static bool other_rows(const struct sn_op *a, const struct sn_op *b)
+{
+    return a->kind == SN_OP_EXCHANGE && b->kind == SN_OP_EXCHANGE && a->group == b->group &&
+           a->attr.inverse && b->attr.inverse && a->attr.chunks > 1 &&
+           a->attr.chunks == b->attr.chunks && a->attr.chunk != b->attr.chunk &&
+           a->out[0].buf == b->out[0].buf && a->in[1].buf == b->in[1].buf && !a->extra && !b->extra;
+}
+
 static enum sn_status check_written(const struct sn_flights *f, const struct sn_memory_at *at,
                                     int op, const struct sn_span *s, struct sn_err *err)
 {
     for (int i = 0; i < f->n; i++) {
         if (meet(s, &f->items[i].read))
             return clash(at, (const int[]){op, f->items[i].op}, "writes", "reads", err);
-        if (meet(s, &f->items[i].written))
+        if (meet(s, &f->items[i].written) &&
+            !other_rows(&at->of->program->ops[op], &at->of->program->ops[f->items[i].op]))
             return clash(at, (const int[]){op, f->items[i].op}, "writes", "writes", err);
     }
     return SN_OK;

@@ -41,6 +41,8 @@ struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op 
         .capacity = op->attr.capacity,
         .round = at->round,
         .back = op->attr.inverse,
+        .chunk = op->attr.chunk,
+        .chunks = op->attr.chunks,
         .shares = (int)op->attr.blocks_b,
         .share = op->attr.blocks_b > 1 ? x->job->group_index[SN_GROUP_TENSOR] : 0,
         .hop = op->group == SN_GROUP_EXPERT_NODE   ? SN_HOP_NODE

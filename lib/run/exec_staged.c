@@ -82,6 +82,13 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
         t.in = NULL;
     }
     sn_exec_post(x, op, &t, tickets);
+    if (op->attr.chunks <= 1)
+        return SN_OK;
+    struct sn_op wait = *op; /* here: another chunk copies the same rows to and fro */
+    wait.waits_for = op->id;
+    SN_TRY(sn_staged_wait(x, &wait, at, err));
+    *tickets = (struct sn_posted){.ticket = {0, 0}};
+    x->device->landing[place].to = NULL;
     return SN_OK;
 }
 

@@ -297,6 +297,14 @@ static void arrive(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 0, shape(SN_I32, 1, SENDERS * EACH + 1), SN_WRITE);
 }
 
+static void arrive_in_chunks(struct kt *k, enum sn_op_kind kind)
+{
+    arrive(k, kind);
+    k->a.attr.capacity = 40;
+    k->a.attr.chunk = 1;
+    k->a.attr.chunks = 3;
+}
+
 static void move_rows(struct kt *k, enum sn_op_kind kind)
 {
     int64_t t = size(2048, 16), d = size(4096, 64), n = t * CHOICES;
@@ -388,6 +396,7 @@ static const struct {
     {SN_OP_ROUTE_DX, "ROUTE_DX of a sparsemixer", mix, 1e-5},
     {SN_OP_PLACE, "PLACE", place, 0},
     {SN_OP_ARRIVE, "ARRIVE", arrive, 0},
+    {SN_OP_ARRIVE, "ARRIVE in chunks", arrive_in_chunks, 0},
     {SN_OP_DISPATCH, "DISPATCH", move_rows, 1e-6},
     {SN_OP_COMBINE, "COMBINE", move_rows, 1e-6},
     {SN_OP_COMBINE_DW, "COMBINE_DW", move_rows, 1e-6},

@@ -35,7 +35,7 @@ static const struct {
      "pipeline, expert, expert_tensor, context, micro_batch, virtual_stages, "
      "sequence_parallel, schedule, recompute, zero, context_kind, split, axis_order, "
      "bucket, placement, drop_duplicates, comm_aware_recompute, optimizer_tile, expert_buffer, "
-     "expert_node, offload, compress"},
+     "expert_node, expert_chunks, offload, compress"},
     {"model: {file: a, preset: b}\n",
      "run.yaml:1:18: 'file' and 'preset' in one section; keep one"},
     {"data: {preset: b}\n",

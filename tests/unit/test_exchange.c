@@ -13,7 +13,8 @@ enum { MOST = 12, MOST_AT_RANDOM = 5, EXPERTS_MOST = 4, ROWS_MOST = 40 };
 
 struct world {
     int members, experts;
-    int64_t capacity;
+    int64_t capacity; /* of all chunks together */
+    int chunk, chunks;
     int32_t bounds[MOST * (MOST * EXPERTS_MOST + 1)];
 };
 
@@ -42,8 +43,11 @@ static struct sn_exchange exchange_of(const struct world *w, int index, int roun
                                 .members = w->members,
                                 .index = index,
                                 .experts = w->experts,
-                                .capacity = w->capacity,
-                                .round = round};
+                                .capacity =
+                                    sn_exchange_chunk_most(w->capacity, w->members, w->chunks),
+                                .round = round,
+                                .chunk = w->chunk,
+                                .chunks = w->chunks};
 }
 
 static int64_t rows_of(const struct world *w, int m)
@@ -52,10 +56,11 @@ static int64_t rows_of(const struct world *w, int m)
     return w->bounds[m * (all + 1) + all];
 }
 
-/* Both ends agree, windows are filled from the front without gaps, all rows go once. */
-static bool rows_go_once(const struct world *w)
+typedef int counts[MOST][EXPERTS_MOST * ROWS_MOST * MOST];
+
+/* Both ends agree, windows are filled from the front without gaps. */
+static bool rows_go(const struct world *w, counts went)
 {
-    int went[MOST][EXPERTS_MOST * ROWS_MOST * MOST] = {{0}};
     struct sn_exchange x = exchange_of(w, 0, 0);
     int rounds = sn_exchange_rounds(&x);
     for (int round = 0; round < rounds; round++)
@@ -66,13 +71,24 @@ static bool rows_go_once(const struct world *w)
                 struct sn_exchange_rows own = sn_exchange_own(&a, to);
                 struct sn_exchange_rows window = sn_exchange_window(&b, from);
                 if (own.n != window.n || (own.n > 0 && window.at != at) ||
-                    at + own.n > w->capacity || sn_exchange_rounds(&a) != rounds)
+                    at + own.n > x.capacity || sn_exchange_rounds(&a) != rounds)
                     return false;
                 at += own.n;
                 for (int64_t i = 0; i < own.n; i++)
                     went[from][own.at + i]++;
             }
         }
+    return true;
+}
+
+/* All rows go once. */
+static bool rows_go_once(const struct world *w)
+{
+    counts went = {{0}};
+    struct world each = *w;
+    for (each.chunk = 0; each.chunk < (w->chunks > 1 ? w->chunks : 1); each.chunk++)
+        if (!rows_go(&each, went))
+            return false;
     for (int m = 0; m < w->members; m++)
         for (int64_t i = 0; i < rows_of(w, m); i++)
             if (went[m][i] != 1)
@@ -103,7 +119,11 @@ static bool segments_fill_windows(const struct world *w, int member, int round)
     struct kt k = {0};
     int all = w->members * w->experts;
     struct sn_exchange x = exchange_of(w, member, round);
-    k.a.attr = (struct sn_attr){.experts = w->experts, .capacity = w->capacity, .member = member};
+    k.a.attr = (struct sn_attr){.experts = w->experts,
+                                .capacity = x.capacity,
+                                .member = member,
+                                .chunk = w->chunk,
+                                .chunks = w->chunks};
     k.a.attr.round = round;
     struct sn_mat *in = kt_new(&k, 0, (struct kt_shape){SN_I32, w->members, all + 1, 2});
     for (int i = 0; i < w->members * (all + 1); i++)
@@ -314,6 +334,68 @@ static void hops_send_what_the_formula_says(void)
            (long long)inside, (long long)outside);
 }
 
+/* --- chunks --------------------------------------------------------------------------------------
+ */
+
+/* Between any two members chunks differ by a row at most. */
+static bool messages_are_divided(const struct world *w)
+{
+    for (int from = 0; from < w->members; from++)
+        for (int to = 0; to < w->members; to++) {
+            struct world each = *w;
+            int64_t least = INT64_MAX, most = 0;
+            each.capacity = (int64_t)MOST * EXPERTS_MOST * ROWS_MOST * MOST; /* one round */
+            for (each.chunk = 0; each.chunk < w->chunks; each.chunk++) {
+                struct sn_exchange x = exchange_of(&each, from, 0);
+                int64_t n = sn_exchange_own(&x, to).n;
+                least = n < least ? n : least;
+                most = n > most ? n : most;
+            }
+            if (most > least + 1)
+                return false;
+        }
+    return true;
+}
+
+static void chunks_are_exchanges(void)
+{
+    struct dice d = {45, 0};
+    int wrong = 0, more = 0;
+    for (int i = 0; i < 1000; i++) {
+        struct world w = random_world(&d);
+        struct sn_exchange whole = exchange_of(&w, 0, 0);
+        int rounds = sn_exchange_rounds(&whole), shares = (int)roll(&d, SHARES_MOST) + 1;
+        w.chunks = (int)roll(&d, 7) + 2;
+        struct sn_exchange x = exchange_of(&w, 0, 0);
+        more += sn_exchange_rounds(&x) > rounds;
+        bool good = rows_go_once(&w) && messages_are_divided(&w);
+        for (w.chunk = 0; w.chunk < w.chunks; w.chunk++) {
+            good = good && goes_back_as_it_came(&w) && shares_make_the_window(&w, shares);
+            for (int r = 0; r < rounds && i < 200; r++)
+                good = good && segments_fill_windows(&w, (int)roll(&d, w.members), r);
+        }
+        wrong += !good;
+    }
+    tap_ok(wrong == 0 && more == 0,
+           "1000 worlds (seed 45) in 2 to 8 chunks: %d wrong, %d with more rounds than all at once",
+           wrong, more);
+}
+
+static void chunks_take_two_hops(void)
+{
+    static const int members[] = {4, 6, 8, 8}, node[] = {2, 3, 2, 4};
+    struct dice d = {46, 0};
+    int wrong = 0;
+    for (int i = 0; i < 60; i++) {
+        struct world w = random_world_of(&d, members[i % 4]);
+        w.chunks = (int)roll(&d, 4) + 2;
+        w.chunk = (int)roll(&d, w.chunks);
+        wrong += !two_hops_are_one(&w, node[i % 4], (int)roll(&d, SHARES_MOST) + 1);
+    }
+    tap_ok(wrong == 0, "60 worlds (seed 46): chunks in two hops fill the windows of one: %d wrong",
+           wrong);
+}
+
 static void balanced_rows_need_one_round(void)
 {
     struct sn_exchange x = {.rows = 48, .members = 4, .experts = 2, .capacity = 48};
@@ -330,6 +412,8 @@ int main(void)
     shared_windows_are_whole();
     hops_lead_to_the_same_windows();
     hops_send_what_the_formula_says();
+    chunks_are_exchanges();
+    chunks_take_two_hops();
     balanced_rows_need_one_round();
     return tap_done();
 }

@@ -1,0 +1,177 @@
+/*
+ * lower_exchange.c - rows of tokens on their way to the ranks of their experts, as text.
+ *
+ * A way is one to three operations, its legs: one exchange, or two hops; where tensor ranks share
+ * a window, what they share out is gathered behind them, or summed before them on the way back
+ * (lower_experts.c says where each comes from).
+ */
+#include "lib/layout/exchange.h"
+#include "lib/program/build.h"
+
+static int temp(struct sn_emit *e, enum sn_dtype dtype, int64_t rows, int64_t cols,
+                const char *point, const char *what)
+{
+    return sn_buffer_add(e->p, SN_CLASS_TEMP, dtype, rows, cols, "%.80s.%s", point, what);
+}
+
+/* A buffer of rows that have gradients where those of `like` do. */
+static int rows_like(struct sn_emit *e, int64_t rows, struct sn_view like, const char *point,
+                     const char *what)
+{
+    int buf = temp(e, e->job->dtype, rows, like.cols, point, what);
+    if (!e->p->failed)
+        e->p->bufs[buf].needs_grad = e->p->bufs[like.buf].needs_grad;
+    return buf;
+}
+
+static void gather(struct sn_emit *e, enum sn_group group, int from, int to, const char *label)
+{
+    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, group, "%.50s.bounds", label);
+    op.in[0] = sn_view_all(e->p, from);
+    op.out[0] = sn_view_all(e->p, to);
+    sn_comm_run(e->p, &op);
+}
+
+/* In two hops those of a node and then of all nodes, which is the order of members. */
+int sn_bounds_gather(struct sn_emit *e, int bounds, const char *label)
+{
+    const int *members = e->job->group_size;
+    int64_t cols = e->job->config->model.experts.count + 1;
+    int all = temp(e, SN_I32, members[SN_GROUP_EXPERT], cols, label, "bounds.all");
+    if (e->job->grid.expert_node == 0) {
+        gather(e, SN_GROUP_EXPERT, bounds, all, label);
+        return all;
+    }
+    int node = temp(e, SN_I32, members[SN_GROUP_EXPERT_NODE], cols, label, "bounds.node");
+    gather(e, SN_GROUP_EXPERT_NODE, bounds, node, label);
+    gather(e, SN_GROUP_EXPERT_RAIL, node, all, label);
+    return all;
+}
+
+/* Tensor ranks that share a window; 1: each has all of it. */
+static int64_t shares(const struct sn_emit *e)
+{
+    return e->job->config->layout.drop_duplicates && e->job->grid.fold <= 1
+               ? e->job->group_size[SN_GROUP_TENSOR]
+               : 1;
+}
+
+struct sn_attr sn_exchange_attr(const struct sn_emit *e, int chunk)
+{
+    int64_t rows = sn_expert_rows(e->job->config);
+    int members = e->job->group_size[SN_GROUP_EXPERT];
+    int chunks =
+        e->job->config->layout.expert_chunks > 1 ? e->job->config->layout.expert_chunks : 1;
+    double factor = e->job->config->layout.expert_buffer;
+    int64_t most = rows * members, room = (int64_t)(factor * (double)rows);
+    room = room < 1 ? 1 : room < most ? room : most;
+    return (struct sn_attr){.experts = sn_experts_here(e),
+                            .rows = rows,
+                            .capacity = sn_exchange_chunk_most(room, members, chunks),
+                            .blocks_a = members,
+                            .blocks_b = shares(e),
+                            .member = e->job->group_index[SN_GROUP_EXPERT],
+                            .chunk = chunk,
+                            .chunks = chunks};
+}
+
+int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label)
+{
+    int64_t segments = exchange->blocks_a * exchange->experts;
+    int bounds = temp(e, SN_I32, 1, segments + 1, label, "arrivals");
+    struct sn_op *op = sn_op_add(e->p, SN_OP_ARRIVE, "%.50s", label);
+    op->in[0] = sn_view_all(e->p, all);
+    op->out[0] = sn_view_all(e->p, bounds);
+    op->attr = *exchange;
+    return bounds;
+}
+
+static void between(struct sn_emit *e, struct sn_op *op, struct sn_view from, struct sn_view to,
+                    int all)
+{
+    op->in[0] = from;
+    op->in[1] = sn_view_all(e->p, all);
+    op->out[0] = to;
+}
+
+struct sn_op sn_hop_op(struct sn_emit *e, enum sn_group group, struct sn_view from,
+                       struct sn_view to, const struct sn_hop_of *h)
+{
+    struct sn_op op =
+        sn_comm_op(SN_OP_EXCHANGE, group, "%.50s.%s", h->label, h->attr.inverse ? "back" : "out");
+    op.attr = h->attr;
+    op.attr.blocks_a = e->job->group_size[group];
+    between(e, &op, from, to, h->all);
+    return op;
+}
+
+struct sn_op sn_gather_rows_op(struct sn_emit *e, struct sn_view from, struct sn_view to,
+                               const struct sn_hop_of *h)
+{
+    struct sn_op op = sn_comm_op(SN_OP_GATHER_ROWS, SN_GROUP_TENSOR, "%.50s.%s", h->label,
+                                 h->attr.inverse ? "sum" : "shares");
+    op.attr = h->attr;
+    between(e, &op, from, to, h->all);
+    return op;
+}
+
+void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr *attr,
+                   const char *label)
+{
+    if (attr->blocks_b > 1)
+        sn_op_add(e->p, SN_OP_ZERO, "%.50s.back", label)->out[0] = back;
+}
+
+/* Rows of others that are on their way from node to node. */
+static int transit(struct sn_emit *e, struct sn_view like, const struct sn_hop_of *h)
+{
+    struct sn_exchange x = {.rows = h->attr.rows,
+                            .capacity = h->attr.capacity,
+                            .members = e->job->group_size[SN_GROUP_EXPERT],
+                            .shares = (int)h->attr.blocks_b,
+                            .chunks = h->attr.chunks,
+                            .node = e->job->grid.expert_node};
+    return rows_like(e, sn_exchange_transit_most(&x), like, h->label, "transit");
+}
+
+/* Inside the node and then along the rail, or the other way round. */
+static void add_hops(struct sn_emit *e, struct sn_legs *out, struct sn_view from, struct sn_view to,
+                     const struct sn_hop_of *h)
+{
+    bool back = h->attr.inverse;
+    if (e->job->grid.expert_node == 0) {
+        out->op[out->n++] = sn_hop_op(e, SN_GROUP_EXPERT, from, to, h);
+        return;
+    }
+    struct sn_view on_the_way = sn_view_all(e->p, transit(e, from, h));
+    enum sn_group first = back ? SN_GROUP_EXPERT_RAIL : SN_GROUP_EXPERT_NODE;
+    enum sn_group second = back ? SN_GROUP_EXPERT_NODE : SN_GROUP_EXPERT_RAIL;
+    out->op[out->n++] = sn_hop_op(e, first, from, on_the_way, h);
+    out->op[out->n++] = sn_hop_op(e, second, on_the_way, to, h);
+}
+
+void sn_exchange_legs(struct sn_emit *e, struct sn_legs *out, struct sn_view from,
+                      struct sn_view to, const struct sn_hop_of *h)
+{
+    const struct sn_attr *a = &h->attr;
+    out->n = 0;
+    if (a->blocks_b <= 1) {
+        add_hops(e, out, from, to, h);
+        return;
+    }
+    int64_t rows = (a->capacity + a->blocks_b - 1) / a->blocks_b;
+    struct sn_view share = sn_view_all(e->p, rows_like(e, rows, from, h->label, "share"));
+    if (a->inverse) {
+        out->op[out->n++] = sn_gather_rows_op(e, from, share, h);
+        add_hops(e, out, share, to, h);
+    } else {
+        add_hops(e, out, from, share, h);
+        out->op[out->n++] = sn_gather_rows_op(e, share, to, h);
+    }
+}
+
+void sn_legs_run(struct sn_emit *e, const struct sn_legs *legs)
+{
+    for (int i = 0; i < legs->n; i++)
+        sn_comm_run(e->p, &legs->op[i]);
+}
