@@ -246,6 +246,22 @@ static void unload(struct sn_world *w)
     sn_free(w->list);
 }
 
+/* Each text once. */
+static enum sn_status check_written(const struct sn_world *w, const struct sn_verify_world *from,
+                                    struct sn_err *err)
+{
+    for (int i = 0; i < w->n_traces; i++) {
+        const struct sn_trace *t = &w->traces[i];
+        bool known = false;
+        for (int k = 0; k < i; k++)
+            known |= w->traces[k].program == t->program;
+        struct sn_trace_of of = {w->grid, from->jobs[t->rank], t->program, t->rank};
+        if (!known)
+            SN_TRY(sn_written_check(&of, err));
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_verify(const struct sn_verify_world *w, const struct sn_program *const *override,
                          struct sn_err *err)
 {
@@ -254,6 +270,8 @@ enum sn_status sn_verify(const struct sn_verify_world *w, const struct sn_progra
         enum sn_status st = load(&world, w, override, set, err);
         if (st == SN_OK)
             st = play(&world, err);
+        if (st == SN_OK)
+            st = check_written(&world, w, err);
         unload(&world);
         SN_TRY(st);
     }

@@ -102,4 +102,7 @@ enum sn_status sn_flights_check(const struct sn_flights *f, const struct sn_memo
 bool sn_flights_begin(struct sn_flights *f, const struct sn_memory_at *at, int op, int post);
 void sn_flights_end(struct sn_flights *f, int post);
 
+/* SN_EFAIL when some operation reads what nothing has written (verify_written.c). */
+enum sn_status sn_written_check(const struct sn_trace_of *of, struct sn_err *err);
+
 #endif

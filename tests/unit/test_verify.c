@@ -1,7 +1,8 @@
 /*
  * test_verify.c - compiled layouts are proven, planted faults are found and named.
  *
- * Nothing is trained: jobs of all ranks are compiled and played through.
+ * Nothing is trained: jobs of all ranks are compiled and played through. Longer than 500 lines because faults and
+ * the table that names them belong together.
  */
 #include "lib/program/verify.h"
 
@@ -17,7 +18,8 @@ enum { RANKS_MAX = 64 };
 struct layout {
     const char *name;
     enum sn_family family;
-    int data, tensor, context, pipeline, virtual_stages, micro_batch, zero, kv_heads, expert;
+    int data, tensor, context, pipeline, virtual_stages, micro_batch, zero, kv_heads, expert,
+        expert_chunks;
     bool sequence_parallel, split_backward, drop_duplicates;
     enum sn_schedule schedule;
     enum sn_recompute recompute;
@@ -55,6 +57,7 @@ static struct sn_config config_of(const struct layout *l)
     if (l->family == SN_MIXTRAL)
         c.model.experts = (struct sn_experts_config){.count = 4, .top_k = 2, .every = 1};
     c.layout.expert = l->expert ? l->expert : 1;
+    c.layout.expert_chunks = l->expert_chunks;
     c.layout.expert_buffer = 2;
     c.layout.recompute = l->recompute;
     c.layout.context_kind = l->kind;
@@ -363,6 +366,26 @@ static void wait_for_reduction_missing(struct world *w)
     remove_op(&p->ops[update->first]);
 }
 
+/* What it makes is read by attention. */
+static void product_missing(struct world *w)
+{
+    remove_op(op_of(&w->spoilt[0], SN_OP_GEMM, "l1.attn.qkv"));
+}
+
+static void product_after_its_use(struct world *w)
+{
+    struct sn_program *p = &w->spoilt[1];
+    swap_ops(op_of(p, SN_OP_GEMM, "l0.ffn.gate_up"), op_of(p, SN_OP_SWIGLU, "l0.ffn"));
+}
+
+static void same_rows_under_way(struct world *w)
+{
+    struct sn_program *p = &w->spoilt[0];
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == SN_OP_EXCHANGE && p->ops[i].attr.inverse)
+            p->ops[i].attr.chunk = 1;
+}
+
 struct planted {
     void (*spoil)(struct world *w);
     const char *name;
@@ -394,6 +417,7 @@ static void planted_faults_are_named(void)
                   z3 = {.name = "z3", .family = SN_LLAMA, .data = 2, .zero = 3},
                   dp2 = {.name = "dp2", .family = SN_LLAMA, .data = 2},
                   ep2 = {.name = "ep2", .family = SN_MIXTRAL, .data = 2, .expert = 2},
+                  chunks = {.name = "chunks", .family = SN_MIXTRAL, .data = 2, .expert = 2, .expert_chunks = 4},
                   dtd = {.name = "dtd", .family = SN_MIXTRAL, .data = 2, .tensor = 2, .expert = 2, .drop_duplicates = true},
                   cp4 = {.name = "cp4", .family = SN_LLAMA, .context = 4},
                   kv = {.name = "kv", .family = SN_LLAMA, .tensor = 4, .kv_heads = 2, .sequence_parallel = true};
@@ -423,6 +447,9 @@ static void planted_faults_are_named(void)
         {wait_for_receive_missing, "a wait missing before a received buffer is read", {"rank 1 ", " reads memory of 'piece1.x' that recv 'piece1.x'", "still writes; wait for it first"}, pp2},
         {wait_for_send_missing, "a wait missing before a sent buffer is used again", {"rank 0 ", " writes memory of ", "that send 'piece1.x'", "still reads"}, pp2},
         {wait_for_gather_missing, "a wait missing before gathered weights are read", {"rank 0 ", " reads memory of 'weight.bucket", "that all_gather"}, z3},
+        {product_missing, "a product that nobody computes", {"rank 0 ", " reads 'l1.attn.qkv", "', which nothing has written before it"}, tp2},
+        {product_after_its_use, "a product behind what reads it", {"rank 1 ", "swiglu 'l0.ffn", " reads 'l0.ffn.gate_up', which nothing has written before it"}, dp2},
+        {same_rows_under_way, "two chunks of an exchange that bring the same rows", {"rank 0 ", "exchange 'l0.ffn.experts.back'", " writes memory of 'l0.ffn.experts.back' that exchange", "still writes"}, chunks},
         {wait_for_reduction_missing, "a wait missing before reduced gradients are read", {"rank 0 ", "sq_norm", "reads memory of 'grad.bucket", "that all_reduce 'bucket"}, dp2},
     };
     /* clang-format on */
