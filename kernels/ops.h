@@ -232,12 +232,12 @@ struct sn_attr {
     int64_t capacity;           /* PLACE, ARRIVE */
     int32_t round;              /* ARRIVE; set when it runs */
     int64_t rows;               /* EXPERT_GEMM */
-    bool any_order;             /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
-                                 * may be in whatever order is fastest, other from run to run */
-    float aux_loss, z_loss;     /* ROUTE_DX */
-    bool sparsemixer, draws;    /* ROUTE, ROUTE_DX; draws: in training */
-    float range;                /* of a sparsemixer */
-    float rate;                 /* BALANCE */
+    bool any_order;          /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
+                              * may be in whatever order is fastest, other from run to run */
+    float aux_loss, z_loss;  /* ROUTE_DX */
+    bool sparsemixer, draws; /* ROUTE, ROUTE_DX; draws: in training */
+    float range;             /* of a sparsemixer */
+    float rate;              /* BALANCE */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
      * zero: everything is here. */
     int32_t context;      /* ranks that share each sequence; 0 and 1: not shared */
