@@ -223,7 +223,7 @@ $(BUILD)/oom/sennit-train $(BUILD)/oom/sennit-convert $(BUILD)/oom/sennit-plan: 
 # installed a moment ago was not there when the variables above were set --------------------------
 jobs   = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 again  = @tests/deps && $(MAKE) --no-print-directory $(jobs)
-runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tests/run
+runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=480 )tests/run
 
 demo: ## Train a small llama on real text for a few minutes and let it write
 	$(again) all

@@ -51,8 +51,12 @@ static void find_culprit(struct findings *f, const struct sn_exec *x, const stru
         *c = s->end.culprit;
         return;
     }
-    if (sn_culprit_from_words(c, s->end.words.text) && c->rank >= 0)
-        c->rank = sn_rundir_rank_of(&x->rundir, c->rank);
+    if (!sn_culprit_from_words(c, s->end.words.text) || c->rank < 0)
+        return;
+    int node = c->rank / x->shape.ranks_per_node; /* block distribution */
+    if (!c->host[0] && node < s->names.n)
+        (void)snprintf(c->host, sizeof(c->host), "%s", s->names.word[node]);
+    c->rank = sn_rundir_rank_of(&x->rundir, c->rank);
 }
 
 /* ---- why --------------------------------------------------------------------------------------

@@ -20,28 +20,16 @@ const char *sn_suspicion_name(enum sn_suspicion s)
 /* ---- the rings ----------------------------------------------------------------------------------
  */
 
-/* What a rank waits for: the collective that it is in, or its oldest open receive. */
-static const struct sn_ring_event *waits_in(const struct sn_ring_view *v)
-{
-    for (int i = 0; i < v->n; i++)
-        if (v->event[i].peer < 0 && v->event[i].state == SN_RING_BEGUN)
-            return &v->event[i];
-    for (int i = 0; i < v->n; i++)
-        if (v->event[i].peer >= 0 && v->event[i].state != SN_RING_DONE &&
-            strcmp(v->event[i].kind, sn_collective_name(SN_RECV)) == 0)
-            return &v->event[i];
-    return NULL;
-}
-
 static bool is_gone(const struct sn_ring_view *v)
 {
     return v->n >= 0 && v->is_here && !v->is_alive;
 }
 
-/* The rank for which `rank` waits: the member of the group that is furthest behind; -1: none. */
+/* The rank for which `rank` waits: the member of the group that is furthest behind, else one that
+ * has posted the same and is held up in another collective; -1: none. */
 static int waits_for(const struct sn_ring_view *v, int ranks, const struct sn_grid *g, int rank)
 {
-    const struct sn_ring_event *w = v[rank].n > 0 ? waits_in(&v[rank]) : NULL;
+    const struct sn_ring_event *w = v[rank].n > 0 ? sn_ring_waits_in(&v[rank]) : NULL;
     int found = -1;
     if (!w || w->group < 0 || w->group >= SN_NGROUPS)
         return -1;
@@ -53,6 +41,12 @@ static int waits_for(const struct sn_ring_view *v, int ranks, const struct sn_gr
         if (other == rank || other >= ranks || v[other].n < 0 || v[other].posted[q] >= w->number)
             continue;
         if (found < 0 || v[other].posted[q] < v[found].posted[q])
+            found = other;
+    }
+    for (int i = 0; found < 0 && i < sn_group_size(g, rank, q); i++) {
+        int other = sn_group_member(g, rank, q, i);
+        if (other != rank && other < ranks && v[other].n > 0 &&
+            sn_ring_is_held_up(&v[other], w->group, w->number))
             found = other;
     }
     return found;
@@ -73,23 +67,15 @@ static int end_of_chain(const struct sn_ring_view *v, int ranks, const struct sn
     return -1; /* a circle: nobody is the first */
 }
 
-static double last_time(const struct sn_ring_view *v)
-{
-    double last = 0;
-    for (int i = 0; i < v->n; i++)
-        last = v->event[i].time > last ? v->event[i].time : last;
-    return last;
-}
-
 /* What the one who waits says about it. */
 static void describe(struct sn_culprit *out, const struct sn_ring_view *v, int rank, int waiter)
 {
-    const struct sn_ring_event *w = waiter >= 0 ? waits_in(&v[waiter]) : NULL;
+    const struct sn_ring_event *w = waiter >= 0 ? sn_ring_waits_in(&v[waiter]) : NULL;
     out->rank = rank;
     if (v[rank].n >= 0)
         (void)snprintf(out->host, sizeof(out->host), "%s", v[rank].host);
     if (v[rank].n > 0 && v[rank].is_here)
-        out->seconds = sn_clock() - last_time(&v[rank]);
+        out->seconds = sn_clock() - sn_ring_last_time(&v[rank]);
     if (!w)
         return;
     (void)snprintf(out->axis, sizeof(out->axis), "%s", sn_group_name((enum sn_group)w->group));
@@ -138,7 +124,7 @@ static int most_blamed(const struct sn_ring_view *v, int ranks, const struct sn_
 static bool all_wait(const struct sn_ring_view *v, int ranks)
 {
     for (int i = 0; i < ranks; i++)
-        if (v[i].n <= 0 || !waits_in(&v[i]))
+        if (v[i].n <= 0 || !sn_ring_waits_in(&v[i]))
             return false;
     return true;
 }
@@ -171,19 +157,15 @@ bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int r
 /* The wait of a rank in a collective; negative: its record does not have the whole of it. */
 static double wait_of(const struct sn_ring_view *v, int group, uint64_t number)
 {
-    for (int i = 0; i < v->n; i++) {
-        const struct sn_ring_event *e = &v->event[i];
-        if (e->peer < 0 && e->group == group && e->number == number)
-            return e->state == SN_RING_DONE ? e->time - e->came : -1;
-    }
-    return -1;
+    const struct sn_ring_event *e = sn_ring_collective(v, group, number);
+    return e && e->state == SN_RING_DONE ? e->time - e->came : -1;
 }
 
 /* Seconds between the first and the last event of a record. */
 static double span_of(const struct sn_ring_view *v)
 {
     double first = v->n > 0 ? v->event[0].came : 0;
-    return last_time(v) - first;
+    return sn_ring_last_time(v) - first;
 }
 
 /* Collective `e` of group `q`, of which `rank` is the first member: add what the last one to come
@@ -339,6 +321,21 @@ static bool read_srun_task(struct sn_culprit *c, const char *line)
     return true;
 }
 
+/* "srun: error: task 12 launch failed: Unspecified error": its node could not begin it */
+static bool read_launch(struct sn_culprit *c, const char *line)
+{
+    static const char lead[] = "srun: error: task ", rest[] = " launch failed";
+    char *end;
+    if (strncmp(line, lead, sizeof(lead) - 1) != 0)
+        return false;
+    long task = strtol(line + sizeof(lead) - 1, &end, 10);
+    if (end == line + sizeof(lead) - 1 || task < 0 || task > INT32_MAX ||
+        strncmp(end, rest, sizeof(rest) - 1) != 0)
+        return false;
+    c->rank = (int)task;
+    return true;
+}
+
 /* "srun: error: Node failure on n3", "srun: error: Task launch for StepId=1.0 failed on node n3:
  * Communication connection failure" */
 static bool read_node_failure(struct sn_culprit *c, const char *line)
@@ -384,8 +381,8 @@ bool sn_culprit_from_words(struct sn_culprit *out, const char *words)
     struct sn_culprit c = {.kind = SN_SUSPECT_SILENT, .rank = -1};
     for (const char *line = words; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (read_node_failure(&c, line) || read_srun_task(&c, line) || read_mpirun(&c, line) ||
-            read_process_name(&c, line)) {
+        if (read_node_failure(&c, line) || read_srun_task(&c, line) || read_launch(&c, line) ||
+            read_mpirun(&c, line) || read_process_name(&c, line)) {
             *out = c;
             return true;
         }

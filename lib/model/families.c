@@ -89,16 +89,16 @@ static int norm(struct sn_model_builder *b, const struct recipe *r, int x, const
 static int linear(struct sn_model_builder *b, const struct recipe *r, int x, struct sn_param *w,
                   const char *point)
 {
-    int weight = sn_model_param(b, w);
-    int bias = -1;
+    struct sn_param p = {0};
     if (r->bias) {
-        struct sn_param p = param(1, SN_INIT_ZEROS, 0, "layers.%d.%s.bias", owner(b), point);
+        p = param(1, SN_INIT_ZEROS, 0, "layers.%d.%s.bias", owner(b), point);
         for (int i = 0; i < w->n_pieces; i++) {
             int stem = (int)snprintf(NULL, 0, "%s", w->piece[i].name) - (int)sizeof("weight") + 1;
             sn_model_piece(b, &p, w->piece[i].rows, "%.*sbias", stem, w->piece[i].name);
         }
-        bias = sn_model_param(b, &p);
     }
+    int weight = sn_model_param(b, w); /* its pieces are the model's from here on */
+    int bias = r->bias ? sn_model_param(b, &p) : -1;
     int y = sn_model_value(b, w->rows);
     struct sn_node *n = sn_model_node(b, SN_NODE_LINEAR, "l%d.%s", b->layer, point);
     n->in[0] = x;

@@ -9,7 +9,8 @@
  *   comm_collective.c  collectives by messages
  *   comm_window.c      collectives through memory that the ranks of a host share
  *   comm_p2p.c         sends and receives
- *   comm_watch.c       who is waited for, when nothing moves
+ *   comm_watch.c       what is recorded, and the clock that looks at it
+ *   comm_accuse.c      who is waited for, when nothing moves
  */
 #ifndef SN_COMM_ENGINE_H
 #define SN_COMM_ENGINE_H
@@ -60,6 +61,7 @@ struct sn_engine_hosts {
 struct sn_engine_mark {
     uint64_t number; /* in its group */
     uint64_t record; /* in the ring file */
+    bool is_awaited; /* send or receive: the record says that somebody waits for it */
     double moved;    /* seconds of sn_clock: when it was last seen to move */
 };
 
@@ -182,5 +184,17 @@ void sn_watch_begun(struct sn_engine *e, int slot);
 void sn_watch_done(struct sn_engine *e, int slot);
 /* Fail the communicator if something has waited too long. */
 void sn_watch_look(struct sn_engine *e);
+#define SN_WATCH_BEAT_S 0.05 /* seconds between two looks */
+/* Who is to blame that an operation does not move, as far as the records say. */
+void sn_watch_accuse(struct sn_engine *e, int slot, char *text, size_t room);
+static inline bool sn_watch_is_p2p(const struct sn_comm_op *op)
+{
+    return op->kind == SN_COMM_TRANSFER &&
+           (op->transfer.kind == SN_SEND || op->transfer.kind == SN_RECV);
+}
+static inline enum sn_group sn_watch_group(const struct sn_comm_op *op)
+{
+    return op->kind == SN_COMM_TRANSFER ? op->transfer.group : SN_GROUP_WORLD;
+}
 
 #endif

@@ -3,6 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/process.h"
+#include "lib/layout/collective.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -183,4 +184,40 @@ enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int ra
     v.n = collect(v.event, &f);
     *out = v;
     return SN_OK;
+}
+
+const struct sn_ring_event *sn_ring_waits_in(const struct sn_ring_view *v)
+{
+    for (int i = 0; i < v->n; i++)
+        if (v->event[i].peer < 0 && v->event[i].state == SN_RING_BEGUN)
+            return &v->event[i];
+    for (int i = 0; i < v->n; i++)
+        if (v->event[i].peer >= 0 && v->event[i].state == SN_RING_AWAITED &&
+            strcmp(v->event[i].kind, sn_collective_name(SN_RECV)) == 0)
+            return &v->event[i];
+    return NULL;
+}
+
+const struct sn_ring_event *sn_ring_collective(const struct sn_ring_view *v, int group,
+                                               uint64_t number)
+{
+    for (int i = 0; i < v->n; i++)
+        if (v->event[i].peer < 0 && v->event[i].group == group && v->event[i].number == number)
+            return &v->event[i];
+    return NULL;
+}
+
+bool sn_ring_is_held_up(const struct sn_ring_view *v, int group, uint64_t number)
+{
+    const struct sn_ring_event *e = sn_ring_collective(v, group, number);
+    const struct sn_ring_event *w = sn_ring_waits_in(v);
+    return e && e->state == SN_RING_POSTED && w && w->peer < 0;
+}
+
+double sn_ring_last_time(const struct sn_ring_view *v)
+{
+    double last = 0;
+    for (int i = 0; i < v->n; i++)
+        last = v->event[i].time > last ? v->event[i].time : last;
+    return last;
 }

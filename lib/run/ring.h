@@ -16,7 +16,12 @@
 
 enum { SN_RING_EVENTS = 64, SN_RING_LABEL = 48, SN_RING_GROUPS = 16 };
 
-enum sn_ring_state { SN_RING_POSTED = 1, SN_RING_BEGUN, SN_RING_DONE };
+enum sn_ring_state {
+    SN_RING_POSTED = 1,
+    SN_RING_BEGUN,
+    SN_RING_DONE,
+    SN_RING_AWAITED /* a send or receive under way for which the rank waits */
+};
 
 struct sn_ring_event {
     uint64_t id;     /* 1, 2, ... in the order of posting; 0: never written */
@@ -65,5 +70,16 @@ void sn_ring_give_up(struct sn_ring *r);
 /* What a rank wrote, of a folder as sn_ring_folder gives it. SN_EIO: no such file, or no ring. */
 enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int rank,
                             struct sn_err *err);
+/* What the rank waits for: the collective that it is in, or the oldest receive that it awaits;
+ * NULL: nothing.
+ */
+const struct sn_ring_event *sn_ring_waits_in(const struct sn_ring_view *v);
+/* A collective of a group, as the rank has it; NULL: it has not posted it, or long ago. */
+const struct sn_ring_event *sn_ring_collective(const struct sn_ring_view *v, int group,
+                                               uint64_t number);
+/* Has it posted that collective and waits in another one that stands before it in its queue? */
+bool sn_ring_is_held_up(const struct sn_ring_view *v, int group, uint64_t number);
+/* Of the last change of a state; 0: none. */
+double sn_ring_last_time(const struct sn_ring_view *v);
 
 #endif

@@ -68,6 +68,59 @@ static enum sn_status wait_for_the_stopped(struct sn_comm *c, float *x, struct s
     return transfer(c, SN_ALL_REDUCE, "l0.attn.o", x, err);
 }
 
+/* data 2 x tensor 2: rank 2 has posted the sum that 0 waits in, behind one that 3 leaves out. */
+static enum sn_status wait_for_a_queue(struct sn_comm *c, float *x, struct sn_err *err)
+{
+    struct sn_transfer t = {.kind = SN_ALL_REDUCE, .n = 1000, .in = x, .out = x};
+    sn_ticket before = 0;
+    if (c->rank % 2)
+        sleep_for(SECONDS);
+    t.staging = x + 1000;
+    if (c->rank == 2) {
+        sleep_for(0.5); /* rank 0 complains first */
+        t.group = SN_GROUP_TENSOR;
+        t.label = "tensor.0";
+        before = c->ops->post(c, &t);
+    }
+    t.group = SN_GROUP_DATA;
+    t.label = "bucket0";
+    SN_TRY(c->ops->wait(c, c->ops->post(c, &t), err));
+    return c->ops->wait(c, before, err);
+}
+
+/* The same grid: 1 waits for 0, that for 2, that for 3, and 3 is stopped where it waits for 1,
+ * which has sent long ago. */
+static enum sn_status wait_in_a_circle(struct sn_comm *c, float *x, struct sn_err *err)
+{
+    static const struct {
+        enum sn_collective kind;
+        enum sn_group group;
+        const char *label;
+    } last[] = {{SN_ALL_REDUCE, SN_GROUP_DATA, "bucket0"},
+                {SN_ALL_REDUCE, SN_GROUP_WORLD, "step_end"},
+                {SN_ALL_REDUCE, SN_GROUP_TENSOR, "tensor.0"},
+                {SN_RECV, SN_GROUP_DATA, "recv.act"}};
+    struct itimerval soon = {.it_value = {.tv_usec = 500000}};
+    struct sn_transfer t = {.kind = SN_SEND, .group = SN_GROUP_DATA, .n = 10, .peer = 1, .in = x};
+    if (c->rank == 3 &&
+        (signal(SIGALRM, stop_now) == SIG_ERR || setitimer(ITIMER_REAL, &soon, NULL) != 0))
+        return sn_fail(err, SN_EFAIL, "no timer");
+    if (c->rank == 1) {
+        sleep_for(1);
+        SN_TRY(c->ops->wait(c, c->ops->post(c, &t), err));
+    } else if (c->rank != 3) {
+        sleep_for(2.5); /* rank 1 complains first */
+    }
+    t = (struct sn_transfer){.kind = last[c->rank].kind,
+                             .group = last[c->rank].group,
+                             .label = last[c->rank].label,
+                             .n = 10,
+                             .out = x,
+                             .staging = x + 1000};
+    t.in = t.kind == SN_RECV ? NULL : x;
+    return c->ops->wait(c, c->ops->post(c, &t), err);
+}
+
 /* As if rank 1 had died: its record is that of a process that exists no more. */
 static enum sn_status wait_for_the_dead(struct sn_comm *c, const char *folder, float *x,
                                         struct sn_err *err)
@@ -138,6 +191,12 @@ static int meet_but(int missing)
     return 0;
 }
 
+/* On a grid of data 2 x tensor 2. */
+static bool is_of_four(const char *way)
+{
+    return strncmp(way, "queue", 5) == 0 || strcmp(way, "circle") == 0;
+}
+
 static int be_a_rank(const char *way, const char *folder)
 {
     if (strncmp(way, "meet", 4) == 0)
@@ -145,7 +204,7 @@ static int be_a_rank(const char *way, const char *folder)
     struct sn_comm *c;
     struct sn_ring *ring;
     struct sn_err err;
-    struct sn_grid g = test_grid(RANKS, 1, 1, 1);
+    struct sn_grid g = is_of_four(way) ? test_grid(2, 1, 2, 1) : test_grid(RANKS, 1, 1, 1);
     if (sn_comm_create_mpi(&c, &err) != SN_OK || c->ops->set_grid(c, &g, &err) != SN_OK ||
         sn_ring_open(&ring, folder, c->rank, &err) != SN_OK) {
         printf("begin: %s\n", err.text);
@@ -161,6 +220,10 @@ static int be_a_rank(const char *way, const char *folder)
         st = post_early(c, x, &err);
     else if (strncmp(way, "stopped", 7) == 0)
         st = wait_for_the_stopped(c, x, &err);
+    else if (strcmp(way, "circle") == 0)
+        st = wait_in_a_circle(c, x, &err);
+    else if (is_of_four(way))
+        st = wait_for_a_queue(c, x, &err);
     else if (strcmp(way, "dead") == 0)
         st = wait_for_the_dead(c, folder, x, &err);
     else
@@ -187,8 +250,8 @@ static void says(const char *self, const char *way, int code, const char *want, 
         tap_ok(false, "a folder for records");
         return;
     }
-    (void)snprintf(command, sizeof(command), "timeout -k 2 30 mpirun -n %d '%s' %s %s 2>&1", RANKS,
-                   self, way, folder);
+    (void)snprintf(command, sizeof(command), "timeout -k 2 30 mpirun -n %d '%s' %s %s 2>&1",
+                   is_of_four(way) ? RANKS + 1 : RANKS, self, way, folder);
     (void)clock_gettime(CLOCK_MONOTONIC, &began);
     FILE *f = popen(command, "r");
     size_t n = f ? fread(out, 1, sizeof(out) - 1, f) : 0;
@@ -245,6 +308,19 @@ int main(int argc, char **argv)
          "a rank that is stopped where all wait is named");
     says(argv[0], "stopped-messages", LOST, "; rank 1 (tensor 1) has come to it and stands still",
          "and when sums are messages");
+    says(
+        argv[0], "queue", LOST,
+        "rank 0: data all_reduce 'bucket0' (number 1) has waited 2 s; rank 2 (tensor 0, data 1) is "
+        "still in an earlier one, last seen in 'tensor.0'; it waits for rank 3 (tensor 1, data 1) "
+        "in the end, last seen in 'the start'\n",
+        "who is held up by another one is not to blame");
+    says(argv[0], "queue-messages", LOST, "it waits for rank 3 (tensor 1, data 1) in the end",
+         "nor when sums are messages");
+    says(argv[0], "circle", LOST,
+         "rank 1: world all_reduce 'step_end' (number 1) has waited 2 s; rank 0 (tensor 0, data 0) "
+         "is behind at number 0, last seen in 'bucket0'; it waits for rank 3 (tensor 1, data 1) in "
+         "the end",
+         "of ranks that wait in a circle the stopped one is named");
     says(argv[0], "dead", LOST, "; its process ", "a process that is gone is said to be");
     says(argv[0], "early", 0, NULL, "a receive that nobody waits for may take its time");
     return tap_done();
