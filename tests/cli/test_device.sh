@@ -20,7 +20,8 @@ several() { # ranks run-file options...: on the fake device
 
 series() { # name: what its metrics say, but times
     { metric loss "$tmp/$1/metrics.jsonl" && metric grad_norm "$tmp/$1/metrics.jsonl" &&
-        metric val_loss "$tmp/$1/metrics.jsonl"; } >"$tmp/$1.series"
+        metric val_loss "$tmp/$1/metrics.jsonl" && metric max_vio "$tmp/$1/metrics.jsonl" &&
+        metric max_vio_worst "$tmp/$1/metrics.jsonl"; } >"$tmp/$1.series"
 }
 
 same() { # sentence name name
@@ -195,7 +196,8 @@ run mpi 4 "$train" "$tmp/cpu-experts.yaml"
 is "experts in a pipeline on the processor" "$rc" 0
 run several 4 "$tmp/experts.yaml"
 is "experts in a pipeline on a device" "$rc" 0
-same "experts in a pipeline: the losses are those of the processor" experts cpu-experts
+same "experts in a pipeline: the losses are those of the processor, and experts' load" experts cpu-experts
+is "experts in a pipeline: their load is told in every step" "$(metric max_vio "$tmp/experts/metrics.jsonl" | wc -l)" 8
 family=llama layers=2
 
 # --- what is planned is what is taken --------------------------------------------------------------
