@@ -16,7 +16,7 @@
 #include "kernels/ops.h"
 
 enum {
-    SN_DEVICE_ABI = 3, /* grows with every change of this file */
+    SN_DEVICE_ABI = 4, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
     SN_DEVICE_ID = 128,    /* bytes of a channel's name: what its members agree on */
@@ -28,7 +28,7 @@ struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
 /* How operations may be computed. */
 struct sn_device_options {
     bool tf32; /* products of fp32 matrices may round their operands to TF32 */
-    bool fp8;  /* products of 8-bit operands will come: refuse where there are none */
+    enum sn_fp8_scaling fp8; /* such products will come: refuse where there are none */
     bool tune; /* time the library's ways for each product when its shape first comes; that waits,
                 * and results may be wrong: for a step that nobody keeps */
 };

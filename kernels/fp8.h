@@ -12,6 +12,7 @@
 #define SN_FP8_H
 
 #include "kernels/both.h"
+#include "kernels/ops.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,6 +85,34 @@ SN_BOTH float sn_power_of_two(int e) /* -126 .. 127 */
 SN_BOTH float sn_fp8_round(float x, int e, enum sn_fp8_format t)
 {
     return sn_fp8_to_f32(sn_f32_to_fp8(x * sn_power_of_two(e), t), t) * sn_power_of_two(-e);
+}
+
+/*
+ * Which elements of a GEMM's operand share a scale, as the operand lies in memory: parts of rows x
+ * cols, 0: all. Parts begin at the operand's first element, so operands that are cut at multiples
+ * of 128 have the same parts as the whole. Blocks and lines are those of DeepSeek-V3 (2024, section
+ * 3.3.2): weights in blocks, so that forward and backward multiply the same values; activations and
+ * gradients in lines along the depth of each product.
+ */
+enum { SN_FP8_PART = 128 };
+
+struct sn_fp8_parts {
+    enum sn_fp8_format format;
+    int rows, cols;
+};
+
+/* `turned`: the operand's rows in memory are the depth. */
+SN_BOTH struct sn_fp8_parts sn_fp8_parts_of(enum sn_fp8 how, int operand, bool turned)
+{
+    struct sn_fp8_parts p = {SN_E4M3, 0, 0};
+    if (how == SN_FP8_BACKWARD && operand == 0)
+        p.format = SN_E5M2;
+    if (how != SN_FP8_BLOCKS && how != SN_FP8_LINES)
+        return p;
+    bool block = how == SN_FP8_BLOCKS && operand == 1;
+    p.rows = block || turned ? SN_FP8_PART : 1;
+    p.cols = block || !turned ? SN_FP8_PART : 1;
+    return p;
 }
 
 #endif

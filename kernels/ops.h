@@ -44,8 +44,10 @@
  * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?    0+ C[M,N]                   0: in 3
  *               C = op(A) op(B) (+ bias to every row) (+ addend); op transposes when trans_a /
  *               trans_b is set; sizes follow from the operands. A, B share a dtype; C may be f32
- *               fp8: A and B, of bf16, are rounded first, each as a whole, to 8-bit floats times a
- *               power of two (fp8.h): FORWARD both to e4m3, BACKWARD A to e5m2 and B to e4m3
+ *               fp8: A and B, of bf16, are rounded first to 8-bit floats times powers of two (fp8.h).
+ *               FORWARD, BACKWARD: each operand has one; to e4m3, A of BACKWARD to e5m2. BLOCKS,
+ *               LINES: all to e4m3; A has one for each line of 128 elements along the depth, B for
+ *               each block of 128 x 128 (BLOCKS) or for such lines too (LINES)
  * COLSUM        0 dy[T,N]                                 0+ db[1,N] f32              -
  * ROPE          0 x[T, C]                                 0 y[T, C]                   0: in 0
  *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
@@ -207,7 +209,7 @@ enum sn_op_kind {
 
 enum sn_act { SN_ACT_GELU_TANH, SN_ACT_GELU_ERF };
 enum sn_acc { SN_WRITE, SN_ADD };
-enum sn_fp8 { SN_FP8_NONE, SN_FP8_FORWARD, SN_FP8_BACKWARD };
+enum sn_fp8 { SN_FP8_NONE, SN_FP8_FORWARD, SN_FP8_BACKWARD, SN_FP8_BLOCKS, SN_FP8_LINES };
 
 enum { SN_MAX_IN = 6, SN_MAX_OUT = 4 };
 

@@ -13,6 +13,10 @@
 
 enum sn_dtype { SN_F32, SN_BF16, SN_F16, SN_F64, SN_I32, SN_U8, SN_NDTYPES };
 
+/* What operands of products in 8 bits share a power of two: nothing is in 8 bits; each matrix as a
+ * whole; blocks and lines of 128 elements (fp8.h). */
+enum sn_fp8_scaling { SN_FP8_OFF, SN_FP8_TENSORWISE, SN_FP8_BLOCKWISE };
+
 static inline size_t sn_dtype_size(enum sn_dtype t)
 {
     static const size_t size[SN_NDTYPES] = {4, 2, 2, 8, 4, 1};

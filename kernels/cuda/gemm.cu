@@ -32,11 +32,15 @@ struct call {
     float alpha, beta;
 };
 
-/* Operands that are codes: A of our GEMM may be gradients, and both have factors on the device. */
-static cudaDataType_t code_type(const struct sn_args *a, int operand)
+static cudaDataType_t code_type(enum sn_fp8_format t)
 {
-    return operand == 0 && a->attr.fp8 == SN_FP8_BACKWARD ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+    return t == SN_E5M2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
 }
+
+/* Numbers of cublasLt.h from CUDA 12.9 on, which the header of CUDA 12.4 (sm_70) has not: how
+ * factors of operands are laid out. */
+enum { SCALE_MODE_A = 31, SCALE_MODE_B = 32, SCALE_LINES = 4, SCALE_BLOCKS = 5 };
+enum { SCALE_VERSION = 120900 };
 
 static cudaDataType_t data_type(enum sn_dtype t)
 {
@@ -97,9 +101,29 @@ static cublasStatus_t set(struct call *g, cublasLtMatmulDescAttributes_t what, c
     return cublasLtMatmulDescSetAttribute(&g->desc, what, value, bytes);
 }
 
-/* `inverse`: what the codes of A and B are multiplied with, on the device; NULL: they are none. */
+/* Operands that are codes: their types, and their factors on the device. The library's A is our B.
+ */
+static cublasStatus_t describe_codes(const struct sn_fp8_call *f, struct call *g,
+                                     cudaDataType_t type[2])
+{
+    static const int mode[2] = {SCALE_MODE_B, SCALE_MODE_A};
+    static const cublasLtMatmulDescAttributes_t factors[2] = {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                                                              CUBLASLT_MATMUL_DESC_A_SCALE_POINTER};
+    cublasStatus_t st = CUBLAS_STATUS_SUCCESS;
+    for (int i = 0; i < 2; i++) {
+        const struct sn_fp8_parts *p = &f->parts[i];
+        int32_t layout = p->rows == p->cols ? SCALE_BLOCKS : SCALE_LINES;
+        st = st ? st : set(g, factors[i], &f->inverse[i], sizeof(f->inverse[i]));
+        if (p->rows)
+            st = st ? st : set(g, (cublasLtMatmulDescAttributes_t)mode[i], &layout, sizeof(layout));
+        type[i] = code_type(p->format);
+    }
+    return st;
+}
+
+/* `f`: what the operands are codes of; NULL: they are none. */
 static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a,
-                               const float *inverse, struct call *g)
+                               const struct sn_fp8_call *f, struct call *g)
 {
     bool tf32 = cx->tf32 && cx->device.arch >= 80 && a->in[0].dtype == SN_F32;
     cublasOperation_t op_a = a->attr.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -122,13 +146,8 @@ static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a
     }
     const struct sn_mat *c = &a->out[0];
     cudaDataType_t type[2] = {data_type(a->in[0].dtype), data_type(a->in[1].dtype)};
-    if (inverse) {
-        const float *of_a = inverse + 1, *of_b = inverse; /* the library's A is our B */
-        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_a, sizeof(of_a));
-        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &of_b, sizeof(of_b));
-        type[0] = code_type(a, 0);
-        type[1] = code_type(a, 1);
-    }
+    if (f)
+        st = st ? st : describe_codes(f, g, type);
     st = st ? st : layout(&g->a, &a->in[1], type[1]);
     st = st ? st : layout(&g->b, &a->in[0], type[0]);
     st = st ? st : layout(&g->c, is_added(a) ? added(a) : c, data_type(c->dtype));
@@ -245,8 +264,8 @@ static cublasStatus_t time_of(struct sn_cuda *cx, const struct sn_args *a, struc
 }
 
 /* As sn_cuda_gemm_measure(). */
-static int measure(struct sn_cuda *cx, const struct sn_args *a, const float *inverse, int most,
-                   float *ms)
+static int measure(struct sn_cuda *cx, const struct sn_args *a, const struct sn_fp8_call *f,
+                   int most, float *ms)
 {
     cublasLtMatmulHeuristicResult_t found[MOST_ALGORITHMS];
     cudaEvent_t event[2];
@@ -254,7 +273,7 @@ static int measure(struct sn_cuda *cx, const struct sn_args *a, const float *inv
     uint64_t key[5];
     int n = 0, best = -1;
     *ms = 0.0f;
-    cublasStatus_t st = describe(cx, a, inverse, &g);
+    cublasStatus_t st = describe(cx, a, f, &g);
     st = st ? st : ask(cx, a, &g, most < MOST_ALGORITHMS ? most : MOST_ALGORITHMS, found, &n);
     if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && n == 0))
         return 0;
@@ -295,13 +314,13 @@ int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, 
 /* --- the operation --------------------------------------------------------------------------- */
 
 /* By the library, unless it refuses. */
-static int by_library(struct sn_cuda *cx, const struct sn_args *a, const float *inverse,
+static int by_library(struct sn_cuda *cx, const struct sn_args *a, const struct sn_fp8_call *f,
                       bool *refused)
 {
     struct call g;
     uint64_t key[5];
     *refused = false;
-    cublasStatus_t st = describe(cx, a, inverse, &g);
+    cublasStatus_t st = describe(cx, a, f, &g);
     if (st != CUBLAS_STATUS_SUCCESS)
         return failed(cx, st);
     key_of(cx, a, key);
@@ -309,7 +328,7 @@ static int by_library(struct sn_cuda *cx, const struct sn_args *a, const float *
     cublasLtMatmulHeuristicResult_t found;
     if (!plan && cx->tunes) {
         float ms;
-        if (measure(cx, a, inverse, MOST_ALGORITHMS, &ms) != 0)
+        if (measure(cx, a, f, MOST_ALGORITHMS, &ms) != 0)
             return cx->fault.code;
         plan = find(cx, key);
     }
@@ -334,10 +353,14 @@ static int product(struct sn_cuda *cx, const struct sn_args *a)
     return refused ? own(cx, a) : rc;
 }
 
-/* What the library wants of 8-bit products: results of whole 16 by 16, at multiples of 16 bytes. */
-static bool takes_codes(const struct sn_cuda *cx, const struct sn_args *a)
+/* What the library wants of 8-bit products: results of whole 16 by 16, at multiples of 16 bytes. It
+ * has scales of parts on sm_90 alone. */
+static bool takes_codes(const struct sn_cuda *cx, const struct sn_args *a,
+                        const struct sn_fp8_call *f)
 {
     const struct sn_mat *c = &a->out[0], *bias = &a->in[2];
+    if (f->parts[0].rows && (cx->device.arch != 90 || cublasLtGetVersion() < SCALE_VERSION))
+        return false;
     return cx->device.arch >= 89 && is_for_library(a) && c->rows % 16 == 0 && c->cols % 16 == 0 &&
            alignment(c) >= 16 && (!is_added(a) || alignment(added(a)) >= 16) &&
            (!bias->p || bias->dtype == SN_BF16);
@@ -349,7 +372,7 @@ static int in_8_bits(struct sn_cuda *cx, const struct sn_args *a)
     struct sn_args b = *a;
     bool refused = true;
     int rc = sn_fp8_begin(cx, a, &f);
-    if (rc == 0 && takes_codes(cx, a)) {
+    if (rc == 0 && takes_codes(cx, a, &f)) {
         for (int i = 0; i < 2; i++) {
             b.in[i].p = f.copy[i];
             b.in[i].dtype = SN_U8;
@@ -359,7 +382,7 @@ static int in_8_bits(struct sn_cuda *cx, const struct sn_args *a)
         b.attr.trans_a = false;
         b.attr.trans_b = true;
         rc = sn_fp8_codes(cx, a, &f);
-        rc = rc ? rc : by_library(cx, &b, f.inverse, &refused);
+        rc = rc ? rc : by_library(cx, &b, &f, &refused);
     }
     if (rc || !refused)
         return rc;

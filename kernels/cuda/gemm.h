@@ -5,13 +5,14 @@
 #define SN_CUDA_GEMM_H
 
 #include "kernels/cuda/geometry.h"
+#include "kernels/fp8.h"
 #include "kernels/ops.h"
 
 /* cuBLASLt's workspace: what NVIDIA recommends for sm_90; older devices do with less. */
 enum { SN_GEMM_WORKSPACE = 32 * 1024 * 1024 };
 
-/* With attr.fp8, behind the workspace: magnitudes and scales, then for each operand the larger of
- * its two copies (gemm_fp8.cu), at multiples of 256 bytes. */
+/* With attr.fp8, behind the workspace: magnitudes and scales of whole operands, then for each the
+ * larger of its two copies (gemm_fp8.cu) and the scales of its parts, at multiples of 256 bytes. */
 enum { SN_FP8_HEAD = 256 };
 
 static inline int64_t sn_fp8_depth(int64_t k)
@@ -26,12 +27,39 @@ static inline size_t sn_fp8_room(const struct sn_mat *x, bool turned)
     return ((codes > values ? codes : values) + 255) / 256 * 256;
 }
 
+/*
+ * Scales of parts as cuBLASLt wants them (its manual, "128-element 1D and 128x128 2D Block Scaling
+ * For FP8 Data Types"), with L = ceil(depth / 128) and R rows of the operand across the depth:
+ * lines [L, R]; blocks [ceil(R / 128), L filled up to whole 4].
+ */
+SN_BOTH int64_t sn_fp8_across(int64_t depth, bool block)
+{
+    int64_t parts = sn_ceil_div(depth, SN_FP8_PART);
+    return block ? sn_ceil_div(parts, 4) * 4 : parts;
+}
+
+static inline size_t sn_fp8_scales(const struct sn_mat *x, bool turned, struct sn_fp8_parts p)
+{
+    int64_t rows = turned ? x->cols : x->rows, depth = turned ? x->rows : x->cols;
+    bool block = p.rows == p.cols;
+    if (p.rows == 0)
+        return 0;
+    size_t n =
+        (size_t)((block ? sn_ceil_div(rows, SN_FP8_PART) : rows) * sn_fp8_across(depth, block));
+    return (n * sizeof(float) + 255) / 256 * 256;
+}
+
 static inline size_t sn_gemm_room(const struct sn_args *a)
 {
+    const bool turned[2] = {a->attr.trans_a, !a->attr.trans_b};
+    size_t bytes = SN_GEMM_WORKSPACE;
     if (!a->attr.fp8)
-        return SN_GEMM_WORKSPACE;
-    return SN_GEMM_WORKSPACE + SN_FP8_HEAD + sn_fp8_room(&a->in[0], a->attr.trans_a) +
-           sn_fp8_room(&a->in[1], !a->attr.trans_b);
+        return bytes;
+    bytes += SN_FP8_HEAD;
+    for (int i = 0; i < 2; i++)
+        bytes += sn_fp8_room(&a->in[i], turned[i]) +
+                 sn_fp8_scales(&a->in[i], turned[i], sn_fp8_parts_of(a->attr.fp8, i, turned[i]));
+    return bytes;
 }
 
 /* Our own product: tiles of C, steps of depth. */

@@ -122,6 +122,32 @@ static int make_marks(struct sn_device *d)
     return 0;
 }
 
+/* cuBLASLt has products of 8-bit operands from sm_89 on; with scales of parts on sm_90 alone, since
+ * version 12.9 (its manual, scaling modes). */
+static int takes_fp8(struct sn_device *d, enum sn_fp8_scaling scaling)
+{
+    const char *name = d->properties.name;
+    int arch = d->cuda.device.arch;
+    if (scaling != SN_FP8_OFF && arch < 89)
+        return sn_cuda_fail(d,
+                            "train.fp8 needs sm_89 or later, and %.40s is sm_%d; leave it out, or "
+                            "take another GPU",
+                            name, arch);
+    if (scaling != SN_FP8_BLOCKWISE)
+        return 0;
+    if (arch != 90)
+        return sn_cuda_fail(d,
+                            "train.fp8: blockwise needs sm_90, and %.40s is sm_%d; take "
+                            "tensorwise, or another GPU",
+                            name, arch);
+    if (cublasLtGetVersion() < 120900)
+        return sn_cuda_fail(d,
+                            "train.fp8: blockwise needs cuBLASLt 12.9 or later, and this is "
+                            "version %zu; take tensorwise, or a later CUDA",
+                            cublasLtGetVersion());
+    return 0;
+}
+
 static int open_device(struct sn_device *d, int number, const struct sn_device_options *how)
 {
     d->number = number;
@@ -135,11 +161,8 @@ static int open_device(struct sn_device *d, int number, const struct sn_device_o
                             rc - 10000);
     if (sn_cuda_check(d, (cudaError_t)rc, "opening the device") != 0)
         return -1;
-    if (how->fp8 && d->cuda.device.arch < 89)
-        return sn_cuda_fail(d,
-                            "train.fp8 needs sm_89 or later, and %.40s is sm_%d; leave it out, or "
-                            "take another GPU",
-                            d->properties.name, d->cuda.device.arch);
+    if (takes_fp8(d, how->fp8) != 0)
+        return -1;
     d->cuda.tf32 = how->tf32;
     d->cuda.tunes = how->tune;
     return make_streams(d) != 0 ? -1 : make_marks(d);

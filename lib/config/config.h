@@ -95,7 +95,7 @@ struct sn_train_config {
     int64_t steps;
     int global_batch;         /* sequences */
     enum sn_dtype precision;  /* SN_F32, SN_BF16, SN_F16 */
-    bool fp8;                 /* products of the layers' weights in 8-bit floats */
+    enum sn_fp8_scaling fp8;  /* of products of the layers' weights in 8-bit floats */
     enum sn_dtype grad_dtype; /* of matrices' gradients: SN_F32, SN_BF16 */
     struct sn_optimizer_config optimizer;
     struct sn_lr_config schedule;

@@ -37,6 +37,7 @@ static const char *const routers[] = {"softmax", "sparsemixer", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
 static const char *const optimizers[] = {"adamw", NULL};
 static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
@@ -165,8 +166,8 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 1048576, "sequences"), DECIDES},
     {ROW("train.precision", ENUM, AT(train.precision), "Type of activations and of the weights in products."),
         NAMES(precisions), DEFAULT("fp32"), DECIDES},
-    {ROW("train.fp8", BOOL, AT(train.fp8), "With precision bf16: products of the layers' weights take operands in 8-bit floats (e4m3; gradients e5m2), each matrix times a power of two of its own; on a GPU from sm_89 on."),
-        DEFAULT("false"), DECIDES},
+    {ROW("train.fp8", ENUM, AT(train.fp8), "With precision bf16: products of the layers' weights take operands in 8-bit floats times powers of two. tensorwise: one for each matrix, e4m3, gradients e5m2; on a GPU from sm_89 on. blockwise: one for each 128 x 128 of a weight and each 128 elements of the rest, all e4m3; on sm_90."),
+        NAMES(fp8_scalings), DEFAULT("none"), DECIDES},
     {ROW("train.optimizer", MAP, NONE, "The optimizer.")},
     {ROW("train.optimizer.kind", ENUM, NONE, "Update rule."), NAMES(optimizers), DEFAULT("adamw")},
     {ROW("train.optimizer.lr", FLOAT, AT(train.optimizer.lr), "Highest learning rate."),

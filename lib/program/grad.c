@@ -73,11 +73,17 @@ static void grad_norm(struct sn_emit *e, const struct sn_op *f)
         sn_part_used(e, b);
 }
 
-/* The gradient of a product of 8-bit operands is one, where its own operands are in storage. */
-static enum sn_fp8 gradient_fp8(const struct sn_emit *e, const struct sn_op *f, struct sn_view dy)
+/* The gradient of a product of 8-bit operands is one, where its own operands are in storage.
+ * `of_weight`: none of its operands is a weight. */
+static enum sn_fp8 gradient_fp8(const struct sn_emit *e, const struct sn_op *f, struct sn_view dy,
+                                bool of_weight)
 {
     bool is_stored = e->p->bufs[dy.buf].dtype == SN_BF16;
-    return f->attr.fp8 && is_stored ? SN_FP8_BACKWARD : SN_FP8_NONE;
+    if (!is_stored || f->attr.fp8 == SN_FP8_NONE)
+        return SN_FP8_NONE;
+    if (f->attr.fp8 == SN_FP8_FORWARD)
+        return SN_FP8_BACKWARD;
+    return of_weight ? SN_FP8_LINES : SN_FP8_BLOCKS;
 }
 
 static void grad_gemm(struct sn_emit *e, const struct sn_op *f)
@@ -90,7 +96,7 @@ static void grad_gemm(struct sn_emit *e, const struct sn_op *f)
         op->in[0] = dy;
         op->in[1] = f->in[1];
         op->in[3] = sn_grad_get(e, f->in[0].buf);
-        op->attr.fp8 = gradient_fp8(e, f, dy);
+        op->attr.fp8 = gradient_fp8(e, f, dy, false);
         op->out[0] = sn_view_all(e->p, dx);
         sn_grad_set(e, f->in[0].buf, op->out[0]);
     }
@@ -100,7 +106,7 @@ static void grad_gemm(struct sn_emit *e, const struct sn_op *f)
         op->in[0] = dy;
         op->in[1] = f->in[0];
         op->attr.trans_a = true;
-        op->attr.fp8 = gradient_fp8(e, f, dy);
+        op->attr.fp8 = gradient_fp8(e, f, dy, true);
         sn_into_part(e, op, 0, w, false);
         sn_part_used(e, w);
     }

@@ -162,6 +162,9 @@ static void lower_norm(struct sn_emit *e, const struct sn_node *n)
 /* A weight in several parts is as many products, side by side. */
 static void lower_linear(struct sn_emit *e, const struct sn_node *n)
 {
+    static const enum sn_fp8 forward[] = {[SN_FP8_OFF] = SN_FP8_NONE,
+                                          [SN_FP8_TENSORWISE] = SN_FP8_FORWARD,
+                                          [SN_FP8_BLOCKWISE] = SN_FP8_BLOCKS};
     const struct sn_cut *cut = sn_cut_at(n->point);
     const struct sn_job *j = e->job;
     int first = j->first_part[n->param[0]], parts = sn_param_parts(j, n->param[0]);
@@ -179,7 +182,7 @@ static void lower_linear(struct sn_emit *e, const struct sn_node *n)
         op->in_first = cut->weight == SN_CUT_COLS ? 1u << 2 : 0; /* a bias of a sum: once */
         op->out[0] = sn_view_cols(e->p, y, at, op->in[1].rows);
         op->attr.trans_b = true;
-        op->attr.fp8 = j->config->train.fp8 ? SN_FP8_FORWARD : SN_FP8_NONE;
+        op->attr.fp8 = forward[j->config->train.fp8];
         at += op->in[1].rows;
     }
 }

@@ -46,14 +46,26 @@ if [ -e "$fake" ]; then
     run env SN_PLUGIN="$fake" FAKE_CUDA="fail_at=60" "$train" "$tmp/none.yaml"
     is "a kernel that fails: exit 1" "$rc" 1
     like "a kernel that fails: it is named" "$err" "[a-z_]* [a-z0-9._]*: cuda: (a mark: )?an illegal memory access"
-    precision=bf16
+    precision=bf16 fp8=tensorwise
     on cuda old
-    sed -i 's/^  precision: bf16/  precision: bf16\n  fp8: true/' "$tmp/old.yaml"
     run env SN_PLUGIN="$fake" FAKE_CUDA="arch=80" "$train" "$tmp/old.yaml"
     is "train.fp8 on sm_80: exit 2" "$rc" 2
     like "train.fp8 on sm_80: the sentence" "$err" 'run.backend: train.fp8 needs sm_89 or later, and a fake GPU is sm_80; leave it out, or take another GPU'
     run env SN_PLUGIN="$fake" FAKE_CUDA="arch=89" "$train" "$tmp/old.yaml" --stop-after 2
     is "train.fp8 on sm_89: it trains" "$rc" 0
+    fp8=blockwise
+    on cuda blocks
+    for arch in 89 100 120; do
+        run env SN_PLUGIN="$fake" FAKE_CUDA="arch=$arch" "$train" "$tmp/blocks.yaml"
+        is "blockwise on sm_$arch: exit 2" "$rc" 2
+        like "blockwise on sm_$arch: the sentence" "$err" "run.backend: train.fp8: blockwise needs sm_90, and a fake GPU is sm_$arch; take tensorwise, or another GPU"
+    done
+    run env SN_PLUGIN="$fake" FAKE_CUDA="arch=90 blas=120805" "$train" "$tmp/blocks.yaml"
+    is "blockwise with an old cuBLASLt: exit 2" "$rc" 2
+    like "blockwise with an old cuBLASLt: the sentence" "$err" 'train.fp8: blockwise needs cuBLASLt 12.9 or later, and this is version 120805; take tensorwise, or a later CUDA'
+    run env SN_PLUGIN="$fake" FAKE_CUDA="arch=90" "$train" "$tmp/blocks.yaml" --stop-after 2
+    is "blockwise on sm_90: it trains" "$rc" 0
+    fp8=none
     run env SN_PLUGIN="$fake" "$train" "$tmp/none.yaml" --tune "$tmp/tuned.yaml"
     is "--tune by the plugin: exit 0" "$rc" 0
     is "--tune by the plugin: its lines" "$(grep -c '"fake choice [01]"' "$tmp/tuned.yaml")" 2
@@ -68,6 +80,19 @@ if [ -e "$real" ]; then # 32 MiB are what products get (kernels/cuda/gemm.h)
     is "the real plugin plans without a driver" "$rc" 0
     is "its kernels' workspace" "$(printf '%s\n' "$out" | sed -n 's/.*"workspace": \([0-9]*\).*/\1/p' | head -n 1)" 33554432
     is "and nothing is left to say" "$err" ""
+    # the largest product is that of gate and up, or its gradient: heads of 48, 2 x 160 of ffn, 64 tokens
+    precision=bf16
+    for fp8 in tensorwise blockwise; do
+        on cuda "planned-$fp8"
+        run env SN_PLUGIN="$real" "$BUILD/bin/sennit-plan" "$tmp/planned-$fp8.yaml" --json
+        is "$fp8: the real plugin plans" "$rc" 0
+        printf '%s\n' "$out" | sed -n 's/.*"workspace": \([0-9]*\).*/\1/p' | head -n 1 >"$tmp/$fp8.room"
+    done
+    # workspace, head, copies of w (bf16) and of dy or x; blockwise: factors of lines and blocks too
+    is "tensorwise: copies beside the workspace" "$(cat "$tmp/tensorwise.room")" $((33554432 + 256 + 64 * 320 * 2 + 320 * 48 * 2))
+    more=$(($(cat "$tmp/blockwise.room") - $(cat "$tmp/tensorwise.room")))
+    ok "blockwise: factors beside them ($more bytes)" test "$more" -gt 0
+    precision=fp32 fp8=none
 else
     skip "the real plugin plans without a driver" "it is not built: no nvcc here"
 fi

@@ -100,32 +100,43 @@ is "run.deterministic: false: it trains" "$rc" 0
 like "run.deterministic: false: the header says so" "$err" 'a fake device, some sums in any order'
 same "run.deterministic: false: a device that keeps its order has the same bits" varied one-fp32
 
-precision=fp32
+# --- operands in 8 bits ----------------------------------------------------------------------------
+precision=fp32 fp8=tensorwise
 on cpu fp8-refused
-sed -i 's/^  precision: fp32/  precision: fp32\n  fp8: true/' "$tmp/fp8-refused.yaml"
 run "$train" "$tmp/fp8-refused.yaml"
 is "train.fp8 in fp32: exit 2" "$rc" 2
 like "train.fp8 in fp32: the sentence" "$err" 'train.fp8: is for precision bf16, not fp32; set train.precision: bf16 or leave it out'
+fp8=delayed
+on cpu fp8-refused
+run "$train" "$tmp/fp8-refused.yaml"
+is "train.fp8: delayed: exit 2" "$rc" 2
+like "train.fp8: delayed: the sentence" "$err" "train.fp8: unknown name 'delayed'; want none, tensorwise or blockwise"
 precision=bf16
-for backend in cpu cuda; do
-    on $backend "fp8-$backend"
-    sed -i 's/^  precision: bf16/  precision: bf16\n  fp8: true/' "$tmp/fp8-$backend.yaml"
-    run env SN_PLUGIN="$fake" "$train" "$tmp/fp8-$backend.yaml"
-    is "train.fp8 on $backend: it trains" "$rc" 0
-done
-same "train.fp8: the bits of the processor" fp8-cuda fp8-cpu
-metric loss "$tmp/fp8-cpu/metrics.jsonl" >"$tmp/fp8.loss"
 metric loss "$tmp/cpu-bf16/metrics.jsonl" >"$tmp/bf16.loss"
-off=$(worst "$tmp/fp8.loss" "$tmp/bf16.loss")
-within "train.fp8: the losses are nearly those of bf16" "$off" 3e-3
-ok "train.fp8: but not the same" sh -c '! cmp -s "$1" "$2"' - "$tmp/fp8.loss" "$tmp/bf16.loss"
-on cpu fp8-two
-sed -i 's/^  precision: bf16/  precision: bf16\n  fp8: true/; s/^layout: {/layout: {data: 2, zero: 1, tensor: 2, /' "$tmp/fp8-two.yaml"
-run mpi 4 "$train" "$tmp/fp8-two.yaml"
-is "train.fp8 on four ranks: it trains" "$rc" 0
-metric loss "$tmp/fp8-two/metrics.jsonl" >"$tmp/two.loss"
-within "train.fp8 on four ranks: losses of another layout" "$(worst "$tmp/two.loss" "$tmp/fp8.loss")" 3e-3
-precision=fp32
+for fp8 in tensorwise blockwise; do
+    for backend in cpu cuda; do
+        on $backend "$fp8-$backend"
+        run env SN_PLUGIN="$fake" "$train" "$tmp/$fp8-$backend.yaml"
+        is "$fp8 on $backend: it trains" "$rc" 0
+    done
+    same "$fp8: the bits of the processor" $fp8-cuda $fp8-cpu
+    metric loss "$tmp/$fp8-cpu/metrics.jsonl" >"$tmp/$fp8.loss"
+    off=$(worst "$tmp/$fp8.loss" "$tmp/bf16.loss")
+    within "$fp8: the losses are nearly those of bf16" "$off" 3e-3
+    ok "$fp8: but not the same" sh -c '! cmp -s "$1" "$2"' - "$tmp/$fp8.loss" "$tmp/bf16.loss"
+    on cuda $fp8-again
+    run env SN_PLUGIN="$fake" "$train" "$tmp/$fp8-again.yaml" --stop-after 5
+    run env SN_PLUGIN="$fake" "$train" "$tmp/$fp8-again.yaml"
+    same "$fp8: the same bits after a resume, because nothing is remembered" $fp8-again $fp8-cpu
+    on cpu $fp8-four
+    sed -i 's/^layout: {/layout: {data: 2, zero: 1, tensor: 2, /' "$tmp/$fp8-four.yaml"
+    run mpi 4 "$train" "$tmp/$fp8-four.yaml"
+    is "$fp8 on four ranks: it trains" "$rc" 0
+    metric loss "$tmp/$fp8-four/metrics.jsonl" >"$tmp/four.loss"
+    within "$fp8 on four ranks: losses of another layout" "$(worst "$tmp/four.loss" "$tmp/$fp8.loss")" 3e-3
+done
+ok "blockwise is not tensorwise" sh -c '! cmp -s "$1" "$2"' - "$tmp/tensorwise.loss" "$tmp/blockwise.loss"
+precision=fp32 fp8=none
 
 # --- algorithms that are measured once -------------------------------------------------------------------
 on cpu untuned

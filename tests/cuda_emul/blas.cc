@@ -10,7 +10,7 @@
 enum { ALGORITHMS = 4, BROKEN = 1 };
 static const float milliseconds[ALGORITHMS] = {3, 1, 2, 4}; /* of a run */
 int sn_emul_asked, sn_emul_taken;
-long sn_emul_codes;
+long sn_emul_codes, sn_emul_parts;
 
 size_t cublasLtGetVersion(void)
 {
@@ -33,7 +33,7 @@ const char *cublasLtGetStatusString(cublasStatus_t)
 cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDescOpaque_t *d, cublasComputeType_t,
                                       cudaDataType_t scale)
 {
-    *d = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, NULL, NULL, NULL};
+    *d = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, NULL, NULL, NULL, 0, 0};
     return scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDescOpaque_t *d,
@@ -43,6 +43,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDescOpaque_t *d,
     void *to[] = {&d->a, &d->b, &d->epilogue, &d->bias, &d->scale_a, &d->scale_b};
     size_t size[] = {sizeof(d->a),    sizeof(d->b),       sizeof(d->epilogue),
                      sizeof(d->bias), sizeof(d->scale_a), sizeof(d->scale_b)};
+    if (what == CUBLASLT_MATMUL_DESC_A_SCALE_MODE || what == CUBLASLT_MATMUL_DESC_B_SCALE_MODE) {
+        if (bytes != sizeof(int32_t) || cublasLtGetVersion() < 120900)
+            return CUBLAS_STATUS_INVALID_VALUE;
+        memcpy(what == CUBLASLT_MATMUL_DESC_A_SCALE_MODE ? &d->mode_a : &d->mode_b, value, bytes);
+        return CUBLAS_STATUS_SUCCESS;
+    }
     if (bytes != size[what])
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to[what], value, bytes);
@@ -86,15 +92,43 @@ static bool is_code(cudaDataType_t t)
     return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2;
 }
 
+/* ... and of factors of lines and blocks ("128-element 1D and 128x128 2D Block Scaling"). */
+static bool factors_fit(const cublasLtMatmulDescOpaque_t *d, const cublasLtMatrixLayoutOpaque_t *a,
+                        const cublasLtMatrixLayoutOpaque_t *b)
+{
+    const int32_t line = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    const int32_t block = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    bool known = (d->mode_a == line || d->mode_a == block) &&
+                 (d->mode_b == line || d->mode_b == block) &&
+                 !(d->mode_a == block && d->mode_b == block);
+    sn_emul_parts += d->mode_a || d->mode_b;
+    return (!d->mode_a && !d->mode_b) ||
+           (known && a->type == CUDA_R_8F_E4M3 && b->type == CUDA_R_8F_E4M3 &&
+            (uintptr_t)d->scale_a % 16 == 0 && (uintptr_t)d->scale_b % 16 == 0 &&
+            a->cols % 4 == 0 && b->cols % 4 == 0);
+}
+
+/* The factor of element (depth, i) of an operand that has n rows across the depth k. */
+static float factor(const float *s, int32_t mode, uint64_t k, uint64_t n, uint64_t depth,
+                    uint64_t i)
+{
+    uint64_t lines = (k + 127) / 128;
+    if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F)
+        return s[depth / 128 * n + i];
+    if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F)
+        return s[i / 128 * ((lines + 3) / 4 * 4) + depth / 128];
+    return s ? *s : 1.0f;
+}
+
 /* What the manual asks of products of 8-bit operands (cublasLtMatmul, FP8 kernels). */
 static bool codes_fit(const cublasLtMatmulDescOpaque_t *d, const cublasLtMatrixLayoutOpaque_t *a,
                       const void *pa, const cublasLtMatrixLayoutOpaque_t *b, const void *pb,
                       const cublasLtMatrixLayoutOpaque_t *c)
 {
     if (!is_code(a->type) && !is_code(b->type))
-        return !d->scale_a && !d->scale_b;
+        return !d->scale_a && !d->scale_b && !d->mode_a && !d->mode_b;
     sn_emul_codes++;
-    return is_code(a->type) && is_code(b->type) &&
+    return is_code(a->type) && is_code(b->type) && factors_fit(d, a, b) &&
            !(a->type == CUDA_R_8F_E5M2 && b->type == CUDA_R_8F_E5M2) && d->a == CUBLAS_OP_T &&
            d->b == CUBLAS_OP_N && d->scale_a && d->scale_b && a->rows % 16 == 0 &&
            a->cols % 16 == 0 && b->cols % 16 == 0 && a->ld % 16 == 0 && b->ld % 16 == 0 &&
@@ -147,8 +181,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, const cublasLtMatmulDescOpaque_t
             float sum = 0;
             for (uint64_t l = 0; l < k; l++)
                 sum += (desc->a == CUBLAS_OP_N ? get(a, la, i, l) : get(a, la, l, i)) *
-                       (desc->b == CUBLAS_OP_N ? get(b, lb, l, j) : get(b, lb, j, l));
-            sum *= al * (desc->scale_a ? *desc->scale_a * *desc->scale_b : 1.0f);
+                       (desc->b == CUBLAS_OP_N ? get(b, lb, l, j) : get(b, lb, j, l)) *
+                       factor(desc->scale_a, desc->mode_a, k, m, l, i) *
+                       factor(desc->scale_b, desc->mode_b, k, n, l, j);
+            sum *= al;
             if (be != 0.0f)
                 sum += be * get(c, lc, i, j);
             if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS)

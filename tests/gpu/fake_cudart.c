@@ -317,6 +317,11 @@ cudaError_t cudaGetLastError(void)
 }
 
 const char *cudaGetErrorString(cudaError_t rc)
+size_t cublasLtGetVersion(void)
+{
+    return (size_t)habit("blas", 130000);
+}
+
 {
     return rc == cudaErrorIllegalAddress     ? "an illegal memory access was encountered"
            : rc == cudaErrorMemoryAllocation ? "out of memory"

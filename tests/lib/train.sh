@@ -33,6 +33,7 @@ train:
   steps: ${steps:-50}
   global_batch: ${batch:-12}
   precision: ${precision:-fp32}
+  fp8: ${fp8:-none}
   optimizer: {lr: ${lr:-3.0e-4}, weight_decay: 0.1, clip: 1.0}
   schedule: {kind: cosine, warmup: 5, min_lr: 3.0e-5}
   eval_every: ${eval_every:-25}

@@ -162,6 +162,21 @@ static void copies_in_8_bits_have_room(void)
     a.attr.fp8 = SN_FP8_FORWARD;
     tap_ok(sn_gemm_room(&a) == SN_GEMM_WORKSPACE + SN_FP8_HEAD + 8192 + 2560,
            "with, both copies lie behind it");
+    /* A in lines: [1, 100] factors, 400 bytes; B in a block: [1, 4]; in lines: [1, 30] */
+    a.attr.fp8 = SN_FP8_BLOCKS;
+    size_t copies = SN_GEMM_WORKSPACE + SN_FP8_HEAD + 8192 + 2560;
+    bool blocks = sn_gemm_room(&a) == copies + 512 + 256;
+    a.attr.fp8 = SN_FP8_LINES;
+    tap_ok(blocks && sn_gemm_room(&a) == copies + 512 + 256, "and factors of blocks and lines");
+    struct sn_mat wide = {NULL, SN_BF16, 300, 1100, 1100};
+    struct sn_fp8_parts lines = sn_fp8_parts_of(SN_FP8_BLOCKS, 0, false),
+                        block = sn_fp8_parts_of(SN_FP8_BLOCKS, 1, false),
+                        turned = sn_fp8_parts_of(SN_FP8_LINES, 1, true);
+    tap_ok(sn_fp8_scales(&wide, false, lines) == (9 * 300 * 4 + 255) / 256 * 256 &&
+               sn_fp8_scales(&wide, false, block) == (3 * 12 * 4 + 255) / 256 * 256 &&
+               sn_fp8_scales(&wide, true, block) == (9 * 4 * 4 + 255) / 256 * 256 &&
+               sn_fp8_scales(&wide, true, turned) == (3 * 1100 * 4 + 255) / 256 * 256,
+           "as many as the library wants, rows of blocks filled up to whole 4");
 }
 
 static void attention_fits_every_device(void)

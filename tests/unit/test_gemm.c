@@ -18,20 +18,37 @@ struct variant {
 
 static const struct variant plain = {SN_F32, SN_F32, false, false, false, SN_WRITE, SN_FP8_NONE};
 
-/* An operand that is to be rounded to 8-bit floats, as a whole, is: x, n elements. */
-static void round_operand(const struct kt *k, int operand, double *x, int64_t n)
+/* Rows r0 .. r1 - 1, columns c0 .. c1 - 1 of x are rounded to 8-bit floats with one scale. */
+static void round_part(double *x, int64_t cols, const int64_t rows[2], const int64_t depth[2],
+                       enum sn_fp8_format t)
 {
-    enum sn_fp8 how = k->a.attr.fp8;
-    enum sn_fp8_format t = how == SN_FP8_BACKWARD && operand == 0 ? SN_E5M2 : SN_E4M3;
     double amax = 0;
-    for (int64_t i = 0; i < n; i++)
-        amax = fabs(x[i]) > amax ? fabs(x[i]) : amax;
+    for (int64_t r = rows[0]; r < rows[1]; r++)
+        for (int64_t l = depth[0]; l < depth[1]; l++)
+            amax = fmax(fabs(x[r * cols + l]), amax);
     float most = (float)amax;
     uint32_t bits;
     memcpy(&bits, &most, sizeof(bits));
     int e = sn_fp8_exponent(bits, t);
-    for (int64_t i = 0; how && i < n; i++)
-        x[i] = (double)sn_fp8_round((float)x[i], e, t);
+    for (int64_t r = rows[0]; r < rows[1]; r++)
+        for (int64_t l = depth[0]; l < depth[1]; l++)
+            x[r * cols + l] = (double)sn_fp8_round((float)x[r * cols + l], e, t);
+}
+
+/* An operand [rows, depth] that is to be rounded to 8-bit floats is, as ops.h says. */
+static void round_operand(const struct kt *k, int operand, double *x, int64_t rows, int64_t depth)
+{
+    enum sn_fp8 how = k->a.attr.fp8;
+    enum sn_fp8_format t = how == SN_FP8_BACKWARD && operand == 0 ? SN_E5M2 : SN_E4M3;
+    bool parts = how == SN_FP8_BLOCKS || how == SN_FP8_LINES;
+    int64_t high = how == SN_FP8_BLOCKS && operand == 1 ? 128 : parts ? 1 : rows + 1;
+    int64_t deep = parts ? 128 : depth + 1;
+    if (how == SN_FP8_NONE)
+        return;
+    for (int64_t r = 0; r < rows; r += high)
+        for (int64_t l = 0; l < depth; l += deep)
+            round_part(x, depth, (int64_t[2]){r, r + high < rows ? r + high : rows},
+                       (int64_t[2]){l, l + deep < depth ? l + deep : depth}, t);
 }
 
 /* Operand as doubles, rows of length k: A's rows, or B's columns. Caller frees. */
@@ -42,7 +59,7 @@ static double *unpack(const struct kt *k, int operand, bool trans, int64_t rows,
     for (int64_t r = 0; r < rows; r++)
         for (int64_t l = 0; l < depth; l++)
             d[r * depth + l] = trans ? kt_get(x, l, r) : kt_get(x, r, l);
-    round_operand(k, operand, d, rows * depth);
+    round_operand(k, operand, d, rows, depth);
     return d;
 }
 
@@ -173,18 +190,26 @@ static void empty_depth_leaves_the_rest_of_the_contract(void)
  * what a device's library takes. */
 static void operands_are_rounded_to_8_bits(void)
 {
-    static const struct gemm some[] = {
-        {64, 64, 64, 0}, {80, 48, 32, 16}, {37, 100, 50, 4}, {9, 47, 385, 5}, {16, 96, 800, 0}};
+    static const struct gemm some[] = {{64, 64, 64, 0},    {80, 48, 32, 16}, {37, 100, 50, 4},
+                                       {9, 47, 385, 5},    {16, 96, 800, 0}, {128, 256, 128, 0},
+                                       {144, 272, 528, 16}};
+    enum { NSOME = sizeof(some) / sizeof(some[0]) };
     static const struct variant ways[] = {
         {SN_BF16, SN_BF16, true, false, false, SN_WRITE, SN_FP8_FORWARD},
         {SN_BF16, SN_BF16, false, true, false, SN_WRITE, SN_FP8_BACKWARD},
         {SN_BF16, SN_BF16, false, true, true, SN_WRITE, SN_FP8_BACKWARD},
         {SN_BF16, SN_F32, false, false, false, SN_ADD, SN_FP8_BACKWARD},
-        {SN_BF16, SN_F32, false, false, false, SN_WRITE, SN_FP8_BACKWARD}};
-    static const char *const names[] = {"forward", "dx", "dx in place", "dw added", "dw"};
-    for (int w = 0; w < 5; w++) {
+        {SN_BF16, SN_F32, false, false, false, SN_WRITE, SN_FP8_BACKWARD},
+        {SN_BF16, SN_BF16, true, false, false, SN_WRITE, SN_FP8_BLOCKS},
+        {SN_BF16, SN_BF16, false, true, true, SN_WRITE, SN_FP8_BLOCKS},
+        {SN_BF16, SN_F32, false, false, false, SN_ADD, SN_FP8_LINES},
+        {SN_BF16, SN_F32, false, false, false, SN_WRITE, SN_FP8_LINES}};
+    static const char *const names[] = {
+        "forward",         "dx",         "dx in place",     "dw added", "dw",
+        "blocks, forward", "blocks, dx", "lines, dw added", "lines, dw"};
+    for (int w = 0; w < 9; w++) {
         bool good = true;
-        for (int s = 0; s < 5; s++)
+        for (int s = 0; s < NSOME; s++)
             for (int t = 0; t < 4; t++)
                 good = right(&some[s], t & 1, t & 2, &ways[w]) && good;
         tap_ok(good, "operands in 8 bits, %s: all transpositions", names[w]);

@@ -31,8 +31,15 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_EPILOGUE,
     CUBLASLT_MATMUL_DESC_BIAS_POINTER,
     CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
-    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER
+    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+    CUBLASLT_MATMUL_DESC_A_SCALE_MODE = 31, /* the library's own numbers: gemm.cu has them too */
+    CUBLASLT_MATMUL_DESC_B_SCALE_MODE
 } cublasLtMatmulDescAttributes_t;
+typedef enum {
+    CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F = 0,
+    CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F = 4,
+    CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F = 5
+} cublasLtMatmulMatrixScale_t;
 typedef enum {
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
     CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -51,6 +58,7 @@ typedef struct {
     cublasLtEpilogue_t epilogue;
     const void *bias;
     const float *scale_a, *scale_b;
+    int32_t mode_a, mode_b;
 } cublasLtMatmulDescOpaque_t;
 typedef struct {
     cudaDataType_t type;
@@ -72,6 +80,7 @@ extern "C" {
 /* How often an algorithm was asked for; which one a product was done with last. */
 extern int sn_emul_asked, sn_emul_taken;
 extern long sn_emul_codes; /* products of 8-bit operands */
+extern long sn_emul_parts; /* of those, with scales of lines and blocks */
 
 size_t cublasLtGetVersion(void);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h);

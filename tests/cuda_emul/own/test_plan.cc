@@ -8,9 +8,9 @@
 
 static int points, failed;
 
-static void ok(bool good, const char *what)
+static void ok(bool good, const char *what, const char *of = NULL)
 {
-    printf("%sok %d - %s\n", good ? "" : "not ", ++points, what);
+    printf("%sok %d - %s%s%s\n", good ? "" : "not ", ++points, of ? of : "", of ? ": " : "", what);
     failed += !good;
 }
 
@@ -104,7 +104,7 @@ static void lines_of_others_are_passed_over(const char *line)
 static void nonsense_is_refused(const char *line)
 {
     struct sn_cuda *cx = context(90, false);
-    char bad[400];
+    char bad[410];
     bool good = true;
     static const char *const lines[] = {"", "cublasLt", "cublasLt 130000 sm_90 4 :",
                                         "cublasLt 130000 sm_90 4 : 1 2 3", "fake 1 : 1"};
@@ -135,35 +135,73 @@ static void an_algorithm_that_fails_is_a_failure(const char *line)
     free(cx);
 }
 
-/* 8-bit operands: by the library from sm_89 on, else as the same values in bf16. */
+/* One product with operands in 8 bits: bits of its result in z; how many went to the library. */
+static long in_8_bits(int arch, enum sn_fp8 how, uint16_t *z, bool *ran)
+{
+    enum { ROWS = 80, COLS = 208, DEPTH = 304 };
+    static uint16_t x[ROWS * DEPTH], y[COLS * DEPTH];
+    for (int i = 0; i < ROWS * DEPTH; i++) /* each line of 128 of another size */
+        x[i] = sn_f32_to_bf16(ldexpf((float)(i * 37 % 101) / 7 - 6, -(i / 128 % 9)));
+    for (int i = 0; i < COLS * DEPTH; i++)
+        y[i] = sn_f32_to_bf16(ldexpf((float)(i * 53 % 89) / 11 - 4, -(i / 4096 % 7)));
+    struct sn_cuda *cx = context(arch, false);
+    long before = sn_emul_codes;
+    struct sn_args a;
+    memset((void *)&a, 0, sizeof(a));
+    bool turned = how == SN_FP8_LINES; /* as of a gradient: the depth is rows */
+    a.in[0] = {x, SN_BF16, turned ? DEPTH : ROWS, turned ? ROWS : DEPTH, turned ? ROWS : DEPTH};
+    a.in[1] = {y, SN_BF16, turned ? DEPTH : COLS, turned ? COLS : DEPTH, turned ? COLS : DEPTH};
+    a.out[0] = {z, SN_BF16, ROWS, COLS, COLS};
+    a.attr.trans_a = turned;
+    a.attr.trans_b = !turned;
+    a.attr.fp8 = how;
+    a.scratch = aligned_alloc(256, (sn_cuda_scratch(SN_OP_GEMM, &a, 1) + 255) / 256 * 256);
+    *ran = sn_cuda_run_op(cx, SN_OP_GEMM, &a) == 0 && *ran;
+    free(a.scratch);
+    free(cx);
+    return sn_emul_codes - before;
+}
+
+/* Results of codes and of the same values in bf16 may differ by how their sums are rounded. */
+static bool alike(const uint16_t *p, const uint16_t *q, int n)
+{
+    float size = 0, off = 0;
+    for (int i = 0; i < n; i++) {
+        size = fmaxf(size, fabsf(sn_bf16_to_f32(p[i])));
+        off = fmaxf(off, fabsf(sn_bf16_to_f32(p[i]) - sn_bf16_to_f32(q[i])));
+    }
+    return off <= 0.005f * size && size > 0;
+}
+
+/* 8-bit operands: by the library where it takes them, else as the same values in bf16. */
 static void codes_go_to_the_library(void)
 {
-    enum { ROWS = 80, COLS = 48, DEPTH = 32 };
-    static uint16_t x[ROWS * DEPTH], y[COLS * DEPTH], z[2][ROWS * COLS];
-    for (int i = 0; i < ROWS * DEPTH; i++)
-        x[i] = sn_f32_to_bf16((float)(i * 37 % 101) / 7 - 6);
-    for (int i = 0; i < COLS * DEPTH; i++)
-        y[i] = sn_f32_to_bf16((float)(i * 53 % 89) / 11 - 4);
-    long before = sn_emul_codes, by_codes = 0;
-    bool ran = true;
-    for (int k = 0; k < 2; k++) {
-        struct sn_cuda *cx = context(k ? 80 : 90, false);
-        struct sn_args a;
-        memset((void *)&a, 0, sizeof(a));
-        a.in[0] = {x, SN_BF16, ROWS, DEPTH, DEPTH};
-        a.in[1] = {y, SN_BF16, COLS, DEPTH, DEPTH};
-        a.out[0] = {z[k], SN_BF16, ROWS, COLS, COLS};
-        a.attr.trans_b = true;
-        a.attr.fp8 = SN_FP8_FORWARD;
-        a.scratch = aligned_alloc(256, (sn_cuda_scratch(SN_OP_GEMM, &a, 1) + 255) / 256 * 256);
-        ran = ran && sn_cuda_run_op(cx, SN_OP_GEMM, &a) == 0;
-        by_codes = k ? by_codes : sn_emul_codes - before;
-        free(a.scratch);
-        free(cx);
+    static uint16_t z[2][80 * 208];
+    static const struct {
+        enum sn_fp8 how;
+        const char *name;
+        bool parts;
+    } ways[] = {{SN_FP8_FORWARD, "one scale for each", false},
+                {SN_FP8_BACKWARD, "gradients", false},
+                {SN_FP8_BLOCKS, "lines and blocks", true},
+                {SN_FP8_LINES, "lines along the tokens", true}};
+    for (int w = 0; w < 4; w++) {
+        bool ran = true;
+        long parts = sn_emul_parts;
+        long here = in_8_bits(90, ways[w].how, z[0], &ran);
+        parts = sn_emul_parts - parts;
+        long older = in_8_bits(80, ways[w].how, z[1], &ran);
+        ok(ran && here == 1 && older == 0 && parts == ways[w].parts,
+           "8-bit codes are the library's on sm_90, and none are made on sm_80", ways[w].name);
+        ok(alike(z[0], z[1], 80 * 208), "both have the same result", ways[w].name);
     }
-    ok(ran && by_codes == 1 && sn_emul_codes - before == 1,
-       "8-bit codes are the library's on sm_90, and none are made on sm_80");
-    ok(memcmp(z[0], z[1], sizeof(z[0])) == 0, "both have the same result");
+    bool ran = true;
+    setenv("SN_EMUL_LT", "120805", 1);
+    long old = in_8_bits(90, SN_FP8_BLOCKS, z[0], &ran) + in_8_bits(90, SN_FP8_LINES, z[1], &ran);
+    long whole = in_8_bits(90, SN_FP8_FORWARD, z[0], &ran);
+    unsetenv("SN_EMUL_LT");
+    ok(ran && old == 0 && whole == 1 && in_8_bits(100, SN_FP8_BLOCKS, z[0], &ran) == 0,
+       "scales of parts: not by a cuBLASLt before 12.9, nor on sm_100");
 }
 
 int main(void)
