@@ -17,7 +17,7 @@
 /* --- rows -------------------------------------------------------------------------------------
  */
 
-static const char *const types[] = {"fp32", "bf16", "fp16", "fp64", "int32", "uint8", NULL};
+static const char *const types[] = {"fp32", "bf16", "fp16", "fp64", "int32", "fp8", NULL};
 
 static const char *const transfers[] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", NULL};
@@ -42,19 +42,19 @@ static const char *const algorithms[] = {"ring", "direct", NULL};
 #define SIZE(n)    .max = (n)
 
 /* Rates of products of one precision. */
-#define GEMM(word, t)                                                                              \
+#define GEMM(word, of)                                                                             \
     {MAP("device.gemm." word)},                                                                    \
-        {ROW("device.gemm." word ".most", FLOAT, device.gemm[t].most,                              \
+        {ROW("device.gemm." word ".most", FLOAT, device.of.most,                                   \
              "Part of the peak that a very large product reaches."),                               \
          PART, DEFAULT("1")},                                                                      \
-        {ROW("device.gemm." word ".half_m", FLOAT, device.gemm[t].half_m,                          \
+        {ROW("device.gemm." word ".half_m", FLOAT, device.of.half_m,                               \
              "Rows at which half of that is lost."),                                               \
          HALF, DEFAULT("0")},                                                                      \
-        {ROW("device.gemm." word ".half_n", FLOAT, device.gemm[t].half_n, "The same of columns."), \
+        {ROW("device.gemm." word ".half_n", FLOAT, device.of.half_n, "The same of columns."),      \
          HALF, DEFAULT("0")},                                                                      \
     {                                                                                              \
-        ROW("device.gemm." word ".half_k", FLOAT, device.gemm[t].half_k, "The same of depth."),    \
-            HALF, DEFAULT("0")                                                                     \
+        ROW("device.gemm." word ".half_k", FLOAT, device.of.half_k, "The same of depth."), HALF,   \
+            DEFAULT("0")                                                                           \
     }
 
 #define OF sn_machine
@@ -73,10 +73,12 @@ static const struct sn_key machine_rows[] = {
     {ROW("device.peak.fp32", FLOAT, device.gemm[SN_F32].peak, "Peak of dense products in fp32, by which MFU is counted."), RATE, ABSENT("it cannot")},
     {ROW("device.peak.bf16", FLOAT, device.gemm[SN_BF16].peak, "The same in bf16."), RATE, ABSENT("it cannot")},
     {ROW("device.peak.fp16", FLOAT, device.gemm[SN_F16].peak, "The same in fp16."), RATE, ABSENT("it cannot")},
+    {ROW("device.peak.fp8", FLOAT, device.fp8.peak, "The same of operands in 8 bits (train.fp8); MFU is counted by bf16's."), RATE, ABSENT("as bf16")},
     {MAP("device.gemm")},
-    GEMM("fp32", SN_F32),
-    GEMM("bf16", SN_BF16),
-    GEMM("fp16", SN_F16),
+    GEMM("fp32", gemm[SN_F32]),
+    GEMM("bf16", gemm[SN_BF16]),
+    GEMM("fp16", gemm[SN_F16]),
+    GEMM("fp8", fp8),
     {MAP("device.tile")},
     {ROW("device.tile.m", LONG, device.tile_m, "Rows of the tile that one unit computes at a time."), COUNT, DEFAULT("0")},
     {ROW("device.tile.n", LONG, device.tile_n, "Its columns."), COUNT, DEFAULT("0")},
@@ -131,7 +133,7 @@ static const struct sn_key level_rows[] = {
 #define OF sn_measured
 static const struct sn_key measured_rows[] = {
     {LIST("device.measured.op"), .unit = "a kind of operation", .sentence = "Its name in sennit-plan --explain: gemm, attention, rmsnorm ..."},
-    {ROW("device.measured.type", ENUM, dtype, "Type of its first operand."), .names = types},
+    {ROW("device.measured.type", ENUM, dtype, "Type of its first operand; fp8: of products that round theirs (train.fp8), with the time for that."), .names = types},
     {ROW("device.measured.m", LONG, m, "Its shape: rows of a product or of attention, elements of the largest operand of others."), .min = 1, .max = 1LL << 50},
     {ROW("device.measured.n", LONG, n, "Columns; heads x head_dim of attention; 0 of others."), .min = 0, .max = 1LL << 50, DEFAULT("0")},
     {ROW("device.measured.k", LONG, k, "Depth; keys of attention; 0 of others."), .min = 0, .max = 1LL << 50, DEFAULT("0")},
@@ -306,6 +308,7 @@ static void complete_short(struct sn_machine *m)
     double flops = d->gemm[SN_F32].peak;
     for (int t = 0; t < SN_NPRECISIONS; t++)
         d->gemm[t] = (struct sn_gemm_rate){.peak = flops, .most = 1};
+    d->fp8 = d->gemm[SN_BF16];
     d->attention_forward = d->attention_backward = 1;
     for (int k = 0; k < SN_NMOVED; k++)
         d->moved[k] = 1;
@@ -443,20 +446,16 @@ static const char intro[] =
     "# Machine files and software profiles\n\n"
     "Generated from the key tables in `lib/plan/machine.c` and `lib/plan/software.c` by\n"
     "`sennit-plan --help-keys=machines > docs/MACHINES.md`; do not edit.\n\n"
-    "A run file names a machine (`machine: dgx-a100-80`, or `machine: {file: PATH, nodes: 8}`): "
-    "the\n"
-    "planner prices the run for it. `templates/machines` has those that ship, each figure with "
-    "its\n"
-    "source or marked as an estimate; `sennit-plan calibrate` writes a file for the machine at "
-    "hand.\n"
-    "What is left out costs nothing. Unknown keys are errors, as in the run file.\n\n"
+    "A run file names a machine (`machine: dgx-a100-80`, or `machine: {file: PATH, nodes: 8}`):\n"
+    "the planner prices the run for it. `templates/machines` has those that ship, each figure\n"
+    "with its source or marked as an estimate; `sennit-plan calibrate` writes a file for the\n"
+    "machine at hand. What is left out costs nothing. Unknown keys are errors.\n\n"
     "## Machine files\n\n"
-    "Ranks are dealt out to devices in order: ranks of a domain of `links` are consecutive. A "
-    "product\n"
-    "of m x n x k takes `overhead` + 2 m n k / (peak x most / (1 + half_m / m + half_n / n + "
-    "half_k /\n"
-    "k)), or as long as its operands take to cross memory; attention takes FLOPs (1 + half_seq /\n"
-    "tokens) / (peak x part); other operations (bytes + half_bytes) / (bandwidth x part).\n\n";
+    "Ranks are dealt out to devices in order: ranks of a domain of `links` are consecutive. A\n"
+    "product of m x n x k takes `overhead` + 2 m n k / (peak x most / (1 + half_m / m +\n"
+    "half_n / n + half_k / k)), or as long as its operands take to cross memory, and with\n"
+    "`train.fp8` what rounding them moves; attention takes FLOPs (1 + half_seq / tokens) /\n"
+    "(peak x part); other operations (bytes + half_bytes) / (bandwidth x part).\n\n";
 
 void sn_machine_help(struct sn_str *out)
 {

@@ -15,7 +15,8 @@
  *     communicator: 32MiB       # of each group of more than one rank
  *     bandwidth: 2.0e12         # of memory, bytes a second
  *     overhead: 4.0e-6          # of each operation, seconds
- *     peak: {fp32: 19.5e12, bf16: 312e12, fp16: 312e12}   # FLOP/s by which MFU is counted
+ *     peak: {fp32: 19.5e12, bf16: 312e12, fp16: 312e12}   # FLOP/s by which MFU is counted; fp8:
+ *                               # with train.fp8, whose MFU is still counted by bf16
  *     gemm:                     # fractions of peak
  *       bf16: {most: 0.85, half_m: 100, half_n: 100, half_k: 100}
  *     tile: {m: 128, n: 256, units: 108}                  # wave quantisation; absent: none
@@ -38,7 +39,8 @@
  *
  * Time of an operation (price.h):
  *   GEMM m x n x k      overhead + 2 m n k / (peak most / (1 + half_m/m + half_n/n + half_k/k)),
- *                       divided by the fraction of the last wave of tiles that is used
+ *                       divided by the fraction of the last wave of tiles that is used; of operands
+ *                       in 8 bits also what rounding them moves (price.h)
  *   attention           overhead + FLOPs (1 + half_seq/s) / (peak forward) or (peak backward)
  *   what moves memory   overhead + (bytes + half_bytes) / (bandwidth x its fraction)
  */
@@ -83,6 +85,7 @@ struct sn_device {
     int64_t memory, library, communicator; /* bytes */
     double bandwidth, overhead;
     struct sn_gemm_rate gemm[SN_NPRECISIONS]; /* by SN_F32, SN_BF16, SN_F16; peak 0: it cannot */
+    struct sn_gemm_rate fp8;                  /* of operands in 8 bits; peak 0: as bf16 */
     int64_t tile_m, tile_n, units;            /* 0: no waves */
     double attention_forward, attention_backward, attention_half_seq;
     double moved[SN_NMOVED], half_bytes;

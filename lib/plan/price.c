@@ -28,7 +28,9 @@ struct work {
     enum sn_dtype dtype;
     int64_t m, n, k;
     double flops, bytes;
-    int64_t seq; /* attention: of the whole sample */
+    int64_t seq;    /* attention: of the whole sample */
+    double rounded; /* bytes that kernels before a product move, ... */
+    int rounds;     /* and how many they are */
 };
 
 void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const struct sn_software *s,
@@ -124,6 +126,8 @@ void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct 
     const struct sn_view *v = op->in[0].buf >= 0 ? &op->in[0] : &op->out[0];
     *key = (struct sn_measured){.kind = (enum sn_op_kind)op->kind,
                                 .dtype = v->buf >= 0 ? prog->bufs[v->buf].dtype : SN_F32};
+    if (op->kind == SN_OP_GEMM && op->attr.fp8)
+        key->dtype = SN_U8;
     sn_price_shape(prog, op, &key->m, &key->n, &key->k);
 }
 
@@ -146,6 +150,11 @@ static double waves(const struct sn_device *d, int64_t m, int64_t n)
            ((double)rounds * (double)d->units);
 }
 
+static const struct sn_gemm_rate *product_rate(const struct sn_device *d, enum sn_dtype t)
+{
+    return t != SN_U8 ? &d->gemm[t] : d->fp8.peak > 0 ? &d->fp8 : &d->gemm[SN_BF16];
+}
+
 /* Seconds of the arithmetic alone. A precision without a peak cannot be computed at all. */
 static double arithmetic(const struct sn_device *d, const struct work *w)
 {
@@ -153,7 +162,7 @@ static double arithmetic(const struct sn_device *d, const struct work *w)
         return 0;
     if (d->rate_of[w->kind] > 0)
         return w->flops / d->rate_of[w->kind];
-    const struct sn_gemm_rate *g = &d->gemm[w->dtype];
+    const struct sn_gemm_rate *g = product_rate(d, w->dtype);
     if (g->peak <= 0)
         return HUGE_VAL;
     if (w->kind == SN_OP_GEMM || w->kind == SN_OP_EXPERT_GEMM) {
@@ -172,7 +181,9 @@ static double formula(const struct sn_device *d, const struct work *w)
     if (sn_price_moved(w->kind, &moved))
         return w->bytes > 0 ? (w->bytes + d->half_bytes) / (d->bandwidth * or_one(d->moved[moved]))
                             : 0;
-    return fmax(arithmetic(d, w), w->bytes / d->bandwidth);
+    double rounding = w->rounds * d->overhead +
+                      w->rounded / (d->bandwidth * or_one(d->moved[SN_MOVED_ELEMENTWISE]));
+    return fmax(arithmetic(d, w), w->bytes / d->bandwidth) + rounding;
 }
 
 /* ---- measured shapes -------------------------------------------------------------------------
@@ -200,6 +211,7 @@ static struct work reshaped(const struct work *w, const struct sn_measured *to)
                             : w->flops * ((double)r.m / (double)w->m) *
                                   ((double)r.n / (double)w->n) * ((double)r.k / (double)w->k);
     r.bytes = operands > 0 ? w->bytes * wanted / operands : w->bytes;
+    r.rounded = operands > 0 ? w->rounded * wanted / operands : w->rounded;
     return r;
 }
 
@@ -230,18 +242,34 @@ static double on_machine(const struct sn_device *d, const struct work *w)
 /* ---- operations ------------------------------------------------------------------------------
  */
 
-static struct work work_of(const struct sn_program *prog, const struct sn_op *op)
+/* Kernels before a product of operands in 8 bits, and what they move: each operand is read for its
+ * scale (where all of it shares one) and to be rounded, and written. */
+static void add_rounding(const struct sn_device *d, const struct sn_op *op, struct work *w)
+{
+    bool parts = op->attr.fp8 == SN_FP8_BLOCKS || op->attr.fp8 == SN_FP8_LINES;
+    double elements = (double)(op->in[0].rows * op->in[0].cols + op->in[1].rows * op->in[1].cols);
+    double written = d->fp8.peak > 0 ? 1 : 2;
+    w->rounds = parts ? 2 : 4;
+    w->rounded = elements * ((parts ? 2 : 4) + written);
+    w->bytes -= elements * (2 - written); /* what the product reads */
+}
+
+static struct work work_of(const struct sn_device *d, const struct sn_program *prog,
+                           const struct sn_op *op)
 {
     struct sn_measured key;
     sn_price_key(prog, op, &key);
-    return (struct work){.kind = op->kind,
-                         .dtype = key.dtype,
-                         .m = key.m,
-                         .n = key.n,
-                         .k = key.k,
-                         .flops = sn_op_flops(op),
-                         .bytes = (double)sn_cost_bytes(prog, op),
-                         .seq = op->attr.seq};
+    struct work w = (struct work){.kind = op->kind,
+                                  .dtype = key.dtype,
+                                  .m = key.m,
+                                  .n = key.n,
+                                  .k = key.k,
+                                  .flops = sn_op_flops(op),
+                                  .bytes = (double)sn_cost_bytes(prog, op),
+                                  .seq = op->attr.seq};
+    if (key.dtype == SN_U8)
+        add_rounding(d, op, &w);
+    return w;
 }
 
 /* Products over rows of a head's width run on tensor cores where such a row is a multiple of 16
@@ -318,7 +346,7 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog, con
     if (op->kind >= SN_NKERNELS)
         return 0;
     const struct sn_device *d = &p->machine->device;
-    struct work w = work_of(prog, op);
+    struct work w = work_of(d, prog, op);
     if (op->kind == SN_OP_ATTENTION || op->kind == SN_OP_ATTENTION_DX)
         return attention(p, &w, op);
     if (op->kind == SN_OP_GEMM || op->kind == SN_OP_EXPERT_GEMM)

@@ -1,7 +1,9 @@
 /*
  * price.h - seconds of each operation of a compiled program on a machine, under a trainer's habits.
  *
- * Computing is a roofline with measured efficiencies (machine.h). A collective is priced by level:
+ * Computing is a roofline with measured efficiencies (machine.h). A product with attr.fp8 first reads
+ * its operands of bf16 (twice where each has one scale, whose size must be known before) and writes
+ * them in 8 bits, or in bf16 where device.peak.fp8 is 0. A collective is priced by level:
  * a group of n members that has g of them in each domain of a level moves, at that level, the bytes
  * of a hierarchical algorithm, over links that it shares with the groups that communicate at the
  * same time (all groups of the same axis do). Formulas stand at each function in price.c.
@@ -56,7 +58,7 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
 void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
                     int64_t *k);
 /* What a kernel is looked up by in device.measured: kind, dtype (of in[0], without inputs of
- * out[0]) and shape; seconds 0. */
+ * out[0]; of a product with attr.fp8 SN_U8) and shape; seconds 0. */
 void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct sn_measured *key);
 /* Is a kind priced by the bytes that it moves, and as what? False for GEMM, attention and
  * communication. */

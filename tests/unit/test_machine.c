@@ -223,8 +223,8 @@ static const struct {
      "m.yaml:1:1: device.peak: missing; want the peak of one precision at least"},
     {"name: x\ndevice: {memory: 1GiB, bandwidth: 1.0e9, peak: {bf16: 312}}\n",
      "m.yaml:2:55: device.peak.bf16: 312 is outside 1e+06..1e+18 FLOP/s"},
-    {"name: x\ndevice: {memory: 1GiB, bandwidth: 1.0e9, peak: {fp8: 1e12}}\n",
-     "m.yaml:2:49: unknown key 'device.peak.fp8' of a machine file; want fp32, bf16, fp16"},
+    {"name: x\ndevice: {memory: 1GiB, bandwidth: 1.0e9, peak: {fp4: 1e12}}\n",
+     "m.yaml:2:49: unknown key 'device.peak.fp4' of a machine file"},
     {"name: x\ndevice: {memory: 1GiB, library: 1GiB, bandwidth: 1.0e9, peak: {fp32: 1e9}}\n" NODE
          LINKS,
      "m.yaml:1:1: device.library: leaves nothing of device.memory; want less"},

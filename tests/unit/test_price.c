@@ -125,6 +125,37 @@ static void kernels_follow_their_formulas(const struct sn_software *s)
     tap_ok(price(&m, s, &gemm) > 2.0 * 8192 * 8192 / 2e12, "a product of one row: its bytes");
 }
 
+/* 1000 x 500 and 500 x 2000 elements are read for their scale, read to be rounded, and written; the
+ * product then reads bytes, at its own rate. */
+static void products_in_8_bits_pay_for_their_rounding(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    struct sn_op whole = gemm_of(1000, 2000, 500), blocks = whole, plain = whole;
+    double flops = 2.0 * 1000 * 2000 * 500, elements = 1000.0 * 500 + 500.0 * 2000;
+    double width = 2e12 * 0.8, bf16 = flops * (1 + 0.1 + 0.025 + 0.05) / (300e12 * 0.8);
+    whole.attr.fp8 = SN_FP8_BACKWARD;
+    blocks.attr.fp8 = SN_FP8_LINES;
+    tap_ok(near(price(&m, s, &whole), 5 * 4e-6 + bf16 + 6 * elements / width) &&
+               near(price(&m, s, &blocks), 3 * 4e-6 + bf16 + 4 * elements / width),
+           "without a rate of its own: in bf16, after four kernels or two");
+    m.device.fp8 = (struct sn_gemm_rate){.peak = 600e12, .most = 0.7, .half_m = 200};
+    double eight = flops * 1.2 / (600e12 * 0.7);
+    tap_ok(near(price(&m, s, &whole), 5 * 4e-6 + eight + 5 * elements / width) &&
+               near(price(&m, s, &blocks), 3 * 4e-6 + eight + 3 * elements / width),
+           "with one: at that, and codes are written");
+    m.device.fp8.peak = 1e18;
+    double bytes = (double)sn_cost_bytes(&prog, &plain) - elements;
+    tap_ok(near(price(&m, s, &blocks), 3 * 4e-6 + bytes / 2e12 + 3 * elements / width),
+           "or as long as bytes take");
+    struct sn_measured known[] = {
+        {.kind = SN_OP_GEMM, .dtype = SN_BF16, .m = 1000, .n = 2000, .k = 500, .seconds = 3e-5},
+        {.kind = SN_OP_GEMM, .dtype = SN_U8, .m = 1000, .n = 2000, .k = 500, .seconds = 2e-5}};
+    m.device.measured = known;
+    m.device.n_measured = 2;
+    tap_ok(near(price(&m, s, &plain), 3e-5) && near(price(&m, s, &blocks), 2e-5),
+           "and what was measured of them is theirs alone");
+}
+
 static void measured_shapes_win(const struct sn_software *s)
 {
     struct sn_machine m = cluster();
@@ -344,6 +375,7 @@ int main(void)
     struct sn_software s;
     sn_software_default(&s);
     kernels_follow_their_formulas(&s);
+    products_in_8_bits_pay_for_their_rounding(&s);
     measured_shapes_win(&s);
     habits_change_prices(&s);
     collectives_take_the_slowest_level(&s);
