@@ -386,6 +386,8 @@ enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *er
     const struct sn_ops *ops = sn_planned_ops(&plugin, c);
     enum sn_status st =
         sn_search_auto(c, ranks, sn_host_limit(ranks), ops, sn_threads(c, ranks), err);
+    if (sn_comm_launched_rank() == 0) /* of many ranks one */
+        sn_planned_say(&plugin);
     sn_accelerator_close(&plugin);
     return st;
 }

@@ -65,6 +65,7 @@ struct line {
     int64_t storage; /* bytes a second; 0: as the machine says */
     struct sn_pictures pictures;
     bool json, verify, activations, help, version, keys, markdown, machines, sites;
+    bool is_searched; /* layout: auto, whose search has said what it was made with */
 };
 
 static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
@@ -248,7 +249,8 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
                              .model = model,
                              .ops = sn_planned_ops(&plugin, c),
                              .threads = sn_threads(c, sn_config_ranks(c))};
-    sn_planned_say(&plugin);
+    if (!l->is_searched)
+        sn_planned_say(&plugin);
     enum sn_status st = l->explain >= 0 ? explain(&env, l, err) : tell(&env, l, refuted, err);
     sn_accelerator_close(&plugin);
     sn_model_destroy(model);
@@ -294,6 +296,7 @@ int main(int argc, char **argv)
     }
     if (st == SN_OK)
         st = sn_config_load(&config, l.run_file, NULL, &err);
+    l.is_searched = st == SN_OK && config.layout_auto;
     if (st == SN_OK)
         st = sn_resolve_auto(&config, (int)l.ranks, &err);
     if (st == SN_OK) {

@@ -237,6 +237,11 @@ for name in wide two experts; do
     run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/$name.yaml" --json --ranks $ranks
     is "$name: without the plugin it is planned, too" "$rc" 0
     like "$name: and said what with" "$err" 'workspace is that of the processor.s operations, because run.backend: cuda needs the plugin none'
+    sed 's/^layout: .*/layout: auto/' "$tmp/$name.yaml" >"$tmp/searched.yaml"
+    run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/searched.yaml" --ranks $ranks
+    is "$name: layout: auto without the plugin is planned" "$rc" 0
+    is "$name: layout: auto says so once" "$(printf '%s\n' "$err" | grep -c 'workspace is that of the processor')" 1
+    run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/$name.yaml" --json --ranks $ranks
     is "$name: a million bytes less" "$(((more - $(workspace "$out") + 63) / 64))" 15625
 done
 unset FAKE_DEVICE
