@@ -78,13 +78,14 @@ CLITOOL  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cli/*.c))
 # The CUDA kernels' sources as C++, run on the host by the kernels' unit tests (tests/cuda_emul).
 EMULCXX  := $(firstword $(shell command -v g++ clang++ 2>/dev/null))
 EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I. -include tests/cuda_emul/emul.h -include tests/cuda_emul/mma.h -include tests/cuda_emul/wgmma.h -MMD -MP -Wall -Wextra \
-             -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing
+             -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing -fPIC
 EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
             $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc))
 OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
             tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
+EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@600)
 # What a run of tests costs, @seconds where the runner's limit of 120 is too short.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
@@ -144,7 +145,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 $(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published): \
     $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
 
-# The plugin for CUDA: kernels by nvcc, the rest of it in C; NCCL where its header is.
+# The plugin for CUDA, which uses its own runtime whatever the process has loaded: kernels by nvcc, the rest of it in C; NCCL where its header is.
 CUDA_C   := kernels/cuda/plugin.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
 $(CUDA_OUT)/%.cu.o: %.cu
@@ -154,7 +155,7 @@ $(CUDA_OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(CC) $(BASEFLAGS) -fPIC -isystem $(CUDA)/include -DSN_CUDA_ARCH='"$(CUDA_ARCH)"' $(CFLAGS) -c $< -o $@
 $(CUDA_OUT)/libsennit_cuda.so: $(CUDA_OBJ)
-	$(call say,ld,$@)$(NVCC) -shared -cudart static -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -Xlinker -z,defs -ldl -lpthread \
+	$(call say,ld,$@)$(NVCC) -shared -cudart static -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -Xlinker -z,defs,-Bsymbolic -ldl -lpthread \
 	    -Xlinker -rpath=$(CUDA)/lib64:$(CUDA)/lib
 $(BUILD)/lib/sennit/libsennit_cuda.so: $(CUDA_OUT)/libsennit_cuda.so FORCE
 	@mkdir -p $(@D)
@@ -202,6 +203,15 @@ $(BUILD)/tests/emul/test_kernels_cuda: $(BUILD)/tests/gpu/test_kernels_cuda.o $(
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $^ $(LIBS)
 # And on a GPU, with the plugin's kernels: found from the test, in the bundle too.
+# The operations for PyTorch's tensors (tests/gpu/torch): with the plugin, and with the emulated kernels.
+BYPTR    := $(if $(PLUGIN),$(BUILD)/tests/gpu/libby_pointer.so)
+$(BUILD)/tests/gpu/libby_pointer.so: tests/gpu/by_pointer.c $(PLUGIN) $(wildcard kernels/cuda/*.h kernels/*.h)
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -o $@ $< \
+	    -L$(dir $(PLUGIN)) -l:$(notdir $(PLUGIN)) -Wl,-rpath,'$$ORIGIN/../../lib/sennit'
+$(BUILD)/emul/libby_pointer.so: tests/gpu/by_pointer.c $(EMULOBJ) $(wildcard tests/cuda_emul/include/*.h kernels/cuda/*.h kernels/*.h)
+	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) -Itests/cuda_emul/include $(CFLAGS) -fPIC -c $< -o $(@:.so=.o)
+	@$(EMULCXX) -shared -Wl,-Bsymbolic -o $@ $(@:.so=.o) $(EMULOBJ) -lm
 define link_gpu
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(dir $(PLUGIN)) -l:$(notdir $(PLUGIN)) \
@@ -234,7 +244,7 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
-run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(FAKE) $(FAKECUDA) $(PLUGIN)
+run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(PLUGIN)
 	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) $(EMULRUN) tests/gpu/sm70.sh@1800 $(STATIC)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
@@ -256,11 +266,11 @@ check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; s
 gpu-bundle: ## build/sennit-gpu.tar.gz: binaries, tests and libraries for a machine that has CUDA and nothing else
 	$(again) CUDA_ARCH="80 90" run-bundle
 GPUTEST  := $(if $(PLUGIN),$(OTHER:%=$(BUILD)/tests/gpu/%))
-run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BUILD)/tests/unit/test_no_alloc
+run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BYPTR) $(BUILD)/tests/unit/test_no_alloc
 	@BUILD=$(BUILD) VERSION=$(VERSION) tests/gpu/bundle
 check-gpu: ## Everything that needs a GPU, with a report in build/gpu-report.md; says so where there is none
 	$(again) run-gpu
-run-gpu: $(BINS) $(PLUGIN) $(GPUTEST)
+run-gpu: $(BINS) $(PLUGIN) $(GPUTEST) $(BYPTR)
 	@BUILD=$(BUILD) tests/gpu/check
 
 lint: ## The rules of the house (docs/STYLE.md), each violation one line
