@@ -11,7 +11,7 @@
 int fake_device_channel_id(struct sn_device *d, char id[SN_DEVICE_ID])
 {
     (void)d;
-    struct hub *h = calloc(1, sizeof(*h)); /* lives as long as the process */
+    struct hub *h = calloc(1, sizeof(*h)); /* who leaves last frees it */
     if (!h)
         abort();
     (void)pthread_mutex_init(&h->lock, NULL);
@@ -29,6 +29,22 @@ int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_I
     c->size = size;
     c->index = index;
     return 0;
+}
+
+void fake_device_leave(struct sn_device *d)
+{
+    for (int i = 0; i < SN_DEVICE_CHANNELS; i++) {
+        struct hub *h = d->channel[i].hub;
+        if (!h)
+            continue;
+        (void)pthread_mutex_lock(&h->lock);
+        bool is_last = ++h->left == h->size;
+        (void)pthread_mutex_unlock(&h->lock);
+        if (!is_last)
+            continue;
+        (void)pthread_mutex_destroy(&h->lock);
+        free(h);
+    }
 }
 
 int fake_device_transfer(struct sn_device *d, int stream, int channel,

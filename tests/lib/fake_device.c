@@ -400,6 +400,7 @@ static void fake_close(struct sn_device *d)
         free(d->block[i].p);
     for (int s = 0; s < SN_DEVICE_STREAMS; s++)
         free(d->queue[s].item);
+    fake_device_leave(d);
 }
 
 static void fake_describe(struct sn_device *d, struct sn_device_info *out)

@@ -52,7 +52,7 @@ struct graph {
 /* Members of a channel; of one process. */
 struct hub {
     pthread_mutex_t lock;
-    int size, came;
+    int size, came, left;
     long round;
     struct item item[64]; /* copies: queues grow meanwhile */
 };
@@ -92,6 +92,7 @@ int fake_device_enqueue(struct sn_device *d, const struct item *i);
 
 /* As in kernels/device.h. */
 int fake_device_channel_id(struct sn_device *d, char id[SN_DEVICE_ID]);
+void fake_device_leave(struct sn_device *d); /* all channels */
 int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size,
                      int index);
 int fake_device_transfer(struct sn_device *d, int stream, int channel,
