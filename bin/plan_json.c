@@ -20,6 +20,9 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, "\"expert_node\": %d, \"expert_chunks\": %d, ",
                    l->expert_node > 1 ? l->expert_node : 1,
                    l->expert_chunks > 1 ? l->expert_chunks : 1);
+    if (l->expert > 1 && l->tensor > 1)
+        sn_str_add(out, "\"expert_tokens\": \"%s\", ",
+                   l->expert_tokens == SN_TOKENS_SPLIT ? "split" : "gathered");
     sn_str_add(out, "\"split\": %s", l->n_split ? "[" : "\"auto\"");
     for (int i = 0; i < l->n_split; i++)
         sn_str_add(out, "%s%d", i ? ", " : "", l->split[i]);

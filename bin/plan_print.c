@@ -2,6 +2,7 @@
 
 #include "bin/plan_json.h"
 
+#include "lib/base/mem.h"
 #include "lib/plan/activations.h"
 #include "lib/plan/chunks.h"
 #include "lib/plan/hops.h"
@@ -162,9 +163,15 @@ static void text_chunks(const struct sn_plan_report *r)
     struct sn_chunks c;
     struct sn_err err;
     char now[16], other[16];
-    if (j->config->layout.expert <= 1 ||
-        sn_chunks_choose(&c, j->config, &j->grid, r->pricer->machine, r->pricer->software, &err) !=
-            SN_OK)
+    struct sn_config *open = j->config->layout.expert > 1 ? sn_alloc(sizeof(*open)) : NULL;
+    if (!open)
+        return;
+    *open = *j->config;
+    open->layout.expert_chunks = 0;
+    enum sn_status st =
+        sn_chunks_choose(&c, open, &j->grid, r->pricer->machine, r->pricer->software, &err);
+    sn_free(open);
+    if (st != SN_OK)
         return;
     if (chunks > 1)
         (void)printf("in %d chunks", chunks);
@@ -232,8 +239,8 @@ enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, s
     if (sn_config_fold(s->job[0]->config) > 1)
         return sn_fail(
             err, SN_EINPUT,
-            "%s: layout.expert_tensor: --activations does not know experts that are whole "
-            "beside tensor ranks; leave it out, or see the buffers of --explain",
+            "%s: layout.expert_tensor, expert_tokens: --activations does not know experts to which "
+            "tensor ranks send tokens of their own; leave it out, or see the buffers of --explain",
             s->job[0]->config->path);
     sn_str_add(&text, "%s", json ? "{\"activations\": [" : "");
     for (int i = 0; i < s->n; i++) {

@@ -252,6 +252,7 @@ struct sn_attr {
     int32_t head0;         /* the first query head here */
     int32_t member;        /* ARRIVE: of the group that shares the experts out */
     int32_t chunk, chunks; /* ARRIVE */
+    int32_t slices;        /* of an expert, on as many members; no kernel reads it */
 };
 
 struct sn_args {

@@ -29,6 +29,7 @@ enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_schedule { SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
+enum sn_expert_tokens { SN_TOKENS_GATHERED, SN_TOKENS_SPLIT, SN_TOKENS_AUTO };
 enum sn_placement { SN_PLACEMENT_AUTO, SN_PLACEMENT_DEFAULT };
 enum sn_context_kind { SN_CONTEXT_RING, SN_CONTEXT_ALL_TO_ALL };
 enum sn_order_axis {
@@ -112,9 +113,11 @@ enum { SN_CHUNKS_MOST = 8 }; /* of expert_chunks */
 struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
     int tensor, pipeline, context;
-    int expert;           /* ranks that share the experts out */
-    int expert_tensor;    /* ranks that share an expert's matrices: 1, or 0 or tensor: tensor */
-    bool drop_duplicates; /* tensor ranks share the rows that they exchange */
+    int expert;        /* ranks that share the experts out */
+    int expert_tensor; /* ranks that share an expert's matrices: 1, or 0 or tensor: tensor */
+    enum sn_expert_tokens expert_tokens; /* over tensor ranks, where a router sees them; auto: by
+                                            price (lib/plan/chunks.h), and gathered */
+    bool drop_duplicates;                /* tensor ranks share the rows that they exchange */
     int expert_node;   /* ranks of an expert group that exchange among themselves first; 1: all with
                           all at once; 0: by price (lib/plan/hops.h) */
     int expert_chunks; /* in which tokens go to the experts, one while another is computed; 1:
@@ -263,5 +266,8 @@ uint64_t sn_config_hash(const struct sn_config *c);
 const char *sn_family_name(enum sn_family f);
 /* Tensor ranks that have tokens of their own for the experts (layout.expert_tensor 1); else 1. */
 int sn_config_fold(const struct sn_config *c);
+/* Slices of each expert to which a token that is routed by one of them goes: 1, or the tensor ranks
+ * (layout.expert_tokens: split). */
+int sn_config_slices(const struct sn_config *c);
 
 #endif

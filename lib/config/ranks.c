@@ -93,11 +93,12 @@ static enum sn_status check_given(const struct sn_config *c, int ranks, struct s
 static enum sn_status check_experts(const struct sn_config *c, struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
-    int64_t replicas = (int64_t)l->data * l->context * sn_config_fold(c);
+    int fold = sn_config_fold(c) / sn_config_slices(c);
+    int64_t replicas = (int64_t)l->data * l->context * fold;
     char near[SN_NEAR_SIZE];
     if (l->expert <= 1 || replicas % l->expert == 0)
         return SN_OK;
-    if (sn_config_fold(c) > 1)
+    if (fold > 1)
         return sn_fail(err, SN_EINPUT,
                        "%s: layout.expert: %d does not divide data x tensor x context (%d x %d x "
                        "%d); nearest that do: %s",

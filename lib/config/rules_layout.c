@@ -183,9 +183,17 @@ static enum sn_status experts_are_shared_out(const struct sn_config *c, const st
     return SN_OK;
 }
 
+int sn_config_slices(const struct sn_config *c)
+{
+    const struct sn_layout_config *l = &c->layout;
+    bool split = l->expert_tokens == SN_TOKENS_SPLIT && c->model.experts.count > 0;
+    return split && l->expert > 1 ? l->tensor : 1;
+}
+
 int sn_config_fold(const struct sn_config *c)
 {
-    return c->layout.expert_tensor == 1 && c->model.experts.count > 0 ? c->layout.tensor : 1;
+    bool whole = c->layout.expert_tensor == 1 && c->model.experts.count > 0;
+    return whole ? c->layout.tensor : sn_config_slices(c);
 }
 
 /* Numbers of the ranks that have tokens of their own have no gaps: tensor, context, data. */
@@ -232,6 +240,40 @@ static enum sn_status expert_tensor_fits(const struct sn_config *c, const struct
                                 "experts are shared out over tensor, context and data "
                                 "(layout.expert_tensor: 1); name these in this order, one right "
                                 "after the other");
+    return SN_OK;
+}
+
+static enum sn_status expert_tokens_fit(const struct sn_config *c, const struct sn_settings *s,
+                                        struct sn_err *err)
+{
+    static const char key[] = "layout.expert_tokens";
+    const struct sn_layout_config *l = &c->layout;
+    int expert = -1, data = -1;
+    if (sn_config_slices(c) == 1)
+        return SN_OK;
+    if (l->expert_tensor == 1)
+        return sn_settings_fail(s, key, err,
+                                "split needs experts that are cut over tensor ranks, but "
+                                "layout.expert_tensor is 1; leave one of the two out");
+    if (!l->sequence_parallel)
+        return sn_settings_fail(s, key, err,
+                                "split needs sequence_parallel: true, by which tensor ranks (%d) "
+                                "have tokens of their own",
+                                l->tensor);
+    if (l->expert_node > 1)
+        return sn_settings_fail(s, "layout.expert_node", err,
+                                "%d hops by way of ranks that hold other slices of experts "
+                                "(layout.expert_tokens: split), which is not built yet; use 1",
+                                l->expert_node);
+    for (int i = 0; i < l->n_axis_order; i++) {
+        expert = l->axis_order[i] == SN_ORDER_EXPERT ? i : expert;
+        data = l->axis_order[i] == SN_ORDER_DATA_AXIS ? i : data;
+    }
+    if (!token_ranks_are_neighbours(l) || expert > data)
+        return sn_settings_fail(s, "layout.axis_order", err,
+                                "experts are shared out over tensor, context and data "
+                                "(layout.expert_tokens: split); name these in this order, one "
+                                "right after the other, and expert before data");
     return SN_OK;
 }
 
@@ -367,11 +409,11 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
                                struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        ranks_are_countable,         tensor_divides_heads,     context_divides,
-        tensor_divides_tokens,       experts_are_shared_out,   expert_tensor_fits,
-        tile_is_whole_blocks,        gradients_fit_zero,       stages_have_layers,
-        virtual_stages_interleave,   micro_batches_interleave, split_covers_layers,
-        shared_layers_stay_together,
+        ranks_are_countable,   tensor_divides_heads,        context_divides,
+        tensor_divides_tokens, experts_are_shared_out,      expert_tensor_fits,
+        expert_tokens_fit,     tile_is_whole_blocks,        gradients_fit_zero,
+        stages_have_layers,    virtual_stages_interleave,   micro_batches_interleave,
+        split_covers_layers,   shared_layers_stay_together,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

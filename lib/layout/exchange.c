@@ -1,16 +1,22 @@
 #include "lib/layout/exchange.h"
 
+static int slices_of(const struct sn_exchange *x)
+{
+    return x->slices > 1 ? x->slices : 1;
+}
+
 /* Where member m's rows for expert e begin; e may be the number of all experts. */
 static int64_t bound(const struct sn_exchange *x, int m, int e)
 {
-    int64_t all = (int64_t)x->members * x->experts;
+    int64_t all = (int64_t)x->members / slices_of(x) * x->experts;
     return x->bounds ? x->bounds[m * (all + 1) + e] : x->rows * e / all;
 }
 
 /* Rows of member `from` for the experts of member `to`, before chunk c. */
 static int64_t rows_before(const struct sn_exchange *x, int from, int to, int c)
 {
-    int64_t all = bound(x, from, (to + 1) * x->experts) - bound(x, from, to * x->experts);
+    int block = to / slices_of(x) * x->experts;
+    int64_t all = bound(x, from, block + x->experts) - bound(x, from, block);
     return sn_exchange_cut(all, c, x->chunks);
 }
 
@@ -79,7 +85,10 @@ struct sn_exchange_rows sn_exchange_own(const struct sn_exchange *x, int m)
 {
     struct sn_exchange_rows r =
         among(present(x, m), arrives_at(x, x->index, m), rows_between(x, x->index, m));
-    r.at += bound(x, x->index, m * x->experts) + rows_before(x, x->index, m, x->chunk);
+    r.at +=
+        bound(x, x->index, m / slices_of(x) * x->experts) + rows_before(x, x->index, m, x->chunk);
+    if (x->back)
+        r.at += m % slices_of(x) * x->rows;
     return r;
 }
 

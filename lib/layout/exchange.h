@@ -45,7 +45,11 @@ struct sn_exchange {
     int round;          /* from 0 */
     bool back;          /* out of the window, to where the rows came from */
     int shares, share;  /* ranks that share a window, this one's number; 0 and 1: none */
-    int chunk, chunks;  /* chunks 0 and 1: all rows at once */
+    /* Each expert is cut into so many, on members one after the other (0 and 1: it is not); member
+     * m has experts of m / slices. A row goes to all slices of its expert, and as many rows come
+     * back: of slice s to the row s x `rows` further on. */
+    int slices;
+    int chunk, chunks; /* chunks 0 and 1: all rows at once */
     enum sn_hop hop;
     int node; /* members on a node, of NODE and RAIL */
 };

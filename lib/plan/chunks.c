@@ -52,7 +52,9 @@ static enum sn_status compare(struct sn_chunks *out, struct sn_config *alone,
     SN_TRY(sn_model_create(&model, &alone->model, &alone->train, err));
     enum sn_status st = SN_OK;
     env.model = model;
-    for (int n = 1; st == SN_OK && n <= SN_CHUNKS_MOST; n *= 2) {
+    int named = alone->layout.expert_chunks;
+    out->n = named > 0 ? named : 1;
+    for (int n = out->n; st == SN_OK && n <= (named > 0 ? named : SN_CHUNKS_MOST); n *= 2) {
         alone->layout.expert_chunks = n;
         st = play(&out->seconds[n], &env, whole, err);
         if (out->seconds[n] < out->seconds[out->n])
@@ -85,18 +87,54 @@ enum sn_status sn_chunks_choose(struct sn_chunks *out, const struct sn_config *c
     return st;
 }
 
+/* Either way of bringing tokens to experts that are cut over tensor ranks. */
+static enum sn_status choose_tokens(struct sn_config *c, const struct sn_machine *m,
+                                    const struct sn_software *s, struct sn_err *err)
+{
+    static const enum sn_expert_tokens ways[] = {SN_TOKENS_GATHERED, SN_TOKENS_SPLIT};
+    struct sn_config *way = sn_alloc(sizeof(*way)); /* large for a stack */
+    enum sn_status st =
+        way ? SN_OK : sn_fail(err, SN_ENOMEM, "layout.expert_tokens: no memory to price it");
+    double least = 0;
+    for (int i = 0; st == SN_OK && i < 2; i++) {
+        struct sn_chunks x;
+        struct sn_grid g;
+        struct sn_err why;
+        *way = *c;
+        way->layout.expert_tokens = ways[i];
+        if (sn_config_check_layout(way, sn_config_ranks(c), &why) != SN_OK)
+            continue;
+        st = sn_job_grid(&g, way, err);
+        if (st == SN_OK)
+            st = sn_chunks_choose(&x, way, &g, m, s, err);
+        if (st == SN_OK && (least == 0 || x.seconds[x.n] < least)) {
+            least = x.seconds[x.n];
+            c->layout.expert_tokens = ways[i];
+        }
+    }
+    sn_free(way);
+    return st;
+}
+
 enum sn_status sn_chunks_resolve(struct sn_config *c, struct sn_err *err)
 {
     struct sn_machine m = {0};
     struct sn_software s;
     struct sn_grid g;
     struct sn_chunks chunks = {.n = 1};
-    if (c->layout.expert <= 1 || c->layout.expert_chunks > 0)
+    bool chooses = c->layout.expert_tokens == SN_TOKENS_AUTO;
+    if (chooses && (c->layout.expert <= 1 || c->layout.tensor == 1 || !sn_names_machine(c))) {
+        c->layout.expert_tokens = SN_TOKENS_GATHERED;
+        chooses = false;
+    }
+    if (c->layout.expert <= 1 || (c->layout.expert_chunks > 0 && !chooses))
         return SN_OK;
     if (sn_names_machine(c)) {
         enum sn_status st = sn_machine_of(&m, c, NULL, err);
         if (st == SN_OK)
             st = sn_software_of(&s, c, NULL, err);
+        if (st == SN_OK && chooses)
+            st = choose_tokens(c, &m, &s, err);
         if (st == SN_OK)
             st = sn_job_grid(&g, c, err);
         if (st == SN_OK)

@@ -24,12 +24,14 @@ struct sn_chunks {
     double seconds[SN_CHUNKS_MOST + 1]; /* of such a step with so many; 0: not tried */
 };
 
-/* For a resolved layout, whose hops are settled and whose grid is `g`. Tries 1, 2, 4 and 8. */
+/* For a resolved layout, whose hops are settled and whose grid is `g`: the number that it names, or
+ * the best of 1, 2, 4 and 8. */
 enum sn_status sn_chunks_choose(struct sn_chunks *out, const struct sn_config *c,
                                 const struct sn_grid *g, const struct sn_machine *m,
                                 const struct sn_software *s, struct sn_err *err);
-/* Put the answer into c->layout.expert_chunks where that says auto; without a named machine tokens
- * go all at once. */
+/* Put the answers into c->layout.expert_tokens and .expert_chunks where they say auto; without a
+ * named machine tokens are gathered, and go all at once. Split tokens, where they are valid, are
+ * played like the others. */
 enum sn_status sn_chunks_resolve(struct sn_config *c, struct sn_err *err);
 
 #endif

@@ -58,7 +58,7 @@ static void compare(struct sn_hops *h, struct sn_pricer *p, const struct sn_conf
 {
     const struct sn_layout_config *l = &c->layout;
     int64_t shares = l->drop_duplicates && sn_config_fold(c) == 1 ? l->tensor : 1;
-    int64_t e = sn_expert_rows(c) * c->model.hidden / shares;
+    int64_t e = sn_expert_rows(c) * c->model.hidden * sn_config_slices(c) / shares;
     struct sn_grid hops = *g;
     hops.expert_node = 0;
     h->one = sn_hops_price(p, &hops, e, c->train.precision);
@@ -73,6 +73,10 @@ void sn_hops_choose(struct sn_hops *out, const struct sn_config *c, const struct
     struct sn_pricer p = {.machine = m, .software = s, .precision = c->train.precision, .grid = *g};
     struct sn_hops h = {.node = 1};
     h.even = sn_hops_even(m, g, h.why, sizeof(h.why));
+    if (sn_config_slices(c) > 1) {
+        h.even = 0;
+        (void)snprintf(h.why, sizeof(h.why), "rows go to all slices of experts at once");
+    }
     if (c->layout.expert > 1)
         compare(&h, &p, c, g);
     if (c->layout.expert_node > 0)

@@ -337,10 +337,12 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
 {
     *out = (struct sn_search){0};
     if (w->config->train.grad_dtype != SN_F32 || w->config->layout.optimizer_tile > 0 ||
-        w->config->layout.expert_tensor > 0)
+        w->config->layout.expert_tensor > 0 ||
+        w->config->layout.expert_tokens != SN_TOKENS_GATHERED)
         return sn_fail(err, SN_EINPUT,
-                       "%s: train.grad_dtype, layout.optimizer_tile and layout.expert_tensor are "
-                       "not searched yet; leave them out, or name a layout, which is priced",
+                       "%s: train.grad_dtype, layout.optimizer_tile, layout.expert_tensor and "
+                       "layout.expert_tokens are not searched yet; leave them out, or name a "
+                       "layout, which is priced",
                        w->config->path);
     struct search s = {.w = w, .out = out, .config = sn_alloc(sizeof(*s.config))};
     enum sn_status st = SN_OK;

@@ -75,6 +75,7 @@ struct sn_under_way {
     struct sn_op due[2];                                          /* products of the forward pass */
     int n_due;
     bool rounds; /* further rounds are to follow */
+    int blocks;  /* gradients that have come back from slices of experts, to be summed, plus one */
 };
 
 enum { SN_MAX_POSTED = 2 }; /* gradient reductions of temporaries in flight */
@@ -202,6 +203,12 @@ int sn_choices_gather(struct sn_emit *e, int choice, const char *label);
 
 /* Attributes of the exchange of a chunk. */
 struct sn_attr sn_exchange_attr(const struct sn_emit *e, int chunk);
+/* Rows that arrive at a rank in its chunk, on average. */
+int64_t sn_exchange_mean(const struct sn_attr *a);
+/* The sum of what came back from all slices of experts, in a new buffer or in `into`; the blocks
+ * themselves where there is one slice. */
+int sn_slices_sum(struct sn_emit *e, int blocks, int into, const struct sn_attr *a,
+                  const char *label);
 /* Everybody's bounds, from which all members know who sends how many rows to whom. */
 int sn_bounds_gather(struct sn_emit *e, int bounds, const char *label);
 /* Where the rows that arrive lie in the window of a round: a new buffer. */

@@ -140,6 +140,28 @@ static bool is_first_product(const struct sn_emit *e, const struct sn_op *f)
     return l.gate_up.out[0].buf == f->out[0].buf;
 }
 
+/* Where gradients of rows come back to: one block for each slice of experts. */
+static struct sn_view back_to(struct sn_emit *e, struct sn_view rows, const struct sn_attr *a)
+{
+    struct sn_program *p = e->p;
+    if (a->slices <= 1 || p->failed)
+        return sn_grad_slice(e, rows);
+    if (e->under_way.blocks == 0)
+        e->under_way.blocks =
+            1 + sn_buffer_add(p, SN_CLASS_TEMP, e->job->dtype, a->rows * a->slices, rows.cols,
+                              "d.%.90s", p->bufs[rows.buf].name);
+    return sn_view_all(p, e->under_way.blocks - 1);
+}
+
+/* All have come back. */
+static void sum_blocks(struct sn_emit *e, const struct sn_op *out)
+{
+    int blocks = e->under_way.blocks - 1;
+    e->under_way.blocks = 0;
+    if (blocks >= 0)
+        (void)sn_slices_sum(e, blocks, sn_grad_slice(e, out->in[0]).buf, &out->attr, out->label);
+}
+
 /* Buffers of a round in the shape of those of the first, and the operations that fill them. */
 struct round {
     struct sn_emit *e;
@@ -232,7 +254,7 @@ static void gradients(struct round *r)
     int dx = like(r, r->x);
     multiply(r, dh, first, dx, false);
     r->attr.inverse = true;
-    exchange(r, sn_view_all(p, dx), sn_grad_slice(r->e, r->l.out.in[0]));
+    exchange(r, sn_view_all(p, dx), back_to(r->e, r->l.out.in[0], &r->attr));
 }
 
 static void further_rounds(struct sn_emit *e)
@@ -247,8 +269,7 @@ static void further_rounds(struct sn_emit *e)
     e->p->extra = true;
     for (int c = 0; c < chunks; c++) {
         r.attr = sn_exchange_attr(e, c);
-        r.mean =
-            sn_exchange_cut(r.attr.rows, c + 1, chunks) - sn_exchange_cut(r.attr.rows, c, chunks);
+        r.mean = sn_exchange_mean(&r.attr);
         r.bounds = sn_arrivals_add(e, r.l.out.in[1].buf, &r.attr, r.l.out.label);
         again(&r, x, place);
         gradients(&r);
@@ -319,8 +340,10 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
 static struct sn_op mirrored(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_hop_of h = {.attr = f->attr, .all = f->in[1].buf, .label = f->label};
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf), dx = sn_grad_slice(e, f->in[0]);
+    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
     h.attr.inverse = !h.attr.inverse;
+    struct sn_view dx =
+        h.attr.inverse ? back_to(e, f->in[0], &f->attr) : sn_grad_slice(e, f->in[0]);
     return f->kind == SN_OP_EXCHANGE ? sn_hop_op(e, f->group, dy, dx, &h)
                                      : sn_gather_rows_op(e, dy, dx, &h);
 }
@@ -345,6 +368,8 @@ static void land(struct sn_emit *e, const struct sn_op *f)
         u->rounds = false;
         further_rounds(e);
     }
+    if (is_first_exchange(e, f))
+        sum_blocks(e, f);
 }
 
 void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
@@ -354,6 +379,7 @@ void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
     } else if (wants(e, f->in[0])) {
         struct sn_op op = mirrored(e, f);
         sn_comm_run(e->p, &op);
+        sum_blocks(e, f);
     }
 }
 

@@ -63,16 +63,51 @@ struct sn_attr sn_exchange_attr(const struct sn_emit *e, int chunk)
     int chunks =
         e->job->config->layout.expert_chunks > 1 ? e->job->config->layout.expert_chunks : 1;
     double factor = e->job->config->layout.expert_buffer;
-    int64_t most = rows * members, room = (int64_t)(factor * (double)rows);
+    int slices = sn_config_slices(e->job->config);
+    int64_t most = rows * members, room = (int64_t)(factor * (double)(rows * slices));
     room = room < 1 ? 1 : room < most ? room : most;
     return (struct sn_attr){.experts = sn_experts_here(e),
                             .rows = rows,
                             .capacity = sn_exchange_chunk_most(room, members, chunks),
                             .blocks_a = members,
                             .blocks_b = shares(e),
-                            .member = e->job->group_index[SN_GROUP_EXPERT],
+                            .member = e->job->group_index[SN_GROUP_EXPERT] / slices,
+                            .slices = slices,
                             .chunk = chunk,
                             .chunks = chunks};
+}
+
+int64_t sn_exchange_mean(const struct sn_attr *a)
+{
+    int64_t rows = a->rows * a->slices;
+    return sn_exchange_cut(rows, a->chunk + 1, a->chunks) -
+           sn_exchange_cut(rows, a->chunk, a->chunks);
+}
+
+int sn_slices_sum(struct sn_emit *e, int blocks, int into, const struct sn_attr *a,
+                  const char *label)
+{
+    struct sn_program *p = e->p;
+    if (a->slices <= 1 || p->failed)
+        return blocks;
+    bool needs = p->bufs[blocks].needs_grad;
+    struct sn_view sum = sn_view_rows(p, blocks, 0, a->rows);
+    for (int s = 1; s < a->slices; s++) {
+        bool last = s == a->slices - 1;
+        int to =
+            last && into >= 0 ? into : temp(e, e->job->dtype, a->rows, sum.cols, label, "slices");
+        struct sn_op *op = sn_op_add(p, SN_OP_ADD, "%.50s.slices", label);
+        op->in[0] = sum;
+        op->in[1] = sn_view_rows(p, blocks, s * a->rows, a->rows);
+        op->out[0] = sum = sn_view_all(p, to);
+        op->attr.inverse = true; /* recompute.c keeps what came back, summed */
+    }
+    if (p->failed)
+        return blocks;
+    p->bufs[blocks].needs_grad = false; /* its gradient is the sum's, of every slice */
+    p->bufs[sum.buf].needs_grad = needs;
+    sn_origin_set(e, blocks, sum.buf);
+    return sum.buf;
 }
 
 int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label)

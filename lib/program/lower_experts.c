@@ -31,6 +31,11 @@
  * slices of sequences: they count as replicas do, x and y are SPLIT, and nothing goes over the
  * tensor axis (parallel folding: Liu et al., "MoE Parallel Folding", arXiv 2504.14960).
  *
+ * With layout.expert_tokens split they route their own tokens, too, but experts stay cut: a row
+ * goes to all ranks that have slices of its expert, in one exchange over all of them, and what
+ * comes back is summed where it began (S1 of Pan et al., "Parm", arXiv 2407.00599: in place of an
+ * all-gather, an exchange, a reduce-scatter).
+ *
  * The load-balancing loss counts the tokens of a micro-batch over all replicas (docs/EXPERTS.md).
  */
 #include "lib/layout/exchange.h"
@@ -250,7 +255,8 @@ static int64_t expert_rows(const struct sn_emit *e)
 
 int sn_experts_here(const struct sn_emit *e)
 {
-    return e->job->config->model.experts.count / e->job->group_size[SN_GROUP_EXPERT];
+    int members = e->job->group_size[SN_GROUP_EXPERT] / sn_config_slices(e->job->config);
+    return e->job->config->model.experts.count / members;
 }
 
 /* Rows of a layer's tokens that are at the experts: a buffer of them, and their bounds; how many
@@ -325,7 +331,7 @@ static void begin_way(struct sn_emit *e, const struct sn_node *n, struct way *w,
     *w = (struct way){.attr = a, .posted = -1};
     w->in.x = temp(e, e->job->dtype, a.capacity, cols, n->point, "window");
     w->in.bounds = sn_arrivals_add(e, e->routes.all, &a, n->point);
-    w->in.mean = sn_exchange_cut(a.rows, c + 1, a.chunks) - sn_exchange_cut(a.rows, c, a.chunks);
+    w->in.mean = sn_exchange_mean(&a);
     set_needs(e, w->in.x, needs(e, sent));
     struct sn_hop_of h = {a, e->routes.all, n->point};
     sn_exchange_legs(e, &w->out, sn_view_all(e->p, sent), sn_view_all(e->p, w->in.x), &h);
@@ -386,8 +392,8 @@ static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
 {
     int64_t rows = expert_rows(e), cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
     e->routes.all = sn_bounds_gather(e, e->routes.bounds, n->point);
-    int back = temp(e, e->job->dtype, rows, cols, n->point, "back");
     struct sn_attr a = sn_exchange_attr(e, 0);
+    int back = temp(e, e->job->dtype, rows * a.slices, cols, n->point, "back");
     sn_back_begin(e, sn_view_all(e->p, back), &a, n->point);
     if (chunks_of(e) > 1)
         in_turns(e, n, sent, back);
@@ -397,7 +403,7 @@ static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
     for (int c = 0; c < chunks_of(e); c++)
         one_way(e, n, sent, back, c);
     e->p->extra = false;
-    return back;
+    return sn_slices_sum(e, back, -1, &a, n->point);
 }
 
 void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)

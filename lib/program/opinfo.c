@@ -113,7 +113,8 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
     int64_t shares = op->attr.blocks_b > 1 ? op->attr.blocks_b : 1;
     if (op->kind == SN_OP_EXCHANGE) { /* on average */
         *kind = SN_ALL_TO_ALL;
-        *n = in_chunk(op->attr.rows * op->in[0].cols / op->attr.blocks_a / shares, op);
+        int64_t slices = op->attr.slices > 1 ? op->attr.slices : 1;
+        *n = in_chunk(op->attr.rows * slices * op->in[0].cols / op->attr.blocks_a / shares, op);
         return true;
     }
     if (op->kind == SN_OP_GATHER_ROWS) {

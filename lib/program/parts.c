@@ -41,7 +41,8 @@ static void add_use(const struct sn_job *j, int node, int k, struct use *u)
 {
     const struct sn_cut *c = sn_cut_at(j->model->nodes[node].point);
     bool here = j->piece_of_node[node] % j->stages == j->stage;
-    bool whole = !c || (j->grid.fold > 1 && j->model->nodes[node].kind == SN_NODE_EXPERTS);
+    bool folded = j->grid.fold > 1 && sn_config_slices(j->config) == 1;
+    bool whole = !c || (folded && j->model->nodes[node].kind == SN_NODE_EXPERTS);
     u->cut = whole ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
     u->in_region = !c;
     enum sn_node_kind kind = j->model->nodes[node].kind;
@@ -230,8 +231,9 @@ static void make_parts(struct sn_job *j, const struct order *order, int n)
         bool apart = u->cut == SN_CUT_QKV && copies;
         if (apart)
             add_part(j, order[i].param, u, 0, 1);
-        int per_rank = q->n_pieces / (u->experts ? j->group_size[SN_GROUP_EXPERT] : 1);
-        int skip = u->experts ? j->group_index[SN_GROUP_EXPERT] * per_rank : 0;
+        int slices = sn_config_slices(j->config);
+        int per_rank = q->n_pieces / (u->experts ? j->group_size[SN_GROUP_EXPERT] / slices : 1);
+        int skip = u->experts ? j->group_index[SN_GROUP_EXPERT] / slices * per_rank : 0;
         add_part(j, order[i].param, u, skip + apart, skip + per_rank);
         for (int k = j->first_part[order[i].param]; k < j->n_parts; k++)
             deal(j, &j->parts[k], u);

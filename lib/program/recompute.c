@@ -28,7 +28,7 @@ static bool may_repeat(const struct again *a, const struct sn_op *op)
     enum sn_recompute mode = a->e->job->config->layout.recompute;
     if (op->layer < 0 || op->layer >= a->e->job->config->model.layers || op->kind == SN_OP_RECV)
         return false;
-    if (op->extra || (op->kind == SN_OP_EXCHANGE && op->attr.inverse))
+    if (op->extra || ((op->kind == SN_OP_EXCHANGE || op->kind == SN_OP_ADD) && op->attr.inverse))
         return false; /* what came back is kept: no rule reads what it was made of */
     if (a->e->job->config->layout.comm_aware_recompute && op->kind >= SN_OP_ALL_REDUCE &&
         op->kind != SN_OP_ENTER)

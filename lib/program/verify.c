@@ -284,7 +284,9 @@ struct sn_grid sn_verify_grid(const struct sn_grid *g)
     struct sn_grid out = *g;
     for (int i = 0; i < 3 && sn_grid_ranks(&out) > SN_VERIFY_RANKS; i++)
         out.size[shrinks[i]] = out.size[shrinks[i]] > 2 ? 2 : out.size[shrinks[i]];
-    int replicas = out.size[SN_AXIS_DATA] * out.size[SN_AXIS_CONTEXT];
+    out.fold = out.fold > 1 ? out.size[SN_AXIS_TENSOR] : out.fold;
+    int replicas =
+        out.size[SN_AXIS_DATA] * out.size[SN_AXIS_CONTEXT] * (out.fold > 1 ? out.fold : 1);
     while (replicas % (out.experts > 1 ? out.experts : 1) != 0)
         out.experts--;
     while (out.expert_node > 1 && out.experts % out.expert_node != 0)

@@ -41,6 +41,7 @@ struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op 
         .capacity = op->attr.capacity,
         .round = at->round,
         .back = op->attr.inverse,
+        .slices = op->attr.slices,
         .chunk = op->attr.chunk,
         .chunks = op->attr.chunks,
         .shares = (int)op->attr.blocks_b,

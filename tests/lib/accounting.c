@@ -31,13 +31,17 @@ static struct account_ops ops_of(const struct sn_config *c)
 {
     const struct sn_layout_config *l = &c->layout;
     int again = l->recompute == SN_RECOMPUTE_FULL && !l->comm_aware_recompute;
-    bool shares = l->drop_duplicates;
+    bool shares = l->drop_duplicates, split = l->expert_tokens == SN_TOKENS_SPLIT;
     struct account_ops o = {.exchanges = 4 + again};
     o.gathered = shares ? 2 + again : 0;
     o.scattered = shares ? 2 : 0;
     o.all_reduces = l->sequence_parallel ? 0 : 4 + again;
     o.all_gathers = l->sequence_parallel ? 4 + 2 * again : 0;
     o.reduce_scatters = l->sequence_parallel ? 4 + again : 0;
+    if (split) { /* attention's alone */
+        o.all_gathers = 2 + again;
+        o.reduce_scatters = 2 + again;
+    }
     return o;
 }
 
@@ -57,9 +61,11 @@ static struct account_bytes formula(const struct sn_config *c)
     int64_t rows = replicas * tokens * m->experts.top_k, copies = l->drop_duplicates ? 1 : t;
     int again = o.exchanges - 4;
     struct account_bytes b = {0, 0};
-    b.expert = micros * o.exchanges * copies * rows * (p - 1) / p * row;
+    bool split = l->expert_tokens == SN_TOKENS_SPLIT; /* each row to t of the p t members */
+    int64_t members = split ? p * t : p;
+    b.expert = micros * o.exchanges * copies * rows * (members - 1) / members * row;
     /* everybody's bounds */
-    b.expert += micros * (1 + again) * replicas * t * (p - 1) * (m->experts.count + 1) *
+    b.expert += micros * (1 + again) * replicas * t * (members - 1) * (m->experts.count + 1) *
                 (int64_t)sizeof(int32_t);
     b.tensor = micros * replicas * (t - 1) * tokens * row *
                (2 * o.all_reduces + o.all_gathers + o.reduce_scatters);

@@ -13,14 +13,19 @@
 struct variant {
     bool sequence_parallel;
     enum sn_recompute recompute;
-    bool aware, drop;
+    bool aware, drop, split;
 };
 
-enum { VARIANTS = 12 };
+enum { GATHERED = 12, VARIANTS = GATHERED + 3 };
 
 static struct variant variant(int i)
 {
-    return (struct variant){.sequence_parallel = i >= VARIANTS / 2,
+    if (i >= GATHERED)
+        return (struct variant){.sequence_parallel = true,
+                                .recompute = i > GATHERED ? SN_RECOMPUTE_FULL : SN_RECOMPUTE_NONE,
+                                .aware = i == GATHERED + 2,
+                                .split = true};
+    return (struct variant){.sequence_parallel = i >= GATHERED / 2,
                             .recompute = i / 2 % 3 > 0 ? SN_RECOMPUTE_FULL : SN_RECOMPUTE_NONE,
                             .aware = i / 2 % 3 == 2,
                             .drop = i % 2};
@@ -32,12 +37,18 @@ static struct sn_config config_of(const struct variant *v, int tensor, int exper
     c.layout.recompute = v->recompute;
     c.layout.comm_aware_recompute = v->aware;
     c.layout.drop_duplicates = v->drop;
+    c.layout.expert_tokens = v->split ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
     return c;
 }
 
 static const char *recompute_name(const struct variant *v)
 {
     return v->recompute == SN_RECOMPUTE_NONE ? "none" : v->aware ? "full, aware" : "full";
+}
+
+static const char *duplicates(const struct variant *v)
+{
+    return v->split ? "none: tokens split" : v->drop ? "dropped" : "sent";
 }
 
 static bool same(const struct account_bytes *a, const struct account_bytes *b)
@@ -53,10 +64,11 @@ static void three_ways_agree(int tensor, int expert)
         struct account a;
         account_layer(&a, &c);
         tap_ok(!a.fault[0] && same(&a.formula, &a.planned) && same(&a.planned, &a.counted),
-               "tensor %d, expert %d, %s, recompute %s%s: over expert %lld planned, %lld counted, "
+               "tensor %d, expert %d, %s, recompute %s, duplicates %s: over expert %lld planned, "
+               "%lld counted, "
                "formula %lld; over tensor %lld, %lld, %lld%s",
                tensor, expert, v.sequence_parallel ? "sequence parallel" : "whole sequences",
-               recompute_name(&v), v.drop ? ", no duplicates" : "", (long long)a.planned.expert,
+               recompute_name(&v), duplicates(&v), (long long)a.planned.expert,
                (long long)a.counted.expert, (long long)a.formula.expert,
                (long long)a.planned.tensor, (long long)a.counted.tensor,
                (long long)a.formula.tensor, a.fault);
@@ -87,12 +99,12 @@ static int layer_table(int tensor, int expert)
         }
         (void)printf("| %s | %s | %s | %d | %d | %d | %d | %lld | %lld | %lld | %lld | %lld | "
                      "%lld |\n",
-                     v.sequence_parallel ? "yes" : "no", recompute_name(&v),
-                     v.drop ? "dropped" : "sent", a.ops.exchanges, a.ops.all_reduces,
-                     a.ops.all_gathers + a.ops.gathered, a.ops.reduce_scatters + a.ops.scattered,
-                     (long long)a.formula.expert, (long long)a.planned.expert,
-                     (long long)a.counted.expert, (long long)a.formula.tensor,
-                     (long long)a.planned.tensor, (long long)a.counted.tensor);
+                     v.sequence_parallel ? "yes" : "no", recompute_name(&v), duplicates(&v),
+                     a.ops.exchanges, a.ops.all_reduces, a.ops.all_gathers + a.ops.gathered,
+                     a.ops.reduce_scatters + a.ops.scattered, (long long)a.formula.expert,
+                     (long long)a.planned.expert, (long long)a.counted.expert,
+                     (long long)a.formula.tensor, (long long)a.planned.tensor,
+                     (long long)a.counted.tensor);
     }
     return 0;
 }

@@ -16,7 +16,7 @@ enum { STEPS = 3, K = 2 };
 struct shape {
     const char *what;
     int data, tensor, context, pipeline, expert, node, experts;
-    bool fold, drops, level, aware, devices;
+    bool fold, split, drops, level, aware, devices;
     double buffer;
     enum sn_recompute recompute;
     enum sn_schedule schedule;
@@ -39,7 +39,8 @@ static struct sn_config config_of(const struct shape *s, int chunks)
     c.layout.expert = s->expert;
     c.layout.expert_node = s->node;
     c.layout.expert_tensor = s->fold ? 1 : 0;
-    c.layout.sequence_parallel = s->fold;
+    c.layout.expert_tokens = s->split ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
+    c.layout.sequence_parallel = s->fold || s->split;
     c.layout.drop_duplicates = s->drops;
     c.layout.expert_buffer = s->buffer;
     c.layout.expert_chunks = chunks;
@@ -201,6 +202,9 @@ int main(void)
         {"two hops, full", 4, 1, 1, 1, 4, 2, 8, .buffer = 1, .recompute = SN_RECOMPUTE_FULL,
          .aware = true},
         {"folded", 2, 2, 1, 1, 4, 1, 8, .fold = true, .buffer = 1},
+        {"split tokens", 2, 2, 1, 1, 2, 1, 4, .split = true, .buffer = 1.1},
+        {"split tokens, full", 2, 2, 1, 1, 2, 1, 4, .split = true, .buffer = 2,
+         .recompute = SN_RECOMPUTE_FULL},
         {"zero bubble", 2, 1, 1, 2, 2, 1, 4, .buffer = 1, .schedule = SN_ZERO_BUBBLE,
          .recompute = SN_RECOMPUTE_FULL},
         {"on devices", 2, 1, 1, 1, 2, 1, 4, .buffer = 1, .devices = true},

@@ -34,7 +34,7 @@ static const struct {
      "run.yaml:2:10: unknown key 'layout.quux.tensor'; layout has data, tensor, "
      "pipeline, expert, expert_tensor, context, micro_batch, virtual_stages, "
      "sequence_parallel, schedule, recompute, zero, context_kind, split, axis_order, "
-     "bucket, placement, drop_duplicates, comm_aware_recompute, optimizer_tile, expert_buffer, "
+     "bucket, placement, drop_duplicates, expert_tokens, comm_aware_recompute, optimizer_tile, expert_buffer, "
      "expert_node, expert_chunks, offload, compress"},
     {"model: {file: a, preset: b}\n",
      "run.yaml:1:18: 'file' and 'preset' in one section; keep one"},
@@ -179,6 +179,14 @@ static const struct {
              "train: {steps: 4, global_batch: 1048576}\n",
      "run.yaml:1:118: model.experts.bias: counts the tokens of a step, at most 16777216, but "
      "train.global_batch x model.seq is 134217728; want fewer, or none"},
+    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, tensor: 2, sequence_parallel: false, expert_tokens: split}\n",
+     "run.yaml:3:73: layout.expert_tokens: split needs sequence_parallel: true, by which tensor ranks (2) have tokens of their own"},
+    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, tensor: 2, expert_tensor: 1, expert_tokens: split}\n",
+     "run.yaml:3:65: layout.expert_tokens: split needs experts that are cut over tensor ranks, but layout.expert_tensor is 1; leave one of the two out"},
+    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 4, tensor: 2, expert_node: 2, expert_tokens: split}\n",
+     "run.yaml:3:45: layout.expert_node: 2 hops by way of ranks that hold other slices of experts (layout.expert_tokens: split), which is not built yet; use 1"},
+    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, expert_chunks: 9}\n",
+     "run.yaml:3:36: layout.expert_chunks: 9 is outside 1..8 chunks"},
     {MIXTRAL ", experts: {count: 6}}\n" TRAIN "}\nlayout: {expert: 4}\n",
      "run.yaml:3:18: layout.expert: 4 does not divide model.experts.count (6); nearest that do: 3 "
      "or 6"},

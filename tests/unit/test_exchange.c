@@ -396,6 +396,63 @@ static void chunks_take_two_hops(void)
            wrong);
 }
 
+/* --- slices of experts ---------------------------------------------------------------------------
+ */
+
+/* Of each of `slices` slices all rows arrive once, as those of an exchange among the owners do, and
+ * come back to that slice's block. */
+static bool slices_have_all_rows(const struct world *w, int slices)
+{
+    int owners = w->members / slices;
+    struct sn_exchange x = exchange_of(w, 0, 0);
+    x.slices = slices;
+    x.rows = LIST;
+    int rounds = sn_exchange_rounds(&x);
+    for (int m = 0; m < w->members; m++)
+        for (int to = 0; to < w->members; to++) {
+            int64_t all = 0, want = 0;
+            const int32_t *b = w->bounds + (ptrdiff_t)m * (owners * w->experts + 1);
+            want = b[(to / slices + 1) * w->experts] - b[to / slices * w->experts];
+            for (x.chunk = 0; x.chunk < (w->chunks > 1 ? w->chunks : 1); x.chunk++)
+                for (x.round = 0; x.round < rounds; x.round++) {
+                    x.index = m;
+                    x.back = false;
+                    struct sn_exchange_rows out = sn_exchange_to(&x, to);
+                    x.back = true;
+                    struct sn_exchange_rows back = sn_exchange_from(&x, to);
+                    x.index = to;
+                    if (sn_exchange_to(&x, m).n != out.n || back.n != out.n ||
+                        back.at != out.at + to % slices * x.rows)
+                        return false;
+                    all += out.n;
+                }
+            if (all != want)
+                return false;
+        }
+    return true;
+}
+
+static void rows_go_to_all_slices(void)
+{
+    static const int members[] = {4, 6, 8, 12}, slices[] = {2, 3, 4, 2};
+    struct dice d = {47, 0};
+    int wrong = 0;
+    for (int i = 0; i < 400; i++) {
+        /* bounds of members x owners: those of a world with fewer experts each */
+        struct world w = {.members = members[i % 4], .experts = (int)roll(&d, EXPERTS_MOST) + 1};
+        int all = w.members / slices[i % 4] * w.experts;
+        w.capacity = (int)roll(&d, 2 * ROWS_MOST) + 1;
+        w.chunks = (int)roll(&d, 4) + 1;
+        for (int m = 0; m < w.members; m++)
+            for (int e = 0, at = 0; e <= all; e++) {
+                w.bounds[m * (all + 1) + e] = at;
+                at += (int)roll(&d, 8);
+            }
+        wrong += !slices_have_all_rows(&w, slices[i % 4]);
+    }
+    tap_ok(wrong == 0, "400 worlds (seed 47), experts in 2 to 4 slices: %d wrong", wrong);
+}
+
 static void balanced_rows_need_one_round(void)
 {
     struct sn_exchange x = {.rows = 48, .members = 4, .experts = 2, .capacity = 48};
@@ -414,6 +471,7 @@ int main(void)
     hops_send_what_the_formula_says();
     chunks_are_exchanges();
     chunks_take_two_hops();
+    rows_go_to_all_slices();
     balanced_rows_need_one_round();
     return tap_done();
 }
