@@ -16,6 +16,8 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
                l->virtual_stages, l->sequence_parallel ? "true" : "false", schedule[l->schedule],
                recompute[l->recompute], l->zero,
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
+    if (l->expert_tensor == 1 && l->tensor > 1)
+        sn_str_add(out, "\"expert_tensor\": 1, ");
     if (l->expert > 1)
         sn_str_add(out, "\"expert_node\": %d, \"expert_chunks\": %d, ",
                    l->expert_node > 1 ? l->expert_node : 1,

@@ -236,12 +236,12 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
 enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, struct sn_err *err)
 {
     struct sn_str text = {0};
-    if (sn_config_fold(s->job[0]->config) > 1)
-        return sn_fail(
-            err, SN_EINPUT,
-            "%s: layout.expert_tensor, expert_tokens: --activations does not know experts to which "
-            "tensor ranks send tokens of their own; leave it out, or see the buffers of --explain",
-            s->job[0]->config->path);
+    if (s->job[0]->config->layout.expert_tokens != SN_TOKENS_GATHERED)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: layout.expert_tokens: --activations does not know slices of experts to "
+                       "which tensor ranks send tokens of their own; leave it out, or see the "
+                       "buffers of --explain",
+                       s->job[0]->config->path);
     sn_str_add(&text, "%s", json ? "{\"activations\": [" : "");
     for (int i = 0; i < s->n; i++) {
         sn_str_add(&text, "%s", i == 0 ? "" : json ? ", " : "\n");

@@ -97,6 +97,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, ", %s", l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all");
     if (l->expert > 1)
         sn_str_add(out, ", experts over %d", l->expert);
+    if (l->expert_tensor == 1 && l->tensor > 1)
+        sn_str_add(out, ", whole experts");
     if (l->expert > 1 && l->expert_node > 1)
         sn_str_add(out, " in two hops (%d on a node)", l->expert_node);
     if (l->expert > 1 && l->tensor > 1 && l->expert_tokens == SN_TOKENS_SPLIT)
@@ -316,7 +318,7 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     if (l->free)
         c->layout_named = 0;
     if (l->free)
-        c->layout.expert_node = c->layout.expert_chunks = 0;
+        c->layout.expert_node = c->layout.expert_chunks = c->layout.expert_tensor = 0;
     struct sn_search_want w = {.config = c,
                                .machine = m,
                                .software = &software,
@@ -413,7 +415,7 @@ void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
         return;
     *free = *c;
     free->layout_named = 0;
-    free->layout.expert_node = free->layout.expert_chunks = 0;
+    free->layout.expert_node = free->layout.expert_chunks = free->layout.expert_tensor = 0;
     struct sn_search_want w = {.config = free,
                                .machine = m,
                                .software = s,

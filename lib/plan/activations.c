@@ -76,15 +76,25 @@ static void inputs(const struct letters *l)
 
 static void norms(const struct letters *l)
 {
-    sn_kept_add(l, (struct tensor){.name = "norm",
-                                   .copies = 2 * l->n,
-                                   .rows = l->T,
-                                   .cols = l->D,
-                                   .dropped = UNLESS_ANY,
-                                   .delayed = true,
-                                   .sent = l->sp,
-                                   .paper = 4,
-                                   .why = why(l->sp, SN_WHY_GATHERED)});
+    int folded = l->fold > 1 ? l->m : 0; /* those that experts read are not gathered */
+    struct tensor norm = {.name = "norm",
+                          .copies = 2 * l->n - (l->shared > 0 ? 0 : folded),
+                          .rows = l->T,
+                          .cols = l->D,
+                          .dropped = UNLESS_ANY,
+                          .delayed = true,
+                          .sent = l->sp,
+                          .paper = 4,
+                          .why = why(l->sp, SN_WHY_GATHERED)};
+    sn_kept_add(l, norm);
+    norm.name = "norm.slice";
+    norm.copies = folded;
+    norm.rows = l->U;
+    norm.sent = false;
+    norm.paper = 0;
+    norm.why = 1u << SN_WHY_EXPERTS;
+    if (folded > 0)
+        sn_kept_add(l, norm);
     sn_kept_add(l, (struct tensor){.name = "norm.stats",
                                    .copies = 2 * l->n,
                                    .rows = l->region,
@@ -267,7 +277,7 @@ static void delayed(const struct letters *l)
     x.rows = l->W;
     sn_kept_add(l, x);
     x.name = "d.logits";
-    x.rows = l->T;
+    x.rows = l->U;
     x.cols = l->E;
     sn_kept_add(l, x);
 }
@@ -336,6 +346,7 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_confi
     l.selective = y->recompute == SN_RECOMPUTE_SELECTIVE;
     l.full = y->recompute == SN_RECOMPUTE_FULL;
     l.aware = y->comm_aware_recompute;
+    l.fold = 1;
     if (l.m > 0)
         sn_letters_of_experts(&l);
     return l;

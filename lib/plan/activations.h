@@ -41,13 +41,16 @@
  *   logits       4 T E     router's, fp32; dropped by full, as are the next three
  *   w, choice    4 T k     each
  *   place        4 T k     row of each choice
- *   choice.all   4 c T k   with a capacity, c > 1, full and comm_aware_recompute: of all context ranks
+ *   choice.all   4 c T k   of all context ranks: with a capacity, full and comm_aware_recompute
  *   bounds       4 (E + 1) of each expert's rows
  *   counts       4 E       of the balancing loss: of all replicas; only with aux_loss or z_loss
  *   expert.x     e R D     tokens at their experts; dropped by selective too
  *   expert.up    e R 2 f   gate and up; dropped by full
  *   expert.act   e R f     dropped by selective too
  *   expert.y     e R D     what the experts gave; dropped by full
+ *
+ *   expert_tensor 1: T is T / t in these rows, but of choice.all, and f is whole; the norm before
+ *   the experts is norm.slice, e T / t D, which nobody gathers but for shared experts
  *
  *   P > 1: rows are W, not R, but of expert.y, which is what came back and is never dropped;
  *   arrivals and bounds.all, 4 P (E + 1), which is never dropped either, instead of bounds.

@@ -23,7 +23,7 @@ static void routing(const struct letters *l, struct tensor x)
 static void router(const struct letters *l)
 {
     const struct sn_experts_config *x = &l->config->model.experts;
-    struct tensor r = {.copies = l->m, .rows = l->T, .cols = l->E, .dropped = UNLESS_FULL};
+    struct tensor r = {.copies = l->m, .rows = l->U, .cols = l->E, .dropped = UNLESS_FULL};
     r.name = "logits";
     routing(l, r);
     r.name = "w, choice";
@@ -33,11 +33,11 @@ static void router(const struct letters *l)
     r.name = "place";
     r.copies = l->m;
     routing(l, r);
-    if (x->capacity_factor > 0 && l->c > 1 && l->full &&
-        l->aware) { /* else made for `place` alone */
+    bool cut = x->capacity_factor > 0 && l->c * l->fold > 1;
+    if (cut && l->full && l->aware) { /* else made for `place` alone */
         struct tensor all = r;
         all.name = "choice.all";
-        all.rows *= l->c;
+        all.rows = l->T * l->c;
         all.sent = true;
         routing(l, all);
     }
@@ -71,14 +71,15 @@ static void matrices(const struct letters *l)
                        .why = 1u << SN_WHY_EXPERTS};
     sn_kept_add(l, x);
     x.sent = false;
+    int64_t f = sn_slice_of(l->config->model.ffn, l->fold > 1 ? 1 : l->t, 0).padded;
     x.name = "expert.up";
-    x.cols = 2 * l->f;
+    x.cols = 2 * f;
     x.dropped = UNLESS_FULL;
     x.paper = sn_paper_of(l, 8, l->m);
     x.paper_cut = true;
     sn_kept_add(l, x);
     x.name = "expert.act";
-    x.cols = l->f;
+    x.cols = f;
     x.dropped = UNLESS_ANY;
     sn_kept_add(l, x);
     int64_t inner = sn_slice_of((int64_t)l->shared * l->config->model.ffn, l->t, 0).padded;
@@ -116,7 +117,9 @@ void sn_letters_of_experts(struct letters *l)
     l->shared = x->shared;
     l->k = x->top_k;
     l->P = y->expert;
-    l->R = l->T * l->k;
+    l->fold = sn_config_fold(l->config);
+    l->U = l->T / l->fold;
+    l->R = l->U * l->k;
     if (x->capacity_factor > 0) {
         double each = ceil(x->capacity_factor * l->config->model.seq * x->top_k / x->count);
         int64_t room = (int64_t)y->micro_batch * l->E * (int64_t)each;

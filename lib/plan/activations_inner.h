@@ -17,6 +17,8 @@ struct letters {
     int64_t f, heads;           /* heads: H / t */
     int shared, C;
     int64_t E, k, P, R, W;     /* of experts */
+    int fold;                  /* tensor ranks that have tokens of their own for them; 1: none */
+    int64_t U;                 /* tokens that a rank routes: T / fold */
     bool rms, gated, parallel; /* the family */
     bool sp, dropout, split, exchange;
     bool selective, full, aware;

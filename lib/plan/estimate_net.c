@@ -67,6 +67,19 @@ static void add_hops(struct sn_net *n, const struct sn_estimator *e, const struc
     n->hop[n->hop_ways++] = hop;
 }
 
+/* Who shares experts out has no gaps: context and data, and tensor inside them where experts are
+ * folded. */
+static bool token_ranks_are_neighbours(const struct sn_net *n, const struct sn_grid *g)
+{
+    int next = n->fold > 1 ? g->stride[SN_AXIS_TENSOR] * n->tensor : 0;
+    if (n->context > 1) {
+        if (next > 0 && g->stride[SN_AXIS_CONTEXT] != next)
+            return false;
+        next = n->expert > 1 || n->fold > 1 ? g->stride[SN_AXIS_CONTEXT] * n->context : 0;
+    }
+    return n->data == 1 || next == 0 || g->stride[SN_AXIS_DATA] == next;
+}
+
 /* One order, and copies of experts apart or not. */
 static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
                               const enum sn_axis order[SN_NGRID_AXES], bool apart,
@@ -81,8 +94,8 @@ static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
     g.kv_copies = sn_kv_copies(&e->config.model, n->tensor);
     g.experts = n->expert;
     g.experts_apart = apart;
-    if (n->expert > 1 && n->context > 1 && n->data > 1 &&
-        g.stride[SN_AXIS_DATA] != g.stride[SN_AXIS_CONTEXT] * n->context)
+    g.fold = n->fold;
+    if (!token_ranks_are_neighbours(n, &g))
         return SN_OK; /* lib/config/rules_layout.c refuses it */
     for (int q = 0; q < SN_NGROUPS; q++) {
         struct sn_span span;
@@ -147,14 +160,17 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
                           .context = l->context,
                           .pipeline = l->pipeline,
                           .expert = l->expert,
+                          .fold = sn_config_fold(&e->config),
                           .order = any ? -1 : order_code(l)};
     unsigned hash = (unsigned)l->data * 31u + (unsigned)l->tensor * 1009u +
                     (unsigned)l->context * 9176u + (unsigned)l->pipeline * 65599u +
-                    (unsigned)want.order * 7u + (unsigned)l->expert * 131u;
+                    (unsigned)want.order * 7u + (unsigned)l->expert * 131u +
+                    (unsigned)want.fold * 11u;
     struct sn_net **row = &e->net[hash % SN_CACHE_ROWS];
     for (const struct sn_net *n = *row; n; n = n->next)
         if (n->data == want.data && n->tensor == want.tensor && n->context == want.context &&
-            n->pipeline == want.pipeline && n->expert == want.expert && n->order == want.order) {
+            n->pipeline == want.pipeline && n->expert == want.expert && n->fold == want.fold &&
+            n->order == want.order) {
             *out = n;
             return SN_OK;
         }

@@ -21,6 +21,7 @@ struct sn_shape_key sn_shape_key(const struct sn_config *c)
     k.expert = l->expert;
     k.exchange = l->context > 1 && l->context_kind == SN_CONTEXT_ALL_TO_ALL;
     k.sequence_parallel = l->tensor > 1 && l->sequence_parallel;
+    k.fold = sn_config_fold(c) > 1;
     k.recompute = (unsigned char)l->recompute;
     k.split = l->split_backward || l->schedule == SN_ZERO_BUBBLE;
     k.zero = (unsigned char)(replicas && l->zero >= 2 ? l->zero : 0);
@@ -61,6 +62,7 @@ void sn_shape_config(struct sn_config *out, const struct sn_config *c, const str
                                             .pipeline = 1,
                                             .context = k->context,
                                             .expert = k->expert,
+                                            .expert_tensor = k->fold,
                                             .expert_buffer = c->layout.expert_buffer,
                                             .expert_chunks = c->layout.expert_chunks,
                                             .comm_aware_recompute = c->layout.comm_aware_recompute,

@@ -26,6 +26,7 @@ enum sn_pass { SN_PASS_FORWARD, SN_PASS_BACKWARD, SN_PASS_WEIGHT, SN_NPASSES };
 struct sn_shape_key {
     int tensor, context, micro_batch, expert;
     unsigned char exchange, sequence_parallel, recompute, split, zero; /* zero: 0, 2, 3 */
+    unsigned char fold; /* of experts: expert_tensor 1 */
 };
 
 /* Gathers and reductions of gradient buckets carry `raw`: elements before padding to the group. */

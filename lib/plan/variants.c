@@ -36,6 +36,7 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
     out->context = v->context;
     out->pipeline = v->pipeline;
     out->expert = v->expert;
+    out->expert_tensor = v->fold ? 1 : 0;
     out->micro_batch = v->micro_batch;
     out->virtual_stages = v->virtual_stages;
     out->sequence_parallel = v->sequence_parallel;
@@ -122,9 +123,9 @@ static void list_schedules(struct lister *l)
 }
 
 /* Ranks that share the experts out; a dense model has one. */
-static void list_experts(struct lister *l)
+static void list_ways(struct lister *l)
 {
-    int64_t replicas = (int64_t)l->v.data * l->v.context;
+    int64_t replicas = (int64_t)l->v.data * l->v.context * (l->v.fold ? l->v.tensor : 1);
     int experts = l->base->model.experts.count > 0 ? l->base->model.experts.count : 1;
     for (int e = 1; e <= experts && e <= replicas; e++) {
         if (experts % e != 0 || replicas % e != 0 ||
@@ -133,6 +134,20 @@ static void list_experts(struct lister *l)
         l->v.expert = e;
         list_schedules(l);
     }
+}
+
+/* Cut as all else is, or whole beside tensor ranks; 0 in the run file: either. */
+static void list_experts(struct lister *l)
+{
+    int given = l->base->layout.expert_tensor;
+    bool may_fold = l->v.tensor > 1 && l->v.sequence_parallel && l->base->model.experts.count > 0;
+    l->v.fold = 0;
+    if (given == 0 || given == l->v.tensor)
+        list_ways(l);
+    l->v.fold = may_fold && given <= 1;
+    if (l->v.fold)
+        list_ways(l);
+    l->v.fold = 0;
 }
 
 static void list_pipelines(struct lister *l, int rest)

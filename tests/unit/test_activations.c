@@ -19,7 +19,7 @@ struct layout {
     enum sn_family family;
     enum sn_dtype dtype;
     int tensor, context, kind, micro_batch, zero, recompute, kv_heads;
-    bool sequence_parallel, dropout, small_buckets, aware, drop;
+    bool sequence_parallel, dropout, small_buckets, aware, drop, fold;
     struct pipe pipe;
     int expert, data; /* 0: 1 */
     double buffer;
@@ -52,6 +52,7 @@ static struct sn_config config_of(const struct layout *x)
     l->recompute = (enum sn_recompute)x->recompute;
     l->comm_aware_recompute = x->aware;
     l->drop_duplicates = x->drop;
+    l->expert_tensor = x->fold ? 1 : 0;
     l->sequence_parallel = x->sequence_parallel;
     l->pipeline = x->pipe.stages;
     l->virtual_stages = x->pipe.parts;
@@ -267,6 +268,40 @@ static void experts_keep_what_the_formula_says(void)
     report(&apart, "experts shared out");
 }
 
+/* Whole beside tensor ranks, which have tokens of their own for them. */
+static void folded_experts_keep_what_the_formula_says(void)
+{
+    struct score s = {0};
+    for (int k = 0; k < 3 * 3 * 4 * 2 * PIPES; k++) {
+        static const struct sn_experts_config of[] = {
+            {.count = 4, .top_k = 2, .every = 1, .aux_loss = 0.01},
+            {.count = 8, .top_k = 1, .every = 2, .capacity_factor = 0.5, .z_loss = 0.001},
+            {.count = 4,
+             .top_k = 2,
+             .every = 3,
+             .capacity_factor = 1.25,
+             .shared = 2,
+             .jitter = 0.1}};
+        static const int ways[] = {1, 2, 4};
+        struct layout x = {.family = SN_MIXTRAL, .experts = of[k % 3], .fold = true};
+        x.recompute = k / 3 % 3;
+        x.zero = k / 9 % 2;
+        x.tensor = 2;
+        x.sequence_parallel = true;
+        x.pipe = pipes[k / 72];
+        x.context = 1 + k % 2;
+        x.micro_batch = 1 + k / 2 % 2;
+        x.dtype = k / 5 % 2 ? SN_BF16 : SN_F32;
+        x.dropout = k % 5 == 0;
+        x.aware = k % 7 < 3;
+        x.expert = ways[k / 4 % 3];
+        x.data = 2;
+        x.buffer = 0.75 * (1 + k % 3);
+        check(&s, &x);
+    }
+    report(&s, "experts that are whole");
+}
+
 static void kept_results_of_collectives_are_counted(void)
 {
     struct score s = {0};
@@ -367,6 +402,7 @@ int main(void)
     zero_adds_only_the_shared_table_s_bucket();
     grouped_and_copied_heads_are_counted();
     experts_keep_what_the_formula_says();
+    folded_experts_keep_what_the_formula_says();
     kept_results_of_collectives_are_counted();
     a_block_of_the_paper_s_gpt_keeps_32_sbh();
     the_paper_s_equations_are_those();

@@ -58,9 +58,12 @@ static void draw_experts(struct sn_config *c, unsigned *r)
     l->comm_aware_recompute = draw(r, 4) == 0;
     l->drop_duplicates = draw(r, 3) == 0;
     bool delays = l->schedule == SN_ZERO_BUBBLE; /* which needs ZeRO 0 or 1 */
+    bool folds = l->tensor > 1 && l->sequence_parallel && draw(r, 2);
+    int own = folds ? l->tensor : 1;
+    l->expert_tensor = folds;
     for (int i = 3; i > 0 && !(delays && l->zero >= 2); i--)
         if (l->expert == 1 && c->model.experts.count % ways[i] == 0 &&
-            l->data * l->context % ways[i] == 0 && draw(r, 2))
+            l->data * l->context * own % ways[i] == 0 && draw(r, 2))
             l->expert = ways[i];
     static const enum sn_order_axis apart[] = {
         SN_ORDER_TENSOR, SN_ORDER_CONTEXT, SN_ORDER_DATA_AXIS, SN_ORDER_EXPERT, SN_ORDER_PIPELINE};

@@ -21,10 +21,10 @@ static const char machine_text[] =
     "  - {name: node, ranks: 4, latency: 2.0e-6, device: 2.0e10, efficiency: 0.8}\n"
     "  - {name: spine, ranks: 0, latency: 1.0e-5, device: 4.0e9, domain: 8.0e9}\n";
 
-enum { GRIDS = 64 };
+enum { GRIDS = 128 };
 
 struct best {
-    int tensor, context, pipeline, expert;
+    int tensor, context, pipeline, expert, fold;
     double step;
 };
 
@@ -54,10 +54,11 @@ static void take(struct all *a, const struct sn_variant *v, double step)
 {
     int i = 0;
     while (i < a->n && (a->of[i].tensor != v->tensor || a->of[i].context != v->context ||
-                        a->of[i].pipeline != v->pipeline || a->of[i].expert != v->expert))
+                        a->of[i].pipeline != v->pipeline || a->of[i].expert != v->expert ||
+                        a->of[i].fold != v->fold))
         i++;
     if (i == a->n)
-        a->of[a->n++] = (struct best){v->tensor, v->context, v->pipeline, v->expert, step};
+        a->of[a->n++] = (struct best){v->tensor, v->context, v->pipeline, v->expert, v->fold, step};
     else if (step < a->of[i].step)
         a->of[i].step = step;
 }
@@ -79,6 +80,22 @@ static bool price_one(struct all *a, const struct sn_search_want *w, struct sn_c
     if (good && (!w->limit || plan.memory.total <= w->limit)) {
         a->fits++;
         take(a, v, plan.step_time);
+    }
+    return good;
+}
+
+/* Tensor, context and data side by side, in this order. */
+static bool tensor_is_inside(const struct sn_layout_config *l)
+{
+    int axes[3] = {SN_ORDER_TENSOR, SN_ORDER_CONTEXT, SN_ORDER_DATA_AXIS}, n = 0;
+    bool good = true;
+    for (int i = 0; i < l->n_axis_order; i++) {
+        int a = (int)l->axis_order[i];
+        bool skip = a == SN_ORDER_EXPERT || (a == SN_ORDER_CONTEXT && l->context == 1) ||
+                    (a == SN_ORDER_PIPELINE && (n == 0 || n == 3 || l->pipeline == 1));
+        n += n == 1 && l->context == 1;
+        good = good && (skip || (n < 3 && a == axes[n]));
+        n += !skip;
     }
     return good;
 }
@@ -107,7 +124,7 @@ static int orders_of(struct sn_layout_config out[48], const struct sn_layout_con
             if (k >= 256 && axis[at[i]] == SN_ORDER_DATA_AXIS)
                 out[n].axis_order[out[n].n_axis_order++] = SN_ORDER_EXPERT;
         }
-        if (!beside)
+        if (!beside || (l->expert_tensor == 1 && !tensor_is_inside(&out[n])))
             continue;
         for (int j = 0; j < n && !same; j++)
             if (sn_estimate_same_order(&same, e, &out[j], &out[n], &err) != SN_OK)
@@ -184,7 +201,7 @@ static int search_finds_the_best_on(const char *text, const struct sn_config *c,
         sn_machine_fini(&m);
         return 0;
     }
-    int wrong = all.n != s.n, hops = 0;
+    int wrong = all.n != s.n, hops = 0, folded = 0;
     for (int i = 0; i < s.n; i++) {
         const struct sn_layout_config *l = &s.found[i].layout;
         bool there = false;
@@ -192,12 +209,18 @@ static int search_finds_the_best_on(const char *text, const struct sn_config *c,
             there = there ||
                     (all.of[k].tensor == l->tensor && all.of[k].context == l->context &&
                      all.of[k].pipeline == l->pipeline && all.of[k].expert == l->expert &&
+                     all.of[k].fold == (l->expert_tensor == 1) &&
                      fabs(all.of[k].step - s.found[i].plan.step_time) <= 1e-12 * all.of[k].step);
         wrong += !there;
+        folded += l->expert_tensor == 1;
         hops += l->expert > 1 && l->expert_node > 1;
         wrong += i > 0 && s.found[i].plan.step_time < s.found[i - 1].plan.step_time;
     }
-    tap_ok(wrong == 0, "the best of each of %d grids is the search's, in order", all.n);
+    tap_ok(wrong == 0,
+           "the best of each of %d grids is the search's, in order (%d of whole experts)", all.n,
+           folded);
+    tap_ok((folded > 0) == (c->model.experts.count > 0 && !(c->layout_named >> SN_KEY_TENSOR & 1u)),
+           "experts may be whole where there are tensor ranks");
     tap_ok(s.valid == all.layouts && s.exact < all.priced,
            "which compiled %lld of them, and proved %lld too big", (long long)s.exact,
            (long long)s.too_big);
