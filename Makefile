@@ -164,7 +164,7 @@ FORCE:
 
 # A device of host memory as a plugin, for tests of sennit-train.
 FAKE     := $(BUILD)/tests/gpu/libfake_device.so
-$(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels.c $(wildcard kernels/*.h) tests/lib/fake_device.h tests/lib/fake_device_inner.h
+$(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels.c tests/lib/fake_measure.c $(wildcard kernels/*.h) tests/lib/fake_device.h tests/lib/fake_device_inner.h
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) -lpthread
 

@@ -19,23 +19,38 @@ static const char usage[] =
     "compiled steps are measured, each shape once; without, shapes of common models. Several "
     "ranks\n"
     "under mpirun measure at the same time, as they will compute, and their links; one rank alone\n"
-    "knows nothing of links.\n"
+    "knows nothing of links. On a device (run.backend) its memory and its kernels are measured, by "
+    "its\n"
+    "own clock; links between devices that need no host are not.\n"
     "  -o FILE              where to (default: machine.yaml)\n"
     "  --seconds S          how long to measure, about (default 20; 0: each thing three times)\n"
     "  --ranks N            ranks of the runs, as for sennit-plan\n"
     "  --threads N          threads of a rank (default: run.threads of the runs, or this host's\n"
     "                       processors over its ranks)\n"
+    "  --backend NAME       auto, cpu or cuda (default: run.backend of the first run; auto)\n"
     "  --help\n";
 
-enum { SECONDS = 256, RANKS, THREADS, HELP };
+enum { SECONDS = 256, RANKS, THREADS, BACKEND, HELP };
 
 struct calibrate_line {
     const char *output;
     long long seconds, ranks, threads; /* ranks, threads 0: not said */
     char **runs;
     int n_runs;
+    int backend; /* enum sn_backend; -1: not said */
     bool help;
 };
+
+static enum sn_status parse_backend(int *out, const char *name, struct sn_err *err)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda"}; /* as enum sn_backend */
+    for (int i = 0; i < 3; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = i;
+            return SN_OK;
+        }
+    return sn_fail(err, SN_EINPUT, "--backend: got '%s'; want auto, cpu or cuda", name);
+}
 
 static enum sn_status parse_line(int argc, char **argv, struct calibrate_line *l,
                                  struct sn_err *err)
@@ -43,9 +58,10 @@ static enum sn_status parse_line(int argc, char **argv, struct calibrate_line *l
     static const struct option options[] = {{"seconds", required_argument, NULL, SECONDS},
                                             {"ranks", required_argument, NULL, RANKS},
                                             {"threads", required_argument, NULL, THREADS},
+                                            {"backend", required_argument, NULL, BACKEND},
                                             {"help", no_argument, NULL, HELP},
                                             {0}};
-    *l = (struct calibrate_line){.output = "machine.yaml", .seconds = 20};
+    *l = (struct calibrate_line){.output = "machine.yaml", .seconds = 20, .backend = -1};
     for (int code; (code = getopt_long(argc, argv, ":o:", options, NULL)) != -1;)
         switch (code) {
         case 'o':
@@ -59,6 +75,9 @@ static enum sn_status parse_line(int argc, char **argv, struct calibrate_line *l
             break;
         case THREADS:
             SN_TRY(sn_parse_number("--threads", optarg, 1, 4096, &l->threads, err));
+            break;
+        case BACKEND:
+            SN_TRY(parse_backend(&l->backend, optarg, err));
             break;
         case HELP:
             l->help = true;
@@ -96,7 +115,7 @@ static enum sn_status threads_of(int *out, const struct calibrate_line *l,
 }
 
 static void describe(char source[SN_MACHINE_SOURCE], const struct calibrate_line *l, int ranks,
-                     int threads)
+                     int threads, bool has_links)
 {
     char date[16] = "";
     time_t now = time(NULL);
@@ -107,16 +126,47 @@ static void describe(char source[SN_MACHINE_SOURCE], const struct calibrate_line
                    "measured %s: sennit-plan calibrate --seconds %lld, %d run files, %d ranks x %d "
                    "threads at once%s",
                    date, l->seconds, l->n_runs, ranks, threads,
-                   ranks > 1 ? "" : "; links are not measured but assumed");
+                   has_links ? "" : "; links are not measured but assumed");
 }
 
-static enum sn_status work(const struct calibrate_line *l, const struct sn_config *runs,
-                           struct sn_comm *comm, struct sn_err *err)
+/* The device that the runs, or the command line, ask for. All runs are measured on it. */
+static enum sn_status open_device(struct sn_accelerator *a, const struct calibrate_line *l,
+                                  const struct sn_config *runs, struct sn_comm *comm,
+                                  struct sn_err *err)
+{
+    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack; backend auto, fp32 */
+    if (!c)
+        return sn_fail(err, SN_ENOMEM, "calibrate: no memory");
+    if (l->n_runs)
+        *c = runs[0];
+    if (l->backend >= 0)
+        c->run.backend = (enum sn_backend)l->backend;
+    for (int i = 0; i < l->n_runs; i++) /* the device is asked for all that will come */
+        c->train.fp8 = runs[i].train.fp8 > c->train.fp8 ? runs[i].train.fp8 : c->train.fp8;
+    enum sn_status st = sn_accelerator_open(a, c, false, comm, err);
+    sn_free(c);
+    return st;
+}
+
+static void say_links(const struct sn_comm *comm, const struct sn_accelerator *a)
+{
+    if (comm->size == 1)
+        sn_log(SN_LOG_WARN, "calibrate: one rank alone knows nothing of links: they are assumed, "
+                            "from the bandwidth of memory; start it under mpirun to measure them");
+    else if (a->device && !a->is_shared)
+        sn_log(SN_LOG_WARN, "calibrate: links between devices are not measured: they are assumed, "
+                            "from the bandwidth of memory; take those of a machine that ships");
+}
+
+static enum sn_status measure(const struct calibrate_line *l, const struct sn_config *runs,
+                              struct sn_comm *comm, struct sn_accelerator *a, struct sn_err *err)
 {
     char source[SN_MACHINE_SOURCE];
     struct sn_machine m = {0};
+    bool has_links = comm->size > 1 && (!a->device || a->is_shared);
     struct sn_calibrate_order o = {.comm = comm,
                                    .ops = sn_ops_cpu(),
+                                   .accelerator = a,
                                    .runs = runs,
                                    .n_runs = l->n_runs,
                                    .seconds = (double)l->seconds,
@@ -125,13 +175,12 @@ static enum sn_status work(const struct calibrate_line *l, const struct sn_confi
     if (st == SN_OK && comm->rank == 0)
         st = sn_text_try(l->output, err);
     SN_TRY(comm->ops->agree(comm, st, err));
-    describe(source, l, comm->size, o.threads);
+    describe(source, l, comm->size, o.threads, has_links);
     if (comm->rank == 0)
         sn_log(SN_LOG_INFO, "calibrate: %d ranks x %d threads, %s", comm->size, o.threads,
-               sn_ops_cpu_describe(&(const char *){NULL}));
-    if (comm->size == 1)
-        sn_log(SN_LOG_WARN, "calibrate: one rank alone knows nothing of links: they are assumed, "
-                            "from the bandwidth of memory; start it under mpirun to measure them");
+               a->device ? a->info.name : sn_ops_cpu_describe(&(const char *){NULL}));
+    if (comm->rank == 0)
+        say_links(comm, a);
     SN_TRY(sn_calibrate_machine(&m, &o, err));
     if (comm->rank == 0)
         st = sn_machine_save(&m, l->output, err);
@@ -140,6 +189,19 @@ static enum sn_status work(const struct calibrate_line *l, const struct sn_confi
                m.device.n_measured, m.level[0].measured.n);
     sn_machine_fini(&m);
     return comm->ops->agree(comm, st, err);
+}
+
+static enum sn_status work(const struct calibrate_line *l, const struct sn_config *runs,
+                           struct sn_comm *comm, struct sn_err *err)
+{
+    struct sn_accelerator a = {0};
+    enum sn_status st = open_device(&a, l, runs, comm, err);
+    if (st == SN_OK && a.why[0] && comm->rank == 0)
+        sn_log(SN_LOG_WARN, "run.backend: auto: on the processor, because %s", a.why);
+    if (st == SN_OK)
+        st = measure(l, runs, comm, &a, err);
+    sn_accelerator_close(&a);
+    return st;
 }
 
 static enum sn_status load_all(struct sn_config **out, const struct calibrate_line *l,

@@ -78,15 +78,19 @@ enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *com
     char checkpoints[2 * SN_PATH_MAX + 2];
     struct sn_ring *ring = NULL;
     struct sn_preflight p = {0};
+    struct sn_accelerator a = {0};
     enum sn_status st = make_places(c, checkpoints, sizeof(checkpoints), err);
     if (st == SN_OK && comm->size > 1)
         st = sn_ring_open(&ring, c->run.output, comm->rank, err);
     if (st == SN_OK && comm->rank == 0)
         forget_last(c);
     st = comm->ops->agree(comm, st, err);
+    if (st == SN_OK)
+        st = sn_accelerator_open(&a, c, false, comm, err);
     if (st == SN_OK) {
         struct sn_preflight_env env = {.comm = comm,
                                        .ops = sn_ops_cpu(),
+                                       .accelerator = &a,
                                        .threads = sn_threads(c, comm->node_size),
                                        .checkpoints = checkpoints};
         sn_comm_set_watch(comm, ring, SN_PREFLIGHT_PATIENCE);
@@ -100,5 +104,6 @@ enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *com
     sn_preflight_fini(&p);
     sn_comm_set_watch(comm, NULL, 0);
     sn_ring_close(ring);
+    sn_accelerator_close(&a);
     return st;
 }

@@ -37,7 +37,8 @@ struct sn_device_info {
     char name[96];          /* "NVIDIA H200, sm_90, driver 13.0" */
     unsigned char uuid[16]; /* two processes with the same one share a device */
     int64_t bytes, free_bytes;
-    double peak[SN_NDTYPES]; /* FLOP/s of dense products as the maker says; 0: not known */
+    double peak[SN_NDTYPES]; /* FLOP/s of dense products as the maker says, SN_U8 of 8-bit floats;
+                              * 0: not known, or none */
 };
 
 enum sn_device_way { SN_TO_DEVICE, SN_TO_HOST, SN_ON_DEVICE };
@@ -81,7 +82,9 @@ struct sn_device_ops {
     int (*open)(struct sn_device *d, int number, const struct sn_device_options *how);
     /* May operations of this storage type run here? NULL, or what is missing: a sentence. */
     const char *(*refuses)(const struct sn_device *d, enum sn_dtype storage);
-    int (*make_events)(struct sn_device *d, int n); /* 0 .. n - 1; once */
+    int (*make_events)(struct sn_device *d, int n); /* 0 .. n - 1, in place of those there are */
+    /* Clocks 0 .. n - 1, which calibration reads; those that there are stay. */
+    int (*make_clocks)(struct sn_device *d, int n);
     void (*close)(
         struct sn_device *d); /* also one that open() failed on, or that has failed since */
     void (*describe)(struct sn_device *d, struct sn_device_info *out);
@@ -109,6 +112,8 @@ struct sn_device_ops {
     int (*record)(struct sn_device *d, int stream, int event);
     /* What comes later on `stream` waits for the last record of the event. */
     int (*await)(struct sn_device *d, int stream, int event);
+    /* Let the clock say when the stream has come here. */
+    int (*stamp)(struct sn_device *d, int stream, int clock);
     /* Let marked() be at least so much once the stream has come here. */
     int (*mark)(struct sn_device *d, int stream, uint32_t number);
 
@@ -123,6 +128,8 @@ struct sn_device_ops {
     /* These look at once. */
     int (*query)(struct sn_device *d, int stream); /* 0: all done, 1: not yet, else failed */
     uint32_t (*marked)(const struct sn_device *d);
+    /* Seconds from one clock's last stamp to another's, when both are done. */
+    int (*between)(struct sn_device *d, int first, int second, double *seconds);
 
     /* Channels between devices; all NULL: there are none, ranks talk through the host. One member
      * makes the id, all join at the same time. Then a transfer between two is enqueued without

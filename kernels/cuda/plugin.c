@@ -168,15 +168,25 @@ static int open_device(struct sn_device *d, int number, const struct sn_device_o
     return make_streams(d) != 0 ? -1 : make_marks(d);
 }
 
+static void drop_events(struct sn_device *d)
+{
+    for (int i = 0; i < d->n_events; i++)
+        if (d->event[i])
+            (void)cudaEventDestroy(d->event[i]); /* nothing follows from a failure here */
+    (void)cudaFreeHost(d->event);
+    d->event = NULL;
+    d->n_events = 0;
+}
+
 static void close_device(struct sn_device *d)
 {
     const struct sn_cuda_channels *channels = sn_cuda_channels();
     if (channels)
         channels->leave(d);
-    for (int i = 0; i < d->n_events; i++)
-        if (d->event[i])
-            (void)cudaEventDestroy(d->event[i]); /* nothing follows from a failure here */
-    (void)cudaFreeHost(d->event);
+    drop_events(d);
+    for (int i = 0; i < d->n_clocks; i++)
+        (void)cudaEventDestroy(d->clock[i]);
+    (void)cudaFreeHost(d->clock);
     (void)cudaFreeHost((void *)(uintptr_t)d->marked);
     (void)cudaFree(d->numbers);
     sn_cuda_close(&d->cuda);
@@ -193,6 +203,7 @@ static const char *refuses(const struct sn_device *d, enum sn_dtype storage)
 static int make_events(struct sn_device *d, int n)
 {
     void *room = NULL;
+    drop_events(d);
     if (sn_cuda_check(d, cudaHostAlloc(&room, (size_t)n * sizeof(*d->event), 0), "events") != 0)
         return -1;
     memset(room, 0, (size_t)n * sizeof(*d->event));
@@ -201,6 +212,22 @@ static int make_events(struct sn_device *d, int n)
         if (sn_cuda_check(d,
                           cudaEventCreateWithFlags(&d->event[d->n_events], cudaEventDisableTiming),
                           "an event") != 0)
+            return -1;
+    return 0;
+}
+
+static int make_clocks(struct sn_device *d, int n)
+{
+    void *room = NULL;
+    if (n <= d->n_clocks)
+        return 0;
+    if (sn_cuda_check(d, cudaHostAlloc(&room, (size_t)n * sizeof(*d->clock), 0), "clocks") != 0)
+        return -1;
+    if (d->n_clocks)
+        memcpy(room, d->clock, (size_t)d->n_clocks * sizeof(*d->clock));
+    (void)cudaFreeHost(d->clock); /* NULL is allowed */
+    for (d->clock = room; d->n_clocks < n; d->n_clocks++)
+        if (sn_cuda_check(d, cudaEventCreate(&d->clock[d->n_clocks]), "a clock") != 0)
             return -1;
     return 0;
 }
@@ -225,6 +252,8 @@ static int choose(struct sn_device *d, const char *line)
 static double per_clock(int arch, enum sn_dtype t)
 {
     bool is_half = t == SN_BF16 || t == SN_F16;
+    if (t == SN_U8) /* 8-bit floats */
+        return arch >= 89 ? 2 * per_clock(arch, SN_BF16) : 0;
     if (!is_half)
         return arch >= 86 ? 256 : 128;
     return arch >= 120   ? 512
@@ -313,6 +342,20 @@ static int await(struct sn_device *d, int stream, int event)
     return sn_cuda_check(d, cudaStreamWaitEvent(d->stream[stream], d->event[event], 0), "an event");
 }
 
+static int stamp(struct sn_device *d, int stream, int clock)
+{
+    return sn_cuda_check(d, cudaEventRecord(d->clock[clock], d->stream[stream]), "a clock");
+}
+
+static int between(struct sn_device *d, int first, int second, double *seconds)
+{
+    float ms = 0;
+    int rc =
+        sn_cuda_check(d, cudaEventElapsedTime(&ms, d->clock[first], d->clock[second]), "a clock");
+    *seconds = 1e-3 * (double)ms;
+    return rc;
+}
+
 static int mark(struct sn_device *d, int stream, uint32_t number)
 {
     uint32_t n = number < SN_CUDA_MARKS ? number : SN_CUDA_MARKS - 1;
@@ -385,11 +428,11 @@ static const struct sn_ops planned = {.name = "cuda", .scratch = sn_cuda_scratch
 #define DEVICE                                                                                     \
     .abi = SN_DEVICE_ABI, .maker = "cuda", .size = sizeof(struct sn_device), .ops = &planned,      \
     .count = count, .open = open_device, .close = close_device, .refuses = refuses,                \
-    .make_events = make_events, .choice = choice, .choose = choose, .describe = describe,          \
-    .explain = explain, .alloc = alloc, .release = release, .pin = pin, .unpin = unpin,            \
-    .copy = copy, .run = run, .record = record, .await = await, .mark = mark,                      \
-    .graph_begin = graph_begin, .graph_end = graph_end, .graph_launch = graph_launch,              \
-    .graph_free = graph_free, .query = query, .marked = marked
+    .make_events = make_events, .make_clocks = make_clocks, .stamp = stamp, .between = between,    \
+    .choice = choice, .choose = choose, .describe = describe, .explain = explain, .alloc = alloc,  \
+    .release = release, .pin = pin, .unpin = unpin, .copy = copy, .run = run, .record = record,    \
+    .await = await, .mark = mark, .graph_begin = graph_begin, .graph_end = graph_end,              \
+    .graph_launch = graph_launch, .graph_free = graph_free, .query = query, .marked = marked
 
 sn_device_plugin_fn sn_device_plugin;
 

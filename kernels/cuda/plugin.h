@@ -17,6 +17,8 @@ struct sn_device {
     cudaStream_t stream[SN_DEVICE_STREAMS];
     cudaEvent_t *event; /* page-locked memory */
     int n_events;
+    cudaEvent_t *clock; /* page-locked memory */
+    int n_clocks;
     volatile uint32_t *marked; /* page-locked: copies of `numbers` */
     uint32_t *numbers;         /* on the device: 0, 1, 2, ... */
     void *channel[SN_DEVICE_CHANNELS];

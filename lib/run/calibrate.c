@@ -97,6 +97,7 @@ struct watched {
 struct replay {
     const struct sn_job *job;
     struct stand_in comm;
+    struct sn_accelerator place; /* its device may have no channels: the others are made up */
     struct sn_exec *exec;
     int64_t *first_sample;
     struct watched *op; /* by id */
@@ -169,7 +170,9 @@ static enum sn_status make_weights(struct replay *r, struct sn_err *err)
     SN_TRY(sn_state_create(&s, r->exec, r->job, err));
     enum sn_status st = sn_weights_init(&s, r->job, err);
     sn_state_fini(&s);
-    return st == SN_OK ? sn_weights_publish(r->exec, r->job, &r->comm.base, err) : st;
+    SN_TRY(st);
+    SN_TRY(sn_exec_push(r->exec, err));
+    return sn_weights_publish(r->exec, r->job, &r->comm.base, err);
 }
 
 static void fini(struct replay *r)
@@ -180,7 +183,8 @@ static void fini(struct replay *r)
     sn_free(r->total);
 }
 
-static enum sn_status init(struct replay *r, const struct sn_job *j, struct sn_err *err)
+static enum sn_status init(struct replay *r, const struct sn_job *j, struct sn_accelerator *a,
+                           struct sn_err *err)
 {
     *r = (struct replay){.job = j,
                          .comm = {{.ops = &stand_in_ops, .rank = j->rank}, j},
@@ -188,19 +192,22 @@ static enum sn_status init(struct replay *r, const struct sn_job *j, struct sn_e
                          .op = sn_alloc_n((size_t)j->train.next_id + 1, sizeof(*r->op)),
                          .total = sn_alloc_n(MOST_ROUNDS, sizeof(*r->total))};
     enum sn_status st = SN_OK;
+    if (a)
+        r->place = *a;
+    r->place.is_shared = true;
     if (!r->first_sample || !r->op || !r->total)
         st = sn_fail(err, SN_ENOMEM, "calibrate: no memory for %d operations", j->train.n_ops);
     if (st == SN_OK)
-        st = sn_exec_create(&r->exec, j, &r->comm.base, err);
+        st = sn_exec_create_on(&r->exec, j, &r->comm.base, a ? &r->place : NULL, err);
     if (st == SN_OK)
         st = make_weights(r, err);
-    if (st != SN_OK) {
+    if (st == SN_OK)
+        st = sn_exec_set_tell(r->exec, tell, r, err);
+    if (st == SN_OK)
+        fill_batch(r);
+    else
         fini(r);
-        return st;
-    }
-    fill_batch(r);
-    sn_exec_set_tell(r->exec, tell, r);
-    return SN_OK;
+    return st;
 }
 
 /* --- samples -------------------------------------------------------------------------------------
@@ -247,10 +254,11 @@ static enum sn_status add_samples(struct sn_samples *out, struct replay *r, stru
 }
 
 enum sn_status sn_calibrate_job(struct sn_samples *out, const struct sn_job *job,
-                                const struct sn_calibrate_turn *turn, struct sn_err *err)
+                                struct sn_accelerator *a, const struct sn_calibrate_turn *turn,
+                                struct sn_err *err)
 {
     struct replay r;
-    SN_TRY(init(&r, job, err));
+    SN_TRY(init(&r, job, a, err));
     enum sn_status st = run_round(&r, err); /* page tables, caches, thread pools */
     r.now = 0;
     for (int i = 0; i < job->train.next_id; i++)
@@ -293,4 +301,55 @@ enum sn_status sn_calibrate_bandwidth(double *out, const struct sn_ops *ops, int
         return sn_fail(err, SN_EFAIL, "calibrate: the %s backend cannot copy", ops->name);
     *out = 2 * (double)half / median(t, COPIES);
     return SN_OK;
+}
+
+enum { DEVICE_COPY = 256 << 20 }; /* bytes; five times the largest cache */
+
+static enum sn_status until_done(struct sn_accelerator *a, struct sn_err *err)
+{
+    int rc;
+    while ((rc = a->ops->query(a->device, 0)) == 1)
+        ;
+    return rc == 0 ? SN_OK : sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));
+}
+
+static enum sn_status time_copies(double *out, struct sn_accelerator *a, const struct sn_args *args,
+                                  struct sn_err *err)
+{
+    double t[COPIES];
+    int rc = a->ops->make_clocks(a->device, 2 * COPIES);
+    for (int i = 0; i < COPIES && rc == 0; i++) {
+        rc = a->ops->stamp(a->device, 0, 2 * i);
+        rc = rc ? rc : a->ops->run(a->device, 0, SN_OP_COPY, args);
+        rc = rc ? rc : a->ops->stamp(a->device, 0, 2 * i + 1);
+    }
+    if (rc)
+        return sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));
+    SN_TRY(until_done(a, err));
+    for (int i = 0; i < COPIES; i++)
+        if (a->ops->between(a->device, 2 * i, 2 * i + 1, &t[i]) != 0)
+            return sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));
+    *out = median(t, COPIES);
+    return SN_OK;
+}
+
+enum sn_status sn_calibrate_device_bandwidth(double *out, struct sn_accelerator *a,
+                                             struct sn_err *err)
+{
+    int64_t fitting = a->info.bytes / 16, bytes = fitting < DEVICE_COPY ? fitting : DEVICE_COPY;
+    int64_t n = bytes / (int64_t)sizeof(float);
+    void *from = NULL, *to = NULL;
+    double seconds = 0;
+    if (a->ops->alloc(a->device, (size_t)bytes, &from) != 0 ||
+        a->ops->alloc(a->device, (size_t)bytes, &to) != 0) {
+        a->ops->release(a->device, from);
+        return sn_fail(err, SN_ENOMEM, "calibrate: %s", a->ops->explain(a->device));
+    }
+    struct sn_args args = {.in = {{from, SN_F32, 1, n, n}}, .out = {{to, SN_F32, 1, n, n}}};
+    enum sn_status st = time_copies(&seconds, a, &args, err);
+    a->ops->release(a->device, from);
+    a->ops->release(a->device, to);
+    if (st == SN_OK)
+        *out = 2 * (double)bytes / seconds;
+    return st;
 }

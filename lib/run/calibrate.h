@@ -5,13 +5,14 @@
  * Kernels are timed where they stand: a rank's compiled step runs on its real arenas with a
  * communicator that stands in for the other ranks, so that caches are as warm or cold as in the
  * run, and each shape that the run has is measured. What follows from the samples is
- * lib/plan/fit.h.
+ * lib/plan/fit.h. On a device they are timed by its own clock, without waits between them.
  */
 #ifndef SN_CALIBRATE_H
 #define SN_CALIBRATE_H
 
 #include "lib/plan/fit.h"
 #include "lib/program/program.h"
+#include "lib/run/accelerator.h"
 #include "lib/run/comm.h"
 
 #include <stdbool.h>
@@ -23,12 +24,17 @@ struct sn_calibrate_turn {
 };
 
 /* Run the train program of a job again and again and add its kernels to *out (NULL: only keep the
- * machine busy). Weights are the initial ones and do not change. */
+ * machine busy). Weights are the initial ones and do not change. `a`: where (NULL: this processor).
+ */
 enum sn_status sn_calibrate_job(struct sn_samples *out, const struct sn_job *job,
-                                const struct sn_calibrate_turn *turn, struct sn_err *err);
+                                struct sn_accelerator *a, const struct sn_calibrate_turn *turn,
+                                struct sn_err *err);
 
 /* Bytes a second of a large copy, read and written bytes both counted: the median of some. */
 enum sn_status sn_calibrate_bandwidth(double *out, const struct sn_ops *ops, int threads,
                                       struct sn_err *err);
+/* The same on a device, of more than its caches hold. */
+enum sn_status sn_calibrate_device_bandwidth(double *out, struct sn_accelerator *a,
+                                             struct sn_err *err);
 
 #endif

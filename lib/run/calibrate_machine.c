@@ -30,10 +30,24 @@ static const struct shape {
     {"llama", 128, 2, 344, 512, 1024, 1},  {"gpt2", 1024, 16, 4096, 2048, 128, 1},
 };
 static const char *const precisions[] = {"fp32", "bf16"};
+
+/* The same for a device, which needs much more to be busy; in the halves that it computes in. */
+static const struct shape large[] = {
+    {"gpt2", 768, 12, 3072, 50304, 1024, 8},    {"gpt2", 1600, 25, 6400, 50304, 1024, 4},
+    {"llama", 2048, 16, 5632, 32000, 2048, 2},  {"llama", 4096, 32, 14336, 32000, 2048, 2},
+    {"llama", 4096, 32, 11008, 32000, 8192, 1}, {"llama", 1024, 16, 2816, 32000, 4096, 1},
+};
+static const char *const halves[] = {"bf16", "fp16"};
 enum {
     SHAPES = sizeof(shapes) / sizeof(shapes[0]),
     PRECISIONS = sizeof(precisions) / sizeof(precisions[0])
 };
+_Static_assert(sizeof(large) == sizeof(shapes) && sizeof(halves) == sizeof(precisions), "as many");
+
+static const struct sn_ops *ops_of(const struct sn_calibrate_order *o)
+{
+    return o->accelerator->device ? o->accelerator->ops->ops : o->ops;
+}
 
 /* --- kernels -------------------------------------------------------------------------------------
  */
@@ -60,7 +74,8 @@ static enum sn_status measure_run(struct sn_samples *out, const struct sn_calibr
 {
     struct sn_model *model = NULL;
     struct sn_stages stages = {0};
-    struct sn_job_env env = {.config = c, .ops = o->ops, .threads = o->threads};
+    struct sn_job_env env = {.config = c, .ops = ops_of(o), .threads = o->threads};
+    struct sn_accelerator *a = o->accelerator->device ? o->accelerator : NULL;
     enum sn_status st = sn_model_create(&model, &c->model, &c->train, err);
     env.model = model;
     if (st == SN_OK)
@@ -68,7 +83,7 @@ static enum sn_status measure_run(struct sn_samples *out, const struct sn_calibr
     st = o->comm->ops->agree(o->comm, st, err);
     for (int i = 0; st == SN_OK && i < stages.n; i++) {
         struct watch w = {o->comm, seconds / stages.n};
-        st = sn_calibrate_job(out, stages.job[i], &(struct sn_calibrate_turn){more, &w}, err);
+        st = sn_calibrate_job(out, stages.job[i], a, &(struct sn_calibrate_turn){more, &w}, err);
         st = o->comm->ops->agree(o->comm, st, err);
     }
     sn_stages_fini(&stages);
@@ -102,8 +117,13 @@ static enum sn_status measure_kernels(struct sn_samples *out, const struct sn_ca
     struct sn_config *c = sn_alloc(sizeof(*c));
     enum sn_status st = c ? SN_OK : sn_fail(err, SN_ENOMEM, "calibrate: no memory");
     st = o->comm->ops->agree(o->comm, st, err);
+    bool on_device = o->accelerator->device != NULL;
     for (int i = 0; st == SN_OK && i < SHAPES * PRECISIONS; i++) {
-        st = config_of(c, &shapes[i / PRECISIONS], precisions[i % PRECISIONS], err);
+        const struct shape *s = &(on_device ? large : shapes)[i / PRECISIONS];
+        st = config_of(c, s, (on_device ? halves : precisions)[i % PRECISIONS], err);
+        if (st == SN_OK && on_device &&
+            o->accelerator->ops->refuses(o->accelerator->device, c->train.precision))
+            continue; /* it has the other one */
         if (st == SN_OK)
             st = measure_run(out, o, c, seconds / (SHAPES * PRECISIONS), err);
     }
@@ -114,8 +134,14 @@ static enum sn_status measure_kernels(struct sn_samples *out, const struct sn_ca
 static enum sn_status measure_rates(struct sn_device *d, const struct sn_calibrate_order *o,
                                     struct sn_err *err)
 {
-    enum sn_status st = sn_calibrate_bandwidth(&d->bandwidth, o->ops, o->threads, err);
-    for (int t = 0; st == SN_OK && t < SN_NPRECISIONS; t++)
+    struct sn_accelerator *a = o->accelerator;
+    enum sn_status st = a->device ? sn_calibrate_device_bandwidth(&d->bandwidth, a, err)
+                                  : sn_calibrate_bandwidth(&d->bandwidth, o->ops, o->threads, err);
+    for (int t = 0; a->device && t < SN_NPRECISIONS; t++) /* what MFU is counted by */
+        d->gemm[t].peak = a->info.peak[t];
+    if (a->device)
+        d->fp8.peak = a->info.peak[SN_U8];
+    for (int t = 0; st == SN_OK && !a->device && t < SN_NPRECISIONS; t++)
         st = sn_peak_measure(&d->gemm[t].peak, o->ops, (enum sn_dtype)t, o->threads, err);
     return o->comm->ops->agree(o->comm, st, err);
 }
@@ -166,7 +192,8 @@ static enum sn_status measure_links(struct sn_machine *m, const struct sn_calibr
     if (hosts == 1)
         return SN_OK;
     m->level[0].ranks = c->node_size;
-    m->level[1] = (struct sn_level){.name = "network", .efficiency = 1, .all_reduce = 1, .crowd = 1};
+    m->level[1] =
+        (struct sn_level){.name = "network", .efficiency = 1, .all_reduce = 1, .crowd = 1};
     m->n_levels = 2;
     how.on_host = false;
     return measure_level(&m->level[1], &how, SN_GROUP_DATA, err);
@@ -208,11 +235,20 @@ static void describe(struct sn_machine *m, const struct sn_calibrate_order *o)
     name_processor(m->device.name);
     m->device.memory = memory / here;
     m->device.library = SN_LIBRARY_BYTES;
+    if (o->accelerator->device) {
+        const struct sn_device_info *info = &o->accelerator->info;
+        (void)snprintf(m->device.name, sizeof(m->device.name), "%.*s", SN_MACHINE_NAME - 1,
+                       info->name);
+        m->device.memory = info->bytes;
+        m->device.library = info->bytes - info->free_bytes; /* its context, and others' */
+        m->algorithm = o->accelerator->is_shared ? SN_ALGORITHM_DIRECT : SN_ALGORITHM_RING;
+    }
     m->device.attention_forward = m->device.attention_backward = 1;
     for (int k = 0; k < SN_NMOVED; k++)
         m->device.moved[k] = 1;
     for (int t = 0; t < SN_NPRECISIONS; t++)
         m->device.gemm[t].most = 1;
+    m->device.fp8.most = 1;
     m->level[0] = (struct sn_level){.name = "host", .efficiency = 1, .all_reduce = 1, .crowd = 1};
 }
 
@@ -238,11 +274,16 @@ static enum sn_status keep_measured(struct sn_device *d, const struct sn_samples
 static enum sn_status measure(struct sn_machine *m, struct sn_samples *s,
                               const struct sn_calibrate_order *o, struct sn_err *err)
 {
-    bool has_links = o->comm->size > 1;
+    bool has_links = o->comm->size > 1 && (!o->accelerator->device || o->accelerator->is_shared);
     double kernels = o->seconds * (has_links ? 1 - links_part : 1);
     SN_TRY(measure_rates(&m->device, o, err));
     SN_TRY(measure_kernels(s, o, kernels, err));
     sn_fit_device(&m->device, s);
+    if (m->device.fp8.peak > 0) { /* the parts of bf16; measured shapes correct them */
+        double peak = m->device.fp8.peak;
+        m->device.fp8 = m->device.gemm[SN_BF16];
+        m->device.fp8.peak = peak;
+    }
     SN_TRY(keep_measured(&m->device, s, err));
     if (has_links)
         return measure_links(m, o, o->seconds * links_part, err);

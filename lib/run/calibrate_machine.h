@@ -6,11 +6,13 @@
 
 #include "lib/config/config.h"
 #include "lib/plan/machine.h"
+#include "lib/run/accelerator.h"
 #include "lib/run/comm.h"
 
 struct sn_calibrate_order {
     struct sn_comm *comm; /* one rank, or all that mpirun started: then links are measured too */
-    const struct sn_ops *ops;
+    const struct sn_ops *ops;           /* of this processor */
+    struct sn_accelerator *accelerator; /* without a device: the processor is measured */
     const struct sn_config *runs; /* resolved: whose kernels are measured; none: shapes of ours */
     int n_runs;
     int threads;        /* of a rank */

@@ -112,10 +112,12 @@ void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg)
     x->fence_arg = arg;
 }
 
-void sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg)
+enum sn_status sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg,
+                                struct sn_err *err)
 {
     x->tell = tell;
     x->tell_arg = arg;
+    return x->device ? sn_exec_device_clocks(x, err) : SN_OK;
 }
 
 void sn_exec_set_timed(struct sn_exec *x)

@@ -40,9 +40,11 @@ void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
 void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg);
 
 /* From now on tell(arg, op, seconds) after each operation of any program: calibration measures the
- * kernels of a run where they stand. NULL: nobody. */
+ * kernels of a run where they stand. On a device by its own clock, of kernels alone, at the end of
+ * the run, which is then in no graph. */
 typedef void sn_exec_tell(void *arg, const struct sn_op *op, double seconds);
-void sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg);
+enum sn_status sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg,
+                                struct sn_err *err);
 
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x);
 /* What each expert got of the last step's tokens, of all ranks: layers with experts x experts.

@@ -199,7 +199,7 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
-    bool keeps = is_whole && p == &j->train && !x->is_timed;
+    bool keeps = is_whole && p == &j->train && !x->is_timed && !v->clocks;
     v->mode = !keeps || v->runs == 0 ? SN_MODE_EAGER
               : v->runs == 1         ? SN_MODE_CAPTURE
                                      : SN_MODE_REPLAY;
@@ -221,7 +221,7 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
 static enum sn_status count_run(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    if (v->program != &x->job->train || x->is_timed || v->cut == 0)
+    if (v->program != &x->job->train || x->is_timed || v->clocks || v->cut == 0)
         return SN_OK;
     if (v->runs++ > 0)
         return SN_OK;
@@ -235,6 +235,7 @@ enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_er
     struct sn_exec_device *v = x->device;
     SN_TRY(settle(x, err));
     SN_TRY(get_scalars(x, err));
+    SN_TRY(sn_clocks_tell(x, err));
     if (v->agree)
         SN_TRY(sn_exec_agree(x, v->agree, err));
     return is_whole ? count_run(x, err) : SN_OK;
@@ -279,9 +280,10 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p, 
         return SN_OK;
     SN_TRY(mark(x, i, false, err));
     sn_exec_args(x, p, op, at, &a);
-    if (v->ops->run(v->d, SN_STREAM_COMPUTE, (enum sn_op_kind)op->kind, &a) == 0)
-        return SN_OK;
-    return sn_device_fail(x, op, err);
+    SN_TRY(sn_clocks_begin(x, op, err));
+    if (v->ops->run(v->d, SN_STREAM_COMPUTE, (enum sn_op_kind)op->kind, &a) != 0)
+        return sn_device_fail(x, op, err);
+    return sn_clocks_end(x, op, err);
 }
 
 /* A group of one: out = in, or out += in. */

@@ -7,6 +7,7 @@
  *   exec_staged.c    communication through this process's memory
  *   exec_channels.c  communication between devices
  *   exec_apart.c     which of it is part of graphs
+ *   exec_clocks.c    what operations take
  *
  * Who waits, and where. COMPUTE, and so this process, waits for a communication at its WAIT, and
  * nowhere before it: that is what lib/program/verify.h proves to end. A receive is posted while the
@@ -78,8 +79,9 @@ struct sn_exec_device {
     const struct sn_op *agree;        /* of a rank alone: done when the walk is over */
     struct sn_landing *landing;       /* by place of sn_exec.posted */
     int places;
-    struct sn_device_rows *rows; /* room for twice the members of any group */
-    int64_t sent[SN_NAXES];      /* through channels, since somebody asked */
+    struct sn_device_rows *rows;   /* room for twice the members of any group */
+    int64_t sent[SN_NAXES];        /* through channels, since somebody asked */
+    struct sn_exec_clocks *clocks; /* NULL: nobody wants to know what operations take */
 };
 
 /* ---- exec_device.c ---- */
@@ -121,6 +123,13 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
                                const struct sn_op *op, const struct sn_at *at, struct sn_err *err);
 enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                                struct sn_err *err);
+
+/* ---- exec_clocks.c ---- */
+
+/* Around each operation, where there are clocks; and what they say, which waits. */
+enum sn_status sn_clocks_begin(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
+enum sn_status sn_clocks_end(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
+enum sn_status sn_clocks_tell(struct sn_exec *x, struct sn_err *err);
 
 /* ---- exec_apart.c ---- */
 

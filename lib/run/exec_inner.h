@@ -95,6 +95,8 @@ void sn_exec_device_destroy(struct sn_exec *x);
 enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *p, bool is_whole,
                                     struct sn_err *err);
 enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err);
+/* Clocks around each operation, for x->tell. */
+enum sn_status sn_exec_device_clocks(struct sn_exec *x, struct sn_err *err);
 /* From here on operations are a micro-batch's, with this first sample. */
 enum sn_status sn_exec_device_micro(struct sn_exec *x, int micro, int64_t first_sample,
                                     struct sn_err *err);

@@ -101,6 +101,7 @@ void sn_exec_device_destroy(struct sn_exec *x)
     sn_arena_unmap(v->bounce, (size_t)(j->state_bytes + j->scratch_bytes));
     sn_arena_unmap(x->host, (size_t)j->state_bytes);
     sn_free(v->rows);
+    sn_free(v->clocks);
     sn_free(v->landing);
     sn_free(v->graph);
     sn_free(v);

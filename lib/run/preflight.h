@@ -1,12 +1,12 @@
 /*
  * preflight.h - is every node of a job well? Asked before a run, in well under a minute.
  *
- * Each rank multiplies matrices, fills and copies memory, exchanges messages with ranks of two
- * other nodes, and one rank a node writes a file into checkpoint.dir and reads it back. Every
- * result is checked against what it must be, so that a node that computes, keeps or sends wrong
- * bits fails whatever its speed. Rates are compared with the median of all ranks: a node is slow if
- * it is slow with both partners, and again when all is measured once more. What is slow everywhere
- * is no node's fault and passes.
+ * Each rank multiplies matrices, fills and copies memory (its device's, where it has one),
+ * exchanges messages with ranks of two other nodes, and one rank a node writes a file into
+ * checkpoint.dir and reads it back. Every result is checked against what it must be, so that a node
+ * that computes, keeps or sends wrong bits fails whatever its speed. Rates are compared with the
+ * median of all ranks: a node is slow if it is slow with both partners, and again when all is
+ * measured once more. What is slow everywhere is no node's fault and passes.
  *
  * Knows no launcher and no scheduler. The ranks may be any number: layouts do not matter.
  */
@@ -15,6 +15,7 @@
 
 #include "kernels/ops.h"
 #include "lib/base/str.h"
+#include "lib/run/accelerator.h"
 #include "lib/run/comm.h"
 #include "lib/run/ring.h"
 
@@ -80,6 +81,7 @@ void sn_preflight_fini(struct sn_preflight *p); /* a zeroed one is allowed */
 struct sn_preflight_env {
     struct sn_comm *comm; /* has a watch where lost ranks are to be noticed */
     const struct sn_ops *ops;
+    struct sn_accelerator *accelerator; /* NULL, or without a device: the processor is probed */
     int threads;
     const char *checkpoints; /* an existing directory */
 };
@@ -125,6 +127,13 @@ enum sn_status sn_probe_product(double *rate, bool *wrong, const struct sn_prefl
 /* Best bytes/s of copies within `bytes`, which are filled with patterns and read back. */
 enum sn_status sn_probe_memory(double *rate, bool *wrong, const struct sn_preflight_env *env,
                                size_t bytes, struct sn_err *err);
+/* The same of a device: products of bf16 or fp16, a block of its memory that its caches do not
+ * hold. */
+enum sn_status sn_probe_device_product(double *rate, bool *wrong,
+                                       const struct sn_preflight_env *env, double seconds,
+                                       struct sn_err *err);
+enum sn_status sn_probe_device_memory(double *rate, bool *wrong, const struct sn_preflight_env *env,
+                                      struct sn_err *err);
 /* Write, sync, read back and remove a file of `bytes` in r's own name. Failures go into r. */
 enum sn_status sn_probe_storage(struct sn_preflight_rank *r, const char *folder, size_t bytes,
                                 struct sn_err *err);

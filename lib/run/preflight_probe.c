@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/run/preflight.h"
+#include "lib/run/preflight_inner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,23 +37,14 @@ bool sn_pattern_holds(const uint64_t *p, size_t n, uint64_t seed)
 }
 
 /* ---- products ----------------------------------------------------------------------------------
- *
- * C = A B with whole numbers so small that every sum is exact in fp32. Checked as Freivalds does:
- * C x = A (B x) for a vector x without zeros, exactly; one wrong element is always seen.
  */
-
-struct product {
-    int64_t side;
-    float *a, *b, *c;
-    int64_t *want; /* A (B x) */
-};
 
 static int64_t x_of(int64_t j)
 {
     return 1 + j % 7;
 }
 
-static void fill_product(struct product *p, int64_t *room)
+void sn_known_product_fill(struct sn_known_product *p, int64_t *room)
 {
     int64_t n = p->side;
     for (int64_t i = 0; i < n * n; i++) {
@@ -71,7 +63,7 @@ static void fill_product(struct product *p, int64_t *room)
     }
 }
 
-static bool product_holds(const struct product *p)
+bool sn_known_product_holds(const struct sn_known_product *p)
 {
     for (int64_t i = 0; i < p->side; i++) {
         double sum = 0; /* whole numbers far below 2^53: exact */
@@ -86,11 +78,13 @@ static bool product_holds(const struct product *p)
 enum sn_status sn_probe_product(double *rate, bool *wrong, const struct sn_preflight_env *env,
                                 double seconds, struct sn_err *err)
 {
+    if (env->accelerator && env->accelerator->device)
+        return sn_probe_device_product(rate, wrong, env, seconds, err);
     enum { SIDE = 192, LEAST = 64 };
     /* A product takes a fraction of a millisecond whatever the threads: shorter than the shortest
      * time slice, so that the best one was not interrupted, whatever else runs. */
     int64_t n = (int64_t)(SIDE * cbrt(env->threads) / 64) * 64;
-    struct product p = {.side = n};
+    struct sn_known_product p = {.side = n};
     struct sn_args a = {.in = {{NULL, SN_F32, n, n, n}, {NULL, SN_F32, n, n, n}},
                         .out = {{NULL, SN_F32, n, n, n}}};
     size_t matrix = (size_t)(n * n) * sizeof(float), vector = (size_t)n * sizeof(int64_t);
@@ -107,7 +101,7 @@ enum sn_status sn_probe_product(double *rate, bool *wrong, const struct sn_prefl
     a.in[1].p = p.b;
     a.out[0].p = p.c;
     a.scratch = memory + 3 * matrix + 2 * vector;
-    fill_product(&p, p.want + n);
+    sn_known_product_fill(&p, p.want + n);
     double began = sn_clock(), best = INFINITY;
     int failed = 0;
     for (int i = 0; !failed && !*wrong && (i < LEAST || sn_clock() - began < seconds); i++) {
@@ -115,7 +109,7 @@ enum sn_status sn_probe_product(double *rate, bool *wrong, const struct sn_prefl
         double t = sn_clock();
         failed = env->ops->run[SN_OP_GEMM](&a, env->threads);
         best = fmin(best, sn_clock() - t);
-        *wrong = !product_holds(&p);
+        *wrong = !sn_known_product_holds(&p);
     }
     sn_arena_unmap(memory, bytes);
     if (failed)
@@ -150,6 +144,8 @@ static enum sn_status copy_halves(double *rate, const struct sn_preflight_env *e
 enum sn_status sn_probe_memory(double *rate, bool *wrong, const struct sn_preflight_env *env,
                                size_t bytes, struct sn_err *err)
 {
+    if (env->accelerator && env->accelerator->device)
+        return sn_probe_device_memory(rate, wrong, env, err);
     size_t half = bytes / 2 / sizeof(uint64_t) * sizeof(uint64_t), n = half / sizeof(uint64_t);
     char *memory = sn_arena_map(2 * half);
     if (!memory)

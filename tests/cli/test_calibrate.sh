@@ -63,4 +63,33 @@ run "$plan" calibrate --threads 1 -o "$tmp/m.yaml" --seconds 0
 is "without a run file shapes of ours are measured" "$rc" 0
 like "in both types" "$(cat "$tmp/m.yaml")" 'op: gemm, type: bf16'
 step_of "$tmp/r.yaml"
+
+# --- a device: by its own clock -----------------------------------------------------------------------
+fake=$PWD/$BUILD/tests/gpu/libfake_device.so
+sed 's/^run: {/run: {backend: cuda, /; s/global_batch: 4}/global_batch: 4, precision: bf16, fp8: tensorwise}/' "$tmp/r.yaml" >"$tmp/device.yaml"
+run env SN_PLUGIN="$fake" "$plan" calibrate "$tmp/device.yaml" -o "$tmp/d.yaml" --seconds 0
+is "a device is measured" "$rc" 0
+like "it is named" "$err" 'calibrate: 1 ranks x 1 threads, a fake device'
+like "in the file, too, with its memory" "$(cat "$tmp/d.yaml")" 'name: "?a fake device'
+like "peaks are what the device says, by which MFU is counted" "$(cat "$tmp/d.yaml")" 'fp8: 1e\+?12'
+like "products in 8 bits are a type of their own" "$(cat "$tmp/d.yaml")" 'op: gemm, type: fp8, m: 64, n: 320, k: 64, seconds: '
+like "attention is not" "$(cat "$tmp/d.yaml")" 'op: attention, type: bf16, '
+sed "s|$tmp/m.yaml|$tmp/d.yaml|" "$tmp/device.yaml" >"$tmp/planned.yaml"
+run env SN_PLUGIN="$fake" "$plan" "$tmp/planned.yaml" --json
+is "the file prices the run" "$rc" 0
+run env SN_PLUGIN="$fake" "$plan" calibrate "$tmp/r.yaml" --backend cuda -o "$tmp/d.yaml" --seconds 0
+is "--backend goes before run.backend" "$rc" 0
+like "and takes the device" "$err" 'a fake device'
+run env SN_PLUGIN="$fake" "$plan" calibrate "$tmp/device.yaml" --backend cpu -o "$tmp/d.yaml" --seconds 0
+is "to the processor, too" "$rc" 0
+ok "and takes none" sh -c '! printf "%s" "$1" | grep -q "fake device"' - "$err"
+run env SN_PLUGIN=none "$plan" calibrate "$tmp/device.yaml" -o "$tmp/d.yaml"
+is "a device that is not there: exit 2" "$rc" 2
+like "is explained" "$err" 'run.backend: cuda needs the plugin none'
+run "$plan" calibrate --backend tpu
+is "a backend that is none: exit 2" "$rc" 2
+like "has its sentence" "$err" "^--backend: got 'tpu'; want auto, cpu or cuda"
+run env SN_PLUGIN="$fake" FAKE_DEVICE=fail_at=9 "$plan" calibrate "$tmp/device.yaml" -o "$tmp/d.yaml" --seconds 0
+is "a kernel that fails: exit 1" "$rc" 1
+like "is told" "$err" 'an illegal address was met'
 tap_done

@@ -69,6 +69,12 @@ if [ -e "$fake" ]; then
     run env SN_PLUGIN="$fake" "$train" "$tmp/none.yaml" --tune "$tmp/tuned.yaml"
     is "--tune by the plugin: exit 0" "$rc" 0
     is "--tune by the plugin: its lines" "$(grep -c '"fake choice [01]"' "$tmp/tuned.yaml")" 2
+    on cuda first && sed 's/layers: 2/layers: 3/' "$tmp/first.yaml" >"$tmp/second.yaml"
+    run env SN_PLUGIN="$fake" "$BUILD/bin/sennit-plan" calibrate "$tmp/first.yaml" "$tmp/second.yaml" --seconds 0 -o "$tmp/m.yaml"
+    is "calibrate by the plugin's clocks: exit 0" "$rc" 0
+    [ "$rc" = 0 ] || tap_lines err "$err"
+    like "calibrate by the plugin's clocks: the device is in the file" "$(cat "$tmp/m.yaml")" 'name: "?a fake GPU, sm_90'
+    like "calibrate by the plugin's clocks: products take some time" "$(cat "$tmp/m.yaml")" 'op: gemm, .*seconds: [1-9]'
     precision=fp32
 else
     skip "the plugin for CUDA trains" "no headers of CUDA here"

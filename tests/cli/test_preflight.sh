@@ -25,6 +25,20 @@ run "$train" "$tmp/well.yaml" --preflight --fresh
 is "--preflight with --fresh: exit code" "$rc" 2
 like "--preflight with --fresh: the sentence" "$err" 'preflight: trains nothing; leave --fresh out'
 
+# --- a device --------------------------------------------------------------------------------------
+run_file "$tmp/device.yaml" "$tmp/device"
+sed -i 's/^run: {/run: {backend: cuda, /' "$tmp/device.yaml"
+fake=$PWD/$BUILD/tests/gpu/libfake_device.so
+run env SN_PLUGIN="$fake" "$train" "$tmp/device.yaml" --preflight
+is "a device: exit code" "$rc" 0
+like "a device: its products and memory are measured" "$(cat "$tmp/device/preflight.json")" '"gemm_flops": [1-9].*"memory_bandwidth": [1-9]'
+run env SN_PLUGIN="$fake" FAKE_DEVICE=fail_at=2 "$train" "$tmp/device.yaml" --preflight
+is "a device that fails: exit code" "$rc" 1
+like "a device that fails: the sentence" "$err" 'preflight: .*an illegal address was met'
+run env SN_PLUGIN="$fake" FAKE_DEVICE=devices=0 "$train" "$tmp/device.yaml" --preflight
+is "no device: exit code" "$rc" 2
+like "no device: the sentence" "$err" 'run.backend: there is no fake device'
+
 # --- hosts -----------------------------------------------------------------------------------------
 # Two ranks a host, where hosts are names of their own: each pair of ranks in a namespace.
 cat >"$tmp/hosts.sh" <<SH

@@ -314,6 +314,9 @@ static bool carry_out(struct sn_device *d, struct item *i, struct event *events,
     case MARK:
         d->marked = (uint32_t)i->number;
         return true;
+    case STAMP:
+        fake_device_stamped(d, i->event);
+        return true;
     case LAUNCH:
         return run_graph(d, i->graph);
     case TRANSFER:
@@ -412,21 +415,7 @@ static void fake_describe(struct sn_device *d, struct sn_device_info *out)
     out->bytes = out->free_bytes = (int64_t)1 << 30;
     for (int i = 0; i < BLOCKS; i++)
         out->free_bytes -= d->block[i].p ? (int64_t)d->block[i].bytes : 0;
-    out->peak[SN_F32] = out->peak[SN_BF16] = out->peak[SN_F16] = 1e12;
-}
-
-/* What it would choose, if it had a choice. */
-static int fake_choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE])
-{
-    (void)snprintf(line, SN_DEVICE_CHOICE, "fake 1 : way %d of %d", i, d->counts.kernels > 0);
-    return d->tunes && i < 3 ? 0 : 1;
-}
-
-static int fake_choose(struct sn_device *d, const char *line)
-{
-    if (strncmp(line, "fake ", 5) != 0)
-        return fake_device_fail(d, "'%.40s' is no choice of a fake device", line);
-    return strncmp(line, "fake 1 :", 8) == 0 ? 0 : 1;
+    out->peak[SN_F32] = out->peak[SN_BF16] = out->peak[SN_F16] = out->peak[SN_U8] = 1e12;
 }
 
 static const char *fake_explain(const struct sn_device *d)
@@ -467,10 +456,13 @@ const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu)
                                        .open = fake_open,
                                        .refuses = fake_refuses,
                                        .make_events = fake_make_events,
+                                       .make_clocks = fake_device_make_clocks,
+                                       .stamp = fake_device_stamp,
+                                       .between = fake_device_between,
                                        .close = fake_close,
                                        .describe = fake_describe,
-                                       .choice = fake_choice,
-                                       .choose = fake_choose,
+                                       .choice = fake_device_choice,
+                                       .choose = fake_device_choose,
                                        .explain = fake_explain,
                                        .alloc = fake_alloc,
                                        .release = fake_release,

@@ -9,9 +9,9 @@
 
 #include <pthread.h>
 
-enum { EVENTS = 1 << 16, BLOCKS = 16, ORIGIN = -1 };
+enum { EVENTS = 1 << 16, BLOCKS = 16, CLOCKS = 4096, ORIGIN = -1 };
 
-enum item_kind { COPY, RUN, RECORD, AWAIT, MARK, LAUNCH, TRANSFER };
+enum item_kind { COPY, RUN, RECORD, AWAIT, MARK, STAMP, LAUNCH, TRANSFER };
 
 struct graph;
 
@@ -19,7 +19,7 @@ struct item {
     enum item_kind kind;
     int stream;
     long number; /* of a record: its; of a wait: the record that it waits for; of a mark */
-    int event;   /* of records and waits; channel of a transfer */
+    int event;   /* of records and waits; channel of a transfer; clock */
     void *to;
     const void *from;
     size_t bytes;
@@ -68,7 +68,8 @@ struct sn_device {
     uint64_t dice;
     struct queue queue[SN_DEVICE_STREAMS];
     struct event event[EVENTS];
-    int n_events;
+    int n_events, n_clocks;
+    double clock[CLOCKS]; /* seconds; 0: not stamped since */
     struct {
         char *p;
         size_t bytes;
@@ -97,6 +98,13 @@ int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_I
                      int index);
 int fake_device_transfer(struct sn_device *d, int stream, int channel,
                          const struct sn_device_transfer *t);
+int fake_device_choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE]);
+int fake_device_choose(struct sn_device *d, const char *line);
+int fake_device_make_clocks(struct sn_device *d, int n);
+int fake_device_stamp(struct sn_device *d, int stream, int clock);
+int fake_device_between(struct sn_device *d, int first, int second, double *seconds);
+/* A stream has come to the stamp. */
+void fake_device_stamped(struct sn_device *d, int clock);
 /* Come to it, and move everything if all have; true: it is over here. */
 bool fake_device_try_transfer(struct sn_device *d, struct item *i);
 

@@ -275,8 +275,8 @@ static void every_kernel_of_a_run_is_measured(void)
     if (st == SN_OK)
         st = sn_stages_create(&stages, &env, &err);
     for (int i = 0; st == SN_OK && i < stages.n; i++)
-        st = sn_calibrate_job(&s, stages.job[i], &(struct sn_calibrate_turn){three_rounds, NULL},
-                              &err);
+        st = sn_calibrate_job(&s, stages.job[i], NULL,
+                              &(struct sn_calibrate_turn){three_rounds, NULL}, &err);
     tap_ok(st == SN_OK, "both stages of 16 ranks run in one process");
     if (st != SN_OK)
         printf("# %s\n", err.text);

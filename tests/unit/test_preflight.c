@@ -3,6 +3,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/run/preflight.h"
+#include "tests/lib/fake_device.h"
 #include "tests/lib/tap.h"
 
 #include <errno.h>
@@ -300,6 +301,36 @@ static void probes_measure_and_see_one_wrong_bit(void)
     }
 }
 
+/* A device's own products and copies: the processor has no part in them but to know the results. */
+static void probes_of_a_device_see_one_wrong_bit(void)
+{
+    struct sn_err err = {0};
+    struct sn_ops broken = *sn_ops_cpu();
+    broken.run[SN_OP_GEMM] = broken_gemm;
+    broken.run[SN_OP_COPY] = broken_copy;
+    for (int is_broken = 0; is_broken < 2; is_broken++) {
+        const struct sn_device_ops *ops = fake_device_ops(is_broken ? &broken : sn_ops_cpu());
+        struct sn_accelerator a = {.ops = ops, .device = calloc(1, ops->size)};
+        struct sn_device_options how = {0};
+        struct sn_preflight_env env = {.ops = &broken, .accelerator = &a, .threads = 1};
+        double gemm = 0, memory = 0;
+        bool bad_gemm = false, bad_memory = false;
+        tap_ok(a.device && ops->open(a.device, 0, &how) == 0, "a device opens");
+        ops->describe(a.device, &a.info);
+        bool ran = sn_probe_product(&gemm, &bad_gemm, &env, 0.01, &err) == SN_OK &&
+                   sn_probe_memory(&memory, &bad_memory, &env, 8 << 20, &err) == SN_OK;
+        tap_ok(ran && gemm > 1e6 && memory > 1e6, "it multiplies %.3g GFLOP/s, copies %.3g GB/s",
+               gemm * 1e-9, memory * 1e-9);
+        tap_ok(bad_gemm == is_broken && bad_memory == is_broken,
+               is_broken ? "one wrong element and one wrong bit are seen" : "all is as it must be");
+        struct sn_device_info left;
+        ops->describe(a.device, &left);
+        tap_ok(left.free_bytes == a.info.free_bytes, "its memory is given back");
+        ops->close(a.device);
+        free(a.device);
+    }
+}
+
 static void storage_is_left_as_it_was(void)
 {
     struct sn_preflight_rank r = {.rank = 3};
@@ -341,6 +372,7 @@ int main(void)
     storage_that_fails_everywhere_is_no_node_s_fault();
     the_report_names_hosts_once();
     probes_measure_and_see_one_wrong_bit();
+    probes_of_a_device_see_one_wrong_bit();
     storage_is_left_as_it_was();
     a_pattern_is_not_its_neighbour();
     return tap_done();

@@ -1,0 +1,52 @@
+/*
+ * fake_measure.c - what is measured on the device of host memory: clocks say when a stream has come
+ * to a stamp, choices are made up.
+ */
+#include "tests/lib/fake_device_inner.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+int fake_device_make_clocks(struct sn_device *d, int n)
+{
+    d->n_clocks = n > d->n_clocks ? n : d->n_clocks;
+    return n <= CLOCKS ? 0 : fake_device_fail(d, "%d clocks are too many", n);
+}
+
+int fake_device_stamp(struct sn_device *d, int stream, int clock)
+{
+    if (clock < 0 || clock >= d->n_clocks)
+        return fake_device_fail(d, "there is no clock %d", clock);
+    d->clock[clock] = 0;
+    return fake_device_enqueue(d, &(struct item){.kind = STAMP, .stream = stream, .event = clock});
+}
+
+void fake_device_stamped(struct sn_device *d, int clock)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    d->clock[clock] = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int fake_device_between(struct sn_device *d, int first, int second, double *seconds)
+{
+    if (d->clock[first] == 0 || d->clock[second] == 0)
+        return fake_device_fail(d, "clock %d or %d has not been stamped yet", first, second);
+    *seconds = d->clock[second] - d->clock[first];
+    return 0;
+}
+
+/* What it would choose, if it had a choice. */
+int fake_device_choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE])
+{
+    (void)snprintf(line, SN_DEVICE_CHOICE, "fake 1 : way %d of %d", i, d->counts.kernels > 0);
+    return d->tunes && i < 3 ? 0 : 1;
+}
+
+int fake_device_choose(struct sn_device *d, const char *line)
+{
+    if (strncmp(line, "fake ", 5) != 0)
+        return fake_device_fail(d, "'%.40s' is no choice of a fake device", line);
+    return strncmp(line, "fake 1 :", 8) == 0 ? 0 : 1;
+}
