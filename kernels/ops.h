@@ -100,14 +100,18 @@
  *               sparsemixer (mixer.h; no bias): each choice in turn is of the softmax of what is near
  *               the largest logit that is left, the largest or, where it draws, drawn; p: its
  *               probability, w: p, of some that are drawn a third of it
+ *               dense: w[T,E] is the softmax of all logits, there is no choice, counts its sums
  * ROUTE_DX      0 dw[T,k] f32, 1 logits, 2 choice,        0 dlogits[T,E]              -
  *               3 counts[1,E] f32?
  *               the gradient of w (sparsemixer: of p, by dw), plus, with counts, those of the losses
+ *               (dense: no choice; in aux's place, with P_e = counts[e] / sum counts, a function of
+ *               the logits too, aux_loss mean sum_e softmax_e (log P_e - log softmax_e))
  *                 aux_loss sum_e E f_e P_e,  f_e = counts[e] / sum counts,  P_e = mean softmax_e
  *                 z_loss mean lse^2,         lse = log sum_e exp(logit_e)
  *               whose means are over scalars.tokens_in_step; times loss_scale. f is a constant
  * ROUTE_LOSS    0 logits[T,E] f32, 1 counts[1,E] f32      -     adds the sums over its rows of
- *               sum_e E f_e softmax_e and of lse^2 to scalars.balance_sum and .z_sum
+ *               sum_e E f_e softmax_e and of lse^2 to scalars.balance_sum and .z_sum; dense: of
+ *               sum_e softmax_e (log P_e - log softmax_e), minus the information of a token's experts
  * PLACE         0 choice[T,k] i32, 1 all[C N,k] i32?      0 place[T,k] i32, 1 bounds[1,E+1] i32 -
  *               rows of a matrix in which each expert's are together, in the order of experts, each
  *               expert's in the order of tokens: place[t,j] is that of token t for expert
@@ -116,6 +120,8 @@
  *               ones, each in the order of positions; the others have place -1. Where sequences are cut, `all`
  *               has the choices of all C context ranks, N rows each, one rank after the other; rows here
  *               are those of context_rank from row0 on. Absent: all are here
+ *               dense: no choice; every token goes to `experts` experts, from member x experts on:
+ *               place[t,e] is t + T times e's number among them, or -1
  * ARRIVE        0 bounds[M,M E+1] i32                     0 arrivals[1,M E+1] i32     -
  *               bounds of M senders over M x E experts, E (`experts`) of each receiver: the list that
  *               receiver `member` gets is sender 0's rows for its experts, expert after expert,
@@ -238,6 +244,7 @@ struct sn_attr {
                               * may be in whatever order is fastest, other from run to run */
     float aux_loss, z_loss;  /* ROUTE_DX */
     bool sparsemixer, draws; /* ROUTE, ROUTE_DX; draws: in training */
+    bool dense;              /* ROUTE and its kin, PLACE */
     float range;             /* of a sparsemixer */
     float rate;              /* BALANCE */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
@@ -250,7 +257,7 @@ struct sn_attr {
     int64_t vocab; /* words of the whole vocabulary; 0: as many as there are columns or rows */
     int64_t vocab_first;   /* the first word here */
     int32_t head0;         /* the first query head here */
-    int32_t member;        /* ARRIVE: of the group that shares the experts out */
+    int32_t member;        /* ARRIVE, PLACE: of the group that shares the experts out */
     int32_t chunk, chunks; /* ARRIVE */
     int32_t slices;        /* of an expert, on as many members; no kernel reads it */
 };

@@ -28,9 +28,25 @@ static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
         }
 }
 
+static void place_all(const struct sn_args *a)
+{
+    const struct sn_mat *place = &a->out[0];
+    int32_t *bounds = a->out[1].p, experts = a->attr.experts, first = a->attr.member * experts;
+    int32_t rows = (int32_t)place->rows;
+    for (int32_t r = 0; r < rows; r++)
+        for (int32_t e = 0; e < place->cols; e++)
+            row(place, r)[e] = e < first || e >= first + experts ? -1 : (e - first) * rows + r;
+    for (int32_t e = 0; e <= experts; e++)
+        bounds[e] = e * rows;
+}
+
 SN_KERNEL(sn_place)
 {
     (void)threads;
+    if (a->attr.dense) {
+        place_all(a);
+        return 0;
+    }
     const struct sn_mat *choice = &a->in[0], *place = &a->out[0];
     int32_t *bounds = a->out[1].p, n = 0, experts = a->attr.experts;
     for (int64_t r = 0; r < place->rows; r++)

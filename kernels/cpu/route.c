@@ -7,10 +7,14 @@
  *   dlogit_j = w_j (dw_j - sum_i w_i dw_i)                            of those k
  *   of a sparsemixer: kernels/mixer.h
  *   aux      L = a sum_e E f_e P_e     dlogit_e = p_e (c_e - sum_i p_i c_i),  c_e = a E f_e
- *   z-loss   L = b mean lse^2          dlogit_e = 2 b lse p_e
+ *   dense    w = p of all E            dlogit_e = p_e (dw_e - sum_i p_i dw_i), and of
+ *            L = a mean_t sum_e p_te (log P_e - log p_te), P = mean p: minus the mutual information
+ *            of tokens and experts, H(P) - mean H(p_t)      as aux, with c_te = a (log P_e - log
+ * p_te) z-loss   L = b mean lse^2          dlogit_e = 2 b lse p_e
  *
  * (Fedus et al., "Switch Transformers", arXiv 2101.03961, 2.2; Zoph et al., "ST-MoE", arXiv
- * 2202.08906, 3.1.) Sums over experts are in double: there are few.
+ * 2202.08906, 3.1; dense: Pan et al., "Dense Training, Sparse Inference", arXiv 2404.05567, 3.)
+ * Sums over experts are in double: there are few.
  */
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vmath.h"
@@ -157,10 +161,34 @@ static void route_row(const struct sn_args *a, int64_t r)
         w[j] = (float)((double)w[j] / sum);
 }
 
+static void dense_row(const struct sn_args *a, int64_t r)
+{
+    const float *x = floats(&a->in[0], r);
+    float *w = sn_mat_row(&a->out[0], r);
+    double lse = row_of(x, a->in[0].cols).lse;
+    for (int64_t e = 0; e < a->in[0].cols; e++)
+        w[e] = (float)exp((double)x[e] - lse);
+}
+
+static void dense_counts(const struct sn_args *a)
+{
+    double sum[SN_CHUNK] = {0};
+    for (int64_t r = 0; r < a->out[0].rows; r++)
+        for (int64_t e = 0; e < a->out[0].cols; e++)
+            sum[e] += (double)floats(&a->out[0], r)[e];
+    for (int64_t e = 0; e < a->out[2].cols; e++)
+        ((float *)a->out[2].p)[e] = (float)sum[e];
+}
+
 SN_KERNEL(sn_route)
 {
     const struct sn_mat *choice = &a->out[1];
     float *counts = a->out[2].p;
+    if (a->attr.dense) {
+        sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, dense_row);
+        dense_counts(a);
+        return 0;
+    }
     sn_each_row(a, threads, a->in[0].rows, a->in[0].cols,
                 a->attr.sparsemixer ? mix_row : route_row);
     for (int64_t e = 0; e < a->out[2].cols; e++)
@@ -174,23 +202,50 @@ SN_KERNEL(sn_route)
 /* --- losses --------------------------------------------------------------------------------------
  */
 
+static double all_of(const float *counts, int64_t n)
+{
+    double all = 0;
+    for (int64_t e = 0; e < n; e++)
+        all += (double)counts[e];
+    return all;
+}
+
+/* log P_e - log p_e of a probability p_e > 0; 0 where P_e vanished beside the others. */
+static double information(double count, double all, double log_p)
+{
+    return count > 0 ? log(count / all) - log_p : 0;
+}
+
+/* Minus the information of the rows. */
+static double dense_loss(const struct sn_mat *x, const float *counts)
+{
+    double all = all_of(counts, x->cols), sum = 0;
+    for (int64_t r = 0; r < x->rows; r++) {
+        double lse = row_of(floats(x, r), x->cols).lse;
+        for (int64_t e = 0; e < x->cols; e++) {
+            double log_p = (double)floats(x, r)[e] - lse;
+            sum += exp(log_p) * information((double)counts[e], all, log_p);
+        }
+    }
+    return sum;
+}
+
 SN_KERNEL(sn_route_loss)
 {
     (void)threads; /* T x E exponentials, in one order */
     const struct sn_mat *x = &a->in[0];
     const float *counts = a->in[1].p;
-    double p[SN_CHUNK] = {0}, all = 0, balance = 0, z = 0;
+    double p[SN_CHUNK] = {0}, all = all_of(counts, x->cols), balance = 0, z = 0;
     for (int64_t r = 0; r < x->rows; r++) {
         struct row row = row_of(floats(x, r), x->cols);
         z += row.lse * row.lse;
         for (int64_t e = 0; e < x->cols; e++)
             p[e] += exp((double)floats(x, r)[e] - row.lse);
     }
-    for (int64_t e = 0; e < x->cols; e++) {
-        all += (double)counts[e];
+    for (int64_t e = 0; e < x->cols; e++)
         balance += (double)counts[e] * p[e];
-    }
-    a->scalars->balance_sum += all > 0 ? (double)x->cols * balance / all : 0;
+    balance = all > 0 ? (double)x->cols * balance / all : 0;
+    a->scalars->balance_sum += a->attr.dense ? dense_loss(x, counts) : balance;
     a->scalars->z_sum += z;
     return 0;
 }
@@ -204,10 +259,9 @@ static void loss_gradient(const struct sn_args *a, int64_t r, float *d)
     const struct sn_mat *x = &a->in[1], *counts = &a->in[3];
     const struct sn_scalars *s = a->scalars;
     struct row row = row_of(floats(x, r), x->cols);
-    double scale = (double)s->loss_scale / s->tokens_in_step, all = 0, mean = 0;
-    double aux = scale * (double)a->attr.aux_loss, z = 2 * scale * (double)a->attr.z_loss * row.lse;
-    for (int64_t e = 0; e < x->cols; e++)
-        all += (double)floats(counts, 0)[e];
+    double scale = (double)s->loss_scale / s->tokens_in_step, all = all_of(counts->p, x->cols);
+    double aux = a->attr.dense ? 0 : scale * (double)a->attr.aux_loss, mean = 0,
+           z = 2 * scale * (double)a->attr.z_loss * row.lse;
     double each = all > 0 ? aux * (double)x->cols / all : 0;
     for (int64_t e = 0; e < x->cols; e++)
         mean += exp((double)floats(x, r)[e] - row.lse) * each * (double)floats(counts, 0)[e];
@@ -232,6 +286,27 @@ static void weights_gradient(const struct sn_args *a, int64_t r, float *d)
         d[choice[j]] = (float)((double)sn_expf(x[choice[j]] - max) / sum * ((double)dw[j] - mean));
 }
 
+/* Of the weights, all of which are probabilities, and of the information. */
+static void dense_gradient(const struct sn_args *a, int64_t r, float *d)
+{
+    const float *dw = floats(&a->in[0], r), *x = floats(&a->in[1], r), *counts = a->in[3].p;
+    const struct sn_scalars *s = a->scalars;
+    int64_t n = a->in[1].cols;
+    double lse = row_of(x, n).lse, mean = 0, aux = 0, all = counts ? all_of(counts, n) : 1;
+    if (counts)
+        aux = (double)a->attr.aux_loss * (double)s->loss_scale / s->tokens_in_step;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t e = 0; e < n; e++) {
+            double log_p = (double)x[e] - lse, g = (double)dw[e];
+            if (counts)
+                g += aux * information((double)counts[e], all, log_p);
+            if (pass == 0)
+                mean += exp(log_p) * g;
+            else
+                d[e] += (float)(exp(log_p) * (g - mean));
+        }
+}
+
 static void mixer_gradient(const struct sn_args *a, int64_t r, float *d)
 {
     const float *dw = floats(&a->in[0], r);
@@ -253,7 +328,9 @@ static void dx_row(const struct sn_args *a, int64_t r)
     float *d = dx->dtype == SN_F32 ? sn_mat_row(dx, r) : wide;
     for (int64_t e = 0; e < dx->cols; e++)
         d[e] = 0;
-    (a->attr.sparsemixer ? mixer_gradient : weights_gradient)(a, r, d);
+    (a->attr.dense         ? dense_gradient
+     : a->attr.sparsemixer ? mixer_gradient
+                           : weights_gradient)(a, r, d);
     if (a->in[3].p)
         loss_gradient(a, r, d);
     if (d == wide)

@@ -97,8 +97,25 @@ static __global__ void __launch_bounds__(SN_BLOCK) assign(const struct sn_args a
     }
 }
 
+/* Every token to the experts here. */
+static __global__ void __launch_bounds__(SN_BLOCK) place_all(const struct sn_args a)
+{
+    const struct sn_mat &place = a.out[0];
+    int64_t experts = a.attr.experts, first = a.attr.member * experts;
+    int64_t all = place.rows * place.cols, step = (int64_t)gridDim.x * SN_BLOCK;
+    int64_t me = (int64_t)blockIdx.x * SN_BLOCK + threadIdx.x;
+    for (int64_t i = me; i < all; i += step) {
+        int64_t r = i / place.cols, e = i % place.cols - first;
+        *at(place, r, i % place.cols) = (int32_t)(e < 0 || e >= experts ? -1 : e * place.rows + r);
+    }
+    for (int64_t e = me; e <= experts; e += step)
+        ((int32_t *)a.out[1].p)[e] = (int32_t)(e * place.rows);
+}
+
 SN_CUDA_OP(place)
 {
+    if (a->attr.dense)
+        return sn_launch(cx, place_all, sn_shape_line(a->out[0].rows * a->out[0].cols), *a);
     int64_t experts = a->attr.experts, rows = a->out[0].rows;
     int64_t whole = a->in[1].p ? a->in[1].rows : rows;
     int64_t samples = a->attr.capacity ? whole / a->attr.seq : rows > 0;

@@ -228,6 +228,35 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_mixed(const struct sn_a
     }
 }
 
+/* --- forward, dense -------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(SN_BLOCK) route_all(const struct sn_args a)
+{
+    const struct sn_mat &x = a.in[0];
+    int lane = (int)threadIdx.x % SN_WARP;
+    for (int64_t r = warp_number(); r < x.rows; r += (int64_t)gridDim.x * WARPS) {
+        double lse = lse_of(floats(x, r), x.cols, lane);
+        float *w = (float *)a.out[0].p + r * a.out[0].ld;
+        for (int64_t e = lane; e < x.cols; e += SN_WARP)
+            w[e] = (float)exp((double)floats(x, r)[e] - lse);
+    }
+}
+
+/* Sums of each expert's weights; a warp for each. */
+static __global__ void __launch_bounds__(SN_BLOCK) count_all(const struct sn_args a)
+{
+    const struct sn_mat &w = a.out[0], &counts = a.out[2];
+    int lane = (int)threadIdx.x % SN_WARP;
+    for (int64_t e = warp_number(); e < counts.cols; e += (int64_t)gridDim.x * WARPS) {
+        double n = 0;
+        for (int64_t r = lane; r < w.rows; r += SN_WARP)
+            n += (double)floats(w, r)[e];
+        n = sn_warp_sum(n);
+        if (lane == 0)
+            ((float *)counts.p)[e] = (float)n;
+    }
+}
+
 /* How often each expert is chosen; a warp for each. */
 static __global__ void __launch_bounds__(SN_BLOCK) count(const struct sn_args a)
 {
@@ -246,6 +275,11 @@ static __global__ void __launch_bounds__(SN_BLOCK) count(const struct sn_args a)
 
 SN_CUDA_OP(route)
 {
+    if (a->attr.dense) {
+        int failed = sn_launch(cx, route_all, sn_shape_line(a->in[0].rows * SN_WARP), *a);
+        return failed ? failed
+                      : sn_launch(cx, count_all, sn_shape_line(a->out[2].cols * SN_WARP), *a);
+    }
     int rc = sn_launch(cx, a->attr.sparsemixer ? route_mixed : route,
                        sn_shape_line(a->in[0].rows * SN_WARP), *a);
     return rc ? rc : sn_launch(cx, count, sn_shape_line(a->out[2].cols * SN_WARP), *a);
@@ -266,6 +300,12 @@ static __device__ double all_counts(const float *counts, int64_t n, int lane)
     return sn_warp_sum(all);
 }
 
+/* log P_e - log p_e; 0 where P_e vanished. */
+static __device__ __forceinline__ double information(double count, double all, double log_p)
+{
+    return count > 0 ? log(count / all) - log_p : 0;
+}
+
 /* part[b]: of the rows of block b, in order within each warp, then over its warps. */
 static __global__ void __launch_bounds__(SN_BLOCK)
     route_losses(const struct sn_args a, struct losses *part)
@@ -275,10 +315,13 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     const float *counts = (const float *)a.in[1].p;
     int lane = (int)threadIdx.x % SN_WARP, warp = (int)threadIdx.x / SN_WARP;
     struct losses mine = {0, 0};
+    double all = a.attr.dense ? all_counts(counts, x.cols, lane) : 1;
     for (int64_t r = warp_number(); r < x.rows; r += (int64_t)gridDim.x * WARPS) {
         double lse = lse_of(floats(x, r), x.cols, lane), dot = 0;
-        for (int64_t e = lane; e < x.cols; e += SN_WARP)
-            dot += (double)counts[e] * exp((double)floats(x, r)[e] - lse);
+        for (int64_t e = lane; e < x.cols; e += SN_WARP) {
+            double log_p = (double)floats(x, r)[e] - lse, count = (double)counts[e];
+            dot += exp(log_p) * (a.attr.dense ? information(count, all, log_p) : count);
+        }
         mine.balance += sn_warp_sum(dot);
         mine.z += lse * lse;
     }
@@ -305,7 +348,8 @@ static __global__ void __launch_bounds__(SN_WARP)
     }
     if (threadIdx.x != 0)
         return;
-    a.scalars->balance_sum += all > 0 ? (double)n * balance / all : 0;
+    double factor = a.attr.dense ? 1 : all > 0 ? (double)n / all : 0;
+    a.scalars->balance_sum += factor * balance;
     a.scalars->z_sum += z;
 }
 
@@ -334,7 +378,7 @@ static __device__ struct loss_terms loss_terms_of(const struct sn_args &a, const
     double all = all_counts(counts, n, lane), mean = 0;
     t.lse = lse_of(x, n, lane);
     t.z = 2 * scale * (double)a.attr.z_loss * t.lse;
-    t.each = all > 0 ? scale * (double)a.attr.aux_loss * (double)n / all : 0;
+    t.each = all > 0 && !a.attr.dense ? scale * (double)a.attr.aux_loss * (double)n / all : 0;
     for (int64_t e = lane; e < n; e += SN_WARP)
         mean += exp((double)x[e] - t.lse) * t.each * (double)counts[e];
     t.mean = sn_warp_sum(mean);
@@ -347,6 +391,45 @@ static __device__ __forceinline__ float loss_term(const struct sn_args &a, const
 {
     return (float)(exp((double)x[e] - t.lse) *
                    (t.each * (double)((const float *)a.in[3].p)[e] - t.mean + t.z));
+}
+
+/* What p_e, whose logarithm is log_p, is multiplied by in the loss: dw, and the information. */
+struct dense_terms {
+    double aux, all;
+    __device__ __forceinline__ double at(const struct sn_args &a, int64_t r, int64_t e,
+                                         double log_p) const
+    {
+        double g = (double)floats(a.in[0], r)[e];
+        const float *counts = (const float *)a.in[3].p;
+        return counts ? g + aux * information((double)counts[e], all, log_p) : g;
+    }
+};
+
+static __global__ void __launch_bounds__(SN_BLOCK) route_all_dx(const struct sn_args a)
+{
+    const struct sn_mat &dx = a.out[0];
+    int lane = (int)threadIdx.x % SN_WARP;
+    double scale = (double)a.scalars->loss_scale / a.scalars->tokens_in_step;
+    for (int64_t r = warp_number(); r < dx.rows; r += (int64_t)gridDim.x * WARPS) {
+        const float *x = floats(a.in[1], r);
+        double lse = lse_of(x, dx.cols, lane), mean = 0;
+        struct loss_terms l = {0, 0, 0, 0};
+        struct dense_terms t = {scale * (double)a.attr.aux_loss, 1};
+        if (a.in[3].p) {
+            l = loss_terms_of(a, x, lane);
+            t.all = all_counts((const float *)a.in[3].p, dx.cols, lane);
+        }
+        for (int64_t e = lane; e < dx.cols; e += SN_WARP)
+            mean += exp((double)x[e] - lse) * t.at(a, r, e, (double)x[e] - lse);
+        mean = sn_warp_sum(mean);
+        for (int64_t e = lane; e < dx.cols; e += SN_WARP) {
+            double log_p = (double)x[e] - lse;
+            float d[1] = {(float)(exp(log_p) * (t.at(a, r, e, log_p) - mean))};
+            if (a.in[3].p)
+                d[0] += loss_term(a, x, e, l);
+            sn_any::store(dx, r, e, d);
+        }
+    }
 }
 
 static __global__ void __launch_bounds__(SN_BLOCK) route_mixed_dx(const struct sn_args a)
@@ -409,6 +492,9 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args
 
 SN_CUDA_OP(route_dx)
 {
-    return sn_launch(cx, a->attr.sparsemixer ? route_mixed_dx : route_dx,
+    return sn_launch(cx,
+                     a->attr.dense         ? route_all_dx
+                     : a->attr.sparsemixer ? route_mixed_dx
+                                           : route_dx,
                      sn_shape_line(a->out[0].rows * SN_WARP), *a);
 }

@@ -24,7 +24,11 @@ enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of thi
 enum sn_family { SN_GPT2, SN_GPT_NEOX, SN_LLAMA, SN_MIXTRAL };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
 enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
-enum sn_router { SN_ROUTER_SOFTMAX, SN_ROUTER_SPARSEMIXER };
+enum sn_router {
+    SN_ROUTER_SOFTMAX,
+    SN_ROUTER_SPARSEMIXER,
+    SN_ROUTER_DENSE /* in training; otherwise softmax */
+};
 enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_schedule { SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE };

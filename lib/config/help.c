@@ -136,9 +136,9 @@ static bool is_said(const struct sn_key *k, const struct sn_config *c)
         return false;
     if (strncmp(k->name, "model.experts.bias", 18) == 0 && x->bias == SN_BIAS_NONE)
         return false;
-    if ((strcmp(k->name, "model.experts.router") == 0 ||
-         strcmp(k->name, "model.experts.mixer_range") == 0) &&
-        x->router == SN_ROUTER_SOFTMAX)
+    if (strcmp(k->name, "model.experts.router") == 0 && x->router == SN_ROUTER_SOFTMAX)
+        return false;
+    if (strcmp(k->name, "model.experts.mixer_range") == 0 && x->router != SN_ROUTER_SPARSEMIXER)
         return false;
     if (strcmp(k->name, "layout.expert_tokens") == 0 &&
         c->layout.expert_tokens == SN_TOKENS_GATHERED)
@@ -188,6 +188,8 @@ void sn_config_format_model(struct sn_str *out, const struct sn_config *c)
     tensors.model.init_std = 0;
     tensors.model.experts.aux_loss = tensors.model.experts.z_loss = 0;
     tensors.model.experts.bias_rate = tensors.model.experts.jitter = 0;
+    if (tensors.model.experts.router == SN_ROUTER_DENSE) /* what was trained so may go on sparse */
+        tensors.model.experts.router = SN_ROUTER_SOFTMAX;
     format_sections(out, &tensors, "model");
 }
 

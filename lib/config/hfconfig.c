@@ -355,12 +355,12 @@ static enum sn_status check_model(const struct sn_model_config *m, struct sn_err
             "config.json: model.rotary_pct: %g, but the field's %s rotates whole heads (1)",
             m->rotary_pct, family);
     const struct sn_experts_config *x = &m->experts;
-    const char *alien = x->every > 1                     ? "every"
-                        : x->shared > 0                  ? "shared"
-                        : x->capacity_factor > 0         ? "capacity_factor"
-                        : x->bias != SN_BIAS_NONE        ? "bias"
-                        : x->router != SN_ROUTER_SOFTMAX ? "router"
-                                                         : NULL;
+    const char *alien = x->every > 1                         ? "every"
+                        : x->shared > 0                      ? "shared"
+                        : x->capacity_factor > 0             ? "capacity_factor"
+                        : x->bias != SN_BIAS_NONE            ? "bias"
+                        : x->router == SN_ROUTER_SPARSEMIXER ? "router"
+                                                             : NULL;
     if (x->count > 0 && alien)
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.experts.%s: the field's mixtral has experts in every "

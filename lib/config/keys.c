@@ -33,7 +33,7 @@ _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
 
 static const char *const families[] = {"gpt2", "gpt-neox", "llama", "mixtral", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
-static const char *const routers[] = {"softmax", "sparsemixer", NULL};
+static const char *const routers[] = {"softmax", "sparsemixer", "dense", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
@@ -137,11 +137,11 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1024, "experts"), DEFAULT("0"), DECIDES},
     {ROW("model.experts.capacity_factor", FLOAT, AT(model.experts.capacity_factor), "Tokens of a sequence that may visit an expert, times the mean; the others pass it by. 0: all of them."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
-    {ROW("model.experts.aux_loss", FLOAT, AT(model.experts.aux_loss), "Weight of the load-balancing loss, which is 1 for a layer in balance."),
+    {ROW("model.experts.aux_loss", FLOAT, AT(model.experts.aux_loss), "Weight of the load-balancing loss, which is 1 for a layer in balance; with router: dense, of minus the mutual information of tokens and experts, which is at best -log(count)."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES},
     {ROW("model.experts.z_loss", FLOAT, AT(model.experts.z_loss), "Weight of the router's z-loss."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
-    {ROW("model.experts.router", ENUM, AT(model.experts.router), "Function of the router. softmax: the top_k largest logits, weighed among themselves; sparsemixer: GRIN's, which draws experts in training and estimates the gradient of the choice."),
+    {ROW("model.experts.router", ENUM, AT(model.experts.router), "Function of the router. softmax: the top_k largest logits, weighed among themselves; sparsemixer: GRIN's, which draws experts in training and estimates the gradient of the choice; dense: softmax, but in training all experts for every token (DS-MoE), weighed by the softmax of all logits."),
         NAMES(routers), DEFAULT("softmax"), DECIDES},
     {ROW("model.experts.mixer_range", FLOAT, AT(model.experts.mixer_range), "Experts whose logit z is at most mixer_range (|z| + |z*|) below the largest one, z*, are those that a sparsemixer draws among; no effect with another router."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES},

@@ -190,6 +190,16 @@ static enum sn_status experts_fit_model(const struct sn_config *c, const struct 
             s, "model.experts.bias", err,
             "loss-free decides the choice that a sparsemixer (model.experts.router) "
             "draws; want bias: none, or router: softmax");
+    if (x->router == SN_ROUTER_DENSE && x->capacity_factor > 0)
+        return sn_settings_fail(s, "model.experts.capacity_factor", err,
+                                "%g, but with router: dense every token visits all experts in "
+                                "training; want 0, or router: softmax",
+                                x->capacity_factor);
+    if (x->router == SN_ROUTER_DENSE && x->bias != SN_BIAS_NONE)
+        return sn_settings_fail(s, "model.experts.bias", err,
+                                "loss-free moves by what experts were chosen, but with router: "
+                                "dense nothing is chosen in training; want bias: none, or router: "
+                                "softmax");
     /* Counts of a step are fp32 sums, of whole numbers while they are exact. */
     if (x->bias != SN_BIAS_NONE && (int64_t)c->train.global_batch * m->seq > 1 << 24)
         return sn_settings_fail(s, "model.experts.bias", err,

@@ -146,6 +146,33 @@ static enum sn_status tensor_divides_tokens(const struct sn_config *c, const str
         near_that_fit(near, c, tensor_fits_tokens, l->tensor, c->model.heads));
 }
 
+/* Where all experts compute all tokens, no rows travel: in two hops, or the same ones. */
+static enum sn_status dense_exchanges_nothing(const struct sn_config *c,
+                                              const struct sn_settings *s, struct sn_err *err)
+{
+    if (c->model.experts.router != SN_ROUTER_DENSE)
+        return SN_OK;
+    if (c->layout.expert_node > 1)
+        return sn_settings_fail(s, "layout.expert_node", err,
+                                "%d exchanges rows in two hops, but with model.experts.router: "
+                                "dense tokens are gathered; want 1 or auto",
+                                c->layout.expert_node);
+    if (sn_config_slices(c) > 1)
+        return sn_settings_fail(s, "layout.expert_tokens", err,
+                                "split exchanges rows with all slices of experts, but with "
+                                "model.experts.router: dense tokens are gathered; want gathered");
+    if (c->layout.expert_chunks > 1)
+        return sn_settings_fail(s, "layout.expert_chunks", err,
+                                "%d exchanges rows in parts, but with model.experts.router: dense "
+                                "tokens are gathered; want 1 or auto",
+                                c->layout.expert_chunks);
+    if (!c->layout.drop_duplicates)
+        return SN_OK;
+    return sn_settings_fail(s, "layout.drop_duplicates", err,
+                            "true drops copies of rows that are exchanged, but with "
+                            "model.experts.router: dense tokens are gathered; want false");
+}
+
 /* Experts are shared out over the replicas: those of one sequence, then those of others. */
 static enum sn_status experts_are_shared_out(const struct sn_config *c, const struct sn_settings *s,
                                              struct sn_err *err)
@@ -413,7 +440,7 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
         tensor_divides_tokens, experts_are_shared_out,      expert_tensor_fits,
         expert_tokens_fit,     tile_is_whole_blocks,        gradients_fit_zero,
         stages_have_layers,    virtual_stages_interleave,   micro_batches_interleave,
-        split_covers_layers,   shared_layers_stay_together,
+        split_covers_layers,   shared_layers_stay_together, dense_exchanges_nothing,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

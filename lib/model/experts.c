@@ -75,6 +75,7 @@ static int router(struct sn_model_builder *b, int owner, int x)
     n->attr.jitter = (float)c->experts.jitter;
     n->attr.site = sn_model_site(b, 3);
     n->attr.sparsemixer = c->experts.router == SN_ROUTER_SPARSEMIXER;
+    n->attr.dense = c->experts.router == SN_ROUTER_DENSE;
     n->attr.range = (float)c->experts.mixer_range;
     n->attr.aux_loss = (float)c->experts.aux_loss;
     n->attr.z_loss = (float)c->experts.z_loss;

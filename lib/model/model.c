@@ -182,7 +182,8 @@ double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config
     case SN_NODE_ROUTER:
         return elements(m, n->param[0]);
     case SN_NODE_EXPERTS:
-        return (elements(m, n->param[0]) + elements(m, n->param[1])) * c->experts.top_k /
+        return (elements(m, n->param[0]) + elements(m, n->param[1])) *
+               (c->experts.router == SN_ROUTER_DENSE ? c->experts.count : c->experts.top_k) /
                c->experts.count;
     default:
         return 0;

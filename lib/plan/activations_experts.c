@@ -20,6 +20,38 @@ static void routing(const struct letters *l, struct tensor x)
     sn_kept_add(l, x);
 }
 
+/* Where all experts compute all tokens: of those of all members, for the experts here. */
+static void dense_router(const struct letters *l)
+{
+    const struct sn_experts_config *x = &l->config->model.experts;
+    struct tensor r = {.copies = l->m, .rows = l->U, .cols = l->E, .dropped = UNLESS_FULL};
+    r.name = "logits";
+    routing(l, r);
+    r.name = "w";
+    r.rows = l->P * l->U;
+    r.sent = l->P > 1;
+    routing(l, r);
+    r.name = "place";
+    r.sent = false;
+    routing(l, r);
+    r.name = "bounds";
+    r.rows = 1;
+    r.cols = l->E / l->P + 1;
+    r.delayed = true;
+    routing(l, r);
+    r.name = "counts";
+    r.copies = x->aux_loss > 0 || x->z_loss > 0 ? l->m : 0;
+    r.cols = l->E;
+    r.dropped = ANYWAY;
+    routing(l, r);
+    sn_kept_add(
+        l, (struct tensor){.name = "expert.tokens",
+                           .copies = l->P > 1 && (l->selective || (l->full && l->aware)) ? l->m : 0,
+                           .rows = l->P * l->U,
+                           .cols = l->D,
+                           .why = 1u << SN_WHY_EXPERTS});
+}
+
 static void router(const struct letters *l)
 {
     const struct sn_experts_config *x = &l->config->model.experts;
@@ -61,13 +93,14 @@ static void router(const struct letters *l)
 
 static void matrices(const struct letters *l)
 {
+    bool travel = l->P > 1 && !l->dense;
     struct tensor x = {.name = "expert.x",
                        .copies = l->m * l->C,
                        .rows = l->W,
                        .cols = l->D,
-                       .dropped = l->P > 1 ? UNLESS_FULL : UNLESS_ANY,
+                       .dropped = travel ? UNLESS_FULL : UNLESS_ANY,
                        .delayed = true,
-                       .sent = l->P > 1,
+                       .sent = travel,
                        .why = 1u << SN_WHY_EXPERTS};
     sn_kept_add(l, x);
     x.sent = false;
@@ -99,13 +132,13 @@ static void matrices(const struct letters *l)
                                    .copies = l->m,
                                    .rows = l->R,
                                    .cols = l->D,
-                                   .dropped = l->P > 1 ? ANYWAY : UNLESS_FULL,
+                                   .dropped = travel ? ANYWAY : UNLESS_FULL,
                                    .why = 1u << SN_WHY_EXPERTS});
 }
 
 void sn_kept_experts(const struct letters *l)
 {
-    router(l);
+    (l->dense ? dense_router : router)(l);
     matrices(l);
 }
 
@@ -115,7 +148,8 @@ void sn_letters_of_experts(struct letters *l)
     const struct sn_layout_config *y = &l->config->layout;
     l->E = x->count;
     l->shared = x->shared;
-    l->k = x->top_k;
+    l->dense = x->router == SN_ROUTER_DENSE;
+    l->k = l->dense ? x->count : x->top_k;
     l->P = y->expert;
     l->fold = sn_config_fold(l->config);
     l->U = l->T / l->fold;
@@ -127,7 +161,7 @@ void sn_letters_of_experts(struct letters *l)
     }
     l->W = l->R;
     l->C = 1;
-    if (l->P > 1) {
+    if (l->P > 1 && !l->dense) {
         int64_t room = (int64_t)(y->expert_buffer * (double)l->R), most = l->P * l->R;
         room = room < 1 ? 1 : room < most ? room : most;
         l->C = y->expert_chunks > 1 ? y->expert_chunks : 1;

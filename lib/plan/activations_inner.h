@@ -17,6 +17,7 @@ struct letters {
     int64_t f, heads;           /* heads: H / t */
     int shared, C;
     int64_t E, k, P, R, W;     /* of experts */
+    bool dense;                /* all of them for every token */
     int fold;                  /* tensor ranks that have tokens of their own for them; 1: none */
     int64_t U;                 /* tokens that a rank routes: T / fold */
     bool rms, gated, parallel; /* the family */

@@ -77,6 +77,9 @@ void sn_hops_choose(struct sn_hops *out, const struct sn_config *c, const struct
         h.even = 0;
         (void)snprintf(h.why, sizeof(h.why), "rows go to all slices of experts at once");
     }
+    if (c->model.experts.router == SN_ROUTER_DENSE)
+        h.even =
+            tell(0, h.why, sizeof(h.why), "all experts compute all tokens, which are gathered");
     if (c->layout.expert > 1)
         compare(&h, &p, c, g);
     if (c->layout.expert_node > 0)

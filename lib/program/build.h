@@ -152,6 +152,7 @@ void sn_lower_attention(struct sn_emit *e, const struct sn_node *n);   /* lower_
 void sn_lower_head(struct sn_emit *e, const struct sn_node *n);        /* lower_head.c */
 void sn_lower_router(struct sn_emit *e, const struct sn_node *n);      /* lower_experts.c */
 void sn_lower_experts(struct sn_emit *e, const struct sn_node *n);
+void sn_lower_dense(struct sn_emit *e, const struct sn_node *n);   /* lower_dense.c */
 void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops); /* grad.c */
 void sn_grad_attention(struct sn_emit *e, const struct sn_op *f);  /* grad_attention.c */
 void sn_grad_route(struct sn_emit *e, const struct sn_op *f);      /* grad_experts.c */
@@ -193,6 +194,15 @@ bool sn_pack(struct sn_program *p, struct sn_pack_item *items, int n);
 int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_layout_form form);
 /* Value `value` in the form wanted. */
 struct sn_view sn_take(struct sn_emit *e, int value, struct sn_layout_form want);
+/* Does every token visit all experts in this program? (lower_dense.c) */
+bool sn_experts_dense(const struct sn_emit *e);
+/* Do rows travel to experts of other ranks, as many as are routed there? */
+bool sn_experts_travel(const struct sn_emit *e);
+/* Rows of buffer x, by expert, through the experts here. */
+int sn_feed_forward(struct sn_emit *e, const struct sn_node *n, int x, int bounds);
+/* In which form a layer with experts takes tokens, and gives them. */
+struct sn_layout_form sn_experts_taken(const struct sn_emit *e);
+struct sn_layout_form sn_experts_given(const struct sn_emit *e);
 /* Experts of layer points that this rank holds (lower_experts.c). */
 int sn_experts_here(const struct sn_emit *e);
 /* The choices of all ranks that share sequences with this one: `choice` itself, or a new buffer. */

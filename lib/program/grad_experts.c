@@ -297,7 +297,7 @@ static void begin_with_zeros(struct sn_emit *e, const struct sn_op *f, int w)
 
 static bool in_chunks(const struct sn_emit *e)
 {
-    return e->job->group_size[SN_GROUP_EXPERT] > 1 && e->job->config->layout.expert_chunks > 1;
+    return sn_experts_travel(e) && e->job->config->layout.expert_chunks > 1;
 }
 
 static void add_late_part(struct sn_emit *e, int w)
@@ -313,7 +313,7 @@ static void add_late_part(struct sn_emit *e, int w)
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
 {
     int w = sn_part_of(e, f->in[1]);
-    if (e->job->group_size[SN_GROUP_EXPERT] > 1)
+    if (sn_experts_travel(e))
         begin_with_zeros(e, f, w);
     input_gradient(e, f);
     if (in_chunks(e)) {
@@ -322,7 +322,7 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
         return;
     }
     weight_gradient(e, f);
-    if (e->job->group_size[SN_GROUP_EXPERT] == 1) {
+    if (!sn_experts_travel(e)) {
         if (sn_part_trains(e, w))
             sn_part_used(e, w);
         return;

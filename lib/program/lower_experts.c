@@ -36,6 +36,8 @@
  * comes back is summed where it began (S1 of Pan et al., "Parm", arXiv 2407.00599: in place of an
  * all-gather, an exchange, a reduce-scatter).
  *
+ * Where all experts compute all tokens (router: dense, in training) is lower_dense.c.
+ *
  * The load-balancing loss counts the tokens of a micro-batch over all replicas (docs/EXPERTS.md).
  */
 #include "lib/layout/exchange.h"
@@ -43,18 +45,23 @@
 
 static const struct sn_layout_form shared = {SN_SHARED, SN_ROWS}, partial = {SN_PARTIAL, SN_ROWS};
 
+bool sn_experts_travel(const struct sn_emit *e)
+{
+    return e->job->group_size[SN_GROUP_EXPERT] > 1 && !sn_experts_dense(e);
+}
+
 static bool is_folded(const struct sn_emit *e)
 {
     return e->job->grid.fold > 1;
 }
 
 /* The forms of x and y. */
-static struct sn_layout_form taken(const struct sn_emit *e)
+struct sn_layout_form sn_experts_taken(const struct sn_emit *e)
 {
     return is_folded(e) ? sn_region(e->job) : shared;
 }
 
-static struct sn_layout_form given(const struct sn_emit *e)
+struct sn_layout_form sn_experts_given(const struct sn_emit *e)
 {
     return is_folded(e) ? sn_region(e->job) : partial;
 }
@@ -116,6 +123,7 @@ static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, i
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE_LOSS, "%s", n->point);
     op->in[0] = sn_view_all(e->p, logits);
     op->in[1] = sn_view_all(e->p, all);
+    op->attr.dense = n->attr.dense;
     op->only = is_folded(e) ? 0 : 1u << SN_GROUP_TENSOR; /* the others have the same */
 }
 
@@ -196,9 +204,10 @@ static struct sn_view jittered(struct sn_emit *e, const struct sn_node *n, struc
  * sparsemixer it is p, which the gradient of the sum reads (grad_experts.c). */
 static int route(struct sn_emit *e, const struct sn_node *n, int logits)
 {
-    int64_t rows = tokens(e), k = e->job->config->model.experts.top_k;
+    bool dense = sn_experts_dense(e);
+    int64_t rows = tokens(e), k = dense ? n->attr.experts : e->job->config->model.experts.top_k;
     int w = temp(e, SN_F32, rows, k, n->point, "w");
-    int choice = temp(e, SN_I32, rows, k, n->point, "choice");
+    int choice = dense ? -1 : temp(e, SN_I32, rows, k, n->point, "choice");
     int counts = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts");
     int p = n->attr.sparsemixer && e->train ? temp(e, SN_F32, rows, k, n->point, "p") : -1;
     set_needs(e, w, needs(e, logits));
@@ -206,11 +215,12 @@ static int route(struct sn_emit *e, const struct sn_node *n, int logits)
     op->in[0] = sn_view_all(e->p, logits);
     op->in[1] = n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[n->param[1]]);
     op->out[0] = sn_view_all(e->p, w);
-    op->out[1] = sn_view_all(e->p, choice);
+    op->out[1] = choice < 0 ? sn_no_view : sn_view_all(e->p, choice);
     op->out[2] = sn_view_all(e->p, counts);
     op->out[3] = p < 0 ? sn_no_view : sn_view_all(e->p, p);
     op->attr = of_tokens(e, n);
     op->attr.draws = e->train;
+    op->attr.dense = dense;
     add_losses(e, n, logits, counts);
     add_counts(e, n, counts);
     add_load(e, n, counts);
@@ -222,7 +232,7 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
     int part = e->job->first_part[n->param[0]];
-    struct sn_view x = jittered(e, n, sn_take(e, n->in[0], taken(e)));
+    struct sn_view x = jittered(e, n, sn_take(e, n->in[0], sn_experts_taken(e)));
     bool trains = needs(e, x.buf) || sn_part_trains(e, part);
     int logits = temp(e, SN_F32, tokens(e), n->attr.experts, n->point, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);
@@ -231,8 +241,10 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     op->out[0] = sn_view_all(p, logits);
     op->attr.trans_b = true;
     set_needs(e, logits, trains);
-    (void)place(e, n, route(e, n, logits));
-    e->value[n->out] = (struct sn_value_place){e->routes.w, taken(e), e->routes.w};
+    int choice = route(e, n, logits);
+    if (choice >= 0)
+        (void)place(e, n, choice);
+    e->value[n->out] = (struct sn_value_place){e->routes.w, sn_experts_taken(e), e->routes.w};
 }
 
 /* --- the experts ---------------------------------------------------------------------------------
@@ -306,6 +318,11 @@ static int feed_forward(struct sn_emit *e, const struct sn_node *n, struct rows 
     struct rows h = {product(e, n, in, 0, "gate_up"), in.bounds, in.mean};
     h.x = swiglu(e, n, h);
     return product(e, n, h, 1, "down");
+}
+
+int sn_feed_forward(struct sn_emit *e, const struct sn_node *n, int x, int bounds)
+{
+    return feed_forward(e, n, (struct rows){x, bounds, 0});
 }
 
 /* --- experts of other ranks ----------------------------------------------------------------------
@@ -409,17 +426,20 @@ static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
 void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
-    struct sn_view x = sn_take(e, n->in[0], taken(e));
+    if (sn_experts_dense(e)) {
+        sn_lower_dense(e, n);
+        return;
+    }
+    struct sn_view x = sn_take(e, n->in[0], sn_experts_taken(e));
     int xs = temp(e, e->job->dtype, expert_rows(e), x.cols, n->point, "x");
     set_needs(e, xs, needs(e, x.buf));
     struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%s", n->point);
     op->in[0] = x;
     op->in[1] = sn_view_all(p, e->routes.place);
     op->out[0] = sn_view_all(p, xs);
-    bool here = e->job->group_size[SN_GROUP_EXPERT] == 1;
     int ys =
-        here ? feed_forward(e, n, (struct rows){xs, e->routes.bounds, 0}) : elsewhere(e, n, xs);
-    int y = sn_result(e, n, x.cols, given(e));
+        sn_experts_travel(e) ? elsewhere(e, n, xs) : sn_feed_forward(e, n, xs, e->routes.bounds);
+    int y = sn_result(e, n, x.cols, sn_experts_given(e));
     op = sn_op_add(p, SN_OP_COMBINE, "%s", n->point);
     op->in[0] = sn_view_all(p, ys);
     op->in[1] = sn_view_all(p, e->routes.place);

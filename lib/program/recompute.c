@@ -35,6 +35,9 @@ static bool may_repeat(const struct again *a, const struct sn_op *op)
         return false;
     if (mode == SN_RECOMPUTE_FULL)
         return true;
+    if (op->group == SN_GROUP_EXPERT && op->kind == SN_OP_ALL_GATHER)
+        return false; /* of tokens, where all experts compute all: no larger than what it leads to
+                       */
     return mode == SN_RECOMPUTE_SELECTIVE &&
            (op->kind == SN_OP_RMSNORM || op->kind == SN_OP_LAYERNORM || op->kind == SN_OP_ACT ||
             op->kind == SN_OP_SWIGLU || op->kind == SN_OP_ENTER || op->kind == SN_OP_ALL_GATHER ||

@@ -7,7 +7,7 @@
  *
  * (Wang et al., "Auxiliary-Loss-Free Load Balancing", arXiv 2408.15664, 4.1: of one batch): 0 when
  * all experts get the same, E / k - 1 when the same k get everything. Choices are counted, also
- * those that a capacity then leaves out.
+ * those that a capacity then leaves out; of a dense router c_e sums probabilities.
  */
 #ifndef SN_LOAD_H
 #define SN_LOAD_H

@@ -40,6 +40,8 @@ Conventions under test (kernels/ops.h, DESIGN.md 4):
   jitter   of a router's input: each feature times 1 - jitter + 2 jitter u, u of Philox4x32-10 by
            (seed, step, layer, sample, element): kernels/dropout.h
   router   sparsemixer: GRIN's Algorithm 1, drawn by Philox4x32-10: kernels/mixer.h
+           dense: every expert on every token, times the softmax of all logits; aux_loss weighs minus
+           the mutual information H(mean p) - mean H(p) of tokens and experts
   shared   experts: one feed-forward part of `shared` times the width for every token, without weight
 """
 import argparse
@@ -102,6 +104,10 @@ CASES = {
                           vocab=101, seq=20, tied=False, seed=1212,
                           experts=dict(count=5, top_k=2, capacity_factor=0.0, aux_loss=0.02,
                                        z_loss=0.01, router="sparsemixer", mixer_range=0.6)),
+    "mixtral-dense": dict(BASE, family="mixtral", layers=2, hidden=32, heads=4, kv_heads=2, ffn=16,
+                          vocab=101, seq=24, tied=False, seed=1313,
+                          experts=dict(count=5, top_k=2, capacity_factor=0.0, aux_loss=0.1,
+                                       z_loss=0.01, router="dense")),
 }
 # The tensors that a pattern over sennit's names means here.
 FROZEN = {"embed.*": "model.embed_tokens.*"}
@@ -408,15 +414,23 @@ def experts(w, layer, c, a, extra):
     bias = own + "router.bias"
     if x.get("router") == "sparsemixer":
         weight, back, choice = mixes(logits, c, layer, *extra[2])
+    elif x.get("router") == "dense":
+        weight = back = torch.softmax(logits, -1)
+        choice = None
     else:
         weight, choice = routes(logits, x, w.get(bias))
         back = weight
-    got = torch.bincount(choice.flatten(), minlength=x["count"])
-    if bias in w and extra:
-        extra[1][bias] = extra[1].get(bias, 0) + got
-    if extra:
+    if extra and choice is None:
+        mean = torch.softmax(logits, -1).mean((0, 1))
+        entropy = -(weight * torch.log_softmax(logits, -1)).sum(-1).mean()
+        extra[0] = extra[0] + x["aux_loss"] * (entropy + (mean * mean.log()).sum())
+    elif extra:
+        got = torch.bincount(choice.flatten(), minlength=x["count"])
+        if bias in w:
+            extra[1][bias] = extra[1].get(bias, 0) + got
         share, mean = got.to(a.dtype) / choice.numel(), torch.softmax(logits, -1).mean((0, 1))
         extra[0] = extra[0] + x["aux_loss"] * x["count"] * (share * mean).sum()
+    if extra:
         extra[0] = extra[0] + x["z_loss"] * (torch.logsumexp(logits, -1) ** 2).mean()
     y = torch.zeros_like(a)
     for e in range(x["count"]):

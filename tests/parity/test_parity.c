@@ -296,7 +296,8 @@ int main(void)
     static const char *const names[] = {"gpt2",           "gpt-neox",         "llama",
                                         "llama-tied",     "llama-share",      "llama-freeze",
                                         "mixtral",        "mixtral-capacity", "mixtral-bias",
-                                        "mixtral-shared", "mixtral-jitter",   "mixtral-mixer"};
+                                        "mixtral-shared", "mixtral-jitter",   "mixtral-mixer",
+                                        "mixtral-dense"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

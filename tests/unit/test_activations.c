@@ -242,6 +242,9 @@ static void experts_keep_what_the_formula_says(void)
              .bias = SN_BIAS_LOSS_FREE,
              .jitter = 0.1}};
         struct layout x = {.family = SN_MIXTRAL, .context = 1, .experts = of[k % 3]};
+        bool dense = k % 3 == 0 && k / 3 % 2;
+        if (dense)
+            x.experts.router = SN_ROUTER_DENSE;
         x.recompute = k / 3 % 3;
         x.zero = k / 9 % 4;
         x.tensor = 1 + k / 36 % 2;
@@ -259,7 +262,7 @@ static void experts_keep_what_the_formula_says(void)
             x.context = 2;
             x.data /= 2;
         }
-        x.drop = k % 3 == 0;
+        x.drop = k % 3 == 0 && !dense;
         if (x.pipe.split || x.pipe.schedule == SN_ZERO_BUBBLE)
             x.zero %= 2;
         check(&apart, &x);
@@ -317,6 +320,8 @@ static void kept_results_of_collectives_are_counted(void)
         x.pipe = pipes[k / 96];
         if (x.family == SN_MIXTRAL) {
             x.experts = (struct sn_experts_config){.count = 4, .top_k = 2, .every = 2};
+            x.experts.router = k / 8 % 3 == 2 ? SN_ROUTER_DENSE : SN_ROUTER_SOFTMAX;
+            x.drop = x.drop && x.experts.router != SN_ROUTER_DENSE;
             x.expert = 2;
             x.data = 2;
             x.buffer = 1.5;

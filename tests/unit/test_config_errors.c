@@ -168,13 +168,30 @@ static const struct {
     {MIXTRAL ", experts: {count: 8, bias: loss-free, bias_rate: -0.1}}\n",
      "run.yaml:1:140: model.experts.bias_rate: -0.1 is outside 0..1"},
     {MIXTRAL ", experts: {count: 8, router: hash}}\n",
-     "run.yaml:1:120: model.experts.router: unknown name 'hash'; want softmax or sparsemixer"},
+     "run.yaml:1:120: model.experts.router: unknown name 'hash'; want softmax, sparsemixer or dense"},
     {MIXTRAL ", experts: {count: 8, top_k: 3, router: sparsemixer}}\n" TRAIN "}\n",
      "run.yaml:1:119: model.experts.top_k: 3, but a sparsemixer (model.experts.router) draws one "
      "expert or two for a token; want 1 or 2, or router: softmax"},
     {MIXTRAL ", experts: {count: 8, router: sparsemixer, bias: loss-free}}\n" TRAIN "}\n",
      "run.yaml:1:139: model.experts.bias: loss-free decides the choice that a sparsemixer "
      "(model.experts.router) draws; want bias: none, or router: softmax"},
+    {MIXTRAL ", experts: {count: 8, capacity_factor: 1, router: dense}}\n" TRAIN "}\n",
+     "run.yaml:1:129: model.experts.capacity_factor: 1, but with router: dense every token visits "
+     "all experts in training; want 0, or router: softmax"},
+    {MIXTRAL ", experts: {count: 8, router: dense, bias: loss-free}}\n" TRAIN "}\n",
+     "run.yaml:1:133: model.experts.bias: loss-free moves by what experts were chosen, but with "
+     "router: dense nothing is chosen in training; want bias: none, or router: softmax"},
+    {MIXTRAL ", experts: {count: 8, router: dense}}\n" TRAIN "}\nlayout: {drop_duplicates: true}\n",
+     "run.yaml:3:27: layout.drop_duplicates: true drops copies of rows that are exchanged, but with "
+     "model.experts.router: dense tokens are gathered; want false"},
+    {MIXTRAL ", experts: {count: 8, router: dense}}\n" TRAIN
+             "}\nlayout: {expert_node: 2}\n",
+     "run.yaml:3:23: layout.expert_node: 2 exchanges rows in two hops, but with "
+     "model.experts.router: dense tokens are gathered; want 1 or auto"},
+    {MIXTRAL ", experts: {count: 8, router: dense}}\n" TRAIN
+             "}\nlayout: {expert_chunks: 2}\n",
+     "run.yaml:3:25: layout.expert_chunks: 2 exchanges rows in parts, but with "
+     "model.experts.router: dense tokens are gathered; want 1 or auto"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free}}\n"
              "train: {steps: 4, global_batch: 1048576}\n",
      "run.yaml:1:118: model.experts.bias: counts the tokens of a step, at most 16777216, but "

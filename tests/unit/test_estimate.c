@@ -49,14 +49,15 @@ static void draw_experts(struct sn_config *c, unsigned *r)
                                                   .aux_loss = draw(r, 2) ? 0.01 : 0};
     if (draw(r, 3) == 0)
         c->model.experts.bias = SN_BIAS_LOSS_FREE;
-    else if (draw(r, 3) == 0)
-        c->model.experts.router = SN_ROUTER_SPARSEMIXER;
+    else
+        c->model.experts.router = (enum sn_router)draw(r, 3);
+    bool dense = c->model.experts.router == SN_ROUTER_DENSE;
     c->model.experts.jitter = draw(r, 3) == 0 ? 0.1 : 0;
-    if (draw(r, 3) == 0)
+    if (draw(r, 3) == 0 && !dense)
         c->model.experts.capacity_factor = 1.25;
     l->expert_buffer = 1 + (double)draw(r, 3);
     l->comm_aware_recompute = draw(r, 4) == 0;
-    l->drop_duplicates = draw(r, 3) == 0;
+    l->drop_duplicates = draw(r, 3) == 0 && !dense;
     bool delays = l->schedule == SN_ZERO_BUBBLE; /* which needs ZeRO 0 or 1 */
     bool folds = l->tensor > 1 && l->sequence_parallel && draw(r, 2);
     int own = folds ? l->tensor : 1;

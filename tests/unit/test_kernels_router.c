@@ -1,6 +1,7 @@
 /*
- * ROUTE of a sparsemixer: what kernels/mixer.h specifies, in double; its gradient against
- * differences of the probabilities, and that draws are fair.
+ * Routers other than the k largest. A sparsemixer: what kernels/mixer.h specifies, in double; its
+ * gradient against differences of the probabilities, and that draws are fair. A dense one: softmax,
+ * and the information of tokens and experts, whose gradient is held to differences too.
  */
 #include "kernels/mixer.h"
 #include "tests/lib/kernel_test.h"
@@ -233,8 +234,168 @@ static void draws_belong_to_the_token(void)
     tap_ok(same == n, "draws belong to sample and position, in any layout");
 }
 
+/* --- dense ---------------------------------------------------------------------------------------
+ */
+
+static void softmax(const double *x, double *p)
+{
+    double sum = 0;
+    for (int e = 0; e < E; e++)
+        sum += exp(x[e]);
+    for (int e = 0; e < E; e++)
+        p[e] = exp(x[e]) / sum;
+}
+
+static void dense_weights_are_the_softmax(void)
+{
+    struct kt k = {.magnitude = 1e-3};
+    struct sn_mat *x = kt_in(&k, 0, shape(SN_F32, T, E, 3));
+    k.a.attr.dense = true;
+    kt_out(&k, 0, shape(SN_F32, T, E, 2), SN_WRITE);
+    double *w = kt_ref(&k, 0), row[E];
+    kt_out(&k, 2, shape(SN_F32, 1, E, 0), SN_WRITE);
+    double *counts = kt_ref(&k, 2);
+    for (int64_t r = 0; r < T; r++) {
+        row_of(x, r, row);
+        softmax(row, w + r * E);
+        for (int e = 0; e < E; e++)
+            counts[e] += w[r * E + e];
+    }
+    tap_ok(kt_check(&k, SN_OP_ROUTE, 1e-6), "ROUTE, dense");
+    kt_free(&k);
+}
+
+/* Sums of probabilities of all rows. */
+static void probabilities_of_all(const struct sn_mat *x, double *sums)
+{
+    double row[E], p[E];
+    for (int64_t r = 0; r < T; r++) {
+        row_of(x, r, row);
+        softmax(row, p);
+        for (int e = 0; e < E; e++)
+            sums[e] += p[e];
+    }
+}
+
+/* What row x, whose probabilities `sums` had as `was`, adds: dw p + aux (its part of the
+ * information, and what it changes in that of the mean) + z lse^2. */
+struct dense_objective {
+    const double *dw, *sums, *was;
+    double aux, z;
+};
+
+static double dense_objective(const struct dense_objective *o, const double *x)
+{
+    double p[E], value = 0, sum = 0;
+    softmax(x, p);
+    for (int e = 0; e < E; e++) {
+        double c = o->sums[e] - o->was[e] + p[e];
+        value += o->dw[e] * p[e] + o->aux * (c * log(c / T) - p[e] * log(p[e]));
+        sum += exp(x[e]);
+    }
+    return value + o->z * log(sum) * log(sum);
+}
+
+static void dense_gradient_is_the_slope(enum sn_dtype t, bool losses)
+{
+    struct kt k = {.magnitude = 1e-2, .scalars = step_9};
+    k.a.attr = (struct sn_attr){.dense = true, .aux_loss = 4.0f, .z_loss = 0.25f};
+    struct sn_mat *dw = kt_in(&k, 0, shape(SN_F32, T, E, 1));
+    struct sn_mat *x = kt_in(&k, 1, shape(SN_F32, T, E, 0));
+    struct sn_mat *counts = kt_in(&k, 3, shape(SN_F32, 1, E, 0));
+    double sums[E] = {0}, row[E], was[E], g[E];
+    probabilities_of_all(x, sums);
+    for (int e = 0; e < E; e++)
+        kt_set(counts, 0, e, sums[e]);
+    kt_out(&k, 0, shape(t, T, E, 0), SN_WRITE);
+    double *dx = kt_ref(&k, 0);
+    struct dense_objective o = {g, sums, was, losses ? 4.0 / 20 : 0, losses ? 0.25 / 20 : 0};
+    for (int64_t r = 0; r < T; r++) {
+        row_of(x, r, row);
+        row_of(dw, r, g);
+        softmax(row, was);
+        for (int e = 0; e < E; e++) {
+            double at = row[e], h = 1e-5;
+            row[e] = at + h;
+            double up = dense_objective(&o, row);
+            row[e] = at - h;
+            dx[r * E + e] = (up - dense_objective(&o, row)) / (2 * h);
+            row[e] = at;
+        }
+    }
+    if (!losses)
+        k.a.in[3] = (struct sn_mat){0};
+    tap_ok(kt_check(&k, SN_OP_ROUTE_DX, 1e-4), "ROUTE_DX, dense, to %s %s the losses",
+           sn_dtype_name(t), losses ? "with" : "without");
+    kt_free(&k);
+}
+
+/* H(mean p) - mean H(p) of rows: 0 where all are alike, log n where each has one of n experts. */
+static double information_of(struct kt *k, double *want)
+{
+    struct sn_mat *x = &k->a.in[0];
+    double sums[E] = {0}, row[E], p[E];
+    probabilities_of_all(x, sums);
+    for (int e = 0; e < E; e++)
+        kt_set(&k->a.in[1], 0, e, sums[e]);
+    *want = 0;
+    for (int e = 0; e < E; e++)
+        *want -= sums[e] > 0 ? sums[e] / T * log(sums[e] / T) : 0;
+    for (int64_t r = 0; r < T; r++) {
+        row_of(x, r, row);
+        softmax(row, p);
+        for (int e = 0; e < E; e++)
+            *want += p[e] > 0 ? p[e] * log(p[e]) / T : 0;
+    }
+    k->scalars.balance_sum = 0;
+    k->a.attr.dense = true;
+    return kt_run(k, sn_ops_cpu(), SN_OP_ROUTE_LOSS, 2) ? -k->scalars.balance_sum / T : 99;
+}
+
+static void information_is_measured(void)
+{
+    struct kt k = {0};
+    struct sn_mat *x = kt_in(&k, 0, shape(SN_F32, T, E, 0));
+    kt_in(&k, 1, shape(SN_F32, 1, E, 0));
+    double want, got = information_of(&k, &want);
+    tap_ok(fabs(got - want) < 1e-6, "ROUTE_LOSS, dense: %.8f, want %.8f", got, want);
+    for (int64_t i = 0; i < (int64_t)T * E; i++)
+        kt_set(x, i / E, i % E, (double)(i % E) / 4);
+    tap_ok(fabs(information_of(&k, &want)) < 1e-6, "rows that are alike tell nothing");
+    for (int64_t i = 0; i < (int64_t)T * E; i++)
+        kt_set(x, i / E, i % E, i / E % 16 == i % E ? 200 : 0);
+    got = information_of(&k, &want);
+    tap_ok(fabs(got - log(16)) < 1e-5, "16 experts, each of a sixteenth: log 16 (%.6f)", got);
+    kt_free(&k);
+}
+
+/* The experts here are the fifth to the eighth. */
+static void every_token_has_a_place_at_every_expert_here(void)
+{
+    enum { HERE = 4, ALL = 12 };
+    struct kt k = {0};
+    k.a.attr = (struct sn_attr){.dense = true, .experts = HERE, .member = 1};
+    kt_out(&k, 0, shape(SN_I32, T, ALL, 2), SN_WRITE);
+    double *place = kt_ref(&k, 0);
+    kt_out(&k, 1, shape(SN_I32, 1, HERE + 1, 0), SN_WRITE);
+    double *bounds = kt_ref(&k, 1);
+    for (int64_t r = 0; r < T; r++)
+        for (int e = 0; e < ALL; e++)
+            place[r * ALL + e] = e / HERE == 1 ? (double)(e % HERE * T + r) : -1;
+    for (int e = 0; e <= HERE; e++)
+        bounds[e] = e * T;
+    tap_ok(kt_check(&k, SN_OP_PLACE, 0), "PLACE, dense");
+    kt_free(&k);
+}
+
 int main(void)
 {
+    dense_weights_are_the_softmax();
+    information_is_measured();
+    every_token_has_a_place_at_every_expert_here();
+    for (int t = 0; t < 3; t++)
+        for (int losses = 0; losses < 2; losses++)
+            dense_gradient_is_the_slope((enum sn_dtype[]){SN_F32, SN_BF16, SN_F16}[t], losses);
     for (int choices = 1; choices <= 2; choices++) {
         routing_is_as_specified(choices, 0.6f, true);
         routing_is_as_specified(choices, 0.6f, false);
