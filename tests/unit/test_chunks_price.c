@@ -10,6 +10,7 @@
 #include "tests/lib/tap.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct sn_software software;
@@ -19,13 +20,14 @@ static bool machine_of(struct sn_machine *m, double latency, double bytes_per_s)
 {
     char text[512];
     struct sn_err err;
-    (void)snprintf(text, sizeof(text),
-                   "name: test\n"
-                   "device: {memory: 80GiB, bandwidth: 2.0e12, peak: {bf16: 3.0e14, fp32: 1.0e13}}\n"
-                   "node: {devices: 1}\n"
-                   "links:\n"
-                   "  - {name: net, ranks: 0, latency: %g, device: %g}\n",
-                   latency, bytes_per_s);
+    (void)snprintf(
+        text, sizeof(text),
+        "name: test\n"
+        "device: {memory: 80GiB, bandwidth: 2.0e12, peak: {bf16: 3.0e14, fp32: 1.0e13}}\n"
+        "node: {devices: 1}\n"
+        "links:\n"
+        "  - {name: net, ranks: 0, latency: %g, device: %g}\n",
+        latency, bytes_per_s);
     return tap_ok(sn_machine_parse(m, text, strlen(text), "m.yaml", &err) == SN_OK,
                   "a network of %g bytes/s, %g s", bytes_per_s, latency);
 }
@@ -98,12 +100,69 @@ static void answer_is_the_whole_plans(const char *what, const struct sn_config *
         step[n] = planned(c, m, n, &err);
         best = step[n] < step[best] ? n : best;
     }
-    tap_ok(x.n > 0 && step[1] > 0 && x.n == best, "%s: %d chunks, the whole model is planned "
-           "fastest with %d %s", what, x.n, best, err.text);
+    tap_ok(x.n > 0 && step[1] > 0 && x.n == best,
+           "%s: %d chunks, the whole model is planned "
+           "fastest with %d %s",
+           what, x.n, best, err.text);
     double gain = x.n > 0 ? x.seconds[1] / x.seconds[x.n] : 0;
     tap_ok(pays ? x.n > 1 && gain > 1.1 : x.n == 1,
            "%s: a layer's step takes %.4g ms all at once, %.4g, %.4g and %.4g in 2, 4 and 8 chunks",
            what, 1e3 * x.seconds[1], 1e3 * x.seconds[2], 1e3 * x.seconds[4], 1e3 * x.seconds[8]);
+}
+
+/* --- tokens split over tensor ranks --------------------------------------------------------------
+ */
+
+/* Two devices of a node, in a file that the run file names. */
+static bool machine_file(struct sn_machine *m, struct sn_config *c, const char *links)
+{
+    char path[] = "/tmp/sennit-chunks-XXXXXX";
+    struct sn_err err = {0};
+    int fd = mkstemp(path);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!f)
+        return tap_ok(false, "a machine file is written");
+    (void)fprintf(f,
+                  "name: test\n"
+                  "device: {memory: 80GiB, bandwidth: 2.0e12, peak: {bf16: 3.0e14}}\n"
+                  "node: {devices: 2}\n"
+                  "links:\n%s",
+                  links);
+    (void)fclose(f);
+    (void)snprintf(c->machine.file, sizeof(c->machine.file), "%s", path);
+    c->machine.memory_fraction = 1;
+    return tap_ok(sn_machine_load(m, path, &err) == SN_OK, "the machine is read %s", err.text);
+}
+
+static void tokens_go_the_cheaper_way(const char *what, const char *links,
+                                      enum sn_expert_tokens want)
+{
+    struct sn_machine m = {0};
+    struct sn_config c = config_of(2048);
+    struct sn_err err = {0};
+    c.train.global_batch = 4;
+    c.layout.data = c.layout.expert = 4;
+    c.layout.tensor = 2;
+    c.layout.sequence_parallel = true;
+    c.layout.drop_duplicates = true;
+    c.layout.expert_chunks = 1;
+    if (!machine_file(&m, &c, links))
+        return;
+    double gathered = planned(&c, &m, 1, &err);
+    c.layout.expert_tokens = SN_TOKENS_SPLIT;
+    double split = planned(&c, &m, 1, &err);
+    enum sn_expert_tokens best = split < gathered ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
+    c.layout.expert_tokens = SN_TOKENS_AUTO;
+    tap_ok(sn_chunks_resolve(&c, &err) == SN_OK && c.layout.expert_tokens == best && best == want,
+           "%s: auto has tokens %s (the whole model: gathered %.4g ms, split %.4g ms) %s", what,
+           c.layout.expert_tokens == SN_TOKENS_SPLIT ? "split" : "gathered", 1e3 * gathered,
+           1e3 * split, err.text);
+    (void)remove(c.machine.file);
+    c.machine.file[0] = 0;
+    c.layout.expert_tokens = SN_TOKENS_AUTO;
+    tap_ok(sn_chunks_resolve(&c, &err) == SN_OK && c.layout.expert_tokens == SN_TOKENS_GATHERED,
+           "and without a machine gathered");
+    sn_machine_fini(&m);
 }
 
 int main(void)
@@ -120,6 +179,13 @@ int main(void)
     answer_is_the_whole_plans("all computed again", &longer, &even, true);
     longer.layout.expert_node = 4;
     answer_is_the_whole_plans("and in two hops", &longer, &even, true);
+    tokens_go_the_cheaper_way("slow links between nodes",
+                              "  - {name: node, ranks: 2, latency: 1e-6, device: 3.0e11}\n"
+                              "  - {name: net, ranks: 0, latency: 1e-6, device: 2.0e9}\n",
+                              SN_TOKENS_GATHERED);
+    tokens_go_the_cheaper_way("one network, dear phases",
+                              "  - {name: net, ranks: 0, latency: 1e-4, device: 5.0e10}\n",
+                              SN_TOKENS_SPLIT);
     struct sn_config c = config_of(4096);
     struct sn_err err = {0};
     c.layout.expert_chunks = 3;
