@@ -28,6 +28,9 @@ like "without a GPU for PyTorch: in the report, too" "$(cat "$tmp/none")" '^- no
 run env SN_PLUGIN="$fake" TORCH_PYTHON="$tmp/python" SAYS="PyTorch 9" tests/gpu/torch "$tmp/right" --small
 is "with points that are right: it ends well" "$rc" 0
 like "with points that are right: they are counted" "$(cat "$tmp/right")" '^- a small llama: 1 right, 0 wrong, exit 0'
+run env SN_PLUGIN="$fake" TORCH_PYTHON="$tmp/python" SAYS="PyTorch 9" tests/gpu/torch "$tmp/part" --small llama
+is "a part: it ends well" "$rc" 0
+is "a part: and it alone" "$(grep -c ' right, ' "$tmp/part")$(grep -c '^- a small llama: ' "$tmp/part")" 11
 run env SN_PLUGIN="$fake" TORCH_PYTHON="$tmp/python" SAYS="PyTorch 9" POINT="not ok" COMPARED=1 tests/gpu/torch "$tmp/wrong" --small
 is "with a point that is wrong: exit 1" "$rc" 1
 like "with a point that is wrong: the report has it" "$(cat "$tmp/wrong")" '^- a small gpt2: 0 right, 1 wrong, exit 1'
