@@ -226,6 +226,7 @@ static void a_file_keeps_what_was_measured(void)
     struct sn_str text = {0}, again = {0};
     struct sn_err err = {0};
     m.device.memory = 1 << 30;
+    m.device.fp8.most = 1;
     (void)sn_links_add(&m.level[0].measured, (struct sn_measured_link){SN_SEND, 2, 256, 1.5e-5},
                        &err);
     (void)sn_links_add(&m.level[0].measured,
