@@ -46,7 +46,7 @@ static void accuse(const struct sn_engine *e, const struct sn_ring_view *v, cons
         (void)snprintf(text + n, room - (size_t)n, "; its process %d is gone", v->pid);
 }
 
-/* Who stops is still long before those who wait for it. Clocks of other hosts do not compare. */
+/* Who is late in a collective has done nothing since. Clocks of other hosts do not compare. */
 static bool may_cause(const struct sn_ring_view *next, const struct sn_ring_view *v)
 {
     return !next->is_here || !v->is_here || sn_ring_last_time(next) <= sn_ring_last_time(v);
@@ -167,7 +167,7 @@ static int step_to_cause(struct sn_engine *e, struct sn_ring_view *v)
     if (!w || w->group >= SN_NGROUPS)
         return -1;
     if (w->peer >= 0) {
-        if (sn_ring_read(&next, folder, w->peer, NULL) != SN_OK || !may_cause(&next, v))
+        if (sn_ring_read(&next, folder, w->peer, NULL) != SN_OK)
             return -1;
         *v = next;
         return v->rank;
@@ -176,7 +176,7 @@ static int step_to_cause(struct sn_engine *e, struct sn_ring_view *v)
     for (int i = 0; i < sn_group_size(&e->grid, v->rank, q); i++) {
         int rank = sn_group_member(&e->grid, v->rank, q, i);
         if (rank == v->rank || sn_ring_read(&next, folder, rank, NULL) != SN_OK ||
-            next.posted[q] >= w->number || !may_cause(&next, v))
+            next.posted[q] >= w->number)
             continue;
         *v = next;
         return rank;
