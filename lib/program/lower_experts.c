@@ -155,7 +155,15 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
     op->acc[0] = SN_ACC_FIRST_WRITES;
 }
 
-static int place(struct sn_emit *e, const struct sn_node *n, int choice)
+/* Attributes that say which tokens are here: those of the token, whichever ranks route it. */
+static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n)
+{
+    struct sn_attr a = sn_localised(e, n);
+    a.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
+    return a;
+}
+
+static void place(struct sn_emit *e, const struct sn_node *n, int choice)
 {
     struct sn_program *p = e->p;
     int all = n->attr.capacity > 0 ? sn_choices_gather(e, choice, n->point) : choice;
@@ -163,7 +171,7 @@ static int place(struct sn_emit *e, const struct sn_node *n, int choice)
     r->place = temp(e, SN_I32, tokens(e), e->job->config->model.experts.top_k, n->point, "place");
     r->bounds = temp(e, SN_I32, 1, n->attr.experts + 1, n->point, "bounds");
     struct sn_op *op = sn_op_add(p, SN_OP_PLACE, "%s", n->point);
-    struct sn_attr at = sn_localised(e, n);
+    struct sn_attr at = of_tokens(e, n);
     op->in[0] = sn_view_all(p, choice);
     op->in[1] = all == choice ? sn_no_view : sn_view_all(p, all);
     op->out[0] = sn_view_all(p, r->place);
@@ -174,16 +182,7 @@ static int place(struct sn_emit *e, const struct sn_node *n, int choice)
     op->attr.context = at.context;
     op->attr.context_rank = at.context_rank;
     op->attr.zigzag = at.zigzag;
-    op->attr.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
-    return r->place;
-}
-
-/* Attributes of what draws numbers for tokens: those of the token, whichever ranks route it. */
-static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n)
-{
-    struct sn_attr a = sn_localised(e, n);
-    a.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
-    return a;
+    op->attr.row0 = at.row0;
 }
 
 /* Noise on what the router sees, in training alone; the experts see x. */
@@ -243,7 +242,7 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     set_needs(e, logits, trains);
     int choice = route(e, n, logits);
     if (choice >= 0)
-        (void)place(e, n, choice);
+        place(e, n, choice);
     e->value[n->out] = (struct sn_value_place){e->routes.w, sn_experts_taken(e), e->routes.w};
 }
 
