@@ -87,9 +87,11 @@ EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@600)
-# What a run of tests costs, @seconds where the runner's limit of 120 is too short.
+# What a run of tests costs, @seconds where the runner's limit of 240 is too short. The longest first: programs
+# before -- run beside each other.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
 STATIC   := $(if $(SAN),,tests/lint tests/docs)
+ALONE     = $(shell grep -l '^. Runs alone: ' $(CLI))
 
 all: $(if $(MPI_LIBS),,need) $(BINS) $(PLUGIN) ## Build every binary into build/bin (the default)
 need:
@@ -245,7 +247,8 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
 run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(PLUGIN)
-	$(runner) $(UNIT) $(FUZZ) $(MPIRUNS) $(CLI:=@1200) $(EMULRUN) tests/gpu/sm70.sh@1800 $(STATIC)
+	$(runner) $(EMULRUN) $(patsubst %,%@1200,$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
+	    -- $(MPIRUNS) $(ALONE:=@1200)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
 
@@ -286,7 +289,7 @@ run-docs: $(BINS)
 check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
 run-equiv: $(BINS) $(BUILD)/tests/unit/test_logits
-	$(runner) $(addsuffix @1800,$(wildcard tests/equiv/*.sh))
+	$(runner) -- $(addsuffix @1800,$(wildcard tests/equiv/*.sh))
 
 check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
 	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) run-cluster

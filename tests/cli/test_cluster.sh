@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_cluster.sh - on a real Slurm: submitted, preempted, requeued, resumed, and no bit is different.
 # The long rest is `make check-cluster`.
+# Runs alone: this host is all nodes of a Slurm.
 # shellcheck disable=SC2034,SC2154
 . tests/lib/tap.sh
 . tests/lib/train.sh

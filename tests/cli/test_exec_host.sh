@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_exec_host.sh - sennit-run exec on this host, under a real mpirun: it trains, and what happens
 # to ranks, to itself and by signals ends as it should; losses stay those of a run left alone.
+# Runs alone: silence ends a run.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

@@ -1,5 +1,6 @@
 #!/bin/sh
 # test_hang.sh - a rank that stops, fails or dies: everybody ends within seconds, the culprit is named.
+# Runs alone: silence ends a run.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

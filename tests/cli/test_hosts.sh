@@ -1,5 +1,6 @@
 #!/bin/sh
 # test_hosts.sh - tests/bench/pace/netns.sh: ranks in network namespaces are ranks on several hosts.
+# Runs alone: it makes hosts of network namespaces.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_kill.sh - kill -9 at random moments of runs that save after every step: each start goes on
 # from the newest whole checkpoint, and all steps are bit for bit those of a run that nobody killed.
+# Runs alone: it kills at chosen times.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

@@ -1,5 +1,6 @@
 #!/bin/sh
 # test_leave.sh - how a run ends: on request, by divergence, by bad input; and what it leaves.
+# Runs alone: signals come at chosen times.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

@@ -1,5 +1,6 @@
 #!/bin/sh
 # test_pace.sh - --pace: planned time passes asleep, communication is real, nothing is touched.
+# Runs alone: it measures time.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

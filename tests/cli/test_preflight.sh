@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_preflight.sh - sennit-train --preflight: well nodes pass, a rank that stands still is named with
 # its host, a full disk is nobody's fault.
+# Runs alone: it looks for slow ranks.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

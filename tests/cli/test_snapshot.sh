@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_snapshot.sh - ranks and hosts are killed; the run goes on from the memory of those that are left,
 # at most one finished step is done again, and losses are those of a run that nobody killed.
+# Runs alone: silence ends a run.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 
