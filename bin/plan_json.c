@@ -2,6 +2,21 @@
 
 #include "bin/plan_print.h"
 
+/* Experts that are cut over fewer ranks than all else. */
+static void json_experts(struct sn_str *out, const struct sn_layout_config *l)
+{
+    bool fewer = l->expert_tensor > 0 && l->expert_tensor < l->tensor;
+    if (fewer)
+        sn_str_add(out, "\"expert_tensor\": %d, ", l->expert_tensor);
+    if (l->expert > 1 || (fewer && l->expert_tensor > 1))
+        sn_str_add(out, "\"expert_node\": %d, \"expert_chunks\": %d, ",
+                   l->expert_node > 1 ? l->expert_node : 1,
+                   l->expert_chunks > 1 ? l->expert_chunks : 1);
+    if (l->expert > 1 && l->tensor > 1)
+        sn_str_add(out, "\"expert_tokens\": \"%s\", ",
+                   fewer || l->expert_tokens == SN_TOKENS_SPLIT ? "split" : "gathered");
+}
+
 static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
 {
     static const char *const schedule[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
@@ -16,15 +31,7 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
                l->virtual_stages, l->sequence_parallel ? "true" : "false", schedule[l->schedule],
                recompute[l->recompute], l->zero,
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
-    if (l->expert_tensor == 1 && l->tensor > 1)
-        sn_str_add(out, "\"expert_tensor\": 1, ");
-    if (l->expert > 1)
-        sn_str_add(out, "\"expert_node\": %d, \"expert_chunks\": %d, ",
-                   l->expert_node > 1 ? l->expert_node : 1,
-                   l->expert_chunks > 1 ? l->expert_chunks : 1);
-    if (l->expert > 1 && l->tensor > 1)
-        sn_str_add(out, "\"expert_tokens\": \"%s\", ",
-                   l->expert_tokens == SN_TOKENS_SPLIT ? "split" : "gathered");
+    json_experts(out, l);
     sn_str_add(out, "\"split\": %s", l->n_split ? "[" : "\"auto\"");
     for (int i = 0; i < l->n_split; i++)
         sn_str_add(out, "%s%d", i ? ", " : "", l->split[i]);

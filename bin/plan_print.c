@@ -140,7 +140,7 @@ static void text_hops(const struct sn_plan_report *r)
     const struct sn_layout_config *l = &j->config->layout;
     struct sn_hops h;
     char one[16], two[16];
-    if (l->expert <= 1)
+    if (sn_config_expert_members(j->config) == 1)
         return;
     sn_hops_choose(&h, j->config, &j->grid, r->pricer->machine, r->pricer->software);
     (void)duration(one, h.one);
@@ -163,7 +163,8 @@ static void text_chunks(const struct sn_plan_report *r)
     struct sn_chunks c;
     struct sn_err err;
     char now[16], other[16];
-    struct sn_config *open = j->config->layout.expert > 1 ? sn_alloc(sizeof(*open)) : NULL;
+    bool exchanges = sn_config_expert_members(j->config) > 1;
+    struct sn_config *open = exchanges ? sn_alloc(sizeof(*open)) : NULL;
     if (!open)
         return;
     *open = *j->config;
@@ -197,6 +198,8 @@ static void text_plan(const struct sn_plan_report *r)
                  c->layout.micro_batch, p->micros);
     if (c->layout.expert > 1)
         (void)printf("; experts shared out over %d", c->layout.expert);
+    if (c->layout.expert_tensor > 0 && c->layout.expert_tensor < c->layout.tensor)
+        (void)printf("; each expert over %d of the tensor ranks", c->layout.expert_tensor);
     (void)printf("\n");
     text_hops(r);
     text_chunks(r);
@@ -236,12 +239,6 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
 enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, struct sn_err *err)
 {
     struct sn_str text = {0};
-    if (s->job[0]->config->layout.expert_tokens != SN_TOKENS_GATHERED)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: layout.expert_tokens: --activations does not know slices of experts to "
-                       "which tensor ranks send tokens of their own; leave it out, or see the "
-                       "buffers of --explain",
-                       s->job[0]->config->path);
     sn_str_add(&text, "%s", json ? "{\"activations\": [" : "");
     for (int i = 0; i < s->n; i++) {
         sn_str_add(&text, "%s", i == 0 ? "" : json ? ", " : "\n");

@@ -99,6 +99,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, ", experts over %d", l->expert);
     if (l->expert_tensor == 1 && l->tensor > 1)
         sn_str_add(out, ", whole experts");
+    else if (l->expert_tensor > 0 && l->expert_tensor < l->tensor)
+        sn_str_add(out, ", each expert over %d", l->expert_tensor);
     if (l->expert > 1 && l->expert_node > 1)
         sn_str_add(out, " in two hops (%d on a node)", l->expert_node);
     if (l->expert > 1 && l->tensor > 1 && l->expert_tokens == SN_TOKENS_SPLIT)

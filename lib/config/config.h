@@ -118,9 +118,10 @@ struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
     int tensor, pipeline, context;
     int expert;        /* ranks that share the experts out */
-    int expert_tensor; /* ranks that share an expert's matrices: 1, or 0 or tensor: tensor */
-    enum sn_expert_tokens expert_tokens; /* over tensor ranks, where a router sees them; auto: by
-                                            price (lib/plan/chunks.h), and gathered */
+    int expert_tensor; /* ranks that share an expert's matrices: a divisor of tensor; 0: tensor */
+    enum sn_expert_tokens expert_tokens; /* over tensor ranks, where a router sees them, if
+                                            expert_tensor is tensor; auto: by price
+                                            (lib/plan/chunks.h), and gathered */
     bool drop_duplicates;                /* tensor ranks share the rows that they exchange */
     int expert_node;   /* ranks of an expert group that exchange among themselves first; 1: all with
                           all at once; 0: by price (lib/plan/hops.h) */
@@ -268,10 +269,14 @@ void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);
 uint64_t sn_config_hash(const struct sn_config *c);
 
 const char *sn_family_name(enum sn_family f);
-/* Tensor ranks that have tokens of their own for the experts (layout.expert_tensor 1); else 1. */
+/* Tensor ranks that route tokens of their own, because experts are cut over fewer of them
+ * (layout.expert_tensor) or the run file says so (expert_tokens: split); else 1: all route the same
+ * tokens. */
 int sn_config_fold(const struct sn_config *c);
-/* Slices of each expert to which a token that is routed by one of them goes: 1, or the tensor ranks
- * (layout.expert_tokens: split). */
+/* Ranks with slices of an expert to which a token that is routed by one of them goes: expert_tensor
+ * where tensor ranks have tokens of their own; else 1. */
 int sn_config_slices(const struct sn_config *c);
+/* Ranks that exchange tokens for experts: layout.expert of them for each slice. */
+int sn_config_expert_members(const struct sn_config *c);
 
 #endif

@@ -93,17 +93,17 @@ static enum sn_status check_given(const struct sn_config *c, int ranks, struct s
 static enum sn_status check_experts(const struct sn_config *c, struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
-    int fold = sn_config_fold(c) / sn_config_slices(c);
-    int64_t replicas = (int64_t)l->data * l->context * fold;
+    int slices = sn_config_slices(c), blocks = sn_config_fold(c) / slices;
+    int64_t replicas = (int64_t)l->data * l->context * blocks;
     char near[SN_NEAR_SIZE];
     if (l->expert <= 1 || replicas % l->expert == 0)
         return SN_OK;
-    if (fold > 1)
+    if (blocks > 1)
         return sn_fail(err, SN_EINPUT,
-                       "%s: layout.expert: %d does not divide data x tensor x context (%d x %d x "
+                       "%s: layout.expert: %d does not divide data x %s x context (%d x %d x "
                        "%d); nearest that do: %s",
-                       c->path, l->expert, l->data, l->tensor, l->context,
-                       sn_near_divisors(near, replicas, l->expert));
+                       c->path, l->expert, slices > 1 ? "tensor / expert_tensor" : "tensor",
+                       l->data, blocks, l->context, sn_near_divisors(near, replicas, l->expert));
     return sn_fail(err, SN_EINPUT,
                    "%s: layout.expert: %d does not divide data x context (%d x %d); nearest that "
                    "do: %s",

@@ -157,10 +157,6 @@ static enum sn_status dense_exchanges_nothing(const struct sn_config *c,
                                 "%d exchanges rows in two hops, but with model.experts.router: "
                                 "dense tokens are gathered; want 1 or auto",
                                 c->layout.expert_node);
-    if (sn_config_slices(c) > 1)
-        return sn_settings_fail(s, "layout.expert_tokens", err,
-                                "split exchanges rows with all slices of experts, but with "
-                                "model.experts.router: dense tokens are gathered; want gathered");
     if (c->layout.expert_chunks > 1)
         return sn_settings_fail(s, "layout.expert_chunks", err,
                                 "%d exchanges rows in parts, but with model.experts.router: dense "
@@ -171,6 +167,19 @@ static enum sn_status dense_exchanges_nothing(const struct sn_config *c,
     return sn_settings_fail(s, "layout.drop_duplicates", err,
                             "true drops copies of rows that are exchanged, but with "
                             "model.experts.router: dense tokens are gathered; want false");
+}
+
+static enum sn_status exchange_fits_zero_bubble(const struct sn_config *c,
+                                                const struct sn_settings *s, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    bool shared_out = l->expert > 1;
+    if (l->schedule != SN_ZERO_BUBBLE || l->zero < 2 || sn_config_expert_members(c) == 1)
+        return SN_OK;
+    return sn_settings_fail(s, shared_out ? "layout.expert" : "layout.expert_tensor", err,
+                            "%d with schedule zero-bubble and zero %d is not built yet; use 1, "
+                            "zero 0 or 1, or 1f1b",
+                            shared_out ? l->expert : l->expert_tensor, l->zero);
 }
 
 /* Experts are shared out over the replicas: those of one sequence, then those of others. */
@@ -195,11 +204,6 @@ static enum sn_status experts_are_shared_out(const struct sn_config *c, const st
                                 "%d does not divide layout.expert (%d) among several nodes; want a "
                                 "smaller divisor of it, 1 for one exchange, or auto",
                                 l->expert_node, l->expert);
-    if (l->schedule == SN_ZERO_BUBBLE && l->zero >= 2)
-        return sn_settings_fail(s, "layout.expert", err,
-                                "%d with schedule zero-bubble and zero %d is not built yet; use 1, "
-                                "zero 0 or 1, or 1f1b",
-                                l->expert, l->zero);
     for (int i = 0; i < l->n_axis_order; i++) /* without the expert axis */
         at[l->axis_order[i]] = l->axis_order[i] == SN_ORDER_EXPERT ? n : n++;
     if (l->context > 1 && at[SN_ORDER_DATA_AXIS] != at[SN_ORDER_CONTEXT] + 1)
@@ -210,17 +214,28 @@ static enum sn_status experts_are_shared_out(const struct sn_config *c, const st
     return SN_OK;
 }
 
-int sn_config_slices(const struct sn_config *c)
+/* Ranks that share an expert's matrices. */
+static int expert_tensor(const struct sn_layout_config *l)
 {
-    const struct sn_layout_config *l = &c->layout;
-    bool split = l->expert_tokens == SN_TOKENS_SPLIT && c->model.experts.count > 0;
-    return split && l->expert > 1 ? l->tensor : 1;
+    return l->expert_tensor > 0 ? l->expert_tensor : l->tensor;
 }
 
 int sn_config_fold(const struct sn_config *c)
 {
-    bool whole = c->layout.expert_tensor == 1 && c->model.experts.count > 0;
-    return whole ? c->layout.tensor : sn_config_slices(c);
+    const struct sn_layout_config *l = &c->layout;
+    bool split = l->expert_tokens == SN_TOKENS_SPLIT && l->expert > 1;
+    bool own = split || expert_tensor(l) < l->tensor;
+    return own && c->model.experts.count > 0 ? l->tensor : 1;
+}
+
+int sn_config_slices(const struct sn_config *c)
+{
+    return sn_config_fold(c) > 1 ? expert_tensor(&c->layout) : 1;
+}
+
+int sn_config_expert_members(const struct sn_config *c)
+{
+    return c->layout.expert * sn_config_slices(c);
 }
 
 /* Numbers of the ranks that have tokens of their own have no gaps: tensor, context, data. */
@@ -247,60 +262,45 @@ static enum sn_status expert_tensor_fits(const struct sn_config *c, const struct
 {
     static const char key[] = "layout.expert_tensor";
     const struct sn_layout_config *l = &c->layout;
-    if (l->expert_tensor == 0 || l->expert_tensor == l->tensor)
-        return SN_OK;
-    if (l->expert_tensor != 1)
+    int cut = expert_tensor(l);
+    char near[SN_NEAR_SIZE];
+    if (l->tensor % cut != 0)
         return sn_settings_fail(s, key, err,
-                                "%d is neither 1 nor layout.tensor (%d), which is not built yet; "
-                                "use one of the two",
-                                l->expert_tensor, l->tensor);
-    if (c->model.experts.count == 0)
-        return sn_settings_fail(s, key, err,
-                                "1 needs a model with experts (model.experts.count); leave it out");
-    if (!l->sequence_parallel)
-        return sn_settings_fail(s, key, err,
-                                "1 needs sequence_parallel: true, by which tensor ranks (%d) have "
-                                "tokens of their own",
-                                l->tensor);
-    if (!token_ranks_are_neighbours(l))
-        return sn_settings_fail(s, "layout.axis_order", err,
-                                "experts are shared out over tensor, context and data "
-                                "(layout.expert_tensor: 1); name these in this order, one right "
-                                "after the other");
+                                "%d does not divide layout.tensor (%d); nearest that do: %s", cut,
+                                l->tensor, sn_near_divisors(near, l->tensor, cut));
+    if (cut < l->tensor && c->model.experts.count == 0)
+        return sn_settings_fail(
+            s, key, err, "%d needs a model with experts (model.experts.count); leave it out", cut);
     return SN_OK;
 }
 
-static enum sn_status expert_tokens_fit(const struct sn_config *c, const struct sn_settings *s,
-                                        struct sn_err *err)
+/* Experts whose tokens are routed by the tensor rank that has them. */
+static enum sn_status own_tokens_fit(const struct sn_config *c, const struct sn_settings *s,
+                                     struct sn_err *err)
 {
-    static const char key[] = "layout.expert_tokens";
     const struct sn_layout_config *l = &c->layout;
-    int expert = -1, data = -1;
-    if (sn_config_slices(c) == 1)
+    bool fewer = expert_tensor(l) < l->tensor;
+    const char *key = fewer ? "layout.expert_tensor" : "layout.expert_tokens";
+    char value[16] = "split";
+    if (sn_config_fold(c) == 1)
         return SN_OK;
-    if (l->expert_tensor == 1)
-        return sn_settings_fail(s, key, err,
-                                "split needs experts that are cut over tensor ranks, but "
-                                "layout.expert_tensor is 1; leave one of the two out");
+    if (fewer)
+        (void)snprintf(value, sizeof(value), "%d", l->expert_tensor);
     if (!l->sequence_parallel)
         return sn_settings_fail(s, key, err,
-                                "split needs sequence_parallel: true, by which tensor ranks (%d) "
-                                "have tokens of their own",
-                                l->tensor);
-    if (l->expert_node > 1)
+                                "%s needs sequence_parallel: true, by which tensor ranks (%d) have "
+                                "tokens of their own",
+                                value, l->tensor);
+    if (l->expert_node > 1 && l->expert > 1 && sn_config_slices(c) > 1)
         return sn_settings_fail(s, "layout.expert_node", err,
-                                "%d hops by way of ranks that hold other slices of experts "
-                                "(layout.expert_tokens: split), which is not built yet; use 1",
-                                l->expert_node);
-    for (int i = 0; i < l->n_axis_order; i++) {
-        expert = l->axis_order[i] == SN_ORDER_EXPERT ? i : expert;
-        data = l->axis_order[i] == SN_ORDER_DATA_AXIS ? i : data;
-    }
-    if (!token_ranks_are_neighbours(l) || expert > data)
+                                "%d hops by way of ranks that hold other slices of experts (%s: "
+                                "%s), which is not built yet; use 1",
+                                l->expert_node, key, value);
+    if (!token_ranks_are_neighbours(l))
         return sn_settings_fail(s, "layout.axis_order", err,
-                                "experts are shared out over tensor, context and data "
-                                "(layout.expert_tokens: split); name these in this order, one "
-                                "right after the other, and expert before data");
+                                "experts are shared out over tensor, context and data (%s: %s); "
+                                "name these in this order, one right after the other",
+                                key, value);
     return SN_OK;
 }
 
@@ -436,11 +436,22 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
                                struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        ranks_are_countable,   tensor_divides_heads,        context_divides,
-        tensor_divides_tokens, experts_are_shared_out,      expert_tensor_fits,
-        expert_tokens_fit,     tile_is_whole_blocks,        gradients_fit_zero,
-        stages_have_layers,    virtual_stages_interleave,   micro_batches_interleave,
-        split_covers_layers,   shared_layers_stay_together, dense_exchanges_nothing,
+        ranks_are_countable,
+        tensor_divides_heads,
+        context_divides,
+        tensor_divides_tokens,
+        expert_tensor_fits,
+        experts_are_shared_out,
+        own_tokens_fit,
+        tile_is_whole_blocks,
+        gradients_fit_zero,
+        stages_have_layers,
+        virtual_stages_interleave,
+        micro_batches_interleave,
+        split_covers_layers,
+        shared_layers_stay_together,
+        dense_exchanges_nothing,
+        exchange_fits_zero_bubble,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

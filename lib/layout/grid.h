@@ -34,8 +34,8 @@ enum sn_group {
     SN_GROUP_KV,      /* tensor ranks that hold the same key and value heads */
     SN_GROUP_TIED,    /* first and last pipeline stage: both copies of a tied embedding */
     SN_GROUP_EXPERT,  /* replicas that share the experts: between them they hold each one once;
-                         with fold these are replicas x tensor, member = replica x T + tensor; they
-                         may hold slices, of each expert one after the other */
+                         with fold these are replicas x tensor, member = replica x T + tensor; if
+                         u of them share each expert, member m has slice m % u of those of m / u */
     SN_GROUP_EXPERT_DATA, /* replicas that hold the same experts */
     SN_GROUP_EXPERT_NODE, /* members of an EXPERT group on one node, and */
     SN_GROUP_EXPERT_RAIL, /* those with the same place on each node; 1 where exchanges are flat */

@@ -36,7 +36,7 @@
  * c - 1 of e T (g - q)), expert.x of other ranks' tokens.
  *
  * A layer with experts has no up and act, but (E experts, k of them for a token, P ranks that share
- * them out; R = T k rows at the experts, with capacity what fits; W = expert_buffer R, at most P R)
+ * them out; R = T k rows at the experts, with capacity what fits)
  *
  *   logits       4 T E     router's, fp32; dropped by full, as are the next three
  *   w, choice    4 T k     each
@@ -49,12 +49,14 @@
  *   expert.act   e R f     dropped by selective too
  *   expert.y     e R D     what the experts gave; dropped by full
  *
- *   expert_tensor 1: T is T / t in these rows, but of choice.all, and f is whole; the norm before
- *   the experts is norm.slice, e T / t D, which nobody gathers but for shared experts
+ *   Where tensor ranks route tokens of their own: T is T / t in these rows, but of choice.all, and
+ * f is ceil(F / u), for u ranks that share each expert (expert_tensor); the norm before the experts
+ *   is norm.slice, e T / t D, which nobody gathers but for shared experts. Else u is 1 below
  *
- *   P > 1: rows are W, not R, but of expert.y, which is what came back and is never dropped;
- *   arrivals and bounds.all, 4 P (E + 1), which is never dropped either, instead of bounds.
- *   In C chunks: C times arrivals and expert.*, each of (W + P (C - 1)) / C rows, at most W
+ *   M = P u > 1: rows are W = expert_buffer u R, at most M R, not R, but of expert.y, which is what
+ *   came back, summed, and is never dropped; arrivals, 4 (u E + 1), and bounds.all, 4 M (E + 1),
+ *   which is never dropped either, instead of bounds.
+ *   In C chunks: C times arrivals and expert.*, each of (W + M (C - 1)) / C rows, at most W
  *
  * A part also keeps
  *

@@ -28,8 +28,8 @@ static void dense_router(const struct letters *l)
     r.name = "logits";
     routing(l, r);
     r.name = "w";
-    r.rows = l->P * l->U;
-    r.sent = l->P > 1;
+    r.rows = l->M * l->U;
+    r.sent = l->M > 1;
     routing(l, r);
     r.name = "place";
     r.sent = false;
@@ -46,8 +46,8 @@ static void dense_router(const struct letters *l)
     routing(l, r);
     sn_kept_add(
         l, (struct tensor){.name = "expert.tokens",
-                           .copies = l->P > 1 && (l->selective || (l->full && l->aware)) ? l->m : 0,
-                           .rows = l->P * l->U,
+                           .copies = l->M > 1 && (l->selective || (l->full && l->aware)) ? l->m : 0,
+                           .rows = l->M * l->U,
                            .cols = l->D,
                            .why = 1u << SN_WHY_EXPERTS});
 }
@@ -73,10 +73,10 @@ static void router(const struct letters *l)
         all.sent = true;
         routing(l, all);
     }
-    r.name = l->P > 1 ? "arrivals" : "bounds";
+    r.name = l->M > 1 ? "arrivals" : "bounds";
     r.copies = l->m * l->C;
     r.rows = 1;
-    r.cols = l->E + 1;
+    r.cols = l->M * (l->E / l->P) + 1;
     r.delayed = true;
     routing(l, r);
     r.name = "counts";
@@ -85,15 +85,15 @@ static void router(const struct letters *l)
     r.dropped = ANYWAY;
     routing(l, r);
     r.name = "bounds.all";
-    r.copies = l->P > 1 ? l->m : 0;
-    r.rows = l->P;
+    r.copies = l->M > 1 ? l->m : 0;
+    r.rows = l->M;
     r.cols = l->E + 1;
     routing(l, r);
 }
 
 static void matrices(const struct letters *l)
 {
-    bool travel = l->P > 1 && !l->dense;
+    bool travel = l->M > 1 && !l->dense;
     struct tensor x = {.name = "expert.x",
                        .copies = l->m * l->C,
                        .rows = l->W,
@@ -104,7 +104,7 @@ static void matrices(const struct letters *l)
                        .why = 1u << SN_WHY_EXPERTS};
     sn_kept_add(l, x);
     x.sent = false;
-    int64_t f = sn_slice_of(l->config->model.ffn, l->fold > 1 ? 1 : l->t, 0).padded;
+    int64_t f = sn_slice_of(l->config->model.ffn, l->u, 0).padded;
     x.name = "expert.up";
     x.cols = 2 * f;
     x.dropped = UNLESS_FULL;
@@ -151,9 +151,11 @@ void sn_letters_of_experts(struct letters *l)
     l->dense = x->router == SN_ROUTER_DENSE;
     l->k = l->dense ? x->count : x->top_k;
     l->P = y->expert;
+    l->M = sn_config_expert_members(l->config);
     l->fold = sn_config_fold(l->config);
+    l->u = l->fold > 1 ? sn_config_slices(l->config) : l->t;
     l->U = l->T / l->fold;
-    l->R = l->U * l->k;
+    l->R = l->U * l->k * (l->dense ? l->M / l->P : 1);
     if (x->capacity_factor > 0) {
         double each = ceil(x->capacity_factor * l->config->model.seq * x->top_k / x->count);
         int64_t room = (int64_t)y->micro_batch * l->E * (int64_t)each;
@@ -161,10 +163,11 @@ void sn_letters_of_experts(struct letters *l)
     }
     l->W = l->R;
     l->C = 1;
-    if (l->P > 1 && !l->dense) {
-        int64_t room = (int64_t)(y->expert_buffer * (double)l->R), most = l->P * l->R;
+    if (l->M > 1 && !l->dense) {
+        int64_t rows = l->R * (l->M / l->P), most = l->M * l->R;
+        int64_t room = (int64_t)(y->expert_buffer * (double)rows);
         room = room < 1 ? 1 : room < most ? room : most;
         l->C = y->expert_chunks > 1 ? y->expert_chunks : 1;
-        l->W = sn_exchange_chunk_most(room, (int)l->P, l->C);
+        l->W = sn_exchange_chunk_most(room, (int)l->M, l->C);
     }
 }

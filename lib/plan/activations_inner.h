@@ -16,9 +16,10 @@ struct letters {
     int64_t T, region, D, q, g; /* region: T' */
     int64_t f, heads;           /* heads: H / t */
     int shared, C;
-    int64_t E, k, P, R, W;     /* of experts */
+    int64_t E, k, P, M, R, W;  /* of experts */
     bool dense;                /* all of them for every token */
     int fold;                  /* tensor ranks that have tokens of their own for them; 1: none */
+    int u;                     /* ranks that share each expert */
     int64_t U;                 /* tokens that a rank routes: T / fold */
     bool rms, gated, parallel; /* the family */
     bool sp, dropout, split, exchange;

@@ -123,11 +123,12 @@ enum sn_status sn_chunks_resolve(struct sn_config *c, struct sn_err *err)
     struct sn_grid g;
     struct sn_chunks chunks = {.n = 1};
     bool chooses = c->layout.expert_tokens == SN_TOKENS_AUTO;
-    if (chooses && (c->layout.expert <= 1 || c->layout.tensor == 1 || !sn_names_machine(c))) {
+    bool both = c->layout.expert > 1 && c->layout.tensor > 1 && sn_config_fold(c) == 1;
+    if (chooses && (!both || !sn_names_machine(c))) {
         c->layout.expert_tokens = SN_TOKENS_GATHERED;
         chooses = false;
     }
-    if (c->layout.expert <= 1 || (c->layout.expert_chunks > 0 && !chooses))
+    if (sn_config_expert_members(c) == 1 || (c->layout.expert_chunks > 0 && !chooses))
         return SN_OK;
     if (sn_names_machine(c)) {
         enum sn_status st = sn_machine_of(&m, c, NULL, err);

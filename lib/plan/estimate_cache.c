@@ -259,7 +259,7 @@ static bool same_stock(const struct sn_stock_entry *x, const struct sn_shape_key
 {
     const struct sn_stock_stage *a = &x->key.stage, *b = &key->stage;
     return x->tensor == s->tensor && x->sequence_parallel == s->sequence_parallel &&
-           x->expert == s->expert && x->fold == s->fold && a->x.layers == b->x.layers &&
+           x->expert == s->expert && x->slices == s->slices && a->x.layers == b->x.layers &&
            a->x.experts == b->x.experts && x->key.members.replicas == key->members.replicas &&
            x->key.members.copies == key->members.copies && a->x.first == b->x.first &&
            a->x.last == b->x.last && a->apart == b->apart && x->key.zero == key->zero &&
@@ -288,7 +288,7 @@ static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estima
     *made = (struct sn_stock_entry){.key = *key,
                                     .tensor = s->key.tensor,
                                     .expert = s->key.expert,
-                                    .fold = s->key.fold,
+                                    .slices = s->key.slices,
                                     .sequence_parallel = s->key.sequence_parallel};
     stage.x.layers /= e->config.model.share_layers;
     enum sn_status st = sn_stock_deal(&made->stock, s, e->config.layout.bucket, &stage, err);

@@ -12,7 +12,8 @@
  * way that a group may lie once. */
 enum { SN_NET_WAYS = 48 };
 struct sn_net {
-    int data, tensor, context, pipeline, expert, fold;
+    int data, tensor, context, pipeline;
+    int expert, fold, slices; /* members of an expert group; lib/config/config.h */
     int order; /* of the axes, in base 8, and which of expert and data is inner; -1: any */
     int members[SN_NGROUPS];
     int ways[SN_NGROUPS];
@@ -60,8 +61,8 @@ struct sn_stock_cost {
 struct sn_stock_entry {
     struct sn_stock_key key; /* its kinds are the entry's own: */
     unsigned char *kinds;
-    int tensor, expert;
-    unsigned char sequence_parallel, fold;
+    int tensor, expert, slices;
+    unsigned char sequence_parallel;
     struct sn_stock stock;
     struct sn_stock_cost cost; /* communication in this net: */
     const struct sn_net *net;

@@ -27,16 +27,16 @@ static void order_of(enum sn_axis order[SN_NGRID_AXES], const struct sn_layout_c
 }
 
 /* Are copies of experts neighbours? Irrelevant where experts are not shared out. */
-static bool experts_apart(const struct sn_layout_config *l)
+static bool experts_apart(const struct sn_config *c)
 {
-    return l->expert > 1 && sn_experts_apart(l);
+    return sn_config_expert_members(c) > 1 && sn_experts_apart(&c->layout);
 }
 
-static int order_code(const struct sn_layout_config *l)
+static int order_code(const struct sn_config *c)
 {
     enum sn_axis order[SN_NGRID_AXES];
-    int code = experts_apart(l);
-    order_of(order, l);
+    int code = experts_apart(c);
+    order_of(order, &c->layout);
     for (int i = 0; i < SN_NGRID_AXES; i++)
         code = code * 8 + (int)order[i];
     return code;
@@ -104,7 +104,7 @@ static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
         n->members[q] = sn_group_size(&g, 0, (enum sn_group)q);
         add_way(n, (enum sn_group)q, &span);
     }
-    if (n->expert > 1)
+    if (n->expert > 1 && n->slices == 1)
         add_hops(n, e, &g);
     return SN_OK;
 }
@@ -159,18 +159,19 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
                           .tensor = l->tensor,
                           .context = l->context,
                           .pipeline = l->pipeline,
-                          .expert = l->expert,
+                          .expert = sn_config_expert_members(&e->config),
                           .fold = sn_config_fold(&e->config),
-                          .order = any ? -1 : order_code(l)};
+                          .slices = sn_config_slices(&e->config),
+                          .order = any ? -1 : order_code(&e->config)};
     unsigned hash = (unsigned)l->data * 31u + (unsigned)l->tensor * 1009u +
                     (unsigned)l->context * 9176u + (unsigned)l->pipeline * 65599u +
-                    (unsigned)want.order * 7u + (unsigned)l->expert * 131u +
+                    (unsigned)want.order * 7u + (unsigned)want.expert * 131u +
                     (unsigned)want.fold * 11u;
     struct sn_net **row = &e->net[hash % SN_CACHE_ROWS];
     for (const struct sn_net *n = *row; n; n = n->next)
         if (n->data == want.data && n->tensor == want.tensor && n->context == want.context &&
             n->pipeline == want.pipeline && n->expert == want.expert && n->fold == want.fold &&
-            n->order == want.order) {
+            n->slices == want.slices && n->order == want.order) {
             *out = n;
             return SN_OK;
         }
@@ -181,7 +182,7 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
     enum sn_axis order[SN_NGRID_AXES];
     order_of(order, l);
     enum sn_status st =
-        any ? any_order(made, e, err) : add_one(made, e, order, experts_apart(l), err);
+        any ? any_order(made, e, err) : add_one(made, e, order, experts_apart(&e->config), err);
     if (st != SN_OK) {
         sn_free(made);
         return st;
@@ -214,12 +215,13 @@ double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_co
 {
     double least = INFINITY;
     int named = e->config.layout.expert_node;
-    bool exchanges = q == SN_GROUP_EXPERT; /* tokens, or bounds: in the text in one hop */
-    for (int i = 0; i < net->ways[q] && !(exchanges && named > 1); i++) {
+    /* tokens, or bounds: in the text in one hop */
+    bool hops = q == SN_GROUP_EXPERT && net->hop_ways > 0 && named != 1;
+    for (int i = 0; i < net->ways[q] && !(hops && named > 1); i++) {
         e->pricer.span[q] = net->span[q][i];
         least = fmin(least, sn_price_collective(&e->pricer, kind, n, dtype, q));
     }
-    if (exchanges && named != 1)
+    if (hops)
         least = fmin(least, two_hops(e, net, kind, n, dtype));
     return least * (1 - e->software->hidden[sn_group_axis(q)]);
 }

@@ -16,7 +16,7 @@ enum { ORDERS = 24, ALL_ORDERS = 2 * ORDERS };
 
 /* What is known of a grid. */
 struct family {
-    int tensor, context, pipeline, expert, fold;
+    int tensor, context, pipeline, expert, expert_tensor;
     struct sn_found best; /* plan.step_time 0: nothing compiled fits yet */
     int64_t members;      /* that may fit */
 };
@@ -80,7 +80,7 @@ static struct family *family_of(struct search *s, const struct sn_variant *v)
     for (int i = s->families - 1; i >= 0; i--)
         if (s->family[i].tensor == v->tensor && s->family[i].context == v->context &&
             s->family[i].pipeline == v->pipeline && s->family[i].expert == v->expert &&
-            s->family[i].fold == v->fold)
+            s->family[i].expert_tensor == v->expert_tensor)
             return &s->family[i];
     return NULL;
 }
@@ -98,8 +98,8 @@ static enum sn_status family_add(struct search *s, const struct sn_variant *v, s
     }
     if (!f) {
         f = &s->family[s->families++];
-        *f =
-            (struct family){v->tensor, v->context, v->pipeline, v->expert, v->fold, {.rest = 0}, 0};
+        *f = (struct family){v->tensor,   v->context, v->pipeline, v->expert, v->expert_tensor,
+                             {.rest = 0}, 0};
     }
     f->members++;
     return SN_OK;
@@ -131,7 +131,7 @@ static void note_near(struct search *s, const struct sn_branch *n)
     for (int i = 0; i < s->n_near; i++) {
         const struct sn_variant *o = &s->all.of[s->near[i].variant];
         if (o->tensor == v->tensor && o->context == v->context && o->pipeline == v->pipeline &&
-            o->expert == v->expert && o->fold == v->fold) {
+            o->expert == v->expert && o->expert_tensor == v->expert_tensor) {
             if (n->bound >= s->near[i].bound)
                 return;
             memmove(&s->near[i], &s->near[i + 1], (size_t)(s->n_near - 1 - i) * sizeof(s->near[0]));
@@ -170,7 +170,8 @@ static enum sn_status bound_one(struct search *s, int64_t i, struct sn_err *err)
 /* --- taking up -----------------------------------------------------------------------------------
  */
 
-/* Experts that are shared out want context and data side by side, and folded ones tensor inside. */
+/* Experts that are shared out want context and data side by side, and tensor inside where its ranks
+ * have tokens of their own. */
 static bool order_is_valid(const struct search *s, const struct sn_layout_config *l)
 {
     struct sn_err why;
@@ -182,7 +183,8 @@ static bool order_is_valid(const struct search *s, const struct sn_layout_config
 static enum sn_status take_orders(struct search *s, const struct sn_branch *n, struct sn_err *err)
 {
     struct sn_layout_config l[ALL_ORDERS];
-    int kept = 0, orders = s->all.of[n->variant].expert > 1 ? ALL_ORDERS : ORDERS;
+    const struct sn_variant *v = &s->all.of[n->variant];
+    int kept = 0, orders = v->expert > 1 || v->expert_tensor > 1 ? ALL_ORDERS : ORDERS;
     for (int k = 0; k < (order_is_named(s) ? 1 : orders); k++) {
         struct sn_branch node = {0, n->variant, SN_BRANCH_EXACT, k};
         struct sn_estimate e;
@@ -338,11 +340,10 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
                              struct sn_err *err)
 {
     *out = (struct sn_search){0};
-    if (w->config->train.grad_dtype != SN_F32 || w->config->layout.optimizer_tile > 0 ||
-        w->config->layout.expert_tokens != SN_TOKENS_GATHERED)
+    if (w->config->train.grad_dtype != SN_F32 || w->config->layout.optimizer_tile > 0)
         return sn_fail(err, SN_EINPUT,
-                       "%s: train.grad_dtype, layout.optimizer_tile and layout.expert_tokens are "
-                       "not searched yet; leave them out, or name a layout, which is priced",
+                       "%s: train.grad_dtype and layout.optimizer_tile are not searched yet; leave "
+                       "them out, or name a layout, which is priced",
                        w->config->path);
     struct search s = {.w = w, .out = out, .config = sn_alloc(sizeof(*s.config))};
     enum sn_status st = SN_OK;

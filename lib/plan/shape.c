@@ -21,7 +21,7 @@ struct sn_shape_key sn_shape_key(const struct sn_config *c)
     k.expert = l->expert;
     k.exchange = l->context > 1 && l->context_kind == SN_CONTEXT_ALL_TO_ALL;
     k.sequence_parallel = l->tensor > 1 && l->sequence_parallel;
-    k.fold = sn_config_fold(c) > 1;
+    k.slices = sn_config_fold(c) > 1 ? sn_config_slices(c) : 0;
     k.recompute = (unsigned char)l->recompute;
     k.split = l->split_backward || l->schedule == SN_ZERO_BUBBLE;
     k.zero = (unsigned char)(replicas && l->zero >= 2 ? l->zero : 0);
@@ -57,24 +57,26 @@ void sn_shape_config(struct sn_config *out, const struct sn_config *c, const str
 {
     *out = *c;
     sn_shape_model(&out->model);
-    out->layout = (struct sn_layout_config){.data = replicas_of(k),
-                                            .tensor = k->tensor,
-                                            .pipeline = 1,
-                                            .context = k->context,
-                                            .expert = k->expert,
-                                            .expert_tensor = k->fold,
-                                            .expert_buffer = c->layout.expert_buffer,
-                                            .expert_chunks = c->layout.expert_chunks,
-                                            .comm_aware_recompute = c->layout.comm_aware_recompute,
-                                            .drop_duplicates = c->layout.drop_duplicates,
-                                            .micro_batch = k->micro_batch,
-                                            .virtual_stages = 1,
-                                            .sequence_parallel = k->sequence_parallel,
-                                            .schedule = SN_1F1B,
-                                            .recompute = (enum sn_recompute)k->recompute,
-                                            .zero = k->zero,
-                                            .bucket = k->zero ? c->layout.bucket : 1,
-                                            .split_backward = k->split};
+    out->layout = (struct sn_layout_config){
+        .data = replicas_of(k),
+        .tensor = k->tensor,
+        .pipeline = 1,
+        .context = k->context,
+        .expert = k->expert,
+        .expert_tensor = k->slices,
+        .expert_tokens = k->slices == k->tensor ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED,
+        .expert_buffer = c->layout.expert_buffer,
+        .expert_chunks = c->layout.expert_chunks,
+        .comm_aware_recompute = c->layout.comm_aware_recompute,
+        .drop_duplicates = c->layout.drop_duplicates,
+        .micro_batch = k->micro_batch,
+        .virtual_stages = 1,
+        .sequence_parallel = k->sequence_parallel,
+        .schedule = SN_1F1B,
+        .recompute = (enum sn_recompute)k->recompute,
+        .zero = k->zero,
+        .bucket = k->zero ? c->layout.bucket : 1,
+        .split_backward = k->split};
     out->layout.context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
     out->train.global_batch = out->layout.data * k->micro_batch;
     out->train.eval_every = 0;

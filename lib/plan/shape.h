@@ -25,8 +25,8 @@ enum sn_pass { SN_PASS_FORWARD, SN_PASS_BACKWARD, SN_PASS_WEIGHT, SN_NPASSES };
 /* How a layer is cut; members that change nothing are set to one value (sn_shape_key). */
 struct sn_shape_key {
     int tensor, context, micro_batch, expert;
+    int slices; /* of each expert, where tensor ranks route tokens of their own; else 0 */
     unsigned char exchange, sequence_parallel, recompute, split, zero; /* zero: 0, 2, 3 */
-    unsigned char fold; /* of experts: expert_tensor 1 */
 };
 
 /* Gathers and reductions of gradient buckets carry `raw`: elements before padding to the group. */

@@ -36,7 +36,7 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
     out->context = v->context;
     out->pipeline = v->pipeline;
     out->expert = v->expert;
-    out->expert_tensor = v->fold ? 1 : 0;
+    out->expert_tensor = v->expert_tensor;
     out->micro_batch = v->micro_batch;
     out->virtual_stages = v->virtual_stages;
     out->sequence_parallel = v->sequence_parallel;
@@ -73,7 +73,8 @@ static void list_memory(struct lister *l)
 {
     const struct sn_layout_config *g = &l->base->layout;
     bool one = (int64_t)l->v.data * l->v.context == 1;
-    bool delays = l->v.schedule == SN_ZERO_BUBBLE && l->v.expert > 1; /* with ZeRO 0 and 1 alone */
+    bool exchanges = l->v.expert > 1 || l->v.expert_tensor > 1;
+    bool delays = l->v.schedule == SN_ZERO_BUBBLE && exchanges; /* with ZeRO 0 and 1 alone */
     l->v.zero = named(l, SN_KEY_ZERO) ? (unsigned char)g->zero : 0;
     if (!is_valid(l))
         return;
@@ -125,7 +126,8 @@ static void list_schedules(struct lister *l)
 /* Ranks that share the experts out; a dense model has one. */
 static void list_ways(struct lister *l)
 {
-    int64_t replicas = (int64_t)l->v.data * l->v.context * (l->v.fold ? l->v.tensor : 1);
+    int blocks = l->v.expert_tensor > 0 ? l->v.tensor / l->v.expert_tensor : 1;
+    int64_t replicas = (int64_t)l->v.data * l->v.context * blocks;
     int experts = l->base->model.experts.count > 0 ? l->base->model.experts.count : 1;
     for (int e = 1; e <= experts && e <= replicas; e++) {
         if (experts % e != 0 || replicas % e != 0 ||
@@ -136,18 +138,20 @@ static void list_ways(struct lister *l)
     }
 }
 
-/* Cut as all else is, or whole beside tensor ranks; 0 in the run file: either. */
+/* Cut as all else is, or over fewer tensor ranks; 0 in the run file: any. */
 static void list_experts(struct lister *l)
 {
     int given = l->base->layout.expert_tensor;
-    bool may_fold = l->v.tensor > 1 && l->v.sequence_parallel && l->base->model.experts.count > 0;
-    l->v.fold = 0;
+    bool own = l->v.sequence_parallel && l->base->model.experts.count > 0;
+    l->v.expert_tensor = 0;
     if (given == 0 || given == l->v.tensor)
         list_ways(l);
-    l->v.fold = may_fold && given <= 1;
-    if (l->v.fold)
-        list_ways(l);
-    l->v.fold = 0;
+    for (int u = 1; own && u < l->v.tensor; u++) {
+        l->v.expert_tensor = u;
+        if (l->v.tensor % u == 0 && (given == 0 || given == u))
+            list_ways(l);
+    }
+    l->v.expert_tensor = 0;
 }
 
 static void list_pipelines(struct lister *l, int rest)

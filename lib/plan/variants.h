@@ -12,9 +12,9 @@
  *   one replica                     ZeRO 0
  *
  *   expert                          divides data x context and the number of experts
- *   expert_tensor                   1 too where there are tensor ranks, with sequence_parallel;
- * then expert divides data x context x tensor context                         a rank has 2,048
- * tokens of a sequence at least
+ *   expert_tensor                   every divisor of tensor, the smaller ones with
+ *                                   sequence_parallel; expert divides data x context x tensor / it
+ *   context                         a rank has 2,048 tokens of a sequence at least
  *
  * A key that the run file names stands (sn_config.layout_named).
  */
@@ -26,8 +26,8 @@
 /* A layout in few bytes; bucket and axis order are the run file's. */
 struct sn_variant {
     int data, tensor, context, pipeline, expert, micro_batch, virtual_stages;
+    int expert_tensor; /* 0: as tensor */
     unsigned char sequence_parallel, schedule, recompute, zero, context_kind;
-    unsigned char fold; /* expert_tensor: 1 beside tensor ranks; else it is as tensor */
 };
 
 struct sn_variants {

@@ -269,7 +269,7 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
             order[n++] = axis[l->axis_order[i]];
     SN_TRY(sn_grid_init(out, l->data * l->tensor * l->context * l->pipeline, size, order, err));
     out->kv_copies = sn_kv_copies(&c->model, l->tensor);
-    out->experts = l->expert * sn_config_slices(c);
+    out->experts = sn_config_expert_members(c);
     out->expert_node = l->expert > 1 && l->expert_node > 1 ? l->expert_node : 0;
     out->fold = sn_config_fold(c);
     out->experts_apart = sn_experts_apart(l);

@@ -11,6 +11,9 @@
  *   sum over the experts here     combine, times p
  *   sum over the others           reduce_scatter: a rank gets its own tokens
  *
+ * Where tensor ranks have tokens of their own, P counts the ranks that hold slices of experts, too:
+ * the sums over slices are parts of the same reduce_scatter.
+ *
  * Every token is needed where there are experts, and there is one sum of it for each of the P
  * ranks: so with n tokens of D values a rank sends (P - 1) n D forward for x and as many for y, and
  * the same backward, beside (P - 1) n E numbers of p each way. Rows to each expert, as where tokens
@@ -84,7 +87,7 @@ static void place(struct sn_emit *e, const struct sn_node *n, int64_t rows)
     op->out[1] = sn_view_all(e->p, e->routes.bounds);
     op->attr.dense = true;
     op->attr.experts = sn_experts_here(e);
-    op->attr.member = e->job->group_index[SN_GROUP_EXPERT];
+    op->attr.member = e->job->group_index[SN_GROUP_EXPERT] / sn_config_slices(e->job->config);
 }
 
 static int dispatched(struct sn_emit *e, const struct sn_node *n, struct sn_view x)

@@ -27,14 +27,12 @@
  * it goes back (the same paper, 5.1, with reduce-scatter in place of all-reduce and drop). A row
  * comes back to one rank, elsewhere it is 0: so y is PARTIAL, as without.
  *
- * With layout.expert_tensor 1 the experts are whole, and tensor ranks have tokens of their own,
- * slices of sequences: they count as replicas do, x and y are SPLIT, and nothing goes over the
- * tensor axis (parallel folding: Liu et al., "MoE Parallel Folding", arXiv 2504.14960).
- *
- * With layout.expert_tokens split they route their own tokens, too, but experts stay cut: a row
- * goes to all ranks that have slices of its expert, in one exchange over all of them, and what
- * comes back is summed where it began (S1 of Pan et al., "Parm", arXiv 2407.00599: in place of an
- * all-gather, an exchange, a reduce-scatter).
+ * Tensor ranks may route tokens of their own, slices of sequences: then x and y are SPLIT, nothing
+ * goes over the tensor axis, and an expert is cut over u of them (layout.expert_tensor; parallel
+ * folding: Liu et al., "MoE Parallel Folding", arXiv 2504.14960). Blocks of u tensor ranks count as
+ * replicas do. A row goes to the u ranks that have slices of its expert, in one exchange over the
+ * slices of all experts, and what comes back is summed where it began; with u = 1 experts are
+ * whole. With u = T and expert_tokens: split it is S1 of Pan et al., "Parm", arXiv 2407.00599.
  *
  * Where all experts compute all tokens (router: dense, in training) is lower_dense.c.
  *

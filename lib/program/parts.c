@@ -41,9 +41,7 @@ static void add_use(const struct sn_job *j, int node, int k, struct use *u)
 {
     const struct sn_cut *c = sn_cut_at(j->model->nodes[node].point);
     bool here = j->piece_of_node[node] % j->stages == j->stage;
-    bool folded = j->grid.fold > 1 && sn_config_slices(j->config) == 1;
-    bool whole = !c || (folded && j->model->nodes[node].kind == SN_NODE_EXPERTS);
-    u->cut = whole ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
+    u->cut = !c ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
     u->in_region = !c;
     enum sn_node_kind kind = j->model->nodes[node].kind;
     u->experts = kind == SN_NODE_EXPERTS;
@@ -71,24 +69,32 @@ static void find_uses(const struct sn_job *j, struct order *order)
 /* --- shapes of parts ----------------------------------------------------------------------------
  */
 
-static int64_t cols_slice(const struct sn_job *j, const struct sn_param *q, enum sn_cut_kind cut,
+/* Over the tensor ranks; experts that see tokens of their own over those of their slices. */
+static struct sn_slice slice_here(const struct sn_job *j, const struct use *u, int64_t n)
+{
+    int slices = sn_config_slices(j->config);
+    if (u->experts && j->grid.fold > 1)
+        return sn_slice_of(n, slices, j->group_index[SN_GROUP_EXPERT] % slices);
+    return sn_slice_of(n, j->group_size[SN_GROUP_TENSOR], j->group_index[SN_GROUP_TENSOR]);
+}
+
+static int64_t cols_slice(const struct sn_job *j, const struct sn_param *q, const struct use *u,
                           struct sn_slice *s)
 {
-    int size = j->group_size[SN_GROUP_TENSOR], index = j->group_index[SN_GROUP_TENSOR];
-    bool cuts = cut == SN_CUT_COLS;
-    *s = cuts ? sn_slice_of(q->cols, size, index) : (struct sn_slice){0, q->cols, q->cols};
+    bool cuts = u->cut == SN_CUT_COLS;
+    *s = cuts ? slice_here(j, u, q->cols) : (struct sn_slice){0, q->cols, q->cols};
     return s->padded;
 }
 
 static struct sn_slice rows_slice(const struct sn_job *j, const struct sn_param *q,
-                                  enum sn_cut_kind cut, int piece)
+                                  const struct use *u, int piece)
 {
-    int size = j->group_size[SN_GROUP_TENSOR], index = j->group_index[SN_GROUP_TENSOR];
     int64_t rows = q->piece[piece].rows;
-    if (cut == SN_CUT_ROWS)
-        return sn_slice_of(rows, size, index);
-    if (cut == SN_CUT_QKV)
-        return sn_slice_of_heads(&j->config->model, piece, size, index);
+    if (u->cut == SN_CUT_ROWS)
+        return slice_here(j, u, rows);
+    if (u->cut == SN_CUT_QKV)
+        return sn_slice_of_heads(&j->config->model, piece, j->group_size[SN_GROUP_TENSOR],
+                                 j->group_index[SN_GROUP_TENSOR]);
     return (struct sn_slice){0, rows, rows};
 }
 
@@ -100,9 +106,9 @@ static void add_part(struct sn_job *j, int param, const struct use *u, int first
     struct sn_slice c;
     struct sn_part_piece *room =
         j->n_parts > 1 ? part[-1].piece + part[-1].n_pieces : j->part_pieces;
-    *part = (struct sn_part){.param = param, .cols = cols_slice(j, q, u->cut, &c), .piece = room};
+    *part = (struct sn_part){.param = param, .cols = cols_slice(j, q, u, &c), .piece = room};
     for (int k = first; k < end; k++) {
-        struct sn_slice r = rows_slice(j, q, u->cut, k);
+        struct sn_slice r = rows_slice(j, q, u, k);
         part->piece[part->n_pieces++] = (struct sn_part_piece){.piece = k,
                                                                .at = part->rows,
                                                                .n = r.count,
@@ -129,7 +135,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
     bool whole = u->cut == SN_CUT_NONE || u->cut == SN_CUT_SUMMED;
     bool cut = !whole && j->group_size[SN_GROUP_TENSOR] > 1;
     b.replicas = u->experts ? SN_GROUP_EXPERT_DATA : SN_GROUP_REPLICA;
-    if (!cut && !(u->experts && j->grid.fold > 1))
+    if (!cut)
         b.copies |= 1u << SN_GROUP_TENSOR;
     if (u->cut == SN_CUT_SUMMED && j->group_size[SN_GROUP_TENSOR] > 1)
         b.sum = SN_GROUP_TENSOR;

@@ -24,6 +24,13 @@ struct sn_config account_config(int tensor, int expert, bool sequence_parallel)
 /* --- the formulas --------------------------------------------------------------------------------
  */
 
+/* Ranks with slices of an expert, where tensor ranks route tokens of their own; else 0. */
+static int64_t slices_of(const struct sn_layout_config *l)
+{
+    bool fewer = l->expert_tensor > 0 && l->expert_tensor < l->tensor;
+    return fewer ? l->expert_tensor : l->expert_tokens == SN_TOKENS_SPLIT ? l->tensor : 0;
+}
+
 /* What one layer's text holds. Computing all again takes what leads to an input that a gradient
  * reads: the way to the experts, the all-gathers, the sum of attention's output, not the layer's.
  */
@@ -31,14 +38,14 @@ static struct account_ops ops_of(const struct sn_config *c)
 {
     const struct sn_layout_config *l = &c->layout;
     int again = l->recompute == SN_RECOMPUTE_FULL && !l->comm_aware_recompute;
-    bool shares = l->drop_duplicates, split = l->expert_tokens == SN_TOKENS_SPLIT;
+    bool shares = l->drop_duplicates;
     struct account_ops o = {.exchanges = 4 + again};
     o.gathered = shares ? 2 + again : 0;
     o.scattered = shares ? 2 : 0;
     o.all_reduces = l->sequence_parallel ? 0 : 4 + again;
     o.all_gathers = l->sequence_parallel ? 4 + 2 * again : 0;
     o.reduce_scatters = l->sequence_parallel ? 4 + again : 0;
-    if (split) { /* attention's alone */
+    if (slices_of(l) > 0) { /* attention's alone */
         o.all_gathers = 2 + again;
         o.reduce_scatters = 2 + again;
     }
@@ -61,9 +68,9 @@ static struct account_bytes formula(const struct sn_config *c)
     int64_t rows = replicas * tokens * m->experts.top_k, copies = l->drop_duplicates ? 1 : t;
     int again = o.exchanges - 4;
     struct account_bytes b = {0, 0};
-    bool split = l->expert_tokens == SN_TOKENS_SPLIT; /* each row to t of the p t members */
-    int64_t members = split ? p * t : p;
-    b.expert = micros * o.exchanges * copies * rows * (members - 1) / members * row;
+    int64_t slices = slices_of(l); /* each row to so many of the members */
+    int64_t members = slices > 0 ? p * slices : p, sent = rows * (slices > 0 ? slices : copies);
+    b.expert = micros * o.exchanges * sent * (members - 1) / members * row;
     /* everybody's bounds */
     b.expert += micros * (1 + again) * replicas * t * (members - 1) * (m->experts.count + 1) *
                 (int64_t)sizeof(int32_t);

@@ -13,22 +13,32 @@
 struct variant {
     bool sequence_parallel;
     enum sn_recompute recompute;
-    bool aware, drop, split;
+    bool aware, drop, split, fewer; /* fewer: experts over fewer ranks than all else */
 };
 
-enum { GATHERED = 12, VARIANTS = GATHERED + 3 };
+enum { GATHERED = 12, VARIANTS = GATHERED + 6 };
 
 static struct variant variant(int i)
 {
     if (i >= GATHERED)
         return (struct variant){.sequence_parallel = true,
-                                .recompute = i > GATHERED ? SN_RECOMPUTE_FULL : SN_RECOMPUTE_NONE,
-                                .aware = i == GATHERED + 2,
-                                .split = true};
+                                .recompute = i % 3 > 0 ? SN_RECOMPUTE_FULL : SN_RECOMPUTE_NONE,
+                                .aware = i % 3 == 2,
+                                .split = i < GATHERED + 3,
+                                .fewer = i >= GATHERED + 3};
     return (struct variant){.sequence_parallel = i >= GATHERED / 2,
                             .recompute = i / 2 % 3 > 0 ? SN_RECOMPUTE_FULL : SN_RECOMPUTE_NONE,
                             .aware = i / 2 % 3 == 2,
                             .drop = i % 2};
+}
+
+/* The largest divisor below n. */
+static int fewer_than(int n)
+{
+    int fewer = n - 1;
+    while (n % fewer != 0)
+        fewer--;
+    return fewer;
 }
 
 static struct sn_config config_of(const struct variant *v, int tensor, int expert)
@@ -38,6 +48,7 @@ static struct sn_config config_of(const struct variant *v, int tensor, int exper
     c.layout.comm_aware_recompute = v->aware;
     c.layout.drop_duplicates = v->drop;
     c.layout.expert_tokens = v->split ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
+    c.layout.expert_tensor = v->fewer ? fewer_than(tensor) : 0;
     return c;
 }
 
@@ -48,7 +59,10 @@ static const char *recompute_name(const struct variant *v)
 
 static const char *duplicates(const struct variant *v)
 {
-    return v->split ? "none: tokens split" : v->drop ? "dropped" : "sent";
+    return v->split   ? "none: tokens split"
+           : v->fewer ? "none: expert_tensor less"
+           : v->drop  ? "dropped"
+                      : "sent";
 }
 
 static bool same(const struct account_bytes *a, const struct account_bytes *b)

@@ -19,7 +19,8 @@ struct layout {
     enum sn_family family;
     enum sn_dtype dtype;
     int tensor, context, kind, micro_batch, zero, recompute, kv_heads;
-    bool sequence_parallel, dropout, small_buckets, aware, drop, fold;
+    bool sequence_parallel, dropout, small_buckets, aware, drop, split;
+    int own; /* expert_tensor, where it is less than tensor; 0 */
     struct pipe pipe;
     int expert, data; /* 0: 1 */
     double buffer;
@@ -52,7 +53,8 @@ static struct sn_config config_of(const struct layout *x)
     l->recompute = (enum sn_recompute)x->recompute;
     l->comm_aware_recompute = x->aware;
     l->drop_duplicates = x->drop;
-    l->expert_tensor = x->fold ? 1 : 0;
+    l->expert_tensor = x->own;
+    l->expert_tokens = x->split ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
     l->sequence_parallel = x->sequence_parallel;
     l->pipeline = x->pipe.stages;
     l->virtual_stages = x->pipe.parts;
@@ -271,8 +273,9 @@ static void experts_keep_what_the_formula_says(void)
     report(&apart, "experts shared out");
 }
 
-/* Whole beside tensor ranks, which have tokens of their own for them. */
-static void folded_experts_keep_what_the_formula_says(void)
+/* Tensor ranks have tokens of their own for experts that are whole, cut over some of them, over
+ * all. */
+static void tokens_of_tensor_ranks_keep_what_the_formula_says(void)
 {
     struct score s = {0};
     for (int k = 0; k < 3 * 3 * 4 * 2 * PIPES; k++) {
@@ -286,23 +289,28 @@ static void folded_experts_keep_what_the_formula_says(void)
              .shared = 2,
              .jitter = 0.1}};
         static const int ways[] = {1, 2, 4};
-        struct layout x = {.family = SN_MIXTRAL, .experts = of[k % 3], .fold = true};
+        static const int tensor[] = {2, 4, 2, 4, 4}, own[] = {1, 2, 0, 1, 0};
+        static const struct sn_experts_config dense = {
+            .count = 4, .top_k = 2, .every = 1, .aux_loss = 0.01, .router = SN_ROUTER_DENSE};
+        struct layout x = {.family = SN_MIXTRAL, .experts = k % 13 == 5 ? dense : of[k % 3]};
         x.recompute = k / 3 % 3;
         x.zero = k / 9 % 2;
-        x.tensor = 2;
+        x.tensor = tensor[k % 5];
+        x.own = own[k % 5];
+        x.split = x.own == 0;
         x.sequence_parallel = true;
         x.pipe = pipes[k / 72];
         x.context = 1 + k % 2;
         x.micro_batch = 1 + k / 2 % 2;
         x.dtype = k / 5 % 2 ? SN_BF16 : SN_F32;
-        x.dropout = k % 5 == 0;
+        x.dropout = k % 11 < 2;
         x.aware = k % 7 < 3;
         x.expert = ways[k / 4 % 3];
-        x.data = 2;
+        x.data = x.split && x.expert == 4 ? 4 : 2;
         x.buffer = 0.75 * (1 + k % 3);
         check(&s, &x);
     }
-    report(&s, "experts that are whole");
+    report(&s, "experts for tokens that tensor ranks route apart");
 }
 
 static void kept_results_of_collectives_are_counted(void)
@@ -407,7 +415,7 @@ int main(void)
     zero_adds_only_the_shared_table_s_bucket();
     grouped_and_copied_heads_are_counted();
     experts_keep_what_the_formula_says();
-    folded_experts_keep_what_the_formula_says();
+    tokens_of_tensor_ranks_keep_what_the_formula_says();
     kept_results_of_collectives_are_counted();
     a_block_of_the_paper_s_gpt_keeps_32_sbh();
     the_paper_s_equations_are_those();

@@ -16,7 +16,8 @@ enum { STEPS = 3, K = 2 };
 struct shape {
     const char *what;
     int data, tensor, context, pipeline, expert, node, experts;
-    bool fold, split, drops, level, aware, devices;
+    int own; /* expert_tensor, where it is less than tensor; 0 */
+    bool split, drops, level, aware, devices;
     double buffer;
     enum sn_recompute recompute;
     enum sn_schedule schedule;
@@ -38,9 +39,9 @@ static struct sn_config config_of(const struct shape *s, int chunks)
     c.layout.pipeline = s->pipeline;
     c.layout.expert = s->expert;
     c.layout.expert_node = s->node;
-    c.layout.expert_tensor = s->fold ? 1 : 0;
+    c.layout.expert_tensor = s->own;
     c.layout.expert_tokens = s->split ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
-    c.layout.sequence_parallel = s->fold || s->split;
+    c.layout.sequence_parallel = s->own || s->split;
     c.layout.drop_duplicates = s->drops;
     c.layout.expert_buffer = s->buffer;
     c.layout.expert_chunks = chunks;
@@ -201,7 +202,8 @@ int main(void)
         {"two hops", 4, 1, 1, 1, 4, 2, 8, .buffer = 1.2},
         {"two hops, full", 4, 1, 1, 1, 4, 2, 8, .buffer = 1, .recompute = SN_RECOMPUTE_FULL,
          .aware = true},
-        {"folded", 2, 2, 1, 1, 4, 1, 8, .fold = true, .buffer = 1},
+        {"folded", 2, 2, 1, 1, 4, 1, 8, .own = 1, .buffer = 1},
+        {"over two of four", 1, 4, 1, 1, 2, 1, 4, .own = 2, .buffer = 1.1},
         {"split tokens", 2, 2, 1, 1, 2, 1, 4, .split = true, .buffer = 1.1},
         {"split tokens, full", 2, 2, 1, 1, 2, 1, 4, .split = true, .buffer = 2,
          .recompute = SN_RECOMPUTE_FULL},

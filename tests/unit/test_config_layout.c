@@ -293,6 +293,10 @@ static void what_would_work_does(const struct place *p)
 
 /* --- ranks ------------------------------------------------------------------------------------ */
 
+#define MIXTURE                                                                                    \
+    "model: {family: mixtral, layers: 8, hidden: 96, heads: 12, vocab: 64, seq: 96, experts: "     \
+    "{count: 8}}\n"
+
 #define EVALUATED                                                                                  \
     "train: {steps: 9, global_batch: 32, eval_every: 3, eval_sequences: 12}\n"                     \
     "data: {valid: v}\n"
@@ -303,6 +307,13 @@ static const struct {
     const char *want;
 } grids[] = {
     {NEOX TRAIN "layout: {tensor: 2, pipeline: 2, context: 2}\n", 8, 1, ""},
+    {MIXTURE TRAIN "layout: {tensor: 4, expert_tensor: 2, expert: 4}\n", 8, 2, ""},
+    {MIXTURE TRAIN "layout: {tensor: 4, expert_tensor: 2, expert: 8}\n", 8, 2,
+     "run.yaml: layout.expert: 8 does not divide data x tensor / expert_tensor x context (2 x 2 x "
+     "1); nearest that do: 4"},
+    {MIXTURE TRAIN "layout: {tensor: 4, expert_tensor: 1, expert: 8}\n", 8, 2, ""},
+    {MIXTURE TRAIN "layout: {tensor: 4, expert: 4}\n", 8, 2,
+     "run.yaml: layout.expert: 4 does not divide data x context (2 x 1); nearest that do: 2"},
     {NEOX TRAIN "layout: {tensor: 2, pipeline: 2, context: 2}\n", 32, 4, ""},
     {NEOX TRAIN "layout: {tensor: 2, pipeline: 2, context: 2, data: 4}\n", 32, 4, ""},
     {NEOX TRAIN "layout: {tensor: 2, pipeline: 2, context: 2}\n", 12, 0,

@@ -58,13 +58,15 @@ static void draw_experts(struct sn_config *c, unsigned *r)
     l->expert_buffer = 1 + (double)draw(r, 3);
     l->comm_aware_recompute = draw(r, 4) == 0;
     l->drop_duplicates = draw(r, 3) == 0 && !dense;
-    bool delays = l->schedule == SN_ZERO_BUBBLE; /* which needs ZeRO 0 or 1 */
-    bool folds = l->tensor > 1 && l->sequence_parallel && draw(r, 2);
-    int own = folds ? l->tensor : 1;
-    l->expert_tensor = folds;
+    bool delays = l->schedule == SN_ZERO_BUBBLE;                    /* which needs ZeRO 0 or 1 */
+    bool own = l->tensor > 1 && l->sequence_parallel && draw(r, 2); /* tokens of tensor ranks */
+    int each = own ? 1 << (delays && l->zero >= 2 ? 0 : draw(r, 3)) : l->tensor;
+    int blocks = each < l->tensor ? l->tensor / each : 1;
+    l->expert_tensor = blocks > 1 ? each : 0;
+    l->expert_tokens = own && blocks == 1 ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
     for (int i = 3; i > 0 && !(delays && l->zero >= 2); i--)
         if (l->expert == 1 && c->model.experts.count % ways[i] == 0 &&
-            l->data * l->context * own % ways[i] == 0 && draw(r, 2))
+            l->data * l->context * blocks % ways[i] == 0 && draw(r, 2))
             l->expert = ways[i];
     static const enum sn_order_axis apart[] = {
         SN_ORDER_TENSOR, SN_ORDER_CONTEXT, SN_ORDER_DATA_AXIS, SN_ORDER_EXPERT, SN_ORDER_PIPELINE};
@@ -142,12 +144,12 @@ static void describe(char *out, size_t n, const struct sn_config *c)
     const struct sn_layout_config *l = &c->layout;
     (void)snprintf(out, n,
                    "family %d type %d d%d t%d c%d(%d) p%d v%d mb%d sp%d rc%d z%d sched %d batch %d "
-                   "bucket %lld e%d of %d every %d",
+                   "bucket %lld e%d of %d every %d over %d tokens %d",
                    (int)c->model.family, (int)c->train.precision, l->data, l->tensor, l->context,
                    (int)l->context_kind, l->pipeline, l->virtual_stages, l->micro_batch,
                    l->sequence_parallel, (int)l->recompute, l->zero, (int)l->schedule,
                    c->train.global_batch, (long long)l->bucket, l->expert, c->model.experts.count,
-                   c->model.experts.every);
+                   c->model.experts.every, l->expert_tensor, (int)l->expert_tokens);
 }
 
 static void compare(struct score *s, const struct sn_config *c, const struct sn_machine *m,

@@ -434,13 +434,13 @@ static bool slices_have_all_rows(const struct world *w, int slices)
 
 static void rows_go_to_all_slices(void)
 {
-    static const int members[] = {4, 6, 8, 12}, slices[] = {2, 3, 4, 2};
+    static const int members[] = {4, 6, 8, 12, 3}, slices[] = {2, 3, 4, 2, 3};
     struct dice d = {47, 0};
     int wrong = 0;
     for (int i = 0; i < 400; i++) {
         /* bounds of members x owners: those of a world with fewer experts each */
-        struct world w = {.members = members[i % 4], .experts = (int)roll(&d, EXPERTS_MOST) + 1};
-        int all = w.members / slices[i % 4] * w.experts;
+        struct world w = {.members = members[i % 5], .experts = (int)roll(&d, EXPERTS_MOST) + 1};
+        int all = w.members / slices[i % 5] * w.experts;
         w.capacity = (int)roll(&d, 2 * ROWS_MOST) + 1;
         w.chunks = (int)roll(&d, 4) + 1;
         for (int m = 0; m < w.members; m++)
@@ -448,7 +448,7 @@ static void rows_go_to_all_slices(void)
                 w.bounds[m * (all + 1) + e] = at;
                 at += (int)roll(&d, 8);
             }
-        wrong += !slices_have_all_rows(&w, slices[i % 4]);
+        wrong += !slices_have_all_rows(&w, slices[i % 5]);
     }
     tap_ok(wrong == 0, "400 worlds (seed 47), experts in 2 to 4 slices: %d wrong", wrong);
 }

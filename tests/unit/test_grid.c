@@ -85,8 +85,19 @@ static void experts_fold_into_tensor(void)
     folded = sn_group_member(&g, 0, SN_GROUP_EXPERT, 1) == 4 &&
              sn_group_member(&g, 1, SN_GROUP_EXPERT_DATA, 0) == 0;
     tap_ok(bad == 0 && folded, "and the other way round: {0, 4, 8, 12}, {0, 1, 2, 3}");
-    g.fold = 1;
-    g.experts_apart = false;
+    const int four[] = {4, 1, 4, 1}; /* two slices of each of two experts' parts */
+    (void)sn_grid_init(&g, 16, four, usual, NULL);
+    g.fold = 4;
+    g.experts = 2 * 2;
+    bad = odd_members(&g, SN_GROUP_EXPERT) + odd_members(&g, SN_GROUP_EXPERT_DATA);
+    folded = sn_group_member(&g, 5, SN_GROUP_EXPERT, 0) == 4 &&
+             sn_group_size(&g, 5, SN_GROUP_EXPERT_DATA) == 4 &&
+             sn_group_member(&g, 5, SN_GROUP_EXPERT_DATA, 3) == 13;
+    tap_ok(bad == 0 && folded,
+           "tensor 4, expert 2, each over 2: {4, 5, 6, 7} share experts, {1, 5, 9, 13} have "
+           "copies");
+    (void)sn_grid_init(&g, 16, size, usual, NULL);
+    g.experts = 4;
     g.expert_node = 2; /* nodes of 4 ranks */
     bad = odd_members(&g, SN_GROUP_EXPERT_NODE) + odd_members(&g, SN_GROUP_EXPERT_RAIL);
     bool hops = sn_group_member(&g, 0, SN_GROUP_EXPERT_NODE, 1) == 2 &&

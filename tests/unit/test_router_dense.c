@@ -16,16 +16,20 @@ enum { EXPERTS = 4 };
  */
 
 /* Of a layer and micro-batch each rank sends its n tokens, and sums of the others', to P - 1
- * others: x and y forward, their gradients backward; and of p and its gradient E numbers. */
-static void bytes_are_the_formula(int members, enum sn_recompute recompute)
+ * others: x and y forward, their gradients backward; and of p and its gradient E numbers. With
+ * tensor ranks these have the tokens, and experts are in two slices, which count. */
+static void bytes_are_the_formula(int members, int tensor, enum sn_recompute recompute)
 {
     enum { RANKS = 4, STEPS = 2 };
     struct sn_config c = layout_config(SN_LLAMA);
     c.model.family = SN_MIXTRAL;
     c.model.experts = (struct sn_experts_config){
         .count = EXPERTS, .top_k = 2, .every = 1, .router = SN_ROUTER_DENSE};
-    c.layout.data = RANKS;
-    c.layout.expert = members;
+    c.layout.data = RANKS / tensor;
+    c.layout.tensor = tensor;
+    c.layout.sequence_parallel = true;
+    c.layout.expert = tensor > 1 ? members / 2 : members;
+    c.layout.expert_tensor = tensor > 1 ? 2 : 0;
     c.layout.expert_buffer = 2;
     c.layout.recompute = recompute;
     struct layout_run r = {.steps = STEPS};
@@ -35,9 +39,9 @@ static void bytes_are_the_formula(int members, enum sn_recompute recompute)
                    (int64_t)sizeof(float) * c.model.layers *
                    (c.train.global_batch / c.layout.micro_batch) * STEPS;
     tap_ok(!r.fault[0] && r.traffic_is_planned && r.sent[SN_AXIS_EXPERT] == want && r.routed == 0,
-           "experts over %d of %d ranks, recompute %s: %lld bytes, the formula %lld%s", members,
-           RANKS, again ? "full" : "none", (long long)r.sent[SN_AXIS_EXPERT], (long long)want,
-           r.fault);
+           "experts over %d of %d ranks, tensor %d, recompute %s: %lld bytes, the formula %lld%s",
+           members, RANKS, tensor, again ? "full" : "none", (long long)r.sent[SN_AXIS_EXPERT],
+           (long long)want, r.fault);
 }
 
 /* --- what it learns ------------------------------------------------------------------------------
@@ -137,8 +141,9 @@ static void files_of_the_field_have_a_softmax_router(void)
 int main(void)
 {
     for (int members = 2; members <= 4; members *= 2) {
-        bytes_are_the_formula(members, SN_RECOMPUTE_NONE);
-        bytes_are_the_formula(members, SN_RECOMPUTE_FULL);
+        bytes_are_the_formula(members, 1, SN_RECOMPUTE_NONE);
+        bytes_are_the_formula(members, 1, SN_RECOMPUTE_FULL);
+        bytes_are_the_formula(members, 4, SN_RECOMPUTE_FULL);
     }
     the_loss_makes_experts_tell_tokens_apart();
     what_was_trained_dense_goes_on_sparse();

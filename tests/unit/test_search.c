@@ -21,10 +21,10 @@ static const char machine_text[] =
     "  - {name: node, ranks: 4, latency: 2.0e-6, device: 2.0e10, efficiency: 0.8}\n"
     "  - {name: spine, ranks: 0, latency: 1.0e-5, device: 4.0e9, domain: 8.0e9}\n";
 
-enum { GRIDS = 128 };
+enum { GRIDS = 256 };
 
 struct best {
-    int tensor, context, pipeline, expert, fold;
+    int tensor, context, pipeline, expert, own;
     double step;
 };
 
@@ -55,10 +55,11 @@ static void take(struct all *a, const struct sn_variant *v, double step)
     int i = 0;
     while (i < a->n && (a->of[i].tensor != v->tensor || a->of[i].context != v->context ||
                         a->of[i].pipeline != v->pipeline || a->of[i].expert != v->expert ||
-                        a->of[i].fold != v->fold))
+                        a->of[i].own != v->expert_tensor))
         i++;
     if (i == a->n)
-        a->of[a->n++] = (struct best){v->tensor, v->context, v->pipeline, v->expert, v->fold, step};
+        a->of[a->n++] =
+            (struct best){v->tensor, v->context, v->pipeline, v->expert, v->expert_tensor, step};
     else if (step < a->of[i].step)
         a->of[i].step = step;
 }
@@ -106,7 +107,8 @@ static int orders_of(struct sn_layout_config out[48], const struct sn_layout_con
                      struct sn_estimator *e)
 {
     int n = 0;
-    for (int k = 0; k < (l->expert > 1 ? 512 : 256); k++) {
+    bool exchanges = l->expert > 1 || l->expert_tensor > 1;
+    for (int k = 0; k < (exchanges ? 512 : 256); k++) {
         int at[4] = {k & 3, k >> 2 & 3, k >> 4 & 3, k >> 6 & 3};
         static const enum sn_order_axis axis[] = {SN_ORDER_TENSOR, SN_ORDER_CONTEXT,
                                                   SN_ORDER_DATA_AXIS, SN_ORDER_PIPELINE};
@@ -124,7 +126,7 @@ static int orders_of(struct sn_layout_config out[48], const struct sn_layout_con
             if (k >= 256 && axis[at[i]] == SN_ORDER_DATA_AXIS)
                 out[n].axis_order[out[n].n_axis_order++] = SN_ORDER_EXPERT;
         }
-        if (!beside || (l->expert_tensor == 1 && !tensor_is_inside(&out[n])))
+        if (!beside || (l->expert_tensor > 0 && !tensor_is_inside(&out[n])))
             continue;
         for (int j = 0; j < n && !same; j++)
             if (sn_estimate_same_order(&same, e, &out[j], &out[n], &err) != SN_OK)
@@ -201,7 +203,7 @@ static int search_finds_the_best_on(const char *text, const struct sn_config *c,
         sn_machine_fini(&m);
         return 0;
     }
-    int wrong = all.n != s.n, hops = 0, folded = 0;
+    int wrong = all.n != s.n, hops = 0, whole = 0, cut = 0;
     for (int i = 0; i < s.n; i++) {
         const struct sn_layout_config *l = &s.found[i].layout;
         bool there = false;
@@ -209,17 +211,20 @@ static int search_finds_the_best_on(const char *text, const struct sn_config *c,
             there = there ||
                     (all.of[k].tensor == l->tensor && all.of[k].context == l->context &&
                      all.of[k].pipeline == l->pipeline && all.of[k].expert == l->expert &&
-                     all.of[k].fold == (l->expert_tensor == 1) &&
+                     all.of[k].own == l->expert_tensor &&
                      fabs(all.of[k].step - s.found[i].plan.step_time) <= 1e-12 * all.of[k].step);
         wrong += !there;
-        folded += l->expert_tensor == 1;
+        whole += l->expert_tensor == 1;
+        cut += l->expert_tensor > 1;
         hops += l->expert > 1 && l->expert_node > 1;
         wrong += i > 0 && s.found[i].plan.step_time < s.found[i - 1].plan.step_time;
     }
     tap_ok(wrong == 0,
-           "the best of each of %d grids is the search's, in order (%d of whole experts)", all.n,
-           folded);
-    tap_ok((folded > 0) == (c->model.experts.count > 0 && !(c->layout_named >> SN_KEY_TENSOR & 1u)),
+           "the best of each of %d grids is the search's, in order (%d of whole experts, %d of "
+           "experts over some of the tensor ranks)",
+           all.n, whole, cut);
+    bool may = c->layout.tensor > 1 || !(c->layout_named >> SN_KEY_TENSOR & 1u);
+    tap_ok((whole > 0) == (c->model.experts.count > 0 && may),
            "experts may be whole where there are tensor ranks");
     tap_ok(s.valid == all.layouts && s.exact < all.priced,
            "which compiled %lld of them, and proved %lld too big", (long long)s.exact,
@@ -351,6 +356,9 @@ int main(void)
     c.model.experts.every = 1;
     c.layout_named |= 1u << SN_KEY_TENSOR;
     c.layout.context_kind = SN_CONTEXT_ALL_TO_ALL;
+    search_finds_the_best_of_all(&c, 8, 0);
+    c.layout.tensor = 4;
+    c.layout.expert_tokens = SN_TOKENS_SPLIT;
     search_finds_the_best_of_all(&c, 8, 0);
     messages_that_cost_go_in_two_hops();
     nothing_that_fits_is_told();
