@@ -157,6 +157,17 @@ static void tokens_go_the_cheaper_way(const char *what, const char *links,
            "%s: auto has tokens %s (the whole model: gathered %.4g ms, split %.4g ms) %s", what,
            c.layout.expert_tokens == SN_TOKENS_SPLIT ? "split" : "gathered", 1e3 * gathered,
            1e3 * split, err.text);
+    struct sn_config some = c; /* they are split in any case */
+    some.layout.tensor = 4;
+    some.layout.expert = 1;
+    some.layout.expert_tensor = 2;
+    some.layout.expert_tokens = SN_TOKENS_AUTO;
+    some.layout.expert_chunks = 0;
+    bool good = sn_chunks_resolve(&some, &err) == SN_OK;
+    tap_ok(good && some.layout.expert_chunks >= 1 &&
+               some.layout.expert_tokens == SN_TOKENS_GATHERED,
+           "experts over two of four tensor ranks leave chunks alone to choose: %d %s",
+           some.layout.expert_chunks, err.text);
     (void)remove(c.machine.file);
     c.machine.file[0] = 0;
     c.layout.expert_tokens = SN_TOKENS_AUTO;
