@@ -289,7 +289,7 @@ run-docs: $(BINS)
 check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
 run-equiv: $(BINS) $(BUILD)/tests/unit/test_logits
-	$(runner) -- $(addsuffix @1800,$(wildcard tests/equiv/*.sh))
+	$(runner) -- $(addsuffix @3600,$(wildcard tests/equiv/*.sh))
 
 check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
 	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) run-cluster
