@@ -33,6 +33,8 @@ HDF5_LIBS   ?= $(if $(HDF5_A),$(HDF5_A) $(filter -lsz -lz,$(shell sed -n 's/^ *E
 YAML_LIBS   := $(shell pkg-config --libs yaml-0.1 2>/dev/null || echo -lyaml)
 HWLOC_LIBS  := $(shell pkg-config --libs hwloc 2>/dev/null || echo -lhwloc)
 JSON_LIBS   := $(shell pkg-config --libs jansson 2>/dev/null || echo -ljansson)
+# Optional: without its header kernels/zfp_none.c says that codec zfp is not here.
+ZFP_LIBS    ?= $(if $(wildcard $(addsuffix /zfp.h,/usr/include /usr/local/include $(subst :, ,$(CPATH)))),-lzfp)
 BLAS_DIR    := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-serial))
 BLAS_CFLAGS := $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
 BLAS_LIBS   ?= $(if $(BLAS_DIR),$(BLAS_DIR)/libopenblas.a,-lopenblas)
@@ -50,10 +52,10 @@ NVFLAGS  := -O3 -std=c++17 -lineinfo -I. -Xcompiler -fPIC,-Wall $(foreach a,$(CU
             -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libsennit_cuda.so)))
 
-LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(BLAS_LIBS) -fopenmp -lpthread -lm -ldl
+LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(BLAS_LIBS) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
-LIB_SRC  := $(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c)
+LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c))
 BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).
@@ -62,6 +64,8 @@ ISA_generic :=
 ISA_avx2    := -march=x86-64-v3
 ISA_avx512  := -march=x86-64-v4 -mprefer-vector-width=512
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
+# Streams of codecs are the same bytes from every set: no sum is fused with a product.
+$(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o: KFLAGS += -ffp-contract=off))
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) \
             $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o)) \
@@ -119,6 +123,7 @@ endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
 $(BUILD)/kernels/cpu.o: CPPFLAGS += $(foreach i,$(ISAS),-DSN_HAVE_ISA_$(i))
+$(BUILD)/kernels/codec_cpu.o: CPPFLAGS += '-DSN_ISAS(X)=$(foreach i,$(ISAS),X($(i)))'
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
@@ -311,10 +316,12 @@ FUZZ_SECONDS ?= 60
 # What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
 DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 DEEP_SRC  := $(wildcard lib/base/*.c lib/config/*.c lib/layout/*.c lib/model/*.c lib/program/*.c lib/plan/*.c \
-             lib/run/data*.c checkpoint/*.c slurm/*.c)
+             lib/run/data*.c checkpoint/*.c slurm/*.c kernels/codec.c kernels/$(if $(ZFP_LIBS),zfp,zfp_none).c kernels/cpu/codec*.c)
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)
 	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)
+# Kernels of the plainest instruction set, alone; OpenMP's header and library are the compiler's that is always here.
+build/deep/kernels/cpu/%.o: DEEP += -DSN_ISA=generic -idirafter $(dir $(shell $(CC) -print-file-name=include/omp.h))
 build/deep/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(DEEP) -fsanitize=fuzzer-no-link -MMD -MP $(HDF5_CFLAGS) -c $< -o $@
@@ -322,7 +329,7 @@ build/deep/lib.a: $(DEEP_SRC:%.c=build/deep/%.o)
 	@rm -f $@
 	$(call say,ar,$@)ar rcs $@ $^
 build/deep/fuzz_%: build/deep/tests/fuzz/fuzz_%.o build/deep/lib.a
-	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) -lpthread -lm
+	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(shell $(CC) -print-file-name=libgomp.so) -lpthread -lm
 
 bench: ## Time operations and whole steps against their limits, after checking them
 	$(again) run-bench
@@ -345,6 +352,7 @@ info: ## What was found on this machine and what was not
 	@tests/deps --info
 	@echo 'compiler             $(CC), flags $(OPT) $(CFLAGS)'
 	@echo 'BLAS to compare with $(BLAS_LIBS)'
+	@echo 'codec zfp           $(or $(ZFP_LIBS),left out: no zfp.h here)'
 	@echo 'instruction sets     $(ISAS) (chosen at run time)'
 
 docs: all $(BUILD)/tests/unit/test_accounting ## Write the pages and tables that programs give anew

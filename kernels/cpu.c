@@ -4,6 +4,7 @@
  * The tables are compiled for x86-64-v3 and -v4; the features asked for are those that tell the
  * levels apart and that gcc and clang both know by name.
  */
+#include "kernels/codec.h"
 #include "kernels/ops.h"
 
 extern const struct sn_ops sn_cpu_table_generic;
@@ -28,6 +29,11 @@ const struct sn_ops *sn_ops_cpu(void)
     return has_v4() ? &sn_cpu_table_avx512 : has_v3() ? &sn_cpu_table_avx2 : &sn_cpu_table_generic;
 }
 
+int sn_cpu_level(void)
+{
+    return has_v4() ? 2 : has_v3();
+}
+
 const char *sn_ops_cpu_describe(const char **warning)
 {
     *warning = has_v3() ? NULL
@@ -41,6 +47,11 @@ const char *sn_ops_cpu_describe(const char **warning)
 const struct sn_ops *sn_ops_cpu(void)
 {
     return &sn_cpu_table_generic;
+}
+
+int sn_cpu_level(void)
+{
+    return 0;
 }
 
 const char *sn_ops_cpu_describe(const char **warning)

@@ -1,0 +1,170 @@
+/*
+ * codec.h - codecs: flat arrays of floats as fewer bytes, and back.
+ *
+ * A codec knows no rank and no message: it turns `n` values of a storage type (fp32, bf16, fp16)
+ * into a stream of bytes. Where the stream goes is others' business. Codecs are kernels: they are
+ * compiled once per instruction set, planners ask for sizes without a program that runs, and the
+ * executor calls them beside the operations of kernels/ops.h, whose storage types they share.
+ * docs/COMPRESSION.md has the sources of each and what it costs; the streams are these
+ * (little-endian, offsets in bytes):
+ *
+ *   name        a block of m values is                        values a block   error of a value x
+ *   ----------- --------------------------------------------- ---------------- -------------------
+ *   bf16        m bf16, rounded to even                       1                2^-8 |x|
+ *   fp8         scale fp32 = 2^-e, m e4m3 codes of x 2^e      128              max(2^-4 |x|,
+ *               (kernels/fp8.h)                                                2^-10 scale)
+ *   int8        scale fp32 = max|x| / 127, m codes -127..127  128              scale / 2
+ *   int4        scale fp32 = max|x| / 7, ceil(m / 2) bytes:   128              scale / 2
+ *               code j low, code j + ceil(m / 2) high, -7..7
+ *   ..-hadamard the same of H x / 32, each 32 values in turn  128              16 scale (all 32 off
+ *               times the Hadamard matrix H; m is rounded up                   the same way); in
+ * the to whole 32                                                    mean sqrt(32/12) scale
+ *   ..-stochastic  codes are floor(x / scale + u), u drawn    128              scale; its mean is 0
+ *   zfp-R       blocks of 4 values in 4 R bits, as libzfp's   64               measured: it depends
+ *               fixed rate R writes a 1-dimensional array                      on the neighbours
+ *   mpc, mpc-D  lossless: see kernels/cpu/codec_mpc.c         all              0
+ *
+ * The last block is as long as the values that are left. A stream of fixed rate can be cut at
+ * blocks: block b begins at b times the bytes of a whole block.
+ *
+ * What is not finite. mpc brings every bit back, bf16 NaN as NaN and infinities as infinities.
+ * Every other codec brings back a block with a NaN or an infinity in it as NaN in all its values
+ * (zfp: the 4 values of its own block), so that a test for overflow after the codec sees what one
+ * before it would have seen. What is finite comes back finite, with these exceptions: bf16 rounds
+ * what is within 2^-9 of fp32's largest value to infinity, as the format has it; `-hadamard` and
+ * zfp may bring back magnitudes from 2^125 on as infinity; and so may a store in fp16 or bf16 of
+ * what fp32 held. Small values: int8 and int4 take a block whose largest magnitude is below 2^-100
+ * (of H x / 32 with -hadamard) for zeros, zfp one below 2^-98, where the library's own arithmetic
+ * overflows; elsewhere denormals are numbers as others.
+ *
+ * Corrupt streams. A decoder reads nothing outside the stream and refuses what an encoder cannot
+ * have written where that shows in the stream itself: the length, scales that are negative,
+ * infinite or too large, codes -128, -8 and NaN, zfp's blocks without exponent, mpc's header and
+ * counts. A changed bit elsewhere is another number: streams have no checksum. After a fault the
+ * values decoded to hold anything.
+ *
+ * The same stream comes from every instruction set and every number of threads.
+ */
+#ifndef SN_CODEC_H
+#define SN_CODEC_H
+
+#include "kernels/ops.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum sn_codec_kind {
+    SN_CODEC_BF16,
+    SN_CODEC_FP8,
+    SN_CODEC_INT8,
+    SN_CODEC_INT4,
+    SN_CODEC_ZFP,
+    SN_CODEC_MPC,
+    SN_NCODECS
+};
+
+enum {
+    SN_CODEC_BLOCK = 128,      /* values that share a scale */
+    SN_CODEC_ROTATED = 32,     /* points of the Hadamard transform */
+    SN_CODEC_ZFP_GRANULE = 64, /* values of which zfp-R makes R words of 64 bits */
+    SN_CODEC_ZFP_LEAST = 3,
+    SN_CODEC_ZFP_MOST = 32, /* bits a value */
+    SN_CODEC_MPC_MOST = 32, /* the farthest that mpc looks back */
+    SN_CODEC_MPC_HEADER =
+        16,            /* bytes before what mpc writes, also where it sends values as they are */
+    SN_CODEC_NAME = 32 /* bytes of a name, the end included */
+};
+
+/* A codec with its settings; a member that a kind does not name is 0. */
+struct sn_codec {
+    enum sn_codec_kind kind;
+    int32_t rate;    /* ZFP: bits a value */
+    int32_t dim;     /* MPC: how many positions back the value lies that is subtracted */
+    bool hadamard;   /* INT8, INT4 */
+    bool stochastic; /* INT8, INT4 */
+};
+
+enum sn_codec_fault {
+    SN_CODEC_FINE,
+    SN_CODEC_BAD_LENGTH,
+    SN_CODEC_BAD_SCALE,
+    SN_CODEC_BAD_CODE,
+    SN_CODEC_BAD_HEADER,
+    SN_CODEC_BAD_TYPE,
+    SN_CODEC_BAD_PLACE,
+    SN_CODEC_MISSING,
+    SN_CODEC_NO_MEMORY,
+    SN_NFAULTS
+};
+
+/* n values without gaps. Borrowed. */
+struct sn_values {
+    void *p;
+    enum sn_dtype dtype; /* SN_F32, SN_BF16, SN_F16 */
+    int64_t n;
+};
+
+/* Borrowed. zfp and mpc want p on a multiple of 8. */
+struct sn_stream {
+    void *p;
+    int64_t bytes;
+};
+
+/*
+ * What stochastic rounding draws with: nothing else enters, so every run and every layout that
+ * numbers its messages alike draws the same. The value at i of the message, in block b = i / 128 of
+ * it, rounds with
+ *
+ *   u = (h + 1/2) 2^-16,  h = 16-bit half p % 2 of word p / 2 of philox(key, (message, 16 b + g)),
+ *   g = i % 16,  p = i % 128 / 16
+ *
+ * so the mean of what comes back is within 2^-17 of a step of x. `first`: the number in the message
+ * of the first value that is encoded, a multiple of 128.
+ */
+struct sn_codec_draw {
+    uint64_t key; /* sn_codec_key() */
+    uint64_t message;
+    int64_t first;
+};
+
+uint64_t sn_codec_key(uint64_t seed, int64_t step);
+
+/* "int4-hadamard-stochastic" and back; false: no codec has that name. */
+bool sn_codec_parse(struct sn_codec *out, const char *text);
+void sn_codec_format(const struct sn_codec *c, char name[SN_CODEC_NAME]);
+/* The names that there are, for a sentence. */
+const char *sn_codec_names(void);
+/* NULL, or what is missing in this build for it and what would help. */
+const char *sn_codec_missing(const struct sn_codec *c);
+/* What a fault is, as the end of a sentence. */
+const char *sn_codec_explain(enum sn_codec_fault f);
+
+/* Are the bytes of a stream known before it is encoded? */
+bool sn_codec_is_fixed(const struct sn_codec *c);
+/* Where a stream of fixed rate can be cut: after every so many values. */
+int64_t sn_codec_granule(const struct sn_codec *c);
+/* Bytes of the stream of n values of a storage type: exact where the rate is fixed, else the most.
+ */
+int64_t sn_codec_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n);
+
+/* The codecs of one instruction set. */
+struct sn_codecs {
+    const char *name;
+    /* Fills `to`, which has room for sn_codec_bytes(), and sets its bytes. `draw` may be NULL where
+     * the codec does not draw. */
+    enum sn_codec_fault (*encode)(const struct sn_codec *c, const struct sn_values *x,
+                                  const struct sn_codec_draw *draw, struct sn_stream *to,
+                                  int threads);
+    /* y is set, or added to (fp32 only: sums are never rounded to less). The storage type of y need
+     * not be that of the values encoded. */
+    enum sn_codec_fault (*decode)(const struct sn_codec *c, const struct sn_stream *from,
+                                  const struct sn_values *y, enum sn_acc acc, int threads);
+};
+
+/* Those for the best instruction set of this processor; never NULL. */
+const struct sn_codecs *sn_codecs_cpu(void);
+/* Its number among those that the Makefile lists, from 0 (kernels/cpu.c). */
+int sn_cpu_level(void);
+
+#endif
