@@ -160,6 +160,22 @@ struct sn_codecs {
      * not be that of the values encoded. */
     enum sn_codec_fault (*decode)(const struct sn_codec *c, const struct sn_stream *from,
                                   const struct sn_values *y, enum sn_acc acc, int threads);
+    /*
+     * Error feedback (Seide et al. 2014; Karimireddy et al. 2019, arXiv 1901.09847): what was lost
+     * of a message is added to the next. e has as many fp32 values as x and begins with zeros.
+     *
+     *   encode_fed  the stream of x + e, as if these sums were fp32 values. e is left alone, so
+     * that a step that is skipped has not happened keep        once the step counts, with the same
+     * x: e becomes x + e - what `from` decodes to; where that is not finite e stays as it was
+     *
+     * The sum of all messages that were decoded is that of all x, less the last e. mpc, which loses
+     * nothing, encodes x and has no e.
+     */
+    enum sn_codec_fault (*encode_fed)(const struct sn_codec *c, const struct sn_values *x,
+                                      const float *e, const struct sn_codec_draw *draw,
+                                      struct sn_stream *to, int threads);
+    enum sn_codec_fault (*keep)(const struct sn_codec *c, const struct sn_values *x, float *e,
+                                const struct sn_stream *from, int threads);
 };
 
 /* Those for the best instruction set of this processor; never NULL. */

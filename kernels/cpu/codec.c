@@ -179,12 +179,28 @@ static enum sn_codec_fault decode(const struct sn_codec *c, const struct sn_stre
     return f == SN_CODEC_FINE ? by_kind[c->kind](c, from, y, acc, threads) : f;
 }
 
+static enum sn_codec_fault encode_fed(const struct sn_codec *c, const struct sn_values *x,
+                                      const float *e, const struct sn_codec_draw *draw,
+                                      struct sn_stream *to, int threads)
+{
+    enum sn_codec_fault f = check(c, x, to->p, SN_WRITE);
+    return f == SN_CODEC_FINE ? SN_K(sn_feedback_encode)(c, x, e, draw, to, threads) : f;
+}
+
+static enum sn_codec_fault keep(const struct sn_codec *c, const struct sn_values *x, float *e,
+                                const struct sn_stream *from, int threads)
+{
+    enum sn_codec_fault f = check(c, x, from->p, SN_WRITE);
+    return f == SN_CODEC_FINE ? SN_K(sn_feedback_keep)(c, x, e, from, threads) : f;
+}
+
 #define SN_STR2(x) #x
 #define SN_STR(x)  SN_STR2(x)
 
-extern const struct sn_codecs SN_K(sn_codecs);
 const struct sn_codecs SN_K(sn_codecs) = {
     .name = "cpu/" SN_STR(SN_ISA),
     .encode = encode,
     .decode = decode,
+    .encode_fed = encode_fed,
+    .keep = keep,
 };

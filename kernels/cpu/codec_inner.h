@@ -18,6 +18,14 @@ typedef enum sn_codec_fault sn_decoder(const struct sn_codec *c, const struct sn
 sn_encoder SN_K(sn_blocks_encode), SN_K(sn_zfp_encode), SN_K(sn_mpc_encode);
 sn_decoder SN_K(sn_blocks_decode), SN_K(sn_zfp_decode), SN_K(sn_mpc_decode);
 
+/* codec_feedback.c: see encode_fed and keep. */
+enum sn_codec_fault SN_K(sn_feedback_encode)(const struct sn_codec *c, const struct sn_values *x,
+                                             const float *e, const struct sn_codec_draw *draw,
+                                             struct sn_stream *to, int threads);
+enum sn_codec_fault SN_K(sn_feedback_keep)(const struct sn_codec *c, const struct sn_values *x,
+                                           float *e, const struct sn_stream *from, int threads);
+extern const struct sn_codecs SN_K(sn_codecs);
+
 /* codec_int.c: one block of m <= 128 values of int8 or int4; x has zeros behind them up to 128, y
  * has room for 128. `b`: the number of the block in its message. */
 void SN_K(sn_int_put)(const struct sn_codec *c, const struct sn_codec_draw *draw, int64_t b,

@@ -88,6 +88,23 @@ static void judge(const struct sn_codec *c, const struct sn_values *x, const str
     }
 }
 
+/* With feedback nothing that is not finite stays in e. */
+static void feed(const struct sn_codec *c, const struct sn_values *x)
+{
+    const struct sn_codec_draw draw = {1, 2, 0};
+    struct sn_stream s = {malloc((size_t)sn_codec_bytes(c, SN_F32, x->n) + 1), 0};
+    float *e = calloc((size_t)x->n + 1, sizeof(float));
+    require(s.p && e);
+    for (int i = 0; i < 2; i++) {
+        require(sn_codecs_generic.encode_fed(c, x, e, &draw, &s, 1) == SN_CODEC_FINE);
+        require(sn_codecs_generic.keep(c, x, e, &s, 1) == SN_CODEC_FINE);
+    }
+    for (int64_t i = 0; i < x->n; i++)
+        require(isfinite(e[i]));
+    free(s.p);
+    free(e);
+}
+
 static void round_trip(const struct sn_codec *c, const struct sn_values *x)
 {
     int64_t room = sn_codec_bytes(c, x->dtype, x->n);
@@ -147,6 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int64_t i = 0; i < n * wide && left > 0; i++)
         ((uint8_t *)x.p)[i] = data[4 + i % left];
     round_trip(&c, &x);
+    feed(&c, &x);
     free(x.p);
     return 0;
 }
