@@ -1,0 +1,60 @@
+/*
+ * two_shot.h - sums over ranks of compressed values: which rank sums what, what it sends, and the
+ * arithmetic, of all ranks in one process.
+ *
+ * Every rank encodes its values share by share and sends each share to the rank that owns it. The
+ * owner decodes what came, its own stream too, and adds in fp32, in the order of ranks: a
+ * reduce-scatter. An all-reduce encodes each sum once more, and every rank, the owner too, decodes
+ * it, so that all hold the same bits.
+ *
+ * So a value is encoded twice however many ranks there are. Were sums encoded at each hop of a
+ * ring, as MVAPICH does (docs/COMPRESSION.md), hop k would add the error of a sum of k ranks'
+ * values: with independent values of one size and a codec of relative error r without bias,
+ *
+ *   two shots   r sqrt(2)           whatever the number of ranks P
+ *   ring        r sqrt((P + 1) / 2) and more, since errors are rounded too
+ *
+ * tests/unit/test_two_shot.c measures both. It is the shape of ZeRO++'s qgZ (arXiv 2306.10209).
+ * Nothing here communicates; the collective that will has this as its specification.
+ */
+#ifndef SN_TWO_SHOT_H
+#define SN_TWO_SHOT_H
+
+#include "kernels/codec.h"
+
+struct sn_two_shot {
+    struct sn_codec scatter, gather; /* of the first and the second shot: of fixed rate */
+    int64_t n;                       /* values of each rank */
+    int ranks;
+};
+
+/* Where share r begins, in values: shares are as even as whole granules of both codecs allow. That
+ * of r = ranks is n. */
+int64_t sn_two_shot_at(const struct sn_two_shot *t, int r);
+
+/* Bytes that leave rank r in each shot: exactly. */
+int64_t sn_two_shot_scattered(const struct sn_two_shot *t, int r);
+int64_t sn_two_shot_gathered(const struct sn_two_shot *t, int r);
+/* The longest stream of either shot: what a buffer for one needs. */
+int64_t sn_two_shot_room(const struct sn_two_shot *t);
+
+/* Rank `r`'s part of the first shot: its stream of share `s`, which has room. Draws are those of
+ * message draw->message + r, so that no two ranks round alike. */
+enum sn_codec_fault sn_two_shot_put(const struct sn_two_shot *t, const struct sn_codecs *of,
+                                    const struct sn_values *x, const struct sn_codec_draw *draw,
+                                    int r, int s, struct sn_stream *to, int threads);
+
+/* All ranks' values x[ranks] become sums[n], share after share: what each rank holds after a
+ * reduce-scatter. `room`: a buffer of sn_two_shot_room() bytes, on 8 bytes. */
+enum sn_codec_fault sn_two_shot_reduce_scatter(const struct sn_two_shot *t,
+                                               const struct sn_codecs *of,
+                                               const struct sn_values *x,
+                                               const struct sn_codec_draw *draw, float *sums,
+                                               void *room);
+/* And after an all-reduce. Draws of the second shot: of message draw->message + ranks. */
+enum sn_codec_fault sn_two_shot_all_reduce(const struct sn_two_shot *t, const struct sn_codecs *of,
+                                           const struct sn_values *x,
+                                           const struct sn_codec_draw *draw, float *sums,
+                                           void *room);
+
+#endif
