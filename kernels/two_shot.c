@@ -66,20 +66,62 @@ enum sn_codec_fault sn_two_shot_put(const struct sn_two_shot *t, const struct sn
     return of->encode(&t->scatter, &share, &d, to, threads);
 }
 
-static enum sn_codec_fault sum_share(const struct sn_two_shot *t, const struct sn_codecs *of,
-                                     const struct sn_values *x, const struct sn_codec_draw *draw,
-                                     int s, const struct sn_values *sum, void *room)
+/* The values of ranks: a list, or fp32 arrays that lie `apart` values from each other. */
+struct source {
+    const struct sn_values *list;
+    float *first;
+    int64_t apart, n;
+};
+
+static struct sn_values values_of(const struct source *x, int r)
+{
+    return x->list ? x->list[r] : (struct sn_values){x->first + r * x->apart, SN_F32, x->n};
+}
+
+/* What goes with every share. */
+struct way {
+    const struct sn_two_shot *t;
+    const struct sn_codecs *of;
+    const struct sn_codec_draw *draw;
+    void *room;
+};
+
+static enum sn_codec_fault sum_share(const struct way *w, const struct source *x, int s,
+                                     const struct sn_values *sum)
 {
     memset(sum->p, 0, (size_t)sum->n * sizeof(float));
-    for (int r = 0; r < t->ranks; r++) {
-        struct sn_stream stream = {room, 0};
-        enum sn_codec_fault f = sn_two_shot_put(t, of, &x[r], draw, r, s, &stream, 1);
+    for (int r = 0; r < w->t->ranks; r++) {
+        struct sn_values values = values_of(x, r);
+        struct sn_stream stream = {w->room, 0};
+        enum sn_codec_fault f = sn_two_shot_put(w->t, w->of, &values, w->draw, r, s, &stream, 1);
         if (f == SN_CODEC_FINE)
-            f = of->decode(&t->scatter, &stream, sum, SN_ADD, 1);
+            f = w->of->decode(&w->t->scatter, &stream, sum, SN_ADD, 1);
         if (f != SN_CODEC_FINE)
             return f;
     }
     return SN_CODEC_FINE;
+}
+
+/* The second shot of a share: every rank, its owner too, has what the stream decodes to. */
+static enum sn_codec_fault round_share(const struct way *w, int s, const struct sn_values *sum)
+{
+    struct sn_stream stream = {w->room, 0};
+    struct sn_codec_draw d = drawn(w->draw, w->t->ranks, sn_two_shot_at(w->t, s));
+    enum sn_codec_fault f = w->of->encode(&w->t->gather, sum, &d, &stream, 1);
+    return f == SN_CODEC_FINE ? w->of->decode(&w->t->gather, &stream, sum, SN_WRITE, 1) : f;
+}
+
+static enum sn_codec_fault reduce(const struct way *w, const struct source *x, float *sums,
+                                  bool rounds)
+{
+    enum sn_codec_fault f = SN_CODEC_FINE;
+    for (int s = 0; s < w->t->ranks && f == SN_CODEC_FINE; s++) {
+        struct sn_values sum = {sums + sn_two_shot_at(w->t, s), SN_F32, share_of(w->t, s)};
+        f = sum_share(w, x, s, &sum);
+        if (rounds && f == SN_CODEC_FINE)
+            f = round_share(w, s, &sum);
+    }
+    return f;
 }
 
 enum sn_codec_fault sn_two_shot_reduce_scatter(const struct sn_two_shot *t,
@@ -88,12 +130,7 @@ enum sn_codec_fault sn_two_shot_reduce_scatter(const struct sn_two_shot *t,
                                                const struct sn_codec_draw *draw, float *sums,
                                                void *room)
 {
-    enum sn_codec_fault f = SN_CODEC_FINE;
-    for (int s = 0; s < t->ranks && f == SN_CODEC_FINE; s++) {
-        struct sn_values sum = {sums + sn_two_shot_at(t, s), SN_F32, share_of(t, s)};
-        f = sum_share(t, of, x, draw, s, &sum, room);
-    }
-    return f;
+    return reduce(&(struct way){t, of, draw, room}, &(struct source){.list = x}, sums, false);
 }
 
 enum sn_codec_fault sn_two_shot_all_reduce(const struct sn_two_shot *t, const struct sn_codecs *of,
@@ -101,15 +138,51 @@ enum sn_codec_fault sn_two_shot_all_reduce(const struct sn_two_shot *t, const st
                                            const struct sn_codec_draw *draw, float *sums,
                                            void *room)
 {
-    enum sn_codec_fault f = sn_two_shot_reduce_scatter(t, of, x, draw, sums, room);
-    for (int s = 0; s < t->ranks && f == SN_CODEC_FINE; s++) {
-        int64_t first = sn_two_shot_at(t, s);
-        struct sn_values sum = {sums + first, SN_F32, share_of(t, s)};
-        struct sn_stream stream = {room, 0};
-        struct sn_codec_draw d = drawn(draw, t->ranks, first);
-        f = of->encode(&t->gather, &sum, &d, &stream, 1);
-        if (f == SN_CODEC_FINE)
-            f = of->decode(&t->gather, &stream, &sum, SN_WRITE, 1);
+    return reduce(&(struct way){t, of, draw, room}, &(struct source){.list = x}, sums, true);
+}
+
+/* --- two levels --------------------------------------------------------------------------------
+ */
+
+struct sn_two_shot sn_two_level_inside(const struct sn_two_level *t)
+{
+    return (struct sn_two_shot){t->inside, t->between, t->n, t->local};
+}
+
+struct sn_two_shot sn_two_level_between(const struct sn_two_level *t, int l)
+{
+    const struct sn_two_shot in = sn_two_level_inside(t);
+    return (struct sn_two_shot){t->between, t->between, share_of(&in, l), t->nodes};
+}
+
+int64_t sn_two_level_room(const struct sn_two_level *t)
+{
+    const struct sn_two_shot in = sn_two_level_inside(t);
+    int64_t most = sn_two_shot_room(&in);
+    for (int l = 0; l < t->local; l++) {
+        const struct sn_two_shot out = sn_two_level_between(t, l);
+        most = larger(most, sn_two_shot_room(&out));
+    }
+    return most;
+}
+
+enum sn_codec_fault sn_two_level_all_reduce(const struct sn_two_level *t,
+                                            const struct sn_codecs *of, const struct sn_values *x,
+                                            const struct sn_codec_draw *draw, float *sums,
+                                            float *partial, void *room)
+{
+    const struct sn_two_shot in = sn_two_level_inside(t);
+    enum sn_codec_fault f = SN_CODEC_FINE;
+    for (int k = 0; k < t->nodes && f == SN_CODEC_FINE; k++) {
+        struct sn_codec_draw d = drawn(draw, k * t->local, 0);
+        f = sn_two_shot_reduce_scatter(&in, of, x + k * t->local, &d, partial + k * t->n, room);
+    }
+    for (int l = 0; l < t->local && f == SN_CODEC_FINE; l++) {
+        const struct sn_two_shot out = sn_two_level_between(t, l);
+        int64_t first = sn_two_shot_at(&in, l);
+        struct sn_codec_draw d = drawn(draw, t->nodes * t->local, first);
+        f = reduce(&(struct way){&out, of, &d, room},
+                   &(struct source){NULL, partial + first, t->n, out.n}, sums + first, true);
     }
     return f;
 }

@@ -57,4 +57,36 @@ enum sn_codec_fault sn_two_shot_all_reduce(const struct sn_two_shot *t, const st
                                            const struct sn_codec_draw *draw, float *sums,
                                            void *room);
 
+/*
+ * Two levels: ranks of a node are near each other, nodes are far apart, and `between` may be
+ * coarser than `inside`. Rank r is number r % local of node r / local.
+ *
+ *   1  inside each node a reduce-scatter with `inside`: rank l of a node has share l of its sum
+ *   2  ranks l of all nodes make an all-reduce of these with `between`, in shares of the share
+ *   3  inside each node the streams of step 2's second shot are handed on as they are
+ *
+ * So between nodes go 1 / local of what one level would send, and a value is rounded three times,
+ * step 3 costs none: sqrt(ri^2 + 2 rb^2) of independent values, whatever the number of ranks. Bytes
+ * are those of the two sn_two_shot below; step 3 hands on (local - 1) times what all shares of rank
+ * l have.
+ */
+struct sn_two_level {
+    struct sn_codec inside, between; /* of fixed rate */
+    int64_t n;
+    int nodes, local;
+};
+
+/* Step 1 of a node; step 2 of the ranks `l`, whose values are sn_two_shot_at(inside, l) and on. */
+struct sn_two_shot sn_two_level_inside(const struct sn_two_level *t);
+struct sn_two_shot sn_two_level_between(const struct sn_two_level *t, int l);
+
+/* x[nodes * local] become sums[n]. `partial`: nodes * n values. `room`: that of
+ * sn_two_level_room(). Draws of step 1: message draw->message + rank; of step 2 those after, in the
+ * order of nodes, and one more. */
+int64_t sn_two_level_room(const struct sn_two_level *t);
+enum sn_codec_fault sn_two_level_all_reduce(const struct sn_two_level *t,
+                                            const struct sn_codecs *of, const struct sn_values *x,
+                                            const struct sn_codec_draw *draw, float *sums,
+                                            float *partial, void *room);
+
 #endif

@@ -102,12 +102,18 @@ static void sums16(const uint32_t d[WORDS], int m, int dim, uint16_t *x)
 {
     uint16_t low[2 * WORDS];
     int before = m < dim ? m : dim;
+    uint32_t sum = 0;
     for (int g = 0; g < GROUP; g++)
         for (int j = 0; j < GROUP; j++) {
             uint16_t *at = low + g * 2 * GROUP + j;
             at[0] = (uint16_t)d[g * GROUP + j];
             at[GROUP] = (uint16_t)(d[g * GROUP + j] >> 16);
         }
+    if (dim == 1) { /* in a register: through memory a sum of 16 bits would come twice as late */
+        for (int i = 0; i < m; i++)
+            x[i] = (uint16_t)(sum += low[i]);
+        return;
+    }
     memcpy(x, low, (size_t)before * sizeof(*low));
     for (int i = before; i < m; i++)
         x[i] = (uint16_t)(low[i] + x[i - dim]);

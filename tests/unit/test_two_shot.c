@@ -275,8 +275,72 @@ static void what_is_not_finite_reaches_all(void)
     ct_free(room);
 }
 
+/* --- two levels --------------------------------------------------------------------------------
+ */
+
+/* Of 4 nodes of 4 and 16 of 2: three roundings, whatever the number. */
+static void levels_round_three_times(void)
+{
+    static struct ranks a;
+    static float sum[N], partial[16 * N];
+    static const int nodes[2] = {4, 16}, local[2] = {4, 2};
+    for (int k = 0; k < 2; k++) {
+        struct sn_two_level t = {ct_codec("int8"), ct_codec("int4"), N, nodes[k], local[k]};
+        void *room = ct_alloc((size_t)sn_two_level_room(&t));
+        fill(&a, nodes[k] * local[k], 0.0f);
+        double ri = once(&a, "int8"), rb = once(&a, "int4"), want = sqrt(ri * ri + 2 * rb * rb);
+        bool good = sn_two_level_all_reduce(&t, sn_codecs_cpu(), a.x, &ct_draw, sum, partial,
+                                            room) == SN_CODEC_FINE &&
+                    ct_whole(room, sn_two_level_room(&t));
+        double off = off_by(&a, sum);
+        tap_ok(good && fabs(off / want - 1) < 0.05,
+               "%d nodes of %d, int8 inside, int4 between: off by %.4f, the formula %.4f", nodes[k],
+               local[k], off, want);
+        drop(&a);
+        ct_free(room);
+    }
+}
+
+/* With codecs that lose nothing of these values the order of sums shows: nodes' first. And what
+ * goes between nodes is 1 / local of it all. */
+static void levels_sum_nodes_first(void)
+{
+    enum { NODES = 3, LOCAL = 2, M = 1500 };
+    struct sn_two_level t = {ct_codec("bf16"), ct_codec("mpc"), M, NODES, LOCAL};
+    struct sn_values x[NODES * LOCAL];
+    float sums[M], partial[NODES * M];
+    for (int r = 0; r < NODES * LOCAL; r++)
+        x[r] = ct_values(CT_HEAVY, SN_BF16, M, (uint64_t)r);
+    void *room = ct_alloc((size_t)sn_two_level_room(&t));
+    bool good =
+        sn_two_level_all_reduce(&t, sn_codecs_cpu(), x, NULL, sums, partial, room) == SN_CODEC_FINE;
+    for (int i = 0; i < M; i++) {
+        float want = 0.0f;
+        for (int k = 0; k < NODES; k++)
+            want += ct_get(&x[2 * k], i) + ct_get(&x[2 * k + 1], i);
+        good = good && ct_get(&(struct sn_values){sums, SN_F32, M}, i) == want;
+    }
+    tap_ok(good, "nodes are summed first, each in the order of its ranks");
+    t.between = ct_codec("int8");
+    int64_t bytes = 0, ends = 0;
+    for (int l = 0; l < LOCAL; l++) {
+        struct sn_two_shot in = sn_two_level_inside(&t), out = sn_two_level_between(&t, l);
+        ends += out.n;
+        good = good && out.n == sn_two_shot_at(&in, l + 1) - sn_two_shot_at(&in, l);
+        for (int k = 0; k < NODES; k++)
+            bytes += sn_two_shot_scattered(&out, k);
+    }
+    tap_ok(good && ends == M && bytes == (NODES - 1) * sn_codec_bytes(&t.between, SN_F32, M),
+           "between nodes each value goes once for each other node, not for each rank");
+    for (int r = 0; r < NODES * LOCAL; r++)
+        ct_free(x[r].p);
+    ct_free(room);
+}
+
 int main(void)
 {
+    levels_round_three_times();
+    levels_sum_nodes_first();
     shares_are_whole_granules();
     sums_are_those_of_what_was_decoded();
     what_is_not_finite_reaches_all();
