@@ -294,8 +294,8 @@ static void what_would_work_does(const struct place *p)
 /* --- ranks ------------------------------------------------------------------------------------ */
 
 #define MIXTURE                                                                                    \
-    "model: {family: mixtral, layers: 8, hidden: 96, heads: 12, vocab: 64, seq: 96, experts: "     \
-    "{count: 8}}\n"
+    "model: {family: mixtral, layers: 8, hidden: 96, heads: 12, ffn: 128, vocab: 64, seq: 96, "    \
+    "experts: {count: 8}}\n"
 
 #define EVALUATED                                                                                  \
     "train: {steps: 9, global_batch: 32, eval_every: 3, eval_sequences: 12}\n"                     \
