@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_exec.sh - sennit-run exec under a Slurm that is acted: srun, scontrol and squeue are scripts
 # that do and say what Slurm 22.05 does. What is launched where, and what follows from each end.
+# Runs alone: deadlines come within seconds.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_map - which process computes which rank: what sennit-train makes of places that are told to it,
 # that losses do not depend on it, and what sennit-run map predicts from recorded environments.
+# Runs alone: it measures time.
 set -eu
 # shellcheck source=tests/lib/tap.sh
 . tests/lib/tap.sh
