@@ -10,7 +10,7 @@ static void json_experts(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, "\"expert_tensor\": %d, ", l->expert_tensor);
     if (l->expert > 1 || (fewer && l->expert_tensor > 1))
         sn_str_add(out, "\"expert_node\": %d, \"expert_chunks\": %d, ",
-                   l->expert_node > 1 ? l->expert_node : 1,
+                   l->expert > 1 && l->expert_node > 1 ? l->expert_node : 1,
                    l->expert_chunks > 1 ? l->expert_chunks : 1);
     if (l->expert > 1 && l->tensor > 1)
         sn_str_add(out, "\"expert_tokens\": \"%s\", ",

@@ -145,7 +145,7 @@ static void text_hops(const struct sn_plan_report *r)
     sn_hops_choose(&h, j->config, &j->grid, r->pricer->machine, r->pricer->software);
     (void)duration(one, h.one);
     (void)duration(two, h.two);
-    if (l->expert_node > 1)
+    if (l->expert > 1 && l->expert_node > 1)
         (void)printf("exchanges: in two hops, %d nodes of %d: %s; in one %s\n",
                      l->expert / l->expert_node, l->expert_node, two, one);
     else if (h.even == 0)

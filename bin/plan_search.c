@@ -8,7 +8,6 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/plan/chunks.h"
-#include "lib/plan/hops.h"
 #include "lib/plan/search.h"
 
 #include <getopt.h>
@@ -103,7 +102,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, ", each expert over %d", l->expert_tensor);
     if (l->expert > 1 && l->expert_node > 1)
         sn_str_add(out, " in two hops (%d on a node)", l->expert_node);
-    if (l->expert > 1 && l->tensor > 1 && l->expert_tokens == SN_TOKENS_SPLIT)
+    bool as_tensor = l->expert_tensor == 0 || l->expert_tensor == l->tensor;
+    if (l->expert > 1 && l->tensor > 1 && as_tensor && l->expert_tokens == SN_TOKENS_SPLIT)
         sn_str_add(out, ", split tokens");
     if (l->expert > 1 && l->expert_chunks > 1)
         sn_str_add(out, " in %d chunks", l->expert_chunks);
@@ -401,7 +401,6 @@ enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *er
 enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *err)
 {
     SN_TRY(sn_config_resolve_ranks(c, ranks, err));
-    SN_TRY(sn_hops_resolve(c, err));
     return sn_chunks_resolve(c, err);
 }
 

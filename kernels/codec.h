@@ -17,8 +17,8 @@
  *   int4        scale fp32 = max|x| / 7, ceil(m / 2) bytes:   128              scale / 2
  *               code j low, code j + ceil(m / 2) high, -7..7
  *   ..-hadamard the same of H x / 32, each 32 values in turn  128              16 scale (all 32 off
- *               times the Hadamard matrix H; m is rounded up                   the same way); in
- * the to whole 32                                                    mean sqrt(32/12) scale
+ *               times the Hadamard matrix H; m is rounded up                   alike); in the mean
+ *               to whole 32                                                    sqrt(32/12) scale
  *   ..-stochastic  codes are floor(x / scale + u), u drawn    128              scale; its mean is 0
  *   zfp-R       blocks of 4 values in 4 R bits, as libzfp's   64               measured: it depends
  *               fixed rate R writes a 1-dimensional array                      on the neighbours
@@ -164,9 +164,11 @@ struct sn_codecs {
      * Error feedback (Seide et al. 2014; Karimireddy et al. 2019, arXiv 1901.09847): what was lost
      * of a message is added to the next. e has as many fp32 values as x and begins with zeros.
      *
-     *   encode_fed  the stream of x + e, as if these sums were fp32 values. e is left alone, so
-     * that a step that is skipped has not happened keep        once the step counts, with the same
-     * x: e becomes x + e - what `from` decodes to; where that is not finite e stays as it was
+     * encode_fed gives the stream of x + e, as if these sums were fp32 values. e is left alone, so
+     * that a step that is skipped has not happened.
+     *
+     * keep is called once the step counts, with the same x: e becomes x + e - what `from` decodes
+     * to; where that is not finite e stays as it was.
      *
      * The sum of all messages that were decoded is that of all x, less the last e. mpc, which loses
      * nothing, encodes x and has no e.

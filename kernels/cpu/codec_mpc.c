@@ -6,9 +6,13 @@
  *
  *   1  each minus that `dim` places before it in the chunk, in the integers of its width
  *   2  words: 32 after 32 make a group; of 16 bits, values j and j + 32 of 64 are the halves of
- * word j, the first the low one. What is behind the last value is 0 3  the bits of a group turned:
- * word p has bit 31 - p of all 32, word j's at 31 - j 4  each word of a group minus the one before
- * it 5  what is not zero is kept, in order; bit p of the group's map says whether word p is
+ *      word j, the first the low one; what is behind the last value is 0
+ *
+ *   3  the bits of a group turned: word p has bit 31 - p of all 32, word j's at 31 - j
+ *
+ *   4  each word of a group minus the one before it
+ *
+ *   5  what is not zero is kept, in order; bit p of the group's map says whether word p is
  *
  * Stream: header of 16 bytes, maps of 4 bytes a group, words. Neither would help, or it helps
  * nothing: then the header says so and the values follow as they are, so that a stream is never

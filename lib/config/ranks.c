@@ -95,20 +95,22 @@ static enum sn_status check_experts(const struct sn_config *c, struct sn_err *er
     const struct sn_layout_config *l = &c->layout;
     int slices = sn_config_slices(c), blocks = sn_config_fold(c) / slices;
     int64_t replicas = (int64_t)l->data * l->context * blocks;
+    int count = c->model.experts.count, of = count;
     char near[SN_NEAR_SIZE];
     if (l->expert <= 1 || replicas % l->expert == 0)
         return SN_OK;
+    while (replicas % of != 0 || count % of != 0) /* experts are dealt out evenly, too */
+        of--;
     if (blocks > 1)
         return sn_fail(err, SN_EINPUT,
                        "%s: layout.expert: %d does not divide data x %s x context (%d x %d x "
                        "%d); nearest that do: %s",
                        c->path, l->expert, slices > 1 ? "tensor / expert_tensor" : "tensor",
-                       l->data, blocks, l->context, sn_near_divisors(near, replicas, l->expert));
+                       l->data, blocks, l->context, sn_near_divisors(near, of, l->expert));
     return sn_fail(err, SN_EINPUT,
                    "%s: layout.expert: %d does not divide data x context (%d x %d); nearest that "
                    "do: %s",
-                   c->path, l->expert, l->data, l->context,
-                   sn_near_divisors(near, replicas, l->expert));
+                   c->path, l->expert, l->data, l->context, sn_near_divisors(near, of, l->expert));
 }
 
 /* Why this many copies do not work. */

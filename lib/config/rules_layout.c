@@ -173,13 +173,13 @@ static enum sn_status exchange_fits_zero_bubble(const struct sn_config *c,
                                                 const struct sn_settings *s, struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
-    bool shared_out = l->expert > 1;
+    bool shared_out = l->expert > 1, both = shared_out && sn_config_slices(c) > 1;
     if (l->schedule != SN_ZERO_BUBBLE || l->zero < 2 || sn_config_expert_members(c) == 1)
         return SN_OK;
     return sn_settings_fail(s, shared_out ? "layout.expert" : "layout.expert_tensor", err,
-                            "%d with schedule zero-bubble and zero %d is not built yet; use 1, "
+                            "%d with schedule zero-bubble and zero %d is not built yet; use %s"
                             "zero 0 or 1, or 1f1b",
-                            shared_out ? l->expert : l->expert_tensor, l->zero);
+                            shared_out ? l->expert : l->expert_tensor, l->zero, both ? "" : "1, ");
 }
 
 /* Experts are shared out over the replicas: those of one sequence, then those of others. */
@@ -264,13 +264,13 @@ static enum sn_status expert_tensor_fits(const struct sn_config *c, const struct
     const struct sn_layout_config *l = &c->layout;
     int cut = expert_tensor(l);
     char near[SN_NEAR_SIZE];
+    if (cut != l->tensor && c->model.experts.count == 0)
+        return sn_settings_fail(
+            s, key, err, "%d needs a model with experts (model.experts.count); leave it out", cut);
     if (l->tensor % cut != 0)
         return sn_settings_fail(s, key, err,
                                 "%d does not divide layout.tensor (%d); nearest that do: %s", cut,
                                 l->tensor, sn_near_divisors(near, l->tensor, cut));
-    if (cut < l->tensor && c->model.experts.count == 0)
-        return sn_settings_fail(
-            s, key, err, "%d needs a model with experts (model.experts.count); leave it out", cut);
     return SN_OK;
 }
 

@@ -34,9 +34,8 @@ enum sn_hop {
 };
 
 struct sn_exchange {
-    /* Of each member, where the rows of each expert begin, and the end: members x (members x
-     * experts
-     * + 1) numbers. NULL: all members have `rows` rows, dealt evenly to all experts. */
+    /* Of each member, where the rows of each of E = members / slices x experts experts begin, and
+     * the end: members x (E + 1) numbers. NULL: all have `rows` rows, dealt evenly to all. */
     const int32_t *bounds;
     int64_t rows;
     int members, index; /* of the group; the own number in it */

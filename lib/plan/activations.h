@@ -49,9 +49,9 @@
  *   expert.act   e R f     dropped by selective too
  *   expert.y     e R D     what the experts gave; dropped by full
  *
- *   Where tensor ranks route tokens of their own: T is T / t in these rows, but of choice.all, and
- * f is ceil(F / u), for u ranks that share each expert (expert_tensor); the norm before the experts
- *   is norm.slice, e T / t D, which nobody gathers but for shared experts. Else u is 1 below
+ *   Where tensor ranks route tokens of their own: T is T / t in these rows, but of choice.all;
+ *   f is ceil(F / u), for u ranks that share each expert (expert_tensor); and the norm before the
+ *   experts is norm.slice, e T / t D, which nobody gathers but for shared experts. Else u is 1.
  *
  *   M = P u > 1: rows are W = expert_buffer u R, at most M R, not R, but of expert.y, which is what
  *   came back, summed, and is never dropped; arrivals, 4 (u E + 1), and bounds.all, 4 M (E + 1),

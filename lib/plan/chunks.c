@@ -2,6 +2,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/model/model.h"
+#include "lib/plan/hops.h"
 #include "lib/plan/named.h"
 #include "lib/plan/shape.h"
 #include "lib/plan/sim.h"
@@ -95,6 +96,7 @@ static enum sn_status choose_tokens(struct sn_config *c, const struct sn_machine
     struct sn_config *way = sn_alloc(sizeof(*way)); /* large for a stack */
     enum sn_status st =
         way ? SN_OK : sn_fail(err, SN_ENOMEM, "layout.expert_tokens: no memory to price it");
+    struct sn_layout_config best = c->layout;
     double least = 0;
     for (int i = 0; st == SN_OK && i < 2; i++) {
         struct sn_chunks x;
@@ -102,6 +104,9 @@ static enum sn_status choose_tokens(struct sn_config *c, const struct sn_machine
         struct sn_err why;
         *way = *c;
         way->layout.expert_tokens = ways[i];
+        st = sn_hops_resolve(way, err); /* each way has its own */
+        if (st != SN_OK)
+            break;
         if (sn_config_check_layout(way, sn_config_ranks(c), &why) != SN_OK)
             continue;
         st = sn_job_grid(&g, way, err);
@@ -109,10 +114,11 @@ static enum sn_status choose_tokens(struct sn_config *c, const struct sn_machine
             st = sn_chunks_choose(&x, way, &g, m, s, err);
         if (st == SN_OK && (least == 0 || x.seconds[x.n] < least)) {
             least = x.seconds[x.n];
-            c->layout.expert_tokens = ways[i];
+            best = way->layout;
         }
     }
     sn_free(way);
+    c->layout = best;
     return st;
 }
 
@@ -128,6 +134,8 @@ enum sn_status sn_chunks_resolve(struct sn_config *c, struct sn_err *err)
         c->layout.expert_tokens = SN_TOKENS_GATHERED;
         chooses = false;
     }
+    if (!chooses)
+        SN_TRY(sn_hops_resolve(c, err));
     if (sn_config_expert_members(c) == 1 || (c->layout.expert_chunks > 0 && !chooses))
         return SN_OK;
     if (sn_names_machine(c)) {

@@ -62,7 +62,7 @@ static void compare(struct sn_hops *h, struct sn_pricer *p, const struct sn_conf
     struct sn_grid hops = *g;
     hops.expert_node = 0;
     h->one = sn_hops_price(p, &hops, e, c->train.precision);
-    hops.expert_node = l->expert_node > 1 ? l->expert_node : h->even;
+    hops.expert_node = l->expert > 1 && l->expert_node > 1 ? l->expert_node : h->even;
     if (hops.expert_node > 0)
         h->two = sn_hops_price(p, &hops, e, c->train.precision);
 }
@@ -82,7 +82,9 @@ void sn_hops_choose(struct sn_hops *out, const struct sn_config *c, const struct
             tell(0, h.why, sizeof(h.why), "all experts compute all tokens, which are gathered");
     if (sn_config_expert_members(c) > 1)
         compare(&h, &p, c, g);
-    if (c->layout.expert_node > 0)
+    if (c->layout.expert <= 1)
+        h.node = 1; /* slices of one part of the experts: nothing to hop between */
+    else if (c->layout.expert_node > 0)
         h.node = c->layout.expert_node;
     else if (h.even > 0 && h.two < h.one)
         h.node = h.even;

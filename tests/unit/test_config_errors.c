@@ -133,7 +133,8 @@ static const struct {
     {MODEL "}\n" TRAIN "}\nlayout: {expert: 2}\n",
      "run.yaml:3:18: layout.expert: 2 needs a model with experts (model.experts.count); use 1"},
     {MODEL "}\n" TRAIN "}\nlayout: {expert_tensor: 2}\n",
-     "run.yaml:3:25: layout.expert_tensor: 2 does not divide layout.tensor (1); nearest that do: 1"},
+     "run.yaml:3:25: layout.expert_tensor: 2 needs a model with experts (model.experts.count); leave "
+     "it out"},
     {MODEL "}\n" TRAIN "}\nlayout: {tensor: 2, expert_tensor: 1}\n",
      "run.yaml:3:36: layout.expert_tensor: 1 needs a model with experts (model.experts.count); leave "
      "it out"},
@@ -209,6 +210,8 @@ static const struct {
      "run.yaml:3:51: layout.axis_order: experts are shared out over tensor, context and data (layout.expert_tensor: 2); name these in this order, one right after the other"},
     {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {tensor: 4, pipeline: 2, expert_tensor: 2, zero: 2, schedule: zero-bubble}\n",
      "run.yaml:3:49: layout.expert_tensor: 2 with schedule zero-bubble and zero 2 is not built yet; use 1, zero 0 or 1, or 1f1b"},
+    {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, tensor: 4, pipeline: 2, expert_tensor: 2, zero: 2, schedule: zero-bubble}\n",
+     "run.yaml:3:18: layout.expert: 2 with schedule zero-bubble and zero 2 is not built yet; use zero 0 or 1, or 1f1b"},
     {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 4, tensor: 2, expert_node: 2, expert_tokens: split}\n",
      "run.yaml:3:45: layout.expert_node: 2 hops by way of ranks that hold other slices of experts (layout.expert_tokens: split), which is not built yet; use 1"},
     {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, expert_chunks: 9}\n",

@@ -312,6 +312,9 @@ static const struct {
      "run.yaml: layout.expert: 8 does not divide data x tensor / expert_tensor x context (2 x 2 x "
      "1); nearest that do: 4"},
     {MIXTURE TRAIN "layout: {tensor: 4, expert_tensor: 1, expert: 8}\n", 8, 2, ""},
+    {MIXTURE TRAIN "layout: {tensor: 6, expert_tensor: 2, expert: 4}\n", 12, 2,
+     "run.yaml: layout.expert: 4 does not divide data x tensor / expert_tensor x context (2 x 3 x "
+     "1); nearest that do: 2"},
     {MIXTURE TRAIN "layout: {tensor: 4, expert: 4}\n", 8, 2,
      "run.yaml: layout.expert: 4 does not divide data x context (2 x 1); nearest that do: 2"},
     {NEOX TRAIN "layout: {tensor: 2, pipeline: 2, context: 2}\n", 32, 4, ""},
