@@ -180,8 +180,10 @@ static void text_chunks(const struct sn_plan_report *r)
         (void)printf("all at once");
     (void)duration(now, c.seconds[1]);
     (void)duration(other, c.seconds[c.n]);
-    (void)printf(": a layer's step takes %s all at once, %s in %d chunk%s, which is least\n", now,
-                 other, c.n, c.n > 1 ? "s" : "");
+    (void)printf(": a layer's step takes %s all at once, ", now);
+    if (c.n > 1)
+        (void)printf("%s in %d chunks, ", other, c.n);
+    (void)printf("which is least\n");
 }
 
 static void text_plan(const struct sn_plan_report *r)
