@@ -23,6 +23,7 @@ family=mixtral layers=4 hidden=128 ffn=344 batch=16 seq=128 micro=4
 model=', experts: {count: 16, top_k: 1, every: 2, aux_loss: 0}'
 base='data: 2, tensor: 2, expert: 2, sequence_parallel: false, recompute: full, expert_buffer: 2.0, bucket: 256KiB'
 base="$base, placement: default" # else the ranks of near would be arranged as those of far
+base="$base, expert_chunks: 1"   # as in the paper; auto would ask the machine, which only the plan is told
 
 leave() {
     $netns down "$tmp/n"
