@@ -63,15 +63,13 @@ static enum sn_codec_fault keep_piece(const struct sn_codec *c, const struct pie
     return SN_CODEC_FINE;
 }
 
-enum sn_codec_fault SN_K(sn_feedback_encode)(const struct sn_codec *c, const struct sn_values *x,
-                                             const float *e, const struct sn_codec_draw *draw,
-                                             struct sn_stream *to, int threads)
+/* Every chunk in turn: into the stream, or with `kept` what the stream has lost of it into that. */
+static enum sn_codec_fault all_pieces(const struct sn_codec *c, const struct sn_values *x,
+                                      const float *e, float *kept, const struct sn_codec_draw *draw,
+                                      const struct sn_stream *stream, int threads)
 {
     int fault = SN_CODEC_FINE;
     int64_t chunks = (x->n + CHUNK - 1) / CHUNK;
-    if (!sn_codec_is_fixed(c))
-        return SN_K(sn_codecs).encode(c, x, draw, to, threads);
-    to->bytes = sn_codec_bytes(c, SN_F32, x->n);
 #pragma omp parallel num_threads(sn_team(threads, x->n)) reduction(max : fault)
     {
         struct piece p;
@@ -80,33 +78,29 @@ enum sn_codec_fault SN_K(sn_feedback_encode)(const struct sn_codec *c, const str
         sn_share(chunks, 1, omp_get_thread_num(), omp_get_num_threads(), &chunk, &end);
         for (; chunk < end && f == SN_CODEC_FINE; chunk++) {
             take(&p, x, e, chunk);
-            f = put_piece(c, &p, draw, to);
+            f = kept ? keep_piece(c, &p, stream, kept) : put_piece(c, &p, draw, stream);
         }
         fault = (int)f;
     }
     return (enum sn_codec_fault)fault;
 }
 
+enum sn_codec_fault SN_K(sn_feedback_encode)(const struct sn_codec *c, const struct sn_values *x,
+                                             const float *e, const struct sn_codec_draw *draw,
+                                             struct sn_stream *to, int threads)
+{
+    if (!sn_codec_is_fixed(c))
+        return SN_K(sn_codecs).encode(c, x, draw, to, threads);
+    to->bytes = sn_codec_bytes(c, SN_F32, x->n);
+    return all_pieces(c, x, e, NULL, draw, to, threads);
+}
+
 enum sn_codec_fault SN_K(sn_feedback_keep)(const struct sn_codec *c, const struct sn_values *x,
                                            float *e, const struct sn_stream *from, int threads)
 {
-    int fault = SN_CODEC_FINE;
-    int64_t chunks = (x->n + CHUNK - 1) / CHUNK;
     if (!sn_codec_is_fixed(c))
         return SN_CODEC_FINE;
     if (from->bytes != sn_codec_bytes(c, SN_F32, x->n))
         return SN_CODEC_BAD_LENGTH;
-#pragma omp parallel num_threads(sn_team(threads, x->n)) reduction(max : fault)
-    {
-        struct piece p;
-        enum sn_codec_fault f = SN_CODEC_FINE;
-        int64_t chunk, end;
-        sn_share(chunks, 1, omp_get_thread_num(), omp_get_num_threads(), &chunk, &end);
-        for (; chunk < end && f == SN_CODEC_FINE; chunk++) {
-            take(&p, x, e, chunk);
-            f = keep_piece(c, &p, from, e);
-        }
-        fault = (int)f;
-    }
-    return (enum sn_codec_fault)fault;
+    return all_pieces(c, x, e, e, NULL, from, threads);
 }
