@@ -127,4 +127,14 @@ ok "a copy with it" test "$(number snapshot)" -gt 0
 is "which is a part of the total" "$(number total)" $((without + $(number snapshot)))
 run "$plan" "$tmp/run.yaml"
 like "the text says so too" "$out" '^  snapshot  *[1-9]'
+# --- exchanges of slices ------------------------------------------------------------------------
+# Each expert over two tensor ranks, and none shared out: there are no nodes to hop between.
+file 'data: 2, tensor: 4, expert_tensor: 2, expert_node: 2'
+sed -i 's/family: gpt2/family: mixtral/; s/heads: 6, kv_heads: 6/heads: 4, kv_heads: 4/; s/, tied_embeddings: false}/, experts: {count: 4}}/' "$tmp/run.yaml"
+run "$plan" "$tmp/run.yaml" --ranks 8
+is "slices of experts: exit code" "$rc" 0
+like "their exchange is in one hop" "$out" 'exchanges: in one hop, because rows go to all slices'
+run "$plan" "$tmp/run.yaml" --ranks 8 --json
+is "for programs, too" "$(number expert_node)" 1
+
 tap_done
