@@ -144,3 +144,47 @@ int64_t sn_codec_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n)
                block_bytes(c, n % SN_CODEC_BLOCK);
     }
 }
+
+int64_t sn_coded_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n)
+{
+    int64_t length = sn_codec_is_fixed(c) ? 0 : (int64_t)sizeof(int64_t);
+    return rounded_up(length + sn_codec_bytes(c, t, n), 8);
+}
+
+int64_t sn_coded_room(const struct sn_codec *c, int levels, enum sn_dtype t, int64_t n)
+{
+    int64_t most = 0;
+    for (int i = 0; i < levels; i++) {
+        int64_t bytes = sn_coded_bytes(&c[i], t, n);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+int64_t sn_coded_likely(const struct sn_codec *c, enum sn_dtype t, int64_t n)
+{
+    int64_t bits = t == SN_F32 ? 29 * 100 : 1248; /* hundredths of a bit a value */
+    if (sn_codec_is_fixed(c))
+        return sn_coded_bytes(c, t, n);
+    return rounded_up((int64_t)sizeof(int64_t) + SN_CODEC_MPC_HEADER + n * bits / 800, 8);
+}
+
+/* int4 to int8 to bf16; zfp with twice the bits up to 16, which loses less than bf16. */
+bool sn_codec_milder(struct sn_codec *out, const struct sn_codec *c)
+{
+    *out = *c;
+    switch (c->kind) {
+    case SN_CODEC_INT4:
+        out->kind = SN_CODEC_INT8;
+        return true;
+    case SN_CODEC_INT8:
+    case SN_CODEC_FP8:
+        *out = (struct sn_codec){.kind = SN_CODEC_BF16};
+        return true;
+    case SN_CODEC_ZFP:
+        out->rate = c->rate < 8 ? 2 * c->rate : 16;
+        return c->rate < 16;
+    default:
+        return false;
+    }
+}

@@ -48,42 +48,12 @@
 #ifndef SN_CODEC_H
 #define SN_CODEC_H
 
+#include "kernels/codec_kind.h"
 #include "kernels/ops.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum sn_codec_kind {
-    SN_CODEC_BF16,
-    SN_CODEC_FP8,
-    SN_CODEC_INT8,
-    SN_CODEC_INT4,
-    SN_CODEC_ZFP,
-    SN_CODEC_MPC,
-    SN_NCODECS
-};
-
-enum {
-    SN_CODEC_BLOCK = 128,      /* values that share a scale */
-    SN_CODEC_ROTATED = 32,     /* points of the Hadamard transform */
-    SN_CODEC_ZFP_GRANULE = 64, /* values of which zfp-R makes R words of 64 bits */
-    SN_CODEC_ZFP_LEAST = 3,
-    SN_CODEC_ZFP_MOST = 32, /* bits a value */
-    SN_CODEC_MPC_MOST = 32, /* the farthest that mpc looks back */
-    SN_CODEC_MPC_HEADER =
-        16,            /* bytes before what mpc writes, also where it sends values as they are */
-    SN_CODEC_NAME = 32 /* bytes of a name, the end included */
-};
-
-/* A codec with its settings; a member that a kind does not name is 0. */
-struct sn_codec {
-    enum sn_codec_kind kind;
-    int32_t rate;    /* ZFP: bits a value */
-    int32_t dim;     /* MPC: how many positions back the value lies that is subtracted */
-    bool hadamard;   /* INT8, INT4 */
-    bool stochastic; /* INT8, INT4 */
-};
 
 enum sn_codec_fault {
     SN_CODEC_FINE,
@@ -147,6 +117,19 @@ int64_t sn_codec_granule(const struct sn_codec *c);
 /* Bytes of the stream of n values of a storage type: exact where the rate is fixed, else the most.
  */
 int64_t sn_codec_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n);
+
+/*
+ * A stream as part of a message (operations ENCODE and DECODE): rounded up to a multiple of 8 bytes.
+ * Where the rate is not fixed its length comes first, 8 bytes little-endian, and only what is used
+ * need travel. These are the bytes that the message has room for. n: values.
+ */
+int64_t sn_coded_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n);
+/* The most over all levels of an operation. */
+int64_t sn_coded_room(const struct sn_codec *c, int levels, enum sn_dtype t, int64_t n);
+/* What is likely to travel of it: of a lossless codec as of normals (docs/COMPRESSION.md). */
+int64_t sn_coded_likely(const struct sn_codec *c, enum sn_dtype t, int64_t n);
+/* The next codec that loses less, for values of this type: false, there is none. */
+bool sn_codec_milder(struct sn_codec *out, const struct sn_codec *c);
 
 /* The codecs of one instruction set. */
 struct sn_codecs {

@@ -159,12 +159,27 @@
  *               b[l,e] += rate sign(mean of counts[l] - counts[l,e]); nothing where they are equal;
  *               no-op when scalars.ok is 0
  *
+ * ENCODE        0 x[R,C], 1 y[R,C]?                       0 s[B,b] u8, 1 e[R,C] f32?  -
+ *               streams of attr.codec[scalars.codec_level[coded]]: B = blocks_a of them, stream i of
+ *               the values i share .. (i + 1) share - 1 of x, which has no gaps; the last ones may
+ *               have fewer or none. A stream begins at i sn_coded_bytes(), the rest of which is 0.
+ *               With y: of the differences x - y, in fp32. With e (read and written): error feedback
+ *               (codec.h): of x + e, and e becomes what is lost. blocks_b = K > 1: stream i is of
+ *               share number (i % K) (B / K) + i / K. Where scalars.codec_sample is not 0: adds to
+ *               scalars.codec_error[coded] the squares of what was lost, and of what was encoded
+ * DECODE        0 s[B,b] u8, 1 w[R,C]?, 2 bounds[1,S+1] i32? 0+ y[R,C]                0: in 1
+ *               of the same codec, what ENCODE wrote of values of attr.coded_type: share after share;
+ *               inverse: y is one share, the sum over all B streams, in their order, in fp32, rounded
+ *               once. Plus w. SN_ADD needs y in f32. bounds: streams from the last bound on are
+ *               neither read, nor their values written. Fails with what enum sn_codec_fault says
+ *
  * "?" may be absent (p == NULL). Vectors are one row.
  */
 /* clang-format on */
 #ifndef SN_OPS_H
 #define SN_OPS_H
 
+#include "kernels/codec_kind.h"
 #include "kernels/scalars.h"
 #include "kernels/tensor.h"
 
@@ -210,6 +225,8 @@ enum sn_op_kind {
     SN_OP_DECIDE,
     SN_OP_ADAMW,
     SN_OP_BALANCE,
+    SN_OP_ENCODE,
+    SN_OP_DECODE,
     SN_NKERNELS /* further kinds (communication) belong to lib/program */
 };
 
@@ -223,11 +240,12 @@ enum { SN_MAX_IN = 6, SN_MAX_OUT = 4 };
 struct sn_attr {
     bool trans_a, trans_b; /* GEMM */
     enum sn_fp8 fp8;       /* GEMM */
-    bool inverse;          /* ROPE */
+    bool inverse;          /* ROPE, DECODE */
     enum sn_act act;       /* ACT, ACT_DX */
     int32_t heads, kv_heads, head_dim, rotary_dim;
     int64_t seq;   /* S, of the whole sample */
-    uint32_t site; /* random stream of DROPOUT, JITTER, ATTENTION or ROUTE: unique in the model */
+    uint32_t site; /* random stream of DROPOUT, JITTER, ATTENTION or ROUTE: unique in the model; of
+                    ENCODE: unique in the job */
     float theta;   /* ROPE base */
     float eps;     /* norms, ADAMW */
     float scale;   /* ATTENTION */
@@ -235,7 +253,7 @@ struct sn_attr {
     float jitter;  /* JITTER: more than 0 */
     float beta1, beta2, decay;  /* ADAMW */
     bool dynamic_scale;         /* DECIDE: fp16 loss scaling is on */
-    int64_t blocks_a, blocks_b; /* SWAP */
+    int64_t blocks_a, blocks_b; /* SWAP, ENCODE, DECODE */
     int32_t experts;            /* ROUTE and its kin: of the layer; EXPERT_GEMM: here */
     int64_t capacity;           /* PLACE, ARRIVE */
     int32_t round;              /* ARRIVE; set when it runs */
@@ -247,6 +265,11 @@ struct sn_attr {
     bool dense;              /* ROUTE and its kin, PLACE */
     float range;             /* of a sparsemixer */
     float rate;              /* BALANCE */
+    struct sn_codec codec[SN_CODEC_LEVELS]; /* ENCODE, DECODE: in turn, `levels` of them */
+    int32_t levels;
+    enum sn_coded coded;
+    enum sn_dtype coded_type; /* of the values encoded */
+    int64_t share;            /* values of a stream */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
      * zero: everything is here. */
     int32_t context;      /* ranks that share each sequence; 0 and 1: not shared */
@@ -257,7 +280,8 @@ struct sn_attr {
     int64_t vocab; /* words of the whole vocabulary; 0: as many as there are columns or rows */
     int64_t vocab_first;   /* the first word here */
     int32_t head0;         /* the first query head here */
-    int32_t member;        /* ARRIVE, PLACE: of the group that shares the experts out */
+    int32_t member;        /* ARRIVE, PLACE: of the group that shares the experts out; ENCODE: the
+                            * rank */
     int32_t chunk, chunks; /* ARRIVE */
     int32_t slices;        /* of an expert, on as many members; no kernel reads it */
 };

@@ -8,6 +8,8 @@
 #ifndef SN_SCALARS_H
 #define SN_SCALARS_H
 
+#include "kernels/codec_kind.h"
+
 #include <stdint.h>
 
 enum sn_agree {
@@ -33,6 +35,8 @@ struct sn_scalars {
     float lr;
     float clip;            /* largest global gradient norm; 0 turns clipping off */
     double tokens_in_step; /* of the global batch: the divisor of the mean loss */
+    int32_t codec_level[SN_NCODED]; /* which of an ENCODE's codecs is used */
+    int32_t codec_sample;           /* not 0: this step measures what codecs lose */
     /* written by the host before each micro-batch */
     int64_t first_sample; /* global number, inside the run, of the micro-batch's first sample */
     /* written by operations */
@@ -41,6 +45,7 @@ struct sn_scalars {
     double sq_norm;            /* sum of squares of the (still scaled) gradients */
     double grad_norm;          /* true global norm, before clipping */
     int64_t nonfinite;         /* gradient elements that are NaN or infinite */
+    double codec_error[SN_NCODED][2]; /* sums of squares: lost, encoded (then of all ranks) */
     int64_t ok;                /* 1: this step updates, 0: overflow, every update is a no-op */
     float grad_scale; /* what a stored gradient is multiplied with: clipping / loss scale */
     /* carried over steps: checkpoint state */

@@ -16,6 +16,9 @@ static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads
         return SN_K(sn_attention_dx_scratch)(a, threads);
     case SN_OP_CROSS_ENTROPY:
         return SN_K(sn_cross_entropy_scratch)(a, threads);
+    case SN_OP_ENCODE:
+    case SN_OP_DECODE:
+        return SN_K(sn_coded_scratch)(a);
     default:
         return SN_K(sn_elementwise_scratch)(kind, a, threads);
     }
@@ -68,6 +71,8 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_DECIDE] = SN_K(sn_decide),
             [SN_OP_ADAMW] = SN_K(sn_adamw),
             [SN_OP_BALANCE] = SN_K(sn_balance),
+            [SN_OP_ENCODE] = SN_K(sn_encode),
+            [SN_OP_DECODE] = SN_K(sn_decode),
         },
     .scratch = scratch,
 };

@@ -10,6 +10,7 @@
 #ifndef SN_CONFIG_H
 #define SN_CONFIG_H
 
+#include "kernels/codec_kind.h"
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
 #include "lib/base/str.h"
@@ -36,6 +37,13 @@ enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL
 enum sn_expert_tokens { SN_TOKENS_GATHERED, SN_TOKENS_SPLIT, SN_TOKENS_AUTO };
 enum sn_placement { SN_PLACEMENT_AUTO, SN_PLACEMENT_DEFAULT };
 enum sn_context_kind { SN_CONTEXT_RING, SN_CONTEXT_ALL_TO_ALL };
+enum sn_scheme {
+    SN_SCHEME_NONE,
+    SN_SCHEME_NAIVE,    /* zfp-8 everywhere */
+    SN_SCHEME_MZHYBRID, /* gradients zfp-8, all else lossless */
+    SN_SCHEME_ZHYBRID,  /* gradients zfp-8, all else zfp-16 */
+    SN_SCHEME_BLOCKWISE /* integers with a scale for each block, weights as differences */
+};
 enum sn_order_axis {
     SN_ORDER_TENSOR,
     SN_ORDER_CONTEXT,
@@ -114,6 +122,24 @@ struct sn_train_config {
 
 enum { SN_CHUNKS_MOST = 8 }; /* of expert_chunks */
 
+/* How one kind of message is compressed. */
+struct sn_coding {
+    bool on;
+    bool diff;     /* ZERO: of masters less what the ranks compute with, which add it */
+    bool feedback; /* DATA: what is lost of a gradient is added to the next */
+    struct sn_codec codec;
+};
+
+/* layout.compress; what a coding means is in lib/program/compress.c. */
+struct sn_compress_config {
+    enum sn_scheme scheme;
+    char name[SN_NCODED][SN_NAME_MAX]; /* of a coding, as the run file has it; "": the scheme's */
+    bool feedback;
+    double guard; /* relative error above which a milder codec takes over; 0: never */
+    int sample;   /* steps from one measurement of it to the next */
+    struct sn_coding coding[SN_NCODED]; /* what follows */
+};
+
 struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
     int tensor, pipeline, context;
@@ -143,6 +169,7 @@ struct sn_layout_config {
     int64_t bucket;                                /* bytes of a gradient bucket */
     int64_t optimizer_tile;                        /* values updated at once; 0: a bucket's */
     enum sn_placement placement;                   /* which process computes which rank */
+    struct sn_compress_config compress;
     bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
 };
 
@@ -269,6 +296,17 @@ void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);
 uint64_t sn_config_hash(const struct sn_config *c);
 
 const char *sn_family_name(enum sn_family f);
+const char *sn_scheme_name(enum sn_scheme s);         /* "zhybrid" */
+const char *sn_coded_name(enum sn_coded c);           /* "data", "zero", ... */
+/* "int4-diff", or "none". */
+void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX]);
+/* Is anything compressed? */
+bool sn_config_compresses(const struct sn_config *c);
+/* Does a coding give back other values than it got? */
+static inline bool sn_coding_loses(const struct sn_coding *c)
+{
+    return c->on && c->codec.kind != SN_CODEC_MPC;
+}
 /* Tensor ranks that route tokens of their own, because experts are cut over fewer of them
  * (layout.expert_tensor) or the run file says so (expert_tokens: split); else 1: all route the same
  * tokens. */

@@ -48,6 +48,7 @@ static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
 static const char *const placements[] = {"auto", "default", NULL};
 static const char *const attentions[] = {"auto", "flash2", "flash1", "fused", "torch", NULL};
 static const char *const choices[] = {"auto", "false", "true", NULL};
+static const char *const schemes[] = {"none", "naive", "mzhybrid", "zhybrid", "blockwise", NULL};
 static const char *const axes[] = {"tensor", "context", "expert", "data", "pipeline", NULL};
 
 #define AT(member) offsetof(struct sn_config, member)
@@ -253,7 +254,25 @@ const struct sn_key sn_keys[] = {
     {ROW("layout.expert_chunks", INT, AT(layout.expert_chunks), "Parts in which tokens go to their experts' ranks and come back, one while the experts compute another; 1: all at once; auto: what the machine's price says. No effect while layout.expert is 1 and expert_tensor not between 1 and layout.tensor."),
         RANGE(1, SN_CHUNKS_MOST, "chunks"), WORD("auto"), DEFAULT("auto"), NULL_OK},
     {ROW("layout.offload", TEXT, NONE, "What is kept in host memory."), ONLY("none")},
-    {ROW("layout.compress", TEXT, NONE, "Codec of the traffic: a scheme, or a codec per axis."), ONLY("none")},
+    {ROW("layout.compress", MAP, NONE, "Codecs of what ranks send (docs/COMPRESSION.md); a word alone is the scheme."), SHORT_FOR("layout.compress.scheme")},
+    {ROW("layout.compress.scheme", ENUM, AT(layout.compress.scheme), "Codecs of what has none of its own below. naive: zfp-8 for all; mzhybrid: zfp-8 for gradients, mpc for the rest; zhybrid: zfp-8 for gradients, zfp-16 for the rest; blockwise: int4-hadamard with feedback for gradients, int4-diff for weights, int8 for the rest."),
+        NAMES(schemes), DEFAULT("none"), DECIDES},
+    {ROW("layout.compress.data", TEXT, AT(layout.compress.name[SN_CODED_DATA]), "Codec of gradients among data ranks, such as int8, int4-hadamard or zfp-8; none; null: the scheme's."),
+        DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("layout.compress.zero", TEXT, AT(layout.compress.name[SN_CODED_ZERO]), "Codec of the weights that ZeRO gathers; with -diff (stages 1 and 2) of their difference to what the ranks have, so that errors do not add up; none; null: the scheme's."),
+        DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("layout.compress.tensor", TEXT, AT(layout.compress.name[SN_CODED_TENSOR]), "Codec of activations and their gradients among tensor ranks; none; null: the scheme's."),
+        DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("layout.compress.pipeline", TEXT, AT(layout.compress.name[SN_CODED_PIPELINE]), "Codec of those that pass from stage to stage; none; null: the scheme's."),
+        DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("layout.compress.expert", TEXT, AT(layout.compress.name[SN_CODED_EXPERT]), "Codec of tokens on their way to experts and back; none; null: the scheme's."),
+        DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("layout.compress.feedback", BOOL, AT(layout.compress.feedback), "What a codec loses of a rank's gradients is added to the next step's: 4 bytes a value."),
+        DEFAULT("false"), DECIDES},
+    {ROW("layout.compress.guard", FLOAT, AT(layout.compress.guard), "Relative error of messages above which their codec gives way to a milder one, for good; 0: never."),
+        RANGE(0, 10, NULL), DEFAULT("0"), DECIDES},
+    {ROW("layout.compress.sample", INT, AT(layout.compress.sample), "Steps from one measurement of that error to the next; 0: none."),
+        RANGE(0, 1000000, "steps"), DEFAULT("0"), DECIDES},
 
     {ROW("machine", MAP, NONE, "The machine that the planner prices; a name alone is its preset."), SHORT_FOR("machine.preset")},
     {ROW("machine.preset", TEXT, AT(machine.preset), "Name of a shipped machine, such as lassen (docs/MACHINES.md); none: laptop-cpu, within this host's memory."),

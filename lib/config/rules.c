@@ -302,6 +302,7 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
         schedule_fits,        evaluation_has_data,   evaluation_divides, scale_fits_precision,
         fp8_fits_precision};
     SN_TRY(derive(c, s, err));
+    SN_TRY(sn_compress_derive(c, s, err));
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));
     SN_TRY(sn_rules_layout(c, s, err));

@@ -44,6 +44,10 @@ const char *sn_near_divisors(char buf[SN_NEAR_SIZE], int64_t of, int64_t n);
 const char *sn_near_multiples(char buf[SN_NEAR_SIZE], int64_t of, int64_t n);
 /* The rules of the layout (rules_layout.c); sn_rules_apply calls it. */
 sn_rule sn_rules_layout;
+/* What layout.compress means, and its rules (rules_compress.c). */
+enum sn_status sn_compress_derive(struct sn_config *c, const struct sn_settings *s,
+                                  struct sn_err *err);
+sn_rule sn_rule_feedback, sn_rule_difference;
 /* Those of the batch script (rules_slurm.c), which also derive what its texts say. */
 enum sn_status sn_rules_slurm(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
 

@@ -236,6 +236,7 @@ void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
     op.in[0] = dy;
     op.out[0] = sn_view_all(e->p, sn_buffer_like(e->p, f->in[0].buf, "d"));
     op.attr = f->attr;
+    op.codable = f->codable;
     sn_comm_run(e->p, &op);
     contribute(e, f->in[0], op.out[0]);
 }

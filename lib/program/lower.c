@@ -80,6 +80,7 @@ static int move(struct sn_emit *e, int buf, struct sn_layout_form have, struct s
     assert(m == SN_KEEP || (m >= SN_MOVE_ALL_GATHER && m <= SN_MOVE_REDUCE_SCATTER));
     struct sn_op op = sn_comm_op(kind[m], SN_GROUP_TENSOR, "%.60s", x.name);
     op.grad_move = sn_edge_backward(have, want);
+    op.codable = 1 + SN_CODED_TENSOR;
     int to = sn_buffer_add(e->p, SN_CLASS_TEMP, x.dtype, rows_in(e, want), x.cols, "%.90s.%s",
                            x.name, want.form == SN_SHARED ? "all" : "sum");
     op.in[0] = sn_view_all(e->p, buf);

@@ -4,6 +4,7 @@
  */
 #include "lib/program/program.h"
 
+#include "kernels/codec.h"
 #include "lib/layout/exchange.h"
 
 struct op_info {
@@ -55,6 +56,8 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_DECIDE] = {"decide", {0, 0}},
     [SN_OP_ADAMW] = {"adamw", {0, 0}},
     [SN_OP_BALANCE] = {"balance", {0, 0}},
+    [SN_OP_ENCODE] = {"encode", {0, 0}},
+    [SN_OP_DECODE] = {"decode", {0, 0}},
     [SN_OP_ALL_REDUCE] = {"all_reduce", {1, 0}},
     [SN_OP_ALL_GATHER] = {"all_gather", {0, 0}},
     [SN_OP_REDUCE_SCATTER] = {"reduce_scatter", {0, 0}},
@@ -106,6 +109,13 @@ static int64_t in_chunk(int64_t n, const struct sn_op *op)
            sn_exchange_cut(n, op->attr.chunk, op->attr.chunks);
 }
 
+int64_t sn_coded_used(const struct sn_op *op, int64_t n, int level)
+{
+    const struct sn_attr *a = &op->attr;
+    int64_t room = sn_coded_room(a->codec, a->levels, a->coded_type, a->share);
+    return n / room * sn_coded_bytes(&a->codec[level], a->coded_type, a->share);
+}
+
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n)
 {
     if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE)
@@ -127,6 +137,8 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
     *n = elements(by_output ? &op->out[0] : &op->in[0]);
     if (*kind == SN_ALL_TO_ALL)
         *n /= op->attr.blocks_a;
+    if (op->is_coded)
+        *n = sn_coded_used(op, *n, 0);
     return true;
 }
 

@@ -108,6 +108,7 @@ static struct sn_op transfer(const struct sn_emit *e, int kind, int other, int d
     op.peer = other % e->job->stages;
     op.tag = upper * TAGS + direction;
     op.per_slot = true;
+    op.codable = 1 + SN_CODED_PIPELINE;
     return op;
 }
 

@@ -133,6 +133,8 @@ struct sn_op {
     enum sn_group group;    /* communication only */
     int peer, tag;          /* SEND, RECV */
     enum sn_move grad_move; /* of a move of the model: what its gradient needs */
+    int codable;   /* of communication: 1 + the enum sn_coded of what it moves; 0: exact, always */
+    bool is_coded; /* operands are streams of attr's codec: only what they use of their room goes */
     int waits_for;          /* WAIT: id of the posted operation */
     bool per_slot;          /* posts and waits of different slots are apart */
     bool is_weight_grad;    /* may be delayed with the weight gradients */
@@ -221,6 +223,7 @@ struct sn_bucket {
     /* state buffers, -1 where there is none. ZeRO 3: weight is a slice (else n long); ZeRO 2 and 3:
      * grad is a slice; ZeRO 1 to 3: master (unless it is the weights) and moments are */
     int weight, master, grad, exp_avg, exp_avg_sq;
+    int feedback; /* what codecs lost of this rank's gradients: fp32 [n], or -1 */
 };
 
 /* Everything compiled for one rank. Ranks of one pipeline stage have the same text; what differs
@@ -318,8 +321,14 @@ int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j);
 int sn_agree_words(const struct sn_op *op);
 /* Of a model: layers with experts x experts. */
 int sn_load_words(const struct sn_model_config *m);
-/* The communication of an operation: false if it is none. *n is as enum sn_collective says. */
+/* The communication of an operation: false if it is none. *n is as enum sn_collective says; of
+ * streams with their first codec. */
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n);
+/* Of n bytes of streams as they are planned (their room), those that go where level `level` of the
+ * operation's codecs is used. */
+int64_t sn_coded_used(const struct sn_op *op, int64_t n, int level);
+/* How a bucket's weights are coded when replicas gather them; NULL: they are not, or lose nothing. */
+const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn_bucket *b);
 /* Where a scratch buffer lies in the scratch arena, for a slot and a late copy of its part. */
 int64_t sn_scratch_offset(const struct sn_program *p, int buf, int slot, int late);
 /* How often each operation of a chunk with this `when` runs in one step. */

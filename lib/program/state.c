@@ -4,7 +4,9 @@
  *
  * fp32: the weights are the master copy. bf16, fp16: the forward pass reads a copy in that type,
  * and the fp32 master is optimizer state. A frozen parameter has neither gradient nor moments; the
- * bias of a router has counts in place of a gradient, and no moments. ZeRO
+ * bias of a router has counts in place of a gradient, and no moments. Where weights are gathered
+ * with a codec that loses something, replicas compute with what it gives back, and the master is
+ * apart in fp32 too; with error feedback a rank keeps what was lost of its gradients. ZeRO
  * (Rajbhandari et al., arXiv 1910.02054): stage 1 divides master and moments over the replicas,
  * stage 2 the gradients too, stage 3 the weights too.
  */
@@ -28,9 +30,9 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
     int zero = sn_bucket_zero(j, b);
     b->weight = add(p, b, i, SN_CLASS_PARAM, dtype, "weight", zero == 3 ? b->slice : b->n);
     b->master = b->weight;
-    if (dtype != SN_F32)
+    if (dtype != SN_F32 || sn_bucket_coding(j, b))
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
-    b->grad = b->exp_avg = b->exp_avg_sq = -1;
+    b->grad = b->exp_avg = b->exp_avg_sq = b->feedback = -1;
     if (!b->trains && !b->counts)
         return;
     b->grad = add(p, b, i, SN_CLASS_GRAD, b->grad_type, "grad", zero >= 2 ? b->slice : b->n);
@@ -38,6 +40,8 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
         return;
     b->exp_avg = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg", b->slice);
     b->exp_avg_sq = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg_sq", b->slice);
+    if (j->config->layout.compress.coding[SN_CODED_DATA].feedback && j->group_size[b->replicas] > 1)
+        b->feedback = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "feedback", b->n);
 }
 
 static int64_t staging(const struct sn_job *j)

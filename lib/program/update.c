@@ -125,7 +125,8 @@ static void adamw(const struct sn_job *j, struct sn_program *p, const struct sn_
     op->out[0] = cut(own(j, p, b, b->master), t);
     op->out[1] = cut(sn_view_flat(p, b->exp_avg), t);
     op->out[2] = cut(sn_view_flat(p, b->exp_avg_sq), t);
-    op->out[3] = b->master == b->weight ? sn_no_view : cut(own(j, p, b, b->weight), t);
+    bool gathered = sn_bucket_coding(j, b) != NULL; /* and written by all alike */
+    op->out[3] = b->master == b->weight || gathered ? sn_no_view : cut(own(j, p, b, b->weight), t);
     op->attr.beta1 = (float)o->beta1;
     op->attr.beta2 = (float)o->beta2;
     op->attr.eps = (float)o->eps;
@@ -166,6 +167,7 @@ static void update(const struct sn_job *j, struct sn_program *p)
         struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%s", b->name);
         op.in[0] = own(j, p, b, b->weight); /* in place: its own block of the output */
         op.out[0] = sn_view_flat(p, b->weight);
+        op.codable = 1 + SN_CODED_ZERO;
         int id = sn_op_append(p, &op);
         if (before >= 0)
             sn_wait_add(p, before);

@@ -9,6 +9,13 @@
  */
 #include "lib/program/build.h"
 
+const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn_bucket *b)
+{
+    const struct sn_coding *z = &j->config->layout.compress.coding[SN_CODED_ZERO];
+    bool divided = sn_bucket_zero(j, b) > 0 && j->group_size[b->replicas] > 1;
+    return divided && b->trains && sn_coding_loses(z) ? z : NULL;
+}
+
 /* --- gradients ----------------------------------------------------------------------------------
  */
 
@@ -28,6 +35,7 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
     struct sn_op op =
         sn_comm_op(j->zero ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE, b->replicas, "%s", b->name);
     op.is_weight_grad = true;
+    op.codable = 1 + SN_CODED_DATA;
     op.when = j->zero >= 2 ? SN_EVERY : SN_LAST;
     op.in[0] = sn_view_flat(e->p, e->bucket_grad[bucket]);
     op.out[0] = sn_view_flat(e->p, b->grad);
@@ -70,6 +78,7 @@ static void gather(struct sn_emit *e, int bucket)
     struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%.50s", b->name);
     op.in[0] = sn_view_flat(e->p, b->weight);
     op.out[0] = sn_view_flat(e->p, whole);
+    op.codable = 1 + SN_CODED_ZERO;
     e->bucket_gather[bucket] = sn_op_append(e->p, &op);
     e->bucket_weight[bucket] = whole;
 }

@@ -1,0 +1,290 @@
+/*
+ * codec_ops.c - ENCODE and DECODE: whole operands as streams, and back, by the codecs of
+ * kernels/codec.h.
+ *
+ * A stream that can be cut passes through tiles in fp32 where something has to be added to its
+ * values; where nothing has, codecs read and write the operands themselves. Streams follow one
+ * another; threads share each, or, where streams are short, streams.
+ */
+#include "kernels/cpu/codec_inner.h"
+#include "kernels/cpu/cpu.h"
+
+enum { TILE = 65536 /* values */, SHORT = 16384 };
+_Static_assert(TILE % SN_CODEC_BLOCK == 0 && TILE % SN_CODEC_ZFP_GRANULE == 0, "whole granules");
+
+/* One operation, and one of its streams. */
+struct coded {
+    const struct sn_args *a;
+    const struct sn_codec *codec;
+    enum sn_dtype type;    /* of the values encoded */
+    int64_t n, share;      /* values: all, of a stream */
+    int64_t stream, block; /* bytes of a stream's place, and where its bytes begin in it */
+    float *tile;           /* two of them, or a share */
+    struct sn_codec_draw draw;
+    int threads;
+};
+
+struct part {
+    int64_t first, n; /* values */
+    char *at;         /* of the stream's place */
+    int64_t number;
+};
+
+static struct coded coded_of(const struct sn_args *a, const struct sn_mat *values, int threads)
+{
+    const struct sn_scalars *s = a->scalars;
+    struct coded c = {.a = a,
+                      .codec =
+                          &a->attr.codec[a->attr.levels > 1 ? s->codec_level[a->attr.coded] : 0],
+                      .type = a->attr.coded_type,
+                      .n = values->rows * values->cols,
+                      .share = a->attr.share,
+                      .tile = a->scratch,
+                      .threads = threads};
+    c.stream = sn_coded_bytes(c.codec, c.type, c.share);
+    c.block = sn_codec_is_fixed(c.codec) ? 0 : (int64_t)sizeof(int64_t);
+    return c;
+}
+
+static struct part part_of(const struct coded *c, char *streams, int64_t i)
+{
+    int64_t k = c->a->attr.blocks_b, all = c->a->attr.blocks_a;
+    int64_t number = k > 1 ? i % k * (all / k) + i / k : i;
+    struct part p = {.first = number * c->share, .at = streams + i * c->stream, .number = i};
+    p.n = c->n - p.first < c->share ? c->n - p.first : c->share;
+    p.n = p.n < 0 ? 0 : p.n;
+    return p;
+}
+
+static struct sn_values values_at(const struct sn_mat *m, int64_t first, int64_t n)
+{
+    return (struct sn_values){(char *)m->p + first * (int64_t)sn_dtype_size(m->dtype), m->dtype, n};
+}
+
+/* Values at .. at + n - 1 of a part, as bytes of its stream: whole granules begin at `at`. */
+static struct sn_stream cut(const struct coded *c, const struct part *p, int64_t at, int64_t n)
+{
+    return (struct sn_stream){p->at + c->block + sn_codec_bytes(c->codec, c->type, at),
+                              sn_codec_bytes(c->codec, c->type, n)};
+}
+
+static int64_t tile_of(const struct coded *c, const struct part *p, int64_t at)
+{
+    int64_t most = sn_codec_is_fixed(c->codec) ? TILE : p->n;
+    return p->n - at < most ? p->n - at : most;
+}
+
+/* --- encode ------------------------------------------------------------------------------------
+ */
+
+static void subtract(const struct coded *c, int64_t first, int64_t n)
+{
+    struct sn_values x = values_at(&c->a->in[0], first, n), y = values_at(&c->a->in[1], first, n);
+    int64_t blocks = (n + SN_CODEC_BLOCK - 1) / SN_CODEC_BLOCK;
+#pragma omp parallel for num_threads(sn_team(c->threads, n)) schedule(static)
+    for (int64_t b = 0; b < blocks; b++) {
+        float xs[SN_CODEC_BLOCK], ys[SN_CODEC_BLOCK];
+        int64_t at = b * SN_CODEC_BLOCK;
+        int m = (int)(n - at < SN_CODEC_BLOCK ? n - at : SN_CODEC_BLOCK);
+        const float *xp = sn_values_get(&x, at, m, xs), *yp = sn_values_get(&y, at, m, ys);
+        for (int i = 0; i < m; i++)
+            c->tile[at + i] = xp[i] - yp[i];
+    }
+}
+
+/* What the encoder saw, back from the stream: sums of squares over a tile, in one order. The
+ * feedback is already what is lost; else what comes back is compared. */
+static enum sn_codec_fault sample(const struct coded *c, const struct part *p, int64_t at,
+                                  const struct sn_values *x, const float *lost)
+{
+    float *back = c->tile + TILE;
+    double sum[2] = {0, 0}, *to = c->a->scalars->codec_error[c->a->attr.coded];
+    struct sn_stream s = cut(c, p, at, x->n);
+    enum sn_codec_fault f = SN_K(sn_codecs).decode(
+        c->codec, &s, &(struct sn_values){back, SN_F32, x->n}, SN_WRITE, c->threads);
+    for (int64_t i = 0; i < x->n && f == SN_CODEC_FINE; i += SN_CODEC_BLOCK) {
+        float buf[SN_CODEC_BLOCK];
+        int m = (int)(x->n - i < SN_CODEC_BLOCK ? x->n - i : SN_CODEC_BLOCK);
+        const float *from = sn_values_get(x, i, m, buf);
+        for (int k = 0; k < m; k++) {
+            double away = lost ? lost[i + k] : (double)from[k] - back[i + k];
+            double whole = lost ? away + back[i + k] : from[k];
+            sum[0] += away * away;
+            sum[1] += whole * whole;
+        }
+    }
+    to[0] += sum[0];
+    to[1] += sum[1];
+    return f;
+}
+
+static enum sn_codec_fault encode_tile(const struct coded *c, const struct part *p, int64_t at,
+                                       int64_t n)
+{
+    bool differs = c->a->in[1].p != NULL;
+    bool fixed = sn_codec_is_fixed(c->codec);
+    float *e = c->a->out[1].p ? (float *)c->a->out[1].p + p->first + at : NULL;
+    struct sn_values x = values_at(&c->a->in[0], p->first + at, n);
+    struct sn_stream to = cut(c, p, at, n);
+    struct sn_codec_draw draw = c->draw;
+    draw.message += (uint64_t)p->number;
+    draw.first = at;
+    if (differs) {
+        subtract(c, p->first + at, n);
+        x = (struct sn_values){c->tile, SN_F32, n};
+    }
+    enum sn_codec_fault f = e ? SN_K(sn_codecs).encode_fed(c->codec, &x, e, &draw, &to, c->threads)
+                              : SN_K(sn_codecs).encode(c->codec, &x, &draw, &to, c->threads);
+    if (f == SN_CODEC_FINE && e)
+        f = SN_K(sn_codecs).keep(c->codec, &x, e, &to, c->threads);
+    if (!fixed)
+        *(int64_t *)(void *)p->at = to.bytes;
+    if (f == SN_CODEC_FINE && fixed && c->a->scalars->codec_sample)
+        f = sample(c, p, at, &x, e);
+    return f;
+}
+
+static enum sn_codec_fault encode_part(const struct coded *c, const struct part *p)
+{
+    enum sn_codec_fault f = SN_CODEC_FINE;
+    bool whole = !c->a->in[1].p && !c->a->scalars->codec_sample;
+    if (!sn_codec_is_fixed(c->codec))
+        *(int64_t *)(void *)p->at = 0;
+    for (int64_t at = 0, n; at < p->n && f == SN_CODEC_FINE; at += n) {
+        n = whole ? p->n : tile_of(c, p, at);
+        f = encode_tile(c, p, at, n);
+    }
+    if (sn_codec_is_fixed(c->codec)) {
+        int64_t used = sn_codec_bytes(c->codec, c->type, p->n);
+        memset(p->at + used, 0, (size_t)(c->stream - used));
+    }
+    return f;
+}
+
+/* --- decode ------------------------------------------------------------------------------------
+ */
+
+/* The stream of a part whose length says itself. */
+static enum sn_codec_fault whole_stream(const struct coded *c, const struct part *p,
+                                        struct sn_stream *out)
+{
+    int64_t length = p->n == 0 ? 0 : *(const int64_t *)(const void *)p->at;
+    *out = (struct sn_stream){p->at + c->block, length};
+    return length < 0 || length > c->stream - c->block ? SN_CODEC_BAD_LENGTH : SN_CODEC_FINE;
+}
+
+static enum sn_codec_fault decode_cut(const struct coded *c, const struct part *p, int64_t at,
+                                      const struct sn_values *y, enum sn_acc acc)
+{
+    struct sn_stream s = cut(c, p, at, y->n);
+    enum sn_codec_fault f = sn_codec_is_fixed(c->codec) ? SN_CODEC_FINE : whole_stream(c, p, &s);
+    return f == SN_CODEC_FINE ? SN_K(sn_codecs).decode(c->codec, &s, y, acc, c->threads) : f;
+}
+
+/* The tile, plus w, into y. */
+static void finish_tile(const struct coded *c, int64_t first, int64_t n)
+{
+    const struct sn_mat *w = &c->a->in[1];
+    struct sn_values y = values_at(&c->a->out[0], first, n);
+    int64_t blocks = (n + SN_CODEC_BLOCK - 1) / SN_CODEC_BLOCK;
+#pragma omp parallel for num_threads(sn_team(c->threads, n)) schedule(static)
+    for (int64_t b = 0; b < blocks; b++) {
+        float buf[SN_CODEC_BLOCK];
+        int64_t at = b * SN_CODEC_BLOCK;
+        int m = (int)(n - at < SN_CODEC_BLOCK ? n - at : SN_CODEC_BLOCK);
+        if (w->p) {
+            struct sn_values from = values_at(w, first, n);
+            const float *add = sn_values_get(&from, at, m, buf);
+            for (int i = 0; i < m; i++)
+                c->tile[at + i] += add[i];
+        }
+        sn_values_put(&y, c->a->acc[0], at, m, c->tile + at);
+    }
+}
+
+/* Streams first .. end - 1, of the same values, summed. */
+static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, int64_t first,
+                                      int64_t end)
+{
+    struct part p = part_of(c, streams, first);
+    bool direct = !c->a->in[1].p && (first + 1 == end || c->a->out[0].dtype == SN_F32);
+    enum sn_codec_fault f = SN_CODEC_FINE;
+    if (c->a->attr.inverse)
+        p.first = 0, p.n = c->n;
+    for (int64_t at = 0, n; at < p.n && f == SN_CODEC_FINE; at += n) {
+        n = direct && first + 1 == end ? p.n : tile_of(c, &p, at);
+        struct sn_values y = direct ? values_at(&c->a->out[0], p.first + at, n)
+                                    : (struct sn_values){c->tile, SN_F32, n};
+        for (int64_t i = first; i < end && f == SN_CODEC_FINE; i++) {
+            struct part of = p;
+            of.at = streams + i * c->stream;
+            enum sn_acc acc = i > first ? SN_ADD : direct ? c->a->acc[0] : SN_WRITE;
+            f = decode_cut(c, &of, at, &y, acc);
+        }
+        if (!direct && f == SN_CODEC_FINE)
+            finish_tile(c, p.first + at, n);
+    }
+    return f;
+}
+
+/* --- the operations ----------------------------------------------------------------------------
+ */
+
+static enum sn_codec_fault one_stream(const struct coded *c, bool encodes, int64_t i)
+{
+    if (!encodes)
+        return decode_sum(c, c->a->in[0].p, i, i + 1);
+    struct part p = part_of(c, c->a->out[0].p, i);
+    return encode_part(c, &p);
+}
+
+/* Nothing that streams share: no tile, no sums of squares. */
+static bool may_share_out(const struct coded *c, bool encodes)
+{
+    return c->share <= SHORT && !c->a->in[1].p && !(encodes && c->a->scalars->codec_sample);
+}
+
+static enum sn_codec_fault all_streams(struct coded *c, bool encodes, int64_t streams)
+{
+    int fault = SN_CODEC_FINE;
+    bool shared = may_share_out(c, encodes);
+    int team = shared ? sn_team(c->threads, c->n) : 1;
+    if (shared)
+        c->threads = 1;
+#pragma omp parallel for num_threads(team) schedule(static) reduction(max : fault)
+    for (int64_t i = 0; i < streams; i++) {
+        int f = (int)one_stream(c, encodes, i);
+        fault = f > fault ? f : fault;
+    }
+    return (enum sn_codec_fault)fault;
+}
+
+SN_KERNEL(sn_encode)
+{
+    struct coded c = coded_of(a, &a->in[0], threads);
+    const struct sn_scalars *s = a->scalars;
+    c.draw.key = sn_codec_key(s->seed, s->step);
+    c.draw.message = sn_codec_message(a->attr.site, a->attr.member, s->first_sample);
+    return (int)all_streams(&c, true, a->attr.blocks_a);
+}
+
+SN_KERNEL(sn_decode)
+{
+    struct coded c = coded_of(a, &a->out[0], threads);
+    int64_t streams = a->attr.blocks_a;
+    if (a->in[2].p) {
+        int32_t end = ((const int32_t *)a->in[2].p)[a->in[2].cols - 1];
+        streams = end < streams ? end : streams;
+    }
+    return (int)(a->attr.inverse ? decode_sum(&c, a->in[0].p, 0, streams)
+                                 : all_streams(&c, false, streams));
+}
+
+size_t SN_K(sn_coded_scratch)(const struct sn_args *a)
+{
+    int64_t values = 2 * TILE;
+    for (int i = 0; i < a->attr.levels; i++)
+        if (!sn_codec_is_fixed(&a->attr.codec[i]) && a->attr.share > values)
+            values = a->attr.share;
+    return (size_t)values * sizeof(float);
+}

@@ -1,0 +1,137 @@
+/*
+ * rules_compress.c - layout.compress: what each kind of message is coded with, and what does not go
+ * together.
+ *
+ * A coding is a codec's name (kernels/codec.h), for `zero` also with -diff behind it, or none. The
+ * schemes are those of Zhou et al., "Accelerating large language model training with hybrid
+ * GPU-based compression" (arXiv 2409.02423), and one of our own after ZeRO++ (arXiv 2306.10209) and
+ * SDP4Bit (arXiv 2410.15526).
+ */
+#include "lib/config/settings.h"
+
+#include "kernels/codec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const coded_names[SN_NCODED] = {"data", "zero", "tensor", "pipeline", "expert"};
+static const char *const scheme_names[] = {"none", "naive", "mzhybrid", "zhybrid", "blockwise"};
+static const char diff_word[] = "-diff";
+
+const char *sn_scheme_name(enum sn_scheme s)
+{
+    return scheme_names[s];
+}
+
+const char *sn_coded_name(enum sn_coded c)
+{
+    return coded_names[c];
+}
+
+static const char *by_scheme(enum sn_scheme scheme, enum sn_coded c)
+{
+    static const char *const gradients[] = {"none", "zfp-8", "zfp-8", "zfp-8", "int4-hadamard"};
+    static const char *const rest[] = {"none", "zfp-8", "mpc", "zfp-16", "int8"};
+    if (scheme == SN_SCHEME_BLOCKWISE && c == SN_CODED_ZERO)
+        return "int4-diff";
+    return (c == SN_CODED_DATA ? gradients : rest)[scheme];
+}
+
+void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX])
+{
+    char name[SN_CODEC_NAME] = "none";
+    if (c->on)
+        sn_codec_format(&c->codec, name);
+    (void)snprintf(text, SN_NAME_MAX, "%s%s", name, c->on && c->diff ? diff_word : "");
+}
+
+bool sn_config_compresses(const struct sn_config *c)
+{
+    for (int i = 0; i < SN_NCODED; i++)
+        if (c->layout.compress.coding[i].on)
+            return true;
+    return false;
+}
+
+static bool parse(struct sn_coding *out, const char *text, bool may_differ)
+{
+    char name[SN_NAME_MAX];
+    memset(out, 0, sizeof(*out)); /* padding too */
+    out->on = strcmp(text, "none") != 0;
+    (void)snprintf(name, sizeof(name), "%s", text);
+    size_t n = strlen(name), tail = sizeof(diff_word) - 1;
+    if (may_differ && n > tail && strcmp(name + n - tail, diff_word) == 0) {
+        out->diff = true;
+        name[n - tail] = '\0';
+    }
+    return !out->on || sn_codec_parse(&out->codec, name);
+}
+
+static enum sn_status one_coding(struct sn_config *c, const struct sn_settings *s, enum sn_coded i,
+                                 struct sn_err *err)
+{
+    struct sn_compress_config *z = &c->layout.compress;
+    char key[64];
+    (void)snprintf(key, sizeof(key), "layout.compress.%s", coded_names[i]);
+    const char *at = z->name[i][0] ? key : "layout.compress.scheme";
+    const char *text = z->name[i][0] ? z->name[i] : by_scheme(z->scheme, i);
+    if (!parse(&z->coding[i], text, i == SN_CODED_ZERO))
+        return sn_settings_fail(s, key, err, "'%s' is no codec; want none, %s%s", text,
+                                sn_codec_names(),
+                                i == SN_CODED_ZERO ? ", each also with -diff" : "");
+    if (z->coding[i].on && sn_codec_missing(&z->coding[i].codec))
+        return sn_settings_fail(s, at, err, "'%s': %s", text,
+                                sn_codec_missing(&z->coding[i].codec));
+    return SN_OK;
+}
+
+enum sn_status sn_compress_derive(struct sn_config *c, const struct sn_settings *s,
+                                  struct sn_err *err)
+{
+    struct sn_compress_config *z = &c->layout.compress;
+    for (int i = 0; i < SN_NCODED; i++)
+        SN_TRY(one_coding(c, s, (enum sn_coded)i, err));
+    struct sn_coding *data = &z->coding[SN_CODED_DATA];
+    bool by_name = z->scheme == SN_SCHEME_BLOCKWISE && !z->name[SN_CODED_DATA][0];
+    data->feedback = sn_coding_loses(data) && (z->feedback || by_name);
+    if (z->guard > 0 && z->sample == 0)
+        z->sample = 10;
+    return SN_OK;
+}
+
+/* --- rules --------------------------------------------------------------------------------------
+ */
+
+enum sn_status sn_rule_feedback(const struct sn_config *c, const struct sn_settings *s,
+                                struct sn_err *err)
+{
+    const struct sn_compress_config *z = &c->layout.compress;
+    if (z->feedback && !z->coding[SN_CODED_DATA].feedback)
+        return sn_settings_fail(s, "layout.compress.feedback", err,
+                                "true, but layout.compress.data is %s, which loses nothing; use a "
+                                "lossy codec, such as int4, or false",
+                                z->coding[SN_CODED_DATA].on ? "mpc" : "none");
+    if (!z->coding[SN_CODED_DATA].feedback || c->train.precision != SN_F16)
+        return SN_OK;
+    return sn_settings_fail(s, "layout.compress.feedback", err,
+                            "what is lost of one step's gradients has that step's loss scale, and "
+                            "train.precision is fp16; use bf16 or fp32, or a codec without "
+                            "feedback");
+}
+
+enum sn_status sn_rule_difference(const struct sn_config *c, const struct sn_settings *s,
+                                  struct sn_err *err)
+{
+    const struct sn_coding *z = &c->layout.compress.coding[SN_CODED_ZERO];
+    bool named = c->layout.compress.name[SN_CODED_ZERO][0];
+    const char *key = named ? "layout.compress.zero" : "layout.compress.scheme";
+    if (z->diff && z->codec.kind == SN_CODEC_MPC)
+        return sn_settings_fail(s, key, err,
+                                "a lossless codec gains nothing by differences; use mpc, or a "
+                                "lossy one with -diff");
+    if (!z->diff || c->layout.zero != 3)
+        return SN_OK;
+    return sn_settings_fail(s, key, err,
+                            "-diff needs weights that stay with every rank, and layout.zero is 3; "
+                            "use stage 1 or 2, or a codec without -diff");
+}
