@@ -162,7 +162,7 @@
  * ENCODE        0 x[R,C], 1 y[R,C]?                       0 s[B,b] u8, 1 e[R,C] f32?  -
  *               streams of attr.codec[scalars.codec_level[coded]]: B = blocks_a of them, stream i of
  *               the values i share .. (i + 1) share - 1 of x, which has no gaps; the last ones may
- *               have fewer or none. A stream begins at i sn_coded_bytes(), the rest of which is 0.
+ *               have fewer or none, as if the last `missing` values did not exist. A stream begins at i sn_coded_bytes(), the rest of which is 0.
  *               With y: of the differences x - y, in fp32. With e (read and written): error feedback
  *               (codec.h): of x + e, and e becomes what is lost. blocks_b = K > 1: stream i is of
  *               share number (i % K) (B / K) + i / K. Where scalars.codec_sample is not 0: adds to
@@ -280,6 +280,7 @@ struct sn_attr {
     int64_t vocab; /* words of the whole vocabulary; 0: as many as there are columns or rows */
     int64_t vocab_first;   /* the first word here */
     int32_t head0;         /* the first query head here */
+    int64_t missing;       /* ENCODE, DECODE: values at the end of the operand that are not there */
     int32_t member;        /* ARRIVE, PLACE: of the group that shares the experts out; ENCODE: the
                             * rank */
     int32_t chunk, chunks; /* ARRIVE */

@@ -37,7 +37,7 @@ static struct coded coded_of(const struct sn_args *a, const struct sn_mat *value
                       .codec =
                           &a->attr.codec[a->attr.levels > 1 ? s->codec_level[a->attr.coded] : 0],
                       .type = a->attr.coded_type,
-                      .n = values->rows * values->cols,
+                      .n = values->rows * values->cols - a->attr.missing,
                       .share = a->attr.share,
                       .tile = a->scratch,
                       .threads = threads};

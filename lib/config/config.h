@@ -300,6 +300,9 @@ const char *sn_scheme_name(enum sn_scheme s);         /* "zhybrid" */
 const char *sn_coded_name(enum sn_coded c);           /* "data", "zero", ... */
 /* "int4-diff", or "none". */
 void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX]);
+/* The codecs that a kind of message is coded with in turn, each milder: how many. */
+int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
+                     struct sn_codec out[SN_CODEC_LEVELS]);
 /* Is anything compressed? */
 bool sn_config_compresses(const struct sn_config *c);
 /* Does a coding give back other values than it got? */

@@ -53,6 +53,17 @@ bool sn_config_compresses(const struct sn_config *c)
     return false;
 }
 
+int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
+                     struct sn_codec out[SN_CODEC_LEVELS])
+{
+    const struct sn_compress_config *z = &c->layout.compress;
+    int n = 1;
+    out[0] = z->coding[of].codec;
+    while (z->guard > 0 && n < SN_CODEC_LEVELS && sn_codec_milder(&out[n], &out[n - 1]))
+        n++;
+    return n;
+}
+
 static bool parse(struct sn_coding *out, const char *text, bool may_differ)
 {
     char name[SN_NAME_MAX];

@@ -174,8 +174,9 @@ void sn_zero_leave_chunk(struct sn_emit *e);
 void sn_bucket_reduce(struct sn_emit *e, int bucket);
 void sn_emit_chunks(struct sn_emit *e); /* pipeline.c */
 enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct sn_err *err);
-void sn_emit_update(struct sn_job *j, struct sn_program *p); /* update.c */
-void sn_pass_split(struct sn_program *p);                    /* split.c */
+void sn_emit_update(struct sn_job *j, struct sn_program *p);   /* update.c */
+void sn_pass_split(struct sn_program *p);                      /* split.c */
+void sn_pass_compress(struct sn_job *j, struct sn_program *p); /* compress.c */
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p,
                              struct sn_err *err); /* place.c */
 

@@ -157,6 +157,8 @@ static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
         sn_emit_chunks(&e);
         sn_emit_update(j, p);
         set_order(j, p);
+        sn_chunks_close(p);
+        sn_pass_compress(j, p);
         st = finish(j, p, err);
     }
     emit_fini(&e);

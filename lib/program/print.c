@@ -1,6 +1,7 @@
 /*
  * print.c - the program as text, for sennit-plan --explain.
  */
+#include "kernels/codec.h"
 #include "lib/program/program.h"
 
 #include <stdio.h>
@@ -94,6 +95,11 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
     }
     if (op->kind == SN_OP_WAIT)
         sn_str_add(out, "  for id=%d (%s)", op->waits_for, op->label);
+    if (op->kind == SN_OP_ENCODE || op->kind == SN_OP_DECODE) {
+        char name[SN_CODEC_NAME];
+        sn_codec_format(&op->attr.codec[0], name);
+        sn_str_add(out, "  %s x %lld", name, (long long)op->attr.blocks_a);
+    }
     double flops = sn_op_flops(op);
     if (flops > 0)
         sn_str_add(out, "  %.4g MFLOP", flops * 1e-6);

@@ -327,7 +327,8 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
 /* Of n bytes of streams as they are planned (their room), those that go where level `level` of the
  * operation's codecs is used. */
 int64_t sn_coded_used(const struct sn_op *op, int64_t n, int level);
-/* How a bucket's weights are coded when replicas gather them; NULL: they are not, or lose nothing. */
+/* How a bucket's updated weights are coded when replicas gather them (ZeRO 1 and 2), if that loses
+ * something; NULL: it does not. */
 const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn_bucket *b);
 /* Where a scratch buffer lies in the scratch arena, for a slot and a late copy of its part. */
 int64_t sn_scratch_offset(const struct sn_program *p, int buf, int slot, int late);

@@ -12,8 +12,9 @@
 const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn_bucket *b)
 {
     const struct sn_coding *z = &j->config->layout.compress.coding[SN_CODED_ZERO];
-    bool divided = sn_bucket_zero(j, b) > 0 && j->group_size[b->replicas] > 1;
-    return divided && b->trains && sn_coding_loses(z) ? z : NULL;
+    int zero = sn_bucket_zero(j, b);
+    bool gathers = (zero == 1 || zero == 2) && j->group_size[b->replicas] > 1;
+    return gathers && b->trains && sn_coding_loses(z) ? z : NULL;
 }
 
 /* --- gradients ----------------------------------------------------------------------------------

@@ -11,6 +11,13 @@ int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int 
     return x->first_posted[id] + (op->per_slot ? slot : 0);
 }
 
+int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op)
+{
+    const struct sn_program *p = &x->job->train;
+    const struct sn_scalars *s = (const void *)(x->host + p->bufs[x->job->scalars].offset);
+    return op->attr.levels > 1 ? s->codec_level[op->attr.coded] : 0;
+}
+
 struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_program *p,
                                     const struct sn_op *op, const struct sn_at *at)
 {
@@ -26,6 +33,12 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
                             .staging = x->host + p->bufs[x->job->staging].offset,
                             .label = op->label};
     (void)sn_op_collective(op, &t.kind, &t.n);
+    if (op->is_coded) { /* one byte an element: what the streams use of their room */
+        int64_t room = op->kind == SN_OP_RECV ? out.rows * out.cols : in.rows * in.cols;
+        if (op->kind == SN_OP_ALL_TO_ALL)
+            room /= op->attr.blocks_a;
+        t.n = sn_coded_used(op, room, sn_exec_codec_level(x, op));
+    }
     return t;
 }
 

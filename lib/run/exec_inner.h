@@ -52,6 +52,8 @@ enum sn_status sn_exec_walk(struct sn_exec *x, const struct sn_program *p, int c
 
 /* ---- exec_comm.c ---- */
 
+/* Which of an operation's codecs is used now. */
+int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op);
 /* What an operation moves, where operations work. */
 struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_program *p,
                                     const struct sn_op *op, const struct sn_at *at);
