@@ -64,8 +64,8 @@ static struct sn_values values_at(const struct sn_mat *m, int64_t first, int64_t
 /* Values at .. at + n - 1 of a part, as bytes of its stream: whole granules begin at `at`. */
 static struct sn_stream cut(const struct coded *c, const struct part *p, int64_t at, int64_t n)
 {
-    return (struct sn_stream){p->at + c->block + sn_codec_bytes(c->codec, c->type, at),
-                              sn_codec_bytes(c->codec, c->type, n)};
+    int64_t skip = sn_codec_is_fixed(c->codec) ? sn_codec_bytes(c->codec, c->type, at) : 0;
+    return (struct sn_stream){p->at + c->block + skip, sn_codec_bytes(c->codec, c->type, n)};
 }
 
 static int64_t tile_of(const struct coded *c, const struct part *p, int64_t at)

@@ -1,8 +1,9 @@
 /*
  * print.c - the program as text, for sennit-plan --explain.
  */
-#include "kernels/codec.h"
 #include "lib/program/program.h"
+
+#include "kernels/codec.h"
 
 #include <stdio.h>
 #include <string.h>

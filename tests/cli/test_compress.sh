@@ -1,0 +1,83 @@
+#!/bin/sh
+# test_compress.sh - layout.compress in runs of several processes: a lossless codec everywhere gives
+# the bits of a run without, in every layout; of lossy ones traffic and memory are the plan's, the
+# program is proven free of deadlocks, replicas stay alike and the loss falls as it does without.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+. tests/lib/layouts.sh
+
+layout_tokens "$tmp/tok"
+lossless='{"data":"mpc","zero":"mpc","tensor":"mpc","pipeline":"mpc"}'
+
+same_bits() { # line
+    name=${1%% *}
+    layout_train "$1" "$tmp/$name"
+    is "$name: trains without codecs" "$rc" 0
+    layout_train "$1 compress=$lossless" "$tmp/$name-mpc"
+    is "$name: and with a lossless one everywhere" "$rc" 0
+    ok "$name: all losses and norms have the same bits" \
+        cmp "$tmp/$name/numbers" "$tmp/$name-mpc/numbers"
+    run "$BUILD/bin/sennit-plan" "$tmp/$name-mpc.yaml" --verify
+    is "$name: the program is proven free of deadlocks$err" "$rc" 0
+    run "$BUILD/bin/sennit-plan" "$tmp/$name-mpc.yaml" --explain 0
+    like "$name: which encodes" "$out" ' encode .* mpc x'
+}
+
+# Reductions of gradients by both shots, ZeRO's by one, tensor ranks' with and without slices of the
+# sequence, transfers in slots, in two types, once more where activations are computed again.
+same_bits 'dp3-gpt2 family=gpt2 data=3'
+same_bits 'tp2 tensor=2 sequence_parallel=false'
+same_bits 'tp3-sp-gpt2 family=gpt2 tensor=3'
+same_bits 'neox family=gpt-neox data=2 tensor=2 pipeline=2 zero=1'
+same_bits 'z2 family=gpt2 data=2 tensor=2 zero=2 recompute=full'
+same_bits 'z3 data=2 pipeline=2 zero=3 schedule=zero-bubble'
+same_bits 'v2 family=gpt2 pipeline=2 virtual_stages=2 schedule=interleaved data=2'
+same_bits 'bf16 family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 precision=bf16'
+same_bits 'bf16-sum data=2 tensor=2 zero=0 precision=bf16 sequence_parallel=false'
+same_bits 'bf16-z3 data=2 zero=3 precision=bf16'
+
+# The last loss against a run without codecs.
+lossy() { # limit line
+    limit=$1 name=${2%% *}
+    layout_train "$2" "$tmp/$name"
+    is "$name: trains" "$rc" 0
+    layout_plan "$2" "$name" "$tmp/$name"
+    plain=$(printf '%s\n' "$2" | sed 's/ compress=[^ ]*//')
+    layout_train "$plain" "$tmp/$name-plain"
+    within "$name: losses are near those without codecs" \
+        "$(worst "$tmp/$name/numbers" "$tmp/$name-plain/numbers")" "$limit"
+    ok "$name: and are others" test "$(cat "$tmp/$name/numbers")" != "$(cat "$tmp/$name-plain/numbers")"
+    layout_train "$2" "$tmp/$name-again"
+    ok "$name: a second run gives the same bits" cmp "$tmp/$name/numbers" "$tmp/$name-again/numbers"
+}
+
+lossy 0.05 'int8-dp4 data=4 compress={"data":"int8"}'
+lossy 0.2 'blockwise family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 compress=blockwise'
+lossy 0.2 'blockwise-bf16 family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 precision=bf16 compress=blockwise'
+lossy 0.05 'fp8-z2 data=2 tensor=2 zero=2 compress={"data":"int8-stochastic","zero":"int8","tensor":"fp8"}'
+lossy 0.05 'z3-int8 family=gpt2 data=3 zero=3 compress={"data":"int4-hadamard","feedback":true,"zero":"int8"}'
+lossy 0.05 'bf16-stages data=1 pipeline=3 compress={"pipeline":"bf16"} split=[2,1,1]'
+if [ -z "$("$BUILD/bin/sennit-plan" --help >/dev/null; make -s info 2>/dev/null | grep 'left out: no zfp')" ]; then
+    lossy 0.2 'naive family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 compress=naive'
+    lossy 0.2 'zhybrid family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 compress=zhybrid'
+else
+    skip "schemes naive and zhybrid" "this build has no libzfp"
+fi
+
+# --- what is refused --------------------------------------------------------------------------------
+
+refused() { # compress sentence [line]
+    layout_file "bad ${3:-data=2 zero=1} compress=$1" "$tmp/bad.yaml" "$tmp/bad"
+    run "$BUILD/bin/sennit-plan" "$tmp/bad.yaml"
+    is "$1 is refused" "$rc" 2
+    like "with what would work" "$err" "$2"
+}
+refused '{"data":"int5"}' "layout.compress.data: 'int5' is no codec; want none, bf16"
+refused '{"data":"int8-diff"}' "'int8-diff' is no codec"
+refused '{"zero":"mpc-diff"}' 'gains nothing by differences; use mpc'
+refused '{"zero":"int4-diff"}' 'layout.zero is 3; use stage 1 or 2' 'data=2 zero=3'
+refused '{"data":"mpc","feedback":true}' 'loses nothing; use a lossy codec'
+refused '{"data":"int4","feedback":true}' 'precision is fp16; use bf16 or fp32' 'data=2 precision=fp16'
+refused 'gzip' 'layout.compress.scheme'
+refused '{"tensor":"zfp-2"}' 'zfp-3 to zfp-32'
+tap_done
