@@ -207,12 +207,14 @@ static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, int6
                                       int64_t end)
 {
     struct part p = part_of(c, streams, first);
-    bool direct = !c->a->in[1].p && (first + 1 == end || c->a->out[0].dtype == SN_F32);
+    bool one = first + 1 == end,
+         sets = c->a->acc[0] == SN_WRITE; /* else y + (a + b), not y + a + b */
+    bool direct = !c->a->in[1].p && (one || (sets && c->a->out[0].dtype == SN_F32));
     enum sn_codec_fault f = SN_CODEC_FINE;
     if (c->a->attr.inverse)
         p.first = 0, p.n = c->n;
     for (int64_t at = 0, n; at < p.n && f == SN_CODEC_FINE; at += n) {
-        n = direct && first + 1 == end ? p.n : tile_of(c, &p, at);
+        n = direct && one ? p.n : tile_of(c, &p, at);
         struct sn_values y = direct ? values_at(&c->a->out[0], p.first + at, n)
                                     : (struct sn_values){c->tile, SN_F32, n};
         for (int64_t i = first; i < end && f == SN_CODEC_FINE; i++) {
