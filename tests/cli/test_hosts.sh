@@ -50,6 +50,9 @@ ok "what leaves is what data ranks send ($data), with headers and start-up" \
 crossed "data, tensor"
 ok "tensor ranks on two hosts send it over the links" \
     awk "BEGIN { exit !($crossed > $tensor && $crossed < 1.2 * $tensor + 1e6) }"
+bytes=$($netns bytes "$tmp/n") packets=$($netns packets "$tmp/n")
+ok "packets are counted ($packets with $bytes bytes), of at most a segment and its headers" \
+    awk "BEGIN { exit !($packets > 100 && $bytes > 66 * $packets && $bytes <= (8192 + 66) * $packets) }"
 
 # --- and nothing stays --------------------------------------------------------------------------------
 $netns run "$tmp/n" 2 sleep 60 >/dev/null 2>&1 &

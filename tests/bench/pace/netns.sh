@@ -4,6 +4,7 @@
 # usage: tests/bench/pace/netns.sh up DIR HOSTS RATE     e.g. 4 200mbit; root only
 #        tests/bench/pace/netns.sh run DIR RANKS COMMAND...
 #        tests/bench/pace/netns.sh bytes DIR             that have left all hosts since `up`
+#        tests/bench/pace/netns.sh packets DIR           the same
 #        tests/bench/pace/netns.sh down DIR
 #
 # A host is a network namespace with a link to a bridge, limited by tbf in both directions; each job
@@ -35,7 +36,7 @@ skip() {
 }
 
 usage() {
-    echo "usage: netns.sh up DIR HOSTS RATE | run DIR RANKS COMMAND... | bytes DIR | down DIR" >&2
+    echo "usage: netns.sh up DIR HOSTS RATE | run DIR RANKS COMMAND... | bytes DIR | packets DIR | down DIR" >&2
     exit 2
 }
 
@@ -136,9 +137,9 @@ run() { # ranks command...
         --mca mpi_yield_when_idle 1 --mca hwloc_base_binding_policy none --allow-run-as-root "$@"
 }
 
-bytes() {
+left() { # statistic
     read -r hosts net id <"$dir/hosts"
-    for k in $(seq 1 "$hosts"); do cat "/sys/class/net/${id}h$k/statistics/rx_bytes"; done |
+    for k in $(seq 1 "$hosts"); do cat "/sys/class/net/${id}h$k/statistics/rx_$1"; done |
         awk '{ s += $1 } END { printf "%.0f\n", s }'
 }
 
@@ -146,7 +147,8 @@ bytes() {
 command=$1 dir=$2
 shift 2
 case $command:$# in
-up:2 | bytes:0 | down:0) $command "$@" ;;
+up:2 | down:0) $command "$@" ;;
+bytes:0 | packets:0) left "$command" ;;
 run:0 | run:1) usage ;;
 run:*) run "$@" ;;
 *) usage ;;
