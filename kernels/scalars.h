@@ -25,7 +25,13 @@ enum sn_agree {
     SN_AGREE_Z,
     SN_AGREE_ROUTED,   /* bytes that tokens' rows took to other ranks */
     SN_AGREE_GATHERED, /* and, with drop_duplicates, among tensor ranks */
-    SN_NAGREE
+    SN_NAGREE,
+    /* where codecs are measured, or their streams' lengths depend on the values, behind all else:
+     */
+    SN_AGREE_LOST = 0,                 /* scalars.codec_error, pair after pair */
+    SN_AGREE_OFF_PLAN = 2 * SN_NCODED, /* bytes sent beside those planned, by axis */
+    SN_NAGREE_AXES = 8,                /* at least as many as there are */
+    SN_NAGREE_CODED = SN_AGREE_OFF_PLAN + SN_NAGREE_AXES
 };
 
 struct sn_scalars {
@@ -33,8 +39,8 @@ struct sn_scalars {
     uint64_t seed;
     int64_t step; /* from 1 */
     float lr;
-    float clip;            /* largest global gradient norm; 0 turns clipping off */
-    double tokens_in_step; /* of the global batch: the divisor of the mean loss */
+    float clip;                     /* largest global gradient norm; 0 turns clipping off */
+    double tokens_in_step;          /* of the global batch: the divisor of the mean loss */
     int32_t codec_level[SN_NCODED]; /* which of an ENCODE's codecs is used */
     int32_t codec_sample;           /* not 0: this step measures what codecs lose */
     /* written by the host before each micro-batch */
@@ -46,7 +52,7 @@ struct sn_scalars {
     double grad_norm;          /* true global norm, before clipping */
     int64_t nonfinite;         /* gradient elements that are NaN or infinite */
     double codec_error[SN_NCODED][2]; /* sums of squares: lost, encoded (then of all ranks) */
-    int64_t ok;                /* 1: this step updates, 0: overflow, every update is a no-op */
+    int64_t ok;       /* 1: this step updates, 0: overflow, every update is a no-op */
     float grad_scale; /* what a stored gradient is multiplied with: clipping / loss scale */
     /* carried over steps: checkpoint state */
     int64_t adam_count; /* updates applied so far; ADAMW's bias correction uses it */
@@ -54,7 +60,7 @@ struct sn_scalars {
     int64_t scale_age;  /* updates since the loss scale last changed */
     int64_t skipped;    /* steps skipped for overflow so far */
     /* agreed by the step-end all-reduce: sums over ranks */
-    double agree[SN_NAGREE];
+    double agree[SN_NAGREE + SN_NAGREE_CODED];
 };
 
 #endif

@@ -74,7 +74,10 @@ static const struct op_info info[SN_NKINDS] = {
 
 int sn_agree_words(const struct sn_op *op)
 {
-    return op->attr.experts ? SN_NAGREE + (int)op->attr.rows : SN_NAGREE_DENSE;
+    int coded = op->attr.levels ? SN_NAGREE_CODED : 0;
+    if (op->attr.experts)
+        return SN_NAGREE + (int)op->attr.rows + coded;
+    return coded ? SN_NAGREE + coded : SN_NAGREE_DENSE;
 }
 
 int sn_load_words(const struct sn_model_config *m)

@@ -317,7 +317,8 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
  * checkpoint.snapshot_every. Billed to the world axis of the step that it runs beside, and no part
  * of sn_job_traffic. */
 int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j);
-/* Words that an AGREE sums: scalars.agree, and behind it what experts got (attr.rows words). */
+/* Words that an AGREE sums: scalars.agree, behind it what experts got (attr.rows words), and with
+ * attr.levels SN_NAGREE_CODED words of codecs. */
 int sn_agree_words(const struct sn_op *op);
 /* Of a model: layers with experts x experts. */
 int sn_load_words(const struct sn_model_config *m);
@@ -327,6 +328,8 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
 /* Of n bytes of streams as they are planned (their room), those that go where level `level` of the
  * operation's codecs is used. */
 int64_t sn_coded_used(const struct sn_op *op, int64_t n, int level);
+/* Do the ranks agree on what codecs lost and sent? Where that is measured, or is not as planned. */
+bool sn_job_agrees_on_codecs(const struct sn_job *j);
 /* How a bucket's updated weights are coded when replicas gather them (ZeRO 1 and 2), if that loses
  * something; NULL: it does not. */
 const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn_bucket *b);

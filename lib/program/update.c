@@ -11,6 +11,8 @@
  */
 #include "lib/program/build.h"
 
+#include "kernels/codec.h"
+
 static void wait_for_all(struct sn_program *p)
 {
     int n = p->n_ops;
@@ -177,6 +179,15 @@ static void update(const struct sn_job *j, struct sn_program *p)
         sn_wait_add(p, before);
 }
 
+bool sn_job_agrees_on_codecs(const struct sn_job *j)
+{
+    const struct sn_compress_config *z = &j->config->layout.compress;
+    bool is_open = z->sample > 0; /* how long streams are, or how much they lose */
+    for (int i = 0; i < SN_NCODED; i++)
+        is_open = is_open || (z->coding[i].on && !sn_codec_is_fixed(&z->coding[i].codec));
+    return is_open && sn_config_compresses(j->config);
+}
+
 void sn_emit_update(struct sn_job *j, struct sn_program *p)
 {
     sn_chunk_begin(p, SN_CHUNK_UPDATE);
@@ -188,6 +199,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     op->group = SN_GROUP_WORLD;
     op->attr.experts = j->config->model.experts.count;
     op->attr.rows = sn_load_words(&j->config->model);
+    op->attr.levels = sn_job_agrees_on_codecs(j);
     op = sn_op_add(p, SN_OP_DECIDE, "decide");
     op->attr.dynamic_scale =
         j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;

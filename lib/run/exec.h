@@ -90,6 +90,10 @@ struct sn_routed {
 /* Since the last call. */
 struct sn_routed sn_exec_take_routed(struct sn_exec *x);
 
+/* Add what this rank sent beside the plan since the last call: streams of lossless codecs are as
+ * long as their values let them, those of a milder codec (scalars.codec_level) longer. */
+void sn_exec_take_off_plan(struct sn_exec *x, int64_t bytes[SN_NAXES]);
+
 /* Seconds spent in each kind of operation since creation, and how often it ran. */
 struct sn_exec_time {
     double seconds;

@@ -4,6 +4,8 @@
  */
 #include "lib/run/exec_inner.h"
 
+#include "kernels/codec.h"
+
 #include <string.h>
 
 int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
@@ -112,12 +114,58 @@ void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_tran
         x->routed.gathered += sn_exchange_sent_within(t->exchange) * row;
 }
 
+/* Bytes of n streams where they lie, `room` apart. */
+static int64_t used(const struct sn_op *op, const char *streams, int64_t n, int64_t room)
+{
+    int64_t bytes = 0, length;
+    if (sn_codec_is_fixed(&op->attr.codec[0]))
+        return n * room;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&length, streams + i * room, sizeof(length));
+        bytes += (8 + length + 7) / 8 * 8;
+    }
+    return bytes;
+}
+
+/* What leaves beside the plan: streams are of another level, or as long as their values let them.
+ */
+static void count_coded(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t)
+{
+    enum sn_collective kind;
+    int64_t planned, size = x->job->group_size[op->group], mine = x->job->group_index[op->group];
+    int64_t room = sn_coded_bytes(&op->attr.codec[sn_exec_codec_level(x, op)], op->attr.coded_type,
+                                  op->attr.share);
+    if (op->kind == SN_OP_RECV || !sn_op_collective(op, &kind, &planned))
+        return;
+    int64_t sent = used(op, t->in, t->n / room, room),
+            others = op->kind == SN_OP_SEND ? 1 : size - 1;
+    if (op->kind == SN_OP_ALL_TO_ALL) {
+        const char *own = (const char *)t->in + mine * t->n;
+        sent = used(op, t->in, size * t->n / room, room) - used(op, own, t->n / room, room);
+        others = 1;
+        planned *= size - 1;
+    } else {
+        planned *= others;
+    }
+    x->off_plan[sn_group_axis(op->group)] += sent * others - planned;
+}
+
+void sn_exec_take_off_plan(struct sn_exec *x, int64_t bytes[SN_NAXES])
+{
+    for (int a = 0; a < SN_NAXES; a++) {
+        bytes[a] += x->off_plan[a];
+        x->off_plan[a] = 0;
+    }
+}
+
 void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
                    const struct sn_at *at)
 {
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
     struct sn_posted *tickets = &x->posted[sn_exec_posted(x, op, op->id, at->slot)];
     *tickets = (struct sn_posted){.ticket = {0, 0}};
+    if (op->is_coded)
+        count_coded(x, op, &t);
     if (sn_exec_has_rows(op)) {
         tickets->exchange = sn_exec_exchange_here(x, p, op, at);
         sn_exec_take_rows(x, op, &t, tickets);
@@ -151,10 +199,35 @@ static double *agreed_words(struct sn_exec *x, const struct sn_op *op)
     double *words = sn_exec_address(x, &j->train, j->agreed);
     const float *load = sn_exec_address(x, &j->train, j->load);
     bool counts = j->group_index[SN_GROUP_TENSOR] == 0 || j->grid.fold > 1;
-    memcpy(words, s->agree, sizeof(s->agree));
+    memcpy(words, s->agree, SN_NAGREE * sizeof(s->agree[0]));
     for (int64_t i = 0; i < op->attr.rows; i++)
         words[SN_NAGREE + i] = counts ? (double)load[i] : 0;
     return words;
+}
+
+_Static_assert((int)SN_NAXES <= (int)SN_NAGREE_AXES, "each axis has a word");
+
+/* What codecs lost, and what they sent beside the plan: the last words. */
+static void put_coded(struct sn_exec *x, const struct sn_op *op, double *words)
+{
+    const struct sn_scalars *s = sn_exec_scalars(x);
+    double *to = words + sn_agree_words(op) - SN_NAGREE_CODED;
+    if (!op->attr.levels)
+        return;
+    memset(to, 0, SN_NAGREE_CODED * sizeof(*to));
+    memcpy(to + SN_AGREE_LOST, s->codec_error, sizeof(s->codec_error));
+    for (int a = 0; a < SN_NAXES; a++)
+        to[SN_AGREE_OFF_PLAN + a] = (double)x->off_plan[a];
+}
+
+static void take_coded(struct sn_exec *x, const struct sn_op *op, const double *words)
+{
+    struct sn_scalars *s = sn_exec_scalars(x);
+    const double *from = words + sn_agree_words(op) - SN_NAGREE_CODED;
+    if (!op->attr.levels)
+        return;
+    memcpy(s->codec_error, from + SN_AGREE_LOST, sizeof(s->codec_error));
+    memmove(s->agree + SN_NAGREE, from, SN_NAGREE_CODED * sizeof(*from));
 }
 
 enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
@@ -169,6 +242,7 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     s->agree[SN_AGREE_ROUTED] = (double)x->routed.exchanged;
     s->agree[SN_AGREE_GATHERED] = (double)x->routed.gathered;
     double *words = agreed_words(x, op);
+    put_coded(x, op, words);
     struct sn_transfer all = {.kind = SN_ALL_REDUCE,
                               .group = SN_GROUP_WORLD,
                               .dtype = SN_F64,
@@ -179,7 +253,8 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     sn_ticket t = x->comm->ops->post(x->comm, &all);
     SN_TRY(x->comm->ops->wait(x->comm, t, err));
     if (words != s->agree)
-        memcpy(s->agree, words, sizeof(s->agree));
+        memcpy(s->agree, words, SN_NAGREE * sizeof(s->agree[0]));
+    take_coded(x, op, words);
     s->loss_sum = s->agree[SN_AGREE_LOSS];
     s->sq_norm = s->agree[SN_AGREE_SQ_NORM];
     s->nonfinite = (int64_t)s->agree[SN_AGREE_NONFINITE];

@@ -122,6 +122,19 @@ static void add_snapshot(FILE *f, const struct sn_snapshot_report *s)
     number(f, "snapshot_stall_s", s->stall);
 }
 
+static void add_codec_error(FILE *f, const double error[SN_NCODED])
+{
+    const char *comma = "";
+    (void)fprintf(f, ", \"codec_error\": {");
+    for (int i = 0; i < SN_NCODED; i++) {
+        if (isnan(error[i]))
+            continue;
+        (void)fprintf(f, "%s\"%s\": %.6g", comma, sn_coded_name((enum sn_coded)i), error[i]);
+        comma = ", ";
+    }
+    (void)fprintf(f, "}");
+}
+
 static void progress(struct sn_metrics *m, const struct sn_step_report *r, double rate)
 {
     m->mean_time = m->mean_time > 0 ? 0.9 * m->mean_time + 0.1 * r->step_time : r->step_time;
@@ -176,7 +189,11 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     memcpy(traffic, r->traffic, sizeof(traffic));
     traffic[SN_AXIS_EXPERT] += r->has_routed ? r->routed : 0;
     traffic[SN_AXIS_TENSOR] += r->has_routed ? r->gathered : 0;
+    for (int a = 0; a < SN_NAXES && r->off_plan; a++)
+        traffic[a] += (int64_t)r->off_plan[a];
     sn_metrics_json_traffic(f, traffic);
+    if (r->has_codec_error)
+        add_codec_error(f, r->codec_error);
     if (r->has_routed)
         (void)fprintf(f, ", \"routed_bytes\": %lld", (long long)r->routed);
     if (r->has_routed && r->gathered > 0)

@@ -40,6 +40,10 @@ struct sn_step_report {
     bool has_routed;        /* but without what the routing of this step decided: */
     int64_t routed;         /* on the expert axis, */
     int64_t gathered;       /* and on the tensor axis */
+    const double
+        *off_plan;        /* and without what codecs sent beside the plan: by axis; NULL: nothing */
+    bool has_codec_error; /* codecs were measured: */
+    double codec_error[SN_NCODED]; /* relative error of messages; NaN: nothing was coded */
     const struct sn_snapshot_report *snapshot; /* NULL: none */
 };
 

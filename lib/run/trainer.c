@@ -171,6 +171,7 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
     s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = 0;
     s->nonfinite = 0;
+    sn_trainer_guard_begin(t, step);
     s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
     s->agree[SN_AGREE_TERMINATE] = wanted == SN_EXIT_TERMINATED;
     sn_trainer_save_tell(t, s->agree);
@@ -184,6 +185,10 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
     sent[SN_AXIS_EXPERT] -= routed.exchanged;
     sent[SN_AXIS_TENSOR] -= routed.gathered;
     sent[SN_AXIS_WORLD] -= sn_trainer_snapshot_sent(t); /* exactly what is planned for it */
+    int64_t off_plan[SN_NAXES] = {0};
+    sn_exec_take_off_plan(t->exec, off_plan);
+    for (int a = 0; a < SN_NAXES; a++)
+        sent[a] -= off_plan[a];
     for (int a = 0; a < SN_NAXES; a++)
         if (sent[a] != t->sent_by_rank[a])
             return sn_fail(err, SN_EFAIL,
@@ -269,6 +274,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .snapshot = sn_trainer_snapshot_report(t, &snapshot),
     };
     report_routers(t, &r);
+    sn_trainer_guard_report(t, &r);
     return sn_metrics_step(t->metrics, &r, err);
 }
 
@@ -375,6 +381,7 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
         *leave = SN_EXIT_DIVERGED;
         return SN_OK;
     }
+    sn_trainer_guard_end(t);
     if (s->agree[SN_AGREE_TERMINATE] > 0)
         *leave = SN_EXIT_TERMINATED;
     else if (s->agree[SN_AGREE_SAVE] > 0)

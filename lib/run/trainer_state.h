@@ -97,6 +97,12 @@ void sn_trainer_save_pulled(struct sn_trainer *t);
 /* The scalars of the step just done, into `state`. */
 void sn_trainer_take_scalars(struct sn_trainer *t);
 
+/* guard.c: what codecs lose (layout.compress.sample), and what follows from it (.guard). Before a
+ * step; into its report; after it, before the state is saved: levels are part of it. */
+void sn_trainer_guard_begin(struct sn_trainer *t, int64_t step);
+void sn_trainer_guard_report(const struct sn_trainer *t, struct sn_step_report *r);
+void sn_trainer_guard_end(struct sn_trainer *t);
+
 /* snapshot_step.c: nothing without checkpoint.snapshot_every. Collective, but fence, sent and
  * close. Before the state is loaded: fill it from memory if there is a step after `after` there. */
 enum sn_status sn_trainer_snapshot_find(struct sn_trainer *t, bool fresh, int64_t after,
