@@ -20,7 +20,8 @@ enum {
     SN_COLLECTIVE_ALIGN = 16,  /* elements */
     SN_COLLECTIVE_SLOTS = 2,   /* chunks in flight */
     SN_COLLECTIVE_HEAD = 4096, /* bytes of a rank's part of the window before its slots, */
-    SN_COLLECTIVE_LINE = 64    /* of the cache; one stays free after each part */
+    SN_COLLECTIVE_LINE = 64,   /* of the cache; one stays free after each part */
+    SN_COLLECTIVE_LENGTH = 8   /* bytes of the length that a sized block begins with */
 };
 
 struct sn_collective_slice {
@@ -73,6 +74,13 @@ const char *sn_collective_name(enum sn_collective k); /* "all_reduce", ... */
  * another member's. */
 int64_t sn_collective_bytes(enum sn_collective k, int64_t n, enum sn_dtype dtype, int size,
                             int index);
+/* Bytes that travel of a sized block (comm.h) whose length says that `length` bytes follow it: the
+ * length, and those rounded up to 8. In an all-gather a member sends its block to size-1 others, in
+ * an all-to-all those of the others to each, in a send the one; on every transport. */
+static inline int64_t sn_collective_sized(int64_t length)
+{
+    return SN_COLLECTIVE_LENGTH + (length + 7) / 8 * 8;
+}
 /* The sum over all members. */
 int64_t sn_collective_total(enum sn_collective k, int64_t n, enum sn_dtype dtype, int size);
 /* Planned staging memory of posted operations of a group of this size (0 for size 1); independent

@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,29 +64,58 @@ static enum sn_status self_set_grid(struct sn_comm *c, const struct sn_grid *g, 
     return SN_OK;
 }
 
-void sn_comm_copy_alone(const struct sn_transfer *t)
+int64_t sn_transfer_travels(const struct sn_transfer *t, const void *block)
+{
+    uint64_t length;
+    if (!t->sized)
+        return t->n * (int64_t)sn_dtype_size(t->dtype);
+    assert(t->dtype == SN_U8 && !t->exchange && t->n >= SN_COLLECTIVE_LENGTH && t->n % 8 == 0);
+    memcpy(&length, block, sizeof(length));
+    length = le64toh(length);
+    if (length > (uint64_t)(t->n - SN_COLLECTIVE_LENGTH))
+        return -1;
+    return sn_collective_sized((int64_t)length);
+}
+
+bool sn_comm_copy_alone(const struct sn_transfer *t)
 {
     assert(t->kind != SN_SEND && t->kind != SN_RECV);
+    int64_t bytes = t->in || t->sized ? sn_transfer_travels(t, t->in ? t->in : t->out) : 0;
+    if (bytes < 0)
+        return false;
     if (!t->in || t->in == t->out)
-        return;
+        return true;
     if (t->add && t->kind == SN_REDUCE_SCATTER)
         for (int64_t i = 0; i < t->n; i++)
             ((float *)t->out)[i] += ((const float *)t->in)[i];
     else
-        memcpy(t->out, t->in, (size_t)t->n * sn_dtype_size(t->dtype));
+        memcpy(t->out, t->in, (size_t)bytes);
+    return true;
 }
+
+struct self {
+    struct sn_comm base;
+    struct sn_err error; /* its status is not SN_OK: the first failure */
+};
 
 static sn_ticket self_post(struct sn_comm *c, const struct sn_transfer *t)
 {
-    (void)c;
-    sn_comm_copy_alone(t); /* every group has one member */
+    struct sn_err *error = &((struct self *)(void *)c)->error;
+    if (t->n > 0 && !sn_comm_copy_alone(t) && error->status == SN_OK) /* all groups have 1 member */
+        (void)sn_fail(error, SN_EFAIL,
+                      "self: %s '%s': the block's length is none that fits into its %lld bytes; it "
+                      "was overwritten, or nothing was encoded there",
+                      sn_collective_name(t->kind), t->label ? t->label : "", (long long)t->n);
     return 0;
 }
 
 static enum sn_status self_wait(struct sn_comm *c, sn_ticket t, struct sn_err *err)
 {
-    (void)c, (void)t, (void)err;
-    return SN_OK;
+    const struct sn_err *error = &((struct self *)(void *)c)->error;
+    (void)t;
+    if (error->status != SN_OK && err)
+        *err = *error;
+    return error->status;
 }
 
 static enum sn_status self_barrier(struct sn_comm *c, struct sn_err *err)
@@ -124,8 +154,7 @@ static enum sn_status self_agree(struct sn_comm *c, enum sn_status mine, struct 
 
 static enum sn_status self_drain(struct sn_comm *c, struct sn_err *err)
 {
-    (void)c, (void)err;
-    return SN_OK;
+    return self_wait(c, 0, err);
 }
 
 static void self_take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])
@@ -160,10 +189,10 @@ enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err)
         .set_watch = self_set_watch,
         .destroy = self_destroy,
     };
-    struct sn_comm *c = sn_alloc(sizeof(*c));
+    struct self *c = sn_alloc(sizeof(*c));
     if (!c)
         return sn_fail(err, SN_ENOMEM, "comm: no memory for %zu bytes", sizeof(*c));
-    *c = (struct sn_comm){.ops = &ops, .size = 1, .node_size = 1, .nonce = (uint64_t)getpid()};
-    *out = c;
+    c->base = (struct sn_comm){.ops = &ops, .size = 1, .node_size = 1, .nonce = (uint64_t)getpid()};
+    *out = &c->base;
     return SN_OK;
 }

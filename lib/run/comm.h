@@ -44,8 +44,18 @@ struct sn_transfer {
      * whom; ALL_GATHER, REDUCE_SCATTER: block i is member i's share of the window. Its memory, and
      * that of the bounds, is borrowed until the wait, too. NULL: blocks of n */
     const struct sn_exchange *exchange;
+    /* ALL_GATHER, ALL_TO_ALL, SEND, RECV of SN_U8, without exchange: each block of n bytes (a
+     * multiple of 8) is a sized block: a length L, 0 <= L <= n - 8, in 8 bytes little-endian, and
+     * the L bytes that count. Only sn_collective_sized(L) bytes of it travel, and are written; what
+     * lies behind them stays as it was. Lengths go first, so that both ends know them; another
+     * length than these is the communicator's failure. Both ends of a transfer are sized or neither
+     * is. */
+    bool sized;
     const char *label; /* the operation's name, for messages; outlives the communicator */
 };
+
+/* What travels of the block of t that lies at `block`; -1 if it is sized and its length is none. */
+int64_t sn_transfer_travels(const struct sn_transfer *t, const void *block);
 
 /* Block m of what is gathered or scattered, in elements. */
 struct sn_block {
@@ -105,8 +115,9 @@ struct sn_comm {
     uint64_t nonce;           /* a number that all ranks of this job have, and no other job */
 };
 
-/* What group members of one do: out = in, or out += in. */
-void sn_comm_copy_alone(const struct sn_transfer *t);
+/* What group members of one do: out = in, or out += in. False, and nothing is done: `in` is a sized
+ * block whose length is none. */
+bool sn_comm_copy_alone(const struct sn_transfer *t);
 
 /* Record every communication in `ring` (borrowed until the communicator is destroyed or gets
  * another one; NULL: none). With timeout_s > 0 a communication that does not move for so many

@@ -11,6 +11,7 @@
 #include "lib/run/comm_engine.h"
 #include "lib/run/comm_sum.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A collective under way. Lengths in elements. */
@@ -313,10 +314,106 @@ static void exchange_rows(struct exchange *x)
     }
 }
 
+/* ---- sized blocks -------------------------------------------------------------------------------
+ * All lengths first, which land where the blocks begin; then of each block as many chunks as it
+ * has. Both ends of a pair know its length, and so the messages; other pairs may have more of them.
+ */
+
+/* The block that goes to a member, and the one that comes from it. */
+static const char *leaves(const struct exchange *x, int member)
+{
+    return x->in + (x->t->kind == SN_ALL_GATHER ? 0 : member * x->n);
+}
+
+static char *arrives(const struct exchange *x, int member)
+{
+    return x->out + member * x->n;
+}
+
+/* What is behind its length. */
+static int64_t body(const struct exchange *x, const char *block)
+{
+    return sn_transfer_travels(x->t, block) - SN_COLLECTIVE_LENGTH;
+}
+
+/* Chunk c of it, counted from the beginning of `base`. */
+static struct piece body_part(const struct exchange *x, const char *base, const char *block,
+                              int64_t c)
+{
+    int64_t left = body(x, block) - c * x->chunk;
+    return (struct piece){block - base + SN_COLLECTIVE_LENGTH + c * x->chunk, left < 0 ? 0
+                                                                              : left < x->chunk
+                                                                                  ? left
+                                                                                  : x->chunk};
+}
+
+/* False: one of them is none, or the communicator has failed otherwise. */
+static bool exchange_lengths(const struct exchange *x)
+{
+    struct sn_engine *e = x->e;
+    int slot = e->watch.current;
+    for (int d = 1; d < x->size; d++)
+        receive(x, SN_PORT_SCATTER, previous(x, d), arrives(x, previous(x, d)),
+                SN_COLLECTIVE_LENGTH);
+    for (int d = 1; d < x->size; d++)
+        send(x, SN_PORT_SCATTER, next(x, d),
+             (struct piece){leaves(x, next(x, d)) - x->in, SN_COLLECTIVE_LENGTH});
+    if (!sn_engine_complete(e, SN_PORT_SCATTER))
+        return false;
+    for (int m = 0; m < x->size; m++)
+        if (!sn_sized_fits(e, slot, e->base.rank, leaves(x, m)) ||
+            (m != x->index &&
+             !sn_sized_fits(e, slot, sn_engine_member(e, x->t->group, m), arrives(x, m))))
+            return false;
+    return true;
+}
+
+static void begin_bodies(const struct exchange *x, int64_t c)
+{
+    int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+    for (int d = 1; d < x->size; d++) {
+        struct piece p = body_part(x, x->out, arrives(x, previous(x, d)), c);
+        if (p.count > 0)
+            receive(x, batch, previous(x, d), x->out + p.at, p.count);
+    }
+    for (int d = 1; d < x->size; d++) {
+        struct piece p = body_part(x, x->in, leaves(x, next(x, d)), c);
+        if (p.count > 0)
+            send(x, batch, next(x, d), p);
+    }
+}
+
+static void exchange_sized(struct exchange *x)
+{
+    assert(x->t->kind == SN_ALL_GATHER || x->t->kind == SN_ALL_TO_ALL);
+    if (!exchange_lengths(x))
+        return;
+    const char *own = leaves(x, x->index);
+    if (own != arrives(x, x->index))
+        memcpy(arrives(x, x->index), own, (size_t)sn_transfer_travels(x->t, own));
+    int64_t most = 0;
+    for (int d = 1; d < x->size; d++) {
+        int64_t to = body(x, leaves(x, next(x, d))), from = body(x, arrives(x, next(x, d)));
+        most = to > most ? to : most;
+        most = from > most ? from : most;
+    }
+    x->chunks = (most + x->chunk - 1) / x->chunk;
+    if (x->chunks > 0)
+        begin_bodies(x, 0);
+    for (int64_t c = 0; c < x->chunks; c++) {
+        if (c + 1 < x->chunks)
+            begin_bodies(x, c + 1);
+        if (!sn_engine_complete(x->e, SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS)))
+            return;
+    }
+}
+
 void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t)
 {
     struct exchange x = exchange(e, t);
-    if (t->exchange && t->kind == SN_ALL_TO_ALL)
+    if (t->sized)
+        exchange_sized(&x);
+    else if (t->exchange && t->kind == SN_ALL_TO_ALL)
         exchange_rows(&x);
     else if (t->kind != SN_ALL_REDUCE)
         exchange_blocks(&x);

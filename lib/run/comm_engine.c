@@ -353,10 +353,9 @@ static sn_ticket engine_post(struct sn_comm *c, const struct sn_transfer *t)
 {
     struct sn_engine *e = engine(c);
     int size = e->group[t->group].size;
-    assert(size >= 1); /* set_grid comes first */
-    if (size == 1)
-        sn_comm_copy_alone(t);
-    if (size == 1 || t->n == 0)
+    assert(size >= 1);                                             /* set_grid comes first */
+    bool moves = t->n > 0 && (size > 1 || !sn_comm_copy_alone(t)); /* or the thread says why not */
+    if (!moves)
         return 0;
     return sn_comm_queue_post(&e->queue,
                               &(struct sn_comm_op){.kind = SN_COMM_TRANSFER, .transfer = *t});

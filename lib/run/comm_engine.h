@@ -9,6 +9,7 @@
  *   comm_collective.c  collectives by messages
  *   comm_window.c      collectives through memory that the ranks of a host share
  *   comm_p2p.c         sends and receives
+ *   comm_sized.c       lengths of sized blocks
  *   comm_watch.c       what is recorded, and the clock that looks at it
  *   comm_accuse.c      who is waited for, when nothing moves
  */
@@ -89,10 +90,12 @@ struct sn_engine {
     unsigned first_pending, n_pending;
     int flying[SN_COMM_RING]; /* slots of sends and receives under way */
     int n_flying;
-    int idle;        /* looks in vain since something last moved */
-    int64_t woke_ns; /* when the last nap ended */
-    int64_t look_ns; /* what a look takes from one nap to the next */
-    int64_t late_ns; /* how much later than asked naps end: the wait for a core */
+    bool
+        headless[SN_COMM_RING]; /* by slot: the receive of a sized block whose length is not here */
+    int idle;                   /* looks in vain since something last moved */
+    int64_t woke_ns;            /* when the last nap ended */
+    int64_t look_ns;            /* what a look takes from one nap to the next */
+    int64_t late_ns;            /* how much later than asked naps end: the wait for a core */
     _Atomic int64_t sent[SN_NAXES];
     atomic_bool failed; /* `error` is written, once and for all */
     struct sn_err error;
@@ -164,7 +167,8 @@ void sn_hosts_fini(struct sn_engine *e);
 /* Make the groups of a grid; collective. */
 void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_err *verdict);
 
-/* A collective by messages, of n > 0 elements over at least two members, from begin to end. */
+/* A collective by messages, of n > 0 elements over at least two members, from begin to end; over
+ * one only to say why a sized block is none. */
 void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t);
 
 /* True if all members use the window for this. */
@@ -174,8 +178,12 @@ void sn_window_run(struct sn_engine *e, const struct sn_transfer *t);
  * *q that this rank has left already. -1: none. */
 int sn_window_holder(const struct sn_engine *e, enum sn_group *q);
 
+/* Is the length of rank's sized block one that a block of this operation can have? If not the
+ * communicator has failed, with a sentence. */
+bool sn_sized_fits(struct sn_engine *e, int slot, int rank, const void *block);
+
 void sn_p2p_begin(struct sn_engine *e, int slot);
-/* Finish those that are complete, or all after a failure; true if there was one. */
+/* Finish those that are complete, or all after a failure; true if something moved. */
 bool sn_p2p_progress(struct sn_engine *e);
 
 /* Number an operation and record it; note that it begins and ends. */

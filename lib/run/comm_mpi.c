@@ -230,10 +230,10 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
                        launched, m->base.size);
     int *largest, is_set; /* MPI promises one channel's worth; all libraries give more */
     if (MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&largest, &is_set) != MPI_SUCCESS ||
-        !is_set || *largest / SN_PORT_TAGS <= SN_NGROUPS)
+        !is_set || *largest / SN_PORT_TAGS <= SN_PORT_CHANNELS)
         return sn_fail(err, SN_EFAIL,
                        "mpi: this library's tags end at %d; want one that has %d, such as Open MPI",
-                       is_set ? *largest : 0, (SN_NGROUPS + 1) * SN_PORT_TAGS);
+                       is_set ? *largest : 0, (SN_PORT_CHANNELS + 1) * SN_PORT_TAGS);
     return allocate(m, err);
 }
 

@@ -10,6 +10,9 @@
  * phase. Every member of a group raises its phase in the same steps, so phases need no reset.
  *
  * Chunks, slices and the order of sums are those of comm_collective.c: the bits are the same.
+ *
+ * Sized blocks begin with their lengths, so the first chunk brings those of all to all: each member
+ * learns from them alone how many chunks follow, as many as the longest block has.
  */
 #include "lib/run/comm_engine.h"
 #include "lib/run/comm_sum.h"
@@ -34,6 +37,7 @@ struct head {
         _Alignas(SN_COLLECTIVE_LINE) enum sn_collective kind;
         enum sn_dtype dtype;
         int64_t n;
+        bool sized;
     } sign[SN_COLLECTIVE_SLOTS]; /* what the data of the slot belongs to */
 };
 
@@ -50,6 +54,7 @@ struct pass {
     int64_t at;     /* where the chunk begins in the buffer or in each block */
     int64_t count;  /* its length, in the longest block */
     int64_t length; /* of chunks */
+    int64_t n;      /* of the buffer or the longest block, of which known lengths leave less */
 };
 
 static struct head *head_of(const struct sn_engine *e, int group, int member)
@@ -113,7 +118,8 @@ static bool begin_chunk(struct pass *p)
     p->e->window.awaited = -1;
     if (!is_free)
         return false;
-    mine->sign[s] = (struct sn_window_sign){.kind = p->t->kind, .dtype = p->t->dtype, .n = p->t->n};
+    mine->sign[s] = (struct sn_window_sign){
+        .kind = p->t->kind, .dtype = p->t->dtype, .n = p->t->n, .sized = p->t->sized};
     return true;
 }
 
@@ -136,10 +142,11 @@ static void disagree(struct pass *p, int rank, const struct sn_window_sign *s)
     char what[160];
     sn_engine_describe(p->e, p->e->watch.current, what, sizeof(what));
     (void)sn_fail(&p->e->error, SN_EFAIL,
-                  "%s: %s has %lld elements of %s, but rank %d posted %s of %lld elements of %s; "
-                  "the ranks' programs differ",
-                  p->e->ops.name, what, (long long)p->t->n, sn_dtype_name(p->t->dtype), rank,
-                  sn_collective_name(s->kind), (long long)s->n, sn_dtype_name(s->dtype));
+                  "%s: %s has %s%lld elements of %s, but rank %d posted %s of %s%lld elements of "
+                  "%s; the ranks' programs differ",
+                  p->e->ops.name, what, p->t->sized ? "up to " : "", (long long)p->t->n,
+                  sn_dtype_name(p->t->dtype), rank, sn_collective_name(s->kind),
+                  s->sized ? "up to " : "", (long long)s->n, sn_dtype_name(s->dtype));
     atomic_store(&p->e->failed, true);
 }
 
@@ -150,7 +157,8 @@ static bool meet_to_read(struct pass *p)
         return false;
     for (int i = 0; i < p->q->size; i++) {
         const struct sn_window_sign *s = &head_of(p->e, (int)p->t->group, i)->sign[slot_number(p)];
-        if (s->kind == p->t->kind && s->dtype == p->t->dtype && s->n == p->t->n)
+        if (s->kind == p->t->kind && s->dtype == p->t->dtype && s->n == p->t->n &&
+            s->sized == p->t->sized)
             continue;
         disagree(p, sn_engine_member(p->e, p->t->group, i), s);
         return false;
@@ -233,23 +241,56 @@ static bool all_reduce_chunk(struct pass *p)
     return true;
 }
 
-/* The chunk's part of member m's block. */
-static struct sn_block chunk_of(const struct pass *p, int m)
+/* What travels of a sized block; of one whose length is none that length, which all then see. */
+static int64_t travels(const struct pass *p, const char *block)
+{
+    int64_t n = sn_transfer_travels(p->t, block);
+    return n < 0 ? SN_COLLECTIVE_LENGTH : n;
+}
+
+/* Sized blocks, first chunk: the lengths that all slots hold. */
+static bool take_lengths(struct pass *p)
+{
+    bool gathers = p->t->kind == SN_ALL_GATHER;
+    p->n = SN_COLLECTIVE_LENGTH;
+    for (int i = 0; i < p->q->size; i++)
+        for (int j = 0; j < (gathers ? 1 : p->q->size); j++) {
+            const char *block = slot_of(p, i) + j * p->length;
+            if (!sn_sized_fits(p->e, p->e->watch.current, sn_engine_member(p->e, p->t->group, i),
+                               block))
+                return false;
+            int64_t n = !gathers && i == j ? 0 : travels(p, block);
+            p->n = n > p->n ? n : p->n;
+        }
+    for (int i = 0; i < p->q->size; i++)
+        memcpy(p->out + i * p->t->n, slot_of(p, i) + (gathers ? 0 : p->q->index * p->length),
+               SN_COLLECTIVE_LENGTH);
+    return true;
+}
+
+/* As meet_to_read, of what consists of blocks. */
+static bool meet_to_read_blocks(struct pass *p)
+{
+    return meet_to_read(p) && (!p->t->sized || p->at > 0 || take_lengths(p));
+}
+
+/* The chunk's part of member m's block, which is one of those at `side`. */
+static struct sn_block chunk_of(const struct pass *p, const char *side, int m)
 {
     struct sn_block b = sn_transfer_block(p->t, m);
-    int64_t left = b.n - p->at;
+    int64_t left = (p->t->sized ? travels(p, side + b.at) : b.n) - p->at;
     return (struct sn_block){b.at + p->at, left < 0 ? 0 : left < p->count ? left : p->count};
 }
 
 static bool all_gather_chunk(struct pass *p)
 {
-    int64_t mine = chunk_of(p, p->q->index).n;
+    int64_t mine = chunk_of(p, p->out, p->q->index).n;
     copy(p, slot_of(p, p->q->index), p->in + p->at * p->width, mine);
-    if (!meet_to_read(p))
+    if (!meet_to_read_blocks(p))
         return false;
     for (int d = 1; d < p->q->size; d++) {
         int j = (p->q->index + d) % p->q->size;
-        struct sn_block b = chunk_of(p, j);
+        struct sn_block b = chunk_of(p, p->out, j);
         copy(p, p->out + b.at * p->width, slot_of(p, j), b.n);
     }
     sn_engine_count(p->e, p->t->group, (p->q->size - 1) * mine * p->width);
@@ -260,20 +301,22 @@ static bool all_gather_chunk(struct pass *p)
 static bool blocks_chunk(struct pass *p)
 {
     int64_t piece = p->length * p->width, mine = p->q->index * piece, sent = 0;
-    struct sn_block own = chunk_of(p, p->q->index);
+    struct sn_block own = chunk_of(p, p->in, p->q->index);
     for (int j = 0; j < p->q->size; j++)
         if (j != p->q->index) {
-            struct sn_block b = chunk_of(p, j);
+            struct sn_block b = chunk_of(p, p->in, j);
             copy(p, slot_of(p, p->q->index) + j * piece, p->in + b.at * p->width, b.n);
             sent += b.n;
+        } else if (p->t->sized && p->at == 0) {
+            copy(p, slot_of(p, j) + mine, p->in + own.at, SN_COLLECTIVE_LENGTH);
         }
-    if (!meet_to_read(p))
+    if (!meet_to_read_blocks(p))
         return false;
     if (p->t->kind == SN_REDUCE_SCATTER)
         sum(p, p->in + own.at * p->width, p->out + p->at * p->width, mine, own.n);
     for (int d = 1; d < p->q->size && p->t->kind == SN_ALL_TO_ALL; d++) {
         int j = (p->q->index + d) % p->q->size;
-        struct sn_block b = chunk_of(p, j);
+        struct sn_block b = chunk_of(p, p->out, j);
         copy(p, p->out + b.at * p->width, slot_of(p, j) + mine, b.n);
     }
     sn_engine_count(p->e, p->t->group, sent * p->width);
@@ -331,17 +374,17 @@ void sn_window_run(struct sn_engine *e, const struct sn_transfer *t)
                      .out = t->out,
                      .width = (int64_t)sn_dtype_size(t->dtype)};
     struct sn_block block = sn_transfer_block(t, p.q->index);
-    int64_t n = t->n;
+    p.n = t->n;
     for (int m = 0; m < p.q->size && t->exchange; m++) { /* of the longest */
         int64_t other = sn_transfer_block(t, m).n;
-        n = m == 0 || other > n ? other : n;
+        p.n = m == 0 || other > p.n ? other : p.n;
     }
     p.length = chunk_length(&p);
     const char *own = p.in + (t->kind == SN_ALL_TO_ALL ? block.at * p.width : 0);
     if ((t->kind == SN_ALL_GATHER || t->kind == SN_ALL_TO_ALL) && own != p.out + block.at * p.width)
-        copy(&p, p.out + block.at * p.width, own, block.n);
-    for (p.at = 0; p.at < n; p.at += p.length) {
-        p.count = n - p.at < p.length ? n - p.at : p.length;
+        copy(&p, p.out + block.at * p.width, own, t->sized ? travels(&p, own) : block.n);
+    for (p.at = 0; p.at < p.n; p.at += p.length) {
+        p.count = p.n - p.at < p.length ? p.n - p.at : p.length;
         if (!begin_chunk(&p) || !run_chunk(&p))
             return;
         end_chunk(&p);

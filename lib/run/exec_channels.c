@@ -293,6 +293,12 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
     bool apart = v->apart[sn_group_axis(op->group)], skips = false;
     if (op->kind == SN_OP_EXCHANGE)
         return post_rows(x, p, op, at, &t, err);
+    /* Lengths would have to come to the host and back, in the midst of a graph. */
+    if (t.sized)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: channels between devices send blocks of a fixed length only; want a "
+                       "codec of fixed rate here, or run.backend: cpu",
+                       op->label);
     count(x, op, &t);
     v->landing[place].cut = apart ? SN_APART : v->cut;
     SN_TRY(apart ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));

@@ -148,6 +148,26 @@ static enum sn_status wait_for_a_message(struct sn_comm *c, float *x, struct sn_
     return transfer(c, SN_RECV, "recv.act", x, err);
 }
 
+/* The same of blocks whose lengths come first; and a gather of them that rank 1 leaves out. */
+static enum sn_status wait_for_a_length(struct sn_comm *c, enum sn_collective kind, float *x,
+                                        struct sn_err *err)
+{
+    struct sn_transfer t = {.kind = kind,
+                            .group = SN_GROUP_TENSOR,
+                            .dtype = SN_U8,
+                            .n = 800,
+                            .in = kind == SN_RECV ? NULL : x,
+                            .out = x + 200,
+                            .peer = 1,
+                            .sized = true,
+                            .label = "streams"};
+    SN_TRY(transfer(c, SN_ALL_REDUCE, "l0.attn.qkv", x, err));
+    memset(x, 0, 800);
+    if (c->rank == 1 || (kind == SN_RECV && c->rank != 0))
+        sleep_for(SECONDS);
+    return c->ops->wait(c, c->ops->post(c, &t), err);
+}
+
 /* A receive that nobody waits for is no reason to complain, nor is a queue at rest. */
 static enum sn_status post_early(struct sn_comm *c, float *x, struct sn_err *err)
 {
@@ -216,6 +236,10 @@ static int be_a_rank(const char *way, const char *folder)
     sn_engine_use_windows(c, strstr(way, "messages") == NULL);
     if (strcmp(way, "recv") == 0)
         st = wait_for_a_message(c, x, &err);
+    else if (strcmp(way, "recv-sized") == 0)
+        st = wait_for_a_length(c, SN_RECV, x, &err);
+    else if (strncmp(way, "sized", 5) == 0)
+        st = wait_for_a_length(c, SN_ALL_GATHER, x, &err);
     else if (strcmp(way, "early") == 0)
         st = post_early(c, x, &err);
     else if (strncmp(way, "stopped", 7) == 0)
@@ -302,6 +326,14 @@ int main(int argc, char **argv)
         "rank 0: tensor recv 'recv.act' (number 1) has waited 2 s; rank 1 (tensor 1) has posted no "
         "send, last seen in 'l0.attn.qkv'\n",
         "a rank that does not send is named");
+    says(argv[0], "recv-sized", LOST,
+         "rank 0: tensor recv 'streams' (number 1) has waited 2 s; rank 1 (tensor 1) has posted no "
+         "send, last seen in 'l0.attn.qkv'\n",
+         "also where a length is waited for");
+    says(argv[0], "sized-messages", LOST,
+         "tensor all_gather 'streams' (number 2) has waited 2 s; rank 1 (tensor 1) is behind at "
+         "number 1, last seen in 'l0.attn.qkv'\n",
+         "and where lengths are gathered");
     says(argv[0], "stopped", LOST,
          "tensor all_reduce 'l0.attn.o' (number 2) has waited 2 s; rank 1 (tensor 1) has come to "
          "it and stands still, last seen in 'l0.attn.o'\n",

@@ -292,6 +292,48 @@ static void groups_of_one_copy(void)
     c->ops->destroy(c);
 }
 
+static void groups_of_one_copy_what_a_block_holds(void)
+{
+    enum { N = 64, LAST = N - SN_COLLECTIVE_LENGTH };
+    static const int64_t lengths[] = {0, 1, 7, 8, 9, 48, LAST - 1, LAST};
+    struct sn_comm *c = NULL;
+    struct sn_err err, again = {.text = ""};
+    bool good = true;
+    (void)sn_comm_create_self(&c, &err);
+    struct sn_transfer t = {.kind = SN_ALL_GATHER, .dtype = SN_U8, .n = N, .sized = true};
+    t.label = "bucket0";
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        unsigned char in[N], out[N];
+        int64_t want = 8 + (lengths[i] + 7) / 8 * 8;
+        memset(in, 1, N);
+        memset(out, 2, N);
+        memset(in, 0, 8);
+        in[0] = (unsigned char)lengths[i];
+        t.in = in;
+        t.out = out;
+        good = good && c->ops->post(c, &t) == 0 && sn_transfer_travels(&t, in) == want &&
+               sn_collective_sized(lengths[i]) == want && memcmp(out, in, (size_t)want) == 0;
+        for (int64_t k = want; k < N; k++)
+            good = good && out[k] == 2;
+    }
+    tap_ok(good && c->ops->drain(c, &err) == SN_OK,
+           "alone, of a sized block its length and so many bytes are copied, rounded up to 8");
+    for (int byte = 0; byte < 8; byte += 7) { /* one too long; negative */
+        unsigned char in[N] = {0}, out[N] = {0};
+        in[byte] = byte ? 0x80 : LAST + 1;
+        in[8] = 77;
+        t.in = in;
+        t.out = out;
+        good = good && c->ops->post(c, &t) == 0 && out[8] == 0 &&
+               sn_transfer_travels(&t, in) == -1 && c->ops->wait(c, 0, &err) == SN_EFAIL;
+    }
+    tap_ok(good && c->ops->drain(c, &again) == SN_EFAIL && strcmp(err.text, again.text) == 0 &&
+               strstr(err.text, "self: all_gather 'bucket0': the block's length is none that fits "
+                                "into its 64 bytes; "),
+           "a length that no block has is one sentence, for good, and nothing is copied");
+    c->ops->destroy(c);
+}
+
 /* ---- the record of a rank ------------------------------------------------------------------- */
 
 static void a_record_tells_what_came_last(void)
@@ -356,6 +398,7 @@ int main(void)
     operations_keep_their_order_through_a_full_ring();
     a_consumer_that_is_stuck_is_noticed();
     groups_of_one_copy();
+    groups_of_one_copy_what_a_block_holds();
     a_record_tells_what_came_last();
     return tap_done();
 }
