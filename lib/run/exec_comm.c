@@ -40,6 +40,7 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
         if (op->kind == SN_OP_ALL_TO_ALL)
             room /= op->attr.blocks_a;
         t.n = sn_coded_used(op, room, sn_exec_codec_level(x, op));
+        t.sized = !sn_codec_is_fixed(&op->attr.codec[0]);
     }
     return t;
 }
@@ -122,7 +123,7 @@ static int64_t used(const struct sn_op *op, const char *streams, int64_t n, int6
         return n * room;
     for (int64_t i = 0; i < n; i++) {
         memcpy(&length, streams + i * room, sizeof(length));
-        bytes += (8 + length + 7) / 8 * 8;
+        bytes += sn_collective_sized(length);
     }
     return bytes;
 }

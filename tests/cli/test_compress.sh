@@ -64,6 +64,29 @@ else
     skip "schemes naive and zhybrid" "this build has no libzfp"
 fi
 
+# --- what codecs lose, and milder ones --------------------------------------------------------------
+
+line='guard data=2 tensor=2 zero=1 compress={"data":"int4","tensor":"int8","guard":0.05,"sample":4}'
+layout_train "$line" "$tmp/guard"
+is "with a guard: trains" "$rc" 0
+like "and says what gives way" "$err" \
+    'step 4: int4 has a relative error of 0\.[0-9]* in data messages, above layout.compress.guard \(0.05\): they are int8 from now on'
+is "once" "$(printf '%s\n' "$err" | grep -c 'from now on')" 1
+is "errors are in every fourth step's record" "$(grep -c codec_error "$tmp/guard/metrics.jsonl")" 5
+data=$(sed -n 's/.*"codec_error": {"data": \([0-9.e-]*\).*/\1/p' "$tmp/guard/metrics.jsonl")
+ok "int4's is large, int8's small afterwards ($data)" awk -v e="$data" 'BEGIN {
+    n = split(e, x, "\n"); exit !(n == 5 && x[1] > 0.05 && x[2] < 0.02 && x[5] < 0.02) }'
+sent=$(sed -n 's/.*"traffic_bytes": {[^}]*"data": \([0-9]*\).*/\1/p' "$tmp/guard/metrics.jsonl" | tr '\n' ' ')
+ok "and more is sent from the fifth step on ($sent)" awk -v e="$sent" 'BEGIN {
+    split(e, x, " "); exit !(x[4] == x[1] && x[5] > 1.05 * x[1] && x[20] == x[5]) }'
+layout_train "$line" "$tmp/guard-again"
+ok "a second run gives the same bits" cmp "$tmp/guard/numbers" "$tmp/guard-again/numbers"
+run "$BUILD/bin/sennit-plan" "$tmp/guard.yaml" --verify
+is "a program with room for milder codecs is proven$err" "$rc" 0
+sent() { sed -n 's/.*"traffic_bytes": {[^}]*"tensor": \([0-9]*\).*/\1/p' "$1/metrics.jsonl" | sort -nu; }
+ok "streams of lossless codecs have the lengths that their values let them" \
+    test "$(sent "$tmp/neox-mpc" | wc -l)" -gt 5
+
 # --- what is refused --------------------------------------------------------------------------------
 
 refused() { # compress sentence [line]
