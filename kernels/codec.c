@@ -151,6 +151,11 @@ int64_t sn_coded_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n)
     return rounded_up(length + sn_codec_bytes(c, t, n), 8);
 }
 
+int64_t sn_coded_row_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n)
+{
+    return (int64_t)sizeof(int64_t) + rounded_up(sn_codec_bytes(c, t, n), 8);
+}
+
 int64_t sn_coded_room(const struct sn_codec *c, int levels, enum sn_dtype t, int64_t n)
 {
     int64_t most = 0;

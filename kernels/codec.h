@@ -124,6 +124,8 @@ int64_t sn_codec_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n);
  * need travel. These are the bytes that the message has room for. n: values.
  */
 int64_t sn_coded_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n);
+/* The same of `marked` streams, which follow their length whatever the codec is. */
+int64_t sn_coded_row_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n);
 /* The most over all levels of an operation. */
 int64_t sn_coded_room(const struct sn_codec *c, int levels, enum sn_dtype t, int64_t n);
 /* What is likely to travel of it: of a lossless codec as of normals (docs/COMPRESSION.md). */

@@ -170,7 +170,7 @@
  * DECODE        0 s[B,b] u8, 1 w[R,C]?, 2 bounds[1,S+1] i32? 0+ y[R,C]                0: in 1
  *               of the same codec, what ENCODE wrote of values of attr.coded_type: share after share;
  *               inverse: y is one share, the sum over all B streams, in their order, in fp32, rounded
- *               once. Plus w. SN_ADD needs y in f32. bounds: streams from the last bound on are
+ *               once. marked: the values of a stream of length 0 are left alone. Plus w. SN_ADD needs y in f32. bounds: streams from the last bound on are
  *               neither read, nor their values written. Fails with what enum sn_codec_fault says
  *
  * "?" may be absent (p == NULL). Vectors are one row.
@@ -269,6 +269,7 @@ struct sn_attr {
     int32_t levels;
     enum sn_coded coded;
     enum sn_dtype coded_type; /* of the values encoded */
+    bool marked;              /* streams follow their length, and may not be there: 0 */
     int64_t share;            /* values of a stream */
     /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
      * zero: everything is here. */

@@ -18,6 +18,7 @@ struct coded {
     const struct sn_codec *codec;
     enum sn_dtype type;    /* of the values encoded */
     int64_t n, share;      /* values: all, of a stream */
+    bool tells;            /* streams follow their length */
     int64_t stream, block; /* bytes of a stream's place, and where its bytes begin in it */
     float *tile;           /* two of them, or a share */
     struct sn_codec_draw draw;
@@ -41,8 +42,10 @@ static struct coded coded_of(const struct sn_args *a, const struct sn_mat *value
                       .share = a->attr.share,
                       .tile = a->scratch,
                       .threads = threads};
-    c.stream = sn_coded_bytes(c.codec, c.type, c.share);
-    c.block = sn_codec_is_fixed(c.codec) ? 0 : (int64_t)sizeof(int64_t);
+    c.tells = a->attr.marked || !sn_codec_is_fixed(c.codec);
+    c.stream = c.tells ? sn_coded_row_bytes(c.codec, c.type, c.share)
+                       : sn_coded_bytes(c.codec, c.type, c.share);
+    c.block = c.tells ? (int64_t)sizeof(int64_t) : 0;
     return c;
 }
 
@@ -137,8 +140,8 @@ static enum sn_codec_fault encode_tile(const struct coded *c, const struct part 
                               : SN_K(sn_codecs).encode(c->codec, &x, &draw, &to, c->threads);
     if (f == SN_CODEC_FINE && e)
         f = SN_K(sn_codecs).keep(c->codec, &x, e, &to, c->threads);
-    if (!fixed)
-        *(int64_t *)(void *)p->at = to.bytes;
+    if (c->tells)
+        *(int64_t *)(void *)p->at = at > 0 ? *(int64_t *)(void *)p->at + to.bytes : to.bytes;
     if (f == SN_CODEC_FINE && fixed && c->a->scalars->codec_sample)
         f = sample(c, p, at, &x, e);
     return f;
@@ -148,7 +151,7 @@ static enum sn_codec_fault encode_part(const struct coded *c, const struct part 
 {
     enum sn_codec_fault f = SN_CODEC_FINE;
     bool whole = !c->a->in[1].p && !c->a->scalars->codec_sample;
-    if (!sn_codec_is_fixed(c->codec))
+    if (c->tells)
         *(int64_t *)(void *)p->at = 0;
     for (int64_t at = 0, n; at < p->n && f == SN_CODEC_FINE; at += n) {
         n = whole ? p->n : tile_of(c, p, at);
@@ -156,7 +159,7 @@ static enum sn_codec_fault encode_part(const struct coded *c, const struct part 
     }
     if (sn_codec_is_fixed(c->codec)) {
         int64_t used = sn_codec_bytes(c->codec, c->type, p->n);
-        memset(p->at + used, 0, (size_t)(c->stream - used));
+        memset(p->at + c->block + used, 0, (size_t)(c->stream - c->block - used));
     }
     return f;
 }
@@ -232,8 +235,16 @@ static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, int6
 /* --- the operations ----------------------------------------------------------------------------
  */
 
+static bool is_absent(const struct coded *c, int64_t i)
+{
+    const char *streams = c->a->in[0].p;
+    return *(const int64_t *)(const void *)(streams + i * c->stream) == 0;
+}
+
 static enum sn_codec_fault one_stream(const struct coded *c, bool encodes, int64_t i)
 {
+    if (!encodes && c->a->attr.marked && is_absent(c, i))
+        return SN_CODEC_FINE;
     if (!encodes)
         return decode_sum(c, c->a->in[0].p, i, i + 1);
     struct part p = part_of(c, c->a->out[0].p, i);

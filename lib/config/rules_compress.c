@@ -34,6 +34,8 @@ static const char *by_scheme(enum sn_scheme scheme, enum sn_coded c)
     static const char *const rest[] = {"none", "zfp-8", "mpc", "zfp-16", "int8"};
     if (scheme == SN_SCHEME_BLOCKWISE && c == SN_CODED_ZERO)
         return "int4-diff";
+    if (scheme == SN_SCHEME_MZHYBRID && c == SN_CODED_EXPERT)
+        return "none"; /* rows of tokens have one length */
     return (c == SN_CODED_DATA ? gradients : rest)[scheme];
 }
 
@@ -145,4 +147,33 @@ enum sn_status sn_rule_difference(const struct sn_config *c, const struct sn_set
     return sn_settings_fail(s, key, err,
                             "-diff needs weights that stay with every rank, and layout.zero is 3; "
                             "use stage 1 or 2, or a codec without -diff");
+}
+
+enum sn_status sn_rule_rows(const struct sn_config *c, const struct sn_settings *s,
+                            struct sn_err *err)
+{
+    const struct sn_coding *z = &c->layout.compress.coding[SN_CODED_EXPERT];
+    const struct sn_layout_config *l = &c->layout;
+    const char *key =
+        l->compress.name[SN_CODED_EXPERT][0] ? "layout.compress.expert" : "layout.compress.scheme";
+    if (!z->on || sn_config_expert_members(c) <= 1)
+        return SN_OK;
+    if (z->codec.kind == SN_CODEC_MPC)
+        return sn_settings_fail(s, key, err,
+                                "rows of tokens travel in places of one length, in which mpc gains "
+                                "nothing; use a codec of fixed rate, such as int8, or none");
+    if (l->drop_duplicates)
+        return sn_settings_fail(s, "layout.drop_duplicates", err,
+                                "true, but rows that tensor ranks share are not compressed yet; "
+                                "use false, or layout.compress.expert: none");
+    if (l->expert_node > 1)
+        return sn_settings_fail(s, "layout.expert_node", err,
+                                "%d, but rows would be coded again at each hop; use 1, or "
+                                "layout.compress.expert: none",
+                                l->expert_node);
+    if (c->model.experts.router == SN_ROUTER_DENSE)
+        return sn_settings_fail(s, key, err,
+                                "with model.experts.router dense all tokens are gathered, which is "
+                                "not compressed; use none");
+    return SN_OK;
 }

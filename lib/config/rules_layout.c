@@ -454,6 +454,7 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
         exchange_fits_zero_bubble,
         sn_rule_feedback,
         sn_rule_difference,
+        sn_rule_rows,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

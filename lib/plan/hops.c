@@ -80,6 +80,8 @@ void sn_hops_choose(struct sn_hops *out, const struct sn_config *c, const struct
     if (c->model.experts.router == SN_ROUTER_DENSE)
         h.even =
             tell(0, h.why, sizeof(h.why), "all experts compute all tokens, which are gathered");
+    if (c->layout.compress.coding[SN_CODED_EXPERT].on)
+        h.even = tell(0, h.why, sizeof(h.why), "rows are compressed, and would be at each hop");
     if (sn_config_expert_members(c) > 1)
         compare(&h, &p, c, g);
     if (c->layout.expert <= 1)

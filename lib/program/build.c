@@ -81,6 +81,15 @@ int sn_op_append(struct sn_program *p, const struct sn_op *want)
     return copy.id;
 }
 
+void sn_op_put(struct sn_program *p, const struct sn_op *op)
+{
+    int next = p->next_id;
+    (void)sn_op_append(p, op);
+    p->next_id = next;
+    if (!p->failed)
+        p->ops[p->n_ops - 1].id = op->id;
+}
+
 static void chunk_end(struct sn_program *p)
 {
     if (p->n_chunks) {

@@ -24,6 +24,8 @@ struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Append a copy of `want`, with an id of its own; returns the id. */
 int sn_op_append(struct sn_program *p, const struct sn_op *want);
+/* The same with the id that it has. */
+void sn_op_put(struct sn_program *p, const struct sn_op *op);
 /* Open a chunk at the current end; it runs to the next one's begin. */
 void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind);
 void sn_chunks_close(struct sn_program *p); /* after the last operation */
@@ -174,9 +176,10 @@ void sn_zero_leave_chunk(struct sn_emit *e);
 void sn_bucket_reduce(struct sn_emit *e, int bucket);
 void sn_emit_chunks(struct sn_emit *e); /* pipeline.c */
 enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct sn_err *err);
-void sn_emit_update(struct sn_job *j, struct sn_program *p);   /* update.c */
-void sn_pass_split(struct sn_program *p);                      /* split.c */
-void sn_pass_compress(struct sn_job *j, struct sn_program *p); /* compress.c */
+void sn_emit_update(struct sn_job *j, struct sn_program *p);        /* update.c */
+void sn_pass_split(struct sn_program *p);                           /* split.c */
+void sn_pass_compress(struct sn_job *j, struct sn_program *p);      /* compress.c */
+void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p); /* compress_rows.c */
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p,
                              struct sn_err *err); /* place.c */
 

@@ -159,6 +159,7 @@ static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
         set_order(j, p);
         sn_chunks_close(p);
         sn_pass_compress(j, p);
+        sn_pass_compress_rows(j, p);
         st = finish(j, p, err);
     }
     emit_fini(&e);

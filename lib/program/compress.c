@@ -234,16 +234,6 @@ static void plan(struct pass *x, const struct sn_op *op)
 /* --- the new text --------------------------------------------------------------------------------
  */
 
-/* Append, with the id that it has. */
-static void put(struct pass *x, const struct sn_op *op)
-{
-    int next = x->p->next_id;
-    (void)sn_op_append(x->p, op);
-    x->p->next_id = next;
-    if (!x->p->failed)
-        x->p->ops[x->p->n_ops - 1].id = op->id;
-}
-
 /* What an operation of a leg has of the one that it stands for. */
 static struct sn_op part_of(struct pass *x, const struct coded_move *m, const struct leg *l,
                             int kind)
@@ -271,7 +261,7 @@ static void put_new(struct pass *x, const struct coded_move *m, struct sn_op *op
 {
     op->id = op->kind < SN_NKERNELS || op->kind == SN_OP_WAIT ? x->p->next_id++ : op->id;
     x->p->layer = m->op.layer;
-    put(x, op);
+    sn_op_put(x->p, op);
 }
 
 static void encode(struct pass *x, const struct coded_move *m, const struct leg *l)
@@ -366,7 +356,7 @@ static void rewrite(struct pass *x, const struct sn_op *op)
 {
     int number = op->kind == SN_OP_WAIT ? x->move_of[op->waits_for] : x->move_of[op->id];
     if (number < 0) {
-        put(x, op);
+        sn_op_put(x->p, op);
         return;
     }
     struct coded_move *m = &x->move[number];

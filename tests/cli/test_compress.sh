@@ -36,6 +36,26 @@ same_bits 'bf16 family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 precision=bf16
 same_bits 'bf16-sum data=2 tensor=2 zero=0 precision=bf16 sequence_parallel=false'
 same_bits 'bf16-z3 data=2 zero=3 precision=bf16'
 
+# Tokens of experts in bf16, which bf16 loses nothing of: in chunks, in further rounds, to slices.
+same_rows() { # line
+    name=${1%% *}
+    layout_train "$1 precision=bf16" "$tmp/$name"
+    is "$name: trains without codecs" "$rc" 0
+    layout_train "$1 precision=bf16 compress={\"expert\":\"bf16\"}" "$tmp/$name-coded"
+    is "$name: and with tokens coded" "$rc" 0
+    ok "$name: all losses and norms have the same bits" \
+        cmp "$tmp/$name/numbers" "$tmp/$name-coded/numbers"
+    run "$BUILD/bin/sennit-plan" "$tmp/$name-coded.yaml" --verify
+    is "$name: the program is proven free of deadlocks$err" "$rc" 0
+    run "$BUILD/bin/sennit-plan" "$tmp/$name-coded.yaml" --explain 0
+    like "$name: which encodes" "$out" ' encode .* bf16 x'
+}
+experts='family=mixtral experts={"count":4,"top_k":2,"aux_loss":0}'
+same_rows "ep2 $experts data=2 expert=2"
+same_rows "ep2-rounds $experts data=2 expert=2 expert_buffer=1.0 expert_chunks=2"
+same_rows "ep2-chunks $experts data=2 tensor=2 expert=2 expert_chunks=3 recompute=full"
+same_rows "ep4-whole $experts data=2 tensor=2 expert=4 expert_tensor=1 zero=1"
+
 # The last loss against a run without codecs.
 lossy() { # limit line
     limit=$1 name=${2%% *}
@@ -56,6 +76,7 @@ lossy 0.2 'blockwise family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 compress=
 lossy 0.2 'blockwise-bf16 family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 precision=bf16 compress=blockwise'
 lossy 0.05 'fp8-z2 data=2 tensor=2 zero=2 compress={"data":"int8-stochastic","zero":"int8","tensor":"fp8"}'
 lossy 0.05 'z3-int8 family=gpt2 data=3 zero=3 compress={"data":"int4-hadamard","feedback":true,"zero":"int8"}'
+lossy 0.05 'ep2-int8 family=mixtral experts={"count":4,"top_k":2,"aux_loss":0} data=2 expert=2 compress={"expert":"int8"}'
 lossy 0.05 'bf16-stages data=1 pipeline=3 compress={"pipeline":"bf16"} split=[2,1,1]'
 if [ -z "$("$BUILD/bin/sennit-plan" --help >/dev/null; make -s info 2>/dev/null | grep 'left out: no zfp')" ]; then
     lossy 0.2 'naive family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 compress=naive'
@@ -101,6 +122,8 @@ refused '{"zero":"mpc-diff"}' 'gains nothing by differences; use mpc'
 refused '{"zero":"int4-diff"}' 'layout.zero is 3; use stage 1 or 2' 'data=2 zero=3'
 refused '{"data":"mpc","feedback":true}' 'loses nothing; use a lossy codec'
 refused '{"data":"int4","feedback":true}' 'precision is fp16; use bf16 or fp32' 'data=2 precision=fp16'
+refused '{"expert":"mpc"}' 'mpc gains nothing' \
+    'family=mixtral experts={"count":4} data=2 expert=2'
 refused 'gzip' 'layout.compress.scheme'
 refused '{"tensor":"zfp-2"}' 'zfp-3 to zfp-32'
 tap_done

@@ -1,0 +1,169 @@
+/*
+ * compress_rows.c - layout.compress.expert: tokens on their way to experts and back, as streams.
+ *
+ * Which rows travel is known when they do, so each row is a stream of its own, behind its length:
+ *
+ *   ENCODE of all rows, ZERO of where rows arrive, EXCHANGE of rows of bytes, WAIT, DECODE
+ *
+ * A length of 0 says that nothing came, and DECODE leaves the row alone: exchanges in chunks and
+ * further rounds fill the same rows one after another, each by streams of its own. Chunks of one
+ * exchange leave from one ENCODE.
+ */
+#include "lib/program/build.h"
+
+#include "kernels/codec.h"
+#include "lib/base/mem.h"
+
+#include <string.h>
+
+/* An exchange that is coded: which, and the rows that come. */
+struct coded_rows {
+    int id, arrived;
+    struct sn_op op; /* as it was */
+};
+
+struct pass {
+    struct sn_job *j;
+    struct sn_program *p;
+    struct coded_rows *rows;
+    int n_rows, cap_rows;
+    struct sn_view encoded; /* what the streams `leaving` are of, while it stays as it is */
+    int leaving;
+    uint32_t site;
+};
+
+enum { SITE_ROWS = 1 << 15, SITE_STAGE = 16 }; /* apart from those of compress.c */
+
+static struct sn_op coding_op(const struct pass *x, const struct sn_op *was, int kind,
+                              const struct sn_view *values)
+{
+    struct sn_op op = sn_op_blank(kind);
+    struct sn_attr *a = &op.attr;
+    memcpy(op.label, was->label, sizeof(op.label));
+    op.when = was->when;
+    a->coded = SN_CODED_EXPERT;
+    a->levels = 1;
+    a->codec[0] = x->j->config->layout.compress.coding[SN_CODED_EXPERT].codec;
+    a->coded_type = x->p->bufs[values->buf].dtype;
+    a->share = values->cols;
+    a->blocks_a = values->rows;
+    a->marked = true;
+    op.id = x->p->next_id++;
+    return op;
+}
+
+static int row_buffer(const struct pass *x, const struct sn_op *was, const struct sn_view *values,
+                      const char *what)
+{
+    const struct sn_codec *c = &x->j->config->layout.compress.coding[SN_CODED_EXPERT].codec;
+    int64_t bytes = sn_coded_row_bytes(c, x->p->bufs[values->buf].dtype, values->cols);
+    return sn_buffer_add(x->p, SN_CLASS_TEMP, SN_U8, values->rows, bytes, "%s.%.90s", what,
+                         was->label);
+}
+
+static bool same(const struct sn_view *a, const struct sn_view *b)
+{
+    return a->buf == b->buf && a->offset == b->offset && a->rows == b->rows && a->cols == b->cols;
+}
+
+static void encode(struct pass *x, const struct sn_op *was)
+{
+    if (x->leaving >= 0 && same(&x->encoded, &was->in[0]))
+        return;
+    struct sn_op op = coding_op(x, was, SN_OP_ENCODE, &was->in[0]);
+    x->leaving = row_buffer(x, was, &was->in[0], "streams");
+    x->encoded = was->in[0];
+    op.in[0] = was->in[0];
+    op.out[0] = sn_view_all(x->p, x->leaving);
+    op.attr.site = (uint32_t)x->j->stage << SITE_STAGE | SITE_ROWS | x->site++;
+    op.attr.member = x->j->group_index[was->group];
+    sn_op_put(x->p, &op);
+}
+
+static void exchange(struct pass *x, const struct sn_op *was)
+{
+    int arrived = row_buffer(x, was, &was->out[0], "arrived");
+    struct sn_op zero = sn_op_blank(SN_OP_ZERO), op = *was;
+    memcpy(zero.label, was->label, sizeof(zero.label));
+    zero.when = was->when;
+    zero.out[0] = op.out[0] = sn_view_all(x->p, arrived);
+    zero.id = x->p->next_id++;
+    encode(x, was);
+    sn_op_put(x->p, &zero);
+    op.in[0] = sn_view_all(x->p, x->leaving);
+    sn_op_put(x->p, &op);
+    if (!sn_grow((void **)&x->rows, x->n_rows, &x->cap_rows, sizeof(*x->rows))) {
+        x->p->failed = true;
+        return;
+    }
+    x->rows[x->n_rows++] = (struct coded_rows){was->id, arrived, *was};
+}
+
+static void wait(struct pass *x, const struct sn_op *was, const struct coded_rows *r)
+{
+    struct sn_op op = *was, decode = coding_op(x, &r->op, SN_OP_DECODE, &r->op.out[0]);
+    for (int i = x->p->n_ops - 1; i >= 0; i--)
+        if (x->p->ops[i].id == r->id) {
+            op.in[0] = x->p->ops[i].out[0];
+            op.in[1] = x->p->ops[i].in[0];
+            break;
+        }
+    sn_op_put(x->p, &op);
+    decode.in[0] = sn_view_all(x->p, r->arrived);
+    decode.out[0] = r->op.out[0];
+    sn_op_put(x->p, &decode);
+}
+
+static const struct coded_rows *awaited(const struct pass *x, const struct sn_op *op)
+{
+    for (int i = x->n_rows - 1; op->kind == SN_OP_WAIT && i >= 0; i--)
+        if (x->rows[i].id == op->waits_for)
+            return &x->rows[i];
+    return NULL;
+}
+
+static void rewrite(struct pass *x, const struct sn_op *op)
+{
+    const struct coded_rows *r = awaited(x, op);
+    if (op->kind == SN_OP_EXCHANGE && x->j->group_size[op->group] > 1) {
+        exchange(x, op);
+    } else if (r) {
+        wait(x, op, r);
+    } else {
+        sn_op_put(x->p, op);
+    }
+    for (int o = 0; o < SN_MAX_OUT; o++) /* what was encoded is something else now */
+        if (op->kind != SN_OP_WAIT && op->out[o].buf >= 0 && op->out[o].buf == x->encoded.buf)
+            x->leaving = -1;
+}
+
+void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p)
+{
+    struct pass x = {.j = j, .p = p, .leaving = -1, .encoded = sn_no_view};
+    struct sn_op *old = p->ops;
+    int n = p->n_ops, part = p->part, layer = p->layer;
+    if (!j->config->layout.compress.coding[SN_CODED_EXPERT].on ||
+        j->group_size[SN_GROUP_EXPERT] <= 1 || p->failed)
+        return;
+    p->ops = NULL;
+    p->n_ops = p->cap_ops = 0;
+    for (int c = 0; c < p->n_chunks && !p->failed; c++) {
+        int first = p->chunks[c].first, end = c + 1 < p->n_chunks ? p->chunks[c + 1].first : n;
+        p->part = p->chunks[c].part;
+        p->chunks[c].first = p->n_ops;
+        x.leaving = -1;
+        for (int i = first; i < end && !p->failed; i++) {
+            if (i > first && old[i].extra != old[i - 1].extra)
+                x.leaving = -1;
+            p->layer = old[i].layer;
+            p->extra = old[i].extra;
+            rewrite(&x, &old[i]);
+        }
+        p->chunks[c].n = p->n_ops - p->chunks[c].first;
+    }
+    p->part = part;
+    p->layer = layer;
+    p->extra = false;
+    sn_free(old);
+    sn_free(x.rows);
+}
