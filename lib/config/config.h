@@ -303,6 +303,8 @@ void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX]);
 /* The codecs that a kind of message is coded with in turn, each milder: how many. */
 int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
                      struct sn_codec out[SN_CODEC_LEVELS]);
+/* As with layout.compress: none. */
+void sn_compress_nothing(struct sn_layout_config *l);
 /* Is anything compressed? */
 bool sn_config_compresses(const struct sn_config *c);
 /* Does a coding give back other values than it got? */

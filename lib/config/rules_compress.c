@@ -55,6 +55,11 @@ bool sn_config_compresses(const struct sn_config *c)
     return false;
 }
 
+void sn_compress_nothing(struct sn_layout_config *l)
+{
+    memset(&l->compress, 0, sizeof(l->compress));
+}
+
 int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
                      struct sn_codec out[SN_CODEC_LEVELS])
 {

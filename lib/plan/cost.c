@@ -3,6 +3,8 @@
  */
 #include "lib/plan/cost.h"
 
+#include "kernels/codec.h"
+
 static int64_t view_bytes(const struct sn_program *p, const struct sn_view *v)
 {
     return v->buf < 0 ? 0 : v->rows * v->cols * (int64_t)sn_dtype_size(p->bufs[v->buf].dtype);
@@ -14,6 +16,8 @@ static bool updates(const struct sn_program *p, const struct sn_op *op, int o)
 {
     if (op->kind == SN_OP_ADAMW)
         return o < 3; /* master weights and moments; the storage copy is only written */
+    if (op->kind == SN_OP_ENCODE)
+        return o == 1; /* what was lost before, and what is now */
     return op->acc[o] == SN_ACC_ADD || (op->acc[o] == SN_ACC_FIRST_WRITES && p->micros > 1);
 }
 
@@ -29,14 +33,22 @@ static int64_t lookup_bytes(const struct sn_program *p, const struct sn_op *op)
            tables * rows->rows * rows->cols * width;
 }
 
+/* Streams are as long as they are likely to be, not as the room they have. */
+static int64_t streams_bytes(const struct sn_op *op)
+{
+    const struct sn_attr *a = &op->attr;
+    return a->blocks_a * sn_coded_likely(&a->codec[0], a->coded_type, a->share);
+}
+
 int64_t sn_cost_bytes(const struct sn_program *p, const struct sn_op *op)
 {
     if (op->kind == SN_OP_EMBED || op->kind == SN_OP_EMBED_GRAD)
         return lookup_bytes(p, op);
-    int64_t bytes = 0;
-    for (int i = 0; i < SN_MAX_IN; i++)
+    bool encodes = op->kind == SN_OP_ENCODE, decodes = op->kind == SN_OP_DECODE;
+    int64_t bytes = encodes || decodes ? streams_bytes(op) : 0;
+    for (int i = decodes; i < SN_MAX_IN; i++)
         bytes += view_bytes(p, &op->in[i]);
-    for (int o = 0; o < SN_MAX_OUT; o++)
+    for (int o = encodes; o < SN_MAX_OUT; o++)
         bytes += view_bytes(p, &op->out[o]) * (updates(p, op, o) ? 2 : 1);
     return bytes;
 }

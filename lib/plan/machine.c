@@ -94,6 +94,7 @@ static const struct sn_key machine_rows[] = {
     {ROW("device.moved.update", FLOAT, device.moved[SN_MOVED_UPDATE], "The same of the optimizer's update."), CACHED, DEFAULT("1")},
     {ROW("device.moved.half_bytes", FLOAT, device.half_bytes, "Bytes of an operation at which half of that is lost."), .min = 0, .max = 1e12L, DEFAULT("0")},
     {LIST("device.measured"), .unit = "a list of measured operations", ABSENT("none"), .sentence = "Shapes whose time is known: see below."},
+    {LIST("device.codecs"), .unit = "a list of codecs", ABSENT("none"), .sentence = "How fast codecs are (layout.compress); one that is not in it is priced by the bytes that it moves: see below."},
     {MAP("node")},
     {ROW("node.devices", INT, devices, "Devices of a node."), .min = 1, .max = 4096, .unit = "devices"},
     {ROW("node.cpus", INT, cpus, "Its processor cores; 0: not known."), .min = 0, .max = 1 << 20, DEFAULT("0")},
@@ -331,6 +332,8 @@ static enum sn_status read_tree(struct sn_machine *m, const struct sn_yaml_node 
     SN_TRY(sn_fields_read(&machine_fields, root, m, err));
     SN_TRY(read_levels(m, root, err));
     SN_TRY(read_measured(m, root, err));
+    SN_TRY(sn_codec_rates_read(&m->device.codecs,
+                               sn_yaml_find(sn_yaml_find(root, "device"), "codecs"), err));
     SN_TRY(sn_choices_read(&m->choices, sn_yaml_find(root, "choices"), err));
     return check(m, root, err);
 }
@@ -368,6 +371,7 @@ enum sn_status sn_machine_load(struct sn_machine *out, const char *path, struct 
 void sn_machine_fini(struct sn_machine *m)
 {
     sn_free(m->device.measured);
+    sn_codec_rates_fini(&m->device.codecs);
     sn_choices_fini(&m->choices);
     for (int i = 0; i < m->n_levels; i++)
         sn_links_fini(&m->level[i].measured);
@@ -424,6 +428,7 @@ void sn_machine_format(struct sn_str *out, const struct sn_machine *m)
     struct sn_fields first = half_of(false), second = half_of(true);
     sn_fields_format(out, &first, m, 0, "");
     format_measured(out, &m->device);
+    sn_codec_rates_format(out, &m->device.codecs);
     sn_fields_format(out, &second, m, 0, "");
     sn_str_add(out, "links:\n");
     for (int i = 0; i < m->n_levels; i++) {
@@ -467,6 +472,9 @@ void sn_machine_help(struct sn_str *out)
     sn_fields_help(out, &link_fields);
     sn_str_add(out, "\nEach operation of `device.measured`:\n\n");
     sn_fields_help(out, &measured_fields);
+    sn_str_add(out,
+               "\nEach codec of `device.codecs`; rates are bytes of values, not of streams:\n\n");
+    sn_codec_rates_help(out);
     sn_str_add(out, "\nThe short form, of one device whose rates depend on nothing:\n\n");
     sn_fields_help(out, &short_fields);
     sn_str_add(out,
@@ -475,23 +483,4 @@ void sn_machine_help(struct sn_str *out)
                "published runs of\nothers are priced by the same program. A run file names one "
                "with `machine.software`;\n`templates/software` has those that ship.\n\n");
     sn_software_help(out);
-}
-
-enum sn_status sn_machine_check_precision(const struct sn_machine *m, enum sn_dtype precision,
-                                          struct sn_err *err)
-{
-    /* Of those that it has, half the width is the better advice. */
-    static const enum sn_dtype choice[] = {SN_BF16, SN_F16, SN_F32};
-    const char *first = NULL, *second = NULL;
-    if (m->device.gemm[precision].peak > 0)
-        return SN_OK;
-    for (int i = 0; i < SN_NPRECISIONS; i++) {
-        if (m->device.gemm[choice[i]].peak <= 0)
-            continue;
-        second = first ? types[choice[i]] : NULL;
-        first = first ? first : types[choice[i]];
-    }
-    return sn_fail(err, SN_EINPUT, "train.precision: %s has no %s; use %s%s%s",
-                   m->device.name[0] ? m->device.name : "the machine's device", types[precision],
-                   first, second ? " or " : "", second ? second : "");
 }

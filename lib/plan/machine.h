@@ -24,6 +24,8 @@
  *     moved: {norm: 0.8, elementwise: 0.85, loss: 0.7, update: 0.85, half_bytes: 1.0e6}
  *     measured:                 # shapes that were measured (calibrate): see struct sn_measured
  *       - {op: gemm, type: bf16, m: 4096, n: 4096, k: 1024, seconds: 1.9e-4}
+ *     codecs:                   # how fast they are, in bytes of values: see codecs.h
+ *       - {codec: int8, type: fp32, encode: 12.0e9, decode: 14.0e9}
  *   node: {devices: 8, cpus: 128, memory: 2048GiB, nics: 8, mtbf_hours: 20000}
  *   links:                      # from inside outwards; ranks of a domain are consecutive
  *     - {name: node, ranks: 8, latency: 3.0e-6, device: 300e9, efficiency: 0.8}
@@ -51,6 +53,7 @@
 #include "kernels/ops.h"
 #include "lib/base/err.h"
 #include "lib/plan/choices.h"
+#include "lib/plan/codecs.h"
 #include "lib/plan/links.h"
 #include "lib/base/str.h"
 
@@ -92,6 +95,7 @@ struct sn_device {
     double rate_of[SN_NKERNELS]; /* FLOP/s of kinds in the short form's flops_of; 0: as above */
     struct sn_measured *measured;
     int n_measured;
+    struct sn_codec_rates codecs;
 };
 
 /* Ring: the links of all levels work at the same time and 2 (n-1)/n of an all-reduce crosses each
@@ -153,8 +157,5 @@ void sn_machine_format(struct sn_str *out, const struct sn_machine *m);
 enum sn_status sn_machine_save(const struct sn_machine *m, const char *path, struct sn_err *err);
 /* Every key of machine files and software profiles, as docs/MACHINES.md. */
 void sn_machine_help(struct sn_str *out);
-/* SN_EINPUT, which names what would work, where the device does not compute in this precision. */
-enum sn_status sn_machine_check_precision(const struct sn_machine *m, enum sn_dtype precision,
-                                          struct sn_err *err);
 
 #endif

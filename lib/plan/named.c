@@ -32,6 +32,25 @@ enum sn_status sn_machine_preset(struct sn_machine *out, const char *name, const
     return sn_machine_load(out, path, err);
 }
 
+enum sn_status sn_machine_check_precision(const struct sn_machine *m, enum sn_dtype precision,
+                                          struct sn_err *err)
+{
+    /* Of those that it has, half the width is the better advice. */
+    static const enum sn_dtype choice[] = {SN_BF16, SN_F16, SN_F32};
+    const char *first = NULL, *second = NULL;
+    if (m->device.gemm[precision].peak > 0)
+        return SN_OK;
+    for (int i = 0; i < SN_NPRECISIONS; i++) {
+        if (m->device.gemm[choice[i]].peak <= 0)
+            continue;
+        second = first ? sn_dtype_name(choice[i]) : NULL;
+        first = first ? first : sn_dtype_name(choice[i]);
+    }
+    return sn_fail(err, SN_EINPUT, "train.precision: %s has no %s; use %s%s%s",
+                   m->device.name[0] ? m->device.name : "the machine's device",
+                   sn_dtype_name(precision), first, second ? " or " : "", second ? second : "");
+}
+
 static enum sn_status check(const struct sn_machine *m, const struct sn_config *c,
                             struct sn_err *err)
 {

@@ -23,6 +23,10 @@ enum sn_status sn_software_of(struct sn_software *out, const struct sn_config *c
 enum sn_status sn_machine_preset(struct sn_machine *out, const char *name, const char *share_dir,
                                  struct sn_err *err);
 
+/* SN_EINPUT, which names what would work, where the device does not compute in this precision. */
+enum sn_status sn_machine_check_precision(const struct sn_machine *m, enum sn_dtype precision,
+                                          struct sn_err *err);
+
 /* Bytes that a rank may fill: the device's memory times machine.memory_fraction; 0: not known. */
 int64_t sn_memory_limit(const struct sn_machine *m, const struct sn_config *c);
 /* Ranks that machine.nodes hold; 0: not said. */

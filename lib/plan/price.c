@@ -345,6 +345,9 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog, con
 {
     if (op->kind >= SN_NKERNELS)
         return 0;
+    double coded;
+    if (sn_price_coded(&coded, p, prog, op))
+        return coded;
     const struct sn_device *d = &p->machine->device;
     struct work w = work_of(d, prog, op);
     if (op->kind == SN_OP_ATTENTION || op->kind == SN_OP_ATTENTION_DX)

@@ -52,6 +52,10 @@ void sn_span_pairs(int64_t at[SN_MAX_LEVELS], const struct sn_machine *m, const 
 /* Seconds of a kernel; 0 for communication. */
 double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
                    const struct sn_op *op);
+/* Of an ENCODE or DECODE whose codec the machine knows (codecs.h); false: it is priced like others,
+ * by what it moves. */
+bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_program *prog,
+                    const struct sn_op *op);
 /* m, n, k of a kernel as struct sn_measured means them: GEMM its own; EXPERT_GEMM
  * those of one expert's product; attention rows, heads x
  * head_dim, keys; all others elements of the largest operand, 0, 0. */
@@ -67,7 +71,12 @@ bool sn_price_moved(int kind, enum sn_moved *out);
  * sn_collective says. A transfer costs at its SEND; a RECV is 0. */
 double sn_price_collective(const struct sn_pricer *p, enum sn_collective kind, int64_t n,
                            enum sn_dtype dtype, enum sn_group q);
-/* The same for an operation of a program; 0 for what is none. */
+/* Are its streams as long as they come out? Then an exchange of their lengths goes ahead, of
+ * SN_PRICE_LENGTH bytes for each. */
+enum { SN_PRICE_LENGTH = 8 };
+bool sn_price_is_sized(const struct sn_op *op);
+/* The same for an operation of a program; 0 for what is none. Streams without a fixed rate are as
+ * long as they are likely to be. */
 double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
                      const struct sn_op *op);
 /* Bytes that cross each level in one step, summed over all ranks of a stage: of all stages they sum

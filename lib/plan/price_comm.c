@@ -27,6 +27,8 @@
  */
 #include "lib/plan/price.h"
 
+#include "kernels/codec.h"
+
 #include <math.h>
 
 static double or_one(double x)
@@ -211,6 +213,12 @@ static bool communicates(const struct sn_program *prog, const struct sn_op *op,
     return true;
 }
 
+/* Streams whose length is known only when they are there: it goes ahead, 8 bytes of each. */
+bool sn_price_is_sized(const struct sn_op *op)
+{
+    return op->is_coded && !sn_codec_is_fixed(&op->attr.codec[0]);
+}
+
 double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
                      const struct sn_op *op)
 {
@@ -219,7 +227,9 @@ double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
     int64_t n;
     if (!communicates(prog, op, &kind, &n, &dtype))
         return 0;
-    return sn_price_collective(p, kind, n, dtype, op->group);
+    double ahead =
+        sn_price_is_sized(op) ? sn_price_collective(p, kind, SN_PRICE_LENGTH, SN_U8, op->group) : 0;
+    return ahead + sn_price_collective(p, kind, n, dtype, op->group);
 }
 
 /* ---- bytes by level --------------------------------------------------------------------------

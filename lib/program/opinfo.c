@@ -119,6 +119,14 @@ int64_t sn_coded_used(const struct sn_op *op, int64_t n, int level)
     return n / room * sn_coded_bytes(&a->codec[level], a->coded_type, a->share);
 }
 
+/* Of n bytes of streams as they are planned, those that are likely to go. */
+static int64_t likely(const struct sn_op *op, int64_t n)
+{
+    const struct sn_attr *a = &op->attr;
+    int64_t room = sn_coded_room(a->codec, a->levels, a->coded_type, a->share);
+    return n / room * sn_coded_likely(&a->codec[0], a->coded_type, a->share);
+}
+
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n)
 {
     if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE)
@@ -141,7 +149,7 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
     if (*kind == SN_ALL_TO_ALL)
         *n /= op->attr.blocks_a;
     if (op->is_coded)
-        *n = sn_coded_used(op, *n, 0);
+        *n = likely(op, *n);
     return true;
 }
 

@@ -308,7 +308,8 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
 /* Multiply-adds of the head in units of one block's: what `split: auto` counts it for. */
 double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c);
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out);
-/* Bytes that leave this rank in one step, per axis, without those of EXCHANGE: routing decides. */
+/* Bytes that leave this rank in one step, per axis, without those of EXCHANGE: routing decides. Of
+ * lossless codecs what is likely. */
 void sn_job_traffic(const struct sn_job *j, int64_t bytes[SN_NAXES]);
 /* Summed over all ranks of this job's pipeline stage; those of EXCHANGE as if all experts got as
  * many rows. */
@@ -323,7 +324,7 @@ int sn_agree_words(const struct sn_op *op);
 /* Of a model: layers with experts x experts. */
 int sn_load_words(const struct sn_model_config *m);
 /* The communication of an operation: false if it is none. *n is as enum sn_collective says; of
- * streams with their first codec. */
+ * streams with their first codec, as long as they are likely to be where its rate is not fixed. */
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n);
 /* Of n bytes of streams as they are planned (their room), those that go where level `level` of the
  * operation's codecs is used. */

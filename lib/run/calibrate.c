@@ -240,7 +240,8 @@ static enum sn_status add_samples(struct sn_samples *out, struct replay *r, stru
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
         const struct watched *w = &r->op[op->id];
-        if (op->kind >= SN_NKERNELS || w->runs == 0 || !(w->seconds > 0))
+        bool codes = op->kind == SN_OP_ENCODE || op->kind == SN_OP_DECODE; /* calibrate_codecs.h */
+        if (op->kind >= SN_NKERNELS || codes || w->runs == 0 || !(w->seconds > 0))
             continue;
         struct sn_sample s = {.flops = sn_op_flops(op),
                               .bytes = sn_cost_bytes(p, op),

@@ -7,6 +7,7 @@
 #include "lib/plan/fit_links.h"
 #include "lib/plan/plan.h"
 #include "lib/run/calibrate.h"
+#include "lib/run/calibrate_codecs.h"
 #include "lib/run/calibrate_links.h"
 #include "lib/run/peak.h"
 
@@ -69,8 +70,8 @@ static bool more(void *arg, int rounds, double seconds)
 }
 
 /* Every stage of a run's pipeline: the first and the last have kernels of their own. */
-static enum sn_status measure_run(struct sn_samples *out, const struct sn_calibrate_order *o,
-                                  const struct sn_config *c, double seconds, struct sn_err *err)
+static enum sn_status measure_stages(struct sn_samples *out, const struct sn_calibrate_order *o,
+                                     const struct sn_config *c, double seconds, struct sn_err *err)
 {
     struct sn_model *model = NULL;
     struct sn_stages stages = {0};
@@ -88,6 +89,22 @@ static enum sn_status measure_run(struct sn_samples *out, const struct sn_calibr
     }
     sn_stages_fini(&stages);
     sn_model_destroy(model);
+    return st;
+}
+
+/* Codecs are measured apart: what stands in for other ranks sends no streams. */
+static enum sn_status measure_run(struct sn_samples *out, const struct sn_calibrate_order *o,
+                                  const struct sn_config *c, double seconds, struct sn_err *err)
+{
+    struct sn_config *plain = sn_alloc(sizeof(*plain)); /* large for a stack */
+    enum sn_status st = plain ? SN_OK : sn_fail(err, SN_ENOMEM, "calibrate: no memory");
+    st = o->comm->ops->agree(o->comm, st, err);
+    if (st == SN_OK) {
+        *plain = *c;
+        sn_compress_nothing(&plain->layout);
+        st = measure_stages(out, o, plain, seconds, err);
+    }
+    sn_free(plain);
     return st;
 }
 
@@ -144,6 +161,40 @@ static enum sn_status measure_rates(struct sn_device *d, const struct sn_calibra
     for (int t = 0; st == SN_OK && !a->device && t < SN_NPRECISIONS; t++)
         st = sn_peak_measure(&d->gemm[t].peak, o->ops, (enum sn_dtype)t, o->threads, err);
     return o->comm->ops->agree(o->comm, st, err);
+}
+
+/* --- codecs --------------------------------------------------------------------------------------
+ */
+
+/* Those that the runs name, in all their levels; without runs all. */
+static int codecs_of(struct sn_codec *out, int room, const struct sn_calibrate_order *o)
+{
+    int all, n = 0;
+    const struct sn_codec *any = sn_calibrate_all_codecs(&all);
+    for (int i = 0; o->n_runs == 0 && i < all && n < room; i++)
+        out[n++] = any[i];
+    for (int r = 0; r < o->n_runs; r++)
+        for (int k = 0; k < SN_NCODED; k++) {
+            struct sn_codec level[SN_CODEC_LEVELS];
+            int levels = o->runs[r].layout.compress.coding[k].on
+                             ? sn_coding_levels(&o->runs[r], (enum sn_coded)k, level)
+                             : 0;
+            for (int i = 0; i < levels && n < room; i++)
+                out[n++] = level[i];
+        }
+    return n;
+}
+
+static enum sn_status measure_codecs(struct sn_device *d, const struct sn_calibrate_order *o,
+                                     struct sn_err *err)
+{
+    struct sn_codec codec[64];
+    struct sn_codec_bench how = {.ops = o->ops,
+                                 .threads = o->threads,
+                                 .on = o->accelerator->device ? o->accelerator : NULL,
+                                 .codec = codec,
+                                 .n = codecs_of(codec, 64, o)};
+    return o->comm->ops->agree(o->comm, sn_calibrate_codecs(&d->codecs, &how, err), err);
 }
 
 /* --- links ---------------------------------------------------------------------------------------
@@ -285,6 +336,7 @@ static enum sn_status measure(struct sn_machine *m, struct sn_samples *s,
         m->device.fp8.peak = peak;
     }
     SN_TRY(keep_measured(&m->device, s, err));
+    SN_TRY(measure_codecs(&m->device, o, err));
     if (has_links)
         return measure_links(m, o, o->seconds * links_part, err);
     guess_links(m);

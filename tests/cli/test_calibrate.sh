@@ -51,9 +51,18 @@ is "one rank is measured" "$rc" 0
 like "it says that links are not" "$err" "one rank alone knows nothing of links"
 like "the file says so, too" "$(cat "$tmp/m.yaml")" 'source: "measured 20.*1 ranks x 1 threads.*links are not measured'
 like "the run's own products are in it" "$(cat "$tmp/m.yaml")" 'op: gemm, type: fp32, m: 64, n: 320, k: 64'
+is "codecs of a run that has none are not" "$(grep -c codec: "$tmp/m.yaml")" 0
 step_of "$tmp/r.yaml"
 is "its machine is the calibrated one" \
     "$(printf '%s' "$out" | sed -n 's/.*"machine": "\([a-z]*\)".*/\1/p')" calibrated
+
+run_file "$tmp/coded.yaml" 1 "data: 2, compress: {data: int8, guard: 0.1}"
+run "$plan" calibrate "$tmp/coded.yaml" -o "$tmp/m.yaml" --seconds 0
+is "a run that compresses is measured" "$rc" 0
+like "with the codecs that it names" "$(cat "$tmp/m.yaml")" 'codec: int8, type: fp32, encode: [0-9.e+]*, decode: [0-9.e+]*, feedback: '
+like "and the milder ones that may take their place" "$(cat "$tmp/m.yaml")" 'codec: bf16, type: fp32'
+is "and no others" "$(grep -c codec: "$tmp/m.yaml")" 4
+step_of "$tmp/coded.yaml"
 
 # --- links, and shapes of no run --------------------------------------------------------------------
 run mpi 2 "$plan" calibrate "$tmp/two.yaml" -o "$tmp/m.yaml" --seconds 0
@@ -63,6 +72,7 @@ step_of "$tmp/two.yaml"
 run "$plan" calibrate --threads 1 -o "$tmp/m.yaml" --seconds 0
 is "without a run file shapes of ours are measured" "$rc" 0
 like "in both types" "$(cat "$tmp/m.yaml")" 'op: gemm, type: bf16'
+like "and every codec, in both" "$(cat "$tmp/m.yaml")" 'codec: int4-hadamard, type: bf16, encode: [0-9.e+]*, decode: '
 step_of "$tmp/r.yaml"
 
 # --- a device: by its own clock -----------------------------------------------------------------------

@@ -34,6 +34,9 @@ static const char full[] =
     "  measured:\n"
     "    - {op: gemm, type: bf16, m: 4096, n: 2048, k: 1024, seconds: 1.9e-4}\n"
     "    - {op: adamw, type: fp32, m: 123456789012, seconds: 0.1}\n"
+    "  codecs:\n"
+    "    - {codec: int8-hadamard, type: fp32, encode: 4.7e9, decode: 7.6e9, feedback: 2.9e9}\n"
+    "    - {codec: zfp-16, type: bf16, encode: 1.0e8, decode: 9.0e7}\n"
     "node: {devices: 8, cpus: 128, memory: 2048GiB, nics: 7, mtbf_hours: 20000}\n"
     "collectives: direct\n"
     "launch: 2.0e-5\n"
@@ -57,7 +60,14 @@ static bool same(const struct sn_machine *a, const struct sn_machine *b)
                    memcmp(a->device.measured, b->device.measured,
                           (size_t)a->device.n_measured * sizeof(*a->device.measured)) == 0);
     x.device.measured = y.device.measured = NULL;
-    return shapes && memcmp(&x, &y, sizeof(x)) == 0;
+    bool codecs = a->device.codecs.n == b->device.codecs.n;
+    for (int i = 0; codecs && i < a->device.codecs.n; i++) {
+        const struct sn_codec_rate *p = &a->device.codecs.of[i], *q = &b->device.codecs.of[i];
+        codecs = sn_codec_same(&p->codec, &q->codec) && p->dtype == q->dtype &&
+                 p->encode == q->encode && p->decode == q->decode && p->feedback == q->feedback;
+    }
+    x.device.codecs = y.device.codecs = (struct sn_codec_rates){0};
+    return shapes && codecs && memcmp(&x, &y, sizeof(x)) == 0;
 }
 
 /* --- what a file gives ------------------------------------------------------------------------ */
@@ -96,6 +106,12 @@ static void every_key_arrives(void)
                d->measured[0].seconds == 1.9e-4 && d->measured[1].kind == SN_OP_ADAMW &&
                d->measured[1].m == 123456789012 && d->measured[1].n == 0,
            "measured shapes");
+    const struct sn_codec_rate *z = d->codecs.of;
+    tap_ok(d->codecs.n == 2 && z[0].codec.kind == SN_CODEC_INT8 && z[0].codec.hadamard &&
+               !z[0].codec.stochastic && z[0].dtype == SN_F32 && z[0].encode == 4.7e9 &&
+               z[0].decode == 7.6e9 && z[0].feedback == 2.9e9 && z[1].codec.rate == 16 &&
+               z[1].dtype == SN_BF16 && z[1].feedback == 0,
+           "codecs");
     tap_ok(m.devices == 8 && m.cpus == 128 && m.nics == 7 && m.node_memory == 2048LL << 30 &&
                m.mtbf_hours == 20000,
            "node");
@@ -265,6 +281,14 @@ static const struct {
      "type: "
      "fp32, m: 0, seconds: 1}]}\n" NODE LINKS,
      "m.yaml:2:98: device.measured.m: 0 is outside 1..1125899906842624"},
+    {"name: x\ndevice: {memory: 1GiB, bandwidth: 1.0e9, peak: {fp32: 1e9}, codecs: 3}\n" NODE LINKS,
+     "m.yaml:2:69: device.codecs: want a list of codecs and their rates"},
+    {"name: x\ndevice: {memory: 1GiB, bandwidth: 1.0e9, peak: {fp32: 1e9}, codecs: [{codec: int7, "
+     "type: fp32, encode: 1e9, decode: 1e9}]}\n" NODE LINKS,
+     "m.yaml:2:78: device.codecs.codec: 'int7' is no codec; want "},
+    {"name: x\ndevice: {memory: 1GiB, bandwidth: 1.0e9, peak: {fp32: 1e9}, codecs: [{codec: int8, "
+     "type: fp32, encode: 1e9}]}\n" NODE LINKS,
+     "m.yaml:2:70: device.codecs.decode: missing; want a number in 100000..1e+16 B/s"},
     {"name: x\nflops: 1.0e12\n", "m.yaml:1:1: unknown key 'name' of a machine file in its short"},
 };
 

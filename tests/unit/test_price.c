@@ -1,14 +1,15 @@
 /*
  * test_price.c - the price of kernels, of collectives on levels, and the bytes that cross them.
  */
+#include "kernels/codec.h"
 #include "lib/plan/cost.h"
 #include "lib/plan/plan.h"
 #include "lib/plan/price.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 
-static struct sn_buffer bufs[] = {{.dtype = SN_BF16}, {.dtype = SN_F32}};
-static const struct sn_program prog = {.bufs = bufs, .n_bufs = 2, .micros = 1};
+static struct sn_buffer bufs[] = {{.dtype = SN_BF16}, {.dtype = SN_F32}, {.dtype = SN_U8}};
+static const struct sn_program prog = {.bufs = bufs, .n_bufs = 3, .micros = 1};
 
 static bool near(double got, double want)
 {
@@ -123,6 +124,116 @@ static void kernels_follow_their_formulas(const struct sn_software *s)
     m.device.gemm[SN_F32] = (struct sn_gemm_rate){.peak = 1e18};
     gemm = gemm_of(1, 8192, 8192);
     tap_ok(price(&m, s, &gemm) > 2.0 * 8192 * 8192 / 2e12, "a product of one row: its bytes");
+}
+
+/* 8 streams of 1,000 values each. */
+static struct sn_op coded(int kind, const char *name)
+{
+    struct sn_op op = op_of(kind);
+    op.attr = (struct sn_attr){
+        .blocks_a = 8, .levels = 1, .share = 1000, .coded_type = SN_F32, .inverse = false};
+    (void)sn_codec_parse(&op.attr.codec[0], name);
+    int64_t room = sn_coded_bytes(&op.attr.codec[0], SN_F32, 1000);
+    bool encodes = kind == SN_OP_ENCODE;
+    *(encodes ? &op.out[0] : &op.in[0]) = view(2, 8, room);
+    *(encodes ? &op.in[0] : &op.out[0]) = view(1, 80, 100);
+    return op;
+}
+
+static void codecs_move_their_bytes_where_no_rate_is_known(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    struct sn_op op = coded(SN_OP_ENCODE, "int8"), sum = coded(SN_OP_DECODE, "int8");
+    double stream = 8 * 1032, values = 32000; /* 1,000 codes and 8 scales */
+    double fixed = 4e-6 + 1e6 / (2e12 * 0.8);
+    tap_ok(near(price(&m, s, &op), fixed + (values + stream) / (2e12 * 0.8)),
+           "an encoding: values and streams");
+    op.in[1] = op.out[1] = view(1, 80, 100);
+    tap_ok(near(price(&m, s, &op), fixed + (4 * values + stream) / (2e12 * 0.8)),
+           "with a difference it reads another operand, with feedback it reads and writes one");
+    sum.attr.inverse = true;
+    sum.out[0] = view(1, 10, 100);
+    tap_ok(near(price(&m, s, &sum), fixed + (values / 8 + stream) / (2e12 * 0.8)),
+           "a sum of 8 streams reads 8 and writes one");
+    sum.in[1] = view(1, 10, 100);
+    sum.acc[0] = SN_ACC_ADD;
+    tap_ok(near(price(&m, s, &sum), fixed + (3 * values / 8 + stream) / (2e12 * 0.8)),
+           "and an addend, and what it adds to");
+    op = coded(SN_OP_ENCODE, "mpc");
+    double likely = 8.0 * (double)sn_coded_likely(&op.attr.codec[0], SN_F32, 1000);
+    tap_ok(likely < (double)(8 * op.out[0].cols) &&
+               near(price(&m, s, &op), fixed + (values + likely) / (2e12 * 0.8)),
+           "a lossless stream counts as long as it is likely to be");
+}
+
+static void codecs_have_rates_of_their_own(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    struct sn_codec_rate int8 = {{.kind = SN_CODEC_INT8}, SN_F32, 4e9, 8e9, 0}, found;
+    struct sn_codec_rate zfp = {{.kind = SN_CODEC_ZFP, .rate = 8}, SN_F32, 1e9, 2e9, 5e8};
+    struct sn_op op = coded(SN_OP_ENCODE, "int8"), sum = coded(SN_OP_DECODE, "int8");
+    tap_ok(sn_codec_rates_add(&m.device.codecs, &int8, NULL) == SN_OK &&
+               sn_codec_rates_add(&m.device.codecs, &zfp, NULL) == SN_OK && m.device.codecs.n == 2,
+           "two rows");
+    tap_ok(near(price(&m, s, &op), 4e-6 + 32000 / 4e9), "encoding, by bytes of values");
+    tap_ok(near(price(&m, s, &sum), 4e-6 + 32000 / 8e9), "decoding");
+    sum.attr.inverse = true;
+    sum.out[0] = view(1, 10, 100);
+    tap_ok(near(price(&m, s, &sum), 4e-6 + 32000 / 8e9), "a sum decodes every stream");
+    op.out[1] = view(1, 80, 100);
+    tap_ok(near(price(&m, s, &op), 4e-6 + 32000 / 4e9 + 32000 / 8e9 + 64000 / (2e12 * 0.8)),
+           "feedback: by a decoding, and reading and writing it");
+    op.in[1] = view(1, 80, 100);
+    op.out[1].buf = -1;
+    tap_ok(near(price(&m, s, &op), 4e-6 + 32000 / 4e9 + 32000 / (2e12 * 0.8)), "a difference");
+    op = coded(SN_OP_ENCODE, "zfp-12");
+    op.out[1] = view(1, 80, 100);
+    tap_ok(near(price(&m, s, &op), 4e-6 + 32000 / 5e8), "the nearest rate of zfp, with feedback");
+    op = coded(SN_OP_ENCODE, "int8-hadamard");
+    tap_ok(price(&m, s, &op) < 5e-6, "another word is another codec: by its bytes");
+    op = coded(SN_OP_ENCODE, "int8");
+    op.in[0].buf = 0;
+    tap_ok(near(price(&m, s, &op), 4e-6 + 16000 / 2e9) &&
+               sn_codec_rates_find(&found, &m.device.codecs, &op.attr.codec[0], SN_BF16) &&
+               found.encode == 2e9,
+           "of another type as many values");
+    sn_codec_rates_fini(&m.device.codecs);
+}
+
+/* An exchange of streams among four, each room for one. */
+static struct sn_op coded_exchange(const char *name)
+{
+    struct sn_op op = op_of(SN_OP_ALL_TO_ALL);
+    op.group = SN_GROUP_REPLICA;
+    op.is_coded = true;
+    op.attr = (struct sn_attr){.blocks_a = 4, .levels = 1, .share = 100000, .coded_type = SN_F32};
+    (void)sn_codec_parse(&op.attr.codec[0], name);
+    int64_t room = sn_coded_bytes(&op.attr.codec[0], SN_F32, 100000);
+    op.in[0] = op.out[0] = view(2, 1, 4 * room);
+    return op;
+}
+
+static void streams_cost_what_goes(const struct sn_software *s)
+{
+    static const int four[] = {1, 1, 4, 1};
+    struct sn_machine m = cluster();
+    struct sn_pricer p = pricer_of(&m, s, four);
+    struct sn_op fixed = coded_exchange("int4"), sized = coded_exchange("mpc");
+    double exact = sn_price_collective(&p, SN_ALL_TO_ALL, 53128, SN_U8, SN_GROUP_REPLICA);
+    int64_t likely = sn_coded_likely(&sized.attr.codec[0], SN_F32, 100000), n = 0;
+    double ahead = sn_price_collective(&p, SN_ALL_TO_ALL, 8, SN_U8, SN_GROUP_REPLICA);
+    double rest = sn_price_collective(&p, SN_ALL_TO_ALL, likely, SN_U8, SN_GROUP_REPLICA);
+    enum sn_collective kind;
+    tap_ok(near(sn_price_comm(&p, &prog, &fixed), exact),
+           "streams of a fixed rate: 50,000 bytes of codes and 782 scales of a share");
+    tap_ok(likely < 400000 && near(sn_price_comm(&p, &prog, &sized), ahead + rest),
+           "lossless ones: their lengths, and what is likely");
+    tap_ok(sn_op_collective(&sized, &kind, &n) && n == likely, "which is their traffic, too");
+    fixed.attr.codec[1] = (struct sn_codec){.kind = SN_CODEC_INT8};
+    fixed.attr.levels = 2;
+    fixed.in[0].cols = fixed.in[0].ld =
+        4 * sn_coded_room(fixed.attr.codec, 2, SN_F32, fixed.attr.share);
+    tap_ok(near(sn_price_comm(&p, &prog, &fixed), exact), "room for a milder codec costs nothing");
 }
 
 /* 1000 x 500 and 500 x 2000 elements are read for their scale, read to be rounded, and written; the
@@ -376,6 +487,9 @@ int main(void)
     sn_software_default(&s);
     kernels_follow_their_formulas(&s);
     products_in_8_bits_pay_for_their_rounding(&s);
+    codecs_move_their_bytes_where_no_rate_is_known(&s);
+    codecs_have_rates_of_their_own(&s);
+    streams_cost_what_goes(&s);
     measured_shapes_win(&s);
     habits_change_prices(&s);
     collectives_take_the_slowest_level(&s);
