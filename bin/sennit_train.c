@@ -11,6 +11,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
 #include "lib/plan/machine.h"
+#include "lib/plan/named.h"
 #include "lib/run/accelerator.h"
 #include "lib/run/attempt.h"
 #include "lib/run/profile.h"
