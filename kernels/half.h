@@ -4,10 +4,12 @@
 #ifndef SN_HALF_H
 #define SN_HALF_H
 
+#include "kernels/both.h"
+
 #include <stdint.h>
 #include <string.h>
 
-static inline float sn_bf16_to_f32(uint16_t h)
+SN_BOTH float sn_bf16_to_f32(uint16_t h)
 {
     uint32_t u = (uint32_t)h << 16;
     float f;
@@ -16,7 +18,7 @@ static inline float sn_bf16_to_f32(uint16_t h)
 }
 
 /* Round to nearest even; NaN stays NaN. */
-static inline uint16_t sn_f32_to_bf16(float f)
+SN_BOTH uint16_t sn_f32_to_bf16(float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);
@@ -26,7 +28,7 @@ static inline uint16_t sn_f32_to_bf16(float f)
 }
 
 /* fp16 by bit arithmetic that vectorises; round to nearest even, denormals and infinities kept. */
-static inline float sn_f16_to_f32(uint16_t h)
+SN_BOTH float sn_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
     uint32_t mag = (uint32_t)(h & 0x7fffu) << 13;
@@ -41,7 +43,7 @@ static inline float sn_f16_to_f32(uint16_t h)
     return f;
 }
 
-static inline uint16_t sn_f32_to_f16(float f)
+SN_BOTH uint16_t sn_f32_to_f16(float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);

@@ -148,6 +148,10 @@ static inline float2 atomicAdd(float2 *p, float2 x)
     p->y += x.y;
     return old;
 }
+static inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
 static inline float rsqrtf(float x)
 {
     return 1.0f / sqrtf(x);
