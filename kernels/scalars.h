@@ -52,6 +52,7 @@ struct sn_scalars {
     double grad_norm;          /* true global norm, before clipping */
     int64_t nonfinite;         /* gradient elements that are NaN or infinite */
     double codec_error[SN_NCODED][2]; /* sums of squares: lost, encoded (then of all ranks) */
+    int32_t codec_fault; /* enum sn_codec_fault of a stream that a device's DECODE refused, or 0 */
     int64_t ok;       /* 1: this step updates, 0: overflow, every update is a no-op */
     float grad_scale; /* what a stored gradient is multiplied with: clipping / loss scale */
     /* carried over steps: checkpoint state */

@@ -13,6 +13,7 @@
  */
 #include "lib/run/exec_device.h"
 
+#include "kernels/codec.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
@@ -191,7 +192,12 @@ static enum sn_status get_scalars(struct sn_exec *x, struct sn_err *err)
     int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
     SN_TRY(sn_device_copy(x, x->host + at, x->state + at, x->job->class_bytes[SN_CLASS_SCALARS],
                           SN_TO_HOST, err));
-    return sn_device_wait(x, err);
+    SN_TRY(sn_device_wait(x, err));
+    int fault = sn_exec_scalars(x)->codec_fault;
+    if (fault != 0)
+        return sn_fail(err, SN_EFAIL, "decode: %s: a stream was refused: %s", x->device->ops->maker,
+                       sn_codec_explain((enum sn_codec_fault)fault));
+    return SN_OK;
 }
 
 enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *p, bool is_whole,
