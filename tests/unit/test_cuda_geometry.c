@@ -2,7 +2,9 @@
  * Launch shapes and shared memory of the CUDA kernels, over sizes up to the limits of devices.
  * Needs no GPU: kernels/cuda/geometry.h and its like are plain C.
  */
+#include "kernels/codec.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/codec.h"
 #include "kernels/cuda/gemm.h"
 #include "tests/lib/tap.h"
 
@@ -255,8 +257,47 @@ static void alignment_is_seen(void)
     tap_ok(sn_common(both, 3) == SN_NDTYPES, "a type that is no small float");
 }
 
+/* The kernels' own formulas, because the plugin has none of kernels/codec.c. */
+static void streams_have_the_format_s_bytes(void)
+{
+    static const char *const names[] = {"bf16", "fp8",           "int8",          "int4",
+                                        "mpc",  "int8-hadamard", "int4-hadamard", "mpc-3"};
+    bool good = true;
+    for (int i = 0; i < 8 + SN_CODEC_ZFP_MOST - SN_CODEC_ZFP_LEAST + 1; i++) {
+        struct sn_codec c = {.kind = SN_CODEC_ZFP, .rate = SN_CODEC_ZFP_LEAST + i - 8};
+        good = good && (i >= 8 || sn_codec_parse(&c, names[i]));
+        for (int64_t n = 0; n < 700; n++)
+            for (enum sn_dtype t = SN_F32; t <= SN_F16; t++)
+                good = good && sn_stream_bytes(&c, t, n) == sn_coded_bytes(&c, t, n);
+        for (int64_t n = (INT64_C(1) << 33) - 3; n < (INT64_C(1) << 33) + 200; n++)
+            good = good && sn_stream_bytes(&c, SN_BF16, n) == sn_coded_bytes(&c, SN_BF16, n);
+    }
+    tap_ok(good, "streams of codecs have as many bytes as the format says");
+}
+
+static void tiles_and_chunks_are_launchable(void)
+{
+    bool good = true;
+    for (int r = 0; r < NROWS; r++)
+        for (int64_t streams = 1; streams < 70000; streams *= 3) {
+            struct sn_shape g = sn_shape_tiles(streams, rows_of[r]);
+            struct sn_shape m = sn_shape_chunks(streams, sn_ceil_div(rows_of[r], SN_MPC_WORDS));
+            good = good && is_launchable(&g) && is_launchable(&m) && g.x <= SN_CODEC_GRID &&
+                   (g.x > 0) == (rows_of[r] > 0) && (m.x > 0) == (rows_of[r] > 0);
+        }
+    struct sn_attr a = {.blocks_a = 3, .share = 2049, .levels = 2, .coded_type = SN_BF16};
+    a.codec[0].kind = SN_CODEC_INT8;
+    tap_ok(good, "tiles and chunks stay within every device's limits");
+    size_t without = sn_codec_scratch(&a);
+    a.codec[1].kind = SN_CODEC_MPC;
+    tap_ok(without == (size_t)SN_CODEC_GRID * 16 && sn_codec_scratch(&a) == without + 3 * 3 * 8,
+           "scratch: two sums of a block; with mpc a number for each chunk and stream");
+}
+
 int main(void)
 {
+    streams_have_the_format_s_bytes();
+    tiles_and_chunks_are_launchable();
     grids_stay_within_limits();
     every_item_is_visited_once();
     rows_fit_their_registers();
