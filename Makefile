@@ -86,7 +86,7 @@ EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I. -include tests/cu
 EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
             $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc))
 OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
-            tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda
+            tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda test_codec_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
@@ -206,7 +206,7 @@ $(BUILD)/tests/emul/%: $(BUILD)/own/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
 $(BUILD)/tests/emul/%: $(BUILD)/other/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(EMULCXX) -o $@ $^ -lm
-$(BUILD)/tests/emul/test_kernels_cuda: $(BUILD)/tests/gpu/test_kernels_cuda.o $(EMULOBJ) $(LIB)
+$(addprefix $(BUILD)/tests/emul/,test_kernels_cuda test_codec_cuda): $(BUILD)/tests/emul/%: $(BUILD)/tests/gpu/%.o $(EMULOBJ) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $^ $(LIBS)
 # And on a GPU, with the plugin's kernels: found from the test, in the bundle too.
@@ -224,7 +224,7 @@ define link_gpu
 	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(dir $(PLUGIN)) -l:$(notdir $(PLUGIN)) \
 	    -Wl,-rpath,'$$ORIGIN/../../lib/sennit' -L$(CUDA)/lib64 -L$(CUDA)/lib -lcudart_static $(LIBS) -lrt
 endef
-$(BUILD)/tests/gpu/test_kernels_cuda: $(BUILD)/tests/gpu/test_kernels_cuda.o $(CUDA_OUT)/tests/gpu/table.cu.o $(PLUGIN) $(LIB)
+$(addprefix $(BUILD)/tests/gpu/,test_kernels_cuda test_codec_cuda): $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(CUDA_OUT)/tests/gpu/table.cu.o $(PLUGIN) $(LIB)
 	$(link_gpu)
 $(BUILD)/tests/gpu/test_%: $(BUILD)/other/test_%.o $(CUDA_OUT)/tests/gpu/table.cu.o $(BUILD)/lib/base/rng.o $(PLUGIN)
 	$(link_gpu)

@@ -47,5 +47,7 @@ SN_CUDA_OP(sq_norm);
 SN_CUDA_OP(decide);
 SN_CUDA_OP(adamw);
 SN_CUDA_OP(balance);
+SN_CUDA_OP(encode);
+SN_CUDA_OP(decode);
 
 #endif

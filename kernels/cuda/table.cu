@@ -2,6 +2,7 @@
  * table.cu - the operations table, scratch, and what a device can do.
  */
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/codec.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/geometry.h"
 #include "kernels/cuda/ops.cuh"
@@ -28,6 +29,7 @@ static const struct entry entries[SN_NKERNELS] = {
     OP(swap),         OP(route),        OP(route_dx),     OP(route_loss),   OP(place),
     OP(arrive),       OP(dispatch),     OP(combine),      OP(combine_dw),   OP(expert_gemm),
     OP(sq_norm),      OP(decide),       OP(adamw),        OP(balance),
+    OP(encode),       OP(decode),
 };
 
 const char *sn_cuda_op_name(enum sn_op_kind kind)
@@ -80,6 +82,9 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
         return sn_gemm_room(a);
     case SN_OP_ATTENTION_DX:
         return sn_attention_dx_scratch(a);
+    case SN_OP_ENCODE:
+    case SN_OP_DECODE:
+        return sn_codec_scratch(&a->attr);
     default:
         return 0;
     }
