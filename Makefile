@@ -316,7 +316,7 @@ FUZZ_SECONDS ?= 60
 # What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
 DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 DEEP_SRC  := $(wildcard lib/base/*.c lib/config/*.c lib/layout/*.c lib/model/*.c lib/program/*.c lib/plan/*.c \
-             lib/run/data*.c checkpoint/*.c slurm/*.c kernels/codec.c kernels/$(if $(ZFP_LIBS),zfp,zfp_none).c kernels/cpu/codec*.c)
+             lib/run/data*.c lib/run/state.c checkpoint/*.c slurm/*.c kernels/codec.c kernels/$(if $(ZFP_LIBS),zfp,zfp_none).c kernels/cpu/codec*.c)
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)
 	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)

@@ -9,6 +9,7 @@
 #include "checkpoint/hfnames.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/model_text.h"
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <inttypes.h>
@@ -30,10 +31,15 @@ static enum sn_status open_source(struct sn_source *out, const struct sn_convert
                                   struct sn_err *err)
 {
     struct sn_source s, changed;
+    int dropped;
     SN_TRY(l->is_foreign ? open_foreign(&s, l->src, err)
                          : sn_source_open_checkpoint(&s, l->src, err));
     enum sn_status st = SN_OK;
-    if (l->delink) {
+    if (l->delink || l->grow > 0 || l->upcycle > 0) { /* of another model's gradients */
+        st = sn_source_fold(&changed, &s, NULL, &dropped, err);
+        s = st == SN_OK ? changed : s;
+    }
+    if (st == SN_OK && l->delink) {
         st = sn_source_delink(&changed, &s, err);
         s = st == SN_OK ? changed : s;
     }
@@ -131,8 +137,24 @@ static enum sn_status name_output(char **out, const char *dst, int64_t step, str
     return *out ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory for its name", dst);
 }
 
+/* What a codec has left in the state, for the layout's ranks. */
+static enum sn_status fold(struct sn_source *s, const struct sn_config *c, bool says,
+                           struct sn_err *err)
+{
+    struct sn_source folded;
+    int dropped;
+    SN_TRY(sn_source_fold(&folded, s, c, &dropped, err));
+    *s = folded;
+    if (dropped > 0 && says)
+        sn_log(SN_LOG_INFO,
+               "%s: %d tensors of compression's state are left out: the layout does not have them",
+               s->name, dropped);
+    return SN_OK;
+}
+
+/* *s becomes what the layout wants of it. */
 static enum sn_status plan(struct sn_manifest *out, const struct sn_convert_line *l,
-                           const struct sn_source *s, struct sn_err *err)
+                           struct sn_source *s, bool says, struct sn_err *err)
 {
     struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
     char *name = sn_format("the model of %s", s->name);
@@ -143,6 +165,8 @@ static enum sn_status plan(struct sn_manifest *out, const struct sn_convert_line
         st = sn_model_text_parse(c, s->model_text, name, err);
     if (st == SN_OK)
         st = sn_config_load_layout(c, l->layout, s->model_text, name, err);
+    if (st == SN_OK)
+        st = fold(s, c, says, err);
     if (st == SN_OK)
         st = sn_convert_plan(out, s, c, err);
     sn_free(name);
@@ -158,7 +182,7 @@ static enum sn_status convert(const struct sn_convert_line *l, struct sn_source 
     char *dst = NULL;
     enum sn_status st = name_output(&dst, l->dst, s->scalars.step, err);
     if (st == SN_OK)
-        st = plan(&m, l, s, err);
+        st = plan(&m, l, s, comm->rank == 0, err);
     st = comm->ops->agree(comm, st, err);
     struct sn_convert_options o = {.dst = dst,
                                    .memory = l->memory,

@@ -31,7 +31,8 @@ struct sn_convert_report {
 
 /* The pieces that a trainer of the resolved layout in `c` would write of the source's tensors:
  * shards, datasets, boxes; hashes are not yet known. A source of other tensors than the model's is
- * SN_EINPUT, and names them. Moments that the source lacks (weights only) stay absent, all or none.
+ * SN_EINPUT, and names them. Moments that the source lacks (weights only) stay absent, all or none;
+ * so does what it lacks of compression's state. The source is one of sn_source_fold.
  * Caller runs sn_manifest_fini. */
 enum sn_status sn_convert_plan(struct sn_manifest *out, const struct sn_source *s,
                                const struct sn_config *c, struct sn_err *err);

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { GROUP_NAME = 32 };
+
 /* A box that a rank writes. */
 struct item {
     int tensor; /* of the source, and of the manifest */
@@ -57,7 +59,7 @@ static enum sn_status check_tensor(const struct planner *p, enum sn_state_kind k
 static enum sn_status check_param(const struct planner *p, const struct sn_param *q, bool *used,
                                   struct sn_err *err)
 {
-    int kinds = p->has_moments && sn_param_learns(q) ? SN_NSTATE_KINDS : 1;
+    int kinds = p->has_moments && sn_param_learns(q) ? SN_NSTATE_PLAIN : 1;
     for (int kind = 0; kind < kinds; kind++)
         for (int k = 0; k < q->n_pieces; k++)
             SN_TRY(check_tensor(p, (enum sn_state_kind)kind, &q->piece[k], q->cols, used, err));
@@ -71,7 +73,8 @@ static enum sn_status check_left_over(const struct planner *p, const bool *used,
     int n = 0;
     for (int i = 0; i < p->s->n_tensors; i++) {
         size_t at = strlen(text);
-        if (!used[i] && n++ < SHOWN)
+        bool is_extra = sn_state_is_extra(p->s->tensors[i].group); /* as sn_source_fold left it */
+        if (!used[i] && !is_extra && n++ < SHOWN)
             (void)snprintf(text + at, sizeof(text) - at, "%s%.16s %.96s", n > 1 ? ", " : "",
                            p->s->tensors[i].group, p->s->tensors[i].name);
     }
@@ -120,10 +123,19 @@ static enum sn_status add_item(struct planner *p, struct item item, struct sn_er
     return SN_OK;
 }
 
+static const char *group_of(char buf[GROUP_NAME], const struct sn_job_box *b)
+{
+    const char *kind = sn_state_kind_name(b->kind);
+    if (b->kind == SN_STATE_FEEDBACK)
+        (void)snprintf(buf, GROUP_NAME, "%s.%d", kind, b->holder);
+    return b->kind == SN_STATE_FEEDBACK ? buf : kind;
+}
+
 static enum sn_status add_boxes(struct planner *p, const struct sn_job *j, int rank,
                                 struct sn_err *err)
 {
     struct sn_job_box *boxes;
+    char group[GROUP_NAME];
     int n;
     SN_TRY(sn_job_boxes(&boxes, &n, j, err));
     enum sn_status st = SN_OK;
@@ -133,8 +145,9 @@ static enum sn_status add_boxes(struct planner *p, const struct sn_job *j, int r
         if (!b->owned || sn_box_size(box) == 0 || (b->kind != SN_STATE_MODEL && !p->has_moments))
             continue;
         const char *name = p->model->params[b->param].piece[b->piece].name;
-        int tensor = sn_source_find(p->s, sn_state_kind_name(b->kind), name); /* it is there */
-        st = add_item(p, (struct item){tensor, rank, box}, err);
+        int tensor = sn_source_find(p->s, group_of(group, b), name);
+        if (tensor >= 0) /* else one of those that may be absent */
+            st = add_item(p, (struct item){tensor, rank, box}, err);
     }
     sn_free(boxes);
     return st;

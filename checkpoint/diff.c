@@ -6,9 +6,11 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/source.h"
 #include "lib/base/mem.h"
+#include "lib/config/config.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { STRIP_MOST = 4 << 20, STRIP_LEAST = 64 << 10 }; /* bytes of a strip as fp32 */
@@ -231,6 +233,11 @@ static void compare_scalars(struct compare *c)
     add_number(c, "scale_age", a->scale_age, b->scale_age);
     add_number(c, "skipped", a->skipped, b->skipped);
     add_scalar(c, "loss_scale", (double)a->loss_scale, (double)b->loss_scale);
+    for (int i = 0; i < SN_NCODED; i++) {
+        char name[48];
+        (void)snprintf(name, sizeof(name), "codec_level of %s", sn_coded_name((enum sn_coded)i));
+        add_number(c, name, a->codec_level[i], b->codec_level[i]);
+    }
     compare_models(c);
 }
 

@@ -2,6 +2,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The next line of *p without its indentation; moves *p behind it. */
@@ -55,11 +56,30 @@ static enum sn_status check_moments(const struct sn_reader *r, const struct sn_s
                    r->dir, r->dir);
 }
 
+/* What layout.compress has added fits the weights, and no holder is missing before another. */
+static enum sn_status check_added(const struct sn_reader *r, const struct sn_manifest_tensor *t,
+                                  struct sn_err *err)
+{
+    const struct sn_manifest_tensor *of = sn_manifest_find(&r->manifest, "model", t->name);
+    int holder = sn_state_holder(t->group);
+    char before[32];
+    if (!of || of->rows != t->rows || of->cols != t->cols)
+        return sn_fail(err, SN_EINPUT, "%s/manifest.json: tensor %s %s is not of the model's shape",
+                       r->dir, t->group, t->name);
+    (void)snprintf(before, sizeof(before), "feedback.%d", holder - 1);
+    if (holder > 0 && !sn_manifest_find(&r->manifest, before, t->name))
+        return sn_fail(err, SN_EINPUT, "%s/manifest.json: has tensor %s %s, but not %s", r->dir,
+                       t->group, t->name, before);
+    return SN_OK;
+}
+
 static enum sn_status check_extra(const struct sn_reader *r, const bool *used, struct sn_err *err)
 {
     for (int i = 0; i < r->manifest.n_tensors; i++) {
         const struct sn_manifest_tensor *t = &r->manifest.tensors[i];
-        if (!used[i])
+        if (sn_state_is_extra(t->group))
+            SN_TRY(check_added(r, t, err));
+        else if (!used[i])
             return sn_fail(err, SN_EINPUT,
                            "%s/manifest.json: has a tensor %s %s that the model lacks", r->dir,
                            t->group, t->name);
@@ -82,12 +102,49 @@ static enum sn_status check_tensors(const struct sn_reader *r, const struct sn_s
     return st;
 }
 
+static int holders_in(const char *group, int most)
+{
+    int holder = sn_state_holder(group);
+    return holder >= most ? holder + 1 : most;
+}
+
+/* What of compression's state goes another way than it came. */
+static void say_changed(const struct sn_reader *r, const struct sn_state *s)
+{
+    int had = 0, has = 0, replicas = 0;
+    for (int i = 0; i < r->manifest.n_tensors; i++) {
+        had = holders_in(r->manifest.tensors[i].group, had);
+        replicas += strcmp(r->manifest.tensors[i].group, "replica") == 0;
+    }
+    for (int i = 0; i < s->n_all; i++) {
+        has = holders_in(s->all[i].group, has);
+        replicas -= strcmp(s->all[i].group, "replica") == 0;
+    }
+    if (replicas > 0 && s->rank == 0)
+        sn_log(SN_LOG_INFO,
+               "%s: the weights that ranks computed with are dropped: they are the rounded masters "
+               "in this layout",
+               r->dir);
+    if (had == has || s->rank != 0)
+        return;
+    if (has == 0)
+        sn_log(SN_LOG_INFO, "%s: its error feedback is dropped: layout.compress has none any more",
+               r->dir);
+    else if (had == 0)
+        sn_log(SN_LOG_INFO, "%s: has no error feedback; it begins with zeros", r->dir);
+    else
+        sn_log(SN_LOG_INFO,
+               "%s: error feedback of %d holders becomes that of %d, the sum unchanged", r->dir,
+               had, has);
+}
+
 static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct sn_err *err)
 {
     SN_TRY(check_model(r, s->model_text, err));
     SN_TRY(check_moments(r, s, err));
     SN_TRY(check_tensors(r, s, err));
     SN_TRY(sn_reader_fill(r, s, NULL, err));
+    say_changed(r, s);
     s->scalars = r->manifest.scalars;
     if (r->manifest.config_hash != s->config_hash)
         sn_log(SN_LOG_INFO, "%s: was saved under other run settings; going on under the new ones",

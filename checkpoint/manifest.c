@@ -16,8 +16,12 @@ static void format_scalars(struct sn_str *out, const struct sn_state_scalars *s)
     sn_str_add(out,
                "  \"scalars\": {\"step\": %" PRId64 ", \"tokens\": %" PRId64
                ", \"adam_count\": %" PRId64 ", \"scale_age\": %" PRId64 ", \"skipped\": %" PRId64
-               ", \"loss_scale\": \"%a\"},\n",
+               ", \"loss_scale\": \"%a\"",
                s->step, s->tokens, s->adam_count, s->scale_age, s->skipped, (double)s->loss_scale);
+    for (int i = 0; sn_state_has_levels(s) && i < SN_NCODED; i++)
+        sn_str_add(out, "%s%d%s", i ? ", " : ", \"codec_level\": [", (int)s->codec_level[i],
+                   i + 1 < SN_NCODED ? "" : "]");
+    sn_str_add(out, "},\n");
 }
 
 /* Where the box lies in a dataset that is larger. */

@@ -95,12 +95,35 @@ static uint64_t hex64(struct reader *r, const json_t *of, const char *key)
     return v;
 }
 
+/* Those of codecs that this reader knows; without them, all are 0. */
+static void parse_levels(struct reader *r, const json_t *o, struct sn_state_scalars *s)
+{
+    const json_t *all = json_object_get(o, "codec_level");
+    if (!all || r->st != SN_OK)
+        return;
+    bool good = json_array_size(all) == SN_NCODED;
+    for (int i = 0; good && i < SN_NCODED; i++) {
+        const json_t *v = json_array_get(all, (size_t)i);
+        good = json_is_integer(v) && json_integer_value(v) >= 0 &&
+               json_integer_value(v) < SN_CODEC_LEVELS;
+        s->codec_level[i] = good ? (int32_t)json_integer_value(v) : 0;
+    }
+    if (!good)
+        r->st = sn_fail(r->err, SN_EIO,
+                        "%s: 'codec_level' is not a list of %d numbers from 0 to %d; the file is "
+                        "damaged",
+                        r->file, (int)SN_NCODED, SN_CODEC_LEVELS - 1);
+}
+
 static struct sn_state_scalars parse_scalars(struct reader *r, const json_t *of)
 {
     const json_t *o = member(r, of, "scalars");
-    struct sn_state_scalars s = {whole(r, o, "step"),       whole(r, o, "tokens"),
-                                 whole(r, o, "adam_count"), whole(r, o, "scale_age"),
-                                 whole(r, o, "skipped"),    0};
+    struct sn_state_scalars s = {.step = whole(r, o, "step"),
+                                 .tokens = whole(r, o, "tokens"),
+                                 .adam_count = whole(r, o, "adam_count"),
+                                 .scale_age = whole(r, o, "scale_age"),
+                                 .skipped = whole(r, o, "skipped")};
+    parse_levels(r, o, &s);
     const char *text = string(r, o, "loss_scale");
     char *end;
     s.loss_scale = strtof(text, &end);

@@ -70,6 +70,12 @@ enum sn_status sn_source_delink(struct sn_source *out, struct sn_source *inner, 
  * by their number, and its square. The router is new. Ownership as above. */
 enum sn_status sn_source_upcycle(struct sn_source *out, struct sn_source *inner, int experts,
                                  int top_k, struct sn_err *err);
+/* What layout.compress adds to the state, as a trainer of the resolved layout in `c` has it: its
+ * replicas of weights or none, feedback summed up for its holders or none (lib/run/state.h); with
+ * `c` NULL none of either. *dropped counts tensors that are left out. Ownership as above. */
+struct sn_config;
+enum sn_status sn_source_fold(struct sn_source *out, struct sn_source *inner,
+                              const struct sn_config *c, int *dropped, struct sn_err *err);
 /* HyperCloning (arXiv 2409.12903): every width times n, the function unchanged. Weights tile(W, n x
  * n) / n; embeddings and biases and norms tiled; head tiled / n (tied: final_norm carries the 1/n);
  * heads and kv_heads times n at the same head_dim. exp_avg and exp_avg_sq follow the gradients'

@@ -61,15 +61,16 @@ static size_t bytes_for_all(const struct spill *v)
 static void copy_block(char *to, const struct block *b)
 {
     const struct sn_state_tensor *t = b->box->from;
-    int64_t row = t->n_cols * (int64_t)sizeof(float), done = 0, bytes = (int64_t)b->bytes;
-    if (t->ld == t->n_cols) {
+    int64_t first = b->from / (int64_t)sizeof(float), done = 0;
+    int64_t all = (int64_t)(b->bytes / sizeof(float));
+    if (t->ld == t->n_cols && t->dtype == SN_F32) {
         memcpy(to, (const char *)t->p + b->from, b->bytes);
         return;
     }
-    for (int64_t n; done < bytes; done += n) {
-        int64_t r = (b->from + done) / row, skip = (b->from + done) % row;
-        n = row - skip < bytes - done ? row - skip : bytes - done;
-        memcpy(to + done, (const char *)(t->p + r * t->ld) + skip, (size_t)n);
+    for (int64_t n; done < all; done += n) {
+        int64_t r = (first + done) / t->n_cols, c = (first + done) % t->n_cols;
+        n = t->n_cols - c < all - done ? t->n_cols - c : all - done;
+        sn_state_get(t, r, c, n, (float *)(void *)to + done);
     }
 }
 

@@ -46,9 +46,12 @@ static int64_t stage_bytes(const struct sn_job *j)
             tensor = 1;
         else if (b->copies >> SN_GROUP_KV & 1u)
             tensor /= j->group_size[SN_GROUP_KV];
+        int holders = 0;
+        (void)sn_feedback_holder(j, b, &holders);
         for (int k = 0; k < SN_NSTATE_KINDS; k++)
-            if (sn_state_buffer(b, (enum sn_state_kind)k) >= 0)
-                bytes += b->n * tensor * (int64_t)sizeof(float);
+            if (sn_state_buffer(j, b, (enum sn_state_kind)k) >= 0)
+                bytes +=
+                    b->n * tensor * (k == SN_STATE_FEEDBACK ? holders : 1) * (int64_t)sizeof(float);
     }
     return bytes;
 }

@@ -12,14 +12,37 @@ enum { PAGE = 4096 };
 
 const char *sn_state_kind_name(enum sn_state_kind k)
 {
-    static const char *const name[] = {"model", "exp_avg", "exp_avg_sq"};
+    static const char *const name[] = {"model", "exp_avg", "exp_avg_sq", "replica", "feedback"};
     return name[k];
 }
 
-int sn_state_buffer(const struct sn_bucket *b, enum sn_state_kind k)
+int sn_state_buffer(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
 {
-    const int buf[] = {b->master, b->exp_avg, b->exp_avg_sq};
+    const int replica = sn_bucket_coding(j, b) ? b->weight : -1;
+    const int buf[] = {b->master, b->exp_avg, b->exp_avg_sq, replica, b->feedback};
     return buf[k];
+}
+
+bool sn_job_has_state(const struct sn_job *j, enum sn_state_kind k)
+{
+    for (int i = 0; i < j->n_buckets; i++)
+        if (sn_state_buffer(j, &j->buckets[i], k) >= 0)
+            return true;
+    return false;
+}
+
+unsigned sn_state_copies(const struct sn_bucket *b, enum sn_state_kind k)
+{
+    bool apart = k == SN_STATE_FEEDBACK && b->sum != SN_NGROUPS;
+    return apart ? b->copies & ~(1u << b->sum) : b->copies;
+}
+
+int sn_feedback_holder(const struct sn_job *j, const struct sn_bucket *b, int *of)
+{
+    int replicas = j->group_size[b->replicas], index = j->group_index[b->replicas];
+    bool summed = b->sum != SN_NGROUPS;
+    *of = replicas * (summed ? j->group_size[b->sum] : 1);
+    return index + replicas * (summed ? j->group_index[b->sum] : 0);
 }
 
 struct list {
@@ -91,10 +114,10 @@ struct share {
     int64_t passed; /* in the pieces so far */
 };
 
-static bool owns_copy(const struct sn_job *j, const struct sn_bucket *b)
+static bool owns_copy(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
 {
     for (int g = 0; g < SN_NGROUPS; g++)
-        if (b->copies >> g & 1u && j->group_index[g] != 0)
+        if (sn_state_copies(b, k) >> g & 1u && j->group_index[g] != 0)
             return false;
     return true;
 }
@@ -105,7 +128,7 @@ static struct share share_of(const struct sn_job *j, enum sn_state_kind k, enum 
     for (int i = 0; i < j->n_parts; i++) {
         const struct sn_part *part = &j->parts[i];
         const struct sn_bucket *b = &j->buckets[part->bucket];
-        if (sn_state_buffer(b, k) < 0 || !owns_copy(j, b) || b->replicas != replicas ||
+        if (sn_state_buffer(j, b, k) < 0 || !owns_copy(j, b, k) || b->replicas != replicas ||
             sn_bucket_zero(j, b))
             continue;
         for (int q = 0; q < part->n_pieces; q++)
@@ -130,7 +153,7 @@ static int64_t cut_at(const struct sn_part_piece *q, int64_t element)
 static void add_shared(struct list *l, struct place *p, struct share *s)
 {
     const struct sn_part_piece *q = p->q;
-    bool own = owns_copy(l->job, &l->job->buckets[p->part->bucket]);
+    bool own = owns_copy(l->job, &l->job->buckets[p->part->bucket], p->box.kind);
     int64_t from = own ? q->at + cut_at(q, s->lo - s->passed) : q->at;
     int64_t to = own ? q->at + cut_at(q, s->hi - s->passed) : q->at;
     const int64_t cols[] = {0, q->n_cols};
@@ -142,13 +165,23 @@ static void add_shared(struct list *l, struct place *p, struct share *s)
     s->passed += own ? q->n * q->n_cols : 0;
 }
 
+/* All of the piece, which no replica has a share in. */
+static void add_own(struct list *l, struct place *p)
+{
+    const struct sn_part_piece *q = p->q;
+    const struct sn_bucket *b = &l->job->buckets[p->part->bucket];
+    p->box.holder = sn_feedback_holder(l->job, b, &p->box.holders);
+    p->box.owned = owns_copy(l->job, b, SN_STATE_FEEDBACK);
+    add_box(l, p, (int64_t[]){q->at, q->at + q->n}, (int64_t[]){0, q->n_cols});
+}
+
 static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part *part,
                      struct share *s)
 {
     const struct sn_job *j = l->job;
     const struct sn_bucket *b = &j->buckets[part->bucket];
     int64_t slice = sn_bucket_zero(j, b) ? j->group_index[b->replicas] * b->slice : 0;
-    int buf = sn_state_buffer(b, k);
+    int buf = sn_state_buffer(j, b, k);
     if (buf < 0)
         return;
     bool has_slice = j->train.bufs[buf].cols < b->n; /* and nothing else */
@@ -158,11 +191,15 @@ static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part 
                           {.kind = k, .param = part->param, .piece = part->piece[i].piece}};
         p.box.buf = buf;
         p.box.at = part->offset - (has_slice ? slice : 0);
+        if (k == SN_STATE_FEEDBACK) {
+            add_own(l, &p);
+            continue;
+        }
         if (!sn_bucket_zero(j, b)) {
             add_shared(l, &p, s);
             continue;
         }
-        p.box.owned = owns_copy(j, b);
+        p.box.owned = owns_copy(j, b, k);
         add_range(l, &p, slice, slice + b->slice);
     }
 }
@@ -208,7 +245,7 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
     for (int i = 0; i < j->n_buckets; i++) {
         const struct sn_bucket *b = &j->buckets[i];
         bool other_end = b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0;
-        if (sn_state_buffer(b, k) < 0 || other_end || b->replicas != replicas)
+        if (sn_state_buffer(j, b, k) < 0 || other_end || b->replicas != replicas)
             continue;
         bool cut = sn_bucket_zero(j, b) > 0;
         *(cut ? &slices : &whole) += b->slice;
@@ -225,10 +262,27 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
     out->floats += slices + whole;
 }
 
+/* Feedback, of which a rank owns whole parts. */
+static void add_own_room(const struct sn_job *j, struct sn_image_room *out)
+{
+    for (int i = 0; i < j->n_parts; i++) {
+        const struct sn_part *part = &j->parts[i];
+        const struct sn_bucket *b = &j->buckets[part->bucket];
+        bool tied = sn_state_copies(b, SN_STATE_FEEDBACK) >> SN_GROUP_TIED & 1u;
+        if (b->feedback < 0 || (tied && j->group_index[SN_GROUP_TIED] != 0))
+            continue;
+        out->boxes += part->n_pieces;
+        out->floats += part->rows * part->cols;
+    }
+}
+
 void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out)
 {
     *out = (struct sn_image_room){0};
-    for (int k = 0; k < SN_NSTATE_KINDS; k++) {
+    add_own_room(j, out);
+    for (int k = 0; k < SN_STATE_FEEDBACK; k++) {
+        if (k >= SN_NSTATE_PLAIN && !sn_job_has_state(j, (enum sn_state_kind)k))
+            continue;
         add_room(j, (enum sn_state_kind)k, SN_GROUP_REPLICA, out);
         if (j->config->model.experts.count > 0)
             add_room(j, (enum sn_state_kind)k, SN_GROUP_EXPERT_DATA, out);

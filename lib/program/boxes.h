@@ -9,17 +9,45 @@
 
 #include "lib/program/program.h"
 
-enum sn_state_kind { SN_STATE_MODEL, SN_STATE_EXP_AVG, SN_STATE_EXP_AVG_SQ, SN_NSTATE_KINDS };
-/* "model", "exp_avg", "exp_avg_sq": the groups of a checkpoint */
+enum sn_state_kind {
+    SN_STATE_MODEL,
+    SN_STATE_EXP_AVG,
+    SN_STATE_EXP_AVG_SQ,
+    SN_NSTATE_PLAIN,                    /* what every run has; with layout.compress: */
+    SN_STATE_REPLICA = SN_NSTATE_PLAIN, /* weights that differ from the rounded masters */
+    SN_STATE_FEEDBACK,                  /* what codecs lost of gradients, by holder */
+    SN_NSTATE_KINDS
+};
+/* "model", "exp_avg", "exp_avg_sq", "replica", "feedback": the groups of a checkpoint */
 const char *sn_state_kind_name(enum sn_state_kind k);
 /* The buffer that has this kind of a bucket's values; -1: none. */
-int sn_state_buffer(const struct sn_bucket *b, enum sn_state_kind k);
+int sn_state_buffer(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k);
+/* Has any bucket of this rank values of this kind? */
+bool sn_job_has_state(const struct sn_job *j, enum sn_state_kind k);
+/* Bit g: all members of group g hold the same values of this kind. */
+unsigned sn_state_copies(const struct sn_bucket *b, enum sn_state_kind k);
+
+/* Who holds feedback of a bucket's elements: each replica its own, for it encodes gradients of its
+ * own; and where those are summed over another group afterwards (sn_bucket.sum), each member of
+ * that. The number of this rank among them, and in *of how many they are. */
+int sn_feedback_holder(const struct sn_job *j, const struct sn_bucket *b, int *of);
+
+/* What there is of a piece of a parameter beyond weights and moments, on whatever rank. */
+struct sn_state_extra {
+    bool has_replica;
+    int holders; /* of feedback; 0: none */
+};
+/* Of all pieces of all parameters, in their order; NULL: no rank has any such state. Caller frees
+ * *out. */
+enum sn_status sn_job_extras(struct sn_state_extra **out, const struct sn_job *j,
+                             struct sn_err *err);
 
 /* A rectangle of piece `piece` of parameter `param`: rows row .. row + n_rows - 1 of the logical
  * tensor, columns col .. col + n_cols - 1. Element (r, c) of the box is element
- * at + r x ld + c of buffer `buf` (fp32). Never empty. */
+ * at + r x ld + c of buffer `buf` (fp32; of replicas in its own type). Never empty. */
 struct sn_job_box {
     enum sn_state_kind kind;
+    int holder, holders; /* of feedback; else 0 */
     int param, piece, buf;
     int64_t row, col, n_rows, n_cols;
     int64_t at, ld;
@@ -32,8 +60,9 @@ enum { SN_BOX_UNCUT = 1024 };
 /* All boxes of this rank. Replicas (data x context) that hold the same values own equal shares of
  * them, cut between rows, so that all of them write a checkpoint together: the shares of one kind
  * differ by at most two rows of the widest tensor, or 2 x SN_BOX_UNCUT elements if that is more.
- * Under ZeRO 1 to 3 the slice is the share. Copies (b->copies) belong to member 0 of their group.
- * Frozen parameters have no moments. Caller frees *out. */
+ * Under ZeRO 1 to 3 the slice is the share. Feedback is each holder's own, whole. Copies
+ * (b->copies) belong to member 0 of their group. Frozen parameters have no moments. Caller frees
+ * *out. */
 enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job *j,
                             struct sn_err *err);
 

@@ -10,13 +10,14 @@
 
 #include <string.h>
 
-/* What this rank keeps of a part, padding included: padding is computed alike too. */
+/* What this rank keeps of a part, padding included: padding is computed alike too. What all
+ * replicas compute with, where that is not the rounded masters, is compared whole. */
 struct item {
     int part;
     enum sn_state_kind kind;
     unsigned groups; /* bit g: the members of group g hold the same */
-    const float *p;
-    int64_t n;
+    const char *p;
+    int64_t bytes;
     uint64_t hash;
 };
 
@@ -30,9 +31,15 @@ struct sn_copies {
     bool is_hashing;
 };
 
-static unsigned groups_of(const struct sn_job *j, const struct sn_bucket *b)
+static bool is_whole(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
 {
-    unsigned groups = b->copies | (sn_bucket_zero(j, b) ? 0 : 1u << b->replicas);
+    return !sn_bucket_zero(j, b) || k == SN_STATE_REPLICA || k == SN_STATE_FEEDBACK;
+}
+
+static unsigned groups_of(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
+{
+    bool alike = is_whole(j, b, k) && k != SN_STATE_FEEDBACK;
+    unsigned groups = sn_state_copies(b, k) | (alike ? 1u << b->replicas : 0);
     for (int g = 0; g < SN_NGROUPS; g++)
         if (j->group_size[g] == 1)
             groups &= ~(1u << g);
@@ -45,17 +52,19 @@ static void add_item(struct sn_copies *c, struct sn_exec *x, int part, enum sn_s
     const struct sn_job *j = c->job;
     const struct sn_part *q = &j->parts[part];
     const struct sn_bucket *b = &j->buckets[q->bucket];
-    int buf = sn_state_buffer(b, k);
-    int64_t slice = sn_bucket_zero(j, b) ? j->group_index[b->replicas] * b->slice : 0;
+    int buf = sn_state_buffer(j, b, k);
+    int64_t slice = is_whole(j, b, k) ? 0 : j->group_index[b->replicas] * b->slice;
+    int64_t end = is_whole(j, b, k) ? b->n : slice + b->slice;
     int64_t lo = q->offset > slice ? q->offset : slice;
     int64_t hi = q->offset + q->rows * q->cols;
-    hi = hi < slice + b->slice ? hi : slice + b->slice;
-    if (buf < 0 || lo >= hi || !groups_of(j, b))
+    hi = hi < end ? hi : end;
+    if (buf < 0 || lo >= hi || !groups_of(j, b, k))
         return;
     bool has_slice = j->train.bufs[buf].cols < b->n; /* and nothing else */
-    const float *p = sn_exec_address(x, &j->train, buf);
-    c->items[c->n++] =
-        (struct item){part, k, groups_of(j, b), p + lo - (has_slice ? slice : 0), hi - lo, 0};
+    int64_t size = (int64_t)sn_dtype_size(j->train.bufs[buf].dtype);
+    const char *p = sn_exec_address(x, &j->train, buf);
+    p += (lo - (has_slice ? slice : 0)) * size;
+    c->items[c->n++] = (struct item){part, k, groups_of(j, b, k), p, (hi - lo) * size, 0};
 }
 
 static size_t largest_group(const struct sn_job *j)
@@ -107,7 +116,7 @@ static void *hash(void *arg)
 {
     struct sn_copies *c = arg;
     for (int i = 0; i < c->n; i++)
-        c->items[i].hash = sn_hash64(c->items[i].p, (size_t)c->items[i].n * sizeof(float));
+        c->items[i].hash = sn_hash64(c->items[i].p, (size_t)c->items[i].bytes);
     return NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "lib/run/exec_device.h"
 
 #include "lib/base/mem.h"
+#include "lib/program/boxes.h"
 
 enum { SMALL_STATE = 1 << 28 }; /* bytes: all of such a mirror is pinned */
 
@@ -140,7 +141,8 @@ static enum sn_status pull_class(struct sn_exec *x, enum sn_class c, struct sn_e
 enum sn_status sn_exec_device_pull(struct sn_exec *x, struct sn_err *err)
 {
     SN_TRY(sn_exec_device_pulled(x, err));
-    if (x->job->dtype == SN_F32) /* then the weights are the masters */
+    bool replicas = sn_job_has_state(x->job, SN_STATE_REPLICA); /* state of their own */
+    if (x->job->dtype == SN_F32 || replicas) /* fp32: the weights are the masters */
         SN_TRY(pull_class(x, SN_CLASS_PARAM, err));
     SN_TRY(pull_class(x, SN_CLASS_OPTIM, err));
     x->device->is_pulling = true;

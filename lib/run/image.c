@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static const char magic[16] = "sennit image 1";
+static const char magic[16] = "sennit image 2";
 
 enum { BLOCK = SN_IMAGE_BLOCK / (int)sizeof(float) };
 
@@ -25,6 +25,8 @@ uint64_t sn_state_hash(const struct sn_state *s)
     uint64_t h = sn_hash64(s->model_text, strlen(s->model_text));
     for (int i = 0; i < s->n_all; i++) {
         const struct sn_state_shape *a = &s->all[i];
+        if (sn_state_is_extra(a->group))
+            continue;
         h = mix(h, sn_hash64(a->group, strlen(a->group)));
         h = mix(h, sn_hash64(a->name, strlen(a->name)));
         h = mix(mix(h, (uint64_t)a->rows), (uint64_t)a->cols);
@@ -34,7 +36,16 @@ uint64_t sn_state_hash(const struct sn_state *s)
 
 static bool is_of(const struct sn_state_tensor *t, const struct sn_state_shape *a)
 {
-    return strcmp(t->group, a->group) == 0 && strcmp(t->name, a->name) == 0;
+    const char *group = sn_state_is_extra(t->group) ? "model" : t->group;
+    return strcmp(group, a->group) == 0 && strcmp(t->name, a->name) == 0;
+}
+
+static int64_t kind_of(const char *group)
+{
+    int holder = sn_state_holder(group);
+    if (holder >= 0)
+        return SN_IMAGE_FEEDBACK + holder;
+    return sn_state_is_extra(group) ? SN_IMAGE_REPLICA : SN_IMAGE_PLAIN;
 }
 
 /* Boxes are in about the order of tensors, so that each search ends soon. */
@@ -48,7 +59,7 @@ enum sn_status sn_state_index(const struct sn_state *s, int64_t *out, struct sn_
         if (looked == s->n_all)
             return sn_fail(err, SN_EFAIL, "image: tensor %s %s is none of the model's",
                            s->tensors[i].group, s->tensors[i].name);
-        out[i] = at;
+        out[i] = kind_of(s->tensors[i].group) << 32 | at;
     }
     return SN_OK;
 }
@@ -99,16 +110,30 @@ static void put_rest(struct writer *w)
             sn_hash64(w->values + w->n_floats - n, (size_t)n * sizeof(float));
 }
 
+static void put_row(struct writer *w, const struct sn_state_tensor *t, int64_t row)
+{
+    float wide[256];
+    if (t->dtype == SN_F32) {
+        put(w, t->p + row * t->ld, t->n_cols);
+        return;
+    }
+    for (int64_t c = 0, n; c < t->n_cols; c += n) {
+        n = t->n_cols - c < 256 ? t->n_cols - c : 256;
+        sn_state_get(t, row, c, n, wide);
+        put(w, wide, n);
+    }
+}
+
 static void put_box(struct writer *w, const struct sn_state_tensor *t, int64_t tensor)
 {
     w->boxes[w->n_boxes++] =
         (struct sn_image_box){tensor, t->row, t->col, t->n_rows, t->n_cols, w->n_floats};
-    if (t->ld == t->n_cols) {
+    if (t->ld == t->n_cols && t->dtype == SN_F32) {
         put(w, t->p, t->n_rows * t->n_cols);
         return;
     }
     for (int64_t r = 0; r < t->n_rows; r++)
-        put(w, t->p + r * t->ld, t->n_cols);
+        put_row(w, t, r);
 }
 
 static uint64_t table_hash(const void *image, const struct sn_image_head *h)

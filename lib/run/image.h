@@ -35,16 +35,29 @@ struct sn_image_head {
 };
 
 /* Rows and columns of tensor number `tensor` of sn_state.all; its first value is number `at`, rows
- * follow one another. */
+ * follow one another. What only layout.compress brings about has the number of its weight, and
+ * which it is in the high half: so numbers are the same in every layout. */
 struct sn_image_box {
     int64_t tensor, row, col, n_rows, n_cols, at;
 };
 _Static_assert(sizeof(struct sn_image_box) == SN_IMAGE_BOX, "planned in boxes.h");
 
-/* Hash of the model section and of every tensor that a checkpoint of it holds: images of one model
- * fit any layout of it. */
+/* A number in parts: of the weight, and SN_IMAGE_PLAIN, SN_IMAGE_REPLICA, or SN_IMAGE_FEEDBACK plus
+ * the holder. */
+enum { SN_IMAGE_PLAIN, SN_IMAGE_REPLICA, SN_IMAGE_FEEDBACK };
+static inline int64_t sn_image_weight(int64_t tensor)
+{
+    return tensor & INT32_MAX;
+}
+static inline int64_t sn_image_kind(int64_t tensor)
+{
+    return tensor >> 32;
+}
+
+/* Hash of the model section and of every tensor that a checkpoint of it holds whatever the layout:
+ * images of one model fit any layout of it. */
 uint64_t sn_state_hash(const struct sn_state *s);
-/* The number in s->all of each of s->tensors; SN_EFAIL when one is not there. */
+/* The number of each of s->tensors as in struct sn_image_box; SN_EFAIL when one is not there. */
 enum sn_status sn_state_index(const struct sn_state *s, int64_t *out, struct sn_err *err);
 
 /* What is copied: borrowed. */

@@ -13,6 +13,12 @@ static void state_to_scalars(struct sn_trainer *t)
     s->scale_age = t->state.scalars.scale_age;
     s->skipped = t->state.scalars.skipped;
     s->loss_scale = t->state.scalars.loss_scale;
+    for (int i = 0; i < SN_NCODED; i++) { /* the run file may name other codecs now */
+        struct sn_codec codec[SN_CODEC_LEVELS];
+        int levels = sn_coding_levels(t->env.config, (enum sn_coded)i, codec);
+        int32_t was = t->state.scalars.codec_level[i];
+        s->codec_level[i] = was < levels ? was : levels - 1;
+    }
 }
 
 static float first_loss_scale(const struct sn_train_config *c)
@@ -56,6 +62,7 @@ static enum sn_status restore(struct sn_trainer *t, bool fresh, enum sn_status s
         st = find(t, fresh, &step, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     SN_TRY(sn_trainer_snapshot_find(t, fresh, step, &loaded, err));
+    t->is_loaded = loaded || step >= 0;
     if (loaded)
         return SN_OK;
     if (step < 0)
@@ -85,6 +92,7 @@ enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_stat
 
 enum sn_status sn_trainer_publish(struct sn_trainer *t, struct sn_err *err)
 {
-    SN_TRY(sn_weights_publish(t->exec, t->job, t->env.comm, err));
+    SN_TRY((t->is_loaded ? sn_weights_publish_loaded : sn_weights_publish)(t->exec, t->job,
+                                                                           t->env.comm, err));
     return sn_exec_push(t->exec, err);
 }

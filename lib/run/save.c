@@ -15,6 +15,8 @@
 #include "lib/base/log.h"
 #include "lib/program/boxes.h"
 
+#include <string.h>
+
 void sn_trainer_take_scalars(struct sn_trainer *t)
 {
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
@@ -22,6 +24,7 @@ void sn_trainer_take_scalars(struct sn_trainer *t)
     t->state.scalars.scale_age = s->scale_age;
     t->state.scalars.skipped = s->skipped;
     t->state.scalars.loss_scale = s->loss_scale;
+    memcpy(t->state.scalars.codec_level, s->codec_level, sizeof(s->codec_level));
 }
 
 /* --- one phase on this rank -------------------------------------------------------------------
@@ -154,10 +157,16 @@ enum sn_status sn_trainer_save_open(struct sn_trainer *t, struct sn_err *err)
     return s->reserve(s->self, sn_job_snapshot_bytes(t->job), err);
 }
 
+/* Feedback changes in the midst of a step, long before the update. */
+static bool changes_early(const struct sn_trainer *t)
+{
+    return sn_job_has_state(t->job, SN_STATE_FEEDBACK);
+}
+
 /* Is the copy from the device made beside the next step? */
 static bool is_beside(const struct sn_trainer *t)
 {
-    return t->env.accelerator && t->env.config->checkpoint.async;
+    return t->env.accelerator && t->env.config->checkpoint.async && !changes_early(t);
 }
 
 static enum sn_status prepare(struct sn_trainer *t, struct sn_err *err)
@@ -198,6 +207,8 @@ enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
     }
     sn_trainer_watch(t, true);
     t->saving.stall += sn_clock() - t0;
+    if (st == SN_OK && changes_early(t) && !t->env.accelerator)
+        sn_trainer_save_fence(t);
     if (st == SN_OK && !t->env.config->checkpoint.async)
         st = sn_trainer_save_wait(t, err);
     return st;

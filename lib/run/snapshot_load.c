@@ -28,8 +28,8 @@ _Static_assert(sizeof(struct ask) == ASK_WORDS * sizeof(double), "travels as wor
 struct want {
     struct ask ask;
     int holder;
-    float *to;
-    int64_t to_ld;
+    int box; /* of this rank, and where in it */
+    int64_t row, col;
 };
 
 struct loading {
@@ -81,7 +81,8 @@ static void add_want(struct loading *l, const struct want *w)
             piece.ask.rows = least(rows, a->rows - r);
             piece.ask.cols = least(cols, a->cols - c);
             piece.ask.at = a->at + r * a->ld + c;
-            piece.to = w->to + r * w->to_ld + c;
+            piece.row = w->row + r;
+            piece.col = w->col + c;
             add_piece(l, &piece);
         }
 }
@@ -89,6 +90,15 @@ static void add_want(struct loading *l, const struct want *w)
 static int64_t highest(int64_t a, int64_t b)
 {
     return a > b ? a : b;
+}
+
+/* Is what an image calls this part of what box i holds? */
+static bool belongs(const struct loading *l, int i, int64_t kind)
+{
+    int64_t own = sn_image_kind(l->s->tensor[i]);
+    if (own < SN_IMAGE_FEEDBACK || kind < SN_IMAGE_FEEDBACK)
+        return own == kind;
+    return (kind - own) % l->state->tensors[i].folds == 0;
 }
 
 /* What box i of this rank has in common with a box of an image. */
@@ -99,26 +109,28 @@ static void meet_box(struct loading *l, int i, const struct sn_image_box *b,
     int64_t row = highest(t->row, b->row), col = highest(t->col, b->col);
     int64_t rows = least(t->row + t->n_rows, b->row + b->n_rows) - row;
     int64_t cols = least(t->col + t->n_cols, b->col + b->n_cols) - col;
-    if (rows <= 0 || cols <= 0)
+    if (rows <= 0 || cols <= 0 || !belongs(l, i, sn_image_kind(b->tensor)))
         return;
-    l->missing[i] -= rows * cols;
+    l->missing[i] -= t->folds > 0 ? 0 : rows * cols;
     add_want(l, &(struct want){.ask = {.number = x->number,
                                        .at = b->at + (row - b->row) * b->n_cols + col - b->col,
                                        .rows = rows,
                                        .cols = cols,
                                        .ld = b->n_cols},
                                .holder = x->holder,
-                               .to = t->p + (row - t->row) * t->ld + col - t->col,
-                               .to_ld = t->ld});
+                               .box = i,
+                               .row = row - t->row,
+                               .col = col - t->col});
 }
 
 static void meet_image(struct loading *l, const struct sn_image_record *x)
 {
     for (int64_t i = 0; i < x->n_boxes; i++) {
         const struct sn_image_box *b = &l->table[i];
-        if (b->tensor >= l->state->n_all)
+        int64_t weight = sn_image_weight(b->tensor);
+        if (weight >= l->state->n_all)
             continue; /* nobody has it */
-        for (int k = l->first[b->tensor]; k >= 0; k = l->next[k])
+        for (int k = l->first[weight]; k >= 0; k = l->next[k])
             meet_box(l, k, b, x);
     }
 }
@@ -140,23 +152,32 @@ static enum sn_status meet_all(struct loading *l, struct sn_err *err)
     return sn_snapshot_agree(s, st, err);
 }
 
-/* Boxes of this rank by tensor, and that they lack everything. */
+/* Boxes of this rank by tensor, and that they lack everything; feedback is zero without any. */
 static void list_boxes(struct loading *l)
 {
     const struct sn_state *t = l->state;
     for (int i = 0; i < t->n_all; i++)
         l->first[i] = -1;
     for (int i = 0; i < t->n_tensors; i++) {
-        l->missing[i] = t->tensors[i].n_rows * t->tensors[i].n_cols;
-        l->next[i] = l->first[l->s->tensor[i]];
-        l->first[l->s->tensor[i]] = i;
+        int64_t weight = sn_image_weight(l->s->tensor[i]);
+        l->missing[i] = t->tensors[i].folds > 0 ? 0 : t->tensors[i].n_rows * t->tensors[i].n_cols;
+        l->next[i] = l->first[weight];
+        l->first[weight] = i;
     }
+}
+
+/* The images may be of a run without replicas. */
+static bool may_lack(const struct loading *l, int i)
+{
+    const struct sn_state_tensor *t = &l->state->tensors[i];
+    bool is_replica = sn_image_kind(l->s->tensor[i]) == SN_IMAGE_REPLICA;
+    return is_replica && l->missing[i] == t->n_rows * t->n_cols;
 }
 
 static bool is_complete(const struct loading *l)
 {
     for (int i = 0; i < l->state->n_tensors; i++)
-        if (l->missing[i] != 0)
+        if (l->missing[i] != 0 && !may_lack(l, i))
             return false;
     return true;
 }
@@ -256,11 +277,17 @@ static void pack(struct loading *l, const struct ask *a, int64_t n)
     }
 }
 
+static void take(const struct loading *l, const struct want *w, const float *from, int64_t ld)
+{
+    for (int64_t r = 0; r < w->ask.rows; r++)
+        sn_state_put(&l->state->tensors[w->box], w->row + r, w->col, w->ask.cols, from + r * ld);
+}
+
 static void unpack(struct loading *l, const struct want *w, int64_t n)
 {
     const float *from = l->in;
     for (int64_t i = 0; i < n; i++) {
-        copy_rows(w[i].to, w[i].to_ld, from, &w[i].ask, w[i].ask.cols);
+        take(l, &w[i], from, w[i].ask.cols);
         from += w[i].ask.rows * w[i].ask.cols;
     }
 }
@@ -310,11 +337,26 @@ static enum sn_status fetch(struct loading *l, struct sn_err *err)
     if (st == SN_OK)
         st = tell_counts(l, err);
     for (int64_t i = l->begins[rank]; st == SN_OK && i < l->begins[rank + 1]; i++)
-        copy_rows(l->want[i].to, l->want[i].to_ld, values_of(l->s, &l->mine[i]), &l->mine[i],
-                  l->mine[i].ld);
+        take(l, &l->want[i], values_of(l->s, &l->mine[i]), l->mine[i].ld);
     for (int k = 1; st == SN_OK && k < size; k++)
         st = one_round(l, k, err);
     return st;
+}
+
+/* Replicas that no image has are the masters, rounded: the same boxes of their weights. */
+static void fill_replicas(const struct loading *l)
+{
+    for (int i = 0; i < l->state->n_tensors; i++) {
+        const struct sn_state_tensor *t = &l->state->tensors[i];
+        int64_t weight = sn_image_weight(l->s->tensor[i]);
+        for (int k = may_lack(l, i) ? l->first[weight] : -1; k >= 0; k = l->next[k]) {
+            const struct sn_state_tensor *m = &l->state->tensors[k];
+            bool same = sn_image_kind(l->s->tensor[k]) == SN_IMAGE_PLAIN && m->row == t->row &&
+                        m->col == t->col;
+            for (int64_t r = 0; same && r < t->n_rows; r++)
+                sn_state_put(t, r, 0, t->n_cols, m->p + r * m->ld);
+        }
+    }
 }
 
 /* --- all of it ----------------------------------------------------------------------------------
@@ -388,8 +430,12 @@ enum sn_status sn_snapshot_load(struct sn_snapshot *s, struct sn_state *state, b
     *loaded = st == SN_OK && is_complete(&l);
     if (st == SN_OK)
         st = agree_on(s, loaded, err);
-    if (st == SN_OK && *loaded)
+    if (st == SN_OK && *loaded) {
+        sn_state_clear_feedback(state);
         st = fetch(&l, err);
+    }
+    if (st == SN_OK && *loaded)
+        fill_replicas(&l);
     if (st == SN_OK && *loaded)
         st = load_scalars(s, &state->scalars, err);
     s->env.comm->ops->take_sent_bytes(s->env.comm, dropped);

@@ -9,28 +9,40 @@
  * parallelism, the layers of its pipeline stage, a flat ZeRO slice cut into at most three boxes
  * (part of a row, whole rows, part of a row). A checkpoint stores the boxes of all ranks, and
  * loading fills any boxes from them: a run resumes in another layout without conversion.
+ *
+ * Beside weights and moments there are two groups that only layout.compress brings about. A
+ * checkpoint may lack them, and a run may leave them:
+ *   "replica"      what all ranks compute with where it is not the rounded masters, because weights
+ *                  were gathered with a lossy codec. What a checkpoint lacks of it is its "model"
+ *   "feedback.R"   what codecs lost of the gradients of holder R and will add to the next ones
+ *                  (holders are numbered by sn_feedback_holder). Mathematics knows their sum alone:
+ *                  with n holders, holder R takes the sum of "feedback.K" over K = R, R + n, ...
  */
 #ifndef SN_STATE_H
 #define SN_STATE_H
 
+#include "kernels/codec_kind.h"
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One box of a logical fp32 tensor in this process's memory: element (r, c) of the tensor, with
+/* One box of a logical tensor in this process's memory: element (r, c) of the tensor, with
  * row <= r < row + n_rows and col <= c < col + n_cols, is p[(r - row) * ld + c - col]. A vector has
  * one column. Several boxes of one tensor may be listed; empty ones are fine. */
 struct sn_state_tensor {
-    const char *group;      /* "model" (fp32 master weights), "exp_avg", "exp_avg_sq" */
+    const char *group;      /* "model" (fp32 master weights), "exp_avg", "exp_avg_sq", or above */
     const char *name;       /* "layers.3.attn.q.weight" */
     int64_t rows, cols;     /* of the whole logical tensor */
     int64_t row, col;       /* where the box begins in it */
     int64_t n_rows, n_cols; /* the box's size */
-    int64_t ld;             /* floats from one row of the box to the next, at least n_cols */
-    float *p;               /* borrowed */
+    int64_t ld;             /* values from one row of the box to the next, at least n_cols */
+    float *p;               /* borrowed; of another type, see below */
     bool owned;             /* this rank writes it; exactly one rank owns each element */
+    enum sn_dtype dtype;    /* of what p points to: fp32, of "replica" also bf16 or fp16. Files and
+                               images have fp32 */
+    int folds;              /* of "feedback.R": how many holders there are; else 0 */
 };
 
 /* A logical tensor of the model, whoever holds it. */
@@ -44,6 +56,7 @@ struct sn_state_scalars {
     int64_t tokens; /* tokens seen */
     int64_t adam_count, scale_age, skipped;
     float loss_scale;
+    int32_t codec_level[SN_NCODED]; /* kernels/scalars.h */
 };
 
 struct sn_state {
@@ -59,6 +72,7 @@ struct sn_state {
     int n_all;
     struct sn_state_shape *all; /* every tensor that a checkpoint of this model holds; the same on
                                    all ranks, each (group, name) once */
+    char *groups;               /* the names of groups with numbers */
 };
 
 /* A whole tensor that one rank holds and owns. */
@@ -74,6 +88,20 @@ static inline struct sn_state_tensor sn_state_whole(const struct sn_state_shape 
                                     .p = p,
                                     .owned = true};
 }
+
+/* Is any codec milder than the run file's? Else nobody writes the levels down. */
+bool sn_state_has_levels(const struct sn_state_scalars *s);
+/* Is it one of the groups that a checkpoint may lack? */
+bool sn_state_is_extra(const char *group);
+/* R of "feedback.R", -1 of another group. */
+int sn_state_holder(const char *group);
+/* n values of a row of the box, from (row, col) of the box on, as fp32 ... */
+void sn_state_get(const struct sn_state_tensor *t, int64_t row, int64_t col, int64_t n, float *out);
+/* ... and back; of feedback they are added to what is there. */
+void sn_state_put(const struct sn_state_tensor *t, int64_t row, int64_t col, int64_t n,
+                  const float *in);
+/* Zeros in all boxes of feedback: before a load adds to them. */
+void sn_state_clear_feedback(const struct sn_state *s);
 
 /* A save is three phases in this order, each begun only after the one before has succeeded on every
  * rank that took part. When one fails on any rank, rank 0 abandons the save after all have ended.

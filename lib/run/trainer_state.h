@@ -51,6 +51,7 @@ struct sn_trainer {
     int64_t *first_sample; /* per micro-batch of a step */
     struct sn_state state;
     struct sn_str model_text, layout_text;
+    bool is_loaded; /* from a checkpoint or a snapshot, not begun */
     struct sn_saving saving;
     struct sn_snapping snapping;
     struct sn_copies *copies;

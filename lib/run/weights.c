@@ -3,6 +3,10 @@
 #include "lib/base/mem.h"
 #include "lib/program/boxes.h"
 
+#include <stdio.h>
+
+enum { GROUP_NAME = 24 };
+
 static float *address(struct sn_exec *x, const struct sn_job *j, int buf)
 {
     return sn_exec_address(x, &j->train, buf);
@@ -11,15 +15,65 @@ static float *address(struct sn_exec *x, const struct sn_job *j, int buf)
 /* --- what this rank holds of the logical tensors -------------------------------------------------
  */
 
+static void add_shape(struct sn_state *s, const char *group, const struct sn_param *q, int piece)
+{
+    s->all[s->n_all++] =
+        (struct sn_state_shape){group, q->piece[piece].name, q->piece[piece].rows, q->cols};
+}
+
 static void list_all(struct sn_state *s, const struct sn_model *m)
 {
-    for (int g = 0; g < SN_NSTATE_KINDS; g++)
+    for (int g = 0; g < SN_NSTATE_PLAIN; g++)
         for (int i = 0; i < m->n_params; i++)
             for (int k = 0; k < m->params[i].n_pieces; k++)
                 if (g == SN_STATE_MODEL || sn_param_learns(&m->params[i]))
-                    s->all[s->n_all++] = (struct sn_state_shape){
-                        sn_state_kind_name((enum sn_state_kind)g), m->params[i].piece[k].name,
-                        m->params[i].piece[k].rows, m->params[i].cols};
+                    add_shape(s, sn_state_kind_name((enum sn_state_kind)g), &m->params[i], k);
+}
+
+static const char *name_of(const struct sn_state *s, int holder)
+{
+    return s->groups + (size_t)holder * GROUP_NAME;
+}
+
+/* What layout.compress adds: behind the others. */
+static void list_extras(struct sn_state *s, const struct sn_model *m,
+                        const struct sn_state_extra *extra)
+{
+    for (int i = 0, at = 0; extra && i < m->n_params; i++)
+        for (int k = 0; k < m->params[i].n_pieces; k++, at++) {
+            if (extra[at].has_replica)
+                add_shape(s, sn_state_kind_name(SN_STATE_REPLICA), &m->params[i], k);
+            for (int h = 0; h < extra[at].holders; h++)
+                add_shape(s, name_of(s, h), &m->params[i], k);
+        }
+}
+
+/* Room for all tensors, and names for as many holders as any of them has. */
+static enum sn_status make_lists(struct sn_state *s, const struct sn_state_extra *extra,
+                                 size_t pieces, struct sn_err *err)
+{
+    size_t all = pieces * SN_NSTATE_PLAIN;
+    int most = 0;
+    for (size_t i = 0; extra && i < pieces; i++) {
+        all += (size_t)extra[i].has_replica + (size_t)extra[i].holders;
+        most = extra[i].holders > most ? extra[i].holders : most;
+    }
+    s->tensors = sn_alloc_n((size_t)s->n_tensors + 1, sizeof(*s->tensors));
+    s->all = sn_alloc_n(all, sizeof(*s->all));
+    s->groups = sn_alloc_n((size_t)most + 1, GROUP_NAME);
+    if (!s->tensors || !s->all || !s->groups)
+        return sn_fail(err, SN_ENOMEM, "state: no memory for a list of %d boxes", s->n_tensors);
+    for (int h = 0; h < most; h++)
+        (void)snprintf(s->groups + (size_t)h * GROUP_NAME, GROUP_NAME, "%s.%d",
+                       sn_state_kind_name(SN_STATE_FEEDBACK), h);
+    return SN_OK;
+}
+
+static float *place_of(struct sn_exec *x, const struct sn_job *j, const struct sn_job_box *b)
+{
+    char *p = sn_exec_address(x, &j->train, b->buf);
+    p += b->at * (int64_t)sn_dtype_size(j->train.bufs[b->buf].dtype);
+    return (float *)(void *)p;
 }
 
 static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_job *j,
@@ -28,7 +82,9 @@ static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_jo
     for (int i = 0; i < s->n_tensors; i++) {
         const struct sn_job_box *b = &boxes[i];
         const struct sn_param *param = &j->model->params[b->param];
-        s->tensors[i] = (struct sn_state_tensor){.group = sn_state_kind_name(b->kind),
+        bool has_number = b->kind == SN_STATE_FEEDBACK;
+        s->tensors[i] = (struct sn_state_tensor){.group = has_number ? name_of(s, b->holder)
+                                                                     : sn_state_kind_name(b->kind),
                                                  .name = param->piece[b->piece].name,
                                                  .rows = param->piece[b->piece].rows,
                                                  .cols = param->cols,
@@ -37,36 +93,40 @@ static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_jo
                                                  .n_rows = b->n_rows,
                                                  .n_cols = b->n_cols,
                                                  .ld = b->ld,
-                                                 .p = address(x, j, b->buf) + b->at,
-                                                 .owned = b->owned};
+                                                 .p = place_of(x, j, b),
+                                                 .owned = b->owned,
+                                                 .dtype = j->train.bufs[b->buf].dtype,
+                                                 .folds = b->holders};
     }
 }
 
 enum sn_status sn_state_create(struct sn_state *out, struct sn_exec *x, const struct sn_job *j,
                                struct sn_err *err)
 {
-    size_t all = (size_t)sn_model_piece_count(j->model) * SN_NSTATE_KINDS;
-    struct sn_job_box *boxes;
-    int n;
-    SN_TRY(sn_job_boxes(&boxes, &n, j, err));
-    *out = (struct sn_state){.tensors = sn_alloc_n((size_t)n + 1, sizeof(*out->tensors)),
-                             .all = sn_alloc_n(all, sizeof(*out->all)),
-                             .n_tensors = n};
-    if (!out->tensors || !out->all) {
+    struct sn_state_extra *extra;
+    struct sn_job_box *boxes = NULL;
+    *out = (struct sn_state){0};
+    SN_TRY(sn_job_extras(&extra, j, err));
+    enum sn_status st = sn_job_boxes(&boxes, &out->n_tensors, j, err);
+    if (st == SN_OK)
+        st = make_lists(out, extra, (size_t)sn_model_piece_count(j->model), err);
+    if (st == SN_OK) {
+        list_boxes(out, x, j, boxes);
+        list_all(out, j->model);
+        list_extras(out, j->model, extra);
+    } else {
         sn_state_fini(out);
-        sn_free(boxes);
-        return sn_fail(err, SN_ENOMEM, "state: no memory for a list of %d boxes", n);
     }
-    list_boxes(out, x, j, boxes);
-    list_all(out, j->model);
     sn_free(boxes);
-    return SN_OK;
+    sn_free(extra);
+    return st;
 }
 
 void sn_state_fini(struct sn_state *s)
 {
     sn_free(s->tensors);
     sn_free(s->all);
+    sn_free(s->groups);
     *s = (struct sn_state){0};
 }
 
@@ -144,17 +204,30 @@ static enum sn_status gather(struct sn_exec *x, const struct sn_job *j, struct s
     return comm->ops->wait(comm, comm->ops->post(comm, &t), err);
 }
 
-enum sn_status sn_weights_publish(struct sn_exec *x, const struct sn_job *j, struct sn_comm *comm,
-                                  struct sn_err *err)
+static enum sn_status publish(struct sn_exec *x, const struct sn_job *j, struct sn_comm *comm,
+                              bool keeps_replicas, struct sn_err *err)
 {
     int64_t dropped[SN_NAXES] = {0}; /* not a step's traffic */
     for (int i = 0; i < j->n_buckets; i++) {
         const struct sn_bucket *b = &j->buckets[i];
-        if (b->master != b->weight)
+        bool is_replica = sn_state_buffer(j, b, SN_STATE_REPLICA) >= 0;
+        if (b->master != b->weight && !(is_replica && keeps_replicas))
             SN_TRY(cast(x, j, b, err));
         if (sn_bucket_zero(j, b) == 1 || sn_bucket_zero(j, b) == 2)
             SN_TRY(gather(x, j, comm, b, err));
     }
     comm->ops->take_sent_bytes(comm, dropped);
     return SN_OK;
+}
+
+enum sn_status sn_weights_publish(struct sn_exec *x, const struct sn_job *j, struct sn_comm *comm,
+                                  struct sn_err *err)
+{
+    return publish(x, j, comm, false, err);
+}
+
+enum sn_status sn_weights_publish_loaded(struct sn_exec *x, const struct sn_job *j,
+                                         struct sn_comm *comm, struct sn_err *err)
+{
+    return publish(x, j, comm, true, err);
 }

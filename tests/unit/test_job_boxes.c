@@ -90,7 +90,7 @@ static unsigned char *claims_create(const struct world *w)
     unsigned char *claims = sn_alloc((size_t)(3 * sn_model_param_count(w->model)));
     for (int i = 0; i < w->model->n_params; i++) {
         const struct sn_param *p = &w->model->params[i];
-        for (int k = SN_STATE_EXP_AVG; k < SN_NSTATE_KINDS && !sn_param_learns(p); k++) {
+        for (int k = SN_STATE_EXP_AVG; k < SN_NSTATE_PLAIN && !sn_param_learns(p); k++) {
             struct sn_job_box whole = {.kind = (enum sn_state_kind)k, .param = i};
             memset(claims + first_of(w, &whole), 1, (size_t)(p->rows * p->cols));
         }

@@ -32,7 +32,7 @@ static void make_list(struct list *l, int number, const char *file)
                                               .hashes = l->hashes + 3};
     l->tensors[1] = (struct sn_manifest_tensor){"model", "w", 300, 30, SN_BF16, 1, l->pieces};
     l->tensors[0] = (struct sn_manifest_tensor){"exp_avg", "v", 5, 1, SN_F32, 1, l->pieces + 1};
-    l->m = (struct sn_manifest){.scalars = {100, 1L << 60, 99, 3, 1, 0.1f},
+    l->m = (struct sn_manifest){.scalars = {100, 1L << 60, 99, 3, 1, 0.1f, {0}},
                                 .model_text = "model:\n  family: \"llama\"\n",
                                 .layout_text = "layout:\n\ttensor: 2\n",
                                 .config_hash = 0xfedcba9876543210,
@@ -72,6 +72,33 @@ static void text_and_back_is_the_same(void)
     sn_str_fini(&text);
     sn_str_fini(&again);
     sn_manifest_fini(&back);
+}
+
+static void levels_of_codecs_are_optional(void)
+{
+    struct list l;
+    struct sn_manifest back;
+    struct sn_str text = {0};
+    struct sn_err err = {.text = ""};
+    make_list(&l, 0, "shard-00000.h5");
+    sn_manifest_format(&text, &l.m);
+    tap_ok(!strstr(text.p, "codec_level"), "nobody writes that no codec is milder");
+    sn_str_fini(&text);
+    l.m.scalars.codec_level[SN_CODED_TENSOR] = 2;
+    sn_manifest_format(&text, &l.m);
+    if (tap_ok(sn_manifest_parse(&back, text.p, text.len, "m", &err) == SN_OK, "one is read %s",
+               err.text)) {
+        tap_ok(memcmp(back.scalars.codec_level, l.m.scalars.codec_level,
+                      sizeof(back.scalars.codec_level)) == 0,
+               "as it was written");
+        sn_manifest_fini(&back);
+    }
+    *(strstr(text.p, "0, 0, 2, 0, 0") + 6) = '3';
+    tap_ok(sn_manifest_parse(&back, text.p, text.len, "m", &err) == SN_EIO, "no level is 3");
+    tap_text(err.text,
+             "m: 'codec_level' is not a list of 5 numbers from 0 to 2; the file is damaged",
+             "says the sentence");
+    sn_str_fini(&text);
 }
 
 static void lists_are_joined(void)
@@ -144,6 +171,7 @@ static void no_memory_is_told(void)
 int main(void)
 {
     text_and_back_is_the_same();
+    levels_of_codecs_are_optional();
     lists_are_joined();
     lists_that_differ_are_refused();
     no_memory_is_told();
