@@ -1,5 +1,6 @@
 #include "lib/plan/activations_inner.h"
 
+#include "kernels/codec.h"
 #include "lib/layout/cut.h"
 #include "lib/layout/schedule.h"
 
@@ -28,7 +29,7 @@ static bool repeated(const struct letters *l, const struct tensor *x)
 void sn_kept_add(const struct letters *l, struct tensor x)
 {
     bool again = repeated(l, &x), stays = !again || (l->split && x.delayed);
-    enum sn_dtype dtype = x.fp32 ? SN_F32 : l->dtype;
+    enum sn_dtype dtype = x.bytes ? SN_U8 : x.fp32 ? SN_F32 : l->dtype;
     int64_t one = x.rows * x.cols * (int64_t)sn_dtype_size(dtype);
     struct sn_kept *k = &l->a->kept[l->a->n];
     *k = (struct sn_kept){.name = x.name, .dtype = dtype, .rows = x.rows, .cols = x.cols};
@@ -220,11 +221,22 @@ static void one(const struct letters *l, bool is_there, struct tensor x, enum sn
     sn_kept_add(l, x);
 }
 
+/* What goes to another stage with a codec: the streams wait in the slot for their transfers, values
+ * are there while they are used. Of each neighbour two: of activations and of their gradient. */
+static void streams(const struct letters *l)
+{
+    struct tensor x = {.rows = 1, .cols = l->stream, .bytes = true, .name = "streams"};
+    x.copies = 2 * !l->a->first + 2 * !l->a->last;
+    x.why = 1u << SN_WHY_CODED;
+    sn_kept_add(l, x);
+}
+
 /* Without sequence parallelism the gradient that is received is itself one that weight gradients
  * read: of the last layer's down or, through dropout, of the embedding in its place. */
 static bool takes_received(const struct letters *l)
 {
-    return l->split && !l->sp && !l->a->last && (!l->dropout || l->parallel || l->a->first);
+    return l->split && !l->sp && !l->stream && !l->a->last &&
+           (!l->dropout || l->parallel || l->a->first);
 }
 
 static void ends(const struct letters *l)
@@ -232,11 +244,13 @@ static void ends(const struct letters *l)
     bool first = l->a->first, last = l->a->last;
     struct tensor region = {.rows = l->region, .cols = l->D};
     region.name = "out";
-    one(l, true, region, SN_WHY_END);
+    one(l, last || !l->stream, region, SN_WHY_END);
     region.name = "received";
-    one(l, !last, region, SN_WHY_END);
+    one(l, !last && !l->stream, region, SN_WHY_END);
     region.name = "sent";
-    one(l, !first, region, SN_WHY_END);
+    one(l, !first && !l->stream, region, SN_WHY_END);
+    if (l->stream)
+        streams(l);
     one(l, last,
         (struct tensor){
             .name = "final.stats", .rows = l->region, .cols = l->rms ? 1 : 2, .fp32 = true},
@@ -347,6 +361,10 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_confi
     l.full = y->recompute == SN_RECOMPUTE_FULL;
     l.aware = y->comm_aware_recompute;
     l.fold = 1;
+    struct sn_codec codec[SN_CODEC_LEVELS];
+    if (y->compress.coding[SN_CODED_PIPELINE].on)
+        l.stream = sn_coded_room(codec, sn_coding_levels(config, SN_CODED_PIPELINE, codec), l.dtype,
+                                 l.region * l.D);
     if (l.m > 0)
         sn_letters_of_experts(&l);
     return l;

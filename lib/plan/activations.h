@@ -118,6 +118,7 @@ enum sn_why {
     SN_WHY_ROUNDED,
     SN_WHY_EXPERTS,
     SN_WHY_SENT,
+    SN_WHY_CODED,
     SN_NWHYS
 };
 /* "fp32: 4 bytes an element, not 2" */

@@ -24,6 +24,7 @@ struct letters {
     bool rms, gated, parallel; /* the family */
     bool sp, dropout, split, exchange;
     bool selective, full, aware;
+    int64_t stream; /* bytes of one, of what goes to another stage; 0: values go */
 };
 
 enum { ANYWAY = 0, UNLESS_FULL = 1, UNLESS_ANY = 2 }; /* kept unless recomputation is ... */
@@ -33,6 +34,7 @@ struct tensor {
     int copies;
     int64_t rows, cols;
     bool fp32;      /* whatever the storage type is */
+    bool bytes;     /* neither: a stream */
     int dropped;    /* ANYWAY ... */
     bool delayed;   /* weight gradients read it: split backward keeps what is computed again */
     bool late;      /* made in backward for delayed weight gradients */

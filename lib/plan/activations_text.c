@@ -24,6 +24,7 @@ const char *sn_why_text(enum sn_why w)
         [SN_WHY_TABLE] = "gradient of the shared table, opened by the head",
         [SN_WHY_ROUNDED] = "rounded up to 64 bytes",
         [SN_WHY_SENT] = "given by a collective, which is not run again",
+        [SN_WHY_CODED] = "a stream of a codec, where values are sent without one",
         [SN_WHY_EXPERTS] = "a token visits k experts, the paper has one feed-forward part",
     };
     return text[w];

@@ -42,9 +42,10 @@ struct sn_piece_costs {
 void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_piece_costs *c);
 /* A task while collectives of before are still under way for `busy` seconds, and what it posts:
  * seconds from its begin until its kernels, and until all collectives are done. `last`: it is of
- * the last micro-batch. */
+ * the last micro-batch. after: what is left of the kernels when it has sent what the next stage
+ * needs. */
 struct sn_task_time {
-    double kernels, collectives;
+    double kernels, collectives, after;
 };
 typedef struct sn_task_time sn_task_player(const void *context, enum sn_phase phase, int piece,
                                            bool last, double busy);

@@ -46,20 +46,21 @@ static double there(const struct table *t, const struct sn_task *k, int piece)
     return own < 0 || next < 0 ? -1 : fmax(own, next);
 }
 
-/* Run a task that begins at `begin`. */
-static void run(const struct table *t, const struct sn_task *k, int stage, int piece, double begin)
+/* Run a task that begins at `begin`; when it has sent. */
+static double run(const struct table *t, const struct sn_task *k, int stage, int piece,
+                  double begin)
 {
     const double *const cost[] = {t->c->forward, t->c->backward, t->c->weight};
     bool last = k->micro == t->p->micros - 1;
     double busy = fmax(t->comm[stage] - begin, 0);
     if (!t->player || (!last && busy == 0)) {
         bool longer = last && k->phase == SN_PHASE_BACKWARD && !t->player;
-        t->end[stage] = begin + cost[k->phase][piece] + (longer ? t->c->extra[piece] : 0);
-        return;
+        return t->end[stage] = begin + cost[k->phase][piece] + (longer ? t->c->extra[piece] : 0);
     }
     struct sn_task_time time = t->player(t->context, k->phase, piece, last, busy);
     t->end[stage] = begin + time.kernels;
     t->comm[stage] = begin + time.collectives;
+    return t->end[stage] - time.after;
 }
 
 static bool advance(const struct table *t, int stage, int n)
@@ -71,8 +72,8 @@ static bool advance(const struct table *t, int stage, int n)
         double begin = there(t, k, piece);
         if (begin < 0)
             break;
-        run(t, k, stage, piece, fmax(begin, t->end[stage]));
-        *done_at(t, k->phase, piece, k->micro) = t->end[stage];
+        *done_at(t, k->phase, piece, k->micro) =
+            run(t, k, stage, piece, fmax(begin, t->end[stage]));
     }
     return t->next[stage] > first;
 }

@@ -23,6 +23,9 @@ struct look {
     double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
     const sn_part_seconds **reduce; /* [pieces] of the units of each piece, from its last on */
     bool posts;                     /* the last backwards post reductions */
+    bool played;                    /* ends include what they wait for then */
+    struct sn_coded_reduction
+        wire; /* a transfer of the pipeline: without a codec `exchange` alone */
 };
 
 static bool is_first(int piece)
@@ -59,14 +62,46 @@ static bool like_the_piece_before(const struct look *k, int i)
     return k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
 }
 
+/* What codecs add to a task whose values come from another stage or go to one. */
+static double wires(const struct look *k, enum sn_phase phase, int piece)
+{
+    bool before = piece > 0, behind = piece < k->pieces - 1;
+    if (phase == SN_PHASE_FORWARD)
+        return behind * k->wire.encode + before * k->wire.decode;
+    return phase == SN_PHASE_BACKWARD ? before * k->wire.encode + behind * k->wire.decode : 0;
+}
+
+/* Of these, what may pass while reductions are waited for, which takes `after` seconds: what is
+ * sent is encoded before. */
+static double hidden(const struct look *k, enum sn_phase phase, int piece, double after)
+{
+    return phase == SN_PHASE_BACKWARD && piece > 0 ? fmin(after, k->wire.encode) : 0;
+}
+
+static void fill_wire(struct look *k)
+{
+    k->wire = (struct sn_coded_reduction){0};
+    if (k->pipe.stages == 1)
+        return;
+    if (k->l->compress.coding[SN_CODED_PIPELINE].on)
+        sn_coded_transfer(&k->wire, k->e, k->net, k->shape->sent);
+    else
+        k->wire.exchange =
+            comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision, SN_GROUP_PIPELINE);
+}
+
 static void fill_cost(struct look *k, int i)
 {
     const struct sn_shape *s = k->shape;
     struct sn_extent x = extent_of(k, i);
     double waits;
     k->forward[i] = sn_shape_chunk(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
-                    k->e->software->layer_fixed * x.layers;
-    k->backward[i] = sn_shape_chunk(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]);
+                    k->e->software->layer_fixed * x.layers + wires(k, SN_PHASE_FORWARD, i);
+    k->backward[i] = sn_shape_chunk(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]) +
+                     wires(k, SN_PHASE_BACKWARD, i);
+    double meanwhile = hidden(k, SN_PHASE_BACKWARD, i, k->after[i]);
+    k->backward[i] -= meanwhile;
+    k->after[i] -= meanwhile;
     k->weight[i] = s->key.split ? sn_shape_chunk(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
     if (k->pipe.kind == SN_ZERO_BUBBLE)
         return;
@@ -110,9 +145,12 @@ static struct sn_stock_stage stage_of(const struct look *k, int s)
 static enum sn_status stage_cost(struct look *k, int s, struct sn_stock_cost *out,
                                  struct sn_err *err)
 {
-    struct sn_stock_key key = {.stage = stage_of(k, s),
-                               .zero = (unsigned char)k->zero,
-                               .members = {k->members, k->net->members[SN_GROUP_EXPERT_DATA]}};
+    const struct sn_coding *z = k->l->compress.coding;
+    struct sn_stock_key key = {
+        .stage = stage_of(k, s),
+        .zero = (unsigned char)k->zero,
+        .members = {k->members, k->net->members[SN_GROUP_EXPERT_DATA], z[SN_CODED_DATA].feedback,
+                    sn_coding_loses(&z[SN_CODED_ZERO]) && (k->zero == 1 || k->zero == 2)}};
     return sn_stock_cost(out, k->e, k->shape, k->net, &key, err);
 }
 
@@ -139,9 +177,13 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
     bool posts = last && (phase == reduces || (phase == SN_PHASE_FORWARD && x.last));
     struct sn_shape_end e =
         sn_shape_busy(k->shape, k->prices, pass, &x, posts ? k->reduce[piece] : NULL, busy);
+    double after = e.kernels - e.sent, more = wires(k, phase, piece);
+    double meanwhile = hidden(k, phase, piece, after);
+    after -= meanwhile;
+    more -= meanwhile;
     if (phase == SN_PHASE_FORWARD)
         e.kernels += k->e->software->layer_fixed * x.layers;
-    return (struct sn_task_time){e.kernels, e.collectives};
+    return (struct sn_task_time){e.kernels + more, fmax(e.collectives, e.kernels + more), after};
 }
 
 static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
@@ -157,7 +199,7 @@ static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
             busy = fmax(0, f.collectives - f.kernels);
         }
         struct sn_task_time e = play_task(k, SN_PHASE_BACKWARD, i, true, busy);
-        k->extra[i] = fmax(0, e.kernels - (k->backward[i] - k->after[i]));
+        k->extra[i] = fmax(0, e.kernels - e.after - (k->backward[i] - k->after[i]));
         if (delays)
             e = play_task(k, SN_PHASE_WEIGHT, i, true, 0);
         k->stream[i] = e.collectives;
@@ -193,11 +235,10 @@ static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
                                .weight = k->weight,
                                .after = k->after,
                                .extra = k->extra};
-    if (k->pipe.stages > 1)
-        c.transfer =
-            comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision, SN_GROUP_PIPELINE);
+    c.transfer = k->wire.exchange;
     for (int s = 0; s < k->pipe.stages; s++)
         k->done[s] = 0;
+    k->played = played;
     if (played)
         return sn_pipeline_play(k->end, k->done, &k->pipe, &c, k->posts ? play_task : NULL, k, err);
     sn_pipeline_bound(k->end, &k->pipe, &c);
@@ -217,7 +258,9 @@ static double reduced(const struct look *k, int s, const struct sn_stock_cost *c
     if (!k->e->software->data_overlaps)
         return k->end[s] + sum;
     double own = k->pipe.kind == SN_ZERO_BUBBLE ? k->weight[s] : k->backward[s] + k->extra[s];
-    double done = fmax(fmax(k->end[s], k->done[s]), k->end[s] - own + k->stream[s]);
+    double done = fmax(k->end[s], k->done[s]);
+    if (!k->played || !k->l->compress.coding[SN_CODED_DATA].on)
+        done = fmax(done, k->end[s] - own + k->stream[s]);
     if (v == 1)
         return done;
     /* From the last micro-batch's backward in the last part on: that one, and p of each other. */
@@ -240,7 +283,7 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
         if (!like_the_one_before(k, s))
             SN_TRY(stage_cost(k, s, &cost, err));
         agreed = fmax(agreed, reduced(k, s, &cost) + cost.shared + cost.sq_norm);
-        update = fmax(update, fmax(cost.adamw, cost.gather));
+        update = fmax(update, fmax(cost.adamw + cost.coded, cost.gather));
     }
     int ranks = k->l->data * k->l->tensor * k->l->context * k->l->pipeline;
     int load = sn_load_words(&k->e->config.model);
@@ -305,12 +348,14 @@ static int64_t scratch_bytes(const struct look *k, int s)
     struct sn_extent x = stage_of(k, s).x;
     bool there[SN_NPLACES] = {x.first, x.layers > x.experts, x.experts > 0, x.last};
     int64_t temp = 0, work = 0;
+    const struct sn_coding *z = k->l->compress.coding;
+    bool coded = z[SN_CODED_DATA].on || z[SN_CODED_ZERO].on; /* buckets end when they are encoded */
     for (int at = 0; at < SN_NPLACES; at++) {
         if (!there[at])
             continue;
         work = h->workspace[at] > work ? h->workspace[at] : work;
         bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->pieces > 1);
-        const int64_t(*of)[SN_NPLACES] = neighbours_vary ? h->lean : h->temp;
+        const int64_t(*of)[SN_NPLACES] = neighbours_vary || coded ? h->lean : h->temp;
         for (int pass = 0; pass < SN_NPASSES; pass++)
             temp = of[pass][at] > temp ? of[pass][at] : temp;
     }
@@ -411,6 +456,7 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
         return SN_OK;
     }
     SN_TRY(look_closer(&k, detail == SN_ESTIMATE_ANY_ORDER, err));
+    fill_wire(&k);
     fill_costs(&k);
     SN_TRY(fill_lasts(&k, err));
     SN_TRY(pipeline(&k, detail == SN_ESTIMATE_PLAYED, err));

@@ -134,17 +134,54 @@ static bool same_hops(const struct sn_net *a, const struct sn_net *b)
            memcmp(a->hop, b->hop, (size_t)a->hop_ways * sizeof(a->hop[0])) == 0;
 }
 
+/* Buckets of ZeRO 2 and 3, in their real size and with their codecs. */
+static bool price_coded(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net,
+                        int i)
+{
+    const struct sn_coding *z = e->config.layout.compress.coding;
+    const struct sn_shape_comm *c = &x->shape->comm[i];
+    bool gathers = c->kind == SN_ALL_GATHER;
+    if (!c->raw || !z[gathers ? SN_CODED_ZERO : SN_CODED_DATA].on)
+        return false;
+    struct sn_coded_reduction r;
+    struct sn_stock_size size = sn_stock_size(c->raw, x->shape->key.zero, net->members[c->group]);
+    if (gathers)
+        sn_coded_gather(&r, e, net, c->group, &size, false);
+    else
+        sn_coded_reduce(&r, e, net, c->group, &size);
+    x->prices.before[i] = r.encode;
+    x->prices.comm[i] = r.exchange + r.gather;
+    x->prices.behind[i] = r.between + r.decode;
+    return true;
+}
+
+static void price_one(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net,
+                      int i)
+{
+    const struct sn_shape_comm *c = &x->shape->comm[i];
+    struct sn_shape_prices *p = &x->prices;
+    int64_t n = c->n;
+    p->before[i] = p->comm[i] = p->behind[i] = 0;
+    if (net->members[c->group] == 1 || price_coded(e, x, net, i))
+        return;
+    if (c->raw)
+        n = sn_stock_size(c->raw, x->shape->key.zero, net->members[c->group]).slice;
+    p->comm[i] = sn_net_price(e, net, c->kind, n, c->dtype, c->group);
+    if (c->sized)
+        p->comm[i] += sn_net_price(e, net, c->kind, SN_PRICE_LENGTH, SN_U8, c->group);
+}
+
+static bool same_coding(const struct sn_coding *a, const struct sn_coding *b)
+{
+    return a->on == b->on && a->diff == b->diff && a->feedback == b->feedback &&
+           (!a->on || sn_codec_same(&a->codec, &b->codec));
+}
+
 static void price(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net)
 {
     const struct sn_shape *s = x->shape;
-    for (int i = 0; i < s->n_comms; i++) {
-        const struct sn_shape_comm *c = &s->comm[i];
-        int64_t n = c->n;
-        if (c->raw)
-            n = sn_stock_size(c->raw, s->key.zero, net->members[c->group]).slice;
-        x->prices.comm[i] =
-            net->members[c->group] > 1 ? sn_net_price(e, net, c->kind, n, c->dtype, c->group) : 0;
-    }
+    for (int i = 0; i < s->n_comms; i++)
+        price_one(e, x, net, i);
     sn_shape_play(&x->prices, s);
 }
 
@@ -154,7 +191,10 @@ enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimato
     struct sn_shape_entry *x = NULL;
     (void)s; /* the shape of the layout at hand */
     SN_TRY(shape_entry(&x, e, err));
-    bool same = x->net && lies_alike(x->net, net, SN_GROUP_TENSOR) &&
+    const struct sn_coding *z = e->config.layout.compress.coding;
+    bool same = x->net && same_coding(&x->data, &z[SN_CODED_DATA]) &&
+                same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
+                lies_alike(x->net, net, SN_GROUP_TENSOR) &&
                 lies_alike(x->net, net, SN_GROUP_CONTEXT) && lies_alike(x->net, net, SN_GROUP_KV) &&
                 ((!x->shape->key.zero && !e->every) || lies_alike(x->net, net, SN_GROUP_REPLICA)) &&
                 (!e->every || (same_hops(x->net, net) && lies_alike(x->net, net, SN_GROUP_EXPERT) &&
@@ -162,6 +202,8 @@ enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimato
     if (!same)
         price(e, x, net);
     x->net = net;
+    x->data = z[SN_CODED_DATA];
+    x->zero = z[SN_CODED_ZERO];
     *out = &x->prices;
     return SN_OK;
 }
@@ -169,8 +211,10 @@ enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimato
 /* --- buckets -------------------------------------------------------------------------------------
  */
 
-/* An operation of the update of the job of one layer, of a bucket that a rank keeps n of. */
-static double update_op(const struct sn_estimator *e, const struct sn_op *like, int64_t n)
+/* An operation of the update of the job of one layer, of a bucket that a rank keeps n of.
+ * `gathered`: weights come from the masters, with a codec, and the update writes none. */
+static double update_op(const struct sn_estimator *e, const struct sn_op *like, int64_t n,
+                        bool gathered)
 {
     if (!like)
         return 0;
@@ -179,6 +223,8 @@ static double update_op(const struct sn_estimator *e, const struct sn_op *like, 
         op.in[i].cols = op.in[i].buf >= 0 ? n : 0;
     for (int i = 0; i < SN_MAX_OUT; i++)
         op.out[i].cols = op.out[i].buf >= 0 && like->out[i].cols > 1 ? n : op.out[i].cols;
+    if (gathered && like->kind == SN_OP_ADAMW)
+        op.out[3].buf = -1;
     return sn_price_op(&e->pricer, &e->job->train, &op);
 }
 
@@ -197,8 +243,9 @@ static void price_kernels(struct sn_stock_entry *x, const struct sn_estimator *e
         struct sn_stock_size size = sn_stock_size(c->raw, x->key.zero, members);
         if (!s->bucket[c->kind].trains)
             continue;
-        x->cost.sq_norm += c->count * update_op(e, e->sq_norm, size.slice);
-        x->cost.adamw += c->count * update_op(e, e->adamw, size.slice);
+        bool gathered = x->key.members.masters && members > 1;
+        x->cost.sq_norm += c->count * update_op(e, e->sq_norm, size.slice, gathered);
+        x->cost.adamw += c->count * update_op(e, e->adamw, size.slice, gathered);
     }
     struct sn_stock_bytes b =
         sn_stock_bytes(&x->stock, s, e->config.train.precision, x->key.zero, &x->key.members);
@@ -222,15 +269,52 @@ static void post_reductions(struct sn_stock_entry *x, int cls, double seconds)
         const struct sn_stock_event *v = &x->stock.event[k];
         if (v->cls != cls)
             continue;
-        x->reduce[v->unit][v->part] += seconds;
+        struct sn_part_reduction *r = &x->reduce[v->unit][v->part];
+        r->seconds += seconds;
+        r->coded = x->coded ? &x->coded[cls] : NULL;
         x->cost.all += seconds;
     }
+}
+
+/* Seconds on the network; with a codec all of it is remembered. */
+static double reduce_class(struct sn_stock_entry *x, struct sn_estimator *e,
+                           const struct sn_shape *s, const struct sn_net *net, int i)
+{
+    const struct sn_stock_class *c = &x->stock.cls[i];
+    const struct sn_bucket *b = &s->bucket[c->kind];
+    double plain = reduction(e, x, net, b, c->raw);
+    if (!x->coded || plain <= 0)
+        return plain;
+    int members = sn_stock_members_of(b, &x->key.members);
+    struct sn_stock_size size = sn_stock_size(c->raw, x->key.zero, members);
+    sn_coded_reduce(&x->coded[i], e, net, b->replicas, &size);
+    return x->coded[i].exchange + x->coded[i].gather;
+}
+
+static void gather_class(struct sn_stock_entry *x, struct sn_estimator *e, const struct sn_shape *s,
+                         const struct sn_net *net, int i)
+{
+    const struct sn_stock_class *c = &x->stock.cls[i];
+    const struct sn_bucket *b = &s->bucket[c->kind];
+    int members = sn_stock_members_of(b, &x->key.members), zero = sn_stock_zero(b, x->key.zero);
+    struct sn_stock_size size = sn_stock_size(c->raw, zero, members);
+    if (members == 1 || (zero != 1 && zero != 2))
+        return;
+    if (!x->zero.on) {
+        x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, size.slice,
+                                                  e->config.train.precision, b->replicas);
+        return;
+    }
+    struct sn_coded_reduction r;
+    sn_coded_gather(&r, e, net, b->replicas, &size, true);
+    x->cost.gather += c->count * r.gather;
+    x->cost.coded += c->count * (r.encode + r.decode);
 }
 
 static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
                           const struct sn_shape *s, const struct sn_net *net)
 {
-    x->cost.gather = x->cost.shared = x->cost.all = 0;
+    x->cost.gather = x->cost.shared = x->cost.all = x->cost.coded = 0;
     x->net = net;
     memset(x->reduce, 0, (size_t)x->stock.units * sizeof(*x->reduce));
     for (int i = 0; i < x->stock.n; i++) {
@@ -244,21 +328,21 @@ static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
             x->cost.shared += c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, b->sum);
         if (b->counts)
             continue;
-        if (members > 1 && (zero == 1 || zero == 2))
-            x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, slice,
-                                                      e->config.train.precision, b->replicas);
+        gather_class(x, e, s, net, i);
         if (c->tied && net->members[SN_GROUP_TIED] > 1)
             x->cost.shared +=
                 c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, SN_GROUP_TIED);
-        post_reductions(x, i, reduction(e, x, net, b, c->raw));
+        post_reductions(x, i, reduce_class(x, e, s, net, i));
     }
 }
 
-static bool same_stock(const struct sn_stock_entry *x, const struct sn_shape_key *s,
-                       const struct sn_stock_key *key)
+static bool same_stock(const struct sn_stock_entry *x, const struct sn_estimator *e,
+                       const struct sn_shape_key *s, const struct sn_stock_key *key)
 {
     const struct sn_stock_stage *a = &x->key.stage, *b = &key->stage;
-    return x->tensor == s->tensor && x->sequence_parallel == s->sequence_parallel &&
+    const struct sn_coding *z = e->config.layout.compress.coding;
+    return same_coding(&x->data, &z[SN_CODED_DATA]) && same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
+           x->tensor == s->tensor && x->sequence_parallel == s->sequence_parallel &&
            x->expert == s->expert && x->slices == s->slices && a->x.layers == b->x.layers &&
            a->x.experts == b->x.experts && x->key.members.replicas == key->members.replicas &&
            x->key.members.copies == key->members.copies && a->x.first == b->x.first &&
@@ -290,18 +374,24 @@ static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estima
                                     .expert = s->key.expert,
                                     .slices = s->key.slices,
                                     .sequence_parallel = s->key.sequence_parallel};
+    made->data = e->config.layout.compress.coding[SN_CODED_DATA];
+    made->zero = e->config.layout.compress.coding[SN_CODED_ZERO];
     stage.x.layers /= e->config.model.share_layers;
     enum sn_status st = sn_stock_deal(&made->stock, s, e->config.layout.bucket, &stage, err);
     if (st == SN_OK && stage.kinds)
         st = keep_kinds(made, err);
     if (st == SN_OK) {
         made->reduce = sn_alloc_n((size_t)made->stock.units, sizeof(*made->reduce));
-        if (!made->reduce)
+        if (made->data.on)
+            made->coded = sn_alloc_n((size_t)made->stock.n + 1, sizeof(*made->coded));
+        if (!made->reduce || (made->data.on && !made->coded))
             st = sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
     }
     if (st != SN_OK) {
         sn_stock_fini(&made->stock);
         sn_free(made->kinds);
+        sn_free(made->reduce);
+        sn_free(made->coded);
         sn_free(made);
         return st;
     }
@@ -322,7 +412,7 @@ static enum sn_status stock_entry(struct sn_stock_entry **out, struct sn_estimat
                     (unsigned)s->key.expert * 31u + (unsigned)g->x.experts * 1009u;
     struct sn_stock_entry **row = &e->stock[hash % SN_CACHE_ROWS];
     for (struct sn_stock_entry *x = *row; x; x = x->next)
-        if (same_stock(x, &s->key, key)) {
+        if (same_stock(x, e, &s->key, key)) {
             *out = x;
             return SN_OK;
         }

@@ -27,8 +27,9 @@ struct sn_net {
 
 struct sn_shape_entry {
     struct sn_shape *shape;
-    struct sn_shape_prices prices; /* in this net: */
+    struct sn_shape_prices prices; /* in this net, with these codecs: */
     const struct sn_net *net;
+    struct sn_coding data, zero;
     struct sn_shape_entry *next;
 };
 
@@ -52,6 +53,7 @@ struct sn_stock_key {
 /* What the end of a step costs a stage: seconds; bytes of its state. */
 struct sn_stock_cost {
     double gather, shared; /* all buckets, one after another; sums over other groups */
+    double coded;          /* kernels of codecs beside the gathers */
     double sq_norm, adamw;
     double all;                    /* reductions of gradients: all buckets */
     const sn_part_seconds *reduce; /* [units] those that wait for a part of a unit of backward */
@@ -64,9 +66,11 @@ struct sn_stock_entry {
     int tensor, expert, slices;
     unsigned char sequence_parallel;
     struct sn_stock stock;
-    struct sn_stock_cost cost; /* communication in this net: */
+    struct sn_coding data, zero; /* codecs of its buckets */
+    struct sn_stock_cost cost;   /* communication in this net: */
     const struct sn_net *net;
-    sn_part_seconds *reduce; /* [stock.units]: cost.reduce */
+    sn_part_seconds *reduce;          /* [stock.units]: cost.reduce */
+    struct sn_coded_reduction *coded; /* [stock.n] of each class; NULL: without codecs */
     struct sn_stock_entry *next;
 };
 
@@ -120,6 +124,15 @@ enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
 /* Slots of every part of a stage. Counted anew where there is no memory to remember them. */
 void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
                  int stage);
+/* Codecs on a bucket's reduction and gather (`updated`: by the update of ZeRO 1 and 2), and on a
+ * transfer of n elements. */
+void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
+                     const struct sn_net *net, enum sn_group q, const struct sn_stock_size *size);
+void sn_coded_gather(struct sn_coded_reduction *out, struct sn_estimator *e,
+                     const struct sn_net *net, enum sn_group q, const struct sn_stock_size *size,
+                     bool updated);
+void sn_coded_transfer(struct sn_coded_reduction *out, struct sn_estimator *e,
+                       const struct sn_net *net, int64_t n);
 /* The least price of the ways in which the group may lie. */
 double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
                     int64_t n, enum sn_dtype dtype, enum sn_group q);

@@ -119,6 +119,7 @@ void sn_estimator_destroy(struct sn_estimator *e)
             sn_stock_fini(&x->stock);
             sn_free(x->kinds);
             sn_free(x->reduce);
+            sn_free(x->coded);
             sn_free(x);
         }
         for (struct sn_slots_entry *x = e->slots[i], *next; x; x = next) {

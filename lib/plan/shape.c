@@ -25,6 +25,12 @@ struct sn_shape_key sn_shape_key(const struct sn_config *c)
     k.recompute = (unsigned char)l->recompute;
     k.split = l->split_backward || l->schedule == SN_ZERO_BUBBLE;
     k.zero = (unsigned char)(replicas && l->zero >= 2 ? l->zero : 0);
+    if (l->tensor > 1)
+        k.tensor_coding = l->compress.coding[SN_CODED_TENSOR];
+    if (sn_config_expert_members(c) > 1)
+        k.expert_coding = l->compress.coding[SN_CODED_EXPERT];
+    if (l->pipeline > 1)
+        k.pipeline_coding = l->compress.coding[SN_CODED_PIPELINE];
     return k;
 }
 
@@ -76,7 +82,13 @@ void sn_shape_config(struct sn_config *out, const struct sn_config *c, const str
         .recompute = (enum sn_recompute)k->recompute,
         .zero = k->zero,
         .bucket = k->zero ? c->layout.bucket : 1,
-        .split_backward = k->split};
+        .split_backward = k->split,
+        .compress = c->layout.compress};
+    struct sn_coding *coding = out->layout.compress.coding;
+    memset(coding, 0, SN_NCODED * sizeof(*coding));
+    coding[SN_CODED_TENSOR] = k->tensor_coding;
+    coding[SN_CODED_EXPERT] = k->expert_coding;
+    coding[SN_CODED_PIPELINE] = k->pipeline_coding;
     out->layout.context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
     out->train.global_batch = out->layout.data * k->micro_batch;
     out->train.eval_every = 0;
@@ -154,10 +166,11 @@ static int comm_of(struct reader *r, const struct sn_op *op)
     c.dtype = r->p->bufs[v->buf].dtype;
     int bucket = r->p->bufs[v->buf].bucket;
     c.raw = bucket >= 0 ? raw_of(r->j, bucket) : 0;
+    c.sized = sn_price_is_sized(op);
     for (int i = 0; i < r->s->n_comms; i++) {
         const struct sn_shape_comm *o = &r->s->comm[i];
         if (o->kind == c.kind && o->dtype == c.dtype && o->group == c.group && o->n == c.n &&
-            o->raw == c.raw)
+            o->raw == c.raw && o->sized == c.sized)
             return i;
     }
     if (r->s->n_comms == SN_SHAPE_COMMS)

@@ -27,6 +27,8 @@ struct sn_shape_key {
     int tensor, context, micro_batch, expert;
     int slices; /* of each expert, where tensor ranks route tokens of their own; else 0 */
     unsigned char exchange, sequence_parallel, recompute, split, zero; /* zero: 0, 2, 3 */
+    struct sn_coding tensor_coding, expert_coding; /* of what the layer itself sends */
+    struct sn_coding pipeline_coding;              /* of what is kept for other stages */
 };
 
 /* Gathers and reductions of gradient buckets carry `raw`: elements before padding to the group. */
@@ -35,6 +37,7 @@ struct sn_shape_comm {
     enum sn_dtype dtype;
     enum sn_group group;
     int64_t n, raw;
+    bool sized; /* streams whose lengths go ahead */
 };
 
 enum sn_beat_kind { SN_BEAT_END, SN_BEAT_POST, SN_BEAT_WAIT, SN_BEAT_REDUCE, SN_BEAT_PART };
@@ -100,6 +103,9 @@ void sn_shape_destroy(struct sn_shape *s); /* NULL is allowed */
 /* Seconds of everything that the shape posts, in a grid whose replicas are `members`. */
 struct sn_shape_prices {
     double comm[SN_SHAPE_COMMS];
+    /* kernels that a codec adds before a post and behind its wait, of buckets: their sizes depend
+     * on the replicas, so that the text has them without */
+    double before[SN_SHAPE_COMMS], behind[SN_SHAPE_COMMS];
     double alone[SN_NPASSES][SN_NPLACES]; /* a row of beats, played by itself */
     double quiet[SN_NPASSES][SN_NPLACES]; /* when its collectives are done then */
     double posts[SN_NPASSES][SN_NPLACES]; /* sum of its collectives, ring steps apart */
@@ -126,14 +132,27 @@ void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s);
 double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p, enum sn_pass pass,
                       const struct sn_extent *x, double *after);
 
-/* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a
- * step, which also posts reductions of gradients on the same stream: reduce[u][q] seconds of those
- * whose bucket is complete with part q of unit u, units from the head or the last layer on; NULL:
- * none. Seconds from the chunk's begin until its kernels, and until all collectives are done. */
-struct sn_shape_end {
-    double kernels, collectives;
+/* A reduction with a codec (lib/program/compress.c): kernels before the exchange, its seconds,
+ * kernels behind it, those of the gather that follows in an all-reduce (else 0), kernels behind
+ * that. */
+struct sn_coded_reduction {
+    double encode, exchange, between, gather, decode;
 };
-typedef double sn_part_seconds[SN_SHAPE_PARTS];
+/* Reductions whose bucket is complete with a part: seconds, or those with a codec. */
+struct sn_part_reduction {
+    double seconds;
+    const struct sn_coded_reduction *coded;
+};
+typedef struct sn_part_reduction sn_part_seconds[SN_SHAPE_PARTS];
+
+/* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a
+ * step, which also posts reductions of gradients on the same stream: reduce[u][q] those whose
+ * bucket is complete with part q of unit u, units from the head or the last layer on; NULL: none.
+ * Seconds from the chunk's begin until its kernels, and until all collectives are done; `sent`:
+ * until it has sent what the next stage needs, before it waits for reductions with a codec. */
+struct sn_shape_end {
+    double kernels, collectives, sent;
+};
 struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shape_prices *p,
                                   enum sn_pass pass, const struct sn_extent *x,
                                   const sn_part_seconds *reduce, double busy);

@@ -6,14 +6,23 @@
 
 #include <math.h>
 
+struct reduction {
+    double done;
+    int comm;                               /* ZeRO 2 and 3: what is under way */
+    const struct sn_coded_reduction *coded; /* ZeRO 0 and 1, with a codec: of which this leg */
+    bool second;
+};
+
+enum { UNDER_WAY = 2 }; /* reductions: SN_MAX_POSTED of lib/program/build.h */
+
 struct streams {
     const struct sn_shape *s;
     const struct sn_shape_prices *p;
     double now;        /* of kernels */
     double comm, ring; /* of collectives, of the steps of a ring */
-    double reduced[2];
-    int reductions;      /* under way: 0 .. 2 */
-    const double *parts; /* seconds of reductions that wait for a part alone; NULL: none */
+    struct reduction reduced[UNDER_WAY + 1];
+    int reductions;                        /* under way */
+    const struct sn_part_reduction *parts; /* reductions that wait for a part alone; NULL: none */
     double post[SN_SHAPE_POSTS];
 };
 
@@ -27,22 +36,66 @@ static void wait_until(struct streams *w, double then)
     w->now = fmax(w->now, then);
 }
 
+static double send(struct streams *w, double seconds)
+{
+    return w->comm = fmax(w->comm, w->now) + seconds;
+}
+
 static double post(struct streams *w, int comm)
 {
     double *stream = is_ring(&w->s->comm[comm]) ? &w->ring : &w->comm;
+    w->now += w->p->before[comm];
     return *stream = fmax(*stream, w->now) + w->p->comm[comm];
+}
+
+/* The oldest reduction is waited for; an all-reduce with a codec goes on to its gather. */
+static void take_oldest(struct streams *w)
+{
+    struct reduction old = w->reduced[0];
+    wait_until(w, old.done);
+    for (int i = 1; i < w->reductions; i++)
+        w->reduced[i - 1] = w->reduced[i];
+    w->reductions--;
+    if (!old.coded) {
+        w->now += w->p->behind[old.comm];
+        return;
+    }
+    w->now += old.second ? old.coded->decode : old.coded->between;
+    if (old.second || old.coded->gather <= 0)
+        return;
+    old.second = true;
+    old.done = send(w, old.coded->gather);
+    w->reduced[w->reductions++] = old;
+}
+
+static void take_all(struct streams *w)
+{
+    while (w->reductions > 0)
+        take_oldest(w);
 }
 
 /* Two at most are under way: the third waits for the first (lib/program/zero.c). */
 static void reduce(struct streams *w, int comm)
 {
     double done = post(w, comm);
-    if (w->reductions == 2) {
-        wait_until(w, w->reduced[0]);
-        w->reduced[0] = w->reduced[1];
-        w->reductions = 1;
+    if (w->reductions == UNDER_WAY)
+        take_oldest(w);
+    w->reduced[w->reductions++] = (struct reduction){.done = done, .comm = comm};
+}
+
+/* The gradient of a part is complete (lib/program/compress.c). */
+static void complete(struct streams *w, const struct sn_part_reduction *r)
+{
+    if (!r->coded) {
+        if (r->seconds > 0)
+            (void)send(w, r->seconds);
+        return;
     }
-    w->reduced[w->reductions++] = done;
+    while (w->reductions >= UNDER_WAY)
+        take_oldest(w);
+    w->now += r->coded->encode;
+    double done = send(w, r->coded->exchange);
+    w->reduced[w->reductions++] = (struct reduction){.done = done, .coded = r->coded};
 }
 
 static void row(struct streams *w, enum sn_pass pass, enum sn_place place)
@@ -62,8 +115,8 @@ static void row(struct streams *w, enum sn_pass pass, enum sn_place place)
             reduce(w, b->comm);
             break;
         case SN_BEAT_PART:
-            if (w->parts && w->parts[b->slot] > 0)
-                w->comm = fmax(w->comm, w->now) + w->parts[b->slot];
+            if (w->parts)
+                complete(w, &w->parts[b->slot]);
             break;
         }
     }
@@ -100,12 +153,26 @@ static enum sn_place unit(const struct sn_shape *s, int i, const struct sn_exten
     return sn_extent_place(x, s->every, backward ? x->layers - 1 - layer : layer);
 }
 
-static double gather(struct streams *w, enum sn_pass pass, enum sn_place place)
+/* Weights on their way: of a unit, in order. */
+struct gathered {
+    double done[16];
+    enum sn_place place;
+};
+
+static struct gathered gather(struct streams *w, enum sn_pass pass, enum sn_place place)
 {
-    double done = 0;
+    struct gathered g = {.place = place};
     for (int i = 0; i < w->s->n_gathers[pass][place]; i++)
-        done = post(w, w->s->gather[pass][place][i]);
-    return done;
+        g.done[i] = post(w, w->s->gather[pass][place][i]);
+    return g;
+}
+
+static void take_gathered(struct streams *w, enum sn_pass pass, const struct gathered *g)
+{
+    for (int i = 0; i < w->s->n_gathers[pass][g->place]; i++) {
+        wait_until(w, g->done[i]);
+        w->now += w->p->behind[w->s->gather[pass][g->place][i]];
+    }
 }
 
 /* Weights are gathered one unit ahead, gradients reduced behind, both waited for in the chunk. */
@@ -115,17 +182,16 @@ static double under_way(const struct sn_shape *s, const struct sn_shape_prices *
     bool backward = pass != SN_PASS_FORWARD;
     int units = x->layers + x->first + x->last;
     struct streams w = {.s = s, .p = p};
-    double there = 0, next = gather(&w, pass, unit(s, 0, x, backward));
+    struct gathered there, next = gather(&w, pass, unit(s, 0, x, backward));
     for (int i = 0; i < units; i++) {
         there = next;
         if (i + 1 < units)
             next = gather(&w, pass, unit(s, i + 1, x, backward));
-        wait_until(&w, there);
+        take_gathered(&w, pass, &there);
         row(&w, pass, unit(s, i, x, backward));
     }
     double sent = w.now;
-    for (int i = 0; i < w.reductions; i++)
-        wait_until(&w, w.reduced[i]);
+    take_all(&w);
     *after = w.now - sent;
     return w.now;
 }
@@ -141,10 +207,10 @@ double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p,
            x->first * alone[SN_PLACE_EMBED] + x->last * alone[SN_PLACE_HEAD];
 }
 
-static bool any_reduction(const double *parts, int n)
+static bool any_reduction(const struct sn_part_reduction *parts, int n)
 {
     for (int q = 0; parts && q < n; q++)
-        if (parts[q] > 0)
+        if (parts[q].coded || parts[q].seconds > 0)
             return true;
     return false;
 }
@@ -166,5 +232,7 @@ struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shap
             w.now += p->alone[pass][at];
         }
     }
-    return (struct sn_shape_end){w.now, fmax(w.comm, w.now)};
+    double sent = w.now;
+    take_all(&w);
+    return (struct sn_shape_end){w.now, fmax(w.comm, w.now), sent};
 }

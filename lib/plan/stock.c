@@ -140,12 +140,16 @@ struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_s
         const struct sn_bucket *k = &shape->bucket[c->kind];
         enum sn_dtype own = k->is_bias ? SN_F32 : dtype;
         int stage = sn_stock_zero(k, zero);
-        struct sn_stock_size e = sn_stock_size(c->raw, stage, sn_stock_members_of(k, members));
+        int sharing = sn_stock_members_of(k, members);
+        bool shared = sharing > 1 && k->trains;
+        bool masters = members->masters && shared && (stage == 1 || stage == 2);
+        struct sn_stock_size e = sn_stock_size(c->raw, stage, sharing);
         int64_t size = (int64_t)sn_dtype_size(own), part = rounded(e.slice * 4);
         bool has_grad = k->trains || k->counts;
         b.params += c->count * rounded((stage == 3 ? e.slice : e.n) * size);
         b.grads += has_grad ? c->count * rounded((stage >= 2 ? e.slice : e.n) * 4) : 0;
-        b.optimizer += c->count * ((own != SN_F32) + 2 * k->trains) * part;
+        b.optimizer += c->count * ((own != SN_F32 || masters) + 2 * k->trains) * part;
+        b.optimizer += members->feedback && shared ? c->count * rounded(e.n * 4) : 0;
     }
     return b;
 }

@@ -51,9 +51,12 @@ struct sn_stock_size sn_stock_size(int64_t raw, int zero, int members);
 /* The ZeRO stage that a bucket is under (sn_bucket_zero). */
 int sn_stock_zero(const struct sn_bucket *b, int zero);
 
-/* Who shares a bucket's gradients: all replicas, or those that hold the same experts. */
+/* Who shares a bucket's gradients: all replicas, or those that hold the same experts. And what
+ * codecs add to a rank's state (lib/program/state.c): what was lost of gradients, masters in fp32.
+ */
 struct sn_stock_members {
     int replicas, copies;
+    bool feedback, masters;
 };
 int sn_stock_members_of(const struct sn_bucket *b, const struct sn_stock_members *m);
 

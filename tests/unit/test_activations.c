@@ -4,6 +4,7 @@
  * Every combination below is compiled for every pipeline stage; the formula
  * (lib/plan/activations.h) sees the configuration only.
  */
+#include "kernels/codec.h"
 #include "lib/plan/activations.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
@@ -25,6 +26,8 @@ struct layout {
     int expert, data; /* 0: 1 */
     double buffer;
     struct sn_experts_config experts;
+    const char *codec[SN_NCODED]; /* NULL: none */
+    double guard;
 };
 
 struct score {
@@ -60,6 +63,11 @@ static struct sn_config config_of(const struct layout *x)
     l->virtual_stages = x->pipe.parts;
     l->schedule = x->pipe.schedule;
     l->split_backward = x->pipe.split;
+    for (int i = 0; i < SN_NCODED; i++) {
+        struct sn_coding *z = &l->compress.coding[i];
+        z->on = x->codec[i] && sn_codec_parse(&z->codec, x->codec[i]);
+    }
+    l->compress.guard = x->guard;
     l->n_axis_order = 4; /* so that rank s is in stage s */
     l->axis_order[0] = SN_ORDER_PIPELINE;
     l->axis_order[1] = SN_ORDER_TENSOR;
@@ -313,6 +321,32 @@ static void tokens_of_tensor_ranks_keep_what_the_formula_says(void)
     report(&s, "experts for tokens that tensor ranks route apart");
 }
 
+/* Of what goes to other stages streams are kept, of all else what there is without codecs. */
+static void codecs_keep_streams_for_other_stages(void)
+{
+    struct score s = {0};
+    for (int k = 0; k < 4 * 3 * 2 * 2 * PIPES; k++) {
+        static const int ranks[] = {1, 2, 2, 3};
+        static const char *const codec[] = {"int8", "int4-hadamard", "mpc", "zfp-8", "bf16"};
+        struct layout x = {.family = (enum sn_family)(k % 3), .context = 1, .micro_batch = 1};
+        x.tensor = ranks[k % 4];
+        x.sequence_parallel = k % 4 >= 2;
+        x.recompute = k / 4 % 3;
+        x.dropout = k / 12 % 2;
+        x.dtype = k / 24 % 2 ? SN_BF16 : SN_F32;
+        x.zero = k / 3 % 4;
+        x.aware = k % 7 < 3;
+        x.pipe = pipes[k / 48];
+        x.codec[SN_CODED_PIPELINE] = k % 11 ? codec[k % 5] : NULL;
+        x.codec[SN_CODED_TENSOR] = k / 5 % 3 ? codec[k / 5 % 5] : NULL;
+        x.codec[SN_CODED_DATA] = k / 7 % 2 ? codec[k / 7 % 5] : NULL;
+        x.codec[SN_CODED_ZERO] = k / 14 % 2 ? codec[k / 14 % 5] : NULL;
+        x.guard = k % 3 ? 0.1 : 0;
+        check(&s, &x);
+    }
+    report(&s, "codecs");
+}
+
 static void kept_results_of_collectives_are_counted(void)
 {
     struct score s = {0};
@@ -417,6 +451,7 @@ int main(void)
     experts_keep_what_the_formula_says();
     tokens_of_tensor_ranks_keep_what_the_formula_says();
     kept_results_of_collectives_are_counted();
+    codecs_keep_streams_for_other_stages();
     a_block_of_the_paper_s_gpt_keeps_32_sbh();
     the_paper_s_equations_are_those();
     return tap_done();

@@ -1,6 +1,7 @@
 /*
  * test_estimate.c - estimates are bounds: never above what the compiled step gives, and near it.
  */
+#include "kernels/codec.h"
 #include "lib/plan/estimate.h"
 #include "lib/plan/sim.h"
 #include "tests/lib/layout_test.h"
@@ -13,7 +14,10 @@ static const char machine_text[] =
     "name: test\n"
     "device: {memory: 1GiB, bandwidth: 1.0e11, overhead: 2.0e-6, peak: {fp32: 1.0e12, bf16: "
     "4.0e12},\n"
-    "  moved: {norm: 0.5, half_bytes: 1.0e4}}\n"
+    "  moved: {norm: 0.5, half_bytes: 1.0e4}, codecs: [{codec: zfp-8, type: fp32, encode: 2.0e9, "
+    "decode: "
+    "3.0e9},\n"
+    "  {codec: int8, type: fp32, encode: 2.0e10, decode: 2.5e10, feedback: 1.0e10}]}\n"
     "node: {devices: 4}\n"
     "links:\n"
     "  - {name: node, ranks: 4, latency: 2.0e-6, device: 2.0e10, efficiency: 0.8}\n"
@@ -112,6 +116,20 @@ static struct sn_config some_layout(unsigned *r, bool experts)
     return c;
 }
 
+/* Codecs for some kinds of messages. */
+static void draw_codecs(struct sn_config *c, unsigned *r)
+{
+    static const char *const name[] = {"bf16",  "int8", "int4-hadamard-stochastic",
+                                       "zfp-8", "mpc",  "fp8"};
+    struct sn_compress_config *z = &c->layout.compress;
+    for (int i = 0; i < SN_NCODED; i++)
+        z->coding[i].on = draw(r, 3) > 0 && sn_codec_parse(&z->coding[i].codec, name[draw(r, 6)]);
+    z->coding[SN_CODED_DATA].feedback = sn_coding_loses(&z->coding[SN_CODED_DATA]) && draw(r, 2);
+    z->coding[SN_CODED_ZERO].diff =
+        sn_coding_loses(&z->coding[SN_CODED_ZERO]) && c->layout.zero != 3 && draw(r, 2);
+    z->guard = draw(r, 2) ? 0.1 : 0;
+}
+
 static double seconds_of(const struct sn_stages *s, const struct sn_machine *m,
                          const struct sn_software *soft)
 {
@@ -139,17 +157,27 @@ static int64_t bytes_of(const struct sn_stages *s)
     return most;
 }
 
+/* 1 + its kind; 0: none. */
+static int kind_of(const struct sn_layout_config *l, int coded)
+{
+    const struct sn_coding *z = &l->compress.coding[coded];
+    return z->on ? 1 + (int)z->codec.kind : 0;
+}
+
 static void describe(char *out, size_t n, const struct sn_config *c)
 {
     const struct sn_layout_config *l = &c->layout;
     (void)snprintf(out, n,
                    "family %d type %d d%d t%d c%d(%d) p%d v%d mb%d sp%d rc%d z%d sched %d batch %d "
-                   "bucket %lld e%d of %d every %d over %d tokens %d",
+                   "bucket %lld e%d of %d every %d over %d tokens %d codecs %d%d%d%d%d%s%s",
                    (int)c->model.family, (int)c->train.precision, l->data, l->tensor, l->context,
                    (int)l->context_kind, l->pipeline, l->virtual_stages, l->micro_batch,
                    l->sequence_parallel, (int)l->recompute, l->zero, (int)l->schedule,
                    c->train.global_batch, (long long)l->bucket, l->expert, c->model.experts.count,
-                   c->model.experts.every, l->expert_tensor, (int)l->expert_tokens);
+                   c->model.experts.every, l->expert_tensor, (int)l->expert_tokens, kind_of(l, 0),
+                   kind_of(l, 1), kind_of(l, 2), kind_of(l, 3), kind_of(l, 4),
+                   l->compress.coding[SN_CODED_DATA].feedback ? " fed" : "",
+                   l->compress.coding[SN_CODED_ZERO].diff ? " diff" : "");
 }
 
 static void compare(struct score *s, const struct sn_config *c, const struct sn_machine *m,
@@ -200,7 +228,7 @@ static void compare(struct score *s, const struct sn_config *c, const struct sn_
     sn_estimator_destroy(e);
 }
 
-static void estimates_are_bounds(bool experts)
+static void estimates_are_bounds(bool experts, bool codecs)
 {
     struct sn_machine m = {0};
     struct sn_software soft;
@@ -212,12 +240,19 @@ static void estimates_are_bounds(bool experts)
         tap_ok(false, "%s", err.text);
         return;
     }
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < (codecs ? 250 : 400); i++) {
         struct sn_config c = some_layout(&seed, experts);
+        if (codecs)
+            draw_codecs(&c, &seed);
         compare(&s, &c, &m, &soft);
     }
     tap_ok(s.above == 0, "%d layouts%s: no estimate of the step is above it (%d are; %s)",
-           s.layouts, experts ? " of experts" : "", s.above, s.first);
+           s.layouts,
+           experts && codecs ? " of experts, with codecs"
+           : experts         ? " of experts"
+           : codecs          ? " with codecs"
+                             : "",
+           s.above, s.first);
     tap_ok(s.more == 0, "no estimate of memory is above the arenas (%d are)", s.more);
     printf("# below the step: closed form at most %.1f %%, mean %.2f %%; played at most %.1f %%, "
            "mean %.2f %%; memory at most %.1f %%\n",
@@ -229,7 +264,9 @@ static void estimates_are_bounds(bool experts)
 
 int main(void)
 {
-    estimates_are_bounds(false);
-    estimates_are_bounds(true);
+    estimates_are_bounds(false, false);
+    estimates_are_bounds(true, false);
+    estimates_are_bounds(false, true);
+    estimates_are_bounds(true, true);
     return tap_done();
 }
