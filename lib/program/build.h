@@ -122,6 +122,9 @@ struct sn_view sn_weight_flat(const struct sn_emit *e, int part);
 /* The part that a view of weights shows; -1. */
 int sn_part_of(const struct sn_emit *e, struct sn_view v);
 bool sn_part_trains(const struct sn_emit *e, int part);
+/* Zeros between and behind the parts of a bucket, in a buffer of all its elements. */
+void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int buf,
+                  enum sn_when when);
 /* Before a gradient operation of the part is added: there is somewhere to add to. */
 void sn_part_ready(struct sn_emit *e, int part);
 /* Make `op` add to the gradient of a part through out[out]: the first contribution of a micro-batch

@@ -264,6 +264,18 @@ static void put_new(struct pass *x, const struct coded_move *m, struct sn_op *op
     sn_op_put(x->p, op);
 }
 
+/* Codecs that mix neighbours bring something back where a bucket has no values. It would go into
+ * the next message, and no checkpoint has it: a resumed run would have other bits. A buffer that
+ * has a slice of its bucket alone (gradients under ZeRO 2 and 3) keeps it. */
+static void clear_pads(struct pass *x, const struct coded_move *m, const struct sn_view *v)
+{
+    int bucket = v->buf < 0 ? -1 : x->p->bufs[v->buf].bucket;
+    const struct sn_codec *c = &x->j->config->layout.compress.coding[m->op.codable - 1].codec;
+    if (bucket >= 0 && (c->hadamard || c->kind == SN_CODEC_ZFP) && v->buf < x->p->n_state_bufs &&
+        x->p->bufs[v->buf].cols == x->j->buckets[bucket].n)
+        sn_pads_zero(x->j, x->p, bucket, v->buf, m->op.when);
+}
+
 static void encode(struct pass *x, const struct coded_move *m, const struct leg *l)
 {
     struct sn_op op = part_of(x, m, l, SN_OP_ENCODE);
@@ -276,6 +288,7 @@ static void encode(struct pass *x, const struct coded_move *m, const struct leg 
     op.attr.member = x->j->group_index[op.group];
     op.attr.missing = l->encode_missing;
     put_new(x, m, &op);
+    clear_pads(x, m, &l->fed);
 }
 
 static struct sn_op communication(struct pass *x, const struct coded_move *m, const struct leg *l)
@@ -319,6 +332,7 @@ static void decode(struct pass *x, const struct coded_move *m, const struct leg 
     op.attr.inverse = l->sums;
     op.attr.missing = l->decode_missing;
     put_new(x, m, &op);
+    clear_pads(x, m, &l->to);
 }
 
 /* The leg on its way is over; false: so is the move. */

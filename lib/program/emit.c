@@ -64,6 +64,28 @@ bool sn_part_trains(const struct sn_emit *e, int part)
     return part >= 0 && e->train && e->job->buckets[e->job->parts[part].bucket].trains;
 }
 
+void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int buf,
+                  enum sn_when when)
+{
+    const struct sn_bucket *b = &j->buckets[bucket];
+    int64_t at = 0;
+    for (int i = 0; i <= j->n_parts; i++) { /* parts of a bucket are in order of offset */
+        const struct sn_part *q = &j->parts[i];
+        bool is_end = i == j->n_parts;
+        if (!is_end && q->bucket != bucket)
+            continue;
+        int64_t next = is_end ? b->n : q->offset;
+        if (next > at) {
+            struct sn_op *op = sn_op_add(p, SN_OP_ZERO, "pad.%.50s", b->name);
+            op->out[0] = (struct sn_view){
+                .buf = buf, .offset = at, .rows = 1, .cols = next - at, .ld = next - at};
+            op->is_weight_grad = true;
+            op->when = when;
+        }
+        at = is_end ? at : q->offset + q->rows * q->cols;
+    }
+}
+
 /* ZeRO 2 and 3: gradients of one micro-batch are a temporary. What lies between its parts is summed
  * with them, so it must be numbers. */
 static void open_bucket_grad(struct sn_emit *e, int bucket)
@@ -74,21 +96,7 @@ static void open_bucket_grad(struct sn_emit *e, int bucket)
     if (e->p->failed)
         return;
     e->p->bufs[g].bucket = bucket;
-    int64_t at = 0;
-    for (int i = 0; i <= e->job->n_parts; i++) { /* parts of a bucket are in order of offset */
-        const struct sn_part *q = &e->job->parts[i];
-        bool is_end = i == e->job->n_parts;
-        if (!is_end && q->bucket != bucket)
-            continue;
-        int64_t next = is_end ? b->n : q->offset;
-        if (next > at) {
-            struct sn_op *op = sn_op_add(e->p, SN_OP_ZERO, "pad.%.50s", b->name);
-            op->out[0] = (struct sn_view){
-                .buf = g, .offset = at, .rows = 1, .cols = next - at, .ld = next - at};
-            op->is_weight_grad = true;
-        }
-        at = is_end ? at : q->offset + q->rows * q->cols;
-    }
+    sn_pads_zero(e->job, e->p, bucket, g, SN_EVERY);
 }
 
 void sn_into_part(struct sn_emit *e, struct sn_op *op, int out, int part, bool as_row)
