@@ -41,6 +41,14 @@ precision=bf16
 same d2-bf16 2 "data: 2, zero: 2, $coded"
 precision=fp32
 same d2t2 4 "data: 2, tensor: 2, zero: 1, $coded"
+hidden=48 ffn=90 # parts that are padded, and codecs that mix neighbours
+same d2-blockwise 2 "data: 2, zero: 1, compress: {scheme: blockwise, data: int4-hadamard, feedback: true}"
+if "$BUILD/bin/sennit-plan" "$tmp/d2.yaml" >/dev/null && ! make -s info 2>/dev/null | grep -q 'no zfp.h'; then
+    same d2-naive 2 "data: 2, zero: 1, compress: naive"
+else
+    skip "a scheme with zfp" "this build has no libzfp"
+fi
+hidden=64 ffn=96
 has=$(groups "$tmp/d2/ckpt/step-00000008")
 echo "# $has"
 n=$(printf '%s' "$has" | sed 's/.*model \([0-9]*\).*/\1/')
