@@ -3,7 +3,7 @@
 # without, several seeds, on real text.
 #
 # usage: tests/bench/loss/compress_loss.sh [SCHEME...]     default: naive mzhybrid zhybrid blockwise; `none`, the twin
-#        without compression, always comes first
+#        without compression, always comes first. A scheme may also be keys of layout.compress: data=int8,zero=int4-diff
 #
 # A gpt-neox of 4 layers, data 2 x tensor 2 x pipeline 2 with ZeRO-1, fp32: 8 ranks that compute, the layout and the
 # messages of tests/bench/pace/compress.sh with a narrower model. A seed decides weights and order of the samples, so
@@ -21,7 +21,8 @@ cd "$(dirname "$0")/../../.."
 . tests/bench/pace/lib.sh
 dir=${DIR:-$BUILD/compress_loss} steps=${STEPS:-1000} seeds=${SEEDS:-1 2 3} ranks=8
 schemes=none
-for s in ${*:-naive mzhybrid zhybrid blockwise}; do
+[ $# -gt 0 ] || set -- naive mzhybrid zhybrid blockwise
+for s; do
     [ "$s" = none ] || schemes="$schemes $s"
 done
 valid_tokens=512000 seq=128
@@ -33,9 +34,13 @@ tokens() {
     "$BUILD/bin/sennit-data" build --text "$text" -o "$dir/tok" --valid 0.025 >/dev/null
 }
 
-run_of() { # scheme seed: the run file
+run_of() { # scheme seed path: the run file
+    case $1 in
+    *=*) coding="{$(echo "$1" | sed 's/=/: /g; s/,/, /g')}" ;;
+    *) coding=$1 ;;
+    esac
     cat <<YAML
-run: {name: loss, seed: $2, output: $dir/$1-$2, threads: 1}
+run: {name: loss, seed: $2, output: $3, threads: 1}
 model: {family: gpt-neox, layers: 4, hidden: 64, heads: 4, vocab: 256, seq: $seq}
 data: {train: $dir/tok, valid: $dir/tok-valid}
 train:
@@ -45,15 +50,19 @@ train:
   schedule: {warmup: 50, min_lr: 4.0e-4}
   eval_every: $steps
   eval_sequences: $((valid_tokens / seq))
-layout: {data: 2, tensor: 2, pipeline: 2, zero: 1, micro_batch: 2, compress: $1}
+layout: {data: 2, tensor: 2, pipeline: 2, zero: 1, micro_batch: 2, compress: $coding}
 checkpoint: {dir: ckpt, every: 0, keep: 1}
 YAML
 }
 
+stem() { # scheme seed
+    echo "$dir/$(echo "$1" | tr ',=' '_-')-$2"
+}
+
 # The validation loss of a run in $dir/SCHEME-SEED.loss, "LOSS SECONDS-A-STEP".
 one() { # scheme seed
-    name=$dir/$1-$2
-    run_of "$1" "$2" >"$tmp/r.yaml"
+    name=$(stem "$1" "$2")
+    run_of "$1" "$2" "$name" >"$tmp/r.yaml"
     [ -e "$name.loss" ] && cmp -s "$tmp/r.yaml" "$name.yaml" && return
     rm -rf "$name" "$name.loss"
     launch $ranks --fresh
@@ -68,7 +77,7 @@ one() { # scheme seed
 
 table() {
     for s in $schemes; do
-        for n in $seeds; do echo "$s $n $(cat "$dir/$s-$n.loss")"; done
+        for n in $seeds; do echo "$s $n $(cat "$(stem "$s" "$n").loss")"; done
     done | awk '
         function abs(x) { return x < 0 ? -x : x }
         function close_row(   i, d, mean, far) {

@@ -6,7 +6,8 @@
 #        there as the first; root only, else it says that it skips and exits with 77
 #
 # RATE (100mbit), SHARE (0.30), STEPS (5) and REPEATS (3) in the environment replace the defaults; with FLOPS
-# nothing is searched for.
+# nothing is searched for. HOLD is a command through which each run is started, such as flock FILE, where others use the
+# machine as well.
 #
 # A gpt-neox in fp32, data 2 x tensor 2 x pipeline 2 with ZeRO-1: 8 ranks, each on a host of its own (netns.sh), so that
 # every byte of every axis crosses a link of RATE and is counted there. fp32, because the paper's rates (8, 16 bits a
@@ -28,16 +29,18 @@
 # half hidden, the first half that goes is the exposed one.
 #
 # Before anything is timed all schemes compute for three steps: losses are finite and near those without compression,
-# and the bytes of each axis are those of the plan. Bytes at the interfaces are those of two paced runs of
-# different length, one less the other, without 66 bytes a packet (Ethernet, IP, TCP with its time stamps).
-# Open MPI's own headers are what is left.
+# and the bytes of each axis are those of the plan (of lossless streams, whose length depends on the values, within a
+# quarter; paced they have the planned one). Bytes at the interfaces are those of two paced runs of
+# different length, the longer less that of one step, without 66 bytes a packet (Ethernet, IP, TCP with its time stamps).
+# Open MPI's own headers are what is left, and must be less than 2 %.
 set -eu
 cd "$(dirname "$0")/../../.."
 . tests/bench/pace/lib.sh
 netns=tests/bench/pace/netns.sh
 rate=${RATE:-100mbit} share=${SHARE:-0.30} ranks=8 repeats=${REPEATS:-3}
 schemes=none
-for s in ${*:-naive mzhybrid zhybrid blockwise}; do
+[ $# -gt 0 ] || set -- naive mzhybrid zhybrid blockwise
+for s; do
     [ "$s" = none ] || schemes="$schemes $s"
 done
 family=gpt-neox layers=4 hidden=256 ffn=1024 batch=8 seq=128
@@ -69,6 +72,11 @@ plan() { # scheme machine output
     "$BUILD/bin/sennit-plan" "$tmp/p.yaml" --ranks $ranks --json >"$3"
 }
 
+# How long a lossless stream is depends on the values.
+may_differ() { # scheme
+    case $1 in mzhybrid) echo 0.25 ;; *) echo 0 ;; esac
+}
+
 # The same numbers first, and the bytes of the formula.
 check() {
     measured_machine 1 <"$tmp/device" # any
@@ -82,8 +90,10 @@ check() {
         plan "$s" "$tmp/m.yaml" "$tmp/plan-$s"
         counted=$(axes traffic_bytes "$tmp/out/metrics.jsonl")
         formula=$(axes traffic_bytes "$tmp/plan-$s")
-        [ "$counted" = "$formula" ] || die "$s: the ranks sent $counted bytes (tensor, data, pipeline); the plan says $formula"
-        echo "checked: $s has finite losses, and sends $formula bytes a step (tensor, data, pipeline), as planned"
+        echo "$counted $formula" | awk -v most="$(may_differ "$s")" '
+            { for (a = 1; a <= 3; a++) { d = $a / $(3 + a) - 1; if (d * d > most * most) bad = 1 } exit bad }' ||
+            die "$s: the ranks sent $counted bytes (tensor, data, pipeline); the plan says $formula"
+        echo "checked: $s has finite losses, and sends $counted bytes a step (tensor, data, pipeline), planned $formula"
     done
 }
 
@@ -125,13 +135,21 @@ up() { # rate
     $netns up "$tmp/n" $ranks "$1" || exit # 77: it has said why not
 }
 
-run_paced() { # scheme: appends to its times
+# Appends to its times; bytes at the interfaces, without headers of packets, are left in $crossed.
+run_paced() { # scheme
     with "$1"
     rm -rf "$tmp/out"
     run_file "$tmp/r.yaml" "$tmp/out"
+    before=$(left_hosts)
     launch $ranks --pace "$tmp/m.yaml"
+    crossed=$(($(left_hosts) - before))
     column step_time_s "$tmp/out/pace.jsonl" | tail -n +2 >>"$2"
     sed -n 1p "$tmp/out/pace.jsonl" >"$tmp/first-$1"
+}
+
+left_hosts() {
+    [ -e "$tmp/n/hosts" ] || { echo 0 && return; }
+    echo $(($($netns bytes "$tmp/n") - 66 * $($netns packets "$tmp/n")))
 }
 
 middle_of() { # file
@@ -163,39 +181,40 @@ search() {
     die "no device whose exposed communication is $share of the step was found"
 }
 
-crossed() { # scheme: bytes of a step at the interfaces, without headers of packets
-    for steps in 2 6; do
-        b=$($netns bytes "$tmp/n") k=$($netns packets "$tmp/n")
-        run_paced "$1" /dev/null
-        echo "$(($($netns bytes "$tmp/n") - b)) $(($($netns packets "$tmp/n") - k))"
-    done | awk '{ v[NR] = $1 - 66 * $2 } END { printf "%.0f\n", (v[2] - v[1]) / 4 }'
-    steps=${STEPS:-5}
-}
-
 row() { # scheme
     m=$(middle_of "$tmp/times-$1") p=$(column step_time_s "$tmp/plan-$1")
     sent=$(axes traffic_bytes "$tmp/first-$1")
-    [ "$sent" = "$(axes traffic_bytes "$tmp/plan-$1")" ] || die "$1: paced, the ranks sent $sent, not what the plan says"
+    formula=$(axes traffic_bytes "$tmp/plan-$1")
+    [ "$sent" = "$formula" ] || wrong "$1: paced, the ranks sent $sent bytes (tensor, data, pipeline); the plan says $formula"
     [ "$1" != none ] || { m0=$m && p0=$p && sent0=$sent; }
     echo "$sent $sent0 $(axes exposed_comm_s "$tmp/plan-none") $(cat "$tmp/wire-$1")" |
         awk -v s="$1" -v m="$m" -v m0="$m0" -v p="$p" -v p0="$p0" -v e="$exposed" '{
             x = $7 + $8 + $9
             for (a = 1; a <= 3; a++) saved += e * $(6 + a) / x * (1 - $a / $(3 + a))
-            gain = m0 / m - 1; allowed = m0 / (m0 - saved) - 1; planned = p0 / p - 1; all = $1 + $2 + $3
+            more = $10 / ($1 + $2 + $3) - 1
+            gain = m0 / m - 1; allowed = m0 / (m0 - saved) - 1; planned = p0 / p - 1
             printf "| %s | %.0f | %+.1f %% | %+.1f %% | %s | %.0f | %+.1f %% | %.2f | %.2f | %.2f | %.2f | %+.2f %% |\n", s, m * 1e3,
                 100 * gain, 100 * allowed, (allowed > 0.001 ? sprintf("%.2f", gain / allowed) : ""), p * 1e3, 100 * planned,
-                $1 / 1e6, $2 / 1e6, $3 / 1e6, $10 / 1e6, 100 * ($10 / all - 1) }'
+                $1 / 1e6, $2 / 1e6, $3 / 1e6, $10 / 1e6, 100 * more
+            exit !(more > -0.001 && more < 0.02) }' ||
+        wrong "$1: what crossed the interfaces is not what the ranks have counted"
+}
+
+wrong() { # sentence: of a result, after which the others are still printed
+    echo "$0: $*" >&2
+    bad=1
 }
 
 prepare
 [ -x "$BUILD/tests/bench/pace/links" ] || make --no-print-directory "$BUILD/tests/bench/pace/links" >/dev/null
 steps=${STEPS:-5}
-near="nice -n -19 $LAUNCH"
-far="nice -n -19 $netns run $tmp/n"
+near="${HOLD:-} nice -n -19 $LAUNCH"
+far="${HOLD:-} nice -n -19 $netns run $tmp/n"
 $netns up "$tmp/n" 4 "$rate" || exit
 $far 8 "$BUILD/tests/bench/pace/links" 4 >"$tmp/links"
 $netns down "$tmp/n"
 device 4e9 >"$tmp/device"
+LAUNCH="${HOLD:-} $LAUNCH"
 check
 LAUNCH=$far
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
@@ -209,9 +228,15 @@ for s in $schemes; do
 done
 : >"$tmp/near"
 up "$rate"
-for s in $schemes; do crossed "$s" >"$tmp/wire-$s"; done
+for s in $schemes; do
+    steps=1 run_paced "$s" /dev/null
+    echo "$crossed" >"$tmp/start-$s"
+done
 for _ in $(seq "$repeats"); do
-    for s in $schemes; do run_paced "$s" "$tmp/times-$s"; done
+    for s in $schemes; do
+        run_paced "$s" "$tmp/times-$s"
+        echo $(((crossed - $(cat "$tmp/start-$s")) / (steps - 1))) >"$tmp/wire-$s"
+    done
     LAUNCH=$near run_paced none "$tmp/near"
 done
 $netns down "$tmp/n"
@@ -219,5 +244,9 @@ exposed=$(awk "BEGIN { print $(middle_of "$tmp/times-none") - $(middle_of "$tmp/
 echo "exposed without compression: $(calc "$exposed / $(middle_of "$tmp/times-none") * 100") % of the step" \
     "(planned: $(calc "$(planned_share "$flops") * 100") %)"
 printf '\n| scheme | step ms | gain | allowed | of it | planned ms | gain | tensor MB | data MB | pipeline MB | at the interfaces MB | more |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n'
+bad=0
+awk "BEGIN { d = $exposed / $(middle_of "$tmp/times-none") - $share; exit !(d <= 0.02 && d >= -0.02) }" ||
+    wrong "exposed communication is not $share +- 0.02 of the step; say another FLOPS, or none"
 for s in $schemes; do row "$s"; done
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)"
+exit $bad
