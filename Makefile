@@ -89,6 +89,7 @@ OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[deno
             tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda test_codec_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
+GPUBENCH := $(BUILD)/tests/gpu/bench_codec
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@600)
 # What a run of tests costs, @seconds where the runner's limit of 240 is too short. The longest first: programs
@@ -251,7 +252,7 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
 	$(again) run-check-quick
-run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(PLUGIN)
+run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(GPUBENCH) $(PLUGIN)
 	$(runner) $(EMULRUN) $(patsubst %,%@1200,$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
 	    -- $(MPIRUNS) $(ALONE:=@1200)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
@@ -273,7 +274,7 @@ check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; s
 	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tests/run tests/gpu/sm70.sh@1800
 gpu-bundle: ## build/sennit-gpu.tar.gz: binaries, tests and libraries for a machine that has CUDA and nothing else
 	$(again) CUDA_ARCH="80 90" run-bundle
-GPUTEST  := $(if $(PLUGIN),$(OTHER:%=$(BUILD)/tests/gpu/%))
+GPUTEST  := $(if $(PLUGIN),$(OTHER:%=$(BUILD)/tests/gpu/%) $(GPUBENCH))
 run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BYPTR) $(BUILD)/tests/unit/test_no_alloc
 	@BUILD=$(BUILD) VERSION=$(VERSION) tests/gpu/bundle
 check-gpu: ## Everything that needs a GPU, with a report in build/gpu-report.md; says so where there is none

@@ -104,6 +104,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     int64_t share = a.attr.share, tiles = sn_ceil_div(share, SN_CODEC_BLOCK);
     int64_t place = sn_stream_bytes(&c, a.attr.coded_type, share);
     int64_t whole = sn_tile_bytes(&c, SN_CODEC_BLOCK), n = sn_elements(a, a.in[0]);
+    uint64_t key = sn_noise_key(s->seed, s->step, SN_CODEC_TAG);
     uint64_t message = sn_codec_message(a.attr.site, a.attr.member, s->first_sample);
     struct squares sum = {0, 0};
     for (int64_t w = (int64_t)blockIdx.x * SN_CODEC_WARPS + warp; w < a.attr.blocks_a * tiles;
@@ -113,13 +114,8 @@ static __global__ void __launch_bounds__(SN_BLOCK)
         struct sn_part p = sn_part_of(a, c, a.out[0].p, n, i);
         left = p.n - b * SN_CODEC_BLOCK;
         int m = sn_tile_values(left);
-        struct sn_tile t = {c,
-                            p.at + b * whole,
-                            m,
-                            sn_noise_key(s->seed, s->step, SN_CODEC_TAG),
-                            message + (uint64_t)i,
-                            (uint64_t)b,
-                            rooms[warp]};
+        struct sn_tile t = {c,           p.at + b * whole, m, key, message + (uint64_t)i,
+                            (uint64_t)b, rooms[warp]};
         clear_rest(p, c, b, tiles, place, m);
         if (m == 0)
             continue;

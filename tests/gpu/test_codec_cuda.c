@@ -3,6 +3,8 @@
  * odd sizes, several streams, differences, feedback, sums; values that are not finite; and streams
  * that are cut, changed or random, which are to be refused where the processor refuses them.
  *
+ * usage: test_codec_cuda [DIVISOR]     sizes of buckets divided by it, for the emulation
+ *
  * NaNs are compared as NaNs: which one a sum gives is the machine's.
  */
 #include "tests/gpu/other_table.h"
@@ -351,6 +353,23 @@ static void what_comes_back_is_the_processor_s(const char *codec)
     tap_ok(good, "%s: values, sums and what they are added to are the processor's", codec);
 }
 
+/* More tiles than a grid has warps, unless divided. */
+static void a_bucket_is_the_processor_s(const char *codec, int64_t divided)
+{
+    enum { BUCKET = (1 << 22) + 77 };
+    struct setup s = {
+        .codec = ct_codec(codec), .n = BUCKET / divided, .streams = 5, .type = SN_BF16};
+    struct way sums = {SN_F32, true, false, false, true, false}, back = {.type = SN_BF16};
+    s.share = (s.n + 4) / 5;
+    s.feeds = s.samples = true;
+    bool good = encodes_alike(&s);
+    s.feeds = s.samples = false;
+    good = decodes_alike(&s, &back) && good;
+    s.n = 5 * s.share;
+    good = decodes_alike(&s, &sums) && good;
+    tap_ok(good, "%s: %ld values, and sums of 5 shares, are the processor's", codec, (long)s.n);
+}
+
 /* --- refusals ----------------------------------------------------------------------------------
  */
 
@@ -410,8 +429,10 @@ static void bad_streams_are_refused(const char *codec)
            refused);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int64_t divisor = argc > 1 ? strtol(argv[1], NULL, 10) : 1;
+    a_bucket_is_the_processor_s("int8", 1);
     for (int i = 0; i < N_CODECS; i++) {
         if (strncmp(codecs[i], "zfp", 3) == 0 &&
             sn_codec_missing(&(struct sn_codec){.kind = SN_CODEC_ZFP})) {
@@ -422,6 +443,7 @@ int main(void)
         all_kinds_of_values(codecs[i]);
         what_comes_back_is_the_processor_s(codecs[i]);
         bad_streams_are_refused(codecs[i]);
+        a_bucket_is_the_processor_s(codecs[i], divisor);
     }
     return tap_done();
 }

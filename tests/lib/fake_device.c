@@ -2,6 +2,7 @@
  * fake_device.c - see fake_device.h. Work is a list of items for each stream; query() does some of
  * them, the stream drawn by dice among those whose first item may be done.
  */
+#include "kernels/codec.h"
 #include "tests/lib/fake_device_inner.h"
 
 #include <stdarg.h>
@@ -259,6 +260,8 @@ static void run_kernel(struct sn_device *d, struct item *i)
     }
     if (kernels->run[i->op](&i->args, 1) != 0)
         (void)fake_device_fail(d, "kernel %d failed", (int)i->op);
+    if (n == d->habits.refuse_at)
+        i->args.scalars->codec_fault = SN_CODEC_BAD_SCALE;
 }
 
 static bool do_some(struct sn_device *d, struct queue *q, struct event *events, bool in_graph);

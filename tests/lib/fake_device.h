@@ -13,6 +13,7 @@ struct fake_device_habits {
     uint64_t seed;
     int devices;          /* that count() sees; 0: says why there is none */
     long fail_at;         /* the n-th kernel fails when it is run, 0: none */
+    long refuse_at;       /* the n-th kernel refuses a stream, as a DECODE does */
     long hang_at;         /* the n-th kernel never ends */
     long scratch;         /* bytes that each kernel wants beside what the CPU's wants */
     bool has_no_channels; /* ranks talk through the host */
