@@ -105,14 +105,54 @@ is "only weights and moments" "$(groups "$tmp/bare/step-00000005")" "exp_avg $n,
 run "$convert" "$before" "$tmp/hf" --to safetensors
 is "safetensors have the weights alone" "$rc" 0
 
+# --- a save beside the next step, whose gradients change the feedback ------------------------------
+every=2 saving='async: true'
+configure beside "data: 2, zero: 1, $coded"
+every=0
+sed -i 's/keep: 2/keep: 9/' "$tmp/beside.yaml"
+run mpi 2 "$train" "$tmp/beside.yaml"
+is "a run saves beside its steps" "$rc" 0
+configure alone "data: 2, zero: 1, $coded"
+run mpi 2 "$train" "$tmp/alone.yaml" --stop-after 6
+saving=
+run "$convert" --diff "$tmp/beside/ckpt/step-00000006" "$tmp/alone/ckpt/step-00000006"
+is "what is saved beside a step is the state before it" "$rc" 0
+
+# --- the state matters ---------------------------------------------------------------------------
+configure lost "data: 2, zero: 1, $coded"
+run "$convert" "$tmp/alone/ckpt" "$tmp/lost/ckpt" --layout "$tmp/plain.yaml"
+run mpi 2 "$train" "$tmp/lost.yaml"
+is "a run that goes on without it trains" "$rc" 0
+ok "but not to the same bits" test "$(losses lost | sed -n 2p)" != "$(metric loss "$tmp/d2-whole/metrics.jsonl" | tail -n 1)"
+
 # --- memory of partners --------------------------------------------------------------------------
-configure snap "data: 2, zero: 1, $coded"
-sed -i 's/^checkpoint: {/&snapshot_every: 1, /' "$tmp/snap.yaml"
-mpi 2 "$train" "$tmp/snap.yaml" >/dev/null 2>&1 &
-wait_for_step 4 "$tmp/snap"
-kill -9 "$(process_of 0 "$tmp/snap.yaml")" 2>/dev/null
-wait
-run mpi 2 "$train" "$tmp/snap.yaml"
-is "a killed run goes on from memory" "$rc" 0
-is "to the same bits" "$(losses snap)" "$(losses d2-whole)"
+# A run of 4 ranks is killed. Which step it goes on from in another layout is for $step.
+killed_run() { # name ranks layout layout-after ranks-after
+    configure "$1" "$3"
+    sed -i 's/^checkpoint: {/&snapshot_every: 1, /; s/^  steps: .*/  steps: 400/' "$tmp/$1.yaml"
+    mpi "$2" "$train" "$tmp/$1.yaml" >/dev/null 2>&1 &
+    job=$!
+    wait_for_step 4 "$tmp/$1"
+    kill -9 "$(process_of 0 "$tmp/$1.yaml")" 2>/dev/null
+    wait "$job"
+    configure "$1" "$4"
+    sed -i 's/^checkpoint: {/&snapshot_every: 1, /; s/^  steps: .*/  steps: 400/' "$tmp/$1.yaml"
+    killed=$(metric step "$tmp/$1/metrics.jsonl" | tail -n 1)
+    run mpi "$5" "$train" "$tmp/$1.yaml" --stop-after $((killed + 3))
+    is "$1: a killed run goes on" "$rc" 0
+    step=$(printf '%s\n' "$err" | sed -n 's/^resumed step \([0-9]*\) from memory.*/\1/p')
+    ok "$1: from memory, at step $step of $killed" test "${step:-0}" -ge $((killed - 1))
+    configure "$1-saved" "$3"
+    sed -i 's/^  steps: .*/  steps: 400/' "$tmp/$1-saved.yaml"
+    run mpi "$2" "$train" "$tmp/$1-saved.yaml" --stop-after "${step:-4}"
+    configure "$1-saved" "$4"
+    sed -i 's/^  steps: .*/  steps: 400/' "$tmp/$1-saved.yaml"
+    run mpi "$5" "$train" "$tmp/$1-saved.yaml" --stop-after $((killed + 3))
+    is "$1: to the bits of one that goes on from a checkpoint" "$(losses "$1")" "$(losses "$1-saved")"
+    run "$convert" --diff "$tmp/$1/ckpt" "$tmp/$1-saved/ckpt"
+    is "$1: and to its state" "$rc" 0
+}
+killed_run memory 2 "data: 2, zero: 1, $coded" "data: 2, zero: 1, $coded" 2
+killed_run memory-of-4 4 "data: 4, zero: 1, $coded" "data: 2, zero: 2, $coded" 2
+killed_run bare-memory 2 "data: 2, zero: 1" "data: 2, zero: 1, $coded" 2
 tap_done

@@ -297,9 +297,60 @@ static void there_is_room_for_what_is_owned(void)
     }
 }
 
+/* --- memory that is not there ---------------------------------------------------------------- */
+
+/* Read the first value of each tensor, as the layout has them. */
+static enum sn_status read_folded(const struct world *to, const char *dir, struct sn_err *err)
+{
+    struct sn_source s, folded = {0};
+    struct sn_source_want want[2];
+    float value;
+    int dropped;
+    SN_TRY(sn_source_open_checkpoint(&s, dir, err));
+    enum sn_status st = sn_source_fold(&folded, &s, &to->config, &dropped, err);
+    for (int i = 0; st == SN_OK && i + 1 < folded.n_tensors; i += 2) {
+        want[0] = (struct sn_source_want){i, {0, 0, 1, 1}};
+        want[1] = (struct sn_source_want){i + 1, {0, 0, 1, 1}};
+        st = folded.begin(folded.self, want, 2, 1 << 20, err);
+        for (int k = 0; st == SN_OK && k < 2; k++)
+            st = folded.next(folded.self, &value, 1, err);
+    }
+    sn_source_close(folded.self ? &folded : &s);
+    return st;
+}
+
+static void every_allocation_may_fail(void)
+{
+    struct world from, to;
+    struct bench b;
+    int failed = 0;
+    bool good = true, done = false;
+    setup(&b, 0);
+    if (world_init(&from, &layouts[0]) && world_init(&to, &layouts[1])) {
+        set_values(&from);
+        for (int r = 0; r < from.ranks; r++)
+            from.state[r].scalars = (struct sn_state_scalars){.step = 5, .loss_scale = 1};
+        good = save_ranks(&b.saver, from.state, from.ranks, &b.err) == SN_OK;
+        for (uint64_t n = 1; good && !done; n += 1 + n / 50) {
+            sn_mem_fail_at(n);
+            enum sn_status st = read_folded(&to, b.dir, &b.err);
+            sn_mem_fail_at(0);
+            done = st == SN_OK;
+            failed += !done;
+            good = done || st == SN_ENOMEM;
+        }
+        tap_ok(good && failed > 50, "%d allocations fail in turn, each with a sentence %s", failed,
+               good ? "" : b.err.text);
+        world_fini(&to);
+    }
+    world_fini(&from);
+    teardown(&b);
+}
+
 int main(void)
 {
     there_is_room_for_what_is_owned();
     state_goes_to_other_layouts();
+    every_allocation_may_fail();
     return tap_done();
 }
