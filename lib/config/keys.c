@@ -255,7 +255,7 @@ const struct sn_key sn_keys[] = {
         RANGE(1, SN_CHUNKS_MOST, "chunks"), WORD("auto"), DEFAULT("auto"), NULL_OK},
     {ROW("layout.offload", TEXT, NONE, "What is kept in host memory."), ONLY("none")},
     {ROW("layout.compress", MAP, NONE, "Codecs of what ranks send (docs/COMPRESSION.md); a word alone is the scheme."), SHORT_FOR("layout.compress.scheme")},
-    {ROW("layout.compress.scheme", ENUM, AT(layout.compress.scheme), "Codecs of what has none of its own below. naive: zfp-8 for all; mzhybrid: zfp-8 for gradients, mpc for the rest; zhybrid: zfp-8 for gradients, zfp-16 for the rest; blockwise: int4-hadamard with feedback for gradients, int4-diff for weights, int8 for the rest."),
+    {ROW("layout.compress.scheme", ENUM, AT(layout.compress.scheme), "Codecs of what has none of its own below. naive: zfp-8 for all; mzhybrid: zfp-8 for gradients, mpc for the rest; zhybrid: zfp-8 for gradients, zfp-16 for the rest; blockwise: int4-diff for weights, int8 for the rest."),
         NAMES(schemes), DEFAULT("none"), DECIDES},
     {ROW("layout.compress.data", TEXT, AT(layout.compress.name[SN_CODED_DATA]), "Codec of gradients among data ranks, such as int8, int4-hadamard or zfp-8; none; null: the scheme's."),
         DEFAULT("null"), NULL_OK, DECIDES},

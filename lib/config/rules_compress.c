@@ -30,7 +30,7 @@ const char *sn_coded_name(enum sn_coded c)
 
 static const char *by_scheme(enum sn_scheme scheme, enum sn_coded c)
 {
-    static const char *const gradients[] = {"none", "zfp-8", "zfp-8", "zfp-8", "int4-hadamard"};
+    static const char *const gradients[] = {"none", "zfp-8", "zfp-8", "zfp-8", "int8"};
     static const char *const rest[] = {"none", "zfp-8", "mpc", "zfp-16", "int8"};
     if (scheme == SN_SCHEME_BLOCKWISE && c == SN_CODED_ZERO)
         return "int4-diff";
@@ -110,8 +110,7 @@ enum sn_status sn_compress_derive(struct sn_config *c, const struct sn_settings 
     for (int i = 0; i < SN_NCODED; i++)
         SN_TRY(one_coding(c, s, (enum sn_coded)i, err));
     struct sn_coding *data = &z->coding[SN_CODED_DATA];
-    bool by_name = z->scheme == SN_SCHEME_BLOCKWISE && !z->name[SN_CODED_DATA][0];
-    data->feedback = sn_coding_loses(data) && (z->feedback || by_name);
+    data->feedback = sn_coding_loses(data) && z->feedback;
     if (z->guard > 0 && z->sample == 0)
         z->sample = 10;
     return SN_OK;
