@@ -17,6 +17,44 @@ static void json_experts(struct sn_str *out, const struct sn_layout_config *l)
                    fewer || l->expert_tokens == SN_TOKENS_SPLIT ? "split" : "gathered");
 }
 
+/* Codecs of each kind of message; nothing where none has one. */
+static void json_compress(struct sn_str *out, const struct sn_layout_config *l)
+{
+    const struct sn_compress_config *z = &l->compress;
+    bool any = false;
+    for (int k = 0; k < SN_NCODED; k++)
+        any = any || z->coding[k].on;
+    if (!any)
+        return;
+    sn_str_add(out, "\"compress\": {");
+    for (int k = 0; k < SN_NCODED; k++) {
+        char text[SN_NAME_MAX];
+        sn_coding_format(&z->coding[k], text);
+        sn_str_add(out, "\"%s\": \"%s\", ", sn_coded_name((enum sn_coded)k), text);
+    }
+    sn_str_add(out, "\"feedback\": %s, \"guard\": %.9g}, ",
+               z->coding[SN_CODED_DATA].feedback ? "true" : "false", z->guard);
+}
+
+/* What codecs take, and what the same layout would be without. */
+static void json_codecs(struct sn_str *out, const struct sn_plan *p)
+{
+    if (p->plain_time <= 0)
+        return;
+    sn_str_add(out,
+               "\"codec_s\": %.9g, \"uncompressed\": {\"step_time_s\": %.9g, \"gain\": %.9g, "
+               "\"traffic_bytes\": {",
+               p->codecs, p->plain_time, p->step_time > 0 ? p->plain_time / p->step_time - 1 : 0);
+    for (int a = 0; a < SN_NAXES; a++)
+        sn_str_add(out, "%s\"%s\": %lld", a ? ", " : "", sn_axis_name((enum sn_axis)a),
+                   (long long)p->plain_traffic[a]);
+    sn_str_add(out, "}, \"loss_rise\": ");
+    if (p->rise < 0)
+        sn_str_add(out, "null}, ");
+    else
+        sn_str_add(out, "%.9g}, ", p->rise);
+}
+
 static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
 {
     static const char *const schedule[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
@@ -32,6 +70,7 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
                recompute[l->recompute], l->zero,
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
     json_experts(out, l);
+    json_compress(out, l);
     sn_str_add(out, "\"split\": %s", l->n_split ? "[" : "\"auto\"");
     for (int i = 0; i < l->n_split; i++)
         sn_str_add(out, "%s%d", i ? ", " : "", l->split[i]);
@@ -102,6 +141,7 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
     if (p->snapshot_traffic)
         sn_str_add(out, "\"snapshot_bytes\": %lld, ", (long long)p->snapshot_traffic);
     json_time(out, &p->stage);
+    json_codecs(out, p);
     sn_str_add(out, "\"machine\": ");
     sn_str_add_json(out, r->machine->name);
     sn_str_add(out, ", \"software\": ");

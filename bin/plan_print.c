@@ -101,6 +101,8 @@ static void text_time(const struct sn_plan_report *r)
                      r->stages->n - 1);
     time_row("compute", "", p->stage.busy - p->stage.update, p->step_time);
     time_row("update", "", p->stage.update, p->step_time);
+    if (p->codecs > 0)
+        time_row("of both, codecs", "", p->codecs, p->step_time);
     for (int a = 0; a < SN_NAXES; a++)
         if (p->stage.exposed[a] > 0)
             time_row("exposed ", sn_axis_name((enum sn_axis)a), p->stage.exposed[a], p->step_time);
@@ -109,6 +111,38 @@ static void text_time(const struct sn_plan_report *r)
         (void)printf("bubble: stages wait for %.1f %% of the step for each other\n",
                      100 * p->bubble);
     }
+}
+
+/* What each kind of message is coded with, and what that changes. */
+static void text_codecs(const struct sn_plan_report *r)
+{
+    const struct sn_plan *p = r->plan;
+    const struct sn_compress_config *z = &r->stages->job[0]->config->layout.compress;
+    const char *sep = "codecs:";
+    char time[16];
+    if (p->plain_time <= 0)
+        return;
+    for (int k = 0; k < SN_NCODED; k++) {
+        char text[SN_NAME_MAX];
+        sn_coding_format(&z->coding[k], text);
+        if (!z->coding[k].on)
+            continue;
+        (void)printf("%s %s %s%s", sep, sn_coded_name((enum sn_coded)k), text,
+                     z->coding[k].feedback ? " with feedback" : "");
+        sep = ",";
+    }
+    (void)printf("\n  without them a step takes %s, %+.1f %%; ", duration(time, p->plain_time),
+                 100 * (p->plain_time / p->step_time - 1));
+    if (p->rise < 0)
+        (void)printf("what they cost the loss is not known\n");
+    else
+        (void)printf("they raise the loss by %.3g %% (templates/codec_losses.csv)\n",
+                     100 * p->rise);
+    for (int a = 0; a < SN_AXIS_WORLD; a++)
+        if (p->plain_traffic[a] != p->traffic[a])
+            (void)printf("  %-12s %16lld bytes without, %.1f %% of them with\n",
+                         sn_axis_name((enum sn_axis)a), (long long)p->plain_traffic[a],
+                         100 * (double)p->traffic[a] / (double)p->plain_traffic[a]);
 }
 
 static void text_traffic(const struct sn_plan_report *r)
@@ -208,6 +242,7 @@ static void text_plan(const struct sn_plan_report *r)
     text_time(r);
     text_memory(&p->memory);
     text_traffic(r);
+    text_codecs(r);
     (void)printf("%s: a rank needs %s of %s", p->memory.total <= r->limit ? "fits" : "does not fit",
                  sn_str_bytes(total, p->memory.total), sn_str_bytes(limit, r->limit));
     if (r->is_hosts)

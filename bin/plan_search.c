@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/plan/chunks.h"
+#include "lib/plan/codings.h"
 #include "lib/plan/search.h"
 
 #include <getopt.h>
@@ -110,6 +111,12 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
     sn_str_add(out, ", recompute %s, zero %d", recomputes[l->recompute], l->zero);
     if (l->n_axis_order && l->axis_order[0] != SN_ORDER_TENSOR && l->tensor > 1)
         sn_str_add(out, ", tensor not innermost");
+    for (int k = 0; k < SN_NCODED; k++) {
+        char text[SN_NAME_MAX];
+        sn_coding_format(&l->compress.coding[k], text);
+        if (l->compress.coding[k].on)
+            sn_str_add(out, ", %s %s", sn_coded_name((enum sn_coded)k), text);
+    }
 }
 
 struct share {
@@ -192,6 +199,10 @@ static void table(struct sn_str *out, const struct sn_search *s, const struct sn
                "this table\n",
                (long long)s->valid, w->ranks, (long long)s->too_big, sn_str_bytes(limit, w->limit),
                (long long)s->exact);
+    if (w->config->layout.compress.scheme == SN_SCHEME_AUTO)
+        sn_str_add(out,
+                   "without codecs; those of each row were then chosen for it, and rows ranked "
+                   "with them\n");
     sn_str_add(out, "rank  data tens cont pipe       step      MFU     memory  layout; why\n");
     for (int i = 0; i < s->n; i++)
         add_row(out, s, i);
@@ -401,7 +412,8 @@ enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *er
 enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *err)
 {
     SN_TRY(sn_config_resolve_ranks(c, ranks, err));
-    return sn_chunks_resolve(c, err);
+    SN_TRY(sn_chunks_resolve(c, err));
+    return sn_codings_resolve(c, err);
 }
 
 void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,

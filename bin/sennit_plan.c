@@ -194,13 +194,15 @@ static enum sn_status costs_init(struct costs *c, const struct sn_job *j, const 
     return SN_OK;
 }
 
-static enum sn_status plan(const struct sn_stages *s, const struct costs *costs,
-                           const struct line *l, bool *refuted, struct sn_err *err)
+static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *env,
+                           const struct costs *costs, const struct line *l, bool *refuted,
+                           struct sn_err *err)
 {
     const struct sn_config *c = s->job[0]->config;
     struct sn_plan p;
     struct sn_goodput g;
     SN_TRY(sn_plan_make(&p, s, &costs->pricer, err));
+    SN_TRY(sn_plan_without_codecs(&p, env, &costs->machine, &costs->software, err));
     if (l->verify)
         SN_TRY(sn_plan_verify(&p, s, err));
     *refuted = p.verify && !p.verified;
@@ -233,7 +235,7 @@ static enum sn_status tell(const struct sn_job_env *env, const struct line *l, b
     else
         st = costs_init(&costs, stages.job[0], l, err);
     if (st == SN_OK && !l->activations)
-        st = plan(&stages, &costs, l, refuted, err);
+        st = plan(&stages, env, &costs, l, refuted, err);
     sn_machine_fini(&costs.machine);
     sn_stages_fini(&stages);
     return st;

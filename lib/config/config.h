@@ -39,10 +39,11 @@ enum sn_placement { SN_PLACEMENT_AUTO, SN_PLACEMENT_DEFAULT };
 enum sn_context_kind { SN_CONTEXT_RING, SN_CONTEXT_ALL_TO_ALL };
 enum sn_scheme {
     SN_SCHEME_NONE,
-    SN_SCHEME_NAIVE,    /* zfp-8 everywhere */
-    SN_SCHEME_MZHYBRID, /* gradients zfp-8, all else lossless */
-    SN_SCHEME_ZHYBRID,  /* gradients zfp-8, all else zfp-16 */
-    SN_SCHEME_BLOCKWISE /* integers with a scale for each block, weights as differences */
+    SN_SCHEME_NAIVE,     /* zfp-8 everywhere */
+    SN_SCHEME_MZHYBRID,  /* gradients zfp-8, all else lossless */
+    SN_SCHEME_ZHYBRID,   /* gradients zfp-8, all else zfp-16 */
+    SN_SCHEME_BLOCKWISE, /* integers with a scale for each block, weights as differences */
+    SN_SCHEME_AUTO       /* what the price says within `budget`: lib/plan/codings.h */
 };
 enum sn_order_axis {
     SN_ORDER_TENSOR,
@@ -135,8 +136,9 @@ struct sn_compress_config {
     enum sn_scheme scheme;
     char name[SN_NCODED][SN_NAME_MAX]; /* of a coding, as the run file has it; "": the scheme's */
     bool feedback;
-    double guard; /* relative error above which a milder codec takes over; 0: never */
-    int sample;   /* steps from one measurement of it to the next */
+    double budget; /* AUTO: relative rise of the loss that is allowed */
+    double guard;  /* relative error above which a milder codec takes over; 0: never */
+    int sample;    /* steps from one measurement of it to the next */
     struct sn_coding coding[SN_NCODED]; /* what follows */
 };
 
@@ -296,8 +298,8 @@ void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);
 uint64_t sn_config_hash(const struct sn_config *c);
 
 const char *sn_family_name(enum sn_family f);
-const char *sn_scheme_name(enum sn_scheme s);         /* "zhybrid" */
-const char *sn_coded_name(enum sn_coded c);           /* "data", "zero", ... */
+const char *sn_scheme_name(enum sn_scheme s); /* "zhybrid" */
+const char *sn_coded_name(enum sn_coded c);   /* "data", "zero", ... */
 /* "int4-diff", or "none". */
 void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX]);
 /* The codecs that a kind of message is coded with in turn, each milder: how many. */

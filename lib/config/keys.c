@@ -48,7 +48,7 @@ static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
 static const char *const placements[] = {"auto", "default", NULL};
 static const char *const attentions[] = {"auto", "flash2", "flash1", "fused", "torch", NULL};
 static const char *const choices[] = {"auto", "false", "true", NULL};
-static const char *const schemes[] = {"none", "naive", "mzhybrid", "zhybrid", "blockwise", NULL};
+static const char *const schemes[] = {"none", "naive", "mzhybrid", "zhybrid", "blockwise", "auto", NULL};
 static const char *const axes[] = {"tensor", "context", "expert", "data", "pipeline", NULL};
 
 #define AT(member) offsetof(struct sn_config, member)
@@ -255,7 +255,7 @@ const struct sn_key sn_keys[] = {
         RANGE(1, SN_CHUNKS_MOST, "chunks"), WORD("auto"), DEFAULT("auto"), NULL_OK},
     {ROW("layout.offload", TEXT, NONE, "What is kept in host memory."), ONLY("none")},
     {ROW("layout.compress", MAP, NONE, "Codecs of what ranks send (docs/COMPRESSION.md); a word alone is the scheme."), SHORT_FOR("layout.compress.scheme")},
-    {ROW("layout.compress.scheme", ENUM, AT(layout.compress.scheme), "Codecs of what has none of its own below. naive: zfp-8 for all; mzhybrid: zfp-8 for gradients, mpc for the rest; zhybrid: zfp-8 for gradients, zfp-16 for the rest; blockwise: int4-diff for weights, int8 for the rest."),
+    {ROW("layout.compress.scheme", ENUM, AT(layout.compress.scheme), "Codecs of what has none of its own below. naive: zfp-8 for all; mzhybrid: zfp-8 for gradients, mpc for the rest; zhybrid: zfp-8 for gradients, zfp-16 for the rest; blockwise: int4-diff for weights, int8 for the rest; auto: the fastest within budget, by the machine's price."),
         NAMES(schemes), DEFAULT("none"), DECIDES},
     {ROW("layout.compress.data", TEXT, AT(layout.compress.name[SN_CODED_DATA]), "Codec of gradients among data ranks, such as int8, int4-hadamard or zfp-8; none; null: the scheme's."),
         DEFAULT("null"), NULL_OK, DECIDES},
@@ -269,6 +269,8 @@ const struct sn_key sn_keys[] = {
         DEFAULT("null"), NULL_OK, DECIDES},
     {ROW("layout.compress.feedback", BOOL, AT(layout.compress.feedback), "What a codec loses of a rank's gradients is added to the next step's: 4 bytes a value."),
         DEFAULT("false"), DECIDES},
+    {ROW("layout.compress.budget", FLOAT, AT(layout.compress.budget), "Of scheme auto: relative rise of the loss that codecs may cost together (templates/codec_losses.csv), such as 0.002; 0: what loses nothing."),
+        RANGE(0, 1, NULL), DEFAULT("0"), DECIDES},
     {ROW("layout.compress.guard", FLOAT, AT(layout.compress.guard), "Relative error of messages above which their codec gives way to a milder one, for good; 0: never."),
         RANGE(0, 10, NULL), DEFAULT("0"), DECIDES},
     {ROW("layout.compress.sample", INT, AT(layout.compress.sample), "Steps from one measurement of that error to the next; 0: none."),

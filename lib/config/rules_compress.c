@@ -15,7 +15,8 @@
 #include <string.h>
 
 static const char *const coded_names[SN_NCODED] = {"data", "zero", "tensor", "pipeline", "expert"};
-static const char *const scheme_names[] = {"none", "naive", "mzhybrid", "zhybrid", "blockwise"};
+static const char *const scheme_names[] = {"none",    "naive",     "mzhybrid",
+                                           "zhybrid", "blockwise", "auto"};
 static const char diff_word[] = "-diff";
 
 const char *sn_scheme_name(enum sn_scheme s)
@@ -30,8 +31,8 @@ const char *sn_coded_name(enum sn_coded c)
 
 static const char *by_scheme(enum sn_scheme scheme, enum sn_coded c)
 {
-    static const char *const gradients[] = {"none", "zfp-8", "zfp-8", "zfp-8", "int8"};
-    static const char *const rest[] = {"none", "zfp-8", "mpc", "zfp-16", "int8"};
+    static const char *const gradients[] = {"none", "zfp-8", "zfp-8", "zfp-8", "int8", "none"};
+    static const char *const rest[] = {"none", "zfp-8", "mpc", "zfp-16", "int8", "none"};
     if (scheme == SN_SCHEME_BLOCKWISE && c == SN_CODED_ZERO)
         return "int4-diff";
     if (scheme == SN_SCHEME_MZHYBRID && c == SN_CODED_EXPERT)
@@ -123,7 +124,12 @@ enum sn_status sn_rule_feedback(const struct sn_config *c, const struct sn_setti
                                 struct sn_err *err)
 {
     const struct sn_compress_config *z = &c->layout.compress;
-    if (z->feedback && !z->coding[SN_CODED_DATA].feedback)
+    bool open = z->scheme == SN_SCHEME_AUTO && !z->name[SN_CODED_DATA][0]; /* chosen later */
+    if (z->budget > 0 && z->scheme != SN_SCHEME_AUTO)
+        return sn_settings_fail(s, "layout.compress.budget", err,
+                                "codecs are named, so that nothing is chosen; use scheme: auto, or "
+                                "leave the budget out");
+    if (z->feedback && !z->coding[SN_CODED_DATA].feedback && !open)
         return sn_settings_fail(s, "layout.compress.feedback", err,
                                 "true, but layout.compress.data is %s, which loses nothing; use a "
                                 "lossy codec, such as int4, or false",

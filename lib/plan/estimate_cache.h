@@ -133,6 +133,10 @@ void sn_coded_gather(struct sn_coded_reduction *out, struct sn_estimator *e,
                      bool updated);
 void sn_coded_transfer(struct sn_coded_reduction *out, struct sn_estimator *e,
                        const struct sn_net *net, int64_t n);
+/* Seconds to encode and to decode n values of a type, as a gradient or a weight where the coding is
+ * of one. */
+void sn_coded_speed(double *encoding, double *decoding, struct sn_estimator *e,
+                    const struct sn_coding *z, enum sn_dtype t, int64_t n);
 /* The least price of the ways in which the group may lie. */
 double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
                     int64_t n, enum sn_dtype dtype, enum sn_group q);

@@ -142,3 +142,11 @@ void sn_coded_transfer(struct sn_coded_reduction *out, struct sn_estimator *e,
                                        .exchange = exchange(&c, net, SN_SEND, SN_GROUP_PIPELINE),
                                        .decode = decode(&c, c.type, false, false)};
 }
+
+void sn_coded_speed(double *encoding, double *decoding, struct sn_estimator *e,
+                    const struct sn_coding *z, enum sn_dtype t, int64_t n)
+{
+    struct coding c = {.e = e, .z = z, .type = t, .share = n, .n = n, .streams = 1};
+    *encoding = encode(&c, z->diff, z->feedback);
+    *decoding = decode(&c, t, false, z->diff);
+}

@@ -21,6 +21,11 @@ struct sn_plan {
     double bubble;             /* idle over total time of all stages, communication included */
     int longest;               /* the stage that computes longest, */
     struct sn_sim_stage stage; /* and its time: busy + exposed + idle = step_time */
+    double codecs;             /* of that stage's busy seconds: its encoding and decoding */
+    /* --- sn_plan_without_codecs; 0 where nothing is compressed --- */
+    double plain_time;               /* a step of the same layout without codecs, */
+    int64_t plain_traffic[SN_NAXES]; /* and what it sends */
+    double rise;                     /* of the loss, relative (losses.h); below 0: not known */
     /* --- sn_plan_verify --- */
     bool verify, verified; /* was a proof asked for, and did it succeed? */
     int played;            /* ranks that the proof played */
@@ -30,6 +35,10 @@ struct sn_plan {
 /* `p` prices for these stages; NULL: no machine, memory and traffic alone. */
 enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
                             const struct sn_pricer *p, struct sn_err *err);
+/* What codecs change: for the layout of env->config, whose plan *p is. */
+enum sn_status sn_plan_without_codecs(struct sn_plan *p, const struct sn_job_env *env,
+                                      const struct sn_machine *m, const struct sn_software *s,
+                                      struct sn_err *err);
 /* Its memory alone. */
 void sn_plan_memory(struct sn_memory_plan *out, const struct sn_stages *s,
                     const struct sn_pricer *p);

@@ -1,6 +1,7 @@
 #include "lib/plan/search.h"
 
 #include "lib/base/mem.h"
+#include "lib/plan/codings.h"
 #include "lib/plan/estimate.h"
 #include "lib/plan/hops.h"
 #include "lib/plan/search_heap.h"
@@ -303,6 +304,44 @@ static enum sn_status collect(struct search *s, struct sn_err *err)
     return SN_OK;
 }
 
+/* Codecs for a budget (codings.h), for a layout that was ranked without any. */
+static enum sn_status choose_codecs(struct search *s, struct sn_found *f, struct sn_err *err)
+{
+    struct sn_losses table = {.n = 0};
+    struct sn_codings codings;
+    SN_TRY(sn_losses_load(&table, NULL, err));
+    s->config->layout = f->layout;
+    enum sn_status st =
+        sn_codings_choose(&codings, s->config, s->w->machine, s->w->software, &table, err);
+    sn_losses_fini(&table);
+    SN_TRY(st);
+    sn_codings_put(&f->layout, &codings);
+    return compile_as(s, f, err);
+}
+
+/* What was found gets its codecs, if they are to be chosen, and is ranked again with them. */
+static enum sn_status finish_codecs(struct search *s, struct sn_err *err)
+{
+    struct sn_search *o = s->out;
+    bool chooses = s->w->config->layout.compress.scheme == SN_SCHEME_AUTO;
+    for (int i = 0; i < o->n; i++) {
+        struct sn_found *f = &o->found[i];
+        if (chooses)
+            SN_TRY(choose_codecs(s, f, err));
+        s->config->layout = f->layout;
+        struct sn_job_env env = {
+            .config = s->config, .model = s->model, .ops = s->w->ops, .threads = s->w->threads};
+        SN_TRY(sn_plan_without_codecs(&f->plan, &env, s->w->machine, s->w->software, err));
+    }
+    for (int i = 1; i < o->n; i++)
+        for (int k = i; k > 0 && o->found[k].plan.step_time < o->found[k - 1].plan.step_time; k--) {
+            struct sn_found x = o->found[k];
+            o->found[k] = o->found[k - 1];
+            o->found[k - 1] = x;
+        }
+    return SN_OK;
+}
+
 static enum sn_status collect_near(struct search *s, struct sn_err *err)
 {
     for (int i = 0; s->out->n == 0 && i < s->n_near; i++) {
@@ -333,6 +372,7 @@ static enum sn_status run(struct search *s, struct sn_err *err)
         SN_TRY(bound_one(s, i, err));
     SN_TRY(take_all(s, err));
     SN_TRY(collect(s, err));
+    SN_TRY(finish_codecs(s, err));
     return collect_near(s, err);
 }
 

@@ -46,7 +46,10 @@ struct sn_search {
     int n_near;
 };
 
-/* SN_EINPUT, with what would work, when no layout is valid. Nothing that fits is a result: n is 0.
+/* Where codecs are to be chosen (layout.compress.scheme: auto), layouts are ranked as if nothing were
+ * compressed; each of those found then gets its codecs (codings.h), and they are ranked again: of
+ * codecs for a layout the best, but another layout may gain more by them.
+ * SN_EINPUT, with what would work, when no layout is valid. Nothing that fits is a result: n is 0.
  * Caller runs sn_search_fini. */
 enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want *w,
                              struct sn_err *err);

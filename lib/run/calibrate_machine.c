@@ -166,12 +166,16 @@ static enum sn_status measure_rates(struct sn_device *d, const struct sn_calibra
 /* --- codecs --------------------------------------------------------------------------------------
  */
 
-/* Those that the runs name, in all their levels; without runs all. */
+/* Those that the runs name, in all their levels; without runs, or where they are to be chosen, all.
+ */
 static int codecs_of(struct sn_codec *out, int room, const struct sn_calibrate_order *o)
 {
     int all, n = 0;
     const struct sn_codec *any = sn_calibrate_all_codecs(&all);
-    for (int i = 0; o->n_runs == 0 && i < all && n < room; i++)
+    bool open = o->n_runs == 0;
+    for (int r = 0; r < o->n_runs; r++)
+        open = open || o->runs[r].layout.compress.scheme == SN_SCHEME_AUTO;
+    for (int i = 0; open && i < all && n < room; i++)
         out[n++] = any[i];
     for (int r = 0; r < o->n_runs; r++)
         for (int k = 0; k < SN_NCODED; k++) {

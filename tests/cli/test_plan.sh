@@ -137,4 +137,39 @@ like "their exchange is in one hop" "$out" 'exchanges: in one hop, because rows 
 run "$plan" "$tmp/run.yaml" --ranks 8 --json
 is "for programs, too" "$(number expert_node)" 1
 
+# --- codecs -------------------------------------------------------------------------------------
+cat >"$tmp/coded.yaml" <<YAML
+model: {preset: llama-7b}
+train: {steps: 5, global_batch: 256, precision: fp16}
+layout: {data: 8, tensor: 4, pipeline: 2, zero: 1, compress: {scheme: auto, budget: 0.002}}
+machine: {preset: lassen, nodes: 16}
+YAML
+run "$plan" "$tmp/coded.yaml"
+is "codecs for a budget: exit code" "$rc" 0
+like "they are named" "$out" '^codecs: data [a-z0-9-]*, zero [a-z0-9-]*, tensor '
+like "with what they gain and cost" "$out" 'without them a step takes .*, [+][0-9.]* %; they raise the loss by 0[.][0-9]* %'
+like "and what they take" "$out" '^  of both, codecs '
+run "$plan" "$tmp/coded.yaml" --json
+printf '%s' "$out" >"$tmp/coded.json"
+run "$BUILD/tests/cli/plan_json" schema docs/plan.schema.json "$tmp/coded.json"
+is "the object is in the form of the schema$err" "$rc" 0
+figure() { # key
+    sed -n 's/.*"'"$1"'": \([-0-9.e+]*\)[,}].*/\1/p' "$tmp/coded.json"
+}
+ok "the budget is kept ($(figure loss_rise))" awk "BEGIN { exit !($(figure loss_rise) > 0 && $(figure loss_rise) <= 0.002) }"
+ok "and codecs gain ($(figure gain)), though they take $(figure codec_s) s" \
+    awk "BEGIN { exit !($(figure gain) > 0 && $(figure codec_s) > 0) }"
+sed -i 's/0.002/0/' "$tmp/coded.yaml"
+run "$plan" "$tmp/coded.yaml" --json
+printf '%s' "$out" >"$tmp/coded.json"
+ok "without a budget nothing is lost" sh -c '! grep -q "int[48]\|zfp\|fp8\|bf16\"" "$1"' - "$tmp/coded.json"
+sed -i '/^machine/d' "$tmp/coded.yaml"
+run "$plan" "$tmp/coded.yaml" --ranks 64
+is "without a machine: exit 2" "$rc" 2
+like "is explained" "$err" 'layout.compress.scheme: auto wants to know what links cost; use machine.preset or'
+sed -i 's/scheme: auto, budget: 0/scheme: naive, budget: 0.1/' "$tmp/coded.yaml"
+run "$plan" "$tmp/coded.yaml" --ranks 64
+is "a budget and named codecs: exit 2" "$rc" 2
+like "is explained, too" "$err" 'layout.compress.budget: codecs are named, so that nothing is chosen'
+
 tap_done

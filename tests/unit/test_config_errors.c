@@ -145,11 +145,14 @@ static const struct {
      "run.yaml:3:19: layout.offload: optimizer is not built yet; use none"},
     {MODEL "}\n" TRAIN "}\nlayout: {compress: gzip}\n",
      "run.yaml:3:20: layout.compress.scheme: unknown name 'gzip'; want none, naive, mzhybrid, "
-     "zhybrid or blockwise"},
+     "zhybrid, blockwise or auto"},
     {MODEL "}\n" TRAIN "}\nlayout: {compress: {data: int5}}\n",
      "run.yaml:3:27: layout.compress.data: 'int5' is no codec; want none, bf16, fp8, int8 and int4 "
      "(each also with -hadamard, -stochastic or -hadamard-stochastic), zfp-3 to zfp-32, mpc, mpc-2 "
      "to mpc-32"},
+    {MODEL "}\n" TRAIN "}\nlayout: {compress: {scheme: naive, budget: 0.1}}\n",
+     "run.yaml:3:44: layout.compress.budget: codecs are named, so that nothing is chosen; use "
+     "scheme: auto, or leave the budget out"},
     {"layout: automatic\n", "run.yaml:1:9: layout: got 'automatic'; want a mapping of keys"},
     {MODEL ", experts: {count: 8}}\n" TRAIN "}\n",
      "run.yaml:1:107: model.experts.count: 8 needs family mixtral, not llama; leave model.experts "
