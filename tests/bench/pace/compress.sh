@@ -3,7 +3,7 @@
 # GPU-based compression" (arXiv 2409.02423) in small, measured, allowed by the ratio, and planned.
 #
 # usage: tests/bench/pace/compress.sh [SCHEME...]        default: naive mzhybrid zhybrid blockwise; `none` is always
-#        there as the first; root only, else it says that it skips and exits with 77
+#        there as the first; a scheme may also be keys of layout.compress: data=int8,zero=int4-diff; root only, else it says that it skips and exits with 77
 #
 # RATE (100mbit), SHARE (0.30), STEPS (5) and REPEATS (3) in the environment replace the defaults; with FLOPS
 # nothing is searched for. HOLD is a command through which each run is started, such as flock FILE, where others use the
@@ -53,8 +53,11 @@ leave() {
 trap leave EXIT
 
 with() { # scheme: its layout in $layout
-    layout=$base
-    [ "$1" = none ] || layout="$base, compress: $1"
+    case $1 in
+    none) layout=$base ;;
+    *=*) layout="$base, compress: {$(echo "$1" | sed 's/=/: /g; s/,/, /g')}" ;;
+    *) layout="$base, compress: $1" ;;
+    esac
 }
 
 member() { # object key file: a number of an object in the first line
@@ -69,7 +72,8 @@ plan() { # scheme machine output
     with "$1"
     run_file "$tmp/p.yaml" "$tmp/out"
     echo "machine: {file: $2}" >>"$tmp/p.yaml"
-    "$BUILD/bin/sennit-plan" "$tmp/p.yaml" --ranks $ranks --json >"$3"
+    "$BUILD/bin/sennit-plan" "$tmp/p.yaml" --ranks $ranks --json >"$tmp/json"
+    sed 's/"uncompressed": {.*//' "$tmp/json" >"$3" # without what it would be without
 }
 
 # How long a lossless stream is depends on the values.
