@@ -55,4 +55,5 @@ crossing() { # name axis|- layout
 crossing data data "data: 2, tensor: 4"
 crossing pipeline pipeline "pipeline: 2, tensor: 4"
 crossing zero - "data: 2, tensor: 4, zero: 3"
+crossing compressed data "data: 2, tensor: 4, zero: 1, compress: {data: int8, zero: int4-diff}"
 tap_done
