@@ -170,7 +170,9 @@
  * DECODE        0 s[B,b] u8, 1 w[R,C]?, 2 bounds[1,S+1] i32? 0+ y[R,C]                0: in 1
  *               of the same codec, what ENCODE wrote of values of attr.coded_type: share after share;
  *               inverse: y is one share, the sum over all B streams, in their order, in fp32, rounded
- *               once. marked: the values of a stream of length 0 are left alone. Plus w. SN_ADD needs y in f32. bounds: streams from the last bound on are
+ *               once; with blocks_b = K > 1 K shares, share k the sum over streams k, K + k, 2 K + k,
+ *               .. in that order. Not inverse: blocks_b as ENCODE's. marked: the values of a stream of
+ *               length 0 are left alone. Plus w. SN_ADD needs y in f32. bounds: streams from the last bound on are
  *               neither read, nor their values written. Fails with what enum sn_codec_fault says
  *
  * "?" may be absent (p == NULL). Vectors are one row.

@@ -205,26 +205,31 @@ static void finish_tile(const struct coded *c, int64_t first, int64_t n)
     }
 }
 
-/* Streams first .. end - 1, of the same values, summed. */
-static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, int64_t first,
-                                      int64_t end)
+/* Streams of the same values: first, first + step, .. below `end`. */
+struct same {
+    int64_t first, step, end;
+};
+
+static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, const struct same *of)
 {
-    struct part p = part_of(c, streams, first);
-    bool one = first + 1 == end,
+    struct part p = part_of(c, streams, of->first);
+    bool one = of->first + of->step >= of->end,
          sets = c->a->acc[0] == SN_WRITE; /* else y + (a + b), not y + a + b */
     bool direct = !c->a->in[1].p && (one || (sets && c->a->out[0].dtype == SN_F32));
     enum sn_codec_fault f = SN_CODEC_FINE;
-    if (c->a->attr.inverse)
-        p.first = 0, p.n = c->n;
+    if (c->a->attr.inverse) {
+        p.first = of->first * c->share;
+        p.n = c->n - p.first < c->share ? c->n - p.first : c->share;
+    }
     for (int64_t at = 0, n; at < p.n && f == SN_CODEC_FINE; at += n) {
         n = direct && one ? p.n : tile_of(c, &p, at);
         struct sn_values y = direct ? values_at(&c->a->out[0], p.first + at, n)
                                     : (struct sn_values){c->tile, SN_F32, n};
-        for (int64_t i = first; i < end && f == SN_CODEC_FINE; i++) {
-            struct part of = p;
-            of.at = streams + i * c->stream;
-            enum sn_acc acc = i > first ? SN_ADD : direct ? c->a->acc[0] : SN_WRITE;
-            f = decode_cut(c, &of, at, &y, acc);
+        for (int64_t i = of->first; i < of->end && f == SN_CODEC_FINE; i += of->step) {
+            struct part q = p;
+            q.at = streams + i * c->stream;
+            enum sn_acc acc = i > of->first ? SN_ADD : direct ? c->a->acc[0] : SN_WRITE;
+            f = decode_cut(c, &q, at, &y, acc);
         }
         if (!direct && f == SN_CODEC_FINE)
             finish_tile(c, p.first + at, n);
@@ -246,7 +251,7 @@ static enum sn_codec_fault one_stream(const struct coded *c, bool encodes, int64
     if (!encodes && c->a->attr.marked && is_absent(c, i))
         return SN_CODEC_FINE;
     if (!encodes)
-        return decode_sum(c, c->a->in[0].p, i, i + 1);
+        return decode_sum(c, c->a->in[0].p, &(struct same){i, 1, i + 1});
     struct part p = part_of(c, c->a->out[0].p, i);
     return encode_part(c, &p);
 }
@@ -281,6 +286,15 @@ SN_KERNEL(sn_encode)
     return (int)all_streams(&c, true, a->attr.blocks_a);
 }
 
+static enum sn_codec_fault all_sums(const struct coded *c, int64_t streams)
+{
+    int64_t shares = c->a->attr.blocks_b > 1 ? c->a->attr.blocks_b : 1;
+    enum sn_codec_fault f = SN_CODEC_FINE;
+    for (int64_t k = 0; k < shares && f == SN_CODEC_FINE; k++)
+        f = decode_sum(c, c->a->in[0].p, &(struct same){k, shares, streams});
+    return f;
+}
+
 SN_KERNEL(sn_decode)
 {
     struct coded c = coded_of(a, &a->out[0], threads);
@@ -289,8 +303,7 @@ SN_KERNEL(sn_decode)
         int32_t end = ((const int32_t *)a->in[2].p)[a->in[2].cols - 1];
         streams = end < streams ? end : streams;
     }
-    return (int)(a->attr.inverse ? decode_sum(&c, a->in[0].p, 0, streams)
-                                 : all_streams(&c, false, streams));
+    return (int)(a->attr.inverse ? all_sums(&c, streams) : all_streams(&c, false, streams));
 }
 
 size_t SN_K(sn_coded_scratch)(const struct sn_args *a)

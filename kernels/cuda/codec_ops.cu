@@ -226,7 +226,7 @@ SN_CUDA_OP(decode)
     int64_t n = a->out[0].rows * a->out[0].cols - a->attr.missing;
     struct sn_shape g = sn_shape_tiles(a->attr.inverse ? 1 : a->attr.blocks_a, a->attr.share);
     int rc = lies_well(&a->in[0]) ? 0 : SN_CODEC_BAD_PLACE;
-    if (a->attr.inverse && n > a->attr.share)
+    if (a->attr.inverse && (n > a->attr.share || a->attr.blocks_b > 1)) /* K shares: not built */
         rc = SN_CODEC_BAD_LENGTH;
     if (a->acc[0] == SN_ADD && a->out[0].dtype != SN_F32)
         rc = SN_CODEC_BAD_TYPE;

@@ -1,9 +1,9 @@
 /*
- * Sums over ranks of compressed values (kernels/two_shot.h): the error is that of two roundings
+ * Sums over ranks of compressed values (tests/lib/two_shot.h): the error is that of two roundings
  * however many ranks there are, and that of a ring that encodes at each hop is not; known figures;
  * shares, bytes, and what is not finite.
  */
-#include "kernels/two_shot.h"
+#include "tests/lib/two_shot.h"
 #include "tests/lib/codec_test.h"
 
 enum { N = 32768, MOST = 64 };

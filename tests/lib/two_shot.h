@@ -15,7 +15,8 @@
  *   ring        r sqrt((P + 1) / 2) and more, since errors are rounded too
  *
  * tests/unit/test_two_shot.c measures both. It is the shape of ZeRO++'s qgZ (arXiv 2306.10209).
- * Nothing here communicates; the collective that will has this as its specification.
+ * Nothing here communicates; what does is text (lib/program/compress_legs.c), and has this as its
+ * reference (tests/unit/test_coded_levels.c).
  */
 #ifndef SN_TWO_SHOT_H
 #define SN_TWO_SHOT_H

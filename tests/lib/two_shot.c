@@ -1,7 +1,7 @@
 /*
  * two_shot.c - see two_shot.h.
  */
-#include "kernels/two_shot.h"
+#include "tests/lib/two_shot.h"
 
 #include <string.h>
 
