@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/plan/chunks.h"
 #include "lib/plan/codings.h"
+#include "lib/plan/levels.h"
 #include "lib/plan/search.h"
 
 #include <getopt.h>
@@ -331,7 +332,8 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     if (l->free)
         c->layout_named = 0;
     if (l->free)
-        c->layout.expert_node = c->layout.expert_chunks = c->layout.expert_tensor = 0;
+        c->layout.expert_node = c->layout.expert_chunks = c->layout.expert_tensor =
+            c->layout.compress.node = 0;
     struct sn_search_want w = {.config = c,
                                .machine = m,
                                .software = &software,
@@ -413,6 +415,7 @@ enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *
 {
     SN_TRY(sn_config_resolve_ranks(c, ranks, err));
     SN_TRY(sn_chunks_resolve(c, err));
+    SN_TRY(sn_levels_resolve(c, err));
     return sn_codings_resolve(c, err);
 }
 
@@ -428,7 +431,8 @@ void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
         return;
     *free = *c;
     free->layout_named = 0;
-    free->layout.expert_node = free->layout.expert_chunks = free->layout.expert_tensor = 0;
+    free->layout.expert_node = free->layout.expert_chunks = free->layout.expert_tensor =
+        free->layout.compress.node = 0;
     struct sn_search_want w = {.config = free,
                                .machine = m,
                                .software = s,

@@ -128,13 +128,17 @@ struct sn_coding {
     bool on;
     bool diff;     /* ZERO: of masters less what the ranks compute with, which add it */
     bool feedback; /* DATA: what is lost of a gradient is added to the next */
+    bool two;      /* DATA, ZERO: between nodes another codec than inside */
     struct sn_codec codec;
+    struct sn_codec between; /* nodes: codec, unless `two` */
 };
 
 /* layout.compress; what a coding means is in lib/program/compress.c. */
 struct sn_compress_config {
     enum sn_scheme scheme;
     char name[SN_NCODED][SN_NAME_MAX]; /* of a coding, as the run file has it; "": the scheme's */
+    int node; /* replicas of a node, which sum among themselves first; 0: as they lie where a coding
+                 has two codecs (lib/plan/levels.h), else all at once */
     bool feedback;
     double budget; /* AUTO: relative rise of the loss that is allowed */
     double guard;  /* relative error above which a milder codec takes over; 0: never */
@@ -307,12 +311,24 @@ int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
                      struct sn_codec out[SN_CODEC_LEVELS]);
 /* As with layout.compress: none. */
 void sn_compress_nothing(struct sn_layout_config *l);
+/* The same of messages of replicas in two levels, between nodes or inside: as many. */
+int sn_coding_levels_at(const struct sn_config *c, enum sn_coded of, bool between,
+                        struct sn_codec out[SN_CODEC_LEVELS]);
+/* Of a resolved layout, replicas that sum among themselves first: a divisor of data x context; all
+ * of them: they lie on one node; 1: each lies on one of its own. */
+int sn_config_replica_node(const struct sn_config *c);
+/* Are so many consecutive replicas whole parts of sequences, or whole sequences, of several nodes?
+ */
+bool sn_replica_node_fits(const struct sn_layout_config *l, int node);
+/* layout.compress: "A/B" or "A/B-diff" as A, or A-diff, in `first` and B in `second`: false, and
+ * all in `first`, if it is one codec. */
+bool sn_coding_split(const char *text, char first[SN_NAME_MAX], char second[SN_NAME_MAX]);
 /* Is anything compressed? */
 bool sn_config_compresses(const struct sn_config *c);
 /* Does a coding give back other values than it got? */
 static inline bool sn_coding_loses(const struct sn_coding *c)
 {
-    return c->on && c->codec.kind != SN_CODEC_MPC;
+    return c->on && (c->codec.kind != SN_CODEC_MPC || c->between.kind != SN_CODEC_MPC);
 }
 /* Tensor ranks that route tokens of their own, because experts are cut over fewer of them
  * (layout.expert_tensor) or the run file says so (expert_tokens: split); else 1: all route the same

@@ -143,6 +143,8 @@ static bool is_said(const struct sn_key *k, const struct sn_config *c)
     if (strcmp(k->name, "layout.expert_tokens") == 0 &&
         c->layout.expert_tokens == SN_TOKENS_GATHERED)
         return false;
+    if (strcmp(k->name, "layout.compress.node") == 0 && c->layout.compress.node == 0)
+        return false;
     return c->model.experts.count > 0 || (strncmp(k->name, "model.experts", 13) != 0 &&
                                           strcmp(k->name, "layout.expert_buffer") != 0 &&
                                           strcmp(k->name, "layout.expert_node") != 0 &&

@@ -113,6 +113,25 @@ static enum sn_status check_experts(const struct sn_config *c, struct sn_err *er
                    c->path, l->expert, l->data, l->context, sn_near_divisors(near, of, l->expert));
 }
 
+/* Replicas of a node are neighbours of a sequence, or whole sequences. */
+static enum sn_status check_replicas(const struct sn_config *c, struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int replicas = l->data * l->context, node = l->compress.node;
+    char near[SN_NEAR_SIZE];
+    if (node == 0 || sn_replica_node_fits(l, node))
+        return SN_OK;
+    if (replicas % node != 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: layout.compress.node: %d does not divide data x context (%d x %d); "
+                       "nearest that do: %s",
+                       c->path, node, l->data, l->context, sn_near_divisors(near, replicas, node));
+    return sn_fail(err, SN_EINPUT,
+                   "%s: layout.compress.node: %d is neither a divisor nor a multiple of "
+                   "layout.context (%d); nearest that are: %s, or multiples of %d",
+                   c->path, node, l->context, sn_near_divisors(near, l->context, node), l->context);
+}
+
 /* Why this many copies do not work. */
 static enum sn_status refuse_data(const struct sn_config *c, int ranks, struct sn_err *err)
 {
@@ -160,6 +179,7 @@ enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn
                        "one rank; start more, or leave the key out",
                        c->path);
     SN_TRY(c->layout.data ? check_given(c, ranks, err) : fill_data(c, ranks, err));
+    SN_TRY(check_replicas(c, err));
     return check_experts(c, err);
 }
 
@@ -169,5 +189,6 @@ enum sn_status sn_config_check_layout(const struct sn_config *c, int ranks, stru
     SN_TRY(sn_rules_layout(c, &s, err));
     SN_TRY(check_given(c, ranks, err));
     SN_TRY(check_experts(c, err));
+    SN_TRY(check_replicas(c, err));
     return allows(c, c->layout.data) ? SN_OK : refuse_data(c, ranks, err);
 }

@@ -42,10 +42,13 @@ static const char *by_scheme(enum sn_scheme scheme, enum sn_coded c)
 
 void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX])
 {
-    char name[SN_CODEC_NAME] = "none";
+    char name[SN_CODEC_NAME] = "none", between[SN_CODEC_NAME] = "";
     if (c->on)
         sn_codec_format(&c->codec, name);
-    (void)snprintf(text, SN_NAME_MAX, "%s%s", name, c->on && c->diff ? diff_word : "");
+    if (c->two)
+        sn_codec_format(&c->between, between);
+    (void)snprintf(text, SN_NAME_MAX, "%s%s%s%s", name, c->two ? "/" : "", between,
+                   c->on && c->diff ? diff_word : "");
 }
 
 bool sn_config_compresses(const struct sn_config *c)
@@ -59,17 +62,6 @@ bool sn_config_compresses(const struct sn_config *c)
 void sn_compress_nothing(struct sn_layout_config *l)
 {
     memset(&l->compress, 0, sizeof(l->compress));
-}
-
-int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
-                     struct sn_codec out[SN_CODEC_LEVELS])
-{
-    const struct sn_compress_config *z = &c->layout.compress;
-    int n = 1;
-    out[0] = z->coding[of].codec;
-    while (z->guard > 0 && n < SN_CODEC_LEVELS && sn_codec_milder(&out[n], &out[n - 1]))
-        n++;
-    return n;
 }
 
 static bool parse(struct sn_coding *out, const char *text, bool may_differ)
@@ -94,13 +86,26 @@ static enum sn_status one_coding(struct sn_config *c, const struct sn_settings *
     (void)snprintf(key, sizeof(key), "layout.compress.%s", coded_names[i]);
     const char *at = z->name[i][0] ? key : "layout.compress.scheme";
     const char *text = z->name[i][0] ? z->name[i] : by_scheme(z->scheme, i);
-    if (!parse(&z->coding[i], text, i == SN_CODED_ZERO))
+    char first[SN_NAME_MAX], second[SN_NAME_MAX];
+    bool two = sn_coding_split(text, first, second);
+    if (two && i != SN_CODED_DATA && i != SN_CODED_ZERO)
+        return sn_settings_fail(s, key, err,
+                                "'%s': two codecs, inside nodes and between them, are for data and "
+                                "zero; want one",
+                                text);
+    bool good = parse(&z->coding[i], first, i == SN_CODED_ZERO);
+    z->coding[i].between = z->coding[i].codec;
+    z->coding[i].two = two;
+    if (!good || (two && (!z->coding[i].on || !sn_codec_parse(&z->coding[i].between, second))))
         return sn_settings_fail(s, key, err, "'%s' is no codec; want none, %s%s", text,
                                 sn_codec_names(),
                                 i == SN_CODED_ZERO ? ", each also with -diff" : "");
     if (z->coding[i].on && sn_codec_missing(&z->coding[i].codec))
         return sn_settings_fail(s, at, err, "'%s': %s", text,
                                 sn_codec_missing(&z->coding[i].codec));
+    if (two && sn_codec_missing(&z->coding[i].between))
+        return sn_settings_fail(s, at, err, "'%s': %s", text,
+                                sn_codec_missing(&z->coding[i].between));
     return SN_OK;
 }
 
@@ -111,7 +116,8 @@ enum sn_status sn_compress_derive(struct sn_config *c, const struct sn_settings 
     for (int i = 0; i < SN_NCODED; i++)
         SN_TRY(one_coding(c, s, (enum sn_coded)i, err));
     struct sn_coding *data = &z->coding[SN_CODED_DATA];
-    data->feedback = sn_coding_loses(data) && z->feedback;
+    bool loses = data->on && data->codec.kind != SN_CODEC_MPC; /* in the first encoding */
+    data->feedback = loses && z->feedback;
     if (z->guard > 0 && z->sample == 0)
         z->sample = 10;
     return SN_OK;
@@ -130,10 +136,12 @@ enum sn_status sn_rule_feedback(const struct sn_config *c, const struct sn_setti
                                 "codecs are named, so that nothing is chosen; use scheme: auto, or "
                                 "leave the budget out");
     if (z->feedback && !z->coding[SN_CODED_DATA].feedback && !open)
-        return sn_settings_fail(s, "layout.compress.feedback", err,
-                                "true, but layout.compress.data is %s, which loses nothing; use a "
-                                "lossy codec, such as int4, or false",
-                                z->coding[SN_CODED_DATA].on ? "mpc" : "none");
+        return sn_settings_fail(
+            s, "layout.compress.feedback", err,
+            "true, but layout.compress.data is %s, which loses nothing%s; use a "
+            "lossy codec, such as int4, or false",
+            z->coding[SN_CODED_DATA].on ? "mpc" : "none",
+            z->coding[SN_CODED_DATA].two ? " inside a node" : "");
     if (!z->coding[SN_CODED_DATA].feedback || c->train.precision != SN_F16)
         return SN_OK;
     return sn_settings_fail(s, "layout.compress.feedback", err,
@@ -148,7 +156,7 @@ enum sn_status sn_rule_difference(const struct sn_config *c, const struct sn_set
     const struct sn_coding *z = &c->layout.compress.coding[SN_CODED_ZERO];
     bool named = c->layout.compress.name[SN_CODED_ZERO][0];
     const char *key = named ? "layout.compress.zero" : "layout.compress.scheme";
-    if (z->diff && z->codec.kind == SN_CODEC_MPC)
+    if (z->diff && (z->codec.kind == SN_CODEC_MPC || z->between.kind == SN_CODEC_MPC))
         return sn_settings_fail(s, key, err,
                                 "a lossless codec gains nothing by differences; use mpc, or a "
                                 "lossy one with -diff");

@@ -91,6 +91,8 @@ static const struct group_row groups[SN_NGROUPS] = {
     [SN_GROUP_DATA] = {"data", SN_AXIS_DATA},
     [SN_GROUP_PIPELINE] = {"pipeline", SN_AXIS_PIPELINE},
     [SN_GROUP_REPLICA] = {"data x context", SN_AXIS_DATA},
+    [SN_GROUP_REPLICA_NODE] = {"data node", SN_AXIS_DATA},
+    [SN_GROUP_REPLICA_RAIL] = {"data rail", SN_AXIS_DATA},
     [SN_GROUP_KV] = {"kv copies", SN_AXIS_TENSOR},
     [SN_GROUP_TIED] = {"tied embedding", SN_AXIS_PIPELINE},
     [SN_GROUP_EXPERT] = {"expert", SN_AXIS_EXPERT},
@@ -171,6 +173,10 @@ int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
     switch (q) {
     case SN_GROUP_REPLICA:
         return replicas(g);
+    case SN_GROUP_REPLICA_NODE:
+        return g->replica_node > 0 ? g->replica_node : 1;
+    case SN_GROUP_REPLICA_RAIL:
+        return g->replica_node > 0 ? replicas(g) / g->replica_node : 1;
     case SN_GROUP_EXPERT:
         return expert_ranks(g);
     case SN_GROUP_EXPERT_DATA:
@@ -190,18 +196,27 @@ int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
     }
 }
 
+static int replica_index(const struct sn_grid *g, int rank)
+{
+    return sn_grid_coord(g, rank, SN_AXIS_DATA) * g->size[SN_AXIS_CONTEXT] +
+           sn_grid_coord(g, rank, SN_AXIS_CONTEXT);
+}
+
 static int token_rank(const struct sn_grid *g, int rank)
 {
     int tensor = fold(g) > 1 ? sn_grid_coord(g, rank, SN_AXIS_TENSOR) : 0;
-    return sn_group_index(g, rank, SN_GROUP_REPLICA) * fold(g) + tensor;
+    return replica_index(g, rank) * fold(g) + tensor;
 }
 
 int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
 {
     switch (q) {
     case SN_GROUP_REPLICA:
-        return sn_grid_coord(g, rank, SN_AXIS_DATA) * g->size[SN_AXIS_CONTEXT] +
-               sn_grid_coord(g, rank, SN_AXIS_CONTEXT);
+        return replica_index(g, rank);
+    case SN_GROUP_REPLICA_NODE:
+        return g->replica_node > 0 ? replica_index(g, rank) % g->replica_node : 0;
+    case SN_GROUP_REPLICA_RAIL:
+        return g->replica_node > 0 ? replica_index(g, rank) / g->replica_node : 0;
     case SN_GROUP_EXPERT:
         return expert_index(g, token_rank(g, rank));
     case SN_GROUP_EXPERT_DATA:
@@ -234,11 +249,25 @@ static int with_tokens(const struct sn_grid *g, int rank, int at)
     return sn_group_member(g, rank, SN_GROUP_REPLICA, at / fold(g));
 }
 
+/* Member i of those of a REPLICA group on the rank's node, or with its place on each. */
+static int near_replica(const struct sn_grid *g, int rank, enum sn_group q, int i)
+{
+    int own = replica_index(g, rank), node = g->replica_node;
+    if (node == 0)
+        return rank;
+    return sn_group_member(g, rank, SN_GROUP_REPLICA,
+                           q == SN_GROUP_REPLICA_NODE ? own / node * node + i
+                                                      : i * node + own % node);
+}
+
 int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i)
 {
     int context = g->size[SN_AXIS_CONTEXT], tensor = sn_grid_coord(g, rank, SN_AXIS_TENSOR);
     int at = token_rank(g, rank), own = expert_index(g, at), node = node_members(g);
     switch (q) {
+    case SN_GROUP_REPLICA_NODE:
+    case SN_GROUP_REPLICA_RAIL:
+        return near_replica(g, rank, q, i);
     case SN_GROUP_EXPERT_NODE:
         return sn_group_member(g, rank, SN_GROUP_EXPERT, own / node * node + i);
     case SN_GROUP_EXPERT_RAIL:

@@ -31,14 +31,16 @@ enum sn_group {
     SN_GROUP_DATA,
     SN_GROUP_PIPELINE,
     SN_GROUP_REPLICA, /* data x context: copies of the same weights; member = data x C + context */
-    SN_GROUP_KV,      /* tensor ranks that hold the same key and value heads */
-    SN_GROUP_TIED,    /* first and last pipeline stage: both copies of a tied embedding */
-    SN_GROUP_EXPERT,  /* replicas that share the experts: between them they hold each one once;
-                         with fold these are replicas x tensor, member = replica x T + tensor; if
-                         u of them share each expert, member m has slice m % u of those of m / u */
-    SN_GROUP_EXPERT_DATA, /* replicas that hold the same experts */
-    SN_GROUP_EXPERT_NODE, /* members of an EXPERT group on one node, and */
-    SN_GROUP_EXPERT_RAIL, /* those with the same place on each node; 1 where exchanges are flat */
+    SN_GROUP_REPLICA_NODE, /* members of a REPLICA group on one node, and */
+    SN_GROUP_REPLICA_RAIL, /* those with the same place on each node; 1 where sums are flat */
+    SN_GROUP_KV,           /* tensor ranks that hold the same key and value heads */
+    SN_GROUP_TIED,         /* first and last pipeline stage: both copies of a tied embedding */
+    SN_GROUP_EXPERT,       /* replicas that share the experts: between them they hold each one once;
+                              with fold these are replicas x tensor, member = replica x T + tensor; if
+                              u of them share each expert, member m has slice m % u of those of m / u */
+    SN_GROUP_EXPERT_DATA,  /* replicas that hold the same experts */
+    SN_GROUP_EXPERT_NODE,  /* members of an EXPERT group on one node, and */
+    SN_GROUP_EXPERT_RAIL,  /* those with the same place on each node; 1 where exchanges are flat */
     SN_GROUP_WORLD,
     SN_NGROUPS
 };
@@ -52,6 +54,8 @@ struct sn_grid {
                            replicas do (parallel folding); 0 and 1: they do not */
     int expert_node;    /* neighbours of an EXPERT group that exchange among themselves first: a
                            divisor of `experts`; 0: none do */
+    int replica_node;   /* neighbours of a REPLICA group that sum among themselves first where what
+                           they send is coded: a divisor of it; 0: none do */
     bool experts_apart; /* members of an EXPERT_DATA group are neighbours, not those of an EXPERT
                            group */
 };

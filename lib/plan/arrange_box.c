@@ -65,6 +65,9 @@ static int together(const struct sn_grid *g, const struct box *b, enum sn_group 
     switch (q) {
     case SN_GROUP_REPLICA:
         return b->size[SN_AXIS_DATA] * b->size[SN_AXIS_CONTEXT];
+    case SN_GROUP_REPLICA_NODE:
+    case SN_GROUP_REPLICA_RAIL:
+        return together_counted(g, b, q);
     case SN_GROUP_KV:
         return common_divisor(b->size[SN_AXIS_TENSOR], g->kv_copies);
     case SN_GROUP_WORLD:

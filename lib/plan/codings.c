@@ -123,10 +123,10 @@ static void list(struct chooser *x, enum sn_coded kind)
     memset(&z, 0, sizeof(z));
     consider(x, kind, &z);
     z.on = true;
-    z.codec = (struct sn_codec){.kind = SN_CODEC_MPC, .dim = 1};
+    z.codec = z.between = (struct sn_codec){.kind = SN_CODEC_MPC, .dim = 1};
     consider(x, kind, &z);
     for (int i = 0; i < x->losses->n; i++) {
-        z.codec = x->losses->row[i].codec;
+        z.codec = z.between = x->losses->row[i].codec;
         for (int way = 0; way < 3; way++) {
             z.feedback = way == 1;
             z.diff = way == 2;

@@ -4,6 +4,7 @@
 #include "lib/plan/codings.h"
 #include "lib/plan/estimate.h"
 #include "lib/plan/hops.h"
+#include "lib/plan/levels.h"
 #include "lib/plan/search_heap.h"
 #include "lib/plan/variants.h"
 
@@ -225,6 +226,8 @@ static enum sn_status compile_as(struct search *s, struct sn_found *f, struct sn
     struct sn_job_env env = {
         .config = s->config, .model = s->model, .ops = s->w->ops, .threads = s->w->threads};
     s->config->layout = f->layout;
+    SN_TRY(sn_levels_choose(s->config, s->w->machine, err));
+    f->layout.compress.node = s->config->layout.compress.node;
     SN_TRY(sn_stages_create(&stages, &env, err));
     sn_pricer_init(&pricer, s->w->machine, s->w->software, stages.job[0]);
     enum sn_status st = sn_plan_make(&f->plan, &stages, &pricer, err);

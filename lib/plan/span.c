@@ -42,6 +42,24 @@ static void add_ends(struct lattice *l, int stages, int stride)
     l->tied = true;
 }
 
+/* Consecutive replicas, of which those of one sequence are neighbours: a node has some of these, or
+ * all of several sequences (lib/config/ranks.c). */
+static void add_replicas(struct lattice *l, const struct sn_grid *g, enum sn_group q)
+{
+    int node = g->replica_node, context = g->size[SN_AXIS_CONTEXT], data = g->size[SN_AXIS_DATA];
+    int to = g->stride[SN_AXIS_CONTEXT], further = g->stride[SN_AXIS_DATA];
+    int inside = node < context ? node : context, copies = node / inside;
+    if (node == 0)
+        return;
+    if (q == SN_GROUP_REPLICA_NODE) {
+        add_axis(l, copies, further);
+        add_axis(l, inside, to);
+    } else {
+        add_axis(l, data / copies, further * copies);
+        add_axis(l, context / inside, to * inside);
+    }
+}
+
 static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
 {
     struct lattice l = {.ranks = sn_grid_ranks(g)};
@@ -61,6 +79,10 @@ static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
     case SN_GROUP_REPLICA:
         add_axis(&l, g->size[SN_AXIS_DATA], g->stride[SN_AXIS_DATA]);
         add_axis(&l, g->size[SN_AXIS_CONTEXT], g->stride[SN_AXIS_CONTEXT]);
+        break;
+    case SN_GROUP_REPLICA_NODE:
+    case SN_GROUP_REPLICA_RAIL:
+        add_replicas(&l, g, q);
         break;
     case SN_GROUP_EXPERT:
         add_axis(&l, sn_group_size(g, 0, q), replicas * (g->experts_apart ? apart : 1));

@@ -274,6 +274,8 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
     out->kv_copies = sn_kv_copies(&c->model, l->tensor);
     out->experts = sn_config_expert_members(c);
     out->expert_node = l->expert > 1 && l->expert_node > 1 ? l->expert_node : 0;
+    int node = sn_config_replica_node(c);
+    out->replica_node = node > 1 && node < l->data * l->context ? node : 0;
     out->fold = sn_config_fold(c);
     out->experts_apart = sn_experts_apart(l);
     return SN_OK;

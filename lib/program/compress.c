@@ -2,26 +2,30 @@
  * compress.c - layout.compress: communication whose values travel as streams of a codec.
  *
  * The pass goes over a finished text, before places are given. An operation that may be coded
- * (sn_op.codable) and whose kind of message has a coding becomes one or two legs, each of which
- * every other part of the compiler knows: ENCODE, a communication of bytes, its WAIT, DECODE.
+ * (sn_op.codable) and whose kind of message has a coding becomes one to four legs
+ * (compress_legs.c), each of which every other part of the compiler knows: ENCODE, a communication
+ * of bytes, its WAIT, DECODE.
  *
  *   send, recv       ENCODE, SEND                     RECV, WAIT, DECODE
  *   all-gather       ENCODE of the own block, ALL_GATHER, WAIT, DECODE of all blocks, the own too
  *   reduce-scatter   ENCODE of a stream for each member, ALL_TO_ALL, WAIT, DECODE that sums
  *   all-reduce       the reduce-scatter into a temporary in fp32, then its all-gather
  *
- * So a value is encoded twice at most, however many ranks there are: sums are never encoded hop by
- * hop, which adds an error of each (kernels/two_shot.h has the arithmetic). The second half of a
- * leg stands where the WAIT stood. Reductions of gradients, for which the update waits, end in
- * their own chunk instead, SN_MAX_POSTED later ones behind them, so that streams are temporaries.
+ * So a value is encoded twice at most, on two levels three times, however many ranks there are:
+ * sums are never encoded hop by hop, which adds an error of each (docs/COMPRESSION.md). The second
+ * half of a leg stands where the WAIT stood. Reductions of gradients, for which the update waits,
+ * end in their own chunk instead, SN_MAX_POSTED later ones behind them, so that streams are
+ * temporaries.
  *
  * Weights that replicas gather with a codec that loses something come from the masters; with -diff
  * the streams are of masters minus what the replicas compute with, and all of them add what comes
  * back, so that no error stays (Jia et al., "SDP4Bit", arXiv 2410.15526, 3.1). The gradients'
- * ENCODE has the error feedback.
+ * first ENCODE has the error feedback: what later ones lose of sums is not fed back.
  *
  * What is evaluated or generated is not compressed.
  */
+#include "lib/program/compress.h"
+
 #include "lib/program/build.h"
 
 #include "kernels/codec.h"
@@ -29,28 +33,7 @@
 
 #include <string.h>
 
-enum { LEGS = 2, SITE_STAGE = 16 };
-
-/* One way there. */
-struct leg {
-    int kind;                               /* of communication */
-    int send;                               /* streams that leave: 0 of a RECV */
-    int get;                                /* streams that come: 0 of a SEND */
-    int64_t share;                          /* values of each */
-    bool sums;                              /* what comes is of the same values */
-    struct sn_view from, minus, fed;        /* what is encoded; what is taken off; the feedback */
-    struct sn_view to, plus;                /* what is decoded, and added to */
-    int64_t encode_missing, decode_missing; /* values at the end that this member has not */
-    enum sn_dtype type;                     /* of the values encoded */
-    int leaves, comes;                      /* buffers of streams */
-    int id;                                 /* of the communication */
-};
-
-struct coded_move {
-    struct sn_op op; /* as it was */
-    struct leg leg[LEGS];
-    int n_legs, now; /* now: the one that is on its way */
-};
+enum { SITE_STAGE = 16 };
 
 struct pass {
     struct sn_job *j;
@@ -58,7 +41,7 @@ struct pass {
     struct sn_op *old;
     int n_old;
     int *move_of; /* id -> number in `move`; -1 */
-    struct coded_move *move;
+    struct sn_coded_move *move;
     int n_moves, cap_moves;
     int under_way[2 * SN_MAX_POSTED + 1], n_under_way; /* reductions for which the update waits */
     uint32_t site;
@@ -76,127 +59,14 @@ static const struct sn_coding *coding_of(const struct pass *x, const struct sn_o
     return z->on ? z : NULL;
 }
 
-static int64_t elements(const struct sn_view *v)
-{
-    return v->rows * v->cols;
-}
-
-static enum sn_dtype type_of(const struct sn_program *p, const struct sn_view *v)
-{
-    return p->bufs[v->buf].dtype;
-}
-
 /* --- what becomes of an operation ---------------------------------------------------------------
  */
 
-static int64_t rounded_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
-static struct leg leg(int kind, int send, int get, int64_t share)
-{
-    return (struct leg){.kind = kind,
-                        .send = send,
-                        .get = get,
-                        .share = share,
-                        .from = sn_no_view,
-                        .minus = sn_no_view,
-                        .fed = sn_no_view,
-                        .to = sn_no_view,
-                        .plus = sn_no_view,
-                        .leaves = -1,
-                        .comes = -1};
-}
-
-/* Of gradients: what was lost before. */
-static struct sn_view feedback_of(const struct pass *x, const struct sn_op *op)
-{
-    int bucket = op->codable == 1 + SN_CODED_DATA ? x->p->bufs[op->in[0].buf].bucket : -1;
-    int buf = bucket < 0 ? -1 : x->j->buckets[bucket].feedback;
-    return buf < 0 ? sn_no_view : sn_view_flat(x->p, buf);
-}
-
-/* Weights come from masters, of which each rank has its slice. */
-static void take_masters(struct pass *x, struct leg *l)
-{
-    int bucket = x->p->bufs[l->from.buf].bucket;
-    const struct sn_bucket *b = bucket < 0 ? NULL : &x->j->buckets[bucket];
-    const struct sn_coding *z = b ? sn_bucket_coding(x->j, b) : NULL;
-    if (!z)
-        return;
-    if (z->diff) {
-        l->minus = l->from;
-        l->plus = l->to;
-    }
-    l->from = sn_view_flat(x->p, b->master);
-    l->type = SN_F32;
-}
-
-static void plan_gather(struct pass *x, struct coded_move *m)
-{
-    struct sn_op *op = &m->op;
-    struct leg *l = &m->leg[0];
-    *l = leg(SN_OP_ALL_GATHER, 1, x->j->group_size[op->group], elements(&op->in[0]));
-    l->from = op->in[0];
-    l->to = op->out[0];
-    l->type = type_of(x->p, &l->from);
-    if (op->codable == 1 + SN_CODED_ZERO)
-        take_masters(x, l);
-    m->n_legs = 1;
-}
-
-static void plan_scatter(struct pass *x, struct coded_move *m, int64_t share)
-{
-    struct sn_op *op = &m->op;
-    struct leg *l = &m->leg[0];
-    int members = x->j->group_size[op->group];
-    *l = leg(SN_OP_ALL_TO_ALL, members, members, share);
-    l->from = op->in[0];
-    l->fed = feedback_of(x, op);
-    l->to = op->out[0];
-    l->sums = true;
-    l->type = type_of(x->p, &l->from);
-    m->n_legs = 1;
-}
-
-static void plan_all_reduce(struct pass *x, struct coded_move *m)
-{
-    struct sn_op *op = &m->op;
-    int members = x->j->group_size[op->group], index = x->j->group_index[op->group];
-    int64_t n = elements(&op->in[0]);
-    int64_t share = rounded_up((n + members - 1) / members, SN_CODEC_BLOCK);
-    int64_t own = n - index * share;
-    own = own < 0 ? 0 : own < share ? own : share; /* the last ones may have less, or nothing */
-    int sum = sn_buffer_add(x->p, SN_CLASS_TEMP, SN_F32, 1, share, "sum.%.60s", op->label);
-    struct sn_view out = op->out[0];
-    plan_scatter(x, m, share);
-    m->leg[0].to = sn_view_flat(x->p, sum);
-    m->leg[0].decode_missing = share - own;
-    m->leg[1] = leg(SN_OP_ALL_GATHER, 1, members, share);
-    m->leg[1].from = m->leg[0].to;
-    m->leg[1].to = out;
-    m->leg[1].encode_missing = share - own;
-    m->leg[1].type = SN_F32;
-    m->n_legs = 2;
-}
-
-static void plan_transfer(struct pass *x, struct coded_move *m)
-{
-    bool sends = m->op.kind == SN_OP_SEND;
-    struct sn_view v = sends ? m->op.in[0] : m->op.out[0];
-    struct leg *l = &m->leg[0];
-    *l = leg(m->op.kind, sends, !sends, elements(&v));
-    *(sends ? &l->from : &l->to) = v;
-    l->type = type_of(x->p, &v);
-    m->n_legs = 1;
-}
-
-static int stream_buffer(struct pass *x, const struct coded_move *m, const struct leg *l, int n,
-                         const char *what)
+static int stream_buffer(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l,
+                         int n, const char *what)
 {
     struct sn_codec codec[SN_CODEC_LEVELS];
-    int levels = sn_coding_levels(x->j->config, (enum sn_coded)(m->op.codable - 1), codec);
+    int levels = sn_leg_codecs(x->j, m, l, codec);
     int64_t room = sn_coded_room(codec, levels, l->type, l->share);
     return n ? sn_buffer_add(x->p, SN_CLASS_TEMP, SN_U8, n, room, "%s.%.90s", what, m->op.label)
              : -1;
@@ -208,19 +78,12 @@ static void plan(struct pass *x, const struct sn_op *op)
         x->p->failed = true;
         return;
     }
-    struct coded_move *m = &x->move[x->n_moves];
-    *m = (struct coded_move){.op = *op};
-    if (op->kind == SN_OP_ALL_GATHER)
-        plan_gather(x, m);
-    else if (op->kind == SN_OP_REDUCE_SCATTER)
-        plan_scatter(x, m, elements(&op->out[0]));
-    else if (op->kind == SN_OP_ALL_REDUCE)
-        plan_all_reduce(x, m);
-    else
-        plan_transfer(x, m);
+    struct sn_coded_move *m = &x->move[x->n_moves];
+    *m = (struct sn_coded_move){.op = *op};
+    sn_legs_of(x->j, x->p, m);
     for (int i = 0; i < m->n_legs; i++) {
-        struct leg *l = &m->leg[i];
-        l->leaves = stream_buffer(x, m, l, l->send, "streams");
+        struct sn_leg *l = &m->leg[i];
+        l->leaves = l->hands_on ? m->leg[i - 1].comes : stream_buffer(x, m, l, l->send, "streams");
         l->comes = stream_buffer(x, m, l, l->get, "arrived");
         l->id = i == 0 ? op->id : x->p->next_id++;
     }
@@ -235,7 +98,7 @@ static void plan(struct pass *x, const struct sn_op *op)
  */
 
 /* What an operation of a leg has of the one that it stands for. */
-static struct sn_op part_of(struct pass *x, const struct coded_move *m, const struct leg *l,
+static struct sn_op part_of(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l,
                             int kind)
 {
     struct sn_op op = sn_op_blank(kind);
@@ -243,40 +106,45 @@ static struct sn_op part_of(struct pass *x, const struct coded_move *m, const st
     const struct sn_op *was = &m->op;
     memcpy(op.label, was->label, sizeof(op.label));
     op.when = was->when;
-    op.group = was->group;
+    op.group = l->group;
     op.peer = was->peer;
     op.tag = was->tag;
     op.per_slot = was->per_slot;
     op.is_weight_grad = was->is_weight_grad;
     op.codable = was->codable;
     a->coded = (enum sn_coded)(was->codable - 1);
-    a->levels = sn_coding_levels(x->j->config, a->coded, a->codec);
+    a->levels = sn_leg_codecs(x->j, m, l, a->codec);
     a->coded_type = l->type;
     a->share = l->share;
     return op;
 }
 
 /* Layers and chunks are those of the text that is replaced. */
-static void put_new(struct pass *x, const struct coded_move *m, struct sn_op *op)
+static void put_new(struct pass *x, const struct sn_coded_move *m, struct sn_op *op)
 {
     op->id = op->kind < SN_NKERNELS || op->kind == SN_OP_WAIT ? x->p->next_id++ : op->id;
     x->p->layer = m->op.layer;
     sn_op_put(x->p, op);
 }
 
+static bool mixes(const struct sn_codec *c)
+{
+    return c->hadamard || c->kind == SN_CODEC_ZFP;
+}
+
 /* Codecs that mix neighbours bring something back where a bucket has no values. It would go into
  * the next message, and no checkpoint has it: a resumed run would have other bits. A buffer that
  * has a slice of its bucket alone (gradients under ZeRO 2 and 3) keeps it. */
-static void clear_pads(struct pass *x, const struct coded_move *m, const struct sn_view *v)
+static void clear_pads(struct pass *x, const struct sn_coded_move *m, const struct sn_view *v)
 {
     int bucket = v->buf < 0 ? -1 : x->p->bufs[v->buf].bucket;
-    const struct sn_codec *c = &x->j->config->layout.compress.coding[m->op.codable - 1].codec;
-    if (bucket >= 0 && (c->hadamard || c->kind == SN_CODEC_ZFP) && v->buf < x->p->n_state_bufs &&
+    const struct sn_coding *z = &x->j->config->layout.compress.coding[m->op.codable - 1];
+    if (bucket >= 0 && (mixes(&z->codec) || mixes(&z->between)) && v->buf < x->p->n_state_bufs &&
         x->p->bufs[v->buf].cols == x->j->buckets[bucket].n)
         sn_pads_zero(x->j, x->p, bucket, v->buf, m->op.when);
 }
 
-static void encode(struct pass *x, const struct coded_move *m, const struct leg *l)
+static void encode(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l)
 {
     struct sn_op op = part_of(x, m, l, SN_OP_ENCODE);
     op.in[0] = l->from;
@@ -284,34 +152,36 @@ static void encode(struct pass *x, const struct coded_move *m, const struct leg 
     op.out[0] = sn_view_all(x->p, l->leaves);
     op.out[1] = l->fed;
     op.attr.blocks_a = l->send;
+    op.attr.blocks_b = l->send_each;
     op.attr.site = (uint32_t)x->j->stage << SITE_STAGE | x->site++;
-    op.attr.member = x->j->group_index[op.group];
+    op.attr.member = x->j->group_index[m->op.group];
     op.attr.missing = l->encode_missing;
     put_new(x, m, &op);
     clear_pads(x, m, &l->fed);
 }
 
-static struct sn_op communication(struct pass *x, const struct coded_move *m, const struct leg *l)
+static struct sn_op communication(struct pass *x, const struct sn_coded_move *m,
+                                  const struct sn_leg *l)
 {
     struct sn_op op = part_of(x, m, l, l->kind);
     op.in[0] = l->leaves < 0 ? sn_no_view : sn_view_flat(x->p, l->leaves);
     op.out[0] = l->comes < 0 ? sn_no_view : sn_view_flat(x->p, l->comes);
-    op.attr.blocks_a = l->send;
+    op.attr.blocks_a = l->kind == SN_OP_ALL_TO_ALL ? l->send / l->send_each : l->send;
     op.is_coded = true;
     op.id = l->id;
     return op;
 }
 
-static void post(struct pass *x, const struct coded_move *m)
+static void post(struct pass *x, const struct sn_coded_move *m)
 {
-    const struct leg *l = &m->leg[m->now];
-    if (l->send)
+    const struct sn_leg *l = &m->leg[m->now];
+    if (l->send && !l->hands_on)
         encode(x, m, l);
     struct sn_op op = communication(x, m, l);
     put_new(x, m, &op);
 }
 
-static void put_wait(struct pass *x, const struct coded_move *m, const struct leg *l)
+static void put_wait(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l)
 {
     struct sn_op of = communication(x, m, l), op = part_of(x, m, l, SN_OP_WAIT);
     op.in[0] = of.out[0].buf >= 0 ? of.out[0] : of.in[0];
@@ -320,7 +190,7 @@ static void put_wait(struct pass *x, const struct coded_move *m, const struct le
     put_new(x, m, &op);
 }
 
-static void decode(struct pass *x, const struct coded_move *m, const struct leg *l)
+static void decode(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l)
 {
     struct sn_op op = part_of(x, m, l, SN_OP_DECODE);
     op.in[0] = sn_view_all(x->p, l->comes);
@@ -329,6 +199,7 @@ static void decode(struct pass *x, const struct coded_move *m, const struct leg 
     if (m->now + 1 == m->n_legs)
         op.acc[0] = m->op.acc[0];
     op.attr.blocks_a = l->get;
+    op.attr.blocks_b = l->get_each;
     op.attr.inverse = l->sums;
     op.attr.missing = l->decode_missing;
     put_new(x, m, &op);
@@ -336,10 +207,10 @@ static void decode(struct pass *x, const struct coded_move *m, const struct leg 
 }
 
 /* The leg on its way is over; false: so is the move. */
-static bool advance(struct pass *x, struct coded_move *m)
+static bool advance(struct pass *x, struct sn_coded_move *m)
 {
     put_wait(x, m, &m->leg[m->now]);
-    if (m->leg[m->now].get)
+    if (m->leg[m->now].to.buf >= 0)
         decode(x, m, &m->leg[m->now]);
     if (++m->now == m->n_legs)
         return false;
@@ -373,7 +244,7 @@ static void rewrite(struct pass *x, const struct sn_op *op)
         sn_op_put(x->p, op);
         return;
     }
-    struct coded_move *m = &x->move[number];
+    struct sn_coded_move *m = &x->move[number];
     if (op->kind != SN_OP_WAIT) {
         while (ends_early(x, op) && x->n_under_way >= SN_MAX_POSTED)
             advance_oldest(x);

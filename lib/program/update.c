@@ -184,7 +184,8 @@ bool sn_job_agrees_on_codecs(const struct sn_job *j)
     const struct sn_compress_config *z = &j->config->layout.compress;
     bool is_open = z->sample > 0; /* how long streams are, or how much they lose */
     for (int i = 0; i < SN_NCODED; i++)
-        is_open = is_open || (z->coding[i].on && !sn_codec_is_fixed(&z->coding[i].codec));
+        is_open = is_open || (z->coding[i].on && (!sn_codec_is_fixed(&z->coding[i].codec) ||
+                                                  !sn_codec_is_fixed(&z->coding[i].between)));
     return is_open && sn_config_compresses(j->config);
 }
 

@@ -291,6 +291,9 @@ struct sn_grid sn_verify_grid(const struct sn_grid *g)
         out.experts--;
     while (out.expert_node > 1 && out.experts % out.expert_node != 0)
         out.expert_node--;
+    replicas = out.size[SN_AXIS_DATA] * out.size[SN_AXIS_CONTEXT];
+    while (out.replica_node > 0 && replicas % out.replica_node != 0)
+        out.replica_node--;
     if (out.kv_copies > out.size[SN_AXIS_TENSOR])
         out.kv_copies = out.size[SN_AXIS_TENSOR];
     int stride = 1; /* every axis keeps its place in the order */

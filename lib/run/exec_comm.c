@@ -39,8 +39,11 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
         int64_t room = op->kind == SN_OP_RECV ? out.rows * out.cols : in.rows * in.cols;
         if (op->kind == SN_OP_ALL_TO_ALL)
             room /= op->attr.blocks_a;
-        t.n = sn_coded_used(op, room, sn_exec_codec_level(x, op));
-        t.sized = !sn_codec_is_fixed(&op->attr.codec[0]);
+        int level = sn_exec_codec_level(x, op);
+        const struct sn_codec *c = &op->attr.codec[level];
+        t.n = sn_coded_used(op, room, level);
+        t.sized = !sn_codec_is_fixed(c) && /* one stream, not several in a row */
+                  t.n == sn_coded_bytes(c, op->attr.coded_type, op->attr.share);
     }
     return t;
 }
@@ -115,11 +118,11 @@ void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_tran
         x->routed.gathered += sn_exchange_sent_within(t->exchange) * row;
 }
 
-/* Bytes of n streams where they lie, `room` apart. */
-static int64_t used(const struct sn_op *op, const char *streams, int64_t n, int64_t room)
+/* Bytes that go of n streams where they lie, `room` apart. */
+static int64_t used(const struct sn_transfer *t, const char *streams, int64_t n, int64_t room)
 {
     int64_t bytes = 0, length;
-    if (sn_codec_is_fixed(&op->attr.codec[0]))
+    if (!t->sized)
         return n * room;
     for (int64_t i = 0; i < n; i++) {
         memcpy(&length, streams + i * room, sizeof(length));
@@ -138,11 +141,11 @@ static void count_coded(struct sn_exec *x, const struct sn_op *op, const struct 
                                   op->attr.share);
     if (op->kind == SN_OP_RECV || !sn_op_collective(op, &kind, &planned))
         return;
-    int64_t sent = used(op, t->in, t->n / room, room),
+    int64_t sent = used(t, t->in, t->n / room, room),
             others = op->kind == SN_OP_SEND ? 1 : size - 1;
     if (op->kind == SN_OP_ALL_TO_ALL) {
         const char *own = (const char *)t->in + mine * t->n;
-        sent = used(op, t->in, size * t->n / room, room) - used(op, own, t->n / room, room);
+        sent = used(t, t->in, size * t->n / room, room) - used(t, own, t->n / room, room);
         others = 1;
         planned *= size - 1;
     } else {

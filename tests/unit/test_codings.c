@@ -30,6 +30,7 @@ static struct sn_coding coding(const char *name, bool feedback, bool diff)
     struct sn_coding z;
     memset(&z, 0, sizeof(z));
     z.on = sn_codec_parse(&z.codec, name);
+    z.between = z.codec;
     z.feedback = feedback;
     z.diff = diff;
     return z;

@@ -122,8 +122,10 @@ static void draw_codecs(struct sn_config *c, unsigned *r)
     static const char *const name[] = {"bf16",  "int8", "int4-hadamard-stochastic",
                                        "zfp-8", "mpc",  "fp8"};
     struct sn_compress_config *z = &c->layout.compress;
-    for (int i = 0; i < SN_NCODED; i++)
+    for (int i = 0; i < SN_NCODED; i++) {
         z->coding[i].on = draw(r, 3) > 0 && sn_codec_parse(&z->coding[i].codec, name[draw(r, 6)]);
+        z->coding[i].between = z->coding[i].codec;
+    }
     z->coding[SN_CODED_DATA].feedback = sn_coding_loses(&z->coding[SN_CODED_DATA]) && draw(r, 2);
     z->coding[SN_CODED_ZERO].diff =
         sn_coding_loses(&z->coding[SN_CODED_ZERO]) && c->layout.zero != 3 && draw(r, 2);

@@ -111,6 +111,33 @@ static void experts_fold_into_tensor(void)
            "in one hop nobody is in such a group");
 }
 
+static void replicas_of_a_node_are_neighbours_of_their_group(void)
+{
+    const enum sn_axis other[] = {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_PIPELINE};
+    const int size[] = {
+        [SN_AXIS_TENSOR] = 2, [SN_AXIS_CONTEXT] = 2, [SN_AXIS_DATA] = 4, [SN_AXIS_PIPELINE] = 1};
+    for (int i = 0; i < 2; i++) {
+        struct sn_grid g;
+        (void)sn_grid_init(&g, 16, size, i ? other : usual, NULL);
+        g.replica_node = 4;
+        int bad = odd_members(&g, SN_GROUP_REPLICA_NODE) + odd_members(&g, SN_GROUP_REPLICA_RAIL);
+        for (int r = 0; r < 16; r++) {
+            int own = sn_group_index(&g, r, SN_GROUP_REPLICA);
+            bad += sn_group_index(&g, r, SN_GROUP_REPLICA_RAIL) * 4 +
+                       sn_group_index(&g, r, SN_GROUP_REPLICA_NODE) !=
+                   own;
+        }
+        bool far = sn_group_member(&g, 1, SN_GROUP_REPLICA_RAIL, 1) == (i ? 3 : 9);
+        tap_ok(bad == 0 && far && sn_group_axis(SN_GROUP_REPLICA_RAIL) == SN_AXIS_DATA,
+               "member 4 k + l of replicas is l of node k, axis order %d", i);
+        g.replica_node = 0;
+        tap_ok(sn_group_size(&g, 5, SN_GROUP_REPLICA_NODE) == 1 &&
+                   sn_group_size(&g, 5, SN_GROUP_REPLICA_RAIL) == 1 &&
+                   sn_group_member(&g, 5, SN_GROUP_REPLICA_RAIL, 0) == 5,
+               "on one level nobody is in such a group");
+    }
+}
+
 static void bad_grids_are_explained(void)
 {
     struct sn_grid g;
@@ -130,6 +157,7 @@ static void bad_grids_are_explained(void)
 
 int main(void)
 {
+    replicas_of_a_node_are_neighbours_of_their_group();
     every_rank_has_its_own_coordinates();
     peers_share_all_other_axes();
     experts_fold_into_tensor();

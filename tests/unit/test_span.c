@@ -140,6 +140,26 @@ static void grids_that_divide_the_machine(void)
     report(&s, "grids that divide");
 }
 
+/* Replicas of a node, and those with the same place on each, in every order of the axes. */
+static void replicas_on_machines(void)
+{
+    static const int machines[][3] = {{4, 16, 0}, {8, 64, 0}, {2, 8, 0}, {3, 12, 0}};
+    struct score s = {0};
+    for (int k = 0; k < 4; k++) {
+        struct sn_machine m = machine_of(3, machines[k]);
+        for (int i = 0; i < 64; i++) {
+            int size[] = {1 << i / 4 % 2, 1 << i / 8 % 3, 3 << i / 32 % 2, 1 << i % 2};
+            struct sn_grid g = grid_of(size, i + i / 4, 1);
+            int context = size[SN_AXIS_CONTEXT];
+            g.replica_node = i % 3 == 0 && context > 1 ? context / 2
+                             : i % 3 == 1              ? context
+                                                       : 3 * context;
+            check(&s, &m, &g, false);
+        }
+    }
+    report(&s, "replicas of a node");
+}
+
 /* Groups that share experts out, over replicas or over tensor ranks too, in both orders. */
 static void experts_on_machines(void)
 {
@@ -204,6 +224,7 @@ int main(void)
 {
     grids_that_divide_the_machine();
     experts_on_machines();
+    replicas_on_machines();
     any_grid_on_any_machine();
     one_level_and_none();
     neighbours_share_less_than_members();
