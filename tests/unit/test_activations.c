@@ -66,6 +66,7 @@ static struct sn_config config_of(const struct layout *x)
     for (int i = 0; i < SN_NCODED; i++) {
         struct sn_coding *z = &l->compress.coding[i];
         z->on = x->codec[i] && sn_codec_parse(&z->codec, x->codec[i]);
+        z->between = z->codec;
     }
     l->compress.guard = x->guard;
     l->n_axis_order = 4; /* so that rank s is in stage s */
