@@ -32,12 +32,12 @@ static double encoding(const struct sn_device *d, const struct sn_codec_rate *ra
            beside(d, 2 * bytes_of(prog, &op->out[1]));
 }
 
-/* A sum decodes every stream, of several shares each those of its own. */
+/* A sum decodes every stream; of blocks_b shares each has as many. */
 static double decoding(const struct sn_device *d, const struct sn_codec_rate *rate,
                        const struct sn_program *prog, const struct sn_op *op)
 {
-    int64_t shares = op->attr.blocks_b > 1 ? op->attr.blocks_b : 1;
-    double streams = op->attr.inverse ? (double)(op->attr.blocks_a / shares) : 1;
+    double shares = op->attr.blocks_b > 1 ? (double)op->attr.blocks_b : 1;
+    double streams = op->attr.inverse ? (double)op->attr.blocks_a / shares : 1;
     return streams * bytes_of(prog, &op->out[0]) / rate->decode +
            beside(d, bytes_of(prog, &op->in[1]));
 }

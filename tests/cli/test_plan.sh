@@ -141,7 +141,7 @@ is "for programs, too" "$(number expert_node)" 1
 cat >"$tmp/coded.yaml" <<YAML
 model: {preset: llama-7b}
 train: {steps: 5, global_batch: 256, precision: fp16}
-layout: {data: 8, tensor: 4, pipeline: 2, zero: 1, compress: {scheme: auto, budget: 0.002}}
+layout: {data: 8, tensor: 4, pipeline: 2, zero: 1, compress: {scheme: auto, budget: 0.01}}
 machine: {preset: lassen, nodes: 16}
 YAML
 run "$plan" "$tmp/coded.yaml"
@@ -156,10 +156,10 @@ is "the object is in the form of the schema$err" "$rc" 0
 figure() { # key
     sed -n 's/.*"'"$1"'": \([-0-9.e+]*\)[,}].*/\1/p' "$tmp/coded.json"
 }
-ok "the budget is kept ($(figure loss_rise))" awk "BEGIN { exit !($(figure loss_rise) > 0 && $(figure loss_rise) <= 0.002) }"
+ok "the budget is kept ($(figure loss_rise))" awk "BEGIN { exit !($(figure loss_rise) > 0 && $(figure loss_rise) <= 0.01) }"
 ok "and codecs gain ($(figure gain)), though they take $(figure codec_s) s" \
     awk "BEGIN { exit !($(figure gain) > 0 && $(figure codec_s) > 0) }"
-sed -i 's/0.002/0/' "$tmp/coded.yaml"
+sed -i 's/0.01/0/' "$tmp/coded.yaml"
 run "$plan" "$tmp/coded.yaml" --json
 printf '%s' "$out" >"$tmp/coded.json"
 ok "without a budget nothing is lost" sh -c '! grep -q "int[48]\|zfp\|fp8\|bf16\"" "$1"' - "$tmp/coded.json"
