@@ -64,8 +64,8 @@ ISA_generic :=
 ISA_avx2    := -march=x86-64-v3
 ISA_avx512  := -march=x86-64-v4 -mprefer-vector-width=512
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
-# Streams of codecs are the same bytes from every set: no sum is fused with a product.
-$(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o: KFLAGS += -ffp-contract=off))
+# Streams of codecs, and factors, are the same bytes from every set: no sum is fused with a product.
+$(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o $(BUILD)/kernels/cpu/$(i)/orthogonalise.o: KFLAGS += -ffp-contract=off))
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) \
             $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o)) \

@@ -175,6 +175,14 @@
  *               length 0 are left alone. Plus w. SN_ADD needs y in f32. bounds: streams from the last bound on are
  *               neither read, nor their values written. Fails with what enum sn_codec_fault says
  *
+ * ORTHOGONALISE 0 x[R,C] f32                              0 y[R,C] f32, 1 n[R,C] f32? 0: in 0
+ *               y: orthonormal columns that span those of x, each made of the columns up to its own
+ *               (Gram-Schmidt, every column twice); n = -y. A column of which the ones before it
+ *               leave less than 2^-20, or nothing, is 0 in y; with `draws` one is drawn in its place
+ *               and made orthogonal likewise, a function of (seed, step, site, element), while there
+ *               are more rows than columns before it. Where x is not finite all of y is NaN. The
+ *               same bits from every instruction set
+ *
  * "?" may be absent (p == NULL). Vectors are one row.
  */
 /* clang-format on */
@@ -229,6 +237,7 @@ enum sn_op_kind {
     SN_OP_BALANCE,
     SN_OP_ENCODE,
     SN_OP_DECODE,
+    SN_OP_ORTHOGONALISE,
     SN_NKERNELS /* further kinds (communication) belong to lib/program */
 };
 
@@ -263,7 +272,7 @@ struct sn_attr {
     bool any_order;          /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
                               * may be in whatever order is fastest, other from run to run */
     float aux_loss, z_loss;  /* ROUTE_DX */
-    bool sparsemixer, draws; /* ROUTE, ROUTE_DX; draws: in training */
+    bool sparsemixer, draws; /* ROUTE, ROUTE_DX; draws: in training; ORTHOGONALISE */
     bool dense;              /* ROUTE and its kin, PLACE */
     float range;             /* of a sparsemixer */
     float rate;              /* BALANCE */

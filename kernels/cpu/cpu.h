@@ -63,6 +63,7 @@ SN_KERNEL(sn_adamw);
 SN_KERNEL(sn_balance);
 SN_KERNEL(sn_encode);
 SN_KERNEL(sn_decode);
+SN_KERNEL(sn_orthogonalise);
 
 /* Scratch bytes of the kinds that need any (see ops.h, `scratch`). */
 size_t SN_K(sn_gemm_scratch)(const struct sn_args *a, int threads);
@@ -74,6 +75,7 @@ size_t SN_K(sn_attention_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_attention_dx_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_cross_entropy_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_coded_scratch)(const struct sn_args *a);
+size_t SN_K(sn_orthogonalise_scratch)(const struct sn_args *a);
 size_t SN_K(sn_elementwise_scratch)(enum sn_op_kind kind, const struct sn_args *a, int threads);
 
 /* --- storage types (kernels/half.h converts elements) ---------------------------------------- */

@@ -19,6 +19,8 @@ static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads
     case SN_OP_ENCODE:
     case SN_OP_DECODE:
         return SN_K(sn_coded_scratch)(a);
+    case SN_OP_ORTHOGONALISE:
+        return SN_K(sn_orthogonalise_scratch)(a);
     default:
         return SN_K(sn_elementwise_scratch)(kind, a, threads);
     }
@@ -73,6 +75,7 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_BALANCE] = SN_K(sn_balance),
             [SN_OP_ENCODE] = SN_K(sn_encode),
             [SN_OP_DECODE] = SN_K(sn_decode),
+            [SN_OP_ORTHOGONALISE] = SN_K(sn_orthogonalise),
         },
     .scratch = scratch,
 };

@@ -58,6 +58,7 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_BALANCE] = {"balance", {0, 0}},
     [SN_OP_ENCODE] = {"encode", {0, 0}},
     [SN_OP_DECODE] = {"decode", {0, 0}},
+    [SN_OP_ORTHOGONALISE] = {"orthogonalise", {1, 0}},
     [SN_OP_ALL_REDUCE] = {"all_reduce", {1, 0}},
     [SN_OP_ALL_GATHER] = {"all_gather", {0, 0}},
     [SN_OP_REDUCE_SCATTER] = {"reduce_scatter", {0, 0}},
