@@ -121,7 +121,8 @@ struct sn_train_config {
     char freeze[SN_FREEZE_MAX][SN_NAME_MAX];
 };
 
-enum { SN_CHUNKS_MOST = 8 }; /* of expert_chunks */
+enum { SN_CHUNKS_MOST = 8 };    /* of expert_chunks */
+enum { SN_LOW_RANK_MOST = 64 }; /* of powersgd-R */
 
 /* How one kind of message is compressed. */
 struct sn_coding {
@@ -129,6 +130,7 @@ struct sn_coding {
     bool diff;     /* ZERO: of masters less what the ranks compute with, which add it */
     bool feedback; /* DATA: what is lost of a gradient is added to the next */
     bool two;      /* DATA, ZERO: between nodes another codec than inside */
+    int32_t rank;  /* DATA: of the factors of PowerSGD, in place of a codec; 0: a codec */
     struct sn_codec codec;
     struct sn_codec between; /* nodes: codec, unless `two` */
 };
@@ -328,7 +330,8 @@ bool sn_config_compresses(const struct sn_config *c);
 /* Does a coding give back other values than it got? */
 static inline bool sn_coding_loses(const struct sn_coding *c)
 {
-    return c->on && (c->codec.kind != SN_CODEC_MPC || c->between.kind != SN_CODEC_MPC);
+    bool lossless = c->codec.kind == SN_CODEC_MPC && c->between.kind == SN_CODEC_MPC;
+    return c->on && (c->rank > 0 || !lossless);
 }
 /* Tensor ranks that route tokens of their own, because experts are cut over fewer of them
  * (layout.expert_tensor) or the run file says so (expert_tokens: split); else 1: all route the same

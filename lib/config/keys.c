@@ -257,7 +257,7 @@ const struct sn_key sn_keys[] = {
     {ROW("layout.compress", MAP, NONE, "Codecs of what ranks send (docs/COMPRESSION.md); a word alone is the scheme."), SHORT_FOR("layout.compress.scheme")},
     {ROW("layout.compress.scheme", ENUM, AT(layout.compress.scheme), "Codecs of what has none of its own below. naive: zfp-8 for all; mzhybrid: zfp-8 for gradients, mpc for the rest; zhybrid: zfp-8 for gradients, zfp-16 for the rest; blockwise: int4-diff for weights, int8 for the rest; auto: the fastest within budget, by the machine's price."),
         NAMES(schemes), DEFAULT("none"), DECIDES},
-    {ROW("layout.compress.data", TEXT, AT(layout.compress.name[SN_CODED_DATA]), "Codec of gradients among data ranks, such as int8, int4-hadamard or zfp-8; two, such as int8/int4-hadamard: inside nodes, and between them; none; null: the scheme's."),
+    {ROW("layout.compress.data", TEXT, AT(layout.compress.name[SN_CODED_DATA]), "Codec of gradients among data ranks, such as int8, int4-hadamard or zfp-8; two, such as int8/int4-hadamard: inside nodes, and between them; powersgd-R: factors of rank R in place of each matrix (layout.zero 0 and 1); none; null: the scheme's."),
         DEFAULT("null"), NULL_OK, DECIDES},
     {ROW("layout.compress.zero", TEXT, AT(layout.compress.name[SN_CODED_ZERO]), "Codec of the weights that ZeRO gathers; with -diff (stages 1 and 2) of their difference to what the ranks have, so that errors do not add up; two: where all replicas are on one node, and where they are on several; none; null: the scheme's."),
         DEFAULT("null"), NULL_OK, DECIDES},

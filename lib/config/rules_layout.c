@@ -452,6 +452,7 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
         shared_layers_stay_together,
         dense_exchanges_nothing,
         exchange_fits_zero_bubble,
+        sn_rule_low_rank,
         sn_rule_feedback,
         sn_rule_difference,
         sn_rule_rows,

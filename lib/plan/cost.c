@@ -40,8 +40,8 @@ static int64_t streams_bytes(const struct sn_op *op)
     return a->blocks_a * sn_coded_likely(&a->codec[0], a->coded_type, a->share);
 }
 
-/* Columns that are made one after the other, each from those before it: time on one thread (measured
- * 14 + 0.6 C ns an element of C columns), as bytes of memory at 10 GB/s. */
+/* Columns that are made one after the other, each from those before it: time on one thread
+ * (measured 14 + 0.6 C ns an element of C columns), as bytes of memory at 10 GB/s. */
 static int64_t orthogonalise_bytes(const struct sn_view *x)
 {
     return x->rows * x->cols * (140 + 6 * x->cols);

@@ -98,6 +98,10 @@ void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
     const struct sn_coding *z = &e->config.layout.compress.coding[SN_CODED_DATA];
     int members = net->members[q];
     bool all = size->slice == size->n;
+    *out = (struct sn_coded_reduction){0};
+    if (z->rank > 0)
+        return; /* factors: shapes decide, which nobody has here; a bound, and compiled layouts say
+                 */
     int64_t each = (size->n + members - 1) / members, block = SN_CODEC_BLOCK;
     struct coding c = {.e = e, .z = z, .type = SN_F32, .n = size->n, .streams = members};
     c.share = all ? (each + block - 1) / block * block : size->slice;

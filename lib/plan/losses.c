@@ -164,6 +164,8 @@ bool sn_losses_find(double *rise, bool *measured, const struct sn_losses *l, enu
     *measured = false;
     if (!sn_coding_loses(z))
         return true;
+    if (z->rank > 0)
+        return false; /* nobody has measured factors */
     const struct sn_loss_row *row = row_of(l, way, &z->codec), *error = row_of(l, -1, &z->codec);
     *measured = row != NULL;
     if (!row && (!error || l->sensitivity[way] < 0))

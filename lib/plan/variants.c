@@ -74,14 +74,15 @@ static void list_memory(struct lister *l)
     const struct sn_layout_config *g = &l->base->layout;
     bool one = (int64_t)l->v.data * l->v.context == 1;
     bool exchanges = l->v.expert > 1 || l->v.expert_tensor > 1;
-    bool delays = l->v.schedule == SN_ZERO_BUBBLE && exchanges; /* with ZeRO 0 and 1 alone */
+    bool low = l->v.schedule == SN_ZERO_BUBBLE && exchanges;              /* ZeRO 0 and 1 alone, */
+    low = low || l->base->layout.compress.coding[SN_CODED_DATA].rank > 0; /* as with factors */
     l->v.zero = named(l, SN_KEY_ZERO) ? (unsigned char)g->zero : 0;
     if (!is_valid(l))
         return;
     for (int r = SN_RECOMPUTE_NONE; r <= SN_RECOMPUTE_FULL; r++)
         for (int z = 0; z <= 3; z++) {
             bool same = one && z != (named(l, SN_KEY_ZERO) ? g->zero : 0);
-            if (same || (delays && z >= 2) || !may(l, SN_KEY_RECOMPUTE, r, (int)g->recompute) ||
+            if (same || (low && z >= 2) || !may(l, SN_KEY_RECOMPUTE, r, (int)g->recompute) ||
                 !may(l, SN_KEY_ZERO, z, g->zero))
                 continue;
             l->v.recompute = (unsigned char)r;

@@ -82,6 +82,14 @@ struct sn_under_way {
 
 enum { SN_MAX_POSTED = 2 }; /* gradient reductions of temporaries in flight */
 
+/* A bucket whose gradients travel as factors, while they do (lower_powersgd.c). */
+struct sn_factored {
+    bool is_open;
+    int bucket;
+    int left;   /* buffer of the left factors */
+    int posted; /* the all-reduce to wait for next */
+};
+
 struct sn_emit {
     struct sn_job *job;
     struct sn_program *p;
@@ -102,6 +110,7 @@ struct sn_emit {
     int unit;                 /* the layer whose operations are being emitted */
     int unit_begin, unit_end; /* forward operations of the unit whose backward is emitted */
     int posted[SN_MAX_POSTED], n_posted;
+    struct sn_factored factored[2]; /* whose left factors are under way; whose right ones are */
     struct sn_routes routes;
     int late_parts[2], n_late_parts; /* of experts: further rounds still add to their gradients */
     struct sn_under_way under_way;   /* of experts' tokens in chunks */
@@ -177,6 +186,11 @@ void sn_recompute_ahead(struct sn_emit *e, int buf);
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward); /* zero.c */
 void sn_zero_leave_chunk(struct sn_emit *e);
 void sn_bucket_reduce(struct sn_emit *e, int bucket);
+/* lower_powersgd.c: reduce a bucket of which some gradients travel as factors; false: none does. */
+bool sn_low_rank_reduce(struct sn_emit *e, int bucket);
+void sn_low_rank_end(struct sn_emit *e); /* all that is under way */
+/* Rows of all left and right factors of a bucket; false: it has none. */
+bool sn_low_rank_sizes(const struct sn_job *j, int bucket, int64_t rows[2]);
 void sn_emit_chunks(struct sn_emit *e); /* pipeline.c */
 enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct sn_err *err);
 void sn_emit_update(struct sn_job *j, struct sn_program *p);        /* update.c */

@@ -56,7 +56,7 @@ static const struct sn_coding *coding_of(const struct pass *x, const struct sn_o
     if (!op->codable || !moves || x->j->group_size[op->group] == 1)
         return NULL;
     z += op->codable - 1;
-    return z->on ? z : NULL;
+    return z->on && z->rank == 0 ? z : NULL; /* factors are text of their own */
 }
 
 /* --- what becomes of an operation ---------------------------------------------------------------

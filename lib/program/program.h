@@ -135,9 +135,9 @@ struct sn_op {
     enum sn_move grad_move; /* of a move of the model: what its gradient needs */
     int codable;   /* of communication: 1 + the enum sn_coded of what it moves; 0: exact, always */
     bool is_coded; /* operands are streams of attr's codec: only what they use of their room goes */
-    int waits_for;          /* WAIT: id of the posted operation */
-    bool per_slot;          /* posts and waits of different slots are apart */
-    bool is_weight_grad;    /* may be delayed with the weight gradients */
+    int waits_for; /* WAIT: id of the posted operation */
+    bool per_slot; /* posts and waits of different slots are apart */
+    bool is_weight_grad; /* may be delayed with the weight gradients */
     bool extra; /* of rows beyond the experts' window: neighbours that are are run together, once
                  * for each further round */
 };
@@ -224,6 +224,8 @@ struct sn_bucket {
      * grad is a slice; ZeRO 1 to 3: master (unless it is the weights) and moments are */
     int weight, master, grad, exp_avg, exp_avg_sq;
     int feedback; /* what codecs lost of this rank's gradients: fp32 [n], or -1 */
+    int factors; /* PowerSGD: the right ones of its matrices, the same on all replicas: fp32 [sum of
+                    cols, rank], or -1 */
 };
 
 /* Everything compiled for one rank. Ranks of one pipeline stage have the same text; what differs
@@ -334,6 +336,19 @@ bool sn_job_agrees_on_codecs(const struct sn_job *j);
 /* How a bucket's updated weights are coded when replicas gather them (ZeRO 1 and 2), if that loses
  * something; NULL: it does not. */
 const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn_bucket *b);
+/* A matrix of a bucket whose gradient travels as factors (lower_powersgd.c). Rows left .. left +
+ * rows - 1 of the bucket's left factors are its own, and right .. right + cols - 1 of the right. */
+struct sn_low_rank {
+    int part, block; /* the block-th of those in a part */
+    int64_t at;      /* element of the bucket */
+    int64_t rows, cols, left, right;
+};
+/* The next matrix of a bucket, after {0} the first; false: there is none. */
+bool sn_low_rank_next(const struct sn_job *j, int bucket, struct sn_low_rank *m);
+/* The rank of a bucket's factors; 0: its gradients travel otherwise, or not at all. */
+int sn_low_rank_of(const struct sn_job *j, const struct sn_bucket *b);
+/* The logical tensor that a matrix begins with. */
+const char *sn_low_rank_name(const struct sn_job *j, const struct sn_low_rank *m);
 /* Where a scratch buffer lies in the scratch arena, for a slot and a late copy of its part. */
 int64_t sn_scratch_offset(const struct sn_program *p, int buf, int slot, int late);
 /* How often each operation of a chunk with this `when` runs in one step. */

@@ -32,7 +32,7 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
     b->master = b->weight;
     if (dtype != SN_F32 || sn_bucket_coding(j, b))
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
-    b->grad = b->exp_avg = b->exp_avg_sq = b->feedback = -1;
+    b->grad = b->exp_avg = b->exp_avg_sq = b->feedback = b->factors = -1;
     if (!b->trains && !b->counts)
         return;
     b->grad = add(p, b, i, SN_CLASS_GRAD, b->grad_type, "grad", zero >= 2 ? b->slice : b->n);
@@ -40,7 +40,13 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
         return;
     b->exp_avg = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg", b->slice);
     b->exp_avg_sq = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg_sq", b->slice);
-    if (j->config->layout.compress.coding[SN_CODED_DATA].feedback && j->group_size[b->replicas] > 1)
+    int64_t rows[2], rank = sn_low_rank_of(j, b);
+    bool low_rank = sn_low_rank_sizes(j, i, rows);
+    if (low_rank)
+        b->factors =
+            sn_buffer_add(p, SN_CLASS_OPTIM, SN_F32, rows[1], rank, "factors.%.80s", b->name);
+    if (j->config->layout.compress.coding[SN_CODED_DATA].feedback &&
+        j->group_size[b->replicas] > 1 && (low_rank || rank == 0))
         b->feedback = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "feedback", b->n);
 }
 

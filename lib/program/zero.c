@@ -31,7 +31,7 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
 {
     const struct sn_job *j = e->job;
     const struct sn_bucket *b = &j->buckets[bucket];
-    if (j->zero < 2 && j->group_size[b->replicas] == 1)
+    if (j->zero < 2 && (j->group_size[b->replicas] == 1 || sn_low_rank_reduce(e, bucket)))
         return;
     struct sn_op op =
         sn_comm_op(j->zero ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE, b->replicas, "%s", b->name);
@@ -59,6 +59,7 @@ void sn_zero_leave_chunk(struct sn_emit *e)
 {
     while (e->n_posted > 0)
         wait_for_oldest(e);
+    sn_low_rank_end(e);
     for (int b = 0; b < e->job->n_buckets; b++)
         if (sn_bucket_zero(e->job, &e->job->buckets[b]) == 3)
             e->bucket_weight[b] = e->bucket_gather[b] = -1;

@@ -73,12 +73,24 @@ static enum sn_status restore(struct sn_trainer *t, bool fresh, enum sn_status s
     return SN_OK;
 }
 
+/* No checkpoint has PowerSGD's factors: a random start again, which costs a few steps' accuracy and
+ * the same bits. */
+static void tell_of_factors(const struct sn_trainer *t)
+{
+    bool has_some = false;
+    for (int i = 0; i < t->job->n_buckets; i++)
+        has_some = has_some || t->job->buckets[i].factors >= 0;
+    if (has_some && t->state.scalars.step > 0 && t->env.comm->rank == 0)
+        sn_log(SN_LOG_INFO, "layout.compress.data: the factors of powersgd begin anew");
+}
+
 enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
                                   struct sn_err *err)
 {
     st = restore(t, fresh, st, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     state_to_scalars(t);
+    tell_of_factors(t);
     /* Ranks that read different steps (a file system that lags) would train apart in silence. */
     int64_t step = t->state.scalars.step;
     SN_TRY(t->env.comm->ops->broadcast(t->env.comm, &step, (int64_t)sizeof(step), 0, err));

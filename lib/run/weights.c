@@ -1,6 +1,7 @@
 #include "lib/run/weights.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/rng.h"
 #include "lib/program/boxes.h"
 
 #include <stdio.h>
@@ -100,6 +101,21 @@ static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_jo
     }
 }
 
+/* What PowerSGD's right factors begin with where no checkpoint has them: normals of the columns of
+ * the logical tensor, so the same on all replicas and tensor ranks. */
+static void factors_begin(struct sn_exec *x, const struct sn_job *j, int bucket)
+{
+    const struct sn_bucket *b = &j->buckets[bucket];
+    int rank = sn_low_rank_of(j, b);
+    for (struct sn_low_rank m = {0}; sn_low_rank_next(j, bucket, &m);) {
+        const struct sn_part_piece *q = j->parts[m.part].piece;
+        char name[112];
+        (void)snprintf(name, sizeof(name), "%s.factors", sn_low_rank_name(j, &m));
+        sn_rng_normal(sn_rng_key(j->config->run.seed, name), (uint64_t)(q->col * rank),
+                      (size_t)(q->n_cols * rank), 1.0f, address(x, j, b->factors) + m.right * rank);
+    }
+}
+
 enum sn_status sn_state_create(struct sn_state *out, struct sn_exec *x, const struct sn_job *j,
                                struct sn_err *err)
 {
@@ -117,6 +133,9 @@ enum sn_status sn_state_create(struct sn_state *out, struct sn_exec *x, const st
     } else {
         sn_state_fini(out);
     }
+    for (int i = 0; st == SN_OK && i < j->n_buckets; i++)
+        if (j->buckets[i].factors >= 0)
+            factors_begin(x, j, i);
     sn_free(boxes);
     sn_free(extra);
     return st;

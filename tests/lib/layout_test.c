@@ -221,6 +221,8 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
         (void)__atomic_fetch_add(&s->out->sent[a], sent[a], __ATOMIC_RELAXED);
     if (memcmp(sent, planned, sizeof(sent)) != 0)
         s->out->traffic_is_planned = false;
+    if (s->out->see)
+        s->out->see(s->out->seen, p->exec, p->job, step);
     if (comm->rank == 0) {
         s->out->loss[step] = x->loss_sum / x->tokens_in_step;
         s->out->norm[step] = x->grad_norm;

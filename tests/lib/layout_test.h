@@ -9,9 +9,13 @@
 #include "lib/program/program.h"
 
 enum { LAYOUT_STEPS_MAX = 64 };
+struct sn_exec;
 
 struct layout_run {
     int steps;
+    /* in: called by each rank behind each of its steps, with `seen` */
+    void (*see)(void *seen, struct sn_exec *x, const struct sn_job *j, int step);
+    void *seen;
     const struct sn_machine *pace; /* in: sleep by it instead of computing; routing is balanced */
     bool level_routers;      /* in: their weights are 0, so that the first experts get all tokens */
     int node_ranks;          /* in: so many neighbours are a node; of the exchanges of a run */
