@@ -29,7 +29,7 @@ static const struct entry entries[SN_NKERNELS] = {
     OP(swap),         OP(route),        OP(route_dx),     OP(route_loss),   OP(place),
     OP(arrive),       OP(dispatch),     OP(combine),      OP(combine_dw),   OP(expert_gemm),
     OP(sq_norm),      OP(decide),       OP(adamw),        OP(balance),
-    OP(encode),       OP(decode),
+    OP(encode),       OP(decode),       {"orthogonalise", NULL},
 };
 
 const char *sn_cuda_op_name(enum sn_op_kind kind)
@@ -42,6 +42,11 @@ int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_arg
     cx->fault.op = NULL;
     cx->fault.what = NULL;
     cx->fault.code = 0;
+    if (!entries[kind].run) {
+        cx->fault.op = entries[kind].name;
+        cx->fault.what = "it has no CUDA kernel yet; use run.backend: cpu, or a codec in place of powersgd";
+        return 1;
+    }
     int rc = entries[kind].run(cx, a);
     if (rc == 0)
         return 0;
