@@ -85,8 +85,14 @@ sn_part_of(const struct sn_args &a, const struct sn_codec &c, void *streams, int
     p.first = number * a.attr.share;
     p.n = all - p.first < a.attr.share ? all - p.first : a.attr.share;
     p.n = p.n < 0 ? 0 : p.n;
-    p.at = (unsigned char *)streams + i * sn_stream_bytes(&c, a.attr.coded_type, a.attr.share);
+    p.at = (unsigned char *)streams + i * sn_place_bytes(&a.attr, &c);
     return p;
+}
+
+/* Is a marked stream not there? With `inverse` all are. */
+static __device__ __forceinline__ bool sn_is_absent(const struct sn_args &a, const void *place)
+{
+    return a.attr.marked && !a.attr.inverse && *(const int64_t *)place == 0;
 }
 
 /* How many streams a DECODE has. */

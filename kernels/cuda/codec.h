@@ -45,15 +45,27 @@ SN_BOTH int sn_tile_values(int64_t left)
     return left < 0 ? 0 : (int)left;
 }
 
-/* sn_coded_bytes(), which the plugin does not have. */
+/* sn_codec_bytes(), which the plugin does not have. */
 SN_BOTH int64_t sn_stream_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n)
 {
     int64_t size = t == SN_F32 ? 4 : 2;
     int64_t tiles = n / SN_CODEC_BLOCK, left = n % SN_CODEC_BLOCK;
-    int64_t bytes = c->kind == SN_CODEC_MPC
-                        ? 8 + SN_CODEC_MPC_HEADER + n * size
-                        : tiles * sn_tile_bytes(c, SN_CODEC_BLOCK) + sn_tile_bytes(c, left);
-    return sn_ceil_div(bytes, 8) * 8;
+    if (c->kind == SN_CODEC_MPC)
+        return SN_CODEC_MPC_HEADER + n * size;
+    return tiles * sn_tile_bytes(c, SN_CODEC_BLOCK) + sn_tile_bytes(c, left);
+}
+
+/* Bytes before a stream: its length, where it has one. */
+SN_BOTH int64_t sn_length_bytes(const struct sn_attr *a, const struct sn_codec *c)
+{
+    return a->marked || c->kind == SN_CODEC_MPC ? 8 : 0;
+}
+
+/* sn_coded_bytes(), or sn_coded_row_bytes(): from one stream to the next. */
+SN_BOTH int64_t sn_place_bytes(const struct sn_attr *a, const struct sn_codec *c)
+{
+    int64_t bytes = sn_stream_bytes(c, a->coded_type, a->share);
+    return sn_length_bytes(a, c) + sn_ceil_div(bytes, 8) * 8;
 }
 
 /* Values of a chunk and of a group of mpc's. */

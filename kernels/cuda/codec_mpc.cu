@@ -13,7 +13,8 @@
 #include "kernels/cuda/codec_mpc.cuh"
 #include "kernels/cuda/codec.cuh"
 
-enum { HEADER = SN_CODEC_MPC_HEADER, LENGTH = 8 /* bytes before a stream: how long it is */ };
+/* LENGTH: bytes before a stream, how long it is. ABSENT: in place of a fault. */
+enum { HEADER = SN_CODEC_MPC_HEADER, LENGTH = 8, ABSENT = -1 };
 
 /* The words of a header: "MPC1"; coded, storage type, dim; n. */
 static const uint32_t MAGIC = 0x3143504du;
@@ -266,7 +267,9 @@ static __device__ __forceinline__ int look_at(const struct sn_args &a, const str
                                               const struct stream &s)
 {
     int64_t length = *((const int64_t *)s.header - 1);
-    int64_t room = sn_stream_bytes(&c, a.attr.coded_type, a.attr.share) - LENGTH;
+    int64_t room = sn_place_bytes(&a.attr, &c) - LENGTH;
+    if (sn_is_absent(a, (const int64_t *)s.header - 1))
+        return ABSENT;
     if (length < HEADER || length > room)
         return SN_CODEC_BAD_LENGTH;
     uint32_t how = s.header[1];
@@ -331,7 +334,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
         }
         if (threadIdx.x == 0) {
             s.count[s.chunks] = fault;
-            sn_refuse(a, fault);
+            sn_refuse(a, fault == ABSENT ? (int)SN_CODEC_FINE : fault);
         }
     }
 }
@@ -459,18 +462,13 @@ static int64_t *counts_of(const struct sn_args *a)
     return (int64_t *)((double *)a->scratch + 2 * SN_CODEC_GRID);
 }
 
-static struct sn_shape a_block_each(int64_t n)
-{
-    return sn_shape_chunks(n, 1);
-}
-
 template <class U>
 static int encode_as(struct sn_cuda *cx, const struct sn_args *a, enum sn_dtype t)
 {
     int64_t chunks = sn_ceil_div(a->attr.share, wide<U>::CHUNK), streams = a->attr.blocks_a;
     struct sn_shape each = sn_shape_chunks(streams, chunks);
     int rc = sn_launch(cx, mpc_maps<U>, each, *a, chunks, counts_of(a));
-    rc = rc ? rc : sn_launch(cx, mpc_headers<U>, a_block_each(streams), *a, t, counts_of(a));
+    rc = rc ? rc : sn_launch(cx, mpc_headers<U>, sn_shape_chunks(streams, 1), *a, t, counts_of(a));
     return rc ? rc : sn_launch(cx, mpc_words<U>, each, *a, chunks, counts_of(a));
 }
 
@@ -488,7 +486,7 @@ template <class U> static int decode_as(struct sn_cuda *cx, const struct sn_args
     struct sn_shape warps = sn_shape_chunks(sn_ceil_div(streams * chunks, SN_CODEC_WARPS), 1);
     struct sn_shape each = sn_shape_chunks(a->attr.inverse ? 1 : streams, chunks);
     int rc = sn_launch(cx, mpc_counts<U>, warps, *a, chunks, counts_of(a));
-    rc = rc ? rc : sn_launch(cx, mpc_check<U>, a_block_each(streams), *a, counts_of(a));
+    rc = rc ? rc : sn_launch(cx, mpc_check<U>, sn_shape_chunks(streams, 1), *a, counts_of(a));
     return rc ? rc : sn_launch(cx, mpc_decode<U>, each, *a, chunks, counts_of(a));
 }
 

@@ -63,14 +63,15 @@ static __device__ __forceinline__ void look_back(const struct sn_args &a, const 
         sn_lane_store(a.out[1], first, t.m, e);
 }
 
-/* The bytes of a stream's place that tile number t would have and that nothing was written to. */
-static __device__ __forceinline__ void clear_rest(const struct sn_part &p, const struct sn_codec &c,
-                                                  int64_t t, int64_t tiles, int64_t place, int m)
+/* The bytes after `from` that tile number t of m values would have, and leaves; the last one's go
+ * to the end. */
+static __device__ __forceinline__ void clear_rest(unsigned char *from, const struct sn_codec &c,
+                                                  int64_t t, int64_t tiles, int64_t room, int m)
 {
     int64_t whole = sn_tile_bytes(&c, SN_CODEC_BLOCK), at = t * whole + sn_tile_bytes(&c, m);
-    int64_t end = t + 1 < tiles ? (t + 1) * whole : place;
+    int64_t end = t + 1 < tiles ? (t + 1) * whole : room;
     for (at += sn_lane(); at < end; at += SN_WARP)
-        p.at[at] = 0;
+        from[at] = 0;
 }
 
 /* The sums of a block's threads as its part. */
@@ -102,7 +103,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     const struct sn_scalars *s = a.scalars;
     int warp = (int)threadIdx.x / SN_WARP;
     int64_t share = a.attr.share, tiles = sn_ceil_div(share, SN_CODEC_BLOCK);
-    int64_t place = sn_stream_bytes(&c, a.attr.coded_type, share);
+    int64_t length = sn_length_bytes(&a.attr, &c), room = sn_place_bytes(&a.attr, &c) - length;
     int64_t whole = sn_tile_bytes(&c, SN_CODEC_BLOCK), n = sn_elements(a, a.in[0]);
     uint64_t key = sn_noise_key(s->seed, s->step, SN_CODEC_TAG);
     uint64_t message = sn_codec_message(a.attr.site, a.attr.member, s->first_sample);
@@ -114,9 +115,11 @@ static __global__ void __launch_bounds__(SN_BLOCK)
         struct sn_part p = sn_part_of(a, c, a.out[0].p, n, i);
         left = p.n - b * SN_CODEC_BLOCK;
         int m = sn_tile_values(left);
-        struct sn_tile t = {c,           p.at + b * whole, m, key, message + (uint64_t)i,
-                            (uint64_t)b, rooms[warp]};
-        clear_rest(p, c, b, tiles, place, m);
+        struct sn_tile t = {
+            c, p.at + length + b * whole, m, key, message + (uint64_t)i, (uint64_t)b, rooms[warp]};
+        clear_rest(p.at + length, c, b, tiles, room, m);
+        if (length && b == 0 && sn_lane() == 0)
+            *(int64_t *)p.at = sn_stream_bytes(&c, a.attr.coded_type, p.n);
         if (m == 0)
             continue;
         load_encoded(a, p.first + b * SN_CODEC_BLOCK, m, x, e);
@@ -157,7 +160,7 @@ template <class K> static __global__ void __launch_bounds__(SN_BLOCK) decode(con
         return;
     int64_t n = sn_elements(a, a.out[0]), streams = sn_streams_of(a), whole;
     int64_t share = a.attr.inverse ? n : a.attr.share, tiles = sn_ceil_div(share, SN_CODEC_BLOCK);
-    int64_t place = sn_stream_bytes(&c, a.attr.coded_type, a.attr.share);
+    int64_t length = sn_length_bytes(&a.attr, &c), place = sn_place_bytes(&a.attr, &c);
     int64_t all = streams > 0 && a.attr.inverse ? tiles : streams * tiles;
     whole = sn_tile_bytes(&c, SN_CODEC_BLOCK);
     for (int64_t w = (int64_t)blockIdx.x * SN_CODEC_WARPS + threadIdx.x / SN_WARP; w < all;
@@ -168,10 +171,10 @@ template <class K> static __global__ void __launch_bounds__(SN_BLOCK) decode(con
         int64_t first = (a.attr.inverse ? 0 : p.first) + b * SN_CODEC_BLOCK;
         float sum[SN_CODEC_LANE], y[SN_CODEC_LANE];
         int m = sn_tile_values(left), fault = 0;
-        if (m == 0)
+        if (m == 0 || sn_is_absent(a, p.at))
             continue;
         for (int64_t j = i; j < end; j++) {
-            unsigned char *at = (unsigned char *)a.in[0].p + j * place + b * whole;
+            unsigned char *at = (unsigned char *)a.in[0].p + j * place + length + b * whole;
             struct sn_tile t = {c, at, m, 0, 0, 0, NULL};
             int f = K::get(t, y);
             fault = f > fault ? f : fault;

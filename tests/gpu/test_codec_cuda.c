@@ -38,7 +38,7 @@ struct setup {
     enum sn_dtype type;
     int64_t n, streams, share, k, missing;
     enum ct_kind kind;
-    bool differs, feeds, samples, wild;
+    bool differs, feeds, samples, wild, marked;
 };
 
 static enum sn_dtype coded_type(const struct setup *s)
@@ -48,7 +48,8 @@ static enum sn_dtype coded_type(const struct setup *s)
 
 static int64_t place(const struct setup *s)
 {
-    return sn_coded_bytes(&s->codec, coded_type(s), s->share);
+    return s->marked ? sn_coded_row_bytes(&s->codec, coded_type(s), s->share)
+                     : sn_coded_bytes(&s->codec, coded_type(s), s->share);
 }
 
 /* --- operands ----------------------------------------------------------------------------------
@@ -84,6 +85,7 @@ static void describe(struct kt *k, const struct setup *s)
                                  .blocks_b = s->k,
                                  .share = s->share,
                                  .missing = s->missing,
+                                 .marked = s->marked,
                                  .site = 11,
                                  .member = 3,
                                  .levels = 3,
@@ -244,6 +246,7 @@ static void streams_are_the_processor_s(const char *codec)
                 s.feeds = how & 2;
                 s.samples = (cut + how) % 3 == 0;
                 s.wild = (cut + t) % 2;
+                s.marked = (cut + t + how) % 3 == 1 && s.share > 0;
                 s.missing = cut % 4 == 3 ? (s.n + 3) / 4 : 0;
                 good = encodes_alike(&s) && good;
             }
@@ -291,6 +294,8 @@ static void decode_operands(struct kt *k, const struct setup *s, const struct wa
     struct sn_mat *in = kt_new(k, 0, (struct kt_shape){SN_U8, s->streams, place(s), 0});
     memcpy(in->p, from.first_run[SN_MAX_IN] + KT_GUARD, (size_t)(s->streams * place(s)));
     kt_free(&from);
+    for (int64_t i = 1; s->marked && !w->sums && i < s->streams; i += 2) /* is not there */
+        memset((char *)in->p + i * place(s), 0, sizeof(int64_t));
     struct setup plain = {.kind = CT_NORMAL};
     if (w->has_w || w->takes_w)
         put_values(kt_new(k, 1, line(w->type, n)), &plain, 5);
@@ -347,6 +352,7 @@ static void what_comes_back_is_the_processor_s(const char *codec)
             s.differs = i % 5 == 4;
             s.wild = (i + (size_t)cut) % 4 == 1;
             s.kind = CT_HEAVY;
+            s.marked = (i + (size_t)cut) % 3 == 2 && s.share > 0;
             s.missing = !ways[i].sums && cut % 4 == 1 ? (s.n + 3) / 4 : 0;
             good = decodes_alike(&s, &ways[i]) && good;
         }
@@ -422,6 +428,7 @@ static void bad_streams_are_refused(const char *codec)
         struct way w = {SN_F32, key % 4 == 1, false, false, key % 5 == 2, false};
         s.n = s.streams * s.share;
         s.type = types[key % 3];
+        s.marked = key % 7 == 3;
         good = refuses_alike(&s, &w, key, &refused) && good;
     }
     bool any = strcmp(codec, "bf16") == 0 || refused > 0;
