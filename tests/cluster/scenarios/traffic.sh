@@ -32,8 +32,9 @@ between() { # run
     sed -n 's/.*"level": "spine"[^}]*"bytes_arranged": \([0-9]*\).*/\1/p' "$tmp/$1/map.json"
 }
 
-planned() { # run-file axis
-    "$BUILD/bin/sennit-plan" "$1" --ranks 8 --json | sed -n "s/.*\"traffic_bytes\": {[^}]*\"$2\": \([0-9]*\).*/\1/p"
+planned() { # run-file axis; a compressed plan has another such object behind its own
+    "$BUILD/bin/sennit-plan" "$1" --ranks 8 --json | grep -o '"traffic_bytes": {[^}]*' | head -n 1 |
+        sed -n "s/.*\"$2\": \([0-9]*\).*/\1/p"
 }
 
 crossing() { # name axis|- layout
