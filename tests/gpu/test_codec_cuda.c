@@ -348,7 +348,6 @@ static void what_comes_back_is_the_processor_s(const char *codec)
             struct setup s = setup_of(codec, cut);
             if (ways[i].sums && s.n != s.streams * s.share)
                 s.n = s.streams * s.share; /* streams of sums are as long as each other */
-            s.k = ways[i].sums ? 0 : s.k; /* sums into K shares are not built */
             s.type = types[(i + (size_t)cut) % 3];
             s.differs = i % 5 == 4;
             s.wild = (i + (size_t)cut) % 4 == 1;
@@ -427,7 +426,6 @@ static void bad_streams_are_refused(const char *codec)
     for (uint64_t key = 0; key < 60; key++) {
         struct setup s = setup_of(codec, key % 2 ? 3 : 6);
         struct way w = {SN_F32, key % 4 == 1, false, false, key % 5 == 2, false};
-        s.k = w.sums ? 0 : s.k;
         s.n = s.streams * s.share;
         s.type = types[key % 3];
         s.marked = key % 7 == 3;
