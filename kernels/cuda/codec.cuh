@@ -105,6 +105,30 @@ static __device__ __forceinline__ int64_t sn_streams_of(const struct sn_args &a)
     return end < all ? end : all;
 }
 
+/* The values that stream i is decoded to, and what the number of the next stream of them is more;
+ * `end`: that of the last one, and 1. */
+static __device__ __forceinline__ struct sn_part
+sn_sum_of(const struct sn_args &a, const struct sn_codec &c, int64_t i, int64_t *step, int64_t *end)
+{
+    int64_t all = sn_elements(a, a.out[0]), shares = sn_sum_shares(&a.attr);
+    struct sn_part p = sn_part_of(a, c, a.in[0].p, all, i);
+    *step = a.attr.inverse ? shares : 1;
+    *end = a.attr.inverse ? sn_streams_of(a) : i + 1;
+    if (!a.attr.inverse)
+        return p;
+    p.first = i % shares * a.attr.share;
+    p.n = all - p.first < a.attr.share ? all - p.first : a.attr.share;
+    p.n = p.n < 0 ? 0 : p.n;
+    return p;
+}
+
+/* How many sums there are: shares, or streams that are none. */
+static __device__ __forceinline__ int64_t sn_sums_of(const struct sn_args &a)
+{
+    int64_t streams = sn_streams_of(a), shares = sn_sum_shares(&a.attr);
+    return a.attr.inverse && shares < streams ? shares : streams;
+}
+
 /* The worst that was met is kept: enum sn_codec_fault. */
 static __device__ __forceinline__ void sn_refuse(const struct sn_args &a, int fault)
 {

@@ -68,6 +68,12 @@ SN_BOTH int64_t sn_place_bytes(const struct sn_attr *a, const struct sn_codec *c
     return sn_length_bytes(a, c) + sn_ceil_div(bytes, 8) * 8;
 }
 
+/* With `inverse`: shares that the streams are summed to; share k is of streams k, k + shares, .. */
+SN_BOTH int64_t sn_sum_shares(const struct sn_attr *a)
+{
+    return a->blocks_b > 1 ? a->blocks_b : 1;
+}
+
 /* Values of a chunk and of a group of mpc's. */
 SN_BOTH int64_t sn_mpc_chunk(enum sn_dtype t)
 {

@@ -286,11 +286,8 @@ template <class U>
 static __device__ __forceinline__ struct stream
 seen(const struct sn_args &a, const struct sn_codec &c, int64_t i, int64_t *counts)
 {
-    struct sn_part p = sn_part_of(a, c, a.in[0].p, sn_elements(a, a.out[0]), i);
-    if (a.attr.inverse) {
-        p.first = 0;
-        p.n = sn_elements(a, a.out[0]);
-    }
+    int64_t step, end;
+    struct sn_part p = sn_sum_of(a, c, i, &step, &end);
     return stream_at<U>(a, p, i, counts, c.dim);
 }
 
@@ -403,21 +400,24 @@ static __device__ __forceinline__ float widened(uint16_t bits, enum sn_dtype t)
     return sn_from_half(bits, t);
 }
 
-/* Streams i .. end - 1 of the same values: their chunk k, summed. */
+/* Stream i and those of the same values: their chunk k, summed. */
 template <class U>
 static __device__ __forceinline__ void decode_chunk(const struct sn_args &a,
-                                                    const struct sn_codec &c, int64_t i,
-                                                    int64_t end, int64_t k, int64_t *counts)
+                                                    const struct sn_codec &c, int64_t i, int64_t k,
+                                                    int64_t *counts)
 {
     __shared__ U d[wide<U>::CHUNK];
     const struct sn_mat &y = a.out[0];
     U x[wide<U>::EACH];
     float sum[wide<U>::EACH];
+    int64_t step, end;
+    (void)sn_sum_of(a, c, i, &step, &end);
     struct stream s = seen<U>(a, c, i, counts);
     int m = values_of<U>(s, k), t = (int)threadIdx.x;
-    bool as_is = y.dtype == a.attr.coded_type && a.acc[0] == SN_WRITE && !a.in[1].p && end == i + 1;
+    bool as_is =
+        y.dtype == a.attr.coded_type && a.acc[0] == SN_WRITE && !a.in[1].p && i + step >= end;
     int64_t first = s.first + k * wide<U>::CHUNK;
-    for (int64_t j = i; j < end; j++) {
+    for (int64_t j = i; j < end; j += step) {
         s = seen<U>(a, c, j, counts);
         if (s.count[s.chunks] != SN_CODEC_FINE)
             return;
@@ -445,13 +445,13 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     mpc_decode(const struct sn_args a, int64_t chunks, int64_t *counts)
 {
     const struct sn_codec c = sn_codec_of(a);
-    int64_t streams = sn_streams_of(a), all = a.attr.inverse ? (streams > 0) : streams;
+    int64_t all = sn_sums_of(a);
     if (c.kind != SN_CODEC_MPC)
         return;
     for (int64_t w = blockIdx.x; w < all * chunks; w += gridDim.x) {
         int64_t i = w / chunks, k = w % chunks;
         if (k < seen<U>(a, c, i, counts).chunks)
-            decode_chunk<U>(a, c, i, a.attr.inverse ? streams : i + 1, k, counts);
+            decode_chunk<U>(a, c, i, k, counts);
     }
 }
 
@@ -484,7 +484,8 @@ template <class U> static int decode_as(struct sn_cuda *cx, const struct sn_args
 {
     int64_t chunks = sn_ceil_div(a->attr.share, wide<U>::CHUNK), streams = a->attr.blocks_a;
     struct sn_shape warps = sn_shape_chunks(sn_ceil_div(streams * chunks, SN_CODEC_WARPS), 1);
-    struct sn_shape each = sn_shape_chunks(a->attr.inverse ? 1 : streams, chunks);
+    struct sn_shape each =
+        sn_shape_chunks(a->attr.inverse ? sn_sum_shares(&a->attr) : streams, chunks);
     int rc = sn_launch(cx, mpc_counts<U>, warps, *a, chunks, counts_of(a));
     rc = rc ? rc : sn_launch(cx, mpc_check<U>, sn_shape_chunks(streams, 1), *a, counts_of(a));
     return rc ? rc : sn_launch(cx, mpc_decode<U>, each, *a, chunks, counts_of(a));

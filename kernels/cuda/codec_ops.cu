@@ -158,22 +158,19 @@ template <class K> static __global__ void __launch_bounds__(SN_BLOCK) decode(con
     const struct sn_codec c = sn_codec_of(a);
     if ((int)c.kind != (int)K::KIND)
         return;
-    int64_t n = sn_elements(a, a.out[0]), streams = sn_streams_of(a), whole;
-    int64_t share = a.attr.inverse ? n : a.attr.share, tiles = sn_ceil_div(share, SN_CODEC_BLOCK);
+    int64_t tiles = sn_ceil_div(a.attr.share, SN_CODEC_BLOCK), all = sn_sums_of(a) * tiles;
+    int64_t whole = sn_tile_bytes(&c, SN_CODEC_BLOCK), step, end;
     int64_t length = sn_length_bytes(&a.attr, &c), place = sn_place_bytes(&a.attr, &c);
-    int64_t all = streams > 0 && a.attr.inverse ? tiles : streams * tiles;
-    whole = sn_tile_bytes(&c, SN_CODEC_BLOCK);
     for (int64_t w = (int64_t)blockIdx.x * SN_CODEC_WARPS + threadIdx.x / SN_WARP; w < all;
          w += (int64_t)gridDim.x * SN_CODEC_WARPS) {
-        int64_t i = w / tiles, b = w % tiles, end = a.attr.inverse ? streams : i + 1;
-        struct sn_part p = sn_part_of(a, c, a.in[0].p, n, i);
-        int64_t left = (a.attr.inverse ? n : p.n) - b * SN_CODEC_BLOCK;
-        int64_t first = (a.attr.inverse ? 0 : p.first) + b * SN_CODEC_BLOCK;
+        int64_t i = w / tiles, b = w % tiles;
+        struct sn_part p = sn_sum_of(a, c, i, &step, &end);
+        int64_t left = p.n - b * SN_CODEC_BLOCK, first = p.first + b * SN_CODEC_BLOCK;
         float sum[SN_CODEC_LANE], y[SN_CODEC_LANE];
         int m = sn_tile_values(left), fault = 0;
         if (m == 0 || sn_is_absent(a, p.at))
             continue;
-        for (int64_t j = i; j < end; j++) {
+        for (int64_t j = i; j < end; j += step) {
             unsigned char *at = (unsigned char *)a.in[0].p + j * place + length + b * whole;
             struct sn_tile t = {c, at, m, 0, 0, 0, NULL};
             int f = K::get(t, y);
@@ -227,9 +224,10 @@ SN_CUDA_OP(encode)
 SN_CUDA_OP(decode)
 {
     int64_t n = a->out[0].rows * a->out[0].cols - a->attr.missing;
-    struct sn_shape g = sn_shape_tiles(a->attr.inverse ? 1 : a->attr.blocks_a, a->attr.share);
+    int64_t shares = sn_sum_shares(&a->attr);
+    struct sn_shape g = sn_shape_tiles(a->attr.inverse ? shares : a->attr.blocks_a, a->attr.share);
     int rc = lies_well(&a->in[0]) ? 0 : SN_CODEC_BAD_PLACE;
-    if (a->attr.inverse && (n > a->attr.share || a->attr.blocks_b > 1)) /* K shares: not built */
+    if (a->attr.inverse && n > shares * a->attr.share)
         rc = SN_CODEC_BAD_LENGTH;
     if (a->acc[0] == SN_ADD && a->out[0].dtype != SN_F32)
         rc = SN_CODEC_BAD_TYPE;

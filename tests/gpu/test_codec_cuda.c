@@ -290,7 +290,7 @@ static void decode_operands(struct kt *k, const struct setup *s, const struct wa
     k->a.attr.inverse = w->sums;
     k->a.attr.missing = w->sums ? 0 : s->missing;
     k->scalars.codec_sample = 0;
-    int64_t n = w->sums ? s->share : s->n;
+    int64_t n = w->sums ? s->share * (s->k > 1 ? s->k : 1) : s->n;
     struct sn_mat *in = kt_new(k, 0, (struct kt_shape){SN_U8, s->streams, place(s), 0});
     memcpy(in->p, from.first_run[SN_MAX_IN] + KT_GUARD, (size_t)(s->streams * place(s)));
     kt_free(&from);
