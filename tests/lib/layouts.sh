@@ -134,8 +134,8 @@ layout_one() { # line
     ok "and learns" awk 'NR == 1 { first = $1 } NR == 20 { exit !($1 < first) }' "$one/numbers"
 }
 
-layout_section() { # key text: the numbers of this object of a JSON line
-    printf '%s' "$2" | sed -n "s/.*\"$1\": {\([^}]*\)}.*/\1/p"
+layout_section() { # key text: the numbers of this object of a JSON line, the first of its name
+    printf '%s' "$2" | grep -o "\"$1\": {[^}]*" | sed 's/.*{//;q'
 }
 
 layout_plan() { # line name output: planned bytes are the trainer's
