@@ -304,7 +304,6 @@ void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);
 uint64_t sn_config_hash(const struct sn_config *c);
 
 const char *sn_family_name(enum sn_family f);
-const char *sn_scheme_name(enum sn_scheme s); /* "zhybrid" */
 const char *sn_coded_name(enum sn_coded c);   /* "data", "zero", ... */
 /* "int4-diff", or "none". */
 void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX]);

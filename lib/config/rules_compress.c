@@ -15,14 +15,7 @@
 #include <string.h>
 
 static const char *const coded_names[SN_NCODED] = {"data", "zero", "tensor", "pipeline", "expert"};
-static const char *const scheme_names[] = {"none",    "naive",     "mzhybrid",
-                                           "zhybrid", "blockwise", "auto"};
 static const char diff_word[] = "-diff", low_rank_word[] = "powersgd-";
-
-const char *sn_scheme_name(enum sn_scheme s)
-{
-    return scheme_names[s];
-}
 
 const char *sn_coded_name(enum sn_coded c)
 {
@@ -117,7 +110,8 @@ static enum sn_status one_coding(struct sn_config *c, const struct sn_settings *
     bool good = parse(&z->coding[i], first, i);
     z->coding[i].between = z->coding[i].codec;
     z->coding[i].two = two;
-    if (!good || (two && (!z->coding[i].on || z->coding[i].rank > 0 || !sn_codec_parse(&z->coding[i].between, second))))
+    if (!good || (two && (!z->coding[i].on || z->coding[i].rank > 0 ||
+                          !sn_codec_parse(&z->coding[i].between, second))))
         return sn_settings_fail(s, key, err, "'%s' is no codec; want none, %s%s", text,
                                 sn_codec_names(), more);
     if (z->coding[i].on && !z->coding[i].rank && sn_codec_missing(&z->coding[i].codec))

@@ -152,6 +152,7 @@ static void count_coded(struct sn_exec *x, const struct sn_op *op, const struct 
         planned *= others;
     }
     x->off_plan[sn_group_axis(op->group)] += sent * others - planned;
+    x->off_untold[sn_group_axis(op->group)] += sent * others - planned;
 }
 
 void sn_exec_take_off_plan(struct sn_exec *x, int64_t bytes[SN_NAXES])
@@ -211,7 +212,8 @@ static double *agreed_words(struct sn_exec *x, const struct sn_op *op)
 
 _Static_assert((int)SN_NAXES <= (int)SN_NAGREE_AXES, "each axis has a word");
 
-/* What codecs lost, and what they sent beside the plan: the last words. */
+/* What codecs lost, and what they sent beside the plan since the last time, the gathers of weights
+ * that followed it included: the last words. */
 static void put_coded(struct sn_exec *x, const struct sn_op *op, double *words)
 {
     const struct sn_scalars *s = sn_exec_scalars(x);
@@ -221,7 +223,8 @@ static void put_coded(struct sn_exec *x, const struct sn_op *op, double *words)
     memset(to, 0, SN_NAGREE_CODED * sizeof(*to));
     memcpy(to + SN_AGREE_LOST, s->codec_error, sizeof(s->codec_error));
     for (int a = 0; a < SN_NAXES; a++)
-        to[SN_AGREE_OFF_PLAN + a] = (double)x->off_plan[a];
+        to[SN_AGREE_OFF_PLAN + a] = (double)x->off_untold[a];
+    memset(x->off_untold, 0, sizeof(x->off_untold));
 }
 
 static void take_coded(struct sn_exec *x, const struct sn_op *op, const double *words)

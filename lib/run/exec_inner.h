@@ -27,7 +27,7 @@ struct sn_exec {
     struct sn_exec_time times[SN_NKINDS];
     struct sn_pace pace;
     struct sn_routed routed;
-    int64_t off_plan[SN_NAXES];
+    int64_t off_plan[SN_NAXES], off_untold[SN_NAXES]; /* since the last take, the last AGREE */
     void (*fence)(void *arg);
     void *fence_arg;
     int fenced; /* the operation of the train program that it stands before; -1 */

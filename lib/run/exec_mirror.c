@@ -74,6 +74,12 @@ static enum sn_status mirrors(struct sn_exec *x, struct sn_err *err)
 enum sn_status sn_exec_device_create(struct sn_exec *x, struct sn_accelerator *a,
                                      struct sn_err *err)
 {
+    const struct sn_config *c = x->job->config;
+    if (c->layout.compress.guard > 0 && sn_config_compresses(c)) /* graphs keep what they send */
+        return sn_fail(err, SN_EINPUT,
+                       "layout.compress.guard: %g, but on a device messages cannot change their "
+                       "codec; use 0, or run.backend: cpu",
+                       c->layout.compress.guard);
     struct sn_exec_device *v = sn_alloc(sizeof(*v));
     if (!v)
         return sn_fail(err, SN_ENOMEM, "executor: no memory");

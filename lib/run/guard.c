@@ -7,7 +7,8 @@
  *
  *   sqrt(sum of squares lost / sum of squares encoded)
  *
- * and draw the same conclusion: above layout.compress.guard the next codec of the operation's list
+ * (not of tokens: rows that are not sent are encoded too, and may hold anything) and draw the same
+ * conclusion: above layout.compress.guard the next codec of the operation's list
  * takes over from the next step on, for good. Its buffers have room for all of them. What follows
  * from a step is decided before the step is saved: levels are state.
  */
@@ -33,11 +34,13 @@ void sn_trainer_guard_begin(struct sn_trainer *t, int64_t step)
     s->codec_sample = is_sampled(t, step);
 }
 
-/* NaN: nothing was coded. A block that was not finite counts as lost. */
+/* NaN: nothing was coded, or not measured. A block that was not finite counts as lost. */
 static double error_of(const struct sn_scalars *s, int kind)
 {
     const double *sum = s->codec_error[kind];
-    return sum[1] == 0 ? NAN : isfinite(sum[0] / sum[1]) ? sqrt(sum[0] / sum[1]) : HUGE_VAL;
+    return kind == SN_CODED_EXPERT || sum[1] == 0 ? NAN
+           : isfinite(sum[0] / sum[1])            ? sqrt(sum[0] / sum[1])
+                                                  : HUGE_VAL;
 }
 
 void sn_trainer_guard_report(const struct sn_trainer *t, struct sn_step_report *r)

@@ -104,6 +104,12 @@ ok "and more is sent from the fifth step on ($sent)" awk -v e="$sent" 'BEGIN {
     split(e, x, " "); exit !(x[4] == x[1] && x[5] > 1.05 * x[1] && x[20] == x[5]) }'
 layout_train "$line" "$tmp/guard-again"
 ok "a second run gives the same bits" cmp "$tmp/guard/numbers" "$tmp/guard-again/numbers"
+layout_train "ep-guard $experts data=2 expert=2 compress={\"expert\":\"int4\",\"data\":\"int8\",\"guard\":0.001,\"sample\":4}" \
+    "$tmp/ep-guard"
+is "tokens are not measured: trains" "$rc" 0
+ok "and no record has what they lose" sh -c \
+    'grep -q "codec_error\": {\"data\"" "$1" && ! grep -q "codec_error.*\"expert\": 0" "$1"' sh "$tmp/ep-guard/metrics.jsonl"
+is "nor do they give way" "$(printf '%s\n' "$err" | grep -c 'expert messages')" 0
 run "$BUILD/bin/sennit-plan" "$tmp/guard.yaml" --verify
 is "a program with room for milder codecs is proven$err" "$rc" 0
 sent() { sed -n 's/.*"traffic_bytes": {[^}]*"tensor": \([0-9]*\).*/\1/p' "$1/metrics.jsonl" | sort -nu; }
