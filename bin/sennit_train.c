@@ -14,6 +14,7 @@
 #include "lib/plan/named.h"
 #include "lib/run/accelerator.h"
 #include "lib/run/attempt.h"
+#include "lib/run/leftover.h"
 #include "lib/run/profile.h"
 #include "lib/run/record.h"
 #include "lib/run/ring.h"
@@ -415,6 +416,20 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
     return sn_resolve_layout(c, ranks, err);
 }
 
+/* Memory and devices of this host are this attempt's now. One rank of a host sees to it; the others
+ * meet it in MPI_Init. */
+static void end_leftovers(const struct line *l)
+{
+    enum { SECONDS = 5 };
+    int left = 0;
+    const char *local = getenv("SLURM_LOCALID");
+    int n =
+        !local || strcmp(local, "0") == 0 ? sn_leftover_end((int)l->attempt, SECONDS, &left) : 0;
+    if (n > 0)
+        sn_log(SN_LOG_WARN, "%d processes of an earlier attempt were still on this host; %s", n,
+               left ? "some cannot be ended and keep their memory" : "they have ended");
+}
+
 int main(int argc, char **argv)
 {
     struct sn_err err = {0};
@@ -435,6 +450,7 @@ int main(int argc, char **argv)
         st = load_config(&l, &config, ranks, &err);
     if (st != SN_OK) /* the same on every rank: one says it, and MPI has not begun */
         return sn_comm_launched_rank() == 0 ? sn_report(&err) : sn_exit_code(st);
+    end_leftovers(&l);
     sn_train_map_open(&l.map); /* hwloc comes before MPI */
     st = sn_signals_create(&signals, &err);
     if (st == SN_OK)
