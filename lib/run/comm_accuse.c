@@ -195,6 +195,17 @@ static bool is_among(const int *ranks, int n, int rank)
     return false;
 }
 
+/* Is the end of a chain one who waits too, as far as is known? All that it waits for have come, but
+ * somebody behind them has not, of whom there is no record that tells: it is not to blame. */
+static bool is_waiting_well(struct sn_engine *e, const struct sn_ring_view *v, const int *met,
+                            int n_met)
+{
+    struct sn_ring_view still;
+    if (!sn_ring_waits_in(v) || (v->is_here && !v->is_alive))
+        return false;
+    return find_stopped(e, met, n_met, &still) != v->rank;
+}
+
 /* Who is behind may itself wait for somebody: name the end of that chain, if it is another rank.
  * Where the chain comes back to where it was, all in it wait, and who does not beat is its end. */
 static void accuse_cause(struct sn_engine *e, const struct sn_ring_view *first, char *text,
@@ -205,7 +216,8 @@ static void accuse_cause(struct sn_engine *e, const struct sn_ring_view *first, 
     struct sn_ring_view v = *first;
     size_t n = strlen(text);
     if (e->grid.size[0] < 1)
-        return; /* no grid yet */
+        return;            /* no grid yet */
+    bool is_victim = true; /* until it is known to stand still, or to wait for nobody */
     for (int i = 0; i < HOPS && step_to_cause(e, &v) >= 0; i++) {
         if (!is_among(met, n_met, v.rank)) {
             met[n_met++] = v.rank;
@@ -213,12 +225,18 @@ static void accuse_cause(struct sn_engine *e, const struct sn_ring_view *first, 
         }
         if (find_stopped(e, met, n_met, &v) < 0)
             return; /* a circle of ranks that all are well: nobody is its end */
+        is_victim = false;
         break;
     }
-    if (v.rank == first->rank || v.rank == e->base.rank || room - n < 64)
-        return;
-    n += (size_t)snprintf(text + n, room - n, "; it waits for ");
-    accuse(e, &v, "in the end", text + n, room - n);
+    if (is_victim)
+        is_victim = is_waiting_well(e, &v, met, n_met);
+    if (v.rank != first->rank && v.rank != e->base.rank && room - n >= 64) {
+        n += (size_t)snprintf(text + n, room - n, "; it waits for ");
+        accuse(e, &v, "in the end", text + n, room - n);
+        n = strlen(text);
+    }
+    if (is_victim && room - n > sizeof(SN_RING_WAITS_ITSELF) + 2)
+        (void)snprintf(text + n, room - n, ", %s", SN_RING_WAITS_ITSELF);
 }
 
 struct search {

@@ -17,6 +17,7 @@ enum {
     HOT_NS = 20000,
     WARM_NS = 100000,
     COLD_NS = 500000,
+    IDLE_NS = 500000000,    /* between two beats of one who has nothing to do */
     CROWDED_NS = 200000,    /* more patience than this: no hot looks either */
     PATIENCE = 64,          /* looks' worth of time */
     BROADCAST_MAX = 1 << 30 /* bytes at a time: counts of MPI are ints */
@@ -301,7 +302,8 @@ static void *communicate(void *arg)
             sn_engine_pause(e);
         } else {
             e->idle = 0;
-            sn_comm_queue_idle(&e->queue);
+            sn_comm_queue_idle(&e->queue, IDLE_NS);
+            sn_watch_look(e); /* its record shows that it is there */
         }
     }
     return NULL;

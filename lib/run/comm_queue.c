@@ -42,13 +42,20 @@ static void wait_for(struct sn_comm_counter *c, const _Atomic uint64_t *value, u
     (void)pthread_mutex_unlock(&c->lock);
 }
 
-/* One second from now. */
-static struct timespec soon(void)
+static struct timespec after(int64_t ns)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec++;
+    ns += t.tv_nsec;
+    t.tv_sec += ns / 1000000000;
+    t.tv_nsec = ns % 1000000000;
     return t;
+}
+
+/* One second from now. */
+static struct timespec soon(void)
+{
+    return after(1000000000);
 }
 
 /* As wait_for, of what the consumer does; false when it is stuck. */
@@ -194,19 +201,23 @@ bool sn_comm_queue_awaits(const struct sn_comm_queue *q, int slot)
     return what == SN_COMM_ANY || (what != 0 && (int)(what % SN_COMM_RING) == slot);
 }
 
-void sn_comm_queue_idle(struct sn_comm_queue *q)
+void sn_comm_queue_idle(struct sn_comm_queue *q, int64_t ns)
 {
-    wait_for(&q->posted, &q->posted.value, q->taken + 1);
+    for (int i = 0; i < SPINS; i++)
+        if (atomic_load_explicit(&q->posted.value, memory_order_acquire) != q->taken)
+            return;
+    struct timespec until = after(ns);
+    (void)pthread_mutex_lock(&q->posted.lock);
+    while (atomic_load(&q->posted.value) == q->taken)
+        if (pthread_cond_timedwait(&q->posted.grown, &q->posted.lock, &until) != 0)
+            break;
+    (void)pthread_mutex_unlock(&q->posted.lock);
 }
 
 void sn_comm_queue_nap(struct sn_comm_queue *q, int64_t ns)
 {
-    struct timespec until;
     bool was_awaited = sn_comm_queue_is_awaited(q);
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    ns += until.tv_nsec;
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
+    struct timespec until = after(ns);
     (void)pthread_mutex_lock(&q->posted.lock);
     if (atomic_load(&q->posted.value) == q->taken && was_awaited == sn_comm_queue_is_awaited(q))
         (void)pthread_cond_timedwait(&q->posted.grown, &q->posted.lock, &until); /* or sooner */

@@ -90,8 +90,8 @@ static inline void sn_comm_queue_beat(struct sn_comm_queue *q)
 {
     atomic_fetch_add_explicit(&q->beats, 1, memory_order_relaxed);
 }
-/* Consumer: sleep until there is an operation to take. */
-void sn_comm_queue_idle(struct sn_comm_queue *q);
+/* Consumer: sleep until there is an operation to take, for at most so long. */
+void sn_comm_queue_idle(struct sn_comm_queue *q, int64_t ns);
 /* Consumer: sleep for at most so long; less when an operation is posted or when a wait begins. */
 void sn_comm_queue_nap(struct sn_comm_queue *q, int64_t ns);
 

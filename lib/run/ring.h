@@ -42,7 +42,7 @@ struct sn_ring_view {
     char host[64];
     bool is_here, is_alive;          /* is its process on this host, and does it exist? */
     uint64_t posted[SN_RING_GROUPS]; /* number of the last collective of each group */
-    uint64_t beats;                  /* grows while it waits; a stopped process's does not */
+    uint64_t beats;                  /* grows while its process is there and runs */
     int n;                           /* events, oldest first */
     struct sn_ring_event event[SN_RING_EVENTS];
 };
@@ -61,10 +61,13 @@ uint64_t sn_ring_post(struct sn_ring *r, const struct sn_ring_event *event);
 /* It has begun or is done; nothing if 64 newer ones have taken its place. */
 void sn_ring_mark(struct sn_ring *r, uint64_t id, enum sn_ring_state state);
 
-/* The rank waits and looks: it is not stopped. */
+/* The rank is there and runs: twice a second while it has nothing to communicate, oftener while it
+ * waits. */
 void sn_ring_beat(struct sn_ring *r);
 /* The rank has given up waiting and beats no more, which says nothing: beats is SN_RING_GAVE_UP. */
 #define SN_RING_GAVE_UP UINT64_MAX
+/* What a rank that gives up says of one that it waits for and that is not the last of the chain. */
+#define SN_RING_WAITS_ITSELF "which itself waits, for whom is not known"
 void sn_ring_give_up(struct sn_ring *r);
 
 /* What a rank wrote, of a folder as sn_ring_folder gives it. SN_EIO: no such file, or no ring. */

@@ -157,6 +157,8 @@ static void sums_are_taken_in_rank_order(void)
 
 /* Each operation says at which place it was carried out; every third one is finished only when the
  * next two are. */
+#define LONG_NS INT64_C(3600000000000) /* an hour: as good as for ever */
+
 static void *carry_out(void *arg)
 {
     struct sn_comm_queue *q = arg;
@@ -169,7 +171,7 @@ static void *carry_out(void *arg)
                 sn_comm_queue_done(q, late);
                 late = -1;
             }
-            sn_comm_queue_idle(q);
+            sn_comm_queue_idle(q, LONG_NS);
             continue;
         }
         *(int64_t *)q->slot[slot].op.buf = place;
@@ -225,7 +227,7 @@ static void operations_keep_their_order_through_a_full_ring(void)
 static void *get_stuck(void *arg)
 {
     struct sn_comm_queue *q = arg;
-    sn_comm_queue_idle(q);
+    sn_comm_queue_idle(q, LONG_NS);
     int slot = sn_comm_queue_take(q);
     _Atomic int *way = q->slot[slot].op.buf;
     while (*way == 1) { /* alive, though slow */
@@ -235,7 +237,7 @@ static void *get_stuck(void *arg)
     while (*way == 2)
         (void)usleep(1000);
     sn_comm_queue_done(q, slot);
-    sn_comm_queue_idle(q);
+    sn_comm_queue_idle(q, LONG_NS);
     sn_comm_queue_done(q, sn_comm_queue_take(q));
     return NULL;
 }
