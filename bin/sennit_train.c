@@ -356,6 +356,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                                  .saver = &saver,
                                  .signals = signals,
                                  .ring = ring,
+                                 .attempt = &attempt,
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
     struct sn_trainer *t = NULL;

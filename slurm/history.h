@@ -52,7 +52,8 @@ struct sn_history_attempt {
     char nodes[SN_HISTORY_HOSTS], spares[SN_HISTORY_HOSTS]; /* "n[0-3]" */
     char layout[128];                                       /* "data 2 x tensor 4"; "" unknown */
     bool relaid;         /* replanned for another number of nodes */
-    int64_t from_step;   /* the checkpoint that it began from; -1: unknown */
+    int64_t from_step;   /* that it began from: as its trainer wrote down, else the newest
+                            checkpoint that there was when it was launched; -1: unknown */
     int64_t step, saved; /* last finished and last saved step; -1: unknown */
     int64_t lost;        /* steps that had to be done again; -1: unknown */
     char notices[128];   /* "SIGTERM, deadline" */
@@ -85,6 +86,7 @@ struct sn_history {
     bool has_journal;
     int n_attempts, room;
     struct sn_history_attempt *attempt; /* by number */
+    char action[16], why[200]; /* the last decision, of an attempt or before the first */
     int n_bad, room_bad;
     struct sn_history_bad *bad; /* once a host, the latest word */
     /* progress; NAN or -1: unknown */

@@ -335,9 +335,13 @@ static enum sn_status take_line(struct sn_history *h, struct sn_evidence *e, str
         return take_bad_node(h, line, err);
     } else if (is_of_attempt(event, &of_attempt)) {
         int64_t number = count(line, "attempt", -1);
+        if (of_attempt == SN_EVENT_DECISION) {
+            TAKE(h->action, line, "action");
+            TAKE(h->why, line, "why");
+        }
         SN_TRY(attempt_of(&a, h, number, err));
         h->damaged += a == NULL && number != 0; /* 0: the preflight */
-        e->last = a ? of_attempt : e->last;
+        e->last = a || of_attempt == SN_EVENT_DECISION ? of_attempt : e->last;
         return a ? take_event(h, a, of_attempt, line, err) : SN_OK;
     }
     return SN_OK; /* other events may come with later versions */
@@ -380,6 +384,7 @@ enum sn_status sn_history_take_record(struct sn_history *h, int64_t n, const cha
     int64_t code = count(o, "exit_code", -1);
     a->has_record = true;
     a->record_ended = code >= 0;
+    a->from_step = count(o, "from_step", a->from_step);
     TAKE(a->record, o, "cause");
     if (a->began <= 0)
         a->began = seconds(o, "started");

@@ -33,15 +33,15 @@ static const struct sn_history_attempt *last_attempt(const struct sn_history *h)
     return h->n_attempts ? &h->attempt[h->n_attempts - 1] : NULL;
 }
 
-static bool is_action(const struct sn_history_attempt *a, enum sn_action action)
+static bool is_action(const struct sn_history *h, enum sn_action action)
 {
-    return a && strcmp(a->action, sn_action_name(action)) == 0;
+    return strcmp(h->action, sn_action_name(action)) == 0;
 }
 
 /* Why it was decided so. */
-static const char *reason(const struct sn_history_attempt *a, const char *otherwise)
+static const char *reason(const struct sn_history *h, const char *otherwise)
 {
-    return a && a->why[0] ? a->why : otherwise;
+    return h->why[0] ? h->why : otherwise;
 }
 
 /* A cause of its own, unless the journal's last line explains why there is no more of it. */
@@ -75,27 +75,25 @@ static bool is_dead(struct sn_history *h, const struct sn_evidence *e)
     return true;
 }
 
-/* The supervisor is between two attempts. */
+/* The supervisor is between two attempts, or leaves. */
 static void judge_decision(struct sn_history *h, const struct sn_evidence *e)
 {
-    const struct sn_history_attempt *a = last_attempt(h);
-    if (is_action(a, SN_DO_DONE) || is_action(a, SN_DO_STOP))
-        say(h, SN_RUN_ENDED, "%s", reason(a, "nobody goes on"));
-    else if (is_action(a, SN_DO_REQUEUE) || is_action(a, SN_DO_WAIT) || is_action(a, SN_DO_CHAIN))
-        say(h, SN_RUN_WAITING, "%s", reason(a, "somebody else goes on"));
+    if (is_action(h, SN_DO_DONE) || is_action(h, SN_DO_STOP))
+        say(h, SN_RUN_ENDED, "%s", reason(h, "nobody goes on"));
+    else if (is_action(h, SN_DO_REQUEUE) || is_action(h, SN_DO_WAIT) || is_action(h, SN_DO_CHAIN))
+        say(h, SN_RUN_WAITING, "%s", reason(h, "somebody else goes on"));
     else if (!is_dead(h, e))
-        say(h, SN_RUN_STARTING, "%s", reason(a, "the supervisor prepares an attempt"));
+        say(h, SN_RUN_STARTING, "%s", reason(h, "the supervisor prepares an attempt"));
 }
 
 static void judge_leave(struct sn_history *h, const struct sn_evidence *e)
 {
-    const struct sn_history_attempt *a = last_attempt(h);
     if (e->leave_code == 0)
         say(h, SN_RUN_ENDED, "%s", sn_cause_text(SN_CAUSE_FINISHED));
-    else if (e->leave_code == 75 && !is_action(a, SN_DO_STOP))
-        say(h, SN_RUN_WAITING, "%s", reason(a, "somebody else goes on"));
-    else if (a && a->why[0])
-        say(h, SN_RUN_ENDED, "%s", a->why);
+    else if (e->leave_code == 75 && !is_action(h, SN_DO_STOP))
+        say(h, SN_RUN_WAITING, "%s", reason(h, "somebody else goes on"));
+    else if (h->why[0])
+        say(h, SN_RUN_ENDED, "%s", h->why);
     else
         say(h, SN_RUN_ENDED, "the supervisor left with %" PRId64, e->leave_code);
 }
@@ -114,6 +112,16 @@ static void judge_record(struct sn_history *h, const struct sn_evidence *e)
         say(h, SN_RUN_RUNNING, "without a supervisor");
 }
 
+static void say_suspect(struct sn_history *h, const struct sn_history_suspect *s)
+{
+    if (s->rank >= 0)
+        say(h, SN_RUN_RUNNING, "suspected (%.15s): rank %" PRId64 "%s%.63s", s->kind, s->rank,
+            s->host[0] ? " on " : "", s->host);
+    else
+        say(h, SN_RUN_RUNNING, "suspected (%.15s): %s%.63s", s->kind,
+            s->host[0] ? "host " : "no rank alone", s->host);
+}
+
 /* The supervisor has launched an attempt, or is about to, and has said no more. */
 static void judge_attempt(struct sn_history *h, const struct sn_evidence *e)
 {
@@ -129,8 +137,7 @@ static void judge_attempt(struct sn_history *h, const struct sn_evidence *e)
     else if (e->last == SN_EVENT_NOTICE && a && a->notices[0])
         say(h, SN_RUN_RUNNING, "it was asked to leave (%.100s)", a->notices);
     else if (e->last == SN_EVENT_SUSPECT && a)
-        say(h, SN_RUN_RUNNING, "suspected (%.15s): rank %" PRId64 " on %.63s", a->suspect.kind,
-            a->suspect.rank, a->suspect.host);
+        say_suspect(h, &a->suspect);
     else
         say(h, SN_RUN_RUNNING, "it steps");
 }

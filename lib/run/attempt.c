@@ -60,24 +60,41 @@ static void name_record(struct sn_attempt *a, const char *output, int number)
     (void)snprintf(a->path, sizeof(a->path), "%s/attempt-%d.json", output, number);
 }
 
+static void add_beginning(struct sn_str *text, const struct sn_attempt *a)
+{
+    sn_str_add(text, "{\"attempt\": %d, \"started\": %lld, ", a->number, (long long)a->started);
+    if (a->from_step >= 0)
+        sn_str_add(text, "\"from_step\": %lld, ", (long long)a->from_step);
+}
+
+static bool write_running(const struct sn_attempt *a)
+{
+    struct sn_str text = {0};
+    add_beginning(&text, a);
+    sn_str_add(&text, "\"pid\": %ld, \"exit_code\": null, \"cause\": \"running\"}\n",
+               (long)getpid());
+    return write_record(a, &text);
+}
+
 enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c, int rank,
                                 int number, struct sn_err *err)
 {
-    *a = (struct sn_attempt){0};
+    *a = (struct sn_attempt){.from_step = -1};
     SN_TRY(sn_directory_make(c->run.output, "run.output", err));
     if (rank != 0)
         return SN_OK;
     name_record(a, c->run.output, number ? number : 1);
     while (number == 0 && access(a->path, F_OK) == 0)
         name_record(a, c->run.output, a->number + 1);
-    struct sn_str text = {0};
-    sn_str_add(&text,
-               "{\"attempt\": %d, \"started\": %lld, \"pid\": %ld, \"exit_code\": null, "
-               "\"cause\": \"running\"}\n",
-               a->number, (long long)time(NULL), (long)getpid());
-    if (!write_record(a, &text))
-        return sn_write_fail(err, a->path, errno);
-    return SN_OK;
+    a->started = (int64_t)time(NULL);
+    return write_running(a) ? SN_OK : sn_write_fail(err, a->path, errno);
+}
+
+void sn_attempt_resumed(struct sn_attempt *a, int64_t step)
+{
+    a->from_step = step;
+    if (a->number > 0 && !write_running(a))
+        sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
 }
 
 void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_err *why)
@@ -85,9 +102,9 @@ void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_e
     if (a->number == 0)
         return;
     struct sn_str text = {0};
-    sn_str_add(&text,
-               "{\"attempt\": %d, \"ended\": %lld, \"exit_code\": %d, \"cause\": ", a->number,
-               (long long)time(NULL), exit_code);
+    add_beginning(&text, a);
+    sn_str_add(&text, "\"ended\": %lld, \"exit_code\": %d, \"cause\": ", (long long)time(NULL),
+               exit_code);
     sn_str_add_json(&text, why ? why->text : cause(exit_code));
     if (a->stepping > 0)
         sn_str_add(&text, ", \"first_step_began\": %.3f", a->stepping);

@@ -346,6 +346,8 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
         st = open_valid(t, err);
     if (!t->env.pace) {
         SN_TRY(sn_trainer_restore(t, fresh, st, err));
+        if (t->env.attempt)
+            sn_attempt_resumed(t->env.attempt, t->state.scalars.step);
         st = sn_trainer_publish(t, err);
     } else if (t->env.comm->rank == 0) {
         sn_log(SN_LOG_WARN, "--pace: compute operations sleep, so there are no losses; nothing is "

@@ -4,6 +4,7 @@
 #ifndef SN_TRAINER_H
 #define SN_TRAINER_H
 
+#include "lib/run/attempt.h"
 #include "lib/run/comm.h"
 #include "lib/run/exec.h"
 #include "lib/run/signals.h"
@@ -32,6 +33,7 @@ struct sn_trainer_env {
     const struct sn_saver *saver;
     struct sn_signals *signals; /* NULL: none are listened to */
     struct sn_ring *ring;       /* where comm records what it does; NULL: nowhere */
+    struct sn_attempt *attempt; /* is told from which step it goes on; NULL: nobody is */
     int threads;
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
     const char *memory, *host;     /* test hooks: of sn_snapshot_env; NULL: /dev/shm, this host */
