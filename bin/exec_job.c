@@ -177,12 +177,20 @@ static void note_end(const struct sn_exec *x)
     sn_log(SN_LOG_INFO, "the job's time ends in %lld s now", (long long)(left > 0 ? left : 0));
 }
 
-void sn_exec_ask_end(struct sn_exec *x, bool now)
+void sn_exec_ask_job(struct sn_exec *x, bool now)
 {
+    struct sn_job_facts job;
     if (x->allocation.scheduler != SN_SCHED_SLURM || (!now && sn_clock() < x->deadline.next))
         return;
-    int64_t answer = sn_ask_end(x->allocation.job);
-    if (sn_deadline_take(&x->deadline, answer, sn_clock(), (int64_t)time(NULL)))
+    if (now)
+        sn_ask_job(&job, x->allocation.job);
+    else
+        sn_ask_job_shortly(&job, x->allocation.job);
+    x->fate = sn_fate_of(&job, x->allocation.restarts, &x->shape.preempt);
+    bool is_its_time =
+        !job.is_known || x->fate == SN_FATE_RUNS || strcmp(job.state, "RUNNING") == 0;
+    if (sn_deadline_take(&x->deadline, is_its_time ? job.end_time : 0, sn_clock(),
+                         (int64_t)time(NULL)))
         note_end(x);
 }
 
@@ -190,7 +198,7 @@ void sn_exec_meanwhile(void *self, int64_t *deadline)
 {
     struct sn_exec *x = self;
     sn_runlock_beat(&x->lock);
-    sn_exec_ask_end(x, false);
+    sn_exec_ask_job(x, false);
     *deadline = x->deadline.end;
 }
 
@@ -216,7 +224,7 @@ static enum sn_status write_begin(struct sn_exec *x, struct sn_err *err)
 
 enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, struct sn_err *err)
 {
-    *x = (struct sn_exec){.line = *line, .asking.fd = -1, .lock.fd = -1};
+    *x = (struct sn_exec){.line = *line, .asking.fd = -1, .lock.fd = -1, .free_at_end = -1};
     SN_TRY(sn_asking_open(&x->asking, err));
     x->config = sn_alloc(sizeof(*x->config)); /* large for a stack */
     x->current = sn_alloc(sizeof(*x->current));
@@ -229,9 +237,7 @@ enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, 
     x->shape.is_searched = x->config->layout_auto;
     SN_TRY(count_ranks(x, err));
     SN_TRY(sn_launch_environment(&x->environment, &x->own, x->shape.launcher, err));
-    x->dead = sn_alloc_n((size_t)x->allocation.host.n + 1, sizeof(*x->dead));
-    if (!x->dead)
-        return sn_fail(err, SN_ENOMEM, "nodes: no memory for %d of them", x->allocation.host.n);
+    SN_TRY(sn_exec_nodes_init(&x->nodes, x->allocation.host.n, err));
     SN_TRY(open_rundir(x, err));
     ask_scheduler(x);
     return write_begin(x, err);
@@ -244,7 +250,7 @@ void sn_exec_close(struct sn_exec *x)
         sn_asking_close(&x->asking);
     sn_free(x->config);
     sn_free(x->current);
-    sn_free(x->dead);
+    sn_exec_nodes_fini(&x->nodes);
     sn_environment_fini(&x->own);
     sn_argv_fini(&x->environment);
     sn_allocation_fini(&x->allocation);

@@ -3,8 +3,10 @@
  *
  *   run_exec.c   the command line, and attempt after attempt
  *   exec_job.c   run file, allocation, site, run directory: read once
+ *   exec_nodes.c which nodes can be used now
  *   exec_step.c  one attempt: nodes, layout, command line; then watched to its end
- *   exec_end.c   why it ended, what that means, and doing it
+ *   exec_end.c   why it ended, who brought it about, what that says about nodes
+ *   exec_next.c  what follows from it, and doing it
  */
 #ifndef SN_BIN_EXEC_JOB_H
 #define SN_BIN_EXEC_JOB_H
@@ -13,6 +15,7 @@
 #include "slurm/ask.h"
 #include "slurm/deadline.h"
 #include "slurm/decide.h"
+#include "slurm/fate.h"
 #include "slurm/journal.h"
 #include "slurm/launch.h"
 #include "slurm/ledger.h"
@@ -20,6 +23,7 @@
 #include "slurm/preempt.h"
 #include "slurm/rundir.h"
 #include "slurm/runlock.h"
+#include "slurm/vigil.h"
 #include "slurm/watch.h"
 
 struct sn_exec_line {
@@ -42,6 +46,16 @@ struct sn_exec_shape {
     bool is_searched; /* layout: auto: what was found is told to the trainer */
 };
 
+/* One of each per host of the allocation. */
+struct sn_exec_nodes {
+    enum sn_health *health; /* as it was found last */
+    double *until;          /* sn_clock() up to which it is dead, whatever the controller says */
+    int *strikes;           /* times in a row that it stood still and did not answer */
+    double next_look;
+};
+
+struct sn_exec_step;
+
 struct sn_exec {
     struct sn_exec_line line;
     struct sn_config *config;  /* the run file, resolved */
@@ -54,27 +68,51 @@ struct sn_exec {
     struct sn_rundir rundir;
     struct sn_journal journal;
     struct sn_ledger ledger;
-    bool *dead; /* one per host of the allocation */
+    struct sn_exec_nodes nodes;
+    const struct sn_exec_step *step; /* the attempt that runs; NULL: none */
     struct sn_runlock lock;
     struct sn_deadline deadline;
     struct sn_asking asking;
+    enum sn_fate fate;  /* of the job, as it was asked for last */
     int started;        /* attempts of this process */
     int pause;          /* seconds before the next one */
-    char last_host[64]; /* where the attempt before lost a rank; "": it did not */
+    bool has_lost_node; /* the attempt before did: its step may stay in Slurm's books for long */
+    bool is_controller_down; /* when it was asked last */
+    int64_t free_at_end; /* bytes that were free when a full disk ended the attempt before; -1 */
+    char last_host[64];  /* where the attempt before lost a rank; "": it did not */
 };
 
 /* Read all of it; signals wait from here on. SN_EINPUT and so on; sn_exec_close in any case. */
 enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, struct sn_err *err);
 void sn_exec_close(struct sn_exec *x);
 
-/* Ask when the job's time ends, if it is time to or `now`; a move is written down. */
-void sn_exec_ask_end(struct sn_exec *x, bool now);
+/* Ask the scheduler about the job, if it is time to or `now`: x->fate, and when its time ends,
+ * whose move is written down. The end of a job that is being ended is not that of its time. */
+void sn_exec_ask_job(struct sn_exec *x, bool now);
 /* What is to be done while an attempt runs (struct sn_watch_want); self: a struct sn_exec. */
 void sn_exec_meanwhile(void *self, int64_t *deadline);
 
 /* Until the next attempt may begin: the pause, and the end of the step before, whose memory and
- * processors it needs. Returns what the supervisor was asked meanwhile (enum sn_asked). */
+ * processors it needs; a step that lost a node is not waited for, since Slurm keeps it while it
+ * waits for that node, and the trainer itself sees to what is left of it on the others
+ * (lib/run/leftover.h). Returns what the supervisor was asked meanwhile (enum sn_asked). */
 unsigned sn_exec_rest(struct sn_exec *x);
+
+/* ---- nodes --------------------------------------------------------------------------------------
+ */
+
+enum sn_status sn_exec_nodes_init(struct sn_exec_nodes *out, int n, struct sn_err *err);
+void sn_exec_nodes_fini(struct sn_exec_nodes *n);
+/* Find out x->nodes.health anew; knocking: by asking each node, too. */
+void sn_exec_look_at_nodes(struct sn_exec *x, bool knocking);
+/* The launcher says that a node failed, which the controller may learn later. */
+void sn_exec_node_died(struct sn_exec *x, const char *name);
+/* Is a node dead or silent? */
+bool sn_exec_is_lost(const struct sn_exec *x, const char *name);
+/* The first of `names` that is; NULL: none. */
+const char *sn_exec_lost_node(const struct sn_exec *x, const struct sn_argv *names);
+/* While nothing moves (struct sn_watch_want): is a node of the attempt dead? */
+bool sn_exec_has_lost_node(void *self, const struct sn_vigil *vigil);
 
 /* One attempt. `few` if no layout fits on the nodes that are left: then nothing was started. */
 struct sn_exec_step {
@@ -98,7 +136,13 @@ enum sn_status sn_exec_preflight(struct sn_exec *x, unsigned *asked, struct sn_e
 enum sn_status sn_exec_blame(struct sn_exec *x, const char *host, enum sn_ledger_grade grade,
                              const char *why, struct sn_err *err);
 
-/* Why it ended, written down, with what it says about nodes; then what to do. */
+/* Is more free where checkpoints are written than when the last attempt ended for lack of it? */
+bool sn_exec_has_room(const struct sn_exec *x);
+
+/* Why it ended, written down, with what it says about nodes. */
+enum sn_status sn_exec_record(enum sn_cause *out, struct sn_exec *x, struct sn_exec_step *s,
+                              struct sn_err *err);
+/* The same, then what to do. */
 enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct sn_exec_step *s,
                              struct sn_err *err);
 /* Asked to leave before anything was started: the decision. */

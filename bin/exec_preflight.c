@@ -18,7 +18,7 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *
     struct sn_nodes all;
     struct sn_argv names = {0};
     struct sn_str list = {0};
-    SN_TRY(sn_nodes_choose(&all, host, x->dead, &x->ledger, host->n, err));
+    SN_TRY(sn_nodes_choose(&all, host, x->nodes.health, &x->ledger, host->n, err));
     for (int i = 0; i < x->site.launch.flags.n && x->shape.launcher == x->site.launch.with; i++)
         options[i] = x->site.launch.flags.word[i];
     enum sn_status st = sn_nodes_names(&names, host, all.use, all.n_use, err);

@@ -21,7 +21,7 @@ int sn_exec_good_nodes(const struct sn_exec *x)
     int all = x->allocation.host.n;
     if (all == 0)
         return 1;
-    if (sn_nodes_choose(&n, &x->allocation.host, x->dead, &x->ledger, all, NULL) != SN_OK)
+    if (sn_nodes_choose(&n, &x->allocation.host, x->nodes.health, &x->ledger, all, NULL) != SN_OK)
         return all;
     int good = n.n_use;
     sn_nodes_fini(&n);
@@ -49,6 +49,7 @@ static enum sn_status choose_nodes(struct sn_exec_step *s, struct sn_exec *x,
                                    struct sn_nodes *chosen, struct sn_err *err)
 {
     const struct sn_hostlist *host = &x->allocation.host;
+    sn_exec_look_at_nodes(x, false); /* what was true a minute ago may not be */
     int good = sn_exec_good_nodes(x);
     *chosen = (struct sn_nodes){0};
     *x->current = *x->config;
@@ -60,7 +61,7 @@ static enum sn_status choose_nodes(struct sn_exec_step *s, struct sn_exec *x,
     s->few = s->nodes == 0;
     if (s->few)
         return SN_OK;
-    SN_TRY(sn_nodes_choose(chosen, host, x->dead, &x->ledger, s->nodes, err));
+    SN_TRY(sn_nodes_choose(chosen, host, x->nodes.health, &x->ledger, s->nodes, err));
     return sn_nodes_names(&s->names, host, chosen->use, chosen->n_use, err);
 }
 
@@ -161,18 +162,24 @@ static enum sn_status write_launch(const struct sn_exec *x, const struct sn_exec
     return st;
 }
 
+/* The pause, which a disk that has room again ends. */
+static unsigned rest_for_pause(struct sn_exec *x, double begun)
+{
+    unsigned asked = sn_asking_wait(&x->asking, 0);
+    while (!asked && sn_clock() - begun < x->pause && !sn_exec_has_room(x)) {
+        asked = sn_asking_wait(&x->asking, 1); /* an old child's end wakes it, too */
+        sn_runlock_beat(&x->lock);
+    }
+    return asked;
+}
+
 unsigned sn_exec_rest(struct sn_exec *x)
 {
     enum { MOST = 60, ASK_EVERY = 2 };
-    bool steps = x->started > 0 && x->allocation.scheduler == SN_SCHED_SLURM;
-    double begun = sn_clock();
-    unsigned asked = sn_asking_wait(&x->asking, 0);
-    while (!asked && sn_clock() - begun < x->pause) { /* an old child's end wakes it, too */
-        asked = sn_asking_wait(&x->asking, 1);
-        sn_runlock_beat(&x->lock);
-    }
-    while (!asked && steps && sn_clock() - begun < x->pause + MOST &&
-           sn_ask_steps(x->allocation.job) > 0) {
+    bool steps = x->started > 0 && x->allocation.scheduler == SN_SCHED_SLURM && !x->has_lost_node;
+    unsigned asked = rest_for_pause(x, sn_clock());
+    for (double until = sn_clock() + MOST;
+         !asked && steps && sn_clock() < until && sn_ask_steps(x->allocation.job) > 0;) {
         asked = sn_asking_wait(&x->asking, ASK_EVERY);
         sn_runlock_beat(&x->lock);
     }
@@ -203,11 +210,14 @@ static enum sn_status watch(struct sn_exec_step *s, struct sn_exec *x,
                               .ranks = ranks,
                               .on_this_host = x->allocation.host.n == 0,
                               .meanwhile = sn_exec_meanwhile,
+                              .has_lost_node = sn_exec_has_lost_node,
                               .self = x};
     sn_log(SN_LOG_INFO, "attempt %d: %d ranks, data %d x tensor %d x context %d x pipeline %d, %s",
            s->number, ranks, l->data, l->tensor, l->context, l->pipeline,
            s->from_step < 0 ? "from the beginning" : "from a checkpoint");
+    x->step = s;
     enum sn_status st = sn_watch_run(&s->end, &w, err);
+    x->step = NULL;
     x->started++;
     return st;
 }

@@ -1,5 +1,6 @@
 #include "slurm/ask.h"
 
+#include "lib/base/mem.h"
 #include "slurm/command.h"
 
 #include <stdio.h>
@@ -51,6 +52,7 @@ bool sn_job_parse(struct sn_job_facts *out, const char *text)
     struct sn_job_facts f = {.is_known = true, .restarts = -1};
     char word[64];
     (void)sn_slurm_value(f.state, sizeof(f.state), text, "JobState");
+    (void)sn_slurm_value(f.reason, sizeof(f.reason), text, "Reason");
     (void)sn_slurm_value(word, sizeof(word), text, "Restarts");
     if (*word)
         f.restarts = strtoll(word, NULL, 10);
@@ -58,6 +60,7 @@ bool sn_job_parse(struct sn_job_facts *out, const char *text)
     f.may_requeue = strcmp(word, "0") != 0;
     (void)sn_slurm_value(word, sizeof(word), text, "PreemptTime");
     f.is_spared = strcmp(word, "None") == 0;
+    f.preempt_time = sn_slurm_time(word);
     (void)sn_slurm_value(word, sizeof(word), text, "EndTime");
     f.end_time = sn_slurm_time(word);
     if (!*f.state)
@@ -66,31 +69,95 @@ bool sn_job_parse(struct sn_job_facts *out, const char *text)
     return true;
 }
 
-static bool is_dead(const char *state)
+/* The marks are those of scontrol: '*' for one that does not answer. */
+static enum sn_health health_of(const char *state)
 {
-    static const char *const word[] = {"DOWN",       "FAIL",         "NOT_RESPONDING",
-                                       "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN",
-                                       "REBOOT",     "DRAIN",        "UNKNOWN"};
-    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); i++)
-        if (strstr(state, word[i]))
-            return true;
-    return strchr(state, '*') != NULL;
+    static const struct {
+        const char *word;
+        enum sn_health health;
+    } row[] = {{"DOWN", SN_HEALTH_DEAD},
+               {"POWERING_DOWN", SN_HEALTH_DEAD},
+               {"POWERED_OFF", SN_HEALTH_DEAD},
+               {"REBOOT_ISSUED", SN_HEALTH_DEAD},
+               {"NOT_RESPONDING", SN_HEALTH_SILENT},
+               {"NO_RESPOND", SN_HEALTH_SILENT},
+               {"*", SN_HEALTH_SILENT},
+               {"DRAIN", SN_HEALTH_LEAVING},
+               {"FAIL", SN_HEALTH_LEAVING},
+               {"REBOOT", SN_HEALTH_LEAVING}};
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        if (strstr(state, row[i].word))
+            return row[i].health;
+    return SN_HEALTH_GOOD;
 }
 
-int sn_nodes_parse(bool *dead, const struct sn_hostlist *host, const char *text)
+int sn_nodes_parse(enum sn_health *health, const struct sn_hostlist *host, const char *text)
 {
     char name[SN_HOST_NAME], state[128];
     int found = 0;
     for (const char *p = text; (p = strstr(p, "NodeName=")); p++) {
         (void)sn_slurm_value(name, sizeof(name), p, "NodeName");
         (void)sn_slurm_value(state, sizeof(state), p, "State");
+        enum sn_health now = health_of(state);
         for (int i = 0; i < host->n; i++)
             if (strcmp(sn_hostlist_name(host, i), name) == 0) {
-                dead[i] = dead[i] || is_dead(state);
+                health[i] = now > health[i] ? now : health[i];
                 found++;
             }
     }
     return found;
+}
+
+/* The list that follows NAME=, for the caller to free; NULL: there is none. */
+static char *list_of(const char *text, const char *name)
+{
+    for (const char *at = text; (at = strstr(at, name)); at += strlen(name))
+        if (at == text || at[-1] == ' ' || at[-1] == '\n')
+            return sn_format("%.*s", (int)strcspn(at + strlen(name), " \n"), at + strlen(name));
+    return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* DEAD are the hosts that are not in `left`. */
+static enum sn_status mark_missing(enum sn_health *health, const struct sn_hostlist *host,
+                                   const struct sn_hostlist *left, struct sn_err *err)
+{
+    const char **name = sn_alloc_n((size_t)left->n, sizeof(*name));
+    if (!name)
+        return sn_fail(err, SN_ENOMEM, "nodes: no memory for %d names", left->n);
+    for (int i = 0; i < left->n; i++)
+        name[i] = sn_hostlist_name(left, i);
+    qsort(name, (size_t)left->n, sizeof(*name), compare_names);
+    for (int i = 0; i < host->n; i++) {
+        const char *key = sn_hostlist_name(host, i);
+        if (!bsearch(&key, name, (size_t)left->n, sizeof(*name), compare_names))
+            health[i] = SN_HEALTH_DEAD;
+    }
+    sn_free(name);
+    return SN_OK;
+}
+
+enum sn_status sn_job_nodes_parse(enum sn_health *health, const struct sn_hostlist *host,
+                                  const char *text, struct sn_err *err)
+{
+    struct sn_job_facts job;
+    struct sn_hostlist left;
+    if (!sn_job_parse(&job, text) || strcmp(job.state, "RUNNING") != 0)
+        return SN_OK; /* the list shrinks while a job is being ended */
+    char *list = list_of(text, "NodeList=");
+    if (!list)
+        return SN_OK;
+    enum sn_status st = sn_hostlist_parse(&left, list, "NodeList", err);
+    sn_free(list);
+    if (st != SN_OK || left.n == 0)
+        return st;
+    st = mark_missing(health, host, &left, err);
+    sn_hostlist_fini(&left);
+    return st;
 }
 
 int sn_slurm_version(const char *text)
@@ -113,14 +180,24 @@ static bool ask(struct sn_str *out, double seconds, const char *const *argv)
 #define ASK_FOR(out, seconds, ...) ask(out, seconds, (const char *const[]){__VA_ARGS__, NULL})
 #define ASK(out, ...)              ASK_FOR(out, PATIENCE, __VA_ARGS__)
 
+static void ask_scontrol(struct sn_job_facts *out, const char *job, double seconds)
+{
+    const char *const argv[] = {"scontrol", "--oneliner", "show", "job", job, NULL};
+    struct sn_command c = {.argv = argv, .seconds = seconds};
+    struct sn_command_result r = {0};
+    bool ran = sn_command_run(&r, &c, NULL) == SN_OK;
+    if (ran && sn_command_succeeded(&r) && r.out.p)
+        (void)sn_job_parse(out, r.out.p);
+    else if (ran)
+        out->is_down = r.end == SN_COMMAND_TIMEOUT || (r.err.p && strstr(r.err.p, "contact"));
+    sn_command_fini(&r); /* "Unable to contact slurm controller (connect failure)" */
+}
+
 static void ask_job(struct sn_job_facts *out, const char *job, double seconds)
 {
     struct sn_str text;
     *out = (struct sn_job_facts){.restarts = -1, .may_requeue = true};
-    if (ASK_FOR(&text, seconds, "scontrol", "--oneliner", "show", "job", job)) {
-        (void)sn_job_parse(out, text.p);
-        sn_str_fini(&text);
-    }
+    ask_scontrol(out, job, seconds);
     if (!out->end_time &&
         ASK_FOR(&text, seconds, "squeue", "--noheader", "--jobs", job, "--format=%e")) {
         out->end_time = sn_slurm_time(text.p);
@@ -133,11 +210,9 @@ void sn_ask_job(struct sn_job_facts *out, const char *job)
     ask_job(out, job, PATIENCE);
 }
 
-int64_t sn_ask_end(const char *job)
+void sn_ask_job_shortly(struct sn_job_facts *out, const char *job)
 {
-    struct sn_job_facts f;
-    ask_job(&f, job, SHORT_PATIENCE);
-    return f.end_time;
+    ask_job(out, job, SHORT_PATIENCE);
 }
 
 bool sn_ask_chained(const char *job, const char *name)
@@ -156,18 +231,33 @@ bool sn_ask_chained(const char *job, const char *name)
     return found;
 }
 
-bool sn_ask_nodes(bool *dead, const struct sn_hostlist *host)
+bool sn_ask_nodes(enum sn_health *health, const struct sn_hostlist *host, const char *job,
+                  double seconds, struct sn_str *nodes)
 {
-    struct sn_str list = {0}, text;
+    struct sn_str list = {0}, text = {0};
+    enum sn_health *now = sn_alloc_n((size_t)host->n + 1, sizeof(*now));
     sn_hostlist_format(&list, host);
-    bool good =
-        !list.failed && list.p && ASK(&text, "scontrol", "--oneliner", "show", "node", list.p);
+    bool good = now && !list.failed && list.p &&
+                ASK_FOR(&text, seconds, "scontrol", "--oneliner", "show", "node", list.p) &&
+                sn_nodes_parse(now, host, text.p) > 0;
     sn_str_fini(&list);
-    if (!good)
-        return false;
-    int found = sn_nodes_parse(dead, host, text.p);
-    sn_str_fini(&text);
-    return found > 0;
+    if (good && nodes)
+        *nodes = text;
+    else
+        sn_str_fini(&text);
+    if (good && ASK_FOR(&text, seconds, "scontrol", "--oneliner", "show", "job", job)) {
+        (void)sn_job_nodes_parse(now, host, text.p, NULL); /* else the states alone count */
+        sn_str_fini(&text);
+    }
+    if (good)
+        memcpy(health, now, (size_t)host->n * sizeof(*health));
+    sn_free(now);
+    return good;
+}
+
+bool sn_ask_config(struct sn_str *out)
+{
+    return ASK(out, "scontrol", "show", "config");
 }
 
 /* "41.0", "41.batch", "41.extern", one a line: steps have numbers. */

@@ -52,19 +52,33 @@ static int waits_for(const struct sn_ring_view *v, int ranks, const struct sn_gr
     return found;
 }
 
-/* The end of the chain from a rank; *last is who pointed at it. */
-static int end_of_chain(const struct sn_ring_view *v, int ranks, const struct sn_grid *g, int rank,
-                        int *last)
+/* What is looked at. */
+struct scene {
+    const struct sn_ring_view *v;
+    int ranks;
+    const struct sn_grid *g;
+    const bool *still; /* NULL: not known */
+};
+
+static bool is_still(const struct scene *s, int rank)
+{
+    return s->still && s->still[rank];
+}
+
+/* The end of the chain from a rank; *last is who pointed at it. Whose record stands still is an
+ * end, whatever it waited for. -1: a circle, or one who waits itself: a victim. */
+static int end_of_chain(const struct scene *s, int rank, int *last)
 {
     *last = -1;
     for (int i = 0; i < HOPS; i++) {
-        int next = waits_for(v, ranks, g, rank);
+        int next = is_still(s, rank) ? -1 : waits_for(s->v, s->ranks, s->g, rank);
         if (next < 0)
-            return rank;
+            return is_still(s, rank) || s->v[rank].n <= 0 || !sn_ring_waits_in(&s->v[rank]) ? rank
+                                                                                            : -1;
         *last = rank;
         rank = next;
     }
-    return -1; /* a circle: nobody is the first */
+    return -1;
 }
 
 /* What the one who waits says about it. */
@@ -85,31 +99,38 @@ static void describe(struct sn_culprit *out, const struct sn_ring_view *v, int r
         out->behind = (int64_t)(w->number - v[rank].posted[w->group]);
 }
 
-static bool find_gone(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
-                      const struct sn_grid *g)
+static bool has_given_up(const struct scene *s)
 {
-    for (int i = 0; i < ranks; i++) {
+    for (int i = 0; i < s->ranks; i++)
+        if (s->v[i].n >= 0 && s->v[i].beats == SN_RING_GAVE_UP)
+            return true;
+    return false;
+}
+
+static bool find_gone(struct sn_culprit *out, const struct scene *s)
+{
+    for (int i = 0; i < s->ranks && !has_given_up(s); i++) {
         int waiter = -1, last;
-        if (!is_gone(&v[i]))
+        if (!is_gone(&s->v[i]))
             continue;
-        for (int j = 0; j < ranks && waiter < 0; j++)
-            if (j != i && end_of_chain(v, ranks, g, j, &last) == i)
+        for (int j = 0; j < s->ranks && waiter < 0; j++)
+            if (j != i && end_of_chain(s, j, &last) == i)
                 waiter = last;
         out->kind = SN_SUSPECT_SILENT;
-        describe(out, v, i, waiter);
+        describe(out, s->v, i, waiter);
         return true;
     }
     return false;
 }
 
-/* The rank at which most chains end, and one that points at it; -1: all ends are their own. */
-static int most_blamed(const struct sn_ring_view *v, int ranks, const struct sn_grid *g,
-                       int *waiter)
+/* The rank at which most chains end, and one that points at it; -1: all ends are their own. With
+ * `only_still`, of those that stand still. */
+static int most_blamed(const struct scene *s, bool only_still, int *waiter)
 {
-    int *votes = sn_alloc_n((size_t)ranks, sizeof(*votes)), best = -1;
-    for (int i = 0; votes && i < ranks; i++) {
-        int last, end = end_of_chain(v, ranks, g, i, &last);
-        if (end < 0 || end == i)
+    int *votes = sn_alloc_n((size_t)s->ranks, sizeof(*votes)), best = -1;
+    for (int i = 0; votes && i < s->ranks; i++) {
+        int last, end = end_of_chain(s, i, &last);
+        if (end < 0 || end == i || (only_still && !is_still(s, end)))
             continue;
         votes[end]++;
         if (best < 0 || votes[end] > votes[best]) {
@@ -121,34 +142,94 @@ static int most_blamed(const struct sn_ring_view *v, int ranks, const struct sn_
     return best;
 }
 
-static bool all_wait(const struct sn_ring_view *v, int ranks)
+static int first_still(const struct scene *s)
 {
-    for (int i = 0; i < ranks; i++)
-        if (v[i].n <= 0 || !sn_ring_waits_in(&v[i]))
+    for (int i = 0; i < s->ranks; i++)
+        if (is_still(s, i))
+            return i;
+    return -1;
+}
+
+/* One who waits together with a rank, or for it; -1: none. */
+static int find_waiter(const struct scene *s, int rank)
+{
+    for (int i = 0; i < s->ranks; i++) {
+        const struct sn_ring_event *w =
+            i != rank && s->v[i].n > 0 ? sn_ring_waits_in(&s->v[i]) : NULL;
+        if (!w || w->group < 0 || w->group >= SN_NGROUPS)
+            continue;
+        enum sn_group q = (enum sn_group)w->group;
+        bool is_in = w->peer == rank;
+        for (int k = 0; w->peer < 0 && !is_in && k < sn_group_size(s->g, i, q); k++)
+            is_in = sn_group_member(s->g, i, q, k) == rank;
+        if (is_in)
+            return i;
+    }
+    return -1;
+}
+
+static bool is_whole_host(const struct scene *s, const char *host)
+{
+    for (int i = 0; i < s->ranks; i++)
+        if (s->v[i].n >= 0 && strcmp(s->v[i].host, host) == 0 && !is_still(s, i))
+            return false;
+    return host[0] != '\0';
+}
+
+static bool all_wait(const struct scene *s)
+{
+    for (int i = 0; i < s->ranks; i++)
+        if (s->v[i].n <= 0 || !sn_ring_waits_in(&s->v[i]))
             return false;
     return true;
 }
 
 bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
-                     const struct sn_grid *g)
+                     const struct sn_grid *g, const bool *still)
 {
+    struct scene s = {.v = v, .ranks = ranks, .g = g, .still = still};
     struct sn_culprit found = {.rank = -1};
-    int waiter = -1, best;
-    if (find_gone(&found, v, ranks, g)) {
+    int waiter = -1, first = first_still(&s), best;
+    if (find_gone(&found, &s)) {
         *out = found;
         return true;
     }
-    best = most_blamed(v, ranks, g, &waiter);
+    best = most_blamed(&s, first >= 0, &waiter);
+    if (best < 0 && first >= 0) {
+        best = first;
+        waiter = find_waiter(&s, first);
+    }
     if (best >= 0) {
         found.kind = SN_SUSPECT_HANG;
         describe(&found, v, best, waiter);
-    } else if (all_wait(v, ranks)) {
+        found.is_still = is_still(&s, best);
+        found.is_host = found.is_still && is_whole_host(&s, found.host);
+    } else if (all_wait(&s)) {
         found.kind = SN_SUSPECT_SILENT; /* nobody is behind: a network, or a host */
     }
     if (found.kind == SN_SUSPECT_NONE)
         return false;
     *out = found;
     return true;
+}
+
+void sn_culprit_say(char *out, size_t room, const struct sn_culprit *c)
+{
+    size_t at = 0;
+    if (c->rank < 0 && c->host[0])
+        at = (size_t)snprintf(out, room, "%s stands still", c->host);
+    else if (c->rank < 0)
+        at = (size_t)snprintf(out, room, "which rank is behind is not known");
+    else if (c->is_host && c->host[0])
+        at = (size_t)snprintf(out, room, "all ranks of %s stand still, rank %d among them", c->host,
+                              c->rank);
+    else
+        at = (size_t)snprintf(out, room, "rank %d%s%s%s %s", c->rank, c->host[0] ? " (" : "",
+                              c->host, c->host[0] ? ")" : "",
+                              c->is_still ? "stands still" : "is behind");
+    if (c->rank >= 0 && c->operation[0] && at < room)
+        (void)snprintf(out + at, room - at, "; others wait for it in %s%s%s", c->axis,
+                       c->axis[0] ? " " : "", c->operation);
 }
 
 /* ---- stragglers ---------------------------------------------------------------------------------
@@ -291,12 +372,26 @@ bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text)
     if (behind && number)
         c.behind = strtoll(number + 8, NULL, 10) - strtoll(behind + 20, NULL, 10);
     for (const char *p = waited; (p = next_rank(p, &c.rank));)
-        ; /* the last one that is named: it waits for nobody */
+        ; /* the last one that is named: it waits for nobody, */
+    if (strstr(waited, SN_RING_WAITS_ITSELF))
+        c.rank = -1; /* unless it says otherwise */
     const char *silent = strstr(waited, "; process "), *on = silent ? strstr(silent, " on ") : NULL;
     if (c.rank < 0 && on) /* processes have no ranks yet; the first of those that do not answer */
         copy_until(c.host, sizeof(c.host), on + 4, " ,;\n");
     if (strstr(waited, "is gone"))
         c.kind = SN_SUSPECT_SILENT;
+    *out = c;
+    return true;
+}
+
+bool sn_culprit_from_failure(struct sn_culprit *out, const char *text)
+{
+    struct sn_culprit c = {.kind = SN_SUSPECT_SILENT, .rank = -1};
+    const char *host = strncmp(text, "rank ", 5) == 0 ? next_rank(text, &c.rank) : NULL;
+    const char *end = host ? strstr(host, "): ") : NULL;
+    if (!end || strcspn(host, " )") != (size_t)(end - host))
+        return false;
+    copy_until(c.host, sizeof(c.host), host, ")");
     *out = c;
     return true;
 }

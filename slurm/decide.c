@@ -1,30 +1,6 @@
 #include "slurm/decide.h"
 
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
-
-static const char *const cause_text[SN_NCAUSES] = {
-    [SN_CAUSE_FINISHED] = "all steps are done",
-    [SN_CAUSE_SAVED] = "it was asked to save and leave",
-    [SN_CAUSE_PREEMPTED] = "it was preempted",
-    [SN_CAUSE_TIME_LIMIT] = "its time was over",
-    [SN_CAUSE_NODE] = "a node died",
-    [SN_CAUSE_PEER] = "a rank was lost",
-    [SN_CAUSE_HANG] = "a rank hung",
-    [SN_CAUSE_MEMORY] = "the host ran out of memory",
-    [SN_CAUSE_DISK] = "the file system failed or is full",
-    [SN_CAUSE_DIVERGED] = "the loss diverged",
-    [SN_CAUSE_REFUSED] = "the trainer forbade another attempt",
-    [SN_CAUSE_INPUT] = "usage or input is wrong",
-    [SN_CAUSE_CANCELLED] = "a person ended it",
-    [SN_CAUSE_UNKNOWN] = "it failed",
-};
-
-const char *sn_cause_text(enum sn_cause c)
-{
-    return cause_text[c];
-}
 
 const char *sn_action_name(enum sn_action a)
 {
@@ -34,70 +10,6 @@ const char *sn_action_name(enum sn_action a)
         [SN_DO_STOP] = "stop",
     };
     return name[a];
-}
-
-/* ---- why it ended -------------------------------------------------------------------------------
- */
-
-/* What slurmstepd and srun print when they end a step (22.05: slurmstepd/req.c, and srun's own). */
-static const struct {
-    const char *words;
-    enum sn_cause cause;
-} said[] = {
-    {"DUE TO PREEMPTION", SN_CAUSE_PREEMPTED},
-    {"DUE TO JOB REQUEUE", SN_CAUSE_PREEMPTED},
-    {"DUE TO TIME LIMIT", SN_CAUSE_TIME_LIMIT},
-    {"DUE TO NODE FAILURE", SN_CAUSE_NODE},
-    {"Node failure on", SN_CAUSE_NODE},
-    {" failed on node ", SN_CAUSE_NODE},
-    {"oom-kill", SN_CAUSE_MEMORY},
-    {"oom_kill", SN_CAUSE_MEMORY},
-    {"Out Of Memory", SN_CAUSE_MEMORY},
-    {"No space left on device", SN_CAUSE_DISK},
-    {"Disk quota exceeded", SN_CAUSE_DISK},
-    {"Stale file handle", SN_CAUSE_DISK},
-};
-
-static enum sn_cause from_words(const char *words)
-{
-    for (size_t i = 0; words && i < sizeof(said) / sizeof(said[0]); i++)
-        if (strstr(words, said[i].words))
-            return said[i].cause;
-    return SN_CAUSE_UNKNOWN;
-}
-
-/* Exit codes are the trainer's (sennit-train(1)); a launcher passes them on. */
-enum sn_cause sn_classify(const struct sn_end *e)
-{
-    enum sn_cause words = from_words(e->words);
-    switch (e->exit_code) {
-    case 0:
-        return e->finished ? SN_CAUSE_FINISHED : SN_CAUSE_SAVED;
-    case 2:
-    case 78:
-        return SN_CAUSE_INPUT;
-    case 75:
-        return words == SN_CAUSE_PREEMPTED || e->got_term ? SN_CAUSE_PREEMPTED : SN_CAUSE_SAVED;
-    case 76:
-        return SN_CAUSE_PREEMPTED;
-    case 77:
-        if (words == SN_CAUSE_NODE || words == SN_CAUSE_MEMORY)
-            return words;
-        return e->has_culprit ? SN_CAUSE_HANG : SN_CAUSE_PEER;
-    case 79:
-        return SN_CAUSE_DIVERGED;
-    case 93:
-        return SN_CAUSE_REFUSED;
-    case 128 + SIGINT:
-        return SN_CAUSE_CANCELLED;
-    default:
-        break;
-    }
-    if (words != SN_CAUSE_UNKNOWN)
-        return words;
-    if (e->got_term)
-        return SN_CAUSE_PREEMPTED;
-    return e->exit_code > 128 ? SN_CAUSE_PEER : SN_CAUSE_UNKNOWN;
 }
 
 /* ---- what now -----------------------------------------------------------------------------------
@@ -124,6 +36,18 @@ static void pass_on(struct sn_decision *out, const struct sn_situation *s)
             "the job may not be requeued and no other waits for it; submit it again to go on");
 }
 
+/* A disk is often made room on within minutes. A dead node is left out the next time, so there is
+ * nothing to rest for. */
+static int rest_after(const struct sn_situation *s)
+{
+    static const int disk[] = {15, 15, 30, 60, 120, 240, 300}, alike[] = {0, 0, 30, 120, 300, 600};
+    enum { DISK = sizeof(disk) / sizeof(disk[0]), ALIKE = sizeof(alike) / sizeof(alike[0]) };
+    int n = s->equal_ends > 0 ? s->equal_ends : 0;
+    if (s->cause == SN_CAUSE_DISK)
+        return disk[n < DISK ? n : DISK - 1];
+    return s->cause == SN_CAUSE_NODE ? 0 : alike[n < ALIKE ? n : ALIKE - 1];
+}
+
 static void retry(struct sn_decision *out, const struct sn_situation *s)
 {
     if (s->seconds_left >= 0 && s->seconds_left < s->seconds_needed) {
@@ -136,13 +60,18 @@ static void retry(struct sn_decision *out, const struct sn_situation *s)
         say(out, SN_DO_SHRINK, 0, s->cause, "another attempt begins on the nodes that are left");
     else
         pass_on(out, s);
+    if (out->action == SN_DO_RETRY || out->action == SN_DO_SHRINK)
+        out->pause = rest_after(s);
 }
 
 static bool is_out_of_bounds(struct sn_decision *out, const struct sn_situation *s,
                              const struct sn_bounds *b)
 {
     char what[100];
-    if (b->idle_attempts && s->idle_attempts >= b->idle_attempts)
+    if (s->cause == SN_CAUSE_DISK && s->disk_seconds > b->disk_seconds)
+        (void)snprintf(what, sizeof(what), "there was no room for %lld s",
+                       (long long)s->disk_seconds);
+    else if (b->idle_attempts && s->idle_attempts >= b->idle_attempts)
         (void)snprintf(what, sizeof(what), "%d attempts in a row made no progress",
                        s->idle_attempts);
     else if (b->attempts && s->attempts >= b->attempts)

@@ -77,7 +77,7 @@ enum sn_status sn_history_take_rings(struct sn_history *h, const char *dir,
     if (!v)
         return sn_fail(err, SN_ENOMEM, "%s/ranks: no memory for %d records", dir, ranks);
     bool alive = read_all(v, dir, ranks), stopped = alive && find_stopped(&culprit, v, ranks);
-    if (stopped || (alive && sn_culprit_find(&culprit, v, ranks, &grid)))
+    if (stopped || (alive && sn_culprit_find(&culprit, v, ranks, &grid, NULL)))
         take_culprit(a, &culprit, stopped ? "stopped" : sn_suspicion_name(culprit.kind));
     sn_free(v);
     return SN_OK;

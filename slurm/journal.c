@@ -111,7 +111,8 @@ static bool is_asked(const char *cause)
 
 static void forget(struct sn_journal_past *p)
 {
-    p->failures = p->idle = p->stillborn = 0;
+    p->failures = p->idle = p->stillborn = p->equal = 0;
+    p->disk_since = 0;
     p->best_step = -1;
 }
 
@@ -125,6 +126,23 @@ static bool is_stillborn(struct sn_json line)
            strstr(says, "Unable to create step") || strstr(says, "Step creation");
 }
 
+/* The same end as the one before? Then it will come again, if nobody does anything about it. */
+static void compare_end(struct sn_journal_past *p, struct sn_json line, bool has_progress)
+{
+    char cause[sizeof(p->cause)], says[sizeof(p->says)];
+    sn_json_get_text(line, "cause", cause, sizeof(cause));
+    sn_json_get_text(line, "says", says, sizeof(says));
+    bool is_disk = strcmp(cause, sn_cause_text(SN_CAUSE_DISK)) == 0;
+    bool is_same = strcmp(cause, p->cause) == 0 && (is_disk || strcmp(says, p->says) == 0);
+    p->equal = is_same && !has_progress ? p->equal + 1 : 1;
+    if (!is_disk)
+        p->disk_since = 0;
+    else if (p->equal == 1)
+        p->disk_since = (int64_t)sn_json_get_number(line, "time", 0);
+    memcpy(p->cause, cause, sizeof(cause));
+    memcpy(p->says, says, sizeof(says));
+}
+
 static void count_end(struct sn_journal_past *p, struct sn_json line)
 {
     char cause[64];
@@ -133,11 +151,14 @@ static void count_end(struct sn_journal_past *p, struct sn_json line)
     saved = snapshot > saved ? snapshot : saved;
     sn_json_get_text(line, "cause", cause, sizeof(cause));
     bool crashed = !p->has_run && is_stillborn(line);
-    p->failures += !is_asked(cause);
+    bool is_disk = strcmp(cause, sn_cause_text(SN_CAUSE_DISK)) == 0;
+    bool is_free = is_disk || strcmp(cause, sn_cause_text(SN_CAUSE_PREEMPTED)) == 0;
+    p->failures += !is_asked(cause) && !is_disk;
+    compare_end(p, line, saved > p->best_step);
     p->stillborn = crashed ? p->stillborn + 1 : 0;
     if (saved > p->best_step)
         p->idle = 0;
-    else if (!crashed || p->stillborn > SN_JOURNAL_STILLBORN)
+    else if (!is_free && (!crashed || p->stillborn > SN_JOURNAL_STILLBORN))
         p->idle++;
     if (saved > p->best_step)
         p->best_step = saved;

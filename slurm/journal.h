@@ -14,7 +14,10 @@
  *   suspect   attempt, kind (hang, straggler, silent), rank, host, axis, operation, behind,
  *             seconds (straggler: that the others wait for it, of each second)
  *   end       attempt, exit_code, cause, seconds, step, saved_step, snapshot_step, rank (-1), host
- * (""), says bad-node  host, why, until decision  attempt, action, why, exit_code leave exit_code
+ *             (""), says
+ *   bad-node  host, why, until
+ *   decision  attempt, action, why, exit_code, pause (seconds, where there is one)
+ *   leave     exit_code
  */
 #ifndef SN_JOURNAL_H
 #define SN_JOURNAL_H
@@ -71,13 +74,17 @@ enum sn_status sn_journal_suspect(const struct sn_journal *j, int attempt,
  * was to follow (0 or 93), and outside of jobs at every `begin`: a person has looked at it. */
 enum { SN_JOURNAL_STILLBORN = 10 };
 struct sn_journal_past {
-    int failures;  /* ends of attempts that nobody had asked to leave */
-    int idle;      /* the last ends that left no newer checkpoint or snapshot than there was */
+    int failures; /* ends of attempts that nobody had asked to leave */
+    int idle;     /* the last ends that left no newer checkpoint or snapshot than there was; those
+                     by preemption and by a full disk are not counted */
+    int equal;    /* the last ends without a newer one that had the same cause and words */
+    int64_t disk_since; /* time of the first of these, if a full disk was the cause; else 0 */
     int stillborn; /* the last ends before a step could begin: up to SN_JOURNAL_STILLBORN of them
                       are not idle, since starting a large job fails by chance */
     bool has_run;  /* the last attempt has finished a step */
     int attempts;  /* the highest number in the file, of any time */
-    int64_t best_step; /* the newest checkpoint seen at an end; -1: none */
+    int64_t best_step;         /* the newest checkpoint seen at an end; -1: none */
+    char cause[64], says[128]; /* of the last end */
 };
 enum sn_status sn_journal_past_load(struct sn_journal_past *out, const char *path,
                                     struct sn_err *err);

@@ -2,20 +2,21 @@
 
 #include "lib/base/mem.h"
 
-static enum sn_ledger_grade grade_of(const struct sn_hostlist *host, int i, const bool *dead,
-                                     const struct sn_ledger *ledger)
+static enum sn_ledger_grade grade_of(const struct sn_hostlist *host, int i,
+                                     const enum sn_health *health, const struct sn_ledger *ledger)
 {
     const struct sn_ledger_entry *e = sn_ledger_find(ledger, sn_hostlist_name(host, i));
-    if (dead && dead[i])
+    /* One that died: the scheduler has given it to this job since. */
+    enum sn_ledger_grade known = e && e->grade != SN_NODE_DIED ? e->grade : SN_NODE_GOOD;
+    enum sn_health now = health ? health[i] : SN_HEALTH_GOOD;
+    if (now >= SN_HEALTH_SILENT)
         return SN_NODE_BAD;
-    if (!e || e->grade == SN_NODE_DIED) /* the scheduler has given it to this job since */
-        return SN_NODE_GOOD;
-    return e->grade;
+    return now == SN_HEALTH_LEAVING && known < SN_NODE_DOUBTFUL ? SN_NODE_DOUBTFUL : known;
 }
 
 enum sn_status sn_nodes_choose(struct sn_nodes *out, const struct sn_hostlist *host,
-                               const bool *dead, const struct sn_ledger *ledger, int wanted,
-                               struct sn_err *err)
+                               const enum sn_health *health, const struct sn_ledger *ledger,
+                               int wanted, struct sn_err *err)
 {
     struct sn_nodes n = {.use = sn_alloc_n((size_t)host->n + 1, sizeof(int)),
                          .spare = sn_alloc_n((size_t)host->n + 1, sizeof(int))};
@@ -25,10 +26,10 @@ enum sn_status sn_nodes_choose(struct sn_nodes *out, const struct sn_hostlist *h
         return sn_fail(err, SN_ENOMEM, "nodes: no memory for %d of them", host->n);
     }
     for (int i = 0; i < host->n; i++)
-        good += grade_of(host, i, dead, ledger) == SN_NODE_GOOD;
+        good += grade_of(host, i, health, ledger) == SN_NODE_GOOD;
     int doubtful = wanted > good ? wanted - good : 0; /* so many are needed */
     for (int i = 0; i < host->n; i++) {
-        enum sn_ledger_grade grade = grade_of(host, i, dead, ledger);
+        enum sn_ledger_grade grade = grade_of(host, i, health, ledger);
         bool usable = grade == SN_NODE_GOOD || (grade == SN_NODE_DOUBTFUL && doubtful-- > 0);
         if (usable && n.n_use < wanted)
             n.use[n.n_use++] = i;

@@ -4,6 +4,7 @@
 #ifndef SN_NODES_H
 #define SN_NODES_H
 
+#include "slurm/ask.h"
 #include "slurm/hostlist.h"
 #include "slurm/launch.h"
 #include "slurm/ledger.h"
@@ -12,11 +13,12 @@ struct sn_nodes {
     int *use, *spare; /* indices in the host list, in its order; what is not usable is in none */
     int n_use, n_spare;
 };
-/* Up to `wanted` nodes: good ones first, doubtful ones if there are too few, never those that are
- * dead or bad. dead: one per host; NULL: none. SN_ENOMEM. The caller ends with sn_nodes_fini. */
+/* Up to `wanted` nodes: good ones first, doubtful ones and those that leave if there are too few,
+ * never those that are dead, silent or bad. health: one per host; NULL: all are good. SN_ENOMEM.
+ * The caller ends with sn_nodes_fini. */
 enum sn_status sn_nodes_choose(struct sn_nodes *out, const struct sn_hostlist *host,
-                               const bool *dead, const struct sn_ledger *ledger, int wanted,
-                               struct sn_err *err);
+                               const enum sn_health *health, const struct sn_ledger *ledger,
+                               int wanted, struct sn_err *err);
 void sn_nodes_fini(struct sn_nodes *n); /* a zeroed one is allowed */
 /* Names as words, and as one compressed list. SN_ENOMEM. */
 enum sn_status sn_nodes_names(struct sn_argv *out, const struct sn_hostlist *host, const int *index,

@@ -5,7 +5,12 @@
 enum {
     GAP = 15,        /* seconds between two looks that mean that the supervisor stood still too */
     REPEAT = 30,     /* seconds after which a request that led to nothing is made again */
-    GRACE = 15,      /* seconds that the launcher has to end what it started */
+    GRACE = 15,      /* seconds that the launcher has to end what it started; */
+    GRACE_LOST = 5,  /* one that waits for a dead node would take KillWait and more */
+    LINGER = 10,     /* seconds that it may stay when the ranks have given up */
+    ASK_AFTER = 10,  /* seconds, */
+    ASK_STEPS = 5,   /* and steps, without motion; */
+    ASK_START = 30,  /* seconds before the first step */
     SLOW = 6,        /* times hang_timeout, while loading and saving */
     SLOW_LEAST = 120 /* seconds */
 };
@@ -63,6 +68,14 @@ static bool is_near_end(const struct sn_supervision *s, const struct sn_seen *se
     return (double)(l->deadline - seen->wall) <= margin;
 }
 
+double sn_supervise_asks_after(const struct sn_supervision *s, const struct sn_seen *seen)
+{
+    double steps = ASK_STEPS * seen->step_seconds;
+    if (seen->step == s->first_step)
+        return ASK_START > steps ? ASK_START : steps;
+    return ASK_AFTER > steps ? ASK_AFTER : steps;
+}
+
 /* Seconds without any motion that mean a hang. */
 static double patience(const struct sn_supervision *s, const struct sn_seen *seen)
 {
@@ -104,12 +117,20 @@ enum sn_duty sn_supervise_look(struct sn_supervision *s, const struct sn_seen *s
     if (is_near_end(s, seen) && !(s->asked & SN_ASKED_DEADLINE))
         asked |= SN_ASKED_DEADLINE;
     s->asked |= asked;
+    if (seen->has_given_up && s->gave_up_at <= 0)
+        s->gave_up_at = seen->now;
     if (s->ended_at > 0) {
-        bool stays = seen->now - s->ended_at > GRACE;
+        bool is_short = s->has_lost || s->gave_up_at > 0;
+        bool stays = seen->now - s->ended_at > (is_short ? GRACE_LOST : GRACE);
         return stays ? order_end(s, seen->now, SN_DUTY_KILL) : SN_DUTY_NONE;
     }
+    if (seen->lost_node) {
+        s->has_lost = true;
+        return order_end(s, seen->now, SN_DUTY_LOST);
+    }
     bool overdue = s->limits.most_seconds && seen->now - s->began > s->limits.most_seconds;
-    if ((asked & SN_ASKED_INT_AGAIN) || overdue)
+    bool lingers = s->gave_up_at > 0 && seen->now - s->gave_up_at > LINGER;
+    if ((asked & SN_ASKED_INT_AGAIN) || overdue || lingers)
         return order_end(s, seen->now, SN_DUTY_STOP);
     bool again = was_asked && seen->now - s->asked_at > REPEAT;
     if ((asked && !was_asked) || again) {

@@ -8,7 +8,9 @@
  *   LOOK   nothing has moved for run.hang_timeout: read the rings and write down who stands still.
  *          The trainer names a hang itself at that time; this is for when it cannot.
  *   HANG   nothing has moved for twice as long: end the step.
- *   STOP   asked twice by a person at the keyboard, or it takes longer than it may: end it now.
+ *   LOST   nothing moves and a node of it is dead: end the step.
+ *   STOP   asked twice by a person at the keyboard, or it takes longer than it may, or its ranks
+ *          have given up and the launcher stays: end it now.
  *   KILL   it was to end and has not: nothing gentle is left.
  *
  * A job that was suspended as a whole has not hung: the supervisor stood still with it, so a gap in
@@ -22,7 +24,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sn_duty { SN_DUTY_NONE, SN_DUTY_SAVE, SN_DUTY_LOOK, SN_DUTY_HANG, SN_DUTY_STOP, SN_DUTY_KILL };
+enum sn_duty {
+    SN_DUTY_NONE,
+    SN_DUTY_SAVE,
+    SN_DUTY_LOOK,
+    SN_DUTY_HANG,
+    SN_DUTY_LOST,
+    SN_DUTY_STOP,
+    SN_DUTY_KILL
+};
 
 /* Who asked for a save: bits. */
 enum sn_asked {
@@ -50,6 +60,8 @@ struct sn_seen {
     double step_seconds, save_seconds; /* 0: unknown */
     uint64_t motion;                   /* another number whenever anything moved */
     bool is_saving;
+    bool lost_node;    /* a node of it is dead */
+    bool has_given_up; /* the trainer's record says that a peer was lost (77) */
 };
 
 struct sn_supervision {
@@ -60,7 +72,8 @@ struct sn_supervision {
     uint64_t motion;
     unsigned asked;            /* all so far */
     double asked_at, ended_at; /* last request, last order to end; 0: none */
-    bool has_looked, has_hung;
+    double gave_up_at;         /* when it was seen first; 0: not yet */
+    bool has_looked, has_hung, has_lost;
 };
 
 void sn_supervise_begin(struct sn_supervision *s, const struct sn_supervise_limits *limits,
@@ -76,5 +89,8 @@ double sn_save_margin(double step_seconds, double save_seconds, double most);
 double sn_supervise_margin(double step_seconds, double save_seconds, double whole);
 /* How long nothing has moved, suspensions left out. */
 double sn_supervise_still(const struct sn_supervision *s, double now);
+/* After how long it is time to ask what has become of the nodes: well before a hang is one, and
+ * later than a step takes. */
+double sn_supervise_asks_after(const struct sn_supervision *s, const struct sn_seen *seen);
 
 #endif

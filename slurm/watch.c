@@ -85,13 +85,17 @@ struct watch {
     int log; /* OUTPUT/attempts/N/launcher.err */
     double began, next_look, next_rings;
     time_t began_wall;
-    int64_t lowest; /* step in the metrics since the launch: they are cut back on resume */
-    uint64_t rings; /* what the ranks' records added up to */
+    int64_t lowest;       /* step in the metrics since the launch: they are cut back on resume */
+    uint64_t rings;       /* what the ranks' records added up to, */
+    double rings_at;      /* when they were looked at last, */
+    uint64_t rings_moved; /* and how often that was another number */
     double next_score;
     bool has_trigger;    /* the file save-and-exit was seen */
     int64_t scored;      /* step */
     int straggler, seen; /* a rank, and how much oftener it was found than not */
     bool is_scored;      /* it is written down once */
+    struct sn_vigil vigil;
+    double rings_every; /* seconds between two looks at the records while nothing moves */
 };
 
 /* Its stderr: to ours, into the attempt's file, and the last lines kept. */
@@ -121,15 +125,18 @@ static bool is_fresh(const struct watch *w, const char *folder, int rank)
     return stat(path, &id) == 0 && id.st_mtime + 1 >= w->began_wall;
 }
 
-static uint64_t rings_now(const struct watch *w)
+/* What the records add up to: another number when any rank has communicated. */
+static uint64_t rings_now(struct watch *w)
 {
     char folder[SN_PATH_MAX + 16];
     struct sn_ring_view v;
     uint64_t sum = 0;
     (void)ring_folder(w, folder, sizeof(folder));
+    sn_vigil_look(&w->vigil, sn_clock());
     for (int rank = 0; rank < w->want->ranks; rank++) {
         if (!is_fresh(w, folder, rank) || sn_ring_read(&v, folder, rank, NULL) != SN_OK)
             continue;
+        sn_vigil_see(&w->vigil, rank, &v);
         for (int i = 0; i < v.n; i++)
             sum += v.event[i].id * 4 + (uint64_t)v.event[i].state;
         sum = sum * 31 + (uint64_t)v.n;
@@ -150,12 +157,25 @@ static struct sn_ring_view *read_rings(const struct watch *w)
     return v;
 }
 
-static void name_culprit(struct watch *w)
+/* Seconds after which a record stands still: several looks at it. */
+static double silence(const struct watch *w)
+{
+    return 3 * w->rings_every > 3 ? 3 * w->rings_every : 3;
+}
+
+/* When all have ended, that a process is gone says nothing. */
+static void name_culprit(struct watch *w, bool have_ended)
 {
     int ranks = w->want->ranks;
     struct sn_ring_view *v = read_rings(w);
+    bool *still = sn_alloc_n((size_t)ranks + 1, sizeof(*still));
+    for (int i = 0; v && have_ended && i < ranks; i++)
+        v[i].is_here = false;
+    for (int i = 0; still && i < ranks; i++)
+        still[i] = sn_vigil_is_silent(&w->vigil, i, silence(w));
     if (v)
-        (void)sn_culprit_find(&w->end->culprit, v, ranks, w->want->grid);
+        (void)sn_culprit_find(&w->end->culprit, v, ranks, w->want->grid, still);
+    sn_free(still);
     sn_free(v);
 }
 
@@ -168,9 +188,9 @@ static void journal_suspect(struct watch *w)
     c->seconds = sn_supervise_still(&w->state, sn_clock());
     if (sn_journal_suspect(w->want->journal, w->want->attempt, c, &err) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", err.text);
-    sn_log(SN_LOG_WARN,
-           "nothing has moved for %.0f s; rank %d (%s) is suspected: others wait in %s %s",
-           c->seconds, c->rank, c->host, c->axis, c->operation);
+    char who[300];
+    sn_culprit_say(who, sizeof(who), c);
+    sn_log(SN_LOG_WARN, "nothing has moved for %.0f s; %s", c->seconds, who);
 }
 
 /* Now and then: is there a rank for which the others wait all the time? Three times oftener than
@@ -186,6 +206,10 @@ static void score(struct watch *w, int64_t step, double step_seconds)
     w->scored = step;
     w->next_score = now + (every < 5 ? 5 : every > 60 ? 60 : every);
     struct sn_ring_view *v = read_rings(w);
+    sn_vigil_look(&w->vigil, now);
+    for (int i = 0; v && i < w->want->ranks; i++)
+        if (v[i].n >= 0)
+            sn_vigil_see(&w->vigil, i, &v[i]);
     bool found = v && sn_straggler_find(&c, v, w->want->ranks, w->want->grid);
     sn_free(v);
     if (w->seen == 0 && found)
@@ -278,13 +302,17 @@ static void fulfil(struct watch *w, enum sn_duty duty)
         sn_child_signal(&w->child, SIGUSR2);
         return;
     case SN_DUTY_LOOK:
-        name_culprit(w);
+        name_culprit(w, false);
         journal_suspect(w);
         return;
     case SN_DUTY_HANG:
         w->end->has_hung = true;
-        name_culprit(w);
+        name_culprit(w, false);
         journal_suspect(w);
+        sn_child_signal(&w->child, SIGTERM);
+        return;
+    case SN_DUTY_LOST:
+        w->end->has_lost = true;
         sn_child_signal(&w->child, SIGTERM);
         return;
     case SN_DUTY_STOP:
@@ -299,28 +327,50 @@ static void fulfil(struct watch *w, enum sn_duty duty)
     }
 }
 
+/* Thousands of small files: not read while the metrics grow. What the first look after that finds
+ * is no motion yet: it may be from before. */
+static void follow_rings(struct watch *w, double now, double soon)
+{
+    double hang = w->want->limits.hang_timeout, still = sn_supervise_still(&w->state, now);
+    double after = hang / 4 < soon ? hang / 4 : soon;
+    if (!w->want->limits.has_rings || still < after || now < w->next_rings)
+        return;
+    uint64_t rings = rings_now(w);
+    if (w->rings_at > w->state.moved && rings != w->rings)
+        w->rings_moved++;
+    w->rings = rings;
+    w->rings_at = now;
+    w->next_rings = now + w->rings_every;
+}
+
+static bool has_given_up(const struct watch *w)
+{
+    enum { LOST = 77 };
+    struct sn_rundir_record r;
+    sn_rundir_record(&r, w->want->rundir, w->want->attempt);
+    return r.has_ended && r.exit_code == LOST;
+}
+
 static void see(struct watch *w, struct sn_seen *seen, unsigned asked)
 {
     struct sn_rundir_progress *p = &w->end->progress;
-    double now = sn_clock(), every = w->want->limits.hang_timeout / 10.0;
-    every = every < 0.5 ? 0.5 : every > 30 ? 30 : every;
+    double now = sn_clock();
     sn_rundir_progress(p, w->want->rundir);
-    double still = sn_supervise_still(&w->state, now);
-    /* Thousands of small files: not read while the metrics grow. */
-    if (w->want->limits.has_rings && still > w->want->limits.hang_timeout / 4.0 &&
-        now >= w->next_rings) {
-        w->rings = rings_now(w);
-        w->next_rings = now + every;
-    }
     *seen = (struct sn_seen){.now = now,
                              .wall = (int64_t)time(NULL),
                              .asked = asked,
                              .step = p->step,
                              .step_seconds = p->step_seconds,
                              .save_seconds = p->save_seconds,
-                             .motion = p->motion + w->rings * 1000003u};
+                             .has_given_up = w->want->limits.has_rings && has_given_up(w)};
+    double still = sn_supervise_still(&w->state, now);
+    double soon = sn_supervise_asks_after(&w->state, seen);
+    follow_rings(w, now, soon);
+    seen->motion = p->motion + w->rings_moved * 1000003u;
     if (still > w->want->limits.hang_timeout / 2.0)
         seen->is_saving = sn_rundir_is_saving(w->want->rundir);
+    if (still > soon && seen->motion == w->state.motion && w->want->has_lost_node)
+        seen->lost_node = w->want->has_lost_node(w->want->self, &w->vigil);
 }
 
 static void look(struct watch *w, unsigned asked)
@@ -389,8 +439,13 @@ static void begin(struct watch *w)
 enum sn_status sn_watch_run(struct sn_watch_end *out, const struct sn_watch_want *want,
                             struct sn_err *err)
 {
+    enum { MANY = 200 }; /* records that are read in a second without being felt */
+    double hang = want->limits.hang_timeout / 10.0, many = want->ranks / (double)MANY;
     struct watch w = {.want = want, .end = out};
     *out = (struct sn_watch_end){.culprit.rank = -1};
+    SN_TRY(sn_vigil_init(&w.vigil, want->ranks, err));
+    w.rings_every = hang < 0.5 ? 0.5 : hang > 5 ? 5 : hang;
+    w.rings_every = w.rings_every < many ? many : w.rings_every;
     begin(&w);
     enum sn_status st = sn_child_start(&w.child, want->command->word, want->environment->word, err);
     if (st == SN_OK) {
@@ -401,7 +456,10 @@ enum sn_status sn_watch_run(struct sn_watch_end *out, const struct sn_watch_want
         out->seconds = sn_clock() - w.began;
         if (out->start_seconds == 0 && out->progress.step > w.lowest)
             journal_running(&w, out->progress.step); /* so fast that no look was between */
+        if (out->exit_code != 0 && out->culprit.kind == SN_SUSPECT_NONE && w.vigil.first > 0)
+            name_culprit(&w, true); /* by what was seen before the ranks gave up */
     }
+    sn_vigil_fini(&w.vigil);
     if (w.log >= 0)
         (void)close(w.log);
     return st;

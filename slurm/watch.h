@@ -16,6 +16,7 @@
 #include "slurm/journal.h"
 #include "slurm/rundir.h"
 #include "slurm/supervise.h"
+#include "slurm/vigil.h"
 
 /* Signals that ask the supervisor: blocked, and read from a file descriptor. One for its life. */
 struct sn_asking {
@@ -39,13 +40,17 @@ struct sn_watch_want {
     bool on_this_host; /* the ranks are processes here: what mpirun leaves may be killed */
     /* About once a second, a few seconds long at most; may move the deadline. NULL: nothing. */
     void (*meanwhile)(void *self, int64_t *deadline);
+    /* While nothing moves, by what was seen of the records: is a node of it dead? NULL: not asked.
+     */
+    bool (*has_lost_node)(void *self, const struct sn_vigil *vigil);
     void *self;
 };
 
 struct sn_watch_end {
     int exit_code;
     unsigned asked;                /* enum sn_asked, all of the attempt */
-    bool has_hung;                 /* the supervisor ended it because nothing moved */
+    bool has_hung;                 /* the supervisor ended it because nothing moved, */
+    bool has_lost;                 /* or because a node of it is dead */
     struct sn_culprit culprit;     /* kind NONE: the rings told nothing */
     struct sn_tail words;          /* the launcher's last lines */
     double seconds, start_seconds; /* in all; to the first finished step, 0: there was none */

@@ -239,6 +239,7 @@ struct sn_slurm_config {
     int n_setup;
     char setup[SN_FREEZE_MAX][SN_NAME_MAX];
     int attempts, idle_attempts; /* bounds of slurm/decide.h; 0: none */
+    int disk_wait;               /* seconds for which a full disk is waited for */
     bool shrink;
     char ledger[SN_PATH_MAX]; /* "": nodes.jsonl of run.output */
     bool preflight;

@@ -344,6 +344,8 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1000000, "attempts"), DEFAULT("20")},
     {ROW("slurm.idle_attempts", INT, AT(slurm.idle_attempts), "Attempts in a row that may end without a newer checkpoint before nobody goes on; 0: any number."),
         RANGE(0, 1000000, "attempts"), DEFAULT("3")},
+    {ROW("slurm.disk_wait", INT, AT(slurm.disk_wait), "Seconds for which a run waits for room when the file system of its checkpoints is full, trying again now and then; 0: not at all."),
+        RANGE(0, 604800, "seconds"), DEFAULT("3600")},
     {ROW("slurm.shrink", BOOL, AT(slurm.shrink), "Go on with fewer nodes, in another layout with the same global batch, when too few are left."),
         DEFAULT("true")},
     {ROW("slurm.ledger", PATH, AT(slurm.ledger), "File of nodes that failed, which are not used for a while; several runs may share one; none: nodes.jsonl of run.output."),

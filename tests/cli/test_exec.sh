@@ -44,6 +44,7 @@ case $code in
 wait | hang) sleep 60 & wait ;;
 esac
 [ -z "$*" ] || echo "$*" | tr '|' '\n' >&2
+[ ! -f "$T/nodes.$n" ] || cp "$T/nodes.$n" "$T/nodes"
 [ "$code" != 0 ] || echo '{"attempt": 1, "exit_code": 0, "cause": "finished"}' >"$out/attempt-$attempt.json"
 exit $code
 SH
@@ -53,7 +54,16 @@ echo "$*" >>"$T/scontrol"
 case "$*" in
 "show config") cat "$T/config" ;;
 *"show partition"*) cat "$T/partition" ;;
-*"show job"*) cat "$T/job" ;;
+*"show job"*)
+    echo >>"$T/asked"
+    n=$(wc -l <"$T/asked")
+    if [ -f "$T/job.$n" ]; then cp "$T/job.$n" "$T/job"; fi
+    if grep -q '^down$' "$T/job"; then
+        echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2
+        exit 1
+    fi
+    cat "$T/job"
+    ;;
 *"show node"*) cat "$T/nodes" ;;
 requeue*)
     if [ -s "$T/refused" ]; then cat "$T/refused" >&2 && exit 1; fi
@@ -79,11 +89,12 @@ scene() { # name nodes: a job on these nodes, whose Slurm has nothing to say yet
     mkdir -p "$tmp/$name"
     echo "$tmp/$name" >"$tmp/output"
     echo 0 >"$tmp/count"
-    rm -f "$tmp"/srun.* "$tmp"/env.*
+    rm -f "$tmp"/srun.* "$tmp"/env.* "$tmp"/nodes.* "$tmp"/job.*
     : >"$tmp/refused"
     : >"$tmp/queue"
     echo 41.batch >"$tmp/steps"
     : >"$tmp/scontrol"
+    : >"$tmp/asked"
     : >"$tmp/act"
     echo "PreemptType = preempt/none" >"$tmp/config"
     echo "PartitionName=batch PreemptMode=OFF GraceTime=0" >"$tmp/partition"
@@ -135,7 +146,7 @@ like "launch: nodes and layout are in the journal" "$(event launch)" \
 scene spare n0,n1,n2,n3,n4
 sed -i 's/preflight: false/preflight: false, spares: 1/' "$tmp/spare.yaml"
 act "137 10 12 srun: error: Node failure on n2|srun: error: n2: task 9: Killed" "0 100 100"
-sed -i 's/NodeName=n2 .*/NodeName=n2 Arch=x86_64 State=DOWN*+CLOUD/' "$tmp/nodes"
+sed 's/NodeName=n2 .*/NodeName=n2 Arch=x86_64 State=DOWN*+CLOUD/' "$tmp/nodes" >"$tmp/nodes.1"
 play --
 is "spare: done" "$rc" 0
 like "spare: four of five nodes" "$(cat "$tmp/srun.1")" '--nodes=4 .*--no-kill --nodelist=n\[0-3\] '
@@ -153,7 +164,7 @@ like "spare: the next job, which has got it back, uses it" "$(cat "$tmp/srun.1")
 # --- too few are left: another layout ---------------------------------------------------------------------
 scene shrink n0,n1,n2,n3
 act "137 10 12 srun: error: n3: task 13: Killed" "0 100 100"
-sed -i 's/NodeName=n3 .*/NodeName=n3 Arch=x86_64 State=DOWN*/' "$tmp/nodes"
+sed 's/NodeName=n3 .*/NodeName=n3 Arch=x86_64 State=DOWN*/' "$tmp/nodes" >"$tmp/nodes.1"
 play --
 is "shrink: done" "$rc" 0
 like "shrink: decided" "$(event decision | head -n 1)" '"action": "shrink"'
@@ -166,7 +177,7 @@ is "shrink: and the file is a good one" "$rc" 0
 scene rigid n0,n1,n2,n3
 sed -i 's/preflight: false/preflight: false, shrink: false/' "$tmp/rigid.yaml"
 act "137 10 12 srun: error: n3: task 13: Killed"
-sed -i 's/NodeName=n3 .*/NodeName=n3 Arch=x86_64 State=DOWN*/' "$tmp/nodes"
+sed 's/NodeName=n3 .*/NodeName=n3 Arch=x86_64 State=DOWN*/' "$tmp/nodes" >"$tmp/nodes.1"
 play --
 is "rigid: exit code" "$rc" 75
 ok "rigid: without leave to shrink the job is requeued" grep -qx 'requeue 41' "$tmp/scontrol"
@@ -177,7 +188,8 @@ act "76 20 20"
 play --
 is "requeue: exit code" "$rc" 75
 ok "requeue: by itself, once" test "$(grep -c '^requeue 41$' "$tmp/scontrol")" = 1
-like "requeue: the cause" "$(event end)" '"exit_code": 76, "cause": "it was preempted"'
+like "requeue: the cause: nobody preempts a job that runs on" "$(event end)" \
+    '"exit_code": 76, "cause": "it was asked to save and leave"'
 act "0 100 100"
 echo 0 >"$tmp/count"
 play SLURM_RESTART_COUNT=1 -- --fresh
@@ -231,10 +243,20 @@ start() { # option...: play in the background, until the first step is seen
     # shellcheck disable=SC2086
     env PATH="$tmp/slurm:$PATH" $job_env "$runner" exec "$tmp/$name.yaml" "$@" >/dev/null 2>"$tmp/$name.err" </dev/null &
     job=$!
+    until_seen '"running"' "$tmp/$name/journal.jsonl"
+}
+until_seen() { # text file
     for _ in $(seq 1 300); do
-        grep -qs '"running"' "$tmp/$name/journal.jsonl" && break
+        grep -qs "$1" "$2" && break
         sleep 0.1
     done
+}
+# A person cancels the job; what becomes of it.
+cancel() {
+    echo "JobId=41 JobState=COMPLETING Reason=None Restarts=0 Requeue=1 EndTime=$(at 0) PreemptTime=None" >"$tmp/job"
+    kill -TERM $job
+    rc=0
+    wait $job || rc=$?
 }
 scene moved n0,n1,n2,n3
 echo "JobId=41 JobState=RUNNING Restarts=0 Requeue=1 EndTime=$(at 40)" >"$tmp/job"
@@ -280,10 +302,66 @@ rc=0
 wait $job || rc=$?
 is "cancelled: who is cancelled does not come back" "$rc:$(grep -c requeue "$tmp/scontrol")" "93:0"
 like "cancelled: though it saved" "$(event end)" '"exit_code": 75, "cause": "a person ended it"'
+run "$runner" status "$tmp/cancelled"
+like "cancelled: status says so" "$out" 'ended: a person ended it; nobody goes on unless asked to'
+
+scene quit n0,n1,n2,n3
+sed -i '/preflight: false/d' "$tmp/quit.yaml"
+act "wait - -" "0 100 100"
+# shellcheck disable=SC2086
+env PATH="$tmp/slurm:$PATH" $job_env "$runner" exec "$tmp/quit.yaml" >/dev/null 2>"$tmp/quit.err" </dev/null &
+job=$!
+until_seen preflight "$tmp/srun.1"
+cancel
+is "quit: during preflight, too" "$rc:$(grep -c requeue "$tmp/scontrol"):$(cat "$tmp/count")" "93:0:1"
+run "$runner" status "$tmp/quit"
+like "quit: status says so" "$out" 'ended: a person ended it'
+
+scene resting n0,n1,n2,n3
+act "1 10 11 x" "1 - - x" "0 100 100"
+# shellcheck disable=SC2086
+env PATH="$tmp/slurm:$PATH" $job_env "$runner" exec "$tmp/resting.yaml" >/dev/null 2>"$tmp/resting.err" </dev/null &
+job=$!
+until_seen '"pause": 30' "$tmp/resting/journal.jsonl"
+like "resting: equal ends are not repeated at once" "$(event decision | tail -n 1)" '"action": "retry", .*"pause": 30'
+cancel
+is "resting: cancelled between two attempts" "$rc:$(grep -c requeue "$tmp/scontrol"):$(cat "$tmp/count")" "93:0:2"
+
+scene near n0,n1,n2,n3
+echo "JobId=41 JobState=RUNNING Restarts=0 Requeue=1 EndTime=$(at 45)" >"$tmp/job"
+act "wait 20 20"
+start
+echo "JobId=41 JobState=COMPLETING Reason=None Restarts=0 Requeue=1 EndTime=$(at 0)" >"$tmp/job"
+sleep 7 # the end of the time is asked for meanwhile
+is "near: the end of a job that is cancelled is not that of its time" "$(event deadline | wc -l):$(event notice | wc -l)" 0:0
+cancel
+is "near: near the end of its time, too" "$rc:$(grep -c requeue "$tmp/scontrol")" "93:0"
+
+scene regret n0,n1,n2,n3
+echo "JobId=41 JobState=COMPLETING Reason=None Restarts=0 Requeue=1" >"$tmp/job.4"
+act "75 20 20"
+play --
+is "regret: cancelled after it was decided to requeue" "$rc:$(grep -c requeue "$tmp/scontrol")" "93:0"
+like "regret: which is written down" "$(event decision | tail -n 1)" '"action": "stop", "why": "the job was cancelled meanwhile'
+
+scene outage n0,n1,n2,n3
+echo down >"$tmp/job.2"
+echo "JobId=41 JobState=COMPLETING Reason=None Restarts=0 Requeue=1" >"$tmp/job.4"
+act "76 20 20"
+play --
+is "outage: who does not know is not to requeue" "$rc:$(grep -c requeue "$tmp/scontrol")" "93:0"
+like "outage: but waits for the controller" "$(event decision | tail -n 1)" 'cancelled meanwhile'
+
+scene timeout n0,n1,n2,n3
+echo "JobId=41 JobState=COMPLETING Reason=TimeLimit Restarts=0 Requeue=1" >"$tmp/job.2"
+act "77 20 22 srun: error: n1: task 5: Killed"
+play --
+is "timeout: ranks that see others go at the time limit" "$rc:$(grep -c '^requeue' "$tmp/scontrol")" "75:1"
+like "timeout: have lost nobody" "$(event end)" '"cause": "its time was over", .*"rank": -1'
 
 # --- bounds -----------------------------------------------------------------------------------------------
 scene idle n0,n1,n2,n3
-act "1 10 11 srun: error: n1: task 5: Exited with exit code 1" "1 - - x" "1 - - x" "1 - - x" "1 - - x"
+act "1 10 11 srun: error: n1: task 5: Exited with exit code 1" "1 - - x" "1 - - y" "1 - - z" "1 - - x"
 play --
 is "idle: exit code" "$rc" 93
 is "idle: three attempts without a newer checkpoint" "$(cat "$tmp/count")" 4
@@ -313,9 +391,10 @@ like "memory: the rank that had too much is named" "$(event end)" '"cause": "the
 scene alone n0,n1,n2,n3
 mkdir -p "$tmp/alone.bin"
 cp "$tmp/slurm/srun" "$tmp/alone.bin/"
+for c in cat env sed mkdir sleep tr; do ln -s "$(command -v $c)" "$tmp/alone.bin/$c"; done
 act "75 20 20"
 # shellcheck disable=SC2086
-run env PATH="$tmp/alone.bin:/usr/bin:/bin" $job_env "$runner" exec "$tmp/alone.yaml"
+run env PATH="$tmp/alone.bin" $job_env "$runner" exec "$tmp/alone.yaml"
 is "alone: without scontrol" "$rc" 75
 like "alone: it says what is missing" "$(event decision | tail -n 1)" '"action": "stop", "why": "the job could not be requeued .*scontrol'
 

@@ -56,20 +56,21 @@ static void one_stands_still(void)
     struct sn_grid g = grid();
     struct sn_ring_view *v = computing(40);
     struct sn_culprit c;
-    tap_ok(!sn_culprit_find(&c, v, RANKS, &g), "who computes is not to blame");
+    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL), "who computes is not to blame");
     wait_in(&v[4], SN_GROUP_TENSOR, "all_reduce", -1); /* 5 is its peer */
     wait_in(&v[0], SN_GROUP_PIPELINE, "recv", 4);
     wait_in(&v[1], SN_GROUP_TENSOR, "all_gather", -1); /* waits for 0 */
     for (int i = 2; i < RANKS; i += 4)
         wait_in(&v[i], SN_GROUP_DATA, "reduce_scatter", -1); /* for 0 and 4 */
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g) && c.kind == SN_SUSPECT_HANG, "chains lead to a hang");
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL) && c.kind == SN_SUSPECT_HANG,
+           "chains lead to a hang");
     tap_ok(c.rank == 5 && !strcmp(c.host, "n1"), "of rank 5 on n1 (%d on %s)", c.rank, c.host);
     tap_text(c.axis, "tensor", "for which its tensor peer waits");
     tap_text(c.operation, "all_reduce l0.w", "in this");
     tap_ok(c.behind == 1, "one collective behind (%lld)", (long long)c.behind);
     v[6].is_here = true;
     v[6].is_alive = false;
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g) && c.kind == SN_SUSPECT_SILENT && c.rank == 6,
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL) && c.kind == SN_SUSPECT_SILENT && c.rank == 6,
            "a process that is gone explains more (%d)", c.rank);
     sn_free(v);
 }
@@ -84,10 +85,63 @@ static void one_is_held_up(void)
     wait_in(&v[2], SN_GROUP_TENSOR, "all_reduce", -1); /* 3 is its peer */
     wait_in(&v[2], SN_GROUP_DATA, "all_reduce", -1);
     v[2].event[v[2].n - 1].state = SN_RING_POSTED;
-    bool found = sn_culprit_find(&c, v, RANKS, &g);
+    bool found = sn_culprit_find(&c, v, RANKS, &g, NULL);
     tap_ok(found && c.rank == 3, "a queue hides no cause (rank %d)", c.rank);
     tap_text(c.axis, "tensor", "in whose axis the one in between waits");
     sn_free(v);
+}
+
+/* Two hosts; 4 to 7 are on n1, which died: they had come to what all others wait in. */
+static void a_victim_is_not_blamed(void)
+{
+    struct sn_grid g = grid();
+    struct sn_ring_view *v = computing(40);
+    struct sn_culprit c;
+    bool still[RANKS] = {false, false, false, false, true, true, true, true};
+    char says[200];
+    for (int i = 0; i < RANKS; i++)
+        wait_in(&v[i], SN_GROUP_WORLD, "agreement", -1);
+    wait_in(&v[1], SN_GROUP_TENSOR, "all_reduce", -1); /* waits for 0, which waits too */
+    v[1].event[1].state = SN_RING_DONE;
+    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL) || c.rank == -1,
+           "at the end of the chain is rank 0, a victim: nobody is to blame");
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, still) && c.kind == SN_SUSPECT_HANG && c.rank == 4 &&
+               c.is_still && c.is_host && !strcmp(c.host, "n1"),
+           "of those whose records stand still the first, and its host (%d on %s)", c.rank, c.host);
+    sn_culprit_say(says, sizeof(says), &c);
+    tap_text(
+        says,
+        "all ranks of n1 stand still, rank 4 among them; others wait for it in world agreement "
+        "l0.w",
+        "in words");
+    still[5] = false;
+    for (int i = 0; i < 4; i++)
+        v[i].beats = SN_RING_GAVE_UP;
+    v[0].is_here = true;
+    v[0].is_alive = false;
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, still) && c.rank == 4 && !c.is_host,
+           "who is gone after others gave up was ended by them (%d)", c.rank);
+    sn_free(v);
+}
+
+static void words_are_never_empty(void)
+{
+    struct sn_culprit c = {.kind = SN_SUSPECT_SILENT, .rank = -1};
+    char says[200];
+    sn_culprit_say(says, sizeof(says), &c);
+    tap_text(says, "which rank is behind is not known", "nobody");
+    c = (struct sn_culprit){.kind = SN_SUSPECT_HANG, .rank = 3};
+    sn_culprit_say(says, sizeof(says), &c);
+    tap_text(says, "rank 3 is behind", "a rank of which nothing else is known");
+    (void)strcpy(c.host, "n1");
+    (void)strcpy(c.axis, "tensor");
+    (void)strcpy(c.operation, "all_reduce l0.w");
+    sn_culprit_say(says, sizeof(says), &c);
+    tap_text(says, "rank 3 (n1) is behind; others wait for it in tensor all_reduce l0.w", "all");
+    c.is_still = true;
+    c.operation[0] = '\0';
+    sn_culprit_say(says, sizeof(says), &c);
+    tap_text(says, "rank 3 (n1) stands still", "one that stands still");
 }
 
 static void nobody_is_behind(void)
@@ -97,16 +151,16 @@ static void nobody_is_behind(void)
     struct sn_culprit c;
     for (int i = 0; i < RANKS; i++)
         wait_in(&v[i], SN_GROUP_WORLD, "all_reduce", -1);
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g) && c.kind == SN_SUSPECT_SILENT && c.rank == -1,
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL) && c.kind == SN_SUSPECT_SILENT && c.rank == -1,
            "all are in the same collective: a network, no rank");
     for (int i = 0; i < RANKS; i++)
         v[i].n = -1;
-    tap_ok(!sn_culprit_find(&c, v, RANKS, &g), "without records nobody is accused");
+    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL), "without records nobody is accused");
     for (int i = 0; i < RANKS; i++) { /* a circle of receives */
         v[i].n = 0;
         wait_in(&v[i], SN_GROUP_PIPELINE, "recv", (i + 1) % RANKS);
     }
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g) && c.rank == -1, "a circle has no first");
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL) && c.rank == -1, "a circle has no first");
     sn_free(v);
 }
 
@@ -169,6 +223,18 @@ static void sentences(void)
                c.rank == -1 && !strcmp(c.host, "n1") && c.seconds == 10,
            "a process that never came: %d, %s", c.rank, c.host);
     tap_ok(!sn_culprit_from_sentence(&c, "asked to leave; saved"), "others name nobody");
+    tap_ok(sn_culprit_from_sentence(&c, "rank 1 (r0): world agreement (number 3) has waited 8 s; "
+                                        "rank 0 (data 0) is behind at number 2, last seen in "
+                                        "'agreement', " SN_RING_WAITS_ITSELF) &&
+               c.rank == -1 && c.kind == SN_SUSPECT_HANG,
+           "nor does one whose last rank waits itself (%d)", c.rank);
+    tap_ok(sn_culprit_from_failure(&c, "rank 2 (n1): ckpt/step-3: Input/output error") &&
+               c.rank == 2 && !strcmp(c.host, "n1"),
+           "a failure names the rank that failed");
+    tap_ok(!sn_culprit_from_failure(&c, "run.yaml: rank 2 (n1): no") &&
+               !sn_culprit_from_failure(&c, "rank 2 (tensor 1, data 0): no") &&
+               !sn_culprit_from_failure(&c, ""),
+           "at its beginning alone");
 }
 
 static void words(void)
@@ -209,6 +275,8 @@ int main(void)
 {
     one_stands_still();
     one_is_held_up();
+    a_victim_is_not_blamed();
+    words_are_never_empty();
     nobody_is_behind();
     stragglers();
     sentences();

@@ -4,41 +4,86 @@
 #include "slurm/decide.h"
 #include "tests/lib/tap.h"
 
+#include <signal.h>
+
 static void causes(void)
 {
     static const struct {
         struct sn_end end;
         enum sn_cause want;
     } row[] = {
-        {{.exit_code = 0, .finished = true}, SN_CAUSE_FINISHED},
-        {{.exit_code = 0, .got_term = true}, SN_CAUSE_SAVED},
+        {{.exit_code = 0, .finished = true, .fate = SN_FATE_CANCELLED}, SN_CAUSE_FINISHED},
+        {{.exit_code = 0, .got_term = true, .fate = SN_FATE_RUNS}, SN_CAUSE_SAVED},
         {{.exit_code = 75}, SN_CAUSE_SAVED},
-        {{.exit_code = 75, .got_usr2 = true}, SN_CAUSE_SAVED},
-        {{.exit_code = 75, .got_term = true}, SN_CAUSE_PREEMPTED},
-        {{.exit_code = 75, .words = "STEP 1.0 ON n0 CANCELLED AT 12:00 DUE TO PREEMPTION ***"},
-         SN_CAUSE_PREEMPTED},
-        {{.exit_code = 76}, SN_CAUSE_PREEMPTED},
-        {{.exit_code = 77}, SN_CAUSE_PEER},
-        {{.exit_code = 77, .has_culprit = true}, SN_CAUSE_HANG},
-        {{.exit_code = 77, .has_culprit = true, .words = "srun: error: Node failure on n3"},
-         SN_CAUSE_NODE},
+        {{.exit_code = 75, .was_asked = true}, SN_CAUSE_SAVED},
+        {{.exit_code = 2, .fate = SN_FATE_REQUEUED}, SN_CAUSE_INPUT},
         {{.exit_code = 79}, SN_CAUSE_DIVERGED},
         {{.exit_code = 93}, SN_CAUSE_REFUSED},
-        {{.exit_code = 2}, SN_CAUSE_INPUT},
+        {{.exit_code = 77}, SN_CAUSE_PEER},
+        {{.exit_code = 77, .has_culprit = true}, SN_CAUSE_HANG},
+        {{.exit_code = 77, .has_culprit = true, .lost_node = true}, SN_CAUSE_NODE},
+        {{.exit_code = 143, .has_hung = true}, SN_CAUSE_HANG},
+        {{.exit_code = 76, .has_hung = true}, SN_CAUSE_HANG},
+        {{.exit_code = 143, .has_hung = true, .lost_node = true}, SN_CAUSE_NODE},
+        {{.exit_code = 75, .lost_node = true}, SN_CAUSE_SAVED},
+        {{.exit_code = 77, .has_culprit = true, .words = "srun: error: Node failure on n3"},
+         SN_CAUSE_NODE},
         {{.exit_code = 130}, SN_CAUSE_CANCELLED},
+        {{.exit_code = 75, .got_int = true}, SN_CAUSE_CANCELLED},
         {{.exit_code = 137, .words = "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0"},
          SN_CAUSE_MEMORY},
         {{.exit_code = 143, .words = "*** STEP 1.0 ON n0 CANCELLED AT 12:00 DUE TO TIME LIMIT ***"},
          SN_CAUSE_TIME_LIMIT},
-        {{.exit_code = 143, .got_term = true}, SN_CAUSE_PREEMPTED},
         {{.exit_code = 137}, SN_CAUSE_PEER},
         {{.exit_code = 1, .words = "ckpt/step-7: No space left on device"}, SN_CAUSE_DISK},
+        {{.exit_code = 1,
+          .says = "rank 0 (n0): ckpt: the checkpoint of step 3 has 4.98 MiB, but only 2.98 MiB are "
+                  "free; free some space, or lower checkpoint.keep"},
+         SN_CAUSE_DISK},
         {{.exit_code = 1}, SN_CAUSE_UNKNOWN},
     };
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         enum sn_cause got = sn_classify(&row[i].end);
         tap_ok(got == row[i].want, "exit code %d: %s", row[i].end.exit_code, sn_cause_text(got));
     }
+}
+
+/* SIGTERM, and who sent it: what the scheduler does with the job decides, in whatever state the
+ * attempt was. */
+static void one_signal_of_many_meanings(void)
+{
+    static const struct {
+        enum sn_fate fate;
+        enum sn_cause saved, lost; /* exit codes 75 and 76, and 77, 137 and 143 */
+    } row[] = {{SN_FATE_CANCELLED, SN_CAUSE_CANCELLED, SN_CAUSE_CANCELLED},
+               {SN_FATE_PREEMPTED, SN_CAUSE_PREEMPTED, SN_CAUSE_PREEMPTED},
+               {SN_FATE_REQUEUED, SN_CAUSE_PREEMPTED, SN_CAUSE_PREEMPTED},
+               {SN_FATE_TIME_OVER, SN_CAUSE_SAVED, SN_CAUSE_TIME_LIMIT},
+               {SN_FATE_NODE_FAILED, SN_CAUSE_NODE, SN_CAUSE_NODE},
+               {SN_FATE_UNKNOWN, SN_CAUSE_PREEMPTED, SN_NCAUSES},
+               {SN_FATE_RUNS, SN_CAUSE_SAVED, SN_NCAUSES}};
+    static const int saved[] = {75, 76}, lost[] = {77, 137, 143};
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct sn_end end = {.fate = row[i].fate, .got_term = true, .was_asked = true};
+        int wrong = 0;
+        for (size_t k = 0; k < 2; k++) {
+            end.exit_code = saved[k];
+            wrong += sn_classify(&end) != row[i].saved;
+        }
+        for (size_t k = 0; k < 3 && row[i].lost != SN_NCAUSES; k++) {
+            end.exit_code = lost[k];
+            wrong += sn_classify(&end) != row[i].lost;
+        }
+        tap_ok(wrong == 0, "SIGTERM of a job whose fate is '%s': %s", sn_fate_name(row[i].fate),
+               sn_cause_text(row[i].saved));
+    }
+    struct sn_end preempted = {.exit_code = 75,
+                               .fate = SN_FATE_CANCELLED,
+                               .words = "STEP 1.0 ON n0 CANCELLED AT 12:00 DUE TO PREEMPTION ***"};
+    tap_ok(sn_classify(&preempted) == SN_CAUSE_PREEMPTED,
+           "the step's own words say that it was preempted");
+    struct sn_end early = {.exit_code = 128 + SIGUSR2, .was_asked = true};
+    tap_ok(sn_classify(&early) == SN_CAUSE_SAVED, "asked before the launcher could pass it on");
 }
 
 #define NODES .nodes_wanted = 4, .nodes_good = 4, .nodes_least = 2
@@ -93,6 +138,39 @@ static void actions(void)
     }
 }
 
+/* What ended alike is not begun again at once; a full disk is waited for, but not for ever. */
+static void rests(void)
+{
+    static const struct sn_bounds bounds = {
+        .attempts = 100, .idle_attempts = 100, .disk_seconds = 600};
+    struct sn_situation s = {.cause = SN_CAUSE_UNKNOWN, NODES, .seconds_left = -1};
+    struct sn_decision d;
+    int last = -1;
+    bool grows = true;
+    for (s.equal_ends = 1; s.equal_ends < 9; s.equal_ends++) {
+        sn_decide(&d, &s, &bounds);
+        grows = grows && d.action == SN_DO_RETRY && d.pause >= last &&
+                (d.pause > 0) == (s.equal_ends > 1);
+        last = d.pause;
+    }
+    tap_ok(grows && last == 600,
+           "the first failure is tried again at once, equal ones later (%d s)", last);
+    s.cause = SN_CAUSE_NODE;
+    sn_decide(&d, &s, &bounds);
+    tap_ok(d.pause == 0, "without a dead node one can go on at once");
+    s = (struct sn_situation){
+        .cause = SN_CAUSE_DISK, NODES, .seconds_left = -1, .equal_ends = 1, .disk_seconds = 0};
+    sn_decide(&d, &s, &bounds);
+    tap_ok(d.action == SN_DO_RETRY && d.pause == 15, "a full disk may have room in a moment");
+    s.disk_seconds = 601;
+    sn_decide(&d, &s, &bounds);
+    tap_ok(d.action == SN_DO_STOP && d.exit_code == 93, "or not: %s", d.why);
+    s = (struct sn_situation){.cause = SN_CAUSE_PREEMPTED, NODES, .seconds_left = -1};
+    s.equal_ends = 9;
+    sn_decide(&d, &s, &bounds);
+    tap_ok(d.pause == 0, "who leaves does not rest");
+}
+
 /* Whatever happens: a bounded job ends, a done one is not begun again. */
 static void always(void)
 {
@@ -126,6 +204,8 @@ static void always(void)
 int main(void)
 {
     causes();
+    one_signal_of_many_meanings();
+    rests();
     actions();
     always();
     return tap_done();

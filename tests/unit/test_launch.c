@@ -144,13 +144,13 @@ static void environments(void)
     sn_environment_fini(&e);
 }
 
-static void choice_is(const struct sn_hostlist *h, const bool *dead, const struct sn_ledger *l,
-                      int wanted, const char *use, const char *spare)
+static void choice_is(const struct sn_hostlist *h, const enum sn_health *health,
+                      const struct sn_ledger *l, int wanted, const char *use, const char *spare)
 {
     struct sn_nodes n;
     struct sn_argv names;
     struct sn_str a = {0}, b = {0};
-    (void)sn_nodes_choose(&n, h, dead, l, wanted, NULL);
+    (void)sn_nodes_choose(&n, h, health, l, wanted, NULL);
     (void)sn_nodes_names(&names, h, n.use, n.n_use, NULL);
     (void)sn_nodes_list(&a, &names, NULL);
     sn_argv_fini(&names);
@@ -168,7 +168,7 @@ static void nodes(const char *path)
 {
     struct sn_hostlist h = {0};
     struct sn_ledger l = {0}, again = {0};
-    bool dead[5] = {false, true};
+    enum sn_health dead[5] = {SN_HEALTH_GOOD, SN_HEALTH_DEAD};
     (void)sn_hostlist_parse(&h, "n[0-4]", "test", NULL);
     choice_is(&h, NULL, &l, 3, "n[0-2]", "n[3-4]");
     choice_is(&h, dead, &l, 3, "n[0,2-3]", "n4");
@@ -223,7 +223,7 @@ static void values_are_found(void)
 static void answers(void)
 {
     struct sn_job_facts f = {0};
-    bool dead[3] = {false};
+    enum sn_health health[3] = {SN_HEALTH_GOOD};
     struct sn_hostlist h = {0};
     (void)setenv("TZ", "UTC", 1);
     tzset();
@@ -240,12 +240,25 @@ static void answers(void)
            "a job that nobody preempts");
     tap_ok(!sn_job_parse(&f, "slurm_load_jobs error: Invalid job id specified"), "or none");
     (void)sn_hostlist_parse(&h, "n[0-2]", "test", NULL);
-    tap_ok(sn_nodes_parse(dead, &h,
+    tap_ok(sn_nodes_parse(health, &h,
                           "NodeName=n0 Arch=x State=MIXED+DRAIN Reason=x\n"
                           "NodeName=n1 State=ALLOCATED\nNodeName=n2 State=IDLE*\n"
                           "NodeName=n9 State=DOWN\n") == 3 &&
-               dead[0] && !dead[1] && dead[2],
+               health[0] == SN_HEALTH_LEAVING && health[1] == SN_HEALTH_GOOD &&
+               health[2] == SN_HEALTH_SILENT,
            "nodes that drain or do not answer");
+    tap_ok(sn_nodes_parse(health, &h, "NodeName=n0 State=DOWN*+CLOUD\n") == 1 &&
+               health[0] == SN_HEALTH_DEAD,
+           "or are down");
+    tap_ok(sn_job_nodes_parse(health, &h,
+                              "JobState=RUNNING ReqNodeList=(null) NodeList=n[0,2] NumNodes=2",
+                              NULL) == SN_OK &&
+               health[1] == SN_HEALTH_DEAD && health[2] == SN_HEALTH_SILENT,
+           "or are no more of the job");
+    health[1] = SN_HEALTH_GOOD;
+    tap_ok(sn_job_nodes_parse(health, &h, "JobState=COMPLETING NodeList=n2", NULL) == SN_OK &&
+               health[1] == SN_HEALTH_GOOD,
+           "whose list means nothing while it is ended");
     tap_ok(sn_steps_parse("41.0\n41.batch\n41.extern\n41.12\n") == 2, "steps besides the script");
     tap_ok(sn_slurm_version("slurm-wlm 22.05.8\n") == 2205 &&
                sn_slurm_version("slurm 24.11.0") == 2411 && sn_slurm_version("?") == 0,

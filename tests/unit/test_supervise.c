@@ -105,6 +105,36 @@ static void hangs_are_seen(void)
     tap_ok(sn_supervise_still(&s, 1250) == 99, "begins to count anew");
 }
 
+/* A dead node is no hang: the end comes when it is known. */
+static void dead_nodes_end_it(void)
+{
+    struct sn_supervision s = begun(&usual);
+    struct sn_seen seen = at(1001);
+    tap_ok(sn_supervise_asks_after(&s, &seen) == 50, "nodes are asked for after five steps (%g s)",
+           sn_supervise_asks_after(&s, &seen));
+    seen.step_seconds = 0.1;
+    tap_ok(sn_supervise_asks_after(&s, &seen) == 10, "after ten seconds of short ones");
+    seen.step = 0;
+    tap_ok(sn_supervise_asks_after(&s, &seen) == 30, "later before the first step");
+    seen = at(1020);
+    seen.lost_node = true;
+    tap_ok(sn_supervise_look(&s, &seen) == SN_DUTY_LOST && s.has_lost && !s.has_hung,
+           "a node that is lost ends the attempt");
+    first_is(&s, 1021, 1100, SN_DUTY_KILL, 1026, "with force, soon: the launcher waits for it");
+    s = begun(&usual);
+    seen = at(1020);
+    seen.has_given_up = true;
+    tap_ok(sn_supervise_look(&s, &seen) == SN_DUTY_NONE, "ranks that gave up leave by themselves");
+    enum sn_duty duty = SN_DUTY_NONE;
+    for (double t = 1021; t < 1100 && duty == SN_DUTY_NONE; t++) {
+        seen = at(t);
+        seen.has_given_up = true;
+        duty = sn_supervise_look(&s, &seen);
+    }
+    tap_ok(duty == SN_DUTY_STOP && seen.now == 1031, "a launcher that stays is ended (%g)",
+           seen.now);
+}
+
 static void slow_phases_are_no_hangs(void)
 {
     struct sn_supervise_limits patient = usual;
@@ -164,6 +194,7 @@ int main(void)
     deadline_asks_in_time();
     signals_ask_at_once();
     hangs_are_seen();
+    dead_nodes_end_it();
     slow_phases_are_no_hangs();
     suspended_jobs_are_no_hangs();
     return tap_done();
