@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NUMBER = 0, MOST_SECONDS = 240, NODE_FAULT = 77 };
+enum { NUMBER = 0, MOST_SECONDS = 240, NODE_FAULT = 77, WORDS = 400 };
 
 /* Every node that may be used, the spares too: a spare that is not well is none. */
 static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *x,
@@ -94,13 +94,28 @@ static enum sn_status fly(struct sn_exec *x, struct sn_watch_end *end,
     return sn_watch_run(end, &w, err);
 }
 
+/* What it said last: what is wrong with all nodes alike is no node's fault. */
+static const char *words_of(const struct sn_watch_end *end, char out[WORDS])
+{
+    const char *text = end->words.text, *said = strstr(text, "preflight: ");
+    for (const char *p = said; p && (p = strstr(p + 1, "preflight: "));)
+        said = p;
+    if (!said)
+        said = sn_tail_last_line(text);
+    (void)snprintf(out, WORDS, "%.*s", said ? (int)strcspn(said, "\n") : 0, said ? said : "");
+    return out;
+}
+
 enum sn_status sn_exec_preflight(struct sn_exec *x, unsigned *asked, struct sn_err *err)
 {
     struct sn_argv command = {0};
     struct sn_str line;
+    char words[WORDS];
     *asked = 0;
-    if (!x->config->slurm.preflight || x->allocation.host.n == 0 || sn_exec_good_nodes(x) == 0)
-        return SN_OK;
+    bool is_done = !x->line.fresh && sn_rundir_saved_step(&x->rundir) >= x->config->train.steps;
+    if (!x->config->slurm.preflight || x->allocation.host.n == 0 || is_done ||
+        sn_exec_good_nodes(x) == 0)
+        return SN_OK; /* a job of a chain behind the end has nothing that nodes could spoil */
     struct sn_watch_end *end = sn_alloc(sizeof(*end)); /* large for a stack */
     if (!end)
         return sn_fail(err, SN_ENOMEM, "preflight: no memory for its words");
@@ -111,14 +126,14 @@ enum sn_status sn_exec_preflight(struct sn_exec *x, unsigned *asked, struct sn_e
         sn_journal_line(&x->journal, &line, "preflight");
         sn_jsonl_int(&line, "exit_code", end->exit_code);
         sn_jsonl_real(&line, "seconds", end->seconds);
+        sn_jsonl_text(&line, "says", end->exit_code ? words_of(end, words) : "");
         st = sn_journal_write(&x->journal, &line, err);
         *asked = end->asked;
     }
     if (st == SN_OK && end->exit_code == NODE_FAULT)
         st = read_findings(x, err);
     else if (st == SN_OK && end->exit_code != 0)
-        sn_log(SN_LOG_WARN, "preflight: ended with %d and tells nothing; the run begins without it",
-               end->exit_code);
+        sn_log(SN_LOG_WARN, "preflight: ended with %d; the run begins without it", end->exit_code);
     sn_argv_fini(&command);
     sn_free(end);
     return st;

@@ -136,8 +136,9 @@ static void say_preflight(struct sn_str *out, const struct sn_history *h)
     else if (h->preflight_code == 77)
         sn_str_add(out, "a node failed");
     else
-        sn_str_add(out, "ended with %" PRId64 " and tells nothing", h->preflight_code);
-    sn_str_add(out, ", %.1f s\n", h->preflight_seconds);
+        sn_str_add(out, "ended with %" PRId64, h->preflight_code);
+    sn_str_add(out, ", %.1f s%s%s\n", h->preflight_seconds, h->preflight_says[0] ? ": " : "",
+               h->preflight_says);
 }
 
 static void say_state(struct sn_str *out, const struct sn_history *h)

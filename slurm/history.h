@@ -83,6 +83,7 @@ struct sn_history {
     int64_t preflight_code; /* its exit code in this allocation: 0 all well, 77 a node fails; -1:
                                there was none */
     double preflight_seconds;
+    char preflight_says[SN_HISTORY_TEXT]; /* its sentence, where it did not pass; "" */
     bool has_journal;
     int n_attempts, room;
     struct sn_history_attempt *attempt; /* by number */

@@ -329,6 +329,7 @@ static enum sn_status take_line(struct sn_history *h, struct sn_evidence *e, str
     } else if (strcmp(event, "preflight") == 0) {
         h->preflight_code = count(line, "exit_code", -1);
         h->preflight_seconds = seconds(line, "seconds");
+        TAKE(h->preflight_says, line, "says");
     } else if (strcmp(event, "deadline") == 0) {
         h->deadline = seconds(line, "deadline");
     } else if (strcmp(event, "bad-node") == 0) {

@@ -6,7 +6,7 @@
  * 1970), event, job ("" outside of a job), restart (requeues of the job so far). Then by event:
  *
  *   begin     run_file, scheduler, host, nodes [], pid, deadline (0: unknown), version
- *   preflight exit_code, seconds (its notices are of attempt 0)
+ *   preflight exit_code, seconds, says ("" if it passed; its notices are of attempt 0)
  *   launch    attempt, nodes [], spares [], ranks, threads (0: the trainer decides), layout {},
  *             relaid, from_step (-1: no checkpoint), command []
  *   running   attempt, step, seconds (from the launch to the first finished step)

@@ -413,6 +413,20 @@ echo 0 >"$tmp/count"
 play SLURM_RESTART_COUNT=1 "SLURM_JOB_END_TIME=$(($(date +%s) + 8))" --
 like "preflight: the next one leaves it out" "$(cat "$tmp/srun.1")" '--nodes=4 .*--nodelist=n\[0,2-4\] '
 
+scene full n0,n1,n2,n3
+sed -i '/preflight: false/d' "$tmp/full.yaml"
+act "1 - - preflight: ckpt: no node can write there: No space left on device|srun: error: n0: task 0: Exited with exit code 1" \
+    "0 100 100"
+play --
+is "full: what is wrong with all nodes alike stops nobody" "$rc:$(cat "$tmp/count")" "0:2"
+run "$runner" status "$tmp/full"
+like "full: but is said" "$out" 'preflight +ended with 1, [0-9.]+ s: preflight: ckpt: no node can write there: No space'
+act "0 100 100"
+echo 0 >"$tmp/count"
+play SLURM_RESTART_COUNT=1 --
+is "full: a job behind the end of a chain checks no nodes" "$rc:$(cat "$tmp/count")" "0:1"
+ok "full: but looks once" sh -c "! grep -q -- --preflight '$tmp/srun.1'"
+
 # --- no nodes, no loop ---------------------------------------------------------------------------------------
 scene few n0,n1
 sed -i 's/preflight: false/preflight: false, shrink: false/' "$tmp/few.yaml"
