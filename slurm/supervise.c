@@ -3,16 +3,17 @@
 #include <stddef.h>
 
 enum {
-    GAP = 15,        /* seconds between two looks that mean that the supervisor stood still too */
-    REPEAT = 30,     /* seconds after which a request that led to nothing is made again */
-    GRACE = 15,      /* seconds that the launcher has to end what it started; */
-    GRACE_LOST = 5,  /* one that waits for a dead node would take KillWait and more */
-    LINGER = 10,     /* seconds that it may stay when the ranks have given up */
-    ASK_AFTER = 10,  /* seconds, */
-    ASK_STEPS = 5,   /* and steps, without motion; */
-    ASK_START = 30,  /* seconds before the first step */
-    SLOW = 6,        /* times hang_timeout, while loading and saving */
-    SLOW_LEAST = 120 /* seconds */
+    GAP = 15,          /* seconds between two looks that mean that the supervisor stood still too */
+    REPEAT = 30,       /* seconds after which a request that led to nothing is made again */
+    GRACE = 15,        /* seconds that the launcher has to end what it started; */
+    GRACE_LOST = 5,    /* one that waits for a dead node would take KillWait and more; */
+    GRACE_NOTHING = 1, /* where nothing is to be saved, the rest of KillWait is for the record */
+    LINGER = 10,       /* seconds that it may stay when the ranks have given up */
+    ASK_AFTER = 10,    /* seconds, */
+    ASK_STEPS = 5,     /* and steps, without motion; */
+    ASK_START = 30,    /* seconds before the first step */
+    SLOW = 6,          /* times hang_timeout, while loading and saving */
+    SLOW_LEAST = 120   /* seconds */
 };
 
 double sn_save_margin(double step_seconds, double save_seconds, double most)
@@ -121,7 +122,8 @@ enum sn_duty sn_supervise_look(struct sn_supervision *s, const struct sn_seen *s
         s->gave_up_at = seen->now;
     if (s->ended_at > 0) {
         bool is_short = s->has_lost || s->gave_up_at > 0;
-        bool stays = seen->now - s->ended_at > (is_short ? GRACE_LOST : GRACE);
+        double grace = s->limits.saves_nothing ? GRACE_NOTHING : is_short ? GRACE_LOST : GRACE;
+        bool stays = seen->now - s->ended_at > grace;
         return stays ? order_end(s, seen->now, SN_DUTY_KILL) : SN_DUTY_NONE;
     }
     if (seen->lost_node) {
@@ -131,6 +133,8 @@ enum sn_duty sn_supervise_look(struct sn_supervision *s, const struct sn_seen *s
     bool overdue = s->limits.most_seconds && seen->now - s->began > s->limits.most_seconds;
     bool lingers = s->gave_up_at > 0 && seen->now - s->gave_up_at > LINGER;
     if ((asked & SN_ASKED_INT_AGAIN) || overdue || lingers)
+        return order_end(s, seen->now, SN_DUTY_STOP);
+    if (asked && s->limits.saves_nothing)
         return order_end(s, seen->now, SN_DUTY_STOP);
     bool again = was_asked && seen->now - s->asked_at > REPEAT;
     if ((asked && !was_asked) || again) {

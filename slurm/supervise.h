@@ -10,7 +10,7 @@
  *   HANG   nothing has moved for twice as long: end the step.
  *   LOST   nothing moves and a node of it is dead: end the step.
  *   STOP   asked twice by a person at the keyboard, or it takes longer than it may, or its ranks
- *          have given up and the launcher stays: end it now.
+ *          have given up and the launcher stays, or there is nothing to save: end it now.
  *   KILL   it was to end and has not: nothing gentle is left.
  *
  * A job that was suspended as a whole has not hung: the supervisor stood still with it, so a gap in
@@ -45,11 +45,12 @@ enum sn_asked {
 };
 
 struct sn_supervise_limits {
-    int64_t deadline; /* end of the job's time, seconds since 1970; 0: none known */
-    int hang_timeout; /* run.hang_timeout, seconds; 0: never */
-    int margin;       /* seconds before it at which a save is asked for; 0: computed */
-    int most_seconds; /* that it may take in all; 0: any */
-    bool has_rings;   /* without them a long step of one rank looks like a hang */
+    int64_t deadline;   /* end of the job's time, seconds since 1970; 0: none known */
+    int hang_timeout;   /* run.hang_timeout, seconds; 0: never */
+    int margin;         /* seconds before it at which a save is asked for; 0: computed */
+    int most_seconds;   /* that it may take in all; 0: any */
+    bool has_rings;     /* without them a long step of one rank looks like a hang */
+    bool saves_nothing; /* who asks for a save ends it: a preflight */
 };
 
 struct sn_seen {

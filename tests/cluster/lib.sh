@@ -149,12 +149,12 @@ fast_links() {
 }
 
 # A small llama: OUTPUT and lines of the run file's other sections. Variables as in train.sh's run_file,
-# and: layout="data: 2, tensor: 4", slurm="attempts: 3", hang=10 (seconds). No preflight: more ranks than
-# processors, on slow links, would not pass.
+# and: layout="data: 2, tensor: 4", slurm="attempts: 3", hang=10 (seconds). No preflight (preflight=true):
+# more ranks than processors, on slow links, would not pass.
 job_file() { # path output
     run_file "$1" "$2"
     sed -i "s/threads: 1}/threads: 1, hang_timeout: ${hang:-60}}/; s/layout: {/layout: {${layout:+$layout, }/" "$1"
-    echo "slurm: {preflight: false${slurm:+, $slurm}}" >>"$1"
+    echo "slurm: {preflight: ${preflight:-false}${slurm:+, $slurm}}" >>"$1"
 }
 
 # The batch script of a run: what `sennit-run submit` renders, less the site.

@@ -87,6 +87,17 @@ static void signals_ask_at_once(void)
     first_is(&s, 1002, 1100, SN_DUTY_KILL, 1017, "with force, if it does not go");
 }
 
+static void nothing_is_saved_of_a_preflight(void)
+{
+    struct sn_supervise_limits l = usual;
+    l.saves_nothing = true;
+    struct sn_supervision s = begun(&l);
+    struct sn_seen seen = at(1001);
+    seen.asked = SN_ASKED_TERM;
+    tap_ok(sn_supervise_look(&s, &seen) == SN_DUTY_STOP, "where nothing is to be saved it ends");
+    first_is(&s, 1002, 1100, SN_DUTY_KILL, 1003, "at once");
+}
+
 static void hangs_are_seen(void)
 {
     struct sn_supervision s = begun(&usual);
@@ -193,6 +204,7 @@ int main(void)
 {
     deadline_asks_in_time();
     signals_ask_at_once();
+    nothing_is_saved_of_a_preflight();
     hangs_are_seen();
     dead_nodes_end_it();
     slow_phases_are_no_hangs();
