@@ -103,8 +103,8 @@ unsigned sn_exec_rest(struct sn_exec *x);
 
 enum sn_status sn_exec_nodes_init(struct sn_exec_nodes *out, int n, struct sn_err *err);
 void sn_exec_nodes_fini(struct sn_exec_nodes *n);
-/* Find out x->nodes.health anew; knocking: by asking each node, too. */
-void sn_exec_look_at_nodes(struct sn_exec *x, bool knocking);
+/* Find out x->nodes.health anew: ask the controller, and the nodes that are doubted; or all. */
+void sn_exec_look_at_nodes(struct sn_exec *x, bool all);
 /* The launcher says that a node failed, which the controller may learn later. */
 void sn_exec_node_died(struct sn_exec *x, const char *name);
 /* Is a node dead or silent? */

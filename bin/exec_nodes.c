@@ -3,8 +3,8 @@
  *
  * Three tell: the controller, which notices a dead node after SlurmdTimeout (300 s by default); the
  * launcher, in whose words a node failed; and the node itself, whose slurmd takes a connection or
- * does not. What the launcher or silence said counts for TOLD seconds, until the controller must
- * know better.
+ * does not. What the launcher or silence said counts until the node answers, or for TOLD seconds,
+ * when the controller must know better.
  */
 #include "bin/exec_job.h"
 
@@ -90,30 +90,45 @@ static bool knock(const struct sn_exec *x, const char *nodes_text, bool *which)
 /* Ask the controller; *text is what it said of the nodes. */
 static bool ask(struct sn_exec *x, double seconds, struct sn_str *text)
 {
-    bool told =
-        x->allocation.scheduler == SN_SCHED_SLURM && x->allocation.host.n > 0 &&
-        sn_ask_nodes(x->nodes.health, &x->allocation.host, x->allocation.job, seconds, text);
-    remember(x);
-    return told;
+    return x->allocation.scheduler == SN_SCHED_SLURM && x->allocation.host.n > 0 &&
+           sn_ask_nodes(x->nodes.health, &x->allocation.host, x->allocation.job, seconds, text);
 }
 
-void sn_exec_look_at_nodes(struct sn_exec *x, bool knocking)
+/* Who did not answer is dead until it does. */
+static void take_answers(struct sn_exec *x, const bool *asked, const bool *silent)
 {
-    int n = x->allocation.host.n;
+    for (int i = 0; i < x->allocation.host.n; i++) {
+        enum sn_health *h = &x->nodes.health[i];
+        if (asked[i] && silent[i])
+            x->nodes.until[i] = sn_clock() + TOLD;
+        else if (asked[i])
+            x->nodes.until[i] = 0;
+        if (asked[i] && !silent[i] && *h == SN_HEALTH_SILENT)
+            *h = SN_HEALTH_GOOD; /* the controller has not heard of it, we have */
+    }
+}
+
+/* Not those of which the controller is sure. */
+static bool is_to_be_asked(const struct sn_exec *x, int i, bool all)
+{
+    bool is_doubted = sn_clock() < x->nodes.until[i] || x->nodes.health[i] == SN_HEALTH_SILENT;
+    return x->nodes.health[i] != SN_HEALTH_DEAD && (all || is_doubted);
+}
+
+void sn_exec_look_at_nodes(struct sn_exec *x, bool all)
+{
+    int n = x->allocation.host.n, some = 0;
     struct sn_str text = {0};
-    bool *which = knocking ? sn_alloc_n((size_t)n + 1, sizeof(*which)) : NULL;
-    bool told = ask(x, PATIENCE, &text);
-    for (int i = 0; which && i < n; i++)
-        which[i] = x->nodes.health[i] != SN_HEALTH_DEAD;
-    if (told && which && knock(x, text.p, which))
-        for (int i = 0; i < n; i++) {
-            enum sn_health *h = &x->nodes.health[i];
-            if (which[i])
-                *h = SN_HEALTH_SILENT;
-            else if (*h == SN_HEALTH_SILENT)
-                *h = SN_HEALTH_GOOD; /* the controller has not heard of it, we have */
-        }
-    sn_free(which);
+    bool *asked = sn_alloc_n((size_t)n + 1, sizeof(*asked));
+    bool *silent = sn_alloc_n((size_t)n + 1, sizeof(*silent));
+    bool told = asked && silent && ask(x, PATIENCE, &text);
+    for (int i = 0; told && i < n; i++)
+        some += silent[i] = asked[i] = is_to_be_asked(x, i, all);
+    if (some && knock(x, text.p, silent))
+        take_answers(x, asked, silent);
+    remember(x);
+    sn_free(asked);
+    sn_free(silent);
     sn_str_fini(&text);
 }
 
@@ -160,6 +175,7 @@ bool sn_exec_has_lost_node(void *self, const struct sn_vigil *vigil)
         return false;
     if (ask(x, SHORT, &text))
         strike(x, text.p, vigil);
+    remember(x);
     for (int i = 0; !lost && i < x->allocation.host.n; i++) {
         const char *name = sn_hostlist_name(&x->allocation.host, i);
         for (int j = 0; !lost && j < x->step->names.n; j++)

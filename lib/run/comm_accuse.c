@@ -216,19 +216,20 @@ static void accuse_cause(struct sn_engine *e, const struct sn_ring_view *first, 
     struct sn_ring_view v = *first;
     size_t n = strlen(text);
     if (e->grid.size[0] < 1)
-        return;            /* no grid yet */
-    bool is_victim = true; /* until it is known to stand still, or to wait for nobody */
+        return; /* no grid yet */
+    bool is_victim = true, is_circle = false;
     for (int i = 0; i < HOPS && step_to_cause(e, &v) >= 0; i++) {
         if (!is_among(met, n_met, v.rank)) {
             met[n_met++] = v.rank;
             continue;
         }
-        if (find_stopped(e, met, n_met, &v) < 0)
-            return; /* a circle of ranks that all are well: nobody is its end */
-        is_victim = false;
+        is_victim = find_stopped(e, met, n_met, &v) < 0;
+        if (is_victim)
+            v = *first; /* a circle of ranks that all are well: nobody is its end */
+        is_circle = true;
         break;
     }
-    if (is_victim)
+    if (!is_circle)
         is_victim = is_waiting_well(e, &v, met, n_met);
     if (v.rank != first->rank && v.rank != e->base.rank && room - n >= 64) {
         n += (size_t)snprintf(text + n, room - n, "; it waits for ");

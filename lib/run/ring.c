@@ -191,11 +191,16 @@ const struct sn_ring_event *sn_ring_waits_in(const struct sn_ring_view *v)
     for (int i = 0; i < v->n; i++)
         if (v->event[i].peer < 0 && v->event[i].state == SN_RING_BEGUN)
             return &v->event[i];
-    for (int i = 0; i < v->n; i++)
-        if (v->event[i].peer >= 0 && v->event[i].state == SN_RING_AWAITED &&
-            strcmp(v->event[i].kind, sn_collective_name(SN_RECV)) == 0)
-            return &v->event[i];
-    return NULL;
+    const struct sn_ring_event *send = NULL;
+    for (int i = 0; i < v->n; i++) {
+        const struct sn_ring_event *e = &v->event[i];
+        if (e->peer < 0 || e->state != SN_RING_AWAITED)
+            continue;
+        if (strcmp(e->kind, sn_collective_name(SN_RECV)) == 0)
+            return e;
+        send = send ? send : e; /* its peer does not take it, or the network does not */
+    }
+    return send;
 }
 
 const struct sn_ring_event *sn_ring_collective(const struct sn_ring_view *v, int group,

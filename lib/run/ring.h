@@ -73,9 +73,8 @@ void sn_ring_give_up(struct sn_ring *r);
 /* What a rank wrote, of a folder as sn_ring_folder gives it. SN_EIO: no such file, or no ring. */
 enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int rank,
                             struct sn_err *err);
-/* What the rank waits for: the collective that it is in, or the oldest receive that it awaits;
- * NULL: nothing.
- */
+/* What the rank waits for: the collective that it is in, or the oldest receive that it awaits, or
+ * the oldest such send; NULL: nothing. */
 const struct sn_ring_event *sn_ring_waits_in(const struct sn_ring_view *v);
 /* A collective of a group, as the rank has it; NULL: it has not posted it, or long ago. */
 const struct sn_ring_event *sn_ring_collective(const struct sn_ring_view *v, int group,
