@@ -231,7 +231,7 @@ static void find_words(struct findings *f, const struct sn_exec_step *s)
         (void)snprintf(f->says, sizeof(f->says), "%s is dead or does not answer", f->lost);
     } else if (f->record.has_ended) {
         (void)snprintf(f->says, sizeof(f->says), "%s", f->record.says);
-    } else if (s->end.has_hung) {
+    } else if (f->end.cause == SN_CAUSE_HANG) { /* the rank that keeps the record could not */
         sn_culprit_say(who, sizeof(who), &f->culprit);
         (void)snprintf(f->says, sizeof(f->says), "nothing moved any more: %s", who);
     } else if (last) {

@@ -77,6 +77,7 @@ struct sn_exec {
     int started;        /* attempts of this process */
     int pause;          /* seconds before the next one */
     bool has_lost_node; /* the attempt before did: its step may stay in Slurm's books for long */
+    int old_steps;      /* steps that were still there when it was launched */
     bool is_controller_down; /* when it was asked last */
     int64_t free_at_end; /* bytes that were free when a full disk ended the attempt before; -1 */
     char last_host[64];  /* where the attempt before lost a rank; "": it did not */

@@ -179,7 +179,7 @@ unsigned sn_exec_rest(struct sn_exec *x)
     bool steps = x->started > 0 && x->allocation.scheduler == SN_SCHED_SLURM && !x->has_lost_node;
     unsigned asked = rest_for_pause(x, sn_clock());
     for (double until = sn_clock() + MOST;
-         !asked && steps && sn_clock() < until && sn_ask_steps(x->allocation.job) > 0;) {
+         !asked && steps && sn_clock() < until && sn_ask_steps(x->allocation.job) > x->old_steps;) {
         asked = sn_asking_wait(&x->asking, ASK_EVERY);
         sn_runlock_beat(&x->lock);
     }
@@ -215,6 +215,9 @@ static enum sn_status watch(struct sn_exec_step *s, struct sn_exec *x,
     sn_log(SN_LOG_INFO, "attempt %d: %d ranks, data %d x tensor %d x context %d x pipeline %d, %s",
            s->number, ranks, l->data, l->tensor, l->context, l->pipeline,
            s->from_step < 0 ? "from the beginning" : "from a checkpoint");
+    if (x->has_lost_node) /* that of a dead node; otherwise there are those that there were */
+        x->old_steps = sn_ask_steps(x->allocation.job);
+    x->has_lost_node = false;
     x->step = s;
     enum sn_status st = sn_watch_run(&s->end, &w, err);
     x->step = NULL;

@@ -1,7 +1,8 @@
 #!/bin/sh
-# random.sh - FAULTS (20) random faults in one chain; the weights at the end are those of a run in one go.
+# random.sh - FAULTS (20) random faults in one chain of jobs: after each the verdict is the right one (cause,
+# host, rank, decision, steps that are done again), and at the end losses and weights are those of a run in one go.
 #
-# Prints the seed that it took (SEED=N repeats its choices).
+# Prints the seed that it took (SEED=N repeats its choices). KINDS="0 3 7" takes these kinds alone.
 # shellcheck disable=SC2034,SC2154,SC2317
 . tests/lib/tap.sh
 . tests/lib/train.sh
@@ -11,9 +12,10 @@ cluster_begin 6
 slow_links 10mbit
 make_tokens "$tmp/tok"
 seed=${SEED:-$(date +%s)} faults=${FAULTS:-20}
+kinds=${KINDS:-0 1 2 3 4 5 6 7 8 9 10 11}
 echo "# seed $seed"
-batch=8 eval_every=0 layout="data: 2, tensor: 2, pipeline: 2" steps=$((faults * 25 + 60)) every=10 hang=15
-slurm="spares: 1, attempts: 1000, idle_attempts: 20"
+batch=8 eval_every=0 layout="data: 2, tensor: 2, pipeline: 2" steps=$((faults * 30 + 60)) every=10 hang=15
+slurm="spares: 1, attempts: 1000, idle_attempts: 50"
 job_file "$tmp/ref.yaml" "$tmp/ref"
 reference 8 "$tmp/ref.yaml"
 all=$(wc -l <"$SENNIT_CLUSTER/nodes.list")
@@ -23,17 +25,132 @@ draw() { # k n
     awk -v s="$seed" -v k="$1" -v n="$2" 'BEGIN { srand(s); for (i = 0; i < k; i++) x = rand(); print int(x * n) }'
 }
 
-# A node that the newest launch uses.
-node_of() { # number
-    events "$o" launch | tail -n 1 | sed 's/.*"nodes": *\[\([^]]*\)\].*/\1/; s/[", ]\{1,\}/ /g' |
-        awk -v k="$1" '{ print $(1 + k % NF) }'
+# ---- where things are ------------------------------------------------------------------------------------
+batch_host() {
+    outside scontrol show job "$job" | sed -n 's/^ *BatchHost=//p'
 }
 
-# One of them, but not that of the batch script, with which the supervisor would go.
+# A node that the newest launch uses, but not that of the batch script, with which the supervisor would go.
 victim() { # number
-    victim_n=$(node_of "$1")
-    [ "$victim_n" != "$(outside scontrol show job "$job" | sed -n 's/^ *BatchHost=//p')" ] || victim_n=$(node_of $(($1 + 1)))
-    echo "$victim_n"
+    events "$o" launch | tail -n 1 | sed 's/.*"nodes": *\[\([^]]*\)\].*/\1/; s/[", ]\{1,\}/\n/g' |
+        awk -v k="$1" -v not="$(batch_host)" 'NF && $1 != not { n[m++] = $1 } END { print n[k % m] }'
+}
+
+# "RANK NODE" of the k-th task that runs now: the map says which rank a process is.
+task() { # number
+    fault ranks "$job" | awk -v k="$1" '{ line[n++] = $1 " " $3 } END { if (n) print line[k % n] }'
+}
+rank_of() { # process
+    tr -d ' ' <"$o/map.json" | tr '{' '\n' | sed -n "s/.*\"rank\":\([0-9]*\),\"process\":$1,.*/\1/p"
+}
+
+is_saving() {
+    [ -n "$(find "$o/ckpt" -maxdepth 1 -name 'step-*.tmp*' 2>/dev/null)" ]
+}
+
+# ---- what is expected, set by each fault ----------------------------------------------------------------
+expect() { # cause host rank action: patterns
+    want_cause=$1 want_host=$2 want_rank=$3 want_action=$4 lost_most=$every
+}
+saved='it was asked to save and leave' asked='requeue|wait'
+
+# Byte 2000 of the newest checkpoint's first shard, while nobody runs.
+flip_newest() {
+    flip_c=$o/ckpt/step-$(printf %08d "$(newest_checkpoint "$o")")
+    flip_f=$(find "$flip_c" -name 'shard-*.h5' | sort | head -n 1)
+    printf '\377\125' | dd of="$flip_f" bs=1 seek=$(($(stat -c %s "$flip_f") / 2)) conv=notrunc 2>/dev/null
+}
+
+# ---- faults -------------------------------------------------------------------------------------------------
+node_dies() {
+    node=$(victim "$n")
+    kind="node $node dies"
+    expect "a node died" "$node" -1 "retry|shrink|requeue"
+    fault end-node "$node"
+}
+
+rank_is() { # signal words cause
+    set -- "$1" "$2" "$3" "$(task "$n")"
+    process=${4% *} host=${4#* }
+    rank=$(rank_of "$process")
+    kind="rank ${rank:-?} on $host (process $process) $2"
+    expect "$3" "$host" "$rank" "retry|shrink"
+    fault "$1" "$job" "$process"
+}
+
+full() {
+    kind="the disk is full, and free again"
+    expect "the file system failed or is full" "" -1 retry
+    lost_most=$((2 * every)) # the save that fails, and what ran beside it
+    fault fill
+    must "$k: $kind: an attempt ends" wait_until 120 has_ended "$ended"
+    fault unfill
+}
+
+flipped() {
+    kind="a byte of the newest checkpoint changes while nobody runs"
+    expect "$saved" "" -1 "$asked"
+    outside scancel --signal=USR2 "$job"
+    must "$k: $kind: it leaves" wait_until 120 has_ended "$ended"
+    flip_newest
+    lost_most=$((2 * every))
+}
+
+# A person ends the job, and submits it again later.
+cancelled() {
+    kind="scancel"
+    expect "a person ended it" "" -1 stop
+    outside scancel "$job"
+    must "$k: scancel ends the job" wait_state "$job" CANCELLED 60
+    sleep 7
+    ok "$k: and it stays away" in_state "$job" CANCELLED
+    again
+}
+
+do_fault() { # number
+    ended=$(events "$o" end | wc -l) ran=$(events "$o" running | wc -l)
+    n=$(draw $((2 * $1 + 1)) 97) k=$1 node=
+    # A job that has lost nodes gets them back when it is requeued.
+    case $(events "$o" launch | tail -n 1) in
+    *'"relaid": true'*) which=5 ;;
+    *) which=$(echo "$kinds" | awk -v i="$(draw $((2 * $1)) "$(echo "$kinds" | wc -w)")" '{ print $(i + 1) }') ;;
+    esac
+    case $which in
+    0) node_dies ;;
+    1) rank_is kill-rank "is killed" "a rank was lost" ;;
+    2) rank_is stop-rank "stops" "a rank hung" ;;
+    3) node=$(victim "$n") && kind="the link of $node is cut" && fault cut "$node"
+        expect "a node died" "$node" -1 "retry|shrink|requeue" ;;
+    4) kind="scancel --signal=USR2" && outside scancel --signal=USR2 "$job" && expect "$saved" "" -1 "$asked" ;;
+    5) kind="preempted" && expect "it was preempted" "" -1 "$asked" && preempt "$all" 1 ;;
+    6) kind="save-and-exit, and the controller restarts" && expect "$saved" "" -1 "$asked"
+        touch "$o/save-and-exit" && fault restart-controller ;;
+    7) # of two nodes, the spare's successor: too few are left
+        spare=$(events "$o" launch | tail -n 1 | sed 's/.*"spares": *\["\([^"]*\)".*/\1/; s/^{.*//')
+        [ -z "$spare" ] || [ "$spare" = "$(batch_host)" ] || fault end-node "$spare"
+        node_dies
+        kind="$kind${spare:+, after the spare $spare}" ;;
+    8) full ;;
+    9) flipped ;;
+    10) wait_until 30 is_saving || :
+        rank_is stop-rank "stops in a save" "a rank hung" ;;
+    11) cancelled ;;
+    esac
+    echo "# $1: step $(last_step "$o"): $kind"
+    must "$1: $kind: it trains again" wait_until 240 trains_again "$ended" "$ran"
+    verdict "$1: $kind" "$ended"
+    mend
+}
+
+mend() {
+    [ -z "$node" ] || fault mend "$node"
+    for mend_n in $node ${spare:-}; do fault start-node "$mend_n" 2>/dev/null || :; done
+    spare=
+}
+
+# ---- what came of it ----------------------------------------------------------------------------------------
+has_ended() { # ends so far
+    [ "$(events "$o" end | wc -l)" -gt "$1" ]
 }
 
 trains_again() { # ends and starts so far: a newer launch has made a step, or the last one
@@ -41,28 +158,46 @@ trains_again() { # ends and starts so far: a newer launch has made a step, or th
     [ "$(events "$o" end | wc -l)" -gt "$1" ] && [ "$(events "$o" running | wc -l)" -gt "$2" ]
 }
 
-# Faults that end the attempt; whatever is broken is mended, so that the next can be anything.
-do_fault() { # number
-    ended=$(events "$o" end | wc -l) ran=$(events "$o" running | wc -l)
-    n=$(draw $((2 * $1 + 1)) 97)
-    case $(draw $((2 * $1)) 7) in
-    0) node=$(victim "$n") && kind="node $node dies" && fault end-node "$node" ;;
-    1) kind="rank $((n % 8)) is killed" && fault kill-rank "$job" $((n % 8)) ;;
-    2) kind="rank $((n % 8)) stops" && fault stop-rank "$job" $((n % 8)) ;;
-    3) node=$(victim "$n") && kind="the link of $node is cut" && fault cut "$node" ;;
-    4) kind="scancel --signal=USR2" && outside scancel --signal=USR2 "$job" ;;
-    5) kind="preempted" && preempt "$all" 1 ;;
-    6) kind="save-and-exit, and the controller restarts" && touch "$o/save-and-exit" && fault restart-controller ;;
-    esac
-    echo "# $1: step $(last_step "$o"): $kind"
-    must "$1: $kind: it trains again" wait_until 240 trains_again "$ended" "$ran"
-    case $kind in
-    *cut) fault mend "$node" ;;
-    *dies) fault start-node "$node" || : ;;
-    esac
+# From the record of the attempt after it, what `why` counts, and what is so.
+verdict() { # name ends-before
+    end=$(events "$o" end | sed -n "$(($2 + 1))p")
+    v_attempt=$(member attempt "$end")
+    like "$1: the cause" "$(member cause "$end")" "^($want_cause)\$"
+    [ -z "$want_host" ] || is "$1: the host" "$(member host "$end")" "$want_host"
+    is "$1: the rank" "$(member rank "$end")" "$want_rank"
+    decision=$(grep "\"event\": *\"decision\".*\"attempt\": *$v_attempt,"  "$o/journal.jsonl" | tail -n 1)
+    like "$1: the decision" "$(member action "$decision")" "^($want_action)\$"
+    is "$1: nobody else is suspected" "$(grep "\"event\": *\"suspect\".*\"attempt\": *$v_attempt," "$o/journal.jsonl" |
+        grep -v '"kind": *"straggler"' | sed 's/.*"host": *"\([^"]*\)".*/\1/' | grep -cvE "^($want_host|)\$")" 0
+    why=$("$BUILD/bin/sennit-run" why "$o" --json | tr -d '\n' | sed 's/{"attempt"/\n&/g' | grep "^{\"attempt\": *$v_attempt,")
+    v_step=$(member step "$end") v_next=$((v_attempt + 1)) v_from=
+    while [ -z "$v_from" ] && [ $v_next -lt $((v_attempt + 4)) ]; do # srun may fail to begin one
+        v_from=$(member from_step "$(cat "$o/attempt-$v_next.json" 2>/dev/null)")
+        v_next=$((v_next + 1))
+    done
+    if [ -n "$v_from" ]; then
+        v_lost=$((v_step > v_from ? v_step - v_from : 0))
+        is "$1: steps that are done again, as \`why\` counts" "$(member lost_steps "$why")" $v_lost
+        ok "$1: which are few ($v_lost)" test "$v_lost" -le "$lost_most"
+    fi
+}
+
+# The next job of the same run.
+again() {
+    job=$(submit "$tmp/random.sh" -J random -N 5 --ntasks-per-node=2 --cpus-per-task=4 --exclusive --requeue --no-kill)
 }
 
 exec_job random 5 2 --no-kill
+outside scancel "$job"
+wait_until 30 in_state "$job" CANCELLED
+small=$SENNIT_CLUSTER/small/ckpt
+rm -rf "$o" "$small"
+mkdir -p "$o" "$small"
+ln -s "$small" "$o/ckpt"
+case " $kinds " in
+*" 9 "*) sed -i 's/^checkpoint: {/checkpoint: {damaged: older, /' "$tmp/random.yaml" ;;
+esac
+again
 must "it trains" wait_step "$o" 5 120
 k=1
 while [ $k -le "$faults" ]; do
@@ -74,8 +209,17 @@ done
 is "all faults happened" $((k - 1)) "$faults"
 fast_links
 job_done random 600
-same_losses "losses are those of a run in one go, bit for bit" "$o" "$one"
-run "$BUILD/bin/sennit-convert" --diff "$o/ckpt/step-$(printf %08d "$steps")" "$one/ckpt/step-$(printf %08d "$steps")"
-is "and so are the weights (sennit-convert --diff)" "$rc" 0
-echo "# $(events "$o" launch | wc -l) launches, $(state "$job")"
+relaid=$(events "$o" launch | grep '"relaid": *true' | head -n 1)
+echo "# $(events "$o" launch | wc -l) launches, $(events "$o" launch | grep -c '"relaid": *true') of them in another layout"
+if [ -z "$relaid" ]; then
+    same_losses "losses are those of a run in one go, bit for bit" "$o" "$one"
+    run "$BUILD/bin/sennit-convert" --diff "$o/ckpt/step-$(printf %08d "$steps")" "$one/ckpt/step-$(printf %08d "$steps")"
+    is "and so are the weights (sennit-convert --diff)" "$rc" 0
+else
+    v_from=$(member from_step "$(cat "$o/attempt-$(member attempt "$relaid").json")")
+    losses "$o" | head -n "$v_from" >"$tmp/.c"
+    losses "$one" | head -n "$v_from" >"$tmp/.d"
+    ok "losses up to step $v_from, before another layout, are those of a run in one go, bit for bit" cmp -s "$tmp/.c" "$tmp/.d"
+    near_losses "losses are those of a run in one go, partly in another layout" "$o" "$one" 1e-5
+fi
 tap_done
