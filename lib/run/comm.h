@@ -97,7 +97,8 @@ struct sn_comm_ops {
      * on all of them, which call it before set_grid with nothing in flight. Sends nothing. */
     enum sn_status (*renumber)(struct sn_comm *c, const int *process_of, struct sn_err *err);
     /* take the worst status over ranks; everybody leaves with the sentence of the lowest rank that
-     * has it, prefixed by "rank R (host): ". Returns the agreed status. */
+     * has it, prefixed by "rank R (host): " unless it was agreed on before and so says it. Returns
+     * the agreed status. */
     enum sn_status (*agree)(struct sn_comm *c, enum sn_status mine, struct sn_err *err);
     /* Add to bytes[] what this rank sent in posted operations since the last call, by the axis to
      * which each group is billed. */

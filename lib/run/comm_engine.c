@@ -150,7 +150,7 @@ void sn_engine_agree(struct sn_engine *e, struct sn_err *mine)
     e->port->ops->worst(e->port, local, worst);
     if (!sn_engine_complete(e, SN_PORT_WORLD) || worst[0] == SN_OK || e->base.size == 1)
         return;
-    if (worst[1] == e->base.rank) {
+    if (worst[1] == e->base.rank && !mine->agreed) { /* else it says already whose it is */
         char host[64] = "unknown host";
         (void)gethostname(host, sizeof(host) - 1); /* a name cut short still helps */
         (void)sn_err_prefix(mine, "rank %d (%s)", e->base.rank, host);
@@ -412,6 +412,7 @@ static enum sn_status engine_agree(struct sn_comm *c, enum sn_status mine, struc
     struct sn_err verdict = {.status = mine}, broken;
     if (mine != SN_OK)
         (void)sn_fail(&verdict, mine, "%s", err ? err->text : "no reason given");
+    verdict.agreed = mine != SN_OK && err && err->agreed;
     struct sn_comm_op op = {.kind = SN_COMM_AGREE, .buf = &verdict};
     bool told = post_and_wait(c, &op, &broken) == SN_OK;
     if (!told && mine == SN_OK) /* nobody can be told: say the first cause */

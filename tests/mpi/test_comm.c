@@ -233,8 +233,20 @@ static bool hears(struct sn_comm *c, int first, int worst)
            strstr(err.text, sentence);
 }
 
+/* Whoever passes it on, to others who agree on it too. */
+static bool is_said_once(struct sn_comm *c)
+{
+    struct sn_err err = {.status = SN_OK};
+    char first[sizeof(err.text)];
+    enum sn_status st = c->rank == c->size - 1 ? sn_fail(&err, SN_EIO, "disk: is full") : SN_OK;
+    st = c->ops->agree(c, st, &err);
+    (void)snprintf(first, sizeof(first), "%s", err.text);
+    return c->ops->agree(c, st, &err) == SN_EIO && strcmp(err.text, first) == 0;
+}
+
 static void the_worst_failure_is_heard_by_all(struct sn_comm *c)
 {
+    point(c, is_said_once(c), "a failure that is agreed on twice names its rank once");
     point(c, hears(c, c->size - 1, c->size - 1), "a failure of one rank is heard by all");
     point(c, hears(c, 0, c->size - 1), "the worst status wins over lower ranks");
     struct sn_err err = {.text = "same"};
