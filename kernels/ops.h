@@ -85,6 +85,7 @@
  *               vocabulary are no words: their logits are not read, their dlogits are 0.
  *               in 2 parts[P*R,3] f32? (the CE_PART of every rank, rank after rank): the softmax is
  *               over all of them, row_loss that of the whole row on every rank
+ *               A row whose target is SN_NO_TARGET only fills the batch: loss 0, dlogits 0
  * CE_PART       0 logits[R,V], 1 targets[R,1]             0 part[R,3] f32             -
  *               per row (max m, sum exp(logit - m), logit of the target or 0 when it is not among
  *               the columns), over the columns that are words; none: (-inf, 0, 0)
@@ -246,6 +247,7 @@ enum sn_acc { SN_WRITE, SN_ADD };
 enum sn_fp8 { SN_FP8_NONE, SN_FP8_FORWARD, SN_FP8_BACKWARD, SN_FP8_BLOCKS, SN_FP8_LINES };
 
 enum { SN_MAX_IN = 6, SN_MAX_OUT = 4 };
+enum { SN_NO_TARGET = -1 }; /* what a row of CROSS_ENTROPY has to predict: nothing */
 
 /* What an operation needs to know beside its operands; a member that a kind does not name is 0. */
 struct sn_attr {

@@ -80,6 +80,14 @@ static void row_gradient(const struct sn_args *a, int64_t r, double lse, float s
     memset(row + (size_t)words * width, 0, (size_t)(x->cols - words) * width);
 }
 
+static void row_of_nothing(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *dx = &a->out[0];
+    *(float *)sn_mat_row(&a->out[1], r) = 0.0f;
+    if (dx->p)
+        memset(sn_mat_row(dx, r), 0, (size_t)dx->cols * sn_dtype_size(dx->dtype));
+}
+
 SN_KERNEL(sn_cross_entropy)
 {
     const struct sn_mat *x = &a->in[0], *losses = &a->out[1];
@@ -88,6 +96,10 @@ SN_KERNEL(sn_cross_entropy)
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < x->rows; r++) {
         float wide[SN_CE_PIECE];
+        if (sn_ce_target(a, r) == SN_NO_TARGET) {
+            row_of_nothing(a, r);
+            continue;
+        }
         struct row row = a->in[2].p ? row_merged(a, r) : row_here(a, r, wide);
         *(float *)sn_mat_row(losses, r) = (float)(row.lse - (double)row.chosen);
         if (a->out[0].p)

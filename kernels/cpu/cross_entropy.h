@@ -18,10 +18,15 @@ static inline int64_t sn_ce_words(const struct sn_args *a)
     return left < 0 ? 0 : left < cols ? left : cols;
 }
 
-/* The column of row r's target, -1 when it is another rank's word. */
+static inline int32_t sn_ce_target(const struct sn_args *a, int64_t r)
+{
+    return *(const int32_t *)sn_mat_row(&a->in[1], r);
+}
+
+/* The column of row r's target, -1 when it is another rank's word or none. */
 static inline int64_t sn_ce_column(const struct sn_args *a, int64_t r)
 {
-    int64_t c = *(const int32_t *)sn_mat_row(&a->in[1], r) - a->attr.vocab_first;
+    int64_t c = sn_ce_target(a, r) - a->attr.vocab_first;
     return c >= 0 && c < sn_ce_words(a) ? c : -1;
 }
 

@@ -58,6 +58,19 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
 }
 
 template <class A>
+static __device__ __forceinline__ void row_of_nothing(const struct sn_args &a, int64_t r)
+{
+    enum { N = A::N };
+    const float zero[N] = {0};
+    if (threadIdx.x == 0)
+        ((float *)a.out[1].p)[r * a.out[1].ld] = 0.0f;
+    if (!a.out[0].p)
+        return;
+    for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[0].cols; c += (int64_t)blockDim.x * N)
+        A::store(a.out[0], r, c, zero);
+}
+
+template <class A>
 static __global__ void __launch_bounds__(SN_BLOCK_MOST) cross_entropy(const struct sn_args a)
 {
     __shared__ float max_room[SN_WARP];
@@ -65,6 +78,10 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) cross_entropy(const stru
     for (int64_t r = blockIdx.x; r < a.in[0].rows; r += gridDim.x) {
         int64_t target = sn_ce_column(a, r);
         struct row row;
+        if (sn_ce_target(a, r) == SN_NO_TARGET) { /* so for all threads of the block */
+            row_of_nothing<A>(a, r);
+            continue;
+        }
         if (a.in[2].p) {
             row = row_merged(a, r);
         } else {

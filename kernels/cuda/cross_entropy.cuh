@@ -15,10 +15,15 @@ static __device__ __forceinline__ int64_t sn_ce_words(const struct sn_args &a)
     return left < 0 ? 0 : left < cols ? left : cols;
 }
 
-/* The column of row r's target, -1 when it is another rank's word. */
+static __device__ __forceinline__ int32_t sn_ce_target(const struct sn_args &a, int64_t r)
+{
+    return ((const int32_t *)a.in[1].p)[r * a.in[1].ld];
+}
+
+/* The column of row r's target, -1 when it is another rank's word or none. */
 static __device__ __forceinline__ int64_t sn_ce_column(const struct sn_args &a, int64_t r)
 {
-    int64_t c = ((const int32_t *)a.in[1].p)[r * a.in[1].ld] - a.attr.vocab_first;
+    int64_t c = sn_ce_target(a, r) - a.attr.vocab_first;
     return c >= 0 && c < sn_ce_words(a) ? c : -1;
 }
 

@@ -86,11 +86,52 @@ static void extreme_logits_are_harmless(void)
     tap_ok(ran && isnan(loss), "a NaN arrives in the loss");
 }
 
+/* Whatever the logits are: a row that fills the batch may hold anything. */
+static void a_row_without_a_target_counts_nothing(enum sn_dtype t, bool parts)
+{
+    enum { ROWS = 5, COLS = 33 };
+    struct kt k = {.magnitude = 1e-6};
+    struct kt_shape shape = {t, ROWS, COLS, 2};
+    struct sn_mat *x = kt_in(&k, 0, shape);
+    struct sn_mat *targets = kt_in(&k, 1, (struct kt_shape){SN_I32, ROWS, 1, 0});
+    for (int64_t r = 0; r < ROWS; r++)
+        kt_set(targets, r, 0, r % 2 ? SN_NO_TARGET : (double)r);
+    kt_set(x, 1, 4, INFINITY);
+    kt_set(x, 3, 0, NAN);
+    k.scalars = (struct sn_scalars){
+        .tokens_in_step = tokens, .loss_scale = (float)loss_scale, .loss_sum = 2.5};
+    if (parts) {
+        struct sn_mat *part = kt_in(&k, 2, (struct kt_shape){SN_F32, ROWS, 3, 0});
+        for (int64_t r = 0; r < ROWS; r++)
+            for (int64_t c = 0; c < 3; c++)
+                kt_set(part, r, c, r % 2 ? NAN : c == 1 ? 1 : 0);
+    }
+    kt_out(&k, 0, shape, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_F32, ROWS, 1, 0}, SN_WRITE);
+    bool good = kt_run(&k, sn_ops_cpu(), SN_OP_CROSS_ENTROPY, 2);
+    double sum = 2.5;
+    for (int64_t r = 0; r < ROWS; r++) {
+        double loss = kt_get(&k.a.out[1], r, 0);
+        int64_t zeros = 0;
+        for (int64_t c = 0; c < COLS; c++)
+            zeros += kt_get(&k.a.out[0], r, c) == 0;
+        good = good && (r % 2 ? loss == 0 && zeros == COLS : isfinite(loss) && zeros == 0);
+        sum += loss;
+    }
+    tap_ok(good && k.scalars.loss_sum == sum,
+           "%s%s: rows without a target have no loss and no gradient", sn_dtype_name(t),
+           parts ? " over ranks" : "");
+    kt_free(&k);
+}
+
 int main(void)
 {
     all_shapes_are_right(SN_F32);
     all_shapes_are_right(SN_BF16);
     all_shapes_are_right(SN_F16);
     extreme_logits_are_harmless();
+    a_row_without_a_target_counts_nothing(SN_F32, false);
+    a_row_without_a_target_counts_nothing(SN_BF16, false);
+    a_row_without_a_target_counts_nothing(SN_F16, true);
     return tap_done();
 }
