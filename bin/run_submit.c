@@ -194,15 +194,6 @@ static enum sn_status take_paths(struct submit *s, struct sn_err *err)
     return SN_OK;
 }
 
-/* Each line of `text`, which is cut up for it. */
-static void log_lines(enum sn_log_level level, char *text)
-{
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n"));)
-        if (*line)
-            sn_log(level, "%s", line);
-}
-
 /* Nodes that failed this run, or others that share its ledger. */
 static enum sn_status avoid_nodes(struct submit *s, struct sn_err *err)
 {
@@ -215,7 +206,7 @@ static enum sn_status avoid_nodes(struct submit *s, struct sn_err *err)
     if (st == SN_OK)
         sn_batch_avoid(&s->config, &s->site, &ledger, &words);
     if (words.len && !words.failed)
-        log_lines(SN_LOG_INFO, words.p);
+        sn_log_lines(SN_LOG_INFO, words.p);
     sn_str_fini(&words);
     sn_ledger_fini(&ledger);
     sn_free(path);
@@ -272,8 +263,8 @@ static enum sn_status warn(const struct submit *s, struct sn_err *err)
     sn_preemption_text(&facts, &p);
     sn_preemption_warn(&warnings, &p, &s->batch, &s->times);
     if (!facts.failed && !warnings.failed) {
-        log_lines(SN_LOG_INFO, facts.p);
-        log_lines(SN_LOG_WARN, warnings.p ? warnings.p : (char[]){""});
+        sn_log_lines(SN_LOG_INFO, facts.p);
+        sn_log_lines(SN_LOG_WARN, warnings.p);
     }
     sn_str_fini(&facts);
     sn_str_fini(&warnings);
@@ -335,7 +326,7 @@ static enum sn_status test(const struct submit *s, const char *path, struct sn_e
     struct sn_str words = {0};
     enum sn_status st = sn_submit_test(&words, &x, err);
     if (st == SN_OK && words.len)
-        log_lines(SN_LOG_INFO, words.p);
+        sn_log_lines(SN_LOG_INFO, words.p);
     else if (st == SN_OK)
         sn_log(SN_LOG_INFO, "%s cannot say beforehand whether it takes a job",
                sn_scheduler_name(x.scheduler));

@@ -35,3 +35,13 @@ void sn_log(enum sn_log_level level, const char *fmt, ...)
     va_end(ap);
     (void)fprintf(stderr, "%s\n", line); /* one call, so that ranks do not mix inside a line */
 }
+
+void sn_log_lines(enum sn_log_level level, const char *text)
+{
+    for (const char *at = text; at && *at;) {
+        int n = (int)strcspn(at, "\n");
+        if (n)
+            sn_log(level, "%.*s", n, at);
+        at += n + (at[n] == '\n');
+    }
+}

@@ -28,25 +28,13 @@ static int64_t batch_unit(const struct sn_config *c, int64_t data)
     return data * l->micro_batch * (l->schedule == SN_INTERLEAVED ? l->pipeline : 1);
 }
 
-static bool batch_allows(const struct sn_config *c, int64_t data)
-{
-    return c->train.global_batch % batch_unit(c, data) == 0;
-}
-
-static bool evaluation_allows(const struct sn_config *c, int64_t data)
-{
-    return c->train.eval_every == 0 ||
-           c->train.eval_sequences % (data * c->layout.micro_batch) == 0;
-}
-
-/* One does: rules.c has seen to it. */
 static bool allows(const struct sn_config *c, int64_t data)
 {
-    return data > 0 && batch_allows(c, data) && evaluation_allows(c, data);
+    return data > 0 && c->train.global_batch % batch_unit(c, data) == 0;
 }
 
-/* "start 2 or 4 ranks": the nearest numbers of ranks whose `data` divides the batch and the
- * evaluation. */
+/* "start 2 or 4 ranks": the nearest numbers of ranks whose `data` divides the batch; one does:
+ * rules.c has seen to it. */
 static const char *near_ranks(const struct sn_config *c, int64_t ranks, char buf[HINT_SIZE])
 {
     int64_t copy = ranks_per_copy(&c->layout);
@@ -138,18 +126,16 @@ static enum sn_status refuse_data(const struct sn_config *c, int ranks, struct s
     const struct sn_layout_config *l = &c->layout;
     int64_t data = ranks / ranks_per_copy(l);
     char hint[HINT_SIZE], near[SN_NEAR_SIZE], stages[32] = "";
-    bool batch = !batch_allows(c, data), waves = batch && l->schedule == SN_INTERLEAVED;
-    int have = batch ? c->train.global_batch : c->train.eval_sequences;
-    int64_t unit = batch ? batch_unit(c, data) : data * l->micro_batch;
+    bool waves = l->schedule == SN_INTERLEAVED;
     if (waves)
         (void)snprintf(stages, sizeof(stages), " x %d", l->pipeline);
     return sn_fail(err, SN_EINPUT,
-                   "%s: %d ranks make layout.data %lld, but train.%s (%d) is not a multiple of "
-                   "data x micro_batch%s (%lld x %d%s); %s, or use %s %s",
-                   c->path, ranks, (long long)data, batch ? "global_batch" : "eval_sequences", have,
+                   "%s: %d ranks make layout.data %lld, but train.global_batch (%d) is not a "
+                   "multiple of data x micro_batch%s (%lld x %d%s); %s, or use global_batch %s",
+                   c->path, ranks, (long long)data, c->train.global_batch,
                    waves ? " x pipeline" : "", (long long)data, l->micro_batch, stages,
-                   near_ranks(c, ranks, hint), batch ? "global_batch" : "eval_sequences",
-                   sn_near_multiples(near, unit, have));
+                   near_ranks(c, ranks, hint),
+                   sn_near_multiples(near, batch_unit(c, data), c->train.global_batch));
 }
 
 static enum sn_status fill_data(struct sn_config *c, int ranks, struct sn_err *err)

@@ -257,22 +257,6 @@ static enum sn_status evaluation_has_data(const struct sn_config *c, const struc
                             (long long)c->train.eval_every);
 }
 
-/* Every rank evaluates the same number of whole micro-batches. */
-static enum sn_status evaluation_divides(const struct sn_config *c, const struct sn_settings *s,
-                                         struct sn_err *err)
-{
-    int64_t data = c->layout.data ? c->layout.data : 1;
-    int64_t one = data * c->layout.micro_batch;
-    char near[SN_NEAR_SIZE];
-    if (c->train.eval_every == 0 || c->train.eval_sequences % one == 0)
-        return SN_OK;
-    return sn_settings_fail(s, "train.eval_sequences", err,
-                            "%d is not a multiple of data x micro_batch (%lld x %d); nearest that "
-                            "are: %s",
-                            c->train.eval_sequences, (long long)data, c->layout.micro_batch,
-                            sn_near_multiples(near, one, c->train.eval_sequences));
-}
-
 static enum sn_status scale_fits_precision(const struct sn_config *c, const struct sn_settings *s,
                                            struct sn_err *err)
 {
@@ -297,10 +281,9 @@ static enum sn_status fp8_fits_precision(const struct sn_config *c, const struct
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,        residual_fits,
-        share_divides_layers, experts_fit_family,    experts_fit_model,  batch_divides,
-        schedule_fits,        evaluation_has_data,   evaluation_divides, scale_fits_precision,
-        fp8_fits_precision};
+        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,          residual_fits,
+        share_divides_layers, experts_fit_family,    experts_fit_model,    batch_divides,
+        schedule_fits,        evaluation_has_data,   scale_fits_precision, fp8_fits_precision};
     SN_TRY(derive(c, s, err));
     SN_TRY(sn_compress_derive(c, s, err));
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)

@@ -168,6 +168,59 @@ enum sn_status sn_data_read(const struct sn_data *d, int64_t i, int64_t seq, int
     return SN_OK;
 }
 
+/* Is one of n tokens outside the vocabulary? Unsigned, a negative one is larger than all. */
+#define SCAN(type, wide, load)                                                                     \
+    for (int64_t k = 0; k < n; k++)                                                                \
+        outside |= (wide)(type)load(p + (int64_t)sizeof(type) * k) >= (wide)vocab;                 \
+    break;
+
+static bool is_outside(int code, const unsigned char *p, int64_t n, int32_t vocab)
+{
+    int outside = 0;
+    switch (code) {
+    case SN_TOK_U8:
+        SCAN(uint8_t, uint32_t, *)
+    case SN_TOK_I8:
+        SCAN(int8_t, uint32_t, *)
+    case SN_TOK_I16:
+        SCAN(int16_t, uint32_t, sn_le_u16)
+    case SN_TOK_I32:
+        SCAN(int32_t, uint32_t, sn_le_i32)
+    case SN_TOK_I64:
+        SCAN(int64_t, uint64_t, sn_le_i64)
+    default:
+        SCAN(uint16_t, uint32_t, sn_le_u16)
+    }
+    return outside != 0;
+}
+
+enum sn_status sn_data_scan(const struct sn_data *d, int32_t vocab, int64_t bytes,
+                            struct sn_err *err)
+{
+    enum { BLOCK = 1 << 16 }; /* tokens */
+    int code = d->info.dtype_code;
+    int64_t all = (d->info.tokens + BLOCK - 1) / BLOCK;
+    int64_t most = bytes / ((int64_t)BLOCK * d->token_size), blocks = all < most ? all : most;
+    if ((code == SN_TOK_U8 || code == SN_TOK_U16) && sn_token_type_find(code)->max < vocab)
+        return SN_OK; /* there can be none */
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t block = blocks > 1 ? i * (all - 1) / (blocks - 1) : 0;
+        int64_t first = block * BLOCK, left = d->info.tokens - first;
+        const unsigned char *p = d->bin.bytes + first * d->token_size;
+        int64_t n = left < BLOCK ? left : BLOCK;
+        bool outside = is_outside(code, p, n, vocab);
+        /* No memory of this process: a run uses what was planned, not a file's pages as well. */
+        (void)madvise((void *)p, (size_t)(n * d->token_size), MADV_DONTNEED);
+        if (!outside)
+            continue;
+        int64_t k = 0;
+        while (!is_outside(code, p + k * d->token_size, 1, vocab))
+            k++;
+        return bad_token(d, first + k, sn_token_load(code, p + k * d->token_size), vocab, err);
+    }
+    return SN_OK;
+}
+
 int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t step,
                           int global_batch, int j)
 {

@@ -35,6 +35,10 @@ int64_t sn_data_samples(const struct sn_data *d, int64_t seq);
  * position in the file. No allocation. */
 enum sn_status sn_data_read(const struct sn_data *d, int64_t i, int64_t seq, int32_t vocab,
                             int32_t *inputs, int32_t *targets, struct sn_err *err);
+/* Is a token outside 0 .. vocab-1? Looks at all of a file of at most `bytes`, else at blocks of
+ * that many in all, spread evenly from its first token to its last. SN_EINPUT as sn_data_read. */
+enum sn_status sn_data_scan(const struct sn_data *d, int32_t vocab, int64_t bytes,
+                            struct sn_err *err);
 /* Tokens of one index entry, for printing: returns how many were copied (at most cap). */
 int64_t sn_data_sequence(const struct sn_data *d, int64_t index, int64_t *tokens, int64_t cap);
 /* Range [*first, *end) of index entries that form document doc. */

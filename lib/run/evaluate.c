@@ -1,7 +1,11 @@
 /*
  * evaluate.c - validation loss with the compiled evaluate program.
  *
- * The sequences 0 .. eval_sequences - 1 of the validation file, cut over ranks and micro-batches.
+ * The sequences 0 .. n - 1 of the validation file, cut over ranks and micro-batches; n is
+ * train.eval_sequences, or all of a file that has fewer. Where n is no multiple of data x
+ * micro_batch the last micro-batches are filled up with rows that have no targets: the loss is the
+ * mean over the n sequences, whatever the layout. No such row changes another one: experts have
+ * their capacity for each sequence apart.
  */
 #include "lib/run/trainer_state.h"
 
@@ -13,10 +17,10 @@ enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn
     int group = c->layout.micro_batch * c->layout.data;
     int64_t first_sample = 0; /* nothing in it is random */
     s->loss_sum = 0;
-    s->tokens_in_step = (double)c->train.eval_sequences * c->model.seq;
-    for (int first = 0; first < c->train.eval_sequences; first += group) {
+    s->tokens_in_step = (double)t->eval_sequences * c->model.seq;
+    for (int64_t first = 0; first < t->eval_sequences; first += group) {
         int64_t mine = first + (int64_t)t->valid.rank * c->layout.micro_batch;
-        SN_TRY(sn_loader_range(&t->valid, mine, err));
+        SN_TRY(sn_loader_range(&t->valid, mine, t->eval_sequences, err));
         SN_TRY(sn_exec_run(t->exec, p, &first_sample, err));
     }
     SN_TRY(sn_exec_chunk(t->exec, p, p->n_chunks - 1, (struct sn_at){.micros = 1}, err));

@@ -39,9 +39,20 @@ enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micro
     return SN_OK;
 }
 
-enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, struct sn_err *err)
+/* Ids that are some, of a sample that is there; nothing is to be predicted from them. */
+static enum sn_status fill_row(const struct sn_loader *l, int64_t row, struct sn_err *err)
+{
+    int64_t rows = sn_rows_per_sample(&l->place);
+    SN_TRY(read_row(l, 0, row, err));
+    for (int64_t i = 0; i < rows; i++)
+        l->targets[row * rows + i] = SN_NO_TARGET;
+    return SN_OK;
+}
+
+enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, int64_t end,
+                               struct sn_err *err)
 {
     for (int i = 0; i < l->config->layout.micro_batch; i++)
-        SN_TRY(read_row(l, first + i, i, err));
+        SN_TRY(first + i < end ? read_row(l, first + i, i, err) : fill_row(l, i, err));
     return SN_OK;
 }

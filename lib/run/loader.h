@@ -27,7 +27,9 @@ int sn_loader_first(const struct sn_loader *l, int micro);
  * of the micro-batch's first sample. */
 enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
                               int64_t *first_sample, struct sn_err *err);
-/* Fill micro-batch 0 with the consecutive samples from `first`. */
-enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, struct sn_err *err);
+/* Fill micro-batch 0 with the consecutive samples from `first`, of which only those before `end`
+ * count: the others have no targets (SN_NO_TARGET). There is at least one sample before `end`. */
+enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, int64_t end,
+                               struct sn_err *err);
 
 #endif

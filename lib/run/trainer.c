@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/run/accelerator.h"
+#include "lib/run/data_fit.h"
 #include "lib/run/lr.h"
 #include "lib/run/peak.h"
 #include "lib/run/weights.h"
@@ -40,27 +41,36 @@ static enum sn_status open_data(struct sn_trainer *t, struct sn_loader *l, struc
                             .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
                             .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
                             .samples = sn_data_samples(*data, c->model.seq)};
-    if (l->samples < 1)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: fewer tokens than one sample of model.seq + 1 = %d; use more text or a "
-                       "shorter seq",
-                       prefix, c->model.seq + 1);
-    return SN_OK;
+    /* One rank looks for foreign tokens; each checks the samples that it takes. */
+    return t->env.comm->rank == 0 ? sn_data_scan(*data, c->model.vocab, SN_DATA_SCAN_BYTES, err)
+                                  : SN_OK;
 }
 
 static enum sn_status open_valid(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    int want = c->train.eval_sequences; /* a multiple of data x micro_batch: lib/config */
     if (c->train.eval_every == 0 || !c->data.valid[0])
         return SN_OK;
     SN_TRY(open_data(t, &t->valid, &t->valid_data, c->data.valid, err));
-    if (want > t->valid.samples)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: train.eval_sequences (%d) is more than the %lld sequences of %s; lower "
-                       "it or use more text",
-                       c->path, want, (long long)t->valid.samples, c->data.valid);
+    SN_TRY(sn_data_fit_valid(t->valid_data, t->train_data, c, err));
+    t->eval_sequences = sn_data_eval_sequences(c, t->valid.samples);
     return SN_OK;
+}
+
+/* On rank 0: what of the data may surprise. */
+static enum sn_status warn_of_data(const struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_data_fit fit = {.has_train = true,
+                                    .has_valid = t->valid_data != NULL,
+                                    .train_samples = t->train.samples,
+                                    .valid_samples = t->valid.samples,
+                                    .eval_sequences = t->eval_sequences};
+    struct sn_str lines = {0};
+    sn_data_fit_warn(&lines, &fit, t->env.config);
+    enum sn_status st = lines.failed ? sn_fail(err, SN_ENOMEM, "trainer: no memory") : SN_OK;
+    sn_log_lines(SN_LOG_WARN, lines.p);
+    sn_str_fini(&lines);
+    return st;
 }
 
 static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
@@ -321,12 +331,13 @@ static void device_fence(void *self)
 static enum sn_status open_train(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    if (c->data.train[0])
-        return open_data(t, &t->train, &t->train_data, c->data.train, err);
-    return sn_fail(err, SN_EINPUT,
-                   "%s: data.train: missing; want the prefix of token files that sennit-data build "
-                   "has made",
-                   c->path);
+    if (!c->data.train[0])
+        return sn_fail(err, SN_EINPUT,
+                       "%s: data.train: missing; want the prefix of token files that sennit-data "
+                       "build has made",
+                       c->path);
+    SN_TRY(open_data(t, &t->train, &t->train_data, c->data.train, err));
+    return sn_data_fit_train(t->train_data, c, err);
 }
 
 enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
@@ -344,6 +355,8 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
     enum sn_status st = open_train(t, err);
     if (st == SN_OK && !t->env.pace)
         st = open_valid(t, err);
+    if (st == SN_OK && t->env.comm->rank == 0)
+        st = warn_of_data(t, err);
     if (!t->env.pace) {
         SN_TRY(sn_trainer_restore(t, fresh, st, err));
         if (t->env.attempt)

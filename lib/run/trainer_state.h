@@ -48,7 +48,8 @@ struct sn_trainer {
     struct sn_exec *exec;
     struct sn_data *train_data, *valid_data;
     struct sn_loader train, valid;
-    int64_t *first_sample; /* per micro-batch of a step */
+    int64_t eval_sequences; /* of one evaluation */
+    int64_t *first_sample;  /* per micro-batch of a step */
     struct sn_state state;
     struct sn_str model_text, layout_text;
     bool is_loaded; /* from a checkpoint or a snapshot, not begun */

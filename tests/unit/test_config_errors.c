@@ -319,10 +319,6 @@ static const struct {
     {MODEL "}\n" TRAIN ", eval_every: 10}\n",
      "run.yaml:2:51: train.eval_every: 10 needs data.valid; name validation data or "
      "use 0"},
-    {MODEL "}\n" TRAIN ", eval_every: 10, eval_sequences: 20}\n"
-     "data: {valid: v}\nlayout: {data: 2, micro_batch: 4}\n",
-     "run.yaml:2:71: train.eval_sequences: 20 is not a multiple of data x micro_batch (2 "
-     "x 4); nearest that are: 16 or 24"},
     {MODEL "}\n" TRAIN ", loss_scale: 1024}\n",
      "run.yaml:2:51: train.loss_scale: 1024 is for precision fp16, not fp32; leave it "
      "out or use dynamic"},

@@ -305,6 +305,63 @@ static void a_token_outside_the_vocabulary_is_placed(void)
     sn_data_close(d);
 }
 
+/* Tokens 0 .. 6, but for one of them. */
+static void a_scan_finds_one_token_among_all(void)
+{
+    static const int64_t odd[] = {7, 7, 7, 7, -1, 7};
+    for (size_t t = 0; t < sizeof(all_codes) / sizeof(all_codes[0]); t++) {
+        struct sn_err err = {0};
+        const struct sn_token_type *type = sn_token_type_find(all_codes[t]);
+        bool is_signed = all_codes[t] != SN_TOK_U8 && all_codes[t] != SN_TOK_U16;
+        int64_t token = is_signed ? odd[t] : 7;
+        unsigned char bytes[8];
+        char want[64];
+        (void)write_counting("scan", all_codes[t], (int[]){256, 44}, 2, 7, &err);
+        struct sn_data *d = open_or_die("scan");
+        bool fits = sn_data_scan(d, 7, 1 << 20, &err) == SN_OK;
+        sn_data_close(d);
+        uint64_t le = htole64((uint64_t)token);
+        memcpy(bytes, &le, sizeof(bytes));
+        FILE *f = fopen("scan.bin", "r+b");
+        (void)fseek(f, 299L * type->size, SEEK_SET);
+        (void)fwrite(bytes, 1, (size_t)type->size, f);
+        (void)fclose(f);
+        d = open_or_die("scan");
+        (void)snprintf(want, sizeof(want), "byte %d: token 299 is %" PRId64 ",", 299 * type->size,
+                       token);
+        tap_ok(fits && sn_data_scan(d, 7, 1 << 20, &err) == SN_EINPUT && strstr(err.text, want),
+               "%s: the last of 300 tokens is found: %s", type->name, err.text);
+        sn_data_close(d);
+    }
+}
+
+/* What is read is bounded: the first, the last and blocks between them. */
+static void a_scan_of_a_large_file_takes_blocks_of_it(void)
+{
+    enum { BLOCK = 1 << 16, BLOCKS = 9 };
+    struct sn_data_writer *w = NULL;
+    struct sn_err err = {0};
+    int32_t *tokens = sn_alloc_n(BLOCK, sizeof(*tokens));
+    enum sn_status st = sn_data_writer_create(&w, "large", SN_TOK_U16, &err);
+    for (int i = 0; i < BLOCKS && st == SN_OK; i++) {
+        tokens[5] = i == 1 ? 500 : 0;
+        st = sn_data_writer_add(w, tokens, BLOCK, &err);
+    }
+    if (st == SN_OK)
+        st = sn_data_writer_finish(w, &err);
+    sn_data_writer_destroy(w);
+    sn_free(tokens);
+    struct sn_data *d = open_or_die("large");
+    tap_ok(st == SN_OK && sn_data_scan(d, 500, 5 * 2 * BLOCK, &err) == SN_OK,
+           "5 of 9 blocks: 0, 2, 4, 6, 8");
+    tap_ok(sn_data_scan(d, 500, 9 * 2 * BLOCK, &err) == SN_EINPUT &&
+               strstr(err.text, "token 65541 is 500,"),
+           "all 9: %s", err.text);
+    tap_ok(sn_data_scan(d, 1 << 16, 9 * 2 * BLOCK, &err) == SN_OK,
+           "a vocabulary of all that the type holds");
+    sn_data_close(d);
+}
+
 static void samples_are_counted_from_tokens(void)
 {
     static const int64_t want[][3] = {/* tokens, seq, samples */
@@ -424,6 +481,8 @@ int main(void)
     a_split_without_tokens_is_explained();
     files_that_do_not_fit_each_other_are_refused();
     a_token_outside_the_vocabulary_is_placed();
+    a_scan_finds_one_token_among_all();
+    a_scan_of_a_large_file_takes_blocks_of_it();
     samples_are_counted_from_tokens();
     each_epoch_shows_each_sample_once();
     order_depends_on_its_arguments_alone();
