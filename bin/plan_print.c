@@ -246,7 +246,7 @@ static void text_plan(const struct sn_plan_report *r)
     (void)printf("%s: a rank needs %s of %s", p->memory.total <= r->limit ? "fits" : "does not fit",
                  sn_str_bytes(total, p->memory.total), sn_str_bytes(limit, r->limit));
     if (r->is_hosts)
-        (void)printf(" (this host's memory over %d ranks)\n", p->ranks);
+        (void)printf(" (this host's memory over %d rank%s)\n", p->ranks, p->ranks == 1 ? "" : "s");
     else
         (void)printf(" (%s)\n", r->pricer->machine->device.name);
     sn_plan_goodput_text(r->goodput);

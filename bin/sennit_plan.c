@@ -2,6 +2,7 @@
  * sennit_plan.c - the command line of sennit-plan: check a run file, show what it compiles to.
  */
 #include "bin/common.h"
+#include "bin/inputs.h"
 #include "bin/plan_calibrate.h"
 #include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
@@ -22,7 +23,8 @@ static const char usage[] =
     "\n"
     "Checks the run file, compiles its step, plays it on the machine that the file names and "
     "prints\n"
-    "its time, memory and traffic.\n"
+    "its time, memory and traffic; looks at the token files, checkpoints and weights that are "
+    "here.\n"
     "  --ranks N            plan for N ranks (default: layout.data, or 1)\n"
     "  --json               one JSON object\n"
     "  --verify             prove that no rank waits for ever\n"
@@ -39,7 +41,9 @@ static const char usage[] =
     "  --help-keys=sites    the same of site profiles, as a page\n"
     "  --help, --version\n"
     "\n"
-    "Exit 0: done, 1: --verify refutes the layout, 2: bad usage or input.\n";
+    "Exit 0: done, 1: the layout does not fit, or --verify refutes it, 2: bad usage or input, or "
+    "files\n"
+    "that the run cannot use.\n";
 
 enum {
     RANKS = 256,
@@ -195,7 +199,7 @@ static enum sn_status costs_init(struct costs *c, const struct sn_job *j, const 
 }
 
 static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *env,
-                           const struct costs *costs, const struct line *l, bool *refuted,
+                           const struct costs *costs, const struct line *l, bool *good,
                            struct sn_err *err)
 {
     const struct sn_config *c = s->job[0]->config;
@@ -205,9 +209,10 @@ static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *e
     SN_TRY(sn_plan_without_codecs(&p, env, &costs->machine, &costs->software, err));
     if (l->verify)
         SN_TRY(sn_plan_verify(&p, s, err));
-    *refuted = p.verify && !p.verified;
     int64_t said = sn_names_machine(c) ? sn_memory_limit(&costs->machine, c) : 0;
     int64_t limit = said ? said : sn_host_limit(p.ranks);
+    /* A machine that is not named may be any: this host's memory is a hint, no verdict. */
+    *good = (!said || p.memory.total <= said) && !(p.verify && !p.verified);
     sn_goodput_find(&g, s, &costs->machine, p.step_time);
     SN_TRY(sn_plan_print(&(struct sn_plan_report){.plan = &p,
                                                   .stages = s,
@@ -223,7 +228,7 @@ static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *e
 }
 
 /* What is asked for of the compiled stages. */
-static enum sn_status tell(const struct sn_job_env *env, const struct line *l, bool *refuted,
+static enum sn_status tell(const struct sn_job_env *env, const struct line *l, bool *good,
                            struct sn_err *err)
 {
     struct sn_stages stages;
@@ -235,13 +240,31 @@ static enum sn_status tell(const struct sn_job_env *env, const struct line *l, b
     else
         st = costs_init(&costs, stages.job[0], l, err);
     if (st == SN_OK && !l->activations)
-        st = plan(&stages, env, &costs, l, refuted, err);
+        st = plan(&stages, env, &costs, l, good, err);
     sn_machine_fini(&costs.machine);
     sn_stages_fini(&stages);
     return st;
 }
 
-static enum sn_status report(const struct sn_config *c, const struct line *l, bool *refuted,
+/* The files that the run will read, as far as they are on this host. */
+static enum sn_status look(const struct sn_config *c, const struct line *l, struct sn_err *err)
+{
+    struct sn_inputs in;
+    struct sn_str text = {0}, warnings = {0};
+    SN_TRY(sn_inputs_look(&in, c, err));
+    sn_inputs_text(&text, &in, c);
+    sn_inputs_warn(&warnings, &in, c);
+    bool failed = text.failed || warnings.failed;
+    if (!failed && text.p && !l->json)
+        (void)fputs(text.p, stdout);
+    if (!failed)
+        sn_log_lines(SN_LOG_WARN, warnings.p);
+    sn_str_fini(&text);
+    sn_str_fini(&warnings);
+    return failed ? sn_fail(err, SN_ENOMEM, "%s: no memory to look at its files", c->path) : SN_OK;
+}
+
+static enum sn_status report(const struct sn_config *c, const struct line *l, bool *good,
                              struct sn_err *err)
 {
     struct sn_model *model = NULL;
@@ -253,7 +276,9 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
                              .threads = sn_threads(c, sn_config_ranks(c))};
     if (!l->is_searched)
         sn_planned_say(&plugin);
-    enum sn_status st = l->explain >= 0 ? explain(&env, l, err) : tell(&env, l, refuted, err);
+    enum sn_status st = l->explain >= 0 ? explain(&env, l, err) : tell(&env, l, good, err);
+    if (st == SN_OK && l->explain < 0 && !l->activations)
+        st = look(c, l, err);
     sn_accelerator_close(&plugin);
     sn_model_destroy(model);
     return st;
@@ -280,7 +305,7 @@ int main(int argc, char **argv)
     struct sn_err err = {0};
     struct sn_config config;
     struct line l;
-    bool refuted = false;
+    bool good = true;
     if (argc > 1 && strcmp(argv[1], "calibrate") == 0)
         return sn_plan_calibrate(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "search") == 0) {
@@ -307,6 +332,6 @@ int main(int argc, char **argv)
         st = sn_resolve_layout(&config, ranks, &err);
     }
     if (st == SN_OK)
-        st = report(&config, &l, &refuted, &err);
-    return st != SN_OK ? sn_report(&err) : refuted ? sn_exit_code(SN_EFAIL) : 0;
+        st = report(&config, &l, &good, &err);
+    return st != SN_OK ? sn_report(&err) : good ? 0 : sn_exit_code(SN_EFAIL);
 }

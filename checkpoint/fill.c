@@ -28,22 +28,6 @@ struct targets {
     int n, room;
 };
 
-static enum sn_status find_tensor(const struct sn_reader *r, const struct sn_manifest_tensor **out,
-                                  const struct sn_state_shape *t, struct sn_err *err)
-{
-    const struct sn_manifest_tensor *have = sn_manifest_find(&r->manifest, t->group, t->name);
-    if (!have)
-        return sn_fail(err, SN_EINPUT, "%s/manifest.json: has no tensor %s %s; the model needs it",
-                       r->dir, t->group, t->name);
-    if (have->rows != t->rows || have->cols != t->cols)
-        return sn_fail(err, SN_EINPUT,
-                       "%s/manifest.json: tensor %s %s is %" PRId64 " x %" PRId64
-                       ", but the model's is %" PRId64 " x %" PRId64,
-                       r->dir, t->group, t->name, have->rows, have->cols, t->rows, t->cols);
-    *out = have;
-    return SN_OK;
-}
-
 static bool in_group(const char *of, const char *group)
 {
     return !group || strcmp(of, group) == 0;
@@ -56,7 +40,7 @@ enum sn_status sn_reader_match(const struct sn_reader *r, const struct sn_state 
         const struct sn_manifest_tensor *t = NULL;
         if (!in_group(s->all[i].group, group) || sn_state_is_extra(s->all[i].group))
             continue;
-        SN_TRY(find_tensor(r, &t, &s->all[i], err));
+        SN_TRY(sn_manifest_want(&r->manifest, r->dir, &s->all[i], &t, err));
         used[t - r->manifest.tensors] = true;
     }
     return SN_OK;
@@ -99,7 +83,7 @@ static enum sn_status add_box(struct targets *v, const struct sn_state_tensor *t
 {
     struct sn_state_shape shape = {group, t->name, t->rows, t->cols};
     struct target x = {.want.box = sn_state_box(t), .box = t};
-    SN_TRY(find_tensor(v->r, &x.want.tensor, &shape, err));
+    SN_TRY(sn_manifest_want(&v->r->manifest, v->r->dir, &shape, &x.want.tensor, err));
     if (!is_put(t))
         return add(v, x, err);
     int64_t rows = t->n_cols > 0 && t->n_cols < PART ? PART / t->n_cols : 1;

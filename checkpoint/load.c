@@ -1,36 +1,10 @@
+#include "checkpoint/look.h"
 #include "checkpoint/store.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* The next line of *p without its indentation; moves *p behind it. */
-static int next_line(const char **p, const char **line)
-{
-    *line = *p + strspn(*p, " \t");
-    size_t len = strcspn(*line, "\n");
-    *p = *line + len + ((*line)[len] == '\n');
-    return (int)len;
-}
-
-static enum sn_status check_model(const struct sn_reader *r, const char *want, struct sn_err *err)
-{
-    const char *have = r->manifest.model_text;
-    if (strcmp(have, want) == 0)
-        return SN_OK;
-    const char *h, *w;
-    int nh, nw;
-    do {
-        nh = next_line(&have, &h);
-        nw = next_line(&want, &w);
-    } while (nh == nw && strncmp(h, w, (size_t)nh) == 0 && (*have || *want));
-    return sn_fail(
-        err, SN_EINPUT,
-        "%s: holds another model: it has '%.*s' where the run file has '%.*s'; use another "
-        "checkpoint.dir, or train.init_from to take only its weights",
-        r->dir, nh, h, nw, w);
-}
 
 static bool is_weight(const char *group)
 {
@@ -140,7 +114,7 @@ static void say_changed(const struct sn_reader *r, const struct sn_state *s)
 
 static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct sn_err *err)
 {
-    SN_TRY(check_model(r, s->model_text, err));
+    SN_TRY(sn_look_model(&r->manifest, r->dir, s->model_text, err));
     SN_TRY(check_moments(r, s, err));
     SN_TRY(check_tensors(r, s, err));
     SN_TRY(sn_reader_fill(r, s, NULL, err));

@@ -140,3 +140,20 @@ void sn_manifest_fini(struct sn_manifest *m)
     json_decref(m->json);
     *m = (struct sn_manifest){0};
 }
+
+enum sn_status sn_manifest_want(const struct sn_manifest *m, const char *dir,
+                                const struct sn_state_shape *t,
+                                const struct sn_manifest_tensor **out, struct sn_err *err)
+{
+    const struct sn_manifest_tensor *have = sn_manifest_find(m, t->group, t->name);
+    if (!have)
+        return sn_fail(err, SN_EINPUT, "%s/manifest.json: has no tensor %s %s; the model needs it",
+                       dir, t->group, t->name);
+    if (have->rows != t->rows || have->cols != t->cols)
+        return sn_fail(err, SN_EINPUT,
+                       "%s/manifest.json: tensor %s %s is %" PRId64 " x %" PRId64
+                       ", but the model's is %" PRId64 " x %" PRId64,
+                       dir, t->group, t->name, have->rows, have->cols, t->rows, t->cols);
+    *out = have;
+    return SN_OK;
+}

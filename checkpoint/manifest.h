@@ -107,5 +107,9 @@ int sn_manifest_order(const char *group_a, const char *name_a, const char *group
 /* May return NULL. */
 const struct sn_manifest_tensor *sn_manifest_find(const struct sn_manifest *m, const char *group,
                                                   const char *name);
+/* The tensor of a model; missing, or of another shape: SN_EINPUT. `dir`: of the checkpoint. */
+enum sn_status sn_manifest_want(const struct sn_manifest *m, const char *dir,
+                                const struct sn_state_shape *t,
+                                const struct sn_manifest_tensor **out, struct sn_err *err);
 
 #endif

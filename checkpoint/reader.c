@@ -84,7 +84,7 @@ static enum sn_status load_manifest(char **out, size_t *len, const char *path, c
     return sn_file_load(out, len, path, err);
 }
 
-static enum sn_status load(struct sn_manifest *out, const char *dir, struct sn_err *err)
+enum sn_status sn_manifest_load(struct sn_manifest *out, const char *dir, struct sn_err *err)
 {
     char commit[SN_COMMIT_MAX + 1], *path = sn_format("%s/manifest.json", dir), *text = NULL;
     size_t len = 0;
@@ -107,7 +107,7 @@ enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struc
     struct sn_reader r = {.dir = sn_strdup(step_dir)};
     if (!r.dir)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", step_dir);
-    enum sn_status st = load(&r.manifest, step_dir, err);
+    enum sn_status st = sn_manifest_load(&r.manifest, step_dir, err);
     if (st != SN_OK) {
         sn_free(r.dir);
         return st;

@@ -17,7 +17,7 @@ xml() { # sentence file: does a parser of XML take it?
 
 # --- drawing and trace: gpipe, interleaved, zero-bubble, ZeRO 3, 512 micro-batches ---------------
 for name in leonardo marconi100 perlmutter-80 juwels-booster dgx-a100-80; do
-    run "$plan" "$golden/$name.yaml" --svg "$tmp/$name.svg" --trace "$tmp/$name.json"
+    run env SN_LOG=error "$plan" "$golden/$name.yaml" --svg "$tmp/$name.svg" --trace "$tmp/$name.json"
     is "$name: drawn and traced" "$rc$err" 0
     xml "$name: the drawing is XML" "$tmp/$name.svg"
     run "$json" parse "$tmp/$name.json"

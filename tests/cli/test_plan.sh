@@ -85,7 +85,7 @@ on_box 'data: 4, tensor: 2' ', memory_fraction: 0.1'
 run "$plan" "$tmp/run.yaml" --json
 is "a fraction of the device" "$(number memory_limit_bytes)" $(((1 << 30) / 10))
 like "is too little" "$out" '"fits": false'
-is "which is no failure" "$rc" 0
+is "which is exit 1" "$rc" 1
 run "$plan" "$tmp/run.yaml"
 like "the text has the step" "$out" '^step: [0-9.]+ ms, [0-9.]+ tokens/s, MFU [0-9.]+ %'
 like "its parts" "$out" '^  exposed tensor +[0-9.]+ [mu]s +[0-9.]+ %'
@@ -93,6 +93,7 @@ like "the machine" "$out" '^machine: box, 8 ranks; trainer: sennit'
 like "and what does not fit where" "$out" '^does not fit: a rank needs .* of 102.* MiB \(a box\)'
 file 'data: 2'
 run "$plan" "$tmp/run.yaml"
+is "without a machine nothing is too large: exit 0" "$rc" 0
 like "without a machine it says which stands for one" "$out" '^machine: laptop-cpu, 2 ranks \(none is named'
 like "and whose memory counts" "$out" "this host's memory over 2 ranks"
 echo 'machine: {preset: nowhere}' >>"$tmp/run.yaml"

@@ -107,7 +107,8 @@ is "and nothing differs" "$(printf '%s\n' "$out" | grep -c 'takes every paramete
 # --- one layout that does not fit ---------------------------------------------------------------
 file '{data: 8, zero: 0}' 'preset: dgx-a100-80'
 run "$plan" "$tmp/run.yaml"
-is "a layout that does not fit is priced all the same" "$rc" 0
+is "a layout that does not fit: exit 1" "$rc" 1
+like "is priced all the same" "$out" '^step: '
 like "and layouts that fit are named" "$err" '^layouts of 8 ranks that fit'
 is "three of them" "$(printf '%s\n' "$err" | grep -c 's a step$')" 3
 tap_done

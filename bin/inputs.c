@@ -1,0 +1,75 @@
+#include "bin/inputs.h"
+
+#include "checkpoint/look.h"
+#include "lib/base/mem.h"
+
+#include <unistd.h>
+
+static enum sn_status look_for_checkpoint(struct sn_inputs *in, const struct sn_config *c,
+                                          struct sn_err *err)
+{
+    bool absolute = c->checkpoint.dir[0] == '/';
+    char *dir =
+        sn_format("%s%s%s", absolute ? "" : c->run.output, absolute ? "" : "/", c->checkpoint.dir);
+    struct sn_str model = {0};
+    sn_config_format_model(&model, c);
+    enum sn_status st = dir && !model.failed
+                            ? sn_look_resume(&in->resumes, dir, model.p, err)
+                            : sn_fail(err, SN_ENOMEM, "checkpoint.dir: no memory to look at it");
+    sn_str_fini(&model);
+    sn_free(dir);
+    return st;
+}
+
+enum sn_status sn_inputs_look(struct sn_inputs *out, const struct sn_config *c, struct sn_err *err)
+{
+    struct sn_inputs in = {.resumes = -1};
+    const char *weights = c->train.init_from;
+    SN_TRY(sn_data_fit_find(&in.data, c, err));
+    SN_TRY(look_for_checkpoint(&in, c, err));
+    if (in.resumes < 0 && weights[0]) {
+        in.has_weights = access(weights, F_OK) == 0;
+        in.lacks_weights = !in.has_weights;
+    }
+    if (in.has_weights)
+        SN_TRY(sn_look_weights(weights, &c->model, err));
+    *out = in;
+    return SN_OK;
+}
+
+int sn_inputs_absent(const struct sn_inputs *in)
+{
+    return in->data.train_is_absent + in->data.valid_is_absent + in->lacks_weights;
+}
+
+void sn_inputs_text(struct sn_str *out, const struct sn_inputs *in, const struct sn_config *c)
+{
+    const struct sn_data_fit *f = &in->data;
+    double read = (double)c->train.steps * c->train.global_batch;
+    if (f->has_train)
+        sn_str_add(out,
+                   "data: %s has %lld tokens, %lld sequence%s of %d; %lld steps of %d read it %.3g "
+                   "times\n",
+                   c->data.train, (long long)f->train_tokens, (long long)f->train_samples,
+                   f->train_samples == 1 ? "" : "s", c->model.seq, (long long)c->train.steps,
+                   c->train.global_batch, read / (double)f->train_samples);
+    if (f->has_valid)
+        sn_str_add(out, "validation: %s has %lld sequence%s, an evaluation takes %lld\n",
+                   c->data.valid, (long long)f->valid_samples, f->valid_samples == 1 ? "" : "s",
+                   (long long)f->eval_sequences);
+    if (in->resumes >= 0)
+        sn_str_add(out, "start: goes on from the checkpoint of step %lld\n",
+                   (long long)in->resumes);
+    else if (in->has_weights)
+        sn_str_add(out, "start: weights come from %s\n", c->train.init_from);
+}
+
+void sn_inputs_warn(struct sn_str *out, const struct sn_inputs *in, const struct sn_config *c)
+{
+    sn_data_fit_warn(out, &in->data, c);
+    if (in->lacks_weights)
+        sn_str_add(out,
+                   "%s: train.init_from: %s is not on this host, so the weights were not looked "
+                   "at\n",
+                   c->path, c->train.init_from);
+}
