@@ -9,6 +9,7 @@
 #include "lib/config/files.h"
 #include "lib/plan/fields.h"
 #include "slurm/options.h"
+#include "slurm/site_inner.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -128,9 +129,6 @@ static const struct sn_fields variable_fields = FIELDS("environment", variable_r
  */
 
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-static const char plain[] =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/@%+=[]&|*!()";
-
 /* The list of a key; *first is NULL where there is none. */
 static enum sn_status open_list(const struct sn_yaml_node *root, const char *key, int most,
                                 const struct sn_yaml_node **first, struct sn_err *err)
@@ -174,7 +172,7 @@ static enum sn_status read_queue(const struct queues *to, const struct sn_yaml_n
     if (q->max_time[0] && !sn_duration_parse(q->max_time, &q->max_seconds))
         return sn_yaml_fail(item, err, "%s.max_time: '%s' is no time; want H:MM:SS or D-HH:MM:SS",
                             list, q->max_time);
-    if (strspn(q->name, plain) != strlen(q->name) || q->name[0] == '-')
+    if (strspn(q->name, SN_SITE_PLAIN) != strlen(q->name) || q->name[0] == '-')
         return sn_yaml_fail(item, err,
                             "%s.name: '%s' is no name for a script; want letters and "
                             "digits",
@@ -205,7 +203,7 @@ static enum sn_status read_variables(struct sn_site *s, const struct sn_yaml_nod
         struct sn_site_variable *v = &s->variable[s->n_variables++];
         SN_TRY(sn_fields_read(&variable_fields, i, v, err));
         size_t n = strlen(v->name);
-        if (strspn(v->name, letters) == 0 || strspn(v->name, plain) != n ||
+        if (strspn(v->name, letters) == 0 || strspn(v->name, SN_SITE_PLAIN) != n ||
             strcspn(v->name, "-.,:/@%+=[]&|*!()") != n)
             return sn_yaml_fail(i, err,
                                 "environment.name: '%s' is no name of a variable; want "
@@ -213,83 +211,6 @@ static enum sn_status read_variables(struct sn_site *s, const struct sn_yaml_nod
                                 v->name);
     }
     return SN_OK;
-}
-
-/* --- rules between keys ----------------------------------------------------------------------- */
-
-static enum sn_status check_options(const struct sn_site *s, const char *key,
-                                    const struct sn_words *w, struct sn_err *err)
-{
-    bool words = strcmp(key, "launch.flags") == 0; /* where a value may be a word of its own */
-    for (int i = 0; i < w->n; i++)
-        if ((w->word[i][0] != '-' && !(words && i)) || strpbrk(w->word[i], "'\"\\`$#"))
-            return sn_site_fail(s, sn_site_line(s, key), err,
-                                "%s: '%.60s' is no option; want one such as --exclusive", key,
-                                w->word[i]);
-    return SN_OK;
-}
-
-static enum sn_status check_text(const struct sn_site *s, const char *key, const char *text,
-                                 struct sn_err *err)
-{
-    if (strspn(text, plain) == strlen(text) && text[0] != '-')
-        return SN_OK;
-    return sn_site_fail(s, sn_site_line(s, key), err,
-                        "%s: '%.60s' is nothing that a script takes; want letters, digits and %s",
-                        key, text, "_-.,:/@%+=[]&|*!()");
-}
-
-static enum sn_status check_texts(const struct sn_site *s, struct sn_err *err)
-{
-    SN_TRY(check_text(s, "name", s->name, err));
-    SN_TRY(check_text(s, "machine", s->machine, err));
-    const char *option = s->submit.account_option;
-    if (option[0] && (option[0] != '-' || strspn(option, plain) != strlen(option)))
-        return sn_site_fail(s, sn_site_line(s, "submit.account_option"), err,
-                            "submit.account_option: '%s' is no option; want one such as -G",
-                            option);
-    SN_TRY(check_text(s, "submit.account_suffix",
-                      s->submit.account_suffix + (s->submit.account_suffix[0] == '-'), err));
-    SN_TRY(check_text(s, "submit.gpu_type", s->submit.gpu_type, err));
-    SN_TRY(check_text(s, "submit.memory_value", s->submit.memory_value, err));
-    SN_TRY(check_text(s, "submit.constraint", s->submit.constraint, err));
-    for (int i = 0; i < s->n_partitions + s->n_qos; i++) {
-        const struct sn_site_queue *q =
-            i < s->n_partitions ? &s->partition[i] : &s->qos[i - s->n_partitions];
-        SN_TRY(check_text(s, "partitions", q->partition, err));
-        SN_TRY(check_text(s, "partitions", q->qos, err));
-    }
-    SN_TRY(check_options(s, "submit.forbidden", &s->submit.forbidden, err));
-    SN_TRY(check_options(s, "submit.extra", &s->submit.extra, err));
-    return check_options(s, "launch.flags", &s->launch.flags, err);
-}
-
-static enum sn_status check(const struct sn_site *s, struct sn_err *err)
-{
-    const struct sn_site_submit *u = &s->submit;
-    bool lsf = s->scheduler == SN_SCHED_LSF;
-    bool lsf_launcher = s->launch.with == SN_LAUNCH_JSRUN || s->launch.with == SN_LAUNCH_LRUN;
-    if (u->memory == SN_SITE_REQUIRED && !u->memory_value[0])
-        return sn_site_fail(s, sn_site_line(s, "submit.memory"), err,
-                            "submit.memory: required, but how much is not said; want "
-                            "submit.memory_value");
-    if (u->memory == SN_SITE_FORBIDDEN && u->memory_value[0])
-        return sn_site_fail(s, sn_site_line(s, "submit.memory_value"), err,
-                            "submit.memory_value: memory is forbidden; want one of the two");
-    if (u->account == SN_SITE_FORBIDDEN && u->account_suffix[0])
-        return sn_site_fail(s, sn_site_line(s, "submit.account_suffix"), err,
-                            "submit.account_suffix: accounts are forbidden; want one of the two");
-    if (lsf != lsf_launcher)
-        return sn_site_fail(s, sn_site_line(s, "launch.with"), err,
-                            "launch.with: %s does not start jobs of %s; want %s",
-                            sn_launcher_name(s->launch.with), sn_scheduler_name(s->scheduler),
-                            lsf ? "jsrun or lrun" : "another launcher");
-    if (u->signal == SN_SIGNAL_STEPS && s->launch.with != SN_LAUNCH_SRUN)
-        return sn_site_fail(s, sn_site_line(s, "launch.with"), err,
-                            "submit.signal: what %s starts is no step, or one of its own daemons, "
-                            "which a signal ends; want batch",
-                            sn_launcher_name(s->launch.with));
-    return check_texts(s, err);
 }
 
 static enum sn_status read_tree(struct sn_site *s, struct sn_err *err)
@@ -301,7 +222,7 @@ static enum sn_status read_tree(struct sn_site *s, struct sn_err *err)
     SN_TRY(read_queues(&partitions, root, err));
     SN_TRY(read_queues(&qos, root, err));
     SN_TRY(read_variables(s, root, err));
-    return check(s, err);
+    return sn_site_check(s, err);
 }
 
 enum sn_status sn_site_parse(struct sn_site *out, const char *text, size_t len, const char *path,
