@@ -4,7 +4,7 @@
 #include "bin/common.h"
 #include "bin/plan_search.h"
 #include "bin/run_verbs.h"
-#include "bin/submit_plan.h"
+#include "bin/submit_check.h"
 #include "checkpoint/files.h"
 #include "lib/base/duration.h"
 #include "lib/base/jsonl.h"
@@ -34,16 +34,22 @@ static const char usage[] =
     "  --time T         instead of slurm.time\n"
     "  --nodes N        instead of slurm.nodes; a layout that is fixed is replanned for them\n"
     "  --chain K        submit K jobs that follow each other, instead of slurm.chain\n"
+    "  --force          submit also what does not fit, or whose files are missing or wrong\n"
     "  --help\n"
     "\n"
-    "Exit 0: submitted, 1: the scheduler did not take it, 2: bad usage or input.\n";
+    "Before, it looks whether the token files go with the run file, whether the layout fits the\n"
+    "machine, and how many jobs the run takes; --print and --test-only say what they find, too.\n"
+    "Exit 0: submitted, 1: the scheduler did not take it, 2: bad usage or input, or a job that "
+    "would\n"
+    "fail.\n";
 
-enum { SITE = 256, PRINT, TEST_ONLY, TIME, NODES, CHAIN, HELP, UNKNOWN_NOTICE = 300 };
+enum { SITE = 256, PRINT, TEST_ONLY, TIME, NODES, CHAIN, FORCE, HELP };
+enum { LEAST_NOTICE = 300 /* seconds, until a save was measured */ };
 
 struct line {
     const char *run_file, *site, *time;
     long long nodes, chain; /* 0: as the run file says */
-    bool print, test_only, help;
+    bool print, test_only, force, help;
 };
 
 /* The whole of it: what is asked for, and what comes of it. */
@@ -52,7 +58,11 @@ struct submit {
     struct sn_config config;
     struct sn_site site;
     struct sn_batch batch;
-    struct sn_save_time times;
+    struct sn_batch_machine machine; /* name NULL: none is named */
+    char machine_name[SN_MACHINE_NAME];
+    struct sn_submit_plan plan;
+    struct sn_submit_findings findings;
+    char detected[SN_SITE_NAME]; /* the site that the environment tells of; "": none */
     char directory[PATH_MAX], program[PATH_MAX], output[PATH_MAX + SN_PATH_MAX], run_file[PATH_MAX];
     struct sn_str script;
     struct sn_environment own;
@@ -78,6 +88,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return sn_parse_number("--nodes", optarg, 1, 1 << 20, &l->nodes, err);
     case CHAIN:
         return sn_parse_number("--chain", optarg, 1, 1000, &l->chain, err);
+    case FORCE:
+        l->force = true;
+        return SN_OK;
     case HELP:
         l->help = true;
         return SN_OK;
@@ -88,11 +101,15 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
 
 static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
 {
-    static const struct option options[] = {
-        {"site", required_argument, NULL, SITE},     {"print", no_argument, NULL, PRINT},
-        {"test-only", no_argument, NULL, TEST_ONLY}, {"time", required_argument, NULL, TIME},
-        {"nodes", required_argument, NULL, NODES},   {"chain", required_argument, NULL, CHAIN},
-        {"help", no_argument, NULL, HELP},           {0}};
+    static const struct option options[] = {{"site", required_argument, NULL, SITE},
+                                            {"print", no_argument, NULL, PRINT},
+                                            {"test-only", no_argument, NULL, TEST_ONLY},
+                                            {"time", required_argument, NULL, TIME},
+                                            {"nodes", required_argument, NULL, NODES},
+                                            {"chain", required_argument, NULL, CHAIN},
+                                            {"force", no_argument, NULL, FORCE},
+                                            {"help", no_argument, NULL, HELP},
+                                            {0}};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
@@ -123,15 +140,15 @@ static enum sn_status take_line(struct submit *s, struct sn_err *err)
     return SN_OK;
 }
 
-/* Devices of a node of the machine that the run file names; 0: it names none. */
-static enum sn_status devices_of(int *out, const struct sn_config *c, struct sn_err *err)
+/* What the site's nodes have to be; left as it is where the run file names no machine. */
+static enum sn_status find_machine(struct submit *s, struct sn_err *err)
 {
     struct sn_machine m = {0};
-    *out = 0;
-    if (!sn_names_machine(c))
+    if (!sn_names_machine(&s->config))
         return SN_OK;
-    SN_TRY(sn_machine_of(&m, c, NULL, err));
-    *out = m.devices;
+    SN_TRY(sn_machine_of(&m, &s->config, NULL, err));
+    (void)snprintf(s->machine_name, sizeof(s->machine_name), "%s", m.name);
+    s->machine = (struct sn_batch_machine){s->machine_name, m.devices, m.device.memory};
     sn_machine_fini(&m);
     return SN_OK;
 }
@@ -189,7 +206,7 @@ static enum sn_status take_paths(struct submit *s, struct sn_err *err)
     s->batch.run_file = s->run_file;
     s->batch.site_name = s->line.site              ? s->line.site
                          : s->config.slurm.site[0] ? s->config.slurm.site
-                                                   : s->site.name;
+                                                   : s->site.name; /* detected, or generic */
     s->batch.output = s->output;
     return SN_OK;
 }
@@ -213,31 +230,62 @@ static enum sn_status avoid_nodes(struct submit *s, struct sn_err *err)
     return st;
 }
 
+/* The site that is named, or the one that the environment tells of. */
+static enum sn_status find_site(struct submit *s, struct sn_err *err)
+{
+    char by[SN_SITE_TEXT];
+    const char *name = s->line.site;
+    if (!name && !s->config.slurm.site[0] && sn_site_detect(s->detected, by, NULL)) {
+        name = s->detected;
+        sn_log(SN_LOG_INFO, "site: %s, by %s; slurm.site or --site names another", name, by);
+    }
+    return sn_site_of(&s->site, &s->config, name, NULL, err);
+}
+
+/* Seconds before the limit. Storage on a busy day takes many times what is planned: until the run
+ * has measured a save, there are five minutes, but in a short job half of it at most. */
+static int notice(const struct submit *s)
+{
+    const struct sn_slurm_config *l = &s->config.slurm;
+    const struct sn_save_time *t = &s->plan.times;
+    int64_t half = l->seconds / 2;
+    int least = half && half < LEAST_NOTICE ? (int)half : LEAST_NOTICE;
+    int want = t->save > 0 ? sn_save_notice(t, l->seconds) : least;
+    return l->signal_before ? l->signal_before : t->is_measured || want > least ? want : least;
+}
+
 static enum sn_status ask_for(struct submit *s, struct sn_err *err)
 {
     struct sn_config *c = &s->config;
-    int devices, each;
+    int each;
     SN_TRY(sn_config_load(c, s->line.run_file, NULL, err));
     SN_TRY(take_line(s, err));
-    SN_TRY(sn_site_of(&s->site, c, s->line.site, NULL, err));
-    SN_TRY(devices_of(&devices, c, err));
-    SN_TRY(sn_batch_ranks_per_node(&each, c, &s->site, devices, err));
+    SN_TRY(find_site(s, err));
+    SN_TRY(find_machine(s, err));
+    const struct sn_batch_machine *machine = s->machine.name ? &s->machine : NULL;
+    SN_TRY(sn_batch_ranks_per_node(&each, c, &s->site, machine, err));
     SN_TRY(resolve_layout(s, each, err));
-    sn_batch_init(&s->batch, c, &s->site, each);
+    sn_batch_init(&s->batch, c, &s->site, machine, each);
     SN_TRY(take_nodes(s, err));
     SN_TRY(take_paths(s, err));
     SN_TRY(avoid_nodes(s, err));
     SN_TRY(sn_batch_check(&s->batch, err));
-    SN_TRY(sn_submit_plan(&s->times, c, &s->site, s->output, err));
-    int64_t half = c->slurm.seconds / 2;
-    s->batch.signal_before = c->slurm.signal_before ? c->slurm.signal_before
-                             : s->times.save > 0    ? sn_save_notice(&s->times, c->slurm.seconds)
-                             : half && half < UNKNOWN_NOTICE ? (int)half
-                                                             : UNKNOWN_NOTICE;
+    SN_TRY(sn_submit_plan(&s->plan, c, &s->site, s->output, err));
+    s->batch.signal_before = notice(s);
     return SN_OK;
 }
 
 /* --- what is said, and done ------------------------------------------------------------------- */
+
+/* Plain Slurm, devices that may well be GPUs, and nothing that asks for them. */
+static bool asks_for_no_gpus(const struct submit *s)
+{
+    const struct sn_slurm_config *l = &s->config.slurm;
+    bool said = s->line.site || l->site[0] || s->detected[0];
+    for (int i = 0; i < l->n_extra; i++)
+        said = said || strstr(l->extra[i], "gpu");
+    return !said && s->machine.name && s->config.run.backend != SN_BACKEND_CPU;
+}
 
 static void note(const struct submit *s)
 {
@@ -248,6 +296,11 @@ static void note(const struct submit *s)
     if (s->site.status)
         sn_log(SN_LOG_WARN, "%s has retired; its profile is there for machines like it",
                s->site.name);
+    if (asks_for_no_gpus(s))
+        sn_log(SN_LOG_WARN,
+               "no site is named, so the job asks for no GPUs, though a node of %s has %d "
+               "devices; want slurm.site, or slurm.extra: [--gres=gpu:%d], or run.backend: cpu",
+               s->machine.name, s->machine.devices, s->machine.devices);
 }
 
 static enum sn_status warn(const struct submit *s, struct sn_err *err)
@@ -261,7 +314,7 @@ static enum sn_status warn(const struct submit *s, struct sn_err *err)
     SN_TRY(sn_preemption_ask(&p, s->batch.partition_name, err));
     sn_preemption_of_site(&p, &s->batch);
     sn_preemption_text(&facts, &p);
-    sn_preemption_warn(&warnings, &p, &s->batch, &s->times);
+    sn_preemption_warn(&warnings, &p, &s->batch, &s->plan.times);
     if (!facts.failed && !warnings.failed) {
         sn_log_lines(SN_LOG_INFO, facts.p);
         sn_log_lines(SN_LOG_WARN, warnings.p);
@@ -359,10 +412,31 @@ static enum sn_status write_and_submit(struct submit *s, struct sn_err *err)
     return st;
 }
 
+/* What was looked at, and whether it may be submitted. */
+static enum sn_status judge(struct submit *s, struct sn_err *err)
+{
+    const struct sn_submit_findings *f = &s->findings;
+    SN_TRY(sn_submit_look(&s->findings, &s->batch, &s->plan, err));
+    for (const char *at = f->good.p; at && *at; at += strcspn(at, "\n") + 1) /* lines end all */
+        sn_log(SN_LOG_INFO, "ok: %.*s", (int)strcspn(at, "\n"), at);
+    sn_log_lines(SN_LOG_WARN, f->doubtful.p);
+    sn_log_lines(SN_LOG_WARN, f->bad.p);
+    if (!f->bad.len || s->line.force)
+        return SN_OK;
+    if (!s->line.print)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: not submitted, for what is said above; mend it, or "
+                       "submit with --force",
+                       s->config.path);
+    sn_log(SN_LOG_WARN, "%s: would not be submitted, for what is said above", s->config.path);
+    return SN_OK;
+}
+
 static enum sn_status submit(struct submit *s, struct sn_err *err)
 {
     SN_TRY(ask_for(s, err));
     SN_TRY(make_script(s, err));
+    SN_TRY(judge(s, err));
     SN_TRY(warn(s, err));
     if (!s->line.print)
         return write_and_submit(s, err);
@@ -386,6 +460,7 @@ int sn_run_submit(int argc, char **argv)
         sn_scrubbed_fini(&s->with);
         sn_environment_fini(&s->own);
         sn_str_fini(&s->script);
+        sn_submit_findings_fini(&s->findings);
         sn_site_fini(&s->site);
     }
     sn_free(s);

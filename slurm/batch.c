@@ -1,29 +1,18 @@
 #include "slurm/batch.h"
 
 #include "lib/base/duration.h"
+#include "lib/base/str.h"
 #include "slurm/options.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum sn_status sn_batch_ranks_per_node(int *out, const struct sn_config *c, const struct sn_site *s,
-                                       int devices, struct sn_err *err)
-{
-    int n = c->slurm.ranks_per_node ? c->slurm.ranks_per_node : devices ? devices : s->node.gpus;
-    if (!n)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: slurm.ranks_per_node: neither the run file's machine nor the site %s "
-                       "says how many devices a node has; want a number of ranks",
-                       c->path, s->name);
-    *out = n;
-    return SN_OK;
-}
-
 /* Of GPUs that are there: with fewer ranks than GPUs a rank has its own GPU's part of the
  * processors, with more of them they share what there is. */
-static int cpus_of_rank(const struct sn_config *c, const struct sn_site *s, int ranks_per_node)
+static int cpus_of_rank(const struct sn_config *c, const struct sn_site *s, int gpus_per_node,
+                        int ranks_per_node)
 {
-    int gpus = s->node.gpus > 0 ? s->node.gpus : 1;
+    int gpus = gpus_per_node > 0 ? gpus_per_node : 1;
     int each = s->submit.cpus_per_gpu;
     if (c->slurm.cpus_per_rank)
         return c->slurm.cpus_per_rank;
@@ -69,26 +58,81 @@ void sn_batch_avoid(struct sn_config *c, const struct sn_site *s, const struct s
     }
 }
 
+/* --- kinds of nodes ------------------------------------------------------------------------------
+ */
+
+/* What a driver reports is a little less than what is sold. */
+static bool is_memory_of(int64_t planned, int64_t sold)
+{
+    return planned <= sold && (double)planned >= 0.9 * (double)sold;
+}
+
+/* As far as both are known. */
+static bool describes(const struct sn_batch_machine *m, const struct sn_site_kind *k)
+{
+    if (k->machine[0] && strcmp(m->name, k->machine) == 0)
+        return true;
+    if (!k->gpus)
+        return true;
+    return m->devices == k->gpus && (!k->gpu_memory || is_memory_of(m->memory, k->gpu_memory));
+}
+
+static const struct sn_site_kind *kind_of(const struct sn_config *c, const struct sn_site *s,
+                                          const struct sn_batch_machine *m)
+{
+    const struct sn_slurm_config *l = &c->slurm;
+    for (int i = 1; i < s->n_kinds; i++) {
+        const struct sn_site_kind *k = &s->kind[i];
+        if ((l->partition[0] && strcmp(l->partition, k->partition) == 0) ||
+            (l->constraint[0] && strcmp(l->constraint, k->constraint) == 0))
+            return k;
+    }
+    bool open = m && !l->partition[0] && !l->constraint[0] && !describes(m, &s->kind[0]);
+    for (int i = 1; open && i < s->n_kinds; i++)
+        if (s->kind[i].gpus && s->kind[i].gpu_memory && describes(m, &s->kind[i]))
+            return &s->kind[i];
+    return &s->kind[0];
+}
+
+enum sn_status sn_batch_ranks_per_node(int *out, const struct sn_config *c, const struct sn_site *s,
+                                       const struct sn_batch_machine *machine, struct sn_err *err)
+{
+    int said = c->slurm.ranks_per_node, gpus = kind_of(c, s, machine)->gpus;
+    *out = said ? said : machine ? machine->devices : gpus;
+    if (*out)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: slurm.ranks_per_node: neither the run file's machine nor the site %s "
+                   "says how many devices a node has; want a number of ranks",
+                   c->path, s->name);
+}
+
 static const char *or_profile(const char *said, const struct sn_site_queue *q)
 {
     return said[0] ? said : q ? q->name : "";
 }
 
 void sn_batch_init(struct sn_batch *out, const struct sn_config *c, const struct sn_site *s,
-                   int ranks_per_node)
+                   const struct sn_batch_machine *machine, int ranks_per_node)
 {
     const struct sn_slurm_config *l = &c->slurm;
-    int ranks = sn_config_ranks(c), gpus = s->node.gpus;
+    const struct sn_site_kind *kind = kind_of(c, s, machine);
+    int ranks = sn_config_ranks(c), gpus = kind->gpus;
     int each = ranks < ranks_per_node ? ranks : ranks_per_node;
     *out = (struct sn_batch){.config = c,
                              .site = s,
+                             .kind = kind,
                              .ranks = ranks,
                              .nodes = (ranks + each - 1) / each,
                              .ranks_per_node = each,
-                             .cpus_per_rank = cpus_of_rank(c, s, each),
+                             .cpus_per_rank = cpus_of_rank(c, s, gpus, each),
                              .gpus_per_node = each < gpus ? each : gpus,
                              .requeue = s->submit.requeue};
-    out->partition = sn_site_partition(s, l->partition[0] ? l->partition : NULL);
+    if (machine)
+        out->machine = *machine;
+    out->partition = sn_site_partition(s, l->partition[0]      ? l->partition
+                                          : kind->partition[0] ? kind->partition
+                                                               : NULL);
     out->qos = sn_site_qos(s, l->qos[0] ? l->qos : NULL);
     /* A qos that belongs to a partition brings it; a partition's own qos comes with it. */
     if (!l->partition[0] && out->qos && out->qos->partition[0] && l->qos[0])
@@ -97,7 +141,9 @@ void sn_batch_init(struct sn_batch *out, const struct sn_config *c, const struct
         out->qos = sn_site_qos(s, out->partition->qos);
     out->partition_name = or_profile(l->partition, out->partition);
     out->qos_name = or_profile(l->qos, out->qos);
-    out->constraint = l->constraint[0] ? l->constraint : s->submit.constraint;
+    out->constraint = l->constraint[0]      ? l->constraint
+                      : kind->constraint[0] ? kind->constraint
+                                            : s->submit.constraint;
 }
 
 /* --- what a site refuses ---------------------------------------------------------------------- */
@@ -209,10 +255,68 @@ static enum sn_status queues_take(const struct sn_batch *b, struct sn_err *err)
     return queue_takes(b, b->qos, "qos", err);
 }
 
+/* "machine.preset: perlmutter-40 or perlmutter-80": what describes the site's nodes. */
+static void name_machines(const struct sn_site *s, char *buf, size_t size)
+{
+    size_t n = 0;
+    for (int i = 0; i < s->n_kinds && n < size; i++)
+        if (s->kind[i].machine[0])
+            n += (size_t)snprintf(buf + n, size - n, "%s%s",
+                                  n ? " or " : "machine.preset: ", s->kind[i].machine);
+    if (!n)
+        (void)snprintf(buf, size, "a machine file of such nodes, as sennit-plan calibrate writes");
+}
+
+/* Planned is what the job will run on. Ranks on processors do not care. */
+static enum sn_status machine_is_the_sites(const struct sn_batch *b, struct sn_err *err)
+{
+    const struct sn_batch_machine *m = &b->machine;
+    const struct sn_site_kind *k = b->kind;
+    char have[16], plans[16], memory[24] = "", want[256];
+    if (!m->name || b->config->run.backend == SN_BACKEND_CPU || describes(m, k))
+        return SN_OK;
+    if (k->gpu_memory)
+        (void)snprintf(memory, sizeof(memory), " of %s", sn_str_bytes(have, k->gpu_memory));
+    name_machines(b->site, want, sizeof(want));
+    return sn_site_fail(b->site, k->line, err,
+                        "a node of %s has %d GPU%s%s, but %s plans for %s, whose nodes have %d "
+                        "device%s of %s; want %s",
+                        b->site->name, k->gpus, k->gpus == 1 ? "" : "s", memory, b->config->path,
+                        m->name, m->devices, m->devices == 1 ? "" : "s",
+                        sn_str_bytes(plans, m->memory), want);
+}
+
+static enum sn_status kind_has_nodes(const struct sn_batch *b, struct sn_err *err)
+{
+    int nodes = b->nodes + b->config->slurm.spares;
+    if (!b->kind->max_nodes || nodes <= b->kind->max_nodes)
+        return SN_OK;
+    return sn_site_fail(b->site, b->kind->line, err,
+                        "%s has %d such nodes (%s), but the job wants %d; want fewer, or another "
+                        "machine",
+                        b->site->name, b->kind->max_nodes, b->constraint, nodes);
+}
+
+/* Fewer processors than a submit filter lets a GPU go with. */
+static enum sn_status filter_takes(const struct sn_batch *b, struct sn_err *err)
+{
+    const struct sn_site *s = b->site;
+    int least = s->submit.cpus_per_gpu_least * b->gpus_per_node;
+    if (!least || b->cpus_per_rank * b->ranks_per_node >= least)
+        return SN_OK;
+    return sn_site_fail(s, sn_site_line(s, "submit.cpus_per_gpu_least"), err,
+                        "%s rejects jobs with fewer than %d processors for a GPU, but %d ranks of "
+                        "%d have %d for %d; want slurm.cpus_per_rank: %d",
+                        s->name, s->submit.cpus_per_gpu_least, b->ranks_per_node, b->cpus_per_rank,
+                        b->cpus_per_rank * b->ranks_per_node, b->gpus_per_node,
+                        (least + b->ranks_per_node - 1) / b->ranks_per_node);
+}
+
 static enum sn_status node_has_room(const struct sn_batch *b, struct sn_err *err)
 {
     const struct sn_site *s = b->site;
-    int have = s->node.cores * (s->scheduler == SN_SCHED_LSF ? 1 : s->node.threads);
+    int cores = b->kind->cores ? b->kind->cores : s->node.cores;
+    int have = cores * (s->scheduler == SN_SCHED_LSF ? 1 : s->node.threads);
     if (have && (int64_t)b->cpus_per_rank * b->ranks_per_node > have)
         return sn_site_fail(s, sn_site_line(s, "node"), err,
                             "a node of %s has %d processors, but %d ranks of %d want %lld; want "
@@ -220,11 +324,11 @@ static enum sn_status node_has_room(const struct sn_batch *b, struct sn_err *err
                             s->name, have, b->ranks_per_node, b->cpus_per_rank,
                             (long long)b->cpus_per_rank * b->ranks_per_node,
                             have / b->ranks_per_node > 0 ? have / b->ranks_per_node : 1);
-    if (s->submit.gpus == SN_GPUS_PER_TASK && b->ranks_per_node > s->node.gpus)
+    if (s->submit.gpus == SN_GPUS_PER_TASK && b->ranks_per_node > b->kind->gpus)
         return sn_site_fail(s, sn_site_line(s, "submit.gpus"), err,
                             "%s gives each rank a GPU, of which a node has %d, but "
                             "slurm.ranks_per_node is %d; want at most %d",
-                            s->name, s->node.gpus, b->ranks_per_node, s->node.gpus);
+                            s->name, b->kind->gpus, b->ranks_per_node, b->kind->gpus);
     return SN_OK;
 }
 
@@ -257,8 +361,10 @@ static enum sn_status scheduler_can(const struct sn_batch *b, struct sn_err *err
 
 enum sn_status sn_batch_check(const struct sn_batch *b, struct sn_err *err)
 {
-    static batch_rule *const rules[] = {scheduler_can,      account_is_right, options_are_allowed,
-                                        extras_are_allowed, queues_take,      node_has_room};
+    static batch_rule *const rules[] = {
+        scheduler_can,      account_is_right,     options_are_allowed,
+        extras_are_allowed, machine_is_the_sites, kind_has_nodes,
+        queues_take,        node_has_room,        filter_takes};
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](b, err));
     return SN_OK;

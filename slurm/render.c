@@ -66,8 +66,15 @@ static void resources(struct sn_str *out, const struct sn_batch *b)
     }
     /* Else Slurm ends the whole job with its first node, and nobody is left to go on with fewer. */
     bool may_shrink = l->shrink && b->nodes > 1 && !sn_site_forbids(b->site, "--no-kill");
-    if (l->spares || may_shrink)
+    if (l->spares || may_shrink) {
+        sn_script_comment(
+            out, "A node that fails does not end the job: sennit-run goes on with the others "
+                 "(slurm.spares, slurm.shrink).");
+        sn_script_comment(out,
+                          "Should it be the first, which runs this script, nobody goes on, and "
+                          "scancel ends the job.");
         sn_script_sbatch(out, "--no-kill", NULL);
+    }
 }
 
 /* "--comment=a b" is one word to the user, and so to sbatch. */
@@ -169,10 +176,26 @@ static enum sn_status lsf_header(struct sn_str *out, const struct sn_batch *b, s
 
 /* --- other places ----------------------------------------------------------------------------- */
 
-static void export(struct sn_str *out, const struct sn_site_variable *v)
+static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+/* Does a line of slurm.setup set the variable ("export NAME=x", "A=b NAME=x")? */
+static bool is_set_up(const struct sn_slurm_config *l, const char *name)
 {
+    size_t n = strlen(name);
+    for (int i = 0; i < l->n_setup; i++)
+        for (const char *at = l->setup[i]; (at = strstr(at, name)); at++)
+            if (at[n] == '=' && (at == l->setup[i] || !strchr(letters, at[-1])))
+                return true;
+    return false;
+}
+
+static void export(struct sn_str *out, const struct sn_batch *b, const struct sn_site_variable *v)
+{
+    bool own = v->on && is_set_up(&b->config->slurm, v->name);
     sn_script_comment(out, v->why);
-    sn_str_add(out, "%sexport %s=", v->on ? "" : "# ", v->name);
+    if (own)
+        sn_script_comment(out, "(slurm.setup has a value of its own)");
+    sn_str_add(out, "%sexport %s=", v->on && !own ? "" : "# ", v->name);
     sn_script_word(out, v->value);
     sn_str_add(out, "\n");
 }
@@ -186,13 +209,20 @@ static void environment(struct sn_str *out, const struct sn_batch *b)
             "the shared file system's locks fail or are slow; each checkpoint file has one writer",
         .on = true};
     for (int i = 0; i < b->site->n_variables; i++)
-        export(out, &b->site->variable[i]);
+        export(out, b, &b->site->variable[i]);
     if (!b->site->files.hdf5_locking)
-        export(out, &locking);
+        export(out, b, &locking);
 }
 
+/* Modules come first, so that neither a line of the user's nor a variable is lost to them. */
 static void setup(struct sn_str *out, const struct sn_batch *b)
 {
+    for (int i = 0; i < b->site->n_modules; i++) {
+        sn_script_comment(out, b->site->module[i].why);
+        sn_str_add(out, "module load ");
+        sn_script_word(out, b->site->module[i].load);
+        sn_str_add(out, "\n");
+    }
     for (int i = 0; i < b->config->slurm.n_setup; i++)
         sn_str_add(out, "%s\n", b->config->slurm.setup[i]);
 }

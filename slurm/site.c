@@ -51,8 +51,10 @@ static const struct sn_key site_rows[] = {
     {ROW("status", ENUM, status, "Whether jobs can still be submitted there; submit warns where not."), .names = statuses, DEFAULT("production")},
     {ROW("scheduler", ENUM, scheduler, "Who is asked for nodes."), .names = schedulers},
     {TEXTROW("machine", machine, "Shipped machine by which the planner prices a run that names none."), ABSENT("none")},
+    {ROW("detect", WORDS, detect, "Variables of the environment, such as NERSC_HOST=perlmutter, any of which tells that one is there: submit takes this site where the run file names none."), DEFAULT("[]")},
     {MAP("node")},
     {ROW("node.gpus", INT, node.gpus, "GPUs of a node; 0: none, or not known."), .min = 0, .max = 64, DEFAULT("0")},
+    {ROW("node.gpu_memory", BYTES, node.gpu_memory, "Memory of a GPU, as it is sold: a machine that plans with more, or with less than nine tenths of it, is another one; 0: not known."), .min = 0, .max = 1LL << 50, DEFAULT("0B")},
     {ROW("node.cores", INT, node.cores, "Cores of a node that jobs may use; 0: not known."), .min = 0, .max = 65536, DEFAULT("0")},
     {ROW("node.threads", INT, node.threads, "Hardware threads of a core."), .min = 1, .max = 16, DEFAULT("1")},
     {MAP("submit")},
@@ -62,6 +64,7 @@ static const struct sn_key site_rows[] = {
     {ROW("submit.gpus", ENUM, submit.gpus, "How GPUs are asked for: --gres=gpu:N, --gpus-per-node=N, --gpus-per-task=1, or not at all."), .names = gpu_styles, DEFAULT("none")},
     {TEXTROW("submit.gpu_type", submit.gpu_type, "Type in --gres=gpu:TYPE:N or --gpus-per-node=TYPE:N."), ABSENT("none")},
     {ROW("submit.cpus_per_gpu", INT, submit.cpus_per_gpu, "Processors that go with a GPU, as the scheduler counts them: hardware threads where it does; 0: not known."), .min = 0, .max = 65536, DEFAULT("0")},
+    {ROW("submit.cpus_per_gpu_least", INT, submit.cpus_per_gpu_least, "Of these, what a job has to ask for at least for each GPU; 0: as it likes."), .min = 0, .max = 65536, DEFAULT("0")},
     {ROW("submit.memory", ENUM, submit.memory, "Whether a job says how much memory of a node it wants."), .names = rules, DEFAULT("optional")},
     {TEXTROW("submit.memory_value", submit.memory_value, "What is asked for, as --mem takes it; where memory is optional, too."), ABSENT("none")},
     {TEXTROW("submit.constraint", submit.constraint, "Features of the nodes, where the run file names none."), ABSENT("none")},
@@ -72,9 +75,11 @@ static const struct sn_key site_rows[] = {
     {ROW("submit.extra", WORDS, submit.extra, "Options that every job has."), DEFAULT("[]")},
     {LIST("partitions"), .unit = "a list of partitions", ABSENT("none"), .sentence = "What jobs can be submitted to: see below."},
     {LIST("qos"), .unit = "a list of qualities of service", ABSENT("none"), .sentence = "The same of --qos."},
+    {LIST("kinds"), .unit = "a list of kinds of nodes", ABSENT("none"), .sentence = "Other nodes than those of `node`: see below."},
     {MAP("launch")},
     {ROW("launch.with", ENUM, launch.with, "Program that starts the ranks."), .names = launchers, DEFAULT("srun")},
     {ROW("launch.flags", WORDS, launch.flags, "Its options here, word by word, after those that sennit-run chooses."), DEFAULT("[]")},
+    {LIST("modules"), .unit = "a list of modules", ABSENT("none"), .sentence = "Environment modules that the batch script loads first: see below."},
     {LIST("environment"), .unit = "a list of variables", ABSENT("none"), .sentence = "What the batch script exports: see below."},
     {MAP("files")},
     {ROW("files.hdf5_locking", BOOL, files.hdf5_locking, "Whether the shared file system has locks that work; else HDF5_USE_FILE_LOCKING=FALSE is exported."), DEFAULT("true")},
@@ -105,6 +110,25 @@ static const struct sn_key partition_rows[] = {QUEUE("partitions")};
 static const struct sn_key qos_rows[] = {QUEUE("qos")};
 #undef OF
 
+#define OF sn_site_kind
+static const struct sn_key kind_rows[] = {
+    {TEXTROW("kinds.machine", machine, "Shipped machine that describes them."), ABSENT("none")},
+    {TEXTROW("kinds.constraint", constraint, "Features by which a job gets them."), ABSENT("the usual one")},
+    {TEXTROW("kinds.partition", partition, "Partition that they are in."), ABSENT("any")},
+    {ROW("kinds.gpus", INT, gpus, "GPUs of a node; 0: not known."), .min = 0, .max = 64, DEFAULT("0")},
+    {ROW("kinds.gpu_memory", BYTES, gpu_memory, "Memory of a GPU, as node.gpu_memory; 0: not known."), .min = 0, .max = 1LL << 50, DEFAULT("0B")},
+    {ROW("kinds.cores", INT, cores, "Cores of a node that jobs may use; 0: not known."), .min = 0, .max = 65536, DEFAULT("0")},
+    {ROW("kinds.max_nodes", INT, max_nodes, "How many there are; 0: not known."), .min = 0, .max = 1 << 20, .unit = "nodes", DEFAULT("0")},
+};
+#undef OF
+
+#define OF sn_site_module
+static const struct sn_key module_rows[] = {
+    {TEXTROW("modules.load", load, "Its name, as module load takes it.")},
+    {TEXTROW("modules.why", why, "The reason, which stands beside it in the script.")},
+};
+#undef OF
+
 #define OF sn_site_variable
 static const struct sn_key variable_rows[] = {
     {TEXTROW("environment.name", name, "Its name.")},
@@ -123,6 +147,8 @@ static const struct sn_key variable_rows[] = {
 static const struct sn_fields site_fields = FIELDS("", site_rows);
 static const struct sn_fields partition_fields = FIELDS("partitions", partition_rows);
 static const struct sn_fields qos_fields = FIELDS("qos", qos_rows);
+static const struct sn_fields kind_fields = FIELDS("kinds", kind_rows);
+static const struct sn_fields module_fields = FIELDS("modules", module_rows);
 static const struct sn_fields variable_fields = FIELDS("environment", variable_rows);
 
 /* --- reading ----------------------------------------------------------------------------------
@@ -194,6 +220,47 @@ static enum sn_status read_queues(const struct queues *to, const struct sn_yaml_
     return SN_OK;
 }
 
+static enum sn_status read_kinds(struct sn_site *s, const struct sn_yaml_node *root,
+                                 struct sn_err *err)
+{
+    const struct sn_yaml_node *i;
+    struct sn_site_kind *usual = &s->kind[s->n_kinds++];
+    *usual = (struct sn_site_kind){.gpus = s->node.gpus,
+                                   .cores = s->node.cores,
+                                   .gpu_memory = s->node.gpu_memory,
+                                   .line = sn_site_line(s, "node")};
+    memcpy(usual->machine, s->machine, sizeof(usual->machine));
+    memcpy(usual->constraint, s->submit.constraint, sizeof(usual->constraint));
+    SN_TRY(open_list(root, "kinds", SN_SITE_KINDS, &i, err));
+    for (; i; i = i->next) {
+        struct sn_site_kind *k = &s->kind[s->n_kinds++];
+        SN_TRY(sn_fields_read(&kind_fields, i, k, err));
+        k->line = i->line;
+        if (!k->constraint[0] && !k->partition[0])
+            return sn_yaml_fail(i, err,
+                                "kinds: nothing says how a job gets these nodes; want constraint "
+                                "or partition");
+    }
+    return SN_OK;
+}
+
+static enum sn_status read_modules(struct sn_site *s, const struct sn_yaml_node *root,
+                                   struct sn_err *err)
+{
+    const struct sn_yaml_node *i;
+    SN_TRY(open_list(root, "modules", SN_SITE_MODULES, &i, err));
+    for (; i; i = i->next) {
+        struct sn_site_module *m = &s->module[s->n_modules++];
+        SN_TRY(sn_fields_read(&module_fields, i, m, err));
+        if (strspn(m->load, SN_SITE_PLAIN) != strlen(m->load) || m->load[0] == '-')
+            return sn_yaml_fail(i, err,
+                                "modules.load: '%s' is no name of a module; want one such "
+                                "as nccl/2.21.5",
+                                m->load);
+    }
+    return SN_OK;
+}
+
 static enum sn_status read_variables(struct sn_site *s, const struct sn_yaml_node *root,
                                      struct sn_err *err)
 {
@@ -221,6 +288,8 @@ static enum sn_status read_tree(struct sn_site *s, struct sn_err *err)
     SN_TRY(sn_fields_read(&site_fields, root, s, err));
     SN_TRY(read_queues(&partitions, root, err));
     SN_TRY(read_queues(&qos, root, err));
+    SN_TRY(read_kinds(s, root, err));
+    SN_TRY(read_modules(s, root, err));
     SN_TRY(read_variables(s, root, err));
     return sn_site_check(s, err);
 }
@@ -350,11 +419,19 @@ static const char intro[] =
     "(`templates/sites`), a path (with a `/`) is a file of your own. `sennit-run submit` writes "
     "the\n"
     "batch script by it and refuses what the site would refuse; `sennit-run exec` takes the\n"
-    "launcher from it. Without one it is `generic`: plain Slurm, nothing asked for that the run "
+    "launcher from it. Without one `submit` takes the shipped site that the environment tells of\n"
+    "(`detect`), and says so; else it is `generic`: plain Slurm, nothing asked for that the run "
     "file\n"
     "does not name. What a key of the run file says goes before the profile. Unknown keys are\n"
     "errors.\n\n"
-    "Each line of `environment` has its reason, which stands beside it in the script:\n"
+    "A job gets the usual nodes (`node`) or one of `kinds`: those of `slurm.partition` or\n"
+    "`slurm.constraint`, or else those that the run's machine describes, whose constraint is then "
+    "asked\n"
+    "for. A machine with other GPUs than the nodes have, by number or memory, is refused.\n\n"
+    "The script loads `modules` first, then runs `slurm.setup`, then exports `environment`, but "
+    "for\n"
+    "variables that a line of `slurm.setup` sets. Each line of `environment` has its reason, which "
+    "stands beside it in the script:\n"
     "`sennit-run submit RUN.yaml --print` shows both. Sites change their rules: where a profile "
     "is\n"
     "wrong, `sbatch --test-only`, which `submit` asks first, says so in the site's own words.\n\n";
@@ -367,6 +444,10 @@ void sn_site_help(struct sn_str *out)
     sn_fields_help(out, &partition_fields);
     sn_str_add(out, "\nEach item of `qos`:\n\n");
     sn_fields_help(out, &qos_fields);
+    sn_str_add(out, "\nEach item of `kinds`:\n\n");
+    sn_fields_help(out, &kind_fields);
+    sn_str_add(out, "\nEach item of `modules`:\n\n");
+    sn_fields_help(out, &module_fields);
     sn_str_add(out, "\nEach item of `environment`:\n\n");
     sn_fields_help(out, &variable_fields);
 }

@@ -13,7 +13,7 @@
  *   status: retired
  *   scheduler: slurm
  *   machine: marconi100                  # preset of templates/machines, for the planner
- *   node: {gpus: 4, cores: 32, threads: 4}
+ *   node: {gpus: 4, gpu_memory: 16GiB, cores: 32, threads: 4}
  *   submit:
  *     account: required
  *     gpus: gres                         # gres | per-node | per-task | none
@@ -49,6 +49,8 @@ enum {
     SN_SITE_NAME = 64,
     SN_SITE_TEXT = 256,
     SN_SITE_QUEUES = 16, /* partitions, and as many qos */
+    SN_SITE_KINDS = 8,   /* of nodes */
+    SN_SITE_MODULES = 16,
     SN_SITE_VARIABLES = 32
 };
 
@@ -98,6 +100,22 @@ struct sn_site_variable {
 
 struct sn_site_node {
     int gpus, cores, threads; /* threads: hardware threads of a core */
+    int64_t gpu_memory;       /* of one, as it is sold; 0: not known */
+};
+
+/* Nodes that are alike. A job gets them by a constraint or a partition. */
+struct sn_site_kind {
+    char machine[SN_SITE_NAME];    /* preset of templates/machines that describes them; "": none */
+    char constraint[SN_SITE_NAME]; /* "": the site's usual one */
+    char partition[SN_SITE_NAME];  /* "": the site's usual one */
+    int gpus, cores, max_nodes;    /* 0: not known */
+    int64_t gpu_memory;
+    int line; /* in the site's file */
+};
+
+/* An environment module that the batch script loads. */
+struct sn_site_module {
+    char load[SN_SITE_NAME], why[SN_SITE_TEXT];
 };
 
 struct sn_site_submit {
@@ -107,6 +125,7 @@ struct sn_site_submit {
     enum sn_gpu_style gpus;
     char gpu_type[SN_SITE_NAME]; /* of --gres=gpu:TYPE:N */
     int cpus_per_gpu;            /* as the scheduler counts: hardware threads; 0: not known */
+    int cpus_per_gpu_least;      /* of which it rejects fewer; 0: none */
     enum sn_site_rule memory;
     char memory_value[SN_SITE_NAME]; /* of a node, as --mem takes it */
     char constraint[SN_SITE_NAME];
@@ -136,12 +155,15 @@ struct sn_site {
     int status; /* 0: in production, 1: retired */
     enum sn_scheduler scheduler;
     char machine[SN_SITE_NAME]; /* preset of templates/machines; "": none */
+    struct sn_words detect;     /* "NERSC_HOST=perlmutter": how a process knows that it is there */
     struct sn_site_node node;
     struct sn_site_submit submit;
     struct sn_site_launch launch;
     struct sn_site_files files;
     struct sn_site_network network;
-    int n_partitions, n_qos, n_variables;
+    int n_partitions, n_qos, n_variables, n_kinds, n_modules;
+    struct sn_site_kind kind[SN_SITE_KINDS + 1]; /* the first is `node`; n_kinds counts it */
+    struct sn_site_module module[SN_SITE_MODULES];
     struct sn_site_queue partition[SN_SITE_QUEUES], qos[SN_SITE_QUEUES];
     struct sn_site_variable variable[SN_SITE_VARIABLES];
     struct sn_yaml_doc *doc; /* for sn_site_line */
@@ -159,6 +181,10 @@ enum sn_status sn_site_parse(struct sn_site *out, const char *text, size_t len, 
 enum sn_status sn_site_of(struct sn_site *out, const struct sn_config *c, const char *name,
                           const char *share_dir, struct sn_err *err);
 void sn_site_fini(struct sn_site *s); /* a zeroed one is allowed */
+
+/* The shipped site at which this process runs, by its environment: `name`, and in `by` the variable
+ * that told ("NERSC_HOST=perlmutter"). False: none is known. */
+bool sn_site_detect(char name[SN_SITE_NAME], char by[SN_SITE_TEXT], const char *share_dir);
 
 /* The partition or qos of a name; NULL name: the default one. NULL: the file says nothing of it. */
 const struct sn_site_queue *sn_site_partition(const struct sn_site *s, const char *name);

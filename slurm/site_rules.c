@@ -42,6 +42,15 @@ static enum sn_status check_texts(const struct sn_site *s, struct sn_err *err)
     SN_TRY(check_text(s, "submit.gpu_type", s->submit.gpu_type, err));
     SN_TRY(check_text(s, "submit.memory_value", s->submit.memory_value, err));
     SN_TRY(check_text(s, "submit.constraint", s->submit.constraint, err));
+    for (int i = 1; i < s->n_kinds; i++) {
+        SN_TRY(check_text(s, "kinds", s->kind[i].machine, err));
+        SN_TRY(check_text(s, "kinds", s->kind[i].constraint, err));
+        SN_TRY(check_text(s, "kinds", s->kind[i].partition, err));
+        if (s->kind[i].partition[0] && !sn_site_partition(s, s->kind[i].partition))
+            return sn_site_fail(s, s->kind[i].line, err,
+                                "kinds.partition: '%s' is none of partitions; want one of them",
+                                s->kind[i].partition);
+    }
     for (int i = 0; i < s->n_partitions + s->n_qos; i++) {
         const struct sn_site_queue *q =
             i < s->n_partitions ? &s->partition[i] : &s->qos[i - s->n_partitions];
@@ -51,6 +60,22 @@ static enum sn_status check_texts(const struct sn_site *s, struct sn_err *err)
     SN_TRY(check_options(s, "submit.forbidden", &s->submit.forbidden, err));
     SN_TRY(check_options(s, "submit.extra", &s->submit.extra, err));
     return check_options(s, "launch.flags", &s->launch.flags, err);
+}
+
+/* "NAME=value". */
+static enum sn_status check_detection(const struct sn_site *s, struct sn_err *err)
+{
+    for (int i = 0; i < s->detect.n; i++) {
+        const char *word = s->detect.word[i], *equals = strchr(word, '=');
+        size_t n = equals ? (size_t)(equals - word) : 0;
+        if (!n || !equals[1] ||
+            strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != n)
+            return sn_site_fail(s, sn_site_line(s, "detect"), err,
+                                "detect: '%.60s' is no variable with its value; want one such as "
+                                "NERSC_HOST=perlmutter",
+                                word);
+    }
+    return SN_OK;
 }
 
 enum sn_status sn_site_check(const struct sn_site *s, struct sn_err *err)
@@ -78,5 +103,6 @@ enum sn_status sn_site_check(const struct sn_site *s, struct sn_err *err)
                             "submit.signal: what %s starts is no step, or one of its own daemons, "
                             "which a signal ends; want batch",
                             sn_launcher_name(s->launch.with));
+    SN_TRY(check_detection(s, err));
     return check_texts(s, err);
 }

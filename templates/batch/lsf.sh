@@ -3,9 +3,9 @@
 #
 # Written by `sennit-run submit` for the site @{site}; to submit it again: bsub < batch.sh.
 
-@{environment}
-
 @{setup}
+
+@{environment}
 
 cd @{directory} || exit 1
 # From here on sennit-run has the job: it launches, watches, saves, and goes on after a failure.

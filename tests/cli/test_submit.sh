@@ -72,13 +72,16 @@ unset SLURM_JOB_ID SBATCH_TIMELIMIT SBATCH_QOS 2>/dev/null || :
 export SN_LOG=info
 
 cd "$tmp/place" || exit 1
+"$bin/sennit-data" build --text "$root/docs/STYLE.md" -o tok --valid 0.05 >/dev/null
 cat >run.yaml <<'END'
 run: {name: try, output: out/try}
 model: {family: llama, layers: 4, hidden: 64, heads: 4, ffn: 176, vocab: 256, seq: 64}
-train: {steps: 20, global_batch: 32}
+data: {train: tok, valid: tok-valid}
+train: {steps: 20, global_batch: 32, eval_every: 10, eval_sequences: 4}
 layout: {data: 2, tensor: 4, pipeline: 2}
 slurm: {site: testcluster, time: 10, extra: [--mail-type=FAIL]}
 END
+unset NERSC_HOST LMOD_SYSTEM_NAME LCSCHEDCLUSTER TACC_SYSTEM 2>/dev/null || :
 fresh() { rm -rf "$FAKE/calls" "$FAKE/next" "$FAKE/reject" out; }
 
 fresh
@@ -122,6 +125,78 @@ run $submit run.yaml
 is "a job that the site refuses: exit 1" "$rc" 1
 like "with the site's own words" "$err" 'HARD REJECTED: cpus must be >= 20 x gpus'
 is "and is not submitted" "$(grep -c parsable "$FAKE/calls")" 0
+
+# --- is the job worth its wait? -------------------------------------------------------------------
+fresh
+run $submit run.yaml
+like "what was looked at: data" "$err" '^ok: data: tok has [0-9]+ tokens, [0-9]+ sequences of 64; 20 steps of 32 read it '
+like "validation" "$err" '^ok: validation: tok-valid has [0-9]+ sequences, an evaluation takes 4'
+like "memory" "$err" '^ok: memory: a rank needs [0-9.]+ MiB of 2.00 GiB \(laptop-cpu\)$'
+like "time" "$err" '^ok: time: 20 steps of .* s \(planned\) take about 0:00:[0-9]+, 1 job of 0:10:00$'
+like "site" "$err" '^ok: site: the profile of testcluster takes 4 nodes, partition low, 10$'
+like "and 5 minutes for a save that nobody has measured" "$(cat out/try/batch.sh)" '^#SBATCH --signal=USR2@300$'
+held() { # sentence pattern option...: not submitted, but with --force; printed with a word
+    what=$1 pattern=$2
+    shift 2
+    fresh
+    run $submit "$@"
+    is "$what: exit 2" "$rc" 2
+    like "$what: is said" "$err" "$pattern"
+    like "$what: and what would work" "$err" 'not submitted, for what is said above; mend it, or submit with --force'
+    ok "$what: nobody is asked" test ! -e "$FAKE/calls"
+    run $submit "$@" --print
+    is "$what: the script is printed" "$rc" 0
+    like "$what: with a word" "$err" 'would not be submitted, for what is said above'
+    run $submit "$@" --force
+    is "$what: forced" "$rc" 0
+    like "$what: it is said" "$err" "$pattern"
+}
+sed 's/hidden: 64/hidden: 8192/; s/ffn: 176/ffn: 32768/' run.yaml >large.yaml
+held "a layout that does not fit" 'large.yaml: the layout does not fit: a rank needs [0-9.]+ GiB of 2.00 GiB \(laptop-cpu\)' large.yaml
+sed 's/train: tok,/train: gone,/' run.yaml >gone.yaml
+held "data that is not here" 'gone.yaml: data.train: neither gone.idx nor gone.bin is on this host' gone.yaml
+sed '/^data/d; s/, eval_every: 10, eval_sequences: 4//' run.yaml >nodata.yaml
+held "no data" 'nodata.yaml: data.train: missing; want the prefix' nodata.yaml
+sed 's/vocab: 256/vocab: 64/' run.yaml >words.yaml
+held "another vocabulary" 'tok.bin: byte [0-9]+: token [0-9]+ is [0-9]+, outside the vocabulary 0 .. 63' words.yaml
+sed 's/steps: 20/steps: 100000000/' run.yaml >long.yaml
+fresh
+run $submit long.yaml
+like "a long run takes several jobs" "$err" '^ok: time: 100000000 steps .* [1-9][0-9]+ jobs of 0:10:00$'
+sed 's/requeue: true//; s/^submit:/submit:\n  requeue: false/' "$root/templates/sites/testcluster.yaml" >once.yaml
+run $submit long.yaml --site ./once.yaml --print
+like "where none is put back a chain is advised" "$err" 'takes about [0-9]+ jobs, and testcluster puts none back into the queue; want --chain'
+echo 'machine: {preset: perlmutter-80}' | cat run.yaml - | sed 's/time: 10,/time: 10, account: m1_g,/' >80.yaml
+run $submit 80.yaml --site perlmutter --print
+like "a machine's nodes are asked for" "$out" '^#SBATCH --constraint=gpu&hbm80g$'
+like "by which memory is judged" "$err" '^ok: memory: .* of 79.15 GiB \(perlmutter-80\)$'
+fresh
+run $submit 80.yaml --site leonardo
+is "another machine than the site's: exit 2" "$rc" 2
+like "which would work is said" "$err" 'a node of leonardo has 4 GPUs of 64.00 GiB, but 80.yaml plans for perlmutter-80, .*; want machine.preset: leonardo'
+
+# --- which site -----------------------------------------------------------------------------------
+fresh
+sed 's/site: testcluster, time: 10,/time: 10, account: m1_g,/' run.yaml >where.yaml
+NERSC_HOST=perlmutter run $submit where.yaml --print
+like "the environment tells of a site" "$err" '^site: perlmutter, by NERSC_HOST=perlmutter; slurm.site or --site names another$'
+like "whose script it is" "$out" ' exec --site perlmutter where.yaml$'
+NERSC_HOST=perlmutter run $submit where.yaml --print --site generic
+ok "a name goes before that" test -z "$(printf '%s\n' "$out$err" | grep perlmutter)"
+sed 's/time: 10,/time: 10, site: generic,/' where.yaml >named.yaml
+NERSC_HOST=perlmutter run $submit named.yaml --print
+ok "in the run file too" test -z "$(printf '%s\n' "$out$err" | grep perlmutter)"
+echo 'machine: {preset: perlmutter-40}' | cat where.yaml - >devices.yaml
+run $submit devices.yaml --print
+like "devices, and no site: no GPUs are asked for, which is said" "$err" \
+    'no site is named, so the job asks for no GPUs, though a node of perlmutter-40 has 4 devices; want slurm.site, or slurm.extra: \[--gres=gpu:4\]'
+
+# --- what comes first in a script ------------------------------------------------------------------
+sed 's/time: 10,/time: 10, account: m1_g, setup: [module load mine, "export NCCL_NET=mine"],/' run.yaml >setup.yaml
+run $submit setup.yaml --site perlmutter --print
+order=$(printf '%s\n' "$out" | grep -n -e '^module load nccl$' -e '^module load mine$' -e '^export MPICH_OFI_NIC_POLICY=' | cut -d: -f2 | tr '\n' ';')
+is "modules, then slurm.setup, then variables" "$order" 'module load nccl;module load mine;export MPICH_OFI_NIC_POLICY=GPU;'
+is "what slurm.setup sets stays" "$(printf '%s\n' "$out" | grep '^export NCCL_NET')" 'export NCCL_NET=mine'
 
 # --- warnings -----------------------------------------------------------------------------------
 fresh
@@ -191,6 +266,7 @@ like "and takes as many as it is given" "$out" '^#SBATCH --nodes=6$'
 fresh
 hostile="a'b \"c\" \$(touch broken) ; touch broken #%j"
 mkdir "$hostile" && cd "$hostile" || exit 1
+ln -s "$tmp"/place/tok* .
 sed "s|out/try|\"o'u t\$(touch broken)%j\"|; s|name: try|name: \"\$(touch broken)\"|" "$tmp/place/run.yaml" >"-x'\$(touch broken).yaml"
 run $submit --print -- "-x'\$(touch broken).yaml"
 is "a hostile folder, run and file" "$rc" 0

@@ -22,13 +22,11 @@ static int begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* An export's value has as many quotes as a shell needs to end it in its line. */
-static void check_export(const char *line, size_t len)
+/* A word has as many quotes as a shell needs to end it in its line. */
+static void check_words(const char *word, size_t len)
 {
     int quoted = 0;
-    const char *value = memchr(line, '=', len);
-    require(value != NULL);
-    for (const char *c = value + 1; c < line + len; c++) {
+    for (const char *c = word; c < word + len; c++) {
         if (*c == '\'')
             quoted = !quoted;
         else if (*c == '\\' && !quoted)
@@ -37,6 +35,13 @@ static void check_export(const char *line, size_t len)
             require(quoted || !strchr(" ;&|$`\"()<>*?", *c));
     }
     require(!quoted);
+}
+
+static void check_export(const char *line, size_t len)
+{
+    const char *value = memchr(line, '=', len);
+    require(value != NULL);
+    check_words(value + 1, len - (size_t)(value + 1 - line));
 }
 
 static void check_line(const char *line, size_t len, int lsf)
@@ -49,6 +54,8 @@ static void check_line(const char *line, size_t len, int lsf)
         require(lsf && line[6] == '-');
     else if (begins(line, "export "))
         check_export(line, len);
+    else if (begins(line, "module load "))
+        check_words(line + 12, len - 12);
     else
         require(begins(line, "# ") || begins(line, "exec "));
 }
@@ -63,7 +70,7 @@ static void check_script(const struct sn_site *s)
     c.layout.tensor = c.layout.pipeline = c.layout.context = 1;
     c.slurm.chain = 2;
     c.slurm.seconds = 3600;
-    sn_batch_init(&b, &c, s, 4);
+    sn_batch_init(&b, &c, s, NULL, 4);
     b.signal_before = 100;
     b.directory = b.program = b.run_file = "a'b $(c)";
     b.output = "/out";
@@ -71,8 +78,9 @@ static void check_script(const struct sn_site *s)
         require(err.status == SN_EINPUT && strchr(err.text, ':'));
         err = (struct sn_err){0};
     }
-    enum sn_status st = sn_render(
-        &out, &b, "@{header}\n@{environment}\nexec @{program} @{run_file}\n", "t.sh", &err);
+    enum sn_status st =
+        sn_render(&out, &b, "@{header}\n@{setup}\n@{environment}\nexec @{program} @{run_file}\n",
+                  "t.sh", &err);
     if (st != SN_OK) /* sbatch would take a name with "hetjob" or "packjob" in it for another job's
                         beginning */
         require(st == SN_EINPUT && strstr(err.text, "makes sbatch take the line"));

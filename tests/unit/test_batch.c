@@ -8,7 +8,7 @@
 
 static const char profile[] = "name: here\n"
                               "scheduler: slurm\n"
-                              "node: {gpus: 4, cores: 32}\n"
+                              "node: {gpus: 4, gpu_memory: 40GiB, cores: 32}\n"
                               "submit:\n"
                               "  account: required\n"
                               "  account_suffix: _g\n"
@@ -18,13 +18,18 @@ static const char profile[] = "name: here\n"
                               "partitions:\n"
                               "  - {name: p, default: true, max_nodes: 4, max_time: 2:00:00}\n"
                               "  - {name: big, min_nodes: 8, qos: large}\n"
+                              "  - {name: wide}\n"
                               "qos:\n"
                               "  - {name: dbg, partition: p, max_nodes: 2}\n"
-                              "  - {name: large, partition: big}\n";
+                              "  - {name: large, partition: big}\n"
+                              "kinds:\n"
+                              "  - {gpus: 4, gpu_memory: 80GiB, constraint: hbm, max_nodes: 2}\n"
+                              "  - {gpus: 8, cores: 128, partition: wide}\n";
 
 struct job {
     struct sn_config c;
     struct sn_site s;
+    struct sn_batch_machine machine;
     int ranks_per_node;
 };
 
@@ -49,7 +54,7 @@ static void check(const struct job *j, const char *want)
 {
     struct sn_batch b;
     struct sn_err err = {0};
-    sn_batch_init(&b, &j->c, &j->s, j->ranks_per_node);
+    sn_batch_init(&b, &j->c, &j->s, j->machine.name ? &j->machine : NULL, j->ranks_per_node);
     enum sn_status st = sn_batch_check(&b, &err);
     tap_ok(st == (*want ? SN_EINPUT : SN_OK), "%s", *want ? "is refused" : "is taken");
     (void)tap_text(err.text, want, *want ? want : "without a word");
@@ -96,7 +101,7 @@ static void limits(struct job *j)
              "slurm.qos: large");
     good(j, 16);
     set(j->c.slurm.qos, "dbg");
-    check(j, "s.yaml:14: qos dbg of here gives a job 2 nodes at most, but this one wants 4; want "
+    check(j, "s.yaml:15: qos dbg of here gives a job 2 nodes at most, but this one wants 4; want "
              "fewer, or another qos");
     good(j, 20);
     set(j->c.slurm.partition, "unknown");
@@ -108,11 +113,11 @@ static void queues_bring_each_other(struct job *j)
     struct sn_batch b;
     good(j, 32);
     set(j->c.slurm.partition, "big");
-    sn_batch_init(&b, &j->c, &j->s, 4);
+    sn_batch_init(&b, &j->c, &j->s, NULL, 4);
     (void)tap_text(b.qos_name, "large", "a partition's own qos comes with it");
     good(j, 32);
     set(j->c.slurm.qos, "large");
-    sn_batch_init(&b, &j->c, &j->s, 4);
+    sn_batch_init(&b, &j->c, &j->s, NULL, 4);
     (void)tap_text(b.partition_name, "big", "and a qos' partition");
 }
 
@@ -145,17 +150,76 @@ static void nodes(struct job *j)
     j->ranks_per_node = 8;
     check(j, "s.yaml:7: here gives each rank a GPU, of which a node has 4, but "
              "slurm.ranks_per_node is 8; want at most 4");
+    const struct sn_batch_machine six = {"six", 6, (int64_t)40 << 30};
     struct sn_err err = {0};
     int n;
     good(j, 16);
-    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, 0, &err) == SN_OK && n == 4, "of the site");
-    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, 6, &err) == SN_OK && n == 6, "of the machine");
+    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, NULL, &err) == SN_OK && n == 4, "of the site");
+    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, &six, &err) == SN_OK && n == 6,
+           "of the machine");
     j->c.slurm.ranks_per_node = 3;
-    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, 6, &err) == SN_OK && n == 3,
+    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, &six, &err) == SN_OK && n == 3,
            "of the run file");
-    j->c.slurm.ranks_per_node = j->s.node.gpus = 0;
-    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, 0, &err) == SN_EINPUT, "%s", err.text);
-    j->s.node.gpus = 4;
+    j->c.slurm.ranks_per_node = j->s.kind[0].gpus = 0;
+    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, NULL, &err) == SN_EINPUT, "%s", err.text);
+    j->s.kind[0].gpus = 4;
+}
+
+/* Of a machine with `devices` of so many GiB on a node. */
+static void planned_for(struct job *j, const char *name, int devices, int gib)
+{
+    good(j, 2 * devices);
+    j->machine = (struct sn_batch_machine){name, devices, ((int64_t)gib << 30) / 100 * 98};
+    j->ranks_per_node = devices;
+}
+
+static void machines(struct job *j)
+{
+    struct sn_batch b;
+    planned_for(j, "mine", 4, 40);
+    check(j, "");
+    planned_for(j, "mine", 4, 80);
+    check(j, "");
+    sn_batch_init(&b, &j->c, &j->s, &j->machine, 4);
+    (void)tap_text(b.constraint, "hbm", "its nodes are asked for");
+    planned_for(j, "mine", 4, 80);
+    j->c.layout.data = 16;
+    check(j, "s.yaml:18: here has 2 such nodes (hbm), but the job wants 4; want fewer, or another "
+             "machine");
+    planned_for(j, "mine", 4, 16);
+    check(j, "s.yaml:3: a node of here has 4 GPUs of 40.00 GiB, but run.yaml plans for mine, whose "
+             "nodes have 4 devices of 15.68 GiB; want a machine file of such nodes, as sennit-plan "
+             "calibrate writes");
+    set(j->c.slurm.constraint, "hbm");
+    check(j, "s.yaml:18: a node of here has 4 GPUs of 80.00 GiB, but run.yaml plans for mine, "
+             "whose nodes have 4 devices of 15.68 GiB; want a machine file of such nodes, as "
+             "sennit-plan calibrate writes");
+    j->c.run.backend = SN_BACKEND_CPU;
+    check(j, "");
+    planned_for(j, "mine", 8, 80);
+    check(j, "s.yaml:3: a node of here has 4 GPUs of 40.00 GiB, but run.yaml plans for mine, whose "
+             "nodes have 8 devices of 78.40 GiB; want a machine file of such nodes, as sennit-plan "
+             "calibrate writes");
+    set(j->c.slurm.partition, "wide");
+    check(j, "");
+    sn_batch_init(&b, &j->c, &j->s, &j->machine, 8);
+    tap_ok(b.gpus_per_node == 8 && b.cpus_per_rank == 8, "a partition's nodes, with their GPUs");
+    struct sn_err err = {0};
+    int n;
+    tap_ok(sn_batch_ranks_per_node(&n, &j->c, &j->s, NULL, &err) == SN_OK && n == 8,
+           "and their number of ranks");
+    j->machine = (struct sn_batch_machine){0};
+}
+
+static void a_filter_wants_processors(struct job *j)
+{
+    good(j, 16);
+    j->s.submit.cpus_per_gpu_least = 8;
+    check(j, "");
+    j->c.slurm.cpus_per_rank = 7;
+    check(j, "s.yaml:4: here rejects jobs with fewer than 8 processors for a GPU, but 4 ranks of 7 "
+             "have 28 for 4; want slurm.cpus_per_rank: 8");
+    j->s.submit.cpus_per_gpu_least = 0;
 }
 
 static void nodes_that_failed_are_avoided(struct job *j)
@@ -285,6 +349,8 @@ int main(void)
     queues_bring_each_other(&j);
     options(&j);
     nodes(&j);
+    machines(&j);
+    a_filter_wants_processors(&j);
     nodes_that_failed_are_avoided(&j);
     schedulers(&j);
     sn_site_fini(&j.s);

@@ -141,7 +141,7 @@ static void job_init(struct job *j, const char *site)
 
 static void job_place(struct job *j, int ranks_per_node)
 {
-    sn_batch_init(&j->b, &j->c, &j->s, ranks_per_node);
+    sn_batch_init(&j->b, &j->c, &j->s, NULL, ranks_per_node);
     j->b.directory = "/runs";
     j->b.program = "/usr/bin/sennit-run";
     j->b.run_file = "run.yaml";
@@ -170,6 +170,12 @@ static void a_plain_job_asks_for_little(void)
     sn_site_fini(&j.s);
 }
 
+#define NO_KILL                                                                                    \
+    "# A node that fails does not end the job: sennit-run goes on with the others (slurm.spares, " \
+    "slurm.shrink).\n# Should it be the first, which runs this script, nobody goes on, and "       \
+    "scancel "                                                                                     \
+    "ends the job.\n#SBATCH --no-kill\n"
+
 static void every_key_has_its_option(void)
 {
     static struct job j;
@@ -197,7 +203,7 @@ static void every_key_has_its_option(void)
                  "#SBATCH --nodes=5\n#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=8\n"
                  "#SBATCH --gres=gpu:4\n#SBATCH --mem=494000M\n#SBATCH --exclusive\n"
                  "#SBATCH --constraint=a&b\n#SBATCH --reservation=res\n"
-                 "#SBATCH --exclude=lrdn[1-2],lrdn7\n#SBATCH --no-kill\n#SBATCH --time=1:30:05\n"
+                 "#SBATCH --exclude=lrdn[1-2],lrdn7\n" NO_KILL "#SBATCH --time=1:30:05\n"
                  "#SBATCH --signal=USR2@200\n#SBATCH --requeue\n#SBATCH --dependency=singleton\n"
                  "#SBATCH --output=/runs/out/slurm-%j.out\n#SBATCH --open-mode=append\n"
                  "#SBATCH --comment=\"a b\"\n#SBATCH --mail-type=FAIL\n");
@@ -272,6 +278,18 @@ static void places_are_filled(void)
                  "# why\nexport A='a '\\''b'\\'' $c'\n# else\n# export B=b\n"
                  "# the shared file system's locks fail or are slow; each checkpoint file has one "
                  "writer\nexport HDF5_USE_FILE_LOCKING=FALSE\n");
+    (void)snprintf(j.c.slurm.setup[0], sizeof(j.c.slurm.setup[0]), "X=1 BA=2; export A=3");
+    check_script(&j, "what slurm.setup sets stays", "@{environment}\n",
+                 "# why\n# (slurm.setup has a value of its own)\n# export A='a '\\''b'\\'' $c'\n"
+                 "# else\n# export B=b\n"
+                 "# the shared file system's locks fail or are slow; each checkpoint file has one "
+                 "writer\nexport HDF5_USE_FILE_LOCKING=FALSE\n");
+    j.s.n_modules = 2;
+    j.s.module[0] = (struct sn_site_module){"nccl/2.21", "plugin"};
+    j.s.module[1] = (struct sn_site_module){"gpu(x)", "odd"};
+    check_script(&j, "modules come first", "@{setup}\n",
+                 "# plugin\nmodule load nccl/2.21\n# odd\nmodule load 'gpu(x)'\n"
+                 "X=1 BA=2; export A=3\n");
     tap_ok(sn_render(&out, &j.b, "a\nb @{haeder}\n", "t.sh", &err) == SN_EINPUT &&
                strstr(err.text, "t.sh:2: there is no place @{haeder}; want"),
            "%s", err.text);

@@ -94,6 +94,28 @@ static void the_run_file_names_one(void)
     tap_ok(sn_site_of(&s, &c, "../x", NULL, &err) == SN_EINPUT, "%s", err.text);
 }
 
+/* Every row is one site's alone: a process is at one of them. */
+static void the_environment_tells_where_one_is(void)
+{
+    static const char *const row[][3] = {{"NERSC_HOST", "perlmutter", "perlmutter"},
+                                         {"TACC_SYSTEM", "vista", "vista"},
+                                         {"LCSCHEDCLUSTER", "sierra", "sierra"},
+                                         {"LMOD_SYSTEM_NAME", "summit", "summit"},
+                                         {"NERSC_HOST", "cori", NULL}};
+    char name[SN_SITE_NAME], by[SN_SITE_TEXT], want[SN_SITE_TEXT];
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        (void)unsetenv(row[i][0]);
+    tap_ok(!sn_site_detect(name, by, NULL), "nowhere");
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        (void)setenv(row[i][0], row[i][1], 1);
+        (void)snprintf(want, sizeof(want), "%s=%s", row[i][0], row[i][1]);
+        bool found = sn_site_detect(name, by, NULL);
+        tap_ok(row[i][2] ? found && !strcmp(name, row[i][2]) && !strcmp(by, want) : !found,
+               "%s is %s", want, row[i][2] ? row[i][2] : "none");
+        (void)unsetenv(row[i][0]);
+    }
+}
+
 /* --- what a file gives ------------------------------------------------------------------------ */
 
 static const char full[] =
@@ -103,7 +125,8 @@ static const char full[] =
     "status: retired\n"
     "scheduler: slurm\n"
     "machine: lassen\n"
-    "node: {gpus: 4, cores: 40, threads: 2}\n"
+    "detect: [HERE=full, THERE=full-2]\n"
+    "node: {gpus: 4, gpu_memory: 16GiB, cores: 40, threads: 2}\n"
     "submit:\n"
     "  account: required\n"
     "  account_option: -U\n"
@@ -111,6 +134,7 @@ static const char full[] =
     "  gpus: gres\n"
     "  gpu_type: a100\n"
     "  cpus_per_gpu: 9\n"
+    "  cpus_per_gpu_least: 3\n"
     "  memory: required\n"
     "  memory_value: 10G\n"
     "  constraint: a&b\n"
@@ -124,6 +148,11 @@ static const char full[] =
     "     preempt: cancel, grace: 30, exempt: 60, note: n}\n"
     "  - {name: r}\n"
     "qos: [{name: q, partition: p}]\n"
+    "kinds:\n"
+    "  - {machine: dgx-a100-80, constraint: big, gpus: 8, gpu_memory: 80GiB, cores: 128, "
+    "max_nodes: 5}\n"
+    "  - {partition: r}\n"
+    "modules: [{load: nccl/2.21, why: plugin}]\n"
     "launch: {with: mpirun, flags: [--mca, btl, tcp]}\n"
     "environment:\n"
     "  - {name: A_1, value: 'a \"b\" $c', why: because}\n"
@@ -151,10 +180,20 @@ static void every_key_arrives(void)
                u->signal == SN_SIGNAL_NONE && u->forbidden.n == 2 &&
                !strcmp(u->extra.word[0], "--comment=x y"),
            "options");
+    const struct sn_site_kind *k = s.kind;
+    tap_ok(s.n_kinds == 3 && k[0].gpus == 4 && k[0].gpu_memory == (int64_t)16 << 30 &&
+               !strcmp(k[0].machine, "lassen") && !strcmp(k[0].constraint, "a&b") &&
+               !strcmp(k[1].machine, "dgx-a100-80") && !strcmp(k[1].constraint, "big") &&
+               k[1].gpus == 8 && k[1].gpu_memory == (int64_t)80 << 30 && k[1].cores == 128 &&
+               k[1].max_nodes == 5 && !strcmp(k[2].partition, "r") && k[2].gpus == 0,
+           "kinds of nodes, the usual ones first");
+    tap_ok(s.detect.n == 2 && u->cpus_per_gpu_least == 3 && s.n_modules == 1 &&
+               !strcmp(s.module[0].load, "nccl/2.21") && !strcmp(s.module[0].why, "plugin"),
+           "detection, processors at least, modules");
     const struct sn_site_queue *p = sn_site_partition(&s, NULL), *q = sn_site_qos(&s, "q");
     tap_ok(p && p->min_nodes == 2 && p->max_nodes == 8 && p->max_seconds == 86400 &&
                !strcmp(p->qos, "q") && p->preempt == SN_PREEMPT_CANCEL && p->grace == 30 &&
-               p->exempt == 60 && !strcmp(p->note, "n") && p->line == 24,
+               p->exempt == 60 && !strcmp(p->note, "n") && p->line == 26,
            "the default partition");
     tap_ok(sn_site_partition(&s, "r") && !sn_site_partition(&s, "s") && q &&
                !strcmp(q->partition, "p") && !sn_site_qos(&s, NULL),
@@ -169,7 +208,7 @@ static void every_key_arrives(void)
     tap_ok(!s.files.hdf5_locking && !strcmp(s.files.scratch, "/s") &&
                !strcmp(s.network.interface, "ib0") && !strcmp(s.network.host_suffix, "i"),
            "files, network");
-    tap_ok(sn_site_line(&s, "submit.memory") == 15 && sn_site_line(&s, "submit.none") == 8 &&
+    tap_ok(sn_site_line(&s, "submit.memory") == 17 && sn_site_line(&s, "submit.none") == 9 &&
                sn_site_line(&s, "none") == 1,
            "lines of keys");
     tap_ok(sn_site_fail(&s, 13, &err, "no %d", 1) == SN_EINPUT &&
@@ -225,6 +264,24 @@ static const struct {
      "s.yaml:3:14: partitions.name: '-p' is no name for a script; want letters and digits"},
     {HEAD "partitions: [{name: p, min_nodes: 4, max_nodes: 2}]\n",
      "s.yaml:3:14: partitions.max_nodes: 2 is less than min_nodes (4); want more"},
+    {HEAD "detect: [HERE]\n",
+     "s.yaml:3: detect: 'HERE' is no variable with its value; want one such as "
+     "NERSC_HOST=perlmutter"},
+    {HEAD "detect: ['A B=c']\n",
+     "s.yaml:3: detect: 'A B=c' is no variable with its value; want one such as "
+     "NERSC_HOST=perlmutter"},
+    {HEAD "kinds: [{gpus: 8}]\n",
+     "s.yaml:3:9: kinds: nothing says how a job gets these nodes; want constraint or partition"},
+    {HEAD "kinds: [{partition: p}]\n",
+     "s.yaml:3: kinds.partition: 'p' is none of partitions; want one of them"},
+    {HEAD "kinds: [{constraint: '$(x)'}]\n",
+     "s.yaml:3: kinds: '$(x)' is nothing that a script takes; want letters, digits and "
+     "_-.,:/@%+=[]&|*!()"},
+    {HEAD "modules: [{load: 'a; b', why: c}]\n",
+     "s.yaml:3:11: modules.load: 'a; b' is no name of a module; want one such as nccl/2.21.5"},
+    {HEAD "modules: [{load: -f, why: c}]\n",
+     "s.yaml:3:11: modules.load: '-f' is no name of a module; want one such as nccl/2.21.5"},
+    {HEAD "modules: [{load: nccl}]\n", "s.yaml:3:11: modules.why: missing; want a word"},
     {HEAD "environment: [{name: A, value: b}]\n",
      "s.yaml:3:15: environment.why: missing; want a word"},
     {HEAD "environment: [{name: 'A;b', value: b, why: c}]\n",
@@ -313,6 +370,7 @@ int main(void)
     every_site_is_good();
     no_other_site_ships();
     the_run_file_names_one();
+    the_environment_tells_where_one_is();
     every_key_arrives();
     bad_files_are_explained();
     options_have_names();

@@ -57,7 +57,7 @@ for profile in ${SITES:-templates/sites/*.yaml}; do
     grep -q '^scheduler: slurm$' "$profile" || continue
     sites=$((sites + 1))
     begin "$site"
-    run submit "tests/golden/sites/$site.yaml" --test-only
+    run submit "tests/golden/sites/$site.yaml" --test-only --force
     ok "$site: its job would be taken" test "$rc" = 0
     like "$site: and when it would start" "$err" 'sbatch: Job [0-9]+ to start at .* in partition '
     if grep -q 'account: required' "$profile"; then
@@ -75,19 +75,19 @@ for profile in ${SITES:-templates/sites/*.yaml}; do
     marenostrum5)
         # A profile that is wrong: the site's own words reach the user.
         sed 's/forbidden: \[.*\]/forbidden: []/; s/memory: forbidden/memory_value: 100G/' "$profile" >"$tmp/wrong.yaml"
-        run submit "tests/golden/sites/$site.yaml" --site "$tmp/wrong.yaml" --test-only
+        run submit "tests/golden/sites/$site.yaml" --site "$tmp/wrong.yaml" --test-only --force
         is "$site: where the profile is wrong, exit 1" "$rc" 1
         like "$site: with the filter's words" "$err" 'the job was not taken: .*HARD REJECTED: --mem is not allowed'
         sed 's/cpus_per_gpu: 20/cpus_per_gpu: 19/' "$profile" >"$tmp/wrong.yaml"
-        run submit "tests/golden/sites/$site.yaml" --site "$tmp/wrong.yaml" --test-only
+        run submit "tests/golden/sites/$site.yaml" --site "$tmp/wrong.yaml" --test-only --force
         like "$site: of any kind" "$err" 'HARD REJECTED: cpus must be >= 20 x gpus'
         ;;
     vista)
         sed 's/account: proj1/account: proj1, extra: ["--nodelist=c601"]/' "tests/golden/sites/$site.yaml" >"$tmp/named.yaml"
-        run submit "$tmp/named.yaml" --test-only
+        run submit "$tmp/named.yaml" --test-only --force
         is "$site: a job that names its nodes is refused here" "$rc" 2
         sed 's/forbidden: \[.*\]/forbidden: []/' "$profile" >"$tmp/wrong.yaml"
-        run submit "$tmp/named.yaml" --site "$tmp/wrong.yaml" --test-only
+        run submit "$tmp/named.yaml" --site "$tmp/wrong.yaml" --test-only --force
         like "$site: as it would be there" "$err" 'jobs that name their nodes are deleted'
         ;;
     esac
@@ -129,7 +129,7 @@ is "and nothing is warned of" "$(printf '%s\n' "$err" | grep -c ';')" 0
 in_partition batch
 like "a partition that says nothing has the cluster's rule" "$err" 'preemption: requeue, 0 s of grace'
 
-run submit tests/golden/sites/generic.yaml --chain 3 --test-only
+run submit tests/golden/sites/generic.yaml --chain 3 --test-only --force
 is "a chain would be taken" "$rc" 0
 sed "s|runs/golden|$tmp/chain|" tests/golden/sites/generic.yaml >"$tmp/chain.yaml"
 run submit "$tmp/chain.yaml" --chain 3

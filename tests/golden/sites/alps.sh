@@ -7,6 +7,8 @@
 #SBATCH --cpus-per-task=72
 #SBATCH --gpus-per-task=1
 #SBATCH --mem=460000
+# A node that fails does not end the job: sennit-run goes on with the others (slurm.spares, slurm.shrink).
+# Should it be the first, which runs this script, nobody goes on, and scancel ends the job.
 #SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300

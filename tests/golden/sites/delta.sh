@@ -8,6 +8,8 @@
 #SBATCH --gpus-per-node=4
 #SBATCH --mem=208g
 #SBATCH --constraint=scratch
+# A node that fails does not end the job: sennit-run goes on with the others (slurm.spares, slurm.shrink).
+# Should it be the first, which runs this script, nobody goes on, and scancel ends the job.
 #SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300

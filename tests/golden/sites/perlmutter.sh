@@ -7,6 +7,8 @@
 #SBATCH --cpus-per-task=32
 #SBATCH --gpus-per-node=4
 #SBATCH --constraint=gpu
+# A node that fails does not end the job: sennit-run goes on with the others (slurm.spares, slurm.shrink).
+# Should it be the first, which runs this script, nobody goes on, and scancel ends the job.
 #SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
@@ -16,6 +18,9 @@
 #
 # Written by `sennit-run submit` for the site perlmutter. Slurm keeps a copy of its own: what is changed here
 # counts when this file is submitted again (sbatch batch.sh).
+
+# it brings the plugin that NCCL_NET names
+module load nccl
 
 # without its plugin NCCL falls back to TCP over Slingshot
 export NCCL_NET='AWS Libfabric'

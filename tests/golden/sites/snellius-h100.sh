@@ -6,6 +6,8 @@
 #SBATCH --cpus-per-task=16
 #SBATCH --gpus-per-node=4
 #SBATCH --exclusive
+# A node that fails does not end the job: sennit-run goes on with the others (slurm.spares, slurm.shrink).
+# Should it be the first, which runs this script, nobody goes on, and scancel ends the job.
 #SBATCH --no-kill
 #SBATCH --time=2:00:00
 #SBATCH --signal=USR2@300
