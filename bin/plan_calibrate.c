@@ -177,7 +177,8 @@ static enum sn_status measure(const struct calibrate_line *l, const struct sn_co
     SN_TRY(comm->ops->agree(comm, st, err));
     describe(source, l, comm->size, o.threads, has_links);
     if (comm->rank == 0)
-        sn_log(SN_LOG_INFO, "calibrate: %d ranks x %d threads, %s", comm->size, o.threads,
+        sn_log(SN_LOG_INFO, "calibrate: %d rank%s x %d thread%s, %s", comm->size,
+               comm->size == 1 ? "" : "s", o.threads, o.threads == 1 ? "" : "s",
                a->device ? a->info.name : sn_ops_cpu_describe(&(const char *){NULL}));
     if (comm->rank == 0)
         say_links(comm, a);

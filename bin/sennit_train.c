@@ -4,6 +4,7 @@
 #include "bin/common.h"
 #include "bin/plan_search.h"
 #include "bin/saver.h"
+#include "bin/train_generate.h"
 #include "bin/train_map.h"
 #include "bin/train_preflight.h"
 #include "bin/train_tune.h"
@@ -48,10 +49,14 @@ static const char usage[] =
     "algorithms\n"
     "                       the device is fastest with, and write the run's machine with them\n"
     "  --profile            at the end, print the time spent in each kind of operation\n"
-    "  --generate TEXT      write a continuation of TEXT from the newest checkpoint (one rank)\n"
+    "  --generate TEXT      write a continuation of TEXT from the newest checkpoint (one rank); "
+    "with "
+    "a\n"
+    "                       vocabulary other than 256 TEXT is token ids, such as \"72 101\"\n"
     "  --tokens N           how many tokens of it (default 200)\n"
     "  --temperature X      0 takes the most likely token (default 0.8)\n"
     "  --top-k N            draw from the N most likely tokens, 0 from all (default 40)\n"
+    "  --seed N             draw others (default run.seed: the same text every time)\n"
     "  --help, --version\n"
     "\n"
     "SIGINT, SIGUSR2 or the file OUTPUT/save-and-exit: save, exit 75. SIGTERM: save, exit 76.\n"
@@ -71,18 +76,19 @@ enum {
     TOKENS,
     TEMPERATURE,
     TOP_K,
+    SEED,
     HELP,
     VERSION
 };
 
 struct line {
-    const char *run_file, *generate, *machine_file, *places, *tune;
+    const char *run_file, *machine_file, *places, *tune;
+    struct sn_train_generate generate;
     struct sn_train_map map;
     struct sn_machine machine;
     struct sn_trainer_options train;
     bool preflight, profile, help, version;
-    long long tokens, top_k, attempt; /* attempt 0: the first that is free */
-    double temperature;
+    long long attempt; /* 0: the first that is free */
 };
 
 static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
@@ -115,15 +121,22 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->places = optarg;
         return SN_OK;
     case GENERATE:
-        l->generate = optarg;
+        l->generate.text = optarg;
         return SN_OK;
     case TOKENS:
-        return sn_parse_number("--tokens", optarg, 1, 1 << 24, &l->tokens, err);
+        l->generate.option = "--tokens";
+        return sn_parse_number("--tokens", optarg, 1, 1 << 24, &l->generate.tokens, err);
     case TOP_K:
-        return sn_parse_number("--top-k", optarg, 0, 1 << 24, &l->top_k, err);
+        l->generate.option = "--top-k";
+        return sn_parse_number("--top-k", optarg, 0, 1 << 24, &l->generate.top_k, err);
+    case SEED:
+        l->generate.option = "--seed";
+        return sn_parse_number("--seed", optarg, 0, INT64_MAX, &l->generate.seed, err);
     case TEMPERATURE:
-        l->temperature = strtod(optarg, &end);
-        if (end == optarg || *end || !(l->temperature >= 0 && l->temperature <= 100))
+        l->generate.option = "--temperature";
+        l->generate.temperature = strtod(optarg, &end);
+        if (end == optarg || *end ||
+            !(l->generate.temperature >= 0 && l->generate.temperature <= 100))
             return sn_fail(err, SN_EINPUT, "--temperature: '%s' is no number from 0 to 100",
                            optarg);
         return SN_OK;
@@ -152,80 +165,37 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"tokens", required_argument, NULL, TOKENS},
                                             {"temperature", required_argument, NULL, TEMPERATURE},
                                             {"top-k", required_argument, NULL, TOP_K},
+                                            {"seed", required_argument, NULL, SEED},
                                             {"help", no_argument, NULL, HELP},
                                             {"version", no_argument, NULL, VERSION},
                                             {0}};
-    *l = (struct line){.tokens = 200, .top_k = 40, .temperature = 0.8};
+    *l = (struct line){0};
+    sn_train_generate_init(&l->generate);
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help || l->version)
         return SN_OK;
     SN_TRY(sn_parse_operand(&l->run_file, "sennit-train", "run file", argc, argv, err));
-    if (l->machine_file && (l->generate || l->train.fresh))
+    if (l->generate.option && !l->generate.text)
+        return sn_fail(err, SN_EINPUT, "%s: is for --generate%s", l->generate.option,
+                       strcmp(l->generate.option, "--seed") == 0 ? "; a run's seed is run.seed"
+                                                                 : ", which is not asked for");
+    if (l->machine_file && (l->generate.text || l->train.fresh))
         return sn_fail(err, SN_EINPUT,
                        "--pace: learns nothing and touches no checkpoint; leave %s out",
-                       l->generate ? "--generate" : "--fresh");
-    if (l->preflight && (l->generate || l->machine_file || l->train.fresh))
+                       l->generate.text ? "--generate" : "--fresh");
+    if (l->preflight && (l->generate.text || l->machine_file || l->train.fresh))
         return sn_fail(err, SN_EINPUT, "--preflight: trains nothing; leave %s out",
-                       l->generate       ? "--generate"
+                       l->generate.text  ? "--generate"
                        : l->machine_file ? "--pace"
                                          : "--fresh");
-    if (l->tune && (l->generate || l->machine_file || l->train.fresh || l->preflight))
+    if (l->tune && (l->generate.text || l->machine_file || l->train.fresh || l->preflight))
         return sn_fail(err, SN_EINPUT, "--tune: keeps nothing of its step; leave %s out",
-                       l->generate       ? "--generate"
+                       l->generate.text  ? "--generate"
                        : l->machine_file ? "--pace"
                        : l->preflight    ? "--preflight"
                                          : "--fresh");
     return SN_OK;
-}
-
-static void print_byte(void *self, int32_t token)
-{
-    bool bytes = *(bool *)self;
-    if (bytes)
-        (void)putchar(token);
-    else
-        (void)printf(" %d", token);
-    (void)fflush(stdout);
-}
-
-/* The prompt's tokens: bytes for a vocabulary of bytes, decimal numbers otherwise. */
-static int prompt_tokens(const char *text, bool bytes, int32_t *out)
-{
-    int n = 0;
-    if (bytes) {
-        for (; text[n]; n++)
-            out[n] = (unsigned char)text[n];
-        return n;
-    }
-    for (char *end; *text; text = end) {
-        long v = strtol(text, &end, 10);
-        if (end == text)
-            return strspn(text, " \t\n") == strlen(text) ? n : 0;
-        out[n++] = v >= 0 && v < INT32_MAX ? (int32_t)v : -1;
-    }
-    return n;
-}
-
-static enum sn_status generate(struct sn_trainer *t, const struct sn_config *c,
-                               const struct line *l, struct sn_err *err)
-{
-    bool bytes = c->model.vocab == 256;
-    int32_t *prompt = sn_alloc_n(strlen(l->generate) + 1, sizeof(*prompt));
-    if (!prompt)
-        return sn_fail(err, SN_ENOMEM, "--generate: no memory");
-    struct sn_generate_options o = {.prompt = prompt,
-                                    .n_prompt = prompt_tokens(l->generate, bytes, prompt),
-                                    .tokens = (int)l->tokens,
-                                    .temperature = l->temperature,
-                                    .top_k = (int)l->top_k,
-                                    .emit = print_byte,
-                                    .self = &bytes};
-    (void)printf("%s", l->generate);
-    enum sn_status st = sn_trainer_generate(t, &o, err);
-    (void)printf("\n");
-    sn_free(prompt);
-    return st;
 }
 
 /* What has a rank's number in its name is opened once that is known. */
@@ -239,7 +209,7 @@ static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm 
         *err = lost;
         return all;
     }
-    if (l->generate)
+    if (l->generate.text)
         return st; /* one rank */
     return sn_train_map_make(&l->map, comm, c, l->places, st, err);
 }
@@ -250,7 +220,7 @@ static enum sn_status open_files(struct line *l, const struct sn_config *c,
                                  struct sn_ring **ring, struct sn_err *err)
 {
     SN_TRY(sn_train_map_save(&l->map, c, err)); /* on rank 0 */
-    if (comm->rank == 0 && !l->machine_file && !l->generate)
+    if (comm->rank == 0 && !l->machine_file && !l->generate.text)
         SN_TRY(sn_record_run_file(c, err));
     SN_TRY(sn_saver_open(saver, c, err));
     return comm->size > 1 ? sn_ring_open(ring, c->run.output, comm->rank, err) : SN_OK;
@@ -264,8 +234,11 @@ static void say_backend(const struct sn_config *c, const struct sn_comm *comm,
     const char *processor = sn_ops_cpu_describe(&warning);
     if (comm->rank != 0)
         return;
-    sn_log(SN_LOG_INFO, "%s: %d ranks x %d threads, %s%s%s", c->run.name, comm->size, threads,
-           a->device ? a->info.name : processor,
+    bool widened = !a->device && c->train.precision != SN_F32;
+    sn_log(SN_LOG_INFO, "%s: %d rank%s x %d thread%s, %s%s%s%s%s", c->run.name, comm->size,
+           comm->size == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+           a->device ? a->info.name : processor, widened ? ", computes in fp32 and keeps " : "",
+           widened ? sn_dtype_name(c->train.precision) : "",
            a->device && a->is_shared && comm->size > 1
                ? ", ranks talk through the host (some share a device)"
                : "",
@@ -274,7 +247,7 @@ static void say_backend(const struct sn_config *c, const struct sn_comm *comm,
         sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
                c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);
     if (a->why[0])
-        sn_log(SN_LOG_WARN, "run.backend: auto: on the processor, because %s", a->why);
+        sn_log(SN_LOG_WARN, "on the processor (run.backend: auto): %s", a->why);
     if (warning && !a->device)
         sn_log(SN_LOG_WARN, "%s", warning);
 }
@@ -372,8 +345,8 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         sn_job_memory(sn_trainer_job(t), &plan);
         attempt.planned = plan.total;
     }
-    if (st == SN_OK && l->generate)
-        st = generate(t, c, l, err);
+    if (st == SN_OK && l->generate.text)
+        st = sn_train_generate(t, c, &l->generate, err);
     else if (st == SN_OK && l->tune)
         st = tune(t, &accelerator, c, comm, l->tune, err);
     else if (st == SN_OK)
@@ -400,19 +373,19 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
         SN_TRY(sn_machine_load(&l->machine, l->machine_file, err));
     if (l->machine_file)
         SN_TRY(sn_machine_check_precision(&l->machine, c->train.precision, err));
-    if (!l->generate)
+    if (!l->generate.text)
         SN_TRY(sn_resolve_auto(c, ranks, err));
-    if (l->generate) { /* one sample on one rank, whatever layout the run has */
+    if (l->generate.text) { /* one sample on one rank, whatever layout the run has */
         c->layout.data = c->layout.tensor = c->layout.context = c->layout.pipeline = 1;
         c->layout.micro_batch = c->layout.virtual_stages = 1;
         c->layout.schedule = SN_1F1B;
         c->layout.n_split = c->layout.zero = 0;
     }
-    if (l->generate || l->tune) { /* nothing is saved */
+    if (l->generate.text || l->tune) { /* nothing is saved */
         c->checkpoint.async = false;
         c->checkpoint.snapshot_every = 0;
     }
-    if (l->generate && ranks > 1)
+    if (l->generate.text && ranks > 1)
         return sn_fail(err, SN_EINPUT, "--generate: started with %d ranks; start one", ranks);
     return sn_resolve_layout(c, ranks, err);
 }

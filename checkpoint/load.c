@@ -2,6 +2,7 @@
 #include "checkpoint/store.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -112,6 +113,40 @@ static void say_changed(const struct sn_reader *r, const struct sn_state *s)
                had, has);
 }
 
+/* "data: 2 (now 1), micro_batch: 8 (now 1)": what two layouts of the same keys differ in. */
+static void compare_layouts(struct sn_str *out, const char *had, const char *has)
+{
+    while (*had && *has) {
+        const char *h, *w;
+        int nh = sn_look_line(&had, &h), nw = sn_look_line(&has, &w);
+        if (nh == nw && strncmp(h, w, (size_t)nh) == 0)
+            continue;
+        int key = (int)strcspn(w, ":");
+        if (key + 2 > nw || strncmp(h, w, (size_t)key) != 0)
+            return; /* another format */
+        sn_str_add(out, "%s%.*s (now %.*s)", out->len ? ", " : "", nh, h, nw - key - 2,
+                   w + key + 2);
+    }
+}
+
+/* What else is not as it was when the checkpoint was saved: no error, but no surprise either. */
+static void say_settings(const struct sn_reader *r, const struct sn_state *s)
+{
+    struct sn_str layout = {0};
+    if (s->rank != 0 || !s->config_hash || r->manifest.config_hash == s->config_hash)
+        return;
+    if (s->layout_text)
+        compare_layouts(&layout, r->manifest.layout_text, s->layout_text);
+    if (layout.len && !layout.failed)
+        sn_log(SN_LOG_INFO, "%s: was saved in another layout: %s", r->dir, layout.p);
+    else
+        sn_log(SN_LOG_INFO,
+               "%s: was saved under other settings of run, data or train; going on under the new "
+               "ones",
+               r->dir);
+    sn_str_fini(&layout);
+}
+
 static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct sn_err *err)
 {
     SN_TRY(sn_look_model(&r->manifest, r->dir, s->model_text, err));
@@ -120,9 +155,7 @@ static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct s
     SN_TRY(sn_reader_fill(r, s, NULL, err));
     say_changed(r, s);
     s->scalars = r->manifest.scalars;
-    if (r->manifest.config_hash != s->config_hash)
-        sn_log(SN_LOG_INFO, "%s: was saved under other run settings; going on under the new ones",
-               r->dir);
+    say_settings(r, s);
     return SN_OK;
 }
 

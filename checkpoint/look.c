@@ -17,8 +17,7 @@
 /* --- the model of a checkpoint ------------------------------------------------------------------
  */
 
-/* The next line of *p without its indentation; moves *p behind it. */
-static int next_line(const char **p, const char **line)
+int sn_look_line(const char **p, const char **line)
 {
     *line = *p + strspn(*p, " \t");
     size_t len = strcspn(*line, "\n");
@@ -35,8 +34,8 @@ enum sn_status sn_look_model(const struct sn_manifest *m, const char *dir, const
     const char *h, *w;
     int nh, nw;
     do {
-        nh = next_line(&have, &h);
-        nw = next_line(&want, &w);
+        nh = sn_look_line(&have, &h);
+        nw = sn_look_line(&want, &w);
     } while (nh == nw && strncmp(h, w, (size_t)nh) == 0 && (*have || *want));
     return sn_fail(
         err, SN_EINPUT,

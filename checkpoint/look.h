@@ -24,4 +24,7 @@ enum sn_status sn_look_weights(const char *path, const struct sn_model_config *m
 enum sn_status sn_look_model(const struct sn_manifest *m, const char *dir, const char *want,
                              struct sn_err *err);
 
+/* The next line of *p without its indentation, and its length; moves *p behind it. */
+int sn_look_line(const char **p, const char **line);
+
 #endif

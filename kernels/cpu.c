@@ -39,9 +39,9 @@ const char *sn_ops_cpu_describe(const char **warning)
     *warning = has_v3() ? NULL
                         : "this processor has no AVX2: kernels use SSE2 and take several times as "
                           "long; run on a newer node";
-    return has_v4()   ? "cpu/avx512, own GEMM, bf16 converted to fp32"
-           : has_v3() ? "cpu/avx2, own GEMM, bf16 converted to fp32"
-                      : "cpu/generic, own GEMM, bf16 converted to fp32";
+    return has_v4()   ? "cpu/avx512, own GEMM"
+           : has_v3() ? "cpu/avx2, own GEMM"
+                      : "cpu/generic, own GEMM";
 }
 #else
 const struct sn_ops *sn_ops_cpu(void)
@@ -57,6 +57,6 @@ int sn_cpu_level(void)
 const char *sn_ops_cpu_describe(const char **warning)
 {
     *warning = NULL;
-    return "cpu/generic, own GEMM, bf16 converted to fp32";
+    return "cpu/generic, own GEMM";
 }
 #endif

@@ -16,7 +16,7 @@
 #include "kernels/ops.h"
 
 enum {
-    SN_DEVICE_ABI = 4, /* grows with every change of this file */
+    SN_DEVICE_ABI = 5, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
     SN_DEVICE_ID = 128,    /* bytes of a channel's name: what its members agree on */
@@ -77,7 +77,8 @@ struct sn_device_ops {
     /* name and scratch(); its run[] is empty: operations run through `run` below. Needs neither
      * device nor driver, so that plans are made anywhere. */
     const struct sn_ops *ops;
-    /* How many devices this process sees; -1 with a sentence in `why`. */
+    /* How many devices this process sees. None: a sentence in `why`, and 0 on a host that is not
+     * made for them (no driver), which is nothing to mend, else -1. */
     int (*count)(char *why, size_t room);
     int (*open)(struct sn_device *d, int number, const struct sn_device_options *how);
     /* May operations of this storage type run here? NULL, or what is missing: a sentence. */

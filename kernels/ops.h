@@ -321,7 +321,7 @@ struct sn_ops {
 
 /* The CPU backend for the best instruction set of this processor; never NULL. */
 const struct sn_ops *sn_ops_cpu(void);
-/* One line for run headers and benchmark records: BLAS name, core type, threads, bf16 path. A
+/* One line for run headers and benchmark records: instruction set, whose products. A
  * sentence of warning is in *warning when the environment holds BLAS back, NULL otherwise. */
 const char *sn_ops_cpu_describe(const char **warning);
 

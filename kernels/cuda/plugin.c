@@ -60,7 +60,7 @@ static int count(char *why, size_t room)
             "CUDA_VISIBLE_DEVICES");
     else
         (void)snprintf(why, room, "looking for GPUs failed: %s", cudaGetErrorString(rc));
-    return -1;
+    return driver == 0 ? 0 : -1;
 }
 
 /* Does the plugin hold code for this device? */

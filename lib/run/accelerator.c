@@ -90,14 +90,17 @@ void sn_accelerator_close(struct sn_accelerator *a)
 /* --- the device --------------------------------------------------------------------------------
  */
 
-/* Ranks of a host take its devices in turn; one that sees a single device was given it. */
+/* Ranks of a host take its devices in turn; one that sees a single device was given it.
+ * *expected: something here is made for devices, so that having none is worth a word. */
 static enum sn_status open_device(struct sn_accelerator *a, const struct sn_config *c, bool tune,
-                                  int node_rank, struct sn_err *err)
+                                  int node_rank, bool *expected, struct sn_err *err)
 {
     char why[300] = "";
+    *expected = is_there();
     SN_TRY(sn_accelerator_load(a, err));
     int n = a->ops->count(why, sizeof(why));
-    if (n < 0)
+    *expected = n != 0;
+    if (n <= 0)
         return sn_fail(err, SN_EINPUT, "run.backend: %s", why);
     a->device = sn_alloc(a->ops->size);
     if (!a->device)
@@ -152,13 +155,14 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
 {
     struct sn_err why = {0};
     int having = 0;
+    bool expected;
     *a = (struct sn_accelerator){0};
     if (c->run.backend == SN_BACKEND_CPU)
         return SN_OK;
-    enum sn_status st = open_device(a, c, tune, comm->node_rank, &why);
+    enum sn_status st = open_device(a, c, tune, comm->node_rank, &expected, &why);
     if (st != SN_OK)
         sn_accelerator_close(a);
-    if (st != SN_OK && is_there())
+    if (st != SN_OK && expected)
         (void)snprintf(a->why, sizeof(a->why), "%.255s", why.text);
     if (st != SN_OK && c->run.backend == SN_BACKEND_CUDA)
         *err = why;

@@ -87,6 +87,7 @@ enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generat
     const struct sn_config *c = t->env.config;
     int64_t seq = c->model.seq;
     SN_TRY(check_prompt(t, o, err));
+    t->state.config_hash = 0; /* of course it was saved under other settings */
     SN_TRY(sn_trainer_restore(t, false, SN_OK, err));
     SN_TRY(sn_trainer_publish(t, err));
     if (t->state.scalars.step == 0 && !c->train.init_from[0])
@@ -100,7 +101,7 @@ enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generat
         tokens[i] = o->prompt[i];
     int32_t *window = sn_exec_address(t->exec, &t->job->train, t->job->ids);
     const void *logits = NULL;
-    uint64_t key = sn_rng_key(c->run.seed, "generate");
+    uint64_t key = sn_rng_key(o->seed, "generate");
     enum sn_status st = SN_OK;
     for (int64_t n = o->n_prompt; n < total && st == SN_OK; n++) {
         struct sn_at at = {.micros = 1, .row = fill_window(window, seq, tokens, n)};

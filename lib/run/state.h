@@ -63,7 +63,7 @@ struct sn_state {
     struct sn_state_scalars scalars; /* equal on all ranks */
     const char *model_text;  /* the model section, resolved, as YAML: another model is refused */
     const char *layout_text; /* the layout section, as YAML: for people */
-    uint64_t config_hash;
+    uint64_t config_hash;    /* 0: a load compares none */
     int rank, ranks;
     int64_t tag; /* the same on all ranks of this run, another in other runs on the same directory:
                     names what is being written */

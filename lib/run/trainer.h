@@ -62,6 +62,7 @@ struct sn_generate_options {
     int tokens;         /* how many to add */
     double temperature; /* 0: the most likely token */
     int top_k;          /* 0: all */
+    uint64_t seed;      /* the same: the same text */
     void (*emit)(void *self, int32_t token);
     void *self;
 };

@@ -80,7 +80,7 @@ fake=$PWD/$BUILD/tests/gpu/libfake_device.so
 sed 's/^run: {/run: {backend: cuda, /; s/global_batch: 4}/global_batch: 4, precision: bf16, fp8: tensorwise}/' "$tmp/r.yaml" >"$tmp/device.yaml"
 run env SN_PLUGIN="$fake" "$plan" calibrate "$tmp/device.yaml" -o "$tmp/d.yaml" --seconds 0
 is "a device is measured" "$rc" 0
-like "it is named" "$err" 'calibrate: 1 ranks x 1 threads, a fake device'
+like "it is named" "$err" 'calibrate: 1 rank x 1 thread, a fake device'
 like "in the file, too, with its memory" "$(cat "$tmp/d.yaml")" 'name: "?a fake device'
 like "peaks are what the device says, by which MFU is counted" "$(cat "$tmp/d.yaml")" 'fp8: 1e\+?12'
 like "products in 8 bits are a type of their own" "$(cat "$tmp/d.yaml")" 'op: gemm, type: fp8, m: 64, n: 320, k: 64, seconds: '

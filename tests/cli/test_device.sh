@@ -57,11 +57,15 @@ on auto auto
 run env SN_PLUGIN="$fake" FAKE_DEVICE=devices=0 "$train" "$tmp/auto.yaml" --stop-after 1
 is "auto without a device: it runs" "$rc" 0
 like "auto without a device: and says where" "$err" \
-    'run.backend: auto: on the processor, because run.backend: there is no fake device'
+    'on the processor \(run.backend: auto\): run.backend: there is no fake device'
 run env SN_PLUGIN="$train" "$train" "$tmp/auto.yaml" --fresh --stop-after 1
 is "auto with a plugin that does not open: it runs" "$rc" 0
 like "auto with a plugin that does not open: and says so" "$err" \
-    'run.backend: auto: on the processor, because run.backend: the plugin does not open: '
+    'on the processor \(run.backend: auto\): run.backend: the plugin does not open: '
+run env SN_PLUGIN="$fake" FAKE_DEVICE=devices=-1 "$train" "$tmp/auto.yaml" --fresh --stop-after 1
+is "auto on a host that is not made for devices: it runs" "$rc" 0
+ok "auto on a host that is not made for devices: nothing to say" sh -c '! printf "%s" "$1" | grep -q run.backend' - "$err"
+like "and where it runs is in the first line" "$err" ': 1 rank x 1 thread, cpu/[a-z0-9]+, own GEMM$'
 run env SN_PLUGIN=none "$train" "$tmp/auto.yaml" --fresh --stop-after 1
 is "auto without a plugin: it runs" "$rc" 0
 ok "auto without a plugin: nothing to say" sh -c '! printf "%s" "$1" | grep -q run.backend' - "$err"

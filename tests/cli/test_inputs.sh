@@ -82,4 +82,18 @@ from theirs "$tmp/hf"
 planned 0 "are looked at too" "^start: weights come from $tmp/hf"
 from theirs-wider "$tmp/hf" 's/ffn: 48/ffn: 64/'
 planned 2 "of another shape" "has shape \[.*48.*\]; the model's layers.0.ffn.* needs \[.*64.*\]"
+
+# --- what is not as it was is named, once ------------------------------------------------------------
+run mpi 2 "$train" "$tmp/run.yaml"
+is "another number of ranks" "$rc" 0
+is "is named with both, by one rank" "$(printf '%s\n' "$err" | grep -c 'step-00000005: was saved in another layout: data: 1 (now 2)$')" 1
+changed rate 's/lr: 3.0e-4/lr: 2.0e-4/'
+run "$train" "$tmp/rate.yaml"
+like "other settings are told apart" "$err" 'step-00000005: was saved under other settings of run, data or train; going on under the new ones$'
+run "$train" "$tmp/run.yaml"
+is "and the same ones are none" "$(printf '%s\n' "$err" | grep -c 'was saved')" 0
+like "the first line says where it runs, and nothing that does not matter" "$err" '^test: 1 rank x 1 thread, cpu/[a-z0-9]+, own GEMM$'
+changed half 's/precision: fp32/precision: bf16/; s|output: .*/run,|output: '"$tmp"'/half,|'
+run "$train" "$tmp/half.yaml"
+like "bf16 on a processor is said where it is asked for" "$err" '^test: 1 rank x 1 thread, cpu/.*, computes in fp32 and keeps bf16$'
 tap_done

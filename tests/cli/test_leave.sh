@@ -92,7 +92,7 @@ refused() { # what pattern command...
     run "$@"
     is "$what: exit code" "$rc" 2
     like "$what: the sentence" "$err" "$pattern"
-    is "$what: one sentence" "$(printf '%s\n' "$err" | grep -vc ' ranks x ')" 1
+    is "$what: one sentence" "$(printf '%s\n' "$err" | grep -vcE ' ranks? x ')" 1
 }
 run_file "$tmp/ok.yaml" "$tmp/ok"
 refused "no run file" 'want one run file, got 0' "$train"
@@ -140,5 +140,26 @@ ok "generate: the prompt and 20 bytes more" test "$(printf '%s' "$out" | wc -c)"
 first=$out
 run "$train" "$tmp/fp16.yaml" --generate 'The ' --tokens 20
 is "generate: the same seed writes the same" "$out" "$first"
+is "generate: says nothing of settings, which are others of course" "$(printf '%s\n' "$err" | grep -c 'was saved')" 0
+run "$train" "$tmp/fp16.yaml" --generate 'The ' --tokens 20 --seed 5
+ok "generate: another seed writes something else" test "$out" != "$first"
+first=$out
+run "$train" "$tmp/fp16.yaml" --generate 'The ' --tokens 20 --seed 5
+is "generate: and that again" "$out" "$first"
+refused "generate: an option without it" '^--tokens: is for --generate, which is not asked for' "$train" "$tmp/fp16.yaml" --tokens 20
+refused "generate: a seed without it" "^--seed: is for --generate; a run's seed is run.seed" "$train" "$tmp/fp16.yaml" --seed 5
+
+# A vocabulary that is no bytes: the prompt is token ids.
+sed 's/vocab: 256/vocab: 512/' "$tmp/ok.yaml" | sed "s|output: $tmp/ok|output: $tmp/ids|" >"$tmp/ids.yaml"
+run "$train" "$tmp/ids.yaml" --stop-after 1
+refused "generate: text where ids are wanted" \
+    "^--generate: 'Hello' is no token; with a vocabulary of 512 the prompt is token ids with blanks between them, such as \"72 101\"" \
+    "$train" "$tmp/ids.yaml" --generate Hello
+is "generate: and writes nothing" "$out" ''
+refused "generate: half of a list" "^--generate: '1x 3' is no token" "$train" "$tmp/ids.yaml" --generate '72 1x 3'
+refused "generate: an id that the model does not know" 'token 2 of the prompt is 512; this model knows 0..511' \
+    "$train" "$tmp/ids.yaml" --generate '72 512'
+run "$train" "$tmp/ids.yaml" --generate ' 72 101' --tokens 3
+like "generate: ids go on with ids" "$out" '^ 72 101( [0-9]+){3}$'
 
 tap_done

@@ -383,7 +383,7 @@ static int fake_count(char *why, size_t room)
     if (habits.devices > 0)
         return habits.devices;
     (void)snprintf(why, room, "there is no fake device; say so in its habits");
-    return -1;
+    return habits.devices < 0 ? 0 : -1; /* less than none: a host without a driver */
 }
 
 static int fake_open(struct sn_device *d, int number, const struct sn_device_options *how)
