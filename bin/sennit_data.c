@@ -26,6 +26,9 @@ static const char usage[] =
     "  -o, --output PREFIX  where to write\n"
     "  --valid FRACTION     put this last share of the tokens into PREFIX-valid\n"
     "  --vocab N            refuse tokens outside 0 .. N-1; N < 65500 also saves space\n"
+    "  --raw                take files that are packed (gzip, zstd, ...) or JSON lines as they "
+    "are,\n"
+    "                       byte by byte; without it they are refused\n"
     "  --documents WHAT     a document is one of: files (default for --text), lines (default\n"
     "                       for decimal --tokens), paragraphs\n"
     "  --json               report as JSON\n"
@@ -39,7 +42,7 @@ static const char usage[] =
     "\n"
     "sennit-data --help, --version. Exit 0: done, 1: the work failed, 2: bad usage or input.\n";
 
-enum option_code { TEXT = 256, TOKENS, TYPE, VALID, VOCAB, DOCUMENTS, DOCUMENT, JSON, HELP };
+enum option_code { TEXT = 256, TOKENS, TYPE, VALID, VOCAB, RAW, DOCUMENTS, DOCUMENT, JSON, HELP };
 
 static enum sn_status bad_option(int code, char **argv, struct sn_err *err)
 {
@@ -120,6 +123,9 @@ static enum sn_status parse_build_option(int code, char **argv, struct build_lin
         return parse_fraction(&line->build.valid, err);
     case VOCAB:
         return parse_vocab(&line->build, err);
+    case RAW:
+        line->build.raw = true;
+        return SN_OK;
     case DOCUMENTS:
         return parse_documents(&line->documents, err);
     case JSON:
@@ -193,6 +199,7 @@ static enum sn_status build(int argc, char **argv, struct sn_str *out, struct sn
         {"output", required_argument, NULL, 'o'},
         {"valid", required_argument, NULL, VALID},
         {"vocab", required_argument, NULL, VOCAB},
+        {"raw", no_argument, NULL, RAW},
         {"documents", required_argument, NULL, DOCUMENTS},
         {"json", no_argument, NULL, JSON},
         {"help", no_argument, NULL, HELP},

@@ -7,6 +7,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/run/data_format.h"
+#include "lib/run/data_kind.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -231,6 +232,9 @@ static enum sn_status take_file(struct builder *b, struct sn_err *err)
         [SN_SOURCE_BINARY] = take_binary,
     };
     SN_TRY(fill(b, err));
+    if (!b->want->raw)
+        SN_TRY(
+            sn_data_kind_check(b->name, b->input, b->len, b->want->source == SN_SOURCE_BYTES, err));
     while (b->len > 0) {
         SN_TRY(take[b->want->source](b, err));
         b->offset += (int64_t)b->len;

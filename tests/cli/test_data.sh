@@ -174,6 +174,30 @@ fails "a failure over an older pair" 2 "bad:2:3: 'x' is no digit; want decimal t
     build --tokens bad -o kept
 ok "the older pair stays" cmp -s plain.bin kept.bin
 
+# --- what is no text ---------------------------------------------------------------------------------
+if command -v gzip >/dev/null 2>&1; then
+    gzip -c text >text.gz
+    fails "a packed text" 2 "text.gz: this is packed with gzip; unpack it on the way (zcat FILE | sennit-data build --text - ...), or say --raw to take its bytes as they are" \
+        build --text text.gz -o no
+    zcat text.gz | "$data" build --text - -o unpacked >.report 2>&1
+    ok "unpacked on the way" cmp -s text unpacked.bin
+    run "$data" build --text text.gz --raw -o packed
+    ok "or its bytes, if somebody wants them" cmp -s text.gz packed.bin
+else
+    skip "a packed text" "no gzip here"
+fi
+printf '{"text": "a"}\n{"text": "b"}\n' >lines.jsonl
+fails "JSON lines" 2 "lines.jsonl: these are JSON lines, whose braces and keys would be learnt too; take the text out (jq -r .text FILE | sennit-data build --text - ...), or say --raw to take the bytes as they are" \
+    build --text text lines.jsonl -o no
+run "$data" build --text lines.jsonl --raw -o lines-raw
+is "or as they are" "$rc" 0
+printf '\223NUMPY\001\000v\000{}' >array.npy
+fails "an array with a header" 2 "array.npy: this is a numpy file; write the array with tofile, which has no header, or say --raw to take its bytes as they are" \
+    build --tokens array.npy --tokens-dtype u16 -o no
+printf '{\n  "text": 1\n}\n' >code
+run "$data" build --text code -o code-tokens
+is "text that begins with a brace is text" "$rc" 0
+
 # --- usage -----------------------------------------------------------------------------------------
 fails "no command" 2 "sennit-data: no command; want build or print, see sennit-data --help"
 fails "an unknown command" 2 "sennit-data: unknown command 'make'; want build or print, see sennit-data --help" make
