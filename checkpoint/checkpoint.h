@@ -8,7 +8,7 @@
  * rank 0 proves that the pieces of all cover every tensor exactly once, and joins the lists into
  * the manifest. That happens under step-00000100.tmp.TAG, which is synced and renamed: a failed or
  * killed save leaves the one before it untouched. One run at a time may save into a directory, and
- * its ranks must see one file system. Formats and reasons: DESIGN.md 7.
+ * its ranks must see one file system. Formats and reasons: docs/FORMAT.md.
  *
  * For the caller: ignore SIGXFSZ, or a file size limit kills the process instead of failing the
  * save.

@@ -2,8 +2,8 @@
  * scalars.h - the numbers of a step that are not known when the program is compiled.
  *
  * One block per rank, in a planned buffer. Operations read step, rates and random counters here;
- * nothing of the kind is baked into a program (DESIGN.md 6). The host writes the first group
- * before a step and the second before each micro-batch; operations write the rest.
+ * nothing of the kind is baked into a program (docs/ARCHITECTURE.md). The host writes the first
+ * group before a step and the second before each micro-batch; operations write the rest.
  */
 #ifndef SN_SCALARS_H
 #define SN_SCALARS_H

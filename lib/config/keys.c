@@ -1,5 +1,5 @@
 /*
- * keys.c - the key table: every key of DESIGN.md's run file, one row each.
+ * keys.c - the key table: every key of the run file, one row each.
  *
  * A row is written in the order name, type, place, sentence; what follows is named. ONLY(value)
  * marks a key whose feature is not built yet: the value that means "off" is taken, others are

@@ -94,7 +94,7 @@ double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config
 int64_t sn_model_param_count(const struct sn_model *m);
 /* Model FLOPs per token, forward and backward: 6 x matmul parameters (head included; of experts
  * those that a token visits) + 6 x layers x hidden x seq (causal attention counted half); no
- * recomputation (DESIGN.md 4). */
+ * recomputation (docs/PLANNER.md). */
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);
 
 /* Fill `out` (rows x cols, fp32) with the initial values of rows row .. row + rows - 1 of a

@@ -17,7 +17,7 @@ struct sn_plan {
     int64_t
         level_traffic[SN_MAX_LEVELS]; /* the same bytes, by the level of links that they cross */
     double step_time;                 /* seconds, simulated (sim.h) */
-    double tokens_per_s, mfu;         /* model FLOPs (DESIGN.md 4) over peak of all ranks */
+    double tokens_per_s, mfu;         /* model FLOPs (lib/model/model.h) over peak of all ranks */
     double bubble;             /* idle over total time of all stages, communication included */
     int longest;               /* the stage that computes longest, */
     struct sn_sim_stage stage; /* and its time: busy + exposed + idle = step_time */

@@ -5,7 +5,7 @@
  * runs on which micro-batch. It is compiled before step 0 and never changes. The executor runs it,
  * the planner prices it, the printer shows it: all three read this struct and nothing else.
  *
- * Rules (DESIGN.md 6):
+ * Rules:
  * - An activation is written by the operations of one definition and never changed afterwards
  *   (single assignment). Whether an output shares memory with an input is decided by place.c alone.
  * - Adding to what is there is a property of an operand (enum sn_acc_rule), so no operation exists
@@ -270,7 +270,7 @@ struct sn_job {
  * between the plan and 16 MiB below it. */
 #define SN_LIBRARY_BYTES ((int64_t)32 << 20)
 
-struct sn_memory_plan { /* bytes; DESIGN.md 4, memory_bytes */
+struct sn_memory_plan { /* bytes: memory_bytes of docs/plan.schema.json */
     int64_t params, grads, optimizer, activations, workspace, comm;
     int64_t snapshot; /* copies of what a rank writes (boxes.h): checkpoint.async, snapshot_every */
     int64_t library, total;

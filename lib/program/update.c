@@ -2,7 +2,7 @@
  * update.c - the update chunk: wait for the gradients, one global norm, one decision, AdamW, and
  * ZeRO's gathers of what was updated.
  *
- * Nothing is updated before the norm of everything is known (DESIGN.md 6: no optimistic update).
+ * Nothing is updated before the norm of everything is known (no optimistic update).
  * Each gradient is counted once: by the member 0 of the groups that hold copies of it.
  *
  * Gradients of another type are read through a copy in fp32, 4 bytes a value: of a whole bucket (or

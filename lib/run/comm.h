@@ -2,7 +2,7 @@
  * comm.h - communicators: the one interface behind which MPI (and later NCCL) lives.
  *
  * On the CPU one communication thread per rank makes every MPI call, in the order in which
- * operations were posted (DESIGN.md 6, "Order"). The compute thread posts and waits. With one rank
+ * operations were posted. The compute thread posts and waits. With one rank
  * there is neither thread nor MPI: sn_comm_self().
  *
  * Reductions are deterministic: the sum over ranks is taken in rank order 0, 1, 2, ... whatever

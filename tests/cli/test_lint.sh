@@ -89,6 +89,8 @@ END
 printf '%s\n' "/* see /wor""k/main */" 'int sn_a(void); ' '	int sn_b(void);' | put lib/base/plant.c
 printf '%s\n' 'static int hits;' 'int sn_hit(void);' 'int sn_hit(void) { return ++hits; }' \
     'extern const char *const sn_names[]; const char *const sn_names[] = {"a", "b"};' | put lib/base/state.c
+printf '%s\n' '/* Reasons: NOWHER''E.md 6; docs/STYLE.md has others. */' 'int sn_c(void);' | put lib/base/pages.c
+echo 100 >1
 mkdir -p build/lib/base
 ${CC:-gcc} -c lib/base/state.c -o build/lib/base/state.o
 
@@ -133,4 +135,8 @@ passes 'banned: lib/plan/plant.c:[26]:'
 fires 'text: lib/base/plant.c:1: absolute path of a workplace'
 fires 'text: lib/base/plant.c:2: space at the end of the line'
 fires 'text: lib/base/plant.c:3: tab; indent with spaces'
+fires 'pages: lib/base/pages.c:1: NOWHER[E].md is no page of the tree; name one that is'
+passes 'STYLE.md is no page'
+fires 'root: 1:1: a file that does not belong at the root; remove it'
+passes 'root: Makefile'
 tap_done

@@ -22,7 +22,7 @@ Weights and tokens come from Python's own generator, so they do not depend on Py
 The forward passes are written out on purpose, from the papers' formulas, on a plain dictionary of
 tensors: they share no code with sennit or with transformers. The script must not import sennit.
 
-Conventions under test (kernels/ops.h, DESIGN.md 4):
+Conventions under test (kernels/ops.h, docs/DATA.md):
   sample i = tokens[i S .. i S + S]; step s (from 1) uses samples (s-1) B .. (s-1) B + B - 1
   loss     = mean over the global batch's tokens of the cross-entropy
   lr(s)    = lr s / warmup                                                      s <= warmup

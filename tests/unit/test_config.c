@@ -67,7 +67,7 @@ static void values_arrive(const struct place *p)
     tap_ok(c.layout.data == 2 && c.layout.bucket == 3 << 19, "layout, a size with a fraction");
 }
 
-/* DESIGN.md's own run file, with what is not built yet at the value that means "off". */
+/* A run file with every section, with what is not built yet at the value that means "off". */
 static void keys_not_built_accept_off(const struct place *p)
 {
     struct sn_config c =
