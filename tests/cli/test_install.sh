@@ -49,6 +49,15 @@ is "every template is installed" \
 mkdir -p "$(dirname "$root")"
 mv "$tmp/moved" "$root"
 
+# --- the pages that man pages name are there -------------------------------------------------------
+is "every page is installed" "$(cd docs && ls ./*.md)" "$(cd "$root/share/doc/sennit" && ls ./*.md | grep -vE '^./(README|CHANGELOG).md$')"
+named=$(grep -ho "[^ (]*share/doc/sennit/[A-Za-z]*\.[a-z]*" "$root"/share/man/man1/*.1 | sort -u)
+ok "man pages name some" test "$(echo "$named" | wc -l)" -ge 5
+for page in $named; do
+    ok "$page is there" test -s "$stage$page"
+done
+is "and none where nobody finds it" "$(grep -l '[^/]docs/' "$root"/share/man/man1/*.1)" ''
+
 # --- none of Slurm's programs is needed ----------------------------------------------------------
 run env -i PATH=/nonexistent "$root/bin/sennit-run" --help
 is "sennit-run --help without Slurm: exit code" "$rc" 0
