@@ -234,6 +234,7 @@ enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, 
     SN_TRY(read_environment(x, err));
     SN_TRY(find_trainer(x, err));
     SN_TRY(choose_launcher(x, err));
+    SN_TRY(sn_launcher_find(x->shape.launcher, err));
     x->shape.is_searched = x->config->layout_auto;
     SN_TRY(count_ranks(x, err));
     SN_TRY(sn_launch_environment(&x->environment, &x->own, x->shape.launcher, err));

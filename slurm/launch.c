@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,6 +82,23 @@ enum sn_status sn_launcher_parse(enum sn_launcher *out, const char *name, struct
     return sn_fail(err, SN_EINPUT,
                    "launcher '%.40s' is not known; want srun, mpirun, jsrun, lrun, "
                    "ibrun or bede-mpirun",
+                   name);
+}
+
+enum sn_status sn_launcher_find(enum sn_launcher l, struct sn_err *err)
+{
+    const char *name = sn_launcher_name(l), *at = getenv("PATH");
+    while (at && *at) {
+        char path[SN_PATH_MAX];
+        size_t n = strcspn(at, ":");
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)n, at, name);
+        if (access(path, X_OK) == 0)
+            return SN_OK;
+        at += n + (at[n] == ':');
+    }
+    return sn_fail(err, SN_EINPUT,
+                   "%s: is not on PATH, so nothing can be started; load the module of MPI, or name "
+                   "another launcher with --launcher",
                    name);
 }
 

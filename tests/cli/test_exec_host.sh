@@ -166,6 +166,10 @@ refused "unknown option" 'unknown option --frehs' "$runner" exec --frehs "$tmp/w
 refused "missing run file" 'nowhere.yaml: .*No such file' "$runner" exec "$tmp/nowhere.yaml"
 refused "a launcher that is none" "launcher 'prun' is not known; want srun" "$runner" exec "$tmp/whole.yaml" --launcher prun
 refused "ranks that the layout has not" 'is 4 ranks|start 4|multiple of' "$runner" exec "$tmp/whole.yaml" --ranks 3
+prepare path
+refused "no launcher" '^mpirun: is not on PATH, so nothing can be started; load the module of MPI, or name another launcher' \
+    env PATH=/nonexistent "$(realpath "$runner")" exec "$tmp/path.yaml" --ranks 2
+ok "no launcher: no attempt is begun" test ! -e "$tmp/path/attempts"
 prepare bad
 sed -i "s|train: $tmp/tok,|train: $tmp/none,|" "$tmp/bad.yaml"
 run "$runner" exec "$tmp/bad.yaml"
