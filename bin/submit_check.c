@@ -56,11 +56,11 @@ static void look_at_time(struct sn_submit_findings *f, const struct sn_batch *b,
     const struct sn_config *c = b->config;
     char total[SN_DURATION_SIZE], limit[SN_DURATION_SIZE];
     int64_t left = c->train.steps - done, usable = c->slurm.seconds - b->signal_before;
-    double seconds = (double)left * p->times.step / (p->useful > 0 ? p->useful : 1);
-    if (p->times.step <= 0 || left <= 0 || !(seconds < 1e9))
+    double seconds = (double)left * p->times.typical / (p->useful > 0 ? p->useful : 1);
+    if (p->times.typical <= 0 || left <= 0 || !(seconds < 1e9))
         return;
     sn_str_add(&f->good, "time: %lld steps of %.4g s (%s) take about %s", (long long)left,
-               p->times.step, p->times.is_measured ? "as this run measured" : "planned",
+               p->times.typical, p->times.is_measured ? "as this run measured" : "planned",
                sn_duration_format(total, (int64_t)ceil(seconds)));
     int jobs = usable > 0 ? (int)fmin(ceil(seconds / (double)usable), 1e6) : 0;
     if (c->slurm.seconds)

@@ -28,7 +28,7 @@ static enum sn_status play(struct sn_submit_plan *out, const struct sn_stages *s
     out->useful = g.as_it_was > 0 ? g.as_it_was : g.fraction;
     if (out->times.is_measured)
         return SN_OK;
-    out->times.step = p.step_time;
+    out->times.step = out->times.typical = p.step_time;
     out->times.save = g.failures.pause + g.failures.write;
     out->times.is_assumed = g.storage_assumed;
     return SN_OK;

@@ -145,31 +145,38 @@ void sn_preemption_of_site(struct sn_preemption *out, const struct sn_batch *b)
 
 /* --- how long a save takes -------------------------------------------------------------------- */
 
-/* The longest of the newest sums of some members. */
-static double longest(const char *output, const char *name, const char *const *members, int *lines)
+struct spread {
+    double most, mean;
+    int n; /* lines that have any */
+};
+
+/* Of the newest sums of some members. */
+static struct spread newest_of(const char *output, const char *name, const char *const *members)
 {
+    struct spread s = {0};
     struct sn_jsonl f = {0};
     struct sn_json object;
     struct sn_err err;
-    double newest[NEWEST] = {0}, most = 0;
+    double newest[NEWEST] = {0};
     char *path = sn_format("%s/%s", output, name);
-    *lines = 0;
     if (!path || sn_jsonl_open(&f, path, &err) != SN_OK) {
         sn_free(path); /* what cannot be read says nothing: the plan does then */
-        return 0;
+        return s;
     }
     while (sn_jsonl_next(&f, &object)) {
         double sum = 0;
         for (const char *const *m = members; *m; m++)
             sum += sn_json_get_number(object, *m, 0);
         if (sum > 0)
-            newest[(*lines)++ % NEWEST] = sum;
+            newest[s.n++ % NEWEST] = sum;
     }
-    for (int i = 0; i < NEWEST; i++)
-        most = newest[i] > most ? newest[i] : most;
+    for (int i = 0; i < NEWEST && i < s.n; i++) {
+        s.most = newest[i] > s.most ? newest[i] : s.most;
+        s.mean += newest[i] / (s.n < NEWEST ? s.n : NEWEST);
+    }
     sn_jsonl_close(&f);
     sn_free(path);
-    return most;
+    return s;
 }
 
 bool sn_save_time_read(struct sn_save_time *out, const char *output)
@@ -177,13 +184,13 @@ bool sn_save_time_read(struct sn_save_time *out, const char *output)
     static const char *const step[] = {"step_time_s", NULL}, *const save[] = {"layout_s", "copy_s",
                                                                               "write_s", "commit_s",
                                                                               NULL};
-    int steps, saves;
-    double t_step = longest(output, "metrics.jsonl", step, &steps);
-    double t_save = longest(output, "checkpoints.jsonl", save, &saves);
-    if (!steps || !saves)
+    struct spread steps = newest_of(output, "metrics.jsonl", step);
+    struct spread saves = newest_of(output, "checkpoints.jsonl", save);
+    if (!steps.n || !saves.n)
         return false;
-    out->step = t_step;
-    out->save = t_save;
+    out->step = steps.most;
+    out->typical = steps.mean;
+    out->save = saves.most;
     out->is_measured = true;
     out->is_assumed = false;
     return true;

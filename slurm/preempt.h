@@ -41,6 +41,7 @@ void sn_preemption_text(struct sn_str *out, const struct sn_preemption *p);
 /* Seconds. */
 struct sn_save_time {
     double step, save; /* 0: not known */
+    double typical;    /* a step: planned, or the mean of those of which `step` is the longest */
     bool is_measured;  /* by this run, before; else planned */
     bool is_assumed;   /* planned with a storage rate that nobody said */
     double every;      /* between two checkpoints; 0: none, or not known */
