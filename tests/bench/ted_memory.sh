@@ -53,13 +53,13 @@ widest() { # maker step most limit ranks layout
     while [ $((high - low)) -gt 0 ]; do
         mid=$(((low + high + 1) / 2))
         "$1" $((mid * $2)) "$6" >"$tmp/p.yaml"
-        "$plan" "$tmp/p.yaml" --ranks "$5" --json >"$tmp/plan.json" || die "no plan of $1"
+        "$plan" "$tmp/p.yaml" --ranks "$5" --json >"$tmp/plan.json" || [ $? -eq 1 ] || die "no plan of $1" # 1: it does not fit
         if fits "$4"; then low=$mid; else high=$((mid - 1)); fi
     done
     width=$((low * $2))
     [ $width = 0 ] && die "nothing fits"
     "$1" $width "$6" >"$tmp/p.yaml"
-    "$plan" "$tmp/p.yaml" --ranks "$5" --json >"$tmp/plan.json"
+    "$plan" "$tmp/p.yaml" --ranks "$5" --json >"$tmp/plan.json" || [ $? -eq 1 ] # by $4, not by the machine
     bytes=$(figure total)
 }
 

@@ -9,7 +9,7 @@ set -eu
 bin=${BUILD:-build}/bin
 plans() {
     for file in tests/golden/plans/*.yaml; do
-        "$bin/sennit-plan" "$file" --json >"${file%.yaml}.json"
+        "$bin/sennit-plan" "$file" --json >"${file%.yaml}.json" || [ $? -eq 1 ] # 1: it does not fit
     done
 }
 # Where the program and the working directory are differs from host to host.
