@@ -17,16 +17,17 @@ count() { # what, exit code, last line; then arguments of tests/run
 }
 
 program good 'echo "ok 1 - a"; echo 1..1'
+program fine 'echo "ok 1 - a"; echo 1..1'
 program bad 'echo "not ok 1 - a"; echo 1..1; exit 1'
 program short 'echo "ok 1 - a"; echo 1..2'
 program killer 'echo "ok 1 - a"; echo 1..1; kill -9 $(cut -d" " -f4 /proc/$PPID/stat)'
-count "together and alone" 0 "3 passed, 0 failed, 0 skipped" "$tmp/good" "$tmp/good" -- "$tmp/good"
+count "together and alone" 0 "3 passed, 0 failed, 0 skipped" "$tmp/good" "$tmp/fine" -- "$tmp/good"
 count "one fails among others" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" "$tmp/bad"
 count "one stops early, alone" 1 "2 passed, 1 failed, 0 skipped" "$tmp/good" -- "$tmp/short"
 count "none is named" 1 "0 passed, 1 failed, 0 skipped"
 TEST_JOBS=x
 export TEST_JOBS
-count "none is started" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" -- "$tmp/good"
+count "none is started" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" -- "$tmp/fine"
 TEST_JOBS=1
 count "the shell of one is killed" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" "$tmp/killer" "$tmp/good"
 tap_done
