@@ -297,6 +297,11 @@ enum sn_status sn_config_save(const struct sn_config *c, const char *path, struc
  * init_std, the weights of routers' losses, the rate of their bias and their noise are written as
  * 0: a run may change them. */
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c);
+/* Features of a head that the rotary embedding turns. */
+static inline int sn_model_rotated(const struct sn_model_config *m)
+{
+    return (int)(m->rotary_pct * (m->hidden / m->heads) + 1e-9); /* 0.58 of 100 is 57.99999... */
+}
 /* The layout section alone, resolved: what a checkpoint carries for people, and what sennit-convert
  * is given. */
 void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);

@@ -103,7 +103,7 @@ static enum sn_status rotary_fits(const struct sn_config *c, const struct sn_set
 {
     const struct sn_model_config *m = &c->model;
     int width = m->hidden / m->heads;
-    int rotated = (int)(m->rotary_pct * width + 1e-9);
+    int rotated = sn_model_rotated(m);
     if (m->family == SN_GPT2) {
         if (m->rotary_pct != 0)
             return sn_settings_fail(s, "model.rotary_pct", err,

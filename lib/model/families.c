@@ -159,7 +159,7 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
         qkv = unary(b, SN_NODE_ROPE, qkv, d + 2 * kv, "attn.rope", &n);
         n->attr.heads = c->heads + c->kv_heads;
         n->attr.head_dim = (int32_t)width;
-        n->attr.rotary_dim = (int32_t)(c->rotary_pct * (double)width) / 2 * 2;
+        n->attr.rotary_dim = sn_model_rotated(c);
         n->attr.theta = (float)c->rope_theta;
     }
     int o = unary(b, SN_NODE_ATTENTION, qkv, d, "attn.core", &n);

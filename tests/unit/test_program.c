@@ -449,6 +449,25 @@ static void products_of_weights_may_be_of_8_bits(enum sn_fp8_scaling scaling)
     release(&x);
 }
 
+/* 0.58 x 100 is 57.99999... in doubles. */
+static void a_head_is_rotated_as_its_rule_says(void)
+{
+    struct sn_config c = small(SN_GPT_NEOX, SN_F32);
+    struct sn_model *m = NULL;
+    struct sn_err err = {0};
+    int rotated = -1;
+    c.model.hidden = 200;
+    c.model.heads = c.model.kv_heads = 2;
+    c.model.rotary_pct = 0.58;
+    bool good = sn_model_create(&m, &c.model, &c.train, &err) == SN_OK;
+    for (int i = 0; good && i < m->n_nodes; i++)
+        if (m->nodes[i].kind == SN_NODE_ROPE)
+            rotated = m->nodes[i].attr.rotary_dim;
+    tap_ok(rotated == 58 && sn_model_rotated(&c.model) == 58, "58 %% of 100 features are %d",
+           rotated);
+    sn_model_destroy(m);
+}
+
 int main(void)
 {
     every_family_compiles_to_sound_programs();
@@ -463,5 +482,6 @@ int main(void)
     only_a_run_that_says_so_varies();
     products_of_weights_may_be_of_8_bits(SN_FP8_TENSORWISE);
     products_of_weights_may_be_of_8_bits(SN_FP8_BLOCKWISE);
+    a_head_is_rotated_as_its_rule_says();
     return tap_done();
 }
