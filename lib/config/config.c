@@ -115,43 +115,23 @@ enum sn_status sn_config_load(struct sn_config *out, const char *path, const cha
 
 /* --- the layout for a known model ------------------------------------------------------------ */
 
-/* A run may change how weights begin and what is dropped: a model's text does not say it. */
-static bool is_free(const struct sn_key *k)
-{
-    static const char *const names[] = {"model.dropout",           "model.init_std",
-                                        "model.experts.aux_loss",  "model.experts.z_loss",
-                                        "model.experts.bias_rate", "model.experts.jitter"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(k->name, names[i]) == 0)
-            return true;
-    return false;
-}
-
-/* A model that is trained dense has the text of a softmax router's. */
-static bool is_dense(const struct sn_key *k, const struct sn_config *c)
-{
-    return strcmp(k->name, "model.experts.router") == 0 &&
-           c->model.experts.router == SN_ROUTER_DENSE;
-}
-
-/* Keys that the file sets must not say another thing than the model. */
+/* The file must not say another thing than the model: in the keys that it sets, or with `all` also
+ * in those that it leaves to their defaults. */
 static enum sn_status compare_model(const struct sn_config *c, const struct sn_config *model,
-                                    const struct sn_settings *file, struct sn_err *err)
+                                    const struct sn_settings *file, bool all, struct sn_err *err)
 {
-    char ours[SN_VALUE_SIZE], theirs[SN_VALUE_SIZE];
-    for (int i = 0; i < sn_n_keys; i++) {
-        const struct sn_key *k = &sn_keys[i];
-        if (!file->set[i] || !k->decides || is_free(k) || strncmp(k->name, "model.", 6) != 0)
-            continue;
-        if (is_dense(k, c) && model->model.experts.router == SN_ROUTER_SOFTMAX)
-            continue;
-        (void)sn_key_format(k, sn_key_get(k, c), ours);
-        (void)sn_key_format(k, sn_key_get(k, model), theirs);
-        if (strcmp(ours, theirs) != 0)
-            return sn_settings_fail(file, k->name, err,
+    struct sn_model_difference d;
+    for (int i = 0; (i = sn_model_differs(&d, i, &c->model, &model->model)) >= 0; i++) {
+        if (file->set[i])
+            return sn_settings_fail(file, d.key, err,
                                     "is %s, but %s in %s; name the model's layout, without the "
                                     "model or with the same one",
-                                    ours, theirs, model->path);
+                                    d.ours, d.theirs, model->path);
+        if (all)
+            return sn_settings_fail(file, d.key, err,
+                                    "is left out, which means %s, but it is %s in %s; write it, or "
+                                    "leave the model section out",
+                                    d.ours, d.theirs, model->path);
     }
     return SN_OK;
 }
@@ -171,6 +151,20 @@ static enum sn_status make_up_batch(struct sn_config *c, const struct sn_setting
     return SN_OK;
 }
 
+static bool has_model(const struct sn_settings *file)
+{
+    const struct sn_yaml_node *n = sn_settings_get(file, "model");
+    return n && !sn_yaml_is_null(n);
+}
+
+/* Is what the file lacks the model's? In a model section of its own a key that is left out has its
+ * default, as when the run is trained. */
+static bool is_completed(const struct sn_key *k, const struct sn_settings *file)
+{
+    bool has_default = k->value || k->derived;
+    return !k->is_free && !(has_default && strncmp(k->name, "model.", 6) == 0 && has_model(file));
+}
+
 /* `file` is completed by what `base` sets. */
 static enum sn_status join(struct sn_config *c, struct sn_settings *file,
                            const struct sn_settings *base, const struct sn_config *model,
@@ -178,16 +172,18 @@ static enum sn_status join(struct sn_config *c, struct sn_settings *file,
 {
     struct sn_settings all = *file;
     for (int i = 0; i < sn_n_keys; i++)
-        if (!all.set[i] && !is_free(&sn_keys[i]))
+        if (!all.set[i] && is_completed(&sn_keys[i], file))
             all.set[i] = base->set[i];
     memset(c, 0, sizeof(*c));
     (void)snprintf(c->path, sizeof(c->path), "%s", file->path);
     SN_TRY(take_values(c, &all, err));
-    SN_TRY(compare_model(c, model, file, err));
+    SN_TRY(compare_model(c, model, file, false, err));
     if (!sn_settings_get(file, "train.global_batch"))
         SN_TRY(make_up_batch(c, file, err));
     c->train.eval_every = 0; /* its rules want data */
     SN_TRY(sn_rules_apply(c, &all, err));
+    if (has_model(file))
+        SN_TRY(compare_model(c, model, file, true, err));
     const struct sn_layout_config *l = &c->layout;
     return sn_config_resolve_ranks(
         c, (l->data ? l->data : 1) * l->tensor * l->context * l->pipeline, err);

@@ -297,6 +297,15 @@ enum sn_status sn_config_save(const struct sn_config *c, const char *path, struc
  * init_std, the weights of routers' losses, the rate of their bias and their noise are written as
  * 0: a run may change them. */
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c);
+/* A key that two models do not share, and its values. */
+struct sn_model_difference {
+    char key[64]; /* "model.rope_theta" */
+    char ours[64], theirs[64];
+};
+/* The first row of the key table, from `from` on, in which what a checkpoint would carry of the two
+ * models differs; -1: none. */
+int sn_model_differs(struct sn_model_difference *out, int from, const struct sn_model_config *ours,
+                     const struct sn_model_config *theirs);
 /* Features of a head that the rotary embedding turns. */
 static inline int sn_model_rotated(const struct sn_model_config *m)
 {

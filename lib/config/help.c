@@ -127,7 +127,7 @@ static bool is_kept(const struct sn_key *section)
 
 /* A dense model says nothing of experts, and one without shared experts, noise, a bias or another
  * router than softmax nothing of those: its text and its hash are what they always were. */
-static bool is_said(const struct sn_key *k, const struct sn_config *c)
+bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
 {
     const struct sn_experts_config *x = &c->model.experts;
     if (strcmp(k->name, "model.experts.shared") == 0 && x->shared == 0)
@@ -157,7 +157,7 @@ static void format_sections(struct sn_str *out, const struct sn_config *c, const
     char value[SN_VALUE_SIZE];
     for (int i = 0; i < sn_n_keys; i++) {
         const struct sn_key *k = &sn_keys[i];
-        if (strncmp(k->name, prefix, strlen(prefix)) != 0 || !is_said(k, c))
+        if (strncmp(k->name, prefix, strlen(prefix)) != 0 || !sn_key_is_said(k, c))
             continue;
         if (k->type == SN_KEY_MAP && is_kept(k))
             open_section(out, k);
@@ -183,16 +183,47 @@ enum sn_status sn_config_save(const struct sn_config *c, const char *path, struc
     return st;
 }
 
+static bool is_of_model(const struct sn_key *k)
+{
+    return strncmp(k->name, "model.", 6) == 0;
+}
+
+/* Of the model what a checkpoint carries: how it is trained a run may change. */
+static void keep_carried(struct sn_config *c)
+{
+    for (int i = 0; i < sn_n_keys; i++)
+        if (sn_keys[i].is_free)
+            *(double *)sn_key_at(&sn_keys[i], c) = 0;
+    if (c->model.experts.router == SN_ROUTER_DENSE) /* what was trained so may go on sparse */
+        c->model.experts.router = SN_ROUTER_SOFTMAX;
+}
+
 void sn_config_format_model(struct sn_str *out, const struct sn_config *c)
 {
     struct sn_config tensors = *c;
-    tensors.model.dropout = 0; /* none of them changes what a checkpoint holds */
-    tensors.model.init_std = 0;
-    tensors.model.experts.aux_loss = tensors.model.experts.z_loss = 0;
-    tensors.model.experts.bias_rate = tensors.model.experts.jitter = 0;
-    if (tensors.model.experts.router == SN_ROUTER_DENSE) /* what was trained so may go on sparse */
-        tensors.model.experts.router = SN_ROUTER_SOFTMAX;
+    keep_carried(&tensors);
     format_sections(out, &tensors, "model");
+}
+
+int sn_model_differs(struct sn_model_difference *out, int from, const struct sn_model_config *ours,
+                     const struct sn_model_config *theirs)
+{
+    char value[2][SN_VALUE_SIZE];
+    struct sn_config a = {.model = *ours}, b = {.model = *theirs};
+    keep_carried(&a);
+    keep_carried(&b);
+    for (int i = from; i < sn_n_keys; i++) {
+        const struct sn_key *k = &sn_keys[i];
+        if (!is_of_model(k) || !k->decides || (!sn_key_is_said(k, &a) && !sn_key_is_said(k, &b)) ||
+            strcmp(sn_key_format(k, sn_key_get(k, &a), value[0]),
+                   sn_key_format(k, sn_key_get(k, &b), value[1])) == 0)
+            continue;
+        (void)snprintf(out->key, sizeof(out->key), "%s", k->name);
+        (void)snprintf(out->ours, sizeof(out->ours), "%.60s", value[0]);
+        (void)snprintf(out->theirs, sizeof(out->theirs), "%.60s", value[1]);
+        return i;
+    }
+    return -1;
 }
 
 void sn_config_format_layout(struct sn_str *out, const struct sn_config *c)
@@ -206,7 +237,7 @@ uint64_t sn_config_hash(const struct sn_config *c)
     char value[SN_VALUE_SIZE];
     for (int i = 0; i < sn_n_keys; i++) {
         const struct sn_key *k = &sn_keys[i];
-        if (!k->decides || !is_said(k, c))
+        if (!k->decides || !sn_key_is_said(k, c))
             continue;
         hash = sn_rng_key(hash, k->name);
         hash = sn_rng_key(hash, sn_key_format(k, sn_key_get(k, c), value));

@@ -68,6 +68,7 @@ static const char *const axes[] = {"tensor", "context", "expert", "data", "pipel
 #define NOT_BUILT           .not_built = true
 #define NULL_OK             .null_ok = true
 #define DECIDES             .decides = true
+#define FREE                .is_free = true
 
 /* clang-format off */
 const struct sn_key sn_keys[] = {
@@ -122,9 +123,9 @@ const struct sn_key sn_keys[] = {
     {ROW("model.norm_eps", FLOAT, AT(model.norm_eps), "Added to the variance in norms."),
         RANGE(1e-12L, 0.1L, NULL), DEFAULT("1e-5"), DECIDES},
     {ROW("model.init_std", FLOAT, AT(model.init_std), "Standard deviation of random initial weights."),
-        RANGE(0, 10, NULL), DEFAULT("0.02"), DECIDES},
+        RANGE(0, 10, NULL), DEFAULT("0.02"), DECIDES, FREE},
     {ROW("model.dropout", FLOAT, AT(model.dropout), "Part of the activations that is dropped."),
-        RANGE(0, 0.99L, NULL), DEFAULT("0.0"), DECIDES},
+        RANGE(0, 0.99L, NULL), DEFAULT("0.0"), DECIDES, FREE},
     {ROW("model.share_layers", INT, AT(model.share_layers), "This many consecutive layers share one set of weights; divides model.layers."),
         RANGE(1, 10000, "layers"), DEFAULT("1"), DECIDES},
     {ROW("model.experts", MAP, NONE, "Mixture of experts (mixtral); absent: dense.")},
@@ -139,19 +140,19 @@ const struct sn_key sn_keys[] = {
     {ROW("model.experts.capacity_factor", FLOAT, AT(model.experts.capacity_factor), "Tokens of a sequence that may visit an expert, times the mean; the others pass it by. 0: all of them."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
     {ROW("model.experts.aux_loss", FLOAT, AT(model.experts.aux_loss), "Weight of the load-balancing loss, which is 1 for a layer in balance; with router: dense, of minus the mutual information of tokens and experts, which is at best -log(count)."),
-        RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES},
+        RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES, FREE},
     {ROW("model.experts.z_loss", FLOAT, AT(model.experts.z_loss), "Weight of the router's z-loss."),
-        RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
+        RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES, FREE},
     {ROW("model.experts.router", ENUM, AT(model.experts.router), "Function of the router. softmax: the top_k largest logits, weighed among themselves; sparsemixer: GRIN's, which draws experts in training and estimates the gradient of the choice; dense: softmax, but in training all experts for every token (DS-MoE), weighed by the softmax of all logits."),
         NAMES(routers), DEFAULT("softmax"), DECIDES},
     {ROW("model.experts.mixer_range", FLOAT, AT(model.experts.mixer_range), "Experts whose logit z is at most mixer_range (|z| + |z*|) below the largest one, z*, are those that a sparsemixer draws among; no effect with another router."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES},
     {ROW("model.experts.jitter", FLOAT, AT(model.experts.jitter), "Noise on what routers see in training: each feature times a number of 1 - jitter .. 1 + jitter; 0: none."),
-        RANGE(0, 0.99L, NULL), DEFAULT("0.0"), DECIDES},
+        RANGE(0, 0.99L, NULL), DEFAULT("0.0"), DECIDES, FREE},
     {ROW("model.experts.bias", ENUM, AT(model.experts.bias), "Balancing by a bias that routers add to their probabilities for the choice alone; loss-free: moved after each step by what experts got. Set aux_loss to 0 to balance by it alone."),
         NAMES(biases), DEFAULT("none"), DECIDES},
     {ROW("model.experts.bias_rate", FLOAT, AT(model.experts.bias_rate), "What a bias moves by in a step; no effect while bias is none."),
-        RANGE(0, 1, NULL), DEFAULT("0.001"), DECIDES},
+        RANGE(0, 1, NULL), DEFAULT("0.001"), DECIDES, FREE},
 
     {ROW("data", MAP, NONE, "Token files, written by sennit-data.")},
     {ROW("data.train", PATH, AT(data.train), "Prefix of the training data's .bin and .idx; sennit-train needs it."),

@@ -74,6 +74,7 @@ struct sn_key {
     bool not_built;           /* no value is accepted at all */
     bool null_ok;             /* null means the default */
     bool decides;             /* part of sn_config_hash */
+    bool is_free;             /* of a model: how it is trained, not what its weights compute */
 };
 
 enum { SN_KEYS_MAX = 192 };
@@ -93,6 +94,8 @@ enum { SN_WANT_SIZE = 256, SN_VALUE_SIZE = 3 * sizeof(struct sn_words) };
 
 /* What the key takes, in words: "a whole number in 1..10000 layers"; returns buf. */
 const char *sn_key_want(const struct sn_key *k, char buf[SN_WANT_SIZE]);
+/* Does the configuration's text (sn_config_format) name the key? Not where it has no effect. */
+bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c);
 /* "1..10000 layers"; "" for what has no range. */
 const char *sn_key_range(const struct sn_key *k, char buf[SN_WANT_SIZE]);
 /* The names of an enum that are built, comma-separated; returns buf. */

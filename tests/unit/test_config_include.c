@@ -264,6 +264,34 @@ static void no_memory_is_reported(const struct place *p)
     sn_free(text);
 }
 
+/* The layout for a model that is known: sn_config_load_layout. */
+static void a_model_section_means_its_defaults(const struct place *p)
+{
+    static const char model[] = "model:\n  family: llama\n  layers: 4\n  hidden: 256\n  heads: 4\n"
+                                "  ffn: 688\n  vocab: 256\n  seq: 128\n  rope_theta: 200.0\n";
+    struct sn_config c;
+    struct sn_err err = {0};
+    char *path = at_place(p, "%s/run.yaml"), want[512];
+    write_file(p, "run.yaml", "run: {seed: 1}\n" MODEL TRAIN);
+    (void)snprintf(want, sizeof(want),
+                   "%s:2:1: model.rope_theta: is left out, which means 10000, but it is 200 in the "
+                   "weights; write it, or leave the model section out",
+                   path);
+    tap_ok(sn_config_load_layout(&c, path, model, "the weights", &err) == SN_EINPUT,
+           "a model section without a key in which the model is another");
+    tap_text(err.text, want, "is named");
+    write_file(p, "run.yaml",
+               "model: {rope_theta: 200.0, ffn: 688, dropout: 0.1}\nlayout: {tensor: 2}");
+    tap_ok(sn_config_load_layout(&c, path, model, "the weights", &err) == SN_OK &&
+               c.model.rope_theta == 200 && c.model.layers == 4 && c.model.dropout == 0.1,
+           "one that has it is of this model %s", err.text);
+    write_file(p, "run.yaml", "model:\nlayout: {tensor: 2}");
+    tap_ok(sn_config_load_layout(&c, path, model, "the weights", &err) == SN_OK &&
+               c.model.rope_theta == 200,
+           "an empty one says nothing");
+    sn_free(path);
+}
+
 int main(void)
 {
     struct place p = make_place();
@@ -275,6 +303,7 @@ int main(void)
     a_file_that_includes_itself_is_refused(&p);
     config_json_is_read(&p);
     config_json_is_refused_by_name(&p);
+    a_model_section_means_its_defaults(&p);
     no_memory_is_reported(&p);
     remove_place(&p);
     return tap_done();

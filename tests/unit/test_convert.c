@@ -277,7 +277,8 @@ static void the_layout_file_is_explained(void)
     tap_ok(load_layout(&b, "model: {family: llama,\n  hidden: 64}\n") == SN_EINPUT &&
                strstr(b.err.text, "layout.yaml:2:11: model.hidden: is 64, but 48"),
            "%s", b.err.text);
-    tap_ok(load_layout(&b, "model: {hidden: 48, dropout: 0.1}\nlayout: {tensor: 2}") == SN_OK &&
+    tap_ok(load_layout(&b, "model: {kv_heads: 2, ffn: 76, dropout: 0.1}\nlayout: {tensor: 2}") ==
+                   0 &&
                b.config.layout.tensor == 2 && b.config.layout.data == 1,
            "the same model may be repeated, with another dropout");
     tap_ok(load_layout(&b, "layout: {data: 5, micro_batch: 3}") == SN_OK &&
