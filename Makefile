@@ -360,6 +360,7 @@ docs: all $(BUILD)/tests/unit/test_accounting ## Write the pages and tables that
 	$(BUILD)/bin/sennit-plan --help-keys=markdown > docs/RUNFILE.md
 	$(BUILD)/bin/sennit-plan --help-keys=machines > docs/MACHINES.md
 	$(BUILD)/bin/sennit-plan --help-keys=sites > docs/SITES.md
+	$(BUILD)/bin/sennit-plan --help-keys=huggingface > docs/HUGGINGFACE.md
 	BUILD=$(BUILD) tests/activations > docs/ACTIVATIONS.md
 	BUILD=$(BUILD) tests/experts > $(BUILD)/EXPERTS.md && cp $(BUILD)/EXPERTS.md docs/EXPERTS.md
 format: ## Format every C file with clang-format

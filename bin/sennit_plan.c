@@ -9,6 +9,7 @@
 #include "bin/plan_search.h"
 #include "bin/planned.h"
 #include "lib/base/log.h"
+#include "lib/config/hfkeys.h"
 #include "lib/plan/named.h"
 #include "slurm/site.h"
 
@@ -39,6 +40,7 @@ static const char usage[] =
     "  --help-keys[=markdown]  every key of the run file with its default and meaning\n"
     "  --help-keys=machines the same of machine files and software profiles, as a page\n"
     "  --help-keys=sites    the same of site profiles, as a page\n"
+    "  --help-keys=huggingface what a Hugging Face config.json's keys are here, as a page\n"
     "  --help, --version\n"
     "\n"
     "Exit 0: done, 1: the layout does not fit, or --verify refutes it, 2: bad usage or input, or "
@@ -68,7 +70,7 @@ struct line {
     long long mtbf_hours;
     int64_t storage; /* bytes a second; 0: as the machine says */
     struct sn_pictures pictures;
-    bool json, verify, activations, help, version, keys, markdown, machines, sites;
+    bool json, verify, activations, help, version, keys, markdown, machines, sites, huggingface;
     bool is_searched; /* layout: auto, whose search has said what it was made with */
 };
 
@@ -109,11 +111,12 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->markdown = optarg && strcmp(optarg, "markdown") == 0;
         l->machines = optarg && strcmp(optarg, "machines") == 0;
         l->sites = optarg && strcmp(optarg, "sites") == 0;
-        if (optarg && !l->markdown && !l->machines && !l->sites)
-            return sn_fail(
-                err, SN_EINPUT,
-                "--help-keys: '%s' is no format; want markdown, machines, sites or nothing",
-                optarg);
+        l->huggingface = optarg && strcmp(optarg, "huggingface") == 0;
+        if (optarg && !l->markdown && !l->machines && !l->sites && !l->huggingface)
+            return sn_fail(err, SN_EINPUT,
+                           "--help-keys: '%s' is no format; want markdown, machines, sites, "
+                           "huggingface or nothing",
+                           optarg);
         return SN_OK;
     case HELP:
         l->help = true;
@@ -291,6 +294,8 @@ static enum sn_status print_keys(const struct line *l, struct sn_err *err)
         sn_machine_help(&text);
     else if (l->sites)
         sn_site_help(&text);
+    else if (l->huggingface)
+        sn_hf_help(&text);
     else
         sn_config_help(&text, l->markdown);
     bool failed = text.failed;

@@ -84,6 +84,7 @@ struct sn_model_config {
     bool tied_embeddings;
     double rope_theta;
     double rotary_pct;      /* part of head_dim that is rotated: 1 for llama, 0.25 for gpt-neox */
+    int sliding_window;     /* tokens that a token attends to, itself included; 0: all before it */
     bool parallel_residual; /* gpt-neox: attention and ffn read the same input */
     double norm_eps, init_std, dropout;
     int share_layers;

@@ -1,5 +1,6 @@
 /*
- * hfconfig.h - a Hugging Face config.json read as model keys, and written from them.
+ * hfconfig.h - a Hugging Face config.json read as model keys, and written from them, by the table
+ * of hfkeys.h.
  */
 #ifndef SN_HFCONFIG_H
 #define SN_HFCONFIG_H
@@ -7,13 +8,15 @@
 #include "lib/config/config.h"
 #include "lib/config/yaml.h"
 
-/* Translate the text of a config.json into a document with the keys of the model section. What the
- * model says and sennit cannot do is refused by name. Caller destroys *out. */
+/* Translate the text of a config.json into a document with the keys of the model section. A key
+ * that is in no list, a value that sennit cannot compute, and two names of one thing that disagree
+ * are refused by name. A sliding window bounds seq. Caller destroys *out. */
 enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, size_t len,
                                  const char *path, struct sn_err *err);
 /* Append the config.json of a model whose weights are stored as `dtype`; read back it gives the
- * same model, with its shared layers apart (the field knows no sharing). A model that the field's
- * classes cannot compute is SN_EINPUT. */
+ * same model, with its shared layers apart (the field knows no sharing). What may be unknown
+ * (init_std 0, the weight of the balancing loss 0) is left out. A model that the field's classes
+ * cannot compute is SN_EINPUT. */
 enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_config *m,
                                   enum sn_dtype dtype, struct sn_err *err);
 

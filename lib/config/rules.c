@@ -127,6 +127,18 @@ static enum sn_status rotary_fits(const struct sn_config *c, const struct sn_set
                             m->rotary_pct, width, rotated);
 }
 
+static enum sn_status window_covers(const struct sn_config *c, const struct sn_settings *s,
+                                    struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    if (m->sliding_window == 0 || m->sliding_window >= m->seq)
+        return SN_OK;
+    return sn_settings_fail(s, "model.sliding_window", err,
+                            "%d is less than model.seq (%d), which is not built yet; want "
+                            "model.seq: %d at most",
+                            m->sliding_window, m->seq, m->sliding_window);
+}
+
 static enum sn_status residual_fits(const struct sn_config *c, const struct sn_settings *s,
                                     struct sn_err *err)
 {
@@ -281,9 +293,10 @@ static enum sn_status fp8_fits_precision(const struct sn_config *c, const struct
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,          residual_fits,
-        share_divides_layers, experts_fit_family,    experts_fit_model,    batch_divides,
-        schedule_fits,        evaluation_has_data,   scale_fits_precision, fp8_fits_precision};
+        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,         window_covers,
+        residual_fits,        share_divides_layers,  experts_fit_family,  experts_fit_model,
+        batch_divides,        schedule_fits,         evaluation_has_data, scale_fits_precision,
+        fp8_fits_precision};
     SN_TRY(derive(c, s, err));
     SN_TRY(sn_compress_derive(c, s, err));
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)

@@ -26,7 +26,7 @@ static const struct {
     {MODEL ", wheels: 4}\n",
      "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
      "family, layers, hidden, heads, kv_heads, ffn, vocab, seq, tied_embeddings, "
-     "rope_theta, rotary_pct, parallel_residual, norm_eps, init_std, dropout, "
+     "rope_theta, rotary_pct, parallel_residual, sliding_window, norm_eps, init_std, dropout, "
      "share_layers, experts"},
     {MODEL "}\n" TRAIN ", lr: 1}\n",
      "run.yaml:2:39: unknown key 'train.lr'; did you mean 'train.optimizer.lr'?"},
@@ -296,6 +296,9 @@ static const struct {
      "embedding turns pairs; want an even number"},
     {"model: {family: gpt2, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128, rotary_pct: 1}\n" TRAIN "}\n",
      "run.yaml:1:90: model.rotary_pct: gpt2 has no rotary embedding; leave it out"},
+    {MODEL ", sliding_window: 64}\n" TRAIN "}\n",
+     "run.yaml:1:106: model.sliding_window: 64 is less than model.seq (128), which is not built yet; "
+     "want model.seq: 64 at most"},
     {"model: {family: gpt2, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128, rope_theta: 5e5}\n" TRAIN "}\n",
      "run.yaml:1:90: model.rope_theta: gpt2 has no rotary embedding; leave it out"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",

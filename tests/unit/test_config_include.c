@@ -200,13 +200,17 @@ static void config_json_is_refused_by_name(const struct place *p)
     "\"num_attention_heads\": 8, \"intermediate_size\": 96, \"vocab_size\": 500"
     static const char *const cases[][2] = {
         {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}",
-         "rope_scaling: this object is not supported; want null"},
-        {LLAMA ", \"attention_bias\": true}", "attention_bias: true is not supported; want false"},
-        {LLAMA ", \"hidden_act\": \"gelu\"}", "hidden_act: gelu is not supported; want silu"},
+         "rope_scaling.type: linear is not supported: wavelengths are not scaled here; want "
+         "default"},
+        {LLAMA ", \"attention_bias\": true}",
+         "attention_bias: true is not supported: projections have no biases here; want false"},
+        {LLAMA ", \"hidden_act\": \"gelu\"}",
+         "hidden_act: gelu is not supported: the feed-forward part is SwiGLU here; want silu"},
         {LLAMA ", \"head_dim\": 16}",
          "head_dim: 16 is not supported; want hidden_size / num_attention_heads (8)"},
         {LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\"}}",
-         "rope_parameters.rope_type: yarn is not supported; want default"},
+         "rope_parameters.rope_type: yarn is not supported: wavelengths are not scaled here; "
+         "want default"},
         {LLAMA ", \"max_position_embeddings\": \"many\"}",
          "model.seq: got the text 'many'; want a whole number in 1..16777216 tokens"},
         {LLAMA ", \"num_key_value_heads\": 3}",
@@ -214,13 +218,13 @@ static void config_json_is_refused_by_name(const struct place *p)
         {"{\"model_type\": \"llama\"}",
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}",
-         "model_type: 'bert' is not supported; want gpt2, gpt_neox, llama or mixtral"},
+         "model_type: 'bert' is not supported; want gpt2, gpt_neox, llama, mistral or mixtral"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",
          "attn_pdrop: 0 differs from resid_pdrop (0.1); want one dropout"},
         {"{\"model_type\": \"gpt2\", \"activation_function\": \"relu\"}",
-         "activation_function: relu is not supported; want gelu_new"},
+         "activation_function: relu is not supported: GELU is by tanh here; want gelu_new"},
     };
     char *text = at_place(p, "model: {config: %s/config.json}\n" TRAIN);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

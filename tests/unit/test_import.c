@@ -23,7 +23,8 @@ static void config_json_gives_the_model_again(void)
         bool good = open_fixture(&s, &m, all[f], &p.err);
         sn_source_close(&s);
         m.init_std = 0.015;
-        m.dropout = 0.125;
+        m.dropout = f < 2 ? 0.125 : 0; /* llama's class drops elsewhere */
+        m.experts.aux_loss = m.family == SN_MIXTRAL ? 0.375 : 0;
         (void)snprintf(path, sizeof(path), "%s/config.json", p.root);
         good = good && sn_hfconfig_format(&text, &m, SN_BF16, &p.err) == SN_OK &&
                sn_file_save(path, text.p, text.len, &p.err) == SN_OK &&
@@ -33,8 +34,9 @@ static void config_json_gives_the_model_again(void)
         sn_config_format_model(&x, &a);
         sn_config_format_model(&y, &b);
         tap_text(y.p, x.p, all[f]);
-        tap_ok(good && b.model.init_std == m.init_std && b.model.dropout == m.dropout,
-               "with init_std and dropout");
+        tap_ok(good && b.model.init_std == m.init_std && b.model.dropout == m.dropout &&
+                   (m.family != SN_MIXTRAL || b.model.experts.aux_loss == m.experts.aux_loss),
+               "with init_std, dropout and the weight of the balancing loss");
         tap_ok(sn_model_text_parse(&b, x.p, all[f], &p.err) == SN_OK &&
                    b.model.experts.count == m.experts.count && b.model.ffn == m.ffn,
                "%s: a checkpoint's text of it is read %s", all[f], p.err.text);
@@ -45,20 +47,43 @@ static void config_json_gives_the_model_again(void)
     }
 }
 
+static void a_llama_with_a_window_is_a_mistral(void)
+{
+    struct place p;
+    struct sn_source s;
+    struct sn_model_config m, back;
+    struct sn_str text = {0};
+    char path[96];
+    place_init(&p);
+    bool good = open_fixture(&s, &m, "llama", &p.err);
+    sn_source_close(&s);
+    m.sliding_window = m.seq + 3;
+    (void)snprintf(path, sizeof(path), "%s/config.json", p.root);
+    good = good && sn_hfconfig_format(&text, &m, SN_F32, &p.err) == SN_OK &&
+           strstr(text.p, "\"model_type\": \"mistral\"") &&
+           sn_file_save(path, text.p, text.len, &p.err) == SN_OK &&
+           sn_hf_load_model(&back, p.root, &p.err) == SN_OK;
+    tap_ok(good && back.family == SN_LLAMA && back.sliding_window == m.seq + 3 && back.seq == m.seq,
+           "llama with a window is written as a mistral, and read so %s", p.err.text);
+    sn_str_fini(&text);
+    place_fini(&p);
+}
+
 /* transformers 5 takes neither a whole number nor a word for one with a point. */
 static void numbers_have_the_field_s_types(void)
 {
     struct sn_model_config m = {.family = SN_MIXTRAL,
+                                .layers = 32,
                                 .heads = 4,
                                 .kv_heads = 2,
                                 .rotary_pct = 1,
                                 .rope_theta = 10000,
-                                .experts = {.count = 4, .top_k = 2}};
+                                .experts = {.count = 4, .top_k = 2, .aux_loss = 0.0625}};
     struct sn_str text = {0};
     struct sn_err err = {0};
     m.experts.every = 1;
     bool good = sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_OK;
-    tap_ok(good && strstr(text.p, "\"router_aux_loss_coef\": 0.0,") &&
+    tap_ok(good && strstr(text.p, "\"router_aux_loss_coef\": 1.0,") &&
                strstr(text.p, "\"rope_theta\": 10000.0,") &&
                strstr(text.p, "\"router_jitter_noise\": 0.0,") &&
                strstr(text.p, "\"num_local_experts\": 4,") &&
@@ -80,6 +105,22 @@ static void what_the_field_cannot_compute_is_refused(void)
              "is named");
     m = (struct sn_model_config){.family = SN_LLAMA, .heads = 4, .kv_heads = 2, .rotary_pct = 0.5};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "llama with half a rotation");
+    m = (struct sn_model_config){.family = SN_LLAMA, .rotary_pct = 1, .dropout = 0.125};
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "llama with dropout");
+    tap_text(err.text,
+             "config.json: model.dropout: 0.125, but the field's llama drops probabilities of "
+             "attention alone; want 0",
+             "is named");
+    m = (struct sn_model_config){
+        .family = SN_GPT_NEOX, .hidden = 200, .heads = 2, .kv_heads = 2, .rotary_pct = 0.58};
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT,
+           "a part of a head that transformers cuts elsewhere");
+    tap_text(err.text,
+             "config.json: model.rotary_pct: 0.58 of 100 features is 58, but the field's gpt-neox "
+             "takes 57; want a factor slightly larger",
+             "is named");
+    m = (struct sn_model_config){.family = SN_GPT2, .sliding_window = 64};
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "gpt2 with a window");
     m = (struct sn_model_config){.family = SN_MIXTRAL};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "and an unknown family");
     sn_str_fini(&text);
@@ -148,6 +189,7 @@ int main(void)
 {
     sn_log_set_level(SN_LOG_ERROR);
     config_json_gives_the_model_again();
+    a_llama_with_a_window_is_a_mistral();
     numbers_have_the_field_s_types();
     what_the_field_cannot_compute_is_refused();
     what_an_import_cannot_place_is_refused();

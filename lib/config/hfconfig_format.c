@@ -1,0 +1,201 @@
+/*
+ * hfconfig_format.c - a model as the config.json that Hugging Face's classes read, and the page of
+ * what the keys of such files are to us: both from the table of hfkeys.c.
+ */
+#include "lib/config/hfconfig.h"
+#include "lib/config/hfkeys.h"
+#include "lib/config/keys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- what the field's config cannot say ------------------------------------------------------ */
+
+static bool has_key_of(const struct sn_hf_type *t, const char *ours)
+{
+    const struct sn_hf_key *k;
+    for (int i = 0; (k = sn_hf_key_at(t, i)); i++)
+        if (k->class == SN_HF_USED && strcmp(k->ours, ours) == 0)
+            return true;
+    return false;
+}
+
+static enum sn_status check_heads(const struct sn_hf_type *t, const struct sn_model_config *m,
+                                  struct sn_err *err)
+{
+    const char *family = sn_family_name(m->family);
+    if (!has_key_of(t, "kv_heads") && m->kv_heads != m->heads)
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.kv_heads: %d differs from model.heads (%d), which the "
+                       "field's %s does not know",
+                       m->kv_heads, m->heads, family);
+    if (m->family == SN_GPT2)
+        return SN_OK; /* rotates nothing */
+    if (!has_key_of(t, "rotary_pct") && m->rotary_pct != 1)
+        return sn_fail(
+            err, SN_EINPUT,
+            "config.json: model.rotary_pct: %g, but the field's %s rotates whole heads (1)",
+            m->rotary_pct, family);
+    int width = m->heads > 0 ? m->hidden / m->heads : 0, theirs = (int)(m->rotary_pct * width);
+    if (m->heads > 0 && theirs != sn_model_rotated(m))
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.rotary_pct: %g of %d features is %d, but the field's %s "
+                       "takes %d; want a factor slightly larger",
+                       m->rotary_pct, width, sn_model_rotated(m), family, theirs);
+    return SN_OK;
+}
+
+static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_model_config *m,
+                                  struct sn_err *err)
+{
+    SN_TRY(check_heads(t, m, err));
+    if (!has_key_of(t, "dropout") && m->dropout > 0)
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.dropout: %g, but the field's %s drops probabilities of "
+                       "attention alone; want 0",
+                       m->dropout, sn_family_name(m->family));
+    const struct sn_experts_config *x = &m->experts;
+    const char *alien = x->every > 1                         ? "every"
+                        : x->shared > 0                      ? "shared"
+                        : x->capacity_factor > 0             ? "capacity_factor"
+                        : x->bias != SN_BIAS_NONE            ? "bias"
+                        : x->router == SN_ROUTER_SPARSEMIXER ? "router"
+                                                             : NULL;
+    if (x->count > 0 && alien)
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.experts.%s: the field's mixtral has experts in every "
+                       "layer, which take all tokens, none that is shared, no bias, and a "
+                       "router of softmax",
+                       alien);
+    return SN_OK;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* "key": value, of our key of that name. A number that is not counted has a point: transformers 5
+ * refuses whole numbers for some of them. */
+static void write_used(struct sn_str *out, const struct sn_hf_key *row, const struct sn_config *c)
+{
+    char name[64], value[SN_VALUE_SIZE];
+    struct sn_config scaled = *c;
+    (void)snprintf(name, sizeof(name), "model.%s", row->ours);
+    const struct sn_key *k = &sn_keys[sn_key_find(name, strlen(name))];
+    if (row->scale == SN_HF_TOP_K_OVER_LAYERS)
+        *(double *)sn_key_at(k, &scaled) *= (double)c->model.layers / c->model.experts.top_k;
+    (void)sn_key_format(k, sn_key_get(k, &scaled), value);
+    bool is_none = k->word && strcmp(value, k->word) == 0;
+    bool is_whole = k->type == SN_KEY_FLOAT && !value[strspn(value, "-0123456789")];
+    sn_str_add(out, ",\n  \"%s\": %s%s", row->name, is_none ? "null" : value, is_whole ? ".0" : "");
+}
+
+static void write_fixed(struct sn_str *out, const struct sn_hf_key *row)
+{
+    const char *v = row->values[0];
+    bool is_word = strcmp(v, "true") != 0 && strcmp(v, "false") != 0 && strcmp(v, "null") != 0 &&
+                   v[strspn(v, "-.0123456789")];
+    sn_str_add(out, ",\n  \"%s\": %s%s%s", row->name, is_word ? "\"" : "", v, is_word ? "\"" : "");
+}
+
+/* A checkpoint does not say how its model was trained (sn_config_format_model). */
+static bool is_unknown(const struct sn_hf_key *row, const struct sn_model_config *m)
+{
+    return (strcmp(row->ours, "init_std") == 0 && m->init_std <= 0) ||
+           (strcmp(row->ours, "experts.aux_loss") == 0 && m->experts.aux_loss <= 0);
+}
+
+enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_config *m,
+                                  enum sn_dtype dtype, struct sn_err *err)
+{
+    const struct sn_hf_type *t = sn_hf_type_of(m);
+    const struct sn_hf_key *row;
+    if (!t)
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.sliding_window: %d, which the field's %s does not know",
+                       m->sliding_window, sn_family_name(m->family));
+    SN_TRY(check_model(t, m, err));
+    struct sn_config c = {.model = *m};
+    sn_str_add(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"", t->architecture,
+               t->name);
+    for (int i = 0; (row = sn_hf_key_at(t, i)); i++) {
+        if (row->class == SN_HF_USED && row->is_written && !is_unknown(row, m))
+            write_used(out, row, &c);
+        if (row->class == SN_HF_FIXED && row->is_written)
+            write_fixed(out, row);
+    }
+    sn_str_add(out,
+               ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n  \"torch_dtype\": "
+               "\"%s\"\n}\n",
+               dtype == SN_F32    ? "float32"
+               : dtype == SN_BF16 ? "bfloat16"
+                                  : "float16");
+    if (out->failed)
+        return sn_fail(err, SN_ENOMEM, "config.json: no memory to write it");
+    return SN_OK;
+}
+
+/* --- the page -------------------------------------------------------------------------------- */
+
+static const char intro[] =
+    "# config.json\n\n"
+    "Generated from the table in `lib/config/hfkeys.c` by\n"
+    "`sennit-plan --help-keys=huggingface > docs/HUGGINGFACE.md`; do not edit.\n\n"
+    "What each key of a Hugging Face `config.json` is to `model.config`, to `train.init_from` and "
+    "to\n"
+    "`sennit-convert --from safetensors`: it becomes a key of the model section, or has the value\n"
+    "that sennit computes, or changes nothing that is computed here. A key that is in none of "
+    "these\n"
+    "lists is refused by name, and so are two names of one thing with different values. Defaults\n"
+    "are those of transformers, versions 4.57.1 and 5.23.0 of which were compared.\n";
+
+static void help_values(struct sn_str *out, const struct sn_hf_key *row)
+{
+    sn_str_add(out, "must be `%s`", row->values[0]);
+    for (int i = 1; i < SN_HF_VALUES && row->values[i]; i++)
+        sn_str_add(out, " or `%s`", row->values[i]);
+    sn_str_add(out, ": %s", row->why);
+}
+
+static void help_row(struct sn_str *out, const struct sn_hf_key *row)
+{
+    sn_str_add(out, "| `%s` | ", row->name);
+    switch (row->class) {
+    case SN_HF_USED:
+        sn_str_add(out, "`model.%s`%s; left out: %s", row->ours,
+                   row->scale == SN_HF_TOP_K_OVER_LAYERS
+                       ? ", times `num_experts_per_tok` / `num_hidden_layers`"
+                       : "",
+                   !row->value                       ? "refused"
+                   : strcmp(row->value, "null") == 0 ? "none, or what follows from others"
+                                                     : row->value);
+        break;
+    case SN_HF_FIXED:
+        help_values(out, row);
+        break;
+    case SN_HF_REPEAT:
+        sn_str_add(out, "must be that of `%s`%s%s%s", row->ours, row->per ? " / `" : "",
+                   row->per ? row->per : "", row->per ? "`" : "");
+        break;
+    case SN_HF_OBJECT:
+        sn_str_add(out, "an object with keys of its own, or null");
+        break;
+    case SN_HF_ALIAS:
+        sn_str_add(out, "another name of `%s`", row->ours);
+        break;
+    case SN_HF_INERT:
+        sn_str_add(out, "changes nothing: %s", row->why);
+        break;
+    }
+    sn_str_add(out, " |\n");
+}
+
+void sn_hf_help(struct sn_str *out)
+{
+    const struct sn_hf_key *list;
+    char title[SN_HF_NAMES_SIZE];
+    sn_str_add(out, "%s", intro);
+    for (int i = 0; (list = sn_hf_list_at(i, title)); i++) {
+        sn_str_add(out, "\n## %s\n\n| key | here |\n|---|---|\n", title);
+        for (; list->name; list++)
+            help_row(out, list);
+    }
+}

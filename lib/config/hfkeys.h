@@ -1,0 +1,76 @@
+/*
+ * hfkeys.h - what each key of a Hugging Face config.json is to us.
+ *
+ * One table, from which such files are read and written, and docs/HUGGINGFACE.md is printed. A key
+ * of a supported class is used, must have a value that we compute, or is inert for a reason that
+ * stands there; one that is in no list is refused. Knows no JSON.
+ *
+ * A further family is a row of `types` and a list of what is its own.
+ */
+#ifndef SN_HFKEYS_H
+#define SN_HFKEYS_H
+
+#include "lib/base/str.h"
+#include "lib/config/config.h"
+
+enum sn_hf_class {
+    SN_HF_USED,   /* becomes model.`ours` */
+    SN_HF_FIXED,  /* decides what is computed: one of `values`, or the model is refused */
+    SN_HF_REPEAT, /* says again what the key `ours` says (over the key `per`), or is refused */
+    SN_HF_OBJECT, /* holds keys that have rows of their own, "OBJECT.key"; null: none */
+    SN_HF_ALIAS,  /* another name of the key `ours`: both may stand there if they agree */
+    SN_HF_INERT   /* changes nothing that is computed here */
+};
+
+/* What a number is multiplied with on its way to ours, and divided by on its way back. */
+enum sn_hf_scale {
+    SN_HF_AS_IT_IS,
+    /* transformers' load-balancing loss is E sum_e f_e P_e over all tokens of all layers together,
+     * where f counts each of a token's top_k choices: top_k when balanced. Ours is 1 for each layer
+     * that is balanced. They are the same where all layers have the same f and P. */
+    SN_HF_TOP_K_OVER_LAYERS
+};
+
+enum { SN_HF_VALUES = 3, SN_HF_LISTS = 4 };
+
+struct sn_hf_key {
+    const char *name;
+    enum sn_hf_class class;
+    const char *ours, *per;
+    const char *value; /* of USED: when left out, as in transformers; NULL: required */
+    const char *values[SN_HF_VALUES]; /* of FIXED: the first is transformers' own and is written */
+    const char *why;                  /* of FIXED and INERT */
+    enum sn_hf_scale scale;
+    bool is_written;  /* into files of ours */
+    bool may_be_null; /* USED: with another default: as if we were to decide */
+};
+
+struct sn_hf_type {
+    const char *name; /* model_type */
+    enum sn_family family;
+    const char *architecture; /* the class that a written file asks for */
+    bool has_window;          /* its class takes a sliding window */
+    const struct sn_hf_key *const lists[SN_HF_LISTS + 1]; /* each ends with a row without name */
+};
+
+/* NULL for a model_type that is not supported. */
+const struct sn_hf_type *sn_hf_type_find(const char *name);
+/* The type that a model is written as; NULL: none. */
+const struct sn_hf_type *sn_hf_type_of(const struct sn_model_config *m);
+/* "gpt2, gpt_neox, ... or mixtral"; returns buf. */
+enum { SN_HF_NAMES_SIZE = 128 };
+const char *sn_hf_type_names(char buf[SN_HF_NAMES_SIZE]);
+
+/* Row i of a type, its lists one after the other; NULL behind the last. */
+const struct sn_hf_key *sn_hf_key_at(const struct sn_hf_type *t, int i);
+/* The row of a name, "OBJECT.key" for a key in an object; NULL: unknown. */
+const struct sn_hf_key *sn_hf_key_find(const struct sn_hf_type *t, const char *name);
+/* The row that an alias stands for; any other row itself. */
+const struct sn_hf_key *sn_hf_key_of(const struct sn_hf_type *t, const struct sn_hf_key *k);
+
+/* List i of all, each once, and the types that have it; NULL behind the last. */
+const struct sn_hf_key *sn_hf_list_at(int i, char types[SN_HF_NAMES_SIZE]);
+/* The table as a page (docs/HUGGINGFACE.md). */
+void sn_hf_help(struct sn_str *out);
+
+#endif

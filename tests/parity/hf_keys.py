@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""The keys of the config classes whose files sennit reads, from transformers itself.
+
+  hf_keys.py            add what the transformers here has to tests/parity/fixtures/hfconfig/keys.json
+  hf_keys.py --check    compare it with what is there of the same version, or else name each key of
+                        this version that no version there has; writes nothing
+
+Run it once with each version: the file holds several. For each version and class (gpt2, gpt_neox,
+llama, mistral, mixtral): `defaults` of the class's own and inherited fields (of constructors, in
+transformers 4), `aliases` (attribute_map) and `other` names that its constructor takes apart. For
+each version `generation`, the parameters that a config may hold for generating, and `rope`, the
+keys of rope_parameters. `published` are keys of files that people have published, names alone.
+"""
+import argparse
+import dataclasses
+import inspect
+import json
+import os
+import re
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FILE = os.path.join(HERE, "fixtures", "hfconfig", "keys.json")
+CLASSES = {"gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "llama": "LlamaConfig",
+           "mistral": "MistralConfig", "mixtral": "MixtralConfig"}
+
+COMMON = """_name_or_path architectures bos_token_id eos_token_id hidden_act hidden_size
+    initializer_range intermediate_size max_position_embeddings model_type num_attention_heads
+    num_hidden_layers tie_word_embeddings torch_dtype transformers_version use_cache vocab_size"""
+PUBLISHED = {
+    "gpt2": """activation_function architectures attn_pdrop bos_token_id embd_pdrop eos_token_id
+        id2label initializer_range label2id layer_norm_epsilon model_type n_ctx n_embd n_head n_layer
+        n_positions n_special output_past _num_labels predict_special_tokens resid_pdrop
+        summary_activation summary_first_dropout summary_proj_to_labels summary_type
+        summary_use_proj task_specific_params gradient_checkpointing n_inner
+        scale_attn_weights transformers_version use_cache vocab_size""",
+    "gpt_neox": COMMON + """ attention_bias attention_dropout classifier_dropout hidden_dropout
+        layer_norm_eps rope_scaling rotary_emb_base rotary_pct use_parallel_residual
+        attention_probs_dropout_prob hidden_dropout_prob custom_pipelines""",
+    "llama": COMMON + """ attention_bias attention_dropout head_dim mlp_bias num_key_value_heads
+        pad_token_id pretraining_tp rms_norm_eps rope_scaling rope_theta max_sequence_length
+        max_length is_llama_config rope_interleaved transformers.js_config unsloth_version
+        unsloth_fixed quantization_config auto_map _attn_implementation_autoset
+        _flash_attn_2_enabled""",
+    "mistral": COMMON + """ attention_dropout head_dim num_key_value_heads rms_norm_eps rope_theta
+        sliding_window pad_token_id unsloth_version""",
+    "mixtral": COMMON + """ attention_dropout num_experts_per_tok num_key_value_heads
+        num_local_experts output_router_logits rms_norm_eps rope_theta router_aux_loss_coef
+        router_jitter_noise sliding_window""",
+}
+# Keys of rotary embeddings that versions take from files without saying so in a type.
+OLD_ROPE = ["type", "mscale", "mscale_all_dim", "truncate"]
+
+
+def plain(value):
+    return value if isinstance(value, (bool, int, float, str, list, dict)) else None
+
+
+def fields_of(kind):
+    """Defaults by name: of a dataclass, or of the constructors of a class and its bases."""
+    if dataclasses.is_dataclass(kind):
+        return {f.name: plain(f.default) for f in dataclasses.fields(kind)}
+    out = {}
+    for base in reversed(kind.__mro__[:-1]):
+        if "__init__" not in vars(base):
+            continue
+        for name, p in inspect.signature(base.__init__).parameters.items():
+            if name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+                out[name] = plain(p.default)
+    return out
+
+
+def taken_apart(kind):
+    """Names that constructors take out of what they are given beside their own."""
+    found = set()
+    for base in kind.__mro__[:-1]:
+        for name in ("__init__", "__post_init__", "convert_rope_params_to_dict"):
+            try:
+                text = inspect.getsource(vars(base)[name]) if name in vars(base) else ""
+            except OSError:
+                continue  # made by dataclass
+            found |= set(re.findall(r'kwargs\.(?:pop|get)\(\s*"(\w+)"', text))
+    return found
+
+
+def describe(transformers):
+    kinds = {name: getattr(transformers, kind) for name, kind in CLASSES.items()}
+    one = kinds["llama"]()
+    generation = (transformers.GenerationConfig._get_default_generation_params()
+                  if hasattr(transformers.GenerationConfig, "_get_default_generation_params")
+                  else one._get_global_generation_defaults())
+    from transformers import modeling_rope_utils as rope
+    out = {"generation": sorted(generation),
+           "rope": sorted(set(getattr(getattr(rope, "RopeParameters", None), "__annotations__", {}))
+                          | set(OLD_ROPE))}
+    for name, kind in kinds.items():
+        written = set(kind().to_dict())
+        fields = fields_of(kind)
+        other = (taken_apart(kind) | written) - set(fields) - {"kwargs"}
+        out[name] = {"defaults": fields, "aliases": dict(kind.attribute_map),
+                     "other": sorted(other - set(generation))}
+    return out
+
+
+def names_of(version):
+    """All that a version knows, "class key"."""
+    out = set()
+    for name in CLASSES:
+        c = version[name]
+        keys = set(c["defaults"]) | set(c["aliases"]) | set(c["other"]) | set(version["generation"])
+        out |= {f"{name} {k}" for k in keys}
+    return out | {f"rope {k}" for k in version["rope"]}
+
+
+def main():
+    a = argparse.ArgumentParser(description="the keys of config classes, from transformers itself")
+    a.add_argument("--check", action="store_true", help="compare; write nothing")
+    a = a.parse_args()
+    import transformers
+    here, version = describe(transformers), transformers.__version__
+    known = json.load(open(FILE)) if os.path.exists(FILE) else {"versions": {}}
+    if a.check:
+        there = known["versions"].get(version)
+        new = names_of(here) - set().union(*map(names_of, known["versions"].values()))
+        same = there is None or there == json.loads(json.dumps(here))
+        if new or not same:
+            print(f"transformers {version}: others than committed: {sorted(new)[:20] or 'defaults'}")
+            return 1
+        print(f"transformers {version}: {'as committed' if there else 'all names are known'}")
+        return 0
+    known["versions"][version] = here
+    known["published"] = {k: sorted(v.split()) for k, v in PUBLISHED.items()}
+    os.makedirs(os.path.dirname(FILE), exist_ok=True)
+    with open(FILE, "w") as f:
+        json.dump(known, f, indent=1, sort_keys=True)
+        f.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
