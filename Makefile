@@ -104,7 +104,7 @@ need:
 
 $(BUILD)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
 $(BUILD)/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
-$(BUILD)/checkpoint/uses.o: CFLAGS += -O3 -fno-trapping-math # vectorises the widening of halves
+$(BUILD)/checkpoint/uses.o $(BUILD)/checkpoint/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
 $(BUILD)/kernels/blas.o: CPPFLAGS += $(BLAS_CFLAGS)
 $(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o $(BUILD)/tests/bench/bench_peak.o: CPPFLAGS += -fopenmp
 $(BUILD)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'

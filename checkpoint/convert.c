@@ -173,8 +173,9 @@ static enum sn_status prepare(struct sn_conversion *v, int *fd, struct sn_err *e
     return found ? SN_OK : begin_anew(v, fd, err);
 }
 
-/* Rank 0, after a failure: what was finished stays for the next try. */
-static void leave(struct sn_conversion *v)
+/* Rank 0, after a failure: what was finished stays for the next try, if that can do better: what
+ * the values themselves forbid fails again. */
+static void leave(struct sn_conversion *v, enum sn_status why)
 {
     struct sn_err ignored;
     bool found, some = false;
@@ -182,7 +183,7 @@ static void leave(struct sn_conversion *v)
         return; /* not ours to remove */
     for (int i = 0; i < v->plan->n_tensors; i++)
         some = some || v->done[i];
-    if (!some)
+    if (!some || why == SN_EINPUT)
         discard(v);
     else
         sn_log(SN_LOG_INFO,
@@ -325,7 +326,7 @@ enum sn_status sn_convert_run(struct sn_source *s, struct sn_manifest *plan,
         if (begins)
             st = work(&v, report, err);
         if (begins && st != SN_OK && comm->rank == 0)
-            leave(&v);
+            leave(&v, st);
     }
     if (fd >= 0)
         (void)close(fd);

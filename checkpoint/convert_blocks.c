@@ -7,8 +7,8 @@
  * several of them need are then needed close together, and are read once in little memory.
  */
 #include "checkpoint/conversion.h"
+#include "checkpoint/numbers.h"
 #include "checkpoint/writer.h"
-#include "kernels/half.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
@@ -212,16 +212,6 @@ static enum sn_status open_file(struct blocks *x, int shard, struct sn_err *err)
     return st;
 }
 
-static void narrow(uint16_t *to, const float *from, int64_t n, enum sn_dtype dtype)
-{
-    if (dtype == SN_BF16)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = sn_f32_to_bf16(from[i]);
-    else
-        for (int64_t i = 0; i < n; i++)
-            to[i] = sn_f32_to_f16(from[i]);
-}
-
 static enum sn_status fill(struct blocks *x, const struct block *b, void *to, struct sn_err *err)
 {
     const struct sn_manifest_tensor *t = &x->v->plan->tensors[b->tensor];
@@ -229,13 +219,14 @@ static enum sn_status fill(struct blocks *x, const struct block *b, void *to, st
     struct sn_box boxes[3];
     float *values = t->dtype == SN_F32 ? to : x->wide;
     int64_t at = 0;
+    float lost;
     int n = boxes_of(boxes, x->v->plan, b);
     for (int i = 0; i < n; i++) {
         SN_TRY(s->next(s->self, values + at, boxes[i].cols, err));
         at += sn_box_size(boxes[i]);
     }
-    if (t->dtype != SN_F32)
-        narrow(to, x->wide, at, t->dtype);
+    if (t->dtype != SN_F32 && !sn_narrow(to, x->wide, at, t->dtype, &lost))
+        return sn_narrow_fail(s->name, t->name, t->dtype, lost, err);
     return SN_OK;
 }
 

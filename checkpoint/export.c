@@ -8,8 +8,8 @@
 
 #include "checkpoint/export_plan.h"
 #include "checkpoint/files.h"
+#include "checkpoint/numbers.h"
 #include "checkpoint/safetensors_write.h"
-#include "kernels/half.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -17,7 +17,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,34 +52,13 @@ static void turn(const float *box, int64_t rows, int64_t cols, float *out, int64
         }
 }
 
-/* Narrow n values in place; false when one that is finite gets too large for the type. */
-static bool narrow(float *p, int64_t n, enum sn_dtype dtype)
-{
-    enum { PART = 4096 };
-    uint16_t half[PART];
-    bool fits = true;
-    for (int64_t i = 0; i < n; i += PART) {
-        int64_t m = n - i < PART ? n - i : PART;
-        for (int64_t k = 0; k < m && dtype == SN_BF16; k++)
-            half[k] = sn_f32_to_bf16(p[i + k]);
-        for (int64_t k = 0; k < m && dtype == SN_F16; k++)
-            half[k] = sn_f32_to_f16(p[i + k]);
-        uint16_t infinite = dtype == SN_BF16 ? 0x7f80 : 0x7c00;
-        for (int64_t k = 0; k < m; k++)
-            fits = fits && ((half[k] & 0x7fff) != infinite || isinf(p[i + k]));
-        memcpy((char *)p + 2 * i, half, (size_t)m * sizeof(*half));
-    }
-    return fits;
-}
-
 static enum sn_status put_band(struct export *x, struct sn_st_writer *w, int64_t n,
                                const char *name, struct sn_err *err)
 {
     enum sn_dtype dtype = x->plan.dtype;
-    if (dtype != SN_F32 && !narrow(x->band, n, dtype))
-        return sn_fail(err, SN_EINPUT, "%s: tensor '%s' has a value too large for %s; use %s",
-                       x->source->name, name, sn_dtype_name(dtype),
-                       dtype == SN_F16 ? "bf16 or fp32" : "fp32");
+    float lost;
+    if (dtype != SN_F32 && !sn_narrow((uint16_t *)(void *)x->band, x->band, n, dtype, &lost))
+        return sn_narrow_fail(x->source->name, name, dtype, lost, err);
     return sn_st_put(w, x->band, (size_t)n * sn_dtype_size(dtype), err);
 }
 
