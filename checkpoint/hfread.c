@@ -1,8 +1,10 @@
 /* Boxes of our tensors out of the field's files. */
 #include "checkpoint/hfnames.h"
 #include "checkpoint/hfrules.h"
+#include "checkpoint/numbers.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static enum sn_status want_shape(const struct sn_st_tensor *t, enum sn_hf_form form,
                                  const struct sn_state_shape *ours, struct sn_err *err)
@@ -61,6 +63,39 @@ enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_mode
                                    : want_shape(theirs, r->form, t, err);
 }
 
+/* "[3, 5]" of value number n of the tensor, as its dimensions count it. */
+static const char *place_of(char buf[SN_ST_SHAPE_MAX], const struct sn_st_tensor *t, int64_t n)
+{
+    int at = snprintf(buf, SN_ST_SHAPE_MAX, "[");
+    for (int i = 0; i < t->rank; i++) {
+        int64_t below = 1;
+        for (int k = i + 1; k < t->rank; k++)
+            below *= t->shape[k];
+        at += snprintf(buf + at, (size_t)(SN_ST_SHAPE_MAX - at), "%s%" PRId64, i ? ", " : "",
+                       n / below % t->shape[i]);
+    }
+    (void)snprintf(buf + at, (size_t)(SN_ST_SHAPE_MAX - at), "]");
+    return buf;
+}
+
+/* A box of the file, whose values must be numbers: one that is none would be met in training as a
+ * loss that is none, with nothing to say where it came from. */
+static enum sn_status read_numbers(const struct sn_st_tensor *t, const struct sn_st_box *box,
+                                   float *out, int64_t ld, struct sn_err *err)
+{
+    char place[SN_ST_SHAPE_MAX];
+    SN_TRY(sn_safetensors_read(t, box, out, ld, err));
+    for (int64_t r = 0; r < box->rows; r++) {
+        int64_t c = sn_find_nonfinite(out + r * ld, box->cols);
+        if (c >= 0)
+            return sn_fail(err, SN_EINPUT,
+                           "%s: tensor '%s' is %g at %s; want weights that are all numbers",
+                           t->file, t->name, (double)out[r * ld + c],
+                           place_of(place, t, (box->row + r) * sn_st_cols(t) + box->col + c));
+    }
+    return SN_OK;
+}
+
 /* Element (r, c) of the box is theirs (theirs.row + c, theirs.col + r). */
 static enum sn_status read_turned(const struct sn_st_tensor *t, struct sn_st_box theirs,
                                   const struct sn_state_tensor *box, float *out, struct sn_err *err)
@@ -72,7 +107,7 @@ static enum sn_status read_turned(const struct sn_st_tensor *t, struct sn_st_box
             int64_t tall = theirs.rows - c < TALL ? theirs.rows - c : TALL;
             int64_t wide = theirs.cols - r < WIDE ? theirs.cols - r : WIDE;
             struct sn_st_box part = {theirs.row + c, tall, theirs.col + r, wide};
-            SN_TRY(sn_safetensors_read(t, &part, tile, wide, err));
+            SN_TRY(read_numbers(t, &part, tile, wide, err));
             for (int64_t i = 0; i < wide; i++)
                 for (int64_t k = 0; k < tall; k++)
                     out[(r + i) * box->ld + c + k] = tile[k * wide + i];
@@ -88,7 +123,7 @@ static enum sn_status read_heads(const struct sn_st_tensor *t, int64_t d, int pa
         int64_t left = box->row + box->n_rows - r;
         n = d - r % d < left ? d - r % d : left;
         struct sn_st_box theirs = {(3 * (r / d) + part) * d + r % d, n, box->col, box->n_cols};
-        SN_TRY(sn_safetensors_read(t, &theirs, out + (r - box->row) * box->ld, box->ld, err));
+        SN_TRY(read_numbers(t, &theirs, out + (r - box->row) * box->ld, box->ld, err));
     }
     return SN_OK;
 }
@@ -102,7 +137,7 @@ static enum sn_status read_stack(const struct sn_st_tensor *t, int expert, int64
     for (int64_t r = 0; r < box->n_rows; r += step) {
         struct sn_st_box theirs = {expert, 1, (first + r) * box->cols + box->col,
                                    step * box->n_cols};
-        SN_TRY(sn_safetensors_read(t, &theirs, out + r * box->ld, theirs.cols, err));
+        SN_TRY(read_numbers(t, &theirs, out + r * box->ld, theirs.cols, err));
     }
     return SN_OK;
 }
@@ -129,6 +164,6 @@ enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_m
     case SN_HF_ROWS_QKV:
         break;
     }
-    return sn_safetensors_read(theirs, &(struct sn_st_box){first, t->n_rows, t->col, t->n_cols},
-                               out, t->ld, err);
+    return read_numbers(theirs, &(struct sn_st_box){first, t->n_rows, t->col, t->n_cols}, out,
+                        t->ld, err);
 }

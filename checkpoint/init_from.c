@@ -1,6 +1,7 @@
 /* First weights from the field's files or from a checkpoint of ours. */
 #include "checkpoint/hfnames.h"
 #include "checkpoint/hfrules.h"
+#include "checkpoint/numbers.h"
 #include "checkpoint/store.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -77,6 +78,25 @@ static enum sn_status from_safetensors(const char *path, const struct sn_model_c
 
 /* --- ours ------------------------------------------------------------------------------------ */
 
+/* No run saves what is no number, but what was converted with fewer checks may hold it. */
+static enum sn_status check_numbers(const struct sn_state *s, const char *dir, struct sn_err *err)
+{
+    for (int i = 0; i < s->n_tensors; i++) {
+        const struct sn_state_tensor *t = &s->tensors[i];
+        bool is_read = strcmp(t->group, "model") == 0 && t->n_cols > 0;
+        for (int64_t r = 0; is_read && r < t->n_rows; r++) {
+            int64_t at = sn_find_nonfinite(t->p + r * t->ld, t->n_cols);
+            if (at >= 0)
+                return sn_fail(err, SN_EINPUT,
+                               "%s: tensor %s is %g at [%lld, %lld]; want weights that are all "
+                               "numbers",
+                               dir, t->name, (double)t->p[r * t->ld + at], (long long)(t->row + r),
+                               (long long)(t->col + at));
+        }
+    }
+    return SN_OK;
+}
+
 static enum sn_status read_ours(struct sn_reader *r, struct sn_state *s, bool *used,
                                 struct sn_err *err)
 {
@@ -86,7 +106,8 @@ static enum sn_status read_ours(struct sn_reader *r, struct sn_state *s, bool *u
         if (strcmp(r->manifest.tensors[i].group, "model") == 0 && !used[i])
             sn_left_over_add(&left, r->manifest.tensors[i].name);
     SN_TRY(sn_left_over_explain(&left, r->dir, err));
-    return sn_reader_fill(r, s, "model", err);
+    SN_TRY(sn_reader_fill(r, s, "model", err));
+    return check_numbers(s, r->dir, err);
 }
 
 static enum sn_status from_step(const char *dir, struct sn_state *s, struct sn_err *err)

@@ -20,7 +20,7 @@ edit() { # directory expression: a copy of the export whose config.json is chang
     sed -i "$2" "$tmp/$1/config.json"
 }
 
-# --- values that would be none -----------------------------------------------------------------------------
+# --- values that are none, and that would be none -----------------------------------------------------
 poke() { # file name bytes: over the first value of a tensor; fp32
     cp "$tmp/hf/model.safetensors" "$1"
     length=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
@@ -30,6 +30,13 @@ poke() { # file name bytes: over the first value of a tensor; fp32
     printf "$3" | dd of="$1" bs=1 seek=$((8 + length + at + 4)) conv=notrunc 2>/dev/null
 }
 printf 'model:\nlayout: {tensor: 1}\n' >"$tmp/one.yaml"
+edit nan ''
+poke "$tmp/nan/model.safetensors" model.layers.1.mlp.up_proj.weight '\000\000\300\177'
+run "$convert" "$tmp/nan" "$tmp/nan_ckpt" --from safetensors
+is "a NaN: is not converted" "$rc" 2
+like "a NaN: is named there, too" "$err" "is nan at \[0, 1\]; want weights that are all numbers"
+ok "a NaN: leaves nothing behind" test ! -e "$tmp/nan_ckpt"
+
 edit large ''
 poke "$tmp/large/model.safetensors" model.norm.weight '\000\120\303\107' # 100000
 too_large="has a value \(100000\) too large for fp16; use bf16 or fp32"

@@ -11,6 +11,7 @@
 #include "lib/model/model.h"
 #include "tests/lib/tap.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { D = 8, H = 2, d = D / H, F = 12, V = 10, S = 6, LAYERS = 2, MOST = 64 };
@@ -30,6 +31,7 @@ struct bench {
     struct sn_state_shape all[MOST];
     struct entry entry[MOST];
     int n;
+    int not_a_number; /* 0: none; else the tensor that holds a NaN, in row 2, column 5 or row 5 */
     struct sn_err err;
 };
 
@@ -92,7 +94,10 @@ __attribute__((unused)) static void write_file(struct bench *b, int copy, int sa
     memcpy(p + 8, header.p, header.len);
     for (int i = 0; i < b->n; i++)
         for (size_t k = 0; k < count(&b->entry[i]); k++, q += 4) {
-            float value = (float)(1000 * (i == copy ? same_as : i) + (int)k);
+            const struct entry *e = &b->entry[i];
+            bool is_nan =
+                i == b->not_a_number && i > 0 && k == (e->cols ? 2 * (size_t)e->cols : 0) + 5;
+            float value = is_nan ? NAN : (float)(1000 * (i == copy ? same_as : i) + (int)k);
             memcpy(q, &value, 4);
         }
     (void)sn_file_save(b->path, p, (size_t)(q - p), &b->err);

@@ -151,6 +151,24 @@ static void our_checkpoints_give_weights_too(void)
     teardown(&b);
 }
 
+static void no_number_is_named(void)
+{
+    struct bench b;
+    setup(&b, SN_GPT2);
+    make_model(&b);
+    list_gpt2(&b, "");
+    b.not_a_number = number(&b, "h.1.attn.c_attn.weight");
+    write_file(&b, -1, -1);
+    init_says(&b, "DIR/model.safetensors: tensor 'h.1.attn.c_attn.weight' is nan at [2, 5]; want "
+                  "weights that are all numbers");
+    b.not_a_number = number(&b, "ln_f.bias");
+    write_file(&b, -1, -1);
+    init_says(&b,
+              "DIR/model.safetensors: tensor 'ln_f.bias' is nan at [5]; want weights that are all "
+              "numbers");
+    teardown(&b);
+}
+
 static void a_path_that_is_not_there_is_bad_input(void)
 {
     struct bench b;
@@ -193,6 +211,7 @@ int main(void)
     what_does_not_fit_is_named();
     shared_layers_take_the_first();
     our_checkpoints_give_weights_too();
+    no_number_is_named();
     a_path_that_is_not_there_is_bad_input();
     no_memory_is_told();
     return tap_done();
