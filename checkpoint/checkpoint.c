@@ -56,11 +56,11 @@ static enum sn_status load(void *self, int64_t step, struct sn_state *s, struct 
     return sn_store_load(self, step, s, err);
 }
 
-static enum sn_status init(void *self, const char *path, const struct sn_model_config *config,
-                           struct sn_state *s, struct sn_err *err)
+static enum sn_status init(void *self, const struct sn_config *config, struct sn_state *s,
+                           struct sn_err *err)
 {
     (void)self;
-    return sn_init_from(path, config, s, err);
+    return sn_init_from(config, s, err);
 }
 
 static enum sn_status set_aside(void *self, struct sn_err *err)

@@ -31,12 +31,12 @@ enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_mode
 enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_model_config *m,
                               const struct sn_state_tensor *t, float *out, struct sn_err *err);
 
-/* Fill the "model" boxes of s and nothing else. `path` is a safetensors file or directory, one of
- * our checkpoints (step-00000100), or a directory of them (the newest). Every tensor of the source
- * must have its place in the model (s->all), apart from known buffers, a head equal to the tied
- * embedding, and layers that equal the one whose weights they share; what is left over is SN_EINPUT
- * and is listed. */
-enum sn_status sn_init_from(const char *path, const struct sn_model_config *m, struct sn_state *s,
-                            struct sn_err *err);
+/* Fill the "model" boxes of s and nothing else. c->train.init_from is a safetensors file or
+ * directory, one of our checkpoints (step-00000100), or a directory of them (the newest). The model
+ * that comes with the weights must be that of the run file (checkpoint/init_model.h). Every tensor
+ * of the source must have its place in the model (s->all), apart from known buffers, a head equal
+ * to the tied embedding, and layers that equal the one whose weights they share; what is left over
+ * is SN_EINPUT and is listed. */
+enum sn_status sn_init_from(const struct sn_config *c, struct sn_state *s, struct sn_err *err);
 
 #endif

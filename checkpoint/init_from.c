@@ -1,6 +1,7 @@
 /* First weights from the field's files or from a checkpoint of ours. */
 #include "checkpoint/hfnames.h"
 #include "checkpoint/hfrules.h"
+#include "checkpoint/init_model.h"
 #include "checkpoint/numbers.h"
 #include "checkpoint/store.h"
 #include "lib/base/mem.h"
@@ -59,14 +60,17 @@ static enum sn_status read_boxes(const struct sn_safetensors *st, const struct s
     return SN_OK;
 }
 
-static enum sn_status from_safetensors(const char *path, const struct sn_model_config *m,
+static enum sn_status from_safetensors(const char *path, const struct sn_config *c,
                                        struct sn_state *s, struct sn_err *err)
 {
     struct sn_safetensors *st;
     struct sn_state known = {0}; /* the field has no biases */
+    const struct sn_model_config *m = &c->model;
     SN_TRY(sn_state_check_boxes(s, err));
     SN_TRY(sn_safetensors_open(&st, path, err));
-    enum sn_status status = without_biases(&known, s, err);
+    enum sn_status status = sn_init_check_field(path, c, s->rank, err);
+    if (status == SN_OK)
+        status = without_biases(&known, s, err);
     if (status == SN_OK)
         status = sn_hf_fit(st, path, m, known.all, known.n_all, err);
     if (status == SN_OK)
@@ -110,7 +114,8 @@ static enum sn_status read_ours(struct sn_reader *r, struct sn_state *s, bool *u
     return check_numbers(s, r->dir, err);
 }
 
-static enum sn_status from_step(const char *dir, struct sn_state *s, struct sn_err *err)
+static enum sn_status from_step(const char *dir, const struct sn_config *c, struct sn_state *s,
+                                struct sn_err *err)
 {
     struct sn_reader r;
     sn_h5_setup();
@@ -119,6 +124,8 @@ static enum sn_status from_step(const char *dir, struct sn_state *s, struct sn_e
     struct sn_state known = {0};
     enum sn_status st =
         used ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", dir);
+    if (st == SN_OK)
+        st = sn_init_check_text(r.manifest.model_text, r.dir, c, s->rank, err);
     for (int i = 0; i < r.manifest.n_tensors; i++)
         has_biases = has_biases || is_bias(r.manifest.tensors[i].name);
     if (st == SN_OK && !has_biases)
@@ -131,7 +138,8 @@ static enum sn_status from_step(const char *dir, struct sn_state *s, struct sn_e
     return st;
 }
 
-static enum sn_status from_newest(const char *dir, struct sn_state *s, struct sn_err *err)
+static enum sn_status from_newest(const char *dir, const struct sn_config *c, struct sn_state *s,
+                                  struct sn_err *err)
 {
     int64_t step = -1;
     SN_TRY(sn_store_newest(&step, dir, err));
@@ -139,14 +147,14 @@ static enum sn_status from_newest(const char *dir, struct sn_state *s, struct sn
     char *path = sn_store_path(&store, step, "");
     if (!path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open a checkpoint", dir);
-    enum sn_status st = from_step(path, s, err);
+    enum sn_status st = from_step(path, c, s, err);
     sn_free(path);
     return st;
 }
 
-enum sn_status sn_init_from(const char *path, const struct sn_model_config *m, struct sn_state *s,
-                            struct sn_err *err)
+enum sn_status sn_init_from(const struct sn_config *c, struct sn_state *s, struct sn_err *err)
 {
+    const char *path = c->train.init_from;
     int64_t *steps = NULL;
     int n = 0;
     struct sn_err not_a_directory; /* then it is a file of the field */
@@ -162,9 +170,9 @@ enum sn_status sn_init_from(const char *path, const struct sn_model_config *m, s
     bool is_step = access(manifest, F_OK) == 0;
     sn_free(manifest);
     if (is_step)
-        return from_step(path, s, err);
+        return from_step(path, c, s, err);
     if (sn_store_list(&steps, &n, path, &not_a_directory) == SN_ENOMEM)
         return sn_fail(err, SN_ENOMEM, "%s", not_a_directory.text);
     sn_free(steps);
-    return n > 0 ? from_newest(path, s, err) : from_safetensors(path, m, s, err);
+    return n > 0 ? from_newest(path, c, s, err) : from_safetensors(path, c, s, err);
 }

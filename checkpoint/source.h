@@ -58,7 +58,10 @@ struct sn_model_config;
  * that the model has no place for are SN_EINPUT, as in sn_init_from. */
 enum sn_status sn_source_open_safetensors(struct sn_source *out, const char *path,
                                           const struct sn_model_config *m, struct sn_err *err);
-/* The model of the config.json in the directory `path`, or beside the file `path`. */
+/* The name of the config.json in the directory `path`, or beside the file `path`; caller frees it.
+ * NULL without memory. */
+char *sn_hf_config_path(const char *path);
+/* The model that it describes. */
 enum sn_status sn_hf_load_model(struct sn_model_config *out, const char *path, struct sn_err *err);
 
 /* Pseudo-to-Real (arXiv 2110.03888): layers that share weights become layers with their own, Adam's

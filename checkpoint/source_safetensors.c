@@ -169,8 +169,7 @@ enum sn_status sn_source_open_safetensors(struct sn_source *out, const char *pat
 
 /* --- config.json ----------------------------------------------------------------------------- */
 
-/* config.json in the directory, or beside the file; caller frees it; NULL without memory. */
-static char *config_beside(const char *path)
+char *sn_hf_config_path(const char *path)
 {
     struct stat sb;
     const char *slash = strrchr(path, '/');
@@ -183,7 +182,7 @@ enum sn_status sn_hf_load_model(struct sn_model_config *out, const char *path, s
 {
     struct sn_config c;
     struct sn_str text = {0};
-    char *config = config_beside(path);
+    char *config = sn_hf_config_path(path);
     enum sn_status st = SN_OK;
     if (config && access(config, F_OK) != 0)
         st = sn_fail(err, SN_EINPUT, "%s: cannot be opened: %s; the field keeps it by its weights",

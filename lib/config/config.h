@@ -115,6 +115,8 @@ struct sn_train_config {
     struct sn_optimizer_config optimizer;
     struct sn_lr_config schedule;
     char init_from[SN_PATH_MAX]; /* "" : random weights */
+    int n_init_changes;          /* keys of the model that may be others than the weights' */
+    char init_changes[SN_FREEZE_MAX][SN_NAME_MAX];
     int64_t eval_every;          /* 0: never */
     int eval_sequences;
     double loss_scale; /* 0: dynamic */

@@ -142,6 +142,8 @@ bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
         return false;
     if (strcmp(k->name, "model.sliding_window") == 0 && c->model.sliding_window == 0)
         return false;
+    if (strcmp(k->name, "train.init_changes") == 0 && c->train.n_init_changes == 0)
+        return false;
     if (strcmp(k->name, "layout.expert_tokens") == 0 &&
         c->layout.expert_tokens == SN_TOKENS_GATHERED)
         return false;

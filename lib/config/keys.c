@@ -13,6 +13,10 @@
 _Static_assert(offsetof(struct sn_train_config, freeze) ==
                    offsetof(struct sn_train_config, n_freeze) + offsetof(struct sn_words, word),
                "a list of names lies as struct sn_words does");
+_Static_assert(offsetof(struct sn_train_config, init_changes) ==
+                   offsetof(struct sn_train_config, n_init_changes) +
+                       offsetof(struct sn_words, word),
+               "a list of names lies as struct sn_words does");
 _Static_assert(offsetof(struct sn_slurm_config, exclude) ==
                        offsetof(struct sn_slurm_config, n_exclude) +
                            offsetof(struct sn_words, word) &&
@@ -194,8 +198,10 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1000000000000LL, "steps"), DEFAULT("0"), DECIDES},
     {ROW("train.schedule.min_lr", FLOAT, AT(train.schedule.min_lr), "Learning rate at the last step."),
         RANGE(0, 100, NULL), DEFAULT("0.0"), DECIDES},
-    {ROW("train.init_from", PATH, AT(train.init_from), "Checkpoint or safetensors directory to take weights from; null: random weights."),
+    {ROW("train.init_from", PATH, AT(train.init_from), "Checkpoint or safetensors directory to take weights from; null: random weights. The model that comes with them (a checkpoint's own, or config.json beside safetensors) must be that of the run file, key by key (docs/CONVERT.md)."),
         DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("train.init_changes", WORDS, AT(train.n_init_changes), "Keys of model, such as rope_theta or experts.top_k, in which it may be another than the one that comes with the weights of train.init_from."),
+        DEFAULT("[]")},
     {ROW("train.eval_every", LONG, AT(train.eval_every), "Evaluate on data.valid after this many steps; 0: never."),
         RANGE(0, 1000000000000LL, "steps"), DEFAULT("0")},
     {ROW("train.eval_sequences", INT, AT(train.eval_sequences), "Sequences of one evaluation, whatever the layout; all of data.valid if it has fewer."),

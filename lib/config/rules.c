@@ -290,13 +290,30 @@ static enum sn_status fp8_fits_precision(const struct sn_config *c, const struct
                             sn_dtype_name(c->train.precision));
 }
 
+/* Keys in which two models are compared. */
+static enum sn_status changes_are_keys(const struct sn_config *c, const struct sn_settings *s,
+                                       struct sn_err *err)
+{
+    for (int i = 0; i < c->train.n_init_changes; i++) {
+        char name[SN_NAME_MAX + 8];
+        int len = snprintf(name, sizeof(name), "model.%s", c->train.init_changes[i]);
+        int row = sn_key_find(name, (size_t)len);
+        if (row < 0 || !sn_keys[row].decides || sn_keys[row].is_free)
+            return sn_settings_fail(s, "train.init_changes", err,
+                                    "'%s' is no key in which models are compared; want keys of "
+                                    "model, such as rope_theta or experts.top_k",
+                                    c->train.init_changes[i]);
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,         window_covers,
-        residual_fits,        share_divides_layers,  experts_fit_family,  experts_fit_model,
-        batch_divides,        schedule_fits,         evaluation_has_data, scale_fits_precision,
-        fp8_fits_precision};
+        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,          window_covers,
+        residual_fits,        changes_are_keys,      share_divides_layers, experts_fit_family,
+        experts_fit_model,    batch_divides,         schedule_fits,        evaluation_has_data,
+        scale_fits_precision, fp8_fits_precision};
     SN_TRY(derive(c, s, err));
     SN_TRY(sn_compress_derive(c, s, err));
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)

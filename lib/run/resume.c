@@ -36,7 +36,7 @@ static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
     SN_TRY(sn_weights_init(&t->state, t->job, err));
     if (!from[0])
         return SN_OK;
-    SN_TRY(t->env.saver->init(t->env.saver->self, from, &t->env.config->model, &t->state, err));
+    SN_TRY(t->env.saver->init(t->env.saver->self, t->env.config, &t->state, err));
     if (t->env.comm->rank == 0)
         sn_log(SN_LOG_INFO, "weights come from %s", from);
     return SN_OK;

@@ -124,7 +124,7 @@ struct sn_save_times {
     double commit; /* rank 0: joining, renaming, rotating */
 };
 
-struct sn_model_config;
+struct sn_config;
 
 struct sn_saver {
     void *self;
@@ -149,10 +149,10 @@ struct sn_saver {
     /* Fill every box and the scalars from checkpoint `step`, whatever layout wrote it. Another
      * model is SN_EINPUT; a missing, altered or wrong-shaped tensor is an error that names it. */
     enum sn_status (*load)(void *self, int64_t step, struct sn_state *s, struct sn_err *err);
-    /* Fill the "model" boxes of s from a safetensors file or directory, or from a checkpoint of
-     * ours (train.init_from). */
-    enum sn_status (*init)(void *self, const char *path, const struct sn_model_config *config,
-                           struct sn_state *s, struct sn_err *err);
+    /* Fill the "model" boxes of s from config->train.init_from: a safetensors file or directory, or
+     * a checkpoint of ours. Weights of another model than config's are SN_EINPUT. */
+    enum sn_status (*init)(void *self, const struct sn_config *config, struct sn_state *s,
+                           struct sn_err *err);
     /* Move what is there out of the way, losing nothing (--fresh). Rank 0 only. */
     enum sn_status (*set_aside)(void *self, struct sn_err *err);
 };

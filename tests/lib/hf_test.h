@@ -166,10 +166,19 @@ __attribute__((unused)) static void teardown(struct bench *b)
     (void)sn_dir_remove(b->root, &b->err);
 }
 
+/* First weights of the bench's model from a path. */
+__attribute__((unused)) static enum sn_status init_at(struct bench *b, const char *path,
+                                                      struct sn_state *state)
+{
+    struct sn_config c = {.model = b->config};
+    (void)snprintf(c.train.init_from, sizeof(c.train.init_from), "%s", path);
+    b->err.text[0] = '\0';
+    return sn_init_from(&c, state, &b->err);
+}
+
 __attribute__((unused)) static enum sn_status init(struct bench *b)
 {
-    b->err.text[0] = '\0';
-    return sn_init_from(b->root, &b->config, &b->state, &b->err);
+    return init_at(b, b->root, &b->state);
 }
 
 /* The sentence of a failed init, where the folder is written as DIR. */

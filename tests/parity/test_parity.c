@@ -83,28 +83,28 @@ static enum sn_status take_own(const struct sn_safetensors *own, struct sn_state
                : sn_fail(err, SN_EINPUT, "own.safetensors: too much");
 }
 
-static enum sn_status from_files(const char *path, const char *own_path,
-                                 const struct sn_model_config *config, struct sn_state *s,
-                                 struct sn_err *err)
+static enum sn_status from_files(const char *own_path, const struct sn_config *config,
+                                 struct sn_state *s, struct sn_err *err)
 {
     struct sn_safetensors *own = NULL;
     SN_TRY(sn_safetensors_open(&own, own_path, err));
     enum sn_status st = take_own(own, s, err);
     if (st == SN_OK)
-        st = sn_init_from(path, config, s, err);
+        st = sn_init_from(config, s, err);
     sn_safetensors_close(own);
     return st;
 }
 
-static enum sn_status from_file(void *self, const char *path, const struct sn_model_config *config,
-                                struct sn_state *s, struct sn_err *err)
+static enum sn_status from_file(void *self, const struct sn_config *config, struct sn_state *s,
+                                struct sn_err *err)
 {
     char own[SN_PATH_MAX];
+    const char *path = config->train.init_from;
     const char *name = strrchr(path, '/');
     (void)self;
     (void)snprintf(own, sizeof(own), "%.*s/own.safetensors", (int)(name - path), path);
     if (access(own, F_OK) != 0)
-        return sn_init_from(path, config, s, err);
+        return sn_init_from(config, s, err);
     struct sn_state rest = *s; /* with lists of its own over the same memory */
     size_t n = (size_t)s->n_tensors * sizeof(*rest.tensors);
     size_t n_all = (size_t)s->n_all * sizeof(*rest.all);
@@ -112,7 +112,7 @@ static enum sn_status from_file(void *self, const char *path, const struct sn_mo
     rest.all = malloc(n_all);
     memcpy(rest.tensors, s->tensors, n);
     memcpy(rest.all, s->all, n_all);
-    enum sn_status st = from_files(path, own, config, &rest, err);
+    enum sn_status st = from_files(own, config, &rest, err);
     free(rest.tensors);
     free(rest.all);
     return st;

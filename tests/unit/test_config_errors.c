@@ -299,6 +299,12 @@ static const struct {
     {MODEL ", sliding_window: 64}\n" TRAIN "}\n",
      "run.yaml:1:106: model.sliding_window: 64 is less than model.seq (128), which is not built yet; "
      "want model.seq: 64 at most"},
+    {MODEL "}\n" TRAIN ", init_changes: [rope]}\n",
+     "run.yaml:2:53: train.init_changes: 'rope' is no key in which models are compared; want keys of "
+     "model, such as rope_theta or experts.top_k"},
+    {MODEL "}\n" TRAIN ", init_changes: [rope_theta, dropout]}\n",
+     "run.yaml:2:53: train.init_changes: 'dropout' is no key in which models are compared; want keys "
+     "of model, such as rope_theta or experts.top_k"},
     {"model: {family: gpt2, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128, rope_theta: 5e5}\n" TRAIN "}\n",
      "run.yaml:1:90: model.rope_theta: gpt2 has no rotary embedding; leave it out"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",

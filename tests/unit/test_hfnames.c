@@ -210,7 +210,7 @@ static bool boxes_agree(struct bench *b, struct dice *cuts)
             t->p[e] = UNTOUCHED;
     }
     part.tensors = boxes;
-    good = sn_init_from(b->root, &b->config, &part, &b->err) == SN_OK;
+    good = init_at(b, b->root, &part) == SN_OK;
     for (int i = 0; i < b->state.n_tensors; i++) {
         struct sn_state_tensor *t = &boxes[i];
         for (int64_t e = 0; e < t->n_rows * t->ld; e++) {

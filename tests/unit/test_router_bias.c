@@ -172,8 +172,7 @@ static void the_field_s_weights_begin_without(void)
     bool good = sn_config_load(&c, "tests/parity/fixtures/mixtral/run.yaml", NULL, &err) == SN_OK;
     c.model.experts.bias = SN_BIAS_LOSS_FREE;
     good = good && learner_create(&x, &c.model, &err) == SN_OK &&
-           sn_init_from("tests/parity/fixtures/mixtral/model.safetensors", &c.model, &x.state,
-                        &err) == SN_OK;
+           sn_init_from(&c, &x.state, &err) == SN_OK;
     tap_ok(good, "a model with biases takes weights of the field%s%s", *err.text ? ": " : "",
            err.text);
     const struct sn_state_tensor *b = find(&x, "model", "layers.1.ffn.router.bias");
@@ -183,7 +182,8 @@ static void the_field_s_weights_begin_without(void)
     speaker_destroy(&x);
 }
 
-static struct sn_state state_of(struct sn_state_tensor *tensors, struct sn_state_shape *all, int n)
+static struct sn_state state_of(struct sn_state_tensor *tensors, struct sn_state_shape *all, int n,
+                                const char *model)
 {
     for (int i = 0; i < n; i++)
         tensors[i] = sn_state_whole(&all[i], tensors[i].p);
@@ -192,7 +192,7 @@ static struct sn_state state_of(struct sn_state_tensor *tensors, struct sn_state
                              .all = all,
                              .n_all = n,
                              .scalars = {.step = 7, .loss_scale = 1},
-                             .model_text = "",
+                             .model_text = model,
                              .layout_text = "",
                              .ranks = 1};
 }
@@ -205,21 +205,34 @@ static void our_weights_begin_with_what_they_have(bool has_bias)
     float from[8] = {1, 2, 3, 4, 5, 6, 0.5f, 0.25f}, to[8] = {0};
     struct sn_state_tensor saved[2] = {{.p = from}, {.p = from + 6}};
     struct sn_state_tensor read[2] = {{.p = to}, {.p = to + 6}};
-    struct sn_model_config m = mixture(0);
+    struct sn_config theirs = {.model = mixture(0)}, c = theirs;
+    struct sn_str model = {0};
     struct bench b;
     setup(&b, 1);
-    struct sn_state s = state_of(saved, all, has_bias ? 2 : 1), t = state_of(read, all, 2);
-    bool good = save_ranks(&b.saver, &s, 1, &b.err) == SN_OK &&
-                sn_init_from(b.dir, &m, &t, &b.err) == SN_OK;
+    c.model.experts.bias = SN_BIAS_LOSS_FREE;
+    theirs.model.experts.bias = has_bias ? SN_BIAS_LOSS_FREE : SN_BIAS_NONE;
+    sn_config_format_model(&model, &theirs);
+    (void)snprintf(c.train.init_from, sizeof(c.train.init_from), "%s", b.dir);
+    struct sn_state s = state_of(saved, all, has_bias ? 2 : 1, model.p);
+    struct sn_state t = state_of(read, all, 2, model.p);
+    bool good =
+        save_ranks(&b.saver, &s, 1, &b.err) == SN_OK && sn_init_from(&c, &t, &b.err) == SN_OK;
     tap_ok(good && memcmp(to, from, 6 * sizeof(float)) == 0, "a checkpoint %s a bias is taken%s%s",
            has_bias ? "with" : "without", *b.err.text ? ": " : "", b.err.text);
     tap_ok(to[6] == (has_bias ? 0.5f : 0) && to[7] == (has_bias ? 0.25f : 0), "%s",
            has_bias ? "and its bias" : "and the bias begins at 0");
     t.n_tensors = t.n_all = 1;
     if (has_bias)
-        tap_ok(sn_init_from(b.dir, &m, &t, &b.err) == SN_EINPUT &&
+        tap_ok(sn_init_from(&c, &t, &b.err) == SN_EINPUT &&
                    strstr(b.err.text, "no place for 1 of its tensors: 'layers.0.ffn.router.bias'"),
                "a model without one refuses it");
+    c.model.experts.bias = SN_BIAS_NONE;
+    if (has_bias)
+        tap_ok(sn_init_from(&c, &t, &b.err) == SN_EINPUT &&
+                   strstr(b.err.text, "come with 'experts.bias: loss-free', but the run file has "
+                                      "'experts.bias: none'"),
+               "and by its key");
+    sn_str_fini(&model);
     teardown(&b);
 }
 
