@@ -208,7 +208,7 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 16777216, "sequences"), DEFAULT("64")},
     {ROW("train.grad_dtype", ENUM, AT(train.grad_dtype), "Type in which gradients of the blocks' and the head's matrices are accumulated and reduced; others stay fp32."),
         NAMES(grad_dtypes), DEFAULT("fp32"), DECIDES},
-    {ROW("train.loss_scale", FLOAT, AT(train.loss_scale), "Loss scale of fp16; dynamic adapts it."),
+    {ROW("train.loss_scale", FLOAT, AT(train.loss_scale), "Loss scale of fp16; dynamic adapts it. A fixed one at which gradients overflow in 10 steps in a row ends the run (exit 79)."),
         RANGE(1, 4294967296.0L, NULL), WORD("dynamic"), DEFAULT("dynamic"), DECIDES},
     {ROW("train.freeze", WORDS, AT(train.n_freeze), "Name patterns (* and ?) of parameters that are not trained."),
         DEFAULT("[]"), DECIDES},

@@ -147,6 +147,8 @@ static void progress(struct sn_metrics *m, const struct sn_step_report *r, doubl
     char line[256], learnt[64] = "paced";
     if (!isnan(r->loss) || !isnan(r->grad_norm)) /* a paced step has neither */
         (void)snprintf(learnt, sizeof(learnt), "loss %.4f  grad norm %.3f", r->loss, r->grad_norm);
+    if (isfinite(r->loss) && !isfinite(r->grad_norm))
+        (void)snprintf(learnt, sizeof(learnt), "loss %.4f  no update", r->loss);
     (void)snprintf(line, sizeof(line),
                    "step %lld/%lld  %s  lr %.2e  %.0f tokens/s  ETA %ld:%02ld:%02ld",
                    (long long)r->step, (long long)r->steps, learnt, r->lr, rate, left / 3600,
@@ -181,6 +183,8 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     if (r->fp16) {
         number(f, "loss_scale", r->loss_scale);
         (void)fprintf(f, ", \"skipped\": %lld", (long long)r->skipped);
+        if (r->overflow > 0)
+            (void)fprintf(f, ", \"overflow\": %lld", (long long)r->overflow);
     }
     (void)fprintf(f, ", ");
     sn_metrics_json_memory(f, r->memory);

@@ -34,7 +34,8 @@ struct sn_step_report {
     struct sn_load load;           /* how unevenly they were chosen */
     bool fp16;
     double loss_scale;
-    int64_t skipped;
+    int64_t skipped;  /* steps so far */
+    int64_t overflow; /* gradient elements for which this one is; 0: it updates */
     const struct sn_memory_plan *memory;
     const int64_t *traffic; /* per axis, summed over ranks, */
     bool has_routed;        /* but without what the routing of this step decided: */

@@ -181,6 +181,7 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
     s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = 0;
     s->nonfinite = 0;
+    t->loss_scale = s->loss_scale;
     sn_trainer_guard_begin(t, step);
     s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
     s->agree[SN_AGREE_TERMINATE] = wanted == SN_EXIT_TERMINATED;
@@ -270,7 +271,8 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .steps = c->train.steps,
         .loss = t->env.pace ? NAN : s->loss_sum / s->tokens_in_step,
         .grad_norm = t->env.pace ? NAN : s->grad_norm,
-        .lr = (double)s->lr,
+        .lr = sn_lr_at(&c->train,
+                       step), /* not the float that updates take: 1e-3 has 9 digits there */
         .tokens = t->state.scalars.tokens,
         .step_tokens = (int64_t)s->tokens_in_step,
         .step_time = seconds,
@@ -279,6 +281,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .fp16 = c->train.precision == SN_F16,
         .loss_scale = (double)s->loss_scale,
         .skipped = s->skipped,
+        .overflow = t->env.pace || s->ok ? 0 : s->nonfinite,
         .memory = &t->memory,
         .traffic = t->traffic,
         .snapshot = sn_trainer_snapshot_report(t, &snapshot),
@@ -391,8 +394,10 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     *leave = -1;
     SN_TRY(sn_trainer_save_follow(t, err));
-    if (diverged(t)) {
+    bool is_diverged = diverged(t);
+    if (is_diverged)
         say_diverged(t);
+    if (is_diverged || sn_trainer_is_stuck(t)) {
         *leave = SN_EXIT_DIVERGED;
         return SN_OK;
     }

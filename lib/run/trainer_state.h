@@ -64,6 +64,8 @@ struct sn_trainer {
     int64_t sent_by_rank[SN_NAXES]; /* planned, this rank */
     struct sn_said *said;           /* of all ranks; rank 0 */
     int32_t *sample;                /* room for ids and targets of one sample */
+    float loss_scale;               /* that the step is done with */
+    int skipped_in_row;             /* steps without an update before the next one */
 };
 
 /* Steps have a limit of run.hang_timeout; loading and saving take the time that they take. */
@@ -98,6 +100,12 @@ void sn_trainer_save_fence(struct sn_trainer *t);
 void sn_trainer_save_pulled(struct sn_trainer *t);
 /* The scalars of the step just done, into `state`. */
 void sn_trainer_take_scalars(struct sn_trainer *t);
+
+/* overflow.c: steps of fp16 whose gradients overflow update nothing; rank 0 says each. After a
+ * step: have so many followed each other under a loss scale that does not adapt that none will
+ * learn? */
+enum { SN_SKIPPED_MOST = 10 }; /* named in the key table, too */
+bool sn_trainer_is_stuck(struct sn_trainer *t);
 
 /* guard.c: what codecs lose (layout.compress.sample), and what follows from it (.guard). Before a
  * step; into its report; after it, before the state is saved: levels are part of it. */
