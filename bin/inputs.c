@@ -32,7 +32,7 @@ enum sn_status sn_inputs_look(struct sn_inputs *out, const struct sn_config *c, 
         in.lacks_weights = !in.has_weights;
     }
     if (in.has_weights)
-        SN_TRY(sn_look_weights(weights, &c->model, err));
+        SN_TRY(sn_look_weights(c, err));
     *out = in;
     return SN_OK;
 }

@@ -1,6 +1,7 @@
 #include "checkpoint/look.h"
 
 #include "checkpoint/hfnames.h"
+#include "checkpoint/init_model.h"
 #include "checkpoint/hfrules.h"
 #include "checkpoint/reader.h"
 #include "lib/base/mem.h"
@@ -131,34 +132,40 @@ static enum sn_status match(const struct sn_manifest *m, const char *dir,
     return sn_left_over_explain(&left, dir, err);
 }
 
-static enum sn_status look_at_ours(const char *step_dir, struct sn_hf_list *l, struct sn_err *err)
+static enum sn_status look_at_ours(const char *step_dir, const struct sn_config *c,
+                                   struct sn_hf_list *l, struct sn_err *err)
 {
     struct sn_manifest m;
     bool has_biases = false;
     SN_TRY(sn_manifest_load(&m, step_dir, err));
+    enum sn_status st = sn_init_check_text(m.model_text, step_dir, c, 0, err);
     for (int i = 0; i < m.n_tensors; i++)
         has_biases = has_biases || sn_str_glob("*.ffn.router.bias", m.tensors[i].name);
     if (!has_biases)
         leave_out_biases(l);
-    enum sn_status st = match(&m, step_dir, l, err);
+    if (st == SN_OK)
+        st = match(&m, step_dir, l, err);
     sn_manifest_fini(&m);
     return st;
 }
 
-static enum sn_status look_at_theirs(const char *path, const struct sn_model_config *m,
-                                     struct sn_hf_list *l, struct sn_err *err)
+static enum sn_status look_at_theirs(const struct sn_config *c, struct sn_hf_list *l,
+                                     struct sn_err *err)
 {
+    const char *path = c->train.init_from;
     struct sn_safetensors *st;
     leave_out_biases(l);
     SN_TRY(sn_safetensors_open(&st, path, err));
-    enum sn_status status = sn_hf_fit(st, path, m, l->shapes, l->n, err);
+    enum sn_status status = sn_init_check_field(path, c, 0, err);
+    if (status == SN_OK)
+        status = sn_hf_fit(st, path, &c->model, l->shapes, l->n, err);
     sn_safetensors_close(st);
     return status;
 }
 
-enum sn_status sn_look_weights(const char *path, const struct sn_model_config *m,
-                               struct sn_err *err)
+enum sn_status sn_look_weights(const struct sn_config *c, struct sn_err *err)
 {
+    const char *path = c->train.init_from;
     struct sn_hf_list l;
     bool known = true;
     char *newest = NULL;
@@ -172,12 +179,12 @@ enum sn_status sn_look_weights(const char *path, const struct sn_model_config *m
     bool is_step = has_file(path, "manifest.json", &known);
     if (!known)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
-    SN_TRY(sn_hf_list_create(&l, m, err));
+    SN_TRY(sn_hf_list_create(&l, &c->model, err));
     enum sn_status st = is_step ? SN_OK : find_newest(&newest, &step, path, err);
     if (st == SN_OK)
-        st = is_step  ? look_at_ours(path, &l, err)
-             : newest ? look_at_ours(newest, &l, err)
-                      : look_at_theirs(path, m, &l, err);
+        st = is_step  ? look_at_ours(path, c, &l, err)
+             : newest ? look_at_ours(newest, c, &l, err)
+                      : look_at_theirs(c, &l, err);
     sn_free(newest);
     sn_hf_list_fini(&l);
     return st;

@@ -16,9 +16,9 @@
 enum sn_status sn_look_resume(int64_t *step, const char *dir, const char *model_text,
                               struct sn_err *err);
 /* Does train.init_from name files that the model's weights can come from? SN_EINPUT where there is
- * nothing, or a tensor is missing, over, or of another shape. */
-enum sn_status sn_look_weights(const char *path, const struct sn_model_config *m,
-                               struct sn_err *err);
+ * nothing, a tensor is missing, over, or of another shape, or the model that comes with them is
+ * another one (checkpoint/init_model.h). */
+enum sn_status sn_look_weights(const struct sn_config *c, struct sn_err *err);
 
 /* Is the manifest's model the one of this text? SN_EINPUT with the first line that differs. */
 enum sn_status sn_look_model(const struct sn_manifest *m, const char *dir, const char *want,

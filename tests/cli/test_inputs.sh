@@ -67,11 +67,13 @@ planned 0 "weights of a run" "^start: weights come from $saved"
 from one "$saved/step-00000005"
 planned 0 "of one checkpoint" "^start: weights come from .*step-00000005"
 from wider "$saved" 's/hidden: 32/hidden: 64/'
-planned 2 "weights of another shape" 'tensor model embed.weight is 256 x 32, but the model.s is 256 x 64'
+planned 2 "weights of another shape" "these weights come with 'hidden: 32', but the run file has 'hidden: 64'"
 from fewer "$saved" 's/layers: 2/layers: 1/'
-planned 2 "weights that have no place" "the model has no place for .* of its tensors: 'layers.1"
+planned 2 "weights that have no place" "these weights come with 'layers: 2', but the run file has 'layers: 1'"
 from more "$saved" 's/layers: 2/layers: 3/'
-planned 2 "weights that lack some" 'has no tensor model layers.2.* the model needs it'
+planned 2 "weights that lack some" "these weights come with 'layers: 2', but the run file has 'layers: 3'"
+from bases "$saved" 's/^model:/&\n  rope_theta: 500.0/'
+planned 2 "weights of another function" "these weights come with 'rope_theta: 10000', but the run file has 'rope_theta: 500'"
 from nowhere "$tmp/nowhere"
 planned 0 "weights that are not here" 'train.init_from: .*/nowhere is not on this host, so the weights were not looked at'
 from nothing "$tmp"
@@ -81,7 +83,9 @@ is "weights in the field's files" "$rc" 0
 from theirs "$tmp/hf"
 planned 0 "are looked at too" "^start: weights come from $tmp/hf"
 from theirs-wider "$tmp/hf" 's/ffn: 48/ffn: 64/'
-planned 2 "of another shape" "has shape \[.*48.*\]; the model's layers.0.ffn.* needs \[.*64.*\]"
+planned 2 "of another shape" "these weights come with 'ffn: 48', but the run file has 'ffn: 64'"
+rm "$tmp/hf/config.json"
+planned 2 "or shapes alone, where nothing says what they are of" "has shape \[.*48.*\]; the model's layers.0.ffn.* needs \[.*64.*\]"
 
 # --- what is not as it was is named, once ------------------------------------------------------------
 run mpi 2 "$train" "$tmp/run.yaml"
