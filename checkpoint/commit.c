@@ -49,9 +49,10 @@ static enum sn_status write_manifest(const char *dir, const struct sn_manifest *
 enum sn_status sn_commit_write(const char *dir, const struct sn_manifest *m,
                                const struct sn_store *hook, struct sn_err *err)
 {
-    SN_TRY(sn_master_write(dir, m, err));
+    struct sn_manifest with_master = *m;
+    SN_TRY(sn_master_write(dir, m, &with_master.master, err));
     sn_store_stage(hook, SN_STAGE_MASTER);
-    SN_TRY(write_manifest(dir, m, hook, err));
+    SN_TRY(write_manifest(dir, &with_master, hook, err));
     sn_store_stage(hook, SN_STAGE_COMMIT);
     SN_TRY(sn_dir_sync(dir, err));
     sn_store_stage(hook, SN_STAGE_SYNCED);

@@ -1,5 +1,6 @@
 #include "checkpoint/files.h"
 
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -40,14 +41,20 @@ static enum sn_status read_all(int fd, char *p, size_t len, const char *path, st
     return SN_OK;
 }
 
+static enum sn_status check_plain(struct stat *sb, int fd, const char *path, struct sn_err *err)
+{
+    if (fstat(fd, sb) != 0)
+        return sn_file_fail(err, path, "read");
+    if (!S_ISREG(sb->st_mode))
+        return sn_fail(err, SN_EIO, "%s: is not a plain file", path);
+    return SN_OK;
+}
+
 static enum sn_status load_open(int fd, char **out, size_t *len, const char *path,
                                 struct sn_err *err)
 {
     struct stat sb;
-    if (fstat(fd, &sb) != 0)
-        return sn_file_fail(err, path, "read");
-    if (!S_ISREG(sb.st_mode))
-        return sn_fail(err, SN_EIO, "%s: is not a plain file", path);
+    SN_TRY(check_plain(&sb, fd, path, err));
     size_t bytes = (size_t)sb.st_size;
     char *p = sn_alloc(bytes + 1);
     if (!p)
@@ -68,6 +75,30 @@ enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn
     if (fd < 0)
         return sn_file_fail(err, path, "open");
     enum sn_status st = load_open(fd, out, len, path, err);
+    (void)close(fd); /* read only: nothing can be lost */
+    return st;
+}
+
+static enum sn_status hash_open(int fd, int64_t *bytes, uint64_t *hash, const char *path,
+                                struct sn_err *err)
+{
+    struct stat sb;
+    SN_TRY(check_plain(&sb, fd, path, err));
+    int64_t want = *bytes;
+    *bytes = (int64_t)sb.st_size;
+    if (*bytes != want || sn_hash64_file(fd, (uint64_t)want, hash))
+        return SN_OK;
+    if (errno == 0)
+        return sn_fail(err, SN_EIO, "%s: was cut while it was read", path);
+    return sn_file_fail(err, path, "read");
+}
+
+enum sn_status sn_file_hash(const char *path, int64_t *bytes, uint64_t *hash, struct sn_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
+    if (fd < 0)
+        return sn_file_fail(err, path, "open");
+    enum sn_status st = hash_open(fd, bytes, hash, path, err);
     (void)close(fd); /* read only: nothing can be lost */
     return st;
 }

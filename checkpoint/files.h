@@ -14,6 +14,8 @@
 
 /* The whole file in a fresh NUL-terminated block; caller frees *out. */
 enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn_err *err);
+/* Size and sn_hash64 of a plain file; for a size other than `bytes` the hash is left. */
+enum sn_status sn_file_hash(const char *path, int64_t *bytes, uint64_t *hash, struct sn_err *err);
 /* Create or truncate, write, fsync, close. */
 enum sn_status sn_file_save(const char *path, const void *p, size_t len, struct sn_err *err);
 /* Write all bytes at `offset`, in slabs; `what` names them in the sentence ("" for none). */

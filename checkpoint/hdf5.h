@@ -16,6 +16,7 @@
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { SN_H5_NAME_MAX = 192 };
@@ -68,12 +69,21 @@ struct sn_h5_virtual {
 struct sn_h5_attribute {
     const char *name, *text;
 };
-/* Write and sync `path`: n virtual datasets with NaN where no source is found, and text attributes
- * of the root. */
-enum sn_status sn_h5_write_master(const char *path, int n, const struct sn_h5_virtual *sets,
-                                  int n_attributes, const struct sn_h5_attribute *attributes,
-                                  struct sn_err *err);
-/* SN_EIO unless the file holds exactly what sn_h5_write_master would have written for `set`. */
+struct sn_h5_master {
+    int n_sets, n_attributes;
+    const struct sn_h5_virtual *sets;
+    const struct sn_h5_attribute *attributes;
+};
+/* A file in memory; who made it frees p with sn_free. */
+struct sn_h5_image {
+    char *p;
+    size_t bytes;
+};
+/* Make the file: virtual datasets with NaN where no source is found, and text attributes of the
+ * root. The same contents are the same bytes. `path` is for sentences. */
+enum sn_status sn_h5_make_master(struct sn_h5_image *out, const struct sn_h5_master *master,
+                                 const char *path, struct sn_err *err);
+/* SN_EIO unless the file holds exactly what sn_h5_make_master would have made for `set`. */
 enum sn_status sn_h5_check_virtual(struct sn_h5 *h, const struct sn_h5_virtual *set,
                                    struct sn_err *err);
 

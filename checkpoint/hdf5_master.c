@@ -1,10 +1,9 @@
 /*
  * hdf5_master.c - virtual datasets over the shards of a checkpoint.
  *
- * The file is made in memory and written by our own function: as with shards, a full disk must not
+ * The file is made in memory, for our own function to write: as with shards, a full disk must not
  * be met inside HDF5.
  */
-#include "checkpoint/files.h"
 #include "checkpoint/hdf5_inner.h"
 #include "lib/base/mem.h"
 
@@ -160,13 +159,7 @@ static bool add_attribute(hid_t file, hid_t type, const struct sn_h5_attribute *
 
 /* --- the whole file -------------------------------------------------------------------------- */
 
-struct content {
-    int n_sets, n_attributes;
-    const struct sn_h5_virtual *sets;
-    const struct sn_h5_attribute *attributes;
-};
-
-static enum sn_status fill_file(hid_t file, const char *path, const struct content *c,
+static enum sn_status fill_file(hid_t file, const char *path, const struct sn_h5_master *c,
                                 struct sn_err *err)
 {
     hid_t type[SN_F16 + 1], text = text_type();
@@ -189,7 +182,7 @@ static enum sn_status fill_file(hid_t file, const char *path, const struct conte
 
 /* More than HDF5 needs (tests/unit/test_master.c measures), of pages that are only touched when
  * used. */
-static size_t room_for(const struct content *c)
+static size_t room_for(const struct sn_h5_master *c)
 {
     enum { PER_FILE = 256 << 10, PER_SET = 2048, PER_MAP = 256 };
     size_t room = PER_FILE + IMAGE_STEP;
@@ -204,7 +197,8 @@ static size_t room_for(const struct content *c)
 }
 
 /* What the driver took last may be more than the file: its end is in the superblock. */
-static enum sn_status save_image(const struct image *i, const char *path, struct sn_err *err)
+static enum sn_status find_end(size_t *bytes, const struct image *i, const char *path,
+                               struct sn_err *err)
 {
     enum { END_AT = 28 };
     uint64_t end = 0;
@@ -213,11 +207,12 @@ static enum sn_status save_image(const struct image *i, const char *path, struct
     if (end == 0 || end > i->len)
         return sn_fail(err, SN_EFAIL, "%s: HDF5 made no file of the %zu bytes that it took", path,
                        i->len);
-    return sn_file_save(path, i->p, (size_t)end, err);
+    *bytes = (size_t)end;
+    return SN_OK;
 }
 
-static enum sn_status make_image(struct image *image, const char *path, const struct content *c,
-                                 struct sn_err *err)
+static enum sn_status make_image(struct image *image, const char *path,
+                                 const struct sn_h5_master *c, struct sn_err *err)
 {
     hid_t access = memory_access(image);
     if (access < 0)
@@ -235,20 +230,22 @@ static enum sn_status make_image(struct image *image, const char *path, const st
     return st;
 }
 
-enum sn_status sn_h5_write_master(const char *path, int n, const struct sn_h5_virtual *sets,
-                                  int n_attributes, const struct sn_h5_attribute *attributes,
-                                  struct sn_err *err)
+enum sn_status sn_h5_make_master(struct sn_h5_image *out, const struct sn_h5_master *master,
+                                 const char *path, struct sn_err *err)
 {
-    struct content c = {n, n_attributes, sets, attributes};
-    struct image image = {.room = room_for(&c)};
+    size_t bytes = 0;
+    struct image image = {.room = room_for(master)};
     image.p = sn_alloc(image.room);
     if (!image.p)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for %zu bytes", path, image.room);
     sn_h5_silence();
-    enum sn_status st = make_image(&image, path, &c, err);
+    enum sn_status st = make_image(&image, path, master, err);
     if (st == SN_OK)
-        st = save_image(&image, path, err);
-    sn_free(image.p);
+        st = find_end(&bytes, &image, path, err);
+    if (st == SN_OK)
+        *out = (struct sn_h5_image){image.p, bytes};
+    else
+        sn_free(image.p);
     return st;
 }
 

@@ -78,7 +78,11 @@ void sn_manifest_format(struct sn_str *out, const struct sn_manifest *m)
         sn_str_add(out, ", \"bytes\": %" PRId64 "}%s\n", m->shards[i].bytes,
                    i + 1 < m->n_shards ? "," : "");
     }
-    sn_str_add(out, "  ],\n  \"tensors\": [\n");
+    sn_str_add(out, "  ],\n");
+    if (m->master.bytes > 0)
+        sn_str_add(out, "  \"master\": {\"bytes\": %" PRId64 ", \"xxh3\": \"%016" PRIx64 "\"},\n",
+                   m->master.bytes, m->master.hash);
+    sn_str_add(out, "  \"tensors\": [\n");
     for (int i = 0; i < m->n_tensors; i++) {
         format_tensor(out, &m->tensors[i]);
         sn_str_add(out, "%s\n", i + 1 < m->n_tensors ? "," : "");

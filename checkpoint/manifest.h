@@ -47,6 +47,12 @@ struct sn_manifest_shard {
     int64_t bytes;
 };
 
+/* What master.h5 is. */
+struct sn_manifest_master {
+    int64_t bytes; /* 0: there is none, or who wrote it did not say */
+    uint64_t hash; /* sn_hash64 of all of them */
+};
+
 struct sn_manifest {
     struct sn_state_scalars scalars;
     const char *model_text;
@@ -54,6 +60,7 @@ struct sn_manifest {
     uint64_t config_hash;
     int64_t block; /* bytes a hash; INT64_MAX before schema 3: one hash a piece */
     int n_shards, n_tensors, n_pieces;
+    struct sn_manifest_master master;
     struct sn_manifest_shard *shards;
     struct sn_manifest_tensor *tensors; /* sorted by group and name, no duplicates */
     struct sn_manifest_piece *pieces;   /* of all tensors, one after the other */

@@ -402,6 +402,20 @@ static int64_t parse_block(struct reader *r, const json_t *root)
     return r->st == SN_OK ? block : BLOCK_MAX;
 }
 
+/* Of master.h5; before it was recorded: zeros. */
+static struct sn_manifest_master parse_master(struct reader *r, const json_t *root)
+{
+    struct sn_manifest_master master = {0};
+    const json_t *o = r->schema < 3 ? NULL : json_object_get(root, "master");
+    if (!o)
+        return master;
+    master.bytes = whole(r, o, "bytes");
+    master.hash = hex64(r, o, "xxh3");
+    if (r->st == SN_OK && master.bytes == 0)
+        r->st = sn_fail(r->err, SN_EIO, "%s: a 'master' of 0 bytes is none", r->file);
+    return master;
+}
+
 static enum sn_status load_json(json_t **out, const char *text, size_t len, const char *file,
                                 struct sn_err *err)
 {
@@ -439,6 +453,7 @@ enum sn_status sn_manifest_parse(struct sn_manifest *out, const char *text, size
     m.config_hash = hex64(&r, root, "config_hash");
     m.scalars = parse_scalars(&r, root);
     m.block = parse_block(&r, root);
+    m.master = parse_master(&r, root);
     parse_lists(&r, root, &m);
     if (r.st != SN_OK) {
         sn_manifest_fini(&m);

@@ -1,6 +1,8 @@
 #include "checkpoint/master.h"
 
+#include "checkpoint/files.h"
 #include "checkpoint/hdf5.h"
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
 #include <inttypes.h>
@@ -44,8 +46,11 @@ static enum sn_status describe(struct sn_h5_virtual *out, struct sn_h5_map *maps
     return sn_manifest_dataset(out->dataset, sizeof(out->dataset), t, all, err);
 }
 
-static enum sn_status write_sets(const char *path, const struct sn_manifest *m,
-                                 const struct sn_h5_virtual *sets, struct sn_err *err)
+/* The texts stay as they are for ever: of a checkpoint whose manifest has no hash of its master,
+ * the master is compared with what is made here. */
+static enum sn_status make_of_sets(struct sn_h5_image *out, const struct sn_manifest *m,
+                                   const struct sn_h5_virtual *sets, const char *path,
+                                   struct sn_err *err)
 {
     char schema[16], step[24], tokens[24], hash[24];
     const struct sn_h5_attribute attributes[] = {
@@ -62,31 +67,119 @@ static enum sn_status write_sets(const char *path, const struct sn_manifest *m,
     (void)snprintf(step, sizeof(step), "%" PRId64, m->scalars.step);
     (void)snprintf(tokens, sizeof(tokens), "%" PRId64, m->scalars.tokens);
     (void)snprintf(hash, sizeof(hash), "%016" PRIx64, m->config_hash);
-    return sn_h5_write_master(path, m->n_tensors, sets,
-                              (int)(sizeof(attributes) / sizeof(attributes[0])), attributes, err);
+    struct sn_h5_master master = {.n_sets = m->n_tensors,
+                                  .n_attributes = sizeof(attributes) / sizeof(attributes[0]),
+                                  .sets = sets,
+                                  .attributes = attributes};
+    return sn_h5_make_master(out, &master, path, err);
 }
 
-enum sn_status sn_master_write(const char *dir, const struct sn_manifest *m, struct sn_err *err)
+/* The whole file. */
+static enum sn_status make(struct sn_h5_image *out, const struct sn_manifest *m, const char *path,
+                           struct sn_err *err)
 {
-    if (!sn_master_is_due(m))
-        return SN_OK;
-    char *path = sn_format("%s/%s", dir, SN_MASTER_NAME);
     size_t n_maps = 0;
     for (int i = 0; i < m->n_tensors; i++)
         n_maps += (size_t)m->tensors[i].n_pieces;
     struct sn_h5_virtual *sets = sn_alloc_n((size_t)m->n_tensors, sizeof(*sets));
     struct sn_h5_map *maps = sn_alloc_n(n_maps, sizeof(*maps)), *next = maps;
     enum sn_status st = SN_OK;
-    if (!path || !sets || !maps)
-        st = sn_fail(err, SN_ENOMEM, "%s: no memory for a master of %d tensors", dir, m->n_tensors);
+    if (!sets || !maps)
+        st =
+            sn_fail(err, SN_ENOMEM, "%s: no memory for a master of %d tensors", path, m->n_tensors);
     for (int i = 0; i < m->n_tensors && st == SN_OK; i++) {
         st = describe(&sets[i], next, m, &m->tensors[i], err);
         next += sets[i].n_maps;
     }
     if (st == SN_OK)
-        st = write_sets(path, m, sets, err);
+        st = make_of_sets(out, m, sets, path, err);
     sn_free(maps);
     sn_free(sets);
+    return st;
+}
+
+static enum sn_status name(char **path, const char *dir, struct sn_err *err)
+{
+    *path = sn_format("%s/%s", dir, SN_MASTER_NAME);
+    return *path ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory for its master", dir);
+}
+
+enum sn_status sn_master_write(const char *dir, const struct sn_manifest *m,
+                               struct sn_manifest_master *out, struct sn_err *err)
+{
+    char *path;
+    struct sn_h5_image image = {0};
+    *out = (struct sn_manifest_master){0};
+    if (!sn_master_is_due(m))
+        return SN_OK;
+    SN_TRY(name(&path, dir, err));
+    enum sn_status st = make(&image, m, path, err);
+    if (st == SN_OK)
+        st = sn_file_save(path, image.p, image.bytes, err);
+    if (st == SN_OK)
+        *out = (struct sn_manifest_master){(int64_t)image.bytes, sn_hash64(image.p, image.bytes)};
+    sn_free(image.p);
+    sn_free(path);
+    return st;
+}
+
+/* --- proving it ------------------------------------------------------------------------------ */
+
+static enum sn_status compare_with_manifest(const char *path, const struct sn_manifest_master *want,
+                                            struct sn_err *err)
+{
+    struct sn_manifest_master have = {.bytes = want->bytes};
+    SN_TRY(sn_file_hash(path, &have.bytes, &have.hash, err));
+    if (have.bytes != want->bytes)
+        return sn_fail(err, SN_EIO,
+                       "%s: has %" PRId64 " bytes where %" PRId64
+                       " were saved; it was cut or altered, and no value is read from it",
+                       path, have.bytes, want->bytes);
+    if (have.hash != want->hash)
+        return sn_fail(err, SN_EIO,
+                       "%s: its bytes are not those that were saved (their hash differs); it was "
+                       "altered, and no value is read from it",
+                       path);
+    return SN_OK;
+}
+
+/* Of an older writer, which has left no hash: equal contents are equal bytes. */
+static enum sn_status compare_with_image(const char *path, const struct sn_h5_image *want,
+                                         struct sn_err *err)
+{
+    char *text = NULL;
+    size_t len = 0, same = 0;
+    SN_TRY(sn_file_load(&text, &len, path, err));
+    while (same < len && same < want->bytes && text[same] == want->p[same])
+        same++;
+    bool is_same = same == len && len == want->bytes;
+    sn_free(text);
+    if (is_same)
+        return SN_OK;
+    return sn_fail(err, SN_EIO,
+                   "%s: from byte %zu on it is not what is written for this manifest, which has no "
+                   "hash of it (an older sennit saved it): it was altered, or another release of "
+                   "HDF5 made it; no value is read from it, and a sennit-convert of the checkpoint "
+                   "makes a new one",
+                   path, same);
+}
+
+enum sn_status sn_master_prove(const char *dir, const struct sn_manifest *m, struct sn_err *err)
+{
+    char *path;
+    struct sn_h5_image image = {0};
+    if (!sn_master_is_due(m))
+        return SN_OK;
+    SN_TRY(name(&path, dir, err));
+    enum sn_status st = SN_OK;
+    if (m->master.bytes > 0) {
+        st = compare_with_manifest(path, &m->master, err);
+    } else {
+        st = make(&image, m, path, err);
+        if (st == SN_OK)
+            st = compare_with_image(path, &image, err);
+        sn_free(image.p);
+    }
     sn_free(path);
     return st;
 }

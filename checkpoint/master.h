@@ -16,8 +16,13 @@
 
 /* Does a checkpoint of this manifest have one beside its shards? */
 bool sn_master_is_due(const struct sn_manifest *m);
-/* Write and sync DIR/master.h5; nothing when none is due. */
-enum sn_status sn_master_write(const char *dir, const struct sn_manifest *m, struct sn_err *err);
+/* Write and sync DIR/master.h5, and say what was written; nothing, and zeros, when none is due. */
+enum sn_status sn_master_write(const char *dir, const struct sn_manifest *m,
+                               struct sn_manifest_master *out, struct sn_err *err);
+/* SN_EIO unless DIR/master.h5 has the very bytes that were written: those of the manifest's size
+ * and hash. Where the manifest does not say, those that are written for it today. HDF5 does not see
+ * the file, so that it may be anything. */
+enum sn_status sn_master_prove(const char *dir, const struct sn_manifest *m, struct sn_err *err);
 
 /* A master that is checked tensor by tensor. `m` must outlive it. */
 struct sn_master;

@@ -7,11 +7,15 @@
 #ifndef SN_HASH_H
 #define SN_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 uint64_t sn_hash64(const void *p, size_t bytes);
 /* Of a matrix whose rows begin ld floats apart: as sn_hash64 of its rows without the gaps. */
 uint64_t sn_hash64_rows(const float *p, int64_t rows, int64_t cols, int64_t ld);
+/* sn_hash64 of the first `bytes` of an open file. False when they cannot be read, with errno; 0:
+ * the file ends before. */
+bool sn_hash64_file(int fd, uint64_t bytes, uint64_t *out);
 
 #endif

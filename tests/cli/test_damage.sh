@@ -264,7 +264,7 @@ fresh
 "$damage" flip "$step/master.h5" 0
 says "a broken master: verify" 1 "" "$convert" --verify "$step"
 is "a broken master: what verify prints" "$(printf '%s\n' "$out" | sed '$d' | short)" \
-    'STEP/master.h5: is no HDF5 file'
+    'STEP/master.h5: its bytes are not those that were saved (their hash differs); it was altered, and no value is read from it'
 
 # --- what is not damage -----------------------------------------------------------------------------
 fresh

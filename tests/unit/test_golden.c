@@ -2,8 +2,9 @@
  * test_golden.c - a small checkpoint of every schema still loads, to known values.
  *
  * Those of schemas 1 and 2 were written by the last versions that wrote them. Those of schema 3
- * were written by this program: `test_golden FOLDER` makes them there. A change that a reader of
- * today's files would notice needs a new schema, and one more golden checkpoint.
+ * were written by this program: `test_golden FOLDER` makes them there. In schema-3-master the
+ * manifest has the hash of master.h5, in schema-3, as sennit first wrote it, not. A change that a
+ * reader of today's files would notice needs a new schema, and one more golden checkpoint.
  *
  * The values: element e of tensor NAME in GROUP is the low bits of sn_rng_bits(sn_rng_key(1, "GROUP
  * NAME"), e), whatever its type.
@@ -125,7 +126,9 @@ static void check_master(const char *name, const char *dir, const struct sn_mani
     enum sn_status st = sn_master_open(&v, dir, m, &err);
     for (int i = 0; i < m->n_tensors && st == SN_OK; i++)
         st = sn_master_check(v, i, &err);
-    tap_ok(st == SN_OK, "%s: its master is right %s", name, err.text);
+    if (st == SN_OK)
+        st = sn_master_prove(dir, m, &err);
+    tap_ok(st == SN_OK, "%s: its master is right, byte for byte %s", name, err.text);
     sn_master_close(v);
 }
 
@@ -164,7 +167,7 @@ static const struct {
 
 struct golden {
     char dir[512], names[N_PIECES][SN_H5_NAME_MAX];
-    bool is_single;
+    bool is_single, names_master; /* the manifest has the hash of master.h5 */
     struct sn_h5_slot slot[N_SLOTS];
     struct sn_manifest m;
     struct sn_manifest_tensor tensors[N];
@@ -264,10 +267,13 @@ static enum sn_status write_texts(const struct golden *g, struct sn_err *err)
     return st == SN_OK ? sn_file_save(path, commit, strlen(commit), err) : st;
 }
 
-static enum sn_status make(const char *folder, const char *name, bool is_single, struct sn_err *err)
+static enum sn_status make(const char *folder, const char *name, bool is_single, bool names_master,
+                           struct sn_err *err)
 {
+    struct sn_manifest_master master;
     struct golden g = {
         .is_single = is_single,
+        .names_master = names_master,
         .shards = {{is_single ? SN_MASTER_NAME : "shard-00000.h5", 0}, {"shard-00001.h5", 0}}};
     (void)snprintf(g.dir, sizeof(g.dir), "%s/%s/%s", folder, name, STEP);
     g.m = (struct sn_manifest){.scalars = {100, 4096, 100, 3, 1, 65536.0f},
@@ -283,7 +289,9 @@ static enum sn_status make(const char *folder, const char *name, bool is_single,
     SN_TRY(sn_dir_make(g.dir, err));
     for (int s = 0; s < g.m.n_shards; s++)
         SN_TRY(write_shard(&g, s, err));
-    SN_TRY(sn_master_write(g.dir, &g.m, err));
+    SN_TRY(sn_master_write(g.dir, &g.m, &master, err));
+    if (g.names_master)
+        g.m.master = master;
     return write_texts(&g, err);
 }
 
@@ -292,9 +300,11 @@ int main(int argc, char **argv)
     struct sn_err err;
     sn_log_set_level(SN_LOG_ERROR);
     if (argc == 2) {
-        enum sn_status st = make(argv[1], "schema-3", false, &err);
+        enum sn_status st = make(argv[1], "schema-3", false, false, &err);
         if (st == SN_OK)
-            st = make(argv[1], "schema-3-single", true, &err);
+            st = make(argv[1], "schema-3-single", true, false, &err);
+        if (st == SN_OK)
+            st = make(argv[1], "schema-3-master", false, true, &err);
         if (st != SN_OK)
             (void)fprintf(stderr, "%s\n", err.text);
         return (int)st;
@@ -303,5 +313,6 @@ int main(int argc, char **argv)
     a_golden_one_loads("schema-2", 2, tensor);
     a_golden_one_loads("schema-3", 3, large);
     a_golden_one_loads("schema-3-single", 3, large);
+    a_golden_one_loads("schema-3-master", 3, large);
     return tap_done();
 }

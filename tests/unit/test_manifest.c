@@ -101,6 +101,36 @@ static void levels_of_codecs_are_optional(void)
     sn_str_fini(&text);
 }
 
+static void the_master_is_optional(void)
+{
+    struct list l;
+    struct sn_manifest back;
+    struct sn_str text = {0};
+    struct sn_err err = {.text = ""};
+    make_list(&l, 0, "shard-00000.h5");
+    sn_manifest_format(&text, &l.m);
+    tap_ok(!strstr(text.p, "master") &&
+               sn_manifest_parse(&back, text.p, text.len, "m", &err) == SN_OK &&
+               back.master.bytes == 0,
+           "without one nothing is said, and read as nothing");
+    sn_manifest_fini(&back);
+    sn_str_fini(&text);
+    l.m.master = (struct sn_manifest_master){4711, 0xfedcba9876543210};
+    sn_manifest_format(&text, &l.m);
+    tap_ok(sn_manifest_parse(&back, text.p, text.len, "m", &err) == SN_OK &&
+               back.master.bytes == 4711 && back.master.hash == 0xfedcba9876543210,
+           "size and hash are read as they were written");
+    sn_manifest_fini(&back);
+    memcpy(strstr(text.p, "4711"), "   0", 4);
+    tap_ok(sn_manifest_parse(&back, text.p, text.len, "m", &err) == SN_EIO, "no master is empty");
+    tap_text(err.text, "m: a 'master' of 0 bytes is none", "says the sentence");
+    memcpy(strstr(text.p, "   0, \"xxh3"), "-471", 4);
+    tap_ok(sn_manifest_parse(&back, text.p, text.len, "m", &err) == SN_EIO &&
+               strstr(err.text, "'bytes' is not a number"),
+           "nor less than that: %s", err.text);
+    sn_str_fini(&text);
+}
+
 static void lists_are_joined(void)
 {
     struct list l[3];
@@ -172,6 +202,7 @@ int main(void)
 {
     text_and_back_is_the_same();
     levels_of_codecs_are_optional();
+    the_master_is_optional();
     lists_are_joined();
     lists_that_differ_are_refused();
     no_memory_is_told();

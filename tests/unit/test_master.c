@@ -6,6 +6,7 @@
 #include "lib/base/mem.h"
 #include "tests/lib/tap.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -92,10 +93,11 @@ static void what_was_written_is_right(void)
 {
     struct bench b;
     setup(&b);
-    tap_ok(sn_master_write(b.dir, &b.m, &b.err) == SN_OK, "a master is written %s", b.err.text);
+    tap_ok(sn_master_write(b.dir, &b.m, &b.m.master, &b.err) == SN_OK, "a master is written %s",
+           b.err.text);
     tap_ok(check(&b) == SN_OK, "and is right %s", b.err.text);
     b.m.n_tensors = 0;
-    tap_ok(sn_master_write(b.dir, &b.m, &b.err) == SN_OK && check(&b) == SN_OK,
+    tap_ok(sn_master_write(b.dir, &b.m, &b.m.master, &b.err) == SN_OK && check(&b) == SN_OK,
            "one of nothing too %s", b.err.text);
     teardown(&b);
 }
@@ -109,7 +111,7 @@ static void who_has_no_master(void)
     b.m.block = SN_BLOCK_BYTES;
     b.m.n_shards = 1;
     b.shards[0].file = SN_MASTER_NAME;
-    tap_ok(!sn_master_is_due(&b.m) && sn_master_write(b.dir, &b.m, &b.err) == SN_OK &&
+    tap_ok(!sn_master_is_due(&b.m) && sn_master_write(b.dir, &b.m, &b.m.master, &b.err) == SN_OK &&
                rmdir(b.dir) == 0,
            "a single file has none: nothing is written");
     teardown(&b);
@@ -140,7 +142,7 @@ static void large_ones_have_room(void)
     b.m.tensors = tensors;
     for (int n = 1; n <= TENSORS; n += 13) {
         b.m.n_tensors = n;
-        tap_ok(sn_master_write(b.dir, &b.m, &b.err) == SN_OK && check(&b) == SN_OK,
+        tap_ok(sn_master_write(b.dir, &b.m, &b.m.master, &b.err) == SN_OK && check(&b) == SN_OK,
                "%d tensors of %d pieces %s", n, PIECES, b.err.text);
     }
     sn_free(tensors);
@@ -200,7 +202,7 @@ static void any_other_master_is_refused(void)
     for (int i = 0; i < N_CHANGES; i++) {
         struct bench b;
         setup(&b);
-        (void)sn_master_write(b.dir, &b.m, &b.err);
+        (void)sn_master_write(b.dir, &b.m, &b.m.master, &b.err);
         change(&b, (enum change)i);
         tap_ok(check(&b) == SN_EIO && strstr(b.err.text, says[i]), "%s", says[i]);
         printf("# %s\n", b.err.text);
@@ -220,6 +222,45 @@ static void a_shard_in_its_place_is_refused(void)
     (void)sn_h5_layout(path, 1, &slot, &b.err);
     tap_ok(check(&b) == SN_EIO && strstr(b.err.text, "is not a virtual dataset of 2 pieces"),
            "a plain dataset of the same name and shape is refused");
+    teardown(&b);
+}
+
+static void put_byte(const char *path, const char *image, int64_t at, int flip)
+{
+    char c = (char)(image[at] ^ flip);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || pwrite(fd, &c, 1, (off_t)at) != 1 || close(fd) != 0)
+        exit(1);
+}
+
+/* One bit of each step-th byte differs, attributes and unused bytes included. HDF5 never sees it.
+ */
+static void every_flip_is_named(bool has_hash, int64_t step, const char *says)
+{
+    struct bench b;
+    char path[128], *image;
+    size_t len;
+    int64_t missed = 0, n = 0;
+    setup(&b);
+    (void)sn_master_write(b.dir, &b.m, &b.m.master, &b.err);
+    int64_t bytes = b.m.master.bytes;
+    if (!has_hash)
+        b.m.master.bytes = 0;
+    tap_ok(bytes > 1000 && sn_master_prove(b.dir, &b.m, &b.err) == SN_OK,
+           "the %lld bytes that were written are proven", (long long)bytes);
+    (void)snprintf(path, sizeof(path), "%s/%s", b.dir, SN_MASTER_NAME);
+    if (sn_file_load(&image, &len, path, &b.err) != SN_OK || (int64_t)len != bytes)
+        exit(1);
+    for (int64_t at = 0; at < bytes; at += step, n++) {
+        put_byte(path, image, at, 1 << (at % 8));
+        missed += sn_master_prove(b.dir, &b.m, &b.err) != SN_EIO || !strstr(b.err.text, says);
+        put_byte(path, image, at, 0);
+    }
+    tap_ok(n > 100 && missed == 0, "each of %lld flipped bits is named, %lld missed: %s",
+           (long long)n, (long long)missed, b.err.text);
+    (void)truncate(path, (off_t)bytes - 1);
+    tap_ok(sn_master_prove(b.dir, &b.m, &b.err) == SN_EIO, "so is a lost end: %s", b.err.text);
+    sn_free(image);
     teardown(&b);
 }
 
@@ -253,7 +294,7 @@ static void no_space_and_no_memory_are_told(void)
     enum sn_status st = SN_EIO;
     for (; st != SN_OK && n < 1000; n++) {
         sn_mem_fail_at((uint64_t)n + 1);
-        st = sn_master_write(b.dir, &b.m, &b.err);
+        st = sn_master_write(b.dir, &b.m, &b.m.master, &b.err);
         if (st == SN_OK)
             st = check(&b);
         sn_mem_fail_at(0);
@@ -263,12 +304,13 @@ static void no_space_and_no_memory_are_told(void)
     tap_ok(st == SN_OK && n > 6, "%d allocations fail, each is told", n - 1);
     char dir[80];
     (void)snprintf(dir, sizeof(dir), "%s/none", b.dir);
-    tap_ok(sn_master_write(dir, &b.m, &b.err) == SN_EIO && strstr(b.err.text, "none/master.h5: "),
+    tap_ok(sn_master_write(dir, &b.m, &b.m.master, &b.err) == SN_EIO &&
+               strstr(b.err.text, "none/master.h5: "),
            "a folder that is not there is named: %s", b.err.text);
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/%s", b.dir, SN_MASTER_NAME);
     tap_ok(unlink(path) == 0 && symlink("/dev/full", path) == 0 &&
-               sn_master_write(b.dir, &b.m, &b.err) == SN_EIO &&
+               sn_master_write(b.dir, &b.m, &b.m.master, &b.err) == SN_EIO &&
                strstr(b.err.text, "No space left"),
            "a full disk is told: %s", b.err.text);
     teardown(&b);
@@ -281,6 +323,9 @@ int main(void)
     large_ones_have_room();
     any_other_master_is_refused();
     a_shard_in_its_place_is_refused();
+    every_flip_is_named(true, 1, "/master.h5: its bytes are not those that were saved");
+    every_flip_is_named(false, 11,
+                        "it is not what is written for this manifest, which has no hash");
     odd_names_are_refused();
     no_space_and_no_memory_are_told();
     return tap_done();
