@@ -4,9 +4,21 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+int64_t sn_store_step_of(const char *name, const char **rest)
+{
+    if (strncmp(name, "step-", 5) != 0)
+        return -1;
+    size_t digits = strspn(name + 5, "0123456789");
+    if (digits < 8 || digits > 18)
+        return -1;
+    *rest = name + 5 + digits;
+    return strtoll(name + 5, NULL, 10);
+}
 
 /* One checkpoint, whole or not: its step may also be gone from its name. */
 static enum sn_status is_checkpoint(bool *is, const char *path, struct sn_err *err)

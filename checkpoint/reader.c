@@ -84,6 +84,25 @@ static enum sn_status load_manifest(char **out, size_t *len, const char *path, c
     return sn_file_load(out, len, path, err);
 }
 
+/* A directory that is named as a step must hold that step: who looks for the newest goes by names.
+ * Another name says nothing. */
+static enum sn_status check_name(const char *dir, int64_t step, struct sn_err *err)
+{
+    size_t len = strlen(dir), at;
+    const char *rest = "";
+    while (len > 1 && dir[len - 1] == '/')
+        len--;
+    for (at = len; at > 0 && dir[at - 1] != '/';)
+        at--;
+    int64_t named = sn_store_step_of(dir + at, &rest);
+    if (named < 0 || named == step || rest < dir + len)
+        return SN_OK;
+    return sn_fail(err, SN_EIO,
+                   "%s: bears the name of step %" PRId64 ", but its manifest is of step %" PRId64
+                   "; it was renamed: call it step-%08" PRId64 " again",
+                   dir, named, step, step);
+}
+
 enum sn_status sn_manifest_load(struct sn_manifest *out, const char *dir, struct sn_err *err)
 {
     char commit[SN_COMMIT_MAX + 1], *path = sn_format("%s/manifest.json", dir), *text = NULL;
@@ -97,6 +116,8 @@ enum sn_status sn_manifest_load(struct sn_manifest *out, const char *dir, struct
         st = load_manifest(&text, &len, path, commit, dir, err);
     if (st == SN_OK)
         st = parse_committed(out, text, len, commit, path, dir, err);
+    if (st == SN_OK && (st = check_name(dir, out->scalars.step, err)) != SN_OK)
+        sn_manifest_fini(out);
     sn_free(text);
     sn_free(path);
     return st;

@@ -18,8 +18,9 @@ struct sn_reader {
     struct sn_reader_files *files; /* open ones, and where their datasets are */
 };
 
-/* Check COMMIT against the manifest, read it, and see that every tensor is covered exactly once.
- * Damage is SN_EIO, an unknown format SN_EINPUT. Shards are not touched. */
+/* Check COMMIT against the manifest, read it, and see that every tensor is covered exactly once,
+ * and that a directory named step-N is of step N. Damage is SN_EIO, an unknown format SN_EINPUT.
+ * Shards are not touched. */
 enum sn_status sn_manifest_load(struct sn_manifest *out, const char *step_dir, struct sn_err *err);
 /* The same, to read from. */
 enum sn_status sn_reader_open(struct sn_reader *out, const char *step_dir, struct sn_err *err);

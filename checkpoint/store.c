@@ -19,18 +19,6 @@ char *sn_store_path(const struct sn_store *s, int64_t step, const char *suffix)
     return sn_format("%s/step-%08" PRId64 "%s", s->dir, step, suffix);
 }
 
-/* Step of a name such as "step-00000100"; -1 for any other. *rest is what follows the number. */
-static int64_t step_of(const char *name, const char **rest)
-{
-    if (strncmp(name, "step-", 5) != 0)
-        return -1;
-    size_t digits = strspn(name + 5, "0123456789");
-    if (digits < 8 || digits > 18)
-        return -1;
-    *rest = name + 5 + digits;
-    return strtoll(name + 5, NULL, 10);
-}
-
 static int newest_first(const void *pa, const void *pb)
 {
     int64_t a = *(const int64_t *)pa, b = *(const int64_t *)pb;
@@ -48,7 +36,7 @@ static enum sn_status collect(DIR *d, int64_t **steps, int *n, const char *dir, 
     int cap = 0;
     for (struct dirent *e; (e = readdir(d));) {
         const char *rest = "";
-        int64_t step = step_of(e->d_name, &rest);
+        int64_t step = sn_store_step_of(e->d_name, &rest);
         if (step < 0 || *rest || !is_directory(d, e->d_name))
             continue;
         if (*n == cap) {
@@ -140,7 +128,8 @@ static void remove_all(const struct sn_store *s, const char *kind)
         return; /* the save that follows explains */
     for (struct dirent *e; (e = readdir(d));) {
         const char *rest = "";
-        bool is_left = step_of(e->d_name, &rest) >= 0 && strncmp(rest, kind, strlen(kind)) == 0;
+        bool is_left =
+            sn_store_step_of(e->d_name, &rest) >= 0 && strncmp(rest, kind, strlen(kind)) == 0;
         char *path = is_left ? sn_format("%s/%s", s->dir, e->d_name) : NULL;
         if (path)
             remove_or_warn(path);

@@ -27,6 +27,8 @@ struct sn_store {
 /* "DIR/step-00000100SUFFIX"; caller frees; NULL without memory. */
 char *sn_store_path(const struct sn_store *s, int64_t step, const char *suffix);
 
+/* Step of a name such as "step-00000100"; -1 for any other. *rest is what follows the number. */
+int64_t sn_store_step_of(const char *name, const char **rest);
 /* Steps of the directories named step-N, newest first; caller frees *steps. */
 enum sn_status sn_store_list(int64_t **steps, int *n, const char *dir, struct sn_err *err);
 /* The newest whole checkpoint in `dir`, -1 for none; see sn_checkpoint_open for what is an error.

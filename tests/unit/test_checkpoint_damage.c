@@ -105,6 +105,38 @@ static void a_damaged_manifest_is_passed_over(void)
     teardown(&b);
 }
 
+/* The newest is looked for by name: step 100 under the name of step 900 would go on as either. */
+static void a_renamed_step_is_refused(void)
+{
+    struct bench b;
+    char from[256];
+    static const char *const renamed[] = {"step-00000900", "step-00000900/"};
+    static const char *const other[] = {"kept", "step-00000900.damaged", "step-9"};
+    struct sn_reader r;
+    setup(&b, 0);
+    (void)save(&b, 50);
+    (void)save(&b, 100);
+    (void)snprintf(from, sizeof(from), "%s", path_in(&b, "step-00000100"));
+    (void)rename(from, path_in(&b, renamed[0]));
+    tap_ok(newest(&b) == 50, "a renamed step is no newer one");
+    for (int i = 0; i < 2; i++)
+        tap_ok(sn_reader_open(&r, path_in(&b, renamed[i]), &b.err) == SN_EIO &&
+                   strstr(b.err.text, "step-00000900") &&
+                   strstr(b.err.text,
+                          ": bears the name of step 900, but its manifest is of step 100; it was "
+                          "renamed: call it step-00000100 again"),
+               "'%s': %s", renamed[i], b.err.text);
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(from, sizeof(from), "%s", path_in(&b, i ? other[i - 1] : renamed[0]));
+        (void)rename(from, path_in(&b, other[i]));
+        bool good = sn_reader_open(&r, path_in(&b, other[i]), &b.err) == SN_OK;
+        tap_ok(good, "'%s' names no step, and is opened", other[i]);
+        if (good)
+            sn_reader_close(&r);
+    }
+    teardown(&b);
+}
+
 static void the_warning_is_printed(void)
 {
     struct bench b;
@@ -346,7 +378,10 @@ static void strange_manifests_are_explained(void)
         {"\"row\": [0, 300]", "\"row\": [1, 0]", "not two ranges inside", SN_EIO},
         {"\"bytes\": 76800", "\"bytes\": 76801", "do not belong together", SN_EIO},
         {"\"shard\": 0", "\"shard\": 1", "do not belong together", SN_EIO},
-        {"\"xxh3\": \"", "\"xxh3\": \"0", "not 16 hexadecimal digits for each of 1 ", SN_EIO},
+        {"\"bytes\": 76800, \"xxh3\": \"", "\"bytes\": 76800, \"xxh3\": \"0",
+         "not 16 hexadecimal digits for each of 1 ", SN_EIO},
+        {"\"master\": {\"bytes\": ", "\"master\": {\"bytes\": -",
+         "'bytes' is not a number from 0 up", SN_EIO},
         {"\"block\": 1048576", "\"block\": 4095", "a 'block' of 4095 bytes is no multiple", SN_EIO},
         {"\"block\": 1048576", "\"block\": 1073741825", "is no multiple of 4096 up to 1073741824",
          SN_EIO},
@@ -389,6 +424,7 @@ int main(void)
     sn_log_set_level(SN_LOG_ERROR);
     a_flipped_bit_is_found_by_name();
     a_damaged_manifest_is_passed_over();
+    a_renamed_step_is_refused();
     the_warning_is_printed();
     a_lost_shard_is_named();
     hdf5_metadata_damage_never_loads_wrong_numbers();

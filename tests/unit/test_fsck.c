@@ -404,18 +404,24 @@ static void a_directory_is_verified_with_all_its_checkpoints(void)
 {
     struct bench b;
     struct verify v;
+    char from[256];
     setup(&b, 0);
     save_halves(&b, 100);
     save_halves(&b, 200);
     flip(path_in(&b, STEP "/shard-00001.h5"), offset_of(&b, 1, 1));
     (void)unlink(path_in(&b, "step-00000200/COMMIT"));
+    save_halves(&b, 300);
+    (void)snprintf(from, sizeof(from), "%s", path_in(&b, "step-00000300"));
+    (void)rename(from, path_in(&b, "step-00000400"));
     verify(&v, &b, b.dir, 1);
     tap_text(v.out[0].p,
+             "DIR/step-00000400: bears the name of step 400, but its manifest is of step 300; it "
+             "was renamed: call it step-00000300 again\n"
              "DIR/step-00000200/COMMIT: cannot open: No such file or directory\n"
              "DIR/" STEP "/shard-00001.h5: the bytes of /model/big@500,0, block 1 of 2 "
              "(rows 500 to 874)," ALTERED,
              "newest first");
-    tap_ok(v.result[0].checkpoints == 2 && v.result[0].faults == 2, "both are counted");
+    tap_ok(v.result[0].checkpoints == 3 && v.result[0].faults == 3, "all are counted");
     forget(&v);
     verify(&v, &b, path_in(&b, "nothing"), 1);
     tap_ok(v.st == SN_EINPUT && strstr(v.err.text, "nothing: cannot open: No such file"),

@@ -8,7 +8,9 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -223,6 +225,42 @@ static void a_directory_that_is_none_is_refused(void)
            "%s", err.text);
 }
 
+static void put(const char *dir, const char *name, const char *text)
+{
+    char path[256];
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+        perror(path);
+}
+
+static void a_renamed_checkpoint_is_not_the_newest(void)
+{
+    char dir[64] = "/tmp/sn-history-XXXXXX", name[128], text[160], command[128];
+    static const struct {
+        const char *name;
+        int step;
+    } row[] = {{"step-00000010", 10}, {"step-00000020", 20}, {"step-00000900", 15}};
+    struct sn_history h;
+    sn_history_init(&h);
+    if (!mkdtemp(dir))
+        perror(dir);
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(name, sizeof(name), "%s/%s", dir, row[i].name);
+        (void)mkdir(name, 0777);
+        (void)snprintf(text, sizeof(text), "{\n  \"schema\": 3,\n  \"scalars\": {\"step\": %d}",
+                       row[i].step);
+        put(name, "manifest.json", text);
+        put(name, "COMMIT", "manifest.json\n");
+    }
+    (void)snprintf(h.checkpoints, sizeof(h.checkpoints), "%s", dir);
+    tap_ok(sn_history_take_checkpoints(&h) && h.saved == 20, "step 15 is not step 900: %lld",
+           (long long)h.saved);
+    (void)snprintf(command, sizeof(command), "rm -r %s", dir);
+    tap_ok(system(command) == 0, "the folder goes");
+    sn_history_fini(&h);
+}
+
 static void a_process_that_has_ended_is_not_alive(void)
 {
     int pid = fork();
@@ -258,5 +296,6 @@ int main(void)
     hosts_are_bad_until_the_latest_word();
     no_memory_is_an_error_and_nothing_leaks();
     a_directory_that_is_none_is_refused();
+    a_renamed_checkpoint_is_not_the_newest();
     return tap_done();
 }
