@@ -77,6 +77,11 @@ static void add_attempt(struct sn_str *out, const struct sn_history_attempt *a)
     text(&o, "host", a->host);
     text(&o, "says", a->says);
     text(&o, "record", a->record);
+    if (a->n_passed_over > 0) {
+        sn_jsonl_int(&o, "passed_over", a->n_passed_over);
+        whole(&o, "passed_over_step", a->passed_over, -1);
+        text(&o, "passed_over_why", a->passed_why);
+    }
     text(&o, "action", a->action);
     text(&o, "why", a->why);
     sn_str_add(&o, "}");

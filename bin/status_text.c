@@ -97,6 +97,19 @@ static void say_saved(struct sn_str *out, const struct sn_history *h, double now
     sn_str_add(out, "\n");
 }
 
+/* What the attempt did not go on from. */
+static void say_passed_over(struct sn_str *out, const char *label,
+                            const struct sn_history_attempt *a)
+{
+    if (a->n_passed_over == 0)
+        return;
+    name(out, label);
+    sn_str_add(out, "passed over: the damaged checkpoint of step %" PRId64, a->passed_over);
+    if (a->n_passed_over > 1)
+        sn_str_add(out, " and %" PRId64 " more before it", a->n_passed_over - 1);
+    sn_str_add(out, ": %s\n", a->passed_why);
+}
+
 static void say_bad(struct sn_str *out, const struct sn_history *h)
 {
     char buf[24];
@@ -165,6 +178,8 @@ void sn_status_text(struct sn_str *out, const struct sn_history *h, double now)
     }
     say_progress(out, h);
     say_saved(out, h, now);
+    if (a)
+        say_passed_over(out, "", a);
     bool goes_on = h->state == SN_RUN_RUNNING || h->state == SN_RUN_STARTING;
     if (h->deadline > 0 && goes_on) {
         name(out, "deadline");
@@ -275,6 +290,7 @@ static void say_end(struct sn_str *out, const struct sn_history_attempt *a)
 static void say_attempt(struct sn_str *out, const struct sn_history_attempt *a)
 {
     say_begin(out, a);
+    say_passed_over(out, "", a);
     say_steps(out, a);
     if (a->notices[0]) {
         name(out, "");

@@ -5,6 +5,8 @@
 #include "checkpoint/store.h"
 #include "lib/base/mem.h"
 
+#include <inttypes.h>
+
 static enum sn_status reserve(void *self, int64_t bytes, struct sn_err *err)
 {
     struct sn_store *store = self;
@@ -45,10 +47,28 @@ static void times(void *self, struct sn_save_times *out)
     *out = store->times;
 }
 
-static enum sn_status find(void *self, int64_t *step, struct sn_err *err)
+static enum sn_status find(void *self, int64_t before, int64_t *step, struct sn_err *err)
 {
     const struct sn_store *store = self;
-    return sn_store_newest(step, store->dir, err);
+    return sn_store_before(store->dir, before, step, err);
+}
+
+static enum sn_status pass_over(void *self, int64_t step, struct sn_err *err)
+{
+    struct sn_store *store = self;
+    void *items = store->passed_over;
+    bool grown = sn_grow(&items, store->n_passed_over, &store->room_passed_over, sizeof(step));
+    store->passed_over = items;
+    if (!grown)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to pass over step %" PRId64, store->dir,
+                       step);
+    store->passed_over[store->n_passed_over++] = step;
+    return SN_OK;
+}
+
+static char *path(void *self, int64_t step)
+{
+    return sn_store_path(self, step, "");
 }
 
 static enum sn_status load(void *self, int64_t step, struct sn_state *s, struct sn_err *err)
@@ -104,6 +124,8 @@ enum sn_status sn_checkpoint_open(struct sn_saver *out, const char *dir,
                              .finish = finish,
                              .times = times,
                              .find = find,
+                             .pass_over = pass_over,
+                             .path = path,
                              .load = load,
                              .init = init,
                              .set_aside = set_aside};
@@ -121,6 +143,7 @@ void sn_checkpoint_close(struct sn_saver *s)
     sn_store_wait_sweep(store);
     sn_phase_fini(&store->phase);
     sn_arena_unmap(store->arena, store->arena_bytes);
+    sn_free(store->passed_over);
     sn_free(store->dir);
     sn_free(store);
     *s = (struct sn_saver){0};

@@ -29,10 +29,10 @@ struct sn_checkpoint_options {
 
 /* Make `dir` when it is missing.
  *
- * find: the newest whose COMMIT and manifest agree; a damaged newer one is passed over with a
- *       warning. Only damaged ones, or one of a later format, is an error: nobody should train from
- *       scratch over them unasked.
- * save: a checkpoint of the same step is replaced. Those of later steps belong to a course of
+ * find: damaged is one whose COMMIT and manifest do not agree, or whose name is that of another
+ *       step; one of a later format is an error of its own.
+ * save: a checkpoint of the same step is replaced, unless it was passed over: the commit renames it
+ *       to step-N.damaged.PID first. Those of later steps belong to a course of
  *       training that was left (an older one was resumed, or --fresh): they are renamed to
  *       step-N.aside.PID, never found again and never removed.
  * load: names, shapes, coverage and the sizes of the shards needed are checked before the first

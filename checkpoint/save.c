@@ -265,6 +265,7 @@ static enum sn_status commit(struct save *v, struct sn_err *err)
 {
     double began = sn_clock();
     SN_TRY(join(v, err));
+    SN_TRY(sn_store_move_damaged(v->store, v->state->scalars.step, err));
     SN_TRY(publish(v, err));
     point_latest(v);
     sn_store_rotate(v->store, v->state->scalars.step);

@@ -83,30 +83,39 @@ static enum sn_status check_step(const char *dir, int64_t step, struct sn_err *e
     return st;
 }
 
+enum sn_status sn_store_before(const char *dir, int64_t before, int64_t *step, struct sn_err *err)
+{
+    int64_t *steps;
+    int n, i = 0;
+    *step = -1;
+    SN_TRY(sn_store_list(&steps, &n, dir, err));
+    while (i < n && steps[i] >= before)
+        i++;
+    if (i < n)
+        *step = steps[i];
+    sn_free(steps);
+    return *step < 0 ? SN_OK : check_step(dir, *step, err);
+}
+
 enum sn_status sn_store_newest(int64_t *step, const char *dir, struct sn_err *err)
 {
-    int64_t *steps, found = -1;
-    int n;
-    SN_TRY(sn_store_list(&steps, &n, dir, err));
-    struct sn_err why;
-    enum sn_status st = SN_OK;
-    for (int i = 0; i < n && found < 0; i++) {
-        st = check_step(dir, steps[i], &why);
-        if (st == SN_OK)
-            found = steps[i];
-        else if (st != SN_EIO)
-            break; /* not damage: no memory, or a later format */
-        else
-            sn_log(SN_LOG_WARN, "%s; looking for an older checkpoint", why.text);
+    int64_t found = -1, before = INT64_MAX;
+    int damaged = 0;
+    struct sn_err why = {.text = ""}, oldest = {.text = ""};
+    enum sn_status st;
+    while ((st = sn_store_before(dir, before, &found, &why)) == SN_EIO && found >= 0) {
+        sn_log(SN_LOG_WARN, "%s; looking for an older checkpoint", why.text);
+        oldest = why;
+        before = found;
+        damaged++;
     }
-    sn_free(steps);
-    if (st == SN_EIO)
-        return sn_fail(err, st,
-                       "%s: none of its %d checkpoints is whole (the oldest: %s); restore "
-                       "one, or move them away to start from scratch",
-                       dir, n, why.text);
     if (st != SN_OK)
         return sn_fail(err, st, "%s", why.text);
+    if (found < 0 && damaged > 0)
+        return sn_fail(err, SN_EIO,
+                       "%s: none of its %d checkpoints is whole (the oldest: %s); restore "
+                       "one, or move them away to start from scratch",
+                       dir, damaged, oldest.text);
     *step = found;
     return SN_OK;
 }
@@ -214,6 +223,32 @@ static enum sn_status put_aside(const struct sn_store *s, int64_t step, struct s
     sn_log(SN_LOG_INFO, "%s: a checkpoint of another course of training, set aside", to);
     sn_free(to);
     return SN_OK;
+}
+
+enum sn_status sn_store_move_damaged(struct sn_store *s, int64_t step, struct sn_err *err)
+{
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < s->n_passed_over; i++) {
+        struct sn_err why;
+        char *to = NULL, *from = sn_store_path(s, s->passed_over[i], "");
+        bool is_there = !from || access(from, F_OK) == 0; /* else somebody has moved it */
+        enum sn_status one =
+            is_there ? rename_step(s, s->passed_over[i], "damaged", &to, &why) : SN_OK;
+        if (to)
+            sn_log(SN_LOG_WARN,
+                   "%s: the damaged checkpoint that was passed over; it is kept until somebody "
+                   "removes it",
+                   to);
+        else if (one != SN_OK && s->passed_over[i] == step)
+            st = sn_fail(err, one, "%s", why.text);
+        else if (one != SN_OK)
+            sn_log(SN_LOG_WARN, "%s", why.text);
+        sn_free(from);
+        sn_free(to);
+    }
+    if (st == SN_OK)
+        s->n_passed_over = 0;
+    return st;
 }
 
 void sn_store_rotate(const struct sn_store *s, int64_t step)

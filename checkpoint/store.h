@@ -22,6 +22,8 @@ struct sn_store {
     struct sn_save_times times; /* written by the phase's thread */
     void *arena;                /* staging for asynchronous saves; NULL: none */
     size_t arena_bytes;
+    int64_t *passed_over; /* steps whose checkpoints are damaged: the next commit moves them away */
+    int n_passed_over, room_passed_over;
 };
 
 /* "DIR/step-00000100SUFFIX"; caller frees; NULL without memory. */
@@ -31,8 +33,11 @@ char *sn_store_path(const struct sn_store *s, int64_t step, const char *suffix);
 int64_t sn_store_step_of(const char *name, const char **rest);
 /* Steps of the directories named step-N, newest first; caller frees *steps. */
 enum sn_status sn_store_list(int64_t **steps, int *n, const char *dir, struct sn_err *err);
-/* The newest whole checkpoint in `dir`, -1 for none; see sn_checkpoint_open for what is an error.
- */
+/* The newest checkpoint before step `before`, -1 for none. SN_EIO with its number in *step: its
+ * COMMIT, its manifest or its name is damaged. */
+enum sn_status sn_store_before(const char *dir, int64_t before, int64_t *step, struct sn_err *err);
+/* The newest whole one, -1 for none; a damaged newer one is passed over with a warning. Only
+ * damaged ones, or one of a later format, is an error. */
 enum sn_status sn_store_newest(int64_t *step, const char *dir, struct sn_err *err);
 /* What a path of the command line means: one checkpoint, or a directory of them. SN_EINPUT when it
  * is neither. The newest whole one; caller frees *step_dir. */
@@ -49,6 +54,10 @@ void sn_store_wait_sweep(struct sn_store *s);
 /* After the save of `step`: set later steps aside, leave all but the newest `keep` to the sweep.
  * Only warns. */
 void sn_store_rotate(const struct sn_store *s, int64_t step);
+/* Rename those that were passed over to step-N.damaged.PID, so that nothing is written in their
+ * place, and nobody counts them. An error only where that of `step`, which is about to be
+ * committed, cannot be renamed. */
+enum sn_status sn_store_move_damaged(struct sn_store *s, int64_t step, struct sn_err *err);
 /* Rename every checkpoint to step-N.aside.PID. */
 enum sn_status sn_store_set_aside(const struct sn_store *s, struct sn_err *err);
 

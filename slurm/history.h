@@ -67,6 +67,9 @@ struct sn_history_attempt {
     char says[SN_HISTORY_TEXT];   /* the launcher's or trainer's last words */
     char record[SN_HISTORY_TEXT]; /* the cause that the trainer wrote down */
     bool has_record, record_ended;
+    int64_t n_passed_over,
+        passed_over; /* damaged checkpoints, and the step of the newest of them */
+    char passed_why[SN_HISTORY_TEXT];
     char action[16], why[200]; /* what was decided then, and the reason */
 };
 

@@ -372,6 +372,18 @@ enum sn_status sn_history_take_journal(struct sn_history *h, struct sn_evidence 
 /* ---- what the trainer writes ------------------------------------------------------------------
  */
 
+/* Newest first. */
+static void take_passed_over(struct sn_history_attempt *a, struct sn_json list)
+{
+    struct sn_json none, item;
+    a->n_passed_over = 0;
+    for (size_t at = 0; sn_json_next(list, &at, &none, &item);)
+        if (a->n_passed_over++ == 0) {
+            a->passed_over = count(item, "step", -1);
+            TAKE(a->passed_why, item, "why");
+        }
+}
+
 enum sn_status sn_history_take_record(struct sn_history *h, int64_t n, const char *text, size_t len,
                                       struct sn_err *err)
 {
@@ -387,6 +399,7 @@ enum sn_status sn_history_take_record(struct sn_history *h, int64_t n, const cha
     a->record_ended = code >= 0;
     a->from_step = count(o, "from_step", a->from_step);
     TAKE(a->record, o, "cause");
+    take_passed_over(a, sn_json_get(o, "passed_over"));
     if (a->began <= 0)
         a->began = seconds(o, "started");
     if (a->ended <= 0 && code >= 0)

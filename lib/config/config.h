@@ -216,6 +216,9 @@ struct sn_machine_config {
     } software;
 };
 
+/* What a run does when the checkpoint that it would go on from is damaged. */
+enum sn_damaged { SN_DAMAGED_STOP, SN_DAMAGED_OLDER };
+
 struct sn_checkpoint_config {
     char dir[SN_PATH_MAX];
     int64_t every; /* steps; 0: only at the end and when asked to leave */
@@ -223,6 +226,7 @@ struct sn_checkpoint_config {
     bool async;             /* costs memory: sn_memory_plan.snapshot; */
     int64_t snapshot_every; /* so does this: steps between copies in partners' memory; 0: none */
     bool single_file;       /* instead of one for each rank that writes */
+    enum sn_damaged damaged;
 };
 
 /* What a batch script asks for; what is left out is the site profile's (slurm/site.h). None of it

@@ -53,6 +53,7 @@ static const char *const placements[] = {"auto", "default", NULL};
 static const char *const attentions[] = {"auto", "flash2", "flash1", "fused", "torch", NULL};
 static const char *const choices[] = {"auto", "false", "true", NULL};
 static const char *const schemes[] = {"none", "naive", "mzhybrid", "zhybrid", "blockwise", "auto", NULL};
+static const char *const damaged[] = {"stop", "older", NULL}; /* enum sn_damaged */
 static const char *const axes[] = {"tensor", "context", "expert", "data", "pipeline", NULL};
 
 #define AT(member) offsetof(struct sn_config, member)
@@ -319,6 +320,8 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1000000000000LL, "steps"), DEFAULT("0")},
     {ROW("checkpoint.single_file", BOOL, AT(checkpoint.single_file), "All ranks write into one file, for sites that limit the number of files; needs a file system on which every node sees at once what others wrote."),
         DEFAULT("false")},
+    {ROW("checkpoint.damaged", ENUM, AT(checkpoint.damaged), "What a run does when the checkpoint that it would go on from is damaged. stop: it ends with a sentence that names the file and says how to step over it; older: it goes on from the newest that is whole and says so, and the damaged one is kept as step-N.damaged.PID."),
+        NAMES(damaged), DEFAULT("stop")},
 
     {ROW("slurm", MAP, NONE, "What the batch script asks for, and how a job is kept going.")},
     {ROW("slurm.site", TEXT, AT(slurm.site), "Site profile: scheduler, launcher, rules and network of a machine (docs/SITES.md); none: the one that the environment tells of, else generic."),

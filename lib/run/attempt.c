@@ -54,6 +54,12 @@ int64_t sn_peak_resident(void)
     return kib * 1024;
 }
 
+static void add_passed_over(struct sn_str *text, const struct sn_attempt *a)
+{
+    if (a->passed_over.len > 0 && !a->passed_over.failed)
+        sn_str_add(text, ", \"passed_over\": [%s]", a->passed_over.p);
+}
+
 static void name_record(struct sn_attempt *a, const char *output, int number)
 {
     a->number = number;
@@ -71,8 +77,10 @@ static bool write_running(const struct sn_attempt *a)
 {
     struct sn_str text = {0};
     add_beginning(&text, a);
-    sn_str_add(&text, "\"pid\": %ld, \"exit_code\": null, \"cause\": \"running\"}\n",
+    sn_str_add(&text, "\"pid\": %ld, \"exit_code\": null, \"cause\": \"running\"",
                (long)getpid());
+    add_passed_over(&text, a);
+    sn_str_add(&text, "}\n");
     return write_record(a, &text);
 }
 
@@ -97,7 +105,19 @@ void sn_attempt_resumed(struct sn_attempt *a, int64_t step)
         sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
 }
 
-void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_err *why)
+void sn_attempt_pass_over(struct sn_attempt *a, int64_t step, const struct sn_err *why)
+{
+    if (a->number == 0)
+        return;
+    sn_str_add(&a->passed_over, "%s{\"step\": %lld, \"why\": ", a->passed_over.len ? ", " : "",
+               (long long)step);
+    sn_str_add_json(&a->passed_over, why->text);
+    sn_str_add(&a->passed_over, "}");
+    if (!write_running(a))
+        sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
+}
+
+void sn_attempt_end(struct sn_attempt *a, int exit_code, const struct sn_err *why)
 {
     if (a->number == 0)
         return;
@@ -108,8 +128,10 @@ void sn_attempt_end(const struct sn_attempt *a, int exit_code, const struct sn_e
     sn_str_add_json(&text, why ? why->text : cause(exit_code));
     if (a->stepping > 0)
         sn_str_add(&text, ", \"first_step_began\": %.3f", a->stepping);
+    add_passed_over(&text, a);
     sn_str_add(&text, ", \"planned_bytes\": %lld, \"peak_resident_bytes\": %lld}\n",
                (long long)a->planned, (long long)sn_peak_resident());
     if (!write_record(a, &text))
         sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
+    sn_str_fini(&a->passed_over);
 }

@@ -1,10 +1,23 @@
 /*
- * resume.c - where a run begins.
+ * resume.c - where a run begins: the newest state that is whole.
+ *
+ *   newest checkpoint before B (first: of all) -- damaged? --> memory has its step or a later one?
+ * --> go on from memory | whole                                                 | no memory has a
+ * later step? --> go on from memory                | | no | load it -- damaged on some rank?
+ * ---------------------------> checkpoint.damaged: stop: end with the sentence | older: say so, B =
+ * that step, look again go on from it
+ *
+ * Every arrow is agreed on by all ranks. Where nothing was passed over and nothing is found, a run
+ * begins; where all is damaged, it does not.
  */
 #include "lib/run/trainer_state.h"
 
 #include "lib/base/log.h"
+#include "lib/base/mem.h"
 #include "lib/run/weights.h"
+
+#include <stdio.h>
+#include <string.h>
 
 static void state_to_scalars(struct sn_trainer *t)
 {
@@ -42,34 +55,132 @@ static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
     return SN_OK;
 }
 
-/* The newest checkpoint in *step; -1: none. */
-static enum sn_status find(struct sn_trainer *t, bool fresh, int64_t *step, struct sn_err *err)
+/* The newest checkpoint before *step in *step; -1: none. SN_EIO on all ranks: it is damaged. Ranks
+ * that see different ones (a file system that lags) would train apart in silence. */
+static enum sn_status find(struct sn_trainer *t, int64_t *step, struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
-    if (fresh && t->env.comm->rank == 0)
-        SN_TRY(s->set_aside(s->self, err));
-    *step = -1;
-    return fresh ? SN_OK : s->find(s->self, step, err);
+    struct sn_comm *c = t->env.comm;
+    int64_t mine = -1;
+    enum sn_status st = s->find(s->self, *step, &mine, err);
+    int64_t first = mine;
+    SN_TRY(c->ops->broadcast(c, &first, (int64_t)sizeof(first), 0, err));
+    if ((st == SN_OK || st == SN_EIO) && mine != first)
+        st = sn_fail(err, SN_EFAIL,
+                     "checkpoint: this rank found step %lld where rank 0 found %lld; check that "
+                     "all nodes see the same checkpoint directory",
+                     (long long)mine, (long long)first);
+    *step = first;
+    return c->ops->agree(c, st, err);
 }
 
-static enum sn_status restore(struct sn_trainer *t, bool fresh, enum sn_status st,
-                              struct sn_err *err)
+/* --- damage ---------------------------------------------------------------------------------- */
+
+/* The sentence of all ranks goes on with what would work. */
+static void advise(struct sn_trainer *t, int64_t step, struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
-    int64_t step;
-    bool loaded;
-    if (st == SN_OK)
-        st = find(t, fresh, &step, err);
-    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
-    SN_TRY(sn_trainer_snapshot_find(t, fresh, step, &loaded, err));
-    t->is_loaded = loaded || step >= 0;
-    if (loaded)
-        return SN_OK;
-    if (step < 0)
-        return begin(t, err);
-    SN_TRY(s->load(s->self, step, &t->state, err));
-    if (t->env.comm->rank == 0)
+    struct sn_err ignored;
+    char *path = s->path(s->self, step);
+    size_t len = strlen(err->text), room = sizeof(err->text) - len;
+    int64_t older = step;
+    enum sn_status st;
+    do
+        st = s->find(s->self, older, &older, &ignored);
+    while (st == SN_EIO && older >= 0);
+    if (path && st == SN_OK && older >= 0)
+        (void)snprintf(
+            err->text + len, room,
+            "; to go on from step %lld: mv '%s' '%s.damaged', or checkpoint.damaged: older",
+            (long long)older, path, path);
+    else if (path && st == SN_OK)
+        (void)snprintf(err->text + len, room,
+                       "; no older one is whole: restore it, or begin anew with --fresh");
+    sn_free(path);
+}
+
+/* Go on without checkpoint `step`, of which `why` tells the damage to all ranks. */
+static enum sn_status step_over(struct sn_trainer *t, int64_t step, const struct sn_err *why,
+                                const char *because, struct sn_err *err)
+{
+    const struct sn_saver *s = t->env.saver;
+    enum sn_status st = SN_OK;
+    if (t->env.comm->rank == 0) {
+        sn_log(SN_LOG_WARN, "the checkpoint of step %lld is damaged and passed over (%s): %s",
+               (long long)step, because, why->text);
+        if (t->env.attempt)
+            sn_attempt_pass_over(t->env.attempt, step, why);
+        st = s->pass_over(s->self, step, err);
+    }
+    return t->env.comm->ops->agree(t->env.comm, st, err);
+}
+
+/* --- where it begins -------------------------------------------------------------------------- */
+
+static enum sn_status load(struct sn_trainer *t, int64_t step, struct sn_err *err)
+{
+    const struct sn_saver *s = t->env.saver;
+    struct sn_comm *c = t->env.comm;
+    SN_TRY(c->ops->agree(c, s->load(s->self, step, &t->state, err), err));
+    if (c->rank == 0)
         sn_log(SN_LOG_INFO, "continuing from the checkpoint of step %lld", (long long)step);
+    return SN_OK;
+}
+
+/* Checkpoint `step` is damaged, as *err tells all ranks. In memory there may be its step or a later
+ * one; else checkpoint.damaged decides. */
+static enum sn_status do_without(struct sn_trainer *t, int64_t step, struct sn_err *err)
+{
+    struct sn_err why = *err;
+    if (!t->is_loaded)
+        SN_TRY(sn_trainer_snapshot_find(t, false, step - 1, &t->is_loaded, err));
+    if (t->is_loaded)
+        return step_over(t, step, &why, "memory has a newer state", err);
+    if (t->env.config->checkpoint.damaged == SN_DAMAGED_OLDER)
+        return step_over(t, step, &why, "checkpoint.damaged: older", err);
+    *err = why;
+    if (t->env.comm->rank == 0)
+        advise(t, step, err);
+    return SN_EIO;
+}
+
+/* From the newest state that is whole: in memory, or a checkpoint before step *before. That
+ * checkpoint's step in *before, with nothing loaded: it is damaged and to be done without. */
+static enum sn_status continue_before(struct sn_trainer *t, int64_t *before, struct sn_err *err)
+{
+    int64_t step = *before;
+    enum sn_status st = find(t, &step, err);
+    if (st == SN_OK) {
+        SN_TRY(sn_trainer_snapshot_find(t, false, step, &t->is_loaded, err));
+        if (t->is_loaded)
+            return SN_OK;
+        if (step < 0 && *before < INT64_MAX)
+            return sn_fail(err, SN_EIO,
+                           "checkpoint: none is whole; restore one, or begin anew with --fresh");
+        if (step < 0)
+            return begin(t, err);
+        st = load(t, step, err);
+        t->is_loaded = st == SN_OK;
+    }
+    *before = step;
+    return st == SN_EIO && step >= 0 ? do_without(t, step, err) : st;
+}
+
+static enum sn_status restore(struct sn_trainer *t, bool fresh, struct sn_err *err)
+{
+    const struct sn_saver *s = t->env.saver;
+    struct sn_comm *c = t->env.comm;
+    int64_t before = INT64_MAX;
+    if (fresh) {
+        SN_TRY(c->ops->agree(c, c->rank == 0 ? s->set_aside(s->self, err) : SN_OK, err));
+        SN_TRY(sn_trainer_snapshot_find(t, true, -1, &t->is_loaded, err));
+        return begin(t, err);
+    }
+    for (bool is_done = false; !is_done;) {
+        int64_t last = before;
+        SN_TRY(continue_before(t, &before, err));
+        is_done = t->is_loaded || before == last; /* or it has begun */
+    }
     return SN_OK;
 }
 
@@ -87,8 +198,8 @@ static void tell_of_factors(const struct sn_trainer *t)
 enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
                                   struct sn_err *err)
 {
-    st = restore(t, fresh, st, err);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, restore(t, fresh, err), err));
     state_to_scalars(t);
     tell_of_factors(t);
     /* Ranks that read different steps (a file system that lags) would train apart in silence. */

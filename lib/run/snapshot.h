@@ -56,6 +56,7 @@ struct sn_snapshot_found {
     int hosts;      /* that it is on */
     int kept;       /* images of it that are partners' copies */
 };
+/* May be asked again, for a smaller `after`: what is in memory is looked at once. */
 enum sn_status sn_snapshot_find(struct sn_snapshot *s, int64_t after, struct sn_snapshot_found *out,
                                 struct sn_err *err);
 /* Fill every box of `state` and its scalars from what was found, whatever layout took it. Where it

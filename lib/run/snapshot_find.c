@@ -292,10 +292,13 @@ enum sn_status sn_snapshot_find(struct sn_snapshot *s, int64_t after, struct sn_
                                 struct sn_err *err)
 {
     int64_t *altered = sn_alloc_n((size_t)s->env.comm->size, sizeof(*altered));
+    bool is_first = !s->record; /* on all ranks, or on none */
     enum sn_status st =
-        altered ? look(s, err) : sn_fail(err, SN_ENOMEM, "snapshots: no memory to list them");
+        altered ? SN_OK : sn_fail(err, SN_ENOMEM, "snapshots: no memory to list them");
+    if (st == SN_OK && is_first)
+        st = look(s, err);
     st = sn_snapshot_agree(s, st, err);
-    if (st == SN_OK)
+    if (st == SN_OK && is_first)
         st = gather(s, err);
     if (st == SN_OK)
         st = choose(s, after, altered, err);

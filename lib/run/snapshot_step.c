@@ -85,7 +85,8 @@ enum sn_status sn_trainer_snapshot_find(struct sn_trainer *t, bool fresh, int64_
     *loaded = false;
     if (!is_wanted(t))
         return SN_OK;
-    SN_TRY(create(t, fresh, err));
+    if (!t->snapping.snapshot) /* else asked again, for an older one */
+        SN_TRY(create(t, fresh, err));
     return fresh ? sn_snapshot_forget(t->snapping.snapshot, err) : look(t, after, loaded, err);
 }
 

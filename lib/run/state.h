@@ -144,10 +144,17 @@ struct sn_saver {
      * way; the phase's own status is returned once, by the call that finds its end. */
     enum sn_status (*finish)(void *self, bool wait, bool *ended, struct sn_err *err);
     void (*times)(void *self, struct sn_save_times *out); /* of the last save, when it has ended */
-    /* Number of the newest valid checkpoint in *step, or -1 when there is none. */
-    enum sn_status (*find)(void *self, int64_t *step, struct sn_err *err);
+    /* Number of the newest checkpoint before step `before` in *step, or -1 when there is none.
+     * SN_EIO with a number in *step: there is that one, but it is damaged. */
+    enum sn_status (*find)(void *self, int64_t before, int64_t *step, struct sn_err *err);
+    /* That one is damaged, as find or load has told, and the run goes on from an older one: nothing
+     * may be lost of it. Rank 0 only. */
+    enum sn_status (*pass_over)(void *self, int64_t step, struct sn_err *err);
+    /* Where checkpoint `step` lies, for sentences; caller frees; NULL without memory. */
+    char *(*path)(void *self, int64_t step);
     /* Fill every box and the scalars from checkpoint `step`, whatever layout wrote it. Another
-     * model is SN_EINPUT; a missing, altered or wrong-shaped tensor is an error that names it. */
+     * model is SN_EINPUT, damage SN_EIO; a missing, altered or wrong-shaped tensor is an error that
+     * names it. */
     enum sn_status (*load)(void *self, int64_t step, struct sn_state *s, struct sn_err *err);
     /* Fill the "model" boxes of s from config->train.init_from: a safetensors file or directory, or
      * a checkpoint of ours. Weights of another model than config's are SN_EINPUT. */

@@ -33,7 +33,7 @@ struct sn_trainer_env {
     const struct sn_saver *saver;
     struct sn_signals *signals; /* NULL: none are listened to */
     struct sn_ring *ring;       /* where comm records what it does; NULL: nowhere */
-    struct sn_attempt *attempt; /* is told from which step it goes on; NULL: nobody is */
+    struct sn_attempt *attempt; /* is told where it goes on, what is passed over; NULL: none is */
     int threads;
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
     const char *memory, *host;     /* test hooks: of sn_snapshot_env; NULL: /dev/shm, this host */

@@ -152,10 +152,16 @@ __attribute__((unused)) static enum sn_status save(struct bench *b, int64_t step
     return save_as_is(b);
 }
 
+/* The newest whole one, -1 for none; damaged ones are passed over, but where all are damaged it is
+ * an error. */
 __attribute__((unused)) static int64_t newest(struct bench *b)
 {
-    int64_t step = -7;
-    enum sn_status st = b->saver.find(b->saver.self, &step, &b->err);
+    int64_t step = INT64_MAX;
+    enum sn_status st, seen = SN_OK;
+    while ((st = b->saver.find(b->saver.self, step, &step, &b->err)) == SN_EIO && step >= 0)
+        seen = st;
+    if (st == SN_OK && step < 0)
+        st = seen;
     return st == SN_OK ? step : -100 - (int64_t)st;
 }
 

@@ -389,15 +389,15 @@ static enum sn_status agree(struct sn_comm *c, enum sn_status mine, struct sn_er
     unsigned long round = arrive(w, &w->all, w->ranks, c->rank, &own);
     for (int i = 0; i < w->ranks; i++) {
         const struct sn_err *e = w->all.of[i];
-        if (e->status > worst.status) {
-            worst = *e;
-            from = i;
-        }
+        if (e->status > worst.status)
+            worst = *e, from = i;
     }
     leave(w, &w->all, round);
     if (worst.status == SN_OK)
         return SN_OK;
-    (void)sn_fail(err, worst.status, "rank %d (thread): %s", from, worst.text);
+    *err = worst;
+    if (!worst.agreed) /* else it has its rank already */
+        (void)sn_err_prefix(err, "rank %d (thread)", from);
     err->agreed = 1;
     return worst.status;
 }

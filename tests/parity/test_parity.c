@@ -50,9 +50,9 @@ static void no_times(void *self, struct sn_save_times *out)
     *out = (struct sn_save_times){0};
 }
 
-static enum sn_status no_find(void *self, int64_t *step, struct sn_err *err)
+static enum sn_status no_find(void *self, int64_t before, int64_t *step, struct sn_err *err)
 {
-    (void)self, (void)err;
+    (void)self, (void)before, (void)err;
     *step = -1;
     return SN_OK;
 }

@@ -234,11 +234,11 @@ static enum sn_status with_failure(struct bench *b, enum action what, int n)
     else if (what == LOAD)
         st = b->saver.load(b->saver.self, 200, &b->state, &b->err);
     else
-        st = b->saver.find(b->saver.self, &step, &b->err);
+        st = b->saver.find(b->saver.self, INT64_MAX, &step, &b->err);
     sn_mem_fail_at(0);
     if (st != SN_OK && what == SAVE && newest(b) != 100)
         st = SN_EFAIL;
-    return step == 200 ? st : SN_EFAIL;
+    return st != SN_OK || step == 200 ? st : SN_EFAIL;
 }
 
 static void no_memory_is_an_error_at_every_allocation(enum way way)

@@ -74,9 +74,9 @@ static enum sn_status no_memory(void *self, int64_t bytes, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status nothing(void *self, int64_t *step, struct sn_err *err)
+static enum sn_status nothing(void *self, int64_t before, int64_t *step, struct sn_err *err)
 {
-    (void)self, (void)err;
+    (void)self, (void)before, (void)err;
     *step = -1;
     return SN_OK;
 }

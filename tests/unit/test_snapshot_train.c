@@ -22,7 +22,9 @@ enum { MOST = 8, STEPS = 7, ENDS = 5 };
 
 struct saver {
     struct sn_saver base;
-    int64_t fails; /* at the save of this step; 0: never */
+    int64_t fails;   /* at the save of this step; 0: never */
+    int64_t damaged; /* the step of the one checkpoint; 0: there is none */
+    int64_t passed_over;
 };
 
 struct world {
@@ -30,7 +32,7 @@ struct world {
     struct sn_config config;
     int ranks;
     const char *host[2]; /* of the first half of the ranks, and of the other */
-    int64_t fails;
+    int64_t fails, damaged, passed_over;
     bool fresh;
     struct thread_world *threads;
     enum sn_status status[MOST];
@@ -60,11 +62,25 @@ static void no_times(void *self, struct sn_save_times *out)
     *out = (struct sn_save_times){0};
 }
 
-static enum sn_status find_none(void *self, int64_t *step, struct sn_err *err)
+static enum sn_status find(void *self, int64_t before, int64_t *step, struct sn_err *err)
 {
-    (void)self, (void)err;
-    *step = -1;
+    const struct saver *v = self;
+    *step = v->damaged > 0 && v->damaged < before ? v->damaged : -1;
+    return *step < 0 ? SN_OK : sn_fail(err, SN_EIO, "it was cut");
+}
+
+static enum sn_status pass_over(void *self, int64_t step, struct sn_err *err)
+{
+    struct saver *v = self;
+    (void)err;
+    v->passed_over = step;
     return SN_OK;
+}
+
+static char *path(void *self, int64_t step)
+{
+    (void)self, (void)step;
+    return sn_strdup("the folder");
 }
 
 static enum sn_status set_nothing_aside(void *self, struct sn_err *err)
@@ -79,9 +95,12 @@ static void body(void *arg, int rank)
     struct saver v = {.base = {.begin = begin,
                                .finish = is_over,
                                .times = no_times,
-                               .find = find_none,
+                               .find = find,
+                               .pass_over = pass_over,
+                               .path = path,
                                .set_aside = set_nothing_aside},
-                      .fails = w->fails};
+                      .fails = w->fails,
+                      .damaged = w->damaged};
     struct sn_trainer *t = NULL;
     struct sn_trainer_options o = {.fresh = w->fresh};
     char memory[128];
@@ -105,6 +124,8 @@ static void body(void *arg, int rank)
     if (w->status[rank] == SN_OK)
         w->status[rank] = sn_trainer_run(t, &o, &code, &w->err[rank]);
     sn_trainer_destroy(t);
+    if (rank == 0)
+        w->passed_over = v.passed_over;
 }
 
 /* True if it ended as it should. */
@@ -304,6 +325,39 @@ static void play(const struct row *r, const char *base)
            "%s: and in another layout, within rounding", r->name);
 }
 
+/* Memory holds step ENDS - 1. A damaged checkpoint is not missed where it is no newer; else
+ * checkpoint.damaged decides. */
+static void a_damaged_checkpoint(const char *base)
+{
+    struct world w = {.base = base, .config = config_of(&rows[0], base), .host = {"h0", "h1"}};
+    shell(base, "rm -rf out h? && mkdir out h0 h1 h2");
+    bool good = train(&w);
+    struct series plain = read_series(base), s;
+    w.config.checkpoint.snapshot_every = 1;
+    for (int64_t damaged = ENDS - 1; damaged <= ENDS; damaged++) {
+        for (int older = 0; older < 2; older++) {
+            bool stops = !older && damaged == ENDS;
+            w.damaged = 0;
+            good = break_off(&w, base) && good;
+            w.damaged = damaged;
+            w.fails = stops ? STEPS + 1 : 0;
+            w.config.checkpoint.damaged = older ? SN_DAMAGED_OLDER : SN_DAMAGED_STOP;
+            good = train(&w) && good;
+            w.fails = 0;
+            s = read_series(base);
+            if (stops)
+                tap_ok(good && strstr(w.err[0].text, "it was cut; no older one is whole") &&
+                           w.err[1].status == SN_EIO && w.passed_over == 0,
+                       "step %lld is damaged: the run stops: %s", (long long)damaged,
+                       w.err[0].text);
+            else
+                tap_ok(good && same(&s, &plain, 0) && w.passed_over == damaged,
+                       "step %lld is damaged, %s: it goes on from memory with the same bits",
+                       (long long)damaged, older ? "older" : "stop");
+        }
+    }
+}
+
 int main(void)
 {
     char base[] = "/tmp/sn-snaptrain-XXXXXX", command[64];
@@ -313,6 +367,7 @@ int main(void)
     if (tap_ok(make_data(base), "token files"))
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
             play(&rows[i], base);
+    a_damaged_checkpoint(base);
     (void)snprintf(command, sizeof(command), "rm -rf %s", base);
     (void)!system(command);
     return tap_done();
