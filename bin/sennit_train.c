@@ -4,6 +4,7 @@
 #include "bin/common.h"
 #include "bin/plan_search.h"
 #include "bin/saver.h"
+#include "bin/train_end.h"
 #include "bin/train_generate.h"
 #include "bin/train_map.h"
 #include "bin/train_preflight.h"
@@ -300,6 +301,28 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct line *l
     return comm->ops->agree(comm, st, err); /* mostly all say the same: once is enough */
 }
 
+/* What a process needs to end from any thread. */
+struct leaving {
+    struct sn_comm *comm;
+    struct sn_attempt *attempt;
+};
+
+/* This rank's own thread does not come back, so nobody will report, destroy or return an exit code.
+ * What writes the record may hang as well. */
+static void give_up(void *self, const struct sn_err *why)
+{
+    enum { SECONDS = 10 };
+    struct leaving *l = self;
+    (void)alarm(SECONDS);
+    if (l->comm->rank == 0) {
+        (void)sn_report(why);
+        sn_attempt_end(l->attempt, sn_exit_code(why->status), why);
+    } else {
+        (void)sleep(SECONDS / 3); /* rank 0 writes the cause down */
+    }
+    sn_comm_abort_mpi(sn_exit_code(why->status));
+}
+
 /* Everything that needs the communicator; the others wait for no rank that has failed. */
 static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *comm,
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
@@ -319,9 +342,10 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         sn_saver_close(&saver);
         return st;
     }
-    sn_comm_set_watch(comm, ring, 0); /* the trainer sets a limit while it steps */
+    sn_comm_set_watch(comm, ring, c->run.hang_timeout);
     st = l->machine_file ? SN_OK : open_device(&accelerator, l, c, comm, err);
     bool on_device = accelerator.device != NULL;
+    struct leaving leaving = {comm, &attempt};
     struct sn_trainer_env env = {.config = c,
                                  .comm = comm,
                                  .ops = on_device ? accelerator.ops->ops : sn_ops_cpu(),
@@ -330,6 +354,8 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                                  .signals = signals,
                                  .ring = ring,
                                  .attempt = &attempt,
+                                 .give_up = give_up,
+                                 .self = &leaving,
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
     struct sn_trainer *t = NULL;
@@ -354,7 +380,11 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     if (st == SN_OK && l->profile && comm->rank == 0)
         sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
     attempt.stepping = t ? sn_trainer_stepping(t) : 0;
+    if (st == SN_OK) /* else not all ranks may come */
+        st = comm->ops->barrier(comm, err);
     sn_attempt_end(&attempt, st == SN_OK ? *exit_code : sn_exit_code(st), st == SN_OK ? NULL : err);
+    if (st == SN_ELOST) /* threads may use all this for good: it goes with the process */
+        return st;
     sn_trainer_destroy(t);
     sn_accelerator_close(&accelerator);
     sn_comm_set_watch(comm, NULL, 0);
@@ -445,11 +475,12 @@ int main(int argc, char **argv)
         if (!err.agreed || comm->rank == 0)
             (void)sn_report(&err);
         if (st == SN_ELOST && comm->rank != 0)
-            (void)sleep(3);                /* rank 0 notices too, and writes the cause down */
-        if (!err.agreed && comm->size > 1) /* the others know nothing of it and would wait */
+            (void)sleep(3); /* rank 0 notices too, and writes the cause down */
+        bool in_order = err.agreed && st != SN_ELOST;
+        if (!in_order && comm->size > 1) /* others know nothing of it, or do not answer */
             sn_comm_abort_mpi(exit_code);
     }
-    comm->ops->destroy(comm);
+    sn_train_end(comm, config.run.hang_timeout);
     sn_signals_destroy(signals);
     return exit_code;
 }

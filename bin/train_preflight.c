@@ -79,6 +79,7 @@ enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *com
     struct sn_ring *ring = NULL;
     struct sn_preflight p = {0};
     struct sn_accelerator a = {0};
+    sn_comm_set_watch(comm, NULL, SN_PREFLIGHT_PATIENCE); /* making folders may hang */
     enum sn_status st = make_places(c, checkpoints, sizeof(checkpoints), err);
     if (st == SN_OK && comm->size > 1)
         st = sn_ring_open(&ring, c->run.output, comm->rank, err);

@@ -16,6 +16,7 @@
 enum {
     SMALL = 64 << 10, /* bytes for which the cache is worth its copy: neighbours are small, too */
     SLAB = 1 << 30,   /* of one system call; Linux takes no more than 2 GiB */
+    FLUSH = 64 << 20, /* bytes of the cache that are written back at once, on the way to a sync */
     DENSE = 8,        /* rows that are this part of their stride are read ahead as a whole */
     STACK = 256 << 10 /* of a thread: a converter under ulimit -v has no room for eight MiB */
 };
@@ -35,6 +36,7 @@ struct sn_aio {
     pthread_cond_t queued, done;
     struct sn_aio_request *first, **last; /* not yet taken by a thread */
     bool is_ending, is_held;
+    struct sn_progress *progress;
     int n_threads;
     pthread_t thread[];
 };
@@ -109,8 +111,15 @@ const char *sn_aio_path(const struct sn_aio_file *f)
     return f->path;
 }
 
-enum sn_status sn_aio_sync(struct sn_aio_file *f, struct sn_err *err)
+/* One fsync of all that a slow file system still owes takes minutes, in which nothing is seen to
+ * move. Where parts cannot be written back it has all to do. */
+enum sn_status sn_aio_sync(struct sn_aio_file *f, struct sn_progress *p, struct sn_err *err)
 {
+    enum { ALL = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER };
+    struct stat sb;
+    off_t bytes = fstat(f->cached, &sb) == 0 ? sb.st_size : 0;
+    for (off_t at = 0; at < bytes && sync_file_range(f->cached, at, FLUSH, ALL) == 0; at += FLUSH)
+        sn_progress_mark(p);
     return fsync(f->cached) == 0 ? SN_OK : sn_file_fail(err, f->path, "sync");
 }
 
@@ -240,6 +249,7 @@ static void *work(void *arg)
     for (struct sn_aio_request *r; (r = take(a));) {
         (void)pthread_mutex_unlock(&a->lock);
         int error = run(r);
+        sn_progress_mark(a->progress);
         (void)pthread_mutex_lock(&a->lock);
         r->error = error;
         r->state = DONE;
@@ -270,6 +280,13 @@ enum sn_status sn_aio_create(struct sn_aio **out, int threads, struct sn_err *er
     }
     *out = a;
     return SN_OK;
+}
+
+void sn_aio_set_progress(struct sn_aio *a, struct sn_progress *p)
+{
+    (void)pthread_mutex_lock(&a->lock); /* the pool's threads look under it */
+    a->progress = p;
+    (void)pthread_mutex_unlock(&a->lock);
 }
 
 void sn_aio_destroy(struct sn_aio *a)

@@ -9,6 +9,7 @@
 #define SN_AIO_H
 
 #include "lib/base/err.h"
+#include "lib/base/progress.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,8 +24,9 @@ enum sn_status sn_aio_open(struct sn_aio_file **out, const char *path, bool writ
                            struct sn_err *err);
 uint64_t sn_aio_size(const struct sn_aio_file *f); /* when it was opened */
 const char *sn_aio_path(const struct sn_aio_file *f);
-/* fsync: what was written is on the disk. */
-enum sn_status sn_aio_sync(struct sn_aio_file *f, struct sn_err *err);
+/* fsync: what was written is on the disk. What the cache holds goes there in parts, each marked in
+ * `p`, which may be NULL. */
+enum sn_status sn_aio_sync(struct sn_aio_file *f, struct sn_progress *p, struct sn_err *err);
 /* It stays until the last request under way has been waited for. NULL is allowed. */
 void sn_aio_close(struct sn_aio_file *f);
 
@@ -53,6 +55,8 @@ struct sn_aio_request {
 struct sn_aio;
 /* A pool of `threads` threads. */
 enum sn_status sn_aio_create(struct sn_aio **out, int threads, struct sn_err *err);
+/* Each request that is done is marked there from now on; NULL: nowhere. */
+void sn_aio_set_progress(struct sn_aio *a, struct sn_progress *p);
 void sn_aio_destroy(struct sn_aio *a); /* nothing may be under way; NULL is allowed */
 void sn_aio_submit(struct sn_aio *a, struct sn_aio_request *r);
 /* While held, requests queue up and none begins, so that the caller has the machine to itself. Let

@@ -52,8 +52,10 @@ enum sn_status sn_commit_write(const char *dir, const struct sn_manifest *m,
     struct sn_manifest with_master = *m;
     SN_TRY(sn_master_write(dir, m, &with_master.master, err));
     sn_store_stage(hook, SN_STAGE_MASTER);
+    sn_progress_mark(hook ? hook->progress : NULL);
     SN_TRY(write_manifest(dir, &with_master, hook, err));
     sn_store_stage(hook, SN_STAGE_COMMIT);
+    sn_progress_mark(hook ? hook->progress : NULL);
     SN_TRY(sn_dir_sync(dir, err));
     sn_store_stage(hook, SN_STAGE_SYNCED);
     return SN_OK;

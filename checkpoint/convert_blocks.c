@@ -170,7 +170,7 @@ static enum sn_status sync_all(struct blocks *x, struct sn_err *err)
     SN_TRY(sn_writer_drain(x->writer, err));
     for (int s = 0; s < x->v->plan->n_shards; s++)
         if (x->files[s])
-            SN_TRY(sn_aio_sync(x->files[s], err));
+            SN_TRY(sn_aio_sync(x->files[s], NULL, err));
     close_files(x);
     for (int i = 0; i < x->n_finished; i++)
         SN_TRY(sn_journal_add(x->journal, x->finished[i], err));

@@ -270,6 +270,7 @@ enum sn_status sn_feed_open(struct sn_feed **out, struct sn_reader *r, const str
     if (st == SN_OK)
         st = sn_aio_create(&f->aio, THREADS, err);
     if (st == SN_OK) {
+        sn_aio_set_progress(f->aio, r->progress);
         f->has_coming = sn_uses_next(&f->ahead, &f->coming);
         st = advance(f, err);
     }

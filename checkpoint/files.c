@@ -5,7 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
+#include <fts.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -202,17 +202,35 @@ enum sn_status sn_dir_sync(const char *path, struct sn_err *err)
     return st;
 }
 
-static int remove_entry(const char *path, const struct stat *sb, int kind, struct FTW *ftw)
+/* A directory comes twice: before what is in it, and behind it. */
+static bool remove_entry(const FTSENT *e)
 {
-    (void)sb;
-    (void)kind;
-    (void)ftw;
-    return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+    if (e->fts_info == FTS_D)
+        return true;
+    if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS)
+        errno = e->fts_errno;
+    else if (remove(e->fts_accpath) == 0)
+        return true;
+    return errno == ENOENT;
+}
+
+enum sn_status sn_dir_remove_marked(const char *path, struct sn_progress *p, struct sn_err *err)
+{
+    char *paths[] = {(char *)(uintptr_t)path, NULL}; /* only read */
+    FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    enum sn_status st = SN_OK;
+    if (!walk)
+        return sn_file_fail(err, path, "remove");
+    for (FTSENT *e; st == SN_OK && (e = fts_read(walk));) {
+        if (!remove_entry(e))
+            st = sn_file_fail(err, e->fts_path, "remove");
+        sn_progress_mark(p);
+    }
+    (void)fts_close(walk); /* only read */
+    return st;
 }
 
 enum sn_status sn_dir_remove(const char *path, struct sn_err *err)
 {
-    if (nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
-        return sn_file_fail(err, path, "remove");
-    return SN_OK;
+    return sn_dir_remove_marked(path, NULL, err);
 }

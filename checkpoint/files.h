@@ -7,6 +7,7 @@
 #define SN_FILES_H
 
 #include "lib/base/err.h"
+#include "lib/base/progress.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,7 +35,9 @@ enum sn_status sn_dir_has_room(const char *path, uint64_t bytes, bool *has, uint
 enum sn_status sn_dir_make(const char *path, struct sn_err *err);
 /* fsync a directory: names created or renamed in it are durable afterwards. */
 enum sn_status sn_dir_sync(const char *path, struct sn_err *err);
-/* Remove a directory and everything in it; a missing one is fine. */
+/* Remove a directory and everything in it, links not followed; a missing one is fine. */
 enum sn_status sn_dir_remove(const char *path, struct sn_err *err);
+/* The same, each name that is gone marked in `p`: that of a large file takes its time. */
+enum sn_status sn_dir_remove_marked(const char *path, struct sn_progress *p, struct sn_err *err);
 
 #endif

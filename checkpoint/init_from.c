@@ -56,6 +56,7 @@ static enum sn_status read_boxes(const struct sn_safetensors *st, const struct s
         struct sn_state_tensor *t = &s->tensors[i];
         if (strcmp(t->group, "model") == 0 && t->n_rows > 0 && t->n_cols > 0)
             SN_TRY(sn_hf_read_box(st, m, t, t->p, err));
+        sn_progress_mark(s->progress);
     }
     return SN_OK;
 }
@@ -120,6 +121,7 @@ static enum sn_status from_step(const char *dir, const struct sn_config *c, stru
     struct sn_reader r;
     sn_h5_setup();
     SN_TRY(sn_reader_open(&r, dir, err));
+    r.progress = s->progress;
     bool *used = sn_alloc_n((size_t)r.manifest.n_tensors, sizeof(*used)), has_biases = false;
     struct sn_state known = {0};
     enum sn_status st =

@@ -169,6 +169,8 @@ enum sn_status sn_store_load(const struct sn_store *store, int64_t step, struct 
     enum sn_status st = sn_reader_open(&r, path, err);
     sn_free(path);
     SN_TRY(st);
+    r.progress = s->progress;
+    sn_progress_mark(r.progress);
     st = load_all(&r, s, err);
     sn_reader_close(&r);
     return st;

@@ -15,6 +15,7 @@
 struct sn_reader {
     char *dir; /* for messages too */
     struct sn_manifest manifest;
+    struct sn_progress *progress;  /* the caller's, set after the opening; NULL: nobody asks */
     struct sn_reader_files *files; /* open ones, and where their datasets are */
 };
 

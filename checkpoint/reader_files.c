@@ -168,6 +168,7 @@ static enum sn_status locate(struct sn_reader *r, struct sn_h5 *h5, int piece, s
     struct sn_h5_slot slot = {
         .rows = p->set_rows, .cols = p->set_cols, .dtype = place->tensor->dtype};
     place->at = BAD;
+    sn_progress_mark(r->progress);
     if (snprintf(slot.dataset, sizeof(slot.dataset), "%s", p->dataset) >= (int)sizeof(slot.dataset))
         return sn_fail(err, SN_EIO, "%s/%s: '%.64s...' is too long for a dataset's name", r->dir,
                        r->manifest.shards[p->shard].file, p->dataset);

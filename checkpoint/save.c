@@ -115,6 +115,7 @@ static enum sn_status remove_lists(const struct save *v, struct sn_err *err)
             st = sn_file_fail(err, path, "remove");
         sn_free(path);
         SN_TRY(st);
+        sn_store_mark(v->store);
     }
     return SN_OK;
 }
@@ -128,9 +129,12 @@ static enum sn_status join_lists(const struct save *v, struct sn_manifest *lists
         bool found = false;
         SN_TRY(read_list(v, r, &lists[*n], &found, err));
         *n += found;
+        sn_store_mark(v->store);
     }
-    for (int i = 0; i < *n; i++)
+    for (int i = 0; i < *n; i++) {
         SN_TRY(check_shard(v, &lists[i], err));
+        sn_store_mark(v->store);
+    }
     SN_TRY(sn_manifest_merge(&m, lists, *n, v->tmp, err));
     m.scalars = v->state->scalars;
     m.model_text = v->state->model_text;
@@ -173,7 +177,7 @@ static enum sn_status replace(struct save *v, struct sn_err *err)
     bool exchanged = renameat2(AT_FDCWD, v->tmp, AT_FDCWD, v->final, RENAME_EXCHANGE) == 0;
     if (!exchanged && (rename(v->final, old) != 0 || rename(v->tmp, v->final) != 0))
         st = sn_file_fail(err, v->final, "replace");
-    else if (sn_dir_remove(exchanged ? v->tmp : old, &why) != SN_OK)
+    else if (sn_dir_remove_marked(exchanged ? v->tmp : old, v->store->progress, &why) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", why.text); /* the next save tries again */
     sn_free(old);
     return st;
@@ -265,9 +269,12 @@ static enum sn_status commit(struct save *v, struct sn_err *err)
 {
     double began = sn_clock();
     SN_TRY(join(v, err));
+    sn_store_mark(v->store);
     SN_TRY(sn_store_move_damaged(v->store, v->state->scalars.step, err));
     SN_TRY(publish(v, err));
+    sn_store_mark(v->store);
     point_latest(v);
+    sn_store_mark(v->store);
     sn_store_rotate(v->store, v->state->scalars.step);
     stage(v, SN_STAGE_ROTATED);
     sn_store_begin_sweep(v->store);
@@ -287,7 +294,7 @@ static enum sn_status run(struct save *v, enum sn_save_phase phase, struct sn_er
     case SN_SAVE_ABANDON:
         break;
     }
-    return sn_dir_remove(v->tmp, err);
+    return sn_dir_remove_marked(v->tmp, v->store->progress, err);
 }
 
 enum sn_status sn_store_save(struct sn_store *store, const struct sn_state *s,
@@ -298,6 +305,7 @@ enum sn_status sn_store_save(struct sn_store *store, const struct sn_state *s,
         return sn_fail(err, SN_EINPUT, "%s: %" PRId64 " is no step to save", store->dir,
                        s->scalars.step);
     SN_TRY(init(&v, store, s, err));
+    store->progress = s->progress;
     enum sn_status st = run(&v, phase, err);
     fini(&v);
     return st;

@@ -291,6 +291,7 @@ static enum sn_status place(struct shard *v, struct sn_err *err)
     if (v->store->options.single_file)
         return sn_h5_locate_all(v->path, v->n, v->slots, err);
     SN_TRY(sn_shard_layout(v->path, v->n, v->slots, err));
+    sn_progress_mark(v->state->progress);
     sn_store_stage(v->store, SN_STAGE_LAYOUT);
     return SN_OK;
 }
@@ -313,7 +314,7 @@ static enum sn_status fill(struct shard *v, struct sn_aio_file *file, struct sn_
     }
     SN_TRY(sn_spill(v->store, v->boxes, v->n, err));
     v->bytes = (int64_t)sn_aio_size(file);
-    return sn_aio_sync(file, err);
+    return sn_aio_sync(file, v->state->progress, err);
 }
 
 static enum sn_status write_boxes(struct shard *v, struct sn_err *err)

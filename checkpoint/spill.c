@@ -154,6 +154,7 @@ enum sn_status sn_spill(struct sn_store *store, const struct sn_spill_box *boxes
     for (int i = 0; i < n; i++)
         v.n_blocks += sn_spill_blocks(boxes[i].from);
     SN_TRY(sn_aio_create(&v.aio, THREADS, err));
+    sn_aio_set_progress(v.aio, store->progress);
     enum sn_status st = with_staging(&v, err);
     sn_aio_destroy(v.aio);
     return st;

@@ -122,10 +122,10 @@ enum sn_status sn_store_newest(int64_t *step, const char *dir, struct sn_err *er
 
 /* --- tidying: never a reason to stop training ------------------------------------------------ */
 
-static void remove_or_warn(const char *path)
+static void remove_or_warn(const struct sn_store *s, const char *path)
 {
     struct sn_err err;
-    if (sn_dir_remove(path, &err) != SN_OK)
+    if (sn_dir_remove_marked(path, s->progress, &err) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", err.text);
 }
 
@@ -141,7 +141,7 @@ static void remove_all(const struct sn_store *s, const char *kind)
             sn_store_step_of(e->d_name, &rest) >= 0 && strncmp(rest, kind, strlen(kind)) == 0;
         char *path = is_left ? sn_format("%s/%s", s->dir, e->d_name) : NULL;
         if (path)
-            remove_or_warn(path);
+            remove_or_warn(s, path);
         sn_free(path);
     }
     (void)closedir(d); /* read only */

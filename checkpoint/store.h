@@ -17,6 +17,7 @@ struct sn_store {
     struct sn_checkpoint_options options;
     enum sn_checkpoint_stage die_at;
     struct sn_phase phase;
+    struct sn_progress *progress; /* of the state that is saved or loaded; may be NULL */
     pthread_t sweeper; /* removes what a save has made superfluous */
     bool is_sweeping;
     struct sn_save_times times; /* written by the phase's thread */
@@ -45,6 +46,11 @@ enum sn_status sn_store_find(char **step_dir, const char *path, struct sn_err *e
 /* All of them, whole or not, newest first; caller frees with sn_store_free_list. */
 enum sn_status sn_store_find_all(char ***step_dirs, int *n, const char *path, struct sn_err *err);
 void sn_store_free_list(char **step_dirs, int n); /* NULL is allowed */
+/* A part of a save or a load is done. */
+static inline void sn_store_mark(const struct sn_store *s)
+{
+    sn_progress_mark(s->progress);
+}
 /* Before a save: remove what killed saves left, and begin to sweep. Failures are only warned of. */
 void sn_store_tidy(struct sn_store *s);
 /* Remove, in a thread, the checkpoints that are renamed to step-N.del.PID: that can take longer

@@ -94,7 +94,7 @@ const struct sn_key sn_keys[] = {
         DEFAULT("true"), DECIDES},
     {ROW("run.threads", INT, AT(run.threads), "Threads per rank; auto divides the cores of the node among its ranks."),
         RANGE(1, 4096, "threads"), WORD("auto"), DEFAULT("auto")},
-    {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends; 0: never."),
+    {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends; while it loads or saves, each block that is read or written is progress; 0: never."),
         RANGE(0, 86400, "seconds"), DEFAULT("300")},
 
     {ROW("model", MAP, NONE, "The model's shape.")},

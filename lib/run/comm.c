@@ -152,6 +152,12 @@ static enum sn_status self_agree(struct sn_comm *c, enum sn_status mine, struct 
     return mine;
 }
 
+static int self_poll(struct sn_comm *c, int mine, const char *label, struct sn_err *err)
+{
+    (void)c, (void)label, (void)err;
+    return mine == SN_POLL_STUCK ? SN_ELOST : mine;
+}
+
 static enum sn_status self_drain(struct sn_comm *c, struct sn_err *err)
 {
     return self_wait(c, 0, err);
@@ -185,6 +191,7 @@ enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err)
         .gather = self_gather,
         .renumber = self_renumber,
         .agree = self_agree,
+        .poll = self_poll,
         .take_sent_bytes = self_take_sent_bytes,
         .set_watch = self_set_watch,
         .destroy = self_destroy,

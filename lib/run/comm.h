@@ -69,6 +69,9 @@ static inline struct sn_block sn_transfer_block(const struct sn_transfer *t, int
     return (struct sn_block){r.at * t->n, r.n * t->n};
 }
 
+/* What a rank says of work under way; every status is less. */
+enum sn_poll { SN_POLL_WORKS = 100, SN_POLL_STUCK };
+
 struct sn_comm_ops {
     const char *name; /* "self", "mpi" */
     /* Make the groups of a grid over all ranks, in O(log P) steps. Before the first post, or later
@@ -100,6 +103,11 @@ struct sn_comm_ops {
      * has it, prefixed by "rank R (host): " unless it was agreed on before and so says it. Returns
      * the agreed status. */
     enum sn_status (*agree)(struct sn_comm *c, enum sn_status mine, struct sn_err *err);
+    /* As agree, of ranks of which some may still be at work: all call it again and again, with one
+     * of the words of enum sn_poll until they have ended, then with a status. SN_POLL_WORKS:
+     * somebody is at work. A status: all have ended, and it is that of agree. SN_ELOST at once when
+     * a rank says that it is stuck, with its sentence. `label` names the work, also in the ring. */
+    int (*poll)(struct sn_comm *c, int mine, const char *label, struct sn_err *err);
     /* Add to bytes[] what this rank sent in posted operations since the last call, by the axis to
      * which each group is billed. */
     void (*take_sent_bytes)(struct sn_comm *c, int64_t bytes[SN_NAXES]);

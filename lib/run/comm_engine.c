@@ -144,21 +144,6 @@ void sn_engine_broadcast(struct sn_engine *e, char *buf, int64_t bytes, int root
     }
 }
 
-void sn_engine_agree(struct sn_engine *e, struct sn_err *mine)
-{
-    int local[2] = {(int)mine->status, e->base.rank}, worst[2] = {SN_OK, 0};
-    e->port->ops->worst(e->port, local, worst);
-    if (!sn_engine_complete(e, SN_PORT_WORLD) || worst[0] == SN_OK || e->base.size == 1)
-        return;
-    if (worst[1] == e->base.rank && !mine->agreed) { /* else it says already whose it is */
-        char host[64] = "unknown host";
-        (void)gethostname(host, sizeof(host) - 1); /* a name cut short still helps */
-        (void)sn_err_prefix(mine, "rank %d (%s)", e->base.rank, host);
-    }
-    mine->status = (enum sn_status)worst[0];
-    sn_engine_broadcast(e, mine->text, sizeof(mine->text), worst[1]);
-}
-
 /* What set_grid hands over, and what comes back. */
 struct grid_order {
     const struct sn_grid *grid;
@@ -261,6 +246,9 @@ static void run(struct sn_engine *e, int slot)
         break;
     case SN_COMM_AGREE:
         sn_engine_agree(e, op->buf);
+        break;
+    case SN_COMM_POLL:
+        sn_engine_poll(e, op->buf);
         break;
     case SN_COMM_STOP:
         break;
@@ -423,6 +411,21 @@ static enum sn_status engine_agree(struct sn_comm *c, enum sn_status mine, struc
     return verdict.status;
 }
 
+static int engine_poll(struct sn_comm *c, int mine, const char *label, struct sn_err *err)
+{
+    struct sn_engine_poll poll = {.word = mine, .err = *err};
+    struct sn_comm_op op = {.kind = SN_COMM_POLL, .buf = &poll, .transfer = {.label = label}};
+    struct sn_err broken;
+    if (post_and_wait(c, &op, &broken) != SN_OK) { /* nobody can be told: say the first cause */
+        bool has_cause = mine != SN_OK && mine < SN_POLL_WORKS;
+        *err = has_cause ? poll.err : broken;
+        err->agreed = 0;
+        return has_cause ? mine : (int)broken.status;
+    }
+    *err = poll.err;
+    return poll.word;
+}
+
 static void engine_take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])
 {
     for (int a = 0; a < SN_NAXES; a++)
@@ -464,6 +467,7 @@ enum sn_status sn_engine_start(struct sn_engine *e, const char *name, sn_engine_
         .gather = engine_gather,
         .renumber = engine_renumber,
         .agree = engine_agree,
+        .poll = engine_poll,
         .take_sent_bytes = engine_take_sent_bytes,
         .set_watch = engine_set_watch,
     };

@@ -134,6 +134,12 @@ void sn_engine_moved(struct sn_engine *e);
 bool sn_engine_complete(struct sn_engine *e, int batch);
 /* The verdict of the lowest rank that has the worst status, for all; collective. */
 void sn_engine_agree(struct sn_engine *e, struct sn_err *mine);
+/* What polls hand over, and what comes back. */
+struct sn_engine_poll {
+    int word; /* a status, or of enum sn_poll */
+    struct sn_err err;
+};
+void sn_engine_poll(struct sn_engine *e, struct sn_engine_poll *mine);
 static inline void sn_engine_count(struct sn_engine *e, enum sn_group q, int64_t bytes)
 {
     atomic_fetch_add_explicit(&e->sent[sn_group_axis(q)], bytes, memory_order_relaxed);

@@ -26,6 +26,7 @@ enum sn_comm_kind {
     SN_COMM_GATHER,
     SN_COMM_RENUMBER,
     SN_COMM_AGREE,
+    SN_COMM_POLL,
     SN_COMM_STOP
 };
 
@@ -34,7 +35,7 @@ struct sn_comm_op {
     int root;                    /* of a broadcast or gather */
     int64_t n;                   /* bytes of a broadcast or gather, seconds of a watch */
     void *buf;                   /* what all but a transfer work on; borrowed until done */
-    struct sn_transfer transfer; /* of a transfer */
+    struct sn_transfer transfer; /* of a transfer; of a poll the label alone */
 };
 
 /* A number that only grows, and those who wait for it. */

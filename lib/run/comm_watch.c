@@ -22,6 +22,7 @@ static const char *kind_name(const struct sn_comm_op *op)
     case SN_COMM_GATHER:
         return "gather";
     case SN_COMM_AGREE:
+    case SN_COMM_POLL:
         return "agreement";
     default:
         return NULL;
@@ -30,7 +31,8 @@ static const char *kind_name(const struct sn_comm_op *op)
 
 static const char *label_of(const struct sn_comm_op *op)
 {
-    return op->kind == SN_COMM_TRANSFER && op->transfer.label ? op->transfer.label : "";
+    bool has = op->kind == SN_COMM_TRANSFER || op->kind == SN_COMM_POLL;
+    return has && op->transfer.label ? op->transfer.label : "";
 }
 
 void sn_engine_describe(struct sn_engine *e, int slot, char *text, size_t room)

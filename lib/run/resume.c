@@ -43,15 +43,18 @@ static float first_loss_scale(const struct sn_train_config *c)
 
 static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
 {
-    const char *from = t->env.config->train.init_from;
-    t->state.scalars =
-        (struct sn_state_scalars){.loss_scale = first_loss_scale(&t->env.config->train)};
-    SN_TRY(sn_weights_init(&t->state, t->job, err));
-    if (!from[0])
+    const struct sn_saver *s = t->env.saver;
+    const struct sn_config *c = t->env.config;
+    t->state.scalars = (struct sn_state_scalars){.loss_scale = first_loss_scale(&c->train)};
+    sn_solo_begin(t->solo, "start: weights", false);
+    SN_TRY(sn_solo_end(t->solo, sn_weights_init(&t->state, t->job, err), err));
+    if (!c->train.init_from[0])
         return SN_OK;
-    SN_TRY(t->env.saver->init(t->env.saver->self, t->env.config, &t->state, err));
+    sn_solo_begin(t->solo, "load: train.init_from", true);
+    enum sn_status st = s->init(s->self, c, &t->state, err);
+    SN_TRY(sn_solo_end(t->solo, st, err));
     if (t->env.comm->rank == 0)
-        sn_log(SN_LOG_INFO, "weights come from %s", from);
+        sn_log(SN_LOG_INFO, "weights come from %s", c->train.init_from);
     return SN_OK;
 }
 
@@ -61,9 +64,13 @@ static enum sn_status find(struct sn_trainer *t, int64_t *step, struct sn_err *e
 {
     const struct sn_saver *s = t->env.saver;
     struct sn_comm *c = t->env.comm;
-    int64_t mine = -1;
-    enum sn_status st = s->find(s->self, *step, &mine, err);
-    int64_t first = mine;
+    int64_t mine = -1, first;
+    sn_solo_begin(t->solo, "load: looking for checkpoints", false);
+    struct sn_err why = {0};
+    enum sn_status st = s->find(s->self, *step, &mine, &why);
+    SN_TRY(sn_solo_end(t->solo, SN_OK, err));
+    *err = why;
+    first = mine;
     SN_TRY(c->ops->broadcast(c, &first, (int64_t)sizeof(first), 0, err));
     if ((st == SN_OK || st == SN_EIO) && mine != first)
         st = sn_fail(err, SN_EFAIL,
@@ -120,9 +127,9 @@ static enum sn_status step_over(struct sn_trainer *t, int64_t step, const struct
 static enum sn_status load(struct sn_trainer *t, int64_t step, struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
-    struct sn_comm *c = t->env.comm;
-    SN_TRY(c->ops->agree(c, s->load(s->self, step, &t->state, err), err));
-    if (c->rank == 0)
+    sn_solo_begin(t->solo, "load: checkpoint", true);
+    SN_TRY(sn_solo_end(t->solo, s->load(s->self, step, &t->state, err), err));
+    if (t->env.comm->rank == 0)
         sn_log(SN_LOG_INFO, "continuing from the checkpoint of step %lld", (long long)step);
     return SN_OK;
 }

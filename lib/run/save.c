@@ -42,6 +42,7 @@ static void begin(struct sn_trainer *t, enum sn_save_phase phase)
     const struct sn_saver *s = t->env.saver;
     v->phase = phase;
     v->status = SN_OK;
+    v->moved = sn_clock();
     v->has_ended = !takes_part(t);
     if (takes_part(t))
         v->status = s->begin(s->self, &v->state, phase, &v->err);
@@ -75,14 +76,20 @@ static void look(struct sn_trainer *t, bool wait)
         v->status = s->finish(s->self, wait, &v->has_ended, &v->err);
 }
 
+/* For people. */
+static const char *const what[] = {[SN_SAVE_PREPARE] = "save: making room",
+                                   [SN_SAVE_WRITE] = "save: shard",
+                                   [SN_SAVE_COMMIT] = "save: commit"};
+
 /* Wait for the phase's end on all ranks. */
 static enum sn_status finish(struct sn_trainer *t, struct sn_err *err)
 {
     struct sn_saving *v = &t->saving;
+    sn_solo_begin(t->solo, what[v->phase], true);
     look(t, true);
     if (v->status != SN_OK)
         *err = v->err;
-    return t->env.comm->ops->agree(t->env.comm, v->status, err);
+    return sn_solo_end(t->solo, v->status, err);
 }
 
 static enum sn_status phase(struct sn_trainer *t, enum sn_save_phase p, struct sn_err *err)
@@ -91,12 +98,13 @@ static enum sn_status phase(struct sn_trainer *t, enum sn_save_phase p, struct s
     return finish(t, err);
 }
 
-static void abandon(struct sn_trainer *t)
+/* After a rank was lost the process is about to end, and the next save tidies. */
+static void abandon(struct sn_trainer *t, enum sn_status st)
 {
     struct sn_err why;
     const struct sn_saver *s = t->env.saver;
     t->saving.is_under_way = false;
-    if (t->env.comm->rank == 0 &&
+    if (t->env.comm->rank == 0 && st != SN_ELOST &&
         sn_saver_phase(s, &t->saving.state, SN_SAVE_ABANDON, &why) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", why.text); /* the next save tries again */
 }
@@ -182,7 +190,7 @@ static enum sn_status prepare(struct sn_trainer *t, struct sn_err *err)
     SN_TRY(c->ops->agree(c, st, err));
     st = phase(t, SN_SAVE_PREPARE, err);
     if (st != SN_OK)
-        abandon(t);
+        abandon(t, st);
     return st;
 }
 
@@ -191,7 +199,6 @@ enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
     struct sn_comm *c = t->env.comm;
     SN_TRY(sn_trainer_save_wait(t, err));
     double t0 = sn_clock();
-    sn_trainer_watch(t, false);
     enum sn_status st =
         is_beside(t) ? sn_exec_pull_begin(t->exec, err) : sn_exec_pull(t->exec, err);
     st = c->ops->agree(c, st, err);
@@ -205,7 +212,6 @@ enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
         if (!t->saving.is_pulling)
             begin(t, SN_SAVE_WRITE);
     }
-    sn_trainer_watch(t, true);
     t->saving.stall += sn_clock() - t0;
     if (st == SN_OK && changes_early(t) && !t->env.accelerator)
         sn_trainer_save_fence(t);
@@ -219,7 +225,6 @@ enum sn_status sn_trainer_save_wait(struct sn_trainer *t, struct sn_err *err)
     if (!t->saving.is_under_way)
         return SN_OK;
     double t0 = sn_clock();
-    sn_trainer_watch(t, false);
     enum sn_status st = finish(t, err);
     if (st == SN_OK)
         st = compare(t, err);
@@ -227,19 +232,39 @@ enum sn_status sn_trainer_save_wait(struct sn_trainer *t, struct sn_err *err)
         st = phase(t, SN_SAVE_COMMIT, err);
     t->saving.stall += sn_clock() - t0;
     if (st != SN_OK)
-        abandon(t);
-    sn_trainer_watch(t, true);
+        abandon(t, st);
     return st == SN_OK ? report(t, err) : st;
 }
 
 /* --- beside the step loop ------------------------------------------------------------------------
  */
 
+/* A save beside the steps that has stood still for too long has failed: the next one would wait for
+ * it. Its thread may still use what it was given. */
+static void look_for_stall(struct sn_trainer *t)
+{
+    struct sn_saving *v = &t->saving;
+    int limit = t->env.config->run.hang_timeout;
+    uint64_t marks = atomic_load_explicit(&t->state.progress->marks, memory_order_relaxed);
+    if (marks != v->marks || v->has_ended || v->is_pulling) {
+        v->marks = marks;
+        v->moved = sn_clock();
+    }
+    if (limit == 0 || t->env.comm->size == 1 || sn_clock() - v->moved <= limit)
+        return;
+    v->has_ended = true;
+    v->status = sn_fail(&v->err, SN_ELOST,
+                        "has not moved for %d s in '%s'; its file system does not answer", limit,
+                        what[v->phase]);
+}
+
 void sn_trainer_save_tell(struct sn_trainer *t, double *agree)
 {
     struct sn_saving *v = &t->saving;
-    if (v->is_under_way)
+    if (v->is_under_way) {
         look(t, false);
+        look_for_stall(t);
+    }
     bool has_ended = v->is_under_way && takes_part(t) && v->has_ended;
     agree[SN_AGREE_SAVED] = has_ended && v->status == SN_OK;
     agree[SN_AGREE_SAVE_FAILED] = has_ended && v->status != SN_OK;
@@ -259,7 +284,7 @@ enum sn_status sn_trainer_save_follow(struct sn_trainer *t, struct sn_err *err)
     if (st != SN_OK) {
         struct sn_err other;
         (void)finish(t, &other); /* nobody writes any more */
-        abandon(t);
+        abandon(t, st);
         return st;
     }
     if (v->phase == SN_SAVE_WRITE && agree[SN_AGREE_SAVED] >= t->env.comm->size)

@@ -26,6 +26,17 @@ enum sn_status sn_snapshot_agree(struct sn_snapshot *s, enum sn_status mine, str
     return s->env.comm->ops->agree(s->env.comm, mine, err);
 }
 
+void sn_snapshot_work(struct sn_snapshot *s, const char *what)
+{
+    if (s->env.solo)
+        sn_solo_begin(s->env.solo, what, false);
+}
+
+enum sn_status sn_snapshot_worked(struct sn_snapshot *s, enum sn_status mine, struct sn_err *err)
+{
+    return s->env.solo ? sn_solo_end(s->env.solo, mine, err) : sn_snapshot_agree(s, mine, err);
+}
+
 enum sn_status sn_snapshot_gather(struct sn_snapshot *s, const void *mine, void *all, int64_t words,
                                   struct sn_err *err)
 {
@@ -302,10 +313,11 @@ static enum sn_status make_generation(struct sn_snapshot *s, int g, struct sn_er
 {
     struct sn_snapshot_name own = {s->series, s->env.comm->rank, false, g};
     struct sn_snapshot_name kept = {s->series, s->from, true, g};
+    sn_snapshot_work(s, "start: memory of snapshots");
     enum sn_status st = sn_snapshot_file_create(&s->own[g], s->dir, &own, s->env.capacity, err);
     if (st == SN_OK)
         st = sn_snapshot_file_create(&s->kept[g], s->dir, &kept, s->env.capacity, err);
-    return sn_snapshot_agree(s, st, err);
+    return sn_snapshot_worked(s, st, err);
 }
 
 static enum sn_status take_again(struct sn_snapshot *s, struct sn_err *err)

@@ -15,6 +15,7 @@
 
 #include "lib/run/comm.h"
 #include "lib/run/image.h"
+#include "lib/run/solo.h"
 
 struct sn_snapshot;
 
@@ -28,6 +29,7 @@ struct sn_snapshot_env {
     const char *output;           /* the run's directory, the same for all ranks */
     const char *root;             /* SN_SNAPSHOT_ROOT */
     const char *host;             /* the name of this one */
+    struct sn_solo *solo;       /* of the long work between communications; NULL: none */
     bool fresh;                   /* what is in memory is another run's, and is removed */
 };
 

@@ -263,7 +263,9 @@ static enum sn_status choose(struct sn_snapshot *s, int64_t after, int64_t *alte
                              struct sn_err *err)
 {
     while (sn_snapshot_choose(&s->choice, s->record, s->n_records, after)) {
+        sn_snapshot_work(s, "load: proving images in memory");
         int64_t mine = first_altered(s);
+        SN_TRY(sn_snapshot_worked(s, SN_OK, err));
         SN_TRY(sn_snapshot_gather(s, &mine, altered, 1, err));
         if (strike(s, altered) == 0)
             return SN_OK;

@@ -67,6 +67,9 @@ struct sn_snapshot {
 enum sn_status sn_snapshot_gather(struct sn_snapshot *s, const void *mine, void *all, int64_t words,
                                   struct sn_err *err);
 enum sn_status sn_snapshot_agree(struct sn_snapshot *s, enum sn_status mine, struct sn_err *err);
+/* The same around work that takes its time: begins before it, ends with the agreement. */
+void sn_snapshot_work(struct sn_snapshot *s, const char *what);
+enum sn_status sn_snapshot_worked(struct sn_snapshot *s, enum sn_status mine, struct sn_err *err);
 /* Send `bytes` to a rank or receive them from it; the ticket to wait for. */
 sn_ticket sn_snapshot_post(struct sn_snapshot *s, enum sn_collective kind, int peer, void *p,
                            int64_t bytes);

@@ -35,6 +35,7 @@ static enum sn_status create(struct sn_trainer *t, bool fresh, struct sn_err *er
                                   .output = t->env.config->run.output,
                                   .root = t->env.memory ? t->env.memory : SN_SNAPSHOT_ROOT,
                                   .host = t->snapping.host,
+                                  .solo = t->solo,
                                   .fresh = fresh};
     name_host(t);
     sn_job_image_room(t->job, &env.room);

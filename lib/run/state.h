@@ -24,6 +24,7 @@
 #include "kernels/codec_kind.h"
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
+#include "lib/base/progress.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -73,6 +74,8 @@ struct sn_state {
     struct sn_state_shape *all; /* every tensor that a checkpoint of this model holds; the same on
                                    all ranks, each (group, name) once */
     char *groups;               /* the names of groups with numbers */
+    struct sn_progress
+        *progress; /* whoever saves or loads it says here that it moves; may be NULL */
 };
 
 /* A whole tensor that one rank holds and owns. */

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -95,24 +96,40 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
         return sn_fail(err, SN_ENOMEM, "trainer: no memory");
     t->state.layout_text = t->layout_text.p;
     t->state.config_hash = sn_config_hash(c);
+    t->state.progress = sn_solo_progress(t->solo);
     sn_exec_scalars(t->exec)->seed = c->run.seed;
     if (t->env.pace)
         sn_exec_set_pace(t->exec, t->env.pace);
     return SN_OK;
 }
 
+/* Where nobody has said what to do: a test that hangs. */
+static void give_up(void *self, const struct sn_err *why)
+{
+    (void)self;
+    sn_log(SN_LOG_ERROR, "%s", why->text);
+    abort();
+}
+
 enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
                                  struct sn_err *err)
 {
     struct sn_trainer *t = sn_alloc(sizeof(*t));
-    enum sn_status st = SN_OK;
+    struct sn_solo_env watch = {.comm = env->comm,
+                                .timeout_s = env->config->run.hang_timeout,
+                                .give_up = env->give_up ? env->give_up : give_up,
+                                .self = env->self};
+    enum sn_status st = t ? SN_OK : sn_fail(err, SN_ENOMEM, "trainer: no memory");
     if (t) {
         t->env = *env;
-        st = build(t, err);
-    } else {
-        st = sn_fail(err, SN_ENOMEM, "trainer: no memory");
+        st = sn_solo_create(&t->solo, &watch, err);
     }
     st = env->comm->ops->agree(env->comm, st, err);
+    if (st == SN_OK) {
+        sn_solo_begin(t->solo, "start: compile", false);
+        st = sn_solo_end(t->solo, build(t, err), err);
+        t->is_lost = st == SN_ELOST;
+    }
     if (st == SN_OK)
         st = sn_trainer_meet(t, err);
     if (st != SN_OK) {
@@ -125,7 +142,7 @@ enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_traine
 
 void sn_trainer_destroy(struct sn_trainer *t)
 {
-    if (!t)
+    if (!t || t->is_lost) /* the process is about to end, and something may still use it all */
         return;
     sn_trainer_save_close(t);
     sn_trainer_snapshot_close(t);
@@ -141,6 +158,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_exec_destroy(t->exec);
     sn_job_destroy(t->job);
     sn_model_destroy(t->model);
+    sn_solo_destroy(t->solo);
     sn_free(t);
 }
 
@@ -348,34 +366,43 @@ enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
     enum sn_status st = open_train(t, err);
     SN_TRY(sn_trainer_restore(t, false, st, err));
     SN_TRY(t->env.comm->ops->agree(t->env.comm, sn_trainer_publish(t, err), err));
-    sn_trainer_watch(t, true);
     return one_step(t, t->state.scalars.step + 1, err);
+}
+
+static enum sn_status open_files(struct sn_trainer *t, struct sn_err *err)
+{
+    SN_TRY(open_train(t, err));
+    if (!t->env.pace)
+        SN_TRY(open_valid(t, err));
+    return t->env.comm->rank == 0 ? warn_of_data(t, err) : SN_OK;
+}
+
+static enum sn_status open_records(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    if (t->env.comm->rank == 0)
+        SN_TRY(sn_metrics_open(&t->metrics, c->run.output,
+                               t->env.pace ? "pace.jsonl" : "metrics.jsonl", t->state.scalars.step,
+                               err));
+    return t->env.pace ? SN_OK : sn_trainer_save_open(t, err);
 }
 
 static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)
 {
-    const struct sn_config *c = t->env.config;
-    enum sn_status st = open_train(t, err);
-    if (st == SN_OK && !t->env.pace)
-        st = open_valid(t, err);
-    if (st == SN_OK && t->env.comm->rank == 0)
-        st = warn_of_data(t, err);
+    struct sn_comm *c = t->env.comm;
+    sn_solo_begin(t->solo, "start: data", false);
+    SN_TRY(sn_solo_end(t->solo, open_files(t, err), err));
     if (!t->env.pace) {
-        SN_TRY(sn_trainer_restore(t, fresh, st, err));
+        SN_TRY(sn_trainer_restore(t, fresh, SN_OK, err));
         if (t->env.attempt)
             sn_attempt_resumed(t->env.attempt, t->state.scalars.step);
-        st = sn_trainer_publish(t, err);
-    } else if (t->env.comm->rank == 0) {
+        SN_TRY(c->ops->agree(c, sn_trainer_publish(t, err), err));
+    } else if (c->rank == 0) {
         sn_log(SN_LOG_WARN, "--pace: compute operations sleep, so there are no losses; nothing is "
                             "learnt, evaluated or saved, and times go to pace.jsonl");
     }
-    if (st == SN_OK && t->env.comm->rank == 0)
-        st = sn_metrics_open(&t->metrics, c->run.output,
-                             t->env.pace ? "pace.jsonl" : "metrics.jsonl", t->state.scalars.step,
-                             err);
-    if (st == SN_OK && !t->env.pace)
-        st = sn_trainer_save_open(t, err);
-    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    sn_solo_begin(t->solo, "start: memory and records", false);
+    SN_TRY(sn_solo_end(t->solo, open_records(t, err), err));
     sn_exec_set_fence(t->exec, t->env.accelerator ? device_fence : fence, t);
     return t->env.pace ? SN_OK : sn_trainer_snapshot_open(t, err);
 }
@@ -422,12 +449,11 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
     return SN_OK;
 }
 
-enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_options *o,
-                              int *exit_code, struct sn_err *err)
+static enum sn_status run(struct sn_trainer *t, const struct sn_trainer_options *o, int *exit_code,
+                          struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
     SN_TRY(start(t, o->fresh, err));
-    sn_trainer_watch(t, true);
     int64_t last = c->train.steps;
     if (o->stop_after > 0 && o->stop_after < last)
         last = o->stop_after;
@@ -448,4 +474,12 @@ enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_opti
         (void)asked_by_file(t, true);
     *exit_code = leave > 0 ? leave : 0;
     return SN_OK;
+}
+
+enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_options *o,
+                              int *exit_code, struct sn_err *err)
+{
+    enum sn_status st = run(t, o, exit_code, err);
+    t->is_lost = st == SN_ELOST;
+    return st;
 }

@@ -36,6 +36,10 @@ struct sn_trainer_env {
     struct sn_attempt *attempt; /* is told where it goes on, what is passed over; NULL: none is */
     int threads;
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
+    /* Ends the process, when a rank of several is stuck and this one's own thread does not come
+     * back (struct sn_solo_env); NULL: abort(), as in tests. */
+    void (*give_up)(void *self, const struct sn_err *why);
+    void *self;
     const char *memory, *host;     /* test hooks: of sn_snapshot_env; NULL: /dev/shm, this host */
 };
 enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,

@@ -10,6 +10,7 @@
 #include "lib/run/metrics.h"
 #include "lib/run/snapshot.h"
 #include "lib/run/trainer.h"
+#include "lib/run/solo.h"
 
 /* The save under way, if there is one. */
 struct sn_saving {
@@ -21,7 +22,9 @@ struct sn_saving {
     bool has_ended;        /* the phase, on this rank (at once where it has no part in it) */
     enum sn_status status; /* how it ended, and why */
     struct sn_err err;
-    double stall; /* seconds that the step loop stood still for it */
+    uint64_t marks; /* of its progress, as they were last seen, */
+    double moved;   /* and when they had changed */
+    double stall;   /* seconds that the step loop stood still for it */
 };
 
 /* Copies of the state in memory; without checkpoint.snapshot_every there are none. */
@@ -43,6 +46,8 @@ struct sn_said {
 
 struct sn_trainer {
     struct sn_trainer_env env;
+    struct sn_solo *solo; /* where ranks work without each other, and may take their time */
+    bool is_lost;         /* a rank is gone or stuck; here, too, threads may be at work for good */
     struct sn_model *model;
     struct sn_job *job;
     struct sn_exec *exec;
@@ -67,12 +72,6 @@ struct sn_trainer {
     float loss_scale;               /* that the step is done with */
     int skipped_in_row;             /* steps without an update before the next one */
 };
-
-/* Steps have a limit of run.hang_timeout; loading and saving take the time that they take. */
-static inline void sn_trainer_watch(const struct sn_trainer *t, bool is_stepping)
-{
-    sn_comm_set_watch(t->env.comm, t->env.ring, is_stepping ? t->env.config->run.hang_timeout : 0);
-}
 
 /* meet.c: groups; the ranks agree on what they have compiled, and learn the whole plan. */
 enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err);

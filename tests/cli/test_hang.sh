@@ -89,4 +89,127 @@ run mpi 4 sh "$tmp/blind.sh"
 ok "blind: it is a failure ($rc)" test "$rc" -ne 0
 like "blind: with the rank's own sentence" "$err" 'rank 1 \([^)]*\): tok.idx: '
 
+# --- in a save, a load, at the end --------------------------------------------------------------------
+# Rank 2 meets a disk that does not answer, or is stopped there; its process lives on. TRAP names the place,
+# WHAT happens there, in which files.
+cat >"$tmp/trap.c" <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void spring(const char *trap, int fd, size_t n_bytes)
+{
+    char link[64], path[4096];
+    const char *set = getenv("TRAP"), *what = getenv("WHAT"), *file = getenv("TRAP_FILE");
+    if (!set || strcmp(set, trap) != 0 || (fd >= 0 && n_bytes < 8192)) /* not what HDF5 lays out */
+        return;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = fd < 0 ? 0 : readlink(link, path, sizeof(path) - 1);
+    path[n > 0 ? n : 0] = '\0';
+    if (fd >= 0 && !strstr(path, file))
+        return;
+    if (strcmp(what, "stop") == 0)
+        raise(SIGSTOP);
+    else if (strcmp(what, "slow") == 0)
+        usleep(700000);
+    else
+        for (;;)
+            pause();
+}
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    spring("write", fd, n);
+    return ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, p, n, at);
+}
+ssize_t pread(int fd, void *p, size_t n, off_t at)
+{
+    spring("read", fd, n);
+    return ((ssize_t (*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread"))(fd, p, n, at);
+}
+int MPI_Finalize(void)
+{
+    spring("end", -1, 0);
+    return ((int (*)(void))dlsym(RTLD_NEXT, "MPI_Finalize"))();
+}
+C
+trapped() { # name trap what file command...: rank 2 falls into it; the job is in the background
+    name=$1
+    cat >"$tmp/$name.sh" <<SH
+[ "\$OMPI_COMM_WORLD_RANK" != 2 ] || export LD_PRELOAD="$tmp/trap.so" TRAP=$2 WHAT=$3 TRAP_FILE=$4
+shift 4
+exec "\$@"
+SH
+    shift 4
+    mpi 4 sh "$tmp/$name.sh" 1 2 3 4 "$@" >"$tmp/$name.out" 2>&1 </dev/null &
+    job=$!
+}
+trap_run() { # name: its run file
+    steps=8 every=4
+    run_file "$tmp/$1.yaml" "$tmp/$1"
+    sed -i "s/threads: 1}/threads: 1, hang_timeout: 3}/; s/layout: {/layout: {tensor: 2, pipeline: 2, /" "$tmp/$1.yaml"
+}
+named() { # name pattern: the job ended by the limit, and rank 2 is named, and what it was at
+    is "$1: exit code" "$rc" 77
+    like "$1: rank and phase are named" "$(cat "$tmp/$1.out")" "$2"
+    like "$1: the attempt's record has it" "$(cat "$tmp/$1/attempt-1.json")" "\"exit_code\": 77, \"cause\": \".*$2"
+}
+end_of() { # pid: a process that was stopped
+    for stopped in $(pgrep -f "$1"); do
+        kill -KILL "$stopped" 2>/dev/null
+    done
+}
+if nm -D "$train" | grep -q __asan_init || ! cc -shared -fPIC -o "$tmp/trap.so" "$tmp/trap.c" -ldl 2>/dev/null; then
+    skip "a save, a load, the end" "no library can be loaded that stops a rank"
+    tap_done
+fi
+# shellcheck disable=SC2154  # of tests/lib/train.sh
+for saving in "" "async: true"; do
+    name=stuck-save${saving:+-async}
+    trap_run "$name"
+    [ -z "$saving" ] || sed -i 's/steps: 8$/steps: 100000/' "$tmp/$name.yaml"
+    trapped "$name" write stuck shard-00002 "$train" "$tmp/$name.yaml"
+    ends "$name" 40
+    named "$name" "rank 2 .*has not moved for 3 s in 'save: shard'"
+    ok "$name: no checkpoint was made" test ! -e "$tmp/$name/ckpt/step-00000004"
+done
+saving=
+trap_run stopped-save
+trapped stopped-save write stop shard-00002 "$train" "$tmp/stopped-save.yaml"
+ends stopped-save 40
+end_of "$tmp/stopped-save.yaml"
+named stopped-save "'save: shard' .* has waited 3 s; rank 2 "
+
+# Slow is not stuck: more than the limit in all, each block less.
+trap_run slow-save
+trapped slow-save write slow shard-00002 "$train" "$tmp/slow-save.yaml" --stop-after 4
+ends slow-save 100
+is "slow-save: a save that moves is waited for" "$rc" 0
+ok "slow-save: it has taken longer than the limit ($(metric stall_s "$tmp/slow-save/checkpoints.jsonl" | head -n 1) s)" \
+    awk "BEGIN { exit !($(metric stall_s "$tmp/slow-save/checkpoints.jsonl" | head -n 1) > 3.5) }"
+ok "slow-save: the checkpoint is whole" "$BUILD/bin/sennit-convert" --verify "$tmp/slow-save/ckpt" >/dev/null
+
+for what in stuck stop; do
+    trap_run "$what-load"
+    cp -r "$tmp/slow-save/ckpt" "$tmp/$what-ckpt"
+    mkdir -p "$tmp/$what-load"
+    mv "$tmp/$what-ckpt" "$tmp/$what-load/ckpt"
+    trapped "$what-load" read "$what" shard-0000 "$train" "$tmp/$what-load.yaml"
+    ends "$what-load" 40
+    end_of "$tmp/$what-load.yaml"
+    case $what in
+    stuck) named stuck-load "rank 2 .*has not moved for 3 s in 'load: checkpoint'" ;;
+    stop) named stop-load "'load: checkpoint' .* has waited 3 s; rank 2 " ;;
+    esac
+done
+
+trap_run stop-end
+trapped stop-end end stop - "$train" "$tmp/stop-end.yaml" --stop-after 2
+ends stop-end 40
+end_of "$tmp/stop-end.yaml"
+ok "stop-end: what was trained is saved" test -f "$tmp/stop-end/ckpt/step-00000002/COMMIT"
+like "stop-end: it is said" "$(cat "$tmp/stop-end.out")" 'rank [013] .*has not ended'
+
 tap_done

@@ -1,3 +1,4 @@
+/* Longer than 500 lines because it is a whole communicator. */
 #include "tests/lib/thread_comm.h"
 
 #include "kernels/half.h"
@@ -380,26 +381,38 @@ static enum sn_status gather(struct sn_comm *c, const void *mine, int64_t bytes,
     return SN_OK;
 }
 
-static enum sn_status agree(struct sn_comm *c, enum sn_status mine, struct sn_err *err)
+/* What a rank says in a poll, or as its status. */
+struct word {
+    int said;
+    struct sn_err err;
+};
+
+static int poll(struct sn_comm *c, int mine, const char *label, struct sn_err *err)
 {
     struct thread_world *w = ((struct rank *)c)->world;
-    struct sn_err own = *err, worst = {.status = SN_OK};
+    struct word own = {mine, *err}, worst = {.said = SN_OK};
     int from = 0;
-    own.status = mine;
+    (void)label;
     unsigned long round = arrive(w, &w->all, w->ranks, c->rank, &own);
     for (int i = 0; i < w->ranks; i++) {
-        const struct sn_err *e = w->all.of[i];
-        if (e->status > worst.status)
+        const struct word *e = w->all.of[i];
+        if (e->said > worst.said)
             worst = *e, from = i;
     }
     leave(w, &w->all, round);
-    if (worst.status == SN_OK)
-        return SN_OK;
-    *err = worst;
-    if (!worst.agreed) /* else it has its rank already */
+    if (worst.said == SN_OK || worst.said == SN_POLL_WORKS)
+        return worst.said;
+    *err = worst.err;
+    err->status = worst.said == SN_POLL_STUCK ? SN_ELOST : (enum sn_status)worst.said;
+    if (!worst.err.agreed) /* else it has its rank already */
         (void)sn_err_prefix(err, "rank %d (thread)", from);
     err->agreed = 1;
-    return worst.status;
+    return (int)err->status;
+}
+
+static enum sn_status agree(struct sn_comm *c, enum sn_status mine, struct sn_err *err)
+{
+    return (enum sn_status)poll(c, (int)mine, NULL, err);
 }
 
 /* Threads are not watched. */
@@ -428,6 +441,7 @@ struct thread_world *thread_world_create(int ranks)
                                            .broadcast = broadcast,
                                            .gather = gather,
                                            .agree = agree,
+                                           .poll = poll,
                                            .take_sent_bytes = take_sent_bytes,
                                            .set_watch = set_watch};
     struct thread_world *w = need(calloc(1, sizeof(*w)));

@@ -148,7 +148,7 @@ static void writes_are_right(const char *root)
         good = sn_aio_wait(b.pool, &r, &b.err) == SN_OK && hash == sn_hash64(r.buf, r.bytes);
         free(r.buf);
     }
-    good = good && sn_aio_sync(f, &b.err) == SN_OK &&
+    good = good && sn_aio_sync(f, NULL, &b.err) == SN_OK &&
            sn_file_load(&text, &len, b.path, &b.err) == SN_OK && len == FILE_BYTES &&
            memcmp(text, b.copy, len) == 0;
     sn_aio_close(f);

@@ -1,0 +1,61 @@
+#include "bin/train_end.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/thread.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <time.h>
+#include <unistd.h>
+
+struct ending {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_over;
+    int rank, limit_s;
+};
+
+static void *wait_for_end(void *self)
+{
+    struct ending *e = self;
+    double until = sn_clock() + e->limit_s;
+    struct timespec t = {.tv_sec = (time_t)until + 1};
+    char host[64] = "unknown host";
+    (void)gethostname(host, sizeof(host) - 1); /* a name cut short still helps */
+    (void)pthread_mutex_lock(&e->lock);
+    while (!e->is_over && sn_clock() < until)
+        (void)pthread_cond_timedwait(&e->changed, &e->lock, &t); /* the loop looks again */
+    if (!e->is_over) {
+        sn_log(SN_LOG_ERROR,
+               "rank %d on %s has not ended for %d s: MPI waits for a rank that is gone or stopped; "
+               "all that was to be saved is saved",
+               e->rank, host, e->limit_s);
+        _exit(sn_exit_code(SN_ELOST)); /* MPI's own abort would wait as well */
+    }
+    (void)pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+void sn_train_end(struct sn_comm *comm, int limit_s)
+{
+    struct ending e = {.rank = comm->rank, .limit_s = limit_s};
+    pthread_t thread;
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_mutex_init(&e.lock, NULL);
+    (void)pthread_cond_init(&e.changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    bool is_watched = limit_s > 0 && comm->size > 1 &&
+                      sn_thread_start(&thread, 0, wait_for_end, &e) == 0; /* else as before */
+    comm->ops->destroy(comm);
+    (void)pthread_mutex_lock(&e.lock);
+    e.is_over = true;
+    (void)pthread_cond_broadcast(&e.changed);
+    (void)pthread_mutex_unlock(&e.lock);
+    if (is_watched)
+        (void)pthread_join(thread, NULL);
+    (void)pthread_cond_destroy(&e.changed);
+    (void)pthread_mutex_destroy(&e.lock);
+}
