@@ -12,6 +12,7 @@
 #define SN_BIN_EXEC_JOB_H
 
 #include "lib/config/config.h"
+#include "lib/run/runlock.h"
 #include "slurm/ask.h"
 #include "slurm/deadline.h"
 #include "slurm/decide.h"
@@ -22,7 +23,6 @@
 #include "slurm/nodes.h"
 #include "slurm/preempt.h"
 #include "slurm/rundir.h"
-#include "slurm/runlock.h"
 #include "slurm/vigil.h"
 #include "slurm/watch.h"
 

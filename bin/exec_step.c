@@ -110,7 +110,7 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *
 {
     const struct sn_words *flags = &x->site.launch.flags;
     const char *options[SN_FREEZE_MAX + 1] = {0};
-    char path[SN_PATH_MAX + 64];
+    char path[SN_PATH_MAX + 64], name[SN_RUNLOCK_NAME];
     struct sn_str list = {0};
     bool some = s->names.n < x->allocation.host.n && s->names.n > 0;
     for (int i = 0; i < flags->n && x->shape.launcher == x->site.launch.with; i++)
@@ -121,6 +121,7 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *
     struct sn_launch l = {.launcher = x->shape.launcher,
                           .trainer = x->shape.trainer,
                           .run_file = path,
+                          .supervisor = sn_runlock_name(name, &x->lock),
                           .attempt = s->number,
                           .fresh = is_fresh(x),
                           .stop_after = x->line.stop_after,

@@ -6,6 +6,7 @@
 #include "bin/saver.h"
 #include "bin/train_end.h"
 #include "bin/train_generate.h"
+#include "bin/train_lock.h"
 #include "bin/train_map.h"
 #include "bin/train_preflight.h"
 #include "bin/train_tune.h"
@@ -39,6 +40,8 @@ static const char usage[] =
     "what\n"
     "                       they see\n"
     "  --attempt N          number of this attempt's record (default: the first that is free)\n"
+    "  --supervisor NAME    who has OUTPUT/supervisor.lock for this attempt (sennit-run exec says "
+    "it)\n"
     "  --pace MACHINE.yaml  communicate for real, but spend each compute operation's planned time "
     "on\n"
     "                       that machine asleep: for measuring; learns, evaluates and saves "
@@ -68,6 +71,7 @@ enum {
     FRESH = 256,
     STOP_AFTER,
     ATTEMPT,
+    SUPERVISOR,
     PACE,
     PREFLIGHT,
     PROFILE,
@@ -83,7 +87,7 @@ enum {
 };
 
 struct line {
-    const char *run_file, *machine_file, *places, *tune;
+    const char *run_file, *machine_file, *places, *tune, *supervisor;
     struct sn_train_generate generate;
     struct sn_train_map map;
     struct sn_machine machine;
@@ -106,6 +110,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return SN_OK;
     case ATTEMPT:
         return sn_parse_number("--attempt", optarg, 1, INT32_MAX, &l->attempt, err);
+    case SUPERVISOR:
+        l->supervisor = optarg;
+        return SN_OK;
     case PACE:
         l->machine_file = optarg;
         return SN_OK;
@@ -157,6 +164,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
     static const struct option options[] = {{"fresh", no_argument, NULL, FRESH},
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
                                             {"attempt", required_argument, NULL, ATTEMPT},
+                                            {"supervisor", required_argument, NULL, SUPERVISOR},
                                             {"pace", required_argument, NULL, PACE},
                                             {"preflight", no_argument, NULL, PREFLIGHT},
                                             {"profile", no_argument, NULL, PROFILE},
@@ -199,32 +207,50 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
     return SN_OK;
 }
 
+/* What this process has open in run.output. */
+struct files {
+    struct sn_train_lock lock;
+    struct sn_attempt attempt;
+    struct sn_saver saver;
+    struct sn_ring *ring;
+};
+
 /* What has a rank's number in its name is opened once that is known. */
 static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm *comm,
-                            struct sn_attempt *attempt, struct sn_err *err)
+                            const struct sn_train_lock_want *w, struct files *f, struct sn_err *err)
 {
     struct sn_err lost = {0};
     enum sn_status all = sn_train_map_meet(comm, c, &lost);
-    enum sn_status st = sn_attempt_begin(attempt, c, comm->rank, (int)l->attempt, err);
+    if (l->generate.text) { /* one rank, which only reads */
+        *err = lost;
+        return all;
+    }
+    if (all == SN_OK)
+        SN_TRY(sn_train_lock_open(&f->lock, w, err));
+    enum sn_status st = sn_attempt_begin(&f->attempt, c, comm->rank, (int)l->attempt, err);
     if (all != SN_OK) { /* which the attempt's record says */
         *err = lost;
         return all;
     }
-    if (l->generate.text)
-        return st; /* one rank */
     return sn_train_map_make(&l->map, comm, c, l->places, st, err);
 }
 
 /* Files of this rank. */
 static enum sn_status open_files(struct line *l, const struct sn_config *c,
-                                 const struct sn_comm *comm, struct sn_saver *saver,
-                                 struct sn_ring **ring, struct sn_err *err)
+                                 const struct sn_comm *comm, struct files *f, struct sn_err *err)
 {
     SN_TRY(sn_train_map_save(&l->map, c, err)); /* on rank 0 */
     if (comm->rank == 0 && !l->machine_file && !l->generate.text)
         SN_TRY(sn_record_run_file(c, err));
-    SN_TRY(sn_saver_open(saver, c, err));
-    return comm->size > 1 ? sn_ring_open(ring, c->run.output, comm->rank, err) : SN_OK;
+    SN_TRY(sn_saver_open(&f->saver, c, err));
+    return comm->size > 1 ? sn_ring_open(&f->ring, c->run.output, comm->rank, err) : SN_OK;
+}
+
+static void close_files(struct files *f)
+{
+    sn_ring_close(f->ring);
+    sn_saver_close(&f->saver);
+    sn_train_lock_close(&f->lock);
 }
 
 /* What runs the operations, in a line. */
@@ -301,60 +327,37 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct line *l
     return comm->ops->agree(comm, st, err); /* mostly all say the same: once is enough */
 }
 
-/* What a process needs to end from any thread. */
-struct leaving {
-    struct sn_comm *comm;
-    struct sn_attempt *attempt;
-};
-
-/* This rank's own thread does not come back, so nobody will report, destroy or return an exit code.
- * What writes the record may hang as well. */
-static void give_up(void *self, const struct sn_err *why)
-{
-    enum { SECONDS = 10 };
-    struct leaving *l = self;
-    (void)alarm(SECONDS);
-    if (l->comm->rank == 0) {
-        (void)sn_report(why);
-        sn_attempt_end(l->attempt, sn_exit_code(why->status), why);
-    } else {
-        (void)sleep(SECONDS / 3); /* rank 0 writes the cause down */
-    }
-    sn_comm_abort_mpi(sn_exit_code(why->status));
-}
-
 /* Everything that needs the communicator; the others wait for no rank that has failed. */
 static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *comm,
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
 {
-    struct sn_saver saver = {0};
     struct sn_accelerator accelerator = {0};
-    struct sn_attempt attempt = {0};
-    struct sn_ring *ring = NULL;
-    enum sn_status st = begin(l, c, comm, &attempt, err);
+    struct files files = {0};
+    struct sn_attempt *attempt = &files.attempt;
+    struct sn_train_leaving leaving = {comm, attempt};
+    struct sn_train_lock_want lock = {c, &l->map.allocation, l->supervisor, signals, &leaving};
+    enum sn_status st = begin(l, c, comm, &lock, &files, err);
     if (st == SN_OK) {
-        st = open_files(l, c, comm, &saver, &ring, err);
+        st = open_files(l, c, comm, &files, err);
         st = comm->ops->agree(comm, st, err);
     }
     if (st != SN_OK) {
-        sn_attempt_end(&attempt, sn_exit_code(st), err);
-        sn_ring_close(ring);
-        sn_saver_close(&saver);
+        sn_attempt_end(attempt, sn_exit_code(st), err);
+        close_files(&files);
         return st;
     }
-    sn_comm_set_watch(comm, ring, c->run.hang_timeout);
+    sn_comm_set_watch(comm, files.ring, c->run.hang_timeout);
     st = l->machine_file ? SN_OK : open_device(&accelerator, l, c, comm, err);
     bool on_device = accelerator.device != NULL;
-    struct leaving leaving = {comm, &attempt};
     struct sn_trainer_env env = {.config = c,
                                  .comm = comm,
                                  .ops = on_device ? accelerator.ops->ops : sn_ops_cpu(),
                                  .accelerator = on_device ? &accelerator : NULL,
-                                 .saver = &saver,
+                                 .saver = &files.saver,
                                  .signals = signals,
-                                 .ring = ring,
-                                 .attempt = &attempt,
-                                 .give_up = give_up,
+                                 .ring = files.ring,
+                                 .attempt = attempt,
+                                 .give_up = sn_train_give_up,
                                  .self = &leaving,
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
@@ -369,7 +372,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
             sn_exec_set_timed(sn_trainer_exec(t));
         say_device_memory(comm, &accelerator, sn_trainer_exec(t));
         sn_job_memory(sn_trainer_job(t), &plan);
-        attempt.planned = plan.total;
+        attempt->planned = plan.total;
     }
     if (st == SN_OK && l->generate.text)
         st = sn_train_generate(t, c, &l->generate, err);
@@ -379,17 +382,16 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         st = sn_trainer_run(t, &l->train, exit_code, err);
     if (st == SN_OK && l->profile && comm->rank == 0)
         sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
-    attempt.stepping = t ? sn_trainer_stepping(t) : 0;
+    attempt->stepping = t ? sn_trainer_stepping(t) : 0;
     if (st == SN_OK) /* else not all ranks may come */
         st = comm->ops->barrier(comm, err);
-    sn_attempt_end(&attempt, st == SN_OK ? *exit_code : sn_exit_code(st), st == SN_OK ? NULL : err);
+    sn_attempt_end(attempt, st == SN_OK ? *exit_code : sn_exit_code(st), st == SN_OK ? NULL : err);
     if (st == SN_ELOST) /* threads may use all this for good: it goes with the process */
         return st;
     sn_trainer_destroy(t);
     sn_accelerator_close(&accelerator);
     sn_comm_set_watch(comm, NULL, 0);
-    sn_ring_close(ring);
-    sn_saver_close(&saver);
+    close_files(&files);
     return st;
 }
 

@@ -207,6 +207,10 @@ enum sn_status sn_launch_format(struct sn_argv *out, const struct sn_launch *l, 
     } else {
         sn_argv_add(&a, "--attempt");
         sn_argv_add(&a, "%d", l->attempt);
+        if (l->supervisor && l->supervisor[0]) {
+            sn_argv_add(&a, "--supervisor");
+            sn_argv_add(&a, "%s", l->supervisor);
+        }
     }
     if (l->fresh)
         sn_argv_add(&a, "--fresh");

@@ -41,6 +41,7 @@ struct sn_launch {
     const char *program; /* of the launcher, such as /opt/slurm/bin/srun; NULL: by name */
     const char *mpi;     /* srun --mpi; NULL: pmix */
     const char *trainer, *run_file;
+    const char *supervisor; /* sn_runlock_name of who launches; NULL or "": it is not said */
     int attempt;
     bool fresh, preflight;
     int64_t stop_after;                              /* 0: not said */

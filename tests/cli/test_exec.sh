@@ -131,7 +131,7 @@ act "0 100 100"
 play SLURM_CPU_BIND=quiet,mask_cpu:0x1 SBATCH_EXPORT=NONE SLURM_NTASKS=3 SRUN_DEBUG=7 \
     SLURM_TRES_PER_TASK=cpu:1 PMI_RANK=3 HF_TOKEN=hush PMIX_MCA_psec=native --
 is "launch: done" "$rc" 0
-is "launch: the command" "$(sed "s|$tmp|TMP|g" "$tmp/srun.1")" "--kill-on-bad-exit=1 --wait=60 --unbuffered --export=ALL --mpi=pmix --nodes=4 --ntasks=16 --ntasks-per-node=4 --cpus-per-task=2 --cpu-bind=cores TMP/bin/sennit-train TMP/launch.yaml --attempt 1"
+is "launch: the command" "$(sed "s|$tmp|TMP|g; s|--supervisor $(hostname):[0-9]*:[0-9]*|--supervisor WHO|" "$tmp/srun.1")" "--kill-on-bad-exit=1 --wait=60 --unbuffered --export=ALL --mpi=pmix --nodes=4 --ntasks=16 --ntasks-per-node=4 --cpus-per-task=2 --cpu-bind=cores TMP/bin/sennit-train TMP/launch.yaml --attempt 1 --supervisor WHO"
 is "launch: what another job left is gone" \
     "$(grep -E '^(SLURM_CPU_BIND|SBATCH_|SLURM_NTASKS|SRUN_|SLURM_TRES|PMI_)' "$tmp/env.1")" ""
 ok "launch: what a person set is not" grep -q '^PMIX_MCA_psec=native$' "$tmp/env.1"

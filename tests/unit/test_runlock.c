@@ -2,7 +2,7 @@
  * test_runlock.c - one supervisor at a time: who holds a run directory, on this machine and
  * elsewhere.
  */
-#include "slurm/runlock.h"
+#include "lib/run/runlock.h"
 #include "lib/base/clock.h"
 #include "tests/lib/tap.h"
 
@@ -108,6 +108,36 @@ static void one_at_a_time(const char *dir, bool lacks_locks)
     sn_runlock_release(&l);
 }
 
+/* The supervisor's trainer works under its lock; nobody else's does. */
+static void a_supervisor_has_it_for_its_trainer(const char *dir)
+{
+    struct sn_runlock_want w = {.output = dir, .job = ""};
+    struct sn_runlock l, trainers;
+    struct sn_err err = {0};
+    char name[SN_RUNLOCK_NAME], none[SN_RUNLOCK_NAME];
+    tap_ok(sn_runlock_take(&l, &w, &err) == SN_OK && sn_runlock_name(name, &l)[0], "%s has it",
+           name);
+    struct sn_runlock_want mine = {
+        .program = "sennit-train", .supervisor = name, .output = dir, .job = ""};
+    tap_ok(sn_runlock_take(&trainers, &mine, &err) == SN_OK && trainers.fd < 0 &&
+               !sn_runlock_name(none, &trainers)[0],
+           "its trainer need not take it");
+    sn_runlock_beat(&trainers);
+    sn_runlock_release(&trainers);
+    mine.supervisor = "elsewhere:1:2";
+    tap_ok(sn_runlock_take(&trainers, &mine, &err) == SN_EINPUT &&
+               strstr(err.text, "another sennit-run exec works on this run: process "),
+           "another one's trainer may not: %s", err.text);
+    sn_runlock_release(&l);
+    tap_ok(sn_runlock_take(&trainers, &mine, &err) == SN_OK && trainers.fd >= 0,
+           "unless its supervisor is gone: then it is its own");
+    mine.supervisor = NULL;
+    tap_ok(sn_runlock_take(&l, &w, &err) == SN_EINPUT &&
+               strstr(err.text, "another sennit-train works on this run: process "),
+           "and a supervisor is told of a trainer: %s", err.text);
+    sn_runlock_release(&trainers);
+}
+
 /* --- elsewhere ----------------------------------------------------------------------------------
  */
 
@@ -198,6 +228,7 @@ int main(void)
     verdicts();
     one_at_a_time(dir, false);
     one_at_a_time(dir, true);
+    a_supervisor_has_it_for_its_trainer(dir);
     who_beats_elsewhere_lives(dir);
     who_is_asked_does_not_watch(dir);
     a_holder_beats(dir);

@@ -1,8 +1,9 @@
-#include "slurm/runlock.h"
+#include "lib/run/runlock.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/json.h"
 #include "lib/base/jsonl.h"
+#include "lib/base/log.h"
 #include "lib/base/text_file.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 enum { ROOM = 1024 }; /* bytes of a record */
+#define SUPERVISOR "sennit-run exec"
 
 /* ---- who
  * -----------------------------------------------------------------------------------------
@@ -67,6 +69,7 @@ static void describe_self(struct sn_runlock_record *r, const struct sn_runlock_w
         .pid = getpid(), .restart = w->restart, .started = start_of(getpid())};
     (void)gethostname(r->host, sizeof(r->host) - 1); /* a name cut short still helps */
     (void)snprintf(r->job, sizeof(r->job), "%s", w->job);
+    (void)snprintf(r->program, sizeof(r->program), "%s", w->program ? w->program : SUPERVISOR);
     read_line(r->boot, sizeof(r->boot), "/proc/sys/kernel/random/boot_id");
     ssize_t n = readlink("/proc/self/ns/pid", r->spaces, sizeof(r->spaces) - 1);
     r->spaces[n > 0 ? n : 0] = '\0';
@@ -83,6 +86,7 @@ static bool write_record(const struct sn_runlock *l)
     struct sn_str line = {0};
     char beat[24];
     (void)snprintf(beat, sizeof(beat), "%012lld", (long long)r->beat);
+    sn_jsonl_text(&line, "program", r->program);
     sn_jsonl_text(&line, "host", r->host);
     sn_jsonl_int(&line, "pid", r->pid);
     sn_jsonl_int(&line, "started", r->started);
@@ -112,6 +116,7 @@ static bool read_record(struct sn_runlock_record *out, const char *path)
     *out = (struct sn_runlock_record){.pid = sn_json_get_integer(all, "pid", 0),
                                       .restart = sn_json_get_integer(all, "restart", 0),
                                       .started = sn_json_get_integer(all, "started", 0)};
+    sn_json_get_text(all, "program", out->program, sizeof(out->program));
     sn_json_get_text(all, "host", out->host, sizeof(out->host));
     sn_json_get_text(all, "job", out->job, sizeof(out->job));
     sn_json_get_text(all, "boot", out->boot, sizeof(out->boot));
@@ -133,13 +138,25 @@ static enum sn_status say_held(const struct sn_runlock *l, const struct sn_runlo
     bool known = other && other->pid;
     if (!known)
         return sn_fail(err, SN_EINPUT,
-                       "%s: another sennit-run exec works on this run; let it end, or end it",
-                       l->path);
-    return sn_fail(err, SN_EINPUT,
-                   "%s: another sennit-run exec works on this run: process %lld on %s%s%s; let it "
-                   "end, or end it",
-                   l->path, (long long)other->pid, other->host, other->job[0] ? ", job " : "",
-                   other->job);
+                       "%s: another process works on this run; let it end, or end it", l->path);
+    return sn_fail(
+        err, SN_EINPUT,
+        "%s: another %s works on this run: process %lld on %s%s%s; let it end, or end it", l->path,
+        other->program[0] ? other->program : SUPERVISOR, (long long)other->pid, other->host,
+        other->job[0] ? ", job " : "", other->job);
+}
+
+static const char *name_of(char buf[SN_RUNLOCK_NAME], const struct sn_runlock_record *r)
+{
+    (void)snprintf(buf, SN_RUNLOCK_NAME, "%s:%lld:%lld", r->host, (long long)r->pid,
+                   (long long)r->started);
+    return buf;
+}
+
+const char *sn_runlock_name(char buf[SN_RUNLOCK_NAME], const struct sn_runlock *l)
+{
+    buf[0] = '\0';
+    return l->fd < 0 ? buf : name_of(buf, &l->mine);
 }
 
 /* ---- taking it
@@ -166,6 +183,10 @@ static enum sn_status watch(const struct sn_runlock *l, const struct sn_runlock_
                             const struct sn_runlock_record *first, struct sn_err *err)
 {
     struct sn_runlock_record now;
+    sn_log(
+        SN_LOG_INFO,
+        "%s: process %lld on %s worked on this run and left its record; watching whether it lives",
+        l->path, (long long)first->pid, first->host);
     double until = sn_clock() + (w->watch ? w->watch : SN_RUNLOCK_WATCH);
     while (sn_clock() < until) {
         if (w->is_asked && w->is_asked(w->self))
@@ -209,12 +230,31 @@ static enum sn_status take(struct sn_runlock *l, const struct sn_runlock_want *w
     return g == SN_RUNLOCK_NONE || v == SN_RUNLOCK_UNSURE ? check_alone(l, err) : SN_OK;
 }
 
+/* Is it held by who has started this process? A network file system may show it late. */
+static bool is_supervised(const struct sn_runlock *l, const struct sn_runlock_want *w)
+{
+    enum { LOOKS = 25 };
+    struct sn_runlock_record holder;
+    char name[SN_RUNLOCK_NAME];
+    for (int i = 0; w->supervisor && i < LOOKS; i++) {
+        if (i > 0)
+            sleep_for(0.2);
+        if (read_record(&holder, l->path) && strcmp(name_of(name, &holder), w->supervisor) == 0)
+            return true;
+    }
+    return false;
+}
+
 enum sn_status sn_runlock_take(struct sn_runlock *out, const struct sn_runlock_want *want,
                                struct sn_err *err)
 {
     *out = (struct sn_runlock){.next_beat = sn_clock() + SN_RUNLOCK_BEAT};
     (void)snprintf(out->path, sizeof(out->path), "%s/supervisor.lock", want->output);
     describe_self(&out->mine, want);
+    if (is_supervised(out, want)) {
+        out->fd = -1;
+        return SN_OK;
+    }
     out->fd = open(out->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (out->fd < 0)
         return sn_fail(err, SN_EIO, "%s: cannot be opened: %s", out->path, strerror(errno));
