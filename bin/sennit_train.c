@@ -3,10 +3,9 @@
  */
 #include "bin/common.h"
 #include "bin/plan_search.h"
-#include "bin/saver.h"
 #include "bin/train_end.h"
+#include "bin/train_files.h"
 #include "bin/train_generate.h"
-#include "bin/train_lock.h"
 #include "bin/train_map.h"
 #include "bin/train_preflight.h"
 #include "bin/train_tune.h"
@@ -19,8 +18,6 @@
 #include "lib/run/attempt.h"
 #include "lib/run/leftover.h"
 #include "lib/run/profile.h"
-#include "lib/run/record.h"
-#include "lib/run/ring.h"
 #include "lib/run/trainer.h"
 
 #include <getopt.h>
@@ -63,7 +60,8 @@ static const char usage[] =
     "  --seed N             draw others (default run.seed: the same text every time)\n"
     "  --help, --version\n"
     "\n"
-    "SIGINT, SIGUSR2 or the file OUTPUT/save-and-exit: save, exit 75. SIGTERM: save, exit 76.\n"
+    "SIGINT, SIGUSR1, SIGUSR2 or the file OUTPUT/save-and-exit: save, exit 75. SIGTERM, SIGHUP: save,\n"
+    "exit 76. Before the first step there is nothing to save.\n"
     "Exit 0: done, 1: the work failed, 2: bad usage or input, 77: a rank is gone or stuck\n"
     "(run.hang_timeout), 79: diverged.\n";
 
@@ -207,17 +205,10 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
     return SN_OK;
 }
 
-/* What this process has open in run.output. */
-struct files {
-    struct sn_train_lock lock;
-    struct sn_attempt attempt;
-    struct sn_saver saver;
-    struct sn_ring *ring;
-};
-
 /* What has a rank's number in its name is opened once that is known. */
 static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm *comm,
-                            const struct sn_train_lock_want *w, struct files *f, struct sn_err *err)
+                            const struct sn_train_lock_want *w, struct sn_train_files *f,
+                            struct sn_err *err)
 {
     struct sn_err lost = {0};
     enum sn_status all = sn_train_map_meet(comm, c, &lost);
@@ -233,24 +224,6 @@ static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm 
         return all;
     }
     return sn_train_map_make(&l->map, comm, c, l->places, st, err);
-}
-
-/* Files of this rank. */
-static enum sn_status open_files(struct line *l, const struct sn_config *c,
-                                 const struct sn_comm *comm, struct files *f, struct sn_err *err)
-{
-    SN_TRY(sn_train_map_save(&l->map, c, err)); /* on rank 0 */
-    if (comm->rank == 0 && !l->machine_file && !l->generate.text)
-        SN_TRY(sn_record_run_file(c, err));
-    SN_TRY(sn_saver_open(&f->saver, c, err));
-    return comm->size > 1 ? sn_ring_open(&f->ring, c->run.output, comm->rank, err) : SN_OK;
-}
-
-static void close_files(struct files *f)
-{
-    sn_ring_close(f->ring);
-    sn_saver_close(&f->saver);
-    sn_train_lock_close(&f->lock);
 }
 
 /* What runs the operations, in a line. */
@@ -332,18 +305,23 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
 {
     struct sn_accelerator accelerator = {0};
-    struct files files = {0};
+    struct sn_train_files files = {0};
     struct sn_attempt *attempt = &files.attempt;
-    struct sn_train_leaving leaving = {comm, attempt};
+    struct sn_train_leaving leaving = {comm, attempt, &files.lock};
     struct sn_train_lock_want lock = {c, &l->map.allocation, l->supervisor, signals, &leaving};
+    sn_signals_set_early(signals, sn_train_leave_early, &leaving);
     enum sn_status st = begin(l, c, comm, &lock, &files, err);
     if (st == SN_OK) {
-        st = open_files(l, c, comm, &files, err);
+        bool trains = !l->machine_file && !l->generate.text;
+        st = sn_train_map_save(&l->map, c, err); /* on rank 0 */
+        if (st == SN_OK)
+            st = sn_train_files_open(&files, c, comm, trains, err);
         st = comm->ops->agree(comm, st, err);
     }
     if (st != SN_OK) {
         sn_attempt_end(attempt, sn_exit_code(st), err);
-        close_files(&files);
+        sn_signals_set_early(signals, NULL, NULL);
+        sn_train_files_close(&files);
         return st;
     }
     sn_comm_set_watch(comm, files.ring, c->run.hang_timeout);
@@ -383,6 +361,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     if (st == SN_OK && l->profile && comm->rank == 0)
         sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
     attempt->stepping = t ? sn_trainer_stepping(t) : 0;
+    sn_signals_set_early(signals, NULL, NULL);
     if (st == SN_OK) /* else not all ranks may come */
         st = comm->ops->barrier(comm, err);
     sn_attempt_end(attempt, st == SN_OK ? *exit_code : sn_exit_code(st), st == SN_OK ? NULL : err);
@@ -391,7 +370,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     sn_trainer_destroy(t);
     sn_accelerator_close(&accelerator);
     sn_comm_set_watch(comm, NULL, 0);
-    close_files(&files);
+    sn_train_files_close(&files);
     return st;
 }
 
@@ -444,7 +423,9 @@ int main(int argc, char **argv)
     struct sn_comm *comm = NULL;
     struct sn_signals *signals = NULL;
     int exit_code = 0;
+    struct sn_train_leaving leaving = {0};
     (void)signal(SIGXFSZ, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN); /* a run goes on when nobody reads what it prints */
     sn_signals_hold();
     enum sn_status st = parse_line(argc, argv, &l, &err);
     if (st == SN_OK && (l.help || l.version)) {
@@ -453,14 +434,18 @@ int main(int argc, char **argv)
     }
     int ranks = sn_comm_launched_ranks();
     if (st == SN_OK)
+        st = sn_signals_create(&signals, &err);
+    if (st == SN_OK)
+        sn_signals_set_early(signals, sn_train_leave_early, &leaving);
+    if (l.generate.text)
+        (void)signal(SIGPIPE, SIG_DFL); /* nothing else is to be done */
+    if (st == SN_OK)
         st = load_config(&l, &config, ranks, &err);
     if (st != SN_OK) /* the same on every rank: one says it, and MPI has not begun */
         return sn_comm_launched_rank() == 0 ? sn_report(&err) : sn_exit_code(st);
     end_leftovers(&l);
     sn_train_map_open(&l.map); /* hwloc comes before MPI */
-    st = sn_signals_create(&signals, &err);
-    if (st == SN_OK)
-        st = ranks > 1 ? sn_comm_create_mpi(&comm, &err) : sn_comm_create_self(&comm, &err);
+    st = ranks > 1 ? sn_comm_create_mpi(&comm, &err) : sn_comm_create_self(&comm, &err);
     if (st != SN_OK)
         return sn_report(&err);
     st = l.preflight ? sn_train_preflight(&config, comm, &exit_code, &err)

@@ -1,6 +1,7 @@
 #include "bin/train_end.h"
 
 #include "bin/common.h"
+#include "bin/train_lock.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/thread.h"
@@ -21,6 +22,25 @@ void sn_train_give_up(void *self, const struct sn_err *why)
         (void)sleep(SECONDS / 3); /* rank 0 says it, and who has the record writes it down */
     sn_attempt_end(l->attempt, sn_exit_code(why->status), why);
     sn_comm_abort_mpi(sn_exit_code(why->status));
+}
+
+void sn_train_leave_early(void *self, int exit_code)
+{
+    const struct sn_train_leaving *l = self;
+    const struct sn_err why = {
+        .text = "asked to leave before the first step: there is nothing to save"};
+    bool is_first = l->comm ? l->comm->rank == 0 : sn_comm_launched_rank() == 0;
+    if (is_first)
+        sn_log(SN_LOG_INFO, "%s", why.text);
+    if (l->attempt)
+        sn_attempt_end(l->attempt, exit_code, &why);
+    if (l->lock)
+        sn_train_lock_close(l->lock);
+    if (!l->comm || l->comm->size == 1)
+        _exit(exit_code); /* nobody waits, and the program's own thread is at work */
+    if (!is_first)
+        (void)sleep(1); /* all are asked, mostly; who writes records comes first */
+    sn_comm_abort_mpi(exit_code);
 }
 
 struct ending {

@@ -462,6 +462,7 @@ static enum sn_status run(struct sn_trainer *t, const struct sn_trainer_options 
     if (t->state.scalars.step >= last && t->env.comm->rank == 0)
         sn_log(SN_LOG_INFO, "nothing to do: step %lld of %lld is done",
                (long long)t->state.scalars.step, (long long)last);
+    sn_signals_set_early(t->env.signals, NULL, NULL); /* from here on there is something to save */
     t->stepping = sn_clock_date();
     for (int64_t step = t->state.scalars.step + 1; step <= last && leave < 0; step++) {
         SN_TRY(one_step(t, step, err));

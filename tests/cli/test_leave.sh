@@ -23,8 +23,46 @@ leave() { # name signal expected-code: one rank
         test -f "$tmp/$1/ckpt/step-$(printf %08d "$last")/COMMIT"
     like "$1: the attempt's record says so" "$(cat "$tmp/$1/attempt-1.json")" "\"exit_code\": $3,"
 }
+leave usr1 USR1 75
 leave usr2 USR2 75
 leave term TERM 76
+leave hup HUP 76
+
+# Who reads what it prints may leave; the run does not.
+run_file "$tmp/pipe.yaml" "$tmp/pipe"
+{
+    rc=0
+    "$train" "$tmp/pipe.yaml" --stop-after 400 2>/dev/null </dev/null || rc=$?
+    echo $rc >"$tmp/pipe.rc"
+} | head -n 1 >/dev/null
+is "pipe: it goes on to its end" "$(cat "$tmp/pipe.rc")" 0
+ok "pipe: saved" test -f "$tmp/pipe/ckpt/step-00000400/COMMIT"
+
+# --- asked to leave before the first step: compiling this model takes more than a minute ------------------
+layers=4000 hidden=1048576 ffn=2097152
+run_file "$tmp/huge.yaml" "$tmp/huge"
+layers=2 hidden=32 ffn=160
+early() { # name signal expected-code command...
+    name=$1 signal=$2 want=$3
+    shift 3
+    "$@" >/dev/null 2>"$tmp/$name.err" </dev/null &
+    pid=$!
+    sleep 1 # in the midst of it
+    began=$(date +%s)
+    kill "-$signal" $pid
+    rc=0
+    wait $pid 2>/dev/null || rc=$?
+    is "$name: exit code" "$rc" "$want"
+    ok "$name: within seconds ($(($(date +%s) - began)))" test $(($(date +%s) - began)) -le 8
+}
+early compile-term TERM 76 "$train" "$tmp/huge.yaml"
+like "compile-term: it says that nothing is lost" "$(cat "$tmp/compile-term.err")" \
+    '^asked to leave before the first step: there is nothing to save$'
+like "compile-term: so does the attempt's record" "$(cat "$tmp/huge/attempt-1.json")" \
+    '"exit_code": 76, "cause": "asked to leave before the first step'
+early compile-usr2 USR2 75 "$train" "$tmp/huge.yaml"
+early plan-term TERM 143 "$BUILD/bin/sennit-plan" "$tmp/huge.yaml"
+early compile-ranks USR2 75 tests/mpi/run -n 2 "$train" "$tmp/huge.yaml"
 
 # Shells start background jobs with SIGINT ignored; a monitor shell does not.
 run_file "$tmp/int.yaml" "$tmp/int"

@@ -1,0 +1,25 @@
+/*
+ * train_files.h - what a trainer has open in run.output.
+ */
+#ifndef SN_TRAIN_FILES_H
+#define SN_TRAIN_FILES_H
+
+#include "bin/train_lock.h"
+#include "lib/run/attempt.h"
+#include "lib/run/ring.h"
+#include "lib/run/state.h"
+
+struct sn_train_files {
+    struct sn_train_lock lock;
+    struct sn_attempt attempt;
+    struct sn_saver saver;
+    struct sn_ring *ring; /* NULL: one rank */
+};
+
+/* Those of this rank, behind the lock and the attempt's record; a run that `trains` also leaves its
+ * run file. The caller ends with sn_train_files_close, also after a failure. */
+enum sn_status sn_train_files_open(struct sn_train_files *f, const struct sn_config *c,
+                                   const struct sn_comm *comm, bool trains, struct sn_err *err);
+void sn_train_files_close(struct sn_train_files *f); /* a zeroed one is allowed */
+
+#endif
