@@ -55,25 +55,32 @@ static void release(struct sn_aio_file *f)
     sn_free(f);
 }
 
-static enum sn_status check_plain(struct sn_aio_file *f, struct sn_err *err)
+/* What is written to has been made by this program: a link in its place is somebody else's. */
+static int open_once(const struct sn_aio_file *f, struct stat *id, bool write, struct sn_err *err)
 {
-    struct stat sb;
-    if (fstat(f->cached, &sb) != 0)
-        return sn_file_fail(err, f->path, "stat");
-    if (!S_ISREG(sb.st_mode))
-        return sn_fail(err, SN_EIO, "%s: is not a plain file", f->path);
-    f->size = (uint64_t)sb.st_size;
-    return SN_OK;
+    if (!write)
+        return sn_file_open(f->path, id, err);
+    int fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, id) != 0)
+        (void)sn_file_fail(err, f->path, "open");
+    else if (!S_ISREG(id->st_mode))
+        (void)sn_fail(err, SN_EIO, "%s: is not a plain file", f->path);
+    else
+        return fd;
+    if (fd >= 0)
+        (void)close(fd); /* nothing was written */
+    return -1;
 }
 
 static enum sn_status open_both(struct sn_aio_file *f, bool write, struct sn_err *err)
 {
-    int flags = (write ? O_WRONLY : O_RDONLY) | O_CLOEXEC | O_NONBLOCK; /* a pipe must not block */
-    f->cached = open(f->path, flags);
+    struct stat id;
+    int flags = write ? O_WRONLY | O_NOFOLLOW : O_RDONLY;
+    f->cached = open_once(f, &id, write, err);
     if (f->cached < 0)
-        return sn_file_fail(err, f->path, "open");
-    SN_TRY(check_plain(f, err));
-    f->direct = open(f->path, flags | O_DIRECT);
+        return err->status;
+    f->size = (uint64_t)id.st_size;
+    f->direct = open(f->path, flags | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
     if (f->direct < 0 && errno != EINVAL && errno != EOPNOTSUPP)
         return sn_file_fail(err, f->path, "open");
     atomic_store(&f->is_direct, f->direct >= 0);

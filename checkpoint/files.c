@@ -1,6 +1,7 @@
 #include "checkpoint/files.h"
 
 #include "lib/base/hash.h"
+#include "lib/base/input.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -41,21 +42,19 @@ static enum sn_status read_all(int fd, char *p, size_t len, const char *path, st
     return SN_OK;
 }
 
-static enum sn_status check_plain(struct stat *sb, int fd, const char *path, struct sn_err *err)
+int sn_file_open(const char *path, struct stat *id, struct sn_err *err)
 {
-    if (fstat(fd, sb) != 0)
-        return sn_file_fail(err, path, "read");
-    if (!S_ISREG(sb->st_mode))
-        return sn_fail(err, SN_EIO, "%s: is not a plain file", path);
-    return SN_OK;
+    int fd = sn_input_open(path, id);
+    if (fd < 0 && sn_input_is_odd(errno))
+        (void)sn_fail(err, SN_EIO, "%s: is not a plain file", path);
+    else if (fd < 0)
+        (void)sn_file_fail(err, path, "open");
+    return fd;
 }
 
-static enum sn_status load_open(int fd, char **out, size_t *len, const char *path,
+static enum sn_status load_open(int fd, size_t bytes, char **out, const char *path,
                                 struct sn_err *err)
 {
-    struct stat sb;
-    SN_TRY(check_plain(&sb, fd, path, err));
-    size_t bytes = (size_t)sb.st_size;
     char *p = sn_alloc(bytes + 1);
     if (!p)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its %zu bytes", path, bytes);
@@ -65,42 +64,39 @@ static enum sn_status load_open(int fd, char **out, size_t *len, const char *pat
         return st;
     }
     *out = p;
-    *len = bytes;
     return SN_OK;
 }
 
 enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
+    struct stat id;
+    int fd = sn_file_open(path, &id, err);
     if (fd < 0)
-        return sn_file_fail(err, path, "open");
-    enum sn_status st = load_open(fd, out, len, path, err);
+        return err->status;
+    size_t bytes = (size_t)id.st_size;
+    enum sn_status st = load_open(fd, bytes, out, path, err);
     (void)close(fd); /* read only: nothing can be lost */
+    if (st == SN_OK)
+        *len = bytes;
     return st;
-}
-
-static enum sn_status hash_open(int fd, int64_t *bytes, uint64_t *hash, const char *path,
-                                struct sn_err *err)
-{
-    struct stat sb;
-    SN_TRY(check_plain(&sb, fd, path, err));
-    int64_t want = *bytes;
-    *bytes = (int64_t)sb.st_size;
-    if (*bytes != want || sn_hash64_file(fd, (uint64_t)want, hash))
-        return SN_OK;
-    if (errno == 0)
-        return sn_fail(err, SN_EIO, "%s: was cut while it was read", path);
-    return sn_file_fail(err, path, "read");
 }
 
 enum sn_status sn_file_hash(const char *path, int64_t *bytes, uint64_t *hash, struct sn_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
+    struct stat id;
+    int64_t want = *bytes;
+    int fd = sn_file_open(path, &id, err);
     if (fd < 0)
-        return sn_file_fail(err, path, "open");
-    enum sn_status st = hash_open(fd, bytes, hash, path, err);
+        return err->status;
+    *bytes = (int64_t)id.st_size;
+    bool good = *bytes != want || sn_hash64_file(fd, (uint64_t)want, hash);
+    int why = errno;
     (void)close(fd); /* read only: nothing can be lost */
-    return st;
+    errno = why;
+    if (good)
+        return SN_OK;
+    return why ? sn_file_fail(err, path, "read")
+               : sn_fail(err, SN_EIO, "%s: was cut while it was read", path);
 }
 
 enum sn_status sn_file_put(int fd, const void *p, size_t len, uint64_t offset, const char *path,

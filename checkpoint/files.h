@@ -12,7 +12,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
+/* A plain file for reading, and what it is; -1 with the sentence in *err, which is not NULL. */
+int sn_file_open(const char *path, struct stat *id, struct sn_err *err);
 /* The whole file in a fresh NUL-terminated block; caller frees *out. */
 enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn_err *err);
 /* Size and sn_hash64 of a plain file; for a size other than `bytes` the hash is left. */

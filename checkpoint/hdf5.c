@@ -285,30 +285,25 @@ static enum sn_status check_superblock(const unsigned char *b, uint64_t size, co
     return SN_OK;
 }
 
-static enum sn_status check_start(uint64_t *bytes, int fd, const char *path, struct sn_err *err)
+static enum sn_status check_start(uint64_t bytes, int fd, const char *path, struct sn_err *err)
 {
     unsigned char b[48] = {0};
-    struct stat sb;
-    if (fstat(fd, &sb) != 0)
-        return sn_file_fail(err, path, "stat");
-    if (!S_ISREG(sb.st_mode))
-        return sn_fail(err, SN_EIO, "%s: is not a regular file", path);
     ssize_t n = pread(fd, b, sizeof(b), 0);
     if (n < 0)
         return sn_file_fail(err, path, "read");
     if ((size_t)n < sizeof(b))
         return sn_fail(err, SN_EIO, "%s: has %zd bytes; that is no HDF5 file", path, n);
-    *bytes = (uint64_t)sb.st_size;
-    return check_superblock(b, *bytes, path, err);
+    return check_superblock(b, bytes, path, err);
 }
 
-/* Opening must not wait, should it be a pipe. */
 static enum sn_status check_file(uint64_t *bytes, const char *path, struct sn_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat id;
+    int fd = sn_file_open(path, &id, err);
     if (fd < 0)
-        return sn_file_fail(err, path, "open");
-    enum sn_status st = check_start(bytes, fd, path, err);
+        return err->status;
+    *bytes = (uint64_t)id.st_size;
+    enum sn_status st = check_start(*bytes, fd, path, err);
     (void)close(fd); /* read only */
     return st;
 }

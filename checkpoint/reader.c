@@ -3,7 +3,6 @@
 #include "checkpoint/store.h"
 #include "lib/base/mem.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,14 +52,12 @@ static enum sn_status parse_committed(struct sn_manifest *out, const char *text,
 static enum sn_status load_commit(char buf[SN_COMMIT_MAX + 1], const char *dir, struct sn_err *err)
 {
     char *path = sn_format("%s/COMMIT", dir);
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    enum sn_status st = SN_OK;
-    ssize_t n = 0;
     if (!path)
-        st = sn_fail(err, SN_ENOMEM, "%s: no memory to read COMMIT", dir);
-    else if (fd < 0)
-        st = sn_file_fail(err, path, "open");
-    else if ((n = pread(fd, buf, SN_COMMIT_MAX, 0)) < 0)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to read COMMIT", dir);
+    int fd = sn_file_open(path, NULL, err);
+    enum sn_status st = fd < 0 ? err->status : SN_OK;
+    ssize_t n = fd < 0 ? 0 : pread(fd, buf, SN_COMMIT_MAX, 0);
+    if (n < 0)
         st = sn_file_fail(err, path, "read");
     if (fd >= 0)
         (void)close(fd); /* read only */

@@ -1,10 +1,10 @@
 #include "checkpoint/safetensors_file.h"
 
 #include "checkpoint/files.h"
+#include "lib/base/input.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,13 +12,13 @@
 
 enum sn_status sn_st_file_open(struct sn_st_file *f, char *path, struct sn_err *err)
 {
-    struct stat sb;
-    *f = (struct sn_st_file){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-    if (f->fd < 0 || fstat(f->fd, &sb) != 0)
-        return sn_file_fail(err, path, "open");
-    if (!S_ISREG(sb.st_mode))
+    struct stat id;
+    *f = (struct sn_st_file){.path = path, .fd = sn_input_open(path, &id)};
+    if (f->fd < 0 && sn_input_is_odd(errno))
         return sn_fail(err, SN_EINPUT, "%s: is not a plain file", path);
-    f->len = (uint64_t)sb.st_size;
+    if (f->fd < 0)
+        return sn_file_fail(err, path, "open");
+    f->len = (uint64_t)id.st_size;
     return SN_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "slurm/command.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,12 +103,12 @@ static enum sn_status start(struct running *w, const struct sn_command *c, struc
 {
     struct pipes p;
     const char *name = c->argv[0], *path = c->input ? c->input : "/dev/null";
-    int input = open(path, O_RDONLY | O_CLOEXEC);
+    int input = c->input ? sn_input_open(path, NULL) : open(path, O_RDONLY | O_CLOEXEC);
     if (input < 0)
         return sn_fail(err, SN_EINPUT,
                        "%s: cannot be opened for %s: %s; name a file that can be "
                        "read",
-                       path, name, strerror(errno));
+                       path, name, sn_input_why(errno));
     enum sn_status st = open_pipes(&p, name, err);
     if (st != SN_OK) {
         (void)close(input); /* only read */

@@ -3,6 +3,7 @@
  */
 #include "slurm/history.h"
 
+#include "lib/base/input.h"
 #include "lib/base/mem.h"
 #include "lib/base/process.h"
 #include "lib/config/config.h"
@@ -95,18 +96,15 @@ static enum sn_status read_end(struct text *out, struct reading *r, const char *
     struct stat id;
     *out = (struct text){0};
     (void)snprintf(path, sizeof(path), "%s/%s", r->dir, name); /* cut short: open fails */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = sn_input_open(path, &id);
     if (fd < 0) {
         r->h->damaged += errno != ENOENT && errno != ENOTDIR;
         return SN_OK;
     }
-    enum sn_status st = SN_EIO;
-    if (fstat(fd, &id) == 0 && S_ISREG(id.st_mode)) {
-        double at = (double)id.st_mtim.tv_sec + 1e-9 * (double)id.st_mtim.tv_nsec;
-        r->moved = at > r->moved ? at : r->moved;
-        r->is_run = true;
-        st = read_open(out, fd, id.st_size, most, err);
-    }
+    double at = (double)id.st_mtim.tv_sec + 1e-9 * (double)id.st_mtim.tv_nsec;
+    r->moved = at > r->moved ? at : r->moved;
+    r->is_run = true;
+    enum sn_status st = read_open(out, fd, id.st_size, most, err);
     (void)close(fd); /* only read */
     if (st == SN_ENOMEM)
         return sn_err_prefix(err, "%s", path);

@@ -4,8 +4,9 @@
  */
 #include "slurm/history.h"
 
+#include "lib/base/input.h"
+
 #include <dirent.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static bool is_renamed(const char *path, int64_t step)
     enum { HEAD = 32768 };
     static const char key[] = "\"scalars\": {\"step\": ";
     char text[HEAD + 1];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = sn_input_open(path, NULL);
     ssize_t n = fd < 0 ? 0 : pread(fd, text, HEAD, 0);
     if (fd >= 0)
         (void)close(fd); /* only read */

@@ -1,5 +1,6 @@
 #include "lib/base/jsonl.h"
 
+#include "lib/base/input.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -118,10 +119,14 @@ enum sn_status sn_jsonl_append(const char *path, struct sn_str *line, struct sn_
 /* ---- reading ------------------------------------------------------------------------------------
  */
 
-static enum sn_status load(struct sn_jsonl *out, FILE *f, const char *path, struct sn_err *err)
+enum { MOST = 1 << 30 }; /* bytes that are read of a file */
+
+static enum sn_status load(struct sn_jsonl *out, int fd, const char *path, struct sn_err *err)
 {
-    size_t room = 0, n = 1;
-    while (n > 0) {
+    size_t room = 0;
+    for (ssize_t n = 1; n != 0; out->len += n > 0 ? (size_t)n : 0) {
+        if (out->len > MOST)
+            return sn_fail(err, SN_EINPUT, "%s: more than %d bytes; move it away", path, MOST);
         if (out->len == room) {
             room = room ? 2 * room : 65536;
             char *grown = sn_realloc(out->text, room);
@@ -129,23 +134,24 @@ static enum sn_status load(struct sn_jsonl *out, FILE *f, const char *path, stru
                 return sn_fail(err, SN_ENOMEM, "%s: no memory for its lines", path);
             out->text = grown;
         }
-        n = fread(out->text + out->len, 1, room - out->len, f);
-        out->len += n;
+        n = read(fd, out->text + out->len, room - out->len);
+        if (n < 0 && errno != EINTR)
+            return sn_fail(err, SN_EIO, "%s: cannot be read: %s", path, strerror(errno));
     }
-    if (ferror(f))
-        return sn_fail(err, SN_EIO, "%s: cannot be read: %s", path, strerror(errno));
     return SN_OK;
 }
 
 enum sn_status sn_jsonl_open(struct sn_jsonl *out, const char *path, struct sn_err *err)
 {
     struct sn_jsonl file = {0};
-    FILE *f = fopen(path, "re");
-    if (!f && errno != ENOENT && errno != ENOTDIR)
-        return sn_fail(err, SN_EIO, "%s: cannot be read: %s", path, strerror(errno));
-    enum sn_status st = f ? load(&file, f, path, err) : SN_OK;
-    if (f)
-        (void)fclose(f); /* only read */
+    struct stat id;
+    int fd = sn_input_open(path, &id);
+    if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
+        return sn_fail(err, sn_input_is_odd(errno) ? SN_EINPUT : SN_EIO, "%s: cannot be read: %s",
+                       path, sn_input_why(errno));
+    enum sn_status st = fd >= 0 ? load(&file, fd, path, err) : SN_OK;
+    if (fd >= 0)
+        (void)close(fd); /* only read */
     if (st == SN_OK)
         *out = file;
     else

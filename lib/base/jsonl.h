@@ -34,8 +34,8 @@ struct sn_jsonl {
     int64_t damaged; /* lines passed over so far: no whole objects */
 };
 
-/* A file that does not exist has no lines. SN_ENOMEM, SN_EIO. The caller ends with sn_jsonl_close.
- */
+/* A file that does not exist has no lines; what is no plain file, or has more than 1 GiB, is
+ * refused. SN_ENOMEM, SN_EIO, SN_EINPUT. The caller ends with sn_jsonl_close. */
 enum sn_status sn_jsonl_open(struct sn_jsonl *out, const char *path, struct sn_err *err);
 /* The next object; false at the end. The view lives until the close. */
 bool sn_jsonl_next(struct sn_jsonl *f, struct sn_json *object);

@@ -1,8 +1,8 @@
 #include "lib/base/tail.h"
 
-#include <fcntl.h>
+#include "lib/base/input.h"
+
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Drop whole lines from the front until `n` more bytes fit, half of all where a line is too long.
@@ -35,15 +35,11 @@ void sn_tail_read(char *out, size_t room, const char *path)
 {
     struct stat id;
     out[0] = '\0';
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = sn_input_open(path, &id);
     if (fd < 0)
         return;
-    ssize_t n = 0;
-    off_t from = 0;
-    if (fstat(fd, &id) == 0) {
-        from = id.st_size >= (off_t)room ? id.st_size - (off_t)room + 1 : 0;
-        n = pread(fd, out, room - 1, from);
-    }
+    off_t from = id.st_size >= (off_t)room ? id.st_size - (off_t)room + 1 : 0;
+    ssize_t n = pread(fd, out, room - 1, from);
     (void)close(fd); /* only read */
     size_t len = n > 0 ? (size_t)n : 0;
     while (len > 0 && out[len - 1] != '\n')

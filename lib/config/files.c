@@ -3,12 +3,12 @@
  */
 #include "lib/config/files.h"
 
+#include "lib/base/input.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,14 +36,10 @@ static enum sn_status read_all(int fd, char *text, size_t *len, const char *path
 enum sn_status sn_file_read(char **text, size_t *len, struct stat *id, const char *path,
                             struct sn_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0 || fstat(fd, id) != 0) {
-        int cause = errno;
-        if (fd >= 0)
-            (void)close(fd); /* nothing was written */
+    int fd = sn_input_open(path, id);
+    if (fd < 0)
         return sn_fail(err, SN_EINPUT, "%s: cannot be opened: %s; name a file that can be read",
-                       path, strerror(cause));
-    }
+                       path, sn_input_why(errno));
     char *all = sn_alloc(SN_YAML_MAX_BYTES + 2);
     enum sn_status st = all ? read_all(fd, all, len, path, err)
                             : sn_fail(err, SN_ENOMEM, "%s: no memory to read it", path);

@@ -5,6 +5,7 @@
  */
 #include "lib/run/data_format.h"
 
+#include "lib/base/input.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 
@@ -41,7 +42,12 @@ size_t sn_data_prefix_length(const char *prefix)
 enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnum)
 {
     char text[128];
+    if (sn_input_is_odd(errnum) && errnum != EISDIR)
+        return sn_fail(err, SN_EINPUT, "%s: cannot be read: %s; name a file", path,
+                       sn_input_why(errnum));
     switch (errnum) {
+    case ELOOP:
+        return sn_fail(err, SN_EINPUT, "%s: a link that leads nowhere; name a file", path);
     case ENOENT:
     case ENOTDIR:
         return sn_fail(err, SN_EINPUT, "%s: there is no such file; check the name", path);
@@ -58,14 +64,14 @@ enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnu
     }
 }
 
-/* O_NONBLOCK: a FIFO in the place of a file must not hang the open. */
 static enum sn_status map_file(struct mapped *m, const char *prefix, const char *suffix,
                                struct sn_err *err)
 {
     m->path = sn_format("%.*s.%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
     if (!m->path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for a file name", prefix);
-    int fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    int fd = sn_input_open(m->path, &info);
     if (fd < 0 && errno == ENOENT)
         return sn_fail(err, SN_EINPUT,
                        "%s: there is no such file; 'sennit-data build -o PREFIX' writes PREFIX.bin "
@@ -73,9 +79,8 @@ static enum sn_status map_file(struct mapped *m, const char *prefix, const char 
                        m->path);
     if (fd < 0)
         return sn_data_read_fail(err, m->path, errno);
-    struct stat info;
-    int failure = fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
-    if (failure == 0 && info.st_size > 0) {
+    int failure = 0;
+    if (info.st_size > 0) {
         void *p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
         failure = p == MAP_FAILED ? errno : 0;
         if (failure == 0) {

@@ -1,6 +1,7 @@
 #include "lib/run/ring.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/input.h"
 #include "lib/base/mem.h"
 #include "lib/base/process.h"
 #include "lib/layout/collective.h"
@@ -138,7 +139,7 @@ void sn_ring_give_up(struct sn_ring *r)
 
 static bool read_file(const char *path, struct file *f)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = sn_input_open(path, NULL);
     if (fd < 0)
         return false;
     ssize_t n = pread(fd, f, sizeof(*f), 0);

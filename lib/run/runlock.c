@@ -1,6 +1,7 @@
 #include "lib/run/runlock.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/input.h"
 #include "lib/base/json.h"
 #include "lib/base/jsonl.h"
 #include "lib/base/log.h"
@@ -107,7 +108,7 @@ static bool read_record(struct sn_runlock_record *out, const char *path)
 {
     char text[ROOM], beat[24];
     struct sn_json all;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = sn_input_open(path, NULL);
     ssize_t n = fd >= 0 ? pread(fd, text, sizeof(text), 0) : 0;
     if (fd >= 0)
         (void)close(fd); /* only read */

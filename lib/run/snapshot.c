@@ -6,6 +6,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
+#include "lib/base/input.h"
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
 
@@ -144,13 +145,15 @@ static uint64_t new_number(const struct sn_snapshot *s)
  * hosts that it is not on. */
 static enum sn_status read_number(struct sn_snapshot *s, const char *path, struct sn_err *err)
 {
-    FILE *f = fopen(path, "r");
-    if (!f && errno != ENOENT)
-        return sn_fail(err, SN_EIO, "%s: cannot be read: %s", path, strerror(errno));
-    if (!f || fscanf(f, "%16" SCNx64, &s->run) != 1)
+    char text[17] = "";
+    int fd = sn_input_open(path, NULL);
+    if (fd < 0 && errno != ENOENT)
+        return sn_fail(err, SN_EIO, "%s: cannot be read: %s", path, sn_input_why(errno));
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    if (n < (ssize_t)sizeof(text) - 1 || sscanf(text, "%16" SCNx64, &s->run) != 1)
         s->run = 0; /* no image has it */
-    if (f)
-        (void)fclose(f); /* only read */
+    if (fd >= 0)
+        (void)close(fd); /* only read */
     return SN_OK;
 }
 

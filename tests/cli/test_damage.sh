@@ -168,7 +168,7 @@ broken "the manifest of another run" 'cp "$other/manifest.json" "$manifest"' "$n
 broken "no COMMIT" 'rm "$step/COMMIT"' 'STEP/COMMIT: cannot open: No such file or directory'
 broken "an empty COMMIT" ': >"$step/COMMIT"' "$not_committed"
 broken "the COMMIT of another run" 'cp "$other/COMMIT" "$step/COMMIT"' "$not_committed"
-broken "a fifo as COMMIT" 'rm "$step/COMMIT"; mkfifo "$step/COMMIT"' 'STEP/COMMIT: cannot read: Illegal seek'
+broken "a fifo as COMMIT" 'rm "$step/COMMIT"; mkfifo "$step/COMMIT"' 'STEP/COMMIT: is not a plain file'
 broken "no manifest" 'rm "$manifest"' 'STEP/manifest.json: cannot open: No such file or directory'
 broken "a manifest of a terabyte" 'truncate -s 1T "$manifest"' "$not_committed"
 broken "a COMMIT of a terabyte" 'truncate -s 1T "$step/COMMIT"' "$not_committed"

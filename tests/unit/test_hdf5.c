@@ -325,10 +325,10 @@ static void garbage_is_refused_at_the_door(void)
     (void)unlink(b.path);
     opening_says(&b, "cannot open: No such file or directory");
     (void)mkfifo(b.path, 0600);
-    opening_says(&b, "is not a regular file");
+    opening_says(&b, "is not a plain file");
     (void)unlink(b.path);
     (void)mkdir(b.path, 0700);
-    opening_says(&b, "is not a regular file");
+    opening_says(&b, "is not a plain file");
     teardown(&b);
 }
 
