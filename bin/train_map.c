@@ -177,5 +177,5 @@ enum sn_status sn_train_map_save(const struct sn_train_map *m, const struct sn_c
     if (!m->json.p)
         return SN_OK;
     (void)snprintf(path, sizeof(path), "%s/map.json", c->run.output);
-    return sn_text_save(&m->json, path, err);
+    return sn_text_keep(&m->json, path, err);
 }

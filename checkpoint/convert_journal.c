@@ -10,6 +10,7 @@
 #include "checkpoint/files.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -155,7 +156,7 @@ static enum sn_status begin(struct sn_journal *j, struct sn_conversion *v, struc
     j->path = sn_format("%s/journal-%05d", v->tmp, v->o->comm->rank);
     if (!j->path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its journal", v->tmp);
-    j->fd = open(j->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    j->fd = sn_output_open(j->path, O_RDWR, 0666);
     if (j->fd < 0)
         return sn_file_fail(err, j->path, "create");
     SN_TRY(read_one(v, j->path, &j->at, err));

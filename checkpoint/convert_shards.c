@@ -58,7 +58,7 @@ static enum sn_status init(struct table *t, const struct sn_conversion *v, struc
 static enum sn_status lay_out(const char *path, int n, struct sn_h5_slot *slots, struct sn_err *err)
 {
     SN_TRY(sn_shard_layout(path, n, slots, err));
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return sn_file_fail(err, path, "open");
     enum sn_status st = fsync(fd) == 0 ? SN_OK : sn_file_fail(err, path, "sync");

@@ -3,6 +3,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/input.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ enum sn_status sn_file_fail(struct sn_err *err, const char *path, const char *do
     if (why == ENOSPC || why == EDQUOT || why == EFBIG)
         hint = "; free some space, or lower checkpoint.keep";
     return sn_fail(err, why == ENOMEM ? SN_ENOMEM : SN_EIO, "%s: cannot %s: %s%s", path, doing,
-                   strerror(why), hint);
+                   sn_output_why(why), hint);
 }
 
 static enum sn_status read_all(int fd, char *p, size_t len, const char *path, struct sn_err *err)
@@ -128,7 +129,7 @@ static enum sn_status put_and_sync(int fd, const void *p, size_t len, const char
 
 enum sn_status sn_file_save(const char *path, const void *p, size_t len, struct sn_err *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = sn_output_open(path, O_WRONLY | O_EXCL, 0666);
     if (fd < 0)
         return sn_file_fail(err, path, "create");
     enum sn_status st = put_and_sync(fd, p, len, path, err);

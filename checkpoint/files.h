@@ -20,7 +20,7 @@ int sn_file_open(const char *path, struct stat *id, struct sn_err *err);
 enum sn_status sn_file_load(char **out, size_t *len, const char *path, struct sn_err *err);
 /* Size and sn_hash64 of a plain file; for a size other than `bytes` the hash is left. */
 enum sn_status sn_file_hash(const char *path, int64_t *bytes, uint64_t *hash, struct sn_err *err);
-/* Create or truncate, write, fsync, close. */
+/* Make a fresh file, in place of what has its name; write, fsync, close. */
 enum sn_status sn_file_save(const char *path, const void *p, size_t len, struct sn_err *err);
 /* Write all bytes at `offset`, in slabs; `what` names them in the sentence ("" for none). */
 enum sn_status sn_file_put(int fd, const void *p, size_t len, uint64_t offset, const char *path,

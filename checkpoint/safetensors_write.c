@@ -2,6 +2,7 @@
 
 #include "checkpoint/files.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 
 #include <errno.h>
@@ -82,7 +83,7 @@ static enum sn_status reserve(const struct sn_st_writer *w, struct sn_err *err)
 static enum sn_status begin_file(struct sn_st_writer *w, const struct sn_str *header, int64_t data,
                                  struct sn_err *err)
 {
-    w->fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->fd = sn_output_open(w->path, O_WRONLY | O_EXCL, 0666);
     if (w->fd < 0)
         return sn_file_fail(err, w->path, "create");
     w->end = header->len + (uint64_t)data;

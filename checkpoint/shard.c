@@ -7,6 +7,7 @@
 #include "checkpoint/spill.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -119,7 +120,7 @@ static enum sn_status try_size(const char *path, int n, const struct sn_h5_slot 
     off_t total = 64 << 10;
     for (int i = 0; i < n; i++)
         total += slots[i].rows * slots[i].cols * (off_t)sn_dtype_size(slots[i].dtype) + SLACK;
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = sn_output_open(path, O_WRONLY | O_EXCL, 0666);
     if (fd < 0)
         return sn_file_fail(err, path, "create");
     enum sn_status st = reserve(path, fd, total, err);
@@ -130,7 +131,7 @@ static enum sn_status try_size(const char *path, int n, const struct sn_h5_slot 
 static enum sn_status reserve_layout(const char *path, struct sn_err *err)
 {
     struct stat sb;
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return sn_file_fail(err, path, "open");
     enum sn_status st =

@@ -2,6 +2,7 @@
 
 #include "lib/base/json.h"
 #include "lib/base/jsonl.h"
+#include "lib/base/output.h"
 #include "lib/base/tail.h"
 #include "lib/base/text_file.h"
 
@@ -68,7 +69,7 @@ enum sn_status sn_rundir_keep(const struct sn_rundir *r, int attempt, const char
     sn_rundir_path(path, sizeof(path), r, attempt, name);
     if (text->failed)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its text", path);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = sn_output_open(path, O_WRONLY | O_EXCL, 0600);
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
     bool good = f && fwrite(text->p ? text->p : "", 1, text->len, f) == text->len;
     good = f && fclose(f) == 0 && good;

@@ -3,6 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -425,9 +426,9 @@ static void begin(struct watch *w)
     struct sn_seen first;
     char path[SN_PATH_MAX + 64];
     sn_rundir_path(path, sizeof(path), w->want->rundir, w->want->attempt, "launcher.err");
-    w->log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->log = sn_output_open(path, O_WRONLY | O_TRUNC, 0666);
     if (w->log < 0)
-        sn_log(SN_LOG_WARN, "%s: cannot be written: %s", path, strerror(errno));
+        sn_log(SN_LOG_WARN, "%s: cannot be written: %s", path, sn_output_why(errno));
     w->began_wall = time(NULL);
     w->began = sn_clock();
     w->state.moved = w->began;

@@ -2,6 +2,7 @@
 
 #include "lib/base/input.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +93,7 @@ static bool write_all(int fd, const char *text, size_t len)
 
 static bool append(const char *path, const struct sn_str *line)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int fd = sn_output_open(path, O_RDWR | O_APPEND, 0666);
     if (fd < 0)
         return false;
     bool good = !ends_cut(fd) || write_all(fd, "\n", 1);
@@ -110,7 +111,7 @@ enum sn_status sn_jsonl_append(const char *path, struct sn_str *line, struct sn_
     if (line->failed)
         st = sn_fail(err, SN_ENOMEM, "%s: no memory for a line", path);
     else if (!append(path, line))
-        st = sn_fail(err, SN_EIO, "%s: cannot be appended to: %s", path, strerror(errno));
+        st = sn_fail(err, SN_EIO, "%s: cannot be appended to: %s", path, sn_output_why(errno));
     sn_str_fini(line);
     *line = (struct sn_str){0};
     return st;

@@ -1,19 +1,31 @@
 #include "lib/base/text_file.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-static bool write_to(const char *path, const char *text)
+static bool write_all(FILE *f, const char *text)
 {
-    FILE *f = fopen(path, "we");
     bool good = f && fputs(text, f) >= 0;
     if (f && fclose(f) != 0)
         good = false;
     return good;
+}
+
+/* A fresh file of this name. */
+static bool write_fresh(const char *path, const char *text)
+{
+    int fd = sn_output_open(path, O_WRONLY | O_EXCL, 0666);
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (fd >= 0 && !f)
+        (void)close(fd); /* nothing was written */
+    return write_all(f, text);
 }
 
 enum sn_status sn_write_fail(struct sn_err *err, const char *path, int errnum)
@@ -30,27 +42,35 @@ enum sn_status sn_write_fail(struct sn_err *err, const char *path, int errnum)
         advice = "raise the limit on file sizes (ulimit -f)";
     else if (errnum == EISDIR || errnum == ENAMETOOLONG)
         advice = "choose another name";
+    else if (errnum == ELOOP || errnum == EMEDIUMTYPE)
+        advice = "remove it, if it is not needed";
     else if (errnum == EEXIST)
         advice = "it is left over from an earlier run: remove it";
+    bool is_odd = errnum == ELOOP || errnum == EMEDIUMTYPE;
     return sn_fail(err, SN_EIO, "%s: cannot be written (%s); %s", path,
-                   strerror_r(errnum, text, sizeof(text)), advice);
+                   is_odd ? sn_output_why(errnum) : strerror_r(errnum, text, sizeof(text)), advice);
+}
+
+enum sn_status sn_text_keep(const struct sn_str *text, const char *path, struct sn_err *err)
+{
+    char *aside = text->failed ? NULL : sn_format("%s.tmp", path);
+    if (!aside)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to write it", path);
+    bool good = write_fresh(aside, text->p ? text->p : "") && rename(aside, path) == 0;
+    enum sn_status st = good ? SN_OK : sn_write_fail(err, path, errno);
+    if (!good)
+        (void)remove(aside); /* it may not be there */
+    sn_free(aside);
+    return st;
 }
 
 enum sn_status sn_text_save(const struct sn_str *text, const char *path, struct sn_err *err)
 {
-    const char *words = text->p ? text->p : "";
     struct stat there;
-    char *aside = text->failed ? NULL : sn_format("%s.tmp", path);
-    if (!aside)
-        return sn_fail(err, SN_ENOMEM, "%s: no memory to write it", path);
-    bool in_place = stat(path, &there) == 0 && !S_ISREG(there.st_mode);
-    bool good = in_place ? write_to(path, words) : write_to(aside, words);
-    good = good && (in_place || rename(aside, path) == 0);
-    enum sn_status st = good ? SN_OK : sn_write_fail(err, path, errno);
-    if (!good && !in_place)
-        (void)remove(aside); /* it may not be there */
-    sn_free(aside);
-    return st;
+    if (text->failed || stat(path, &there) != 0 || S_ISREG(there.st_mode))
+        return sn_text_keep(text, path, err);
+    bool good = write_all(fopen(path, "we"), text->p ? text->p : "");
+    return good ? SN_OK : sn_write_fail(err, path, errno);
 }
 
 enum sn_status sn_text_try(const char *path, struct sn_err *err)

@@ -13,6 +13,9 @@ enum sn_status sn_write_fail(struct sn_err *err, const char *path, int errnum);
  * the new one. What is there and no file, as /dev/stdout, is written to. SN_EIO: "PATH: cannot be
  * written: why"; SN_ENOMEM, also for a text that has failed. */
 enum sn_status sn_text_save(const struct sn_str *text, const char *path, struct sn_err *err);
+/* The same of a record of ours, in a folder that others may write to: whatever has its name is
+ * replaced, and no link is followed. */
+enum sn_status sn_text_keep(const struct sn_str *text, const char *path, struct sn_err *err);
 /* Can it be written? Found out before time is spent on what is to stand there; leaves an empty file
  * where there was none. */
 enum sn_status sn_text_try(const char *path, struct sn_err *err);

@@ -27,18 +27,12 @@ static const char *cause(int exit_code)
     }
 }
 
-static bool write_record(const struct sn_attempt *a, struct sn_str *text)
+static enum sn_status write_record(const struct sn_attempt *a, struct sn_str *text,
+                                   struct sn_err *err)
 {
-    if (text->failed) {
-        errno = ENOMEM;
-        return false;
-    }
-    FILE *f = fopen(a->path, "w");
-    bool good = f && fputs(text->p, f) >= 0;
-    if (f && fclose(f) != 0)
-        good = false;
+    enum sn_status st = sn_text_keep(text, a->path, err);
     sn_str_fini(text);
-    return good;
+    return st;
 }
 
 int64_t sn_peak_resident(void)
@@ -73,7 +67,7 @@ static void add_beginning(struct sn_str *text, const struct sn_attempt *a)
         sn_str_add(text, "\"from_step\": %lld, ", (long long)a->from_step);
 }
 
-static bool write_running(const struct sn_attempt *a)
+static enum sn_status write_running(const struct sn_attempt *a, struct sn_err *err)
 {
     struct sn_str text = {0};
     add_beginning(&text, a);
@@ -81,7 +75,7 @@ static bool write_running(const struct sn_attempt *a)
                (long)getpid());
     add_passed_over(&text, a);
     sn_str_add(&text, "}\n");
-    return write_record(a, &text);
+    return write_record(a, &text, err);
 }
 
 enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c, int rank,
@@ -95,14 +89,21 @@ enum sn_status sn_attempt_begin(struct sn_attempt *a, const struct sn_config *c,
     while (number == 0 && access(a->path, F_OK) == 0)
         name_record(a, c->run.output, a->number + 1);
     a->started = (int64_t)time(NULL);
-    return write_running(a) ? SN_OK : sn_write_fail(err, a->path, errno);
+    return write_running(a, err);
+}
+
+/* Of a run under way, which goes on without. */
+static void write_on(const struct sn_attempt *a)
+{
+    struct sn_err err;
+    if (a->number > 0 && write_running(a, &err) != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", err.text);
 }
 
 void sn_attempt_resumed(struct sn_attempt *a, int64_t step)
 {
     a->from_step = step;
-    if (a->number > 0 && !write_running(a))
-        sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
+    write_on(a);
 }
 
 void sn_attempt_pass_over(struct sn_attempt *a, int64_t step, const struct sn_err *why)
@@ -113,8 +114,7 @@ void sn_attempt_pass_over(struct sn_attempt *a, int64_t step, const struct sn_er
                (long long)step);
     sn_str_add_json(&a->passed_over, why->text);
     sn_str_add(&a->passed_over, "}");
-    if (!write_running(a))
-        sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
+    write_on(a);
 }
 
 void sn_attempt_end(struct sn_attempt *a, int exit_code, const struct sn_err *why)
@@ -131,7 +131,8 @@ void sn_attempt_end(struct sn_attempt *a, int exit_code, const struct sn_err *wh
     add_passed_over(&text, a);
     sn_str_add(&text, ", \"planned_bytes\": %lld, \"peak_resident_bytes\": %lld}\n",
                (long long)a->planned, (long long)sn_peak_resident());
-    if (!write_record(a, &text))
-        sn_log(SN_LOG_WARN, "%s: cannot be written: %s", a->path, strerror(errno));
+    struct sn_err err;
+    if (write_record(a, &text, &err) != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", err.text);
     sn_str_fini(&a->passed_over);
 }

@@ -3,6 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/text_file.h"
 
 #include <errno.h>
@@ -50,7 +51,8 @@ enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, const c
         sn_free(m);
         return sn_fail(err, SN_ENOMEM, "metrics: no memory");
     }
-    m->file = fopen(m->path, "a+");
+    int fd = sn_output_open(m->path, O_RDWR | O_APPEND, 0666);
+    m->file = fd >= 0 ? fdopen(fd, "a+") : NULL;
     bool good = m->file != NULL;
     if (good) {
         (void)setvbuf(m->file, m->buffer, _IOFBF, sizeof(m->buffer));

@@ -3,6 +3,7 @@
  */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/run/preflight.h"
 #include "lib/run/preflight_inner.h"
 
@@ -227,7 +228,7 @@ enum sn_status sn_probe_storage(struct sn_preflight_rank *r, const char *folder,
         return sn_fail(err, SN_ENOMEM, "preflight: no memory for a file of %zu bytes", bytes);
     (void)snprintf(path, sizeof(path), "%s/preflight-%05d-%ld.tmp", folder, (int)r->rank,
                    (long)getpid()); /* cut short: open fails */
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = sn_output_open(path, O_RDWR | O_EXCL, 0666);
     bool good = fd >= 0 && write_and_read(r, fd, p, bytes);
     int why = errno;
     if (fd >= 0 && close(fd) != 0 && good) {

@@ -140,7 +140,7 @@ enum sn_status sn_preflight_save(const struct sn_preflight *p, const char *outpu
     struct sn_str text = {0};
     (void)snprintf(path, sizeof(path), "%s/preflight.json", output); /* cut short: fails */
     sn_preflight_json(&text, p);
-    enum sn_status st = sn_text_save(&text, path, err);
+    enum sn_status st = sn_text_keep(&text, path, err);
     sn_str_fini(&text);
     return st;
 }

@@ -3,6 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/input.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/process.h"
 #include "lib/layout/collective.h"
 
@@ -47,7 +48,7 @@ static void name_host(char host[64])
 static struct file *map_file(const char *path)
 {
     struct file *f = MAP_FAILED;
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = sn_output_open(path, O_RDWR | O_TRUNC, 0666);
     if (fd < 0)
         return NULL;
     /* Blocks now, not at a full disk later, when a store would be a signal. */
@@ -79,7 +80,7 @@ enum sn_status sn_ring_open(struct sn_ring **out, const char *output, int rank, 
         *out = r;
         return SN_OK;
     }
-    enum sn_status st = sn_fail(err, SN_EIO, "%s: %s", path, strerror(errno));
+    enum sn_status st = sn_fail(err, SN_EIO, "%s: cannot be made: %s", path, sn_output_why(errno));
     sn_free(r);
     return st;
 }

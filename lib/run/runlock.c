@@ -5,6 +5,7 @@
 #include "lib/base/json.h"
 #include "lib/base/jsonl.h"
 #include "lib/base/log.h"
+#include "lib/base/output.h"
 #include "lib/base/text_file.h"
 
 #include <errno.h>
@@ -256,9 +257,9 @@ enum sn_status sn_runlock_take(struct sn_runlock *out, const struct sn_runlock_w
         out->fd = -1;
         return SN_OK;
     }
-    out->fd = open(out->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    out->fd = sn_output_open(out->path, O_RDWR, 0666);
     if (out->fd < 0)
-        return sn_fail(err, SN_EIO, "%s: cannot be opened: %s", out->path, strerror(errno));
+        return sn_fail(err, SN_EIO, "%s: cannot be opened: %s", out->path, sn_output_why(errno));
     enum sn_status st = take(out, want, err);
     if (st != SN_OK) {
         (void)close(out->fd); /* the record is another one's */

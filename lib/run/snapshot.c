@@ -159,12 +159,12 @@ static enum sn_status read_number(struct sn_snapshot *s, const char *path, struc
 
 static enum sn_status write_number(struct sn_snapshot *s, const char *path, struct sn_err *err)
 {
+    struct sn_str text = {0};
     s->run = new_number(s);
-    FILE *f = fopen(path, "w");
-    bool good = f && fprintf(f, "%016" PRIx64 "\n", s->run) > 0;
-    if (f && fclose(f) != 0)
-        good = false;
-    return good ? SN_OK : sn_write_fail(err, path, errno);
+    sn_str_add(&text, "%016" PRIx64 "\n", s->run);
+    enum sn_status st = sn_text_keep(&text, path, err);
+    sn_str_fini(&text);
+    return st;
 }
 
 /* As rank 0 finds or makes it. */

@@ -7,7 +7,10 @@
 #include "tests/lib/tap.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { N_TENSORS = 5, N_PIECES = 10 };
@@ -308,11 +311,21 @@ static void no_space_and_no_memory_are_told(void)
                strstr(b.err.text, "none/master.h5: "),
            "a folder that is not there is named: %s", b.err.text);
     char path[128];
+    struct stat sb;
     (void)snprintf(path, sizeof(path), "%s/%s", b.dir, SN_MASTER_NAME);
-    tap_ok(unlink(path) == 0 && symlink("/dev/full", path) == 0 &&
-               sn_master_write(b.dir, &b.m, &b.m.master, &b.err) == SN_EIO &&
-               strstr(b.err.text, "No space left"),
-           "a full disk is told: %s", b.err.text);
+    struct rlimit small = {.rlim_cur = 1000, .rlim_max = RLIM_INFINITY}, before;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    (void)getrlimit(RLIMIT_FSIZE, &before);
+    small.rlim_max = before.rlim_max;
+    (void)setrlimit(RLIMIT_FSIZE, &small);
+    enum sn_status full = sn_master_write(b.dir, &b.m, &b.m.master, &b.err);
+    (void)setrlimit(RLIMIT_FSIZE, &before);
+    tap_ok(full == SN_EIO && strstr(b.err.text, "File too large; free some space"),
+           "a file that may not grow is told: %s", b.err.text);
+    tap_ok(unlink(path) == 0 && symlink("/dev/null", path) == 0 &&
+               sn_master_write(b.dir, &b.m, &b.m.master, &b.err) == SN_OK &&
+               lstat(path, &sb) == 0 && S_ISREG(sb.st_mode),
+           "a link in its place is replaced, not followed");
     teardown(&b);
 }
 
