@@ -5,6 +5,7 @@
 #include "bin/convert.h"
 #include "checkpoint/source.h"
 #include "kernels/tensor.h"
+#include "lib/base/mem.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -308,6 +309,7 @@ int main(int argc, char **argv)
     struct options o;
     struct sn_comm *comm = NULL;
     bool found = false;
+    sn_mem_share_heap();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit fails the write */
     enum sn_status st = parse_line(argc, argv, &o, &err);
     if (st == SN_OK && (o.help || o.version)) {

@@ -424,6 +424,7 @@ int main(int argc, char **argv)
     struct sn_signals *signals = NULL;
     int exit_code = 0;
     struct sn_train_leaving leaving = {0};
+    sn_mem_share_heap();
     (void)signal(SIGXFSZ, SIG_IGN);
     (void)signal(SIGPIPE, SIG_IGN); /* a run goes on when nobody reads what it prints */
     sn_signals_hold();

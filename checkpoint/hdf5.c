@@ -5,6 +5,7 @@
 #include "checkpoint/files.h"
 #include "checkpoint/hdf5_inner.h"
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -55,6 +56,24 @@ enum sn_status sn_h5_fail(struct sn_err *err, const char *path, const char *data
     (void)H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &r); /* without it: "no reason" */
     return sn_fail(err, SN_EIO, "%s: cannot %s%s%s: %s", path, doing, *dataset ? " " : "", dataset,
                    r.text);
+}
+
+enum sn_status sn_h5_reserve(void **reserve, size_t bytes, const char *path, struct sn_err *err)
+{
+    char text[16];
+    *reserve = sn_mem_reserve(bytes);
+    if (*reserve)
+        return SN_OK;
+    return sn_fail(err, SN_ENOMEM, "%s: no memory: HDF5 may need %s for it", path,
+                   sn_str_bytes(text, (int64_t)bytes));
+}
+
+void sn_h5_drop(herr_t (*close)(hid_t), hid_t id)
+{
+    hid_t why = H5Eget_current_stack(); /* which each call of HDF5 begins anew */
+    (void)close(id);                    /* memory only */
+    if (why >= 0)
+        (void)H5Eset_current_stack(why);
 }
 
 void sn_h5_silence(void)
@@ -132,7 +151,7 @@ hid_t sn_h5_create(const char *path, hid_t access)
         return creation;
     if (H5Pset_obj_track_times(creation, false) >= 0) /* of the root */
         file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
-    (void)H5Pclose(creation); /* memory only */
+    sn_h5_drop(H5Pclose, creation);
     return file;
 }
 
@@ -146,7 +165,7 @@ static bool make_group(hid_t file, const char *path)
         return false;
     if (H5Pset_obj_track_times(creation, false) >= 0)
         group = H5Gcreate2(file, path, H5P_DEFAULT, creation, H5P_DEFAULT);
-    (void)H5Pclose(creation); /* memory only */
+    sn_h5_drop(H5Pclose, creation);
     return group >= 0 && H5Gclose(group) >= 0;
 }
 
@@ -211,7 +230,7 @@ static enum sn_status create_slots(hid_t file, const char *path, int n, struct s
     return st;
 }
 
-enum sn_status sn_h5_layout(const char *path, int n, struct sn_h5_slot *slots, struct sn_err *err)
+static enum sn_status lay_out(const char *path, int n, struct sn_h5_slot *slots, struct sn_err *err)
 {
     sn_h5_silence();
     hid_t access = sn_h5_access();
@@ -228,6 +247,15 @@ enum sn_status sn_h5_layout(const char *path, int n, struct sn_h5_slot *slots, s
         st = sn_h5_fail(err, path, "", "write");
 out_access:
     (void)H5Pclose(access); /* memory only */
+    return st;
+}
+
+enum sn_status sn_h5_layout(const char *path, int n, struct sn_h5_slot *slots, struct sn_err *err)
+{
+    void *reserve;
+    SN_TRY(sn_h5_reserve(&reserve, SN_H5_BASE + (size_t)n * SN_H5_SLOT, path, err));
+    enum sn_status st = lay_out(path, n, slots, err);
+    sn_mem_release(reserve);
     return st;
 }
 
@@ -310,12 +338,15 @@ static enum sn_status check_file(uint64_t *bytes, const char *path, struct sn_er
 
 static enum sn_status open_checked(struct sn_h5 *h, const char *path, struct sn_err *err)
 {
+    void *reserve;
     SN_TRY(check_file(&h->bytes, path, err));
-    SN_TRY(open_read_only(&h->file, path, err));
-    if (sn_h5_make_types(h->type))
-        return SN_OK;
-    enum sn_status st = sn_h5_fail(err, path, "", "set up");
-    (void)H5Fclose(h->file); /* read only: nothing can be lost */
+    SN_TRY(sn_h5_reserve(&reserve, SN_H5_BASE, path, err));
+    enum sn_status st = open_read_only(&h->file, path, err);
+    if (st == SN_OK && !sn_h5_make_types(h->type)) {
+        st = sn_h5_fail(err, path, "", "set up");
+        (void)H5Fclose(h->file); /* read only: nothing can be lost */
+    }
+    sn_mem_release(reserve);
     return st;
 }
 
@@ -437,9 +468,14 @@ enum sn_status sn_h5_open_set(hid_t *out, const struct sn_h5 *h, const char *dat
 enum sn_status sn_h5_locate(struct sn_h5 *h, struct sn_h5_slot *slot, struct sn_err *err)
 {
     hid_t set;
-    SN_TRY(sn_h5_open_set(&set, h, slot->dataset, err));
-    enum sn_status st = find_bytes(h, set, slot, err);
-    (void)H5Dclose(set); /* read only: nothing can be lost */
+    void *reserve;
+    SN_TRY(sn_h5_reserve(&reserve, SN_H5_LOOK, h->path, err));
+    enum sn_status st = sn_h5_open_set(&set, h, slot->dataset, err);
+    if (st == SN_OK) {
+        st = find_bytes(h, set, slot, err);
+        (void)H5Dclose(set); /* read only: nothing can be lost */
+    }
+    sn_mem_release(reserve);
     return st;
 }
 

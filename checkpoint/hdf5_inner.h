@@ -20,6 +20,18 @@ struct sn_h5 {
  * believes open: after a close that failed for lack of space, 1.10 dies of that (SIGSEGV in
  * H5F__close_cb), so it is told not to; all our files are closed by then. */
 void sn_h5_silence(void);
+/* HDF5 1.10 does not survive an allocation that fails: it dies of its own clean-up. So what it will
+ * need is set aside before (measured: tests/unit/test_hdf5_memory.c), or nothing is begun. Released
+ * with sn_mem_release. SN_ENOMEM. */
+enum sn_status sn_h5_reserve(void **reserve, size_t bytes, const char *path, struct sn_err *err);
+enum {
+    SN_H5_BASE = 1536 << 10, /* bytes for the library and an open file, */
+    SN_H5_SLOT = 6 << 10,    /* for each dataset of a file that is laid out, */
+    SN_H5_MAP = 48 << 10,    /* for each mapping of the virtual dataset under way */
+    SN_H5_LOOK = 512 << 10   /* and for looking at one dataset */
+};
+/* Close an object without losing the reason of what failed before. */
+void sn_h5_drop(herr_t (*close)(hid_t), hid_t id);
 /* SN_EIO, with HDF5's reason. Must follow the failed call at once: the next one clears the record.
  */
 enum sn_status sn_h5_fail(struct sn_err *err, const char *path, const char *dataset,

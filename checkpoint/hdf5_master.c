@@ -65,8 +65,11 @@ static hid_t memory_access(struct image *image)
                                          .udata_free = image_leave,
                                          .udata = image};
     hid_t p = sn_h5_access();
-    if (p >= 0 && (H5Pset_fapl_core(p, IMAGE_STEP, false) < 0 ||
-                   H5Pset_file_image_callbacks(p, &calls) < 0)) {
+    /* A dataset that is closed goes from HDF5's cache: its mappings, kilobytes each, stay no
+     * longer. */
+    if (p >= 0 &&
+        (H5Pset_evict_on_close(p, true) < 0 || H5Pset_fapl_core(p, IMAGE_STEP, false) < 0 ||
+         H5Pset_file_image_callbacks(p, &calls) < 0)) {
         (void)H5Pclose(p);
         return H5I_INVALID_HID;
     }
@@ -115,7 +118,7 @@ static hid_t virtual_creation(const struct sn_h5_virtual *v, hid_t type)
         good = add_map(p, v, &v->maps[i]);
     if (good)
         return p;
-    (void)H5Pclose(p);
+    sn_h5_drop(H5Pclose, p);
     return H5I_INVALID_HID;
 }
 
@@ -127,9 +130,9 @@ static bool create_virtual(hid_t file, hid_t type, const struct sn_h5_virtual *v
         set = H5Dcreate2(file, v->dataset, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
     bool good = set >= 0 && H5Dclose(set) >= 0;
     if (space >= 0)
-        (void)H5Sclose(space); /* memory only */
+        sn_h5_drop(H5Sclose, space);
     if (creation >= 0)
-        (void)H5Pclose(creation);
+        sn_h5_drop(H5Pclose, creation);
     return good;
 }
 
@@ -230,16 +233,34 @@ static enum sn_status make_image(struct image *image, const char *path,
     return st;
 }
 
+static size_t need_of(int n_sets, int most_maps)
+{
+    return SN_H5_BASE + (size_t)n_sets * SN_H5_SLOT + (size_t)most_maps * SN_H5_MAP;
+}
+
+static int most_maps(const struct sn_h5_master *c)
+{
+    int most = 0;
+    for (int i = 0; i < c->n_sets; i++)
+        most = c->sets[i].n_maps > most ? c->sets[i].n_maps : most;
+    return most;
+}
+
 enum sn_status sn_h5_make_master(struct sn_h5_image *out, const struct sn_h5_master *master,
                                  const char *path, struct sn_err *err)
 {
     size_t bytes = 0;
+    void *reserve = NULL;
     struct image image = {.room = room_for(master)};
     image.p = sn_alloc(image.room);
     if (!image.p)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for %zu bytes", path, image.room);
     sn_h5_silence();
-    enum sn_status st = make_image(&image, path, master, err);
+    enum sn_status st =
+        sn_h5_reserve(&reserve, need_of(master->n_sets, most_maps(master)), path, err);
+    if (st == SN_OK)
+        st = make_image(&image, path, master, err);
+    sn_mem_release(reserve);
     if (st == SN_OK)
         st = find_end(&bytes, &image, path, err);
     if (st == SN_OK)
@@ -323,8 +344,13 @@ enum sn_status sn_h5_check_virtual(struct sn_h5 *h, const struct sn_h5_virtual *
                                    struct sn_err *err)
 {
     hid_t set;
-    SN_TRY(sn_h5_open_set(&set, h, v->dataset, err));
-    enum sn_status st = check_set(h, set, v, err);
-    (void)H5Dclose(set); /* read only: nothing can be lost */
+    void *reserve;
+    SN_TRY(sn_h5_reserve(&reserve, need_of(1, v->n_maps), h->path, err));
+    enum sn_status st = sn_h5_open_set(&set, h, v->dataset, err);
+    if (st == SN_OK) {
+        st = check_set(h, set, v, err);
+        (void)H5Dclose(set); /* read only: nothing can be lost */
+    }
+    sn_mem_release(reserve);
     return st;
 }

@@ -1,5 +1,6 @@
 #include "lib/base/mem.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -33,6 +34,45 @@ void *sn_alloc_n(size_t n, size_t bytes)
 void *sn_realloc(void *p, size_t bytes)
 {
     return refused() ? NULL : realloc(p, bytes ? bytes : 1);
+}
+
+void sn_mem_share_heap(void)
+{
+    (void)mallopt(M_ARENA_MAX, 1); /* else memory is only used less well */
+}
+
+/* Memory that was asked for and given back stays with the process, as long as it is not the last of
+ * what the system gave: so the last piece is kept. Pieces are smaller than what malloc maps apart,
+ * and are neither written to nor, mostly, found in memory. */
+void *sn_mem_reserve(size_t bytes)
+{
+    enum { PIECE = 96 << 10 };
+    struct piece {
+        struct piece *next;
+    } *all = NULL;
+    bool good = !refused();
+    for (size_t got = 0; good && got <= bytes; got += PIECE) {
+        struct piece *p = malloc(PIECE);
+        good = p != NULL;
+        if (good) {
+            p->next = all;
+            all = p;
+        }
+    }
+    struct piece *last = all, *next = all ? all->next : NULL;
+    for (struct piece *p = next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
+    if (good)
+        return last;
+    free(last);
+    return NULL;
+}
+
+void sn_mem_release(void *reserve)
+{
+    free(reserve);
 }
 
 char *sn_strndup(const char *s, size_t n)

@@ -26,6 +26,16 @@ char *sn_strndup(const char *s, size_t n);
 char *sn_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sn_free(void *p); /* NULL is allowed */
 
+/* One heap for all threads: the first thing that a program does which saves. Heaps of their own take
+ * 64 MiB of address space each, and under a limit (ulimit -v) those that get none have each small
+ * block mapped apart, so that nothing can be reserved. Steps allocate nothing, so nobody waits. */
+void sn_mem_share_heap(void);
+/* See that libraries which cannot do without memory get some: blocks of `bytes` in all, each far
+ * less, can be allocated from here on by this thread, until sn_mem_release. NULL: there is not so
+ * much. Counts as one allocation. */
+void *sn_mem_reserve(size_t bytes);
+void sn_mem_release(void *reserve); /* NULL is allowed */
+
 /* Number of allocations made so far by this process. */
 uint64_t sn_mem_count(void);
 /* Test hook: the n-th allocation from now (n = 1 is the next) fails once; 0 turns it off. */
