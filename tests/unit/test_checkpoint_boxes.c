@@ -284,8 +284,8 @@ static void a_writer_that_fails_leaves_the_checkpoint_before(void)
                 sn_saver_phase(s, &p.rank[0], SN_SAVE_WRITE, &b.err) == SN_OK;
     (void)sn_dir_make(path_in(&b, "step-00000200.tmp.4711/shard-00001.h5"), &b.err);
     tap_ok(good && sn_saver_phase(s, &p.rank[1], SN_SAVE_WRITE, &b.err) == SN_EIO &&
-               strstr(b.err.text, "step-00000200.tmp.4711/shard-00001.h5: cannot create: Is a "
-                                  "directory"),
+               strstr(b.err.text, "step-00000200.tmp.4711/shard-00001.h5: cannot create: File "
+                                  "exists"),
            "the second rank cannot write: %s", b.err.text);
     tap_ok(sn_saver_phase(s, &p.rank[0], SN_SAVE_ABANDON, &ignored) == SN_OK &&
                count_entries(&b, "step-") == 1 && newest(&b) == 100 && loads_as(&b, 100, 100),
