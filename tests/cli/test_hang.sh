@@ -90,51 +90,7 @@ ok "blind: it is a failure ($rc)" test "$rc" -ne 0
 like "blind: with the rank's own sentence" "$err" 'rank 1 \([^)]*\): tok.idx: '
 
 # --- in a save, a load, at the end --------------------------------------------------------------------
-# Rank 2 meets a disk that does not answer, or is stopped there; its process lives on. TRAP names the place,
-# WHAT happens there, in which files.
-cat >"$tmp/trap.c" <<'C'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-static void spring(const char *trap, int fd, size_t n_bytes)
-{
-    char link[64], path[4096];
-    const char *set = getenv("TRAP"), *what = getenv("WHAT"), *file = getenv("TRAP_FILE");
-    if (!set || strcmp(set, trap) != 0 || (fd >= 0 && n_bytes < 8192)) /* not what HDF5 lays out */
-        return;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    ssize_t n = fd < 0 ? 0 : readlink(link, path, sizeof(path) - 1);
-    path[n > 0 ? n : 0] = '\0';
-    if (fd >= 0 && !strstr(path, file))
-        return;
-    if (strcmp(what, "stop") == 0)
-        raise(SIGSTOP);
-    else if (strcmp(what, "slow") == 0)
-        usleep(700000);
-    else
-        for (;;)
-            pause();
-}
-ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
-{
-    spring("write", fd, n);
-    return ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, p, n, at);
-}
-ssize_t pread(int fd, void *p, size_t n, off_t at)
-{
-    spring("read", fd, n);
-    return ((ssize_t (*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread"))(fd, p, n, at);
-}
-int MPI_Finalize(void)
-{
-    spring("end", -1, 0);
-    return ((int (*)(void))dlsym(RTLD_NEXT, "MPI_Finalize"))();
-}
-C
+# Rank 2 meets a disk that does not answer, or is stopped there; its process lives on (tests/cluster/trap.c).
 trapped() { # name trap what file command...: rank 2 falls into it; the job is in the background
     name=$1
     cat >"$tmp/$name.sh" <<SH
@@ -161,7 +117,7 @@ end_of() { # pid: a process that was stopped
         kill -KILL "$stopped" 2>/dev/null
     done
 }
-if nm -D "$train" | grep -q __asan_init || ! cc -shared -fPIC -o "$tmp/trap.so" "$tmp/trap.c" -ldl 2>/dev/null; then
+if nm -D "$train" | grep -q __asan_init || ! cc -shared -fPIC -o "$tmp/trap.so" tests/cluster/trap.c -ldl 2>/dev/null; then
     skip "a save, a load, the end" "no library can be loaded that stops a rank"
     tap_done
 fi

@@ -44,8 +44,8 @@ rank_of() { # process
     tr -d ' ' <"$o/map.json" | tr '{' '\n' | sed -n "s/.*\"rank\":\([0-9]*\),\"process\":$1,.*/\1/p"
 }
 
-is_saving() {
-    [ -n "$(find "$o/ckpt" -maxdepth 1 -name 'step-*.tmp*' 2>/dev/null)" ]
+process_of() { # rank
+    tr -d ' ' <"$o/map.json" | tr '{' '\n' | sed -n "s/.*\"rank\":$1,\"process\":\([0-9]*\),.*/\1/p"
 }
 
 # ---- what is expected, set by each fault ----------------------------------------------------------------
@@ -76,6 +76,19 @@ rank_is() { # signal words cause
     kind="rank ${rank:-?} on $host (process $process) $2"
     expect "$3" "$host" "$rank" "retry|shrink"
     fault "$1" "$job" "$process"
+}
+
+# In the midst of its shard: tests/cluster/trap.c is loaded into every rank, and waits for this file.
+stops_in_save() {
+    shard=$(find "$o/ckpt/step-$(printf %08d "$(newest_checkpoint "$o")")" -name 'shard-*.h5' | sort |
+        awk -F/ -v k="$n" '{ name[m++] = $NF } END { print name[k % m] }')
+    rank=$(echo "$shard" | sed 's/shard-0*\([0-9][0-9]*\).h5/\1/')
+    host=$(fault ranks "$job" | awk -v p="$(process_of "$rank")" '$1 == p { print $3 }')
+    kind="rank $rank on $host stops in a save"
+    expect "a rank hung" "$host" "$rank" "retry|shrink"
+    printf %s "${shard%.h5}" >"$tmp/trap.new"
+    mv "$tmp/trap.new" "$tmp/trap"
+    must "$k: $kind" wait_until 60 test ! -e "$tmp/trap"
 }
 
 full() {
@@ -132,8 +145,7 @@ do_fault() { # number
         kind="$kind${spare:+, after the spare $spare}" ;;
     8) full ;;
     9) flipped ;;
-    10) wait_until 30 is_saving || :
-        rank_is stop-rank "stops in a save" "a rank hung" ;;
+    10) stops_in_save ;;
     11) cancelled ;;
     esac
     echo "# $1: step $(last_step "$o"): $kind"
@@ -187,6 +199,7 @@ again() {
     job=$(submit "$tmp/random.sh" -J random -N 5 --ntasks-per-node=2 --cpus-per-task=4 --exclusive --requeue --no-kill)
 }
 
+cc -shared -fPIC -o "$tmp/trap.so" tests/cluster/trap.c -ldl
 exec_job random 5 2 --no-kill
 outside scancel "$job"
 wait_until 30 in_state "$job" CANCELLED
@@ -197,6 +210,7 @@ ln -s "$small" "$o/ckpt"
 case " $kinds " in
 *" 9 "*) sed -i 's/^checkpoint: {/checkpoint: {damaged: older, /' "$tmp/random.yaml" ;;
 esac
+sed -i "2i export LD_PRELOAD=$tmp/trap.so TRAP_ONCE=$tmp/trap" "$tmp/random.sh"
 again
 must "it trains" wait_step "$o" 5 120
 k=1
