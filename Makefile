@@ -241,16 +241,18 @@ $(BUILD)/oom/sennit-train $(BUILD)/oom/sennit-convert $(BUILD)/oom/sennit-plan: 
 # installed a moment ago was not there when the variables above were set --------------------------
 jobs   = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 again  = @tests/deps && $(MAKE) --no-print-directory $(jobs)
-runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=480 )tests/run
+runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=480 )tests/rooted tests/run
+helpers = @tests/deps check || echo 'make: tests that call these will fail by name; MAY_MISS="NAME..." skips those that call a NAME' >&2
 
 demo: ## Train a small llama on real text for a few minutes and let it write
 	$(again) all
 	@BUILD=$(BUILD) templates/demo.sh
 
 check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1: under ASan and UBSan)
-	@[ "$$(id -u)" != 0 ] || tests/deps check || echo 'make: what needs these will be skipped' >&2
+	$(helpers)
 	$(again) run-check
 check-quick: ## The tests that take less than two minutes
+	$(helpers)
 	$(again) run-check-quick
 run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(GPUBENCH) $(PLUGIN)
 	$(runner) $(EMULRUN) $(patsubst %,%@1200,$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
@@ -300,11 +302,11 @@ run-equiv: $(BINS) $(BUILD)/tests/unit/test_logits
 check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
 	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) run-cluster
 run-cluster: $(BINS)
-	@BUILD=$(BUILD) tests/cluster/run $(SCENARIOS)
+	@BUILD=$(BUILD) tests/rooted tests/cluster/run $(SCENARIOS)
 
 cluster-demo: ## As root: watch a job be preempted, shrunk and resumed on a Slurm on this host
 	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) all
-	@BUILD=$(BUILD) tests/cluster/demo
+	@BUILD=$(BUILD) tests/rooted tests/cluster/demo
 
 check-oom: ## The binaries with their n-th allocation failing, n = 1, 2, ...
 	$(again) run-oom

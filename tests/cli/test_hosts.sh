@@ -2,6 +2,7 @@
 # test_hosts.sh - tests/bench/pace/netns.sh: ranks in network namespaces are ranks on several hosts.
 # Runs alone: it makes hosts of network namespaces.
 . tests/lib/tap.sh
+need ip tc
 . tests/lib/train.sh
 
 netns=tests/bench/pace/netns.sh

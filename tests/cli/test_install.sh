@@ -3,6 +3,7 @@
 # shellcheck disable=SC2317  # functions are called through run
 # shellcheck disable=SC2013,SC2016  # no header's name holds a blank; bash expands it, not this shell
 . tests/lib/tap.sh
+need tclsh python3 git
 
 # Paths with a blank, since a packager's may have one.
 stage="$tmp/a stage" prefix=/opt/sennit
@@ -121,53 +122,41 @@ completes() { # word... : what bash offers for the last one
 flags() { # program... : of its --help
     "$@" --help | grep -oE -e '(^|[^-a-z])--[a-z][a-z-]*' | sed 's/^[^-]*//' | sort -u
 }
-if command -v bash >/dev/null; then
-    for binary in "$root"/bin/sennit-*; do
-        name=$(basename "$binary")
-        is "$name: every option is completed" "$(completes "$name" --)" "$(flags "$binary")"
-        for verb in $("$binary" --help | sed -n "s/^\(usage:\)\{0,1\} *$name \([a-z][a-z-]*\) .*/\2/p" | sort -u); do
-            like "$name $verb is completed" "$(completes "$name" "$(echo "$verb" | cut -c1-2)")" "^$verb\$"
-            is "$name $verb: every option is completed" "$(completes "$name" "$verb" --)" "$(flags "$binary" "$verb")"
-        done
-        ok "$name is known to bash" bash -c '. "$0"; complete -p "$1" >/dev/null' \
-            "$root/share/bash-completion/completions/$name" "$name"
+for binary in "$root"/bin/sennit-*; do
+    name=$(basename "$binary")
+    is "$name: every option is completed" "$(completes "$name" --)" "$(flags "$binary")"
+    for verb in $("$binary" --help | sed -n "s/^\(usage:\)\{0,1\} *$name \([a-z][a-z-]*\) .*/\2/p" | sort -u); do
+        like "$name $verb is completed" "$(completes "$name" "$(echo "$verb" | cut -c1-2)")" "^$verb\$"
+        is "$name $verb: every option is completed" "$(completes "$name" "$verb" --)" "$(flags "$binary" "$verb")"
     done
-    like "run files are completed" "$(cd "$tmp/elsewhere" && completes sennit-plan ru)" '^run.yaml$'
-else
-    skip "completion" "no bash here"
-fi
+    ok "$name is known to bash" bash -c '. "$0"; complete -p "$1" >/dev/null' \
+        "$root/share/bash-completion/completions/$name" "$name"
+done
+like "run files are completed" "$(cd "$tmp/elsewhere" && completes sennit-plan ru)" '^run.yaml$'
 
 # --- module file, package recipe -------------------------------------------------------------------
 version=$("$root/bin/sennit-plan" --version | sed 's/.* //')
 module=$root/share/modulefiles/sennit/$version
-if command -v tclsh >/dev/null; then
-    cat >"$tmp/module.tcl" <<'TCL'
+cat >"$tmp/module.tcl" <<'TCL'
 proc module-whatis {args} {}
 proc conflict {name} {}
 proc prepend-path {name path} { puts "$name $path" }
 source [lindex $argv 0]
 ModulesHelp
 TCL
-    run tclsh "$tmp/module.tcl" "$module"
-    is "the module file is Tcl: exit code" "$rc" 0
-    like "it adds the programs to the path" "$out" "^PATH $prefix/bin\$"
-    missing=
-    for folder in $(printf '%s\n' "$out" | sed 's/.* //'); do
-        [ -d "$stage$folder" ] || missing="$missing $folder"
-    done
-    is "every folder that it names exists" "$missing" ''
-    like "its help names the version" "$err" "$version"
-else
-    skip "the module file is Tcl" "no tclsh here"
-fi
+run tclsh "$tmp/module.tcl" "$module"
+is "the module file is Tcl: exit code" "$rc" 0
+like "it adds the programs to the path" "$out" "^PATH $prefix/bin\$"
+missing=
+for folder in $(printf '%s\n' "$out" | sed 's/.* //'); do
+    [ -d "$stage$folder" ] || missing="$missing $folder"
+done
+is "every folder that it names exists" "$missing" ''
+like "its help names the version" "$err" "$version"
 like "the module file begins as the standard says" "$(head -1 "$module")" '^#%Module1.0'
 
 recipe=packaging/spack/packages/sennit/package.py
-if command -v python3 >/dev/null; then
-    ok "the Spack recipe is Python" python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$recipe"
-else
-    skip "the Spack recipe is Python" "no python3 here"
-fi
+ok "the Spack recipe is Python" python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$recipe"
 missing=
 for name in hwloc hdf5 libyaml jansson xxhash openblas openmpi; do
     grep -q "depends_on(\"${name}[\"@ ]" "$recipe" || missing="$missing $name"

@@ -91,6 +91,33 @@ printf '%s\n' 'static int hits;' 'int sn_hit(void);' 'int sn_hit(void) { return 
     'extern const char *const sn_names[]; const char *const sn_names[] = {"a", "b"};' | put lib/base/state.c
 printf '%s\n' '/* Reasons: NOWHER''E.md 6; docs/STYLE.md has others. */' 'int sn_c(void);' | put lib/base/pages.c
 echo 100 >1
+# Where a command's name stands, and where something only looks like one; # 1 .. n is the line.
+put tests/cli/plant.sh <<'END'
+#!/bin/sh
+. tests/lib/tap.sh
+tclsh "$tmp/a"
+for f in frob1 frob2; do echo "$f frob3"; done
+x=$(frob4 "$(echo "`frob5`")") y=${x:-$(frob6)}
+VAR=1 env -u HOME A=b timeout -k 5 3 frob7
+find . -name '*.c' -exec frob8 {} \;
+sh -c 'cd / && frob9'
+cat <<SH
+a=\$(frob10)
+SH
+cat <<EOF
+frob11
+EOF
+case $x in frob12 | frob13) frob14 ;; *) frob15 | frob16 && frob17 || ! frob18 ;; esac
+local_one() { frob19; }
+local_one # frob20
+ok "--frob21" frob22
+: $(((2 + 3) * 4)) $# "a # b" ; frob23 >frob24 2>&1
+if frob25; then while frob26; do :; done; fi
+"$train" frob27 <frob28
+trap 'frob29' EXIT
+END
+printf '#!/bin/sh\nneed tclsh\ntclsh x\nclang-format x\n' | put tests/cli/plant_need.sh
+printf '#!/bin/sh\npgrep x\nmpirun x\n' | put templates/plant.sh
 mkdir -p build/lib/base
 ${CC:-gcc} -c lib/base/state.c -o build/lib/base/state.o
 
@@ -132,6 +159,29 @@ passes 'plant_reason'
 fires 'banned: lib/plan/plant.c:5: calls strcpy; use a bounded function'
 fires 'banned: lib/plan/plant.c:7: calls free; use lib/base/mem.h'
 passes 'banned: lib/plan/plant.c:[26]:'
+calls() { # line number...: of the commands that are found there
+    line=$1
+    shift
+    for number; do fires "commands: tests/cli/plant.sh:$line: calls frob$number, which nothing in tests/deps installs"; done
+}
+fires 'commands: tests/cli/plant.sh:3: calls tclsh, without which it fails somewhere; say at its head: need tclsh'
+calls 5 4 5 6
+calls 6 7
+calls 7 8
+calls 8 9
+calls 10 10
+calls 15 14 15 16 17 18
+calls 16 19
+calls 18 22
+calls 19 23
+calls 20 25 26
+calls 22 29
+for number in 1 2 3 11 12 13 20 21 24 27 28; do passes "calls frob$number,"; done
+passes 'calls local_one'
+passes 'commands: tests/cli/plant_need.sh:3'
+passes 'commands: .*mpirun'
+fires 'commands: templates/plant.sh:2: calls pgrep, which `make` does not install; tests/deps has it as check'
+passes 'commands: tests/(cli|lib)/[a-oq-z]'
 fires 'text: lib/base/plant.c:1: absolute path of a workplace'
 fires 'text: lib/base/plant.c:2: space at the end of the line'
 fires 'text: lib/base/plant.c:3: tab; indent with spaces'
@@ -139,4 +189,18 @@ fires 'pages: lib/base/pages.c:1: NOWHER[E].md is no page of the tree; name one 
 passes 'STYLE.md is no page'
 fires 'root: 1:1: a file that does not belong at the root; remove it'
 passes 'root: Makefile'
+
+# --- what is on every machine -----------------------------------------------------------------------
+if command -v dpkg-query >/dev/null; then
+    strange=
+    for name in $(sed -n "/^everywhere='/,/'$/p" tests/lint | sed "s/^everywhere=//" | tr -d "'"); do
+        case $name in awk | sh) continue ;; esac # of several packages: base-files wants an awk, and dash a sh
+        package=$(dpkg-query -S "/bin/$name" "/usr/bin/$name" "/sbin/$name" "/usr/sbin/$name" 2>/dev/null | sed -n '1s/:.*//p')
+        # shellcheck disable=SC2016  # dpkg-query replaces it
+        [ "$(dpkg-query -W -f='${Essential}' "${package:-none}" 2>/dev/null)" = yes ] || strange="$strange $name"
+    done
+    is "commands that lint takes to be on every machine are in packages that Debian calls essential" "$strange" ''
+else
+    skip "commands that lint takes to be on every machine" "no dpkg here to ask"
+fi
 tap_done

@@ -30,10 +30,6 @@ view() { # sentence [--pieces] step-directory: into $tmp/view
 # --- the same values ----------------------------------------------------------------------------------
 for layout in $cut $flat; do
     save_in "$layout" "$tmp/$layout"
-    if [ -z "$h5py" ]; then
-        skip "$layout: the master shows what the shards hold" "$no_h5py"
-        continue
-    fi
     view "$layout: the pieces" --pieces "$step"
     mv "$tmp/view" "$tmp/pieces"
     for group in model exp_avg exp_avg_sq; do
@@ -61,28 +57,20 @@ is "single file: is alone" "$(ls "$single")" "$(printf 'COMMIT\nmanifest.json\nm
 run "$BUILD/bin/sennit-convert" "$single" "$tmp/half/step-00000003" --layout "$tmp/$flat.yaml" --dtype bf16
 is "converted to another layout and bf16$err" "$rc" 0
 half=$tmp/half/step-00000003
-if [ -n "$h5py" ]; then
-    view "single file" "$single"
-    ok "single file: holds what shards of the same run hold" cmp -s "$tmp/view" "$tmp/pieces-$cut"
-    view "single file: its pieces" --pieces "$single"
-    ok "single file: the manifest says where" cmp -s "$tmp/view" "$tmp/pieces-$cut"
-    view "converted: its pieces" --pieces "$half"
-    mv "$tmp/view" "$tmp/half.pieces"
-    view "converted: its master" "$half"
-    ok "converted: the master shows what the shards hold" cmp -s "$tmp/view" "$tmp/half.pieces"
-    ok "converted: the moments are the same" \
-        test "$(grep '^exp' "$tmp/view")" = "$(grep '^exp' "$tmp/pieces-$cut")"
-    is "converted: the weights are bf16" "$(grep -v '^exp' "$tmp/view" | cut -d ' ' -f 5 | sort -u)" bf16
-else
-    skip "h5py reads single files and converted ones" "$no_h5py"
-fi
+view "single file" "$single"
+ok "single file: holds what shards of the same run hold" cmp -s "$tmp/view" "$tmp/pieces-$cut"
+view "single file: its pieces" --pieces "$single"
+ok "single file: the manifest says where" cmp -s "$tmp/view" "$tmp/pieces-$cut"
+view "converted: its pieces" --pieces "$half"
+mv "$tmp/view" "$tmp/half.pieces"
+view "converted: its master" "$half"
+ok "converted: the master shows what the shards hold" cmp -s "$tmp/view" "$tmp/half.pieces"
+ok "converted: the moments are the same" \
+    test "$(grep '^exp' "$tmp/view")" = "$(grep '^exp' "$tmp/pieces-$cut")"
+is "converted: the weights are bf16" "$(grep -v '^exp' "$tmp/view" | cut -d ' ' -f 5 | sort -u)" bf16
 
 # --- every type, in the golden ones ----------------------------------------------------------------------
 for golden in schema-3 schema-3-single; do
-    if [ -z "$h5py" ]; then
-        skip "$golden: h5py reads bf16 and fp16 through the master" "$no_h5py"
-        continue
-    fi
     folder=tests/unit/fixtures/checkpoints/$golden/step-00000100
     view "$golden: the pieces" --pieces "$folder"
     mv "$tmp/view" "$tmp/golden"
@@ -94,13 +82,9 @@ done
 
 # --- what redirects virtual datasets does not reach sennit ---------------------------------------------
 other=$tmp/$cut/ckpt/step-00000003
-if [ -n "$h5py" ]; then
-    HDF5_VDS_PREFIX=$other h5read "$step" >"$tmp/view" 2>&1 || :
-    ok "the environment makes h5py read another run's shards" \
-        test "$(cmp -s "$tmp/view" "$tmp/pieces" || echo differs)" = differs
-else
-    skip "the environment makes h5py read another run's shards" "$no_h5py"
-fi
+HDF5_VDS_PREFIX=$other h5read "$step" >"$tmp/view" 2>&1 || :
+ok "the environment makes h5py read another run's shards" \
+    test "$(cmp -s "$tmp/view" "$tmp/pieces" || echo differs)" = differs
 cp -r "$tmp/$flat" "$tmp/again"
 layout_train "$(layout_line "$cut")" "$tmp/$flat"
 is "it resumes" "$rc" 0

@@ -3,6 +3,7 @@
 # its host, a full disk is nobody's fault.
 # Runs alone: it looks for slow ranks.
 . tests/lib/tap.sh
+need mount
 . tests/lib/train.sh
 
 train=$BUILD/bin/sennit-train

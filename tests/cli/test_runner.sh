@@ -2,6 +2,7 @@
 # test_runner.sh - tests/run counts what ran: a program that fails, dies or never starts is no success.
 # shellcheck disable=SC2154  # run sets rc and out
 . tests/lib/tap.sh
+need mount
 
 program() { # name, lines of a script
     printf '#!/bin/sh\n%s\n' "$2" >"$tmp/$1"
@@ -29,5 +30,45 @@ TEST_JOBS=x
 export TEST_JOBS
 count "none is started" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" -- "$tmp/fine"
 TEST_JOBS=1
-count "the shell of one is killed" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" "$tmp/killer" "$tmp/good"
+count "the shell of one is killed" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" "$tmp/killer" "$tmp/fine"
+
+# --- a command that is not here ---------------------------------------------------------------------
+program needs '. tests/lib/tap.sh; need cat no-such-command sed; ok "it came so far" true; tap_done'
+count "a command is missing" 1 "0 passed, 1 failed, 0 skipped" "$tmp/needs"
+like "which is named" "$out" 'not ok - 1 - no-such-command is here \(tests/deps check installs it\)'
+MAY_MISS='cat no-such-command'
+export MAY_MISS
+count "and may be" 0 "0 passed, 0 failed, 1 skipped" "$tmp/needs"
+like "which is said" "$out" 'SKIP no-such-command is missing, which MAY_MISS allows'
+count "nothing that is here is skipped" 0 "1 passed, 0 failed, 1 skipped" "$tmp/good" "$tmp/needs"
+
+# --- a root that is a mount point -------------------------------------------------------------------
+# As in a chroot: a folder, and in it what a shell needs.
+root=$tmp/root
+if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then
+    mkdir -p "$root"
+    for folder in bin dev etc lib lib64 proc sbin tmp usr var; do
+        [ ! -e "/$folder" ] || mkdir -p "$root/$folder"
+    done
+    mkdir -p "$root/work"
+    cat >"$tmp/in-chroot" <<SH
+for folder in bin dev etc lib lib64 proc sbin usr; do
+    [ ! -e "/\$folder" ] || mount --rbind "/\$folder" "$root/\$folder"
+done
+mount --bind "$PWD" "$root/work"
+mount -t tmpfs tmpfs "$root/tmp"
+exec chroot "$root" sh -c 'cd /work && "\$@"' sh "\$@"
+SH
+    chrooted() { unshare --mount sh "$tmp/in-chroot" "$@"; }
+    run chrooted unshare --mount true
+    ok "in a chroot nobody makes mounts of his own ($rc)" test "$rc" != 0
+    run chrooted tests/rooted sh -c 'unshare --mount pwd && echo "$1" && exit 3' sh 'a b'
+    is "unless by tests/rooted: the folder, the words and the exit code are the same" "$out $rc" "$(printf '/work\na b 3')"
+    run chrooted sh -c 'tests/rooted true && ls -A /tmp'
+    is "and nothing is left of it" "$out$rc" 0
+    run chrooted tests/rooted sh -c 'kill -TERM $$'
+    is "a signal's end is told" "$rc" 143
+else
+    skip "a root that is a mount point" "this user makes no chroot"
+fi
 tap_done

@@ -3,6 +3,7 @@
 # at most one finished step is done again, and losses are those of a run that nobody killed.
 # Runs alone: silence ends a run.
 . tests/lib/tap.sh
+need pgrep ip
 . tests/lib/train.sh
 
 train=$BUILD/bin/sennit-train netns=tests/bench/pace/netns.sh

@@ -2,6 +2,7 @@
 # test_status.sh - sennit-run status and why: golden run directories, and a run that is alive, killed
 # and ended.
 . tests/lib/tap.sh
+need pgrep
 . tests/lib/train.sh
 
 runner=$BUILD/bin/sennit-run

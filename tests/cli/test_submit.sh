@@ -6,6 +6,7 @@
 set -u
 # shellcheck source=tests/lib/tap.sh
 . tests/lib/tap.sh
+need shellcheck
 submit="$PWD/$BUILD/bin/sennit-run submit" root=$PWD
 case $BUILD in /*) submit="$BUILD/bin/sennit-run submit" ;; esac
 
@@ -19,12 +20,8 @@ for profile in templates/sites/*.yaml; do
     ok "$site: the script is as it was" cmp -s "$tmp/script" "$golden.sh"
     ok "$site: a shell can read it" sh -n "$golden.sh"
 done
-if command -v shellcheck >/dev/null 2>&1; then
-    run shellcheck tests/golden/sites/*.sh
-    is "shellcheck has nothing to say" "$out" ''
-else
-    skip "shellcheck has nothing to say" "no shellcheck here"
-fi
+run shellcheck tests/golden/sites/*.sh
+is "shellcheck has nothing to say" "$out" ''
 
 # --- programs of a scheduler --------------------------------------------------------------------
 mkdir "$tmp/fake" "$tmp/none" "$tmp/place"

@@ -57,12 +57,12 @@ net_of() { # node command...
 }
 
 # A command on a node. It ends when whoever called it ends, has the node's own temporary folder, and
-# nothing of a job that the caller may be in.
+# nothing of a job that the caller may be in. Its / is the node's, which in a chroot is not the top of all mounts.
 on() { # node command...
     on_p=$(init_of "$1") || die "$1 is not running; start it with: tests/cluster/fault start-node $1"
     shift
     # shellcheck disable=SC2016  # the inner shell expands it
-    nsenter -t "$on_p" -m -u -i -n -p -- setpriv --pdeathsig TERM \
+    nsenter -t "$on_p" -m -r -u -i -n -p -- setpriv --pdeathsig TERM \
         env -u SLURM_CONF TMPDIR=/var/tmp sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 }
 

@@ -7,6 +7,8 @@
 #   like "the message names the key" "$err" 'unknown key'
 #   tap_done
 #
+# A script that calls what is not on every machine says so at its head: need tclsh
+#
 # $tmp is a fresh folder, removed at the end. $BUILD is where the binaries are.
 # shellcheck shell=sh disable=SC2034
 BUILD=${BUILD:-build}
@@ -47,6 +49,20 @@ like() { # sentence text pattern (extended regular expression)
 skip() { # sentence why
     tap_count=$((tap_count + 1))
     echo "ok $tap_count - $1 # SKIP $2"
+}
+
+# Without these nothing can be judged here, so the script fails at once and names what is missing. Who tests where one
+# of them cannot be had says so, and the script is skipped: MAY_MISS="tclsh xmllint" make check
+need() { # command...
+    for need_c; do command -v "$need_c" >/dev/null || missing "$need_c"; done
+}
+
+missing() { # name
+    case " ${MAY_MISS:-} " in
+    *" $1 "*) echo "1..0 # SKIP $1 is missing, which MAY_MISS allows" && exit ;;
+    esac
+    ok "$1 is here (tests/deps check installs it)" false
+    tap_done
 }
 
 run() { # command...

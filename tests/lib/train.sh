@@ -1,5 +1,6 @@
 # train.sh - helpers of the tests that run sennit-train. Source after tap.sh.
 # shellcheck shell=sh disable=SC2034
+need pgrep
 
 # The same settings as tests/mpi/run: shared memory only, nobody spins on a core that others need.
 mpi() { # ranks command...
