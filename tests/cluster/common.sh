@@ -62,7 +62,7 @@ on() { # node command...
     on_p=$(init_of "$1") || die "$1 is not running; start it with: tests/cluster/fault start-node $1"
     shift
     # shellcheck disable=SC2016  # the inner shell expands it
-    nsenter -t "$on_p" -m -r -u -i -n -p -- setpriv --pdeathsig TERM \
+    nsenter -t "$on_p" -m -r -w -u -i -n -p -- setpriv --pdeathsig TERM \
         env -u SLURM_CONF TMPDIR=/var/tmp sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 }
 
@@ -73,7 +73,7 @@ boot() { # node controller|node
         "$here/init" "$dir" "$1" "$2" >>"$dir/nodes/$1/console" 2>&1 </dev/null \
         3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- & # a caller's lock must not live on in a daemon
     boot_p=
-    for _ in $(seq 1 100); do
+    for _ in $(seq 1 600); do # half a minute; a busy host takes several seconds
         boot_p=$(pgrep -P $! 2>/dev/null || :)
         [ -z "$boot_p" ] || break
         sleep 0.05
