@@ -61,8 +61,8 @@ ISA_SRC  := $(wildcard kernels/cpu/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).
 ISAS     := $(if $(filter x86_64,$(ARCH)),generic avx2 avx512,generic)
 ISA_generic :=
-ISA_avx2    := -march=x86-64-v3
-ISA_avx512  := -march=x86-64-v4 -mprefer-vector-width=512
+ISA_avx2    := $(addprefix -m,cx16 sahf popcnt sse3 ssse3 sse4.1 sse4.2 avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave)
+ISA_avx512  := $(ISA_avx2) $(addprefix -mavx512,f bw cd dq vl) -mprefer-vector-width=512
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 # Streams of codecs, and factors, are the same bytes from every set: no sum is fused with a product.
 $(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o $(BUILD)/kernels/cpu/$(i)/orthogonalise.o: KFLAGS += -ffp-contract=off))
