@@ -35,9 +35,10 @@ HWLOC_LIBS  := $(shell pkg-config --libs hwloc 2>/dev/null || echo -lhwloc)
 JSON_LIBS   := $(shell pkg-config --libs jansson 2>/dev/null || echo -ljansson)
 # Optional: without its header kernels/zfp_none.c says that codec zfp is not here.
 ZFP_LIBS    ?= $(if $(wildcard $(addsuffix /zfp.h,/usr/include /usr/local/include $(subst :, ,$(CPATH)))),-lzfp)
+# Only a benchmark compares with OpenBLAS, and does without it.
 BLAS_DIR    := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-serial))
-BLAS_CFLAGS := $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
-BLAS_LIBS   ?= $(if $(BLAS_DIR),$(BLAS_DIR)/libopenblas.a,-lopenblas)
+BLAS_CFLAGS ?= $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
+BLAS_LIBS   ?= $(if $(BLAS_DIR),$(BLAS_DIR)/libopenblas.a,$(shell pkg-config --libs openblas 2>/dev/null))
 
 # CUDA: found or left out. Objects of different lists of architectures lie apart.
 CUDA     ?= $(firstword $(wildcard /usr/local/cuda) $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)))
@@ -52,7 +53,7 @@ NVFLAGS  := -O3 -std=c++17 -lineinfo -I. -Xcompiler -fPIC,-Wall $(foreach a,$(CU
             -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libsennit_cuda.so)))
 
-LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(BLAS_LIBS) -fopenmp -lpthread -lm -ldl
+LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
 LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c))
@@ -60,6 +61,7 @@ BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).
 ISAS     := $(if $(filter x86_64,$(ARCH)),generic avx2 avx512,generic)
+# Spelled out: gcc knows -march=x86-64-v3 and v4, which these are, from 11 on.
 ISA_generic :=
 ISA_avx2    := $(addprefix -m,cx16 sahf popcnt sse3 ssse3 sse4.1 sse4.2 avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave)
 ISA_avx512  := $(ISA_avx2) $(addprefix -mavx512,f bw cd dq vl) -mprefer-vector-width=512
@@ -105,7 +107,7 @@ need:
 $(BUILD)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
 $(BUILD)/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/checkpoint/uses.o $(BUILD)/checkpoint/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
-$(BUILD)/kernels/blas.o: CPPFLAGS += $(BLAS_CFLAGS)
+$(BUILD)/tests/bench/blas/openblas.o: CPPFLAGS += $(BLAS_CFLAGS)
 $(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o $(BUILD)/tests/bench/bench_peak.o: CPPFLAGS += -fopenmp
 $(BUILD)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
 
@@ -152,6 +154,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 
 $(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published): \
     $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
+
+$(BUILD)/tests/bench/bench_gemm: LIBS += $(BLAS_LIBS)
+$(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),openblas,none).o
 
 # The plugin for CUDA, which uses its own runtime whatever the process has loaded: kernels by nvcc, the rest of it in C; NCCL where its header is.
 CUDA_C   := kernels/cuda/plugin.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
@@ -335,6 +340,7 @@ build/deep/fuzz_%: build/deep/tests/fuzz/fuzz_%.o build/deep/lib.a
 	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(shell $(CC) -print-file-name=libgomp.so) -lpthread -lm
 
 bench: ## Time operations and whole steps against their limits, after checking them
+	@tests/deps bench || echo 'make: products are compared with no other library' >&2
 	$(again) run-bench
 run-bench: $(BINS) $(BENCH)
 	@for b in $(BENCH); do echo "== $$b"; $$b || exit 1; done
@@ -354,7 +360,7 @@ deps: ## Install what is missing (as root), or name the command that does; DEV=1
 info: ## What was found on this machine and what was not
 	@tests/deps --info
 	@echo 'compiler             $(CC), flags $(OPT) $(CFLAGS)'
-	@echo 'BLAS to compare with $(BLAS_LIBS)'
+	@echo 'BLAS to compare with $(or $(BLAS_LIBS),none)'
 	@echo 'codec zfp           $(or $(ZFP_LIBS),left out: no zfp.h here)'
 	@echo 'instruction sets     $(ISAS) (chosen at run time)'
 

@@ -1,7 +1,7 @@
 /*
  * bench_gemm.c - GFLOP/s of GEMM on the shapes of small models: f is Y = X W^T, d is dX = dY W, w
- * is dW += dY^T X; fp32 and bf16 storage, beside OpenBLAS (serial, rows or columns of C split
- * plainly over the threads).
+ * is dW += dY^T X; fp32 and bf16 storage, beside OpenBLAS where it is (serial, rows or columns
+ * of C split plainly over the threads).
  *
  *   build/tests/bench/bench_gemm [THREADS [TOKENS]]
  *
@@ -9,10 +9,10 @@
  * take turns, so a neighbour's load meets all of them; printed are the median and, in brackets, the
  * best of 9 turns of at least 4 ms.
  */
-#include "kernels/blas.h"
 #include "kernels/cpu/cpu.h"
 #include "lib/base/clock.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/blas/blas.h"
 
 #include <math.h>
 #include <omp.h>
@@ -151,9 +151,12 @@ static void check(const struct product *p, const struct sn_args *a, const char *
 
 static void bench(char kind, int64_t tokens, int64_t in, int64_t out, int threads)
 {
+    int contestants = sn_blas_core() ? CONTESTANTS : CONTESTANTS - 1;
     struct product p = product_of(kind, tokens, in, out, threads);
-    run(&p, 2);
-    check(&p, &p.wide, "OpenBLAS");
+    if (contestants > 2) {
+        run(&p, 2);
+        check(&p, &p.wide, "OpenBLAS");
+    }
     run(&p, 0);
     check(&p, &p.wide, "fp32");
     run(&p, 1);
@@ -162,7 +165,7 @@ static void bench(char kind, int64_t tokens, int64_t in, int64_t out, int thread
     int repeats = 1 + (int)(4e-3 * 1e11 * threads / flops);
     double seconds[CONTESTANTS][TURNS];
     for (int turn = 0; turn < TURNS; turn++) {
-        for (int c = 0; c < CONTESTANTS; c++) {
+        for (int c = 0; c < contestants; c++) {
             double start = sn_clock();
             for (int i = 0; i < repeats; i++)
                 run(&p, c);
@@ -170,7 +173,7 @@ static void bench(char kind, int64_t tokens, int64_t in, int64_t out, int thread
         }
     }
     printf("%5ld x %5ld x %5ld %c |", (long)p.m, (long)p.n, (long)p.k, kind);
-    for (int c = 0; c < CONTESTANTS; c++) {
+    for (int c = 0; c < contestants; c++) {
         qsort(seconds[c], TURNS, sizeof(double), bench_by_value);
         printf(" %6.0f (%4.0f)", flops / seconds[c][TURNS / 2] * 1e-9,
                flops / seconds[c][0] * 1e-9);
@@ -191,10 +194,14 @@ int main(int argc, char **argv)
     printf("%s\n", sn_ops_cpu_describe(&warning));
     if (warning)
         printf("warning: %s\n", warning);
-    printf("OpenBLAS core %s%s\n", sn_blas_core(),
-           sn_blas_is_held_back() ? ", held back by OPENBLAS_CORETYPE: unset it" : "");
+    if (sn_blas_core())
+        printf("OpenBLAS core %s%s\n", sn_blas_core(),
+               sn_blas_is_held_back() ? ", held back by OPENBLAS_CORETYPE: unset it" : "");
+    else
+        printf("no OpenBLAS here to compare with (tests/deps bench)\n");
     printf("GEMM with %d threads, %ld tokens: median (best) GFLOP/s\n", threads, (long)tokens);
-    printf("    m       n       k      |    fp32          bf16        OpenBLAS\n");
+    printf("    m       n       k      |    fp32          bf16        %s\n",
+           sn_blas_core() ? "OpenBLAS" : "");
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
         for (const char *kind = "fdw"; *kind; kind++)
             bench(*kind, tokens, shapes[s][0], shapes[s][1], threads);

@@ -21,17 +21,13 @@ class Sennit(MakefilePackage):
     depends_on("libyaml")
     depends_on("jansson")
     depends_on("xxhash@0.8:")
-    depends_on("openblas threads=none")
 
     @property
     def build_targets(self):
-        blas = self.spec["openblas"]
         return [
             "all",
             "CC={0}".format(spack_cc),
             "MPICC={0}".format(self.spec["openmpi"].prefix.bin.mpicc),
-            "BLAS_LIBS={0}".format(blas.libs.ld_flags),
-            "BLAS_CFLAGS={0}".format(blas.headers.include_flags),
         ]
 
     def install(self, spec, prefix):

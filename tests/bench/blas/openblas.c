@@ -1,7 +1,7 @@
 /*
- * blas.c - the one file that includes cblas.h; see blas.h.
+ * openblas.c - the one file that includes cblas.h; see blas.h.
  */
-#include "kernels/blas.h"
+#include "tests/bench/blas/blas.h"
 
 #include <cblas.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* "SkylakeX", "Haswell", ...: the kernels that OpenBLAS chose. */
+/* "SkylakeX", "Haswell", ...: the kernels that OpenBLAS chose. NULL: there is no OpenBLAS here. */
 const char *sn_blas_core(void);
 /* The environment (OPENBLAS_CORETYPE) makes OpenBLAS use less than this processor has. */
 bool sn_blas_is_held_back(void);
