@@ -71,9 +71,12 @@ $(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o $(BUILD)/kernels/c
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) \
             $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o)) \
-            $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(BIN_SRC),$(wildcard bin/*.c)))
+            $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(BIN_SRC) bin/mpi_main.c,$(wildcard bin/*.c)))
 LIB      := $(BUILD)/libsennit.a
-BINS     := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
+PROGRAMS := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
+# What ranks of sennit-plan and sennit-convert go on as: those start where no MPI is.
+RANKS    := $(BUILD)/libexec/sennit/sennit-mpi
+BINS     := $(PROGRAMS) $(RANKS)
 
 UNIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/parity/test_*.c))
 MPIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/test_*.c))
@@ -143,8 +146,10 @@ define link
 	$(call say,ld,$@)$(CC) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 endef
 
-$(BUILD)/bin/sennit-train $(BUILD)/bin/sennit-convert $(BUILD)/bin/sennit-plan: LIBS += $(MPI_LIBS)
+$(BUILD)/bin/sennit-train $(RANKS): LIBS += $(MPI_LIBS)
 $(BUILD)/bin/sennit-%: $(BUILD)/bin/sennit_%.o $(LIB)
+	$(link)
+$(RANKS): $(BUILD)/bin/mpi_main.o $(LIB)
 	$(link)
 
 $(BUILD)/tests/bench/own/own: LDFLAGS += -Wl,--wrap=sn_arena_map
@@ -240,7 +245,7 @@ $(CUDA_OUT)/kernels/cuda/attention_wgmma.cu.o: NVFLAGS := $(subst compute_90,com
 # Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
 $(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
 	$(link)
-$(BUILD)/oom/sennit-train $(BUILD)/oom/sennit-convert $(BUILD)/oom/sennit-plan: LIBS += $(MPI_LIBS)
+$(BUILD)/oom/sennit-train: LIBS += $(MPI_LIBS)
 
 # --- targets: each first looks for what is missing, then reads this file again, because what was
 # installed a moment ago was not there when the variables above were set --------------------------
@@ -315,7 +320,7 @@ cluster-demo: ## As root: watch a job be preempted, shrunk and resumed on a Slur
 
 check-oom: ## The binaries with their n-th allocation failing, n = 1, 2, ...
 	$(again) run-oom
-run-oom: $(BINS) $(patsubst $(BUILD)/bin/%,$(BUILD)/oom/%,$(BINS))
+run-oom: $(BINS) $(PROGRAMS:$(BUILD)/bin/%=$(BUILD)/oom/%)
 	$(runner) tests/oom/run@1800
 
 check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)

@@ -4,6 +4,7 @@
 #ifndef SN_BIN_CONVERT_H
 #define SN_BIN_CONVERT_H
 
+#include "bin/ranks.h"
 #include "lib/base/err.h"
 #include "lib/run/comm.h"
 
@@ -35,5 +36,8 @@ struct sn_convert_line {
 /* Do it; every rank calls. *found: --verify found faults, or --diff differences. */
 enum sn_status sn_convert_do(const struct sn_convert_line *l, struct sn_comm *comm, bool *found,
                              struct sn_err *err);
+
+/* The whole program, its command line from argv[1] on; returns the exit code. */
+int sn_convert_main(int argc, char **argv, const struct sn_ranks *ranks);
 
 #endif

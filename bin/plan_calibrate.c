@@ -216,7 +216,7 @@ static enum sn_status load_all(struct sn_config **out, const struct calibrate_li
     return SN_OK;
 }
 
-int sn_plan_calibrate(int argc, char **argv)
+int sn_plan_calibrate(int argc, char **argv, const struct sn_ranks *ranks)
 {
     struct sn_err err = {0};
     struct calibrate_line l;
@@ -233,14 +233,13 @@ int sn_plan_calibrate(int argc, char **argv)
         sn_free(runs);
         return sn_comm_launched_rank() == 0 ? sn_report(&err) : sn_exit_code(st);
     }
-    bool alone = sn_comm_launched_ranks() == 1;
-    st = alone ? sn_comm_create_self(&comm, &err) : sn_comm_create_mpi(&comm, &err);
+    st = sn_ranks_create(&comm, ranks, &err);
     if (st == SN_OK)
         st = work(&l, runs, comm, &err);
     if (st != SN_OK && (!comm || comm->rank == 0 || !err.agreed))
         (void)sn_report(&err);
-    if (st != SN_OK && comm && !alone && !err.agreed)
-        sn_comm_abort_mpi(sn_exit_code(st));
+    if (st != SN_OK && comm && ranks && !err.agreed)
+        ranks->abort(sn_exit_code(st));
     if (comm)
         comm->ops->destroy(comm);
     sn_free(runs);

@@ -4,7 +4,9 @@
 #ifndef SN_PLAN_CALIBRATE_H
 #define SN_PLAN_CALIBRATE_H
 
+#include "bin/ranks.h"
+
 /* The command line after "sennit-plan"; returns the exit code. */
-int sn_plan_calibrate(int argc, char **argv);
+int sn_plan_calibrate(int argc, char **argv, const struct sn_ranks *ranks);
 
 #endif

@@ -312,7 +312,8 @@ int main(int argc, char **argv)
     struct line l;
     bool good = true;
     if (argc > 1 && strcmp(argv[1], "calibrate") == 0)
-        return sn_plan_calibrate(argc - 1, argv + 1);
+        return sn_ranks_are_launched() ? sn_ranks_exec("calibrate", argv + 1)
+                                       : sn_plan_calibrate(argc - 1, argv + 1, NULL);
     if (argc > 1 && strcmp(argv[1], "search") == 0) {
         int code = 0;
         return sn_plan_search(argc - 1, argv + 1, &code, &err) == SN_OK ? code : sn_report(&err);

@@ -8,7 +8,7 @@ need tclsh python3 git
 # Paths with a blank, since a packager's may have one.
 stage="$tmp/a stage" prefix=/opt/sennit
 make_it() { # target
-    env -u MAKEFLAGS -u MAKELEVEL make -s "$1" PREFIX="$prefix" DESTDIR="$stage" SAN="${SAN:-}" ${CC:+"CC=$CC"}
+    env -u MAKEFLAGS -u MAKELEVEL make -s "$1" BUILD="$BUILD" PREFIX="$prefix" DESTDIR="$stage" SAN="${SAN:-}" ${CC:+"CC=$CC"}
 }
 case $BUILD in */san) SAN=1 && export SAN ;; esac
 
@@ -24,6 +24,23 @@ for binary in "$BUILD"/bin/sennit-*; do
     ok "$name has its man page" test -s "$root/share/man/man1/$name.1"
     ok "$name has its completion" test -s "$root/share/bash-completion/completions/$name"
 done
+
+# --- login nodes may have no MPI -----------------------------------------------------------------
+for name in plan run data convert; do
+    is "sennit-$name needs no MPI" "$(readelf -d "$root/bin/sennit-$name" | grep 'NEEDED.*libmpi')" ''
+done
+like "sennit-train needs it" "$(readelf -d "$root/bin/sennit-train")" 'NEEDED.*libmpi'
+mv "$root/libexec" "$tmp/libexec"
+for words in 'plan calibrate' 'convert --inspect'; do
+    # shellcheck disable=SC2086  # words
+    run env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$root/bin/sennit-"$words x
+    is "ranks of sennit-$words have no program to go on as: exit code" "$rc" 2
+    like "and say so" "$err" "$root/libexec/sennit/sennit-mpi: cannot be started: No such file or directory; .* need it: \`make\`"
+    # shellcheck disable=SC2086
+    run env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$root/bin/sennit-"$words x
+    is "once" "$rc:$err" 2:
+done
+mv "$tmp/libexec" "$root/libexec"
 
 # --- templates are found from where the program lies, wherever that was moved to ------------------
 mv "$root" "$tmp/moved"
