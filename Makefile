@@ -97,7 +97,7 @@ EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
 GPUBENCH := $(BUILD)/tests/gpu/bench_codec
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@600)
-# What a run of tests costs, @seconds where the runner's limit of 240 is too short. The longest first: programs
+# What a run of tests costs, @seconds where the runner's limit of 600 is too short. The longest first: programs
 # before -- run beside each other.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
 STATIC   := $(if $(SAN),,tests/lint tests/docs)
@@ -251,7 +251,7 @@ $(BUILD)/oom/sennit-train: LIBS += $(MPI_LIBS)
 # installed a moment ago was not there when the variables above were set --------------------------
 jobs   = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 again  = @tests/deps && $(MAKE) --no-print-directory $(jobs)
-runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=480 )tests/rooted tests/run
+runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=1200 )tests/rooted tests/run
 helpers = @tests/deps check || echo 'make: tests that call these will fail by name; MAY_MISS="NAME..." skips those that call a NAME' >&2
 
 demo: ## Train a small llama on real text for a few minutes and let it write
