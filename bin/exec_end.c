@@ -99,14 +99,20 @@ static bool is_finished(const struct findings *f, const struct sn_exec *x, int c
 }
 
 /* The trainer's exit code is passed on by the launcher, but not by every launcher in every case:
- * where it is none of the trainer's, the record's counts. */
-static int exit_code_of(const struct findings *f, const struct sn_exec_step *s)
+ * where it is none of the trainer's, or may be made of several, the record's counts. */
+static int exit_code_of(const struct findings *f, const struct sn_exec *x,
+                        const struct sn_exec_step *s)
 {
     static const int known[] = {0, 2, 75, 76, 77, 79, 93};
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (s->end.exit_code == known[i])
-            return s->end.exit_code;
-    return f->record.has_ended ? f->record.exit_code : s->end.exit_code;
+    bool is_mixed = sn_launcher_ways(x->shape.launcher)->mixes_codes;
+    int code = s->end.exit_code;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !(is_mixed && code); i++)
+        if (code == known[i])
+            return code;
+    if (f->record.has_ended)
+        return f->record.exit_code;
+    int signal = is_mixed ? sn_culprit_signal(s->end.words.text) : 0;
+    return signal ? 128 + signal : code;
 }
 
 /* Did the end leave nothing to be asked of the nodes? */
@@ -125,7 +131,7 @@ static void find_lost_node(struct findings *f, struct sn_exec *x, const struct s
     struct sn_culprit told;
     if (x->allocation.host.n == 0 || was_orderly(f, x, code, s))
         return;
-    if (sn_culprit_from_words(&told, s->end.words.text) && told.rank < 0)
+    if (sn_culprit_from_words(&told, s->end.words.text) && told.host_died)
         sn_exec_node_died(x, told.host);
     sn_exec_look_at_nodes(x, true);
     f->lost = sn_exec_lost_node(x, &s->names);
@@ -137,6 +143,7 @@ static enum sn_cause find_cause(const struct findings *f, const struct sn_exec *
     unsigned asked = s->end.asked;
     struct sn_end end = {.exit_code = code,
                          .fate = x->fate,
+                         .save = sn_launcher_ways(x->shape.launcher)->save,
                          .got_int = asked & (SN_ASKED_INT | SN_ASKED_INT_AGAIN),
                          .got_term = asked & SN_ASKED_TERM,
                          .was_asked = asked != 0,
@@ -210,9 +217,10 @@ static enum sn_status blame_nodes(struct sn_exec *x, const struct findings *f, s
 /* The line of the launcher's that says most. "Unable" is why no step began at all. */
 static const char *telling_line(const char *text)
 {
-    static const char *const mark[] = {
-        "Unable to create step", "DUE TO",        "Node failure on", " failed on node ", "oom",
-        "process rank ",         "Process name:", "srun: error: ",   "slurmstepd: ",     "error"};
+    static const char *const mark[] = {"Unable to create step",  "DUE TO",        "Node failure on",
+                                       " failed on node ",       "oom",           "process rank ",
+                                       "Process name:",          "srun: error: ", "slurmstepd: ",
+                                       "WITH THE EXIT STRING: ", "error"};
     for (size_t i = 0; i < sizeof(mark) / sizeof(mark[0]); i++) {
         const char *p = strstr(text, mark[i]);
         while (p && p > text && p[-1] != '\n')
@@ -261,7 +269,7 @@ static enum sn_status record_end(struct findings *f, struct sn_exec *x, struct s
                                  struct sn_err *err)
 {
     sn_rundir_record(&f->record, &x->rundir, s->number);
-    int code = exit_code_of(f, s);
+    int code = exit_code_of(f, x, s);
     find_culprit(f, x, s);
     find_lost_node(f, x, s, code);
     f->end = (struct sn_journal_end){.attempt = s->number,

@@ -50,11 +50,16 @@ static enum sn_status find_trainer(struct sn_exec *x, struct sn_err *err)
 
 static enum sn_status choose_launcher(struct sn_exec *x, struct sn_err *err)
 {
+    enum sn_launcher *l = &x->shape.launcher;
     SN_TRY(sn_site_of(&x->site, x->config, x->line.site, NULL, err));
-    x->shape.launcher =
-        x->allocation.scheduler == SN_SCHED_NONE ? SN_LAUNCH_MPIRUN : x->site.launch.with;
+    *l = x->allocation.scheduler == SN_SCHED_NONE ? SN_LAUNCH_MPIRUN : x->site.launch.with;
     if (x->line.launcher)
-        return sn_launcher_parse(&x->shape.launcher, x->line.launcher, err);
+        SN_TRY(sn_launcher_parse(l, x->line.launcher, err));
+    x->shape.is_sites = *l == x->site.launch.with;
+    x->shape.program = sn_launcher_name(*l);
+    SN_TRY(sn_launcher_look_up(&x->own, x->shape.program, err));
+    if (*l == SN_LAUNCH_MPIRUN) /* whose it is, it says itself */
+        *l = sn_launcher_ask_mpirun();
     return SN_OK;
 }
 
@@ -234,7 +239,6 @@ enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, 
     SN_TRY(read_environment(x, err));
     SN_TRY(find_trainer(x, err));
     SN_TRY(choose_launcher(x, err));
-    SN_TRY(sn_launcher_find(x->shape.launcher, err));
     x->shape.is_searched = x->config->layout_auto;
     SN_TRY(count_ranks(x, err));
     SN_TRY(sn_launch_environment(&x->environment, &x->own, x->shape.launcher, err));

@@ -36,6 +36,8 @@ struct sn_exec_line {
 /* What does not change from attempt to attempt. */
 struct sn_exec_shape {
     enum sn_launcher launcher;
+    const char *program; /* of the launcher, by name */
+    bool is_sites;       /* the launcher is the site's: so are its flags */
     int ranks, ranks_per_node, nodes, cpus_per_rank; /* as the run file's layout wants them */
     int slurm_version;
     char trainer[SN_PATH_MAX];

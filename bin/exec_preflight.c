@@ -19,12 +19,14 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *
     struct sn_argv names = {0};
     struct sn_str list = {0};
     SN_TRY(sn_nodes_choose(&all, host, x->nodes.health, &x->ledger, host->n, err));
-    for (int i = 0; i < x->site.launch.flags.n && x->shape.launcher == x->site.launch.with; i++)
+    for (int i = 0; i < x->site.launch.flags.n && x->shape.is_sites; i++)
         options[i] = x->site.launch.flags.word[i];
     enum sn_status st = sn_nodes_names(&names, host, all.use, all.n_use, err);
     if (st == SN_OK && all.n_use < host->n)
         st = sn_nodes_list(&list, &names, err);
     struct sn_launch l = {.launcher = x->shape.launcher,
+                          .program = x->shape.program,
+                          .mpi = x->site.launch.mpi[0] ? x->site.launch.mpi : NULL,
                           .trainer = x->shape.trainer,
                           .run_file = x->line.run_file,
                           .preflight = true,
@@ -81,6 +83,7 @@ static enum sn_status fly(struct sn_exec *x, struct sn_watch_end *end,
     struct sn_grid grid = {0}; /* nobody is judged by rings */
     struct sn_watch_want w = {.command = command,
                               .environment = &x->environment,
+                              .ways = sn_launcher_ways(x->shape.launcher),
                               .rundir = &x->rundir,
                               .journal = &x->journal,
                               .asking = &x->asking,

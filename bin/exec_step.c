@@ -113,12 +113,14 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *
     char path[SN_PATH_MAX + 64], name[SN_RUNLOCK_NAME];
     struct sn_str list = {0};
     bool some = s->names.n < x->allocation.host.n && s->names.n > 0;
-    for (int i = 0; i < flags->n && x->shape.launcher == x->site.launch.with; i++)
+    for (int i = 0; i < flags->n && x->shape.is_sites; i++)
         options[i] = flags->word[i];
     SN_TRY(choose_run_file(path, sizeof(path), x, s, err));
     if (some)
         SN_TRY(sn_nodes_list(&list, &s->names, err));
     struct sn_launch l = {.launcher = x->shape.launcher,
+                          .program = x->shape.program,
+                          .mpi = x->site.launch.mpi[0] ? x->site.launch.mpi : NULL,
                           .trainer = x->shape.trainer,
                           .run_file = path,
                           .supervisor = sn_runlock_name(name, &x->lock),
@@ -199,6 +201,7 @@ static enum sn_status watch(struct sn_exec_step *s, struct sn_exec *x,
     SN_TRY(sn_job_grid(&grid, x->current, err));
     struct sn_watch_want w = {.command = command,
                               .environment = &x->environment,
+                              .ways = sn_launcher_ways(x->shape.launcher),
                               .rundir = &x->rundir,
                               .journal = &x->journal,
                               .asking = &x->asking,

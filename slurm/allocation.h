@@ -39,6 +39,8 @@ enum sn_status sn_environment_parse(struct sn_environment *out, const char *text
 void sn_environment_fini(struct sn_environment *e); /* a zeroed one is allowed */
 /* NULL: not set, or empty. */
 const char *sn_environment_get(const struct sn_environment *e, const char *name);
+/* Is such a program on its PATH? */
+bool sn_environment_has_program(const struct sn_environment *e, const char *name);
 
 /* Where one task is. */
 struct sn_task_place {

@@ -111,7 +111,7 @@ static enum sn_cause of_lost(const struct sn_end *e, enum sn_cause words)
 static enum sn_cause of_the_rest(const struct sn_end *e, enum sn_cause words)
 {
     /* Asked before the launcher could pass it on: nothing was running yet that could be lost. */
-    bool too_early = e->was_asked && e->exit_code == 128 + SIGUSR2;
+    bool too_early = e->was_asked && e->exit_code == 128 + e->save;
     if (words != SN_CAUSE_UNKNOWN)
         return words;
     if (from_words(e->says) == SN_CAUSE_DISK)

@@ -42,6 +42,7 @@ const char *sn_cause_text(enum sn_cause c); /* "a node died" */
 struct sn_end {
     int exit_code;     /* of the launcher, or of the trainer's record; 128 + n for signal n */
     enum sn_fate fate; /* of the job, asked after the end */
+    int save;          /* the signal that asks the launcher's ranks to save */
     bool got_int;      /* Ctrl-C */
     bool got_term;     /* SIGTERM or SIGHUP to the supervisor itself */
     bool was_asked;    /* to save and leave, by any signal or by the end of the job's time */

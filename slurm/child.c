@@ -18,16 +18,20 @@ static void reset_signals(void)
     (void)signal(SIGINT, SIG_DFL); /* a shell starts background jobs with it ignored */
 }
 
-/* In the child: nothing here may come back. What fails is told through `report`. */
-static void become(char *const *argv, char *const *environment, int err, int report, pid_t parent)
+/* In the child: nothing here may come back. What fails is told through `report`. It keeps the end
+ * of its words that the supervisor reads, too: a launcher that outlives that one and then says
+ * something would be ended by it (Hydra), before the ranks have saved. */
+static void become(const struct sn_child_want *want, const int words[2], int report, pid_t parent)
 {
-    int null = open("/dev/null", O_RDONLY);
+    int null = open("/dev/null", O_RDONLY), err = words[1];
+    (void)fcntl(words[0], F_SETFD, 0);
     (void)setpgid(0, 0);
     reset_signals();
-    if (prctl(PR_SET_PDEATHSIG, SIGUSR2) != 0 || getppid() != parent)
+    if (prctl(PR_SET_PDEATHSIG, want->orphaned) != 0 || getppid() != parent)
         _exit(127); /* the supervisor is gone already */
-    if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0)
-        (void)execvpe(argv[0], argv, environment);
+    if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0 &&
+        (!want->joined || dup2(err, STDOUT_FILENO) >= 0))
+        (void)execvpe(want->argv[0], want->argv, want->environment);
     int why = errno;
     ssize_t told = write(report, &why, sizeof(why));
     _exit(told == sizeof(why) ? 127 : 126);
@@ -44,20 +48,21 @@ static int read_report(int report)
     return n == sizeof(why) ? why : 0;
 }
 
-enum sn_status sn_child_start(struct sn_child *out, char *const *argv, char *const *environment,
+enum sn_status sn_child_start(struct sn_child *out, const struct sn_child_want *want,
                               struct sn_err *err)
 {
+    const char *program = want->argv[0];
     int words[2], report[2];
     if (pipe2(words, O_CLOEXEC) != 0)
-        return sn_fail(err, SN_EIO, "%s: no pipe for it: %s", argv[0], strerror(errno));
+        return sn_fail(err, SN_EIO, "%s: no pipe for it: %s", program, strerror(errno));
     if (pipe2(report, O_CLOEXEC) != 0) {
         (void)close(words[0]);
         (void)close(words[1]);
-        return sn_fail(err, SN_EIO, "%s: no pipe for it: %s", argv[0], strerror(errno));
+        return sn_fail(err, SN_EIO, "%s: no pipe for it: %s", program, strerror(errno));
     }
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        become(argv, environment, words[1], report[1], parent);
+        become(want, words, report[1], parent);
     int why = pid < 0 ? errno : 0;
     (void)close(words[1]);
     (void)close(report[1]);
@@ -73,7 +78,7 @@ enum sn_status sn_child_start(struct sn_child *out, char *const *argv, char *con
     if (pid > 0)
         (void)waitpid(pid, NULL, 0);
     return sn_fail(err, SN_EFAIL, "%s: cannot be started: %s; name another launcher or set PATH",
-                   argv[0], strerror(why));
+                   program, strerror(why));
 }
 
 size_t sn_child_read(struct sn_child *c, char *bytes, size_t room)

@@ -2,8 +2,8 @@
  * child.h - the launcher as a child process: started without a shell, its stderr read as it comes.
  *
  * It leads a process group of its own, so that Ctrl-C on a terminal reaches the supervisor alone,
- * which knows what to do about it. If the supervisor dies without a word, the child gets SIGUSR2:
- * srun and mpirun pass that on, and the trainer saves and leaves.
+ * which knows what to do about it. If the supervisor dies without a word, the child gets a
+ * signal that it passes on (slurm/launcher.h), and the trainer saves and leaves.
  */
 #ifndef SN_CHILD_H
 #define SN_CHILD_H
@@ -14,14 +14,20 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct sn_child_want {
+    char *const *argv, *const *environment; /* NULL-terminated */
+    int orphaned;                           /* the signal that it gets when we die */
+    bool joined;                            /* stdout is read as stderr is */
+};
+
 struct sn_child {
     pid_t pid; /* 0: none, or its end was seen */
     int err;   /* to read its stderr from, not blocking; -1: closed */
 };
 
-/* stdin is empty, stdout is the caller's, no signal is blocked or ignored. SN_EFAIL with the reason
- * if the program cannot be executed, SN_EIO without pipes or processes. */
-enum sn_status sn_child_start(struct sn_child *out, char *const *argv, char *const *environment,
+/* stdin is empty, stdout is the caller's unless joined, no signal is blocked or ignored. SN_EFAIL
+ * with the reason if the program cannot be executed, SN_EIO without pipes or processes. */
+enum sn_status sn_child_start(struct sn_child *out, const struct sn_child_want *want,
                               struct sn_err *err);
 /* Bytes that it wrote on stderr: how many, 0 for none now or none any more. */
 size_t sn_child_read(struct sn_child *c, char *bytes, size_t room);

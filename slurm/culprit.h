@@ -29,6 +29,7 @@ struct sn_culprit {
     int rank;           /* -1: not one of them */
     bool is_still;      /* its record was seen to stand still while others moved */
     bool is_host;       /* so did those of all ranks of its host */
+    bool host_died;     /* a launcher says so: it is no process of that host alone */
     char host[64];      /* "" if unknown */
     char axis[32];      /* of the group in which others wait for it */
     char operation[80]; /* that they wait in: "all_reduce l0.ffn.down" */
@@ -65,8 +66,11 @@ bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text);
 bool sn_culprit_from_failure(struct sn_culprit *out, const char *text);
 
 /* From what srun, slurmstepd or mpirun wrote about a task that died. `rank` is the launcher's
- * number of the process (sn_rundir_rank_of knows the logical one), -1 when only a host is named.
+ * number of the process (sn_rundir_rank_of knows the logical one), -1 when only a host is named
+ * (Hydra names a process on it, which as often as not is one that it killed itself).
  * Of several the first counts: the others were ended because of it. */
 bool sn_culprit_from_words(struct sn_culprit *out, const char *words);
+/* The signal that ended a rank, where the launcher's exit code does not tell (Hydra); 0: none. */
+int sn_culprit_signal(const char *words);
 
 #endif

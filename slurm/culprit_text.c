@@ -1,6 +1,6 @@
 /*
- * culprit_text.c - who is to blame for an end, by what others wrote of it: the trainer's sentence, the
- * launcher's words.
+ * culprit_text.c - who is to blame for an end, by what others wrote of it: the trainer's sentence,
+ * the launcher's words.
  */
 #include "slurm/culprit.h"
 
@@ -148,6 +148,7 @@ static bool read_node_failure(struct sn_culprit *c, const char *line)
         if (!p || (end && p > end))
             continue;
         copy_until(c->host, sizeof(c->host), p + strlen(lead[i]), " :,[\n");
+        c->host_died = true;
         return true;
     }
     return false;
@@ -177,13 +178,39 @@ static bool read_process_name(struct sn_culprit *c, const char *line)
     return true;
 }
 
+/* "=   PID 29272 RUNNING AT n3": the host of Hydra's that was first to lose a rank. */
+static bool read_hydra(struct sn_culprit *c, const char *line)
+{
+    static const char where[] = " RUNNING AT ";
+    char *end;
+    if (strncmp(line, "=   PID ", 8) != 0)
+        return false;
+    long pid = strtol(line + 8, &end, 10);
+    if (end == line + 8 || pid <= 0 || pid > INT32_MAX ||
+        strncmp(end, where, sizeof(where) - 1) != 0)
+        return false;
+    copy_until(c->host, sizeof(c->host), end + sizeof(where) - 1, " \n");
+    return true;
+}
+
+/* "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)" */
+int sn_culprit_signal(const char *words)
+{
+    const char *line = strstr(words ? words : "", "TERMINATED WITH THE EXIT STRING: ");
+    const char *end = line ? strchr(line, '\n') : NULL, *p = line ? strstr(line, "(signal ") : NULL;
+    if (!p || (end && p > end))
+        return 0;
+    long n = strtol(p + 8, NULL, 10);
+    return n > 0 && n < 65 ? (int)n : 0;
+}
+
 bool sn_culprit_from_words(struct sn_culprit *out, const char *words)
 {
     struct sn_culprit c = {.kind = SN_SUSPECT_SILENT, .rank = -1};
     for (const char *line = words; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (read_node_failure(&c, line) || read_srun_task(&c, line) || read_launch(&c, line) ||
-            read_mpirun(&c, line) || read_process_name(&c, line)) {
+            read_mpirun(&c, line) || read_process_name(&c, line) || read_hydra(&c, line)) {
             *out = c;
             return true;
         }

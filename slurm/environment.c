@@ -5,6 +5,7 @@
 #include "lib/config/files.h"
 #include "slurm/allocation.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -105,4 +106,17 @@ const char *sn_environment_get(const struct sn_environment *e, const char *name)
         if (strncmp(e->line[i], name, len) == 0 && e->line[i][len] == '=')
             return e->line[i][len + 1] ? e->line[i] + len + 1 : NULL;
     return NULL;
+}
+
+bool sn_environment_has_program(const struct sn_environment *e, const char *name)
+{
+    char path[4200];
+    for (const char *p = sn_environment_get(e, "PATH"); p && *p; p += strspn(p, ":")) {
+        size_t len = strcspn(p, ":");
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(len < 4000 ? len : 0), p, name);
+        if (access(path, X_OK) == 0)
+            return true;
+        p += len;
+    }
+    return false;
 }

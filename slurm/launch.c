@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- words --------------------------------------------------------------------------------------
  */
@@ -72,34 +71,9 @@ void sn_argv_format(struct sn_str *out, const struct sn_argv *a)
 /* ---- the command line ---------------------------------------------------------------------------
  */
 
-enum sn_status sn_launcher_parse(enum sn_launcher *out, const char *name, struct sn_err *err)
+static bool is_even(const struct sn_launch *l)
 {
-    for (int i = 0; i <= SN_LAUNCH_BEDE_MPIRUN; i++)
-        if (strcmp(name, sn_launcher_name((enum sn_launcher)i)) == 0) {
-            *out = (enum sn_launcher)i;
-            return SN_OK;
-        }
-    return sn_fail(err, SN_EINPUT,
-                   "launcher '%.40s' is not known; want srun, mpirun, jsrun, lrun, "
-                   "ibrun or bede-mpirun",
-                   name);
-}
-
-enum sn_status sn_launcher_find(enum sn_launcher l, struct sn_err *err)
-{
-    const char *name = sn_launcher_name(l), *at = getenv("PATH");
-    while (at && *at) {
-        char path[SN_PATH_MAX];
-        size_t n = strcspn(at, ":");
-        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)n, at, name);
-        if (access(path, X_OK) == 0)
-            return SN_OK;
-        at += n + (at[n] == ':');
-    }
-    return sn_fail(err, SN_EINPUT,
-                   "%s: is not on PATH, so nothing can be started; load the module of MPI, or name "
-                   "another launcher with --launcher",
-                   name);
+    return l->nodes * l->ranks_per_node == l->ranks;
 }
 
 static void add_srun(struct sn_argv *a, const struct sn_launch *l)
@@ -111,7 +85,7 @@ static void add_srun(struct sn_argv *a, const struct sn_launch *l)
     sn_argv_add(a, "--mpi=%s", l->mpi ? l->mpi : "pmix");
     sn_argv_add(a, "--nodes=%d", l->nodes);
     sn_argv_add(a, "--ntasks=%d", l->ranks);
-    if (l->nodes * l->ranks_per_node == l->ranks)
+    if (is_even(l))
         sn_argv_add(a, "--ntasks-per-node=%d", l->ranks_per_node);
     if (l->cpus_per_rank)
         sn_argv_add(a, "--cpus-per-task=%d", l->cpus_per_rank);
@@ -148,23 +122,57 @@ static void add_lrun(struct sn_argv *a, const struct sn_launch *l)
     sn_argv_add(a, "-T%d", l->ranks_per_node);
 }
 
-/* mpirun on several nodes: it knows no compressed lists, and on a node that may hold more ranks
- * than cores it would put them all. */
-static enum sn_status add_mpirun_nodes(struct sn_argv *a, const struct sn_launch *l,
-                                       struct sn_err *err)
+/* What knows the allocation by itself. */
+static void add_count(struct sn_argv *a, const struct sn_launch *l)
 {
-    struct sn_hostlist h = {0};
-    struct sn_str list = {0};
-    if (l->nodes > 1 && l->nodes * l->ranks_per_node == l->ranks) {
+    sn_argv_add(a, "-n");
+    sn_argv_add(a, "%d", l->ranks);
+}
+
+/* Open MPI: on a node that may hold more ranks than cores it would put them all. */
+static void add_mpirun(struct sn_argv *a, const struct sn_launch *l)
+{
+    add_count(a, l);
+    if (l->nodes > 1 && is_even(l)) {
         sn_argv_add(a, "--map-by");
         sn_argv_add(a, "ppr:%d:node:oversubscribe", l->ranks_per_node);
     }
-    if (!l->node_list)
+}
+
+/* It binds nothing and counts no cores unless told to. */
+static void add_hydra(struct sn_argv *a, const struct sn_launch *l)
+{
+    add_count(a, l);
+    if (l->nodes > 1 && is_even(l)) {
+        sn_argv_add(a, "-ppn");
+        sn_argv_add(a, "%d", l->ranks_per_node);
+    }
+}
+
+/* What starts ranks, and how it is told. */
+struct dialect {
+    void (*add)(struct sn_argv *a, const struct sn_launch *l);
+    const char *hosts; /* the option for chosen nodes, one by one; NULL: `add` does it */
+    bool counts_hosts; /* each with its number of ranks: n1:4,n3:4 */
+    const char *const *environment; /* set where it is not; NULL: nothing */
+    bool sees_srun;                 /* srun's own variables are no options of it */
+};
+
+/* mpirun and its like know no compressed lists of nodes. */
+static enum sn_status add_hosts(struct sn_argv *a, const struct dialect *d,
+                                const struct sn_launch *l, struct sn_err *err)
+{
+    struct sn_hostlist h = {0};
+    struct sn_str list = {0};
+    if (!l->node_list || !d->hosts)
         return SN_OK;
     SN_TRY(sn_hostlist_parse(&h, l->node_list, "nodes", err));
-    for (int i = 0; i < h.n; i++)
-        sn_str_add(&list, "%s%s:%d", i ? "," : "", sn_hostlist_name(&h, i), l->ranks_per_node);
-    sn_argv_add(a, "--host");
+    for (int i = 0; i < h.n; i++) {
+        sn_str_add(&list, "%s%s", i ? "," : "", sn_hostlist_name(&h, i));
+        if (d->counts_hosts)
+            sn_str_add(&list, ":%d", l->ranks_per_node);
+    }
+    sn_argv_add(a, "%s", d->hosts);
     sn_argv_add(a, "%s", list.p ? list.p : "");
     a->failed = a->failed || list.failed;
     sn_hostlist_fini(&h);
@@ -172,21 +180,45 @@ static enum sn_status add_mpirun_nodes(struct sn_argv *a, const struct sn_launch
     return SN_OK;
 }
 
+/* For Open MPI 4 and 5. Ranks of one host share its cores without being tied to them. */
+static const char *const for_mpirun[] = {"OMPI_MCA_rmaps_base_oversubscribe=1",
+                                         "OMPI_MCA_hwloc_base_binding_policy=none",
+                                         "OMPI_MCA_mpi_yield_when_idle=1",
+                                         "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                         "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
+                                         "PRTE_MCA_hwloc_default_binding_policy=none",
+                                         "PRTE_ALLOW_RUN_AS_ROOT=1",
+                                         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                         NULL};
+
+/* Slurm 22.05's tree of PMIx lets somebody out of a fence too early now and then: a rank that has
+ * left MPI_Init writes to one that is still in it, which dies (exit 139). Its ring does not. */
+static const char *const for_srun[] = {"SLURM_PMIX_FENCE=ring", NULL};
+
+static const struct dialect *dialect_of(enum sn_launcher l)
+{
+    static const struct dialect dialects[SN_LAUNCHERS] = {
+        [SN_LAUNCH_SRUN] = {.add = add_srun, .environment = for_srun},
+        [SN_LAUNCH_MPIRUN] = {.add = add_mpirun,
+                              .hosts = "--host",
+                              .counts_hosts = true,
+                              .environment = for_mpirun,
+                              .sees_srun = true},
+        [SN_LAUNCH_HYDRA] = {.add = add_hydra, .hosts = "-hosts", .sees_srun = true},
+        [SN_LAUNCH_JSRUN] = {.add = add_jsrun},
+        [SN_LAUNCH_LRUN] = {.add = add_lrun},
+        [SN_LAUNCH_IBRUN] = {.add = add_count},
+        [SN_LAUNCH_BEDE_MPIRUN] = {.add = add_count}};
+    return &dialects[l];
+}
+
 static enum sn_status add_launcher(struct sn_argv *a, const struct sn_launch *l, struct sn_err *err)
 {
+    const struct dialect *d = dialect_of(l->launcher);
     sn_argv_add(a, "%s", l->program ? l->program : sn_launcher_name(l->launcher));
-    if (l->launcher == SN_LAUNCH_SRUN)
-        add_srun(a, l);
-    else if (l->launcher == SN_LAUNCH_JSRUN)
-        add_jsrun(a, l);
-    else if (l->launcher == SN_LAUNCH_LRUN)
-        add_lrun(a, l);
-    else {
-        sn_argv_add(a, "-n");
-        sn_argv_add(a, "%d", l->ranks);
-    }
-    if (l->launcher == SN_LAUNCH_MPIRUN)
-        SN_TRY(add_mpirun_nodes(a, l, err));
+    d->add(a, l);
+    SN_TRY(add_hosts(a, d, l, err));
     for (int i = 0; l->options && l->options[i]; i++)
         sn_argv_add(a, "%s", l->options[i]);
     return SN_OK;
@@ -250,6 +282,9 @@ static const char *const of_a_step[] = {"PMI_",
                                         "OMPI_MCA_pmix=",
                                         "PRTE_LAUNCHED=",
                                         "JSM_NAMESPACE_",
+                                        "MPI_LOCALNRANKS=",
+                                        "MPI_LOCALRANKID=",
+                                        "HYDI_CONTROL_FD=",
                                         NULL};
 /* Defaults of srun's options, from sbatch, from a surrounding srun or from a person's habits. */
 static const char *const of_srun[] = {"SBATCH_",
@@ -298,24 +333,8 @@ bool sn_launch_drops(const char *v, enum sn_launcher l)
         return false; /* a person's cure for a site's PMIx */
     if (begins_with_one_of(v, of_a_step))
         return true;
-    return l != SN_LAUNCH_MPIRUN && begins_with_one_of(v, of_srun);
+    return !dialect_of(l)->sees_srun && begins_with_one_of(v, of_srun);
 }
-
-/* For Open MPI 4 and 5. Ranks of one host share its cores without being tied to them. */
-static const char *const for_mpirun[] = {"OMPI_MCA_rmaps_base_oversubscribe=1",
-                                         "OMPI_MCA_hwloc_base_binding_policy=none",
-                                         "OMPI_MCA_mpi_yield_when_idle=1",
-                                         "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                         "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
-                                         "PRTE_MCA_hwloc_default_binding_policy=none",
-                                         "PRTE_ALLOW_RUN_AS_ROOT=1",
-                                         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                         NULL};
-
-/* Slurm 22.05's tree of PMIx lets somebody out of a fence too early now and then: a rank that has
- * left MPI_Init writes to one that is still in it, which dies (exit 139). Its ring does not. */
-static const char *const for_srun[] = {"SLURM_PMIX_FENCE=ring", NULL};
 
 static bool is_set(const struct sn_environment *e, const char *setting)
 {
@@ -326,26 +345,13 @@ static bool is_set(const struct sn_environment *e, const char *setting)
     return false;
 }
 
-static bool has_program(const struct sn_environment *e, const char *name)
-{
-    char path[4200];
-    for (const char *p = sn_environment_get(e, "PATH"); p && *p; p += strspn(p, ":")) {
-        size_t len = strcspn(p, ":");
-        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(len < 4000 ? len : 0), p, name);
-        if (access(path, X_OK) == 0)
-            return true;
-        p += len;
-    }
-    return false;
-}
-
 /* Open MPI 4 does not even start on its own host where it finds no agent for others, as in a
  * container without ssh; told that there is none, it does. */
 static void add_agent(struct sn_argv *a, const struct sn_environment *from, enum sn_launcher l)
 {
     static const char no_agent[] = "OMPI_MCA_plm_rsh_agent=";
-    if (l == SN_LAUNCH_MPIRUN && !is_set(from, no_agent) && !has_program(from, "ssh") &&
-        !has_program(from, "rsh"))
+    if (l == SN_LAUNCH_MPIRUN && !is_set(from, no_agent) &&
+        !sn_environment_has_program(from, "ssh") && !sn_environment_has_program(from, "rsh"))
         sn_argv_add(a, "%s", no_agent);
 }
 
@@ -356,9 +362,7 @@ enum sn_status sn_launch_environment(struct sn_argv *out, const struct sn_enviro
     for (int i = 0; i < from->n; i++)
         if (!sn_launch_drops(from->line[i], l))
             sn_argv_add(&a, "%s", from->line[i]);
-    const char *const *more = l == SN_LAUNCH_MPIRUN ? for_mpirun
-                              : l == SN_LAUNCH_SRUN ? for_srun
-                                                    : NULL;
+    const char *const *more = dialect_of(l)->environment;
     for (int i = 0; more && more[i]; i++)
         if (!is_set(from, more[i]))
             sn_argv_add(&a, "%s", more[i]);

@@ -31,11 +31,6 @@ void sn_argv_fini(struct sn_argv *a); /* a zeroed one is allowed */
 /* As one would type it into a shell: quoted where needed. For logs and people. */
 void sn_argv_format(struct sn_str *out, const struct sn_argv *a);
 
-/* The launcher of a name, such as --launcher gives it. SN_EINPUT. */
-enum sn_status sn_launcher_parse(enum sn_launcher *out, const char *name, struct sn_err *err);
-/* Is its program on PATH? SN_EINPUT, before an attempt is begun that nothing could start. */
-enum sn_status sn_launcher_find(enum sn_launcher l, struct sn_err *err);
-
 struct sn_launch {
     enum sn_launcher launcher;
     const char *program; /* of the launcher, such as /opt/slurm/bin/srun; NULL: by name */

@@ -19,7 +19,8 @@ static enum sn_status check_numbers(const struct sn_places *p, struct sn_err *er
         if (x->process != i)
             return sn_fail(err, SN_EINPUT,
                            "map: the process that MPI numbers %d (%s) is process %d of the "
-                           "launcher; start with this MPI's mpirun, or with srun --mpi=pmix",
+                           "launcher; start with this MPI's mpirun, or with an srun --mpi= that it "
+                           "knows: pmix, pmi2 or cray_shasta",
                            i, x->host, x->process);
         if (x->launched && x->launched != p->n)
             return sn_fail(err, SN_EINPUT,

@@ -16,17 +16,10 @@
 
 static const char *const statuses[] = {"production", "retired", NULL};
 static const char *const schedulers[] = {"none", "slurm", "lsf", NULL};
-static const char *const launchers[] = {"srun",  "mpirun",      "jsrun", "lrun",
-                                        "ibrun", "bede-mpirun", NULL};
 static const char *const gpu_styles[] = {"none", "gres", "per-node", "per-task", NULL};
 static const char *const rules[] = {"optional", "required", "forbidden", NULL};
 static const char *const signals[] = {"steps", "batch", "none", NULL};
 static const char *const modes[] = {"unknown", "off", "cancel", "requeue", "suspend", NULL};
-
-const char *sn_launcher_name(enum sn_launcher l)
-{
-    return launchers[l];
-}
 
 const char *sn_preempt_mode_name(enum sn_preempt_mode m)
 {
@@ -77,7 +70,8 @@ static const struct sn_key site_rows[] = {
     {LIST("qos"), .unit = "a list of qualities of service", ABSENT("none"), .sentence = "The same of --qos."},
     {LIST("kinds"), .unit = "a list of kinds of nodes", ABSENT("none"), .sentence = "Other nodes than those of `node`: see below."},
     {MAP("launch")},
-    {ROW("launch.with", ENUM, launch.with, "Program that starts the ranks."), .names = launchers, DEFAULT("srun")},
+    {ROW("launch.with", ENUM, launch.with, "Program that starts the ranks."), .names = sn_launcher_names, DEFAULT("srun")},
+    {TEXTROW("launch.mpi", launch.mpi, "How srun and the MPI of the ranks find each other, as --mpi takes it: pmix for Open MPI, cray_shasta for Cray MPICH, pmi2 for other MPICH and for Intel MPI."), ABSENT("pmix")},
     {ROW("launch.flags", WORDS, launch.flags, "Its options here, word by word, after those that sennit-run chooses."), DEFAULT("[]")},
     {LIST("modules"), .unit = "a list of modules", ABSENT("none"), .sentence = "Environment modules that the batch script loads first: see below."},
     {LIST("environment"), .unit = "a list of variables", ABSENT("none"), .sentence = "What the batch script exports: see below."},

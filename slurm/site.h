@@ -40,6 +40,7 @@
 #include "lib/base/str.h"
 #include "lib/config/keys.h"
 #include "slurm/allocation.h"
+#include "slurm/launcher.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,16 +54,6 @@ enum {
     SN_SITE_MODULES = 16,
     SN_SITE_VARIABLES = 32
 };
-
-enum sn_launcher {
-    SN_LAUNCH_SRUN,
-    SN_LAUNCH_MPIRUN,
-    SN_LAUNCH_JSRUN,
-    SN_LAUNCH_LRUN,
-    SN_LAUNCH_IBRUN,
-    SN_LAUNCH_BEDE_MPIRUN
-};
-const char *sn_launcher_name(enum sn_launcher l); /* "srun": the program, too */
 
 enum sn_gpu_style { SN_GPUS_NONE, SN_GPUS_GRES, SN_GPUS_PER_NODE, SN_GPUS_PER_TASK };
 enum sn_site_rule { SN_SITE_OPTIONAL, SN_SITE_REQUIRED, SN_SITE_FORBIDDEN };
@@ -136,6 +127,7 @@ struct sn_site_submit {
 
 struct sn_site_launch {
     enum sn_launcher with;
+    char mpi[SN_SITE_NAME]; /* of srun --mpi=; "": pmix */
     struct sn_words flags; /* words for its command line, after those that exec chooses */
 };
 

@@ -57,6 +57,7 @@ static enum sn_status check_texts(const struct sn_site *s, struct sn_err *err)
         SN_TRY(check_text(s, "partitions", q->partition, err));
         SN_TRY(check_text(s, "partitions", q->qos, err));
     }
+    SN_TRY(check_text(s, "launch.mpi", s->launch.mpi, err));
     SN_TRY(check_options(s, "submit.forbidden", &s->submit.forbidden, err));
     SN_TRY(check_options(s, "submit.extra", &s->submit.extra, err));
     return check_options(s, "launch.flags", &s->launch.flags, err);
@@ -93,6 +94,11 @@ enum sn_status sn_site_check(const struct sn_site *s, struct sn_err *err)
     if (u->account == SN_SITE_FORBIDDEN && u->account_suffix[0])
         return sn_site_fail(s, sn_site_line(s, "submit.account_suffix"), err,
                             "submit.account_suffix: accounts are forbidden; want one of the two");
+    if (s->launch.mpi[0] && s->launch.with != SN_LAUNCH_SRUN)
+        return sn_site_fail(s, sn_site_line(s, "launch.mpi"), err,
+                            "launch.mpi: is for srun, and ranks are started by %s; want one of the "
+                            "two",
+                            sn_launcher_name(s->launch.with));
     if (lsf != lsf_launcher)
         return sn_site_fail(s, sn_site_line(s, "launch.with"), err,
                             "launch.with: %s does not start jobs of %s; want %s",

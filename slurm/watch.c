@@ -296,11 +296,19 @@ static void kill_ranks(const struct watch *w)
     }
 }
 
+/* A launcher that is killed leaves its ranks to helpers, which need a moment. */
+static void end_step(const struct watch *w)
+{
+    if (w->want->ways->end == SIGKILL)
+        kill_ranks(w);
+    sn_child_signal(&w->child, w->want->ways->end);
+}
+
 static void fulfil(struct watch *w, enum sn_duty duty)
 {
     switch (duty) {
     case SN_DUTY_SAVE:
-        sn_child_signal(&w->child, SIGUSR2);
+        sn_child_signal(&w->child, w->want->ways->save);
         return;
     case SN_DUTY_LOOK:
         name_culprit(w, false);
@@ -310,14 +318,14 @@ static void fulfil(struct watch *w, enum sn_duty duty)
         w->end->has_hung = true;
         name_culprit(w, false);
         journal_suspect(w);
-        sn_child_signal(&w->child, SIGTERM);
+        end_step(w);
         return;
     case SN_DUTY_LOST:
         w->end->has_lost = true;
-        sn_child_signal(&w->child, SIGTERM);
+        end_step(w);
         return;
     case SN_DUTY_STOP:
-        sn_child_signal(&w->child, SIGTERM);
+        end_step(w);
         return;
     case SN_DUTY_KILL:
         kill_ranks(w);
@@ -448,7 +456,11 @@ enum sn_status sn_watch_run(struct sn_watch_end *out, const struct sn_watch_want
     w.rings_every = hang < 0.5 ? 0.5 : hang > 5 ? 5 : hang;
     w.rings_every = w.rings_every < many ? many : w.rings_every;
     begin(&w);
-    enum sn_status st = sn_child_start(&w.child, want->command->word, want->environment->word, err);
+    const struct sn_child_want child = {.argv = want->command->word,
+                                        .environment = want->environment->word,
+                                        .orphaned = want->ways->save,
+                                        .joined = want->ways->says_on_stdout};
+    enum sn_status st = sn_child_start(&w.child, &child, err);
     if (st == SN_OK) {
         follow(&w);
         sn_child_close(&w.child);
@@ -457,7 +469,8 @@ enum sn_status sn_watch_run(struct sn_watch_end *out, const struct sn_watch_want
         out->seconds = sn_clock() - w.began;
         if (out->start_seconds == 0 && out->progress.step > w.lowest)
             journal_running(&w, out->progress.step); /* so fast that no look was between */
-        if (out->exit_code != 0 && out->culprit.kind == SN_SUSPECT_NONE && w.vigil.first > 0)
+        if (out->exit_code != 0 && out->culprit.kind == SN_SUSPECT_NONE && w.vigil.first > 0 &&
+            !want->ways->ends_at_once)
             name_culprit(&w, true); /* by what was seen before the ranks gave up */
     }
     sn_vigil_fini(&w.vigil);

@@ -2,9 +2,9 @@
  * watch.h - one attempt under the supervisor's eyes: signals, stderr, rings and metrics in one poll
  * loop, from the start of the launcher to its end.
  *
- * What to do is decided by slurm/supervise.h; here it is done: SIGUSR2 to the launcher, which srun
- * and mpirun pass on to every rank (SIGTERM they take as an order to kill), SIGTERM to end a step
- * that hangs, and lines in the journal.
+ * What to do is decided by slurm/supervise.h; here it is done: a signal to the launcher that it
+ * passes on to every rank, or one that ends a step that hangs (slurm/launcher.h), and lines in the
+ * journal.
  */
 #ifndef SN_WATCH_H
 #define SN_WATCH_H
@@ -14,6 +14,7 @@
 #include "slurm/child.h"
 #include "slurm/culprit.h"
 #include "slurm/journal.h"
+#include "slurm/launcher.h"
 #include "slurm/rundir.h"
 #include "slurm/supervise.h"
 #include "slurm/vigil.h"
@@ -31,6 +32,7 @@ unsigned sn_asking_wait(struct sn_asking *a, double seconds);
 
 struct sn_watch_want {
     const struct sn_argv *command, *environment;
+    const struct sn_launcher_ways *ways;
     const struct sn_rundir *rundir;
     const struct sn_journal *journal;
     struct sn_asking *asking;

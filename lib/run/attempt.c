@@ -17,7 +17,7 @@ static const char *cause(int exit_code)
     case 0:
         return "finished";
     case 75:
-        return "asked to leave (SIGINT, SIGUSR2 or save-and-exit); saved";
+        return "asked to leave (SIGINT, SIGUSR1, SIGUSR2 or save-and-exit); saved";
     case 76:
         return "terminated (SIGTERM); saved";
     case 79:

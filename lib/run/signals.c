@@ -58,7 +58,7 @@ static void list_signals(sigset_t *set)
     (void)sigemptyset(set);
     (void)sigaddset(set, SIGINT);
     (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGUSR1);
+    (void)sigaddset(set, SIGUSR1); /* what MPICH's launcher passes on */
     (void)sigaddset(set, SIGUSR2);
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         (void)sigaddset(set, SIGHUP);

@@ -11,7 +11,7 @@
 #include "lib/run/state.h"
 
 enum {
-    SN_EXIT_SAVED = 75,      /* asked to leave by SIGINT, SIGUSR2 or the file save-and-exit */
+    SN_EXIT_SAVED = 75,      /* asked to leave by SIGINT, SIGUSR1, SIGUSR2 or save-and-exit */
     SN_EXIT_TERMINATED = 76, /* by SIGTERM */
     SN_EXIT_DIVERGED = 79    /* the loss or the gradients are not finite */
 };

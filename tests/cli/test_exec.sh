@@ -142,6 +142,13 @@ ok "launch: without secrets" grep -q '^HF_TOKEN=(not recorded)$' "$tmp/launch/at
 like "launch: nodes and layout are in the journal" "$(event launch)" \
     '"nodes": \["n0", "n1", "n2", "n3"\], "spares": \[\], "ranks": 16, .*"layout": \{"data": 2, "tensor": 4, "context": 1, "pipeline": 2'
 
+# Other MPIs meet by other means, which the site's profile names.
+scene cray n0,n1,n2,n3
+sed -i 's/preflight: false/preflight: false, site: perlmutter/' "$tmp/cray.yaml"
+act "0 100 100"
+play --
+like "cray: as its site says" "$rc $(cat "$tmp/srun.1")" '^0 .* --mpi=cray_shasta '
+
 # --- a node dies: a spare takes its place ---------------------------------------------------------------
 scene spare n0,n1,n2,n3,n4
 sed -i 's/preflight: false/preflight: false, spares: 1/' "$tmp/spare.yaml"

@@ -261,7 +261,8 @@ static void words(void)
     struct sn_culprit c;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         bool named = sn_culprit_from_words(&c, row[i].text);
-        tap_ok(named && c.rank == row[i].rank && !strcmp(c.host, row[i].host),
+        tap_ok(named && c.rank == row[i].rank && !strcmp(c.host, row[i].host) &&
+                   c.host_died == (c.rank < 0),
                "'%.*s': rank %d on '%s'", (int)strcspn(row[i].text, "\n"), row[i].text, c.rank,
                c.host);
     }
@@ -269,6 +270,17 @@ static void words(void)
                                       "srun: error: Unable to create step for job 41: x\n"),
            "other words name nobody");
     tap_ok(!sn_culprit_from_words(&c, ""), "nor does silence");
+    static const char hydra[] =
+        "step 3\n\n====================\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
+        "=   PID 29272 RUNNING AT n3\n=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n"
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\nThis (signal 3)\n";
+    tap_ok(sn_culprit_from_words(&c, hydra) && c.rank == -1 && !strcmp(c.host, "n3") &&
+               !c.host_died && sn_culprit_signal(hydra) == 9,
+           "Hydra names a host, which lives, and a signal: %s, %d", c.host,
+           sn_culprit_signal(hydra));
+    tap_ok(sn_culprit_signal("") == 0 && sn_culprit_signal(NULL) == 0 &&
+               sn_culprit_signal("TERMINATED WITH THE EXIT STRING: \n(signal 9)") == 0,
+           "other words, no signal");
 }
 
 int main(void)

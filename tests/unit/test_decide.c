@@ -82,8 +82,10 @@ static void one_signal_of_many_meanings(void)
                                .words = "STEP 1.0 ON n0 CANCELLED AT 12:00 DUE TO PREEMPTION ***"};
     tap_ok(sn_classify(&preempted) == SN_CAUSE_PREEMPTED,
            "the step's own words say that it was preempted");
-    struct sn_end early = {.exit_code = 128 + SIGUSR2, .was_asked = true};
+    struct sn_end early = {.exit_code = 128 + SIGUSR1, .save = SIGUSR1, .was_asked = true};
     tap_ok(sn_classify(&early) == SN_CAUSE_SAVED, "asked before the launcher could pass it on");
+    early.save = SIGUSR2;
+    tap_ok(sn_classify(&early) == SN_CAUSE_PEER, "which is not by any other signal");
 }
 
 #define NODES .nodes_wanted = 4, .nodes_good = 4, .nodes_least = 2

@@ -77,6 +77,21 @@ static void command_lines(void)
             "mpirun -n 8 --map-by ppr:4:node:oversubscribe --host n1:4,n3:4 /opt/sennit-train "
             "'my run.yaml' --attempt 7",
             "mpirun on chosen nodes of a job");
+    l.launcher = SN_LAUNCH_HYDRA;
+    line_is(&l,
+            "mpiexec.hydra -n 8 -ppn 4 -hosts n1,n3 /opt/sennit-train 'my run.yaml' --attempt 7",
+            "Hydra on chosen nodes of a job");
+    l.program = "mpirun";
+    l.nodes = 1;
+    l.node_list = NULL;
+    line_is(&l, "mpirun -n 8 /opt/sennit-train 'my run.yaml' --attempt 7", "by its other name");
+    l = usual;
+    l.mpi = "cray_shasta";
+    line_is(&l,
+            "srun --kill-on-bad-exit=1 --wait=60 --unbuffered --export=ALL --mpi=cray_shasta "
+            "--nodes=2 --ntasks=8 --ntasks-per-node=4 --cpu-bind=none /opt/sennit-train "
+            "'my run.yaml' --attempt 7",
+            "srun for another MPI");
     l = usual;
     l.launcher = SN_LAUNCH_JSRUN;
     l.cpus_per_rank = 10;
@@ -107,7 +122,8 @@ static void environments(void)
         "PATH=/bin\nSLURM_JOB_ID=1\nSLURM_NTASKS=3\nSLURM_NTASKS_PER_NODE=3\nSLURM_CPU_BIND=x\n"
         "SLURM_CPU_BIND_LIST=x\nSLURM_MEM_BIND_TYPE=x\nSBATCH_EXCLUSIVE=1\nSRUN_DEBUG=3\n"
         "SLURM_TRES_PER_TASK=cpu:1\nSLURM_STEP_ID=4\nSLURM_PROCID=3\nPMI_RANK=1\nPMIX_RANK=2\n"
-        "PMIX_MCA_psec=native\nOMPI_COMM_WORLD_RANK=1\nOMPI_MCA_btl=tcp\nMY_API_KEY=hush\n"
+        "HYDI_CONTROL_FD=7\nPMIX_MCA_psec=native\nOMPI_COMM_WORLD_RANK=1\nOMPI_MCA_btl=tcp\nMY_API_"
+        "KEY=hush\n"
         "OMPI_MCA_rmaps_base_oversubscribe=0\nSLURM_JOB_NODELIST=n[0-3]\n";
     static const char *const kept[] = {"PATH=/bin",
                                        "SLURM_JOB_ID=1",
@@ -135,6 +151,11 @@ static void environments(void)
     tap_ok(has(&a, "OMPI_ALLOW_RUN_AS_ROOT=1") && has(&a, "OMPI_MCA_rmaps_base_oversubscribe=0") &&
                !has(&a, "OMPI_MCA_rmaps_base_oversubscribe=1"),
            "what a person set stands");
+    sn_argv_fini(&a);
+    (void)sn_launch_environment(&a, &e, SN_LAUNCH_HYDRA, NULL);
+    tap_ok(has(&a, "SLURM_NTASKS=3") && !has(&a, "PMI_RANK=1") && !has(&a, "HYDI_CONTROL_FD=7") &&
+               !has(&a, "OMPI_ALLOW_RUN_AS_ROOT=1"),
+           "Hydra sees the job, no rank of another, and nothing of Open MPI");
     sn_argv_fini(&a);
     sn_mem_fail_at(3);
     struct sn_err err;
@@ -266,27 +287,60 @@ static void answers(void)
     sn_hostlist_fini(&h);
 }
 
+static void launchers_of_the_same_name(void)
+{
+    static const struct {
+        const char *text;
+        enum sn_launcher want;
+    } row[] = {
+        {"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n",
+         SN_LAUNCH_MPIRUN},
+        {"mpirun (Open MPI) 5.0.3\n", SN_LAUNCH_MPIRUN},
+        {"HYDRA build details:\n    Version:                                 4.0.2\n",
+         SN_LAUNCH_HYDRA},
+        {"Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 20221129\n", SN_LAUNCH_HYDRA},
+        {"", SN_LAUNCH_MPIRUN}};
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        tap_ok(sn_launcher_of_version(row[i].text) == row[i].want, "mpirun that says '%.20s' is %s",
+               row[i].text, sn_launcher_name(row[i].want));
+    const struct sn_launcher_ways *w = sn_launcher_ways(SN_LAUNCH_HYDRA);
+    tap_ok(w->save == SIGUSR1 && w->end == SIGKILL && w->mixes_codes && w->ends_at_once &&
+               w->says_on_stdout,
+           "Hydra's ways");
+    w = sn_launcher_ways(SN_LAUNCH_SRUN);
+    tap_ok(w->save == SIGUSR2 && w->end == SIGTERM && !w->mixes_codes, "and srun's");
+    enum sn_launcher l;
+    for (int i = 0; i < SN_LAUNCHERS; i++)
+        tap_ok(sn_launcher_parse(&l, sn_launcher_names[i], NULL) == SN_OK && (int)l == i,
+               "%s is known", sn_launcher_names[i]);
+    tap_ok(!sn_launcher_names[SN_LAUNCHERS], "and no other");
+}
+
 static void children(void)
 {
-    char *const talk[] = {"sh", "-c", "echo words >&2; exit 7", NULL};
-    char *const wait[] = {"sleep", "60", NULL}, *const none[] = {"sn-no-such-program", NULL};
+    char *const talk[] = {"sh", "-c", "echo words >&2; echo more; exit 7", NULL};
+    char *const sleep[] = {"sleep", "60", NULL}, *const absent[] = {"sn-no-such-program", NULL};
     char *const env[] = {"PATH=/usr/bin:/bin", NULL};
+    const struct sn_child_want talker = {talk, env, SIGUSR2, true},
+                               sleeper = {sleep, env, SIGUSR2, false},
+                               none = {absent, env, SIGUSR2, false};
     char bytes[64] = "";
     struct sn_child c;
     struct sn_err err;
     int code = -1;
     size_t n = 0;
-    tap_ok(sn_child_start(&c, talk, env, &err) == SN_OK, "a child starts");
+    tap_ok(sn_child_start(&c, &talker, &err) == SN_OK, "a child starts");
     for (int i = 0; i < 1000 && (code < 0 || c.err >= 0); i++) {
         n += sn_child_read(&c, bytes + n, sizeof(bytes) - 1 - n);
         (void)sn_child_ended(&c, &code);
         (void)usleep(10000);
     }
-    tap_ok(code == 7 && !strcmp(bytes, "words\n"), "its code and its words come back (%d)", code);
+    tap_ok(code == 7 && !strcmp(bytes, "words\nmore\n"), "its code and its words come back (%d)",
+           code);
     sn_child_close(&c);
-    tap_ok(sn_child_start(&c, none, env, &err) == SN_EFAIL && strstr(err.text, "No such file"),
+    tap_ok(sn_child_start(&c, &none, &err) == SN_EFAIL && strstr(err.text, "No such file"),
            "one that does not exist: %s", err.text);
-    (void)sn_child_start(&c, wait, env, &err);
+    (void)sn_child_start(&c, &sleeper, &err);
     sn_child_signal(&c, SIGTERM);
     code = -1;
     for (int i = 0; i < 1000 && code < 0; i++) {
@@ -308,6 +362,7 @@ int main(void)
     nodes(path);
     values_are_found();
     answers();
+    launchers_of_the_same_name();
     children();
     (void)unlink(path);
     (void)rmdir(dir);

@@ -238,6 +238,11 @@ static const struct {
      "s.yaml:5: submit.memory_value: memory is forbidden; want one of the two"},
     {HEAD "submit: {account: forbidden, account_suffix: _g}\n",
      "s.yaml:3: submit.account_suffix: accounts are forbidden; want one of the two"},
+    {HEAD "launch: {with: mpirun, mpi: pmi2}\n",
+     "s.yaml:3: launch.mpi: is for srun, and ranks are started by mpirun; want one of the two"},
+    {HEAD "launch: {mpi: 'a b'}\n",
+     "s.yaml:3: launch.mpi: 'a b' is nothing that a script takes; want letters, digits and "
+     "_-.,:/@%+=[]&|*!()"},
     {HEAD "launch: {with: jsrun}\n",
      "s.yaml:3: launch.with: jsrun does not start jobs of slurm; want another launcher"},
     {"name: a\nscheduler: lsf\n",
