@@ -21,8 +21,15 @@ SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-omit-frame-poin
 BASEFLAGS := -std=gnu11 -D_GNU_SOURCE -I. -MMD -MP $(WARN) $(OPT) $(SANFLAGS)
 
 # --- libraries, each met in one source file -------------------------------------------------
-MPI_CFLAGS  := $(filter-out -pthread,$(shell $(MPICC) --showme:compile 2>/dev/null))
-MPI_LIBS    := $(shell $(MPICC) --showme:link 2>/dev/null)
+# MPI: what its compiler says of itself, or what MPI_CFLAGS and MPI_LIBS give. One that says nothing, as Cray's cc may,
+# compiles and links what needs MPI.
+MPI_GIVEN   := $(filter-out undefined,$(origin MPI_LIBS))
+MPI_CFLAGS  ?= $(if $(MPI_GIVEN),,$(shell tests/mpi/flags compile $(MPICC)))
+ifndef MPI_GIVEN
+MPI_LIBS    := $(shell tests/mpi/flags link $(MPICC))
+endif
+MPI_CC      := $(if $(MPI_GIVEN)$(MPI_LIBS),$(CC),$(MPICC))
+MPIRUN      ?= $(shell tests/mpi/flags launcher $(MPICC))
 HDF5_CFLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null)
 # The archive where there is one: Debian's shared library brings curl, and with it 30 libraries that
 # every rank would open before it begins.
@@ -103,11 +110,13 @@ MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
 STATIC   := $(if $(SAN),,tests/lint tests/docs)
 ALONE     = $(shell grep -l '^. Runs alone: ' $(CLI))
 
-all: $(if $(MPI_LIBS),,need) $(BINS) $(PLUGIN) ## Build every binary into build/bin (the default)
-need:
-	@echo 'make: no MPI compiler here ($(MPICC)); "make deps" installs or names what is missing' >&2; exit 1
-
+all: $(BUILD)/mpi $(BINS) $(PLUGIN) ## Build every binary into build/bin (the default)
+# What was built with another MPI is built again.
+$(BUILD)/mpi: FORCE
+	@tests/mpi/record '$(BUILD)' '$(MPICC)' '$(MPIRUN)' '$(MPI_CC) $(MPI_CFLAGS) $(MPI_LIBS)' '$(MPI_GIVEN)$(MPI_LIBS)'
 $(BUILD)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
+$(BUILD)/lib/run/comm_mpi.o: COMPILER = $(MPI_CC)
+$(BUILD)/lib/run/comm_mpi.o: $(BUILD)/mpi
 $(BUILD)/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/checkpoint/uses.o $(BUILD)/checkpoint/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
 $(BUILD)/tests/bench/blas/openblas.o: CPPFLAGS += $(BLAS_CFLAGS)
@@ -117,9 +126,10 @@ $(BUILD)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
 # One short line per command; V=1 shows the commands themselves.
 say = $(if $(V),,@echo '$(1) $(2)';)
 
+COMPILER  = $(CC)
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,cc,$@)$(CC) $(BASEFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(call say,cc,$@)$(COMPILER) $(BASEFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 define isa_rule
 $(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c
@@ -143,17 +153,20 @@ $(TESTLIB): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
 
 define link
 	@mkdir -p $(@D)
-	$(call say,ld,$@)$(CC) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
+	$(call say,ld,$@)$(LINKER) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 endef
+LINKER   = $(CC)
+WITH_MPI := $(BUILD)/bin/sennit-train $(RANKS) $(BUILD)/oom/sennit-train $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce \
+            $(BUILD)/tests/bench/own/own $(BUILD)/tests/bench/pace/links
+$(WITH_MPI): LIBS += $(MPI_LIBS)
+$(WITH_MPI): LINKER = $(MPI_CC)
 
-$(BUILD)/bin/sennit-train $(RANKS): LIBS += $(MPI_LIBS)
 $(BUILD)/bin/sennit-%: $(BUILD)/bin/sennit_%.o $(LIB)
 	$(link)
 $(RANKS): $(BUILD)/bin/mpi_main.o $(LIB)
 	$(link)
 
 $(BUILD)/tests/bench/own/own: LDFLAGS += -Wl,--wrap=sn_arena_map
-$(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce $(BUILD)/tests/bench/own/own $(BUILD)/tests/bench/pace/links: LIBS += $(MPI_LIBS)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)
 
@@ -245,7 +258,6 @@ $(CUDA_OUT)/kernels/cuda/attention_wgmma.cu.o: NVFLAGS := $(subst compute_90,com
 # Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
 $(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
 	$(link)
-$(BUILD)/oom/sennit-train: LIBS += $(MPI_LIBS)
 
 # --- targets: each first looks for what is missing, then reads this file again, because what was
 # installed a moment ago was not there when the variables above were set --------------------------
@@ -318,6 +330,12 @@ cluster-demo: ## As root: watch a job be preempted, shrunk and resumed on a Slur
 	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) all
 	@BUILD=$(BUILD) tests/rooted tests/cluster/demo
 
+check-mpich: ## A part of the tests with MPICH, built in build/mpich; says so where there is none
+	@tests/deps mpich && $(MAKE) --no-print-directory $(jobs) BUILD=build/mpich MPICC=mpicc.mpich run-mpich || \
+	    { command -v mpicc.mpich >/dev/null && exit 1; echo 'make: SKIP check-mpich: no MPICH here (mpicc.mpich); with another name: make check MPICC=... BUILD=build/mpich' >&2; }
+run-mpich: $(BINS) $(MPIT)
+	$(runner) -- tests/mpi/run@1800 $(addprefix tests/cli/test_,train.sh@1200 exec_host.sh@1200 hang.sh@1200)
+
 check-oom: ## The binaries with their n-th allocation failing, n = 1, 2, ...
 	$(again) run-oom
 run-oom: $(BINS) $(PROGRAMS:$(BUILD)/bin/%=$(BUILD)/oom/%)
@@ -366,6 +384,7 @@ info: ## What was found on this machine and what was not
 	@tests/deps --info
 	@echo 'compiler             $(CC), flags $(OPT) $(CFLAGS)'
 	@echo 'BLAS to compare with $(or $(BLAS_LIBS),none)'
+	@echo "MPI                  $(MPICC) ($$(tests/mpi/flags family $(MPICC))), started by $(or $(MPIRUN),srun)"
 	@echo 'codec zfp           $(or $(ZFP_LIBS),left out: no zfp.h here)'
 	@echo 'instruction sets     $(ISAS) (chosen at run time)'
 
@@ -383,8 +402,8 @@ clean: ## Remove build/
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-.PHONY: FORCE run-gpu cuda check-cuda-emul run-cuda-emul check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all need demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
+.PHONY: FORCE run-gpu cuda check-cuda-emul run-cuda-emul check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
 	run-fuzz run-bench
 .SECONDARY:
--include $(shell find $(BUILD) $(if $(SAN),,-name san -prune -o) -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) $(if $(filter build,$(BUILD)),"(" -name san -o -name mpich ")" -prune -o) -name '*.d' -print 2>/dev/null)

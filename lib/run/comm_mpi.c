@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Requests that are waited for together. */
@@ -226,13 +227,14 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
     if (launched != m->base.size && launched > 1)
         return sn_fail(err, SN_EINPUT,
                        "mpi: the launcher started %d ranks but MPI sees %d; start with this MPI's "
-                       "mpirun, or with srun --mpi=pmix",
+                       "mpirun, or with an srun --mpi= that it knows: pmix, pmi2 or cray_shasta",
                        launched, m->base.size);
     int *largest, is_set; /* MPI promises one channel's worth; all libraries give more */
     if (MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&largest, &is_set) != MPI_SUCCESS ||
         !is_set || *largest / SN_PORT_TAGS <= SN_PORT_CHANNELS)
         return sn_fail(err, SN_EFAIL,
-                       "mpi: this library's tags end at %d; want one that has %d, such as Open MPI",
+                       "mpi: this library's tags end at %d; want one that has %d, such as Open MPI "
+                       "or MPICH",
                        is_set ? *largest : 0, (SN_PORT_CHANNELS + 1) * SN_PORT_TAGS);
     return allocate(m, err);
 }
@@ -278,11 +280,16 @@ enum sn_status sn_comm_create_mpi(struct sn_comm **out, struct sn_err *err)
     return SN_OK;
 }
 
+/* MPICH's launcher drops what it has not read yet of a rank that aborts: one sentence in ten of
+ * those written right before (measured, 4.0.2). */
 void sn_comm_abort_mpi(int exit_code)
 {
+    static const struct timespec to_be_read = {.tv_nsec = 100000000};
     int is_up = 0, is_over = 0;
     if (MPI_Initialized(&is_up) == MPI_SUCCESS && is_up && MPI_Finalized(&is_over) == MPI_SUCCESS &&
-        !is_over)
+        !is_over) {
+        (void)nanosleep(&to_be_read, NULL);
         (void)MPI_Abort(MPI_COMM_WORLD, exit_code);
+    }
     _Exit(exit_code);
 }

@@ -58,7 +58,7 @@ C
 run_file "$tmp/absent.yaml" "$tmp/absent"
 sed -i "s/layout: {/layout: {tensor: 2, pipeline: 2, /" "$tmp/absent.yaml"
 cat >"$tmp/absent.sh" <<SH
-[ "\$OMPI_COMM_WORLD_RANK" != 2 ] || export LD_PRELOAD="$tmp/stop.so"
+[ "\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" != 2 ] || export LD_PRELOAD="$tmp/stop.so"
 exec "$train" "$tmp/absent.yaml"
 SH
 if nm -D "$train" | grep -q __asan_init || ! mpicc -shared -fPIC -o "$tmp/stop.so" "$tmp/stop.c" 2>/dev/null; then
@@ -82,7 +82,7 @@ mkdir -p "$tmp/elsewhere"
 case $train in /*) ;; *) train=$PWD/$train ;; esac
 cat >"$tmp/blind.sh" <<SH
 cd "$tmp" || exit 1
-[ "\$OMPI_COMM_WORLD_RANK" != 1 ] || cd elsewhere || exit 1
+[ "\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" != 1 ] || cd elsewhere || exit 1
 exec "$train" "$tmp/blind.yaml"
 SH
 run mpi 4 sh "$tmp/blind.sh"

@@ -15,7 +15,7 @@ if [ "$rc" = 77 ]; then
 fi
 is "two hosts are made" "$rc:$(cat "$tmp/.out")" "0:"
 
-run $netns run "$tmp/n" 4 sh -c 'echo "$OMPI_COMM_WORLD_RANK $(hostname)"'
+run $netns run "$tmp/n" 4 sh -c 'echo "${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $(hostname)"'
 is "ranks start on them" "$rc" 0
 is "blocks of ranks share a host" \
     "$(printf '%s\n' "$out" | sort -n | awk '{ h[NR] = $2 } END { print h[1] == h[2], h[2] == h[3], h[3] == h[4] }')" \

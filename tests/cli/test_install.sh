@@ -175,7 +175,7 @@ like "the module file begins as the standard says" "$(head -1 "$module")" '^#%Mo
 recipe=packaging/spack/packages/sennit/package.py
 ok "the Spack recipe is Python" python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$recipe"
 missing=
-for name in hwloc hdf5 libyaml jansson xxhash openmpi; do
+for name in hwloc hdf5 libyaml jansson xxhash mpi; do
     grep -q "depends_on(\"${name}[\"@ ]" "$recipe" || missing="$missing $name"
 done
 is "the Spack recipe depends on every library of tests/deps" "$missing" ''

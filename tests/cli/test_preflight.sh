@@ -44,7 +44,7 @@ like "no device: the sentence" "$err" 'run.backend: there is no fake device'
 # --- hosts -----------------------------------------------------------------------------------------
 # Two ranks a host, where hosts are names of their own: each pair of ranks in a namespace.
 cat >"$tmp/hosts.sh" <<SH
-exec unshare --uts sh -c 'hostname n\$((OMPI_COMM_WORLD_RANK / 2)); exec "\$@"' sh "\$@"
+exec unshare --uts sh -c 'hostname n\$((\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} / 2)); exec "\$@"' sh "\$@"
 SH
 if unshare --uts hostname n9 2>/dev/null; then
     run_file "$tmp/hosts.yaml" "$tmp/hosts"

@@ -12,6 +12,9 @@
 # $tmp is a fresh folder, removed at the end. $BUILD is where the binaries are.
 # shellcheck shell=sh disable=SC2034
 BUILD=${BUILD:-build}
+# The launcher and the compiler of the MPI that was built with, where mpirun and mpicc are another's.
+case $BUILD in /*) tap_tools=$BUILD/tools ;; *) tap_tools=$PWD/$BUILD/tools ;; esac
+[ ! -d "$tap_tools" ] || PATH=$tap_tools:$PATH
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 tap_count=0 tap_failed=0

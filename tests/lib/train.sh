@@ -85,7 +85,7 @@ wait_for_step() { # step output
 process_of() { # rank run-file
     for rank_pid in $(pgrep -f "$2"); do
         [ "$(cat "/proc/$rank_pid/comm" 2>/dev/null)" = sennit-train ] || continue
-        if tr '\0' '\n' <"/proc/$rank_pid/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
+        if tr '\0' '\n' <"/proc/$rank_pid/environ" 2>/dev/null | grep -qxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1"; then
             echo "$rank_pid"
             return
         fi

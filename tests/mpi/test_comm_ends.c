@@ -47,11 +47,12 @@ static void abort_in_the_middle(struct sn_comm *c)
     sn_comm_abort_mpi(ABORTED);
 }
 
-/* Rank 1 sends more than the others expect: MPI tells them, or the window does. */
+/* Rank 1 sends more than the others expect: MPI tells them, in the words of Open MPI
+ * ("MPI_ERR_TRUNCATE: ...") or MPICH ("Message truncated, ..."), or the window does. */
 static void disagree_on_the_length(struct sn_comm *c, bool windows)
 {
     const char *want = windows ? "mpi: world all_reduce 'sum' (number 1) has "
-                               : "mpi: world all_reduce 'sum' (number 1) failed: MPI_ERR_TRUNCATE";
+                               : "mpi: world all_reduce 'sum' (number 1) failed: ";
     struct sn_err err = {.text = ""}, again = {.text = ""};
     float *x = sn_alloc(8000);
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
@@ -60,7 +61,7 @@ static void disagree_on_the_length(struct sn_comm *c, bool windows)
     enum sn_status st = c->ops->wait(c, t, &err);
     enum sn_status later = c->ops->agree(c, SN_OK, &again);
     if (st == SN_EFAIL && later == SN_EFAIL && strncmp(err.text, want, strlen(want)) == 0 &&
-        strcmp(err.text, again.text) == 0)
+        (windows || strcasestr(err.text, "trunc")) && strcmp(err.text, again.text) == 0)
         sn_comm_abort_mpi(UNDERSTOOD);
     printf("status %d: %s\n", (int)st, err.text);
     exit(1);
@@ -86,10 +87,10 @@ static int fail_to_create(const char *way)
 {
     struct sn_comm *c;
     struct sn_err err;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    int rank = sn_comm_launched_rank();
     const char *want = "rank 1 (";
     enum sn_status expected = SN_ENOMEM;
-    if (strcmp(way, "memory") == 0 && rank && strcmp(rank, "1") == 0)
+    if (strcmp(way, "memory") == 0 && rank == 1)
         sn_mem_fail_at(3); /* the requests; without memory for names (2) it goes on */
     if (strcmp(way, "mismatch") == 0) {
         setenv("OMPI_COMM_WORLD_SIZE", "9", 1);
@@ -98,7 +99,7 @@ static int fail_to_create(const char *way)
     }
     enum sn_status st = sn_comm_create_mpi(&c, &err);
     if (st != expected || !strstr(err.text, want)) {
-        printf("rank %s: status %d, %s\n", rank, (int)st, st == SN_OK ? "created" : err.text);
+        printf("rank %d: status %d, %s\n", rank, (int)st, st == SN_OK ? "created" : err.text);
         return 1;
     }
     return UNDERSTOOD;

@@ -95,6 +95,8 @@ up() { # hosts rate
     for tool in ip tc mpirun unshare nsenter; do
         command -v $tool >/dev/null || skip "no $tool here"
     done
+    # MPICH 4.0.2 over UCX 1.13: after any exchange over TCP about one MPI_Finalize in four never comes back.
+    case $(mpirun --version 2>&1) in *HYDRA*) skip "MPICH, of which some hang over TCP in MPI_Finalize; hosts are made for Open MPI" ;; esac
     mkdir -p "$dir"
     [ ! -f "$dir/names" ] || die "$dir is in use; end it with: netns.sh down $dir"
     net=$(free_network)

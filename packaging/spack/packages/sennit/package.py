@@ -15,7 +15,7 @@ class Sennit(MakefilePackage):
     depends_on("c", type="build")
     depends_on("gmake", type="build")
     depends_on("pkgconfig", type="build")
-    depends_on("openmpi@4:")  # the Makefile asks its compiler wrapper with --showme
+    depends_on("mpi")  # Open MPI, MPICH and what is made from it; the Makefile asks the wrapper
     depends_on("hwloc@2:")
     depends_on("hdf5@1.10: ~mpi")
     depends_on("libyaml")
@@ -27,7 +27,7 @@ class Sennit(MakefilePackage):
         return [
             "all",
             "CC={0}".format(spack_cc),
-            "MPICC={0}".format(self.spec["openmpi"].prefix.bin.mpicc),
+            "MPICC={0}".format(self.spec["mpi"].mpicc),
         ]
 
     def install(self, spec, prefix):
