@@ -370,7 +370,7 @@ run-bench: $(BINS) $(BENCH)
 
 # What `make install` is told; the library is for whoever links it with pkg-config --static.
 placed = BUILD='$(BUILD)' VERSION='$(VERSION)' LIBS='$(LIBS) $(MPI_LIBS)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' packaging/install
-install: $(BINS) ## Install binaries, templates, man pages, completion, module file (PREFIX=/usr/local DESTDIR=)
+install: $(BINS) ## Install binaries, templates, man pages, completion, module file (PREFIX=/usr/local DESTDIR=; STRIP= keeps debug information)
 	@$(placed)
 uninstall: $(BINS) ## Take away what install puts there, with the same PREFIX and DESTDIR
 	@$(placed) --remove

@@ -25,6 +25,13 @@ for binary in "$BUILD"/bin/sennit-*; do
     ok "$name has its completion" test -s "$root/share/bash-completion/completions/$name"
 done
 
+# --- debug information is for who builds ------------------------------------------------------------
+is "nothing for debuggers is installed" "$(readelf -S "$root/bin/sennit-train" "$root/libexec/sennit/sennit-mpi" "$root/lib/libsennit.a" | grep -c '[.]debug_info')" 0
+like "the names of functions are" "$(readelf -S "$root/bin/sennit-train")" '[.]symtab'
+run env STRIP= DESTDIR="$tmp/whole" PREFIX="$prefix" BUILD="$BUILD" VERSION=1 packaging/install
+like "unless it is asked for ($rc)" "$(readelf -S "$tmp/whole$prefix/bin/sennit-train")" '[.]debug_info'
+rm -rf "$tmp/whole"
+
 # --- login nodes may have no MPI -----------------------------------------------------------------
 for name in plan run data convert; do
     is "sennit-$name needs no MPI" "$(readelf -d "$root/bin/sennit-$name" | grep 'NEEDED.*libmpi')" ''
