@@ -56,7 +56,10 @@ static void add_operation(struct sn_culprit *c, const struct findings *f,
     bool same = (sn_culprit_from_sentence(&told, f->record.says) ||
                  sn_culprit_from_sentence(&told, s->end.words.text)) &&
                 told.rank == c->rank;
-    if (!same || c->operation[0])
+    if (!same)
+        return;
+    c->seconds = c->seconds > 0 ? c->seconds : told.seconds;
+    if (c->operation[0])
         return;
     memcpy(c->axis, told.axis, sizeof(c->axis));
     memcpy(c->operation, told.operation, sizeof(c->operation));

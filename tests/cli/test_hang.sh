@@ -117,7 +117,7 @@ end_of() { # pid: a process that was stopped
         kill -KILL "$stopped" 2>/dev/null
     done
 }
-if nm -D "$train" | grep -q __asan_init || ! cc -shared -fPIC -o "$tmp/trap.so" tests/cluster/trap.c -ldl 2>/dev/null; then
+if nm -D "$train" | grep -q __asan_init || ! gcc -shared -fPIC -o "$tmp/trap.so" tests/cluster/trap.c -ldl 2>/dev/null; then
     skip "a save, a load, the end" "no library can be loaded that stops a rank"
     tap_done
 fi
