@@ -85,6 +85,13 @@ PROGRAMS := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
 RANKS    := $(BUILD)/libexec/sennit/sennit-mpi
 BINS     := $(PROGRAMS) $(RANKS)
 
+# The binaries once more, under UBSan alone, for tests/cli/test_undefined.sh: what is undefined shows there in every `make check`, and
+# SAN=1 has the rest. Cheap: little is optimised, and kernels' loops, which SAN=1 checks, are the same objects.
+UB       := $(BUILD)/ub
+UBFLAGS  := -w -Og -g0 -DXXH_NO_INLINE_HINTS=1 -fsanitize=undefined,float-cast-overflow -fno-sanitize-recover=all
+UBOBJ    := $(patsubst $(BUILD)/%,$(UB)/%,$(filter-out $(BUILD)/kernels/%,$(LIB_OBJ))) $(filter $(BUILD)/kernels/%,$(LIB_OBJ))
+UBBINS   := $(if $(SAN),,$(BINS:$(BUILD)/%=$(UB)/%))
+
 UNIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/parity/test_*.c))
 MPIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/test_*.c))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter x86_64,$(ARCH)),,tests/bench/bench_peak.c),$(wildcard tests/bench/bench_*.c)))
@@ -114,14 +121,14 @@ all: $(BUILD)/mpi $(BINS) $(PLUGIN) ## Build every binary into build/bin (the de
 # What was built with another MPI is built again.
 $(BUILD)/mpi: FORCE
 	@tests/mpi/record '$(BUILD)' '$(MPICC)' '$(MPIRUN)' '$(MPI_CC) $(MPI_CFLAGS) $(MPI_LIBS)' '$(MPI_GIVEN)$(MPI_LIBS)'
-$(BUILD)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
-$(BUILD)/lib/run/comm_mpi.o: COMPILER = $(MPI_CC)
-$(BUILD)/lib/run/comm_mpi.o: $(BUILD)/mpi
-$(BUILD)/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/lib/run/comm_mpi.o $(UB)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
+$(BUILD)/lib/run/comm_mpi.o $(UB)/lib/run/comm_mpi.o: COMPILER = $(MPI_CC)
+$(BUILD)/lib/run/comm_mpi.o $(UB)/lib/run/comm_mpi.o: $(BUILD)/mpi
+$(BUILD)/checkpoint/%.o $(UB)/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/checkpoint/uses.o $(BUILD)/checkpoint/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
 $(BUILD)/tests/bench/blas/openblas.o: CPPFLAGS += $(BLAS_CFLAGS)
 $(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o $(BUILD)/tests/bench/bench_peak.o: CPPFLAGS += -fopenmp
-$(BUILD)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
+$(BUILD)/bin/%.o $(UB)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
 
 # One short line per command; V=1 shows the commands themselves.
 say = $(if $(V),,@echo '$(1) $(2)';)
@@ -156,7 +163,7 @@ define link
 	$(call say,ld,$@)$(LINKER) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 endef
 LINKER   = $(CC)
-WITH_MPI := $(BUILD)/bin/sennit-train $(RANKS) $(BUILD)/oom/sennit-train $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce \
+WITH_MPI := $(BUILD)/bin/sennit-train $(RANKS) $(BUILD)/oom/sennit-train $(UB)/bin/sennit-train $(RANKS:$(BUILD)/%=$(UB)/%) $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce \
             $(BUILD)/tests/bench/own/own $(BUILD)/tests/bench/pace/links
 $(WITH_MPI): LIBS += $(MPI_LIBS)
 $(WITH_MPI): LINKER = $(MPI_CC)
@@ -255,6 +262,18 @@ $(BUILD)/tests/gpu/test_%: $(BUILD)/other/test_%.o $(CUDA_OUT)/tests/gpu/table.c
 # Warpgroup products belong to sm_90a alone; elsewhere the file is a stub that is not taken.
 $(CUDA_OUT)/kernels/cuda/attention_wgmma.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
 
+$(UB)/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,cc,$@)$(COMPILER) $(BASEFLAGS) $(UBFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+$(UB)/libsennit.a: $(UBOBJ)
+	@rm -f $@
+	$(call say,ar,$@)ar rcs $@ $^
+$(UBBINS): LDFLAGS += -fsanitize=undefined
+$(UB)/bin/sennit-%: $(UB)/bin/sennit_%.o $(UB)/libsennit.a
+	$(link)
+$(RANKS:$(BUILD)/%=$(UB)/%): $(UB)/bin/mpi_main.o $(UB)/libsennit.a
+	$(link)
+
 # Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
 $(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
 	$(link)
@@ -276,7 +295,7 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
-run-check: $(BINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(GPUBENCH) $(PLUGIN)
+run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(GPUBENCH) $(PLUGIN)
 	$(runner) $(EMULRUN) $(patsubst %,%@1200,$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
 	    -- $(MPIRUNS) $(ALONE:=@1200)
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)

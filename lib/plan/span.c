@@ -48,9 +48,9 @@ static void add_replicas(struct lattice *l, const struct sn_grid *g, enum sn_gro
 {
     int node = g->replica_node, context = g->size[SN_AXIS_CONTEXT], data = g->size[SN_AXIS_DATA];
     int to = g->stride[SN_AXIS_CONTEXT], further = g->stride[SN_AXIS_DATA];
-    int inside = node < context ? node : context, copies = node / inside;
     if (node == 0)
         return;
+    int inside = node < context ? node : context, copies = node / inside;
     if (q == SN_GROUP_REPLICA_NODE) {
         add_axis(l, copies, further);
         add_axis(l, inside, to);
