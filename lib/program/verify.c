@@ -20,25 +20,14 @@ bool sn_world_is_done(const struct sn_world_rank *r, int post)
     return p->seq < (p->port < 0 ? r->collectives_done : r->ports[p->port].matched);
 }
 
-bool sn_world_is_idle(const struct sn_world_rank *r)
-{
-    if (r->collectives_done < r->collectives_posted)
-        return false;
-    for (int q = 0; q < r->trace->n_ports; q++)
-        if (r->ports[q].matched < r->ports[q].posted)
-            return false;
-    return true;
-}
-
 bool sn_world_may_pass(const struct sn_world_rank *r, int event, int *post)
 {
     *post = -1;
-    if (event == 0)
-        return sn_world_is_idle(r);
-    int p = event < 0 ? -event - 1 : event - 1 - SN_VERIFY_IN_FLIGHT;
-    if (p < 0 || sn_world_is_done(r, p))
+    if (event >= 0)
+        return r->under_way < (event == 0 ? 1 : SN_VERIFY_IN_FLIGHT);
+    if (sn_world_is_done(r, -event - 1))
         return true;
-    *post = p;
+    *post = -event - 1;
     return false;
 }
 
@@ -85,6 +74,7 @@ static enum sn_status arrive(struct sn_world *w, int rank, struct sn_err *err)
         struct sn_world_rank *o = &w->rank[other];
         o->arrived = false;
         o->collectives_done++;
+        o->under_way--;
         o->front = o->trace->posts[o->front].next;
         wake(w, other);
     }
@@ -110,6 +100,8 @@ static enum sn_status match(struct sn_world *w, int rank, int port, struct sn_er
                                  err);
     a->matched++;
     b->matched++;
+    r->under_way--;
+    o->under_way--;
     a->next = r->trace->posts[a->next].next;
     b->next = o->trace->posts[b->next].next;
     wake(w, a->peer);
@@ -126,6 +118,7 @@ static enum sn_status go_on(struct sn_world *w, int rank, struct sn_err *err)
             break;
         if (event <= 0)
             continue;
+        r->under_way++;
         int port = r->trace->posts[event - 1].port;
         if (port < 0) {
             r->collectives_posted++;

@@ -4,10 +4,10 @@
  * The programs of all ranks are played through without data. Every rank has a compute thread, which
  * runs its schedule as the executor does, and a queue of collectives, which run strictly one after
  * another; a send is complete when its receive has been posted, as in the strictest backend
- * (rendezvous), and a post waits for the operation SN_VERIFY_IN_FLIGHT posts before it. Where ranks
+ * (rendezvous), and a post waits while SN_VERIFY_IN_FLIGHT operations are under way. Where ranks
  * agree on the end of a step, each waits first for all that it has posted, as devices do. The
- * outcome does not depend on which rank is faster: every wait is for one definite event. Refuted
- * are
+ * outcome does not depend on which rank is faster: what may go on may do so whatever else happens.
+ * Refuted are
  *
  *   - collectives that differ between members: kind, elements, type, micro-batch, label;
  *   - sends and receives that differ, or that the other side never posts;
@@ -25,7 +25,7 @@
 #include "lib/program/program.h"
 
 enum {
-    SN_VERIFY_IN_FLIGHT = 256, /* posts, as lib/run/comm.h says */
+    SN_VERIFY_IN_FLIGHT = 256, /* operations, as lib/run/comm.h says */
     SN_VERIFY_RANKS = 4096     /* more are shrunk by sn_verify_grid */
 };
 

@@ -20,6 +20,7 @@ struct sn_world_rank {
     int at;                                   /* event that the compute thread is at */
     int collectives_posted, collectives_done; /* of its queue */
     int front;                                /* the first post of the queue that is not done */
+    int under_way;                            /* posts that are not done */
     bool arrived;                             /* the front is posted: waiting for its group */
     bool queued;                              /* on the world's list of ranks that may go on */
 };
@@ -41,8 +42,6 @@ struct sn_world {
 };
 
 bool sn_world_is_done(const struct sn_world_rank *r, int post);
-/* All communication of the rank so far is complete. */
-bool sn_world_is_idle(const struct sn_world_rank *r);
 /* Does compute go on behind this event? Otherwise *post is the communication that it needs first
  * (-1: any of several). */
 bool sn_world_may_pass(const struct sn_world_rank *r, int event, int *post);
