@@ -231,7 +231,7 @@ static enum sn_status wait(struct tracer *x, const struct sn_op *op, int slot)
 
 static enum sn_status drain(struct tracer *x)
 {
-    x->flights.n = 0;
+    sn_flights_end_all(&x->flights);
     return add_event(x->t, 0) ? SN_OK : no_memory(x);
 }
 
@@ -300,9 +300,10 @@ enum sn_status sn_trace_init(struct sn_trace *t, const struct sn_trace_of *of, s
     for (int v = 0; v < of->program->parts; v++)
         x.slots = of->program->slots[v] > x.slots ? of->program->slots[v] : x.slots;
     x.posted = sn_alloc_n((size_t)of->program->next_id * (size_t)x.slots + 1, sizeof(*x.posted));
-    enum sn_status st = x.posted ? run(&x) : no_memory(&x);
+    bool good = sn_flights_init(&x.flights, of->program) && x.posted;
+    enum sn_status st = good ? run(&x) : no_memory(&x);
     sn_free(x.posted);
-    sn_free(x.flights.items);
+    sn_flights_fini(&x.flights);
     return st;
 }
 

@@ -80,14 +80,22 @@ struct sn_span {
     int64_t at, width, stride, rows; /* rows 0: none */
 };
 
-struct sn_flight {
+/* Memory that an operation under way reads or writes. Those of one state buffer are a list, and
+ * those of the scratch arena, whose buffers share memory, are one: a reduction of gradients may be
+ * under way for the whole of backward, and there are as many of these as there are layers. */
+struct sn_use {
     int op, post;
-    struct sn_span read, written;
+    bool writes;
+    struct sn_span span;
+    int list, next, before; /* its list and its neighbours there; -1: none */
+    int other;              /* the operation's other use; -1 */
 };
 
 struct sn_flights {
-    struct sn_flight *items;
-    int n, cap;
+    struct sn_use *uses;
+    int n_uses, cap_uses, free; /* the free ones follow one another from `free` by `next`; -1 */
+    int *first, n_lists;        /* the newest use of each list; -1 */
+    int *of_post, n_posts, cap_posts; /* a use of each post; -1: it is not under way */
 };
 
 struct sn_memory_at {
@@ -95,12 +103,16 @@ struct sn_memory_at {
     int micro, slot, late;
 };
 
+/* False: no memory. Caller ends it either way. */
+bool sn_flights_init(struct sn_flights *f, const struct sn_program *p);
+void sn_flights_fini(struct sn_flights *f);
 /* SN_EFAIL when operation `op` uses what is under way. */
 enum sn_status sn_flights_check(const struct sn_flights *f, const struct sn_memory_at *at, int op,
                                 struct sn_err *err);
 /* Operation `op` is under way as post `post`. False: no memory. */
 bool sn_flights_begin(struct sn_flights *f, const struct sn_memory_at *at, int op, int post);
 void sn_flights_end(struct sn_flights *f, int post);
+void sn_flights_end_all(struct sn_flights *f);
 
 /* SN_EFAIL when some operation reads what nothing has written (verify_written.c). */
 enum sn_status sn_written_check(const struct sn_trace_of *of, struct sn_err *err);
