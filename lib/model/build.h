@@ -11,6 +11,8 @@ struct sn_model_builder {
     const struct sn_model_config *config;
     const struct sn_train_config *train;
     int layer;            /* written into nodes; -1 outside the blocks */
+    int *by_name;         /* hash table of the parameters' names: number + 1, 0: free */
+    int n_by_name;        /* its rows, a power of two; at most half of them are taken */
     bool failed;          /* an allocation failed: further calls do nothing harmful */
     struct sn_node spare; /* what they write into */
 };

@@ -3,6 +3,7 @@
  */
 #include "lib/model/build.h"
 
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/base/str.h"
@@ -63,14 +64,41 @@ void sn_model_piece(struct sn_model_builder *b, struct sn_param *p, int64_t rows
     va_end(ap);
 }
 
+/* The row of a name in the builder's table: its own, or the free one where it belongs. */
+static int *row_of(const struct sn_model_builder *b, const char *name)
+{
+    uint64_t mask = (uint64_t)b->n_by_name - 1, i = sn_hash64(name, strlen(name)) & mask;
+    while (b->by_name[i] && strcmp(b->model->params[b->by_name[i] - 1].name, name) != 0)
+        i = (i + 1) & mask;
+    return &b->by_name[i];
+}
+
+/* Room for one more name. */
+static bool grow_names(struct sn_model_builder *b)
+{
+    const struct sn_model *m = b->model;
+    if (2 * (m->n_params + 1) <= b->n_by_name)
+        return true;
+    int n = b->n_by_name ? 2 * b->n_by_name : 64, *larger = sn_alloc_n((size_t)n, sizeof(*larger));
+    if (!larger)
+        return false;
+    sn_free(b->by_name);
+    b->by_name = larger;
+    b->n_by_name = n;
+    for (int i = 0; i < m->n_params; i++)
+        *row_of(b, m->params[i].name) = i + 1;
+    return true;
+}
+
 int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
 {
     struct sn_model *m = b->model;
-    for (int i = 0; i < m->n_params; i++) /* shared layers and tied weights meet here */
-        if (strcmp(m->params[i].name, want->name) == 0) {
-            sn_free(want->piece);
-            return i;
-        }
+    b->failed = b->failed || !grow_names(b);
+    int *row = b->failed ? NULL : row_of(b, want->name);
+    if (row && *row) { /* shared layers and tied weights meet here */
+        sn_free(want->piece);
+        return *row - 1;
+    }
     b->failed =
         b->failed || !sn_grow((void **)&m->params, m->n_params, &m->cap_params, sizeof(*m->params));
     if (b->failed) {
@@ -83,6 +111,7 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
     for (int i = 0; i < p->n_pieces; i++)
         if (frozen(b->train, p->piece[i].name))
             p->trainable = false;
+    *row = m->n_params + 1;
     return m->n_params++;
 }
 
@@ -122,6 +151,7 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
         return sn_fail(err, SN_ENOMEM, "model: no memory");
     struct sn_model_builder b = {.model = m, .config = c, .train = t, .layer = -1};
     sn_family_build(&b);
+    sn_free(b.by_name);
     enum sn_status st = b.failed
                             ? sn_fail(err, SN_ENOMEM, "model: no memory for %d nodes", m->n_nodes)
                             : check_freeze(m, t, err);
