@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -54,6 +55,15 @@ struct sn_op sn_op_blank(int kind)
     return op;
 }
 
+/* Remember where the operation that is added next will be. */
+static void note_place(struct sn_program *p, int id)
+{
+    while (!p->failed && id >= p->cap_ids)
+        GROW(p, p->op_of_id, p->cap_ids, p->cap_ids);
+    if (!p->failed)
+        p->op_of_id[id] = p->n_ops;
+}
+
 struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
 {
     struct sn_op op = sn_op_blank(kind);
@@ -64,6 +74,7 @@ struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
     (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
     va_end(ap);
     GROW(p, p->ops, p->n_ops, p->cap_ops);
+    note_place(p, p->next_id);
     struct sn_op *place = p->failed ? &p->spare : &p->ops[p->n_ops++];
     op.id = p->next_id++;
     *place = op;
@@ -83,11 +94,19 @@ int sn_op_append(struct sn_program *p, const struct sn_op *want)
 
 void sn_op_put(struct sn_program *p, const struct sn_op *op)
 {
-    int next = p->next_id;
+    int next = p->next_id, id = op->id;
     (void)sn_op_append(p, op);
     p->next_id = next;
-    if (!p->failed)
-        p->ops[p->n_ops - 1].id = op->id;
+    if (p->failed)
+        return;
+    p->ops[p->n_ops - 1].id = id;
+    p->op_of_id[id] = p->n_ops - 1;
+}
+
+const struct sn_op *sn_op_find(const struct sn_program *p, int id)
+{
+    assert(p->failed || p->ops[p->op_of_id[id]].id == id);
+    return p->failed ? &p->spare : &p->ops[p->op_of_id[id]];
 }
 
 static void chunk_end(struct sn_program *p)

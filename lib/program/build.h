@@ -26,6 +26,8 @@ struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
 int sn_op_append(struct sn_program *p, const struct sn_op *want);
 /* The same with the id that it has. */
 void sn_op_put(struct sn_program *p, const struct sn_op *op);
+/* The operation with this id; valid until the next one is added. */
+const struct sn_op *sn_op_find(const struct sn_program *p, int id);
 /* Open a chunk at the current end; it runs to the next one's begin. */
 void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind);
 void sn_chunks_close(struct sn_program *p); /* after the last operation */
@@ -101,6 +103,7 @@ struct sn_emit {
     int *origin;           /* buffer -> what it was computed again for (itself) */
     int *again;            /* buffer -> its recomputed copy in this unit; -1 */
     int cap_bufs;
+    int *copied, n_copied;    /* buffers that have such a copy now */
     bool *grad_written;       /* part -> its gradient was written in this micro-batch */
     int *uses_left;           /* part -> gradient contributions still to come */
     int *bucket_left;         /* bucket -> parts that are not finished */

@@ -23,12 +23,9 @@ struct sn_op sn_comm_op(int kind, enum sn_group group, const char *fmt, ...)
 
 void sn_wait_add(struct sn_program *p, int id)
 {
-    int i = p->n_ops - 1;
-    while (i > 0 && p->ops[i].id != id)
-        i--;
     if (p->failed)
         return;
-    struct sn_op posted = p->ops[i];
+    struct sn_op posted = *sn_op_find(p, id); /* a copy: the array may grow */
     struct sn_op *op = sn_op_add(p, SN_OP_WAIT, "%s", posted.label);
     op->in[0] = posted.out[0];
     op->in[1] = posted.kind == SN_OP_ALL_REDUCE ? sn_no_view : posted.in[0];

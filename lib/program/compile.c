@@ -95,6 +95,7 @@ static void emit_fini(struct sn_emit *e)
     sn_free(e->gview);
     sn_free(e->origin);
     sn_free(e->again);
+    sn_free(e->copied);
 }
 
 static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_err *err)
@@ -367,6 +368,7 @@ static void program_fini(struct sn_program *p)
 {
     sn_free(p->bufs);
     sn_free(p->ops);
+    sn_free(p->op_of_id);
     sn_free(p->chunks);
     sn_free(p->sched);
 }
@@ -380,7 +382,9 @@ void sn_job_destroy(struct sn_job *j)
     program_fini(&j->generate);
     sn_free(j->piece_of_node);
     sn_free(j->piece_of_value);
+    sn_free(j->first_node);
     sn_free(j->first_part);
+    sn_free(j->part_of_bucket);
     sn_free(j->parts);
     sn_free(j->part_pieces);
     sn_free(j->buckets);

@@ -27,6 +27,7 @@ struct pass {
     struct sn_program *p;
     struct coded_rows *rows;
     int n_rows, cap_rows;
+    int *row_of, n_ids;     /* by id of an operation: number in `rows` + 1; 0: none */
     struct sn_view encoded; /* what the streams `leaving` are of, while it stays as it is */
     int leaving;
     uint32_t site;
@@ -97,17 +98,15 @@ static void exchange(struct pass *x, const struct sn_op *was)
         return;
     }
     x->rows[x->n_rows++] = (struct coded_rows){was->id, arrived, *was};
+    x->row_of[was->id] = x->n_rows;
 }
 
 static void wait(struct pass *x, const struct sn_op *was, const struct coded_rows *r)
 {
     struct sn_op op = *was, decode = coding_op(x, &r->op, SN_OP_DECODE, &r->op.out[0]);
-    for (int i = x->p->n_ops - 1; i >= 0; i--)
-        if (x->p->ops[i].id == r->id) {
-            op.in[0] = x->p->ops[i].out[0];
-            op.in[1] = x->p->ops[i].in[0];
-            break;
-        }
+    const struct sn_op *posted = sn_op_find(x->p, r->id);
+    op.in[0] = posted->out[0];
+    op.in[1] = posted->in[0];
     sn_op_put(x->p, &op);
     decode.in[0] = sn_view_all(x->p, r->arrived);
     decode.out[0] = r->op.out[0];
@@ -116,10 +115,9 @@ static void wait(struct pass *x, const struct sn_op *was, const struct coded_row
 
 static const struct coded_rows *awaited(const struct pass *x, const struct sn_op *op)
 {
-    for (int i = x->n_rows - 1; op->kind == SN_OP_WAIT && i >= 0; i--)
-        if (x->rows[i].id == op->waits_for)
-            return &x->rows[i];
-    return NULL;
+    bool is_old = op->kind == SN_OP_WAIT && op->waits_for >= 0 && op->waits_for < x->n_ids;
+    int row = is_old ? x->row_of[op->waits_for] : 0;
+    return row > 0 ? &x->rows[row - 1] : NULL;
 }
 
 static void rewrite(struct pass *x, const struct sn_op *op)
@@ -145,6 +143,12 @@ void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p)
     if (!j->config->layout.compress.coding[SN_CODED_EXPERT].on ||
         j->group_size[SN_GROUP_EXPERT] <= 1 || p->failed)
         return;
+    x.n_ids = p->next_id;
+    x.row_of = sn_alloc_n((size_t)x.n_ids + 1, sizeof(*x.row_of));
+    if (!x.row_of) {
+        p->failed = true;
+        return;
+    }
     p->ops = NULL;
     p->n_ops = p->cap_ops = 0;
     for (int c = 0; c < p->n_chunks && !p->failed; c++) {
@@ -166,4 +170,5 @@ void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p)
     p->extra = false;
     sn_free(old);
     sn_free(x.rows);
+    sn_free(x.row_of);
 }

@@ -53,10 +53,7 @@ struct sn_view sn_weight_flat(const struct sn_emit *e, int part)
 int sn_part_of(const struct sn_emit *e, struct sn_view v)
 {
     int bucket = v.buf < 0 || e->p->failed ? -1 : e->p->bufs[v.buf].bucket;
-    for (int i = 0; bucket >= 0 && i < e->job->n_parts; i++)
-        if (e->job->parts[i].bucket == bucket && e->job->parts[i].offset == v.offset)
-            return i;
-    return -1;
+    return bucket < 0 ? -1 : sn_bucket_part_at(e->job, bucket, v.offset);
 }
 
 bool sn_part_trains(const struct sn_emit *e, int part)
@@ -69,12 +66,9 @@ void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int 
 {
     const struct sn_bucket *b = &j->buckets[bucket];
     int64_t at = 0;
-    for (int i = 0; i <= j->n_parts; i++) { /* parts of a bucket are in order of offset */
-        const struct sn_part *q = &j->parts[i];
-        bool is_end = i == j->n_parts;
-        if (!is_end && q->bucket != bucket)
-            continue;
-        int64_t next = is_end ? b->n : q->offset;
+    for (int k = 0; k <= b->n_parts; k++) {
+        const struct sn_part *q = k < b->n_parts ? &j->parts[sn_bucket_part(j, bucket, k)] : NULL;
+        int64_t next = q ? q->offset : b->n;
         if (next > at) {
             struct sn_op *op = sn_op_add(p, SN_OP_ZERO, "pad.%.50s", b->name);
             op->out[0] = (struct sn_view){
@@ -82,7 +76,7 @@ void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int 
             op->is_weight_grad = true;
             op->when = when;
         }
-        at = is_end ? at : q->offset + q->rows * q->cols;
+        at = q ? q->offset + q->rows * q->cols : at;
     }
 }
 
@@ -143,7 +137,9 @@ bool sn_emit_room(struct sn_emit *e, int buf)
     e->origin = o ? o : e->origin;
     int *a = sn_realloc(e->again, (size_t)cap * sizeof(*a));
     e->again = a ? a : e->again;
-    if (!v || !o || !a) {
+    int *c = sn_realloc(e->copied, (size_t)cap * sizeof(*c));
+    e->copied = c ? c : e->copied;
+    if (!v || !o || !a || !c) {
         e->p->failed = true;
         return false;
     }

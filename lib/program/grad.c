@@ -312,8 +312,8 @@ void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops)
             e->unit_begin = begin = unit_begin(e, first_op, i);
             e->p->layer = f.layer;
             sn_zero_enter(e, f.layer, true);
-            for (int b = 0; b < e->cap_bufs; b++)
-                e->again[b] = -1;
+            while (e->n_copied > 0)
+                e->again[e->copied[--e->n_copied]] = -1;
         }
         if (f.kind == SN_OP_WAIT && !f.extra)
             sn_grad_wait(e, &f);

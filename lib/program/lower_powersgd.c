@@ -57,19 +57,20 @@ static bool shrinks(const struct sn_job *j, const struct sn_part *q)
 
 bool sn_low_rank_next(const struct sn_job *j, int bucket, struct sn_low_rank *m)
 {
+    int n = j->buckets[bucket].n_parts;
     if (m->rows > 0) {
         m->left += m->rows;
         m->right += m->cols;
         m->at += m->rows * m->cols;
         if (++m->block < blocks_of(j, &j->parts[m->part]))
             return true;
-        m->part++;
+        m->k++;
     }
-    while (m->part < j->n_parts &&
-           !(j->parts[m->part].bucket == bucket && shrinks(j, &j->parts[m->part])))
-        m->part++;
-    if (m->part == j->n_parts)
+    while (m->k < n && !shrinks(j, &j->parts[sn_bucket_part(j, bucket, m->k)]))
+        m->k++;
+    if (m->k == n)
         return false;
+    m->part = sn_bucket_part(j, bucket, m->k);
     const struct sn_part *q = &j->parts[m->part];
     m->block = 0;
     m->at = q->offset;
@@ -149,9 +150,10 @@ static void post_others(struct sn_emit *e, int bucket)
 {
     const struct sn_job *j = e->job;
     int64_t from = 0, end = 0;
-    for (int i = 0; i <= j->n_parts; i++) { /* parts of a bucket are in order of offset */
-        const struct sn_part *q = &j->parts[i];
-        bool ends = i == j->n_parts || (q->bucket == bucket && shrinks(j, q));
+    int n = j->buckets[bucket].n_parts;
+    for (int k = 0; k <= n; k++) {
+        const struct sn_part *q = k < n ? &j->parts[sn_bucket_part(j, bucket, k)] : NULL;
+        bool ends = !q || shrinks(j, q);
         if (ends && end > from) {
             struct sn_view v = sn_view_flat(e->p, j->buckets[bucket].grad);
             v.offset = from;
@@ -159,7 +161,7 @@ static void post_others(struct sn_emit *e, int bucket)
             (void)post(e, bucket, v, v, "exact");
             from = end;
         }
-        if (ends || q->bucket != bucket)
+        if (ends)
             continue;
         from = end > from ? from : q->offset;
         end = q->offset + sn_part_room(q->rows * q->cols);

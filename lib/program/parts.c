@@ -168,18 +168,35 @@ int64_t sn_part_room(int64_t elements)
     return (elements + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static void deal(struct sn_job *j, struct sn_part *part, const struct use *u)
+/* The last bucket of each kind, whatever its layer. Only it can take more: the ones before are
+ * full, or of a layer that is over, because parts come layer after layer. There are few kinds. */
+struct latest {
+    int *bucket, n;
+};
+
+static int *latest_like(const struct sn_job *j, struct latest *l, const struct sn_bucket *want)
+{
+    for (int i = 0; i < l->n; i++) {
+        struct sn_bucket of_layer = j->buckets[l->bucket[i]];
+        of_layer.layer = want->layer;
+        if (same_kind(&of_layer, want))
+            return &l->bucket[i];
+    }
+    l->bucket[l->n] = -1;
+    return &l->bucket[l->n++];
+}
+
+static void deal(struct sn_job *j, struct latest *l, struct sn_part *part, const struct use *u)
 {
     struct sn_bucket want = kind_of(j, part, u);
-    int i = j->n_buckets - 1;
-    while (i >= 0 &&
-           !(same_kind(&j->buckets[i], &want) && j->buckets[i].n * 4 < j->config->layout.bucket))
-        i--;
-    if (i < 0) {
-        i = j->n_buckets++;
+    int *latest = latest_like(j, l, &want), i = *latest;
+    if (i < 0 || j->buckets[i].layer != want.layer ||
+        j->buckets[i].n * 4 >= j->config->layout.bucket) {
+        i = *latest = j->n_buckets++;
         j->buckets[i] = want;
         (void)snprintf(j->buckets[i].name, sizeof(j->buckets[i].name), "bucket%d", i);
     }
+    j->buckets[i].n_parts++;
     part->bucket = i;
     part->offset = j->buckets[i].n;
     j->buckets[i].n += sn_part_room(part->rows * part->cols);
@@ -225,7 +242,7 @@ static int later_use_first(const void *a, const void *b)
     return x->use.first != y->use.first ? y->use.first - x->use.first : x->param - y->param;
 }
 
-static void make_parts(struct sn_job *j, const struct order *order, int n)
+static void make_parts(struct sn_job *j, struct latest *l, const struct order *order, int n)
 {
     bool copies = j->group_size[SN_GROUP_KV] > 1;
     for (int i = 0; i < n; i++) {
@@ -242,20 +259,57 @@ static void make_parts(struct sn_job *j, const struct order *order, int n)
         int skip = u->experts ? j->group_index[SN_GROUP_EXPERT] / slices * per_rank : 0;
         add_part(j, order[i].param, u, skip + apart, skip + per_rank);
         for (int k = j->first_part[order[i].param]; k < j->n_parts; k++)
-            deal(j, &j->parts[k], u);
+            deal(j, l, &j->parts[k], u);
     }
+}
+
+/* Lists of what was dealt to each bucket; parts ascend in them as their offsets do. */
+static void list_parts(struct sn_job *j)
+{
+    for (int b = 0, at = 0; b < j->n_buckets; b++) {
+        j->buckets[b].first = at;
+        at += j->buckets[b].n_parts;
+        j->buckets[b].n_parts = 0;
+    }
+    for (int i = 0; i < j->n_parts; i++) {
+        struct sn_bucket *b = &j->buckets[j->parts[i].bucket];
+        j->part_of_bucket[b->first + b->n_parts++] = i;
+    }
+}
+
+int sn_bucket_part(const struct sn_job *j, int bucket, int k)
+{
+    return j->part_of_bucket[j->buckets[bucket].first + k];
+}
+
+int sn_bucket_part_at(const struct sn_job *j, int bucket, int64_t offset)
+{
+    int low = 0, high = j->buckets[bucket].n_parts;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (j->parts[sn_bucket_part(j, bucket, middle)].offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    int part = low < j->buckets[bucket].n_parts ? sn_bucket_part(j, bucket, low) : -1;
+    return part >= 0 && j->parts[part].offset == offset ? part : -1;
 }
 
 enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err)
 {
     int n = j->model->n_params;
     struct order *order = sn_alloc_n((size_t)n, sizeof(*order));
+    struct latest latest = {.bucket = sn_alloc_n(2 * (size_t)n + 1, sizeof(int))};
     j->parts = sn_alloc_n(2 * (size_t)n, sizeof(*j->parts));
     j->buckets = sn_alloc_n(2 * (size_t)n, sizeof(*j->buckets));
     j->first_part = sn_alloc_n((size_t)n, sizeof(*j->first_part));
+    j->part_of_bucket = sn_alloc_n(2 * (size_t)n, sizeof(*j->part_of_bucket));
     j->part_pieces =
         sn_alloc_n((size_t)sn_model_piece_count(j->model) + 1, sizeof(*j->part_pieces));
-    if (!order || !j->parts || !j->buckets || !j->first_part || !j->part_pieces) {
+    if (!order || !latest.bucket || !j->parts || !j->buckets || !j->first_part ||
+        !j->part_of_bucket || !j->part_pieces) {
+        sn_free(latest.bucket);
         sn_free(order);
         return sn_fail(err, SN_ENOMEM, "compile: no memory for %d parameters", n);
     }
@@ -263,8 +317,10 @@ enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err)
         j->first_part[i] = -1;
     find_uses(j, order);
     qsort(order, (size_t)n, sizeof(*order), later_use_first);
-    make_parts(j, order, n);
+    make_parts(j, &latest, order, n);
+    list_parts(j);
     close_buckets(j);
+    sn_free(latest.bucket);
     sn_free(order);
     return check_tiles(j, err);
 }

@@ -46,6 +46,17 @@ static enum sn_status layers_of_pieces(const struct sn_job *j, int *layers, stru
     return SN_OK;
 }
 
+/* Units ascend from node to node. */
+static void find_units(struct sn_job *j)
+{
+    int unit = -1, last = j->config->model.layers + 1;
+    for (int i = 0; i < j->model->n_nodes; i++)
+        while (unit <= sn_unit_of(j, &j->model->nodes[i]))
+            j->first_node[1 + unit++] = i;
+    while (unit <= last)
+        j->first_node[1 + unit++] = j->model->n_nodes;
+}
+
 enum sn_status sn_pieces_create(struct sn_job *j, struct sn_err *err)
 {
     const struct sn_model *m = j->model;
@@ -53,13 +64,16 @@ enum sn_status sn_pieces_create(struct sn_job *j, struct sn_err *err)
     j->piece_of_node = sn_alloc_n((size_t)m->n_nodes, sizeof(*j->piece_of_node));
     enum sn_status st = SN_OK;
     j->piece_of_value = sn_alloc_n((size_t)m->n_values, sizeof(*j->piece_of_value));
-    if (!layers || !j->piece_of_node || !j->piece_of_value)
+    j->first_node = sn_alloc_n((size_t)j->config->model.layers + 3, sizeof(*j->first_node));
+    if (!layers || !j->piece_of_node || !j->piece_of_value || !j->first_node)
         st = sn_fail(err, SN_ENOMEM, "compile: no memory for %d nodes", m->n_nodes);
     else
         st = layers_of_pieces(j, layers, err);
     for (int v = 0; st == SN_OK && v < m->n_values; v++)
-        j->piece_of_value[v] = INT_MAX;               /* token ids: every piece has them */
-    int piece = 0, end = st == SN_OK ? layers[0] : 0; /* units ascend from node to node */
+        j->piece_of_value[v] = INT_MAX; /* token ids: every piece has them */
+    if (st == SN_OK)
+        find_units(j);
+    int piece = 0, end = st == SN_OK ? layers[0] : 0;
     for (int i = 0; st == SN_OK && i < m->n_nodes; i++) {
         while (piece + 1 < j->pieces && sn_unit_of(j, &m->nodes[i]) >= end)
             end += layers[++piece];

@@ -18,12 +18,10 @@ struct text {
 static const char *param_of(const struct text *x, const struct sn_view *v)
 {
     int bucket = x->p->bufs[v->buf].bucket;
-    for (int i = 0; bucket >= 0 && i < x->job->n_parts; i++) {
-        const struct sn_part *q = &x->job->parts[i];
-        if (q->bucket == bucket && q->offset == v->offset && q->rows * q->cols == v->rows * v->cols)
-            return x->job->model->params[q->param].name;
-    }
-    return NULL;
+    int i = bucket < 0 ? -1 : sn_bucket_part_at(x->job, bucket, v->offset);
+    const struct sn_part *q = i < 0 ? NULL : &x->job->parts[i];
+    bool all = q && q->rows * q->cols == v->rows * v->cols;
+    return all ? x->job->model->params[q->param].name : NULL;
 }
 
 static void print_view(struct sn_str *out, const struct text *x, const struct sn_view *v)

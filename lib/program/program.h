@@ -166,6 +166,7 @@ struct sn_program {
     int n_bufs, n_ops, n_chunks, n_sched;
     int cap_bufs, cap_ops, cap_chunks, cap_sched;
     int next_id;             /* of operations */
+    int *op_of_id, cap_ids;  /* where the operation of each id is, while the text is written */
     int n_state_bufs;        /* the first buffers are the job's state, the same in every program */
     int micros;              /* micro-batches per step */
     int parts;               /* virtual stages */
@@ -218,6 +219,7 @@ struct sn_bucket {
                                EXPERT_DATA */
     enum sn_dtype grad_type; /* fp32, or train.grad_dtype */
     int layer;               /* ZeRO 2 and 3: buckets do not cross layers */
+    int first, n_parts;      /* its parts, in order of offset: sn_bucket_part */
     int64_t n;               /* elements, padding included: a multiple of 32 x members */
     int64_t slice;           /* what a rank keeps of divided arrays: n, or n / members */
     /* state buffers, -1 where there is none. ZeRO 3: weight is a slice (else n long); ZeRO 2 and 3:
@@ -242,6 +244,7 @@ struct sn_job {
     int pieces;        /* stages x virtual stages; piece k is part k / stages of stage k % stages */
     int *piece_of_node;  /* by node of the model */
     int *piece_of_value; /* by value: where it is made */
+    int *first_node;     /* by unit + 1, layers + 3 of them: nodes of a unit follow one another */
     int64_t rows;        /* T: tokens of a micro-batch on this rank */
     int64_t head_block;  /* rows of logits that exist at once */
     bool text_only;      /* sn_job_create_text */
@@ -251,7 +254,8 @@ struct sn_job {
     struct sn_part_piece *part_pieces; /* of all parts */
     struct sn_bucket *buckets;
     int n_parts, n_buckets;
-    int *first_part; /* by parameter: its parts follow one another; -1: not on this rank */
+    int *first_part;     /* by parameter: its parts follow one another; -1: not on this rank */
+    int *part_of_bucket; /* numbers of parts, bucket after bucket */
     int ids, targets, scalars, staging; /* buffers */
     int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
     int load;   /* [layers with experts, experts] fp32: what this rank's tokens chose in a step; */
@@ -297,6 +301,10 @@ enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env 
                                    struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 
+/* The number of the k-th part of a bucket, in order of offset. */
+int sn_bucket_part(const struct sn_job *j, int bucket, int k);
+/* The part of a bucket that begins at an element; -1. */
+int sn_bucket_part_at(const struct sn_job *j, int bucket, int64_t offset);
 /* The ZeRO stage that a bucket is under. */
 int sn_bucket_zero(const struct sn_job *j, const struct sn_bucket *b);
 /* Rows that a rank sends to experts in a layer and micro-batch: all that are routed, or what the
@@ -339,7 +347,8 @@ const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn
 /* A matrix of a bucket whose gradient travels as factors (lower_powersgd.c). Rows left .. left +
  * rows - 1 of the bucket's left factors are its own, and right .. right + cols - 1 of the right. */
 struct sn_low_rank {
-    int part, block; /* the block-th of those in a part */
+    int part, block; /* the block-th of those in a part, which is */
+    int k;           /* the k-th of the bucket */
     int64_t at;      /* element of the bucket */
     int64_t rows, cols, left, right;
 };

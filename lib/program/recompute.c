@@ -65,8 +65,10 @@ static void fresh_outputs(struct again *a, struct sn_op *op)
         if (e->again[buf] < 0) {
             int copy = sn_buffer_like(e->p, buf, "r");
             sn_origin_set(e, copy, buf);
-            if (sn_emit_room(e, copy))
+            if (sn_emit_room(e, copy)) {
                 e->again[buf] = copy;
+                e->copied[e->n_copied++] = buf;
+            }
         }
         op->out[o].buf = e->again[buf];
     }

@@ -32,5 +32,7 @@ void sn_pass_split(struct sn_program *p)
     sn_chunk_begin(p, SN_CHUNK_WEIGHT_GRAD);
     memcpy(p->ops + p->n_ops, delayed, (size_t)later * sizeof(*delayed)); /* the room is there */
     p->n_ops += later;
+    for (int i = first; i < p->n_ops; i++)
+        p->op_of_id[p->ops[i].id] = i;
     sn_free(delayed);
 }

@@ -98,8 +98,10 @@ typedef void on_bucket(struct sn_emit *e, int bucket);
 static void for_buckets(struct sn_emit *e, int unit, bool backward, on_bucket *then)
 {
     const struct sn_model *m = e->job->model;
-    for (int i = 0; i < m->n_nodes; i++) {
-        if (sn_unit_of(e->job, &m->nodes[i]) != unit || !reads_weights(e, i, backward))
+    if (unit < -1 || unit > e->job->config->model.layers)
+        return;
+    for (int i = e->job->first_node[unit + 1]; i < e->job->first_node[unit + 2]; i++) {
+        if (!reads_weights(e, i, backward))
             continue;
         for (int k = 0; k < 2; k++)
             for (int q = 0; q < sn_param_parts(e->job, m->nodes[i].param[k]); q++)
