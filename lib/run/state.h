@@ -35,6 +35,7 @@
 struct sn_state_tensor {
     const char *group;      /* "model" (fp32 master weights), "exp_avg", "exp_avg_sq", or above */
     const char *name;       /* "layers.3.attn.q.weight" */
+    int param, piece;       /* of a rank's own state: their numbers in the model */
     int64_t rows, cols;     /* of the whole logical tensor */
     int64_t row, col;       /* where the box begins in it */
     int64_t n_rows, n_cols; /* the box's size */

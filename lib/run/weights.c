@@ -87,6 +87,8 @@ static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_jo
         s->tensors[i] = (struct sn_state_tensor){.group = has_number ? name_of(s, b->holder)
                                                                      : sn_state_kind_name(b->kind),
                                                  .name = param->piece[b->piece].name,
+                                                 .param = b->param,
+                                                 .piece = b->piece,
                                                  .rows = param->piece[b->piece].rows,
                                                  .cols = param->cols,
                                                  .row = b->row,
@@ -152,25 +154,12 @@ void sn_state_fini(struct sn_state *s)
 /* --- initial values, and what the forward pass reads
  * ---------------------------------------------- */
 
-/* The parameter that a box belongs to, and the row at which the box's tensor begins in it. */
-static const struct sn_param *param_of(const struct sn_job *j, const struct sn_state_tensor *t,
-                                       int64_t *row)
-{
-    for (int i = 0; i < j->model->n_params; i++)
-        for (int k = 0; k < j->model->params[i].n_pieces; k++)
-            if (j->model->params[i].piece[k].name == t->name) {
-                *row = j->model->params[i].piece[k].row;
-                return &j->model->params[i];
-            }
-    return NULL;
-}
-
 enum sn_status sn_weights_init(const struct sn_state *s, const struct sn_job *j, struct sn_err *err)
 {
     for (int i = 0; i < s->n_tensors; i++) {
         const struct sn_state_tensor *t = &s->tensors[i];
-        int64_t at = 0;
-        const struct sn_param *p = param_of(j, t, &at);
+        const struct sn_param *p = &j->model->params[t->param];
+        int64_t at = p->piece[t->piece].row; /* at which the tensor begins in it */
         if (t->group[0] != 'm')
             continue;
         if (t->n_cols == t->cols) {
