@@ -86,9 +86,10 @@ RANKS    := $(BUILD)/libexec/sennit/sennit-mpi
 BINS     := $(PROGRAMS) $(RANKS)
 
 # The binaries once more, under UBSan alone, for tests/cli/test_undefined.sh: what is undefined shows there in every `make check`, and
-# SAN=1 has the rest. Cheap: little is optimised, and kernels' loops, which SAN=1 checks, are the same objects.
+# SAN=1 has the rest. They also count what they do (tests/ub/count.c), for tests/cli/test_linear.sh. Cheap: little is optimised, and
+# kernels' loops, which SAN=1 checks, are the same objects.
 UB       := $(BUILD)/ub
-UBFLAGS  := -w -Og -g0 -DXXH_NO_INLINE_HINTS=1 -fsanitize=undefined,float-cast-overflow -fno-sanitize-recover=all
+UBFLAGS  := -w -Og -g0 -DXXH_NO_INLINE_HINTS=1 -fsanitize=undefined,float-cast-overflow -fno-sanitize-recover=all -fsanitize-coverage=trace-pc
 UBOBJ    := $(patsubst $(BUILD)/%,$(UB)/%,$(filter-out $(BUILD)/kernels/%,$(LIB_OBJ))) $(filter $(BUILD)/kernels/%,$(LIB_OBJ))
 UBBINS   := $(if $(SAN),,$(BINS:$(BUILD)/%=$(UB)/%))
 
@@ -269,9 +270,9 @@ $(UB)/libsennit.a: $(UBOBJ)
 	@rm -f $@
 	$(call say,ar,$@)ar rcs $@ $^
 $(UBBINS): LDFLAGS += -fsanitize=undefined
-$(UB)/bin/sennit-%: $(UB)/bin/sennit_%.o $(UB)/libsennit.a
+$(UB)/bin/sennit-%: $(UB)/bin/sennit_%.o $(BUILD)/tests/ub/count.o $(UB)/libsennit.a
 	$(link)
-$(RANKS:$(BUILD)/%=$(UB)/%): $(UB)/bin/mpi_main.o $(UB)/libsennit.a
+$(RANKS:$(BUILD)/%=$(UB)/%): $(UB)/bin/mpi_main.o $(BUILD)/tests/ub/count.o $(UB)/libsennit.a
 	$(link)
 
 # Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
