@@ -118,11 +118,11 @@ static void json_time(struct sn_str *out, const struct sn_sim_stage *t)
 
 static void json_verdict(struct sn_str *out, const struct sn_plan *p)
 {
-    sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->verified ? "true" : "false");
-    if (p->verified)
+    sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->proof.holds ? "true" : "false");
+    if (p->proof.holds)
         sn_str_add(out, "null");
     else
-        sn_str_add_json(out, p->fault.text);
+        sn_str_add_json(out, p->proof.fault.text);
 }
 
 void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
@@ -152,7 +152,7 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
         sn_str_add(out, ", \"why\": ");
         sn_str_add_json(out, r->why);
     }
-    if (p->verify)
+    if (p->proof.is_asked)
         json_verdict(out, p);
     sn_str_add(out, "}");
 }

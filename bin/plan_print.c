@@ -53,16 +53,16 @@ static void text_memory(const struct sn_memory_plan *m)
 
 static void text_verdict(const struct sn_plan *p)
 {
-    if (!p->verified)
-        (void)printf("refuted: %s\n", p->fault.text);
+    if (!p->proof.holds)
+        (void)printf("refuted: %s\n", p->proof.fault.text);
     else
         (void)printf("verified: no rank waits for ever, no memory is used while it is sent or "
                      "received (%d rank%s)\n",
-                     p->played, p->played == 1 ? "" : "s");
-    if (p->played != p->ranks)
+                     p->proof.played, p->proof.played == 1 ? "" : "s");
+    if (p->proof.played != p->ranks)
         (void)printf("  %d ranks stand for %d: a program does not depend on the places on the "
                      "axes that were shrunk\n",
-                     p->played, p->ranks);
+                     p->proof.played, p->ranks);
 }
 
 /* "12.3 ms"; buf of at least 16 bytes. */
@@ -250,7 +250,7 @@ static void text_plan(const struct sn_plan_report *r)
     else
         (void)printf(" (%s)\n", r->pricer->machine->device.name);
     sn_plan_goodput_text(r->goodput);
-    if (p->verify)
+    if (p->proof.is_asked)
         text_verdict(p);
 }
 

@@ -208,14 +208,16 @@ static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *e
     const struct sn_config *c = s->job[0]->config;
     struct sn_plan p;
     struct sn_goodput g;
+    struct sn_proof proof = {0};
+    if (l->verify) /* before a clock plays what may not end */
+        SN_TRY(sn_stages_prove(&proof, s, err));
     SN_TRY(sn_plan_make(&p, s, &costs->pricer, err));
+    p.proof = proof;
     SN_TRY(sn_plan_without_codecs(&p, env, &costs->machine, &costs->software, err));
-    if (l->verify)
-        SN_TRY(sn_plan_verify(&p, s, err));
     int64_t said = sn_names_machine(c) ? sn_memory_limit(&costs->machine, c) : 0;
     int64_t limit = said ? said : sn_host_limit(p.ranks);
     /* A machine that is not named may be any: this host's memory is a hint, no verdict. */
-    *good = (!said || p.memory.total <= said) && !(p.verify && !p.verified);
+    *good = (!said || p.memory.total <= said) && (!proof.is_asked || proof.holds);
     sn_goodput_find(&g, s, &costs->machine, p.step_time);
     SN_TRY(sn_plan_print(&(struct sn_plan_report){.plan = &p,
                                                   .stages = s,

@@ -3,7 +3,6 @@
 #include "lib/base/mem.h"
 #include "lib/plan/foreign_memory.h"
 #include "lib/plan/losses.h"
-#include "lib/program/verify.h"
 
 /* --- memory and traffic --------------------------------------------------------------------------
  */
@@ -166,33 +165,5 @@ enum sn_status sn_plan_without_codecs(struct sn_plan *p, const struct sn_job_env
     p->rise = rise_of(&env->config->layout);
     enum sn_status st = make_plain(p, &without, m, s, err);
     sn_free(plain);
-    return st;
-}
-
-/* --- the proof ---------------------------------------------------------------------------------
- */
-
-static enum sn_status play(struct sn_plan *p, const struct sn_stages *s, struct sn_err *err)
-{
-    struct sn_grid grid = sn_verify_grid(&s->job[0]->grid);
-    p->played = sn_grid_ranks(&grid);
-    const struct sn_job **jobs = sn_alloc_n((size_t)p->played, sizeof(*jobs));
-    if (!jobs)
-        return sn_fail(err, SN_ENOMEM, "--verify: no memory for %d ranks", p->played);
-    for (int i = 0; i < p->played; i++)
-        jobs[i] = s->job[sn_grid_coord(&grid, i, SN_AXIS_PIPELINE)];
-    enum sn_status st = sn_verify(&(struct sn_verify_world){&grid, jobs}, NULL, err);
-    sn_free(jobs);
-    return st;
-}
-
-enum sn_status sn_plan_verify(struct sn_plan *p, const struct sn_stages *s, struct sn_err *err)
-{
-    enum sn_status st = play(p, s, &p->fault);
-    p->verify = true;
-    p->verified = st == SN_OK;
-    if (st == SN_OK || st == SN_EFAIL)
-        return SN_OK;
-    *err = p->fault;
     return st;
 }

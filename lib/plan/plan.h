@@ -26,10 +26,7 @@ struct sn_plan {
     double plain_time;               /* a step of the same layout without codecs, */
     int64_t plain_traffic[SN_NAXES]; /* and what it sends */
     double rise;                     /* of the loss, relative (losses.h); below 0: not known */
-    /* --- sn_plan_verify --- */
-    bool verify, verified; /* was a proof asked for, and did it succeed? */
-    int played;            /* ranks that the proof played */
-    struct sn_err fault;   /* why not */
+    struct sn_proof proof;           /* the caller's; zero: not asked for */
 };
 
 /* `p` prices for these stages; NULL: no machine, memory and traffic alone. */
@@ -42,8 +39,5 @@ enum sn_status sn_plan_without_codecs(struct sn_plan *p, const struct sn_job_env
 /* Its memory alone. */
 void sn_plan_memory(struct sn_memory_plan *out, const struct sn_stages *s,
                     const struct sn_pricer *p);
-/* Prove that no rank waits for ever (lib/program/verify.h): fills verified, played and fault. A
- * refuted layout is a result, not a failure. */
-enum sn_status sn_plan_verify(struct sn_plan *p, const struct sn_stages *s, struct sn_err *err);
 
 #endif

@@ -88,8 +88,7 @@ static enum sn_status explain_standstill(const struct play *y, struct sn_err *er
     const struct sn_program *p = &g->job->train;
     const struct sn_sched *at = &p->sched[g->entry];
     return sn_fail(err, SN_EFAIL,
-                   "simulation: stage %d waits for ever at '%s' of micro-batch %d; sennit-plan "
-                   "--verify says for whom",
+                   "simulation: stage %d waits for ever at '%s' of micro-batch %d",
                    s, p->ops[p->chunks[at->chunk].first + g->op].label, at->micro);
 }
 
@@ -185,6 +184,17 @@ static enum sn_status collect(struct sn_sim *out, const struct play *y, const st
     return SN_OK;
 }
 
+/* Who waits for whom, of stages that stand still; memory has no places in a mere text. */
+static enum sn_status blame(const struct sn_stages *s, struct sn_err *err)
+{
+    struct sn_proof proof = {.holds = true};
+    if (!s->job[0]->text_only)
+        SN_TRY(sn_stages_prove(&proof, s, err));
+    if (!proof.holds)
+        *err = proof.fault;
+    return SN_EFAIL;
+}
+
 enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const struct sn_pricer *p,
                           bool record, struct sn_err *err)
 {
@@ -193,6 +203,8 @@ enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const s
     enum sn_status st = play_init(&y, s, p, record, err);
     if (st == SN_OK)
         st = play(&y, err);
+    if (st == SN_EFAIL)
+        st = blame(s, err);
     if (st == SN_OK)
         st = collect(&sim, &y, p, err);
     if (st == SN_OK && record)

@@ -21,6 +21,15 @@ enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *
 /* The same from sn_job_create_text: what is sent can be read, memory is not placed. */
 enum sn_status sn_stages_create_text(struct sn_stages *out, const struct sn_job_env *env,
                                      struct sn_err *err);
+/* Do no ranks wait for ever (lib/program/verify.h)? */
+struct sn_proof {
+    bool is_asked, holds;
+    int played;          /* ranks that were played */
+    struct sn_err fault; /* why not */
+};
+
+/* A refuted layout is a result, not a failure. */
+enum sn_status sn_stages_prove(struct sn_proof *out, const struct sn_stages *s, struct sn_err *err);
 void sn_stages_fini(struct sn_stages *s); /* a zeroed one is allowed */
 
 #endif

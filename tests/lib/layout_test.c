@@ -323,6 +323,7 @@ static bool proven(struct layout_run *out, const struct sn_config *c)
     struct sn_model *model = NULL;
     struct sn_stages stages = {0};
     struct sn_plan plan = {0};
+    struct sn_proof proof = {0};
     struct sn_job_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
     enum sn_status st = sn_model_create(&model, &c->model, &c->train, &err);
     env.model = model;
@@ -331,14 +332,14 @@ static bool proven(struct layout_run *out, const struct sn_config *c)
     if (st == SN_OK)
         st = sn_plan_make(&plan, &stages, NULL, &err);
     if (st == SN_OK)
-        st = sn_plan_verify(&plan, &stages, &err);
+        st = sn_stages_prove(&proof, &stages, &err);
     sn_stages_fini(&stages);
     sn_model_destroy(model);
     (void)snprintf(out->fault, sizeof(out->fault), "%s",
                    st != SN_OK     ? err.text
-                   : plan.verified ? ""
-                                   : plan.fault.text);
-    return st == SN_OK && plan.verified;
+                   : proof.holds ? ""
+                                   : proof.fault.text);
+    return st == SN_OK && proof.holds;
 }
 
 void layout_train(struct layout_run *out, const struct sn_config *c)
