@@ -6,6 +6,7 @@
 static void json_experts(struct sn_str *out, const struct sn_layout_config *l)
 {
     bool fewer = l->expert_tensor > 0 && l->expert_tensor < l->tensor;
+    bool is_split = fewer || l->expert_tokens == SN_TOKENS_SPLIT;
     if (fewer)
         sn_str_add(out, "\"expert_tensor\": %d, ", l->expert_tensor);
     if (l->expert > 1 || (fewer && l->expert_tensor > 1))
@@ -13,8 +14,10 @@ static void json_experts(struct sn_str *out, const struct sn_layout_config *l)
                    l->expert > 1 && l->expert_node > 1 ? l->expert_node : 1,
                    l->expert_chunks > 1 ? l->expert_chunks : 1);
     if (l->expert > 1 && l->tensor > 1)
-        sn_str_add(out, "\"expert_tokens\": \"%s\", ",
-                   fewer || l->expert_tokens == SN_TOKENS_SPLIT ? "split" : "gathered");
+        sn_str_add(out, "\"expert_tokens\": \"%s\", ", is_split ? "split" : "gathered");
+    if (l->expert > 1 && l->tensor > 1 && !is_split)
+        sn_str_add(out, "\"drop_duplicates\": %s, ",
+                   l->drop_duplicates == SN_DUPLICATES_DROPPED ? "true" : "false");
 }
 
 /* Codecs of each kind of message; nothing where none has one. */

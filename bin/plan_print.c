@@ -236,6 +236,12 @@ static void text_plan(const struct sn_plan_report *r)
         (void)printf("; experts shared out over %d", c->layout.expert);
     if (c->layout.expert_tensor > 0 && c->layout.expert_tensor < c->layout.tensor)
         (void)printf("; each expert over %d of the tensor ranks", c->layout.expert_tensor);
+    else if (c->layout.expert > 1 && c->layout.tensor > 1)
+        (void)printf("; tokens %s%s",
+                     c->layout.expert_tokens == SN_TOKENS_SPLIT ? "split" : "gathered",
+                     c->layout.expert_tokens == SN_TOKENS_SPLIT           ? ""
+                     : c->layout.drop_duplicates == SN_DUPLICATES_DROPPED ? ", duplicates dropped"
+                                                                          : ", duplicates sent");
     (void)printf("\n");
     text_hops(r);
     text_chunks(r);

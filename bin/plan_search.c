@@ -319,6 +319,16 @@ static enum sn_status print_found(const struct sn_search *s, const struct sn_sea
     return failed ? sn_fail(err, SN_ENOMEM, "search: no memory for the table") : SN_OK;
 }
 
+/* No key of the layout is named. */
+static void set_free(struct sn_config *c)
+{
+    struct sn_layout_config *l = &c->layout;
+    c->layout_named = 0;
+    l->expert_node = l->expert_chunks = l->expert_tensor = l->compress.node = 0;
+    l->expert_tokens = SN_TOKENS_AUTO;
+    l->drop_duplicates = SN_DUPLICATES_AUTO;
+}
+
 static enum sn_status search(struct sn_config *c, const struct line *l, struct sn_machine *m,
                              int *exit_code, struct sn_err *err)
 {
@@ -330,10 +340,7 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     SN_TRY(sn_software_of(&software, c, NULL, err));
     SN_TRY(ranks_of(&ranks, l, c, m, err));
     if (l->free)
-        c->layout_named = 0;
-    if (l->free)
-        c->layout.expert_node = c->layout.expert_chunks = c->layout.expert_tensor =
-            c->layout.compress.node = 0;
+        set_free(c);
     struct sn_search_want w = {.config = c,
                                .machine = m,
                                .software = &software,
@@ -430,9 +437,7 @@ void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
     if (!free)
         return;
     *free = *c;
-    free->layout_named = 0;
-    free->layout.expert_node = free->layout.expert_chunks = free->layout.expert_tensor =
-        free->layout.compress.node = 0;
+    set_free(free);
     struct sn_search_want w = {.config = free,
                                .machine = m,
                                .software = s,

@@ -185,6 +185,7 @@ static enum sn_status join(struct sn_config *c, struct sn_settings *file,
     if (has_model(file))
         SN_TRY(compare_model(c, model, file, true, err));
     const struct sn_layout_config *l = &c->layout;
+    sn_config_settle_tokens(&c->layout); /* who converts has no machine that could say */
     return sn_config_resolve_ranks(
         c, (l->data ? l->data : 1) * l->tensor * l->context * l->pipeline, err);
 }

@@ -35,6 +35,7 @@ enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_schedule { SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
 enum sn_expert_tokens { SN_TOKENS_GATHERED, SN_TOKENS_SPLIT, SN_TOKENS_AUTO };
+enum sn_duplicates { SN_DUPLICATES_SENT, SN_DUPLICATES_DROPPED, SN_DUPLICATES_AUTO };
 enum sn_placement { SN_PLACEMENT_AUTO, SN_PLACEMENT_DEFAULT };
 enum sn_context_kind { SN_CONTEXT_RING, SN_CONTEXT_ALL_TO_ALL };
 enum sn_scheme {
@@ -158,8 +159,9 @@ struct sn_layout_config {
     int expert_tensor; /* ranks that share an expert's matrices: a divisor of tensor; 0: tensor */
     enum sn_expert_tokens expert_tokens; /* over tensor ranks, where a router sees them, if
                                             expert_tensor is tensor; auto: by price
-                                            (lib/plan/chunks.h), and gathered */
-    bool drop_duplicates;                /* tensor ranks share the rows that they exchange */
+                                            (lib/plan/tokens.h), and gathered */
+    enum sn_duplicates drop_duplicates;  /* tensor ranks share the rows that they exchange; auto:
+                                            by price too, and not */
     int expert_node;   /* ranks of an expert group that exchange among themselves first; 1: all with
                           all at once; 0: by price (lib/plan/hops.h) */
     int expert_chunks; /* in which tokens go to the experts, one while another is computed; 1:
@@ -288,6 +290,8 @@ int sn_config_ranks(const struct sn_config *c);
 /* Rules that need the number of ranks: fills layout.data when it was omitted; names the nearest
  * layouts that work otherwise. *c is one that sn_config_load or sn_config_parse gave. */
 enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn_err *err);
+/* Where expert_tokens and drop_duplicates say auto, tokens are gathered and copies sent. */
+void sn_config_settle_tokens(struct sn_layout_config *l);
 
 /* Would the run file be good with this layout (data set) on so many ranks? The rules between its
  * keys, and those that need the number of ranks. */

@@ -144,8 +144,9 @@ bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
         return false;
     if (strcmp(k->name, "train.init_changes") == 0 && c->train.n_init_changes == 0)
         return false;
-    if (strcmp(k->name, "layout.expert_tokens") == 0 &&
-        c->layout.expert_tokens == SN_TOKENS_GATHERED)
+    if (strcmp(k->name, "layout.expert_tokens") == 0 && /* to be read again where it says much */
+        (c->layout.expert == 1 || c->layout.tensor == 1) &&
+        c->layout.expert_tokens != SN_TOKENS_SPLIT)
         return false;
     if (strcmp(k->name, "layout.compress.node") == 0 && c->layout.compress.node == 0)
         return false;

@@ -47,6 +47,7 @@ static const char *const optimizers[] = {"adamw", NULL};
 static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", NULL};
 static const char *const expert_tokens[] = {"gathered", "split", "auto", NULL};
+static const char *const duplicates[] = {"false", "true", "auto", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
 static const char *const placements[] = {"auto", "default", NULL};
@@ -249,10 +250,10 @@ const struct sn_key sn_keys[] = {
         RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
     {ROW("layout.placement", ENUM, AT(layout.placement), "Which process computes which rank; auto: so that the fewest bytes cross switches and nodes, default: rank n is process n of the launcher."),
         NAMES(placements), DEFAULT("auto")},
-    {ROW("layout.drop_duplicates", BOOL, AT(layout.drop_duplicates), "TED: tensor ranks send each token to its experts' ranks once between them, and gather there; no effect while layout.expert or layout.tensor is 1."),
-        DEFAULT("false"), DECIDES},
-    {ROW("layout.expert_tokens", ENUM, AT(layout.expert_tokens), "Where experts are cut over tensor ranks: gathered: each of them routes all tokens; split: each routes its own, and a token goes to all slices of its experts in one exchange (Parm's S1); auto: what the machine's price says. No effect while layout.expert or layout.tensor is 1, or expert_tensor is less than tensor, where tokens are split."),
-        NAMES(expert_tokens), DEFAULT("gathered"), DECIDES},
+    {ROW("layout.drop_duplicates", ENUM, AT(layout.drop_duplicates), "TED: tensor ranks send each token to its experts' ranks once between them, and gather there; auto: where the machine's price says that it is faster, and it fits. No effect while layout.expert or layout.tensor is 1, or tokens are split."),
+        NAMES(duplicates), DEFAULT("auto"), DECIDES},
+    {ROW("layout.expert_tokens", ENUM, AT(layout.expert_tokens), "Where experts are cut over tensor ranks: gathered: each of them routes all tokens; split: each routes its own, and a token goes to all slices of its experts in one exchange (Parm's S1); auto: split where the machine's price says that it is faster, and it fits. No effect while layout.expert or layout.tensor is 1, or expert_tensor is less than tensor, where tokens are split."),
+        NAMES(expert_tokens), DEFAULT("auto"), DECIDES},
     {ROW("layout.comm_aware_recompute", BOOL, AT(layout.comm_aware_recompute), "TED: recomputation keeps the results of collectives instead of communicating again; no effect while layout.recompute is none."),
         DEFAULT("false"), DECIDES},
     {ROW("layout.optimizer_tile", LONG, AT(layout.optimizer_tile), "TED: values of a bucket that are updated at once, a multiple of 65536: bounds the fp32 copy of bf16 gradients; 0: all."),

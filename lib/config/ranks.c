@@ -169,6 +169,14 @@ enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn
     return check_experts(c, err);
 }
 
+void sn_config_settle_tokens(struct sn_layout_config *l)
+{
+    if (l->expert_tokens == SN_TOKENS_AUTO)
+        l->expert_tokens = SN_TOKENS_GATHERED;
+    if (l->drop_duplicates == SN_DUPLICATES_AUTO)
+        l->drop_duplicates = SN_DUPLICATES_SENT;
+}
+
 enum sn_status sn_config_check_layout(const struct sn_config *c, int ranks, struct sn_err *err)
 {
     const struct sn_settings s = {.path = c->path};

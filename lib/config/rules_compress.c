@@ -195,7 +195,7 @@ enum sn_status sn_rule_rows(const struct sn_config *c, const struct sn_settings 
         return sn_settings_fail(s, key, err,
                                 "rows of tokens travel in places of one length, in which mpc gains "
                                 "nothing; use a codec of fixed rate, such as int8, or none");
-    if (l->drop_duplicates)
+    if (l->drop_duplicates == SN_DUPLICATES_DROPPED)
         return sn_settings_fail(s, "layout.drop_duplicates", err,
                                 "true, but rows that tensor ranks share are not compressed yet; "
                                 "use false, or layout.compress.expert: none");

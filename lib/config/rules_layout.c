@@ -162,7 +162,7 @@ static enum sn_status dense_exchanges_nothing(const struct sn_config *c,
                                 "%d exchanges rows in parts, but with model.experts.router: dense "
                                 "tokens are gathered; want 1 or auto",
                                 c->layout.expert_chunks);
-    if (!c->layout.drop_duplicates)
+    if (c->layout.drop_duplicates != SN_DUPLICATES_DROPPED)
         return SN_OK;
     return sn_settings_fail(s, "layout.drop_duplicates", err,
                             "true drops copies of rows that are exchanged, but with "

@@ -6,6 +6,7 @@
 #include "lib/plan/named.h"
 #include "lib/plan/shape.h"
 #include "lib/plan/sim.h"
+#include "lib/plan/tokens.h"
 
 /* A layer of each kind on one stage, one micro-batch: the groups of its ranks are the layout's. */
 static void layer_alone(struct sn_config *out, const struct sn_config *c)
@@ -88,54 +89,17 @@ enum sn_status sn_chunks_choose(struct sn_chunks *out, const struct sn_config *c
     return st;
 }
 
-/* Either way of bringing tokens to experts that are cut over tensor ranks. */
-static enum sn_status choose_tokens(struct sn_config *c, const struct sn_machine *m,
-                                    const struct sn_software *s, struct sn_err *err)
-{
-    static const enum sn_expert_tokens ways[] = {SN_TOKENS_GATHERED, SN_TOKENS_SPLIT};
-    struct sn_config *way = sn_alloc(sizeof(*way)); /* large for a stack */
-    enum sn_status st =
-        way ? SN_OK : sn_fail(err, SN_ENOMEM, "layout.expert_tokens: no memory to price it");
-    struct sn_layout_config best = c->layout;
-    double least = 0;
-    for (int i = 0; st == SN_OK && i < 2; i++) {
-        struct sn_chunks x;
-        struct sn_grid g;
-        struct sn_err why;
-        *way = *c;
-        way->layout.expert_tokens = ways[i];
-        st = sn_hops_resolve(way, err); /* each way has its own */
-        if (st != SN_OK)
-            break;
-        if (sn_config_check_layout(way, sn_config_ranks(c), &why) != SN_OK)
-            continue;
-        st = sn_job_grid(&g, way, err);
-        if (st == SN_OK)
-            st = sn_chunks_choose(&x, way, &g, m, s, err);
-        if (st == SN_OK && (least == 0 || x.seconds[x.n] < least)) {
-            least = x.seconds[x.n];
-            best = way->layout;
-        }
-    }
-    sn_free(way);
-    c->layout = best;
-    return st;
-}
-
 enum sn_status sn_chunks_resolve(struct sn_config *c, struct sn_err *err)
 {
     struct sn_machine m = {0};
     struct sn_software s;
     struct sn_grid g;
     struct sn_chunks chunks = {.n = 1};
-    bool chooses = c->layout.expert_tokens == SN_TOKENS_AUTO;
-    bool both = c->layout.expert > 1 && c->layout.tensor > 1 && sn_config_fold(c) == 1;
-    if (chooses && (!both || !sn_names_machine(c))) {
-        c->layout.expert_tokens = SN_TOKENS_GATHERED;
-        chooses = false;
-    }
-    if (!chooses)
+    bool chooses = sn_tokens_are_open(c);
+    if (!chooses) {
+        sn_config_settle_tokens(&c->layout);
         SN_TRY(sn_hops_resolve(c, err));
+    }
     if (sn_config_expert_members(c) == 1 || (c->layout.expert_chunks > 0 && !chooses))
         return SN_OK;
     if (sn_names_machine(c)) {
@@ -143,7 +107,7 @@ enum sn_status sn_chunks_resolve(struct sn_config *c, struct sn_err *err)
         if (st == SN_OK)
             st = sn_software_of(&s, c, NULL, err);
         if (st == SN_OK && chooses)
-            st = choose_tokens(c, &m, &s, err);
+            st = sn_tokens_choose(c, &m, &s, err);
         if (st == SN_OK)
             st = sn_job_grid(&g, c, err);
         if (st == SN_OK)

@@ -29,9 +29,9 @@ struct sn_chunks {
 enum sn_status sn_chunks_choose(struct sn_chunks *out, const struct sn_config *c,
                                 const struct sn_grid *g, const struct sn_machine *m,
                                 const struct sn_software *s, struct sn_err *err);
-/* Put the answers into c->layout.expert_tokens, .expert_node (hops.h) and .expert_chunks where they
- * say auto; without a named machine tokens are gathered, and go all at once in one hop. Split
- * tokens, where they are valid, are played like the others, each way with its own hops. */
+/* Put the answers into c->layout.expert_tokens and .drop_duplicates (tokens.h), .expert_node
+ * (hops.h) and .expert_chunks where they say auto; without a named machine tokens are gathered, and
+ * go all at once in one hop. */
 enum sn_status sn_chunks_resolve(struct sn_config *c, struct sn_err *err);
 
 #endif

@@ -13,8 +13,10 @@ static enum sn_status on_nodes(struct sn_config *out, int nodes, const struct sn
     out->layout_auto = true;
     out->layout_named = 0;
     out->layout.data = 0;
-    out->layout.expert_node = 0; /* by price, as the next */
+    out->layout.expert_node = 0; /* by price, as the next three */
     out->layout.expert_chunks = 0;
+    out->layout.expert_tokens = SN_TOKENS_AUTO;
+    out->layout.drop_duplicates = SN_DUPLICATES_AUTO;
     out->layout.compress.node = 0; /* as the new replicas lie */
     out->layout.expert_tensor = 0;
     out->layout.n_split = 0; /* layers of the pieces of the old one */

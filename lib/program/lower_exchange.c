@@ -51,7 +51,7 @@ int sn_bounds_gather(struct sn_emit *e, int bounds, const char *label)
 /* Tensor ranks that share a window; 1: each has all of it. */
 static int64_t shares(const struct sn_emit *e)
 {
-    return e->job->config->layout.drop_duplicates && e->job->grid.fold <= 1
+    return e->job->config->layout.drop_duplicates == SN_DUPLICATES_DROPPED && e->job->grid.fold <= 1
                ? e->job->group_size[SN_GROUP_TENSOR]
                : 1;
 }

@@ -173,4 +173,16 @@ run "$plan" "$tmp/coded.yaml" --ranks 64
 is "a budget and named codecs: exit 2" "$rc" 2
 like "is explained, too" "$err" 'layout.compress.budget: codecs are named, so that nothing is chosen'
 
+# --- how tokens come to experts ------------------------------------------------------------------
+cat >"$tmp/tokens.yaml" <<'YAML'
+model: {preset: mixtral-8x7b}
+train: {steps: 100, global_batch: 64, precision: bf16}
+layout: {data: 4, tensor: 4, expert: 4, zero: 1, recompute: full}
+machine: {preset: dgx-a100-80, nodes: 2}
+YAML
+run "$plan" "$tmp/tokens.yaml"
+like "what makes a step shortest is taken unless it is named, and said" "$out" '; experts shared out over 4; tokens split$'
+sed 's/expert: 4/expert: 4, expert_tokens: gathered, drop_duplicates: false/' "$tmp/tokens.yaml" >"$tmp/named.yaml"
+run "$plan" "$tmp/named.yaml"
+like "what is named stands" "$out" '; tokens gathered, duplicates sent$'
 tap_done

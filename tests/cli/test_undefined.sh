@@ -160,8 +160,9 @@ try map "$runner" map "$tmp/map.yaml" --env "$tmp/job.env" --topology "$tmp/swit
 row "scripts of all sites, states of runs, places of ranks" 20
 
 # --- numbers at the end of what keys take -------------------------------------------------------
+batch=4 run_file "$tmp/deep.yaml" "$tmp/deep"
 sed 's/^model:/model: {family: llama, layers: 1, hidden: 1048576, heads: 4, ffn: 4194304, vocab: 256, seq: 1048576}\nx:/' \
-    "$tmp/one.yaml" | sed '/^x:/,/^data:/{/^data:/!d}' | sed 's/^data:.*/data: {train: none, valid: none}/' >"$tmp/huge.yaml"
+    "$tmp/deep.yaml" | sed '/^x:/,/^data:/{/^data:/!d}' | sed 's/^data:.*/data: {train: none, valid: none}/' >"$tmp/huge.yaml"
 try_fit "the widest model" "$plan" "$tmp/huge.yaml"
 sed 's/global_batch: 4/global_batch: 1048576/; s/eval_sequences: 4/eval_sequences: 1048576/; s/^layout: {/&data: 16384, tensor: 4, /' "$tmp/one.yaml" >"$tmp/many.yaml"
 try "the most sequences on many ranks" "$plan" "$tmp/many.yaml" --json

@@ -116,7 +116,8 @@ struct sn_config layouts_reference(const struct sn_config *c)
     l->micro_batch = together;
     l->schedule = SN_1F1B;
     l->recompute = SN_RECOMPUTE_NONE;
-    l->comm_aware_recompute = l->drop_duplicates = false;
+    l->comm_aware_recompute = false;
+    l->drop_duplicates = SN_DUPLICATES_SENT;
     l->expert_tensor = 0;
     l->zero = l->n_split = 0;
     return one;

@@ -171,8 +171,95 @@ static void tokens_go_the_cheaper_way(const char *what, const char *links,
     (void)remove(c.machine.file);
     c.machine.file[0] = 0;
     c.layout.expert_tokens = SN_TOKENS_AUTO;
-    tap_ok(sn_chunks_resolve(&c, &err) == SN_OK && c.layout.expert_tokens == SN_TOKENS_GATHERED,
-           "and without a machine gathered");
+    c.layout.drop_duplicates = SN_DUPLICATES_AUTO;
+    tap_ok(sn_chunks_resolve(&c, &err) == SN_OK && c.layout.expert_tokens == SN_TOKENS_GATHERED &&
+               c.layout.drop_duplicates == SN_DUPLICATES_SENT,
+           "and without a machine gathered, each row sent by all");
+    sn_machine_fini(&m);
+}
+
+/* Whatever auto takes is as short as the shortest way, by the price of the whole model. */
+static void nothing_named_is_shortest(const char *what, const char *links)
+{
+    struct sn_machine m = {0};
+    struct sn_config c = config_of(2048);
+    struct sn_err err = {0};
+    c.train.global_batch = 4;
+    c.layout.data = c.layout.expert = 4;
+    c.layout.tensor = 2;
+    c.layout.sequence_parallel = true;
+    c.layout.expert_chunks = 1;
+    if (!machine_file(&m, &c, links))
+        return;
+    double sent = planned(&c, &m, 1, &err);
+    c.layout.drop_duplicates = SN_DUPLICATES_DROPPED;
+    double dropped = planned(&c, &m, 1, &err);
+    c.layout.drop_duplicates = SN_DUPLICATES_SENT;
+    c.layout.expert_tokens = SN_TOKENS_SPLIT;
+    double split = planned(&c, &m, 1, &err);
+    c.layout.expert_tokens = SN_TOKENS_AUTO;
+    c.layout.drop_duplicates = SN_DUPLICATES_AUTO;
+    bool good = sn_chunks_resolve(&c, &err) == SN_OK;
+    double taken = planned(&c, &m, 1, &err), least = fmin(sent, fmin(dropped, split));
+    tap_ok(good && taken <= least * 1.000001,
+           "%s: %.4g ms of %.4g sent by all, %.4g without duplicates, %.4g split %s", what,
+           1e3 * taken, 1e3 * sent, 1e3 * dropped, 1e3 * split, err.text);
+    (void)remove(c.machine.file);
+    sn_machine_fini(&m);
+}
+
+/* Bytes of the rank that needs most. */
+static int64_t needed(const struct sn_config *c, const struct sn_machine *m)
+{
+    struct sn_model *model = NULL;
+    struct sn_stages stages = {0};
+    struct sn_pricer p;
+    struct sn_memory_plan need = {.total = -1};
+    struct sn_err err;
+    struct sn_job_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
+    enum sn_status st = sn_model_create(&model, &c->model, &c->train, &err);
+    env.model = model;
+    if (st == SN_OK)
+        st = sn_stages_create(&stages, &env, &err);
+    if (st == SN_OK) {
+        sn_pricer_init(&p, m, &software, stages.job[0]);
+        sn_plan_memory(&need, &stages, &p);
+    }
+    sn_stages_fini(&stages);
+    sn_model_destroy(model);
+    return need.total;
+}
+
+/* A faster way is not taken where it does not fit and plain sending does. */
+static void what_fits_still_fits(void)
+{
+    struct sn_machine m = {0};
+    struct sn_config c = config_of(2048);
+    struct sn_err err = {0};
+    c.train.global_batch = 4;
+    c.layout.data = c.layout.expert = 4;
+    c.layout.tensor = 2;
+    c.layout.sequence_parallel = true;
+    c.layout.expert_chunks = 1;
+    if (!machine_file(&m, &c,
+                      "  - {name: node, ranks: 2, latency: 1e-6, device: 3.0e11}\n"
+                      "  - {name: net, ranks: 0, latency: 1e-6, device: 2.0e9}\n"))
+        return;
+    struct sn_config dropped = c;
+    dropped.layout.drop_duplicates = SN_DUPLICATES_DROPPED;
+    int64_t plain = needed(&c, &m), more = needed(&dropped, &m), limit = (plain + more) / 2;
+    c.layout.expert_tokens = SN_TOKENS_AUTO;
+    c.layout.drop_duplicates = SN_DUPLICATES_AUTO;
+    struct sn_config small = c;
+    small.machine.memory_fraction = (double)limit / (double)m.device.memory;
+    tap_ok(sn_chunks_resolve(&c, &err) == SN_OK &&
+               c.layout.drop_duplicates == SN_DUPLICATES_DROPPED,
+           "duplicates are dropped where there is room %s", err.text);
+    tap_ok(plain < more && sn_chunks_resolve(&small, &err) == SN_OK &&
+               small.layout.drop_duplicates == SN_DUPLICATES_SENT,
+           "and sent where dropping needs %lld bytes, sending %lld, and there are %lld %s",
+           (long long)more, (long long)plain, (long long)limit, err.text);
+    (void)remove(small.machine.file);
     sn_machine_fini(&m);
 }
 
@@ -197,6 +284,12 @@ int main(void)
     tokens_go_the_cheaper_way("one network, dear phases",
                               "  - {name: net, ranks: 0, latency: 1e-4, device: 5.0e10}\n",
                               SN_TOKENS_SPLIT);
+    nothing_named_is_shortest("slow links between nodes",
+                              "  - {name: node, ranks: 2, latency: 1e-6, device: 3.0e11}\n"
+                              "  - {name: net, ranks: 0, latency: 1e-6, device: 2.0e9}\n");
+    nothing_named_is_shortest("one network, dear phases",
+                              "  - {name: net, ranks: 0, latency: 1e-4, device: 5.0e10}\n");
+    what_fits_still_fits();
     struct sn_config c = config_of(4096);
     struct sn_err err = {0};
     c.layout.expert_chunks = 3;

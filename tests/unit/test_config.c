@@ -78,7 +78,7 @@ static void keys_not_built_accept_off(const struct place *p)
              "   micro_batch: 1, virtual_stages: 1, sequence_parallel: true, schedule: 1f1b,\n"
              "   recompute: none, zero: 0, context_kind: ring, split: auto,\n"
              "   axis_order: [tensor, context, expert, data, pipeline], bucket: 25MiB,\n"
-             "   drop_duplicates: false, comm_aware_recompute: false, optimizer_tile: 0,\n"
+             "   drop_duplicates: auto, comm_aware_recompute: false, optimizer_tile: 0,\n"
              "   expert_buffer: 2.0, offload: none, compress: none}\n"
              "checkpoint: {dir: ckpt, every: 100, keep: 2, async: false}\n");
     tap_ok(c.layout.tensor == 1 && c.layout.data == 0, "off is accepted");
