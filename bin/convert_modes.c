@@ -11,11 +11,14 @@
 #include "checkpoint/model_text.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/plain.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { PATH_SHOWN = 1024 };
 
 /* --- the source ------------------------------------------------------------------------------ */
 
@@ -95,7 +98,9 @@ static void report(const struct sn_convert_line *l, const char *dst,
         return;
     }
     double speed = r->seconds > 0 ? (double)moved / r->seconds : 0;
-    (void)printf("%s: %" PRId64 " tensors, %s in %.2f s (%s/s)\n", dst, r->tensors,
+    char shown[PATH_SHOWN];
+    sn_plain(shown, sizeof(shown), dst);
+    (void)printf("%s: %" PRId64 " tensors, %s in %.2f s (%s/s)\n", shown, r->tensors,
                  sn_str_bytes(bytes, r->bytes), r->seconds, sn_str_bytes(rate, (int64_t)speed));
 }
 
@@ -103,6 +108,7 @@ static enum sn_status print(struct sn_str *text, enum sn_status st, struct sn_er
 {
     if (st == SN_OK && text->failed)
         st = sn_fail(err, SN_ENOMEM, "sennit-convert: no memory for its report");
+    sn_plain_lines(text->p);
     if (st == SN_OK && text->p)
         (void)fputs(text->p, stdout);
     sn_str_fini(text);

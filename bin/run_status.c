@@ -6,6 +6,7 @@
 #include "bin/common.h"
 #include "bin/run_verbs.h"
 #include "lib/base/clock.h"
+#include "lib/base/plain.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -77,6 +78,7 @@ static enum sn_status print(const struct line *l, bool why, struct sn_err *err)
     else
         sn_status_text(&text, &h, l->now);
     enum sn_status st = SN_OK;
+    sn_plain_lines(text.p);
     if (text.failed)
         st = sn_fail(err, SN_ENOMEM, "%s: no memory to print what it says", l->dir);
     else if (fputs(text.p, stdout) < 0 || fflush(stdout) != 0)

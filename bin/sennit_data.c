@@ -2,6 +2,7 @@
  * sennit_data.c - the command line of sennit-data: build and print token files.
  */
 #include "bin/common.h"
+#include "lib/base/plain.h"
 #include "lib/base/str.h"
 #include "lib/run/data.h"
 #include "lib/run/data_build.h"
@@ -290,6 +291,7 @@ int main(int argc, char **argv)
     enum sn_status st = dispatch(argc, argv, &out, &err);
     if (st == SN_OK && out.failed)
         st = sn_fail(&err, SN_ENOMEM, "sennit-data: no memory for the report");
+    sn_plain_lines(out.p);
     if (st == SN_OK && ((out.p && fputs(out.p, stdout) < 0) || fflush(stdout) != 0))
         st = sn_fail(&err, SN_EIO, "standard output: cannot be written (%s)", strerror(errno));
     sn_str_fini(&out);

@@ -9,6 +9,7 @@
 #include "bin/plan_search.h"
 #include "bin/planned.h"
 #include "lib/base/log.h"
+#include "lib/base/plain.h"
 #include "lib/config/hfkeys.h"
 #include "lib/plan/named.h"
 #include "slurm/site.h"
@@ -260,6 +261,7 @@ static enum sn_status look(const struct sn_config *c, const struct line *l, stru
     sn_inputs_text(&text, &in, c);
     sn_inputs_warn(&warnings, &in, c);
     bool failed = text.failed || warnings.failed;
+    sn_plain_lines(text.p);
     if (!failed && text.p && !l->json)
         (void)fputs(text.p, stdout);
     if (!failed)

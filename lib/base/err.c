@@ -1,5 +1,7 @@
 #include "lib/base/err.h"
 
+#include "lib/base/plain.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,10 +9,12 @@
 enum sn_status sn_fail(struct sn_err *err, enum sn_status st, const char *fmt, ...)
 {
     if (err) {
+        char said[sizeof(err->text)];
         va_list ap;
         va_start(ap, fmt);
-        (void)vsnprintf(err->text, sizeof(err->text), fmt, ap); /* a cut sentence is still useful */
+        (void)vsnprintf(said, sizeof(said), fmt, ap); /* a cut sentence is still useful */
         va_end(ap);
+        sn_plain(err->text, sizeof(err->text), said);
         err->status = st;
         err->agreed = 0;
     }
@@ -19,12 +23,13 @@ enum sn_status sn_fail(struct sn_err *err, enum sn_status st, const char *fmt, .
 
 enum sn_status sn_err_prefix(struct sn_err *err, const char *fmt, ...)
 {
-    char where[256];
+    char said[256], where[256];
     char what[sizeof(err->text)];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(where, sizeof(where), fmt, ap);
+    (void)vsnprintf(said, sizeof(said), fmt, ap);
     va_end(ap);
+    sn_plain(where, sizeof(where), said);
     memcpy(what, err->text, sizeof(what));
     (void)snprintf(err->text, sizeof(err->text), "%s: %.*s", where, (int)(sizeof(what) - 260),
                    what);

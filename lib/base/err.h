@@ -22,7 +22,7 @@ struct sn_err {
     int agreed;     /* every rank has this sentence: rank 0 prints it, all leave together */
 };
 
-/* Write the sentence (err may be NULL) and return `st`. */
+/* Write the sentence (err may be NULL), fit for a terminal (plain.h), and return `st`. */
 enum sn_status sn_fail(struct sn_err *err, enum sn_status st, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

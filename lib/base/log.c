@@ -1,5 +1,7 @@
 #include "lib/base/log.h"
 
+#include "lib/base/plain.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +30,12 @@ void sn_log(enum sn_log_level level, const char *fmt, ...)
         log_level = level_from_environment();
     if ((int)level > log_level)
         return;
-    char line[1024];
+    char said[1024], line[1024];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    (void)vsnprintf(said, sizeof(said), fmt, ap);
     va_end(ap);
+    sn_plain(line, sizeof(line), said);
     (void)fprintf(stderr, "%s\n", line); /* one call, so that ranks do not mix inside a line */
 }
 

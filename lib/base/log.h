@@ -6,7 +6,7 @@
 
 enum sn_log_level { SN_LOG_ERROR, SN_LOG_WARN, SN_LOG_INFO, SN_LOG_DEBUG };
 
-/* The level comes from SN_LOG=error|warn|info|debug, info by default. */
+/* One line, fit for a terminal (plain.h). The level comes from SN_LOG=error|warn|info|debug, info by default. */
 void sn_log(enum sn_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Each line of `text`, blank ones left out; NULL is allowed. */
 void sn_log_lines(enum sn_log_level level, const char *text);

@@ -211,14 +211,21 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     return flush(m, err);
 }
 
+/* A sentence begins below the line of progress, which has no end yet. */
+static void leave_line(const struct sn_metrics *m)
+{
+    if (m->terminal)
+        (void)fputc('\n', stderr);
+}
+
 enum sn_status sn_metrics_eval(struct sn_metrics *m, int64_t step, double val_loss,
                                struct sn_err *err)
 {
     (void)fprintf(m->file, "{\"step\": %lld", (long long)step);
     number(m->file, "val_loss", val_loss);
     (void)fprintf(m->file, "}\n");
-    sn_log(SN_LOG_INFO, "%sstep %lld  validation loss %.4f", m->terminal ? "\n" : "",
-           (long long)step, val_loss);
+    leave_line(m);
+    sn_log(SN_LOG_INFO, "step %lld  validation loss %.4f", (long long)step, val_loss);
     return flush(m, err);
 }
 
@@ -235,11 +242,11 @@ enum sn_status sn_metrics_save(struct sn_metrics *m, const struct sn_save_report
     number(f, "write_s", t->write);
     number(f, "commit_s", t->commit);
     (void)fprintf(f, "}\n");
+    leave_line(m);
     sn_log(SN_LOG_INFO,
-           "%sstep %lld  saved %s: layout %.3f s, copy %.3f s, stall %.3f s, write %.3f s (%.2f "
+           "step %lld  saved %s: layout %.3f s, copy %.3f s, stall %.3f s, write %.3f s (%.2f "
            "GB/s a rank), commit %.3f s",
-           m->terminal ? "\n" : "", (long long)r->step, sn_str_bytes(size, r->bytes), t->layout,
-           t->copy, r->stall, t->write, t->write > 0 ? (double)t->bytes / t->write / 1e9 : 0.0,
-           t->commit);
+           (long long)r->step, sn_str_bytes(size, r->bytes), t->layout, t->copy, r->stall, t->write,
+           t->write > 0 ? (double)t->bytes / t->write / 1e9 : 0.0, t->commit);
     return flush(m, err);
 }

@@ -3,6 +3,7 @@
  */
 #include "lib/base/err.h"
 #include "lib/base/mem.h"
+#include "lib/base/plain.h"
 #include "lib/base/str.h"
 #include "tests/lib/tap.h"
 
@@ -30,6 +31,39 @@ static void errors_carry_a_sentence(void)
     tap_ok(sn_err_prefix(&err, "rank %d", 3) == SN_EIO, "a prefix returns the status");
     tap_text(err.text, "rank 3: a.yaml: cannot open", "a prefix goes in front");
     tap_ok(sn_fail(NULL, SN_ENOMEM, "x") == SN_ENOMEM, "err may be NULL");
+}
+
+static void is_plain(const char *text, const char *want, const char *what)
+{
+    struct sn_err err = {0};
+    (void)sn_fail(&err, SN_EINPUT, "%s", text);
+    tap_text(err.text, want, what);
+}
+
+static void what_a_terminal_obeys_is_shown(void)
+{
+    char cut[8];
+    struct sn_err err = {0};
+    is_plain("a\x1b]0;b\a.yaml", "a\\x1b]0;b\\x07.yaml", "a title that a name would set");
+    is_plain("a\nb\tc\r", "a\\nb\\tc\\x0d", "lines and tabs");
+    is_plain("gr\xc3\xb6\xc3\x9f"
+             "e \xe6\x97\xa5 \xf0\x9f\x98\x80",
+             "gr\xc3\xb6\xc3\x9f"
+             "e \xe6\x97\xa5 \xf0\x9f\x98\x80",
+             "text of any language stays");
+    is_plain("\xc2\x9b"
+             "31m \xe2\x80\xae",
+             "\\xc2\\x9b31m \\xe2\\x80\\xae", "controls of two bytes and the turn of writing");
+    is_plain("\x9b \xc0\x9b \xe2\x80", "\\x9b \\xc0\\x9b \\xe2\\x80", "bytes that are no text");
+    (void)sn_fail(&err, SN_EIO, "x");
+    (void)sn_err_prefix(&err, "host\x1b[2J");
+    tap_text(err.text, "host\\x1b[2J: x", "and what is put before a sentence");
+    sn_plain(cut, sizeof(cut), "abcde\x1b");
+    tap_text(cut, "abcde", "nothing is cut in its middle");
+    char lines[] = "a\x1b[2J\tb\n\xc2\x9b\xc3\xb6\xff";
+    sn_plain_lines(lines);
+    tap_text(lines, "a?[2J\tb\n??\xc3\xb6?", "lines that are printed keep their length");
+    sn_plain_lines(NULL);
 }
 
 static void long_sentences_are_cut(void)
@@ -257,6 +291,7 @@ int main(void)
 {
     arrays_grow();
     errors_carry_a_sentence();
+    what_a_terminal_obeys_is_shown();
     long_sentences_are_cut();
     exit_codes_follow_the_status();
     allocations_are_zeroed_and_counted();
