@@ -83,6 +83,9 @@ refused 'no MPI compiler here \(/nowhere/mpicc\); "make deps" installs or names 
 printf '#!/bin/sh\nexit 1\n' >"$tmp/bin/broken"
 chmod +x "$tmp/bin/broken"
 refused 'broken does not say what MPI needs .*; give MPI_CFLAGS and MPI_LIBS' "$tmp/bin/broken"
+printf '#!/bin/sh\n' >"$tmp/bin/silent"
+chmod +x "$tmp/bin/silent"
+refused 'silent does not say what MPI needs' "$tmp/bin/silent"
 
 # --- its launcher --------------------------------------------------------------------------------------
 for name in mpirun mpirun.mpich mpirun.open; do printf '#!/bin/sh\n' >"$tmp/bin/$name" && chmod +x "$tmp/bin/$name"; done
