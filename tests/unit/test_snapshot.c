@@ -112,9 +112,11 @@ static void cut(struct rank *r, const struct play *p, int rank)
     }
     int64_t at[] = {0, lo[2], hi[2], ROWS};
     for (int i = 0; i < 2; i++) /* its own rows, and those before; the rest is nobody's business */
-        r->box[2 + i] = (struct sn_state_tensor){
-            "exp_avg", "v",    ROWS, 1, at[i], 0, at[i + 1] - at[i], 1, 1, r->values + n + at[i],
-            i == 1,    SN_F32, 0};
+        r->box[2 + i] = (struct sn_state_tensor){"exp_avg", "v",    0,
+                                                 0,         ROWS,   1,
+                                                 at[i],     0,      at[i + 1] - at[i],
+                                                 1,         1,      r->values + n + at[i],
+                                                 i == 1,    SN_F32, 0};
     r->room.floats += hi[2] - lo[2] + 5;
     r->room.boxes = 4;
     r->state = (struct sn_state){.model_text = "family: llama\n",
