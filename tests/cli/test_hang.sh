@@ -94,7 +94,7 @@ like "blind: with the rank's own sentence" "$err" 'rank 1 \([^)]*\): tok.idx: '
 trapped() { # name trap what file command...: rank 2 falls into it; the job is in the background
     name=$1
     cat >"$tmp/$name.sh" <<SH
-[ "\$OMPI_COMM_WORLD_RANK" != 2 ] || export LD_PRELOAD="$tmp/trap.so" TRAP=$2 WHAT=$3 TRAP_FILE=$4
+[ "\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" != 2 ] || export LD_PRELOAD="$tmp/trap.so" TRAP=$2 WHAT=$3 TRAP_FILE=$4
 shift 4
 exec "\$@"
 SH
