@@ -10,6 +10,7 @@
 #include "bin/planned.h"
 #include "lib/base/log.h"
 #include "lib/base/plain.h"
+#include "lib/config/files.h"
 #include "lib/config/hfkeys.h"
 #include "lib/plan/named.h"
 #include "slurm/site.h"
@@ -42,6 +43,7 @@ static const char usage[] =
     "  --help-keys=machines the same of machine files and software profiles, as a page\n"
     "  --help-keys=sites    the same of site profiles, as a page\n"
     "  --help-keys=huggingface what a Hugging Face config.json's keys are here, as a page\n"
+    "  --list WHAT          names of what ships: models, machines, sites, software or runs\n"
     "  --help, --version\n"
     "\n"
     "Exit 0: done, 1: the layout does not fit, or --verify refutes it, 2: bad usage or input, or "
@@ -61,12 +63,13 @@ enum {
     MTBF,
     STORAGE,
     HELP_KEYS,
+    LIST,
     HELP,
     VERSION
 };
 
 struct line {
-    const char *run_file, *program;
+    const char *run_file, *program, *list;
     long long ranks, explain; /* 0, -1: not asked */
     long long mtbf_hours;
     int64_t storage; /* bytes a second; 0: as the machine says */
@@ -74,6 +77,18 @@ struct line {
     bool json, verify, activations, help, version, keys, markdown, machines, sites, huggingface;
     bool is_searched; /* layout: auto, whose search has said what it was made with */
 };
+
+static enum sn_status parse_list(struct line *l, struct sn_err *err)
+{
+    static const char *const kinds[] = {"models", "machines", "sites", "software", "runs"};
+    l->list = optarg;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(optarg, kinds[i]) == 0)
+            return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "--list: there are no '%s'; want models, machines, sites, software or runs",
+                   optarg);
+}
 
 static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
 {
@@ -119,6 +134,8 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
                            "huggingface or nothing",
                            optarg);
         return SN_OK;
+    case LIST:
+        return parse_list(l, err);
     case HELP:
         l->help = true;
         return SN_OK;
@@ -144,13 +161,14 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"mtbf-hours", required_argument, NULL, MTBF},
                                             {"storage", required_argument, NULL, STORAGE},
                                             {"help-keys", optional_argument, NULL, HELP_KEYS},
+                                            {"list", required_argument, NULL, LIST},
                                             {"help", no_argument, NULL, HELP},
                                             {"version", no_argument, NULL, VERSION},
                                             {0}};
     *l = (struct line){.explain = -1, .program = "train"};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
-    if (l->help || l->version || l->keys)
+    if (l->help || l->version || l->keys || l->list)
         return SN_OK;
     SN_TRY(sn_parse_operand(&l->run_file, "sennit-plan", "run file", argc, argv, err));
     if (l->verify && l->explain >= 0)
@@ -294,7 +312,10 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
 static enum sn_status print_keys(const struct line *l, struct sn_err *err)
 {
     struct sn_str text = {0};
-    if (l->machines)
+    enum sn_status st = SN_OK;
+    if (l->list)
+        st = sn_presets_list(&text, l->list, err);
+    else if (l->machines)
         sn_machine_help(&text);
     else if (l->sites)
         sn_site_help(&text);
@@ -302,11 +323,12 @@ static enum sn_status print_keys(const struct line *l, struct sn_err *err)
         sn_hf_help(&text);
     else
         sn_config_help(&text, l->markdown);
-    bool failed = text.failed;
-    if (!failed)
-        (void)fputs(text.p, stdout);
+    if (st == SN_OK && text.failed)
+        st = sn_fail(err, SN_ENOMEM, "--help-keys: no memory for the text");
+    if (st == SN_OK)
+        (void)fputs(text.p ? text.p : "", stdout);
     sn_str_fini(&text);
-    return failed ? sn_fail(err, SN_ENOMEM, "--help-keys: no memory for the text") : SN_OK;
+    return st;
 }
 
 int main(int argc, char **argv)
@@ -327,7 +349,7 @@ int main(int argc, char **argv)
         (void)fputs(l.help ? usage : "sennit-plan " SN_VERSION "\n", stdout);
         return 0;
     }
-    if (st == SN_OK && l.keys) {
+    if (st == SN_OK && (l.keys || l.list)) {
         st = print_keys(&l, &err);
         return st == SN_OK ? 0 : sn_report(&err);
     }

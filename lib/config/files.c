@@ -150,3 +150,15 @@ enum sn_status sn_preset_find(char *path, size_t size, const char *dir, const ch
         return unknown_preset(dir, key, n, err);
     return SN_OK;
 }
+
+enum sn_status sn_presets_list(struct sn_str *out, const char *kind, struct sn_err *err)
+{
+    char share[PATH_MAX], dir[PATH_MAX + 16];
+    struct names all;
+    SN_TRY(sn_share_find(share, sizeof(share), err));
+    (void)snprintf(dir, sizeof(dir), "%s/%s", share, kind);
+    list_presets(dir, &all);
+    for (int i = 0; i < all.n; i++)
+        sn_str_add(out, "%s\n", all.name[i]);
+    return out->failed ? sn_fail(err, SN_ENOMEM, "no memory for the names of %s", kind) : SN_OK;
+}

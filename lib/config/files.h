@@ -4,6 +4,7 @@
 #ifndef SN_FILES_H
 #define SN_FILES_H
 
+#include "lib/base/str.h"
 #include "lib/config/yaml.h"
 
 #include <sys/stat.h>
@@ -20,5 +21,8 @@ enum sn_status sn_share_find(char *dir, size_t size, struct sn_err *err);
  * names there are. */
 enum sn_status sn_preset_find(char *path, size_t size, const char *dir, const char *key,
                               const struct sn_yaml_node *n, struct sn_err *err);
+/* Names of the presets in share_dir/kind (models, machines, sites ...), one a line, as `name`s of
+ * sn_preset_find. */
+enum sn_status sn_presets_list(struct sn_str *out, const char *kind, struct sn_err *err);
 
 #endif
