@@ -28,8 +28,10 @@ static enum sn_status make_folder(const char *path, struct sn_err *err)
         char end = *c;
         *c = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return sn_fail(err, SN_EIO, "run.output: cannot make the directory %s: %s", part,
-                           strerror(errno));
+            return sn_fail(err, SN_EIO,
+                           "run.output: cannot make the directory %s: %s; want a path in one that "
+                           "you may write to",
+                           part, strerror(errno));
         *c = end;
         if (end == '\0')
             return SN_OK;

@@ -327,6 +327,7 @@ enum sn_status sn_site_of(struct sn_site *out, const struct sn_config *c, const 
 {
     char share[SN_PATH_MAX], dir[SN_PATH_MAX + 16], path[SN_PATH_MAX];
     const char *of = name ? "--site" : c->path, *key = name ? "site" : "slurm.site";
+    struct sn_text_place at = name ? (struct sn_text_place){0} : c->slurm.site_at;
     name = name ? name : c->slurm.site[0] ? c->slurm.site : "generic";
     if (strchr(name, '/'))
         return sn_site_load(out, name, err);
@@ -335,7 +336,8 @@ enum sn_status sn_site_of(struct sn_site *out, const struct sn_config *c, const 
     else
         SN_TRY(sn_share_find(share, sizeof(share), err));
     (void)snprintf(dir, sizeof(dir), "%s/sites", share);
-    struct sn_yaml_node n = {.kind = SN_YAML_SCALAR, .file = of, .text = (char *)name};
+    struct sn_yaml_node n = {
+        .kind = SN_YAML_SCALAR, .file = of, .line = at.line, .col = at.col, .text = (char *)name};
     SN_TRY(sn_preset_find(path, sizeof(path), dir, key, &n, err));
     return sn_site_load(out, path, err);
 }

@@ -18,8 +18,10 @@ enum sn_status sn_directory_make(const char *path, const char *what, struct sn_e
         char end = *c;
         *c = '\0';
         if (*part && mkdir(part, 0777) != 0 && errno != EEXIST)
-            return sn_fail(err, SN_EIO, "%s: cannot make the directory %s: %s", what, part,
-                           strerror(errno));
+            return sn_fail(err, SN_EIO,
+                           "%s: cannot make the directory %s: %s; want a path in one that you may "
+                           "write to",
+                           what, part, strerror(errno));
         *c = end;
         if (end == '\0')
             return SN_OK;

@@ -206,10 +206,16 @@ enum sn_layout_key {
 };
 const char *sn_layout_key_name(enum sn_layout_key k); /* "tensor" */
 
+/* Where the run file says something; line 0: not there. */
+struct sn_text_place {
+    int line, col;
+};
+
 /* What is named here is read by lib/plan/named.h. None of it changes what a run computes. */
 struct sn_machine_config {
     char preset[SN_NAME_MAX], file[SN_PATH_MAX]; /* at most one of them; both "": none named */
-    int nodes;                                   /* 0: as many as the ranks need */
+    struct sn_text_place preset_at;
+    int nodes; /* 0: as many as the ranks need */
     double memory_fraction;
     struct sn_software_config {
         char profile[SN_NAME_MAX], file[SN_PATH_MAX]; /* at most one of them; both "": our own */
@@ -235,6 +241,7 @@ struct sn_checkpoint_config {
  * changes what a run computes. Texts hold no character that has a meaning in a script
  * (rules_slurm.c), but for `setup`, which is shell. */
 struct sn_slurm_config {
+    struct sn_text_place site_at;
     char site[SN_NAME_MAX], time[SN_NAME_MAX], partition[SN_NAME_MAX], account[SN_NAME_MAX];
     char qos[SN_NAME_MAX], constraint[SN_NAME_MAX], reservation[SN_NAME_MAX]; /* "": not said */
     int64_t seconds;                          /* of `time`; 0: not said */

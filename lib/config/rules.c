@@ -307,6 +307,13 @@ static enum sn_status changes_are_keys(const struct sn_config *c, const struct s
     return SN_OK;
 }
 
+static struct sn_text_place place_of(const struct sn_settings *s, const char *key)
+{
+    const struct sn_yaml_node *n = sn_settings_get(s, key);
+    bool here = n && strcmp(n->file, s->path) == 0; /* not in a file that it names */
+    return here ? (struct sn_text_place){n->line, n->col} : (struct sn_text_place){0};
+}
+
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
@@ -315,6 +322,8 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
         experts_fit_model,    batch_divides,         schedule_fits,        evaluation_has_data,
         scale_fits_precision, fp8_fits_precision};
     SN_TRY(derive(c, s, err));
+    c->machine.preset_at = place_of(s, "machine.preset");
+    c->slurm.site_at = place_of(s, "slurm.site");
     SN_TRY(sn_compress_derive(c, s, err));
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         SN_TRY(rules[i](c, s, err));

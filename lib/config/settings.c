@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/config/aliases.h"
 #include "lib/config/files.h"
 #include "lib/config/hfconfig.h"
 
@@ -59,7 +60,10 @@ static enum sn_status unknown_key(const char *section, const struct sn_yaml_node
                                   struct sn_err *err)
 {
     char name[NAME_SIZE], all[480] = "";
-    const char *near = find_near(section, n->key), *word;
+    const char *here = sn_alias_find(n->key), *near = find_near(section, n->key), *word;
+    if (here)
+        return sn_yaml_fail_key(n, err, "unknown key '%s'; it is called '%s' here",
+                                join(name, section, n->key), here);
     if (!near)
         near = find_elsewhere(n->key);
     if (near)

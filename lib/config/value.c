@@ -9,6 +9,7 @@
 #include "lib/base/str.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,13 +195,31 @@ enum sn_status sn_value_whole(const struct sn_key *k, const struct sn_yaml_node 
     return SN_OK;
 }
 
+/* A whole number in another spelling, such as 1e6 or 1_000, is told in ours. */
+static enum sn_status wrong_whole(const struct sn_key *k, const struct sn_yaml_node *n,
+                                  struct sn_err *err)
+{
+    char digits[32], have[SN_WANT_SIZE];
+    size_t len = 0;
+    if (n->kind != SN_YAML_SCALAR || n->quoted || !strpbrk(n->text, "_eE."))
+        return sn_value_wrong_type(k, n, err);
+    for (const char *c = n->text; *c && len + 1 < sizeof(digits); c++)
+        if (*c != '_')
+            digits[len++] = *c;
+    digits[len] = '\0';
+    double v = len && number_length(digits) == len ? strtod(digits, NULL) : 0.5;
+    if (!(fabs(v) < 0x1p53) || v != floor(v))
+        return sn_value_wrong_type(k, n, err);
+    return sn_yaml_fail(n, err, "%s: got %s; write %.0f", k->name, sn_value_got(n, have), v);
+}
+
 static enum sn_status parse_whole(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
                                   struct sn_err *err)
 {
     int64_t v = 0;
     bool word = k->word && strcmp(n->text, k->word) == 0;
     if (!word && !sn_value_is_whole(n))
-        return sn_value_wrong_type(k, n, err);
+        return wrong_whole(k, n, err);
     if (!word)
         SN_TRY(sn_value_whole(k, n, &v, err));
     if (k->type == SN_KEY_INT)
@@ -268,13 +287,27 @@ static enum sn_status parse_text(const struct sn_key *k, const struct sn_yaml_no
                                  struct sn_err *err)
 {
     size_t size = text_size(k), len = strlen(n->text);
+    char shown[SN_CLIP_SIZE];
     if (sn_yaml_is_null(n) || len == 0)
         return sn_value_wrong_type(k, n, err);
+    if (k->type == SN_KEY_PATH && n->text[0] == '~' && strchr(n->text, '/'))
+        return sn_yaml_fail(n, err,
+                            "%s: '%s' begins with '~', which shells expand and run files do not; "
+                            "write the whole path",
+                            k->name, sn_clip(shown, n->text));
     if (len >= size)
         return sn_yaml_fail(n, err, "%s: %zu bytes long; want at most %zu", k->name, len, size - 1);
     memset(at, 0, size);
     memcpy(at, n->text, len);
     return SN_OK;
+}
+
+/* YAML's other spellings of a word that is a name of some keys. */
+static const char *spelt(const struct sn_yaml_node *n)
+{
+    bool yes = !strcmp(n->text, "True") || !strcmp(n->text, "TRUE");
+    bool no = !strcmp(n->text, "False") || !strcmp(n->text, "FALSE");
+    return n->quoted || !(yes || no) ? n->text : yes ? "true" : "false";
 }
 
 enum sn_status sn_value_name(const struct sn_key *k, const struct sn_yaml_node *n, int *at,
@@ -286,7 +319,7 @@ enum sn_status sn_value_name(const struct sn_key *k, const struct sn_yaml_node *
     if (sn_yaml_is_null(n))
         return sn_value_wrong_type(k, n, err);
     for (int i = 0; k->names[i]; i++) {
-        int d = sn_str_distance(n->text, k->names[i]);
+        int d = sn_str_distance(spelt(n), k->names[i]);
         if (d == 0 && k->later >> i & 1)
             return sn_yaml_fail(n, err, "%s: %s is not built yet; use %s", k->name, k->names[i],
                                 names);

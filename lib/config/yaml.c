@@ -173,6 +173,17 @@ static yaml_mark_t mark_of_offset(const char *text, size_t len, size_t offset)
     return at;
 }
 
+/* Is the mark's line indented with a tab? */
+static bool is_tab(const char *text, size_t len, yaml_mark_t at)
+{
+    size_t i = 0;
+    for (size_t line = 0; line < at.line && i < len; i++)
+        line += text[i] == '\n';
+    while (i < len && text[i] == ' ')
+        i++;
+    return i < len && text[i] == '\t';
+}
+
 static enum sn_status fail_parser(struct builder *b, const yaml_parser_t *p, const char *text,
                                   size_t len)
 {
@@ -180,6 +191,8 @@ static enum sn_status fail_parser(struct builder *b, const yaml_parser_t *p, con
         return no_memory(b);
     bool reader = p->error == YAML_READER_ERROR;
     yaml_mark_t at = reader ? mark_of_offset(text, len, p->problem_offset) : p->problem_mark;
+    if (!reader && is_tab(text, len, at))
+        return fail(b, at, "a tab in the indentation; YAML wants blanks");
     return fail(b, at, "not YAML: %s; %s", p->problem ? p->problem : "unreadable",
                 reader ? "want printable UTF-8 text"
                        : "check indentation, quotes and brackets here");
@@ -217,6 +230,10 @@ enum sn_status sn_yaml_parse(struct sn_yaml_doc **out, const char *text, size_t 
     struct builder b = {.doc = doc, .err = err};
     yaml_mark_t start = {0};
     enum sn_status st = SN_OK;
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* what some editors put before UTF-8 */
+        text += 3;
+        len -= 3;
+    }
     const char *nul = len ? memchr(text, 0, len) : NULL;
     if (len > SN_YAML_MAX_BYTES)
         st = fail(&b, start, "%zu bytes; want at most %d", len, SN_YAML_MAX_BYTES);

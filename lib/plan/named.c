@@ -9,26 +9,35 @@ bool sn_names_machine(const struct sn_config *c)
     return c->machine.preset[0] || c->machine.file[0];
 }
 
-/* Path of a shipped file; `file` is what names it, for messages. */
-static enum sn_status preset_path(char path[SN_PATH_MAX], const char *kind, const char *key,
-                                  const char *name, const char *file, const char *share_dir,
-                                  struct sn_err *err)
+/* A key that names a shipped file, and where, for messages. */
+struct naming {
+    const char *key, *name, *file;
+    struct sn_text_place at;
+};
+
+static enum sn_status preset_path(char path[SN_PATH_MAX], const char *kind, const struct naming *x,
+                                  const char *share_dir, struct sn_err *err)
 {
     char share[SN_PATH_MAX], dir[SN_PATH_MAX + 16];
-    struct sn_yaml_node n = {.kind = SN_YAML_SCALAR, .file = file, .text = (char *)name};
+    struct sn_yaml_node n = {.kind = SN_YAML_SCALAR,
+                             .file = x->file,
+                             .line = x->at.line,
+                             .col = x->at.col,
+                             .text = (char *)x->name};
     if (share_dir)
         (void)snprintf(share, sizeof(share), "%s", share_dir);
     else
         SN_TRY(sn_share_find(share, sizeof(share), err));
     (void)snprintf(dir, sizeof(dir), "%s/%s", share, kind);
-    return sn_preset_find(path, SN_PATH_MAX, dir, key, &n, err);
+    return sn_preset_find(path, SN_PATH_MAX, dir, x->key, &n, err);
 }
 
 enum sn_status sn_machine_preset(struct sn_machine *out, const char *name, const char *share_dir,
                                  struct sn_err *err)
 {
     char path[SN_PATH_MAX];
-    SN_TRY(preset_path(path, "machines", "machine.preset", name, "preset", share_dir, err));
+    SN_TRY(preset_path(path, "machines", &(struct naming){"machine.preset", name, "preset", {0}},
+                       share_dir, err));
     return sn_machine_load(out, path, err);
 }
 
@@ -75,8 +84,9 @@ enum sn_status sn_machine_of(struct sn_machine *out, const struct sn_config *c,
     const char *file = c->machine.file, *name = c->machine.preset;
     struct sn_machine m;
     if (!file[0]) {
-        SN_TRY(preset_path(path, "machines", "machine.preset", name[0] ? name : "laptop-cpu",
-                           c->path, share_dir, err));
+        struct naming x = {"machine.preset", name[0] ? name : "laptop-cpu", c->path,
+                           c->machine.preset_at};
+        SN_TRY(preset_path(path, "machines", &x, share_dir, err));
         file = path;
     }
     SN_TRY(sn_machine_load(&m, file, err));
@@ -98,8 +108,8 @@ enum sn_status sn_software_of(struct sn_software *out, const struct sn_config *c
     struct sn_software s;
     sn_software_default(&s);
     if (w->profile[0]) {
-        SN_TRY(preset_path(path, "software", "machine.software.profile", w->profile, c->path,
-                           share_dir, err));
+        struct naming x = {"machine.software.profile", w->profile, c->path, {0}};
+        SN_TRY(preset_path(path, "software", &x, share_dir, err));
         file = path;
     }
     if (file[0])

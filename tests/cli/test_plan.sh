@@ -185,4 +185,13 @@ like "what makes a step shortest is taken unless it is named, and said" "$out" '
 sed 's/expert: 4/expert: 4, expert_tokens: gathered, drop_duplicates: false/' "$tmp/tokens.yaml" >"$tmp/named.yaml"
 run "$plan" "$tmp/named.yaml"
 like "what is named stands" "$out" '; tokens gathered, duplicates sent$'
+run "$plan" --list machines
+is "what ships is listed: exit 0" "$rc" 0
+is "each machine by its name" "$out" "$(for m in templates/machines/*.yaml; do basename "$m" .yaml; done)"
+run "$plan" --list planets
+is "what does not is refused: exit 2" "$rc" 2
+like "with what there is" "$err" "--list: there are no 'planets'; want models, machines, "
+sed 's/dgx-a100-80/dgx-a100-81/' "$tmp/tokens.yaml" >"$tmp/misspelt.yaml"
+run "$plan" "$tmp/misspelt.yaml"
+like "a machine that does not ship is named with its place" "$err" "misspelt.yaml:4:19: machine.preset: no preset 'dgx-a100-81'; did you mean"
 tap_done

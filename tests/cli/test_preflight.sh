@@ -83,7 +83,7 @@ run_file "$tmp/nowhere.yaml" "$tmp/nowhere"
 sed -i 's|dir: ckpt|dir: /proc/none|' "$tmp/nowhere.yaml"
 run mpi 2 "$train" "$tmp/nowhere.yaml" --preflight
 is "no place for checkpoints: exit code" "$rc" 1
-like "no place for checkpoints: the sentence" "$err" 'checkpoint.dir: cannot make the directory /proc/none'
+like "no place for checkpoints: the sentence" "$err" 'checkpoint.dir: cannot make the directory /proc/none.*; want a path in one that you may write to'
 mkdir "$tmp/full"
 cat >"$tmp/full.sh" <<SH
 mount -t tmpfs -o size=1m none "$tmp/full" && exec "\$@"

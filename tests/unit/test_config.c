@@ -158,7 +158,9 @@ static void check_round_trip(const struct place *p, const char *what, const char
     struct sn_str out = {0};
     sn_config_format(&out, &a);
     struct sn_config b = good(p, out.p);
-    a.layout_named = b.layout_named = 0; /* the text names every key */
+    a.layout_named = b.layout_named = 0; /* the text names every key, in places of its own */
+    a.machine.preset_at = b.machine.preset_at = (struct sn_text_place){0};
+    a.slurm.site_at = b.slurm.site_at = (struct sn_text_place){0};
     tap_ok(memcmp(&a, &b, sizeof(a)) == 0, "round trip of %s", what);
     tap_ok(sn_config_hash(&a) == sn_config_hash(&b), "with the same hash");
     sn_str_fini(&out);

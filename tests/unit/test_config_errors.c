@@ -2,11 +2,14 @@
  * test_config_errors.c - the sentence for everything that a run file may get wrong; the layout's
  * own rules are in test_config_layout.c.
  */
+#include "lib/config/aliases.h"
 #include "lib/config/config.h"
 #include "lib/config/files.h"
+#include "lib/config/keys.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define MODEL                                                                                      \
     "model: {family: llama, layers: 4, hidden: 256, heads: 4, ffn: 688, vocab: 256, seq: 128"
@@ -23,6 +26,26 @@ static const struct {
      "run.yaml:3:10: unknown key 'layout.tensr'; did you mean 'layout.tensor'?"},
     {"modle: {}\n",
      "run.yaml:1:1: unknown key 'modle'; did you mean 'model'?"},
+    {"model: {hidden_size: 8}\n",
+     "run.yaml:1:9: unknown key 'model.hidden_size'; it is called 'model.hidden' here"},
+    {"layout: {tp: 8}\n",
+     "run.yaml:1:10: unknown key 'layout.tp'; it is called 'layout.tensor' here"},
+    {"learning_rate: 8\n",
+     "run.yaml:1:1: unknown key 'learning_rate'; it is called 'train.optimizer.lr' here"},
+    {MODEL "}\ntrain: {steps: 1e6}\n",
+     "run.yaml:2:16: train.steps: got '1e6'; write 1000000"},
+    {MODEL "}\ntrain: {steps: 1_000}\n",
+     "run.yaml:2:16: train.steps: got '1_000'; write 1000"},
+    {MODEL "}\ntrain: {steps: 1.5}\n",
+     "run.yaml:2:16: train.steps: got '1.5'; want a whole number in 1..1000000000000 steps"},
+    {"\xef\xbb\xbf" MODEL "}\ntrain: {steps: 1.5}\n",
+     "run.yaml:2:16: train.steps: got '1.5'; want a whole number in 1..1000000000000 steps"},
+    {"train:\n\tsteps: 1\n",
+     "run.yaml:2:1: a tab in the indentation; YAML wants blanks"},
+    {"train:\n  steps: 1\n \t x: 1\n",
+     "run.yaml:3:2: a tab in the indentation; YAML wants blanks"},
+    {MODEL "}\n" TRAIN "}\ndata: {train: ~/my}\n",
+     "run.yaml:3:15: data.train: '~/my' begins with '~', which shells expand and run files do not; write the whole path"},
     {MODEL ", wheels: 4}\n",
      "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
      "family, layers, hidden, heads, kv_heads, ffn, vocab, seq, tied_embeddings, "
@@ -399,6 +422,22 @@ static void bad_files_are_explained(const char *share)
     }
 }
 
+static void aliases_are_of_keys(void)
+{
+    for (int i = 0; i < sn_n_aliases; i++) {
+        bool there = false, taken = false;
+        for (int k = 0; k < sn_n_keys; k++) {
+            const char *dot = strrchr(sn_keys[k].name, '.');
+            there = there || strcmp(sn_keys[k].name, sn_aliases[i].key) == 0;
+            taken = taken || strcmp(dot ? dot + 1 : sn_keys[k].name, sn_aliases[i].word) == 0;
+        }
+        if (!there || taken)
+            tap_ok(false, "'%s' means a key, and is none: %s", sn_aliases[i].word,
+                   sn_aliases[i].key);
+    }
+    tap_ok(sn_n_aliases > 50, "%d words of other programs mean keys", sn_n_aliases);
+}
+
 static void sentences_end_without_full_stop(void)
 {
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -416,6 +455,7 @@ int main(void)
     if (sn_share_find(share, sizeof(share), &err) != SN_OK)
         abort();
     bad_files_are_explained(share);
+    aliases_are_of_keys();
     sentences_end_without_full_stop();
     return tap_done();
 }
