@@ -13,8 +13,12 @@ int sn_output_open(const char *path, int flags, mode_t mode)
         (void)unlink(path); /* mostly there is nothing; else open tells */
     int fd = open(path, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, mode);
     if (fd < 0) {
-        if (errno == ENXIO) /* a pipe that nobody reads, a socket */
-            errno = EMEDIUMTYPE;
+        int failed = errno;
+        if (failed == ENXIO) /* a pipe that nobody reads, a socket */
+            failed = EMEDIUMTYPE;
+        else if (failed == ELOOP && lstat(path, &id) == 0 && S_ISLNK(id.st_mode))
+            failed = EMLINK; /* as BSD says it; ELOOP is also that of links in a circle */
+        errno = failed;
         return -1;
     }
     int why = fstat(fd, &id) != 0 ? errno : S_ISREG(id.st_mode) ? 0 : EMEDIUMTYPE;
@@ -27,5 +31,5 @@ int sn_output_open(const char *path, int flags, mode_t mode)
 
 const char *sn_output_why(int errnum)
 {
-    return errnum == ELOOP ? "it is a link, which is not followed here" : sn_input_why(errnum);
+    return errnum == EMLINK ? "it is a link, which is not followed here" : sn_input_why(errnum);
 }

@@ -42,11 +42,11 @@ enum sn_status sn_write_fail(struct sn_err *err, const char *path, int errnum)
         advice = "raise the limit on file sizes (ulimit -f)";
     else if (errnum == EISDIR || errnum == ENAMETOOLONG)
         advice = "choose another name";
-    else if (errnum == ELOOP || errnum == EMEDIUMTYPE)
+    else if (errnum == EMLINK || errnum == EMEDIUMTYPE)
         advice = "remove it, if it is not needed";
     else if (errnum == EEXIST)
         advice = "it is left over from an earlier run: remove it";
-    bool is_odd = errnum == ELOOP || errnum == EMEDIUMTYPE;
+    bool is_odd = errnum == EMLINK || errnum == EMEDIUMTYPE;
     return sn_fail(err, SN_EIO, "%s: cannot be written (%s); %s", path,
                    is_odd ? sn_output_why(errnum) : strerror_r(errnum, text, sizeof(text)), advice);
 }
