@@ -473,28 +473,3 @@ void sn_history_take_saves(struct sn_history *h, const char *text, size_t len)
     }
     h->damaged += (int)(lines.damaged < INT32_MAX / 2 ? lines.damaged : INT32_MAX / 2);
 }
-
-/* ---- all of them together ---------------------------------------------------------------------
- */
-
-/* The step that training goes on from after an attempt; -1: unknown. */
-static int64_t kept_step(const struct sn_history_attempt *a, bool is_last)
-{
-    if (!is_last && a[1].from_step >= 0)
-        return a[1].from_step;
-    return a->saved > a->from_step ? a->saved : a->from_step;
-}
-
-void sn_history_conclude(struct sn_history *h)
-{
-    for (int i = 0; i < h->n_attempts; i++) {
-        struct sn_history_attempt *a = &h->attempt[i];
-        int64_t kept = kept_step(a, i + 1 == h->n_attempts);
-        if (a->step >= 0 && kept >= 0)
-            a->lost = a->step > kept ? a->step - kept : 0;
-        if (h->step < 0 && a->step >= 0 && i + 1 == h->n_attempts)
-            h->step = a->step; /* no metrics are left */
-    }
-    if (h->steps > 0 && h->step >= 0 && h->step_time > 0)
-        h->eta = h->step_time * (double)(h->steps > h->step ? h->steps - h->step : 0);
-}

@@ -139,6 +139,27 @@ static void steps_lost_are_those_behind_what_the_next_attempt_begins_from(void)
     sn_history_fini(&h);
 }
 
+/* The newest checkpoint was damaged; an attempt that did not begin was to go on from it. */
+static void an_attempt_that_never_began_says_nothing_of_it(void)
+{
+    static const char more[] =
+        "{\"event\": \"running\", \"attempt\": 1, \"step\": 1, \"seconds\": 2.5}\n"
+        "{\"event\": \"end\", \"attempt\": 1, \"step\": 61, \"saved_step\": 61}\n"
+        "{\"event\": \"launch\", \"attempt\": 2, \"from_step\": 61}\n"
+        "{\"event\": \"end\", \"attempt\": 2, \"step\": 61, \"saved_step\": 61}\n"
+        "{\"event\": \"launch\", \"attempt\": 3, \"from_step\": 50}\n"
+        "{\"event\": \"running\", \"attempt\": 3, \"step\": 51, \"seconds\": 1.5}\n"
+        "{\"event\": \"end\", \"attempt\": 3, \"step\": 70, \"saved_step\": 70}\n";
+    struct sn_history h;
+    struct sn_evidence e = {MOVES};
+    take(&h, &e, launched, more);
+    tap_ok(h.n_attempts == 3 && h.attempt[0].lost == 11 && h.attempt[1].lost == 0 &&
+               h.attempt[2].lost == 0,
+           "lost by the attempt that made them: %lld, %lld, %lld", (long long)h.attempt[0].lost,
+           (long long)h.attempt[1].lost, (long long)h.attempt[2].lost);
+    sn_history_fini(&h);
+}
+
 static void attempts_are_in_order_whatever_the_order_of_lines(void)
 {
     struct sn_history h;
@@ -291,6 +312,7 @@ int main(void)
     a_process_that_has_ended_is_not_alive();
     the_last_word_decides_the_state();
     steps_lost_are_those_behind_what_the_next_attempt_begins_from();
+    an_attempt_that_never_began_says_nothing_of_it();
     attempts_are_in_order_whatever_the_order_of_lines();
     numbers_that_cannot_be_are_unknown();
     hosts_are_bad_until_the_latest_word();
