@@ -33,13 +33,13 @@ line=$(sed -n "${n}p" "$T/act")
 set -- $line
 code=$1 saved=$2 step=$3
 shift 3
+trap 'code=75; kill $! 2>/dev/null' USR2
+trap 'exit 143' TERM
 [ "$step" = - ] || echo "{\"step\": $step, \"step_time_s\": 0.5}" >>"$out/metrics.jsonl"
 if [ "$saved" != - ]; then
     mkdir -p "$out/ckpt/step-$(printf %08d "$saved")"
     : >"$out/ckpt/step-$(printf %08d "$saved")/COMMIT"
 fi
-trap 'code=75; kill $! 2>/dev/null' USR2
-trap 'exit 143' TERM
 case $code in
 wait | hang) sleep 60 & wait ;;
 esac
