@@ -145,7 +145,8 @@ ends slow-save 100
 is "slow-save: a save that moves is waited for" "$rc" 0
 ok "slow-save: it has taken longer than the limit ($(metric stall_s "$tmp/slow-save/checkpoints.jsonl" | head -n 1) s)" \
     awk "BEGIN { exit !($(metric stall_s "$tmp/slow-save/checkpoints.jsonl" | head -n 1) > 3.5) }"
-ok "slow-save: the checkpoint is whole" "$BUILD/bin/sennit-convert" --verify "$tmp/slow-save/ckpt" >/dev/null
+run "$BUILD/bin/sennit-convert" --verify "$tmp/slow-save/ckpt"
+is "slow-save: the checkpoint is whole" "$rc" 0
 
 for what in stuck stop; do
     trap_run "$what-load"
