@@ -307,6 +307,7 @@ enum sn_status sn_store_save(struct sn_store *store, const struct sn_state *s,
     SN_TRY(init(&v, store, s, err));
     store->progress = s->progress;
     enum sn_status st = run(&v, phase, err);
+    store->progress = NULL; /* the state may go before the store */
     fini(&v);
     return st;
 }

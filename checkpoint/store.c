@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 char *sn_store_path(const struct sn_store *s, int64_t step, const char *suffix)
@@ -122,15 +123,15 @@ enum sn_status sn_store_newest(int64_t *step, const char *dir, struct sn_err *er
 
 /* --- tidying: never a reason to stop training ------------------------------------------------ */
 
-static void remove_or_warn(const struct sn_store *s, const char *path)
+static void remove_or_warn(const char *path, struct sn_progress *p)
 {
     struct sn_err err;
-    if (sn_dir_remove_marked(path, s->progress, &err) != SN_OK)
+    if (sn_dir_remove_marked(path, p, &err) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", err.text);
 }
 
 /* Directories with names such as "step-00000100.tmp.4711", for kind ".tmp.". */
-static void remove_all(const struct sn_store *s, const char *kind)
+static void remove_all(const struct sn_store *s, const char *kind, struct sn_progress *p)
 {
     DIR *d = opendir(s->dir);
     if (!d)
@@ -141,7 +142,7 @@ static void remove_all(const struct sn_store *s, const char *kind)
             sn_store_step_of(e->d_name, &rest) >= 0 && strncmp(rest, kind, strlen(kind)) == 0;
         char *path = is_left ? sn_format("%s/%s", s->dir, e->d_name) : NULL;
         if (path)
-            remove_or_warn(s, path);
+            remove_or_warn(path, p);
         sn_free(path);
     }
     (void)closedir(d); /* read only */
@@ -149,7 +150,8 @@ static void remove_all(const struct sn_store *s, const char *kind)
 
 static void *sweep(void *self)
 {
-    remove_all(self, ".del.");
+    struct sn_store *s = self;
+    remove_all(s, ".del.", &s->swept);
     return NULL;
 }
 
@@ -161,16 +163,30 @@ void sn_store_begin_sweep(struct sn_store *s)
         (void)sweep(s);
 }
 
+/* Who waits moves as long as the sweep does. */
 void sn_store_wait_sweep(struct sn_store *s)
 {
-    if (s->is_sweeping)
-        (void)pthread_join(s->sweeper, NULL);
+    enum { LOOK_NS = 200 * 1000 * 1000 };
+    uint64_t seen = 0;
+    int left = s->is_sweeping ? ETIMEDOUT : 0;
+    while (left == ETIMEDOUT) {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_REALTIME, &until); /* as pthread_timedjoin_np counts */
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        left = pthread_timedjoin_np(s->sweeper, NULL, &until);
+        uint64_t marks = atomic_load_explicit(&s->swept.marks, memory_order_relaxed);
+        if (marks != seen)
+            sn_progress_mark(s->progress);
+        seen = marks;
+    }
     s->is_sweeping = false;
 }
 
 void sn_store_tidy(struct sn_store *s)
 {
-    remove_all(s, ".tmp.");
+    remove_all(s, ".tmp.", s->progress);
     if (!s->is_sweeping)
         sn_store_begin_sweep(s);
 }

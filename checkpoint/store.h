@@ -17,8 +17,9 @@ struct sn_store {
     struct sn_checkpoint_options options;
     enum sn_checkpoint_stage die_at;
     struct sn_phase phase;
-    struct sn_progress *progress; /* of the state that is saved or loaded; may be NULL */
-    pthread_t sweeper; /* removes what a save has made superfluous */
+    struct sn_progress *progress; /* of the state that is being saved; NULL: nobody asks */
+    pthread_t sweeper;            /* removes what a save has made superfluous, */
+    struct sn_progress swept;     /* and marks here: it may outlive the state */
     bool is_sweeping;
     struct sn_save_times times; /* written by the phase's thread */
     void *arena;                /* staging for asynchronous saves; NULL: none */
