@@ -349,9 +349,9 @@ static void a_machine_that_does_not_suit_is_refused(void)
         const char *text, *want;
     } cases[] = {
         {MODEL TRAIN "machine: lasen\n",
-         "run.yaml: machine.preset: no preset 'lasen'; did you mean 'lassen'?"},
+         "run.yaml:3:10: machine.preset: no preset 'lasen'; did you mean 'lassen'?"},
         {MODEL TRAIN "machine: ../models/gpt2\n",
-         "run.yaml: machine.preset: '../models/gpt2' is not a preset's name"},
+         "run.yaml:3:10: machine.preset: '../models/gpt2' is not a preset's name"},
         {MODEL TRAIN "machine: {file: nowhere.yaml}\n",
          "nowhere.yaml: cannot be opened: No such file or directory"},
         {MODEL "train: {steps: 1, global_batch: 4, precision: bf16}\nmachine: lassen\n",
