@@ -38,16 +38,20 @@ run_file "$tmp/pipe.yaml" "$tmp/pipe"
 is "pipe: it goes on to its end" "$(cat "$tmp/pipe.rc")" 0
 ok "pipe: saved" test -f "$tmp/pipe/ckpt/step-00000400/COMMIT"
 
-# --- asked to leave before the first step: compiling this model takes more than a minute ------------------
-layers=4000 hidden=1048576 ffn=2097152
+# --- asked to leave before the first step: compiling this model takes seconds ------------------------------
+layers=10000 hidden=1048576 ffn=2097152
 run_file "$tmp/huge.yaml" "$tmp/huge"
 layers=2 hidden=32 ffn=160
 early() { # name signal expected-code command...
     name=$1 signal=$2 want=$3
     shift 3
+    rm -f "$tmp/huge/attempt-1.json"
     "$@" >/dev/null 2>"$tmp/$name.err" </dev/null &
     pid=$!
-    sleep 1 # in the midst of it
+    for _ in $(seq 500); do # a trainer writes it just before; a planner writes nothing
+        [ ! -s "$tmp/huge/attempt-1.json" ] && [ "$name" != plan-term ] || break
+        sleep 0.02
+    done
     began=$(date +%s)
     kill "-$signal" $pid
     rc=0
