@@ -7,7 +7,6 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -160,12 +159,7 @@ enum sn_status sn_init_from(const struct sn_config *c, struct sn_state *s, struc
     int64_t *steps = NULL;
     int n = 0;
     struct sn_err not_a_directory; /* then it is a file of the field */
-    if (access(path, F_OK) != 0)
-        return sn_fail(
-            err, SN_EINPUT,
-            "%s: cannot open: %s; train.init_from wants a safetensors file or directory, or "
-            "a checkpoint",
-            path, strerror(errno));
+    SN_TRY(sn_init_check_path(path, err));
     char *manifest = sn_format("%s/manifest.json", path);
     if (!manifest)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);

@@ -72,6 +72,16 @@ static enum sn_status compare(const struct origin *o, const struct sn_config *c,
     return SN_OK;
 }
 
+enum sn_status sn_init_check_path(const char *path, struct sn_err *err)
+{
+    if (access(path, F_OK) == 0)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: cannot open: %s; train.init_from wants a safetensors file or directory, or "
+                   "a checkpoint",
+                   path, strerror(errno));
+}
+
 enum sn_status sn_init_check_field(const char *path, const struct sn_config *c, int rank,
                                    struct sn_err *err)
 {

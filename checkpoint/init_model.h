@@ -11,6 +11,9 @@
 #include "lib/base/err.h"
 #include "lib/config/config.h"
 
+/* SN_EINPUT where there is nothing of that name. */
+enum sn_status sn_init_check_path(const char *path, struct sn_err *err);
+
 /* SN_EINPUT with the key and both values, unless the key is one of these:
  *   those of training alone (dropout, init_std, aux_loss ...), of which no checkpoint speaks
  *   seq               less than theirs, where positions are rotated

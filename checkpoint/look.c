@@ -8,7 +8,6 @@
 #include "lib/base/str.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,12 +169,7 @@ enum sn_status sn_look_weights(const struct sn_config *c, struct sn_err *err)
     bool known = true;
     char *newest = NULL;
     int64_t step;
-    if (access(path, F_OK) != 0)
-        return sn_fail(
-            err, SN_EINPUT,
-            "%s: cannot open: %s; train.init_from wants a safetensors file or directory, or "
-            "a checkpoint",
-            path, strerror(errno));
+    SN_TRY(sn_init_check_path(path, err));
     bool is_step = has_file(path, "manifest.json", &known);
     if (!known)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);

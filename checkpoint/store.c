@@ -160,7 +160,7 @@ void sn_store_begin_sweep(struct sn_store *s)
     sn_store_wait_sweep(s);
     s->is_sweeping = sn_thread_start(&s->sweeper, 0, sweep, s) == 0;
     if (!s->is_sweeping)
-        (void)sweep(s);
+        remove_all(s, ".del.", s->progress);
 }
 
 /* Who waits moves as long as the sweep does. */

@@ -117,10 +117,11 @@ end_of() { # pid: a process that was stopped
         kill -KILL "$stopped" 2>/dev/null
     done
 }
-if nm -D "$train" | grep -q __asan_init || ! gcc -shared -fPIC -o "$tmp/trap.so" tests/cluster/trap.c -ldl 2>/dev/null; then
-    skip "a save, a load, the end" "no library can be loaded that stops a rank"
+if nm -D "$train" | grep -q __asan_init; then
+    skip "a save, a load, the end" "under ASan no library can be loaded before others"
     tap_done
 fi
+ok "a library that stops a rank is made" gcc -shared -fPIC -o "$tmp/trap.so" tests/cluster/trap.c -ldl
 # shellcheck disable=SC2154  # of tests/lib/train.sh
 for saving in "" "async: true"; do
     name=stuck-save${saving:+-async}

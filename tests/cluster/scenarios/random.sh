@@ -205,7 +205,7 @@ again() {
     job=$(submit "$tmp/random.sh" -J random -N 5 --ntasks-per-node=2 --cpus-per-task=4 --exclusive --requeue --no-kill)
 }
 
-gcc -shared -fPIC -o "$tmp/trap.so" tests/cluster/trap.c -ldl
+must "a library that stops a rank is made" gcc -shared -fPIC -o "$tmp/trap.so" tests/cluster/trap.c -ldl
 exec_job random 5 2 --no-kill
 outside scancel "$job"
 wait_until 30 in_state "$job" CANCELLED
