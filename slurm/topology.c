@@ -1,5 +1,6 @@
 #include "slurm/topology.h"
 
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/config/files.h"
 
@@ -26,7 +27,8 @@ struct node_switch {
 struct sn_topology {
     struct node_switch *sw;
     struct leaf_of *host; /* sorted by name once complete */
-    int n_sw, room_sw, n_hosts, room_hosts;
+    int *slot; /* by a switch's name: its index and 1, 0 where none is; at most half full */
+    int n_sw, room_sw, n_hosts, room_hosts, n_slots;
 };
 
 /* What is being read. */
@@ -80,15 +82,35 @@ static enum sn_status no_memory(const struct reader *r)
     return sn_fail(r->err, SN_ENOMEM, "%s: no memory for the switches", r->path);
 }
 
-static int find_switch(const struct sn_topology *t, const char *name)
+/* Where the switch of a name is, or would be. */
+static int *slot_of(const struct sn_topology *t, const char *name)
 {
-    for (int i = t->n_sw - 1; i >= 0; i--) /* the newest are asked for most */
-        if (strcmp(t->sw[i].name, name) == 0)
-            return i;
-    return -1;
+    size_t mask = (size_t)t->n_slots - 1;
+    size_t i = sn_hash64(name, strlen(name)) & mask;
+    while (t->slot[i] && strcmp(t->sw[t->slot[i] - 1].name, name) != 0)
+        i = (i + 1) & mask;
+    return &t->slot[i];
 }
 
-static enum sn_status add_switch(struct reader *r, const char *name, int above, int *at)
+/* Room for the slot of one more switch. */
+static bool grow_slots(struct sn_topology *t)
+{
+    if (2 * t->n_sw < t->n_slots)
+        return true;
+    int n = t->n_slots ? 2 * t->n_slots : 64;
+    int *slot = sn_alloc_n((size_t)n, sizeof(*slot));
+    if (!slot)
+        return false;
+    sn_free(t->slot);
+    t->slot = slot;
+    t->n_slots = n;
+    for (int i = 0; i < t->n_sw; i++)
+        *slot_of(t, t->sw[i].name) = i + 1;
+    return true;
+}
+
+/* A new switch under no other; `slot` is where its name belongs. */
+static enum sn_status add_switch(struct reader *r, const char *name, int *slot)
 {
     struct sn_topology *t = r->t;
     if (t->n_sw == MOST_SWITCHES)
@@ -99,16 +121,21 @@ static enum sn_status add_switch(struct reader *r, const char *name, int above, 
     char *copy = sn_strdup(name);
     if (!copy)
         return no_memory(r);
-    t->sw[t->n_sw] = (struct node_switch){.name = copy, .above = above};
-    *at = t->n_sw++;
+    t->sw[t->n_sw] = (struct node_switch){.name = copy, .above = -1};
+    *slot = ++t->n_sw;
     return SN_OK;
 }
 
 /* The switch of a name, made where it is new. */
 static enum sn_status get_switch(struct reader *r, const char *name, int *at)
 {
-    *at = find_switch(r->t, name);
-    return *at >= 0 ? SN_OK : add_switch(r, name, -1, at);
+    if (!grow_slots(r->t))
+        return no_memory(r);
+    int *slot = slot_of(r->t, name);
+    if (!*slot)
+        SN_TRY(add_switch(r, name, slot));
+    *at = *slot - 1;
+    return SN_OK;
 }
 
 static enum sn_status add_host(struct reader *r, const char *host, int at)
@@ -348,6 +375,7 @@ void sn_topology_destroy(struct sn_topology *t)
         sn_free(t->host[i].host);
     sn_free(t->sw);
     sn_free(t->host);
+    sn_free(t->slot);
     sn_free(t);
 }
 

@@ -74,6 +74,24 @@ done
 for layers in $few $many; do run_of "$layers" llama auto >"$tmp/$layers.yaml"; done
 linear "a search" 4.2 "$ub/sennit-plan" search "$tmp/@.yaml" --top 2
 
+# Four times the switches of a machine.
+cat >"$tmp/env" <<ENV
+SLURM_JOB_ID=7
+SLURM_JOB_NUM_NODES=2
+SLURM_JOB_NODELIST=n[10-11]
+SLURM_TASKS_PER_NODE=4(x2)
+SLURM_DISTRIBUTION=block
+ENV
+few=4000 many=16000
+for switches in $few $many; do
+    run_of 2 gpt2 '{data: 8}' >"$tmp/$switches.yaml"
+    {
+        echo "SwitchName=core Switches=s[0-$((switches - 1))]"
+        awk "BEGIN { for (i = 0; i < $switches; i++) printf \"SwitchName=s%d Nodes=n%d\\n\", i, i }"
+    } >"$tmp/$switches.conf"
+done
+linear "a map of switches" 4.8 "$ub/sennit-run" map "$tmp/@.yaml" --env "$tmp/env" --topology "$tmp/@.conf" --ranks 8
+
 make_tokens "$tmp/tok"
 few=40 many=160
 for deep in $few $many; do
