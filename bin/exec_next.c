@@ -22,12 +22,18 @@ enum {
 /* ---- what now ----------------------------------------------------------------------------------
  */
 
+/* It will be started again, whatever is done here. */
+static bool is_in_queue(enum sn_fate fate)
+{
+    return fate == SN_FATE_REQUEUED || fate == SN_FATE_FORGOTTEN;
+}
+
 static enum sn_requeue_mode requeue_mode(const struct sn_exec *x, enum sn_cause cause, bool chained)
 {
     const struct sn_exec_shape *s = &x->shape;
     if (x->allocation.scheduler != SN_SCHED_SLURM || !s->may_requeue)
         return SN_REQUEUE_NEVER;
-    if (x->fate == SN_FATE_REQUEUED)
+    if (is_in_queue(x->fate))
         return SN_REQUEUE_SYSTEM;
     if (s->preempt.mode == SN_PREEMPT_CANCEL && cause == SN_CAUSE_PREEMPTED && chained)
         return SN_REQUEUE_NEVER;
@@ -211,6 +217,8 @@ static void requeue(struct sn_exec *x, struct sn_decision *d)
         cancel(x, d);
         return;
     }
+    if (fate == SN_FATE_FORGOTTEN)
+        return; /* nobody ends this process, and it must not be there when the job is started */
     enum sn_status st = SN_OK;
     if (fate == SN_FATE_UNKNOWN && x->is_controller_down)
         st = sn_fail(&err, SN_EFAIL, "the scheduler does not answer");
@@ -243,7 +251,7 @@ static void wait_for_scheduler(struct sn_exec *x, struct sn_decision *d)
             cancel(x, d);
             return;
         }
-        if (x->fate == SN_FATE_REQUEUED || (got_term && x->fate == SN_FATE_UNKNOWN))
+        if (is_in_queue(x->fate) || (got_term && x->fate == SN_FATE_UNKNOWN))
             return;
         if (job.is_known && job.is_spared)
             break;

@@ -5,10 +5,10 @@
 const char *sn_fate_name(enum sn_fate f)
 {
     static const char *const name[] = {
-        [SN_FATE_UNKNOWN] = "unknown",        [SN_FATE_RUNS] = "runs",
-        [SN_FATE_CANCELLED] = "cancelled",    [SN_FATE_PREEMPTED] = "preempted",
-        [SN_FATE_REQUEUED] = "requeued",      [SN_FATE_TIME_OVER] = "time over",
-        [SN_FATE_NODE_FAILED] = "node failed"};
+        [SN_FATE_UNKNOWN] = "unknown",         [SN_FATE_RUNS] = "runs",
+        [SN_FATE_CANCELLED] = "cancelled",     [SN_FATE_PREEMPTED] = "preempted",
+        [SN_FATE_REQUEUED] = "requeued",       [SN_FATE_TIME_OVER] = "time over",
+        [SN_FATE_NODE_FAILED] = "node failed", [SN_FATE_FORGOTTEN] = "forgotten"};
     return name[f];
 }
 
@@ -60,5 +60,7 @@ enum sn_fate sn_fate_of(const struct sn_job_facts *job, int64_t restarts,
     if (strcmp(job->state, "COMPLETING") == 0)
         return of_ending(job, p);
     enum sn_fate fate = of_state(job->state);
+    if (strcmp(job->state, "PENDING") == 0 && job->restarts == restarts)
+        return SN_FATE_FORGOTTEN;
     return fate == SN_FATE_RUNS && job->preempt_time ? SN_FATE_PREEMPTED : fate;
 }

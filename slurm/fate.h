@@ -16,6 +16,11 @@
  * cancelled
  *
  * While it runs: PreemptTime=<a time> is the grace time of a preemption; else the job goes on.
+ *
+ * A job that is put back into the queue has one restart more (22.05 job_mgr.c counts it before it
+ * ends the job). PENDING with as many as this process was started with is what a controller says
+ * that died just after the start and came back with what it had written before: it has forgotten
+ * the start. It starts the job again in its own time.
  */
 #ifndef SN_FATE_H
 #define SN_FATE_H
@@ -29,6 +34,7 @@ enum sn_fate {
     SN_FATE_CANCELLED,
     SN_FATE_PREEMPTED,
     SN_FATE_REQUEUED,
+    SN_FATE_FORGOTTEN, /* in the queue, as if this process had never been started */
     SN_FATE_TIME_OVER,
     SN_FATE_NODE_FAILED
 };

@@ -61,6 +61,7 @@ static void one_signal_of_many_meanings(void)
                {SN_FATE_TIME_OVER, SN_CAUSE_SAVED, SN_CAUSE_TIME_LIMIT},
                {SN_FATE_NODE_FAILED, SN_CAUSE_NODE, SN_CAUSE_NODE},
                {SN_FATE_UNKNOWN, SN_CAUSE_PREEMPTED, SN_NCAUSES},
+               {SN_FATE_FORGOTTEN, SN_CAUSE_SAVED, SN_NCAUSES},
                {SN_FATE_RUNS, SN_CAUSE_SAVED, SN_NCAUSES}};
     static const int saved[] = {75, 76}, lost[] = {77, 137, 143};
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {

@@ -69,8 +69,12 @@ static void afterwards(void)
 {
     is("cancelled", "JobState=CANCELLED Reason=None Restarts=0", &requeued, SN_FATE_CANCELLED);
     is("preempted", "JobState=PREEMPTED Reason=None Restarts=0", &cancelled, SN_FATE_PREEMPTED);
-    is("back in the queue", "JobState=PENDING Reason=BeginTime Restarts=0", &requeued,
+    is("back in the queue", "JobState=PENDING Reason=BeginTime Restarts=1", &requeued,
        SN_FATE_REQUEUED);
+    is("back in the queue, with restarts untold", "JobState=PENDING Reason=BeginTime", &requeued,
+       SN_FATE_REQUEUED);
+    is("in the queue by a controller that lost its start",
+       "JobState=PENDING Reason=None Restarts=0", &requeued, SN_FATE_FORGOTTEN);
     is("timed out", "JobState=TIMEOUT Reason=TimeLimit Restarts=0", &requeued, SN_FATE_TIME_OVER);
     is("its node failed", "JobState=NODE_FAIL Reason=NodeDown Restarts=0", &off,
        SN_FATE_NODE_FAILED);

@@ -171,8 +171,23 @@ has_ended() { # ends so far
     [ "$(events "$o" end | wc -l)" -gt "$1" ]
 }
 
+# A controller that dies just after it started the job comes back without that start, starts the job beside itself and then holds it
+# ("Duplicate jobid"): Slurm's own, which its operator mends.
+is_held_by_slurm() {
+    case $(outside scontrol show job "$job") in *Reason=launch_failed_requeued_held*) return 0 ;; *) return 1 ;; esac
+}
+
 trains_again() { # ends and starts so far: a newer launch has made a step, or the last one
     in_state "$job" COMPLETED && return 0
+    if is_held_by_slurm; then
+        echo "# Slurm holds the job, whose launch failed: released"
+        for held_n in $(awk '{ print $1 }' "$SENNIT_CLUSTER/nodes.list"); do
+            case $(outside scontrol show node "$held_n") in
+            *Reason=Duplicate*) outside scontrol update NodeName="$held_n" State=RESUME ;;
+            esac
+        done
+        outside scontrol release "$job"
+    fi
     [ "$(events "$o" end | wc -l)" -gt "$1" ] && [ "$(events "$o" running | wc -l)" -gt "$2" ]
 }
 
