@@ -239,7 +239,8 @@ static enum sn_status read_address(struct reader *r, char *line)
 {
     char *node = strrchr(line, '.');
     int above = -1, at;
-    if (!node || node == line || !node[1] || strcspn(line, " \t=") != strlen(line))
+    bool has_empty = *line == '.' || strstr(line, ".."); /* a switch without a name */
+    if (!node || !node[1] || has_empty || strcspn(line, " \t=") != strlen(line))
         return sn_fail(r->err, SN_EINPUT,
                        "%s:%d: '%.60s' is no SwitchName= line and no address such as core.s0.n3",
                        r->path, r->line, line);

@@ -64,6 +64,8 @@ static void refused(void)
         {"SwitchName=s0 Nodes=n[0-\n", "Nodes"},
         {"SwitchName= Nodes=n0\n", "t:1: a switch without a name"},
         {"n0 n1\n", "no SwitchName= line"},
+        {"core..n0\n", "no address such as"},
+        {".n0\n", "no address such as"},
         {"SwitchName=a Nodes=n0\nSwitchName=b Nodes=n0\n", "host n0 is under"},
         {"SwitchName=a Switches=c\nSwitchName=b Switches=c\nSwitchName=c Nodes=n0\n",
          "switch c is under a and under b"},
