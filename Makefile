@@ -290,6 +290,8 @@ demo: ## Train a small llama on real text for a few minutes and let it write
 	$(again) all
 	@BUILD=$(BUILD) templates/demo.sh
 
+# Seconds in which a script has hung; sanitizers make a training run ten times as long.
+SCRIPT := $(if $(SAN),3600,1200)
 check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1: under ASan and UBSan)
 	$(helpers)
 	$(again) run-check
@@ -297,8 +299,8 @@ check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
 run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(GPUBENCH) $(PLUGIN)
-	$(runner) $(EMULRUN) $(patsubst %,%@1200,$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
-	    -- $(MPIRUNS) $(ALONE:=@1200)
+	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
+	    -- $(MPIRUNS) $(ALONE:=@$(SCRIPT))
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
 

@@ -25,7 +25,7 @@ try() { # what command...: goes on the list where it does not exit with 0
     try_what=$1
     shift
     count=$((count + 1))
-    run timeout 120 "$@"
+    run timeout 600 "$@"
     [ "$rc" = 0 ] || bad="$bad$try_what: exit $rc: $(printf '%s\n' "$err" | grep -m 1 . | cut -c1-200)
 "
 }
@@ -34,7 +34,7 @@ try_fit() { # what command...: the same of a plan, which may not fit (1)
     try_what=$1
     shift
     count=$((count + 1))
-    run timeout 120 "$@"
+    run timeout 600 "$@"
     case "$rc:$out$err" in
     0:*) ;;
     *'runtime error: '*) bad="$bad$try_what: $(printf '%s\n' "$err" | grep -m 1 'runtime error')
