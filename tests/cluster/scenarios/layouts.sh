@@ -20,7 +20,8 @@ run outside "$PWD/$BUILD/bin/sennit-run" submit "$tmp/grid.yaml" --print
 is "submit --print: exit code" "$rc" 0
 like "it shows a script for 4 nodes" "$out" '^#SBATCH --nodes=4'
 run outside "$PWD/$BUILD/bin/sennit-run" submit "$tmp/grid.yaml"
-is "submit: exit code$err" "$rc" 0
+is "submit: exit code" "$rc" 0
+[ "$rc" = 0 ] || tap_lines err "$err" # "ok: ..." of its checks are no points of this test
 job=$(printf '%s\n' "$out" | grep -oE '[0-9]+' | tail -n 1)
 o=$tmp/grid
 ok "the script that was submitted is kept" test -s "$o/batch.sh"
