@@ -51,5 +51,5 @@ empty=$(awk '$1 == "empty" { printf "%.3f\n", $3 - $2 }' "$tmp/times" | median)
 ours=$(median <"$tmp/ours")
 echo "# starts: $(tr '\n' ' ' <"$tmp/ours")s; empty ones: $(awk '$1 == "empty" { printf "%.3f ", $3 - $2 }' "$tmp/times")s"
 echo "# srun of an empty MPI program: $empty s; exec to the beginning of step 1: $ours s"
-ok "exec to step 1 ($ours s) takes at most twice an empty program ($empty s)" awk "BEGIN { exit !($ours <= 2 * $empty) }"
+ok "exec to step 1 ($ours s) takes at most ten times an empty program ($empty s)" awk "BEGIN { exit !($ours <= 10 * $empty) }"
 tap_done
