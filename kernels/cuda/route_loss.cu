@@ -1,0 +1,64 @@
+/*
+ * route_loss.cu - ROUTE_LOSS: formulas as in kernels/cpu/route.c.
+ */
+#include "kernels/cuda/route.cuh"
+
+struct losses {
+    double balance, z;
+};
+
+/* part[b]: of the rows of block b, in order within each warp, then over its warps. */
+static __global__ void __launch_bounds__(SN_BLOCK)
+    route_losses(const struct sn_args a, struct losses *part)
+{
+    __shared__ struct losses room[SN_ROUTE_WARPS];
+    const struct sn_mat &x = a.in[0];
+    const float *counts = (const float *)a.in[1].p;
+    int lane = (int)threadIdx.x % SN_WARP, warp = (int)threadIdx.x / SN_WARP;
+    struct losses mine = {0, 0};
+    double all = a.attr.dense ? sn_all_counts(counts, x.cols, lane) : 1;
+    for (int64_t r = sn_warp_number(); r < x.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
+        double lse = sn_lse_of(sn_floats(x, r), x.cols, lane), dot = 0;
+        for (int64_t e = lane; e < x.cols; e += SN_WARP) {
+            double log_p = (double)sn_floats(x, r)[e] - lse, count = (double)counts[e];
+            dot += exp(log_p) * (a.attr.dense ? sn_information(count, all, log_p) : count);
+        }
+        mine.balance += sn_warp_sum(dot);
+        mine.z += lse * lse;
+    }
+    if (lane == 0)
+        room[warp] = mine;
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return;
+    for (int i = 1; i < SN_ROUTE_WARPS; i++) {
+        mine.balance += room[i].balance;
+        mine.z += room[i].z;
+    }
+    part[blockIdx.x] = mine;
+}
+
+static __global__ void __launch_bounds__(SN_WARP)
+    add_route_losses(const struct sn_args a, const struct losses *part, int64_t blocks)
+{
+    int64_t n = a.in[0].cols;
+    double all = sn_all_counts((const float *)a.in[1].p, n, (int)threadIdx.x), balance = 0, z = 0;
+    for (int64_t b = 0; b < blocks; b++) {
+        balance += part[b].balance;
+        z += part[b].z;
+    }
+    if (threadIdx.x != 0)
+        return;
+    double factor = a.attr.dense ? 1 : all > 0 ? (double)n / all : 0;
+    a.scalars->balance_sum += factor * balance;
+    a.scalars->z_sum += z;
+}
+
+SN_CUDA_OP(route_loss)
+{
+    struct losses *part = (struct losses *)a->scratch;
+    struct sn_shape many = sn_shape_route_loss(a->in[0].rows),
+                    one = {many.x > 0, 1, 1, SN_WARP, 1, 0};
+    int rc = sn_launch(cx, route_losses, many, *a, part);
+    return rc ? rc : sn_launch(cx, add_route_losses, one, *a, part, (int64_t)many.x);
+}
