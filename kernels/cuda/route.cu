@@ -1,7 +1,9 @@
 /*
  * route.cu - ROUTE: formulas as in kernels/cpu/route.c and kernels/mixer.h.
  */
+#include "kernels/cuda/colsum.cuh"
 #include "kernels/cuda/route.cuh"
+#include "kernels/cuda/tally.cuh"
 
 static __device__ struct sn_scores scores_of(const struct sn_args &a, int64_t r, int lane)
 {
@@ -103,45 +105,58 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_all(const struct sn_arg
     }
 }
 
-/* Sums of each expert's weights; a warp for each. */
-static __global__ void __launch_bounds__(SN_BLOCK) count_all(const struct sn_args a)
-{
-    const struct sn_mat &w = a.out[0], &counts = a.out[2];
-    int lane = (int)threadIdx.x % SN_WARP;
-    for (int64_t e = sn_warp_number(); e < counts.cols; e += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
-        double n = 0;
-        for (int64_t r = lane; r < w.rows; r += SN_WARP)
-            n += (double)sn_floats(w, r)[e];
-        n = sn_warp_sum(n);
-        if (lane == 0)
-            ((float *)counts.p)[e] = (float)n;
+/* Sums of each expert's weights. */
+struct weights {
+    enum { N = 1, OUTS = 1 };
+    static __device__ __forceinline__ void terms(const struct sn_args &a, int64_t r, int64_t e,
+                                                 float t[OUTS][N])
+    {
+        t[0][0] = sn_floats(a.in[0], r)[e];
     }
+};
+
+static int sum_weights(struct sn_cuda *cx, const struct sn_args *a)
+{
+    struct sn_args sums = {};
+    sums.in[0] = a->out[0];
+    sums.out[0] = a->out[2];
+    sums.scratch = a->scratch;
+    return sn_sum_columns<weights>(cx, &sums, a->out[0].rows, a->out[0].cols);
 }
 
-/* How often each expert is chosen; a warp for each. */
-static __global__ void __launch_bounds__(SN_BLOCK) count(const struct sn_args a)
-{
-    const struct sn_mat &choice = a.out[1], &counts = a.out[2];
-    int64_t all = choice.rows * choice.cols;
-    int lane = (int)threadIdx.x % SN_WARP;
-    for (int64_t e = sn_warp_number(); e < counts.cols; e += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
-        int32_t n = 0;
-        for (int64_t i = lane; i < all; i += SN_WARP)
-            n += sn_choices(choice, i / choice.cols)[i % choice.cols] == e;
-        n = sn_warp_sum(n);
-        if (lane == 0)
-            ((float *)counts.p)[e] = (float)n;
+/* --- how often each expert is chosen --------------------------------------------------------- */
+
+struct chosen {
+    static __device__ __forceinline__ int32_t expert(const struct sn_args &a, int64_t, int64_t i)
+    {
+        return sn_choices(a.out[1], i / a.out[1].cols)[i % a.out[1].cols];
     }
+};
+
+static __global__ void __launch_bounds__(SN_BLOCK)
+    give_counts(const struct sn_args a, const int32_t *sums)
+{
+    int64_t step = (int64_t)gridDim.x * SN_BLOCK;
+    for (int64_t e = (int64_t)blockIdx.x * SN_BLOCK + threadIdx.x; e < a.out[2].cols; e += step)
+        ((float *)a.out[2].p)[e] = (float)sums[e];
+}
+
+static int count_choices(struct sn_cuda *cx, const struct sn_args *a)
+{
+    int32_t *sums;
+    int rc = sn_tally_run<chosen>(cx, a, sn_tally_route(a), &sums);
+    return rc ? rc
+              : sn_launch(cx, give_counts, sn_shape_line(a->out[2].cols), *a,
+                          (const int32_t *)sums);
 }
 
 SN_CUDA_OP(route)
 {
-    if (a->attr.dense) {
-        int failed = sn_launch(cx, route_all, sn_shape_line(a->in[0].rows * SN_WARP), *a);
-        return failed ? failed
-                      : sn_launch(cx, count_all, sn_shape_line(a->out[2].cols * SN_WARP), *a);
-    }
-    int rc = sn_launch(cx, a->attr.sparsemixer ? route_mixed : route,
-                       sn_shape_line(a->in[0].rows * SN_WARP), *a);
-    return rc ? rc : sn_launch(cx, count, sn_shape_line(a->out[2].cols * SN_WARP), *a);
+    struct sn_shape rows = sn_shape_line(a->in[0].rows * SN_WARP);
+    int rc = sn_launch(cx,
+                       a->attr.dense         ? route_all
+                       : a->attr.sparsemixer ? route_mixed
+                                             : route,
+                       rows, *a);
+    return rc ? rc : a->attr.dense ? sum_weights(cx, a) : count_choices(cx, a);
 }

@@ -6,6 +6,7 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/geometry.h"
 #include "kernels/cuda/ops.cuh"
+#include "kernels/cuda/tally.h"
 
 #include <cuda_runtime.h>
 #include <string.h>
@@ -79,6 +80,10 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
         return sn_sum_scratch(a->in[1].rows, a->in[1].cols, 1);
     case SN_OP_ROPE:
         return (size_t)(sn_rope_entries(a->attr.seq) * a->attr.rotary_dim) * sizeof(double);
+    case SN_OP_ROUTE:
+        return sn_route_scratch(a);
+    case SN_OP_PLACE:
+        return sn_place_scratch(a);
     case SN_OP_ROUTE_LOSS:
         return (size_t)SN_ROUTE_BLOCKS * 2 * sizeof(double);
     case SN_OP_SQ_NORM:

@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/codec.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/tally.h"
 #include "tests/lib/tap.h"
 
 static const int64_t rows_of[] = {0,    1,     2,     7,      31,      32,        33,
@@ -303,8 +304,28 @@ static void tiles_and_chunks_are_launchable(void)
            "scratch: two sums of a block; with mpc a number for each chunk and stream");
 }
 
+static void tiles_of_choices_cover_them(void)
+{
+    bool good = true;
+    for (int r = 0; r < NROWS; r++)
+        for (int64_t experts = 1; experts <= 1024; experts *= 4) {
+            struct sn_tally t = sn_tally_of(3, rows_of[r], experts);
+            struct sn_shape g = sn_shape_tally(&t), sums = sn_shape_tally_sums(&t);
+            good = good && t.tile % SN_BLOCK == 0 && t.tile * t.tiles >= rows_of[r] &&
+                   t.tile * (t.tiles - 1) < rows_of[r] && t.tiles <= SN_TALLY_TILES;
+            good = good && (g.x == 0 || is_launchable(&g)) && is_launchable(&sums);
+            good = good && g.shared + (size_t)(experts + 1) * 4 <= SN_SHARED_PLAIN;
+            good = good && sn_tally_scratch(&t) >=
+                               (size_t)(3 * experts * t.tiles + 3 * experts) * sizeof(int32_t);
+        }
+    struct sn_tally few = sn_tally_of(1, 65536, 8);
+    tap_ok(good, "tiles of choices cover them, and their counts have room");
+    tap_ok(few.tiles == 128, "65,536 choices of 8 experts keep 128 blocks busy");
+}
+
 int main(void)
 {
+    tiles_of_choices_cover_them();
     streams_have_the_format_s_bytes();
     tiles_and_chunks_are_launchable();
     grids_stay_within_limits();

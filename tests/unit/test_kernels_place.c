@@ -1,6 +1,7 @@
 /*
  * Which tokens find room with their expert where ranks hold parts of every sequence: on each of
- * them those that would if one had it all.
+ * them those that would if one had it all. And counting and placing more choices than one block of
+ * a device takes.
  */
 #include "kernels/position.h"
 #include "tests/lib/kernel_test.h"
@@ -86,6 +87,68 @@ static int part_is_placed(const struct cut *c, int rank, int slice)
     return same ? dropped : -1;
 }
 
+/* --- many choices --------------------------------------------------------------------------------
+ */
+
+enum { MANY_E = 300, MANY_K = 4, MANY_SEQ = 350, MANY_ROWS = 2 * MANY_SEQ };
+
+/* Expert 0 has most of them, expert 299 none. */
+static int one_of_many(int64_t t, int j)
+{
+    return (t * 7 + j) % 5 < 2 ? j : (int)((t * t + 31 * j) % (MANY_E - 6)) + 5;
+}
+
+static void many_choices_are_placed(int64_t capacity)
+{
+    struct kt k = {0};
+    k.a.attr = (struct sn_attr){.experts = MANY_E, .capacity = capacity, .seq = MANY_SEQ};
+    struct sn_mat *choice = kt_new(&k, 0, (struct kt_shape){SN_I32, MANY_ROWS, MANY_K, 0});
+    kt_out(&k, 0, (struct kt_shape){SN_I32, MANY_ROWS, MANY_K, 1}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_I32, 1, MANY_E + 1, 0}, SN_WRITE);
+    double *place = kt_ref(&k, 0), *bounds = kt_ref(&k, 1);
+    int used[2][MANY_E] = {{0}}, n[MANY_E] = {0}, dropped = 0;
+    for (int j = 0; j < MANY_K; j++)
+        for (int64_t t = 0; t < MANY_ROWS; t++) {
+            int e = one_of_many(t, j);
+            kt_set(choice, t, j, e);
+            bool has_room = used[t / MANY_SEQ][e]++ < capacity || capacity == 0;
+            place[t * MANY_K + j] = has_room ? 0 : -1;
+            dropped += !has_room;
+            bounds[e + 1] += has_room;
+        }
+    for (int e = 0; e < MANY_E; e++)
+        bounds[e + 1] += bounds[e];
+    for (int64_t i = 0; i < MANY_ROWS * MANY_K; i++)
+        if (place[i] == 0) {
+            int e = one_of_many(i / MANY_K, (int)(i % MANY_K));
+            place[i] = bounds[e] + n[e]++;
+        }
+    tap_ok(kt_check(&k, SN_OP_PLACE, 0) && (dropped > 0) == (capacity > 0),
+           "PLACE of %d choices of %d experts, capacity %ld: %d pass by", MANY_ROWS * MANY_K,
+           MANY_E, (long)capacity, dropped);
+    kt_free(&k);
+}
+
+static void many_choices_are_counted(void)
+{
+    struct kt k = {.magnitude = 1e-3};
+    struct sn_mat *x = kt_in(&k, 0, (struct kt_shape){SN_F32, MANY_ROWS, MANY_E, 0});
+    kt_out(&k, 0, (struct kt_shape){SN_F32, MANY_ROWS, 1, 0}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_I32, MANY_ROWS, 1, 1}, SN_WRITE);
+    kt_out(&k, 2, (struct kt_shape){SN_F32, 1, MANY_E, 0}, SN_WRITE);
+    double *w = kt_ref(&k, 0), *choice = kt_ref(&k, 1), *counts = kt_ref(&k, 2);
+    for (int64_t t = 0; t < MANY_ROWS; t++) {
+        int e = one_of_many(t, (int)(t % MANY_K));
+        kt_set(x, t, e, 100);
+        w[t] = 1;
+        choice[t] = e;
+        counts[e]++;
+    }
+    tap_ok(kt_check(&k, SN_OP_ROUTE, 0), "ROUTE counts what %d tokens choose of %d experts",
+           MANY_ROWS, MANY_E);
+    kt_free(&k);
+}
+
 int main(void)
 {
     static const struct cut cuts[] = {{1, 2, false}, {2, 1, false}, {2, 1, true}, {3, 1, true},
@@ -106,5 +169,8 @@ int main(void)
                cuts[i].context, cuts[i].zigzag ? " (zigzag)" : "", cuts[i].slices, all, ROWS * K,
                whole);
     }
+    many_choices_are_placed(0);
+    many_choices_are_placed(3);
+    many_choices_are_counted();
     return tap_done();
 }
