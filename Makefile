@@ -101,8 +101,12 @@ CLI      := $(wildcard tests/cli/*.sh)
 CLITOOL  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cli/*.c))
 # The CUDA kernels' sources as C++, run on the host by the kernels' unit tests (tests/cuda_emul).
 EMULCXX  := $(firstword $(shell command -v g++ clang++ 2>/dev/null))
-EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I. -include tests/cuda_emul/emul.h -include tests/cuda_emul/mma.h -include tests/cuda_emul/wgmma.h -MMD -MP -Wall -Wextra \
-             -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing -fPIC
+EMULSAN  := -fsanitize=alignment,bounds,shift,signed-integer-overflow,null -fno-sanitize-recover=all
+EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I$(BUILD)/emul/src -I. -include tests/cuda_emul/emul.h -include tests/cuda_emul/mma.h -include tests/cuda_emul/wgmma.h -MMD -MP -Wall -Wextra \
+             -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing -fPIC $(EMULSAN)
+EMULSRC  := $(patsubst %,$(BUILD)/emul/src/%,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cuh tests/cuda_emul/own/*.cc))
+# Who writes what to the shared memory that warpgroup products read: wgmma.cc has in place of TSan's library what its calls go to.
+EMULWGMMA := $(shell grep -l 'cuda/wgmma\.cuh' kernels/cuda/*.cu tests/cuda_emul/own/*.cc)
 EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
             $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc))
 OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
@@ -111,7 +115,7 @@ EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
 GPUBENCH := $(BUILD)/tests/gpu/bench_codec
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
-EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@600)
+EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
 # What a run of tests costs, @seconds where the runner's limit of 600 is too short. The longest first: programs
 # before -- run beside each other.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
@@ -220,13 +224,18 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/rep
 	$(link)
 
 # The same unit tests on another table than the CPU's (tests/gpu/other_table.h).
-$(BUILD)/emul/%.o: kernels/cuda/%.cu
+$(EMULSRC): $(BUILD)/emul/src/%: % tests/cuda_emul/bounded
+	@mkdir -p $(@D)
+	@tests/cuda_emul/bounded $< > $@.new && mv $@.new $@
+$(BUILD)/emul/%.o: $(BUILD)/emul/src/kernels/cuda/%.cu | $(EMULSRC)
 	@mkdir -p $(@D)
 	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -x c++ -c $< -o $@
+$(patsubst %.cu,$(BUILD)/emul/%.o,$(notdir $(filter %.cu,$(EMULWGMMA)))): EMULFLAGS += -fsanitize=thread
+$(patsubst %.cc,$(BUILD)/own/%.o,$(notdir $(filter %.cc,$(EMULWGMMA)))): EMULFLAGS += -fsanitize=thread
 $(BUILD)/emul/emul_%.o: tests/cuda_emul/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
-$(BUILD)/own/%.o: tests/cuda_emul/own/%.cc
+$(BUILD)/own/%.o: $(BUILD)/emul/src/tests/cuda_emul/own/%.cc | $(EMULSRC)
 	@mkdir -p $(@D)
 	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
 $(BUILD)/other/%.o: tests/unit/%.c
@@ -234,13 +243,13 @@ $(BUILD)/other/%.o: tests/unit/%.c
 	$(call say,cc,$@)$(CC) $(BASEFLAGS) -Dsn_ops_cpu=kt_other_ops -Dsn_cpu_table_generic=kt_other_table $(CFLAGS) -c $< -o $@
 $(BUILD)/tests/emul/%: $(BUILD)/own/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
 	@mkdir -p $(@D)
-	$(call say,ld,$@)$(EMULCXX) -o $@ $^ -lm
+	$(call say,ld,$@)$(EMULCXX) $(EMULSAN) -o $@ $^ -lm
 $(BUILD)/tests/emul/%: $(BUILD)/other/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
 	@mkdir -p $(@D)
-	$(call say,ld,$@)$(EMULCXX) -o $@ $^ -lm
+	$(call say,ld,$@)$(EMULCXX) $(EMULSAN) -o $@ $^ -lm
 $(addprefix $(BUILD)/tests/emul/,test_kernels_cuda test_codec_cuda): $(BUILD)/tests/emul/%: $(BUILD)/tests/gpu/%.o $(EMULOBJ) $(LIB)
 	@mkdir -p $(@D)
-	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $^ $(LIBS)
+	$(call say,ld,$@)$(EMULCXX) $(EMULSAN) -Wl,--as-needed -o $@ $^ $(LIBS)
 # And on a GPU, with the plugin's kernels: found from the test, in the bundle too.
 # The operations for PyTorch's tensors (tests/gpu/torch): with the plugin, and with the emulated kernels.
 BYPTR    := $(if $(PLUGIN),$(BUILD)/tests/gpu/libby_pointer.so)
@@ -250,7 +259,7 @@ $(BUILD)/tests/gpu/libby_pointer.so: tests/gpu/by_pointer.c $(PLUGIN) $(wildcard
 	    -L$(dir $(PLUGIN)) -l:$(notdir $(PLUGIN)) -Wl,-rpath,'$$ORIGIN/../../lib/sennit'
 $(BUILD)/emul/libby_pointer.so: tests/gpu/by_pointer.c $(EMULOBJ) $(wildcard tests/cuda_emul/include/*.h kernels/cuda/*.h kernels/*.h)
 	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) -Itests/cuda_emul/include $(CFLAGS) -fPIC -c $< -o $(@:.so=.o)
-	@$(EMULCXX) -shared -Wl,-Bsymbolic -o $@ $(@:.so=.o) $(EMULOBJ) -lm
+	@$(EMULCXX) $(EMULSAN) -shared -Wl,-Bsymbolic -o $@ $(@:.so=.o) $(EMULOBJ) -lm
 define link_gpu
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(dir $(PLUGIN)) -l:$(notdir $(PLUGIN)) \

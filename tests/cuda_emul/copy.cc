@@ -23,6 +23,7 @@ static int me(void)
 void sn_emul_copy(void *to, const void *from, bool there)
 {
     memset(to, 0xff, 16); /* what is read too early is NaN */
+    sn_emul_wrote(to, 16);
     pending[me()].push_back({to, from, there, groups[me()]});
 }
 
@@ -43,6 +44,15 @@ void sn_emul_wait(int most)
             memcpy(c.to, c.from, 16);
         else
             memset(c.to, 0, 16);
+        sn_emul_wrote(c.to, 16);
     }
     pending[me()] = later;
+}
+
+void sn_emul_copies_end(void)
+{
+    for (int i = 0; i < SN_BLOCK_MOST; i++) {
+        pending[i].clear();
+        groups[i] = 0;
+    }
 }

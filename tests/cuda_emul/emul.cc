@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { MOST = SN_BLOCK_MOST, WARPS = MOST / 32, STACK = 256 * 1024, SHARED = 256 * 1024 };
+enum { MOST = SN_BLOCK_MOST, WARPS = MOST / 32, STACK = 256 * 1024 };
 
 struct sn_emul_3 threadIdx, blockIdx, blockDim, gridDim;
 long sn_emul_launches;
@@ -32,8 +32,15 @@ static int current, threads, live;
 static bool moved; /* something happened in this round */
 static struct barrier block_barrier, warp_barrier[WARPS], group_barrier[WARPS];
 static unsigned char slots[WARPS][32 * 64] __attribute__((aligned(64)));
-static unsigned char group_room[WARPS][65536] __attribute__((aligned(64)));
 static struct sn_emul_body *work;
+size_t sn_emul_shared_most;
+static struct {
+    void *at;
+    long block; /* for which it was filled */
+} variable[16];
+static int variables;
+static size_t dynamic_bytes, static_bytes;
+static long blocks;
 
 unsigned char *sn_emul_shared(void)
 {
@@ -47,9 +54,43 @@ int sn_emul_lane(void)
 {
     return current % 32;
 }
-void *sn_emul_group_room(void)
+uint32_t sn_emul_barriers(void)
 {
-    return group_room[current / 128];
+    return block_barrier.turn;
+}
+
+void sn_emul_bounds(int most, int)
+{
+    if (threads <= most)
+        return;
+    fprintf(stderr, "emul: a block of %d threads, of a kernel whose bounds allow %d\n", threads,
+            most);
+    abort();
+}
+
+static void add_static(void *at, size_t bytes)
+{
+    size_t asked = dynamic_bytes > SN_SHARED_PLAIN ? sn_emul_shared_most : (size_t)SN_SHARED_PLAIN;
+    static_bytes += bytes;
+    if (static_bytes + dynamic_bytes > asked || static_bytes > SN_SHARED_PLAIN ||
+        variables == sizeof(variable) / sizeof(variable[0])) {
+        fprintf(stderr, "emul: %zu bytes of static and %zu of dynamic shared memory, %zu allowed\n",
+                static_bytes, dynamic_bytes, asked);
+        abort();
+    }
+    variable[variables++] = {at, 0};
+}
+
+void sn_emul_static(void *at, size_t bytes)
+{
+    int i = 0;
+    while (i < variables && variable[i].at != at)
+        i++;
+    if (i == variables)
+        add_static(at, bytes);
+    if (variable[i].block != blocks)
+        memset(at, 0xff, bytes);
+    variable[i].block = blocks;
 }
 
 static void set_thread(int i)
@@ -169,6 +210,8 @@ static void run_block(int order)
             abort();
         }
     }
+    sn_emul_products_end();
+    sn_emul_copies_end();
 }
 
 void sn_emul_grid(struct sn_shape g, struct sn_emul_body *body)
@@ -177,19 +220,23 @@ void sn_emul_grid(struct sn_shape g, struct sn_emul_body *body)
     if (!stacks) {
         stacks = (unsigned char *)mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        shared_memory = (unsigned char *)mmap(NULL, SHARED, PROT_READ | PROT_WRITE,
+        shared_memory = (unsigned char *)mmap(NULL, SN_EMUL_SHARED, PROT_READ | PROT_WRITE,
                                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         order = getenv("SN_EMUL_ORDER") ? atoi(getenv("SN_EMUL_ORDER")) : 0;
     }
     sn_emul_launches++;
     work = body;
     threads = (int)(g.bx * g.by);
+    variables = 0;
+    static_bytes = 0;
+    dynamic_bytes = g.shared;
     blockDim = {g.bx, g.by, 1};
     gridDim = {g.x, g.y, g.z};
     for (unsigned z = 0; z < g.z; z++)
         for (unsigned y = 0; y < g.y; y++)
             for (unsigned x = 0; x < g.x; x++) {
                 blockIdx = {x, y, z};
+                blocks++;
                 memset(shared_memory, 0xff, g.shared + 4096);
                 run_block(order);
                 for (size_t i = g.shared; i < g.shared + 4096; i++)

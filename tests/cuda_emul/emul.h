@@ -7,6 +7,12 @@
  * as the order of threads changes: SN_EMUL_ORDER=0 runs them forwards, 1 backwards, a larger number
  * shuffled. A barrier that not all reach ends the program with a message. Blocks run one after
  * another. Shared memory is filled with NaNs before each block.
+ *
+ * A launch is refused as on a device: threads, grid and dynamic shared memory by sn_launch(), with
+ * its error; the kernel's bounds and its static shared memory, of which tests/cuda_emul/bounded
+ * tells in its body, with a message that ends the program. All is compiled with UBSan (Makefile),
+ * so that an access that is not aligned to its type, an index beyond an array and an overflow end
+ * it too.
  */
 #ifndef SN_EMUL_H
 #define SN_EMUL_H
@@ -44,13 +50,14 @@ extern struct sn_emul_3 threadIdx, blockIdx, blockDim, gridDim;
 
 /* --- emul.cc --------------------------------------------------------------------------------- */
 
+enum { SN_EMUL_SHARED = 256 * 1024 }; /* bytes of it */
 unsigned char *sn_emul_shared(void);
 void __syncthreads(void);
 void sn_emul_warp_barrier(unsigned mask);
 void *sn_emul_slots(void); /* of this thread's warp: 32 x 64 bytes */
 int sn_emul_lane(void);
 void sn_emul_group_barrier(int threads); /* aligned groups of so many threads */
-void *sn_emul_group_room(void);          /* of the block: scratch of the emulator */
+uint32_t sn_emul_barriers(void);         /* of the block, so far */
 struct sn_emul_body {
     virtual void run() = 0;
     virtual ~sn_emul_body()
@@ -59,6 +66,18 @@ struct sn_emul_body {
 };
 void sn_emul_grid(struct sn_shape g, struct sn_emul_body *body);
 extern long sn_emul_launches;
+
+/* At the begin of a body: as many threads may be in a block; without bounds a thread may take all
+ * of its 255 registers, of 65536. */
+void sn_emul_bounds(int threads = SN_BLOCK, int blocks = 1);
+/* A variable in static shared memory: NaN when a block begins. */
+void sn_emul_static(void *variable, size_t bytes);
+extern size_t sn_emul_shared_most; /* of a block of the device that is played */
+
+/* wgmma.cc: this thread wrote to shared memory, if that is where it is; a block is over. */
+void sn_emul_wrote(const void *to, size_t bytes);
+void sn_emul_products_end(void);
+void sn_emul_copies_end(void); /* copy.cc */
 
 /* --- warps ----------------------------------------------------------------------------------- */
 
@@ -207,6 +226,7 @@ static int sn_launch(struct sn_cuda *cx, void (*kernel)(P...), struct sn_shape g
     if (g.y > SN_GRID_Y_MOST || g.z > SN_GRID_Y_MOST || g.x > 0x7fffffffu ||
         g.bx * g.by > SN_BLOCK_MOST || g.bx * g.by == 0 || g.shared > cx->device.shared_per_block)
         return sn_launched(cx, 9); /* invalid configuration argument */
+    sn_emul_shared_most = cx->device.shared_per_block;
     auto body = [=]() { kernel(static_cast<P>(args)...); };
     sn_emul_call<decltype(body)> call(body);
     sn_emul_grid(g, &call);

@@ -7,17 +7,25 @@
 #include "tests/cuda_emul/emul.h"
 #include "tests/gpu/other_table.h"
 
+/* The most shared memory of a block: CUDA C++ Programming Guide, technical specifications. */
+static size_t shared_of(int arch)
+{
+    static const struct {
+        int arch, kib;
+    } of[] = {{70, 96}, {75, 64}, {80, 163}, {87, 163}, {90, 227}, {100, 227}};
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+        if (of[i].arch == arch)
+            return (size_t)of[i].kib * 1024;
+    return 99 * 1024; /* 86, 89, 120 */
+}
+
 static struct sn_cuda *context(void)
 {
     const char *arch = getenv("SN_EMUL_ARCH");
     static struct sn_cuda cx;
     cx.device.arch = arch ? atoi(arch) : 90;
     cx.device.multiprocessors = 4;
-    cx.device.shared_per_block = cx.device.arch >= 90   ? 227 * 1024
-                                 : cx.device.arch == 80 ? 163 * 1024
-                                 : cx.device.arch == 75 ? 64 * 1024
-                                 : cx.device.arch == 70 ? 96 * 1024
-                                                        : 99 * 1024;
+    cx.device.shared_per_block = shared_of(cx.device.arch);
     return &cx;
 }
 

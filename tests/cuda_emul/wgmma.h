@@ -1,6 +1,14 @@
 /*
  * wgmma.h - kernels/cuda/wgmma.cuh, emulated: descriptors are read as its head describes them, a
  * byte's address is swizzled by its bits 7 to 9.
+ *
+ * Products happen when they are waited for, not before: then shared memory is read and sums are
+ * written, which are NaN until then. What a device leaves undefined ends the program with a
+ * message: a product without a fence since the last wait, operands that their writer did not
+ * publish (fence.proxy.async) or that no barrier followed, sums that change while a product on them
+ * is pending, products that nobody waits for, threads of one group that name different operands.
+ * Sources that include wgmma.cuh are compiled with -fsanitize=thread, whose calls tell who wrote
+ * which byte (wgmma.cc).
  */
 #ifndef SN_EMUL_WGMMA_H
 #define SN_EMUL_WGMMA_H
@@ -10,6 +18,21 @@
 
 #define SN_HAS_WGMMA 1
 
+struct sn_emul_product {
+    float (*element)(uint64_t at); /* of 16 bits, `at` bytes from the begin of shared memory */
+    float (*c)[4];                 /* n fragments of 8 columns */
+    int n;
+    uint64_t a, b; /* descriptors; a is not used where A is in registers */
+    bool a_turned, b_turned, in_registers;
+    float x[2][16]; /* this thread's two rows of A, where it is in registers */
+};
+
+void sn_emul_product_fence(void);
+void sn_emul_product_issue(const struct sn_emul_product *p);
+void sn_emul_product_commit(void);
+void sn_emul_product_wait(int pending); /* until all but the last so many groups are done */
+void sn_emul_publish(void);             /* what this thread wrote to shared memory */
+
 static inline uint64_t sn_wgmma_descriptor(const void *tile, int rows8, int columns64)
 {
     uint64_t at = (uint64_t)((const unsigned char *)tile - sn_emul_shared());
@@ -17,54 +40,40 @@ static inline uint64_t sn_wgmma_descriptor(const void *tile, int rows8, int colu
            (uint64_t)1 << 62;
 }
 
-/* Element (row, 16-deep column) of a tile whose rows are not depth; or of one whose rows are. */
-template <class E> static float sn_emul_at(uint64_t d, int row, int depth, bool turned)
+template <class E> static float sn_emul_element(uint64_t at)
 {
-    uint64_t start = (d & 0x3fff) << 4, far = (d >> 16 & 0x3fff) << 4, rows8 = (d >> 32 & 0x3fff) << 4;
-    uint64_t at = turned ? start + (uint64_t)(row / 64) * far + (uint64_t)(row % 64) * 2 +
-                               (uint64_t)(depth / 8) * rows8 + (uint64_t)(depth % 8) * 128
-                         : start + (uint64_t)(row / 8) * rows8 + (uint64_t)(row % 8) * 128 +
-                               (uint64_t)depth * 2;
     E e;
-    at ^= (at >> 7 & 7) << 4;
     memcpy(&e, sn_emul_shared() + at, sizeof(e));
     return sn_emul_wide(e);
 }
 
 static inline void sn_wgmma_begin(void)
 {
-    sn_emul_group_barrier(128);
+    sn_emul_product_fence();
 }
 template <int N> static void sn_wgmma_end(float (&)[N][4])
 {
-    sn_emul_group_barrier(128);
+    sn_emul_product_commit();
+    sn_emul_product_wait(0);
 }
-static inline void sn_wgmma_publish(void) {}
+static inline void sn_wgmma_publish(void)
+{
+    sn_emul_publish();
+}
 
 template <class E> static void sn_wgmma(float c[16][4], uint64_t a, uint64_t b, const E *)
 {
-    int warp = (int)threadIdx.x / 32 % 4, g = sn_emul_lane() / 4, t = sn_emul_lane() % 4;
-    float x[2][16], y[2][16];
-    for (int i = 0; i < 32; i++)
-        x[i / 16][i % 16] = sn_emul_at<E>(a, warp * 16 + g + i / 16 * 8, i % 16, false);
-    for (int n = 0; n < 16; n++) {
-        for (int i = 0; i < 32; i++)
-            y[i / 16][i % 16] = sn_emul_at<E>(b, n * 8 + t * 2 + i / 16, i % 16, false);
-        for (int i = 0; i < 4; i++)
-            for (int k = 0; k < 16; k++)
-                c[n][i] += x[i / 2][k] * y[i % 2][k];
-    }
+    struct sn_emul_product p = {sn_emul_element<E>, c, 16, a, b, false, false, false, {}};
+    sn_emul_product_issue(&p);
 }
 
-template <class E, int N>
-static void sn_wgmma_turned(float (&c)[N][4], const uint32_t a[4], uint64_t b, const E *)
+/* The rows of A that this thread multiplies, from the fragments of its warp. */
+template <class E> static void sn_emul_rows_of(const uint32_t a[4], float x[2][16])
 {
-    E mine[8], row[32][8];
-    int lane = sn_emul_lane(), g = lane / 4, t = lane % 4;
-    float x[2][16], y[2][16];
+    E row[32][8];
+    int lane = sn_emul_lane(), g = lane / 4;
     unsigned char *slots = (unsigned char *)sn_emul_slots();
-    memcpy(mine, a, 16);
-    memcpy(slots + 64 * lane, mine, 16);
+    memcpy(slots + 64 * lane, a, 16);
     __syncwarp();
     for (int i = 0; i < 32; i++)
         memcpy(row[i], slots + 64 * i, 16);
@@ -72,13 +81,14 @@ static void sn_wgmma_turned(float (&c)[N][4], const uint32_t a[4], uint64_t b, c
     for (int h = 0; h < 2; h++)
         for (int k = 0; k < 16; k++)
             x[h][k] = sn_emul_wide(row[g * 4 + k % 8 / 2][(h + k / 8 * 2) * 2 + k % 2]);
-    for (int n = 0; n < N; n++) {
-        for (int i = 0; i < 32; i++)
-            y[i / 16][i % 16] = sn_emul_at<E>(b, n * 8 + t * 2 + i / 16, i % 16, true);
-        for (int i = 0; i < 4; i++)
-            for (int k = 0; k < 16; k++)
-                c[n][i] += x[i / 2][k] * y[i % 2][k];
-    }
+}
+
+template <class E, int N>
+static void sn_wgmma_turned(float (&c)[N][4], const uint32_t a[4], uint64_t b, const E *)
+{
+    struct sn_emul_product p = {sn_emul_element<E>, c, N, 0, b, false, true, true, {}};
+    sn_emul_rows_of<E>(a, p.x);
+    sn_emul_product_issue(&p);
 }
 
 #endif

@@ -6,16 +6,17 @@
 
 #include <stdint.h>
 
-struct uint4 {
+/* Aligned as on a device, where an access at another address is a fault. */
+struct alignas(16) uint4 {
     uint32_t x, y, z, w;
 };
-struct uint2 {
+struct alignas(8) uint2 {
     uint32_t x, y;
 };
-struct float2 {
+struct alignas(8) float2 {
     float x, y;
 };
-struct float4 {
+struct alignas(16) float4 {
     float x, y, z, w;
 };
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
