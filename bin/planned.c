@@ -19,6 +19,7 @@ const struct sn_ops *sn_planned_ops(struct sn_accelerator *a, const struct sn_co
 void sn_planned_say(const struct sn_accelerator *a)
 {
     if (a->why[0])
-        sn_log(SN_LOG_WARN, "memory: workspace is that of the processor's operations, because %s",
+        sn_log(SN_LOG_WARN,
+               "memory: workspace and blocks of logits are those of the processor, because %s",
                a->why);
 }

@@ -310,6 +310,15 @@ struct sn_args {
     void *scratch; /* at least what ->scratch() asked for, 64-byte aligned */
 };
 
+/* How many rows of the output head's logits exist at once. The gradient of the head's weights is
+ * read and written once for each such block: blocks are large where memory is far and products want
+ * many rows, small where a cache should hold them. */
+struct sn_head_rows {
+    int64_t bytes;    /* of a block's logits, at most */
+    int64_t least;    /* rows of a block, even if they have more bytes */
+    int64_t multiple; /* rows of a block are a multiple of it, but for the last or only one */
+};
+
 /* A backend. `threads` is the number that the plan gives to each rank. */
 struct sn_ops {
     const char *name; /* "cpu/avx512", "cuda/sm_90" */
@@ -317,6 +326,7 @@ struct sn_ops {
     int (*run[SN_NKERNELS])(const struct sn_args *a, int threads);
     /* Bytes of scratch that `run[kind]` needs for operands of these shapes (pointers unread). */
     size_t (*scratch)(enum sn_op_kind kind, const struct sn_args *a, int threads);
+    struct sn_head_rows head; /* whoever compiles a program for this backend asks */
 };
 
 /* The CPU backend for the best instruction set of this processor; never NULL. */

@@ -78,4 +78,5 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_ORTHOGONALISE] = SN_K(sn_orthogonalise),
         },
     .scratch = scratch,
+    .head = {.bytes = 64 << 20, .least = 64, .multiple = 1}, /* GEMMs stay efficient from 64 rows */
 };

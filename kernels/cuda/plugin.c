@@ -423,7 +423,12 @@ static void abort_nothing(struct sn_device *d)
 /* --- the plugin ----------------------------------------------------------------------------------
  */
 
-static const struct sn_ops planned = {.name = "cuda", .scratch = sn_cuda_scratch};
+/* Products of 1024 rows and more fill a device, and their tiles have no rest; a block of 2 GiB
+ * keeps the traffic of the head's gradient far below that of the logits themselves. */
+static const struct sn_ops planned = {
+    .name = "cuda",
+    .scratch = sn_cuda_scratch,
+    .head = {.bytes = (int64_t)2 << 30, .least = 1024, .multiple = 1024}};
 
 #define DEVICE                                                                                     \
     .abi = SN_DEVICE_ABI, .maker = "cuda", .size = sizeof(struct sn_device), .ops = &planned,      \

@@ -9,8 +9,7 @@
 
 #include <string.h>
 
-/* Logits of a block of rows take at most this; the head's GEMMs stay efficient from 64 rows on. */
-enum { HEAD_BYTES = 64 << 20, HEAD_MIN_ROWS = 64, PAGE = 4096 };
+enum { PAGE = 4096 };
 
 void sn_op_shapes(const struct sn_program *p, const struct sn_op *op, struct sn_args *a)
 {
@@ -25,13 +24,23 @@ void sn_op_shapes(const struct sn_program *p, const struct sn_op *op, struct sn_
                                         op->out[i].cols, op->out[i].ld};
 }
 
-/* Equal blocks of rows, as few as the bound allows. */
-static int64_t head_block(int64_t rows, int64_t vocab, enum sn_dtype dtype)
+static int64_t rounded_up(int64_t n, int64_t to)
 {
-    int64_t most = HEAD_BYTES / (vocab * (int64_t)sn_dtype_size(dtype));
-    most = most < HEAD_MIN_ROWS ? HEAD_MIN_ROWS : most;
-    int64_t blocks = (rows + most - 1) / most;
-    return (rows + blocks - 1) / blocks;
+    return (n + to - 1) / to * to;
+}
+
+/* Equal blocks of rows, as few as the backend's bound allows; up to twice as many where a multiple
+ * would make the last one shorter, and so many are equal. */
+static int64_t head_block(const struct sn_head_rows *h, int64_t rows, int64_t row_bytes)
+{
+    int64_t most = h->bytes / row_bytes / h->multiple * h->multiple;
+    most = most < h->least ? h->least : most;
+    int64_t fewest = (rows + most - 1) / most;
+    for (int64_t n = fewest; h->multiple > 1 && n <= 2 * fewest; n++)
+        if (rows % (n * h->multiple) == 0)
+            return rows / n;
+    int64_t block = rounded_up((rows + fewest - 1) / fewest, h->multiple);
+    return block < rows ? block : rows;
 }
 
 /* How many gradient contributions each part still gets, and each bucket parts. */
@@ -316,7 +325,7 @@ static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *en
     j->zero = j->group_size[SN_GROUP_REPLICA] > 1 ? l->zero : 0;
     j->rows = (int64_t)l->micro_batch * c->model.seq / l->context;
     int64_t words = sn_slice_of(c->model.vocab, l->tensor, 0).padded;
-    j->head_block = head_block(j->rows, words, j->dtype);
+    j->head_block = head_block(&j->ops->head, j->rows, words * (int64_t)sn_dtype_size(j->dtype));
     j->window_bytes = sn_collective_window(sn_grid_ranks(&j->grid));
     name_program(j, &j->train, "train", c->train.global_batch / (l->data * l->micro_batch));
     name_program(j, &j->evaluate, "evaluate", 1);

@@ -50,6 +50,13 @@ if [ -e "$fake" ]; then
     run env SN_PLUGIN="$fake" FAKE_CUDA="fail_at=60" "$train" "$tmp/none.yaml"
     is "a kernel that fails: exit 1" "$rc" 1
     like "a kernel that fails: it is named" "$err" "[a-z_]* [a-z0-9._]*: cuda: (a mark: )?an illegal memory access"
+    precision=bf16 seq=1024 batch=64 micro=64
+    on cuda head && sed -i 's/vocab: 256/vocab: 50304/' "$tmp/head.yaml"
+    run env SN_PLUGIN="$fake" "$BUILD/bin/sennit-plan" "$tmp/head.yaml" --explain 0
+    is "64 x 1024 tokens, 50,304 words: the head is cut into 4 blocks of 16 x 1024 rows" \
+        "$(printf '%s\n' "$out" | grep -c ' gemm .*(rows \(0..16383\|16384..32767\|32768..49151\|49152..65535\)), head.weight -> ')" 4
+    is "and has no others" "$(printf '%s\n' "$out" | grep -c ' cross_entropy ')" 4
+    seq="" batch=6 micro=""
     precision=bf16 fp8=tensorwise
     on cuda old
     run env SN_PLUGIN="$fake" FAKE_CUDA="arch=80" "$train" "$tmp/old.yaml"

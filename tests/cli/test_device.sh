@@ -223,12 +223,17 @@ memory() { # text: its memory plan, without what libraries take on the machine t
 workspace() { # text: bytes
     memory "$1" | sed -n 's/.*"workspace": \([0-9]*\).*/\1/p'
 }
-FAKE_DEVICE=scratch=1000000 && export FAKE_DEVICE
+blocks() { # plugin name: of rows of the head, in training
+    SN_PLUGIN=$1 "$BUILD/bin/sennit-plan" "$tmp/$2.yaml" --ranks $ranks --explain $((ranks - 1)) 2>/dev/null |
+        grep -c ' cross_entropy '
+}
+FAKE_DEVICE="scratch=1000000 head=16384" && export FAKE_DEVICE # 16 of 64 rows of the head at once
 for name in wide two experts; do
     [ $name != wide ] || on cuda wide
     rm -rf "${tmp:?}/$name"
-    ranks=4
+    ranks=4 few=4
     [ $name != wide ] || ranks=1
+    [ $name != two ] || few=2 # tensor ranks: half of the words
     run several $ranks "$tmp/$name.yaml"
     is "$name: runs with kernels that want more scratch" "$rc" 0
     like "$name: it takes of the device what it maps" "$err" \
@@ -239,13 +244,15 @@ for name in wide two experts; do
     is "$name: which is what is planned where no device is" "$(memory "$out")" "$used"
     ok "$name: it is something" test -n "$used"
     more=$(workspace "$out")
+    is "$name: the head in blocks that suit the device" "$(blocks "$fake" $name)" "$few"
+    is "$name: which are not the processor's" "$(blocks none $name)" 1
     run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/$name.yaml" --json --ranks $ranks
     is "$name: without the plugin it is planned, too" "$rc" 0
-    like "$name: and said what with" "$err" 'workspace is that of the processor.s operations, because run.backend: cuda needs the plugin none'
+    like "$name: and said what with" "$err" 'workspace and blocks of logits are those of the processor, because run.backend: cuda needs the plugin none'
     sed 's/^layout: .*/layout: auto/' "$tmp/$name.yaml" >"$tmp/searched.yaml"
     run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/searched.yaml" --ranks $ranks
     is "$name: layout: auto without the plugin is planned" "$rc" 0
-    is "$name: layout: auto says so once" "$(printf '%s\n' "$err" | grep -c 'workspace is that of the processor')" 1
+    is "$name: layout: auto says so once" "$(printf '%s\n' "$err" | grep -c 'workspace and blocks of logits are those of the processor')" 1
     run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/$name.yaml" --json --ranks $ranks
     is "$name: a million bytes less" "$(((more - $(workspace "$out") + 63) / 64))" 15625
 done

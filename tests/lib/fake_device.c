@@ -485,7 +485,9 @@ const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu)
                                        .look = fake_look,
                                        .abort = fake_abort};
     kernels = cpu;
-    table = (struct sn_ops){.name = "fake", .scratch = fake_scratch};
+    table = (struct sn_ops){.name = "fake", .scratch = fake_scratch, .head = cpu->head};
+    if (habits.head)
+        table.head = (struct sn_head_rows){.bytes = habits.head, .least = 1, .multiple = 1};
     bool joins = !habits.has_no_channels;
     ops.channel_id = joins ? fake_device_channel_id : NULL;
     ops.join = joins ? fake_device_join : NULL;

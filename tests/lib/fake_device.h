@@ -16,6 +16,7 @@ struct fake_device_habits {
     long refuse_at;       /* the n-th kernel refuses a stream, as a DECODE does */
     long hang_at;         /* the n-th kernel never ends */
     long scratch;         /* bytes that each kernel wants beside what the CPU's wants */
+    long head;            /* bytes of logits that exist at once; 0: as many as on the CPU */
     bool has_no_channels; /* ranks talk through the host */
     bool shares_uuid;     /* all devices say that they are the same */
 };
