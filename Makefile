@@ -189,7 +189,7 @@ $(BUILD)/tests/bench/bench_gemm: LIBS += $(BLAS_LIBS)
 $(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),openblas,none).o
 
 # The plugin for CUDA, which uses its own runtime whatever the process has loaded: kernels by nvcc, the rest of it in C; NCCL where its header is.
-CUDA_C   := kernels/cuda/plugin.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
+CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
 $(CUDA_OUT)/%.cu.o: %.cu
 	@mkdir -p $(@D)
@@ -213,11 +213,11 @@ $(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels
 
 # The plugin for CUDA itself, on calls of CUDA that are done on host memory.
 FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
-$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/nccl_none.c tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h)
+FAKECC   := $(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"'
+$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/nccl_none.c tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h)
 	@mkdir -p $(@D)
-	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"' \
-	    -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
-	@$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -o $@ $@.o $(filter-out kernels/cuda/plugin.c,$(filter %.c,$^))
+	$(call say,ld,$@)$(FAKECC) -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
+	@$(FAKECC) -o $@ $@.o $(filter-out kernels/cuda/plugin.c,$(filter %.c,$^))
 
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)

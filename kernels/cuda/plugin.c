@@ -33,203 +33,9 @@ static const char *explain(const struct sn_device *d)
     return d->why;
 }
 
-/* --- is there one --------------------------------------------------------------------------------
- */
-
-static int count(char *why, size_t room)
-{
-    int driver = 0, n = 0;
-    (void)cudaDriverGetVersion(&driver); /* 0 where there is none */
-    cudaError_t rc = cudaGetDeviceCount(&n);
-    (void)cudaGetLastError();
-    if (rc == cudaSuccess && n > 0)
-        return n;
-    if (driver == 0)
-        (void)snprintf(why, room,
-                       "this host has no NVIDIA driver; run on a node with a GPU, or set cpu");
-    else if (rc == cudaErrorInsufficientDriver)
-        (void)snprintf(
-            why, room,
-            "the driver of this host is for CUDA %d.%d, the plugin was built with %d.%d; "
-            "update the driver, or build with a CUDA that it knows",
-            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    else if (rc == cudaErrorNoDevice || rc == cudaSuccess)
-        (void)snprintf(
-            why, room,
-            "the driver of this host shows no GPU; ask the scheduler for one, and look at "
-            "CUDA_VISIBLE_DEVICES");
-    else
-        (void)snprintf(why, room, "looking for GPUs failed: %s", cudaGetErrorString(rc));
-    return driver == 0 ? 0 : -1;
-}
-
-/* Does the plugin hold code for this device? */
-static int try_kernel(struct sn_device *d)
-{
-    struct sn_args a = {.out = {{d->numbers, SN_F32, 1, 64, 64}}};
-    d->cuda.stream = d->stream[0];
-    int rc = sn_cuda_run_op(&d->cuda, SN_OP_ZERO, &a);
-    if (rc == 0)
-        return sn_cuda_check(d, cudaStreamSynchronize(d->stream[0]), "the first kernel");
-    if (d->cuda.fault.code == cudaErrorNoKernelImageForDevice)
-        return sn_cuda_fail(d,
-                            "%s is sm_%d; the plugin was built for CUDA_ARCH=\"%s\"; build it "
-                            "with CUDA_ARCH=%d",
-                            d->properties.name, d->cuda.device.arch, SN_CUDA_ARCH,
-                            d->cuda.device.arch);
-    return sn_cuda_fail(d, "the first kernel: %s", d->cuda.fault.what);
-}
-
-/* --- begin and end -------------------------------------------------------------------------------
- */
-
-/* Communication comes first where both could run. */
-static int make_streams(struct sn_device *d)
-{
-    int least = 0, greatest = 0;
-    if (sn_cuda_check(d, cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities") != 0)
-        return -1;
-    for (int i = 0; i < SN_DEVICE_STREAMS; i++)
-        if (sn_cuda_check(d,
-                          cudaStreamCreateWithPriority(&d->stream[i], cudaStreamNonBlocking,
-                                                       i == 0 ? least : greatest),
-                          "a stream") != 0)
-            return -1;
-    return 0;
-}
-
-/* A mark is a copy of its number from a table on the device to page-locked memory: graphs keep it,
- * and the host sees it without a call. */
-static int make_marks(struct sn_device *d)
-{
-    void *numbers = NULL, *marked = NULL;
-    size_t bytes = SN_CUDA_MARKS * sizeof(uint32_t);
-    if (sn_cuda_check(d, cudaMalloc(&numbers, bytes), "memory of marks") != 0)
-        return -1;
-    d->numbers = numbers;
-    if (try_kernel(d) != 0)
-        return -1;
-    if (sn_cuda_check(d, cudaHostAlloc(&marked, bytes, cudaHostAllocPortable),
-                      "page-locked memory"))
-        return -1;
-    uint32_t *here = marked;
-    d->marked = here;
-    for (uint32_t i = 0; i < SN_CUDA_MARKS; i++)
-        here[i] = i;
-    if (sn_cuda_check(d, cudaMemcpy(numbers, marked, bytes, cudaMemcpyHostToDevice), "marks") != 0)
-        return -1;
-    here[0] = 0;
-    return 0;
-}
-
-/* cuBLASLt has products of 8-bit operands from sm_89 on; with scales of parts on sm_90 alone, since
- * version 12.9 (its manual, scaling modes). */
-static int takes_fp8(struct sn_device *d, enum sn_fp8_scaling scaling)
-{
-    const char *name = d->properties.name;
-    int arch = d->cuda.device.arch;
-    if (scaling != SN_FP8_OFF && arch < 89)
-        return sn_cuda_fail(d,
-                            "train.fp8 needs sm_89 or later, and %.40s is sm_%d; leave it out, or "
-                            "take another GPU",
-                            name, arch);
-    if (scaling != SN_FP8_BLOCKWISE)
-        return 0;
-    if (arch != 90)
-        return sn_cuda_fail(d,
-                            "train.fp8: blockwise needs sm_90, and %.40s is sm_%d; take "
-                            "tensorwise, or another GPU",
-                            name, arch);
-    if (cublasLtGetVersion() < 120900)
-        return sn_cuda_fail(d,
-                            "train.fp8: blockwise needs cuBLASLt 12.9 or later, and this is "
-                            "version %zu; take tensorwise, or a later CUDA",
-                            cublasLtGetVersion());
-    return 0;
-}
-
-static int open_device(struct sn_device *d, int number, const struct sn_device_options *how)
-{
-    d->number = number;
-    (void)cudaDriverGetVersion(&d->driver); /* for people */
-    if (sn_cuda_check(d, cudaSetDevice(number), "taking the device") != 0 ||
-        sn_cuda_check(d, cudaGetDeviceProperties(&d->properties, number), "its properties") != 0)
-        return -1;
-    int rc = sn_cuda_open(&d->cuda, number);
-    if (rc >= 10000)
-        return sn_cuda_fail(d, "cuBLASLt does not begin (status %d); is it the driver's version?",
-                            rc - 10000);
-    if (sn_cuda_check(d, (cudaError_t)rc, "opening the device") != 0)
-        return -1;
-    if (takes_fp8(d, how->fp8) != 0)
-        return -1;
-    d->cuda.tf32 = how->tf32;
-    d->cuda.tunes = how->tune;
-    return make_streams(d) != 0 ? -1 : make_marks(d);
-}
-
-static void drop_events(struct sn_device *d)
-{
-    for (int i = 0; i < d->n_events; i++)
-        if (d->event[i])
-            (void)cudaEventDestroy(d->event[i]); /* nothing follows from a failure here */
-    (void)cudaFreeHost(d->event);
-    d->event = NULL;
-    d->n_events = 0;
-}
-
-static void close_device(struct sn_device *d)
-{
-    const struct sn_cuda_channels *channels = sn_cuda_channels();
-    if (channels)
-        channels->leave(d);
-    drop_events(d);
-    for (int i = 0; i < d->n_clocks; i++)
-        (void)cudaEventDestroy(d->clock[i]);
-    (void)cudaFreeHost(d->clock);
-    (void)cudaFreeHost((void *)(uintptr_t)d->marked);
-    (void)cudaFree(d->numbers);
-    sn_cuda_close(&d->cuda);
-    for (int i = 0; i < SN_DEVICE_STREAMS; i++)
-        if (d->stream[i])
-            (void)cudaStreamDestroy(d->stream[i]);
-}
-
 static const char *refuses(const struct sn_device *d, enum sn_dtype storage)
 {
     return sn_cuda_refuses(&d->cuda.device, storage);
-}
-
-static int make_events(struct sn_device *d, int n)
-{
-    void *room = NULL;
-    drop_events(d);
-    if (sn_cuda_check(d, cudaHostAlloc(&room, (size_t)n * sizeof(*d->event), 0), "events") != 0)
-        return -1;
-    memset(room, 0, (size_t)n * sizeof(*d->event));
-    d->event = room;
-    for (d->n_events = 0; d->n_events < n; d->n_events++)
-        if (sn_cuda_check(d,
-                          cudaEventCreateWithFlags(&d->event[d->n_events], cudaEventDisableTiming),
-                          "an event") != 0)
-            return -1;
-    return 0;
-}
-
-static int make_clocks(struct sn_device *d, int n)
-{
-    void *room = NULL;
-    if (n <= d->n_clocks)
-        return 0;
-    if (sn_cuda_check(d, cudaHostAlloc(&room, (size_t)n * sizeof(*d->clock), 0), "clocks") != 0)
-        return -1;
-    if (d->n_clocks)
-        memcpy(room, d->clock, (size_t)d->n_clocks * sizeof(*d->clock));
-    (void)cudaFreeHost(d->clock); /* NULL is allowed */
-    for (d->clock = room; d->n_clocks < n; d->n_clocks++)
-        if (sn_cuda_check(d, cudaEventCreate(&d->clock[d->n_clocks]), "a clock") != 0)
-            return -1;
-    return 0;
 }
 
 static int choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE])
@@ -432,12 +238,13 @@ static const struct sn_ops planned = {
 
 #define DEVICE                                                                                     \
     .abi = SN_DEVICE_ABI, .maker = "cuda", .size = sizeof(struct sn_device), .ops = &planned,      \
-    .count = count, .open = open_device, .close = close_device, .refuses = refuses,                \
-    .make_events = make_events, .make_clocks = make_clocks, .stamp = stamp, .between = between,    \
-    .choice = choice, .choose = choose, .describe = describe, .explain = explain, .alloc = alloc,  \
-    .release = release, .pin = pin, .unpin = unpin, .copy = copy, .run = run, .record = record,    \
-    .await = await, .mark = mark, .graph_begin = graph_begin, .graph_end = graph_end,              \
-    .graph_launch = graph_launch, .graph_free = graph_free, .query = query, .marked = marked
+    .count = sn_cuda_count, .open = sn_cuda_begin, .close = sn_cuda_end, .refuses = refuses,       \
+    .make_events = sn_cuda_make_events, .make_clocks = sn_cuda_make_clocks, .stamp = stamp,        \
+    .between = between, .choice = choice, .choose = choose, .describe = describe,                  \
+    .explain = explain, .alloc = alloc, .release = release, .pin = pin, .unpin = unpin,            \
+    .copy = copy, .run = run, .record = record, .await = await, .mark = mark,                      \
+    .graph_begin = graph_begin, .graph_end = graph_end, .graph_launch = graph_launch,              \
+    .graph_free = graph_free, .query = query, .marked = marked
 
 sn_device_plugin_fn sn_device_plugin;
 

@@ -1,6 +1,6 @@
 /*
- * plugin.h - the plugin's own struct, shared by plugin.c (device, streams, graphs) and nccl.c
- * (channels). Internal to kernels/cuda.
+ * plugin.h - the plugin's own struct, shared by plugin.c (what is enqueued, graphs), begin.c (begin
+ * and end of a device) and nccl.c (channels). Internal to kernels/cuda.
  */
 #ifndef SN_CUDA_PLUGIN_H
 #define SN_CUDA_PLUGIN_H
@@ -31,6 +31,14 @@ struct sn_device {
 int sn_cuda_fail(struct sn_device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* 0, or the sentence of a CUDA call that failed: "what: out of memory". */
 int sn_cuda_check(struct sn_device *d, cudaError_t rc, const char *what);
+
+/* ---- begin.c: functions of struct sn_device_ops ---- */
+
+int sn_cuda_count(char *why, size_t room);
+int sn_cuda_begin(struct sn_device *d, int number, const struct sn_device_options *how);
+void sn_cuda_end(struct sn_device *d);
+int sn_cuda_make_events(struct sn_device *d, int n);
+int sn_cuda_make_clocks(struct sn_device *d, int n);
 
 /* Channels, if there is a library for them: the functions of struct sn_device_ops, NULL if there is
  * none. Looks for it once, when the plugin is opened. */
