@@ -189,7 +189,7 @@ $(BUILD)/tests/bench/bench_gemm: LIBS += $(BLAS_LIBS)
 $(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),openblas,none).o
 
 # The plugin for CUDA, which uses its own runtime whatever the process has loaded: kernels by nvcc, the rest of it in C; NCCL where its header is.
-CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
+CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/library.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
 $(CUDA_OUT)/%.cu.o: %.cu
 	@mkdir -p $(@D)
@@ -214,10 +214,18 @@ $(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels
 # The plugin for CUDA itself, on calls of CUDA that are done on host memory.
 FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
 FAKECC   := $(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"'
-$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/nccl_none.c tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h)
+$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nccl_none.c \
+    tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h) | $(BUILD)/tests/gpu/libfake_blaslt.so
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(FAKECC) -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
-	@$(FAKECC) -o $@ $@.o $(filter-out kernels/cuda/plugin.c,$(filter %.c,$^))
+	@$(FAKECC) -Wl,-rpath,'$$ORIGIN/fake' -o $@ $@.o $(filter-out kernels/cuda/plugin.c,$(filter %.c,$^)) -ldl -lpthread
+# The libraries that it opens, under the names that it looks for.
+$(BUILD)/tests/gpu/libfake_blaslt.so: tests/gpu/fake_blaslt.c
+	@mkdir -p $(@D)/fake
+	$(call say,ld,$@)$(FAKECC) -o $@ $<
+	@ln -sf ../$(@F) $(@D)/fake/libcublasLt.so.$(shell sed -n 's/^\#define CUBLAS_VER_MAJOR *//p' $(CUDA)/include/cublas_api.h 2>/dev/null)
+$(BUILD)/tests/gpu/find_library: $(BUILD)/tests/gpu/find_library.o $(BUILD)/kernels/cuda/library.o
+	$(link)
 
 # A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
@@ -307,7 +315,7 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
-run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(GPUBENCH) $(PLUGIN)
+run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(BUILD)/tests/gpu/find_library $(GPUBENCH) $(PLUGIN)
 	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
 	    -- $(MPIRUNS) $(ALONE:=@$(SCRIPT))
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)

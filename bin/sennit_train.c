@@ -8,6 +8,7 @@
 #include "bin/train_generate.h"
 #include "bin/train_map.h"
 #include "bin/train_preflight.h"
+#include "bin/train_say.h"
 #include "bin/train_tune.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -226,46 +227,6 @@ static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm 
     return sn_train_map_make(&l->map, comm, c, l->places, st, err);
 }
 
-/* What runs the operations, in a line. */
-static void say_backend(const struct sn_config *c, const struct sn_comm *comm,
-                        const struct sn_accelerator *a, int threads)
-{
-    const char *warning;
-    const char *processor = sn_ops_cpu_describe(&warning);
-    if (comm->rank != 0)
-        return;
-    bool widened = !a->device && c->train.precision != SN_F32;
-    sn_log(SN_LOG_INFO, "%s: %d rank%s x %d thread%s, %s%s%s%s%s", c->run.name, comm->size,
-           comm->size == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
-           a->device ? a->info.name : processor, widened ? ", computes in fp32 and keeps " : "",
-           widened ? sn_dtype_name(c->train.precision) : "",
-           a->device && a->is_shared && comm->size > 1
-               ? ", ranks talk through the host (some share a device)"
-               : "",
-           a->device && !c->run.deterministic ? ", some sums in any order" : "");
-    if (comm->size > 1)
-        sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
-               c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);
-    if (a->why[0])
-        sn_log(SN_LOG_WARN, "on the processor (run.backend: auto): %s", a->why);
-    if (warning && !a->device)
-        sn_log(SN_LOG_WARN, "%s", warning);
-}
-
-/* What the arenas take of the device, beside what the plan says. */
-static void say_device_memory(const struct sn_comm *comm, const struct sn_accelerator *a,
-                              const struct sn_exec *x)
-{
-    struct sn_device_info now;
-    char planned[16], taken[16];
-    if (!a->device || comm->rank != 0)
-        return;
-    a->ops->describe(a->device, &now);
-    sn_log(SN_LOG_INFO, "device memory: %s planned and mapped, %s less is free",
-           sn_str_bytes(planned, sn_exec_arena_bytes(x)),
-           sn_str_bytes(taken, a->info.free_bytes - now.free_bytes));
-}
-
 /* A step that measures; what it finds goes to a file. */
 static enum sn_status tune(struct sn_trainer *t, const struct sn_accelerator *a,
                            const struct sn_config *c, struct sn_comm *comm, const char *path,
@@ -341,14 +302,14 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                                  .pace = l->machine_file ? &l->machine : NULL};
     struct sn_trainer *t = NULL;
     if (st == SN_OK) {
-        say_backend(c, comm, &accelerator, env.threads);
+        sn_train_say_backend(c, comm, &accelerator, env.threads);
         st = sn_trainer_create(&t, &env, err);
     }
     if (st == SN_OK) {
         struct sn_memory_plan plan;
         if (l->profile)
             sn_exec_set_timed(sn_trainer_exec(t));
-        say_device_memory(comm, &accelerator, sn_trainer_exec(t));
+        sn_train_say_memory(comm, &accelerator, sn_trainer_exec(t));
         sn_job_memory(sn_trainer_job(t), &plan);
         attempt->planned = plan.total;
     }

@@ -16,7 +16,7 @@
 #include "kernels/ops.h"
 
 enum {
-    SN_DEVICE_ABI = 5, /* grows with every change of this file */
+    SN_DEVICE_ABI = 6, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
     SN_DEVICE_ID = 128,    /* bytes of a channel's name: what its members agree on */
@@ -39,6 +39,7 @@ struct sn_device_info {
     int64_t bytes, free_bytes;
     double peak[SN_NDTYPES]; /* FLOP/s of dense products as the maker says, SN_U8 of 8-bit floats;
                               * 0: not known, or none */
+    char libraries[640]; /* that were opened: "cuBLASLt 13.0.2 (/path), NCCL 2.28.9 (/path)" */
 };
 
 enum sn_device_way { SN_TO_DEVICE, SN_TO_HOST, SN_ON_DEVICE };

@@ -122,6 +122,21 @@ static int takes_fp8(struct sn_device *d, enum sn_fp8_scaling scaling)
     return 0;
 }
 
+/* What keeps cuBLASLt from beginning. */
+static int no_products(struct sn_device *d, cublasStatus_t status)
+{
+    const struct sn_library *l = sn_cuda_blaslt();
+    if (l->why[0])
+        return sn_cuda_fail(d, "cuBLASLt: %s", l->why);
+    size_t version = cublasLtGetVersion();
+    return sn_cuda_fail(d,
+                        "cuBLASLt %zu.%zu.%zu (%.200s) does not begin: %s (status %d); the driver "
+                        "is for CUDA %d.%d",
+                        version / 10000, version % 10000 / 100, version % 100, l->path,
+                        cublasLtGetStatusString(status), (int)status, d->driver / 1000,
+                        d->driver % 1000 / 10);
+}
+
 int sn_cuda_begin(struct sn_device *d, int number, const struct sn_device_options *how)
 {
     d->number = number;
@@ -131,8 +146,7 @@ int sn_cuda_begin(struct sn_device *d, int number, const struct sn_device_option
         return -1;
     int rc = sn_cuda_open(&d->cuda, number);
     if (rc >= 10000)
-        return sn_cuda_fail(d, "cuBLASLt does not begin (status %d); is it the driver's version?",
-                            rc - 10000);
+        return no_products(d, (cublasStatus_t)(rc - 10000));
     if (sn_cuda_check(d, (cudaError_t)rc, "opening the device") != 0)
         return -1;
     if (takes_fp8(d, how->fp8) != 0)

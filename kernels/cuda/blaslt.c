@@ -5,11 +5,9 @@
  * The functions have the library's own names and pass on what they get; the plugin is not linked
  * with it.
  */
-#include <cublasLt.h>
-#include <dlfcn.h>
+#include "kernels/cuda/plugin.h"
+
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #define TEXT_OF(x) #x
 #define TEXT(x)    TEXT_OF(x)
@@ -48,47 +46,39 @@
       (l, size, type, rows, cols, ld))
 
 static struct {
-    void *library;
+    struct sn_library library;
     cublasStatus_t (*create)(cublasLtHandle_t *);
     size_t (*version)(void);
     const char *(*text)(cublasStatus_t);
 #define MEMBER(name, parameters, passed) cublasStatus_t(*name) parameters;
     FUNCTIONS(MEMBER)
 #undef MEMBER
-    char why[256];
 } lt;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Returns whether it is there; what is stored in *to is a function. */
-static int find(void *to, const char *name)
-{
-    void *symbol = dlsym(lt.library, name);
-    memcpy(to, &symbol, sizeof(symbol)); /* as POSIX asks: no cast of a data pointer */
-    return symbol != NULL;
-}
-
 static void open_library(void)
 {
-    lt.library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    int good = lt.library && find((void *)&lt.create, "cublasLtCreate") &&
-               find((void *)&lt.version, "cublasLtGetVersion") &&
-               find((void *)&lt.text, "cublasLtGetStatusString");
-#define FIND(name, parameters, passed) good = good && find((void *)&lt.name, #name);
+    struct sn_library *l = &lt.library;
+    int rc = sn_library_open(l, LIBRARY);
+    rc = rc ? rc : sn_library_find(l, (void *)&lt.version, "cublasLtGetVersion");
+    rc = rc ? rc : sn_library_find(l, (void *)&lt.text, "cublasLtGetStatusString");
+#define FIND(name, parameters, passed) rc = rc ? rc : sn_library_find(l, (void *)&lt.name, #name);
     FUNCTIONS(FIND)
 #undef FIND
-    if (good)
-        return;
-    const char *reason = dlerror();
-    (void)snprintf(lt.why, sizeof(lt.why), "cuBLASLt does not open: %.200s",
-                   reason ? reason : LIBRARY);
-    lt.create = NULL;
-    lt.text = NULL;
+    if (rc == 0)
+        (void)sn_library_find(l, (void *)&lt.create, "cublasLtCreate"); /* last: all is there */
+}
+
+const struct sn_library *sn_cuda_blaslt(void)
+{
+    (void)pthread_once(&once, open_library); /* cannot fail with a constant */
+    return &lt.library;
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
 {
-    (void)pthread_once(&once, open_library); /* cannot fail with a constant */
+    (void)sn_cuda_blaslt();
     return lt.create ? lt.create(h) : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
@@ -99,7 +89,7 @@ size_t cublasLtGetVersion(void)
 
 const char *cublasLtGetStatusString(cublasStatus_t status)
 {
-    return lt.text ? lt.text(status) : lt.why;
+    return lt.create ? lt.text(status) : lt.library.why;
 }
 
 #define PASS_ON(name, parameters, passed)                                                          \

@@ -70,6 +70,14 @@ static double per_clock(int arch, enum sn_dtype t)
                          : 1024;
 }
 
+/* Which libraries, and from where: what a report of a failure needs. */
+static void say_libraries(char *text, size_t room)
+{
+    size_t v = cublasLtGetVersion();
+    (void)snprintf(text, room, "cuBLASLt %zu.%zu.%zu (%.200s)", v / 10000, v % 10000 / 100, v % 100,
+                   sn_cuda_blaslt()->path);
+}
+
 static void describe(struct sn_device *d, struct sn_device_info *out)
 {
     size_t free_bytes = 0, bytes = 0;
@@ -82,6 +90,7 @@ static void describe(struct sn_device *d, struct sn_device_info *out)
     (void)snprintf(out->name, sizeof(out->name), "%.40s, sm_%d, driver for CUDA %d.%d",
                    d->properties.name, arch, d->driver / 1000, d->driver % 1000 / 10);
     memcpy(out->uuid, d->properties.uuid.bytes, sizeof(out->uuid));
+    say_libraries(out->libraries, sizeof(out->libraries));
     for (int t = 0; t < SN_NDTYPES; t++)
         out->peak[t] = per_clock(arch, (enum sn_dtype)t) * d->cuda.device.multiprocessors * clock;
 }

@@ -6,6 +6,7 @@
 #define SN_CUDA_PLUGIN_H
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/library.h"
 #include "kernels/device.h"
 
 enum { SN_CUDA_MARKS = 1 << 18 }; /* numbers that mark() can write; a larger one is the last */
@@ -24,7 +25,7 @@ struct sn_device {
     void *channel[SN_DEVICE_CHANNELS];
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
     bool is_aborted;
-    char why[320];
+    char why[512];
 };
 
 /* Write the sentence; returns -1. */
@@ -39,6 +40,9 @@ int sn_cuda_begin(struct sn_device *d, int number, const struct sn_device_option
 void sn_cuda_end(struct sn_device *d);
 int sn_cuda_make_events(struct sn_device *d, int n);
 int sn_cuda_make_clocks(struct sn_device *d, int n);
+
+/* cuBLASLt, opened with the first call; `why` is set where it or a function of it is missing. */
+const struct sn_library *sn_cuda_blaslt(void);
 
 /* Channels, if there is a library for them: the functions of struct sn_device_ops, NULL if there is
  * none. Looks for it once, when the plugin is opened. */

@@ -163,7 +163,7 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
     if (st != SN_OK)
         sn_accelerator_close(a);
     if (st != SN_OK && expected)
-        (void)snprintf(a->why, sizeof(a->why), "%.255s", why.text);
+        (void)snprintf(a->why, sizeof(a->why), "%.500s", why.text);
     if (st != SN_OK && c->run.backend == SN_BACKEND_CUDA)
         *err = why;
     else

@@ -18,7 +18,7 @@ struct sn_accelerator {
     const struct sn_device_ops *ops; /* NULL: operations run on this processor */
     struct sn_device *device;
     struct sn_device_info info;
-    char why[256];  /* with auto: why a plugin that is there gave no device; else empty */
+    char why[512];  /* with auto: why a plugin that is there gave no device; else empty */
     bool is_shared; /* ranks share a device, or have no channels: they talk through the host */
 };
 

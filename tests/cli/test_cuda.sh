@@ -47,6 +47,24 @@ if [ -e "$fake" ]; then
     run env SN_PLUGIN="$fake" FAKE_CUDA="devices=0" "$train" "$tmp/none.yaml"
     is "no GPU: exit 2" "$rc" 2
     like "no GPU: the sentence" "$err" 'shows no GPU; ask the scheduler for one, and look at CUDA_VISIBLE_DEVICES'
+    # Which cuBLASLt, and what keeps it from beginning.
+    on cuda library
+    run env SN_PLUGIN="$fake" FAKE_CUDA="blas=130103" "$train" "$tmp/library.yaml" --stop-after 1
+    like "the run says which cuBLASLt" "$err" "libraries: cuBLASLt 13.1.3 \(.*/tests/gpu/fake/libcublasLt.so.[0-9]+\)"
+    run env SN_PLUGIN="$fake" FAKE_CUDA="blas_status=1 driver=12020" "$train" "$tmp/none.yaml"
+    is "cuBLASLt that does not begin: exit 2" "$rc" 2
+    like "cuBLASLt that does not begin: which, its words, the driver" "$err" \
+        'run.backend: cuBLASLt 13.0.2 \(.*/fake/libcublasLt.so.[0-9]+\) does not begin: the library was not initialized \(status 1\); the driver is for CUDA 12.2'
+    blas=$(basename "$BUILD"/tests/gpu/fake/libcublasLt.so.*)
+    mkdir "$tmp/broken" && echo "no library" >"$tmp/broken/$blas"
+    run env SN_PLUGIN="$fake" LD_LIBRARY_PATH="$tmp/broken" "$train" "$tmp/none.yaml"
+    is "cuBLASLt that does not open: exit 2" "$rc" 2
+    like "cuBLASLt that does not open: the loader's reason" "$err" \
+        "run.backend: cuBLASLt: $blas does not open: $tmp/broken/$blas: (file too short|invalid ELF header)"
+    cp "$BUILD/tests/gpu/libfake_device.so" "$tmp/broken/$blas"
+    run env SN_PLUGIN="$fake" LD_LIBRARY_PATH="$tmp/broken" "$train" "$tmp/none.yaml"
+    like "cuBLASLt that lacks a function: which" "$err" \
+        "run.backend: cuBLASLt: $tmp/broken/$blas has no cublasLtGetVersion; it is another version than was built for"
     run env SN_PLUGIN="$fake" FAKE_CUDA="fail_at=60" "$train" "$tmp/none.yaml"
     is "a kernel that fails: exit 1" "$rc" 1
     like "a kernel that fails: it is named" "$err" "[a-z_]* [a-z0-9._]*: cuda: (a mark: )?an illegal memory access"

@@ -317,11 +317,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s)
 /* --- devices -----------------------------------------------------------------------------------
  */
 
-size_t cublasLtGetVersion(void)
-{
-    return (size_t)habit("blas", 130000);
-}
-
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = (int)habit("driver", CUDART_VERSION);
@@ -383,12 +378,15 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int number)
 
 int sn_cuda_open(struct sn_cuda *cx, int ordinal)
 {
-    return sn_cuda_device_of(ordinal, &cx->device);
+    cublasStatus_t status = cublasLtCreate(&cx->blas); /* of a stand-in: fake_blaslt.c */
+    (void)sn_cuda_device_of(ordinal, &cx->device);
+    return status == CUBLAS_STATUS_SUCCESS ? 0 : 10000 + (int)status;
 }
 
 void sn_cuda_close(struct sn_cuda *cx)
 {
-    (void)cx;
+    if (cx->blas)
+        (void)cublasLtDestroy(cx->blas);
 }
 
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out)

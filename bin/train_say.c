@@ -1,0 +1,47 @@
+/*
+ * train_say.c - see train_say.h.
+ */
+#include "bin/train_say.h"
+
+#include "lib/base/log.h"
+#include "lib/base/str.h"
+
+void sn_train_say_backend(const struct sn_config *c, const struct sn_comm *comm,
+                        const struct sn_accelerator *a, int threads)
+{
+    const char *warning;
+    const char *processor = sn_ops_cpu_describe(&warning);
+    if (comm->rank != 0)
+        return;
+    bool widened = !a->device && c->train.precision != SN_F32;
+    sn_log(SN_LOG_INFO, "%s: %d rank%s x %d thread%s, %s%s%s%s%s", c->run.name, comm->size,
+           comm->size == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+           a->device ? a->info.name : processor, widened ? ", computes in fp32 and keeps " : "",
+           widened ? sn_dtype_name(c->train.precision) : "",
+           a->device && a->is_shared && comm->size > 1
+               ? ", ranks talk through the host (some share a device)"
+               : "",
+           a->device && !c->run.deterministic ? ", some sums in any order" : "");
+    if (a->device && a->info.libraries[0])
+        sn_log(SN_LOG_INFO, "libraries: %s", a->info.libraries);
+    if (comm->size > 1)
+        sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
+               c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);
+    if (a->why[0])
+        sn_log(SN_LOG_WARN, "on the processor (run.backend: auto): %s", a->why);
+    if (warning && !a->device)
+        sn_log(SN_LOG_WARN, "%s", warning);
+}
+
+void sn_train_say_memory(const struct sn_comm *comm, const struct sn_accelerator *a,
+                              const struct sn_exec *x)
+{
+    struct sn_device_info now;
+    char planned[16], taken[16];
+    if (!a->device || comm->rank != 0)
+        return;
+    a->ops->describe(a->device, &now);
+    sn_log(SN_LOG_INFO, "device memory: %s planned and mapped, %s less is free",
+           sn_str_bytes(planned, sn_exec_arena_bytes(x)),
+           sn_str_bytes(taken, a->info.free_bytes - now.free_bytes));
+}
