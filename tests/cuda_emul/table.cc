@@ -2,10 +2,14 @@
  * table.cc - the table of tests/gpu/other_table.h, emulated: operands stay where they are.
  *
  * SN_EMUL_ARCH is the architecture that the kernels are told (default 90); with SN_ANY_ORDER sums
- * are told to be in any order.
+ * are told to be in any order. SN_EMUL_FAULT=17: call 17 ends the program, as a fault that a
+ * device does not survive would; SN_EMUL_WRONG=gemm: what that operation makes is wrong.
  */
 #include "tests/cuda_emul/emul.h"
 #include "tests/gpu/other_table.h"
+
+#include <stdio.h>
+#include <string.h>
 
 /* The most shared memory of a block: CUDA C++ Programming Guide, technical specifications. */
 static size_t shared_of(int arch)
@@ -36,10 +40,26 @@ static struct sn_args told(const struct sn_args *a)
     return b;
 }
 
+static int run_kind(enum sn_op_kind kind, const struct sn_args *a)
+{
+    static long calls;
+    const char *fault = getenv("SN_EMUL_FAULT"), *wrong = getenv("SN_EMUL_WRONG");
+    struct sn_args b = told(a);
+    if (kt_is_left_out(++calls))
+        return printf("# call %ld, %s, is left out\n", calls, sn_cuda_op_name(kind));
+    if (fault && atol(fault) == calls) {
+        printf("Bail out! call %ld, %s: a planted fault\n", calls, sn_cuda_op_name(kind));
+        exit(1);
+    }
+    int rc = sn_cuda_run_op(context(), kind, &b);
+    if (wrong && strcmp(wrong, sn_cuda_op_name(kind)) == 0 && b.out[0].p)
+        memset(b.out[0].p, 0x45, sn_dtype_size(b.out[0].dtype));
+    return rc;
+}
+
 template <int kind> static int run(const struct sn_args *a, int)
 {
-    struct sn_args b = told(a);
-    return sn_cuda_run_op(context(), (enum sn_op_kind)kind, &b);
+    return run_kind((enum sn_op_kind)kind, a);
 }
 
 static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)

@@ -3,16 +3,19 @@
  * on the same table (other_table.h), have the odd shapes; here are those at which grids are full,
  * sums are long and the fast paths are taken.
  *
- * usage: test_kernels_cuda [DIVISOR]     sizes divided by it, for the emulation
+ * usage: test_kernels_cuda [DIVISOR] [--only NAME] [--references DIR | --write DIR]
+ *        test_kernels_cuda --list
  *
- * The CPU's result is the reference, rounded to storage as it is: a tolerance has room for two
- * roundings.
+ * DIVISOR divides sizes, for the emulation. NAME is one case, as --list prints it. The CPU's result
+ * is the reference, rounded to storage as it is: a tolerance has room for two roundings. It is
+ * computed, or read from DIR (reference.h), where --write has put it.
  */
 #include "tests/gpu/other_table.h"
-#include "tests/lib/kernel_test.h"
+#include "tests/gpu/reference.h"
 
 static int64_t divisor = 1;
 static enum sn_dtype type;
+static const char *only, *references, *writes;
 
 static int64_t size(int64_t n, int64_t least)
 {
@@ -406,59 +409,61 @@ static const struct {
     {SN_OP_BALANCE, "BALANCE", balance, 0},
 };
 
-/* Both scalars alike, to the rounding of sums in double. */
-static bool scalars_agree(const struct sn_scalars *a, const struct sn_scalars *b)
+/* "ROUTE-of-a-sparsemixer:bf16" */
+static void name_of(char name[80], size_t i, enum sn_dtype t)
 {
-    return fabs(a->loss_sum - b->loss_sum) <= 1e-5 * fabs(b->loss_sum) + 1e-9 &&
-           fabs(a->sq_norm - b->sq_norm) <= 1e-12 * fabs(b->sq_norm) &&
-           a->nonfinite == b->nonfinite;
+    (void)snprintf(name, 80, "%s:%s", cases[i].name, sn_dtype_name(t));
+    for (char *blank; (blank = strchr(name, ' ')) != NULL;)
+        *blank = '-';
 }
 
-static bool agrees(struct kt *k, enum sn_op_kind kind, double tolerance)
+static void one(size_t i, const char *name)
 {
-    static const double units[SN_NDTYPES] = {1e-7, 0x1p-8, 0x1p-11, 0, 0, 0};
-    struct sn_scalars before = k->scalars;
-    for (int s = 0; s < KT_SLOTS; s++)
-        if (k->image[s])
-            memcpy(k->saved[s], k->image[s], k->bytes[s]);
-    bool good = kt_run(k, sn_ops_cpu(), kind, 2);
-    struct sn_scalars want = k->scalars;
-    for (int o = 0; o < SN_MAX_OUT; o++) {
-        const struct sn_mat *m = &k->a.out[o];
-        if (!m->p)
-            continue;
-        k->ref[o] = calloc((size_t)(m->rows * m->cols) + 1, sizeof(double));
-        for (int64_t i = 0; k->ref[o] && i < m->rows * m->cols; i++)
-            k->ref[o][i] = kt_get(m, i / m->cols, i % m->cols);
-    }
-    for (int s = 0; s < KT_SLOTS; s++)
-        if (k->image[s])
-            memcpy(k->image[s], k->saved[s], k->bytes[s]);
-    k->scalars = before;
-    good = kt_run(k, &kt_other_table, kind, 1) && good;
-    int o = 0;
-    int64_t r = 0, c = 0;
-    double tol = tolerance + kt_slack_of(kind, type);
-    double worst = kt_worst(k, tol + (tolerance > 0 ? units[type] : 0), &o, &r, &c);
-    if (!(worst <= 1.0))
-        printf("# out %d (%ld, %ld) is %.9g, want %.9g\n", o, (long)r, (long)c,
-               kt_get(&k->a.out[o], r, c), k->ref[o][r * k->a.out[o].cols + c]);
-    return good && worst <= 1.0 && kt_untouched(k) && scalars_agree(&k->scalars, &want);
+    struct kt k = {.magnitude = 1.0,
+                   .scalars = {.seed = 5, .step = 3, .first_sample = 17, .ok = 1}};
+    struct kt_case c = {name, cases[i].kind, type, cases[i].tolerance, references};
+    cases[i].make(&k, cases[i].kind);
+    if (writes)
+        tap_ok(kt_keep(&k, &c, writes), "%s of %s is kept", cases[i].name, sn_dtype_name(type));
+    else
+        tap_ok(kt_agrees(&k, &c), "%s of %s equals the CPU's", cases[i].name, sn_dtype_name(type));
+    kt_free(&k);
 }
 
 int main(int argc, char **argv)
 {
     static const enum sn_dtype types[] = {SN_F32, SN_BF16, SN_F16};
-    divisor = argc > 1 ? strtol(argv[1], NULL, 10) : 1;
+    bool lists = argc == 2 && strcmp(argv[1], "--list") == 0, is_wrong = false;
+    for (int i = 1; i < argc && !lists; i++) {
+        const char *word = argv[i], *value = argv[i + 1]; /* NULL behind the last */
+        const char **to = strcmp(word, "--only") == 0         ? &only
+                          : strcmp(word, "--references") == 0 ? &references
+                          : strcmp(word, "--write") == 0      ? &writes
+                                                              : NULL;
+        if (to && value)
+            *to = argv[++i];
+        else
+            divisor = strtol(word, NULL, 10);
+        is_wrong = is_wrong || divisor < 1;
+    }
+    if (is_wrong) {
+        (void)fprintf(stderr, "test_kernels_cuda: want [DIVISOR] [--only NAME] [--references DIR | "
+                              "--write DIR], or --list\n");
+        return 2;
+    }
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         for (int t = 0; t < 3; t++) {
-            struct kt k = {.magnitude = 1.0,
-                           .scalars = {.seed = 5, .step = 3, .first_sample = 17, .ok = 1}};
+            char name[80];
             type = types[t];
-            cases[i].make(&k, cases[i].kind);
-            tap_ok(agrees(&k, cases[i].kind, cases[i].tolerance), "%s of %s equals the CPU's",
-                   cases[i].name, sn_dtype_name(type));
-            kt_free(&k);
+            name_of(name, i, type);
+            if (lists)
+                printf("%s\n", name);
+            else if (!only || strcmp(only, name) == 0)
+                one(i, name);
         }
+    if (lists)
+        return 0;
+    if (tap_count == 0)
+        tap_ok(false, "there is a case %s (--list prints them)", only);
     return tap_done();
 }
