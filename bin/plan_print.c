@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/plan/activations.h"
 #include "lib/plan/chunks.h"
+#include "lib/plan/cost.h"
 #include "lib/plan/hops.h"
 #include "lib/plan/named.h"
 
@@ -294,18 +295,61 @@ enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, s
     return print(&text, "--activations", err);
 }
 
-enum sn_status sn_plan_print_program(const struct sn_job *j, const char *name, struct sn_err *err)
+static enum sn_status find_program(const struct sn_program **out, const struct sn_job *j,
+                                   const char *name, struct sn_err *err)
 {
-    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate}, *p = NULL;
+    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
+    *out = NULL;
     for (int i = 0; i < 3; i++)
         if (strcmp(set[i]->name, name) == 0 && set[i]->n_ops > 0)
-            p = set[i];
-    if (!p)
-        return sn_fail(err, SN_EINPUT,
-                       "--program: '%s' is none; want train, evaluate or, for a job of one rank, "
-                       "generate",
-                       name);
+            *out = set[i];
+    if (*out)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "--program: '%s' is none; want train, evaluate or, for a job of one rank, "
+                   "generate",
+                   name);
+}
+
+enum sn_status sn_plan_print_program(const struct sn_job *j, const char *name, struct sn_err *err)
+{
+    const struct sn_program *p = NULL;
+    SN_TRY(find_program(&p, j, name, err));
     struct sn_str text = {0};
     sn_program_print(&text, j, p);
     return print(&text, "--explain", err);
+}
+
+static void operations_text(struct sn_str *out, const struct sn_pricer *price,
+                            const struct sn_program *p)
+{
+    sn_str_add(out,
+               "# of the %s program, a rank and step: bytes and FLOPs of one run, seconds as "
+               "priced for %s\n",
+               p->name, price->machine->name);
+    sn_str_add(out, "%-14s %-5s %10s %10s %10s %6s %14s %10s %10s  %s\n", "operation", "type", "m",
+               "n", "k", "runs", "bytes", "flops", "seconds", "label");
+    for (int c = 0; c < p->n_chunks; c++)
+        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
+            const struct sn_op *op = &p->ops[i];
+            struct sn_measured key;
+            if (op->kind >= SN_NKERNELS)
+                continue;
+            sn_price_key(p, op, &key);
+            sn_str_add(out, "%-14s %-5s %10lld %10lld %10lld %6d %14lld %10.4g %10.3g  %s\n",
+                       sn_op_name(op->kind), key.dtype == SN_U8 ? "fp8" : sn_dtype_name(key.dtype),
+                       (long long)key.m, (long long)key.n, (long long)key.k,
+                       sn_program_runs(p, c, op->when), (long long)sn_cost_bytes(p, op),
+                       sn_op_flops(op), sn_price_op(price, p, op), op->label[0] ? op->label : "-");
+        }
+}
+
+enum sn_status sn_plan_print_operations(const struct sn_job *j, const struct sn_pricer *price,
+                                        const char *name, struct sn_err *err)
+{
+    const struct sn_program *p = NULL;
+    SN_TRY(find_program(&p, j, name, err));
+    struct sn_str text = {0};
+    operations_text(&text, price, p);
+    return print(&text, "--operations", err);
 }

@@ -33,6 +33,7 @@ static const char usage[] =
     "  --verify             prove that no rank waits for ever\n"
     "  --activations        what each pipeline stage keeps for backward, tensor by tensor\n"
     "  --explain RANK       print the program of this rank\n"
+    "  --operations[=RANK]  each operation of its program: shape, bytes, FLOPs (default: rank 0)\n"
     "  --program NAME       which: train (default), evaluate or generate\n"
     "  --svg FILE           draw the pipeline, memory over time and where time goes\n"
     "  --trace FILE         the simulated step for Perfetto (Chrome's trace format)\n"
@@ -56,6 +57,7 @@ enum {
     VERIFY,
     ACTIVATIONS,
     EXPLAIN,
+    OPERATIONS,
     PROGRAM,
     SVG,
     TRACE,
@@ -74,7 +76,8 @@ struct line {
     long long mtbf_hours;
     int64_t storage; /* bytes a second; 0: as the machine says */
     struct sn_pictures pictures;
-    bool json, verify, activations, help, version, keys, markdown, machines, sites, huggingface;
+    bool json, verify, activations, operations, help, version, keys, markdown, machines, sites,
+        huggingface;
     bool is_searched; /* layout: auto, whose search has said what it was made with */
 };
 
@@ -97,6 +100,11 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err);
     case EXPLAIN:
         return sn_parse_number("--explain", optarg, 0, 1 << 24, &l->explain, err);
+    case OPERATIONS:
+        l->operations = true;
+        l->explain = 0;
+        return optarg ? sn_parse_number("--operations", optarg, 0, 1 << 24, &l->explain, err)
+                      : SN_OK;
     case JSON:
         l->json = true;
         return SN_OK;
@@ -154,6 +162,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"verify", no_argument, NULL, VERIFY},
                                             {"activations", no_argument, NULL, ACTIVATIONS},
                                             {"explain", required_argument, NULL, EXPLAIN},
+                                            {"operations", optional_argument, NULL, OPERATIONS},
                                             {"program", required_argument, NULL, PROGRAM},
                                             {"svg", required_argument, NULL, SVG},
                                             {"trace", required_argument, NULL, TRACE},
@@ -173,29 +182,13 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
     SN_TRY(sn_parse_operand(&l->run_file, "sennit-plan", "run file", argc, argv, err));
     if (l->verify && l->explain >= 0)
         return sn_fail(err, SN_EINPUT,
-                       "sennit-plan: --explain prints a program and --verify a verdict; want one "
-                       "of them");
+                       "sennit-plan: %s prints a program and --verify a verdict; want one of them",
+                       l->operations ? "--operations" : "--explain");
     if (l->json && l->pictures.timeline)
         return sn_fail(
             err, SN_EINPUT,
             "sennit-plan: --timeline prints text and --json an object; want one of them");
     return SN_OK;
-}
-
-static enum sn_status explain(const struct sn_job_env *env, const struct line *l,
-                              struct sn_err *err)
-{
-    struct sn_job *j;
-    struct sn_job_env e = *env;
-    int ranks = sn_config_ranks(env->config);
-    if (l->explain >= ranks)
-        return sn_fail(err, SN_EINPUT, "--explain: there is no rank %lld; the layout has 0..%d",
-                       l->explain, ranks - 1);
-    e.rank = (int)l->explain;
-    SN_TRY(sn_job_create(&j, &e, err));
-    enum sn_status st = sn_plan_print_program(j, l->program, err);
-    sn_job_destroy(j);
-    return st;
 }
 
 /* What the run costs on a machine. */
@@ -218,6 +211,29 @@ static enum sn_status costs_init(struct costs *c, const struct sn_job *j, const 
     SN_TRY(sn_software_of(&c->software, j->config, NULL, err));
     sn_pricer_init(&c->pricer, &c->machine, &c->software, j);
     return SN_OK;
+}
+
+static enum sn_status explain(const struct sn_job_env *env, const struct line *l,
+                              struct sn_err *err)
+{
+    struct sn_job *j;
+    struct sn_job_env e = *env;
+    int ranks = sn_config_ranks(env->config);
+    if (l->explain >= ranks)
+        return sn_fail(err, SN_EINPUT, "%s: there is no rank %lld; the layout has 0..%d",
+                       l->operations ? "--operations" : "--explain", l->explain, ranks - 1);
+    e.rank = (int)l->explain;
+    SN_TRY(sn_job_create(&j, &e, err));
+    struct costs costs = {0};
+    enum sn_status st = SN_OK;
+    if (l->operations)
+        st = costs_init(&costs, j, l, err);
+    if (st == SN_OK)
+        st = l->operations ? sn_plan_print_operations(j, &costs.pricer, l->program, err)
+                           : sn_plan_print_program(j, l->program, err);
+    sn_machine_fini(&costs.machine);
+    sn_job_destroy(j);
+    return st;
 }
 
 static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *env,

@@ -31,6 +31,21 @@ is "a slot of the arena is what the formula says" "$(number arena_bytes)" "$(num
 like "a tensor has its bytes and the paper's" "$out" '"name": "mid".*"bytes": 98304, "literature_bytes": 49152'
 like "and its differences" "$out" '"differences": \["fp32: 4 bytes an element, not 2"\]'
 
+# --- operations -----------------------------------------------------------------------------------
+file 'micro_batch: 2'
+run "$plan" "$tmp/run.yaml" --operations
+is "--operations exits 0" "$rc" 0
+# qkv of 128 tokens: 2 x 128 x 96 x 288 FLOPs; operands, bias and result once, 4 bytes each; 8 layers' share of 4 micro-batches.
+is "an operation has its shape, bytes and FLOPs" "$(printf '%s\n' "$out" | awk '$10 == "l3.attn.qkv" && $9 > 0 && !n++ { print $1, $2, $3, $4, $5, $6, $7, $8 }')" \
+    "gemm fp32 128 288 96 4 $((4 * (128 * 96 + 288 * 96 + 288 + 128 * 288))) 7.078e+06"
+is "what runs once a step runs once" "$(printf '%s\n' "$out" | awk '$1 == "adamw" && !n++ { print $6 }')" 1
+operations=$(printf '%s\n' "$out" | awk '!/^#/ && $1 != "operation"' | wc -l)
+run "$plan" "$tmp/run.yaml" --explain 0
+is "as many lines as the program has kernels" "$operations" "$(printf '%s\n' "$out" | grep -E '^ +[0-9]+  [a-z_0-9]+ ' | grep -vc '  agree ')"
+run "$plan" "$tmp/run.yaml" --operations=1
+is "--operations of a rank that is none: exit 2" "$rc" 2
+like "and the sentence" "$err" '^--operations: there is no rank 1; the layout has 0..0'
+
 # --- time ---------------------------------------------------------------------------------------
 cat >"$tmp/box.yaml" <<EOF
 name: box

@@ -1,6 +1,6 @@
 /*
- * reference.h - results of operations on the processor, kept in files: a machine with a GPU need not
- * compute them again.
+ * reference.h - results of operations on the processor, kept in files: a machine with a GPU need
+ * not compute them again.
  *
  * A file is of one case of test_kernels_cuda.c: a hash of all operands as they were before, the
  * scalars after, and of each output up to KT_SAMPLES elements, one drawn from each of as many equal
