@@ -265,10 +265,11 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct line *l
 static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *comm,
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
 {
-    struct sn_accelerator accelerator = {0};
+    struct sn_accelerator accelerator = {.give_up = sn_train_device_hangs};
     struct sn_train_files files = {0};
     struct sn_attempt *attempt = &files.attempt;
     struct sn_train_leaving leaving = {comm, attempt, &files.lock};
+    accelerator.self = &leaving;
     struct sn_train_lock_want lock = {c, &l->map.allocation, l->supervisor, signals, &leaving};
     sn_signals_set_early(signals, sn_train_leave_early, &leaving);
     enum sn_status st = begin(l, c, comm, &lock, &files, err);
@@ -429,6 +430,8 @@ int main(int argc, char **argv)
         if (!in_order && comm->size > 1) /* others know nothing of it, or do not answer */
             sn_comm_abort_mpi(exit_code);
     }
+    if (st == SN_ELOST) /* a device that hangs: handlers of the exit would wait for it */
+        _exit(exit_code);
     sn_train_end(comm, config.run.hang_timeout);
     sn_signals_destroy(signals);
     return exit_code;

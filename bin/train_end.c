@@ -11,9 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { SECONDS = 10 }; /* then it ends in any case: what writes the record may hang as well */
+
 void sn_train_give_up(void *self, const struct sn_err *why)
 {
-    enum { SECONDS = 10 }; /* then it ends in any case: what writes the record may hang as well */
     struct sn_train_leaving *l = self;
     (void)alarm(SECONDS);
     if (l->comm->rank == 0)
@@ -21,6 +22,25 @@ void sn_train_give_up(void *self, const struct sn_err *why)
     else
         (void)sleep(SECONDS / 3); /* rank 0 says it, and who has the record writes it down */
     sn_attempt_end(l->attempt, sn_exit_code(why->status), why);
+    sn_comm_abort_mpi(sn_exit_code(why->status));
+}
+
+void sn_train_device_hangs(void *self, const struct sn_err *why)
+{
+    struct sn_train_leaving *l = self;
+    struct sn_err said = *why;
+    char host[64] = "unknown host";
+    (void)alarm(SECONDS);
+    if (l->comm->size > 1) {
+        (void)gethostname(host, sizeof(host) - 1); /* a name cut short still helps */
+        (void)sn_err_prefix(&said, "rank %d (%s)", l->comm->rank, host);
+    }
+    (void)sn_report(&said);
+    if (l->comm->rank != 0)
+        (void)sleep(SECONDS / 3); /* who has the record writes it down, and what rank 0 knows */
+    sn_attempt_end(l->attempt, sn_exit_code(why->status), &said);
+    if (l->comm->size == 1)
+        _exit(sn_exit_code(why->status)); /* handlers of the exit would wait for the device */
     sn_comm_abort_mpi(sn_exit_code(why->status));
 }
 
@@ -61,10 +81,11 @@ static void *wait_for_end(void *self)
     while (!e->is_over && sn_clock() < until)
         (void)pthread_cond_timedwait(&e->changed, &e->lock, &t); /* the loop looks again */
     if (!e->is_over) {
-        sn_log(SN_LOG_ERROR,
-               "rank %d on %s has not ended for %d s: MPI waits for a rank that is gone or stopped; "
-               "all that was to be saved is saved",
-               e->rank, host, e->limit_s);
+        sn_log(
+            SN_LOG_ERROR,
+            "rank %d on %s has not ended for %d s: MPI waits for a rank that is gone or stopped; "
+            "all that was to be saved is saved",
+            e->rank, host, e->limit_s);
         _exit(sn_exit_code(SN_ELOST)); /* MPI's own abort would wait as well */
     }
     (void)pthread_mutex_unlock(&e->lock);

@@ -19,6 +19,10 @@ struct sn_train_leaving {
  * come back, so nobody else will report, write the attempt's record and return an exit code. */
 void sn_train_give_up(void *self, const struct sn_err *why);
 
+/* struct sn_accelerator.give_up, of the same: the device hangs, and what would be released waits
+ * for it. Each rank says so, because each has a device of its own. */
+void sn_train_device_hangs(void *self, const struct sn_err *why);
+
 /* For sn_signals_set_early, of the same: nothing was begun that could be saved. */
 void sn_train_leave_early(void *self, int exit_code);
 

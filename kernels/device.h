@@ -27,7 +27,7 @@ struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
 
 /* How operations may be computed. */
 struct sn_device_options {
-    bool tf32; /* products of fp32 matrices may round their operands to TF32 */
+    bool tf32;               /* products of fp32 matrices may round their operands to TF32 */
     enum sn_fp8_scaling fp8; /* such products will come: refuse where there are none */
     bool tune; /* time the library's ways for each product when its shape first comes; that waits,
                 * and results may be wrong: for a step that nobody keeps */
@@ -39,7 +39,7 @@ struct sn_device_info {
     int64_t bytes, free_bytes;
     double peak[SN_NDTYPES]; /* FLOP/s of dense products as the maker says, SN_U8 of 8-bit floats;
                               * 0: not known, or none */
-    char libraries[640]; /* that were opened: "cuBLASLt 13.0.2 (/path), NCCL 2.28.9 (/path)" */
+    char libraries[640];     /* that were opened: "cuBLASLt 13.0.2 (/path), NCCL 2.28.9 (/path)" */
 };
 
 enum sn_device_way { SN_TO_DEVICE, SN_TO_HOST, SN_ON_DEVICE };
@@ -142,7 +142,8 @@ struct sn_device_ops {
                     const struct sn_device_transfer *t);
     /* Has a peer or the network failed? 0: no. */
     int (*look)(struct sn_device *d);
-    /* Nothing that was enqueued on channels blocks from now on. */
+    /* What was enqueued has failed: close() will not wait for peers. Not where it hangs: then
+     * nothing is called any more, for all of it may wait. */
     void (*abort)(struct sn_device *d);
 };
 

@@ -3,6 +3,7 @@
  */
 #include "lib/run/accelerator.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
 #include <dlfcn.h>
@@ -64,7 +65,8 @@ static enum sn_status load(struct sn_accelerator *a, const char *path, struct sn
 enum sn_status sn_accelerator_load(struct sn_accelerator *a, struct sn_err *err)
 {
     char path[PATH_ROOM];
-    *a = (struct sn_accelerator){0};
+    *a = (struct sn_accelerator){
+        .give_up = a->give_up, .self = a->self, .patience_s = a->patience_s};
     find(path, sizeof(path));
     if (!is_there())
         return sn_fail(err, SN_EINPUT,
@@ -79,12 +81,44 @@ enum sn_status sn_accelerator_load(struct sn_accelerator *a, struct sn_err *err)
 
 void sn_accelerator_close(struct sn_accelerator *a)
 {
+    if (a->is_hung) /* it goes with the process */
+        return;
     if (a->device)
         a->ops->close(a->device);
     sn_free(a->device);
     if (a->library)
         (void)dlclose(a->library); /* nothing of it is used any more */
     *a = (struct sn_accelerator){0};
+}
+
+enum sn_status sn_accelerator_hangs(struct sn_accelerator *a, const struct sn_err *err)
+{
+    a->is_hung = true;
+    if (a->give_up)
+        a->give_up(a->self, err);
+    return err->status;
+}
+
+enum sn_status sn_accelerator_wait(struct sn_accelerator *a, struct sn_err *err)
+{
+    double began = sn_clock();
+    int rc;
+    while ((rc = a->ops->query(a->device, 0)) == 1) {
+        if (a->patience_s == 0 || sn_clock() - began < a->patience_s)
+            continue;
+        (void)sn_fail(err, SN_ELOST, "%s: the device has not ended what it was given for %d s",
+                      a->ops->maker, a->patience_s);
+        return sn_accelerator_hangs(a, err);
+    }
+    if (rc == 0)
+        return SN_OK;
+    return sn_fail(err, SN_EFAIL, "%s: %s", a->ops->maker, a->ops->explain(a->device));
+}
+
+void sn_accelerator_release(struct sn_accelerator *a, void *p)
+{
+    if (!a->is_hung)
+        a->ops->release(a->device, p);
 }
 
 /* --- the device --------------------------------------------------------------------------------
@@ -156,7 +190,8 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
     struct sn_err why = {0};
     int having = 0;
     bool expected;
-    *a = (struct sn_accelerator){0};
+    *a = (struct sn_accelerator){.give_up = a->give_up, .self = a->self};
+    a->patience_s = c->run.hang_timeout;
     if (c->run.backend == SN_BACKEND_CPU)
         return SN_OK;
     enum sn_status st = open_device(a, c, tune, comm->node_rank, &expected, &why);

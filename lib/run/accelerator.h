@@ -18,7 +18,14 @@ struct sn_accelerator {
     const struct sn_device_ops *ops; /* NULL: operations run on this processor */
     struct sn_device *device;
     struct sn_device_info info;
-    char why[512];  /* with auto: why a plugin that is there gave no device; else empty */
+    char why[512]; /* with auto: why a plugin that is there gave no device; else empty */
+    /* It does not come back: nothing of it may be released, which would wait for it as well. */
+    bool is_hung;
+    int patience_s; /* run.hang_timeout; 0: for ever */
+    /* Set before it is opened: ends the process at once when it hangs; NULL: SN_ELOST is passed on.
+     */
+    void (*give_up)(void *self, const struct sn_err *why);
+    void *self;
     bool is_shared; /* ranks share a device, or have no channels: they talk through the host */
 };
 
@@ -29,6 +36,13 @@ enum sn_status sn_accelerator_load(struct sn_accelerator *a, struct sn_err *err)
  * `tune`: as in struct sn_device_options. */
 enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_config *c, bool tune,
                                    struct sn_comm *comm, struct sn_err *err);
+/* Until all that was enqueued on stream 0 is done: for those who measure. SN_ELOST: it takes longer
+ * than a->patience_s. */
+enum sn_status sn_accelerator_wait(struct sn_accelerator *a, struct sn_err *err);
+/* Memory of the device; not where it hangs. */
+void sn_accelerator_release(struct sn_accelerator *a, void *p);
+/* It hangs, as *err says: ends the process, or returns the status of *err. */
+enum sn_status sn_accelerator_hangs(struct sn_accelerator *a, const struct sn_err *err);
 void sn_accelerator_close(struct sn_accelerator *a); /* also what was never opened, zeroed */
 
 #endif

@@ -306,14 +306,6 @@ enum sn_status sn_calibrate_bandwidth(double *out, const struct sn_ops *ops, int
 
 enum { DEVICE_COPY = 256 << 20 }; /* bytes; five times the largest cache */
 
-static enum sn_status until_done(struct sn_accelerator *a, struct sn_err *err)
-{
-    int rc;
-    while ((rc = a->ops->query(a->device, 0)) == 1)
-        ;
-    return rc == 0 ? SN_OK : sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));
-}
-
 static enum sn_status time_copies(double *out, struct sn_accelerator *a, const struct sn_args *args,
                                   struct sn_err *err)
 {
@@ -326,7 +318,7 @@ static enum sn_status time_copies(double *out, struct sn_accelerator *a, const s
     }
     if (rc)
         return sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));
-    SN_TRY(until_done(a, err));
+    SN_TRY(sn_accelerator_wait(a, err));
     for (int i = 0; i < COPIES; i++)
         if (a->ops->between(a->device, 2 * i, 2 * i + 1, &t[i]) != 0)
             return sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));
@@ -343,13 +335,13 @@ enum sn_status sn_calibrate_device_bandwidth(double *out, struct sn_accelerator 
     double seconds = 0;
     if (a->ops->alloc(a->device, (size_t)bytes, &from) != 0 ||
         a->ops->alloc(a->device, (size_t)bytes, &to) != 0) {
-        a->ops->release(a->device, from);
+        sn_accelerator_release(a, from);
         return sn_fail(err, SN_ENOMEM, "calibrate: %s", a->ops->explain(a->device));
     }
     struct sn_args args = {.in = {{from, SN_F32, 1, n, n}}, .out = {{to, SN_F32, 1, n, n}}};
     enum sn_status st = time_copies(&seconds, a, &args, err);
-    a->ops->release(a->device, from);
-    a->ops->release(a->device, to);
+    sn_accelerator_release(a, from);
+    sn_accelerator_release(a, to);
     if (st == SN_OK)
         *out = 2 * (double)bytes / seconds;
     return st;

@@ -49,7 +49,7 @@ const struct sn_codec *sn_calibrate_all_codecs(int *n)
 
 static enum sn_status no_memory(const struct bench *b, struct sn_err *err)
 {
-    const struct sn_accelerator *a = b->how->on;
+    struct sn_accelerator *a = b->how->on;
     return sn_fail(err, SN_ENOMEM, "calibrate: no memory for %d values of a codec%s%s", VALUES,
                    a ? ": " : "", a ? a->ops->explain(a->device) : "");
 }
@@ -65,7 +65,7 @@ static char *alloc(const struct bench *b, size_t bytes)
 static void release(const struct bench *b, void *p, size_t bytes)
 {
     if (b->how->on)
-        b->how->on->ops->release(b->how->on->device, p);
+        sn_accelerator_release(b->how->on, p);
     else if (p)
         sn_arena_unmap(p, bytes);
 }
@@ -100,25 +100,17 @@ static enum sn_status init(struct bench *b, const struct sn_codec_bench *how, st
     return st;
 }
 
-static int until_done(const struct sn_accelerator *a)
-{
-    int rc;
-    while ((rc = a->ops->query(a->device, 0)) == 1)
-        ;
-    return rc;
-}
-
 /* `bytes` of the processor's to `to`, which may be the device's. */
 static enum sn_status put(const struct bench *b, char *to, const void *from, size_t bytes,
                           struct sn_err *err)
 {
-    const struct sn_accelerator *a = b->how->on;
+    struct sn_accelerator *a = b->how->on;
     if (!a) {
         memcpy(to, from, bytes);
         return SN_OK;
     }
     int rc = a->ops->copy(a->device, 0, to, from, bytes, SN_TO_DEVICE);
-    rc = rc ? rc : until_done(a);
+    rc = rc ? rc : (int)sn_accelerator_wait(a, NULL);
     return rc ? sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device)) : SN_OK;
 }
 
@@ -164,7 +156,7 @@ static enum sn_op_kind kind_of(enum way way)
 }
 
 /* Another number than 0: the backend cannot. */
-static int time_on_device(double t[ROUNDS], const struct sn_accelerator *a, const struct sn_args *x,
+static int time_on_device(double t[ROUNDS], struct sn_accelerator *a, const struct sn_args *x,
                           enum way way)
 {
     int rc = a->ops->make_clocks(a->device, 2 * ROUNDS);
@@ -173,7 +165,7 @@ static int time_on_device(double t[ROUNDS], const struct sn_accelerator *a, cons
         rc = rc ? rc : a->ops->run(a->device, 0, kind_of(way), x);
         rc = rc ? rc : a->ops->stamp(a->device, 0, 2 * i + 1);
     }
-    rc = rc ? rc : until_done(a);
+    rc = rc ? rc : (int)sn_accelerator_wait(a, NULL);
     for (int i = 0; i < ROUNDS && rc == 0; i++)
         rc = a->ops->between(a->device, 2 * i, 2 * i + 1, &t[i]);
     return rc;

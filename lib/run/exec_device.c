@@ -44,14 +44,26 @@ static const struct sn_op *last_marked(const struct sn_exec_device *v)
                : NULL;
 }
 
+/* Whatever is asked of it from now on may wait for what hangs: the process says so and ends. */
 static enum sn_status lost(struct sn_exec *x, int seconds, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_op *op = last_marked(v);
-    v->ops->abort(v->d);
-    return sn_fail(err, SN_ELOST, "%s: nothing has moved for %d s; it had come to '%s %s'",
-                   v->ops->maker, seconds, op ? sn_op_name(op->kind) : "the start",
-                   op ? op->label : "");
+    (void)sn_fail(err, SN_ELOST, "%s: nothing has moved for %d s; it had come to '%s %s'",
+                  v->ops->maker, seconds, op ? sn_op_name(op->kind) : "the start",
+                  op ? op->label : "");
+    return sn_accelerator_hangs(v->accelerator, err);
+}
+
+/* Transfers under way wait for the peer, so that the device hangs as well. */
+static enum sn_status lost_peer(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = last_marked(v);
+    (void)sn_fail(err, SN_ELOST, "%s: %s; it had come to '%s %s'", v->ops->maker,
+                  v->ops->explain(v->d), op ? sn_op_name(op->kind) : "the start",
+                  op ? op->label : "");
+    return sn_accelerator_hangs(v->accelerator, err);
 }
 
 static enum sn_status failed_later(struct sn_exec *x, struct sn_err *err)
@@ -59,9 +71,11 @@ static enum sn_status failed_later(struct sn_exec *x, struct sn_err *err)
     struct sn_exec_device *v = x->device;
     const struct sn_op *op = last_marked(v);
     bool exact = v->mode == SN_MODE_EAGER;
-    return sn_fail(err, SN_EFAIL, "%s: '%s %s'%s failed: %s", v->ops->maker,
-                   op ? sn_op_name(op->kind) : "the start", op ? op->label : "",
-                   exact ? "" : ", or one of the 8 operations after it,", v->ops->explain(v->d));
+    (void)sn_fail(err, SN_EFAIL, "%s: '%s %s'%s failed: %s", v->ops->maker,
+                  op ? sn_op_name(op->kind) : "the start", op ? op->label : "",
+                  exact ? "" : ", or one of the 8 operations after it,", v->ops->explain(v->d));
+    v->ops->abort(v->d); /* peers do not come any more */
+    return SN_EFAIL;
 }
 
 /* Look often at first, and give the core away. */
@@ -90,10 +104,8 @@ enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *e
         if (now != seen)
             moved = sn_clock();
         seen = now;
-        if (v->ops->look && v->ops->look(v->d) != 0) {
-            v->ops->abort(v->d);
-            return failed_later(x, err);
-        }
+        if (v->ops->look && v->ops->look(v->d) != 0)
+            return lost_peer(x, err);
         if (limit > 0 && sn_clock() - moved > limit)
             return lost(x, limit, err);
         pause_for(looks);

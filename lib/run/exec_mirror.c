@@ -95,6 +95,8 @@ void sn_exec_device_destroy(struct sn_exec *x)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
+    if (v->accelerator->is_hung) /* it may still write to this process's memory */
+        return;
     for (int i = 0; v->graph && i < v->cuts; i++)
         if (v->graph[i])
             v->ops->graph_free(v->d, v->graph[i]);

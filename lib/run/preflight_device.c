@@ -23,30 +23,22 @@ static enum sn_status failed(const struct sn_accelerator *a, struct sn_err *err)
     return sn_fail(err, SN_EFAIL, "preflight: %s", a->ops->explain(a->device));
 }
 
-static enum sn_status until_done(const struct sn_accelerator *a, struct sn_err *err)
-{
-    int rc;
-    while ((rc = a->ops->query(a->device, 0)) == 1)
-        ;
-    return rc == 0 ? SN_OK : failed(a, err);
-}
-
-static enum sn_status copy(const struct sn_accelerator *a, void *to, const void *from, size_t bytes,
+static enum sn_status copy(struct sn_accelerator *a, void *to, const void *from, size_t bytes,
                            enum sn_device_way way, struct sn_err *err)
 {
     if (a->ops->copy(a->device, 0, to, from, bytes, way) != 0)
         return failed(a, err);
-    return until_done(a, err);
+    return sn_accelerator_wait(a, err);
 }
 
 /* One operation; what it took. */
-static enum sn_status timed(double *seconds, const struct sn_accelerator *a, enum sn_op_kind kind,
+static enum sn_status timed(double *seconds, struct sn_accelerator *a, enum sn_op_kind kind,
                             const struct sn_args *args, struct sn_err *err)
 {
     if (a->ops->stamp(a->device, 0, 0) != 0 || a->ops->run(a->device, 0, kind, args) != 0 ||
         a->ops->stamp(a->device, 0, 1) != 0)
         return failed(a, err);
-    SN_TRY(until_done(a, err));
+    SN_TRY(sn_accelerator_wait(a, err));
     return a->ops->between(a->device, 0, 1, seconds) == 0 ? SN_OK : failed(a, err);
 }
 
@@ -64,7 +56,7 @@ struct bench {
 
 static void bench_fini(struct bench *b)
 {
-    b->a->ops->release(b->a->device, b->there);
+    sn_accelerator_release(b->a, b->there);
     if (b->here)
         sn_arena_unmap(b->here, b->bytes);
 }
@@ -199,6 +191,6 @@ enum sn_status sn_probe_device_memory(double *rate, bool *wrong, const struct sn
                              : sn_fail(err, SN_ENOMEM, "preflight: no memory for %zu bytes", half);
     if (here)
         sn_arena_unmap(here, half);
-    a->ops->release(a->device, there);
+    sn_accelerator_release(a, there);
     return st;
 }

@@ -1,7 +1,7 @@
 /*
  * fake_plugin.c - tests/lib/fake_device.c as a plugin, for sennit-train under SN_PLUGIN. The
  * environment sets its habits: FAKE_DEVICE="devices=0 seed=3 fail_at=100 refuse_at=100 hang_at=100
- * scratch=4096 head=65536 abi=7".
+ * lose_at=100 scratch=4096 head=65536 abi=7".
  */
 #include "tests/lib/fake_device.h"
 
@@ -15,6 +15,12 @@ static long habit(const char *name, long otherwise)
     return at ? strtol(at + strlen(name) + 1, NULL, 10) : otherwise;
 }
 
+/* As a maker's runtime does at the end of a process. */
+__attribute__((destructor)) static void leave(void)
+{
+    fake_device_wait();
+}
+
 sn_device_plugin_fn sn_device_plugin;
 
 const struct sn_device_ops *sn_device_plugin(int abi, const struct sn_ops *cpu)
@@ -25,6 +31,7 @@ const struct sn_device_ops *sn_device_plugin(int abi, const struct sn_ops *cpu)
     h->fail_at = habit("fail_at", 0);
     h->refuse_at = habit("refuse_at", 0);
     h->hang_at = habit("hang_at", 0);
+    h->lose_at = habit("lose_at", 0);
     h->scratch = habit("scratch", 0);
     h->head = habit("head", 0);
     h->has_no_channels = true; /* processes do not share memory */

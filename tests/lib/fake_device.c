@@ -9,10 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct fake_device_habits habits = {.seed = 1, .devices = 4};
 static const struct sn_ops *kernels;
 static struct sn_ops table;
+static bool hangs;
+
+void fake_device_wait(void)
+{
+    while (hangs)
+        (void)pause();
+}
 
 struct fake_device_habits *fake_device_habits(void)
 {
@@ -83,6 +91,7 @@ static int fake_alloc(struct sn_device *d, size_t bytes, void **out)
 
 static void fake_release(struct sn_device *d, void *p)
 {
+    fake_device_wait();
     for (int i = 0; i < BLOCKS && p; i++)
         if (d->block[i].p == p) {
             free(p);
@@ -98,6 +107,7 @@ static int fake_pin(struct sn_device *d, void *p, size_t bytes)
 static void fake_unpin(struct sn_device *d, void *p)
 {
     (void)d, (void)p;
+    fake_device_wait();
 }
 
 /* --- enqueuing -----------------------------------------------------------------------------------
@@ -240,6 +250,7 @@ static void fake_graph_free(struct sn_device *d, void *graph)
 {
     struct graph *g = graph;
     (void)d;
+    fake_device_wait();
     for (int i = 0; i < g->all.n; i++)
         free(g->all.item[i].rows);
     for (int i = 0; i < SN_DEVICE_STREAMS; i++)
@@ -303,8 +314,10 @@ static bool carry_out(struct sn_device *d, struct item *i, struct event *events,
         memcpy(i->to, i->from, i->bytes);
         return true;
     case RUN:
-        if (d->habits.hang_at && d->counts.kernels + 1 == d->habits.hang_at)
+        if (d->habits.hang_at && d->counts.kernels + 1 == d->habits.hang_at) {
+            hangs = true;
             return false;
+        }
         d->counts.in_graphs += in_graph;
         run_kernel(d, i);
         return true;
@@ -402,6 +415,7 @@ static int fake_make_events(struct sn_device *d, int n)
 
 static void fake_close(struct sn_device *d)
 {
+    fake_device_wait();
     for (int i = 0; i < BLOCKS; i++)
         free(d->block[i].p);
     for (int s = 0; s < SN_DEVICE_STREAMS; s++)
@@ -434,13 +448,14 @@ static const char *fake_refuses(const struct sn_device *d, enum sn_dtype storage
 
 static int fake_look(struct sn_device *d)
 {
-    (void)d;
-    return 0;
+    hangs |= d->habits.lose_at > 0 && d->counts.kernels >= d->habits.lose_at;
+    return hangs && d->habits.lose_at > 0 ? fake_device_fail(d, "a peer is gone") : 0;
 }
 
 static void fake_abort(struct sn_device *d)
 {
     d->is_aborted = true;
+    fake_device_wait();
 }
 
 /* Like a maker's kernels, these are content with other scratch than the CPU's. */

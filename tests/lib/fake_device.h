@@ -11,16 +11,20 @@
 /* For the plugin's `open`, and of devices that are opened from now on in this process. */
 struct fake_device_habits {
     uint64_t seed;
-    int devices;          /* that count() sees; 0: says why there is none */
-    long fail_at;         /* the n-th kernel fails when it is run, 0: none */
-    long refuse_at;       /* the n-th kernel refuses a stream, as a DECODE does */
-    long hang_at;         /* the n-th kernel never ends */
-    long scratch;         /* bytes that each kernel wants beside what the CPU's wants */
-    long head;            /* bytes of logits that exist at once; 0: as many as on the CPU */
+    int devices;    /* that count() sees; 0: says why there is none */
+    long fail_at;   /* the n-th kernel fails when it is run, 0: none */
+    long refuse_at; /* the n-th kernel refuses a stream, as a DECODE does */
+    long hang_at;   /* the n-th kernel never ends, and whoever releases something waits for it */
+    long lose_at;   /* after the n-th kernel a peer is gone */
+    long scratch;   /* bytes that each kernel wants beside what the CPU's wants */
+    long head;      /* bytes of logits that exist at once; 0: as many as on the CPU */
     bool has_no_channels; /* ranks talk through the host */
     bool shares_uuid;     /* all devices say that they are the same */
 };
 struct fake_device_habits *fake_device_habits(void);
+
+/* Comes back only where no device of this process hangs. */
+void fake_device_wait(void);
 
 const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu);
 
