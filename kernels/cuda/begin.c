@@ -40,7 +40,7 @@ int sn_cuda_count(char *why, size_t room)
 /* Does the plugin hold code for this device? */
 static int try_kernel(struct sn_device *d)
 {
-    struct sn_args a = {.out = {{d->numbers, SN_F32, 1, 64, 64}}};
+    struct sn_args a = {.out = {{d->tried, SN_F32, 1, 64, 64}}};
     d->cuda.stream = d->stream[0];
     int rc = sn_cuda_run_op(&d->cuda, SN_OP_ZERO, &a);
     if (rc == 0)
@@ -72,27 +72,21 @@ static int make_streams(struct sn_device *d)
     return 0;
 }
 
-/* A mark is a copy of its number from a table on the device to page-locked memory: graphs keep it,
- * and the host sees it without a call. */
+/* Kernels write marks to memory of the host, which it reads without a call; page-locked memory has
+ * the same address on both sides (CUDA C++ Programming Guide, unified virtual addressing). */
 static int make_marks(struct sn_device *d)
 {
-    void *numbers = NULL, *marked = NULL;
-    size_t bytes = SN_CUDA_MARKS * sizeof(uint32_t);
-    if (sn_cuda_check(d, cudaMalloc(&numbers, bytes), "memory of marks") != 0)
+    void *tried = NULL, *marked = NULL;
+    if (sn_cuda_check(d, cudaMalloc(&tried, SN_CUDA_TRIED), "memory of the first kernel") != 0)
         return -1;
-    d->numbers = numbers;
+    d->tried = tried;
     if (try_kernel(d) != 0)
         return -1;
-    if (sn_cuda_check(d, cudaHostAlloc(&marked, bytes, cudaHostAllocPortable),
+    if (sn_cuda_check(d, cudaHostAlloc(&marked, sizeof(*d->marked), cudaHostAllocMapped),
                       "page-locked memory"))
         return -1;
-    uint32_t *here = marked;
-    d->marked = here;
-    for (uint32_t i = 0; i < SN_CUDA_MARKS; i++)
-        here[i] = i;
-    if (sn_cuda_check(d, cudaMemcpy(numbers, marked, bytes, cudaMemcpyHostToDevice), "marks") != 0)
-        return -1;
-    here[0] = 0;
+    d->marked = marked;
+    *d->marked = 0;
     return 0;
 }
 
@@ -176,7 +170,7 @@ void sn_cuda_end(struct sn_device *d)
         (void)cudaEventDestroy(d->clock[i]);
     (void)cudaFreeHost(d->clock);
     (void)cudaFreeHost((void *)(uintptr_t)d->marked);
-    (void)cudaFree(d->numbers);
+    (void)cudaFree(d->tried);
     sn_cuda_close(&d->cuda);
     for (int i = 0; i < SN_DEVICE_STREAMS; i++)
         if (d->stream[i])

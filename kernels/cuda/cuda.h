@@ -71,6 +71,10 @@ typedef int sn_cuda_run(struct sn_cuda *cx, const struct sn_args *a);
 int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_args *a);
 const char *sn_cuda_op_name(enum sn_op_kind kind); /* "attention_dx" */
 
+/* Write a number to page-locked memory of the host, on cx->stream, in order with operations; 0, or
+ * non-zero with cx->fault set. */
+int sn_cuda_mark(struct sn_cuda *cx, volatile uint32_t *to, uint32_t number);
+
 /* Bytes of scratch, as struct sn_ops has it; `threads` is not used. The same for every device. */
 size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads);
 

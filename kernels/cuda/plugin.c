@@ -173,11 +173,10 @@ static int between(struct sn_device *d, int first, int second, double *seconds)
 
 static int mark(struct sn_device *d, int stream, uint32_t number)
 {
-    uint32_t n = number < SN_CUDA_MARKS ? number : SN_CUDA_MARKS - 1;
-    return sn_cuda_check(d,
-                         cudaMemcpyAsync((void *)(uintptr_t)d->marked, d->numbers + n, sizeof(n),
-                                         cudaMemcpyDeviceToHost, d->stream[stream]),
-                         "a mark");
+    d->cuda.stream = d->stream[stream];
+    if (sn_cuda_mark(&d->cuda, d->marked, number) == 0)
+        return 0;
+    return sn_cuda_fail(d, "a mark: %s (code %d)", d->cuda.fault.what, d->cuda.fault.code);
 }
 
 static uint32_t marked(const struct sn_device *d)

@@ -9,7 +9,7 @@
 #include "kernels/cuda/library.h"
 #include "kernels/device.h"
 
-enum { SN_CUDA_MARKS = 1 << 18 }; /* numbers that mark() can write; a larger one is the last */
+enum { SN_CUDA_TRIED = 256 }; /* bytes that the first kernel writes */
 
 struct sn_device {
     struct sn_cuda cuda;
@@ -20,8 +20,8 @@ struct sn_device {
     int n_events;
     cudaEvent_t *clock; /* page-locked memory */
     int n_clocks;
-    volatile uint32_t *marked; /* page-locked: copies of `numbers` */
-    uint32_t *numbers;         /* on the device: 0, 1, 2, ... */
+    volatile uint32_t *marked; /* page-locked: kernels write it (mark.cu) */
+    void *tried;               /* on the device: what the first kernel writes */
     void *channel[SN_DEVICE_CHANNELS];
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
     bool is_aborted;

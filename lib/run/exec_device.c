@@ -21,7 +21,8 @@
 #include <stddef.h>
 #include <time.h>
 
-enum { MARK_EVERY = 8 }; /* operations: within a graph a failure is known to so many */
+/* Within a graph a failure is known to so many operations: a mark is a kernel between theirs. */
+enum { MARK_EVERY = 64 };
 
 /* --- failures ----------------------------------------------------------------------------------
  */
@@ -44,14 +45,21 @@ static const struct sn_op *last_marked(const struct sn_exec_device *v)
                : NULL;
 }
 
+/* Marks are in order with kernels: what runs stands behind the last mark, and before the next. */
+static const char *neighbours(const struct sn_exec_device *v)
+{
+    _Static_assert(MARK_EVERY == 64, "the sentence says how many");
+    return v->mode == SN_MODE_EAGER ? "" : ", or one of the 63 operations after it";
+}
+
 /* Whatever is asked of it from now on may wait for what hangs: the process says so and ends. */
 static enum sn_status lost(struct sn_exec *x, int seconds, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_op *op = last_marked(v);
-    (void)sn_fail(err, SN_ELOST, "%s: nothing has moved for %d s; it had come to '%s %s'",
+    (void)sn_fail(err, SN_ELOST, "%s: nothing has moved for %d s; it had come to '%s %s'%s",
                   v->ops->maker, seconds, op ? sn_op_name(op->kind) : "the start",
-                  op ? op->label : "");
+                  op ? op->label : "", neighbours(v));
     return sn_accelerator_hangs(v->accelerator, err);
 }
 
@@ -60,9 +68,9 @@ static enum sn_status lost_peer(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_op *op = last_marked(v);
-    (void)sn_fail(err, SN_ELOST, "%s: %s; it had come to '%s %s'", v->ops->maker,
+    (void)sn_fail(err, SN_ELOST, "%s: %s; it had come to '%s %s'%s", v->ops->maker,
                   v->ops->explain(v->d), op ? sn_op_name(op->kind) : "the start",
-                  op ? op->label : "");
+                  op ? op->label : "", neighbours(v));
     return sn_accelerator_hangs(v->accelerator, err);
 }
 
@@ -70,10 +78,10 @@ static enum sn_status failed_later(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_op *op = last_marked(v);
-    bool exact = v->mode == SN_MODE_EAGER;
-    (void)sn_fail(err, SN_EFAIL, "%s: '%s %s'%s failed: %s", v->ops->maker,
-                  op ? sn_op_name(op->kind) : "the start", op ? op->label : "",
-                  exact ? "" : ", or one of the 8 operations after it,", v->ops->explain(v->d));
+    const char *more = neighbours(v);
+    (void)sn_fail(err, SN_EFAIL, "%s: '%s %s'%s%s failed: %s", v->ops->maker,
+                  op ? sn_op_name(op->kind) : "the start", op ? op->label : "", more,
+                  more[0] ? "," : "", v->ops->explain(v->d));
     v->ops->abort(v->d); /* peers do not come any more */
     return SN_EFAIL;
 }
@@ -276,10 +284,10 @@ enum sn_status sn_exec_device_micro(struct sn_exec *x, int micro, int64_t first_
 /* --- operations ----------------------------------------------------------------------------------
  */
 
-static enum sn_status mark(struct sn_exec *x, int i, bool always, struct sn_err *err)
+static enum sn_status mark(struct sn_exec *x, int i, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    if (v->mode != SN_MODE_EAGER && !always && v->unmarked++ % MARK_EVERY != 0)
+    if (v->mode != SN_MODE_EAGER && v->unmarked++ % MARK_EVERY != 0)
         return SN_OK;
     if (v->ops->mark(v->d, SN_STREAM_COMPUTE, (uint32_t)i + 1) == 0)
         return SN_OK;
@@ -296,7 +304,7 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p, 
     SN_TRY(sn_device_skips(x, &skips, err));
     if (skips)
         return SN_OK;
-    SN_TRY(mark(x, i, false, err));
+    SN_TRY(mark(x, i, err));
     sn_exec_args(x, p, op, at, &a);
     SN_TRY(sn_clocks_begin(x, op, err));
     if (v->ops->run(v->d, SN_STREAM_COMPUTE, (enum sn_op_kind)op->kind, &a) != 0)
@@ -305,20 +313,21 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p, 
 }
 
 /* A group of one: out = in, or out += in. */
-static enum sn_status post_alone(struct sn_exec *x, const struct sn_op *op,
-                                 const struct sn_transfer *t, struct sn_err *err)
+static enum sn_status post_alone(struct sn_exec *x, int i, const struct sn_transfer *t,
+                                 struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     bool skips;
     SN_TRY(sn_device_skips(x, &skips, err));
     if (skips || !t->in || t->in == t->out)
         return SN_OK;
+    SN_TRY(mark(x, i, err));
     struct sn_args a = {.in = {{(void *)(uintptr_t)t->in, t->dtype, 1, t->n, t->n}},
                         .out = {{t->out, t->dtype, 1, t->n, t->n}},
                         .acc = {t->add ? SN_ADD : SN_WRITE}};
     if (v->ops->run(v->d, SN_STREAM_COMPUTE, SN_OP_COPY, &a) == 0)
         return SN_OK;
-    return sn_device_fail(x, op, err);
+    return sn_device_fail(x, &v->program->ops[i], err);
 }
 
 static enum sn_status post(struct sn_exec *x, const struct sn_program *p, int i,
@@ -327,7 +336,7 @@ static enum sn_status post(struct sn_exec *x, const struct sn_program *p, int i,
     const struct sn_op *op = &p->ops[i];
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
     if (x->job->group_size[op->group] == 1)
-        return post_alone(x, op, &t, err);
+        return post_alone(x, i, &t, err);
     bool is_share = op->kind == SN_OP_GATHER_ROWS; /* channels have no sums of unequal blocks */
     if (x->device->accelerator->is_shared || is_share)
         return sn_staged_post(x, p, op, at, err);

@@ -37,6 +37,9 @@ if [ -e "$fake" ]; then
         ok "$precision: there are some" test -s "$tmp/cuda-$precision.series"
     done
     precision=fp32
+    on cuda marked
+    run env SN_PLUGIN="$fake" FAKE_CUDA="copies_out=0" "$train" "$tmp/marked.yaml"
+    is "graphs have no copies to the host in their midst" "$rc" 0
     on cuda none
     run env SN_PLUGIN="$fake" FAKE_CUDA="driver=0 devices=0 rc=35" "$train" "$tmp/none.yaml"
     is "no driver: exit 2" "$rc" 2

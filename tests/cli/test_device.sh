@@ -267,7 +267,7 @@ rm -rf "$tmp/broken"
 run env SN_PLUGIN="$fake" FAKE_DEVICE=fail_at=2000 "$train" "$tmp/broken.yaml"
 is "one that fails in a graph: exit 1" "$rc" 1
 like "one that fails in a graph: its neighbourhood is named" "$err" \
-    "fake: '[a-z_]* [a-z0-9.]*', or one of the 8 operations after it, failed: an illegal address was met"
+    "fake: '[a-z_]* [a-z0-9.]*', or one of the 63 operations after it, failed: an illegal address was met"
 run env SN_PLUGIN="$fake" FAKE_DEVICE=refuse_at=40 "$train" "$tmp/broken.yaml" --fresh
 is "a stream that a device refuses: exit 1" "$rc" 1
 like "a stream that a device refuses: it is said what is wrong with it" "$err" \

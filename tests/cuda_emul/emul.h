@@ -198,6 +198,9 @@ static inline float __uint_as_float(unsigned u)
 static inline void __threadfence_block(void)
 {
 }
+static inline void __threadfence_system(void)
+{
+}
 
 /* --- launching ------------------------------------------------------------------------------- */
 

@@ -5,7 +5,8 @@
  * Streams do things in the order of the calls, so this shows nothing about dependencies, which
  * tests/lib/fake_device.c does. It shows that the plugin asks for the right things: directions of
  * copies, memory of its own, what a graph keeps and does again, errors and their sentences.
- * FAKE_CUDA="driver=12020 devices=0 rc=35 fail_at=100" sets what is found and what goes wrong.
+ * FAKE_CUDA="driver=12020 devices=0 rc=35 fail_at=100 copies_out=0" sets what is found and what
+ * goes wrong; copies_out: graphs with more copies to the host are refused.
  */
 #include "kernels/cuda/cuda.h"
 #include "kernels/device.h"
@@ -17,7 +18,7 @@
 
 enum { BLOCKS = 4096, NODES = 1 << 16 };
 
-enum node_kind { COPY, RUN };
+enum node_kind { COPY, RUN, MARK };
 
 struct node {
     enum node_kind kind;
@@ -27,6 +28,8 @@ struct node {
     enum cudaMemcpyKind way;
     enum sn_op_kind op;
     struct sn_args args;
+    volatile uint32_t *mark;
+    uint32_t number;
 };
 
 struct graph {
@@ -150,6 +153,12 @@ static cudaError_t carry_out(const struct node *n)
 {
     if (n->kind == COPY)
         return move(n);
+    if (n->kind == MARK) {
+        if (is_here((const void *)(uintptr_t)n->mark, sizeof(n->number)))
+            return cudaErrorIllegalAddress; /* the host could not read it */
+        *n->mark = n->number;
+        return cudaSuccess;
+    }
     if (++kernels == habit("fail_at", 0))
         sticky = cudaErrorIllegalAddress;
     return cpu_ops->run[n->op](&n->args, 1) == 0 ? cudaSuccess : cudaErrorUnknown;
@@ -262,8 +271,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
 {
     (void)s;
+    long out = 0;
     if (!capture)
         return cudaErrorIllegalState;
+    for (int i = 0; i < capture->n; i++)
+        out += capture->node[i].kind == COPY && capture->node[i].way == cudaMemcpyDeviceToHost;
+    if (out > habit("copies_out", NODES))
+        return cudaErrorStreamCaptureUnsupported;
     *graph = (cudaGraph_t)(void *)capture;
     capture = NULL;
     return cudaSuccess;
@@ -407,15 +421,25 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
     return cpu_ops->scratch(kind, a, threads);
 }
 
-int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_args *a)
+static int launched(struct sn_cuda *cx, const struct node *n)
 {
-    cudaError_t rc = enqueue(&(struct node){.kind = RUN, .op = kind, .args = *a});
+    cudaError_t rc = enqueue(n);
     if (rc == cudaSuccess)
         return 0;
     cx->fault.op = "an operation";
     cx->fault.what = cudaGetErrorString(rc);
     cx->fault.code = (int)rc;
     return (int)rc;
+}
+
+int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_args *a)
+{
+    return launched(cx, &(struct node){.kind = RUN, .op = kind, .args = *a});
+}
+
+int sn_cuda_mark(struct sn_cuda *cx, volatile uint32_t *to, uint32_t number)
+{
+    return launched(cx, &(struct node){.kind = MARK, .mark = to, .number = number});
 }
 
 /* --- choices -----------------------------------------------------------------------------------

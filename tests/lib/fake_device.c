@@ -128,6 +128,8 @@ int fake_device_enqueue(struct sn_device *d, const struct item *i)
                                 i->stream);
     d->in_capture[i->stream] = true;
     d->is_joined[i->stream] = false;
+    d->counts.kept_marks += i->kind == MARK;
+    d->counts.kept_kernels += i->kind == RUN;
     push(&d->capture->all, i);
     return 0;
 }

@@ -28,9 +28,10 @@ void fake_device_wait(void);
 
 const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu);
 
-/* Of a device: kernels that were run from graphs, and graphs that were launched. */
+/* Of a device: kernels that were run, and those from graphs; marks that graphs keep, and kernels;
+ * graphs that were launched. */
 struct fake_device_counts {
-    long kernels, in_graphs, launches, graphs, allocations;
+    long kernels, in_graphs, kept_marks, kept_kernels, launches, graphs, allocations;
 };
 struct fake_device_counts fake_device_counts(const struct sn_device *d);
 

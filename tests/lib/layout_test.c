@@ -311,8 +311,12 @@ static void body(void *arg, int rank)
     if (good && (sn_exec_pull(p.exec, &err) != SN_OK ||
                  sn_copies_check(p.exec, p.job, comm, &err) != SN_OK))
         (void)failed(s, &err);
-    if (rank == 0 && p.accelerator.device)
-        s->out->in_graphs = fake_device_counts(p.accelerator.device).in_graphs;
+    if (rank == 0 && p.accelerator.device) {
+        struct fake_device_counts n = fake_device_counts(p.accelerator.device);
+        s->out->in_graphs = n.in_graphs;
+        s->out->kept_kernels = n.kept_kernels;
+        s->out->kept_marks = n.kept_marks;
+    }
     end(&p);
 }
 
@@ -336,9 +340,9 @@ static bool proven(struct layout_run *out, const struct sn_config *c)
     sn_stages_fini(&stages);
     sn_model_destroy(model);
     (void)snprintf(out->fault, sizeof(out->fault), "%s",
-                   st != SN_OK     ? err.text
+                   st != SN_OK   ? err.text
                    : proof.holds ? ""
-                                   : proof.fault.text);
+                                 : proof.fault.text);
     return st == SN_OK && proof.holds;
 }
 

@@ -15,8 +15,9 @@
 #include <string.h>
 
 enum {
-    STEPS = 4,         /* piece by piece, kept in graphs, and twice from them */
-    HANG_TIMEOUT = 120 /* seconds: a test that fails, not one that waits */
+    STEPS = 4,          /* piece by piece, kept in graphs, and twice from them */
+    HANG_TIMEOUT = 120, /* seconds: a test that fails, not one that waits */
+    MARK_EVERY = 64     /* operations in graphs */
 };
 
 static bool same_bits(const struct layout_run *a, const struct layout_run *b)
@@ -56,6 +57,39 @@ static void families_of_one_rank(void)
     }
 }
 
+/* The sentence of a run whose n-th kernel fails. */
+static void fault_at(struct layout_run *x, struct sn_config *c, long n)
+{
+    *x = (struct layout_run){.steps = STEPS, .on_devices = true};
+    fake_device_habits()->fail_at = n;
+    layout_train(x, c);
+    fake_device_habits()->fail_at = 0;
+}
+
+/* In the first step the operation is named, in later ones the last that was marked: the first of
+ * each 64, of which the failed one is one. */
+static void a_failure_in_a_graph_is_known_to_64_operations(void)
+{
+    struct sn_config c = layout_config(SN_GPT2);
+    struct layout_run x = {.steps = STEPS, .on_devices = true}, first;
+    c.run.hang_timeout = HANG_TIMEOUT;
+    fake_device_habits()->has_no_channels = true;
+    layout_train(&x, &c);
+    long each = x.kept_kernels;
+    tap_ok(each > 2 * MARK_EVERY && x.kept_marks == (each + MARK_EVERY - 1) / MARK_EVERY,
+           "a step's graphs have %ld marks among %ld kernels", x.kept_marks, each);
+    const long at[] = {1, MARK_EVERY, MARK_EVERY + 1, 2 * MARK_EVERY, 2 * MARK_EVERY + 1, each};
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+        fault_at(&first, &c, (at[i] - 1) / MARK_EVERY * MARK_EVERY + 1);
+        fault_at(&x, &c, 2 * each + at[i]);
+        const char *name = strchr(first.fault, '\''), *there = strchr(x.fault, '\'');
+        size_t n = name ? (size_t)(strstr(name, "' failed: an illegal") - name) : 0;
+        tap_ok(name && there && strncmp(name, there, n) == 0 &&
+                   strncmp(there + n, "', or one of the 63 operations after it, failed: ", 48) == 0,
+               "kernel %ld of a step: %s", at[i], x.fault);
+    }
+}
+
 /* Rows are counted while a receive is under way, which nobody may wait for then. */
 static bool waits_in_its_midst(const struct sn_config *c)
 {
@@ -70,8 +104,10 @@ int main(int argc, char **argv)
     bool all = strcmp(want, "ALL") == 0;
     int more = -1, n = 0;
     FILE *f = fopen("tests/equiv/layouts", "r");
-    if (!want[0])
+    if (!want[0]) {
         families_of_one_rank();
+        a_failure_in_a_graph_is_known_to_64_operations();
+    }
     while (f && (more = layouts_next(f, &line, &err)) > 0)
         if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
             if (want[0] || n % 4 == 0)
