@@ -189,7 +189,7 @@ $(BUILD)/tests/bench/bench_gemm: LIBS += $(BLAS_LIBS)
 $(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),openblas,none).o
 
 # The plugin for CUDA, which uses its own runtime whatever the process has loaded: kernels by nvcc, the rest of it in C; NCCL where its header is.
-CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/library.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
+CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
 $(CUDA_OUT)/%.cu.o: %.cu
 	@mkdir -p $(@D)
@@ -214,7 +214,7 @@ $(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels
 # The plugin for CUDA itself, on calls of CUDA that are done on host memory.
 FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
 FAKECC   := $(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"'
-$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nccl_none.c \
+$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nccl_none.c \
     tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h) | $(BUILD)/tests/gpu/libfake_blaslt.so
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(FAKECC) -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
@@ -277,8 +277,8 @@ $(addprefix $(BUILD)/tests/gpu/,test_kernels_cuda test_codec_cuda): $(BUILD)/tes
 	$(link_gpu)
 $(BUILD)/tests/gpu/test_%: $(BUILD)/other/test_%.o $(CUDA_OUT)/tests/gpu/table.cu.o $(BUILD)/lib/base/rng.o $(PLUGIN)
 	$(link_gpu)
-# Warpgroup products belong to sm_90a alone; elsewhere the file is a stub that is not taken.
-$(CUDA_OUT)/kernels/cuda/attention_wgmma.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
+# Warpgroup products belong to sm_90a alone; elsewhere these files are stubs that are not taken.
+$(CUDA_OUT)/kernels/cuda/attention_wgmma.cu.o $(CUDA_OUT)/kernels/cuda/prove.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
 
 $(UB)/%.o: %.c
 	@mkdir -p $(@D)

@@ -24,6 +24,8 @@ void sn_train_say_backend(const struct sn_config *c, const struct sn_comm *comm,
            a->device && !c->run.deterministic ? ", some sums in any order" : "");
     if (a->device && a->info.libraries[0])
         sn_log(SN_LOG_INFO, "libraries: %s", a->info.libraries);
+    if (a->device && a->info.lacks[0])
+        sn_log(SN_LOG_WARN, "%s", a->info.lacks);
     if (comm->size > 1)
         sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
                c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);

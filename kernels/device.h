@@ -19,8 +19,9 @@ enum {
     SN_DEVICE_ABI = 6, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
-    SN_DEVICE_ID = 128,    /* bytes of a channel's name: what its members agree on */
-    SN_DEVICE_CHOICE = 320 /* bytes of a line of choice() */
+    SN_DEVICE_ID = 128,     /* bytes of a channel's name: what its members agree on */
+    SN_DEVICE_CHOICE = 320, /* bytes of a line of choice() */
+    SN_DEVICE_HANGS = 77    /* of open() and join(): it does not come back; nothing may be called */
 };
 
 struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
@@ -31,6 +32,7 @@ struct sn_device_options {
     enum sn_fp8_scaling fp8; /* such products will come: refuse where there are none */
     bool tune; /* time the library's ways for each product when its shape first comes; that waits,
                 * and results may be wrong: for a step that nobody keeps */
+    int patience_s; /* how long open() and join() wait for the device and for peers; 0: for ever */
 };
 
 struct sn_device_info {
@@ -40,6 +42,7 @@ struct sn_device_info {
     double peak[SN_NDTYPES]; /* FLOP/s of dense products as the maker says, SN_U8 of 8-bit floats;
                               * 0: not known, or none */
     char libraries[640];     /* that were opened: "cuBLASLt 13.0.2 (/path), NCCL 2.28.9 (/path)" */
+    char lacks[320];         /* what it does without, and what would mend that; else empty */
 };
 
 enum sn_device_way { SN_TO_DEVICE, SN_TO_HOST, SN_ON_DEVICE };

@@ -37,23 +37,6 @@ int sn_cuda_count(char *why, size_t room)
     return driver == 0 ? 0 : -1;
 }
 
-/* Does the plugin hold code for this device? */
-static int try_kernel(struct sn_device *d)
-{
-    struct sn_args a = {.out = {{d->tried, SN_F32, 1, 64, 64}}};
-    d->cuda.stream = d->stream[0];
-    int rc = sn_cuda_run_op(&d->cuda, SN_OP_ZERO, &a);
-    if (rc == 0)
-        return sn_cuda_check(d, cudaStreamSynchronize(d->stream[0]), "the first kernel");
-    if (d->cuda.fault.code == cudaErrorNoKernelImageForDevice)
-        return sn_cuda_fail(d,
-                            "%s is sm_%d; the plugin was built for CUDA_ARCH=\"%s\"; build it "
-                            "with CUDA_ARCH=%d",
-                            d->properties.name, d->cuda.device.arch, SN_CUDA_ARCH,
-                            d->cuda.device.arch);
-    return sn_cuda_fail(d, "the first kernel: %s", d->cuda.fault.what);
-}
-
 /* --- begin and end -------------------------------------------------------------------------------
  */
 
@@ -76,12 +59,7 @@ static int make_streams(struct sn_device *d)
  * the same address on both sides (CUDA C++ Programming Guide, unified virtual addressing). */
 static int make_marks(struct sn_device *d)
 {
-    void *tried = NULL, *marked = NULL;
-    if (sn_cuda_check(d, cudaMalloc(&tried, SN_CUDA_TRIED), "memory of the first kernel") != 0)
-        return -1;
-    d->tried = tried;
-    if (try_kernel(d) != 0)
-        return -1;
+    void *marked = NULL;
     if (sn_cuda_check(d, cudaHostAlloc(&marked, sizeof(*d->marked), cudaHostAllocMapped),
                       "page-locked memory"))
         return -1;
@@ -145,9 +123,12 @@ int sn_cuda_begin(struct sn_device *d, int number, const struct sn_device_option
         return -1;
     if (takes_fp8(d, how->fp8) != 0)
         return -1;
+    d->patience_s = how->patience_s;
+    rc = make_streams(d);
+    rc = rc ? rc : sn_cuda_prove(d);
     d->cuda.tf32 = how->tf32;
     d->cuda.tunes = how->tune;
-    return make_streams(d) != 0 ? -1 : make_marks(d);
+    return rc ? rc : make_marks(d);
 }
 
 static void drop_events(struct sn_device *d)
@@ -170,7 +151,6 @@ void sn_cuda_end(struct sn_device *d)
         (void)cudaEventDestroy(d->clock[i]);
     (void)cudaFreeHost(d->clock);
     (void)cudaFreeHost((void *)(uintptr_t)d->marked);
-    (void)cudaFree(d->tried);
     sn_cuda_close(&d->cuda);
     for (int i = 0; i < SN_DEVICE_STREAMS; i++)
         if (d->stream[i])

@@ -99,6 +99,11 @@ int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, 
 int sn_cuda_plan_format(const struct sn_cuda *cx, int i, char *line, size_t room);
 int sn_cuda_plan_parse(struct sn_cuda *cx, const char *line);
 
+/* Enqueue a warpgroup product with a known result (prove.h) on sm_90; `out` is fp32 on the device,
+ * rows of SN_PROVE_COLS, and left as it was where the build has no code for sm_90a. 0, or cx->fault
+ * is set. */
+int sn_cuda_prove_warpgroup(struct sn_cuda *cx, float *out);
+
 /* The properties of a device; a cudaError_t. */
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out);
 

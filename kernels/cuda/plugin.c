@@ -23,6 +23,17 @@ int sn_cuda_fail(struct sn_device *d, const char *fmt, ...)
     return -1;
 }
 
+void sn_cuda_lacks(struct sn_device *d, const char *fmt, ...)
+{
+    size_t used = strlen(d->lacks);
+    va_list ap;
+    va_start(ap, fmt);
+    used += (size_t)snprintf(d->lacks + used, sizeof(d->lacks) - used, "%s", used ? "; " : "");
+    if (used < sizeof(d->lacks))
+        (void)vsnprintf(d->lacks + used, sizeof(d->lacks) - used, fmt, ap);
+    va_end(ap);
+}
+
 int sn_cuda_check(struct sn_device *d, cudaError_t rc, const char *what)
 {
     return rc == cudaSuccess ? 0 : sn_cuda_fail(d, "%s: %s", what, cudaGetErrorString(rc));
@@ -91,6 +102,7 @@ static void describe(struct sn_device *d, struct sn_device_info *out)
                    d->properties.name, arch, d->driver / 1000, d->driver % 1000 / 10);
     memcpy(out->uuid, d->properties.uuid.bytes, sizeof(out->uuid));
     say_libraries(out->libraries, sizeof(out->libraries));
+    memcpy(out->lacks, d->lacks, sizeof(out->lacks));
     for (int t = 0; t < SN_NDTYPES; t++)
         out->peak[t] = per_clock(arch, (enum sn_dtype)t) * d->cuda.device.multiprocessors * clock;
 }

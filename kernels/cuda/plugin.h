@@ -9,8 +9,6 @@
 #include "kernels/cuda/library.h"
 #include "kernels/device.h"
 
-enum { SN_CUDA_TRIED = 256 }; /* bytes that the first kernel writes */
-
 struct sn_device {
     struct sn_cuda cuda;
     struct cudaDeviceProp properties;
@@ -21,10 +19,11 @@ struct sn_device {
     cudaEvent_t *clock; /* page-locked memory */
     int n_clocks;
     volatile uint32_t *marked; /* page-locked: kernels write it (mark.cu) */
-    void *tried;               /* on the device: what the first kernel writes */
     void *channel[SN_DEVICE_CHANNELS];
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
     bool is_aborted;
+    int patience_s; /* of the options */
+    char lacks[320];
     char why[512];
 };
 
@@ -32,6 +31,14 @@ struct sn_device {
 int sn_cuda_fail(struct sn_device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* 0, or the sentence of a CUDA call that failed: "what: out of memory". */
 int sn_cuda_check(struct sn_device *d, cudaError_t rc, const char *what);
+
+/* Add to what it does without, a sentence. */
+void sn_cuda_lacks(struct sn_device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- prove.c ---- */
+
+/* Kernels with known results; 0, SN_DEVICE_HANGS, or what is wrong is said. After the streams. */
+int sn_cuda_prove(struct sn_device *d);
 
 /* ---- begin.c: functions of struct sn_device_ops ---- */
 

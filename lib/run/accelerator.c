@@ -139,8 +139,14 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
     a->device = sn_alloc(a->ops->size);
     if (!a->device)
         return sn_fail(err, SN_ENOMEM, "run.backend: no memory for a device");
-    struct sn_device_options how = {.tf32 = c->run.tf32, .fp8 = c->train.fp8, .tune = tune};
-    if (a->ops->open(a->device, node_rank % n, &how) != 0)
+    struct sn_device_options how = {
+        .tf32 = c->run.tf32, .fp8 = c->train.fp8, .tune = tune, .patience_s = c->run.hang_timeout};
+    int rc = a->ops->open(a->device, node_rank % n, &how);
+    if (rc == SN_DEVICE_HANGS) {
+        (void)sn_fail(err, SN_ELOST, "%s: %s", a->ops->maker, a->ops->explain(a->device));
+        return sn_accelerator_hangs(a, err);
+    }
+    if (rc != 0)
         return sn_fail(err, SN_EINPUT, "run.backend: %s", a->ops->explain(a->device));
     a->ops->describe(a->device, &a->info);
     const char *refusal = a->ops->refuses(a->device, c->train.precision);
@@ -199,7 +205,7 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
         sn_accelerator_close(a);
     if (st != SN_OK && expected)
         (void)snprintf(a->why, sizeof(a->why), "%.500s", why.text);
-    if (st != SN_OK && c->run.backend == SN_BACKEND_CUDA)
+    if (st == SN_ELOST || (st != SN_OK && c->run.backend == SN_BACKEND_CUDA))
         *err = why;
     else
         st = SN_OK;

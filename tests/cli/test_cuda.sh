@@ -68,6 +68,31 @@ if [ -e "$fake" ]; then
     run env SN_PLUGIN="$fake" LD_LIBRARY_PATH="$tmp/broken" "$train" "$tmp/none.yaml"
     like "cuBLASLt that lacks a function: which" "$err" \
         "run.backend: cuBLASLt: $tmp/broken/$blas has no cublasLtGetVersion; it is another version than was built for"
+    # What a device is asked to compute before a run believes it. Kinds of operations: 1 copies, 11 multiplies.
+    run env SN_PLUGIN="$fake" FAKE_CUDA="image=0" "$train" "$tmp/none.yaml"
+    is "no code for the device: exit 2" "$rc" 2
+    like "no code for the device: the sentence" "$err" \
+        'run.backend: a fake GPU is sm_90; the plugin was built for CUDA_ARCH="[0-9 ]+", of which the driver \(for CUDA 13.0\) has no code for it \(.*\); build it with CUDA_ARCH=90'
+    run env SN_PLUGIN="$fake" FAKE_CUDA="spoils=1" "$train" "$tmp/none.yaml"
+    is "a copy with a wrong bit: exit 2" "$rc" 2
+    like "a copy with a wrong bit: the sentence" "$err" 'run.backend: the first kernel \(copy, fp32 to 16 bits\): element 0 is [-0-9.]+, not -125; '
+    run env SN_PLUGIN="$fake" FAKE_CUDA="spoils=11" "$train" "$tmp/none.yaml"
+    is "a product with a wrong bit: exit 2" "$rc" 2
+    like "a product with a wrong bit: the sentence" "$err" 'run.backend: the first product \(cuBLASLt, 64 x 64 x 64\): row 0, column 0 is [-0-9.e]+, not [-0-9]+; '
+    run env SN_PLUGIN="$fake" FAKE_CUDA="warpgroup=2" "$train" "$tmp/none.yaml"
+    is "a wrong warpgroup product: exit 2" "$rc" 2
+    like "a wrong warpgroup product: the sentence" "$err" 'run.backend: the first warpgroup product: row 0, column 0 is [-0-9.]+, not [-0-9]+; '
+    run env SN_PLUGIN="$fake" FAKE_CUDA="warpgroup=2 arch=80" "$train" "$tmp/library.yaml" --stop-after 2
+    is "sm_80 is asked for none: it trains" "$rc" 0
+    run env SN_PLUGIN="$fake" FAKE_CUDA="warpgroup=0 algorithms=0" "$train" "$tmp/library.yaml" --stop-after 3
+    is "no warpgroup products in the plugin: it trains" "$rc" 0
+    like "no warpgroup products in the plugin: and says so" "$err" \
+        'the plugin \(CUDA_ARCH="[0-9 ]+"\) has no warpgroup products for sm_90: attention takes mma.sync, which is slower; build it with CUDA_ARCH=90'
+    like "no algorithm of cuBLASLt: said, too" "$err" 'cuBLASLt has no algorithm for the first product: kernels of our own multiply'
+    sed 's/hang_timeout: [0-9]*, //; s/^run: {/run: {hang_timeout: 1, /' "$tmp/none.yaml" >"$tmp/hangs.yaml"
+    run env SN_PLUGIN="$fake" FAKE_CUDA="hangs=1" timeout -k 5 60 "$train" "$tmp/hangs.yaml"
+    is "a first kernel that never ends: exit 77" "$rc" 77
+    like "a first kernel that never ends: the sentence" "$err" 'cuda: the first kernel \(copy, fp32 to 16 bits\) has not ended after 1 s'
     run env SN_PLUGIN="$fake" FAKE_CUDA="fail_at=60" "$train" "$tmp/none.yaml"
     is "a kernel that fails: exit 1" "$rc" 1
     like "a kernel that fails: it is named" "$err" "[a-z_]* [a-z0-9._]*: cuda: (a mark: )?an illegal memory access"

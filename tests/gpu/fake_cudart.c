@@ -9,6 +9,7 @@
  * goes wrong; copies_out: graphs with more copies to the host are refused.
  */
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/prove.h"
 #include "kernels/device.h"
 
 #include <stdio.h>
@@ -184,6 +185,12 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         &(struct node){.kind = COPY, .to = to, .from = from, .bytes = bytes, .way = way});
 }
 
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
+{
+    (void)stream;
+    return cudaMemset(p, value, bytes);
+}
+
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind way)
 {
     return move(&(struct node){.kind = COPY, .to = to, .from = from, .bytes = bytes, .way = way});
@@ -214,6 +221,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
     (void)s;
+    if (habit("hangs", 0))
+        return cudaErrorNotReady;
     return capture ? cudaErrorStreamCaptureUnsupported : sticky;
 }
 
@@ -423,7 +432,9 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
 
 static int launched(struct sn_cuda *cx, const struct node *n)
 {
-    cudaError_t rc = enqueue(n);
+    cudaError_t rc = habit("image", 1) ? cudaSuccess : cudaErrorNoKernelImageForDevice;
+    if (rc == cudaSuccess)
+        rc = enqueue(n);
     if (rc == cudaSuccess)
         return 0;
     cx->fault.op = "an operation";
@@ -434,12 +445,30 @@ static int launched(struct sn_cuda *cx, const struct node *n)
 
 int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_args *a)
 {
-    return launched(cx, &(struct node){.kind = RUN, .op = kind, .args = *a});
+    int rc = launched(cx, &(struct node){.kind = RUN, .op = kind, .args = *a});
+    if (rc == 0 && (long)kind == habit("spoils", -1))
+        *(uint16_t *)a->out[0].p ^= 0x80; /* one bit of one element */
+    if (kind == SN_OP_GEMM && habit("algorithms", 1) && cx->plans.n == 0)
+        cx->plans.n = 1;
+    return rc;
 }
 
 int sn_cuda_mark(struct sn_cuda *cx, volatile uint32_t *to, uint32_t number)
 {
     return launched(cx, &(struct node){.kind = MARK, .mark = to, .number = number});
+}
+
+/* FAKE_CUDA="warpgroup=0": an empty kernel, 2: wrong. */
+int sn_cuda_prove_warpgroup(struct sn_cuda *cx, float *out)
+{
+    long way = habit("warpgroup", 1);
+    (void)cx;
+    for (int i = 0; way && i < SN_PROVE_ROWS * SN_PROVE_COLS; i++) {
+        out[i] = way == 2;
+        for (int k = 0; k < SN_PROVE_DEPTH; k++)
+            out[i] += (float)(sn_prove_a(i / SN_PROVE_COLS, k) * sn_prove_b(k, i % SN_PROVE_COLS));
+    }
+    return 0;
 }
 
 /* --- choices -----------------------------------------------------------------------------------
