@@ -222,7 +222,10 @@ static int graph_end(struct sn_device *d, int stream, void **graph)
     cudaGraphExec_t ready = NULL;
     if (sn_cuda_check(d, cudaStreamEndCapture(d->stream[stream], &kept), "ending a graph") != 0)
         return -1;
-    int rc = sn_cuda_check(d, cudaGraphInstantiateWithFlags(&ready, kept, 0), "making a graph");
+    /* Else all of its nodes have the priority of the stream that it is launched on: the lowest. */
+    int rc = sn_cuda_check(
+        d, cudaGraphInstantiateWithFlags(&ready, kept, cudaGraphInstantiateFlagUseNodePriority),
+        "making a graph");
     (void)cudaGraphDestroy(kept); /* what is ready does not need it */
     if (rc == 0)
         *graph = ready;

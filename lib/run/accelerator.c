@@ -48,10 +48,11 @@ static bool is_there(void)
 static enum sn_status load(struct sn_accelerator *a, const char *path, struct sn_err *err)
 {
     sn_device_plugin_fn *plugin;
-    a->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!a->library)
+    /* It stays to the end of the process: its maker's runtime has handlers of the exit. */
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library)
         return sn_fail(err, SN_EINPUT, "run.backend: the plugin does not open: %.400s", dlerror());
-    void *symbol = dlsym(a->library, SN_DEVICE_PLUGIN);
+    void *symbol = dlsym(library, SN_DEVICE_PLUGIN);
     memcpy(&plugin, &symbol, sizeof(plugin)); /* as POSIX asks: no cast of a data pointer */
     a->ops = plugin ? plugin(SN_DEVICE_ABI, sn_ops_cpu()) : NULL;
     if (!a->ops || a->ops->abi != SN_DEVICE_ABI)
@@ -86,8 +87,6 @@ void sn_accelerator_close(struct sn_accelerator *a)
     if (a->device)
         a->ops->close(a->device);
     sn_free(a->device);
-    if (a->library)
-        (void)dlclose(a->library); /* nothing of it is used any more */
     *a = (struct sn_accelerator){0};
 }
 

@@ -14,7 +14,6 @@
 #include "lib/run/comm.h"
 
 struct sn_accelerator {
-    void *library;
     const struct sn_device_ops *ops; /* NULL: operations run on this processor */
     struct sn_device *device;
     struct sn_device_info info;

@@ -296,8 +296,9 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *ready, cudaGraph_t gr
                                           unsigned long long flags)
 {
     const struct graph *from = (const void *)graph;
+    if (!(flags & cudaGraphInstantiateFlagUseNodePriority)) /* communication would come last */
+        return cudaErrorInvalidValue;
     struct graph *g = calloc(1, sizeof(*g));
-    (void)flags;
     g->n = from->n;
     g->node = malloc(((size_t)g->n + 1) * sizeof(*g->node));
     memcpy(g->node, from->node, (size_t)g->n * sizeof(*g->node));

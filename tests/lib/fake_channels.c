@@ -7,6 +7,34 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+static bool hangs; /* some device of this process */
+
+void fake_device_hang(void)
+{
+    hangs = true;
+}
+
+void fake_device_wait(void)
+{
+    while (hangs)
+        (void)pause();
+}
+
+int fake_device_look(struct sn_device *d)
+{
+    if (d->habits.lose_at == 0 || d->counts.kernels < d->habits.lose_at)
+        return 0;
+    fake_device_hang();
+    return fake_device_fail(d, "a peer is gone");
+}
+
+void fake_device_abort(struct sn_device *d)
+{
+    d->is_aborted = true;
+    fake_device_wait();
+}
 
 int fake_device_channel_id(struct sn_device *d, char id[SN_DEVICE_ID])
 {

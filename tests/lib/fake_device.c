@@ -9,18 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct fake_device_habits habits = {.seed = 1, .devices = 4};
 static const struct sn_ops *kernels;
 static struct sn_ops table;
-static bool hangs;
-
-void fake_device_wait(void)
-{
-    while (hangs)
-        (void)pause();
-}
 
 struct fake_device_habits *fake_device_habits(void)
 {
@@ -317,7 +309,7 @@ static bool carry_out(struct sn_device *d, struct item *i, struct event *events,
         return true;
     case RUN:
         if (d->habits.hang_at && d->counts.kernels + 1 == d->habits.hang_at) {
-            hangs = true;
+            fake_device_hang();
             return false;
         }
         d->counts.in_graphs += in_graph;
@@ -448,18 +440,6 @@ static const char *fake_refuses(const struct sn_device *d, enum sn_dtype storage
     return NULL;
 }
 
-static int fake_look(struct sn_device *d)
-{
-    hangs |= d->habits.lose_at > 0 && d->counts.kernels >= d->habits.lose_at;
-    return hangs && d->habits.lose_at > 0 ? fake_device_fail(d, "a peer is gone") : 0;
-}
-
-static void fake_abort(struct sn_device *d)
-{
-    d->is_aborted = true;
-    fake_device_wait();
-}
-
 /* Like a maker's kernels, these are content with other scratch than the CPU's. */
 static size_t fake_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
 {
@@ -499,8 +479,8 @@ const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu)
                                        .graph_free = fake_graph_free,
                                        .query = fake_query,
                                        .marked = fake_marked,
-                                       .look = fake_look,
-                                       .abort = fake_abort};
+                                       .look = fake_device_look,
+                                       .abort = fake_device_abort};
     kernels = cpu;
     table = (struct sn_ops){.name = "fake", .scratch = fake_scratch, .head = cpu->head};
     if (habits.head)

@@ -88,6 +88,8 @@ struct sn_device {
 /* Say why, and be failed from now on; never 0. */
 int fake_device_fail(struct sn_device *d, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* From now on fake_device_wait() does not come back. */
+void fake_device_hang(void);
 /* Copies the item into its stream's queue, or into the graph that is being captured. */
 int fake_device_enqueue(struct sn_device *d, const struct item *i);
 
@@ -98,6 +100,8 @@ int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_I
                      int index);
 int fake_device_transfer(struct sn_device *d, int stream, int channel,
                          const struct sn_device_transfer *t);
+int fake_device_look(struct sn_device *d);
+void fake_device_abort(struct sn_device *d);
 int fake_device_choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE]);
 int fake_device_choose(struct sn_device *d, const char *line);
 int fake_device_make_clocks(struct sn_device *d, int n);
