@@ -113,7 +113,7 @@ OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[deno
             tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda test_codec_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
-GPUBENCH := $(BUILD)/tests/gpu/bench_codec
+GPUBENCH := $(BUILD)/tests/gpu/bench_codec $(BUILD)/tests/gpu/bench_ceilings
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
 # What a run of tests costs, @seconds where the runner's limit of 600 is too short. The longest first: programs
@@ -338,12 +338,13 @@ check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; s
 gpu-bundle: ## build/sennit-gpu.tar.gz: binaries, tests and libraries for a machine that has CUDA and nothing else
 	$(again) CUDA_ARCH="80 90" run-bundle
 GPUTEST  := $(if $(PLUGIN),$(OTHER:%=$(BUILD)/tests/gpu/%) $(GPUBENCH))
-run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BYPTR) $(BUILD)/tests/unit/test_no_alloc
+run-bundle: $(BINS) $(PLUGIN) $(GPUTEST) $(BYPTR) $(BUILD)/tests/unit/test_no_alloc $(BUILD)/tests/emul/test_kernels_cuda
 	@BUILD=$(BUILD) VERSION=$(VERSION) tests/gpu/bundle
-check-gpu: ## Everything that needs a GPU, with a report in build/gpu-report.md; says so where there is none
+check-gpu: ## What needs a GPU, with a report (SECTIONS="correctness speed torch", OUT=build, BUDGET=540); says so where there is none
 	$(again) run-gpu
-run-gpu: $(BINS) $(PLUGIN) $(GPUTEST) $(BYPTR)
-	@BUILD=$(BUILD) tests/gpu/check
+SECTIONS ?= correctness
+run-gpu: $(BINS) $(PLUGIN) $(GPUTEST) $(GPUBENCH) $(BYPTR) $(if $(PLUGIN),$(BUILD)/tests/emul/test_kernels_cuda)
+	@BUILD=$(BUILD) tests/gpu/check $(SECTIONS)
 
 lint: ## The rules of the house (docs/STYLE.md), each violation one line
 	$(again) run-lint

@@ -1,6 +1,7 @@
 # train.sh - helpers of the tests that run sennit-train. Source after tap.sh.
 # shellcheck shell=sh disable=SC2034
 need pgrep
+. tests/lib/metrics.sh
 
 # The same settings as tests/mpi/run: shared memory only, nobody spins on a core that others need.
 mpi() { # ranks command...
@@ -42,18 +43,6 @@ train:
 layout: {micro_batch: ${micro:-1}, bucket: 64KiB}
 checkpoint: {dir: ckpt, every: ${every:-0}, keep: 2${saving:+, $saving}}
 YAML
-}
-
-metric() { # key file: its values, one a line, of the lines that have it
-    sed -n "s/.*\"$1\": \([-0-9.e+]*\).*/\1/p" "$2"
-}
-
-# Largest relative difference of two columns of numbers; "inf" when they are not equally long.
-worst() { # file file
-    paste "$1" "$2" | awk 'NF != 2 { print "inf"; bad = 1; exit }
-        { d = $1 - $2; d = d < 0 ? -d : d; s = $2 < 0 ? -$2 : $2; r = s > 0 ? d / s : d
-          w = r > w ? r : w }
-        END { if (!bad) printf "%.3g\n", w }'
 }
 
 within() { # sentence number limit
