@@ -127,6 +127,37 @@ static __device__ __forceinline__ void sn_add_pair(float *to, float x, float y)
 #endif
 }
 
+/* N neighbouring sums in fp32, 16 bytes at a time where N and their address allow it. */
+template <int N> static __device__ __forceinline__ void sn_load_sums(const float *p, float x[N])
+{
+    bool aligned = N % 4 == 0 && (uintptr_t)p % 16 == 0;
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        if (aligned) {
+            float4 four = *(const float4 *)(p + i);
+            x[i] = four.x, x[i + 1] = four.y, x[i + 2] = four.z, x[i + 3] = four.w;
+        }
+#pragma unroll
+        for (int k = i; k < N && k < i + 4 && !aligned; k++)
+            x[k] = p[k];
+    }
+}
+
+template <int N> static __device__ __forceinline__ void sn_store_sums(float *p, const float x[N])
+{
+    bool aligned = N % 4 == 0 && (uintptr_t)p % 16 == 0;
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        if (aligned) {
+            float4 four = {x[i], x[i + 1], x[i + 2], x[i + 3]};
+            *(float4 *)(p + i) = four;
+        }
+#pragma unroll
+        for (int k = i; k < N && k < i + 4 && !aligned; k++)
+            p[k] = x[k];
+    }
+}
+
 /* Runs the statement with A the access for `how`. */
 #define SN_BY_TYPE(how, ...)                                                                       \
     switch (how) {                                                                                 \

@@ -118,6 +118,26 @@ static inline struct sn_shape sn_shape_sums(int64_t rows, int64_t width)
     return g;
 }
 
+/*
+ * EMBED_GRAD: rows of a word that are added up at once; tiles of rows in which they are sorted,
+ * each with a count of every word, and as many blocks that walk the words.
+ */
+enum { SN_EMBED_SEGMENT = 64, SN_EMBED_TILES = 64, SN_EMBED_BLOCKS = 1024 };
+
+static inline int64_t sn_embed_tile(int64_t rows)
+{
+    int64_t whole = sn_ceil_div(rows, SN_BLOCK_MOST);
+    return SN_BLOCK_MOST * (whole ? sn_ceil_div(whole, SN_EMBED_TILES) : 1);
+}
+
+static inline size_t sn_embed_scratch(int64_t rows, int64_t cols, int64_t words)
+{
+    int64_t tiles = sn_ceil_div(rows, sn_embed_tile(rows));
+    return (size_t)(sn_ceil_div(rows, SN_EMBED_SEGMENT) * cols + 2 * rows + words + 1 +
+                    SN_EMBED_BLOCKS + tiles * words) *
+           sizeof(int32_t);
+}
+
 enum { SN_NORM_ELEMENTS = 65536 }; /* a block of SQ_NORM, as on the CPU */
 
 /* ROPE: entries of its table of angles; the grid's z are ranges of heads, more where there are few

@@ -71,7 +71,7 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
         return 0;
     switch (kind) {
     case SN_OP_EMBED_GRAD:
-        return (size_t)a->in[1].rows * 2 * sizeof(int32_t);
+        return sn_embed_scratch(a->in[1].rows, a->in[1].cols, a->out[0].rows);
     case SN_OP_COLSUM:
         return sn_sum_scratch(a->in[0].rows, a->in[0].cols, 1);
     case SN_OP_LAYERNORM_DW:

@@ -6,6 +6,8 @@
  */
 #include "tests/cuda_emul/emul.h"
 
+#include <numeric>
+
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -14,6 +16,7 @@ enum { MOST = SN_BLOCK_MOST, WARPS = MOST / 32, STACK = 256 * 1024 };
 
 struct sn_emul_3 threadIdx, blockIdx, blockDim, gridDim;
 long sn_emul_launches;
+int sn_emul_order = -1;
 
 struct barrier {
     unsigned arrived, turn;
@@ -214,16 +217,34 @@ static void run_block(int order)
     sn_emul_copies_end();
 }
 
+/* Which block is the i-th of n. */
+static uint64_t block_in_order(uint64_t i, uint64_t n)
+{
+    if (sn_emul_order == 0)
+        return i;
+    if (sn_emul_order == 1)
+        return n - 1 - i;
+    uint64_t step = (uint64_t)sn_emul_order * 2654435761u % n;
+    while (std::gcd(step, n) != 1)
+        step++;
+    return i * step % n;
+}
+
+static void begin(void)
+{
+    stacks = (unsigned char *)mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    shared_memory = (unsigned char *)mmap(NULL, SN_EMUL_SHARED, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (sn_emul_order < 0)
+        sn_emul_order = getenv("SN_EMUL_ORDER") ? atoi(getenv("SN_EMUL_ORDER")) : 0;
+}
+
 void sn_emul_grid(struct sn_shape g, struct sn_emul_body *body)
 {
-    static int order = -1;
-    if (!stacks) {
-        stacks = (unsigned char *)mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        shared_memory = (unsigned char *)mmap(NULL, SN_EMUL_SHARED, PROT_READ | PROT_WRITE,
-                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        order = getenv("SN_EMUL_ORDER") ? atoi(getenv("SN_EMUL_ORDER")) : 0;
-    }
+    uint64_t n = (uint64_t)g.x * g.y * g.z;
+    if (!stacks)
+        begin();
     sn_emul_launches++;
     work = body;
     threads = (int)(g.bx * g.by);
@@ -232,20 +253,18 @@ void sn_emul_grid(struct sn_shape g, struct sn_emul_body *body)
     dynamic_bytes = g.shared;
     blockDim = {g.bx, g.by, 1};
     gridDim = {g.x, g.y, g.z};
-    for (unsigned z = 0; z < g.z; z++)
-        for (unsigned y = 0; y < g.y; y++)
-            for (unsigned x = 0; x < g.x; x++) {
-                blockIdx = {x, y, z};
-                blocks++;
-                memset(shared_memory, 0xff, g.shared + 4096);
-                run_block(order);
-                for (size_t i = g.shared; i < g.shared + 4096; i++)
-                    if (shared_memory[i] != 0xff) {
-                        fprintf(stderr, "emul: shared memory is written beyond its %zu bytes\n",
-                                g.shared);
-                        abort();
-                    }
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t at = block_in_order(i, n);
+        blockIdx = {(unsigned)(at % g.x), (unsigned)(at / g.x % g.y), (unsigned)(at / g.x / g.y)};
+        blocks++;
+        memset(shared_memory, 0xff, g.shared + 4096);
+        run_block(sn_emul_order);
+        for (size_t b = g.shared; b < g.shared + 4096; b++)
+            if (shared_memory[b] != 0xff) {
+                fprintf(stderr, "emul: shared memory is written beyond its %zu bytes\n", g.shared);
+                abort();
             }
+    }
 }
 
 /* --- the runtime ----------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
  * then waits for the others, so what a missing barrier breaks on a device breaks here too as soon
  * as the order of threads changes: SN_EMUL_ORDER=0 runs them forwards, 1 backwards, a larger number
  * shuffled. A barrier that not all reach ends the program with a message. Blocks run one after
- * another. Shared memory is filled with NaNs before each block.
+ * another, in such an order too. Shared memory is filled with NaNs before each block.
  *
  * A launch is refused as on a device: threads, grid and dynamic shared memory by sn_launch(), with
  * its error; the kernel's bounds and its static shared memory, of which tests/cuda_emul/bounded
@@ -66,6 +66,7 @@ struct sn_emul_body {
 };
 void sn_emul_grid(struct sn_shape g, struct sn_emul_body *body);
 extern long sn_emul_launches;
+extern int sn_emul_order; /* SN_EMUL_ORDER; a test may set it */
 
 /* At the begin of a body: as many threads may be in a block; without bounds a thread may take all
  * of its 255 registers, of 65536. */

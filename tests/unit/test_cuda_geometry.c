@@ -107,6 +107,21 @@ static void sums_of_columns_cover_all_rows(void)
     tap_ok(good, "chunks of rows cover all rows, in whole groups, and scratch stays small");
 }
 
+static void sorted_rows_have_room(void)
+{
+    bool good = true;
+    for (int r = 1; r < NROWS; r++) {
+        int64_t tile = sn_embed_tile(rows_of[r]), tiles = sn_ceil_div(rows_of[r], tile);
+        good = good && tile % SN_BLOCK_MOST == 0 && tiles >= 1 && tiles <= SN_EMBED_TILES;
+        good = good && sn_embed_scratch(rows_of[r], 8, 100) >= (size_t)(2 * rows_of[r]) * 4;
+    }
+    tap_ok(good && sn_embed_tile(65536) == 1024 && sn_embed_tile(65537) == 2048,
+           "EMBED_GRAD sorts rows in at most 64 tiles");
+    /* 64 rows of 8 columns: 8 sums, 128 numbers of rows, 101 starts, 1024 blocks, 100 counts */
+    tap_ok(sn_embed_scratch(64, 8, 100) == (8 + 128 + 101 + 1024 + 100) * 4,
+           "its scratch is what its parts need");
+}
+
 static void ranges_of_heads_cover_all_heads(void)
 {
     bool good = true;
@@ -332,6 +347,7 @@ int main(void)
     every_item_is_visited_once();
     rows_fit_their_registers();
     sums_of_columns_cover_all_rows();
+    sorted_rows_have_room();
     ranges_of_heads_cover_all_heads();
     products_cover_their_result();
     copies_in_8_bits_have_room();

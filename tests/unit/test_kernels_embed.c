@@ -50,6 +50,31 @@ static bool embed_grad_case(struct kt_shape s)
     return good;
 }
 
+/* Words of several hundred rows, of one and of none; over two tiles of rows
+ * (kernels/cuda/embed.cu). */
+static bool frequent_case(enum sn_dtype t, int64_t rows, int64_t cols)
+{
+    enum { WORDS = 300 };
+    struct kt k = {.magnitude = sqrt((double)rows)};
+    struct sn_mat *ids = kt_new(&k, 0, (struct kt_shape){SN_I32, rows, 1, 0});
+    for (int64_t r = 0; r < rows; r++) {
+        uint64_t dice = sn_rng_bits(5, (uint64_t)r);
+        kt_set(ids, r, 0, (double)(dice % 3 ? dice % 5 : dice % WORDS));
+    }
+    const struct sn_mat *dy = kt_in(&k, 1, (struct kt_shape){t, rows, cols, 0});
+    kt_out(&k, 0, (struct kt_shape){SN_F32, WORDS - 9, cols, 3}, SN_ADD);
+    k.a.attr.vocab_first = 2; /* the first two and the last seven are another rank's */
+    double *dw = kt_ref(&k, 0);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t id = (int64_t)kt_get(ids, r, 0) - 2;
+        for (int64_t c = 0; c < cols && id >= 0 && id < WORDS - 9; c++)
+            dw[id * cols + c] += kt_get(dy, r, c);
+    }
+    bool good = kt_check(&k, SN_OP_EMBED_GRAD, 1e-6);
+    kt_free(&k);
+    return good;
+}
+
 static bool pos_grad_case(struct kt_shape s, int64_t seq, enum sn_acc acc)
 {
     struct kt k = {.magnitude = 3.0};
@@ -79,6 +104,9 @@ int main(void)
             }
         tap_ok(embed, "EMBED of %s takes rows, with and without positions", type);
         tap_ok(grad, "EMBED_GRAD of %s adds the rows of repeated ids", type);
+        tap_ok(frequent_case(dtypes[t], 1500, 64) && frequent_case(dtypes[t], 1025, 9) &&
+                   frequent_case(dtypes[t], 128, 4),
+               "EMBED_GRAD of %s adds hundreds of rows of one word", type);
         tap_ok(pos, "POS_GRAD of %s adds over samples and leaves later positions 0 or alone", type);
     }
     return tap_done();
