@@ -16,7 +16,7 @@
 #include "kernels/ops.h"
 
 enum {
-    SN_DEVICE_ABI = 6, /* grows with every change of this file */
+    SN_DEVICE_ABI = 7, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
     SN_DEVICE_ID = 128,     /* bytes of a channel's name: what its members agree on */
@@ -105,8 +105,8 @@ struct sn_device_ops {
 
     int (*alloc)(struct sn_device *d, size_t bytes, void **out); /* zeroed */
     void (*release)(struct sn_device *d, void *p);               /* NULL is allowed */
-    /* Host memory that copies may read and write while the host goes on; before that it is copied
-     * through memory of the device's driver. */
+    /* Page-lock host memory, so that copies read and write it while the host goes on. Without it, or
+     * where that is refused, they go through memory of the driver: slower, and right. */
     int (*pin)(struct sn_device *d, void *p, size_t bytes);
     void (*unpin)(struct sn_device *d, void *p);
 
@@ -148,6 +148,10 @@ struct sn_device_ops {
     /* What was enqueued has failed: close() will not wait for peers. Not where it hangs: then
      * nothing is called any more, for all of it may wait. */
     void (*abort)(struct sn_device *d);
+
+    /* Page-locked host memory of the driver's own, zeroed: for the little that each step copies. */
+    int (*host_alloc)(struct sn_device *d, size_t bytes, void **out);
+    void (*host_free)(struct sn_device *d, void *p); /* NULL is allowed */
 };
 
 /* What a plugin exports: its functions, or NULL for another abi. `cpu` is the specification. */

@@ -141,6 +141,23 @@ static void unpin(struct sn_device *d, void *p)
     (void)cudaHostUnregister(p);
 }
 
+static int host_alloc(struct sn_device *d, size_t bytes, void **out)
+{
+    void *p = NULL;
+    if (sn_cuda_check(d, cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable),
+                      "page-locked memory") != 0)
+        return -1;
+    memset(p, 0, bytes);
+    *out = p;
+    return 0;
+}
+
+static void host_free(struct sn_device *d, void *p)
+{
+    (void)d;
+    (void)cudaFreeHost(p); /* NULL is allowed */
+}
+
 /* --- enqueuing -----------------------------------------------------------------------------------
  */
 
@@ -267,7 +284,8 @@ static const struct sn_ops planned = {
     .explain = explain, .alloc = alloc, .release = release, .pin = pin, .unpin = unpin,            \
     .copy = copy, .run = run, .record = record, .await = await, .mark = mark,                      \
     .graph_begin = graph_begin, .graph_end = graph_end, .graph_launch = graph_launch,              \
-    .graph_free = graph_free, .query = query, .marked = marked
+    .graph_free = graph_free, .query = query, .marked = marked, .host_alloc = host_alloc,          \
+    .host_free = host_free
 
 sn_device_plugin_fn sn_device_plugin;
 

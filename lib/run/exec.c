@@ -54,7 +54,7 @@ static enum sn_status create(struct sn_exec *x, struct sn_accelerator *a, struct
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     if (a)
         return sn_exec_device_create(x, a, err);
-    x->state = x->host = sn_arena_map((size_t)job->state_bytes);
+    x->state = x->host = x->small = sn_arena_map((size_t)job->state_bytes);
     x->scratch = sn_arena_map((size_t)job->scratch_bytes);
     if (!x->state || !x->scratch)
         return sn_fail(err, SN_ENOMEM,
@@ -137,7 +137,7 @@ static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf)
 {
     if (buf < p->n_state_bufs)
-        return x->host + p->bufs[buf].offset;
+        return sn_exec_here(x, p->bufs[buf].offset);
     return base(x, p, buf, &(struct sn_at){0});
 }
 

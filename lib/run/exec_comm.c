@@ -16,7 +16,7 @@ int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int 
 int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op)
 {
     const struct sn_program *p = &x->job->train;
-    const struct sn_scalars *s = (const void *)(x->host + p->bufs[x->job->scalars].offset);
+    const struct sn_scalars *s = (const void *)sn_exec_here(x, p->bufs[x->job->scalars].offset);
     return op->attr.levels > 1 ? s->codec_level[op->attr.coded] : 0;
 }
 
@@ -32,7 +32,7 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
                             .add = sn_exec_acc(op->acc[0], at) == SN_ADD,
                             .peer = op->peer,
                             .tag = op->tag,
-                            .staging = x->host + p->bufs[x->job->staging].offset,
+                            .staging = sn_exec_here(x, p->bufs[x->job->staging].offset),
                             .label = op->label};
     (void)sn_op_collective(op, &t.kind, &t.n);
     if (op->is_coded) { /* one byte an element: what the streams use of their room */

@@ -203,15 +203,15 @@ static int64_t scalars_at(const struct sn_exec *x)
 static enum sn_status put_scalars(struct sn_exec *x, struct sn_err *err)
 {
     int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
-    return sn_device_copy(x, x->state + at, x->host + at, x->job->class_bytes[SN_CLASS_SCALARS],
-                          SN_TO_DEVICE, err);
+    return sn_device_copy(x, x->state + at, sn_exec_here(x, at),
+                          x->job->class_bytes[SN_CLASS_SCALARS], SN_TO_DEVICE, err);
 }
 
 static enum sn_status get_scalars(struct sn_exec *x, struct sn_err *err)
 {
     int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
-    SN_TRY(sn_device_copy(x, x->host + at, x->state + at, x->job->class_bytes[SN_CLASS_SCALARS],
-                          SN_TO_HOST, err));
+    SN_TRY(sn_device_copy(x, sn_exec_here(x, at), x->state + at,
+                          x->job->class_bytes[SN_CLASS_SCALARS], SN_TO_HOST, err));
     SN_TRY(sn_device_wait(x, err));
     int fault = sn_exec_scalars(x)->codec_fault;
     if (fault != 0)
@@ -238,8 +238,8 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
     for (int i = 0; i < v->places; i++) /* a WAIT may come before anything was posted */
         v->landing[i] = (struct sn_landing){.cut = SN_NEVER_POSTED};
     int64_t batch = j->class_offset[SN_CLASS_BATCH];
-    SN_TRY(sn_device_copy(x, x->state + batch, x->host + batch, j->class_bytes[SN_CLASS_BATCH],
-                          SN_TO_DEVICE, err));
+    SN_TRY(sn_device_copy(x, x->state + batch, sn_exec_here(x, batch),
+                          j->class_bytes[SN_CLASS_BATCH], SN_TO_DEVICE, err));
     return put_scalars(x, err);
 }
 

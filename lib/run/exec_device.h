@@ -59,8 +59,9 @@ struct sn_exec_device {
     const struct sn_device_ops *ops;
     struct sn_device *d;
     char *bounce; /* mirror of both arenas, for what passes through here: state, then scratch */
-    void *pinned; /* part of the state's mirror */
-    int64_t *first_sample; /* by micro-batch; graphs read it when they run */
+    bool is_pinned[SN_NSTATE_CLASSES]; /* parts of the state's mirror that saves read */
+    bool is_refused;                   /* page-locking such a part, and somebody has said so */
+    int64_t *first_sample;             /* by micro-batch; graphs read it when they run */
 
     enum sn_exec_mode mode;
     enum sn_exec_mode kept; /* while rounds that nobody can count are enqueued: of the rest, */

@@ -20,7 +20,9 @@ struct sn_exec {
     const struct sn_job *job;
     struct sn_comm *comm;
     char *state, *scratch; /* where operations work: memory of the device, if there is one */
-    char *host;            /* the state in this process's memory: `state`, or a mirror of it */
+    char *host;            /* the state in this process's memory: `state`, or a mirror of it, */
+    char *small;           /* and from offset `small_from` on: what goes over with each step */
+    int64_t small_from;
     struct sn_exec_device *device; /* NULL: operations run here */
     struct sn_posted *posted; /* of an operation: one, or one for each slot where those are apart */
     int *first_posted;        /* by operation id, and the end */
@@ -35,6 +37,12 @@ struct sn_exec {
     void *tell_arg;
     bool is_timed; /* on a device: wait for each operation, to know what it takes */
 };
+
+/* What this process has of the state, at an offset of it. */
+static inline char *sn_exec_here(const struct sn_exec *x, int64_t offset)
+{
+    return offset < x->small_from ? x->host + offset : x->small + (offset - x->small_from);
+}
 
 /* ---- exec.c ---- */
 

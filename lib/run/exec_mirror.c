@@ -4,30 +4,19 @@
  *
  * Mirrors are reserved, not touched: of the state's, saves and loads fill weights, masters and
  * moments; of the arenas' second one, what communication through this process moves. The state's
- * stays as it is between two pulls, so that a save may read it while the device goes on.
+ * stays as it is between two pulls, so that a save may read it while the device goes on. What saves
+ * read is page-locked when the first one comes; what goes over with each step, scalars, batch and
+ * first samples, is in page-locked memory of the device's driver from the begin.
  */
 #include "lib/run/exec_device.h"
 
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/program/boxes.h"
-
-enum { SMALL_STATE = 1 << 28 }; /* bytes: all of such a mirror is pinned */
 
 static int64_t class_end(const struct sn_job *j, enum sn_class c)
 {
     return j->class_offset[c] + j->class_bytes[c];
-}
-
-/* What saves read: copies of pages that the driver knows are several times as fast. Not the mirror
- * of gradients, which nobody touches. A system that refuses is slower, and right. */
-static void pin_mirror(struct sn_exec *x)
-{
-    struct sn_exec_device *v = x->device;
-    int64_t from = x->job->class_offset[SN_CLASS_OPTIM] / 4096 * 4096;
-    if (x->job->state_bytes <= SMALL_STATE)
-        from = 0;
-    if (v->ops->pin(v->d, x->host + from, (size_t)(x->job->state_bytes - from)) == 0)
-        v->pinned = x->host + from;
 }
 
 static enum sn_status arenas(struct sn_exec *x, struct sn_err *err)
@@ -50,6 +39,22 @@ static enum sn_status arenas(struct sn_exec *x, struct sn_err *err)
     return SN_OK;
 }
 
+/* The end of the state, from the batch on, and then first samples. */
+static enum sn_status small_block(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_job *j = x->job;
+    size_t first = (size_t)j->train.micros * sizeof(*v->first_sample);
+    void *small = NULL;
+    x->small_from = j->class_offset[SN_CLASS_BATCH];
+    size_t bytes = (size_t)(j->state_bytes - x->small_from); /* whole pages */
+    if (v->ops->host_alloc(v->d, bytes + first, &small) != 0)
+        return sn_device_fail(x, NULL, err);
+    x->small = small;
+    v->first_sample = (int64_t *)(void *)(x->small + bytes);
+    return SN_OK;
+}
+
 static enum sn_status mirrors(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
@@ -57,17 +62,14 @@ static enum sn_status mirrors(struct sn_exec *x, struct sn_err *err)
     size_t places = (size_t)x->first_posted[j->train.next_id] + 1;
     x->host = sn_arena_reserve((size_t)j->state_bytes);
     v->bounce = sn_arena_reserve((size_t)(j->state_bytes + j->scratch_bytes));
-    v->first_sample = sn_arena_map((size_t)j->train.micros * sizeof(*v->first_sample));
     v->landing = sn_alloc_n(places, sizeof(*v->landing));
     v->places = (int)places;
     v->rows = sn_alloc_n((size_t)j->group_size[SN_GROUP_WORLD], 2 * sizeof(*v->rows));
-    if (!v->rows || !x->host || !v->bounce || !v->first_sample || !v->landing)
+    if (!v->rows || !x->host || !v->bounce || !v->landing)
         return sn_fail(err, SN_ENOMEM, "executor: no memory for the mirror of the device's state");
-    if (v->ops->pin(v->d, v->first_sample, (size_t)j->train.micros * sizeof(*v->first_sample)) !=
-            0 ||
-        v->ops->make_events(v->d, SN_EVENT_DONE + (int)places) != 0)
+    SN_TRY(small_block(x, err));
+    if (v->ops->make_events(v->d, SN_EVENT_DONE + (int)places) != 0)
         return sn_device_fail(x, NULL, err);
-    pin_mirror(x);
     return SN_OK;
 }
 
@@ -102,11 +104,10 @@ void sn_exec_device_destroy(struct sn_exec *x)
             v->ops->graph_free(v->d, v->graph[i]);
     v->ops->release(v->d, x->state);
     v->ops->release(v->d, x->scratch);
-    if (v->pinned)
-        v->ops->unpin(v->d, v->pinned);
-    if (v->first_sample)
-        v->ops->unpin(v->d, v->first_sample);
-    sn_arena_unmap(v->first_sample, (size_t)j->train.micros * sizeof(*v->first_sample));
+    for (int c = 0; c < SN_NSTATE_CLASSES; c++)
+        if (v->is_pinned[c])
+            v->ops->unpin(v->d, x->host + j->class_offset[c]);
+    v->ops->host_free(v->d, x->small);
     sn_arena_unmap(v->bounce, (size_t)(j->state_bytes + j->scratch_bytes));
     sn_arena_unmap(x->host, (size_t)j->state_bytes);
     sn_free(v->rows);
@@ -135,10 +136,29 @@ void sn_exec_device_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
     }
 }
 
+/* A system that refuses is slower, and right: that is said once. */
+static void pin_class(struct sn_exec *x, enum sn_class c)
+{
+    struct sn_exec_device *v = x->device;
+    int64_t at = x->job->class_offset[c], bytes = x->job->class_bytes[c];
+    char size[16];
+    if (v->is_pinned[c] || v->is_refused)
+        return;
+    v->is_pinned[c] = v->ops->pin(v->d, x->host + at, (size_t)bytes) == 0;
+    v->is_refused = !v->is_pinned[c];
+    if (v->is_refused)
+        sn_log(SN_LOG_WARN,
+               "rank %d: %s of host memory for saves are not page-locked: %s; saves are right, but "
+               "copies of the state are slower, and wait",
+               x->comm->rank, sn_str_bytes(size, bytes), v->ops->explain(v->d));
+}
+
 static enum sn_status pull_class(struct sn_exec *x, enum sn_class c, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     int64_t at = x->job->class_offset[c], bytes = class_end(x->job, c) - at;
+    if (bytes > 0)
+        pin_class(x, c);
     if (bytes == 0 || v->ops->copy(v->d, SN_STREAM_COPY, x->host + at, x->state + at, (size_t)bytes,
                                    SN_TO_HOST) == 0)
         return SN_OK;

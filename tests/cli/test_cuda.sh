@@ -40,6 +40,10 @@ if [ -e "$fake" ]; then
     on cuda marked
     run env SN_PLUGIN="$fake" FAKE_CUDA="copies_out=0" "$train" "$tmp/marked.yaml"
     is "graphs have no copies to the host in their midst" "$rc" 0
+    on cuda pageable
+    run env SN_PLUGIN="$fake" FAKE_CUDA="no_pin=1" "$train" "$tmp/pageable.yaml"
+    is "no memory can be page-locked: it trains and saves" "$rc" 0
+    is "no memory can be page-locked: said once" "$(printf '%s\n' "$err" | grep -c 'are not page-locked: page-locking memory: ')" 1
     on cuda none
     run env SN_PLUGIN="$fake" FAKE_CUDA="driver=0 devices=0 rc=35" "$train" "$tmp/none.yaml"
     is "no driver: exit 2" "$rc" 2

@@ -41,7 +41,7 @@ is "no plugin: one sentence" "$(printf '%s\n' "$err" | wc -l)" 1
 run env SN_PLUGIN="$train" "$train" "$tmp/none.yaml"
 is "no library: exit 2" "$rc" 2
 like "no library: the sentence" "$err" 'run.backend: the plugin does not open: .*sennit-train'
-run env SN_PLUGIN="$fake" FAKE_DEVICE=abi=7 "$train" "$tmp/none.yaml"
+run env SN_PLUGIN="$fake" FAKE_DEVICE=abi=1000 "$train" "$tmp/none.yaml"
 is "a plugin of another version: exit 2" "$rc" 2
 like "a plugin of another version: the sentence" "$err" 'is of another version of sennit; build both'
 run env SN_PLUGIN="$fake" FAKE_DEVICE=devices=0 "$train" "$tmp/none.yaml"
@@ -89,6 +89,21 @@ there=$out
 run "$train" "$tmp/cpu-fp32.yaml" --generate "The " --tokens 8 --temperature 0
 is "it writes the same text" "$there" "$out"
 
+every=0
+on cuda late
+run env SN_PLUGIN="$fake" FAKE_DEVICE=no_pin=1 "$train" "$tmp/late.yaml"
+is "a run that saves at its end alone, where no memory may be page-locked" "$rc" 0
+is "has nothing to say of it before" "$(printf '%s\n' "$err" | sed '/^step 8  validation/q' | grep -c page-lock)" 0
+every=4
+for saving in "async: false" "async: true"; do
+    on cuda pageable
+    rm -rf "${tmp:?}/pageable"
+    run env SN_PLUGIN="$fake" FAKE_DEVICE=no_pin=1 "$train" "$tmp/pageable.yaml"
+    is "$saving: one that saves" "$rc" 0
+    is "$saving: says it, once" "$(printf '%s\n' "$err" | grep -c 'rank 0: [0-9.]* [KM]iB of host memory for saves are not page-locked: page-locking memory: it may not; saves are right, but copies')" 1
+    "$BUILD/bin/sennit-convert" --diff "$tmp/pageable/ckpt/step-00000008" "$tmp/one-fp32/ckpt/step-00000008" >"$tmp/diff" 2>&1
+    is "$saving: and its checkpoint is the same" $? 0
+done
 saving="async: true"
 on cuda resumed
 run env SN_PLUGIN="$fake" FAKE_DEVICE=seed=5 "$train" "$tmp/resumed.yaml" --stop-after 5

@@ -5,8 +5,8 @@
  * Streams do things in the order of the calls, so this shows nothing about dependencies, which
  * tests/lib/fake_device.c does. It shows that the plugin asks for the right things: directions of
  * copies, memory of its own, what a graph keeps and does again, errors and their sentences.
- * FAKE_CUDA="driver=12020 devices=0 rc=35 fail_at=100 copies_out=0" sets what is found and what
- * goes wrong; copies_out: graphs with more copies to the host are refused.
+ * FAKE_CUDA="driver=12020 devices=0 rc=35 fail_at=100 copies_out=0 no_pin=1" sets what is found and
+ * what goes wrong; copies_out: graphs with more copies to the host are refused.
  */
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/prove.h"
@@ -123,6 +123,8 @@ cudaError_t cudaFreeHost(void *p)
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     (void)flags;
+    if (habit("no_pin", 0))
+        return cudaErrorNotSupported;
     return is_here(p, bytes) ? cudaErrorInvalidValue : cudaSuccess;
 }
 

@@ -1,7 +1,7 @@
 /*
  * fake_plugin.c - tests/lib/fake_device.c as a plugin, for sennit-train under SN_PLUGIN. The
  * environment sets its habits: FAKE_DEVICE="devices=0 seed=3 fail_at=100 refuse_at=100 hang_at=100
- * lose_at=100 scratch=4096 head=65536 abi=7".
+ * lose_at=100 scratch=4096 head=65536 no_pin=1 abi=7".
  */
 #include "tests/lib/fake_device.h"
 
@@ -34,6 +34,7 @@ const struct sn_device_ops *sn_device_plugin(int abi, const struct sn_ops *cpu)
     h->lose_at = habit("lose_at", 0);
     h->scratch = habit("scratch", 0);
     h->head = habit("head", 0);
+    h->refuses_pin = habit("no_pin", 0);
     h->has_no_channels = true; /* processes do not share memory */
     return abi == habit("abi", SN_DEVICE_ABI) ? fake_device_ops(cpu) : NULL;
 }

@@ -55,7 +55,7 @@ static void push(struct queue *q, const struct item *i)
 /* --- memory ------------------------------------------------------------------------------------
  */
 
-static bool is_here(const struct sn_device *d, const void *p, size_t bytes)
+bool fake_device_is_here(const struct sn_device *d, const void *p, size_t bytes)
 {
     for (int i = 0; i < BLOCKS; i++)
         if (d->block[i].p && (const char *)p >= d->block[i].p &&
@@ -91,17 +91,6 @@ static void fake_release(struct sn_device *d, void *p)
         }
 }
 
-static int fake_pin(struct sn_device *d, void *p, size_t bytes)
-{
-    return is_here(d, p, bytes) ? fake_device_fail(d, "pinning memory of the device") : 0;
-}
-
-static void fake_unpin(struct sn_device *d, void *p)
-{
-    (void)d, (void)p;
-    fake_device_wait();
-}
-
 /* --- enqueuing -----------------------------------------------------------------------------------
  */
 
@@ -129,8 +118,8 @@ int fake_device_enqueue(struct sn_device *d, const struct item *i)
 static int fake_copy(struct sn_device *d, int stream, void *to, const void *from, size_t bytes,
                      enum sn_device_way way)
 {
-    if (is_here(d, to, bytes) != (way != SN_TO_HOST) ||
-        is_here(d, from, bytes) != (way != SN_TO_DEVICE))
+    if (fake_device_is_here(d, to, bytes) != (way != SN_TO_HOST) ||
+        fake_device_is_here(d, from, bytes) != (way != SN_TO_DEVICE))
         return fake_device_fail(d, "a copy of %zu bytes: an address is on the other side", bytes);
     return fake_device_enqueue(
         d, &(struct item){.kind = COPY, .stream = stream, .to = to, .from = from, .bytes = bytes});
@@ -139,7 +128,7 @@ static int fake_copy(struct sn_device *d, int stream, void *to, const void *from
 static bool mat_is_here(const struct sn_device *d, const struct sn_mat *m)
 {
     size_t bytes = (size_t)((m->rows - 1) * m->ld + m->cols) * sn_dtype_size(m->dtype);
-    return !m->p || m->rows == 0 || is_here(d, m->p, bytes);
+    return !m->p || m->rows == 0 || fake_device_is_here(d, m->p, bytes);
 }
 
 static int fake_run(struct sn_device *d, int stream, enum sn_op_kind kind, const struct sn_args *a)
@@ -152,7 +141,7 @@ static int fake_run(struct sn_device *d, int stream, enum sn_op_kind kind, const
         if (!mat_is_here(d, &a->out[k]))
             return fake_device_fail(d, "operation %d: output %d is no memory of the device",
                                     (int)kind, k);
-    if (a->scalars && !is_here(d, a->scalars, sizeof(*a->scalars)))
+    if (a->scalars && !fake_device_is_here(d, a->scalars, sizeof(*a->scalars)))
         return fake_device_fail(d, "operation %d: scalars are no memory of the device", (int)kind);
     return fake_device_enqueue(
         d, &(struct item){.kind = RUN, .stream = stream, .op = kind, .args = *a});
@@ -303,7 +292,7 @@ static bool carry_out(struct sn_device *d, struct item *i, struct event *events,
 {
     switch (i->kind) {
     case COPY:
-        if (d->is_lazy && i->stream != d->asked && !is_here(d, i->to, i->bytes))
+        if (d->is_lazy && i->stream != d->asked && !fake_device_is_here(d, i->to, i->bytes))
             return false;
         memcpy(i->to, i->from, i->bytes);
         return true;
@@ -466,8 +455,10 @@ const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu)
                                        .explain = fake_explain,
                                        .alloc = fake_alloc,
                                        .release = fake_release,
-                                       .pin = fake_pin,
-                                       .unpin = fake_unpin,
+                                       .pin = fake_device_pin,
+                                       .unpin = fake_device_unpin,
+                                       .host_alloc = fake_device_host_alloc,
+                                       .host_free = fake_device_host_free,
                                        .copy = fake_copy,
                                        .run = fake_run,
                                        .record = fake_record,

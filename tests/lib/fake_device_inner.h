@@ -93,7 +93,14 @@ void fake_device_hang(void);
 /* Copies the item into its stream's queue, or into the graph that is being captured. */
 int fake_device_enqueue(struct sn_device *d, const struct item *i);
 
+/* Is it memory of the device? */
+bool fake_device_is_here(const struct sn_device *d, const void *p, size_t bytes);
+
 /* As in kernels/device.h. */
+int fake_device_pin(struct sn_device *d, void *p, size_t bytes);
+void fake_device_unpin(struct sn_device *d, void *p);
+int fake_device_host_alloc(struct sn_device *d, size_t bytes, void **out);
+void fake_device_host_free(struct sn_device *d, void *p);
 int fake_device_channel_id(struct sn_device *d, char id[SN_DEVICE_ID]);
 void fake_device_leave(struct sn_device *d); /* all channels */
 int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size,

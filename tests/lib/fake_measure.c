@@ -1,10 +1,12 @@
 /*
- * fake_measure.c - what is measured on the device of host memory: clocks say when a stream has come
- * to a stamp, choices are made up.
+ * fake_measure.c - what needs no queue on the device of host memory: what is measured (clocks say
+ * when a stream has come to a stamp, choices are made up), and memory of this process that it
+ * page-locks.
  */
 #include "tests/lib/fake_device_inner.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -49,4 +51,43 @@ int fake_device_choose(struct sn_device *d, const char *line)
     if (strncmp(line, "fake ", 5) != 0)
         return fake_device_fail(d, "'%.40s' is no choice of a fake device", line);
     return strncmp(line, "fake 1 :", 8) == 0 ? 0 : 1;
+}
+
+/* --- memory of this process --------------------------------------------------------------------
+ */
+
+int fake_device_pin(struct sn_device *d, void *p, size_t bytes)
+{
+    if (fake_device_is_here(d, p, bytes))
+        return fake_device_fail(d, "page-locking memory of the device");
+    if (d->habits.refuses_pin) { /* no failure of the device */
+        (void)snprintf(d->why, sizeof(d->why), "page-locking memory: it may not");
+        return -1;
+    }
+    d->counts.pins++;
+    return 0;
+}
+
+void fake_device_unpin(struct sn_device *d, void *p)
+{
+    (void)p;
+    fake_device_wait();
+    if (d->counts.pins-- <= 0)
+        (void)fake_device_fail(d, "nothing of this is page-locked");
+}
+
+int fake_device_host_alloc(struct sn_device *d, size_t bytes, void **out)
+{
+    (void)d;
+    *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (!*out)
+        abort();
+    memset(*out, 0, bytes);
+    return 0;
+}
+
+void fake_device_host_free(struct sn_device *d, void *p)
+{
+    (void)d;
+    free(p);
 }

@@ -302,6 +302,8 @@ static void body(void *arg, int rank)
     struct place p = {0};
     bool good = begin(s, &p, rank);
     struct sn_comm *comm = thread_world_comm(s->world, rank);
+    if (rank == 0 && p.accelerator.device)
+        s->out->pins_before = fake_device_counts(p.accelerator.device).pins;
     for (int step = 0; good && step < s->out->steps; step++)
         good = step_beside_a_copy(s, &p, comm, step);
     sort_rows(s, rank);
@@ -316,6 +318,7 @@ static void body(void *arg, int rank)
         s->out->in_graphs = n.in_graphs;
         s->out->kept_kernels = n.kept_kernels;
         s->out->kept_marks = n.kept_marks;
+        s->out->pins = n.pins;
     }
     end(&p);
 }
