@@ -9,6 +9,7 @@
 #include "bin/train_map.h"
 #include "bin/train_preflight.h"
 #include "bin/train_say.h"
+#include "bin/train_trace.h"
 #include "bin/train_tune.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -51,6 +52,10 @@ static const char usage[] =
     "algorithms\n"
     "                       the device is fastest with, and write the run's machine with them\n"
     "  --profile            at the end, print the time spent in each kind of operation\n"
+    "  --trace FILE         draw the fourth step of this start for Perfetto: when each operation "
+    "ran, "
+    "on\n"
+    "                       all ranks, beside the planned step\n"
     "  --generate TEXT      write a continuation of TEXT from the newest checkpoint (one rank); "
     "with "
     "a\n"
@@ -61,7 +66,8 @@ static const char usage[] =
     "  --seed N             draw others (default run.seed: the same text every time)\n"
     "  --help, --version\n"
     "\n"
-    "SIGINT, SIGUSR1, SIGUSR2 or the file OUTPUT/save-and-exit: save, exit 75. SIGTERM, SIGHUP: save,\n"
+    "SIGINT, SIGUSR1, SIGUSR2 or the file OUTPUT/save-and-exit: save, exit 75. SIGTERM, SIGHUP: "
+    "save,\n"
     "exit 76. Before the first step there is nothing to save.\n"
     "Exit 0: done, 1: the work failed, 2: bad usage or input, 77: a rank is gone or stuck\n"
     "(run.hang_timeout), 79: diverged.\n";
@@ -74,6 +80,7 @@ enum {
     PACE,
     PREFLIGHT,
     PROFILE,
+    TRACE,
     TUNE,
     PLACES,
     GENERATE,
@@ -89,6 +96,7 @@ struct line {
     const char *run_file, *machine_file, *places, *tune, *supervisor;
     struct sn_train_generate generate;
     struct sn_train_map map;
+    struct sn_train_trace trace;
     struct sn_machine machine;
     struct sn_trainer_options train;
     bool preflight, profile, help, version;
@@ -120,6 +128,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return SN_OK;
     case PROFILE:
         l->profile = true;
+        return SN_OK;
+    case TRACE:
+        l->trace.path = optarg;
         return SN_OK;
     case TUNE:
         l->tune = optarg;
@@ -167,6 +178,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"pace", required_argument, NULL, PACE},
                                             {"preflight", no_argument, NULL, PREFLIGHT},
                                             {"profile", no_argument, NULL, PROFILE},
+                                            {"trace", required_argument, NULL, TRACE},
                                             {"tune", required_argument, NULL, TUNE},
                                             {"places", required_argument, NULL, PLACES},
                                             {"generate", required_argument, NULL, GENERATE},
@@ -197,6 +209,12 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                        l->generate.text  ? "--generate"
                        : l->machine_file ? "--pace"
                                          : "--fresh");
+    if (l->trace.path && (l->generate.text || l->preflight || l->tune || l->profile))
+        return sn_fail(err, SN_EINPUT, "--trace: draws a step as it is trained; leave %s out",
+                       l->generate.text ? "--generate"
+                       : l->preflight   ? "--preflight"
+                       : l->tune        ? "--tune"
+                                        : "--profile");
     if (l->tune && (l->generate.text || l->machine_file || l->train.fresh || l->preflight))
         return sn_fail(err, SN_EINPUT, "--tune: keeps nothing of its step; leave %s out",
                        l->generate.text  ? "--generate"
@@ -302,6 +320,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
     struct sn_trainer *t = NULL;
+    l->trace.comm = comm;
     if (st == SN_OK) {
         sn_train_say_backend(c, comm, &accelerator, env.threads);
         st = sn_trainer_create(&t, &env, err);
@@ -319,7 +338,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     else if (st == SN_OK && l->tune)
         st = tune(t, &accelerator, c, comm, l->tune, err);
     else if (st == SN_OK)
-        st = sn_trainer_run(t, &l->train, exit_code, err);
+        st = sn_train_traced(t, &l->train, &l->trace, env.pace, exit_code, err);
     if (st == SN_OK && l->profile && comm->rank == 0)
         sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
     attempt->stepping = t ? sn_trainer_stepping(t) : 0;

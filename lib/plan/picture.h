@@ -40,9 +40,13 @@ void sn_stretches_find(struct sn_stretches *out, const struct sn_picture *p, dou
 /* Self-contained SVG: the pipeline, memory over time and where each stage's time goes. Readers that
  * prefer dark get dark colours. Writers of `out` look at out->failed, here and below. */
 void sn_picture_svg(struct sn_str *out, const struct sn_picture *p);
-/* Chrome's trace event format, which Perfetto opens: a process for each stage, with threads for
- * computing, collectives and transfers, and a counter of memory. */
+/* Chrome's trace event format, which Perfetto opens (trace.h): a process for each stage, with
+ * threads for computing and for each axis, and a counter of memory. */
 enum sn_status sn_picture_trace(struct sn_str *out, const struct sn_picture *p, struct sn_err *err);
+/* Its events alone, for a trace that has others, too: process i is called "PREFIXstage i", and
+ * stands at place i x `order`. */
+enum sn_status sn_picture_events(struct sn_str *out, const struct sn_picture *p, const char *prefix,
+                                 int order, struct sn_err *err);
 /* A line for each stage, `width` columns wide (at least 40); ASCII, or UTF-8. */
 enum sn_status sn_picture_timeline(struct sn_str *out, const struct sn_picture *p, int width,
                                    bool utf8, struct sn_err *err);

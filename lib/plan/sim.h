@@ -67,6 +67,10 @@ enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const s
                           bool record, struct sn_err *err);
 void sn_sim_fini(struct sn_sim *s); /* a zeroed one is allowed */
 
+/* Bytes of a communication, as its event has them: those that this rank sends, of a RECV those that
+ * its peer does. */
+int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op);
+
 /* Bytes of a stage's scratch and state in use over the step, as steps (time, bytes) in order:
  * slots as they are taken and given back, temporaries and workspace while their chunk runs. Never
  * more than the plan's total without the library, and as much where all slots are full at once and

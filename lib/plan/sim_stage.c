@@ -56,7 +56,7 @@ static void tell(struct sn_sim_player *g, struct sn_sim_events *to, const struct
     to->event[to->n++] = *e;
 }
 
-static int64_t bytes_of(const struct sn_job *j, const struct sn_op *op)
+int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op)
 {
     enum sn_collective kind = SN_ALL_REDUCE;
     int64_t n = sn_agree_words(op);
@@ -82,7 +82,7 @@ static void tell_transfer(struct sn_sim_player *g, const struct at *at, const st
                             .axis = sn_group_axis(op->group),
                             .begin = begin,
                             .end = end,
-                            .bytes = bytes_of(g->job, op),
+                            .bytes = sn_sim_bytes(g->job, op),
                             .label = op->label});
 }
 

@@ -1,114 +1,110 @@
-/*
- * trace.c - the simulated step in Chrome's trace event format, for Perfetto and chrome://tracing.
- *
- * One complete event ("ph": "X") for each event of the simulator, times in microseconds. Such
- * events of one thread must not overlap unless one lies in the other, and transfers do: each takes
- * the first lane of its stage that is free.
- */
-#include "lib/base/mem.h"
-#include "lib/plan/picture.h"
+#include "lib/plan/trace.h"
 
-enum { COMPUTE = 1, COLLECTIVES, TRANSFERS, LANE = 2, MAX_LANES = 64 };
+#include <math.h>
 
-static void name(struct sn_str *out, int pid, int tid, const char *what, int n)
+enum { COMPUTE = 1, FIRST_AXIS };
+
+static int thread_of(enum sn_axis a, int lane)
 {
-    sn_str_add(
-        out,
-        ",\n{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"%s\", \"args\": {\"name\": "
-        "\"%s",
-        pid, tid, tid ? "thread_name" : "process_name", what);
-    sn_str_add(out, n < 0 ? "\"}}" : " %d\"}}", n);
+    return FIRST_AXIS + (int)a + SN_NAXES * lane;
 }
 
-/* The lane of a transfer; where all are taken it shares the last one. */
-static int lane_of(double free_at[MAX_LANES], int *lanes, const struct sn_event *e)
+void sn_trace_open(struct sn_str *out, const char *title)
+{
+    sn_str_add(out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, "
+                    "\"name\": \"process_labels\", \"args\": {\"labels\": ");
+    sn_str_add_json(out, title);
+    sn_str_add(out, "}}");
+}
+
+void sn_trace_close(struct sn_str *out)
+{
+    sn_str_add(out, "\n]}\n");
+}
+
+/* Microseconds with six digits, which a picosecond is. */
+static void add_time(struct sn_str *out, const char *key, int64_t ps)
+{
+    const char *sign = ps < 0 ? "-" : "";
+    long long n = ps < 0 ? -ps : ps;
+    sn_str_add(out, ",\"%s\":%s%lld.%06lld", key, sign, n / 1000000, n % 1000000);
+}
+
+static void add_slice(struct sn_str *out, int pid, int tid, const struct sn_slice *s)
+{
+    int64_t begin = llround(s->begin * 1e12), end = llround(s->end * 1e12);
+    sn_str_add(out, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d", pid, tid);
+    add_time(out, "ts", begin);
+    add_time(out, "dur", end > begin ? end - begin : 0);
+    sn_str_add(out, ",\"cat\":\"%s\",\"name\":", s->category);
+    if (s->number >= 0)
+        sn_str_add(out, "\"%s %d\"", s->name, s->number);
+    else
+        sn_str_add_json(out, s->name);
+    sn_str_add(out, ",\"args\":{\"micro_batch\":%d", s->micro);
+    if (s->part >= 0)
+        sn_str_add(out, ",\"part\":%d", s->part);
+    if (s->slot >= 0)
+        sn_str_add(out, ",\"slot\":%d", s->slot);
+    if (s->axis)
+        sn_str_add(out, ",\"axis\":\"%s\"", s->axis);
+    if (s->bytes >= 0)
+        sn_str_add(out, ",\"bytes\":%lld", (long long)s->bytes);
+    if (s->planned >= 0)
+        sn_str_add(out, ",\"planned_us\":%.3f", s->planned * 1e6);
+    if (s->waiting) {
+        sn_str_add(out, ",\"for\":");
+        sn_str_add_json(out, s->waiting);
+    }
+    sn_str_add(out, "}}");
+}
+
+void sn_trace_computing(struct sn_str *out, const struct sn_trace_process *p,
+                        const struct sn_slice *s)
+{
+    add_slice(out, p->pid, COMPUTE, s);
+}
+
+static int lane_of(struct sn_trace_lanes *l, const struct sn_slice *s)
 {
     int i = 0;
-    while (i < *lanes && free_at[i] > e->begin)
+    while (i < l->n && l->free_at[i] > s->begin)
         i++;
-    if (i == MAX_LANES)
-        return MAX_LANES - 1;
-    *lanes = i == *lanes ? i + 1 : *lanes;
-    free_at[i] = e->end;
+    if (i == SN_TRACE_LANES)
+        return SN_TRACE_LANES - 1;
+    l->n = i == l->n ? i + 1 : l->n;
+    l->free_at[i] = s->end;
     return i;
 }
 
-static void event(struct sn_str *out, const struct sn_event *e, int tid, int parts)
+void sn_trace_transfer(struct sn_str *out, struct sn_trace_process *p, enum sn_axis a,
+                       const struct sn_slice *s)
 {
-    const char *kind = sn_event_name(e->kind);
+    add_slice(out, p->pid, thread_of(a, lane_of(&p->axis[a], s)), s);
+}
+
+static void add_name(struct sn_str *out, int pid, int tid, const char *what, int n)
+{
     sn_str_add(
         out,
-        ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.6f,\"dur\":%.6f,\"cat\":\"%s\",\"name\":",
-        e->stage, tid, e->begin * 1e6, (e->end - e->begin) * 1e6, kind);
-    if (e->kind == SN_EVENT_TRANSFER && e->label[0])
-        sn_str_add_json(out, e->label);
-    else if (e->kind >= SN_EVENT_WAIT)
-        sn_str_add(out, "\"%s %s\"", kind, sn_axis_name(e->axis));
-    else if (e->micro >= 0)
-        sn_str_add(out, "\"%s %d\"", kind, e->micro);
+        ",\n{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"%s\", \"args\": {\"name\": ", pid,
+        tid, tid ? "thread_name" : "process_name");
+    if (n > 0)
+        sn_str_add(out, "\"%s %d\"}}", what, n);
     else
-        sn_str_add(out, "\"%s\"", kind);
-    sn_str_add(out, ",\"args\":{\"micro_batch\":%d", e->micro);
-    if (e->part >= 0 && parts > 1)
-        sn_str_add(out, ",\"part\":%d", e->part);
-    if (e->kind >= SN_EVENT_WAIT)
-        sn_str_add(out, ",\"axis\":\"%s\"", sn_axis_name(e->axis));
-    if (e->kind == SN_EVENT_TRANSFER)
-        sn_str_add(out, ",\"bytes\":%lld", (long long)e->bytes);
-    sn_str_add(out, "}}");
+        sn_str_add(out, "\"%s\"}}", what);
 }
 
-static void memory(struct sn_str *out, int stage, const struct sn_memory_curve *m)
+void sn_trace_names(struct sn_str *out, const struct sn_trace_process *p, const char *name,
+                    int order)
 {
-    for (int i = 0; i < m->n; i++)
-        sn_str_add(out,
-                   ",\n{\"ph\":\"C\",\"pid\":%d,\"ts\":%.6f,\"name\":\"memory\",\"args\":{"
-                   "\"bytes\":%lld}}",
-                   stage, m->point[i].time * 1e6, (long long)(m->point[i].bytes + m->library));
-}
-
-struct lanes {
-    double free_at[MAX_LANES];
-    int n;
-};
-
-static void stage_names(struct sn_str *out, int stage, const struct lanes *collectives,
-                        const struct lanes *transfers)
-{
-    name(out, stage, 0, "stage", stage);
-    name(out, stage, COMPUTE, "computing", -1);
-    for (int i = 0; i < collectives->n; i++)
-        name(out, stage, COLLECTIVES + LANE * i, "collectives", i ? i : -1);
-    for (int i = 0; i < transfers->n; i++)
-        name(out, stage, TRANSFERS + LANE * i, "transfers", i ? i : -1);
-}
-
-enum sn_status sn_picture_trace(struct sn_str *out, const struct sn_picture *p, struct sn_err *err)
-{
-    const struct sn_sim *s = p->sim;
-    struct lanes *lanes = sn_alloc_n((size_t)s->stages, 2 * sizeof(*lanes));
-    if (!lanes)
-        return sn_fail(err, SN_ENOMEM, "trace: no memory for %d stages", s->stages);
-    sn_str_add(out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, "
-                    "\"name\": \"process_labels\", \"args\": {\"labels\": ");
-    sn_str_add_json(out, p->title);
-    sn_str_add(out, "}}");
-    for (int64_t i = 0; i < s->n_events && !out->failed; i++) {
-        const struct sn_event *e = &s->event[i];
-        int sends = e->axis == SN_AXIS_PIPELINE;
-        int tid = COMPUTE;
-        if (e->kind == SN_EVENT_TRANSFER) {
-            struct lanes *l = &lanes[2 * e->stage + sends];
-            tid = (sends ? TRANSFERS : COLLECTIVES) + LANE * lane_of(l->free_at, &l->n, e);
-        }
-        event(out, e, tid, p->parts);
-    }
-    for (int i = 0; i < s->stages; i++) {
-        stage_names(out, i, &lanes[2 * i], &lanes[2 * i + 1]);
-        if (p->memory)
-            memory(out, i, &p->memory[i]);
-    }
-    sn_str_add(out, "\n]}\n");
-    sn_free(lanes);
-    return out->failed ? sn_fail(err, SN_ENOMEM, "trace: no memory for the text") : SN_OK;
+    add_name(out, p->pid, 0, name, 0);
+    sn_str_add(out,
+               ",\n{\"ph\": \"M\", \"pid\": %d, \"name\": \"process_sort_index\", \"args\": "
+               "{\"sort_index\": %d}}",
+               p->pid, order);
+    add_name(out, p->pid, COMPUTE, "computing", 0);
+    for (int a = 0; a < SN_NAXES; a++)
+        for (int i = 0; i < p->axis[a].n; i++)
+            add_name(out, p->pid, thread_of((enum sn_axis)a, i), sn_axis_name((enum sn_axis)a), i);
 }

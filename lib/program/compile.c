@@ -325,7 +325,9 @@ static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *en
     j->zero = j->group_size[SN_GROUP_REPLICA] > 1 ? l->zero : 0;
     j->rows = (int64_t)l->micro_batch * c->model.seq / l->context;
     int64_t words = sn_slice_of(c->model.vocab, l->tensor, 0).padded;
-    j->head_block = head_block(&j->ops->head, j->rows, words * (int64_t)sn_dtype_size(j->dtype));
+    if (j->ops) /* parts and their places are the same on all backends */
+        j->head_block =
+            head_block(&j->ops->head, j->rows, words * (int64_t)sn_dtype_size(j->dtype));
     j->window_bytes = sn_collective_window(sn_grid_ranks(&j->grid));
     name_program(j, &j->train, "train", c->train.global_batch / (l->data * l->micro_batch));
     name_program(j, &j->evaluate, "evaluate", 1);

@@ -26,6 +26,11 @@ struct sn_ring; /* lib/run/ring.h */
 /* A ticket for a posted operation; 0 is "already done". */
 typedef uint64_t sn_ticket;
 
+/* When a communication was carried out, in seconds of sn_clock(). */
+struct sn_transfer_times {
+    double begin, end;
+};
+
 /* One communication. Memory is borrowed until the ticket's wait. */
 struct sn_transfer {
     enum sn_collective kind;
@@ -52,6 +57,10 @@ struct sn_transfer {
      * is. */
     bool sized;
     const char *label; /* the operation's name, for messages; outlives the communicator */
+    /* NULL: nobody asks. Written by whoever carries it out; not at all where nothing is to be done
+     * (ticket 0). Several transfers may share one: from the begin of the last that begins to the
+     * end of the last that ends. */
+    struct sn_transfer_times *times;
 };
 
 /* What travels of the block of t that lies at `block`; -1 if it is sized and its length is none. */

@@ -192,7 +192,7 @@ void sn_p2p_begin(struct sn_engine *e, int slot);
 /* Finish those that are complete, or all after a failure; true if something moved. */
 bool sn_p2p_progress(struct sn_engine *e);
 
-/* Number an operation and record it; note that it begins and ends. */
+/* Number an operation and record it; note that it begins and ends, and when, if anybody asks. */
 void sn_watch_posted(struct sn_engine *e, int slot);
 void sn_watch_begun(struct sn_engine *e, int slot);
 void sn_watch_done(struct sn_engine *e, int slot);

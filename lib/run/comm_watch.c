@@ -75,6 +75,8 @@ void sn_watch_begun(struct sn_engine *e, int slot)
     const struct sn_comm_op *op = &e->queue.slot[slot].op;
     if (!sn_watch_is_p2p(op))
         e->watch.current = kind_name(op) ? slot : -1;
+    if (op->kind == SN_COMM_TRANSFER && op->transfer.times)
+        op->transfer.times->begin = sn_clock();
     if (e->watch.timeout_s)
         e->watch.mark[slot].moved = sn_clock();
     if (e->watch.ring && e->watch.mark[slot].record)
@@ -83,6 +85,9 @@ void sn_watch_begun(struct sn_engine *e, int slot)
 
 void sn_watch_done(struct sn_engine *e, int slot)
 {
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    if (op->kind == SN_COMM_TRANSFER && op->transfer.times)
+        op->transfer.times->end = sn_clock();
     if (e->watch.current == slot)
         e->watch.current = -1;
     if (e->watch.ring && e->watch.mark[slot].record && !sn_engine_has_failed(e))

@@ -327,8 +327,10 @@ static enum sn_status run_ops(struct sn_exec *x, const struct sn_program *p, con
             continue;
         if (i == x->fenced && x->fence && p == &x->job->train && !x->device)
             t0 = pass_fence(x);
+        sn_timeline_begin(x, i, &at, t0);
         SN_TRY(one_op(x, p, i, &at, err));
         double t1 = sn_clock();
+        sn_timeline_end(x, t1);
         if (!x->device || x->is_timed)
             take_time(x, op, t1 - t0);
         t0 = t1;
@@ -390,6 +392,8 @@ static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p
         struct sn_at at = {
             .micro = s->micro, .micros = p->micros, .slot = s->slot, .late = s->late};
         sn_exec_scalars(x)->first_sample = first_sample[s->micro];
+        if (x->timeline)
+            x->timeline->sched = i;
         if (x->device)
             SN_TRY(sn_exec_device_micro(x, s->micro, first_sample[s->micro], err));
         SN_TRY(sn_exec_walk(x, p, s->chunk, at, err));
@@ -403,10 +407,12 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
     sn_pace_restart(&x->pace);
     if (x->device)
         SN_TRY(sn_exec_device_begin(x, p, true, err));
+    SN_TRY(sn_timeline_start(x, err));
     SN_TRY(run_schedule(x, p, first_sample, err));
     if (x->device)
         SN_TRY(sn_exec_device_end(x, true, err));
     SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
+    SN_TRY(sn_timeline_finish(x, err));
     int places = x->first_posted[x->job->train.next_id];
     memset(x->posted, 0, (size_t)places * sizeof(*x->posted));
     return SN_OK;

@@ -46,6 +46,11 @@ typedef void sn_exec_tell(void *arg, const struct sn_op *op, double seconds);
 enum sn_status sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg,
                                 struct sn_err *err);
 
+/* From now on keep when the operations of each run of the train program ran (lib/run/timeline.h;
+ * borrowed): it is that of the last run. NULL: keep nothing. Not together with set_tell. */
+struct sn_timeline;
+void sn_exec_set_timeline(struct sn_exec *x, struct sn_timeline *t);
+
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x);
 /* What each expert got of the last step's tokens, of all ranks: layers with experts x experts.
  * Only of a model that has some. */

@@ -261,11 +261,16 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
                                    .add = t->add};
     d.peer = op->kind == SN_OP_SEND ? 1 : 0;
     v->uses[stream] = true;
+    sn_timeline_moves_on(x, op);
     if (v->ops->record(v->d, SN_STREAM_COMPUTE, SN_STREAM_COMPUTE) != 0 ||
-        v->ops->await(v->d, stream, SN_STREAM_COMPUTE) != 0 ||
-        !(is_list ? transfer_rows(x, op, t, &d, stream)
-                  : v->ops->transfer(v->d, stream, channel, &d) == 0) ||
-        v->ops->record(v->d, stream, SN_EVENT_DONE + place) != 0)
+        v->ops->await(v->d, stream, SN_STREAM_COMPUTE) != 0)
+        return sn_device_fail(x, op, err);
+    SN_TRY(sn_timeline_stamp(x, stream, false, err));
+    if (!(is_list ? transfer_rows(x, op, t, &d, stream)
+                  : v->ops->transfer(v->d, stream, channel, &d) == 0))
+        return sn_device_fail(x, op, err);
+    SN_TRY(sn_timeline_stamp(x, stream, true, err));
+    if (v->ops->record(v->d, stream, SN_EVENT_DONE + place) != 0)
         return sn_device_fail(x, op, err);
     return SN_OK;
 }

@@ -94,8 +94,9 @@ void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_tra
 {
     const struct sn_comm_ops *comm = x->comm->ops;
     struct sn_transfer half = *t;
+    half.times = sn_timeline_moves(x, op);
     if (op->kind != SN_OP_SHIFT) {
-        tickets->ticket[0] = comm->post(x->comm, t);
+        tickets->ticket[0] = comm->post(x->comm, &half);
         return;
     }
     half.kind = SN_RECV; /* both halves of a step of a ring */

@@ -225,7 +225,7 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
-    bool keeps = is_whole && p == &j->train && !x->is_timed && !v->clocks;
+    bool keeps = is_whole && p == &j->train && !x->is_timed && !v->clocks && !x->timeline;
     v->mode = !keeps || v->runs == 0 ? SN_MODE_EAGER
               : v->runs == 1         ? SN_MODE_CAPTURE
                                      : SN_MODE_REPLAY;
@@ -247,7 +247,7 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
 static enum sn_status count_run(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    if (v->program != &x->job->train || x->is_timed || v->clocks || v->cut == 0)
+    if (v->program != &x->job->train || x->is_timed || v->clocks || x->timeline || v->cut == 0)
         return SN_OK;
     if (v->runs++ > 0)
         return SN_OK;
@@ -401,7 +401,9 @@ static enum sn_status device_op(struct sn_exec *x, const struct sn_program *p, i
 enum sn_status sn_exec_device_op(struct sn_exec *x, const struct sn_program *p, int i,
                                  const struct sn_at *at, struct sn_err *err)
 {
+    SN_TRY(sn_timeline_stamp(x, SN_STREAM_COMPUTE, false, err));
     SN_TRY(device_op(x, p, i, at, err));
+    SN_TRY(sn_timeline_stamp(x, SN_STREAM_COMPUTE, true, err));
     return x->is_timed ? sn_device_wait(x, err) : SN_OK;
 }
 

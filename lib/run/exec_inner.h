@@ -7,6 +7,7 @@
 
 #include "lib/run/exec.h"
 #include "lib/run/pace.h"
+#include "lib/run/timeline.h"
 
 /* Tickets of one posted operation in one slot; a shift has two. */
 struct sn_posted {
@@ -35,7 +36,8 @@ struct sn_exec {
     int fenced; /* the operation of the train program that it stands before; -1 */
     sn_exec_tell *tell;
     void *tell_arg;
-    bool is_timed; /* on a device: wait for each operation, to know what it takes */
+    struct sn_timeline *timeline; /* of the run under way; NULL: nobody wants it */
+    bool is_timed;                /* on a device: wait for each operation, to know what it takes */
 };
 
 /* What this process has of the state, at an offset of it. */
@@ -94,6 +96,21 @@ enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const str
                             struct sn_err *err);
 /* The ranks agree on the end of a step: adds up the scalars of this process's memory. */
 enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
+
+/* ---- timeline.c: nothing where no timeline is kept ---- */
+
+/* Around a run. */
+enum sn_status sn_timeline_start(struct sn_exec *x, struct sn_err *err);
+enum sn_status sn_timeline_finish(struct sn_exec *x, struct sn_err *err);
+/* Around an operation, with the host's clock. */
+void sn_timeline_begin(struct sn_exec *x, int op, const struct sn_at *at, double now);
+void sn_timeline_end(struct sn_exec *x, double now);
+/* This operation is moved by the communicator: where it says when, or NULL. */
+struct sn_transfer_times *sn_timeline_moves(struct sn_exec *x, const struct sn_op *op);
+/* On a device: this operation is moved on a stream of its own, */
+void sn_timeline_moves_on(struct sn_exec *x, const struct sn_op *op);
+/* and begins or ends when the stream comes here. */
+enum sn_status sn_timeline_stamp(struct sn_exec *x, int stream, bool is_end, struct sn_err *err);
 
 /* ---- exec_device.c: each returns at once but where it says so ---- */
 

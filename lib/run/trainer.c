@@ -147,6 +147,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_trainer_save_close(t);
     sn_trainer_snapshot_close(t);
     sn_metrics_close(t->metrics);
+    sn_timeline_destroy(t->timed.timeline);
     sn_state_fini(&t->state);
     sn_str_fini(&t->model_text);
     sn_str_fini(&t->layout_text);
@@ -454,9 +455,10 @@ static enum sn_status run(struct sn_trainer *t, const struct sn_trainer_options 
 {
     const struct sn_config *c = t->env.config;
     SN_TRY(start(t, o->fresh, err));
-    int64_t last = c->train.steps;
+    int64_t last = c->train.steps, first = t->state.scalars.step + 1;
     if (o->stop_after > 0 && o->stop_after < last)
         last = o->stop_after;
+    SN_TRY(sn_trainer_timed_open(t, o, first, last, err));
     *exit_code = 0;
     int leave = -1;
     if (t->state.scalars.step >= last && t->env.comm->rank == 0)
@@ -464,8 +466,10 @@ static enum sn_status run(struct sn_trainer *t, const struct sn_trainer_options 
                (long long)t->state.scalars.step, (long long)last);
     sn_signals_set_early(t->env.signals, NULL, NULL); /* from here on there is something to save */
     t->stepping = sn_clock_date();
-    for (int64_t step = t->state.scalars.step + 1; step <= last && leave < 0; step++) {
+    for (int64_t step = first; step <= last && leave < 0; step++) {
+        sn_trainer_timed_begin(t, step);
         SN_TRY(one_step(t, step, err));
+        SN_TRY(sn_trainer_timed_end(t, o, step, err));
         SN_TRY(after_step(t, last, &leave, err));
     }
     SN_TRY(sn_trainer_save_wait(t, err));

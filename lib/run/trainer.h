@@ -16,9 +16,19 @@ enum {
     SN_EXIT_DIVERGED = 79    /* the loss or the gradients are not finite */
 };
 
+struct sn_timeline; /* lib/run/timeline.h */
+
+/* Which step of a start is timed: those before it make plans and graphs. */
+enum { SN_TIMED_STEP = 4 };
+
 struct sn_trainer_options {
     bool fresh;         /* do not continue from a checkpoint */
     int64_t stop_after; /* leave after this step; 0: at train.steps */
+    /* Called by all ranks, once, after this start's fourth step, or its last if it has fewer, with
+     * when each of its operations ran; NULL: no step is timed. A failure ends the run. */
+    enum sn_status (*timed)(void *self, const struct sn_timeline *t, int64_t step,
+                            struct sn_err *err);
+    void *self;
 };
 
 struct sn_trainer;
@@ -40,7 +50,7 @@ struct sn_trainer_env {
      * back (struct sn_solo_env); NULL: abort(), as in tests. */
     void (*give_up)(void *self, const struct sn_err *why);
     void *self;
-    const char *memory, *host;     /* test hooks: of sn_snapshot_env; NULL: /dev/shm, this host */
+    const char *memory, *host; /* test hooks: of sn_snapshot_env; NULL: /dev/shm, this host */
 };
 enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
                                  struct sn_err *err);

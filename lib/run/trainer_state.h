@@ -9,6 +9,7 @@
 #include "lib/run/loader.h"
 #include "lib/run/metrics.h"
 #include "lib/run/snapshot.h"
+#include "lib/run/timeline.h"
 #include "lib/run/trainer.h"
 #include "lib/run/solo.h"
 
@@ -35,6 +36,12 @@ struct sn_snapping {
     bool in_step;          /* one was exchanged beside the step that is made now */
     enum sn_status status; /* of the wait at the fence, and why */
     struct sn_err err;
+};
+
+/* The step of which it is kept when its operations ran. */
+struct sn_timing {
+    struct sn_timeline *timeline; /* NULL: nobody asks */
+    int64_t step;
 };
 
 /* What a rank says of itself before step 1. */
@@ -69,8 +76,9 @@ struct sn_trainer {
     int64_t sent_by_rank[SN_NAXES]; /* planned, this rank */
     struct sn_said *said;           /* of all ranks; rank 0 */
     int32_t *sample;                /* room for ids and targets of one sample */
-    float loss_scale;               /* that the step is done with */
-    int skipped_in_row;             /* steps without an update before the next one */
+    struct sn_timing timed;
+    float loss_scale;   /* that the step is done with */
+    int skipped_in_row; /* steps without an update before the next one */
 };
 
 /* meet.c: groups; the ranks agree on what they have compiled, and learn the whole plan. */
@@ -132,6 +140,14 @@ const struct sn_snapshot_report *sn_trainer_snapshot_report(const struct sn_trai
 /* The run leaves by itself: what is in memory is older than what is saved. */
 enum sn_status sn_trainer_snapshot_forget(struct sn_trainer *t, struct sn_err *err);
 void sn_trainer_snapshot_close(struct sn_trainer *t);
+
+/* timed.c: nothing unless struct sn_trainer_options asks. Before the first of the steps `first` ..
+ * `last`: room; collective. Around each step, the second collective. */
+enum sn_status sn_trainer_timed_open(struct sn_trainer *t, const struct sn_trainer_options *o,
+                                     int64_t first, int64_t last, struct sn_err *err);
+void sn_trainer_timed_begin(struct sn_trainer *t, int64_t step);
+enum sn_status sn_trainer_timed_end(struct sn_trainer *t, const struct sn_trainer_options *o,
+                                    int64_t step, struct sn_err *err);
 
 /* evaluate.c: mean validation loss, on every rank. */
 enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn_err *err);

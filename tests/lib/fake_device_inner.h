@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-enum { EVENTS = 1 << 16, BLOCKS = 16, CLOCKS = 4096, ORIGIN = -1 };
+enum { EVENTS = 1 << 16, BLOCKS = 16, CLOCKS = 1 << 16, ORIGIN = -1 };
 
 enum item_kind { COPY, RUN, RECORD, AWAIT, MARK, STAMP, LAUNCH, TRANSFER };
 

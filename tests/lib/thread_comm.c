@@ -2,6 +2,7 @@
 #include "tests/lib/thread_comm.h"
 
 #include "kernels/half.h"
+#include "lib/base/clock.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -302,6 +303,13 @@ static void count_rows(struct rank *r, const struct sn_transfer *t)
     }
 }
 
+/* A receive is carried out when it is waited for, everything else when it is posted. */
+static void note(const struct sn_transfer *t, bool is_end)
+{
+    if (t->times)
+        *(is_end ? &t->times->end : &t->times->begin) = sn_clock();
+}
+
 static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
 {
     struct rank *r = (struct rank *)c;
@@ -315,12 +323,15 @@ static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
                                    : sn_exchange_sent_within(t->exchange) * row;
     if (t->exchange && t->kind == SN_ALL_TO_ALL)
         count_rows(r, t);
+    note(t, false);
     if (t->kind == SN_SEND) {
         mail_send(r, t);
+        note(t, true);
         return 0;
     }
     if (t->kind != SN_RECV) {
         meet(r, t);
+        note(t, true);
         return 0;
     }
     sn_ticket ticket = ++r->last;
@@ -336,6 +347,7 @@ static enum sn_status wait(struct sn_comm *c, sn_ticket t, struct sn_err *err)
     (void)err;
     if (t && r->pending[t % TICKETS]) {
         mail_receive(r, &r->recv[t % TICKETS]);
+        note(&r->recv[t % TICKETS], true);
         r->pending[t % TICKETS] = false;
     }
     return SN_OK;

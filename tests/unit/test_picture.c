@@ -248,7 +248,7 @@ static void traces_have_every_event(void)
     tap_ok(n == f.sim.n_events && off < 2e-12, "%d events, each at its time (off by %.1e s)", n,
            off);
     tap_ok(!crossed(slice, n), "no two of a thread cross, as Perfetto demands");
-    tap_ok(strstr(out.p, "\"name\": \"transfers 1\"") != NULL, "because transfers have lanes");
+    tap_ok(strstr(out.p, "\"name\": \"pipeline 1\"") != NULL, "because transfers have lanes");
     tap_ok(count(out.p, "\"process_name\"") == 4, "a process for each stage");
     tap_ok(count(out.p, "\"ph\":\"C\"") == 4 * 2 * 2 * 2 * 8, "a counter of memory");
     tap_ok(strstr(out.p, "layer \\\"0\\\" & <more>") != NULL, "labels are escaped");
