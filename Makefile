@@ -189,7 +189,8 @@ $(BUILD)/tests/bench/bench_gemm: LIBS += $(BLAS_LIBS)
 $(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),openblas,none).o
 
 # The plugin for CUDA, which uses its own runtime whatever the process has loaded: kernels by nvcc, the rest of it in C; NCCL where its header is.
-CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
+NCCL_C   := $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
+CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c $(NCCL_C)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
 $(CUDA_OUT)/%.cu.o: %.cu
 	@mkdir -p $(@D)
@@ -214,8 +215,8 @@ $(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels
 # The plugin for CUDA itself, on calls of CUDA that are done on host memory.
 FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
 FAKECC   := $(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"'
-$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nccl_none.c \
-    tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h) | $(BUILD)/tests/gpu/libfake_blaslt.so
+$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c $(NCCL_C) \
+    tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h) | $(BUILD)/tests/gpu/libfake_blaslt.so $(BUILD)/tests/gpu/libfake_nccl.so
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(FAKECC) -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
 	@$(FAKECC) -Wl,-rpath,'$$ORIGIN/fake' -o $@ $@.o $(filter-out kernels/cuda/plugin.c,$(filter %.c,$^)) -ldl -lpthread
@@ -224,6 +225,10 @@ $(BUILD)/tests/gpu/libfake_blaslt.so: tests/gpu/fake_blaslt.c
 	@mkdir -p $(@D)/fake
 	$(call say,ld,$@)$(FAKECC) -o $@ $<
 	@ln -sf ../$(@F) $(@D)/fake/libcublasLt.so.$(shell sed -n 's/^\#define CUBLAS_VER_MAJOR *//p' $(CUDA)/include/cublas_api.h 2>/dev/null)
+$(BUILD)/tests/gpu/libfake_nccl.so: tests/gpu/fake_nccl.c
+	@mkdir -p $(@D)/fake
+	$(call say,ld,$@)$(FAKECC) -o $@ $<
+	@ln -sf ../$(@F) $(@D)/fake/libnccl.so.2
 $(BUILD)/tests/gpu/find_library: $(BUILD)/tests/gpu/find_library.o $(BUILD)/kernels/cuda/library.o
 	$(link)
 

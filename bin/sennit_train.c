@@ -267,7 +267,9 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct line *l
                                   struct sn_err *err)
 {
     SN_TRY(sn_accelerator_open(a, c, l->tune != NULL, comm, err));
-    enum sn_status st = SN_OK;
+    enum sn_status st = sn_accelerator_check_channels(a, c, err);
+    if (st != SN_OK) /* the same on all ranks, which agree below */
+        return comm->ops->agree(comm, st, err);
     if (l->tune && !a->device)
         st = sn_fail(err, SN_EINPUT,
                      "--tune: measures a device, and this run is on the processor; set "

@@ -7,7 +7,7 @@
 #include "lib/base/str.h"
 
 void sn_train_say_backend(const struct sn_config *c, const struct sn_comm *comm,
-                        const struct sn_accelerator *a, int threads)
+                          const struct sn_accelerator *a, int threads)
 {
     const char *warning;
     const char *processor = sn_ops_cpu_describe(&warning);
@@ -18,12 +18,12 @@ void sn_train_say_backend(const struct sn_config *c, const struct sn_comm *comm,
            comm->size == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
            a->device ? a->info.name : processor, widened ? ", computes in fp32 and keeps " : "",
            widened ? sn_dtype_name(c->train.precision) : "",
-           a->device && a->is_shared && comm->size > 1
-               ? ", ranks talk through the host (some share a device)"
-               : "",
+           a->device && a->is_shared && comm->size > 1 ? ", ranks talk through the host" : "",
            a->device && !c->run.deterministic ? ", some sums in any order" : "");
     if (a->device && a->info.libraries[0])
         sn_log(SN_LOG_INFO, "libraries: %s", a->info.libraries);
+    if (a->device && a->no_channels[0])
+        sn_log(SN_LOG_WARN, "ranks talk through the host, which is slow: %s", a->no_channels);
     if (a->device && a->info.lacks[0])
         sn_log(SN_LOG_WARN, "%s", a->info.lacks);
     if (comm->size > 1)
@@ -36,7 +36,7 @@ void sn_train_say_backend(const struct sn_config *c, const struct sn_comm *comm,
 }
 
 void sn_train_say_memory(const struct sn_comm *comm, const struct sn_accelerator *a,
-                              const struct sn_exec *x)
+                         const struct sn_exec *x)
 {
     struct sn_device_info now;
     char planned[16], taken[16];

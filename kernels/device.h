@@ -152,6 +152,9 @@ struct sn_device_ops {
     /* Page-locked host memory of the driver's own, zeroed: for the little that each step copies. */
     int (*host_alloc)(struct sn_device *d, size_t bytes, void **out);
     void (*host_free)(struct sn_device *d, void *p); /* NULL is allowed */
+
+    /* Why there are none, a sentence. Only where `transfer` is NULL. */
+    const char *(*no_channels)(void);
 };
 
 /* What a plugin exports: its functions, or NULL for another abi. `cpu` is the specification. */

@@ -7,7 +7,6 @@
  */
 #include "kernels/cuda/plugin.h"
 
-#include <dlfcn.h>
 #include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@ _Static_assert(SN_DEVICE_ID >= NCCL_UNIQUE_ID_BYTES, "an id has room in a channe
 
 /* What we call of it. */
 struct library {
+    ncclResult_t (*version)(int *);
     ncclResult_t (*get_id)(ncclUniqueId *);
     ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int);
     ncclResult_t (*destroy)(ncclComm_t);
@@ -37,14 +37,17 @@ struct library {
 
 /* Functions in the order of the struct, whose members are pointers alone. */
 static const char *const symbols[] = {
-    "ncclGetUniqueId", "ncclCommInitRank",      "ncclCommDestroy",
-    "ncclCommAbort",   "ncclCommGetAsyncError", "ncclGetErrorString",
-    "ncclGroupStart",  "ncclGroupEnd",          "ncclAllReduce",
-    "ncclAllGather",   "ncclReduceScatter",     "ncclSend",
-    "ncclRecv"};
+    "ncclGetVersion",     "ncclGetUniqueId", "ncclCommInitRank",
+    "ncclCommDestroy",    "ncclCommAbort",   "ncclCommGetAsyncError",
+    "ncclGetErrorString", "ncclGroupStart",  "ncclGroupEnd",
+    "ncclAllReduce",      "ncclAllGather",   "ncclReduceScatter",
+    "ncclSend",           "ncclRecv"};
 _Static_assert(sizeof(struct library) == sizeof(symbols), "one name for each function");
 
+enum { LEAST = 21800 };
+
 static struct library nccl; /* filled once, before any device is open */
+static struct sn_library library;
 
 static const ncclDataType_t type_of[SN_NDTYPES] = {
     [SN_F32] = ncclFloat32, [SN_BF16] = ncclBfloat16, [SN_F16] = ncclFloat16,
@@ -224,18 +227,35 @@ static void set_habits(void)
 
 static bool open_library(void)
 {
-    void *at[sizeof(symbols) / sizeof(symbols[0])];
-    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL); /* until the process ends */
-    if (!library)
+    struct library found;
+    int version = 0;
+    if (sn_library_fill(&library, "libnccl.so.2", symbols, sizeof(symbols) / sizeof(symbols[0]),
+                        &found) != 0)
         return false;
-    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
-        at[i] = dlsym(library, symbols[i]);
-        if (!at[i])
-            return false;
+    if (found.version(&version) != ncclSuccess || version < LEAST) {
+        (void)snprintf(library.why, sizeof(library.why),
+                       "%.200s is version %d.%d.%d, and channels need 2.18 or later", library.path,
+                       version / 10000, version % 10000 / 100, version % 100);
+        return false;
     }
-    memcpy(&nccl, at, sizeof(nccl)); /* as POSIX asks: no cast of a data pointer */
+    nccl = found;
     set_habits();
     return true;
+}
+
+const char *sn_cuda_no_channels(void)
+{
+    static char why[sizeof(library.why) + 8]; /* the same for all who ask */
+    (void)snprintf(why, sizeof(why), "NCCL: %s", library.why);
+    return why;
+}
+
+void sn_cuda_say_channels(char *text, size_t room)
+{
+    int v = 0;
+    (void)nccl.version(&v); /* it did not fail before */
+    (void)snprintf(text, room, "NCCL %d.%d.%d (%.200s)", v / 10000, v % 10000 / 100, v % 100,
+                   library.path);
 }
 
 const struct sn_cuda_channels *sn_cuda_channels(void)
@@ -246,7 +266,7 @@ const struct sn_cuda_channels *sn_cuda_channels(void)
                                                      .look = look,
                                                      .abort = abort_channels,
                                                      .leave = leave};
-    if (!nccl.get_id && !open_library())
+    if (!nccl.get_id && !library.why[0] && !open_library()) /* it is looked for once */
         return NULL;
-    return &channels;
+    return nccl.get_id ? &channels : NULL;
 }

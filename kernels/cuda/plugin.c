@@ -85,8 +85,12 @@ static double per_clock(int arch, enum sn_dtype t)
 static void say_libraries(char *text, size_t room)
 {
     size_t v = cublasLtGetVersion();
-    (void)snprintf(text, room, "cuBLASLt %zu.%zu.%zu (%.200s)", v / 10000, v % 10000 / 100, v % 100,
-                   sn_cuda_blaslt()->path);
+    int n = snprintf(text, room, "cuBLASLt %zu.%zu.%zu (%.200s)", v / 10000, v % 10000 / 100,
+                     v % 100, sn_cuda_blaslt()->path);
+    if (!sn_cuda_channels() || n < 0 || (size_t)n + 2 >= room)
+        return;
+    memcpy(text + n, ", ", 3);
+    sn_cuda_say_channels(text + n + 2, room - (size_t)n - 2);
 }
 
 static void describe(struct sn_device *d, struct sn_device_info *out)
@@ -291,7 +295,8 @@ sn_device_plugin_fn sn_device_plugin;
 
 const struct sn_device_ops *sn_device_plugin(int abi, const struct sn_ops *cpu)
 {
-    static const struct sn_device_ops alone = {DEVICE, .abort = abort_nothing};
+    static const struct sn_device_ops alone = {DEVICE, .abort = abort_nothing,
+                                               .no_channels = sn_cuda_no_channels};
     static struct sn_device_ops joined = {DEVICE};
     const struct sn_cuda_channels *channels = sn_cuda_channels();
     (void)cpu; /* tests compare; a run does not */

@@ -63,5 +63,9 @@ struct sn_cuda_channels {
     void (*leave)(struct sn_device *d); /* at the end, of all that were joined */
 };
 const struct sn_cuda_channels *sn_cuda_channels(void);
+/* Why there are none, a sentence. */
+const char *sn_cuda_no_channels(void);
+/* "NCCL 2.28.9 (/path)"; only where there are channels. */
+void sn_cuda_say_channels(char *text, size_t room);
 
 #endif

@@ -23,6 +23,7 @@ enum { SN_NAME_MAX = 128, SN_PATH_MAX = 1024, SN_FREEZE_MAX = 32, SN_SPLIT_MAX =
 enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of this */
 
 enum sn_family { SN_GPT2, SN_GPT_NEOX, SN_LLAMA, SN_MIXTRAL };
+enum sn_channels { SN_CHANNELS_AUTO, SN_CHANNELS_HOST };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
 enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
 enum sn_router {
@@ -60,6 +61,7 @@ struct sn_run_config {
     uint64_t seed;
     char output[SN_PATH_MAX];
     enum sn_backend backend;
+    enum sn_channels channels;
     bool tf32; /* on a device, of fp32 products */
     bool deterministic;
     int threads;      /* 0: auto */

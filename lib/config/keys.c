@@ -36,6 +36,7 @@ _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
                "a ranking lies as struct sn_ranking does");
 
 static const char *const families[] = {"gpt2", "gpt-neox", "llama", "mixtral", NULL};
+static const char *const channels[] = {"auto", "host", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
 static const char *const routers[] = {"softmax", "sparsemixer", "dense", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
@@ -89,6 +90,8 @@ const struct sn_key sn_keys[] = {
         DERIVED("runs/ and run.name")},
     {ROW("run.backend", ENUM, AT(run.backend), "Where the step program is executed; auto: on a device where every rank has one, else on the processor."),
         NAMES(backends), DEFAULT("auto"), DECIDES},
+    {ROW("run.channels", ENUM, AT(run.channels), "How ranks with devices talk; auto: from device to device, and where that cannot be the run is refused (with run.backend: auto it says so and goes on); host: through the processes' memory, which is slow."),
+        NAMES(channels), DEFAULT("auto")},
     {ROW("run.tf32", BOOL, AT(run.tf32), "On a GPU, products of fp32 matrices may round their operands to TF32: faster, with 10 bits of mantissa."),
         DEFAULT("false"), DECIDES},
     {ROW("run.deterministic", BOOL, AT(run.deterministic), "The same bits from run to run; false: on a GPU the gradients of attention, embeddings, biases and norms' weights are summed by atomics, in any order, which is faster and takes memory for attention. The processor always keeps its order."),

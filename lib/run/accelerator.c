@@ -158,42 +158,76 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
 struct told {
     int32_t has, joins; /* a device; channels */
     unsigned char uuid[16];
+    char why[400]; /* it has no channels */
 };
+
+/* What rank 0 makes of it. */
+struct verdict {
+    int32_t having, is_one;
+    char why[512]; /* empty: channels between all */
+};
+
+/* Two ranks of one device have no channel: NCCL refuses them. SN_SHARED_CHANNELS, a test hook, lets
+ * them try, each as a host of its own (NCCL_HOSTID). */
+static void judge(struct verdict *v, const struct told *all, size_t n)
+{
+    bool may_share = getenv("SN_SHARED_CHANNELS") != NULL;
+    v->is_one = 1;
+    for (size_t i = 0; i < n; i++) {
+        v->having += all[i].has;
+        v->is_one &= !memcmp(all[i].uuid, all[0].uuid, sizeof(all[i].uuid));
+        if (all[i].has && !all[i].joins && !v->why[0])
+            (void)snprintf(v->why, sizeof(v->why), "rank %zu has no channels: %s", i, all[i].why);
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i && !v->why[0] && !may_share; k++)
+            if (all[i].has && all[k].has && !memcmp(all[i].uuid, all[k].uuid, sizeof(all[i].uuid)))
+                (void)snprintf(v->why, sizeof(v->why),
+                               "ranks %zu and %zu share a device; start no more ranks than devices",
+                               k, i);
+}
 
 /* Do two ranks have the same device, or one no channels; how many have a device? Unless one has
  * failed. */
-static enum sn_status compare(bool *is_shared, int *having, const struct sn_accelerator *a,
+static enum sn_status compare(struct verdict *v, const struct sn_accelerator *a,
                               struct sn_comm *comm, enum sn_status st, struct sn_err *err)
 {
     struct told mine = {.has = a->device != NULL, .joins = a->device && a->ops->transfer};
     size_t size = (size_t)comm->size;
     struct told *all = sn_alloc_n(size, sizeof(*all));
     memcpy(mine.uuid, a->info.uuid, sizeof(mine.uuid));
+    if (mine.has && !mine.joins && a->ops->no_channels)
+        (void)snprintf(mine.why, sizeof(mine.why), "%s", a->ops->no_channels());
     if (st == SN_OK && !all)
         st = sn_fail(err, SN_ENOMEM, "run.backend: no memory");
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
         st = comm->ops->gather(comm, &mine, (int64_t)sizeof(mine), all, 0, err);
-    int32_t verdict[2] = {0, 0};
-    for (size_t i = 0; st == SN_OK && comm->rank == 0 && i < size; i++) {
-        verdict[0] += all[i].has;
-        verdict[1] |= all[i].has && !all[i].joins;
-        for (size_t k = 0; k < i && !verdict[1]; k++)
-            verdict[1] = all[i].has && all[k].has && !memcmp(all[i].uuid, all[k].uuid, 16);
-    }
+    if (st == SN_OK && comm->rank == 0)
+        judge(v, all, size);
     sn_free(all);
     if (st == SN_OK)
-        st = comm->ops->broadcast(comm, verdict, (int64_t)sizeof(verdict), 0, err);
-    *having = verdict[0];
-    *is_shared = verdict[1];
+        st = comm->ops->broadcast(comm, v, (int64_t)sizeof(*v), 0, err);
     return st;
+}
+
+enum sn_status sn_accelerator_check_channels(const struct sn_accelerator *a,
+                                             const struct sn_config *c, struct sn_err *err)
+{
+    if (!a->device || !a->no_channels[0] || a->is_one || c->run.channels == SN_CHANNELS_HOST ||
+        c->run.backend != SN_BACKEND_CUDA)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "run.channels: devices cannot talk to each other, because %s; mend that, or set "
+                   "run.channels: host, which is slow",
+                   a->no_channels);
 }
 
 enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_config *c, bool tune,
                                    struct sn_comm *comm, struct sn_err *err)
 {
     struct sn_err why = {0};
-    int having = 0;
+    struct verdict v = {0};
     bool expected;
     *a = (struct sn_accelerator){.give_up = a->give_up, .self = a->self};
     a->patience_s = c->run.hang_timeout;
@@ -208,13 +242,17 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
         *err = why;
     else
         st = SN_OK;
-    SN_TRY(compare(&a->is_shared, &having, a, comm, st, err));
-    if (having == 0 || having == comm->size)
+    SN_TRY(compare(&v, a, comm, st, err));
+    a->is_shared = c->run.channels == SN_CHANNELS_HOST || v.why[0];
+    a->is_one = v.is_one;
+    if (c->run.channels != SN_CHANNELS_HOST && comm->size > 1)
+        (void)snprintf(a->no_channels, sizeof(a->no_channels), "%s", v.why);
+    if (v.having == 0 || v.having == comm->size)
         return SN_OK;
     if (!a->device)
         st = sn_fail(err, SN_EINPUT,
                      "run.backend: auto: %d of %d ranks have a device, this one has none (%s); set "
                      "cpu, or give every rank one",
-                     having, comm->size, why.text);
+                     v.having, comm->size, why.text);
     return comm->ops->agree(comm, st, err);
 }

@@ -25,7 +25,9 @@ struct sn_accelerator {
      */
     void (*give_up)(void *self, const struct sn_err *why);
     void *self;
-    bool is_shared; /* ranks share a device, or have no channels: they talk through the host */
+    bool is_shared; /* ranks share a device, or have no channels: they talk through the host, */
+    char no_channels[512]; /* because of this; empty: run.channels says so */
+    bool is_one;           /* all ranks have the same device */
 };
 
 /* The plugin alone, for those who plan: a->ops, and no device. SN_EINPUT says where it was looked
@@ -35,6 +37,11 @@ enum sn_status sn_accelerator_load(struct sn_accelerator *a, struct sn_err *err)
  * `tune`: as in struct sn_device_options. */
 enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_config *c, bool tune,
                                    struct sn_comm *comm, struct sn_err *err);
+/* Refuses ranks that have devices of their own and no channels, unless run.channels or run.backend:
+ * auto lets them talk through the host; the same on all ranks. For who trains: measuring does
+ * without. */
+enum sn_status sn_accelerator_check_channels(const struct sn_accelerator *a,
+                                             const struct sn_config *c, struct sn_err *err);
 /* Until all that was enqueued on stream 0 is done: for those who measure. SN_ELOST: it takes longer
  * than a->patience_s. */
 enum sn_status sn_accelerator_wait(struct sn_accelerator *a, struct sn_err *err);

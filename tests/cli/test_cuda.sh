@@ -72,6 +72,37 @@ if [ -e "$fake" ]; then
     run env SN_PLUGIN="$fake" LD_LIBRARY_PATH="$tmp/broken" "$train" "$tmp/none.yaml"
     like "cuBLASLt that lacks a function: which" "$err" \
         "run.backend: cuBLASLt: $tmp/broken/$blas has no cublasLtGetVersion; it is another version than was built for"
+    # Channels: which NCCL, and why there are none.
+    run env SN_PLUGIN="$fake" FAKE_NCCL=version=22809 "$train" "$tmp/library.yaml" --fresh --stop-after 1
+    like "the run says which NCCL" "$err" 'libraries: cuBLASLt .*, NCCL 2.28.9 \(.*/fake/libnccl.so.2\)'
+    on cuda apart
+    sed -i 's/^layout: {/layout: {tensor: 2, /' "$tmp/apart.yaml"
+    none() { # assignments...: two ranks, each with a device, and no channels
+        run env SN_PLUGIN="$fake" FAKE_CUDA="apart=1" "$@" tests/mpi/run -n 2 "$train" "$tmp/apart.yaml"
+        is "no channels ($*): exit 2" "$rc" 2
+    }
+    none FAKE_NCCL=version=21604
+    like "an old NCCL: its version" "$err" 'run.channels: devices cannot talk to each other, because rank 0 has no channels: NCCL: .*/fake/libnccl.so.2 is version 2.16.4, and channels need 2.18 or later; mend that, or set run.channels: host'
+    mkdir "$tmp/nccl" && echo "no library" >"$tmp/nccl/libnccl.so.2"
+    none LD_LIBRARY_PATH="$tmp/nccl"
+    like "an NCCL that does not open: the reason" "$err" "rank 0 has no channels: NCCL: libnccl.so.2 does not open: $tmp/nccl/libnccl.so.2: (file too short|invalid ELF header)"
+    cp "$BUILD/tests/gpu/libfake_device.so" "$tmp/nccl/libnccl.so.2"
+    none LD_LIBRARY_PATH="$tmp/nccl"
+    like "an NCCL that lacks a function: which" "$err" "rank 0 has no channels: NCCL: $tmp/nccl/libnccl.so.2 has no ncclGetVersion; it is another version than was built for"
+    run env SN_PLUGIN="$fake" tests/mpi/run -n 2 "$train" "$tmp/apart.yaml" --stop-after 1
+    is "ranks of one device: they run" "$rc" 0
+    like "ranks of one device: and say why it is slow" "$err" 'ranks talk through the host, which is slow: ranks 0 and 1 share a device; start no more ranks than devices'
+    sed -i 's/^run: {/run: {channels: host, /' "$tmp/apart.yaml"
+    run env SN_PLUGIN="$fake" FAKE_CUDA="apart=1" FAKE_NCCL_LOG="$tmp/nccl.log" tests/mpi/run -n 2 "$train" "$tmp/apart.yaml" --fresh --stop-after 1
+    is "run.channels: host: they run" "$rc" 0
+    ok "run.channels: host: NCCL is asked for nothing" test ! -e "$tmp/nccl.log"
+    sed -i 's/channels: host/channels: direct/' "$tmp/apart.yaml"
+    run "$train" "$tmp/apart.yaml"
+    is "run.channels: direct: exit 2" "$rc" 2
+    sed -i 's/channels: direct, //' "$tmp/apart.yaml"
+    run env SN_PLUGIN="$fake" SN_SHARED_CHANNELS=1 FAKE_NCCL_LOG="$tmp/nccl.log" timeout -k 5 60 tests/mpi/run -n 2 "$train" "$tmp/apart.yaml" --fresh --stop-after 1
+    like "SN_SHARED_CHANNELS: ranks of one device have channels" "$(cat "$tmp/nccl.log")" '^init [01] of 2, id 1$'
+
     # What a device is asked to compute before a run believes it. Kinds of operations: 1 copies, 11 multiplies.
     run env SN_PLUGIN="$fake" FAKE_CUDA="image=0" "$train" "$tmp/none.yaml"
     is "no code for the device: exit 2" "$rc" 2

@@ -12,7 +12,7 @@ steps=8 eval_every=4 hidden=48 batch=6 every=4
 
 on() { # backend name: a run file of it
     run_file "$tmp/$2.yaml" "$tmp/$2"
-    sed -i "s/^run: {/run: {backend: $1, hang_timeout: ${timeout:-300}, /" "$tmp/$2.yaml"
+    sed -i "s/^run: {/run: {backend: $1, channels: host, hang_timeout: ${timeout:-300}, /" "$tmp/$2.yaml"
 }
 
 several() { # ranks run-file options...: on the fake device
@@ -191,6 +191,19 @@ on cuda tuned-nowhere
 run env SN_PLUGIN="$fake" "$train" "$tmp/tuned-nowhere.yaml" --tune "$tmp/no/such/m.yaml"
 is "a file that cannot be written: exit 1" "$rc" 1
 like "a file that cannot be written: the sentence" "$err" '/m.yaml: cannot be written .No such file or directory.; create its folder first'
+
+on cuda alone
+sed -i 's/channels: host, //; s/^layout: {/layout: {tensor: 2, /' "$tmp/alone.yaml"
+run several 2 "$tmp/alone.yaml"
+is "ranks of two devices without channels: exit 2" "$rc" 2
+like "ranks of two devices without channels: why, and what would do" "$err" \
+    'run.channels: devices cannot talk to each other, because rank 0 has no channels: processes share no memory; mend that, or set run.channels: host'
+is "ranks of two devices without channels: one sentence" "$(printf '%s\n' "$err" | grep -c run.channels)" 1
+sed -i 's/backend: cuda/backend: auto/' "$tmp/alone.yaml"
+run several 2 "$tmp/alone.yaml" --stop-after 1
+is "with run.backend: auto it runs" "$rc" 0
+like "with run.backend: auto it says why it is slow" "$err" \
+    'ranks talk through the host, which is slow: rank 0 has no channels: processes share no memory'
 
 family=gpt2
 on cpu cpu-two

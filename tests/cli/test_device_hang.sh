@@ -12,7 +12,7 @@ steps=8 eval_every=4 hidden=48 batch=6 every=4
 SN_PLUGIN=$PWD/$BUILD/tests/gpu/libfake_device.so && export SN_PLUGIN
 
 run_file "$tmp/stuck.yaml" "$tmp/stuck"
-sed -i "s/^run: {/run: {backend: cuda, hang_timeout: 2, /" "$tmp/stuck.yaml"
+sed -i "s/^run: {/run: {backend: cuda, channels: host, hang_timeout: 2, /" "$tmp/stuck.yaml"
 for at in 3 2000; do # in the first step, and in a graph
     rm -rf "$tmp/stuck"
     run env FAKE_DEVICE=hang_at=$at timeout -k 5 60 "$train" "$tmp/stuck.yaml"

@@ -22,6 +22,11 @@ void fake_device_wait(void)
         (void)pause();
 }
 
+const char *fake_device_no_channels(void)
+{
+    return "processes share no memory";
+}
+
 int fake_device_look(struct sn_device *d)
 {
     if (d->habits.lose_at == 0 || d->counts.kernels < d->habits.lose_at)

@@ -107,6 +107,7 @@ int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_I
                      int index);
 int fake_device_transfer(struct sn_device *d, int stream, int channel,
                          const struct sn_device_transfer *t);
+const char *fake_device_no_channels(void);
 int fake_device_look(struct sn_device *d);
 void fake_device_abort(struct sn_device *d);
 int fake_device_choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE]);
