@@ -21,7 +21,8 @@ enum {
     SN_DEVICE_CHANNELS = 64,
     SN_DEVICE_ID = 128,     /* bytes of a channel's name: what its members agree on */
     SN_DEVICE_CHOICE = 320, /* bytes of a line of choice() */
-    SN_DEVICE_HANGS = 77    /* of open() and join(): it does not come back; nothing may be called */
+    SN_DEVICE_HANGS =
+        77 /* of open(), join() and transfer(): it does not come back; nothing may be called */
 };
 
 struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
@@ -33,6 +34,8 @@ struct sn_device_options {
     bool tune; /* time the library's ways for each product when its shape first comes; that waits,
                 * and results may be wrong: for a step that nobody keeps */
     int patience_s; /* how long open() and join() wait for the device and for peers; 0: for ever */
+    int channel_ctas; /* blocks of threads that a transfer may take at most; 0: as the library likes
+                       */
 };
 
 struct sn_device_info {
@@ -153,7 +156,7 @@ struct sn_device_ops {
     int (*host_alloc)(struct sn_device *d, size_t bytes, void **out);
     void (*host_free)(struct sn_device *d, void *p); /* NULL is allowed */
 
-    /* Why there are none, a sentence. Only where `transfer` is NULL. */
+    /* Why there are no channels, a sentence. Only where `transfer` is NULL. */
     const char *(*no_channels)(void);
 };
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 _Static_assert(SN_DEVICE_ID >= NCCL_UNIQUE_ID_BYTES, "an id has room in a channel's name");
 
@@ -18,7 +19,7 @@ _Static_assert(SN_DEVICE_ID >= NCCL_UNIQUE_ID_BYTES, "an id has room in a channe
 struct library {
     ncclResult_t (*version)(int *);
     ncclResult_t (*get_id)(ncclUniqueId *);
-    ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int);
+    ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
     ncclResult_t (*destroy)(ncclComm_t);
     ncclResult_t (*abort)(ncclComm_t);
     ncclResult_t (*error)(ncclComm_t, ncclResult_t *);
@@ -37,7 +38,7 @@ struct library {
 
 /* Functions in the order of the struct, whose members are pointers alone. */
 static const char *const symbols[] = {
-    "ncclGetVersion",     "ncclGetUniqueId", "ncclCommInitRank",
+    "ncclGetVersion",     "ncclGetUniqueId", "ncclCommInitRankConfig",
     "ncclCommDestroy",    "ncclCommAbort",   "ncclCommGetAsyncError",
     "ncclGetErrorString", "ncclGroupStart",  "ncclGroupEnd",
     "ncclAllReduce",      "ncclAllGather",   "ncclReduceScatter",
@@ -58,6 +59,28 @@ static int check(struct sn_device *d, ncclResult_t rc, const char *what)
     return rc == ncclSuccess ? 0 : sn_cuda_fail(d, "nccl: %s: %s", what, nccl.text(rc));
 }
 
+/* Communicators do not block: what takes its time (meeting the others, connections) says that it is
+ * in progress, and is looked at until it is over. */
+static int settle(struct sn_device *d, int channel, ncclResult_t rc, const char *what)
+{
+    struct timespec began, now, nap = {0, 50000};
+    (void)clock_gettime(CLOCK_MONOTONIC, &began); /* cannot fail */
+    while (rc == ncclInProgress) {
+        ncclResult_t asked = nccl.error(d->channel[channel], &rc);
+        if (asked != ncclSuccess)
+            return check(d, asked, what);
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+        if (rc == ncclInProgress && d->patience_s > 0 &&
+            now.tv_sec - began.tv_sec > d->patience_s) {
+            (void)sn_cuda_fail(d, "nccl: %s: not all have come after %d s", what, d->patience_s);
+            return SN_DEVICE_HANGS;
+        }
+        if (rc == ncclInProgress)
+            (void)nanosleep(&nap, NULL); /* a signal ends it sooner, which is as good */
+    }
+    return check(d, rc, what);
+}
+
 static int channel_id(struct sn_device *d, char id[SN_DEVICE_ID])
 {
     ncclUniqueId unique;
@@ -68,6 +91,12 @@ static int channel_id(struct sn_device *d, char id[SN_DEVICE_ID])
     return 0;
 }
 
+/* Within a group calls are only noted down. */
+static bool may_go_on(ncclResult_t rc)
+{
+    return rc == ncclSuccess || rc == ncclInProgress;
+}
+
 /* Pieces to and from every member, at the same time. */
 static ncclResult_t exchange(struct sn_device *d, int channel, const struct sn_device_transfer *t,
                              cudaStream_t stream)
@@ -75,7 +104,7 @@ static ncclResult_t exchange(struct sn_device *d, int channel, const struct sn_d
     ncclComm_t c = d->channel[channel];
     int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
     ncclResult_t rc = nccl.begin(), ended;
-    for (int m = 0; m < d->members[channel] && rc == ncclSuccess; m++) {
+    for (int m = 0; m < d->members[channel] && may_go_on(rc); m++) {
         struct sn_device_rows to = {m, 1}, from = {m, 1};
         if (t->kind == SN_DEVICE_ROWS) {
             to = t->to[m];
@@ -84,12 +113,12 @@ static ncclResult_t exchange(struct sn_device *d, int channel, const struct sn_d
         if (to.n > 0)
             rc = nccl.send((const char *)t->in + to.at * row, (size_t)(to.n * t->n),
                            type_of[t->dtype], m, c, stream);
-        if (from.n > 0 && rc == ncclSuccess)
+        if (from.n > 0 && may_go_on(rc))
             rc = nccl.receive((char *)t->out + from.at * row, (size_t)(from.n * t->n),
                               type_of[t->dtype], m, c, stream);
     }
     ended = nccl.end();
-    return rc == ncclSuccess ? ended : rc;
+    return may_go_on(rc) ? ended : rc;
 }
 
 /* NCCL connects two ranks when they first send to each other, and that call returns when the peer
@@ -105,24 +134,28 @@ static int connect_pair(struct sn_device *d, int channel)
                                    .n = 1,
                                    .in = room,
                                    .out = (float *)room + 2};
-    int rc = check(d, exchange(d, channel, &t, d->stream[0]), "connecting a channel");
-    if (rc == 0)
-        rc = sn_cuda_check(d, cudaStreamSynchronize(d->stream[0]), "connecting a channel");
-    (void)cudaFree(room); /* nothing follows from a failure here */
+    int rc = settle(d, channel, exchange(d, channel, &t, d->stream[0]), "connecting");
+    rc = rc ? rc : sn_cuda_settle(d, "connecting");
+    if (rc != SN_DEVICE_HANGS)
+        (void)cudaFree(room); /* nothing follows from a failure here */
     return rc;
 }
 
 static int join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index)
 {
     ncclUniqueId unique;
-    ncclComm_t made = NULL;
+    ncclConfig_t how = NCCL_CONFIG_INITIALIZER;
+    how.blocking = 0;
+    if (d->channel_ctas > 0)
+        how.maxCTAs = d->channel_ctas;
     memcpy(unique.internal, id, sizeof(unique.internal));
-    if (check(d, nccl.init(&made, size, unique, index), "joining a channel") != 0)
-        return -1;
+    ncclComm_t made = NULL;
+    ncclResult_t begun = nccl.init(&made, size, unique, index, &how);
     d->channel[channel] = made;
     d->members[channel] = size;
     d->index[channel] = index;
-    return size == 2 ? connect_pair(d, channel) : 0;
+    int rc = settle(d, channel, begun, "joining");
+    return rc == 0 && size == 2 ? connect_pair(d, channel) : rc;
 }
 
 /* NCCL writes sums and does not add to what is there: the sum goes to the own block of what was
@@ -135,11 +168,12 @@ static int add_scattered(struct sn_device *d, int stream, int channel,
     struct sn_args a = {.in = {{own, t->dtype, 1, t->n, t->n}},
                         .out = {{t->out, t->dtype, 1, t->n, t->n}},
                         .acc = {SN_ADD}};
-    if (check(d,
-              nccl.reduce_scatter(t->in, own, (size_t)t->n, type_of[t->dtype], ncclSum,
-                                  d->channel[channel], d->stream[stream]),
-              "reduce_scatter") != 0)
-        return -1;
+    int rc = settle(d, channel,
+                    nccl.reduce_scatter(t->in, own, (size_t)t->n, type_of[t->dtype], ncclSum,
+                                        d->channel[channel], d->stream[stream]),
+                    "reduce_scatter");
+    if (rc)
+        return rc;
     d->cuda.stream = d->stream[stream];
     if (sn_cuda_run_op(&d->cuda, SN_OP_COPY, &a) == 0)
         return 0;
@@ -156,20 +190,22 @@ static int transfer(struct sn_device *d, int stream, int channel,
     const void *in = t->in ? t->in : t->out;
     switch (t->kind) {
     case SN_DEVICE_ALL_REDUCE:
-        return check(d, nccl.all_reduce(in, t->out, n, type, ncclSum, c, s), "all_reduce");
+        return settle(d, channel, nccl.all_reduce(in, t->out, n, type, ncclSum, c, s),
+                      "all_reduce");
     case SN_DEVICE_ALL_GATHER:
-        return check(d, nccl.all_gather(in, t->out, n, type, c, s), "all_gather");
+        return settle(d, channel, nccl.all_gather(in, t->out, n, type, c, s), "all_gather");
     case SN_DEVICE_REDUCE_SCATTER:
         if (t->add)
             return add_scattered(d, stream, channel, t);
-        return check(d, nccl.reduce_scatter(in, t->out, n, type, ncclSum, c, s), "reduce_scatter");
+        return settle(d, channel, nccl.reduce_scatter(in, t->out, n, type, ncclSum, c, s),
+                      "reduce_scatter");
     case SN_DEVICE_SEND:
-        return check(d, nccl.send(in, n, type, t->peer, c, s), "send");
+        return settle(d, channel, nccl.send(in, n, type, t->peer, c, s), "send");
     case SN_DEVICE_RECV:
-        return check(d, nccl.receive(t->out, n, type, t->peer, c, s), "receive");
+        return settle(d, channel, nccl.receive(t->out, n, type, t->peer, c, s), "receive");
     case SN_DEVICE_ALL_TO_ALL:
     case SN_DEVICE_ROWS:
-        return check(d, exchange(d, channel, t, s), "exchange");
+        return settle(d, channel, exchange(d, channel, t, s), "exchange");
     }
     return sn_cuda_fail(d, "nccl: no transfer of kind %d", (int)t->kind);
 }

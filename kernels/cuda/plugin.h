@@ -22,7 +22,7 @@ struct sn_device {
     void *channel[SN_DEVICE_CHANNELS];
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
     bool is_aborted;
-    int patience_s; /* of the options */
+    int patience_s, channel_ctas; /* of the options */
     char lacks[320];
     char why[512];
 };
@@ -39,6 +39,10 @@ void sn_cuda_lacks(struct sn_device *d, const char *fmt, ...) __attribute__((for
 
 /* Kernels with known results; 0, SN_DEVICE_HANGS, or what is wrong is said. After the streams. */
 int sn_cuda_prove(struct sn_device *d);
+
+/* Until stream 0 has done all; 0, SN_DEVICE_HANGS if that takes too long, or what failed is said.
+ */
+int sn_cuda_settle(struct sn_device *d, const char *what);
 
 /* ---- begin.c: functions of struct sn_device_ops ---- */
 

@@ -31,8 +31,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Until the stream has done it; SN_DEVICE_HANGS if that takes too long. */
-static int settle(struct sn_device *d, const char *what)
+int sn_cuda_settle(struct sn_device *d, const char *what)
 {
     double began = now();
     cudaError_t rc;
@@ -67,13 +66,13 @@ static int carry(struct sn_device *d, void *to, const void *from, size_t bytes,
                  enum cudaMemcpyKind way, const char *what)
 {
     int rc = sn_cuda_check(d, cudaMemcpyAsync(to, from, bytes, way, d->stream[0]), what);
-    return rc ? rc : settle(d, what);
+    return rc ? rc : sn_cuda_settle(d, what);
 }
 
 static int run(struct sn_device *d, enum sn_op_kind kind, const struct sn_args *a, const char *what)
 {
     d->cuda.stream = d->stream[0];
-    return sn_cuda_run_op(&d->cuda, kind, a) == 0 ? settle(d, what) : refused(d, what);
+    return sn_cuda_run_op(&d->cuda, kind, a) == 0 ? sn_cuda_settle(d, what) : refused(d, what);
 }
 
 static float wide_of(uint16_t x, enum sn_dtype t)

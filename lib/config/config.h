@@ -62,6 +62,7 @@ struct sn_run_config {
     char output[SN_PATH_MAX];
     enum sn_backend backend;
     enum sn_channels channels;
+    int channel_ctas; /* 0: as NCCL chooses */
     bool tf32; /* on a device, of fp32 products */
     bool deterministic;
     int threads;      /* 0: auto */

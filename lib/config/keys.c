@@ -92,6 +92,8 @@ const struct sn_key sn_keys[] = {
         NAMES(backends), DEFAULT("auto"), DECIDES},
     {ROW("run.channels", ENUM, AT(run.channels), "How ranks with devices talk; auto: from device to device, and where that cannot be the run is refused (with run.backend: auto it says so and goes on); host: through the processes' memory, which is slow."),
         NAMES(channels), DEFAULT("auto")},
+    {ROW("run.channel_ctas", INT, AT(run.channel_ctas), "On a GPU, the most blocks of threads that one communication may take from the kernels beside it; 0: as many as NCCL chooses."),
+        RANGE(0, 64, "blocks"), DEFAULT("0")},
     {ROW("run.tf32", BOOL, AT(run.tf32), "On a GPU, products of fp32 matrices may round their operands to TF32: faster, with 10 bits of mantissa."),
         DEFAULT("false"), DECIDES},
     {ROW("run.deterministic", BOOL, AT(run.deterministic), "The same bits from run to run; false: on a GPU the gradients of attention, embeddings, biases and norms' weights are summed by atomics, in any order, which is faster and takes memory for attention. The processor always keeps its order."),

@@ -138,8 +138,11 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
     a->device = sn_alloc(a->ops->size);
     if (!a->device)
         return sn_fail(err, SN_ENOMEM, "run.backend: no memory for a device");
-    struct sn_device_options how = {
-        .tf32 = c->run.tf32, .fp8 = c->train.fp8, .tune = tune, .patience_s = c->run.hang_timeout};
+    struct sn_device_options how = {.tf32 = c->run.tf32,
+                                    .fp8 = c->train.fp8,
+                                    .tune = tune,
+                                    .patience_s = c->run.hang_timeout,
+                                    .channel_ctas = c->run.channel_ctas};
     int rc = a->ops->open(a->device, node_rank % n, &how);
     if (rc == SN_DEVICE_HANGS) {
         (void)sn_fail(err, SN_ELOST, "%s: %s", a->ops->maker, a->ops->explain(a->device));

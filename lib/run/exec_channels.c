@@ -12,6 +12,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
+#include <stdio.h>
 #include <string.h>
 
 _Static_assert((int)SN_DEVICE_ALL_REDUCE == (int)SN_ALL_REDUCE &&
@@ -78,6 +79,28 @@ static enum sn_status tell(struct sn_exec *x, enum sn_group q, const void *mine,
     return SN_OK;
 }
 
+/* A channel that does not come about: with whom; the process ends where it hangs. */
+static enum sn_status not_joined(struct sn_exec *x, int rc, const char *with, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    (void)sn_fail(err, rc == SN_DEVICE_HANGS ? SN_ELOST : SN_EFAIL, "channel of %s: %s: %s", with,
+                  v->ops->maker, v->ops->explain(v->d));
+    return rc == SN_DEVICE_HANGS ? sn_accelerator_hangs(v->accelerator, err) : err->status;
+}
+
+/* "tensor, ranks 0 2 4": the first few. */
+static void name_group(char *text, size_t room, const struct sn_job *j, enum sn_group q)
+{
+    enum { FEW = 16 };
+    int n = j->group_size[q];
+    size_t at = (size_t)snprintf(text, room, "%s, ranks", sn_group_name(q));
+    for (int i = 0; i < n && i < FEW && at < room; i++)
+        at +=
+            (size_t)snprintf(text + at, room - at, " %d", sn_group_member(&j->grid, j->rank, q, i));
+    if (n > FEW && at < room)
+        (void)snprintf(text + at, room - at, " and %d more", n - FEW);
+}
+
 static enum sn_status join_group(struct sn_exec *x, enum sn_group q, char *ids, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
@@ -85,9 +108,12 @@ static enum sn_status join_group(struct sn_exec *x, enum sn_group q, char *ids, 
     if (x->job->group_index[q] == 0 && v->ops->channel_id(v->d, mine) != 0)
         return sn_device_fail(x, NULL, err);
     SN_TRY(tell(x, q, mine, sizeof(mine), ids, err));
-    if (v->ops->join(v->d, (int)q, ids, x->job->group_size[q], x->job->group_index[q]) != 0)
-        return sn_device_fail(x, NULL, err);
-    return SN_OK;
+    int rc = v->ops->join(v->d, (int)q, ids, x->job->group_size[q], x->job->group_index[q]);
+    char with[256];
+    if (rc == 0)
+        return SN_OK;
+    name_group(with, sizeof(with), x->job, q);
+    return not_joined(x, rc, with, err);
 }
 
 /* The ordered pair `from` -> `to`, of which the sender is member 0. */
@@ -101,9 +127,14 @@ static enum sn_status join_pair(struct sn_exec *x, int from, int to, const char 
                                : (from == neighbour(j, -1) ? FROM_PREVIOUS : FROM_NEXT);
     if (from != mine && to != mine)
         return SN_OK;
-    if (v->ops->join(v->d, PAIR_CHANNEL + (int)k, id, 2, from == mine ? 0 : 1) != 0)
-        return sn_device_fail(x, NULL, err);
-    return SN_OK;
+    int rc = v->ops->join(v->d, PAIR_CHANNEL + (int)k, id, 2, from == mine ? 0 : 1);
+    char with[64];
+    if (rc == 0)
+        return SN_OK;
+    (void)snprintf(with, sizeof(with), "pipeline, from rank %d to rank %d",
+                   sn_group_member(&j->grid, j->rank, SN_GROUP_PIPELINE, from),
+                   sn_group_member(&j->grid, j->rank, SN_GROUP_PIPELINE, to));
+    return not_joined(x, rc, with, err);
 }
 
 /* All ranks go through the pairs in the same order, so that nobody waits in a circle. */
@@ -226,8 +257,8 @@ static void list_rows(const struct sn_exec *x, const struct sn_op *op, const str
 }
 
 /* Each pair of members one piece at a time. */
-static bool transfer_rows(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
-                          struct sn_device_transfer *d, int stream)
+static int transfer_rows(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
+                         struct sn_device_transfer *d, int stream)
 {
     struct sn_exec_device *v = x->device;
     int pieces = t->exchange && t->exchange->hop == SN_HOP_NODE
@@ -238,10 +269,11 @@ static bool transfer_rows(struct sn_exec *x, const struct sn_op *op, const struc
     d->from = v->rows + x->job->group_size[op->group];
     for (int i = 0; i < pieces; i++) {
         list_rows(x, op, t, i);
-        if (v->ops->transfer(v->d, stream, (int)op->group, d) != 0)
-            return false;
+        int rc = v->ops->transfer(v->d, stream, (int)op->group, d);
+        if (rc)
+            return rc;
     }
-    return true;
+    return 0;
 }
 
 /* Begin on its stream, after all operations before it. */
@@ -266,8 +298,11 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
         v->ops->await(v->d, stream, SN_STREAM_COMPUTE) != 0)
         return sn_device_fail(x, op, err);
     SN_TRY(sn_timeline_stamp(x, stream, false, err));
-    if (!(is_list ? transfer_rows(x, op, t, &d, stream)
-                  : v->ops->transfer(v->d, stream, channel, &d) == 0))
+    int rc =
+        is_list ? transfer_rows(x, op, t, &d, stream) : v->ops->transfer(v->d, stream, channel, &d);
+    if (rc == SN_DEVICE_HANGS)
+        return not_joined(x, rc, op->label, err);
+    if (rc != 0)
         return sn_device_fail(x, op, err);
     SN_TRY(sn_timeline_stamp(x, stream, true, err));
     if (v->ops->record(v->d, stream, SN_EVENT_DONE + place) != 0)

@@ -101,7 +101,19 @@ if [ -e "$fake" ]; then
     is "run.channels: direct: exit 2" "$rc" 2
     sed -i 's/channels: direct, //' "$tmp/apart.yaml"
     run env SN_PLUGIN="$fake" SN_SHARED_CHANNELS=1 FAKE_NCCL_LOG="$tmp/nccl.log" timeout -k 5 60 tests/mpi/run -n 2 "$train" "$tmp/apart.yaml" --fresh --stop-after 1
-    like "SN_SHARED_CHANNELS: ranks of one device have channels" "$(cat "$tmp/nccl.log")" '^init [01] of 2, id 1$'
+    like "SN_SHARED_CHANNELS: ranks of one device have channels" "$(cat "$tmp/nccl.log")" '^init [01] of 2, id 1, blocking 0, blocks 0$'
+    sed -i 's/^run: {/run: {channel_ctas: 8, hang_timeout: 2, /' "$tmp/apart.yaml"
+    meets() { # habits of NCCL
+        run env SN_PLUGIN="$fake" FAKE_CUDA="apart=1" FAKE_NCCL="$1" FAKE_NCCL_LOG="$tmp/met.log" timeout -k 5 60 tests/mpi/run -n 2 "$train" "$tmp/apart.yaml" --fresh --stop-after 1
+    }
+    meets hangs_at=1
+    is "ranks that do not come to a channel: exit 77" "$rc" 77
+    like "ranks that do not come to a channel: which, and who they are" "$err" \
+        'rank [01] \(.*\): channel of tensor, ranks 0 1: cuda: nccl: joining: not all have come after 2 s'
+    like "run.channel_ctas is what NCCL gets" "$(cat "$tmp/met.log")" '^init [01] of 2, id 1, blocking 0, blocks 8$'
+    meets fails_at=1
+    is "a channel that fails: exit 1" "$rc" 1
+    like "a channel that fails: the reason" "$err" 'channel of tensor, ranks 0 1: cuda: nccl: joining: remote process exited or there was a network error'
 
     # What a device is asked to compute before a run believes it. Kinds of operations: 1 copies, 11 multiplies.
     run env SN_PLUGIN="$fake" FAKE_CUDA="image=0" "$train" "$tmp/none.yaml"

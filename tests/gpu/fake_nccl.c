@@ -1,7 +1,8 @@
 /*
  * fake_nccl.c - an NCCL that begins, says its version and moves nothing: what kernels/cuda/nccl.c
- * opens in tests. FAKE_NCCL="version=21500" sets what it says; each call is a line of the file that
- * FAKE_NCCL_LOG names. Without the library's header, so that it shares no mistake with nccl.c.
+ * opens in tests. FAKE_NCCL="version=21500 hangs_at=1 fails_at=1" sets what it says; each call is a
+ * line of the file that FAKE_NCCL_LOG names. Without the library's header, so that it shares no
+ * mistake with nccl.c.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,13 +30,16 @@ __attribute__((format(printf, 1, 2))) static int note(const char *fmt, ...)
     return 0;
 }
 
+enum { REMOTE = 6, IN_PROGRESS = 7 };
+
 struct id {
     char bytes[128];
 };
 
 int ncclGetVersion(int *version);
 int ncclGetUniqueId(struct id *id);
-int ncclCommInitRank(void **comm, int size, struct id id, int rank);
+struct config;
+int ncclCommInitRankConfig(void **comm, int size, struct id id, int rank, struct config *how);
 int ncclCommDestroy(void *comm);
 int ncclCommAbort(void *comm);
 int ncclCommGetAsyncError(void *comm, int *state);
@@ -53,10 +57,32 @@ int ncclGetUniqueId(struct id *id)
     return note("id\n");
 }
 
-int ncclCommInitRank(void **comm, int size, struct id id, int rank)
+/* As the manual's ncclConfig_t begins. */
+struct config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cluster, least, most;
+};
+
+struct comm {
+    long asked;
+    int hangs, fails;
+};
+
+/* In progress for three looks; the n-th for ever, or until it fails. */
+int ncclCommInitRankConfig(void **comm, int size, struct id id, int rank, struct config *how)
 {
-    *comm = malloc(1);
-    return note("init %d of %d, id %d\n", rank, size, id.bytes[0]);
+    static long inits;
+    struct comm *c = calloc(1, sizeof(*c));
+    if (!c)
+        return 1;
+    inits++;
+    c->hangs = habit("hangs_at=", 0) == inits;
+    c->fails = habit("fails_at=", 0) == inits;
+    *comm = c;
+    (void)note("init %d of %d, id %d, blocking %d, blocks %d\n", rank, size, id.bytes[0],
+               how->blocking, how->most < 0 ? 0 : how->most);
+    return how->blocking ? 0 : IN_PROGRESS;
 }
 
 int ncclCommDestroy(void *comm)
@@ -73,13 +99,14 @@ int ncclCommAbort(void *comm)
 
 int ncclCommGetAsyncError(void *comm, int *state)
 {
-    *state = comm ? 0 : 1;
+    struct comm *c = comm;
+    *state = c->asked++ < 3 || c->hangs ? IN_PROGRESS : c->fails ? REMOTE : 0;
     return 0;
 }
 
 const char *ncclGetErrorString(int rc)
 {
-    return rc == 6 ? "remote process exited or there was a network error" : "an error";
+    return rc == REMOTE ? "remote process exited or there was a network error" : "an error";
 }
 
 /* Transfers move nothing. */
