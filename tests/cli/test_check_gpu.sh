@@ -1,7 +1,9 @@
 #!/bin/sh
 # test_check_gpu.sh - make check-gpu without a GPU: the device of host memory, the emulated kernels and stand-ins for
 # NVIDIA's tools. Each section runs; in each a fault is planted, which the report has to name.
+# shellcheck disable=SC2016  # what sh -c is given
 . tests/lib/tap.sh
+need pgrep
 
 units=$BUILD/tests/emul
 if [ ! -x "$units/test_kernels_cuda" ]; then
@@ -139,4 +141,49 @@ mkdir "$tmp/cases"
 env CASES="$tmp/cases" END=$(($(date +%s) + 100)) tests/gpu/case section hung 1 "$tmp/slow/test_kernels_rope"
 like "a case that hangs is ended after its own limit" "$(cat "$tmp/cases/results")" '^section	hung	TIME	.*not done after 1 s: # it sleeps$'
 ok "and nothing of it is left" sh -c '! pgrep -f "$1/slow/test_kernels_rope"' - "$tmp"
+# --- the bundle --------------------------------------------------------------------------------------------------
+# In a root that has a shell, its usual commands and the C library: what else it needs it brings. The device of host
+# memory stands for the plugin, the emulated programs for those that need a GPU.
+sentence="the bundle runs where there is nothing else"
+if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then
+    skip "$sentence" "a root of its own needs rights of root"
+    tap_done
+fi
+mkdir -p "$tmp/b/bin" "$tmp/b/libexec/sennit" "$tmp/b/lib/sennit" "$tmp/b/tests/gpu" "$tmp/b/tests/emul"
+cp "$BUILD"/bin/sennit-train "$BUILD"/bin/sennit-data "$BUILD"/bin/sennit-plan "$tmp/b/bin/"
+cp "$BUILD/libexec/sennit/sennit-mpi" "$tmp/b/libexec/sennit/"
+cp "$fake" "$tmp/b/lib/sennit/libsennit_cuda.so"
+cp "$BUILD/tests/gpu/bench_ceilings" "$units/test_kernels_cuda" "$units/test_kernels_rope" "$tmp/b/tests/gpu/"
+cp "$units/test_kernels_cuda" "$tmp/b/tests/emul/"
+run env BUILD="$tmp/b" DRY=1 DIVISOR=64 ONLY='^GEMM:bf16' tests/gpu/bundle
+is "the bundle is made" "$rc" 0
+[ "$rc" = 0 ] || tap_lines err "$err"
+like "it says how large it is, with the tree" "$out" 'sennit-gpu.tar.gz: [0-9]+ MiB, and [0-9]+ MiB of the tree'
+
+root=$tmp/root
+mkdir -p "$root/bin" "$root/tmp" "$root/proc" "$root/dev" "$root/lib64"
+for tool in sh awk sed grep find xargs tar gzip paste cut cksum timeout nproc mktemp date cat tail head tr wc sort rm mkdir mv cp \
+    dirname basename env sleep tee cmp id ls uname; do
+    found=$(command -v "$tool") && cp -L "$found" "$root/bin/$tool"
+done
+for f in "$root"/bin/*; do ldd "$f"; done 2>/dev/null | grep -o '/[^ ]*' | sort -u >"$tmp/needs"
+ldd "$BUILD/bin/sennit-train" | grep -oE '/[^ ]*/(libc|libm|libdl|librt|libpthread|libresolv|libutil|ld-linux[^/]*)\.so[^ ]*' | sort -u >>"$tmp/needs"
+while read -r f; do
+    mkdir -p "$root${f%/*}"
+    cp -L "$f" "$root$f"
+done <"$tmp/needs"
+tar -xzf "$tmp/b/sennit-gpu.tar.gz" -C "$root"
+# shellcheck disable=SC2317  # run calls it
+inside() { # command...: in that root
+    unshare -m sh -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$@"' "$root" "$root" \
+        env -i PATH=/bin HOME=/ TMPDIR=/tmp DRY=1 OUT=/tmp/out SN_PLUGIN=/sennit-gpu/build/lib/sennit/libsennit_cuda.so "$@"
+}
+run inside /sennit-gpu/check-gpu operations unit tiny losses resume ranks
+is "$sentence" "$rc" 0
+[ "$rc" = 0 ] || { tap_lines out "$out" && tap_lines err "$err" && cat "$root/tmp/out/report.md" 2>/dev/null; }
+like "and its sections pass" "$out" '^ok ranks: 2 of 2 cases'
+run inside /sennit-gpu/check-gpu --list
+like "its sections can be asked for" "$out" '^speed$'
+run inside /sennit-gpu/check-gpu --run sennit-train --version
+like "and its commands" "$out" '^sennit-train '
 tap_done

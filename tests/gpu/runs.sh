@@ -57,7 +57,7 @@ YAML
 
 # The hash that a reference carries: the run, and its tokens.
 small_hash() { # family precision fp8
-    { small_text "$1" "$2" "$3" "" && cat "$WORK/small.bin"; } | sha256sum | cut -c 1-16
+    { small_text "$1" "$2" "$3" "" && cat "$WORK/small.bin"; } | cksum | tr " " -
 }
 
 # family precision fp8 limit, one a line: the runs that have references. Limits are relative, on every loss.
