@@ -87,9 +87,12 @@ static inline bool sn_row_is_kept(int64_t width)
 
 /*
  * Sums of columns: chunks of rows x strips of columns; a chunk is whole groups of SN_SUM_ROWS rows
- * and there are at most SN_SUM_CHUNKS. Each chunk's sums, in double, are scratch.
+ * and there are at most SN_SUM_CHUNKS: with 65,536 rows of 768 bf16 three strips of them are 768
+ * blocks, more than four for each of 132 multiprocessors. They depend on the rows alone, so that
+ * columns that are cut over ranks are summed as whole ones. Each chunk's sums, in double, are
+ * scratch.
  */
-enum { SN_SUM_ROWS = 64, SN_SUM_CHUNKS = 64, SN_SUM_X = 32, SN_SUM_Y = 8 };
+enum { SN_SUM_ROWS = 64, SN_SUM_CHUNKS = 256, SN_SUM_X = 32, SN_SUM_Y = 8, SN_SUM_AT_ONCE = 16 };
 
 static inline int64_t sn_sum_chunk(int64_t rows)
 {
@@ -114,6 +117,17 @@ static inline struct sn_shape sn_shape_sums(int64_t rows, int64_t width)
                          1,
                          SN_SUM_X,
                          SN_SUM_Y,
+                         0};
+    return g;
+}
+
+static inline struct sn_shape sn_shape_add_sums(int64_t cols, int outputs)
+{
+    struct sn_shape g = {sn_cap(sn_ceil_div(cols, SN_SUM_X), SN_GRID_CAP),
+                         (uint32_t)outputs,
+                         1,
+                         SN_SUM_X,
+                         SN_SUM_AT_ONCE,
                          0};
     return g;
 }

@@ -105,6 +105,9 @@ static void sums_of_columns_cover_all_rows(void)
             good && sn_sum_scratch(rows_of[r], 16384, 2) <= (size_t)SN_SUM_CHUNKS * 16384 * 2 * 8;
     }
     tap_ok(good, "chunks of rows cover all rows, in whole groups, and scratch stays small");
+    struct sn_shape g = sn_shape_sums(65536, 768 / 8);
+    tap_ok(g.x * g.y >= 4 * 132,
+           "65536 rows of 768 bf16 are four blocks for each of 132 processors");
 }
 
 static void sorted_rows_have_room(void)
