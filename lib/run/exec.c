@@ -113,6 +113,12 @@ void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg)
     x->fence_arg = arg;
 }
 
+void sn_exec_set_idle(struct sn_exec *x, void (*idle)(void *arg), void *arg)
+{
+    x->idle = idle;
+    x->idle_arg = arg;
+}
+
 enum sn_status sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg,
                                 struct sn_err *err)
 {

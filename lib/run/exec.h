@@ -39,6 +39,11 @@ void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
  * updates, all have passed the fence. Scalars change before. NULL: no fence. */
 void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg);
 
+/* From now on call idle(arg) in each run of the train program on a device, when the device has work
+ * and this process would wait for it. The batch of the run must stay as it is: its copy may not
+ * have begun. On this processor nobody is idle. NULL: no more. */
+void sn_exec_set_idle(struct sn_exec *x, void (*idle)(void *arg), void *arg);
+
 /* From now on tell(arg, op, seconds) after each operation of any program: calibration measures the
  * kernels of a run where they stand. On a device by its own clock, of kernels alone, at the end of
  * the run, which is then in no graph. */

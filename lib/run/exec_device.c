@@ -256,10 +256,19 @@ static enum sn_status count_run(struct sn_exec *x, struct sn_err *err)
     return v->graph ? SN_OK : sn_fail(err, SN_ENOMEM, "executor: no memory for %d graphs", v->cuts);
 }
 
+/* The device has work for a while. */
+static void use_the_time(struct sn_exec *x)
+{
+    if (x->idle && x->device->program == &x->job->train)
+        x->idle(x->idle_arg);
+}
+
 enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     SN_TRY(settle(x, err));
+    if (is_whole && x->job->group_size[SN_GROUP_WORLD] == 1)
+        use_the_time(x);
     SN_TRY(get_scalars(x, err));
     SN_TRY(sn_clocks_tell(x, err));
     if (v->agree)
@@ -376,6 +385,7 @@ static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i
         return fence(x, p, err);
     }
     SN_TRY(settle(x, err));
+    use_the_time(x); /* the update is short: most of the step is under way now */
     SN_TRY(fence(x, p, err));
     SN_TRY(get_scalars(x, err));
     SN_TRY(sn_exec_agree(x, &p->ops[i], err));

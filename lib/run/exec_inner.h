@@ -33,6 +33,8 @@ struct sn_exec {
     int64_t off_plan[SN_NAXES], off_untold[SN_NAXES]; /* since the last take, the last AGREE */
     void (*fence)(void *arg);
     void *fence_arg;
+    void (*idle)(void *arg); /* on a device */
+    void *idle_arg;
     int fenced; /* the operation of the train program that it stands before; -1 */
     sn_exec_tell *tell;
     void *tell_arg;

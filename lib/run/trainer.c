@@ -151,6 +151,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_state_fini(&t->state);
     sn_str_fini(&t->model_text);
     sn_str_fini(&t->layout_text);
+    sn_ahead_fini(&t->ahead);
     sn_data_close(t->train_data);
     sn_data_close(t->valid_data);
     sn_free(t->first_sample);
@@ -273,7 +274,8 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
     double t0 = sn_clock();
     const struct sn_config *c = t->env.config;
     prepare_scalars(t, step);
-    SN_TRY(sn_loader_step(&t->train, step, t->job->train.micros, t->first_sample, err));
+    SN_TRY(sn_ahead_take(&t->ahead, &t->train, step, t->job->train.micros, t->first_sample, err));
+    t->ahead.wanted = step < c->train.steps ? step + 1 : 0;
     SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
     SN_TRY(sn_trainer_snapshot_end(t, err));
     SN_TRY(check_traffic(t, step, err));
@@ -359,7 +361,8 @@ static enum sn_status open_train(struct sn_trainer *t, struct sn_err *err)
                        "build has made",
                        c->path);
     SN_TRY(open_data(t, &t->train, &t->train_data, c->data.train, err));
-    return sn_data_fit_train(t->train_data, c, err);
+    SN_TRY(sn_data_fit_train(t->train_data, c, err));
+    return t->env.accelerator ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err) : SN_OK;
 }
 
 enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)

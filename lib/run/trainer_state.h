@@ -5,6 +5,7 @@
 #ifndef SN_TRAINER_STATE_H
 #define SN_TRAINER_STATE_H
 
+#include "lib/run/ahead.h"
 #include "lib/run/copies.h"
 #include "lib/run/loader.h"
 #include "lib/run/metrics.h"
@@ -60,6 +61,7 @@ struct sn_trainer {
     struct sn_exec *exec;
     struct sn_data *train_data, *valid_data;
     struct sn_loader train, valid;
+    struct sn_ahead ahead;  /* on a device */
     int64_t eval_sequences; /* of one evaluation */
     int64_t *first_sample;  /* per micro-batch of a step */
     struct sn_state state;

@@ -105,6 +105,11 @@ static struct sn_accelerator *open_device(struct shared *s, struct place *p, int
     return a;
 }
 
+static void had_time(void *out)
+{
+    ((struct layout_run *)out)->idle++;
+}
+
 static bool begin(struct shared *s, struct place *p, int rank)
 {
     struct sn_err err = {0};
@@ -122,6 +127,8 @@ static bool begin(struct shared *s, struct place *p, int rank)
         return failed(s, &err);
     if (sn_exec_connect(p->exec, &err) != SN_OK)
         return failed(s, &err);
+    if (rank == 0)
+        sn_exec_set_idle(p->exec, had_time, s->out);
     if (s->out->pace)
         sn_exec_set_pace(p->exec, s->out->pace);
     if (s->out->level_routers)

@@ -42,6 +42,8 @@ static void compare(const char *name, struct sn_config *c, bool channels)
     tap_ok(there.in_graphs > 0, "%s: %ld of its kernels ran in graphs", name, there.in_graphs);
     tap_ok(there.traffic_is_planned, "%s: it sends what was planned", name);
     tap_ok(there.copies_are_whole, "%s: a copy of the state beside a step is that of before", name);
+    tap_ok(there.idle == STEPS && here.idle == 0,
+           "%s: there is time once a step on a device, on this processor none", name);
     tap_ok(there.pins_before == 0 && there.pins > 0,
            "%s: %ld parts of the mirror are page-locked, none before the first copy", name,
            there.pins);
