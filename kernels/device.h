@@ -108,8 +108,8 @@ struct sn_device_ops {
 
     int (*alloc)(struct sn_device *d, size_t bytes, void **out); /* zeroed */
     void (*release)(struct sn_device *d, void *p);               /* NULL is allowed */
-    /* Page-lock host memory, so that copies read and write it while the host goes on. Without it, or
-     * where that is refused, they go through memory of the driver: slower, and right. */
+    /* Page-lock host memory, so that copies read and write it while the host goes on. Without it,
+     * or where that is refused, they go through memory of the driver: slower, and right. */
     int (*pin)(struct sn_device *d, void *p, size_t bytes);
     void (*unpin)(struct sn_device *d, void *p);
 
@@ -158,6 +158,13 @@ struct sn_device_ops {
 
     /* Why there are no channels, a sentence. Only where `transfer` is NULL. */
     const char *(*no_channels)(void);
+
+    /* Ranges of the thread that calls, for a tool that watches; all NULL: there are none. Does a
+     * tool listen? Asked once; if not nothing below is called. Ranges lie in each other, and end in
+     * the order opposite to that in which they began. */
+    bool (*watched)(struct sn_device *d);
+    void (*range_begin)(struct sn_device *d, const char *name); /* copied */
+    void (*range_end)(struct sn_device *d);
 };
 
 /* What a plugin exports: its functions, or NULL for another abi. `cpu` is the specification. */

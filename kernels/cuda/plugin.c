@@ -289,7 +289,8 @@ static const struct sn_ops planned = {
     .copy = copy, .run = run, .record = record, .await = await, .mark = mark,                      \
     .graph_begin = graph_begin, .graph_end = graph_end, .graph_launch = graph_launch,              \
     .graph_free = graph_free, .query = query, .marked = marked, .host_alloc = host_alloc,          \
-    .host_free = host_free
+    .host_free = host_free, .watched = sn_cuda_watched, .range_begin = sn_cuda_range_begin,        \
+    .range_end = sn_cuda_range_end
 
 sn_device_plugin_fn sn_device_plugin;
 

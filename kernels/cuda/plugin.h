@@ -22,6 +22,7 @@ struct sn_device {
     void *channel[SN_DEVICE_CHANNELS];
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
     bool is_aborted;
+    void *ranges;                 /* nvtx.c: its domain; NULL: no tool listens */
     int patience_s, channel_ctas; /* of the options */
     char lacks[320];
     char why[512];
@@ -71,5 +72,10 @@ const struct sn_cuda_channels *sn_cuda_channels(void);
 const char *sn_cuda_no_channels(void);
 /* "NCCL 2.28.9 (/path)"; only where there are channels. */
 void sn_cuda_say_channels(char *text, size_t room);
+
+/* Ranges for profilers, of struct sn_device_ops: nvtx.c, or nvtx_none.c where it has no header. */
+bool sn_cuda_watched(struct sn_device *d);
+void sn_cuda_range_begin(struct sn_device *d, const char *name);
+void sn_cuda_range_end(struct sn_device *d);
 
 #endif

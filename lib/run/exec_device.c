@@ -153,12 +153,15 @@ enum sn_status sn_device_skips(struct sn_exec *x, bool *skips, struct sn_err *er
     return v->ops->graph_begin(v->d, SN_STREAM_COMPUTE) == 0 ? SN_OK : sn_device_fail(x, NULL, err);
 }
 
-static enum sn_status launch(struct sn_exec *x, void *graph, struct sn_err *err)
+static enum sn_status launch(struct sn_exec *x, int cut, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    if (!graph || v->ops->graph_launch(v->d, SN_STREAM_COMPUTE, graph) == 0)
+    if (!v->graph[cut])
         return SN_OK;
-    return sn_device_fail(x, NULL, err);
+    sn_range_graph(x, cut);
+    int rc = v->ops->graph_launch(v->d, SN_STREAM_COMPUTE, v->graph[cut]);
+    sn_range_end(x);
+    return rc == 0 ? SN_OK : sn_device_fail(x, NULL, err);
 }
 
 enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err)
@@ -167,13 +170,13 @@ enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err)
     int here = v->cut++;
     SN_TRY(join(x, false, err));
     if (v->mode == SN_MODE_REPLAY)
-        return launch(x, v->graph[here], err);
+        return launch(x, here, err);
     if (!v->is_open)
         return SN_OK;
     v->is_open = false;
     if (v->ops->graph_end(v->d, SN_STREAM_COMPUTE, &v->graph[here]) != 0)
         return sn_device_fail(x, NULL, err);
-    return launch(x, v->graph[here], err);
+    return launch(x, here, err);
 }
 
 /* A cut behind which nothing is under way. */
@@ -235,6 +238,8 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
     v->cut = 0;
     v->unmarked = 0;
     v->agree = NULL;
+    v->micro = 0;
+    sn_range_run(x, p);
     for (int i = 0; i < v->places; i++) /* a WAIT may come before anything was posted */
         v->landing[i] = (struct sn_landing){.cut = SN_NEVER_POSTED};
     int64_t batch = j->class_offset[SN_CLASS_BATCH];
@@ -271,6 +276,7 @@ enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_er
         use_the_time(x);
     SN_TRY(get_scalars(x, err));
     SN_TRY(sn_clocks_tell(x, err));
+    sn_range_end(x);
     if (v->agree)
         SN_TRY(sn_exec_agree(x, v->agree, err));
     return is_whole ? count_run(x, err) : SN_OK;
@@ -283,6 +289,7 @@ enum sn_status sn_exec_device_micro(struct sn_exec *x, int micro, int64_t first_
     bool skips;
     char *to = x->state + scalars_at(x) + offsetof(struct sn_scalars, first_sample);
     v->first_sample[micro] = first_sample;
+    v->micro = micro;
     SN_TRY(sn_device_skips(x, &skips, err));
     if (skips)
         return SN_OK;
@@ -412,7 +419,9 @@ enum sn_status sn_exec_device_op(struct sn_exec *x, const struct sn_program *p, 
                                  const struct sn_at *at, struct sn_err *err)
 {
     SN_TRY(sn_timeline_stamp(x, SN_STREAM_COMPUTE, false, err));
+    sn_range_op(x, &p->ops[i], at);
     SN_TRY(device_op(x, p, i, at, err));
+    sn_range_op_end(x);
     SN_TRY(sn_timeline_stamp(x, SN_STREAM_COMPUTE, true, err));
     return x->is_timed ? sn_device_wait(x, err) : SN_OK;
 }

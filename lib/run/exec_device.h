@@ -8,6 +8,7 @@
  *   exec_channels.c  communication between devices
  *   exec_apart.c     which of it is part of graphs
  *   exec_clocks.c    what operations take
+ *   exec_ranges.c    what a profiler is told
  *
  * Who waits, and where. COMPUTE, and so this process, waits for a communication at its WAIT, and
  * nowhere before it: that is what lib/program/verify.h proves to end. A receive is posted while the
@@ -76,6 +77,8 @@ struct sn_exec_device {
     bool apart[SN_NAXES];         /* in this program: what goes over the axis is in no graph */
 
     const struct sn_program *program; /* walked now */
+    int micro;                        /* micro-batch of the chunk that is walked now */
+    bool is_watched;                  /* by a tool that is told of ranges */
     uint32_t unmarked;                /* operations since the last mark */
     const struct sn_op *agree;        /* of a rank alone: done when the walk is over */
     struct sn_landing *landing;       /* by place of sn_exec.posted */
@@ -131,6 +134,18 @@ enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const 
 enum sn_status sn_clocks_begin(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
 enum sn_status sn_clocks_end(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
 enum sn_status sn_clocks_tell(struct sn_exec *x, struct sn_err *err);
+
+/* ---- exec_ranges.c: nothing where no tool listens ---- */
+
+/* When the device is there: does one? */
+void sn_ranges_open(struct sn_exec *x);
+/* Begin that of a walk of `p`, of an operation that is enqueued, of a graph that is launched. */
+void sn_range_run(struct sn_exec *x, const struct sn_program *p);
+void sn_range_op(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at);
+void sn_range_graph(struct sn_exec *x, int cut);
+/* End that of an operation; of a walk or a graph. */
+void sn_range_op_end(struct sn_exec *x);
+void sn_range_end(struct sn_exec *x);
 
 /* ---- exec_apart.c ---- */
 

@@ -89,6 +89,7 @@ enum sn_status sn_exec_device_create(struct sn_exec *x, struct sn_accelerator *a
     v->accelerator = a;
     v->ops = a->ops;
     v->d = a->device;
+    sn_ranges_open(x);
     SN_TRY(arenas(x, err));
     return mirrors(x, err);
 }

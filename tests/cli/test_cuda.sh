@@ -169,7 +169,27 @@ if [ -e "$fake" ]; then
     like "blockwise with an old cuBLASLt: the sentence" "$err" 'train.fp8: blockwise needs cuBLASLt 12.9 or later, and this is version 120805; take tensorwise, or a later CUDA'
     run env SN_PLUGIN="$fake" FAKE_CUDA="arch=90" "$train" "$tmp/blocks.yaml" --stop-after 2
     is "blockwise on sm_90: it trains" "$rc" 0
-    fp8=none
+    fp8=none precision=fp32
+    nvtx=$PWD/$BUILD/tests/gpu/libfake_nvtx.so
+    if [ -e "$nvtx" ]; then # a step of 6 micro-batches in pieces, one as graphs, and those twice
+        eval_every=0
+        on cuda watched
+        run env SN_PLUGIN="$fake" NVTX_INJECTION64_PATH="$nvtx" FAKE_NVTX="$tmp/ranges" "$train" "$tmp/watched.yaml" --stop-after 4
+        is "a tool that listens: it trains" "$rc" 0
+        like "a tool that listens: all ranges that begin end, in the domain" "$(tail -1 "$tmp/ranges")" \
+            '^sennit: ([0-9]+) begun, \1 ended, 0 strange$'
+        is "a tool that listens: a range for each step" "$(grep -c '^0 train, step [1-4]$' "$tmp/ranges")" 4
+        is "a tool that listens: an operation of each micro-batch, in the step in pieces and in the one that is kept" \
+            "$(grep -cE '^1 cross_entropy [a-z0-9._]*, micro-batch [0-5]$' "$tmp/ranges")" \
+            $((2 * 6 * $(SN_PLUGIN=$fake "$BUILD/bin/sennit-plan" "$tmp/watched.yaml" --explain 0 | grep -c ' cross_entropy ')))
+        is "a tool that listens: the graphs of three steps" "$(grep -cE '^[12] graph [01], step [2-4], up to micro-batch [05]$' "$tmp/ranges")" 6
+        series watched && on cuda unwatched && run env SN_PLUGIN="$fake" "$train" "$tmp/unwatched.yaml" --stop-after 4 && series unwatched
+        ok "a tool that listens: the losses stay" cmp -s "$tmp/watched.series" "$tmp/unwatched.series"
+        eval_every=4
+    else
+        skip "ranges for profilers" "no nvtx3/nvToolsExt.h here"
+    fi
+    precision=bf16
     run env SN_PLUGIN="$fake" "$train" "$tmp/none.yaml" --tune "$tmp/tuned.yaml"
     is "--tune by the plugin: exit 0" "$rc" 0
     is "--tune by the plugin: its lines" "$(grep -c '"fake choice [01]"' "$tmp/tuned.yaml")" 2
