@@ -35,11 +35,14 @@
  *               zero under SN_WRITE
  * LAYERNORM     0 x[T,D], 1 w[1,D], 2 b[1,D]              0 y[T,D], 1 stats[T,2] f32  -
  *               stats = (mean, 1/sqrt(var + eps)); var is the biased one
- * LAYERNORM_DX  0 dy[T,D], 1 x[T,D], 2 w, 3 stats, 4 g?   0 dx[T,D] (+ addend g)      0: in 0 or 4
+ * LAYERNORM_DX  0 dy[T,D], 1 x[T,D], 2 w, 3 stats, 4 g?   0 dx[T,D] (+ addend g),     0: in 0 or 4
+ *                                                         1+ dw[1,D] f32?, 2+ db[1,D]?
+ *               dw, db: those of LAYERNORM_DW, so that dy and x are read once for all three
  * LAYERNORM_DW  0 dy[T,D], 1 x[T,D], 2 stats              0+ dw[1,D] f32?, 1+ db[1,D]? -
  * RMSNORM       0 x[T,D], 1 w[1,D]                        0 y[T,D], 1 stats[T,1] f32  -
  *               stats = 1/sqrt(mean(x^2) + eps)
- * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?             0 dx (+ addend g)           0: in 0 or 4
+ * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?             0 dx (+ addend g),          0: in 0 or 4
+ *                                                         1+ dw[1,D] f32?
  * RMSNORM_DW    0 dy, 1 x, 2 stats                        0+ dw[1,D] f32              -
  * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?    0+ C[M,N]                   0: in 3
  *               C = op(A) op(B) (+ bias to every row) (+ addend); op transposes when trans_a /

@@ -111,13 +111,8 @@ static void dx_row(const struct sn_args *a, int64_t r)
     }
 }
 
-SN_KERNEL(sn_layernorm_dx)
-{
-    sn_each_row(a, threads, a->in[1].rows, a->in[1].cols, dx_row);
-    return 0;
-}
-
-static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
+/* Of columns c .. c + n - 1: dw to out[o], db to out[o + 1]; statistics are in[stats]. */
+static void sum_strip(const struct sn_args *a, int stats, int o, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[0], *x = &a->in[1];
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK];
@@ -127,7 +122,7 @@ static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
     for (int64_t r = 0; r < x->rows; r++) {
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
         struct stats st;
-        memcpy(&st, sn_at(&a->in[2], r, 0), sizeof(st));
+        memcpy(&st, sn_at(&a->in[stats], r, 0), sizeof(st));
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
             dw.sub[i] += dyp[i] * ((xp[i] - st.mean) * st.scale);
@@ -136,10 +131,29 @@ static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
         sn_colsum_row_done(&dw, r, n);
         sn_colsum_row_done(&db, r, n);
     }
-    if (a->out[0].p)
-        sn_colsum_store(&dw, &a->out[0], a->acc[0], c, n);
-    if (a->out[1].p)
-        sn_colsum_store(&db, &a->out[1], a->acc[1], c, n);
+    if (a->out[o].p)
+        sn_colsum_store(&dw, &a->out[o], a->acc[o], c, n);
+    if (a->out[o + 1].p)
+        sn_colsum_store(&db, &a->out[o + 1], a->acc[o + 1], c, n);
+}
+
+static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
+{
+    sum_strip(a, 2, 0, c, n);
+}
+
+static void dx_strip(const struct sn_args *a, int64_t c, int64_t n)
+{
+    sum_strip(a, 3, 1, c, n);
+}
+
+/* The sums first: dx may take the place of dy. */
+SN_KERNEL(sn_layernorm_dx)
+{
+    if (a->out[1].p || a->out[2].p)
+        sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, dx_strip);
+    sn_each_row(a, threads, a->in[1].rows, a->in[1].cols, dx_row);
+    return 0;
 }
 
 SN_KERNEL(sn_layernorm_dw)

@@ -91,15 +91,11 @@ static void dx_row(const struct sn_args *a, int64_t r)
     }
 }
 
-SN_KERNEL(sn_rmsnorm_dx)
+/* Of columns c .. c + n - 1: dw to out[o]. */
+static void sum_strip(const struct sn_args *a, const struct sn_mat *stats, int o, int64_t c,
+                      int64_t n)
 {
-    sn_each_row(a, threads, a->in[1].rows, a->in[1].cols, dx_row);
-    return 0;
-}
-
-static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
-{
-    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *stats = &a->in[2];
+    const struct sn_mat *dy = &a->in[0], *x = &a->in[1];
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK];
     struct sn_colsum dw;
     sn_colsum_start(&dw, n);
@@ -111,7 +107,26 @@ static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
             dw.sub[i] += dyp[i] * (xp[i] * s);
         sn_colsum_row_done(&dw, r, n);
     }
-    sn_colsum_store(&dw, &a->out[0], a->acc[0], c, n);
+    sn_colsum_store(&dw, &a->out[o], a->acc[o], c, n);
+}
+
+static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
+{
+    sum_strip(a, &a->in[2], 0, c, n);
+}
+
+static void dx_strip(const struct sn_args *a, int64_t c, int64_t n)
+{
+    sum_strip(a, &a->in[3], 1, c, n);
+}
+
+/* The sum first: dx may take the place of dy. */
+SN_KERNEL(sn_rmsnorm_dx)
+{
+    if (a->out[1].p)
+        sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, dx_strip);
+    sn_each_row(a, threads, a->in[1].rows, a->in[1].cols, dx_row);
+    return 0;
 }
 
 SN_KERNEL(sn_rmsnorm_dw)

@@ -61,14 +61,24 @@ template <class E> struct sn_vec {
         {
         }
     };
-    static __device__ __forceinline__ void load(const struct sn_mat &m, int64_t r, int64_t c,
-                                                float out[N])
+    /* load() in two steps: what lies in memory, and its elements. */
+    typedef uint4 raw;
+    static __device__ __forceinline__ raw fetch(const struct sn_mat &m, int64_t r, int64_t c)
+    {
+        return *(const uint4 *)((const E *)m.p + r * m.ld + c);
+    }
+    static __device__ __forceinline__ void widen(const struct sn_mat &, raw x, float out[N])
     {
         both v;
-        v.all = *(const uint4 *)((const E *)m.p + r * m.ld + c);
+        v.all = x;
 #pragma unroll
         for (int i = 0; i < N; i++)
             out[i] = sn_wide(v.each[i]);
+    }
+    static __device__ __forceinline__ void load(const struct sn_mat &m, int64_t r, int64_t c,
+                                                float out[N])
+    {
+        widen(m, fetch(m, r, c), out);
     }
     static __device__ __forceinline__ void store(const struct sn_mat &m, int64_t r, int64_t c,
                                                  const float in[N])
@@ -83,6 +93,17 @@ template <class E> struct sn_vec {
 
 struct sn_any {
     enum { N = 1 };
+    typedef float raw;
+    static __device__ __forceinline__ raw fetch(const struct sn_mat &m, int64_t r, int64_t c)
+    {
+        float x[1];
+        load(m, r, c, x);
+        return x[0];
+    }
+    static __device__ __forceinline__ void widen(const struct sn_mat &, raw x, float out[1])
+    {
+        out[0] = x;
+    }
     static __device__ __forceinline__ void load(const struct sn_mat &m, int64_t r, int64_t c,
                                                 float out[1])
     {

@@ -152,6 +152,65 @@ static inline size_t sn_embed_scratch(int64_t rows, int64_t cols, int64_t words)
            sizeof(int32_t);
 }
 
+/*
+ * Gradients of norms (norm_dx.cuh): chunks of rows, a block each, of SN_BLOCK threads: a warp or
+ * more for a row. Some SN_NORM_CHUNKS blocks, four for each of 132 multiprocessors, but none whose
+ * threads have more than SN_NORM_RUN rows. Each chunk's sums are scratch, in fp32.
+ */
+enum { SN_NORM_CHUNKS = 528, SN_NORM_RUN = 256, SN_NORM_Y = 16 };
+
+/* Items of a row in a thread's registers, with as many sums: more of them spill. */
+#define SN_NORM_KEPT(outputs) ((outputs) > 1 ? 3 : 4)
+
+static inline bool sn_norm_is_kept(int64_t width, int outputs)
+{
+    return width <= (int64_t)SN_BLOCK * SN_NORM_KEPT(outputs);
+}
+
+static inline uint32_t sn_norm_threads(int64_t width, int outputs)
+{
+    return sn_power(sn_ceil_div(width, SN_NORM_KEPT(outputs)), SN_WARP, SN_BLOCK);
+}
+
+static inline int64_t sn_norm_chunk_rows(int64_t rows, int64_t width, int outputs)
+{
+    int64_t by = SN_BLOCK / sn_norm_threads(width, outputs);
+    int64_t turns = sn_ceil_div(rows, SN_NORM_CHUNKS * by), most = SN_NORM_RUN;
+    turns = turns < most ? turns : most;
+    return by * (turns > 0 ? turns : 1);
+}
+
+static inline struct sn_shape sn_shape_norm_dx(int64_t rows, int64_t width, int outputs)
+{
+    uint32_t bx = sn_norm_threads(width, outputs);
+    int64_t chunks = sn_ceil_div(rows, sn_norm_chunk_rows(rows, width, outputs));
+    struct sn_shape g = {(uint32_t)chunks, 1, 1, bx, SN_BLOCK / bx, 0};
+    return g;
+}
+
+static inline struct sn_shape sn_shape_norm_sums(int64_t cols, int outputs)
+{
+    struct sn_shape g = {
+        (uint32_t)sn_ceil_div(cols, SN_WARP), (uint32_t)outputs, 1, SN_WARP, SN_NORM_Y, 0};
+    return g;
+}
+
+/* For operands of any alignment: chunks of items of 16 bytes or of single elements, or sums of
+ * columns where such rows are too wide. */
+static inline size_t sn_norm_scratch(int64_t rows, int64_t cols, enum sn_dtype t, int outputs)
+{
+    int64_t width[2] = {cols * (int64_t)sn_dtype_size(t) / 16, cols};
+    size_t most = 0;
+    for (int i = 0; i < 2; i++) {
+        bool kept = sn_norm_is_kept(width[i], outputs);
+        size_t chunks = kept ? sn_shape_norm_dx(rows, width[i], outputs).x : 0;
+        size_t n = kept ? chunks * (size_t)(cols * outputs) * sizeof(float)
+                        : sn_sum_scratch(rows, cols, outputs);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 enum { SN_NORM_ELEMENTS = 65536 }; /* a block of SQ_NORM, as on the CPU */
 
 /* ROPE: entries of its table of angles; the grid's z are ranges of heads, more where there are few

@@ -2,9 +2,8 @@
  * layernorm.cu - LAYERNORM and its gradients: formulas as in kernels/cpu/layernorm.c; sums as in
  * rmsnorm.cu. The variance is taken around the mean, in a second pass over the row's registers.
  */
-#include "kernels/cuda/colsum.cuh"
+#include "kernels/cuda/norm_dx.cuh"
 #include "kernels/cuda/ops.cuh"
-#include "kernels/cuda/row.cuh"
 
 struct stats {
     float mean, scale;
@@ -74,56 +73,33 @@ SN_CUDA_OP(layernorm)
     return 0;
 }
 
-template <class A, bool kept>
-static __global__ void __launch_bounds__(SN_BLOCK_MOST) layernorm_dx(const struct sn_args a)
-{
-    enum { N = A::N };
-    __shared__ double room[SN_WARP];
-    const struct sn_mat &x = a.in[1];
-    for (int64_t base = sn_first_row(); base < x.rows; base += sn_row_step()) {
-        int64_t r = base + threadIdx.y;
-        bool there = r < x.rows;
-        struct stats st = stats_at(a.in[3], there ? r : 0);
-        sn_row<A, kept> row(x, r, there);
-        double plain = 0, dot = 0;
-        row.each(there, [&](int64_t c, const float *v) {
-            float dy[N], w[N], p = 0, d = 0;
-            A::load(a.in[0], r, c, dy);
-            A::load(a.in[2], 0, c, w);
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                p += dy[i] * w[i];
-                d += dy[i] * w[i] * ((v[i] - st.mean) * st.scale);
-            }
-            plain += (double)p;
-            dot += (double)d;
-        });
-        float m0 = (float)(sn_row_sum(plain, room) / (double)x.cols);
-        float m1 = (float)(sn_row_sum(dot, room) / (double)x.cols);
-        row.each(there, [&](int64_t c, const float *v) {
-            float dy[N], w[N], g[N];
-            A::load(a.in[0], r, c, dy);
-            A::load(a.in[2], 0, c, w);
-            if (a.in[4].p)
-                A::load(a.in[4], r, c, g);
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                float h = (v[i] - st.mean) * st.scale;
-                float dx = st.scale * (dy[i] * w[i] - m0 - h * m1);
-                w[i] = a.in[4].p ? g[i] + dx : dx;
-            }
-            A::store(a.out[0], r, c, w);
-        });
+/* m0, m1: the means that close() makes of sums along the row. */
+struct layernorm_row {
+    enum { OUTS = 2 };
+    struct stats st;
+    float m0, m1;
+    __device__ __forceinline__ layernorm_row(const struct sn_mat &stats, int64_t r)
+        : st(stats_at(stats, r)), m0(0), m1(0)
+    {
     }
-}
-
-SN_CUDA_OP(layernorm_dx)
-{
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[4], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 5),
-               return SN_LAUNCH_ROWS(layernorm_dx, cx, a, a->in[1].rows, a->in[1].cols))
-    return 0;
-}
+    __device__ __forceinline__ float at(float x) const
+    {
+        return (x - st.mean) * st.scale;
+    }
+    __device__ __forceinline__ float along(float x) const
+    {
+        return at(x);
+    }
+    __device__ __forceinline__ void close(const double sum[2], int64_t cols)
+    {
+        m0 = (float)(sum[0] / (double)cols);
+        m1 = (float)(sum[1] / (double)cols);
+    }
+    __device__ __forceinline__ float dx(float u, float x) const
+    {
+        return st.scale * (u - m0 - at(x) * m1);
+    }
+};
 
 template <class A> struct layernorm_dw {
     enum { N = A::N, OUTS = 2 };
@@ -139,6 +115,13 @@ template <class A> struct layernorm_dw {
             t[0][i] = t[1][i] * ((x[i] - st.mean) * st.scale);
     }
 };
+
+SN_CUDA_OP(layernorm_dx)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[4], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 5), return sn_norm_dx<A, layernorm_row, layernorm_dw<A>>(cx, a))
+    return 0;
+}
 
 SN_CUDA_OP(layernorm_dw)
 {

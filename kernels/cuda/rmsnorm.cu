@@ -5,9 +5,8 @@
  * in double: the price hides behind the loads where double has half or a quarter of the rate, and
  * is one addition in A::N elsewhere.
  */
-#include "kernels/cuda/colsum.cuh"
+#include "kernels/cuda/norm_dx.cuh"
 #include "kernels/cuda/ops.cuh"
-#include "kernels/cuda/row.cuh"
 
 template <class A, bool kept>
 static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm(const struct sn_args a)
@@ -49,52 +48,31 @@ SN_CUDA_OP(rmsnorm)
     return 0;
 }
 
-template <class A, bool kept>
-static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm_dx(const struct sn_args a)
-{
-    enum { N = A::N };
-    __shared__ double room[SN_WARP];
-    const struct sn_mat &x = a.in[1];
-    for (int64_t base = sn_first_row(); base < x.rows; base += sn_row_step()) {
-        int64_t r = base + threadIdx.y;
-        bool there = r < x.rows;
-        sn_row<A, kept> row(x, r, there);
-        double sum = 0;
-        row.each(there, [&](int64_t c, const float *v) {
-            float dy[N], w[N], part = 0;
-            A::load(a.in[0], r, c, dy);
-            A::load(a.in[2], 0, c, w);
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                part += dy[i] * w[i] * v[i];
-            sum += (double)part;
-        });
-        sum = sn_row_sum(sum, room);
-        float s = there ? ((const float *)a.in[3].p)[r * a.in[3].ld] : 0.0f;
-        float k = (float)((double)s * (double)s * (double)s * sum / (double)x.cols);
-        row.each(there, [&](int64_t c, const float *v) {
-            float dy[N], w[N], g[N], dx[N];
-            A::load(a.in[0], r, c, dy);
-            A::load(a.in[2], 0, c, w);
-            if (a.in[4].p)
-                A::load(a.in[4], r, c, g);
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                dx[i] = s * (dy[i] * w[i]) - k * v[i];
-                dx[i] = a.in[4].p ? g[i] + dx[i] : dx[i];
-            }
-            A::store(a.out[0], r, c, dx);
-        });
+/* k: s^3 mean_j(w_j dy_j x_j), which close() makes of the sum along the row. */
+struct rmsnorm_row {
+    enum { OUTS = 1 };
+    float s, k;
+    __device__ __forceinline__ rmsnorm_row(const struct sn_mat &stats, int64_t r)
+        : s(((const float *)stats.p)[r * stats.ld]), k(0)
+    {
     }
-}
-
-SN_CUDA_OP(rmsnorm_dx)
-{
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[4], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 5),
-               return SN_LAUNCH_ROWS(rmsnorm_dx, cx, a, a->in[1].rows, a->in[1].cols))
-    return 0;
-}
+    __device__ __forceinline__ float at(float x) const
+    {
+        return x * s;
+    }
+    __device__ __forceinline__ float along(float x) const
+    {
+        return x;
+    }
+    __device__ __forceinline__ void close(const double sum[2], int64_t cols)
+    {
+        k = (float)((double)s * (double)s * (double)s * sum[1] / (double)cols);
+    }
+    __device__ __forceinline__ float dx(float u, float x) const
+    {
+        return s * u - k * x;
+    }
+};
 
 template <class A> struct rmsnorm_dw {
     enum { N = A::N, OUTS = 1 };
@@ -109,6 +87,13 @@ template <class A> struct rmsnorm_dw {
             t[0][i] *= x[i] * s;
     }
 };
+
+SN_CUDA_OP(rmsnorm_dx)
+{
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[4], &a->out[0]};
+    SN_BY_TYPE(sn_common(m, 5), return sn_norm_dx<A, rmsnorm_row, rmsnorm_dw<A>>(cx, a))
+    return 0;
+}
 
 SN_CUDA_OP(rmsnorm_dw)
 {

@@ -61,7 +61,14 @@ int sn_cuda_run_op(struct sn_cuda *cx, enum sn_op_kind kind, const struct sn_arg
 static bool adds_at_once(enum sn_op_kind kind)
 {
     return kind == SN_OP_EMBED_GRAD || kind == SN_OP_COLSUM || kind == SN_OP_LAYERNORM_DW ||
-           kind == SN_OP_RMSNORM_DW;
+           kind == SN_OP_LAYERNORM_DX || kind == SN_OP_RMSNORM_DW || kind == SN_OP_RMSNORM_DX;
+}
+
+/* Room for the sums of a norm's gradients, where they are asked for. */
+static size_t norm_dx_scratch(const struct sn_args *a, int outputs)
+{
+    bool sums = a->out[1].cols > 0 || a->out[2].cols > 0;
+    return sums ? sn_norm_scratch(a->in[1].rows, a->in[1].cols, a->in[1].dtype, outputs) : 0;
 }
 
 size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
@@ -74,6 +81,10 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
         return sn_embed_scratch(a->in[1].rows, a->in[1].cols, a->out[0].rows);
     case SN_OP_COLSUM:
         return sn_sum_scratch(a->in[0].rows, a->in[0].cols, 1);
+    case SN_OP_LAYERNORM_DX:
+        return norm_dx_scratch(a, 2);
+    case SN_OP_RMSNORM_DX:
+        return norm_dx_scratch(a, 1);
     case SN_OP_LAYERNORM_DW:
         return sn_sum_scratch(a->in[1].rows, a->in[1].cols, 2);
     case SN_OP_RMSNORM_DW:

@@ -196,8 +196,9 @@ void sn_low_rank_end(struct sn_emit *e); /* all that is under way */
 bool sn_low_rank_sizes(const struct sn_job *j, int bucket, int64_t rows[2]);
 void sn_emit_chunks(struct sn_emit *e); /* pipeline.c */
 enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct sn_err *err);
-void sn_emit_update(struct sn_job *j, struct sn_program *p);        /* update.c */
-void sn_pass_split(struct sn_program *p);                           /* split.c */
+void sn_emit_update(struct sn_job *j, struct sn_program *p); /* update.c */
+bool sn_weights_delayed(const struct sn_job *j); /* split.c: is the backward cut in two? */
+void sn_pass_split(struct sn_program *p);
 void sn_pass_compress(struct sn_job *j, struct sn_program *p);      /* compress.c */
 void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p); /* compress_rows.c */
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p,

@@ -150,7 +150,9 @@ static void set_order(const struct sn_job *j, struct sn_program *p)
         struct sn_op *op = &p->ops[i];
         if (op->kind == SN_OP_ATTENTION_DX || op->kind == SN_OP_EMBED_GRAD ||
             op->kind == SN_OP_COLSUM || op->kind == SN_OP_LAYERNORM_DW ||
-            op->kind == SN_OP_RMSNORM_DW)
+            op->kind == SN_OP_RMSNORM_DW ||
+            ((op->kind == SN_OP_LAYERNORM_DX || op->kind == SN_OP_RMSNORM_DX) &&
+             (op->out[1].buf >= 0 || op->out[2].buf >= 0)))
             op->attr.any_order = !j->config->run.deterministic;
     }
 }

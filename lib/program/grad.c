@@ -4,7 +4,8 @@
  * The forward operations are walked in reverse. A rule finds the gradient of its output in
  * gview[] and emits what produces the gradients of its inputs; where a part of such a gradient
  * exists already, it goes in as the addend of the new operation (or an ADD where the kind has
- * none). Input gradients come before weight gradients, so that a pipeline can send early.
+ * none). Input gradients come before weight gradients, so that a pipeline can send early; those of
+ * a norm are one operation, which reads its operands once.
  */
 #include "lib/program/build.h"
 
@@ -32,11 +33,35 @@ static void contribute(struct sn_emit *e, struct sn_view v, struct sn_view g)
     sn_grad_set(e, v.buf, op->out[0]);
 }
 
+static void norm_ready(struct sn_emit *e, const struct sn_op *f)
+{
+    for (int k = 1; k <= 2; k++)
+        if (sn_part_trains(e, sn_part_of(e, f->in[k])))
+            sn_part_ready(e, sn_part_of(e, f->in[k]));
+}
+
+/* dw and db of a norm: outputs `out` and `out` + 1 of the operation. */
+static void norm_sums(struct sn_emit *e, const struct sn_op *f, struct sn_op *op, int out)
+{
+    for (int k = 0; k < 2; k++) {
+        int part = sn_part_of(e, f->in[1 + k]);
+        if (sn_part_trains(e, part))
+            sn_into_part(e, op, out + k, part, true);
+    }
+}
+
+/* Where the weights' gradients are delayed they are an operation of their own: what an operation of
+ * the input gradients writes would have to be kept from then on, with ZeRO 2 a whole bucket. */
 static void grad_norm(struct sn_emit *e, const struct sn_op *f)
 {
-    bool rms = f->kind == SN_OP_RMSNORM;
+    bool rms = f->kind == SN_OP_RMSNORM, sums = false, is_input = wants(e, f->in[0]);
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    if (wants(e, f->in[0])) {
+    for (int k = 1; k <= 2; k++)
+        sums = sums || sn_part_trains(e, sn_part_of(e, f->in[k]));
+    bool together = is_input && sums && !sn_weights_delayed(e->job);
+    if (together)
+        norm_ready(e, f);
+    if (is_input) {
         int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
         struct sn_op *op =
             sn_op_add(e->p, rms ? SN_OP_RMSNORM_DX : SN_OP_LAYERNORM_DX, "%.60s", f->label);
@@ -47,30 +72,24 @@ static void grad_norm(struct sn_emit *e, const struct sn_op *f)
         op->in[4] = sn_grad_get(e, f->in[0].buf);
         op->out[0] = sn_view_all(e->p, dx);
         op->attr = f->attr;
+        if (together)
+            norm_sums(e, f, op, 1);
+        op->is_weight_grad = false;
         sn_grad_set(e, f->in[0].buf, op->out[0]);
     }
-    int w = sn_part_of(e, f->in[1]), b = sn_part_of(e, f->in[2]);
-    bool dw = sn_part_trains(e, w), db = sn_part_trains(e, b);
-    if (!dw && !db)
-        return;
-    if (dw)
-        sn_part_ready(e, w);
-    if (db)
-        sn_part_ready(e, b);
-    struct sn_op *op =
-        sn_op_add(e->p, rms ? SN_OP_RMSNORM_DW : SN_OP_LAYERNORM_DW, "%.60s", f->label);
-    op->in[0] = dy;
-    op->in[1] = f->in[0];
-    op->in[2] = f->out[1];
-    op->attr = f->attr;
-    if (dw)
-        sn_into_part(e, op, 0, w, true);
-    if (db)
-        sn_into_part(e, op, 1, b, true);
-    if (dw)
-        sn_part_used(e, w);
-    if (db)
-        sn_part_used(e, b);
+    if (sums && !together) {
+        norm_ready(e, f);
+        struct sn_op *op =
+            sn_op_add(e->p, rms ? SN_OP_RMSNORM_DW : SN_OP_LAYERNORM_DW, "%.60s", f->label);
+        op->in[0] = dy;
+        op->in[1] = f->in[0];
+        op->in[2] = f->out[1];
+        op->attr = f->attr;
+        norm_sums(e, f, op, 0);
+    }
+    for (int k = 1; k <= 2; k++)
+        if (sn_part_trains(e, sn_part_of(e, f->in[k])))
+            sn_part_used(e, sn_part_of(e, f->in[k]));
 }
 
 /* The gradient of a product of 8-bit operands is one, where its own operands are in storage.

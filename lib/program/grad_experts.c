@@ -283,9 +283,7 @@ static void further_rounds(struct sn_emit *e)
 /* Further rounds add to the gradient before delayed weight gradients do: it begins with zeros. */
 static void begin_with_zeros(struct sn_emit *e, const struct sn_op *f, int w)
 {
-    const struct sn_layout_config *l = &e->job->config->layout;
-    bool delayed = l->schedule == SN_ZERO_BUBBLE || l->split_backward;
-    if (!delayed || !sn_part_trains(e, w) || e->grad_written[w])
+    if (!sn_weights_delayed(e->job) || !sn_part_trains(e, w) || e->grad_written[w])
         return;
     struct sn_view whole = sn_weight(e, w);
     whole.buf = e->bucket_grad[e->job->parts[w].bucket];

@@ -239,7 +239,7 @@ static void backward_part(struct sn_emit *e, const struct part_text *t)
     }
     p->layer = -1;
     sn_zero_leave_chunk(e);
-    if (e->job->config->layout.schedule == SN_ZERO_BUBBLE || e->job->config->layout.split_backward)
+    if (sn_weights_delayed(e->job))
         sn_pass_split(p);
 }
 

@@ -11,6 +11,12 @@
 
 #include <string.h>
 
+bool sn_weights_delayed(const struct sn_job *j)
+{
+    const struct sn_layout_config *l = &j->config->layout;
+    return l->schedule == SN_ZERO_BUBBLE || l->split_backward;
+}
+
 /* The last chunk, BACKWARD, becomes INPUT_GRAD and WEIGHT_GRAD; order inside each is kept. */
 void sn_pass_split(struct sn_program *p)
 {

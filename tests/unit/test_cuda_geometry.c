@@ -125,6 +125,29 @@ static void sorted_rows_have_room(void)
            "its scratch is what its parts need");
 }
 
+static void chunks_of_norms_cover_all_rows(void)
+{
+    bool good = true;
+    for (int r = 1; r < NROWS; r++)
+        for (int w = 0; w < NWIDTHS; w++)
+            for (int outputs = 1; outputs <= 2; outputs++) {
+                if (!sn_norm_is_kept(widths[w], outputs))
+                    continue;
+                struct sn_shape g = sn_shape_norm_dx(rows_of[r], widths[w], outputs);
+                int64_t chunk = sn_norm_chunk_rows(rows_of[r], widths[w], outputs);
+                good = good && is_launchable(&g) && g.bx * g.by == SN_BLOCK && chunk % g.by == 0;
+                good = good && (int64_t)g.bx * SN_NORM_KEPT(outputs) >= widths[w];
+                good = good && chunk * g.x >= rows_of[r] && chunk * (g.x - 1) < rows_of[r];
+                good = good && chunk / g.by <= SN_NORM_RUN;
+                good = good && (g.x <= SN_NORM_CHUNKS || chunk / g.by == SN_NORM_RUN);
+            }
+    tap_ok(good, "a norm's gradients: chunks cover all rows, and threads have room for a row");
+    /* bf16 at any address: 96 items of 16 bytes in chunks of 128 rows, or 768 elements in chunks of
+     * 125 */
+    tap_ok(sn_norm_scratch(65536, 768, SN_BF16, 2) == (size_t)525 * 768 * 2 * 4,
+           "scratch is that of the larger number of chunks");
+}
+
 static void ranges_of_heads_cover_all_heads(void)
 {
     bool good = true;
@@ -351,6 +374,7 @@ int main(void)
     rows_fit_their_registers();
     sums_of_columns_cover_all_rows();
     sorted_rows_have_room();
+    chunks_of_norms_cover_all_rows();
     ranges_of_heads_cover_all_heads();
     products_cover_their_result();
     copies_in_8_bits_have_room();

@@ -138,9 +138,37 @@ static double fill_stats(struct kt *k, int slot, const struct sn_mat *x, bool la
     return largest;
 }
 
+/* Outputs o and o + 1, as far as `outputs` has bits 0 (dw) and 1 (db), begun with `acc`. */
+static void sums_of(struct kt *k, bool layer, int o, int outputs, enum sn_acc acc)
+{
+    const struct sn_mat *dy = &k->a.in[0], *x = &k->a.in[1], *stats = &k->a.in[o ? 3 : 2];
+    double *ref[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++)
+        if (outputs >> i & 1) {
+            kt_out(k, o + i, (struct kt_shape){SN_F32, 1, x->cols, 0}, acc);
+            ref[i] = kt_ref(k, o + i);
+        }
+    for (int64_t r = 0; r < x->rows; r++) {
+        double mean = layer ? kt_get(stats, r, 0) : 0.0, scale = kt_get(stats, r, layer ? 1 : 0);
+        for (int64_t c = 0; c < x->cols; c++) {
+            if (ref[0])
+                ref[0][c] += kt_get(dy, r, c) * (kt_get(x, r, c) - mean) * scale;
+            if (ref[1])
+                ref[1][c] += kt_get(dy, r, c);
+        }
+    }
+}
+
+/* What is asked of a gradient beside dx: bit 0 dw, bit 1 db (LAYERNORM). */
+struct wanted {
+    int outputs;
+    enum sn_acc acc;
+};
+static const struct wanted nothing = {0, SN_WRITE};
+
 /* place: -1 a fresh dx without addend, 0 dx takes dy, 4 dx takes the addend, 5 a fresh dx with it
  */
-static bool dx_case(bool layer, struct kt_shape s, int place)
+static bool dx_case(bool layer, struct kt_shape s, int place, struct wanted sums)
 {
     struct kt k = {.magnitude = 1.0};
     const struct sn_mat *dy = kt_in(&k, 0, s), *x = kt_in(&k, 1, s);
@@ -162,6 +190,9 @@ static bool dx_case(bool layer, struct kt_shape s, int place)
         for (int64_t c = 0; c < s.cols && g; c++)
             ref[r * s.cols + c] += kt_get(g, r, c);
     }
+    sums_of(&k, layer, 1, sums.outputs, sums.acc);
+    if (sums.outputs)
+        k.magnitude *= sqrt((double)s.rows);
     bool good = kt_check(&k, layer ? SN_OP_LAYERNORM_DX : SN_OP_RMSNORM_DX, 3e-6);
     kt_free(&k);
     return good;
@@ -171,25 +202,10 @@ static bool dx_case(bool layer, struct kt_shape s, int place)
 static bool dw_case(bool layer, struct kt_shape s, enum sn_acc acc, int outputs)
 {
     struct kt k = {0};
-    struct kt_shape vector = {SN_F32, 1, s.cols, 0};
-    const struct sn_mat *dy = kt_in(&k, 0, s), *x = kt_in(&k, 1, s);
+    (void)kt_in(&k, 0, s);
+    const struct sn_mat *x = kt_in(&k, 1, s);
     k.magnitude = fill_stats(&k, 2, x, layer) * sqrt((double)s.rows);
-    double *ref[2] = {NULL, NULL};
-    for (int o = 0; o < 2; o++)
-        if (outputs >> o & 1) {
-            kt_out(&k, o, vector, acc);
-            ref[o] = kt_ref(&k, o);
-        }
-    for (int64_t r = 0; r < s.rows; r++) {
-        double mean = layer ? kt_get(&k.a.in[2], r, 0) : 0.0;
-        double scale = kt_get(&k.a.in[2], r, layer ? 1 : 0);
-        for (int64_t c = 0; c < s.cols; c++) {
-            if (ref[0])
-                ref[0][c] += kt_get(dy, r, c) * (kt_get(x, r, c) - mean) * scale;
-            if (ref[1])
-                ref[1][c] += kt_get(dy, r, c);
-        }
-    }
+    sums_of(&k, layer, 0, outputs, acc);
     bool good = kt_check(&k, layer ? SN_OP_LAYERNORM_DW : SN_OP_RMSNORM_DW, 2e-6);
     kt_free(&k);
     return good;
@@ -202,13 +218,15 @@ enum { N_WIDTHS = sizeof(widths) / sizeof(widths[0]) };
 static void all_shapes(bool layer, enum sn_dtype t)
 {
     const char *name = layer ? "LAYERNORM" : "RMSNORM", *type = sn_dtype_name(t);
-    bool y = true, dx = true, dw = true;
+    bool y = true, dx = true, dw = true, both = true;
     for (int i = 0; i < N_WIDTHS; i++)
         for (int64_t rows = 1; rows < 80; rows += 72) {
             struct kt_shape s = {t, rows, widths[i], i % 2 ? 5 : 0};
             y = forward_case(layer, s) && y;
             for (int place = -1; place < 6; place += place < 0 ? 1 : place < 4 ? 4 : 1)
-                dx = dx_case(layer, s, place) && dx;
+                dx = dx_case(layer, s, place, nothing) && dx;
+            both = dx_case(layer, s, 0, (struct wanted){layer ? 3 : 1, SN_WRITE}) && both;
+            both = dx_case(layer, s, 4, (struct wanted){layer ? 2 : 1, SN_ADD}) && both;
             dw = dw_case(layer, s, SN_WRITE, layer ? 3 : 1) && dw;
             dw = dw_case(layer, s, SN_ADD, layer ? 3 : 1) && dw;
             if (layer)
@@ -216,6 +234,7 @@ static void all_shapes(bool layer, enum sn_dtype t)
         }
     tap_ok(y, "%s of %s equals the formula", name, type);
     tap_ok(dx, "%s_DX of %s equals the formula, in each place it may take", name, type);
+    tap_ok(both, "%s_DX of %s with the sums that _DW has, too", name, type);
     tap_ok(dw, "%s_DW of %s equals the formula, written and added", name, type);
 }
 
@@ -224,6 +243,9 @@ static void many_rows_add_up_accurately(void)
     struct kt_shape s = {SN_F32, 5000, 70, 0};
     tap_ok(dw_case(true, s, SN_WRITE, 3) && dw_case(false, s, SN_WRITE, 1),
            "weight gradients over 5000 rows keep fp32 accuracy");
+    const struct wanted both = {3, SN_ADD}, dw = {1, SN_ADD};
+    tap_ok(dx_case(true, s, 4, both) && dx_case(true, s, -1, dw) && dx_case(false, s, 0, dw),
+           "beside dx they do, too");
 }
 
 int main(void)

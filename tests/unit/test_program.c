@@ -391,7 +391,7 @@ static int summed_in_any_order(const struct sn_job *j, int *faults)
     for (int i = 0; i < j->train.n_ops; i++) {
         int kind = j->train.ops[i].kind;
         bool may = kind == SN_OP_ATTENTION_DX || kind == SN_OP_EMBED_GRAD || kind == SN_OP_COLSUM ||
-                   kind == SN_OP_LAYERNORM_DW || kind == SN_OP_RMSNORM_DW;
+                   kind == SN_OP_LAYERNORM_DX || kind == SN_OP_RMSNORM_DX;
         bool says = j->train.ops[i].attr.any_order;
         n += may && says;
         *faults += !may && says;
