@@ -16,7 +16,7 @@
 #include "kernels/ops.h"
 
 enum {
-    SN_DEVICE_ABI = 7, /* grows with every change of this file */
+    SN_DEVICE_ABI = 8, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
     SN_DEVICE_ID = 128,     /* bytes of a channel's name: what its members agree on */
@@ -165,6 +165,10 @@ struct sn_device_ops {
     bool (*watched)(struct sn_device *d);
     void (*range_begin)(struct sn_device *d, const char *name); /* copied */
     void (*range_end)(struct sn_device *d);
+
+    /* The i-th thing that a user should know of what has been enqueued so far, a sentence: what
+     * runs slower than it might. 0, or 1: there are no more. NULL: there never is any. */
+    int (*note)(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE]);
 };
 
 /* What a plugin exports: its functions, or NULL for another abi. `cpu` is the specification. */

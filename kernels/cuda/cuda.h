@@ -47,6 +47,15 @@ struct sn_cuda_plans {
     struct sn_cuda_plan plan[SN_CUDA_PLANS];
 };
 
+enum { SN_CUDA_OWN = 32 }; /* shapes of GEMM without cuBLASLt that are remembered */
+
+/* A shape that our own product computed: C[m,n] of depth k. */
+struct sn_cuda_own {
+    int64_t m, n, k;
+    enum sn_dtype dtype, result;
+    bool is_refused; /* by the library, which else has no such product */
+};
+
 /* What an operation that failed leaves behind. */
 struct sn_cuda_fault {
     const char *op;   /* "attention_dx" */
@@ -63,6 +72,8 @@ struct sn_cuda {
     bool tunes; /* time algorithms when a shape first comes, as sn_cuda_gemm_measure() does */
     struct sn_cuda_fault fault;
     struct sn_cuda_plans plans;
+    int n_own;
+    struct sn_cuda_own own[SN_CUDA_OWN];
 };
 
 typedef int sn_cuda_run(struct sn_cuda *cx, const struct sn_args *a);
@@ -103,6 +114,10 @@ int sn_cuda_plan_parse(struct sn_cuda *cx, const char *line);
  * rows of SN_PROVE_COLS, and left as it was where the build has no code for sm_90a. 0, or cx->fault
  * is set. */
 int sn_cuda_prove_warpgroup(struct sn_cuda *cx, float *out);
+
+/* The i-th shape of GEMM that our own product computed, not cuBLASLt, as a sentence. 0, or 1 when
+ * there are no more. */
+int sn_cuda_gemm_note(const struct sn_cuda *cx, int i, char *line, size_t room);
 
 /* The properties of a device; a cudaError_t. */
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out);

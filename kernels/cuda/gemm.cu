@@ -19,6 +19,7 @@
 #include "kernels/cuda/ops.cuh"
 #include "kernels/cuda/product.cuh"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_ALGORITHMS = 16 };
@@ -230,9 +231,41 @@ static cublasStatus_t multiply(struct sn_cuda *cx, const struct sn_args *a, stru
                           cx->stream);
 }
 
-static int own(struct sn_cuda *cx, const struct sn_args *a)
+/* Once for each shape: products of our own are several times as slow. */
+static void remember(struct sn_cuda *cx, const struct sn_args *a, bool is_refused)
+{
+    const struct sn_mat *c = &a->out[0];
+    struct sn_cuda_own x = {
+        c->rows,        c->cols,  a->attr.trans_a ? a->in[0].rows : a->in[0].cols,
+        a->in[0].dtype, c->dtype, is_refused};
+    for (int i = 0; i < cx->n_own; i++) {
+        const struct sn_cuda_own *o = &cx->own[i];
+        if (o->m == x.m && o->n == x.n && o->k == x.k && o->dtype == x.dtype &&
+            o->result == x.result && o->is_refused == is_refused)
+            return;
+    }
+    if (x.k > 0 && cx->n_own < SN_CUDA_OWN) /* an empty depth costs nothing */
+        cx->own[cx->n_own++] = x;
+}
+
+int sn_cuda_gemm_note(const struct sn_cuda *cx, int i, char *line, size_t room)
+{
+    if (i < 0 || i >= cx->n_own)
+        return 1;
+    const struct sn_cuda_own *o = &cx->own[i];
+    (void)snprintf(line, room,
+                   "a product of %lld x %lld, %lld deep, of %s to %s is computed without cuBLASLt, "
+                   "which %s; that is slower",
+                   (long long)o->m, (long long)o->n, (long long)o->k, sn_dtype_name(o->dtype),
+                   sn_dtype_name(o->result),
+                   o->is_refused ? "refuses this shape" : "has none with such operands");
+    return 0;
+}
+
+static int own(struct sn_cuda *cx, const struct sn_args *a, bool is_refused)
 {
     struct sn_product p;
+    remember(cx, a, is_refused);
     memset(&p, 0, sizeof(p));
     p.a = a->in[0];
     p.b = a->in[1];
@@ -348,9 +381,9 @@ static int by_library(struct sn_cuda *cx, const struct sn_args *a, const struct 
 
 static int product(struct sn_cuda *cx, const struct sn_args *a)
 {
-    bool refused = true;
-    int rc = is_for_library(a) ? by_library(cx, a, NULL, &refused) : 0;
-    return refused ? own(cx, a) : rc;
+    bool refused = true, is_asked = is_for_library(a);
+    int rc = is_asked ? by_library(cx, a, NULL, &refused) : 0;
+    return refused ? own(cx, a, is_asked) : rc;
 }
 
 /* What the library wants of 8-bit products: results of whole 16 by 16, at multiples of 16 bytes. It

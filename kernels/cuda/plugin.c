@@ -54,6 +54,11 @@ static int choice(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE])
     return sn_cuda_plan_format(&d->cuda, i, line, SN_DEVICE_CHOICE);
 }
 
+static int note(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE])
+{
+    return sn_cuda_gemm_note(&d->cuda, i, line, SN_DEVICE_CHOICE);
+}
+
 static int choose(struct sn_device *d, const char *line)
 {
     int rc = sn_cuda_plan_parse(&d->cuda, line);
@@ -290,7 +295,7 @@ static const struct sn_ops planned = {
     .graph_begin = graph_begin, .graph_end = graph_end, .graph_launch = graph_launch,              \
     .graph_free = graph_free, .query = query, .marked = marked, .host_alloc = host_alloc,          \
     .host_free = host_free, .watched = sn_cuda_watched, .range_begin = sn_cuda_range_begin,        \
-    .range_end = sn_cuda_range_end
+    .range_end = sn_cuda_range_end, .note = note
 
 sn_device_plugin_fn sn_device_plugin;
 

@@ -15,6 +15,7 @@
 
 #include "kernels/codec.h"
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <sched.h>
@@ -268,12 +269,23 @@ static void use_the_time(struct sn_exec *x)
         x->idle(x->idle_arg);
 }
 
+/* What the device has to tell of what has been enqueued, once. */
+static void log_notes(struct sn_exec *x)
+{
+    struct sn_exec_device *v = x->device;
+    char line[SN_DEVICE_CHOICE];
+    for (; v->ops->note && v->ops->note(v->d, v->noted, line) == 0; v->noted++)
+        if (x->comm->rank == 0)
+            sn_log(SN_LOG_WARN, "%s: %s", v->ops->maker, line);
+}
+
 enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     SN_TRY(settle(x, err));
     if (is_whole && x->job->group_size[SN_GROUP_WORLD] == 1)
         use_the_time(x);
+    log_notes(x);
     SN_TRY(get_scalars(x, err));
     SN_TRY(sn_clocks_tell(x, err));
     sn_range_end(x);

@@ -68,6 +68,7 @@ struct sn_exec_device {
     enum sn_exec_mode kept; /* while rounds that nobody can count are enqueued: of the rest, */
     int kept_cut;           /* and its cuts */
     bool is_open;           /* a graph is being kept */
+    int noted;              /* notes of the device that the log has */
     bool is_pulling;        /* COPY may have something to do */
     int64_t runs;           /* of the train program, ended */
     int cut;                /* of this walk, so far */

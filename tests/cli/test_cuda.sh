@@ -157,6 +157,7 @@ if [ -e "$fake" ]; then
     like "train.fp8 on sm_80: the sentence" "$err" 'run.backend: train.fp8 needs sm_89 or later, and a fake GPU is sm_80; leave it out, or take another GPU'
     run env SN_PLUGIN="$fake" FAKE_CUDA="arch=89" "$train" "$tmp/old.yaml" --stop-after 2
     is "train.fp8 on sm_89: it trains" "$rc" 0
+    is "what the plugin has to tell is told once, not each step" "$(printf '%s\n' "$err" | grep -c 'fake note [01]')" 2
     fp8=blockwise
     on cuda blocks
     for arch in 89 100 120; do

@@ -74,6 +74,40 @@ static void a_plan_is_measured_once(char line[400])
     free(cx);
 }
 
+static void what_runs_without_the_library_is_told(void)
+{
+    struct sn_cuda *cx = context(90, false);
+    char line[320];
+    ok(runs(cx, N) && sn_cuda_gemm_note(cx, 0, line, sizeof(line)) == 1,
+       "nothing is told of what the library computes");
+    ok(runs(cx, REFUSED) && runs(cx, REFUSED) && sn_cuda_gemm_note(cx, 0, line, sizeof(line)) == 0 &&
+           sn_cuda_gemm_note(cx, 1, line, sizeof(line)) == 1,
+       "a shape that it refuses is told once");
+    ok(strcmp(line, "a product of 6 x 9, 7 deep, of fp32 to fp32 is computed without cuBLASLt, which "
+                    "refuses this shape; that is slower") == 0,
+       line);
+    struct product p;
+    make(&p, N);
+    p.a.in[3] = p.a.out[0];
+    p.a.acc[0] = SN_ADD;
+    ok(sn_cuda_run_op(cx, SN_OP_GEMM, &p.a) == 0 &&
+           sn_cuda_gemm_note(cx, 1, line, sizeof(line)) == 0 &&
+           strstr(line, "6 x 10, 7 deep") && strstr(line, "has none with such operands"),
+       "so is what the library has no way for");
+    for (int n = 1; n < 60; n++) {
+        struct product *q = (struct product *)calloc(1, sizeof(*q));
+        make(q, N);
+        q->a.in[1].cols = q->a.out[0].cols = n % N + 1;
+        q->a.in[0].cols = q->a.in[1].rows = n / N + 1;
+        q->a.in[3] = q->a.out[0];
+        q->a.acc[0] = SN_ADD;
+        (void)sn_cuda_run_op(cx, SN_OP_GEMM, &q->a);
+        free(q);
+    }
+    ok(cx->n_own == SN_CUDA_OWN, "no more of them are kept than there is room for");
+    free(cx);
+}
+
 static void a_plan_is_taken_again(const char *line)
 {
     struct sn_cuda *cx = context(90, false);
@@ -208,6 +242,7 @@ int main(void)
 {
     char line[400];
     a_plan_is_measured_once(line);
+    what_runs_without_the_library_is_told();
     a_plan_is_taken_again(line);
     lines_of_others_are_passed_over(line);
     nonsense_is_refused(line);
