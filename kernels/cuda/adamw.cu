@@ -1,5 +1,7 @@
 /*
  * adamw.cu - ADAMW, with the order of operations of kernels/cpu/adamw.c: one pass, bound by memory.
+ *
+ * What all elements share takes powers in double: one thread writes it to scratch before the pass.
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.cuh"
@@ -26,10 +28,49 @@ static __device__ struct rates rates_of(const struct sn_args &a)
     return k;
 }
 
+static __global__ void __launch_bounds__(1) write_rates(const struct sn_args a, struct rates *k)
+{
+    if (a.scalars->ok)
+        *k = rates_of(a);
+}
+
+/* Four numbers of 16 bits, 8 bytes at once. */
+template <class E> static __device__ __forceinline__ void store_four(void *to, const float x[4])
+{
+    union four {
+        uint2 all;
+        E each[4];
+        __device__ four() : all()
+        {
+        }
+    } v;
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        sn_narrow(&v.each[e], x[e]);
+    *(uint2 *)to = v.all;
+}
+
+/* The weights as the program stores them; `copies`: aligned to what is stored at once. */
+template <int N>
+static __device__ __forceinline__ void store_copy(const struct sn_mat &w, int64_t i,
+                                                  const float p[N], bool copies)
+{
+    if (N == 4 && copies && w.dtype == SN_BF16)
+        store_four<sn_bf16>((sn_bf16 *)w.p + i, p);
+    else if (N == 4 && copies && w.dtype == SN_F16)
+        store_four<sn_f16>((sn_f16 *)w.p + i, p);
+    else if (N == 4 && copies)
+        sn_store_sums<N>((float *)w.p + i, p);
+    else
+#pragma unroll
+        for (int e = 0; e < N; e++)
+            sn_any::store(w, 0, i + e, p + e);
+}
+
 /* Elements i .. i + N - 1. */
 template <class A>
 static __device__ __forceinline__ void piece(const struct sn_args &a, const struct rates &k,
-                                             int64_t i)
+                                             int64_t i, bool copies)
 {
     enum { N = A::N };
     float g[N], p[N], m[N], v[N];
@@ -47,39 +88,42 @@ static __device__ __forceinline__ void piece(const struct sn_args &a, const stru
     A::store(a.out[0], 0, i, p);
     A::store(a.out[1], 0, i, m);
     A::store(a.out[2], 0, i, v);
-    if (!a.out[3].p)
-        return;
-#pragma unroll
-    for (int e = 0; e < N; e++)
-        sn_any::store(a.out[3], 0, i + e, p + e);
+    if (a.out[3].p)
+        store_copy<N>(a.out[3], i, p, copies);
 }
 
-template <class A> static __global__ void __launch_bounds__(SN_BLOCK) adamw(const struct sn_args a)
+template <class A>
+static __global__ void __launch_bounds__(SN_BLOCK)
+    adamw(const struct sn_args a, const struct rates *shared_rates, bool copies)
 {
     enum { N = A::N };
-    __shared__ struct rates shared_rates;
     int64_t n = a.in[0].cols, whole = n / N;
     if (!a.scalars->ok)
         return;
-    if (threadIdx.x == 0)
-        shared_rates = rates_of(a);
-    __syncthreads();
-    struct rates k = shared_rates;
+    const struct rates k = *shared_rates;
     int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     for (int64_t i = at; i < whole; i += (int64_t)gridDim.x * blockDim.x)
-        piece<A>(a, k, i * N);
+        piece<A>(a, k, i * N, copies);
     if (at < n - whole * N)
-        piece<sn_any>(a, k, whole * N + at);
+        piece<sn_any>(a, k, whole * N + at, false);
 }
 
 /* A tail that is no whole piece does not matter here: alignment alone decides. */
 SN_CUDA_OP(adamw)
 {
+    static_assert(sizeof(struct rates) <= SN_ADAMW_SCRATCH, "the rates have room");
+    const struct sn_mat *w = &a->out[3];
+    struct rates *k = (struct rates *)a->scratch;
+    struct sn_shape one = {1, 1, 1, 1, 1, 0};
     bool aligned = (uintptr_t)a->in[0].p % 16 == 0;
+    bool copies = w->p && (uintptr_t)w->p % (4 * sn_dtype_size(w->dtype)) == 0;
     for (int o = 0; o < 3; o++)
         aligned = aligned && (uintptr_t)a->out[o].p % 16 == 0;
     int64_t n = a->in[0].cols;
+    int rc = sn_launch(cx, write_rates, one, *a, k);
+    if (rc)
+        return rc;
     if (aligned)
-        return sn_launch(cx, adamw<sn_vec<float>>, sn_shape_line(sn_ceil_div(n, 4)), *a);
-    return sn_launch(cx, adamw<sn_any>, sn_shape_line(n), *a);
+        return sn_launch(cx, adamw<sn_vec<float>>, sn_shape_line(sn_ceil_div(n, 4)), *a, k, copies);
+    return sn_launch(cx, adamw<sn_any>, sn_shape_line(n), *a, k, copies);
 }

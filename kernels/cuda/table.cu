@@ -98,7 +98,9 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
     case SN_OP_ROUTE_LOSS:
         return (size_t)SN_ROUTE_BLOCKS * 2 * sizeof(double);
     case SN_OP_SQ_NORM:
-        return (size_t)sn_ceil_div(a->in[0].cols, SN_NORM_ELEMENTS) * 2 * sizeof(double);
+        return (size_t)sn_ceil_div(a->in[0].cols, SN_SQUARES_PIECE) * 2 * sizeof(double);
+    case SN_OP_ADAMW:
+        return SN_ADAMW_SCRATCH;
     case SN_OP_GEMM:
         return sn_gemm_room(a);
     case SN_OP_ATTENTION_DX:
