@@ -400,9 +400,12 @@ static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p
         sn_exec_scalars(x)->first_sample = first_sample[s->micro];
         if (x->timeline)
             x->timeline->sched = i;
+        int done = 0;
         if (x->device)
-            SN_TRY(sn_exec_device_micro(x, s->micro, first_sample[s->micro], err));
-        SN_TRY(sn_exec_walk(x, p, s->chunk, at, err));
+            SN_TRY(sn_exec_device_micro(x, i, first_sample[s->micro], &done, err));
+        if (done == 0)
+            SN_TRY(sn_exec_walk(x, p, s->chunk, at, err));
+        i += done ? done - 1 : 0;
     }
     return SN_OK;
 }

@@ -154,7 +154,7 @@ enum sn_status sn_device_skips(struct sn_exec *x, bool *skips, struct sn_err *er
     return v->ops->graph_begin(v->d, SN_STREAM_COMPUTE) == 0 ? SN_OK : sn_device_fail(x, NULL, err);
 }
 
-static enum sn_status launch(struct sn_exec *x, int cut, struct sn_err *err)
+enum sn_status sn_device_launch(struct sn_exec *x, int cut, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     if (!v->graph[cut])
@@ -171,13 +171,13 @@ enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err)
     int here = v->cut++;
     SN_TRY(join(x, false, err));
     if (v->mode == SN_MODE_REPLAY)
-        return launch(x, here, err);
+        return sn_device_launch(x, here, err);
     if (!v->is_open)
         return SN_OK;
     v->is_open = false;
     if (v->ops->graph_end(v->d, SN_STREAM_COMPUTE, &v->graph[here]) != 0)
         return sn_device_fail(x, NULL, err);
-    return launch(x, here, err);
+    return sn_device_launch(x, here, err);
 }
 
 /* A cut behind which nothing is under way. */
@@ -233,8 +233,10 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
     v->mode = !keeps || v->runs == 0 ? SN_MODE_EAGER
               : v->runs == 1         ? SN_MODE_CAPTURE
                                      : SN_MODE_REPLAY;
-    if (v->program != p)
+    if (v->program != p) {
         sn_apart_find(x, p);
+        sn_repeat_find(x, p);
+    }
     v->program = p;
     v->cut = 0;
     v->unmarked = 0;
@@ -294,19 +296,26 @@ enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_er
     return is_whole ? count_run(x, err) : SN_OK;
 }
 
-enum sn_status sn_exec_device_micro(struct sn_exec *x, int micro, int64_t first_sample,
+enum sn_status sn_device_first_sample(struct sn_exec *x, int micro, struct sn_err *err)
+{
+    char *to = x->state + scalars_at(x) + offsetof(struct sn_scalars, first_sample);
+    return sn_device_copy(x, to, &x->device->first_sample[micro], (int64_t)sizeof(int64_t),
+                          SN_TO_DEVICE, err);
+}
+
+enum sn_status sn_exec_device_micro(struct sn_exec *x, int entry, int64_t first_sample, int *done,
                                     struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
+    int micro = v->program->sched[entry].micro;
     bool skips;
-    char *to = x->state + scalars_at(x) + offsetof(struct sn_scalars, first_sample);
     v->first_sample[micro] = first_sample;
     v->micro = micro;
+    if (micro >= 1 && entry < v->repeat.until * v->repeat.each)
+        return sn_repeat_micro(x, entry, micro, done, err);
+    *done = 0;
     SN_TRY(sn_device_skips(x, &skips, err));
-    if (skips)
-        return SN_OK;
-    return sn_device_copy(x, to, &v->first_sample[micro], (int64_t)sizeof(first_sample),
-                          SN_TO_DEVICE, err);
+    return skips ? SN_OK : sn_device_first_sample(x, micro, err);
 }
 
 /* --- operations ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
  *   exec_staged.c    communication through this process's memory
  *   exec_channels.c  communication between devices
  *   exec_apart.c     which of it is part of graphs
+ *   exec_repeat.c    micro-batches that share a graph
  *   exec_clocks.c    what operations take
  *   exec_ranges.c    what a profiler is told
  *
@@ -55,6 +56,11 @@ struct sn_landing {
     int cut; /* of channels in graphs: how many cuts there were before it; else one of the above */
 };
 
+/* Micro-batches 1 .. until - 1 do the same, in `each` entries of the schedule; 0: none do. */
+struct sn_repeat {
+    int each, until;
+};
+
 struct sn_exec_device {
     struct sn_accelerator *accelerator;
     const struct sn_device_ops *ops;
@@ -80,6 +86,7 @@ struct sn_exec_device {
     const struct sn_program *program; /* walked now */
     int micro;                        /* micro-batch of the chunk that is walked now */
     bool is_watched;                  /* by a tool that is told of ranges */
+    struct sn_repeat repeat;          /* of its micro-batches */
     uint32_t unmarked;                /* operations since the last mark */
     const struct sn_op *agree;        /* of a rank alone: done when the walk is over */
     struct sn_landing *landing;       /* by place of sn_exec.posted */
@@ -106,6 +113,10 @@ enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
 enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *err);
 /* Of COMPUTE, that is, but for what nobody waits for: of all. */
 enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err);
+/* The graph of a cut, now, if it has one. */
+enum sn_status sn_device_launch(struct sn_exec *x, int cut, struct sn_err *err);
+/* The number of a micro-batch's first sample, to where operations read it. */
+enum sn_status sn_device_first_sample(struct sn_exec *x, int micro, struct sn_err *err);
 /* `bytes` (0: nothing), on COMPUTE. */
 enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int64_t bytes,
                               enum sn_device_way way, struct sn_err *err);
@@ -147,6 +158,15 @@ void sn_range_graph(struct sn_exec *x, int cut);
 /* End that of an operation; of a walk or a graph. */
 void sn_range_op_end(struct sn_exec *x);
 void sn_range_end(struct sn_exec *x);
+
+/* ---- exec_repeat.c ---- */
+
+/* Find v->repeat for the program that is walked from now on. */
+void sn_repeat_find(struct sn_exec *x, const struct sn_program *p);
+/* Before an entry of the schedule, of a micro-batch of v->repeat: what begins there. done: so many
+ * entries need no walk, because a graph has them. */
+enum sn_status sn_repeat_micro(struct sn_exec *x, int entry, int micro, int *done,
+                               struct sn_err *err);
 
 /* ---- exec_apart.c ---- */
 

@@ -127,8 +127,9 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
 enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err);
 /* Clocks around each operation, for x->tell. */
 enum sn_status sn_exec_device_clocks(struct sn_exec *x, struct sn_err *err);
-/* From here on operations are a micro-batch's, with this first sample. */
-enum sn_status sn_exec_device_micro(struct sn_exec *x, int micro, int64_t first_sample,
+/* From here on operations are those of an entry of the schedule, whose micro-batch has this first
+ * sample. done: so many entries, from this one on, are enqueued by that and need no walk. */
+enum sn_status sn_exec_device_micro(struct sn_exec *x, int entry, int64_t first_sample, int *done,
                                     struct sn_err *err);
 /* One operation: enqueued, kept in a graph, or part of a graph that is there. */
 enum sn_status sn_exec_device_op(struct sn_exec *x, const struct sn_program *p, int i,

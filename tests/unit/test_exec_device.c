@@ -78,6 +78,7 @@ static void a_failure_in_a_graph_is_known_to_64_operations(void)
     struct sn_config c = layout_config(SN_GPT2);
     struct layout_run x = {.steps = STEPS, .on_devices = true}, first;
     c.run.hang_timeout = HANG_TIMEOUT;
+    c.train.global_batch = 2 * c.layout.micro_batch; /* more of them share a graph */
     fake_device_habits()->has_no_channels = true;
     layout_train(&x, &c);
     long each = x.kept_kernels;
@@ -93,6 +94,33 @@ static void a_failure_in_a_graph_is_known_to_64_operations(void)
                    strncmp(there + n, "', or one of the 63 operations after it, failed: ", 48) == 0,
                "kernel %ld of a step: %s", at[i], x.fault);
     }
+}
+
+/* Whatever their number: of all but the first, which writes gradients where others add. */
+static void micro_batches_share_a_graph(void)
+{
+    long kept[4] = {0}, ran[4] = {0};
+    for (int micros = 2; micros <= 5; micros++) {
+        struct sn_config c = layout_config(SN_LLAMA);
+        c.model.dropout = 0.1;
+        c.train.global_batch = micros * c.layout.micro_batch;
+        c.run.hang_timeout = HANG_TIMEOUT;
+        struct layout_run here = {.steps = STEPS}, there = {.steps = STEPS, .on_devices = true};
+        fake_device_habits()->has_no_channels = true;
+        fake_device_habits()->seed++;
+        layout_train(&here, &c);
+        layout_train(&there, &c);
+        tap_ok(!here.fault[0] && !there.fault[0] && same_bits(&here, &there),
+               "%d micro-batches: the bits of this processor%s", micros, there.fault);
+        kept[micros - 2] = there.kept_kernels;
+        ran[micros - 2] = there.in_graphs;
+    }
+    tap_ok(kept[0] > 0 && kept[1] == kept[0] && kept[2] == kept[0] && kept[3] == kept[0],
+           "graphs have %ld, %ld, %ld, %ld kernels for 2 to 5 of them", kept[0], kept[1], kept[2],
+           kept[3]);
+    tap_ok(ran[1] > ran[0] && ran[2] - ran[1] == ran[1] - ran[0] &&
+               ran[3] - ran[2] == ran[1] - ran[0],
+           "and each of them runs (%ld, %ld, %ld, %ld kernels)", ran[0], ran[1], ran[2], ran[3]);
 }
 
 /* Rows are counted while a receive is under way, which nobody may wait for then. */
@@ -112,6 +140,7 @@ int main(int argc, char **argv)
     if (!want[0]) {
         families_of_one_rank();
         a_failure_in_a_graph_is_known_to_64_operations();
+        micro_batches_share_a_graph();
     }
     while (f && (more = layouts_next(f, &line, &err)) > 0)
         if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
