@@ -36,6 +36,7 @@ struct sn_device_options {
     int patience_s; /* how long open() and join() wait for the device and for peers; 0: for ever */
     int channel_ctas; /* blocks of threads that a transfer may take at most; 0: as the library likes
                        */
+    bool registers;   /* alloc() gives memory that the channels' library knows, from join() on */
 };
 
 struct sn_device_info {

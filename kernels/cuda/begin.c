@@ -125,6 +125,7 @@ int sn_cuda_begin(struct sn_device *d, int number, const struct sn_device_option
         return -1;
     d->patience_s = how->patience_s;
     d->channel_ctas = how->channel_ctas;
+    d->registers = how->registers;
     rc = make_streams(d);
     rc = rc ? rc : sn_cuda_prove(d);
     d->cuda.tf32 = how->tf32;

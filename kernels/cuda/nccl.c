@@ -141,6 +141,65 @@ static int connect_pair(struct sn_device *d, int channel)
     return rc;
 }
 
+/* --- memory ------------------------------------------------------------------------------------
+ */
+
+/* Looked for when somebody asks: NCCL has them since 2.19. */
+static struct memory {
+    ncclResult_t (*alloc)(void **, size_t);
+    ncclResult_t (*release)(void *);
+    ncclResult_t (*enrol)(const ncclComm_t, void *, size_t, void **);
+    ncclResult_t (*strike)(const ncclComm_t, void *);
+} memory;
+
+static int take(struct sn_device *d, size_t bytes, void **out)
+{
+    static const char *const name[] = {"ncclMemAlloc", "ncclMemFree", "ncclCommRegister",
+                                       "ncclCommDeregister"};
+    void *at[4];
+    for (int i = 0; i < 4; i++)
+        if (sn_library_find(&library, &at[i], name[i]) != 0)
+            return sn_cuda_fail(d, "run.channel_register: %s", library.why);
+    memcpy(&memory, at, sizeof(memory)); /* as POSIX asks: no cast of a data pointer */
+    if (d->n_blocks == SN_CUDA_BLOCKS)
+        return sn_cuda_fail(d, "nccl: more than %d blocks of memory", (int)SN_CUDA_BLOCKS);
+    if (check(d, memory.alloc(out, bytes), "memory of the device") != 0)
+        return -1;
+    d->block[d->n_blocks].p = *out;
+    d->block[d->n_blocks++].bytes = bytes;
+    return 0;
+}
+
+static bool give_back(struct sn_device *d, void *p)
+{
+    for (int i = 0; i < d->n_blocks && p; i++)
+        if (d->block[i].p == p) {
+            for (int c = 0; c < SN_DEVICE_CHANNELS; c++)
+                if (d->block[i].known[c] && d->channel[c])
+                    (void)memory.strike(d->channel[c], d->block[i].known[c]);
+            (void)memory.release(p); /* the device may have failed */
+            d->block[i].p = NULL;
+            return true;
+        }
+    return false;
+}
+
+/* All blocks that there are, with a channel that has come about. */
+static int enrol(struct sn_device *d, int channel)
+{
+    int rc = 0;
+    for (int i = 0; i < d->n_blocks && rc == 0; i++)
+        if (d->block[i].p)
+            rc = settle(d, channel,
+                        memory.enrol(d->channel[channel], d->block[i].p, d->block[i].bytes,
+                                     &d->block[i].known[channel]),
+                        "registering memory");
+    return rc;
+}
+
+/* --- begin and end -------------------------------------------------------------------------------
+ */
+
 static int join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index)
 {
     ncclUniqueId unique;
@@ -155,6 +214,7 @@ static int join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], i
     d->members[channel] = size;
     d->index[channel] = index;
     int rc = settle(d, channel, begun, "joining");
+    rc = rc ? rc : enrol(d, channel);
     return rc == 0 && size == 2 ? connect_pair(d, channel) : rc;
 }
 
@@ -298,6 +358,8 @@ const struct sn_cuda_channels *sn_cuda_channels(void)
 {
     static const struct sn_cuda_channels channels = {.channel_id = channel_id,
                                                      .join = join,
+                                                     .alloc = take,
+                                                     .release = give_back,
                                                      .transfer = transfer,
                                                      .look = look,
                                                      .abort = abort_channels,

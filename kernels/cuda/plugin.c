@@ -121,8 +121,11 @@ static void describe(struct sn_device *d, struct sn_device_info *out)
 
 static int alloc(struct sn_device *d, size_t bytes, void **out)
 {
+    const struct sn_cuda_channels *channels = d->registers ? sn_cuda_channels() : NULL;
+    size_t room = bytes ? bytes : 1;
     void *p = NULL;
-    if (sn_cuda_check(d, cudaMalloc(&p, bytes ? bytes : 1), "memory of the device") != 0)
+    if (channels ? channels->alloc(d, room, &p) != 0
+                 : sn_cuda_check(d, cudaMalloc(&p, room), "memory of the device") != 0)
         return -1;
     *out = p;
     if (sn_cuda_check(d, cudaMemset(p, 0, bytes), "filling memory") != 0)
@@ -132,8 +135,9 @@ static int alloc(struct sn_device *d, size_t bytes, void **out)
 
 static void release(struct sn_device *d, void *p)
 {
-    (void)d;
-    (void)cudaFree(p); /* NULL is allowed; the device may have failed */
+    const struct sn_cuda_channels *channels = d->registers ? sn_cuda_channels() : NULL;
+    if (!channels || !channels->release(d, p))
+        (void)cudaFree(p); /* NULL is allowed; the device may have failed */
 }
 
 static int pin(struct sn_device *d, void *p, size_t bytes)

@@ -9,6 +9,8 @@
 #include "kernels/cuda/library.h"
 #include "kernels/device.h"
 
+enum { SN_CUDA_BLOCKS = 4 }; /* what a run allocates is two arenas */
+
 struct sn_device {
     struct sn_cuda cuda;
     struct cudaDeviceProp properties;
@@ -23,7 +25,14 @@ struct sn_device {
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
     bool is_aborted;
     void *ranges;                 /* nvtx.c: its domain; NULL: no tool listens */
-    int patience_s, channel_ctas; /* of the options */
+    int patience_s, channel_ctas; /* of the options, */
+    bool registers;               /* as this is */
+    struct {
+        void *p;
+        size_t bytes;
+        void *known[SN_DEVICE_CHANNELS]; /* by channel: NCCL's handle */
+    } block[SN_CUDA_BLOCKS];             /* of NCCL's own memory */
+    int n_blocks;
     char lacks[320];
     char why[512];
 };
@@ -63,6 +72,9 @@ struct sn_cuda_channels {
     int (*join)(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index);
     int (*transfer)(struct sn_device *d, int stream, int channel,
                     const struct sn_device_transfer *t);
+    /* Memory that transfers know, for options.registers; release: was it of that? */
+    int (*alloc)(struct sn_device *d, size_t bytes, void **out);
+    bool (*release)(struct sn_device *d, void *p);
     int (*look)(struct sn_device *d);
     void (*abort)(struct sn_device *d);
     void (*leave)(struct sn_device *d); /* at the end, of all that were joined */

@@ -63,6 +63,7 @@ struct sn_run_config {
     enum sn_backend backend;
     enum sn_channels channels;
     int channel_ctas; /* 0: as NCCL chooses */
+    bool channel_register;
     bool tf32; /* on a device, of fp32 products */
     bool deterministic;
     int threads;      /* 0: auto */

@@ -94,6 +94,8 @@ const struct sn_key sn_keys[] = {
         NAMES(channels), DEFAULT("auto")},
     {ROW("run.channel_ctas", INT, AT(run.channel_ctas), "On a GPU, the most blocks of threads that one communication may take from the kernels beside it; 0: as many as NCCL chooses."),
         RANGE(0, 64, "blocks"), DEFAULT("0")},
+    {ROW("run.channel_register", BOOL, AT(run.channel_register), "On a GPU, take the run's memory from NCCL and register it with every channel, so that links which can do so sum without copies (NVLink SHARP)."),
+        DEFAULT("false")},
     {ROW("run.tf32", BOOL, AT(run.tf32), "On a GPU, products of fp32 matrices may round their operands to TF32: faster, with 10 bits of mantissa."),
         DEFAULT("false"), DECIDES},
     {ROW("run.deterministic", BOOL, AT(run.deterministic), "The same bits from run to run; false: on a GPU the gradients of attention, embeddings, biases and norms' weights are summed by atomics, in any order, which is faster and takes memory for attention. The processor always keeps its order."),

@@ -142,7 +142,8 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
                                     .fp8 = c->train.fp8,
                                     .tune = tune,
                                     .patience_s = c->run.hang_timeout,
-                                    .channel_ctas = c->run.channel_ctas};
+                                    .channel_ctas = c->run.channel_ctas,
+                                    .registers = c->run.channel_register};
     int rc = a->ops->open(a->device, node_rank % n, &how);
     if (rc == SN_DEVICE_HANGS) {
         (void)sn_fail(err, SN_ELOST, "%s: %s", a->ops->maker, a->ops->explain(a->device));

@@ -111,6 +111,12 @@ if [ -e "$fake" ]; then
     like "ranks that do not come to a channel: which, and who they are" "$err" \
         'rank [01] \(.*\): channel of tensor, ranks 0 1: cuda: nccl: joining: not all have come after 2 s'
     like "run.channel_ctas is what NCCL gets" "$(cat "$tmp/met.log")" '^init [01] of 2, id 1, blocking 0, blocks 8$'
+    rm -f "$tmp/met.log"
+    sed -i 's/^run: {/run: {channel_register: true, /' "$tmp/apart.yaml"
+    meets version=22809
+    is "run.channel_register: both arenas of both ranks are NCCL's" "$(grep -c '^memory$' "$tmp/met.log")" 4
+    is "run.channel_register: each is registered with each channel" "$(grep -c '^register$' "$tmp/met.log")" "$((2 * $(grep -c '^init' "$tmp/met.log")))"
+    sed -i 's/channel_register: true, //' "$tmp/apart.yaml"
     meets fails_at=1
     is "a channel that fails: exit 1" "$rc" 1
     like "a channel that fails: the reason" "$err" 'channel of tensor, ranks 0 1: cuda: nccl: joining: remote process exited or there was a network error'

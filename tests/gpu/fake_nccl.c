@@ -4,6 +4,7 @@
  * line of the file that FAKE_NCCL_LOG names. Without the library's header, so that it shares no
  * mistake with nccl.c.
  */
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,47 @@ int ncclCommGetAsyncError(void *comm, int *state)
 const char *ncclGetErrorString(int rc)
 {
     return rc == REMOTE ? "remote process exited or there was a network error" : "an error";
+}
+
+/* Memory of the stand-in of CUDA, which knows what is the device's. */
+static int of_cuda(const char *name, void **p, size_t bytes)
+{
+    const char *plugin = getenv("SN_PLUGIN");
+    void *library = plugin ? dlopen(plugin, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *symbol = library ? dlsym(library, name) : NULL;
+    int (*f)(void **, size_t);
+    if (!symbol)
+        abort();
+    memcpy(&f, &symbol, sizeof(f));
+    return f(p, bytes);
+}
+
+int ncclMemAlloc(void **p, size_t bytes);
+int ncclMemFree(void *p);
+int ncclCommRegister(void *comm, void *p, size_t bytes, void **handle);
+int ncclCommDeregister(void *comm, void *handle);
+
+int ncclMemAlloc(void **p, size_t bytes)
+{
+    (void)note("memory\n");
+    return of_cuda("cudaMalloc", p, bytes);
+}
+
+int ncclMemFree(void *p)
+{
+    (void)note("free\n");
+    return of_cuda("cudaFree", p, 0);
+}
+
+int ncclCommRegister(void *comm, void *p, size_t bytes, void **handle)
+{
+    *handle = p;
+    return note("register%s\n", comm && p && bytes ? "" : " nothing");
+}
+
+int ncclCommDeregister(void *comm, void *handle)
+{
+    return note("deregister%s\n", comm && handle ? "" : " nothing");
 }
 
 /* Transfers move nothing. */
