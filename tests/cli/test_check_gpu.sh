@@ -3,7 +3,7 @@
 # NVIDIA's tools. Each section runs; in each a fault is planted, which the report has to name.
 # shellcheck disable=SC2016  # what sh -c is given
 . tests/lib/tap.sh
-need pgrep
+need pgrep mount
 
 units=$BUILD/tests/emul
 if [ ! -x "$units/test_kernels_cuda" ]; then
