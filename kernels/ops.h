@@ -57,7 +57,7 @@
  *               ones as half-split pairs (i, i + rotary_dim/2) by +-position theta^(-2i/rotary_dim);
  *               `inverse` turns back (the gradient). Other columns are copied
  * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d]        0+ o[T,H*d], 1+ lse[T,H] f32 -
- *               causal, within each sample; scores times attr.scale; head h reads kv head h*G/H;
+ *               causal, within each sample; scores times attr.scale > 0; head h reads kv head h*G/H;
  *               never holds an S x S matrix (blocks, online softmax); lse = log sum exp of the
  *               scaled scores. drop > 0: dropout of the probabilities, element (head0 + h, query
  *               position, key position). Queries have the positions of context_rank, keys those of

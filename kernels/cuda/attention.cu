@@ -29,23 +29,45 @@ SN_CUDA_OP(attention)
     return sn_attn_tile_forward(cx, a, f);
 }
 
-/* A warp for each row and head. */
+/*
+ * LANES lanes for a row of a head, A::N elements at a time; neighbours have the same head of
+ * neighbouring rows, whose results lie side by side.
+ */
+template <class A, int LANES>
 static __global__ void __launch_bounds__(SN_BLOCK)
-    delta_of(const struct sn_args a, int heads, int d, float *delta)
+    rows_of(const struct sn_args a, int heads, int d, struct sn_attn_row *to)
 {
-    const struct sn_mat &o = a.in[3], &g = a.in[4];
-    int lane = (int)threadIdx.x % SN_WARP, warps = (int)blockDim.x / SN_WARP;
-    int64_t all = o.rows * heads;
-    for (int64_t n = (int64_t)blockIdx.x * warps + threadIdx.x / SN_WARP; n < all;
-         n += (int64_t)gridDim.x * warps) {
-        int64_t r = n / heads, col = n % heads * d;
-        float sum = 0;
-        for (int c = lane; c < d; c += SN_WARP)
-            sum += sn_element(o, r, col + c) * sn_element(g, r, col + c);
-        sum = sn_warp_sum(sum);
-        if (lane == 0)
-            delta[n] = sum;
+    const struct sn_mat &o = a.in[3], &g = a.in[4], &lse = a.in[5];
+    int lane = (int)threadIdx.x % LANES, at_once = (int)blockDim.x / LANES;
+    int64_t blocks = (o.rows + at_once - 1) / at_once;
+    for (int64_t n = blockIdx.x; n < blocks * heads; n += gridDim.x) {
+        int64_t head = n % heads, r = n / heads * at_once + threadIdx.x / LANES;
+        float sum = 0.0f, x[A::N], y[A::N];
+        for (int c = lane * A::N; c < d && r < o.rows; c += LANES * A::N) {
+            A::load(o, r, head * d + c, x);
+            A::load(g, r, head * d + c, y);
+#pragma unroll
+            for (int i = 0; i < A::N; i++)
+                sum += x[i] * y[i];
+        }
+#pragma unroll
+        for (int i = LANES / 2; i > 0; i /= 2)
+            sum += __shfl_xor_sync((unsigned)SN_ALL_LANES, sum, i);
+        if (lane == 0 && r < o.rows) {
+            struct sn_attn_row row = {sn_element(lse, r, head) * SN_LOG2E, sum};
+            to[head * o.rows + r] = row;
+        }
     }
+}
+
+template <class A>
+static int put_rows(struct sn_cuda *cx, const struct sn_args *a, struct sn_attn_row *to)
+{
+    int heads = (int)a->attr.heads, d = (int)a->attr.head_dim, lanes = d <= 8 * A::N ? 8 : SN_WARP;
+    int64_t rows = a->in[3].rows, at_once = SN_BLOCK / lanes;
+    struct sn_shape g = sn_shape_line((rows + at_once - 1) / at_once * heads * SN_BLOCK);
+    return lanes == 8 ? sn_launch(cx, rows_of<A, 8>, g, *a, heads, d, to)
+                      : sn_launch(cx, rows_of<A, SN_WARP>, g, *a, heads, d, to);
 }
 
 /* dq from sums in fp32 that lack their scale: in 0 and out 0 here. */
@@ -79,19 +101,35 @@ static int put_queries(struct sn_cuda *cx, const struct sn_args *a, float *dq)
     return 0;
 }
 
+static int mma_backward(struct sn_cuda *cx, const struct sn_args *a,
+                        const struct sn_attn_row *known, float *dq)
+{
+    bool bf16 = a->in[0].dtype == SN_BF16;
+    if (dq)
+        return (bf16 ? sn_attn_mma_once_bf16 : sn_attn_mma_once_f16)(cx, a, known, dq);
+    int rc = sn_attn_mma_dq(cx, a, known);
+    return rc ? rc : (bf16 ? sn_attn_mma_dkv_bf16 : sn_attn_mma_dkv_f16)(cx, a, known, dq);
+}
+
 SN_CUDA_OP(attention_dx)
 {
     enum sn_attn_family f = family_of(cx, a, 5);
-    float *delta = (float *)a->scratch, *dq = NULL;
-    size_t sums = sn_attention_dx_scratch(a) - sn_attention_delta(a);
-    int rc = sn_launch(cx, delta_of, sn_shape_line(a->in[3].rows * a->attr.heads * SN_WARP), *a,
-                       (int)a->attr.heads, (int)a->attr.head_dim, delta);
+    struct sn_attn_row *known = (struct sn_attn_row *)a->scratch;
+    float *dq = NULL;
+    size_t sums = sn_attention_dx_scratch(a) - sn_attention_rows(a);
+    const struct sn_mat *m[] = {&a->in[3], &a->in[4]};
+    enum sn_dtype how = sn_common(m, 2);
+    int rc = 0;
+    if (how != SN_NDTYPES && a->attr.head_dim % (how == SN_F32 ? 4 : 8))
+        how = SN_NDTYPES; /* a head begins between multiples of 16 bytes */
+    SN_BY_TYPE(how, rc = put_rows<A>(cx, a, known))
     if (rc == 0 && a->attr.any_order) {
-        dq = (float *)((char *)a->scratch + sn_attention_delta(a));
+        dq = (float *)((char *)a->scratch + sn_attention_rows(a));
         rc = sn_launched(cx, cudaMemsetAsync(dq, 0, sums, cx->stream));
     }
-    if (rc == 0)
-        rc = f == SN_ATTN_MMA ? sn_attn_mma_backward(cx, a, delta, dq)
-                              : sn_attn_tile_backward(cx, a, f, delta, dq);
+    if (rc == 0 && f != SN_ATTN_MMA)
+        rc = sn_attn_tile_backward(cx, a, f, known, dq);
+    if (rc == 0 && f == SN_ATTN_MMA)
+        rc = mma_backward(cx, a, known, dq);
     return rc || !dq ? rc : put_queries(cx, a, dq);
 }

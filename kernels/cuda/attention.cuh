@@ -14,6 +14,9 @@
 #include "kernels/dropout.h"
 #include "kernels/position.h"
 
+#define SN_LOG2E 1.4426950408889634f
+#define SN_LN2   0.6931471805599453f
+
 /* Position of row i of a sample: i + (i < split ? low : high). */
 struct sn_span {
     int split, low, high;
@@ -36,12 +39,35 @@ static __device__ __forceinline__ int sn_at(const struct sn_span &s, int i)
     return i + (i < s.split ? s.low : s.high);
 }
 
+/*
+ * What the inner loops of the mma and warpgroup kernels have to ask about a pair of query and key;
+ * a template parameter of theirs, so that the usual case asks nothing and has a loop of its own.
+ */
+enum sn_attn_kind {
+    SN_ATTN_PLAIN,  /* a row's position is its index (one context rank), no dropout, SN_WRITE */
+    SN_ATTN_PLACED, /* positions are those of spans, no dropout */
+    SN_ATTN_DROPPED /* positions are those of spans, dropout */
+};
+
+static inline enum sn_attn_kind sn_attn_kind_of(const struct sn_args *a)
+{
+    if (a->attr.drop > 0.0f)
+        return SN_ATTN_DROPPED;
+    return a->attr.context <= 1 && a->acc[0] == SN_WRITE ? SN_ATTN_PLAIN : SN_ATTN_PLACED;
+}
+
+template <enum sn_attn_kind K>
+static __device__ __forceinline__ int sn_place(const struct sn_span &s, int i)
+{
+    return K == SN_ATTN_PLAIN ? i : sn_at(s, i);
+}
+
 /* One ATTENTION or ATTENTION_DX, in numbers that a kernel reads. */
 struct sn_attn {
     int rows; /* of a sample here, queries and keys alike */
     int heads, kv_heads, group, d;
-    int tiles; /* of a sample's rows */
-    int64_t samples;
+    int tiles;            /* of a sample's rows */
+    int64_t samples, all; /* all: rows of all samples */
     struct sn_span query, key;
     float scale, drop;
 };
@@ -55,6 +81,7 @@ static inline struct sn_attn sn_attn_of(const struct sn_args *a, int tile)
     t.group = t.heads / t.kv_heads;
     t.d = a->attr.head_dim;
     t.tiles = (t.rows + tile - 1) / tile;
+    t.all = a->in[0].rows;
     t.samples = t.rows ? a->in[0].rows / t.rows : 0;
     t.query = sn_span_of(&a->attr, a->attr.context_rank);
     t.key = sn_span_of(&a->attr, a->attr.key_rank);
@@ -70,11 +97,17 @@ struct sn_attn_block {
     int64_t sample;
 };
 
+/* Computed anew at each call: what is read at a kernel's begin and end needs no registers between.
+ */
 static __device__ __forceinline__ struct sn_attn_block sn_attn_block_of(const struct sn_attn &t,
                                                                         int heads, bool last_first)
 {
     struct sn_attn_block b;
-    int64_t n = blockIdx.x;
+    unsigned block = blockIdx.x;
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(block));
+#endif
+    int64_t n = block;
     b.head = (int)(n % heads);
     n /= heads;
     b.sample = n % t.samples;
@@ -118,6 +151,17 @@ static __device__ __forceinline__ struct sn_attn_mask sn_attn_mask_of(const stru
     return m;
 }
 
+/* The same for kernels of one kind: nothing is read where nothing is dropped. */
+template <enum sn_attn_kind K>
+static __device__ __forceinline__ struct sn_attn_mask sn_attn_mask_of(const struct sn_args &a,
+                                                                      int64_t sample, int head)
+{
+    struct sn_attn_mask none = {};
+    if constexpr (K == SN_ATTN_DROPPED)
+        return sn_attn_mask_of(a, sample, head);
+    return none;
+}
+
 /* What a probability is multiplied with. */
 static __device__ __forceinline__ float sn_attn_factor(struct sn_attn_mask &m, int query, int key)
 {
@@ -144,16 +188,22 @@ static __device__ __forceinline__ void sn_attn_put(const struct sn_mat &m, enum 
     sn_any::store(m, row, c, y);
 }
 
-/* The families; each launches all that it needs. delta[row, head] = sum_c do_c o_c. With `dq`, sums
- * [row, head, column] in memory that begin at zero, dq without its scale is added there by atomics
- * and scores are computed once (any order); without, dq is written as dk and dv are. */
+/*
+ * The families; each launches all that it needs. `known` has a struct sn_attn_row for each head and
+ * row, head after head. With `dq`, sums [row, head, column] in memory that begin at zero, dq
+ * without its scale is added there by atomics and scores are computed once (any order); without, dq
+ * is written as dk and dv are.
+ */
 int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f);
 int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
-                          const float *delta, float *dq);
+                          const struct sn_attn_row *known, float *dq);
 int sn_attn_mma_forward(struct sn_cuda *cx, const struct sn_args *a);
 bool sn_attn_wgmma_is_there(const struct sn_cuda *cx, const struct sn_args *a);
 int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a);
-int sn_attn_mma_backward(struct sn_cuda *cx, const struct sn_args *a, const float *delta,
-                         float *dq);
+int sn_attn_mma_dq(struct sn_cuda *cx, const struct sn_args *a, const struct sn_attn_row *known);
+/* dk and dv; once: dq too. One function for each type, in a file of its own. */
+typedef int sn_attn_keys(struct sn_cuda *cx, const struct sn_args *a,
+                         const struct sn_attn_row *known, float *dq);
+sn_attn_keys sn_attn_mma_dkv_bf16, sn_attn_mma_dkv_f16, sn_attn_mma_once_bf16, sn_attn_mma_once_f16;
 
 #endif

@@ -115,10 +115,10 @@ static inline size_t sn_attn_mma_shared(enum sn_attn_pass pass, int width)
     switch (pass) {
     case SN_ATTN_FORWARD: /* q; k v */
         return row * (SN_ATTN_OWN + 2 * other);
-    case SN_ATTN_DQ: /* q do; k v */
-        return row * 2 * (SN_ATTN_OWN + other);
-    case SN_ATTN_DKV: /* k v; q do, lse delta */
-        return row * 2 * (SN_ATTN_OWN + other) + 2 * other * sizeof(float);
+    case SN_ATTN_DQ: /* q do; k v twice */
+        return row * 2 * (SN_ATTN_OWN + 2 * other);
+    case SN_ATTN_DKV: /* k v; q do, struct sn_attn_row, twice */
+        return row * 2 * (SN_ATTN_OWN + 2 * other) + 2 * other * 8;
     default: /* the same, and ds: a row for each key */
         return sn_attn_mma_shared(SN_ATTN_DKV, width) + SN_ATTN_OWN * (other + 8) * 2;
     }
@@ -155,16 +155,21 @@ static inline enum sn_attn_family sn_attn_family_of(int arch, size_t shared, enu
     return t == SN_F16 && arch >= 70 ? SN_ATTN_WMMA : SN_ATTN_SIMT;
 }
 
-/* Scratch of ATTENTION_DX: delta of each row and head; in any order dq too, in fp32. */
-static inline size_t sn_attention_delta(const struct sn_args *a)
+/* What the backward reads of a query and head: log2(e) lse, and delta = sum_c do_c o_c. */
+struct sn_attn_row {
+    float lse, delta;
+};
+
+/* Scratch of ATTENTION_DX: such a row for each; in any order dq too, in fp32. */
+static inline size_t sn_attention_rows(const struct sn_args *a)
 {
-    return sn_attn_piece((size_t)(a->in[0].rows * a->attr.heads) * sizeof(float));
+    return sn_attn_piece((size_t)(a->in[0].rows * a->attr.heads) * sizeof(struct sn_attn_row));
 }
 
 static inline size_t sn_attention_dx_scratch(const struct sn_args *a)
 {
     size_t dq = (size_t)(a->in[0].rows * a->attr.heads * a->attr.head_dim) * sizeof(float);
-    return sn_attention_delta(a) + (a->attr.any_order ? dq : 0);
+    return sn_attention_rows(a) + (a->attr.any_order ? dq : 0);
 }
 
 #endif

@@ -14,19 +14,19 @@ template <int W> struct sn_attn_state {
     int query[2];                  /* positions; -1: no such row */
 };
 
-template <int W>
+template <enum sn_attn_kind K, int W>
 static __device__ __forceinline__ void
 sn_attn_start(const struct sn_args &a, const struct sn_attn &t, struct sn_attn_state<W> &s,
               int64_t first, int row0, int head, const struct sn_lane &w)
 {
-    bool add = a.acc[0] == SN_ADD;
+    bool add = K != SN_ATTN_PLAIN && a.acc[0] == SN_ADD;
     sn_tile_clear<W / 8>(s.o);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int row = row0 + w.g + h * 8;
         bool there = row < t.rows;
         const float *lse = (const float *)a.out[1].p + (first + row) * a.out[1].ld + head;
-        s.query[h] = there ? sn_at(t.query, row) : -1;
+        s.query[h] = there ? sn_place<K>(t.query, row) : -1;
         s.m[h] = add && there ? *lse * SN_LOG2E : -INFINITY;
         s.l[h] = w.t == 0 && s.m[h] != -INFINITY ? 1.0f : 0.0f;
         if (!add || !there)
@@ -42,40 +42,46 @@ sn_attn_start(const struct sn_args &a, const struct sn_attn &t, struct sn_attn_s
     }
 }
 
-/* Scores to probabilities; `whole`: every query here sees every key of the tile. */
-template <int W, int N>
+/*
+ * Scores to probabilities 2^(scale score - m), with the scale in the same fused multiply-add as m;
+ * WHOLE: every query here sees every key of the tile. Maxima and sums of a row are in two parts, of
+ * even and odd columns, so that no instruction waits for the one before it.
+ */
+template <enum sn_attn_kind K, bool WHOLE, int W, int N>
 static __device__ __forceinline__ void
 sn_attn_soften(const struct sn_attn &t, struct sn_attn_state<W> &s, float p[N][4],
-               struct sn_attn_mask &mask, int j0, bool whole, const struct sn_lane &w)
+               struct sn_attn_mask &mask, int j0, const struct sn_lane &w)
 {
     float scale = t.scale * SN_LOG2E;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        float top = s.m[h];
+        float most[2], sum[2];
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 int j = j0 + n * 8 + w.t * 2 + e;
-                float x = p[n][h * 2 + e] * scale;
-                if (!whole && (j >= t.rows || sn_at(t.key, j) > s.query[h]))
-                    x = -INFINITY;
-                p[n][h * 2 + e] = x;
-                top = sn_max(top, x);
+                float *x = &p[n][h * 2 + e];
+                if (!WHOLE && (j >= t.rows || sn_place<K>(t.key, j) > s.query[h]))
+                    *x = -INFINITY;
+                most[e] = n == 0 ? *x : sn_max(most[e], *x);
             }
-        top = sn_quad_max(top);
-        float base = top == -INFINITY ? 0.0f : top, shrink = exp2f(s.m[h] - base), sum = 0.0f;
+        float top = sn_max(s.m[h], sn_quad_max(sn_max(most[0], most[1])) * scale);
+        float base = top == -INFINITY ? 0.0f : top, shrink = sn_exp2(s.m[h] - base);
+        uint32_t kept = 0;
+        if constexpr (K == SN_ATTN_DROPPED)
+            kept = sn_attn_kept<N, false>(mask, t.key, s.query[h], j0, w);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                float x = exp2f(p[n][h * 2 + e] - base);
-                sum += x;
-                if (mask.drop > 0.0f && x != 0.0f)
-                    x *= sn_attn_factor(mask, s.query[h], sn_at(t.key, j0 + n * 8 + w.t * 2 + e));
+                float x = sn_exp2(fmaf(p[n][h * 2 + e], scale, -base));
+                sum[e] = n == 0 ? x : sum[e] + x;
+                if (K == SN_ATTN_DROPPED)
+                    x *= sn_attn_kept_factor(mask, kept, n * 2 + e);
                 p[n][h * 2 + e] = x;
             }
-        s.l[h] = s.l[h] * shrink + sum;
+        s.l[h] = s.l[h] * shrink + (sum[0] + sum[1]);
         s.m[h] = top;
 #pragma unroll
         for (int n = 0; n < W / 8; n++) {
@@ -109,16 +115,6 @@ sn_attn_finish(const struct sn_args &a, const struct sn_attn &t, const struct sn
             ((float *)a.out[1].p)[(first + row) * a.out[1].ld + head] =
                 l == 0.0f ? -INFINITY : s.m[h] * SN_LN2 + logf(l);
     }
-}
-
-/* How many tiles of keys a position sees any of. */
-static __device__ __forceinline__ int sn_attn_tiles_seen(const struct sn_attn &t, int last,
-                                                         int tile)
-{
-    int n = 0;
-    while (n * tile < t.rows && sn_at(t.key, n * tile) <= last)
-        n++;
-    return n;
 }
 
 #endif

@@ -8,7 +8,7 @@
  */
 #include "kernels/cuda/attention_forward.cuh"
 
-template <class E, int W>
+template <class E, int W, enum sn_attn_kind K>
 static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     mma_forward(const struct sn_args a, const struct sn_attn t)
 {
@@ -17,13 +17,14 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     E *q = (E *)shared, *k = q + SN_ATTN_OWN * (W + 8), *v = k + OTHER * (W + 8);
     struct sn_attn_block b = sn_attn_block_of(t, t.heads, true);
     struct sn_lane w = sn_lane_of();
-    struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, b.head);
+    struct sn_attn_mask mask = sn_attn_mask_of<K>(a, b.sample, b.head);
     int i0 = b.tile * SN_ATTN_OWN, rows = t.rows - i0 < SN_ATTN_OWN ? t.rows - i0 : SN_ATTN_OWN;
     int64_t first = b.sample * t.rows, col = (int64_t)(b.head / t.group) * t.d;
-    int tiles = sn_attn_tiles_seen(t, sn_at(t.query, i0 + rows - 1), OTHER),
-        begin = sn_at(t.query, i0);
+    int tiles = sn_attn_tiles_seen<K>(t, sn_place<K>(t.query, i0 + rows - 1), OTHER);
+    int whole =
+        rows == SN_ATTN_OWN ? sn_attn_tiles_whole<K>(t, sn_place<K>(t.query, i0), OTHER) : 0;
     struct sn_attn_state<W> s;
-    sn_attn_start<W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
+    sn_attn_start<K, W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
     if (tiles > 0) {
         sn_tile_load<E, W>(q, SN_ATTN_OWN, a.in[0], first + i0, rows, (int64_t)b.head * t.d, t.d);
         sn_tile_load<E, W>(k, OTHER, a.in[1], first, t.rows, col, t.d);
@@ -43,9 +44,10 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
             sn_tile_load<E, W>(k, OTHER, a.in[1], first + j0 + OTHER, t.rows - j0 - OTHER, col,
                                t.d);
         sn_copy_commit();
-        bool whole =
-            j0 + OTHER <= t.rows && rows == SN_ATTN_OWN && sn_at(t.key, j0 + OTHER - 1) <= begin;
-        sn_attn_soften<W, N>(t, s, p, mask, j0, whole, w);
+        if (j < whole)
+            sn_attn_soften<K, true, W, N>(t, s, p, mask, j0, w);
+        else
+            sn_attn_soften<K, false, W, N>(t, s, p, mask, j0, w);
         sn_copy_wait<1>(); /* v is here, the next k may not */
         __syncthreads();
         sn_tile_sums<E, W, N>(s.o, p, v, w.lane);
@@ -55,10 +57,17 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     sn_attn_finish<E, W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
 }
 
+template <class E, int W> struct forwards {
+    template <enum sn_attn_kind K> static int launch(struct sn_cuda *cx, const struct sn_args *a)
+    {
+        struct sn_attn t = sn_attn_of(a, SN_ATTN_OWN);
+        struct sn_shape g = sn_attn_shape(&t, t.heads, sn_attn_mma_shared(SN_ATTN_FORWARD, W));
+        return sn_launch(cx, mma_forward<E, W, K>, g, *a, t);
+    }
+};
+
 int sn_attn_mma_forward(struct sn_cuda *cx, const struct sn_args *a)
 {
-    int width = sn_attn_mma_width(a->attr.head_dim);
-    struct sn_attn t = sn_attn_of(a, SN_ATTN_OWN);
-    struct sn_shape g = sn_attn_shape(&t, t.heads, sn_attn_mma_shared(SN_ATTN_FORWARD, width));
-    return SN_MMA_LAUNCH(mma_forward, cx, a, width, g, *a, t);
+    return a->in[0].dtype == SN_BF16 ? sn_by_width<forwards, sn_bf16>(cx, a)
+                                     : sn_by_width<forwards, sn_f16>(cx, a);
 }

@@ -8,9 +8,6 @@
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/mma.cuh"
 
-#define SN_LOG2E 1.4426950408889634f
-#define SN_LN2   0.6931471805599453f
-
 /* This thread within its warp's 16 rows: rows g and g + 8, columns 2t and 2t + 1 of each 8. */
 struct sn_lane {
     int warp, lane, g, t;
@@ -38,17 +35,20 @@ template <class E> static __device__ __forceinline__ uint32_t sn_pack(float low,
 }
 
 /* Rows of a head to a tile of n rows of W + 8 elements, asynchronously; zeros beyond the `rows`
- * that there are and the head's d columns. */
+ * that there are and the head's d columns. A thread has one column of pieces, and rows at one
+ * distance. */
 template <class E, int W>
 static __device__ __forceinline__ void sn_tile_load(E *to, int n, const struct sn_mat &m,
                                                     int64_t row, int rows, int64_t col, int d)
 {
-    for (int i = (int)threadIdx.x; i < n * (W / 8); i += SN_ATTN_THREADS) {
-        int r = i / (W / 8), c = i % (W / 8) * 8;
-        bool there = r < rows && c < d;
-        const E *from = (const E *)m.p + (there ? (row + r) * m.ld + col + c : 0);
-        sn_copy_async(to + r * (W + 8) + c, from, there);
-    }
+    enum { PIECES = W / 8, AT_ONCE = SN_ATTN_THREADS / PIECES };
+    int r = (int)threadIdx.x / PIECES, c = (int)threadIdx.x % PIECES * 8;
+    int there = c < d ? rows - r : 0;
+    const E *from = (const E *)m.p + (row + r) * m.ld + col + c;
+    to += r * (W + 8) + c;
+#pragma unroll
+    for (int i = 0; i < n; i += AT_ONCE)
+        sn_copy_async(to + i * (W + 8), from + i * m.ld, i < there);
 }
 
 /* A: 16 rows from row0 on, 16 columns from `col` on. */
@@ -155,15 +155,87 @@ template <class E> static __device__ __forceinline__ bool sn_is_paired(const str
     return y.dtype == sn_type<E>::id && (uintptr_t)y.p % 4 == 0 && y.ld % 2 == 0;
 }
 
-/* kernel<E, W>(a, t, ...) for the storage type and the head's width. */
-#define SN_MMA_LAUNCH_WIDTHS(kernel, E, cx, width, shape, ...)                                     \
-    ((width) == 32    ? sn_launch(cx, kernel<E, 32>, shape, __VA_ARGS__)                           \
-     : (width) == 64  ? sn_launch(cx, kernel<E, 64>, shape, __VA_ARGS__)                           \
-     : (width) == 128 ? sn_launch(cx, kernel<E, 128>, shape, __VA_ARGS__)                          \
-                      : sn_launch(cx, kernel<E, 256>, shape, __VA_ARGS__))
-#define SN_MMA_LAUNCH(kernel, cx, a, width, shape, ...)                                            \
-    ((a)->in[0].dtype == SN_BF16                                                                   \
-         ? SN_MMA_LAUNCH_WIDTHS(kernel, sn_bf16, cx, width, shape, __VA_ARGS__)                    \
-         : SN_MMA_LAUNCH_WIDTHS(kernel, sn_f16, cx, width, shape, __VA_ARGS__))
+/* How many tiles of keys a position sees any of. */
+template <enum sn_attn_kind K>
+static __device__ __forceinline__ int sn_attn_tiles_seen(const struct sn_attn &t, int last,
+                                                         int tile)
+{
+    if (K == SN_ATTN_PLAIN)
+        return last / tile + 1;
+    int n = 0;
+    while (n * tile < t.rows && sn_at(t.key, n * tile) <= last)
+        n++;
+    return n;
+}
+
+/* How many tiles of keys, from the first on, a position sees all of. */
+template <enum sn_attn_kind K>
+static __device__ __forceinline__ int sn_attn_tiles_whole(const struct sn_attn &t, int first,
+                                                          int tile)
+{
+    if (K == SN_ATTN_PLAIN)
+        return (first + 1) / tile;
+    int n = 0;
+    while ((n + 1) * tile <= t.rows && sn_at(t.key, (n + 1) * tile - 1) <= first)
+        n++;
+    return n;
+}
+
+/*
+ * Which of a thread's 2 N pairs with `row`, a position, dropout keeps: bit 2 n + e is column c0 + 8
+ * n + 2 t + e of a row of scores. TURNED: the row is a key and columns are queries. A loop that is
+ * not unrolled: random words are half of a page of instructions.
+ */
+template <int N, bool TURNED>
+static __device__ __forceinline__ uint32_t sn_attn_kept(struct sn_attn_mask &mask,
+                                                        const struct sn_span &columns, int row,
+                                                        int c0, const struct sn_lane &w)
+{
+    uint32_t kept = 0;
+#pragma unroll 1
+    for (int i = 0; i < 2 * N; i++) {
+        int c = sn_at(columns, c0 + i / 2 * 8 + w.t * 2 + i % 2);
+        if (sn_attn_factor(mask, TURNED ? c : row, TURNED ? row : c) != 0.0f)
+            kept |= 1u << i;
+    }
+    return kept;
+}
+
+/* What pair i of those is multiplied with. */
+static __device__ __forceinline__ float sn_attn_kept_factor(const struct sn_attn_mask &mask,
+                                                            uint32_t kept, int i)
+{
+    return kept >> i & 1 ? mask.scale : 0.0f;
+}
+
+/* Op::launch<K>(cx, a, ...) for what the operation's loops have to ask. */
+template <class Op, class... P>
+static int sn_by_kind(struct sn_cuda *cx, const struct sn_args *a, P... p)
+{
+    switch (sn_attn_kind_of(a)) {
+    case SN_ATTN_PLAIN:
+        return Op::template launch<SN_ATTN_PLAIN>(cx, a, p...);
+    case SN_ATTN_PLACED:
+        return Op::template launch<SN_ATTN_PLACED>(cx, a, p...);
+    default:
+        return Op::template launch<SN_ATTN_DROPPED>(cx, a, p...);
+    }
+}
+
+/* The same of Op<E, W>, for the storage type and the width that heads are padded to. */
+template <template <class, int> class Op, class E, class... P>
+static int sn_by_width(struct sn_cuda *cx, const struct sn_args *a, P... p)
+{
+    switch (sn_attn_mma_width(a->attr.head_dim)) {
+    case 32:
+        return sn_by_kind<Op<E, 32>>(cx, a, p...);
+    case 64:
+        return sn_by_kind<Op<E, 64>>(cx, a, p...);
+    case 128:
+        return sn_by_kind<Op<E, 128>>(cx, a, p...);
+    default:
+        return sn_by_kind<Op<E, 256>>(cx, a, p...);
+    }
+}
 
 #endif

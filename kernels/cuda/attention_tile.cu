@@ -213,15 +213,15 @@ backward_take(unsigned char *at, int d, int tile, bool keys) {
 
 /* Queries of a tile: q, do, lse and delta. */
 template <class E>
-static __device__ void load_queries(const struct sn_args &a, const struct sn_attn &t,
-                                    const struct backward_room<E> &w, const float *delta,
-                                    int64_t row, int rows, int head, int tile)
+static __device__ void
+load_queries(const struct sn_args &a, const struct sn_attn &t, const struct backward_room<E> &w,
+             const struct sn_attn_row *known, int64_t row, int rows, int head, int tile)
 {
     load(w.q, t, a.in[0], row, rows, (int64_t)head * t.d, tile);
     load(w.g, t, a.in[4], row, rows, (int64_t)head * t.d, tile);
     for (int r = (int)threadIdx.x; r < tile; r += (int)blockDim.x) {
         w.lse[r] = r < rows ? ((const float *)a.in[5].p)[(row + r) * a.in[5].ld + head] : 0.0f;
-        w.delta[r] = r < rows ? delta[(row + r) * t.heads + head] : 0.0f;
+        w.delta[r] = r < rows ? known[head * t.all + row + r].delta : 0.0f;
     }
 }
 
@@ -269,7 +269,8 @@ scores(const struct sn_attn &t, const struct backward_room<typename Engine::elem
 
 template <class Engine>
 static __global__ void __launch_bounds__(SN_ATTN_THREADS)
-    backward_q(const struct sn_args a, const struct sn_attn t, const float *delta, int tile)
+    backward_q(const struct sn_args a, const struct sn_attn t, const struct sn_attn_row *known,
+               int tile)
 {
     typedef typename Engine::element E;
     SN_DYNAMIC_SHARED(shared);
@@ -279,7 +280,7 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     int i0 = b.tile * tile, rows = t.rows - i0 < tile ? t.rows - i0 : tile;
     int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
     int64_t first = b.sample * t.rows, col = (int64_t)(b.head / t.group) * t.d;
-    load_queries(a, t, w, delta, first + i0, rows, b.head, tile);
+    load_queries(a, t, w, known, first + i0, rows, b.head, tile);
     clear(w.sum[0], tile * (width + 4));
     int last = sn_at(t.query, i0 + rows - 1);
     for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
@@ -328,8 +329,8 @@ static __device__ void add_queries(const struct sn_attn &t,
 /* ONCE: dq too. */
 template <class Engine, bool ONCE>
 static __global__ void __launch_bounds__(SN_ATTN_THREADS)
-    backward_kv(const struct sn_args a, const struct sn_attn t, const float *delta, int tile,
-                float *dq)
+    backward_kv(const struct sn_args a, const struct sn_attn t, const struct sn_attn_row *known,
+                int tile, float *dq)
 {
     typedef typename Engine::element E;
     SN_DYNAMIC_SHARED(shared);
@@ -349,7 +350,7 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
             if (sn_at(t.query, i0 + rows - 1) < sn_at(t.key, j0))
                 continue;
             __syncthreads();
-            load_queries(a, t, w, delta, first + i0, rows, head, tile);
+            load_queries(a, t, w, known, first + i0, rows, head, tile);
             scores<Engine>(t, w, mask, i0, rows, j0, keys, tile);
             sn_operand<E> ds = {w.ds, w.ldp, true}, q = {w.q, ld, false};
             sn_operand<E> p = {w.p, w.ldp, true}, g = {w.g, ld, false};
@@ -399,17 +400,17 @@ int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_at
 }
 
 template <class Engine>
-static int backward(struct sn_cuda *cx, const struct sn_args *a, const float *delta, float *dq,
-                    const struct sn_attn_tile *kv)
+static int backward(struct sn_cuda *cx, const struct sn_args *a, const struct sn_attn_row *known,
+                    float *dq, const struct sn_attn_tile *kv)
 {
     struct sn_attn t = sn_attn_of(a, kv->t);
     struct sn_shape shape = sn_attn_shape(&t, t.kv_heads, kv->shared);
-    return dq ? sn_launch(cx, backward_kv<Engine, true>, shape, *a, t, delta, kv->t, dq)
-              : sn_launch(cx, backward_kv<Engine, false>, shape, *a, t, delta, kv->t, dq);
+    return dq ? sn_launch(cx, backward_kv<Engine, true>, shape, *a, t, known, kv->t, dq)
+              : sn_launch(cx, backward_kv<Engine, false>, shape, *a, t, known, kv->t, dq);
 }
 
 int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
-                          const float *delta, float *dq)
+                          const struct sn_attn_row *known, float *dq)
 {
     int rc = 0, d = a->attr.head_dim;
     struct sn_attn_tile q = pick(cx, f, SN_ATTN_DQ, d), kv = pick(cx, f, SN_ATTN_DKV, d);
@@ -419,10 +420,10 @@ int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_a
     struct sn_shape shape = sn_attn_shape(&t, t.heads, q.shared);
     if (!dq)
         rc = q.family == SN_ATTN_WMMA
-                 ? sn_launch(cx, backward_q<sn_wmma<sn_f16>>, shape, *a, t, delta, q.t)
-                 : sn_launch(cx, backward_q<sn_simt>, shape, *a, t, delta, q.t);
+                 ? sn_launch(cx, backward_q<sn_wmma<sn_f16>>, shape, *a, t, known, q.t)
+                 : sn_launch(cx, backward_q<sn_simt>, shape, *a, t, known, q.t);
     if (rc)
         return rc;
-    return kv.family == SN_ATTN_WMMA ? backward<sn_wmma<sn_f16>>(cx, a, delta, dq, &kv)
-                                     : backward<sn_simt>(cx, a, delta, dq, &kv);
+    return kv.family == SN_ATTN_WMMA ? backward<sn_wmma<sn_f16>>(cx, a, known, dq, &kv)
+                                     : backward<sn_simt>(cx, a, known, dq, &kv);
 }

@@ -16,44 +16,65 @@
 enum { OWN = SN_ATTN_WG_OWN, OTHER = SN_ATTN_WG_OTHER, N = OTHER / 8, ROW = 128 /* bytes */ };
 enum { THREADS = SN_ATTN_WG_THREADS, BOUND = SN_HAS_WGMMA ? (int)THREADS : (int)SN_WARP };
 
-/* n rows of a head as tiles of 64 columns side by side, swizzled; zeros beyond what there is. */
-template <class E, int W>
-static __device__ __forceinline__ void load_swizzled(unsigned char *to, int n,
-                                                     const struct sn_mat &m, int64_t row, int rows,
-                                                     int64_t col, int d)
-{
-    for (int i = (int)threadIdx.x; i < n * (W / 8); i += THREADS) {
-        int r = i / (W / 8), c = i % (W / 8);
-        bool there = r < rows && c * 8 < d;
-        const E *from = (const E *)m.p + (there ? (row + r) * m.ld + col + c * 8 : 0);
-        sn_copy_async(to + c / 8 * n * ROW + r * ROW + ((c % 8) ^ (r % 8)) * 16, from, there);
+/* This thread's part of a tile of rows of W columns: one column of pieces of 16 bytes, and rows at
+ * a distance that is a multiple of 8. */
+template <class E, int W> struct part {
+    enum { PIECES = W / 8, AT_ONCE = THREADS / PIECES, NEVER = 1 << 30 };
+    int r, c, hidden; /* hidden: so many rows must there be before the first one is this thread's */
+
+    __device__ explicit part(int d)
+        : r((int)threadIdx.x / PIECES), c((int)threadIdx.x % PIECES),
+          hidden(c * 8 < d ? r : (int)NEVER)
+    {
     }
+    __device__ const E *from(const struct sn_mat &m, int64_t row, int64_t col) const
+    {
+        return (const E *)m.p + (row + r) * m.ld + col + c * 8;
+    }
+    /* n rows as tiles of 64 columns side by side, swizzled; zeros beyond the `rows` and columns
+     * that there are. */
+    __device__ void load(unsigned char *to, int n, const E *from, int64_t ld, int rows) const
+    {
+        int there = rows - hidden;
+        to += c / 8 * n * ROW + r * ROW + ((c % 8) ^ (r % 8)) * 16;
+#pragma unroll
+        for (int i = 0; i < n; i += AT_ONCE)
+            sn_copy_async(to + i * ROW, from + i * ld, i < there);
+    }
+};
+
+/* A descriptor of what lies so many bytes further on. */
+static __device__ __forceinline__ uint64_t further(uint64_t descriptor, int bytes)
+{
+    return descriptor + (uint64_t)(bytes / 16);
+}
+
+/* The same for a distance, in pieces of 16 bytes, that is not known before; addresses do not carry
+ * into a descriptor's upper half. */
+static __device__ __forceinline__ uint64_t shifted(uint64_t descriptor, uint32_t pieces)
+{
+    return descriptor >> 32 << 32 | ((uint32_t)descriptor + pieces);
 }
 
 template <class E, int W>
-static __device__ __forceinline__ void scores(float p[N][4], const unsigned char *q,
-                                              const unsigned char *k, int group)
+static __device__ __forceinline__ void scores(float p[N][4], uint64_t q, uint64_t k)
 {
 #pragma unroll
-    for (int l = 0; l < W / 16; l++) {
-        const unsigned char *a = q + l / 4 * OWN * ROW + group * 64 * ROW + l % 4 * 32;
-        const unsigned char *b = k + l / 4 * OTHER * ROW + l % 4 * 32;
-        sn_wgmma(p, sn_wgmma_descriptor(a, 8 * ROW, 16), sn_wgmma_descriptor(b, 8 * ROW, 16),
-                 (const E *)0);
-    }
+    for (int l = 0; l < W / 16; l++)
+        sn_wgmma(p, further(q, l / 4 * OWN * ROW + l % 4 * 32),
+                 further(k, l / 4 * OTHER * ROW + l % 4 * 32), (const E *)0);
 }
 
 template <class E, int W>
 static __device__ __forceinline__ void sums(float (&o)[W / 8][4], const uint32_t p[N / 2][4],
-                                            const unsigned char *v)
+                                            uint64_t v)
 {
 #pragma unroll
     for (int l = 0; l < OTHER / 16; l++)
-        sn_wgmma_turned(o, p[l], sn_wgmma_descriptor(v + l * 16 * ROW, 8 * ROW, OTHER * ROW),
-                        (const E *)0);
+        sn_wgmma_turned(o, p[l], further(v, l * 16 * ROW), (const E *)0);
 }
 
-template <class E, int W>
+template <class E, int W, enum sn_attn_kind K>
 static __device__ __forceinline__ void forward(const struct sn_args &a, const struct sn_attn &t,
                                                unsigned char *shared)
 {
@@ -61,40 +82,50 @@ static __device__ __forceinline__ void forward(const struct sn_args &a, const st
     unsigned char *q = shared, *kv = shared + OWN * W * 2; /* k v, k v */
     struct sn_attn_block b = sn_attn_block_of(t, t.heads, true);
     struct sn_lane w = sn_lane_of();
-    struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, b.head);
+    struct sn_attn_mask mask = sn_attn_mask_of<K>(a, b.sample, b.head);
     int i0 = b.tile * OWN, rows = t.rows - i0 < OWN ? t.rows - i0 : OWN;
     int64_t first = b.sample * t.rows, col = (int64_t)(b.head / t.group) * t.d;
-    int tiles = sn_attn_tiles_seen(t, sn_at(t.query, i0 + rows - 1), OTHER);
-    int begin = sn_at(t.query, i0);
+    int tiles = sn_attn_tiles_seen<K>(t, sn_place<K>(t.query, i0 + rows - 1), OTHER);
+    int whole = rows == OWN ? sn_attn_tiles_whole<K>(t, sn_place<K>(t.query, i0), OTHER) : 0;
+    const struct part<E, W> mine(t.d);
+    const E *k_from = mine.from(a.in[1], first, col), *v_from = mine.from(a.in[2], first, col);
+    uint64_t q_at = sn_wgmma_descriptor(q + w.warp / 4 * 64 * ROW, 8 * ROW, 16);
+    uint64_t k_at = sn_wgmma_descriptor(kv, 8 * ROW, 16);
+    uint64_t v_at = sn_wgmma_descriptor(kv + TILE, 8 * ROW, OTHER * ROW);
     struct sn_attn_state<W> s;
-    sn_attn_start<W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
+    sn_attn_start<K, W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
     if (tiles > 0) {
-        load_swizzled<E, W>(q, OWN, a.in[0], first + i0, rows, (int64_t)b.head * t.d, t.d);
-        load_swizzled<E, W>(kv, OTHER, a.in[1], first, t.rows, col, t.d);
-        load_swizzled<E, W>(kv + TILE, OTHER, a.in[2], first, t.rows, col, t.d);
+        mine.load(q, OWN, mine.from(a.in[0], first + i0, (int64_t)b.head * t.d), a.in[0].ld, rows);
+        mine.load(kv, OTHER, k_from, a.in[1].ld, t.rows);
+        mine.load(kv + TILE, OTHER, v_from, a.in[2].ld, t.rows);
     }
     sn_copy_commit();
-    for (int j = 0; j < tiles; j++) {
-        int j0 = j * OTHER, next = j0 + OTHER;
-        unsigned char *k = kv + j % 2 * 2 * TILE, *v = k + TILE,
-                      *k_next = kv + (j + 1) % 2 * 2 * TILE;
+    uint32_t at = 0; /* of the tile's k, in pieces of 16 bytes */
+    int left = t.rows;
+    for (int j = 0; j < tiles; j++, at ^= 2 * TILE / 16) {
+        int j0 = j * OTHER;
+        unsigned char *k_next = kv + (at ^ 2 * TILE / 16) * 16;
         float p[N][4];
         uint32_t packed[N / 2][4];
         sn_tile_clear<N>(p);
         sn_copy_wait<0>();
         sn_wgmma_publish();
         __syncthreads(); /* this tile is here, and all are through with the last one */
+        k_from += OTHER * a.in[1].ld;
+        v_from += OTHER * a.in[2].ld;
+        left -= OTHER;
         if (j + 1 < tiles) {
-            load_swizzled<E, W>(k_next, OTHER, a.in[1], first + next, t.rows - next, col, t.d);
-            load_swizzled<E, W>(k_next + TILE, OTHER, a.in[2], first + next, t.rows - next, col,
-                                t.d);
+            mine.load(k_next, OTHER, k_from, a.in[1].ld, left);
+            mine.load(k_next + TILE, OTHER, v_from, a.in[2].ld, left);
         }
         sn_copy_commit();
         sn_wgmma_begin();
-        scores<E, W>(p, q, k, w.warp / 4);
+        scores<E, W>(p, q_at, shifted(k_at, at));
         sn_wgmma_end(p);
-        bool whole = next <= t.rows && rows == OWN && sn_at(t.key, next - 1) <= begin;
-        sn_attn_soften<W, N>(t, s, p, mask, j0, whole, w);
+        if (j < whole)
+            sn_attn_soften<K, true, W, N>(t, s, p, mask, j0, w);
+        else
+            sn_attn_soften<K, false, W, N>(t, s, p, mask, j0, w);
 #pragma unroll
         for (int l = 0; l < N / 2; l++) {
             packed[l][0] = sn_pack<E>(p[2 * l][0], p[2 * l][1]);
@@ -103,20 +134,20 @@ static __device__ __forceinline__ void forward(const struct sn_args &a, const st
             packed[l][3] = sn_pack<E>(p[2 * l + 1][2], p[2 * l + 1][3]);
         }
         sn_wgmma_begin();
-        sums<E, W>(s.o, packed, v);
+        sums<E, W>(s.o, packed, shifted(v_at, at));
         sn_wgmma_end(s.o);
     }
     sn_copy_wait<0>();
     sn_attn_finish<E, W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
 }
 
-template <class E, int W>
+template <class E, int W, enum sn_attn_kind K>
 static __global__ void __launch_bounds__(BOUND, 1)
     wgmma_forward(const struct sn_args a, const struct sn_attn t)
 {
     SN_DYNAMIC_SHARED(shared); /* begins at a multiple of 1024 bytes */
     if constexpr (SN_HAS_WGMMA)
-        forward<E, W>(a, t, shared);
+        forward<E, W, K>(a, t, shared);
 }
 
 bool sn_attn_wgmma_is_there(const struct sn_cuda *cx, const struct sn_args *a)
@@ -124,12 +155,22 @@ bool sn_attn_wgmma_is_there(const struct sn_cuda *cx, const struct sn_args *a)
     struct cudaFuncAttributes f;
     if (cx->device.arch != 90 || a->attr.head_dim > 128)
         return false;
-    if (cudaFuncGetAttributes(&f, (const void *)wgmma_forward<sn_bf16, 128>) != cudaSuccess) {
+    if (cudaFuncGetAttributes(&f, (const void *)wgmma_forward<sn_bf16, 128, SN_ATTN_PLAIN>) !=
+        cudaSuccess) {
         (void)cudaGetLastError(); /* it was not an error of ours */
         return false;
     }
     return f.maxThreadsPerBlock >= THREADS;
 }
+
+template <class E, int W> struct forwards {
+    template <enum sn_attn_kind K>
+    static int launch(struct sn_cuda *cx, const struct sn_args *a, struct sn_shape g,
+                      const struct sn_attn &t)
+    {
+        return sn_launch(cx, wgmma_forward<E, W, K>, g, *a, t);
+    }
+};
 
 int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a)
 {
@@ -138,8 +179,8 @@ int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a)
     struct sn_shape g = sn_attn_shape(&t, t.heads, sn_attn_wgmma_shared(width));
     g.bx = THREADS;
     if (a->in[0].dtype == SN_BF16)
-        return width == 64 ? sn_launch(cx, wgmma_forward<sn_bf16, 64>, g, *a, t)
-                           : sn_launch(cx, wgmma_forward<sn_bf16, 128>, g, *a, t);
-    return width == 64 ? sn_launch(cx, wgmma_forward<sn_f16, 64>, g, *a, t)
-                       : sn_launch(cx, wgmma_forward<sn_f16, 128>, g, *a, t);
+        return width == 64 ? sn_by_kind<forwards<sn_bf16, 64>>(cx, a, g, t)
+                           : sn_by_kind<forwards<sn_bf16, 128>>(cx, a, g, t);
+    return width == 64 ? sn_by_kind<forwards<sn_f16, 64>>(cx, a, g, t)
+                       : sn_by_kind<forwards<sn_f16, 128>>(cx, a, g, t);
 }

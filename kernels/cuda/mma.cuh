@@ -65,12 +65,23 @@ static __device__ __forceinline__ void sn_mma(float c[4], const uint32_t a[4], c
 #endif
 }
 
-/* 16 bytes from global to shared memory behind the thread's back; zeros when not `there`. */
+/* 16 or 8 bytes from global to shared memory behind the thread's back; zeros when not `there`, and
+ * then `from` is not read. */
 static __device__ __forceinline__ void sn_copy_async(void *to, const void *from, bool there)
 {
 #if SN_DEVICE_ARCH >= 80
     int bytes = there ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(sn_shared_address(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+#endif
+}
+
+static __device__ __forceinline__ void sn_copy_async_8(void *to, const void *from, bool there)
+{
+#if SN_DEVICE_ARCH >= 80
+    int bytes = there ? 8 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;\n" ::"r"(sn_shared_address(to)),
                  "l"(from), "r"(bytes)
                  : "memory");
 #endif

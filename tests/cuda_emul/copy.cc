@@ -8,6 +8,7 @@
 struct copy {
     void *to;
     const void *from;
+    int bytes;
     bool there;
     int group;
 };
@@ -20,11 +21,11 @@ static int me(void)
     return (int)(threadIdx.y * blockDim.x + threadIdx.x);
 }
 
-void sn_emul_copy(void *to, const void *from, bool there)
+void sn_emul_copy(void *to, const void *from, int bytes, bool there)
 {
-    memset(to, 0xff, 16); /* what is read too early is NaN */
-    sn_emul_wrote(to, 16);
-    pending[me()].push_back({to, from, there, groups[me()]});
+    memset(to, 0xff, (size_t)bytes); /* what is read too early is NaN */
+    sn_emul_wrote(to, bytes);
+    pending[me()].push_back({to, from, bytes, there, groups[me()]});
 }
 
 void sn_emul_commit(void)
@@ -41,10 +42,10 @@ void sn_emul_wait(int most)
             continue;
         }
         if (c.there)
-            memcpy(c.to, c.from, 16);
+            memcpy(c.to, c.from, (size_t)c.bytes);
         else
-            memset(c.to, 0, 16);
-        sn_emul_wrote(c.to, 16);
+            memset(c.to, 0, (size_t)c.bytes);
+        sn_emul_wrote(c.to, c.bytes);
     }
     pending[me()] = later;
 }

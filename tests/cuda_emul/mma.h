@@ -9,7 +9,7 @@
 #include "kernels/cuda/device.cuh"
 #include "tests/cuda_emul/include/mma.h"
 
-void sn_emul_copy(void *to, const void *from, bool there);
+void sn_emul_copy(void *to, const void *from, int bytes, bool there);
 void sn_emul_commit(void);
 void sn_emul_wait(int pending);
 
@@ -68,13 +68,21 @@ static void sn_mma(float c[4], const uint32_t a[4], const uint32_t b[2], const E
     __syncwarp();
 }
 
-static inline void sn_copy_async(void *to, const void *from, bool there)
+static inline void sn_emul_copy_aligned(void *to, const void *from, int bytes, bool there)
 {
-    if ((uintptr_t)to % 16 || (there && (uintptr_t)from % 16)) {
-        fprintf(stderr, "emul: a copy of 16 bytes is not aligned\n");
+    if ((uintptr_t)to % (unsigned)bytes || (there && (uintptr_t)from % (unsigned)bytes)) {
+        fprintf(stderr, "emul: a copy of %d bytes is not aligned\n", bytes);
         abort();
     }
-    sn_emul_copy(to, from, there);
+    sn_emul_copy(to, from, bytes, there);
+}
+static inline void sn_copy_async(void *to, const void *from, bool there)
+{
+    sn_emul_copy_aligned(to, from, 16, there);
+}
+static inline void sn_copy_async_8(void *to, const void *from, bool there)
+{
+    sn_emul_copy_aligned(to, from, 8, there);
 }
 static inline void sn_copy_commit(void)
 {

@@ -113,11 +113,12 @@ static bool backward_case(const struct attn *p, enum sn_dtype t)
 
 /* Blocks are 64 queries by 128 keys, panels 64, 16 or 8 wide. */
 static const struct attn cases[] = {
-    {1, 1, 1, 1, 1, 0, 0, 0},    {1, 3, 2, 1, 64, 5, 0, 0},       {7, 2, 3, 3, 5, 0, 0, 0},
-    {64, 1, 2, 2, 64, 0, 0, 0},  {128, 1, 1, 1, 128, 64, 0, 0},   {100, 2, 4, 2, 16, 16, 0, 0},
-    {257, 1, 2, 1, 80, 3, 0, 0}, {130, 1, 6, 2, 48, 0, 0, 0},     {63, 2, 1, 1, 96, 1, 0, 0},
-    {640, 1, 1, 1, 32, 0, 0, 0}, {129, 1, 2, 2, 20, 7, 0.25f, 0}, {66, 2, 2, 1, 64, 0, 0.5f, 3},
-    {5, 1, 1, 1, 8, 0, 0.1f, 0},
+    {1, 1, 1, 1, 1, 0, 0, 0},       {1, 3, 2, 1, 64, 5, 0, 0},       {7, 2, 3, 3, 5, 0, 0, 0},
+    {64, 1, 2, 2, 64, 0, 0, 0},     {128, 1, 1, 1, 128, 64, 0, 0},   {100, 2, 4, 2, 16, 16, 0, 0},
+    {257, 1, 2, 1, 80, 3, 0, 0},    {130, 1, 6, 2, 48, 0, 0, 0},     {63, 2, 1, 1, 96, 1, 0, 0},
+    {640, 1, 1, 1, 32, 0, 0, 0},    {129, 1, 2, 2, 20, 7, 0.25f, 0}, {66, 2, 2, 1, 64, 0, 0.5f, 3},
+    {5, 1, 1, 1, 8, 0, 0.1f, 0},    {200, 1, 2, 1, 128, 0, 0, 0},    {100, 1, 1, 1, 256, 0, 0, 0},
+    {140, 1, 1, 1, 32, 0, 0.2f, 0},
 };
 enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
@@ -156,10 +157,33 @@ static void large_scores_do_not_overflow(void)
     kt_free(&k);
 }
 
+/* A key that is not a number spoils the queries that see it, a query itself; no other row. */
+static void nan_is_kept(enum sn_dtype t)
+{
+    enum { S = 200, D = 64, KEY = 130, QUERY = 7 };
+    struct attn p = {S, 1, 1, 1, D, 0, 0, 0};
+    struct kt k = prepare(&p, t, 1.0);
+    kt_out(&k, 0, (struct kt_shape){t, S, D, 0}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_F32, S, 1, 0}, SN_WRITE);
+    kt_set(&k.a.in[1], KEY, 3, NAN);
+    kt_set(&k.a.in[0], QUERY, 5, NAN);
+    bool good = kt_run(&k, sn_ops_cpu(), SN_OP_ATTENTION, 1);
+    for (int64_t i = 0; i < S; i++) {
+        bool spoilt = i >= KEY || i == QUERY;
+        good = good && spoilt == !isfinite(kt_get(&k.a.out[1], i, 0));
+        for (int64_t c = 0; c < D; c++)
+            good = good && spoilt == !!isnan(kt_get(&k.a.out[0], i, c));
+    }
+    tap_ok(good, "forward, %s: a NaN stays in the rows that see it", sn_dtype_name(t));
+    kt_free(&k);
+}
+
 int main(void)
 {
     all_shapes_are_right(forward_case, "forward");
     all_shapes_are_right(backward_case, "backward");
     large_scores_do_not_overflow();
+    nan_is_kept(SN_F32);
+    nan_is_kept(SN_BF16);
     return tap_done();
 }
