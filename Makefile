@@ -345,6 +345,10 @@ check-cuda-arch: ## Compile and link the plugin for every architecture that nvcc
 	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-cuda-arch: no nvcc here'
 	@for a in $(if $(CUDA_SRC),$(CUDA_ALL)); do $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=$$a $(BUILD)/cuda/$$a/libsennit_cuda.so || exit 1; \
 	    echo "ok - the plugin for sm_$$a"; done
+check-sass: ## Count what attention's inner loops execute on sm_90 (tests/sass/check); skips aloud without nvcc or cuobjdump
+	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-sass: no nvcc here'
+	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_mma_dkv_bf16 attention_mma_dq) && \
+	    tests/sass/check $(BUILD)/cuda/90/kernels/cuda; }
 check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; skips aloud where those are not to be had
 	@tests/deps cuda || echo 'make: what needs these will be skipped' >&2
 	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tests/run tests/gpu/sm70.sh@1800
@@ -456,7 +460,7 @@ clean: ## Remove build/
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-.PHONY: FORCE run-gpu cuda check-cuda-emul run-cuda-emul check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
+.PHONY: FORCE run-gpu cuda check-sass check-cuda-emul run-cuda-emul check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
 	run-fuzz run-bench
 .SECONDARY:
