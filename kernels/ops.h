@@ -330,6 +330,9 @@ struct sn_ops {
     /* Bytes of scratch that `run[kind]` needs for operands of these shapes (pointers unread). */
     size_t (*scratch)(enum sn_op_kind kind, const struct sn_args *a, int threads);
     struct sn_head_rows head; /* whoever compiles a program for this backend asks */
+    /* A residual is added as the addend of the product before it, where there is one, and not by an
+     * ADD of its own: rounded once, not twice. */
+    bool adds_in_products;
 };
 
 /* The CPU backend for the best instruction set of this processor; never NULL. */

@@ -287,7 +287,8 @@ static void abort_nothing(struct sn_device *d)
 static const struct sn_ops planned = {
     .name = "cuda",
     .scratch = sn_cuda_scratch,
-    .head = {.bytes = (int64_t)2 << 30, .least = 1024, .multiple = 1024}};
+    .head = {.bytes = (int64_t)2 << 30, .least = 1024, .multiple = 1024},
+    .adds_in_products = true};
 
 #define DEVICE                                                                                     \
     .abi = SN_DEVICE_ABI, .maker = "cuda", .size = sizeof(struct sn_device), .ops = &planned,      \

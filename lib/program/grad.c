@@ -109,6 +109,8 @@ static void grad_gemm(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_view dy = sn_grad_of(e, f->out[0]);
     int w = sn_part_of(e, f->in[1]), b = sn_part_of(e, f->in[2]);
+    if (wants(e, f->in[3]))
+        contribute(e, f->in[3], dy); /* as of a sum */
     if (wants(e, f->in[0])) {
         int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dx", f->label);

@@ -212,9 +212,50 @@ static void lower_elementwise(struct sn_emit *e, const struct sn_node *n)
     op->attr = n->attr;
 }
 
+static int readers_of(const struct sn_model *m, int value)
+{
+    int n = 0;
+    for (int i = 0; i < m->n_nodes; i++)
+        for (int k = 0; k < 2; k++)
+            n += m->nodes[i].in[k] == value;
+    return n;
+}
+
+/* Is input k of a sum all that the operation before it gives, a product that has no addend, and
+ * read by nobody else? No collective stands between them then. */
+static bool is_product_before(const struct sn_emit *e, const struct sn_node *n, int k)
+{
+    const struct sn_program *p = e->p;
+    if (!e->job->ops->adds_in_products || p->failed || tensor_ranks(e) > 1 || p->n_ops == 0)
+        return false;
+    const struct sn_op *op = &p->ops[p->n_ops - 1];
+    int buf = e->value[n->in[k]].buf;
+    bool whole = op->out[0].buf == buf && op->out[0].cols == p->bufs[buf].cols;
+    return op->kind == SN_OP_GEMM && whole && op->in[3].buf < 0 && op->layer == p->layer &&
+           op->acc[0] == SN_ACC_WRITE && n->in[0] != n->in[1] &&
+           readers_of(e->job->model, n->in[k]) == 1;
+}
+
+/* The sum as what the last product gives; the product's own result is nowhere. */
+static void add_to_product(struct sn_emit *e, const struct sn_node *n, int k)
+{
+    int addend = e->value[n->in[1 - k]].buf;
+    int y = sn_result(e, n, e->p->bufs[addend].cols, same);
+    if (e->p->failed)
+        return;
+    struct sn_op *op = &e->p->ops[e->p->n_ops - 1];
+    op->in[3] = sn_view_all(e->p, addend);
+    op->out[0] = sn_view_all(e->p, y);
+}
+
 /* Two sums over ranks are added before they are summed: one collective for both. */
 static void lower_add(struct sn_emit *e, const struct sn_node *n)
 {
+    for (int k = 0; k < 2; k++)
+        if (is_product_before(e, n, k)) {
+            add_to_product(e, n, k);
+            return;
+        }
     bool sums = equal(e->value[n->in[0]].have, partial) && equal(e->value[n->in[1]].have, partial);
     struct sn_layout_form form = sums ? partial : sn_region(e->job);
     struct sn_view a = sn_take(e, n->in[0], form), b = sn_take(e, n->in[1], form);

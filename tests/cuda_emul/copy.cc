@@ -24,7 +24,7 @@ static int me(void)
 void sn_emul_copy(void *to, const void *from, int bytes, bool there)
 {
     memset(to, 0xff, (size_t)bytes); /* what is read too early is NaN */
-    sn_emul_wrote(to, bytes);
+    sn_emul_wrote(to, (size_t)bytes);
     pending[me()].push_back({to, from, bytes, there, groups[me()]});
 }
 
@@ -45,7 +45,7 @@ void sn_emul_wait(int most)
             memcpy(c.to, c.from, (size_t)c.bytes);
         else
             memset(c.to, 0, (size_t)c.bytes);
-        sn_emul_wrote(c.to, c.bytes);
+        sn_emul_wrote(c.to, (size_t)c.bytes);
     }
     pending[me()] = later;
 }
