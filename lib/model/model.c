@@ -237,6 +237,11 @@ double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_
     return 6.0 * matmul + 6.0 * c->layers * (double)c->hidden * c->seq;
 }
 
+double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c)
+{
+    return sn_model_flops_per_token(m, c) + 6.0 * c->layers * (double)c->hidden * c->seq;
+}
+
 static void init_piece(const struct sn_param *p, const struct sn_piece *piece, uint64_t seed,
                        int64_t row, int64_t rows, float *out)
 {

@@ -96,6 +96,9 @@ int64_t sn_model_param_count(const struct sn_model *m);
  * those that a token visits) + 6 x layers x hidden x seq (causal attention counted half); no
  * recomputation (docs/PLANNER.md). */
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);
+/* The same with all of the scores counted, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM, appendix
+ * B), whose MFU is the larger for the same speed. */
+double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c);
 
 /* Fill `out` (rows x cols, fp32) with the initial values of rows row .. row + rows - 1 of a
  * parameter: a function of (seed, piece name, element) alone. */

@@ -89,6 +89,8 @@ static void add_time(struct sn_plan *out, const struct sn_stages *s, const struc
     out->codecs = coding_time(s->job[sim->longest], p);
     out->mfu =
         peak > 0 ? out->tokens_per_s * sn_model_flops_per_token(j->model, &c->model) / peak : 0;
+    out->mfu_uncausal =
+        peak > 0 ? out->tokens_per_s * sn_model_flops_uncausal(j->model, &c->model) / peak : 0;
 }
 
 enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,

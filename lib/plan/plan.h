@@ -18,6 +18,7 @@ struct sn_plan {
         level_traffic[SN_MAX_LEVELS]; /* the same bytes, by the level of links that they cross */
     double step_time;                 /* seconds, simulated (sim.h) */
     double tokens_per_s, mfu;         /* model FLOPs (lib/model/model.h) over peak of all ranks */
+    double mfu_uncausal;              /* the same by 6 N + 12 L C T: attention counted whole */
     double bubble;             /* idle over total time of all stages, communication included */
     int longest;               /* the stage that computes longest, */
     struct sn_sim_stage stage; /* and its time: busy + exposed + idle = step_time */

@@ -182,6 +182,7 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     number(f, "step_time_s", r->step_time);
     number(f, "tokens_per_s", rate);
     number(f, "mfu", r->peak > 0 ? rate * r->flops_per_token / r->peak : NAN);
+    number(f, "mfu_uncausal", r->peak > 0 ? rate * r->flops_uncausal / r->peak : NAN);
     if (r->fp16) {
         number(f, "loss_scale", r->loss_scale);
         (void)fprintf(f, ", \"skipped\": %lld", (long long)r->skipped);

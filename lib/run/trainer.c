@@ -298,6 +298,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .step_tokens = (int64_t)s->tokens_in_step,
         .step_time = seconds,
         .flops_per_token = sn_model_flops_per_token(t->model, &c->model),
+        .flops_uncausal = sn_model_flops_uncausal(t->model, &c->model),
         .peak = t->peak,
         .fp16 = c->train.precision == SN_F16,
         .loss_scale = (double)s->loss_scale,

@@ -102,7 +102,7 @@ is "a fraction of the device" "$(number memory_limit_bytes)" $(((1 << 30) / 10))
 like "is too little" "$out" '"fits": false'
 is "which is exit 1" "$rc" 1
 run "$plan" "$tmp/run.yaml"
-like "the text has the step" "$out" '^step: [0-9.]+ ms, [0-9.]+ tokens/s, MFU [0-9.]+ %'
+like "the text has the step" "$out" '^step: [0-9.]+ ms, [0-9.]+ tokens/s, MFU [0-9.]+ % \([0-9.]+ % by 6N \+ 12LCT\); not measured on a GPU$'
 like "its parts" "$out" '^  exposed tensor +[0-9.]+ [mu]s +[0-9.]+ %'
 like "the machine" "$out" '^machine: box, 8 ranks; trainer: sennit'
 like "and what does not fit where" "$out" '^does not fit: a rank needs .* of 102.* MiB \(a box\)'

@@ -270,6 +270,10 @@ static void shared_layers_share_weights_and_add_gradients(void)
     tap_ok(sn_model_param_count(shared.model) - outside ==
                (sn_model_param_count(own.model) - outside) / 2,
            "half of the layers' parameters");
+    tap_ok(sn_model_flops_uncausal(own.model, &c.model) -
+                   sn_model_flops_per_token(own.model, &c.model) ==
+               6.0 * c.model.layers * c.model.hidden * c.model.seq,
+           "attention that is counted whole has twice the FLOPs of causal attention");
     tap_ok(sn_model_flops_per_token(own.model, &c.model) ==
                sn_model_flops_per_token(shared.model, &c.model),
            "the same work per token");
