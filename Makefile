@@ -192,7 +192,7 @@ $(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),ope
 NVTX_C   := kernels/cuda/nvtx$(if $(wildcard $(CUDA)/include/nvtx3/nvToolsExt.h),,_none).c
 # The plugin for CUDA, which uses its own runtime whatever the process has loaded: kernels by nvcc, the rest of it in C; NCCL where its header is.
 NCCL_C   := $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
-CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c $(NCCL_C) $(NVTX_C)
+CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nvml.c $(NCCL_C) $(NVTX_C)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
 $(CUDA_OUT)/%.cu.o: %.cu
 	@mkdir -p $(@D)
@@ -217,7 +217,7 @@ $(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels
 # The plugin for CUDA itself, on calls of CUDA that are done on host memory.
 FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
 FAKECC   := $(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"'
-$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c $(NCCL_C) $(NVTX_C) \
+$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nvml.c $(NCCL_C) $(NVTX_C) \
     tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h) | $(BUILD)/tests/gpu/libfake_blaslt.so $(BUILD)/tests/gpu/libfake_nccl.so
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(FAKECC) -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
@@ -237,6 +237,12 @@ $(BUILD)/tests/gpu/find_library: $(BUILD)/tests/gpu/find_library.o $(BUILD)/kern
 # A tool that listens to the plugin's ranges.
 FAKENVTX := $(if $(FAKECUDA),$(if $(filter %nvtx.c,$(NVTX_C)),$(BUILD)/tests/gpu/libfake_nvtx.so))
 $(BUILD)/tests/gpu/libfake_nvtx.so: tests/gpu/fake_nvtx.c
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(FAKECC) -o $@ $<
+
+# A driver's library that says what FAKE_NVML names.
+FAKENVML := $(if $(FAKECUDA),$(BUILD)/tests/gpu/nvml/libnvidia-ml.so.1)
+$(BUILD)/tests/gpu/nvml/libnvidia-ml.so.1: tests/gpu/fake_nvml.c
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(FAKECC) -o $@ $<
 
@@ -328,7 +334,7 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
-run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(FAKENVTX) $(BUILD)/tests/gpu/find_library $(GPUBENCH) $(PLUGIN)
+run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(GPUBENCH) $(PLUGIN)
 	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
 	    -- $(MPIRUNS) $(ALONE:=@$(SCRIPT))
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)

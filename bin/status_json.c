@@ -70,6 +70,12 @@ static void add_attempt(struct sn_str *out, const struct sn_history_attempt *a)
     sn_jsonl_int(&o, "suspects", a->n_suspects);
     if (a->n_suspects > 0)
         add_suspect(&o, &a->suspect);
+    if (a->n_incidents > 0) {
+        char likely[256];
+        sn_history_say_incident(likely, sizeof(likely), &a->incident);
+        sn_jsonl_int(&o, "incidents", a->n_incidents);
+        text(&o, "likely_because", likely);
+    }
     sn_jsonl_bool(&o, "has_end", a->has_end || a->record_ended);
     whole(&o, "exit_code", a->exit_code, -1);
     text(&o, "cause", a->cause);
@@ -133,6 +139,12 @@ static void add_progress(struct sn_str *out, const struct sn_history *h, double 
     if (isfinite(h->max_vio)) {
         sn_jsonl_real(out, "max_vio", h->max_vio);
         sn_jsonl_real(out, "max_vio_worst", h->max_vio_worst);
+    }
+    if (isfinite(h->gpu_mhz) || isfinite(h->gpu_watts) || isfinite(h->gpu_celsius)) {
+        sn_jsonl_real(out, "gpu_sm_mhz", h->gpu_mhz);
+        sn_jsonl_real(out, "gpu_power_w", h->gpu_watts);
+        sn_jsonl_real(out, "gpu_temperature_c", h->gpu_celsius);
+        text(out, "gpu_throttle", h->gpu_throttle);
     }
     whole(out, "tokens", h->tokens, -1);
     sn_jsonl_real(out, "tokens_per_s", h->tokens_per_s);

@@ -74,6 +74,11 @@ static void say_progress(struct sn_str *out, const struct sn_history *h)
             sn_str_add(out, ", mfu %.3f", h->mfu);
         sn_str_add(out, "\n");
     }
+    if (isfinite(h->gpu_mhz) || isfinite(h->gpu_watts) || isfinite(h->gpu_celsius)) {
+        name(out, "device 0");
+        sn_str_add(out, "%.0f MHz, %.0f W, %.0f C%s%s\n", h->gpu_mhz, h->gpu_watts, h->gpu_celsius,
+                   h->gpu_throttle[0] ? ", slowed: " : "", h->gpu_throttle);
+    }
     if (isfinite(h->eta)) {
         name(out, "left");
         sn_str_add(out, "%s\n", span(buf, h->eta));
@@ -262,6 +267,19 @@ static void say_suspect(struct sn_str *out, const struct sn_history_attempt *a)
     sn_str_add(out, "\n");
 }
 
+static void say_incident(struct sn_str *out, const struct sn_history_attempt *a)
+{
+    char text[256];
+    if (a->n_incidents == 0)
+        return;
+    sn_history_say_incident(text, sizeof(text), &a->incident);
+    name(out, "");
+    sn_str_add(out, "likely because %s", text);
+    if (a->n_incidents > 1)
+        sn_str_add(out, " (the gravest of %" PRId64 " such reports)", a->n_incidents);
+    sn_str_add(out, "\n");
+}
+
 static void say_end(struct sn_str *out, const struct sn_history_attempt *a)
 {
     name(out, "");
@@ -298,6 +316,7 @@ static void say_attempt(struct sn_str *out, const struct sn_history_attempt *a)
     }
     say_suspect(out, a);
     say_end(out, a);
+    say_incident(out, a);
     if (a->action[0]) {
         name(out, "");
         sn_str_add(out, "decided: %s: %s\n", a->action, a->why);

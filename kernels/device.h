@@ -16,7 +16,7 @@
 #include "kernels/ops.h"
 
 enum {
-    SN_DEVICE_ABI = 8, /* grows with every change of this file */
+    SN_DEVICE_ABI = 9, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
     SN_DEVICE_ID = 128,     /* bytes of a channel's name: what its members agree on */
@@ -47,6 +47,28 @@ struct sn_device_info {
                               * 0: not known, or none */
     char libraries[640];     /* that were opened: "cuBLASLt 13.0.2 (/path), NCCL 2.28.9 (/path)" */
     char lacks[320];         /* what it does without, and what would mend that; else empty */
+};
+
+/* Why a device runs slower than it could. */
+enum sn_device_throttle {
+    SN_THROTTLE_POWER_CAP,   /* at the power that it may take, as busy devices often are */
+    SN_THROTTLE_SYNC_BOOST,  /* with the slowest of its group */
+    SN_THROTTLE_SW_THERMAL,  /* too hot: its driver, */
+    SN_THROTTLE_HW_THERMAL,  /* or the device itself, to half its clock or less */
+    SN_THROTTLE_POWER_BRAKE, /* the power supply asks for it */
+    SN_THROTTLE_HW_SLOWDOWN, /* one of the two before, or another one of the device itself */
+    SN_NTHROTTLES
+};
+
+/* What a device says of itself now; negative: it does not say. */
+struct sn_device_health {
+    double sm_mhz, memory_mhz; /* clocks */
+    double watts, celsius;
+    int64_t memory_used;                    /* bytes, of all processes */
+    int64_t ecc_corrected, ecc_uncorrected; /* errors of its memory since the driver was loaded */
+    int64_t xid; /* the driver's number of the last failure since the first question; 0: none */
+    unsigned throttle; /* bit 1 << enum sn_device_throttle */
+    bool knows_throttle;
 };
 
 enum sn_device_way { SN_TO_DEVICE, SN_TO_HOST, SN_ON_DEVICE };
@@ -170,6 +192,10 @@ struct sn_device_ops {
     /* The i-th thing that a user should know of what has been enqueued so far, a sentence: what
      * runs slower than it might. 0, or 1: there are no more. NULL: there never is any. */
     int (*note)(const struct sn_device *d, int i, char line[SN_DEVICE_CHOICE]);
+
+    /* How the device fares; takes milliseconds, and does not wait for what it computes. 0, or 1:
+     * nobody says, now and later, and the first time `why` has a sentence. NULL: the same. */
+    int (*health)(struct sn_device *d, struct sn_device_health *out, char *why, size_t room);
 };
 
 /* What a plugin exports: its functions, or NULL for another abi. `cpu` is the specification. */

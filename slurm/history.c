@@ -255,6 +255,30 @@ static void look_at_ranks(struct reading *r)
         (void)closedir(d);
 }
 
+/* What their devices said; mostly nothing, and no file is there. */
+static enum sn_status read_health(struct reading *r, struct sn_err *err)
+{
+    char folder[4200], name[64];
+    (void)snprintf(folder, sizeof(folder), "%s/ranks", r->dir);
+    DIR *d = opendir(folder);
+    enum sn_status st = SN_OK;
+    for (struct dirent *e; d && st == SN_OK && (e = readdir(d));) {
+        int rank = -1, used = 0;
+        struct text t;
+        if (sscanf(e->d_name, "rank-%9d.health.jsonl%n", &rank, &used) != 1 || used == 0 ||
+            e->d_name[used] != '\0')
+            continue;
+        (void)snprintf(name, sizeof(name), "ranks/%.50s", e->d_name);
+        st = read_end(&t, r, name, END, err);
+        if (t.p)
+            sn_history_take_health(r->h, t.p, t.len);
+        sn_free(t.p);
+    }
+    if (d)
+        (void)closedir(d);
+    return st;
+}
+
 static void look_at_supervisor(struct reading *r)
 {
     char host[64] = "";
@@ -291,6 +315,7 @@ static enum sn_status read_all(struct reading *r, struct sn_err *err)
     SN_TRY(read_steps(r, err));
     SN_TRY(read_run_file(r, err));
     SN_TRY(read_ledger(r, err));
+    SN_TRY(read_health(r, err));
     find_checkpoints(r);
     weigh(r);
     if (!r->is_run)

@@ -12,6 +12,7 @@
 #define SN_HISTORY_H
 
 #include "lib/base/err.h"
+#include "lib/base/json.h"
 #include "lib/config/config.h"
 
 #include <stdbool.h>
@@ -42,6 +43,14 @@ struct sn_history_suspect {
     double behind, seconds;
 };
 
+/* What a device said of itself (lib/run/health.h). */
+struct sn_history_incident {
+    char kind[16], what[24]; /* "throttled", "ecc", "xid"; a reason */
+    int64_t rank, step;
+    char host[64];
+    double value; /* degrees, errors, the driver's number */
+};
+
 struct sn_history_attempt {
     int64_t number;
     char job[32];        /* "": outside of a job */
@@ -58,11 +67,13 @@ struct sn_history_attempt {
     int64_t lost;        /* steps that had to be done again; -1: unknown */
     char notices[128];   /* "SIGTERM, deadline" */
     int64_t n_suspects;
-    struct sn_history_suspect suspect; /* the last one */
-    bool has_end;                      /* the supervisor saw it end */
-    int64_t exit_code;                 /* -1: unknown */
-    char cause[64];                    /* enum sn_cause in words; "" unknown */
-    int64_t rank;                      /* culprit, -1: none known */
+    struct sn_history_suspect suspect;   /* the last one */
+    int64_t n_incidents;                 /* of its devices; */
+    struct sn_history_incident incident; /* the gravest, of those the first */
+    bool has_end;                        /* the supervisor saw it end */
+    int64_t exit_code;                   /* -1: unknown */
+    char cause[64];                      /* enum sn_cause in words; "" unknown */
+    int64_t rank;                        /* culprit, -1: none known */
     char host[64];
     char says[SN_HISTORY_TEXT];   /* the launcher's or trainer's last words */
     char record[SN_HISTORY_TEXT]; /* the cause that the trainer wrote down */
@@ -90,20 +101,22 @@ struct sn_history {
     bool has_journal;
     int n_attempts, room;
     struct sn_history_attempt *attempt; /* by number */
-    char action[16], why[200]; /* the last decision, of an attempt or before the first */
+    char action[16], why[200];          /* the last decision, of an attempt or before the first */
     int n_bad, room_bad;
     struct sn_history_bad *bad; /* once a host, the latest word */
     /* progress; NAN or -1: unknown */
     int64_t step, steps, tokens;
     double loss, grad_norm;
-    double max_vio, max_vio_worst;       /* of experts' load (lib/run/load.h); NAN: no experts */
-    double tokens_per_s, mfu, step_time; /* medians of the last steps */
-    double eta;                          /* seconds */
-    char checkpoints[SN_HISTORY_PATH];   /* their directory */
-    int64_t snapshot;                    /* step that partners hold in memory; -1: none known */
-    int64_t saved;                       /* step of the newest checkpoint; -1: none */
-    double saved_at;                     /* seconds since 1970; 0: unknown */
-    int64_t saved_bytes;                 /* -1: unknown */
+    double max_vio, max_vio_worst;          /* of experts' load (lib/run/load.h); NAN: no experts */
+    double tokens_per_s, mfu, step_time;    /* medians of the last steps */
+    double eta;                             /* seconds */
+    double gpu_mhz, gpu_watts, gpu_celsius; /* of rank 0's device, last; NAN: unknown */
+    char gpu_throttle[96];                  /* why it is slower than it could be; "" */
+    char checkpoints[SN_HISTORY_PATH];      /* their directory */
+    int64_t snapshot;                       /* step that partners hold in memory; -1: none known */
+    int64_t saved;                          /* step of the newest checkpoint; -1: none */
+    double saved_at;                        /* seconds since 1970; 0: unknown */
+    int64_t saved_bytes;                    /* -1: unknown */
     enum sn_run_state state;
     char state_why[200]; /* a sentence */
     int damaged;         /* lines and files that could not be read */
@@ -154,6 +167,13 @@ enum sn_status sn_history_take_record(struct sn_history *h, int64_t number, cons
                                       size_t len, struct sn_err *err);
 /* Add what the last lines of metrics.jsonl say; the first and last line may be cut. */
 void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len);
+/* Add what a rank has written of its device, to the attempts that ran then. */
+void sn_history_take_health(struct sn_history *h, const char *text, size_t len);
+/* The member "gpu" of a line of metrics.jsonl; none: nothing changes. */
+void sn_history_take_gpu(struct sn_history *h, struct sn_json gpu);
+/* As words that stand alone: "the device of rank 3 (n1) had 2 uncorrected memory errors at step
+ * 120". */
+void sn_history_say_incident(char *out, size_t room, const struct sn_history_incident *i);
 /* Add what the last lines of checkpoints.jsonl say. */
 void sn_history_take_saves(struct sn_history *h, const char *text, size_t len);
 /* Add a host to those that are avoided; of several words about one the last counts. SN_ENOMEM. */

@@ -20,6 +20,9 @@ void sn_history_init(struct sn_history *h)
                              .grad_norm = NAN,
                              .max_vio = NAN,
                              .max_vio_worst = NAN,
+                             .gpu_mhz = NAN,
+                             .gpu_watts = NAN,
+                             .gpu_celsius = NAN,
                              .tokens_per_s = NAN,
                              .mfu = NAN,
                              .step_time = NAN,
@@ -456,6 +459,7 @@ void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len)
         h->max_vio = number(line, "max_vio");
         h->max_vio_worst = number(line, "max_vio_worst");
         h->snapshot = count(line, "snapshot_step", h->snapshot);
+        sn_history_take_gpu(h, sn_json_get(line, "gpu"));
     }
     h->step_time = median(&took);
     h->tokens_per_s = median(&rate);

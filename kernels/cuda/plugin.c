@@ -300,7 +300,7 @@ static const struct sn_ops planned = {
     .graph_begin = graph_begin, .graph_end = graph_end, .graph_launch = graph_launch,              \
     .graph_free = graph_free, .query = query, .marked = marked, .host_alloc = host_alloc,          \
     .host_free = host_free, .watched = sn_cuda_watched, .range_begin = sn_cuda_range_begin,        \
-    .range_end = sn_cuda_range_end, .note = note
+    .range_end = sn_cuda_range_end, .note = note, .health = sn_cuda_health
 
 sn_device_plugin_fn sn_device_plugin;
 

@@ -11,6 +11,24 @@
 
 enum { SN_CUDA_BLOCKS = 4 }; /* what a run allocates is two arenas */
 
+/* NVML's functions, and this device there. */
+struct sn_cuda_nvml {
+    bool is_missing;
+    void *library, *device, *events; /* events NULL: nobody tells of failures */
+    int64_t xid;                     /* the last one */
+    const char *(*text)(int);
+    int (*by_bus)(const char *, void **);
+    int (*clock)(void *, int, unsigned *);
+    int (*power)(void *, unsigned *);
+    int (*temperature)(void *, int, unsigned *);
+    int (*throttle)(void *, unsigned long long *);
+    int (*ecc)(void *, int, int, unsigned long long *);
+    int (*memory)(void *, void *);
+    int (*make_set)(void **);
+    int (*listen)(void *, unsigned long long, void *);
+    int (*next_event)(void *, void *, unsigned);
+};
+
 struct sn_device {
     struct sn_cuda cuda;
     struct cudaDeviceProp properties;
@@ -24,6 +42,7 @@ struct sn_device {
     void *channel[SN_DEVICE_CHANNELS];
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
     bool is_aborted;
+    struct sn_cuda_nvml nvml;
     void *ranges;                 /* nvtx.c: its domain; NULL: no tool listens */
     int patience_s, channel_ctas; /* of the options, */
     bool registers;               /* as this is */
@@ -89,5 +108,8 @@ void sn_cuda_say_channels(char *text, size_t room);
 bool sn_cuda_watched(struct sn_device *d);
 void sn_cuda_range_begin(struct sn_device *d, const char *name);
 void sn_cuda_range_end(struct sn_device *d);
+
+/* nvml.c: of struct sn_device_ops. */
+int sn_cuda_health(struct sn_device *d, struct sn_device_health *out, char *why, size_t room);
 
 #endif

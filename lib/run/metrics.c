@@ -207,6 +207,10 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
         (void)fprintf(f, ", \"gathered_bytes\": %lld", (long long)r->gathered);
     if (r->snapshot)
         add_snapshot(f, r->snapshot);
+    if (r->health) {
+        (void)fprintf(f, ", ");
+        sn_health_json(f, r->health);
+    }
     (void)fprintf(f, "}\n");
     progress(m, r, rate);
     return flush(m, err);

@@ -5,6 +5,7 @@
 #define SN_METRICS_H
 
 #include "lib/program/program.h"
+#include "lib/run/health.h"
 #include "lib/run/load.h"
 #include "lib/run/state.h"
 
@@ -46,6 +47,7 @@ struct sn_step_report {
     bool has_codec_error; /* codecs were measured: */
     double codec_error[SN_NCODED]; /* relative error of messages; NaN: nothing was coded */
     const struct sn_snapshot_report *snapshot; /* NULL: none */
+    const struct sn_device_health *health;     /* of rank 0's device; NULL: not asked after it */
 };
 
 /* Open (and create) the file `name` in `dir`, cut back so that no line is of a step after `step`.

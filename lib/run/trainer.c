@@ -122,6 +122,7 @@ enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_traine
     enum sn_status st = t ? SN_OK : sn_fail(err, SN_ENOMEM, "trainer: no memory");
     if (t) {
         t->env = *env;
+        sn_health_init(&t->health, env->accelerator, env->config->run.output, env->comm->rank);
         st = sn_solo_create(&t->solo, &watch, err);
     }
     st = env->comm->ops->agree(env->comm, st, err);
@@ -284,6 +285,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
     t->state.scalars.tokens += (int64_t)s->tokens_in_step;
     double seconds = sn_clock() - t0;
     SN_TRY(find_peak(t, err));
+    const struct sn_device_health *health = sn_health_ask(&t->health, step);
     if (!t->metrics)
         return SN_OK;
     struct sn_snapshot_report snapshot;
@@ -307,6 +309,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .memory = &t->memory,
         .traffic = t->traffic,
         .snapshot = sn_trainer_snapshot_report(t, &snapshot),
+        .health = health,
     };
     report_routers(t, &r);
     sn_trainer_guard_report(t, &r);

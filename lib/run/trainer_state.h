@@ -7,6 +7,7 @@
 
 #include "lib/run/ahead.h"
 #include "lib/run/copies.h"
+#include "lib/run/health.h"
 #include "lib/run/loader.h"
 #include "lib/run/metrics.h"
 #include "lib/run/snapshot.h"
@@ -79,6 +80,7 @@ struct sn_trainer {
     struct sn_said *said;           /* of all ranks; rank 0 */
     int32_t *sample;                /* room for ids and targets of one sample */
     struct sn_timing timed;
+    struct sn_health health;
     float loss_scale;   /* that the step is done with */
     int skipped_in_row; /* steps without an update before the next one */
 };

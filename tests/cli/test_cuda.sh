@@ -205,7 +205,53 @@ if [ -e "$fake" ]; then
     else
         skip "ranges for profilers" "no nvtx3/nvToolsExt.h here"
     fi
-    precision=bf16
+    # What the driver says of the device, by a library of ours; without one nothing is said. Asked at most once a second.
+    nvml=$PWD/$BUILD/tests/gpu/nvml steps=6 eval_every=0 every=0
+    told() { # name FAKE_NVML: a run of less than a second
+        on cuda "$1"
+        run env SN_PLUGIN="$fake" LD_LIBRARY_PATH="$nvml" FAKE_NVML="$2" "$train" "$tmp/$1.yaml"
+    }
+    told cool "throttle=4"
+    is "the driver is asked: it trains" "$rc" 0
+    like "the driver is asked: what it says is in the metrics" "$(head -1 "$tmp/cool/metrics.jsonl")" \
+        '"gpu": \{"sm_mhz": 1980, "memory_mhz": 2619, "power_w": 650, "temperature_c": 61, "memory_used_bytes": 53687091200, "ecc_corrected": 3, "ecc_uncorrected": 0, "xid": 0, "throttle": \["power_cap"\]\}'
+    run "$BUILD/bin/sennit-run" status "$tmp/cool"
+    like "the driver is asked: status says it in a line" "$out" 'device 0 +1980 MHz, 650 W, 61 C, slowed: power_cap'
+    ok "a device at its power cap is no fault" test ! -e "$tmp/cool/ranks/rank-00000.health.jsonl"
+    told hot "throttle=72 celsius=91"
+    like "a device that is too hot: it is said at once" "$err" 'rank 0 \(.*\), step 1: device: throttled hw_thermal \(91\)'
+    run "$BUILD/bin/sennit-run" why "$tmp/hot"
+    like "a device that is too hot: why names it" "$out" \
+        'likely because the device of rank 0 \(.*\) was slowed down \(hw_thermal, 91 C\) by step 1 \(the gravest of 2 such reports\)'
+    # Longer than a second, so that it is asked twice.
+    steps=4000
+    on cuda failing
+    sed -i 's/^run: {/run: {hang_timeout: 60, /' "$tmp/failing.yaml"
+    SN_PLUGIN=$fake LD_LIBRARY_PATH=$nvml FAKE_NVML="throttle=0 uncorrected=2 xid=79" "$train" "$tmp/failing.yaml" 2>"$tmp/failing.err" &
+    pid=$!
+    for _ in $(seq 1 600); do
+        grep -qs xid "$tmp/failing/ranks/rank-00000.health.jsonl" && break
+        sleep 0.1
+    done
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null
+    run "$BUILD/bin/sennit-run" why "$tmp/failing"
+    like "memory that fails: why names it before what the driver says of it" "$out" \
+        'likely because the device of rank 0 \(.*\) had 2 uncorrected memory errors by step [0-9]+ \(the gravest of 2 such reports\)'
+    is "memory that fails: each thing is written once" "$(wc -l <"$tmp/failing/ranks/rank-00000.health.jsonl")" 2
+    steps=6
+    told unloaded "rc=9"
+    is "a driver that does not answer: it trains" "$rc" 0
+    is "a driver that does not answer: one line says so" "$(printf '%s\n' "$err" | grep -c 'the device are not known: NVML: it does not begin: Driver Not Loaded')" 1
+    is "a driver that does not answer: the metrics have nothing of it" "$(grep -c '"gpu"' "$tmp/unloaded/metrics.jsonl")" 0
+    on cuda without
+    run env SN_PLUGIN="$fake" "$train" "$tmp/without.yaml"
+    if [ -e /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 ]; then
+        skip "no library of the driver's" "there is one here"
+    else
+        like "no library of the driver's: one line says so" "$err" 'clocks, power and errors of the device are not known: NVML does not open: libnvidia-ml.so.1'
+    fi
+    steps=8 eval_every=4 every=4 precision=bf16
     run env SN_PLUGIN="$fake" "$train" "$tmp/none.yaml" --tune "$tmp/tuned.yaml"
     is "--tune by the plugin: exit 0" "$rc" 0
     is "--tune by the plugin: its lines" "$(grep -c '"fake choice [01]"' "$tmp/tuned.yaml")" 2

@@ -30,14 +30,14 @@ for f in kernels/cuda/*.cu; do
     [ -s "$object" ] || sed 's/^/# /' "$tmp/log" | head -20
     objects="$objects $object"
 done
-for f in plugin begin prove library blaslt nccl_none nvtx_none; do
+for f in plugin begin prove library blaslt nccl_none nvtx_none nvml; do
     ${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -I. -isystem "$toolkit/include" -DSN_CUDA_ARCH='"70"' -Wall -Wextra -Werror \
         -O2 -fPIC -c "kernels/cuda/$f.c" -o "$tmp/$f.c.o"
     ok "kernels/cuda/$f.c compiles against CUDA 12" test -s "$tmp/$f.c.o"
 done
 # shellcheck disable=SC2086
 clang++ -shared -o "$tmp/plugin.so" $objects "$tmp/plugin.c.o" "$tmp/begin.c.o" "$tmp/prove.c.o" "$tmp/library.c.o" "$tmp/blaslt.c.o" \
-    "$tmp/nccl_none.c.o" "$tmp/nvtx_none.c.o" -L"$toolkit/lib64" -lcudart -ldl -lpthread \
+    "$tmp/nccl_none.c.o" "$tmp/nvtx_none.c.o" "$tmp/nvml.c.o" -L"$toolkit/lib64" -lcudart -ldl -lpthread \
     >"$tmp/log" 2>&1
 ok "the plugin links for sm_70" test -s "$tmp/plugin.so"
 [ -s "$tmp/plugin.so" ] || sed 's/^/# /' "$tmp/log" | head -20

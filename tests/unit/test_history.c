@@ -307,6 +307,58 @@ static void a_process_that_has_ended_is_not_alive(void)
            "numbers that are no process");
 }
 
+/* --- devices -----------------------------------------------------------------------------------
+ */
+
+#define SAYS(time, rank, kind, what, value)                                                        \
+    "{\"time\": " time ", \"rank\": " rank ", \"host\": \"n1\", \"step\": 40, \"kind\": \"" kind   \
+    "\", \"what\": \"" what "\", \"value\": " value "}\n"
+
+/* Two attempts, of 1000 and 2000 s. */
+static void the_gravest_of_what_devices_say_is_the_likely_cause(void)
+{
+    static const struct {
+        const char *says;
+        int64_t n[2];
+        const char *text[2];
+    } row[] = {
+        {"", {0, 0}, {"", ""}},
+        {SAYS("1500.5", "3", "throttled", "hw_thermal", "91"),
+         {1, 0},
+         {"the device of rank 3 (n1) was slowed down (hw_thermal, 91 C) by step 40", ""}},
+        {SAYS("2500", "3", "throttled", "sw_thermal", "88") SAYS("2500", "5", "xid", "", "79")
+             SAYS("2501", "6", "ecc", "uncorrected", "1") SAYS("2502", "7", "xid", "", "48"),
+         {0, 4},
+         {"", "the device of rank 6 (n1) had 1 uncorrected memory error by step 40"}},
+        {SAYS("1999", "5", "xid", "", "79") SAYS("1999", "2", "xid", "", "48"),
+         {2, 0},
+         {"the device of rank 5 (n1) failed: its driver reported XID 79 by step 40", ""}},
+        {SAYS("500", "5", "xid", "", "79"), {0, 0}, {"", ""}}, /* before the first */
+        {SAYS("1500", "5", "weather", "", "1") "{\"time\": 1600, \"kind\": \"xi", {0, 0}, {"", ""}},
+    };
+    static const char began[] = "{\"event\": \"launch\", \"time\": 1000, \"attempt\": 1}\n"
+                                "{\"event\": \"launch\", \"time\": 2000, \"attempt\": 2}\n";
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct sn_history h;
+        struct sn_evidence e = {0};
+        bool right = true;
+        take(&h, &e, began, "");
+        sn_history_take_health(&h, row[i].says, strlen(row[i].says));
+        for (int k = 0; k < 2 && h.n_attempts == 2; k++) {
+            const struct sn_history_attempt *a = &h.attempt[k];
+            char text[256] = "";
+            if (a->n_incidents)
+                sn_history_say_incident(text, sizeof(text), &a->incident);
+            right = right && a->n_incidents == row[i].n[k] && strcmp(text, row[i].text[k]) == 0;
+            if (!right)
+                printf("# attempt %d: %d reports, '%s'\n", k + 1, (int)a->n_incidents, text);
+        }
+        tap_ok(h.n_attempts == 2 && right, "what devices say, %d: '%s' '%s'", (int)i,
+               row[i].text[0], row[i].text[1]);
+        sn_history_fini(&h);
+    }
+}
+
 int main(void)
 {
     a_process_that_has_ended_is_not_alive();
@@ -319,5 +371,6 @@ int main(void)
     no_memory_is_an_error_and_nothing_leaks();
     a_directory_that_is_none_is_refused();
     a_renamed_checkpoint_is_not_the_newest();
+    the_gravest_of_what_devices_say_is_the_likely_cause();
     return tap_done();
 }
