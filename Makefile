@@ -297,7 +297,8 @@ $(addprefix $(BUILD)/tests/gpu/,test_kernels_cuda test_codec_cuda): $(BUILD)/tes
 $(BUILD)/tests/gpu/test_%: $(BUILD)/other/test_%.o $(CUDA_OUT)/tests/gpu/table.cu.o $(BUILD)/lib/base/rng.o $(PLUGIN)
 	$(link_gpu)
 # Warpgroup products belong to sm_90a alone; elsewhere these files are stubs that are not taken.
-$(CUDA_OUT)/kernels/cuda/attention_wgmma.cu.o $(CUDA_OUT)/kernels/cuda/prove.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
+$(CUDA_OUT)/kernels/cuda/%_wgmma.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
+$(CUDA_OUT)/kernels/cuda/prove.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
 
 $(UB)/%.o: %.c
 	@mkdir -p $(@D)

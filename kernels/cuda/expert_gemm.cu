@@ -1,11 +1,16 @@
 /*
  * expert_gemm.cu - EXPERT_GEMM: all segments in one launch, whose tiles find their segment from the
- * bounds on the device; nothing waits for the host (product.cuh).
+ * bounds on the device; nothing waits for the host.
+ *
+ * 16-bit floats at multiples of 16 bytes take the grouped product (grouped.cuh): on sm_90 by
+ * warpgroups, from sm_80 on by mma.sync. Everything else, and older devices, take product.cuh.
+ * cuBLASLt 13.1 has no grouped products: its descriptors have one size for all matrices of a batch,
+ * which the host must know.
  *
  * A row's result does not depend on the segment that it lies in.
  */
+#include "kernels/cuda/grouped.cuh"
 #include "kernels/cuda/ops.cuh"
-#include "kernels/cuda/product.cuh"
 
 #include <string.h>
 
@@ -23,5 +28,9 @@ SN_CUDA_OP(expert_gemm)
     p.segments = (int32_t)(a->in[2].cols - 1);
     p.experts = a->attr.experts;
     p.expert_rows = (p.trans_a ? p.c.rows : p.b.rows) / p.experts;
-    return sn_product_run(cx, &p);
+    bool taken;
+    int rc = sn_grouped_wgmma(cx, &p, &taken);
+    if (!taken)
+        rc = sn_grouped_mma(cx, &p, &taken);
+    return taken ? rc : sn_product_run(cx, &p);
 }

@@ -91,4 +91,6 @@ static void sn_wgmma_turned(float (&c)[N][4], const uint32_t a[4], uint64_t b, c
     sn_emul_product_issue(&p);
 }
 
+#include "tests/cuda_emul/wgmma_shared.h"
+
 #endif

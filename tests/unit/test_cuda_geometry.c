@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/codec.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/grouped.h"
 #include "kernels/cuda/tally.h"
 #include "tests/lib/tap.h"
 
@@ -182,6 +183,47 @@ static void products_cover_their_result(void)
                !sn_product_fits((int64_t)SN_PRODUCT_M << 31, 1, 1, 1) &&
                !sn_product_fits(1, 1, 1, 65536),
            "what exceeds a grid is known before it is launched");
+}
+
+/* Every tile of a segment once, and neighbours in turn share rows or columns. */
+static bool spots_are_all(int rows, int cols)
+{
+    static unsigned char seen[64][64];
+    memset(seen, 0, sizeof(seen));
+    for (int i = 0; i < rows * cols; i++) {
+        struct sn_grouped_spot s = sn_grouped_spot(i, rows, cols);
+        if (s.row < 0 || s.row >= rows || s.col < 0 || s.col >= cols || seen[s.row][s.col]++)
+            return false;
+    }
+    return true;
+}
+
+static void grouped_products_cover_their_result(void)
+{
+    bool all = true, fit = true;
+    for (int rows = 1; rows <= 64; rows += 7)
+        for (int cols = 1; cols <= 64; cols += 9)
+            all = all && spots_are_all(rows, cols);
+    tap_ok(all, "each tile of a segment of a grouped product comes once");
+    for (int i = 0; i < NDEVICES; i++) {
+        if (devices[i].arch < 80)
+            continue;
+        int stages = devices[i].arch == 90 ? 4 : 3;
+        int n = sn_grouped_columns(4096, stages, devices[i].shared);
+        struct sn_shape g = sn_shape_grouped(1 << 20, 132, n, stages);
+        fit = fit && n == (devices[i].shared < 163 * 1024 ? 128 : 256) && is_launchable(&g) &&
+              g.x == 132 && g.shared <= devices[i].shared;
+    }
+    tap_ok(fit, "its ring of stages fits every device from sm_80 on: wide tiles, or narrow ones");
+    tap_ok(sn_grouped_columns(128, 3, 163 * 1024) == 128 &&
+               sn_grouped_columns(384, 3, 163 * 1024) == 128 &&
+               sn_grouped_columns(400, 3, 163 * 1024) == 256 &&
+               sn_grouped_columns(2688, 3, 163 * 1024) == 256 &&
+               sn_grouped_columns(4096, 3, 64 * 1024) == 0,
+           "tiles are narrow where wide ones were half empty, and none where there is no room");
+    tap_ok(sn_grouped_tiles(4096, 512, 8, 1, 256) == (32 + 8) * 2 &&
+               sn_grouped_tiles(1024, 512, 0, 8, 256) == 8 * 8 * 2,
+           "each segment may end in a part of a tile");
 }
 
 static void copies_in_8_bits_have_room(void)
@@ -377,6 +419,7 @@ int main(void)
     chunks_of_norms_cover_all_rows();
     ranges_of_heads_cover_all_heads();
     products_cover_their_result();
+    grouped_products_cover_their_result();
     copies_in_8_bits_have_room();
     attention_fits_every_device();
     attention_takes_the_fastest_family();
