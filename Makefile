@@ -106,7 +106,7 @@ EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I$(BUILD)/emul/src -
              -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing -fPIC $(EMULSAN)
 EMULSRC  := $(patsubst %,$(BUILD)/emul/src/%,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cuh tests/cuda_emul/own/*.cc))
 # Who writes what to the shared memory that warpgroup products read: wgmma.cc has in place of TSan's library what its calls go to.
-EMULWGMMA := $(shell grep -l 'cuda/wgmma\.cuh' kernels/cuda/*.cu tests/cuda_emul/own/*.cc)
+EMULWGMMA := $(shell grep -l 'cuda/wgmma.*\.cuh' kernels/cuda/*.cu tests/cuda_emul/own/*.cc)
 EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
             $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc))
 OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
