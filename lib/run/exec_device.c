@@ -310,10 +310,10 @@ enum sn_status sn_exec_device_micro(struct sn_exec *x, int entry, int64_t first_
     int micro = v->program->sched[entry].micro;
     bool skips;
     v->first_sample[micro] = first_sample;
-    v->micro = micro;
     if (micro >= 1 && entry < v->repeat.until * v->repeat.each)
         return sn_repeat_micro(x, entry, micro, done, err);
     *done = 0;
+    v->micro = micro;
     SN_TRY(sn_device_skips(x, &skips, err));
     return skips ? SN_OK : sn_device_first_sample(x, micro, err);
 }

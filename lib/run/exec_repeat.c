@@ -71,6 +71,7 @@ enum sn_status sn_repeat_micro(struct sn_exec *x, int entry, int micro, int *don
         SN_TRY(sn_device_cut(x, err));
         v->unmarked = 0;
     }
+    v->micro = micro;
     SN_TRY(sn_device_first_sample(x, micro, err));
     if (micro == 1 || v->mode == SN_MODE_EAGER)
         return SN_OK;
