@@ -72,8 +72,7 @@ static int is_here(const void *p, size_t bytes)
     return 0;
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
@@ -140,8 +139,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
     return cudaSuccess;
 }
 
-/* --- doing -------------------------------------------------------------------------------------
- */
+/* --- doing ----------------------------------------------------------------------------------- */
 
 static cudaError_t move(const struct node *n)
 {
@@ -198,8 +196,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return move(&(struct node){.kind = COPY, .to = to, .from = from, .bytes = bytes, .way = way});
 }
 
-/* --- streams, events, graphs ---------------------------------------------------------------------
- */
+/* --- streams, events, graphs ----------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority)
 {
@@ -340,8 +337,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s)
     return cudaSuccess;
 }
 
-/* --- devices -----------------------------------------------------------------------------------
- */
+/* --- devices --------------------------------------------------------------------------------- */
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
@@ -402,8 +398,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int number)
     return cudaSuccess;
 }
 
-/* --- kernels -----------------------------------------------------------------------------------
- */
+/* --- kernels --------------------------------------------------------------------------------- */
 
 int sn_cuda_open(struct sn_cuda *cx, int ordinal)
 {
@@ -477,8 +472,7 @@ int sn_cuda_prove_warpgroup(struct sn_cuda *cx, float *out)
     return 0;
 }
 
-/* --- choices -----------------------------------------------------------------------------------
- */
+/* --- choices --------------------------------------------------------------------------------- */
 
 int sn_cuda_plan_format(const struct sn_cuda *cx, int i, char *line, size_t room)
 {
