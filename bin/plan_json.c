@@ -128,14 +128,26 @@ static void json_verdict(struct sn_str *out, const struct sn_plan *p)
         sn_str_add_json(out, p->proof.fault.text);
 }
 
+static void json_mfu(struct sn_str *out, const struct sn_plan_row *r)
+{
+    const char *note = sn_software_mfu_note(r->software, r->machine);
+    sn_str_add(out, "\"mfu\": %.6g, \"mfu_uncausal\": %.6g, \"mfu_note\": ", r->plan->mfu,
+               r->plan->mfu_uncausal);
+    if (note)
+        sn_str_add_json(out, note);
+    else
+        sn_str_add(out, "null");
+    sn_str_add(out, ", ");
+}
+
 void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
 {
     const struct sn_plan *p = r->plan;
     json_layout(out, r->layout);
-    sn_str_add(out,
-               "\"parameters\": %lld, \"step_time_s\": %.9g, \"mfu\": %.6g, \"tokens_per_s\": "
-               "%.9g, \"fits\": %s, ",
-               (long long)r->parameters, p->step_time, p->mfu, p->tokens_per_s,
+    sn_str_add(out, "\"parameters\": %lld, \"step_time_s\": %.9g, ", (long long)r->parameters,
+               p->step_time);
+    json_mfu(out, r);
+    sn_str_add(out, "\"tokens_per_s\": %.9g, \"fits\": %s, ", p->tokens_per_s,
                p->memory.total <= r->limit ? "true" : "false");
     json_memory(out, &p->memory);
     sn_str_add(out, "\"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, ",

@@ -84,7 +84,8 @@ enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_
                                  .limit = limit,
                                  .micros = s->job[0]->train.micros,
                                  .parts = s->job[0]->train.parts,
-                                 .mfu = plan->mfu};
+                                 .mfu = plan->mfu,
+                                 .mfu_note = sn_software_mfu_note(p->software, p->machine)};
     if (st == SN_OK)
         st = draw(want, &picture, text, err);
     for (int i = 0; i < 3; i++)

@@ -82,18 +82,11 @@ static void time_row(const char *what, const char *axis, double seconds, double 
     (void)printf("  %-17s %11s  %5.1f %%\n", name, duration(time, seconds), 100 * seconds / step);
 }
 
-/* Is it our own trainer, on a kind of device on which none of its operations were timed? Rings are
- * NCCL's; on processors our own trainer sends directly. */
-static bool was_never_measured(const struct sn_pricer *p)
-{
-    return strcmp(p->software->name, "sennit") == 0 && p->machine->device.n_measured == 0 &&
-           p->machine->algorithm == SN_ALGORITHM_RING;
-}
-
 static void text_time(const struct sn_plan_report *r)
 {
     const struct sn_plan *p = r->plan;
     const struct sn_machine *m = r->pricer->machine;
+    const char *note = sn_software_mfu_note(r->pricer->software, m);
     char time[16];
     (void)printf("machine: %s, %d rank%s%s; trainer: %s\n", m->name, p->ranks,
                  p->ranks == 1 ? "" : "s",
@@ -101,9 +94,9 @@ static void text_time(const struct sn_plan_report *r)
                      ? ""
                      : " (none is named: machine.preset or machine.file)",
                  r->pricer->software->name);
-    (void)printf("step: %s, %.6g tokens/s, MFU %.1f %% (%.1f %% by 6N + 12LCT)%s\n",
+    (void)printf("step: %s, %.6g tokens/s, MFU %.1f %% (%.1f %% by 6N + 12LCT)%s%s\n",
                  duration(time, p->step_time), p->tokens_per_s, 100 * p->mfu, 100 * p->mfu_uncausal,
-                 was_never_measured(r->pricer) ? "; not measured on a GPU" : "");
+                 note ? "; " : "", note ? note : "");
     if (r->stages->n == 1)
         (void)printf("time of a rank\n");
     else

@@ -207,6 +207,9 @@ static void table(struct sn_str *out, const struct sn_search *s, const struct sn
     sn_str_add(out, "rank  data tens cont pipe       step      MFU     memory  layout; why\n");
     for (int i = 0; i < s->n; i++)
         add_row(out, s, i);
+    const char *note = sn_software_mfu_note(w->software, w->machine);
+    if (note)
+        sn_str_add(out, "MFU: %s\n", note);
 }
 
 /* --- JSON, the file ------------------------------------------------------------------------------

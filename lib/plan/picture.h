@@ -26,6 +26,7 @@ struct sn_picture {
     int64_t limit;                        /* of a rank's memory; 0: unknown */
     int micros, parts;                    /* of the step; virtual stages of a stage */
     double mfu;                           /* 0: not said */
+    const char *mfu_note;                 /* stands beside it (software.h); NULL: nothing does */
 };
 
 /* Times that are drawn, in order and apart: the whole step or three stretches of it. */

@@ -110,6 +110,12 @@ void sn_software_default(struct sn_software *out)
         out->latency[a] = out->bandwidth[a] = 1; /* also of indices that are no axis */
 }
 
+const char *sn_software_mfu_note(const struct sn_software *s, const struct sn_machine *m)
+{
+    bool is_ours = strcmp(s->name, "sennit") == 0, is_gpu = m->algorithm == SN_ALGORITHM_RING;
+    return is_ours && is_gpu && m->device.n_measured == 0 ? "not measured on a GPU" : NULL;
+}
+
 enum sn_status sn_software_parse(struct sn_software *out, const char *text, size_t len,
                                  const char *path, struct sn_err *err)
 {

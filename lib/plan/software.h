@@ -57,6 +57,10 @@ struct sn_software {
 
 /* The default: sennit. */
 void sn_software_default(struct sn_software *out);
+/* What has to stand beside an MFU that is planned for *s on *m: "not measured on a GPU" of our own
+ * trainer on a kind of GPU on which none of its operations were timed; NULL: nothing. A GPU is a
+ * device whose collectives are rings (NCCL's): on processors our own trainer sends directly. */
+const char *sn_software_mfu_note(const struct sn_software *s, const struct sn_machine *m);
 enum sn_status sn_software_load(struct sn_software *out, const char *path, struct sn_err *err);
 enum sn_status sn_software_parse(struct sn_software *out, const char *text, size_t len,
                                  const char *path, struct sn_err *err);

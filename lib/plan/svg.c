@@ -115,7 +115,9 @@ static void header(struct svg *g)
         exposed += p->sim->exposed[a];
     int n = snprintf(text, sizeof(text), "one step takes %s", sn_picture_time(step, p->sim->step));
     if (p->mfu > 0)
-        n += snprintf(text + n, sizeof(text) - (size_t)n, ", MFU %.1f %%", 100 * p->mfu);
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ", MFU %.1f %%%s%s%s", 100 * p->mfu,
+                      p->mfu_note ? " (" : "", p->mfu_note ? p->mfu_note : "",
+                      p->mfu_note ? ")" : "");
     (void)snprintf(text + n, sizeof(text) - (size_t)n,
                    "; bubble %.1f %%, exposed communication %.1f %%; %d stage%s, %d micro-batch%s",
                    100 * p->sim->bubble, 100 * exposed / p->sim->step, p->sim->stages,

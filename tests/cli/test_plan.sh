@@ -80,7 +80,8 @@ sums_up() { # the parts of the step of the stage that computes longest, and the 
         sum = v["compute_s:"] + v["update_s:"] + exposed + v["idle_s:"]
         tokens = v["tokens_per_s:"] * step
         exit !(step > 0 && sum > step * (1 - 1e-6) && sum < step * (1 + 1e-6) && bytes == levels &&
-               bytes > 0 && tokens > 511.99 && tokens < 512.01 && v["mfu:"] > 0 && v["mfu:"] < 0.5)
+               bytes > 0 && tokens > 511.99 && tokens < 512.01 && v["mfu:"] > 0 && v["mfu:"] < 0.5 &&
+               v["mfu_uncausal:"] > v["mfu:"] && v["mfu_uncausal:"] < 2 * v["mfu:"])
     }'
 }
 for layout in 'pipeline: 4, schedule: gpipe' 'pipeline: 2, schedule: interleaved, virtual_stages: 2, data: 2' \
@@ -103,6 +104,23 @@ like "is too little" "$out" '"fits": false'
 is "which is exit 1" "$rc" 1
 run "$plan" "$tmp/run.yaml"
 like "the text has the step" "$out" '^step: [0-9.]+ ms, [0-9.]+ tokens/s, MFU [0-9.]+ % \([0-9.]+ % by 6N \+ 12LCT\); not measured on a GPU$'
+unmeasured='not measured on a GPU'
+run "$plan" "$tmp/run.yaml" --json
+like "programs are told so, too" "$out" "\"mfu_note\": \"$unmeasured\","
+run "$plan" "$tmp/run.yaml" --svg "$tmp/run.svg"
+like "and who reads the drawing" "$(cat "$tmp/run.svg")" "MFU [0-9.]+ % \($unmeasured\);"
+cp "$tmp/box.yaml" "$tmp/box-once.yaml"
+note_of() { # the plan on this box, as JSON and as text
+    sed "s/box.yaml/box-once.yaml/" "$tmp/run.yaml" >"$tmp/once.yaml"
+    "$plan" "$tmp/once.yaml" --json 2>/dev/null | grep -oE '"mfu_note": [^,]*'
+    "$plan" "$tmp/once.yaml" 2>/dev/null | grep -c "$unmeasured"
+}
+is "a box whose operations are formulas: the words" "$(note_of | tr '\n' ' ')" "\"mfu_note\": \"$unmeasured\" 1 "
+sed '/attention:/a\  measured: [{op: add, type: fp32, m: 12288, seconds: 1.0e-5}]' "$tmp/box.yaml" >"$tmp/box-once.yaml"
+is "one of whose operations was timed: no words" "$(note_of | tr '\n' ' ')" '"mfu_note": null 0 '
+sed '$a collectives: direct' "$tmp/box.yaml" >"$tmp/box-once.yaml"
+is "one of processors, which send directly: no words" "$(note_of | tr '\n' ' ')" '"mfu_note": null 0 '
+run "$plan" "$tmp/run.yaml"
 like "its parts" "$out" '^  exposed tensor +[0-9.]+ [mu]s +[0-9.]+ %'
 like "the machine" "$out" '^machine: box, 8 ranks; trainer: sennit'
 like "and what does not fit where" "$out" '^does not fit: a rank needs .* of 102.* MiB \(a box\)'
@@ -111,6 +129,7 @@ run "$plan" "$tmp/run.yaml"
 is "without a machine nothing is too large: exit 0" "$rc" 0
 like "without a machine it says which stands for one" "$out" '^machine: laptop-cpu, 2 ranks \(none is named'
 like "and whose memory counts" "$out" "this host's memory over 2 ranks"
+like "which is no GPU: MFU stands alone" "$out" '^step: .*, MFU [0-9.]+ % \([0-9.]+ % by 6N \+ 12LCT\)$'
 echo 'machine: {preset: nowhere}' >>"$tmp/run.yaml"
 run "$plan" "$tmp/run.yaml"
 is "an unknown machine is bad input" "$rc" 2

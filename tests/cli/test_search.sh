@@ -33,6 +33,7 @@ is "one row for each of four grids" "$(printf '%s\n' "$out" | grep -cE '^ +[1-4]
 like "the winner's time is broken down" "$out" '^ +1 .*; computing [0-9.]+ %'
 like "a rival's loss is named" "$out" '^ +2 .*; \+[0-9.]+ % [a-z]+'
 is "named keys stand" "$(printf '%s\n' "$out" | grep -E '^ +[1-4] ' | grep -cE '1f1b.*zero [01]')" 4
+is "its last line is that MFU was not measured" "$(printf '%s\n' "$out" | tail -n 1)" 'MFU: not measured on a GPU'
 first=$out
 run "$plan" search "$tmp/run.yaml" --gpus 8 --top 4
 is "the same request gives the same table" "$out" "$first"
@@ -41,8 +42,14 @@ ok "--free finds at least as good a layout" awk -v a="$(best_time "$out")" -v b=
     'BEGIN { exit !(a > 0 && a <= b) }'
 run "$plan" search "$tmp/run.yaml" --gpus 8 --top 2 --json
 is "--json exits 0" "$rc" 0
-like "an array of plans" "$out" '^\[\{"layout": \{"data": [0-9]+, .*"step_time_s": [0-9.]+, "mfu": 0\.[0-9]+'
+like "an array of plans" "$out" '^\[\{"layout": \{"data": [0-9]+, .*"step_time_s": [0-9.]+, "mfu": 0\.[0-9]+, "mfu_uncausal": 0\.[0-9]+, "mfu_note": "not measured on a GPU"'
 like "each with its reason" "$out" '"why": "\+[0-9.]+ %'
+
+file '{zero: 0}' 'preset: laptop-cpu'
+sed 's/preset: llama-7b/preset: gpt2-124m/; s/bf16/fp32/' "$tmp/run.yaml" >"$tmp/cpu.yaml"
+run "$plan" search "$tmp/cpu.yaml" --gpus 2 --top 1
+like "on processors MFU stands alone" "$rc $(printf '%s\n' "$out" | tail -n 1)" '^0 +1 .* %'
+file '{schedule: 1f1b, zero: 1}' 'preset: dgx-a100-80'
 
 # --- what it writes -----------------------------------------------------------------------------
 run "$plan" search "$tmp/run.yaml" --gpus 8 --top 1 --write "$tmp/best.yaml"

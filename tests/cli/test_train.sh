@@ -35,6 +35,12 @@ done
 first=$(head -n 1 "$tmp/llama-1/loss") last=$(tail -n 1 "$tmp/llama-1/loss")
 ok "the loss falls ($first to $last)" awk "BEGIN { exit !($last < 0.95 * $first) }"
 
+# 6N of 2 x (4 x 64^2 + 3 x 64 x 160) + 256 x 64 weights; scores 6 x 2 x 64 x 64, of which mfu counts half of 12LCT.
+metric mfu "$tmp/llama-1/metrics.jsonl" >"$tmp/mfu"
+metric mfu_uncausal "$tmp/llama-1/metrics.jsonl" >"$tmp/uncausal"
+is "every step has MFU both ways, in the ratio of their FLOPs" \
+    "$(paste "$tmp/mfu" "$tmp/uncausal" | awk '$1 > 0 && $2 / $1 > 1.06896 && $2 / $1 < 1.06897' | wc -l | tr -d ' ')" 50
+
 # --- the planned traffic is the sent traffic (each rank also asserts its own every step) ----------
 run "$BUILD/bin/sennit-plan" "$tmp/r.yaml" --ranks 4 --json
 planned=$(printf '%s' "$out" | sed -n 's/.*"traffic_bytes": {\([^}]*\)}.*/\1/p')
