@@ -98,20 +98,20 @@ enum sn_status sn_accelerator_hangs(struct sn_accelerator *a, const struct sn_er
     return err->status;
 }
 
-enum sn_status sn_accelerator_wait(struct sn_accelerator *a, struct sn_err *err)
+enum sn_status sn_accelerator_wait(struct sn_accelerator *a, const char *who, struct sn_err *err)
 {
     double began = sn_clock();
     int rc;
     while ((rc = a->ops->query(a->device, 0)) == 1) {
         if (a->patience_s == 0 || sn_clock() - began < a->patience_s)
             continue;
-        (void)sn_fail(err, SN_ELOST, "%s: the device has not ended what it was given for %d s",
-                      a->ops->maker, a->patience_s);
+        (void)sn_fail(err, SN_ELOST, "%s: %s: the device has not ended what it was given for %d s",
+                      who, a->ops->maker, a->patience_s);
         return sn_accelerator_hangs(a, err);
     }
     if (rc == 0)
         return SN_OK;
-    return sn_fail(err, SN_EFAIL, "%s: %s", a->ops->maker, a->ops->explain(a->device));
+    return sn_fail(err, SN_EFAIL, "%s: %s", who, a->ops->explain(a->device));
 }
 
 void sn_accelerator_release(struct sn_accelerator *a, void *p)

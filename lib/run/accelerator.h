@@ -42,9 +42,9 @@ enum sn_status sn_accelerator_open(struct sn_accelerator *a, const struct sn_con
  * without. */
 enum sn_status sn_accelerator_check_channels(const struct sn_accelerator *a,
                                              const struct sn_config *c, struct sn_err *err);
-/* Until all that was enqueued on stream 0 is done: for those who measure. SN_ELOST: it takes longer
- * than a->patience_s. */
-enum sn_status sn_accelerator_wait(struct sn_accelerator *a, struct sn_err *err);
+/* Until all that was enqueued on stream 0 is done: for those who measure, and whose name the
+ * sentence begins with. SN_ELOST: it takes longer than a->patience_s. */
+enum sn_status sn_accelerator_wait(struct sn_accelerator *a, const char *who, struct sn_err *err);
 /* Memory of the device; not where it hangs. */
 void sn_accelerator_release(struct sn_accelerator *a, void *p);
 /* It hangs, as *err says: ends the process, or returns the status of *err. */

@@ -318,7 +318,7 @@ static enum sn_status time_copies(double *out, struct sn_accelerator *a, const s
     }
     if (rc)
         return sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));
-    SN_TRY(sn_accelerator_wait(a, err));
+    SN_TRY(sn_accelerator_wait(a, "calibrate", err));
     for (int i = 0; i < COPIES; i++)
         if (a->ops->between(a->device, 2 * i, 2 * i + 1, &t[i]) != 0)
             return sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));

@@ -109,9 +109,9 @@ static enum sn_status put(const struct bench *b, char *to, const void *from, siz
         memcpy(to, from, bytes);
         return SN_OK;
     }
-    int rc = a->ops->copy(a->device, 0, to, from, bytes, SN_TO_DEVICE);
-    rc = rc ? rc : (int)sn_accelerator_wait(a, NULL);
-    return rc ? sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device)) : SN_OK;
+    if (a->ops->copy(a->device, 0, to, from, bytes, SN_TO_DEVICE) != 0)
+        return sn_fail(err, SN_EFAIL, "calibrate: %s", a->ops->explain(a->device));
+    return sn_accelerator_wait(a, "calibrate", err);
 }
 
 static enum sn_status put_normals(const struct bench *b, char *to, enum sn_dtype t,
@@ -155,9 +155,9 @@ static enum sn_op_kind kind_of(enum way way)
     return way == DECODE ? SN_OP_DECODE : SN_OP_ENCODE;
 }
 
-/* Another number than 0: the backend cannot. */
+/* Another number than 0: the backend cannot, or it hangs. */
 static int time_on_device(double t[ROUNDS], struct sn_accelerator *a, const struct sn_args *x,
-                          enum way way)
+                          enum way way, struct sn_err *err)
 {
     int rc = a->ops->make_clocks(a->device, 2 * ROUNDS);
     for (int i = 0; i < ROUNDS && rc == 0; i++) {
@@ -165,7 +165,7 @@ static int time_on_device(double t[ROUNDS], struct sn_accelerator *a, const stru
         rc = rc ? rc : a->ops->run(a->device, 0, kind_of(way), x);
         rc = rc ? rc : a->ops->stamp(a->device, 0, 2 * i + 1);
     }
-    rc = rc ? rc : (int)sn_accelerator_wait(a, NULL);
+    rc = rc ? rc : (int)sn_accelerator_wait(a, "calibrate", err);
     for (int i = 0; i < ROUNDS && rc == 0; i++)
         rc = a->ops->between(a->device, 2 * i, 2 * i + 1, &t[i]);
     return rc;
@@ -204,7 +204,10 @@ static enum sn_status measure_way(double *rate, struct bench *b, const struct sn
     if (ops->scratch(kind_of(way), &a, how->threads) > SCRATCH)
         return sn_fail(err, SN_EFAIL,
                        "calibrate: a codec wants more than 64 MiB of scratch memory");
-    int rc = how->on ? time_on_device(seconds, how->on, &a, way) : time_here(seconds, how, &a, way);
+    int rc =
+        how->on ? time_on_device(seconds, how->on, &a, way, err) : time_here(seconds, how, &a, way);
+    if (rc && how->on && how->on->is_hung)
+        return err->status;
     if (rc && how->on) {
         b->has_none = true;
         return SN_OK;

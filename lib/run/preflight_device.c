@@ -28,7 +28,7 @@ static enum sn_status copy(struct sn_accelerator *a, void *to, const void *from,
 {
     if (a->ops->copy(a->device, 0, to, from, bytes, way) != 0)
         return failed(a, err);
-    return sn_accelerator_wait(a, err);
+    return sn_accelerator_wait(a, "preflight", err);
 }
 
 /* One operation; what it took. */
@@ -38,7 +38,7 @@ static enum sn_status timed(double *seconds, struct sn_accelerator *a, enum sn_o
     if (a->ops->stamp(a->device, 0, 0) != 0 || a->ops->run(a->device, 0, kind, args) != 0 ||
         a->ops->stamp(a->device, 0, 1) != 0)
         return failed(a, err);
-    SN_TRY(sn_accelerator_wait(a, err));
+    SN_TRY(sn_accelerator_wait(a, "preflight", err));
     return a->ops->between(a->device, 0, 1, seconds) == 0 ? SN_OK : failed(a, err);
 }
 
