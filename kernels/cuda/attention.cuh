@@ -66,23 +66,28 @@ static __device__ __forceinline__ int sn_place(const struct sn_span &s, int i)
 struct sn_attn {
     int rows; /* of a sample here, queries and keys alike */
     int heads, kv_heads, group, d;
-    int tiles;            /* of a sample's rows */
-    int64_t samples, all; /* all: rows of all samples */
+    struct sn_attn_walk walk;
+    int64_t all; /* rows of all samples */
     struct sn_span query, key;
     float scale, drop;
 };
 
-static inline struct sn_attn sn_attn_of(const struct sn_args *a, int tile)
+/* For a pass whose blocks have tiles of so many rows. */
+static inline struct sn_attn sn_attn_of(const struct sn_cuda *cx, const struct sn_args *a,
+                                        enum sn_attn_pass pass, int tile)
 {
+    bool queries = pass == SN_ATTN_FORWARD || pass == SN_ATTN_DQ;
     struct sn_attn t;
     t.rows = (int)sn_rows_per_sample(&a->attr);
     t.heads = a->attr.heads;
     t.kv_heads = a->attr.kv_heads;
     t.group = t.heads / t.kv_heads;
     t.d = a->attr.head_dim;
-    t.tiles = (t.rows + tile - 1) / tile;
     t.all = a->in[0].rows;
-    t.samples = t.rows ? a->in[0].rows / t.rows : 0;
+    int64_t samples = t.rows ? t.all / t.rows : 0;
+    size_t walked = sn_attn_walked(pass, t.rows, t.d, t.group, sn_dtype_size(a->in[0].dtype));
+    t.walk = sn_attn_walk_of(cx->device.l2_bytes, walked, sn_ceil_div(t.rows, tile),
+                             samples * t.kv_heads, queries ? t.group : 1);
     t.query = sn_span_of(&a->attr, a->attr.context_rank);
     t.key = sn_span_of(&a->attr, a->attr.key_rank);
     t.scale = a->attr.scale;
@@ -90,8 +95,8 @@ static inline struct sn_attn sn_attn_of(const struct sn_args *a, int tile)
     return t;
 }
 
-/* A block is a tile of one head of one sample; those with most work, at the end of a sample, come
- * first, and the heads of one tile together, which share keys. */
+/* `heads` of a sample: kv heads for dk and dv. The tiles with most work are the last ones of
+ * queries, which see most keys, and the first ones of keys. */
 struct sn_attn_block {
     int tile, head;
     int64_t sample;
@@ -107,20 +112,20 @@ static __device__ __forceinline__ struct sn_attn_block sn_attn_block_of(const st
 #ifdef __CUDA_ARCH__
     asm volatile("" : "+r"(block));
 #endif
-    int64_t n = block;
-    b.head = (int)(n % heads);
-    n /= heads;
-    b.sample = n % t.samples;
-    b.tile = (int)(n / t.samples);
-    if (last_first)
-        b.tile = t.tiles - 1 - b.tile;
+    struct sn_attn_step s = sn_attn_step_of(t.walk, block);
+    b.head = (int)(s.head % (unsigned)heads);
+    int sample = (int)(s.head / (unsigned)heads);
+    b.tile = (int)(last_first ? t.walk.tiles - 1 - s.tile : s.tile);
+#ifdef __CUDA_ARCH__ /* the divisions are over: nothing of them stays in a register */
+    asm volatile("" : "+r"(b.head), "+r"(b.tile), "+r"(sample));
+#endif
+    b.sample = sample;
     return b;
 }
 
-static inline struct sn_shape sn_attn_shape(const struct sn_attn *t, int heads, size_t shared)
+static inline struct sn_shape sn_attn_shape(const struct sn_attn *t, size_t shared)
 {
-    struct sn_shape g = {
-        (uint32_t)(t->tiles * t->samples * heads), 1, 1, SN_ATTN_THREADS, 1, shared};
+    struct sn_shape g = {t->walk.tiles * t->walk.heads, 1, 1, SN_ATTN_THREADS, 1, shared};
     return g;
 }
 

@@ -172,4 +172,58 @@ static inline size_t sn_attention_dx_scratch(const struct sn_args *a)
     return sn_attention_rows(a) + (a->attr.any_order ? dq : 0);
 }
 
+/*
+ * The order of blocks. A block is a tile of one head of one sample, and walks what the head's other
+ * tiles walk too: k and v, or for dk and dv q and do. So that these are read from L2 and not from
+ * memory, heads are walked in groups for which they take at most half of L2; the other half is for
+ * what is read or written once. In a group the first tiles of all its heads come first, those with
+ * most work, and short ones fill its end. (So does FlashAttention-3: hopper/tile_scheduler.hpp in
+ * github.com/Dao-AILab/flash-attention.)
+ */
+enum { SN_ATTN_L2 = 4 << 20 }; /* bytes, where they are not known: those of a small device */
+
+/* `head` counts those of all samples, sample after sample. */
+struct sn_attn_walk {
+    uint32_t tiles, heads;
+    uint32_t group; /* heads of a group; the last one may have fewer */
+};
+
+struct sn_attn_step {
+    uint32_t tile, head;
+};
+
+/* Bytes that the tiles of a kv head of one sample, and of the `heads` that share it, walk. */
+static inline size_t sn_attn_walked(enum sn_attn_pass pass, int64_t rows, int d, int heads,
+                                    size_t element)
+{
+    size_t row = 2 * (size_t)d * element, sums = (size_t)d * sizeof(float);
+    if (pass == SN_ATTN_DKV || pass == SN_ATTN_ONCE)
+        row = (size_t)heads * (row + sizeof(struct sn_attn_row));
+    if (pass == SN_ATTN_ONCE) /* dq's sums are added to in L2 */
+        row += (size_t)heads * sums;
+    return (size_t)rows * row;
+}
+
+/* `kv_heads` of all samples; `each`: heads of the walk that share one of them. Groups are as equal
+ * as whole kv heads allow. */
+static inline struct sn_attn_walk sn_attn_walk_of(size_t l2, size_t walked, int64_t tiles,
+                                                  int64_t kv_heads, int each)
+{
+    size_t half = (l2 ? l2 : (size_t)SN_ATTN_L2) / 2;
+    int64_t fit = walked && half / walked > 1 ? (int64_t)(half / walked) : 1;
+    int64_t some = kv_heads > 0 ? kv_heads : 1, groups = sn_ceil_div(some, fit);
+    struct sn_attn_walk w = {(uint32_t)tiles, (uint32_t)(kv_heads * each),
+                             (uint32_t)(sn_ceil_div(some, groups) * each)};
+    return w;
+}
+
+/* Where block n of tiles x heads is. */
+SN_BOTH struct sn_attn_step sn_attn_step_of(struct sn_attn_walk w, uint32_t n)
+{
+    uint32_t blocks = w.group * w.tiles, first = n / blocks * w.group, rest = n % blocks;
+    uint32_t heads = w.heads - first < w.group ? w.heads - first : w.group;
+    struct sn_attn_step s = {rest / heads, first + rest % heads};
+    return s;
+}
+
 #endif

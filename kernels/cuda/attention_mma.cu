@@ -60,8 +60,8 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
 template <class E, int W> struct forwards {
     template <enum sn_attn_kind K> static int launch(struct sn_cuda *cx, const struct sn_args *a)
     {
-        struct sn_attn t = sn_attn_of(a, SN_ATTN_OWN);
-        struct sn_shape g = sn_attn_shape(&t, t.heads, sn_attn_mma_shared(SN_ATTN_FORWARD, W));
+        struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, SN_ATTN_OWN);
+        struct sn_shape g = sn_attn_shape(&t, sn_attn_mma_shared(SN_ATTN_FORWARD, W));
         return sn_launch(cx, mma_forward<E, W, K>, g, *a, t);
     }
 };

@@ -13,10 +13,15 @@ struct sn_lane {
     int warp, lane, g, t;
 };
 
+/* Anew at each call: what a loop does not need must not stay in a register through it. */
 static __device__ __forceinline__ struct sn_lane sn_lane_of(void)
 {
-    int lane = (int)threadIdx.x % SN_WARP;
-    struct sn_lane w = {(int)threadIdx.x / SN_WARP, lane, lane / 4, lane % 4};
+    int thread = (int)threadIdx.x;
+#ifdef __CUDA_ARCH__
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+#endif
+    int lane = thread % SN_WARP;
+    struct sn_lane w = {thread / SN_WARP, lane, lane / 4, lane % 4};
     return w;
 }
 

@@ -196,6 +196,8 @@ static __device__ __forceinline__ void backward_kv(const struct sn_args &a, cons
     }
     sn_copy_wait<0>();
     b = sn_attn_block_of(t, t.kv_heads, false);
+    w = sn_lane_of();
+    own = w.warp * 16;
     j0 = b.tile * SN_ATTN_OWN;
     first = (int)b.sample * t.rows;
     col = b.head * t.d;
@@ -239,8 +241,8 @@ template <class E, int W, bool ONCE> struct keys {
     {
         int rc;
         enum sn_attn_pass pass = ONCE ? SN_ATTN_ONCE : SN_ATTN_DKV;
-        struct sn_attn t = sn_attn_of(a, SN_ATTN_OWN);
-        struct sn_shape g = sn_attn_shape(&t, t.kv_heads, sn_attn_mma_shared(pass, W));
+        struct sn_attn t = sn_attn_of(cx, a, pass, SN_ATTN_OWN);
+        struct sn_shape g = sn_attn_shape(&t, sn_attn_mma_shared(pass, W));
         if constexpr (ONCE)
             rc = sn_launch(cx, mma_backward_once<E, W, K>, g, *a, t, known, dq);
         else

@@ -99,8 +99,8 @@ template <class E, int W> struct queries {
     template <enum sn_attn_kind K>
     static int launch(struct sn_cuda *cx, const struct sn_args *a, const struct sn_attn_row *known)
     {
-        struct sn_attn t = sn_attn_of(a, SN_ATTN_OWN);
-        struct sn_shape g = sn_attn_shape(&t, t.heads, sn_attn_mma_shared(SN_ATTN_DQ, W));
+        struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_DQ, SN_ATTN_OWN);
+        struct sn_shape g = sn_attn_shape(&t, sn_attn_mma_shared(SN_ATTN_DQ, W));
         return sn_launch(cx, mma_backward_q<E, W, K>, g, *a, t, known);
     }
 };

@@ -392,8 +392,8 @@ int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_at
     struct sn_attn_tile g = pick(cx, f, SN_ATTN_FORWARD, a->attr.head_dim);
     if (g.family == SN_ATTN_NONE)
         return too_wide(cx);
-    struct sn_attn t = sn_attn_of(a, g.t);
-    struct sn_shape shape = sn_attn_shape(&t, t.heads, g.shared);
+    struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, g.t);
+    struct sn_shape shape = sn_attn_shape(&t, g.shared);
     if (g.family == SN_ATTN_WMMA)
         return sn_launch(cx, forward<sn_wmma<sn_f16>>, shape, *a, t, g.t);
     return sn_launch(cx, forward<sn_simt>, shape, *a, t, g.t);
@@ -403,8 +403,8 @@ template <class Engine>
 static int backward(struct sn_cuda *cx, const struct sn_args *a, const struct sn_attn_row *known,
                     float *dq, const struct sn_attn_tile *kv)
 {
-    struct sn_attn t = sn_attn_of(a, kv->t);
-    struct sn_shape shape = sn_attn_shape(&t, t.kv_heads, kv->shared);
+    struct sn_attn t = sn_attn_of(cx, a, dq ? SN_ATTN_ONCE : SN_ATTN_DKV, kv->t);
+    struct sn_shape shape = sn_attn_shape(&t, kv->shared);
     return dq ? sn_launch(cx, backward_kv<Engine, true>, shape, *a, t, known, kv->t, dq)
               : sn_launch(cx, backward_kv<Engine, false>, shape, *a, t, known, kv->t, dq);
 }
@@ -416,8 +416,8 @@ int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_a
     struct sn_attn_tile q = pick(cx, f, SN_ATTN_DQ, d), kv = pick(cx, f, SN_ATTN_DKV, d);
     if (q.family == SN_ATTN_NONE || kv.family == SN_ATTN_NONE)
         return too_wide(cx);
-    struct sn_attn t = sn_attn_of(a, q.t);
-    struct sn_shape shape = sn_attn_shape(&t, t.heads, q.shared);
+    struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_DQ, q.t);
+    struct sn_shape shape = sn_attn_shape(&t, q.shared);
     if (!dq)
         rc = q.family == SN_ATTN_WMMA
                  ? sn_launch(cx, backward_q<sn_wmma<sn_f16>>, shape, *a, t, known, q.t)

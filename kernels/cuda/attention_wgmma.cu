@@ -175,8 +175,8 @@ template <class E, int W> struct forwards {
 int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a)
 {
     int width = a->attr.head_dim <= 64 ? 64 : 128;
-    struct sn_attn t = sn_attn_of(a, OWN);
-    struct sn_shape g = sn_attn_shape(&t, t.heads, sn_attn_wgmma_shared(width));
+    struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, OWN);
+    struct sn_shape g = sn_attn_shape(&t, sn_attn_wgmma_shared(width));
     g.bx = THREADS;
     if (a->in[0].dtype == SN_BF16)
         return width == 64 ? sn_by_kind<forwards<sn_bf16, 64>>(cx, a, g, t)

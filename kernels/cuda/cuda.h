@@ -31,6 +31,7 @@ struct sn_cuda_device {
     int arch; /* 70, 75, 80, 90, 100, ... */
     int multiprocessors;
     size_t shared_per_block; /* what a block may ask for at most (opt-in) */
+    size_t l2_bytes;         /* 0: not known; then a small device's are taken (attention.h) */
 };
 
 enum { SN_CUDA_PLANS = 512 }; /* shapes of GEMM whose plan is kept; beyond, plans are made anew */

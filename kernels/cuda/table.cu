@@ -134,7 +134,7 @@ void sn_cuda_close(struct sn_cuda *cx)
 
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out)
 {
-    int major = 0, minor = 0, shared = 0, processors = 0;
+    int major = 0, minor = 0, shared = 0, processors = 0, l2 = 0;
     cudaError_t e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal);
     if (e == cudaSuccess)
         e = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal);
@@ -142,11 +142,14 @@ int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out)
         e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, ordinal);
     if (e == cudaSuccess)
         e = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, ordinal);
     if (e != cudaSuccess)
         return (int)e;
     out->arch = 10 * major + minor;
     out->multiprocessors = processors;
     out->shared_per_block = (size_t)shared;
+    out->l2_bytes = (size_t)l2;
     return 0;
 }
 

@@ -30,6 +30,7 @@ static struct sn_cuda *context(void)
     cx.device.arch = arch ? atoi(arch) : 90;
     cx.device.multiprocessors = 4;
     cx.device.shared_per_block = shared_of(cx.device.arch);
+    cx.device.l2_bytes = 16 * 1024; /* so little that attention walks heads in several groups */
     return &cx;
 }
 

@@ -416,7 +416,7 @@ void sn_cuda_close(struct sn_cuda *cx)
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out)
 {
     (void)ordinal;
-    *out = (struct sn_cuda_device){(int)habit("arch", 90), 4, 1 << 16};
+    *out = (struct sn_cuda_device){(int)habit("arch", 90), 4, 1 << 16, 0};
     return 0;
 }
 

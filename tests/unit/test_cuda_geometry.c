@@ -10,6 +10,8 @@
 #include "kernels/cuda/tally.h"
 #include "tests/lib/tap.h"
 
+#include <stdlib.h>
+
 static const int64_t rows_of[] = {0,    1,     2,     7,      31,      32,        33,
                                   4096, 65535, 65536, 131072, 1 << 24, 2147483648};
 static const int64_t widths[] = {1,   2,   3,    31,   32,    33,     255,
@@ -323,6 +325,51 @@ static void mma_tiles_fit_every_device_that_has_them(void)
            "and plain arithmetic where it is not");
 }
 
+/* Each tile of each head once; a group's heads are walked before the next one's, longest tiles
+ * first, and their operands fit half of L2 unless one head alone does not. */
+static bool walk_is_right(size_t l2, size_t walked, int64_t tiles, int64_t kv_heads, int each)
+{
+    struct sn_attn_walk w = sn_attn_walk_of(l2, walked, tiles, kv_heads, each);
+    uint32_t blocks = w.tiles * w.heads, group = 0, tile = 0;
+    size_t half = (l2 ? l2 : (size_t)SN_ATTN_L2) / 2;
+    uint8_t *seen = calloc(blocks + 1, 1);
+    bool good = seen && w.tiles == tiles && w.heads == kv_heads * each;
+    good = good && w.group >= (uint32_t)each && w.group % (uint32_t)each == 0;
+    good = good && (w.group == (uint32_t)each || w.group / (uint32_t)each * walked <= half);
+    for (uint32_t n = 0; good && n < blocks; n++) {
+        struct sn_attn_step s = sn_attn_step_of(w, n);
+        uint32_t g = s.head / w.group;
+        good = s.tile < w.tiles && s.head < w.heads && !seen[s.tile * w.heads + s.head]++;
+        good = good && (g == group ? s.tile >= tile : g == group + 1 && s.tile == 0);
+        group = g;
+        tile = s.tile;
+    }
+    free(seen);
+    return good;
+}
+
+static void attention_walks_what_fits_l2(void)
+{
+    static const int64_t tiles[] = {0, 1, 2, 7, 16, 61}, heads[] = {0, 1, 2, 3, 11, 12, 97};
+    static const size_t l2[] = {0, 1, 1 << 20, (50 << 20) + 1};
+    bool good = true;
+    for (size_t i = 0; i < 6 * 7 * 4; i++)
+        for (size_t walked = 0; walked < 1 << 26; walked = walked * 5 + 1009)
+            for (int each = 1; each <= 8; each += each == 1 ? 2 : 5)
+                good =
+                    good && walk_is_right(l2[i % 4], walked, tiles[i / 4 % 6], heads[i / 24], each);
+    tap_ok(good, "blocks of attention: every tile of every head once, in groups that fit L2");
+    size_t once = sn_attn_walked(SN_ATTN_FORWARD, 1024, 64, 1, 2);
+    size_t keys = sn_attn_walked(SN_ATTN_DKV, 1024, 64, 4, 2);
+    size_t all = sn_attn_walked(SN_ATTN_ONCE, 1024, 64, 4, 2);
+    tap_ok(once == 2 * 1024 * 64 * 2 && keys == 4 * (once + 1024 * 8) &&
+               all == keys + 4 * 1024 * 64 * 4 &&
+               sn_attn_walked(SN_ATTN_DQ, 1024, 64, 4, 2) == once,
+           "they walk k and v, or q and do of all heads that share a kv head, and dq's sums");
+    struct sn_attn_walk w = sn_attn_walk_of(50 << 20, once, 8, 64 * 12, 1);
+    tap_ok(w.heads == 768 && w.group == 96, "64 samples of GPT-2 in 50 MiB: 8 groups of 96 heads");
+}
+
 static void alignment_is_seen(void)
 {
     struct sn_mat m = {(void *)(uintptr_t)0x1000, SN_BF16, 4, 64, 64}, n = m, none = {0};
@@ -424,6 +471,7 @@ int main(void)
     attention_fits_every_device();
     attention_takes_the_fastest_family();
     mma_tiles_fit_every_device_that_has_them();
+    attention_walks_what_fits_l2();
     alignment_is_seen();
     return tap_done();
 }

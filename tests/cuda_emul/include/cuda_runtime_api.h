@@ -11,7 +11,8 @@ enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMajor,
     cudaDevAttrComputeCapabilityMinor,
     cudaDevAttrMultiProcessorCount,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin
+    cudaDevAttrMaxSharedMemoryPerBlockOptin,
+    cudaDevAttrL2CacheSize
 };
 
 struct cudaFuncAttributes {

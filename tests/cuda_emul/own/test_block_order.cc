@@ -53,7 +53,7 @@ int main(void)
         sums[WORDS * COLS] __attribute__((aligned(16)));
     static int32_t ids[ROWS];
     static struct sn_scalars scalars;
-    cx.device = {90, 4, 227 * 1024};
+    cx.device = {90, 4, 227 * 1024, 0};
     for (int i = 0; i < BIG; i++)
         big[i] = (float)((int64_t)i * 7919 % 1000003) / 1000003.0f - 0.5f;
     for (int r = 0; r < ROWS; r++)
