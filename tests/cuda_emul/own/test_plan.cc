@@ -49,7 +49,7 @@ static bool is_right(const struct product *p, int n)
 static struct sn_cuda *context(int arch, bool tunes)
 {
     struct sn_cuda *cx = (struct sn_cuda *)calloc(1, sizeof(*cx));
-    cx->device = {arch, 4, 227 * 1024};
+    cx->device = {arch, 4, 227 * 1024, 0};
     cx->tunes = tunes;
     return cx;
 }
@@ -125,7 +125,7 @@ static void lines_of_others_are_passed_over(const char *line)
     struct sn_cuda *cx = context(80, false);
     ok(sn_cuda_plan_parse(cx, line) == 1 && runs(cx, N) && sn_emul_taken == 0,
        "a line of another architecture is passed over");
-    cx->device = {90, 5, 227 * 1024};
+    cx->device = {90, 5, 227 * 1024, 0};
     ok(sn_cuda_plan_parse(cx, line) == 1, "and one of another number of multiprocessors");
     cx->device.multiprocessors = 4;
     setenv("SN_EMUL_LT", "120000", 1);

@@ -11,7 +11,7 @@ int main(void)
     static struct sn_cuda cx;
     static float out[SN_PROVE_ROWS * SN_PROVE_COLS];
     int wrong = 0, rc;
-    cx.device = {90, 4, 227 * 1024};
+    cx.device = {90, 4, 227 * 1024, 0};
     memset(out, 0xff, sizeof(out));
     rc = sn_cuda_prove_warpgroup(&cx, out);
     for (int row = 0; row < SN_PROVE_ROWS; row++)

@@ -117,7 +117,7 @@ static void shared_memory(void)
 
 int main(void)
 {
-    cx.device = {90, 4, 227 * 1024};
+    cx.device = {90, 4, 227 * 1024, 0};
     accesses();
     launches();
     shared_memory();

@@ -131,7 +131,7 @@ int main(void)
         {OVERWRITTEN, "an operand overwritten before the wait", "is 48, not 32"},
         {OTHER_OPERAND, "warps that name different operands", "different operands"},
     };
-    cx.device = {90, 4, 227 * 1024};
+    cx.device = {90, 4, 227 * 1024, 0};
     for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
         enum fault f = t[i].f;
         sees(t[i].what, t[i].words, [=](bool bad) { return run(bad ? f : NONE, 32); });
