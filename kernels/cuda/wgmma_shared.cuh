@@ -58,37 +58,26 @@ template <int n> static __device__ __forceinline__ void sn_wgmma_wait(void)
 
 /* c += op(A) op(B), 64 x 128 or 64 x 256, 16 deep. TA, TB: rows of the operand's tiles are depth.
  */
-template <int TA, int TB>
-static __device__ __forceinline__ void sn_wgmma_shared(float (&c)[16][4], uint64_t a, uint64_t b,
-                                                       const sn_bf16 *)
-{
 #if SN_HAS_WGMMA
-    SN_WGMMA_SHARED_128("bf16");
+#define SN_WGMMA_SHARED(columns, E, type)                                                          \
+    template <int TA, int TB>                                                                      \
+    static __device__ __forceinline__ void sn_wgmma_shared(float(&c)[columns / 8][4], uint64_t a,  \
+                                                           uint64_t b, const E *)                  \
+    {                                                                                              \
+        SN_WGMMA_SHARED_##columns(type);                                                           \
+    }
+#else
+#define SN_WGMMA_SHARED(columns, E, type)                                                          \
+    template <int TA, int TB>                                                                      \
+    static __device__ __forceinline__ void sn_wgmma_shared(float(&)[columns / 8][4], uint64_t,     \
+                                                           uint64_t, const E *)                    \
+    {                                                                                              \
+    }
 #endif
-}
-template <int TA, int TB>
-static __device__ __forceinline__ void sn_wgmma_shared(float (&c)[16][4], uint64_t a, uint64_t b,
-                                                       const sn_f16 *)
-{
-#if SN_HAS_WGMMA
-    SN_WGMMA_SHARED_128("f16");
-#endif
-}
-template <int TA, int TB>
-static __device__ __forceinline__ void sn_wgmma_shared(float (&c)[32][4], uint64_t a, uint64_t b,
-                                                       const sn_bf16 *)
-{
-#if SN_HAS_WGMMA
-    SN_WGMMA_SHARED_256("bf16");
-#endif
-}
-template <int TA, int TB>
-static __device__ __forceinline__ void sn_wgmma_shared(float (&c)[32][4], uint64_t a, uint64_t b,
-                                                       const sn_f16 *)
-{
-#if SN_HAS_WGMMA
-    SN_WGMMA_SHARED_256("f16");
-#endif
-}
+SN_WGMMA_SHARED(128, sn_bf16, "bf16")
+SN_WGMMA_SHARED(128, sn_f16, "f16")
+SN_WGMMA_SHARED(256, sn_bf16, "bf16")
+SN_WGMMA_SHARED(256, sn_f16, "f16")
+#undef SN_WGMMA_SHARED
 
 #endif

@@ -14,9 +14,9 @@ on() { # backend name
     run_file "$tmp/$2.yaml" "$tmp/$2"
     sed -i "s/^run: {/run: {backend: $1, /" "$tmp/$2.yaml"
 }
-near() { # file other: as many numbers, to 1 %
+near() { # file other: as many numbers, to the unit of bf16, 2^-8
     ! cmp -s "$1" "$2" && paste "$1" "$2" | awk '
-        { off = $1 - $2; bad += NF != 2 || off * off > 1e-4 * $2 * $2 }
+        { off = $1 - $2; bad += NF != 2 || off * off > 2 ^ -16 * $2 * $2 }
         END { exit bad || NR == 0 }'
 }
 series() { # name

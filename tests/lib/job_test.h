@@ -1,12 +1,40 @@
 /*
- * job_test.h - one-rank jobs in tests: compile with the CPU's operations, find a parameter's
- * arrays.
+ * job_test.h - one-rank jobs in tests: a small model to change, compile with the CPU's operations,
+ * find a parameter's arrays.
  */
 #ifndef SN_JOB_TEST_H
 #define SN_JOB_TEST_H
 
 #include "lib/run/exec.h"
 #include "lib/run/weights.h"
+
+/* GPT-2 in fp32, two micro-batches of two samples. */
+static inline struct sn_config job_small(void)
+{
+    struct sn_config c = {0};
+    c.model = (struct sn_model_config){.family = SN_GPT2,
+                                       .layers = 3,
+                                       .hidden = 64,
+                                       .heads = 4,
+                                       .kv_heads = 4,
+                                       .ffn = 96,
+                                       .vocab = 101,
+                                       .seq = 24,
+                                       .tied_embeddings = true,
+                                       .norm_eps = 1e-5,
+                                       .init_std = 0.02,
+                                       .share_layers = 1};
+    c.train.global_batch = 4;
+    c.train.steps = 10;
+    c.layout = (struct sn_layout_config){.data = 1,
+                                         .tensor = 1,
+                                         .pipeline = 1,
+                                         .expert = 1,
+                                         .context = 1,
+                                         .micro_batch = 2,
+                                         .bucket = 50000};
+    return c;
+}
 
 static inline enum sn_status job_create(struct sn_job **out, const struct sn_config *c,
                                         const struct sn_model *m, int threads, struct sn_err *err)

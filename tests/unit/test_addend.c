@@ -7,29 +7,9 @@
 
 static struct sn_config small(int tensor, double dropout)
 {
-    struct sn_config c = {0};
-    c.model = (struct sn_model_config){.family = SN_GPT2,
-                                       .layers = 3,
-                                       .hidden = 64,
-                                       .heads = 4,
-                                       .kv_heads = 4,
-                                       .ffn = 96,
-                                       .vocab = 101,
-                                       .seq = 24,
-                                       .tied_embeddings = true,
-                                       .dropout = dropout,
-                                       .norm_eps = 1e-5,
-                                       .init_std = 0.02,
-                                       .share_layers = 1};
-    c.train.global_batch = 4;
-    c.train.steps = 10;
-    c.layout = (struct sn_layout_config){.data = 1,
-                                         .tensor = tensor,
-                                         .pipeline = 1,
-                                         .expert = 1,
-                                         .context = 1,
-                                         .micro_batch = 2,
-                                         .bucket = 50000};
+    struct sn_config c = job_small();
+    c.model.dropout = dropout;
+    c.layout.tensor = tensor;
     return c;
 }
 

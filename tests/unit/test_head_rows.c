@@ -1,35 +1,18 @@
 /*
  * test_head_rows.c - how many rows of the output head's logits exist at once, by backend.
  */
-#include "lib/program/program.h"
+#include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
 
 /* Blocks of the head in the text; 0: it does not compile, or they are not of these rows. */
 static int head_blocks(const struct sn_ops *ops, int micro_batch, int vocab, int64_t rows)
 {
-    struct sn_config c = {0};
-    c.model = (struct sn_model_config){.family = SN_GPT2,
-                                       .layers = 1,
-                                       .hidden = 64,
-                                       .heads = 4,
-                                       .kv_heads = 4,
-                                       .ffn = 96,
-                                       .vocab = vocab,
-                                       .seq = 1024,
-                                       .tied_embeddings = true,
-                                       .norm_eps = 1e-5,
-                                       .init_std = 0.02,
-                                       .share_layers = 1};
+    struct sn_config c = job_small();
+    c.model.layers = 1;
+    c.model.vocab = vocab;
+    c.model.seq = 1024;
     c.train.precision = SN_BF16;
-    c.train.global_batch = micro_batch;
-    c.train.steps = 10;
-    c.layout = (struct sn_layout_config){.data = 1,
-                                         .tensor = 1,
-                                         .pipeline = 1,
-                                         .expert = 1,
-                                         .context = 1,
-                                         .micro_batch = micro_batch,
-                                         .bucket = 50000};
+    c.train.global_batch = c.layout.micro_batch = micro_batch;
     struct sn_err err = {0};
     struct sn_model *m = NULL;
     struct sn_job *j = NULL;

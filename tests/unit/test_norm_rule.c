@@ -5,33 +5,6 @@
 #include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
 
-static struct sn_config small(void)
-{
-    struct sn_config c = {0};
-    c.model = (struct sn_model_config){.family = SN_GPT2,
-                                       .layers = 3,
-                                       .hidden = 64,
-                                       .heads = 4,
-                                       .kv_heads = 4,
-                                       .ffn = 96,
-                                       .vocab = 101,
-                                       .seq = 24,
-                                       .tied_embeddings = true,
-                                       .norm_eps = 1e-5,
-                                       .init_std = 0.02,
-                                       .share_layers = 1};
-    c.train.global_batch = 4;
-    c.train.steps = 10;
-    c.layout = (struct sn_layout_config){.data = 1,
-                                         .tensor = 1,
-                                         .pipeline = 1,
-                                         .expert = 1,
-                                         .context = 1,
-                                         .micro_batch = 2,
-                                         .bucket = 50000};
-    return c;
-}
-
 /* Operations of this kind that write output `o`. */
 static int writers(const struct sn_job *j, int kind, int o)
 {
@@ -51,7 +24,7 @@ static int weight_gradients(const struct sn_job *j, int kind)
 
 static void of_each_norm(bool split)
 {
-    struct sn_config c = small();
+    struct sn_config c = job_small();
     struct sn_model *model = NULL;
     struct sn_job *j = NULL;
     struct sn_err err = {0};
