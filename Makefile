@@ -56,7 +56,9 @@ CUDA_ALL := $(if $(NVCC),$(filter 75 80 90 100 120,$(shell $(NVCC) --list-gpu-co
 CUDA_HERE := $(if $(NVCC),$(sort $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d .)))
 CUDA_ARCH ?= $(or $(CUDA_HERE),90)
 CUDA_OUT := $(BUILD)/cuda/$(subst $() ,-,$(strip $(CUDA_ARCH)))
-NVFLAGS  := -O3 -std=c++17 -lineinfo -I. -Xcompiler -fPIC,-Wall $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+# Each driver for CUDA 13 unpacks it: a fraction of the size.
+NVSMALL  := $(if $(NVCC),$(shell $(NVCC) --version 2>/dev/null | sed -n 's/.*release \(1[3-9]\|[2-9][0-9]\)\..*/--compress-mode=size/p'))
+NVFLAGS  := -O3 -std=c++17 -lineinfo $(NVSMALL) -I. -Xcompiler -fPIC,-Wall $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
             -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libsennit_cuda.so)))
 
