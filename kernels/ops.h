@@ -33,14 +33,18 @@
  * POS_GRAD      0 dy[T,D]                                 0+ dP[>=S,D] f32            -
  *               dP[position of r] += dy[r]; rows of dP whose position no row has are written as
  *               zero under SN_WRITE
- * LAYERNORM     0 x[T,D], 1 w[1,D], 2 b[1,D]              0 y[T,D], 1 stats[T,2] f32  -
- *               stats = (mean, 1/sqrt(var + eps)); var is the biased one
+ * LAYERNORM     0 x[T,D], 1 w[1,D], 2 b[1,D], 3 g[T,D]?   0 y[T,D], 1 stats[T,2] f32, 0: in 3
+ *                                                         2 s[T,D]?                  2: in 0 or 3
+ *               stats = (mean, 1/sqrt(var + eps)); var is the biased one. With g, and only then: of
+ *               s = x + g, rounded to its type before it is normalised: the bits are those of an ADD
+ *               and a norm of its result. s and y are never in the same place
  * LAYERNORM_DX  0 dy[T,D], 1 x[T,D], 2 w, 3 stats, 4 g?   0 dx[T,D] (+ addend g),     0: in 0 or 4
  *                                                         1+ dw[1,D] f32?, 2+ db[1,D]?
  *               dw, db: those of LAYERNORM_DW, so that dy and x are read once for all three
  * LAYERNORM_DW  0 dy[T,D], 1 x[T,D], 2 stats              0+ dw[1,D] f32?, 1+ db[1,D]? -
- * RMSNORM       0 x[T,D], 1 w[1,D]                        0 y[T,D], 1 stats[T,1] f32  -
- *               stats = 1/sqrt(mean(x^2) + eps)
+ * RMSNORM       0 x[T,D], 1 w[1,D], 3 g[T,D]?             0 y[T,D], 1 stats[T,1] f32, 0: in 3
+ *                                                         2 s[T,D]?                  2: in 0 or 3
+ *               stats = 1/sqrt(mean(x^2) + eps); g and s as LAYERNORM's
  * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?             0 dx (+ addend g),          0: in 0 or 4
  *                                                         1+ dw[1,D] f32?
  * RMSNORM_DW    0 dy, 1 x, 2 stats                        0+ dw[1,D] f32              -

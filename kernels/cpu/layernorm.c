@@ -2,6 +2,7 @@
  * layernorm.c - LAYERNORM and its gradients.
  *
  *   m = mean(x), s = 1/sqrt(mean((x - m)^2) + eps), h_i = (x_i - m) s, y_i = h_i w_i + b_i
+ *   of x + g, rounded, where there is an addend g
  *   dx_i = s (w_i dy_i - mean_j(w_j dy_j) - h_i mean_j(w_j dy_j h_j))
  *   dw_i = sum over rows of dy_i h_i, db_i = sum over rows of dy_i
  *
@@ -39,7 +40,8 @@ static struct stats row_stats(const struct sn_mat *x, int64_t r, float eps)
 
 static void forward_row(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *x = &a->in[0], *w = &a->in[1], *b = &a->in[2], *y = &a->out[0];
+    const struct sn_mat *w = &a->in[1], *b = &a->in[2], *y = &a->out[0];
+    const struct sn_mat *x = sn_norm_input(a, r);
     float x_buf[SN_CHUNK], w_buf[SN_CHUNK], b_buf[SN_CHUNK], y_buf[SN_CHUNK];
     struct stats st = row_stats(x, r, a->attr.eps);
     memcpy(sn_at(&a->out[1], r, 0), &st, sizeof(st));

@@ -2,6 +2,7 @@
  * rmsnorm.c - RMSNORM and its gradients.
  *
  *   s = 1/sqrt(mean(x^2) + eps),  y_i = x_i s w_i
+ *   of x + g, rounded, where there is an addend g
  *   dx_i = s (w_i dy_i - x_i s^2 mean_j(w_j dy_j x_j)),  dw_i = sum over rows of dy_i x_i s
  *
  * Sums along a row are in double: the conversions hide behind the loads.
@@ -26,7 +27,7 @@ static float inverse_rms(const struct sn_mat *x, int64_t r, float eps)
 
 static void forward_row(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *x = &a->in[0], *w = &a->in[1], *y = &a->out[0];
+    const struct sn_mat *x = sn_norm_input(a, r), *w = &a->in[1], *y = &a->out[0];
     float x_buf[SN_CHUNK], w_buf[SN_CHUNK], y_buf[SN_CHUNK];
     float s = inverse_rms(x, r, a->attr.eps);
     *(float *)sn_at(&a->out[1], r, 0) = s;

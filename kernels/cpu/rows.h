@@ -106,6 +106,26 @@ static inline void sn_each_strip(const struct sn_args *a, int threads, int64_t r
     }
 }
 
+/* What a norm reads of row r: in[0], or, with an addend in[3], out[2] = in[0] + in[3], which is
+ * computed here as ADD does, piece by piece. */
+static inline const struct sn_mat *sn_norm_input(const struct sn_args *a, int64_t r)
+{
+    const struct sn_mat *x = &a->in[0], *g = &a->in[3], *sum = &a->out[2];
+    float x_buf[SN_CHUNK], g_buf[SN_CHUNK], sum_buf[SN_CHUNK];
+    if (!g->p)
+        return x;
+    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+        int64_t n = sn_piece(x->cols, c);
+        const float *xp = sn_get(x, r, c, n, x_buf), *gp = sn_get(g, r, c, n, g_buf);
+        float *sp = sn_dst(sum, r, c, sum_buf);
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            sp[i] = xp[i] + gp[i];
+        sn_put(sum, r, c, n, sp);
+    }
+    return sum;
+}
+
 /* A copy of the operands in which every matrix is one row, if none has gaps: narrow matrices then
  * fill whole pieces. */
 static inline struct sn_args sn_flatten(const struct sn_args *a)

@@ -89,6 +89,16 @@ template <class E> struct sn_vec {
             sn_narrow(&v.each[i], in[i]);
         *(uint4 *)((E *)m.p + r * m.ld + c) = v.all;
     }
+    /* As it is when it was stored and is loaded again. */
+    static __device__ __forceinline__ void round(const struct sn_mat &, float x[N])
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            E rounded;
+            sn_narrow(&rounded, x[i]);
+            x[i] = sn_wide(rounded);
+        }
+    }
 };
 
 struct sn_any {
@@ -125,6 +135,18 @@ struct sn_any {
             sn_narrow((sn_bf16 *)m.p + at, in[0]);
         else
             sn_narrow((sn_f16 *)m.p + at, in[0]);
+    }
+    static __device__ __forceinline__ void round(const struct sn_mat &m, float x[1])
+    {
+        sn_bf16 b;
+        sn_f16 h;
+        if (m.dtype == SN_BF16) {
+            sn_narrow(&b, x[0]);
+            x[0] = sn_wide(b);
+        } else if (m.dtype == SN_F16) {
+            sn_narrow(&h, x[0]);
+            x[0] = sn_wide(h);
+        }
     }
 };
 

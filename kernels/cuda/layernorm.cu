@@ -26,6 +26,7 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) layernorm(const struct s
         int64_t r = base + threadIdx.y;
         bool there = r < x.rows;
         sn_row<A, kept> row(x, r, there);
+        row.add(a.in[3], a.out[2], there);
         double sum = 0, squares = 0;
         row.each(there, [&](int64_t, const float *v) {
             float part = 0;
@@ -67,8 +68,8 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) layernorm(const struct s
 
 SN_CUDA_OP(layernorm)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 4),
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[3], &a->out[0], &a->out[2]};
+    SN_BY_TYPE(sn_common(m, 6),
                return SN_LAUNCH_ROWS(layernorm, cx, a, a->in[0].rows, a->in[0].cols))
     return 0;
 }

@@ -18,6 +18,7 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm(const struct sn_
         int64_t r = base + threadIdx.y;
         bool there = r < x.rows;
         sn_row<A, kept> row(x, r, there);
+        row.add(a.in[3], a.out[2], there);
         double sum = 0;
         row.each(there, [&](int64_t, const float *v) {
             float part = 0;
@@ -43,8 +44,8 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm(const struct sn_
 
 SN_CUDA_OP(rmsnorm)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 3), return SN_LAUNCH_ROWS(rmsnorm, cx, a, a->in[0].rows, a->in[0].cols))
+    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[3], &a->out[0], &a->out[2]};
+    SN_BY_TYPE(sn_common(m, 5), return SN_LAUNCH_ROWS(rmsnorm, cx, a, a->in[0].rows, a->in[0].cols))
     return 0;
 }
 

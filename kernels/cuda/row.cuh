@@ -11,7 +11,7 @@
 
 template <class A, bool kept> struct sn_row {
     float x[kept ? SN_ROW_KEPT : 1][A::N];
-    const struct sn_mat &m;
+    struct sn_mat m;
     int64_t r;
 
     __device__ __forceinline__ sn_row(const struct sn_mat &of, int64_t row, bool there)
@@ -25,6 +25,27 @@ template <class A, bool kept> struct sn_row {
                     A::load(m, r, c, x[i]);
             }
         }
+    }
+
+    /* The row is x + g from here on, rounded and written to `sum`; nothing happens without g. `sum`
+     * may be the memory of x or g: a thread has read what it overwrites. */
+    __device__ __forceinline__ void add(const struct sn_mat &g, const struct sn_mat &sum,
+                                        bool there)
+    {
+        if (!g.p)
+            return;
+        each(there, [&](int64_t c, float *v) {
+            float more[A::N];
+            A::load(g, r, c, more);
+#pragma unroll
+            for (int i = 0; i < A::N; i++)
+                v[i] += more[i];
+            A::round(sum, v);
+            A::store(sum, r, c, v);
+        });
+        m.p = sum.p;
+        m.ld = sum.ld;
+        m.dtype = sum.dtype;
     }
 
     /* f(first column, its A::N elements) for every item of this thread. */

@@ -115,6 +115,11 @@ void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64
         *n = (int64_t)op->attr.heads * op->attr.head_dim;
         *k = op->attr.seq / (op->attr.context > 1 ? op->attr.context : 1);
         break;
+    case SN_OP_LAYERNORM:
+    case SN_OP_RMSNORM: /* one read and one written, or two and two */
+        *m = largest_operand(op) * (op->in[3].buf >= 0 ? 2 : 1);
+        *n = *k = 0;
+        break;
     default:
         *m = largest_operand(op);
         *n = *k = 0;

@@ -58,7 +58,8 @@ bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_
                     const struct sn_op *op);
 /* m, n, k of a kernel as struct sn_measured means them: GEMM its own; EXPERT_GEMM
  * those of one expert's product; attention rows, heads x
- * head_dim, keys; all others elements of the largest operand, 0, 0. */
+ * head_dim, keys; all others elements of the largest operand (a norm with an addend: twice, as it
+ * moves), 0, 0. */
 void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
                     int64_t *k);
 /* What a kernel is looked up by in device.measured: kind, dtype (of in[0], without inputs of

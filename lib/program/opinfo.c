@@ -9,8 +9,9 @@
 
 struct op_info {
     const char *name;
-    signed char takes[2]; /* inputs whose place output 0 may take, plus one; 0: none */
-    unsigned grad_reads;  /* sn_op_grad_reads */
+    signed char takes[2];     /* inputs whose place output 0 may take, plus one; 0: none */
+    unsigned grad_reads;      /* sn_op_grad_reads */
+    signed char sum_takes[2]; /* the same for output 2, the sum that a norm gives */
 };
 
 #define IN(i)  (1u << (i))
@@ -22,10 +23,10 @@ static const struct op_info info[SN_NKINDS] = {
     [SN_OP_EMBED] = {"embed", {0, 0}, IN(0)},
     [SN_OP_EMBED_GRAD] = {"embed_grad", {0, 0}},
     [SN_OP_POS_GRAD] = {"pos_grad", {0, 0}},
-    [SN_OP_LAYERNORM] = {"layernorm", {0, 0}, IN(0) | IN(1) | OUT(1)},
+    [SN_OP_LAYERNORM] = {"layernorm", {4, 0}, IN(0) | IN(1) | OUT(1), {1, 4}},
     [SN_OP_LAYERNORM_DX] = {"layernorm_dx", {5, 1}},
     [SN_OP_LAYERNORM_DW] = {"layernorm_dw", {0, 0}},
-    [SN_OP_RMSNORM] = {"rmsnorm", {0, 0}, IN(0) | IN(1) | OUT(1)},
+    [SN_OP_RMSNORM] = {"rmsnorm", {4, 0}, IN(0) | IN(1) | OUT(1), {1, 4}},
     [SN_OP_RMSNORM_DX] = {"rmsnorm_dx", {5, 1}},
     [SN_OP_RMSNORM_DW] = {"rmsnorm_dw", {0, 0}},
     [SN_OP_GEMM] = {"gemm", {4, 0}, IN(0) | IN(1)},
@@ -93,7 +94,9 @@ const char *sn_op_name(int kind)
 
 int sn_op_may_take(int kind, int out, int choice)
 {
-    return out == 0 ? info[kind].takes[choice] - 1 : -1;
+    return out == 0   ? info[kind].takes[choice] - 1
+           : out == 2 ? info[kind].sum_takes[choice] - 1
+                      : -1;
 }
 
 unsigned sn_op_grad_reads(int kind)

@@ -93,11 +93,11 @@ static bool whole(const struct sn_program *p, struct sn_view v)
     return v.offset == 0 && v.rows == b->rows && v.cols == b->cols && v.index == SN_AT_FIXED;
 }
 
-/* May the buffer of output 0 of operation i live where input k lives? */
-static bool can_take(const struct sn_program *p, int i, int k)
+/* May the buffer of output o of operation i live where input k lives? */
+static bool can_take(const struct sn_program *p, int i, int o, int k)
 {
     const struct sn_op *op = &p->ops[i];
-    struct sn_view in = op->in[k], out = op->out[0];
+    struct sn_view in = op->in[k], out = op->out[o];
     if (in.buf < p->n_state_bufs || out.buf < p->n_state_bufs || !whole(p, in) || !whole(p, out))
         return false;
     const struct sn_buffer *a = &p->bufs[p->bufs[in.buf].place], *b = &p->bufs[out.buf];
@@ -108,13 +108,17 @@ static bool can_take(const struct sn_program *p, int i, int k)
         if (other != k && op->in[other].buf >= 0 &&
             p->bufs[op->in[other].buf].place == p->bufs[in.buf].place)
             return false;
+    for (int other = 0; other < SN_MAX_OUT; other++) /* nor a second writer */
+        if (other != o && op->out[other].buf >= 0 &&
+            p->bufs[op->out[other].buf].place == p->bufs[in.buf].place)
+            return false;
     return true;
 }
 
-/* Put the buffer of output 0 where that of input k is. */
-static void share(struct sn_program *p, const struct sn_op *op, int k)
+/* Put the buffer of output o where that of input k is. */
+static void share(struct sn_program *p, const struct sn_op *op, int o, int k)
 {
-    struct sn_buffer *b = &p->bufs[op->out[0].buf];
+    struct sn_buffer *b = &p->bufs[op->out[o].buf];
     struct sn_buffer *root = &p->bufs[p->bufs[op->in[k].buf].place];
     b->place = root->place;
     root->last = b->last > root->last ? b->last : root->last;
@@ -123,18 +127,18 @@ static void share(struct sn_program *p, const struct sn_op *op, int k)
     b->cls = root->cls;
 }
 
-/* The input whose place the output takes, -1 for none. One of the same class comes first: a
+/* The input whose place output o takes, -1 for none. One of the same class comes first: a
  * temporary in whose place something kept is written would be kept too. */
-static int input_to_take(const struct sn_program *p, int i)
+static int input_to_take(const struct sn_program *p, int i, int o)
 {
     const struct sn_op *op = &p->ops[i];
     int found = -1;
     for (int choice = 1; choice >= 0; choice--) {
-        int k = sn_op_may_take(op->kind, 0, choice);
-        if (k < 0 || op->out[0].buf < 0 || op->in[k].buf < 0 || !can_take(p, i, k))
+        int k = sn_op_may_take(op->kind, o, choice);
+        if (k < 0 || op->out[o].buf < 0 || op->in[k].buf < 0 || !can_take(p, i, o, k))
             continue;
         const struct sn_buffer *root = &p->bufs[p->bufs[op->in[k].buf].place];
-        bool alike = root->cls == p->bufs[op->out[0].buf].cls;
+        bool alike = root->cls == p->bufs[op->out[o].buf].cls;
         if (found < 0 || alike)
             found = k;
     }
@@ -146,12 +150,14 @@ static void share_places(struct sn_program *p)
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
         if (op->kind == SN_OP_ENTER) { /* the same thing: whoever still reads it */
-            share(p, op, 0);
+            share(p, op, 0, 0);
             continue;
         }
-        int k = input_to_take(p, i);
-        if (k >= 0)
-            share(p, op, k);
+        for (int o = SN_MAX_OUT - 1; o >= 0; o--) { /* the sum of a norm before its result */
+            int k = input_to_take(p, i, o);
+            if (k >= 0)
+                share(p, op, o, k);
+        }
     }
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) /* members of a shared place agree */
         p->bufs[b].cls = p->bufs[p->bufs[b].place].cls;

@@ -96,6 +96,13 @@ static void norm(struct kt *k, enum sn_op_kind kind)
         kt_out(k, 1, shape(SN_F32, 1, d), SN_ADD);
 }
 
+static void norm_of_sum(struct kt *k, enum sn_op_kind kind)
+{
+    norm(k, kind);
+    kt_in(k, 3, shape(type, k->a.in[0].rows, k->a.in[0].cols));
+    kt_out(k, 2, shape(type, k->a.in[0].rows, k->a.in[0].cols), SN_WRITE);
+}
+
 static void embed(struct kt *k, enum sn_op_kind kind)
 {
     int64_t s = size(2048, 16), d = size(4096, 64), v = size(32000, 64);
@@ -373,9 +380,11 @@ static const struct {
     {SN_OP_EMBED_GRAD, "EMBED_GRAD", embed, 1e-6},
     {SN_OP_POS_GRAD, "POS_GRAD", embed, 1e-6},
     {SN_OP_LAYERNORM, "LAYERNORM", norm, 4e-6},
+    {SN_OP_LAYERNORM, "LAYERNORM of a sum", norm_of_sum, 4e-6},
     {SN_OP_LAYERNORM_DX, "LAYERNORM_DX", norm, 1e-5},
     {SN_OP_LAYERNORM_DW, "LAYERNORM_DW", norm, 1e-4},
     {SN_OP_RMSNORM, "RMSNORM", norm, 4e-6},
+    {SN_OP_RMSNORM, "RMSNORM of a sum", norm_of_sum, 4e-6},
     {SN_OP_RMSNORM_DX, "RMSNORM_DX", norm, 1e-5},
     {SN_OP_RMSNORM_DW, "RMSNORM_DW", norm, 1e-4},
     {SN_OP_GEMM, "GEMM", gemm, 2e-5},

@@ -31,7 +31,35 @@ static void row_of(const struct sn_mat *m, int64_t r, double *out)
 
 enum { WIDEST = 2100 };
 
-static bool forward_case(bool layer, struct kt_shape s)
+/* The addend of a norm: none; or one, and the sum in a place of its own, in that of x, of the
+ * addend; the result in the addend's. */
+enum adds { NO_ADDEND, SUM_APART, SUM_IN_X, SUM_IN_ADDEND, RESULT_IN_ADDEND, N_ADDS };
+
+/* x + g as ADD stores it. */
+static void sum_row(const struct kt *k, int64_t r, double *out)
+{
+    const struct sn_mat *x = &k->a.in[0];
+    char room[sizeof(float)];
+    struct sn_mat one = {room, x->dtype, 1, 1, 1};
+    for (int64_t c = 0; c < x->cols; c++) {
+        kt_set(&one, 0, 0, (float)kt_get(x, r, c) + (float)kt_get(&k->a.in[3], r, c));
+        out[c] = kt_get(&one, 0, 0);
+    }
+}
+
+static void place_sum(struct kt *k, struct kt_shape s, enum adds adds)
+{
+    if (adds == NO_ADDEND)
+        return;
+    (void)kt_in(k, 3, s);
+    if (adds == SUM_IN_X || adds == SUM_IN_ADDEND)
+        kt_take(k, 2, adds == SUM_IN_X ? 0 : 3);
+    else
+        kt_out(k, 2, s, SN_WRITE);
+    (void)kt_ref(k, 2);
+}
+
+static bool forward_case(bool layer, struct kt_shape s, enum adds adds)
 {
     struct kt k = {.magnitude = 1.0};
     struct kt_shape vector = {s.dtype, 1, s.cols, 0};
@@ -42,7 +70,11 @@ static bool forward_case(bool layer, struct kt_shape s)
         for (int64_t r = 0; r < s.rows; r++)
             kt_set(xm, r, c, kt_get(xm, r, c) + (r % 2 ? 10.0 : 0.0));
     k.a.attr.eps = (float)eps;
-    kt_out(&k, 0, s, SN_WRITE);
+    place_sum(&k, s, adds);
+    if (adds == RESULT_IN_ADDEND)
+        kt_take(&k, 0, 3);
+    else
+        kt_out(&k, 0, s, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, s.rows, layer ? 2 : 1, 0}, SN_WRITE);
     double *y = kt_ref(&k, 0), *stats = kt_ref(&k, 1);
     row_of(wm, 0, w);
@@ -50,7 +82,12 @@ static bool forward_case(bool layer, struct kt_shape s)
         row_of(bm, 0, b);
     for (int64_t r = 0; r < s.rows; r++) {
         double mean = 0.0;
-        row_of(xm, r, x);
+        if (adds != NO_ADDEND) {
+            sum_row(&k, r, x);
+            memcpy(k.ref[2] + r * s.cols, x, (size_t)s.cols * sizeof(*x));
+        } else {
+            row_of(xm, r, x);
+        }
         double scale = forward(x, w, layer ? b : NULL, s.cols, y + r * s.cols, &mean);
         if (layer)
             stats[2 * r] = mean;
@@ -218,11 +255,13 @@ enum { N_WIDTHS = sizeof(widths) / sizeof(widths[0]) };
 static void all_shapes(bool layer, enum sn_dtype t)
 {
     const char *name = layer ? "LAYERNORM" : "RMSNORM", *type = sn_dtype_name(t);
-    bool y = true, dx = true, dw = true, both = true;
+    bool y = true, sums = true, dx = true, dw = true, both = true;
     for (int i = 0; i < N_WIDTHS; i++)
         for (int64_t rows = 1; rows < 80; rows += 72) {
             struct kt_shape s = {t, rows, widths[i], i % 2 ? 5 : 0};
-            y = forward_case(layer, s) && y;
+            y = forward_case(layer, s, NO_ADDEND) && y;
+            for (int a = SUM_APART; a < N_ADDS; a++)
+                sums = forward_case(layer, s, (enum adds)a) && sums;
             for (int place = -1; place < 6; place += place < 0 ? 1 : place < 4 ? 4 : 1)
                 dx = dx_case(layer, s, place, nothing) && dx;
             both = dx_case(layer, s, 0, (struct wanted){layer ? 3 : 1, SN_WRITE}) && both;
@@ -233,6 +272,7 @@ static void all_shapes(bool layer, enum sn_dtype t)
                 dw = dw_case(layer, s, SN_ADD, 1) && dw_case(layer, s, SN_WRITE, 2) && dw;
         }
     tap_ok(y, "%s of %s equals the formula", name, type);
+    tap_ok(sums, "%s of %s with an addend, in each place that sum and result may take", name, type);
     tap_ok(dx, "%s_DX of %s equals the formula, in each place it may take", name, type);
     tap_ok(both, "%s_DX of %s with the sums that _DW has, too", name, type);
     tap_ok(dw, "%s_DW of %s equals the formula, written and added", name, type);
@@ -248,8 +288,49 @@ static void many_rows_add_up_accurately(void)
            "beside dx they do, too");
 }
 
+/* An ADD and then the norm, and the norm that adds: not within a tolerance, but the same bits. The
+ * last row is wider than what a block of a GPU keeps in registers where it moves single elements.
+ */
+static void a_sum_has_the_bits_of_add(bool layer)
+{
+    static const int64_t wide[] = {1, 7, 64, 257, 768, 4099};
+    enum { N_WIDE = sizeof(wide) / sizeof(wide[0]) };
+    const struct sn_ops *table[3];
+    enum sn_op_kind kind = layer ? SN_OP_LAYERNORM : SN_OP_RMSNORM;
+    int n = kt_tables(table);
+    bool equal = true;
+    for (int i = 0; i < 3 * n * N_WIDE; i++) {
+        struct kt_shape s = {dtypes[i % 3], 9, wide[i / 3 % N_WIDE], 0};
+        struct kt_shape vector = {s.dtype, 1, s.cols, 0};
+        struct kt_shape stats = {SN_F32, s.rows, layer ? 2 : 1, 0};
+        struct kt one = {0}, add = {0}, two = {0};
+        (void)kt_in(&one, 0, s), (void)kt_in(&one, 1, vector), (void)kt_in(&one, 3, s);
+        if (layer)
+            (void)kt_in(&one, 2, vector);
+        one.a.attr.eps = two.a.attr.eps = (float)eps;
+        (void)kt_out(&one, 0, s, SN_WRITE), (void)kt_out(&one, 1, stats, SN_WRITE);
+        (void)kt_out(&one, 2, s, SN_WRITE);
+        add.a.in[0] = one.a.in[0], add.a.in[1] = one.a.in[3];
+        (void)kt_out(&add, 0, s, SN_WRITE);
+        two.a.in[0] = add.a.out[0], two.a.in[1] = one.a.in[1], two.a.in[2] = one.a.in[2];
+        (void)kt_out(&two, 0, s, SN_WRITE), (void)kt_out(&two, 1, stats, SN_WRITE);
+        const struct sn_ops *ops = table[i / 3 / N_WIDE];
+        equal = kt_run(&one, ops, kind, 2) && kt_run(&add, ops, SN_OP_ADD, 2) &&
+                kt_run(&two, ops, kind, 2) && equal;
+        for (int o = 0; o < 3; o++)
+            equal = equal && memcmp(one.image[SN_MAX_IN + o],
+                                    o < 2 ? two.image[SN_MAX_IN + o] : add.image[SN_MAX_IN],
+                                    one.bytes[SN_MAX_IN + o]) == 0;
+        kt_free(&one), kt_free(&add), kt_free(&two);
+    }
+    tap_ok(equal, "%s with an addend has the bits of ADD and %s", layer ? "LAYERNORM" : "RMSNORM",
+           layer ? "LAYERNORM" : "RMSNORM");
+}
+
 int main(void)
 {
+    a_sum_has_the_bits_of_add(false);
+    a_sum_has_the_bits_of_add(true);
     formula_is_the_derivative();
     for (int layer = 0; layer < 2; layer++)
         for (int t = 0; t < 3; t++)
