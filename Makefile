@@ -181,6 +181,7 @@ $(RANKS): $(BUILD)/bin/mpi_main.o $(LIB)
 	$(link)
 
 $(BUILD)/tests/bench/own/own: LDFLAGS += -Wl,--wrap=sn_arena_map
+$(BUILD)/tests/unit/test_fuse_norm: LDFLAGS += -Wl,--wrap=sn_pass_fuse_norms
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)
 

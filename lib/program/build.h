@@ -201,6 +201,7 @@ bool sn_weights_delayed(const struct sn_job *j); /* split.c: is the backward cut
 void sn_pass_split(struct sn_program *p);
 void sn_pass_compress(struct sn_job *j, struct sn_program *p);      /* compress.c */
 void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p); /* compress_rows.c */
+void sn_pass_fuse_norms(struct sn_program *p);                      /* fuse_norm.c */
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p,
                              struct sn_err *err); /* place.c */
 

@@ -110,6 +110,7 @@ static void emit_fini(struct sn_emit *e)
 static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
     sn_chunks_close(p);
+    sn_pass_fuse_norms(p);
     if (!p->failed && p == &j->train)
         SN_TRY(sn_emit_schedule(j, p, err));
     for (int v = 0; p != &j->train && v < p->parts; v++) { /* forward only: part after part */

@@ -13,13 +13,14 @@ static struct sn_config small(int tensor, double dropout)
     return c;
 }
 
-/* Forward sums, and products with bias and addend, which forward ones alone have. */
+/* Forward sums, those that a norm takes among them, and products with bias and addend, which
+ * forward ones alone have. */
 static void count(const struct sn_program *p, int *sums, int *addends)
 {
     *sums = *addends = 0;
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        *sums += op->kind == SN_OP_ADD;
+        *sums += op->kind == SN_OP_ADD || (op->kind == SN_OP_LAYERNORM && op->in[3].buf >= 0);
         *addends += op->kind == SN_OP_GEMM && op->in[2].buf >= 0 && op->in[3].buf >= 0;
     }
 }
