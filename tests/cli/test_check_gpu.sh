@@ -32,7 +32,10 @@ END
 cat >"$tmp/bin/ncu" <<'END'
 #!/bin/sh
 [ -z "${NO_COUNTERS:-}" ] || { echo "==ERROR== ERR_NVGPUCTRPERM - no permission" && exit 1; }
-echo '"0","a_kernel","Duration","ns","1234"'
+[ -z "${NO_KERNELS:-}" ] || { echo "==WARNING== No kernels were profiled." && exit 0; }
+[ "$1 $2 $3 $4 $5" = "--clock-control none --set basic --csv" ] || { echo "called otherwise: $*" && exit 1; }
+shift 5
+"$@" >/dev/null && echo '"0","a_kernel","Duration","ns","1234"'
 END
 cat >"$tmp/bin/python" <<'END'
 #!/bin/sh
@@ -103,6 +106,13 @@ fails "no counters" kernels GEMM:bf16 ERR_NVGPUCTRPERM
 fails "a wrong result of an operation beside PyTorch's" torch-operations operations "operations: as PyTorch has it"
 fails "a wrong step beside PyTorch's" torch-124m gpt2-124m "a small gpt2: as PyTorch has it"
 fails "a larger one" torch-1.5b gpt2-1.5b "a small gpt2: as PyTorch has it"
+
+check idle NO_KERNELS=1 tests/gpu/check kernels
+fails "a tool that measured nothing" kernels GEMM:bf16 "ncu measured no kernel: ==WARNING== No kernels were profiled"
+# Without DRY, as on a machine: what the program is given is what it takes.
+run env -u DRY PATH="$tmp/bin:$PATH" WORK="$tmp" UNITS="$units" REFERENCES="$tmp/references" tests/gpu/point counters ZERO:bf16
+is "a kernel at its full size: exit 0" "$rc" 0
+like "and it is counted" "$out" '^result: 1 kernels$'
 
 check race INVALID=racecheck tests/gpu/check sanitizer
 fails "a race" sanitizer racecheck,test_kernels_rope "Invalid __global__ read of size 16"
