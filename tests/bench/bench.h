@@ -4,8 +4,10 @@
 #ifndef SN_BENCH_H
 #define SN_BENCH_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* For qsort of doubles, ascending. */
 static inline int bench_by_value(const void *a, const void *b)
@@ -22,6 +24,23 @@ static inline void *bench_room(size_t bytes)
         abort();
     memset(p, 0, bytes);
     return p;
+}
+
+/* The plugin of BUILD, whose programs look beside BUILD/bin, for one in BUILD/tests/gpu; what
+ * SN_PLUGIN names stands. */
+static inline void bench_plugin(void)
+{
+    char self[1024], path[1100];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[n > 0 ? n : 0] = '\0';
+    for (int up = 0; up < 3; up++) {
+        char *slash = strrchr(self, '/');
+        if (slash)
+            *slash = '\0';
+    }
+    (void)snprintf(path, sizeof(path), "%s/lib/sennit/libsennit_cuda.so", self);
+    if (setenv("SN_PLUGIN", path, 0) != 0)
+        abort();
 }
 
 #endif

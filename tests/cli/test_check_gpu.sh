@@ -76,6 +76,17 @@ else
     like "and says so" "$out" '^1..0 # SKIP no GPU that this build can use'
 fi
 
+# Where the plugin is, nobody tells them on a machine: beside their build.
+mkdir -p "$tmp/c/tests/gpu" "$tmp/c/lib/sennit"
+cp "$BUILD/tests/gpu/bench_ceilings" "$BUILD/tests/gpu/bench_codec" "$tmp/c/tests/gpu/"
+run env -u SN_PLUGIN "$tmp/c/tests/gpu/bench_ceilings" first
+like "a build without a plugin: it says where it looked" "$rc $out" "^1 run.backend: cuda needs the plugin $tmp/c/lib/sennit/libsennit_cuda.so"
+cp "$fake" "$tmp/c/lib/sennit/libsennit_cuda.so"
+run env -u SN_PLUGIN "$tmp/c/tests/gpu/bench_ceilings" first
+like "the plugin of the build is found" "$rc $out" "^0 name a fake device"
+run env -u SN_PLUGIN "$tmp/c/tests/gpu/bench_codec" 2000
+like "for codecs too" "$rc $out" "^0 a fake device, 2000 values"
+
 # --- references --------------------------------------------------------------------------------------------------
 run env DRY=1 DIVISOR=64 ONLY='^GEMM:(fp32|bf16)' tests/gpu/references "$tmp/references"
 is "references are made" "$rc" 0

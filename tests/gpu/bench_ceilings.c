@@ -7,8 +7,8 @@
  *   tests/gpu/bench_ceilings copy           bytes a second of a large copy, read and written
  *   tests/gpu/bench_ceilings product [N]    FLOPs a second of a bf16 product N x N x N (8192)
  *
- * Exit 0: done, 1: it failed, 3: this host has no device. The plugin is found as sennit-train finds
- * it (SN_PLUGIN names another). Times are medians of seven, by the device's clock.
+ * Exit 0: done, 1: it failed, 3: this host has no device. The plugin is that of the build
+ * (SN_PLUGIN names another). Times are medians of seven, by the device's clock.
  */
 #include "lib/base/clock.h"
 #include "lib/base/rng.h"
@@ -142,6 +142,7 @@ int main(int argc, char **argv)
                       what);
         return 2;
     }
+    bench_plugin();
     open_device(&a);
     printf("name %s\nmemory_bytes %lld\nfree_bytes %lld\npeak_flops_per_s %.6g\n", a.info.name,
            (long long)a.info.bytes, (long long)a.info.free_bytes, a.info.peak[SN_BF16]);

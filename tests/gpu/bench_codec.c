@@ -3,8 +3,9 @@
  * of a copy there in the same run, after each stream and what comes back were compared with the
  * processor's, byte for byte. Lines of a table for a report.
  *
- *   SN_PLUGIN=build/lib/sennit/libsennit_cuda.so build/tests/gpu/bench_codec [VALUES]
+ *   build/tests/gpu/bench_codec [VALUES]
  *
+ * The plugin is that of the build (SN_PLUGIN names another).
  * The values of 64 million normals do not fit into a cache. A rate is that of the fastest of five
  * rounds of ten, by the device's clock. A copy reads and writes as many bytes as there are; int8
  * writes a quarter of what it reads, so a ratio above 1 is no mistake. "sums": streams of 8 shares
@@ -265,6 +266,7 @@ int main(int argc, char **argv)
     struct sn_device_options how = {0};
     char why[300] = "";
     bool good = true;
+    bench_plugin();
     b.n = argc > 1 ? strtoll(argv[1], NULL, 10) / SHARES * SHARES : INT64_C(1) << 26;
     if (b.n <= 0 || sn_accelerator_load(&b.a, &err) != SN_OK ||
         b.a.ops->count(why, sizeof(why)) < 1) {
