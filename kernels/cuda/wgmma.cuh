@@ -20,6 +20,7 @@
 #define SN_CUDA_WGMMA_CUH
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/wgmma_descriptor.h"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define SN_HAS_WGMMA 1
@@ -30,9 +31,7 @@
 static __device__ __forceinline__ uint64_t sn_wgmma_descriptor(const void *tile, int rows8,
                                                                int columns64)
 {
-    uint64_t address = (uint64_t)__cvta_generic_to_shared(tile);
-    return (address & 0x3ffff) >> 4 | (uint64_t)(columns64 >> 4) << 16 |
-           (uint64_t)(rows8 >> 4) << 32 | (uint64_t)1 << 62;
+    return sn_wgmma_bits((uint64_t)__cvta_generic_to_shared(tile), rows8, columns64);
 }
 
 /* Before products: registers and shared memory written so far are to be seen by them. */

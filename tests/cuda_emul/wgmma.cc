@@ -3,7 +3,9 @@
  * see wgmma.h.
  */
 #include "tests/cuda_emul/wgmma.h"
+#include "tests/cuda_emul/canonical.h"
 
+#include <set>
 #include <vector>
 
 enum { WORD = 4, WORDS = SN_EMUL_SHARED / WORD, GROUP = 128, GROUPS = SN_BLOCK_MOST / GROUP };
@@ -149,6 +151,22 @@ static uint64_t address(uint64_t d, int row, int depth, bool turned)
     return at ^ (at >> 7 & 7) << 4;
 }
 
+/* Once for each descriptor: `rows` are those of A or columns of B. */
+static void is_taken(uint64_t d, int rows, bool turned)
+{
+    static std::set<std::pair<uint64_t, int>> taken;
+    if (!taken.insert({d, 2 * rows + turned}).second)
+        return;
+    const char *why = sn_emul_descriptor_fault(d, turned, rows);
+    if (why)
+        fault(why);
+    struct sn_emul_tile t = sn_emul_tile_of(d, turned);
+    for (int row = 0; row < rows; row++)
+        for (int deep = 0; deep < 16; deep++)
+            if (address(d, row, deep, turned) != sn_emul_canonical(t, row, deep))
+                fault("two readings of a descriptor differ");
+}
+
 /* Row i / 16 of the two of A, or column i / 16 of the two of fragment n of B, that this thread has;
  * i % 16 deep. */
 static uint64_t of_a(const struct sn_emul_product *p, int i)
@@ -190,6 +208,9 @@ void sn_emul_product_issue(const struct sn_emul_product *p)
     if ((*all)[t->issued].a != p->a || (*all)[t->issued].b != p->b)
         fault("threads of one warpgroup name different operands of a product");
     t->issued++;
+    if (!p->in_registers)
+        is_taken(p->a, 64, p->a_turned);
+    is_taken(p->b, 8 * p->n, p->b_turned);
     for (int i = 0; i < 32 && !p->in_registers; i++)
         is_published(of_a(p, i));
     for (int n = 0; n < p->n; n++)

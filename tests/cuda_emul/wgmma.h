@@ -1,12 +1,14 @@
 /*
  * wgmma.h - kernels/cuda/wgmma.cuh, emulated: descriptors are read as its head describes them, a
- * byte's address is swizzled by its bits 7 to 9.
+ * byte's address is swizzled by its bits 7 to 9; canonical.h reads them once more, another way, and
+ * both must agree.
  *
  * Products happen when they are waited for, not before: then shared memory is read and sums are
  * written, which are NaN until then. What a device leaves undefined ends the program with a
  * message: a product without a fence since the last wait, operands that their writer did not
  * publish (fence.proxy.async) or that no barrier followed, sums that change while a product on them
- * is pending, products that nobody waits for, threads of one group that name different operands.
+ * is pending, products that nobody waits for, threads of one group that name different operands,
+ * descriptors that it does not take.
  * Sources that include wgmma.cuh are compiled with -fsanitize=thread, whose calls tell who wrote
  * which byte (wgmma.cc).
  */
@@ -14,6 +16,7 @@
 #define SN_EMUL_WGMMA_H
 #define SN_CUDA_WGMMA_CUH /* this is it */
 
+#include "kernels/cuda/wgmma_descriptor.h"
 #include "tests/cuda_emul/mma.h"
 
 #define SN_HAS_WGMMA 1
@@ -35,9 +38,8 @@ void sn_emul_publish(void);             /* what this thread wrote to shared memo
 
 static inline uint64_t sn_wgmma_descriptor(const void *tile, int rows8, int columns64)
 {
-    uint64_t at = (uint64_t)((const unsigned char *)tile - sn_emul_shared());
-    return at >> 4 | (uint64_t)(columns64 >> 4) << 16 | (uint64_t)(rows8 >> 4) << 32 |
-           (uint64_t)1 << 62;
+    return sn_wgmma_bits((uint64_t)((const unsigned char *)tile - sn_emul_shared()), rows8,
+                         columns64);
 }
 
 template <class E> static float sn_emul_element(uint64_t at)

@@ -19,6 +19,11 @@ enum fault {
     SUMS_WRITTEN,
     OVERWRITTEN,
     OTHER_OPERAND,
+    OFF_TILE,
+    ACROSS_LINES,
+    NO_SWIZZLE,
+    BASE_OFFSET,
+    NEAR_ROWS,
     TWICE
 };
 
@@ -46,8 +51,11 @@ static __device__ void product(float c[16][4], const unsigned char *a, const uns
 {
     if (f == OTHER_OPERAND && threadIdx.x >= 64)
         b += 64 * ROW;
-    sn_wgmma(c, sn_wgmma_descriptor(a, 8 * ROW, 16), sn_wgmma_descriptor(b, 8 * ROW, 16),
-             (const sn_bf16 *)0);
+    uint64_t to_b = sn_wgmma_descriptor(b, 8 * ROW, 16);
+    to_b += f == OFF_TILE ? ROW / 16 : f == ACROSS_LINES ? 7 : 0; /* pieces of 16 bytes */
+    to_b ^= f == NO_SWIZZLE ? (uint64_t)1 << 62 : f == BASE_OFFSET ? (uint64_t)1 << 49 : 0;
+    to_b -= f == NEAR_ROWS ? (uint64_t)(ROW / 16) << 32 : 0;
+    sn_wgmma(c, sn_wgmma_descriptor(a, 8 * ROW, 16), to_b, (const sn_bf16 *)0);
 }
 
 static __global__ void __launch_bounds__(GROUP)
@@ -130,6 +138,11 @@ int main(void)
         {SUMS_WRITTEN, "sums written before the wait", "sums were written"},
         {OVERWRITTEN, "an operand overwritten before the wait", "is 48, not 32"},
         {OTHER_OPERAND, "warps that name different operands", "different operands"},
+        {OFF_TILE, "a tile between multiples of 1024 bytes", "not at a multiple of 1024"},
+        {ACROSS_LINES, "16 elements of two lines", "one line of 128 bytes"},
+        {NO_SWIZZLE, "another swizzle than the tile's", "not of the 128-byte swizzle"},
+        {BASE_OFFSET, "a base offset", "not of the 128-byte swizzle"},
+        {NEAR_ROWS, "rows that lie too near", "distances that are not multiples"},
     };
     cx.device = {90, 4, 227 * 1024, 0};
     for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
