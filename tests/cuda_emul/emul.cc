@@ -1,14 +1,14 @@
 /*
  * emul.cc - fibres, barriers and grids; see emul.h.
  *
- * A fibre is entered once through ucontext and afterwards by _longjmp, which makes no system call.
+ * A fibre is entered once through ucontext and afterwards by the compiler's own longjmp, which makes
+ * no system call and stores three words.
  * Fibres live as long as the program: each runs one block's body after another.
  */
 #include "tests/cuda_emul/emul.h"
 
 #include <numeric>
 
-#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -23,12 +23,14 @@ struct barrier {
 };
 
 struct fibre {
-    jmp_buf at;
+    void *at[5];
     bool entered, done;
+    const struct barrier *waits; /* NULL: for none; it goes on when that one's turn is another */
+    unsigned turn;
 };
 
 static struct fibre fibre[MOST];
-static jmp_buf scheduler;
+static void *scheduler[5];
 static ucontext_t entry, main_context;
 static unsigned char *stacks, *shared_memory;
 static int current, threads, live;
@@ -107,8 +109,8 @@ static void set_thread(int i)
 static void yield(void)
 {
     int me = current;
-    if (_setjmp(fibre[me].at) == 0)
-        _longjmp(scheduler, 1);
+    if (__builtin_setjmp(fibre[me].at) == 0)
+        __builtin_longjmp(scheduler, 1);
     set_thread(me);
 }
 
@@ -121,8 +123,9 @@ static void wait_for(struct barrier *b, unsigned count)
         b->turn++;
         return;
     }
-    while (b->turn == turn)
-        yield();
+    fibre[current].waits = b;
+    fibre[current].turn = turn;
+    yield();
     moved = true;
 }
 
@@ -153,8 +156,8 @@ static void fibre_main(void)
         live--;
         moved = true;
         int me = current;
-        if (_setjmp(fibre[me].at) == 0)
-            _longjmp(scheduler, 1);
+        if (__builtin_setjmp(fibre[me].at) == 0)
+            __builtin_longjmp(scheduler, 1);
         set_thread(me);
     }
 }
@@ -164,25 +167,28 @@ static void enter(int i)
     fibre[i].entered = true;
     (void)getcontext(&entry);
     entry.uc_stack.ss_sp = stacks + (size_t)i * STACK;
-    entry.uc_stack.ss_size = STACK;
+    entry.uc_stack.ss_size = STACK - (size_t)(i % 64) * 17 * 64; /* not all at the same sets of the caches */
     entry.uc_link = NULL;
     makecontext(&entry, fibre_main, 0);
     (void)swapcontext(&main_context, &entry);
 }
 
-/* In which order the threads of a round run. */
-static int in_order(int i, int order, uint32_t round)
+/* The threads of a round run in steps of this, which has no factor in common with their number. */
+static uint32_t stride(int order, uint32_t round)
 {
-    if (order == 0)
-        return i;
-    if (order == 1)
-        return threads - 1 - i;
     uint32_t step = (2u * ((uint32_t)order * 2654435761u + round * 40503u) + 1) % 1024;
     while (step == 0 || (threads % 2 == 0 && step % 2 == 0) ||
            (threads % 3 == 0 && step % 3 == 0) || (threads % 5 == 0 && step % 5 == 0) ||
            (threads % 7 == 0 && step % 7 == 0))
         step++;
-    return (int)((uint64_t)i * step % (uint32_t)threads);
+    return step;
+}
+
+static int in_order(int i, int order, uint32_t step)
+{
+    return order == 0   ? i
+           : order == 1 ? threads - 1 - i
+                        : (int)((uint64_t)i * step % (uint32_t)threads);
 }
 
 static void run_block(int order)
@@ -192,17 +198,19 @@ static void run_block(int order)
     memset(warp_barrier, 0, sizeof(warp_barrier));
     memset(group_barrier, 0, sizeof(group_barrier));
     for (int i = 0; i < threads; i++)
-        fibre[i].done = false;
+        fibre[i].done = false, fibre[i].waits = NULL;
     for (volatile uint32_t round = 0; live > 0; round = round + 1) {
+        volatile uint32_t step = stride(order, round);
         moved = false;
         for (volatile int n = 0; n < threads; n = n + 1) {
-            volatile int i = in_order(n, order, round);
-            if (fibre[i].done)
+            volatile int i = in_order(n, order, step);
+            if (fibre[i].done || (fibre[i].waits && fibre[i].waits->turn == fibre[i].turn))
                 continue;
+            fibre[i].waits = NULL;
             set_thread(i);
-            if (_setjmp(scheduler) == 0) {
+            if (__builtin_setjmp(scheduler) == 0) {
                 if (fibre[i].entered)
-                    _longjmp(fibre[i].at, 1);
+                    __builtin_longjmp(fibre[i].at, 1);
                 enter(i);
             }
         }

@@ -48,23 +48,26 @@ template <class E>
 static void sn_mma(float c[4], const uint32_t a[4], const uint32_t b[2], const E *)
 {
     struct mine {
-        E a[8], b[4];
+        float a[8], b[4]; /* each lane widens its own: others read them */
     } x;
-    memcpy(x.a, a, 16);
-    memcpy(x.b, b, 8);
+    E narrow[12];
+    memcpy(narrow, a, 16);
+    memcpy(narrow + 8, b, 8);
+    for (int i = 0; i < 8; i++)
+        x.a[i] = sn_emul_wide(narrow[i]);
+    for (int i = 0; i < 4; i++)
+        x.b[i] = sn_emul_wide(narrow[8 + i]);
     int lane = sn_emul_lane(), g = lane / 4, t = lane % 4;
     unsigned char *slots = (unsigned char *)sn_emul_slots();
     memcpy(slots + 64 * lane, &x, sizeof(x));
     __syncwarp();
-    for (int i = 0; i < 4; i++) {
-        int row = g + i / 2 * 8, col = 2 * t + i % 2;
-        for (int k = 0; k < 16; k++) {
+    for (int k = 0; k < 16; k++)
+        for (int i = 0; i < 4; i++) { /* sums that do not wait for each other */
+            int row = g + i / 2 * 8, col = 2 * t + i % 2;
             const struct mine *u = (const struct mine *)(slots + 64 * (row % 8 * 4 + k % 8 / 2));
             const struct mine *v = (const struct mine *)(slots + 64 * (col * 4 + k % 8 / 2));
-            float p = sn_emul_wide(u->a[(row / 8 + k / 8 * 2) * 2 + k % 2]);
-            c[i] += p * sn_emul_wide(v->b[k / 8 * 2 + k % 2]);
+            c[i] += u->a[(row / 8 + k / 8 * 2) * 2 + k % 2] * v->b[k / 8 * 2 + k % 2];
         }
-    }
     __syncwarp();
 }
 

@@ -140,7 +140,7 @@ void __tsan_init(void)
 /* --- products -------------------------------------------------------------------------------- */
 
 /* Element (row, 16-deep column) of a tile whose rows are not depth; or of one whose rows are. */
-static uint64_t address(uint64_t d, int row, int depth, bool turned)
+static inline uint64_t address(uint64_t d, int row, int depth, bool turned)
 {
     uint64_t start = (d & 0x3fff) << 4, far = (d >> 16 & 0x3fff) << 4,
              rows8 = (d >> 32 & 0x3fff) << 4;
@@ -233,9 +233,10 @@ static void add(const struct sn_emul_product *p, std::vector<float> &c)
     for (int n = 0; n < p->n; n++) {
         for (int i = 0; i < 32; i++)
             y[i / 16][i % 16] = p->element(of_b(p, n, i));
-        for (int i = 0; i < 4; i++)
-            for (int k = 0; k < 16; k++)
-                c[(size_t)(4 * n + i)] += x[i / 2][k] * y[i % 2][k];
+        float *sum = &c[(size_t)(4 * n)];
+        for (int k = 0; k < 16; k++)
+            for (int i = 0; i < 4; i++)
+                sum[i] += x[i / 2][k] * y[i % 2][k];
     }
 }
 

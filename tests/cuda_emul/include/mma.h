@@ -1,6 +1,6 @@
 /*
- * mma.h - the warp matrix functions, emulated: every lane holds and computes the whole fragment.
- * See tests/cuda_emul/emul.h.
+ * mma.h - the warp matrix functions, emulated: lane 0 holds and computes the whole fragment, the
+ * others only meet it. See tests/cuda_emul/emul.h.
  */
 #ifndef SN_EMUL_MMA_H
 #define SN_EMUL_MMA_H
@@ -63,7 +63,7 @@ static void load_matrix_sync(fragment<Use, 16, 16, 16, E, L> &f, const E *p, uns
     bool col = sn_emul_is_col((L *)0);
     sn_emul_check(p, ld, sizeof(E));
     __syncwarp();
-    for (unsigned r = 0; r < 16; r++)
+    for (unsigned r = 0; r < 16 && sn_emul_lane() == 0; r++)
         for (unsigned c = 0; c < 16; c++)
             f.x[r][c] = sn_emul_wide(col ? p[c * ld + r] : p[r * ld + c]);
     __syncwarp();
@@ -74,7 +74,7 @@ static inline void load_matrix_sync(fragment<accumulator, 16, 16, 16, float> &f,
 {
     sn_emul_check(p, ld, sizeof(float));
     __syncwarp();
-    for (unsigned r = 0; r < 16; r++)
+    for (unsigned r = 0; r < 16 && sn_emul_lane() == 0; r++)
         for (unsigned c = 0; c < 16; c++)
             f.x[r][c] = p[r * ld + c];
     __syncwarp();
@@ -94,7 +94,7 @@ static inline void store_matrix_sync(float *p, const fragment<accumulator, 16, 1
 
 static inline void fill_fragment(fragment<accumulator, 16, 16, 16, float> &f, float v)
 {
-    for (int r = 0; r < 16; r++)
+    for (int r = 0; r < 16 && sn_emul_lane() == 0; r++)
         for (int c = 0; c < 16; c++)
             f.x[r][c] = v;
 }
@@ -104,7 +104,7 @@ static void mma_sync(fragment<accumulator, 16, 16, 16, float> &d, const A &a, co
                      const fragment<accumulator, 16, 16, 16, float> &c)
 {
     __syncwarp();
-    if (sn_emul_lane() == 0) /* the others get it when it is stored by lane 0 */
+    if (sn_emul_lane() == 0)
         for (int r = 0; r < 16; r++)
             for (int n = 0; n < 16; n++) {
                 float sum = c.x[r][n];
