@@ -7,6 +7,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/plan/cost.h"
+#include "lib/plan/price.h"
 #include "lib/program/build.h"
 #include "lib/program/verify.h"
 #include "tests/lib/job_test.h"
@@ -62,6 +63,20 @@ static void destroy(struct world *w)
         sn_job_destroy(w->jobs[r]);
     free(w->jobs);
     sn_model_destroy(w->model);
+}
+
+/* A norm with an addend is looked up among measured operations by what it moves: twice as much. */
+static bool keys_tell(const struct sn_program *p)
+{
+    bool good = true;
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct sn_op *op = &p->ops[i];
+        struct sn_measured key;
+        sn_price_key(p, op, &key);
+        good = good && (!is_norm(op) || key.m == op->out[0].rows * op->out[0].cols *
+                                                     (op->in[3].buf >= 0 ? 2 : 1));
+    }
+    return good;
 }
 
 /* Of the forward text of ranks that differ in their stage alone: sums, those that norms have. */
@@ -130,6 +145,7 @@ static void texts_have(struct sn_config c, bool adds_in_products, int in_norms, 
         tap_ok(a.width > 0 ? b.bytes - a.bytes == a.width : in_norms == 0,
                "%s: the train programs move %lld bytes less, one pass for each (%lld)", what,
                (long long)(b.bytes - a.bytes), (long long)a.width);
+        tap_ok(keys_tell(&with.jobs[0]->train), "%s: norms are looked up by what they move", what);
         tap_ok(all_need_no_more(&with, &without), "%s: no rank needs more memory", what);
         struct sn_verify_world v = {&with.jobs[0]->grid, (const struct sn_job *const *)with.jobs};
         tap_ok(sn_verify(&v, NULL, &err) == SN_OK, "%s: the programs are proven %s", what,
