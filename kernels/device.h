@@ -16,13 +16,13 @@
 #include "kernels/ops.h"
 
 enum {
-    SN_DEVICE_ABI = 9, /* grows with every change of this file */
+    SN_DEVICE_ABI = 10, /* grows with every change of this file */
     SN_DEVICE_STREAMS = 16,
     SN_DEVICE_CHANNELS = 64,
     SN_DEVICE_ID = 128,     /* bytes of a channel's name: what its members agree on */
     SN_DEVICE_CHOICE = 320, /* bytes of a line of choice() */
-    SN_DEVICE_HANGS =
-        77 /* of open(), join() and transfer(): it does not come back; nothing may be called */
+    SN_DEVICE_HANGS = 77    /* of open(), join(), split() and transfer(): it does not come back;
+                               nothing may be called */
 };
 
 struct sn_device; /* an open device, in `size` zeroed bytes of the caller's */
@@ -167,6 +167,12 @@ struct sn_device_ops {
      * waiting for the other, the first one, too. */
     int (*channel_id)(struct sn_device *d, char id[SN_DEVICE_ID]);
     int (*join)(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index);
+    /* Parts of a channel that was joined, as channels of their own, which share its memory and its
+     * connections: transfers of the whole and of its parts run one after another, whatever their
+     * streams, so those should have one. All members of `whole` call it at the same time and in the
+     * same order; who gives the same `part`, a number from 0 on, is together, in the order of
+     * index. `whole` is no part itself. NULL: it does not split, each channel is joined. */
+    int (*split)(struct sn_device *d, int channel, int whole, int part, int size, int index);
     int (*transfer)(struct sn_device *d, int stream, int channel,
                     const struct sn_device_transfer *t);
     /* Has a peer or the network failed? 0: no. */

@@ -48,6 +48,7 @@ _Static_assert(sizeof(struct library) == sizeof(symbols), "one name for each fun
 enum { LEAST = 21800 };
 
 static struct library nccl; /* filled once, before any device is open */
+static ncclResult_t (*split_comm)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *); /* or NULL */
 static struct sn_library library;
 
 static const ncclDataType_t type_of[SN_NDTYPES] = {
@@ -200,13 +201,21 @@ static int enrol(struct sn_device *d, int channel)
 /* --- begin and end -------------------------------------------------------------------------------
  */
 
+/* splitShare is asked of the whole: its parts then use its memory, connections and threads. */
+static ncclConfig_t habits(const struct sn_device *d)
+{
+    ncclConfig_t how = NCCL_CONFIG_INITIALIZER;
+    how.blocking = 0;
+    how.splitShare = 1;
+    if (d->channel_ctas > 0)
+        how.maxCTAs = d->channel_ctas;
+    return how;
+}
+
 static int join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index)
 {
     ncclUniqueId unique;
-    ncclConfig_t how = NCCL_CONFIG_INITIALIZER;
-    how.blocking = 0;
-    if (d->channel_ctas > 0)
-        how.maxCTAs = d->channel_ctas;
+    ncclConfig_t how = habits(d);
     memcpy(unique.internal, id, sizeof(unique.internal));
     ncclComm_t made = NULL;
     ncclResult_t begun = nccl.init(&made, size, unique, index, &how);
@@ -216,6 +225,24 @@ static int join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], i
     int rc = settle(d, channel, begun, "joining");
     rc = rc ? rc : enrol(d, channel);
     return rc == 0 && size == 2 ? connect_pair(d, channel) : rc;
+}
+
+/* Until the whole says that it is no longer in progress the part is not there: NCCL writes its
+ * address then. */
+static int split(struct sn_device *d, int channel, int whole, int part, int size, int index)
+{
+    ncclConfig_t how = habits(d);
+    d->members[channel] = size;
+    d->index[channel] = index;
+    d->is_part[channel] = true;
+    int rc =
+        settle(d, whole,
+               split_comm(d->channel[whole], part, index, (ncclComm_t *)&d->channel[channel], &how),
+               "splitting");
+    if (rc == 0 && !d->channel[channel])
+        return sn_cuda_fail(d, "nccl: splitting: it gave no communicator");
+    rc = rc ? rc : settle(d, channel, ncclInProgress, "splitting");
+    return rc ? rc : enrol(d, channel);
 }
 
 /* NCCL writes sums and does not add to what is there: the sum goes to the own block of what was
@@ -284,23 +311,29 @@ static int look(struct sn_device *d)
     return 0;
 }
 
-static void abort_channels(struct sn_device *d)
+/* All of them, parts before what they are parts of: those share what it owns. */
+static void end_all(struct sn_device *d, ncclResult_t (*end)(ncclComm_t))
 {
-    d->is_aborted = true;
-    for (int i = 0; i < SN_DEVICE_CHANNELS; i++) {
-        if (d->channel[i])
-            (void)nccl.abort(d->channel[i]); /* whatever it says, it is gone */
-        d->channel[i] = NULL;
+    for (int i = 0; i < 2 * SN_DEVICE_CHANNELS; i++) {
+        int c = i % SN_DEVICE_CHANNELS;
+        if (!d->channel[c] || d->is_part[c] != (i < SN_DEVICE_CHANNELS))
+            continue;
+        (void)end(d->channel[c]); /* whatever it says, it is gone */
+        d->channel[c] = NULL;
     }
 }
 
+/* Parts have the whole's mark of an abort: one alone could not be aborted. */
+static void abort_channels(struct sn_device *d)
+{
+    d->is_aborted = true;
+    end_all(d, nccl.abort);
+}
+
+/* All work is done, or it was aborted. */
 static void leave(struct sn_device *d)
 {
-    for (int i = 0; i < SN_DEVICE_CHANNELS; i++) {
-        if (d->channel[i])
-            (void)nccl.destroy(d->channel[i]); /* all work is done, or it was aborted */
-        d->channel[i] = NULL;
-    }
+    end_all(d, nccl.destroy);
 }
 
 /* Transfers of several channels run beside each other, and each waits for its peer, so none may
@@ -335,6 +368,10 @@ static bool open_library(void)
         return false;
     }
     nccl = found;
+    void *at = NULL;
+    if (sn_library_find(&library, &at, "ncclCommSplit") == 0) /* since 2.18; builds may lack it */
+        memcpy(&split_comm, &at, sizeof(split_comm));
+    library.why[0] = '\0';
     set_habits();
     return true;
 }
@@ -356,15 +393,16 @@ void sn_cuda_say_channels(char *text, size_t room)
 
 const struct sn_cuda_channels *sn_cuda_channels(void)
 {
-    static const struct sn_cuda_channels channels = {.channel_id = channel_id,
-                                                     .join = join,
-                                                     .alloc = take,
-                                                     .release = give_back,
-                                                     .transfer = transfer,
-                                                     .look = look,
-                                                     .abort = abort_channels,
-                                                     .leave = leave};
+    static struct sn_cuda_channels channels = {.channel_id = channel_id,
+                                               .join = join,
+                                               .alloc = take,
+                                               .release = give_back,
+                                               .transfer = transfer,
+                                               .look = look,
+                                               .abort = abort_channels,
+                                               .leave = leave};
     if (!nccl.get_id && !library.why[0] && !open_library()) /* it is looked for once */
         return NULL;
+    channels.split = split_comm ? split : NULL;
     return nccl.get_id ? &channels : NULL;
 }

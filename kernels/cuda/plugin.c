@@ -317,6 +317,7 @@ const struct sn_device_ops *sn_device_plugin(int abi, const struct sn_ops *cpu)
         return &alone;
     joined.channel_id = channels->channel_id;
     joined.join = channels->join;
+    joined.split = channels->split;
     joined.transfer = channels->transfer;
     joined.look = channels->look;
     joined.abort = channels->abort;

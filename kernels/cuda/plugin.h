@@ -41,6 +41,7 @@ struct sn_device {
     volatile uint32_t *marked; /* page-locked: kernels write it (mark.cu) */
     void *channel[SN_DEVICE_CHANNELS];
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
+    bool is_part[SN_DEVICE_CHANNELS]; /* of another one, which ends after it */
     bool is_aborted;
     struct sn_cuda_nvml nvml;
     void *ranges;                 /* nvtx.c: its domain; NULL: no tool listens */
@@ -89,6 +90,7 @@ const struct sn_library *sn_cuda_blaslt(void);
 struct sn_cuda_channels {
     int (*channel_id)(struct sn_device *d, char id[SN_DEVICE_ID]);
     int (*join)(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size, int index);
+    int (*split)(struct sn_device *d, int channel, int whole, int part, int size, int index);
     int (*transfer)(struct sn_device *d, int stream, int channel,
                     const struct sn_device_transfer *t);
     /* Memory that transfers know, for options.registers; release: was it of that? */

@@ -2,6 +2,12 @@
  * exec_channels.c - communication between devices: a channel for each group that the programs use,
  * and one for each ordered pair of pipeline neighbours.
  *
+ * A group whose members are some of those of another one on its axis gets a part of that one's
+ * channel (device.h, split): they share memory and connections, and lose nothing by going one after
+ * another, because an axis has one stream. Groups of other axes and pairs share nothing: their
+ * transfers have to run beside each other, and a receive that is posted early would hold up all
+ * others for as long as its sender needs.
+ *
  * A transfer runs on the stream of its axis, beside the operations between its post and its WAIT.
  * Channels know no tags: what a pair sends must be received in the same order, which is compared
  * before step 1. A pair has channels and streams of its own, one each way, so that a transfer whose
@@ -10,6 +16,7 @@
 #include "lib/run/exec_device.h"
 
 #include "lib/base/hash.h"
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <stdio.h>
@@ -101,15 +108,54 @@ static void name_group(char *text, size_t room, const struct sn_job *j, enum sn_
         (void)snprintf(text + at, room - at, " and %d more", n - FEW);
 }
 
-static enum sn_status join_group(struct sn_exec *x, enum sn_group q, char *ids, struct sn_err *err)
+/* Are the members of group q, of whichever member of this rank's group r, members of that group r?
+ * And have all of these the same text, so that they call for the same channels? */
+static bool holds(const struct sn_job *j, enum sn_group r, enum sn_group q)
+{
+    const struct sn_grid *g = &j->grid;
+    int first = sn_group_member(g, j->rank, r, 0);
+    for (int m = 0; m < j->group_size[r]; m++) {
+        int rank = sn_group_member(g, j->rank, r, m);
+        if (sn_grid_coord(g, rank, SN_AXIS_PIPELINE) != sn_grid_coord(g, first, SN_AXIS_PIPELINE))
+            return false;
+        for (int i = 0; i < sn_group_size(g, rank, q); i++)
+            if (sn_group_member(g, sn_group_member(g, rank, q, i), r, 0) != first)
+                return false;
+    }
+    return true;
+}
+
+/* The group before q, of those that have channels, of whose channel that of q may be a part; -1. As
+ * it is the first one it is no part itself. */
+static int whole_of(const struct sn_job *j, unsigned groups, enum sn_group q)
+{
+    for (int r = 0; r < (int)q; r++)
+        if ((groups >> r & 1u) && sn_group_axis((enum sn_group)r) == sn_group_axis(q) &&
+            holds(j, (enum sn_group)r, q))
+            return r;
+    return -1;
+}
+
+static enum sn_status join_group(struct sn_exec *x, unsigned groups, enum sn_group q, char *ids,
+                                 struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    char mine[SN_DEVICE_ID] = {0};
-    if (x->job->group_index[q] == 0 && v->ops->channel_id(v->d, mine) != 0)
-        return sn_device_fail(x, NULL, err);
-    SN_TRY(tell(x, q, mine, sizeof(mine), ids, err));
-    int rc = v->ops->join(v->d, (int)q, ids, x->job->group_size[q], x->job->group_index[q]);
-    char with[256];
+    const struct sn_job *j = x->job;
+    char mine[SN_DEVICE_ID] = {0}, with[256];
+    int whole = whole_of(j, groups, q), rc;
+    if (whole >= 0 && v->ops->split) {
+        rc = v->ops->split(v->d, (int)q, whole, sn_group_member(&j->grid, j->rank, q, 0),
+                           j->group_size[q], j->group_index[q]);
+    } else {
+        if (whole >= 0 && j->rank == 0)
+            sn_log(SN_LOG_WARN,
+                   "%s: its library splits no channels: that of %s shares nothing with that of %s",
+                   v->ops->maker, sn_group_name(q), sn_group_name((enum sn_group)whole));
+        if (j->group_index[q] == 0 && v->ops->channel_id(v->d, mine) != 0)
+            return sn_device_fail(x, NULL, err);
+        SN_TRY(tell(x, q, mine, sizeof(mine), ids, err));
+        rc = v->ops->join(v->d, (int)q, ids, j->group_size[q], j->group_index[q]);
+    }
     if (rc == 0)
         return SN_OK;
     name_group(with, sizeof(with), x->job, q);
@@ -204,7 +250,7 @@ enum sn_status sn_exec_connect(struct sn_exec *x, struct sn_err *err)
     enum sn_status st = ids ? SN_OK : sn_fail(err, SN_ENOMEM, "channels: no memory");
     for (int q = 0; st == SN_OK && q < SN_NGROUPS; q++)
         if (groups >> q & 1u)
-            st = join_group(x, (enum sn_group)q, ids, err);
+            st = join_group(x, groups, (enum sn_group)q, ids, err);
     if (st == SN_OK && j->stages > 1)
         st = compare_pairs(x, ids, err);
     if (st == SN_OK && j->stages > 1)

@@ -130,6 +130,31 @@ if [ -e "$fake" ]; then
     is "a channel that fails: exit 1" "$rc" 1
     like "a channel that fails: the reason" "$err" 'channel of tensor, ranks 0 1: cuda: nccl: joining: remote process exited or there was a network error'
 
+    # Groups of one axis that lie in each other: the tensor ranks' communicator is split into those with copies of one head.
+    kv_heads=2 on cuda parts
+    sed -i 's/^layout: {/layout: {tensor: 4, /; s/^run: {/run: {channel_ctas: 8, hang_timeout: 2, /' "$tmp/parts.yaml"
+    splits() { # assignments...
+        rm -f "$tmp/parts.log"
+        run env SN_PLUGIN="$fake" FAKE_CUDA="apart=1" FAKE_NCCL_LOG="$tmp/parts.log" "$@" timeout -k 5 100 tests/mpi/run -n 4 "$train" "$tmp/parts.yaml" --fresh --stop-after 1
+    }
+    splits FAKE_NCCL=version=22809
+    is "parts: all 4 ranks join one communicator" "$(grep '^init' "$tmp/parts.log" | sort)" "$(for i in 0 1 2 3; do echo "init $i of 4, id 1, blocking 0, blocks 8"; done)"
+    is "parts: and split it in two, sharing what it has" "$(grep '^split' "$tmp/parts.log" | sort)" \
+        "$(for i in '0, place 0' '0, place 1' '2, place 0' '2, place 1'; do echo "split part $i, shared, blocking 0, blocks 8"; done)"
+    is "parts: and they end before it does" "$(grep -m 1 -E '^(destroy|abort)' "$tmp/parts.log" | sed 's/.* //')" part
+    splits FAKE_NCCL=split_stuck=1
+    is "a split to which not all come: exit 77" "$rc" 77
+    like "a split to which not all come: which, and who they are" "$err" \
+        'rank [0-3] \(.*\): channel of kv copies, ranks [02] [13]: cuda: nccl: splitting: not all have come after 2 s'
+    splits FAKE_NCCL=split_lost=1
+    is "a split that fails: exit 1" "$rc" 1
+    like "a split that fails: the reason" "$err" 'channel of kv copies, ranks [02] [13]: cuda: nccl: splitting: remote process exited or there was a network error'
+    ok "a split that fails: what it is a part of is aborted, too" grep -qE '^(abort|destroy)$' "$tmp/parts.log"
+    mkdir "$tmp/old" && LC_ALL=C sed 's/ncclCommSplit/ncclCommSplot/g' "$BUILD/tests/gpu/fake/libnccl.so.2" >"$tmp/old/libnccl.so.2"
+    splits LD_LIBRARY_PATH="$tmp/old"
+    is "an NCCL that splits nothing: each group joins, every rank twice" "$(grep -c '^init' "$tmp/parts.log")" 8
+    is "an NCCL that splits nothing: said once" "$(printf '%s\n' "$err" | grep -c 'cuda: its library splits no channels: that of kv copies shares nothing with that of tensor')" 1
+
     # What a device is asked to compute before a run believes it. Kinds of operations: 1 copies, 11 multiplies.
     run env SN_PLUGIN="$fake" FAKE_CUDA="image=0" "$train" "$tmp/none.yaml"
     is "no code for the device: exit 2" "$rc" 2

@@ -1,8 +1,8 @@
 /*
  * fake_nccl.c - an NCCL that begins, says its version and moves nothing: what kernels/cuda/nccl.c
- * opens in tests. FAKE_NCCL="version=21500 hangs_at=1 fails_at=1" sets what it says; each call is a
- * line of the file that FAKE_NCCL_LOG names. Without the library's header, so that it shares no
- * mistake with nccl.c.
+ * opens in tests. FAKE_NCCL="version=21500 hangs_at=1 fails_at=1" sets what it says, split_stuck=1
+ * and split_lost=1 the same of what is split; each call is a line of the file that FAKE_NCCL_LOG
+ * names. Without the library's header, so that it shares no mistake with nccl.c.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -41,6 +41,7 @@ int ncclGetVersion(int *version);
 int ncclGetUniqueId(struct id *id);
 struct config;
 int ncclCommInitRankConfig(void **comm, int size, struct id id, int rank, struct config *how);
+int ncclCommSplit(void *parent, int color, int key, void **comm, struct config *how);
 int ncclCommDestroy(void *comm);
 int ncclCommAbort(void *comm);
 int ncclCommGetAsyncError(void *comm, int *state);
@@ -63,11 +64,15 @@ struct config {
     size_t size;
     unsigned magic, version;
     int blocking, cluster, least, most;
+    const char *net;
+    int shares;
 };
 
 struct comm {
     long asked;
-    int hangs, fails;
+    int hangs, fails, is_part, shares;
+    struct comm *part; /* that it will be split into, */
+    void **to;         /* which is said here */
 };
 
 /* In progress for three looks; the n-th for ever, or until it fails. */
@@ -80,28 +85,55 @@ int ncclCommInitRankConfig(void **comm, int size, struct id id, int rank, struct
     inits++;
     c->hangs = habit("hangs_at=", 0) == inits;
     c->fails = habit("fails_at=", 0) == inits;
+    c->shares = how->shares;
     *comm = c;
     (void)note("init %d of %d, id %d, blocking %d, blocks %d\n", rank, size, id.bytes[0],
                how->blocking, how->most < 0 ? 0 : how->most);
     return how->blocking ? 0 : IN_PROGRESS;
 }
 
+/* The parent is in progress again; the part is not there before it no longer is. */
+int ncclCommSplit(void *parent, int color, int key, void **comm, struct config *how)
+{
+    static long splits;
+    struct comm *p = parent, *c = calloc(1, sizeof(*c));
+    if (!c)
+        return 1;
+    splits++;
+    p->asked = 0;
+    p->hangs = habit("split_stuck=", 0) == splits;
+    p->fails = habit("split_lost=", 0) == splits;
+    c->is_part = 1;
+    p->part = c;
+    p->to = comm;
+    *comm = NULL;
+    (void)note("split part %d, place %d, %s, blocking %d, blocks %d\n", color, key,
+               p->shares == 1 ? "shared" : "apart", how->blocking, how->most < 0 ? 0 : how->most);
+    return how->blocking ? 0 : IN_PROGRESS;
+}
+
 int ncclCommDestroy(void *comm)
 {
+    int is_part = ((struct comm *)comm)->is_part;
     free(comm);
-    return note("destroy\n");
+    return note(is_part ? "destroy part\n" : "destroy\n");
 }
 
 int ncclCommAbort(void *comm)
 {
+    int is_part = ((struct comm *)comm)->is_part;
     free(comm);
-    return note("abort\n");
+    return note(is_part ? "abort part\n" : "abort\n");
 }
 
 int ncclCommGetAsyncError(void *comm, int *state)
 {
     struct comm *c = comm;
     *state = c->asked++ < 3 || c->hangs ? IN_PROGRESS : c->fails ? REMOTE : 0;
+    if (*state == 0 && c->part) {
+        *c->to = c->part;
+        c->part = NULL;
+    }
     return 0;
 }
 

@@ -41,13 +41,19 @@ void fake_device_abort(struct sn_device *d)
     fake_device_wait();
 }
 
-int fake_device_channel_id(struct sn_device *d, char id[SN_DEVICE_ID])
+static struct hub *new_hub(void)
 {
-    (void)d;
     struct hub *h = calloc(1, sizeof(*h)); /* who leaves last frees it */
     if (!h)
         abort();
     (void)pthread_mutex_init(&h->lock, NULL);
+    return h;
+}
+
+int fake_device_channel_id(struct sn_device *d, char id[SN_DEVICE_ID])
+{
+    (void)d;
+    struct hub *h = new_hub();
     memset(id, 0, SN_DEVICE_ID);
     memcpy(id, &h, sizeof(struct hub *));
     return 0;
@@ -64,6 +70,31 @@ int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_I
     return 0;
 }
 
+/* Who comes first makes the hub. Members that differ in its size have been told wrongly. */
+int fake_device_split(struct sn_device *d, int channel, int whole, int part, int size, int index)
+{
+    struct hub *h = d->channel[whole].hub;
+    if (!h || size > d->channel[whole].size || part < 0)
+        return fake_device_fail(d, "channel %d has no part %d of %d members", whole, part, size);
+    (void)pthread_mutex_lock(&h->lock);
+    struct part *p = h->parts;
+    while (p && (p->channel != channel || p->number != part))
+        p = p->next;
+    if (!p) {
+        p = calloc(1, sizeof(*p));
+        if (!p)
+            abort();
+        *p = (struct part){.channel = channel, .number = part, .hub = new_hub(), .next = h->parts};
+        p->hub->size = size;
+        h->parts = p;
+    }
+    bool fits = p->hub->size == size && index >= 0 && index < size;
+    d->channel[channel] = (struct channel){.hub = p->hub, .size = size, .index = index};
+    (void)pthread_mutex_unlock(&h->lock);
+    d->counts.splits++;
+    return fits ? 0 : fake_device_fail(d, "part %d of channel %d has other members", part, whole);
+}
+
 void fake_device_leave(struct sn_device *d)
 {
     for (int i = 0; i < SN_DEVICE_CHANNELS; i++) {
@@ -75,6 +106,10 @@ void fake_device_leave(struct sn_device *d)
         (void)pthread_mutex_unlock(&h->lock);
         if (!is_last)
             continue;
+        for (struct part *p = h->parts, *next; p; p = next) {
+            next = p->next;
+            free(p);
+        }
         (void)pthread_mutex_destroy(&h->lock);
         free(h);
     }

@@ -479,6 +479,7 @@ const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu)
     bool joins = !habits.has_no_channels;
     ops.channel_id = joins ? fake_device_channel_id : NULL;
     ops.join = joins ? fake_device_join : NULL;
+    ops.split = joins && !habits.splits_none ? fake_device_split : NULL;
     ops.no_channels = joins ? NULL : fake_device_no_channels;
     ops.transfer = joins ? fake_device_transfer : NULL;
     return &ops;

@@ -19,6 +19,7 @@ struct fake_device_habits {
     long scratch;   /* bytes that each kernel wants beside what the CPU's wants */
     long head;      /* bytes of logits that exist at once; 0: as many as on the CPU */
     bool has_no_channels; /* ranks talk through the host */
+    bool splits_none;     /* each channel is joined */
     bool refuses_pin;     /* memory of this process cannot be page-locked */
     bool shares_uuid;     /* all devices say that they are the same */
 };
@@ -30,9 +31,10 @@ void fake_device_wait(void);
 const struct sn_device_ops *fake_device_ops(const struct sn_ops *cpu);
 
 /* Of a device: kernels that were run, and those from graphs; marks that graphs keep, and kernels;
- * graphs that were launched; ranges of this process that are page-locked now. */
+ * graphs that were launched; ranges of this process that are page-locked now; channels that are
+ * parts of others. */
 struct fake_device_counts {
-    long kernels, in_graphs, kept_marks, kept_kernels, launches, graphs, allocations, pins;
+    long kernels, in_graphs, kept_marks, kept_kernels, launches, graphs, allocations, pins, splits;
 };
 struct fake_device_counts fake_device_counts(const struct sn_device *d);
 

@@ -49,9 +49,17 @@ struct graph {
     struct event *events;
 };
 
+/* What has been split from a hub: which channel, which part. */
+struct part {
+    int channel, number;
+    struct hub *hub;
+    struct part *next;
+};
+
 /* Members of a channel; of one process. */
 struct hub {
     pthread_mutex_t lock;
+    struct part *parts;
     int size, came, left;
     long round;
     struct item item[64]; /* copies: queues grow meanwhile */
@@ -105,6 +113,7 @@ int fake_device_channel_id(struct sn_device *d, char id[SN_DEVICE_ID]);
 void fake_device_leave(struct sn_device *d); /* all channels */
 int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_ID], int size,
                      int index);
+int fake_device_split(struct sn_device *d, int channel, int whole, int part, int size, int index);
 int fake_device_transfer(struct sn_device *d, int stream, int channel,
                          const struct sn_device_transfer *t);
 const char *fake_device_no_channels(void);

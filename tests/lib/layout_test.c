@@ -326,6 +326,7 @@ static void body(void *arg, int rank)
         s->out->kept_kernels = n.kept_kernels;
         s->out->kept_marks = n.kept_marks;
         s->out->pins = n.pins;
+        s->out->splits = n.splits;
     }
     end(&p);
 }

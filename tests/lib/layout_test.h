@@ -28,6 +28,7 @@ struct layout_run {
     long in_graphs;          /* kernels of rank 0 that were part of a graph */
     long kept_kernels, kept_marks; /* that its graphs have */
     int idle;                      /* how often rank 0 had time while its device had work */
+    long splits;                   /* channels of rank 0 that are parts of others */
     long pins_before, pins;        /* page-locked ranges before something was saved, and then */
     double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
     double val_loss;

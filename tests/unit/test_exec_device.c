@@ -6,6 +6,7 @@
  *                                       turn through the host and through channels; all of them
  *                                       with experts in a pipeline through channels
  *        test_exec_device ALL | NAME    every line, or those whose name holds NAME, both ways
+ *        test_exec_device split         channels that are parts of others alone
  */
 #include "tests/lib/fake_device.h"
 #include "tests/lib/layout_test.h"
@@ -123,6 +124,48 @@ static void micro_batches_share_a_graph(void)
            "and each of them runs (%ld, %ld, %ld, %ld kernels)", ran[0], ran[1], ran[2], ran[3]);
 }
 
+/* Where groups of one axis lie in each other; whatever is split, the bits are the same. */
+static void groups_of_one_axis_share_a_channel(void)
+{
+    struct sn_config kv = layout_config(SN_LLAMA), data = kv, experts = kv, stages = kv;
+    kv.layout.tensor = 4; /* ranks with copies of one head, among those of the tensor axis */
+    kv.model.kv_heads = 2;
+    data.layout.data = 2; /* one group on each of its axes */
+    data.layout.tensor = 2;
+    experts.model.experts = (struct sn_experts_config){.count = 4, .top_k = 2, .every = 1};
+    experts.layout.data = 4; /* who holds the same experts, among who holds the same weights */
+    experts.layout.expert = 2;
+    stages.layout.pipeline = 2; /* the same experts' ranks, on each of two stages */
+    stages.model.experts = experts.model.experts;
+    stages.layout.data = 4;
+    stages.layout.expert = 2;
+    const struct {
+        const char *name;
+        struct sn_config config;
+        long splits;
+    } row[] = {{"copies of heads", kv, 1},
+               {"data and tensor", data, 0},
+               {"experts", experts, 1},
+               {"experts in a pipeline", stages, 1}};
+    fake_device_habits()->has_no_channels = false;
+    for (size_t i = 0; i < 2 * sizeof(row) / sizeof(row[0]); i++) {
+        struct sn_config c = row[i / 2].config;
+        struct layout_run here = {.steps = STEPS}, there = {.steps = STEPS, .on_devices = true};
+        c.run.hang_timeout = HANG_TIMEOUT;
+        fake_device_habits()->splits_none = i % 2 == 1;
+        fake_device_habits()->seed++;
+        layout_train(&here, &c);
+        layout_train(&there, &c);
+        tap_ok(!here.fault[0] && !there.fault[0] && same_bits(&here, &there),
+               "%s: %ld channels that are parts of others give the bits of this processor%s%s",
+               row[i / 2].name, there.splits, here.fault, there.fault);
+        tap_ok(there.splits == (i % 2 ? 0 : row[i / 2].splits),
+               "%s: so many are wanted where the device %s", row[i / 2].name,
+               i % 2 ? "splits none: 0" : "splits");
+    }
+    fake_device_habits()->splits_none = false;
+}
+
 /* Rows are counted while a receive is under way, which nobody may wait for then. */
 static bool waits_in_its_midst(const struct sn_config *c)
 {
@@ -141,6 +184,11 @@ int main(int argc, char **argv)
         families_of_one_rank();
         a_failure_in_a_graph_is_known_to_64_operations();
         micro_batches_share_a_graph();
+        groups_of_one_axis_share_a_channel();
+    }
+    if (strcmp(want, "split") == 0) {
+        groups_of_one_axis_share_a_channel();
+        return tap_done();
     }
     while (f && (more = layouts_next(f, &line, &err)) > 0)
         if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
