@@ -40,7 +40,8 @@ static int sn_launch(struct sn_cuda *cx, void (*kernel)(P...), struct sn_shape g
 {
     if (g.x == 0 || g.y == 0 || g.z == 0)
         return 0;
-    if (g.shared > SN_SHARED_PLAIN) {
+    /* Static shared memory, up to whole KiB (the alignment of the dynamic), counts as well. */
+    if (g.shared > SN_SHARED_PLAIN / 2) {
         cudaError_t e = cudaFuncSetAttribute(
             (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared);
         if (e != cudaSuccess)

@@ -44,7 +44,8 @@ static struct {
     long block; /* for which it was filled */
 } variable[16];
 static int variables;
-static size_t dynamic_bytes, static_bytes;
+static size_t dynamic_bytes, named_bytes, static_bytes; /* static: named, up to whole KiB before
+                                                           dynamic ones (SN_DYNAMIC_SHARED) */
 static long blocks;
 
 unsigned char *sn_emul_shared(void)
@@ -75,8 +76,10 @@ void sn_emul_bounds(int most, int)
 
 static void add_static(void *at, size_t bytes)
 {
-    size_t asked = dynamic_bytes > SN_SHARED_PLAIN ? sn_emul_shared_most : (size_t)SN_SHARED_PLAIN;
-    static_bytes += bytes;
+    bool asks = dynamic_bytes > SN_SHARED_PLAIN / 2; /* as sn_launch() does */
+    size_t asked = asks ? sn_emul_shared_most : (size_t)SN_SHARED_PLAIN;
+    named_bytes += bytes;
+    static_bytes = dynamic_bytes ? (named_bytes + 1023) / 1024 * 1024 : named_bytes;
     if (static_bytes + dynamic_bytes > asked || static_bytes > SN_SHARED_PLAIN ||
         variables == sizeof(variable) / sizeof(variable[0])) {
         fprintf(stderr, "emul: %zu bytes of static and %zu of dynamic shared memory, %zu allowed\n",
@@ -257,7 +260,7 @@ void sn_emul_grid(struct sn_shape g, struct sn_emul_body *body)
     work = body;
     threads = (int)(g.bx * g.by);
     variables = 0;
-    static_bytes = 0;
+    named_bytes = static_bytes = 0;
     dynamic_bytes = g.shared;
     blockDim = {g.bx, g.by, 1};
     gridDim = {g.x, g.y, g.z};

@@ -66,6 +66,13 @@ static __global__ void __launch_bounds__(SN_BLOCK) with_static(int *out)
     out[threadIdx.x] = room[threadIdx.x];
 }
 
+static __global__ void __launch_bounds__(SN_BLOCK) with_more(int *out)
+{
+    __shared__ int room[10 * 1024 + 1];
+    room[threadIdx.x] = (int)threadIdx.x;
+    out[threadIdx.x] = room[threadIdx.x];
+}
+
 static __global__ void __launch_bounds__(SN_WARP) left_over(float *out)
 {
     __shared__ float room[SN_WARP];
@@ -91,6 +98,10 @@ static void launches(void)
     sees("static and dynamic memory beyond 48 KiB unasked", "49152 allowed", [](bool bad) {
         return sn_launch(&cx, with_static, shape(SN_BLOCK, bad ? 16384 : 8192), out);
     });
+    sees("dynamic memory that begins at whole KiB behind the static", "49152 allowed",
+         [](bool bad) {
+             return sn_launch(&cx, with_more, shape(SN_BLOCK, bad ? 7680 : 7168), out);
+         });
     sees("static and dynamic memory beyond what a block has", "232448 allowed", [](bool bad) {
         return sn_launch(&cx, with_static, shape(SN_BLOCK, (size_t)(bad ? 200 : 180) * 1024), out);
     });
