@@ -64,6 +64,8 @@ static bool is_share_dir(const char *dir)
 enum sn_status sn_share_find(char *dir, size_t size, struct sn_err *err)
 {
     enum { PARENTS = 6 };
+    static const char *const below[] = {"share/sennit/templates",
+                                        "templates"}; /* installed; built */
     char here[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", here, sizeof(here) - 1);
     here[n > 0 ? n : 0] = '\0';
@@ -72,9 +74,11 @@ enum sn_status sn_share_find(char *dir, size_t size, struct sn_err *err)
         if (!slash)
             break;
         *slash = '\0';
-        int w = snprintf(dir, size, "%s/%stemplates", here, i == 0 ? "../share/sennit/" : "");
-        if (w > 0 && (size_t)w < size && is_share_dir(dir))
-            return SN_OK;
+        for (int k = 0; k < 2; k++) {
+            int w = snprintf(dir, size, "%s/%s", here, below[k]);
+            if (w > 0 && (size_t)w < size && is_share_dir(dir))
+                return SN_OK;
+        }
     }
     return sn_fail(err, SN_EFAIL, "no shipped templates beside this program");
 }

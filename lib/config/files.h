@@ -14,7 +14,7 @@ enum sn_status sn_file_read(char **text, size_t *len, struct stat *id, const cha
                             struct sn_err *err);
 
 /* The directory of the shipped templates, found from where this program lies: installed
- * (../share/sennit/templates) or in the source tree. SN_EFAIL when there is none. */
+ * (PREFIX/share/sennit/templates) or in the source tree. SN_EFAIL when there is none. */
 enum sn_status sn_share_find(char *dir, size_t size, struct sn_err *err);
 
 /* Path of share_dir/kind/NAME.yaml for the name in node `n` (of key `key`), or a sentence with the

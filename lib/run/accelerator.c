@@ -19,19 +19,26 @@ enum { PATH_ROOM = 1024 };
 /* --- the plugin --------------------------------------------------------------------------------
  */
 
-/* Beside the binary, as `make` and `make install` put it: DIR/bin and DIR/lib/sennit. SN_PLUGIN, a
- * test hook, names another one; "none": there is none. */
+static void go_up(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash)
+        *slash = '\0';
+}
+
+/* Beside the binary, as `make` and `make install` put it: DIR/bin or DIR/libexec/sennit, and
+ * DIR/lib/sennit. SN_PLUGIN, a test hook, names another one; "none": there is none. */
 static void find(char *path, size_t room)
 {
     char self[PATH_ROOM];
-    const char *hook = getenv("SN_PLUGIN");
+    const char *hook = getenv("SN_PLUGIN"), *last;
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     self[n > 0 ? n : 0] = '\0';
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(self, '/');
-        if (slash)
-            *slash = '\0';
-    }
+    go_up(self);
+    go_up(self);
+    last = strrchr(self, '/');
+    if (last && strcmp(last, "/libexec") == 0)
+        go_up(self);
     if (hook)
         (void)snprintf(path, room, "%s", hook);
     else

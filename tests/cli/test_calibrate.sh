@@ -97,6 +97,19 @@ ok "and takes none" sh -c '! printf "%s" "$1" | grep -q "fake device"' - "$err"
 run env SN_PLUGIN=none "$plan" calibrate "$tmp/device.yaml" -o "$tmp/d.yaml"
 is "a device that is not there: exit 2" "$rc" 2
 like "is explained" "$err" 'run.backend: cuda needs the plugin none'
+# As installed, where nothing names the plugin: several ranks are a program elsewhere (libexec).
+mkdir -p "$tmp/i/bin" "$tmp/i/libexec/sennit" "$tmp/i/lib/sennit"
+cp "$plan" "$tmp/i/bin/"
+cp "$BUILD/libexec/sennit/sennit-mpi" "$tmp/i/libexec/sennit/"
+cp "$fake" "$tmp/i/lib/sennit/libsennit_cuda.so"
+sed 's/^run: {/run: {backend: cuda, channels: host, /' "$tmp/two.yaml" >"$tmp/ranks.yaml"
+run mpi 2 env -u SN_PLUGIN "$tmp/i/bin/sennit-plan" calibrate "$tmp/ranks.yaml" -o "$tmp/d.yaml" --seconds 0
+is "two ranks find the plugin beside what is installed" "$rc" 0
+like "and take devices" "$err" 'calibrate: 2 ranks x 1 thread, a fake device'
+mkdir -p "$tmp/i/share/sennit" && cp -R templates "$tmp/i/share/sennit/"
+sed 's/family: llama, .*/preset: no-such}/' "$tmp/two.yaml" >"$tmp/ranks.yaml"
+run mpi 2 "$tmp/i/bin/sennit-plan" calibrate "$tmp/ranks.yaml" -o "$tmp/d.yaml" --seconds 0
+like "and presets" "$err" "model.preset: no preset 'no-such'; want one of .*gpt2-124m"
 run "$plan" calibrate --backend tpu
 is "a backend that is none: exit 2" "$rc" 2
 like "has its sentence" "$err" "^--backend: got 'tpu'; want auto, cpu or cuda"
