@@ -63,6 +63,8 @@ int fake_device_join(struct sn_device *d, int channel, const char id[SN_DEVICE_I
                      int index)
 {
     struct channel *c = &d->channel[channel];
+    if (fake_device_not_now(d, "joining a channel") != 0)
+        return -1;
     memcpy(&c->hub, id, sizeof(struct hub *));
     c->hub->size = size;
     c->size = size;

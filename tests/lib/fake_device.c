@@ -64,8 +64,17 @@ bool fake_device_is_here(const struct sn_device *d, const void *p, size_t bytes)
     return false;
 }
 
+/* CUDA breaks off a graph that is being kept when the same thread does such a thing (CUDA C++
+ * Programming Guide, "Prohibited and Unhandled Operations"). */
+int fake_device_not_now(struct sn_device *d, const char *what)
+{
+    return d->capture ? fake_device_fail(d, "%s while a graph is being kept", what) : 0;
+}
+
 static int fake_alloc(struct sn_device *d, size_t bytes, void **out)
 {
+    if (fake_device_not_now(d, "allocating") != 0)
+        return -1;
     for (int i = 0; i < BLOCKS; i++) {
         if (d->block[i].p)
             continue;
@@ -83,6 +92,7 @@ static int fake_alloc(struct sn_device *d, size_t bytes, void **out)
 
 static void fake_release(struct sn_device *d, void *p)
 {
+    (void)fake_device_not_now(d, "releasing"); /* which the next call says */
     fake_device_wait();
     for (int i = 0; i < BLOCKS && p; i++)
         if (d->block[i].p == p) {
@@ -350,7 +360,7 @@ static bool do_some(struct sn_device *d, struct queue *q, struct event *events, 
 
 static int fake_query(struct sn_device *d, int stream)
 {
-    if (d->has_failed)
+    if (d->has_failed || fake_device_not_now(d, "looking at a stream") != 0)
         return -1;
     /* What goes to this process is done as late as may be, unless it is what is asked for. */
     d->asked = stream;
@@ -393,6 +403,8 @@ static int fake_open(struct sn_device *d, int number, const struct sn_device_opt
 static int fake_make_events(struct sn_device *d, int n)
 {
     d->n_events = n;
+    if (fake_device_not_now(d, "making events") != 0)
+        return -1;
     return n <= EVENTS ? 0 : fake_device_fail(d, "%d events are too many", n);
 }
 

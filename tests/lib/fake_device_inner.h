@@ -101,6 +101,9 @@ void fake_device_hang(void);
 /* Copies the item into its stream's queue, or into the graph that is being captured. */
 int fake_device_enqueue(struct sn_device *d, const struct item *i);
 
+/* 0, or a failure: what may not be done while a graph is being kept. */
+int fake_device_not_now(struct sn_device *d, const char *what);
+
 /* Is it memory of the device? */
 bool fake_device_is_here(const struct sn_device *d, const void *p, size_t bytes);
 

@@ -33,6 +33,8 @@ void fake_device_stamped(struct sn_device *d, int clock)
 
 int fake_device_between(struct sn_device *d, int first, int second, double *seconds)
 {
+    if (fake_device_not_now(d, "reading a clock") != 0)
+        return -1;
     if (d->clock[first] == 0 || d->clock[second] == 0)
         return fake_device_fail(d, "clock %d or %d has not been stamped yet", first, second);
     *seconds = d->clock[second] - d->clock[first];
@@ -58,6 +60,8 @@ int fake_device_choose(struct sn_device *d, const char *line)
 
 int fake_device_pin(struct sn_device *d, void *p, size_t bytes)
 {
+    if (fake_device_not_now(d, "page-locking") != 0)
+        return -1;
     if (fake_device_is_here(d, p, bytes))
         return fake_device_fail(d, "page-locking memory of the device");
     if (d->habits.refuses_pin) { /* no failure of the device */
@@ -78,7 +82,8 @@ void fake_device_unpin(struct sn_device *d, void *p)
 
 int fake_device_host_alloc(struct sn_device *d, size_t bytes, void **out)
 {
-    (void)d;
+    if (fake_device_not_now(d, "page-locking") != 0)
+        return -1;
     *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (!*out)
         abort();
