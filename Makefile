@@ -53,7 +53,7 @@ NVCC     := $(wildcard $(CUDA)/bin/nvcc)
 CUDA_SRC := $(wildcard kernels/cuda/*.cu)
 CUDA_ALL := $(if $(NVCC),$(filter 75 80 90 100 120,$(shell $(NVCC) --list-gpu-code 2>/dev/null | sed -n 's/^sm_//p')))
 # Of the GPUs here; where there is none one that shows that it compiles, since each costs minutes.
-CUDA_HERE := $(if $(NVCC),$(sort $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d .)))
+CUDA_HERE := $(if $(NVCC),$(sort $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\.\([0-9]\) *$$/\1\2/p')))
 CUDA_ARCH ?= $(or $(CUDA_HERE),90)
 CUDA_OUT := $(BUILD)/cuda/$(subst $() ,-,$(strip $(CUDA_ARCH)))
 # Each driver for CUDA 13 unpacks it: a fraction of the size.
