@@ -105,9 +105,13 @@ static void world_fini(struct world *w)
 
 /* --- values: small whole numbers, of which every sum is exact, also in bf16 ------------------ */
 
-static float value_of(const char *group, const char *name, int64_t element)
+static uint64_t key_of(const char *group, const char *name)
 {
-    uint64_t key = sn_rng_key(sn_rng_key(3, group), name);
+    return sn_rng_key(sn_rng_key(3, group), name);
+}
+
+static float value_of(uint64_t key, int64_t element)
+{
     return (float)(sn_rng_bits(key, (uint64_t)element) % 15) - 7;
 }
 
@@ -116,10 +120,11 @@ static void set_values(struct world *w)
     for (int r = 0; r < w->ranks; r++)
         for (int i = 0; i < w->state[r].n_tensors; i++) {
             struct sn_state_tensor t = w->state[r].tensors[i];
+            uint64_t key = key_of(t.group, t.name);
             t.folds = 0; /* set, not added */
             for (int64_t y = 0; y < t.n_rows; y++)
                 for (int64_t x = 0; x < t.n_cols; x++) {
-                    float v = value_of(t.group, t.name, (t.row + y) * t.cols + t.col + x);
+                    float v = value_of(key, (t.row + y) * t.cols + t.col + x);
                     sn_state_put(&t, y, x, 1, &v);
                 }
         }
@@ -134,28 +139,45 @@ static bool has(const struct world *w, const char *group, const char *name)
     return false;
 }
 
-/* What an element of a box must be after a load of what `from` had. */
-static float expected(const struct world *from, const struct sn_state_tensor *t, int64_t element)
+/* What the elements of a box must be after a load of what `from` had: sums of the values of these. */
+struct sum {
+    uint64_t key[RANKS_MAX];
+    int n;
+};
+
+static struct sum sum_of(const struct world *from, const struct sn_state_tensor *t)
 {
     char group[32];
-    float sum = 0;
-    if (t->folds == 0)
-        return value_of(has(from, t->group, t->name) ? t->group : "model", t->name, element);
-    for (int h = sn_state_holder(t->group);; h += t->folds) {
+    struct sum s = {.n = 0};
+    if (t->folds == 0) {
+        s.key[s.n++] = key_of(has(from, t->group, t->name) ? t->group : "model", t->name);
+        return s;
+    }
+    for (int h = sn_state_holder(t->group); s.n < RANKS_MAX; h += t->folds) {
         (void)snprintf(group, sizeof(group), "feedback.%d", h);
         if (!has(from, group, t->name))
-            return sum;
-        sum += value_of(group, t->name, element);
+            break;
+        s.key[s.n++] = key_of(group, t->name);
     }
+    return s;
+}
+
+static float expected(const struct sum *s, int64_t element)
+{
+    float sum = 0;
+    for (int i = 0; i < s->n; i++)
+        sum += value_of(s->key[i], element);
+    return sum;
 }
 
 static bool is_expected(const struct world *from, const struct sn_state_tensor *t)
 {
+    struct sum sum = sum_of(from, t);
     for (int64_t y = 0; y < t->n_rows; y++)
         for (int64_t x = 0; x < t->n_cols; x++) {
             float v;
             sn_state_get(t, y, x, 1, &v);
-            if (v != expected(from, t, (t->row + y) * t->cols + t->col + x))
+            if (v != expected(&sum, (t->row + y) * t->cols + t->col + x))
                 return false;
         }
     return true;
@@ -170,12 +192,13 @@ static double sum_of_feedback(const struct world *w, bool *some)
     for (int r = 0; r < w->ranks; r++)
         for (int i = 0; i < w->state[r].n_tensors; i++) {
             const struct sn_state_tensor *t = &w->state[r].tensors[i];
+            uint64_t key = key_of("weight of", t->name);
             for (int64_t y = 0; t->folds > 0 && t->owned && y < t->n_rows; y++)
                 for (int64_t x = 0; x < t->n_cols; x++) {
                     float v;
                     sn_state_get(t, y, x, 1, &v);
-                    sum += (double)v * (double)value_of("weight of", t->name,
-                                                        (t->row + y) * t->cols + t->col + x);
+                    sum += (double)v *
+                           (double)value_of(key, (t->row + y) * t->cols + t->col + x);
                     *some = true;
                 }
         }
@@ -223,8 +246,9 @@ static bool convert_all(const struct world *to, const struct world *from, struct
         good = folded.begin(folded.self, want, 2, 1 << 20, &b->err) == SN_OK &&
                folded.next(folded.self, p, t->cols, &b->err) == SN_OK &&
                folded.next(folded.self, &one, 1, &b->err) == SN_OK && one == p[0];
+        struct sum sum = sum_of(from, &box);
         for (int64_t e = 0; good && e < t->rows * t->cols; e++)
-            good = p[e] == expected(from, &box, e);
+            good = p[e] == expected(&sum, e);
         sn_free(p);
     }
     sn_source_close(folded.self ? &folded : &s);

@@ -146,7 +146,8 @@ static bool each_is_held_once(const struct world *w, int r)
         }
         held += size_of(b);
     }
-    for (int64_t e = 0; e < 3 * sn_model_param_count(w->model); e++)
+    int64_t all = 3 * sn_model_param_count(w->model);
+    for (int64_t e = 0; e < all; e++)
         good = good && claims[e] <= 1;
     sn_free(claims);
     sn_free(memory);
