@@ -60,6 +60,8 @@ CUDA_OUT := $(BUILD)/cuda/$(subst $() ,-,$(strip $(CUDA_ARCH)))
 NVSMALL  := $(if $(NVCC),$(shell $(NVCC) --version 2>/dev/null | sed -n 's/.*release \(1[3-9]\|[2-9][0-9]\)\..*/--compress-mode=size/p'))
 NVFLAGS  := -O3 -std=c++17 -lineinfo $(NVSMALL) -I. -Xcompiler -fPIC,-Wall $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
             -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
+# cuDNN for attention: plain C without its headers, so that the emulation and unit tests have it too.
+CUDNN_C  := kernels/cuda/cudnn.c kernels/cuda/sdpa.c kernels/cuda/sdpa_graph.c
 PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libsennit_cuda.so)))
 
 LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) -fopenmp -lpthread -lm -ldl
@@ -110,7 +112,8 @@ EMULSRC  := $(patsubst %,$(BUILD)/emul/src/%,$(wildcard kernels/cuda/*.cu kernel
 # Who writes what to the shared memory that warpgroup products read: wgmma.cc has in place of TSan's library what its calls go to.
 EMULWGMMA := $(shell grep -l 'cuda/wgmma.*\.cuh' kernels/cuda/*.cu tests/cuda_emul/own/*.cc)
 EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
-            $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc))
+            $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc)) \
+            $(patsubst %,$(BUILD)/emul/%.pic.o,cudnn sdpa sdpa_graph library)
 OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
             tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda test_codec_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
@@ -185,6 +188,12 @@ $(BUILD)/tests/unit/test_fuse_norm: LDFLAGS += -Wl,--wrap=sn_pass_fuse_norms
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)
 
+# Does the real cuDNN take our graphs, for devices that are only described?
+$(BUILD)/tests/gpu/cudnn_plans: $(BUILD)/tests/gpu/cudnn_plans.o $(patsubst %.c,$(BUILD)/%.o,$(CUDNN_C) kernels/cuda/library.c)
+	$(link)
+# With a stand-in for cuDNN that computes on the host.
+$(BUILD)/tests/unit/test_sdpa: $(patsubst %.c,$(BUILD)/%.o,$(CUDNN_C) kernels/cuda/library.c) | $(BUILD)/tests/gpu/libfake_cudnn.so
+$(BUILD)/tests/unit/test_sdpa: LDFLAGS += -Wl,-rpath,'$$ORIGIN/../gpu/fake'
 $(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published): \
     $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
 
@@ -195,7 +204,7 @@ $(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),ope
 NVTX_C   := kernels/cuda/nvtx$(if $(wildcard $(CUDA)/include/nvtx3/nvToolsExt.h),,_none).c
 # The plugin for CUDA, which uses its own runtime whatever the process has loaded: kernels by nvcc, the rest of it in C; NCCL where its header is.
 NCCL_C   := $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
-CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nvml.c $(NCCL_C) $(NVTX_C)
+CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nvml.c $(CUDNN_C) $(NCCL_C) $(NVTX_C)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
 $(CUDA_OUT)/%.cu.o: %.cu
 	@mkdir -p $(@D)
@@ -220,8 +229,8 @@ $(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels
 # The plugin for CUDA itself, on calls of CUDA that are done on host memory.
 FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
 FAKECC   := $(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"'
-$(BUILD)/tests/gpu/libfake_cuda.so: kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nvml.c $(NCCL_C) $(NVTX_C) \
-    tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h) | $(BUILD)/tests/gpu/libfake_blaslt.so $(BUILD)/tests/gpu/libfake_nccl.so
+$(BUILD)/tests/gpu/libfake_cuda.so: $(CUDA_C) tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h) \
+    | $(BUILD)/tests/gpu/libfake_blaslt.so $(BUILD)/tests/gpu/libfake_nccl.so $(BUILD)/tests/gpu/libfake_cudnn.so
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(FAKECC) -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
 	@$(FAKECC) -Wl,-rpath,'$$ORIGIN/fake' -o $@ $@.o $(filter-out kernels/cuda/plugin.c,$(filter %.c,$^)) -ldl -lpthread
@@ -234,6 +243,10 @@ $(BUILD)/tests/gpu/libfake_nccl.so: tests/gpu/fake_nccl.c
 	@mkdir -p $(@D)/fake
 	$(call say,ld,$@)$(FAKECC) -o $@ $<
 	@ln -sf ../$(@F) $(@D)/fake/libnccl.so.2
+$(BUILD)/tests/gpu/libfake_cudnn.so: tests/gpu/fake_cudnn.c tests/gpu/fake_cudnn_run.c $(if $(wildcard $(CUDA)/include/cudnn_graph.h),tests/gpu/cudnn_numbers.c) kernels/cuda/cudnn.h tests/gpu/fake_cudnn.h
+	@mkdir -p $(@D)/fake
+	$(call say,ld,$@)$(FAKECC) -ffp-contract=off -o $@ $(filter %.c,$^) -lm
+	@ln -sf ../$(@F) $(@D)/fake/libcudnn.so.9
 $(BUILD)/tests/gpu/find_library: $(BUILD)/tests/gpu/find_library.o $(BUILD)/kernels/cuda/library.o
 	$(link)
 
@@ -260,6 +273,9 @@ $(EMULSRC): $(BUILD)/emul/src/%: % tests/cuda_emul/bounded
 $(BUILD)/emul/%.o: $(BUILD)/emul/src/kernels/cuda/%.cu | $(EMULSRC)
 	@mkdir -p $(@D)
 	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -x c++ -c $< -o $@
+$(BUILD)/emul/%.pic.o: kernels/cuda/%.c
+	@mkdir -p $(@D)
+	$(call say,cc,$@)$(CC) $(BASEFLAGS) -fPIC $(CFLAGS) -c $< -o $@
 $(patsubst %.cu,$(BUILD)/emul/%.o,$(notdir $(filter %.cu,$(EMULWGMMA)))): EMULFLAGS += -fsanitize=thread
 $(patsubst %.cc,$(BUILD)/own/%.o,$(notdir $(filter %.cc,$(EMULWGMMA)))): EMULFLAGS += -fsanitize=thread
 $(BUILD)/emul/emul_%.o: tests/cuda_emul/%.cc
@@ -338,7 +354,7 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
-run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(GPUBENCH) $(PLUGIN)
+run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(BUILD)/tests/gpu/libfake_cudnn.so $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(BUILD)/tests/gpu/cudnn_plans $(GPUBENCH) $(PLUGIN)
 	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
 	    -- $(MPIRUNS) $(ALONE:=@$(SCRIPT))
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)

@@ -269,15 +269,16 @@ struct sn_attr {
     float theta;   /* ROPE base */
     float eps;     /* norms, ADAMW */
     float scale;   /* ATTENTION */
-    float drop;    /* probability of dropping, 0 = off */
-    float jitter;  /* JITTER: more than 0 */
-    float beta1, beta2, decay;  /* ADAMW */
-    bool dynamic_scale;         /* DECIDE: fp16 loss scaling is on */
-    int64_t blocks_a, blocks_b; /* SWAP, ENCODE, DECODE */
-    int32_t experts;            /* ROUTE and its kin: of the layer; EXPERT_GEMM: here */
-    int64_t capacity;           /* PLACE, ARRIVE */
-    int32_t round;              /* ARRIVE; set when it runs */
-    int64_t rows;               /* EXPERT_GEMM */
+    enum sn_library_use library; /* ATTENTION, ATTENTION_DX */
+    float drop;                  /* probability of dropping, 0 = off */
+    float jitter;                /* JITTER: more than 0 */
+    float beta1, beta2, decay;   /* ADAMW */
+    bool dynamic_scale;          /* DECIDE: fp16 loss scaling is on */
+    int64_t blocks_a, blocks_b;  /* SWAP, ENCODE, DECODE */
+    int32_t experts;             /* ROUTE and its kin: of the layer; EXPERT_GEMM: here */
+    int64_t capacity;            /* PLACE, ARRIVE */
+    int32_t round;               /* ARRIVE; set when it runs */
+    int64_t rows;                /* EXPERT_GEMM */
     bool any_order;          /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
                               * may be in whatever order is fastest, other from run to run */
     float aux_loss, z_loss;  /* ROUTE_DX */

@@ -17,6 +17,9 @@ enum sn_dtype { SN_F32, SN_BF16, SN_F16, SN_F64, SN_I32, SN_U8, SN_NDTYPES };
  * whole; blocks and lines of 128 elements (fp8.h). */
 enum sn_fp8_scaling { SN_FP8_OFF, SN_FP8_TENSORWISE, SN_FP8_BLOCKWISE };
 
+/* May a library of the device's maker compute it, where it can? MUST: else the operation fails. */
+enum sn_library_use { SN_LIBRARY_NEVER, SN_LIBRARY_MAY, SN_LIBRARY_MUST };
+
 static inline size_t sn_dtype_size(enum sn_dtype t)
 {
     static const size_t size[SN_NDTYPES] = {4, 2, 2, 8, 4, 1};
