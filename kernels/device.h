@@ -36,7 +36,9 @@ struct sn_device_options {
     int patience_s; /* how long open() and join() wait for the device and for peers; 0: for ever */
     int channel_ctas; /* blocks of threads that a transfer may take at most; 0: as the library likes
                        */
-    bool registers;   /* alloc() gives memory that the channels' library knows, from join() on */
+    enum sn_library_use attention; /* of the operations that will come; MUST: refuse where it is not
+                                    * there, or not for this device */
+    bool registers; /* alloc() gives memory that the channels' library knows, from join() on */
 };
 
 struct sn_device_info {

@@ -2,6 +2,7 @@
  * attention.cu - ATTENTION and ATTENTION_DX: which kernels compute them on this device.
  */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_cudnn.cuh"
 #include "kernels/cuda/ops.cuh"
 
 static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_args *a, int inputs)
@@ -22,6 +23,9 @@ static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_a
 
 SN_CUDA_OP(attention)
 {
+    int done;
+    if (sn_attn_cudnn(cx, a, false, &done))
+        return done;
     enum sn_attn_family f = family_of(cx, a, 3);
     if (f == SN_ATTN_MMA)
         return sn_attn_wgmma_is_there(cx, a) ? sn_attn_wgmma_forward(cx, a)
@@ -113,6 +117,9 @@ static int mma_backward(struct sn_cuda *cx, const struct sn_args *a,
 
 SN_CUDA_OP(attention_dx)
 {
+    int done;
+    if (sn_attn_cudnn(cx, a, true, &done))
+        return done;
     enum sn_attn_family f = family_of(cx, a, 5);
     struct sn_attn_row *known = (struct sn_attn_row *)a->scratch;
     float *dq = NULL;

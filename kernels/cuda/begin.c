@@ -94,6 +94,31 @@ static int takes_fp8(struct sn_device *d, enum sn_fp8_scaling scaling)
     return 0;
 }
 
+/* cuDNN, if attention may or must be computed by it. Where it may, and there is none, nothing is
+ * wrong: describe() says so; one that is there and does not do is worth a warning. */
+static int takes_attention(struct sn_device *d, enum sn_library_use use)
+{
+    int arch = d->cuda.device.arch;
+    char why[400] = "";
+    d->attention = use;
+    if (use == SN_LIBRARY_NEVER || (use == SN_LIBRARY_MAY && arch < 80))
+        return 0;
+    if (arch < 80)
+        return sn_cuda_fail(d,
+                            "run.attention: cudnn needs sm_80 or later, and %.40s is sm_%d; take "
+                            "own or auto",
+                            d->properties.name, arch);
+    if (sn_sdpa_open(&d->sdpa, why, sizeof(why)) == 0) {
+        d->cuda.sdpa = &d->sdpa;
+        return 0;
+    }
+    if (use == SN_LIBRARY_MUST)
+        return sn_cuda_fail(d, "run.attention: cudnn: %s; or take own or auto", why);
+    if (sn_cudnn_path()[0] || !strstr(why, "nor is it in"))
+        sn_cuda_lacks(d, "attention is computed without cuDNN: %s", why);
+    return 0;
+}
+
 /* What keeps cuBLASLt from beginning. */
 static int no_products(struct sn_device *d, cublasStatus_t status)
 {
@@ -121,7 +146,7 @@ int sn_cuda_begin(struct sn_device *d, int number, const struct sn_device_option
         return no_products(d, (cublasStatus_t)(rc - 10000));
     if (sn_cuda_check(d, (cudaError_t)rc, "opening the device") != 0)
         return -1;
-    if (takes_fp8(d, how->fp8) != 0)
+    if (takes_fp8(d, how->fp8) != 0 || takes_attention(d, how->attention) != 0)
         return -1;
     d->patience_s = how->patience_s;
     d->channel_ctas = how->channel_ctas;

@@ -48,13 +48,14 @@ struct sn_cuda_plans {
     struct sn_cuda_plan plan[SN_CUDA_PLANS];
 };
 
-enum { SN_CUDA_OWN = 32 }; /* shapes of GEMM without cuBLASLt that are remembered */
+enum { SN_CUDA_OWN = 32 }; /* shapes of GEMM without cuBLASLt, and the like, that are remembered */
 
 /* A shape that our own product computed: C[m,n] of depth k. */
 struct sn_cuda_own {
     int64_t m, n, k;
     enum sn_dtype dtype, result;
     bool is_refused; /* by the library, which else has no such product */
+    int attention;   /* not 0: no product, but why attention is without cuDNN: sdpa.h's note, + 1 */
 };
 
 /* What an operation that failed leaves behind. */
@@ -64,12 +65,15 @@ struct sn_cuda_fault {
     int code;         /* its number */
 };
 
+struct sn_sdpa;
+
 /* One per device and host thread that launches; some 70 KiB. */
 struct sn_cuda {
     struct sn_cuda_device device;
     cudaStream_t stream; /* may be changed between operations */
     cublasLtHandle_t blas;
-    bool tf32;  /* GEMMs of fp32 operands round them to TF32 (sm_80 and later) */
+    struct sn_sdpa *sdpa; /* cuDNN, for attention (sdpa.h); set by who wants it, closed here */
+    bool tf32;            /* GEMMs of fp32 operands round them to TF32 (sm_80 and later) */
     bool tunes; /* time algorithms when a shape first comes, as sn_cuda_gemm_measure() does */
     struct sn_cuda_fault fault;
     struct sn_cuda_plans plans;
@@ -116,8 +120,8 @@ int sn_cuda_plan_parse(struct sn_cuda *cx, const char *line);
  * is set. */
 int sn_cuda_prove_warpgroup(struct sn_cuda *cx, float *out);
 
-/* The i-th shape of GEMM that our own product computed, not cuBLASLt, as a sentence. 0, or 1 when
- * there are no more. */
+/* The i-th shape of GEMM that our own product computed, not cuBLASLt, or reason why attention was
+ * computed without cuDNN although it might, as a sentence. 0, or 1 when there are no more. */
 int sn_cuda_gemm_note(const struct sn_cuda *cx, int i, char *line, size_t room);
 
 /* The properties of a device; a cudaError_t. */

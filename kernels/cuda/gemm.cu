@@ -14,6 +14,7 @@
  * With attr.fp8 the operands are copies (gemm_fp8.cu): 8-bit codes on sm_89 and later where the
  * library takes them, else the same values in bf16.
  */
+#include "kernels/cuda/attention_cudnn.cuh"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/gemm_fp8.cuh"
 #include "kernels/cuda/ops.cuh"
@@ -235,9 +236,13 @@ static cublasStatus_t multiply(struct sn_cuda *cx, const struct sn_args *a, stru
 static void remember(struct sn_cuda *cx, const struct sn_args *a, bool is_refused)
 {
     const struct sn_mat *c = &a->out[0];
-    struct sn_cuda_own x = {
-        c->rows,        c->cols,  a->attr.trans_a ? a->in[0].rows : a->in[0].cols,
-        a->in[0].dtype, c->dtype, is_refused};
+    struct sn_cuda_own x = {c->rows,
+                            c->cols,
+                            a->attr.trans_a ? a->in[0].rows : a->in[0].cols,
+                            a->in[0].dtype,
+                            c->dtype,
+                            is_refused,
+                            0};
     for (int i = 0; i < cx->n_own; i++) {
         const struct sn_cuda_own *o = &cx->own[i];
         if (o->m == x.m && o->n == x.n && o->k == x.k && o->dtype == x.dtype &&
@@ -253,6 +258,10 @@ int sn_cuda_gemm_note(const struct sn_cuda *cx, int i, char *line, size_t room)
     if (i < 0 || i >= cx->n_own)
         return 1;
     const struct sn_cuda_own *o = &cx->own[i];
+    if (o->attention) {
+        (void)snprintf(line, room, "%s", cx->sdpa->note[o->attention - 1]);
+        return 0;
+    }
     (void)snprintf(line, room,
                    "a product of %lld x %lld, %lld deep, of %s to %s is computed without cuBLASLt, "
                    "which %s; that is slower",

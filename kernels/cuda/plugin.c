@@ -87,15 +87,23 @@ static double per_clock(int arch, enum sn_dtype t)
 }
 
 /* Which libraries, and from where: what a report of a failure needs. */
-static void say_libraries(char *text, size_t room)
+static void say_libraries(const struct sn_device *d, char *text, size_t room)
 {
     size_t v = cublasLtGetVersion();
     int n = snprintf(text, room, "cuBLASLt %zu.%zu.%zu (%.200s)", v / 10000, v % 10000 / 100,
                      v % 100, sn_cuda_blaslt()->path);
-    if (!sn_cuda_channels() || n < 0 || (size_t)n + 2 >= room)
+    if (sn_cuda_channels() && n > 0 && (size_t)n + 2 < room) {
+        memcpy(text + n, ", ", 3);
+        sn_cuda_say_channels(text + n + 2, room - (size_t)n - 2);
+    }
+    size_t at = strlen(text);
+    if (d->attention == SN_LIBRARY_NEVER || at + 2 >= room)
         return;
-    memcpy(text + n, ", ", 3);
-    sn_cuda_say_channels(text + n + 2, room - (size_t)n - 2);
+    memcpy(text + at, ", ", 3);
+    if (d->cuda.sdpa)
+        sn_sdpa_say(d->cuda.sdpa, text + at + 2, room - at - 2);
+    else
+        (void)snprintf(text + at + 2, room - at - 2, "no cuDNN: attention by kernels of our own");
 }
 
 static void describe(struct sn_device *d, struct sn_device_info *out)
@@ -110,7 +118,7 @@ static void describe(struct sn_device *d, struct sn_device_info *out)
     (void)snprintf(out->name, sizeof(out->name), "%.40s, sm_%d, driver for CUDA %d.%d",
                    d->properties.name, arch, d->driver / 1000, d->driver % 1000 / 10);
     memcpy(out->uuid, d->properties.uuid.bytes, sizeof(out->uuid));
-    say_libraries(out->libraries, sizeof(out->libraries));
+    say_libraries(d, out->libraries, sizeof(out->libraries));
     memcpy(out->lacks, d->lacks, sizeof(out->lacks));
     for (int t = 0; t < SN_NDTYPES; t++)
         out->peak[t] = per_clock(arch, (enum sn_dtype)t) * d->cuda.device.multiprocessors * clock;

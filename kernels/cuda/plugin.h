@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/library.h"
+#include "kernels/cuda/sdpa.h"
 #include "kernels/device.h"
 
 enum { SN_CUDA_BLOCKS = 4 }; /* what a run allocates is two arenas */
@@ -43,6 +44,8 @@ struct sn_device {
     int members[SN_DEVICE_CHANNELS], index[SN_DEVICE_CHANNELS];
     bool is_part[SN_DEVICE_CHANNELS]; /* of another one, which ends after it */
     bool is_aborted;
+    enum sn_library_use attention;
+    struct sn_sdpa sdpa; /* if cuDNN is open: cuda.sdpa */
     struct sn_cuda_nvml nvml;
     void *ranges;                 /* nvtx.c: its domain; NULL: no tool listens */
     int patience_s, channel_ctas; /* of the options, */

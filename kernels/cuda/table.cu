@@ -2,6 +2,7 @@
  * table.cu - the operations table, scratch, and what a device can do.
  */
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_cudnn.cuh"
 #include "kernels/cuda/codec.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/geometry.h"
@@ -64,6 +65,11 @@ static bool adds_at_once(enum sn_op_kind kind)
            kind == SN_OP_LAYERNORM_DX || kind == SN_OP_RMSNORM_DW || kind == SN_OP_RMSNORM_DX;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Room for the sums of a norm's gradients, where they are asked for. */
 static size_t norm_dx_scratch(const struct sn_args *a, int outputs)
 {
@@ -103,8 +109,10 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
         return SN_ADAMW_SCRATCH;
     case SN_OP_GEMM:
         return sn_gemm_room(a);
+    case SN_OP_ATTENTION:
+        return sn_attn_cudnn_scratch(a, false);
     case SN_OP_ATTENTION_DX:
-        return sn_attention_dx_scratch(a);
+        return larger(sn_attention_dx_scratch(a), sn_attn_cudnn_scratch(a, true));
     case SN_OP_ENCODE:
     case SN_OP_DECODE:
         return sn_codec_scratch(&a->attr);
@@ -130,6 +138,8 @@ void sn_cuda_close(struct sn_cuda *cx)
     if (cx->blas)
         (void)cublasLtDestroy(cx->blas); /* nothing is left to be done about it */
     cx->blas = NULL;
+    sn_sdpa_close(cx->sdpa);
+    cx->sdpa = NULL;
 }
 
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out)

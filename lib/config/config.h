@@ -64,7 +64,8 @@ struct sn_run_config {
     enum sn_channels channels;
     int channel_ctas; /* 0: as NCCL chooses */
     bool channel_register;
-    bool tf32; /* on a device, of fp32 products */
+    enum sn_library_use attention; /* on a device: own kernels, auto, cuDNN's */
+    bool tf32;                     /* on a device, of fp32 products */
     bool deterministic;
     int threads;      /* 0: auto */
     int hang_timeout; /* seconds; 0: never */

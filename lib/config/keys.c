@@ -37,6 +37,8 @@ _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
 
 static const char *const families[] = {"gpt2", "gpt-neox", "llama", "mixtral", NULL};
 static const char *const channels[] = {"auto", "host", NULL};
+/* run.attention: enum sn_library_use */
+static const char *const whose_kernels[] = {"own", "auto", "cudnn", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
 static const char *const routers[] = {"softmax", "sparsemixer", "dense", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
@@ -96,6 +98,8 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 64, "blocks"), DEFAULT("0")},
     {ROW("run.channel_register", BOOL, AT(run.channel_register), "On a GPU, take the run's memory from NCCL and register it with every channel, so that links which can do so sum without copies (NVLink SHARP)."),
         DEFAULT("false")},
+    {ROW("run.attention", ENUM, AT(run.attention), "On a GPU, whose kernels compute attention; own: ours; cudnn: those of NVIDIA's cuDNN 9.12 or later, and where it is not there or cannot the run is refused; auto: cuDNN's where they can, else ours, and the log says why. The processor has its own."),
+        NAMES(whose_kernels), DEFAULT("own"), DECIDES},
     {ROW("run.tf32", BOOL, AT(run.tf32), "On a GPU, products of fp32 matrices may round their operands to TF32: faster, with 10 bits of mantissa."),
         DEFAULT("false"), DECIDES},
     {ROW("run.deterministic", BOOL, AT(run.deterministic), "The same bits from run to run; false: on a GPU the gradients of attention, embeddings, biases and norms' weights are summed by atomics, in any order, which is faster and takes memory for attention. The processor always keeps its order."),

@@ -290,6 +290,34 @@ static enum sn_status fp8_fits_precision(const struct sn_config *c, const struct
                             sn_dtype_name(c->train.precision));
 }
 
+/* What cuDNN is not asked for (kernels/cuda/sdpa.h), as far as the run file tells. */
+static enum sn_status cudnn_fits(const struct sn_config *c, const struct sn_settings *s,
+                                 struct sn_err *err)
+{
+    const char *key = "run.attention", *other = "take own or auto";
+    int d = c->model.hidden / c->model.heads;
+    if (c->run.attention != SN_LIBRARY_MUST)
+        return SN_OK;
+    if (c->run.backend == SN_BACKEND_CPU)
+        return sn_settings_fail(s, key, err, "cudnn needs a GPU, and run.backend is cpu; %s",
+                                other);
+    if (c->train.precision == SN_F32)
+        return sn_settings_fail(s, key, err, "cudnn needs train.precision: bf16 or fp16; %s",
+                                other);
+    if (c->model.dropout > 0)
+        return sn_settings_fail(s, key, err, "cudnn has no dropout of ours (model.dropout); %s",
+                                other);
+    if (c->layout.context > 1)
+        return sn_settings_fail(s, key, err, "cudnn takes whole sequences (layout.context: 1); %s",
+                                other);
+    if (d % 8 != 0 || d > 128)
+        return sn_settings_fail(s, key, err,
+                                "cudnn takes heads of 8, 16, ... 128 columns, and model.hidden / "
+                                "model.heads is %d; %s",
+                                d, other);
+    return SN_OK;
+}
+
 /* Keys in which two models are compared. */
 static enum sn_status changes_are_keys(const struct sn_config *c, const struct sn_settings *s,
                                        struct sn_err *err)
@@ -317,10 +345,11 @@ static struct sn_text_place place_of(const struct sn_settings *s, const char *ke
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,          window_covers,
-        residual_fits,        changes_are_keys,      share_divides_layers, experts_fit_family,
-        experts_fit_model,    batch_divides,         schedule_fits,        evaluation_has_data,
-        scale_fits_precision, fp8_fits_precision};
+        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,
+        window_covers,        residual_fits,         changes_are_keys,
+        share_divides_layers, experts_fit_family,    experts_fit_model,
+        batch_divides,        schedule_fits,         evaluation_has_data,
+        scale_fits_precision, fp8_fits_precision,    cudnn_fits};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");
     c->slurm.site_at = place_of(s, "slurm.site");

@@ -107,6 +107,14 @@ static void emit_fini(struct sn_emit *e)
     sn_free(e->copied);
 }
 
+/* Whose kernels compute attention, in every program. */
+static void set_library(const struct sn_job *j, struct sn_program *p)
+{
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == SN_OP_ATTENTION || p->ops[i].kind == SN_OP_ATTENTION_DX)
+            p->ops[i].attr.library = j->config->run.attention;
+}
+
 static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
     sn_chunks_close(p);
@@ -122,6 +130,7 @@ static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_e
         sn_sched_add(p, p->n_chunks - 1, 0, 0);
     if (p->failed)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the %s program", p->name);
+    set_library(j, p);
     return sn_pass_place(j, p, err);
 }
 

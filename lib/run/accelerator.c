@@ -150,6 +150,7 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
                                     .tune = tune,
                                     .patience_s = c->run.hang_timeout,
                                     .channel_ctas = c->run.channel_ctas,
+                                    .attention = c->run.attention,
                                     .registers = c->run.channel_register};
     int rc = a->ops->open(a->device, node_rank % n, &how);
     if (rc == SN_DEVICE_HANGS) {

@@ -5,6 +5,7 @@
  * are told to be in any order. SN_EMUL_FAULT=17: call 17 ends the program, as a fault that a
  * device does not survive would; SN_EMUL_WRONG=gemm: what that operation makes is wrong.
  */
+#include "kernels/cuda/attention_cudnn.cuh"
 #include "tests/cuda_emul/emul.h"
 #include "tests/gpu/other_table.h"
 
@@ -31,6 +32,15 @@ static struct sn_cuda *context(void)
     cx.device.multiprocessors = 4;
     cx.device.shared_per_block = shared_of(cx.device.arch);
     cx.device.l2_bytes = 16 * 1024; /* so little that attention walks heads in several groups */
+    if (!cx.sdpa && kt_library() != SN_LIBRARY_NEVER) {
+        static struct sn_sdpa sdpa;
+        char why[400];
+        cx.sdpa = &sdpa;
+        if (sn_sdpa_open(&sdpa, why, sizeof(why)) != 0) { /* of tests/gpu/fake_cudnn.c */
+            printf("1..0 # SKIP cuDNN: %s\n", why);
+            exit(0);
+        }
+    }
     return &cx;
 }
 
@@ -38,6 +48,7 @@ static struct sn_args told(const struct sn_args *a)
 {
     struct sn_args b = *a;
     b.attr.any_order = b.attr.any_order || kt_any_order();
+    b.attr.library = kt_library();
     return b;
 }
 

@@ -10,6 +10,7 @@
  */
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/prove.h"
+#include "kernels/cuda/sdpa.h"
 #include "kernels/device.h"
 
 #include <stdio.h>
@@ -411,6 +412,7 @@ void sn_cuda_close(struct sn_cuda *cx)
 {
     if (cx->blas)
         (void)cublasLtDestroy(cx->blas);
+    sn_sdpa_close(cx->sdpa);
 }
 
 int sn_cuda_device_of(int ordinal, struct sn_cuda_device *out)

@@ -11,6 +11,7 @@
 #include "kernels/ops.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,6 +30,17 @@ double kt_slack(enum sn_op_kind kind, enum sn_dtype t);
 /* Is SN_ANY_ORDER set in the environment? Then every operation is run with attr.any_order, and two
  * runs need not have the same bits. */
 bool kt_any_order(void);
+
+/* SN_ATTENTION in the environment: "auto" lets cuDNN compute attention where it can, "cudnn" wants
+ * that it does; else own kernels. */
+static inline enum sn_library_use kt_library(void)
+{
+    const char *whose = getenv("SN_ATTENTION");
+    return !whose                        ? SN_LIBRARY_NEVER
+           : strcmp(whose, "auto") == 0  ? SN_LIBRARY_MAY
+           : strcmp(whose, "cudnn") == 0 ? SN_LIBRARY_MUST
+                                         : SN_LIBRARY_NEVER;
+}
 
 /* Calls of operations count from 1. Those that SN_LEAVE_OUT names ("17 204") do nothing and fail:
  * a fault that a device does not survive ends the program at "Bail out! call 17, ...", which is run

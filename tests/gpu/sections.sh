@@ -75,6 +75,12 @@ section_unit() {
             one "$name,any-order" 90 "$point" unit "$name" SN_ANY_ORDER=1
             ;;
         esac
+        case $name in
+        test_attention)
+            one "$name,cudnn" 90 "$point" unit "$name" SN_ATTENTION=auto
+            one "$name,cudnn,any-order" 90 "$point" unit "$name" SN_ATTENTION=auto SN_ANY_ORDER=1
+            ;;
+        esac
     done
     together "$jobs"
 }
@@ -92,7 +98,9 @@ section_losses() {
         [ "$fp8" = none ] && name=$family-$precision || name=$family-$fp8
         one "$name" 40 "$point" losses "$family" "$precision" "$fp8" "$limit"
     done
-    one llama-bf16,any-order 40 "$point" losses llama bf16 none 1e-2 any
+    one llama-bf16,any-order 40 "$point" losses llama bf16 none 1e-2 deterministic:_false
+    one llama-bf16,cudnn 40 "$point" losses llama bf16 none 1e-2 attention:_cudnn
+    one llama-bf16,cudnn,any-order 40 "$point" losses llama bf16 none 1e-2 attention:_cudnn,_deterministic:_false
     together "$jobs"
 }
 
@@ -156,6 +164,13 @@ section_rates() {
     for model in $(large_list | cut -d ' ' -f 1); do one "$model" 90 "$point" rate "$model" true; done
     for model in $(large_list | cut -d ' ' -f 1); do
         case $model in *-mb64 | llama-1b* | tiny) one "$model,any-order" 60 "$point" rate "$model" false ;; esac
+    done
+    for model in $(large_list | cut -d ' ' -f 1); do
+        case $model in *-mb64 | tiny)
+            one "$model,cudnn" 60 "$point" rate "$model" true cudnn
+            one "$model,cudnn,any-order" 60 "$point" rate "$model" false cudnn
+            ;;
+        esac
     done
     together 1
 }

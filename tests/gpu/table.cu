@@ -8,6 +8,7 @@
  * there are no guards, and scratch holds what it held: so a sanitizer sees each read and write
  * beyond an operand, and each read of what nobody wrote.
  */
+#include "kernels/cuda/attention_cudnn.cuh"
 #include "kernels/cuda/cuda.h"
 #include "tests/gpu/other_table.h"
 
@@ -121,6 +122,7 @@ static size_t scratch_of(enum sn_op_kind kind, const struct sn_args *a, int thre
 {
     struct sn_args d = *a;
     d.attr.any_order = d.attr.any_order || kt_any_order();
+    d.attr.library = kt_library();
     return sn_cuda_scratch(kind, &d, threads);
 }
 
@@ -151,6 +153,7 @@ static int run_kind(enum sn_op_kind kind, const struct sn_args *a)
     if (kt_is_left_out(++calls))
         return printf("# call %ld, %s, is left out\n", calls, running);
     d.attr.any_order = d.attr.any_order || kt_any_order();
+    d.attr.library = kt_library();
     struct regions all, room;
     all.n = room.n = 0;
     struct sn_mat scalars = {a->scalars, SN_U8, 1, (int64_t)sizeof(*a->scalars), 0};
@@ -218,6 +221,15 @@ static struct sn_ops make(void)
     if (rc) {
         printf("Bail out! the first device does not open: error %d\n", rc);
         exit(1);
+    }
+    if (kt_library() != SN_LIBRARY_NEVER) {
+        static struct sn_sdpa sdpa;
+        char why[400];
+        context.sdpa = &sdpa;
+        if (sn_sdpa_open(&sdpa, why, sizeof(why)) != 0) {
+            printf("1..0 # SKIP cuDNN: %s\n", why);
+            exit(0);
+        }
     }
     /* SN_GPU_ARCH=70: the kernels that an older device would take. */
     const char *as = getenv("SN_GPU_ARCH");

@@ -397,6 +397,8 @@ static int fake_open(struct sn_device *d, int number, const struct sn_device_opt
     d->tunes = how->tune;
     d->habits = habits;
     d->dice = habits.seed * 2654435761u + (uint64_t)number;
+    if (how->attention == SN_LIBRARY_MUST)
+        return fake_device_fail(d, "run.attention: cudnn: this device has no cuDNN");
     return 0;
 }
 
