@@ -4,6 +4,7 @@
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
+layout_steps=${STEPS:-8} # make check-equiv: 20
 
 layout_tokens "$tmp/tok"
 experts='family=mixtral experts={"count":4,"top_k":2,"aux_loss":0}'
@@ -41,6 +42,7 @@ fi
 
 # --- what codecs lose, and milder ones --------------------------------------------------------------
 
+layout_steps=20 # what gives way does so in every fourth, and is measured after that
 line='guard data=2 tensor=2 zero=1 compress={"data":"int4","tensor":"int8","guard":0.05,"sample":4}'
 layout_train "$line" "$tmp/guard"
 is "with a guard: trains" "$rc" 0

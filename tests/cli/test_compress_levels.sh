@@ -5,6 +5,7 @@
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
+layout_steps=${STEPS:-8} # make check-equiv: 20
 
 layout_tokens "$tmp/tok"
 levels='"data":"mpc/mpc","zero":"mpc","node"'

@@ -3,6 +3,9 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 
 table=tests/equiv/layouts
+# Of every run, an even number; with validation in the middle and at the end. Tests of make check take fewer unless STEPS
+# says how many: check-equiv says 20.
+layout_steps=${STEPS:-20}
 
 # Text in 61 different bytes, 0 .. 60, so that every row of the embedding has a gradient.
 layout_tokens() { # prefix
@@ -47,7 +50,7 @@ layout_reference() { # line
 }
 
 layout_file() { # line path output
-    printf '%s\n' "$1" | awk -v out="$3" -v tok="$tmp/tok" '
+    printf '%s\n' "$1" | awk -v out="$3" -v tok="$tmp/tok" -v steps="$layout_steps" '
     function put(section, key, value) {
         if (!((section, key) in text))
             order[section] = order[section] " " key
@@ -63,7 +66,7 @@ layout_file() { # line path output
         put("model", "family", "llama"); put("model", "layers", 4); put("model", "hidden", 48)
         put("model", "heads", 12); put("model", "ffn", 80); put("model", "vocab", 61)
         put("model", "seq", 48); put("model", "init_std", 0.05)
-        put("train", "steps", 20); put("train", "global_batch", 12); put("train", "eval_every", 10)
+        put("train", "steps", steps); put("train", "global_batch", 12); put("train", "eval_every", steps / 2)
         put("train", "optimizer", "{lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}")
         put("train", "schedule", "{kind: cosine, warmup: 5, min_lr: 3.0e-5}")
         put("layout", "data", 1); put("layout", "bucket", "20KiB")
@@ -133,9 +136,9 @@ layout_one() { # line
     [ ! -f "$one/numbers" ] || return 0
     layout_train "one$(layout_reference "$1")" "$one"
     is "one rank trains$(layout_reference "$1")" "$rc" 0
-    is "and tells of 20 losses, 20 norms and 2 validations" \
-        "$(wc -l <"$one/numbers" | tr -d ' ')" 42
-    ok "and learns" awk 'NR == 1 { first = $1 } NR == 20 { exit !($1 < first) }' "$one/numbers"
+    is "and tells of $layout_steps losses, as many norms and 2 validations" \
+        "$(wc -l <"$one/numbers" | tr -d ' ')" $((2 * layout_steps + 2))
+    ok "and learns" awk -v n="$layout_steps" 'NR == 1 { first = $1 } NR == n { exit !($1 < first) }' "$one/numbers"
 }
 
 layout_section() { # key text: the numbers of this object of a JSON line, the first of its name
@@ -202,10 +205,10 @@ layout_check() { # line: all that holds for a layout
     rm -rf "$many" "$many-again" "$many-resumed"
 }
 
-# 10 steps in one layout, the rest in another; after layout_check's run, with its $one and $many.
+# Half of the steps in one layout, the rest in another; after layout_check's run, with its $one and $many.
 layout_resume() { # line name-of-the-other
-    layout_train "$1" "$many-resumed" --stop-after 10
-    is "$layout_name: stops after 10 steps" "$rc" 0
+    layout_train "$1" "$many-resumed" --stop-after $((layout_steps / 2))
+    is "$layout_name: stops after $((layout_steps / 2)) steps" "$rc" 0
     layout_other=$(layout_line "$2")
     case $1 in *' seed='*) layout_other="$layout_other seed=${1##* seed=}" ;; esac
     is "$layout_name: layout $2 is one of the same model" "$(layout_reference "$layout_other")" \
@@ -213,7 +216,7 @@ layout_resume() { # line name-of-the-other
     ok "$layout_name: and in the table" test -n "$layout_other"
     layout_train "$layout_other" "$many-resumed"
     is "$layout_name: resumes in layout $2" "$rc" 0
-    like "$layout_name: where it had stopped" "$err" 'checkpoint of step 10([^0-9]|$)'
+    like "$layout_name: where it had stopped" "$err" "checkpoint of step $((layout_steps / 2))([^0-9]|\$)"
     within "$layout_name: resumed in $2, losses and norms are those of one rank" \
         "$(worst "$many-resumed/numbers" "$one/numbers")" "$(layout_limit "$1")"
     [ "$2" != "$layout_name" ] ||
