@@ -170,7 +170,8 @@ static void enter(int i)
     fibre[i].entered = true;
     (void)getcontext(&entry);
     entry.uc_stack.ss_sp = stacks + (size_t)i * STACK;
-    entry.uc_stack.ss_size = STACK - (size_t)(i % 64) * 17 * 64; /* not all at the same sets of the caches */
+    /* They do not all begin at the same sets of the caches. */
+    entry.uc_stack.ss_size = STACK - (size_t)(i % 64) * 17 * 64;
     entry.uc_link = NULL;
     makecontext(&entry, fibre_main, 0);
     (void)swapcontext(&main_context, &entry);
