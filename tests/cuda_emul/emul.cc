@@ -1,9 +1,9 @@
 /*
  * emul.cc - fibres, barriers and grids; see emul.h.
  *
- * A fibre is entered once through ucontext and afterwards by the compiler's own longjmp, which makes
- * no system call and stores three words.
- * Fibres live as long as the program: each runs one block's body after another.
+ * A fibre is entered once through ucontext and afterwards by the compiler's own longjmp, which
+ * makes no system call and stores three words. Fibres live as long as the program: each runs one
+ * block's body after another.
  */
 #include "tests/cuda_emul/emul.h"
 

@@ -139,7 +139,8 @@ static bool has(const struct world *w, const char *group, const char *name)
     return false;
 }
 
-/* What the elements of a box must be after a load of what `from` had: sums of the values of these. */
+/* What the elements of a box must be after a load of what `from` had: sums of the values of these.
+ */
 struct sum {
     uint64_t key[RANKS_MAX];
     int n;
@@ -197,8 +198,7 @@ static double sum_of_feedback(const struct world *w, bool *some)
                 for (int64_t x = 0; x < t->n_cols; x++) {
                     float v;
                     sn_state_get(t, y, x, 1, &v);
-                    sum += (double)v *
-                           (double)value_of(key, (t->row + y) * t->cols + t->col + x);
+                    sum += (double)v * (double)value_of(key, (t->row + y) * t->cols + t->col + x);
                     *some = true;
                 }
         }
