@@ -13,12 +13,13 @@ losses() { # output directory: loss, gradient norm and validation loss of every 
 }
 
 # --- 1, 2, 3, 4 ranks give the same losses --------------------------------------------------------
+steps=20 eval_every=10
 for family in llama gpt2; do
     run_file "$tmp/r1.yaml" "$tmp/$family-1"
     run "$train" "$tmp/r1.yaml"
     is "$family: one rank trains" "$rc" 0
     losses "$tmp/$family-1"
-    is "$family: 50 steps are recorded" "$(wc -l <"$tmp/$family-1/loss" | tr -d ' ')" 50
+    is "$family: $steps steps are recorded" "$(wc -l <"$tmp/$family-1/loss" | tr -d ' ')" $steps
     for n in 2 3 4; do
         run_file "$tmp/r.yaml" "$tmp/$family-$n"
         run mpi "$n" "$train" "$tmp/r.yaml"
@@ -28,8 +29,8 @@ for family in llama gpt2; do
             within "$family: $what of $n ranks equals that of one" \
                 "$(worst "$tmp/$family-$n/$what" "$tmp/$family-1/$what")" 1e-5
         done
-        ok "$family: the weights after 50 steps are a checkpoint" \
-            test -f "$tmp/$family-$n/ckpt/step-00000050/COMMIT"
+        ok "$family: the weights after $steps steps are a checkpoint" \
+            test -f "$tmp/$family-$n/ckpt/step-000000$steps/COMMIT"
     done
 done
 first=$(head -n 1 "$tmp/llama-1/loss") last=$(tail -n 1 "$tmp/llama-1/loss")
@@ -39,7 +40,7 @@ ok "the loss falls ($first to $last)" awk "BEGIN { exit !($last < 0.95 * $first)
 metric mfu "$tmp/llama-1/metrics.jsonl" >"$tmp/mfu"
 metric mfu_uncausal "$tmp/llama-1/metrics.jsonl" >"$tmp/uncausal"
 is "every step has MFU both ways, in the ratio of their FLOPs" \
-    "$(paste "$tmp/mfu" "$tmp/uncausal" | awk '$1 > 0 && $2 / $1 > 1.06896 && $2 / $1 < 1.06897' | wc -l | tr -d ' ')" 50
+    "$(paste "$tmp/mfu" "$tmp/uncausal" | awk '$1 > 0 && $2 / $1 > 1.06896 && $2 / $1 < 1.06897' | wc -l | tr -d ' ')" $steps
 
 # --- the planned traffic is the sent traffic (each rank also asserts its own every step) ----------
 run "$BUILD/bin/sennit-plan" "$tmp/r.yaml" --ranks 4 --json
@@ -80,7 +81,7 @@ kill_after() { # step output: kills the newest attempt
     done
 }
 
-family=llama steps=120 dropout=0.1 every=5 eval_every=40
+family=llama steps=60 dropout=0.1 every=5 eval_every=20
 for precision in fp32 bf16 fp16; do
     for name in a b; do
         run_file "$tmp/$name.yaml" "$tmp/$precision-$name"
