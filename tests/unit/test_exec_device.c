@@ -126,7 +126,8 @@ static void micro_batches_share_a_graph(void)
            "and each of them runs (%ld, %ld, %ld, %ld kernels)", ran[0], ran[1], ran[2], ran[3]);
 }
 
-/* Where groups of one axis lie in each other; whatever is split, the bits are the same. */
+/* Where groups of one axis lie in each other; whatever is split, the bits are the same. The first
+ * row once more on a device that splits nothing. */
 static void groups_of_one_axis_share_a_channel(void)
 {
     struct sn_config kv = layout_config(SN_LLAMA), data = kv, experts = kv, stages = kv;
@@ -150,20 +151,20 @@ static void groups_of_one_axis_share_a_channel(void)
                {"experts", experts, 1},
                {"experts in a pipeline", stages, 1}};
     fake_device_habits()->has_no_channels = false;
-    for (size_t i = 0; i < 2 * sizeof(row) / sizeof(row[0]); i++) {
-        struct sn_config c = row[i / 2].config;
+    for (size_t i = 0, n = sizeof(row) / sizeof(row[0]); i <= n; i++) {
+        struct sn_config c = row[i % n].config;
+        long splits = i < n ? row[i].splits : 0;
         struct layout_run here = {.steps = STEPS}, there = {.steps = STEPS, .on_devices = true};
         c.run.hang_timeout = HANG_TIMEOUT;
-        fake_device_habits()->splits_none = i % 2 == 1;
+        fake_device_habits()->splits_none = i == n;
         fake_device_habits()->seed++;
         layout_train(&here, &c);
         layout_train(&there, &c);
         tap_ok(!here.fault[0] && !there.fault[0] && same_bits(&here, &there),
                "%s: %ld channels that are parts of others give the bits of this processor%s%s",
-               row[i / 2].name, there.splits, here.fault, there.fault);
-        tap_ok(there.splits == (i % 2 ? 0 : row[i / 2].splits),
-               "%s: so many are wanted where the device %s", row[i / 2].name,
-               i % 2 ? "splits none: 0" : "splits");
+               row[i % n].name, there.splits, here.fault, there.fault);
+        tap_ok(there.splits == splits, "%s: %ld of them where the device %s", row[i % n].name,
+               splits, i == n ? "splits none" : "splits");
     }
     fake_device_habits()->splits_none = false;
 }

@@ -271,7 +271,7 @@ static void only_sums_that_stand_before_their_norm(void)
 
 static void runs_are_equal(struct sn_config c, bool on_devices, const char *what)
 {
-    enum { STEPS = 3 };
+    enum { STEPS = 2 };
     struct layout_run with = {.steps = STEPS, .on_devices = on_devices}, without = with;
     size_t bytes = STEPS * sizeof(with.loss[0]);
     fuses = true;
