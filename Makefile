@@ -287,6 +287,8 @@ $(BUILD)/own/%.o: $(BUILD)/emul/src/tests/cuda_emul/own/%.cc | $(EMULSRC)
 $(BUILD)/other/%.o: tests/unit/%.c
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(CC) $(BASEFLAGS) -Dsn_ops_cpu=kt_other_ops -Dsn_cpu_table_generic=kt_other_table $(CFLAGS) -c $< -o $@
+$(BUILD)/tests/emul/test_cudnn: EMULSAN += -Wl,-rpath,'$$ORIGIN/../gpu/fake'
+$(BUILD)/tests/emul/test_cudnn: | $(BUILD)/tests/gpu/libfake_cudnn.so
 $(BUILD)/tests/emul/%: $(BUILD)/own/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(EMULCXX) $(EMULSAN) -o $@ $^ -lm
