@@ -25,7 +25,13 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     }
 }
 
-/* The parts of scratch (sdpa.h), in turn. */
+/* The begin of scratch (sdpa.h), and its parts in turn. */
+static char *begin_of(const struct sn_args *a)
+{
+    uintptr_t at = (uintptr_t)a->scratch;
+    return (char *)a->scratch + (SN_SDPA_PIECE - at % SN_SDPA_PIECE) % SN_SDPA_PIECE;
+}
+
 static void *part_of(char **at, size_t bytes)
 {
     void *part = *at;
@@ -36,7 +42,7 @@ static void *part_of(char **at, size_t bytes)
 static int backward(struct sn_cuda *cx, const struct sn_args *a, struct sn_sdpa_plan *p)
 {
     int64_t heads = a->attr.heads, n = a->in[0].rows * heads;
-    char *at = (char *)a->scratch;
+    char *at = begin_of(a);
     void *operand[SN_SDPA_NOPERANDS] = {a->in[0].p, a->in[1].p, a->in[2].p, a->in[3].p};
     operand[SN_SDPA_LSE] = part_of(&at, (size_t)n * sizeof(float));
     operand[SN_SDPA_DY] = a->in[4].p;
@@ -54,7 +60,7 @@ static int forward(struct sn_cuda *cx, const struct sn_args *a, struct sn_sdpa_p
 {
     void *operand[SN_SDPA_NOPERANDS] = {a->in[0].p, a->in[1].p, a->in[2].p, a->out[0].p,
                                         a->out[1].p};
-    return sn_sdpa_run(cx->sdpa, p, (void *)cx->stream, operand, a->scratch);
+    return sn_sdpa_run(cx->sdpa, p, (void *)cx->stream, operand, begin_of(a));
 }
 
 /* The run asks for cuDNN and nothing else: a failure. Else a note, and our own kernels. */

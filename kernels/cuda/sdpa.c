@@ -112,7 +112,7 @@ size_t sn_sdpa_bound(const struct sn_sdpa_shape *s)
     size_t rows = (size_t)(s->samples * s->seq * s->heads);
     size_t sums = s->in_order ? 0 : whole(rows * (size_t)s->d * sizeof(float), SN_SDPA_PIECE);
     size_t own = 2 * whole(rows * sizeof(float), SN_SDPA_PIECE) + sums;
-    return (s->is_backward ? own : 0) + sn_sdpa_workspace(s);
+    return SN_SDPA_PIECE + (s->is_backward ? own : 0) + sn_sdpa_workspace(s);
 }
 
 /* --- the library ------------------------------------------------------------------------------ */

@@ -54,7 +54,7 @@ const char *sn_sdpa_refuses(const struct sn_args *a, bool is_backward, int arch)
 struct sn_sdpa_shape sn_sdpa_shape_of(const struct sn_args *a, bool is_backward);
 
 /*
- * Scratch, from its begin, each part at a multiple of SN_SDPA_PIECE bytes:
+ * Scratch, from the first multiple of SN_SDPA_PIECE on, each part a multiple of it:
  *   backward             lse packed, delta                           4 bytes of each row and head
  *   backward, any order  dq in fp32                                  4 d bytes
  *   both                 the workspace of cuDNN's plan, at most sn_sdpa_workspace()

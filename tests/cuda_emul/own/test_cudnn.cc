@@ -37,14 +37,19 @@ static struct sn_args forward(int to, enum sn_library_use use)
     return a;
 }
 
+/* With exactly the scratch that is planned, which lies at a multiple of 64 bytes and of no more. */
 static int run(struct sn_args *a)
 {
     static struct sn_scalars scalars;
-    size_t bytes = sn_cuda_scratch(SN_OP_ATTENTION, a, 1);
+    size_t bytes = sn_cuda_scratch(SN_OP_ATTENTION, a, 1), guard = 64;
+    char *room = (char *)aligned_alloc(256, (bytes + 64 + guard + 255) / 256 * 256);
+    memset(room + 64 + bytes, 0xa5, guard);
     a->scalars = &scalars;
-    a->scratch = aligned_alloc(256, (bytes + 511) / 256 * 256);
+    a->scratch = room + 64;
     int rc = sn_cuda_run_op(&cx, SN_OP_ATTENTION, a);
-    free(a->scratch);
+    for (size_t i = 0; i < guard; i++)
+        rc = (unsigned char)room[64 + bytes + i] == 0xa5 ? rc : -77;
+    free(room);
     return rc;
 }
 
@@ -68,7 +73,7 @@ int main(void)
     tap_ok(sn_cuda_scratch(SN_OP_ATTENTION, &own, 1) == 0 &&
                sn_cuda_scratch(SN_OP_ATTENTION, &may, 1) > 0,
            "scratch is planned for cuDNN, and not for own kernels alone");
-    setenv("FAKE_CUDNN", "", 1);
+    setenv("FAKE_CUDNN", "first=1048576", 1); /* all of what is planned */
     tap_ok(sn_sdpa_open(&sdpa, why, sizeof(why)) == 0, "cuDNN opens: %s", why);
     cx.sdpa = &sdpa;
     if (!sdpa.api)
