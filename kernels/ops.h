@@ -48,13 +48,22 @@
  * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?             0 dx (+ addend g),          0: in 0 or 4
  *                                                         1+ dw[1,D] f32?
  * RMSNORM_DW    0 dy, 1 x, 2 stats                        0+ dw[1,D] f32              -
- * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?    0+ C[M,N]                   0: in 3
+ * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?,   0+ C[M,N], 1+ by epilogue?  0: in 3
+ *               4 by epilogue?
  *               C = op(A) op(B) (+ bias to every row) (+ addend); op transposes when trans_a /
  *               trans_b is set; sizes follow from the operands. A, B share a dtype; C may be f32
  *               fp8: A and B, of bf16, are rounded first to 8-bit floats times powers of two (fp8.h).
  *               FORWARD, BACKWARD: each operand has one; to e4m3, A of BACKWARD to e5m2. BLOCKS,
  *               LINES: all to e4m3; A has one for each line of 128 elements along the depth, B for
  *               each block of 128 x 128 (BLOCKS) or for such lines too (LINES)
+ *               epilogue: another operation in one with the product, so that it reads and writes less:
+ *                 ACT     x = the C of above, rounded to its type, is out 1[M,N] of that type, where
+ *                         that is wanted; C = ACT of x
+ *                 ACT_DX  d = the C of above, rounded to its type, is nowhere; C = ACT_DX of d and
+ *                         in 4[M,N]
+ *                 COLSUM  out 1+ db[1,M] f32 (+)= COLSUM of in 0 as it is stored; trans_a
+ *               ACT, ACT_DX: no addend, no SN_ADD. A device may take the activation, or its slope, of
+ *               the sum before it is rounded, and add columns in fp32, in an order of its own
  * COLSUM        0 dy[T,N]                                 0+ db[1,N] f32              -
  * ROPE          0 x[T, C]                                 0 y[T, C]                   0: in 0
  *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
@@ -251,6 +260,7 @@ enum sn_op_kind {
 
 enum sn_act { SN_ACT_GELU_TANH, SN_ACT_GELU_ERF };
 enum sn_acc { SN_WRITE, SN_ADD };
+enum sn_epilogue { SN_EPILOGUE_NONE, SN_EPILOGUE_ACT, SN_EPILOGUE_ACT_DX, SN_EPILOGUE_COLSUM };
 enum sn_fp8 { SN_FP8_NONE, SN_FP8_FORWARD, SN_FP8_BACKWARD, SN_FP8_BLOCKS, SN_FP8_LINES };
 
 enum { SN_MAX_IN = 6, SN_MAX_OUT = 4 };
@@ -258,10 +268,11 @@ enum { SN_NO_TARGET = -1 }; /* what a row of CROSS_ENTROPY has to predict: nothi
 
 /* What an operation needs to know beside its operands; a member that a kind does not name is 0. */
 struct sn_attr {
-    bool trans_a, trans_b; /* GEMM */
-    enum sn_fp8 fp8;       /* GEMM */
-    bool inverse;          /* ROPE, DECODE */
-    enum sn_act act;       /* ACT, ACT_DX */
+    bool trans_a, trans_b;     /* GEMM */
+    enum sn_fp8 fp8;           /* GEMM */
+    enum sn_epilogue epilogue; /* GEMM */
+    bool inverse;              /* ROPE, DECODE */
+    enum sn_act act;           /* ACT, ACT_DX, GEMM with such an epilogue */
     int32_t heads, kv_heads, head_dim, rotary_dim;
     int64_t seq;   /* S, of the whole sample */
     uint32_t site; /* random stream of DROPOUT, JITTER, ATTENTION or ROUTE: unique in the model; of
@@ -338,6 +349,10 @@ struct sn_ops {
     /* A residual is added as the addend of the product before it, where there is one, and not by an
      * ADD of its own: rounded once, not twice. */
     bool adds_in_products;
+    /* Is GEMM with its epilogue, of operands of these shapes (pointers unread), one pass over
+     * memory fewer than both apart? Then the compiler makes them one (lib/program/fuse.c). NULL:
+     * never. */
+    bool (*fuses)(const struct sn_args *a);
 };
 
 /* The CPU backend for the best instruction set of this processor; never NULL. */

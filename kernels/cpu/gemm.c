@@ -1,5 +1,5 @@
 /*
- * gemm.c - C = op(A) op(B) (+ bias) (+ addend), or added to C.
+ * gemm.c - C = op(A) op(B) (+ bias) (+ addend), or added to C; epilogues are gemm_epilogue.c's.
  *
  * Blocks as in Goto and van de Geijn (2008): columns of C in blocks of NC, the sum over k in blocks
  * of KC, rows in blocks of MC; B's block and A's block are packed (converted to fp32, transposed
@@ -318,7 +318,7 @@ static void without_product(const struct job *j)
     }
 }
 
-int SN_K(sn_gemm)(const struct sn_args *a, int threads)
+SN_KERNEL(sn_gemm_alone)
 {
     struct sn_args rounded;
     if (a->attr.fp8) {

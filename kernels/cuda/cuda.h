@@ -40,6 +40,7 @@ enum { SN_CUDA_PLANS = 512 }; /* shapes of GEMM whose plan is kept; beyond, plan
  * a file and given back, for the same version of the library. */
 struct sn_cuda_plan {
     uint64_t key[5];
+    bool is_apart; /* the epilogue is a kernel of its own; no algorithm */
     cublasLtMatmulAlgo_t algo;
 };
 
@@ -54,8 +55,9 @@ enum { SN_CUDA_OWN = 32 }; /* shapes of GEMM without cuBLASLt, and the like, tha
 struct sn_cuda_own {
     int64_t m, n, k;
     enum sn_dtype dtype, result;
-    bool is_refused; /* by the library, which else has no such product */
-    int attention;   /* not 0: no product, but why attention is without cuDNN: sdpa.h's note, + 1 */
+    enum sn_epilogue epilogue; /* which alone our own kernel computed, not the product */
+    bool is_refused;           /* by the library, which else has no such product */
+    int attention; /* not 0: no product, but why attention is without cuDNN: sdpa.h's note, + 1 */
 };
 
 /* What an operation that failed leaves behind. */
@@ -120,8 +122,9 @@ int sn_cuda_plan_parse(struct sn_cuda *cx, const char *line);
  * is set. */
 int sn_cuda_prove_warpgroup(struct sn_cuda *cx, float *out);
 
-/* The i-th shape of GEMM that our own product computed, not cuBLASLt, or reason why attention was
- * computed without cuDNN although it might, as a sentence. 0, or 1 when there are no more. */
+/* The i-th shape of GEMM that our own product computed, or whose epilogue our own kernel did
+ * because cuBLASLt refused it, or reason why attention was computed without cuDNN although it
+ * might, as a sentence. 0, or 1 when there are no more. */
 int sn_cuda_gemm_note(const struct sn_cuda *cx, int i, char *line, size_t room);
 
 /* The properties of a device; a cudaError_t. */

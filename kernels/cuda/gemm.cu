@@ -11,16 +11,17 @@
  * What the library has no way for goes to our own product (product.cuh): an empty depth, addend and
  * accumulation at once, an addend or a bias of another type than C, and any shape it refuses.
  *
+ * Epilogues: gemm_epilogue.cu decides whether the library or a kernel of our own does them.
+ *
  * With attr.fp8 the operands are copies (gemm_fp8.cu): 8-bit codes on sm_89 and later where the
  * library takes them, else the same values in bf16.
  */
-#include "kernels/cuda/attention_cudnn.cuh"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/gemm_fp8.cuh"
+#include "kernels/cuda/gemm_inner.cuh"
 #include "kernels/cuda/ops.cuh"
 #include "kernels/cuda/product.cuh"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { MOST_ALGORITHMS = 16 };
@@ -85,13 +86,26 @@ static bool is_added(const struct sn_args *a)
     return a->in[3].p || a->acc[0] == SN_ADD;
 }
 
-static bool is_for_library(const struct sn_args *a)
+/* What the activation reads: written with C, or read for its slope; absent with other epilogues. */
+static const struct sn_mat *auxiliary(const struct sn_args *a)
+{
+    static const struct sn_mat none = {NULL, SN_F32, 0, 0, 0};
+    return a->attr.epilogue == SN_EPILOGUE_ACT      ? &a->out[1]
+           : a->attr.epilogue == SN_EPILOGUE_ACT_DX ? &a->in[4]
+                                                    : &none;
+}
+
+bool sn_gemm_is_for_library(const struct sn_args *a)
 {
     const struct sn_mat *c = &a->out[0], *bias = &a->in[2], *addend = &a->in[3];
     int64_t k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
     if (k == 0 || (addend->p && a->acc[0] == SN_ADD) || (addend->p && addend->dtype != c->dtype))
         return false;
     if (bias->p && (bias->dtype != c->dtype || (uintptr_t)bias->p % 16 != 0))
+        return false;
+    if (a->attr.epilogue && (!sn_gemm_joins(a) || (uintptr_t)auxiliary(a)->p % 16 != 0))
+        return false;
+    if (a->attr.epilogue == SN_EPILOGUE_COLSUM && (uintptr_t)a->out[1].p % 16 != 0)
         return false;
     return sn_is_small_float(a->in[0].dtype) && a->in[0].dtype == a->in[1].dtype &&
            (c->dtype == a->in[0].dtype || c->dtype == SN_F32);
@@ -123,6 +137,36 @@ static cublasStatus_t describe_codes(const struct sn_fp8_call *f, struct call *g
     return st;
 }
 
+/* Bias, activation and sums of columns. Columns of the library's matrix are our rows: what it sums
+ * over the depth of its B, our A, has as many elements as C has rows. */
+static cublasStatus_t describe_epilogue(const struct sn_args *a, struct call *g)
+{
+    const struct sn_mat *x = auxiliary(a);
+    const void *aux = x->p, *vector = a->in[2].p;
+    int64_t ld = x->ld;
+    cublasLtEpilogue_t kind = vector ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    cublasStatus_t st = CUBLAS_STATUS_SUCCESS;
+    if (a->attr.epilogue == SN_EPILOGUE_ACT && aux)
+        kind = vector ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    else if (a->attr.epilogue == SN_EPILOGUE_ACT)
+        kind = vector ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    else if (a->attr.epilogue == SN_EPILOGUE_ACT_DX)
+        kind = CUBLASLT_EPILOGUE_DGELU;
+    else if (a->attr.epilogue == SN_EPILOGUE_COLSUM) {
+        kind = CUBLASLT_EPILOGUE_BGRADB;
+        vector = a->out[1].p;
+    }
+    if (kind != CUBLASLT_EPILOGUE_DEFAULT)
+        st = set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof(kind));
+    if (vector)
+        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof(vector));
+    if (aux) {
+        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof(aux));
+        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld));
+    }
+    return st;
+}
+
 /* `f`: what the operands are codes of; NULL: they are none. */
 static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a,
                                const struct sn_fp8_call *f, struct call *g)
@@ -130,7 +174,6 @@ static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a
     bool tf32 = cx->tf32 && cx->device.arch >= 80 && a->in[0].dtype == SN_F32;
     cublasOperation_t op_a = a->attr.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t op_b = a->attr.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     cublasStatus_t st = cublasLtMatmulDescInit(
         &g->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
     g->pa = a->in[1].p;
@@ -141,11 +184,7 @@ static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a
     g->beta = is_added(a) ? 1.0f : 0.0f;
     st = st ? st : set(g, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof(op_a));
     st = st ? st : set(g, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof(op_b));
-    if (a->in[2].p) {
-        const void *bias = a->in[2].p;
-        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
-        st = st ? st : set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
-    }
+    st = st ? st : describe_epilogue(a, g);
     const struct sn_mat *c = &a->out[0];
     cudaDataType_t type[2] = {data_type(a->in[0].dtype), data_type(a->in[1].dtype)};
     if (f)
@@ -161,14 +200,16 @@ static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a
 /* All that a plan depends on. */
 static void key_of(const struct sn_cuda *cx, const struct sn_args *a, uint64_t key[5])
 {
-    const struct sn_mat *c = &a->out[0], *x = is_added(a) ? added(a) : c;
+    const struct sn_mat *c = &a->out[0], *x = is_added(a) ? added(a) : c, *aux = auxiliary(a);
     uint64_t k = (uint64_t)(a->attr.trans_a ? a->in[0].rows : a->in[0].cols);
     uint64_t align = alignment(&a->in[0]) | (uint64_t)alignment(&a->in[1]) << 10 |
-                     (uint64_t)alignment(x) << 20 | (uint64_t)alignment(c) << 30;
+                     (uint64_t)alignment(x) << 20 | (uint64_t)alignment(c) << 30 |
+                     (uint64_t)(aux->p ? alignment(aux) : 0) << 40;
     uint64_t flags = 1 | (uint64_t)a->attr.trans_a << 1 | (uint64_t)a->attr.trans_b << 2 |
                      (uint64_t)is_added(a) << 3 | (uint64_t)(a->in[2].p != NULL) << 4 |
                      (uint64_t)cx->tf32 << 5 | (uint64_t)a->in[0].dtype << 6 |
-                     (uint64_t)c->dtype << 10 | (uint64_t)a->attr.fp8 << 14;
+                     (uint64_t)c->dtype << 10 | (uint64_t)a->attr.fp8 << 14 |
+                     (uint64_t)a->attr.epilogue << 18 | (uint64_t)(aux->p != NULL) << 20;
     key[0] = (uint64_t)c->rows << 32 | (uint32_t)c->cols;
     key[1] = k << 32 | (uint32_t)a->in[0].ld;
     key[2] = (uint64_t)a->in[1].ld << 32 | (uint32_t)x->ld;
@@ -185,6 +226,7 @@ static struct sn_cuda_plan *find(struct sn_cuda *cx, const uint64_t key[5])
     return NULL;
 }
 
+/* `algo` NULL: the epilogue is a kernel of its own. */
 static void keep(struct sn_cuda *cx, const uint64_t key[5], const cublasLtMatmulAlgo_t *algo)
 {
     struct sn_cuda_plan *p = find(cx, key);
@@ -192,8 +234,25 @@ static void keep(struct sn_cuda *cx, const uint64_t key[5], const cublasLtMatmul
         p = &cx->plans.plan[cx->plans.n++];
     if (!p)
         return;
+    memset(p, 0, sizeof(*p));
     memcpy(p->key, key, sizeof(p->key));
-    p->algo = *algo;
+    p->is_apart = algo == NULL;
+    if (algo)
+        p->algo = *algo;
+}
+
+const struct sn_cuda_plan *sn_gemm_plan(struct sn_cuda *cx, const struct sn_args *a)
+{
+    uint64_t key[5];
+    key_of(cx, a, key);
+    return find(cx, key);
+}
+
+void sn_gemm_keep_apart(struct sn_cuda *cx, const struct sn_args *a)
+{
+    uint64_t key[5];
+    key_of(cx, a, key);
+    keep(cx, key, NULL);
 }
 
 static cublasStatus_t ask(struct sn_cuda *cx, const struct sn_args *a, struct call *g, int most,
@@ -232,49 +291,10 @@ static cublasStatus_t multiply(struct sn_cuda *cx, const struct sn_args *a, stru
                           cx->stream);
 }
 
-/* Once for each shape: products of our own are several times as slow. */
-static void remember(struct sn_cuda *cx, const struct sn_args *a, bool is_refused)
-{
-    const struct sn_mat *c = &a->out[0];
-    struct sn_cuda_own x = {c->rows,
-                            c->cols,
-                            a->attr.trans_a ? a->in[0].rows : a->in[0].cols,
-                            a->in[0].dtype,
-                            c->dtype,
-                            is_refused,
-                            0};
-    for (int i = 0; i < cx->n_own; i++) {
-        const struct sn_cuda_own *o = &cx->own[i];
-        if (o->m == x.m && o->n == x.n && o->k == x.k && o->dtype == x.dtype &&
-            o->result == x.result && o->is_refused == is_refused)
-            return;
-    }
-    if (x.k > 0 && cx->n_own < SN_CUDA_OWN) /* an empty depth costs nothing */
-        cx->own[cx->n_own++] = x;
-}
-
-int sn_cuda_gemm_note(const struct sn_cuda *cx, int i, char *line, size_t room)
-{
-    if (i < 0 || i >= cx->n_own)
-        return 1;
-    const struct sn_cuda_own *o = &cx->own[i];
-    if (o->attention) {
-        (void)snprintf(line, room, "%s", cx->sdpa->note[o->attention - 1]);
-        return 0;
-    }
-    (void)snprintf(line, room,
-                   "a product of %lld x %lld, %lld deep, of %s to %s is computed without cuBLASLt, "
-                   "which %s; that is slower",
-                   (long long)o->m, (long long)o->n, (long long)o->k, sn_dtype_name(o->dtype),
-                   sn_dtype_name(o->result),
-                   o->is_refused ? "refuses this shape" : "has none with such operands");
-    return 0;
-}
-
 static int own(struct sn_cuda *cx, const struct sn_args *a, bool is_refused)
 {
     struct sn_product p;
-    remember(cx, a, is_refused);
+    sn_gemm_remember(cx, a, is_refused);
     memset(&p, 0, sizeof(p));
     p.a = a->in[0];
     p.b = a->in[1];
@@ -348,9 +368,15 @@ static int measure(struct sn_cuda *cx, const struct sn_args *a, const struct sn_
 int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, float *ms)
 {
     *ms = 0.0f;
-    if (!is_for_library(a) || a->out[0].rows == 0 || a->out[0].cols == 0)
+    if (!sn_gemm_is_for_library(a) || a->out[0].rows == 0 || a->out[0].cols == 0)
         return 0; /* nothing to choose from */
     return measure(cx, a, NULL, most, ms);
+}
+
+int sn_gemm_find_plan(struct sn_cuda *cx, const struct sn_args *a)
+{
+    float ms;
+    return measure(cx, a, NULL, MOST_ALGORITHMS, &ms);
 }
 
 /* --- the operation --------------------------------------------------------------------------- */
@@ -388,9 +414,14 @@ static int by_library(struct sn_cuda *cx, const struct sn_args *a, const struct 
     return st == CUBLAS_STATUS_SUCCESS ? 0 : failed(cx, st);
 }
 
+int sn_gemm_by_library(struct sn_cuda *cx, const struct sn_args *a, bool *refused)
+{
+    return by_library(cx, a, NULL, refused);
+}
+
 static int product(struct sn_cuda *cx, const struct sn_args *a)
 {
-    bool refused = true, is_asked = is_for_library(a);
+    bool refused = true, is_asked = sn_gemm_is_for_library(a);
     int rc = is_asked ? by_library(cx, a, NULL, &refused) : 0;
     return refused ? own(cx, a, is_asked) : rc;
 }
@@ -403,8 +434,8 @@ static bool takes_codes(const struct sn_cuda *cx, const struct sn_args *a,
     const struct sn_mat *c = &a->out[0], *bias = &a->in[2];
     if (f->parts[0].rows && (cx->device.arch != 90 || cublasLtGetVersion() < SCALE_VERSION))
         return false;
-    return cx->device.arch >= 89 && is_for_library(a) && c->rows % 16 == 0 && c->cols % 16 == 0 &&
-           alignment(c) >= 16 && (!is_added(a) || alignment(added(a)) >= 16) &&
+    return cx->device.arch >= 89 && sn_gemm_is_for_library(a) && c->rows % 16 == 0 &&
+           c->cols % 16 == 0 && alignment(c) >= 16 && (!is_added(a) || alignment(added(a)) >= 16) &&
            (!bias->p || bias->dtype == SN_BF16);
 }
 
@@ -435,6 +466,8 @@ static int in_8_bits(struct sn_cuda *cx, const struct sn_args *a)
 SN_CUDA_OP(gemm)
 {
     int64_t k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
+    if (a->attr.epilogue)
+        return sn_gemm_with_epilogue(cx, a);
     if (a->out[0].rows == 0 || a->out[0].cols == 0)
         return 0;
     return a->attr.fp8 && k > 0 ? in_8_bits(cx, a) : product(cx, a);

@@ -49,13 +49,49 @@ static inline size_t sn_fp8_scales(const struct sn_mat *x, bool turned, struct s
     return (n * sizeof(float) + 255) / 256 * 256;
 }
 
+/*
+ * Does cuBLASLt have a product with this epilogue, of operands of these shapes? (gemm_epilogue.cu;
+ * the rules are those of cublasLt.h, and those below that are our own.) The function of GELU is the
+ * one with tanh. What the activation reads is of C's type, lies as C does, and its rows are
+ * multiples of 8 elements apart. Sums of columns are of C's type, which must be fp32.
+ * Ours: operands of 16 bits, because products of fp32 gain little, and none of 8 bits, whose sums
+ * of columns would be of rounded values.
+ */
+static inline bool sn_gemm_joins(const struct sn_args *a)
+{
+    const struct sn_mat *c = &a->out[0];
+    bool forward = a->attr.epilogue == SN_EPILOGUE_ACT;
+    const struct sn_mat *x = forward ? &a->out[1] : &a->in[4];
+    enum sn_dtype t = a->in[0].dtype;
+    if ((t != SN_BF16 && t != SN_F16) || a->in[1].dtype != t || a->attr.fp8)
+        return false;
+    if (a->attr.epilogue == SN_EPILOGUE_COLSUM)
+        return a->attr.trans_a && c->dtype == SN_F32 && a->out[1].dtype == SN_F32;
+    return a->attr.epilogue != SN_EPILOGUE_NONE && a->attr.act == SN_ACT_GELU_TANH &&
+           c->dtype == t && a->acc[0] == SN_WRITE && a->in[3].rows == 0 &&
+           (forward || a->in[2].rows == 0) &&
+           (x->rows == 0 ? forward : x->dtype == t && x->ld == c->ld && x->ld % 8 == 0);
+}
+
+/* Without one in cuBLASLt, or beside it: sums of columns go to a row behind the workspace where
+ * they are to be added, and COLSUM's own kernel has all of the room when the product is done. */
+static inline size_t sn_gemm_epilogue_room(const struct sn_args *a)
+{
+    if (a->attr.epilogue != SN_EPILOGUE_COLSUM)
+        return 0;
+    size_t row = ((size_t)a->out[1].cols * sizeof(float) + 255) / 256 * 256;
+    size_t sums = sn_sum_scratch(a->in[0].rows, a->in[0].cols, 1);
+    size_t beyond = sums > SN_GEMM_WORKSPACE ? sums - SN_GEMM_WORKSPACE : 0;
+    return row > beyond ? row : beyond;
+}
+
 static inline size_t sn_gemm_room(const struct sn_args *a)
 {
     const bool turned[2] = {a->attr.trans_a, !a->attr.trans_b};
     size_t bytes = SN_GEMM_WORKSPACE;
     if (!a->attr.fp8)
-        return bytes;
-    bytes += SN_FP8_HEAD;
+        return bytes + sn_gemm_epilogue_room(a);
+    bytes += SN_FP8_HEAD + sn_gemm_epilogue_room(a);
     for (int i = 0; i < 2; i++)
         bytes += sn_fp8_room(&a->in[i], turned[i]) +
                  sn_fp8_scales(&a->in[i], turned[i], sn_fp8_parts_of(a->attr.fp8, i, turned[i]));

@@ -24,7 +24,16 @@ typedef enum {
 } cudaDataType_t;
 typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
-typedef enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 } cublasLtEpilogue_t;
+typedef enum {
+    CUBLASLT_EPILOGUE_DEFAULT = 1,
+    CUBLASLT_EPILOGUE_BIAS = 4,
+    CUBLASLT_EPILOGUE_GELU = 32,
+    CUBLASLT_EPILOGUE_GELU_BIAS = 36,
+    CUBLASLT_EPILOGUE_GELU_AUX = 160,
+    CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
+    CUBLASLT_EPILOGUE_DGELU = 192,
+    CUBLASLT_EPILOGUE_BGRADB = 512
+} cublasLtEpilogue_t;
 typedef enum {
     CUBLASLT_MATMUL_DESC_TRANSA,
     CUBLASLT_MATMUL_DESC_TRANSB,
@@ -32,6 +41,8 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_BIAS_POINTER,
     CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
     CUBLASLT_MATMUL_DESC_A_SCALE_MODE = 31, /* the library's own numbers: gemm.cu has them too */
     CUBLASLT_MATMUL_DESC_B_SCALE_MODE
 } cublasLtMatmulDescAttributes_t;
@@ -56,8 +67,10 @@ typedef struct {
 typedef struct {
     cublasOperation_t a, b;
     cublasLtEpilogue_t epilogue;
-    const void *bias;
+    void *bias; /* or the sums of columns */
     const float *scale_a, *scale_b;
+    void *aux;
+    int64_t aux_ld;
     int32_t mode_a, mode_b;
 } cublasLtMatmulDescOpaque_t;
 typedef struct {
@@ -72,15 +85,20 @@ typedef struct {
     cublasLtMatmulAlgo_t algo;
 } cublasLtMatmulHeuristicResult_t;
 typedef struct sn_emul_lt *cublasLtHandle_t;
-typedef struct sn_emul_event *cudaEvent_t;
+typedef struct sn_emul_event {
+    float ms;
+} * cudaEvent_t;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 /* How often an algorithm was asked for; which one a product was done with last. */
 extern int sn_emul_asked, sn_emul_taken;
-extern long sn_emul_codes; /* products of 8-bit operands */
-extern long sn_emul_parts; /* of those, with scales of lines and blocks */
+extern long sn_emul_codes;  /* products of 8-bit operands */
+extern long sn_emul_parts;  /* of those, with scales of lines and blocks */
+extern long sn_emul_joined; /* products with an epilogue beyond a bias */
+/* Milliseconds that such an epilogue costs a product, and that a kernel takes: what events tell. */
+extern float sn_emul_joined_ms, sn_emul_kernel_ms;
 
 size_t cublasLtGetVersion(void);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h);

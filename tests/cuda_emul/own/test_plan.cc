@@ -238,6 +238,186 @@ static void codes_go_to_the_library(void)
        "scales of parts: not by a cuBLASLt before 12.9, nor on sm_100");
 }
 
+/* --- epilogues ------------------------------------------------------------------------------- */
+
+/* A product of bf16 with an epilogue; JOINED_REFUSED rows are what blas.cc refuses with one. */
+enum { ROWS = 8, COLS = 16, DEPTH = 16, JOINED_REFUSED = 9, MOST = 16 * 16 };
+
+struct joined {
+    struct sn_args a;
+    uint16_t x[MOST], y[MOST], z[MOST], aux[MOST], bias[COLS];
+    float dw[MOST], db[MOST];
+};
+
+static enum sn_acc acc_of_sums = SN_ADD; /* sums of columns are added, or written */
+
+static void make_joined(struct joined *j, enum sn_epilogue e, int rows, int cols)
+{
+    memset((void *)j, 0, sizeof(*j));
+    for (int i = 0; i < MOST; i++) {
+        j->x[i] = sn_f32_to_bf16((float)(i % 5 - 2) / 2);
+        j->y[i] = sn_f32_to_bf16((float)(i % 7 - 3) / 4);
+        j->aux[i] = sn_f32_to_bf16((float)(i % 9 - 4) / 2);
+    }
+    bool dw = e == SN_EPILOGUE_COLSUM, forward = e == SN_EPILOGUE_ACT;
+    j->a.attr.epilogue = e;
+    j->a.attr.trans_a = dw;
+    j->a.attr.trans_b = forward;
+    j->a.in[0] = {j->x, SN_BF16, dw ? DEPTH : rows, dw ? rows : DEPTH, dw ? rows : DEPTH};
+    j->a.in[1] = {j->y, SN_BF16, forward ? cols : DEPTH, forward ? DEPTH : cols,
+                  forward ? DEPTH : cols};
+    j->a.out[0] = {j->z, SN_BF16, rows, cols, cols};
+    if (forward) {
+        j->a.in[2] = {j->bias, SN_BF16, 1, cols, cols};
+        j->a.out[1] = {j->aux, SN_BF16, rows, cols, cols};
+    } else if (dw) {
+        j->a.out[0] = {j->dw, SN_F32, rows, cols, cols};
+        j->a.out[1] = {j->db, SN_F32, 1, rows, rows};
+        j->a.acc[0] = SN_ADD;
+        j->a.acc[1] = acc_of_sums;
+    } else
+        j->a.in[4] = {j->aux, SN_BF16, rows, cols, cols};
+}
+
+static float at(const struct sn_mat *m, int64_t r, int64_t c)
+{
+    int64_t i = r * m->ld + c;
+    return m->dtype == SN_F32 ? ((float *)m->p)[i] : sn_bf16_to_f32(((uint16_t *)m->p)[i]);
+}
+
+static float gelu(float x)
+{
+    return x / 2 * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+}
+
+/* What outputs 0 and 1 are to hold at (r, c), by plain loops; slopes by differences. */
+static float want(const struct sn_args *a, int out, int64_t r, int64_t c)
+{
+    enum sn_epilogue e = a->attr.epilogue;
+    float sum = 0, rows = 0;
+    for (int64_t l = 0; l < DEPTH; l++) {
+        float x = a->attr.trans_a ? at(&a->in[0], l, r) : at(&a->in[0], r, l);
+        sum += x * (a->attr.trans_b ? at(&a->in[1], c, l) : at(&a->in[1], l, c));
+        rows += e == SN_EPILOGUE_COLSUM ? at(&a->in[0], l, c) : 0;
+    }
+    if (out == 1)
+        return e == SN_EPILOGUE_COLSUM ? rows : sum;
+    float x = e == SN_EPILOGUE_ACT_DX ? at(&a->in[4], r, c) : 0;
+    return e == SN_EPILOGUE_ACT      ? gelu(sum)
+           : e == SN_EPILOGUE_ACT_DX ? sum * (gelu(x + 0.01f) - gelu(x - 0.01f)) / 0.02f
+                                     : sum;
+}
+
+static bool is_near(const struct sn_args *a, int out)
+{
+    const struct sn_mat *m = &a->out[out];
+    for (int64_t i = 0; m->p && i < m->rows * m->cols; i++) {
+        float p = at(m, i / m->cols, i % m->cols), q = want(a, out, i / m->cols, i % m->cols);
+        if (!(fabsf(p - q) <= 0.02f * (1 + fabsf(q))))
+            return false;
+    }
+    return true;
+}
+
+/* Runs it: is it right? *in_one: products of the library that had the epilogue. When algorithms are
+ * timed results are lost, and not looked at. */
+static bool runs_joined(struct sn_cuda *cx, enum sn_epilogue e, int rows, int cols, long *in_one)
+{
+    static struct joined j;
+    make_joined(&j, e, rows, cols);
+    j.a.scratch = aligned_alloc(256, (sn_cuda_scratch(SN_OP_GEMM, &j.a, 1) + 255) / 256 * 256);
+    long before = sn_emul_joined;
+    bool good = sn_cuda_run_op(cx, SN_OP_GEMM, &j.a) == 0;
+    *in_one = sn_emul_joined - before;
+    for (int o = 0; o < 2 && !cx->tunes; o++)
+        good = good && is_near(&j.a, o);
+    free(j.a.scratch);
+    return good;
+}
+
+static const struct {
+    enum sn_epilogue epilogue;
+    const char *name;
+} kinds[] = {{SN_EPILOGUE_ACT, "GELU"},
+             {SN_EPILOGUE_ACT_DX, "its slope"},
+             {SN_EPILOGUE_COLSUM, "sums of columns"}};
+
+/* The line of the product with its epilogue: it is the first. */
+static bool tuned(enum sn_epilogue e, float joined_ms, char line[400])
+{
+    struct sn_cuda *cx = context(90, true);
+    long calls, again;
+    sn_emul_joined_ms = joined_ms;
+    bool good = runs_joined(cx, e, ROWS, COLS, &calls) && calls > 4;
+    int asked = sn_emul_asked;
+    cx->tunes = false;
+    good = good && runs_joined(cx, e, ROWS, COLS, &again) && sn_emul_asked == asked &&
+           again == (joined_ms < 1) && cx->plans.n == 2 &&
+           sn_cuda_plan_format(cx, 0, line, 320) == 0;
+    free(cx);
+    return good;
+}
+
+static void the_faster_form_is_measured_and_kept(void)
+{
+    for (int k = 0; k < 3; k++) {
+        enum sn_epilogue e = kinds[k].epilogue;
+        char one[400] = "", apart[400] = "", bad[410];
+        long calls;
+        ok(tuned(e, 0.25f, one) && !strstr(one, "apart"),
+           "where it is faster in one, that is kept, and done", kinds[k].name);
+        ok(tuned(e, 8.0f, apart) && strstr(apart, " apart") && strlen(strstr(apart, " apart")) == 6,
+           "where a kernel of its own is faster, that is kept, and done", kinds[k].name);
+        printf("# %s\n", apart);
+        struct sn_cuda *cx = context(90, false);
+        ok(sn_cuda_plan_parse(cx, one) == 0 && runs_joined(cx, e, ROWS, COLS, &calls) && calls == 1,
+           "a line that says in one is followed", kinds[k].name);
+        acc_of_sums = SN_WRITE;
+        ok(runs_joined(cx, e, ROWS, COLS, &calls) && calls == 1, "also where sums are written",
+           kinds[k].name);
+        acc_of_sums = SN_ADD;
+        cx->plans.n = 0;
+        ok(sn_cuda_plan_parse(cx, apart) == 0 && runs_joined(cx, e, ROWS, COLS, &calls) &&
+               calls == 0,
+           "one that says apart, too", kinds[k].name);
+        snprintf(bad, sizeof(bad), "%s 1", apart);
+        int rc = sn_cuda_plan_parse(cx, bad);
+        snprintf(bad, sizeof(bad), "%.*s", (int)strlen(apart) - 1, apart);
+        ok(rc == -1 && sn_cuda_plan_parse(cx, bad) == -1, "one with more or less is refused");
+        free(cx);
+    }
+    sn_emul_joined_ms = 0.5f;
+}
+
+static void what_is_done_unmeasured(void)
+{
+    long on_90, on_80, odd, refused, again;
+    for (int k = 0; k < 3; k++) {
+        enum sn_epilogue e = kinds[k].epilogue;
+        struct sn_cuda *cx = context(90, false), *old = context(80, false);
+        bool good =
+            runs_joined(cx, e, ROWS, COLS, &on_90) && runs_joined(old, e, ROWS, COLS, &on_80);
+        ok(good && on_90 == (e != SN_EPILOGUE_COLSUM) && on_80 == 0,
+           "in one from sm_90 on, but for sums of columns", kinds[k].name);
+        ok(runs_joined(cx, e, ROWS, 12, &odd) && (odd == 0 || e == SN_EPILOGUE_COLSUM),
+           "apart where rows are no multiples of 8 elements", kinds[k].name);
+        char line[320] = "";
+        cx->n_own = 0;
+        good = runs_joined(cx, e, JOINED_REFUSED, COLS, &refused);
+        int asked = sn_emul_asked;
+        good = good && runs_joined(cx, e, JOINED_REFUSED, COLS, &again) && sn_emul_asked == asked;
+        (void)sn_cuda_gemm_note(cx, 0, line, sizeof(line));
+        ok(good && refused == 0 && again == 0 &&
+               (e == SN_EPILOGUE_COLSUM ||
+                strstr(line, "a product of 9 x 16, 16 deep, of bf16 to bf16 "
+                             "is a kernel of its own, because cuBLASLt "
+                             "refuses both in one")),
+           "apart where the library refuses, which is told, and it is asked once", kinds[k].name);
+        free(cx);
+        free(old);
+    }
+}
+
 int main(void)
 {
     char line[400];
@@ -248,6 +428,8 @@ int main(void)
     nonsense_is_refused(line);
     an_algorithm_that_fails_is_a_failure(line);
     codes_go_to_the_library();
+    the_faster_form_is_measured_and_kept();
+    what_is_done_unmeasured();
     printf("1..%d\n", points);
     return failed != 0;
 }
