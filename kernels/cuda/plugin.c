@@ -6,6 +6,8 @@
  */
 #include "kernels/cuda/plugin.h"
 
+#include "kernels/cuda/gemm.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -296,7 +298,8 @@ static const struct sn_ops planned = {
     .name = "cuda",
     .scratch = sn_cuda_scratch,
     .head = {.bytes = (int64_t)2 << 30, .least = 1024, .multiple = 1024},
-    .adds_in_products = true};
+    .adds_in_products = true,
+    .fuses = sn_gemm_joins};
 
 #define DEVICE                                                                                     \
     .abi = SN_DEVICE_ABI, .maker = "cuda", .size = sizeof(struct sn_device), .ops = &planned,      \

@@ -199,6 +199,7 @@ enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct s
 void sn_emit_update(struct sn_job *j, struct sn_program *p); /* update.c */
 bool sn_weights_delayed(const struct sn_job *j); /* split.c: is the backward cut in two? */
 void sn_pass_split(struct sn_program *p);
+void sn_pass_fuse(const struct sn_job *j, struct sn_program *p);    /* fuse.c */
 void sn_pass_compress(struct sn_job *j, struct sn_program *p);      /* compress.c */
 void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p); /* compress_rows.c */
 void sn_pass_fuse_norms(struct sn_program *p);                      /* fuse_norm.c */

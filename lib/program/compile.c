@@ -118,6 +118,7 @@ static void set_library(const struct sn_job *j, struct sn_program *p)
 static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
     sn_chunks_close(p);
+    sn_pass_fuse(j, p);
     sn_pass_fuse_norms(p);
     if (!p->failed && p == &j->train)
         SN_TRY(sn_emit_schedule(j, p, err));

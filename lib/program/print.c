@@ -62,7 +62,9 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
     const struct sn_program *p = x->p;
     static const char *const when[] = {"", "  first micro-batch", "  last micro-batch"};
     const struct sn_op *op = &p->ops[i];
-    sn_str_add(out, "%5d  %-14s ", i, sn_op_name(op->kind));
+    static const char *const epilogue[] = {"gemm", "gemm+act", "gemm+act_dx", "gemm+colsum"};
+    bool is_gemm = op->kind == SN_OP_GEMM;
+    sn_str_add(out, "%5d  %-14s ", i, is_gemm ? epilogue[op->attr.epilogue] : sn_op_name(op->kind));
     const char *comma = "";
     for (int k = 0; k < SN_MAX_IN; k++) {
         if (op->in[k].buf < 0)

@@ -45,6 +45,19 @@ if [ -e "$fake" ]; then
         esac
         ok "$precision: there are some" test -s "$tmp/cuda-$precision.series"
     done
+    family=gpt2 # which has activations and biases
+    on cpu cpu-gpt2
+    on cuda cuda-gpt2
+    run "$train" "$tmp/cpu-gpt2.yaml"
+    run env SN_PLUGIN="$fake" "$train" "$tmp/cuda-gpt2.yaml"
+    is "gpt2 in bf16: the plugin trains" "$rc" 0
+    series cpu-gpt2 && series cuda-gpt2
+    ok "gpt2 in bf16: its losses are near the processor's" near "$tmp/cuda-gpt2.series" "$tmp/cpu-gpt2.series"
+    run env SN_PLUGIN="$fake" "$BUILD/bin/sennit-plan" "$tmp/cuda-gpt2.yaml" --explain 0
+    is "gpt2 in bf16: activations, their slopes and sums of columns are in one with products" \
+        "$(printf '%s\n' "$out" | awk '$2 ~ /^(gemm\+.*|act|act_dx|colsum)$/ { n[$2]++ }
+            END { print n["gemm+act"], n["gemm+act_dx"], n["gemm+colsum"], n["act"] + n["act_dx"] + n["colsum"] }')" '2 2 8 0'
+    family=llama
     precision=fp32
     on cuda marked
     run env SN_PLUGIN="$fake" FAKE_CUDA="copies_out=0" "$train" "$tmp/marked.yaml"

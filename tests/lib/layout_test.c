@@ -70,6 +70,7 @@ struct shared {
 /* One rank. */
 struct place {
     const struct sn_config *config;
+    struct sn_ops ops;
     struct sn_model *model;
     struct sn_job *job;
     struct sn_accelerator accelerator;
@@ -110,11 +111,32 @@ static void had_time(void *out)
     ((struct layout_run *)out)->idle++;
 }
 
+static bool always(const struct sn_args *a)
+{
+    return a->attr.epilogue != SN_EPILOGUE_NONE;
+}
+
+static struct sn_ops table_of(const struct layout_run *run)
+{
+    struct sn_ops ops = *sn_ops_cpu();
+    ops.fuses = run->fuses ? always : NULL;
+    return ops;
+}
+
+static long fused_in(const struct sn_program *p)
+{
+    long n = 0;
+    for (int i = 0; i < p->n_ops; i++)
+        n += p->ops[i].kind == SN_OP_GEMM && p->ops[i].attr.epilogue != SN_EPILOGUE_NONE;
+    return n;
+}
+
 static bool begin(struct shared *s, struct place *p, int rank)
 {
     struct sn_err err = {0};
     struct sn_comm *comm = thread_world_comm(s->world, rank);
-    struct sn_job_env env = {.config = s->config, .ops = sn_ops_cpu(), .threads = 1, .rank = rank};
+    struct sn_job_env env = {.config = s->config, .ops = &p->ops, .threads = 1, .rank = rank};
+    p->ops = table_of(s->out);
     p->config = s->config;
     if (sn_model_create(&p->model, &s->config->model, &s->config->train, &err) != SN_OK)
         return failed(s, &err);
@@ -127,8 +149,10 @@ static bool begin(struct shared *s, struct place *p, int rank)
         return failed(s, &err);
     if (sn_exec_connect(p->exec, &err) != SN_OK)
         return failed(s, &err);
-    if (rank == 0)
+    if (rank == 0) {
         sn_exec_set_idle(p->exec, had_time, s->out);
+        s->out->fused = fused_in(&p->job->train);
+    }
     if (s->out->pace)
         sn_exec_set_pace(p->exec, s->out->pace);
     if (s->out->level_routers)
@@ -339,7 +363,8 @@ static bool proven(struct layout_run *out, const struct sn_config *c)
     struct sn_stages stages = {0};
     struct sn_plan plan = {0};
     struct sn_proof proof = {0};
-    struct sn_job_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
+    struct sn_ops ops = table_of(out);
+    struct sn_job_env env = {.config = c, .ops = &ops, .threads = 1};
     enum sn_status st = sn_model_create(&model, &c->model, &c->train, &err);
     env.model = model;
     if (st == SN_OK)

@@ -24,8 +24,10 @@ struct layout_run {
     int64_t routed;          /* bytes that went to experts and back, of all ranks and steps */
     int64_t gathered;        /* and between the tensor ranks that share windows */
     int64_t sent[SN_NAXES];  /* all bytes, by axis */
-    bool on_devices;         /* in: each rank on a fake device (tests/lib/fake_device.h) */
-    long in_graphs;          /* kernels of rank 0 that were part of a graph */
+    bool fuses;      /* in: products have other operations as epilogues wherever that may be */
+    long fused;      /* products of rank 0 that have */
+    bool on_devices; /* in: each rank on a fake device (tests/lib/fake_device.h) */
+    long in_graphs;  /* kernels of rank 0 that were part of a graph */
     long kept_kernels, kept_marks; /* that its graphs have */
     int idle;                      /* how often rank 0 had time while its device had work */
     long splits;                   /* channels of rank 0 that are parts of others */
