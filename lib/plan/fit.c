@@ -15,8 +15,8 @@ enum { MOST_UNKNOWNS = 8 };
 
 static bool is_same(const struct sn_measured *a, const struct sn_measured *b)
 {
-    return a->kind == b->kind && a->dtype == b->dtype && a->m == b->m && a->n == b->n &&
-           a->k == b->k;
+    return a->kind == b->kind && a->dtype == b->dtype && a->epilogue == b->epilogue &&
+           a->m == b->m && a->n == b->n && a->k == b->k;
 }
 
 enum sn_status sn_samples_add(struct sn_samples *s, const struct sn_sample *x, struct sn_err *err)
@@ -90,6 +90,13 @@ static double log_error(double predicted, const struct sn_sample *x)
     return e * e;
 }
 
+/* A product and nothing else: what an epilogue takes is not the products' rate. */
+static bool is_product(const struct fit *f, const struct sn_sample *s)
+{
+    return s->what.kind == SN_OP_GEMM && s->what.dtype == f->dtype &&
+           s->what.epilogue == SN_EPILOGUE_NONE;
+}
+
 /* x: most, half_m, half_n, half_k. */
 static double gemm_loss(const double *x, const void *arg)
 {
@@ -99,7 +106,7 @@ static double gemm_loss(const double *x, const void *arg)
         return INFINITY;
     for (int i = 0; i < f->s->n; i++) {
         const struct sn_sample *s = &f->s->v[i];
-        if (s->what.kind != SN_OP_GEMM || s->what.dtype != f->dtype)
+        if (!is_product(f, s))
             continue;
         double lost =
             1 + x[1] / (double)s->what.m + x[2] / (double)s->what.n + x[3] / (double)s->what.k;
@@ -160,11 +167,6 @@ static int count(const struct fit *f, bool (*takes)(const struct fit *f, const s
     for (int i = 0; i < f->s->n; i++)
         n += takes(f, &f->s->v[i]);
     return n;
-}
-
-static bool is_product(const struct fit *f, const struct sn_sample *s)
-{
-    return s->what.kind == SN_OP_GEMM && s->what.dtype == f->dtype;
 }
 
 static bool is_of_kind(const struct fit *f, const struct sn_sample *s)

@@ -19,6 +19,7 @@
 
 static const char *const types[] = {"fp32", "bf16", "fp16", "fp64", "int32", "fp8", NULL};
 
+static const char *const epilogues[] = {"none", "act", "act_dx", "colsum", NULL};
 static const char *const transfers[] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", NULL};
 static const char *const algorithms[] = {"ring", "direct", NULL};
@@ -135,6 +136,7 @@ static const struct sn_key level_rows[] = {
 static const struct sn_key measured_rows[] = {
     {LIST("device.measured.op"), .unit = "a kind of operation", .sentence = "Its name in sennit-plan --explain: gemm, attention, rmsnorm ..."},
     {ROW("device.measured.type", ENUM, dtype, "Type of its first operand; fp8: of products that round theirs (train.fp8), with the time for that."), .names = types},
+    {ROW("device.measured.epilogue", ENUM, epilogue, "What a gemm has in one with it, and in its time: an activation, the slope of one, sums of columns."), .names = epilogues, DEFAULT("none")},
     {ROW("device.measured.m", LONG, m, "Its shape: rows of a product or of attention, elements of the largest operand of others."), .min = 1, .max = 1LL << 50},
     {ROW("device.measured.n", LONG, n, "Columns; heads x head_dim of attention; 0 of others."), .min = 0, .max = 1LL << 50, DEFAULT("0")},
     {ROW("device.measured.k", LONG, k, "Depth; keys of attention; 0 of others."), .min = 0, .max = 1LL << 50, DEFAULT("0")},
@@ -387,8 +389,11 @@ static void format_measured(struct sn_str *out, const struct sn_device *d)
     const struct sn_key *seconds = &measured_rows[measured_fields.n - 1];
     for (int i = 0; i < d->n_measured; i++) {
         const struct sn_measured *s = &d->measured[i];
-        sn_str_add(out, "%s    - {op: %s, type: %s, m: %lld", i ? "" : "  measured:\n",
-                   sn_op_name(s->kind), types[s->dtype], (long long)s->m);
+        sn_str_add(out, "%s    - {op: %s, type: %s", i ? "" : "  measured:\n", sn_op_name(s->kind),
+                   types[s->dtype]);
+        if (s->epilogue)
+            sn_str_add(out, ", epilogue: %s", epilogues[s->epilogue]);
+        sn_str_add(out, ", m: %lld", (long long)s->m);
         if (s->n || s->k)
             sn_str_add(out, ", n: %lld, k: %lld", (long long)s->n, (long long)s->k);
         sn_str_add(out, ", seconds: %s}\n", sn_key_format(seconds, &s->seconds, value));

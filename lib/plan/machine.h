@@ -24,6 +24,7 @@
  *     moved: {norm: 0.8, elementwise: 0.85, loss: 0.7, update: 0.85, half_bytes: 1.0e6}
  *     measured:                 # shapes that were measured (calibrate): see struct sn_measured
  *       - {op: gemm, type: bf16, m: 4096, n: 4096, k: 1024, seconds: 1.9e-4}
+ *       - {op: gemm, type: bf16, epilogue: act, m: 4096, n: 4096, k: 1024, seconds: 2.1e-4}
  *     codecs:                   # how fast they are, in bytes of values: see codecs.h
  *       - {codec: int8, type: fp32, encode: 12.0e9, decode: 14.0e9}
  *   node: {devices: 8, cpus: 128, memory: 2048GiB, nics: 8, mtbf_hours: 20000}
@@ -81,6 +82,7 @@ struct sn_measured {
     enum sn_dtype dtype;
     int64_t m, n, k;
     double seconds;
+    enum sn_epilogue epilogue; /* of a product: `seconds` has that in it */
 };
 
 struct sn_device {

@@ -4,6 +4,7 @@
  *
  *   GEMM m x n x k   2 m n k / (peak most / (1 + half_m/m + half_n/n + half_k/k)) / waves
  *   attention        FLOPs (1 + half_seq/s) / (peak forward or backward)
+ *   its epilogue     bytes / (bandwidth fraction), of what it reads and writes beside the product's
  *   all others       (bytes + half_bytes) / (bandwidth fraction)
  *
  * each not faster than its bytes cross memory, and after the device's overhead. Where shapes were
@@ -31,6 +32,8 @@ struct work {
     int64_t seq;    /* attention: of the whole sample */
     double rounded; /* bytes that kernels before a product move, ... */
     int rounds;     /* and how many they are */
+    enum sn_epilogue epilogue;
+    double joined; /* bytes that it moves */
 };
 
 void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const struct sn_software *s,
@@ -133,6 +136,8 @@ void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct 
                                 .dtype = v->buf >= 0 ? prog->bufs[v->buf].dtype : SN_F32};
     if (op->kind == SN_OP_GEMM && op->attr.fp8)
         key->dtype = SN_U8;
+    if (op->kind == SN_OP_GEMM)
+        key->epilogue = op->attr.epilogue;
     sn_price_shape(prog, op, &key->m, &key->n, &key->k);
 }
 
@@ -186,8 +191,9 @@ static double formula(const struct sn_device *d, const struct work *w)
     if (sn_price_moved(w->kind, &moved))
         return w->bytes > 0 ? (w->bytes + d->half_bytes) / (d->bandwidth * or_one(d->moved[moved]))
                             : 0;
-    double rounding = w->rounds * d->overhead +
-                      w->rounded / (d->bandwidth * or_one(d->moved[SN_MOVED_ELEMENTWISE]));
+    double rounding =
+        w->rounds * d->overhead +
+        (w->rounded + w->joined) / (d->bandwidth * or_one(d->moved[SN_MOVED_ELEMENTWISE]));
     return fmax(arithmetic(d, w), w->bytes / d->bandwidth) + rounding;
 }
 
@@ -198,6 +204,14 @@ static double ratio(int64_t a, int64_t b)
 {
     double x = (double)(a > 0 ? a : 1), y = (double)(b > 0 ? b : 1);
     return x > y ? x / y : y / x;
+}
+
+/* What an activation beside a product of m x n moves: the matrix that it writes, or reads for its
+ * slope. Sums of columns are a row. */
+static double joined_bytes(const struct sn_measured *x)
+{
+    bool is_matrix = x->epilogue == SN_EPILOGUE_ACT || x->epilogue == SN_EPILOGUE_ACT_DX;
+    return is_matrix ? (double)x->m * (double)x->n * (double)sn_dtype_size(x->dtype) : 0;
 }
 
 /* The work of another shape of the same kind: FLOPs grow with all sizes, bytes with operands. */
@@ -217,6 +231,7 @@ static struct work reshaped(const struct work *w, const struct sn_measured *to)
                                   ((double)r.n / (double)w->n) * ((double)r.k / (double)w->k);
     r.bytes = operands > 0 ? w->bytes * wanted / operands : w->bytes;
     r.rounded = operands > 0 ? w->rounded * wanted / operands : w->rounded;
+    r.joined = joined_bytes(to);
     return r;
 }
 
@@ -229,7 +244,8 @@ static double on_machine(const struct sn_device *d, const struct work *w)
         const struct sn_measured *x = &d->measured[i];
         if ((int)x->kind != w->kind || x->dtype != w->dtype)
             continue;
-        double far = ratio(x->m, w->m) * ratio(x->n, w->n) * ratio(x->k, w->k);
+        double other = x->epilogue == w->epilogue ? 1 : 2; /* rather than twice the size */
+        double far = other * ratio(x->m, w->m) * ratio(x->n, w->n) * ratio(x->k, w->k);
         if (nearest == NULL || far < least) {
             nearest = x;
             least = far;
@@ -259,6 +275,17 @@ static void add_rounding(const struct sn_device *d, const struct sn_op *op, stru
     w->bytes -= elements * (2 - written); /* what the product reads */
 }
 
+/* Products reach their rate with what they read and write alone; an epilogue's own operands come on
+ * top. So one that stands alone costs what it reads of the product's result more, and its launch.
+ */
+static void add_epilogue(const struct sn_program *prog, const struct sn_op *op, struct work *w)
+{
+    struct sn_op plain = *op;
+    plain.in[4].buf = plain.out[1].buf = -1;
+    w->joined = w->bytes - (double)sn_cost_bytes(prog, &plain);
+    w->bytes -= w->joined;
+}
+
 static struct work work_of(const struct sn_device *d, const struct sn_program *prog,
                            const struct sn_op *op)
 {
@@ -271,7 +298,10 @@ static struct work work_of(const struct sn_device *d, const struct sn_program *p
                                   .k = key.k,
                                   .flops = sn_op_flops(op),
                                   .bytes = (double)sn_cost_bytes(prog, op),
-                                  .seq = op->attr.seq};
+                                  .seq = op->attr.seq,
+                                  .epilogue = key.epilogue};
+    if (key.epilogue)
+        add_epilogue(prog, op, &w);
     if (key.dtype == SN_U8)
         add_rounding(d, op, &w);
     return w;

@@ -33,6 +33,7 @@ static const char full[] =
     "  moved: {norm: 0.81, elementwise: 0.82, loss: 0.83, update: 0.84, half_bytes: 1.0e6}\n"
     "  measured:\n"
     "    - {op: gemm, type: bf16, m: 4096, n: 2048, k: 1024, seconds: 1.9e-4}\n"
+    "    - {op: gemm, type: bf16, epilogue: act_dx, m: 4096, n: 2048, k: 1024, seconds: 2.1e-4}\n"
     "    - {op: adamw, type: fp32, m: 123456789012, seconds: 0.1}\n"
     "  codecs:\n"
     "    - {codec: int8-hadamard, type: fp32, encode: 4.7e9, decode: 7.6e9, feedback: 2.9e9}\n"
@@ -100,11 +101,13 @@ static void every_key_arrives(void)
                d->moved[SN_MOVED_LOSS] == 0.83 && d->moved[SN_MOVED_UPDATE] == 0.84 &&
                d->half_bytes == 1e6,
            "what moves memory");
-    tap_ok(d->n_measured == 2 && d->measured[0].kind == SN_OP_GEMM &&
+    tap_ok(d->n_measured == 3 && d->measured[0].kind == SN_OP_GEMM &&
                d->measured[0].dtype == SN_BF16 && d->measured[0].m == 4096 &&
                d->measured[0].n == 2048 && d->measured[0].k == 1024 &&
-               d->measured[0].seconds == 1.9e-4 && d->measured[1].kind == SN_OP_ADAMW &&
-               d->measured[1].m == 123456789012 && d->measured[1].n == 0,
+               d->measured[0].seconds == 1.9e-4 && d->measured[0].epilogue == SN_EPILOGUE_NONE &&
+               d->measured[1].epilogue == SN_EPILOGUE_ACT_DX && d->measured[1].seconds == 2.1e-4 &&
+               d->measured[2].kind == SN_OP_ADAMW && d->measured[2].m == 123456789012 &&
+               d->measured[2].n == 0,
            "measured shapes");
     const struct sn_codec_rate *z = d->codecs.of;
     tap_ok(d->codecs.n == 2 && z[0].codec.kind == SN_CODEC_INT8 && z[0].codec.hadamard &&

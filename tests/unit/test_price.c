@@ -1,5 +1,6 @@
 /*
  * test_price.c - the price of kernels, of collectives on levels, and the bytes that cross them.
+ * Longer than 500 lines because all of them are priced on the same machine.
  */
 #include "kernels/codec.h"
 #include "lib/plan/cost.h"
@@ -267,6 +268,46 @@ static void products_in_8_bits_pay_for_their_rounding(const struct sn_software *
            "and what was measured of them is theirs alone");
 }
 
+/* The matrix that an activation leaves for its slope, or that the slope reads, at the rate of what
+ * moves elements. Alone an activation reads the product's result once more, and is launched. */
+static void an_epilogue_costs_what_it_moves(const struct sn_software *s)
+{
+    struct sn_machine m = cluster();
+    struct sn_op plain = gemm_of(1000, 2000, 500), act = plain, slope = plain, sums = plain;
+    struct sn_op alone_act = op_of(SN_OP_ACT);
+    double width = 2e12 * 0.8, matrix = 1000.0 * 2000 * 2, product = price(&m, s, &plain);
+    act.attr.epilogue = SN_EPILOGUE_ACT;
+    act.out[1] = view(0, 1000, 2000);
+    slope.attr.epilogue = SN_EPILOGUE_ACT_DX;
+    slope.in[4] = view(0, 1000, 2000);
+    sums.attr.epilogue = SN_EPILOGUE_COLSUM;
+    sums.out[1] = view(1, 1, 1000);
+    alone_act.in[0] = alone_act.out[0] = view(0, 1000, 2000);
+    tap_ok(near(price(&m, s, &act), product + matrix / width) &&
+               near(price(&m, s, &slope), product + matrix / width) &&
+               near(price(&m, s, &sums), product + 4000 / width),
+           "an epilogue: what it reads and writes beside the product");
+    double saved = product + price(&m, s, &alone_act) - price(&m, s, &act);
+    tap_ok(near(saved, 4e-6 + (matrix + 1e6) / width),
+           "in one they save a launch and a pass over the product's result");
+    struct sn_measured known[] = {
+        {.kind = SN_OP_GEMM, .dtype = SN_BF16, .m = 1000, .n = 2000, .k = 500, .seconds = 3e-5},
+        {.kind = SN_OP_GEMM,
+         .dtype = SN_BF16,
+         .epilogue = SN_EPILOGUE_ACT,
+         .m = 1000,
+         .n = 2000,
+         .k = 500,
+         .seconds = 3.5e-5}};
+    m.device.measured = known;
+    m.device.n_measured = 2;
+    tap_ok(near(price(&m, s, &plain), 3e-5) && near(price(&m, s, &act), 3.5e-5),
+           "what was measured with it and without is each one's own");
+    m.device.n_measured = 1;
+    tap_ok(near(price(&m, s, &slope), 3e-5 * (product + matrix / width) / product),
+           "a product without it says by how much the formula errs");
+}
+
 static void measured_shapes_win(const struct sn_software *s)
 {
     struct sn_machine m = cluster();
@@ -490,6 +531,7 @@ int main(void)
     codecs_move_their_bytes_where_no_rate_is_known(&s);
     codecs_have_rates_of_their_own(&s);
     streams_cost_what_goes(&s);
+    an_epilogue_costs_what_it_moves(&s);
     measured_shapes_win(&s);
     habits_change_prices(&s);
     collectives_take_the_slowest_level(&s);
