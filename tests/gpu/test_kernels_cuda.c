@@ -135,17 +135,66 @@ static void rope(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 0, shape(type, 2 * s, 12 * 128 + 256), SN_WRITE);
 }
 
-static void gemm(struct kt *k, enum sn_op_kind kind)
+/* A layer's linear map, with its bias. */
+static void linear(struct kt *k)
 {
-    (void)kind;
     int64_t m = size(2048, 16), n = size(1024, 16), d = size(1024, 16);
     k->magnitude = sqrt((double)d);
     k->a.attr.trans_b = true;
     kt_in(k, 0, shape(type, m, d));
     kt_in(k, 1, shape(type, n, d));
     kt_in(k, 2, shape(type, 1, n));
-    kt_in(k, 3, shape(type, m, n));
     kt_out(k, 0, shape(type, m, n), SN_WRITE);
+}
+
+static void gemm(struct kt *k, enum sn_op_kind kind)
+{
+    (void)kind;
+    linear(k);
+    kt_in(k, 3, shape(type, k->a.out[0].rows, k->a.out[0].cols));
+}
+
+/* An activation in one with the product may be taken of the sum before it is rounded to storage, so
+ * it may be off by a unit of that. */
+static void may_round_once(struct kt *k, double tolerance)
+{
+    double unit = type == SN_BF16 ? 0x1p-8 : type == SN_F16 ? 0x1p-11 : 0;
+    k->magnitude *= 1 + 1.2 * unit / tolerance;
+}
+
+static void gemm_gelu(struct kt *k, enum sn_op_kind kind)
+{
+    (void)kind;
+    linear(k);
+    k->a.attr.epilogue = SN_EPILOGUE_ACT;
+    kt_out(k, 1, shape(type, k->a.out[0].rows, k->a.out[0].cols), SN_WRITE);
+    may_round_once(k, 2e-5);
+}
+
+static void gemm_slope(struct kt *k, enum sn_op_kind kind)
+{
+    (void)kind;
+    int64_t m = size(2048, 16), n = size(4096, 16), d = size(1024, 16);
+    k->magnitude = sqrt((double)d);
+    k->a.attr.epilogue = SN_EPILOGUE_ACT_DX;
+    kt_in(k, 0, shape(type, m, d));
+    kt_in(k, 1, shape(type, d, n));
+    kt_in(k, 4, shape(type, m, n));
+    kt_out(k, 0, shape(type, m, n), SN_WRITE);
+    may_round_once(k, 2e-5);
+}
+
+static void gemm_sums(struct kt *k, enum sn_op_kind kind)
+{
+    (void)kind;
+    int64_t t = size(2048, 16), m = size(1024, 16), n = size(1024, 16);
+    k->magnitude = sqrt((double)t);
+    k->a.attr.trans_a = true;
+    k->a.attr.epilogue = SN_EPILOGUE_COLSUM;
+    kt_in(k, 0, shape(type, t, m));
+    kt_in(k, 1, shape(type, t, n));
+    kt_out(k, 0, shape(SN_F32, m, n), SN_ADD);
+    kt_out(k, 1, shape(SN_F32, 1, m), SN_ADD);
 }
 
 static void colsum(struct kt *k, enum sn_op_kind kind)
@@ -388,6 +437,9 @@ static const struct {
     {SN_OP_RMSNORM_DX, "RMSNORM_DX", norm, 1e-5},
     {SN_OP_RMSNORM_DW, "RMSNORM_DW", norm, 1e-4},
     {SN_OP_GEMM, "GEMM", gemm, 2e-5},
+    {SN_OP_GEMM, "GEMM with GELU", gemm_gelu, 2e-5},
+    {SN_OP_GEMM, "GEMM with its slope", gemm_slope, 2e-5},
+    {SN_OP_GEMM, "GEMM with sums", gemm_sums, 2e-5},
     {SN_OP_COLSUM, "COLSUM", colsum, 1e-5},
     {SN_OP_ROPE, "ROPE", rope, 1e-6},
     {SN_OP_ATTENTION, "ATTENTION", attention, 4e-6},
