@@ -110,7 +110,7 @@ EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I$(BUILD)/emul/src -
              -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing -fPIC $(EMULSAN)
 EMULSRC  := $(patsubst %,$(BUILD)/emul/src/%,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cuh tests/cuda_emul/own/*.cc))
 # Who writes what to the shared memory that warpgroup products read: wgmma.cc has in place of TSan's library what its calls go to.
-EMULWGMMA := $(shell grep -l 'cuda/wgmma.*\.cuh' kernels/cuda/*.cu tests/cuda_emul/own/*.cc)
+EMULWGMMA := $(shell grep -l 'wgmma.*\.cuh' kernels/cuda/*.cu tests/cuda_emul/own/*.cc)
 EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
             $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc)) \
             $(patsubst %,$(BUILD)/emul/%.pic.o,cudnn sdpa sdpa_graph library)
@@ -318,7 +318,7 @@ $(addprefix $(BUILD)/tests/gpu/,test_kernels_cuda test_codec_cuda): $(BUILD)/tes
 $(BUILD)/tests/gpu/test_%: $(BUILD)/other/test_%.o $(CUDA_OUT)/tests/gpu/table.cu.o $(BUILD)/lib/base/rng.o $(PLUGIN)
 	$(link_gpu)
 # Warpgroup products belong to sm_90a alone; elsewhere these files are stubs that are not taken.
-$(CUDA_OUT)/kernels/cuda/%_wgmma.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
+$(CUDA_OUT)/kernels/cuda/grouped_wgmma.cu.o $(patsubst %,$(CUDA_OUT)/%.o,$(wildcard kernels/cuda/attention_wgmma*.cu)): NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
 $(CUDA_OUT)/kernels/cuda/prove.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
 
 $(UB)/%.o: %.c
@@ -375,7 +375,7 @@ check-cuda-arch: ## Compile and link the plugin for every architecture that nvcc
 	    echo "ok - the plugin for sm_$$a"; done
 check-sass: ## Count what attention's inner loops execute on sm_90 (tests/sass/check); skips aloud without nvcc or cuobjdump
 	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-sass: no nvcc here'
-	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_mma_dkv_bf16 attention_mma_dq) && \
+	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_wgmma_dkv_bf16 attention_mma_dkv_bf16 attention_mma_dq) && \
 	    tests/sass/check $(BUILD)/cuda/90/kernels/cuda; }
 check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; skips aloud where those are not to be had
 	@tests/deps cuda || echo 'make: what needs these will be skipped' >&2

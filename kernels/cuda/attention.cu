@@ -108,11 +108,12 @@ static int put_queries(struct sn_cuda *cx, const struct sn_args *a, float *dq)
 static int mma_backward(struct sn_cuda *cx, const struct sn_args *a,
                         const struct sn_attn_row *known, float *dq)
 {
-    bool bf16 = a->in[0].dtype == SN_BF16;
+    bool bf16 = a->in[0].dtype == SN_BF16, taken = false;
     if (dq)
         return (bf16 ? sn_attn_mma_once_bf16 : sn_attn_mma_once_f16)(cx, a, known, dq);
     int rc = sn_attn_mma_dq(cx, a, known);
-    return rc ? rc : (bf16 ? sn_attn_mma_dkv_bf16 : sn_attn_mma_dkv_f16)(cx, a, known, dq);
+    rc = rc ? rc : (bf16 ? sn_attn_wgmma_dkv_bf16 : sn_attn_wgmma_dkv_f16)(cx, a, known, &taken);
+    return rc || taken ? rc : (bf16 ? sn_attn_mma_dkv_bf16 : sn_attn_mma_dkv_f16)(cx, a, known, dq);
 }
 
 SN_CUDA_OP(attention_dx)

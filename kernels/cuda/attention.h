@@ -5,7 +5,8 @@
  *   SIMT  attention_tile.cu, fp32 fused multiply-adds; any type, any head width that fits
  *   WMMA  the same kernels on the warp matrix functions: fp16 from sm_70 on (Volta, Turing)
  *   MMA   attention_mma*.cu, mma.sync with operands in registers: fp16 and bf16 from sm_80 on
- * and the forward on sm_90 (Hopper) attention_wgmma.cu, warpgroup products, in place of MMA.
+ * and on sm_90 (Hopper) attention_wgmma*.cu, warpgroup products, in place of MMA for heads of up to
+ * 128 columns; but for the backward in any order.
  */
 #ifndef SN_CUDA_ATTENTION_H
 #define SN_CUDA_ATTENTION_H
@@ -124,13 +125,26 @@ static inline size_t sn_attn_mma_shared(enum sn_attn_pass pass, int width)
     }
 }
 
-/* Warpgroups: two of 64 queries each, tiles of 128 keys, two of k and two of v; no bytes between
- * rows, which are swizzled instead. */
-enum { SN_ATTN_WG_OWN = 128, SN_ATTN_WG_OTHER = 128, SN_ATTN_WG_THREADS = 256 };
+/* Warpgroups: two of 64 rows of the own tile each; the other tiles, whose rows are few where
+ * registers are, twice each; no bytes between rows, which are swizzled instead. */
+enum { SN_ATTN_WG_OWN = 128, SN_ATTN_WG_THREADS = 256 };
 
-static inline size_t sn_attn_wgmma_shared(int width)
+SN_BOTH int sn_attn_wgmma_other(enum sn_attn_pass pass, int width)
 {
-    return (size_t)width * 2 * (SN_ATTN_WG_OWN + 4 * SN_ATTN_WG_OTHER);
+    return pass == SN_ATTN_DKV && width > 64 ? 64 : 128;
+}
+
+static inline size_t sn_attn_wgmma_shared(enum sn_attn_pass pass, int width)
+{
+    size_t row = (size_t)width * 2, other = (size_t)sn_attn_wgmma_other(pass, width);
+    switch (pass) {
+    case SN_ATTN_FORWARD: /* q; k v twice */
+        return row * (SN_ATTN_WG_OWN + 4 * other);
+    case SN_ATTN_DQ: /* q do; k v twice */
+        return row * (2 * SN_ATTN_WG_OWN + 4 * other);
+    default: /* k v; q do, struct sn_attn_row, twice */
+        return row * (2 * SN_ATTN_WG_OWN + 4 * other) + 2 * other * 8;
+    }
 }
 
 /* Do all passes of a width fit? */

@@ -7,72 +7,13 @@
  * without its producer warp). The tile after the one that is computed is on its way into the other
  * half of shared memory. Everything else is as in attention_mma.cu.
  *
- * Where the file was compiled for another target its kernel is a stub that is bounded to one warp,
- * which sn_attn_wgmma_is_there() sees: then mma does the work.
+ * Where the file was compiled for another target its kernel is a stub, which
+ * sn_attn_wgmma_is_there() sees: then mma does the work.
  */
 #include "kernels/cuda/attention_forward.cuh"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/attention_wgmma.cuh"
 
-enum { OWN = SN_ATTN_WG_OWN, OTHER = SN_ATTN_WG_OTHER, N = OTHER / 8, ROW = 128 /* bytes */ };
-enum { THREADS = SN_ATTN_WG_THREADS, BOUND = SN_HAS_WGMMA ? (int)THREADS : (int)SN_WARP };
-
-/* This thread's part of a tile of rows of W columns: one column of pieces of 16 bytes, and rows at
- * a distance that is a multiple of 8. */
-template <class E, int W> struct part {
-    enum { PIECES = W / 8, AT_ONCE = THREADS / PIECES, NEVER = 1 << 30 };
-    int r, c, hidden; /* hidden: so many rows must there be before the first one is this thread's */
-
-    __device__ explicit part(int d)
-        : r((int)threadIdx.x / PIECES), c((int)threadIdx.x % PIECES),
-          hidden(c * 8 < d ? r : (int)NEVER)
-    {
-    }
-    __device__ const E *from(const struct sn_mat &m, int64_t row, int64_t col) const
-    {
-        return (const E *)m.p + (row + r) * m.ld + col + c * 8;
-    }
-    /* n rows as tiles of 64 columns side by side, swizzled; zeros beyond the `rows` and columns
-     * that there are. */
-    __device__ void load(unsigned char *to, int n, const E *from, int64_t ld, int rows) const
-    {
-        int there = rows - hidden;
-        to += c / 8 * n * ROW + r * ROW + ((c % 8) ^ (r % 8)) * 16;
-#pragma unroll
-        for (int i = 0; i < n; i += AT_ONCE)
-            sn_copy_async(to + i * ROW, from + i * ld, i < there);
-    }
-};
-
-/* A descriptor of what lies so many bytes further on. */
-static __device__ __forceinline__ uint64_t further(uint64_t descriptor, int bytes)
-{
-    return descriptor + (uint64_t)(bytes / 16);
-}
-
-/* The same for a distance, in pieces of 16 bytes, that is not known before; addresses do not carry
- * into a descriptor's upper half. */
-static __device__ __forceinline__ uint64_t shifted(uint64_t descriptor, uint32_t pieces)
-{
-    return descriptor >> 32 << 32 | ((uint32_t)descriptor + pieces);
-}
-
-template <class E, int W>
-static __device__ __forceinline__ void scores(float p[N][4], uint64_t q, uint64_t k)
-{
-#pragma unroll
-    for (int l = 0; l < W / 16; l++)
-        sn_wgmma(p, further(q, l / 4 * OWN * ROW + l % 4 * 32),
-                 further(k, l / 4 * OTHER * ROW + l % 4 * 32), (const E *)0);
-}
-
-template <class E, int W>
-static __device__ __forceinline__ void sums(float (&o)[W / 8][4], const uint32_t p[N / 2][4],
-                                            uint64_t v)
-{
-#pragma unroll
-    for (int l = 0; l < OTHER / 16; l++)
-        sn_wgmma_turned(o, p[l], further(v, l * 16 * ROW), (const E *)0);
-}
+enum { OWN = SN_ATTN_WG_OWN, OTHER = 128, N = OTHER / 8 };
 
 template <class E, int W, enum sn_attn_kind K>
 static __device__ __forceinline__ void forward(const struct sn_args &a, const struct sn_attn &t,
@@ -87,11 +28,11 @@ static __device__ __forceinline__ void forward(const struct sn_args &a, const st
     int64_t first = b.sample * t.rows, col = (int64_t)(b.head / t.group) * t.d;
     int tiles = sn_attn_tiles_seen<K>(t, sn_place<K>(t.query, i0 + rows - 1), OTHER);
     int whole = rows == OWN ? sn_attn_tiles_whole<K>(t, sn_place<K>(t.query, i0), OTHER) : 0;
-    const struct part<E, W> mine(t.d);
+    const struct sn_attn_part<E, W> mine(t.d, w);
     const E *k_from = mine.from(a.in[1], first, col), *v_from = mine.from(a.in[2], first, col);
-    uint64_t q_at = sn_wgmma_descriptor(q + w.warp / 4 * 64 * ROW, 8 * ROW, 16);
-    uint64_t k_at = sn_wgmma_descriptor(kv, 8 * ROW, 16);
-    uint64_t v_at = sn_wgmma_descriptor(kv + TILE, 8 * ROW, OTHER * ROW);
+    uint64_t q_at = sn_attn_tile_at(q + w.warp / 4 * 64 * SN_ATTN_WG_ROW);
+    uint64_t k_at = sn_attn_tile_at(kv);
+    uint64_t v_at = sn_attn_turned(sn_attn_tile_at(kv + TILE), OTHER);
     struct sn_attn_state<W> s;
     sn_attn_start<K, W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
     if (tiles > 0) {
@@ -100,14 +41,13 @@ static __device__ __forceinline__ void forward(const struct sn_args &a, const st
         mine.load(kv + TILE, OTHER, v_from, a.in[2].ld, t.rows);
     }
     sn_copy_commit();
-    uint32_t at = 0; /* of the tile's k, in pieces of 16 bytes */
+    int at = 0; /* of the tile's k, in bytes */
     int left = t.rows;
-    for (int j = 0; j < tiles; j++, at ^= 2 * TILE / 16) {
+    for (int j = 0; j < tiles; j++, at ^= 2 * TILE) {
         int j0 = j * OTHER;
-        unsigned char *k_next = kv + (at ^ 2 * TILE / 16) * 16;
+        unsigned char *k_next = kv + (at ^ 2 * TILE);
         float p[N][4];
         uint32_t packed[N / 2][4];
-        sn_tile_clear<N>(p);
         sn_copy_wait<0>();
         sn_wgmma_publish();
         __syncthreads(); /* this tile is here, and all are through with the last one */
@@ -120,21 +60,17 @@ static __device__ __forceinline__ void forward(const struct sn_args &a, const st
         }
         sn_copy_commit();
         sn_wgmma_begin();
-        scores<E, W>(p, q_at, shifted(k_at, at));
+        sn_attn_scores<E, W>(p, q_at, sn_further(k_at, at));
         sn_wgmma_end(p);
         if (j < whole)
             sn_attn_soften<K, true, W, N>(t, s, p, mask, j0, w);
         else
             sn_attn_soften<K, false, W, N>(t, s, p, mask, j0, w);
 #pragma unroll
-        for (int l = 0; l < N / 2; l++) {
-            packed[l][0] = sn_pack<E>(p[2 * l][0], p[2 * l][1]);
-            packed[l][1] = sn_pack<E>(p[2 * l][2], p[2 * l][3]);
-            packed[l][2] = sn_pack<E>(p[2 * l + 1][0], p[2 * l + 1][1]);
-            packed[l][3] = sn_pack<E>(p[2 * l + 1][2], p[2 * l + 1][3]);
-        }
+        for (int l = 0; l < N / 2; l++)
+            sn_attn_pack<E>(packed[l], p + 2 * l);
         sn_wgmma_begin();
-        sums<E, W>(s.o, packed, shifted(v_at, at));
+        sn_attn_sums<E, W, N / 2>(s.o, packed, sn_further(v_at, at), 0);
         sn_wgmma_end(s.o);
     }
     sn_copy_wait<0>();
@@ -142,7 +78,7 @@ static __device__ __forceinline__ void forward(const struct sn_args &a, const st
 }
 
 template <class E, int W, enum sn_attn_kind K>
-static __global__ void __launch_bounds__(BOUND, 1)
+static __global__ void __launch_bounds__(SN_ATTN_WG_BOUND, 1)
     wgmma_forward(const struct sn_args a, const struct sn_attn t)
 {
     SN_DYNAMIC_SHARED(shared); /* begins at a multiple of 1024 bytes */
@@ -152,15 +88,7 @@ static __global__ void __launch_bounds__(BOUND, 1)
 
 bool sn_attn_wgmma_is_there(const struct sn_cuda *cx, const struct sn_args *a)
 {
-    struct cudaFuncAttributes f;
-    if (cx->device.arch != 90 || a->attr.head_dim > 128)
-        return false;
-    if (cudaFuncGetAttributes(&f, (const void *)wgmma_forward<sn_bf16, 128, SN_ATTN_PLAIN>) !=
-        cudaSuccess) {
-        (void)cudaGetLastError(); /* it was not an error of ours */
-        return false;
-    }
-    return f.maxThreadsPerBlock >= THREADS;
+    return sn_attn_wgmma_has(cx, a, (const void *)wgmma_forward<sn_bf16, 128, SN_ATTN_PLAIN>);
 }
 
 template <class E, int W> struct forwards {
@@ -176,8 +104,8 @@ int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a)
 {
     int width = a->attr.head_dim <= 64 ? 64 : 128;
     struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, OWN);
-    struct sn_shape g = sn_attn_shape(&t, sn_attn_wgmma_shared(width));
-    g.bx = THREADS;
+    struct sn_shape g = sn_attn_shape(&t, sn_attn_wgmma_shared(SN_ATTN_FORWARD, width));
+    g.bx = SN_ATTN_WG_THREADS;
     if (a->in[0].dtype == SN_BF16)
         return width == 64 ? sn_by_kind<forwards<sn_bf16, 64>>(cx, a, g, t)
                            : sn_by_kind<forwards<sn_bf16, 128>>(cx, a, g, t);

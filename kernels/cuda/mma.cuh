@@ -87,6 +87,16 @@ static __device__ __forceinline__ void sn_copy_async_8(void *to, const void *fro
 #endif
 }
 
+static __device__ __forceinline__ void sn_copy_async_4(void *to, const void *from, bool there)
+{
+#if SN_DEVICE_ARCH >= 80
+    int bytes = there ? 4 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(sn_shared_address(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+#endif
+}
+
 /* Ends a group of this thread's copies. */
 static __device__ __forceinline__ void sn_copy_commit(void)
 {

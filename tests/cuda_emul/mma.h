@@ -87,6 +87,10 @@ static inline void sn_copy_async_8(void *to, const void *from, bool there)
 {
     sn_emul_copy_aligned(to, from, 8, there);
 }
+static inline void sn_copy_async_4(void *to, const void *from, bool there)
+{
+    sn_emul_copy_aligned(to, from, 4, there);
+}
 static inline void sn_copy_commit(void)
 {
     sn_emul_commit();

@@ -5,6 +5,7 @@
 #include "tests/cuda_emul/wgmma.h"
 #include "tests/cuda_emul/canonical.h"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -228,6 +229,8 @@ void sn_emul_product_commit(void)
 static void add(const struct sn_emul_product *p, std::vector<float> &c)
 {
     float x[2][16], y[2][16];
+    if (p->anew)
+        std::fill(c.begin(), c.end(), 0.0f);
     for (int i = 0; i < 32; i++)
         x[i / 16][i % 16] = p->in_registers ? p->x[i / 16][i % 16] : p->element(of_a(p, i));
     for (int n = 0; n < p->n; n++) {

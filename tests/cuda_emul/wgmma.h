@@ -27,6 +27,7 @@ struct sn_emul_product {
     int n;
     uint64_t a, b; /* descriptors; a is not used where A is in registers */
     bool a_turned, b_turned, in_registers;
+    bool anew;      /* c = A B, whatever was in c */
     float x[2][16]; /* this thread's two rows of A, where it is in registers */
 };
 
@@ -65,7 +66,7 @@ static inline void sn_wgmma_publish(void)
 
 template <class E> static void sn_wgmma(float c[16][4], uint64_t a, uint64_t b, const E *)
 {
-    struct sn_emul_product p = {sn_emul_element<E>, c, 16, a, b, false, false, false, {}};
+    struct sn_emul_product p = {sn_emul_element<E>, c, 16, a, b, false, false, false, false, {}};
     sn_emul_product_issue(&p);
 }
 
@@ -88,7 +89,7 @@ template <class E> static void sn_emul_rows_of(const uint32_t a[4], float x[2][1
 template <class E, int N>
 static void sn_wgmma_turned(float (&c)[N][4], const uint32_t a[4], uint64_t b, const E *)
 {
-    struct sn_emul_product p = {sn_emul_element<E>, c, N, 0, b, false, true, true, {}};
+    struct sn_emul_product p = {sn_emul_element<E>, c, N, 0, b, false, true, true, false, {}};
     sn_emul_rows_of<E>(a, p.x);
     sn_emul_product_issue(&p);
 }

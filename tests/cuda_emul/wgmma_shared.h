@@ -15,15 +15,15 @@ template <int n> static void sn_wgmma_wait(void)
 {
     sn_emul_product_wait(n);
 }
-template <int N> static void sn_wgmma_finish(float (&)[N][4])
+template <int later = 0, int N> static void sn_wgmma_finish(float (&)[N][4])
 {
-    sn_emul_product_wait(0);
+    sn_emul_product_wait(later);
 }
 
-template <int TA, int TB, class E, int N>
+template <int TA, int TB, int ADD = 1, class E, int N>
 static void sn_wgmma_shared(float (&c)[N][4], uint64_t a, uint64_t b, const E *)
 {
-    struct sn_emul_product p = {sn_emul_element<E>, c, N, a, b, TA != 0, TB != 0, false, {}};
+    struct sn_emul_product p = {sn_emul_element<E>, c, N, a, b, TA != 0, TB != 0, false, !ADD, {}};
     sn_emul_product_issue(&p);
 }
 

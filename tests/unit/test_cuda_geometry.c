@@ -317,8 +317,13 @@ static void mma_tiles_fit_every_device_that_has_them(void)
         if (devices[i].shared >= 163 * 1024)
             wide = wide && sn_attn_mma_fits(256, devices[i].shared);
     }
-    tap_ok(sn_attn_wgmma_shared(64) <= 113 * 1024 && sn_attn_wgmma_shared(128) <= 227 * 1024,
+    tap_ok(sn_attn_wgmma_shared(SN_ATTN_FORWARD, 64) <= 113 * 1024 &&
+               sn_attn_wgmma_shared(SN_ATTN_FORWARD, 128) <= 227 * 1024,
            "warpgroup tiles: two blocks of narrow heads a multiprocessor, one of wide ones");
+    tap_ok(sn_attn_wgmma_shared(SN_ATTN_DQ, 128) <= 227 * 1024 &&
+               sn_attn_wgmma_shared(SN_ATTN_DKV, 128) <= 227 * 1024 &&
+               sn_attn_wgmma_other(SN_ATTN_DKV, 64) == 128,
+           "warpgroup tiles of the backward: a block a multiprocessor");
     tap_ok(narrow, "heads of up to 128 columns take mma on every device from sm_80 on");
     tap_ok(wide, "heads of up to 256 columns where shared memory is large");
     tap_ok(sn_attn_family_of(86, 99 * 1024, SN_BF16, 256, true) == SN_ATTN_SIMT,
