@@ -375,7 +375,7 @@ check-cuda-arch: ## Compile and link the plugin for every architecture that nvcc
 	    echo "ok - the plugin for sm_$$a"; done
 check-sass: ## Count what attention's inner loops execute on sm_90 (tests/sass/check); skips aloud without nvcc or cuobjdump
 	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-sass: no nvcc here'
-	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_wgmma_dkv_bf16 attention_mma_dkv_bf16 attention_mma_dq) && \
+	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_wgmma_dkv_bf16 attention_wgmma_dq attention_mma_dkv_bf16 attention_mma_dq) && \
 	    tests/sass/check $(BUILD)/cuda/90/kernels/cuda; }
 check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; skips aloud where those are not to be had
 	@tests/deps cuda || echo 'make: what needs these will be skipped' >&2

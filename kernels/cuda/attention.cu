@@ -111,7 +111,8 @@ static int mma_backward(struct sn_cuda *cx, const struct sn_args *a,
     bool bf16 = a->in[0].dtype == SN_BF16, taken = false;
     if (dq)
         return (bf16 ? sn_attn_mma_once_bf16 : sn_attn_mma_once_f16)(cx, a, known, dq);
-    int rc = sn_attn_mma_dq(cx, a, known);
+    int rc = sn_attn_wgmma_dq(cx, a, known, &taken);
+    rc = rc || taken ? rc : sn_attn_mma_dq(cx, a, known);
     rc = rc ? rc : (bf16 ? sn_attn_wgmma_dkv_bf16 : sn_attn_wgmma_dkv_f16)(cx, a, known, &taken);
     return rc || taken ? rc : (bf16 ? sn_attn_mma_dkv_bf16 : sn_attn_mma_dkv_f16)(cx, a, known, dq);
 }

@@ -213,6 +213,6 @@ sn_attn_keys sn_attn_mma_dkv_bf16, sn_attn_mma_dkv_f16, sn_attn_mma_once_bf16, s
 /* A pass of the backward on warpgroup products. *taken: whether it was for it; if not, mma's is. */
 typedef int sn_attn_wgmma(struct sn_cuda *cx, const struct sn_args *a,
                           const struct sn_attn_row *known, bool *taken);
-sn_attn_wgmma sn_attn_wgmma_dkv_bf16, sn_attn_wgmma_dkv_f16;
+sn_attn_wgmma sn_attn_wgmma_dq, sn_attn_wgmma_dkv_bf16, sn_attn_wgmma_dkv_f16;
 
 #endif
