@@ -67,7 +67,8 @@ PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libse
 LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
-LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c))
+LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c)) \
+            $(firstword $(wildcard kernels/isa/$(ARCH).c) kernels/isa/other.c)
 BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).
@@ -76,12 +77,22 @@ ISAS     := $(if $(filter x86_64,$(ARCH)),generic avx2 avx512,generic)
 ISA_generic :=
 ISA_avx2    := $(addprefix -m,cx16 sahf popcnt sse3 ssse3 sse4.1 sse4.2 avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave)
 ISA_avx512  := $(ISA_avx2) $(addprefix -mavx512,f bw cd dq vl) -mprefer-vector-width=512
+# Sets that multiply bf16: the files of products once more, with kernels/cpu/bf16/FILE.c, beside the rest of another set.
+BF16_ISAS   := $(if $(filter x86_64,$(ARCH)),avx512bf16 amx)
+ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
+ISA_amx     := $(ISA_avx512bf16) -mamx-tile -mamx-bf16
+REST_avx512bf16 := avx512
+REST_amx    := avx512
+BF16_avx512bf16 := dot
+BF16_amx    := amx
+PRODUCTS    := gemm gemm_pack gemm_fp8 expert_gemm attention attention_dx attention_product bf16_pack table
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 # Streams of codecs, and factors, are the same bytes from every set: no sum is fused with a product.
 $(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o $(BUILD)/kernels/cpu/$(i)/orthogonalise.o: KFLAGS += -ffp-contract=off))
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) \
-            $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o)) \
+            $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o) $(BUILD)/kernels/cpu/$(i)/bf16/none.o) \
+            $(foreach i,$(BF16_ISAS),$(PRODUCTS:%=$(BUILD)/kernels/cpu/$(i)/%.o) $(BUILD)/kernels/cpu/$(i)/bf16/$(BF16_$(i)).o) \
             $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(BIN_SRC) bin/mpi_main.c,$(wildcard bin/*.c)))
 LIB      := $(BUILD)/libsennit.a
 PROGRAMS := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
@@ -118,6 +129,8 @@ OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[deno
             tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda test_codec_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
+# The products of sets that this machine may lack, on a model of their instructions (tests/isa/model).
+MODELTEST := $(if $(SAN),,$(foreach i,$(BF16_ISAS),$(addprefix $(BUILD)/tests/isa/$(i)/,test_gemm test_attention)))
 GPUBENCH := $(BUILD)/tests/gpu/bench_codec $(BUILD)/tests/gpu/bench_ceilings
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
@@ -151,11 +164,10 @@ $(BUILD)/%.o: %.c
 define isa_rule
 $(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c
 	@mkdir -p $$(@D)
-	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) $(KFLAGS) $(ISA_$(1)) -DSN_ISA=$(1) $(CFLAGS) -c $$< -o $$@
+	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) $(KFLAGS) $(ISA_$(1)) -DSN_ISA=$(1) -DSN_REST=$(or $(REST_$(1)),$(1)) $(CFLAGS) -c $$< -o $$@
 endef
-$(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
+$(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(call isa_rule,$(i))))
 
-$(BUILD)/kernels/cpu.o: CPPFLAGS += $(foreach i,$(ISAS),-DSN_HAVE_ISA_$(i))
 $(BUILD)/kernels/codec_cpu.o: CPPFLAGS += '-DSN_ISAS(X)=$(foreach i,$(ISAS),X($(i)))'
 
 $(LIB): $(LIB_OBJ)
@@ -298,6 +310,20 @@ $(BUILD)/tests/emul/%: $(BUILD)/other/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
 $(addprefix $(BUILD)/tests/emul/,test_kernels_cuda test_codec_cuda): $(BUILD)/tests/emul/%: $(BUILD)/tests/gpu/%.o $(EMULOBJ) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(EMULCXX) $(EMULSAN) -Wl,--as-needed -o $@ $^ $(LIBS)
+# And on the kernels of bf16 products, their very source compiled against a model of its instructions.
+define model_rules
+$(BUILD)/isa/$(1)/%.o: kernels/cpu/%.c
+	@mkdir -p $$(@D)
+	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -Wno-psabi -O2 -fopenmp -fno-math-errno -fno-trapping-math $(ISA_avx2) -Itests/isa/model -DSN_ISA=$(1) -DSN_REST=$(1) \
+	    $(CFLAGS) -c $$< -o $$@
+$(BUILD)/isa/$(1)/other_table.o: tests/isa/table.c
+	@mkdir -p $$(@D)
+	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -fopenmp -DSN_ISA=$(1) -DSN_REST=$(1) $(CFLAGS) -c $$< -o $$@
+$(BUILD)/tests/isa/$(1)/%: $(BUILD)/other/%.o $(patsubst %,$(BUILD)/isa/$(1)/%.o,$(filter-out table,$(PRODUCTS)) bf16/$(BF16_$(1)) other_table) $(BUILD)/lib/base/rng.o
+	@mkdir -p $$(@D)
+	$$(call say,ld,$$@)$(CC) -fopenmp -o $$@ $$^ -lm
+endef
+$(foreach i,$(BF16_ISAS),$(eval $(call model_rules,$(i))))
 # And on a GPU, with the plugin's kernels: found from the test, in the bundle too.
 # The operations for PyTorch's tensors (tests/gpu/torch): with the plugin, and with the emulated kernels.
 BYPTR    := $(if $(PLUGIN),$(BUILD)/tests/gpu/libby_pointer.so)
@@ -356,8 +382,8 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
-run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(EMULPTR) $(FAKE) $(BUILD)/tests/gpu/libfake_cudnn.so $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(BUILD)/tests/gpu/cudnn_plans $(GPUBENCH) $(PLUGIN)
-	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(FUZZ) \
+run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(MODELTEST) $(EMULPTR) $(FAKE) $(BUILD)/tests/gpu/libfake_cudnn.so $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(BUILD)/tests/gpu/cudnn_plans $(GPUBENCH) $(PLUGIN)
+	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(MODELTEST) $(FUZZ) \
 	    -- $(MPIRUNS) $(ALONE:=@$(SCRIPT))
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
@@ -473,7 +499,7 @@ info: ## What was found on this machine and what was not
 	@echo "MPI                  $(MPICC) ($$(tests/mpi/flags family $(MPICC))), started by $(or $(MPIRUN),srun)"
 	@echo 'codec zfp           $(or $(ZFP_LIBS),left out: no zfp.h here)'
 	@echo 'ranges (NVTX)       $(if $(NVCC),$(if $(filter %nvtx.c,$(NVTX_C)),in the plugin,left out: no nvtx3/nvToolsExt.h in $(CUDA)/include),no nvcc here)'
-	@echo 'instruction sets     $(ISAS) (chosen at run time)'
+	@echo 'instruction sets     $(ISAS) $(BF16_ISAS) (chosen at run time)'
 
 docs: all $(BUILD)/tests/unit/test_accounting ## Write the pages and tables that programs give anew
 	$(BUILD)/bin/sennit-plan --help-keys=markdown > docs/RUNFILE.md

@@ -3,6 +3,7 @@
 #include "bin/common.h"
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
+#include "bin/planned.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -235,6 +236,7 @@ enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, 
     x->current = sn_alloc(sizeof(*x->current));
     if (!x->config || !x->current)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for it", line->run_file);
+    SN_TRY(sn_planned_check_isa(err));
     SN_TRY(sn_config_load(x->config, line->run_file, NULL, err));
     SN_TRY(read_environment(x, err));
     SN_TRY(find_trainer(x, err));

@@ -1,6 +1,7 @@
 #include "bin/plan_calibrate.h"
 
 #include "bin/common.h"
+#include "bin/planned.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
@@ -94,6 +95,7 @@ static enum sn_status parse_line(int argc, char **argv, struct calibrate_line *l
 static enum sn_status load_run(struct sn_config *c, const char *path, long long ranks,
                                struct sn_err *err)
 {
+    SN_TRY(sn_planned_check_isa(err));
     SN_TRY(sn_config_load(c, path, NULL, err));
     int copy = c->layout.tensor * c->layout.context * c->layout.pipeline;
     int n = ranks ? (int)ranks : c->layout.data ? copy * c->layout.data : copy;

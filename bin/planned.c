@@ -16,6 +16,12 @@ const struct sn_ops *sn_planned_ops(struct sn_accelerator *a, const struct sn_co
     return sn_ops_cpu();
 }
 
+enum sn_status sn_planned_check_isa(struct sn_err *err)
+{
+    char why[256];
+    return sn_ops_cpu_check(why, sizeof(why)) ? SN_OK : sn_fail(err, SN_EINPUT, "%s", why);
+}
+
 void sn_planned_say(const struct sn_accelerator *a)
 {
     if (a->why[0])

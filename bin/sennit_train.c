@@ -3,6 +3,7 @@
  */
 #include "bin/common.h"
 #include "bin/plan_search.h"
+#include "bin/planned.h"
 #include "bin/train_end.h"
 #include "bin/train_files.h"
 #include "bin/train_generate.h"
@@ -360,6 +361,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
 static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks,
                                   struct sn_err *err)
 {
+    SN_TRY(sn_planned_check_isa(err));
     SN_TRY(sn_config_load(c, l->run_file, NULL, err));
     if (l->preflight)
         return SN_OK; /* of any number of ranks: the layout does not matter */

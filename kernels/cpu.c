@@ -1,62 +1,67 @@
 /*
- * cpu.c - picks the CPU backend for this processor, and describes it.
- *
- * The tables are compiled for x86-64-v3 and -v4; the features asked for are those that tell the
- * levels apart and that gcc and clang both know by name.
+ * cpu.c - picks the CPU backend for this processor, and describes it: the best instruction set, or
+ * the one that SN_ISA in the environment names.
  */
 #include "kernels/codec.h"
-#include "kernels/ops.h"
+#include "kernels/isa.h"
 
-extern const struct sn_ops sn_cpu_table_generic;
-#ifdef SN_HAVE_ISA_avx512
-extern const struct sn_ops sn_cpu_table_avx2, sn_cpu_table_avx512;
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-static bool has_v3(void)
+/* A set's name is its table's without "cpu/". */
+static const char *name_of(const struct sn_isa *isa)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    return isa->ops->name + strlen("cpu/");
 }
 
-static bool has_v4(void)
+/* The one of n that SN_ISA names, or -1; without SN_ISA the best. */
+static int wanted(const struct sn_isa *list, int n)
 {
-    return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
+    const char *name = getenv("SN_ISA");
+    for (int i = 0; name && i < n; i++)
+        if (strcmp(name, name_of(&list[i])) == 0)
+            return i;
+    return name ? -1 : n - 1;
+}
+
+/* A name that is not here leaves the best: whoever starts a program asks sn_ops_cpu_check(). */
+static struct sn_isa chosen(const char **lacks)
+{
+    struct sn_isa list[SN_ISA_MOST];
+    int n = sn_isa_list(list, lacks), i = wanted(list, n);
+    if (i >= 0 && i < n - 1)
+        *lacks = NULL; /* less than the best is what was asked for */
+    return list[i < 0 ? n - 1 : i];
+}
+
+bool sn_ops_cpu_check(char *why, size_t size)
+{
+    struct sn_isa list[SN_ISA_MOST];
+    const char *lacks;
+    int n = sn_isa_list(list, &lacks);
+    if (wanted(list, n) >= 0)
+        return true;
+    int at = snprintf(why, size, "SN_ISA: '%.40s' is no instruction set of this processor; it has",
+                      getenv("SN_ISA"));
+    for (int i = 0; i < n && at >= 0 && (size_t)at < size; i++)
+        at += snprintf(why + at, size - (size_t)at, "%s %s", i ? "," : "", name_of(&list[i]));
+    return false;
 }
 
 const struct sn_ops *sn_ops_cpu(void)
 {
-    return has_v4() ? &sn_cpu_table_avx512 : has_v3() ? &sn_cpu_table_avx2 : &sn_cpu_table_generic;
+    const char *lacks;
+    return chosen(&lacks).ops;
 }
 
 int sn_cpu_level(void)
 {
-    return has_v4() ? 2 : has_v3();
+    const char *lacks;
+    return chosen(&lacks).codecs;
 }
 
 const char *sn_ops_cpu_describe(const char **warning)
 {
-    *warning = has_v3() ? NULL
-                        : "this processor has no AVX2: kernels use SSE2 and take several times as "
-                          "long; run on a newer node";
-    return has_v4()   ? "cpu/avx512, own GEMM"
-           : has_v3() ? "cpu/avx2, own GEMM"
-                      : "cpu/generic, own GEMM";
+    return chosen(warning).says;
 }
-#else
-const struct sn_ops *sn_ops_cpu(void)
-{
-    return &sn_cpu_table_generic;
-}
-
-int sn_cpu_level(void)
-{
-    return 0;
-}
-
-const char *sn_ops_cpu_describe(const char **warning)
-{
-    *warning = NULL;
-    return "cpu/generic, own GEMM";
-}
-#endif

@@ -355,8 +355,11 @@ struct sn_ops {
     bool (*fuses)(const struct sn_args *a);
 };
 
-/* The CPU backend for the best instruction set of this processor; never NULL. */
+/* The CPU backend for the best instruction set of this processor, or for the one that SN_ISA in the
+ * environment names; never NULL. */
 const struct sn_ops *sn_ops_cpu(void);
+/* Does this processor have the set that SN_ISA names? If not, *why says so, and which it has. */
+bool sn_ops_cpu_check(char *why, size_t size);
 /* One line for run headers and benchmark records: instruction set, whose products. A
  * sentence of warning is in *warning when the environment holds BLAS back, NULL otherwise. */
 const char *sn_ops_cpu_describe(const char **warning);

@@ -5,6 +5,9 @@
  * matching -march. External names carry the set: SN_K(sn_rmsnorm) is sn_rmsnorm_avx512. table.c
  * collects them; kernels/cpu.c (built once) picks a table at run time.
  *
+ * Sets that add products of bf16 to another one are built of the files of products alone
+ * (PRODUCTS in the Makefile), with -DSN_REST naming the set that has the rest: SN_R(sn_rmsnorm).
+ *
  * Loops are plain C that the compiler vectorises (`#pragma omp simd`); threads come from
  * `#pragma omp parallel num_threads(threads)` with static partitions, so results are repeatable.
  */
@@ -19,51 +22,54 @@
 #define SN_PASTE2(a, b) a##_##b
 #define SN_PASTE(a, b)  SN_PASTE2(a, b)
 #define SN_K(name)      SN_PASTE(name, SN_ISA)
+#define SN_R(name)      SN_PASTE(name, SN_REST)
 
-#define SN_KERNEL(name) int SN_K(name)(const struct sn_args *a, int threads)
+#define SN_KERNEL(name)         int SN_K(name)(const struct sn_args *a, int threads)
+#define SN_KERNEL_OF_REST(name) int SN_R(name)(const struct sn_args *a, int threads)
 
-SN_KERNEL(sn_zero);
-SN_KERNEL(sn_copy);
-SN_KERNEL(sn_embed);
-SN_KERNEL(sn_embed_grad);
-SN_KERNEL(sn_pos_grad);
-SN_KERNEL(sn_layernorm);
-SN_KERNEL(sn_layernorm_dx);
-SN_KERNEL(sn_layernorm_dw);
-SN_KERNEL(sn_rmsnorm);
-SN_KERNEL(sn_rmsnorm_dx);
-SN_KERNEL(sn_rmsnorm_dw);
 SN_KERNEL(sn_gemm);
-SN_KERNEL(sn_colsum);
-SN_KERNEL(sn_rope);
 SN_KERNEL(sn_attention);
 SN_KERNEL(sn_attention_dx);
-SN_KERNEL(sn_act);
-SN_KERNEL(sn_act_dx);
-SN_KERNEL(sn_swiglu);
-SN_KERNEL(sn_swiglu_dx);
-SN_KERNEL(sn_add);
-SN_KERNEL(sn_dropout);
-SN_KERNEL(sn_jitter);
-SN_KERNEL(sn_cross_entropy);
-SN_KERNEL(sn_ce_part);
-SN_KERNEL(sn_swap);
-SN_KERNEL(sn_route);
-SN_KERNEL(sn_route_dx);
-SN_KERNEL(sn_route_loss);
-SN_KERNEL(sn_place);
-SN_KERNEL(sn_arrive);
-SN_KERNEL(sn_dispatch);
-SN_KERNEL(sn_combine);
-SN_KERNEL(sn_combine_dw);
 SN_KERNEL(sn_expert_gemm);
-SN_KERNEL(sn_sq_norm);
-SN_KERNEL(sn_decide);
-SN_KERNEL(sn_adamw);
-SN_KERNEL(sn_balance);
-SN_KERNEL(sn_encode);
-SN_KERNEL(sn_decode);
-SN_KERNEL(sn_orthogonalise);
+
+SN_KERNEL_OF_REST(sn_zero);
+SN_KERNEL_OF_REST(sn_copy);
+SN_KERNEL_OF_REST(sn_embed);
+SN_KERNEL_OF_REST(sn_embed_grad);
+SN_KERNEL_OF_REST(sn_pos_grad);
+SN_KERNEL_OF_REST(sn_layernorm);
+SN_KERNEL_OF_REST(sn_layernorm_dx);
+SN_KERNEL_OF_REST(sn_layernorm_dw);
+SN_KERNEL_OF_REST(sn_rmsnorm);
+SN_KERNEL_OF_REST(sn_rmsnorm_dx);
+SN_KERNEL_OF_REST(sn_rmsnorm_dw);
+SN_KERNEL_OF_REST(sn_colsum);
+SN_KERNEL_OF_REST(sn_rope);
+SN_KERNEL_OF_REST(sn_act);
+SN_KERNEL_OF_REST(sn_act_dx);
+SN_KERNEL_OF_REST(sn_swiglu);
+SN_KERNEL_OF_REST(sn_swiglu_dx);
+SN_KERNEL_OF_REST(sn_add);
+SN_KERNEL_OF_REST(sn_dropout);
+SN_KERNEL_OF_REST(sn_jitter);
+SN_KERNEL_OF_REST(sn_cross_entropy);
+SN_KERNEL_OF_REST(sn_ce_part);
+SN_KERNEL_OF_REST(sn_swap);
+SN_KERNEL_OF_REST(sn_route);
+SN_KERNEL_OF_REST(sn_route_dx);
+SN_KERNEL_OF_REST(sn_route_loss);
+SN_KERNEL_OF_REST(sn_place);
+SN_KERNEL_OF_REST(sn_arrive);
+SN_KERNEL_OF_REST(sn_dispatch);
+SN_KERNEL_OF_REST(sn_combine);
+SN_KERNEL_OF_REST(sn_combine_dw);
+SN_KERNEL_OF_REST(sn_sq_norm);
+SN_KERNEL_OF_REST(sn_decide);
+SN_KERNEL_OF_REST(sn_adamw);
+SN_KERNEL_OF_REST(sn_balance);
+SN_KERNEL_OF_REST(sn_encode);
+SN_KERNEL_OF_REST(sn_decode);
+SN_KERNEL_OF_REST(sn_orthogonalise);
 
 /* Scratch bytes of the kinds that need any (see ops.h, `scratch`). */
 size_t SN_K(sn_gemm_scratch)(const struct sn_args *a, int threads);
@@ -74,10 +80,10 @@ struct sn_args SN_K(sn_fp8_operands)(const struct sn_args *a, int threads);
 size_t SN_K(sn_expert_gemm_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_attention_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_attention_dx_scratch)(const struct sn_args *a, int threads);
-size_t SN_K(sn_cross_entropy_scratch)(const struct sn_args *a, int threads);
-size_t SN_K(sn_coded_scratch)(const struct sn_args *a);
-size_t SN_K(sn_orthogonalise_scratch)(const struct sn_args *a);
-size_t SN_K(sn_elementwise_scratch)(enum sn_op_kind kind, const struct sn_args *a, int threads);
+size_t SN_R(sn_cross_entropy_scratch)(const struct sn_args *a, int threads);
+size_t SN_R(sn_coded_scratch)(const struct sn_args *a);
+size_t SN_R(sn_orthogonalise_scratch)(const struct sn_args *a);
+size_t SN_R(sn_elementwise_scratch)(enum sn_op_kind kind, const struct sn_args *a, int threads);
 
 /* --- storage types (kernels/half.h converts elements) ---------------------------------------- */
 

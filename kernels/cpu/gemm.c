@@ -10,7 +10,11 @@
  * An element of C is summed over k in the same order whatever the number of threads: results are
  * bit-identical for any number. When C is not fp32, sums over several blocks of k are kept in fp32
  * scratch and rounded once.
+ *
+ * Where the instruction set multiplies bf16 (bf16.h), two bf16 operands are packed as they are: an
+ * element takes half the room, so blocks of k are twice as deep, and tiles have its own size.
  */
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/gemm_pack.h"
 
 #include <omp.h>
@@ -22,6 +26,8 @@ enum {
     DEEP = 768,      /* a k up to this is one block, half as wide: C is touched once */
     HC = 1024,       /* rows of the fp32 sums kept beside a C of another type, at most */
     SUMS = HC * 480, /* and all elements of them: 1.9 MiB */
+    WIDEST = 64,     /* columns of a tile, at most */
+    LARGEST = 1024,  /* and its elements */
 };
 
 SN_TILE(tile_1, SN_MR, 1)
@@ -32,10 +38,12 @@ struct job {
     const struct sn_args *a;
     const struct sn_mat *c, *bias, *addend;
     int64_t m, n, k;
-    int64_t kc;       /* depth of a block of k */
-    int64_t mc, nc;   /* rows of A's block, columns of B's */
-    bool accumulates; /* C += */
-    bool wide_sums;   /* C is not fp32 and k has several blocks */
+    int64_t kc;                          /* depth of a block of k */
+    int64_t mc, nc;                      /* rows of A's block, columns of B's */
+    const struct sn_bf16_products *bf16; /* what multiplies; NULL: tiles of fp32 */
+    int64_t mr, nr;                      /* rows and columns of a tile */
+    bool accumulates;                    /* C += */
+    bool wide_sums;                      /* C is not fp32 and k has several blocks */
 };
 
 /* What one thread works on: its rectangle of C, its scratch. */
@@ -54,11 +62,16 @@ static struct job job_of(const struct sn_args *a)
     j.n = j.c->cols;
     j.k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
     bool half = j.c->dtype != SN_F32;
-    int64_t deepest = j.k <= DEEP ? DEEP : KC;
+    if (a->in[0].dtype == SN_BF16 && a->in[1].dtype == SN_BF16)
+        j.bf16 = SN_K(sn_bf16);
+    j.mr = j.bf16 ? j.bf16->rows : SN_MR;
+    j.nr = j.bf16 ? j.bf16->cols : SN_NR;
+    int64_t times = j.bf16 ? 2 : 1, deepest = times * (j.k <= times * DEEP ? DEEP : KC);
     int64_t blocks = (j.k + deepest - 1) / deepest;
     j.kc = blocks ? (j.k + blocks - 1) / blocks : 0;
-    j.mc = j.kc > KC ? MC * KC / DEEP : MC;
-    j.nc = j.kc > KC ? NC * KC / DEEP : NC;
+    j.kc = j.bf16 ? sn_bf16_depth(j.bf16, j.kc) : j.kc;
+    j.mc = j.kc > times * KC ? MC * KC / DEEP : MC;
+    j.nc = j.kc > times * KC ? NC * KC / DEEP : NC;
     j.accumulates = a->acc[0] == SN_ADD;
     j.wide_sums = half && blocks > 1;
     return j;
@@ -66,7 +79,7 @@ static struct job job_of(const struct sn_args *a)
 
 static inline void add_row(float *restrict t, const struct sn_mat *x, int64_t r, int64_t c, int n)
 {
-    float wide[SN_NR];
+    float wide[WIDEST];
     sn_row_load(wide, (const char *)sn_mat_row(x, r) + (size_t)c * sn_dtype_size(x->dtype),
                 x->dtype, n);
 #pragma omp simd
@@ -93,7 +106,7 @@ static inline __attribute__((always_inline)) void finish_rows(const struct job *
                                                               const int64_t at[2], int rows, int n)
 {
     bool first = w->l == 0;
-    for (int i = 0; i < rows; i++, t += SN_NR) {
+    for (int i = 0; i < rows; i++, t += j->nr) {
         int64_t r = at[0] + i, c = at[1];
         char *out = (char *)sn_mat_row(j->c, r) + (size_t)c * sn_dtype_size(j->c->dtype);
         if (!first) {
@@ -133,38 +146,74 @@ static void run_tile(const struct sn_tile *t, int64_t cols)
         tile_1(t);
 }
 
+/* Where a tile's product goes: C itself, the wide sums, or the buffer and from there to C. */
+struct target {
+    int64_t at[2], rows, cols; /* of C */
+    float *c;
+    int64_t c_row;
+    bool add, is_buffer;
+};
+
+static struct target target_of(const struct job *j, const struct work *w, const int64_t at[2],
+                               float *buffer)
+{
+    struct target t = {{at[0], at[1]}, .c = buffer, .c_row = j->nr};
+    int64_t rows = w->row + w->rows - at[0], cols = w->col + w->cols - at[1];
+    bool whole = rows >= j->mr && cols >= j->nr;
+    t.rows = rows < j->mr ? rows : j->mr;
+    t.cols = cols < j->nr ? cols : j->nr;
+    bool to_sums = j->wide_sums && !is_last(j, w), to_c = whole && is_plain(j, w);
+    if (to_sums) { /* they have room for whole tiles */
+        t.c = sums_at(w, at[0], at[1]);
+        t.c_row = w->sums_row;
+        t.add = w->l > 0;
+    } else if (to_c) {
+        t.c = (float *)sn_mat_row(j->c, at[0]) + at[1];
+        t.c_row = j->c->ld;
+        t.add = w->l > 0 || j->accumulates || j->addend->p;
+        for (int64_t i = 0; i < j->mr; i++) {
+            for (int64_t c = 0; c < j->nr; c += SN_VL)
+                __builtin_prefetch(t.c + i * t.c_row + c, 1);
+        }
+    }
+    t.is_buffer = !to_sums && !to_c;
+    return t;
+}
+
+static void finish(const struct job *j, const struct work *w, const struct target *t)
+{
+    if (!t->is_buffer)
+        return;
+    if (t->cols == SN_NR)
+        finish_rows(j, w, t->c, t->at, (int)t->rows, SN_NR);
+    else
+        finish_rows(j, w, t->c, t->at, (int)t->rows, (int)t->cols);
+}
+
 static void one_tile(const struct job *j, const struct work *w, struct sn_tile *t,
                      const int64_t at[2])
 {
     float buffer[SN_MR * SN_NR];
-    int64_t rows = w->row + w->rows - at[0], cols = w->col + w->cols - at[1];
-    bool whole = rows >= SN_MR && cols >= SN_NR;
-    rows = rows < SN_MR ? rows : SN_MR;
-    cols = cols < SN_NR ? cols : SN_NR;
-    bool to_sums = j->wide_sums && !is_last(j, w), to_c = whole && is_plain(j, w);
-    t->c = buffer;
-    t->c_row = SN_NR;
-    t->add = false;
-    if (to_sums) { /* they have room for whole tiles */
-        t->c = sums_at(w, at[0], at[1]);
-        t->c_row = w->sums_row;
-        t->add = w->l > 0;
-    } else if (to_c) {
-        t->c = (float *)sn_mat_row(j->c, at[0]) + at[1];
-        t->c_row = j->c->ld;
-        t->add = w->l > 0 || j->accumulates || j->addend->p;
-        for (int64_t i = 0; i < SN_MR; i++) {
-            for (int64_t c = 0; c < SN_NR; c += SN_VL)
-                __builtin_prefetch(t->c + i * t->c_row + c, 1);
-        }
-    }
-    run_tile(t, cols);
-    if (to_sums || to_c)
-        return;
-    if (cols == SN_NR)
-        finish_rows(j, w, buffer, at, (int)rows, SN_NR);
-    else
-        finish_rows(j, w, buffer, at, (int)rows, (int)cols);
+    struct target to = target_of(j, w, at, buffer);
+    t->c = to.c;
+    t->c_row = to.c_row;
+    t->add = to.add;
+    run_tile(t, to.cols);
+    finish(j, w, &to);
+}
+
+static void one_tile_bf16(const struct job *j, const struct work *w, struct sn_bf16_tile *t,
+                          const int64_t at[2])
+{
+    float buffer[LARGEST];
+    struct target to = target_of(j, w, at, buffer);
+    t->c = to.c;
+    t->c_row = to.c_row;
+    t->add = to.add;
+    t->rows = to.rows;
+    t->cols = to.cols;
+    j->bf16->tile(t);
+    finish(j, w, &to);
 }
 
 /*
@@ -225,6 +274,47 @@ static void multiply(const struct job *j, const struct work *w, int64_t row, int
     }
 }
 
+/* Whole strips of a stored row-major A whose rows the instructions read as they lie. */
+static int64_t rows_in_place_bf16(const struct job *j, const struct work *w, int64_t rows)
+{
+    const struct sn_mat *a = &j->a->in[0];
+    bool lies = j->bf16->reads_rows && !j->a->attr.trans_a && a->ld % 2048 != 0 &&
+                w->depth % j->bf16->step == 0;
+    return lies ? rows / j->mr * j->mr : 0;
+}
+
+/* What multiply() does, with products of bf16. */
+static void multiply_bf16(const struct job *j, const struct work *w, int64_t row, int64_t rows)
+{
+    const struct sn_mat *x = &j->a->in[0];
+    const struct sn_bf16_products *f = j->bf16;
+    bool trans_a = j->a->attr.trans_a, in_rows = f->reads_rows && !trans_a;
+    uint16_t *line = (uint16_t *)w->line, *packed_a = (uint16_t *)w->packed_a;
+    int64_t in_place = rows_in_place_bf16(j, w, rows), whole = sn_bf16_depth(f, w->depth);
+    int64_t a_group = in_rows ? whole : f->a_group;
+    struct sn_bf16_block a = {x,     trans_a, row + in_place, rows - in_place, w->l, w->depth,
+                              j->mr, a_group, whole};
+    SN_K(sn_bf16_pack)(&a, line, packed_a);
+    for (int64_t c = 0; c < w->cols; c += j->nr) {
+        uint16_t *panel = (uint16_t *)w->packed_b + (rows < w->rows ? c * whole : 0);
+        int64_t cols = w->cols - c < j->nr ? w->cols - c : j->nr;
+        struct sn_bf16_block b = {
+            &j->a->in[1], !j->a->attr.trans_b, w->col + c, cols, w->l, w->depth,
+            j->nr,        f->b_group,          whole};
+        if (row == w->row)
+            SN_K(sn_bf16_pack)(&b, line, panel);
+        for (int64_t r = 0; r < rows; r += j->mr) {
+            struct sn_bf16_tile t = {.depth = whole, .b = panel};
+            bool stored = r < in_place;
+            t.a = stored ? (const uint16_t *)sn_mat_row(x, row + r) + w->l
+                         : packed_a + (r - in_place) * whole;
+            t.a_row = stored ? x->ld : a_group;
+            t.a_step = in_rows ? f->a_group : f->a_group * j->mr;
+            one_tile_bf16(j, w, &t, (int64_t[2]){row + r, w->col + c});
+        }
+    }
+}
+
 /* One block of C (all of its depth). */
 static void block(const struct job *j, struct work *w)
 {
@@ -233,8 +323,11 @@ static void block(const struct job *j, struct work *w)
         w->depth = j->k - w->l < j->kc ? j->k - w->l : j->kc;
         for (int64_t p = 0; p < parts; p++) {
             int64_t first, end;
-            sn_share(w->rows, SN_MR, (int)p, (int)parts, &first, &end);
-            multiply(j, w, w->row + first, end - first);
+            sn_share(w->rows, j->mr, (int)p, (int)parts, &first, &end);
+            if (j->bf16)
+                multiply_bf16(j, w, w->row + first, end - first);
+            else
+                multiply(j, w, w->row + first, end - first);
         }
     }
 }
@@ -244,16 +337,16 @@ static void block(const struct job *j, struct work *w)
  * m n + 24 (m + n) per unit of k: 24 is the measured price of packing an element against a
  * multiply-add.
  */
-static int grid_rows(int64_t m, int64_t n, int threads)
+static int grid_rows(const struct job *j, int threads)
 {
     int best = 1;
     double least = 0;
     for (int g = 1; g <= threads; g++) {
         if (threads % g)
             continue;
-        double rows = (double)(((m + SN_MR - 1) / SN_MR + g - 1) / g * SN_MR);
+        double rows = (double)(((j->m + j->mr - 1) / j->mr + g - 1) / g * j->mr);
         int h = threads / g;
-        double cols = (double)(((n + SN_NR - 1) / SN_NR + h - 1) / h * SN_NR);
+        double cols = (double)(((j->n + j->nr - 1) / j->nr + h - 1) / h * j->nr);
         double cost = rows * cols + 24 * (rows + cols);
         if (g == 1 || cost < least) {
             least = cost;
@@ -266,18 +359,21 @@ static int grid_rows(int64_t m, int64_t n, int threads)
 static const size_t floats_a = (size_t)MC * KC, floats_b = (size_t)KC * NC,
                     floats_line = (size_t)16 * DEEP, floats_sums = SUMS;
 
+/* The same for every instruction set, so that a plan holds on other nodes too: products of bf16
+ * need wide sums for no k for which those of fp32 need none. */
 static size_t floats_per_thread(const struct job *j)
 {
-    return floats_a + floats_b + floats_line + (j->wide_sums ? floats_sums : 0);
+    bool sums = j->c->dtype != SN_F32 && j->k > DEEP;
+    return floats_a + floats_b + floats_line + (sums ? floats_sums : 0);
 }
 
 /* The rectangle of thread i, in blocks. */
 static void thread_part(const struct job *j, int i, int threads)
 {
-    int grid_m = grid_rows(j->m, j->n, threads), grid_n = threads / grid_m;
+    int grid_m = grid_rows(j, threads), grid_n = threads / grid_m;
     int64_t row, row_end, col, col_end;
-    sn_share(j->m, SN_MR, i / grid_n, grid_m, &row, &row_end);
-    sn_share(j->n, SN_NR, i % grid_n, grid_n, &col, &col_end);
+    sn_share(j->m, j->mr, i / grid_n, grid_m, &row, &row_end);
+    sn_share(j->n, j->nr, i % grid_n, grid_n, &col, &col_end);
     float *scratch = (float *)j->a->scratch + (size_t)i * floats_per_thread(j);
     struct work w = {.packed_a = scratch,
                      .packed_b = scratch + floats_a,
@@ -285,10 +381,10 @@ static void thread_part(const struct job *j, int i, int threads)
                      .sums = scratch + floats_a + floats_b + floats_line};
     int64_t most_rows = row_end - row, most_cols = j->nc;
     if (most_rows <= j->mc) /* no panel of B is used again */
-        most_cols = (col_end - col) / SN_NR * SN_NR + SN_NR;
+        most_cols = (col_end - col) / j->nr * j->nr + j->nr;
     if (j->wide_sums && most_rows > 0) {
         most_rows = most_rows < HC ? most_rows : HC;
-        int64_t fitting = SUMS / ((most_rows + SN_MR - 1) / SN_MR * SN_MR) / SN_NR * SN_NR;
+        int64_t fitting = SUMS / ((most_rows + j->mr - 1) / j->mr * j->mr) / j->nr * j->nr;
         most_cols = fitting < most_cols ? fitting : most_cols;
         w.sums_row = most_cols;
     }
@@ -297,7 +393,7 @@ static void thread_part(const struct job *j, int i, int threads)
         w.rows = row_end - w.row < most_rows ? row_end - w.row : most_rows;
         for (int p = 0; p < parts_n; p++) {
             int64_t first, end;
-            sn_share(col_end - col, SN_NR, p, parts_n, &first, &end);
+            sn_share(col_end - col, j->nr, p, parts_n, &first, &end);
             w.col = col + first;
             w.cols = end - first;
             block(j, &w);
@@ -310,9 +406,9 @@ static void without_product(const struct job *j)
 {
     struct work w = {.l = 0};
     for (int64_t r = 0; r < j->m; r++) {
-        for (int64_t c = 0; c < j->n; c += SN_NR) {
-            float zero[SN_NR] = {0};
-            int n = (int)(j->n - c < SN_NR ? j->n - c : SN_NR);
+        for (int64_t c = 0; c < j->n; c += j->nr) {
+            float zero[LARGEST] = {0};
+            int n = (int)(j->n - c < j->nr ? j->n - c : j->nr);
             finish_rows(j, &w, zero, (int64_t[2]){r, c}, 1, n);
         }
     }
@@ -331,8 +427,14 @@ SN_KERNEL(sn_gemm_alone)
         return 0;
     }
 #pragma omp parallel num_threads(threads)
-    for (int i = omp_get_thread_num(); i < threads; i += omp_get_num_threads())
-        thread_part(&j, i, threads);
+    {
+        if (j.bf16 && j.bf16->begin)
+            j.bf16->begin();
+        for (int i = omp_get_thread_num(); i < threads; i += omp_get_num_threads())
+            thread_part(&j, i, threads);
+        if (j.bf16 && j.bf16->end)
+            j.bf16->end();
+    }
     return 0;
 }
 

@@ -15,14 +15,14 @@ static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads
     case SN_OP_ATTENTION_DX:
         return SN_K(sn_attention_dx_scratch)(a, threads);
     case SN_OP_CROSS_ENTROPY:
-        return SN_K(sn_cross_entropy_scratch)(a, threads);
+        return SN_R(sn_cross_entropy_scratch)(a, threads);
     case SN_OP_ENCODE:
     case SN_OP_DECODE:
-        return SN_K(sn_coded_scratch)(a);
+        return SN_R(sn_coded_scratch)(a);
     case SN_OP_ORTHOGONALISE:
-        return SN_K(sn_orthogonalise_scratch)(a);
+        return SN_R(sn_orthogonalise_scratch)(a);
     default:
-        return SN_K(sn_elementwise_scratch)(kind, a, threads);
+        return SN_R(sn_elementwise_scratch)(kind, a, threads);
     }
 }
 
@@ -34,48 +34,48 @@ const struct sn_ops SN_K(sn_cpu_table) = {
     .name = "cpu/" SN_STR(SN_ISA),
     .run =
         {
-            [SN_OP_ZERO] = SN_K(sn_zero),
-            [SN_OP_COPY] = SN_K(sn_copy),
-            [SN_OP_EMBED] = SN_K(sn_embed),
-            [SN_OP_EMBED_GRAD] = SN_K(sn_embed_grad),
-            [SN_OP_POS_GRAD] = SN_K(sn_pos_grad),
-            [SN_OP_LAYERNORM] = SN_K(sn_layernorm),
-            [SN_OP_LAYERNORM_DX] = SN_K(sn_layernorm_dx),
-            [SN_OP_LAYERNORM_DW] = SN_K(sn_layernorm_dw),
-            [SN_OP_RMSNORM] = SN_K(sn_rmsnorm),
-            [SN_OP_RMSNORM_DX] = SN_K(sn_rmsnorm_dx),
-            [SN_OP_RMSNORM_DW] = SN_K(sn_rmsnorm_dw),
+            [SN_OP_ZERO] = SN_R(sn_zero),
+            [SN_OP_COPY] = SN_R(sn_copy),
+            [SN_OP_EMBED] = SN_R(sn_embed),
+            [SN_OP_EMBED_GRAD] = SN_R(sn_embed_grad),
+            [SN_OP_POS_GRAD] = SN_R(sn_pos_grad),
+            [SN_OP_LAYERNORM] = SN_R(sn_layernorm),
+            [SN_OP_LAYERNORM_DX] = SN_R(sn_layernorm_dx),
+            [SN_OP_LAYERNORM_DW] = SN_R(sn_layernorm_dw),
+            [SN_OP_RMSNORM] = SN_R(sn_rmsnorm),
+            [SN_OP_RMSNORM_DX] = SN_R(sn_rmsnorm_dx),
+            [SN_OP_RMSNORM_DW] = SN_R(sn_rmsnorm_dw),
             [SN_OP_GEMM] = SN_K(sn_gemm),
-            [SN_OP_COLSUM] = SN_K(sn_colsum),
-            [SN_OP_ROPE] = SN_K(sn_rope),
+            [SN_OP_COLSUM] = SN_R(sn_colsum),
+            [SN_OP_ROPE] = SN_R(sn_rope),
             [SN_OP_ATTENTION] = SN_K(sn_attention),
             [SN_OP_ATTENTION_DX] = SN_K(sn_attention_dx),
-            [SN_OP_ACT] = SN_K(sn_act),
-            [SN_OP_ACT_DX] = SN_K(sn_act_dx),
-            [SN_OP_SWIGLU] = SN_K(sn_swiglu),
-            [SN_OP_SWIGLU_DX] = SN_K(sn_swiglu_dx),
-            [SN_OP_ADD] = SN_K(sn_add),
-            [SN_OP_DROPOUT] = SN_K(sn_dropout),
-            [SN_OP_JITTER] = SN_K(sn_jitter),
-            [SN_OP_CROSS_ENTROPY] = SN_K(sn_cross_entropy),
-            [SN_OP_CE_PART] = SN_K(sn_ce_part),
-            [SN_OP_SWAP] = SN_K(sn_swap),
-            [SN_OP_ROUTE] = SN_K(sn_route),
-            [SN_OP_ROUTE_DX] = SN_K(sn_route_dx),
-            [SN_OP_ROUTE_LOSS] = SN_K(sn_route_loss),
-            [SN_OP_PLACE] = SN_K(sn_place),
-            [SN_OP_ARRIVE] = SN_K(sn_arrive),
-            [SN_OP_DISPATCH] = SN_K(sn_dispatch),
-            [SN_OP_COMBINE] = SN_K(sn_combine),
-            [SN_OP_COMBINE_DW] = SN_K(sn_combine_dw),
+            [SN_OP_ACT] = SN_R(sn_act),
+            [SN_OP_ACT_DX] = SN_R(sn_act_dx),
+            [SN_OP_SWIGLU] = SN_R(sn_swiglu),
+            [SN_OP_SWIGLU_DX] = SN_R(sn_swiglu_dx),
+            [SN_OP_ADD] = SN_R(sn_add),
+            [SN_OP_DROPOUT] = SN_R(sn_dropout),
+            [SN_OP_JITTER] = SN_R(sn_jitter),
+            [SN_OP_CROSS_ENTROPY] = SN_R(sn_cross_entropy),
+            [SN_OP_CE_PART] = SN_R(sn_ce_part),
+            [SN_OP_SWAP] = SN_R(sn_swap),
+            [SN_OP_ROUTE] = SN_R(sn_route),
+            [SN_OP_ROUTE_DX] = SN_R(sn_route_dx),
+            [SN_OP_ROUTE_LOSS] = SN_R(sn_route_loss),
+            [SN_OP_PLACE] = SN_R(sn_place),
+            [SN_OP_ARRIVE] = SN_R(sn_arrive),
+            [SN_OP_DISPATCH] = SN_R(sn_dispatch),
+            [SN_OP_COMBINE] = SN_R(sn_combine),
+            [SN_OP_COMBINE_DW] = SN_R(sn_combine_dw),
             [SN_OP_EXPERT_GEMM] = SN_K(sn_expert_gemm),
-            [SN_OP_SQ_NORM] = SN_K(sn_sq_norm),
-            [SN_OP_DECIDE] = SN_K(sn_decide),
-            [SN_OP_ADAMW] = SN_K(sn_adamw),
-            [SN_OP_BALANCE] = SN_K(sn_balance),
-            [SN_OP_ENCODE] = SN_K(sn_encode),
-            [SN_OP_DECODE] = SN_K(sn_decode),
-            [SN_OP_ORTHOGONALISE] = SN_K(sn_orthogonalise),
+            [SN_OP_SQ_NORM] = SN_R(sn_sq_norm),
+            [SN_OP_DECIDE] = SN_R(sn_decide),
+            [SN_OP_ADAMW] = SN_R(sn_adamw),
+            [SN_OP_BALANCE] = SN_R(sn_balance),
+            [SN_OP_ENCODE] = SN_R(sn_encode),
+            [SN_OP_DECODE] = SN_R(sn_decode),
+            [SN_OP_ORTHOGONALISE] = SN_R(sn_orthogonalise),
         },
     .scratch = scratch,
     .head = {.bytes = 64 << 20, .least = 64, .multiple = 1}, /* GEMMs stay efficient from 64 rows */

@@ -42,6 +42,9 @@ static inline enum sn_library_use kt_library(void)
                                          : SN_LIBRARY_NEVER;
 }
 
+/* The numbers of threads to try are 1 to this; a table that does not define it has none. */
+int kt_threads(void);
+
 /* Calls of operations count from 1. Those that SN_LEAVE_OUT names ("17 204") do nothing and fail:
  * a fault that a device does not survive ends the program at "Bail out! call 17, ...", which is run
  * again without that call (tests/gpu/check), so that only its test is lost. */

@@ -42,6 +42,8 @@ struct kt_shape {
 extern const struct sn_ops sn_cpu_table_generic;
 extern const struct sn_ops sn_cpu_table_avx2 __attribute__((weak));
 extern const struct sn_ops sn_cpu_table_avx512 __attribute__((weak));
+extern const struct sn_ops sn_cpu_table_avx512bf16 __attribute__((weak));
+extern const struct sn_ops sn_cpu_table_amx __attribute__((weak));
 
 /* Another table than the CPU's (tests/gpu/other_table.h) may round what the CPU keeps in fp32: what
  * it says is added to a test's tolerance. */
@@ -50,16 +52,21 @@ extern double kt_slack(enum sn_op_kind kind, enum sn_dtype t) __attribute__((wea
 /* And where its sums are in any order, two runs need not have the same bits. */
 extern bool kt_any_order(void) __attribute__((weak));
 
-/* The tables that this processor can run; returns how many. */
-__attribute__((unused)) static int kt_tables(const struct sn_ops *table[3])
+/* Another table that has threads says how many to try. */
+extern int kt_threads(void) __attribute__((weak));
+
+/* The tables that this processor can run, up to its best; returns how many. */
+enum { KT_TABLES = 5 };
+__attribute__((unused)) static int kt_tables(const struct sn_ops *table[KT_TABLES])
 {
-    int n = 0;
+    const struct sn_ops *const all[KT_TABLES] = {&sn_cpu_table_generic, &sn_cpu_table_avx2,
+                                                 &sn_cpu_table_avx512, &sn_cpu_table_avx512bf16,
+                                                 &sn_cpu_table_amx};
     const struct sn_ops *best = sn_ops_cpu();
-    table[n++] = &sn_cpu_table_generic;
-    if (&sn_cpu_table_avx2 && best != &sn_cpu_table_generic)
-        table[n++] = &sn_cpu_table_avx2;
-    if (&sn_cpu_table_avx512 && best == &sn_cpu_table_avx512)
-        table[n++] = &sn_cpu_table_avx512;
+    int n = 0;
+    for (int i = 0; i < KT_TABLES && (n == 0 || table[n - 1] != best); i++)
+        if (all[i])
+            table[n++] = all[i];
     return n;
 }
 
@@ -283,11 +290,12 @@ static bool kt_check_run(struct kt *k, const struct sn_ops *ops, int threads, do
 /* Everything described at the head of this file. */
 __attribute__((unused)) static bool kt_check(struct kt *k, enum sn_op_kind kind, double tol)
 {
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     int n = kt_tables(table);
     bool good = true;
     struct sn_scalars before = k->scalars;
-    int most = kt_slack ? 2 : 4; /* another table has no threads, but may vary from run to run */
+    /* another table may have no threads, but may vary from run to run */
+    int most = kt_threads ? kt_threads() : kt_slack ? 2 : 4;
     tol += kt_slack ? kt_slack(kind, k->a.in[0].dtype) : 0.0;
     for (int s = 0; s < KT_SLOTS; s++)
         if (k->image[s])

@@ -346,7 +346,7 @@ static bool blind_rows_stay(enum sn_op_kind kind, enum sn_dtype t, bool zigzag)
 {
     enum { SEQ = 2 * 74 };
     int64_t blind = zigzag ? SEQ / 4 : SEQ / 2;
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     bool good = true;
     for (int n = kt_tables(table); n > 0; n--) {
         struct kt k = rank_operands(kind, t, SEQ, zigzag);

@@ -271,7 +271,7 @@ int main(void)
 {
     static const char *const codecs[] = {"bf16", "fp8",  "int8", "int4", "int4-hadamard-stochastic",
                                          "mpc",  "zfp-8"};
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     int n = kt_tables(table);
     for (int t = 0; t < n; t++) {
         for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++) {

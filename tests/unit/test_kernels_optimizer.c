@@ -8,7 +8,7 @@
 static void sq_norm_adds_squares_for_every_thread_count(void)
 {
     static const int64_t sizes[] = {1, 7, 64, 65536, 65537, 200003};
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     int n = kt_tables(table);
     bool right = true, same = true;
     for (int i = 0; i < 6; i++) {

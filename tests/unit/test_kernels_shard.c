@@ -120,7 +120,7 @@ static void rows_equal_those_of_the_whole(enum sn_op_kind kind, enum sn_dtype t,
 {
     struct whole w = {.kind = kind, .kt.scalars = {.seed = 77, .step = 9, .first_sample = 1000}};
     struct kt_shape shape = {t, ROWS, COLS, 0};
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     bool good = true;
     if (kind == SN_OP_EMBED) {
         const struct sn_mat *ids = kt_new(&w.kt, 0, (struct kt_shape){SN_I32, ROWS, 1, 0});
@@ -193,7 +193,7 @@ static bool pos_grad_part(const struct part *p, void *arg)
 static void positions_gradients_add_up_to_the_whole(void)
 {
     static struct pos_grad g;
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     bool good = true;
     const struct sn_mat *dy = kt_new(&g.whole, 0, (struct kt_shape){SN_F32, ROWS, COLS, 0});
     for (int64_t i = 0; i < ROWS * COLS; i++)

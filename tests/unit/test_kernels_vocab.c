@@ -94,7 +94,7 @@ static bool embed_grad_rank(const struct kt *whole, const struct sn_ops *ops, in
 static void gradients_of_words_go_to_their_rank(enum sn_dtype t, int64_t vocab, int64_t cols)
 {
     struct kt whole = {0};
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     bool good = true;
     put_ids(&whole, 0, 300, vocab);
     kt_in(&whole, 1, (struct kt_shape){t, 300, cols, 0});

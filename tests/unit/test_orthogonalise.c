@@ -111,7 +111,7 @@ static void columns_are_gram_schmidt_s(void)
 /* Every instruction set with 1 to 4 threads, in place too; the last one's outputs stay. */
 static bool same_bits(struct kt *k)
 {
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     struct sn_mat *y = &k->a.out[0];
     size_t bytes = (size_t)(y->rows * y->ld) * sizeof(float);
     float *first = kt_alloc(bytes), *x = kt_alloc(bytes);

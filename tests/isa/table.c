@@ -1,0 +1,56 @@
+/*
+ * table.c - the operations that are products, of one instruction set, as the other table on which
+ * the kernels' unit tests run (tests/gpu/other_table.h): compiled with the set's kernels for a
+ * model of its instructions, or for another architecture and run by an emulator.
+ */
+#include "kernels/cpu/cpu.h"
+#include "tests/gpu/other_table.h"
+
+static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
+{
+    switch (kind) {
+    case SN_OP_GEMM:
+        return SN_K(sn_gemm_scratch)(a, threads);
+    case SN_OP_EXPERT_GEMM:
+        return SN_K(sn_expert_gemm_scratch)(a, threads);
+    case SN_OP_ATTENTION:
+        return SN_K(sn_attention_scratch)(a, threads);
+    case SN_OP_ATTENTION_DX:
+        return SN_K(sn_attention_dx_scratch)(a, threads);
+    default:
+        abort();
+    }
+}
+
+#define STRING2(x) #x
+#define STRING(x)  STRING2(x)
+
+const struct sn_ops kt_other_table = {.name = "cpu/" STRING(SN_ISA),
+                                      .run = {[SN_OP_GEMM] = SN_K(sn_gemm),
+                                              [SN_OP_EXPERT_GEMM] = SN_K(sn_expert_gemm),
+                                              [SN_OP_ATTENTION] = SN_K(sn_attention),
+                                              [SN_OP_ATTENTION_DX] = SN_K(sn_attention_dx)},
+                                      .scratch = scratch};
+
+const struct sn_ops *kt_other_ops(void)
+{
+    return &kt_other_table;
+}
+
+/* Sums are in fp32, as everywhere. */
+double kt_slack(enum sn_op_kind kind, enum sn_dtype t)
+{
+    (void)kind;
+    (void)t;
+    return 0.0;
+}
+
+bool kt_any_order(void)
+{
+    return false;
+}
+
+int kt_threads(void)
+{
+    return 3;
+}
