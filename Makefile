@@ -78,14 +78,16 @@ ISA_generic :=
 ISA_avx2    := $(addprefix -m,cx16 sahf popcnt sse3 ssse3 sse4.1 sse4.2 avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave)
 ISA_avx512  := $(ISA_avx2) $(addprefix -mavx512,f bw cd dq vl) -mprefer-vector-width=512
 # Sets that multiply bf16: the files of products once more, with kernels/cpu/bf16/FILE.c, beside the rest of another set.
-BF16_ISAS   := $(if $(filter x86_64,$(ARCH)),avx512bf16 amx)
+# Left out where the compiler does not know them (gcc before 11).
+MODEL_ISAS  := $(if $(filter x86_64,$(ARCH)),avx512bf16 amx)
+BF16_ISAS   := $(if $(MODEL_ISAS),$(shell $(CC) -mavx512bf16 -mamx-tile -mamx-bf16 -E -x c /dev/null >/dev/null 2>&1 && echo $(MODEL_ISAS)))
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_amx     := $(ISA_avx512bf16) -mamx-tile -mamx-bf16
 REST_avx512bf16 := avx512
 REST_amx    := avx512
 BF16_avx512bf16 := dot
 BF16_amx    := amx
-PRODUCTS    := gemm gemm_pack gemm_fp8 expert_gemm attention attention_dx attention_product bf16_pack table
+PRODUCTS    := gemm gemm_epilogue gemm_pack gemm_fp8 expert_gemm attention attention_dx attention_product bf16_pack table
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 # Streams of codecs, and factors, are the same bytes from every set: no sum is fused with a product.
 $(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o $(BUILD)/kernels/cpu/$(i)/orthogonalise.o: KFLAGS += -ffp-contract=off))
@@ -130,7 +132,7 @@ OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[deno
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
 # The products of sets that this machine may lack, on a model of their instructions (tests/isa/model).
-MODELTEST := $(if $(SAN),,$(foreach i,$(BF16_ISAS),$(addprefix $(BUILD)/tests/isa/$(i)/,test_gemm test_attention)))
+MODELTEST := $(if $(SAN),,$(foreach i,$(MODEL_ISAS),$(addprefix $(BUILD)/tests/isa/$(i)/,test_gemm test_attention)))
 GPUBENCH := $(BUILD)/tests/gpu/bench_codec $(BUILD)/tests/gpu/bench_ceilings
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
@@ -319,11 +321,11 @@ $(BUILD)/isa/$(1)/%.o: kernels/cpu/%.c
 $(BUILD)/isa/$(1)/other_table.o: tests/isa/table.c
 	@mkdir -p $$(@D)
 	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -fopenmp -DSN_ISA=$(1) -DSN_REST=$(1) $(CFLAGS) -c $$< -o $$@
-$(BUILD)/tests/isa/$(1)/%: $(BUILD)/other/%.o $(patsubst %,$(BUILD)/isa/$(1)/%.o,$(filter-out table,$(PRODUCTS)) bf16/$(BF16_$(1)) other_table) $(BUILD)/lib/base/rng.o
+$(BUILD)/tests/isa/$(1)/%: $(BUILD)/other/%.o $(patsubst %,$(BUILD)/isa/$(1)/%.o,$(filter-out table,$(PRODUCTS)) act colsum bf16/$(BF16_$(1)) other_table) $(BUILD)/lib/base/rng.o
 	@mkdir -p $$(@D)
 	$$(call say,ld,$$@)$(CC) -fopenmp -o $$@ $$^ -lm
 endef
-$(foreach i,$(BF16_ISAS),$(eval $(call model_rules,$(i))))
+$(foreach i,$(MODEL_ISAS),$(eval $(call model_rules,$(i))))
 # And on a GPU, with the plugin's kernels: found from the test, in the bundle too.
 # The operations for PyTorch's tensors (tests/gpu/torch): with the plugin, and with the emulated kernels.
 BYPTR    := $(if $(PLUGIN),$(BUILD)/tests/gpu/libby_pointer.so)

@@ -15,6 +15,13 @@ static const char *name_of(const struct sn_isa *isa)
     return isa->ops->name + strlen("cpu/");
 }
 
+static int best(const struct sn_isa *list, int n)
+{
+    while (n > 1 && list[n - 1].only_named)
+        n--;
+    return n - 1;
+}
+
 /* The one of n that SN_ISA names, or -1; without SN_ISA the best. */
 static int wanted(const struct sn_isa *list, int n)
 {
@@ -22,7 +29,7 @@ static int wanted(const struct sn_isa *list, int n)
     for (int i = 0; name && i < n; i++)
         if (strcmp(name, name_of(&list[i])) == 0)
             return i;
-    return name ? -1 : n - 1;
+    return name ? -1 : best(list, n);
 }
 
 /* A name that is not here leaves the best: whoever starts a program asks sn_ops_cpu_check(). */
@@ -30,9 +37,9 @@ static struct sn_isa chosen(const char **lacks)
 {
     struct sn_isa list[SN_ISA_MOST];
     int n = sn_isa_list(list, lacks), i = wanted(list, n);
-    if (i >= 0 && i < n - 1)
+    if (i >= 0 && i < best(list, n))
         *lacks = NULL; /* less than the best is what was asked for */
-    return list[i < 0 ? n - 1 : i];
+    return list[i < 0 ? best(list, n) : i];
 }
 
 bool sn_ops_cpu_check(char *why, size_t size)

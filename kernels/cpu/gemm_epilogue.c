@@ -12,7 +12,7 @@ static int act(const struct sn_args *a, int threads)
     product.out[0] = a->out[1].p ? a->out[1] : a->out[0];
     y.in[0] = product.out[0];
     int rc = SN_K(sn_gemm_alone)(&product, threads);
-    return rc ? rc : SN_K(sn_act)(&y, threads);
+    return rc ? rc : SN_R(sn_act)(&y, threads);
 }
 
 static int act_dx(const struct sn_args *a, int threads)
@@ -21,7 +21,7 @@ static int act_dx(const struct sn_args *a, int threads)
     dx.in[0] = a->out[0];
     dx.in[1] = a->in[4];
     int rc = SN_K(sn_gemm_alone)(a, threads);
-    return rc ? rc : SN_K(sn_act_dx)(&dx, threads);
+    return rc ? rc : SN_R(sn_act_dx)(&dx, threads);
 }
 
 static int colsum(const struct sn_args *a, int threads)
@@ -30,7 +30,7 @@ static int colsum(const struct sn_args *a, int threads)
     sums.out[0] = a->out[1];
     sums.acc[0] = a->acc[1];
     int rc = SN_K(sn_gemm_alone)(a, threads);
-    return rc ? rc : SN_K(sn_colsum)(&sums, threads);
+    return rc ? rc : SN_R(sn_colsum)(&sums, threads);
 }
 
 SN_KERNEL(sn_gemm)

@@ -12,8 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-extern const struct sn_ops sn_cpu_table_generic, sn_cpu_table_avx2, sn_cpu_table_avx512,
-    sn_cpu_table_avx512bf16, sn_cpu_table_amx;
+extern const struct sn_ops sn_cpu_table_generic, sn_cpu_table_avx2, sn_cpu_table_avx512;
+/* Not there where the compiler does not know the instructions. */
+extern const struct sn_ops sn_cpu_table_avx512bf16 __attribute__((weak));
+extern const struct sn_ops sn_cpu_table_amx __attribute__((weak));
 
 static bool has_v3(void)
 {
@@ -52,21 +54,17 @@ int sn_isa_list(struct sn_isa list[SN_ISA_MOST], const char **lacks)
 {
     int n = 0;
     *lacks = NULL;
-    list[n++] = (struct sn_isa){&sn_cpu_table_generic, "cpu/generic, own GEMM", 0};
+    list[n++] = (struct sn_isa){&sn_cpu_table_generic, "cpu/generic, own GEMM", 0, false};
     if (has_v3())
-        list[n++] = (struct sn_isa){&sn_cpu_table_avx2, "cpu/avx2, own GEMM", 1};
+        list[n++] = (struct sn_isa){&sn_cpu_table_avx2, "cpu/avx2, own GEMM", 1, false};
     else
         *lacks = "this processor has no AVX2: kernels use SSE2 and take several times as long; run "
                  "on a newer node";
     if (has_v4())
-        list[n++] = (struct sn_isa){&sn_cpu_table_avx512, "cpu/avx512, own GEMM", 2};
-    if (has_bf16())
-        list[n++] = (struct sn_isa){&sn_cpu_table_avx512bf16, "cpu/avx512bf16, own GEMM", 2};
-    if (has_amx() && may_use_tiles())
-        list[n++] = (struct sn_isa){&sn_cpu_table_amx, "cpu/amx, own GEMM", 2};
-    else if (has_amx())
-        *lacks = "this processor has AMX, but the kernel does not let a process use its tiles "
-                 "(arch_prctl ARCH_REQ_XCOMP_PERM): products of bf16 use AVX512-BF16 and take "
-                 "several times as long; Linux 5.16 or newer allows it";
+        list[n++] = (struct sn_isa){&sn_cpu_table_avx512, "cpu/avx512, own GEMM", 2, false};
+    if (has_bf16() && &sn_cpu_table_avx512bf16)
+        list[n++] = (struct sn_isa){&sn_cpu_table_avx512bf16, "cpu/avx512bf16, own GEMM", 2, true};
+    if (has_amx() && &sn_cpu_table_amx && may_use_tiles())
+        list[n++] = (struct sn_isa){&sn_cpu_table_amx, "cpu/amx, own GEMM", 2, true};
     return n;
 }

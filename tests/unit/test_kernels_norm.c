@@ -295,7 +295,7 @@ static void a_sum_has_the_bits_of_add(bool layer)
 {
     static const int64_t wide[] = {1, 7, 64, 257, 768, 4099};
     enum { N_WIDE = sizeof(wide) / sizeof(wide[0]) };
-    const struct sn_ops *table[3];
+    const struct sn_ops *table[KT_TABLES];
     enum sn_op_kind kind = layer ? SN_OP_LAYERNORM : SN_OP_RMSNORM;
     int n = kt_tables(table);
     bool equal = true;
