@@ -17,7 +17,9 @@ static int most_slots(const struct sn_program *p)
     return most;
 }
 
-/* Places for the tickets of the train program; the others have fewer operations, and one slot. */
+/* Places for the tickets of the train program, one for each number of an operation at least: the
+ * others have fewer operations and one slot, but a number that a pass has taken out of this text
+ * may be a communication of theirs. */
 static bool tickets_create(struct sn_exec *x, const struct sn_program *p)
 {
     int slots = most_slots(p), n = 0;
@@ -27,9 +29,9 @@ static bool tickets_create(struct sn_exec *x, const struct sn_program *p)
     for (int i = 0; i < p->n_ops; i++) /* how many each has */
         x->first_posted[p->ops[i].id] = p->ops[i].per_slot ? slots : 1;
     for (int id = 0; id <= p->next_id; id++) {
-        int count = id < p->next_id ? x->first_posted[id] : 0;
+        int count = x->first_posted[id];
         x->first_posted[id] = n;
-        n += count;
+        n += id == p->next_id ? 0 : count > 1 ? count : 1;
     }
     x->posted = sn_alloc_n((size_t)n + 1, sizeof(*x->posted));
     return x->posted != NULL;

@@ -9,6 +9,8 @@
  * DIVISOR divides sizes, for the emulation. NAME is one case, as --list prints it. The CPU's result
  * is the reference, rounded to storage as it is: a tolerance has room for two roundings. It is
  * computed, or read from DIR (reference.h), where --write has put it.
+ *
+ * Longer than 500 lines because it has a short case for each operation.
  */
 #include "tests/gpu/other_table.h"
 #include "tests/gpu/reference.h"

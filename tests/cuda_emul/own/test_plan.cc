@@ -245,7 +245,8 @@ enum { ROWS = 8, COLS = 16, DEPTH = 16, JOINED_REFUSED = 9, MOST = 16 * 16 };
 
 struct joined {
     struct sn_args a;
-    uint16_t x[MOST], y[MOST], z[MOST], aux[MOST], bias[COLS];
+    alignas(16) uint16_t x[MOST]; /* what the library takes; the others follow at multiples */
+    uint16_t y[MOST], z[MOST], aux[MOST], bias[COLS];
     float dw[MOST], db[MOST];
 };
 
