@@ -381,7 +381,9 @@ enum sn_status sn_plan_search(int argc, char **argv, int *exit_code, struct sn_e
     struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
     if (!c)
         return sn_fail(err, SN_ENOMEM, "search: no memory");
-    enum sn_status st = sn_config_load(c, l.run_file, NULL, err);
+    enum sn_status st = sn_planned_check_isa(err);
+    if (st == SN_OK)
+        st = sn_config_load(c, l.run_file, NULL, err);
     if (st == SN_OK)
         st = search(c, &l, &machine, exit_code, err);
     sn_machine_fini(&machine);

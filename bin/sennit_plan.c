@@ -370,6 +370,8 @@ int main(int argc, char **argv)
         return st == SN_OK ? 0 : sn_report(&err);
     }
     if (st == SN_OK)
+        st = sn_planned_check_isa(&err);
+    if (st == SN_OK)
         st = sn_config_load(&config, l.run_file, NULL, &err);
     l.is_searched = st == SN_OK && config.layout_auto;
     if (st == SN_OK)

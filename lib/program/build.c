@@ -103,6 +103,27 @@ void sn_op_put(struct sn_program *p, const struct sn_op *op)
     p->op_of_id[id] = p->n_ops - 1;
 }
 
+void sn_ops_drop(struct sn_program *p, const bool *gone)
+{
+    int to = 0;
+    if (p->failed)
+        return;
+    for (int c = 0; c < p->n_chunks; c++) {
+        struct sn_chunk *x = &p->chunks[c];
+        int first = to;
+        for (int i = x->first; i < x->first + x->n; i++) {
+            if (gone[i])
+                continue;
+            p->ops[to] = p->ops[i];
+            p->op_of_id[p->ops[to].id] = to;
+            to++;
+        }
+        x->first = first;
+        x->n = to - first;
+    }
+    p->n_ops = to;
+}
+
 const struct sn_op *sn_op_find(const struct sn_program *p, int id)
 {
     assert(p->failed || p->ops[p->op_of_id[id]].id == id);
@@ -157,6 +178,13 @@ struct sn_view sn_view_all(const struct sn_program *p, int buf)
         return sn_no_view;
     const struct sn_buffer *b = &p->bufs[buf];
     return (struct sn_view){.buf = buf, .rows = b->rows, .cols = b->cols, .ld = b->cols};
+}
+
+bool sn_view_is_all(const struct sn_program *p, const struct sn_view *v)
+{
+    const struct sn_buffer *b = v->buf < 0 ? NULL : &p->bufs[v->buf];
+    return b && v->index == SN_AT_FIXED && v->offset == 0 && v->rows == b->rows &&
+           v->cols == b->cols && v->ld == b->cols;
 }
 
 struct sn_view sn_view_rows(const struct sn_program *p, int buf, int64_t row, int64_t rows)

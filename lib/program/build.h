@@ -31,12 +31,17 @@ const struct sn_op *sn_op_find(const struct sn_program *p, int id);
 /* Open a chunk at the current end; it runs to the next one's begin. */
 void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind);
 void sn_chunks_close(struct sn_program *p); /* after the last operation */
+/* Takes out the operations that `gone` marks, by operation: the others close up, chunks and ids
+ * follow. What was taken out is not found by its id any more. */
+void sn_ops_drop(struct sn_program *p, const bool *gone);
 /* The chunk of this kind and part; -1 for none. */
 int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, int part);
 void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot);
 
 extern const struct sn_view sn_no_view;
 struct sn_view sn_view_all(const struct sn_program *p, int buf);
+/* Is it all of its buffer, at a fixed place? false for no buffer. */
+bool sn_view_is_all(const struct sn_program *p, const struct sn_view *v);
 struct sn_view sn_view_rows(const struct sn_program *p, int buf, int64_t row, int64_t rows);
 struct sn_view sn_view_cols(const struct sn_program *p, int buf, int64_t col, int64_t cols);
 /* A buffer as one row of all its elements. */

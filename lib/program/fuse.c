@@ -34,10 +34,9 @@ static bool is_same(const struct sn_view *a, const struct sn_view *b)
            a->ld == b->ld && a->index == b->index && a->stride == b->stride;
 }
 
-static bool is_whole(const struct sn_program *p, const struct sn_view *v)
+static bool is_slot(const struct sn_program *p, const struct sn_view *v)
 {
-    struct sn_view all = v->buf < 0 ? sn_no_view : sn_view_all(p, v->buf);
-    return v->buf >= p->n_state_bufs && is_same(v, &all);
+    return v->buf >= p->n_state_bufs && sn_view_is_all(p, v);
 }
 
 static void count(struct fuse *f)
@@ -86,13 +85,13 @@ static void become(struct fuse *f, int i, int j, const struct sn_op *both)
  */
 static bool gives_value(const struct fuse *f, const struct sn_op *op)
 {
-    return is_whole(f->p, &op->out[0]) && f->writers[op->out[0].buf] == 1 &&
+    return is_slot(f->p, &op->out[0]) && f->writers[op->out[0].buf] == 1 &&
            op->acc[0] == SN_ACC_WRITE && op->in[3].buf < 0 && op->in_first == 0;
 }
 
 static bool makes_value(const struct fuse *f, const struct sn_op *op)
 {
-    return is_whole(f->p, &op->out[0]) && f->writers[op->out[0].buf] == 1;
+    return is_slot(f->p, &op->out[0]) && f->writers[op->out[0].buf] == 1;
 }
 
 static void with_activation(struct fuse *f, int i, int end)
@@ -119,7 +118,7 @@ static void with_slope(struct fuse *f, int i, int end)
     int j =
         is_read_once && both.in[2].buf < 0 ? reader_of(f, i, end, SN_OP_ACT_DX, &both.out[0]) : -1;
     const struct sn_op *dx = j < 0 ? NULL : &f->p->ops[j];
-    if (!dx || !together(&both, dx) || !makes_value(f, dx) || !is_whole(f->p, &dx->in[1]) ||
+    if (!dx || !together(&both, dx) || !makes_value(f, dx) || !is_slot(f->p, &dx->in[1]) ||
         f->written[dx->in[1].buf] >= i) /* x must be there when the product runs */
         return;
     both.attr.epilogue = SN_EPILOGUE_ACT_DX;
@@ -166,27 +165,6 @@ static void with_sums(struct fuse *f, int i, int end)
     become(f, i, j, &both);
 }
 
-/* Operations move together; chunks and ids follow. */
-static void close_gaps(struct fuse *f)
-{
-    struct sn_program *p = f->p;
-    int to = 0;
-    for (int c = 0; c < p->n_chunks; c++) {
-        struct sn_chunk *x = &p->chunks[c];
-        int first = to;
-        for (int i = x->first; i < x->first + x->n; i++) {
-            if (f->gone[i])
-                continue;
-            p->ops[to] = p->ops[i];
-            p->op_of_id[p->ops[to].id] = to;
-            to++;
-        }
-        x->first = first;
-        x->n = to - first;
-    }
-    p->n_ops = to;
-}
-
 static void fuse_all(struct fuse *f)
 {
     count(f);
@@ -201,7 +179,7 @@ static void fuse_all(struct fuse *f)
                     ways[w](f, i, end);
         }
     }
-    close_gaps(f);
+    sn_ops_drop(f->p, f->gone);
 }
 
 void sn_pass_fuse(const struct sn_job *j, struct sn_program *p)

@@ -25,27 +25,22 @@
  */
 #include "lib/program/build.h"
 
-static bool whole(const struct sn_program *p, const struct sn_view *v)
-{
-    const struct sn_buffer *b = v->buf < 0 ? NULL : &p->bufs[v->buf];
-    return b && v->index == SN_AT_FIXED && v->offset == 0 && v->rows == b->rows &&
-           v->cols == b->cols && v->ld == b->cols;
-}
+#include "lib/base/mem.h"
 
 static bool is_sum(const struct sn_program *p, const struct sn_op *op)
 {
     return op->kind == SN_OP_ADD && op->when == SN_EVERY && op->acc[0] == SN_ACC_WRITE &&
-           whole(p, &op->in[0]) && whole(p, &op->in[1]) && whole(p, &op->out[0]) &&
-           op->out[0].buf >= p->n_state_bufs;
+           sn_view_is_all(p, &op->in[0]) && sn_view_is_all(p, &op->in[1]) &&
+           sn_view_is_all(p, &op->out[0]) && op->out[0].buf >= p->n_state_bufs;
 }
 
 /* Is `op` a norm of the sum, and of nothing else yet? */
 static bool takes(const struct sn_program *p, const struct sn_op *op, const struct sn_op *sum)
 {
     bool norm = op->kind == SN_OP_LAYERNORM || op->kind == SN_OP_RMSNORM;
-    return norm && op->in[0].buf == sum->out[0].buf && whole(p, &op->in[0]) && op->in[3].buf < 0 &&
-           op->when == sum->when && op->extra == sum->extra && op->only == sum->only &&
-           op->is_weight_grad == sum->is_weight_grad;
+    return norm && op->in[0].buf == sum->out[0].buf && sn_view_is_all(p, &op->in[0]) &&
+           op->in[3].buf < 0 && op->when == sum->when && op->extra == sum->extra &&
+           op->only == sum->only && op->is_weight_grad == sum->is_weight_grad;
 }
 
 /* May `op` stand between them? Weights that come or go, as a rule. Anything that computes would
@@ -82,24 +77,21 @@ static int norm_of(const struct sn_program *p, int i, int end)
 
 void sn_pass_fuse_norms(struct sn_program *p)
 {
-    int kept = 0;
-    for (int c = 0; c < p->n_chunks && !p->failed; c++) {
-        struct sn_chunk *chunk = &p->chunks[c];
-        int first = chunk->first, end = first + chunk->n;
-        chunk->first = kept;
-        for (int i = first; i < end; i++) {
+    bool *gone = p->failed ? NULL : sn_alloc_n((size_t)p->n_ops + 1, sizeof(bool));
+    p->failed = gone == NULL;
+    for (int c = 0; c < p->n_chunks && gone; c++) {
+        int end = p->chunks[c].first + p->chunks[c].n;
+        for (int i = p->chunks[c].first; i < end; i++) {
             int norm = norm_of(p, i, end);
-            if (norm < 0) {
-                p->ops[kept] = p->ops[i];
-                p->op_of_id[p->ops[kept].id] = kept;
-                kept++;
+            if (norm < 0)
                 continue;
-            }
             p->ops[norm].in[0] = p->ops[i].in[0];
             p->ops[norm].in[3] = p->ops[i].in[1];
             p->ops[norm].out[2] = p->ops[i].out[0];
+            gone[i] = true;
         }
-        chunk->n = kept - chunk->first;
     }
-    p->n_ops = p->n_chunks > 0 && !p->failed ? kept : p->n_ops;
+    if (gone)
+        sn_ops_drop(p, gone);
+    sn_free(gone);
 }

@@ -87,18 +87,13 @@ static void keep_across_chunks(struct sn_program *p)
     }
 }
 
-static bool whole(const struct sn_program *p, struct sn_view v)
-{
-    const struct sn_buffer *b = &p->bufs[v.buf];
-    return v.offset == 0 && v.rows == b->rows && v.cols == b->cols && v.index == SN_AT_FIXED;
-}
-
 /* May the buffer of output o of operation i live where input k lives? */
 static bool can_take(const struct sn_program *p, int i, int o, int k)
 {
     const struct sn_op *op = &p->ops[i];
     struct sn_view in = op->in[k], out = op->out[o];
-    if (in.buf < p->n_state_bufs || out.buf < p->n_state_bufs || !whole(p, in) || !whole(p, out))
+    if (in.buf < p->n_state_bufs || out.buf < p->n_state_bufs || !sn_view_is_all(p, &in) ||
+        !sn_view_is_all(p, &out))
         return false;
     const struct sn_buffer *a = &p->bufs[p->bufs[in.buf].place], *b = &p->bufs[out.buf];
     if (a->last != i || b->first != i || b->place != out.buf || a->bytes != b->bytes ||

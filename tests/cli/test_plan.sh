@@ -228,4 +228,15 @@ like "with what there is" "$err" "--list: there are no 'planets'; want models, m
 sed 's/dgx-a100-80/dgx-a100-81/' "$tmp/tokens.yaml" >"$tmp/misspelt.yaml"
 run "$plan" "$tmp/misspelt.yaml"
 like "a machine that does not ship is named with its place" "$err" "misspelt.yaml:4:19: machine.preset: no preset 'dgx-a100-81'; did you mean"
+
+# --- SN_ISA ---------------------------------------------------------------------------------------
+file 'micro_batch: 2'
+for what in "$plan" "$plan search" "$plan calibrate" "$BUILD/bin/sennit-train" "$BUILD/bin/sennit-run exec"; do
+    # shellcheck disable=SC2086 # words
+    SN_ISA=foo run $what "$tmp/run.yaml"
+    is "$(basename "${what%% *}")${what#"${what%% *}"} refuses a set that no processor has: exit 2" "$rc" 2
+    like "with those of this one" "$err" "SN_ISA: 'foo' is no instruction set of this processor; it has generic"
+done
+SN_ISA=generic run "$plan" "$tmp/run.yaml"
+is "one that it has is taken" "$rc" 0
 tap_done
