@@ -25,9 +25,9 @@ struct sn_convert_line {
     const char *layout;    /* a file; NULL: one rank */
     bool is_foreign;       /* --from safetensors */
     int64_t memory, shard_bytes;
-    bool later_names; /* --names 5 */
-    int dtype; /* enum sn_dtype; -1: that of the source */
-    int grow;  /* 0: not */
+    bool later_names;   /* --names 5 */
+    int dtype;          /* enum sn_dtype; -1: that of the source */
+    int grow;           /* 0: not */
     int upcycle, top_k; /* experts, 0: not; of a token */
     double noise;
     bool delink, fresh, json;

@@ -18,11 +18,10 @@ struct findings {
     char says[768];
 };
 
-/* ---- who --------------------------------------------------------------------------------------
- */
+/* ---- who ------------------------------------------------------------------------------------- */
 
 /* Its record says where a rank was, the map where it was meant to be. */
-static void find_host(struct sn_culprit *c, const struct sn_exec *x)
+static void find_host(struct sn_culprit *c, const struct sn_supervisor *x)
 {
     char folder[SN_PATH_MAX + 16];
     struct sn_ring_view v;
@@ -34,7 +33,7 @@ static void find_host(struct sn_culprit *c, const struct sn_exec *x)
 }
 
 /* srun and mpirun name a process of theirs. */
-static bool find_by_words(struct sn_culprit *c, const struct sn_exec *x,
+static bool find_by_words(struct sn_culprit *c, const struct sn_supervisor *x,
                           const struct sn_exec_step *s)
 {
     if (!sn_culprit_from_words(c, s->end.words.text))
@@ -68,7 +67,8 @@ static void add_operation(struct sn_culprit *c, const struct findings *f,
 
 /* A record that stood still while others moved goes before what a rank could see; its sentence
  * before the launcher's words, which name whoever was ended first. */
-static void find_culprit(struct findings *f, const struct sn_exec *x, const struct sn_exec_step *s)
+static void find_culprit(struct findings *f, const struct sn_supervisor *x,
+                         const struct sn_exec_step *s)
 {
     struct sn_culprit *c = &f->culprit;
     *c = (struct sn_culprit){.rank = -1};
@@ -91,10 +91,9 @@ static void find_culprit(struct findings *f, const struct sn_exec *x, const stru
     }
 }
 
-/* ---- why --------------------------------------------------------------------------------------
- */
+/* ---- why ------------------------------------------------------------------------------------- */
 
-static bool is_finished(const struct findings *f, const struct sn_exec *x, int code,
+static bool is_finished(const struct findings *f, const struct sn_supervisor *x, int code,
                         const struct sn_exec_step *s)
 {
     return code == 0 && ((f->record.has_ended && f->record.exit_code == 0) ||
@@ -103,7 +102,7 @@ static bool is_finished(const struct findings *f, const struct sn_exec *x, int c
 
 /* The trainer's exit code is passed on by the launcher, but not by every launcher in every case:
  * where it is none of the trainer's, or may be made of several, the record's counts. */
-static int exit_code_of(const struct findings *f, const struct sn_exec *x,
+static int exit_code_of(const struct findings *f, const struct sn_supervisor *x,
                         const struct sn_exec_step *s)
 {
     static const int known[] = {0, 2, 75, 76, 77, 79, 93};
@@ -119,7 +118,7 @@ static int exit_code_of(const struct findings *f, const struct sn_exec *x,
 }
 
 /* Did the end leave nothing to be asked of the nodes? */
-static bool was_orderly(const struct findings *f, const struct sn_exec *x, int code,
+static bool was_orderly(const struct findings *f, const struct sn_supervisor *x, int code,
                         const struct sn_exec_step *s)
 {
     return is_finished(f, x, code, s) || code == 0 || code == 2 || code == 75 || code == 76 ||
@@ -128,8 +127,8 @@ static bool was_orderly(const struct findings *f, const struct sn_exec *x, int c
 
 /* The node that is why, if one is: the launcher knows it before the controller does, and the node
  * itself before both. */
-static void find_lost_node(struct findings *f, struct sn_exec *x, const struct sn_exec_step *s,
-                           int code)
+static void find_lost_node(struct findings *f, struct sn_supervisor *x,
+                           const struct sn_exec_step *s, int code)
 {
     struct sn_culprit told;
     if (x->allocation.host.n == 0 || was_orderly(f, x, code, s))
@@ -140,7 +139,7 @@ static void find_lost_node(struct findings *f, struct sn_exec *x, const struct s
     f->lost = sn_exec_lost_node(x, &s->names);
 }
 
-static enum sn_cause find_cause(const struct findings *f, const struct sn_exec *x,
+static enum sn_cause find_cause(const struct findings *f, const struct sn_supervisor *x,
                                 const struct sn_exec_step *s, int code)
 {
     unsigned asked = s->end.asked;
@@ -159,10 +158,9 @@ static enum sn_cause find_cause(const struct findings *f, const struct sn_exec *
     return sn_classify(&end);
 }
 
-/* ---- what it says about nodes ------------------------------------------------------------------
- */
+/* ---- what it says about nodes ---------------------------------------------------------------- */
 
-enum sn_status sn_exec_blame(struct sn_exec *x, const char *host, enum sn_ledger_grade grade,
+enum sn_status sn_exec_blame(struct sn_supervisor *x, const char *host, enum sn_ledger_grade grade,
                              const char *why, struct sn_err *err)
 {
     struct sn_str line;
@@ -185,7 +183,7 @@ enum sn_status sn_exec_blame(struct sn_exec *x, const char *host, enum sn_ledger
 
 /* What the end says about node i. A rank that died says little, unless it is the same node twice in
  * a row. */
-static enum sn_ledger_grade grade_of(const struct sn_exec *x, const struct findings *f,
+static enum sn_ledger_grade grade_of(const struct sn_supervisor *x, const struct findings *f,
                                      const char *name)
 {
     enum sn_cause cause = f->end.cause;
@@ -197,7 +195,8 @@ static enum sn_ledger_grade grade_of(const struct sn_exec *x, const struct findi
     return cause == SN_CAUSE_HANG || again ? SN_NODE_DOUBTFUL : SN_NODE_GOOD;
 }
 
-static enum sn_status blame_nodes(struct sn_exec *x, const struct findings *f, struct sn_err *err)
+static enum sn_status blame_nodes(struct sn_supervisor *x, const struct findings *f,
+                                  struct sn_err *err)
 {
     const struct sn_hostlist *host = &x->allocation.host;
     for (int i = 0; i < host->n; i++) {
@@ -214,8 +213,7 @@ static enum sn_status blame_nodes(struct sn_exec *x, const struct findings *f, s
     return SN_OK;
 }
 
-/* ---- the record --------------------------------------------------------------------------------
- */
+/* ---- the record ------------------------------------------------------------------------------ */
 
 /* The line of the launcher's that says most. "Unable" is why no step began at all. */
 static const char *telling_line(const char *text)
@@ -268,8 +266,8 @@ static void settle_culprit(struct findings *f)
     (void)snprintf(f->culprit.host, sizeof(f->culprit.host), "%s", f->lost);
 }
 
-static enum sn_status record_end(struct findings *f, struct sn_exec *x, struct sn_exec_step *s,
-                                 struct sn_err *err)
+static enum sn_status record_end(struct findings *f, struct sn_supervisor *x,
+                                 struct sn_exec_step *s, struct sn_err *err)
 {
     sn_rundir_record(&f->record, &x->rundir, s->number);
     int code = exit_code_of(f, x, s);
@@ -297,7 +295,7 @@ static enum sn_status record_end(struct findings *f, struct sn_exec *x, struct s
 }
 
 /* Nothing was started: that is an end, too, so that the bounds count it. */
-static enum sn_status record_few(struct findings *f, struct sn_exec *x,
+static enum sn_status record_few(struct findings *f, struct sn_supervisor *x,
                                  const struct sn_exec_step *s, struct sn_err *err)
 {
     (void)snprintf(f->says, sizeof(f->says), "%d of %d nodes are good, the layout wants %d%s",
@@ -316,7 +314,7 @@ static enum sn_status record_few(struct findings *f, struct sn_exec *x,
     return sn_journal_end(&x->journal, &f->end, err);
 }
 
-enum sn_status sn_exec_record(enum sn_cause *out, struct sn_exec *x, struct sn_exec_step *s,
+enum sn_status sn_exec_record(enum sn_cause *out, struct sn_supervisor *x, struct sn_exec_step *s,
                               struct sn_err *err)
 {
     struct findings f = {0};

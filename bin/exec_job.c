@@ -17,7 +17,7 @@
 
 /* A shell that salloc started in a step is no task of this job: its own node list would be one
  * node. */
-static enum sn_status read_environment(struct sn_exec *x, struct sn_err *err)
+static enum sn_status read_environment(struct sn_supervisor *x, struct sn_err *err)
 {
     int n = 0;
     SN_TRY(sn_environment_own(&x->own, err));
@@ -29,7 +29,7 @@ static enum sn_status read_environment(struct sn_exec *x, struct sn_err *err)
 }
 
 /* The trainer lies beside this program. */
-static enum sn_status find_trainer(struct sn_exec *x, struct sn_err *err)
+static enum sn_status find_trainer(struct sn_supervisor *x, struct sn_err *err)
 {
     char self[SN_PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -49,7 +49,7 @@ static enum sn_status find_trainer(struct sn_exec *x, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status choose_launcher(struct sn_exec *x, struct sn_err *err)
+static enum sn_status choose_launcher(struct sn_supervisor *x, struct sn_err *err)
 {
     enum sn_launcher *l = &x->shape.launcher;
     SN_TRY(sn_site_of(&x->site, x->config, x->line.site, NULL, err));
@@ -65,7 +65,7 @@ static enum sn_status choose_launcher(struct sn_exec *x, struct sn_err *err)
 }
 
 /* A number that the environment holds; 0 if it does not. */
-static int number_of(const struct sn_exec *x, const char *name)
+static int number_of(const struct sn_supervisor *x, const char *name)
 {
     const char *text = sn_environment_get(&x->own, name);
     long n = text ? strtol(text, NULL, 10) : 0;
@@ -73,14 +73,14 @@ static int number_of(const struct sn_exec *x, const char *name)
 }
 
 /* Nodes of the allocation that are to train. */
-static int nodes_to_train(const struct sn_exec *x)
+static int nodes_to_train(const struct sn_supervisor *x)
 {
     const struct sn_slurm_config *s = &x->config->slurm;
     int n = x->allocation.host.n, spares = s->spares < n ? s->spares : n - 1;
     return s->nodes && s->nodes < n ? s->nodes : n - spares;
 }
 
-static int ranks_per_node(const struct sn_exec *x, int ranks)
+static int ranks_per_node(const struct sn_supervisor *x, int ranks)
 {
     const struct sn_allocation *a = &x->allocation;
     int asked = number_of(x, "SLURM_NTASKS_PER_NODE");
@@ -97,7 +97,7 @@ static int ranks_per_node(const struct sn_exec *x, int ranks)
     return a->ntasks ? (a->ntasks + a->host.n - 1) / a->host.n : 1;
 }
 
-static enum sn_status count_ranks(struct sn_exec *x, struct sn_err *err)
+static enum sn_status count_ranks(struct sn_supervisor *x, struct sn_err *err)
 {
     struct sn_config *c = x->config;
     struct sn_exec_shape *s = &x->shape;
@@ -126,11 +126,11 @@ static enum sn_status count_ranks(struct sn_exec *x, struct sn_err *err)
 
 static bool is_asked(void *self)
 {
-    struct sn_exec *x = self;
+    struct sn_supervisor *x = self;
     return sn_asking_wait(&x->asking, 1) != 0;
 }
 
-static enum sn_status lock_rundir(struct sn_exec *x, struct sn_err *err)
+static enum sn_status lock_rundir(struct sn_supervisor *x, struct sn_err *err)
 {
     struct sn_runlock_want w = {.output = x->rundir.output,
                                 .job = x->allocation.job,
@@ -140,7 +140,7 @@ static enum sn_status lock_rundir(struct sn_exec *x, struct sn_err *err)
     return sn_runlock_take(&x->lock, &w, err);
 }
 
-static enum sn_status open_rundir(struct sn_exec *x, struct sn_err *err)
+static enum sn_status open_rundir(struct sn_supervisor *x, struct sn_err *err)
 {
     const struct sn_config *c = x->config;
     SN_TRY(sn_rundir_open(&x->rundir, c, err));
@@ -155,7 +155,7 @@ static enum sn_status open_rundir(struct sn_exec *x, struct sn_err *err)
 }
 
 /* Whatever Slurm does not tell stays unknown: there may be no scontrol here. */
-static void ask_scheduler(struct sn_exec *x)
+static void ask_scheduler(struct sn_supervisor *x)
 {
     struct sn_exec_shape *s = &x->shape;
     const struct sn_allocation *a = &x->allocation;
@@ -171,7 +171,7 @@ static void ask_scheduler(struct sn_exec *x)
         s->slurm_version = sn_ask_version();
 }
 
-static void note_end(const struct sn_exec *x)
+static void note_end(const struct sn_supervisor *x)
 {
     struct sn_str line;
     struct sn_err err;
@@ -183,7 +183,7 @@ static void note_end(const struct sn_exec *x)
     sn_log(SN_LOG_INFO, "the job's time ends in %lld s now", (long long)(left > 0 ? left : 0));
 }
 
-void sn_exec_ask_job(struct sn_exec *x, bool now)
+void sn_exec_ask_job(struct sn_supervisor *x, bool now)
 {
     struct sn_job_facts job;
     if (x->allocation.scheduler != SN_SCHED_SLURM || (!now && sn_clock() < x->deadline.next))
@@ -202,13 +202,13 @@ void sn_exec_ask_job(struct sn_exec *x, bool now)
 
 void sn_exec_meanwhile(void *self, int64_t *deadline)
 {
-    struct sn_exec *x = self;
+    struct sn_supervisor *x = self;
     sn_runlock_beat(&x->lock);
     sn_exec_ask_job(x, false);
     *deadline = x->deadline.end;
 }
 
-static enum sn_status write_begin(struct sn_exec *x, struct sn_err *err)
+static enum sn_status write_begin(struct sn_supervisor *x, struct sn_err *err)
 {
     struct sn_argv names = {0};
     struct sn_str line;
@@ -228,9 +228,10 @@ static enum sn_status write_begin(struct sn_exec *x, struct sn_err *err)
     return sn_journal_write(&x->journal, &line, err);
 }
 
-enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, struct sn_err *err)
+enum sn_status sn_exec_open(struct sn_supervisor *x, const struct sn_exec_line *line,
+                            struct sn_err *err)
 {
-    *x = (struct sn_exec){.line = *line, .asking.fd = -1, .lock.fd = -1, .free_at_end = -1};
+    *x = (struct sn_supervisor){.line = *line, .asking.fd = -1, .lock.fd = -1, .free_at_end = -1};
     SN_TRY(sn_asking_open(&x->asking, err));
     x->config = sn_alloc(sizeof(*x->config)); /* large for a stack */
     x->current = sn_alloc(sizeof(*x->current));
@@ -250,7 +251,7 @@ enum sn_status sn_exec_open(struct sn_exec *x, const struct sn_exec_line *line, 
     return write_begin(x, err);
 }
 
-void sn_exec_close(struct sn_exec *x)
+void sn_exec_close(struct sn_supervisor *x)
 {
     sn_runlock_release(&x->lock);
     if (x->asking.fd >= 0)

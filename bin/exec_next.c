@@ -19,8 +19,7 @@ enum {
     SILENCE = 120           /* seconds that a controller may be down, as when it is restarted */
 };
 
-/* ---- what now ----------------------------------------------------------------------------------
- */
+/* ---- what now -------------------------------------------------------------------------------- */
 
 /* It will be started again, whatever is done here. */
 static bool is_in_queue(enum sn_fate fate)
@@ -28,7 +27,8 @@ static bool is_in_queue(enum sn_fate fate)
     return fate == SN_FATE_REQUEUED || fate == SN_FATE_FORGOTTEN;
 }
 
-static enum sn_requeue_mode requeue_mode(const struct sn_exec *x, enum sn_cause cause, bool chained)
+static enum sn_requeue_mode requeue_mode(const struct sn_supervisor *x, enum sn_cause cause,
+                                         bool chained)
 {
     const struct sn_exec_shape *s = &x->shape;
     if (x->allocation.scheduler != SN_SCHED_SLURM || !s->may_requeue)
@@ -41,7 +41,7 @@ static enum sn_requeue_mode requeue_mode(const struct sn_exec *x, enum sn_cause 
 }
 
 /* Does another job of the chain wait? */
-static bool is_chained(const struct sn_exec *x)
+static bool is_chained(const struct sn_supervisor *x)
 {
     if (x->allocation.scheduler == SN_SCHED_LSF)
         return x->config->slurm.chain > 1;
@@ -50,7 +50,7 @@ static bool is_chained(const struct sn_exec *x)
 }
 
 /* Seconds that another attempt needs to be of use: its start, a step and the save at its end. */
-static int64_t seconds_needed(const struct sn_exec *x, const struct sn_exec_step *s)
+static int64_t seconds_needed(const struct sn_supervisor *x, const struct sn_exec_step *s)
 {
     const struct sn_rundir_progress *p = &s->end.progress;
     int64_t left = x->deadline.end ? x->deadline.end - (int64_t)time(NULL) : 0;
@@ -58,7 +58,7 @@ static int64_t seconds_needed(const struct sn_exec *x, const struct sn_exec_step
     return (int64_t)(margin + s->end.start_seconds + p->step_seconds) + 5;
 }
 
-static void decide(struct sn_decision *out, struct sn_exec *x, const struct sn_exec_step *s,
+static void decide(struct sn_decision *out, struct sn_supervisor *x, const struct sn_exec_step *s,
                    enum sn_cause cause, const struct sn_journal_past *past)
 {
     const struct sn_slurm_config *c = &x->config->slurm;
@@ -88,7 +88,7 @@ static void decide(struct sn_decision *out, struct sn_exec *x, const struct sn_e
     sn_decide(out, &t, &bounds);
 }
 
-static enum sn_status record_decision(const struct sn_exec *x, int attempt,
+static enum sn_status record_decision(const struct sn_supervisor *x, int attempt,
                                       const struct sn_decision *d, struct sn_err *err)
 {
     struct sn_str line;
@@ -103,7 +103,7 @@ static enum sn_status record_decision(const struct sn_exec *x, int attempt,
     return sn_journal_write(&x->journal, &line, err);
 }
 
-static enum sn_status learn_preemption(struct sn_exec *x, struct sn_err *err)
+static enum sn_status learn_preemption(struct sn_supervisor *x, struct sn_err *err)
 {
     struct sn_exec_shape *s = &x->shape;
     if (s->knows_preemption || x->allocation.scheduler != SN_SCHED_SLURM)
@@ -113,7 +113,7 @@ static enum sn_status learn_preemption(struct sn_exec *x, struct sn_err *err)
 }
 
 /* Bytes that are free where checkpoints are written; -1: not known. */
-static int64_t free_bytes(const struct sn_exec *x)
+static int64_t free_bytes(const struct sn_supervisor *x)
 {
     struct statvfs v;
     const char *at = x->rundir.checkpoints;
@@ -122,14 +122,14 @@ static int64_t free_bytes(const struct sn_exec *x)
     return (int64_t)v.f_bavail * (int64_t)v.f_frsize;
 }
 
-bool sn_exec_has_room(const struct sn_exec *x)
+bool sn_exec_has_room(const struct sn_supervisor *x)
 {
     enum { MORE = 1 << 20 };
     return x->free_at_end >= 0 && free_bytes(x) > x->free_at_end + MORE;
 }
 
-enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct sn_exec_step *s,
-                             struct sn_err *err)
+enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_supervisor *x,
+                             struct sn_exec_step *s, struct sn_err *err)
 {
     struct sn_journal_past past;
     enum sn_cause cause;
@@ -146,7 +146,7 @@ enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_exec *x, struct 
     return record_decision(x, s->number, out, err);
 }
 
-enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_exec *x, unsigned asked,
+enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_supervisor *x, unsigned asked,
                                    struct sn_err *err)
 {
     enum { SAVED = 75 }; /* nothing had begun that could be lost */
@@ -164,12 +164,11 @@ enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_exec *x, u
     return record_decision(x, 0, out, err);
 }
 
-/* ---- leaving -----------------------------------------------------------------------------------
- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 /* Another decision than was made before. */
-static void decide_anew(struct sn_exec *x, struct sn_decision *d, enum sn_action action, int code,
-                        const char *why)
+static void decide_anew(struct sn_supervisor *x, struct sn_decision *d, enum sn_action action,
+                        int code, const char *why)
 {
     struct sn_err err;
     *d = (struct sn_decision){.action = action, .exit_code = code};
@@ -178,7 +177,7 @@ static void decide_anew(struct sn_exec *x, struct sn_decision *d, enum sn_action
         sn_log(SN_LOG_WARN, "%s", err.text);
 }
 
-static void cancel(struct sn_exec *x, struct sn_decision *d)
+static void cancel(struct sn_supervisor *x, struct sn_decision *d)
 {
     decide_anew(x, d, SN_DO_STOP, 93,
                 "the job was cancelled meanwhile; nobody goes on unless asked to");
@@ -186,7 +185,7 @@ static void cancel(struct sn_exec *x, struct sn_decision *d)
 
 /* What the scheduler does with the job now. A controller that is down is waited for: who requeues
  * without knowing may undo what a person wants. */
-static enum sn_fate know_fate(struct sn_exec *x)
+static enum sn_fate know_fate(struct sn_supervisor *x)
 {
     double until = sn_clock() + SILENCE;
     for (;;) {
@@ -201,14 +200,14 @@ static enum sn_fate know_fate(struct sn_exec *x)
     }
 }
 
-static void stay_until_ended(struct sn_exec *x)
+static void stay_until_ended(struct sn_supervisor *x)
 {
     double until = sn_clock() + AFTER_REQUEUE;
     while (sn_clock() < until && !(sn_asking_wait(&x->asking, 1) & SN_ASKED_TERM))
         ; /* slurmctld ends this job now; who leaves first might be taken for done */
 }
 
-static void requeue(struct sn_exec *x, struct sn_decision *d)
+static void requeue(struct sn_supervisor *x, struct sn_decision *d)
 {
     char why[sizeof(d->why)];
     struct sn_err err;
@@ -237,7 +236,7 @@ static void requeue(struct sn_exec *x, struct sn_decision *d)
 /* The scheduler requeues the job by itself, when the grace time is over. Who left before would have
  * completed it. If it changes its mind, or SIGTERM was not of its preemption, the job requeues
  * itself. */
-static void wait_for_scheduler(struct sn_exec *x, struct sn_decision *d)
+static void wait_for_scheduler(struct sn_supervisor *x, struct sn_decision *d)
 {
     double until =
         sn_clock() + (x->shape.preempt.grace > 0 ? x->shape.preempt.grace : 0) + AFTER_PREEMPTION;
@@ -259,7 +258,7 @@ static void wait_for_scheduler(struct sn_exec *x, struct sn_decision *d)
     requeue(x, d);
 }
 
-int sn_exec_leave(struct sn_exec *x, const struct sn_decision *decision)
+int sn_exec_leave(struct sn_supervisor *x, const struct sn_decision *decision)
 {
     struct sn_decision d = *decision;
     struct sn_str line;

@@ -43,7 +43,7 @@ void sn_exec_nodes_fini(struct sn_exec_nodes *n)
     *n = (struct sn_exec_nodes){0};
 }
 
-static void remember(struct sn_exec *x)
+static void remember(struct sn_supervisor *x)
 {
     double now = sn_clock();
     for (int i = 0; i < x->allocation.host.n; i++)
@@ -51,7 +51,7 @@ static void remember(struct sn_exec *x)
             x->nodes.health[i] = SN_HEALTH_DEAD;
 }
 
-void sn_exec_node_died(struct sn_exec *x, const char *name)
+void sn_exec_node_died(struct sn_supervisor *x, const char *name)
 {
     for (int i = 0; i < x->allocation.host.n; i++)
         if (sn_host_is(sn_hostlist_name(&x->allocation.host, i), name))
@@ -61,7 +61,7 @@ void sn_exec_node_died(struct sn_exec *x, const char *name)
 
 /* Which nodes do not answer: the flags of `which` that stay. Where most of them do not, it is this
  * host that cannot reach them, and nothing is known. False: nothing is known. */
-static bool knock(const struct sn_exec *x, const char *nodes_text, bool *which)
+static bool knock(const struct sn_supervisor *x, const char *nodes_text, bool *which)
 {
     const struct sn_hostlist *host = &x->allocation.host;
     struct sn_reach *all = sn_alloc_n((size_t)host->n + 1, sizeof(*all)), *some = NULL;
@@ -88,17 +88,17 @@ static bool knock(const struct sn_exec *x, const char *nodes_text, bool *which)
 }
 
 /* Ask the controller; *text is what it said of the nodes. */
-static bool ask(struct sn_exec *x, double seconds, struct sn_str *text)
+static bool ask(struct sn_supervisor *x, double seconds, struct sn_str *text)
 {
     return x->allocation.scheduler == SN_SCHED_SLURM && x->allocation.host.n > 0 &&
            sn_ask_nodes(x->nodes.health, &x->allocation.host, x->allocation.job, seconds, text);
 }
 
 /* Who did not answer is dead until it does. */
-static void take_answers(struct sn_exec *x, const bool *asked, const bool *silent)
+static void take_answers(struct sn_supervisor *x, const bool *asked, const bool *silent)
 {
     for (int i = 0; i < x->allocation.host.n; i++) {
-        enum sn_health *h = &x->nodes.health[i];
+        enum sn_node_health *h = &x->nodes.health[i];
         if (asked[i] && silent[i])
             x->nodes.until[i] = sn_clock() + TOLD;
         else if (asked[i])
@@ -109,13 +109,13 @@ static void take_answers(struct sn_exec *x, const bool *asked, const bool *silen
 }
 
 /* Not those of which the controller is sure. */
-static bool is_to_be_asked(const struct sn_exec *x, int i, bool all)
+static bool is_to_be_asked(const struct sn_supervisor *x, int i, bool all)
 {
     bool is_doubted = sn_clock() < x->nodes.until[i] || x->nodes.health[i] == SN_HEALTH_SILENT;
     return x->nodes.health[i] != SN_HEALTH_DEAD && (all || is_doubted);
 }
 
-void sn_exec_look_at_nodes(struct sn_exec *x, bool all)
+void sn_exec_look_at_nodes(struct sn_supervisor *x, bool all)
 {
     int n = x->allocation.host.n, some = 0;
     struct sn_str text = {0};
@@ -132,7 +132,7 @@ void sn_exec_look_at_nodes(struct sn_exec *x, bool all)
     sn_str_fini(&text);
 }
 
-bool sn_exec_is_lost(const struct sn_exec *x, const char *name)
+bool sn_exec_is_lost(const struct sn_supervisor *x, const char *name)
 {
     for (int i = 0; i < x->allocation.host.n; i++)
         if (strcmp(sn_hostlist_name(&x->allocation.host, i), name) == 0)
@@ -140,7 +140,7 @@ bool sn_exec_is_lost(const struct sn_exec *x, const char *name)
     return false;
 }
 
-const char *sn_exec_lost_node(const struct sn_exec *x, const struct sn_argv *names)
+const char *sn_exec_lost_node(const struct sn_supervisor *x, const struct sn_argv *names)
 {
     for (int i = 0; i < names->n; i++)
         if (sn_exec_is_lost(x, names->word[i]))
@@ -149,7 +149,7 @@ const char *sn_exec_lost_node(const struct sn_exec *x, const struct sn_argv *nam
 }
 
 /* Nodes of the attempt whose ranks' records stand still, and that do not answer either. */
-static void strike(struct sn_exec *x, const char *text, const struct sn_vigil *vigil)
+static void strike(struct sn_supervisor *x, const char *text, const struct sn_vigil *vigil)
 {
     const struct sn_hostlist *host = &x->allocation.host;
     bool *which = sn_alloc_n((size_t)host->n + 1, sizeof(*which));
@@ -168,7 +168,7 @@ static void strike(struct sn_exec *x, const char *text, const struct sn_vigil *v
 
 bool sn_exec_has_lost_node(void *self, const struct sn_vigil *vigil)
 {
-    struct sn_exec *x = self;
+    struct sn_supervisor *x = self;
     struct sn_str text = {0};
     const char *lost = NULL;
     if (!x->step || x->step->names.n == 0 || sn_clock() < x->nodes.next_look)

@@ -10,7 +10,7 @@
 enum { NUMBER = 0, MOST_SECONDS = 240, NODE_FAULT = 77, WORDS = 400 };
 
 /* Every node that may be used, the spares too: a spare that is not well is none. */
-static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *x,
+static enum sn_status format_command(struct sn_argv *out, const struct sn_supervisor *x,
                                      struct sn_err *err)
 {
     const struct sn_hostlist *host = &x->allocation.host;
@@ -47,7 +47,7 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *
     return st;
 }
 
-static enum sn_status read_hosts(struct sn_exec *x, struct sn_json hosts, struct sn_err *err)
+static enum sn_status read_hosts(struct sn_supervisor *x, struct sn_json hosts, struct sn_err *err)
 {
     struct sn_json name, entry;
     char host[256], why[256];
@@ -63,7 +63,7 @@ static enum sn_status read_hosts(struct sn_exec *x, struct sn_json hosts, struct
 }
 
 /* What OUTPUT/preflight.json says of hosts. */
-static enum sn_status read_findings(struct sn_exec *x, struct sn_err *err)
+static enum sn_status read_findings(struct sn_supervisor *x, struct sn_err *err)
 {
     char path[SN_PATH_MAX + 32];
     struct sn_jsonl file;
@@ -77,7 +77,7 @@ static enum sn_status read_findings(struct sn_exec *x, struct sn_err *err)
     return st;
 }
 
-static enum sn_status fly(struct sn_exec *x, struct sn_watch_end *end,
+static enum sn_status fly(struct sn_supervisor *x, struct sn_watch_end *end,
                           const struct sn_argv *command, struct sn_err *err)
 {
     struct sn_grid grid = {0}; /* nobody is judged by rings */
@@ -111,7 +111,7 @@ static const char *words_of(const struct sn_watch_end *end, char out[WORDS])
     return out;
 }
 
-enum sn_status sn_exec_preflight(struct sn_exec *x, unsigned *asked, struct sn_err *err)
+enum sn_status sn_exec_preflight(struct sn_supervisor *x, unsigned *asked, struct sn_err *err)
 {
     struct sn_argv command = {0};
     struct sn_str line;

@@ -12,10 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- nodes and layout ---------------------------------------------------------------------------
- */
+/* ---- nodes and layout ------------------------------------------------------------------------ */
 
-int sn_exec_good_nodes(const struct sn_exec *x)
+int sn_exec_good_nodes(const struct sn_supervisor *x)
 {
     struct sn_nodes n;
     int all = x->allocation.host.n;
@@ -28,7 +27,7 @@ int sn_exec_good_nodes(const struct sn_exec *x)
     return good;
 }
 
-int sn_exec_relayout(struct sn_exec *x, int most)
+int sn_exec_relayout(struct sn_supervisor *x, int most)
 {
     struct sn_err err;
     int nodes = 0, ranks = x->shape.ranks_per_node;
@@ -45,7 +44,7 @@ int sn_exec_relayout(struct sn_exec *x, int most)
 }
 
 /* Which nodes, and the layout for them: s->nodes of them, 0: too few. */
-static enum sn_status choose_nodes(struct sn_exec_step *s, struct sn_exec *x,
+static enum sn_status choose_nodes(struct sn_exec_step *s, struct sn_supervisor *x,
                                    struct sn_nodes *chosen, struct sn_err *err)
 {
     const struct sn_hostlist *host = &x->allocation.host;
@@ -65,10 +64,10 @@ static enum sn_status choose_nodes(struct sn_exec_step *s, struct sn_exec *x,
     return sn_nodes_names(&s->names, host, chosen->use, chosen->n_use, err);
 }
 
-/* ---- the command --------------------------------------------------------------------------------
- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
-static enum sn_status keep_environment(const struct sn_exec *x, int attempt, struct sn_err *err)
+static enum sn_status keep_environment(const struct sn_supervisor *x, int attempt,
+                                       struct sn_err *err)
 {
     struct sn_str text = {0};
     sn_launch_record(&text, &x->environment);
@@ -77,18 +76,18 @@ static enum sn_status keep_environment(const struct sn_exec *x, int attempt, str
     return st;
 }
 
-static bool is_relaid(const struct sn_exec *x, const struct sn_exec_step *s)
+static bool is_relaid(const struct sn_supervisor *x, const struct sn_exec_step *s)
 {
     return s->nodes != x->shape.nodes;
 }
 
-static int ranks_of(const struct sn_exec *x, const struct sn_exec_step *s)
+static int ranks_of(const struct sn_supervisor *x, const struct sn_exec_step *s)
 {
     return is_relaid(x, s) ? s->nodes * x->shape.ranks_per_node : x->shape.ranks;
 }
 
 /* The run file, or one of the attempt's own where a search has chosen the layout. */
-static enum sn_status choose_run_file(char *path, size_t room, const struct sn_exec *x,
+static enum sn_status choose_run_file(char *path, size_t room, const struct sn_supervisor *x,
                                       const struct sn_exec_step *s, struct sn_err *err)
 {
     if (!is_relaid(x, s) && !x->shape.is_searched) {
@@ -100,12 +99,12 @@ static enum sn_status choose_run_file(char *path, size_t room, const struct sn_e
 }
 
 /* The first start alone: a requeued job runs the same script again. */
-static bool is_fresh(const struct sn_exec *x)
+static bool is_fresh(const struct sn_supervisor *x)
 {
     return x->line.fresh && x->started == 0 && x->allocation.restarts == 0;
 }
 
-static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *x,
+static enum sn_status format_command(struct sn_argv *out, const struct sn_supervisor *x,
                                      const struct sn_exec_step *s, struct sn_err *err)
 {
     const struct sn_words *flags = &x->site.launch.flags;
@@ -142,7 +141,7 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_exec *
     return st;
 }
 
-static enum sn_status write_launch(const struct sn_exec *x, const struct sn_exec_step *s,
+static enum sn_status write_launch(const struct sn_supervisor *x, const struct sn_exec_step *s,
                                    const struct sn_nodes *chosen, const struct sn_argv *command,
                                    struct sn_err *err)
 {
@@ -166,7 +165,7 @@ static enum sn_status write_launch(const struct sn_exec *x, const struct sn_exec
 }
 
 /* The pause, which a disk that has room again ends. */
-static unsigned rest_for_pause(struct sn_exec *x, double begun)
+static unsigned rest_for_pause(struct sn_supervisor *x, double begun)
 {
     unsigned asked = sn_asking_wait(&x->asking, 0);
     while (!asked && sn_clock() - begun < x->pause && !sn_exec_has_room(x)) {
@@ -176,7 +175,7 @@ static unsigned rest_for_pause(struct sn_exec *x, double begun)
     return asked;
 }
 
-unsigned sn_exec_rest(struct sn_exec *x)
+unsigned sn_exec_rest(struct sn_supervisor *x)
 {
     enum { MOST = 60, ASK_EVERY = 2 };
     bool steps = x->started > 0 && x->allocation.scheduler == SN_SCHED_SLURM && !x->has_lost_node;
@@ -189,10 +188,9 @@ unsigned sn_exec_rest(struct sn_exec *x)
     return asked;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
-static enum sn_status watch(struct sn_exec_step *s, struct sn_exec *x,
+static enum sn_status watch(struct sn_exec_step *s, struct sn_supervisor *x,
                             const struct sn_argv *command, struct sn_err *err)
 {
     const struct sn_layout_config *l = &x->current->layout;
@@ -229,7 +227,7 @@ static enum sn_status watch(struct sn_exec_step *s, struct sn_exec *x,
     return st;
 }
 
-enum sn_status sn_exec_step(struct sn_exec_step *s, struct sn_exec *x, struct sn_err *err)
+enum sn_status sn_exec_step(struct sn_exec_step *s, struct sn_supervisor *x, struct sn_err *err)
 {
     struct sn_nodes chosen;
     struct sn_argv command = {0};

@@ -28,8 +28,7 @@ static enum sn_status print(struct sn_str *text, const char *what, struct sn_err
     return failed ? sn_fail(err, SN_ENOMEM, "%s: no memory for the text", what) : SN_OK;
 }
 
-/* --- text --------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static void row(const char *name, int64_t bytes)
 {

@@ -80,8 +80,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
     return sn_parse_operand(&l->run_file, "sennit-plan search", "run file", argc, argv, err);
 }
 
-/* --- the table -----------------------------------------------------------------------------------
- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
 static const char *const recomputes[] = {"none", "selective", "full"};
@@ -212,8 +211,7 @@ static void table(struct sn_str *out, const struct sn_search *s, const struct sn
         sn_str_add(out, "MFU: %s\n", note);
 }
 
-/* --- JSON, the file ------------------------------------------------------------------------------
- */
+/* --- JSON, the file --------------------------------------------------------------------------- */
 
 static void json_row(struct sn_str *out, const struct sn_search_want *w, const struct sn_found *f,
                      const struct sn_plan *best, int64_t parameters)
@@ -284,8 +282,7 @@ static enum sn_status nothing_fits(const struct sn_search *s, int64_t limit)
     return SN_OK;
 }
 
-/* --- all -----------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 /* Ranks asked for, or those of the machine's nodes, or of the run file's layout. */
 static enum sn_status ranks_of(int *ranks, const struct line *l, const struct sn_config *c,
@@ -391,8 +388,7 @@ enum sn_status sn_plan_search(int argc, char **argv, int *exit_code, struct sn_e
     return st;
 }
 
-/* --- for sennit-plan RUN.yaml and sennit-train ---------------------------------------------------
- */
+/* --- for sennit-plan RUN.yaml and sennit-train ------------------------------------------------ */
 
 static enum sn_status nodes_of(int *ranks, const struct sn_config *c, struct sn_err *err)
 {

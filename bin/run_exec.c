@@ -74,7 +74,7 @@ static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, 
 }
 
 /* Attempts until there is something else to do. */
-static enum sn_status go_on(struct sn_exec *x, struct sn_decision *d, struct sn_err *err)
+static enum sn_status go_on(struct sn_supervisor *x, struct sn_decision *d, struct sn_err *err)
 {
     unsigned asked;
     SN_TRY(sn_exec_preflight(x, &asked, err));
@@ -97,7 +97,7 @@ int sn_run_exec(int argc, char **argv)
 {
     struct sn_err err = {0};
     struct sn_exec_line line;
-    struct sn_exec x;
+    struct sn_supervisor x;
     struct sn_decision d;
     enum sn_status st = parse_line(argc, argv, &line, &err);
     if (st != SN_OK)

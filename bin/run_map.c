@@ -78,8 +78,7 @@ static enum sn_status parse_line(struct line *l, int argc, char **argv, struct s
     return sn_parse_operand(&l->run_file, "sennit-run map", "run file", argc, argv, err);
 }
 
-/* ---- how many, and where ------------------------------------------------------------------------
- */
+/* ---- how many, and where --------------------------------------------------------------------- */
 
 static int sum(const int *count, int n)
 {
@@ -144,8 +143,7 @@ static void deal(int *host_of, int *count, int hosts, int turn)
     }
 }
 
-/* ---- one place ----------------------------------------------------------------------------------
- */
+/* ---- one place ------------------------------------------------------------------------------- */
 
 /* The switches above a host: of the file, else of the environment for its own node. */
 static enum sn_status find_path(struct sn_place *p, const struct view *v, struct sn_err *err)
@@ -216,8 +214,7 @@ static enum sn_status predict(struct view *v, int ranks, struct sn_err *err)
     return st;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum sn_status look(struct view *v, const struct line *l, struct sn_err *err)
 {

@@ -203,8 +203,7 @@ void sn_status_text(struct sn_str *out, const struct sn_history *h, double now)
     say_bad(out, h);
 }
 
-/* ---- why ---------------------------------------------------------------------------------------
- */
+/* ---- why ------------------------------------------------------------------------------------- */
 
 static void say_begin(struct sn_str *out, const struct sn_history_attempt *a)
 {

@@ -71,9 +71,9 @@ enum sn_status sn_train_lock_open(struct sn_train_lock *l, const struct sn_train
     struct sn_comm *comm = w->leaving->comm;
     struct sn_solo *solo = NULL;
     struct sn_solo_env env = {.comm = comm,
-                               .timeout_s = w->config->run.hang_timeout,
-                               .give_up = sn_train_give_up,
-                               .self = w->leaving};
+                              .timeout_s = w->config->run.hang_timeout,
+                              .give_up = sn_train_give_up,
+                              .self = w->leaving};
     *l = (struct sn_train_lock){0};
     enum sn_status st = sn_solo_create(&solo, &env, err);
     SN_TRY(comm->ops->agree(comm, st, err));

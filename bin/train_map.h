@@ -16,8 +16,8 @@ struct sn_train_map {
     struct sn_str json;    /* on the process that gathered */
 };
 
-/* Look around: before MPI begins. Never fails by itself. The caller ends with sn_train_map_close.
- */
+/* Look around: before MPI begins. Never fails by itself.
+ * The caller ends with sn_train_map_close. */
 void sn_train_map_open(struct sn_train_map *m);
 /* Have all processes come? Collective, the first thing after the start: within 10 seconds (or
  * run.hang_timeout) the ones that have not are named with their hosts, SN_ELOST. */

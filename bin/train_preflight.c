@@ -22,8 +22,8 @@ static enum sn_status print(const struct sn_preflight *p, struct sn_err *err)
     return st;
 }
 
-/* Whom the others wait for, in a sentence and in the file; the communicator is of no use any more.
- */
+/* Whom the others wait for, in a sentence and in the file;
+ * the communicator is of no use any more. */
 static enum sn_status accuse(struct sn_preflight *p, const struct sn_config *c,
                              struct sn_ring *ring, int ranks, struct sn_err *err)
 {

@@ -8,8 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* --- what is planned -----------------------------------------------------------------------------
- */
+/* --- what is planned -------------------------------------------------------------------------- */
 
 /* The text of all stages, and their step on the run's machine. */
 static enum sn_status plan(struct sn_train_trace *t, const struct sn_job *job,
@@ -43,8 +42,7 @@ static enum sn_status open_all(struct sn_train_trace *t, const struct sn_job *jo
     return t->comm->ops->agree(t->comm, st, err);
 }
 
-/* --- the file ----------------------------------------------------------------------------------
- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static enum sn_status put(struct sn_train_trace *t, struct sn_str *text, struct sn_err *err)
 {

@@ -35,8 +35,7 @@ enum sn_status sn_train_tune_take(const struct sn_accelerator *a, const struct s
     return st;
 }
 
-/* --- saving --------------------------------------------------------------------------------------
- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 /* On rank 0: `all` are `most` lines of each rank, the empty ones none. */
 static enum sn_status merge(const struct sn_config *c, const char (*all)[SN_DEVICE_CHOICE], int n,

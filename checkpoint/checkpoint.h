@@ -63,11 +63,11 @@ enum sn_checkpoint_stage {
     SN_STAGE_ROTATED,
     SN_NSTAGES
 };
-/* Old checkpoints are removed behind the back of who saves; with no phase under way, wait for it.
- */
+/* Old checkpoints are removed behind the back of who saves; with no phase under way,
+ * wait for it. */
 void sn_checkpoint_wait_swept(struct sn_saver *s);
-/* Test hook: the next save, in whatever phase, kills this process with SIGKILL right after `stage`.
- */
+/* Test hook: the next save, in whatever phase, kills this process with SIGKILL
+ * right after `stage`. */
 void sn_checkpoint_die_at(struct sn_saver *s, enum sn_checkpoint_stage stage);
 
 #endif

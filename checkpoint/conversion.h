@@ -40,20 +40,21 @@ enum sn_status sn_journal_read(struct sn_conversion *v, bool *found, struct sn_e
 /* Remove all of them. */
 enum sn_status sn_journal_remove(struct sn_conversion *v, struct sn_err *err);
 
-struct sn_journal; /* this rank's, open for records */
-enum sn_status sn_journal_open(struct sn_journal **out, struct sn_conversion *v,
+struct sn_conversion_journal; /* this rank's, open for records */
+enum sn_status sn_journal_open(struct sn_conversion_journal **out, struct sn_conversion *v,
                                struct sn_err *err);
 /* The tensor is written and synced, and its hashes are in the plan. */
-enum sn_status sn_journal_add(struct sn_journal *j, int tensor, struct sn_err *err);
+enum sn_status sn_journal_add(struct sn_conversion_journal *j, int tensor, struct sn_err *err);
 /* What was added is on the disk. */
-enum sn_status sn_journal_sync(struct sn_journal *j, struct sn_err *err);
-void sn_journal_close(struct sn_journal *j); /* NULL is allowed */
+enum sn_status sn_journal_sync(struct sn_conversion_journal *j, struct sn_err *err);
+void sn_journal_close(struct sn_conversion_journal *j); /* NULL is allowed */
 
 /* --- the blocks (convert_blocks.c) ----------------------------------------------------------- */
 
 /* Write every tensor i with mine[i]. */
 enum sn_status sn_conversion_write(struct sn_conversion *v, const bool *mine,
-                                   struct sn_journal *journal, int64_t *peak, struct sn_err *err);
+                                   struct sn_conversion_journal *journal, int64_t *peak,
+                                   struct sn_err *err);
 /* The least of options.memory for this source and plan. */
 int64_t sn_conversion_least(const struct sn_conversion *v);
 

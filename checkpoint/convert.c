@@ -233,7 +233,7 @@ static enum sn_status write_mine(struct sn_conversion *v, struct sn_convert_repo
     struct load *loads = sn_alloc_n(n, sizeof(*loads));
     int64_t *busy = sn_alloc_n((size_t)v->o->comm->size, sizeof(*busy));
     bool *mine = sn_alloc_n(n, sizeof(*mine));
-    struct sn_journal *journal = NULL;
+    struct sn_conversion_journal *journal = NULL;
     enum sn_status st = SN_OK;
     if (!loads || !busy || !mine)
         st = sn_fail(err, SN_ENOMEM, "%s: no memory to share out %zu tensors", v->tmp, n);

@@ -36,7 +36,7 @@ struct block {
 
 struct blocks {
     struct sn_conversion *v;
-    struct sn_journal *journal;
+    struct sn_conversion_journal *journal;
     struct sn_aio *aio;
     struct sn_writer *writer;
     void *arena;
@@ -230,8 +230,8 @@ static enum sn_status fill(struct blocks *x, const struct block *b, void *to, st
     return SN_OK;
 }
 
-/* Where the block's bytes belong: in a row, or in rows of a dataset that is wider than the piece.
- */
+/* Where the block's bytes belong: in a row, or in rows of a dataset that is
+ * wider than the piece. */
 static struct sn_aio_request place_of(const struct blocks *x, const struct block *b)
 {
     const struct sn_manifest *m = x->v->plan;
@@ -364,7 +364,8 @@ static enum sn_status write_all(struct blocks *x, const bool *mine, struct sn_er
 }
 
 enum sn_status sn_conversion_write(struct sn_conversion *v, const bool *mine,
-                                   struct sn_journal *journal, int64_t *peak, struct sn_err *err)
+                                   struct sn_conversion_journal *journal, int64_t *peak,
+                                   struct sn_err *err)
 {
     struct blocks x = {.v = v, .journal = journal, .begun = sn_clock(), .synced = sn_clock()};
     enum sn_status st = init(&x, mine, err);

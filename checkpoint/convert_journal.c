@@ -22,7 +22,7 @@
 enum { HEADER = 3 }; /* words */
 static const uint64_t magic = UINT64_C(0x316e6f43746e6e73);
 
-struct sn_journal {
+struct sn_conversion_journal {
     const struct sn_conversion *v;
     char *path;
     int fd;
@@ -141,7 +141,8 @@ enum sn_status sn_journal_remove(struct sn_conversion *v, struct sn_err *err)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static enum sn_status put(struct sn_journal *j, const uint64_t *w, uint64_t n, struct sn_err *err)
+static enum sn_status put(struct sn_conversion_journal *j, const uint64_t *w, uint64_t n,
+                          struct sn_err *err)
 {
     SN_TRY(sn_file_put(j->fd, w, (size_t)n * sizeof(*w), j->at, j->path, "", err));
     j->at += n * sizeof(*w);
@@ -149,7 +150,8 @@ static enum sn_status put(struct sn_journal *j, const uint64_t *w, uint64_t n, s
 }
 
 /* Behind the records of the run that was killed, if this rank's number had one. */
-static enum sn_status begin(struct sn_journal *j, struct sn_conversion *v, struct sn_err *err)
+static enum sn_status begin(struct sn_conversion_journal *j, struct sn_conversion *v,
+                            struct sn_err *err)
 {
     uint64_t header[HEADER] = {magic, v->id, 0};
     header[2] = hash_words(header, 2);
@@ -168,12 +170,13 @@ static enum sn_status begin(struct sn_journal *j, struct sn_conversion *v, struc
     return sn_dir_sync(v->tmp, err);
 }
 
-enum sn_status sn_journal_open(struct sn_journal **out, struct sn_conversion *v, struct sn_err *err)
+enum sn_status sn_journal_open(struct sn_conversion_journal **out, struct sn_conversion *v,
+                               struct sn_err *err)
 {
-    struct sn_journal *j = sn_alloc(sizeof(*j));
+    struct sn_conversion_journal *j = sn_alloc(sizeof(*j));
     if (!j)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its journal", v->tmp);
-    *j = (struct sn_journal){.v = v, .fd = -1};
+    *j = (struct sn_conversion_journal){.v = v, .fd = -1};
     enum sn_status st = begin(j, v, err);
     if (st == SN_OK)
         *out = j;
@@ -182,7 +185,7 @@ enum sn_status sn_journal_open(struct sn_journal **out, struct sn_conversion *v,
     return st;
 }
 
-enum sn_status sn_journal_add(struct sn_journal *j, int tensor, struct sn_err *err)
+enum sn_status sn_journal_add(struct sn_conversion_journal *j, int tensor, struct sn_err *err)
 {
     uint64_t n, *hashes = hashes_of(j->v, tensor, &n);
     uint64_t *record = sn_alloc_n((size_t)n + 3, sizeof(*record));
@@ -199,12 +202,12 @@ enum sn_status sn_journal_add(struct sn_journal *j, int tensor, struct sn_err *e
     return st;
 }
 
-enum sn_status sn_journal_sync(struct sn_journal *j, struct sn_err *err)
+enum sn_status sn_journal_sync(struct sn_conversion_journal *j, struct sn_err *err)
 {
     return fdatasync(j->fd) == 0 ? SN_OK : sn_file_fail(err, j->path, "sync");
 }
 
-void sn_journal_close(struct sn_journal *j)
+void sn_journal_close(struct sn_conversion_journal *j)
 {
     if (!j)
         return;

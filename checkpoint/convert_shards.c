@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Pieces by shard: those of shard s are list[first[s]] .. list[first[s + 1] - 1], in their order.
- */
+/* Pieces by shard: those of shard s are list[first[s]] .. list[first[s + 1] - 1],
+ * in their order. */
 struct table {
     int *first, *list;
     const struct sn_manifest_tensor **of; /* by piece */

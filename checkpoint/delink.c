@@ -34,7 +34,7 @@ static enum sn_status add(struct sn_tiled *t, const struct sn_source *inner, int
                           const struct sn_model_config *m, struct sn_err *err)
 {
     const char *name = inner->tensors[from].name, *rest = "";
-    struct sn_tile same = {.from = from, .rows = 1, .cols = 1, .divisor = 1};
+    struct sn_tensor_tile same = {.from = from, .rows = 1, .cols = 1, .divisor = 1};
     int first = layer_of(name, &rest);
     if (first < 0)
         return sn_tiled_add(t, name, same, err);

@@ -29,8 +29,7 @@ struct folded {
     float *aside;                  /* a box */
 };
 
-/* --- reading ----------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static int members_of(const struct folded *f, int tensor)
 {
@@ -120,8 +119,7 @@ static void close_both(void *self)
     destroy(f);
 }
 
-/* --- what becomes of each tensor --------------------------------------------------------------
- */
+/* --- what becomes of each tensor -------------------------------------------------------------- */
 
 /* Of the piece of that name; nothing of one that the model lacks. */
 static struct sn_state_extra extra_of(const struct sn_model *m, const struct sn_state_extra *extra,

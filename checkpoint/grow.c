@@ -69,7 +69,7 @@ struct growth {
 };
 
 /* How tensor `from` appears in the larger model. */
-static enum sn_status tile_of(struct sn_tile *out, const struct sn_source *inner, int from,
+static enum sn_status tile_of(struct sn_tensor_tile *out, const struct sn_source *inner, int from,
                               const struct growth *g, struct sn_err *err)
 {
     const struct sn_source_tensor *t = &inner->tensors[from];
@@ -80,7 +80,7 @@ static enum sn_status tile_of(struct sn_tile *out, const struct sn_source *inner
     int rows = k->rows ? g->n : 1, cols = k->cols ? g->n : 1;
     int f = k->division == YES || (k->division == IF_TIED && g->tied) ? g->n : 1; /* 1 / f */
     int s = rows * cols / f;                                                      /* 1 / s */
-    *out = (struct sn_tile){.from = from, .rows = rows, .cols = cols};
+    *out = (struct sn_tensor_tile){.from = from, .rows = rows, .cols = cols};
     if (strcmp(t->group, "model") == 0) {
         out->divisor = (float)f;
         out->noise = k->cols && f > 1 ? g->noise : 0;
@@ -99,7 +99,7 @@ static enum sn_status tile_of(struct sn_tile *out, const struct sn_source *inner
 static enum sn_status list(struct sn_tiled *t, const struct sn_source *inner,
                            const struct growth *g, struct sn_err *err)
 {
-    struct sn_tile tile;
+    struct sn_tensor_tile tile;
     for (int i = 0; i < inner->n_tensors; i++) {
         SN_TRY(tile_of(&tile, inner, i, g, err));
         SN_TRY(sn_tiled_add(t, inner->tensors[i].name, tile, err));

@@ -49,8 +49,7 @@ enum sn_status sn_h5_locate_all(const char *path, int n, struct sn_h5_slot *slot
                                 struct sn_err *err);
 void sn_h5_close(struct sn_h5 *h); /* NULL is allowed */
 
-/* --- the master: virtual datasets over shards beside it ----------------------------------------
- */
+/* --- the master: virtual datasets over shards beside it --------------------------------------- */
 
 /* A box of a virtual dataset and where its values are: at_row, at_col of a dataset of set_rows x
  * set_cols in `file` (a name without folder). */

@@ -32,8 +32,8 @@ enum {
 };
 /* Close an object without losing the reason of what failed before. */
 void sn_h5_drop(herr_t (*close)(hid_t), hid_t id);
-/* SN_EIO, with HDF5's reason. Must follow the failed call at once: the next one clears the record.
- */
+/* SN_EIO, with HDF5's reason. Must follow the failed call at once:
+ * the next one clears the record. */
 enum sn_status sn_h5_fail(struct sn_err *err, const char *path, const char *dataset,
                           const char *doing);
 
@@ -48,8 +48,8 @@ void sn_h5_close_types(const hid_t type[SN_F16 + 1]);
  * are equal bytes. */
 bool sn_h5_make_groups(hid_t file, const char *dataset);
 
-/* Every member of the path must be a plain link, so that opening it cannot lead into another file.
- */
+/* Every member of the path must be a plain link, so that opening it cannot lead
+ * into another file. */
 enum sn_status sn_h5_check_links(const struct sn_h5 *h, const char *dataset, struct sn_err *err);
 /* Open the dataset, its links checked; the caller closes *out. */
 enum sn_status sn_h5_open_set(hid_t *out, const struct sn_h5 *h, const char *dataset,

@@ -67,8 +67,7 @@ struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols);
 int sn_hf_parts(enum sn_hf_form form);
 bool sn_hf_is_stack(enum sn_hf_form form);
 
-/* --- what a model holds, and what is left over -------------------------------------------------
- */
+/* --- what a model holds, and what is left over ------------------------------------------------ */
 
 /* Every tensor of a model's group "model", sorted by name. */
 struct sn_hf_list {

@@ -45,8 +45,7 @@ static enum sn_status without_biases(struct sn_state *out, const struct sn_state
     return SN_OK;
 }
 
-/* --- the field's -------------------------------------------------------------------------------
- */
+/* --- the field's ------------------------------------------------------------------------------ */
 
 static enum sn_status read_boxes(const struct sn_safetensors *st, const struct sn_model_config *m,
                                  struct sn_state *s, struct sn_err *err)

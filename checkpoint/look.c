@@ -14,8 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- the model of a checkpoint ------------------------------------------------------------------
- */
+/* --- the model of a checkpoint ---------------------------------------------------------------- */
 
 int sn_look_line(const char **p, const char **line)
 {
@@ -44,8 +43,7 @@ enum sn_status sn_look_model(const struct sn_manifest *m, const char *dir, const
         dir, nh, h, nw, w);
 }
 
-/* --- which one ---------------------------------------------------------------------------------
- */
+/* --- which one -------------------------------------------------------------------------------- */
 
 static bool has_file(const char *dir, const char *name, bool *known)
 {
@@ -104,8 +102,7 @@ enum sn_status sn_look_resume(int64_t *step, const char *dir, const char *model_
     return st;
 }
 
-/* --- weights to begin with ----------------------------------------------------------------------
- */
+/* --- weights to begin with -------------------------------------------------------------------- */
 
 /* Routers' biases begin at 0 in weights that were trained without them. */
 static void leave_out_biases(struct sn_hf_list *l)

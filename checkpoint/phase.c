@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-enum sn_status sn_phase_init(struct sn_phase *p, struct sn_err *err)
+enum sn_status sn_phase_init(struct sn_background_phase *p, struct sn_err *err)
 {
-    *p = (struct sn_phase){0};
+    *p = (struct sn_background_phase){0};
     int rc = pthread_mutex_init(&p->lock, NULL);
     if (rc == 0 && (rc = pthread_cond_init(&p->changed, NULL)) != 0)
         (void)pthread_mutex_destroy(&p->lock);
@@ -16,7 +16,7 @@ enum sn_status sn_phase_init(struct sn_phase *p, struct sn_err *err)
     return SN_OK;
 }
 
-void sn_phase_fini(struct sn_phase *p)
+void sn_phase_fini(struct sn_background_phase *p)
 {
     (void)pthread_cond_destroy(&p->changed);
     (void)pthread_mutex_destroy(&p->lock);
@@ -25,7 +25,7 @@ void sn_phase_fini(struct sn_phase *p)
 static void *run(void *self)
 {
     struct sn_store *store = self;
-    struct sn_phase *p = &store->phase;
+    struct sn_background_phase *p = &store->phase;
     enum sn_status st = sn_store_save(store, &p->state, p->kind, &p->err);
     (void)pthread_mutex_lock(&p->lock);
     p->status = st;
@@ -38,7 +38,7 @@ static void *run(void *self)
 enum sn_status sn_phase_begin(struct sn_store *store, const struct sn_state *s,
                               enum sn_save_phase kind, struct sn_err *err)
 {
-    struct sn_phase *p = &store->phase;
+    struct sn_background_phase *p = &store->phase;
     if (p->begun)
         return sn_fail(err, SN_EFAIL,
                        "checkpoint: a phase of saving is still under way; this is a "
@@ -55,7 +55,7 @@ enum sn_status sn_phase_begin(struct sn_store *store, const struct sn_state *s,
     return SN_OK;
 }
 
-void sn_phase_set_copied(struct sn_phase *p)
+void sn_phase_set_copied(struct sn_background_phase *p)
 {
     (void)pthread_mutex_lock(&p->lock);
     p->copied = true;
@@ -63,7 +63,7 @@ void sn_phase_set_copied(struct sn_phase *p)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-void sn_phase_wait_copied(struct sn_phase *p)
+void sn_phase_wait_copied(struct sn_background_phase *p)
 {
     if (!p->begun)
         return;
@@ -73,7 +73,8 @@ void sn_phase_wait_copied(struct sn_phase *p)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-enum sn_status sn_phase_finish(struct sn_phase *p, bool wait, bool *ended, struct sn_err *err)
+enum sn_status sn_phase_finish(struct sn_background_phase *p, bool wait, bool *ended,
+                               struct sn_err *err)
 {
     *ended = true;
     if (!p->begun)

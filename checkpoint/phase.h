@@ -12,7 +12,7 @@
 
 struct sn_store;
 
-struct sn_phase {
+struct sn_background_phase {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -24,14 +24,15 @@ struct sn_phase {
     struct sn_err err;
 };
 
-enum sn_status sn_phase_init(struct sn_phase *p, struct sn_err *err);
-void sn_phase_fini(struct sn_phase *p); /* nothing is under way */
+enum sn_status sn_phase_init(struct sn_background_phase *p, struct sn_err *err);
+void sn_phase_fini(struct sn_background_phase *p); /* nothing is under way */
 /* As in struct sn_saver. */
 enum sn_status sn_phase_begin(struct sn_store *store, const struct sn_state *s,
                               enum sn_save_phase kind, struct sn_err *err);
-void sn_phase_wait_copied(struct sn_phase *p);
-enum sn_status sn_phase_finish(struct sn_phase *p, bool wait, bool *ended, struct sn_err *err);
+void sn_phase_wait_copied(struct sn_background_phase *p);
+enum sn_status sn_phase_finish(struct sn_background_phase *p, bool wait, bool *ended,
+                               struct sn_err *err);
 /* The phase's own thread: the values in the boxes may change from now on. */
-void sn_phase_set_copied(struct sn_phase *p);
+void sn_phase_set_copied(struct sn_background_phase *p);
 
 #endif

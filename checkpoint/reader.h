@@ -50,8 +50,7 @@ enum sn_status sn_reader_bad_block(const struct sn_reader *r, const struct sn_ma
                                    const struct sn_manifest_piece *p, int64_t k,
                                    struct sn_err *err);
 
-/* --- a feed of boxes ---------------------------------------------------------------------------
- */
+/* --- a feed of boxes -------------------------------------------------------------------------- */
 
 /* A box that will be asked for. */
 struct sn_want {

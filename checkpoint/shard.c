@@ -98,8 +98,7 @@ static int by_name(const void *pa, const void *pb)
     return order ? order : sn_box_order(sn_state_box(a), sn_state_box(b));
 }
 
-/* --- files with room for everything -------------------------------------------------------------
- */
+/* --- files with room for everything ----------------------------------------------------------- */
 
 /* Ask for the disk space at once, so that a full disk is found before minutes of writing. Where the
  * file system cannot reserve, at least a limit on file sizes is found. */
@@ -197,8 +196,7 @@ enum sn_status sn_shard_layout_single(const struct sn_store *store, const struct
     return st;
 }
 
-/* --- this rank's part ---------------------------------------------------------------------------
- */
+/* --- this rank's part ------------------------------------------------------------------------- */
 
 static void fini(struct shard *v)
 {

@@ -16,7 +16,7 @@ struct sn_store {
     char *dir;
     struct sn_checkpoint_options options;
     enum sn_checkpoint_stage die_at;
-    struct sn_phase phase;
+    struct sn_background_phase phase;
     struct sn_progress *progress; /* of the state that is being saved; NULL: nobody asks */
     pthread_t sweeper;            /* removes what a save has made superfluous, */
     struct sn_progress swept;     /* and marks here: it may outlive the state */

@@ -25,7 +25,7 @@ enum { PARTS = 4 };
 
 struct entry {
     struct sn_source_tensor tensor;
-    struct sn_tile tile;
+    struct sn_tensor_tile tile;
     uint64_t key; /* of its noise, or of its values: */
     bool is_new;
     float std;
@@ -42,8 +42,7 @@ struct sn_tiled {
     struct sn_source_want *parts; /* of all wants, what the inner source was told */
 };
 
-/* --- cutting ----------------------------------------------------------------------------------
- */
+/* --- cutting ---------------------------------------------------------------------------------- */
 
 /* A part of a box: where it is read from, and where in the box it goes. */
 struct part {
@@ -84,8 +83,7 @@ static const struct sn_source_tensor *small_of(const struct sn_tiled *t, int ten
     return &t->inner.tensors[t->entries[tensor].tile.from];
 }
 
-/* --- reading ----------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static enum sn_status begin(void *self, const struct sn_source_want *wants, int64_t n,
                             int64_t memory, struct sn_err *err)
@@ -201,8 +199,7 @@ static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *er
     return SN_OK;
 }
 
-/* --- making -----------------------------------------------------------------------------------
- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 enum sn_status sn_tiled_create(struct sn_tiled **out, const struct sn_source *inner, int64_t most,
                                struct sn_err *err)
@@ -239,7 +236,7 @@ void sn_tiled_destroy(struct sn_tiled *t)
     sn_free(t);
 }
 
-enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile tile,
+enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tensor_tile tile,
                             struct sn_err *err)
 {
     struct sn_source_tensor x = t->inner.tensors[tile.from];
@@ -261,7 +258,7 @@ enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile
 enum sn_status sn_tiled_add_new(struct sn_tiled *t, const char *name, int like, struct sn_box size,
                                 float std, struct sn_err *err)
 {
-    struct sn_tile one = {.from = like, .rows = 1, .cols = 1, .divisor = 1};
+    struct sn_tensor_tile one = {.from = like, .rows = 1, .cols = 1, .divisor = 1};
     SN_TRY(sn_tiled_add(t, name, one, err));
     struct entry *e = &t->entries[t->n - 1];
     e->tensor.rows = size.rows;

@@ -13,7 +13,7 @@
  * divided. With noise x, copies along columns are taken in pairs: one of the two is multiplied by
  * 1 + x and the other by 1 - x, element by element at random, in every row of the result; the last
  * one of an odd number stays as it is. The sum over copies is as without. */
-struct sn_tile {
+struct sn_tensor_tile {
     int from;
     int rows, cols; /* copies along each */
     float divisor;
@@ -27,7 +27,7 @@ enum sn_status sn_tiled_create(struct sn_tiled **out, const struct sn_source *in
                                struct sn_err *err);
 void sn_tiled_destroy(struct sn_tiled *t); /* NULL is allowed; inner stays open */
 /* The name is copied; group and dtype are those of the inner tensor. */
-enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tile tile,
+enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tensor_tile tile,
                             struct sn_err *err);
 /* A tensor that the inner source has not: normally distributed with this deviation, a function of
  * the name alone; 0: zeros. Group and dtype are those of inner tensor `like`. */

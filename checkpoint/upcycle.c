@@ -67,7 +67,7 @@ static enum sn_status add(const struct upcycling *u, int from, struct sn_err *er
     const struct sn_source_tensor *t = &u->inner->tensors[from];
     const char *rest = "";
     int stem = stem_of(t->name, &rest);
-    struct sn_tile tile = {.from = from, .rows = 1, .cols = 1, .divisor = 1};
+    struct sn_tensor_tile tile = {.from = from, .rows = 1, .cols = 1, .divisor = 1};
     if (stem == 0)
         return sn_tiled_add(u->to, t->name, tile, err);
     tile.divisor = divisor(t->group, u->experts);

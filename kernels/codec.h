@@ -114,8 +114,8 @@ const char *sn_codec_explain(enum sn_codec_fault f);
 bool sn_codec_is_fixed(const struct sn_codec *c);
 /* Where a stream of fixed rate can be cut: after every so many values. */
 int64_t sn_codec_granule(const struct sn_codec *c);
-/* Bytes of the stream of n values of a storage type: exact where the rate is fixed, else the most.
- */
+/* Bytes of the stream of n values of a storage type: exact where the rate is fixed,
+ * else the most. */
 int64_t sn_codec_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n);
 
 /*

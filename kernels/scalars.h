@@ -26,8 +26,8 @@ enum sn_agree {
     SN_AGREE_ROUTED,   /* bytes that tokens' rows took to other ranks */
     SN_AGREE_GATHERED, /* and, with drop_duplicates, among tensor ranks */
     SN_NAGREE,
-    /* where codecs are measured, or their streams' lengths depend on the values, behind all else:
-     */
+    /* where codecs are measured, or their streams' lengths depend on the values,
+     * behind all else: */
     SN_AGREE_LOST = 0,                 /* scalars.codec_error, pair after pair */
     SN_AGREE_OFF_PLAN = 2 * SN_NCODED, /* bytes sent beside those planned, by axis */
     SN_NAGREE_AXES = 8,                /* at least as many as there are */
@@ -53,8 +53,8 @@ struct sn_scalars {
     int64_t nonfinite;         /* gradient elements that are NaN or infinite */
     double codec_error[SN_NCODED][2]; /* sums of squares: lost, encoded (then of all ranks) */
     int32_t codec_fault; /* enum sn_codec_fault of a stream that a device's DECODE refused, or 0 */
-    int64_t ok;       /* 1: this step updates, 0: overflow, every update is a no-op */
-    float grad_scale; /* what a stored gradient is multiplied with: clipping / loss scale */
+    int64_t ok;          /* 1: this step updates, 0: overflow, every update is a no-op */
+    float grad_scale;    /* what a stored gradient is multiplied with: clipping / loss scale */
     /* carried over steps: checkpoint state */
     int64_t adam_count; /* updates applied so far; ADAMW's bias correction uses it */
     float loss_scale;   /* 1 unless precision is fp16 */

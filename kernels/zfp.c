@@ -153,8 +153,7 @@ bool sn_zfp_get(struct sn_zfp *z, float *y, int n)
     return good;
 }
 
-/* --- the library's own calls -------------------------------------------------------------------
- */
+/* --- the library's own calls ------------------------------------------------------------------ */
 
 static int64_t whole(void *words, int64_t bytes, float *x, int64_t n, int rate, bool packs)
 {

@@ -19,8 +19,7 @@ const char *sn_scheduler_name(enum sn_scheduler s)
     return name[s];
 }
 
-/* ---- single values ------------------------------------------------------------------------------
- */
+/* ---- single values --------------------------------------------------------------------------- */
 
 /* The first of some names that is set; *name says which. */
 static const char *first_of(const struct reader *r, const char *const *names, const char **name)
@@ -92,8 +91,7 @@ static enum sn_status counts(struct reader *r, const char *const *names, int **o
                    name, value, n, r->a.host.n);
 }
 
-/* ---- slurm --------------------------------------------------------------------------------------
- */
+/* ---- slurm ----------------------------------------------------------------------------------- */
 
 static enum sn_status slurm_hosts(struct reader *r)
 {
@@ -172,8 +170,7 @@ static enum sn_status read_slurm(struct reader *r)
     return slurm_self(r);
 }
 
-/* ---- LSF with jsrun -----------------------------------------------------------------------------
- */
+/* ---- LSF with jsrun -------------------------------------------------------------------------- */
 
 /* "batch1 1 h1 40 h2 40": hosts and slots; the first one only launches. */
 static enum sn_status lsf_hosts(struct reader *r)
@@ -225,8 +222,7 @@ static enum sn_status read_lsf(struct reader *r)
                         &a->self.local);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 enum sn_status sn_allocation_read(struct sn_allocation *out, const struct sn_environment *e,
                                   struct sn_err *err)

@@ -10,8 +10,7 @@
 
 enum { PATIENCE = 20, SHORT_PATIENCE = 2 }; /* seconds that slurmctld may take */
 
-/* ---- texts --------------------------------------------------------------------------------------
- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 bool sn_slurm_value(char *out, size_t room, const char *text, const char *name)
 {
@@ -70,11 +69,11 @@ bool sn_job_parse(struct sn_job_facts *out, const char *text)
 }
 
 /* The marks are those of scontrol: '*' for one that does not answer. */
-static enum sn_health health_of(const char *state)
+static enum sn_node_health health_of(const char *state)
 {
     static const struct {
         const char *word;
-        enum sn_health health;
+        enum sn_node_health health;
     } row[] = {{"DOWN", SN_HEALTH_DEAD},
                {"POWERING_DOWN", SN_HEALTH_DEAD},
                {"POWERED_OFF", SN_HEALTH_DEAD},
@@ -91,14 +90,14 @@ static enum sn_health health_of(const char *state)
     return SN_HEALTH_GOOD;
 }
 
-int sn_nodes_parse(enum sn_health *health, const struct sn_hostlist *host, const char *text)
+int sn_nodes_parse(enum sn_node_health *health, const struct sn_hostlist *host, const char *text)
 {
     char name[SN_HOST_NAME], state[128];
     int found = 0;
     for (const char *p = text; (p = strstr(p, "NodeName=")); p++) {
         (void)sn_slurm_value(name, sizeof(name), p, "NodeName");
         (void)sn_slurm_value(state, sizeof(state), p, "State");
-        enum sn_health now = health_of(state);
+        enum sn_node_health now = health_of(state);
         for (int i = 0; i < host->n; i++)
             if (strcmp(sn_hostlist_name(host, i), name) == 0) {
                 health[i] = now > health[i] ? now : health[i];
@@ -123,7 +122,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* DEAD are the hosts that are not in `left`. */
-static enum sn_status mark_missing(enum sn_health *health, const struct sn_hostlist *host,
+static enum sn_status mark_missing(enum sn_node_health *health, const struct sn_hostlist *host,
                                    const struct sn_hostlist *left, struct sn_err *err)
 {
     const char **name = sn_alloc_n((size_t)left->n, sizeof(*name));
@@ -141,7 +140,7 @@ static enum sn_status mark_missing(enum sn_health *health, const struct sn_hostl
     return SN_OK;
 }
 
-enum sn_status sn_job_nodes_parse(enum sn_health *health, const struct sn_hostlist *host,
+enum sn_status sn_job_nodes_parse(enum sn_node_health *health, const struct sn_hostlist *host,
                                   const char *text, struct sn_err *err)
 {
     struct sn_job_facts job;
@@ -167,8 +166,7 @@ int sn_slurm_version(const char *text)
     return p && sscanf(p, "%d.%d", &year, &month) == 2 && month < 100 ? year * 100 + month : 0;
 }
 
-/* ---- questions ----------------------------------------------------------------------------------
- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 /* What a command prints when it succeeds; false, and nothing to free, otherwise. */
 static bool ask(struct sn_str *out, double seconds, const char *const *argv)
@@ -231,11 +229,11 @@ bool sn_ask_chained(const char *job, const char *name)
     return found;
 }
 
-bool sn_ask_nodes(enum sn_health *health, const struct sn_hostlist *host, const char *job,
+bool sn_ask_nodes(enum sn_node_health *health, const struct sn_hostlist *host, const char *job,
                   double seconds, struct sn_str *nodes)
 {
     struct sn_str list = {0}, text = {0};
-    enum sn_health *now = sn_alloc_n((size_t)host->n + 1, sizeof(*now));
+    enum sn_node_health *now = sn_alloc_n((size_t)host->n + 1, sizeof(*now));
     sn_hostlist_format(&list, host);
     bool good = now && !list.failed && list.p &&
                 ASK_FOR(&text, seconds, "scontrol", "--oneliner", "show", "node", list.p) &&

@@ -42,7 +42,7 @@ bool sn_slurm_value(char *out, size_t room, const char *text, const char *name);
 int64_t sn_slurm_time(const char *text);
 
 /* What the controller thinks of a node. */
-enum sn_health {
+enum sn_node_health {
     SN_HEALTH_GOOD,
     SN_HEALTH_LEAVING, /* drained, failing or to be rebooted: what runs there may end there */
     SN_HEALTH_SILENT,  /* does not answer: srun would wait for it */
@@ -51,14 +51,14 @@ enum sn_health {
 
 /* The states of the nodes of `host`, by the lines of `scontrol show node -o`; the worst of that and
  * what health[i] was. Returns how many lines spoke of one of them. */
-int sn_nodes_parse(enum sn_health *health, const struct sn_hostlist *host, const char *text);
+int sn_nodes_parse(enum sn_node_health *health, const struct sn_hostlist *host, const char *text);
 /* DEAD are the nodes that a job with --no-kill had and has no more, by its line of `scontrol show
  * job -o`; nothing of a job that does not run. SN_EINPUT, SN_ENOMEM. */
-enum sn_status sn_job_nodes_parse(enum sn_health *health, const struct sn_hostlist *host,
+enum sn_status sn_job_nodes_parse(enum sn_node_health *health, const struct sn_hostlist *host,
                                   const char *text, struct sn_err *err);
 /* Both, from nothing; `seconds` for each of two questions. False, and *health untouched: nobody
  * answered. *nodes, if not NULL, is what scontrol said of the nodes, for the caller to free. */
-bool sn_ask_nodes(enum sn_health *health, const struct sn_hostlist *host, const char *job,
+bool sn_ask_nodes(enum sn_node_health *health, const struct sn_hostlist *host, const char *job,
                   double seconds, struct sn_str *nodes);
 /* `scontrol show config`, for the caller to free. False: nobody answered. */
 bool sn_ask_config(struct sn_str *out);

@@ -58,8 +58,7 @@ void sn_batch_avoid(struct sn_config *c, const struct sn_site *s, const struct s
     }
 }
 
-/* --- kinds of nodes ------------------------------------------------------------------------------
- */
+/* --- kinds of nodes --------------------------------------------------------------------------- */
 
 /* What a driver reports is a little less than what is sold. */
 static bool is_memory_of(int64_t planned, int64_t sold)

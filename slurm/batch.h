@@ -22,9 +22,9 @@ struct sn_batch {
     const struct sn_site *site;
     struct sn_batch_machine machine;
     const struct sn_site_kind *kind; /* of nodes that the job gets */
-    int ranks, nodes;   /* that train; the job asks for nodes + config->slurm.spares */
-    int ranks_per_node; /* at most; the last node may have fewer */
-    int cpus_per_rank;  /* 0: nothing is asked for */
+    int ranks, nodes;                /* that train; the job asks for nodes + config->slurm.spares */
+    int ranks_per_node;              /* at most; the last node may have fewer */
+    int cpus_per_rank;               /* 0: nothing is asked for */
     int gpus_per_node;
     int signal_before; /* seconds; 0: nobody is told */
     bool requeue;

@@ -88,8 +88,8 @@ static enum sn_cause by_scheduler(const struct sn_end *e, enum sn_cause words)
     default:
         break;
     }
-    /* SIGTERM to the batch script comes when the grace time is over; the step's words say of what.
-     */
+    /* SIGTERM to the batch script comes when the grace time is over;
+     * the step's words say of what. */
     return words == SN_CAUSE_PREEMPTED ? words : SN_CAUSE_UNKNOWN;
 }
 

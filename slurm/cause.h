@@ -8,8 +8,9 @@
  *   4  the scheduler says: preempted or requeued, time over,    that
  *      a node failed
  *   5  a node of the attempt is dead, or nothing moved          that node, a hang
- *   6  the other exit codes of the trainer                      75 saved, 76 told by SIGTERM, 77
- * lost 7  what the launcher or the file system said                memory, disk, node, time limit
+ *   6  the other exit codes of the trainer                      75 saved, 76 told by SIGTERM,
+ *                                                               77 lost
+ *   7  what the launcher or the file system said                memory, disk, node, time limit
  *   8  a signal to the supervisor or to the launcher            saved, preempted; else unknown
  *
  * A signal comes last: by itself it does not tell who sent it.

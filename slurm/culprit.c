@@ -15,8 +15,7 @@ const char *sn_suspicion_name(enum sn_suspicion s)
     return name[s];
 }
 
-/* ---- the rings ----------------------------------------------------------------------------------
- */
+/* ---- the rings ------------------------------------------------------------------------------- */
 
 static bool is_gone(const struct sn_ring_view *v)
 {
@@ -230,8 +229,7 @@ void sn_culprit_say(char *out, size_t room, const struct sn_culprit *c)
                        c->axis[0] ? " " : "", c->operation);
 }
 
-/* ---- stragglers ---------------------------------------------------------------------------------
- */
+/* ---- stragglers ------------------------------------------------------------------------------ */
 
 /* The wait of a rank in a collective; negative: its record does not have the whole of it. */
 static double wait_of(const struct sn_ring_view *v, int group, uint64_t number)

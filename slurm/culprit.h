@@ -61,8 +61,8 @@ bool sn_straggler_find(struct sn_culprit *out, const struct sn_ring_view *v, int
  * rank 2 (tensor 0) is behind ...; it waits for rank 5 (...) in the end, last seen in 'x'". Nobody
  * is named, rank -1, where it ends with SN_RING_WAITS_ITSELF. */
 bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text);
-/* From any other sentence of a trainer, which begins with the rank that failed: "rank 2 (n1): ...".
- */
+/* From any other sentence of a trainer, which begins with the rank that failed:
+ * "rank 2 (n1): ...". */
 bool sn_culprit_from_failure(struct sn_culprit *out, const char *text);
 
 /* From what srun, slurmstepd or mpirun wrote about a task that died. `rank` is the launcher's

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the trainer's sentence ---------------------------------------------------------------------
- */
+/* ---- the trainer's sentence ------------------------------------------------------------------ */
 
 /* "rank 12 (" anywhere: the number, and what follows it. */
 static const char *next_rank(const char *text, int *rank)
@@ -102,8 +101,7 @@ bool sn_culprit_from_failure(struct sn_culprit *out, const char *text)
     return true;
 }
 
-/* ---- the launcher's words -----------------------------------------------------------------------
- */
+/* ---- the launcher's words -------------------------------------------------------------------- */
 
 /* "srun: error: n1: task 3: Killed", "srun: error: n1: tasks 4-7: Exited with exit code 1" */
 static bool read_srun_task(struct sn_culprit *c, const char *line)

@@ -12,8 +12,7 @@ const char *sn_action_name(enum sn_action a)
     return name[a];
 }
 
-/* ---- what now -----------------------------------------------------------------------------------
- */
+/* ---- what now -------------------------------------------------------------------------------- */
 
 static void say(struct sn_decision *out, enum sn_action action, int code, enum sn_cause cause,
                 const char *what)

@@ -10,10 +10,13 @@
  *   Restarts greater than this process was started with     it is back in the queue
  *   Reason=TimeLimit                                        its time is over
  *   Reason=NodeDown                                         a node of it failed
- *   PreemptTime=<a time>, PreemptMode=CANCEL                 preempted, for good; unless it ends
- * before its grace time does: then somebody ended it PreemptTime=<a time>, another mode cancelled
- * in its grace time: had the grace time ended, it would be back in the queue none of these
- * cancelled
+ *   PreemptTime=<a time>, PreemptMode=CANCEL                preempted, for good; unless it ends
+ *                                                           before its grace time does: then
+ *                                                           somebody ended it
+ *   PreemptTime=<a time>, another mode                      cancelled in its grace time: had the
+ *                                                           grace time ended, it would be back in
+ *                                                           the queue
+ *   none of these                                           cancelled
  *
  * While it runs: PreemptTime=<a time> is the grace time of a preemption; else the job goes on.
  *

@@ -38,8 +38,7 @@ struct reading {
     struct sn_evidence evidence;
 };
 
-/* ---- a file -----------------------------------------------------------------------------------
- */
+/* ---- a file ---------------------------------------------------------------------------------- */
 
 /* Borrowed from nobody: the last bytes of a file, from the beginning of a line. */
 struct text {
@@ -112,8 +111,7 @@ static enum sn_status read_end(struct text *out, struct reading *r, const char *
     return SN_OK;
 }
 
-/* ---- which files ------------------------------------------------------------------------------
- */
+/* ---- which files ----------------------------------------------------------------------------- */
 
 static enum sn_status read_journal(struct reading *r, struct sn_err *err)
 {
@@ -221,8 +219,7 @@ static enum sn_status read_ledger(struct reading *r, struct sn_err *err)
     return st == SN_EIO ? SN_OK : st;
 }
 
-/* ---- who is alive -----------------------------------------------------------------------------
- */
+/* ---- who is alive ---------------------------------------------------------------------------- */
 
 static void look_at_rank(struct reading *r, const char *folder, int rank)
 {

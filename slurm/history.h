@@ -131,8 +131,7 @@ enum sn_status sn_history_read(struct sn_history *out, const char *dir, double n
 void sn_history_init(struct sn_history *h); /* of a run of which nothing is known */
 void sn_history_fini(struct sn_history *h); /* a zeroed one is allowed */
 
-/* ---- its parts, for tests ---------------------------------------------------------------------
- */
+/* ---- its parts, for tests -------------------------------------------------------------------- */
 
 /* The last thing that the journal says. */
 enum sn_history_event {

@@ -41,8 +41,7 @@ void sn_history_fini(struct sn_history *h)
     *h = (struct sn_history){0};
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* Sentences and names end up on terminals. */
 static void clean(char *text)
@@ -135,8 +134,7 @@ static void take_layout(char out[128], struct sn_json layout)
         (void)snprintf(out, 128, "data 1");
 }
 
-/* ---- attempts and hosts -----------------------------------------------------------------------
- */
+/* ---- attempts and hosts ---------------------------------------------------------------------- */
 
 static void add_attempt(struct sn_history *h, int at, int64_t n)
 {
@@ -202,8 +200,7 @@ static enum sn_status take_bad_node(struct sn_history *h, struct sn_json line, s
     return sn_history_take_bad(h, host, why, seconds(line, "until"), err);
 }
 
-/* ---- the journal ------------------------------------------------------------------------------
- */
+/* ---- the journal ----------------------------------------------------------------------------- */
 
 static void take_begin(struct sn_history *h, struct sn_json line)
 {
@@ -372,8 +369,7 @@ enum sn_status sn_history_take_journal(struct sn_history *h, struct sn_evidence 
     return st;
 }
 
-/* ---- what the trainer writes ------------------------------------------------------------------
- */
+/* ---- what the trainer writes ----------------------------------------------------------------- */
 
 /* Newest first. */
 static void take_passed_over(struct sn_history_attempt *a, struct sn_json list)

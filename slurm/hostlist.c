@@ -54,8 +54,7 @@ static enum sn_status no_memory(const struct reader *r)
     return sn_fail(r->err, SN_ENOMEM, "%s: no memory for %d hosts", r->what, r->hosts.n + 1);
 }
 
-/* ---- one name -----------------------------------------------------------------------------------
- */
+/* ---- one name -------------------------------------------------------------------------------- */
 
 static enum sn_status read_number(struct reader *r, uint64_t *out, int *width)
 {
@@ -131,8 +130,7 @@ static enum sn_status read_name(struct reader *r)
     return SN_OK;
 }
 
-/* ---- its hosts ----------------------------------------------------------------------------------
- */
+/* ---- its hosts ------------------------------------------------------------------------------- */
 
 static enum sn_status keep(struct reader *r, const char *name, size_t len)
 {
@@ -249,8 +247,7 @@ void sn_hostlist_fini(struct sn_hostlist *h)
     *h = (struct sn_hostlist){0};
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* A name is text and a number at its end. */
 struct split {
@@ -325,8 +322,7 @@ void sn_hostlist_format(struct sn_str *out, const struct sn_hostlist *h)
     }
 }
 
-/* ---- counts -------------------------------------------------------------------------------------
- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 static enum sn_status bad_counts(const char *list, const char *what, struct sn_err *err)
 {

@@ -12,8 +12,7 @@ void sn_journal_init(struct sn_journal *j, const char *output, const struct sn_a
     (void)snprintf(j->job, sizeof(j->job), "%s", a->job);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 void sn_journal_line(const struct sn_journal *j, struct sn_str *line, const char *event)
 {
@@ -96,8 +95,7 @@ enum sn_status sn_journal_suspect(const struct sn_journal *j, int attempt,
     return sn_journal_write(j, &line, err);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* Was the attempt asked to leave? Such an end is no failure. */
 static bool is_asked(const char *cause)
@@ -164,8 +162,8 @@ static void count_end(struct sn_journal_past *p, struct sn_json line)
         p->best_step = saved;
 }
 
-/* What is there when it begins is no progress of its own; a run that begins anew has nothing yet.
- */
+/* What is there when it begins is no progress of its own;
+ * a run that begins anew has nothing yet. */
 static void count_launch(struct sn_journal_past *p, struct sn_json line)
 {
     int64_t from = sn_json_get_integer(line, "from_step", -1);

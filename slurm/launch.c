@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- words --------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static bool make_room(struct sn_argv *a)
 {
@@ -68,8 +67,7 @@ void sn_argv_format(struct sn_str *out, const struct sn_argv *a)
     }
 }
 
-/* ---- the command line ---------------------------------------------------------------------------
- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static bool is_even(const struct sn_launch *l)
 {
@@ -259,8 +257,7 @@ enum sn_status sn_launch_format(struct sn_argv *out, const struct sn_launch *l, 
     return SN_OK;
 }
 
-/* ---- the environment ----------------------------------------------------------------------------
- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
 /* Beginnings of names. What a surrounding step or mpirun left: a new one has ends of its own. */
 static const char *const of_a_step[] = {"PMI_",

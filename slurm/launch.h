@@ -13,7 +13,7 @@
  *   --gpu-bind=none                 ranks see their peers' GPUs; from 24.05 --tres-bind
  *   -w --no-kill                    on chosen nodes, past the death of others
  *   --overlap --mem=0               beside a step that is not quite gone: it holds its CPUs, and
- * its memory, until its last node has answered
+ *                                   its memory, until its last node has answered
  */
 #ifndef SN_LAUNCH_H
 #define SN_LAUNCH_H

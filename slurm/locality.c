@@ -40,8 +40,7 @@ struct sn_locality {
     int n_gpus, n_nics;
 };
 
-/* ---- reading the machine ------------------------------------------------------------------------
- */
+/* ---- reading the machine --------------------------------------------------------------------- */
 
 /* Consoles of management controllers are displays too: those of other makers are left out. */
 static bool is_gpu(const struct hwloc_pcidev_attr_s *p)
@@ -183,8 +182,7 @@ void sn_locality_close(struct sn_locality *l)
     sn_free(l);
 }
 
-/* ---- describing a process -----------------------------------------------------------------------
- */
+/* ---- describing a process -------------------------------------------------------------------- */
 
 /* "0-3,8"; what does not fit ends in "...". */
 static void format_mask(char *out, size_t room, const cpu_set_t *mask)

@@ -68,8 +68,7 @@ void sn_map_json(struct sn_str *out, const struct sn_map *m)
     sn_str_add(out, "]}\n");
 }
 
-/* ---- the table ----------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const char *or_unknown(const char *text)
 {

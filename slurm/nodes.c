@@ -3,19 +3,20 @@
 #include "lib/base/mem.h"
 
 static enum sn_ledger_grade grade_of(const struct sn_hostlist *host, int i,
-                                     const enum sn_health *health, const struct sn_ledger *ledger)
+                                     const enum sn_node_health *health,
+                                     const struct sn_ledger *ledger)
 {
     const struct sn_ledger_entry *e = sn_ledger_find(ledger, sn_hostlist_name(host, i));
     /* One that died: the scheduler has given it to this job since. */
     enum sn_ledger_grade known = e && e->grade != SN_NODE_DIED ? e->grade : SN_NODE_GOOD;
-    enum sn_health now = health ? health[i] : SN_HEALTH_GOOD;
+    enum sn_node_health now = health ? health[i] : SN_HEALTH_GOOD;
     if (now >= SN_HEALTH_SILENT)
         return SN_NODE_BAD;
     return now == SN_HEALTH_LEAVING && known < SN_NODE_DOUBTFUL ? SN_NODE_DOUBTFUL : known;
 }
 
 enum sn_status sn_nodes_choose(struct sn_nodes *out, const struct sn_hostlist *host,
-                               const enum sn_health *health, const struct sn_ledger *ledger,
+                               const enum sn_node_health *health, const struct sn_ledger *ledger,
                                int wanted, struct sn_err *err)
 {
     struct sn_nodes n = {.use = sn_alloc_n((size_t)host->n + 1, sizeof(int)),

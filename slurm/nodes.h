@@ -17,7 +17,7 @@ struct sn_nodes {
  * never those that are dead, silent or bad. health: one per host; NULL: all are good. SN_ENOMEM.
  * The caller ends with sn_nodes_fini. */
 enum sn_status sn_nodes_choose(struct sn_nodes *out, const struct sn_hostlist *host,
-                               const enum sn_health *health, const struct sn_ledger *ledger,
+                               const enum sn_node_health *health, const struct sn_ledger *ledger,
                                int wanted, struct sn_err *err);
 void sn_nodes_fini(struct sn_nodes *n); /* a zeroed one is allowed */
 /* Names as words, and as one compressed list. SN_ENOMEM. */

@@ -44,8 +44,7 @@ enum sn_status sn_place_report(struct sn_place *out, const struct sn_place_self 
     return SN_OK;
 }
 
-/* ---- recorded places ----------------------------------------------------------------------------
- */
+/* ---- recorded places ------------------------------------------------------------------------- */
 
 static enum sn_status read_place(struct sn_places *p, bool *seen, char *line, const char *where,
                                  struct sn_err *err)

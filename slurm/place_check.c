@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbers and nodes --------------------------------------------------------------------------
- */
+/* ---- numbers and nodes ----------------------------------------------------------------------- */
 
 static enum sn_status check_numbers(const struct sn_places *p, struct sn_err *err)
 {
@@ -153,8 +152,7 @@ static enum sn_status seat_all(const struct sn_places *p, const int *node, int *
     return SN_OK;
 }
 
-/* ---- GPUs and processors ------------------------------------------------------------------------
- */
+/* ---- GPUs and processors --------------------------------------------------------------------- */
 
 static bool same_gpu(const struct sn_local_gpu *a, const struct sn_local_gpu *b)
 {
@@ -275,8 +273,7 @@ static void look_for_oddities(const struct sn_places *p, int threads, struct sn_
     }
 }
 
-/* ---- the tree -----------------------------------------------------------------------------------
- */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static int depth(const char *path)
 {
@@ -350,8 +347,7 @@ static void plant(struct planting *x)
     name_levels(&p->tree, deepest > 0);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum sn_status check(struct sn_places *p, struct planting *x, int *room, struct sn_err *err)
 {

@@ -15,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- folders ------------------------------------------------------------------------------------
- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static enum sn_status make_folder(const char *path, struct sn_err *err)
 {
@@ -78,8 +77,7 @@ enum sn_status sn_rundir_keep(const struct sn_rundir *r, int attempt, const char
     return good ? SN_OK : sn_write_fail(err, path, errno);
 }
 
-/* ---- attempts and checkpoints -------------------------------------------------------------------
- */
+/* ---- attempts and checkpoints ---------------------------------------------------------------- */
 
 int sn_rundir_next_attempt(const struct sn_rundir *r)
 {
@@ -142,8 +140,7 @@ bool sn_rundir_is_saving(const struct sn_rundir *r)
     return is_saving;
 }
 
-/* ---- progress -----------------------------------------------------------------------------------
- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 /* The last line of OUTPUT/NAME that is an object with a member `key`; none: at is NULL. */
 static struct sn_json last_line(char *text, size_t room, const struct sn_rundir *r,
@@ -198,8 +195,7 @@ void sn_rundir_record(struct sn_rundir_record *out, const struct sn_rundir *r, i
     sn_json_get_text(line, "cause", out->says, sizeof(out->says));
 }
 
-/* ---- the map ------------------------------------------------------------------------------------
- */
+/* ---- the map --------------------------------------------------------------------------------- */
 
 /* The entry of OUTPUT/map.json whose member `key` is `n`; the caller closes *file. */
 static struct sn_json find_in_map(struct sn_jsonl *file, const struct sn_rundir *r, const char *key,

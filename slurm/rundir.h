@@ -42,8 +42,8 @@ struct sn_rundir_record {
 };
 void sn_rundir_record(struct sn_rundir_record *out, const struct sn_rundir *r, int attempt);
 
-/* The logical rank of a process of the launcher, by OUTPUT/map.json; the same number without one.
- */
+/* The logical rank of a process of the launcher, by OUTPUT/map.json;
+ * the same number without one. */
 int sn_rundir_rank_of(const struct sn_rundir *r, int process);
 /* The host of a logical rank, by the same file; "" if it does not say. */
 void sn_rundir_host_of(char *out, size_t room, const struct sn_rundir *r, int rank);

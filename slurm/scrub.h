@@ -6,7 +6,8 @@
  * slower for days, spd#955). So:
  *
  *   inside a job    every SLURM_*, SRUN_*, SBATCH_*, PMI*, PMIX_*, and Open MPI's marks of a rank
- * go outside         SBATCH_* go that stand for an option which the script has; others are the
+ *                   go
+ *   outside         SBATCH_* go that stand for an option which the script has; others are the
  *                   user's or the site's wish
  *   SLURM_CONF, SLURM_CLUSTERS and SLURM_JWT stay: they say which cluster is meant
  */

@@ -145,8 +145,7 @@ static const struct sn_fields kind_fields = FIELDS("kinds", kind_rows);
 static const struct sn_fields module_fields = FIELDS("modules", module_rows);
 static const struct sn_fields variable_fields = FIELDS("environment", variable_rows);
 
-/* --- reading ----------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
 /* The list of a key; *first is NULL where there is none. */

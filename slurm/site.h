@@ -128,7 +128,7 @@ struct sn_site_submit {
 struct sn_site_launch {
     enum sn_launcher with;
     char mpi[SN_SITE_NAME]; /* of srun --mpi=; "": pmix */
-    struct sn_words flags; /* words for its command line, after those that exec chooses */
+    struct sn_words flags;  /* words for its command line, after those that exec chooses */
 };
 
 struct sn_site_files {

@@ -79,8 +79,8 @@ struct sn_supervision {
 
 void sn_supervise_begin(struct sn_supervision *s, const struct sn_supervise_limits *limits,
                         const struct sn_seen *first);
-/* The most urgent duty. Call it again after fulfilling it, with asked = 0, until it answers NONE.
- */
+/* The most urgent duty. Call it again after fulfilling it, with asked = 0,
+ * until it answers NONE. */
 enum sn_duty sn_supervise_look(struct sn_supervision *s, const struct sn_seen *seen);
 
 /* Seconds before an end at which a save has to be asked for: two steps, two saves and a minute

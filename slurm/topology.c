@@ -39,8 +39,7 @@ struct reader {
     struct sn_err *err;
 };
 
-/* ---- addresses ----------------------------------------------------------------------------------
- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 /* Levels above the node. */
 static int depth_of(const char *pattern)
@@ -74,8 +73,7 @@ enum sn_status sn_topology_path(char path[SN_TOPOLOGY_PATH], const char *address
     return SN_OK;
 }
 
-/* ---- building -----------------------------------------------------------------------------------
- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static enum sn_status no_memory(const struct reader *r)
 {
@@ -186,8 +184,7 @@ static enum sn_status add_hosts(struct reader *r, int at, const char *list)
     return st;
 }
 
-/* ---- lines --------------------------------------------------------------------------------------
- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 /* The value of NAME= in a line of such words; NULL if it has none. Ends it with a NUL in `room`. */
 static const char *value(const char *line, const char *name, char *room, size_t size)
@@ -205,8 +202,8 @@ static const char *value(const char *line, const char *name, char *room, size_t 
     return NULL;
 }
 
-/* `scontrol show topology` lists the nodes of upper switches too: theirs are those of the leaves.
- */
+/* `scontrol show topology` lists the nodes of upper switches too:
+ * theirs are those of the leaves. */
 static enum sn_status read_switch(struct reader *r, const char *line, const char *name)
 {
     size_t size = strlen(line) + 1;
@@ -276,8 +273,7 @@ static enum sn_status read_line(struct reader *r, char *line)
     return read_address(r, line);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static int by_host(const void *a, const void *b)
 {

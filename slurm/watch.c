@@ -16,8 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- signals ------------------------------------------------------------------------------------
- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 enum sn_status sn_asking_open(struct sn_asking *out, struct sn_err *err)
 {
@@ -75,8 +74,7 @@ unsigned sn_asking_wait(struct sn_asking *a, double seconds)
 
 enum { SCORED = 1024 }; /* ranks whose records are read now and then: 8 KiB each */
 
-/* ---- one attempt --------------------------------------------------------------------------------
- */
+/* ---- one attempt ----------------------------------------------------------------------------- */
 
 struct watch {
     const struct sn_watch_want *want;

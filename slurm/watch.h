@@ -42,8 +42,8 @@ struct sn_watch_want {
     bool on_this_host; /* the ranks are processes here: what mpirun leaves may be killed */
     /* About once a second, a few seconds long at most; may move the deadline. NULL: nothing. */
     void (*meanwhile)(void *self, int64_t *deadline);
-    /* While nothing moves, by what was seen of the records: is a node of it dead? NULL: not asked.
-     */
+    /* While nothing moves, by what was seen of the records: is a node of it dead? NULL:
+     * not asked. */
     bool (*has_lost_node)(void *self, const struct sn_vigil *vigil);
     void *self;
 };

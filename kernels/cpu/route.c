@@ -9,8 +9,9 @@
  *   aux      L = a sum_e E f_e P_e     dlogit_e = p_e (c_e - sum_i p_i c_i),  c_e = a E f_e
  *   dense    w = p of all E            dlogit_e = p_e (dw_e - sum_i p_i dw_i), and of
  *            L = a mean_t sum_e p_te (log P_e - log p_te), P = mean p: minus the mutual information
- *            of tokens and experts, H(P) - mean H(p_t)      as aux, with c_te = a (log P_e - log
- * p_te) z-loss   L = b mean lse^2          dlogit_e = 2 b lse p_e
+ *            of tokens and experts, H(P) - mean H(p_t)
+ *                                     as aux, with c_te = a (log P_e - log p_te)
+ *   z-loss   L = b mean lse^2          dlogit_e = 2 b lse p_e
  *
  * (Fedus et al., "Switch Transformers", arXiv 2101.03961, 2.2; Zoph et al., "ST-MoE", arXiv
  * 2202.08906, 3.1; dense: Pan et al., "Dense Training, Sparse Inference", arXiv 2404.05567, 3.)

@@ -18,13 +18,13 @@
 #define SN_LN2   0.6931471805599453f
 
 /* Position of row i of a sample: i + (i < split ? low : high). */
-struct sn_span {
+struct sn_key_span {
     int split, low, high;
 };
 
-static inline struct sn_span sn_span_of(const struct sn_attr *a, int rank)
+static inline struct sn_key_span sn_span_of(const struct sn_attr *a, int rank)
 {
-    struct sn_span s = {0, 0, 0};
+    struct sn_key_span s = {0, 0, 0};
     int64_t rows = sn_rows_per_sample(a), half = rows / 2;
     if (a->context <= 1)
         return s;
@@ -34,7 +34,7 @@ static inline struct sn_span sn_span_of(const struct sn_attr *a, int rank)
     return s;
 }
 
-static __device__ __forceinline__ int sn_at(const struct sn_span &s, int i)
+static __device__ __forceinline__ int sn_at(const struct sn_key_span &s, int i)
 {
     return i + (i < s.split ? s.low : s.high);
 }
@@ -57,7 +57,7 @@ static inline enum sn_attn_kind sn_attn_kind_of(const struct sn_args *a)
 }
 
 template <enum sn_attn_kind K>
-static __device__ __forceinline__ int sn_place(const struct sn_span &s, int i)
+static __device__ __forceinline__ int sn_place(const struct sn_key_span &s, int i)
 {
     return K == SN_ATTN_PLAIN ? i : sn_at(s, i);
 }
@@ -68,7 +68,7 @@ struct sn_attn {
     int heads, kv_heads, group, d;
     struct sn_attn_walk walk;
     int64_t all; /* rows of all samples */
-    struct sn_span query, key;
+    struct sn_key_span query, key;
     float scale, drop;
 };
 
@@ -102,8 +102,8 @@ struct sn_attn_block {
     int64_t sample;
 };
 
-/* Computed anew at each call: what is read at a kernel's begin and end needs no registers between.
- */
+/* Computed anew at each call: what is read at a kernel's begin and end needs no
+ * registers between. */
 static __device__ __forceinline__ struct sn_attn_block sn_attn_block_of(const struct sn_attn &t,
                                                                         int heads, bool last_first)
 {

@@ -1,12 +1,12 @@
 /*
  * attention.h - which kernels an ATTENTION takes, their tiles and their shared memory.
  *
- * Three families, from simple to fast:
+ * Four families, from simple to fast:
  *   SIMT  attention_tile.cu, fp32 fused multiply-adds; any type, any head width that fits
  *   WMMA  the same kernels on the warp matrix functions: fp16 from sm_70 on (Volta, Turing)
  *   MMA   attention_mma*.cu, mma.sync with operands in registers: fp16 and bf16 from sm_80 on
- * and on sm_90 (Hopper) attention_wgmma*.cu, warpgroup products, in place of MMA for heads of up to
- * 128 columns; but for the backward in any order.
+ *   WGMMA attention_wgmma*.cu, warpgroup products on sm_90 (Hopper), in place of MMA for heads of up
+ *         to 128 columns; a backward whose order of sums is free stays with MMA
  */
 #ifndef SN_CUDA_ATTENTION_H
 #define SN_CUDA_ATTENTION_H

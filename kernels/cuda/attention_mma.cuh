@@ -140,8 +140,8 @@ static __device__ __forceinline__ float sn_quad_sum(float x)
     return x + __shfl_xor_sync((unsigned)SN_ALL_LANES, x, 2);
 }
 
-/* Two neighbouring elements of y become, or grow by, x; `paired`: they are one aligned word of E.
- */
+/* Two neighbouring elements of y become, or grow by, x; `paired`:
+ * they are one aligned word of E. */
 template <class E>
 static __device__ __forceinline__ void sn_put_pair(const struct sn_mat &y, enum sn_acc acc,
                                                    bool paired, int64_t row, int64_t col,
@@ -193,7 +193,7 @@ static __device__ __forceinline__ int sn_attn_tiles_whole(const struct sn_attn &
  */
 template <int N, bool TURNED>
 static __device__ __forceinline__ uint32_t sn_attn_kept(struct sn_attn_mask &mask,
-                                                        const struct sn_span &columns, int row,
+                                                        const struct sn_key_span &columns, int row,
                                                         int c0, const struct sn_lane &w)
 {
     uint32_t kept = 0;

@@ -57,8 +57,8 @@ template <class E, int W> struct sn_attn_part {
     }
 };
 
-/* A tile whose rows are rows of A or columns of B; the same of so many rows, which are depth of B.
- */
+/* A tile whose rows are rows of A or columns of B; the same of so many rows,
+ * which are depth of B. */
 static __device__ __forceinline__ uint64_t sn_attn_tile_at(const unsigned char *tile)
 {
     return sn_wgmma_descriptor(tile, 8 * SN_ATTN_WG_ROW, 16);
@@ -68,8 +68,8 @@ static __device__ __forceinline__ uint64_t sn_attn_turned(uint64_t tile, int row
     return tile + ((uint64_t)((rows * SN_ATTN_WG_ROW - 16) >> 4) << 16);
 }
 
-/* A descriptor of what lies so many bytes further on; addresses do not carry into its upper half.
- */
+/* A descriptor of what lies so many bytes further on;
+ * addresses do not carry into its upper half. */
 static __device__ __forceinline__ uint64_t sn_further(uint64_t descriptor, int bytes)
 {
     return descriptor >> 32 << 32 | ((uint32_t)descriptor + (uint32_t)bytes / 16);

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- is there one --------------------------------------------------------------------------------
- */
+/* --- is there one ----------------------------------------------------------------------------- */
 
 int sn_cuda_count(char *why, size_t room)
 {
@@ -37,8 +36,7 @@ int sn_cuda_count(char *why, size_t room)
     return driver == 0 ? 0 : -1;
 }
 
-/* --- begin and end -------------------------------------------------------------------------------
- */
+/* --- begin and end ---------------------------------------------------------------------------- */
 
 /* Communication comes first where both could run. */
 static int make_streams(struct sn_device *d)

@@ -71,17 +71,17 @@ static __device__ __forceinline__ int64_t sn_elements(const struct sn_args &a,
 }
 
 /* Stream i's: where its values are among `all`, and where its place begins. */
-struct sn_part {
+struct sn_codec_part {
     int64_t first, n;
     unsigned char *at;
 };
 
-static __device__ __forceinline__ struct sn_part
+static __device__ __forceinline__ struct sn_codec_part
 sn_part_of(const struct sn_args &a, const struct sn_codec &c, void *streams, int64_t all, int64_t i)
 {
     int64_t k = a.attr.blocks_b, shares = a.attr.blocks_a;
     int64_t number = k > 1 ? i % k * (shares / k) + i / k : i;
-    struct sn_part p;
+    struct sn_codec_part p;
     p.first = number * a.attr.share;
     p.n = all - p.first < a.attr.share ? all - p.first : a.attr.share;
     p.n = p.n < 0 ? 0 : p.n;
@@ -107,11 +107,11 @@ static __device__ __forceinline__ int64_t sn_streams_of(const struct sn_args &a)
 
 /* The values that stream i is decoded to, and what the number of the next stream of them is more;
  * `end`: that of the last one, and 1. */
-static __device__ __forceinline__ struct sn_part
+static __device__ __forceinline__ struct sn_codec_part
 sn_sum_of(const struct sn_args &a, const struct sn_codec &c, int64_t i, int64_t *step, int64_t *end)
 {
     int64_t all = sn_elements(a, a.out[0]), shares = sn_sum_shares(&a.attr);
-    struct sn_part p = sn_part_of(a, c, a.in[0].p, all, i);
+    struct sn_codec_part p = sn_part_of(a, c, a.in[0].p, all, i);
     *step = a.attr.inverse ? shares : 1;
     *end = a.attr.inverse ? sn_streams_of(a) : i + 1;
     if (!a.attr.inverse)
@@ -171,8 +171,7 @@ static __device__ __forceinline__ float sn_end_sum(const struct sn_args &a, int6
     return a.acc[0] == SN_ADD ? sn_value(a.out[0], i) + sum : sum;
 }
 
-/* --- a lane's values -----------------------------------------------------------------------------
- */
+/* --- a lane's values -------------------------------------------------------------------------- */
 
 /* How many of a lane's four values are among the m of its tile. */
 static __device__ __forceinline__ int sn_lane_values(int m)

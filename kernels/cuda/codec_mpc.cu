@@ -38,8 +38,9 @@ struct stream {
 };
 
 template <class U>
-static __device__ __forceinline__ struct stream
-stream_at(const struct sn_args &a, const struct sn_part &p, int64_t i, int64_t *counts, int dim)
+static __device__ __forceinline__ struct stream stream_at(const struct sn_args &a,
+                                                          const struct sn_codec_part &p, int64_t i,
+                                                          int64_t *counts, int dim)
 {
     int64_t stride = sn_ceil_div(a.attr.share, sn_mpc_chunk(a.attr.coded_type)) + 1;
     struct stream s;
@@ -167,7 +168,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
         return;
     for (int64_t w = blockIdx.x; w < a.attr.blocks_a * chunks; w += gridDim.x) {
         int64_t i = w / chunks, k = w % chunks;
-        struct sn_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
+        struct sn_codec_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
         struct stream s = stream_at<U>(a, p, i, counts, c.dim);
         int kept = 0;
         if (k >= s.chunks || !has_room(s))
@@ -201,7 +202,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     if (c.kind != SN_CODEC_MPC)
         return;
     for (int64_t i = blockIdx.x; i < a.attr.blocks_a; i += gridDim.x) {
-        struct sn_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
+        struct sn_codec_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
         struct stream s = stream_at<U>(a, p, i, counts, c.dim);
         int64_t words = has_room(s) ? sum_counts(s.count, s.chunks) : 0;
         bool keeps = has_room(s) && words <= (s.raw - 4 * s.groups) / 4;
@@ -244,7 +245,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
         return;
     for (int64_t w = blockIdx.x; w < a.attr.blocks_a * chunks; w += gridDim.x) {
         int64_t i = w / chunks, k = w % chunks;
-        struct sn_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
+        struct sn_codec_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
         struct stream s = stream_at<U>(a, p, i, counts, c.dim);
         if (k >= s.chunks)
             continue;
@@ -287,7 +288,7 @@ static __device__ __forceinline__ struct stream
 seen(const struct sn_args &a, const struct sn_codec &c, int64_t i, int64_t *counts)
 {
     int64_t step, end;
-    struct sn_part p = sn_sum_of(a, c, i, &step, &end);
+    struct sn_codec_part p = sn_sum_of(a, c, i, &step, &end);
     return stream_at<U>(a, p, i, counts, c.dim);
 }
 

@@ -39,9 +39,9 @@ static __device__ __forceinline__ void load_encoded(const struct sn_args &a, int
 
 /* What the tile has lost of x: into e, and into the sums. */
 template <class K>
-static __device__ __forceinline__ void look_back(const struct sn_args &a, const struct sn_tile &t,
-                                                 int64_t first, const float x[SN_CODEC_LANE],
-                                                 float e[SN_CODEC_LANE], struct squares *sum)
+static __device__ __forceinline__ void
+look_back(const struct sn_args &a, const struct sn_codec_tile &t, int64_t first,
+          const float x[SN_CODEC_LANE], float e[SN_CODEC_LANE], struct squares *sum)
 {
     float back[SN_CODEC_LANE];
     bool feeds = a.out[1].p != NULL;
@@ -112,10 +112,10 @@ static __global__ void __launch_bounds__(SN_BLOCK)
          w += (int64_t)gridDim.x * SN_CODEC_WARPS) {
         int64_t i = w / tiles, b = w % tiles, left;
         float x[SN_CODEC_LANE], e[SN_CODEC_LANE] = {0, 0, 0, 0};
-        struct sn_part p = sn_part_of(a, c, a.out[0].p, n, i);
+        struct sn_codec_part p = sn_part_of(a, c, a.out[0].p, n, i);
         left = p.n - b * SN_CODEC_BLOCK;
         int m = sn_tile_values(left);
-        struct sn_tile t = {
+        struct sn_codec_tile t = {
             c, p.at + length + b * whole, m, key, message + (uint64_t)i, (uint64_t)b, rooms[warp]};
         clear_rest(p.at + length, c, b, tiles, room, m);
         if (length && b == 0 && sn_lane() == 0)
@@ -164,7 +164,7 @@ template <class K> static __global__ void __launch_bounds__(SN_BLOCK) decode(con
     for (int64_t w = (int64_t)blockIdx.x * SN_CODEC_WARPS + threadIdx.x / SN_WARP; w < all;
          w += (int64_t)gridDim.x * SN_CODEC_WARPS) {
         int64_t i = w / tiles, b = w % tiles;
-        struct sn_part p = sn_sum_of(a, c, i, &step, &end);
+        struct sn_codec_part p = sn_sum_of(a, c, i, &step, &end);
         int64_t left = p.n - b * SN_CODEC_BLOCK, first = p.first + b * SN_CODEC_BLOCK;
         float sum[SN_CODEC_LANE], y[SN_CODEC_LANE];
         int m = sn_tile_values(left), fault = 0;
@@ -172,7 +172,7 @@ template <class K> static __global__ void __launch_bounds__(SN_BLOCK) decode(con
             continue;
         for (int64_t j = i; j < end; j += step) {
             unsigned char *at = (unsigned char *)a.in[0].p + j * place + length + b * whole;
-            struct sn_tile t = {c, at, m, 0, 0, 0, NULL};
+            struct sn_codec_tile t = {c, at, m, 0, 0, 0, NULL};
             int f = K::get(t, y);
             fault = f > fault ? f : fault;
 #pragma unroll

@@ -11,7 +11,7 @@
 #include "kernels/cuda/codec.cuh"
 #include "kernels/fp8.h"
 
-struct sn_tile {
+struct sn_codec_tile {
     struct sn_codec codec;
     unsigned char *at; /* its bytes */
     int m;
@@ -59,17 +59,17 @@ static __device__ __forceinline__ uint32_t sn_get_codes(const unsigned char *fro
 
 struct sn_tile_bf16 {
     enum { KIND = SN_CODEC_BF16, ROOM = 1 };
-    static __device__ __forceinline__ struct sn_mat values(const struct sn_tile &t)
+    static __device__ __forceinline__ struct sn_mat values(const struct sn_codec_tile &t)
     {
         struct sn_mat m = {t.at, SN_BF16, 1, t.m, t.m};
         return m;
     }
-    static __device__ __forceinline__ void put(const struct sn_tile &t,
+    static __device__ __forceinline__ void put(const struct sn_codec_tile &t,
                                                const float x[SN_CODEC_LANE])
     {
         sn_lane_store(values(t), 0, t.m, x);
     }
-    static __device__ __forceinline__ int get(const struct sn_tile &t, float y[SN_CODEC_LANE])
+    static __device__ __forceinline__ int get(const struct sn_codec_tile &t, float y[SN_CODEC_LANE])
     {
         sn_lane_load(values(t), 0, t.m, y);
         return SN_CODEC_FINE;
@@ -80,7 +80,7 @@ struct sn_tile_bf16 {
 
 struct sn_tile_fp8 {
     enum { KIND = SN_CODEC_FP8, ROOM = 1 };
-    static __device__ __forceinline__ void put(const struct sn_tile &t,
+    static __device__ __forceinline__ void put(const struct sn_codec_tile &t,
                                                const float x[SN_CODEC_LANE])
     {
         uint32_t most = sn_largest(x), codes = 0;
@@ -98,7 +98,7 @@ struct sn_tile_fp8 {
             *(uint32_t *)t.at = finite ? __float_as_uint(sn_power_of_two(-e)) : SN_NO_SCALE;
         sn_put_codes(t.at + 4, codes, t.m);
     }
-    static __device__ __forceinline__ int get(const struct sn_tile &t, float y[SN_CODEC_LANE])
+    static __device__ __forceinline__ int get(const struct sn_codec_tile &t, float y[SN_CODEC_LANE])
     {
         uint32_t bits = *(const uint32_t *)t.at, codes = sn_get_codes(t.at + 4, t.m);
         bool nan = false;
@@ -134,7 +134,8 @@ static __device__ __forceinline__ void sn_rotate(float x[SN_CODEC_LANE])
 }
 
 /* u of the lane's values: see struct sn_codec_draw. Sixteen lanes draw for all. */
-static __device__ __forceinline__ void sn_draw(const struct sn_tile &t, float u[SN_CODEC_LANE])
+static __device__ __forceinline__ void sn_draw(const struct sn_codec_tile &t,
+                                               float u[SN_CODEC_LANE])
 {
     enum { DRAWING = 16 };
     int lane = sn_lane();
@@ -158,7 +159,7 @@ static __device__ __forceinline__ void sn_draw(const struct sn_tile &t, float u[
 template <int kind> struct sn_tile_int {
     enum { KIND = kind, ROOM = 64, TOP = kind == SN_CODEC_INT8 ? 127 : 7 };
 
-    static __device__ __forceinline__ int codes_of(const struct sn_tile &t)
+    static __device__ __forceinline__ int codes_of(const struct sn_codec_tile &t)
     {
         enum { POINTS = SN_CODEC_ROTATED };
         return t.codec.hadamard ? (t.m + POINTS - 1) / POINTS * POINTS : t.m;
@@ -227,7 +228,7 @@ template <int kind> struct sn_tile_int {
         return codes;
     }
 
-    static __device__ __forceinline__ void put(const struct sn_tile &t,
+    static __device__ __forceinline__ void put(const struct sn_codec_tile &t,
                                                const float x[SN_CODEC_LANE])
     {
         uint32_t most = sn_largest(x), codes = 0;
@@ -257,7 +258,7 @@ template <int kind> struct sn_tile_int {
             put_halves(t.at + 4, codes, (codes_of(t) + 1) / 2);
     }
 
-    static __device__ __forceinline__ int get(const struct sn_tile &t, float y[SN_CODEC_LANE])
+    static __device__ __forceinline__ int get(const struct sn_codec_tile &t, float y[SN_CODEC_LANE])
     {
         uint32_t bits = *(const uint32_t *)t.at;
         float scale = __uint_as_float(bits), top = TOP;

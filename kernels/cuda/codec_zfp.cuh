@@ -192,7 +192,7 @@ struct sn_tile_zfp {
         return bits;
     }
 
-    static __device__ __forceinline__ void put(const struct sn_tile &t,
+    static __device__ __forceinline__ void put(const struct sn_codec_tile &t,
                                                const float x[SN_CODEC_LANE])
     {
         int lane = sn_lane(), size = SIDE * t.codec.rate;
@@ -231,7 +231,7 @@ struct sn_tile_zfp {
         return b;
     }
 
-    static __device__ __forceinline__ int get(const struct sn_tile &t, float y[SN_CODEC_LANE])
+    static __device__ __forceinline__ int get(const struct sn_codec_tile &t, float y[SN_CODEC_LANE])
     {
         int size = SIDE * t.codec.rate;
         if (sn_lane_values(t.m) == 0)

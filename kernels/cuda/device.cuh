@@ -347,8 +347,8 @@ struct sn_all_rows {
     }
 };
 
-/* The operands with every matrix as one row, if none has gaps: narrow ones then fill whole blocks.
- */
+/* The operands with every matrix as one row, if none has gaps:
+ * narrow ones then fill whole blocks. */
 static inline struct sn_args sn_flat(const struct sn_args *a)
 {
     struct sn_args flat = *a;

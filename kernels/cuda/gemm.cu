@@ -117,8 +117,8 @@ static cublasStatus_t set(struct call *g, cublasLtMatmulDescAttributes_t what, c
     return cublasLtMatmulDescSetAttribute(&g->desc, what, value, bytes);
 }
 
-/* Operands that are codes: their types, and their factors on the device. The library's A is our B.
- */
+/* Operands that are codes: their types, and their factors on the device.
+ * The library's A is our B. */
 static cublasStatus_t describe_codes(const struct sn_fp8_call *f, struct call *g,
                                      cudaDataType_t type[2])
 {

@@ -68,8 +68,8 @@ static int apart(struct sn_cuda *cx, const struct sn_args *a, bool *refused)
 
 /* --- which ----------------------------------------------------------------------------------- */
 
-/* Milliseconds of three runs after one that warms up, and in which products apart find their plan.
- */
+/* Milliseconds of three runs after one that warms up, and in which products apart
+ * find their plan. */
 static int time_of(struct sn_cuda *cx, const struct sn_args *a, form *run, float *ms)
 {
     cudaEvent_t event[2];

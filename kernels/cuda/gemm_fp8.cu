@@ -16,8 +16,7 @@
 
 enum { TILE = 32, TILE_Y = 8, PART = SN_FP8_PART };
 
-/* --- the largest magnitude, as bits -------------------------------------------------------------
- */
+/* --- the largest magnitude, as bits ----------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(SN_BLOCK) largest(const struct sn_mat x, unsigned *most)
 {
@@ -36,8 +35,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) largest(const struct sn_mat x
         (void)atomicMax(most, mine);
 }
 
-/* --- copies of operands with one scale -----------------------------------------------------------
- */
+/* --- copies of operands with one scale -------------------------------------------------------- */
 
 /* Row r, depth k of the operand x: x[r, k], or x[k, r] when it is turned. */
 static __global__ void __launch_bounds__(TILE *TILE_Y)
@@ -81,8 +79,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     }
 }
 
-/* --- copies of operands with a scale for each part ----------------------------------------------
- */
+/* --- copies of operands with a scale for each part -------------------------------------------- */
 
 /* Where the scale of an element of a tile is kept. */
 static __device__ __forceinline__ int scale_at(const struct sn_fp8_parts &p, int r, int c)

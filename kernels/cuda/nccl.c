@@ -142,8 +142,7 @@ static int connect_pair(struct sn_device *d, int channel)
     return rc;
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* Looked for when somebody asks: NCCL has them since 2.19. */
 static struct memory {
@@ -198,8 +197,7 @@ static int enrol(struct sn_device *d, int channel)
     return rc;
 }
 
-/* --- begin and end -------------------------------------------------------------------------------
- */
+/* --- begin and end ---------------------------------------------------------------------------- */
 
 /* splitShare is asked of the whole: its parts then use its memory, connections and threads. */
 static ncclConfig_t habits(const struct sn_device *d)

@@ -126,8 +126,7 @@ static void describe(struct sn_device *d, struct sn_device_info *out)
         out->peak[t] = per_clock(arch, (enum sn_dtype)t) * d->cuda.device.multiprocessors * clock;
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static int alloc(struct sn_device *d, size_t bytes, void **out)
 {
@@ -181,8 +180,7 @@ static void host_free(struct sn_device *d, void *p)
     (void)cudaFreeHost(p); /* NULL is allowed */
 }
 
-/* --- enqueuing -----------------------------------------------------------------------------------
- */
+/* --- enqueuing -------------------------------------------------------------------------------- */
 
 static int copy(struct sn_device *d, int stream, void *to, const void *from, size_t bytes,
                 enum sn_device_way way)
@@ -246,8 +244,7 @@ static int query(struct sn_device *d, int stream)
     return sn_cuda_check(d, rc, "the device");
 }
 
-/* --- graphs ------------------------------------------------------------------------------------
- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 static int graph_begin(struct sn_device *d, int stream)
 {
@@ -289,8 +286,7 @@ static void abort_nothing(struct sn_device *d)
     d->is_aborted = true;
 }
 
-/* --- the plugin ----------------------------------------------------------------------------------
- */
+/* --- the plugin ------------------------------------------------------------------------------- */
 
 /* Products of 1024 rows and more fill a device, and their tiles have no rest; a block of 2 GiB
  * keeps the traffic of the head's gradient far below that of the logits themselves. */

@@ -73,8 +73,8 @@ void sn_cuda_lacks(struct sn_device *d, const char *fmt, ...) __attribute__((for
 /* Kernels with known results; 0, SN_DEVICE_HANGS, or what is wrong is said. After the streams. */
 int sn_cuda_prove(struct sn_device *d);
 
-/* Until stream 0 has done all; 0, SN_DEVICE_HANGS if that takes too long, or what failed is said.
- */
+/* Until stream 0 has done all; 0, SN_DEVICE_HANGS if that takes too long,
+ * or what failed is said. */
 int sn_cuda_settle(struct sn_device *d, const char *what);
 
 /* ---- begin.c: functions of struct sn_device_ops ---- */

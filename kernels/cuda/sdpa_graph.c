@@ -226,8 +226,8 @@ static void of_keys(struct build *b, void *x, void *w, enum sn_sdpa_operand to, 
 static void *delta(struct build *b, void *dy, void *o)
 {
     const struct sn_sdpa_shape *s = b->s;
-    /* cudnn-frontend has these strides, which nothing has: kept, since that is what is recognised
-     */
+    /* cudnn-frontend has these strides, which nothing has:
+     * kept, since that is what is recognised */
     struct dims n = {{s->samples, s->heads, s->seq, s->d},
                      {s->heads * s->seq * s->d, s->seq * s->d, s->heads * s->d, 1}};
     void *x = binary(b, SN_CUDNN_MUL, dy, o, passing(b, SN_CUDNN_F32, n));

@@ -15,8 +15,7 @@ static const char *blanks(const char *p, const char *end)
     return p;
 }
 
-/* ---- where a value ends; NULL: it is none ------------------------------------------------------
- */
+/* ---- where a value ends; NULL: it is none ---------------------------------------------------- */
 
 static bool is_hex(char c)
 {
@@ -128,8 +127,7 @@ bool sn_json_parse(struct sn_json *out, const char *text, size_t len)
     return true;
 }
 
-/* ---- inside ------------------------------------------------------------------------------------
- */
+/* ---- inside ---------------------------------------------------------------------------------- */
 
 bool sn_json_next(struct sn_json group, size_t *at, struct sn_json *name, struct sn_json *value)
 {

@@ -12,8 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void begin_member(struct sn_str *line, const char *name)
 {
@@ -117,8 +116,7 @@ enum sn_status sn_jsonl_append(const char *path, struct sn_str *line, struct sn_
     return st;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 enum { MOST = 1 << 30 }; /* bytes that are read of a file */
 

@@ -11,8 +11,7 @@
 #include "lib/base/json.h"
 #include "lib/base/str.h"
 
-/* ---- writing: members into a text, which begins empty -------------------------------------------
- */
+/* ---- writing: members into a text, which begins empty ---------------------------------------- */
 
 void sn_jsonl_text(struct sn_str *line, const char *name, const char *value); /* NULL: null */
 void sn_jsonl_int(struct sn_str *line, const char *name, int64_t value);
@@ -25,8 +24,7 @@ void sn_jsonl_raw(struct sn_str *line, const char *name, const char *value);
  * is emptied in any case. SN_ENOMEM, SN_EIO. */
 enum sn_status sn_jsonl_append(const char *path, struct sn_str *line, struct sn_err *err);
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 struct sn_jsonl {
     char *text;

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Drop whole lines from the front until `n` more bytes fit, half of all where a line is too long.
- */
+/* Drop whole lines from the front until `n` more bytes fit, half of all where
+ * a line is too long. */
 static void make_room(struct sn_tail *t, size_t n)
 {
     while (t->len + n >= SN_TAIL_MAX) {

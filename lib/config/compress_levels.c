@@ -24,8 +24,7 @@ bool sn_coding_split(const char *text, char first[SN_NAME_MAX], char second[SN_N
     return true;
 }
 
-/* --- which codec ---------------------------------------------------------------------------------
- */
+/* --- which codec ------------------------------------------------------------------------------ */
 
 static int milder_ones(const struct sn_codec *from, struct sn_codec out[SN_CODEC_LEVELS])
 {
@@ -56,8 +55,7 @@ int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
     return sn_coding_levels_at(c, of, replicas && sn_config_replica_node(c) == 1, out);
 }
 
-/* --- how many levels -----------------------------------------------------------------------------
- */
+/* --- how many levels -------------------------------------------------------------------------- */
 
 bool sn_replica_node_fits(const struct sn_layout_config *l, int node)
 {

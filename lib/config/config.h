@@ -123,7 +123,7 @@ struct sn_train_config {
     char init_from[SN_PATH_MAX]; /* "" : random weights */
     int n_init_changes;          /* keys of the model that may be others than the weights' */
     char init_changes[SN_FREEZE_MAX][SN_NAME_MAX];
-    int64_t eval_every;          /* 0: never */
+    int64_t eval_every; /* 0: never */
     int eval_sequences;
     double loss_scale; /* 0: dynamic */
     int n_freeze;
@@ -311,8 +311,8 @@ enum sn_status sn_config_check_layout(const struct sn_config *c, int ranks, stru
 
 /* Every key with default, unit and sentence, as text (--help-keys) or as Markdown (the page). */
 void sn_config_help(struct sn_str *out, bool markdown);
-/* The resolved file as YAML, every key of a built feature written out; loading it gives *c again.
- */
+/* The resolved file as YAML, every key of a built feature written out;
+ * loading it gives *c again. */
 void sn_config_format(struct sn_str *out, const struct sn_config *c);
 /* The same as a file, whole or not at all. SN_ENOMEM, SN_EIO. */
 enum sn_status sn_config_save(const struct sn_config *c, const char *path, struct sn_err *err);
@@ -342,7 +342,7 @@ void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);
 uint64_t sn_config_hash(const struct sn_config *c);
 
 const char *sn_family_name(enum sn_family f);
-const char *sn_coded_name(enum sn_coded c);   /* "data", "zero", ... */
+const char *sn_coded_name(enum sn_coded c); /* "data", "zero", ... */
 /* "int4-diff", or "none". */
 void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX]);
 /* The codecs that a kind of message is coded with in turn, each milder: how many. */
@@ -356,8 +356,8 @@ int sn_coding_levels_at(const struct sn_config *c, enum sn_coded of, bool betwee
 /* Of a resolved layout, replicas that sum among themselves first: a divisor of data x context; all
  * of them: they lie on one node; 1: each lies on one of its own. */
 int sn_config_replica_node(const struct sn_config *c);
-/* Are so many consecutive replicas whole parts of sequences, or whole sequences, of several nodes?
- */
+/* Are so many consecutive replicas whole parts of sequences, or whole sequences,
+ * of several nodes? */
 bool sn_replica_node_fits(const struct sn_layout_config *l, int node);
 /* layout.compress: "A/B" or "A/B-diff" as A, or A-diff, in `first` and B in `second`: false, and
  * all in `first`, if it is one codec. */

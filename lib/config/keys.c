@@ -56,7 +56,8 @@ static const char *const context_kinds[] = {"ring", "all-to-all", NULL};
 static const char *const placements[] = {"auto", "default", NULL};
 static const char *const attentions[] = {"auto", "flash2", "flash1", "fused", "torch", NULL};
 static const char *const choices[] = {"auto", "false", "true", NULL};
-static const char *const schemes[] = {"none", "naive", "mzhybrid", "zhybrid", "blockwise", "auto", NULL};
+static const char *const schemes[] = {"none",      "naive", "mzhybrid", "zhybrid",
+                                      "blockwise", "auto",  NULL};
 static const char *const damaged[] = {"stop", "older", NULL}; /* enum sn_damaged */
 static const char *const axes[] = {"tensor", "context", "expert", "data", "pipeline", NULL};
 

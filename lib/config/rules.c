@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- nearest values that work ------------------------------------------------------------------
- */
+/* --- nearest values that work ----------------------------------------------------------------- */
 
 static const char *one_or_two(char buf[SN_NEAR_SIZE], int64_t below, int64_t above)
 {
@@ -37,8 +36,7 @@ const char *sn_near_multiples(char buf[SN_NEAR_SIZE], int64_t of, int64_t n)
     return one_or_two(buf, below, below + of);
 }
 
-/* --- derived defaults ---------------------------------------------------------------------------
- */
+/* --- derived defaults ------------------------------------------------------------------------- */
 
 static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
@@ -66,8 +64,7 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
     return SN_OK;
 }
 
-/* --- model --------------------------------------------------------------------------------------
- */
+/* --- model ------------------------------------------------------------------------------------ */
 
 static enum sn_status heads_divide_hidden(const struct sn_config *c, const struct sn_settings *s,
                                           struct sn_err *err)
@@ -226,8 +223,7 @@ static enum sn_status experts_fit_model(const struct sn_config *c, const struct 
     return SN_OK;
 }
 
-/* --- train --------------------------------------------------------------------------------------
- */
+/* --- train ------------------------------------------------------------------------------------ */
 
 static enum sn_status batch_divides(const struct sn_config *c, const struct sn_settings *s,
                                     struct sn_err *err)

@@ -137,8 +137,7 @@ enum sn_status sn_compress_derive(struct sn_config *c, const struct sn_settings 
     return SN_OK;
 }
 
-/* --- rules --------------------------------------------------------------------------------------
- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
 enum sn_status sn_rule_feedback(const struct sn_config *c, const struct sn_settings *s,
                                 struct sn_err *err)

@@ -11,8 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- nearest values that work ------------------------------------------------------------------
- */
+/* --- nearest values that work ----------------------------------------------------------------- */
 
 typedef bool fits(const struct sn_config *c, int n);
 
@@ -32,8 +31,7 @@ static const char *near_that_fit(char buf[SN_NEAR_SIZE], const struct sn_config 
     return buf;
 }
 
-/* --- the axes ----------------------------------------------------------------------------------
- */
+/* --- the axes --------------------------------------------------------------------------------- */
 
 /* Everything later multiplies the axes without a thought of overflow. */
 static enum sn_status ranks_are_countable(const struct sn_config *c, const struct sn_settings *s,
@@ -329,8 +327,7 @@ static enum sn_status gradients_fit_zero(const struct sn_config *c, const struct
                             sn_dtype_name(c->train.grad_dtype), c->layout.zero);
 }
 
-/* --- the pipeline ------------------------------------------------------------------------------
- */
+/* --- the pipeline ----------------------------------------------------------------------------- */
 
 static enum sn_status stages_have_layers(const struct sn_config *c, const struct sn_settings *s,
                                          struct sn_err *err)

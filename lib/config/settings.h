@@ -28,8 +28,8 @@ void sn_settings_fini(struct sn_settings *s);
 /* The setting of a key, NULL when it was left out. */
 const struct sn_yaml_node *sn_settings_get(const struct sn_settings *s, const char *key);
 
-/* SN_EINPUT with the place where `key` was set (or its section), and "KEY: " before the sentence.
- */
+/* SN_EINPUT with the place where `key` was set (or its section), and "KEY:
+ * " before the sentence. */
 enum sn_status sn_settings_fail(const struct sn_settings *s, const char *key, struct sn_err *err,
                                 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

@@ -8,18 +8,11 @@ struct row {
     struct sn_cut cut;
 };
 
-#define SHARED                                                                                     \
-    {                                                                                              \
-        SN_SHARED, SN_ROWS                                                                         \
-    }
-#define PARTIAL                                                                                    \
-    {                                                                                              \
-        SN_PARTIAL, SN_ROWS                                                                        \
-    }
-#define FEATURES                                                                                   \
-    {                                                                                              \
-        SN_SPLIT, SN_COLS                                                                          \
-    }
+/* clang-format off */
+#define SHARED   {SN_SHARED, SN_ROWS}
+#define PARTIAL  {SN_PARTIAL, SN_ROWS}
+#define FEATURES {SN_SPLIT, SN_COLS}
+/* clang-format on */
 
 static const struct row rows[] = {
     /* clang-format off */

@@ -101,8 +101,7 @@ struct sn_exchange_rows sn_exchange_window(const struct sn_exchange *x, int m)
     return r;
 }
 
-/* --- two hops ------------------------------------------------------------------------------------
- */
+/* --- two hops --------------------------------------------------------------------------------- */
 
 /* Rows that members first .. first + n - 1 have in the window of member `to`. */
 static int64_t rows_of_members(const struct sn_exchange *x, int first, int n, int to)
@@ -136,8 +135,8 @@ static int64_t transit_at(const struct sn_exchange *x, int n)
     return at;
 }
 
-/* The rows of neighbour `from` for node n in the own transit, which has those for n from `at` on.
- */
+/* The rows of neighbour `from` for node n in the own transit, which has those
+ * for n from `at` on. */
 static struct sn_exchange_rows in_transit(const struct sn_exchange *x, int from, int n, int64_t at)
 {
     int to = n * x->node + x->index % x->node, first = first_of_node(x);

@@ -92,8 +92,8 @@ bool sn_exchange_next(const struct sn_exchange *x, struct sn_exchange_walk *w,
 /* The same of a hop whose pieces are one, or HOP_ALL. */
 struct sn_exchange_rows sn_exchange_to(const struct sn_exchange *x, int m);
 struct sn_exchange_rows sn_exchange_from(const struct sn_exchange *x, int m);
-/* Rows that a transit may have to hold: what arrives on all nodes' windows, or all rows of a node.
- */
+/* Rows that a transit may have to hold: what arrives on all nodes' windows,
+ * or all rows of a node. */
 int64_t sn_exchange_transit_most(const struct sn_exchange *x);
 /* Rows in the own transit, in this round. */
 int64_t sn_exchange_transit(const struct sn_exchange *x);

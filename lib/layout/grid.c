@@ -77,8 +77,7 @@ int sn_grid_peers(const struct sn_grid *g, int rank, enum sn_axis a, int *ranks)
     return g->size[a];
 }
 
-/* --- groups: one row each ----------------------------------------------------------------------
- */
+/* --- groups: one row each --------------------------------------------------------------------- */
 
 struct group_row {
     const char *name;

@@ -4,8 +4,7 @@
 #include "lib/layout/cut.h"
 #include "lib/layout/schedule.h"
 
-/* --- one tensor ----------------------------------------------------------------------------------
- */
+/* --- one tensor ------------------------------------------------------------------------------- */
 
 static unsigned why(bool holds, enum sn_why w)
 {
@@ -50,8 +49,7 @@ void sn_kept_add(const struct letters *l, struct tensor x)
     l->a->n++;
 }
 
-/* --- the block -----------------------------------------------------------------------------------
- */
+/* --- the block -------------------------------------------------------------------------------- */
 
 static void inputs(const struct letters *l)
 {
@@ -198,8 +196,7 @@ static void feed_forward(const struct letters *l)
                                    .why = width});
 }
 
-/* --- the ends of a part ------------------------------------------------------------------------
- */
+/* --- the ends of a part ----------------------------------------------------------------------- */
 
 /* Elements of the gradient bucket of a table that is embedding and head. Positions are in it where
  * they are treated alike (lib/program/parts.c). */
@@ -266,8 +263,7 @@ static void ends(const struct letters *l)
     one(l, shared, table, SN_WHY_TABLE);
 }
 
-/* --- gradients that delayed weight gradients read ----------------------------------------------
- */
+/* --- gradients that delayed weight gradients read --------------------------------------------- */
 
 static void delayed(const struct letters *l)
 {
@@ -296,8 +292,7 @@ static void delayed(const struct letters *l)
     sn_kept_add(l, x);
 }
 
-/* --- all ---------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 /* Layers of a part: blocks whose attention is here. */
 static struct sn_part_place place_of(const struct sn_job *j, int part)

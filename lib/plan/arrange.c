@@ -8,8 +8,7 @@
 
 enum { SMALL = 64, SHUFFLED = 24 };
 
-/* ---- lists --------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static bool is_of(const struct sn_grid *g, int stage, int rank)
 {
@@ -91,8 +90,7 @@ static enum sn_status ground_init(struct sn_arrange_ground *out, const struct sn
     return SN_OK;
 }
 
-/* ---- what an assignment costs -------------------------------------------------------------------
- */
+/* ---- what an assignment costs ---------------------------------------------------------------- */
 
 /* Members i and j of one domain, both ways: all + give + take of each ordered pair. */
 static int64_t inside(const struct sn_flow_term *t, const struct sn_arrange_sum *s)
@@ -203,8 +201,7 @@ double sn_arrange_cost(const int64_t *bytes, int levels)
     return cost;
 }
 
-/* ---- the choice ---------------------------------------------------------------------------------
- */
+/* ---- the choice ------------------------------------------------------------------------------ */
 
 /* On each node, ranks and processes both ascend: it costs the same, and people can read it. */
 static void sort_nodes(struct sn_arrange_ground *g, int *process_of)

@@ -32,8 +32,7 @@ struct cutting {
     int n_best;
 };
 
-/* ---- what boxes cost ----------------------------------------------------------------------------
- */
+/* ---- what boxes cost ------------------------------------------------------------------------- */
 
 static int common_divisor(int a, int b)
 {
@@ -111,8 +110,7 @@ static double border(const struct sn_arrange_ground *g, const struct box *b)
     return bytes;
 }
 
-/* ---- all chains of boxes ------------------------------------------------------------------------
- */
+/* ---- all chains of boxes --------------------------------------------------------------------- */
 
 static void keep(struct cutting *c)
 {
@@ -181,8 +179,7 @@ static void measure(struct cutting *c, int *count)
     }
 }
 
-/* ---- laying out ---------------------------------------------------------------------------------
- */
+/* ---- laying out ------------------------------------------------------------------------------ */
 
 /* Processes in the order of the tree: those of a domain side by side, domains as they first
  * appear. A counting sort for each level, from the nodes outwards. */

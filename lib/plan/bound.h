@@ -16,13 +16,15 @@
  *   way back     what ends last on stage s is a backward of its first part, and stage 0 is not done
  *                before its gradient has come back: + Y_s
  *   turns        1f1b: stage s begins micro-batch i + (p - s) only when micro-batch i is back,
- * after a turn L_s = sum over k >= s of (F_k + B_k) + 2 (p-1-s) transfers. k turns at s, then the
- * rest m' = m - k (p - s) at a later stage e: X_s + k L_s + (X_e - X_s) + m' (F_e + B_e) + Y_e two
- * sweeps   gpipe: all forwards pass the slowest stage, then all backwards do way down interleaved:
- * when the last gradient enters the last piece, the last stage has only p micro-batches' backwards
- * of its other parts to do; from there it passes all pieces late weights zero-bubble: before its
- * last backward, stage s has done all but s + 1 weight gradients: X_s + m (F_s + B_s) + (m-1-s) W_s
- * + Y_s, and then stage 0 has one more
+ *                after a turn L_s = sum over k >= s of (F_k + B_k) + 2 (p-1-s) transfers. k turns
+ *                at s, then the rest m' = m - k (p - s) at a later stage e:
+ *                X_s + k L_s + (X_e - X_s) + m' (F_e + B_e) + Y_e
+ *   two sweeps   gpipe: all forwards pass the slowest stage, then all backwards do
+ *   way down     interleaved: when the last gradient enters the last piece, the last stage has only
+ *                p micro-batches' backwards of its other parts to do; from there it passes all
+ *                pieces
+ *   late weights zero-bubble: before its last backward, stage s has done all but s + 1 weight
+ *                gradients: X_s + m (F_s + B_s) + (m-1-s) W_s + Y_s, and then stage 0 has one more
  */
 #ifndef SN_BOUND_H
 #define SN_BOUND_H

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- found --------------------------------------------------------------------------------------
- */
+/* --- found ------------------------------------------------------------------------------------ */
 
 bool sn_codec_same(const struct sn_codec *a, const struct sn_codec *b)
 {
@@ -68,8 +67,7 @@ bool sn_codec_rates_find(struct sn_codec_rate *out, const struct sn_codec_rates 
     return true;
 }
 
-/* --- a machine file -----------------------------------------------------------------------------
- */
+/* --- a machine file --------------------------------------------------------------------------- */
 
 static const char *const types[] = {"fp32", "bf16", "fp16", NULL};
 

@@ -41,8 +41,7 @@ struct chooser {
     int n_all, room;
 };
 
-/* --- candidates ---------------------------------------------------------------------------------
- */
+/* --- candidates ------------------------------------------------------------------------------- */
 
 /* Is anything of this kind sent? */
 static bool is_sent(const struct sn_config *c, enum sn_coded kind)
@@ -158,8 +157,7 @@ static void list_all(struct chooser *x)
             x->of[k][0].rise = 0; /* taken off already */
 }
 
-/* --- combinations -------------------------------------------------------------------------------
- */
+/* --- combinations ----------------------------------------------------------------------------- */
 
 static void set(struct chooser *x, const struct combination *b)
 {
@@ -251,8 +249,7 @@ static enum sn_status best_of_all(struct sn_codings *out, struct chooser *x, str
     return play(&out->plain, x, err);
 }
 
-/* --- all ----------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static enum sn_status choose(struct sn_codings *out, struct chooser *x, struct sn_err *err)
 {

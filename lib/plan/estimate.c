@@ -13,7 +13,7 @@
 struct look {
     struct sn_estimator *e;
     const struct sn_layout_config *l;
-    struct sn_shape *shape;
+    struct sn_layer_profile *shape;
     const struct sn_kept_entry *kept;
     const struct sn_net *net;
     struct sn_shape_prices *prices;
@@ -44,8 +44,7 @@ static double comm(const struct look *k, enum sn_collective kind, int64_t n, enu
     return sn_net_price(k->e, k->net, kind, n, dtype, q);
 }
 
-/* --- chunks and the pipeline -------------------------------------------------------------------
- */
+/* --- chunks and the pipeline ------------------------------------------------------------------ */
 
 static struct sn_extent extent_of(const struct look *k, int piece)
 {
@@ -92,7 +91,7 @@ static void fill_wire(struct look *k)
 
 static void fill_cost(struct look *k, int i)
 {
-    const struct sn_shape *s = k->shape;
+    const struct sn_layer_profile *s = k->shape;
     struct sn_extent x = extent_of(k, i);
     double waits;
     k->forward[i] = sn_shape_chunk(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
@@ -245,8 +244,7 @@ static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
     return SN_OK;
 }
 
-/* --- the end of the step -----------------------------------------------------------------------
- */
+/* --- the end of the step ---------------------------------------------------------------------- */
 
 /* When stage s has the sums of its gradients. */
 static double reduced(const struct look *k, int s, const struct sn_stock_cost *cost)
@@ -294,8 +292,7 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
     return SN_OK;
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 enum { PAGE = 4096 };
 
@@ -344,7 +341,7 @@ static int64_t kept_bytes(const struct look *k, int s)
 
 static int64_t scratch_bytes(const struct look *k, int s)
 {
-    const struct sn_shape *h = k->shape;
+    const struct sn_layer_profile *h = k->shape;
     struct sn_extent x = stage_of(k, s).x;
     bool there[SN_NPLACES] = {x.first, x.layers > x.experts, x.experts > 0, x.last};
     int64_t temp = 0, work = 0;
@@ -400,8 +397,7 @@ static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
     return SN_OK;
 }
 
-/* --- all ---------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static enum sn_status look_init(struct look *k, struct sn_estimator *e,
                                 const struct sn_layout_config *l, struct sn_err *err)

@@ -19,8 +19,7 @@ static unsigned hash_of(const void *p, size_t n)
     return h % SN_CACHE_ROWS;
 }
 
-/* --- layers of pieces ----------------------------------------------------------------------------
- */
+/* --- layers of pieces ------------------------------------------------------------------------- */
 
 enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int pieces,
                                struct sn_err *err)
@@ -41,8 +40,7 @@ enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int p
     return SN_OK;
 }
 
-/* --- shapes --------------------------------------------------------------------------------------
- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 static enum sn_status shape_entry(struct sn_shape_entry **out, struct sn_estimator *e,
                                   struct sn_err *err)
@@ -114,7 +112,8 @@ enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estima
     return SN_OK;
 }
 
-enum sn_status sn_shape_cached(struct sn_shape **out, struct sn_estimator *e, struct sn_err *err)
+enum sn_status sn_shape_cached(struct sn_layer_profile **out, struct sn_estimator *e,
+                               struct sn_err *err)
 {
     struct sn_shape_entry *x = NULL;
     SN_TRY(shape_entry(&x, e, err));
@@ -179,14 +178,15 @@ static bool same_coding(const struct sn_coding *a, const struct sn_coding *b)
 
 static void price(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net)
 {
-    const struct sn_shape *s = x->shape;
+    const struct sn_layer_profile *s = x->shape;
     for (int i = 0; i < s->n_comms; i++)
         price_one(e, x, net, i);
     sn_shape_play(&x->prices, s);
 }
 
 enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimator *e,
-                                struct sn_shape *s, const struct sn_net *net, struct sn_err *err)
+                                struct sn_layer_profile *s, const struct sn_net *net,
+                                struct sn_err *err)
 {
     struct sn_shape_entry *x = NULL;
     (void)s; /* the shape of the layout at hand */
@@ -208,8 +208,7 @@ enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimato
     return SN_OK;
 }
 
-/* --- buckets -------------------------------------------------------------------------------------
- */
+/* --- buckets ---------------------------------------------------------------------------------- */
 
 /* An operation of the update of the job of one layer, of a bucket that a rank keeps n of.
  * `gathered`: weights come from the masters, with a codec, and the update writes none. */
@@ -234,7 +233,7 @@ static int64_t up(int64_t n, int64_t to)
 }
 
 static void price_kernels(struct sn_stock_entry *x, const struct sn_estimator *e,
-                          const struct sn_shape *s)
+                          const struct sn_layer_profile *s)
 {
     x->cost = (struct sn_stock_cost){0};
     for (int i = 0; i < x->stock.n; i++) {
@@ -278,7 +277,7 @@ static void post_reductions(struct sn_stock_entry *x, int cls, double seconds)
 
 /* Seconds on the network; with a codec all of it is remembered. */
 static double reduce_class(struct sn_stock_entry *x, struct sn_estimator *e,
-                           const struct sn_shape *s, const struct sn_net *net, int i)
+                           const struct sn_layer_profile *s, const struct sn_net *net, int i)
 {
     const struct sn_stock_class *c = &x->stock.cls[i];
     const struct sn_bucket *b = &s->bucket[c->kind];
@@ -291,8 +290,8 @@ static double reduce_class(struct sn_stock_entry *x, struct sn_estimator *e,
     return x->coded[i].exchange + x->coded[i].gather;
 }
 
-static void gather_class(struct sn_stock_entry *x, struct sn_estimator *e, const struct sn_shape *s,
-                         const struct sn_net *net, int i)
+static void gather_class(struct sn_stock_entry *x, struct sn_estimator *e,
+                         const struct sn_layer_profile *s, const struct sn_net *net, int i)
 {
     const struct sn_stock_class *c = &x->stock.cls[i];
     const struct sn_bucket *b = &s->bucket[c->kind];
@@ -312,7 +311,7 @@ static void gather_class(struct sn_stock_entry *x, struct sn_estimator *e, const
 }
 
 static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
-                          const struct sn_shape *s, const struct sn_net *net)
+                          const struct sn_layer_profile *s, const struct sn_net *net)
 {
     x->cost.gather = x->cost.shared = x->cost.all = x->cost.coded = 0;
     x->net = net;
@@ -362,7 +361,7 @@ static enum sn_status keep_kinds(struct sn_stock_entry *x, struct sn_err *err)
 }
 
 static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estimator *e,
-                                   const struct sn_shape *s, const struct sn_stock_key *key,
+                                   const struct sn_layer_profile *s, const struct sn_stock_key *key,
                                    struct sn_err *err)
 {
     struct sn_stock_stage stage = key->stage;
@@ -402,7 +401,7 @@ static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estima
 }
 
 static enum sn_status stock_entry(struct sn_stock_entry **out, struct sn_estimator *e,
-                                  const struct sn_shape *s, const struct sn_stock_key *key,
+                                  const struct sn_layer_profile *s, const struct sn_stock_key *key,
                                   struct sn_err *err)
 {
     const struct sn_stock_stage *g = &key->stage;
@@ -423,7 +422,7 @@ static enum sn_status stock_entry(struct sn_stock_entry **out, struct sn_estimat
 }
 
 enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
-                             const struct sn_shape *s, const struct sn_net *net,
+                             const struct sn_layer_profile *s, const struct sn_net *net,
                              const struct sn_stock_key *key, struct sn_err *err)
 {
     struct sn_stock_entry *x = NULL;
@@ -434,8 +433,7 @@ enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
     return SN_OK;
 }
 
-/* --- slots ---------------------------------------------------------------------------------------
- */
+/* --- slots ------------------------------------------------------------------------------------ */
 
 static void count_slots(int slots[SN_MAX_PARTS], const struct sn_pipeline *p, int stage)
 {

@@ -26,7 +26,7 @@ struct sn_net {
 };
 
 struct sn_shape_entry {
-    struct sn_shape *shape;
+    struct sn_layer_profile *shape;
     struct sn_shape_prices prices; /* in this net, with these codecs: */
     const struct sn_net *net;
     struct sn_coding data, zero;
@@ -113,13 +113,15 @@ enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int p
                                struct sn_err *err);
 enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
                               struct sn_err *err);
-enum sn_status sn_shape_cached(struct sn_shape **out, struct sn_estimator *e, struct sn_err *err);
+enum sn_status sn_shape_cached(struct sn_layer_profile **out, struct sn_estimator *e,
+                               struct sn_err *err);
 enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,
                              struct sn_err *err);
 enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimator *e,
-                                struct sn_shape *s, const struct sn_net *net, struct sn_err *err);
+                                struct sn_layer_profile *s, const struct sn_net *net,
+                                struct sn_err *err);
 enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
-                             const struct sn_shape *s, const struct sn_net *net,
+                             const struct sn_layer_profile *s, const struct sn_net *net,
                              const struct sn_stock_key *key, struct sn_err *err);
 /* Slots of every part of a stage. Counted anew where there is no memory to remember them. */
 void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,

@@ -10,8 +10,7 @@
 
 enum { MOST_UNKNOWNS = 8 };
 
-/* --- the list ----------------------------------------------------------------------------------
- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 static bool is_same(const struct sn_measured *a, const struct sn_measured *b)
 {
@@ -42,8 +41,7 @@ void sn_samples_fini(struct sn_samples *s)
     *s = (struct sn_samples){0};
 }
 
-/* --- downhill ----------------------------------------------------------------------------------
- */
+/* --- downhill --------------------------------------------------------------------------------- */
 
 /* Coordinate search in the logarithm: each variable in turn is multiplied or divided by a factor
  * that shrinks when nothing helps. Few variables, no derivative, always the same answer. */
@@ -73,13 +71,12 @@ static double or_nothing(double x)
     return x > 1e-3 ? x : 0;
 }
 
-/* --- formulas ----------------------------------------------------------------------------------
- */
+/* --- formulas --------------------------------------------------------------------------------- */
 
 /* Which samples a fit reads, and the device as far as it is known. */
 struct fit {
     const struct sn_samples *s;
-    const struct sn_device *d;
+    const struct sn_machine_device *d;
     enum sn_dtype dtype;
     enum sn_op_kind kind;
 };
@@ -115,7 +112,7 @@ static double gemm_loss(const double *x, const void *arg)
     return sum + 1e-6 * (x[1] + x[2] + x[3]) / 1e3; /* of equals the smallest */
 }
 
-static enum sn_dtype product_type(const struct sn_device *d, enum sn_dtype t)
+static enum sn_dtype product_type(const struct sn_machine_device *d, enum sn_dtype t)
 {
     return d->gemm[t].peak > 0 ? t : SN_F32;
 }
@@ -158,8 +155,7 @@ static double moved_loss(const double *x, const void *arg)
     return sum;
 }
 
-/* --- the fit -----------------------------------------------------------------------------------
- */
+/* --- the fit ---------------------------------------------------------------------------------- */
 
 static int count(const struct fit *f, bool (*takes)(const struct fit *f, const struct sn_sample *s))
 {
@@ -180,7 +176,7 @@ static bool is_moved(const struct fit *f, const struct sn_sample *s)
     return sn_price_moved(s->what.kind, &kind) && (int)kind == (int)f->kind && s->bytes > 0;
 }
 
-static bool fit_products(struct sn_device *d, const struct sn_samples *s, enum sn_dtype t)
+static bool fit_products(struct sn_machine_device *d, const struct sn_samples *s, enum sn_dtype t)
 {
     struct fit f = {s, d, t, SN_OP_GEMM};
     for (int i = 0; d->gemm[t].peak > 0 && i < s->n; i++) /* no part is more than the whole */
@@ -197,7 +193,7 @@ static bool fit_products(struct sn_device *d, const struct sn_samples *s, enum s
     return true;
 }
 
-static void fit_all_products(struct sn_device *d, const struct sn_samples *s)
+static void fit_all_products(struct sn_machine_device *d, const struct sn_samples *s)
 {
     bool is_known[SN_NPRECISIONS];
     int known = -1;
@@ -214,7 +210,7 @@ static void fit_all_products(struct sn_device *d, const struct sn_samples *s)
         }
 }
 
-static void fit_attention(struct sn_device *d, const struct sn_samples *s)
+static void fit_attention(struct sn_machine_device *d, const struct sn_samples *s)
 {
     struct fit forward = {s, d, SN_F32, SN_OP_ATTENTION};
     struct fit backward = {s, d, SN_F32, SN_OP_ATTENTION_DX};
@@ -229,7 +225,7 @@ static void fit_attention(struct sn_device *d, const struct sn_samples *s)
         d->attention_backward = x[2];
 }
 
-static void fit_moved(struct sn_device *d, const struct sn_samples *s)
+static void fit_moved(struct sn_machine_device *d, const struct sn_samples *s)
 {
     struct fit f = {s, d, SN_F32, SN_OP_ZERO};
     double x[1 + SN_NMOVED] = {1024};
@@ -257,7 +253,7 @@ static double shortest(const struct sn_samples *s, double otherwise)
     return isfinite(least) ? least : otherwise;
 }
 
-void sn_fit_device(struct sn_device *d, const struct sn_samples *s)
+void sn_fit_device(struct sn_machine_device *d, const struct sn_samples *s)
 {
     d->overhead = shortest(s, d->overhead);
     fit_all_products(d, s);

@@ -10,8 +10,8 @@
 
 #include "lib/plan/machine.h"
 
-/* One operation as it was measured: what machine.h's `measured` keeps, and what the formulas read.
- */
+/* One operation as it was measured: what machine.h's `measured` keeps,
+ * and what the formulas read. */
 struct sn_sample {
     struct sn_measured what;
     double flops;  /* of products; else 0 */
@@ -34,7 +34,7 @@ void sn_samples_fini(struct sn_samples *s); /* zeroed ones are allowed */
  * fraction of them is what is fitted; a product that was faster than the peak is the peak. Where no
  * sample tells of a rate it stays as it was; a type of which there is no product gets the fractions
  * of one that was measured. */
-void sn_fit_device(struct sn_device *d, const struct sn_samples *s);
+void sn_fit_device(struct sn_machine_device *d, const struct sn_samples *s);
 
 /* A function of n variables, all positive: change *x, downhill, until no step of 1 % helps. */
 typedef double sn_loss(const double *x, const void *arg);

@@ -3,8 +3,7 @@
  */
 #include "lib/plan/foreign_memory.h"
 
-/* --- states ------------------------------------------------------------------------------------
- */
+/* --- states ----------------------------------------------------------------------------------- */
 
 /* Parameters whose weights, gradients or optimizer states (from ZeRO stage `from` on a slice) are
  * on this rank. */
@@ -17,8 +16,7 @@ static double elements(const struct sn_job *j, int from)
     return n;
 }
 
-/* --- activations -------------------------------------------------------------------------------
- */
+/* --- activations ------------------------------------------------------------------------------ */
 
 /* Layers of a part; and how often the head is among its operations. */
 static int layers_of(const struct sn_job *j, int part, bool *has_head)

@@ -57,7 +57,8 @@ static void compare(struct sn_hops *h, struct sn_pricer *p, const struct sn_conf
                     const struct sn_grid *g)
 {
     const struct sn_layout_config *l = &c->layout;
-    int64_t shares = l->drop_duplicates == SN_DUPLICATES_DROPPED && sn_config_fold(c) == 1 ? l->tensor : 1;
+    int64_t shares =
+        l->drop_duplicates == SN_DUPLICATES_DROPPED && sn_config_fold(c) == 1 ? l->tensor : 1;
     int64_t e = sn_expert_rows(c) * c->model.hidden * sn_config_slices(c) / shares;
     struct sn_grid hops = *g;
     hops.expert_node = 0;

@@ -19,8 +19,7 @@ static const char *const ways[SN_NWAYS] = {"data",   "zero",          "tensor", 
                                            "expert", "data+feedback", "zero-diff"};
 static const char ways_text[] = "data, data+feedback, zero, zero-diff, tensor, pipeline or expert";
 
-/* --- reading ------------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 struct line {
     const char *path;
@@ -144,8 +143,7 @@ void sn_losses_fini(struct sn_losses *l)
     *l = (struct sn_losses){.n = 0};
 }
 
-/* --- asking -------------------------------------------------------------------------------------
- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static const struct sn_loss_row *row_of(const struct sn_losses *l, int way,
                                         const struct sn_codec *c)

@@ -14,8 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- rows -------------------------------------------------------------------------------------
- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static const char *const types[] = {"fp32", "bf16", "fp16", "fp64", "int32", "fp8", NULL};
 
@@ -180,8 +179,7 @@ static const struct sn_fields short_fields =
     FIELDS("a machine file in its short form", "", short_rows);
 _Static_assert(sizeof(machine_rows) / sizeof(machine_rows[0]) <= SN_KEYS_MAX, "too many rows");
 
-/* --- reading ----------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static int count(const struct sn_yaml_node *list)
 {
@@ -286,7 +284,7 @@ static enum sn_status read_measured(struct sn_machine *m, const struct sn_yaml_n
 static enum sn_status check(const struct sn_machine *m, const struct sn_yaml_node *root,
                             struct sn_err *err)
 {
-    const struct sn_device *d = &m->device;
+    const struct sn_machine_device *d = &m->device;
     int precisions = 0;
     for (int t = 0; t < SN_NPRECISIONS; t++)
         precisions += d->gemm[t].peak > 0;
@@ -307,7 +305,7 @@ static enum sn_status check(const struct sn_machine *m, const struct sn_yaml_nod
 /* One device, whose rates depend neither on shape nor on type. */
 static void complete_short(struct sn_machine *m)
 {
-    struct sn_device *d = &m->device;
+    struct sn_machine_device *d = &m->device;
     double flops = d->gemm[SN_F32].peak;
     for (int t = 0; t < SN_NPRECISIONS; t++)
         d->gemm[t] = (struct sn_gemm_rate){.peak = flops, .most = 1};
@@ -380,10 +378,9 @@ void sn_machine_fini(struct sn_machine *m)
     *m = (struct sn_machine){0};
 }
 
-/* --- writing ----------------------------------------------------------------------------------
- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
-static void format_measured(struct sn_str *out, const struct sn_device *d)
+static void format_measured(struct sn_str *out, const struct sn_machine_device *d)
 {
     char value[SN_VALUE_SIZE];
     const struct sn_key *seconds = &measured_rows[measured_fields.n - 1];

@@ -85,7 +85,7 @@ struct sn_measured {
     enum sn_epilogue epilogue; /* of a product: `seconds` has that in it */
 };
 
-struct sn_device {
+struct sn_machine_device {
     char name[SN_MACHINE_NAME];
     int64_t memory, library, communicator; /* bytes */
     double bandwidth, overhead;
@@ -132,7 +132,7 @@ struct sn_level {
 struct sn_machine {
     char name[SN_MACHINE_NAME];
     char source[SN_MACHINE_SOURCE]; /* where the figures come from */
-    struct sn_device device;
+    struct sn_machine_device device;
     int devices; /* of a node */
     int cpus, nics;
     int64_t node_memory;

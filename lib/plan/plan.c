@@ -4,8 +4,7 @@
 #include "lib/plan/foreign_memory.h"
 #include "lib/plan/losses.h"
 
-/* --- memory and traffic --------------------------------------------------------------------------
- */
+/* --- memory and traffic ----------------------------------------------------------------------- */
 
 /* Groups of more than one rank that the step communicates in: each has buffers of its library. */
 static int communicators(const struct sn_job *j)
@@ -56,8 +55,7 @@ static void add_traffic(struct sn_plan *p, const struct sn_job *j)
     p->snapshot_traffic += sn_job_snapshot_traffic_of_stage(j);
 }
 
-/* --- time ----------------------------------------------------------------------------------------
- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 /* Seconds of a stage's encoding and decoding in one step. */
 static double coding_time(const struct sn_job *j, const struct sn_pricer *p)

@@ -1,6 +1,6 @@
 /*
  * price.c - seconds of a kernel: a roofline with measured efficiencies (Williams et al., 2009; the
- * rates are struct sn_device's, the habits struct sn_software's).
+ * rates are struct sn_machine_device's, the habits struct sn_software's).
  *
  *   GEMM m x n x k   2 m n k / (peak most / (1 + half_m/m + half_n/n + half_k/k)) / waves
  *   attention        FLOPs (1 + half_seq/s) / (peak forward or backward)
@@ -141,8 +141,7 @@ void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct 
     sn_price_shape(prog, op, &key->m, &key->n, &key->k);
 }
 
-/* ---- formulas --------------------------------------------------------------------------------
- */
+/* ---- formulas -------------------------------------------------------------------------------- */
 
 static double or_one(double fraction)
 {
@@ -150,7 +149,7 @@ static double or_one(double fraction)
 }
 
 /* Part of the device that tiles of m x n keep busy, the last wave included. */
-static double waves(const struct sn_device *d, int64_t m, int64_t n)
+static double waves(const struct sn_machine_device *d, int64_t m, int64_t n)
 {
     if (d->tile_m <= 0 || d->tile_n <= 0 || d->units <= 0)
         return 1;
@@ -160,13 +159,13 @@ static double waves(const struct sn_device *d, int64_t m, int64_t n)
            ((double)rounds * (double)d->units);
 }
 
-static const struct sn_gemm_rate *product_rate(const struct sn_device *d, enum sn_dtype t)
+static const struct sn_gemm_rate *product_rate(const struct sn_machine_device *d, enum sn_dtype t)
 {
     return t != SN_U8 ? &d->gemm[t] : d->fp8.peak > 0 ? &d->fp8 : &d->gemm[SN_BF16];
 }
 
 /* Seconds of the arithmetic alone. A precision without a peak cannot be computed at all. */
-static double arithmetic(const struct sn_device *d, const struct work *w)
+static double arithmetic(const struct sn_machine_device *d, const struct work *w)
 {
     if (w->flops == 0)
         return 0;
@@ -185,7 +184,7 @@ static double arithmetic(const struct sn_device *d, const struct work *w)
 }
 
 /* Seconds of an operation without its overhead. */
-static double formula(const struct sn_device *d, const struct work *w)
+static double formula(const struct sn_machine_device *d, const struct work *w)
 {
     enum sn_moved moved;
     if (sn_price_moved(w->kind, &moved))
@@ -197,8 +196,7 @@ static double formula(const struct sn_device *d, const struct work *w)
     return fmax(arithmetic(d, w), w->bytes / d->bandwidth) + rounding;
 }
 
-/* ---- measured shapes -------------------------------------------------------------------------
- */
+/* ---- measured shapes ------------------------------------------------------------------------- */
 
 static double ratio(int64_t a, int64_t b)
 {
@@ -236,7 +234,7 @@ static struct work reshaped(const struct work *w, const struct sn_measured *to)
 }
 
 /* Overhead and formula, as the machine's measurements correct them. */
-static double on_machine(const struct sn_device *d, const struct work *w)
+static double on_machine(const struct sn_machine_device *d, const struct work *w)
 {
     const struct sn_measured *nearest = NULL;
     double least = 0;
@@ -260,12 +258,11 @@ static double on_machine(const struct sn_device *d, const struct work *w)
     return seconds * nearest->seconds / (d->overhead + formula(d, &known));
 }
 
-/* ---- operations ------------------------------------------------------------------------------
- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 /* Kernels before a product of operands in 8 bits, and what they move: each operand is read for its
  * scale (where all of it shares one) and to be rounded, and written. */
-static void add_rounding(const struct sn_device *d, const struct sn_op *op, struct work *w)
+static void add_rounding(const struct sn_machine_device *d, const struct sn_op *op, struct work *w)
 {
     bool parts = op->attr.fp8 == SN_FP8_BLOCKS || op->attr.fp8 == SN_FP8_LINES;
     double elements = (double)(op->in[0].rows * op->in[0].cols + op->in[1].rows * op->in[1].cols);
@@ -286,7 +283,7 @@ static void add_epilogue(const struct sn_program *prog, const struct sn_op *op, 
     w->bytes -= w->joined;
 }
 
-static struct work work_of(const struct sn_device *d, const struct sn_program *prog,
+static struct work work_of(const struct sn_machine_device *d, const struct sn_program *prog,
                            const struct sn_op *op)
 {
     struct sn_measured key;
@@ -309,7 +306,7 @@ static struct work work_of(const struct sn_device *d, const struct sn_program *p
 
 /* Products over rows of a head's width run on tensor cores where such a row is a multiple of 16
  * bytes (NVIDIA, Matrix Multiplication Background); else at the rate of fp32. */
-static const struct sn_gemm_rate *head_rate(const struct sn_device *d, const struct work *w,
+static const struct sn_gemm_rate *head_rate(const struct sn_machine_device *d, const struct work *w,
                                             const struct sn_op *op)
 {
     bool aligned = (size_t)op->attr.head_dim * sn_dtype_size(w->dtype) % 16 == 0;
@@ -320,7 +317,7 @@ static const struct sn_gemm_rate *head_rate(const struct sn_device *d, const str
  * again), and their way through memory. */
 static double kept_scores(const struct sn_pricer *p, const struct work *w, const struct sn_op *op)
 {
-    const struct sn_device *d = &p->machine->device;
+    const struct sn_machine_device *d = &p->machine->device;
     bool forward = w->kind == SN_OP_ATTENTION, torch = p->software->attention == SN_ATTENTION_TORCH;
     int crossings = forward ? (torch ? TORCH_FORWARD : FUSED_FORWARD)
                             : (torch ? TORCH_BACKWARD : FUSED_BACKWARD);
@@ -335,7 +332,7 @@ static double kept_scores(const struct sn_pricer *p, const struct work *w, const
 static double attention(const struct sn_pricer *p, const struct work *w, const struct sn_op *op)
 {
     const struct sn_software *s = p->software;
-    const struct sn_device *d = &p->machine->device;
+    const struct sn_machine_device *d = &p->machine->device;
     bool forward = w->kind == SN_OP_ATTENTION;
     bool keeps = s->attention == SN_ATTENTION_FUSED || s->attention == SN_ATTENTION_TORCH;
     double factor = (forward ? s->attention_forward : s->attention_backward)[s->attention];
@@ -362,7 +359,7 @@ static double gathered_loss(const struct sn_pricer *p, struct work *w, const str
 static double moving(const struct sn_pricer *p, struct work *w, const struct sn_op *op)
 {
     const struct sn_software *s = p->software;
-    const struct sn_device *d = &p->machine->device;
+    const struct sn_machine_device *d = &p->machine->device;
     enum sn_moved as = SN_MOVED_UPDATE;
     (void)sn_price_moved(op->kind, &as);
     double factor = as == SN_MOVED_UPDATE ? 1
@@ -383,7 +380,7 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog, con
     double coded;
     if (sn_price_coded(&coded, p, prog, op))
         return coded;
-    const struct sn_device *d = &p->machine->device;
+    const struct sn_machine_device *d = &p->machine->device;
     struct work w = work_of(d, prog, op);
     if (op->kind == SN_OP_ATTENTION || op->kind == SN_OP_ATTENTION_DX)
         return attention(p, &w, op);

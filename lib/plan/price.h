@@ -35,8 +35,8 @@ struct sn_pricer {
     struct sn_span span[SN_NGROUPS];
 };
 
-/* For the grid and the precision of a job (all stages of a plan have the same). Borrows the rest.
- */
+/* For the grid and the precision of a job (all stages of a plan have the same).
+ * Borrows the rest. */
 void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const struct sn_software *s,
                     const struct sn_job *j);
 /* How a group kind of a grid lies on a machine. */

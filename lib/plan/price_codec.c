@@ -14,13 +14,13 @@ static double bytes_of(const struct sn_program *prog, const struct sn_view *v)
 }
 
 /* Seconds of operands beside values and streams. */
-static double beside(const struct sn_device *d, double bytes)
+static double beside(const struct sn_machine_device *d, double bytes)
 {
     double fraction = d->moved[SN_MOVED_ELEMENTWISE];
     return bytes / (d->bandwidth * (fraction > 0 ? fraction : 1));
 }
 
-static double encoding(const struct sn_device *d, const struct sn_codec_rate *rate,
+static double encoding(const struct sn_machine_device *d, const struct sn_codec_rate *rate,
                        const struct sn_program *prog, const struct sn_op *op)
 {
     double values = bytes_of(prog, &op->in[0]), seconds = beside(d, bytes_of(prog, &op->in[1]));
@@ -33,7 +33,7 @@ static double encoding(const struct sn_device *d, const struct sn_codec_rate *ra
 }
 
 /* A sum decodes every stream; of blocks_b shares each has as many. */
-static double decoding(const struct sn_device *d, const struct sn_codec_rate *rate,
+static double decoding(const struct sn_machine_device *d, const struct sn_codec_rate *rate,
                        const struct sn_program *prog, const struct sn_op *op)
 {
     double shares = op->attr.blocks_b > 1 ? (double)op->attr.blocks_b : 1;
@@ -45,7 +45,7 @@ static double decoding(const struct sn_device *d, const struct sn_codec_rate *ra
 bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_program *prog,
                     const struct sn_op *op)
 {
-    const struct sn_device *d = &p->machine->device;
+    const struct sn_machine_device *d = &p->machine->device;
     bool encodes = op->kind == SN_OP_ENCODE;
     struct sn_codec_rate rate;
     if (!encodes && op->kind != SN_OP_DECODE)

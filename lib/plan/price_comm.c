@@ -2,8 +2,8 @@
  * price_comm.c - seconds of a collective or transfer on a machine's levels, and the bytes that
  * cross each.
  *
- *   seconds = launch + sum over levels of rounds x latency + max over levels of V (1 + sqrt(h/S)) /
- * B
+ *   seconds = launch + sum over levels of rounds x latency
+ *                    + max over levels of V (1 + sqrt(h/S)) / B
  *
  * S is the whole message; V the bytes that cross the border of one domain of the level below, B
  * what the group's members in it can send: each min(device, domain / sharing) x efficiency. h is
@@ -232,8 +232,7 @@ double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
     return ahead + sn_price_collective(p, kind, n, dtype, op->group);
 }
 
-/* ---- bytes by level --------------------------------------------------------------------------
- */
+/* ---- bytes by level -------------------------------------------------------------------------- */
 
 /* Whom a member sends to. */
 enum reach { TO_ALL, TO_NEXT, TO_PEER };

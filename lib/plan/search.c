@@ -37,8 +37,7 @@ struct search {
     struct sn_branch near[3]; /* bound: bytes */
 };
 
-/* --- orders of axes ------------------------------------------------------------------------------
- */
+/* --- orders of axes --------------------------------------------------------------------------- */
 
 /* The k-th order, the usual one first: what varies fastest innermost. */
 static void order_of(struct sn_layout_config *l, int k)
@@ -74,8 +73,7 @@ static void layout_of(struct sn_layout_config *l, const struct search *s, const 
         order_of(l, n->order);
 }
 
-/* --- families ------------------------------------------------------------------------------------
- */
+/* --- families --------------------------------------------------------------------------------- */
 
 static struct family *family_of(struct search *s, const struct sn_variant *v)
 {
@@ -116,8 +114,7 @@ static int proven(const struct search *s, double bound)
     return n;
 }
 
-/* --- bounds of all -------------------------------------------------------------------------------
- */
+/* --- bounds of all ---------------------------------------------------------------------------- */
 
 static int64_t library_of(const struct search *s)
 {
@@ -169,8 +166,7 @@ static enum sn_status bound_one(struct search *s, int64_t i, struct sn_err *err)
     return sn_heap_push(&s->heap, &(struct sn_branch){e.seconds, i, SN_BRANCH_ORDERS, 0}, err);
 }
 
-/* --- taking up -----------------------------------------------------------------------------------
- */
+/* --- taking up -------------------------------------------------------------------------------- */
 
 /* Experts that are shared out want context and data side by side, and tensor inside where its ranks
  * have tokens of their own. */
@@ -281,8 +277,7 @@ static enum sn_status take_all(struct search *s, struct sn_err *err)
     return SN_OK;
 }
 
-/* --- what was found ------------------------------------------------------------------------------
- */
+/* --- what was found --------------------------------------------------------------------------- */
 
 static enum sn_status collect(struct search *s, struct sn_err *err)
 {
@@ -357,8 +352,7 @@ static enum sn_status collect_near(struct search *s, struct sn_err *err)
     return SN_OK;
 }
 
-/* --- all -----------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static enum sn_status run(struct search *s, struct sn_err *err)
 {

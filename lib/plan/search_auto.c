@@ -10,8 +10,8 @@
 
 enum { FAR = 64 };
 
-/* The nearest number of ranks on one side of `ranks` on which some layout is valid; 0: none near.
- */
+/* The nearest number of ranks on one side of `ranks` on which some layout is valid;
+ * 0: none near. */
 static int near_ranks(const struct sn_config *c, int ranks, int step, struct sn_err *err)
 {
     for (int i = 1; i <= FAR && ranks + i * step > 0; i++) {

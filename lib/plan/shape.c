@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- the key ------------------------------------------------------------------------------------
- */
+/* --- the key ---------------------------------------------------------------------------------- */
 
 struct sn_shape_key sn_shape_key(const struct sn_config *c)
 {
@@ -94,12 +93,11 @@ void sn_shape_config(struct sn_config *out, const struct sn_config *c, const str
     out->train.eval_every = 0;
 }
 
-/* --- beats --------------------------------------------------------------------------------------
- */
+/* --- beats ------------------------------------------------------------------------------------ */
 
 struct reader {
     const struct sn_shape_env *env;
-    struct sn_shape *s;
+    struct sn_layer_profile *s;
     const struct sn_job *j;
     const struct sn_program *p;
     int id[SN_SHAPE_POSTS]; /* operations that the row at hand posted */
@@ -109,7 +107,7 @@ struct reader {
 };
 
 /* A layer of the model that is compiled. */
-static enum sn_place place_of_layer(const struct sn_model_config *m, int layer)
+static enum sn_layer_place place_of_layer(const struct sn_model_config *m, int layer)
 {
     return layer < 0                        ? SN_PLACE_EMBED
            : layer >= m->layers             ? SN_PLACE_HEAD
@@ -117,7 +115,7 @@ static enum sn_place place_of_layer(const struct sn_model_config *m, int layer)
                                             : SN_PLACE_BLOCK;
 }
 
-static enum sn_place place_of(const struct reader *r, const struct sn_op *op)
+static enum sn_layer_place place_of(const struct reader *r, const struct sn_op *op)
 {
     return place_of_layer(&r->j->config->model, op->layer);
 }
@@ -132,7 +130,7 @@ static int pass_of(enum sn_chunk_kind k)
 
 static void beat(struct reader *r, enum sn_beat_kind kind, int comm, int slot)
 {
-    struct sn_shape *s = r->s;
+    struct sn_layer_profile *s = r->s;
     if (s->n_beats == s->cap_beats) {
         int cap = s->cap_beats ? 2 * s->cap_beats : 64;
         struct sn_beat *grown = sn_realloc(s->beat, (size_t)cap * sizeof(*grown));
@@ -183,7 +181,7 @@ static int comm_of(struct reader *r, const struct sn_op *op)
 static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
     int layer = r->j->buckets[r->p->bufs[op->in[0].buf].bucket].layer, comm = comm_of(r, op);
-    enum sn_place at = place_of_layer(&r->j->config->model, layer);
+    enum sn_layer_place at = place_of_layer(&r->j->config->model, layer);
     if (at == SN_PLACE_EMBED && op->layer >= 0) /* a tied table, for the head */
         at = SN_PLACE_HEAD;
     int *n = &r->s->n_gathers[pass][at];
@@ -251,7 +249,7 @@ static void read_op(struct reader *r, const struct sn_op *op, enum sn_pass pass)
         r->run += sn_price_op(r->env->pricer, r->p, op);
 }
 
-static void read_row(struct reader *r, enum sn_pass pass, enum sn_place place)
+static void read_row(struct reader *r, enum sn_pass pass, enum sn_layer_place place)
 {
     r->posts = 0;
     r->run = 0;
@@ -267,8 +265,7 @@ static void read_row(struct reader *r, enum sn_pass pass, enum sn_place place)
     beat(r, SN_BEAT_END, 0, 0);
 }
 
-/* --- memory -------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* Temporaries alive at an operation, at least; the most over each row. `lean`: without gathered
  * weights and gradients to be scattered, of which a short piece has fewer. */
@@ -293,7 +290,7 @@ static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_er
     for (int c = 0, i = 0; c < p->n_chunks; c++) {
         int pass = pass_of(p->chunks[c].kind);
         for (; i < p->chunks[c].first + p->chunks[c].n; i++) {
-            enum sn_place at = place_of(r, &p->ops[i]);
+            enum sn_layer_place at = place_of(r, &p->ops[i]);
             live += delta[i];
             if (pass >= 0 && live > most[pass][at])
                 most[pass][at] = live;
@@ -318,22 +315,21 @@ static void read_workspace(struct reader *r)
     }
 }
 
-/* --- parts --------------------------------------------------------------------------------------
- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 /* Where a parameter is used first, and whether the head uses a table too. */
-static enum sn_place param_place(const struct sn_job *j, int param, bool *tied)
+static enum sn_layer_place param_place(const struct sn_job *j, int param, bool *tied)
 {
     const struct sn_model *m = j->model;
-    enum sn_place at = SN_NPLACES;
+    enum sn_layer_place at = SN_NPLACES;
     bool seen_block = false;
     *tied = false;
     for (int i = 0; i < m->n_nodes; i++) {
         seen_block = seen_block || m->nodes[i].layer >= 0;
-        enum sn_place here = m->nodes[i].layer >= 0
-                                 ? place_of_layer(&j->config->model, m->nodes[i].layer)
-                             : seen_block ? SN_PLACE_HEAD
-                                          : SN_PLACE_EMBED;
+        enum sn_layer_place here = m->nodes[i].layer >= 0
+                                       ? place_of_layer(&j->config->model, m->nodes[i].layer)
+                                   : seen_block ? SN_PLACE_HEAD
+                                                : SN_PLACE_EMBED;
         if (m->nodes[i].param[0] != param && m->nodes[i].param[1] != param)
             continue;
         *tied = at == SN_PLACE_EMBED && here == SN_PLACE_HEAD;
@@ -342,7 +338,7 @@ static enum sn_place param_place(const struct sn_job *j, int param, bool *tied)
     return at;
 }
 
-static int kind_of(struct sn_shape *s, const struct sn_bucket *b)
+static int kind_of(struct sn_layer_profile *s, const struct sn_bucket *b)
 {
     for (int k = 0; k < s->n_kinds; k++) {
         const struct sn_bucket *o = &s->bucket[k];
@@ -355,7 +351,8 @@ static int kind_of(struct sn_shape *s, const struct sn_bucket *b)
     return s->n_kinds++;
 }
 
-static enum sn_status read_parts(struct sn_shape *s, const struct sn_job *j, struct sn_err *err)
+static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job *j,
+                                 struct sn_err *err)
 {
     if (j->n_parts > SN_SHAPE_PARTS)
         return sn_fail(err, SN_EFAIL, "search: a layer of %d parts; at most %d are counted",
@@ -369,16 +366,15 @@ static enum sn_status read_parts(struct sn_shape *s, const struct sn_job *j, str
     return SN_OK;
 }
 
-/* --- all ----------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
-static enum sn_status read_job(struct sn_shape *s, const struct sn_shape_env *env,
+static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_shape_env *env,
                                const struct sn_job *j, struct sn_err *err)
 {
     struct reader r = {.env = env, .s = s, .j = j, .p = &j->train};
     for (int pass = 0; pass < SN_NPASSES; pass++)
         for (int place = 0; place < SN_NPLACES; place++)
-            read_row(&r, (enum sn_pass)pass, (enum sn_place)place);
+            read_row(&r, (enum sn_pass)pass, (enum sn_layer_place)place);
     if (r.failed)
         return sn_fail(err, SN_ENOMEM, "search: no memory for the beats of a layer");
     SN_TRY(read_temporaries(&r, false, err));
@@ -389,10 +385,10 @@ static enum sn_status read_job(struct sn_shape *s, const struct sn_shape_env *en
     return SN_OK;
 }
 
-enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env *env,
+enum sn_status sn_shape_create(struct sn_layer_profile **out, const struct sn_shape_env *env,
                                const struct sn_shape_key *key, struct sn_err *err)
 {
-    struct sn_shape *s = sn_alloc(sizeof(*s));
+    struct sn_layer_profile *s = sn_alloc(sizeof(*s));
     struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
     struct sn_job *j = NULL;
     enum sn_status st = SN_OK;
@@ -417,7 +413,7 @@ enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env 
     return st;
 }
 
-void sn_shape_destroy(struct sn_shape *s)
+void sn_shape_destroy(struct sn_layer_profile *s)
 {
     if (!s)
         return;

@@ -19,7 +19,7 @@
 
 #include <stdbool.h>
 
-enum sn_place { SN_PLACE_EMBED, SN_PLACE_BLOCK, SN_PLACE_EXPERTS, SN_PLACE_HEAD, SN_NPLACES };
+enum sn_layer_place { SN_PLACE_EMBED, SN_PLACE_BLOCK, SN_PLACE_EXPERTS, SN_PLACE_HEAD, SN_NPLACES };
 enum sn_pass { SN_PASS_FORWARD, SN_PASS_BACKWARD, SN_PASS_WEIGHT, SN_NPASSES };
 
 /* How a layer is cut; members that change nothing are set to one value (sn_shape_key). */
@@ -55,13 +55,13 @@ enum { SN_SHAPE_COMMS = 96, SN_SHAPE_POSTS = 128, SN_SHAPE_PARTS = 32 };
 
 /* A part of a parameter as it is dealt to buckets (lib/program/parts.c), in that order. */
 struct sn_shape_part {
-    enum sn_place place;
+    enum sn_layer_place place;
     int kind;         /* parts of one kind may share a bucket: index of sn_shape.bucket */
     int64_t elements; /* aligned */
     bool tied;        /* also the head's: where the ends are apart, of both */
 };
 
-struct sn_shape {
+struct sn_layer_profile {
     struct sn_shape_key key;
     struct sn_beat *beat;
     int n_beats, cap_beats;
@@ -96,9 +96,9 @@ void sn_shape_model(struct sn_model_config *m);
 /* The run file of such a model on one stage, cut so. */
 void sn_shape_config(struct sn_config *out, const struct sn_config *c,
                      const struct sn_shape_key *k);
-enum sn_status sn_shape_create(struct sn_shape **out, const struct sn_shape_env *env,
+enum sn_status sn_shape_create(struct sn_layer_profile **out, const struct sn_shape_env *env,
                                const struct sn_shape_key *key, struct sn_err *err);
-void sn_shape_destroy(struct sn_shape *s); /* NULL is allowed */
+void sn_shape_destroy(struct sn_layer_profile *s); /* NULL is allowed */
 
 /* Seconds of everything that the shape posts, in a grid whose replicas are `members`. */
 struct sn_shape_prices {
@@ -119,18 +119,18 @@ struct sn_extent {
 /* `begin` is the first layer's number in the model. */
 struct sn_extent sn_extent_of(int every, int begin, int layers);
 /* The kind of layer i of an extent. */
-static inline enum sn_place sn_extent_place(const struct sn_extent *x, int every, int i)
+static inline enum sn_layer_place sn_extent_place(const struct sn_extent *x, int every, int i)
 {
     if (x->experts == 0 || x->experts == x->layers)
         return x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
     return (x->begin + i + 1) % every == 0 ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
 }
 /* Play rows of beats with these prices; fills the others. */
-void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s);
+void sn_shape_play(struct sn_shape_prices *p, const struct sn_layer_profile *s);
 /* A chunk of `layers` layers with or without the ends. *after: the part of it, at its end, in which
  * it only waits for reductions, when it has sent what the next stage needs. */
-double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p, enum sn_pass pass,
-                      const struct sn_extent *x, double *after);
+double sn_shape_chunk(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
+                      enum sn_pass pass, const struct sn_extent *x, double *after);
 
 /* A reduction with a codec (lib/program/compress.c): kernels before the exchange, its seconds,
  * kernels behind it, those of the gather that follows in an all-reduce (else 0), kernels behind
@@ -153,7 +153,7 @@ typedef struct sn_part_reduction sn_part_seconds[SN_SHAPE_PARTS];
 struct sn_shape_end {
     double kernels, collectives, sent;
 };
-struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shape_prices *p,
+struct sn_shape_end sn_shape_busy(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
                                   enum sn_pass pass, const struct sn_extent *x,
                                   const sn_part_seconds *reduce, double busy);
 

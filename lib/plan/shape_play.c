@@ -16,7 +16,7 @@ struct reduction {
 enum { UNDER_WAY = 2 }; /* reductions: SN_MAX_POSTED of lib/program/build.h */
 
 struct streams {
-    const struct sn_shape *s;
+    const struct sn_layer_profile *s;
     const struct sn_shape_prices *p;
     double now;        /* of kernels */
     double comm, ring; /* of collectives, of the steps of a ring */
@@ -98,7 +98,7 @@ static void complete(struct streams *w, const struct sn_part_reduction *r)
     w->reduced[w->reductions++] = (struct reduction){.done = done, .coded = r->coded};
 }
 
-static void row(struct streams *w, enum sn_pass pass, enum sn_place place)
+static void row(struct streams *w, enum sn_pass pass, enum sn_layer_place place)
 {
     for (const struct sn_beat *b = &w->s->beat[w->s->first[pass][place]];; b++) {
         w->now += b->run;
@@ -122,12 +122,12 @@ static void row(struct streams *w, enum sn_pass pass, enum sn_place place)
     }
 }
 
-void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s)
+void sn_shape_play(struct sn_shape_prices *p, const struct sn_layer_profile *s)
 {
     for (int pass = 0; pass < SN_NPASSES; pass++)
         for (int place = 0; place < SN_NPLACES; place++) {
             struct streams w = {.s = s, .p = p};
-            row(&w, (enum sn_pass)pass, (enum sn_place)place);
+            row(&w, (enum sn_pass)pass, (enum sn_layer_place)place);
             p->alone[pass][place] = w.now;
             p->quiet[pass][place] = w.comm;
             p->posts[pass][place] = 0;
@@ -139,15 +139,15 @@ void sn_shape_play(struct sn_shape_prices *p, const struct sn_shape *s)
         }
 }
 
-/* --- ZeRO 2 and 3: what is under way passes from layer to layer ---------------------------------
- */
+/* --- ZeRO 2 and 3: what is under way passes from layer to layer ------------------------------- */
 
 /* The units of a chunk in order: ends and layers. */
-static enum sn_place unit(const struct sn_shape *s, int i, const struct sn_extent *x, bool backward)
+static enum sn_layer_place unit(const struct sn_layer_profile *s, int i, const struct sn_extent *x,
+                                bool backward)
 {
     int layer = i - (backward ? x->last : x->first);
-    enum sn_place before = backward ? SN_PLACE_HEAD : SN_PLACE_EMBED;
-    enum sn_place behind = backward ? SN_PLACE_EMBED : SN_PLACE_HEAD;
+    enum sn_layer_place before = backward ? SN_PLACE_HEAD : SN_PLACE_EMBED;
+    enum sn_layer_place behind = backward ? SN_PLACE_EMBED : SN_PLACE_HEAD;
     if (layer < 0 || layer >= x->layers)
         return layer < 0 ? before : behind;
     return sn_extent_place(x, s->every, backward ? x->layers - 1 - layer : layer);
@@ -156,10 +156,10 @@ static enum sn_place unit(const struct sn_shape *s, int i, const struct sn_exten
 /* Weights on their way: of a unit, in order. */
 struct gathered {
     double done[16];
-    enum sn_place place;
+    enum sn_layer_place place;
 };
 
-static struct gathered gather(struct streams *w, enum sn_pass pass, enum sn_place place)
+static struct gathered gather(struct streams *w, enum sn_pass pass, enum sn_layer_place place)
 {
     struct gathered g = {.place = place};
     for (int i = 0; i < w->s->n_gathers[pass][place]; i++)
@@ -176,7 +176,7 @@ static void take_gathered(struct streams *w, enum sn_pass pass, const struct gat
 }
 
 /* Weights are gathered one unit ahead, gradients reduced behind, both waited for in the chunk. */
-static double under_way(const struct sn_shape *s, const struct sn_shape_prices *p,
+static double under_way(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
                         enum sn_pass pass, const struct sn_extent *x, double *after)
 {
     bool backward = pass != SN_PASS_FORWARD;
@@ -196,8 +196,8 @@ static double under_way(const struct sn_shape *s, const struct sn_shape_prices *
     return w.now;
 }
 
-double sn_shape_chunk(const struct sn_shape *s, const struct sn_shape_prices *p, enum sn_pass pass,
-                      const struct sn_extent *x, double *after)
+double sn_shape_chunk(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
+                      enum sn_pass pass, const struct sn_extent *x, double *after)
 {
     *after = 0;
     if (s->key.zero)
@@ -215,13 +215,13 @@ static bool any_reduction(const struct sn_part_reduction *parts, int n)
     return false;
 }
 
-struct sn_shape_end sn_shape_busy(const struct sn_shape *s, const struct sn_shape_prices *p,
+struct sn_shape_end sn_shape_busy(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
                                   enum sn_pass pass, const struct sn_extent *x,
                                   const sn_part_seconds *reduce, double busy)
 {
     struct streams w = {.s = s, .p = p, .comm = busy};
     for (int u = 0; u < x->layers + x->first + x->last; u++) {
-        enum sn_place at = unit(s, u, x, pass != SN_PASS_FORWARD);
+        enum sn_layer_place at = unit(s, u, x, pass != SN_PASS_FORWARD);
         bool head = at == SN_PLACE_HEAD; /* the only unit that completes a part in forward */
         w.parts = !reduce || (pass == SN_PASS_FORWARD && !head) ? NULL : reduce[head ? 0 : u];
         bool waits = w.comm > w.now && p->posts[pass][at] > 0;

@@ -16,8 +16,7 @@ struct play {
     int stages;
 };
 
-/* --- the board -----------------------------------------------------------------------------------
- */
+/* --- the board -------------------------------------------------------------------------------- */
 
 static enum sn_status no_memory(int stages, struct sn_err *err)
 {
@@ -76,8 +75,7 @@ static enum sn_status play_init(struct play *y, const struct sn_stages *s,
     return SN_OK;
 }
 
-/* --- to the end ----------------------------------------------------------------------------------
- */
+/* --- to the end ------------------------------------------------------------------------------- */
 
 static enum sn_status explain_standstill(const struct play *y, struct sn_err *err)
 {
@@ -87,8 +85,7 @@ static enum sn_status explain_standstill(const struct play *y, struct sn_err *er
     const struct sn_sim_player *g = &y->player[s];
     const struct sn_program *p = &g->job->train;
     const struct sn_sched *at = &p->sched[g->entry];
-    return sn_fail(err, SN_EFAIL,
-                   "simulation: stage %d waits for ever at '%s' of micro-batch %d",
+    return sn_fail(err, SN_EFAIL, "simulation: stage %d waits for ever at '%s' of micro-batch %d",
                    s, p->ops[p->chunks[at->chunk].first + g->op].label, at->micro);
 }
 
@@ -110,8 +107,7 @@ static enum sn_status play(struct play *y, struct sn_err *err)
     }
 }
 
-/* --- what came of it -----------------------------------------------------------------------------
- */
+/* --- what came of it -------------------------------------------------------------------------- */
 
 static int order(const void *left, const void *right)
 {

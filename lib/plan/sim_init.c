@@ -6,8 +6,7 @@
 
 #include "lib/base/mem.h"
 
-/* --- collectives over stages ---------------------------------------------------------------------
- */
+/* --- collectives over stages ------------------------------------------------------------------ */
 
 bool sn_sim_meets(const struct sn_job *j, const struct sn_op *op)
 {
@@ -35,8 +34,7 @@ int sn_sim_rows(const struct sn_job *j)
     return rows;
 }
 
-/* --- one table each ------------------------------------------------------------------------------
- */
+/* --- one table each --------------------------------------------------------------------------- */
 
 /* The level that takes most. */
 static double share_of(const struct sn_pricer *p, enum sn_group q)
@@ -116,8 +114,7 @@ static int head_of(const struct sn_sim_player *g, const struct sn_chunk *c)
     return head;
 }
 
-/* --- all of it -----------------------------------------------------------------------------------
- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static bool allocate(struct sn_sim_player *g)
 {

@@ -36,8 +36,7 @@ static int micro_of(const struct at *at)
     return at->chunk->kind == SN_CHUNK_UPDATE ? -1 : at->micro;
 }
 
-/* --- events --------------------------------------------------------------------------------------
- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static void tell(struct sn_sim_player *g, struct sn_sim_events *to, const struct sn_event *e)
 {
@@ -113,8 +112,7 @@ static void stand(struct sn_sim_player *g, const struct at *at, const struct sn_
     c->now = until;
 }
 
-/* --- one operation -------------------------------------------------------------------------------
- */
+/* --- one operation ---------------------------------------------------------------------------- */
 
 static double *posted_at(const struct sn_sim_board *b, double *side, int tag, int micro)
 {
@@ -234,8 +232,7 @@ static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
     return true;
 }
 
-/* --- a chunk at a time ---------------------------------------------------------------------------
- */
+/* --- a chunk at a time ------------------------------------------------------------------------ */
 
 static void play_body(struct sn_sim_player *g, const struct at *at)
 {

@@ -74,8 +74,8 @@ struct sn_sim_player {
     struct sn_sim_events told, model;
 };
 
-/* Has it members on other stages? Such collectives are in the update, which waits for them at once.
- */
+/* Has it members on other stages? Such collectives are in the update,
+ * which waits for them at once. */
 bool sn_sim_meets(const struct sn_job *j, const struct sn_op *op);
 /* Rows of the board that the collectives of this job over several stages need. */
 int sn_sim_rows(const struct sn_job *j);

@@ -7,7 +7,7 @@ enum { KINDS = 2 * SN_SHAPE_PARTS, ALIGN = 32 };
 
 struct dealer {
     struct sn_stock *out;
-    const struct sn_shape *s;
+    const struct sn_layer_profile *s;
     int64_t full;                 /* elements from which on a bucket takes no more */
     int64_t open[KINDS];          /* elements of the bucket that is being filled; 0: none */
     int unit[KINDS], part[KINDS]; /* its last part */
@@ -69,7 +69,7 @@ static void add(struct dealer *d, const struct sn_shape_part *part, int unit)
         close_bucket(d, k);
 }
 
-static void deal(struct dealer *d, enum sn_place place)
+static void deal(struct dealer *d, enum sn_layer_place place)
 {
     for (int q = 0; q < d->s->n_parts; q++)
         if (d->s->part[q].place == place)
@@ -79,17 +79,18 @@ static void deal(struct dealer *d, enum sn_place place)
     d->out->units++;
 }
 
-enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_shape *s, int64_t bucket_bytes,
-                             const struct sn_stock_stage *stage, struct sn_err *err)
+enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_layer_profile *s,
+                             int64_t bucket_bytes, const struct sn_stock_stage *stage,
+                             struct sn_err *err)
 {
     const struct sn_extent *x = &stage->x;
-    enum sn_place only = x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
+    enum sn_layer_place only = x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
     *out = (struct sn_stock){0};
     struct dealer d = {.out = out, .s = s, .full = (bucket_bytes + 3) / 4, .apart = stage->apart};
     if (x->last)
         deal(&d, SN_PLACE_HEAD);
     for (int i = 0; i < x->layers; i++)
-        deal(&d, stage->kinds ? (enum sn_place)stage->kinds[i] : only);
+        deal(&d, stage->kinds ? (enum sn_layer_place)stage->kinds[i] : only);
     if (x->first)
         deal(&d, SN_PLACE_EMBED);
     for (int q = 0; x->last && !x->first && q < s->n_parts; q++)
@@ -130,7 +131,7 @@ static int64_t rounded(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_shape *shape,
+struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_layer_profile *shape,
                                      enum sn_dtype dtype, int zero,
                                      const struct sn_stock_members *members)
 {

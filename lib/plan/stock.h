@@ -34,12 +34,14 @@ struct sn_stock {
 /* What a stage holds: pieces that may lie apart. */
 struct sn_stock_stage {
     struct sn_extent x;
-    const unsigned char *kinds; /* [x.layers] enum sn_place of each, from the head on; NULL: all are
+    const unsigned char
+        *kinds; /* [x.layers] enum sn_layer_place of each, from the head on; NULL: all are
                                    of one kind */
-    bool apart;                 /* first and last piece are on different stages */
+    bool apart; /* first and last piece are on different stages */
 };
-enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_shape *s, int64_t bucket_bytes,
-                             const struct sn_stock_stage *stage, struct sn_err *err);
+enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_layer_profile *s,
+                             int64_t bucket_bytes, const struct sn_stock_stage *stage,
+                             struct sn_err *err);
 void sn_stock_fini(struct sn_stock *s); /* a zeroed one is allowed */
 
 /* Elements of a bucket in all, and what a rank keeps of arrays that are divided. */
@@ -64,7 +66,7 @@ int sn_stock_members_of(const struct sn_bucket *b, const struct sn_stock_members
 struct sn_stock_bytes {
     int64_t params, grads, optimizer;
 };
-struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_shape *shape,
+struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_layer_profile *shape,
                                      enum sn_dtype dtype, int zero,
                                      const struct sn_stock_members *members);
 

@@ -16,8 +16,7 @@ static void lane(struct svg *g, double y, double h)
                  (g->times.end[k] - g->times.begin[k]) * g->scale, h);
 }
 
-/* --- the pipeline ------------------------------------------------------------------------------
- */
+/* --- the pipeline ----------------------------------------------------------------------------- */
 
 /* A row has a lane of computing and below it a strip of what is under way. */
 struct lane {
@@ -203,8 +202,7 @@ void svg_pipeline(struct svg *g)
     g->y = top + h + 56;
 }
 
-/* --- memory over time --------------------------------------------------------------------------
- */
+/* --- memory over time ------------------------------------------------------------------------- */
 
 static int64_t peak_of(const struct sn_memory_curve *m)
 {
@@ -296,8 +294,7 @@ void svg_memory(struct svg *g)
     g->y = top + row * n + 56;
 }
 
-/* --- where time goes ---------------------------------------------------------------------------
- */
+/* --- where time goes -------------------------------------------------------------------------- */
 
 /* A piece of a bar, with its share where it fits; returns where the next one begins. */
 static double piece(struct svg *g, const char *cls, double x, double seconds, const struct lane *l)

@@ -30,7 +30,7 @@ static void add_time(struct sn_str *out, const char *key, int64_t ps)
     sn_str_add(out, ",\"%s\":%s%lld.%06lld", key, sign, n / 1000000, n % 1000000);
 }
 
-static void add_slice(struct sn_str *out, int pid, int tid, const struct sn_slice *s)
+static void add_slice(struct sn_str *out, int pid, int tid, const struct sn_trace_slice *s)
 {
     int64_t begin = llround(s->begin * 1e12), end = llround(s->end * 1e12);
     sn_str_add(out, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d", pid, tid);
@@ -60,12 +60,12 @@ static void add_slice(struct sn_str *out, int pid, int tid, const struct sn_slic
 }
 
 void sn_trace_computing(struct sn_str *out, const struct sn_trace_process *p,
-                        const struct sn_slice *s)
+                        const struct sn_trace_slice *s)
 {
     add_slice(out, p->pid, COMPUTE, s);
 }
 
-static int lane_of(struct sn_trace_lanes *l, const struct sn_slice *s)
+static int lane_of(struct sn_trace_lanes *l, const struct sn_trace_slice *s)
 {
     int i = 0;
     while (i < l->n && l->free_at[i] > s->begin)
@@ -78,7 +78,7 @@ static int lane_of(struct sn_trace_lanes *l, const struct sn_slice *s)
 }
 
 void sn_trace_transfer(struct sn_str *out, struct sn_trace_process *p, enum sn_axis a,
-                       const struct sn_slice *s)
+                       const struct sn_trace_slice *s)
 {
     add_slice(out, p->pid, thread_of(a, lane_of(&p->axis[a], s)), s);
 }

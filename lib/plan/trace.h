@@ -29,7 +29,7 @@ struct sn_trace_process {
     struct sn_trace_lanes axis[SN_NAXES];
 };
 
-struct sn_slice {
+struct sn_trace_slice {
     double begin, end; /* seconds from the begin of the step */
     const char *category, *name;
     int number;          /* follows the name: "forward 3"; -1: none */
@@ -42,19 +42,19 @@ struct sn_slice {
 };
 
 /* What says nothing but name and times. */
-static inline struct sn_slice sn_slice(const char *category, const char *name, double begin,
-                                       double end)
+static inline struct sn_trace_slice sn_slice(const char *category, const char *name, double begin,
+                                             double end)
 {
-    return (struct sn_slice){.begin = begin,
-                             .end = end,
-                             .category = category,
-                             .name = name,
-                             .number = -1,
-                             .micro = -1,
-                             .part = -1,
-                             .slot = -1,
-                             .bytes = -1,
-                             .planned = -1};
+    return (struct sn_trace_slice){.begin = begin,
+                                   .end = end,
+                                   .category = category,
+                                   .name = name,
+                                   .number = -1,
+                                   .micro = -1,
+                                   .part = -1,
+                                   .slot = -1,
+                                   .bytes = -1,
+                                   .planned = -1};
 }
 
 /* The text before the first event and after the last one. */
@@ -62,11 +62,11 @@ void sn_trace_open(struct sn_str *out, const char *title);
 void sn_trace_close(struct sn_str *out);
 /* On the thread of computing. One that lies in another comes after it. */
 void sn_trace_computing(struct sn_str *out, const struct sn_trace_process *p,
-                        const struct sn_slice *s);
+                        const struct sn_trace_slice *s);
 /* On the first free thread of an axis; in order of begin. Where all are taken it shares the last
  * one. */
 void sn_trace_transfer(struct sn_str *out, struct sn_trace_process *p, enum sn_axis a,
-                       const struct sn_slice *s);
+                       const struct sn_trace_slice *s);
 /* After all slices: what the process and its threads are called, and where it stands among the
  * processes. */
 void sn_trace_names(struct sn_str *out, const struct sn_trace_process *p, const char *name,

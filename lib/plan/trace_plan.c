@@ -12,7 +12,7 @@ static void add_event(struct sn_str *out, struct sn_trace_process *p, const stru
 {
     const char *kind = sn_event_name(e->kind);
     char waits[64];
-    struct sn_slice s = sn_slice(kind, kind, e->begin, e->end);
+    struct sn_trace_slice s = sn_slice(kind, kind, e->begin, e->end);
     s.micro = e->micro;
     s.part = parts > 1 ? e->part : -1;
     if (e->kind < SN_EVENT_WAIT) {

@@ -58,8 +58,7 @@ struct place {
     struct sn_job_box box; /* kind, param, piece, buf, owned; `at` of the part's first element */
 };
 
-/* --- rectangles ---------------------------------------------------------------------------------
- */
+/* --- rectangles ------------------------------------------------------------------------------- */
 
 /* Rows r .. end_r - 1, columns c .. end_c - 1 of the part, as far as they are the piece's. */
 static void add_box(struct list *l, const struct place *p, const int64_t rows[2],
@@ -104,8 +103,7 @@ static void add_range(struct list *l, const struct place *p, int64_t lo, int64_t
     add_box(l, p, (int64_t[]){last, last + 1}, (int64_t[]){0, hi % cols});
 }
 
-/* --- who owns what ------------------------------------------------------------------------------
- */
+/* --- who owns what ---------------------------------------------------------------------------- */
 
 /* Of one kind: the elements that replicas hold whole, and own together, in the order of parts,
  * padding left out, and this rank's share of them. */
@@ -233,8 +231,7 @@ enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job
     return SN_OK;
 }
 
-/* --- memory of a copy of what a rank owns --------------------------------------------------------
- */
+/* --- memory of a copy of what a rank owns ----------------------------------------------------- */
 
 /* Of what one group of replicas holds: nothing here depends on a rank's place within its stage:
  * padded sizes, all copies. */

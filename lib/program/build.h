@@ -59,8 +59,7 @@ void sn_comm_run(struct sn_program *p, const struct sn_op *op);
 /* Post a step of the context ring: buffer `from` to the next rank, `to` from the previous one. */
 int sn_shift_post(struct sn_program *p, int from, int to, const char *label);
 
-/* --- the text under construction, beside the program itself ------------------------------------
- */
+/* --- the text under construction, beside the program itself ----------------------------------- */
 
 struct sn_value_place {
     int buf; /* -1: not computed here (yet) */
@@ -161,8 +160,7 @@ struct sn_view sn_grad_slice(struct sn_emit *e, struct sn_view v);
 void sn_origin_set(struct sn_emit *e, int buf, int origin);
 bool sn_emit_room(struct sn_emit *e, int buf); /* make the maps long enough; false without memory */
 
-/* --- one file each -----------------------------------------------------------------------------
- */
+/* --- one file each ---------------------------------------------------------------------------- */
 
 enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err); /* parts.c */
 /* Elements of a bucket that a part of so many takes. */
@@ -240,8 +238,7 @@ int sn_experts_here(const struct sn_emit *e);
 /* The choices of all ranks that share sequences with this one: `choice` itself, or a new buffer. */
 int sn_choices_gather(struct sn_emit *e, int choice, const char *label);
 
-/* --- rows to the experts' ranks, and back (lower_exchange.c) -----------------------------------
- */
+/* --- rows to the experts' ranks, and back (lower_exchange.c) ---------------------------------- */
 
 /* Attributes of the exchange of a chunk. */
 struct sn_attr sn_exchange_attr(const struct sn_emit *e, int chunk);

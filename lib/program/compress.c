@@ -59,8 +59,7 @@ static const struct sn_coding *coding_of(const struct pass *x, const struct sn_o
     return z->on && z->rank == 0 ? z : NULL; /* factors are text of their own */
 }
 
-/* --- what becomes of an operation ---------------------------------------------------------------
- */
+/* --- what becomes of an operation ------------------------------------------------------------- */
 
 static int stream_buffer(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l,
                          int n, const char *what)
@@ -94,8 +93,7 @@ static void plan(struct pass *x, const struct sn_op *op)
     x->move_of[op->id] = x->n_moves++;
 }
 
-/* --- the new text --------------------------------------------------------------------------------
- */
+/* --- the new text ----------------------------------------------------------------------------- */
 
 /* What an operation of a leg has of the one that it stands for. */
 static struct sn_op part_of(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l,
@@ -218,8 +216,7 @@ static bool advance(struct pass *x, struct sn_coded_move *m)
     return true;
 }
 
-/* --- reductions of gradients that end in their chunk -------------------------------------------
- */
+/* --- reductions of gradients that end in their chunk ------------------------------------------ */
 
 static bool ends_early(const struct pass *x, const struct sn_op *op)
 {

@@ -88,8 +88,7 @@ static struct sn_view sum_buffer(struct plan *x, const char *what, int64_t n)
         x->p, sn_buffer_add(x->p, SN_CLASS_TEMP, SN_F32, 1, n, "%s.%.60s", what, x->m->op.label));
 }
 
-/* --- gathers ------------------------------------------------------------------------------------
- */
+/* --- gathers ---------------------------------------------------------------------------------- */
 
 /* Weights come from masters, of which each rank has its slice. */
 static void take_masters(struct plan *x, struct sn_leg *first, struct sn_leg *last)
@@ -140,8 +139,7 @@ static void plan_gather(struct plan *x)
         take_masters(x, &x->m->leg[first], &x->m->leg[x->m->n_legs - 1]);
 }
 
-/* --- sums ---------------------------------------------------------------------------------------
- */
+/* --- sums ------------------------------------------------------------------------------------- */
 
 /* How many of the n values slice i of `share` has not: the last ones have less, or nothing. */
 static int64_t missing_of(int64_t n, int64_t share, int i)

@@ -14,8 +14,8 @@ struct sn_layout_form sn_region(const struct sn_job *j)
 
 int sn_unit_of(const struct sn_job *j, const struct sn_node *n)
 {
-    /* Of the nodes without a layer: the middle of the list lies in a block, whatever stands around.
-     */
+    /* Of the nodes without a layer: the middle of the list lies in a block,
+     * whatever stands around. */
     bool after = n->kind == SN_NODE_HEAD_LOSS || n > &j->model->nodes[j->model->n_nodes / 2];
     return n->layer >= 0 ? n->layer : after ? j->config->model.layers : -1;
 }
@@ -25,8 +25,7 @@ bool sn_node_is_here(const struct sn_emit *e, int node)
     return e->job->piece_of_node[node] == e->p->part * e->job->stages + e->job->stage;
 }
 
-/* --- weights and their gradients ----------------------------------------------------------------
- */
+/* --- weights and their gradients -------------------------------------------------------------- */
 
 struct sn_view sn_weight(const struct sn_emit *e, int part)
 {
@@ -121,8 +120,7 @@ void sn_part_used(struct sn_emit *e, int part)
         sn_bucket_reduce(e, bucket);
 }
 
-/* --- gradients of buffers -----------------------------------------------------------------------
- */
+/* --- gradients of buffers --------------------------------------------------------------------- */
 
 bool sn_emit_room(struct sn_emit *e, int buf)
 {

@@ -81,8 +81,8 @@ static void become(struct fuse *f, int i, int j, const struct sn_op *both)
     f->gone[j] = true;
 }
 
-/* A product that gives all of a value, and nothing but the product and a bias that every rank adds.
- */
+/* A product that gives all of a value, and nothing but the product and a bias that
+ * every rank adds. */
 static bool gives_value(const struct fuse *f, const struct sn_op *op)
 {
     return is_slot(f->p, &op->out[0]) && f->writers[op->out[0].buf] == 1 &&

@@ -236,8 +236,7 @@ static void grad_copy(struct sn_emit *e, const struct sn_op *f)
         contribute(e, f->in[0], sn_grad_of(e, f->out[0]));
 }
 
-/* --- moves between forms -------------------------------------------------------------------------
- */
+/* --- moves between forms ---------------------------------------------------------------------- */
 
 void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
 {
@@ -274,8 +273,7 @@ static void grad_swap(struct sn_emit *e, const struct sn_op *f)
     op->attr.blocks_b = f->attr.blocks_a;
 }
 
-/* --- all -----------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static grad_fn *const rule[SN_NKINDS] = {
     [SN_OP_EMBED] = grad_embed,

@@ -20,8 +20,8 @@ static bool wants(const struct sn_emit *e, struct sn_view v)
     return v.buf >= 0 && e->p->bufs[v.buf].needs_grad;
 }
 
-/* What the gradients of rows are weighed by, where the rows were weighed by w: a sparsemixer's p.
- */
+/* What the gradients of rows are weighed by, where the rows were weighed by w:
+ * a sparsemixer's p. */
 static struct sn_view backward_weights(struct sn_emit *e, struct sn_view w)
 {
     int origin = w.buf < 0 ? -1 : e->origin[w.buf];
@@ -109,8 +109,7 @@ static void weight_gradient(struct sn_emit *e, const struct sn_op *f)
     sn_into_part(e, op, 0, w, false);
 }
 
-/* --- further rounds ------------------------------------------------------------------------------
- */
+/* --- further rounds --------------------------------------------------------------------------- */
 
 /* What the layer's first round is made of. */
 struct layer {
@@ -330,8 +329,7 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
         further_rounds(e);
 }
 
-/* --- experts of other ranks ----------------------------------------------------------------------
- */
+/* --- experts of other ranks ------------------------------------------------------------------- */
 
 /* The same the other way. A window that all ranks read has a gradient that is a sum over them, and
  * the other way round. */

@@ -45,8 +45,7 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n)
     return a;
 }
 
-/* --- results and inputs --------------------------------------------------------------------------
- */
+/* --- results and inputs ----------------------------------------------------------------------- */
 
 int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_layout_form form)
 {
@@ -122,8 +121,7 @@ static struct sn_view vector(const struct sn_emit *e, int param)
     return param < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[param]);
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------
- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 typedef void lower_fn(struct sn_emit *e, const struct sn_node *n);
 

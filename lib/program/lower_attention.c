@@ -23,8 +23,7 @@ struct attention {
     int y;
 };
 
-/* --- one rank ------------------------------------------------------------------------------------
- */
+/* --- one rank --------------------------------------------------------------------------------- */
 
 static struct sn_op *core(const struct attention *a, struct sn_view o, int lse)
 {
@@ -46,8 +45,7 @@ static int lse_buffer(const struct attention *a, int64_t rows)
                          a->n->point);
 }
 
-/* --- ring ----------------------------------------------------------------------------------------
- */
+/* --- ring ------------------------------------------------------------------------------------- */
 
 /* k | v side by side, without gaps: what travels. */
 static int pack_kv(const struct attention *a, struct sn_view kv)
@@ -98,8 +96,7 @@ static void ring(struct attention *a)
     }
 }
 
-/* --- all-to-all ----------------------------------------------------------------------------------
- */
+/* --- all-to-all ------------------------------------------------------------------------------- */
 
 /* x[a x b blocks] -> y[b x a blocks] in a new buffer of `rows` x `cols`, or into `to`. */
 static struct sn_view swap(const struct attention *a, struct sn_view x, struct sn_view to,

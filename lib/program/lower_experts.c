@@ -87,8 +87,7 @@ static void set_needs(struct sn_emit *e, int buf, bool yes)
         e->p->bufs[buf].needs_grad = yes;
 }
 
-/* --- the router ----------------------------------------------------------------------------------
- */
+/* --- the router ------------------------------------------------------------------------------- */
 
 /* Counts of one rank, summed over a group. */
 static int count_over(struct sn_emit *e, const struct sn_node *n, int counts, enum sn_group group)
@@ -244,8 +243,7 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     e->value[n->out] = (struct sn_value_place){e->routes.w, sn_experts_taken(e), e->routes.w};
 }
 
-/* --- the experts ---------------------------------------------------------------------------------
- */
+/* --- the experts ------------------------------------------------------------------------------ */
 
 int64_t sn_expert_rows(const struct sn_config *c)
 {
@@ -322,8 +320,7 @@ int sn_feed_forward(struct sn_emit *e, const struct sn_node *n, int x, int bound
     return feed_forward(e, n, (struct rows){x, bounds, 0});
 }
 
-/* --- experts of other ranks ----------------------------------------------------------------------
- */
+/* --- experts of other ranks ------------------------------------------------------------------- */
 
 static int chunks_of(const struct sn_emit *e)
 {

@@ -173,8 +173,8 @@ static double expert_flops(const struct sn_op *op)
 
 static double attention_flops(const struct sn_op *op)
 {
-    /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per element and head dim.
-     */
+    /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per
+     * element and head dim. */
     const struct sn_attr *a = &op->attr;
     double keys = (double)a->seq / (a->context > 1 ? a->context : 1);
     return 2.0 * (double)op->in[0].rows * keys * a->heads * a->head_dim;

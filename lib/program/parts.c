@@ -66,8 +66,7 @@ static void find_uses(const struct sn_job *j, struct order *order)
                 add_use(j, i, k, &order[m->nodes[i].param[k]].use);
 }
 
-/* --- shapes of parts ----------------------------------------------------------------------------
- */
+/* --- shapes of parts -------------------------------------------------------------------------- */
 
 /* Over the tensor ranks; experts that see tokens of their own over those of their slices. */
 static struct sn_slice slice_here(const struct sn_job *j, const struct use *u, int64_t n)
@@ -119,8 +118,7 @@ static void add_part(struct sn_job *j, int param, const struct use *u, int first
     }
 }
 
-/* --- buckets ------------------------------------------------------------------------------------
- */
+/* --- buckets ---------------------------------------------------------------------------------- */
 
 /* What the parts of a bucket have in common. */
 static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *part,
@@ -233,8 +231,7 @@ static void close_buckets(struct sn_job *j)
     }
 }
 
-/* --- all ----------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static int later_use_first(const void *a, const void *b)
 {

@@ -14,8 +14,7 @@
 
 #include <limits.h>
 
-/* --- pieces --------------------------------------------------------------------------------------
- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c)
 {
@@ -103,8 +102,7 @@ static int crossing(const struct sn_job *j, int piece)
     return found;
 }
 
-/* --- chunks --------------------------------------------------------------------------------------
- */
+/* --- chunks ----------------------------------------------------------------------------------- */
 
 enum { TAG_FORWARD, TAG_BACKWARD, TAGS };
 
@@ -255,8 +253,7 @@ void sn_emit_chunks(struct sn_emit *e)
     e->p->part = 0;
 }
 
-/* --- the order -----------------------------------------------------------------------------------
- */
+/* --- the order -------------------------------------------------------------------------------- */
 
 /* The chunk that receives what a task begins with; -1: it begins with nothing from outside. */
 static int recv_chunk(const struct sn_program *p, const struct sn_task *t)

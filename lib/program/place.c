@@ -42,7 +42,8 @@ static void stretch(struct sn_program *p, int buf, int begin, int end)
     if (buf < 0)
         return;
     struct sn_buffer *b = &p->bufs[buf];
-    bool from_outside = b->first<begin, to_outside = b->last> end;
+    bool from_outside = b->first < begin;
+    bool to_outside = b->last > end;
     if (from_outside && b->last < end)
         b->last = end;
     if (to_outside && b->first > begin)

@@ -60,8 +60,7 @@ static void sum_shared(const struct sn_job *j, struct sn_program *p)
     }
 }
 
-/* --- tiles ---------------------------------------------------------------------------------------
- */
+/* --- tiles ------------------------------------------------------------------------------------ */
 
 /* Values at .. at + n - 1 of what this rank keeps of a bucket. */
 struct tile {

@@ -11,8 +11,7 @@
 
 #include <string.h>
 
-/* --- what is complete ----------------------------------------------------------------------------
- */
+/* --- what is complete ------------------------------------------------------------------------- */
 
 bool sn_world_is_done(const struct sn_world_rank *r, int post)
 {
@@ -31,8 +30,7 @@ bool sn_world_may_pass(const struct sn_world_rank *r, int event, int *post)
     return false;
 }
 
-/* --- ranks ---------------------------------------------------------------------------------------
- */
+/* --- ranks ------------------------------------------------------------------------------------ */
 
 static void wake(struct sn_world *w, int rank)
 {
@@ -149,8 +147,7 @@ static enum sn_status play(struct sn_world *w, struct sn_err *err)
     return SN_OK;
 }
 
-/* --- the world -----------------------------------------------------------------------------------
- */
+/* --- the world -------------------------------------------------------------------------------- */
 
 /* The trace that this rank runs; made when it is the first. */
 static enum sn_status find_trace(struct sn_world *w, const struct sn_trace_of *of,

@@ -37,8 +37,7 @@ enum sn_status sn_world_mismatch(const struct sn_world *w, const int rank[2], co
                    sn_rank_text(w->grid, rank[1]).s);
 }
 
-/* --- sends without receives ----------------------------------------------------------------------
- */
+/* --- sends without receives ------------------------------------------------------------------- */
 
 /* A port with more posts than the other end will ever match; -1: none. */
 static int short_port(const struct sn_world *w, int rank)
@@ -68,8 +67,7 @@ static enum sn_status unmatched(const struct sn_world *w, int rank, int port, st
                    total);
 }
 
-/* --- chains of waiting ranks ---------------------------------------------------------------------
- */
+/* --- chains of waiting ranks ------------------------------------------------------------------ */
 
 /* A rank, and which of its two threads is waited for. */
 struct at {

@@ -18,27 +18,29 @@ static int64_t base(const struct sn_memory_at *at, int buf)
 }
 
 /* `flat`: a transfer, which moves rows x cols elements without gaps whatever ld says. */
-static struct sn_span span_of(const struct sn_memory_at *at, const struct sn_view *v, bool flat)
+static struct sn_byte_span span_of(const struct sn_memory_at *at, const struct sn_view *v,
+                                   bool flat)
 {
     if (v->buf < 0 || v->rows == 0 || v->cols == 0)
-        return (struct sn_span){0};
+        return (struct sn_byte_span){0};
     int64_t width = (int64_t)sn_dtype_size(at->of->program->bufs[v->buf].dtype);
     int64_t first = v->offset + (v->index == SN_AT_MICRO ? at->micro * v->stride : 0);
-    struct sn_span s = {base(at, v->buf) + first * width, v->cols * width, v->ld * width, v->rows};
+    struct sn_byte_span s = {base(at, v->buf) + first * width, v->cols * width, v->ld * width,
+                             v->rows};
     if (flat || v->ld == v->cols || v->rows == 1)
-        s = (struct sn_span){s.at, v->rows * v->cols * width, 0, 1};
+        s = (struct sn_byte_span){s.at, v->rows * v->cols * width, 0, 1};
     if (v->index == SN_AT_REPLICA) {
         const struct sn_job *j = at->of->job;
         int bucket = at->of->program->bufs[v->buf].bucket;
         int64_t members = j->group_size[j->buckets[bucket].replicas];
         int64_t length = (s.rows - 1) * s.stride + s.width;
-        s = (struct sn_span){s.at, (members - 1) * v->stride * width + length, 0, 1};
+        s = (struct sn_byte_span){s.at, (members - 1) * v->stride * width + length, 0, 1};
     }
     return s;
 }
 
 /* Does some row of `a` meet `b`, which is one piece? */
-static bool meet(const struct sn_span *a, const struct sn_span *b)
+static bool meet(const struct sn_byte_span *a, const struct sn_byte_span *b)
 {
     int64_t begin = b->at, end = b->at + b->width;
     if (a->rows == 0 || b->rows == 0 || a->at >= end)
@@ -68,8 +70,7 @@ static enum sn_status clash(const struct sn_memory_at *at, const int op[2], cons
                    before->label, op[1], still);
 }
 
-/* --- what is under way --------------------------------------------------------------------------
- */
+/* --- what is under way ------------------------------------------------------------------------ */
 
 bool sn_flights_init(struct sn_flights *f, const struct sn_program *p)
 {
@@ -110,7 +111,7 @@ static bool room_for_posts(struct sn_flights *f, int post)
     return true;
 }
 
-static bool add_use(struct sn_flights *f, const struct sn_use *want, int buf)
+static bool add_use(struct sn_flights *f, const struct sn_buffer_use *want, int buf)
 {
     int i = f->free;
     if (i >= 0)
@@ -119,7 +120,7 @@ static bool add_use(struct sn_flights *f, const struct sn_use *want, int buf)
         i = f->n_uses++;
     else
         return false;
-    struct sn_use *u = &f->uses[i];
+    struct sn_buffer_use *u = &f->uses[i];
     *u = *want;
     u->list = list_of(f, buf);
     u->next = f->first[u->list];
@@ -133,7 +134,7 @@ static bool add_use(struct sn_flights *f, const struct sn_use *want, int buf)
 
 static void end_use(struct sn_flights *f, int i)
 {
-    struct sn_use *u = &f->uses[i];
+    struct sn_buffer_use *u = &f->uses[i];
     if (u->next >= 0)
         f->uses[u->next].before = u->before;
     if (u->before >= 0)
@@ -148,7 +149,8 @@ bool sn_flights_begin(struct sn_flights *f, const struct sn_memory_at *at, int o
 {
     const struct sn_op *o = &at->of->program->ops[op];
     const struct sn_view *to = &o->out[0], *from = &o->in[0];
-    struct sn_use x = {.op = op, .post = post, .writes = true, .span = span_of(at, to, true)};
+    struct sn_buffer_use x = {
+        .op = op, .post = post, .writes = true, .span = span_of(at, to, true)};
     if (!room_for_posts(f, post) || (to->buf >= 0 && !add_use(f, &x, to->buf)))
         return false;
     if (o->kind == SN_OP_ALL_REDUCE || from->buf < 0) /* taken over at the post (exec.c) */
@@ -173,15 +175,14 @@ void sn_flights_end_all(struct sn_flights *f)
         sn_flights_end(f, post);
 }
 
-/* --- who meets it -------------------------------------------------------------------------------
- */
+/* --- who meets it ----------------------------------------------------------------------------- */
 
 static enum sn_status check_inside(const struct sn_memory_at *at, int op, const struct sn_view *v,
                                    struct sn_err *err)
 {
     const struct sn_program *p = at->of->program;
     const struct sn_op *o = &p->ops[op];
-    struct sn_span s = span_of(at, v, moves(o->kind));
+    struct sn_byte_span s = span_of(at, v, moves(o->kind));
     if (s.rows == 0)
         return SN_OK;
     int64_t begin = base(at, v->buf), end = begin + p->bufs[v->buf].bytes;
@@ -196,7 +197,7 @@ static enum sn_status check_inside(const struct sn_memory_at *at, int op, const 
 static enum sn_status check_read(const struct sn_flights *f, const struct sn_memory_at *at, int op,
                                  const struct sn_view *v, struct sn_err *err)
 {
-    struct sn_span s = span_of(at, v, moves(at->of->program->ops[op].kind));
+    struct sn_byte_span s = span_of(at, v, moves(at->of->program->ops[op].kind));
     for (int i = newest(f, v); i >= 0; i = f->uses[i].next)
         if (f->uses[i].writes && meet(&s, &f->uses[i].span))
             return clash(at, (const int[]){op, f->uses[i].op}, "reads", "writes", err);
@@ -216,9 +217,9 @@ static enum sn_status check_written(const struct sn_flights *f, const struct sn_
                                     int op, const struct sn_view *v, struct sn_err *err)
 {
     const struct sn_op *ops = at->of->program->ops;
-    struct sn_span s = span_of(at, v, moves(ops[op].kind));
+    struct sn_byte_span s = span_of(at, v, moves(ops[op].kind));
     for (int i = newest(f, v); i >= 0; i = f->uses[i].next) {
-        const struct sn_use *u = &f->uses[i];
+        const struct sn_buffer_use *u = &f->uses[i];
         if (meet(&s, &u->span) && !(u->writes && other_rows(&ops[op], &ops[u->op])))
             return clash(at, (const int[]){op, u->op}, "writes", u->writes ? "writes" : "reads",
                          err);

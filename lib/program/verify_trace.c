@@ -73,8 +73,7 @@ struct sn_trace_wire sn_trace_wire(const struct sn_trace *t, int post)
     return w;
 }
 
-/* --- one operation's faults ----------------------------------------------------------------------
- */
+/* --- one operation's faults ------------------------------------------------------------------- */
 
 static enum sn_status fault(const struct tracer *x, const struct sn_op *op, const char *what,
                             int64_t a, int64_t b)
@@ -125,8 +124,7 @@ static enum sn_status check_operands(const struct tracer *x, const struct sn_op 
     return SN_OK;
 }
 
-/* --- posts ---------------------------------------------------------------------------------------
- */
+/* --- posts ------------------------------------------------------------------------------------ */
 
 static int port_of(struct sn_trace *t, const struct sn_trace_port *want)
 {
@@ -235,8 +233,7 @@ static enum sn_status drain(struct tracer *x)
     return add_event(x->t, 0) ? SN_OK : no_memory(x);
 }
 
-/* --- the schedule --------------------------------------------------------------------------------
- */
+/* --- the schedule ----------------------------------------------------------------------------- */
 
 static enum sn_status run_op(struct tracer *x, const struct sn_memory_at *at, int op)
 {

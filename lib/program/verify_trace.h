@@ -72,27 +72,26 @@ struct sn_rank_text {
 };
 struct sn_rank_text sn_rank_text(const struct sn_grid *g, int rank);
 
-/* --- memory under way (verify_memory.c) --------------------------------------------------------
- */
+/* --- memory under way (verify_memory.c) ------------------------------------------------------- */
 
 /* Rows of `width` bytes, `stride` apart; addresses count through state and scratch arena. */
-struct sn_span {
+struct sn_byte_span {
     int64_t at, width, stride, rows; /* rows 0: none */
 };
 
 /* Memory that an operation under way reads or writes. Those of one state buffer are a list, and
  * those of the scratch arena, whose buffers share memory, are one: a reduction of gradients may be
  * under way for the whole of backward, and there are as many of these as there are layers. */
-struct sn_use {
+struct sn_buffer_use {
     int op, post;
     bool writes;
-    struct sn_span span;
+    struct sn_byte_span span;
     int list, next, before; /* its list and its neighbours there; -1: none */
     int other;              /* the operation's other use; -1 */
 };
 
 struct sn_flights {
-    struct sn_use *uses;
+    struct sn_buffer_use *uses;
     int n_uses, cap_uses, free; /* the free ones follow one another from `free` by `next`; -1 */
     int *first, n_lists;        /* the newest use of each list; -1 */
     int *of_post, n_posts, cap_posts; /* a use of each post; -1: it is not under way */

@@ -17,8 +17,7 @@ const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn
     return gathers && b->trains && sn_coding_loses(z) ? z : NULL;
 }
 
-/* --- gradients ----------------------------------------------------------------------------------
- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 static void wait_for_oldest(struct sn_emit *e)
 {
@@ -65,8 +64,7 @@ void sn_zero_leave_chunk(struct sn_emit *e)
             e->bucket_weight[b] = e->bucket_gather[b] = -1;
 }
 
-/* --- weights ------------------------------------------------------------------------------------
- */
+/* --- weights ---------------------------------------------------------------------------------- */
 
 static void gather(struct sn_emit *e, int bucket)
 {
@@ -116,8 +114,8 @@ static void wait_for_gather(struct sn_emit *e, int bucket)
     e->bucket_gather[bucket] = -1;
 }
 
-/* A later use in the chunk (a tied table) gathers anew: kept all along, it would cost its memory.
- */
+/* A later use in the chunk (a tied table) gathers anew: kept all along,
+ * it would cost its memory. */
 static void forget(struct sn_emit *e, int bucket)
 {
     if (sn_bucket_zero(e->job, &e->job->buckets[bucket]) == 3)

@@ -16,8 +16,7 @@
 
 enum { PATH_ROOM = 1024 };
 
-/* --- the plugin --------------------------------------------------------------------------------
- */
+/* --- the plugin ------------------------------------------------------------------------------- */
 
 static void go_up(char *path)
 {
@@ -127,8 +126,7 @@ void sn_accelerator_release(struct sn_accelerator *a, void *p)
         a->ops->release(a->device, p);
 }
 
-/* --- the device --------------------------------------------------------------------------------
- */
+/* --- the device ------------------------------------------------------------------------------- */
 
 /* Ranks of a host take its devices in turn; one that sees a single device was given it.
  * *expected: something here is made for devices, so that having none is worth a word. */

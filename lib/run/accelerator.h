@@ -21,8 +21,8 @@ struct sn_accelerator {
     /* It does not come back: nothing of it may be released, which would wait for it as well. */
     bool is_hung;
     int patience_s; /* run.hang_timeout; 0: for ever */
-    /* Set before it is opened: ends the process at once when it hangs; NULL: SN_ELOST is passed on.
-     */
+    /* Set before it is opened: ends the process at once when it hangs; NULL:
+     * SN_ELOST is passed on. */
     void (*give_up)(void *self, const struct sn_err *why);
     void *self;
     bool is_shared; /* ranks share a device, or have no channels: they talk through the host, */

@@ -71,8 +71,7 @@ static enum sn_status write_running(const struct sn_attempt *a, struct sn_err *e
 {
     struct sn_str text = {0};
     add_beginning(&text, a);
-    sn_str_add(&text, "\"pid\": %ld, \"exit_code\": null, \"cause\": \"running\"",
-               (long)getpid());
+    sn_str_add(&text, "\"pid\": %ld, \"exit_code\": null, \"cause\": \"running\"", (long)getpid());
     add_passed_over(&text, a);
     sn_str_add(&text, "}\n");
     return write_record(a, &text, err);

@@ -84,8 +84,7 @@ static const struct sn_comm_ops stand_in_ops = {.name = "stand-in",
                                                 .agree = stand_in_agree,
                                                 .take_sent_bytes = stand_in_take_sent_bytes};
 
-/* --- a round -------------------------------------------------------------------------------------
- */
+/* --- a round ---------------------------------------------------------------------------------- */
 
 /* Of one operation of the program: this round, and the mean of each round. */
 struct watched {
@@ -144,8 +143,7 @@ static enum sn_status run_round(struct replay *r, struct sn_err *err)
     return SN_OK;
 }
 
-/* --- before and after ----------------------------------------------------------------------------
- */
+/* --- before and after ------------------------------------------------------------------------- */
 
 static void fill_batch(struct replay *r)
 {
@@ -210,8 +208,7 @@ static enum sn_status init(struct replay *r, const struct sn_job *j, struct sn_a
     return st;
 }
 
-/* --- samples -------------------------------------------------------------------------------------
- */
+/* --- samples ---------------------------------------------------------------------------------- */
 
 static double median(double *t, int n)
 {
@@ -277,8 +274,7 @@ enum sn_status sn_calibrate_job(struct sn_samples *out, const struct sn_job *job
     return st;
 }
 
-/* --- memory --------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 enum sn_status sn_calibrate_bandwidth(double *out, const struct sn_ops *ops, int threads,
                                       struct sn_err *err)

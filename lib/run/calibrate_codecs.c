@@ -44,8 +44,7 @@ const struct sn_codec *sn_calibrate_all_codecs(int *n)
     return all;
 }
 
-/* --- memory --------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static enum sn_status no_memory(const struct bench *b, struct sn_err *err)
 {
@@ -131,8 +130,7 @@ static enum sn_status put_normals(const struct bench *b, char *to, enum sn_dtype
     return st;
 }
 
-/* --- rounds --------------------------------------------------------------------------------------
- */
+/* --- rounds ----------------------------------------------------------------------------------- */
 
 static struct sn_args args_of(const struct bench *b, const struct sn_codec *c, enum sn_dtype t,
                               enum way way)

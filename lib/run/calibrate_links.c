@@ -202,8 +202,7 @@ static enum sn_status sweep(struct sn_links *out, struct bench *b, double second
     return SN_OK;
 }
 
-/* --- what computing loses ------------------------------------------------------------------------
- */
+/* --- what computing loses --------------------------------------------------------------------- */
 
 static enum sn_status overlap_once(struct bench *b, int64_t bytes, int products, double *seconds,
                                    struct sn_err *err)

@@ -50,8 +50,7 @@ static const struct sn_ops *ops_of(const struct sn_calibrate_order *o)
     return o->accelerator->device ? o->accelerator->ops->ops : o->ops;
 }
 
-/* --- kernels -------------------------------------------------------------------------------------
- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 /* Rank 0 says when it is enough: all measure at the same time. */
 struct watch {
@@ -148,7 +147,7 @@ static enum sn_status measure_kernels(struct sn_samples *out, const struct sn_ca
     return st;
 }
 
-static enum sn_status measure_rates(struct sn_device *d, const struct sn_calibrate_order *o,
+static enum sn_status measure_rates(struct sn_machine_device *d, const struct sn_calibrate_order *o,
                                     struct sn_err *err)
 {
     struct sn_accelerator *a = o->accelerator;
@@ -163,11 +162,10 @@ static enum sn_status measure_rates(struct sn_device *d, const struct sn_calibra
     return o->comm->ops->agree(o->comm, st, err);
 }
 
-/* --- codecs --------------------------------------------------------------------------------------
- */
+/* --- codecs ----------------------------------------------------------------------------------- */
 
-/* Those that the runs name, in all their levels; without runs, or where they are to be chosen, all.
- */
+/* Those that the runs name, in all their levels; without runs, or where they are
+ * to be chosen, all. */
 static int codecs_of(struct sn_codec *out, int room, const struct sn_calibrate_order *o)
 {
     int all, n = 0;
@@ -189,8 +187,8 @@ static int codecs_of(struct sn_codec *out, int room, const struct sn_calibrate_o
     return n;
 }
 
-static enum sn_status measure_codecs(struct sn_device *d, const struct sn_calibrate_order *o,
-                                     struct sn_err *err)
+static enum sn_status measure_codecs(struct sn_machine_device *d,
+                                     const struct sn_calibrate_order *o, struct sn_err *err)
 {
     struct sn_codec codec[64];
     struct sn_codec_bench how = {.ops = o->ops,
@@ -201,8 +199,7 @@ static enum sn_status measure_codecs(struct sn_device *d, const struct sn_calibr
     return o->comm->ops->agree(o->comm, sn_calibrate_codecs(&d->codecs, &how, err), err);
 }
 
-/* --- links ---------------------------------------------------------------------------------------
- */
+/* --- links ------------------------------------------------------------------------------------ */
 
 /* Ranks of a host are neighbours on the tensor axis, hosts on the data axis. */
 static enum sn_status grid_of(struct sn_grid *g, const struct sn_comm *c, struct sn_err *err)
@@ -254,8 +251,7 @@ static enum sn_status measure_links(struct sn_machine *m, const struct sn_calibr
     return measure_level(&m->level[1], &how, SN_GROUP_DATA, err);
 }
 
-/* --- the machine ---------------------------------------------------------------------------------
- */
+/* --- the machine ------------------------------------------------------------------------------ */
 
 static void name_processor(char name[SN_MACHINE_NAME])
 {
@@ -314,7 +310,7 @@ static void guess_links(struct sn_machine *m)
     m->level[0].device = m->device.bandwidth / 4;
 }
 
-static enum sn_status keep_measured(struct sn_device *d, const struct sn_samples *s,
+static enum sn_status keep_measured(struct sn_machine_device *d, const struct sn_samples *s,
                                     struct sn_err *err)
 {
     d->measured = sn_alloc_n((size_t)s->n, sizeof(*d->measured));

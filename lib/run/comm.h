@@ -67,15 +67,15 @@ struct sn_transfer {
 int64_t sn_transfer_travels(const struct sn_transfer *t, const void *block);
 
 /* Block m of what is gathered or scattered, in elements. */
-struct sn_block {
+struct sn_comm_block {
     int64_t at, n;
 };
-static inline struct sn_block sn_transfer_block(const struct sn_transfer *t, int m)
+static inline struct sn_comm_block sn_transfer_block(const struct sn_transfer *t, int m)
 {
     if (!t->exchange || t->kind == SN_ALL_TO_ALL)
-        return (struct sn_block){m * t->n, t->n};
+        return (struct sn_comm_block){m * t->n, t->n};
     struct sn_exchange_rows r = sn_exchange_share(t->exchange, m);
-    return (struct sn_block){r.at * t->n, r.n * t->n};
+    return (struct sn_comm_block){r.at * t->n, r.n * t->n};
 }
 
 /* What a rank says of work under way; every status is less. */

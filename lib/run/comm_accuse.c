@@ -80,8 +80,8 @@ static int step_to_holder(const struct sn_engine *e, struct sn_ring_view *v)
     return -1;
 }
 
-/* Records read again after a while in which this rank beats on: the others may be asking the same.
- */
+/* Records read again after a while in which this rank beats on:
+ * the others may be asking the same. */
 static void wait_for_beats(struct sn_engine *e)
 {
     struct timespec moment = {.tv_nsec = (long)(1e9 * SN_WATCH_BEAT_S)};
@@ -260,8 +260,8 @@ static void look_at(struct search *s, const struct sn_engine *e, int rank, enum 
         s->worst = v;
 }
 
-/* Nobody is behind, but somebody still reads what an earlier collective left in this rank's slot.
- */
+/* Nobody is behind, but somebody still reads what an earlier collective left in
+ * this rank's slot. */
 static bool find_holder(struct sn_engine *e, char *text, size_t room)
 {
     char what[64];
@@ -336,8 +336,8 @@ static void find_behind(struct sn_engine *e, int slot, char *text, size_t room)
         (void)snprintf(text + n, room - n, "; %d more are behind", s.behind - 1);
 }
 
-/* Has the peer of a send or receive posted its side of it? If not, it may wait for somebody itself.
- */
+/* Has the peer of a send or receive posted its side of it? If not, it may wait
+ * for somebody itself. */
 static void find_peer(struct sn_engine *e, int slot, char *text, size_t room)
 {
     const struct sn_transfer *t = &e->queue.slot[slot].op.transfer;

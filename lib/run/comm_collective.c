@@ -40,7 +40,7 @@ static int64_t chunk_count(const struct exchange *x, int64_t c)
 /* Chunk c of member m's block, which may be shorter than the longest. */
 static struct piece block_part(const struct exchange *x, int m, int64_t c)
 {
-    struct sn_block b = sn_transfer_block(x->t, m);
+    struct sn_comm_block b = sn_transfer_block(x->t, m);
     int64_t left = b.n - c * x->chunk;
     return (struct piece){b.at + c * x->chunk, left < 0 ? 0 : left < x->chunk ? left : x->chunk};
 }
@@ -131,8 +131,7 @@ static struct exchange exchange(struct sn_engine *e, const struct sn_transfer *t
     return x;
 }
 
-/* ---- all-reduce -------------------------------------------------------------------------------
- */
+/* ---- all-reduce ------------------------------------------------------------------------------ */
 
 static struct piece slice(const struct exchange *x, int64_t c, int member)
 {
@@ -197,8 +196,7 @@ static void all_reduce_small(const struct exchange *whole)
         sum(&x, 0, all, all);
 }
 
-/* ---- the others -------------------------------------------------------------------------------
- */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 /* Chunk c of every block, to and from everybody. */
 static void begin_blocks(const struct exchange *x, int64_t c)
@@ -222,7 +220,7 @@ static void begin_blocks(const struct exchange *x, int64_t c)
 static void exchange_blocks(const struct exchange *x)
 {
     bool sums = x->t->kind == SN_REDUCE_SCATTER;
-    struct sn_block mine = sn_transfer_block(x->t, x->index);
+    struct sn_comm_block mine = sn_transfer_block(x->t, x->index);
     const char *own = x->in + (x->t->kind == SN_ALL_GATHER ? 0 : mine.at * x->width);
     if (!sums && own != x->out + mine.at * x->width)
         memcpy(x->out + mine.at * x->width, own, (size_t)(mine.n * x->width));
@@ -238,8 +236,7 @@ static void exchange_blocks(const struct exchange *x)
     }
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The c-th part of a piece that goes one way between two members. */
 static struct piece rows_part(const struct exchange *x, struct sn_exchange_rows r, int64_t c)

@@ -28,8 +28,7 @@ static struct sn_engine *engine(struct sn_comm *c)
     return (struct sn_engine *)(void *)c;
 }
 
-/* ---- waiting, on the communication thread ------------------------------------------------------
- */
+/* ---- waiting, on the communication thread ---------------------------------------------------- */
 
 /* The first failure is the communicator's last word: what peers have received is unknown. */
 void sn_engine_fail(struct sn_engine *e, const char *what)
@@ -129,8 +128,7 @@ bool sn_engine_complete(struct sn_engine *e, int batch)
     return !sn_engine_has_failed(e) && !e->port->failed;
 }
 
-/* ---- operations on all ranks -------------------------------------------------------------------
- */
+/* ---- operations on all ranks ----------------------------------------------------------------- */
 
 void sn_engine_broadcast(struct sn_engine *e, char *buf, int64_t bytes, int root)
 {
@@ -297,8 +295,7 @@ static void *communicate(void *arg)
     return NULL;
 }
 
-/* ---- the thread that posts ---------------------------------------------------------------------
- */
+/* ---- the thread that posts ------------------------------------------------------------------- */
 
 static enum sn_status outcome(struct sn_engine *e, struct sn_err *err)
 {
@@ -309,8 +306,8 @@ static enum sn_status outcome(struct sn_engine *e, struct sn_err *err)
     return e->error.status;
 }
 
-/* Nothing can be said of the others: the thread that looks at their records is the one that hangs.
- */
+/* Nothing can be said of the others: the thread that looks at their records is
+ * the one that hangs. */
 static enum sn_status stuck(struct sn_engine *e, struct sn_err *err)
 {
     return sn_fail(err, SN_ELOST,

@@ -90,12 +90,12 @@ struct sn_engine {
     unsigned first_pending, n_pending;
     int flying[SN_COMM_RING]; /* slots of sends and receives under way */
     int n_flying;
-    bool
-        headless[SN_COMM_RING]; /* by slot: the receive of a sized block whose length is not here */
-    int idle;                   /* looks in vain since something last moved */
-    int64_t woke_ns;            /* when the last nap ended */
-    int64_t look_ns;            /* what a look takes from one nap to the next */
-    int64_t late_ns;            /* how much later than asked naps end: the wait for a core */
+    /* By slot: the receive of a sized block whose length is not here. */
+    bool headless[SN_COMM_RING];
+    int idle;        /* looks in vain since something last moved */
+    int64_t woke_ns; /* when the last nap ended */
+    int64_t look_ns; /* what a look takes from one nap to the next */
+    int64_t late_ns; /* how much later than asked naps end: the wait for a core */
     _Atomic int64_t sent[SN_NAXES];
     atomic_bool failed; /* `error` is written, once and for all */
     struct sn_err error;

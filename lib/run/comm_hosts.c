@@ -170,8 +170,7 @@ int sn_hosts_seat(const struct sn_engine *e, int rank)
     return low < e->hosts.n_ranks && e->hosts.ranks[low] == rank ? low : -1;
 }
 
-/* ---- the window --------------------------------------------------------------------------------
- */
+/* ---- the window ------------------------------------------------------------------------------ */
 
 static void window_name(const struct sn_engine *e, char *name, size_t room)
 {

@@ -52,8 +52,7 @@ static bool failed(struct mpi_port *m, int rc)
     return m->base.failed;
 }
 
-/* ---- messages ----------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int process(const struct sn_port *p, int rank)
 {
@@ -119,8 +118,7 @@ static bool mpi_is_open(struct sn_port *p, int batch, int i)
            !is_done;
 }
 
-/* ---- collectives of all ranks ------------------------------------------------------------------
- */
+/* ---- collectives of all ranks ---------------------------------------------------------------- */
 
 static void mpi_barrier(struct sn_port *p)
 {
@@ -156,8 +154,7 @@ static void mpi_worst(struct sn_port *p, const int mine[2], int worst[2])
         m->batch[SN_PORT_WORLD].n = 1;
 }
 
-/* ---- begin and end -----------------------------------------------------------------------------
- */
+/* ---- begin and end --------------------------------------------------------------------------- */
 
 static void mpi_explain(struct sn_port *p, char *text, size_t room)
 {

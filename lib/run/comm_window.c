@@ -205,8 +205,7 @@ static void sum(struct pass *p, const char *own, char *out, int64_t at, int64_t 
     }
 }
 
-/* ---- one chunk of each kind; false if the communicator has failed -----------------------------
- */
+/* ---- one chunk of each kind; false if the communicator has failed ---------------------------- */
 
 /* Everybody sums everything. */
 static bool all_reduce_small(struct pass *p)
@@ -275,11 +274,11 @@ static bool meet_to_read_blocks(struct pass *p)
 }
 
 /* The chunk's part of member m's block, which is one of those at `side`. */
-static struct sn_block chunk_of(const struct pass *p, const char *side, int m)
+static struct sn_comm_block chunk_of(const struct pass *p, const char *side, int m)
 {
-    struct sn_block b = sn_transfer_block(p->t, m);
+    struct sn_comm_block b = sn_transfer_block(p->t, m);
     int64_t left = (p->t->sized ? travels(p, side + b.at) : b.n) - p->at;
-    return (struct sn_block){b.at + p->at, left < 0 ? 0 : left < p->count ? left : p->count};
+    return (struct sn_comm_block){b.at + p->at, left < 0 ? 0 : left < p->count ? left : p->count};
 }
 
 static bool all_gather_chunk(struct pass *p)
@@ -290,7 +289,7 @@ static bool all_gather_chunk(struct pass *p)
         return false;
     for (int d = 1; d < p->q->size; d++) {
         int j = (p->q->index + d) % p->q->size;
-        struct sn_block b = chunk_of(p, p->out, j);
+        struct sn_comm_block b = chunk_of(p, p->out, j);
         copy(p, p->out + b.at * p->width, slot_of(p, j), b.n);
     }
     sn_engine_count(p->e, p->t->group, (p->q->size - 1) * mine * p->width);
@@ -301,10 +300,10 @@ static bool all_gather_chunk(struct pass *p)
 static bool blocks_chunk(struct pass *p)
 {
     int64_t piece = p->length * p->width, mine = p->q->index * piece, sent = 0;
-    struct sn_block own = chunk_of(p, p->in, p->q->index);
+    struct sn_comm_block own = chunk_of(p, p->in, p->q->index);
     for (int j = 0; j < p->q->size; j++)
         if (j != p->q->index) {
-            struct sn_block b = chunk_of(p, p->in, j);
+            struct sn_comm_block b = chunk_of(p, p->in, j);
             copy(p, slot_of(p, p->q->index) + j * piece, p->in + b.at * p->width, b.n);
             sent += b.n;
         } else if (p->t->sized && p->at == 0) {
@@ -316,7 +315,7 @@ static bool blocks_chunk(struct pass *p)
         sum(p, p->in + own.at * p->width, p->out + p->at * p->width, mine, own.n);
     for (int d = 1; d < p->q->size && p->t->kind == SN_ALL_TO_ALL; d++) {
         int j = (p->q->index + d) % p->q->size;
-        struct sn_block b = chunk_of(p, p->out, j);
+        struct sn_comm_block b = chunk_of(p, p->out, j);
         copy(p, p->out + b.at * p->width, slot_of(p, j) + mine, b.n);
     }
     sn_engine_count(p->e, p->t->group, sent * p->width);
@@ -373,7 +372,7 @@ void sn_window_run(struct sn_engine *e, const struct sn_transfer *t)
                      .in = t->in ? t->in : t->out,
                      .out = t->out,
                      .width = (int64_t)sn_dtype_size(t->dtype)};
-    struct sn_block block = sn_transfer_block(t, p.q->index);
+    struct sn_comm_block block = sn_transfer_block(t, p.q->index);
     p.n = t->n;
     for (int m = 0; m < p.q->size && t->exchange; m++) { /* of the longest */
         int64_t other = sn_transfer_block(t, m).n;

@@ -109,8 +109,7 @@ void sn_copies_destroy(struct sn_copies *c)
     sn_free(c);
 }
 
-/* --- hashing ------------------------------------------------------------------------------------
- */
+/* --- hashing ---------------------------------------------------------------------------------- */
 
 static void *hash(void *arg)
 {
@@ -138,8 +137,7 @@ void sn_copies_wait(struct sn_copies *c)
     c->is_hashing = false;
 }
 
-/* --- comparing ----------------------------------------------------------------------------------
- */
+/* --- comparing -------------------------------------------------------------------------------- */
 
 static enum sn_status gather(struct sn_copies *c, struct sn_comm *comm, enum sn_group g, int n,
                              struct sn_err *err)

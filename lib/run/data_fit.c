@@ -59,8 +59,7 @@ enum sn_status sn_data_fit_valid(const struct sn_data *d, const struct sn_data *
     return too_few(d, "data.valid", hint, c, err);
 }
 
-/* --- files --------------------------------------------------------------------------------------
- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static bool exists(const char *prefix, const char *suffix, bool *known)
 {
@@ -131,8 +130,7 @@ enum sn_status sn_data_fit_find(struct sn_data_fit *out, const struct sn_config 
     return st;
 }
 
-/* --- words --------------------------------------------------------------------------------------
- */
+/* --- words ------------------------------------------------------------------------------------ */
 
 static void warn_absent(struct sn_str *out, const struct sn_config *c, const char *key,
                         const char *prefix)

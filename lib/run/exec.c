@@ -429,8 +429,7 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
     return SN_OK;
 }
 
-/* --- what the rest of the process sees of the state ----------------------------------------------
- */
+/* --- what the rest of the process sees of the state ------------------------------------------- */
 
 void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
 {

@@ -47,8 +47,7 @@ static enum pair pair_of(const struct sn_job *j, const struct sn_op *op)
     return FROM_NEXT;
 }
 
-/* --- before step 1 -------------------------------------------------------------------------------
- */
+/* --- before step 1 ---------------------------------------------------------------------------- */
 
 static bool is_transfer(const struct sn_op *op)
 {
@@ -259,8 +258,7 @@ enum sn_status sn_exec_connect(struct sn_exec *x, struct sn_err *err)
     return st;
 }
 
-/* --- in a step -----------------------------------------------------------------------------------
- */
+/* --- in a step -------------------------------------------------------------------------------- */
 
 static void count(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t)
 {

@@ -132,8 +132,8 @@ static int64_t used(const struct sn_transfer *t, const char *streams, int64_t n,
     return bytes;
 }
 
-/* What leaves beside the plan: streams are of another level, or as long as their values let them.
- */
+/* What leaves beside the plan: streams are of another level, or as long as their
+ * values let them. */
 static void count_coded(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t)
 {
     enum sn_collective kind;

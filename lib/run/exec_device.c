@@ -25,8 +25,7 @@
 /* Within a graph a failure is known to so many operations: a mark is a kernel between theirs. */
 enum { MARK_EVERY = 64 };
 
-/* --- failures ----------------------------------------------------------------------------------
- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 enum sn_status sn_device_fail(const struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
 {
@@ -122,8 +121,7 @@ enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *e
     return rc == 0 ? SN_OK : failed_later(x, err);
 }
 
-/* --- streams and graphs --------------------------------------------------------------------------
- */
+/* --- streams and graphs ----------------------------------------------------------------------- */
 
 static enum sn_axis axis_of(int stream)
 {
@@ -196,8 +194,7 @@ enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int
     return sn_device_fail(x, NULL, err);
 }
 
-/* --- a walk ------------------------------------------------------------------------------------
- */
+/* --- a walk ----------------------------------------------------------------------------------- */
 
 static int64_t scalars_at(const struct sn_exec *x)
 {
@@ -318,8 +315,7 @@ enum sn_status sn_exec_device_micro(struct sn_exec *x, int entry, int64_t first_
     return skips ? SN_OK : sn_device_first_sample(x, micro, err);
 }
 
-/* --- operations ----------------------------------------------------------------------------------
- */
+/* --- operations ------------------------------------------------------------------------------- */
 
 static enum sn_status mark(struct sn_exec *x, int i, struct sn_err *err)
 {

@@ -126,8 +126,7 @@ char *sn_device_bounce(const struct sn_exec *x, const void *at)
     return x->device->bounce + x->job->state_bytes + (p - x->scratch);
 }
 
-/* --- what the rest of the process sees -----------------------------------------------------------
- */
+/* --- what the rest of the process sees -------------------------------------------------------- */
 
 void sn_exec_device_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
 {

@@ -33,8 +33,7 @@ void sn_health_init(struct sn_health *h, const struct sn_accelerator *a, const c
                             .uncorrected = -1};
 }
 
-/* --- what explains an end ------------------------------------------------------------------------
- */
+/* --- what explains an end --------------------------------------------------------------------- */
 
 /* {"time", "rank", "host", "step", "kind": "throttled", "ecc" or "xid", "what": a reason's name or
  * "", "value": degrees, errors, the number} */
@@ -98,8 +97,7 @@ const struct sn_device_health *sn_health_ask(struct sn_health *h, int64_t step)
     return &h->now;
 }
 
-/* --- metrics -----------------------------------------------------------------------------------
- */
+/* --- metrics ---------------------------------------------------------------------------------- */
 
 static void member(FILE *f, const char **comma, const char *name, double value)
 {

@@ -11,8 +11,7 @@ enum { BLOCK = SN_IMAGE_BLOCK / (int)sizeof(float) };
 
 _Static_assert(sizeof(struct sn_image_head) <= SN_IMAGE_HEAD, "the head has a page");
 
-/* --- tensors by number --------------------------------------------------------------------------
- */
+/* --- tensors by number ------------------------------------------------------------------------ */
 
 static uint64_t mix(uint64_t h, uint64_t x)
 {
@@ -64,8 +63,7 @@ enum sn_status sn_state_index(const struct sn_state *s, int64_t *out, struct sn_
     return SN_OK;
 }
 
-/* --- writing ------------------------------------------------------------------------------------
- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 struct writer {
     struct sn_image_box *boxes;
@@ -202,8 +200,7 @@ enum sn_status sn_image_write(void *image, const struct sn_image_source *s, stru
     return SN_OK;
 }
 
-/* --- reading ------------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* No size in it can overflow what follows from them. */
 static bool sizes_fit(const struct sn_image_head *h, int64_t bytes)

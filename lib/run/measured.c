@@ -39,8 +39,7 @@ struct writing {
     struct sn_err err;     /* and why */
 };
 
-/* --- clocks ------------------------------------------------------------------------------------
- */
+/* --- clocks ----------------------------------------------------------------------------------- */
 
 void sn_clock_offset_find(struct sn_clock_offset *out, const struct sn_clock_notes *zero,
                           const struct sn_clock_notes *other)
@@ -64,8 +63,7 @@ static enum sn_status note_clocks(struct sn_clock_notes *n, struct sn_comm *c, s
     return SN_OK;
 }
 
-/* --- slices ------------------------------------------------------------------------------------
- */
+/* --- slices ----------------------------------------------------------------------------------- */
 
 /* What the simulator calls a chunk; false: it computes nothing. */
 static bool kind_of(const struct sn_chunk *c, enum sn_event_kind *out)
@@ -90,7 +88,7 @@ static bool kind_of(const struct sn_chunk *c, enum sn_event_kind *out)
 }
 
 static void add_chunk(struct writing *w, const struct rank *r, const struct sn_chunk *c,
-                      struct sn_slice *s)
+                      struct sn_trace_slice *s)
 {
     enum sn_event_kind kind;
     if (!kind_of(c, &kind) || s->end == s->begin)
@@ -101,7 +99,7 @@ static void add_chunk(struct writing *w, const struct rank *r, const struct sn_c
 }
 
 static void add_transfer(struct writing *w, struct rank *r, const struct sn_op *op,
-                         enum sn_axis axis, struct sn_slice *s)
+                         enum sn_axis axis, struct sn_trace_slice *s)
 {
     s->category = op->kind == SN_OP_RECV ? "receive" : sn_event_name(SN_EVENT_TRANSFER);
     s->name = op->label;
@@ -113,7 +111,7 @@ static void add_transfer(struct writing *w, struct rank *r, const struct sn_op *
 }
 
 static void add_operation(struct writing *w, const struct rank *r, const struct sn_op *op,
-                          struct sn_slice *s)
+                          struct sn_trace_slice *s)
 {
     char name[160];
     (void)snprintf(name, sizeof(name), "%s %s", sn_op_name(op->kind), op->label);
@@ -134,7 +132,7 @@ static void add_event(struct writing *w, struct rank *r, const struct sn_timed *
     const struct sn_sched *sched = &r->program->sched[e->sched];
     const struct sn_chunk *chunk = &r->program->chunks[sched->chunk];
     double shift = r->offset.seconds + w->origin;
-    struct sn_slice s = sn_slice("", "", e->at.begin - shift, e->at.end - shift);
+    struct sn_trace_slice s = sn_slice("", "", e->at.begin - shift, e->at.end - shift);
     s.micro = sched->micro;
     s.part = r->program->parts > 1 ? chunk->part : -1;
     s.slot = sched->slot;
@@ -146,8 +144,7 @@ static void add_event(struct writing *w, struct rank *r, const struct sn_timed *
         add_transfer(w, r, &r->program->ops[e->op], (enum sn_axis)e->axis, &s);
 }
 
-/* --- rank 0 ------------------------------------------------------------------------------------
- */
+/* --- rank 0 ----------------------------------------------------------------------------------- */
 
 static void failed(struct writing *w, enum sn_status st)
 {
@@ -217,8 +214,7 @@ static void add_names(struct writing *w, const struct sn_comm *c)
     flush(w);
 }
 
-/* --- all ranks ---------------------------------------------------------------------------------
- */
+/* --- all ranks -------------------------------------------------------------------------------- */
 
 static enum sn_status tell_all(struct writing *w, const struct sn_timeline *t, struct sn_comm *c,
                                int64_t *most, struct sn_err *err)

@@ -14,8 +14,7 @@ static enum sn_status compare(const struct sn_trainer *t, const struct sn_said *
 {
     const struct sn_grid *g = &t->job->grid;
     for (int r = 0; r < t->env.comm->size; r++) {
-        int of_stage[SN_NGRID_AXES] = {
-            [SN_AXIS_PIPELINE] = sn_grid_coord(g, r, SN_AXIS_PIPELINE)};
+        int of_stage[SN_NGRID_AXES] = {[SN_AXIS_PIPELINE] = sn_grid_coord(g, r, SN_AXIS_PIPELINE)};
         int first = sn_grid_rank(g, of_stage);
         if (all[r].config != all[0].config || all[r].program != all[first].program)
             return sn_fail(err, SN_EINPUT,

@@ -26,13 +26,13 @@ struct sn_step_report {
     double loss, grad_norm, lr;
     int64_t tokens; /* cumulative */
     int64_t step_tokens;
-    double step_time; /* seconds */
+    double step_time;                       /* seconds */
     double flops_per_token, flops_uncausal; /* lib/model/model.h */
-    double peak;                   /* FLOP/s of all ranks together; 0: unknown */
-    bool has_aux_loss, has_z_loss; /* the model's routers have these */
-    double aux_loss, z_loss;       /* mean over tokens and layers, without their weights */
-    bool has_load;                 /* the model has experts: */
-    struct sn_load load;           /* how unevenly they were chosen */
+    double peak;                            /* FLOP/s of all ranks together; 0: unknown */
+    bool has_aux_loss, has_z_loss;          /* the model's routers have these */
+    double aux_loss, z_loss;                /* mean over tokens and layers, without their weights */
+    bool has_load;                          /* the model has experts: */
+    struct sn_load load;                    /* how unevenly they were chosen */
     bool fp16;
     double loss_scale;
     int64_t skipped;  /* steps so far */
@@ -50,8 +50,8 @@ struct sn_step_report {
     const struct sn_device_health *health;     /* of rank 0's device; NULL: not asked after it */
 };
 
-/* Open (and create) the file `name` in `dir`, cut back so that no line is of a step after `step`.
- */
+/* Open (and create) the file `name` in `dir`, cut back so that no line is of a
+ * step after `step`. */
 enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, const char *name,
                                int64_t step, struct sn_err *err);
 void sn_metrics_close(struct sn_metrics *m); /* NULL is allowed */

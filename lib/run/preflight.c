@@ -59,8 +59,7 @@ static enum sn_status gather(struct flight *f, struct sn_err *err)
     return c->ops->wait(c, c->ops->post(c, &x), err);
 }
 
-/* ---- before ------------------------------------------------------------------------------------
- */
+/* ---- before ---------------------------------------------------------------------------------- */
 
 static enum sn_status make_room(struct flight *f, struct sn_err *err)
 {
@@ -104,8 +103,7 @@ static enum sn_status meet(struct flight *f, struct sn_err *err)
     return SN_OK;
 }
 
-/* ---- phases ------------------------------------------------------------------------------------
- */
+/* ---- phases ---------------------------------------------------------------------------------- */
 
 static enum sn_status compute(struct flight *f, struct sn_err *err)
 {

@@ -96,8 +96,7 @@ enum sn_status sn_preflight_run(struct sn_preflight *out, const struct sn_prefli
 enum sn_status sn_preflight_lost(struct sn_preflight *out, struct sn_ring *ring, int ranks,
                                  struct sn_err *err);
 
-/* ---- judging: pure ------------------------------------------------------------------------------
- */
+/* ---- judging: pure --------------------------------------------------------------------------- */
 
 /* Fills pass, why, slow and storage_error from the measurements. SN_ENOMEM. */
 enum sn_status sn_preflight_judge(struct sn_preflight *p, struct sn_err *err);
@@ -107,18 +106,17 @@ enum sn_status sn_preflight_number(struct sn_preflight *p, struct sn_err *err);
  * over the rounds each unit has two different partners, where there are three units. */
 int sn_preflight_partner(int units, int unit, int round);
 
-/* Write OUTPUT/preflight.json, whole or not at all; several ranks may at once. SN_ENOMEM, SN_EIO.
- */
+/* Write OUTPUT/preflight.json, whole or not at all; several ranks may at once.
+ * SN_ENOMEM, SN_EIO. */
 enum sn_status sn_preflight_save(const struct sn_preflight *p, const char *output,
                                  struct sn_err *err);
 /* What is in it: one object with a line end. */
 void sn_preflight_json(struct sn_str *out, const struct sn_preflight *p);
-/* A line a rank up to 64 ranks, beyond that the failing ones; a line a failing host; the verdict.
- */
+/* A line a rank up to 64 ranks, beyond that the failing ones; a line a failing host;
+ * the verdict. */
 void sn_preflight_text(struct sn_str *out, const struct sn_preflight *p);
 
-/* ---- probes of one rank ------------------------------------------------------------------------
- */
+/* ---- probes of one rank ---------------------------------------------------------------------- */
 
 /* Best FLOP/s of products of small whole numbers in about `seconds`; *wrong: a product was not what
  * it must be. */

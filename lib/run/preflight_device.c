@@ -42,8 +42,7 @@ static enum sn_status timed(double *seconds, struct sn_accelerator *a, enum sn_o
     return a->ops->between(a->device, 0, 1, seconds) == 0 ? SN_OK : failed(a, err);
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* What a product of a side needs, here and there. */
 struct bench {
@@ -148,8 +147,7 @@ enum sn_status sn_probe_device_product(double *rate, bool *wrong,
     return SN_OK;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* The lower half, filled from here, is copied to the upper one by the device, and read back. */
 static enum sn_status halves(double *rate, bool *wrong, struct sn_accelerator *a, char *there,

@@ -22,8 +22,7 @@ int sn_preflight_partner(int units, int unit, int round)
     return (other + units) % units;
 }
 
-/* ---- numbers -----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static int by_host(const void *a, const void *b)
 {
@@ -53,8 +52,7 @@ enum sn_status sn_preflight_number(struct sn_preflight *p, struct sn_err *err)
     return SN_OK;
 }
 
-/* ---- rates -------------------------------------------------------------------------------------
- */
+/* ---- rates ----------------------------------------------------------------------------------- */
 
 static double gemm_of(const struct sn_preflight_rank *r)
 {
@@ -208,8 +206,7 @@ static void judge_nodes(struct sn_preflight *p, int nodes, double *best, double 
     judge_rate(p, &messages, room);
 }
 
-/* ---- wrong data --------------------------------------------------------------------------------
- */
+/* ---- wrong data ------------------------------------------------------------------------------ */
 
 /* How many exchanges of a rank went wrong, on either side of them. */
 static int wrong_exchanges(const struct sn_preflight *p, const struct sn_preflight_rank *r)

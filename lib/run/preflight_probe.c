@@ -14,8 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- patterns ----------------------------------------------------------------------------------
- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 /* Both bits of every position occur, neighbours differ, and no two places hold the same. */
 static uint64_t word(uint64_t seed, size_t i)
@@ -37,8 +36,7 @@ bool sn_pattern_holds(const uint64_t *p, size_t n, uint64_t seed)
     return differs == 0;
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static int64_t x_of(int64_t j)
 {
@@ -119,8 +117,7 @@ enum sn_status sn_probe_product(double *rate, bool *wrong, const struct sn_prefl
     return SN_OK;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Copies the lower half to the upper one, piece by piece; the best piece counts. */
 static enum sn_status copy_halves(double *rate, const struct sn_preflight_env *env, char *memory,
@@ -166,8 +163,7 @@ enum sn_status sn_probe_memory(double *rate, bool *wrong, const struct sn_prefli
     return st;
 }
 
-/* ---- storage -----------------------------------------------------------------------------------
- */
+/* ---- storage --------------------------------------------------------------------------------- */
 
 static bool put_all(int fd, const char *p, size_t len)
 {
@@ -247,8 +243,7 @@ enum sn_status sn_probe_storage(struct sn_preflight_rank *r, const char *folder,
     return SN_OK;
 }
 
-/* ---- links -------------------------------------------------------------------------------------
- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* Both ways at once; *seconds until both have gone. */
 static enum sn_status exchange(const struct sn_preflight_env *env, int peer, uint64_t *mine,

@@ -2,10 +2,13 @@
  * resume.c - where a run begins: the newest state that is whole.
  *
  *   newest checkpoint before B (first: of all) -- damaged? --> memory has its step or a later one?
- * --> go on from memory | whole                                                 | no memory has a
- * later step? --> go on from memory                | | no | load it -- damaged on some rank?
- * ---------------------------> checkpoint.damaged: stop: end with the sentence | older: say so, B =
- * that step, look again go on from it
+ *     | whole                                                    | yes: go on from memory
+ *   memory has a later step? -- yes --> go on from memory        | no
+ *     | no                                                       v
+ *   load it -- damaged on some rank? ------------------------> checkpoint.damaged:
+ *     |                                                          stop:  end with the sentence
+ *   go on from it                                                older: say so, B = that step,
+ *                                                                       look again
  *
  * Every arrow is agreed on by all ranks. Where nothing was passed over and nothing is found, a run
  * begins; where all is damaged, it does not.

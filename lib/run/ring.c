@@ -135,8 +135,7 @@ void sn_ring_give_up(struct sn_ring *r)
     r->file->beats = SN_RING_GAVE_UP;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool read_file(const char *path, struct file *f)
 {

@@ -27,8 +27,7 @@ void sn_trainer_take_scalars(struct sn_trainer *t)
     memcpy(t->state.scalars.codec_level, s->codec_level, sizeof(s->codec_level));
 }
 
-/* --- one phase on this rank -------------------------------------------------------------------
- */
+/* --- one phase on this rank ------------------------------------------------------------------- */
 
 static bool takes_part(const struct sn_trainer *t)
 {
@@ -122,8 +121,7 @@ static enum sn_status report(struct sn_trainer *t, struct sn_err *err)
     return sn_metrics_save(t->saves, &r, err);
 }
 
-/* --- a whole save ------------------------------------------------------------------------------
- */
+/* --- a whole save ----------------------------------------------------------------------------- */
 
 /* Before an update: what a save is still to copy, or to hash, must not change. */
 void sn_trainer_save_fence(struct sn_trainer *t)
@@ -236,8 +234,7 @@ enum sn_status sn_trainer_save_wait(struct sn_trainer *t, struct sn_err *err)
     return st == SN_OK ? report(t, err) : st;
 }
 
-/* --- beside the step loop ------------------------------------------------------------------------
- */
+/* --- beside the step loop --------------------------------------------------------------------- */
 
 /* A save beside the steps that has stood still for too long has failed: the next one would wait for
  * it. Its thread may still use what it was given. */

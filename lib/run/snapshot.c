@@ -19,8 +19,7 @@
 
 enum { PIECE = 1 << 30 };
 
-/* --- all ranks ----------------------------------------------------------------------------------
- */
+/* --- all ranks -------------------------------------------------------------------------------- */
 
 enum sn_status sn_snapshot_agree(struct sn_snapshot *s, enum sn_status mine, struct sn_err *err)
 {
@@ -69,8 +68,7 @@ int sn_snapshot_ranks_here(const struct sn_snapshot *s)
     return n;
 }
 
-/* --- partners -----------------------------------------------------------------------------------
- */
+/* --- partners --------------------------------------------------------------------------------- */
 
 struct said {
     uint64_t host;
@@ -126,8 +124,7 @@ static enum sn_status meet(struct sn_snapshot *s, struct said *all, int *order, 
     return SN_OK;
 }
 
-/* --- which run this is --------------------------------------------------------------------------
- */
+/* --- which run this is ------------------------------------------------------------------------ */
 
 static uint64_t new_number(const struct sn_snapshot *s)
 {
@@ -184,8 +181,7 @@ static enum sn_status number_run(struct sn_snapshot *s, bool anew, struct sn_err
     return SN_OK;
 }
 
-/* --- begin and end ------------------------------------------------------------------------------
- */
+/* --- begin and end ---------------------------------------------------------------------------- */
 
 static enum sn_status prepare(struct sn_snapshot *s, struct sn_err *err)
 {
@@ -292,8 +288,7 @@ enum sn_status sn_snapshot_forget(struct sn_snapshot *s, struct sn_err *err)
     return sn_snapshot_agree(s, st, err);
 }
 
-/* --- memory -------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* All of this host's ranks, before any takes its part. */
 static enum sn_status check_space(const struct sn_snapshot *s, bool retake, struct sn_err *err)
@@ -356,8 +351,7 @@ enum sn_status sn_snapshot_open(struct sn_snapshot *s, bool retake, struct sn_er
     return SN_OK;
 }
 
-/* --- one snapshot -------------------------------------------------------------------------------
- */
+/* --- one snapshot ----------------------------------------------------------------------------- */
 
 sn_ticket sn_snapshot_post(struct sn_snapshot *s, enum sn_collective kind, int peer, void *p,
                            int64_t bytes)

@@ -29,7 +29,7 @@ struct sn_snapshot_env {
     const char *output;           /* the run's directory, the same for all ranks */
     const char *root;             /* SN_SNAPSHOT_ROOT */
     const char *host;             /* the name of this one */
-    struct sn_solo *solo;       /* of the long work between communications; NULL: none */
+    struct sn_solo *solo;         /* of the long work between communications; NULL: none */
     bool fresh;                   /* what is in memory is another run's, and is removed */
 };
 
@@ -45,8 +45,7 @@ int sn_snapshot_exposed(const struct sn_snapshot *s);
 int64_t sn_snapshot_traffic(const struct sn_snapshot *s);
 int64_t sn_snapshot_sent(const struct sn_snapshot *s);
 
-/* --- before step 1 -------------------------------------------------------------------------------
- */
+/* --- before step 1 ---------------------------------------------------------------------------- */
 
 /* What was found in memory. */
 struct sn_snapshot_found {
@@ -71,8 +70,7 @@ enum sn_status sn_snapshot_forget(struct sn_snapshot *s, struct sn_err *err);
  * it is taken once more before the images that it came from go. */
 enum sn_status sn_snapshot_open(struct sn_snapshot *s, bool retake, struct sn_err *err);
 
-/* --- between steps: nothing allocates ------------------------------------------------------------
- */
+/* --- between steps: nothing allocates --------------------------------------------------------- */
 
 /* Copy the state, whose scalars are of the step just done, and begin to exchange. From the return
  * on the state may change. */

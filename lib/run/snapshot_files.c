@@ -23,8 +23,7 @@ static enum sn_status fail(struct sn_err *err, const char *path, const char *doi
     return sn_fail(err, SN_EIO, "%s: cannot %s: %s", path, doing, strerror(errno));
 }
 
-/* --- names --------------------------------------------------------------------------------------
- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static const char *format_name(char out[NAME_MAX_LENGTH], const struct sn_snapshot_name *n)
 {
@@ -73,8 +72,7 @@ static char *path_of(const char *dir, const struct sn_snapshot_name *n)
     return sn_format("%s/%s", dir, format_name(name, n));
 }
 
-/* --- one file -----------------------------------------------------------------------------------
- */
+/* --- one file --------------------------------------------------------------------------------- */
 
 static enum sn_status map(struct sn_snapshot_file *f, int fd, int protection, struct sn_err *err)
 {
@@ -168,8 +166,7 @@ enum sn_status sn_snapshot_file_remove(const char *dir, const struct sn_snapshot
     return st;
 }
 
-/* --- all files of a run -------------------------------------------------------------------------
- */
+/* --- all files of a run ----------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

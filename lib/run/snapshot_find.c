@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the choice ---------------------------------------------------------------------------------
- */
+/* --- the choice ------------------------------------------------------------------------------- */
 
 /* The newest step first; then by series and rank; then the copy that is best to read. */
 static int by_worth(const void *a, const void *b)
@@ -69,8 +68,7 @@ bool sn_snapshot_choose(struct sn_snapshot_choice *out, struct sn_image_record *
     return false;
 }
 
-/* --- looking ------------------------------------------------------------------------------------
- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 /* The process of this host that looks at images of a rank. */
 static bool is_mine(const struct sn_snapshot *s, int rank)
@@ -147,8 +145,7 @@ enum sn_status sn_snapshot_discard(struct sn_snapshot *s, bool all, bool removes
     return st;
 }
 
-/* --- gathering ----------------------------------------------------------------------------------
- */
+/* --- gathering -------------------------------------------------------------------------------- */
 
 static int list_own(const struct sn_snapshot *s, struct sn_image_record *out)
 {
@@ -224,8 +221,7 @@ static enum sn_status gather(struct sn_snapshot *s, struct sn_err *err)
     return st;
 }
 
-/* --- proof --------------------------------------------------------------------------------------
- */
+/* --- proof ------------------------------------------------------------------------------------ */
 
 /* Of the chosen images that this process holds, the first that is altered: its number here; -1. */
 static int64_t first_altered(struct sn_snapshot *s)

@@ -48,8 +48,7 @@ struct loading {
     float *out, *in; /* a chunk each */
 };
 
-/* --- what this rank wants -----------------------------------------------------------------------
- */
+/* --- what this rank wants --------------------------------------------------------------------- */
 
 static void add_piece(struct loading *l, const struct want *w)
 {
@@ -182,8 +181,7 @@ static bool is_complete(const struct loading *l)
     return true;
 }
 
-/* --- who asks whom ------------------------------------------------------------------------------
- */
+/* --- who asks whom ---------------------------------------------------------------------------- */
 
 /* Sort by holder, in place of the list so far; how many of each. */
 static enum sn_status sort_wants(struct loading *l, struct sn_err *err)
@@ -235,8 +233,7 @@ static enum sn_status tell_counts(struct loading *l, struct sn_err *err)
     return sn_snapshot_agree(l->s, st, err);
 }
 
-/* --- one round ----------------------------------------------------------------------------------
- */
+/* --- one round -------------------------------------------------------------------------------- */
 
 static const float *values_of(const struct sn_snapshot *s, const struct ask *a)
 {
@@ -359,8 +356,7 @@ static void fill_replicas(const struct loading *l)
     }
 }
 
-/* --- all of it ----------------------------------------------------------------------------------
- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static enum sn_status prepare(struct loading *l, struct sn_err *err)
 {

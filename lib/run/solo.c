@@ -62,8 +62,7 @@ struct sn_progress *sn_solo_progress(struct sn_solo *v)
     return &v->progress;
 }
 
-/* --- the thread that meets the others ----------------------------------------------------------
- */
+/* --- the thread that meets the others --------------------------------------------------------- */
 
 static struct timespec at_time(double clock)
 {

@@ -50,8 +50,7 @@ void sn_exec_set_timeline(struct sn_exec *x, struct sn_timeline *t)
     x->timeline = t;
 }
 
-/* --- a step ------------------------------------------------------------------------------------
- */
+/* --- a step ----------------------------------------------------------------------------------- */
 
 enum sn_status sn_timeline_start(struct sn_exec *x, struct sn_err *err)
 {

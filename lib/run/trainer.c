@@ -182,8 +182,8 @@ struct sn_exec *sn_trainer_exec(struct sn_trainer *t)
 
 /* --- one step -------------------------------------------------------------------------------- */
 
-/* Is OUTPUT/save-and-exit there? A request that was met is removed, so that the next start works.
- */
+/* Is OUTPUT/save-and-exit there? A request that was met is removed,
+ * so that the next start works. */
 static bool asked_by_file(const struct sn_trainer *t, bool met)
 {
     char path[SN_PATH_MAX + 32];

@@ -13,8 +13,7 @@ static float *address(struct sn_exec *x, const struct sn_job *j, int buf)
     return sn_exec_address(x, &j->train, buf);
 }
 
-/* --- what this rank holds of the logical tensors -------------------------------------------------
- */
+/* --- what this rank holds of the logical tensors ---------------------------------------------- */
 
 static void add_shape(struct sn_state *s, const char *group, const struct sn_param *q, int piece)
 {

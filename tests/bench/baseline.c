@@ -159,8 +159,7 @@ static double memory(const struct row *row)
     return x.p > 1 ? fmax(first, last) : only;
 }
 
-/* --- fit ---------------------------------------------------------------------------------------
- */
+/* --- fit -------------------------------------------------------------------------------------- */
 
 static void price(struct bench *b, const double *x)
 {
@@ -204,8 +203,7 @@ static enum sn_status fit(struct bench *b, double *x, struct sn_err *err)
     return SN_OK;
 }
 
-/* --- report ------------------------------------------------------------------------------------
- */
+/* --- report ----------------------------------------------------------------------------------- */
 
 static bool is_first_of_group(const struct bench *b, int i)
 {

@@ -28,8 +28,8 @@
 static const double SECONDS /* per operation */ = 0.1;
 enum { REPEATS_MIN = 5, REPEATS_MAX = 2000, VOCABULARY = 4096, SAMPLES = 4, HEAD = 64 };
 
-/* Shapes of operands: activations in the storage type, vectors, statistics and gradients in fp32.
- */
+/* Shapes of operands: activations in the storage type, vectors, statistics and
+ * gradients in fp32. */
 enum shape { NONE, TD, T2D, WD, PD, D1, D1_F32, N1_F32, N1, T1_F32, T2_F32, IDS, TABLE_F32 };
 
 struct row {

@@ -57,6 +57,40 @@ void sn_plant_maker(void **p)
     ncclGroupStart();
 }
 END
+put kernels/cuda/plant.cu <<'END'
+#include "lib/model/model.h"
+struct sn_planted {
+    int a;
+};
+void sn_wide(int a, int b, int c, int d, int e, int f, int g, int h, int (*i)(int, int), int j,
+             int k)
+{
+    if (a)
+        for (;;)
+            while (b)
+                if (c)
+                    if (d)
+                        return;
+}
+END
+put kernels/cpu/plant.h <<'END'
+struct sn_planted {
+    int a;
+};
+struct sn_planted_twice {
+    int a;
+};
+END
+put slurm/plant.h <<'END'
+struct sn_planted_twice {
+    int b;
+};
+int sn_seven(int a, int b, int c, int d, int e, int f, int g, int h);
+static int sn_eight(int a, int b, int c, int d, int e, int f, int g, int h)
+{
+    return a;
+}
+END
 put lib/base/plant.h <<'END'
 #ifndef SN_PLANT_H
 #define SN_PLANT_H
@@ -156,6 +190,13 @@ fires 'alone: lib/base/plant.h:1: does not compile alone'
 fires 'length: lib/config/plant_long.c:3: function sn_long has 82 lines; split it'
 fires 'length: lib/config/plant_500.c:1: 501 lines; split it, or say'
 passes 'plant_reason'
+fires 'direction: kernels/cuda/plant.cu:1: kernels/ includes lib/model/model.h'
+fires 'tags: slurm/plant.h:1: sn_planted_twice is defined in kernels/cpu/plant.h:4 too'
+passes 'tags: .* sn_planted '
+fires 'form: kernels/cuda/plant.cu:5: 11 parameters; pass a struct, 10 is the limit'
+fires 'form: kernels/cuda/plant.cu:12: 5 levels deep; return early'
+fires 'form: slurm/plant.h:5: 8 parameters; pass a struct, 7 is the limit'
+passes 'form: slurm/plant.h:4:'
 fires 'banned: lib/plan/plant.c:5: calls strcpy; use a bounded function'
 fires 'banned: lib/plan/plant.c:7: calls free; use lib/base/mem.h'
 passes 'banned: lib/plan/plant.c:[26]:'

@@ -60,13 +60,13 @@ ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
 {
     spring("write", fd, n);
     spring_once(fd);
-    return ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, p, n, at);
+    return ((ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, p, n, at);
 }
 
 ssize_t pread(int fd, void *p, size_t n, off_t at)
 {
     spring("read", fd, n);
-    return ((ssize_t (*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread"))(fd, p, n, at);
+    return ((ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread"))(fd, p, n, at);
 }
 
 int MPI_Finalize(void)

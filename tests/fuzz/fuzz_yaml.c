@@ -49,8 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct sn_config c;
     struct sn_err err = {0};
-    enum sn_status st =
-        sn_config_parse(&c, (const char *)bytes, len, "f.yaml", "templates", &err);
+    enum sn_status st = sn_config_parse(&c, (const char *)bytes, len, "f.yaml", "templates", &err);
     if (st != SN_OK) {
         require(st == SN_EINPUT && err.status == st && strchr(err.text, ':'));
         return 0;

@@ -82,8 +82,7 @@ static int64_t share_of(const struct bench *b, enum what what)
     return what == SUMS ? b->n / SHARES : b->n;
 }
 
-/* --- operations ----------------------------------------------------------------------------------
- */
+/* --- operations ------------------------------------------------------------------------------- */
 
 static struct sn_args args_of(const struct bench *b, const struct side *s, enum sn_op_kind kind,
                               enum what what)

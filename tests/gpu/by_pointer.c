@@ -81,8 +81,7 @@ static enum sn_op_kind args_of(const struct by_pointer_call *c, struct sn_args *
     return (enum sn_op_kind)kind;
 }
 
-/* --- what is exported ---------------------------------------------------------------------------
- */
+/* --- what is exported ------------------------------------------------------------------------- */
 
 size_t by_pointer_call_size(void);
 size_t by_pointer_scalars(void *to, size_t room, double tokens);

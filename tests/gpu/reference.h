@@ -96,8 +96,8 @@ static bool kt_reference_write(const struct kt *k, const char *folder, const cha
     return fclose(f) == 0 && good;
 }
 
-/* Into k->ref: the samples of the file, and everywhere else what the outputs hold now; and scalars.
- */
+/* Into k->ref: the samples of the file, and everywhere else what the outputs hold now;
+ * and scalars. */
 static bool kt_reference_read(struct kt *k, struct sn_scalars *want, const char *folder,
                               const char *name, uint64_t operands)
 {
@@ -134,8 +134,7 @@ static bool kt_reference_read(struct kt *k, struct sn_scalars *want, const char 
     return good;
 }
 
-/* --- one case ------------------------------------------------------------------------------------
- */
+/* --- one case --------------------------------------------------------------------------------- */
 
 struct kt_case {
     const char *name; /* of its file */

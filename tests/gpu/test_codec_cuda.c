@@ -52,8 +52,7 @@ static int64_t place(const struct setup *s)
                      : sn_coded_bytes(&s->codec, coded_type(s), s->share);
 }
 
-/* --- operands ----------------------------------------------------------------------------------
- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 static void put_values(const struct sn_mat *m, const struct setup *s, uint64_t key)
 {
@@ -114,8 +113,7 @@ static void encode_operands(struct kt *k, const struct setup *s)
         kt_set(e, 0, i, 0.01 * (double)ct_normal(7, i));
 }
 
-/* --- both tables -------------------------------------------------------------------------------
- */
+/* --- both tables ------------------------------------------------------------------------------ */
 
 /* Runs the processor's; what it leaves is in first_run, its scalars in *want. */
 static bool run_cpu(struct kt *k, enum sn_op_kind kind, struct sn_scalars *want, int *fault)
@@ -183,8 +181,7 @@ static bool about(double a, double b)
     return (a != a && b != b) || a == b || fabs(a - b) <= 1e-9 * fabs(b);
 }
 
-/* --- encode ------------------------------------------------------------------------------------
- */
+/* --- encode ----------------------------------------------------------------------------------- */
 
 static bool encodes_alike(const struct setup *s)
 {
@@ -267,8 +264,7 @@ static void all_kinds_of_values(const char *codec)
     tap_ok(good, "%s: streams of every kind of values", codec);
 }
 
-/* --- decode ------------------------------------------------------------------------------------
- */
+/* --- decode ----------------------------------------------------------------------------------- */
 
 struct way {
     enum sn_dtype type;
@@ -376,8 +372,7 @@ static void a_bucket_is_the_processor_s(const char *codec, int64_t divided)
     tap_ok(good, "%s: %ld values, and sums of 5 shares, are the processor's", codec, (long)s.n);
 }
 
-/* --- refusals ----------------------------------------------------------------------------------
- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 /* Changes a few bytes, or many; lengths and headers most of all. */
 static void spoil(struct kt *k, const struct setup *s, uint64_t key)

@@ -38,8 +38,7 @@ static void put_integers(struct kt *k, int slot, int64_t rows, int64_t cols, int
         kt_set(m, i / cols, i % cols, (double)((i * 7919 + i / 13) % n));
 }
 
-/* --- what the two tables are given ---------------------------------------------------------------
- */
+/* --- what the two tables are given ------------------------------------------------------------ */
 
 static void pointwise(struct kt *k, enum sn_op_kind kind)
 {
@@ -266,8 +265,7 @@ static void swap(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 0, shape(type, t, 1024), SN_WRITE);
 }
 
-/* --- experts -------------------------------------------------------------------------------------
- */
+/* --- experts ---------------------------------------------------------------------------------- */
 
 enum { EXPERTS = 16, CHOICES = 4 };
 
@@ -396,8 +394,7 @@ static void expert_gemm(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 0, shape(type, rows, n), SN_WRITE);
 }
 
-/* --- the end of a step ---------------------------------------------------------------------------
- */
+/* --- the end of a step ------------------------------------------------------------------------ */
 
 static void adamw(struct kt *k, enum sn_op_kind kind)
 {

@@ -21,8 +21,7 @@ struct sn_config account_config(int tensor, int expert, bool sequence_parallel)
     return c;
 }
 
-/* --- the formulas --------------------------------------------------------------------------------
- */
+/* --- the formulas ----------------------------------------------------------------------------- */
 
 /* Ranks with slices of an expert, where tensor ranks route tokens of their own; else 0. */
 static int64_t slices_of(const struct sn_layout_config *l)
@@ -85,8 +84,7 @@ static struct account_bytes formula(const struct sn_config *c)
     return b;
 }
 
-/* --- the plan, and the text ----------------------------------------------------------------------
- */
+/* --- the plan, and the text ------------------------------------------------------------------- */
 
 static void count_ops(struct account_ops *o, const struct sn_program *p)
 {
@@ -129,8 +127,7 @@ static bool compile(struct account *out, const struct sn_config *c, struct accou
     return st == SN_OK;
 }
 
-/* --- a run ---------------------------------------------------------------------------------------
- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 /* Balanced, as the plan has it: ranks communicate for real and compute nothing. */
 static bool run(struct account *out, const struct sn_config *c, struct account_bytes *counted)
@@ -169,8 +166,7 @@ void account_layer(struct account *out, const struct sn_config *c)
     out->counted = per_layer(counted[1], counted[0]);
 }
 
-/* --- the update ----------------------------------------------------------------------------------
- */
+/* --- the update ------------------------------------------------------------------------------- */
 
 static int64_t live_at(const struct sn_program *p, int first, int op)
 {

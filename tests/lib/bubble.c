@@ -10,8 +10,7 @@ struct sn_pipeline job_pipeline(const struct sn_job *j)
                                 j->train.micros};
 }
 
-/* --- from the program ---------------------------------------------------------------------------
- */
+/* --- from the program ------------------------------------------------------------------------- */
 
 /* The phase of a chunk's task; SN_NPHASES: it is none. Weight gradients that are a chunk but not
  * delayed are the end of their BACKWARD. */
@@ -76,8 +75,7 @@ void stage_work_fini(struct stage_work *w)
     *w = (struct stage_work){0};
 }
 
-/* --- played -------------------------------------------------------------------------------------
- */
+/* --- played ----------------------------------------------------------------------------------- */
 
 enum sn_status bubble_play(struct sn_pipeline_time *out, const struct sn_pipeline *p,
                            const struct stage_work *stage, const struct sn_pipeline_cost *c,

@@ -70,8 +70,8 @@ __attribute__((unused)) static void free_state(struct sn_state *s)
         sn_free(s->tensors[i].p);
 }
 
-/* What the state is at a step: random bits, so that NaN, infinities and subnormals are there too.
- */
+/* What the state is at a step: random bits, so that NaN, infinities and subnormals
+ * are there too. */
 __attribute__((unused)) static void set_state(struct sn_state *s, int64_t step)
 {
     s->scalars = (struct sn_state_scalars){step, step * 12345678901, step - 1, 3, 1, 0.1f, {0}};

@@ -43,8 +43,7 @@ __attribute__((unused)) static struct sn_codec ct_codec(const char *name)
     return c;
 }
 
-/* --- values ------------------------------------------------------------------------------------
- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 enum ct_kind { CT_NORMAL, CT_HEAVY, CT_SMOOTH, CT_SPREAD, CT_TINY, CT_HUGE, CT_SPARSE, CT_NKINDS };
 
@@ -149,8 +148,7 @@ __attribute__((unused)) static struct sn_values ct_values(enum ct_kind kind, enu
     return v;
 }
 
-/* --- streams -----------------------------------------------------------------------------------
- */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 static const struct sn_codec_draw ct_draw = {0x5e417, 7, 0};
 

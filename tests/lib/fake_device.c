@@ -52,8 +52,7 @@ static void push(struct queue *q, const struct item *i)
     q->item[q->n++] = *i;
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 bool fake_device_is_here(const struct sn_device *d, const void *p, size_t bytes)
 {
@@ -101,8 +100,7 @@ static void fake_release(struct sn_device *d, void *p)
         }
 }
 
-/* --- enqueuing -----------------------------------------------------------------------------------
- */
+/* --- enqueuing -------------------------------------------------------------------------------- */
 
 int fake_device_enqueue(struct sn_device *d, const struct item *i)
 {
@@ -201,8 +199,7 @@ static int fake_mark(struct sn_device *d, int stream, uint32_t number)
         d, &(struct item){.kind = MARK, .stream = stream, .number = (long)number});
 }
 
-/* --- graphs ------------------------------------------------------------------------------------
- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 static int fake_graph_begin(struct sn_device *d, int stream)
 {
@@ -252,8 +249,7 @@ static void fake_graph_free(struct sn_device *d, void *graph)
     free(g);
 }
 
-/* --- doing -------------------------------------------------------------------------------------
- */
+/* --- doing ------------------------------------------------------------------------------------ */
 
 static void run_kernel(struct sn_device *d, struct item *i)
 {
@@ -381,8 +377,7 @@ static uint32_t fake_marked(const struct sn_device *d)
     return d->marked;
 }
 
-/* --- begin and end -------------------------------------------------------------------------------
- */
+/* --- begin and end ---------------------------------------------------------------------------- */
 
 static int fake_count(char *why, size_t room)
 {

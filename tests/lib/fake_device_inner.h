@@ -42,8 +42,8 @@ struct event {
 
 struct graph {
     struct queue all; /* in the order of enqueuing */
-    /* while it runs: a step of its own, whose streams go their own ways, whose events are its own
-     */
+    /* while it runs: a step of its own, whose streams go their own ways,
+     * whose events are its own */
     bool is_running;
     struct queue queue[SN_DEVICE_STREAMS];
     struct event *events;

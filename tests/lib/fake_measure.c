@@ -55,8 +55,7 @@ int fake_device_choose(struct sn_device *d, const char *line)
     return strncmp(line, "fake 1 :", 8) == 0 ? 0 : 1;
 }
 
-/* --- memory of this process --------------------------------------------------------------------
- */
+/* --- memory of this process ------------------------------------------------------------------- */
 
 int fake_device_pin(struct sn_device *d, void *p, size_t bytes)
 {

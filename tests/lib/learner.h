@@ -54,8 +54,7 @@ __attribute__((unused)) static struct sn_model_config model_config(const struct 
                                     .share_layers = v->share};
 }
 
-/* --- one rank that trains ----------------------------------------------------------------------
- */
+/* --- one rank that trains --------------------------------------------------------------------- */
 
 __attribute__((unused)) static enum sn_status
 learner_create(struct speaker *p, const struct sn_model_config *m, struct sn_err *err)
@@ -113,8 +112,8 @@ find(const struct speaker *x, const char *group, const char *name)
     return NULL;
 }
 
-/* Random values for every tensor, then a few steps, so that moments are what training makes them.
- */
+/* Random values for every tensor, then a few steps, so that moments are what
+ * training makes them. */
 __attribute__((unused)) static bool train(struct speaker *x, const struct sn_model_config *m,
                                           int steps)
 {
@@ -159,8 +158,7 @@ __attribute__((unused)) static struct sn_source snapshot(struct fake *f, const s
     return s;
 }
 
-/* --- growing -----------------------------------------------------------------------------------
- */
+/* --- growing ---------------------------------------------------------------------------------- */
 
 __attribute__((unused)) static double largest(const float *p, int64_t n)
 {

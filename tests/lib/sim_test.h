@@ -23,11 +23,11 @@ struct subject {
 static inline struct sn_machine exact_machine(void)
 {
     struct sn_machine m = {.devices = 1, .n_levels = 1};
-    m.device = (struct sn_device){.bandwidth = 1e300,
-                                  .overhead = 0x1p-20,
-                                  .attention_forward = 1,
-                                  .attention_backward = 1,
-                                  .moved = {1, 1, 1, 1}};
+    m.device = (struct sn_machine_device){.bandwidth = 1e300,
+                                          .overhead = 0x1p-20,
+                                          .attention_forward = 1,
+                                          .attention_backward = 1,
+                                          .moved = {1, 1, 1, 1}};
     for (int t = 0; t < SN_NPRECISIONS; t++)
         m.device.gemm[t] = (struct sn_gemm_rate){.peak = 1e300, .most = 1};
     m.level[0] = (struct sn_level){.device = 1e300, .efficiency = 1, .all_reduce = 1};

@@ -58,8 +58,7 @@ static void *need(void *p)
     return p;
 }
 
-/* --- collectives ---------------------------------------------------------------------------------
- */
+/* --- collectives ------------------------------------------------------------------------------ */
 
 static double get(const void *p, enum sn_dtype t, int64_t i)
 {
@@ -135,12 +134,12 @@ static void *shared(const struct meeting *m, int size, int me, int64_t *n)
 {
     const struct sn_transfer *t = of(m, me);
     size_t width = sn_dtype_size(t->dtype);
-    struct sn_block own = sn_transfer_block(t, me), last = sn_transfer_block(t, size - 1);
+    struct sn_comm_block own = sn_transfer_block(t, me), last = sn_transfer_block(t, size - 1);
     bool spreads = t->kind == SN_ALL_GATHER;
     *n = spreads ? last.at + last.n : own.n;
     char *out = need(malloc((size_t)*n * width + 1));
     for (int i = 0; spreads && i < size; i++) {
-        struct sn_block b = sn_transfer_block(of(m, i), i);
+        struct sn_comm_block b = sn_transfer_block(of(m, i), i);
         memcpy(out + (size_t)b.at * width, input(of(m, i)), (size_t)b.n * width);
     }
     for (int64_t i = 0; !spreads && i < *n; i++)
@@ -229,8 +228,7 @@ static void meet(struct rank *r, const struct sn_transfer *t)
     free(out);
 }
 
-/* --- mail ----------------------------------------------------------------------------------------
- */
+/* --- mail ------------------------------------------------------------------------------------- */
 
 static void mail_send(struct rank *r, const struct sn_transfer *t)
 {
@@ -273,8 +271,7 @@ static void mail_receive(struct rank *r, const struct sn_transfer *t)
     free(x);
 }
 
-/* --- the interface -------------------------------------------------------------------------------
- */
+/* --- the interface ---------------------------------------------------------------------------- */
 
 static enum sn_status set_grid(struct sn_comm *c, const struct sn_grid *g, struct sn_err *err)
 {

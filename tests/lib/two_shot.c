@@ -141,8 +141,7 @@ enum sn_codec_fault sn_two_shot_all_reduce(const struct sn_two_shot *t, const st
     return reduce(&(struct way){t, of, draw, room}, &(struct source){.list = x}, sums, true);
 }
 
-/* --- two levels --------------------------------------------------------------------------------
- */
+/* --- two levels ------------------------------------------------------------------------------- */
 
 struct sn_two_shot sn_two_level_inside(const struct sn_two_level *t)
 {

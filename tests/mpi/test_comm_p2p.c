@@ -105,8 +105,8 @@ static void a_receive_holds_up_no_collective(struct sn_comm *c)
     sn_free(x);
 }
 
-/* The first rank's collective waits for the last rank, which waits for a message posted behind it.
- */
+/* The first rank's collective waits for the last rank, which waits for a message
+ * posted behind it. */
 static void a_send_overtakes_a_collective(struct sn_comm *c)
 {
     struct sn_err err;

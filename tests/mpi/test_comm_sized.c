@@ -29,8 +29,7 @@ static void point(const struct sn_comm *c, bool good, const char *what)
     }
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------
- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* The block that `from` has for `to` in one transfer: every rank can say what it is. */
 struct block {
@@ -82,8 +81,7 @@ static bool holds(const unsigned char *p, struct block b)
     return true;
 }
 
-/* ---- collectives -------------------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 /* One under way. */
 struct moved {
@@ -212,8 +210,7 @@ static void many_are_under_way(struct sn_comm *c, bool windows)
                   : "many at once, in several groups, between sums, by messages");
 }
 
-/* ---- sends and receives ------------------------------------------------------------------------
- */
+/* ---- sends and receives ---------------------------------------------------------------------- */
 
 enum { EACH = 30 };
 
@@ -331,8 +328,7 @@ static void a_late_receive_holds_nothing_up(struct sn_comm *c)
     sn_free(staging);
 }
 
-/* ---- a wrong length ----------------------------------------------------------------------------
- */
+/* ---- a wrong length -------------------------------------------------------------------------- */
 
 enum { ROOM = 4096, ALL = 7 };
 

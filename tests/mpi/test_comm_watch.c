@@ -19,8 +19,7 @@
 
 enum { RANKS = 3, TIMEOUT = 2, SECONDS = 12, LOST = 77 };
 
-/* ---- what the ranks do -------------------------------------------------------------------------
- */
+/* ---- what the ranks do ----------------------------------------------------------------------- */
 
 static void sleep_for(double seconds)
 {
@@ -263,8 +262,7 @@ static int be_a_rank(const char *way, const char *folder)
     return 0;
 }
 
-/* ---- what the one that looks on does -----------------------------------------------------------
- */
+/* ---- what the one that looks on does --------------------------------------------------------- */
 
 static void says(const char *self, const char *way, int code, const char *want, const char *what)
 {

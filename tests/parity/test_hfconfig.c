@@ -421,8 +421,7 @@ static void values_are_what_the_table_says(const char *type)
     teardown(&b);
 }
 
-/* --- what single rows do -----------------------------------------------------------------------
- */
+/* --- what single rows do ---------------------------------------------------------------------- */
 
 /* rope_scaling is rope_parameters; its keys are tried under both names. */
 static void rope_scaling_is_rope_parameters(void)

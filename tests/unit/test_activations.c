@@ -146,8 +146,7 @@ static void report(const struct score *s, const char *what)
            s->wrong, s->layouts, s->parts);
 }
 
-/* --- the matrix --------------------------------------------------------------------------------
- */
+/* --- the matrix ------------------------------------------------------------------------------- */
 
 static const struct pipe pipes[] = {
     {1, 1, SN_1F1B, false},        {3, 1, SN_GPIPE, false},       {3, 1, SN_1F1B, false},
@@ -155,8 +154,8 @@ static const struct pipe pipes[] = {
 };
 enum { PIPES = sizeof(pipes) / sizeof(pipes[0]) };
 
-/* Tensor ranks x sequence parallelism x recomputation x dropout x pipelines, one family and type.
- */
+/* Tensor ranks x sequence parallelism x recomputation x dropout x pipelines,
+ * one family and type. */
 static void tensor_layouts(struct score *s, struct layout x)
 {
     for (int k = 0; k < 4 * 3 * 2 * PIPES; k++) {
@@ -377,8 +376,7 @@ static void kept_results_of_collectives_are_counted(void)
     report(&s, "comm_aware_recompute");
 }
 
-/* --- by hand -----------------------------------------------------------------------------------
- */
+/* --- by hand ---------------------------------------------------------------------------------- */
 
 /* Bytes of one slot of a single rank's model. */
 static int64_t slot_of(struct sn_config *c)

@@ -73,8 +73,7 @@ static void pairs_add_up_to_the_traffic(void)
     }
 }
 
-/* ---- trees --------------------------------------------------------------------------------------
- */
+/* ---- trees ----------------------------------------------------------------------------------- */
 
 enum { MOST = 64 };
 
@@ -145,8 +144,7 @@ static void counts_are_those_of_pairs(void)
     }
 }
 
-/* ---- against all permutations -------------------------------------------------------------------
- */
+/* ---- against all permutations ---------------------------------------------------------------- */
 
 struct exhaustive {
     const struct sn_flow *f;
@@ -232,8 +230,7 @@ static void small_jobs_are_arranged_as_well_as_can_be(void)
     }
 }
 
-/* ---- what it must be like -----------------------------------------------------------------------
- */
+/* ---- what it must be like -------------------------------------------------------------------- */
 
 static void every_rank_has_a_process_of_its_own(void)
 {

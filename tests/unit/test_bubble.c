@@ -127,8 +127,7 @@ static void zero_bubble_idles_for_the_part_that_weights_do_not_fill(void)
             }
 }
 
-/* --- costs from FLOPs --------------------------------------------------------------------------
- */
+/* --- costs from FLOPs ------------------------------------------------------------------------- */
 
 static double measured(const struct sn_config *c, struct stage_work work[MOST_STAGES])
 {

@@ -221,8 +221,8 @@ static void hdf5_survives_a_full_disk(void)
 
 enum action { SAVE, LOAD, FIND };
 
-/* One action with the n-th allocation failing; what it found must be whole, or step 100 for a save.
- */
+/* One action with the n-th allocation failing; what it found must be whole,
+ * or step 100 for a save. */
 static enum sn_status with_failure(struct bench *b, enum action what, int n)
 {
     int64_t step = 200;

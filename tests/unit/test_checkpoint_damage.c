@@ -18,8 +18,8 @@ static void flip(const char *path, long at)
     }
 }
 
-/* Load step 100 must fail with this status and exactly this text, where DIR stands for the folder.
- */
+/* Load step 100 must fail with this status and exactly this text,
+ * where DIR stands for the folder. */
 static void load_says(struct bench *b, enum sn_status want, const char *text, const char *what)
 {
     char full[1024] = "";

@@ -100,8 +100,7 @@ static void bits_are_those_of_all_at_once(const struct shape *s, int chunks)
            chunks, whole.fault, parts.fault);
 }
 
-/* --- text ----------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 struct text {
     int posts;      /* of exchanges and gathers of shares, in forward or backward */

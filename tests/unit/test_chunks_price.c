@@ -110,8 +110,7 @@ static void answer_is_the_whole_plans(const char *what, const struct sn_config *
            what, 1e3 * x.seconds[1], 1e3 * x.seconds[2], 1e3 * x.seconds[4], 1e3 * x.seconds[8]);
 }
 
-/* --- tokens split over tensor ranks --------------------------------------------------------------
- */
+/* --- tokens split over tensor ranks ----------------------------------------------------------- */
 
 /* Two devices of a node, in a file that the run file names. */
 static bool machine_file(struct sn_machine *m, struct sn_config *c, const char *links)

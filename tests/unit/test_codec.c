@@ -26,8 +26,7 @@ static const int64_t sizes[] = {0,  1,  2,   3,   4,   5,   31,   33,  63,
                                 64, 65, 127, 128, 129, 161, 1000, 5003};
 enum { N_SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-/* --- names and sizes ---------------------------------------------------------------------------
- */
+/* --- names and sizes -------------------------------------------------------------------------- */
 
 static void names_come_back(void)
 {
@@ -84,8 +83,7 @@ static void sizes_are_the_formula_s(void)
     tap_ok(empty && cuts, "nothing takes nothing, and streams of fixed rate can be cut at blocks");
 }
 
-/* --- errors ------------------------------------------------------------------------------------
- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static double block_most(const struct sn_values *x, int64_t first, int64_t n)
 {
@@ -194,8 +192,7 @@ static void errors_are_within_the_promise(const char *name)
            name);
 }
 
-/* --- every way gives the same ------------------------------------------------------------------
- */
+/* --- every way gives the same ----------------------------------------------------------------- */
 
 /* 20,000 values, so that several threads have some; from each type to each type. */
 static void every_way_is_the_same(const char *name)
@@ -240,8 +237,7 @@ static void every_way_is_the_same(const char *name)
     tap_ok(summed && stored, "%s: they add to fp32 and store in each type what one decodes", name);
 }
 
-/* --- what is not finite ------------------------------------------------------------------------
- */
+/* --- what is not finite ----------------------------------------------------------------------- */
 
 static bool bits_equal(float a, float b)
 {
@@ -281,8 +277,7 @@ static void not_finite_shows(const char *name)
     tap_ok(good, "%s: what is not finite shows in its block, and nowhere else", name);
 }
 
-/* --- streams that are wrong --------------------------------------------------------------------
- */
+/* --- streams that are wrong ------------------------------------------------------------------- */
 
 static enum sn_codec_fault decode_of(const struct sn_codec *c, const struct sn_stream *s, int64_t n)
 {

@@ -98,8 +98,8 @@ static void it_is_the_plain_code_s(const char *name)
            name);
 }
 
-/* A gradient of 0.01 beside one of 1 in a block: int4 of it is 0 each time, and with feedback not.
- */
+/* A gradient of 0.01 beside one of 1 in a block: int4 of it is 0 each time,
+ * and with feedback not. */
 static void small_values_get_through(void)
 {
     enum { N = 128, T = 400 };

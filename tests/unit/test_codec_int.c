@@ -7,8 +7,7 @@
 #include "kernels/philox.h"
 #include "tests/lib/codec_test.h"
 
-/* --- the format, by the book -------------------------------------------------------------------
- */
+/* --- the format, by the book ------------------------------------------------------------------ */
 
 static float drawn(const struct sn_codec_draw *d, int64_t i)
 {
@@ -110,8 +109,7 @@ static void decoded_values_are_kept(void)
     }
 }
 
-/* --- stochastic rounding -----------------------------------------------------------------------
- */
+/* --- stochastic rounding ---------------------------------------------------------------------- */
 
 /*
  * D draws of the same values: each is within one step, and the mean off by no more than 5 of its
@@ -179,8 +177,7 @@ static void draws_belong_to_the_message(void)
     ct_free(x.p), ct_free(whole.p);
 }
 
-/* --- the transform -----------------------------------------------------------------------------
- */
+/* --- the transform ---------------------------------------------------------------------------- */
 
 /* 127 and its like in H x / 32 need no rounding: what is sent comes back whole. */
 static void the_transform_is_undone(void)
@@ -220,11 +217,10 @@ static void the_transform_helps_outliers(void)
     ct_free(x.p), ct_free(a.p), ct_free(b.p), ct_free(u.p), ct_free(v.p);
 }
 
-/* --- figures known from outside ----------------------------------------------------------------
- */
+/* --- figures known from outside --------------------------------------------------------------- */
 
-/* Relative errors of vectors of 2^18 values, as measured with other code for docs/COMPRESSION.md.
- */
+/* Relative errors of vectors of 2^18 values, as measured with other code for
+ * docs/COMPRESSION.md. */
 static void errors_are_the_known_ones(void)
 {
     static const struct {

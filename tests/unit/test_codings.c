@@ -10,8 +10,7 @@
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 
-/* --- the table ---------------------------------------------------------------------------------
- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static const char table[] = "# comment\n"
                             "error,,int8,0.01\n"
@@ -101,8 +100,7 @@ static void the_table_that_ships_is_read(void)
     sn_losses_fini(&l);
 }
 
-/* --- the choice --------------------------------------------------------------------------------
- */
+/* --- the choice ------------------------------------------------------------------------------- */
 
 static const char machine_text[] =
     "name: test\n"

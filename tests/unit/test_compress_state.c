@@ -139,8 +139,8 @@ static bool has(const struct world *w, const char *group, const char *name)
     return false;
 }
 
-/* What the elements of a box must be after a load of what `from` had: sums of the values of these.
- */
+/* What the elements of a box must be after a load of what `from` had:
+ * sums of the values of these. */
 struct sum {
     uint64_t key[RANKS_MAX];
     int n;

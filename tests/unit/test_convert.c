@@ -94,8 +94,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* --- what was written -------------------------------------------------------------------------
- */
+/* --- what was written ------------------------------------------------------------------------- */
 
 static bool same_values(const struct fake *f, int tensor, struct sn_box box, const char *bytes)
 {
@@ -171,8 +170,7 @@ static bool holds_the_source(struct bench *b)
     return same && !exists(b->tmp);
 }
 
-/* --- tests ------------------------------------------------------------------------------------
- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static const char *const layouts[] = {
     "layout: {tensor: 2, pipeline: 2}",

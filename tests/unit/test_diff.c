@@ -5,8 +5,8 @@
 #define MODEL "model:\n  family: llama\n  hidden: 64\n  heads: 4\n"
 enum { ROWS = 70, COLS = 3000, LONG = 50000 };
 
-/* Two sources of the same three tensors: a matrix, a vector, and a single row longer than a strip.
- */
+/* Two sources of the same three tensors: a matrix, a vector, and a single row
+ * longer than a strip. */
 struct both {
     struct fake a, b;
     struct sn_source of_a, of_b;
@@ -142,7 +142,8 @@ static void scalars_are_compared(void)
     x.of_b.model_text = "model:\n  family: llama\n  hidden: 128\n  heads: 4\n";
     tap_text(compare(&x, 1 << 20),
              "step: 7 against 8\ntokens: 700 against 701\nskipped: 1 against 0\n"
-             "loss_scale: 8 against 0.5\ncodec_level of zero: 0 against 2\nmodel: 'hidden: 64' against 'hidden: 128'\n",
+             "loss_scale: 8 against 0.5\ncodec_level of zero: 0 against 2\nmodel: 'hidden: 64' "
+             "against 'hidden: 128'\n",
              "each has its line");
     tap_ok(x.d.scalars == 6, "and is counted");
     x.of_b.scalars = x.of_a.scalars;

@@ -80,8 +80,7 @@ static void few_key_heads_are_copied(void)
     tap_ok(wrong == 0, "each rank has 3 query heads and the key head that they read");
 }
 
-/* --- groups --------------------------------------------------------------------------------------
- */
+/* --- groups ----------------------------------------------------------------------------------- */
 
 static struct sn_grid grid(int tensor, int context, int data, int pipeline)
 {

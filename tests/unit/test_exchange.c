@@ -211,8 +211,7 @@ static void every_row_finds_its_expert(void)
            wrong);
 }
 
-/* --- two hops ------------------------------------------------------------------------------------
- */
+/* --- two hops --------------------------------------------------------------------------------- */
 
 enum { SHARES_MOST = 3, LIST = MOST * EXPERTS_MOST * ROWS_MOST };
 
@@ -334,8 +333,7 @@ static void hops_send_what_the_formula_says(void)
            (long long)inside, (long long)outside);
 }
 
-/* --- chunks --------------------------------------------------------------------------------------
- */
+/* --- chunks ----------------------------------------------------------------------------------- */
 
 /* Between any two members chunks differ by a row at most. */
 static bool messages_are_divided(const struct world *w)
@@ -396,8 +394,7 @@ static void chunks_take_two_hops(void)
            wrong);
 }
 
-/* --- slices of experts ---------------------------------------------------------------------------
- */
+/* --- slices of experts ------------------------------------------------------------------------ */
 
 /* Of each of `slices` slices all rows arrive once, as those of an exchange among the owners do, and
  * come back to that slice's block. */

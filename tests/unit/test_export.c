@@ -1,5 +1,5 @@
-/* The field's files, out and in: the same bytes again, whatever the memory, the types, the files.
- */
+/* The field's files, out and in: the same bytes again, whatever the memory,
+ * the types, the files. */
 #include "lib/base/log.h"
 #include "tests/lib/export_test.h"
 #include "tests/lib/thread_comm.h"

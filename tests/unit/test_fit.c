@@ -23,7 +23,7 @@ static bool near(double got, double wanted, double part)
     return good;
 }
 
-static struct sn_sample gemm(int64_t m, int64_t n, int64_t k, const struct sn_device *d)
+static struct sn_sample gemm(int64_t m, int64_t n, int64_t k, const struct sn_machine_device *d)
 {
     const struct sn_gemm_rate *g = &d->gemm[SN_F32];
     double flops = 2.0 * (double)m * (double)n * (double)k;
@@ -34,16 +34,17 @@ static struct sn_sample gemm(int64_t m, int64_t n, int64_t k, const struct sn_de
         .weight = 1};
 }
 
-static struct sn_device known(void)
+static struct sn_machine_device known(void)
 {
-    return (struct sn_device){.bandwidth = 1e10,
-                              .overhead = 2e-6,
-                              .gemm = {{1e11, 0.8, 12, 30, 5}, {5e10, 0.5, 1, 1, 1}, {.most = 1}},
-                              .attention_forward = 0.4,
-                              .attention_backward = 0.3,
-                              .attention_half_seq = 64,
-                              .moved = {0.9, 0.7, 0.5, 1.2},
-                              .half_bytes = 4096};
+    return (struct sn_machine_device){
+        .bandwidth = 1e10,
+        .overhead = 2e-6,
+        .gemm = {{1e11, 0.8, 12, 30, 5}, {5e10, 0.5, 1, 1, 1}, {.most = 1}},
+        .attention_forward = 0.4,
+        .attention_backward = 0.3,
+        .attention_half_seq = 64,
+        .moved = {0.9, 0.7, 0.5, 1.2},
+        .half_bytes = 4096};
 }
 
 static void add(struct sn_samples *s, struct sn_sample x)
@@ -53,7 +54,7 @@ static void add(struct sn_samples *s, struct sn_sample x)
         printf("# %s\n", err.text);
 }
 
-static void made_up(struct sn_samples *s, const struct sn_device *d)
+static void made_up(struct sn_samples *s, const struct sn_machine_device *d)
 {
     static const int64_t sizes[] = {16, 64, 256, 1024};
     static const enum sn_op_kind kinds[] = {SN_OP_RMSNORM, SN_OP_ADD, SN_OP_CROSS_ENTROPY,
@@ -84,7 +85,7 @@ static void made_up(struct sn_samples *s, const struct sn_device *d)
 
 static void rates_are_found_again(void)
 {
-    struct sn_device want = known(), d = {.bandwidth = want.bandwidth};
+    struct sn_machine_device want = known(), d = {.bandwidth = want.bandwidth};
     struct sn_samples s = {0};
     made_up(&s, &want);
     for (int t = 0; t < SN_NPRECISIONS; t++)
@@ -109,9 +110,9 @@ static void rates_are_found_again(void)
 
 static void no_product_is_faster_than_the_peak(void)
 {
-    struct sn_device d = {.gemm = {{.peak = 1e9}}};
+    struct sn_machine_device d = {.gemm = {{.peak = 1e9}}};
     struct sn_samples s = {0};
-    struct sn_device fast = known();
+    struct sn_machine_device fast = known();
     fast.overhead = 0;
     add(&s, gemm(1024, 1024, 1024, &fast));
     add(&s, (struct sn_sample){.what = {SN_OP_DECIDE, SN_F32, 0, 0, 0, 1e-6}, .weight = 1});
@@ -123,7 +124,7 @@ static void no_product_is_faster_than_the_peak(void)
 
 static void nothing_measured_changes_nothing(void)
 {
-    struct sn_device d = known(), was = d;
+    struct sn_machine_device d = known(), was = d;
     struct sn_samples none = {0};
     sn_fit_device(&d, &none);
     tap_ok(d.overhead == was.overhead && d.gemm[0].most == was.gemm[0].most &&
@@ -133,7 +134,7 @@ static void nothing_measured_changes_nothing(void)
 
 static void equal_shapes_are_averaged(void)
 {
-    struct sn_device d = known();
+    struct sn_machine_device d = known();
     struct sn_samples s = {0};
     struct sn_sample a = gemm(8, 8, 8, &d), b = a;
     a.what.seconds = 1;
@@ -148,8 +149,7 @@ static void equal_shapes_are_averaged(void)
     sn_samples_fini(&s);
 }
 
-/* --- links ---------------------------------------------------------------------------------------
- */
+/* --- links ------------------------------------------------------------------------------------ */
 
 static double find(const struct sn_links *l, enum sn_collective kind, int members, int64_t bytes)
 {
@@ -244,8 +244,7 @@ static void a_file_keeps_what_was_measured(void)
     sn_str_fini(&again);
 }
 
-/* --- kernels where they stand --------------------------------------------------------------------
- */
+/* --- kernels where they stand ----------------------------------------------------------------- */
 
 static bool three_rounds(void *arg, int rounds, double seconds)
 {

@@ -14,8 +14,8 @@ enum { ROWS = 1000, COLS = 700, SETS = 3, HALVES = 2 };
 static const struct sn_state_shape big[SETS] = {
     {"exp_avg", "big", ROWS, COLS}, {"model", "big", ROWS, COLS}, {"model", "norm", COLS, 1}};
 
-/* n ranks with equal parts of the rows. By two there are two blocks in each half of a big tensor.
- */
+/* n ranks with equal parts of the rows. By two there are two blocks in each half
+ * of a big tensor. */
 static void save_cut(struct bench *b, int64_t step, int n)
 {
     struct sn_state rank[HALVES];
@@ -314,7 +314,8 @@ static void a_wrong_master_is_one_fault(void)
     tap_ok(v.result[0].faults == 1 && v.result[0].blocks == 10,
            "another's master is one fault, and the blocks are read all the same");
     tap_text(v.out[0].p,
-             "DIR/" STEP "/master.h5: its bytes are not those that were saved (their hash differs); "
+             "DIR/" STEP
+             "/master.h5: its bytes are not those that were saved (their hash differs); "
              "it was altered, and no value is read from it\n",
              "which says so");
     forget(&v);

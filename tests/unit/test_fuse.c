@@ -167,8 +167,7 @@ static void memory_does_not_grow(void)
     }
 }
 
-/* --- training ------------------------------------------------------------------------------------
- */
+/* --- training --------------------------------------------------------------------------------- */
 
 static const char *const named[] = {"tp3-gpt2",    "tp3-sp-gpt2",    "tp2-sp-neox",
                                     "cp3-gpt2",    "pp4-zb-gpt2",    "pp2-v2-gpt2",

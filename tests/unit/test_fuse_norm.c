@@ -73,8 +73,8 @@ static bool keys_tell(const struct sn_program *p)
         const struct sn_op *op = &p->ops[i];
         struct sn_measured key;
         sn_price_key(p, op, &key);
-        good = good && (!is_norm(op) || key.m == op->out[0].rows * op->out[0].cols *
-                                                     (op->in[3].buf >= 0 ? 2 : 1));
+        good = good && (!is_norm(op) ||
+                        key.m == op->out[0].rows * op->out[0].cols * (op->in[3].buf >= 0 ? 2 : 1));
     }
     return good;
 }
@@ -123,8 +123,7 @@ static bool all_need_no_more(const struct world *with, const struct world *witho
     return true;
 }
 
-/* --- texts ---------------------------------------------------------------------------------------
- */
+/* --- texts ------------------------------------------------------------------------------------ */
 
 static void texts_have(struct sn_config c, bool adds_in_products, int in_norms, int sums,
                        const char *what)
@@ -204,8 +203,7 @@ static void repeated_norms_take_repeated_sums(void)
     destroy(&w);
 }
 
-/* --- by hand: x + g, then something, then a norm -----------------------------------------------
- */
+/* --- by hand: x + g, then something, then a norm ---------------------------------------------- */
 
 enum between { NOTHING, ZEROS, COMPUTES, READS_SUM, CHUNK, IN_PART };
 
@@ -266,8 +264,7 @@ static void only_sums_that_stand_before_their_norm(void)
     tap_ok(!is_fused(IN_PART), "nor a sum of some rows");
 }
 
-/* --- runs ----------------------------------------------------------------------------------------
- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 static void runs_are_equal(struct sn_config c, bool on_devices, const char *what)
 {

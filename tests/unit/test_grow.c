@@ -44,13 +44,12 @@ static struct sn_box some_box(struct dice *d, int64_t rows, int64_t cols)
     return b;
 }
 
-/* --- boxes -------------------------------------------------------------------------------------
- */
+/* --- boxes ------------------------------------------------------------------------------------ */
 
 enum { WANTS = 40, LD = 90, ROWS = 90 };
 
 /* The box in memory is what the definition of a tile says, and nothing around it was touched. */
-static bool is_right(const struct fake *f, const struct sn_tile *tile, struct sn_box box,
+static bool is_right(const struct fake *f, const struct sn_tensor_tile *tile, struct sn_box box,
                      const float *out)
 {
     const struct sn_source_tensor *small = &f->tensors[tile->from];
@@ -75,7 +74,7 @@ static void any_box_of_a_repeated_tensor_is_read_once(void)
     struct sn_config c;
     struct sn_source s, tiled = {0};
     struct sn_source_want wants[WANTS];
-    struct sn_tile tile[3] = {{0, 5, 4, 3, 0}, {0, 1, 6, 1, 0}, {0, 8, 1, 49, 0}};
+    struct sn_tensor_tile tile[3] = {{0, 5, 4, 3, 0}, {0, 1, 6, 1, 0}, {0, 8, 1, 49, 0}};
     struct sn_tiled *t = NULL;
     struct dice d = {.key = 11};
     float *p = fake_add(&f, "model", "w", 7, 11);
@@ -138,11 +137,12 @@ static void noise_cancels_and_knows_no_boxes(void)
     for (int i = 0; i < 3 * SMALL; i++)
         p[i] = (float)(1 + i);
     s = fake_source(&f, llama);
-    bool good = sn_model_text_parse(&c, llama, "test", &err) == SN_OK &&
-                sn_tiled_create(&t, &s, 1, &err) == SN_OK &&
-                sn_tiled_add(t, "w", (struct sn_tile){0, 2, COPIES, 2, 0.25f}, &err) == SN_OK &&
-                sn_tiled_finish(&tiled, t, &s, &c, "test", &err) == SN_OK &&
-                source_box(&tiled, 0, (struct sn_box){0, 0, HIGH, ALL}, whole, &err) == SN_OK;
+    bool good =
+        sn_model_text_parse(&c, llama, "test", &err) == SN_OK &&
+        sn_tiled_create(&t, &s, 1, &err) == SN_OK &&
+        sn_tiled_add(t, "w", (struct sn_tensor_tile){0, 2, COPIES, 2, 0.25f}, &err) == SN_OK &&
+        sn_tiled_finish(&tiled, t, &s, &c, "test", &err) == SN_OK &&
+        source_box(&tiled, 0, (struct sn_box){0, 0, HIGH, ALL}, whole, &err) == SN_OK;
     bool sums = true, sizes = true, last = true;
     int more = 0, same = 0;
     for (int i = 0; i < HIGH * SMALL; i++) {
@@ -177,8 +177,7 @@ static void noise_cancels_and_knows_no_boxes(void)
     fake_fini(&f);
 }
 
-/* --- what grows into what ----------------------------------------------------------------------
- */
+/* --- what grows into what --------------------------------------------------------------------- */
 
 static void expect(struct sn_source *s, const char *group, const char *name, int64_t rows,
                    int64_t cols, float second)
@@ -311,8 +310,7 @@ static void delinked_layers_have_names_of_their_own(void)
     fake_fini(&f);
 }
 
-/* --- refusals ----------------------------------------------------------------------------------
- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 static void refused(struct fake *f, const char *text, int n, const char *want)
 {

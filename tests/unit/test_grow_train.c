@@ -192,8 +192,7 @@ static void noise_lets_copies_part(const struct variant *v)
     sn_free(text);
 }
 
-/* --- delinking ---------------------------------------------------------------------------------
- */
+/* --- delinking -------------------------------------------------------------------------------- */
 
 static bool layers_equal(const struct speaker *x, int a, int b)
 {

@@ -30,7 +30,7 @@ static bool subject_init(struct subject *s, const struct sn_config *c)
 {
     struct sn_err err = {0};
     *s = (struct subject){.config = *c, .machine = {.devices = 1, .n_levels = 1}};
-    s->machine.device = (struct sn_device){.bandwidth = 1e9, .overhead = 1e-6};
+    s->machine.device = (struct sn_machine_device){.bandwidth = 1e9, .overhead = 1e-6};
     for (int t = 0; t < SN_NPRECISIONS; t++)
         s->machine.device.gemm[t] = (struct sn_gemm_rate){.peak = 1e10, .most = 1};
     s->machine.level[0] = (struct sn_level){.device = 1e8, .efficiency = 1};
@@ -64,8 +64,7 @@ static bool near_bytes(int64_t got, double want)
     return fabs((double)got - want) <= 2; /* of the cuts to whole bytes */
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void our_profile_is_our_memory(void)
 {
@@ -197,8 +196,7 @@ static void the_fullest_stage_is_the_plan(void)
     subject_fini(&s);
 }
 
-/* --- time --------------------------------------------------------------------------------------
- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 static struct sn_sim play(const struct subject *s)
 {

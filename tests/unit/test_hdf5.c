@@ -92,8 +92,8 @@ static enum sn_status write_master(struct bench *b, const struct sn_h5_master *m
     return st;
 }
 
-/* Nothing in either file has a time, so equal contents are equal bytes whenever they are written.
- */
+/* Nothing in either file has a time, so equal contents are equal bytes whenever
+ * they are written. */
 static void no_object_has_a_time(void)
 {
     static const char *const names[] = {"/", "/model", "/optim", "/optim/exp_avg", "/model/small"};

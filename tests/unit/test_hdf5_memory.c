@@ -116,7 +116,8 @@ static int outcome(struct work *w, size_t more)
 
 static void every_limit_is_told(bool is_master, int sets, int maps)
 {
-    struct work w = {.dir = "/tmp/sn-h5mem-XXXXXX", .is_master = is_master, .sets = sets, .maps = maps};
+    struct work w = {
+        .dir = "/tmp/sn-h5mem-XXXXXX", .is_master = is_master, .sets = sets, .maps = maps};
     int n[4] = {0};
     bool has_succeeded = false, is_ordered = true;
     if (!mkdtemp(w.dir))
@@ -127,10 +128,11 @@ static void every_limit_is_told(bool is_master, int sets, int maps)
         is_ordered = is_ordered && (got == 0 || !has_succeeded);
         has_succeeded = has_succeeded || got == 0;
     }
-    tap_ok(n[2] == 0 && n[3] == 0 && n[0] > 0 && n[1] > 0,
-           "%s of %d datasets under %d limits: %d written, %d told that there is no memory, %d told "
-           "otherwise, %d dead",
-           is_master ? "a master" : "a shard", sets, STEPS, n[0], n[1], n[2], n[3]);
+    tap_ok(
+        n[2] == 0 && n[3] == 0 && n[0] > 0 && n[1] > 0,
+        "%s of %d datasets under %d limits: %d written, %d told that there is no memory, %d told "
+        "otherwise, %d dead",
+        is_master ? "a master" : "a shard", sets, STEPS, n[0], n[1], n[2], n[3]);
     tap_ok(is_ordered, "and where it is written once, it is written with more");
     (void)sn_dir_remove(w.dir, &w.err);
 }

@@ -307,8 +307,7 @@ static void a_process_that_has_ended_is_not_alive(void)
            "numbers that are no process");
 }
 
-/* --- devices -----------------------------------------------------------------------------------
- */
+/* --- devices ---------------------------------------------------------------------------------- */
 
 #define SAYS(time, rank, kind, what, value)                                                        \
     "{\"time\": " time ", \"rank\": " rank ", \"host\": \"n1\", \"step\": 40, \"kind\": \"" kind   \

@@ -71,8 +71,7 @@ static void bits_are_those_of_one_hop(const struct shape *s)
            (long long)hops.routed, (long long)flat.routed);
 }
 
-/* --- bytes ---------------------------------------------------------------------------------------
- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 struct sides {
     int64_t inside, outside, messages; /* messages: between nodes */

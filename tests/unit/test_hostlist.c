@@ -104,8 +104,7 @@ static void bad_lists_are_explained(void)
     tap_ok(sn_hostlist_parse(&h, name, "hosts", &err) == SN_EINPUT, "%s", err.text);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void is_written(const char *list, const char *want)
 {
@@ -166,8 +165,7 @@ static void what_is_written_reads_the_same(void)
     tap_ok(wrong == 0, "2000 random lists come back (%d do not)", wrong);
 }
 
-/* ---- counts -------------------------------------------------------------------------------------
- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 static void counts(void)
 {

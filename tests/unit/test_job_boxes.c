@@ -47,8 +47,7 @@ static int64_t size_of(const struct sn_job_box *b)
     return b->n_rows * b->n_cols;
 }
 
-/* --- each element once ---------------------------------------------------------------------------
- */
+/* --- each element once ------------------------------------------------------------------------ */
 
 /* Where the values of (kind, param, piece) begin in an array of all logical tensors. */
 static int64_t first_of(const struct world *w, const struct sn_job_box *b)
@@ -154,8 +153,7 @@ static bool each_is_held_once(const struct world *w, int r)
     return good && (j->zero ? held <= kept_by(j) : held == kept_by(j));
 }
 
-/* --- shares --------------------------------------------------------------------------------------
- */
+/* --- shares ----------------------------------------------------------------------------------- */
 
 /* Has an image of what rank r owns the room that is planned? */
 static bool has_room(const struct world *w, int r)
@@ -247,8 +245,7 @@ static void every_element_has_one_owner_in_the_whole_matrix(void)
         (void)fclose(f);
 }
 
-/* --- single layouts ------------------------------------------------------------------------------
- */
+/* --- single layouts --------------------------------------------------------------------------- */
 
 /* As sennit-train compiles it: the same boxes. */
 static void no_programs_are_needed(void)

@@ -18,8 +18,7 @@ static double *untouched_ref(struct kt *k, int o)
     return ref;
 }
 
-/* --- the router ----------------------------------------------------------------------------------
- */
+/* --- the router ------------------------------------------------------------------------------- */
 
 /* The j-th of the largest; of equal ones the first. */
 static int chosen(const double *x, int j)
@@ -232,8 +231,7 @@ static void losses_are_summed(void)
     kt_free(&k);
 }
 
-/* --- rows of experts -----------------------------------------------------------------------------
- */
+/* --- rows of experts -------------------------------------------------------------------------- */
 
 static int choice_of(int64_t t, int j)
 {
@@ -352,8 +350,7 @@ static void weights_get_their_gradient(enum sn_dtype t)
     kt_free(&k);
 }
 
-/* --- products ------------------------------------------------------------------------------------
- */
+/* --- products --------------------------------------------------------------------------------- */
 
 enum { EXPERTS = 3, SEGMENTS = 2 * EXPERTS, ROWS = 60, WIDE = 40, LONG = 52 };
 

@@ -203,8 +203,8 @@ struct wanted {
 };
 static const struct wanted nothing = {0, SN_WRITE};
 
-/* place: -1 a fresh dx without addend, 0 dx takes dy, 4 dx takes the addend, 5 a fresh dx with it
- */
+/* place: -1 a fresh dx without addend, 0 dx takes dy, 4 dx takes the addend,
+ * 5 a fresh dx with it */
 static bool dx_case(bool layer, struct kt_shape s, int place, struct wanted sums)
 {
     struct kt k = {.magnitude = 1.0};

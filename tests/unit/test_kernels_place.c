@@ -87,8 +87,7 @@ static int part_is_placed(const struct cut *c, int rank, int slice)
     return same ? dropped : -1;
 }
 
-/* --- many choices --------------------------------------------------------------------------------
- */
+/* --- many choices ----------------------------------------------------------------------------- */
 
 enum { MANY_E = 300, MANY_K = 4, MANY_SEQ = 350, MANY_ROWS = 2 * MANY_SEQ };
 

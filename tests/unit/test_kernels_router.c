@@ -169,8 +169,7 @@ static void gradient_is_the_slope_of_probabilities(enum sn_dtype t)
     kt_free(&k);
 }
 
-/* --- fairness ------------------------------------------------------------------------------------
- */
+/* --- fairness --------------------------------------------------------------------------------- */
 
 /* All rows have the same logits, of which the last is too far away to be drawn first. */
 static void draws_are_fair(void)
@@ -234,8 +233,7 @@ static void draws_belong_to_the_token(void)
     tap_ok(same == n, "draws belong to sample and position, in any layout");
 }
 
-/* --- dense ---------------------------------------------------------------------------------------
- */
+/* --- dense ------------------------------------------------------------------------------------ */
 
 static void softmax(const double *x, double *p)
 {

@@ -76,8 +76,7 @@ static void take_rows(struct kt *k, int i, const struct kt *whole, const struct 
                (size_t)to->cols * sn_dtype_size(to->dtype));
 }
 
-/* --- operations that give a row for a row ------------------------------------------------------
- */
+/* --- operations that give a row for a row ----------------------------------------------------- */
 
 struct whole {
     struct kt kt;
@@ -142,8 +141,7 @@ static void rows_equal_those_of_the_whole(enum sn_op_kind kind, enum sn_dtype t,
     tap_ok(good, "%s of %s: every part equals its rows of the whole", name, sn_dtype_name(t));
 }
 
-/* --- POS_GRAD: a sum over rows -----------------------------------------------------------------
- */
+/* --- POS_GRAD: a sum over rows ---------------------------------------------------------------- */
 
 enum { TABLE = SEQ + 3 /* rows of the table of positions: some are never used */ };
 
@@ -209,8 +207,7 @@ static void positions_gradients_add_up_to_the_whole(void)
     tap_ok(good, "POS_GRAD: the parts add up to the whole, written and added");
 }
 
-/* --- SWAP --------------------------------------------------------------------------------------
- */
+/* --- SWAP ------------------------------------------------------------------------------------- */
 
 struct swap {
     int64_t a, b, n;

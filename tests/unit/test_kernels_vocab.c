@@ -23,8 +23,7 @@ static void put_ids(struct kt *k, int i, int64_t rows, int64_t vocab)
                                       : (r * 7919 + 3) % vocab));
 }
 
-/* --- embedding ---------------------------------------------------------------------------------
- */
+/* --- embedding -------------------------------------------------------------------------------- */
 
 static bool embed_rank(const struct kt *whole, int64_t vocab, int rank, bool positions)
 {
@@ -64,8 +63,8 @@ static void words_of_other_ranks_are_rows_of_zeros(enum sn_dtype t, int64_t voca
     tap_ok(good, "EMBED of %s: %ld words over %d ranks", sn_dtype_name(t), (long)vocab, RANKS);
 }
 
-/* The ranks' gradients are the rows of the whole's, bit for bit: the same rows in the same order.
- */
+/* The ranks' gradients are the rows of the whole's, bit for bit:
+ * the same rows in the same order. */
 static bool embed_grad_rank(const struct kt *whole, const struct sn_ops *ops, int64_t vocab,
                             int rank)
 {
@@ -111,8 +110,7 @@ static void gradients_of_words_go_to_their_rank(enum sn_dtype t, int64_t vocab, 
     tap_ok(good, "EMBED_GRAD of %s: %ld words over %d ranks", sn_dtype_name(t), (long)vocab, RANKS);
 }
 
-/* --- cross-entropy -----------------------------------------------------------------------------
- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 /* The whole: in 0 logits, in 1 targets, out 0 dlogits, out 1 losses. */
 static void make_whole(struct kt *k, enum sn_dtype t, int64_t rows, int64_t vocab)
@@ -164,8 +162,8 @@ static void reference_part(const struct kt *whole, int rank, double *part)
     }
 }
 
-/* Checks CE_PART and leaves its results, of the best instruction set, in the rank's rows of parts.
- */
+/* Checks CE_PART and leaves its results, of the best instruction set,
+ * in the rank's rows of parts. */
 static bool part_is_right(const struct kt *whole, int rank, const struct sn_mat *parts)
 {
     struct kt k = make_rank(whole, rank);
@@ -247,8 +245,7 @@ static void ranks_agree_on_the_loss_of_the_whole(enum sn_dtype t)
     tap_ok(vocabulary_case(t, 7, 4), "cross-entropy of %s: ranks with two, two and no word", type);
 }
 
-/* --- extremes ----------------------------------------------------------------------------------
- */
+/* --- extremes --------------------------------------------------------------------------------- */
 
 static float merged_loss(float parts[RANKS][3], float dx[2])
 {

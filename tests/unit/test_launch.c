@@ -165,7 +165,7 @@ static void environments(void)
     sn_environment_fini(&e);
 }
 
-static void choice_is(const struct sn_hostlist *h, const enum sn_health *health,
+static void choice_is(const struct sn_hostlist *h, const enum sn_node_health *health,
                       const struct sn_ledger *l, int wanted, const char *use, const char *spare)
 {
     struct sn_nodes n;
@@ -189,7 +189,7 @@ static void nodes(const char *path)
 {
     struct sn_hostlist h = {0};
     struct sn_ledger l = {0}, again = {0};
-    enum sn_health dead[5] = {SN_HEALTH_GOOD, SN_HEALTH_DEAD};
+    enum sn_node_health dead[5] = {SN_HEALTH_GOOD, SN_HEALTH_DEAD};
     (void)sn_hostlist_parse(&h, "n[0-4]", "test", NULL);
     choice_is(&h, NULL, &l, 3, "n[0-2]", "n[3-4]");
     choice_is(&h, dead, &l, 3, "n[0,2-3]", "n4");
@@ -244,7 +244,7 @@ static void values_are_found(void)
 static void answers(void)
 {
     struct sn_job_facts f = {0};
-    enum sn_health health[3] = {SN_HEALTH_GOOD};
+    enum sn_node_health health[3] = {SN_HEALTH_GOOD};
     struct sn_hostlist h = {0};
     (void)setenv("TZ", "UTC", 1);
     tzset();

@@ -78,7 +78,7 @@ static void every_key_arrives(void)
     struct sn_machine m;
     struct sn_err err = {0};
     tap_ok(parse(&m, full, &err) == SN_OK, "a file with every key is read%s", err.text);
-    const struct sn_device *d = &m.device;
+    const struct sn_machine_device *d = &m.device;
     tap_ok(!strcmp(m.name, "full") && !strcmp(m.source, "here: \"and\" there") &&
                !strcmp(d->name, "one"),
            "texts");
@@ -137,7 +137,7 @@ static void what_is_left_out_has_no_cost(void)
     struct sn_machine m;
     struct sn_err err = {0};
     tap_ok(parse(&m, small, &err) == SN_OK, "the smallest file is read%s", err.text);
-    const struct sn_device *d = &m.device;
+    const struct sn_machine_device *d = &m.device;
     tap_ok(d->gemm[SN_F32].most == 1 && d->gemm[SN_F32].half_m == 0 && d->attention_forward == 1 &&
                d->attention_backward == 1 && d->moved[SN_MOVED_NORM] == 1 &&
                d->moved[SN_MOVED_UPDATE] == 1 && d->units == 0 && d->library == 0 &&

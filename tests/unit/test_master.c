@@ -236,8 +236,8 @@ static void put_byte(const char *path, const char *image, int64_t at, int flip)
         exit(1);
 }
 
-/* One bit of each step-th byte differs, attributes and unused bytes included. HDF5 never sees it.
- */
+/* One bit of each step-th byte differs, attributes and unused bytes included.
+ * HDF5 never sees it. */
 static void every_flip_is_named(bool has_hash, int64_t step, const char *says)
 {
     struct bench b;

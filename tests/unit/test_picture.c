@@ -29,8 +29,7 @@ static double number(const char **at, const char *key)
     return strtod(*at, NULL);
 }
 
-/* --- drawing -----------------------------------------------------------------------------------
- */
+/* --- drawing ---------------------------------------------------------------------------------- */
 
 /* Tags are closed in order, attributes quoted, nothing is left raw: what an XML parser demands of
  * this subset. tests/cli/test_pictures.sh asks a real one. */
@@ -198,8 +197,7 @@ static void long_steps_show_three_stretches(void)
     sim_fixture_fini(&f);
 }
 
-/* --- trace -------------------------------------------------------------------------------------
- */
+/* --- trace ------------------------------------------------------------------------------------ */
 
 struct slice {
     long thread;
@@ -257,8 +255,7 @@ static void traces_have_every_event(void)
     sim_fixture_fini(&f);
 }
 
-/* --- timeline ----------------------------------------------------------------------------------
- */
+/* --- timeline --------------------------------------------------------------------------------- */
 
 static void timelines_are_as_wide_as_asked(void)
 {
@@ -294,8 +291,7 @@ static void timelines_are_as_wide_as_asked(void)
     sim_fixture_fini(&f);
 }
 
-/* --- no memory ---------------------------------------------------------------------------------
- */
+/* --- no memory -------------------------------------------------------------------------------- */
 
 static void failed_allocations_are_told(void)
 {

@@ -115,8 +115,7 @@ static void gpus_by_nearness(void)
     sn_places_fini(&p);
 }
 
-/* ---- what does not match ------------------------------------------------------------------------
- */
+/* ---- what does not match --------------------------------------------------------------------- */
 
 typedef void spoiler(struct sn_places *p);
 
@@ -222,8 +221,7 @@ static void oddities_are_warned_of(void)
     sn_places_fini(&p);
 }
 
-/* ---- recorded places ----------------------------------------------------------------------------
- */
+/* ---- recorded places ------------------------------------------------------------------------- */
 
 static enum sn_status load(struct sn_places *p, const char *text, struct sn_err *err)
 {
@@ -264,8 +262,7 @@ static void recorded_places(void)
     }
 }
 
-/* ---- a process of its own -----------------------------------------------------------------------
- */
+/* ---- a process of its own -------------------------------------------------------------------- */
 
 static void report(void)
 {

@@ -32,8 +32,7 @@ static struct layout_run *run(const struct sn_config *c, int steps)
     return r;
 }
 
-/* --- what is lost comes back --------------------------------------------------------------------
- */
+/* --- what is lost comes back ------------------------------------------------------------------ */
 
 enum { STEPS = 24 };
 
@@ -112,8 +111,7 @@ static void all_gradients_arrive_but_for_the_last_loss(int tensor, int micro_bat
     release(&b);
 }
 
-/* --- exact where the rank is enough -------------------------------------------------------------
- */
+/* --- exact where the rank is enough ----------------------------------------------------------- */
 
 static double distance(const struct seen *a, const struct seen *b)
 {
@@ -147,8 +145,7 @@ static void enough_factors_lose_nothing(enum sn_family family, int tensor)
         release(&s[i]);
 }
 
-/* --- training -----------------------------------------------------------------------------------
- */
+/* --- training --------------------------------------------------------------------------------- */
 
 static void it_learns(struct sn_config c, const char *what)
 {
@@ -194,8 +191,7 @@ static void zero_1_is_zero_0(void)
            off, a->fault, b->fault);
 }
 
-/* --- bytes ---------------------------------------------------------------------------------------
- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 struct cost {
     int64_t traffic[SN_NAXES];
@@ -276,8 +272,7 @@ static void it_costs_what_the_formula_says(int data, int tensor, int rank)
     sn_model_destroy(model);
 }
 
-/* --- experts ------------------------------------------------------------------------------------
- */
+/* --- experts ---------------------------------------------------------------------------------- */
 
 static void experts_have_factors_of_their_own(void)
 {
@@ -309,8 +304,7 @@ static void experts_have_factors_of_their_own(void)
     it_learns(c, "mixtral, data 2");
 }
 
-/* --- the run file -------------------------------------------------------------------------------
- */
+/* --- the run file ----------------------------------------------------------------------------- */
 
 #define FILE_OF(train, layout)                                                                     \
     "model: {family: llama, layers: 4, hidden: 256, heads: 4, ffn: 688, vocab: 256, seq: 128}\n"   \

@@ -260,8 +260,7 @@ static void the_report_names_hosts_once(void)
     sn_str_fini(&json);
 }
 
-/* ---- probes -------------------------------------------------------------------------------------
- */
+/* ---- probes ---------------------------------------------------------------------------------- */
 
 static int broken_gemm(const struct sn_args *a, int threads)
 {

@@ -21,8 +21,7 @@ static struct sn_model_config mixture(double rate)
     return m;
 }
 
-/* --- balance -------------------------------------------------------------------------------------
- */
+/* --- balance ---------------------------------------------------------------------------------- */
 
 /* Tokens of the steps so far by layer and expert; and the sum of what each of them reports. */
 struct load {
@@ -115,8 +114,7 @@ static void violation_is_the_paper_s(void)
            l.worst);
 }
 
-/* --- state ---------------------------------------------------------------------------------------
- */
+/* --- state ------------------------------------------------------------------------------------ */
 
 static void a_bias_has_no_moments(void)
 {
@@ -161,8 +159,7 @@ static void training_goes_on_from_it(void)
     sn_free(text);
 }
 
-/* --- where it begins -----------------------------------------------------------------------------
- */
+/* --- where it begins -------------------------------------------------------------------------- */
 
 static void the_field_s_weights_begin_without(void)
 {

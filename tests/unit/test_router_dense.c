@@ -12,8 +12,7 @@
 
 enum { EXPERTS = 4 };
 
-/* --- bytes ---------------------------------------------------------------------------------------
- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 /* Of a layer and micro-batch each rank sends its n tokens, and sums of the others', to P - 1
  * others: x and y forward, their gradients backward; and of p and its gradient E numbers. With
@@ -44,8 +43,7 @@ static void bytes_are_the_formula(int members, int tensor, enum sn_recompute rec
            (long long)want, r.fault);
 }
 
-/* --- what it learns ------------------------------------------------------------------------------
- */
+/* --- what it learns --------------------------------------------------------------------------- */
 
 static struct sn_model_config mixture(enum sn_router router, double weight)
 {
@@ -56,8 +54,8 @@ static struct sn_model_config mixture(enum sn_router router, double weight)
     return m;
 }
 
-/* Mutual information of tokens and experts, mean of the last of 60 steps; -1 when something failed.
- */
+/* Mutual information of tokens and experts, mean of the last of 60 steps;
+ * -1 when something failed. */
 static double information_with(double weight)
 {
     enum { STEPS = 60, LAST = 10 };
@@ -86,8 +84,7 @@ static void the_loss_makes_experts_tell_tokens_apart(void)
            with, log(EXPERTS), without);
 }
 
-/* --- what it leaves ------------------------------------------------------------------------------
- */
+/* --- what it leaves --------------------------------------------------------------------------- */
 
 static void what_was_trained_dense_goes_on_sparse(void)
 {

@@ -12,8 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* --- the table ----------------------------------------------------------------------------------
- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static void verdicts(void)
 {
@@ -54,8 +53,7 @@ static void verdicts(void)
     }
 }
 
-/* --- processes ----------------------------------------------------------------------------------
- */
+/* --- processes -------------------------------------------------------------------------------- */
 
 /* A process that takes the directory and stays; 0 if it could not. */
 static pid_t holder(const struct sn_runlock_want *w)
@@ -138,8 +136,7 @@ static void a_supervisor_has_it_for_its_trainer(const char *dir)
     sn_runlock_release(&trainers);
 }
 
-/* --- elsewhere ----------------------------------------------------------------------------------
- */
+/* --- elsewhere -------------------------------------------------------------------------------- */
 
 static void put(const char *dir, int beat)
 {

@@ -39,8 +39,7 @@ static void level(struct subject *s)
     }
 }
 
-/* --- by hand -------------------------------------------------------------------------------------
- */
+/* --- by hand ---------------------------------------------------------------------------------- */
 
 static void one_stage_is_the_sum_of_its_kernels(void)
 {
@@ -189,8 +188,7 @@ static void a_communication_thread_takes_its_share(void)
     subject_fini(&s);
 }
 
-/* --- against idle.h ------------------------------------------------------------------------------
- */
+/* --- against idle.h --------------------------------------------------------------------------- */
 
 static int64_t ticks(const struct subject *s, int piece, enum sn_chunk_kind kind)
 {
@@ -252,8 +250,7 @@ static void free_transfers_give_the_makespan_of_the_schedule(void)
     }
 }
 
-/* --- against every operation ---------------------------------------------------------------------
- */
+/* --- against every operation ------------------------------------------------------------------ */
 
 static bool same_stage(const struct sn_sim_stage *a, const struct sn_sim_stage *b, double step)
 {

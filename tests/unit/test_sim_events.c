@@ -5,8 +5,7 @@
 #include "lib/base/mem.h"
 #include "tests/lib/sim_test.h"
 
-/* --- events and memory ---------------------------------------------------------------------------
- */
+/* --- events and memory ------------------------------------------------------------------------ */
 
 static struct sn_config busy_config(void)
 {

@@ -288,8 +288,7 @@ static int files(const char *base, const char *pattern)
     return n;
 }
 
-/* --- the exchange -------------------------------------------------------------------------------
- */
+/* --- the exchange ----------------------------------------------------------------------------- */
 
 static void partners_are_on_other_hosts(const char *base)
 {

@@ -46,9 +46,9 @@ static void on_rank(void *arg, int rank)
     struct world *w = arg;
     struct sn_solo *v;
     struct sn_solo_env env = {.comm = thread_world_comm(w->threads, rank),
-                               .timeout_s = LIMIT,
-                               .give_up = give_up,
-                               .self = w};
+                              .timeout_s = LIMIT,
+                              .give_up = give_up,
+                              .self = w};
     if (sn_solo_create(&v, &env, &w->err[rank]) != SN_OK)
         exit(1);
     sn_solo_begin(v, "test: work", w->moves);

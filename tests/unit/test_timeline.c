@@ -42,8 +42,7 @@ __attribute__((format(printf, 2, 3))) static void fault(struct found *f, const c
     __builtin_va_end(ap);
 }
 
-/* --- every operation once ----------------------------------------------------------------------
- */
+/* --- every operation once --------------------------------------------------------------------- */
 
 static bool is_here(const struct sn_job *j, const struct sn_op *op)
 {
@@ -84,8 +83,7 @@ static void check_once(struct found *f, const struct sn_job *j, const struct sn_
     free(ran);
 }
 
-/* --- times -------------------------------------------------------------------------------------
- */
+/* --- times ------------------------------------------------------------------------------------ */
 
 /* Streams: computing; and on the processor collectives, which one thread carries out in turn. */
 static void check_order(struct found *f, const struct sn_job *j, const struct sn_timeline *t,
@@ -164,8 +162,7 @@ static void check_sums(struct found *f, const struct sn_job *j, const struct sn_
     }
 }
 
-/* --- a trace -----------------------------------------------------------------------------------
- */
+/* --- a trace ---------------------------------------------------------------------------------- */
 
 static void draw(struct seen *s, struct sn_exec *x, const struct sn_job *j)
 {
@@ -259,8 +256,7 @@ static void check_trace(const char *name, const struct seen *s, int ranks, long 
     free(slice);
 }
 
-/* --- runs --------------------------------------------------------------------------------------
- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 static void see(void *seen, struct sn_exec *x, const struct sn_job *j, int step)
 {

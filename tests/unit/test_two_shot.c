@@ -13,8 +13,7 @@ static struct sn_two_shot of_codec(const char *name, int64_t n, int ranks)
     return (struct sn_two_shot){ct_codec(name), ct_codec(name), n, ranks};
 }
 
-/* --- errors ------------------------------------------------------------------------------------
- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 struct ranks {
     struct sn_values x[MOST];
@@ -188,8 +187,7 @@ static void errors_of_zfp_have_a_mean(void)
                off[0], off[1]);
 }
 
-/* --- shares, bytes, other codecs ---------------------------------------------------------------
- */
+/* --- shares, bytes, other codecs -------------------------------------------------------------- */
 
 static void shares_are_whole_granules(void)
 {
@@ -275,8 +273,7 @@ static void what_is_not_finite_reaches_all(void)
     ct_free(room);
 }
 
-/* --- two levels --------------------------------------------------------------------------------
- */
+/* --- two levels ------------------------------------------------------------------------------- */
 
 /* Of 4 nodes of 4 and 16 of 2: three roundings, whatever the number. */
 static void levels_round_three_times(void)

@@ -120,8 +120,7 @@ static enum sn_status verify(const struct world *w, bool spoilt, struct sn_err *
     return sn_verify(&v, spoilt ? w->programs : NULL, err);
 }
 
-/* --- what is sound -------------------------------------------------------------------------------
- */
+/* --- what is sound ---------------------------------------------------------------------------- */
 
 /* Every line of the matrix, with a job for each rank. */
 static void the_whole_matrix_is_proven(void)
@@ -154,8 +153,7 @@ static void apart_from_their_weight_gradients_too(void)
     world_fini(&w);
 }
 
-/* --- what is not ---------------------------------------------------------------------------------
- */
+/* --- what is not ------------------------------------------------------------------------------ */
 
 /* The first operation of this kind whose label begins so. */
 static struct sn_op *op_of(struct sn_program *p, int kind, const char *label)
@@ -463,8 +461,7 @@ static void planted_faults_are_named(void)
         check_planted(&cases[i]);
 }
 
-/* --- uses ----------------------------------------------------------------------------------------
- */
+/* --- uses ------------------------------------------------------------------------------------- */
 
 /* As sennit-plan does: a job per stage stands for all its ranks. */
 static void ranks_may_share_a_job(void)

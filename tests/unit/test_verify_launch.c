@@ -39,8 +39,7 @@ struct world {
     struct rank rank[RANKS_MAX];
 };
 
-/* --- the world -----------------------------------------------------------------------------------
- */
+/* --- the world -------------------------------------------------------------------------------- */
 
 static bool load_rank(struct world *w, const struct sn_config *c, int number, struct sn_err *err)
 {
@@ -104,8 +103,7 @@ static void rewind_all(struct world *w)
     }
 }
 
-/* --- transfers -----------------------------------------------------------------------------------
- */
+/* --- transfers -------------------------------------------------------------------------------- */
 
 static const struct sn_op *op_of(const struct rank *r, int post)
 {
@@ -182,8 +180,7 @@ static void begin(struct rank *r, int post)
         r->begun_of_group[sn_trace_wire(&r->trace, post).group]++;
 }
 
-/* --- the play ------------------------------------------------------------------------------------
- */
+/* --- the play --------------------------------------------------------------------------------- */
 
 static bool may_pass(const struct world *w, int rank, int event)
 {
@@ -255,8 +252,7 @@ static bool config_ends(const struct sn_config *c, enum order order)
     return good;
 }
 
-/* --- what is found -------------------------------------------------------------------------------
- */
+/* --- what is found ---------------------------------------------------------------------------- */
 
 static void pipelines_of_the_matrix_end(void)
 {

@@ -4,8 +4,8 @@
 #include "kernels/cpu/vmath.h"
 #include "tests/lib/tap.h"
 
-/* Error in units in the last place of a float; results below the smallest normal float count as it.
- */
+/* Error in units in the last place of a float; results below the smallest normal
+ * float count as it. */
 static double ulps(float got, double want)
 {
     if (isnan(want) || isinf((float)want))

@@ -13,8 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- open and close ----------------------------------------------------------------------------
- */
+/* --- open and close --------------------------------------------------------------------------- */
 
 static int find(const char *const *names, int n, const char *name)
 {
@@ -86,8 +85,7 @@ void bench_close(struct bench *b)
     sn_free(b->fits);
 }
 
-/* --- prices ------------------------------------------------------------------------------------
- */
+/* --- prices ----------------------------------------------------------------------------------- */
 
 /* What prices a row; its profile is *s. */
 static void pricer_of(struct sn_pricer *out, struct sn_software *s, const struct bench *b,
@@ -137,8 +135,7 @@ void bench_memory(struct bench *b)
     }
 }
 
-/* --- fit ---------------------------------------------------------------------------------------
- */
+/* --- fit -------------------------------------------------------------------------------------- */
 
 struct fitting {
     struct bench *b;

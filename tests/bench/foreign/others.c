@@ -140,8 +140,8 @@ static enum sn_status take_sc21(void *rows, const struct table *t, struct sn_err
     return add(&in, l.hidden > 11000 ? "145B up" : "to 76B", seconds, &l, err);
 }
 
-/* MosaicML: MPT models, FSDP, flash attention. The 40 GB devices stand in nodes of the same kind.
- */
+/* MosaicML: MPT models, FSDP, flash attention. The 40 GB devices stand in nodes
+ * of the same kind. */
 static enum sn_status take_foundry(void *rows, const struct table *t, struct sn_err *err)
 {
     bool small = strcmp(table_text(t, "gpu"), "a100_40gb") == 0;

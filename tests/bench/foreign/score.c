@@ -152,8 +152,7 @@ void bench_print_rows(const struct bench *b)
     }
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void count(struct tally *t, const struct bench *b, int i)
 {

@@ -19,8 +19,7 @@
 
 enum { MOST_RANKS = 64, MOST_CALLS = 64 };
 
-/* --- what is counted: the linker leads sn_arena_map here (Makefile) ----------------------------
- */
+/* --- what is counted: the linker leads sn_arena_map here (Makefile) --------------------------- */
 
 static int64_t mapped;
 
@@ -51,8 +50,7 @@ static void take_and_count(struct sn_comm *c, int64_t bytes[SN_NAXES])
     counter.sent[counter.calls++ % MOST_CALLS] = (double)sum;
 }
 
-/* --- a saver that saves nothing ----------------------------------------------------------------
- */
+/* --- a saver that saves nothing --------------------------------------------------------------- */
 
 static enum sn_status reserve(void *self, int64_t bytes, struct sn_err *err)
 {
@@ -92,8 +90,7 @@ static enum sn_status find(void *self, int64_t before, int64_t *step, struct sn_
     return SN_OK;
 }
 
-/* --- comparing ---------------------------------------------------------------------------------
- */
+/* --- comparing -------------------------------------------------------------------------------- */
 
 static void must(enum sn_status st, const struct sn_err *err)
 {

@@ -3,8 +3,7 @@
  */
 #include "tests/cuda_emul/seen.h"
 
-/* --- what a sanitizer of the host sees ----------------------------------------------------------
- */
+/* --- what a sanitizer of the host sees -------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(SN_WARP) store_16(float *p, int at)
 {
@@ -46,8 +45,7 @@ static void accesses(void)
     });
 }
 
-/* --- what a device refuses to launch ------------------------------------------------------------
- */
+/* --- what a device refuses to launch ---------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(2 * SN_WARP) bounded(int *out)
 {
