@@ -1,13 +1,12 @@
 #include "bin/exec_job.h"
 
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "slurm/vigil.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-enum { LOST = 77 }; /* the trainer's exit code: a peer is gone or does not answer */
 
 /* What is known of the end, gathered. */
 struct findings {
@@ -81,7 +80,7 @@ static void find_culprit(struct findings *f, const struct sn_supervisor *x,
             *c = s->end.culprit;
         else
             find_host(c, x);
-    } else if (f->record.has_ended && f->record.exit_code != LOST &&
+    } else if (f->record.has_ended && f->record.exit_code != SN_EXIT_LOST &&
                sn_culprit_from_failure(c, f->record.says)) {
         return; /* who lost a peer is not to blame for it */
     } else if (s->end.culprit.rank >= 0) {
@@ -105,7 +104,8 @@ static bool is_finished(const struct findings *f, const struct sn_supervisor *x,
 static int exit_code_of(const struct findings *f, const struct sn_supervisor *x,
                         const struct sn_exec_step *s)
 {
-    static const int known[] = {0, 2, 75, 76, 77, 79, 93};
+    static const int known[] = {SN_EXIT_DONE, SN_EXIT_INPUT,    SN_EXIT_SAVED, SN_EXIT_TERMINATED,
+                                SN_EXIT_LOST, SN_EXIT_DIVERGED, SN_EXIT_STOP};
     bool is_mixed = sn_launcher_ways(x->shape.launcher)->mixes_codes;
     int code = s->end.exit_code;
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !(is_mixed && code); i++)
@@ -121,8 +121,9 @@ static int exit_code_of(const struct findings *f, const struct sn_supervisor *x,
 static bool was_orderly(const struct findings *f, const struct sn_supervisor *x, int code,
                         const struct sn_exec_step *s)
 {
-    return is_finished(f, x, code, s) || code == 0 || code == 2 || code == 75 || code == 76 ||
-           code == 79 || code == 93;
+    return is_finished(f, x, code, s) || code == SN_EXIT_DONE || code == SN_EXIT_INPUT ||
+           code == SN_EXIT_SAVED || code == SN_EXIT_TERMINATED || code == SN_EXIT_DIVERGED ||
+           code == SN_EXIT_STOP;
 }
 
 /* The node that is why, if one is: the launcher knows it before the controller does, and the node

@@ -5,6 +5,7 @@
 #include "bin/exec_job.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 
 #include <stdio.h>
@@ -149,13 +150,12 @@ enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_supervisor *x,
 enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_supervisor *x, unsigned asked,
                                    struct sn_err *err)
 {
-    enum { SAVED = 75 }; /* nothing had begun that could be lost */
     struct sn_exec_step none = {0};
     struct sn_journal_past past;
     SN_TRY(learn_preemption(x, err));
     sn_exec_ask_job(x, true);
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
-    struct sn_end end = {.exit_code = SAVED,
+    struct sn_end end = {.exit_code = SN_EXIT_SAVED,
                          .fate = x->fate,
                          .got_int = asked & (SN_ASKED_INT | SN_ASKED_INT_AGAIN),
                          .got_term = asked & SN_ASKED_TERM,
@@ -179,7 +179,7 @@ static void decide_anew(struct sn_supervisor *x, struct sn_decision *d, enum sn_
 
 static void cancel(struct sn_supervisor *x, struct sn_decision *d)
 {
-    decide_anew(x, d, SN_DO_STOP, 93,
+    decide_anew(x, d, SN_DO_STOP, SN_EXIT_STOP,
                 "the job was cancelled meanwhile; nobody goes on unless asked to");
 }
 

@@ -1,5 +1,6 @@
 #include "bin/exec_job.h"
 
+#include "lib/base/exit_code.h"
 #include "lib/base/jsonl.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NUMBER = 0, MOST_SECONDS = 240, NODE_FAULT = 77, WORDS = 400 };
+enum { NUMBER = 0, MOST_SECONDS = 240, WORDS = 400 };
 
 /* Every node that may be used, the spares too: a spare that is not well is none. */
 static enum sn_status format_command(struct sn_argv *out, const struct sn_supervisor *x,
@@ -135,7 +136,7 @@ enum sn_status sn_exec_preflight(struct sn_supervisor *x, unsigned *asked, struc
         st = sn_journal_write(&x->journal, &line, err);
         *asked = end->asked;
     }
-    if (st == SN_OK && end->exit_code == NODE_FAULT)
+    if (st == SN_OK && end->exit_code == SN_EXIT_LOST)
         st = read_findings(x, err);
     else if (st == SN_OK && end->exit_code != 0)
         sn_log(SN_LOG_WARN, "preflight: ended with %d; the run begins without it", end->exit_code);

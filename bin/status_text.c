@@ -2,6 +2,7 @@
  * status_text.c - a run's history for people. Times of day are UTC, so that login nodes agree.
  */
 #include "bin/run_status.h"
+#include "lib/base/exit_code.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -149,9 +150,9 @@ static void say_preflight(struct sn_str *out, const struct sn_history *h)
     if (h->preflight_code < 0)
         return;
     name(out, "preflight");
-    if (h->preflight_code == 0)
+    if (h->preflight_code == SN_EXIT_DONE)
         sn_str_add(out, "all nodes passed");
-    else if (h->preflight_code == 77)
+    else if (h->preflight_code == SN_EXIT_LOST)
         sn_str_add(out, "a node failed");
     else
         sn_str_add(out, "ended with %" PRId64, h->preflight_code);

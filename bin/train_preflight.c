@@ -2,12 +2,11 @@
 
 #include "bin/common.h"
 #include "lib/base/directory.h"
+#include "lib/base/exit_code.h"
 #include "lib/run/preflight.h"
 
 #include <stdio.h>
 #include <unistd.h>
-
-enum { EXIT_NODE = 77 };
 
 static enum sn_status print(const struct sn_preflight *p, struct sn_err *err)
 {
@@ -101,7 +100,7 @@ enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *com
         enum sn_status agreed = comm->ops->agree(comm, st, err);
         st = agreed;
     }
-    *exit_code = p.pass ? 0 : EXIT_NODE;
+    *exit_code = p.pass ? SN_EXIT_DONE : SN_EXIT_LOST;
     sn_preflight_fini(&p);
     sn_comm_set_watch(comm, NULL, 0);
     sn_ring_close(ring);

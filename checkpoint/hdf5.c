@@ -1,5 +1,4 @@
-/* Written with the file format of 1.10, which every later release reads (facts/checkpoints.md
- * 2.2). */
+/* hdf5.c - files in the format of HDF5 1.10, which every later release reads. */
 #include "checkpoint/hdf5.h"
 
 #include "checkpoint/files.h"

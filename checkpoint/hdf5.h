@@ -3,8 +3,8 @@
  *
  * HDF5 lays a file out, and our own pwrite fills it: a full disk is then met by a system call with
  * an errno, never inside the library (whose failed close leaves the file open for ever), and raw
- * writes at the dataset's offset reach the device's rate (facts/checkpoints.md 3.1). Reading is the
- * same: HDF5 says where a dataset's bytes are, our own pread fetches them.
+ * writes at the dataset's offset reach the device's rate. Reading is the same:
+ * HDF5 says where a dataset's bytes are, our own pread fetches them.
  * HDF5 syncs nothing; the caller syncs shards. A vector (one column) is
  * stored with one dimension, as people expect to see it.
  *

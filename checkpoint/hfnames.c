@@ -1,7 +1,6 @@
 /*
  * hfnames.c - one row per kind of tensor and family. Sources: transformers modeling_gpt2.py,
- * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py of versions 4 and 5
- * (facts/checkpoints.md 4.2).
+ * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py of versions 4 and 5.
  */
 #include "checkpoint/hfnames.h"
 #include "checkpoint/hfrules.h"

@@ -1,4 +1,5 @@
 #include "slurm/cause.h"
+#include "lib/base/exit_code.h"
 
 #include <signal.h>
 #include <string.h>
@@ -56,12 +57,12 @@ static enum sn_cause from_words(const char *words)
 static enum sn_cause for_good(int code)
 {
     switch (code) {
-    case 2:
-    case 78:
+    case SN_EXIT_INPUT:
+    case SN_EXIT_CONFIG:
         return SN_CAUSE_INPUT;
-    case 79:
+    case SN_EXIT_DIVERGED:
         return SN_CAUSE_DIVERGED;
-    case 93:
+    case SN_EXIT_STOP:
         return SN_CAUSE_REFUSED;
     default:
         return SN_CAUSE_UNKNOWN;
@@ -70,7 +71,7 @@ static enum sn_cause for_good(int code)
 
 static bool has_saved(int code)
 {
-    return code == 0 || code == 75 || code == 76;
+    return code == SN_EXIT_DONE || code == SN_EXIT_SAVED || code == SN_EXIT_TERMINATED;
 }
 
 /* What the scheduler does with the job explains its end, whatever the ranks saw of it: they are
@@ -97,7 +98,7 @@ static enum sn_cause by_scheduler(const struct sn_end *e, enum sn_cause words)
  * its own. */
 static enum sn_cause of_saved(const struct sn_end *e)
 {
-    bool by_term = e->got_term || e->exit_code == 76;
+    bool by_term = e->got_term || e->exit_code == SN_EXIT_TERMINATED;
     return by_term && e->fate == SN_FATE_UNKNOWN ? SN_CAUSE_PREEMPTED : SN_CAUSE_SAVED;
 }
 
@@ -141,5 +142,5 @@ enum sn_cause sn_classify(const struct sn_end *e)
         return of_saved(e);
     if (e->lost_node)
         return SN_CAUSE_NODE;
-    return e->exit_code == 77 ? of_lost(e, words) : of_the_rest(e, words);
+    return e->exit_code == SN_EXIT_LOST ? of_lost(e, words) : of_the_rest(e, words);
 }

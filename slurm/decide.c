@@ -1,4 +1,5 @@
 #include "slurm/decide.h"
+#include "lib/base/exit_code.h"
 
 #include <stdio.h>
 
@@ -25,13 +26,13 @@ static void say(struct sn_decision *out, enum sn_action action, int code, enum s
 static void pass_on(struct sn_decision *out, const struct sn_situation *s)
 {
     if (s->requeue == SN_REQUEUE_SYSTEM && s->cause == SN_CAUSE_PREEMPTED)
-        say(out, SN_DO_WAIT, 75, s->cause, "the scheduler requeues the job");
+        say(out, SN_DO_WAIT, SN_EXIT_SAVED, s->cause, "the scheduler requeues the job");
     else if (s->requeue != SN_REQUEUE_NEVER)
-        say(out, SN_DO_REQUEUE, 75, s->cause, "the job is requeued");
+        say(out, SN_DO_REQUEUE, SN_EXIT_SAVED, s->cause, "the job is requeued");
     else if (s->chained)
-        say(out, SN_DO_CHAIN, 75, s->cause, "the next job of the chain goes on");
+        say(out, SN_DO_CHAIN, SN_EXIT_SAVED, s->cause, "the next job of the chain goes on");
     else
-        say(out, SN_DO_STOP, 75, s->cause,
+        say(out, SN_DO_STOP, SN_EXIT_SAVED, s->cause,
             "the job may not be requeued and no other waits for it; submit it again to go on");
 }
 
@@ -77,7 +78,7 @@ static bool is_out_of_bounds(struct sn_decision *out, const struct sn_situation 
         (void)snprintf(what, sizeof(what), "all %d attempts are used", b->attempts);
     else
         return false;
-    say(out, SN_DO_STOP, 93, s->cause, what);
+    say(out, SN_DO_STOP, SN_EXIT_STOP, s->cause, what);
     return true;
 }
 
@@ -85,16 +86,16 @@ void sn_decide(struct sn_decision *out, const struct sn_situation *s, const stru
 {
     switch (s->cause) {
     case SN_CAUSE_FINISHED:
-        say(out, SN_DO_DONE, 0, s->cause, "nothing is left to do");
+        say(out, SN_DO_DONE, SN_EXIT_DONE, s->cause, "nothing is left to do");
         return;
     case SN_CAUSE_DIVERGED:
     case SN_CAUSE_REFUSED:
     case SN_CAUSE_MEMORY:
     case SN_CAUSE_INPUT:
-        say(out, SN_DO_STOP, 93, s->cause, "another attempt would end the same way");
+        say(out, SN_DO_STOP, SN_EXIT_STOP, s->cause, "another attempt would end the same way");
         return;
     case SN_CAUSE_CANCELLED:
-        say(out, SN_DO_STOP, 93, s->cause, "nobody goes on unless asked to");
+        say(out, SN_DO_STOP, SN_EXIT_STOP, s->cause, "nobody goes on unless asked to");
         return;
     default:
         break;

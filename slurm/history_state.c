@@ -2,6 +2,7 @@
  * history_state.c - in which state a run is, judged from what its files say; a pure function.
  */
 #include "slurm/decide.h"
+#include "lib/base/exit_code.h"
 #include "slurm/history.h"
 
 #include <inttypes.h>
@@ -88,9 +89,9 @@ static void judge_decision(struct sn_history *h, const struct sn_evidence *e)
 
 static void judge_leave(struct sn_history *h, const struct sn_evidence *e)
 {
-    if (e->leave_code == 0)
+    if (e->leave_code == SN_EXIT_DONE)
         say(h, SN_RUN_ENDED, "%s", sn_cause_text(SN_CAUSE_FINISHED));
-    else if (e->leave_code == 75 && !is_action(h, SN_DO_STOP))
+    else if (e->leave_code == SN_EXIT_SAVED && !is_action(h, SN_DO_STOP))
         say(h, SN_RUN_WAITING, "%s", reason(h, "somebody else goes on"));
     else if (h->why[0])
         say(h, SN_RUN_ENDED, "%s", h->why);
@@ -102,12 +103,13 @@ static void judge_leave(struct sn_history *h, const struct sn_evidence *e)
 static void judge_record(struct sn_history *h, const struct sn_evidence *e)
 {
     const struct sn_history_attempt *a = last_attempt(h);
-    if (a && a->record_ended && a->exit_code == 0)
+    if (a && a->record_ended && a->exit_code == SN_EXIT_DONE)
         say(h, SN_RUN_ENDED, "%s", sn_cause_text(SN_CAUSE_FINISHED));
     else if (a && a->record_ended)
         say(h, SN_RUN_ENDED, "%s; %s", a->record[0] ? a->record : "it left",
-            a->exit_code == 75 || a->exit_code == 76 ? "start it again to go on"
-                                                     : "there is no supervisor that would go on");
+            a->exit_code == SN_EXIT_SAVED || a->exit_code == SN_EXIT_TERMINATED
+                ? "start it again to go on"
+                : "there is no supervisor that would go on");
     else if (!is_dead(h, e))
         say(h, SN_RUN_RUNNING, "without a supervisor");
 }

@@ -1,4 +1,5 @@
 #include "slurm/journal.h"
+#include "lib/base/exit_code.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -187,7 +188,7 @@ static void count_line(struct sn_journal_past *p, struct sn_json line)
     if (!strcmp(event, "end"))
         count_end(p, line);
     int64_t code = sn_json_get_integer(line, "exit_code", -1);
-    if ((!strcmp(event, "leave") && (code == 0 || code == 93)) ||
+    if ((!strcmp(event, "leave") && (code == SN_EXIT_DONE || code == SN_EXIT_STOP)) ||
         (!strcmp(event, "begin") && !*job))
         forget(p);
 }

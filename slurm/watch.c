@@ -1,6 +1,7 @@
 #include "slurm/watch.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
@@ -352,10 +353,9 @@ static void follow_rings(struct watch *w, double now, double soon)
 
 static bool has_given_up(const struct watch *w)
 {
-    enum { LOST = 77 };
     struct sn_rundir_record r;
     sn_rundir_record(&r, w->want->rundir, w->want->attempt);
-    return r.has_ended && r.exit_code == LOST;
+    return r.has_ended && r.exit_code == SN_EXIT_LOST;
 }
 
 static void see(struct watch *w, struct sn_seen *seen, unsigned asked)

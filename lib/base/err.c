@@ -1,5 +1,6 @@
 #include "lib/base/err.h"
 
+#include "lib/base/exit_code.h"
 #include "lib/base/plain.h"
 
 #include <stdarg.h>
@@ -38,5 +39,8 @@ enum sn_status sn_err_prefix(struct sn_err *err, const char *fmt, ...)
 
 int sn_exit_code(enum sn_status st)
 {
-    return st == SN_OK ? 0 : st == SN_EINPUT ? 2 : st == SN_ELOST ? 77 : 1;
+    return st == SN_OK       ? SN_EXIT_DONE
+           : st == SN_EINPUT ? SN_EXIT_INPUT
+           : st == SN_ELOST  ? SN_EXIT_LOST
+                             : SN_EXIT_FAILED;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The counters of STYLE.md 3: the only mutable file-scope state besides the log level. */
+/* The counters that docs/STYLE.md allows: the only mutable file-scope state besides the log level. */
 static atomic_ullong n_allocs;
 static atomic_ullong fail_at;
 

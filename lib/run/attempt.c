@@ -1,6 +1,7 @@
 #include "lib/run/attempt.h"
 
 #include "lib/base/directory.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/str.h"
 #include "lib/base/text_file.h"
@@ -14,13 +15,13 @@
 static const char *cause(int exit_code)
 {
     switch (exit_code) {
-    case 0:
+    case SN_EXIT_DONE:
         return "finished";
-    case 75:
+    case SN_EXIT_SAVED:
         return "asked to leave (SIGINT, SIGUSR1, SIGUSR2 or save-and-exit); saved";
-    case 76:
+    case SN_EXIT_TERMINATED:
         return "terminated (SIGTERM); saved";
-    case 79:
+    case SN_EXIT_DIVERGED:
         return "diverged";
     default:
         return "failed";

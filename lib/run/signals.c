@@ -1,5 +1,6 @@
 #include "lib/run/signals.h"
 
+#include "lib/base/exit_code.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -9,8 +10,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { LEAVE_SAVED = 75, LEAVE_TERMINATED = 76, LEAVE_NOW = 130 };
 
 struct sn_signals {
     pthread_t thread;
@@ -43,10 +42,10 @@ static void *watch(void *self)
         if (atomic_load(&s->closing))
             return NULL;
         if (sig == SIGINT && ++interrupts > 1)
-            _exit(LEAVE_NOW);
+            _exit(SN_EXIT_NOW);
         /* the gentler code wins: SIGTERM after SIGINT does not change what was promised */
         int none = 0;
-        int code = sig == SIGTERM || sig == SIGHUP ? LEAVE_TERMINATED : LEAVE_SAVED;
+        int code = sig == SIGTERM || sig == SIGHUP ? SN_EXIT_TERMINATED : SN_EXIT_SAVED;
         (void)atomic_compare_exchange_strong(&s->wanted, &none, code);
         meet(s);
     }

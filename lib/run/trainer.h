@@ -4,17 +4,12 @@
 #ifndef SN_TRAINER_H
 #define SN_TRAINER_H
 
+#include "lib/base/exit_code.h"
 #include "lib/run/attempt.h"
 #include "lib/run/comm.h"
 #include "lib/run/exec.h"
 #include "lib/run/signals.h"
 #include "lib/run/state.h"
-
-enum {
-    SN_EXIT_SAVED = 75,      /* asked to leave by SIGINT, SIGUSR1, SIGUSR2 or save-and-exit */
-    SN_EXIT_TERMINATED = 76, /* by SIGTERM */
-    SN_EXIT_DIVERGED = 79    /* the loss or the gradients are not finite */
-};
 
 struct sn_timeline; /* lib/run/timeline.h */
 
