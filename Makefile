@@ -67,7 +67,7 @@ PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libse
 LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
-LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*.c slurm/*.c kernels/*.c)) \
+LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*/*.c slurm/*/*.c kernels/*.c)) \
             $(firstword $(wildcard kernels/isa/$(ARCH).c) kernels/isa/other.c)
 BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c)
@@ -146,11 +146,11 @@ all: $(BUILD)/mpi $(BINS) $(PLUGIN) ## Build every binary into build/bin (the de
 # What was built with another MPI is built again.
 $(BUILD)/mpi: FORCE
 	@tests/mpi/record '$(BUILD)' '$(MPICC)' '$(MPIRUN)' '$(MPI_CC) $(MPI_CFLAGS) $(MPI_LIBS)' '$(MPI_GIVEN)$(MPI_LIBS)'
-$(BUILD)/lib/run/comm_mpi.o $(UB)/lib/run/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
-$(BUILD)/lib/run/comm_mpi.o $(UB)/lib/run/comm_mpi.o: COMPILER = $(MPI_CC)
-$(BUILD)/lib/run/comm_mpi.o $(UB)/lib/run/comm_mpi.o: $(BUILD)/mpi
+$(BUILD)/lib/comm/comm_mpi.o $(UB)/lib/comm/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
+$(BUILD)/lib/comm/comm_mpi.o $(UB)/lib/comm/comm_mpi.o: COMPILER = $(MPI_CC)
+$(BUILD)/lib/comm/comm_mpi.o $(UB)/lib/comm/comm_mpi.o: $(BUILD)/mpi
 $(BUILD)/checkpoint/%.o $(UB)/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
-$(BUILD)/checkpoint/uses.o $(BUILD)/checkpoint/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
+$(BUILD)/checkpoint/store/uses.o $(BUILD)/checkpoint/io/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
 $(BUILD)/tests/bench/blas/openblas.o: CPPFLAGS += $(BLAS_CFLAGS)
 $(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o $(BUILD)/tests/bench/bench_peak.o: CPPFLAGS += -fopenmp
 $(BUILD)/bin/%.o $(UB)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
@@ -460,8 +460,8 @@ check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)
 FUZZ_SECONDS ?= 60
 # What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
 DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
-DEEP_SRC  := $(wildcard lib/base/*.c lib/config/*.c lib/layout/*.c lib/model/*.c lib/program/*.c lib/plan/*.c \
-             lib/run/data*.c lib/run/state.c checkpoint/*.c slurm/*.c kernels/codec.c kernels/$(if $(ZFP_LIBS),zfp,zfp_none).c kernels/cpu/codec*.c)
+DEEP_SRC  := $(wildcard $(patsubst %,lib/%/*.c,base config layout model program verify machine cost memory sim mapping search report) \
+             lib/data/data*.c lib/state/state.c checkpoint/*/*.c slurm/*/*.c kernels/codec.c kernels/$(if $(ZFP_LIBS),zfp,zfp_none).c kernels/cpu/codec*.c)
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)
 	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)

@@ -6,7 +6,7 @@
 
 #include "bin/ranks.h"
 #include "lib/base/err.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 
 #include <stdbool.h>
 #include <stdint.h>

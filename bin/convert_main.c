@@ -3,7 +3,7 @@
  */
 #include "bin/common.h"
 #include "bin/convert.h"
-#include "checkpoint/source.h"
+#include "checkpoint/store/source.h"
 #include "kernels/tensor.h"
 #include "lib/base/mem.h"
 

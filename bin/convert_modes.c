@@ -3,12 +3,12 @@
  */
 #include "bin/convert.h"
 
-#include "checkpoint/convert.h"
-#include "checkpoint/export.h"
-#include "checkpoint/hdf5.h"
-#include "checkpoint/hfnames.h"
-#include "checkpoint/inspect.h"
-#include "checkpoint/model_text.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/convert/export.h"
+#include "checkpoint/convert/inspect.h"
+#include "checkpoint/format/hdf5.h"
+#include "checkpoint/hf/hfnames.h"
+#include "checkpoint/store/model_text.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/plain.h"

@@ -2,7 +2,7 @@
 
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
-#include "slurm/vigil.h"
+#include "slurm/supervisor/vigil.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,19 +12,19 @@
 #define SN_BIN_EXEC_JOB_H
 
 #include "lib/config/config.h"
-#include "lib/run/runlock.h"
-#include "slurm/ask.h"
-#include "slurm/deadline.h"
-#include "slurm/decide.h"
-#include "slurm/fate.h"
-#include "slurm/journal.h"
-#include "slurm/launch.h"
-#include "slurm/ledger.h"
-#include "slurm/nodes.h"
-#include "slurm/preempt.h"
-#include "slurm/rundir.h"
-#include "slurm/vigil.h"
-#include "slurm/watch.h"
+#include "lib/rundir/runlock.h"
+#include "slurm/scheduler/ask.h"
+#include "slurm/scheduler/deadline.h"
+#include "slurm/scheduler/ledger.h"
+#include "slurm/site/launch.h"
+#include "slurm/supervisor/decide.h"
+#include "slurm/supervisor/fate.h"
+#include "slurm/supervisor/journal.h"
+#include "slurm/supervisor/nodes.h"
+#include "slurm/supervisor/preempt.h"
+#include "slurm/supervisor/rundir.h"
+#include "slurm/supervisor/vigil.h"
+#include "slurm/supervisor/watch.h"
 
 struct sn_exec_line {
     const char *run_file, *launcher; /* NULL: the site's, or mpirun outside of a job */
@@ -99,7 +99,7 @@ void sn_exec_meanwhile(void *self, int64_t *deadline);
 /* Until the next attempt may begin: the pause, and the end of the step before, whose memory and
  * processors it needs; a step that lost a node is not waited for, since Slurm keeps it while it
  * waits for that node, and the trainer itself sees to what is left of it on the others
- * (lib/run/leftover.h). Returns what the supervisor was asked meanwhile (enum sn_asked). */
+ * (lib/rundir/leftover.h). Returns what the supervisor was asked meanwhile (enum sn_asked). */
 unsigned sn_exec_rest(struct sn_supervisor *x);
 
 /* ---- nodes ----------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "slurm/reach.h"
+#include "slurm/scheduler/reach.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/plan/relayout.h"
 #include "lib/program/program.h"
+#include "lib/search/relayout.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "bin/inputs.h"
 
-#include "checkpoint/look.h"
+#include "checkpoint/store/look.h"
 #include "lib/base/mem.h"
 
 #include <unistd.h>

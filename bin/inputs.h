@@ -8,7 +8,7 @@
 #ifndef SN_BIN_INPUTS_H
 #define SN_BIN_INPUTS_H
 
-#include "lib/run/data_fit.h"
+#include "lib/data/data_fit.h"
 
 struct sn_inputs {
     struct sn_data_fit data;

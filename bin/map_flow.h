@@ -6,7 +6,7 @@
 #define SN_BIN_MAP_FLOW_H
 
 #include "lib/config/config.h"
-#include "slurm/place.h"
+#include "slurm/topology/place.h"
 
 /* process_of[rank] and what it saves. The programs of all pipeline stages are compiled only where
  * processes lie on several nodes. *grid is the layout's. */

@@ -5,7 +5,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
-#include "lib/run/calibrate_machine.h"
+#include "lib/probe/calibrate_machine.h"
 
 #include <getopt.h>
 #include <stdio.h>

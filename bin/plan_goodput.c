@@ -2,7 +2,7 @@
  * plan_goodput.c - what sennit-plan prints about failures and checkpoints.
  */
 #include "bin/plan_print.h"
-#include "lib/plan/picture.h"
+#include "lib/report/picture.h"
 
 #include <stdio.h>
 

@@ -4,8 +4,8 @@
 #ifndef SN_BIN_PLAN_JSON_H
 #define SN_BIN_PLAN_JSON_H
 
-#include "lib/plan/goodput.h"
-#include "lib/plan/plan.h"
+#include "lib/report/goodput.h"
+#include "lib/sim/plan.h"
 
 struct sn_plan_row {
     const struct sn_plan *plan;

@@ -1,7 +1,7 @@
 #include "bin/plan_pictures.h"
 
 #include "lib/base/mem.h"
-#include "lib/plan/picture.h"
+#include "lib/report/picture.h"
 
 #include <errno.h>
 #include <langinfo.h>

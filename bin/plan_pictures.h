@@ -4,8 +4,8 @@
 #ifndef SN_BIN_PLAN_PICTURES_H
 #define SN_BIN_PLAN_PICTURES_H
 
-#include "lib/plan/plan.h"
-#include "lib/plan/price.h"
+#include "lib/cost/price.h"
+#include "lib/sim/plan.h"
 
 struct sn_pictures {
     const char *svg, *trace; /* files; NULL: not asked for */

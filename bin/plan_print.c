@@ -3,11 +3,11 @@
 #include "bin/plan_json.h"
 
 #include "lib/base/mem.h"
-#include "lib/plan/activations.h"
-#include "lib/plan/chunks.h"
-#include "lib/plan/cost.h"
-#include "lib/plan/hops.h"
-#include "lib/plan/named.h"
+#include "lib/cost/cost.h"
+#include "lib/cost/hops.h"
+#include "lib/machine/named.h"
+#include "lib/memory/activations.h"
+#include "lib/search/chunks.h"
 
 #include <stdio.h>
 #include <string.h>

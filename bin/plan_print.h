@@ -4,8 +4,8 @@
 #ifndef SN_PLAN_PRINT_H
 #define SN_PLAN_PRINT_H
 
-#include "lib/plan/goodput.h"
-#include "lib/plan/plan.h"
+#include "lib/report/goodput.h"
+#include "lib/sim/plan.h"
 
 struct sn_plan_report {
     const struct sn_plan *plan;

@@ -7,10 +7,10 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/plan/chunks.h"
-#include "lib/plan/codings.h"
-#include "lib/plan/levels.h"
-#include "lib/plan/search.h"
+#include "lib/machine/levels.h"
+#include "lib/search/chunks.h"
+#include "lib/search/codings.h"
+#include "lib/search/search.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 
 #include "lib/base/err.h"
 #include "lib/config/config.h"
-#include "lib/plan/software.h"
+#include "lib/machine/software.h"
 
 /* The command line after `search`. *exit_code is 1 where nothing fits. */
 enum sn_status sn_plan_search(int argc, char **argv, int *exit_code, struct sn_err *err);

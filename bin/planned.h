@@ -5,7 +5,7 @@
 #ifndef SN_PLANNED_H
 #define SN_PLANNED_H
 
-#include "lib/run/accelerator.h"
+#include "lib/exec/accelerator.h"
 
 /* With run.backend: cuda those of the plugin, which needs neither a device nor a driver for that;
  * else the processor's. Where the plugin is not there or does not open they are the processor's,

@@ -8,7 +8,7 @@
 #ifndef SN_BIN_RANKS_H
 #define SN_BIN_RANKS_H
 
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 
 /* What sennit-mpi hands to them. Programs without MPI hand NULL: their process is alone. */
 struct sn_ranks {

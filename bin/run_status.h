@@ -5,7 +5,7 @@
 #define SN_BIN_RUN_STATUS_H
 
 #include "lib/base/str.h"
-#include "slurm/history.h"
+#include "slurm/history/history.h"
 
 /* Where the run stands as of `now` (seconds since 1970), a line a thing. */
 void sn_status_text(struct sn_str *out, const struct sn_history *h, double now);

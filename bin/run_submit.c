@@ -5,15 +5,15 @@
 #include "bin/plan_search.h"
 #include "bin/run_verbs.h"
 #include "bin/submit_check.h"
-#include "checkpoint/files.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/duration.h"
 #include "lib/base/jsonl.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/plan/named.h"
-#include "slurm/preempt.h"
-#include "slurm/render.h"
-#include "slurm/submit.h"
+#include "lib/machine/named.h"
+#include "slurm/scheduler/submit.h"
+#include "slurm/site/render.h"
+#include "slurm/supervisor/preempt.h"
 
 #include <getopt.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 #include "bin/saver.h"
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/store/checkpoint.h"
 #include "lib/base/mem.h"
 
 #include <stdio.h>

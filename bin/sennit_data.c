@@ -4,8 +4,8 @@
 #include "bin/common.h"
 #include "lib/base/plain.h"
 #include "lib/base/str.h"
-#include "lib/run/data.h"
-#include "lib/run/data_build.h"
+#include "lib/data/data.h"
+#include "lib/data/data_build.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -12,8 +12,8 @@
 #include "lib/base/plain.h"
 #include "lib/config/files.h"
 #include "lib/config/hfkeys.h"
-#include "lib/plan/named.h"
-#include "slurm/site.h"
+#include "lib/machine/named.h"
+#include "slurm/site/site.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -15,13 +15,13 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
-#include "lib/plan/machine.h"
-#include "lib/plan/named.h"
-#include "lib/run/accelerator.h"
-#include "lib/run/attempt.h"
-#include "lib/run/leftover.h"
-#include "lib/run/profile.h"
-#include "lib/run/trainer.h"
+#include "lib/exec/accelerator.h"
+#include "lib/exec/profile.h"
+#include "lib/machine/machine.h"
+#include "lib/machine/named.h"
+#include "lib/rundir/attempt.h"
+#include "lib/rundir/leftover.h"
+#include "lib/train/trainer.h"
 
 #include <getopt.h>
 #include <signal.h>

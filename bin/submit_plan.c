@@ -4,10 +4,10 @@
 #include "bin/planned.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/plan/goodput.h"
-#include "lib/plan/named.h"
-#include "lib/plan/plan.h"
-#include "lib/plan/price.h"
+#include "lib/cost/price.h"
+#include "lib/machine/named.h"
+#include "lib/report/goodput.h"
+#include "lib/sim/plan.h"
 
 #include <stdio.h>
 #include <string.h>

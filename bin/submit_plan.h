@@ -5,8 +5,8 @@
 #ifndef SN_BIN_SUBMIT_PLAN_H
 #define SN_BIN_SUBMIT_PLAN_H
 
-#include "lib/plan/machine.h"
-#include "slurm/preempt.h"
+#include "lib/machine/machine.h"
+#include "slurm/supervisor/preempt.h"
 
 struct sn_submit_plan {
     struct sn_save_time times;     /* measured by the run before, else planned; 0: not known */

@@ -4,8 +4,8 @@
 #ifndef SN_TRAIN_END_H
 #define SN_TRAIN_END_H
 
-#include "lib/run/attempt.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
+#include "lib/rundir/attempt.h"
 
 struct sn_train_lock;
 

@@ -1,7 +1,7 @@
 #include "bin/train_files.h"
 
 #include "bin/saver.h"
-#include "lib/run/record.h"
+#include "lib/rundir/record.h"
 
 enum sn_status sn_train_files_open(struct sn_train_files *f, const struct sn_config *c,
                                    const struct sn_comm *comm, bool trains, struct sn_err *err)

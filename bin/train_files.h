@@ -5,9 +5,9 @@
 #define SN_TRAIN_FILES_H
 
 #include "bin/train_lock.h"
-#include "lib/run/attempt.h"
-#include "lib/run/ring.h"
-#include "lib/run/state.h"
+#include "lib/comm/ring.h"
+#include "lib/rundir/attempt.h"
+#include "lib/state/state.h"
 
 struct sn_train_files {
     struct sn_train_lock lock;

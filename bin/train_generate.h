@@ -5,7 +5,7 @@
 #define SN_TRAIN_GENERATE_H
 
 #include "lib/config/config.h"
-#include "lib/run/trainer.h"
+#include "lib/train/trainer.h"
 
 struct sn_train_generate {
     const char *text;   /* NULL: not asked for */

@@ -4,7 +4,7 @@
 #include "lib/base/directory.h"
 #include "lib/base/log.h"
 #include "lib/base/thread.h"
-#include "lib/run/solo.h"
+#include "lib/comm/solo.h"
 
 #include <string.h>
 #include <time.h>

@@ -5,9 +5,9 @@
 #define SN_TRAIN_LOCK_H
 
 #include "bin/train_end.h"
-#include "lib/run/runlock.h"
-#include "lib/run/signals.h"
-#include "slurm/allocation.h"
+#include "lib/rundir/runlock.h"
+#include "lib/rundir/signals.h"
+#include "slurm/scheduler/allocation.h"
 
 #include <pthread.h>
 

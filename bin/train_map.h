@@ -4,9 +4,9 @@
 #ifndef SN_BIN_TRAIN_MAP_H
 #define SN_BIN_TRAIN_MAP_H
 
+#include "lib/comm/comm.h"
 #include "lib/config/config.h"
-#include "lib/run/comm.h"
-#include "slurm/place.h"
+#include "slurm/topology/place.h"
 
 struct sn_train_map {
     struct sn_environment environment;

@@ -3,7 +3,7 @@
 #include "bin/common.h"
 #include "lib/base/directory.h"
 #include "lib/base/exit_code.h"
-#include "lib/run/preflight.h"
+#include "lib/probe/preflight.h"
 
 #include <stdio.h>
 #include <unistd.h>

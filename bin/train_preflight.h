@@ -4,8 +4,8 @@
 #ifndef SN_BIN_TRAIN_PREFLIGHT_H
 #define SN_BIN_TRAIN_PREFLIGHT_H
 
+#include "lib/comm/comm.h"
 #include "lib/config/config.h"
-#include "lib/run/comm.h"
 
 /* Collective. Prints the table and writes OUTPUT/preflight.json (rank 0, or whoever notices that a
  * rank does not answer). *exit_code is 0 or 77. */

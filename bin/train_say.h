@@ -4,8 +4,8 @@
 #ifndef SN_BIN_TRAIN_SAY_H
 #define SN_BIN_TRAIN_SAY_H
 
-#include "lib/run/accelerator.h"
-#include "lib/run/exec.h"
+#include "lib/exec/accelerator.h"
+#include "lib/exec/exec.h"
 
 /* What runs the operations, and with which libraries of its maker. Rank 0 says it. */
 void sn_train_say_backend(const struct sn_config *c, const struct sn_comm *comm,

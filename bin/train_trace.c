@@ -1,9 +1,9 @@
 #include "bin/train_trace.h"
 
 #include "lib/base/log.h"
-#include "lib/plan/picture.h"
-#include "lib/plan/trace.h"
-#include "lib/run/measured.h"
+#include "lib/report/picture.h"
+#include "lib/report/trace.h"
+#include "lib/train/measured.h"
 
 #include <errno.h>
 #include <string.h>

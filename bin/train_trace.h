@@ -4,11 +4,11 @@
 #ifndef SN_BIN_TRAIN_TRACE_H
 #define SN_BIN_TRAIN_TRACE_H
 
-#include "lib/plan/named.h"
-#include "lib/plan/price.h"
-#include "lib/plan/sim.h"
-#include "lib/plan/stages.h"
-#include "lib/run/trainer.h"
+#include "lib/cost/price.h"
+#include "lib/machine/named.h"
+#include "lib/sim/sim.h"
+#include "lib/sim/stages.h"
+#include "lib/train/trainer.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/plan/named.h"
+#include "lib/machine/named.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,9 +5,9 @@
 #ifndef SN_BIN_TRAIN_TUNE_H
 #define SN_BIN_TRAIN_TUNE_H
 
+#include "lib/comm/comm.h"
 #include "lib/config/config.h"
-#include "lib/run/accelerator.h"
-#include "lib/run/comm.h"
+#include "lib/exec/accelerator.h"
 
 /* Give the device what the run's machine file has for it (machine.file; a preset has nothing).
  * Before the first operation. */

@@ -2,7 +2,7 @@
  * device.h - what the executor needs of a device that has memory and streams of its own.
  *
  * A device comes from a plugin that is opened at run time; the core knows this struct of functions
- * and no maker's library. lib/run/exec_device.c decides what follows what; a plugin only enqueues.
+ * and no maker's library. lib/exec/exec_device.c decides what follows what; a plugin only enqueues.
  * tests/lib/fake_device.c is a device of host memory that runs its streams in any legal order.
  *
  * Streams, events, channels and graphs are numbers that the executor gives. Work of one stream is

@@ -1,7 +1,7 @@
 /*
  * exit_code.h - what sennit's programs end with, and read from each other: one list.
  *
- * 75 to 79 follow sysexits.h, where 75 is "try again later". A supervisor (slurm/cause.h) decides by
+ * 75 to 79 follow sysexits.h, where 75 is "try again later". A supervisor (slurm/supervisor/cause.h) decides by
  * them what comes next; sites' scripts read 75 and 93 (docs/SLURM.md).
  */
 #ifndef SN_EXIT_CODE_H

@@ -45,7 +45,7 @@ enum sn_scheme {
     SN_SCHEME_MZHYBRID,  /* gradients zfp-8, all else lossless */
     SN_SCHEME_ZHYBRID,   /* gradients zfp-8, all else zfp-16 */
     SN_SCHEME_BLOCKWISE, /* integers with a scale for each block, weights as differences */
-    SN_SCHEME_AUTO       /* what the price says within `budget`: lib/plan/codings.h */
+    SN_SCHEME_AUTO       /* what the price says within `budget`: lib/search/codings.h */
 };
 enum sn_order_axis {
     SN_ORDER_TENSOR,
@@ -149,7 +149,7 @@ struct sn_compress_config {
     enum sn_scheme scheme;
     char name[SN_NCODED][SN_NAME_MAX]; /* of a coding, as the run file has it; "": the scheme's */
     int node; /* replicas of a node, which sum among themselves first; 0: as they lie where a coding
-                 has two codecs (lib/plan/levels.h), else all at once */
+                 has two codecs (lib/machine/levels.h), else all at once */
     bool feedback;
     double budget; /* AUTO: relative rise of the loss that is allowed */
     double guard;  /* relative error above which a milder codec takes over; 0: never */
@@ -164,13 +164,13 @@ struct sn_layout_config {
     int expert_tensor; /* ranks that share an expert's matrices: a divisor of tensor; 0: tensor */
     enum sn_expert_tokens expert_tokens; /* over tensor ranks, where a router sees them, if
                                             expert_tensor is tensor; auto: by price
-                                            (lib/plan/tokens.h), and gathered */
+                                            (lib/search/tokens.h), and gathered */
     enum sn_duplicates drop_duplicates;  /* tensor ranks share the rows that they exchange; auto:
                                             by price too, and not */
     int expert_node;   /* ranks of an expert group that exchange among themselves first; 1: all with
-                          all at once; 0: by price (lib/plan/hops.h) */
+                          all at once; 0: by price (lib/cost/hops.h) */
     int expert_chunks; /* in which tokens go to the experts, one while another is computed; 1:
-                          all at once; 0: by price (lib/plan/chunks.h), and no chunks */
+                          all at once; 0: by price (lib/search/chunks.h), and no chunks */
     double expert_buffer;   /* rows of a rank's window of experts' tokens, times the mean */
     int micro_batch;        /* sequences */
     int virtual_stages;     /* model pieces per pipeline stage */
@@ -216,7 +216,7 @@ struct sn_text_place {
     int line, col;
 };
 
-/* What is named here is read by lib/plan/named.h. None of it changes what a run computes. */
+/* What is named here is read by lib/machine/named.h. None of it changes what a run computes. */
 struct sn_machine_config {
     char preset[SN_NAME_MAX], file[SN_PATH_MAX]; /* at most one of them; both "": none named */
     struct sn_text_place preset_at;
@@ -242,7 +242,7 @@ struct sn_checkpoint_config {
     enum sn_damaged damaged;
 };
 
-/* What a batch script asks for; what is left out is the site profile's (slurm/site.h). None of it
+/* What a batch script asks for; what is left out is the site profile's (slurm/site/site.h). None of it
  * changes what a run computes. Texts hold no character that has a meaning in a script
  * (rules_slurm.c), but for `setup`, which is shell. */
 struct sn_slurm_config {
@@ -259,7 +259,7 @@ struct sn_slurm_config {
     char extra[SN_FREEZE_MAX][SN_NAME_MAX];
     int n_setup;
     char setup[SN_FREEZE_MAX][SN_NAME_MAX];
-    int attempts, idle_attempts; /* bounds of slurm/decide.h; 0: none */
+    int attempts, idle_attempts; /* bounds of slurm/supervisor/decide.h; 0: none */
     int disk_wait;               /* seconds for which a full disk is waited for */
     bool shrink;
     char ledger[SN_PATH_MAX]; /* "": nodes.jsonl of run.output */
@@ -273,7 +273,7 @@ struct sn_config {
     struct sn_data_config data;
     struct sn_train_config train;
     struct sn_layout_config layout;
-    bool layout_auto;      /* `layout: auto`: a search chooses it (lib/plan/search.h) */
+    bool layout_auto;      /* `layout: auto`: a search chooses it (lib/search/search.h) */
     unsigned layout_named; /* bit k: the run file names enum sn_layout_key k */
     struct sn_machine_config machine;
     struct sn_checkpoint_config checkpoint;

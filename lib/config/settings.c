@@ -171,7 +171,7 @@ static bool is_include(const char *section, const char *key)
     return strcmp(key, "preset") == 0 && (model || !*section);
 }
 
-/* Or does it name a file whose keys are not those of a run file (lib/plan/named.h)? */
+/* Or does it name a file whose keys are not those of a run file (lib/machine/named.h)? */
 static bool is_named(const char *section, const struct sn_yaml_node *n)
 {
     bool software = strcmp(section, "machine.software") == 0;

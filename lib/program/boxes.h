@@ -70,7 +70,7 @@ enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job
  * 4096: enough for every rank of this job's pipeline stage, and the same number on all of them. */
 int64_t sn_job_snapshot_bytes(const struct sn_job *j);
 
-/* --- images (lib/run/image.h, docs/SNAPSHOTS.md) ------------------------------------------------
+/* --- images (lib/snapshot/image.h, docs/SNAPSHOTS.md) ------------------------------------------------
  * What a rank owns as one block: a head, a table of its boxes, a hash for each block of the values,
  * the values without gaps. */
 enum {

@@ -9,8 +9,8 @@
  */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/comm/comm_engine.h"
 #include "lib/layout/collective.h"
-#include "lib/run/comm_engine.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/comm_test.h"
 

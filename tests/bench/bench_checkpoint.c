@@ -12,8 +12,8 @@
  * rate drifts spoils none; medians are reported. What is removed is removed between the timed
  * parts.
  */
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/files.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/store/checkpoint.h"
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"

@@ -7,7 +7,7 @@
  * to 16 GiB), marked by whether templates/machines was fitted on it. Single figures (peaks) make
  * one series a machine. No preset describes the other devices of these files.
  */
-#include "lib/plan/price.h"
+#include "lib/cost/price.h"
 #include "tests/bench/bench.h"
 
 #include <math.h>

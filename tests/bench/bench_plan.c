@@ -9,8 +9,8 @@
  * give the same bits twice and its parts must sum to the step. Memory: the largest resident set so
  * far.
  */
-#include "lib/plan/named.h"
-#include "lib/plan/plan.h"
+#include "lib/machine/named.h"
+#include "lib/sim/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-#include "lib/plan/search.h"
+#include "lib/search/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,8 +11,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/run/profile.h"
-#include "lib/run/weights.h"
+#include "lib/exec/profile.h"
+#include "lib/state/weights.h"
 #include "tests/lib/job_test.h"
 
 #include <math.h>

@@ -6,10 +6,10 @@
  *   damage rename STEP_DIR SHARD FROM TO   the dataset FROM of a shard gets another name
  *   damage commit STEP_DIR SHARDS          the COMMIT that belongs to the manifest as it is now
  */
-#include "checkpoint/files.h"
-#include "checkpoint/hdf5.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/hdf5.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/store/reader.h"
+#include "checkpoint/store/store.h"
 #include "lib/base/mem.h"
 
 #include <fcntl.h>

@@ -102,7 +102,7 @@ like "DESTDIR is in no file" "$(grep -rlF "$stage" "$root/lib/pkgconfig" "$root/
 cat >"$tmp/use.c" <<'C'
 #include "lib/base/mem.h"
 #include "lib/config/config.h"
-#include "slurm/hostlist.h"
+#include "slurm/scheduler/hostlist.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
  * The first byte chooses which file the rest is: journal, record of an attempt, metrics, saves.
  */
 #include "lib/base/mem.h"
-#include "slurm/history.h"
+#include "slurm/history/history.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * fuzz_hostlist.c - a list of any bytes is refused, or what is written of it reads the same.
  */
 #include "lib/base/mem.h"
-#include "slurm/hostlist.h"
+#include "slurm/scheduler/hostlist.h"
 
 #include <stdlib.h>
 #include <string.h>

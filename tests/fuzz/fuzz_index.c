@@ -3,7 +3,7 @@
  *
  * The first two bytes of the input are the size of the .bin, the rest is the index.
  */
-#include "lib/run/data_format.h"
+#include "lib/data/data_format.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * fuzz_machine.c - a machine file or software profile of any bytes is accepted or explained; what
  * is accepted survives being written out and read again.
  */
-#include "lib/plan/machine.h"
-#include "lib/plan/software.h"
+#include "lib/machine/machine.h"
+#include "lib/machine/software.h"
 
 #include <stdlib.h>
 #include <string.h>

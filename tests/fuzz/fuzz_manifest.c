@@ -1,5 +1,5 @@
 /* Any bytes as a checkpoint's manifest: refused with a sentence, or written and read again alike. */
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>

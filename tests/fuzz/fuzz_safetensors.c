@@ -1,5 +1,5 @@
 /* Any bytes as a safetensors file: refused with a sentence, or every tensor can be read. */
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/safetensors.h"
 #include "lib/base/mem.h"
 
 #include <stdint.h>

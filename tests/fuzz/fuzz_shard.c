@@ -3,7 +3,7 @@
  * lies inside the file. Checksums of HDF5's own are not made right again, so this reaches what
  * accidents reach, and little of libhdf5's parsers.
  */
-#include "checkpoint/hdf5.h"
+#include "checkpoint/format/hdf5.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * scripts in which each line is one of ours: a directive, a comment, an export, or the template's.
  */
 #include "lib/base/mem.h"
-#include "slurm/render.h"
+#include "slurm/site/render.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * an address with the rest as its pattern.
  */
 #include "lib/base/mem.h"
-#include "slurm/topology.h"
+#include "slurm/topology/topology.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,8 +12,8 @@
  */
 #include "lib/base/clock.h"
 #include "lib/base/rng.h"
-#include "lib/run/accelerator.h"
-#include "lib/run/calibrate.h"
+#include "lib/exec/accelerator.h"
+#include "lib/probe/calibrate.h"
 #include "tests/bench/bench.h"
 
 #include <stdio.h>

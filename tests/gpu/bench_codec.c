@@ -13,7 +13,7 @@
  */
 #include "kernels/codec.h"
 #include "lib/base/rng.h"
-#include "lib/run/accelerator.h"
+#include "lib/exec/accelerator.h"
 #include "tests/bench/bench.h"
 
 #include <stdio.h>

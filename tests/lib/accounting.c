@@ -1,6 +1,6 @@
 #include "tests/lib/accounting.h"
 
-#include "lib/plan/stages.h"
+#include "lib/sim/stages.h"
 #include "tests/lib/layout_test.h"
 
 #include <stdio.h>

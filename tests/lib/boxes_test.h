@@ -4,7 +4,7 @@
 #ifndef BOXES_TEST_H
 #define BOXES_TEST_H
 
-#include "checkpoint/box.h"
+#include "checkpoint/io/box.h"
 #include "tests/lib/checkpoint_test.h"
 #include "tests/lib/dice.h"
 

@@ -1,6 +1,6 @@
 /*
  * bubble.h - how long pipeline stages wait, in the schedule that was compiled, with costs of the
- * test's own or FLOPs alone (the plan's figure is of lib/plan/sim, with prices and transfers).
+ * test's own or FLOPs alone (the plan's figure is of lib/sim/sim, with prices and transfers).
  *
  * The schedules of all stages' programs, as they will be executed, are turned back into tasks and
  * played through (lib/layout/idle.h). A chunk costs the multiply-adds of its operations, so that

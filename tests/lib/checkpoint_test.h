@@ -4,8 +4,8 @@
 #ifndef CHECKPOINT_TEST_H
 #define CHECKPOINT_TEST_H
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/files.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/store/checkpoint.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"

@@ -4,7 +4,7 @@
 #ifndef SN_TESTS_COMM_TEST_H
 #define SN_TESTS_COMM_TEST_H
 
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 
 /* A grid whose axes are given in the order tensor, context, data, pipeline, tensor innermost. */
 static inline struct sn_grid test_grid(int tensor, int context, int data, int pipeline)

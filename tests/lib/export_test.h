@@ -4,9 +4,9 @@
 #ifndef EXPORT_TEST_H
 #define EXPORT_TEST_H
 
-#include "checkpoint/export.h"
-#include "checkpoint/files.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/convert/export.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/mem.h"
 #include "tests/lib/source_test.h"
 

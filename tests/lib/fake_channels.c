@@ -157,7 +157,7 @@ static void store(char *p, enum sn_dtype t, float f)
         memcpy(p, &half, sizeof(half));
 }
 
-/* Sums in member order, in fp32, rounded once, as lib/run/comm.h asks of the processes'. */
+/* Sums in member order, in fp32, rounded once, as lib/comm/comm.h asks of the processes'. */
 static void sum_to(const struct hub *h, int64_t at, char *to, int64_t n, enum sn_dtype t)
 {
     int64_t width = (int64_t)sn_dtype_size(t);

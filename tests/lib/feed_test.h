@@ -4,9 +4,9 @@
 #ifndef FEED_TEST_H
 #define FEED_TEST_H
 
-#include "checkpoint/files.h"
-#include "checkpoint/hdf5.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/hdf5.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/store/store.h"
 #include "kernels/half.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"

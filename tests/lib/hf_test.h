@@ -4,8 +4,8 @@
 #ifndef HF_TEST_H
 #define HF_TEST_H
 
-#include "checkpoint/files.h"
-#include "checkpoint/hfnames.h"
+#include "checkpoint/hf/hfnames.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/model/model.h"

@@ -5,8 +5,8 @@
 #ifndef SN_JOB_TEST_H
 #define SN_JOB_TEST_H
 
-#include "lib/run/exec.h"
-#include "lib/run/weights.h"
+#include "lib/exec/exec.h"
+#include "lib/state/weights.h"
 
 /* GPT-2 in fp32, two micro-batches of two samples. */
 static inline struct sn_config job_small(void)

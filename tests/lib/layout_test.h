@@ -5,7 +5,7 @@
 #define SN_LAYOUT_TEST_H
 
 #include "lib/config/config.h"
-#include "lib/plan/machine.h"
+#include "lib/machine/machine.h"
 #include "lib/program/program.h"
 
 enum { LAYOUT_STEPS_MAX = 64 };

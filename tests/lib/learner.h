@@ -5,7 +5,7 @@
 #ifndef LEARNER_H
 #define LEARNER_H
 
-#include "checkpoint/source.h"
+#include "checkpoint/store/source.h"
 #include "lib/base/rng.h"
 #include "tests/lib/logits.h"
 #include "tests/lib/source_test.h"

@@ -5,7 +5,7 @@
 #ifndef LOGITS_H
 #define LOGITS_H
 
-#include "checkpoint/source.h"
+#include "checkpoint/store/source.h"
 #include "lib/base/mem.h"
 #include "lib/config/config.h"
 #include "tests/lib/job_test.h"

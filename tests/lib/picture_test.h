@@ -7,7 +7,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/layout/schedule.h"
-#include "lib/plan/picture.h"
+#include "lib/report/picture.h"
 
 #include <stdlib.h>
 #include <string.h>

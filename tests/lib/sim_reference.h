@@ -1,10 +1,10 @@
 /*
- * sim_reference.h - a simulated step as plainly as it can be said, to hold lib/plan/sim to.
+ * sim_reference.h - a simulated step as plainly as it can be said, to hold lib/sim/sim to.
  */
 #ifndef SIM_REFERENCE_H
 #define SIM_REFERENCE_H
 
-#include "lib/plan/sim.h"
+#include "lib/sim/sim.h"
 
 enum { REFERENCE_STAGES = 16 };
 

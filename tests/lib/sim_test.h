@@ -5,7 +5,7 @@
 #define SIM_TEST_H
 
 #include "lib/base/rng.h"
-#include "lib/plan/sim.h"
+#include "lib/sim/sim.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

@@ -4,7 +4,7 @@
 #ifndef SOURCE_TEST_H
 #define SOURCE_TEST_H
 
-#include "checkpoint/source.h"
+#include "checkpoint/store/source.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/model/model.h"

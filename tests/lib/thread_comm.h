@@ -3,12 +3,12 @@
  *
  * A collective is carried out when it is posted: the poster waits for all members of the group.
  * Sends are copied into a mailbox; receives are carried out in wait. Sums are in member order, as
- * the contract of lib/run/comm.h asks; bytes are counted by the formulas of lib/layout/collective.
+ * the contract of lib/comm/comm.h asks; bytes are counted by the formulas of lib/layout/collective.
  */
 #ifndef SN_THREAD_COMM_H
 #define SN_THREAD_COMM_H
 
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 
 struct thread_world;
 

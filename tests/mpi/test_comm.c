@@ -5,8 +5,8 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/comm/comm.h"
 #include "lib/layout/collective.h"
-#include "lib/run/comm.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 

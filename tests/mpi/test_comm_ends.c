@@ -6,8 +6,8 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/process.h"
+#include "lib/comm/comm_engine.h"
 #include "lib/layout/collective.h"
-#include "lib/run/comm_engine.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 

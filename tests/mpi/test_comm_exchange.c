@@ -5,8 +5,8 @@
  * Rank 0 prints the points; another rank speaks only where it disagrees, and then exits with 1.
  */
 #include "lib/base/mem.h"
-#include "lib/run/comm.h"
-#include "lib/run/comm_engine.h"
+#include "lib/comm/comm.h"
+#include "lib/comm/comm_engine.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/tap.h"

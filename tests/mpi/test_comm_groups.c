@@ -6,7 +6,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/run/comm_engine.h"
+#include "lib/comm/comm_engine.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 

@@ -3,7 +3,7 @@
  * broadcasts, agreements, groups and their sums follow the new ones.
  */
 #include "lib/base/mem.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 

@@ -7,7 +7,7 @@
  * exits with 1. Started by itself it starts mpirun once for each place of a wrong length.
  */
 #include "lib/base/mem.h"
-#include "lib/run/comm_engine.h"
+#include "lib/comm/comm_engine.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/tap.h"

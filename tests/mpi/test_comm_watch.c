@@ -4,7 +4,7 @@
  * Started without arguments it runs itself under mpirun, once for each way to wait, and looks at
  * the exit code, at the time taken and at what was said.
  */
-#include "lib/run/comm_engine.h"
+#include "lib/comm/comm_engine.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 

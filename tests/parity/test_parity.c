@@ -11,10 +11,10 @@
  * weight (make_theirs.py). What the field has no name for (shared experts, biases) is in
  * own.safetensors, by our names.
  */
-#include "checkpoint/hfnames.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/hf/hfnames.h"
 #include "lib/base/mem.h"
-#include "lib/run/trainer.h"
+#include "lib/train/trainer.h"
 #include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
 

@@ -2,7 +2,7 @@
  * The plugin of devices: opened, closed, and still there, because its maker's runtime has handlers
  * of the process's exit. It is the device of host memory (tests/gpu/fake_plugin.c).
  */
-#include "lib/run/accelerator.h"
+#include "lib/exec/accelerator.h"
 #include "tests/lib/tap.h"
 
 #include <dlfcn.h>

@@ -2,10 +2,10 @@
  * test_activations.c - the formula for kept activations equals the placed arena, byte for byte.
  *
  * Every combination below is compiled for every pipeline stage; the formula
- * (lib/plan/activations.h) sees the configuration only.
+ * (lib/memory/activations.h) sees the configuration only.
  */
 #include "kernels/codec.h"
-#include "lib/plan/activations.h"
+#include "lib/memory/activations.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_ahead.c - batches that are read ahead are those that are read in time, and so are failures.
  */
-#include "lib/run/ahead.h"
+#include "lib/data/ahead.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

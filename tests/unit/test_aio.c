@@ -1,7 +1,7 @@
 /* Large reads and writes by threads: the bytes are those of pread and pwrite, whatever the offset,
  * the size, the rows and the file system. */
-#include "checkpoint/aio.h"
-#include "checkpoint/files.h"
+#include "checkpoint/io/aio.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "tests/lib/dice.h"

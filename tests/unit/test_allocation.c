@@ -2,7 +2,7 @@
  * test_allocation.c - what the scheduler says, from recorded environments of several versions.
  */
 #include "lib/base/mem.h"
-#include "slurm/allocation.h"
+#include "slurm/scheduler/allocation.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-#include "lib/plan/arrange.h"
+#include "lib/mapping/arrange.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"

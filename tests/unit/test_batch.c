@@ -2,8 +2,8 @@
  * test_batch.c - what a site would refuse is refused first, with the line of its profile; the
  * environment with which a job is submitted; what sbatch and bsub answer.
  */
-#include "slurm/batch.h"
-#include "slurm/submit.h"
+#include "slurm/scheduler/submit.h"
+#include "slurm/site/batch.h"
 #include "tests/lib/tap.h"
 
 static const char profile[] = "name: here\n"

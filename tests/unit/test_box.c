@@ -1,5 +1,5 @@
 /* Boxes: what is covered, judged as by counting every element. */
-#include "checkpoint/box.h"
+#include "checkpoint/io/box.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/tap.h"
 

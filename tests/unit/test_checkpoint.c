@@ -1,5 +1,5 @@
 /* Checkpoints: a save is whole or not there, whatever ends it. */
-#include "checkpoint/hdf5.h"
+#include "checkpoint/format/hdf5.h"
 #include "tests/lib/checkpoint_test.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* Checkpoints: damage and other models are told by name, and never loaded. */
-#include "checkpoint/store.h"
+#include "checkpoint/store/store.h"
 #include "tests/lib/checkpoint_test.h"
 
 #include <fcntl.h>

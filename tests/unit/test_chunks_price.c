@@ -2,10 +2,10 @@
  * In how many chunks tokens go to their experts: what the plan of the whole model says, too; more
  * than one where messages and products take as long, one where messages are short or dear.
  */
-#include "lib/plan/chunks.h"
+#include "lib/search/chunks.h"
 
 #include "lib/model/model.h"
-#include "lib/plan/plan.h"
+#include "lib/sim/plan.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

@@ -2,11 +2,11 @@
  * test_codings.c - the table of losses, and codecs for a budget: what is chosen is the fastest of
  * all that the budget allows, by compiling every one.
  */
-#include "lib/plan/codings.h"
+#include "lib/search/codings.h"
 
 #include "kernels/codec.h"
-#include "lib/plan/sim.h"
-#include "lib/plan/stages.h"
+#include "lib/sim/sim.h"
+#include "lib/sim/stages.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

@@ -3,7 +3,7 @@
  * first: over a port whose messages are complete when the test says so.
  */
 #include "lib/base/mem.h"
-#include "lib/run/comm_engine.h"
+#include "lib/comm/comm_engine.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 

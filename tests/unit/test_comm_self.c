@@ -3,11 +3,11 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
+#include "lib/comm/comm_queue.h"
+#include "lib/comm/comm_sum.h"
+#include "lib/comm/ring.h"
 #include "lib/layout/collective.h"
-#include "lib/run/comm_queue.h"
-#include "lib/run/comm_sum.h"
-#include "lib/run/ring.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
 

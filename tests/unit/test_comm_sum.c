@@ -3,7 +3,7 @@
  */
 #include "kernels/half.h"
 #include "lib/base/rng.h"
-#include "lib/run/comm_sum.h"
+#include "lib/comm/comm_sum.h"
 #include "tests/lib/tap.h"
 
 enum { N = 1301, MOST = 5 }; /* more than two blocks, and a rest */

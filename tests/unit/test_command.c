@@ -2,7 +2,7 @@
  * test_command.c - programs that answer, fail, print a lot, stay too long, or do not exist.
  */
 #include "lib/base/clock.h"
-#include "slurm/command.h"
+#include "slurm/scheduler/command.h"
 #include "tests/lib/tap.h"
 
 #include <signal.h>

@@ -3,12 +3,12 @@
  * it in another layout: every rank of the new one holds the sum of the holders that are folded into
  * it, and weights that ranks compute with are those that were saved.
  */
-#include "checkpoint/convert.h"
-#include "checkpoint/source.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/store/source.h"
 #include "lib/base/rng.h"
 #include "lib/program/boxes.h"
-#include "lib/run/image.h"
-#include "lib/run/weights.h"
+#include "lib/snapshot/image.h"
+#include "lib/state/weights.h"
 #include "tests/lib/checkpoint_test.h"
 #include "tests/lib/layout_test.h"
 

@@ -2,9 +2,9 @@
  * test_convert.c - conversions from a source in memory: plans, values, memory, resuming, refusals.
  * Between real runs, and under MPI, they are tested by tests/cli/test_convert.sh.
  */
-#include "checkpoint/convert.h"
-#include "checkpoint/files.h"
-#include "checkpoint/hdf5.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/format/hdf5.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "tests/lib/source_test.h"

@@ -5,8 +5,8 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/run/copies.h"
-#include "lib/run/weights.h"
+#include "lib/state/copies.h"
+#include "lib/state/weights.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/thread_comm.h"

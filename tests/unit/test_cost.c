@@ -1,8 +1,8 @@
 /*
  * test_cost.c - machine files, and the price of operations on a machine.
  */
-#include "lib/plan/cost.h"
-#include "lib/plan/price.h"
+#include "lib/cost/cost.h"
+#include "lib/cost/price.h"
 #include "tests/lib/tap.h"
 
 static const char good[] = "flops: 1.0e12\nmemory_bandwidth: 1.0e11\noverhead: 2.0e-6\n";

@@ -3,7 +3,7 @@
  * of srun and mpirun.
  */
 #include "lib/base/mem.h"
-#include "slurm/culprit.h"
+#include "slurm/supervisor/culprit.h"
 #include "tests/lib/tap.h"
 
 enum { RANKS = 8 };

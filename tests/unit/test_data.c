@@ -4,7 +4,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/run/data_format.h"
+#include "lib/data/data_format.h"
 #include "tests/lib/tap.h"
 #include "tests/unit/data_golden.h"
 

@@ -1,8 +1,8 @@
 /*
  * test_data_fit.c - what is said of token files before a run begins.
  */
-#include "lib/run/data_fit.h"
-#include "lib/run/data_format.h"
+#include "lib/data/data_fit.h"
+#include "lib/data/data_format.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * test_data_index.c - what is wrong with an index is said in one sentence.
  */
 #include "lib/base/mem.h"
-#include "lib/run/data_format.h"
+#include "lib/data/data_format.h"
 #include "tests/lib/tap.h"
 #include "tests/unit/data_golden.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_data_kind.c - files that are taken for text: what they are, by their first bytes.
  */
-#include "lib/run/data_kind.h"
+#include "lib/data/data_kind.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * test_deadline.c - when the end of a job's time is asked for again, and what an answer changes.
  */
-#include "slurm/deadline.h"
+#include "slurm/scheduler/deadline.h"
 #include "tests/lib/tap.h"
 
 static void the_nearer_the_oftener(void)

@@ -1,7 +1,7 @@
 /*
  * test_decide.c - the table of what happens after an attempt, and what always holds.
  */
-#include "slurm/decide.h"
+#include "slurm/supervisor/decide.h"
 #include "tests/lib/tap.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* Comparing two sources: what differs is named and counted, whatever the memory. */
-#include "checkpoint/inspect.h"
+#include "checkpoint/convert/inspect.h"
 #include "tests/lib/source_test.h"
 
 #define MODEL "model:\n  family: llama\n  hidden: 64\n  heads: 4\n"

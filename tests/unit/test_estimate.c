@@ -2,8 +2,8 @@
  * test_estimate.c - estimates are bounds: never above what the compiled step gives, and near it.
  */
 #include "kernels/codec.h"
-#include "lib/plan/estimate.h"
-#include "lib/plan/sim.h"
+#include "lib/search/estimate.h"
+#include "lib/sim/sim.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

@@ -3,9 +3,9 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/run/exec.h"
-#include "lib/run/lr.h"
-#include "lib/run/weights.h"
+#include "lib/exec/exec.h"
+#include "lib/state/weights.h"
+#include "lib/train/lr.h"
 #include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
 

@@ -2,7 +2,7 @@
  * test_fate.c - what the scheduler does with a job, by its line of `scontrol show job -o`. The
  * lines are those of Slurm 22.05.8, cut to the words that tell.
  */
-#include "slurm/fate.h"
+#include "slurm/supervisor/fate.h"
 #include "tests/lib/tap.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
  * recomputation and sequence parallelism free, ZeRO 1, 1f1b, on DGX A100 80 GB.
  */
 #include "lib/base/mem.h"
-#include "lib/plan/search.h"
+#include "lib/search/search.h"
 #include "tests/lib/tap.h"
 
 struct sweep {

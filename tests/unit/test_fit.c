@@ -5,12 +5,12 @@
  * them, and the price (price.h) of the same operations has to be what was measured.
  */
 #include "lib/base/mem.h"
-#include "lib/plan/cost.h"
-#include "lib/plan/fit.h"
-#include "lib/plan/fit_links.h"
-#include "lib/plan/plan.h"
-#include "lib/plan/price.h"
-#include "lib/run/calibrate.h"
+#include "lib/cost/cost.h"
+#include "lib/cost/fit.h"
+#include "lib/cost/fit_links.h"
+#include "lib/cost/price.h"
+#include "lib/probe/calibrate.h"
+#include "lib/sim/plan.h"
 #include "tests/lib/tap.h"
 
 #include <math.h>

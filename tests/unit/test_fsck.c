@@ -1,7 +1,7 @@
 /* Verifying: every fault of a checkpoint is one line that names shard and tensor, and the report is
  * the same for any number of ranks. */
-#include "checkpoint/inspect.h"
-#include "checkpoint/reader.h"
+#include "checkpoint/convert/inspect.h"
+#include "checkpoint/store/reader.h"
 #include "tests/lib/checkpoint_test.h"
 #include "tests/lib/thread_comm.h"
 

@@ -5,7 +5,7 @@
  * usage: test_fuse              the lines of tests/equiv/layouts that are named below, 3 steps
  *        test_fuse ALL | NAME   every line, or those whose name holds NAME
  */
-#include "lib/program/verify.h"
+#include "lib/verify/verify.h"
 #include "tests/lib/job_test.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/layouts.h"

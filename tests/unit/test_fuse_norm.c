@@ -6,10 +6,10 @@
  * The Makefile wraps the pass, so that it can be left out here.
  */
 #include "lib/base/mem.h"
-#include "lib/plan/cost.h"
-#include "lib/plan/price.h"
+#include "lib/cost/cost.h"
+#include "lib/cost/price.h"
 #include "lib/program/build.h"
-#include "lib/program/verify.h"
+#include "lib/verify/verify.h"
 #include "tests/lib/job_test.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"

@@ -9,10 +9,10 @@
  * The values: element e of tensor NAME in GROUP is the low bits of sn_rng_bits(sn_rng_key(1, "GROUP
  * NAME"), e), whatever its type.
  */
-#include "checkpoint/files.h"
-#include "checkpoint/hdf5.h"
-#include "checkpoint/master.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/hdf5.h"
+#include "checkpoint/format/master.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/store/store.h"
 #include "kernels/half.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"

@@ -3,7 +3,7 @@
  * against the best interval there is.
  */
 #include "lib/base/rng.h"
-#include "lib/plan/goodput.h"
+#include "lib/report/goodput.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

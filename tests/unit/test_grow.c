@@ -2,8 +2,8 @@
  * test_grow.c - growing and delinking as sources: boxes, names, texts, refusals. What the models
  * compute is asked in test_grow_train.c.
  */
-#include "checkpoint/model_text.h"
-#include "checkpoint/tile.h"
+#include "checkpoint/convert/tile.h"
+#include "checkpoint/store/model_text.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/source_test.h"
 #include "tests/lib/tap.h"

@@ -3,8 +3,8 @@
  * and a pipeline's stall.
  */
 #include "lib/base/mem.h"
-#include "lib/plan/foreign_memory.h"
-#include "lib/plan/plan.h"
+#include "lib/memory/foreign_memory.h"
+#include "lib/sim/plan.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

@@ -1,7 +1,7 @@
 /* Shards as HDF5 files: where bytes go, and that nothing else than what we write is believed. */
-#include "checkpoint/hdf5.h"
+#include "checkpoint/format/hdf5.h"
 
-#include "checkpoint/files.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/mem.h"
 #include "tests/lib/tap.h"
 

@@ -1,8 +1,8 @@
 /* Under every limit of memory, shards and masters are written, or it is said that there is no memory:
  * libhdf5 dies of an allocation that fails (1.10.8: SIGSEGV, or exit 255 without a word). */
-#include "checkpoint/hdf5.h"
+#include "checkpoint/format/hdf5.h"
 
-#include "checkpoint/files.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/mem.h"
 #include "lib/base/thread.h"
 #include "tests/lib/tap.h"

@@ -3,7 +3,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/process.h"
-#include "slurm/history.h"
+#include "slurm/history/history.h"
 #include "tests/lib/tap.h"
 
 #include <math.h>

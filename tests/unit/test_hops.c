@@ -3,9 +3,9 @@
  * hop in every layout, and of bytes inside nodes and between them those of the formula, the plan
  * and the counters.
  */
+#include "lib/machine/machine.h"
+#include "lib/mapping/flow.h"
 #include "lib/model/model.h"
-#include "lib/plan/flow.h"
-#include "lib/plan/machine.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

@@ -2,7 +2,7 @@
  * One hop or two: where the ranks that share experts out lie, what an exchange takes either way,
  * and when the second pays.
  */
-#include "lib/plan/hops.h"
+#include "lib/cost/hops.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

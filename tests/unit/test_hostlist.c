@@ -2,7 +2,7 @@
  * test_hostlist.c - lists of hosts and counts, held to what Slurm's own library made of them.
  */
 #include "lib/base/mem.h"
-#include "slurm/hostlist.h"
+#include "slurm/scheduler/hostlist.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/tap.h"
 

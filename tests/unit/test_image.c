@@ -2,7 +2,7 @@
  * test_image.c - images of a rank's state: what is in them, and that nothing else is taken for one.
  */
 #include "lib/base/mem.h"
-#include "lib/run/image.h"
+#include "lib/snapshot/image.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/tap.h"
 

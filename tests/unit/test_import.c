@@ -1,5 +1,5 @@
 /* The field's files as a source, and the model of their config.json. */
-#include "checkpoint/model_text.h"
+#include "checkpoint/store/model_text.h"
 #include "lib/base/log.h"
 #include "lib/config/hfconfig.h"
 #include "tests/lib/export_test.h"

@@ -1,5 +1,5 @@
 /* First weights: what is taken, what is left over, and what does not fit. */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/store/checkpoint.h"
 #include "lib/base/log.h"
 #include "tests/lib/hf_test.h"
 

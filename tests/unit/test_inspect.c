@@ -1,6 +1,6 @@
 /* Looking at a checkpoint: the table for people, the object for programs. */
-#include "checkpoint/inspect.h"
-#include "checkpoint/store.h"
+#include "checkpoint/convert/inspect.h"
+#include "checkpoint/store/store.h"
 #include "tests/lib/checkpoint_test.h"
 
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /*
  * test_journal.c - what is written is read back, and what earlier attempts mean for the bounds.
  */
-#include "slurm/journal.h"
+#include "slurm/supervisor/journal.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

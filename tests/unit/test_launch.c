@@ -2,10 +2,10 @@
  * test_launch.c - command lines, environments and nodes of an attempt; what Slurm's answers mean.
  */
 #include "lib/base/mem.h"
-#include "slurm/ask.h"
-#include "slurm/child.h"
-#include "slurm/launch.h"
-#include "slurm/nodes.h"
+#include "slurm/scheduler/ask.h"
+#include "slurm/scheduler/child.h"
+#include "slurm/site/launch.h"
+#include "slurm/supervisor/nodes.h"
 #include "tests/lib/tap.h"
 
 #include <signal.h>

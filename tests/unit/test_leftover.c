@@ -3,7 +3,7 @@
  *
  * The program starts itself as what a trainer would look like; such a child does nothing but sleep.
  */
-#include "lib/run/leftover.h"
+#include "lib/rundir/leftover.h"
 #include "tests/lib/tap.h"
 
 #include <signal.h>

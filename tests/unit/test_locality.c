@@ -2,7 +2,7 @@
  * test_locality.c - this machine, and a recorded one whose GPUs are not in the order of its
  * processors.
  */
-#include "slurm/locality.h"
+#include "slurm/topology/locality.h"
 #include "tests/lib/tap.h"
 
 #include <sched.h>

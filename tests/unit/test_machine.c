@@ -4,7 +4,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/config/files.h"
-#include "lib/plan/named.h"
+#include "lib/machine/named.h"
 #include "tests/lib/tap.h"
 
 static const char small[] = "name: small\n"

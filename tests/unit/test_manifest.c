@@ -1,5 +1,5 @@
 /* Manifests: text and back without a loss, and many writers' lists as one. */
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 
 #include "lib/base/mem.h"
 #include "tests/lib/tap.h"

@@ -1,8 +1,8 @@
 /* The master shows every tensor from its pieces, and any other master is refused by name. */
-#include "checkpoint/master.h"
+#include "checkpoint/format/master.h"
 
-#include "checkpoint/files.h"
-#include "checkpoint/hdf5.h"
+#include "checkpoint/format/hdf5.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/mem.h"
 #include "tests/lib/tap.h"
 

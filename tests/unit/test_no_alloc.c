@@ -5,8 +5,8 @@
  * made (ours and the C library's) and how large it is.
  */
 #include "lib/base/mem.h"
-#include "lib/run/data.h"
-#include "lib/run/trainer.h"
+#include "lib/data/data.h"
+#include "lib/train/trainer.h"
 #include "tests/lib/tap.h"
 
 #include <malloc.h>

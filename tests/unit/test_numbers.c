@@ -1,5 +1,5 @@
 /* Values that are none are found, and values that a smaller type cannot hold. */
-#include "checkpoint/numbers.h"
+#include "checkpoint/io/numbers.h"
 #include "kernels/half.h"
 #include "tests/lib/tap.h"
 

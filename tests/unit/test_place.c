@@ -2,7 +2,7 @@
  * test_place.c - reports of processes that make a job, and those that do not; who takes which GPU.
  */
 #include "lib/base/mem.h"
-#include "slurm/place.h"
+#include "slurm/topology/place.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

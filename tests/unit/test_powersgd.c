@@ -5,7 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/config/config.h"
 #include "lib/config/files.h"
-#include "lib/run/exec.h"
+#include "lib/exec/exec.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

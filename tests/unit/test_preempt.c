@@ -1,8 +1,8 @@
 /*
  * test_preempt.c - what scontrol says of preemption, how long a save takes, and what is warned of.
  */
-#include "slurm/preempt.h"
-#include "slurm/supervise.h"
+#include "slurm/supervisor/preempt.h"
+#include "slurm/supervisor/supervise.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * test_preflight.c - who fails a preflight and who does not; the probes of one rank.
  */
 #include "lib/base/mem.h"
-#include "lib/run/preflight.h"
+#include "lib/probe/preflight.h"
 #include "tests/lib/fake_device.h"
 #include "tests/lib/tap.h"
 

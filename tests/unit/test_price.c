@@ -3,9 +3,9 @@
  * Longer than 500 lines because all of them are priced on the same machine.
  */
 #include "kernels/codec.h"
-#include "lib/plan/cost.h"
-#include "lib/plan/plan.h"
-#include "lib/plan/price.h"
+#include "lib/cost/cost.h"
+#include "lib/cost/price.h"
+#include "lib/sim/plan.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

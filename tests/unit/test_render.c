@@ -3,9 +3,9 @@
  * of a template, and what a job of each kind asks for.
  */
 #include "lib/base/mem.h"
-#include "slurm/command.h"
-#include "slurm/render.h"
-#include "slurm/script.h"
+#include "slurm/scheduler/command.h"
+#include "slurm/site/render.h"
+#include "slurm/site/script.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

@@ -4,10 +4,10 @@
  * Which experts are chosen, and what a step adds, is held to plain loops by test_kernels_experts.c
  * and to PyTorch by tests/parity; equal layouts are lines of tests/equiv/layouts.
  */
-#include "checkpoint/hfnames.h"
+#include "checkpoint/hf/hfnames.h"
 #include "lib/base/str.h"
+#include "lib/train/load.h"
 #include "tests/lib/checkpoint_test.h"
-#include "lib/run/load.h"
 #include "tests/lib/learner.h"
 
 enum { EXPERTS = 4, TOP_K = 1, STEPS = 150, LAST = 50 };

@@ -3,8 +3,8 @@
  * and a layout for fewer nodes.
  */
 #include "kernels/ops.h"
-#include "lib/plan/relayout.h"
-#include "slurm/rundir.h"
+#include "lib/search/relayout.h"
+#include "slurm/supervisor/rundir.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * test_runlock.c - one supervisor at a time: who holds a run directory, on this machine and
  * elsewhere.
  */
-#include "lib/run/runlock.h"
 #include "lib/base/clock.h"
+#include "lib/rundir/runlock.h"
 #include "tests/lib/tap.h"
 
 #include <signal.h>

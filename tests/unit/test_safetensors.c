@@ -1,7 +1,7 @@
 /* safetensors: good files read exactly, hostile ones are explained. */
-#include "checkpoint/files.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/safetensors_file.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/safetensors_file.h"
+#include "checkpoint/io/files.h"
 #include "lib/base/mem.h"
 #include "tests/lib/tap.h"
 

@@ -2,10 +2,10 @@
  * test_search.c - what a search finds is the best of all layouts, each compiled and simulated.
  */
 #include "lib/base/mem.h"
-#include "lib/plan/estimate.h"
-#include "lib/plan/hops.h"
-#include "lib/plan/search.h"
-#include "lib/plan/variants.h"
+#include "lib/cost/hops.h"
+#include "lib/search/estimate.h"
+#include "lib/search/search.h"
+#include "lib/search/variants.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 

@@ -2,7 +2,7 @@
  * test_sim.c - simulated steps: against timelines worked out by hand, against lib/layout/idle where
  * communication is free, and against every operation played one by one (tests/lib/sim_reference).
  */
-#include "lib/plan/sim.h"
+#include "lib/sim/sim.h"
 
 #include "lib/base/mem.h"
 #include "lib/layout/idle.h"

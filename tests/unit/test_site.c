@@ -4,9 +4,9 @@
  */
 #include "lib/base/duration.h"
 #include "lib/config/files.h"
-#include "lib/plan/named.h"
-#include "slurm/options.h"
-#include "slurm/site.h"
+#include "lib/machine/named.h"
+#include "slurm/scheduler/options.h"
+#include "slurm/site/site.h"
 #include "tests/lib/tap.h"
 
 #include <dirent.h>

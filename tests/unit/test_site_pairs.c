@@ -3,9 +3,9 @@
  * was planned for, or a sentence says which machine would do.
  */
 #include "lib/config/files.h"
-#include "lib/plan/named.h"
-#include "slurm/batch.h"
-#include "slurm/render.h"
+#include "lib/machine/named.h"
+#include "slurm/site/batch.h"
+#include "slurm/site/render.h"
 #include "tests/lib/tap.h"
 
 #include <dirent.h>

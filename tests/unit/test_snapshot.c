@@ -7,7 +7,7 @@
  */
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/run/snapshot_inner.h"
+#include "lib/snapshot/snapshot_inner.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/thread_comm.h"
 

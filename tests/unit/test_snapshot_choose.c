@@ -2,7 +2,7 @@
  * test_snapshot_choose.c - of the images that all ranks have found, those of the newest step of
  * which none is missing.
  */
-#include "lib/run/snapshot_inner.h"
+#include "lib/snapshot/snapshot_inner.h"
 #include "tests/lib/tap.h"
 
 static struct sn_image_record record(uint64_t series, int64_t step, int rank, int world, int holder)

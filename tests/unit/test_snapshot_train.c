@@ -7,9 +7,9 @@
  */
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/data/data.h"
 #include "lib/program/boxes.h"
-#include "lib/run/data.h"
-#include "lib/run/trainer.h"
+#include "lib/train/trainer.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/thread_comm.h"

@@ -4,7 +4,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/layout/grid.h"
-#include "lib/plan/named.h"
+#include "lib/machine/named.h"
 #include "tests/lib/tap.h"
 
 static const char full[] =

@@ -1,5 +1,5 @@
 /* Ranks that work each for itself: they end together, slow is not stuck, and who is stuck is named. */
-#include "lib/run/solo.h"
+#include "lib/comm/solo.h"
 
 #include "lib/base/clock.h"
 #include "tests/lib/tap.h"

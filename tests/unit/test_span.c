@@ -1,7 +1,7 @@
 /*
  * test_span.c - how groups lie on a machine's levels, against counting every rank of every group.
  */
-#include "lib/plan/price.h"
+#include "lib/cost/price.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * test_supervise.c - what the supervisor does about an attempt that runs, second by second.
  */
-#include "slurm/supervise.h"
+#include "slurm/supervisor/supervise.h"
 #include "tests/lib/tap.h"
 
 static const struct sn_supervise_limits usual = {

@@ -4,9 +4,9 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/plan/named.h"
-#include "lib/run/exec_inner.h"
-#include "lib/run/measured.h"
+#include "lib/exec/exec_inner.h"
+#include "lib/machine/named.h"
+#include "lib/train/measured.h"
 #include "tests/lib/fake_device.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/layouts.h"

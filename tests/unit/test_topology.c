@@ -2,7 +2,7 @@
  * test_topology.c - addresses, topology.conf, and what is refused.
  */
 #include "lib/base/mem.h"
-#include "slurm/topology.h"
+#include "slurm/topology/topology.h"
 #include "tests/lib/tap.h"
 
 static void addresses(void)

@@ -3,8 +3,8 @@
  * however many ranks there are, and that of a ring that encodes at each hop is not; known figures;
  * shares, bytes, and what is not finite.
  */
-#include "tests/lib/two_shot.h"
 #include "tests/lib/codec_test.h"
+#include "tests/lib/two_shot.h"
 
 enum { N = 32768, MOST = 64 };
 

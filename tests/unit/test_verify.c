@@ -4,7 +4,7 @@
  * Nothing is trained: jobs of all ranks are compiled and played through. Longer than 500 lines because faults and
  * the table that names them belong together.
  */
-#include "lib/program/verify.h"
+#include "lib/verify/verify.h"
 
 #include "lib/base/mem.h"
 #include "tests/lib/layout_test.h"

@@ -2,14 +2,14 @@
  * test_verify_launch.c - compiled programs on devices whose transfers begin in the order of the
  * calls (kernels/cuda/nccl.c asks NCCL for it).
  *
- * The traces of all ranks are played as lib/run/exec_device.c enqueues them. A transfer begins when
+ * The traces of all ranks are played as lib/exec/exec_device.c enqueues them. A transfer begins when
  * the kernels have come to it, when the one before it on its stream is over, and when all before it
  * on the rank have begun; it is over when it has begun at all its members. That is stricter than
- * what lib/program/verify.c plays in one way: whoever waits for a stream holds up the streams of
+ * what lib/verify/verify.c plays in one way: whoever waits for a stream holds up the streams of
  * later calls.
  */
 #include "lib/base/mem.h"
-#include "lib/program/verify_trace.h"
+#include "lib/verify/verify_trace.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/layouts.h"
 #include "tests/lib/tap.h"
@@ -110,7 +110,7 @@ static const struct sn_op *op_of(const struct rank *r, int post)
     return &r->trace.program->ops[r->trace.posts[post].op];
 }
 
-/* As lib/run/exec_channels.c has it; HOST: it goes through the processes. */
+/* As lib/exec/exec_channels.c has it; HOST: it goes through the processes. */
 static int stream_of(const struct rank *r, int post)
 {
     const struct sn_op *op = op_of(r, post);

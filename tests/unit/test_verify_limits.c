@@ -2,7 +2,7 @@
  * test_verify_limits.c - the verifier beyond what test layouts reach: many posts in flight, many
  * ranks.
  */
-#include "lib/program/verify.h"
+#include "lib/verify/verify.h"
 
 #include "tests/lib/tap.h"
 

@@ -2,8 +2,8 @@
  * test_vigil.c - whose record stands still, as far as one can know; and whether a node answers.
  */
 #include "lib/base/mem.h"
-#include "slurm/reach.h"
-#include "slurm/vigil.h"
+#include "slurm/scheduler/reach.h"
+#include "slurm/supervisor/vigil.h"
 #include "tests/lib/tap.h"
 
 #include <arpa/inet.h>

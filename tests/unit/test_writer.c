@@ -1,7 +1,7 @@
 /* Blocks on their way to a file: all arrive, in whatever memory, and a failure is told. */
-#include "checkpoint/files.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/writer.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/writer.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "tests/lib/dice.h"

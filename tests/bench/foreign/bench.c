@@ -5,7 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/config/files.h"
-#include "lib/plan/sim.h"
+#include "lib/sim/sim.h"
 #include "tests/bench/foreign/fit.h"
 
 #include <math.h>

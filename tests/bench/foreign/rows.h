@@ -8,8 +8,8 @@
 #ifndef ROWS_H
 #define ROWS_H
 
-#include "lib/plan/software.h"
-#include "lib/plan/plan.h"
+#include "lib/machine/software.h"
+#include "lib/sim/plan.h"
 
 enum row_outcome { ROW_TIMED, ROW_OOM };
 

@@ -11,8 +11,8 @@
  * differs.
  */
 #include "lib/base/mem.h"
-#include "lib/plan/plan.h"
-#include "lib/run/trainer.h"
+#include "lib/sim/plan.h"
+#include "lib/train/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  *   LAUNCH 2H build/tests/bench/pace/links HOSTS [message]   two ranks on each of HOSTS hosts
  *
- * Measured through lib/run/comm as the trainer uses it, naps of its thread included: ranks 0 and 1
+ * Measured through lib/comm/comm as the trainer uses it, naps of its thread included: ranks 0 and 1
  * (on one host), and ranks 0 and 2 (on two), exchange messages in both directions at once, some in
  * a row, as training does: what a link lets pass for free after a pause is no rate. Bandwidth is
  * the slope between a middle and a large message; crowd is what is left of it when all hosts send

@@ -1,5 +1,5 @@
 /*
- * predict.c - the step time of a pipeline that lib/plan's costs and lib/layout/idle give.
+ * predict.c - the step time of a pipeline that lib/cost's costs and lib/layout/idle give.
  *
  * usage: build/tests/bench/pace/predict RUN.yaml MACHINE.yaml
  *
@@ -8,8 +8,8 @@
  * is the first two together. For layouts whose only axis is the pipeline.
  */
 #include "lib/base/mem.h"
+#include "lib/cost/price.h"
 #include "lib/layout/idle.h"
-#include "lib/plan/price.h"
 
 #include <stdio.h>
 

@@ -1,0 +1,271 @@
+/*
+ * hfnames.c - one row per kind of tensor and family. Sources: transformers modeling_gpt2.py,
+ * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py of versions 4 and 5.
+ */
+#include "checkpoint/hf/hfnames.h"
+#include "checkpoint/hf/hfrules.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* clang-format off */
+static const struct sn_hf_rule gpt2[] = {
+    {"embed.weight",              "wte.weight",             SN_HF_SAME,     0},
+    {"embed.position",            "wpe.weight",             SN_HF_SAME,     0},
+    {"layers.#.attn_norm.weight", "h.#.ln_1.weight",        SN_HF_SAME,     0},
+    {"layers.#.attn_norm.bias",   "h.#.ln_1.bias",          SN_HF_SAME,     0},
+    {"layers.#.attn.q.weight",    "h.#.attn.c_attn.weight", SN_HF_CONV_QKV, 0},
+    {"layers.#.attn.k.weight",    "h.#.attn.c_attn.weight", SN_HF_CONV_QKV, 1},
+    {"layers.#.attn.v.weight",    "h.#.attn.c_attn.weight", SN_HF_CONV_QKV, 2},
+    {"layers.#.attn.q.bias",      "h.#.attn.c_attn.bias",   SN_HF_ROWS_QKV, 0},
+    {"layers.#.attn.k.bias",      "h.#.attn.c_attn.bias",   SN_HF_ROWS_QKV, 1},
+    {"layers.#.attn.v.bias",      "h.#.attn.c_attn.bias",   SN_HF_ROWS_QKV, 2},
+    {"layers.#.attn.o.weight",    "h.#.attn.c_proj.weight", SN_HF_CONV,     0},
+    {"layers.#.attn.o.bias",      "h.#.attn.c_proj.bias",   SN_HF_SAME,     0},
+    {"layers.#.ffn_norm.weight",  "h.#.ln_2.weight",        SN_HF_SAME,     0},
+    {"layers.#.ffn_norm.bias",    "h.#.ln_2.bias",          SN_HF_SAME,     0},
+    {"layers.#.ffn.up.weight",    "h.#.mlp.c_fc.weight",    SN_HF_CONV,     0},
+    {"layers.#.ffn.up.bias",      "h.#.mlp.c_fc.bias",      SN_HF_SAME,     0},
+    {"layers.#.ffn.down.weight",  "h.#.mlp.c_proj.weight",  SN_HF_CONV,     0},
+    {"layers.#.ffn.down.bias",    "h.#.mlp.c_proj.bias",    SN_HF_SAME,     0},
+    {"final_norm.weight",         "ln_f.weight",            SN_HF_SAME,     0},
+    {"final_norm.bias",           "ln_f.bias",              SN_HF_SAME,     0},
+    {"head.weight",               "lm_head.weight",         SN_HF_SAME,     0},
+    {0}
+};
+
+static const struct sn_hf_rule gpt_neox[] = {
+    {"embed.weight",              "embed_in.weight",                           SN_HF_SAME,      0},
+    {"layers.#.attn_norm.weight", "layers.#.input_layernorm.weight",           SN_HF_SAME,      0},
+    {"layers.#.attn_norm.bias",   "layers.#.input_layernorm.bias",             SN_HF_SAME,      0},
+    {"layers.#.attn.q.weight",    "layers.#.attention.query_key_value.weight", SN_HF_HEADS_QKV, 0},
+    {"layers.#.attn.k.weight",    "layers.#.attention.query_key_value.weight", SN_HF_HEADS_QKV, 1},
+    {"layers.#.attn.v.weight",    "layers.#.attention.query_key_value.weight", SN_HF_HEADS_QKV, 2},
+    {"layers.#.attn.q.bias",      "layers.#.attention.query_key_value.bias",   SN_HF_HEADS_QKV, 0},
+    {"layers.#.attn.k.bias",      "layers.#.attention.query_key_value.bias",   SN_HF_HEADS_QKV, 1},
+    {"layers.#.attn.v.bias",      "layers.#.attention.query_key_value.bias",   SN_HF_HEADS_QKV, 2},
+    {"layers.#.attn.o.weight",    "layers.#.attention.dense.weight",           SN_HF_SAME,      0},
+    {"layers.#.attn.o.bias",      "layers.#.attention.dense.bias",             SN_HF_SAME,      0},
+    {"layers.#.ffn_norm.weight",  "layers.#.post_attention_layernorm.weight",  SN_HF_SAME,      0},
+    {"layers.#.ffn_norm.bias",    "layers.#.post_attention_layernorm.bias",    SN_HF_SAME,      0},
+    {"layers.#.ffn.up.weight",    "layers.#.mlp.dense_h_to_4h.weight",         SN_HF_SAME,      0},
+    {"layers.#.ffn.up.bias",      "layers.#.mlp.dense_h_to_4h.bias",           SN_HF_SAME,      0},
+    {"layers.#.ffn.down.weight",  "layers.#.mlp.dense_4h_to_h.weight",         SN_HF_SAME,      0},
+    {"layers.#.ffn.down.bias",    "layers.#.mlp.dense_4h_to_h.bias",           SN_HF_SAME,      0},
+    {"final_norm.weight",         "final_layer_norm.weight",                   SN_HF_SAME,      0},
+    {"final_norm.bias",           "final_layer_norm.bias",                     SN_HF_SAME,      0},
+    {"head.weight",               "embed_out.weight",                          SN_HF_SAME,      0},
+    {0}
+};
+
+static const struct sn_hf_rule llama[] = {
+    {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME, 0},
+    {"layers.#.attn_norm.weight", "layers.#.input_layernorm.weight",          SN_HF_SAME, 0},
+    {"layers.#.attn.q.weight",    "layers.#.self_attn.q_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.k.weight",    "layers.#.self_attn.k_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.v.weight",    "layers.#.self_attn.v_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.o.weight",    "layers.#.self_attn.o_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.ffn_norm.weight",  "layers.#.post_attention_layernorm.weight", SN_HF_SAME, 0},
+    {"layers.#.ffn.gate.weight",  "layers.#.mlp.gate_proj.weight",            SN_HF_SAME, 0},
+    {"layers.#.ffn.up.weight",    "layers.#.mlp.up_proj.weight",              SN_HF_SAME, 0},
+    {"layers.#.ffn.down.weight",  "layers.#.mlp.down_proj.weight",            SN_HF_SAME, 0},
+    {"final_norm.weight",         "norm.weight",                              SN_HF_SAME, 0},
+    {"head.weight",               "lm_head.weight",                           SN_HF_SAME, 0},
+    {0}
+};
+
+static const struct sn_hf_rule mixtral[] = {
+    {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME, 0},
+    {"layers.#.attn_norm.weight", "layers.#.input_layernorm.weight",          SN_HF_SAME, 0},
+    {"layers.#.attn.q.weight",    "layers.#.self_attn.q_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.k.weight",    "layers.#.self_attn.k_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.v.weight",    "layers.#.self_attn.v_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.attn.o.weight",    "layers.#.self_attn.o_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.ffn_norm.weight",  "layers.#.post_attention_layernorm.weight", SN_HF_SAME, 0},
+    {"layers.#.ffn.router.weight", "layers.#.block_sparse_moe.gate.weight",   SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.gate.weight", "layers.#.block_sparse_moe.experts.#.w1.weight", SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.up.weight",   "layers.#.block_sparse_moe.experts.#.w3.weight", SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.down.weight", "layers.#.block_sparse_moe.experts.#.w2.weight", SN_HF_SAME, 0},
+    {"final_norm.weight",         "norm.weight",                              SN_HF_SAME, 0},
+    {"head.weight",               "lm_head.weight",                           SN_HF_SAME, 0},
+    {0}
+};
+
+/* Version 5: the experts of a layer are two tensors. */
+static const struct sn_hf_rule mixtral_later[] = {
+    {"layers.#.ffn.router.weight",         "layers.#.mlp.gate.weight",          SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.gate.weight", "layers.#.mlp.experts.gate_up_proj", SN_HF_STACK_GATE_UP, 0},
+    {"layers.#.ffn.experts.#.up.weight",   "layers.#.mlp.experts.gate_up_proj", SN_HF_STACK_GATE_UP, 1},
+    {"layers.#.ffn.experts.#.down.weight", "layers.#.mlp.experts.down_proj",    SN_HF_STACK, 0},
+    {0}
+};
+
+/* Many files have the prefix before all names, or before all but the head's. */
+static const struct family {
+    const char *prefix;
+    const struct sn_hf_rule *rules, *later;
+} families[] = {
+    [SN_GPT2]     = {"transformer.", gpt2, NULL},
+    [SN_GPT_NEOX] = {"gpt_neox.",    gpt_neox, NULL},
+    [SN_LLAMA]    = {"model.",       llama, NULL},
+    [SN_MIXTRAL]  = {"model.",       mixtral, mixtral_later},
+};
+/* clang-format on */
+
+/* Does the name fit the pattern? *at is what stands for each #. */
+static bool fits(const char *pattern, const char *name, struct sn_hf_at *at)
+{
+    int *number[] = {&at->layer, &at->expert};
+    for (int n = 0; *pattern; n += *pattern++ == '#') {
+        if (*pattern != '#') {
+            if (*pattern != *name++)
+                return false;
+            continue;
+        }
+        size_t digits = strspn(name, "0123456789");
+        if (digits < 1 || digits > 6)
+            return false;
+        *number[n] = (int)strtol(name, NULL, 10);
+        name += digits;
+    }
+    return !*name;
+}
+
+static struct sn_hf_name numbered(const char *prefix, const char *pattern, struct sn_hf_at at)
+{
+    const int number[] = {at.layer, at.expert};
+    struct sn_hf_name n;
+    size_t len = (size_t)snprintf(n.text, sizeof(n.text), "%s", prefix);
+    for (int i = 0; *pattern; i++) {
+        size_t plain = strcspn(pattern, "#");
+        len += (size_t)snprintf(n.text + len, sizeof(n.text) - len, "%.*s", (int)plain, pattern);
+        pattern += plain;
+        if (*pattern++)
+            len += (size_t)snprintf(n.text + len, sizeof(n.text) - len, "%d", number[i]);
+        else
+            break;
+    }
+    return n;
+}
+
+bool sn_hf_is_expert(const struct sn_hf_rule *r)
+{
+    return strchr(r->ours, '#') != strrchr(r->ours, '#');
+}
+
+const struct sn_hf_rule *sn_hf_rules(enum sn_family family)
+{
+    return families[family].rules;
+}
+
+const struct sn_hf_rule *sn_hf_later_rules(enum sn_family family)
+{
+    return families[family].later;
+}
+
+static const struct sn_hf_rule *rule_among(const struct sn_hf_rule *r, const char *piece,
+                                           struct sn_hf_at *at)
+{
+    for (; r && r->ours; r++)
+        if (fits(r->ours, piece, at))
+            return r;
+    return NULL;
+}
+
+const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
+                                       struct sn_hf_at *at)
+{
+    return rule_among(sn_hf_rules(family), piece, at);
+}
+
+struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at)
+{
+    return numbered("", r->ours, at);
+}
+
+struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r,
+                               struct sn_hf_at at)
+{
+    bool is_head = strcmp(r->ours, "head.weight") == 0;
+    return numbered(is_head ? "" : families[family].prefix, r->theirs, at);
+}
+
+struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols)
+{
+    int64_t all = sn_hf_parts(form) * rows;
+    bool turned = form == SN_HF_CONV || form == SN_HF_CONV_QKV;
+    return turned ? (struct sn_hf_size){cols, all} : (struct sn_hf_size){all, cols};
+}
+
+int sn_hf_parts(enum sn_hf_form form)
+{
+    bool one = form == SN_HF_SAME || form == SN_HF_CONV || form == SN_HF_STACK;
+    return one ? 1 : form == SN_HF_STACK_GATE_UP ? 2 : 3;
+}
+
+bool sn_hf_is_stack(enum sn_hf_form form)
+{
+    return form == SN_HF_STACK || form == SN_HF_STACK_GATE_UP;
+}
+
+/* --- in a file ------------------------------------------------------------------------------- */
+
+static const struct sn_st_tensor *lookup(const struct sn_safetensors *st, enum sn_family family,
+                                         const struct sn_hf_rule *r, struct sn_hf_at at)
+{
+    const struct sn_st_tensor *t =
+        sn_safetensors_find(st, numbered(families[family].prefix, r->theirs, at).text);
+    return t ? t : sn_safetensors_find(st, numbered("", r->theirs, at).text);
+}
+
+const struct sn_st_tensor *sn_hf_find(const struct sn_safetensors *st, enum sn_family family,
+                                      const char *piece, const struct sn_hf_rule **rule,
+                                      struct sn_hf_at *at)
+{
+    const struct sn_hf_rule *const of[] = {sn_hf_rules(family), sn_hf_later_rules(family)};
+    for (int i = 0; i < 2; i++) {
+        const struct sn_hf_rule *r = rule_among(of[i], piece, at);
+        const struct sn_st_tensor *t = r ? lookup(st, family, r, *at) : NULL;
+        if (!t)
+            continue;
+        *rule = r;
+        return t;
+    }
+    return NULL;
+}
+
+const struct sn_st_tensor *sn_hf_source(const struct sn_safetensors *st, enum sn_family family,
+                                        const char *piece)
+{
+    struct sn_hf_at at = {0, 0};
+    const struct sn_hf_rule *rule;
+    return sn_hf_find(st, family, piece, &rule, &at);
+}
+
+/* As sn_hf_sibling, of the names of one version. */
+static const struct sn_st_tensor *sibling(const struct sn_safetensors *st, enum sn_family family,
+                                          const struct sn_hf_rule *r, const char *theirs, int share,
+                                          int *layer)
+{
+    for (; r && r->ours; r++) {
+        struct sn_hf_at at = {0, 0};
+        if (!strchr(r->theirs, '#') || !fits(r->theirs, theirs, &at))
+            continue;
+        *layer = at.layer;
+        at.layer -= at.layer % share;
+        return *layer != at.layer ? lookup(st, family, r, at) : NULL;
+    }
+    return NULL;
+}
+
+const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum sn_family family,
+                                         const char *theirs, int share, int *layer)
+{
+    const char *prefix = families[family].prefix;
+    size_t skip = strncmp(theirs, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+    const struct sn_st_tensor *t =
+        sibling(st, family, sn_hf_rules(family), theirs + skip, share, layer);
+    return t ? t : sibling(st, family, sn_hf_later_rules(family), theirs + skip, share, layer);
+}

@@ -1,0 +1,182 @@
+#include "checkpoint/store/look.h"
+
+#include "checkpoint/hf/hfnames.h"
+#include "checkpoint/hf/hfrules.h"
+#include "checkpoint/store/init_model.h"
+#include "checkpoint/store/reader.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- the model of a checkpoint ---------------------------------------------------------------- */
+
+int sn_look_line(const char **p, const char **line)
+{
+    *line = *p + strspn(*p, " \t");
+    size_t len = strcspn(*line, "\n");
+    *p = *line + len + ((*line)[len] == '\n');
+    return (int)len;
+}
+
+enum sn_status sn_look_model(const struct sn_manifest *m, const char *dir, const char *want,
+                             struct sn_err *err)
+{
+    const char *have = m->model_text;
+    if (strcmp(have, want) == 0)
+        return SN_OK;
+    const char *h, *w;
+    int nh, nw;
+    do {
+        nh = sn_look_line(&have, &h);
+        nw = sn_look_line(&want, &w);
+    } while (nh == nw && strncmp(h, w, (size_t)nh) == 0 && (*have || *want));
+    return sn_fail(
+        err, SN_EINPUT,
+        "%s: holds another model: it has '%.*s' where the run file has '%.*s'; use another "
+        "checkpoint.dir, or train.init_from to take only its weights",
+        dir, nh, h, nw, w);
+}
+
+/* --- which one -------------------------------------------------------------------------------- */
+
+static bool has_file(const char *dir, const char *name, bool *known)
+{
+    char *path = sn_format("%s/%s", dir, name);
+    bool there = path && access(path, F_OK) == 0;
+    *known = *known && path;
+    sn_free(path);
+    return there;
+}
+
+/* "DIR/step-00000100" of the greatest step with a COMMIT; NULL for none. */
+static enum sn_status find_newest(char **out, int64_t *step, const char *dir, struct sn_err *err)
+{
+    DIR *d = opendir(dir);
+    bool known = true;
+    *out = NULL;
+    *step = -1;
+    for (struct dirent *e; d && known && (e = readdir(d));) {
+        size_t digits =
+            strncmp(e->d_name, "step-", 5) == 0 ? strspn(e->d_name + 5, "0123456789") : 0;
+        int64_t n = digits >= 8 && digits <= 18 ? strtoll(e->d_name + 5, NULL, 10) : -1;
+        if (n <= *step || e->d_name[5 + digits])
+            continue;
+        char *path = sn_format("%s/%s", dir, e->d_name);
+        known = path != NULL;
+        if (!path || !has_file(path, "COMMIT", &known)) {
+            sn_free(path);
+            continue;
+        }
+        sn_free(*out);
+        *out = path;
+        *step = n;
+    }
+    if (d)
+        (void)closedir(d); /* read only */
+    return known ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to list it", dir);
+}
+
+enum sn_status sn_look_resume(int64_t *step, const char *dir, const char *model_text,
+                              struct sn_err *err)
+{
+    struct sn_manifest m;
+    struct sn_err damage;
+    char *newest = NULL;
+    SN_TRY(find_newest(&newest, step, dir, err));
+    if (!newest)
+        return SN_OK;
+    enum sn_status st = sn_manifest_load(&m, newest, &damage);
+    if (st == SN_OK) {
+        st = sn_look_model(&m, newest, model_text, err);
+        sn_manifest_fini(&m);
+    } else {
+        st = st == SN_ENOMEM ? sn_fail(err, st, "%s", damage.text) : SN_OK;
+    }
+    sn_free(newest);
+    return st;
+}
+
+/* --- weights to begin with -------------------------------------------------------------------- */
+
+/* Routers' biases begin at 0 in weights that were trained without them. */
+static void leave_out_biases(struct sn_hf_list *l)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++)
+        if (!sn_str_glob("*.ffn.router.bias", l->shapes[i].name))
+            l->shapes[n++] = l->shapes[i];
+    l->n = n;
+}
+
+static enum sn_status match(const struct sn_manifest *m, const char *dir,
+                            const struct sn_hf_list *l, struct sn_err *err)
+{
+    struct sn_left_over left = {0};
+    for (int i = 0; i < l->n; i++) {
+        const struct sn_manifest_tensor *ignored;
+        SN_TRY(sn_manifest_want(m, dir, &l->shapes[i], &ignored, err));
+    }
+    for (int i = 0; i < m->n_tensors; i++)
+        if (strcmp(m->tensors[i].group, "model") == 0 && !sn_hf_list_find(l, m->tensors[i].name))
+            sn_left_over_add(&left, m->tensors[i].name);
+    return sn_left_over_explain(&left, dir, err);
+}
+
+static enum sn_status look_at_ours(const char *step_dir, const struct sn_config *c,
+                                   struct sn_hf_list *l, struct sn_err *err)
+{
+    struct sn_manifest m;
+    bool has_biases = false;
+    SN_TRY(sn_manifest_load(&m, step_dir, err));
+    enum sn_status st = sn_init_check_text(m.model_text, step_dir, c, 0, err);
+    for (int i = 0; i < m.n_tensors; i++)
+        has_biases = has_biases || sn_str_glob("*.ffn.router.bias", m.tensors[i].name);
+    if (!has_biases)
+        leave_out_biases(l);
+    if (st == SN_OK)
+        st = match(&m, step_dir, l, err);
+    sn_manifest_fini(&m);
+    return st;
+}
+
+static enum sn_status look_at_theirs(const struct sn_config *c, struct sn_hf_list *l,
+                                     struct sn_err *err)
+{
+    const char *path = c->train.init_from;
+    struct sn_safetensors *st;
+    leave_out_biases(l);
+    SN_TRY(sn_safetensors_open(&st, path, err));
+    enum sn_status status = sn_init_check_field(path, c, 0, err);
+    if (status == SN_OK)
+        status = sn_hf_fit(st, path, &c->model, l->shapes, l->n, err);
+    sn_safetensors_close(st);
+    return status;
+}
+
+enum sn_status sn_look_weights(const struct sn_config *c, struct sn_err *err)
+{
+    const char *path = c->train.init_from;
+    struct sn_hf_list l;
+    bool known = true;
+    char *newest = NULL;
+    int64_t step;
+    SN_TRY(sn_init_check_path(path, err));
+    bool is_step = has_file(path, "manifest.json", &known);
+    if (!known)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
+    SN_TRY(sn_hf_list_create(&l, &c->model, err));
+    enum sn_status st = is_step ? SN_OK : find_newest(&newest, &step, path, err);
+    if (st == SN_OK)
+        st = is_step  ? look_at_ours(path, c, &l, err)
+             : newest ? look_at_ours(newest, c, &l, err)
+                      : look_at_theirs(c, &l, err);
+    sn_free(newest);
+    sn_hf_list_fini(&l);
+    return st;
+}

@@ -1,0 +1,214 @@
+/*
+ * comm_engine.h - a communicator over a port: one communication thread that carries out what the
+ * compute thread posts. Collectives run one after another in the order of posting; sends and
+ * receives are under way from the moment this thread sees them, and progress whenever it waits.
+ *
+ *   comm_engine.c      the thread, tickets, start-up operations
+ *   comm_hosts.c       who shares a host, and memory there
+ *   comm_groups.c      the groups of a grid, and who of them shares memory
+ *   comm_collective.c  collectives by messages
+ *   comm_window.c      collectives through memory that the ranks of a host share
+ *   comm_p2p.c         sends and receives
+ *   comm_sized.c       lengths of sized blocks
+ *   comm_watch.c       what is recorded, and the clock that looks at it
+ *   comm_accuse.c      who is waited for, when nothing moves
+ */
+#ifndef SN_COMM_ENGINE_H
+#define SN_COMM_ENGINE_H
+
+#include "lib/comm/comm.h"
+#include "lib/comm/comm_port.h"
+#include "lib/comm/comm_queue.h"
+#include "lib/comm/ring.h"
+
+#include <stdatomic.h>
+
+struct sn_engine_group {
+    int size, index; /* this rank's number among the members */
+    bool on_host;    /* all members share the window, */
+    int *seat;       /* where member i is node rank seat[i] */
+    uint64_t phase;  /* of the window, and chunks that went through it: the same on all members */
+    uint64_t chunks;
+    uint64_t number; /* of the last collective, 1, 2, ... the same on all members */
+    uint64_t p2p;    /* of the last send or receive of this rank */
+};
+
+/* Memory shared by the ranks of this host: one part each, by node rank. */
+struct sn_window {
+    char **part; /* NULL: there is none */
+    struct {
+        int group;      /* whose members have read this rank's slot, */
+        uint64_t phase; /* when all of them have come to this phase */
+    } user[SN_COLLECTIVE_SLOTS];
+    int awaited;        /* slot that may not be filled yet; -1: none is waited for */
+    atomic_bool is_off; /* tests compare transports */
+};
+
+enum { SN_HOST_NAME = 64 };
+
+/* Who is where. */
+struct sn_engine_hosts {
+    struct sn_engine_told *told;   /* what process 0 has told all */
+    struct sn_engine_place *place; /* on process 0: what the others have said */
+    char (*name)[SN_HOST_NAME];    /* on process 0, by process; NULL elsewhere */
+    int *process_of;               /* by rank */
+    int *ranks, n_ranks;           /* those of this host, ascending */
+    char *mapped;                  /* the window's memory */
+    size_t mapped_bytes;
+    bool has_name; /* its file: until all have mapped it */
+};
+
+/* What each operation in flight is called, and since when it stands. */
+struct sn_engine_mark {
+    uint64_t number; /* in its group */
+    uint64_t record; /* in the ring file */
+    bool is_awaited; /* send or receive: the record says that somebody waits for it */
+    double moved;    /* seconds of sn_clock: when it was last seen to move */
+};
+
+struct sn_watch {
+    struct sn_ring *ring;                     /* NULL: none */
+    int timeout_s;                            /* 0: never */
+    int current;                              /* slot of the collective under way; -1 if none, */
+    bool has_moved;                           /* which has moved since the last look */
+    double next_look;                         /* seconds of sn_clock */
+    struct sn_engine_mark mark[SN_COMM_RING]; /* by slot */
+};
+
+struct sn_engine {
+    struct sn_comm base;
+    struct sn_comm_ops ops; /* base.ops points here */
+    struct sn_comm_queue queue;
+    struct sn_port *port;
+    struct sn_grid grid;
+    struct sn_engine_group group[SN_NGROUPS]; /* sizes are 0 before set_grid */
+    int *seats;                               /* the memory behind theirs */
+    struct sn_engine_hosts hosts;
+    struct sn_window window;
+    struct sn_watch watch;
+    int pending[SN_COMM_RING]; /* slots of operations that wait for their turn: a ring */
+    unsigned first_pending, n_pending;
+    int flying[SN_COMM_RING]; /* slots of sends and receives under way */
+    int n_flying;
+    /* By slot: the receive of a sized block whose length is not here. */
+    bool headless[SN_COMM_RING];
+    int idle;        /* looks in vain since something last moved */
+    int64_t woke_ns; /* when the last nap ended */
+    int64_t look_ns; /* what a look takes from one nap to the next */
+    int64_t late_ns; /* how much later than asked naps end: the wait for a core */
+    _Atomic int64_t sent[SN_NAXES];
+    atomic_bool failed; /* `error` is written, once and for all */
+    struct sn_err error;
+};
+
+/* What the communication thread does first: set e->port. A failure before there is a port must be
+ * the same on all ranks; one after it is agreed on. */
+typedef enum sn_status sn_engine_starter(struct sn_engine *e, struct sn_err *err);
+
+/* Start a communicator in zeroed memory. On failure its thread is gone; the memory is the
+ * caller's. */
+enum sn_status sn_engine_start(struct sn_engine *e, const char *name, sn_engine_starter *start,
+                               struct sn_err *err);
+/* Stop the thread, when what was posted is done; a port that has not failed is finished. */
+void sn_engine_stop(struct sn_engine *e);
+/* Test hook: collectives that begin from now on use messages only, or windows again. All members
+ * alike, with nothing in flight. */
+void sn_engine_use_windows(struct sn_comm *c, bool use);
+
+/* ---- for the files of the engine; on the communication thread ---- */
+
+static inline bool sn_engine_has_failed(const struct sn_engine *e)
+{
+    return atomic_load_explicit(&e->failed, memory_order_relaxed);
+}
+/* The port has failed in this operation: the communicator has, too. */
+void sn_engine_fail(struct sn_engine *e, const char *what);
+/* `what` of a sentence: "tensor all_reduce 'l3.attn.o' (number 812)". */
+void sn_engine_describe(struct sn_engine *e, int slot, char *text, size_t room);
+/* One look around between two looks at what is waited for: begin what was posted meanwhile, move
+ * sends and receives, look at the clock; give the core away. */
+void sn_engine_pause(struct sn_engine *e);
+/* Something moved: be quick for a while. */
+void sn_engine_moved(struct sn_engine *e);
+/* Until a batch of the port is complete; false if the communicator has failed. */
+bool sn_engine_complete(struct sn_engine *e, int batch);
+/* The verdict of the lowest rank that has the worst status, for all; collective. */
+void sn_engine_agree(struct sn_engine *e, struct sn_err *mine);
+/* What polls hand over, and what comes back. */
+struct sn_engine_poll {
+    int word; /* a status, or of enum sn_poll */
+    struct sn_err err;
+};
+void sn_engine_poll(struct sn_engine *e, struct sn_engine_poll *mine);
+static inline void sn_engine_count(struct sn_engine *e, enum sn_group q, int64_t bytes)
+{
+    atomic_fetch_add_explicit(&e->sent[sn_group_axis(q)], bytes, memory_order_relaxed);
+}
+static inline int sn_engine_member(const struct sn_engine *e, enum sn_group q, int i)
+{
+    return sn_group_member(&e->grid, e->base.rank, q, i);
+}
+
+/* As that of sn_comm_ops, until complete: a failure of the port is the caller's to look at. */
+void sn_engine_broadcast(struct sn_engine *e, char *buf, int64_t bytes, int root);
+
+/* Memory for what sn_hosts_learn learns: who shares a host with whom; collective. Afterwards
+ * node_rank, node_size and node_first are known. */
+enum sn_status sn_hosts_prepare(struct sn_engine *e, struct sn_err *err);
+void sn_hosts_learn(struct sn_engine *e);
+/* Rank r is process process_of[r] from now on. */
+void sn_hosts_renumber(struct sn_engine *e, const int *process_of);
+/* The host of the rank that is process 0 or, there, of any; "" if unknown. */
+const char *sn_hosts_name(const struct sn_engine *e, int rank);
+/* The node rank of a rank of this host; -1 if it is on another. */
+int sn_hosts_seat(const struct sn_engine *e, int rank);
+/* Can the ranks of this host map memory together, and are there several? */
+bool sn_hosts_share(const struct sn_engine *e);
+/* Map zeroed memory of `bytes` for each rank of this host: window.part, on pages of its own. Every
+ * rank says when all have done it, or have failed: sn_hosts_mapped. */
+enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *err);
+void sn_hosts_mapped(struct sn_engine *e);
+void sn_hosts_fini(struct sn_engine *e);
+
+/* Make the groups of a grid; collective. */
+void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_err *verdict);
+
+/* A collective by messages, of n > 0 elements over at least two members, from begin to end; over
+ * one only to say why a sized block is none. */
+void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t);
+
+/* True if all members use the window for this. */
+bool sn_window_takes(const struct sn_engine *e, const struct sn_transfer *t);
+void sn_window_run(struct sn_engine *e, const struct sn_transfer *t);
+/* While this rank's slot may not be filled: a rank that still reads it, in a collective of group
+ * *q that this rank has left already. -1: none. */
+int sn_window_holder(const struct sn_engine *e, enum sn_group *q);
+
+/* Is the length of rank's sized block one that a block of this operation can have? If not the
+ * communicator has failed, with a sentence. */
+bool sn_sized_fits(struct sn_engine *e, int slot, int rank, const void *block);
+
+void sn_p2p_begin(struct sn_engine *e, int slot);
+/* Finish those that are complete, or all after a failure; true if something moved. */
+bool sn_p2p_progress(struct sn_engine *e);
+
+/* Number an operation and record it; note that it begins and ends, and when, if anybody asks. */
+void sn_watch_posted(struct sn_engine *e, int slot);
+void sn_watch_begun(struct sn_engine *e, int slot);
+void sn_watch_done(struct sn_engine *e, int slot);
+/* Fail the communicator if something has waited too long. */
+void sn_watch_look(struct sn_engine *e);
+#define SN_WATCH_BEAT_S 0.05 /* seconds between two looks */
+/* Who is to blame that an operation does not move, as far as the records say. */
+void sn_watch_accuse(struct sn_engine *e, int slot, char *text, size_t room);
+static inline bool sn_watch_is_p2p(const struct sn_comm_op *op)
+{
+    return op->kind == SN_COMM_TRANSFER &&
+           (op->transfer.kind == SN_SEND || op->transfer.kind == SN_RECV);
+}
+static inline enum sn_group sn_watch_group(const struct sn_comm_op *op)
+{
+    return op->kind == SN_COMM_TRANSFER ? op->transfer.group : SN_GROUP_WORLD;
+}
+
+#endif

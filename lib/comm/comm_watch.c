@@ -1,0 +1,145 @@
+/*
+ * comm_watch.c - numbers of communications, their records, and the clock that looks at them.
+ */
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/comm/comm_engine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* What others see of it; NULL: nothing. */
+static const char *kind_name(const struct sn_comm_op *op)
+{
+    switch (op->kind) {
+    case SN_COMM_TRANSFER:
+        return sn_collective_name(op->transfer.kind);
+    case SN_COMM_BARRIER:
+        return "barrier";
+    case SN_COMM_BROADCAST:
+        return "broadcast";
+    case SN_COMM_GATHER:
+        return "gather";
+    case SN_COMM_AGREE:
+    case SN_COMM_POLL:
+        return "agreement";
+    default:
+        return NULL;
+    }
+}
+
+static const char *label_of(const struct sn_comm_op *op)
+{
+    bool has = op->kind == SN_COMM_TRANSFER || op->kind == SN_COMM_POLL;
+    return has && op->transfer.label ? op->transfer.label : "";
+}
+
+void sn_engine_describe(struct sn_engine *e, int slot, char *text, size_t room)
+{
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    const char *kind = kind_name(op), *label = label_of(op);
+    if (!kind)
+        (void)snprintf(text, room, "%s", op->kind == SN_COMM_START ? "start" : "set-up");
+    else
+        (void)snprintf(text, room, "%s %s %s%.60s%s(number %llu)",
+                       sn_group_name(sn_watch_group(op)), kind, *label ? "'" : "", label,
+                       *label ? "' " : "", (unsigned long long)e->watch.mark[slot].number);
+}
+
+void sn_watch_posted(struct sn_engine *e, int slot)
+{
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    struct sn_engine_mark *m = &e->watch.mark[slot];
+    const char *kind = kind_name(op);
+    enum sn_group q = sn_watch_group(op);
+    *m = (struct sn_engine_mark){0};
+    if (!kind)
+        return;
+    m->number = sn_watch_is_p2p(op) ? ++e->group[q].p2p : ++e->group[q].number;
+    if (!e->watch.ring)
+        return;
+    struct sn_ring_event event = {.number = m->number, .group = (int32_t)q, .peer = -1};
+    event.bytes = op->kind == SN_COMM_TRANSFER
+                      ? op->transfer.n * (int64_t)sn_dtype_size(op->transfer.dtype)
+                      : op->n;
+    if (sn_watch_is_p2p(op))
+        event.peer = (int32_t)sn_engine_member(e, q, op->transfer.peer);
+    (void)snprintf(event.kind, sizeof(event.kind), "%s", kind);
+    (void)snprintf(event.label, sizeof(event.label), "%s", label_of(op));
+    m->record = sn_ring_post(e->watch.ring, &event);
+}
+
+void sn_watch_begun(struct sn_engine *e, int slot)
+{
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    if (!sn_watch_is_p2p(op))
+        e->watch.current = kind_name(op) ? slot : -1;
+    if (op->kind == SN_COMM_TRANSFER && op->transfer.times)
+        op->transfer.times->begin = sn_clock();
+    if (e->watch.timeout_s)
+        e->watch.mark[slot].moved = sn_clock();
+    if (e->watch.ring && e->watch.mark[slot].record)
+        sn_ring_mark(e->watch.ring, e->watch.mark[slot].record, SN_RING_BEGUN);
+}
+
+void sn_watch_done(struct sn_engine *e, int slot)
+{
+    const struct sn_comm_op *op = &e->queue.slot[slot].op;
+    if (op->kind == SN_COMM_TRANSFER && op->transfer.times)
+        op->transfer.times->end = sn_clock();
+    if (e->watch.current == slot)
+        e->watch.current = -1;
+    if (e->watch.ring && e->watch.mark[slot].record && !sn_engine_has_failed(e))
+        sn_ring_mark(e->watch.ring, e->watch.mark[slot].record, SN_RING_DONE);
+}
+
+static void report(struct sn_engine *e, int slot)
+{
+    char what[160], who[400];
+    sn_engine_describe(e, slot, what, sizeof(what));
+    sn_watch_accuse(e, slot, who, sizeof(who));
+    if (e->watch.ring)
+        sn_ring_give_up(e->watch.ring);
+    (void)sn_fail(&e->error, SN_ELOST, "%s has waited %d s; %s", what, e->watch.timeout_s, who);
+    atomic_store(&e->failed, true);
+}
+
+/* A send or receive under way: has somebody begun to wait for it, and for how long? */
+static bool has_waited(struct sn_engine *e, int slot, double now)
+{
+    struct sn_watch *w = &e->watch;
+    struct sn_engine_mark *m = &w->mark[slot];
+    if (!sn_comm_queue_awaits(&e->queue, slot)) {
+        m->moved = now;
+        return false;
+    }
+    if (w->ring && m->record && !m->is_awaited)
+        sn_ring_mark(w->ring, m->record, SN_RING_AWAITED);
+    m->is_awaited = true;
+    return w->timeout_s && now - m->moved > w->timeout_s;
+}
+
+void sn_watch_look(struct sn_engine *e)
+{
+    struct sn_watch *w = &e->watch;
+    if ((!w->timeout_s && !w->ring) || sn_engine_has_failed(e))
+        return;
+    double now = sn_clock();
+    if (w->has_moved && w->current >= 0)
+        w->mark[w->current].moved = now;
+    w->has_moved = false;
+    if (now < w->next_look)
+        return;
+    w->next_look = now + SN_WATCH_BEAT_S;
+    if (w->ring)
+        sn_ring_beat(w->ring);
+    int late = -1;
+    if (w->timeout_s && w->current >= 0 && now - w->mark[w->current].moved > w->timeout_s)
+        late = w->current;
+    for (int i = 0; i < e->n_flying; i++)
+        if (has_waited(e, e->flying[i], now) && late < 0)
+            late = e->flying[i];
+    if (late >= 0)
+        report(e, late);
+}

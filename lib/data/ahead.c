@@ -1,0 +1,70 @@
+/*
+ * ahead.c - see ahead.h. What was read is copied: the copy of the last batch to the device may not
+ * have begun when the next one is read.
+ */
+#include "lib/data/ahead.h"
+
+#include "lib/base/mem.h"
+
+#include <string.h>
+
+enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int64_t tokens,
+                             int micros, struct sn_err *err)
+{
+    *a = (struct sn_ahead){.tokens = tokens, .micros = micros};
+    a->first_sample = sn_alloc_n((size_t)micros, sizeof(*a->first_sample));
+    a->loader.ids = sn_alloc_n((size_t)tokens, 2 * sizeof(*a->loader.ids));
+    if (!a->first_sample || !a->loader.ids) {
+        sn_ahead_fini(a);
+        return sn_fail(err, SN_ENOMEM, "data: no memory for the next step's %lld tokens",
+                       (long long)tokens);
+    }
+    int32_t *ids = a->loader.ids;
+    a->loader = *l;
+    a->loader.ids = ids;
+    a->loader.targets = ids + tokens;
+    return SN_OK;
+}
+
+enum sn_status sn_ahead_open(struct sn_ahead *a, const struct sn_loader *l, struct sn_exec *x,
+                             const struct sn_job *job, struct sn_err *err)
+{
+    const struct sn_buffer *ids = &job->train.bufs[job->ids];
+    SN_TRY(sn_ahead_init(a, l, ids->rows * ids->cols, job->train.micros, err));
+    sn_exec_set_idle(x, sn_ahead_read, a);
+    return SN_OK;
+}
+
+void sn_ahead_fini(struct sn_ahead *a)
+{
+    sn_free(a->first_sample);
+    sn_free(a->loader.ids);
+    *a = (struct sn_ahead){0};
+}
+
+void sn_ahead_read(void *ahead)
+{
+    struct sn_ahead *a = ahead;
+    if (!a->loader.data || a->wanted == a->step)
+        return;
+    a->step = a->wanted;
+    a->err = (struct sn_err){0};
+    a->status = sn_loader_step(&a->loader, a->step, a->micros, a->first_sample, &a->err);
+}
+
+enum sn_status sn_ahead_take(struct sn_ahead *a, const struct sn_loader *l, int64_t step,
+                             int micros, int64_t *first_sample, struct sn_err *err)
+{
+    if (!a->loader.data || a->step != step)
+        return sn_loader_step(l, step, micros, first_sample, err);
+    a->step = a->wanted = 0;
+    if (a->status != SN_OK) {
+        *err = a->err;
+        return a->status;
+    }
+    size_t bytes = (size_t)a->tokens * sizeof(*a->loader.ids);
+    memcpy(l->ids, a->loader.ids, bytes);
+    memcpy(l->targets, a->loader.targets, bytes);
+    memcpy(first_sample, a->first_sample, (size_t)micros * sizeof(*first_sample));
+    return SN_OK;
+}

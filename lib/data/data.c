@@ -1,0 +1,267 @@
+/*
+ * data.c - token files, mapped and read in place.
+ *
+ * Knows nothing of ranks: who reads which sample is the caller's arithmetic.
+ */
+#include "lib/data/data_format.h"
+
+#include "lib/base/input.h"
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct mapped {
+    char *path;
+    unsigned char *bytes; /* NULL for an empty file */
+    size_t len;
+};
+
+struct sn_data {
+    struct mapped bin, idx;
+    struct sn_data_info info;
+    int token_size;
+};
+
+/* --- opening ----------------------------------------------------------------------------- */
+
+size_t sn_data_prefix_length(const char *prefix)
+{
+    size_t n = strlen(prefix);
+    bool has_suffix = n > 4 && prefix[n - 5] != '/' &&
+                      (strcmp(prefix + n - 4, ".bin") == 0 || strcmp(prefix + n - 4, ".idx") == 0);
+    return has_suffix ? n - 4 : n;
+}
+
+enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnum)
+{
+    char text[128];
+    if (sn_input_is_odd(errnum) && errnum != EISDIR)
+        return sn_fail(err, SN_EINPUT, "%s: cannot be read: %s; name a file", path,
+                       sn_input_why(errnum));
+    switch (errnum) {
+    case ELOOP:
+        return sn_fail(err, SN_EINPUT, "%s: a link that leads nowhere; name a file", path);
+    case ENOENT:
+    case ENOTDIR:
+        return sn_fail(err, SN_EINPUT, "%s: there is no such file; check the name", path);
+    case EISDIR:
+        return sn_fail(err, SN_EINPUT, "%s: this is a folder; name a file", path);
+    case EACCES:
+    case EPERM:
+        return sn_fail(err, SN_EINPUT, "%s: permission denied; make the file readable", path);
+    case ENOMEM:
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to read it", path);
+    default:
+        return sn_fail(err, SN_EIO, "%s: cannot be read (%s); check its file system", path,
+                       strerror_r(errnum, text, sizeof(text)));
+    }
+}
+
+static enum sn_status map_file(struct mapped *m, const char *prefix, const char *suffix,
+                               struct sn_err *err)
+{
+    m->path = sn_format("%.*s.%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
+    if (!m->path)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for a file name", prefix);
+    struct stat info;
+    int fd = sn_input_open(m->path, &info);
+    if (fd < 0 && errno == ENOENT)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: there is no such file; 'sennit-data build -o PREFIX' writes PREFIX.bin "
+                       "and PREFIX.idx",
+                       m->path);
+    if (fd < 0)
+        return sn_data_read_fail(err, m->path, errno);
+    int failure = 0;
+    if (info.st_size > 0) {
+        void *p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        failure = p == MAP_FAILED ? errno : 0;
+        if (failure == 0) {
+            m->bytes = p;
+            m->len = (size_t)info.st_size;
+        }
+    }
+    (void)close(fd); /* the mapping stays, and reading leaves nothing to flush */
+    return failure ? sn_data_read_fail(err, m->path, failure) : SN_OK;
+}
+
+static void unmap_file(struct mapped *m)
+{
+    if (m->bytes)
+        (void)munmap(m->bytes, m->len); /* our own mapping: cannot fail */
+    sn_free(m->path);
+}
+
+enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_err *err)
+{
+    struct sn_data *d = sn_alloc(sizeof(*d));
+    if (!d)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", prefix);
+    enum sn_status st = map_file(&d->idx, prefix, "idx", err);
+    if (st == SN_OK)
+        st = map_file(&d->bin, prefix, "bin", err);
+    if (st == SN_OK)
+        st = sn_data_check_index(d->idx.bytes, d->idx.len, (int64_t)d->bin.len, d->idx.path,
+                                 &d->info, err);
+    if (st != SN_OK) {
+        sn_data_close(d);
+        return st;
+    }
+    d->token_size = sn_token_type_find(d->info.dtype_code)->size;
+    *out = d;
+    return SN_OK;
+}
+
+void sn_data_close(struct sn_data *d)
+{
+    if (!d)
+        return;
+    unmap_file(&d->bin);
+    unmap_file(&d->idx);
+    sn_free(d);
+}
+
+void sn_data_info(const struct sn_data *d, struct sn_data_info *out)
+{
+    *out = d->info;
+}
+
+/* --- samples ----------------------------------------------------------------------------- */
+
+int64_t sn_data_samples(const struct sn_data *d, int64_t seq)
+{
+    return d->info.tokens > 0 && seq > 0 ? (d->info.tokens - 1) / seq : 0;
+}
+
+static enum sn_status bad_token(const struct sn_data *d, int64_t position, int64_t token,
+                                int32_t vocab, struct sn_err *err)
+{
+    return sn_fail(err, SN_EINPUT,
+                   "%s: byte %lld: token %lld is %lld, outside the vocabulary 0 .. %d; raise "
+                   "model.vocab or build the data with this model's tokenizer",
+                   d->bin.path, (long long)(position * d->token_size), (long long)position,
+                   (long long)token, (int)vocab - 1);
+}
+
+enum sn_status sn_data_read(const struct sn_data *d, int64_t i, int64_t seq, int32_t vocab,
+                            int32_t *inputs, int32_t *targets, struct sn_err *err)
+{
+    int64_t samples = sn_data_samples(d, seq);
+    if (i < 0 || i >= samples)
+        return sn_fail(
+            err, SN_EINPUT,
+            "%s: sample %lld of %lld tokens is not there; the file has %lld such samples",
+            d->bin.path, (long long)i, (long long)seq, (long long)samples);
+    int64_t first = i * seq;
+    const unsigned char *p = d->bin.bytes + first * d->token_size;
+    for (int64_t k = 0; k <= seq; k++, p += d->token_size) {
+        int64_t token = sn_token_load(d->info.dtype_code, p);
+        if (token < 0 || token >= vocab)
+            return bad_token(d, first + k, token, vocab, err);
+        if (k < seq)
+            inputs[k] = (int32_t)token;
+        if (k > 0)
+            targets[k - 1] = (int32_t)token;
+    }
+    return SN_OK;
+}
+
+/* Is one of n tokens outside the vocabulary? Unsigned, a negative one is larger than all. */
+#define SCAN(type, wide, load)                                                                     \
+    for (int64_t k = 0; k < n; k++)                                                                \
+        outside |= (wide)(type)load(p + (int64_t)sizeof(type) * k) >= (wide)vocab;                 \
+    break;
+
+static bool is_outside(int code, const unsigned char *p, int64_t n, int32_t vocab)
+{
+    int outside = 0;
+    switch (code) {
+    case SN_TOK_U8:
+        SCAN(uint8_t, uint32_t, *)
+    case SN_TOK_I8:
+        SCAN(int8_t, uint32_t, *)
+    case SN_TOK_I16:
+        SCAN(int16_t, uint32_t, sn_le_u16)
+    case SN_TOK_I32:
+        SCAN(int32_t, uint32_t, sn_le_i32)
+    case SN_TOK_I64:
+        SCAN(int64_t, uint64_t, sn_le_i64)
+    default:
+        SCAN(uint16_t, uint32_t, sn_le_u16)
+    }
+    return outside != 0;
+}
+
+enum sn_status sn_data_scan(const struct sn_data *d, int32_t vocab, int64_t bytes,
+                            struct sn_err *err)
+{
+    enum { BLOCK = 1 << 16 }; /* tokens */
+    int code = d->info.dtype_code;
+    int64_t all = (d->info.tokens + BLOCK - 1) / BLOCK;
+    int64_t most = bytes / ((int64_t)BLOCK * d->token_size), blocks = all < most ? all : most;
+    if ((code == SN_TOK_U8 || code == SN_TOK_U16) && sn_token_type_find(code)->max < vocab)
+        return SN_OK; /* there can be none */
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t block = blocks > 1 ? i * (all - 1) / (blocks - 1) : 0;
+        int64_t first = block * BLOCK, left = d->info.tokens - first;
+        const unsigned char *p = d->bin.bytes + first * d->token_size;
+        int64_t n = left < BLOCK ? left : BLOCK;
+        bool outside = is_outside(code, p, n, vocab);
+        /* No memory of this process: a run uses what was planned, not a file's pages as well. */
+        (void)madvise((void *)p, (size_t)(n * d->token_size), MADV_DONTNEED);
+        if (!outside)
+            continue;
+        int64_t k = 0;
+        while (!is_outside(code, p + k * d->token_size, 1, vocab))
+            k++;
+        return bad_token(d, first + k, sn_token_load(code, p + k * d->token_size), vocab, err);
+    }
+    return SN_OK;
+}
+
+int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t step,
+                          int global_batch, int j)
+{
+    assert(samples > 0 && step > 0 && j >= 0 && j < global_batch);
+    uint64_t n = (uint64_t)samples;
+    uint64_t number = ((uint64_t)step - 1) * (uint64_t)global_batch + (uint64_t)j;
+    uint64_t epoch = number / n, place = number % n;
+    if (order == SN_ORDER_SEQUENTIAL)
+        return (int64_t)place;
+    return (int64_t)sn_rng_permute(sn_rng_mix(sn_rng_key(seed, "data.order"), epoch), n, place);
+}
+
+/* --- entries of the index ---------------------------------------------------------------- */
+
+int64_t sn_data_sequence_tokens(const struct sn_data *d, int64_t index)
+{
+    return sn_le_i32(d->idx.bytes + SN_IDX_HEADER_BYTES + 4 * index);
+}
+
+int64_t sn_data_sequence(const struct sn_data *d, int64_t index, int64_t *tokens, int64_t cap)
+{
+    int64_t n = sn_data_sequence_tokens(d, index);
+    if (n > cap)
+        n = cap;
+    if (n <= 0)
+        return 0;
+    const unsigned char *offsets = d->idx.bytes + SN_IDX_HEADER_BYTES + 4 * d->info.sequences;
+    const unsigned char *p = d->bin.bytes + sn_le_i64(offsets + 8 * index);
+    for (int64_t k = 0; k < n; k++)
+        tokens[k] = sn_token_load(d->info.dtype_code, p + k * d->token_size);
+    return n;
+}
+
+void sn_data_document(const struct sn_data *d, int64_t doc, int64_t *first, int64_t *end)
+{
+    const unsigned char *bounds = d->idx.bytes + SN_IDX_HEADER_BYTES + 12 * d->info.sequences;
+    *first = sn_le_i64(bounds + 8 * doc);
+    *end = sn_le_i64(bounds + 8 * (doc + 1));
+}

@@ -1,0 +1,192 @@
+/*
+ * data_view.c - token files described for people, or as JSON.
+ */
+#include "lib/data/data_build.h"
+
+#include "lib/base/mem.h"
+#include "lib/data/data_format.h"
+
+/* --- text of byte tokens ----------------------------------------------------------------- */
+
+/* Length of the UTF-8 character at p, 0 if there is none that can be shown as it is. */
+static int shown_length(const int64_t *p, int64_t n)
+{
+    if (p[0] < 0x80)
+        return p[0] >= ' ' && p[0] != 0x7f;
+    int length = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || length > n)
+        return 0;
+    for (int i = 1; i < length; i++)
+        if ((p[i] & ~(int64_t)0x3f) != 0x80)
+            return 0;
+    bool is_overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+    bool is_no_character = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
+    return is_overlong || is_no_character ? 0 : length;
+}
+
+/* As in C: \n, \t, \\ and \x1b; UTF-8 stays what it is. */
+static void add_text(struct sn_str *s, const int64_t *tokens, int64_t n)
+{
+    for (int64_t i = 0; i < n;) {
+        int length = shown_length(tokens + i, n - i);
+        if (tokens[i] == '\\')
+            sn_str_add(s, "\\\\");
+        else if (tokens[i] == '\n')
+            sn_str_add(s, "\\n");
+        else if (tokens[i] == '\t')
+            sn_str_add(s, "\\t");
+        else if (length == 0)
+            sn_str_add(s, "\\x%02x", (unsigned)tokens[i]);
+        for (int k = 0; k < length && tokens[i] != '\\'; k++)
+            sn_str_add(s, "%c", (int)tokens[i + k]);
+        i += length ? length : 1;
+    }
+}
+
+/* --- counts ------------------------------------------------------------------------------ */
+
+static void add_counts_json(struct sn_str *s, const char *prefix, const char *suffix,
+                            const struct sn_data_info *info)
+{
+    const struct sn_token_type *type = sn_token_type_find(info->dtype_code);
+    char *whole = sn_format("%.*s%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
+    s->failed = s->failed || !whole;
+    sn_str_add(s, "\"prefix\": ");
+    sn_str_add_json(s, whole ? whole : "");
+    sn_str_add(s,
+               ", \"dtype\": \"%s\", \"dtype_code\": %d, \"documents\": %lld, \"sequences\": %lld, "
+               "\"tokens\": %lld, \"bin_bytes\": %lld",
+               type->name, type->code, (long long)info->documents, (long long)info->sequences,
+               (long long)info->tokens, (long long)(info->tokens * type->size));
+    sn_free(whole);
+}
+
+static void add_counts(struct sn_str *s, const char *prefix, const char *suffix,
+                       const struct sn_data_info *info)
+{
+    const struct sn_token_type *type = sn_token_type_find(info->dtype_code);
+    sn_str_add(s, "%.*s%s: %lld token%s (%s, %d byte%s each), %lld document%s, %lld sequence%s\n",
+               (int)sn_data_prefix_length(prefix), prefix, suffix, (long long)info->tokens,
+               info->tokens == 1 ? "" : "s", type->name, type->size, type->size == 1 ? "" : "s",
+               (long long)info->documents, info->documents == 1 ? "" : "s",
+               (long long)info->sequences, info->sequences == 1 ? "" : "s");
+}
+
+void sn_data_built_format(const struct sn_data_build *b, const struct sn_data_info info[2],
+                          bool as_json, struct sn_str *out)
+{
+    bool has_valid = b->valid > 0;
+    if (!as_json) {
+        add_counts(out, b->prefix, "", &info[0]);
+        if (has_valid)
+            add_counts(out, b->prefix, "-valid", &info[1]);
+        return;
+    }
+    sn_str_add(out, "{");
+    add_counts_json(out, b->prefix, "", &info[0]);
+    sn_str_add(out, ", \"valid\": ");
+    if (has_valid) {
+        sn_str_add(out, "{");
+        add_counts_json(out, b->prefix, "-valid", &info[1]);
+        sn_str_add(out, "}}\n");
+    } else {
+        sn_str_add(out, "null}\n");
+    }
+}
+
+/* --- one document ------------------------------------------------------------------------ */
+
+struct shown {
+    int64_t first, end;    /* sequences of the document */
+    int64_t tokens;        /* in the document */
+    int64_t *list, listed; /* the first of them */
+};
+
+static enum sn_status collect(const struct sn_data *d, const struct sn_data_view *view,
+                              struct shown *shown, struct sn_err *err)
+{
+    sn_data_document(d, view->document, &shown->first, &shown->end);
+    for (int64_t i = shown->first; i < shown->end; i++)
+        shown->tokens += sn_data_sequence_tokens(d, i);
+    int64_t want = shown->tokens < view->tokens ? shown->tokens : view->tokens;
+    shown->list = sn_alloc_n((size_t)want, sizeof(*shown->list));
+    if (!shown->list)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for %lld tokens; ask for fewer with --tokens",
+                       view->prefix, (long long)want);
+    for (int64_t i = shown->first; i < shown->end && shown->listed < want; i++)
+        shown->listed += sn_data_sequence(d, i, shown->list + shown->listed, want - shown->listed);
+    for (int64_t i = 0; view->as_text && i < shown->listed; i++)
+        if (shown->list[i] < 0 || shown->list[i] > 255)
+            return sn_fail(err, SN_EINPUT,
+                           "%s: token %lld of document %lld is %lld, which is no byte; leave out "
+                           "--text",
+                           view->prefix, (long long)i, (long long)view->document,
+                           (long long)shown->list[i]);
+    return SN_OK;
+}
+
+static void add_document(struct sn_str *s, const struct sn_data_view *view,
+                         const struct shown *shown)
+{
+    sn_str_add(s, "document %lld: %lld token%s in %lld sequence%s", (long long)view->document,
+               (long long)shown->tokens, shown->tokens == 1 ? "" : "s",
+               (long long)(shown->end - shown->first), shown->end - shown->first == 1 ? "" : "s");
+    if (shown->listed < shown->tokens)
+        sn_str_add(s, ", the first %lld:", (long long)shown->listed);
+    sn_str_add(s, "\n");
+    for (int64_t i = 0; i < shown->listed; i++)
+        sn_str_add(s, "%s%lld", i ? " " : "", (long long)shown->list[i]);
+    if (shown->listed > 0)
+        sn_str_add(s, "\n");
+    if (view->as_text) {
+        add_text(s, shown->list, shown->listed);
+        sn_str_add(s, "\n");
+    }
+}
+
+static void add_document_json(struct sn_str *s, const struct sn_data_view *view,
+                              const struct shown *shown)
+{
+    sn_str_add(s, ", \"document\": {\"number\": %lld, \"sequences\": %lld, \"tokens\": %lld, ",
+               (long long)view->document, (long long)(shown->end - shown->first),
+               (long long)shown->tokens);
+    sn_str_add(s, "\"first_tokens\": [");
+    for (int64_t i = 0; i < shown->listed; i++)
+        sn_str_add(s, "%s%lld", i ? ", " : "", (long long)shown->list[i]);
+    sn_str_add(s, "]");
+    if (view->as_text) {
+        struct sn_str text = {0};
+        add_text(&text, shown->list, shown->listed);
+        sn_str_add(s, ", \"text\": ");
+        sn_str_add_json(s, text.p ? text.p : "");
+        s->failed = s->failed || text.failed;
+        sn_str_fini(&text);
+    }
+    sn_str_add(s, "}");
+}
+
+enum sn_status sn_data_view_format(const struct sn_data *d, const struct sn_data_view *view,
+                                   struct sn_str *out, struct sn_err *err)
+{
+    struct sn_data_info info;
+    struct shown shown = {0};
+    sn_data_info(d, &info);
+    bool has_document = info.documents > 0;
+    if (view->document < 0 || (view->document >= info.documents && view->document > 0))
+        return sn_fail(err, SN_EINPUT, "%s: there is no document %lld; the file has 0 .. %lld",
+                       view->prefix, (long long)view->document, (long long)info.documents - 1);
+    enum sn_status st = has_document ? collect(d, view, &shown, err) : SN_OK;
+    if (st == SN_OK && view->as_json) {
+        sn_str_add(out, "{");
+        add_counts_json(out, view->prefix, "", &info);
+        if (has_document)
+            add_document_json(out, view, &shown);
+        sn_str_add(out, "}\n");
+    } else if (st == SN_OK) {
+        add_counts(out, view->prefix, "", &info);
+        if (has_document)
+            add_document(out, view, &shown);
+    }
+    sn_free(shown.list);
+    return st;
+}

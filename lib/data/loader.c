@@ -1,0 +1,58 @@
+#include "lib/data/loader.h"
+
+int sn_loader_first(const struct sn_loader *l, int micro)
+{
+    return (micro * l->ranks + l->rank) * l->config->layout.micro_batch;
+}
+
+static enum sn_status read_row(const struct sn_loader *l, int64_t sample, int64_t row,
+                               struct sn_err *err)
+{
+    int64_t seq = l->config->model.seq, rows = sn_rows_per_sample(&l->place);
+    int32_t *ids = l->ids + row * rows, *targets = l->targets + row * rows;
+    if (rows == seq)
+        return sn_data_read(l->data, sample, seq, l->config->model.vocab, ids, targets, err);
+    SN_TRY(
+        sn_data_read(l->data, sample, seq, l->config->model.vocab, l->whole, l->whole + seq, err));
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t at = sn_position(&l->place, l->place.context_rank, i);
+        ids[i] = l->whole[at];
+        targets[i] = l->whole[seq + at];
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
+                              int64_t *first_sample, struct sn_err *err)
+{
+    const struct sn_config *c = l->config;
+    int batch = c->train.global_batch;
+    for (int m = 0; m < micros; m++) {
+        int first = sn_loader_first(l, m);
+        first_sample[m] = (step - 1) * batch + first;
+        for (int i = 0; i < c->layout.micro_batch; i++) {
+            int64_t s =
+                sn_data_sample_of(c->data.order, c->run.seed, l->samples, step, batch, first + i);
+            SN_TRY(read_row(l, s, (int64_t)m * c->layout.micro_batch + i, err));
+        }
+    }
+    return SN_OK;
+}
+
+/* Ids that are some, of a sample that is there; nothing is to be predicted from them. */
+static enum sn_status fill_row(const struct sn_loader *l, int64_t row, struct sn_err *err)
+{
+    int64_t rows = sn_rows_per_sample(&l->place);
+    SN_TRY(read_row(l, 0, row, err));
+    for (int64_t i = 0; i < rows; i++)
+        l->targets[row * rows + i] = SN_NO_TARGET;
+    return SN_OK;
+}
+
+enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, int64_t end,
+                               struct sn_err *err)
+{
+    for (int i = 0; i < l->config->layout.micro_batch; i++)
+        SN_TRY(first + i < end ? read_row(l, first + i, i, err) : fill_row(l, i, err));
+    return SN_OK;
+}

@@ -1,0 +1,35 @@
+/*
+ * loader.h - from steps to token batches in the program's batch buffers.
+ *
+ * Sample j of a global batch goes to micro-batch j / (ranks x micro_batch), and there to rank
+ * (j / micro_batch) mod ranks: consecutive samples of a micro-batch are one rank's.
+ */
+#ifndef SN_LOADER_H
+#define SN_LOADER_H
+
+#include "kernels/position.h"
+#include "lib/data/data.h"
+#include "lib/exec/exec.h"
+
+struct sn_loader {
+    const struct sn_config *config;
+    const struct sn_data *data;
+    int rank, ranks;      /* on the data axis */
+    struct sn_attr place; /* which positions of a sample are here: seq and the context members */
+    int32_t *whole;       /* room for the ids and targets of one sample, when only some are here */
+    int32_t *ids, *targets;
+    int64_t samples; /* in the file */
+};
+
+/* Global number, inside the step, of the first sample of micro-batch m on this rank. */
+int sn_loader_first(const struct sn_loader *l, int micro);
+/* Fill ids and targets of all micro-batches of a step; first_sample[m] gets the run-global number
+ * of the micro-batch's first sample. */
+enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
+                              int64_t *first_sample, struct sn_err *err);
+/* Fill micro-batch 0 with the consecutive samples from `first`, of which only those before `end`
+ * count: the others have no targets (SN_NO_TARGET). There is at least one sample before `end`. */
+enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, int64_t end,
+                               struct sn_err *err);
+
+#endif

@@ -1,0 +1,468 @@
+/*
+ * exec.c - the executor.
+ */
+#include "lib/exec/exec_inner.h"
+
+#include "kernels/codec.h"
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+
+#include <string.h>
+
+static int most_slots(const struct sn_program *p)
+{
+    int most = 1;
+    for (int v = 0; v < p->parts; v++)
+        most = p->slots[v] > most ? p->slots[v] : most;
+    return most;
+}
+
+/* Places for the tickets of the train program, one for each number of an operation at least: the
+ * others have fewer operations and one slot, but a number that a pass has taken out of this text
+ * may be a communication of theirs. */
+static bool tickets_create(struct sn_exec *x, const struct sn_program *p)
+{
+    int slots = most_slots(p), n = 0;
+    x->first_posted = sn_alloc_n((size_t)p->next_id + 1, sizeof(int));
+    if (!x->first_posted)
+        return false;
+    for (int i = 0; i < p->n_ops; i++) /* how many each has */
+        x->first_posted[p->ops[i].id] = p->ops[i].per_slot ? slots : 1;
+    for (int id = 0; id <= p->next_id; id++) {
+        int count = x->first_posted[id];
+        x->first_posted[id] = n;
+        n += id == p->next_id ? 0 : count > 1 ? count : 1;
+    }
+    x->posted = sn_alloc_n((size_t)n + 1, sizeof(*x->posted));
+    return x->posted != NULL;
+}
+
+/* The ranks agree on the end of the step (lib/program/update.c) before anything that writes weights
+ * or optimizer state; -1 in no program that trains. */
+static int last_agreement(const struct sn_program *p)
+{
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == SN_OP_AGREE)
+            return i;
+    return -1;
+}
+
+static enum sn_status create(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err)
+{
+    const struct sn_job *job = x->job;
+    char size[16];
+    x->fenced = last_agreement(&job->train);
+    if (!tickets_create(x, &job->train))
+        return sn_fail(err, SN_ENOMEM, "executor: no memory");
+    if (a)
+        return sn_exec_device_create(x, a, err);
+    x->state = x->host = x->small = sn_arena_map((size_t)job->state_bytes);
+    x->scratch = sn_arena_map((size_t)job->scratch_bytes);
+    if (!x->state || !x->scratch)
+        return sn_fail(err, SN_ENOMEM,
+                       "executor: this rank cannot map the %s that the plan asks for; lower "
+                       "layout.micro_batch or use more ranks",
+                       sn_str_bytes(size, job->state_bytes + job->scratch_bytes));
+    return SN_OK;
+}
+
+enum sn_status sn_exec_create_on(struct sn_exec **out, const struct sn_job *job,
+                                 struct sn_comm *comm, struct sn_accelerator *a, struct sn_err *err)
+{
+    struct sn_exec *x = sn_alloc(sizeof(*x));
+    if (!x)
+        return sn_fail(err, SN_ENOMEM, "executor: no memory");
+    x->job = job;
+    x->comm = comm;
+    enum sn_status st = create(x, a, err);
+    if (st != SN_OK) {
+        sn_exec_destroy(x);
+        return st;
+    }
+    *out = x;
+    return SN_OK;
+}
+
+enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,
+                              struct sn_err *err)
+{
+    return sn_exec_create_on(out, job, comm, NULL, err);
+}
+
+void sn_exec_destroy(struct sn_exec *x)
+{
+    if (!x)
+        return;
+    if (x->device) {
+        sn_exec_device_destroy(x);
+    } else {
+        sn_arena_unmap(x->state, (size_t)x->job->state_bytes);
+        sn_arena_unmap(x->scratch, (size_t)x->job->scratch_bytes);
+    }
+    sn_free(x->posted);
+    sn_free(x->first_posted);
+    sn_free(x);
+}
+
+void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine)
+{
+    sn_pace_begin(&x->pace, machine, x->job);
+}
+
+void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg)
+{
+    x->fence = fence;
+    x->fence_arg = arg;
+}
+
+void sn_exec_set_idle(struct sn_exec *x, void (*idle)(void *arg), void *arg)
+{
+    x->idle = idle;
+    x->idle_arg = arg;
+}
+
+enum sn_status sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg,
+                                struct sn_err *err)
+{
+    x->tell = tell;
+    x->tell_arg = arg;
+    return x->device ? sn_exec_device_clocks(x, err) : SN_OK;
+}
+
+void sn_exec_set_timed(struct sn_exec *x)
+{
+    x->is_timed = true;
+}
+
+static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
+                  const struct sn_at *at)
+{
+    if (buf < p->n_state_bufs)
+        return x->state + p->bufs[buf].offset;
+    return x->scratch + sn_scratch_offset(p, buf, at->slot, at->late);
+}
+
+void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf)
+{
+    if (buf < p->n_state_bufs)
+        return sn_exec_here(x, p->bufs[buf].offset);
+    return base(x, p, buf, &(struct sn_at){0});
+}
+
+struct sn_scalars *sn_exec_scalars(struct sn_exec *x)
+{
+    return (struct sn_scalars *)(void *)sn_exec_address(x, &x->job->train, x->job->scalars);
+}
+
+const double *sn_exec_load(struct sn_exec *x)
+{
+    return (const double *)sn_exec_address(x, &x->job->train, x->job->agreed) + SN_NAGREE;
+}
+
+const struct sn_exec_time *sn_exec_times(const struct sn_exec *x)
+{
+    return x->times;
+}
+
+int64_t sn_exec_arena_bytes(const struct sn_exec *x)
+{
+    return x->job->state_bytes + x->job->scratch_bytes;
+}
+
+struct sn_mat sn_exec_resolve(const struct sn_exec *x, const struct sn_program *p,
+                              const struct sn_view *v, const struct sn_at *at)
+{
+    if (v->buf < 0)
+        return (struct sn_mat){0};
+    enum sn_dtype t = p->bufs[v->buf].dtype;
+    int64_t element = v->offset;
+    if (v->index == SN_AT_MICRO)
+        element += at->micro * v->stride;
+    else if (v->index == SN_AT_ROW)
+        element += at->row * v->ld;
+    else if (v->index == SN_AT_REPLICA)
+        element +=
+            x->job->group_index[x->job->buckets[p->bufs[v->buf].bucket].replicas] * v->stride;
+    char *address = base(x, p, v->buf, at) + element * (int64_t)sn_dtype_size(t);
+    return (struct sn_mat){address, t, v->rows, v->cols, v->ld};
+}
+
+enum sn_acc sn_exec_acc(enum sn_acc_rule r, const struct sn_at *at)
+{
+    if (r == SN_ACC_FIRST_WRITES)
+        return at->micro == 0 ? SN_WRITE : SN_ADD;
+    return r == SN_ACC_ADD ? SN_ADD : SN_WRITE;
+}
+
+void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                  const struct sn_at *at, struct sn_args *a)
+{
+    for (int i = 0; i < SN_MAX_IN; i++) {
+        bool absent = op->in_first >> i & 1u && x->job->group_index[SN_GROUP_TENSOR] != 0;
+        a->in[i] = absent ? (struct sn_mat){0} : sn_exec_resolve(x, p, &op->in[i], at);
+    }
+    for (int i = 0; i < SN_MAX_OUT; i++) {
+        a->out[i] = sn_exec_resolve(x, p, &op->out[i], at);
+        a->acc[i] = sn_exec_acc(op->acc[i], at);
+    }
+    a->attr = op->attr;
+    a->attr.round = at->round;
+    a->scalars = (void *)(x->state + p->bufs[x->job->scalars].offset);
+    a->scratch = x->scratch + p->slots_bytes + p->temp_bytes;
+}
+
+static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
+                                 const struct sn_op *op, const struct sn_at *at, struct sn_err *err)
+{
+    struct sn_args a;
+    sn_exec_args(x, p, op, at, &a);
+    int rc = x->job->ops->run[op->kind](&a, x->job->threads);
+    if (rc != 0 && (op->kind == SN_OP_ENCODE || op->kind == SN_OP_DECODE))
+        return sn_fail(err, SN_EFAIL, "%s %s: %s", sn_op_name(op->kind), op->label,
+                       sn_codec_explain((enum sn_codec_fault)rc));
+    if (rc != 0)
+        return sn_fail(err, SN_EFAIL, "%s %s: the %s backend failed with code %d",
+                       sn_op_name(op->kind), op->label, x->job->ops->name, rc);
+    return SN_OK;
+}
+
+static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int i,
+                             const struct sn_at *at, struct sn_err *err)
+{
+    const struct sn_op *op = &p->ops[i];
+    switch (op->kind) {
+    case SN_OP_WAIT:
+        return sn_exec_wait(x, op, at, err);
+    case SN_OP_ENTER:
+        return SN_OK; /* place.c has put the output where the input is */
+    case SN_OP_AGREE:
+        return sn_exec_agree(x, op, err);
+    default:
+        if (op->kind < SN_NKERNELS)
+            return run_kernel(x, p, op, at, err);
+        sn_exec_begin(x, p, op, at);
+        return SN_OK;
+    }
+}
+
+/* Nothing is encoded: streams whose length depends on the values have the one that is planned. */
+static void pretend_lengths(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                            const struct sn_at *at)
+{
+    const struct sn_codec *c = &op->attr.codec[sn_exec_codec_level(x, op)];
+    struct sn_mat s = sn_exec_resolve(x, p, &op->out[0], at);
+    for (int64_t i = 0; i < s.rows && !sn_codec_is_fixed(c); i++) {
+        int64_t likely = sn_coded_likely(c, op->attr.coded_type, op->attr.share);
+        *(int64_t *)(void *)((char *)s.p + i * s.cols) = likely - (int64_t)sizeof(int64_t);
+    }
+}
+
+/* Communicate for real, or sleep. */
+static enum sn_status pace_op(struct sn_exec *x, const struct sn_program *p, int i,
+                              const struct sn_at *at, struct sn_err *err)
+{
+    const struct sn_op *op = &p->ops[i];
+    double began = sn_clock();
+    if (op->kind < SN_NKERNELS) {
+        if (op->kind == SN_OP_ENCODE)
+            pretend_lengths(x, p, op, at);
+        sn_pace_spend(&x->pace, sn_price_op(&x->pace.pricer, p, op));
+        return SN_OK;
+    }
+    SN_TRY(run_op(x, p, i, at, err));
+    sn_pace_communicated(&x->pace, began);
+    return SN_OK;
+}
+
+/* Is this rank member 0 of every group of the mask? */
+static bool is_first(const struct sn_exec *x, unsigned groups)
+{
+    for (int q = 0; q < SN_NGROUPS; q++)
+        if (groups >> q & 1u && x->job->group_index[q] != 0)
+            return false;
+    return true;
+}
+
+bool sn_exec_due(const struct sn_op *op, const struct sn_at *at)
+{
+    return op->when == SN_EVERY || (op->when == SN_FIRST && at->micro == 0) ||
+           (op->when == SN_LAST && at->micro == at->micros - 1);
+}
+
+/* Returns when it ended: the wait is not the next operation's time. */
+static double pass_fence(struct sn_exec *x)
+{
+    double began = sn_clock();
+    x->fence(x->fence_arg);
+    if (x->pace.on)
+        sn_pace_communicated(&x->pace, began);
+    return sn_clock();
+}
+
+struct sn_routed sn_exec_take_routed(struct sn_exec *x)
+{
+    struct sn_routed bytes = x->routed;
+    x->routed = (struct sn_routed){0, 0};
+    return bytes;
+}
+
+static enum sn_status one_op(struct sn_exec *x, const struct sn_program *p, int i,
+                             const struct sn_at *at, struct sn_err *err)
+{
+    if (x->device)
+        return sn_exec_device_op(x, p, i, at, err);
+    return x->pace.on ? pace_op(x, p, i, at, err) : run_op(x, p, i, at, err);
+}
+
+static void take_time(struct sn_exec *x, const struct sn_op *op, double seconds)
+{
+    struct sn_exec_time *t = &x->times[op->kind];
+    t->seconds += seconds;
+    t->runs++;
+    t->flops += sn_op_flops(op);
+    if (x->tell)
+        x->tell(x->tell_arg, op, seconds);
+}
+
+/* Operations first .. end - 1, in one round. */
+static enum sn_status run_ops(struct sn_exec *x, const struct sn_program *p, const int range[2],
+                              struct sn_at at, struct sn_err *err)
+{
+    double t0 = sn_clock();
+    for (int i = range[0]; i < range[1]; i++) {
+        const struct sn_op *op = &p->ops[i];
+        if (!sn_exec_due(op, &at) || (op->only && !is_first(x, op->only)))
+            continue;
+        if (i == x->fenced && x->fence && p == &x->job->train && !x->device)
+            t0 = pass_fence(x);
+        sn_timeline_begin(x, i, &at, t0);
+        SN_TRY(one_op(x, p, i, &at, err));
+        double t1 = sn_clock();
+        sn_timeline_end(x, t1);
+        if (!x->device || x->is_timed)
+            take_time(x, op, t1 - t0);
+        t0 = t1;
+    }
+    return SN_OK;
+}
+
+/* Rows beyond the experts' window, a window in each further round. */
+static enum sn_status run_extra(struct sn_exec *x, const struct sn_program *p, const int range[2],
+                                struct sn_at at, struct sn_err *err)
+{
+    int first = range[0], rounds;
+    while (first < range[1] && p->ops[first].kind != SN_OP_EXCHANGE)
+        first++;
+    if (first == range[1])
+        return SN_OK;
+    if (x->device) {
+        SN_TRY(sn_exec_device_rounds(x, p, first, &at, &rounds, err));
+    } else {
+        struct sn_exchange e = sn_exec_exchange_here(x, p, &p->ops[first], &at);
+        rounds = sn_exchange_rounds(&e);
+    }
+    for (at.round = 1; at.round < rounds; at.round++)
+        SN_TRY(run_ops(x, p, range, at, err));
+    if (x->device)
+        sn_exec_device_rounds_end(x);
+    return SN_OK;
+}
+
+enum sn_status sn_exec_walk(struct sn_exec *x, const struct sn_program *p, int chunk,
+                            struct sn_at at, struct sn_err *err)
+{
+    int end = p->chunks[chunk].first + p->chunks[chunk].n;
+    for (int i = p->chunks[chunk].first, next; i < end; i = next) {
+        bool extra = p->ops[i].extra;
+        for (next = i + 1; next < end && p->ops[next].extra == extra; next++)
+            continue;
+        const int range[] = {i, next};
+        SN_TRY(extra ? run_extra(x, p, range, at, err) : run_ops(x, p, range, at, err));
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
+                             struct sn_at at, struct sn_err *err)
+{
+    if (!x->device)
+        return sn_exec_walk(x, p, chunk, at, err);
+    SN_TRY(sn_exec_device_begin(x, p, false, err));
+    SN_TRY(sn_exec_walk(x, p, chunk, at, err));
+    return sn_exec_device_end(x, false, err);
+}
+
+static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p,
+                                   const int64_t *first_sample, struct sn_err *err)
+{
+    for (int i = 0; i < p->n_sched; i++) {
+        const struct sn_sched *s = &p->sched[i];
+        struct sn_at at = {
+            .micro = s->micro, .micros = p->micros, .slot = s->slot, .late = s->late};
+        sn_exec_scalars(x)->first_sample = first_sample[s->micro];
+        if (x->timeline)
+            x->timeline->sched = i;
+        int done = 0;
+        if (x->device)
+            SN_TRY(sn_exec_device_micro(x, i, first_sample[s->micro], &done, err));
+        if (done == 0)
+            SN_TRY(sn_exec_walk(x, p, s->chunk, at, err));
+        i += done ? done - 1 : 0;
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
+                           const int64_t *first_sample, struct sn_err *err)
+{
+    sn_pace_restart(&x->pace);
+    if (x->device)
+        SN_TRY(sn_exec_device_begin(x, p, true, err));
+    SN_TRY(sn_timeline_start(x, err));
+    SN_TRY(run_schedule(x, p, first_sample, err));
+    if (x->device)
+        SN_TRY(sn_exec_device_end(x, true, err));
+    SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
+    SN_TRY(sn_timeline_finish(x, err));
+    int places = x->first_posted[x->job->train.next_id];
+    memset(x->posted, 0, (size_t)places * sizeof(*x->posted));
+    return SN_OK;
+}
+
+/* --- what the rest of the process sees of the state ------------------------------------------- */
+
+void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
+{
+    x->comm->ops->take_sent_bytes(x->comm, bytes);
+    if (x->device)
+        sn_exec_device_take_sent(x, bytes);
+}
+
+enum sn_status sn_exec_pull_begin(struct sn_exec *x, struct sn_err *err)
+{
+    return x->device ? sn_exec_device_pull(x, err) : SN_OK;
+}
+
+enum sn_status sn_exec_pull_wait(struct sn_exec *x, struct sn_err *err)
+{
+    return x->device ? sn_exec_device_pulled(x, err) : SN_OK;
+}
+
+enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err)
+{
+    SN_TRY(sn_exec_pull_begin(x, err));
+    return sn_exec_pull_wait(x, err);
+}
+
+enum sn_status sn_exec_push(struct sn_exec *x, struct sn_err *err)
+{
+    return x->device ? sn_exec_device_push(x, err) : SN_OK;
+}
+
+enum sn_status sn_exec_fetch(struct sn_exec *x, const struct sn_program *p, int buf,
+                             const void **out, struct sn_err *err)
+{
+    const char *at = base(x, p, buf, &(struct sn_at){0});
+    *out = at;
+    return x->device ? sn_exec_device_fetch(x, at, p->bufs[buf].bytes, out, err) : SN_OK;
+}

@@ -1,0 +1,74 @@
+/*
+ * exec_apart.c - which communications between devices are part of graphs (exec_device.h says why).
+ *
+ * Apart are the axes on which a communication is posted whose WAIT does not come before the next
+ * cut. They are cuts themselves, and so may put others apart. Without experts that are shared out
+ * a program has no cut but where ranks agree, and nothing is apart.
+ */
+#include "lib/exec/exec_device.h"
+
+#include <string.h>
+
+static bool is_alone(const struct sn_exec *x, const struct sn_op *op)
+{
+    return x->job->group_size[op->group] == 1;
+}
+
+/* Rows are counted, or go through this process. */
+static bool cuts_itself(const struct sn_exec *x, const struct sn_op *op)
+{
+    return sn_exec_has_rows(op) && !is_alone(x, op);
+}
+
+static bool goes_through_channels(const struct sn_exec *x, const struct sn_op *op)
+{
+    return op->kind >= SN_NKERNELS && op->kind < SN_OP_WAIT && op->kind != SN_OP_GATHER_ROWS &&
+           !is_alone(x, op);
+}
+
+static bool is_apart(const struct sn_exec *x, const struct sn_op *op)
+{
+    return (goes_through_channels(x, op) || op->kind == SN_OP_WAIT) &&
+           x->device->apart[sn_group_axis(op->group)];
+}
+
+/* Does the WAIT for operation i come before the next cut, and before the end of the chunk? */
+static bool is_waited_for(const struct sn_exec *x, const struct sn_program *p, int i, int end)
+{
+    for (int k = i + 1; k < end; k++) {
+        const struct sn_op *op = &p->ops[k];
+        if (op->kind == SN_OP_WAIT && op->waits_for == p->ops[i].id)
+            return true;
+        if (cuts_itself(x, op) || is_apart(x, op))
+            return false;
+    }
+    return false;
+}
+
+/* Put one more axis apart; false: no more are. */
+static bool put_one_apart(const struct sn_exec *x, const struct sn_program *p)
+{
+    for (int c = 0; c < p->n_chunks; c++) {
+        int first = p->chunks[c].first, end = first + p->chunks[c].n;
+        for (int i = first; i < end; i++) {
+            const struct sn_op *op = &p->ops[i];
+            if (!goes_through_channels(x, op) || is_apart(x, op) ||
+                (op->kind != SN_OP_EXCHANGE && is_waited_for(x, p, i, end)))
+                continue;
+            x->device->apart[sn_group_axis(op->group)] = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+void sn_apart_find(struct sn_exec *x, const struct sn_program *p)
+{
+    struct sn_exec_device *v = x->device;
+    bool has_cuts = false;
+    memset(v->apart, 0, sizeof(v->apart));
+    for (int i = 0; i < p->n_ops; i++)
+        has_cuts |= cuts_itself(x, &p->ops[i]);
+    while (has_cuts && !v->accelerator->is_shared && put_one_apart(x, p))
+        continue;
+}

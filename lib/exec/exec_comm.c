@@ -1,0 +1,272 @@
+/*
+ * exec_comm.c - communication operations of a program: what each moves, posting, waiting, and the
+ * agreement at the end of a step.
+ */
+#include "lib/exec/exec_inner.h"
+
+#include "kernels/codec.h"
+
+#include <string.h>
+
+int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
+{
+    return x->first_posted[id] + (op->per_slot ? slot : 0);
+}
+
+int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op)
+{
+    const struct sn_program *p = &x->job->train;
+    const struct sn_scalars *s = (const void *)sn_exec_here(x, p->bufs[x->job->scalars].offset);
+    return op->attr.levels > 1 ? s->codec_level[op->attr.coded] : 0;
+}
+
+struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_program *p,
+                                    const struct sn_op *op, const struct sn_at *at)
+{
+    struct sn_mat in = sn_exec_resolve(x, p, &op->in[0], at),
+                  out = sn_exec_resolve(x, p, &op->out[0], at);
+    struct sn_transfer t = {.group = op->group,
+                            .dtype = in.p ? in.dtype : out.dtype,
+                            .in = in.p,
+                            .out = out.p,
+                            .add = sn_exec_acc(op->acc[0], at) == SN_ADD,
+                            .peer = op->peer,
+                            .tag = op->tag,
+                            .staging = sn_exec_here(x, p->bufs[x->job->staging].offset),
+                            .label = op->label};
+    (void)sn_op_collective(op, &t.kind, &t.n);
+    if (op->is_coded) { /* one byte an element: what the streams use of their room */
+        int64_t room = op->kind == SN_OP_RECV ? out.rows * out.cols : in.rows * in.cols;
+        if (op->kind == SN_OP_ALL_TO_ALL)
+            room /= op->attr.blocks_a;
+        int level = sn_exec_codec_level(x, op);
+        const struct sn_codec *c = &op->attr.codec[level];
+        t.n = sn_coded_used(op, room, level);
+        t.sized = !sn_codec_is_fixed(c) && /* one stream, not several in a row */
+                  t.n == sn_coded_bytes(c, op->attr.coded_type, op->attr.share);
+    }
+    return t;
+}
+
+struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op *op,
+                                    const struct sn_at *at, const int32_t *bounds)
+{
+    return (struct sn_exchange){
+        .bounds = bounds,
+        .rows = op->attr.rows,
+        .members = x->job->group_size[SN_GROUP_EXPERT],
+        .index = x->job->group_index[SN_GROUP_EXPERT],
+        .experts = op->attr.experts,
+        .capacity = op->attr.capacity,
+        .round = at->round,
+        .back = op->attr.inverse,
+        .slices = op->attr.slices,
+        .chunk = op->attr.chunk,
+        .chunks = op->attr.chunks,
+        .shares = (int)op->attr.blocks_b,
+        .share = op->attr.blocks_b > 1 ? x->job->group_index[SN_GROUP_TENSOR] : 0,
+        .hop = op->group == SN_GROUP_EXPERT_NODE   ? SN_HOP_NODE
+               : op->group == SN_GROUP_EXPERT_RAIL ? SN_HOP_RAIL
+                                                   : SN_HOP_ALL,
+        .node = x->job->grid.expert_node};
+}
+
+struct sn_exchange sn_exec_exchange_here(const struct sn_exec *x, const struct sn_program *p,
+                                         const struct sn_op *op, const struct sn_at *at)
+{
+    bool balanced = x->pace.on; /* nothing was computed */
+    return sn_exec_exchange(x, op, at, balanced ? NULL : sn_exec_resolve(x, p, &op->in[1], at).p);
+}
+
+int sn_exec_previous(const struct sn_exec *x, const struct sn_op *op)
+{
+    int size = x->job->group_size[op->group];
+    return (x->job->group_index[op->group] - 1 + size) % size;
+}
+
+int sn_exec_next(const struct sn_exec *x, const struct sn_op *op)
+{
+    return (x->job->group_index[op->group] + 1) % x->job->group_size[op->group];
+}
+
+void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
+                  struct sn_posted *tickets)
+{
+    const struct sn_comm_ops *comm = x->comm->ops;
+    struct sn_transfer half = *t;
+    half.times = sn_timeline_moves(x, op);
+    if (op->kind != SN_OP_SHIFT) {
+        tickets->ticket[0] = comm->post(x->comm, &half);
+        return;
+    }
+    half.kind = SN_RECV; /* both halves of a step of a ring */
+    half.peer = sn_exec_previous(x, op);
+    tickets->ticket[0] = comm->post(x->comm, &half);
+    half.kind = SN_SEND;
+    half.peer = sn_exec_next(x, op);
+    tickets->ticket[1] = comm->post(x->comm, &half);
+}
+
+void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_transfer *t,
+                       struct sn_posted *tickets)
+{
+    t->exchange = &tickets->exchange;
+    t->n = op->in[0].cols;
+    int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
+    if (t->kind == SN_ALL_TO_ALL)
+        x->routed.exchanged += sn_exchange_sent(t->exchange) * row;
+    else
+        x->routed.gathered += sn_exchange_sent_within(t->exchange) * row;
+}
+
+/* Bytes that go of n streams where they lie, `room` apart. */
+static int64_t used(const struct sn_transfer *t, const char *streams, int64_t n, int64_t room)
+{
+    int64_t bytes = 0, length;
+    if (!t->sized)
+        return n * room;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&length, streams + i * room, sizeof(length));
+        bytes += sn_collective_sized(length);
+    }
+    return bytes;
+}
+
+/* What leaves beside the plan: streams are of another level, or as long as their
+ * values let them. */
+static void count_coded(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t)
+{
+    enum sn_collective kind;
+    int64_t planned, size = x->job->group_size[op->group], mine = x->job->group_index[op->group];
+    int64_t room = sn_coded_bytes(&op->attr.codec[sn_exec_codec_level(x, op)], op->attr.coded_type,
+                                  op->attr.share);
+    if (op->kind == SN_OP_RECV || !sn_op_collective(op, &kind, &planned))
+        return;
+    int64_t sent = used(t, t->in, t->n / room, room),
+            others = op->kind == SN_OP_SEND ? 1 : size - 1;
+    if (op->kind == SN_OP_ALL_TO_ALL) {
+        const char *own = (const char *)t->in + mine * t->n;
+        sent = used(t, t->in, size * t->n / room, room) - used(t, own, t->n / room, room);
+        others = 1;
+        planned *= size - 1;
+    } else {
+        planned *= others;
+    }
+    x->off_plan[sn_group_axis(op->group)] += sent * others - planned;
+    x->off_untold[sn_group_axis(op->group)] += sent * others - planned;
+}
+
+void sn_exec_take_off_plan(struct sn_exec *x, int64_t bytes[SN_NAXES])
+{
+    for (int a = 0; a < SN_NAXES; a++) {
+        bytes[a] += x->off_plan[a];
+        x->off_plan[a] = 0;
+    }
+}
+
+void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                   const struct sn_at *at)
+{
+    struct sn_transfer t = sn_exec_transfer(x, p, op, at);
+    struct sn_posted *tickets = &x->posted[sn_exec_posted(x, op, op->id, at->slot)];
+    *tickets = (struct sn_posted){.ticket = {0, 0}};
+    if (op->is_coded)
+        count_coded(x, op, &t);
+    if (sn_exec_has_rows(op)) {
+        tickets->exchange = sn_exec_exchange_here(x, p, op, at);
+        sn_exec_take_rows(x, op, &t, tickets);
+    }
+    if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
+        if (t.in != t.out)
+            memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
+        t.in = NULL;
+    }
+    sn_exec_post(x, op, &t, tickets);
+}
+
+enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
+                            struct sn_err *err)
+{
+    const struct sn_posted *tickets = &x->posted[sn_exec_posted(x, op, op->waits_for, at->slot)];
+    for (int i = 0; i < 2; i++)
+        if (tickets->ticket[i] && x->comm->ops->wait(x->comm, tickets->ticket[i], err) != SN_OK)
+            return sn_err_prefix(err, "%s", op->label);
+    return SN_OK;
+}
+
+/* What the ranks add up: the scalars' words, and behind them what experts got of the tokens that
+ * are this rank's alone. A stage's rows of other stages' layers stay 0. */
+static double *agreed_words(struct sn_exec *x, const struct sn_op *op)
+{
+    struct sn_scalars *s = sn_exec_scalars(x);
+    const struct sn_job *j = x->job;
+    if (!op->attr.experts)
+        return s->agree;
+    double *words = sn_exec_address(x, &j->train, j->agreed);
+    const float *load = sn_exec_address(x, &j->train, j->load);
+    bool counts = j->group_index[SN_GROUP_TENSOR] == 0 || j->grid.fold > 1;
+    memcpy(words, s->agree, SN_NAGREE * sizeof(s->agree[0]));
+    for (int64_t i = 0; i < op->attr.rows; i++)
+        words[SN_NAGREE + i] = counts ? (double)load[i] : 0;
+    return words;
+}
+
+_Static_assert((int)SN_NAXES <= (int)SN_NAGREE_AXES, "each axis has a word");
+
+/* What codecs lost, and what they sent beside the plan since the last time, the gathers of weights
+ * that followed it included: the last words. */
+static void put_coded(struct sn_exec *x, const struct sn_op *op, double *words)
+{
+    const struct sn_scalars *s = sn_exec_scalars(x);
+    double *to = words + sn_agree_words(op) - SN_NAGREE_CODED;
+    if (!op->attr.levels)
+        return;
+    memset(to, 0, SN_NAGREE_CODED * sizeof(*to));
+    memcpy(to + SN_AGREE_LOST, s->codec_error, sizeof(s->codec_error));
+    for (int a = 0; a < SN_NAXES; a++)
+        to[SN_AGREE_OFF_PLAN + a] = (double)x->off_untold[a];
+    memset(x->off_untold, 0, sizeof(x->off_untold));
+}
+
+static void take_coded(struct sn_exec *x, const struct sn_op *op, const double *words)
+{
+    struct sn_scalars *s = sn_exec_scalars(x);
+    const double *from = words + sn_agree_words(op) - SN_NAGREE_CODED;
+    if (!op->attr.levels)
+        return;
+    memcpy(s->codec_error, from + SN_AGREE_LOST, sizeof(s->codec_error));
+    memmove(s->agree + SN_NAGREE, from, SN_NAGREE_CODED * sizeof(*from));
+}
+
+enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
+{
+    struct sn_scalars *s = sn_exec_scalars(x);
+    bool counts = x->job->group_index[SN_GROUP_TENSOR] == 0; /* the others have the same loss */
+    s->agree[SN_AGREE_LOSS] = counts ? s->loss_sum : 0;
+    s->agree[SN_AGREE_SQ_NORM] = s->sq_norm;
+    s->agree[SN_AGREE_NONFINITE] = (double)s->nonfinite;
+    s->agree[SN_AGREE_BALANCE] = s->balance_sum;
+    s->agree[SN_AGREE_Z] = s->z_sum;
+    s->agree[SN_AGREE_ROUTED] = (double)x->routed.exchanged;
+    s->agree[SN_AGREE_GATHERED] = (double)x->routed.gathered;
+    double *words = agreed_words(x, op);
+    put_coded(x, op, words);
+    struct sn_transfer all = {.kind = SN_ALL_REDUCE,
+                              .group = SN_GROUP_WORLD,
+                              .dtype = SN_F64,
+                              .n = sn_agree_words(op),
+                              .out = words,
+                              .staging = sn_exec_address(x, &x->job->train, x->job->staging),
+                              .label = "step_end"};
+    sn_ticket t = x->comm->ops->post(x->comm, &all);
+    SN_TRY(x->comm->ops->wait(x->comm, t, err));
+    if (words != s->agree)
+        memcpy(s->agree, words, SN_NAGREE * sizeof(s->agree[0]));
+    take_coded(x, op, words);
+    s->loss_sum = s->agree[SN_AGREE_LOSS];
+    s->sq_norm = s->agree[SN_AGREE_SQ_NORM];
+    s->nonfinite = (int64_t)s->agree[SN_AGREE_NONFINITE];
+    s->balance_sum = s->agree[SN_AGREE_BALANCE];
+    s->z_sum = s->agree[SN_AGREE_Z];
+    return SN_OK;
+}

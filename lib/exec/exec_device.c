@@ -1,0 +1,478 @@
+/*
+ * exec_device.c - the executor on a device: a walk of a program enqueues its operations.
+ *
+ * Kernels go to the COMPUTE stream in the order of the program. A communication begins when the
+ * operations before it are done, and what stands after its WAIT begins when it is done; between the
+ * two it runs beside them. That is what the program says, whatever a device makes of it.
+ *
+ * A whole step is kept in graphs, cut where this process must look or act: where ranks agree, where
+ * counts of rows are read, and at each communication that goes through this process or is apart
+ * (exec_device.h). Cuts are a matter of the program alone. A later step walks the same program,
+ * skips what is in a graph, and launches a graph at each cut. What changes from step to step is
+ * read from memory: scalars, batch, first samples.
+ */
+#include "lib/exec/exec_device.h"
+
+#include "kernels/codec.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <sched.h>
+#include <stddef.h>
+#include <time.h>
+
+/* Within a graph a failure is known to so many operations: a mark is a kernel between theirs. */
+enum { MARK_EVERY = 64 };
+
+/* --- failures --------------------------------------------------------------------------------- */
+
+enum sn_status sn_device_fail(const struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
+{
+    const struct sn_exec_device *v = x->device;
+    if (!op)
+        return sn_fail(err, SN_EFAIL, "%s: %s", v->ops->maker, v->ops->explain(v->d));
+    return sn_fail(err, SN_EFAIL, "%s %s: %s: %s", sn_op_name(op->kind), op->label, v->ops->maker,
+                   v->ops->explain(v->d));
+}
+
+/* The operation that the device had come to when it was last heard of. */
+static const struct sn_op *last_marked(const struct sn_exec_device *v)
+{
+    uint32_t number = v->ops->marked(v->d);
+    return v->program && number >= 1 && (int)number <= v->program->n_ops
+               ? &v->program->ops[number - 1]
+               : NULL;
+}
+
+/* Marks are in order with kernels: what runs stands behind the last mark, and before the next. */
+static const char *neighbours(const struct sn_exec_device *v)
+{
+    _Static_assert(MARK_EVERY == 64, "the sentence says how many");
+    return v->mode == SN_MODE_EAGER ? "" : ", or one of the 63 operations after it";
+}
+
+/* Whatever is asked of it from now on may wait for what hangs: the process says so and ends. */
+static enum sn_status lost(struct sn_exec *x, int seconds, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = last_marked(v);
+    (void)sn_fail(err, SN_ELOST, "%s: nothing has moved for %d s; it had come to '%s %s'%s",
+                  v->ops->maker, seconds, op ? sn_op_name(op->kind) : "the start",
+                  op ? op->label : "", neighbours(v));
+    return sn_accelerator_hangs(v->accelerator, err);
+}
+
+/* Transfers under way wait for the peer, so that the device hangs as well. */
+static enum sn_status lost_peer(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = last_marked(v);
+    (void)sn_fail(err, SN_ELOST, "%s: %s; it had come to '%s %s'%s", v->ops->maker,
+                  v->ops->explain(v->d), op ? sn_op_name(op->kind) : "the start",
+                  op ? op->label : "", neighbours(v));
+    return sn_accelerator_hangs(v->accelerator, err);
+}
+
+static enum sn_status failed_later(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = last_marked(v);
+    const char *more = neighbours(v);
+    (void)sn_fail(err, SN_EFAIL, "%s: '%s %s'%s%s failed: %s", v->ops->maker,
+                  op ? sn_op_name(op->kind) : "the start", op ? op->label : "", more,
+                  more[0] ? "," : "", v->ops->explain(v->d));
+    v->ops->abort(v->d); /* peers do not come any more */
+    return SN_EFAIL;
+}
+
+/* Look often at first, and give the core away. */
+static void pause_for(int64_t looks)
+{
+    struct timespec nap = {0, 20000};
+    if (looks < 200)
+        (void)sched_yield(); /* cannot fail on Linux */
+    else
+        (void)nanosleep(&nap, NULL); /* a signal ends it sooner, which is as good */
+}
+
+enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err)
+{
+    return sn_device_wait_on(x, SN_STREAM_COMPUTE, err);
+}
+
+enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    int limit = x->job->config->run.hang_timeout, rc;
+    uint32_t seen = v->ops->marked(v->d);
+    double moved = sn_clock();
+    for (int64_t looks = 0; (rc = v->ops->query(v->d, stream)) == 1; looks++) {
+        uint32_t now = v->ops->marked(v->d);
+        if (now != seen)
+            moved = sn_clock();
+        seen = now;
+        if (v->ops->look && v->ops->look(v->d) != 0)
+            return lost_peer(x, err);
+        if (limit > 0 && sn_clock() - moved > limit)
+            return lost(x, limit, err);
+        pause_for(looks);
+    }
+    return rc == 0 ? SN_OK : failed_later(x, err);
+}
+
+/* --- streams and graphs ----------------------------------------------------------------------- */
+
+static enum sn_axis axis_of(int stream)
+{
+    return stream < SN_STREAM_PAIR ? (enum sn_axis)(stream - SN_STREAM_AXIS) : SN_AXIS_PIPELINE;
+}
+
+/* COMPUTE waits for the other streams that have had something to do. */
+static enum sn_status join(struct sn_exec *x, bool apart, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    for (int s = SN_STREAM_AXIS; s < SN_STREAM_END; s++) {
+        if (!v->uses[s] || v->apart[axis_of(s)] != apart)
+            continue;
+        v->uses[s] = false;
+        if (v->ops->record(v->d, s, s) != 0 || v->ops->await(v->d, SN_STREAM_COMPUTE, s) != 0)
+            return sn_device_fail(x, NULL, err);
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_device_skips(struct sn_exec *x, bool *skips, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    *skips = v->mode == SN_MODE_REPLAY;
+    if (v->mode != SN_MODE_CAPTURE || v->is_open)
+        return SN_OK;
+    v->is_open = true;
+    return v->ops->graph_begin(v->d, SN_STREAM_COMPUTE) == 0 ? SN_OK : sn_device_fail(x, NULL, err);
+}
+
+enum sn_status sn_device_launch(struct sn_exec *x, int cut, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (!v->graph[cut])
+        return SN_OK;
+    sn_range_graph(x, cut);
+    int rc = v->ops->graph_launch(v->d, SN_STREAM_COMPUTE, v->graph[cut]);
+    sn_range_end(x);
+    return rc == 0 ? SN_OK : sn_device_fail(x, NULL, err);
+}
+
+enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    int here = v->cut++;
+    SN_TRY(join(x, false, err));
+    if (v->mode == SN_MODE_REPLAY)
+        return sn_device_launch(x, here, err);
+    if (!v->is_open)
+        return SN_OK;
+    v->is_open = false;
+    if (v->ops->graph_end(v->d, SN_STREAM_COMPUTE, &v->graph[here]) != 0)
+        return sn_device_fail(x, NULL, err);
+    return sn_device_launch(x, here, err);
+}
+
+/* A cut behind which nothing is under way. */
+static enum sn_status settle(struct sn_exec *x, struct sn_err *err)
+{
+    SN_TRY(sn_device_cut(x, err));
+    return join(x, true, err);
+}
+
+enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int64_t bytes,
+                              enum sn_device_way way, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (bytes == 0 || v->ops->copy(v->d, SN_STREAM_COMPUTE, to, from, (size_t)bytes, way) == 0)
+        return SN_OK;
+    return sn_device_fail(x, NULL, err);
+}
+
+/* --- a walk ----------------------------------------------------------------------------------- */
+
+static int64_t scalars_at(const struct sn_exec *x)
+{
+    return x->job->train.bufs[x->job->scalars].offset;
+}
+
+static enum sn_status put_scalars(struct sn_exec *x, struct sn_err *err)
+{
+    int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
+    return sn_device_copy(x, x->state + at, sn_exec_here(x, at),
+                          x->job->class_bytes[SN_CLASS_SCALARS], SN_TO_DEVICE, err);
+}
+
+static enum sn_status get_scalars(struct sn_exec *x, struct sn_err *err)
+{
+    int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
+    SN_TRY(sn_device_copy(x, sn_exec_here(x, at), x->state + at,
+                          x->job->class_bytes[SN_CLASS_SCALARS], SN_TO_HOST, err));
+    SN_TRY(sn_device_wait(x, err));
+    int fault = sn_exec_scalars(x)->codec_fault;
+    if (fault != 0)
+        return sn_fail(err, SN_EFAIL, "decode: %s: a stream was refused: %s", x->device->ops->maker,
+                       sn_codec_explain((enum sn_codec_fault)fault));
+    return SN_OK;
+}
+
+enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *p, bool is_whole,
+                                    struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_job *j = x->job;
+    bool keeps = is_whole && p == &j->train && !x->is_timed && !v->clocks && !x->timeline;
+    v->mode = !keeps || v->runs == 0 ? SN_MODE_EAGER
+              : v->runs == 1         ? SN_MODE_CAPTURE
+                                     : SN_MODE_REPLAY;
+    if (v->program != p) {
+        sn_apart_find(x, p);
+        sn_repeat_find(x, p);
+    }
+    v->program = p;
+    v->cut = 0;
+    v->unmarked = 0;
+    v->agree = NULL;
+    v->micro = 0;
+    sn_range_run(x, p);
+    for (int i = 0; i < v->places; i++) /* a WAIT may come before anything was posted */
+        v->landing[i] = (struct sn_landing){.cut = SN_NEVER_POSTED};
+    int64_t batch = j->class_offset[SN_CLASS_BATCH];
+    SN_TRY(sn_device_copy(x, x->state + batch, sn_exec_here(x, batch),
+                          j->class_bytes[SN_CLASS_BATCH], SN_TO_DEVICE, err));
+    return put_scalars(x, err);
+}
+
+/* After the first run the number of cuts is known, and nothing is allocated later. */
+static enum sn_status count_run(struct sn_exec *x, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (v->program != &x->job->train || x->is_timed || v->clocks || x->timeline || v->cut == 0)
+        return SN_OK;
+    if (v->runs++ > 0)
+        return SN_OK;
+    v->cuts = v->cut;
+    v->graph = sn_alloc_n((size_t)v->cuts, sizeof(*v->graph));
+    return v->graph ? SN_OK : sn_fail(err, SN_ENOMEM, "executor: no memory for %d graphs", v->cuts);
+}
+
+/* The device has work for a while. */
+static void use_the_time(struct sn_exec *x)
+{
+    if (x->idle && x->device->program == &x->job->train)
+        x->idle(x->idle_arg);
+}
+
+/* What the device has to tell of what has been enqueued, once. */
+static void log_notes(struct sn_exec *x)
+{
+    struct sn_exec_device *v = x->device;
+    char line[SN_DEVICE_CHOICE];
+    for (; v->ops->note && v->ops->note(v->d, v->noted, line) == 0; v->noted++)
+        if (x->comm->rank == 0)
+            sn_log(SN_LOG_WARN, "%s: %s", v->ops->maker, line);
+}
+
+enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    SN_TRY(settle(x, err));
+    if (is_whole && x->job->group_size[SN_GROUP_WORLD] == 1)
+        use_the_time(x);
+    log_notes(x);
+    SN_TRY(get_scalars(x, err));
+    SN_TRY(sn_clocks_tell(x, err));
+    sn_range_end(x);
+    if (v->agree)
+        SN_TRY(sn_exec_agree(x, v->agree, err));
+    return is_whole ? count_run(x, err) : SN_OK;
+}
+
+enum sn_status sn_device_first_sample(struct sn_exec *x, int micro, struct sn_err *err)
+{
+    char *to = x->state + scalars_at(x) + offsetof(struct sn_scalars, first_sample);
+    return sn_device_copy(x, to, &x->device->first_sample[micro], (int64_t)sizeof(int64_t),
+                          SN_TO_DEVICE, err);
+}
+
+enum sn_status sn_exec_device_micro(struct sn_exec *x, int entry, int64_t first_sample, int *done,
+                                    struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    int micro = v->program->sched[entry].micro;
+    bool skips;
+    v->first_sample[micro] = first_sample;
+    if (micro >= 1 && entry < v->repeat.until * v->repeat.each)
+        return sn_repeat_micro(x, entry, micro, done, err);
+    *done = 0;
+    v->micro = micro;
+    SN_TRY(sn_device_skips(x, &skips, err));
+    return skips ? SN_OK : sn_device_first_sample(x, micro, err);
+}
+
+/* --- operations ------------------------------------------------------------------------------- */
+
+static enum sn_status mark(struct sn_exec *x, int i, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (v->mode != SN_MODE_EAGER && v->unmarked++ % MARK_EVERY != 0)
+        return SN_OK;
+    if (v->ops->mark(v->d, SN_STREAM_COMPUTE, (uint32_t)i + 1) == 0)
+        return SN_OK;
+    return sn_device_fail(x, &v->program->ops[i], err);
+}
+
+static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p, int i,
+                                 const struct sn_at *at, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = &p->ops[i];
+    struct sn_args a;
+    bool skips;
+    SN_TRY(sn_device_skips(x, &skips, err));
+    if (skips)
+        return SN_OK;
+    SN_TRY(mark(x, i, err));
+    sn_exec_args(x, p, op, at, &a);
+    SN_TRY(sn_clocks_begin(x, op, err));
+    if (v->ops->run(v->d, SN_STREAM_COMPUTE, (enum sn_op_kind)op->kind, &a) != 0)
+        return sn_device_fail(x, op, err);
+    return sn_clocks_end(x, op, err);
+}
+
+/* A group of one: out = in, or out += in. */
+static enum sn_status post_alone(struct sn_exec *x, int i, const struct sn_transfer *t,
+                                 struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    bool skips;
+    SN_TRY(sn_device_skips(x, &skips, err));
+    if (skips || !t->in || t->in == t->out)
+        return SN_OK;
+    SN_TRY(mark(x, i, err));
+    struct sn_args a = {.in = {{(void *)(uintptr_t)t->in, t->dtype, 1, t->n, t->n}},
+                        .out = {{t->out, t->dtype, 1, t->n, t->n}},
+                        .acc = {t->add ? SN_ADD : SN_WRITE}};
+    if (v->ops->run(v->d, SN_STREAM_COMPUTE, SN_OP_COPY, &a) == 0)
+        return SN_OK;
+    return sn_device_fail(x, &v->program->ops[i], err);
+}
+
+static enum sn_status post(struct sn_exec *x, const struct sn_program *p, int i,
+                           const struct sn_at *at, struct sn_err *err)
+{
+    const struct sn_op *op = &p->ops[i];
+    struct sn_transfer t = sn_exec_transfer(x, p, op, at);
+    if (x->job->group_size[op->group] == 1)
+        return post_alone(x, i, &t, err);
+    bool is_share = op->kind == SN_OP_GATHER_ROWS; /* channels have no sums of unequal blocks */
+    if (x->device->accelerator->is_shared || is_share)
+        return sn_staged_post(x, p, op, at, err);
+    return sn_channel_post(x, p, op, at, err);
+}
+
+static enum sn_status wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
+                           struct sn_err *err)
+{
+    if (x->job->group_size[op->group] == 1)
+        return SN_OK;
+    int place = sn_exec_posted(x, op, op->waits_for, at->slot);
+    if (x->device->landing[place].cut == SN_STAGED)
+        return sn_staged_wait(x, op, at, err);
+    return sn_channel_wait(x, op, at, err);
+}
+
+/* Before the update: what of the state is still to be copied must be. */
+static enum sn_status fence(struct sn_exec *x, const struct sn_program *p, struct sn_err *err)
+{
+    if (p != &x->job->train)
+        return SN_OK;
+    if (x->fence)
+        x->fence(x->fence_arg);
+    return sn_exec_device_pulled(x, err);
+}
+
+/* A rank alone has nobody to wait for: it adds up when the step is over. */
+static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i,
+                            struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    if (x->job->group_size[SN_GROUP_WORLD] == 1) {
+        v->agree = &p->ops[i];
+        if (p == &x->job->train)
+            SN_TRY(sn_device_cut(x, err));
+        return fence(x, p, err);
+    }
+    SN_TRY(settle(x, err));
+    use_the_time(x); /* the update is short: most of the step is under way now */
+    SN_TRY(fence(x, p, err));
+    SN_TRY(get_scalars(x, err));
+    SN_TRY(sn_exec_agree(x, &p->ops[i], err));
+    return put_scalars(x, err);
+}
+
+static enum sn_status device_op(struct sn_exec *x, const struct sn_program *p, int i,
+                                const struct sn_at *at, struct sn_err *err)
+{
+    const struct sn_op *op = &p->ops[i];
+    switch (op->kind) {
+    case SN_OP_WAIT:
+        return wait(x, op, at, err);
+    case SN_OP_ENTER:
+        return SN_OK;
+    case SN_OP_AGREE:
+        return agree(x, p, i, err);
+    default:
+        return op->kind < SN_NKERNELS ? run_kernel(x, p, i, at, err) : post(x, p, i, at, err);
+    }
+}
+
+enum sn_status sn_exec_device_op(struct sn_exec *x, const struct sn_program *p, int i,
+                                 const struct sn_at *at, struct sn_err *err)
+{
+    SN_TRY(sn_timeline_stamp(x, SN_STREAM_COMPUTE, false, err));
+    sn_range_op(x, &p->ops[i], at);
+    SN_TRY(device_op(x, p, i, at, err));
+    sn_range_op_end(x);
+    SN_TRY(sn_timeline_stamp(x, SN_STREAM_COMPUTE, true, err));
+    return x->is_timed ? sn_device_wait(x, err) : SN_OK;
+}
+
+enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
+                                const struct sn_op *op, const struct sn_at *at,
+                                struct sn_exchange *out, struct sn_err *err)
+{
+    struct sn_mat bounds = sn_exec_resolve(x, p, &op->in[1], at);
+    char *here = sn_device_bounce(x, bounds.p);
+    SN_TRY(sn_device_copy(x, here, bounds.p, bounds.rows * bounds.ld * (int64_t)sizeof(int32_t),
+                          SN_TO_HOST, err));
+    SN_TRY(sn_device_wait(x, err));
+    *out = sn_exec_exchange(x, op, at, (const int32_t *)(const void *)here);
+    return SN_OK;
+}
+
+enum sn_status sn_exec_device_rounds(struct sn_exec *x, const struct sn_program *p, int i,
+                                     const struct sn_at *at, int *rounds, struct sn_err *err)
+{
+    struct sn_exec_device *v = x->device;
+    const struct sn_op *op = &p->ops[i];
+    struct sn_exchange e;
+    SN_TRY(sn_device_cut(x, err));
+    SN_TRY(sn_device_bounds(x, p, op, at, &e, err));
+    *rounds = sn_exchange_rounds(&e);
+    v->kept = v->mode;
+    v->mode = SN_MODE_EAGER;
+    v->kept_cut = v->cut;
+    return SN_OK;
+}
+
+void sn_exec_device_rounds_end(struct sn_exec *x)
+{
+    x->device->mode = x->device->kept;
+    x->device->cut = x->device->kept_cut;
+}

@@ -1,0 +1,181 @@
+#include "lib/mapping/flow.h"
+
+#include "lib/base/mem.h"
+
+static enum sn_status no_memory(struct sn_err *err)
+{
+    return sn_fail(err, SN_ENOMEM, "flow: no memory for the bytes of a step");
+}
+
+/* What an operation of a stage sends. */
+struct message {
+    const struct sn_op *op;
+    enum sn_collective kind;
+    enum sn_dtype dtype;
+    int64_t n, runs;
+    int stage;
+};
+
+static struct sn_flow_term *find_term(struct sn_flow *f, enum sn_group group, int stage, int size)
+{
+    for (int i = 0; i < f->n_terms; i++)
+        if (f->term[i].group == group && f->term[i].stage == stage)
+            return &f->term[i];
+    if (f->n_terms == f->room_terms) {
+        int room = f->room_terms ? 2 * f->room_terms : 16;
+        struct sn_flow_term *t = sn_realloc(f->term, (size_t)room * sizeof(*t));
+        if (!t)
+            return NULL;
+        f->term = t;
+        f->room_terms = room;
+    }
+    int64_t *both = sn_alloc_n(2 * (size_t)size, sizeof(*both));
+    if (!both)
+        return NULL;
+    f->term[f->n_terms] = (struct sn_flow_term){
+        .group = group, .stage = stage, .size = size, .give = both, .take = both + size};
+    return &f->term[f->n_terms++];
+}
+
+/* Elements that member i owns of an all-reduce. */
+static int64_t owned(int64_t n, int64_t chunk, int size, int i)
+{
+    return n / chunk * sn_collective_slice(chunk, size, i).count +
+           sn_collective_slice(n % chunk, size, i).count;
+}
+
+static enum sn_status add_exchange(struct sn_flow *f, const struct message *m, int size,
+                                   struct sn_err *err)
+{
+    bool world = m->op->group == SN_GROUP_WORLD;
+    struct sn_flow_term *t = find_term(f, m->op->group, world ? -1 : m->stage, size);
+    int64_t width = (int64_t)sn_dtype_size(m->dtype);
+    if (!t)
+        return no_memory(err);
+    if (m->kind != SN_ALL_REDUCE || m->n * width <= SN_COLLECTIVE_SMALL) {
+        t->all += m->runs * m->n * width;
+        return SN_OK;
+    }
+    int64_t chunk = sn_collective_chunk_bytes(size) / width;
+    for (int i = 0; i < size; i++) {
+        int64_t bytes = m->runs * owned(m->n, chunk, size, i) * width;
+        t->give[i] += bytes; /* its sums, to everybody */
+        t->take[i] += bytes; /* everybody's part of them */
+        t->sum += 2 * bytes;
+    }
+    return SN_OK;
+}
+
+static enum sn_status add_send(struct sn_flow *f, const struct message *m, int to, int64_t bytes,
+                               struct sn_err *err)
+{
+    for (int i = 0; i < f->n_sends; i++) {
+        struct sn_flow_send *s = &f->send[i];
+        if (s->group == m->op->group && s->stage == m->stage && s->to == to) {
+            s->bytes += m->runs * bytes;
+            return SN_OK;
+        }
+    }
+    if (f->n_sends == f->room_sends) {
+        int room = f->room_sends ? 2 * f->room_sends : 16;
+        struct sn_flow_send *s = sn_realloc(f->send, (size_t)room * sizeof(*s));
+        if (!s)
+            return no_memory(err);
+        f->send = s;
+        f->room_sends = room;
+    }
+    f->send[f->n_sends++] = (struct sn_flow_send){
+        .group = m->op->group, .stage = m->stage, .to = to, .bytes = m->runs * bytes};
+    return SN_OK;
+}
+
+static enum sn_status add_message(struct sn_flow *f, const struct sn_job *j,
+                                  const struct message *m, struct sn_err *err)
+{
+    int size = j->group_size[m->op->group], index = j->group_index[m->op->group];
+    if (size == 1 || m->n == 0 || m->kind == SN_RECV ||
+        (m->op->group == SN_GROUP_WORLD && m->stage > 0))
+        return SN_OK;
+    if (m->kind == SN_SEND) {
+        int64_t bytes = m->n * (int64_t)sn_dtype_size(m->dtype);
+        return add_send(f, m, m->op->kind == SN_OP_SHIFT ? -1 : m->op->peer, bytes, err);
+    }
+    if (m->op->group == SN_GROUP_TIED) /* two members, in two stages: a transfer to the other */
+        return add_send(f, m, 1 - index, sn_collective_bytes(m->kind, m->n, m->dtype, size, index),
+                        err);
+    return add_exchange(f, m, size, err);
+}
+
+static enum sn_status add_stage(struct sn_flow *f, const struct sn_job *j, struct sn_err *err)
+{
+    const struct sn_program *p = &j->train;
+    for (int c = 0; c < p->n_chunks; c++)
+        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
+            const struct sn_op *op = &p->ops[i];
+            struct message m = {.op = op,
+                                .kind = SN_ALL_REDUCE,
+                                .dtype = SN_F64,
+                                .n = sn_agree_words(op),
+                                .runs = sn_program_runs(p, c, op->when),
+                                .stage = j->stage};
+            if (op->kind != SN_OP_AGREE) {
+                if (op->extra || !sn_op_collective(op, &m.kind, &m.n))
+                    continue;
+                m.dtype = p->bufs[m.kind == SN_RECV ? op->out[0].buf : op->in[0].buf].dtype;
+            }
+            SN_TRY(add_message(f, j, &m, err));
+        }
+    return SN_OK;
+}
+
+enum sn_status sn_flow_create(struct sn_flow *out, const struct sn_stages *s, struct sn_err *err)
+{
+    struct sn_flow f = {.grid = s->job[0]->grid};
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < s->n && st == SN_OK; i++)
+        st = add_stage(&f, s->job[i], err);
+    if (st == SN_OK)
+        *out = f;
+    else
+        sn_flow_fini(&f);
+    return st;
+}
+
+void sn_flow_fini(struct sn_flow *f)
+{
+    for (int i = 0; i < f->n_terms; i++)
+        sn_free(f->term[i].give);
+    sn_free(f->term);
+    sn_free(f->send);
+    *f = (struct sn_flow){.n_terms = 0};
+}
+
+static bool sends(const struct sn_flow *f, int stage, int rank)
+{
+    return stage < 0 || sn_grid_coord(&f->grid, rank, SN_AXIS_PIPELINE) == stage;
+}
+
+int64_t sn_flow_pair(const struct sn_flow *f, int from, int to)
+{
+    const struct sn_grid *g = &f->grid;
+    int64_t bytes = 0;
+    if (from == to)
+        return 0;
+    for (int i = 0; i < f->n_terms; i++) {
+        const struct sn_flow_term *t = &f->term[i];
+        int other = sends(f, t->stage, from) && sends(f, t->stage, to)
+                        ? sn_group_index(g, to, t->group)
+                        : -1;
+        if (other >= 0 && sn_group_member(g, from, t->group, other) == to)
+            bytes += t->all + t->give[sn_group_index(g, from, t->group)] + t->take[other];
+    }
+    for (int i = 0; i < f->n_sends; i++) {
+        const struct sn_flow_send *s = &f->send[i];
+        int size = sn_group_size(g, from, s->group), index = sn_group_index(g, from, s->group);
+        int member = s->to >= 0 ? s->to : (index + 1) % size;
+        if (sends(f, s->stage, from) && member != index &&
+            sn_group_member(g, from, s->group, member) == to)
+            bytes += s->bytes;
+    }
+    return bytes;
+}

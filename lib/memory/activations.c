@@ -1,0 +1,391 @@
+#include "lib/memory/activations_inner.h"
+
+#include "kernels/codec.h"
+#include "lib/layout/cut.h"
+#include "lib/layout/schedule.h"
+
+/* --- one tensor ------------------------------------------------------------------------------- */
+
+static unsigned why(bool holds, enum sn_why w)
+{
+    return holds ? 1u << w : 0;
+}
+
+static double paper_bytes(const struct letters *l, const struct tensor *x)
+{
+    bool cut = x->paper_cut || (l->sp && !l->full);
+    return x->paper * (double)l->T * (double)l->D / (cut ? l->t : 1) * l->n;
+}
+
+/* Is it computed again in backward? */
+static bool repeated(const struct letters *l, const struct tensor *x)
+{
+    bool drops =
+        (x->dropped >= UNLESS_FULL && l->full) || (x->dropped == UNLESS_ANY && l->selective);
+    return drops && !(x->sent && l->aware);
+}
+
+void sn_kept_add(const struct letters *l, struct tensor x)
+{
+    bool again = repeated(l, &x), stays = !again || (l->split && x.delayed);
+    enum sn_dtype dtype = x.bytes ? SN_U8 : x.fp32 ? SN_F32 : l->dtype;
+    int64_t one = x.rows * x.cols * (int64_t)sn_dtype_size(dtype);
+    struct sn_kept *k = &l->a->kept[l->a->n];
+    *k = (struct sn_kept){.name = x.name, .dtype = dtype, .rows = x.rows, .cols = x.cols};
+    k->copies = stays ? x.copies : 0;
+    k->bytes = k->copies * ((one + 63) / 64 * 64);
+    k->late = k->copies > 0 && (x.late || again);
+    if (!l->full || x.dropped == ANYWAY) /* full: the paper counts the input alone */
+        k->literature = paper_bytes(l, &x);
+    if (k->copies == 0 && k->literature == 0)
+        return; /* nobody counts it */
+    bool there = k->copies > 0;
+    k->why =
+        (there || !again ? x.why : 0) | why(again, there ? SN_WHY_DELAYED_AGAIN : SN_WHY_AGAIN);
+    k->why |= why(there && one % 64 != 0, SN_WHY_ROUNDED);
+    k->why |= why(there && !again && l->full && x.sent, SN_WHY_SENT);
+    k->why |= why(there && k->literature > 0 && dtype == SN_F32, SN_WHY_FP32);
+    *(k->late ? &l->a->late_bytes : &l->a->slot_bytes) += k->bytes;
+    l->a->n++;
+}
+
+/* --- the block -------------------------------------------------------------------------------- */
+
+static void inputs(const struct letters *l)
+{
+    sn_kept_add(l, (struct tensor){.name = "x",
+                                   .copies = l->n,
+                                   .rows = l->region,
+                                   .cols = l->D,
+                                   .paper = 2,
+                                   .why = why(l->full && l->sp, SN_WHY_SLICED)});
+    sn_kept_add(l, (struct tensor){.name = "mid",
+                                   .copies = l->parallel ? 0 : l->n,
+                                   .rows = l->region,
+                                   .cols = l->D,
+                                   .dropped = UNLESS_FULL,
+                                   .delayed = true,
+                                   .sent = l->t > 1,
+                                   .paper = 2,
+                                   .why = why(l->parallel, SN_WHY_PARALLEL)});
+    sn_kept_add(
+        l, (struct tensor){
+               .name = "masks", .dropped = UNLESS_FULL, .paper = 2, .why = 1u << SN_WHY_MASKS});
+}
+
+static void norms(const struct letters *l)
+{
+    int folded = l->fold > 1 ? l->m : 0; /* those that experts read are not gathered */
+    struct tensor norm = {.name = "norm",
+                          .copies = 2 * l->n - (l->shared > 0 ? 0 : folded),
+                          .rows = l->T,
+                          .cols = l->D,
+                          .dropped = UNLESS_ANY,
+                          .delayed = true,
+                          .sent = l->sp,
+                          .paper = 4,
+                          .why = why(l->sp, SN_WHY_GATHERED)};
+    sn_kept_add(l, norm);
+    norm.name = "norm.slice";
+    norm.copies = folded;
+    norm.rows = l->U;
+    norm.sent = false;
+    norm.paper = 0;
+    norm.why = 1u << SN_WHY_EXPERTS;
+    if (folded > 0)
+        sn_kept_add(l, norm);
+    sn_kept_add(l, (struct tensor){.name = "norm.stats",
+                                   .copies = 2 * l->n,
+                                   .rows = l->region,
+                                   .cols = l->rms ? 1 : 2,
+                                   .fp32 = true,
+                                   .dropped = UNLESS_ANY,
+                                   .delayed = true,
+                                   .why = 1u << SN_WHY_STATS});
+}
+
+/* Queries, keys and values: side by side, or of whole sequences and fewer heads. */
+static void projections(const struct letters *l)
+{
+    int64_t c = l->exchange ? l->c : 1;
+    unsigned heads = why(l->g * l->t != 3 * l->D, SN_WHY_HEADS);
+    struct tensor q = {.name = "qkv",
+                       .copies = l->n,
+                       .rows = l->T * c,
+                       .cols = l->exchange ? l->q / c : l->g,
+                       .dropped = UNLESS_FULL,
+                       .sent = l->exchange,
+                       .paper = l->exchange ? 2 : 6,
+                       .paper_cut = true,
+                       .why = l->exchange ? 0 : heads};
+    if (l->exchange)
+        q.name = "q";
+    sn_kept_add(l, q);
+    if (!l->exchange)
+        return;
+    q.name = "k, v";
+    q.copies = 2 * l->n;
+    q.cols = (l->g - l->q) / 2 / c;
+    q.paper = 4;
+    q.why = heads;
+    sn_kept_add(l, q);
+}
+
+static void attention(const struct letters *l)
+{
+    const struct sn_model_config *m = &l->config->model;
+    int64_t c = l->exchange ? l->c : 1;
+    sn_kept_add(l,
+                (struct tensor){.name = "scores",
+                                .dropped = UNLESS_FULL,
+                                .paper = l->selective ? 0 : 5.0 * m->heads * m->seq / (double)l->D,
+                                .paper_cut = true,
+                                .why = 1u << SN_WHY_FLASH});
+    sn_kept_add(l, (struct tensor){.name = "lse",
+                                   .copies = l->n,
+                                   .rows = l->T * c,
+                                   .cols = l->heads / c,
+                                   .fp32 = true,
+                                   .dropped = UNLESS_FULL,
+                                   .why = 1u << SN_WHY_FLASH});
+    sn_kept_add(l, (struct tensor){.name = "core",
+                                   .copies = l->n,
+                                   .rows = l->T,
+                                   .cols = l->q,
+                                   .dropped = UNLESS_FULL,
+                                   .delayed = true,
+                                   .paper = 2,
+                                   .paper_cut = true});
+    sn_kept_add(l, (struct tensor){.name = "core.whole",
+                                   .copies = l->exchange ? l->n : 0,
+                                   .rows = l->T * c,
+                                   .cols = l->q / c,
+                                   .dropped = UNLESS_FULL,
+                                   .why = 1u << SN_WHY_EXCHANGE});
+    if (!l->full || !l->aware || l->c == 1)
+        return;
+    sn_kept_add(l, (struct tensor){.name = l->exchange ? "core.sent" : "ring",
+                                   .copies = l->exchange ? l->n : l->n * (l->c - 1),
+                                   .rows = l->T,
+                                   .cols = l->exchange ? l->q : l->g - l->q,
+                                   .why = 1u << SN_WHY_SENT});
+}
+
+static void feed_forward(const struct letters *l)
+{
+    unsigned width = why(l->f * l->t != 4 * l->D, SN_WHY_WIDTH);
+    int dense = l->n - l->m;
+    double paper = sn_paper_of(l, 8, dense);
+    sn_kept_add(l, (struct tensor){.name = "up",
+                                   .copies = dense,
+                                   .rows = l->T,
+                                   .cols = l->f * (l->gated ? 2 : 1),
+                                   .dropped = UNLESS_FULL,
+                                   .delayed = true, /* its gradient takes its place */
+                                   .paper = paper,
+                                   .paper_cut = true,
+                                   .why = width | why(l->gated, SN_WHY_GATE)});
+    sn_kept_add(l, (struct tensor){.name = "act",
+                                   .copies = dense,
+                                   .rows = l->T,
+                                   .cols = l->f,
+                                   .dropped = UNLESS_ANY,
+                                   .delayed = true,
+                                   .paper = paper,
+                                   .paper_cut = true,
+                                   .why = width});
+}
+
+/* --- the ends of a part ----------------------------------------------------------------------- */
+
+/* Elements of the gradient bucket of a table that is embedding and head. Positions are in it where
+ * they are treated alike (lib/program/parts.c). */
+static int64_t table_bucket(const struct letters *l)
+{
+    const struct sn_config *c = l->config;
+    int64_t members = 32 * (int64_t)l->at->members;
+    int64_t n = sn_slice_of(c->model.vocab, l->t, 0).padded * l->D;
+    n = (n + 31) / 32 * 32;
+    if (c->model.family == SN_GPT2 && l->t == 1 && n * 4 < c->layout.bucket)
+        n += (c->model.seq * l->D + 31) / 32 * 32;
+    return (n + members - 1) / members * members;
+}
+
+static void one(const struct letters *l, bool is_there, struct tensor x, enum sn_why w)
+{
+    x.copies = is_there;
+    x.why = 1u << w;
+    sn_kept_add(l, x);
+}
+
+/* What goes to another stage with a codec: the streams wait in the slot for their transfers, values
+ * are there while they are used. Of each neighbour two: of activations and of their gradient. */
+static void streams(const struct letters *l)
+{
+    struct tensor x = {.rows = 1, .cols = l->stream, .bytes = true, .name = "streams"};
+    x.copies = 2 * !l->a->first + 2 * !l->a->last;
+    x.why = 1u << SN_WHY_CODED;
+    sn_kept_add(l, x);
+}
+
+/* Without sequence parallelism the gradient that is received is itself one that weight gradients
+ * read: of the last layer's down or, through dropout, of the embedding in its place. */
+static bool takes_received(const struct letters *l)
+{
+    return l->split && !l->sp && !l->stream && !l->a->last &&
+           (!l->dropout || l->parallel || l->a->first);
+}
+
+static void ends(const struct letters *l)
+{
+    bool first = l->a->first, last = l->a->last;
+    struct tensor region = {.rows = l->region, .cols = l->D};
+    region.name = "out";
+    one(l, last || !l->stream, region, SN_WHY_END);
+    region.name = "received";
+    one(l, !last && !l->stream, region, SN_WHY_END);
+    region.name = "sent";
+    one(l, !first && !l->stream, region, SN_WHY_END);
+    if (l->stream)
+        streams(l);
+    one(l, last,
+        (struct tensor){
+            .name = "final.stats", .rows = l->region, .cols = l->rms ? 1 : 2, .fp32 = true},
+        SN_WHY_END);
+    region.name = "d.head";
+    one(l, last, region, SN_WHY_END);
+    struct tensor embed = {.name = "d.embed", .rows = l->T, .cols = l->D, .late = true};
+    one(l, first && l->split && !(takes_received(l) && l->dropout && !l->parallel), embed,
+        SN_WHY_DELAYED);
+    bool shared = l->at->zero >= 2 && l->config->model.tied_embeddings && l->at->alone && last;
+    struct tensor table = {.name = "d.table", .rows = 1, .fp32 = true};
+    table.cols = shared ? table_bucket(l) : 0;
+    one(l, shared, table, SN_WHY_TABLE);
+}
+
+/* --- gradients that delayed weight gradients read --------------------------------------------- */
+
+static void delayed(const struct letters *l)
+{
+    bool both = l->parallel && !l->dropout;
+    struct tensor x = {.rows = l->T, .late = true, .why = 1u << SN_WHY_DELAYED};
+    x.name = "d.qkv";
+    x.copies = l->n;
+    x.cols = l->g;
+    sn_kept_add(l, x);
+    x.name = both ? "d.sum" : "d.o, d.down";
+    x.copies = (both ? l->n : 2 * l->n - (l->shared > 0 ? 0 : l->m)) -
+               (takes_received(l) && !(l->dropout && !l->parallel));
+    x.cols = l->D;
+    sn_kept_add(l, x);
+    x.name = "d.norm";
+    x.copies = 2 * l->n;
+    x.rows = l->region;
+    sn_kept_add(l, x);
+    x.name = "d.expert";
+    x.copies = l->m * l->C;
+    x.rows = l->W;
+    sn_kept_add(l, x);
+    x.name = "d.logits";
+    x.rows = l->U;
+    x.cols = l->E;
+    sn_kept_add(l, x);
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+/* Layers of a part: blocks whose attention is here. */
+static struct sn_part_place place_of(const struct sn_job *j, int part)
+{
+    int piece = part * j->stages + j->stage;
+    struct sn_part_place at = {.first = piece == 0,
+                               .last = piece == j->pieces - 1,
+                               .alone = j->stages == 1,
+                               .zero = j->zero,
+                               .members = j->group_size[SN_GROUP_REPLICA]};
+    for (int i = 0; i < j->model->n_nodes; i++) {
+        const struct sn_node *n = &j->model->nodes[i];
+        if (n->kind != SN_NODE_ATTENTION || j->piece_of_node[i] != piece)
+            continue;
+        at.layers++;
+        at.experts += sn_layer_has_experts(&j->config->model, n->layer);
+    }
+    return at;
+}
+
+static int slots_of(const struct sn_job *j, int part)
+{
+    const struct sn_layout_config *l = &j->config->layout;
+    struct sn_pipeline p = {l->schedule, j->stages, j->pieces / j->stages, j->train.micros};
+    return sn_schedule_slots(&p, j->stage, part);
+}
+
+/* Backwards whose weight gradients are due at the same time: ZB-H1 delays them by `stage`. */
+static int lates_of(const struct sn_job *j)
+{
+    const struct sn_layout_config *l = &j->config->layout;
+    int zero_bubble = j->stage + 1 < j->train.micros ? j->stage + 1 : j->train.micros;
+    return l->schedule == SN_ZERO_BUBBLE ? zero_bubble : l->split_backward;
+}
+
+static struct letters letters_of(struct sn_activations *a, const struct sn_config *config,
+                                 const struct sn_part_place *at)
+{
+    const struct sn_model_config *m = &config->model;
+    const struct sn_layout_config *y = &config->layout;
+    int t = y->tensor, copies = sn_kv_copies(m, t);
+    bool llama = m->family == SN_LLAMA || m->family == SN_MIXTRAL;
+    struct letters l = {.config = config, .at = at, .a = a, .n = at->layers, .m = at->experts};
+    l.dtype = config->train.precision;
+    l.t = t;
+    l.c = y->context;
+    l.T = (int64_t)y->micro_batch * m->seq / y->context;
+    l.sp = y->sequence_parallel && t > 1;
+    l.region = l.sp ? l.T / t : l.T;
+    l.D = m->hidden;
+    l.heads = m->heads / t;
+    l.q = l.D / t;
+    l.g = l.q + 2 * (l.D / m->heads) * (m->kv_heads / (t / copies));
+    l.f = sn_slice_of(m->ffn, t, 0).padded;
+    l.rms = l.gated = llama;
+    l.parallel = m->family != SN_GPT2 && m->parallel_residual;
+    l.dropout = m->dropout > 0;
+    l.split = y->schedule == SN_ZERO_BUBBLE || y->split_backward;
+    l.exchange = l.c > 1 && y->context_kind == SN_CONTEXT_ALL_TO_ALL;
+    l.selective = y->recompute == SN_RECOMPUTE_SELECTIVE;
+    l.full = y->recompute == SN_RECOMPUTE_FULL;
+    l.aware = y->comm_aware_recompute;
+    l.fold = 1;
+    struct sn_codec codec[SN_CODEC_LEVELS];
+    if (y->compress.coding[SN_CODED_PIPELINE].on)
+        l.stream = sn_coded_room(codec, sn_coding_levels(config, SN_CODED_PIPELINE, codec), l.dtype,
+                                 l.region * l.D);
+    if (l.m > 0)
+        sn_letters_of_experts(&l);
+    return l;
+}
+
+void sn_activations_at(struct sn_activations *out, const struct sn_config *c,
+                       const struct sn_part_place *at)
+{
+    *out = (struct sn_activations){.layers = at->layers, .first = at->first, .last = at->last};
+    struct letters l = letters_of(out, c, at);
+    inputs(&l);
+    norms(&l);
+    projections(&l);
+    attention(&l);
+    feed_forward(&l);
+    if (l.m > 0)
+        sn_kept_experts(&l);
+    ends(&l);
+    if (l.split)
+        delayed(&l);
+}
+
+void sn_activations(struct sn_activations *out, const struct sn_job *j, int part)
+{
+    struct sn_part_place at = place_of(j, part);
+    sn_activations_at(out, j->config, &at);
+    out->slots = slots_of(j, part);
+    out->lates = lates_of(j);
+}

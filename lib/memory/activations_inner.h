@@ -1,0 +1,55 @@
+/*
+ * activations_inner.h - the formula's letters and how a tensor is counted. Internal to lib/memory.
+ */
+#ifndef SN_ACTIVATIONS_INNER_H
+#define SN_ACTIVATIONS_INNER_H
+
+#include "lib/memory/activations.h"
+
+/* The letters of the header, and the switches of the formula. */
+struct letters {
+    const struct sn_config *config;
+    const struct sn_part_place *at;
+    struct sn_activations *a;
+    enum sn_dtype dtype;
+    int n, m, t, c;             /* layers of the part, those with experts; ranks of the axes */
+    int64_t T, region, D, q, g; /* region: T' */
+    int64_t f, heads;           /* heads: H / t */
+    int shared, C;
+    int64_t E, k, P, M, R, W;  /* of experts */
+    bool dense;                /* all of them for every token */
+    int fold;                  /* tensor ranks that have tokens of their own for them; 1: none */
+    int u;                     /* ranks that share each expert */
+    int64_t U;                 /* tokens that a rank routes: T / fold */
+    bool rms, gated, parallel; /* the family */
+    bool sp, dropout, split, exchange;
+    bool selective, full, aware;
+    int64_t stream; /* bytes of one, of what goes to another stage; 0: values go */
+};
+
+enum { ANYWAY = 0, UNLESS_FULL = 1, UNLESS_ANY = 2 }; /* kept unless recomputation is ... */
+
+struct tensor {
+    const char *name;
+    int copies;
+    int64_t rows, cols;
+    bool fp32;      /* whatever the storage type is */
+    bool bytes;     /* neither: a stream */
+    int dropped;    /* ANYWAY ... */
+    bool delayed;   /* weight gradients read it: split backward keeps what is computed again */
+    bool late;      /* made in backward for delayed weight gradients */
+    bool sent;      /* result of a collective */
+    double paper;   /* what the paper counts for one layer, in units of T D bytes */
+    bool paper_cut; /* divided by t with or without sequence parallelism */
+    unsigned why;
+};
+
+/* Count a tensor. */
+void sn_kept_add(const struct letters *l, struct tensor x);
+/* What the paper counts for every layer, of some of them. */
+double sn_paper_of(const struct letters *l, double paper, int layers);
+/* activations_experts.c: the tensors of layers with experts, and the letters for them. */
+void sn_kept_experts(const struct letters *l);
+void sn_letters_of_experts(struct letters *l);
+
+#endif

@@ -1,0 +1,97 @@
+#include "lib/search/bound.h"
+
+#include <math.h>
+
+static double over_parts(const double *cost, const struct sn_pipeline *p, int stage)
+{
+    double sum = 0;
+    for (int v = 0; v < p->virtual_stages; v++)
+        sum += cost[v * p->stages + stage];
+    return sum;
+}
+
+/* A backward up to its send. */
+static double sent(const struct sn_piece_costs *c, int piece)
+{
+    return c->backward[piece] - c->after[piece];
+}
+
+/* 1f1b: the longest path that turns at stage s and ends its micro-batches at s or later, from the
+ * first forward of s to its last backward. */
+static double turns(const struct sn_pipeline *p, const struct sn_piece_costs *c, int s)
+{
+    int in_flight = p->stages - s, k = (p->micros - 1) / in_flight,
+        rest = p->micros - k * in_flight;
+    double turn = 2 * (in_flight - 1) * c->transfer, most = 0, there = 0, back = 0;
+    for (int e = s; e < p->stages; e++) {
+        turn += c->forward[e] + sent(c, e);
+        most = fmax(most, there + rest * (c->forward[e] + c->backward[e]) - c->after[e] +
+                              c->extra[e] + back);
+        there += c->forward[e] + c->transfer;
+        back += sent(c, e) + c->extra[e] + c->transfer;
+    }
+    return k * turn + most;
+}
+
+/* gpipe: all forwards through the slowest stage, then all backwards. */
+static double sweeps(const struct sn_pipeline *p, const struct sn_piece_costs *c)
+{
+    double forward = 0, backward = 0, f = 0, b = 0, extra = 0;
+    for (int k = 0; k < p->stages; k++) {
+        f += c->forward[k] + (k > 0) * c->transfer;
+        b += sent(c, k) + (k > 0) * c->transfer;
+    }
+    for (int e = 0; e < p->stages; e++) {
+        extra += c->extra[e]; /* what is behind e saw the first micro-batch's gradient */
+        forward = fmax(forward, f + (p->micros - 1) * c->forward[e]);
+        backward = fmax(backward, b + (p->micros - 1) * c->backward[e] + extra);
+    }
+    return forward + backward;
+}
+
+/* interleaved: when the last micro-batch's gradient enters the last piece. What the last stage does
+ * after that are backwards of its other parts, as many micro-batches as there are stages. */
+static double turn_back(const struct sn_pipeline *p, const struct sn_piece_costs *c)
+{
+    int last = p->stages - 1, pieces = p->stages * p->virtual_stages;
+    double at = p->micros * (over_parts(c->forward, p, last) + over_parts(c->backward, p, last));
+    for (int k = 0; k < last; k++)
+        at += c->forward[k] + c->transfer;
+    for (int k = last; k < pieces - 1; k += p->stages)
+        at -= p->stages * c->backward[k];
+    return at - c->backward[pieces - 1];
+}
+
+/* And when it has come down to `piece`. */
+static double way_down(const struct sn_pipeline *p, const struct sn_piece_costs *c, int piece)
+{
+    double way = 0;
+    for (int k = p->stages * p->virtual_stages - 1; k > piece; k--)
+        way += sent(c, k) + c->extra[k] + c->transfer;
+    return way + c->backward[piece] + c->extra[piece];
+}
+
+void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_piece_costs *c)
+{
+    bool delays = p->kind == SN_ZERO_BUBBLE;
+    double there = 0, back = 0; /* X_s; the end of the last backward of stage s + 1 */
+    for (int k = 0; k < p->stages - 1; k++)
+        there += c->forward[k] + c->transfer;
+    for (int s = p->stages - 1; s >= 0; s--) {
+        double both = over_parts(c->forward, p, s) + over_parts(c->backward, p, s);
+        double late = delays ? c->weight[s] : 0, work = there + p->micros * both;
+        int before = p->micros - 1 - s; /* weight gradients before the last backward */
+        double last = work + (before > 0 ? before : 0) * late + c->extra[s];
+        if (p->kind == SN_1F1B)
+            last = fmax(last, there + turns(p, c, s));
+        if (s < p->stages - 1)
+            last = fmax(last, back + c->transfer + c->backward[s] + c->extra[s]);
+        back = last - c->after[s];
+        end[s] = fmax(last + late, work + p->micros * late + c->extra[s]);
+        there -= s > 0 ? c->forward[s - 1] + c->transfer : 0;
+    }
+    if (p->virtual_stages > 1)
+        end[0] = fmax(end[0], turn_back(p, c) + way_down(p, c, 0));
+    if (p->kind == SN_GPIPE)
+        end[0] = fmax(end[0], sweeps(p, c));
+}

@@ -1,0 +1,124 @@
+/*
+ * bound_play.c - a schedule played through with transfers, in seconds (idle.c: without, exactly).
+ */
+#include "lib/search/bound.h"
+
+#include "lib/base/mem.h"
+
+#include <math.h>
+
+struct table {
+    const struct sn_pipeline *p;
+    const struct sn_piece_costs *c;
+    int pieces;
+    double *done; /* [phases x pieces x micros]; below 0: not yet */
+    struct sn_task **tasks;
+    int *next;
+    double *end, *comm; /* [stages] */
+    sn_task_player *player;
+    const void *context;
+};
+
+static double *done_at(const struct table *t, enum sn_phase phase, int piece, int micro)
+{
+    return &t->done[((size_t)phase * (size_t)t->pieces + (size_t)piece) * (size_t)t->p->micros +
+                    (size_t)micro];
+}
+
+static double from(const struct table *t, enum sn_phase phase, int piece, int micro, double way)
+{
+    double done = *done_at(t, phase, piece, micro);
+    return done < 0 ? -1 : done + way;
+}
+
+/* When what a task needs is there; -1: not known yet. */
+static double there(const struct table *t, const struct sn_task *k, int piece)
+{
+    double way = t->p->stages > 1 ? t->c->transfer : 0;
+    if (k->phase == SN_PHASE_FORWARD)
+        return piece == 0 ? 0 : from(t, SN_PHASE_FORWARD, piece - 1, k->micro, way);
+    if (k->phase == SN_PHASE_WEIGHT)
+        return from(t, SN_PHASE_BACKWARD, piece, k->micro, 0);
+    double own = from(t, SN_PHASE_FORWARD, piece, k->micro, 0);
+    double next = piece == t->pieces - 1 ? 0
+                                         : from(t, SN_PHASE_BACKWARD, piece + 1, k->micro,
+                                                way - t->c->after[piece + 1]);
+    return own < 0 || next < 0 ? -1 : fmax(own, next);
+}
+
+/* Run a task that begins at `begin`; when it has sent. */
+static double run(const struct table *t, const struct sn_task *k, int stage, int piece,
+                  double begin)
+{
+    const double *const cost[] = {t->c->forward, t->c->backward, t->c->weight};
+    bool last = k->micro == t->p->micros - 1;
+    double busy = fmax(t->comm[stage] - begin, 0);
+    if (!t->player || (!last && busy == 0)) {
+        bool longer = last && k->phase == SN_PHASE_BACKWARD && !t->player;
+        return t->end[stage] = begin + cost[k->phase][piece] + (longer ? t->c->extra[piece] : 0);
+    }
+    struct sn_task_time time = t->player(t->context, k->phase, piece, last, busy);
+    t->end[stage] = begin + time.kernels;
+    t->comm[stage] = begin + time.collectives;
+    return t->end[stage] - time.after;
+}
+
+static bool advance(const struct table *t, int stage, int n)
+{
+    int first = t->next[stage];
+    for (; t->next[stage] < n; t->next[stage]++) {
+        const struct sn_task *k = &t->tasks[stage][t->next[stage]];
+        int piece = k->part * t->p->stages + stage;
+        double begin = there(t, k, piece);
+        if (begin < 0)
+            break;
+        *done_at(t, k->phase, piece, k->micro) =
+            run(t, k, stage, piece, fmax(begin, t->end[stage]));
+    }
+    return t->next[stage] > first;
+}
+
+static enum sn_status play(struct table *t, struct sn_err *err)
+{
+    int n = 0;
+    for (int s = 0; s < t->p->stages; s++) {
+        t->end[s] = t->comm[s] = 0;
+        SN_TRY(sn_schedule_make(&t->tasks[s], &n, t->p, s, err));
+    }
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int s = 0; s < t->p->stages; s++)
+            moved = advance(t, s, n) || moved;
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_pipeline_play(double *end, double *done, const struct sn_pipeline *p,
+                                const struct sn_piece_costs *c, sn_task_player *player,
+                                const void *context, struct sn_err *err)
+{
+    struct table t = {.p = p,
+                      .c = c,
+                      .pieces = p->stages * p->virtual_stages,
+                      .end = end,
+                      .comm = done,
+                      .player = player,
+                      .context = context};
+    size_t rows = (size_t)SN_NPHASES * (size_t)t.pieces * (size_t)p->micros;
+    t.done = sn_alloc_n(rows, sizeof(*t.done));
+    t.tasks = sn_alloc_n((size_t)p->stages, sizeof(*t.tasks));
+    t.next = sn_alloc_n((size_t)p->stages, sizeof(*t.next));
+    enum sn_status st = SN_OK;
+    if (!t.done || !t.tasks || !t.next)
+        st = sn_fail(err, SN_ENOMEM, "search: no memory to play %d stages", p->stages);
+    for (size_t i = 0; st == SN_OK && i < rows; i++)
+        t.done[i] = -1;
+    if (st == SN_OK)
+        st = play(&t, err);
+    for (int s = 0; t.tasks && s < p->stages; s++)
+        sn_free(t.tasks[s]);
+    sn_free(t.next);
+    sn_free(t.tasks);
+    sn_free(t.done);
+    return st;
+}

@@ -1,0 +1,494 @@
+#include "lib/search/estimate.h"
+
+#include "lib/base/mem.h"
+#include "lib/layout/cut.h"
+#include "lib/layout/split.h"
+#include "lib/search/bound.h"
+#include "lib/search/estimate_cache.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A layout under estimation. */
+struct look {
+    struct sn_estimator *e;
+    const struct sn_layout_config *l;
+    struct sn_layer_profile *shape;
+    const struct sn_kept_entry *kept;
+    const struct sn_net *net;
+    struct sn_shape_prices *prices;
+    struct sn_pipeline pipe;
+    int pieces, members, zero;
+    const int *layers, *begin; /* [pieces]; begin: their first layers */
+    double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
+    const sn_part_seconds **reduce; /* [pieces] of the units of each piece, from its last on */
+    bool posts;                     /* the last backwards post reductions */
+    bool played;                    /* ends include what they wait for then */
+    struct sn_coded_reduction
+        wire; /* a transfer of the pipeline: without a codec `exchange` alone */
+};
+
+static bool is_first(int piece)
+{
+    return piece == 0;
+}
+
+static bool is_last(const struct look *k, int piece)
+{
+    return piece == k->pieces - 1;
+}
+
+static double comm(const struct look *k, enum sn_collective kind, int64_t n, enum sn_dtype dtype,
+                   enum sn_group q)
+{
+    return sn_net_price(k->e, k->net, kind, n, dtype, q);
+}
+
+/* --- chunks and the pipeline ------------------------------------------------------------------ */
+
+static struct sn_extent extent_of(const struct look *k, int piece)
+{
+    struct sn_extent x = sn_extent_of(k->e->every, k->begin[piece], k->layers[piece]);
+    x.first = is_first(piece);
+    x.last = is_last(k, piece);
+    return x;
+}
+
+/* As many layers, of the same kinds. */
+static bool like_the_piece_before(const struct look *k, int i)
+{
+    int every = k->e->every > 1 ? k->e->every : 1;
+    return k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
+}
+
+/* What codecs add to a task whose values come from another stage or go to one. */
+static double wires(const struct look *k, enum sn_phase phase, int piece)
+{
+    bool before = piece > 0, behind = piece < k->pieces - 1;
+    if (phase == SN_PHASE_FORWARD)
+        return behind * k->wire.encode + before * k->wire.decode;
+    return phase == SN_PHASE_BACKWARD ? before * k->wire.encode + behind * k->wire.decode : 0;
+}
+
+/* Of these, what may pass while reductions are waited for, which takes `after` seconds: what is
+ * sent is encoded before. */
+static double hidden(const struct look *k, enum sn_phase phase, int piece, double after)
+{
+    return phase == SN_PHASE_BACKWARD && piece > 0 ? fmin(after, k->wire.encode) : 0;
+}
+
+static void fill_wire(struct look *k)
+{
+    k->wire = (struct sn_coded_reduction){0};
+    if (k->pipe.stages == 1)
+        return;
+    if (k->l->compress.coding[SN_CODED_PIPELINE].on)
+        sn_coded_transfer(&k->wire, k->e, k->net, k->shape->sent);
+    else
+        k->wire.exchange =
+            comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision, SN_GROUP_PIPELINE);
+}
+
+static void fill_cost(struct look *k, int i)
+{
+    const struct sn_layer_profile *s = k->shape;
+    struct sn_extent x = extent_of(k, i);
+    double waits;
+    k->forward[i] = sn_shape_chunk(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
+                    k->e->software->layer_fixed * x.layers + wires(k, SN_PHASE_FORWARD, i);
+    k->backward[i] = sn_shape_chunk(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]) +
+                     wires(k, SN_PHASE_BACKWARD, i);
+    double meanwhile = hidden(k, SN_PHASE_BACKWARD, i, k->after[i]);
+    k->backward[i] -= meanwhile;
+    k->after[i] -= meanwhile;
+    k->weight[i] = s->key.split ? sn_shape_chunk(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
+    if (k->pipe.kind == SN_ZERO_BUBBLE)
+        return;
+    k->backward[i] += k->weight[i]; /* at once, behind the send */
+    k->after[i] += k->weight[i];
+    k->weight[i] = 0;
+}
+
+static void fill_costs(struct look *k)
+{
+    for (int i = 0; i < k->pieces; i++) {
+        if (i < 2 || is_last(k, i) || !like_the_piece_before(k, i)) {
+            fill_cost(k, i);
+            continue;
+        }
+        k->forward[i] = k->forward[i - 1];
+        k->backward[i] = k->backward[i - 1];
+        k->weight[i] = k->weight[i - 1];
+        k->after[i] = k->after[i - 1];
+    }
+}
+
+/* What stage s holds: its parts from the last one's last layer on. */
+static struct sn_stock_stage stage_of(const struct look *k, int s)
+{
+    struct sn_stock_stage g = {.apart = k->pipe.stages > 1};
+    unsigned char *kind = k->e->kinds;
+    for (int v = k->pipe.virtual_stages - 1; v >= 0; v--) {
+        struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
+        g.x.layers += x.layers;
+        g.x.experts += x.experts;
+        g.x.first = g.x.first || x.first;
+        g.x.last = g.x.last || x.last;
+        for (int i = x.layers - 1; i >= 0 && k->e->every > 1; i--)
+            *kind++ = (unsigned char)sn_extent_place(&x, k->e->every, i);
+    }
+    g.kinds = k->e->every > 1 ? k->e->kinds : NULL;
+    return g;
+}
+
+static enum sn_status stage_cost(struct look *k, int s, struct sn_stock_cost *out,
+                                 struct sn_err *err)
+{
+    const struct sn_coding *z = k->l->compress.coding;
+    struct sn_stock_key key = {
+        .stage = stage_of(k, s),
+        .zero = (unsigned char)k->zero,
+        .members = {k->members, k->net->members[SN_GROUP_EXPERT_DATA], z[SN_CODED_DATA].feedback,
+                    sn_coding_loses(&z[SN_CODED_ZERO]) && (k->zero == 1 || k->zero == 2)}};
+    return sn_stock_cost(out, k->e, k->shape, k->net, &key, err);
+}
+
+/* Middle stages with as many layers are one. */
+static bool like_the_one_before(const struct look *k, int s)
+{
+    for (int v = 0; v < k->pipe.virtual_stages; v++)
+        if (s < 1 || !like_the_piece_before(k, v * k->pipe.stages + s))
+            return false;
+    return s > 1 && s < k->pipe.stages - 1;
+}
+
+/* A task of bound.h; units of a stage are those of its last part first. */
+static struct sn_task_time play_task(const void *context, enum sn_phase phase, int piece, bool last,
+                                     double busy)
+{
+    const struct look *k = context;
+    struct sn_extent x = extent_of(k, piece);
+    bool delays = k->pipe.kind == SN_ZERO_BUBBLE;
+    enum sn_phase reduces = delays ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD;
+    enum sn_pass pass = phase == SN_PHASE_FORWARD    ? SN_PASS_FORWARD
+                        : phase == SN_PHASE_BACKWARD ? SN_PASS_BACKWARD
+                                                     : SN_PASS_WEIGHT;
+    bool posts = last && (phase == reduces || (phase == SN_PHASE_FORWARD && x.last));
+    struct sn_shape_end e =
+        sn_shape_busy(k->shape, k->prices, pass, &x, posts ? k->reduce[piece] : NULL, busy);
+    double after = e.kernels - e.sent, more = wires(k, phase, piece);
+    double meanwhile = hidden(k, phase, piece, after);
+    after -= meanwhile;
+    more -= meanwhile;
+    if (phase == SN_PHASE_FORWARD)
+        e.kernels += k->e->software->layer_fixed * x.layers;
+    return (struct sn_task_time){e.kernels + more, fmax(e.collectives, e.kernels + more), after};
+}
+
+static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
+{
+    bool delays = k->pipe.kind == SN_ZERO_BUBBLE;
+    for (int v = k->pipe.virtual_stages - 1, unit = 0; v >= 0; v--) {
+        int i = v * k->pipe.stages + s;
+        struct sn_extent x = extent_of(k, i);
+        k->reduce[i] = cost->reduce + unit;
+        double busy = 0;
+        if (x.last && k->pipe.kind != SN_GPIPE) { /* the backward follows its forward at once */
+            struct sn_task_time f = play_task(k, SN_PHASE_FORWARD, i, true, 0);
+            busy = fmax(0, f.collectives - f.kernels);
+        }
+        struct sn_task_time e = play_task(k, SN_PHASE_BACKWARD, i, true, busy);
+        k->extra[i] = fmax(0, e.kernels - e.after - (k->backward[i] - k->after[i]));
+        if (delays)
+            e = play_task(k, SN_PHASE_WEIGHT, i, true, 0);
+        k->stream[i] = e.collectives;
+        unit += x.layers + x.first + x.last;
+    }
+}
+
+static enum sn_status fill_lasts(struct look *k, struct sn_err *err)
+{
+    struct sn_stock_cost cost = {0};
+    k->posts = k->zero < 2 && k->members > 1 && k->e->software->data_overlaps;
+    for (int i = 0; i < k->pieces; i++)
+        k->extra[i] = k->stream[i] = 0;
+    for (int s = 0; k->posts && s < k->pipe.stages; s++) {
+        if (!like_the_one_before(k, s)) {
+            SN_TRY(stage_cost(k, s, &cost, err));
+            fill_last(k, s, &cost);
+        } else
+            for (int v = 0; v < k->pipe.virtual_stages; v++) {
+                int i = v * k->pipe.stages + s;
+                k->extra[i] = k->extra[i - 1];
+                k->stream[i] = k->stream[i - 1];
+                k->reduce[i] = k->reduce[i - 1];
+            }
+    }
+    return SN_OK;
+}
+
+static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
+{
+    struct sn_piece_costs c = {.forward = k->forward,
+                               .backward = k->backward,
+                               .weight = k->weight,
+                               .after = k->after,
+                               .extra = k->extra};
+    c.transfer = k->wire.exchange;
+    for (int s = 0; s < k->pipe.stages; s++)
+        k->done[s] = 0;
+    k->played = played;
+    if (played)
+        return sn_pipeline_play(k->end, k->done, &k->pipe, &c, k->posts ? play_task : NULL, k, err);
+    sn_pipeline_bound(k->end, &k->pipe, &c);
+    return SN_OK;
+}
+
+/* --- the end of the step ---------------------------------------------------------------------- */
+
+/* When stage s has the sums of its gradients. */
+static double reduced(const struct look *k, int s, const struct sn_stock_cost *cost)
+{
+    int v = k->pipe.virtual_stages, p = k->pipe.stages;
+    double sum = cost->all;
+    if (k->zero >= 2 || k->members == 1)
+        return k->end[s];
+    if (!k->e->software->data_overlaps)
+        return k->end[s] + sum;
+    double own = k->pipe.kind == SN_ZERO_BUBBLE ? k->weight[s] : k->backward[s] + k->extra[s];
+    double done = fmax(k->end[s], k->done[s]);
+    if (!k->played || !k->l->compress.coding[SN_CODED_DATA].on)
+        done = fmax(done, k->end[s] - own + k->stream[s]);
+    if (v == 1)
+        return done;
+    /* From the last micro-batch's backward in the last part on: that one, and p of each other. */
+    double before = 0, tail = k->backward[(v - 1) * p + s];
+    for (int i = 0; i < s; i++)
+        before += k->forward[i];
+    for (int part = 0; part < v; part++) {
+        int piece = part * p + s;
+        before += k->pipe.micros * (k->forward[piece] + k->backward[piece]);
+        tail += part < v - 1 ? p * k->backward[piece] : 0;
+    }
+    return fmax(done, before - tail + sum);
+}
+
+static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err)
+{
+    double agreed = 0, update = 0;
+    struct sn_stock_cost cost = {0};
+    for (int s = 0; s < k->pipe.stages; s++) {
+        if (!like_the_one_before(k, s))
+            SN_TRY(stage_cost(k, s, &cost, err));
+        agreed = fmax(agreed, reduced(k, s, &cost) + cost.shared + cost.sq_norm);
+        update = fmax(update, fmax(cost.adamw + cost.coded, cost.gather));
+    }
+    int ranks = k->l->data * k->l->tensor * k->l->context * k->l->pipeline;
+    int load = sn_load_words(&k->e->config.model);
+    if (ranks > 1)
+        agreed += comm(k, SN_ALL_REDUCE, load ? SN_NAGREE + load : SN_NAGREE_DENSE, SN_F64,
+                       SN_GROUP_WORLD);
+    *seconds = agreed + update + k->e->software->step_fixed;
+    return SN_OK;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+enum { PAGE = 4096 };
+
+static int64_t up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Tokens, scalars, staging and window: the same on every stage. */
+static int64_t common_bytes(const struct look *k)
+{
+    const struct sn_layout_config *l = k->l;
+    int64_t rows = (int64_t)l->micro_batch * k->e->config.model.seq / l->context * k->pipe.micros;
+    int64_t staging = 0;
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        int64_t need = sn_collective_staging(k->net->members[q]);
+        staging = need > staging ? need : staging;
+    }
+    int64_t load = sn_load_words(&k->e->config.model); /* program/state.c */
+    int64_t experts = load ? up(load * 4, 64) + up((SN_NAGREE + load) * 8, 64) : 0;
+    return up(2 * up(rows * 4, 64), PAGE) +
+           up(up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
+           up(up(staging, 64), PAGE) + sn_collective_window(k->net->members[SN_GROUP_WORLD]);
+}
+
+static int64_t kept_of(const struct sn_kept_bytes *b, const struct sn_extent *x)
+{
+    return b->end + (x->layers - x->experts) * b->layer + x->experts * b->experts;
+}
+
+static int64_t kept_bytes(const struct look *k, int s)
+{
+    const struct sn_kept_entry *h = k->kept;
+    int64_t sum = 0;
+    int slots[SN_MAX_PARTS], lates = h->key.split;
+    sn_slots_of(slots, k->e, &k->pipe, s);
+    if (k->pipe.kind == SN_ZERO_BUBBLE)
+        lates = s + 1 < k->pipe.micros ? s + 1 : k->pipe.micros;
+    for (int v = 0; v < k->pipe.virtual_stages; v++) {
+        struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
+        sum += slots[v] * kept_of(&h->slot[x.first][x.last], &x);
+        sum += lates * kept_of(&h->late[x.first][x.last], &x);
+    }
+    return sum;
+}
+
+static int64_t scratch_bytes(const struct look *k, int s)
+{
+    const struct sn_layer_profile *h = k->shape;
+    struct sn_extent x = stage_of(k, s).x;
+    bool there[SN_NPLACES] = {x.first, x.layers > x.experts, x.experts > 0, x.last};
+    int64_t temp = 0, work = 0;
+    const struct sn_coding *z = k->l->compress.coding;
+    bool coded = z[SN_CODED_DATA].on || z[SN_CODED_ZERO].on; /* buckets end when they are encoded */
+    for (int at = 0; at < SN_NPLACES; at++) {
+        if (!there[at])
+            continue;
+        work = h->workspace[at] > work ? h->workspace[at] : work;
+        bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->pieces > 1);
+        const int64_t(*of)[SN_NPLACES] = neighbours_vary || coded ? h->lean : h->temp;
+        for (int pass = 0; pass < SN_NPASSES; pass++)
+            temp = of[pass][at] > temp ? of[pass][at] : temp;
+    }
+    /* What the model of one stage has as a temporary, the gradient that a block begins with, may
+     * have been received into a slot. */
+    int64_t received = h->sent * (int64_t)sn_dtype_size(k->e->config.train.precision);
+    return temp - (k->pieces > 1 ? received : 0) + work;
+}
+
+/* The first two stages and the last two: their numbers, each once. */
+static int outer_stages(int stage[4], int p)
+{
+    int n = 0, want[] = {0, 1, p - 2, p - 1};
+    for (int i = 0; i < 4; i++)
+        if (want[i] >= 0 && want[i] < p && (n == 0 || want[i] > stage[n - 1]))
+            stage[n++] = want[i];
+    return n;
+}
+
+/* More than the limit is kept for backward, whatever else there is. */
+static bool keeps_too_much(const struct look *k)
+{
+    int stage[4],
+        n = k->e->limit && !k->e->foreign_memory ? outer_stages(stage, k->pipe.stages) : 0;
+    for (int i = 0; i < n; i++)
+        if (kept_bytes(k, stage[i]) > k->e->limit)
+            return true;
+    return false;
+}
+
+static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
+{
+    int stage[4], n = k->e->foreign_memory ? 0 : outer_stages(stage, k->pipe.stages);
+    *most = 0;
+    for (int i = 0; i < n; i++) {
+        struct sn_stock_cost cost;
+        SN_TRY(stage_cost(k, stage[i], &cost, err));
+        int64_t bytes = cost.state + kept_bytes(k, stage[i]) + scratch_bytes(k, stage[i]);
+        *most = bytes > *most ? bytes : *most;
+    }
+    *most += n > 0 ? common_bytes(k) : 0;
+    return SN_OK;
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+static enum sn_status look_init(struct look *k, struct sn_estimator *e,
+                                const struct sn_layout_config *l, struct sn_err *err)
+{
+    e->config.layout = *l;
+    *k = (struct look){.e = e, .l = l, .pieces = l->pipeline * l->virtual_stages};
+    k->pipe = (struct sn_pipeline){l->schedule, l->pipeline, l->virtual_stages,
+                                   e->config.train.global_batch / (l->data * l->micro_batch)};
+    if (k->pieces > e->config.model.layers)
+        return sn_fail(err, SN_EINPUT,
+                       "layout: %d pieces of %d layers; at most one each would work", k->pieces,
+                       e->config.model.layers);
+    k->members = l->data * l->context;
+    k->zero = k->members > 1 ? l->zero : 0;
+    k->forward = e->room;
+    k->backward = k->forward + k->pieces;
+    k->weight = k->backward + k->pieces;
+    k->after = k->weight + k->pieces;
+    k->extra = k->after + k->pieces;
+    k->stream = k->extra + k->pieces;
+    k->end = k->stream + k->pieces;
+    k->done = k->end + k->pieces;
+    k->reduce = e->reduce;
+    k->layers = l->split;
+    if (!l->n_split)
+        SN_TRY(sn_split_cached(&k->layers, e, k->pieces, err));
+    k->begin = e->begin;
+    for (int i = 0, at = 0; i < k->pieces; at += k->layers[i++])
+        e->begin[i] = at;
+    return sn_kept_cached(&k->kept, e, err);
+}
+
+static enum sn_status look_closer(struct look *k, bool any, struct sn_err *err)
+{
+    struct sn_estimator *e = k->e;
+    SN_TRY(sn_shape_cached(&k->shape, e, err));
+    SN_TRY(sn_net_cached(&k->net, e, any, err));
+    return sn_prices_cached(&k->prices, e, k->shape, k->net, err);
+}
+
+enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
+                           const struct sn_layout_config *l, enum sn_estimate_detail detail,
+                           struct sn_err *err)
+{
+    struct look k;
+    struct sn_estimate got = {0};
+    SN_TRY(look_init(&k, e, l, err));
+    if (keeps_too_much(&k)) {
+        for (int s = 0; s < k.pipe.stages; s++)
+            got.memory = kept_bytes(&k, s) > got.memory ? kept_bytes(&k, s) : got.memory;
+        *out = got;
+        return SN_OK;
+    }
+    SN_TRY(look_closer(&k, detail == SN_ESTIMATE_ANY_ORDER, err));
+    fill_wire(&k);
+    fill_costs(&k);
+    SN_TRY(fill_lasts(&k, err));
+    SN_TRY(pipeline(&k, detail == SN_ESTIMATE_PLAYED, err));
+    SN_TRY(finish(&k, &got.seconds, err));
+    SN_TRY(memory(&k, &got.memory, err));
+    *out = got;
+    return SN_OK;
+}
+
+enum sn_status sn_estimate_same_order(bool *same, struct sn_estimator *e,
+                                      const struct sn_layout_config *a,
+                                      const struct sn_layout_config *b, struct sn_err *err)
+{
+    const struct sn_net *x, *y;
+    e->config.layout = *a;
+    SN_TRY(sn_net_cached(&x, e, false, err));
+    e->config.layout = *b;
+    SN_TRY(sn_net_cached(&y, e, false, err));
+    *same = memcmp(x->span, y->span, sizeof(x->span)) == 0;
+    return SN_OK;
+}
+
+enum sn_status sn_estimate_ends(double *first, double *last, struct sn_estimator *e,
+                                const struct sn_layout_config *l, struct sn_err *err)
+{
+    struct look k;
+    double at[SN_NPLACES] = {0};
+    SN_TRY(look_init(&k, e, l, err));
+    SN_TRY(look_closer(&k, true, err));
+    for (int pass = 0; pass < SN_NPASSES; pass++)
+        for (int place = 0; place < SN_NPLACES; place++)
+            at[place] += k.prices->alone[pass][place];
+    struct sn_extent all = sn_extent_of(e->every, 0, e->config.model.layers);
+    double layer = (all.layers - all.experts) * at[SN_PLACE_BLOCK];
+    layer = (layer + all.experts * at[SN_PLACE_EXPERTS]) / all.layers;
+    *first = layer > 0 ? at[SN_PLACE_EMBED] / layer : 0;
+    *last = layer > 0 ? at[SN_PLACE_HEAD] / layer : 0;
+    return SN_OK;
+}

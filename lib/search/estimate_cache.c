@@ -1,0 +1,472 @@
+/*
+ * estimate_cache.c - an estimator and what it remembers: shapes, their prices, buckets, slots.
+ */
+#include "lib/search/estimate_cache.h"
+
+#include "lib/base/mem.h"
+#include "lib/layout/split.h"
+#include "lib/memory/activations.h"
+
+#include <math.h>
+#include <string.h>
+
+static unsigned hash_of(const void *p, size_t n)
+{
+    const unsigned char *c = p;
+    unsigned h = 2166136261u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ c[i]) * 16777619u;
+    return h % SN_CACHE_ROWS;
+}
+
+/* --- layers of pieces ------------------------------------------------------------------------- */
+
+enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int pieces,
+                               struct sn_err *err)
+{
+    if (!e->split[pieces]) {
+        int *made = sn_alloc_n((size_t)pieces, sizeof(*made));
+        if (!made)
+            return sn_fail(err, SN_ENOMEM, "search: no memory for %d pieces", pieces);
+        struct sn_split_cost cost = {.first = 0, .last = e->head_layers};
+        enum sn_status st = sn_split_layers(made, &cost, e->config.model.layers, pieces, err);
+        if (st != SN_OK) {
+            sn_free(made);
+            return st;
+        }
+        e->split[pieces] = made;
+    }
+    *layers = e->split[pieces];
+    return SN_OK;
+}
+
+/* --- shapes ----------------------------------------------------------------------------------- */
+
+static enum sn_status shape_entry(struct sn_shape_entry **out, struct sn_estimator *e,
+                                  struct sn_err *err)
+{
+    struct sn_shape_key key = sn_shape_key(&e->config);
+    struct sn_shape_entry **row = &e->shape[hash_of(&key, sizeof(key))];
+    for (struct sn_shape_entry *x = *row; x; x = x->next)
+        if (memcmp(&x->shape->key, &key, sizeof(key)) == 0) {
+            *out = x;
+            return SN_OK;
+        }
+    struct sn_shape_entry *made = sn_alloc(sizeof(*made));
+    if (!made)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
+    enum sn_status st = sn_shape_create(&made->shape, &e->env, &key, err);
+    if (st != SN_OK) {
+        sn_free(made);
+        return st;
+    }
+    e->shapes++;
+    made->next = *row;
+    *row = made;
+    *out = made;
+    return SN_OK;
+}
+
+/* The formula of activations.h, for pieces without a layer, and with one of each kind. */
+static void read_slots(struct sn_kept_entry *s, const struct sn_config *c)
+{
+    for (int f = 0; f < 2; f++)
+        for (int l = 0; l < 2; l++) {
+            struct sn_activations none, one, expert;
+            struct sn_part_place at = {
+                .first = f, .last = l, .alone = f && l, .zero = s->key.zero, .members = 1};
+            sn_activations_at(&none, c, &at);
+            at.layers = 1;
+            sn_activations_at(&one, c, &at);
+            at.experts = c->model.experts.count > 0;
+            sn_activations_at(&expert, c, &at);
+            s->slot[f][l] =
+                (struct sn_kept_bytes){none.slot_bytes, one.slot_bytes - none.slot_bytes,
+                                       expert.slot_bytes - none.slot_bytes};
+            s->late[f][l] =
+                (struct sn_kept_bytes){none.late_bytes, one.late_bytes - none.late_bytes,
+                                       expert.late_bytes - none.late_bytes};
+        }
+}
+
+/* Nothing is compiled: the formula reads the run file and the nodes of the model. */
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
+                              struct sn_err *err)
+{
+    struct sn_shape_key key = sn_shape_key(&e->config);
+    struct sn_kept_entry **row = &e->kept[hash_of(&key, sizeof(key))];
+    for (struct sn_kept_entry *x = *row; x; x = x->next)
+        if (memcmp(&x->key, &key, sizeof(key)) == 0) {
+            *out = x;
+            return SN_OK;
+        }
+    struct sn_kept_entry *made = sn_alloc(sizeof(*made));
+    if (!made)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
+    sn_shape_config(e->micro, &e->config, &key);
+    made->key = key;
+    read_slots(made, e->micro);
+    made->next = *row;
+    *row = made;
+    *out = made;
+    return SN_OK;
+}
+
+enum sn_status sn_shape_cached(struct sn_layer_profile **out, struct sn_estimator *e,
+                               struct sn_err *err)
+{
+    struct sn_shape_entry *x = NULL;
+    SN_TRY(shape_entry(&x, e, err));
+    *out = x->shape;
+    return SN_OK;
+}
+
+static bool lies_alike(const struct sn_net *a, const struct sn_net *b, enum sn_group q)
+{
+    return a->ways[q] == b->ways[q] &&
+           memcmp(a->span[q], b->span[q], (size_t)a->ways[q] * sizeof(a->span[q][0])) == 0;
+}
+
+static bool same_hops(const struct sn_net *a, const struct sn_net *b)
+{
+    return a->hop_ways == b->hop_ways &&
+           memcmp(a->hop, b->hop, (size_t)a->hop_ways * sizeof(a->hop[0])) == 0;
+}
+
+/* Buckets of ZeRO 2 and 3, in their real size and with their codecs. */
+static bool price_coded(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net,
+                        int i)
+{
+    const struct sn_coding *z = e->config.layout.compress.coding;
+    const struct sn_shape_comm *c = &x->shape->comm[i];
+    bool gathers = c->kind == SN_ALL_GATHER;
+    if (!c->raw || !z[gathers ? SN_CODED_ZERO : SN_CODED_DATA].on)
+        return false;
+    struct sn_coded_reduction r;
+    struct sn_stock_size size = sn_stock_size(c->raw, x->shape->key.zero, net->members[c->group]);
+    if (gathers)
+        sn_coded_gather(&r, e, net, c->group, &size, false);
+    else
+        sn_coded_reduce(&r, e, net, c->group, &size);
+    x->prices.before[i] = r.encode;
+    x->prices.comm[i] = r.exchange + r.gather;
+    x->prices.behind[i] = r.between + r.decode;
+    return true;
+}
+
+static void price_one(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net,
+                      int i)
+{
+    const struct sn_shape_comm *c = &x->shape->comm[i];
+    struct sn_shape_prices *p = &x->prices;
+    int64_t n = c->n;
+    p->before[i] = p->comm[i] = p->behind[i] = 0;
+    if (net->members[c->group] == 1 || price_coded(e, x, net, i))
+        return;
+    if (c->raw)
+        n = sn_stock_size(c->raw, x->shape->key.zero, net->members[c->group]).slice;
+    p->comm[i] = sn_net_price(e, net, c->kind, n, c->dtype, c->group);
+    if (c->sized)
+        p->comm[i] += sn_net_price(e, net, c->kind, SN_PRICE_LENGTH, SN_U8, c->group);
+}
+
+static bool same_coding(const struct sn_coding *a, const struct sn_coding *b)
+{
+    return a->on == b->on && a->diff == b->diff && a->feedback == b->feedback &&
+           (!a->on || sn_codec_same(&a->codec, &b->codec));
+}
+
+static void price(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net)
+{
+    const struct sn_layer_profile *s = x->shape;
+    for (int i = 0; i < s->n_comms; i++)
+        price_one(e, x, net, i);
+    sn_shape_play(&x->prices, s);
+}
+
+enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimator *e,
+                                struct sn_layer_profile *s, const struct sn_net *net,
+                                struct sn_err *err)
+{
+    struct sn_shape_entry *x = NULL;
+    (void)s; /* the shape of the layout at hand */
+    SN_TRY(shape_entry(&x, e, err));
+    const struct sn_coding *z = e->config.layout.compress.coding;
+    bool same = x->net && same_coding(&x->data, &z[SN_CODED_DATA]) &&
+                same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
+                lies_alike(x->net, net, SN_GROUP_TENSOR) &&
+                lies_alike(x->net, net, SN_GROUP_CONTEXT) && lies_alike(x->net, net, SN_GROUP_KV) &&
+                ((!x->shape->key.zero && !e->every) || lies_alike(x->net, net, SN_GROUP_REPLICA)) &&
+                (!e->every || (same_hops(x->net, net) && lies_alike(x->net, net, SN_GROUP_EXPERT) &&
+                               lies_alike(x->net, net, SN_GROUP_EXPERT_DATA)));
+    if (!same)
+        price(e, x, net);
+    x->net = net;
+    x->data = z[SN_CODED_DATA];
+    x->zero = z[SN_CODED_ZERO];
+    *out = &x->prices;
+    return SN_OK;
+}
+
+/* --- buckets ---------------------------------------------------------------------------------- */
+
+/* An operation of the update of the job of one layer, of a bucket that a rank keeps n of.
+ * `gathered`: weights come from the masters, with a codec, and the update writes none. */
+static double update_op(const struct sn_estimator *e, const struct sn_op *like, int64_t n,
+                        bool gathered)
+{
+    if (!like)
+        return 0;
+    struct sn_op op = *like;
+    for (int i = 0; i < SN_MAX_IN; i++)
+        op.in[i].cols = op.in[i].buf >= 0 ? n : 0;
+    for (int i = 0; i < SN_MAX_OUT; i++)
+        op.out[i].cols = op.out[i].buf >= 0 && like->out[i].cols > 1 ? n : op.out[i].cols;
+    if (gathered && like->kind == SN_OP_ADAMW)
+        op.out[3].buf = -1;
+    return sn_price_op(&e->pricer, &e->job->train, &op);
+}
+
+static int64_t up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void price_kernels(struct sn_stock_entry *x, const struct sn_estimator *e,
+                          const struct sn_layer_profile *s)
+{
+    x->cost = (struct sn_stock_cost){0};
+    for (int i = 0; i < x->stock.n; i++) {
+        const struct sn_stock_class *c = &x->stock.cls[i];
+        int members = sn_stock_members_of(&s->bucket[c->kind], &x->key.members);
+        struct sn_stock_size size = sn_stock_size(c->raw, x->key.zero, members);
+        if (!s->bucket[c->kind].trains)
+            continue;
+        bool gathered = x->key.members.masters && members > 1;
+        x->cost.sq_norm += c->count * update_op(e, e->sq_norm, size.slice, gathered);
+        x->cost.adamw += c->count * update_op(e, e->adamw, size.slice, gathered);
+    }
+    struct sn_stock_bytes b =
+        sn_stock_bytes(&x->stock, s, e->config.train.precision, x->key.zero, &x->key.members);
+    x->cost.state = up(b.params, 4096) + up(b.grads, 4096) + up(b.optimizer, 4096);
+}
+
+/* Reductions of ZeRO 2 and 3 are part of the backward chunks, and no gathers follow in ZeRO 3. */
+static double reduction(struct sn_estimator *e, const struct sn_stock_entry *x,
+                        const struct sn_net *net, const struct sn_bucket *b, int64_t raw)
+{
+    int zero = x->key.zero, members = sn_stock_members_of(b, &x->key.members);
+    if (members == 1 || zero >= 2)
+        return 0;
+    return sn_net_price(e, net, zero ? SN_REDUCE_SCATTER : SN_ALL_REDUCE,
+                        sn_stock_size(raw, zero, members).slice, SN_F32, b->replicas);
+}
+
+static void post_reductions(struct sn_stock_entry *x, int cls, double seconds)
+{
+    for (int k = 0; seconds > 0 && k < x->stock.n_events; k++) {
+        const struct sn_stock_event *v = &x->stock.event[k];
+        if (v->cls != cls)
+            continue;
+        struct sn_part_reduction *r = &x->reduce[v->unit][v->part];
+        r->seconds += seconds;
+        r->coded = x->coded ? &x->coded[cls] : NULL;
+        x->cost.all += seconds;
+    }
+}
+
+/* Seconds on the network; with a codec all of it is remembered. */
+static double reduce_class(struct sn_stock_entry *x, struct sn_estimator *e,
+                           const struct sn_layer_profile *s, const struct sn_net *net, int i)
+{
+    const struct sn_stock_class *c = &x->stock.cls[i];
+    const struct sn_bucket *b = &s->bucket[c->kind];
+    double plain = reduction(e, x, net, b, c->raw);
+    if (!x->coded || plain <= 0)
+        return plain;
+    int members = sn_stock_members_of(b, &x->key.members);
+    struct sn_stock_size size = sn_stock_size(c->raw, x->key.zero, members);
+    sn_coded_reduce(&x->coded[i], e, net, b->replicas, &size);
+    return x->coded[i].exchange + x->coded[i].gather;
+}
+
+static void gather_class(struct sn_stock_entry *x, struct sn_estimator *e,
+                         const struct sn_layer_profile *s, const struct sn_net *net, int i)
+{
+    const struct sn_stock_class *c = &x->stock.cls[i];
+    const struct sn_bucket *b = &s->bucket[c->kind];
+    int members = sn_stock_members_of(b, &x->key.members), zero = sn_stock_zero(b, x->key.zero);
+    struct sn_stock_size size = sn_stock_size(c->raw, zero, members);
+    if (members == 1 || (zero != 1 && zero != 2))
+        return;
+    if (!x->zero.on) {
+        x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, size.slice,
+                                                  e->config.train.precision, b->replicas);
+        return;
+    }
+    struct sn_coded_reduction r;
+    sn_coded_gather(&r, e, net, b->replicas, &size, true);
+    x->cost.gather += c->count * r.gather;
+    x->cost.coded += c->count * (r.encode + r.decode);
+}
+
+static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
+                          const struct sn_layer_profile *s, const struct sn_net *net)
+{
+    x->cost.gather = x->cost.shared = x->cost.all = x->cost.coded = 0;
+    x->net = net;
+    memset(x->reduce, 0, (size_t)x->stock.units * sizeof(*x->reduce));
+    for (int i = 0; i < x->stock.n; i++) {
+        const struct sn_stock_class *c = &x->stock.cls[i];
+        const struct sn_bucket *b = &s->bucket[c->kind];
+        int members = sn_stock_members_of(b, &x->key.members), zero = sn_stock_zero(b, x->key.zero);
+        int64_t slice = sn_stock_size(c->raw, zero, members).slice;
+        if (!b->trains && !b->counts)
+            continue;
+        if (b->sum != SN_NGROUPS && b->sum != SN_GROUP_TIED && net->members[b->sum] > 1)
+            x->cost.shared += c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, b->sum);
+        if (b->counts)
+            continue;
+        gather_class(x, e, s, net, i);
+        if (c->tied && net->members[SN_GROUP_TIED] > 1)
+            x->cost.shared +=
+                c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, SN_GROUP_TIED);
+        post_reductions(x, i, reduce_class(x, e, s, net, i));
+    }
+}
+
+static bool same_stock(const struct sn_stock_entry *x, const struct sn_estimator *e,
+                       const struct sn_shape_key *s, const struct sn_stock_key *key)
+{
+    const struct sn_stock_stage *a = &x->key.stage, *b = &key->stage;
+    const struct sn_coding *z = e->config.layout.compress.coding;
+    return same_coding(&x->data, &z[SN_CODED_DATA]) && same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
+           x->tensor == s->tensor && x->sequence_parallel == s->sequence_parallel &&
+           x->expert == s->expert && x->slices == s->slices && a->x.layers == b->x.layers &&
+           a->x.experts == b->x.experts && x->key.members.replicas == key->members.replicas &&
+           x->key.members.copies == key->members.copies && a->x.first == b->x.first &&
+           a->x.last == b->x.last && a->apart == b->apart && x->key.zero == key->zero &&
+           (!a->kinds || memcmp(a->kinds, b->kinds, (size_t)a->x.layers) == 0);
+}
+
+static enum sn_status keep_kinds(struct sn_stock_entry *x, struct sn_err *err)
+{
+    size_t layers = (size_t)x->key.stage.x.layers;
+    x->kinds = sn_alloc_n(layers, sizeof(*x->kinds));
+    if (!x->kinds)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
+    memcpy(x->kinds, x->key.stage.kinds, layers);
+    x->key.stage.kinds = x->kinds;
+    return SN_OK;
+}
+
+static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estimator *e,
+                                   const struct sn_layer_profile *s, const struct sn_stock_key *key,
+                                   struct sn_err *err)
+{
+    struct sn_stock_stage stage = key->stage;
+    struct sn_stock_entry *made = sn_alloc(sizeof(*made));
+    if (!made)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
+    *made = (struct sn_stock_entry){.key = *key,
+                                    .tensor = s->key.tensor,
+                                    .expert = s->key.expert,
+                                    .slices = s->key.slices,
+                                    .sequence_parallel = s->key.sequence_parallel};
+    made->data = e->config.layout.compress.coding[SN_CODED_DATA];
+    made->zero = e->config.layout.compress.coding[SN_CODED_ZERO];
+    stage.x.layers /= e->config.model.share_layers;
+    enum sn_status st = sn_stock_deal(&made->stock, s, e->config.layout.bucket, &stage, err);
+    if (st == SN_OK && stage.kinds)
+        st = keep_kinds(made, err);
+    if (st == SN_OK) {
+        made->reduce = sn_alloc_n((size_t)made->stock.units, sizeof(*made->reduce));
+        if (made->data.on)
+            made->coded = sn_alloc_n((size_t)made->stock.n + 1, sizeof(*made->coded));
+        if (!made->reduce || (made->data.on && !made->coded))
+            st = sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
+    }
+    if (st != SN_OK) {
+        sn_stock_fini(&made->stock);
+        sn_free(made->kinds);
+        sn_free(made->reduce);
+        sn_free(made->coded);
+        sn_free(made);
+        return st;
+    }
+    price_kernels(made, e, s);
+    made->cost.reduce = (const sn_part_seconds *)made->reduce;
+    *out = made;
+    return SN_OK;
+}
+
+static enum sn_status stock_entry(struct sn_stock_entry **out, struct sn_estimator *e,
+                                  const struct sn_layer_profile *s, const struct sn_stock_key *key,
+                                  struct sn_err *err)
+{
+    const struct sn_stock_stage *g = &key->stage;
+    unsigned hash = (unsigned)g->x.layers * 131u + (unsigned)key->members.replicas * 7919u +
+                    (unsigned)s->key.tensor * 65599u + s->key.sequence_parallel + 2u * g->x.first +
+                    4u * g->x.last + 8u * g->apart + 16u * key->zero +
+                    (unsigned)s->key.expert * 31u + (unsigned)g->x.experts * 1009u;
+    struct sn_stock_entry **row = &e->stock[hash % SN_CACHE_ROWS];
+    for (struct sn_stock_entry *x = *row; x; x = x->next)
+        if (same_stock(x, e, &s->key, key)) {
+            *out = x;
+            return SN_OK;
+        }
+    SN_TRY(stock_create(out, e, s, key, err));
+    (*out)->next = *row;
+    *row = *out;
+    return SN_OK;
+}
+
+enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
+                             const struct sn_layer_profile *s, const struct sn_net *net,
+                             const struct sn_stock_key *key, struct sn_err *err)
+{
+    struct sn_stock_entry *x = NULL;
+    SN_TRY(stock_entry(&x, e, s, key, err));
+    if (x->net != net)
+        price_network(x, e, s, net);
+    *out = x->cost;
+    return SN_OK;
+}
+
+/* --- slots ------------------------------------------------------------------------------------ */
+
+static void count_slots(int slots[SN_MAX_PARTS], const struct sn_pipeline *p, int stage)
+{
+    for (int v = 0; v < p->virtual_stages; v++)
+        slots[v] = sn_schedule_slots(p, stage, v);
+}
+
+void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
+                 int stage)
+{
+    int in_flight = p->kind == SN_ZERO_BUBBLE ? p->stages : p->stages - stage;
+    struct sn_pipeline few = *p;
+    if (p->kind != SN_INTERLEAVED) {
+        slots[0] = p->kind == SN_GPIPE || in_flight > p->micros ? p->micros : in_flight;
+        return;
+    }
+    if (few.micros > 4 * p->stages) /* nothing new happens after four groups */
+        few.micros = 4 * p->stages;
+    unsigned hash = (unsigned)p->stages * 131u + (unsigned)p->virtual_stages * 7919u +
+                    (unsigned)few.micros * 31u + (unsigned)stage;
+    struct sn_slots_entry **row = &e->slots[hash % SN_CACHE_ROWS], *x = *row;
+    while (x && (x->pipe.stages != p->stages || x->pipe.virtual_stages != p->virtual_stages ||
+                 x->pipe.micros != few.micros || x->stage != stage))
+        x = x->next;
+    if (!x && (x = sn_alloc(sizeof(*x)))) {
+        x->pipe = few;
+        x->stage = stage;
+        count_slots(x->slots, &few, stage);
+        x->next = *row;
+        *row = x;
+    }
+    if (x)
+        memcpy(slots, x->slots, sizeof(x->slots));
+    else
+        count_slots(slots, &few, stage);
+}

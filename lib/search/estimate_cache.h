@@ -1,0 +1,146 @@
+/*
+ * estimate_cache.h - what an estimator remembers. Internal to lib/search.
+ */
+#ifndef SN_ESTIMATE_CACHE_H
+#define SN_ESTIMATE_CACHE_H
+
+#include "lib/layout/schedule.h"
+#include "lib/search/estimate.h"
+#include "lib/search/stock.h"
+
+/* How the groups of a grid lie on the machine: in one order of the axes, or in any of them, each
+ * way that a group may lie once. */
+enum { SN_NET_WAYS = 48 };
+struct sn_net {
+    int data, tensor, context, pipeline;
+    int expert, fold, slices; /* members of an expert group; lib/config/config.h */
+    int order; /* of the axes, in base 8, and which of expert and data is inner; -1: any */
+    int members[SN_NGROUPS];
+    int ways[SN_NGROUPS];
+    struct sn_span span[SN_NGROUPS][SN_NET_WAYS];
+    int hop_ways; /* in which an exchange may take two hops (lib/cost/hops.h) */
+    struct sn_net_hops {
+        struct sn_span node, rail;
+    } hop[SN_NET_WAYS];
+    struct sn_net *next; /* of the same hash */
+};
+
+struct sn_shape_entry {
+    struct sn_layer_profile *shape;
+    struct sn_shape_prices prices; /* in this net, with these codecs: */
+    const struct sn_net *net;
+    struct sn_coding data, zero;
+    struct sn_shape_entry *next;
+};
+
+/* Bytes of a slot and of a late copy: what the ends keep, and each layer of a kind. */
+struct sn_kept_bytes {
+    int64_t end, layer, experts;
+};
+/* By (first, last). */
+struct sn_kept_entry {
+    struct sn_shape_key key;
+    struct sn_kept_bytes slot[2][2], late[2][2];
+    struct sn_kept_entry *next;
+};
+
+struct sn_stock_key {
+    struct sn_stock_stage stage;
+    struct sn_stock_members members;
+    unsigned char zero;
+};
+
+/* What the end of a step costs a stage: seconds; bytes of its state. */
+struct sn_stock_cost {
+    double gather, shared; /* all buckets, one after another; sums over other groups */
+    double coded;          /* kernels of codecs beside the gathers */
+    double sq_norm, adamw;
+    double all;                    /* reductions of gradients: all buckets */
+    const sn_part_seconds *reduce; /* [units] those that wait for a part of a unit of backward */
+    int64_t state;
+};
+
+struct sn_stock_entry {
+    struct sn_stock_key key; /* its kinds are the entry's own: */
+    unsigned char *kinds;
+    int tensor, expert, slices;
+    unsigned char sequence_parallel;
+    struct sn_stock stock;
+    struct sn_coding data, zero; /* codecs of its buckets */
+    struct sn_stock_cost cost;   /* communication in this net: */
+    const struct sn_net *net;
+    sn_part_seconds *reduce;          /* [stock.units]: cost.reduce */
+    struct sn_coded_reduction *coded; /* [stock.n] of each class; NULL: without codecs */
+    struct sn_stock_entry *next;
+};
+
+struct sn_slots_entry {
+    struct sn_pipeline pipe;
+    int stage, slots[SN_MAX_PARTS];
+    struct sn_slots_entry *next;
+};
+
+enum { SN_CACHE_ROWS = 4096 };
+
+struct sn_estimator {
+    struct sn_config config; /* the layout is the one at hand */
+    const struct sn_machine *machine;
+    const struct sn_software *software;
+    struct sn_model *model; /* of one layer of each kind */
+    struct sn_job *job;     /* of it, on one rank: its update is priced in other sizes */
+    const struct sn_op *sq_norm, *adamw, *decide;
+    struct sn_pricer pricer;
+    struct sn_shape_env env;
+    bool foreign_memory;
+    double head_layers;
+    double *room; /* for costs of pieces */
+    const sn_part_seconds **reduce;
+    int **split;          /* [layers + 1] by number of pieces */
+    int every;            /* every n-th layer has experts; 0: none */
+    int *begin;           /* [layers + 1] room for pieces' first layers */
+    unsigned char *kinds; /* [layers] and for those of a stage */
+    struct sn_shape_entry *shape[SN_CACHE_ROWS];
+    struct sn_net *net[SN_CACHE_ROWS];
+    struct sn_stock_entry *stock[SN_CACHE_ROWS];
+    struct sn_slots_entry *slots[SN_CACHE_ROWS];
+    struct sn_kept_entry *kept[SN_CACHE_ROWS];
+    struct sn_config *micro; /* of the shape whose kept bytes are asked for */
+    int shapes;
+    int64_t limit;
+};
+
+enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int pieces,
+                               struct sn_err *err);
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
+                              struct sn_err *err);
+enum sn_status sn_shape_cached(struct sn_layer_profile **out, struct sn_estimator *e,
+                               struct sn_err *err);
+enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,
+                             struct sn_err *err);
+enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimator *e,
+                                struct sn_layer_profile *s, const struct sn_net *net,
+                                struct sn_err *err);
+enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
+                             const struct sn_layer_profile *s, const struct sn_net *net,
+                             const struct sn_stock_key *key, struct sn_err *err);
+/* Slots of every part of a stage. Counted anew where there is no memory to remember them. */
+void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
+                 int stage);
+/* Codecs on a bucket's reduction and gather (`updated`: by the update of ZeRO 1 and 2), and on a
+ * transfer of n elements. */
+void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
+                     const struct sn_net *net, enum sn_group q, const struct sn_stock_size *size);
+void sn_coded_gather(struct sn_coded_reduction *out, struct sn_estimator *e,
+                     const struct sn_net *net, enum sn_group q, const struct sn_stock_size *size,
+                     bool updated);
+void sn_coded_transfer(struct sn_coded_reduction *out, struct sn_estimator *e,
+                       const struct sn_net *net, int64_t n);
+/* Seconds to encode and to decode n values of a type, as a gradient or a weight where the coding is
+ * of one. */
+void sn_coded_speed(double *encoding, double *decoding, struct sn_estimator *e,
+                    const struct sn_coding *z, enum sn_dtype t, int64_t n);
+/* The least price of the ways in which the group may lie. */
+double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
+                    int64_t n, enum sn_dtype dtype, enum sn_group q);
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * estimate_create.c - an estimator: the layers that it compiles once, and the room that it has.
+ */
+#include "lib/base/mem.h"
+#include "lib/search/estimate_cache.h"
+
+static const struct sn_op *find_op(const struct sn_program *p, int kind)
+{
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == kind)
+            return &p->ops[i];
+    return NULL;
+}
+
+/* What the head costs in layers of the whole model. */
+static enum sn_status count_head(struct sn_estimator *e, struct sn_err *err)
+{
+    const struct sn_config *c = &e->config;
+    struct sn_model *whole = NULL;
+    SN_TRY(sn_model_create(&whole, &c->model, &c->train, err));
+    e->head_layers = sn_head_layers(whole, &c->model);
+    sn_model_destroy(whole);
+    return SN_OK;
+}
+
+/* One layer on one rank: whose update is priced in other sizes, and the settings of a pricer. */
+static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *ops, int threads,
+                                  struct sn_err *err)
+{
+    struct sn_config *c = &e->config;
+    struct sn_model_config model = c->model;
+    int batch = c->train.global_batch;
+    if (e->every > 1) /* else all layers cost the same */
+        SN_TRY(count_head(e, err));
+    sn_shape_model(&c->model);
+    SN_TRY(sn_model_create(&e->model, &c->model, &c->train, err));
+    if (e->every <= 1)
+        e->head_layers = sn_head_layers(e->model, &c->model);
+    c->layout = (struct sn_layout_config){.data = 1,
+                                          .tensor = 1,
+                                          .pipeline = 1,
+                                          .context = 1,
+                                          .expert = 1,
+                                          .micro_batch = 1,
+                                          .virtual_stages = 1,
+                                          .schedule = SN_1F1B,
+                                          .bucket = c->layout.bucket};
+    c->train.global_batch = 1;
+    struct sn_job_env env = {.config = c, .model = e->model, .ops = ops, .threads = threads};
+    SN_TRY(sn_job_create(&e->job, &env, err));
+    sn_pricer_init(&e->pricer, e->machine, e->software, e->job);
+    e->sq_norm = find_op(&e->job->train, SN_OP_SQ_NORM);
+    e->adamw = find_op(&e->job->train, SN_OP_ADAMW);
+    c->model = model;
+    c->train.global_batch = batch;
+    return SN_OK;
+}
+
+static bool changes_memory(const struct sn_software *s)
+{
+    return s->param_bytes > 0 || s->grad_bytes > 0 || s->optimizer_bytes > 0 ||
+           s->kept_replicated > 0 || s->kept_sharded > 0 || s->logits_bytes > 0;
+}
+
+enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_config *c,
+                                   const struct sn_machine *m, const struct sn_software *s,
+                                   const struct sn_ops *ops, int threads, struct sn_err *err)
+{
+    struct sn_estimator *e = sn_alloc(sizeof(*e));
+    size_t layers = (size_t)c->model.layers;
+    if (!e)
+        return sn_fail(err, SN_ENOMEM, "search: no memory");
+    e->config = *c;
+    e->machine = m;
+    e->software = s;
+    e->foreign_memory = changes_memory(s);
+    e->every = c->model.experts.count > 0 ? c->model.experts.every : 0;
+    e->begin = sn_alloc_n(layers + 1, sizeof(*e->begin));
+    e->kinds = sn_alloc_n(layers, sizeof(*e->kinds));
+    e->room = sn_alloc_n(8 * layers + 8, sizeof(*e->room));
+    e->reduce = sn_alloc_n(layers + 1, sizeof(*e->reduce));
+    e->split = sn_alloc_n(layers + 1, sizeof(*e->split));
+    enum sn_status st = SN_OK;
+    e->micro = sn_alloc(sizeof(*e->micro));
+    if (!e->room || !e->reduce || !e->split || !e->micro || !e->begin || !e->kinds)
+        st = sn_fail(err, SN_ENOMEM, "search: no memory for %d layers", c->model.layers);
+    if (st == SN_OK)
+        st = compile_one(e, ops, threads, err);
+    if (st != SN_OK) {
+        e->config.model = c->model;
+        sn_estimator_destroy(e);
+        return st;
+    }
+    e->env = (struct sn_shape_env){&e->config, e->model, ops, threads, &e->pricer};
+    *out = e;
+    return SN_OK;
+}
+
+void sn_estimator_destroy(struct sn_estimator *e)
+{
+    if (!e)
+        return;
+    for (int i = 0; i < SN_CACHE_ROWS; i++) {
+        for (struct sn_shape_entry *x = e->shape[i], *next; x; x = next) {
+            next = x->next;
+            sn_shape_destroy(x->shape);
+            sn_free(x);
+        }
+        for (struct sn_kept_entry *x = e->kept[i], *next; x; x = next) {
+            next = x->next;
+            sn_free(x);
+        }
+        for (struct sn_net *x = e->net[i], *next; x; x = next) {
+            next = x->next;
+            sn_free(x);
+        }
+        for (struct sn_stock_entry *x = e->stock[i], *next; x; x = next) {
+            next = x->next;
+            sn_stock_fini(&x->stock);
+            sn_free(x->kinds);
+            sn_free(x->reduce);
+            sn_free(x->coded);
+            sn_free(x);
+        }
+        for (struct sn_slots_entry *x = e->slots[i], *next; x; x = next) {
+            next = x->next;
+            sn_free(x);
+        }
+    }
+    for (int i = 0; e->split && i <= e->config.model.layers; i++)
+        sn_free(e->split[i]);
+    sn_free(e->split);
+    sn_free(e->begin);
+    sn_free(e->kinds);
+    sn_free(e->room);
+    sn_free(e->reduce);
+    sn_free(e->micro);
+    sn_job_destroy(e->job);
+    sn_model_destroy(e->model);
+    sn_free(e);
+}
+
+void sn_estimator_limit(struct sn_estimator *e, int64_t bytes)
+{
+    e->limit = bytes;
+}
+
+int sn_estimator_shapes(const struct sn_estimator *e)
+{
+    return e->shapes;
+}

@@ -1,0 +1,227 @@
+/*
+ * estimate_net.c - how the groups of a grid lie on a machine, in one order of its axes or in all.
+ */
+#include "lib/base/mem.h"
+#include "lib/cost/hops.h"
+#include "lib/layout/cut.h"
+#include "lib/search/estimate_cache.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Innermost first. */
+static void order_of(enum sn_axis order[SN_NGRID_AXES], const struct sn_layout_config *l)
+{
+    static const enum sn_axis axis[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
+                                                      [SN_ORDER_CONTEXT] = SN_AXIS_CONTEXT,
+                                                      [SN_ORDER_EXPERT] = SN_NGRID_AXES,
+                                                      [SN_ORDER_DATA_AXIS] = SN_AXIS_DATA,
+                                                      [SN_ORDER_PIPELINE] = SN_AXIS_PIPELINE};
+    enum sn_axis usual[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    int n = 0;
+    for (int i = 0; i < l->n_axis_order && n < SN_NGRID_AXES; i++)
+        if (axis[l->axis_order[i]] != SN_NGRID_AXES)
+            order[n++] = axis[l->axis_order[i]];
+    for (int i = 0; n < SN_NGRID_AXES; i++)
+        order[n++] = usual[i];
+}
+
+/* Are copies of experts neighbours? Irrelevant where experts are not shared out. */
+static bool experts_apart(const struct sn_config *c)
+{
+    return sn_config_expert_members(c) > 1 && sn_experts_apart(&c->layout);
+}
+
+static int order_code(const struct sn_config *c)
+{
+    enum sn_axis order[SN_NGRID_AXES];
+    int code = experts_apart(c);
+    order_of(order, &c->layout);
+    for (int i = 0; i < SN_NGRID_AXES; i++)
+        code = code * 8 + (int)order[i];
+    return code;
+}
+
+static void add_way(struct sn_net *n, enum sn_group q, const struct sn_span *span)
+{
+    for (int i = 0; i < n->ways[q]; i++)
+        if (memcmp(&n->span[q][i], span, sizeof(*span)) == 0)
+            return;
+    n->span[q][n->ways[q]++] = *span;
+}
+
+static void add_hops(struct sn_net *n, const struct sn_estimator *e, const struct sn_grid *flat)
+{
+    struct sn_grid g = *flat;
+    struct sn_net_hops hop;
+    int named = e->config.layout.expert_node;
+    g.expert_node = named ? named : sn_hops_even(e->machine, flat, NULL, 0);
+    if (g.expert_node <= 1)
+        return;
+    memset(&hop, 0, sizeof(hop));
+    sn_span_of(&hop.node, e->machine, &g, SN_GROUP_EXPERT_NODE);
+    sn_span_of(&hop.rail, e->machine, &g, SN_GROUP_EXPERT_RAIL);
+    for (int i = 0; i < n->hop_ways; i++)
+        if (memcmp(&n->hop[i], &hop, sizeof(hop)) == 0)
+            return;
+    n->hop[n->hop_ways++] = hop;
+}
+
+/* Who shares experts out has no gaps: context and data, and tensor inside them where experts are
+ * folded. */
+static bool token_ranks_are_neighbours(const struct sn_net *n, const struct sn_grid *g)
+{
+    int next = n->fold > 1 ? g->stride[SN_AXIS_TENSOR] * n->tensor : 0;
+    if (n->context > 1) {
+        if (next > 0 && g->stride[SN_AXIS_CONTEXT] != next)
+            return false;
+        next = n->expert > 1 || n->fold > 1 ? g->stride[SN_AXIS_CONTEXT] * n->context : 0;
+    }
+    return n->data == 1 || next == 0 || g->stride[SN_AXIS_DATA] == next;
+}
+
+/* One order, and copies of experts apart or not. */
+static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
+                              const enum sn_axis order[SN_NGRID_AXES], bool apart,
+                              struct sn_err *err)
+{
+    const int size[] = {[SN_AXIS_TENSOR] = n->tensor,
+                        [SN_AXIS_CONTEXT] = n->context,
+                        [SN_AXIS_DATA] = n->data,
+                        [SN_AXIS_PIPELINE] = n->pipeline};
+    struct sn_grid g;
+    SN_TRY(sn_grid_init(&g, n->data * n->tensor * n->context * n->pipeline, size, order, err));
+    g.kv_copies = sn_kv_copies(&e->config.model, n->tensor);
+    g.experts = n->expert;
+    g.experts_apart = apart;
+    g.fold = n->fold;
+    if (!token_ranks_are_neighbours(n, &g))
+        return SN_OK; /* lib/config/rules_layout.c refuses it */
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        struct sn_span span;
+        memset(&span, 0, sizeof(span));
+        sn_span_of(&span, e->machine, &g, (enum sn_group)q);
+        n->members[q] = sn_group_size(&g, 0, (enum sn_group)q);
+        add_way(n, (enum sn_group)q, &span);
+    }
+    if (n->expert > 1 && n->slices == 1)
+        add_hops(n, e, &g);
+    return SN_OK;
+}
+
+static enum sn_status add_order(struct sn_net *n, const struct sn_estimator *e,
+                                const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err)
+{
+    SN_TRY(add_one(n, e, order, false, err));
+    return n->expert > 1 ? add_one(n, e, order, true, err) : SN_OK;
+}
+
+/* Every order of the axes from position `at` on; an axis of one rank may stay where it is. */
+static enum sn_status add_orders(struct sn_net *n, const struct sn_estimator *e,
+                                 enum sn_axis order[SN_NGRID_AXES], int at, int axes,
+                                 struct sn_err *err)
+{
+    if (at >= axes - 1)
+        return add_order(n, e, order, err);
+    for (int i = at; i < axes; i++) {
+        enum sn_axis a = order[at];
+        order[at] = order[i];
+        order[i] = a;
+        SN_TRY(add_orders(n, e, order, at + 1, axes, err));
+        order[i] = order[at];
+        order[at] = a;
+    }
+    return SN_OK;
+}
+
+static enum sn_status any_order(struct sn_net *n, const struct sn_estimator *e, struct sn_err *err)
+{
+    const int size[] = {[SN_AXIS_TENSOR] = n->tensor,
+                        [SN_AXIS_CONTEXT] = n->context,
+                        [SN_AXIS_DATA] = n->data,
+                        [SN_AXIS_PIPELINE] = n->pipeline};
+    enum sn_axis order[SN_NGRID_AXES];
+    int axes = 0, rest = SN_NGRID_AXES;
+    for (int a = SN_NGRID_AXES - 1; a >= 0; a--)
+        if (size[a] == 1)
+            order[--rest] = (enum sn_axis)a;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        if (size[a] > 1)
+            order[axes++] = (enum sn_axis)a;
+    return add_orders(n, e, order, 0, axes, err);
+}
+
+enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,
+                             struct sn_err *err)
+{
+    const struct sn_layout_config *l = &e->config.layout;
+    struct sn_net want = {.data = l->data,
+                          .tensor = l->tensor,
+                          .context = l->context,
+                          .pipeline = l->pipeline,
+                          .expert = sn_config_expert_members(&e->config),
+                          .fold = sn_config_fold(&e->config),
+                          .slices = sn_config_slices(&e->config),
+                          .order = any ? -1 : order_code(&e->config)};
+    unsigned hash = (unsigned)l->data * 31u + (unsigned)l->tensor * 1009u +
+                    (unsigned)l->context * 9176u + (unsigned)l->pipeline * 65599u +
+                    (unsigned)want.order * 7u + (unsigned)want.expert * 131u +
+                    (unsigned)want.fold * 11u;
+    struct sn_net **row = &e->net[hash % SN_CACHE_ROWS];
+    for (const struct sn_net *n = *row; n; n = n->next)
+        if (n->data == want.data && n->tensor == want.tensor && n->context == want.context &&
+            n->pipeline == want.pipeline && n->expert == want.expert && n->fold == want.fold &&
+            n->slices == want.slices && n->order == want.order) {
+            *out = n;
+            return SN_OK;
+        }
+    struct sn_net *made = sn_alloc(sizeof(*made));
+    if (!made)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for a grid");
+    *made = want;
+    enum sn_axis order[SN_NGRID_AXES];
+    order_of(order, l);
+    enum sn_status st =
+        any ? any_order(made, e, err) : add_one(made, e, order, experts_apart(&e->config), err);
+    if (st != SN_OK) {
+        sn_free(made);
+        return st;
+    }
+    made->next = *row;
+    *row = made;
+    *out = made;
+    return SN_OK;
+}
+
+/* An exchange of n elements for each of all members, or a gather of n from each. */
+static double two_hops(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
+                       int64_t n, enum sn_dtype dtype)
+{
+    double least = INFINITY;
+    for (int i = 0; i < net->hop_ways; i++) {
+        int node = net->hop[i].node.members, rail = net->hop[i].rail.members;
+        e->pricer.span[SN_GROUP_EXPERT_NODE] = net->hop[i].node;
+        e->pricer.span[SN_GROUP_EXPERT_RAIL] = net->hop[i].rail;
+        int64_t first = kind == SN_ALL_TO_ALL ? n * rail : n;
+        double here = sn_price_collective(&e->pricer, kind, first, dtype, SN_GROUP_EXPERT_NODE) +
+                      sn_price_collective(&e->pricer, kind, n * node, dtype, SN_GROUP_EXPERT_RAIL);
+        least = fmin(least, here);
+    }
+    return least;
+}
+
+double sn_net_price(struct sn_estimator *e, const struct sn_net *net, enum sn_collective kind,
+                    int64_t n, enum sn_dtype dtype, enum sn_group q)
+{
+    double least = INFINITY;
+    int named = e->config.layout.expert_node;
+    /* tokens, or bounds: in the text in one hop */
+    bool hops = q == SN_GROUP_EXPERT && net->hop_ways > 0 && named != 1;
+    for (int i = 0; i < net->ways[q] && !(hops && named > 1); i++) {
+        e->pricer.span[q] = net->span[q][i];
+        least = fmin(least, sn_price_collective(&e->pricer, kind, n, dtype, q));
+    }
+    if (hops)
+        least = fmin(least, two_hops(e, net, kind, n, dtype));
+    return least * (1 - e->software->hidden[sn_group_axis(q)]);
+}

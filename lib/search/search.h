@@ -1,0 +1,64 @@
+/*
+ * search.h - the best layouts of a run on a number of ranks, and how far the others are from them.
+ *
+ * Best-first branch and bound. Every valid layout (variants.h) gets a lower bound for all orders of
+ * its axes at once (estimate.h); the one with the least bound is taken up: replaced by its orders,
+ * each with its schedule played through, and then by its compiled and simulated self. A family is
+ * all layouts on the same grid (tensor, context, pipeline, expert; data follows). Once `top` families have
+ * members whose exact time is at most the least bound that is left, nothing that was not compiled
+ * can be better than what was found, in any of these families or outside of them: what is pruned is
+ * provably worse, or provably does not fit (tests/unit/test_search.c compares with pricing all).
+ *
+ * The result depends on the run, the number of ranks and the machine alone: equal times are ordered
+ * by the order of variants.h, then by the order of the axes.
+ */
+#ifndef SN_SEARCH_H
+#define SN_SEARCH_H
+
+#include "lib/machine/named.h"
+#include "lib/sim/plan.h"
+
+struct sn_search_want {
+    const struct sn_config *config; /* keys of the layout that it names stand */
+    const struct sn_machine *machine;
+    const struct sn_software *software;
+    const struct sn_ops *ops;
+    int threads, ranks, top;
+    int64_t limit; /* bytes that a rank may fill; 0: no limit */
+};
+
+struct sn_found {
+    struct sn_layout_config layout;
+    struct sn_plan plan;
+    int64_t rest; /* layouts of the same grid that fit, or may, and are not better */
+};
+
+struct sn_search {
+    struct sn_found *found; /* best first, one of each grid */
+    int n;
+    int64_t valid;          /* layouts, orders of axes apart */
+    int64_t too_big;        /* of these: memory proven to be over the limit */
+    int64_t bounded;        /* bounds computed, orders apart */
+    int64_t exact;          /* layouts compiled and simulated */
+    double compile_seconds; /* CPU time that these took */
+    /* When nothing fits: the layouts that need least, compiled. */
+    struct sn_found near[3];
+    int n_near;
+};
+
+/* Where codecs are to be chosen (layout.compress.scheme: auto), layouts are ranked as if nothing were
+ * compressed; each of those found then gets its codecs (codings.h), and they are ranked again: of
+ * codecs for a layout the best, but another layout may gain more by them.
+ * SN_EINPUT, with what would work, when no layout is valid. Nothing that fits is a result: n is 0.
+ * Caller runs sn_search_fini. */
+enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want *w,
+                             struct sn_err *err);
+void sn_search_fini(struct sn_search *s); /* a zeroed one is allowed */
+
+/* What a run with `layout: auto` runs: the best layout for so many ranks, put into c->layout; the
+ * same on every rank that asks. The machine is the one that c names, or the shipped laptop-cpu with
+ * this host's memory over the ranks. */
+enum sn_status sn_search_auto(struct sn_config *c, int ranks, int64_t host_limit,
+                              const struct sn_ops *ops, int threads, struct sn_err *err);
+
+#endif

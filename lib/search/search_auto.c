@@ -1,0 +1,87 @@
+/*
+ * search_auto.c - what no layout satisfies, in a sentence; and `layout: auto`.
+ */
+#include "lib/base/mem.h"
+#include "lib/search/search.h"
+#include "lib/search/search_heap.h"
+#include "lib/search/variants.h"
+
+#include <stdio.h>
+
+enum { FAR = 64 };
+
+/* The nearest number of ranks on one side of `ranks` on which some layout is valid;
+ * 0: none near. */
+static int near_ranks(const struct sn_config *c, int ranks, int step, struct sn_err *err)
+{
+    for (int i = 1; i <= FAR && ranks + i * step > 0; i++) {
+        struct sn_variants v;
+        if (sn_variants_list(&v, c, ranks + i * step, err) != SN_OK)
+            return 0;
+        bool any = v.n > 0;
+        sn_variants_fini(&v);
+        if (any)
+            return ranks + i * step;
+    }
+    return 0;
+}
+
+enum sn_status sn_search_refuse(const struct sn_config *c, int ranks, struct sn_err *err)
+{
+    int fewer = near_ranks(c, ranks, -1, err), more = near_ranks(c, ranks, 1, err);
+    char would[96] = "another train.global_batch or fewer named keys";
+    if (fewer && more)
+        (void)snprintf(would, sizeof(would), "%d or %d ranks would work", fewer, more);
+    else if (fewer || more)
+        (void)snprintf(would, sizeof(would), "%d ranks would work", fewer ? fewer : more);
+    return sn_fail(err, SN_EINPUT,
+                   "%s: no layout of %d ranks is valid: tensor divides model.heads (%d), context "
+                   "model.seq (%d), pipeline is at most model.layers (%d), data x micro_batch "
+                   "divides train.global_batch (%d)%s; %s",
+                   c->path, ranks, c->model.heads, c->model.seq, c->model.layers,
+                   c->train.global_batch,
+                   c->layout_named ? ", and keys that layout names stand" : "", would);
+}
+
+static enum sn_status found_one(struct sn_config *c, const struct sn_search *s, int64_t limit,
+                                struct sn_err *err)
+{
+    char need[16], have[16];
+    if (s->n > 0) {
+        c->layout = s->found[0].layout;
+        c->layout_auto = false;
+        return SN_OK;
+    }
+    return sn_fail(err, SN_EINPUT,
+                   "%s: layout: auto: none of %lld layouts fits %s; the nearest needs %s a rank",
+                   c->path, (long long)s->valid, sn_str_bytes(have, limit),
+                   sn_str_bytes(need, s->n_near ? s->near[0].plan.memory.total : 0));
+}
+
+enum sn_status sn_search_auto(struct sn_config *c, int ranks, int64_t host_limit,
+                              const struct sn_ops *ops, int threads, struct sn_err *err)
+{
+    struct sn_machine machine = {0};
+    struct sn_software software;
+    struct sn_search s = {0};
+    enum sn_status st = sn_machine_of(&machine, c, NULL, err);
+    if (st == SN_OK)
+        st = sn_software_of(&software, c, NULL, err);
+    struct sn_search_want w = {.config = c,
+                               .machine = &machine,
+                               .software = &software,
+                               .ops = ops,
+                               .threads = threads,
+                               .ranks = ranks,
+                               .top = 1,
+                               .limit = host_limit};
+    if (sn_names_machine(c))
+        w.limit = sn_memory_limit(&machine, c);
+    if (st == SN_OK)
+        st = sn_search_run(&s, &w, err);
+    if (st == SN_OK)
+        st = found_one(c, &s, w.limit, err);
+    sn_search_fini(&s);
+    sn_machine_fini(&machine);
+    return st;
+}

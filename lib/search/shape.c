@@ -1,0 +1,422 @@
+#include "lib/search/shape.h"
+
+#include "lib/base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- the key ---------------------------------------------------------------------------------- */
+
+struct sn_shape_key sn_shape_key(const struct sn_config *c)
+{
+    const struct sn_layout_config *l = &c->layout;
+    bool replicas = (int64_t)l->data * l->context > 1;
+    struct sn_shape_key k;
+    memset(&k, 0, sizeof(k)); /* padding too: keys are compared as bytes */
+    k.tensor = l->tensor;
+    k.context = l->context;
+    k.micro_batch = l->micro_batch;
+    k.expert = l->expert;
+    k.exchange = l->context > 1 && l->context_kind == SN_CONTEXT_ALL_TO_ALL;
+    k.sequence_parallel = l->tensor > 1 && l->sequence_parallel;
+    k.slices = sn_config_fold(c) > 1 ? sn_config_slices(c) : 0;
+    k.recompute = (unsigned char)l->recompute;
+    k.split = l->split_backward || l->schedule == SN_ZERO_BUBBLE;
+    k.zero = (unsigned char)(replicas && l->zero >= 2 ? l->zero : 0);
+    if (l->tensor > 1)
+        k.tensor_coding = l->compress.coding[SN_CODED_TENSOR];
+    if (sn_config_expert_members(c) > 1)
+        k.expert_coding = l->compress.coding[SN_CODED_EXPERT];
+    if (l->pipeline > 1)
+        k.pipeline_coding = l->compress.coding[SN_CODED_PIPELINE];
+    return k;
+}
+
+void sn_shape_model(struct sn_model_config *m)
+{
+    bool both = m->experts.count > 0 && m->experts.every > 1;
+    m->share_layers = 1;
+    m->layers = both ? 2 : 1;
+    if (both)
+        m->experts.every = 2;
+}
+
+struct sn_extent sn_extent_of(int every, int begin, int layers)
+{
+    struct sn_extent x = {.layers = layers};
+    if (every > 0) {
+        x.experts = (begin + layers) / every - begin / every;
+        x.begin = begin % every;
+    }
+    return x;
+}
+
+/* Replicas enough for gradients to be reduced, those of experts too. */
+static int replicas_of(const struct sn_shape_key *k)
+{
+    return k->expert > 1 ? 2 * k->expert : k->context == 1 ? 2 : 1;
+}
+
+void sn_shape_config(struct sn_config *out, const struct sn_config *c, const struct sn_shape_key *k)
+{
+    *out = *c;
+    sn_shape_model(&out->model);
+    out->layout = (struct sn_layout_config){
+        .data = replicas_of(k),
+        .tensor = k->tensor,
+        .pipeline = 1,
+        .context = k->context,
+        .expert = k->expert,
+        .expert_tensor = k->slices,
+        .expert_tokens = k->slices == k->tensor ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED,
+        .expert_buffer = c->layout.expert_buffer,
+        .expert_chunks = c->layout.expert_chunks,
+        .comm_aware_recompute = c->layout.comm_aware_recompute,
+        .drop_duplicates = c->layout.drop_duplicates,
+        .micro_batch = k->micro_batch,
+        .virtual_stages = 1,
+        .sequence_parallel = k->sequence_parallel,
+        .schedule = SN_1F1B,
+        .recompute = (enum sn_recompute)k->recompute,
+        .zero = k->zero,
+        .bucket = k->zero ? c->layout.bucket : 1,
+        .split_backward = k->split,
+        .compress = c->layout.compress};
+    struct sn_coding *coding = out->layout.compress.coding;
+    memset(coding, 0, SN_NCODED * sizeof(*coding));
+    coding[SN_CODED_TENSOR] = k->tensor_coding;
+    coding[SN_CODED_EXPERT] = k->expert_coding;
+    coding[SN_CODED_PIPELINE] = k->pipeline_coding;
+    out->layout.context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
+    out->train.global_batch = out->layout.data * k->micro_batch;
+    out->train.eval_every = 0;
+}
+
+/* --- beats ------------------------------------------------------------------------------------ */
+
+struct reader {
+    const struct sn_shape_env *env;
+    struct sn_layer_profile *s;
+    const struct sn_job *j;
+    const struct sn_program *p;
+    int id[SN_SHAPE_POSTS]; /* operations that the row at hand posted */
+    int posts;
+    double run; /* kernels since the last beat */
+    bool failed;
+};
+
+/* A layer of the model that is compiled. */
+static enum sn_layer_place place_of_layer(const struct sn_model_config *m, int layer)
+{
+    return layer < 0                        ? SN_PLACE_EMBED
+           : layer >= m->layers             ? SN_PLACE_HEAD
+           : sn_layer_has_experts(m, layer) ? SN_PLACE_EXPERTS
+                                            : SN_PLACE_BLOCK;
+}
+
+static enum sn_layer_place place_of(const struct reader *r, const struct sn_op *op)
+{
+    return place_of_layer(&r->j->config->model, op->layer);
+}
+
+static int pass_of(enum sn_chunk_kind k)
+{
+    return k == SN_CHUNK_FORWARD                                ? SN_PASS_FORWARD
+           : k == SN_CHUNK_BACKWARD || k == SN_CHUNK_INPUT_GRAD ? SN_PASS_BACKWARD
+           : k == SN_CHUNK_WEIGHT_GRAD                          ? SN_PASS_WEIGHT
+                                                                : -1;
+}
+
+static void beat(struct reader *r, enum sn_beat_kind kind, int comm, int slot)
+{
+    struct sn_layer_profile *s = r->s;
+    if (s->n_beats == s->cap_beats) {
+        int cap = s->cap_beats ? 2 * s->cap_beats : 64;
+        struct sn_beat *grown = sn_realloc(s->beat, (size_t)cap * sizeof(*grown));
+        if (!grown) {
+            r->failed = true;
+            return;
+        }
+        s->beat = grown;
+        s->cap_beats = cap;
+    }
+    s->beat[s->n_beats++] = (struct sn_beat){r->run, kind, comm, slot};
+    r->run = 0;
+}
+
+/* Elements of a bucket before it was padded to its members. */
+static int64_t raw_of(const struct sn_job *j, int bucket)
+{
+    int64_t n = 0;
+    for (int q = 0; q < j->n_parts; q++)
+        if (j->parts[q].bucket == bucket)
+            n += (j->parts[q].rows * j->parts[q].cols + 31) / 32 * 32;
+    return n;
+}
+
+static int comm_of(struct reader *r, const struct sn_op *op)
+{
+    struct sn_shape_comm c = {.group = op->group};
+    if (!sn_op_collective(op, &c.kind, &c.n))
+        return -1;
+    const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[0] : &op->in[0];
+    c.dtype = r->p->bufs[v->buf].dtype;
+    int bucket = r->p->bufs[v->buf].bucket;
+    c.raw = bucket >= 0 ? raw_of(r->j, bucket) : 0;
+    c.sized = sn_price_is_sized(op);
+    for (int i = 0; i < r->s->n_comms; i++) {
+        const struct sn_shape_comm *o = &r->s->comm[i];
+        if (o->kind == c.kind && o->dtype == c.dtype && o->group == c.group && o->n == c.n &&
+            o->raw == c.raw && o->sized == c.sized)
+            return i;
+    }
+    if (r->s->n_comms == SN_SHAPE_COMMS)
+        return -1;
+    r->s->comm[r->s->n_comms] = c;
+    return r->s->n_comms++;
+}
+
+/* What entering a unit gathers (lib/program/zero.c): by whose weights they are. */
+static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass)
+{
+    int layer = r->j->buckets[r->p->bufs[op->in[0].buf].bucket].layer, comm = comm_of(r, op);
+    enum sn_layer_place at = place_of_layer(&r->j->config->model, layer);
+    if (at == SN_PLACE_EMBED && op->layer >= 0) /* a tied table, for the head */
+        at = SN_PLACE_HEAD;
+    int *n = &r->s->n_gathers[pass][at];
+    if (comm >= 0 && *n < (int)(sizeof(r->s->gather[0][0]) / sizeof(int)))
+        r->s->gather[pass][at][(*n)++] = comm;
+}
+
+static void communicate(struct reader *r, const struct sn_op *op, enum sn_pass pass)
+{
+    bool weights = op->kind == SN_OP_ALL_GATHER && r->p->bufs[op->in[0].buf].bucket >= 0;
+    if (weights) {
+        gathered(r, op, pass);
+        return;
+    }
+    int comm = comm_of(r, op);
+    if (comm < 0)
+        return;
+    if (op->is_weight_grad) {
+        beat(r, SN_BEAT_REDUCE, comm, 0);
+    } else if (r->posts < SN_SHAPE_POSTS) {
+        r->id[r->posts] = op->id;
+        beat(r, SN_BEAT_POST, comm, r->posts++);
+    }
+}
+
+static void wait_for(struct reader *r, int id)
+{
+    for (int i = 0; i < r->posts; i++)
+        if (r->id[i] == id)
+            beat(r, SN_BEAT_WAIT, 0, i);
+}
+
+/* Sums of gradients over a step: each part is a bucket here, so that where they stand says when the
+ * part is complete. */
+static void complete(struct reader *r, const struct sn_op *op)
+{
+    int bucket = r->p->bufs[op->in[0].buf].bucket;
+    for (int q = 0; q < r->j->n_parts; q++)
+        if (r->j->parts[q].bucket == bucket)
+            beat(r, SN_BEAT_PART, 0, q);
+}
+
+/* Padding at the end of a bucket, which depends on how many replicas there are. */
+static bool is_padding(const struct reader *r, const struct sn_op *op)
+{
+    if (op->kind != SN_OP_ZERO || op->out[0].buf < 0)
+        return false;
+    int bucket = r->p->bufs[op->out[0].buf].bucket;
+    return bucket >= 0 && op->out[0].offset + op->out[0].cols == r->j->buckets[bucket].n;
+}
+
+/* What runs on every micro-batch; gathers are apart. */
+static void read_op(struct reader *r, const struct sn_op *op, enum sn_pass pass)
+{
+    bool sums = op->kind == SN_OP_ALL_REDUCE && op->is_weight_grad;
+    if (op->when == SN_LAST && sums)
+        complete(r, op);
+    if (op->when != SN_EVERY || op->extra) /* no expert has too many tokens */
+        return;
+    if (op->kind == SN_OP_WAIT)
+        wait_for(r, op->waits_for);
+    else if (op->kind >= SN_NKERNELS)
+        communicate(r, op, pass);
+    else if (!is_padding(r, op))
+        r->run += sn_price_op(r->env->pricer, r->p, op);
+}
+
+static void read_row(struct reader *r, enum sn_pass pass, enum sn_layer_place place)
+{
+    r->posts = 0;
+    r->run = 0;
+    r->s->first[pass][place] = r->s->n_beats;
+    for (int c = 0; c < r->p->n_chunks; c++) {
+        const struct sn_chunk *k = &r->p->chunks[c];
+        if (pass_of(k->kind) != (int)pass)
+            continue;
+        for (int i = k->first; i < k->first + k->n; i++)
+            if (place_of(r, &r->p->ops[i]) == place)
+                read_op(r, &r->p->ops[i], pass);
+    }
+    beat(r, SN_BEAT_END, 0, 0);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+/* Temporaries alive at an operation, at least; the most over each row. `lean`: without gathered
+ * weights and gradients to be scattered, of which a short piece has fewer. */
+static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_err *err)
+{
+    int64_t(*most)[SN_NPLACES] = lean ? r->s->lean : r->s->temp;
+    const struct sn_program *p = r->p;
+    int64_t *delta = sn_alloc_n((size_t)p->n_ops + 1, sizeof(*delta)), live = 0;
+    if (!delta)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for %d operations", p->n_ops);
+    for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
+        const struct sn_buffer *x = &p->bufs[b];
+        if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0 &&
+            !(lean && x->bucket >= 0)) {
+            int64_t bytes = x->bytes;
+            if (x->bucket >= 0) /* whatever it is padded to */
+                bytes = raw_of(r->j, x->bucket) * (int64_t)sn_dtype_size(x->dtype);
+            delta[x->first] += bytes;
+            delta[x->last + 1] -= bytes;
+        }
+    }
+    for (int c = 0, i = 0; c < p->n_chunks; c++) {
+        int pass = pass_of(p->chunks[c].kind);
+        for (; i < p->chunks[c].first + p->chunks[c].n; i++) {
+            enum sn_layer_place at = place_of(r, &p->ops[i]);
+            live += delta[i];
+            if (pass >= 0 && live > most[pass][at])
+                most[pass][at] = live;
+        }
+    }
+    sn_free(delta);
+    return SN_OK;
+}
+
+static void read_workspace(struct reader *r)
+{
+    for (int i = 0; i < r->p->n_ops; i++) {
+        const struct sn_op *op = &r->p->ops[i];
+        struct sn_args a;
+        if (op->kind >= SN_NKERNELS)
+            continue;
+        sn_op_shapes(r->p, op, &a);
+        int64_t need =
+            (int64_t)r->env->ops->scratch((enum sn_op_kind)op->kind, &a, r->env->threads);
+        int64_t *most = &r->s->workspace[place_of(r, op)];
+        *most = need > *most ? (need + 63) / 64 * 64 : *most;
+    }
+}
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+/* Where a parameter is used first, and whether the head uses a table too. */
+static enum sn_layer_place param_place(const struct sn_job *j, int param, bool *tied)
+{
+    const struct sn_model *m = j->model;
+    enum sn_layer_place at = SN_NPLACES;
+    bool seen_block = false;
+    *tied = false;
+    for (int i = 0; i < m->n_nodes; i++) {
+        seen_block = seen_block || m->nodes[i].layer >= 0;
+        enum sn_layer_place here = m->nodes[i].layer >= 0
+                                       ? place_of_layer(&j->config->model, m->nodes[i].layer)
+                                   : seen_block ? SN_PLACE_HEAD
+                                                : SN_PLACE_EMBED;
+        if (m->nodes[i].param[0] != param && m->nodes[i].param[1] != param)
+            continue;
+        *tied = at == SN_PLACE_EMBED && here == SN_PLACE_HEAD;
+        at = at == SN_NPLACES ? here : at;
+    }
+    return at;
+}
+
+static int kind_of(struct sn_layer_profile *s, const struct sn_bucket *b)
+{
+    for (int k = 0; k < s->n_kinds; k++) {
+        const struct sn_bucket *o = &s->bucket[k];
+        if (o->trains == b->trains && o->decay == b->decay && o->copies == b->copies &&
+            o->sum == b->sum && o->replicas == b->replicas && o->counts == b->counts &&
+            o->is_bias == b->is_bias)
+            return k;
+    }
+    s->bucket[s->n_kinds] = *b;
+    return s->n_kinds++;
+}
+
+static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job *j,
+                                 struct sn_err *err)
+{
+    if (j->n_parts > SN_SHAPE_PARTS)
+        return sn_fail(err, SN_EFAIL, "search: a layer of %d parts; at most %d are counted",
+                       j->n_parts, (int)SN_SHAPE_PARTS);
+    for (int q = 0; q < j->n_parts; q++) {
+        struct sn_shape_part *part = &s->part[s->n_parts++];
+        part->place = param_place(j, j->parts[q].param, &part->tied);
+        part->kind = kind_of(s, &j->buckets[j->parts[q].bucket]);
+        part->elements = (j->parts[q].rows * j->parts[q].cols + 31) / 32 * 32;
+    }
+    return SN_OK;
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_shape_env *env,
+                               const struct sn_job *j, struct sn_err *err)
+{
+    struct reader r = {.env = env, .s = s, .j = j, .p = &j->train};
+    for (int pass = 0; pass < SN_NPASSES; pass++)
+        for (int place = 0; place < SN_NPLACES; place++)
+            read_row(&r, (enum sn_pass)pass, (enum sn_layer_place)place);
+    if (r.failed)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for the beats of a layer");
+    SN_TRY(read_temporaries(&r, false, err));
+    SN_TRY(read_temporaries(&r, true, err));
+    read_workspace(&r);
+    SN_TRY(read_parts(s, j, err));
+    s->sent = j->rows / (s->key.sequence_parallel ? s->key.tensor : 1) * j->config->model.hidden;
+    return SN_OK;
+}
+
+enum sn_status sn_shape_create(struct sn_layer_profile **out, const struct sn_shape_env *env,
+                               const struct sn_shape_key *key, struct sn_err *err)
+{
+    struct sn_layer_profile *s = sn_alloc(sizeof(*s));
+    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
+    struct sn_job *j = NULL;
+    enum sn_status st = SN_OK;
+    if (!s || !c)
+        st = sn_fail(err, SN_ENOMEM, "search: no memory to compile a layer");
+    if (st == SN_OK) {
+        s->key = *key;
+        s->every = env->config->model.experts.count > 0 ? env->config->model.experts.every : 0;
+        sn_shape_config(c, env->config, key);
+        struct sn_job_env job = {
+            .config = c, .model = env->model, .ops = env->ops, .threads = env->threads};
+        st = sn_job_create_text(&j, &job, err);
+    }
+    if (st == SN_OK)
+        st = read_job(s, env, j, err);
+    sn_job_destroy(j);
+    sn_free(c);
+    if (st == SN_OK)
+        *out = s;
+    else
+        sn_shape_destroy(s);
+    return st;
+}
+
+void sn_shape_destroy(struct sn_layer_profile *s)
+{
+    if (!s)
+        return;
+    sn_free(s->beat);
+    sn_free(s);
+}

@@ -1,0 +1,238 @@
+/*
+ * shape_play.c - rows of beats on three streams, as sim.h has them: kernels, collectives one after
+ * another, steps of a ring one after another.
+ */
+#include "lib/search/shape.h"
+
+#include <math.h>
+
+struct reduction {
+    double done;
+    int comm;                               /* ZeRO 2 and 3: what is under way */
+    const struct sn_coded_reduction *coded; /* ZeRO 0 and 1, with a codec: of which this leg */
+    bool second;
+};
+
+enum { UNDER_WAY = 2 }; /* reductions: SN_MAX_POSTED of lib/program/build.h */
+
+struct streams {
+    const struct sn_layer_profile *s;
+    const struct sn_shape_prices *p;
+    double now;        /* of kernels */
+    double comm, ring; /* of collectives, of the steps of a ring */
+    struct reduction reduced[UNDER_WAY + 1];
+    int reductions;                        /* under way */
+    const struct sn_part_reduction *parts; /* reductions that wait for a part alone; NULL: none */
+    double post[SN_SHAPE_POSTS];
+};
+
+static bool is_ring(const struct sn_shape_comm *c)
+{
+    return c->kind == SN_SEND && c->group == SN_GROUP_CONTEXT;
+}
+
+static void wait_until(struct streams *w, double then)
+{
+    w->now = fmax(w->now, then);
+}
+
+static double send(struct streams *w, double seconds)
+{
+    return w->comm = fmax(w->comm, w->now) + seconds;
+}
+
+static double post(struct streams *w, int comm)
+{
+    double *stream = is_ring(&w->s->comm[comm]) ? &w->ring : &w->comm;
+    w->now += w->p->before[comm];
+    return *stream = fmax(*stream, w->now) + w->p->comm[comm];
+}
+
+/* The oldest reduction is waited for; an all-reduce with a codec goes on to its gather. */
+static void take_oldest(struct streams *w)
+{
+    struct reduction old = w->reduced[0];
+    wait_until(w, old.done);
+    for (int i = 1; i < w->reductions; i++)
+        w->reduced[i - 1] = w->reduced[i];
+    w->reductions--;
+    if (!old.coded) {
+        w->now += w->p->behind[old.comm];
+        return;
+    }
+    w->now += old.second ? old.coded->decode : old.coded->between;
+    if (old.second || old.coded->gather <= 0)
+        return;
+    old.second = true;
+    old.done = send(w, old.coded->gather);
+    w->reduced[w->reductions++] = old;
+}
+
+static void take_all(struct streams *w)
+{
+    while (w->reductions > 0)
+        take_oldest(w);
+}
+
+/* Two at most are under way: the third waits for the first (lib/program/zero.c). */
+static void reduce(struct streams *w, int comm)
+{
+    double done = post(w, comm);
+    if (w->reductions == UNDER_WAY)
+        take_oldest(w);
+    w->reduced[w->reductions++] = (struct reduction){.done = done, .comm = comm};
+}
+
+/* The gradient of a part is complete (lib/program/compress.c). */
+static void complete(struct streams *w, const struct sn_part_reduction *r)
+{
+    if (!r->coded) {
+        if (r->seconds > 0)
+            (void)send(w, r->seconds);
+        return;
+    }
+    while (w->reductions >= UNDER_WAY)
+        take_oldest(w);
+    w->now += r->coded->encode;
+    double done = send(w, r->coded->exchange);
+    w->reduced[w->reductions++] = (struct reduction){.done = done, .coded = r->coded};
+}
+
+static void row(struct streams *w, enum sn_pass pass, enum sn_layer_place place)
+{
+    for (const struct sn_beat *b = &w->s->beat[w->s->first[pass][place]];; b++) {
+        w->now += b->run;
+        switch (b->kind) {
+        case SN_BEAT_END:
+            return;
+        case SN_BEAT_POST:
+            w->post[b->slot] = post(w, b->comm);
+            break;
+        case SN_BEAT_WAIT:
+            wait_until(w, w->post[b->slot]);
+            break;
+        case SN_BEAT_REDUCE:
+            reduce(w, b->comm);
+            break;
+        case SN_BEAT_PART:
+            if (w->parts)
+                complete(w, &w->parts[b->slot]);
+            break;
+        }
+    }
+}
+
+void sn_shape_play(struct sn_shape_prices *p, const struct sn_layer_profile *s)
+{
+    for (int pass = 0; pass < SN_NPASSES; pass++)
+        for (int place = 0; place < SN_NPLACES; place++) {
+            struct streams w = {.s = s, .p = p};
+            row(&w, (enum sn_pass)pass, (enum sn_layer_place)place);
+            p->alone[pass][place] = w.now;
+            p->quiet[pass][place] = w.comm;
+            p->posts[pass][place] = 0;
+            const struct sn_beat *b = &s->beat[s->first[pass][place]];
+            for (; b->kind != SN_BEAT_END; b++)
+                if ((b->kind == SN_BEAT_POST || b->kind == SN_BEAT_REDUCE) &&
+                    !is_ring(&s->comm[b->comm]))
+                    p->posts[pass][place] += p->comm[b->comm];
+        }
+}
+
+/* --- ZeRO 2 and 3: what is under way passes from layer to layer ------------------------------- */
+
+/* The units of a chunk in order: ends and layers. */
+static enum sn_layer_place unit(const struct sn_layer_profile *s, int i, const struct sn_extent *x,
+                                bool backward)
+{
+    int layer = i - (backward ? x->last : x->first);
+    enum sn_layer_place before = backward ? SN_PLACE_HEAD : SN_PLACE_EMBED;
+    enum sn_layer_place behind = backward ? SN_PLACE_EMBED : SN_PLACE_HEAD;
+    if (layer < 0 || layer >= x->layers)
+        return layer < 0 ? before : behind;
+    return sn_extent_place(x, s->every, backward ? x->layers - 1 - layer : layer);
+}
+
+/* Weights on their way: of a unit, in order. */
+struct gathered {
+    double done[16];
+    enum sn_layer_place place;
+};
+
+static struct gathered gather(struct streams *w, enum sn_pass pass, enum sn_layer_place place)
+{
+    struct gathered g = {.place = place};
+    for (int i = 0; i < w->s->n_gathers[pass][place]; i++)
+        g.done[i] = post(w, w->s->gather[pass][place][i]);
+    return g;
+}
+
+static void take_gathered(struct streams *w, enum sn_pass pass, const struct gathered *g)
+{
+    for (int i = 0; i < w->s->n_gathers[pass][g->place]; i++) {
+        wait_until(w, g->done[i]);
+        w->now += w->p->behind[w->s->gather[pass][g->place][i]];
+    }
+}
+
+/* Weights are gathered one unit ahead, gradients reduced behind, both waited for in the chunk. */
+static double under_way(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
+                        enum sn_pass pass, const struct sn_extent *x, double *after)
+{
+    bool backward = pass != SN_PASS_FORWARD;
+    int units = x->layers + x->first + x->last;
+    struct streams w = {.s = s, .p = p};
+    struct gathered there, next = gather(&w, pass, unit(s, 0, x, backward));
+    for (int i = 0; i < units; i++) {
+        there = next;
+        if (i + 1 < units)
+            next = gather(&w, pass, unit(s, i + 1, x, backward));
+        take_gathered(&w, pass, &there);
+        row(&w, pass, unit(s, i, x, backward));
+    }
+    double sent = w.now;
+    take_all(&w);
+    *after = w.now - sent;
+    return w.now;
+}
+
+double sn_shape_chunk(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
+                      enum sn_pass pass, const struct sn_extent *x, double *after)
+{
+    *after = 0;
+    if (s->key.zero)
+        return under_way(s, p, pass, x, after);
+    const double *alone = p->alone[pass];
+    return (x->layers - x->experts) * alone[SN_PLACE_BLOCK] + x->experts * alone[SN_PLACE_EXPERTS] +
+           x->first * alone[SN_PLACE_EMBED] + x->last * alone[SN_PLACE_HEAD];
+}
+
+static bool any_reduction(const struct sn_part_reduction *parts, int n)
+{
+    for (int q = 0; parts && q < n; q++)
+        if (parts[q].coded || parts[q].seconds > 0)
+            return true;
+    return false;
+}
+
+struct sn_shape_end sn_shape_busy(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
+                                  enum sn_pass pass, const struct sn_extent *x,
+                                  const sn_part_seconds *reduce, double busy)
+{
+    struct streams w = {.s = s, .p = p, .comm = busy};
+    for (int u = 0; u < x->layers + x->first + x->last; u++) {
+        enum sn_layer_place at = unit(s, u, x, pass != SN_PASS_FORWARD);
+        bool head = at == SN_PLACE_HEAD; /* the only unit that completes a part in forward */
+        w.parts = !reduce || (pass == SN_PASS_FORWARD && !head) ? NULL : reduce[head ? 0 : u];
+        bool waits = w.comm > w.now && p->posts[pass][at] > 0;
+        if (waits || any_reduction(w.parts, s->n_parts)) {
+            row(&w, pass, at);
+        } else { /* as it would alone: what came before is done, or it posts nothing */
+            w.comm = fmax(w.comm, w.now + p->quiet[pass][at]);
+            w.now += p->alone[pass][at];
+        }
+    }
+    double sent = w.now;
+    take_all(&w);
+    return (struct sn_shape_end){w.now, fmax(w.comm, w.now), sent};
+}

@@ -1,0 +1,231 @@
+#include "lib/search/variants.h"
+
+#include "lib/base/mem.h"
+#include "lib/program/program.h"
+
+/* Context ranks pay where sequences are long: a rank has so many tokens of one at least, unless the
+ * run file names the number of ranks. */
+enum { CONTEXT_TOKENS = 2048 };
+
+struct lister {
+    struct sn_variants *out;
+    const struct sn_config *base;
+    struct sn_config *c; /* with the layout at hand */
+    int ranks;
+    struct sn_variant v;
+    bool failed;
+};
+
+static bool named(const struct lister *l, enum sn_layout_key k)
+{
+    return l->base->layout_named >> k & 1u;
+}
+
+/* May `value` be tried for a key? */
+static bool may(const struct lister *l, enum sn_layout_key k, int value, int given)
+{
+    return !named(l, k) || value == given;
+}
+
+void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
+                       const struct sn_config *base)
+{
+    *out = base->layout;
+    out->data = v->data;
+    out->tensor = v->tensor;
+    out->context = v->context;
+    out->pipeline = v->pipeline;
+    out->expert = v->expert;
+    out->expert_tensor = v->expert_tensor;
+    out->micro_batch = v->micro_batch;
+    out->virtual_stages = v->virtual_stages;
+    out->sequence_parallel = v->sequence_parallel;
+    out->schedule = (enum sn_schedule)v->schedule;
+    out->recompute = (enum sn_recompute)v->recompute;
+    out->zero = v->zero;
+    out->context_kind = (enum sn_context_kind)v->context_kind;
+}
+
+static void add(struct lister *l)
+{
+    struct sn_variants *o = l->out;
+    if (o->n == o->cap) {
+        int64_t cap = o->cap ? 2 * o->cap : 1024;
+        struct sn_variant *grown = sn_realloc(o->of, (size_t)cap * sizeof(*grown));
+        l->failed = l->failed || !grown;
+        if (!grown)
+            return;
+        o->of = grown;
+        o->cap = cap;
+    }
+    o->of[o->n++] = l->v;
+}
+
+/* The rules do not depend on what is listed below this. */
+static bool is_valid(const struct lister *l)
+{
+    struct sn_err why;
+    sn_variant_expand(&l->c->layout, &l->v, l->base);
+    return sn_config_check_layout(l->c, l->ranks, &why) == SN_OK;
+}
+
+static void list_memory(struct lister *l)
+{
+    const struct sn_layout_config *g = &l->base->layout;
+    bool one = (int64_t)l->v.data * l->v.context == 1;
+    bool exchanges = l->v.expert > 1 || l->v.expert_tensor > 1;
+    bool low = l->v.schedule == SN_ZERO_BUBBLE && exchanges;              /* ZeRO 0 and 1 alone, */
+    low = low || l->base->layout.compress.coding[SN_CODED_DATA].rank > 0; /* as with factors */
+    l->v.zero = named(l, SN_KEY_ZERO) ? (unsigned char)g->zero : 0;
+    if (!is_valid(l))
+        return;
+    for (int r = SN_RECOMPUTE_NONE; r <= SN_RECOMPUTE_FULL; r++)
+        for (int z = 0; z <= 3; z++) {
+            bool same = one && z != (named(l, SN_KEY_ZERO) ? g->zero : 0);
+            if (same || (low && z >= 2) || !may(l, SN_KEY_RECOMPUTE, r, (int)g->recompute) ||
+                !may(l, SN_KEY_ZERO, z, g->zero))
+                continue;
+            l->v.recompute = (unsigned char)r;
+            l->v.zero = (unsigned char)z;
+            add(l);
+        }
+}
+
+static void list_virtual(struct lister *l)
+{
+    int given = l->base->layout.virtual_stages, p = l->v.pipeline, before = 0;
+    for (int v = 2; v <= SN_MAX_PARTS && v * p <= l->base->model.layers; v++) {
+        int longest = (l->base->model.layers + v * p - 1) / (v * p);
+        bool asked = named(l, SN_KEY_VIRTUAL_STAGES) && v == given;
+        if ((longest == before && !asked) || !may(l, SN_KEY_VIRTUAL_STAGES, v, given))
+            continue;
+        before = longest;
+        l->v.virtual_stages = v;
+        list_memory(l);
+    }
+}
+
+static void list_schedules(struct lister *l)
+{
+    const struct sn_layout_config *g = &l->base->layout;
+    for (int s = SN_GPIPE; s <= SN_ZERO_BUBBLE; s++) {
+        bool whole = l->v.pipeline == 1;
+        int only = named(l, SN_KEY_SCHEDULE) ? (int)g->schedule : SN_1F1B;
+        if (!may(l, SN_KEY_SCHEDULE, s, (int)g->schedule) || (whole && s != only))
+            continue;
+        l->v.schedule = (unsigned char)s;
+        l->v.virtual_stages = 1;
+        bool one_part = may(l, SN_KEY_VIRTUAL_STAGES, 1, g->virtual_stages) &&
+                        (s != SN_INTERLEAVED || named(l, SN_KEY_SCHEDULE));
+        if (one_part)
+            list_memory(l);
+        if (s == SN_INTERLEAVED && !whole)
+            list_virtual(l);
+    }
+}
+
+/* Ranks that share the experts out; a dense model has one. */
+static void list_ways(struct lister *l)
+{
+    int blocks = l->v.expert_tensor > 0 ? l->v.tensor / l->v.expert_tensor : 1;
+    int64_t replicas = (int64_t)l->v.data * l->v.context * blocks;
+    int experts = l->base->model.experts.count > 0 ? l->base->model.experts.count : 1;
+    for (int e = 1; e <= experts && e <= replicas; e++) {
+        if (experts % e != 0 || replicas % e != 0 ||
+            !may(l, SN_KEY_EXPERT, e, l->base->layout.expert))
+            continue;
+        l->v.expert = e;
+        list_schedules(l);
+    }
+}
+
+/* Cut as all else is, or over fewer tensor ranks; 0 in the run file: any. */
+static void list_experts(struct lister *l)
+{
+    int given = l->base->layout.expert_tensor;
+    bool own = l->v.sequence_parallel && l->base->model.experts.count > 0;
+    l->v.expert_tensor = 0;
+    if (given == 0 || given == l->v.tensor)
+        list_ways(l);
+    for (int u = 1; own && u < l->v.tensor; u++) {
+        l->v.expert_tensor = u;
+        if (l->v.tensor % u == 0 && (given == 0 || given == u))
+            list_ways(l);
+    }
+    l->v.expert_tensor = 0;
+}
+
+static void list_pipelines(struct lister *l, int rest)
+{
+    const struct sn_layout_config *g = &l->base->layout;
+    for (int p = 1; p <= rest && p <= l->base->model.layers; p++) {
+        int64_t data = rest / p;
+        if (rest % p != 0 || !may(l, SN_KEY_PIPELINE, p, g->pipeline) ||
+            !may(l, SN_KEY_DATA, (int)data, g->data) ||
+            l->base->train.global_batch % (data * l->v.micro_batch) != 0)
+            continue;
+        l->v.pipeline = p;
+        l->v.data = (int)data;
+        list_experts(l);
+    }
+}
+
+static void list_micro_batches(struct lister *l, int rest)
+{
+    const struct sn_layout_config *g = &l->base->layout;
+    int batch = l->base->train.global_batch;
+    for (int b = 1; b <= batch; b++)
+        for (int sp = 1; sp >= 0; sp--) {
+            bool same = l->v.tensor == 1 && sp != g->sequence_parallel;
+            if (batch % b != 0 || same || !may(l, SN_KEY_MICRO_BATCH, b, g->micro_batch) ||
+                !may(l, SN_KEY_SEQUENCE_PARALLEL, sp, g->sequence_parallel))
+                continue;
+            l->v.micro_batch = b;
+            l->v.sequence_parallel = (unsigned char)sp;
+            list_pipelines(l, rest);
+        }
+}
+
+static void list_all(struct lister *l)
+{
+    const struct sn_layout_config *g = &l->base->layout;
+    int heads = l->base->model.heads, seq = l->base->model.seq;
+    for (int t = 1; t <= heads && t <= l->ranks; t++)
+        for (int c = 1; c <= seq && t * (int64_t)c <= l->ranks; c++)
+            for (int kind = 0; kind < 2; kind++) {
+                bool same = c == 1 && kind != (int)g->context_kind;
+                bool thin = c > 1 && seq / c < CONTEXT_TOKENS && !named(l, SN_KEY_CONTEXT);
+                if (heads % t != 0 || seq % c != 0 || thin || l->ranks % (t * c) != 0 || same ||
+                    !may(l, SN_KEY_TENSOR, t, g->tensor) ||
+                    !may(l, SN_KEY_CONTEXT, c, g->context) ||
+                    !may(l, SN_KEY_CONTEXT_KIND, kind, (int)g->context_kind))
+                    continue;
+                l->v.tensor = t;
+                l->v.context = c;
+                l->v.context_kind = (unsigned char)kind;
+                list_micro_batches(l, l->ranks / (t * c));
+            }
+}
+
+enum sn_status sn_variants_list(struct sn_variants *out, const struct sn_config *c, int ranks,
+                                struct sn_err *err)
+{
+    struct sn_config *work = sn_alloc(sizeof(*work)); /* large for a stack */
+    *out = (struct sn_variants){0};
+    if (!work)
+        return sn_fail(err, SN_ENOMEM, "search: no memory");
+    *work = *c;
+    struct lister l = {.out = out, .base = c, .c = work, .ranks = ranks};
+    list_all(&l);
+    sn_free(work);
+    if (!l.failed)
+        return SN_OK;
+    sn_variants_fini(out);
+    return sn_fail(err, SN_ENOMEM, "search: no memory for the layouts of %d ranks", ranks);
+}
+
+void sn_variants_fini(struct sn_variants *v)
+{
+    sn_free(v->of);
+    *v = (struct sn_variants){0};
+}

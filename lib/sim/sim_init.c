@@ -1,0 +1,167 @@
+/*
+ * sim_init.c - what a stage of the simulation knows before it starts: prices, who waits for what,
+ * and how much of a chunk depends on more than the chunk.
+ */
+#include "lib/sim/sim_stage.h"
+
+#include "lib/base/mem.h"
+
+/* --- collectives over stages ------------------------------------------------------------------ */
+
+bool sn_sim_meets(const struct sn_job *j, const struct sn_op *op)
+{
+    bool collective = op->kind == SN_OP_AGREE || op->kind == SN_OP_ALL_REDUCE;
+    return collective && j->stages > 1 &&
+           (op->group == SN_GROUP_WORLD ||
+            (op->group == SN_GROUP_TIED && j->group_size[op->group] > 1));
+}
+
+/* The k-th of a group is the same on all members: rows 2k are of the world, 2k+1 of tied copies. */
+static int row_of(const struct sn_op *op, int of_group[2])
+{
+    int tied = op->group == SN_GROUP_TIED;
+    return 2 * of_group[tied]++ + tied;
+}
+
+int sn_sim_rows(const struct sn_job *j)
+{
+    int n[2] = {0}, rows = 0;
+    for (int i = 0; i < j->train.n_ops; i++)
+        if (sn_sim_meets(j, &j->train.ops[i])) {
+            int row = row_of(&j->train.ops[i], n);
+            rows = row >= rows ? row + 1 : rows;
+        }
+    return rows;
+}
+
+/* --- one table each --------------------------------------------------------------------------- */
+
+/* The level that takes most. */
+static double share_of(const struct sn_pricer *p, enum sn_group q)
+{
+    double share = 0;
+    for (int l = 0; l < p->machine->n_levels; l++)
+        if (p->span[q].at[l] > 1 && p->machine->level[l].processor > share)
+            share = p->machine->level[l].processor;
+    return share;
+}
+
+static void price(struct sn_sim_player *g, const struct sn_pricer *p)
+{
+    const struct sn_program *prog = &g->job->train;
+    g->host = p->software->host;
+    for (int q = 0; q < SN_NGROUPS; q++)
+        g->share[q] = share_of(p, (enum sn_group)q);
+    for (int i = 0; i < prog->n_ops; i++) {
+        const struct sn_op *op = &prog->ops[i];
+        double shown = 1 - p->software->hidden[sn_group_axis(op->group)];
+        if (op->kind < SN_NKERNELS)
+            g->seconds[i] = sn_price_op(p, prog, op);
+        else if (op->kind == SN_OP_AGREE)
+            g->seconds[i] = shown * sn_price_collective(p, SN_ALL_REDUCE, sn_agree_words(op),
+                                                        SN_F64, op->group);
+        else if (op->kind != SN_OP_WAIT && op->kind != SN_OP_ENTER)
+            g->seconds[i] = shown * sn_price_comm(p, prog, op);
+        if (op->kind == SN_OP_SEND)
+            g->board->seconds[op->tag] = g->seconds[i];
+        g->is_lazy[i] = !p->software->data_overlaps && op->is_weight_grad &&
+                        (op->kind == SN_OP_ALL_REDUCE || op->kind == SN_OP_REDUCE_SCATTER);
+    }
+}
+
+static int most_slots(const struct sn_program *p)
+{
+    int most = 1;
+    for (int v = 0; v < p->parts; v++)
+        most = p->slots[v] > most ? p->slots[v] : most;
+    return most;
+}
+
+/* `of_id` has room for the program's ids. */
+static void number(struct sn_sim_player *g, int *of_id)
+{
+    const struct sn_program *p = &g->job->train;
+    int places = 0, met[2] = {0};
+    for (int i = 0; i < p->n_ops; i++)
+        of_id[p->ops[i].id] = i;
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct sn_op *op = &p->ops[i];
+        if (op->kind == SN_OP_WAIT)
+            g->index[i] = of_id[op->waits_for];
+        else if (sn_sim_meets(g->job, op))
+            g->index[i] = row_of(op, met);
+        else if (op->kind == SN_OP_SEND || op->kind == SN_OP_RECV) {
+            g->index[i] = places;
+            places += most_slots(p);
+        }
+    }
+    for (int k = 0; k < places; k++)
+        g->micro[k] = -1;
+}
+
+/* Behind the last operation that waits for what another chunk, another use of the slot or another
+ * stage does. Receiving is a chunk with nothing else; an update runs but once. */
+static int head_of(const struct sn_sim_player *g, const struct sn_chunk *c)
+{
+    const struct sn_op *ops = g->job->train.ops;
+    int head = c->first, end = c->first + c->n;
+    if (c->kind < SN_CHUNK_FORWARD || c->kind == SN_CHUNK_UPDATE)
+        return end;
+    for (int i = c->first; i < end; i++)
+        if (sn_sim_meets(g->job, &ops[i]) ||
+            (ops[i].kind == SN_OP_WAIT && (g->index[i] < c->first || g->index[i] >= i)))
+            head = i + 1;
+    return head;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static bool allocate(struct sn_sim_player *g)
+{
+    const struct sn_program *p = &g->job->train;
+    size_t ops = (size_t)p->n_ops, chunks = (size_t)p->n_chunks, posts = 0, places = 0;
+    for (int i = 0; i < p->n_ops; i++) {
+        posts += p->ops[i].kind >= SN_OP_ALL_REDUCE && p->ops[i].kind <= SN_OP_EXCHANGE &&
+                 !p->ops[i].extra;
+        places += p->ops[i].kind == SN_OP_SEND || p->ops[i].kind == SN_OP_RECV;
+    }
+    g->seconds = sn_alloc_n(ops, sizeof(*g->seconds));
+    g->done = sn_alloc_n(ops, sizeof(*g->done));
+    g->is_lazy = sn_alloc_n(ops, sizeof(*g->is_lazy));
+    g->index = sn_alloc_n(ops, sizeof(*g->index));
+    g->micro = sn_alloc_n(places * (size_t)most_slots(p) + 1, sizeof(*g->micro));
+    g->head = sn_alloc_n(chunks, sizeof(*g->head));
+    g->run = sn_alloc_n(SN_SIM_WAYS * chunks, sizeof(*g->run));
+    g->left = sn_alloc_n(SN_SIM_WAYS * posts + 1, sizeof(*g->left));
+    return g->seconds && g->done && g->is_lazy && g->index && g->micro && g->head && g->run &&
+           g->left;
+}
+
+enum sn_status sn_sim_player_init(struct sn_sim_player *out, const struct sn_job *j,
+                                  const struct sn_pricer *p, struct sn_sim_board *board,
+                                  struct sn_err *err)
+{
+    struct sn_sim_player g = {.job = j, .board = board};
+    int *of_id = sn_alloc_n((size_t)j->train.next_id + 1, sizeof(*of_id));
+    bool good = allocate(&g) && of_id;
+    if (good) {
+        price(&g, p);
+        number(&g, of_id);
+        for (int c = 0; c < j->train.n_chunks; c++)
+            g.head[c] = head_of(&g, &j->train.chunks[c]);
+        *out = g;
+        out->events = &out->told;
+    } else
+        sn_sim_player_fini(&g);
+    sn_free(of_id);
+    return good ? SN_OK : sn_fail(err, SN_ENOMEM, "simulation: no memory for stage %d", j->stage);
+}
+
+void sn_sim_player_fini(struct sn_sim_player *g)
+{
+    void *const owned[] = {g->seconds, g->done, g->is_lazy,    g->index,       g->micro,
+                           g->head,    g->run,  g->told.event, g->model.event, g->left};
+    for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
+        sn_free(owned[i]);
+    *g = (struct sn_sim_player){0};
+}

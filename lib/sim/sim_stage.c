@@ -1,0 +1,373 @@
+/*
+ * sim_stage.c - one pipeline stage of the simulation: its operations, one by one or a chunk at a
+ * time.
+ */
+#include "lib/sim/sim_stage.h"
+
+#include "lib/base/mem.h"
+
+#include <math.h>
+
+struct at {
+    const struct sn_chunk *chunk;
+    int micro, slot;
+};
+
+static bool due(const struct sn_sim_player *g, const struct sn_op *op, int micro)
+{
+    if (op->extra || (op->when == SN_FIRST && micro != 0)) /* no expert has too many tokens */
+        return false;
+    if (op->when == SN_LAST && micro != g->job->train.micros - 1)
+        return false;
+    for (int q = 0; op->only && q < SN_NGROUPS; q++)
+        if (op->only >> q & 1u && g->job->group_index[q] != 0)
+            return false;
+    return true;
+}
+
+static bool is_p2p(const struct sn_op *op)
+{
+    return op->kind == SN_OP_SEND || op->kind == SN_OP_RECV;
+}
+
+/* Micro-batch of an event; the update belongs to none. */
+static int micro_of(const struct at *at)
+{
+    return at->chunk->kind == SN_CHUNK_UPDATE ? -1 : at->micro;
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+static void tell(struct sn_sim_player *g, struct sn_sim_events *to, const struct sn_event *e)
+{
+    if (!g->records || g->failed)
+        return;
+    if (to->n == to->cap) {
+        int64_t cap = to->cap ? 2 * to->cap : 256;
+        struct sn_event *grown = sn_realloc(to->event, (size_t)cap * sizeof(*grown));
+        if (!grown) {
+            g->failed = true;
+            return;
+        }
+        to->event = grown;
+        to->cap = cap;
+    }
+    to->event[to->n++] = *e;
+}
+
+int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op)
+{
+    enum sn_collective kind = SN_ALL_REDUCE;
+    int64_t n = sn_agree_words(op);
+    enum sn_dtype dtype = SN_F64;
+    if (op->kind != SN_OP_AGREE) {
+        (void)sn_op_collective(op, &kind, &n);
+        dtype = j->train.bufs[kind == SN_RECV ? op->out[0].buf : op->in[0].buf].dtype;
+    }
+    return sn_collective_bytes(kind == SN_RECV ? SN_SEND : kind, n, dtype, j->group_size[op->group],
+                               j->group_index[op->group]);
+}
+
+static void tell_transfer(struct sn_sim_player *g, const struct at *at, const struct sn_op *op,
+                          double begin, double end)
+{
+    if (!g->records)
+        return;
+    tell(g, g->events,
+         &(struct sn_event){.kind = SN_EVENT_TRANSFER,
+                            .stage = op->kind == SN_OP_RECV ? op->peer : g->job->stage,
+                            .part = -1,
+                            .micro = micro_of(at),
+                            .axis = sn_group_axis(op->group),
+                            .begin = begin,
+                            .end = end,
+                            .bytes = sn_sim_bytes(g->job, op),
+                            .label = op->label});
+}
+
+/* Computing stands until `until`; before `from` it is another stage that is late. */
+static void stand(struct sn_sim_player *g, const struct at *at, const struct sn_op *op, double from,
+                  double until)
+{
+    struct sn_sim_clock *c = &g->clock;
+    if (until <= c->now)
+        return;
+    double begin = fmin(fmax(from, c->now), until);
+    struct sn_event e = {.kind = SN_EVENT_IDLE,
+                         .stage = g->job->stage,
+                         .part = -1,
+                         .micro = micro_of(at),
+                         .axis = sn_group_axis(op->group),
+                         .begin = c->now,
+                         .end = begin,
+                         .label = op->label};
+    if (e.end > e.begin)
+        tell(g, g->events, &e);
+    e.kind = SN_EVENT_WAIT;
+    e.begin = begin;
+    e.end = until;
+    if (e.end > e.begin)
+        tell(g, g->events, &e);
+    c->exposed[e.axis] += until - begin;
+    c->now = until;
+}
+
+/* --- one operation ---------------------------------------------------------------------------- */
+
+static double *posted_at(const struct sn_sim_board *b, double *side, int tag, int micro)
+{
+    return &side[(size_t)tag * (size_t)b->micros + (size_t)micro];
+}
+
+/* A kernel begins when the host has issued it, which runs ahead of it where it can, and lasts
+ * longer while a communication thread takes a share of its core. */
+static void run_kernel(struct sn_sim_player *g, double seconds)
+{
+    struct sn_sim_clock *c = &g->clock;
+    double window = fmax(c->comm, c->ring) - c->now, left = 1 - c->share;
+    if (window > 0 && c->share > 0)
+        seconds = seconds < window * left ? seconds / left : seconds + window * c->share;
+    c->host += g->host;
+    seconds += g->host > 0 && c->host > c->now ? c->host - c->now : 0;
+    c->now += seconds;
+    c->busy += seconds;
+}
+
+/* A collective of this stage, on a stream that is free from *stream on. */
+static void run_collective(struct sn_sim_player *g, const struct at *at, int i, double *stream)
+{
+    struct sn_sim_clock *c = &g->clock;
+    double share = g->share[g->job->train.ops[i].group];
+    c->share = fmax(c->comm, c->ring) > c->now ? fmax(share, c->share) : share;
+    double begin = fmax(*stream, c->now);
+    *stream = g->done[i] = begin + g->seconds[i];
+    tell_transfer(g, at, &g->job->train.ops[i], begin, g->done[i]);
+}
+
+static void post(struct sn_sim_player *g, const struct at *at, int i)
+{
+    const struct sn_op *op = &g->job->train.ops[i];
+    if (g->job->group_size[op->group] == 1 || g->is_lazy[i])
+        return;
+    g->clock.host += g->host;
+    if (is_p2p(op)) {
+        struct sn_sim_board *b = g->board;
+        double *side = op->kind == SN_OP_SEND ? b->sent : b->received;
+        *posted_at(b, side, op->tag, at->micro) = g->clock.now;
+        g->micro[g->index[i] + at->slot] = at->micro;
+    } else
+        run_collective(g, at, i, op->kind == SN_OP_SHIFT ? &g->clock.ring : &g->clock.comm);
+}
+
+/* False while the other end has not been posted. */
+static bool wait_for_transfer(struct sn_sim_player *g, const struct at *at, int i)
+{
+    const struct sn_op *op = &g->job->train.ops[i];
+    struct sn_sim_board *b = g->board;
+    int micro = g->micro[g->index[i] + at->slot];
+    if (micro < 0)
+        return true; /* the slot's first use */
+    double sent = *posted_at(b, b->sent, op->tag, micro);
+    double received = *posted_at(b, b->received, op->tag, micro);
+    if (sent < 0 || received < 0)
+        return false;
+    double begin = fmax(sent, received), end = begin + b->seconds[op->tag];
+    if (op->kind == SN_OP_RECV)
+        tell_transfer(g, &(struct at){at->chunk, micro, at->slot}, op, begin, end);
+    stand(g, at, op, begin, end);
+    return true;
+}
+
+static bool wait_for(struct sn_sim_player *g, const struct at *at, int i)
+{
+    const struct sn_op *op = &g->job->train.ops[i];
+    if (g->job->group_size[op->group] == 1)
+        return true;
+    if (is_p2p(op))
+        return wait_for_transfer(g, at, i);
+    if (g->is_lazy[i])
+        run_collective(g, at, i, &g->clock.comm);
+    stand(g, at, op, g->clock.now, g->done[i]);
+    return true;
+}
+
+/* A collective over several stages, from post to wait; false until all have come. */
+static bool meet(struct sn_sim_player *g, const struct at *at, int i)
+{
+    const struct sn_op *op = &g->job->train.ops[i];
+    struct sn_sim_board *b = g->board;
+    double *met = &b->met[(size_t)g->index[i] * (size_t)b->stages];
+    double ready = fmax(g->clock.now, g->clock.comm), begin = ready;
+    met[g->job->stage] = ready;
+    for (int s = 0; s < b->stages; s++) {
+        if (op->group == SN_GROUP_TIED && s != 0 && s != b->stages - 1)
+            continue;
+        if (met[s] < 0)
+            return false;
+        begin = fmax(begin, met[s]);
+    }
+    g->clock.comm = g->done[i] = begin + g->seconds[i];
+    tell_transfer(g, at, op, begin, g->done[i]);
+    stand(g, at, op, begin > ready ? begin : g->clock.now, g->done[i]);
+    return true;
+}
+
+/* False if it cannot be said yet when it ends. */
+static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
+{
+    const struct sn_op *op = &g->job->train.ops[i];
+    if (!due(g, op, at->micro))
+        return true;
+    if (op->kind < SN_NKERNELS)
+        run_kernel(g, g->seconds[i]);
+    else if (sn_sim_meets(g->job, op))
+        return meet(g, at, i);
+    else if (op->kind == SN_OP_WAIT)
+        return wait_for(g, at, g->index[i]);
+    else if (op->kind == SN_OP_AGREE) { /* of one stage: posted and waited for */
+        post(g, at, i);
+        return wait_for(g, at, i);
+    } else if (op->kind != SN_OP_ENTER)
+        post(g, at, i);
+    return true;
+}
+
+/* --- a chunk at a time ------------------------------------------------------------------------ */
+
+static void play_body(struct sn_sim_player *g, const struct at *at)
+{
+    int chunk = (int)(at->chunk - g->job->train.chunks);
+    g->clock.host = g->clock.now; /* what it waited for in the head has held the host up, too */
+    for (int i = g->head[chunk]; i < at->chunk->first + at->chunk->n; i++)
+        (void)run_op(g, at, i); /* nothing here depends on other stages */
+}
+
+/* Posts of a body that somebody else waits for. */
+static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struct at *at)
+{
+    const struct sn_program *p = &g->job->train;
+    int chunk = (int)(at->chunk - p->chunks);
+    r->first_left = g->n_left;
+    for (int i = g->head[chunk]; i < at->chunk->first + at->chunk->n; i++) {
+        const struct sn_op *op = &p->ops[i];
+        if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE || !due(g, op, at->micro) ||
+            g->job->group_size[op->group] == 1 || g->is_lazy[i])
+            continue;
+        double when =
+            is_p2p(op) ? *posted_at(g->board, g->board->sent, op->tag, at->micro) : g->done[i];
+        if (is_p2p(op) || when > r->end.now) /* what was complete needs no wait */
+            g->left[g->n_left++] = (struct sn_sim_left){i, when};
+    }
+    r->n_left = g->n_left - r->first_left;
+}
+
+/* Play it at time 0 with free streams and keep what came of it. */
+static void learn(struct sn_sim_player *g, struct sn_sim_run *r, const struct at *at)
+{
+    struct sn_sim_clock now = g->clock;
+    g->clock = (struct sn_sim_clock){0};
+    g->events = &g->model;
+    r->first_event = g->model.n;
+    play_body(g, at);
+    r->n_events = g->model.n - r->first_event;
+    r->end = g->clock;
+    r->known = true;
+    keep_left(g, r, at);
+    g->events = &g->told;
+    g->clock = now;
+}
+
+static void repeat(struct sn_sim_player *g, const struct sn_sim_run *r, const struct at *at)
+{
+    struct sn_sim_clock *c = &g->clock;
+    double begin = c->now;
+    for (int k = r->first_left; k < r->first_left + r->n_left; k++) {
+        const struct sn_sim_left *l = &g->left[k];
+        const struct sn_op *op = &g->job->train.ops[l->op];
+        if (op->kind == SN_OP_SEND) {
+            *posted_at(g->board, g->board->sent, op->tag, at->micro) = begin + l->at;
+            g->micro[g->index[l->op] + at->slot] = at->micro;
+        } else
+            g->done[l->op] = begin + l->at;
+    }
+    for (int64_t k = r->first_event; g->records && k < r->first_event + r->n_events; k++) {
+        struct sn_event e = g->model.event[k];
+        e.begin += begin;
+        e.end += begin;
+        e.micro = micro_of(at);
+        tell(g, &g->told, &e);
+    }
+    c->now = begin + r->end.now;
+    c->comm = begin + r->end.comm;
+    c->ring = begin + r->end.ring;
+    c->share = r->end.share;
+    c->host = begin + r->end.host;
+    c->busy += r->end.busy;
+    for (int a = 0; a < SN_NAXES; a++)
+        c->exposed[a] += r->end.exposed[a];
+}
+
+static void run_body(struct sn_sim_player *g, const struct at *at)
+{
+    int micro = at->micro, last = g->job->train.micros - 1;
+    int chunk = (int)(at->chunk - g->job->train.chunks);
+    struct sn_sim_run *r = &g->run[chunk * SN_SIM_WAYS + (micro == 0) + 2 * (micro == last)];
+    if (g->clock.comm > g->clock.now || g->clock.ring > g->clock.now) {
+        play_body(g, at); /* what it posts has to wait for what came before */
+        return;
+    }
+    if (!r->known)
+        learn(g, r, at);
+    if (!g->failed)
+        repeat(g, r, at);
+}
+
+static void tell_chunk(struct sn_sim_player *g, const struct at *at, double begin)
+{
+    static const enum sn_event_kind kind[] = {[SN_CHUNK_FORWARD] = SN_EVENT_FORWARD,
+                                              [SN_CHUNK_BACKWARD] = SN_EVENT_BACKWARD,
+                                              [SN_CHUNK_INPUT_GRAD] = SN_EVENT_BACKWARD,
+                                              [SN_CHUNK_WEIGHT_GRAD] = SN_EVENT_WEIGHT,
+                                              [SN_CHUNK_UPDATE] = SN_EVENT_UPDATE};
+    bool receives = at->chunk->kind < SN_CHUNK_FORWARD,
+         updates = at->chunk->kind == SN_CHUNK_UPDATE;
+    if (!receives)
+        tell(g, &g->told,
+             &(struct sn_event){.kind = kind[at->chunk->kind],
+                                .stage = g->job->stage,
+                                .part = updates ? -1 : at->chunk->part,
+                                .micro = micro_of(at),
+                                .begin = begin,
+                                .end = g->clock.now,
+                                .label = ""});
+}
+
+bool sn_sim_player_is_done(const struct sn_sim_player *g)
+{
+    return g->entry == g->job->train.n_sched;
+}
+
+bool sn_sim_player_advance(struct sn_sim_player *g)
+{
+    const struct sn_program *p = &g->job->train;
+    int entry = g->entry, op = g->op;
+    for (; !sn_sim_player_is_done(g) && !g->failed; g->entry++, g->op = 0) {
+        const struct sn_sched *s = &p->sched[g->entry];
+        struct at at = {&p->chunks[s->chunk], s->micro, s->slot};
+        bool updates = at.chunk->kind == SN_CHUNK_UPDATE;
+        if (g->op == 0) {
+            g->chunk_begin = g->clock.now;
+            g->busy_before = g->clock.busy;
+        }
+        for (; g->op < g->head[s->chunk] - at.chunk->first; g->op++)
+            if (!run_op(g, &at, at.chunk->first + g->op))
+                return g->entry != entry || g->op != op;
+        double begin = updates ? g->chunk_begin : g->clock.now;
+        if (g->head[s->chunk] < at.chunk->first + at.chunk->n)
+            run_body(g, &at);
+        tell_chunk(g, &at, begin);
+        if (updates)
+            g->update = g->clock.busy - g->busy_before;
+    }
+    return g->entry != entry || g->op != op;
+}

@@ -1,0 +1,32 @@
+/*
+ * evaluate.c - validation loss with the compiled evaluate program.
+ *
+ * The sequences 0 .. n - 1 of the validation file, cut over ranks and micro-batches; n is
+ * train.eval_sequences, or all of a file that has fewer. Where n is no multiple of data x
+ * micro_batch the last micro-batches are filled up with rows that have no targets: the loss is the
+ * mean over the n sequences, whatever the layout. No such row changes another one: experts have
+ * their capacity for each sequence apart.
+ */
+#include "lib/train/trainer_state.h"
+
+enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    const struct sn_program *p = &t->job->evaluate;
+    struct sn_scalars *s = sn_exec_scalars(t->exec);
+    int group = c->layout.micro_batch * c->layout.data;
+    int64_t first_sample = 0; /* nothing in it is random */
+    s->loss_sum = 0;
+    s->tokens_in_step = (double)t->eval_sequences * c->model.seq;
+    for (int64_t first = 0; first < t->eval_sequences; first += group) {
+        int64_t mine = first + (int64_t)t->valid.rank * c->layout.micro_batch;
+        SN_TRY(sn_loader_range(&t->valid, mine, t->eval_sequences, err));
+        SN_TRY(sn_exec_run(t->exec, p, &first_sample, err));
+    }
+    SN_TRY(sn_exec_chunk(t->exec, p, p->n_chunks - 1, (struct sn_at){.micros = 1}, err));
+    *loss = s->loss_sum / s->tokens_in_step;
+    int64_t dropped[SN_NAXES] = {0}; /* not the training step's */
+    sn_exec_take_sent(t->exec, dropped);
+    (void)sn_exec_take_routed(t->exec);
+    return SN_OK;
+}

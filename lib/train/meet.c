@@ -1,0 +1,62 @@
+/*
+ * meet.c - before step 1 the ranks compare what they have compiled.
+ *
+ * Ranks with different programs or run files would wait for each other for ever; and what a run
+ * plans, over all ranks, is known only when each has said its part.
+ */
+#include "lib/train/trainer_state.h"
+
+#include <string.h>
+
+/* On rank 0. */
+static enum sn_status compare(const struct sn_trainer *t, const struct sn_said *all,
+                              struct sn_err *err)
+{
+    const struct sn_grid *g = &t->job->grid;
+    for (int r = 0; r < t->env.comm->size; r++) {
+        int of_stage[SN_NGRID_AXES] = {[SN_AXIS_PIPELINE] = sn_grid_coord(g, r, SN_AXIS_PIPELINE)};
+        int first = sn_grid_rank(g, of_stage);
+        if (all[r].config != all[0].config || all[r].program != all[first].program)
+            return sn_fail(err, SN_EINPUT,
+                           "%s: rank %d compiled another program than rank %d; start all ranks "
+                           "with the same binary, run file and threads",
+                           t->env.config->path, r, first);
+    }
+    return SN_OK;
+}
+
+/* On rank 0. */
+static void take_plan(struct sn_trainer *t, const struct sn_said *all)
+{
+    t->memory = all[0].memory;
+    for (int r = 0; r < t->env.comm->size; r++) {
+        if (all[r].memory.total > t->memory.total)
+            t->memory = all[r].memory;
+        for (int a = 0; a < SN_NAXES; a++)
+            t->traffic[a] += all[r].traffic[a];
+    }
+}
+
+enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err)
+{
+    struct sn_comm *c = t->env.comm;
+    struct sn_said mine = {.program = sn_program_hash(&t->job->train),
+                           .config = t->state.config_hash};
+    sn_job_traffic(t->job, mine.traffic);
+    sn_job_memory(t->job, &mine.memory);
+    memcpy(t->sent_by_rank, mine.traffic, sizeof(t->sent_by_rank));
+    t->state.tag = (int64_t)(c->nonce >> 1);
+    t->state.rank = c->rank;
+    t->state.ranks = c->size;
+    SN_TRY(c->ops->set_grid(c, &t->job->grid, err));
+    enum sn_status st = c->ops->gather(c, &mine, (int64_t)sizeof(mine), t->said, 0, err);
+    if (st == SN_OK && c->rank == 0)
+        st = compare(t, t->said, err);
+    if (st == SN_OK && c->rank == 0)
+        take_plan(t, t->said);
+    if (t->env.accelerator) { /* whose channels need all ranks */
+        SN_TRY(c->ops->agree(c, st, err));
+        st = sn_exec_connect(t->exec, err);
+    }
+    return c->ops->agree(c, st, err);
+}

@@ -1,0 +1,497 @@
+/*
+ * trainer.c - building a trainer, and the step loop.
+ *
+ * Nothing in the loop allocates: buffers, lists and files exist before step 1. A failure on one
+ * rank before the loop is agreed on; inside the loop it ends the job (bin/ aborts).
+ */
+#include "lib/train/trainer_state.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/data/data_fit.h"
+#include "lib/exec/accelerator.h"
+#include "lib/exec/peak.h"
+#include "lib/state/weights.h"
+#include "lib/train/lr.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- start ----------------------------------------------------------------------------------- */
+
+static enum sn_status open_data(struct sn_trainer *t, struct sn_loader *l, struct sn_data **data,
+                                const char *prefix, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    SN_TRY(sn_data_open(data, prefix, err));
+    *l = (struct sn_loader){.config = c,
+                            .data = *data,
+                            .rank = t->job->group_index[SN_GROUP_DATA],
+                            .ranks = t->job->group_size[SN_GROUP_DATA],
+                            .place = {.seq = c->model.seq,
+                                      .context = t->job->group_size[SN_GROUP_CONTEXT],
+                                      .context_rank = t->job->group_index[SN_GROUP_CONTEXT],
+                                      .zigzag = c->layout.context_kind == SN_CONTEXT_RING},
+                            .whole = t->sample,
+                            .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
+                            .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
+                            .samples = sn_data_samples(*data, c->model.seq)};
+    /* One rank looks for foreign tokens; each checks the samples that it takes. */
+    return t->env.comm->rank == 0 ? sn_data_scan(*data, c->model.vocab, SN_DATA_SCAN_BYTES, err)
+                                  : SN_OK;
+}
+
+static enum sn_status open_valid(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    if (c->train.eval_every == 0 || !c->data.valid[0])
+        return SN_OK;
+    SN_TRY(open_data(t, &t->valid, &t->valid_data, c->data.valid, err));
+    SN_TRY(sn_data_fit_valid(t->valid_data, t->train_data, c, err));
+    t->eval_sequences = sn_data_eval_sequences(c, t->valid.samples);
+    return SN_OK;
+}
+
+/* On rank 0: what of the data may surprise. */
+static enum sn_status warn_of_data(const struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_data_fit fit = {.has_train = true,
+                                    .has_valid = t->valid_data != NULL,
+                                    .train_samples = t->train.samples,
+                                    .valid_samples = t->valid.samples,
+                                    .eval_sequences = t->eval_sequences};
+    struct sn_str lines = {0};
+    sn_data_fit_warn(&lines, &fit, t->env.config);
+    enum sn_status st = lines.failed ? sn_fail(err, SN_ENOMEM, "trainer: no memory") : SN_OK;
+    sn_log_lines(SN_LOG_WARN, lines.p);
+    sn_str_fini(&lines);
+    return st;
+}
+
+static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    SN_TRY(sn_model_create(&t->model, &c->model, &c->train, err));
+    struct sn_job_env env = {c, t->model, t->env.ops, t->env.threads, t->env.comm->rank};
+    SN_TRY(sn_job_create(&t->job, &env, err));
+    SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));
+    t->said = sn_alloc_n(t->env.comm->rank == 0 ? (size_t)t->env.comm->size : 1, sizeof(*t->said));
+    t->sample = sn_alloc_n(2 * (size_t)c->model.seq, sizeof(*t->sample));
+    t->first_sample = sn_alloc_n((size_t)t->job->train.micros, sizeof(*t->first_sample));
+    if (!t->said || !t->first_sample || !t->sample)
+        return sn_fail(err, SN_ENOMEM, "trainer: no memory");
+    SN_TRY(sn_state_create(&t->state, t->exec, t->job, err));
+    sn_config_format_model(&t->model_text, c);
+    if (t->model_text.failed)
+        return sn_fail(err, SN_ENOMEM, "trainer: no memory");
+    t->state.model_text = t->model_text.p;
+    sn_config_format_layout(&t->layout_text, c);
+    if (t->layout_text.failed)
+        return sn_fail(err, SN_ENOMEM, "trainer: no memory");
+    t->state.layout_text = t->layout_text.p;
+    t->state.config_hash = sn_config_hash(c);
+    t->state.progress = sn_solo_progress(t->solo);
+    sn_exec_scalars(t->exec)->seed = c->run.seed;
+    if (t->env.pace)
+        sn_exec_set_pace(t->exec, t->env.pace);
+    return SN_OK;
+}
+
+/* Where nobody has said what to do: a test that hangs. */
+static void give_up(void *self, const struct sn_err *why)
+{
+    (void)self;
+    sn_log(SN_LOG_ERROR, "%s", why->text);
+    abort();
+}
+
+enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
+                                 struct sn_err *err)
+{
+    struct sn_trainer *t = sn_alloc(sizeof(*t));
+    struct sn_solo_env watch = {.comm = env->comm,
+                                .timeout_s = env->config->run.hang_timeout,
+                                .give_up = env->give_up ? env->give_up : give_up,
+                                .self = env->self};
+    enum sn_status st = t ? SN_OK : sn_fail(err, SN_ENOMEM, "trainer: no memory");
+    if (t) {
+        t->env = *env;
+        sn_health_init(&t->health, env->accelerator, env->config->run.output, env->comm->rank);
+        st = sn_solo_create(&t->solo, &watch, err);
+    }
+    st = env->comm->ops->agree(env->comm, st, err);
+    if (st == SN_OK) {
+        sn_solo_begin(t->solo, "start: compile", false);
+        st = sn_solo_end(t->solo, build(t, err), err);
+        t->is_lost = st == SN_ELOST;
+    }
+    if (st == SN_OK)
+        st = sn_trainer_meet(t, err);
+    if (st != SN_OK) {
+        sn_trainer_destroy(t);
+        return st;
+    }
+    *out = t;
+    return SN_OK;
+}
+
+void sn_trainer_destroy(struct sn_trainer *t)
+{
+    if (!t || t->is_lost) /* the process is about to end, and something may still use it all */
+        return;
+    sn_trainer_save_close(t);
+    sn_trainer_snapshot_close(t);
+    sn_metrics_close(t->metrics);
+    sn_timeline_destroy(t->timed.timeline);
+    sn_state_fini(&t->state);
+    sn_str_fini(&t->model_text);
+    sn_str_fini(&t->layout_text);
+    sn_ahead_fini(&t->ahead);
+    sn_data_close(t->train_data);
+    sn_data_close(t->valid_data);
+    sn_free(t->first_sample);
+    sn_free(t->sample);
+    sn_free(t->said);
+    sn_exec_destroy(t->exec);
+    sn_job_destroy(t->job);
+    sn_model_destroy(t->model);
+    sn_solo_destroy(t->solo);
+    sn_free(t);
+}
+
+const struct sn_job *sn_trainer_job(const struct sn_trainer *t)
+{
+    return t->job;
+}
+
+double sn_trainer_stepping(const struct sn_trainer *t)
+{
+    return t->stepping;
+}
+
+struct sn_exec *sn_trainer_exec(struct sn_trainer *t)
+{
+    return t->exec;
+}
+
+/* --- one step -------------------------------------------------------------------------------- */
+
+/* Is OUTPUT/save-and-exit there? A request that was met is removed,
+ * so that the next start works. */
+static bool asked_by_file(const struct sn_trainer *t, bool met)
+{
+    char path[SN_PATH_MAX + 32];
+    (void)snprintf(path, sizeof(path), "%s/save-and-exit", t->env.config->run.output);
+    return t->env.comm->rank == 0 && (met ? unlink(path) : access(path, F_OK)) == 0;
+}
+
+static void prepare_scalars(struct sn_trainer *t, int64_t step)
+{
+    const struct sn_train_config *c = &t->env.config->train;
+    struct sn_scalars *s = sn_exec_scalars(t->exec);
+    int wanted = sn_signals_wanted(t->env.signals);
+    s->step = step;
+    s->lr = (float)sn_lr_at(c, step);
+    s->clip = (float)c->optimizer.clip;
+    s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
+    s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = 0;
+    s->nonfinite = 0;
+    t->loss_scale = s->loss_scale;
+    sn_trainer_guard_begin(t, step);
+    s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
+    s->agree[SN_AGREE_TERMINATE] = wanted == SN_EXIT_TERMINATED;
+    sn_trainer_save_tell(t, s->agree);
+}
+
+static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err)
+{
+    int64_t sent[SN_NAXES] = {0};
+    sn_exec_take_sent(t->exec, sent);
+    struct sn_routed routed = sn_exec_take_routed(t->exec);
+    sent[SN_AXIS_EXPERT] -= routed.exchanged;
+    sent[SN_AXIS_TENSOR] -= routed.gathered;
+    sent[SN_AXIS_WORLD] -= sn_trainer_snapshot_sent(t); /* exactly what is planned for it */
+    int64_t off_plan[SN_NAXES] = {0};
+    sn_exec_take_off_plan(t->exec, off_plan);
+    for (int a = 0; a < SN_NAXES; a++)
+        sent[a] -= off_plan[a];
+    for (int a = 0; a < SN_NAXES; a++)
+        if (sent[a] != t->sent_by_rank[a])
+            return sn_fail(err, SN_EFAIL,
+                           "step %lld: rank %d sent %lld bytes on the %s axis where the plan says "
+                           "%lld; this is a defect of sennit, please report it with the run file",
+                           (long long)step, t->env.comm->rank, (long long)sent[a],
+                           sn_axis_name((enum sn_axis)a), (long long)t->sent_by_rank[a]);
+    return SN_OK;
+}
+
+/* What the routers' losses were, per layer, and how evenly experts were chosen. */
+static void report_routers(struct sn_trainer *t, struct sn_step_report *r)
+{
+    const struct sn_model_config *m = &t->env.config->model;
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    int layers = sn_expert_layers(m);
+    if (layers == 0)
+        return;
+    r->has_routed = t->job->group_size[SN_GROUP_EXPERT] > 1; /* also where nothing is computed */
+    r->routed = (int64_t)s->agree[SN_AGREE_ROUTED];
+    r->gathered = (int64_t)s->agree[SN_AGREE_GATHERED];
+    if (t->env.pace)
+        return;
+    double n = layers * s->tokens_in_step;
+    r->has_aux_loss = m->experts.aux_loss > 0;
+    r->has_z_loss = m->experts.z_loss > 0;
+    r->aux_loss = s->balance_sum / n;
+    r->z_loss = s->z_sum / n;
+    r->has_load = true;
+    r->load = sn_load_of(sn_exec_load(t->exec), layers, m->experts.count);
+}
+
+/* Rank 0 tells, of its host under load. A processor is measured after the first step, which need
+ * not wait for it. */
+static enum sn_status find_peak(struct sn_trainer *t, struct sn_err *err)
+{
+    enum sn_dtype type = t->env.config->train.precision;
+    if (t->peak > 0)
+        return SN_OK;
+    if (t->env.pace)
+        t->peak = t->env.pace->device.gemm[type].peak;
+    else if (t->env.accelerator)
+        t->peak = t->env.accelerator->info.peak[type];
+    else if (t->env.comm->node_first == 0)
+        SN_TRY(sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err));
+    t->peak *= t->env.comm->size;
+    return SN_OK;
+}
+
+static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err *err)
+{
+    double t0 = sn_clock();
+    const struct sn_config *c = t->env.config;
+    prepare_scalars(t, step);
+    SN_TRY(sn_ahead_take(&t->ahead, &t->train, step, t->job->train.micros, t->first_sample, err));
+    t->ahead.wanted = step < c->train.steps ? step + 1 : 0;
+    SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
+    SN_TRY(sn_trainer_snapshot_end(t, err));
+    SN_TRY(check_traffic(t, step, err));
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    t->state.scalars.step = step;
+    t->state.scalars.tokens += (int64_t)s->tokens_in_step;
+    double seconds = sn_clock() - t0;
+    SN_TRY(find_peak(t, err));
+    const struct sn_device_health *health = sn_health_ask(&t->health, step);
+    if (!t->metrics)
+        return SN_OK;
+    struct sn_snapshot_report snapshot;
+    struct sn_step_report r = {
+        .step = step,
+        .steps = c->train.steps,
+        .loss = t->env.pace ? NAN : s->loss_sum / s->tokens_in_step,
+        .grad_norm = t->env.pace ? NAN : s->grad_norm,
+        .lr = sn_lr_at(&c->train,
+                       step), /* not the float that updates take: 1e-3 has 9 digits there */
+        .tokens = t->state.scalars.tokens,
+        .step_tokens = (int64_t)s->tokens_in_step,
+        .step_time = seconds,
+        .flops_per_token = sn_model_flops_per_token(t->model, &c->model),
+        .flops_uncausal = sn_model_flops_uncausal(t->model, &c->model),
+        .peak = t->peak,
+        .fp16 = c->train.precision == SN_F16,
+        .loss_scale = (double)s->loss_scale,
+        .skipped = s->skipped,
+        .overflow = t->env.pace || s->ok ? 0 : s->nonfinite,
+        .memory = &t->memory,
+        .traffic = t->traffic,
+        .snapshot = sn_trainer_snapshot_report(t, &snapshot),
+        .health = health,
+    };
+    report_routers(t, &r);
+    sn_trainer_guard_report(t, &r);
+    return sn_metrics_step(t->metrics, &r, err);
+}
+
+/* The run's end for numerical reasons: a loss that is no number, or gradients that are none where
+ * no loss scale could be at fault. */
+static bool diverged(const struct sn_trainer *t)
+{
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    if (t->env.pace)
+        return false; /* nothing was computed */
+    if (!isfinite(s->loss_sum))
+        return true;
+    bool dynamic = t->env.config->train.precision == SN_F16;
+    return !s->ok && (!dynamic || s->loss_scale < 1e-6f);
+}
+
+static void say_diverged(const struct sn_trainer *t)
+{
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    if (t->env.comm->rank == 0)
+        sn_log(SN_LOG_ERROR,
+               "step %lld: the %s not finite (%lld gradient elements); lower train.optimizer.lr or "
+               "look at the data of this step; checkpoints from before it are untouched",
+               (long long)s->step, isfinite(s->loss_sum) ? "gradients are" : "loss is",
+               (long long)s->nonfinite);
+}
+
+/* Before an update: what others still read must not change. */
+static void fence(void *self)
+{
+    sn_trainer_save_fence(self);
+    sn_trainer_snapshot_fence(self);
+}
+
+/* On a device saves read the mirror, which no update changes once it has been copied. */
+static void device_fence(void *self)
+{
+    sn_trainer_save_pulled(self);
+    sn_trainer_snapshot_fence(self);
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+static enum sn_status open_train(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    if (!c->data.train[0])
+        return sn_fail(err, SN_EINPUT,
+                       "%s: data.train: missing; want the prefix of token files that sennit-data "
+                       "build has made",
+                       c->path);
+    SN_TRY(open_data(t, &t->train, &t->train_data, c->data.train, err));
+    SN_TRY(sn_data_fit_train(t->train_data, c, err));
+    return t->env.accelerator ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err) : SN_OK;
+}
+
+enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
+{
+    enum sn_status st = open_train(t, err);
+    SN_TRY(sn_trainer_restore(t, false, st, err));
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, sn_trainer_publish(t, err), err));
+    return one_step(t, t->state.scalars.step + 1, err);
+}
+
+static enum sn_status open_files(struct sn_trainer *t, struct sn_err *err)
+{
+    SN_TRY(open_train(t, err));
+    if (!t->env.pace)
+        SN_TRY(open_valid(t, err));
+    return t->env.comm->rank == 0 ? warn_of_data(t, err) : SN_OK;
+}
+
+static enum sn_status open_records(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    if (t->env.comm->rank == 0)
+        SN_TRY(sn_metrics_open(&t->metrics, c->run.output,
+                               t->env.pace ? "pace.jsonl" : "metrics.jsonl", t->state.scalars.step,
+                               err));
+    return t->env.pace ? SN_OK : sn_trainer_save_open(t, err);
+}
+
+static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)
+{
+    struct sn_comm *c = t->env.comm;
+    sn_solo_begin(t->solo, "start: data", false);
+    SN_TRY(sn_solo_end(t->solo, open_files(t, err), err));
+    if (!t->env.pace) {
+        SN_TRY(sn_trainer_restore(t, fresh, SN_OK, err));
+        if (t->env.attempt)
+            sn_attempt_resumed(t->env.attempt, t->state.scalars.step);
+        SN_TRY(c->ops->agree(c, sn_trainer_publish(t, err), err));
+    } else if (c->rank == 0) {
+        sn_log(SN_LOG_WARN, "--pace: compute operations sleep, so there are no losses; nothing is "
+                            "learnt, evaluated or saved, and times go to pace.jsonl");
+    }
+    sn_solo_begin(t->solo, "start: memory and records", false);
+    SN_TRY(sn_solo_end(t->solo, open_records(t, err), err));
+    sn_exec_set_fence(t->exec, t->env.accelerator ? device_fence : fence, t);
+    return t->env.pace ? SN_OK : sn_trainer_snapshot_open(t, err);
+}
+
+static bool every(int64_t n, int64_t step)
+{
+    return n > 0 && step % n == 0;
+}
+
+/* What follows a finished step: validation, checkpoints, leaving. Sets *leave to an exit code, or
+ * -1 to go on. */
+static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    int64_t step = t->state.scalars.step;
+    const struct sn_scalars *s = sn_exec_scalars(t->exec);
+    *leave = -1;
+    SN_TRY(sn_trainer_save_follow(t, err));
+    bool is_diverged = diverged(t);
+    if (is_diverged)
+        say_diverged(t);
+    if (is_diverged || sn_trainer_is_stuck(t)) {
+        *leave = SN_EXIT_DIVERGED;
+        return SN_OK;
+    }
+    sn_trainer_guard_end(t);
+    if (s->agree[SN_AGREE_TERMINATE] > 0)
+        *leave = SN_EXIT_TERMINATED;
+    else if (s->agree[SN_AGREE_SAVE] > 0)
+        *leave = SN_EXIT_SAVED;
+    else if (step >= last)
+        *leave = 0;
+    if (t->valid_data && (every(c->train.eval_every, step) || step == c->train.steps) &&
+        *leave <= 0) {
+        double loss;
+        SN_TRY(sn_trainer_evaluate(t, &loss, err));
+        if (t->metrics)
+            SN_TRY(sn_metrics_eval(t->metrics, step, loss, err));
+    }
+    if (!t->env.pace && (*leave >= 0 || every(c->checkpoint.every, step)))
+        SN_TRY(sn_trainer_save(t, err));
+    if (!t->env.pace && *leave < 0 && every(c->checkpoint.snapshot_every, step))
+        SN_TRY(sn_trainer_snapshot_take(t, err));
+    return SN_OK;
+}
+
+static enum sn_status run(struct sn_trainer *t, const struct sn_trainer_options *o, int *exit_code,
+                          struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    SN_TRY(start(t, o->fresh, err));
+    int64_t last = c->train.steps, first = t->state.scalars.step + 1;
+    if (o->stop_after > 0 && o->stop_after < last)
+        last = o->stop_after;
+    SN_TRY(sn_trainer_timed_open(t, o, first, last, err));
+    *exit_code = 0;
+    int leave = -1;
+    if (t->state.scalars.step >= last && t->env.comm->rank == 0)
+        sn_log(SN_LOG_INFO, "nothing to do: step %lld of %lld is done",
+               (long long)t->state.scalars.step, (long long)last);
+    sn_signals_set_early(t->env.signals, NULL, NULL); /* from here on there is something to save */
+    t->stepping = sn_clock_date();
+    for (int64_t step = first; step <= last && leave < 0; step++) {
+        sn_trainer_timed_begin(t, step);
+        SN_TRY(one_step(t, step, err));
+        SN_TRY(sn_trainer_timed_end(t, o, step, err));
+        SN_TRY(after_step(t, last, &leave, err));
+    }
+    SN_TRY(sn_trainer_save_wait(t, err));
+    if (leave >= 0 || !t->snapping.is_resumed) /* else nothing else has this state */
+        SN_TRY(sn_trainer_snapshot_forget(t, err));
+    if (leave == SN_EXIT_SAVED)
+        (void)asked_by_file(t, true);
+    *exit_code = leave > 0 ? leave : 0;
+    return SN_OK;
+}
+
+enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_options *o,
+                              int *exit_code, struct sn_err *err)
+{
+    enum sn_status st = run(t, o, exit_code, err);
+    t->is_lost = st == SN_ELOST;
+    return st;
+}

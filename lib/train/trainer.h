@@ -1,0 +1,81 @@
+/*
+ * trainer.h - the step loop: load a batch, run the compiled step, report, save, leave on request.
+ */
+#ifndef SN_TRAINER_H
+#define SN_TRAINER_H
+
+#include "lib/base/exit_code.h"
+#include "lib/comm/comm.h"
+#include "lib/exec/exec.h"
+#include "lib/rundir/attempt.h"
+#include "lib/rundir/signals.h"
+#include "lib/state/state.h"
+
+struct sn_timeline; /* lib/exec/timeline.h */
+
+/* Which step of a start is timed: those before it make plans and graphs. */
+enum { SN_TIMED_STEP = 4 };
+
+struct sn_trainer_options {
+    bool fresh;         /* do not continue from a checkpoint */
+    int64_t stop_after; /* leave after this step; 0: at train.steps */
+    /* Called by all ranks, once, after this start's fourth step, or its last if it has fewer, with
+     * when each of its operations ran; NULL: no step is timed. A failure ends the run. */
+    enum sn_status (*timed)(void *self, const struct sn_timeline *t, int64_t step,
+                            struct sn_err *err);
+    void *self;
+};
+
+struct sn_trainer;
+
+/* Compile the job for `comm`, map the arenas, load or make the weights. Collective. Everything
+ * passed in is borrowed. */
+struct sn_trainer_env {
+    const struct sn_config *config; /* resolved for comm->size ranks */
+    struct sn_comm *comm;
+    const struct sn_ops *ops;
+    struct sn_accelerator *accelerator; /* NULL: `ops` run here; else they are its own */
+    const struct sn_saver *saver;
+    struct sn_signals *signals; /* NULL: none are listened to */
+    struct sn_ring *ring;       /* where comm records what it does; NULL: nowhere */
+    struct sn_attempt *attempt; /* is told where it goes on, what is passed over; NULL: none is */
+    int threads;
+    const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
+    /* Ends the process, when a rank of several is stuck and this one's own thread does not come
+     * back (struct sn_solo_env); NULL: abort(), as in tests. */
+    void (*give_up)(void *self, const struct sn_err *why);
+    void *self;
+    const char *memory, *host; /* test hooks: of sn_snapshot_env; NULL: /dev/shm, this host */
+};
+enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,
+                                 struct sn_err *err);
+void sn_trainer_destroy(struct sn_trainer *t); /* NULL is allowed */
+
+/* Train to the end. *exit_code is 0 or one of the codes above; agreed by all ranks. */
+enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_options *o,
+                              int *exit_code, struct sn_err *err);
+
+/* One step from where the run stands, of which nothing is kept: no metrics, no checkpoint, and what
+ * it computes may be wrong (struct sn_device_options, tune). The trainer is good for no other. */
+enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err);
+
+const struct sn_job *sn_trainer_job(const struct sn_trainer *t);
+/* When the first step began, in seconds since 1970; 0: none has. */
+double sn_trainer_stepping(const struct sn_trainer *t);
+struct sn_exec *sn_trainer_exec(struct sn_trainer *t);
+
+/* Sampling from the newest checkpoint, on one rank (generate.c). Tokens go to `emit` one by one. */
+struct sn_generate_options {
+    const int32_t *prompt;
+    int n_prompt;       /* 1 .. */
+    int tokens;         /* how many to add */
+    double temperature; /* 0: the most likely token */
+    int top_k;          /* 0: all */
+    uint64_t seed;      /* the same: the same text */
+    void (*emit)(void *self, int32_t token);
+    void *self;
+};
+enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
+                                   struct sn_err *err);
+
+#endif

@@ -1,0 +1,312 @@
+/*
+ * verify_trace.c - a program's posts and waits, in the order in which the executor makes them.
+ */
+#include "lib/verify/verify_trace.h"
+
+#include "lib/base/mem.h"
+
+#include <stdio.h>
+
+struct tracer {
+    struct sn_trace *t;
+    const struct sn_trace_of *of;
+    int slots;
+    int *posted; /* by operation id and slot: its (first) post plus one; 0: none */
+    struct sn_flights flights;
+    struct sn_err *err;
+};
+
+#define ROOM(t, items)                                                                             \
+    sn_grow((void **)&(t)->items, (t)->n_##items, &(t)->cap_##items, sizeof(*(t)->items))
+
+static enum sn_status no_memory(const struct tracer *x)
+{
+    return sn_fail(x->err, SN_ENOMEM, "verify: no memory for the trace of a program");
+}
+
+struct sn_rank_text sn_rank_text(const struct sn_grid *g, int rank)
+{
+    struct sn_rank_text t;
+    (void)snprintf(t.s, sizeof(t.s), "rank %d (data %d, tensor %d, context %d, pipeline %d)", rank,
+                   sn_grid_coord(g, rank, SN_AXIS_DATA), sn_grid_coord(g, rank, SN_AXIS_TENSOR),
+                   sn_grid_coord(g, rank, SN_AXIS_CONTEXT),
+                   sn_grid_coord(g, rank, SN_AXIS_PIPELINE));
+    return t;
+}
+
+static bool communicates(int kind)
+{
+    return kind >= SN_NKERNELS && kind != SN_OP_ENTER;
+}
+
+unsigned sn_trace_groups(const struct sn_program *p)
+{
+    unsigned groups = 0;
+    for (int i = 0; i < p->n_ops; i++)
+        groups |= communicates(p->ops[i].kind) ? p->ops[i].only : 0;
+    return groups;
+}
+
+unsigned sn_trace_first(const struct sn_grid *g, int rank)
+{
+    unsigned first = 0;
+    for (int q = 0; q < SN_NGROUPS; q++)
+        first |= sn_group_index(g, rank, (enum sn_group)q) == 0 ? 1u << q : 0;
+    return first;
+}
+
+struct sn_trace_wire sn_trace_wire(const struct sn_trace *t, int post)
+{
+    const struct sn_trace_post *x = &t->posts[post];
+    const struct sn_op *op = &t->program->ops[x->op];
+    struct sn_trace_wire w = {.group = op->group, .label = op->label};
+    if (op->kind == SN_OP_AGREE) {
+        w.kind = SN_ALL_REDUCE;
+        w.dtype = SN_F64;
+        w.n = sn_agree_words(op);
+        return w;
+    }
+    (void)sn_op_collective(op, &w.kind, &w.n);
+    w.dtype = t->program->bufs[op->in[0].buf >= 0 ? op->in[0].buf : op->out[0].buf].dtype;
+    if (x->port >= 0)
+        w.kind = t->ports[x->port].sends ? SN_SEND : SN_RECV;
+    return w;
+}
+
+/* --- one operation's faults ------------------------------------------------------------------- */
+
+static enum sn_status fault(const struct tracer *x, const struct sn_op *op, const char *what,
+                            int64_t a, int64_t b)
+{
+    return sn_fail(x->err, SN_EFAIL, "%s: %s: %s '%s' %s (%lld, %lld)", x->of->program->name,
+                   sn_rank_text(x->of->grid, x->of->rank).s, sn_op_name(op->kind), op->label, what,
+                   (long long)a, (long long)b);
+}
+
+/* Operands that fit each other and the group that the text was compiled for. */
+static enum sn_status check_operands(const struct tracer *x, const struct sn_op *op)
+{
+    const struct sn_program *p = x->of->program;
+    int64_t in = op->in[0].rows * op->in[0].cols, out = op->out[0].rows * op->out[0].cols;
+    int64_t size = x->of->job->group_size[op->group];
+    bool has_in = op->in[0].buf >= 0, has_out = op->out[0].buf >= 0;
+    bool wants_in = op->kind != SN_OP_RECV, wants_out = op->kind != SN_OP_SEND;
+    if (has_in != wants_in || has_out != wants_out)
+        return fault(x, op, "lacks an operand, or has one too many", has_in, has_out);
+    if (op->kind == SN_OP_SEND || op->kind == SN_OP_RECV)
+        return op->peer >= 0 && op->peer < size
+                   ? SN_OK
+                   : fault(x, op, "names a member outside its group (member, size)", op->peer,
+                           size);
+    if (op->kind == SN_OP_EXCHANGE) /* as many rows as there are when it runs */
+        return op->in[0].cols == op->out[0].cols && op->attr.blocks_a == size
+                   ? SN_OK
+                   : fault(x, op, "has operands that do not fit its group (columns, members)",
+                           op->out[0].cols, op->attr.blocks_a);
+    if (op->kind == SN_OP_GATHER_ROWS) {
+        int64_t window = op->attr.inverse ? op->in[0].rows : op->out[0].rows;
+        int64_t share = op->attr.inverse ? op->out[0].rows : op->in[0].rows;
+        return op->in[0].cols == op->out[0].cols && op->attr.blocks_b == size &&
+                       share * size >= window
+                   ? SN_OK
+                   : fault(x, op,
+                           "has operands that do not fit its group (rows of a share, shares)",
+                           share, op->attr.blocks_b);
+    }
+    int64_t want = op->kind == SN_OP_ALL_GATHER       ? in * size
+                   : op->kind == SN_OP_REDUCE_SCATTER ? in / size
+                                                      : in;
+    if (out != want)
+        return fault(x, op, "has operands whose elements do not fit its group (in, out)", in, out);
+    if (p->bufs[op->in[0].buf].dtype != p->bufs[op->out[0].buf].dtype)
+        return fault(x, op, "has operands of two types (in, out)", p->bufs[op->in[0].buf].dtype,
+                     p->bufs[op->out[0].buf].dtype);
+    return SN_OK;
+}
+
+/* --- posts ------------------------------------------------------------------------------------ */
+
+static int port_of(struct sn_trace *t, const struct sn_trace_port *want)
+{
+    for (int i = 0; i < t->n_ports; i++) {
+        const struct sn_trace_port *q = &t->ports[i];
+        if (q->sends == want->sends && q->ring == want->ring && q->group == want->group &&
+            q->peer == want->peer && q->tag == want->tag)
+            return i;
+    }
+    if (!ROOM(t, ports))
+        return -1;
+    t->ports[t->n_ports] = *want;
+    return t->n_ports++;
+}
+
+/* Append to a queue, whose first and last post and length are given. */
+static void enqueue(struct sn_trace *t, int *first, int *last, int *length)
+{
+    int i = t->n_posts++;
+    t->posts[i].seq = (*length)++;
+    t->posts[i].next = -1;
+    if (*last >= 0)
+        t->posts[*last].next = i;
+    else
+        *first = i;
+    *last = i;
+}
+
+static bool add_event(struct sn_trace *t, int event)
+{
+    if (!ROOM(t, events))
+        return false;
+    t->events[t->n_events++] = event;
+    return true;
+}
+
+static bool add_collective(struct sn_trace *t, int op, int micro)
+{
+    if (!ROOM(t, posts))
+        return false;
+    t->posts[t->n_posts] = (struct sn_trace_post){.op = op, .micro = micro, .port = -1};
+    enqueue(t, &t->first_collective, &t->last_collective, &t->collectives);
+    return add_event(t, t->n_posts);
+}
+
+static bool add_transfer(struct sn_trace *t, int op, int micro, bool sends)
+{
+    const struct sn_op *o = &t->program->ops[op];
+    bool ring = o->kind == SN_OP_SHIFT;
+    struct sn_trace_port want = {.sends = sends,
+                                 .ring = ring,
+                                 .group = o->group,
+                                 .peer = !ring   ? o->peer
+                                         : sends ? 1
+                                                 : -1,
+                                 .tag = o->tag,
+                                 .first = -1,
+                                 .last = -1};
+    int port = port_of(t, &want);
+    if (port < 0 || !ROOM(t, posts))
+        return false;
+    t->posts[t->n_posts] = (struct sn_trace_post){.op = op, .micro = micro, .port = port};
+    enqueue(t, &t->ports[port].first, &t->ports[port].last, &t->ports[port].total);
+    return add_event(t, t->n_posts);
+}
+
+static int *posted_of(const struct tracer *x, const struct sn_op *op, int id, int slot)
+{
+    return &x->posted[(size_t)id * (size_t)x->slots + (size_t)(op->per_slot ? slot : 0)];
+}
+
+static enum sn_status post(struct tracer *x, const struct sn_memory_at *at, int op)
+{
+    struct sn_trace *t = x->t;
+    const struct sn_op *o = &t->program->ops[op];
+    int first = t->n_posts;
+    SN_TRY(check_operands(x, o));
+    bool good;
+    if (o->kind == SN_OP_SHIFT)
+        good = add_transfer(t, op, at->micro, false) && add_transfer(t, op, at->micro, true);
+    else if (o->kind == SN_OP_SEND || o->kind == SN_OP_RECV)
+        good = add_transfer(t, op, at->micro, o->kind == SN_OP_SEND);
+    else
+        good = add_collective(t, op, at->micro);
+    *posted_of(x, o, o->id, at->slot) = first + 1;
+    return good && sn_flights_begin(&x->flights, at, op, first) ? SN_OK : no_memory(x);
+}
+
+static enum sn_status wait(struct tracer *x, const struct sn_op *op, int slot)
+{
+    if (op->waits_for < 0 || op->waits_for >= x->of->program->next_id)
+        return fault(x, op, "is for an operation that does not exist (id, ids)", op->waits_for,
+                     x->of->program->next_id);
+    int p = *posted_of(x, op, op->waits_for, slot) - 1;
+    if (p < 0)
+        return SN_OK; /* never posted in this slot: done, as in the executor */
+    bool shift = x->t->program->ops[x->t->posts[p].op].kind == SN_OP_SHIFT;
+    sn_flights_end(&x->flights, p);
+    bool good = add_event(x->t, -(p + 1)) && (!shift || add_event(x->t, -(p + 2)));
+    return good ? SN_OK : no_memory(x);
+}
+
+static enum sn_status drain(struct tracer *x)
+{
+    sn_flights_end_all(&x->flights);
+    return add_event(x->t, 0) ? SN_OK : no_memory(x);
+}
+
+/* --- the schedule ----------------------------------------------------------------------------- */
+
+static enum sn_status run_op(struct tracer *x, const struct sn_memory_at *at, int op)
+{
+    const struct sn_op *o = &x->t->program->ops[op];
+    int micros = x->t->program->micros;
+    bool due = o->when == SN_EVERY || at->micro == (o->when == SN_FIRST ? 0 : micros - 1);
+    if (!due || (communicates(o->kind) && (o->only & ~x->t->first)))
+        return SN_OK;
+    SN_TRY(sn_flights_check(&x->flights, at, op, x->err));
+    if (!communicates(o->kind))
+        return SN_OK;
+    if (o->kind == SN_OP_WAIT)
+        return wait(x, o, at->slot);
+    if (o->kind != SN_OP_AGREE)
+        return post(x, at, op);
+    bool good = add_event(x->t, 0) && add_collective(x->t, op, at->micro) &&
+                add_event(x->t, -x->t->n_posts);
+    return good ? SN_OK : no_memory(x);
+}
+
+static enum sn_status run_entry(struct tracer *x, const struct sn_sched *s)
+{
+    const struct sn_program *p = x->t->program;
+    struct sn_memory_at at = {x->of, s->micro, s->slot, s->late};
+    bool known = s->chunk >= 0 && s->chunk < p->n_chunks && s->micro >= 0 && s->micro < p->micros;
+    if (!known || s->slot < 0 || s->slot >= p->slots[p->chunks[s->chunk].part])
+        return sn_fail(x->err, SN_EFAIL,
+                       "%s: %s: the schedule names chunk %d, micro-batch %d, slot %d, which the "
+                       "program does not have",
+                       p->name, sn_rank_text(x->of->grid, x->of->rank).s, s->chunk, s->micro,
+                       s->slot);
+    const struct sn_chunk *c = &p->chunks[s->chunk];
+    for (int i = c->first; i < c->first + c->n; i++)
+        SN_TRY(run_op(x, &at, i));
+    return SN_OK;
+}
+
+static enum sn_status run(struct tracer *x)
+{
+    const struct sn_program *p = x->t->program;
+    bool ends_apart = p->n_chunks > 0 && p->chunks[p->n_chunks - 1].kind == SN_CHUNK_UPDATE;
+    for (int i = 0; i < p->n_sched; i++) {
+        SN_TRY(run_entry(x, &p->sched[i]));
+        ends_apart = ends_apart && p->sched[i].chunk != p->n_chunks - 1;
+    }
+    SN_TRY(drain(x));
+    if (!ends_apart)
+        return SN_OK;
+    /* evaluation: once, after the last micro-batch */
+    SN_TRY(run_entry(x, &(struct sn_sched){.chunk = p->n_chunks - 1, .micro = p->micros - 1}));
+    return drain(x);
+}
+
+enum sn_status sn_trace_init(struct sn_trace *t, const struct sn_trace_of *of, struct sn_err *err)
+{
+    struct tracer x = {.t = t, .of = of, .slots = 1, .err = err};
+    t->program = of->program;
+    t->first = sn_trace_first(of->grid, of->rank) & sn_trace_groups(of->program);
+    t->rank = of->rank;
+    t->first_collective = t->last_collective = -1;
+    for (int v = 0; v < of->program->parts; v++)
+        x.slots = of->program->slots[v] > x.slots ? of->program->slots[v] : x.slots;
+    x.posted = sn_alloc_n((size_t)of->program->next_id * (size_t)x.slots + 1, sizeof(*x.posted));
+    bool good = sn_flights_init(&x.flights, of->program) && x.posted;
+    enum sn_status st = good ? run(&x) : no_memory(&x);
+    sn_free(x.posted);
+    sn_flights_fini(&x.flights);
+    return st;
+}
+
+void sn_trace_fini(struct sn_trace *t)
+{
+    sn_free(t->events);
+    sn_free(t->posts);
+    sn_free(t->ports);
+}

@@ -1,0 +1,149 @@
+/*
+ * verify_written.c - what a run reads has been written.
+ *
+ * The schedule of one text is walked once more. A buffer of the scratch arena that an operation
+ * reads must have been written, where it is read at least in part, by an operation before it: a
+ * temporary in the same run of its chunk, what is kept in the same slot for the same micro-batch.
+ * Operations of further rounds may not run, so that others cannot live on what they write. The
+ * state is there before the first step.
+ */
+#include "lib/verify/verify_trace.h"
+
+#include "lib/base/mem.h"
+
+struct walk {
+    const struct sn_trace_of *of;
+    int slots;
+    int *first, *writer; /* of buffer b: writer[first[b]] .. writer[first[b + 1] - 1], operations */
+    int *entry;          /* by operation: the schedule's entry that ran it last, plus one */
+    int *micro;          /* by operation and slot: the micro-batch, plus one */
+};
+
+static int buffer_of(const struct sn_op *op, int out)
+{
+    bool names = op->kind == SN_OP_WAIT || op->kind == SN_OP_AGREE; /* but does not use */
+    return names ? -1 : op->out[out].buf;
+}
+
+/* Writers of each buffer, in the order of the text. */
+static void list_writers(struct walk *w)
+{
+    const struct sn_program *p = w->of->program;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < p->n_ops; i++)
+            for (int o = 0; o < SN_MAX_OUT; o++) {
+                int b = buffer_of(&p->ops[i], o);
+                if (b >= 0 && pass == 0)
+                    w->first[b + 1]++;
+                else if (b >= 0)
+                    w->writer[w->first[b]++] = i;
+            }
+        for (int b = 0; pass == 0 && b < p->n_bufs; b++)
+            w->first[b + 1] += w->first[b];
+    }
+    for (int b = p->n_bufs; b > 0; b--) /* the second pass has moved them on by one */
+        w->first[b] = w->first[b - 1];
+    w->first[0] = 0;
+}
+
+static bool overlap(const struct sn_view *a, const struct sn_view *b)
+{
+    if (a->index != SN_AT_FIXED || b->index != SN_AT_FIXED)
+        return true; /* known when it runs */
+    int64_t end_a = a->offset + (a->rows - 1) * a->ld + a->cols;
+    int64_t end_b = b->offset + (b->rows - 1) * b->ld + b->cols;
+    if (a->offset >= end_b || b->offset >= end_a)
+        return false;
+    if (a->ld != b->ld || a->rows == 1 || b->rows == 1)
+        return true;
+    int64_t left_a = a->offset % a->ld, left_b = b->offset % b->ld; /* columns */
+    return left_a < left_b + b->cols && left_b < left_a + a->cols;
+}
+
+/* Did this operation write (part of) the view that is read now? */
+static bool wrote(const struct walk *w, const struct sn_memory_at *at, int entry, int writer,
+                  const struct sn_view *v)
+{
+    const struct sn_program *p = w->of->program;
+    const struct sn_op *op = &p->ops[writer];
+    bool is_temp = p->bufs[v->buf].cls == SN_CLASS_TEMP, here = false;
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        here |= op->out[o].buf == v->buf && overlap(&op->out[o], v);
+    return here && (is_temp ? w->entry[writer] == entry + 1
+                            : w->micro[(size_t)writer * (size_t)w->slots + (size_t)at->slot] ==
+                                  at->micro + 1);
+}
+
+static enum sn_status check_view(const struct walk *w, const struct sn_memory_at *at, int entry,
+                                 int i, const struct sn_view *v, struct sn_err *err)
+{
+    const struct sn_program *p = w->of->program;
+    const struct sn_op *op = &p->ops[i];
+    if (v->buf < p->n_state_bufs || v->rows == 0 || v->cols == 0)
+        return SN_OK;
+    for (int k = w->first[v->buf]; k < w->first[v->buf + 1]; k++)
+        if ((op->extra || !p->ops[w->writer[k]].extra) && wrote(w, at, entry, w->writer[k], v))
+            return SN_OK;
+    return sn_fail(err, SN_EFAIL,
+                   "%s: %s: %s '%s' (operation %d, micro-batch %d) reads '%s', which nothing has "
+                   "written before it",
+                   p->name, sn_rank_text(w->of->grid, w->of->rank).s, sn_op_name(op->kind),
+                   op->label, i, at->micro, p->bufs[v->buf].name);
+}
+
+static enum sn_status run_op(struct walk *w, const struct sn_memory_at *at, int entry, int i,
+                             struct sn_err *err)
+{
+    const struct sn_program *p = w->of->program;
+    const struct sn_op *op = &p->ops[i];
+    bool due = op->when == SN_EVERY || at->micro == (op->when == SN_FIRST ? 0 : p->micros - 1);
+    if (!due || op->kind == SN_OP_WAIT || op->kind == SN_OP_AGREE)
+        return SN_OK;
+    for (int k = 0; k < SN_MAX_IN; k++)
+        if (op->in[k].buf >= 0)
+            SN_TRY(check_view(w, at, entry, i, &op->in[k], err));
+    for (int k = 0; k < SN_MAX_OUT; k++)
+        if (op->out[k].buf >= 0 && op->acc[k] == SN_ACC_ADD)
+            SN_TRY(check_view(w, at, entry, i, &op->out[k], err));
+    w->entry[i] = entry + 1;
+    w->micro[(size_t)i * (size_t)w->slots + (size_t)at->slot] = at->micro + 1;
+    return SN_OK;
+}
+
+static enum sn_status walk(struct walk *w, struct sn_err *err)
+{
+    const struct sn_program *p = w->of->program;
+    for (int e = 0; e < p->n_sched; e++) {
+        const struct sn_sched *s = &p->sched[e];
+        const struct sn_chunk *c = &p->chunks[s->chunk];
+        struct sn_memory_at at = {w->of, s->micro, s->slot, s->late};
+        for (int i = c->first; i < c->first + c->n; i++)
+            SN_TRY(run_op(w, &at, e, i, err));
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_written_check(const struct sn_trace_of *of, struct sn_err *err)
+{
+    const struct sn_program *p = of->program;
+    struct walk w = {.of = of, .slots = 1};
+    size_t ops = (size_t)p->n_ops;
+    for (int v = 0; v < p->parts; v++)
+        w.slots = p->slots[v] > w.slots ? p->slots[v] : w.slots;
+    w.first = sn_alloc_n((size_t)p->n_bufs + 2, sizeof(int));
+    w.writer = sn_alloc_n(ops * SN_MAX_OUT + 1, sizeof(int));
+    w.entry = sn_alloc_n(ops + 1, sizeof(int));
+    w.micro = sn_alloc_n(ops * (size_t)w.slots + 1, sizeof(int));
+    enum sn_status st = SN_OK;
+    if (!w.first || !w.writer || !w.entry || !w.micro)
+        st = sn_fail(err, SN_ENOMEM, "verify: no memory for what a program has written");
+    if (st == SN_OK) {
+        list_writers(&w);
+        st = walk(&w, err);
+    }
+    sn_free(w.first);
+    sn_free(w.writer);
+    sn_free(w.entry);
+    sn_free(w.micro);
+    return st;
+}

@@ -1,0 +1,66 @@
+/*
+ * watch.h - one attempt under the supervisor's eyes: signals, stderr, rings and metrics in one poll
+ * loop, from the start of the launcher to its end.
+ *
+ * What to do is decided by slurm/supervisor/supervise.h; here it is done: a signal to the launcher that it
+ * passes on to every rank, or one that ends a step that hangs (slurm/scheduler/launcher.h), and lines in the
+ * journal.
+ */
+#ifndef SN_WATCH_H
+#define SN_WATCH_H
+
+#include "lib/base/tail.h"
+#include "lib/layout/grid.h"
+#include "slurm/scheduler/child.h"
+#include "slurm/scheduler/launcher.h"
+#include "slurm/supervisor/culprit.h"
+#include "slurm/supervisor/journal.h"
+#include "slurm/supervisor/rundir.h"
+#include "slurm/supervisor/supervise.h"
+#include "slurm/supervisor/vigil.h"
+
+/* Signals that ask the supervisor: blocked, and read from a file descriptor. One for its life. */
+struct sn_asking {
+    int fd;
+    bool interrupted; /* SIGINT was seen: the next one means now */
+};
+enum sn_status sn_asking_open(struct sn_asking *out, struct sn_err *err);
+void sn_asking_close(struct sn_asking *a);
+/* Those that came, as enum sn_asked; waits up to `seconds` for the first. A child's end wakes it,
+ * too. */
+unsigned sn_asking_wait(struct sn_asking *a, double seconds);
+
+struct sn_watch_want {
+    const struct sn_argv *command, *environment;
+    const struct sn_launcher_ways *ways;
+    const struct sn_rundir *rundir;
+    const struct sn_journal *journal;
+    struct sn_asking *asking;
+    struct sn_supervise_limits limits;
+    const struct sn_grid *grid;
+    int attempt, ranks;
+    bool on_this_host; /* the ranks are processes here: what mpirun leaves may be killed */
+    /* About once a second, a few seconds long at most; may move the deadline. NULL: nothing. */
+    void (*meanwhile)(void *self, int64_t *deadline);
+    /* While nothing moves, by what was seen of the records: is a node of it dead? NULL:
+     * not asked. */
+    bool (*has_lost_node)(void *self, const struct sn_vigil *vigil);
+    void *self;
+};
+
+struct sn_watch_end {
+    int exit_code;
+    unsigned asked;                /* enum sn_asked, all of the attempt */
+    bool has_hung;                 /* the supervisor ended it because nothing moved, */
+    bool has_lost;                 /* or because a node of it is dead */
+    struct sn_culprit culprit;     /* kind NONE: the rings told nothing */
+    struct sn_tail words;          /* the launcher's last lines */
+    double seconds, start_seconds; /* in all; to the first finished step, 0: there was none */
+    struct sn_rundir_progress progress;
+};
+/* Start it and stay until it has ended. SN_OK whatever its end was; SN_EFAIL if it could not be
+ * started, and SN_EIO, SN_ENOMEM. */
+enum sn_status sn_watch_run(struct sn_watch_end *out, const struct sn_watch_want *w,
+                            struct sn_err *err);
+
+#endif
