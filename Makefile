@@ -1,7 +1,7 @@
 # sennit: one file, readable in one sitting. `make help` lists the targets.
 #
 # Sources are found by folder: a new .c file needs no edit here. Output goes to build/ (build/san with
-# SAN=1). On a machine where something is missing, parsing this file says nothing: tests/deps does,
+# SAN=1). On a machine where something is missing, parsing this file says nothing: tools/deps does,
 # with the command that helps.
 
 VERSION := 0.1.0
@@ -139,7 +139,7 @@ EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
 # What a run of tests costs, @seconds where the runner's limit of 600 is too short. The longest first: programs
 # before -- run beside each other.
 MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
-STATIC   := $(if $(SAN),,tests/lint tests/docs)
+STATIC   := $(if $(SAN),,tools/lint tools/docs)
 ALONE     = $(shell grep -l '^. Runs alone: ' $(CLI))
 
 all: $(BUILD)/mpi $(BINS) $(PLUGIN) ## Build every binary into build/bin (the default)
@@ -368,9 +368,9 @@ $(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
 # --- targets: each first looks for what is missing, then reads this file again, because what was
 # installed a moment ago was not there when the variables above were set --------------------------
 jobs   = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
-again  = @tests/deps && $(MAKE) --no-print-directory $(jobs)
-runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=1200 )tests/rooted tests/run
-helpers = @tests/deps check || echo 'make: tests that call these will fail by name; MAY_MISS="NAME..." skips those that call a NAME' >&2
+again  = @tools/deps && $(MAKE) --no-print-directory $(jobs)
+runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=1200 )tools/rooted tools/run
+helpers = @tools/deps check || echo 'make: tests that call these will fail by name; MAY_MISS="NAME..." skips those that call a NAME' >&2
 
 demo: ## Train a small llama on real text for a few minutes and let it write
 	$(again) all
@@ -396,7 +396,7 @@ cuda: ## The plugin for CUDA alone (CUDA_ARCH="80 90"); part of `make` where nvc
 check-cuda-emul: ## The CUDA kernels on the host, as every architecture and in other orders of threads: most of an hour
 	$(again) run-cuda-emul
 run-cuda-emul: $(EMULTEST)
-	@ALL=1 BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tests/run tests/cuda_emul/run@7200
+	@ALL=1 BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tools/run tests/cuda_emul/run@7200
 check-cuda-arch: ## Compile and link the plugin for every architecture that nvcc knows; skips aloud without nvcc
 	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-cuda-arch: no nvcc here'
 	@for a in $(if $(CUDA_SRC),$(CUDA_ALL)); do $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=$$a $(BUILD)/cuda/$$a/libsennit_cuda.so || exit 1; \
@@ -406,8 +406,8 @@ check-sass: ## Count what attention's inner loops execute on sm_90 (tests/sass/c
 	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_wgmma_dkv_bf16 attention_wgmma_dq attention_mma_dkv_bf16 attention_mma_dq) && \
 	    tests/sass/check $(BUILD)/cuda/90/kernels/cuda; }
 check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; skips aloud where those are not to be had
-	@tests/deps cuda || echo 'make: what needs these will be skipped' >&2
-	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tests/run tests/gpu/sm70.sh@1800
+	@tools/deps cuda || echo 'make: what needs these will be skipped' >&2
+	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tools/run tests/gpu/sm70.sh@1800
 gpu-bundle: ## build/sennit-gpu.tar.gz: binaries, tests and libraries for a machine that has CUDA and nothing else
 	$(again) CUDA_ARCH="80 90" run-bundle
 GPUTEST  := $(if $(PLUGIN),$(OTHER:%=$(BUILD)/tests/gpu/%) $(GPUBENCH))
@@ -422,12 +422,12 @@ run-gpu: $(BINS) $(PLUGIN) $(GPUTEST) $(GPUBENCH) $(BYPTR) $(if $(PLUGIN),$(BUIL
 lint: ## The rules of the house (docs/STYLE.md), each violation one line
 	$(again) run-lint
 run-lint: $(LIB)
-	@CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tests/lint
+	@CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tools/lint
 
 check-docs: ## Every flag has its line in the man page; docs/RUNFILE.md matches the key table
 	$(again) run-docs
 run-docs: $(BINS)
-	@BUILD=$(BUILD) tests/docs
+	@BUILD=$(BUILD) tools/docs
 
 check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
@@ -436,16 +436,16 @@ run-equiv: $(BINS) $(BUILD)/tests/unit/test_logits $(BUILD)/tests/unit/test_exec
 	$(subst @BUILD,@STEPS=20 ALL=1 BUILD,$(runner)) -- $(addsuffix @3600,$(wildcard tests/cli/test_compress*.sh) $(BUILD)/tests/unit/test_exec_device)
 
 check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
-	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) run-cluster
+	@tools/deps cluster && $(MAKE) --no-print-directory $(jobs) run-cluster
 run-cluster: $(BINS)
-	@BUILD=$(BUILD) tests/rooted tests/cluster/run $(SCENARIOS)
+	@BUILD=$(BUILD) tools/rooted tests/cluster/run $(SCENARIOS)
 
 cluster-demo: ## As root: watch a job be preempted, shrunk and resumed on a Slurm on this host
-	@tests/deps cluster && $(MAKE) --no-print-directory $(jobs) all
-	@BUILD=$(BUILD) tests/rooted tests/cluster/demo
+	@tools/deps cluster && $(MAKE) --no-print-directory $(jobs) all
+	@BUILD=$(BUILD) tools/rooted tests/cluster/demo
 
 check-mpich: ## A part of the tests with MPICH, built in build/mpich; says so where there is none
-	@tests/deps mpich && $(MAKE) --no-print-directory $(jobs) BUILD=build/mpich MPICC=mpicc.mpich run-mpich || \
+	@tools/deps mpich && $(MAKE) --no-print-directory $(jobs) BUILD=build/mpich MPICC=mpicc.mpich run-mpich || \
 	    { command -v mpicc.mpich >/dev/null && exit 1; echo 'make: SKIP check-mpich: no MPICH here (mpicc.mpich); with another name: make check MPICC=... BUILD=build/mpich' >&2; }
 run-mpich: $(BINS) $(MPIT)
 	$(runner) -- tests/mpi/run@1800 $(addprefix tests/cli/test_,train.sh@1200 exec_host.sh@1200 hang.sh@1200)
@@ -477,7 +477,7 @@ build/deep/fuzz_%: build/deep/tests/fuzz/fuzz_%.o build/deep/lib.a
 	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(shell $(CC) -print-file-name=libgomp.so) -lpthread -lm
 
 bench: ## Time operations and whole steps against their limits, after checking them
-	@tests/deps bench || echo 'make: products are compared with no other library' >&2
+	@tools/deps bench || echo 'make: products are compared with no other library' >&2
 	$(again) run-bench
 run-bench: $(BINS) $(BENCH)
 	@for b in $(BENCH); do echo "== $$b"; $$b || exit 1; done
@@ -493,9 +493,9 @@ dist: ## Write build/sennit-VERSION.tar.gz of what is committed
 	git archive --format=tar.gz --prefix=sennit-$(VERSION)/ -o build/sennit-$(VERSION).tar.gz HEAD
 
 deps: ## Install what is missing (as root), or name the command that does; DEV=1 adds clang and such
-	@tests/deps $(if $(DEV),dev)
+	@tools/deps $(if $(DEV),dev)
 info: ## What was found on this machine and what was not
-	@tests/deps --info
+	@tools/deps --info
 	@echo 'compiler             $(CC), flags $(OPT) $(CFLAGS)'
 	@echo 'BLAS to compare with $(or $(BLAS_LIBS),none)'
 	@echo "MPI                  $(MPICC) ($$(tests/mpi/flags family $(MPICC))), started by $(or $(MPIRUN),srun)"
@@ -508,8 +508,8 @@ docs: all $(BUILD)/tests/unit/test_accounting ## Write the pages and tables that
 	$(BUILD)/bin/sennit-plan --help-keys=machines > docs/MACHINES.md
 	$(BUILD)/bin/sennit-plan --help-keys=sites > docs/SITES.md
 	$(BUILD)/bin/sennit-plan --help-keys=huggingface > docs/HUGGINGFACE.md
-	BUILD=$(BUILD) tests/activations > docs/ACTIVATIONS.md
-	BUILD=$(BUILD) tests/experts > $(BUILD)/EXPERTS.md && cp $(BUILD)/EXPERTS.md docs/EXPERTS.md
+	BUILD=$(BUILD) tools/activations > docs/ACTIVATIONS.md
+	BUILD=$(BUILD) tools/experts > $(BUILD)/EXPERTS.md && cp $(BUILD)/EXPERTS.md docs/EXPERTS.md
 format: ## Format every C file with clang-format
 	clang-format -i $$(find bin checkpoint kernels lib slurm tests -name '*.[ch]')
 clean: ## Remove build/

@@ -198,7 +198,7 @@ int main(int argc, char **argv)
         printf("OpenBLAS core %s%s\n", sn_blas_core(),
                sn_blas_is_held_back() ? ", held back by OPENBLAS_CORETYPE: unset it" : "");
     else
-        printf("no OpenBLAS here to compare with (tests/deps bench)\n");
+        printf("no OpenBLAS here to compare with (tools/deps bench)\n");
     printf("GEMM with %d threads, %ld tokens: median (best) GFLOP/s\n", threads, (long)tokens);
     printf("    m       n       k      |    fp32          bf16        %s\n",
            sn_blas_core() ? "OpenBLAS" : "");

@@ -185,9 +185,9 @@ missing=
 for name in hwloc hdf5 libyaml jansson xxhash mpi; do
     grep -q "depends_on(\"${name}[\"@ ]" "$recipe" || missing="$missing $name"
 done
-is "the Spack recipe depends on every library of tests/deps" "$missing" ''
-is "and tests/deps knows no other" \
-    "$(sed -n 's/^required *header:\([a-z0-9]*\)\.h .*/\1/p' tests/deps | sort | xargs)" \
+is "the Spack recipe depends on every library of tools/deps" "$missing" ''
+is "and tools/deps knows no other" \
+    "$(sed -n 's/^required *header:\([a-z0-9]*\)\.h .*/\1/p' tools/deps | sort | xargs)" \
     'hdf5 hwloc jansson stdio xxhash yaml'
 
 # --- away again ------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Each rule of tests/lint fires on a planted violation, names its line and says what would work; and
+# Each rule of tools/lint fires on a planted violation, names its line and says what would work; and
 # code that only looks like a violation passes.
 set -u
 . tests/lib/tap.sh
 
 mkdir "$tmp/tree"
-cp -R Makefile tests lib kernels checkpoint slurm bin docs templates "$tmp/tree" 2>/dev/null
+cp -R Makefile tools tests lib kernels checkpoint slurm bin docs templates "$tmp/tree" 2>/dev/null
 here=$(pwd)
 cd "$tmp/tree" || exit 1
 rm -rf build
@@ -156,7 +156,7 @@ printf '#!/bin/sh\npgrep x\nmpirun x\n' | put templates/plant.sh
 mkdir -p build/lib/base
 ${CC:-gcc} -c lib/base/state.c -o build/lib/base/state.o
 
-LIB_OBJ="build/lib/base/state.o build/lib/base/gone.o" tests/lint >"$tmp/lint.out" 2>&1
+LIB_OBJ="build/lib/base/state.o build/lib/base/gone.o" tools/lint >"$tmp/lint.out" 2>&1
 rc=$?
 cd "$here" || exit 1
 
@@ -205,7 +205,7 @@ passes 'banned: lib/search/plant.c:[26]:'
 calls() { # line number...: of the commands that are found there
     line=$1
     shift
-    for number; do fires "commands: tests/cli/plant.sh:$line: calls frob$number, which nothing in tests/deps installs"; done
+    for number; do fires "commands: tests/cli/plant.sh:$line: calls frob$number, which nothing in tools/deps installs"; done
 }
 fires 'commands: tests/cli/plant.sh:3: calls tclsh, without which it fails somewhere; say at its head: need tclsh'
 calls 5 4 5 6
@@ -223,7 +223,7 @@ for number in 1 2 3 11 12 13 20 21 24 27 28; do passes "calls frob$number,"; don
 passes 'calls local_one'
 passes 'commands: tests/cli/plant_need.sh:3'
 passes 'commands: .*mpirun'
-fires 'commands: templates/plant.sh:2: calls pgrep, which `make` does not install; tests/deps has it as check'
+fires 'commands: templates/plant.sh:2: calls pgrep, which `make` does not install; tools/deps has it as check'
 passes 'commands: tests/(cli|lib)/[a-oq-z]'
 fires 'text: lib/base/plant.c:1: absolute path of a workplace'
 fires 'text: lib/base/plant.c:2: space at the end of the line'
@@ -236,7 +236,7 @@ passes 'root: Makefile'
 # --- what is on every machine -----------------------------------------------------------------------
 if command -v dpkg-query >/dev/null; then
     strange=
-    for name in $(sed -n "/^everywhere='/,/'$/p" tests/lint | sed "s/^everywhere=//" | tr -d "'"); do
+    for name in $(sed -n "/^everywhere='/,/'$/p" tools/lint | sed "s/^everywhere=//" | tr -d "'"); do
         case $name in awk | sh) continue ;; esac # of several packages: base-files wants an awk, and dash a sh
         package=$(dpkg-query -S "/bin/$name" "/usr/bin/$name" "/sbin/$name" "/usr/sbin/$name" 2>/dev/null | sed -n '1s/:.*//p')
         # shellcheck disable=SC2016  # dpkg-query replaces it

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_runner.sh - tests/run counts what ran: a program that fails, dies or never starts is no success.
+# test_runner.sh - tools/run counts what ran: a program that fails, dies or never starts is no success.
 # shellcheck disable=SC2154  # run sets rc and out
 . tests/lib/tap.sh
 need mount
@@ -9,10 +9,10 @@ program() { # name, lines of a script
     chmod +x "$tmp/$1"
 }
 
-count() { # what, exit code, last line; then arguments of tests/run
+count() { # what, exit code, last line; then arguments of tools/run
     what=$1 code=$2 last=$3
     shift 3
-    run env BUILD="$tmp/build" tests/run "$@"
+    run env BUILD="$tmp/build" tools/run "$@"
     is "$what: exit code" "$rc" "$code"
     is "$what: the count" "$(echo "$out" | tail -n 1)" "$last"
 }
@@ -35,7 +35,7 @@ count "the shell of one is killed" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good"
 # --- a command that is not here ---------------------------------------------------------------------
 program needs '. tests/lib/tap.sh; need cat no-such-command sed; ok "it came so far" true; tap_done'
 count "a command is missing" 1 "0 passed, 1 failed, 0 skipped" "$tmp/needs"
-like "which is named" "$out" 'not ok - 1 - no-such-command is here \(tests/deps check installs it\)'
+like "which is named" "$out" 'not ok - 1 - no-such-command is here \(tools/deps check installs it\)'
 MAY_MISS='cat no-such-command'
 export MAY_MISS
 count "and may be" 0 "0 passed, 0 failed, 1 skipped" "$tmp/needs"
@@ -62,11 +62,11 @@ SH
     chrooted() { unshare --mount sh "$tmp/in-chroot" "$@"; }
     run chrooted unshare --mount true
     ok "in a chroot nobody makes mounts of his own ($rc)" test "$rc" != 0
-    run chrooted tests/rooted sh -c 'unshare --mount pwd && echo "$1" && exit 3' sh 'a b'
-    is "unless by tests/rooted: the folder, the words and the exit code are the same" "$out $rc" "$(printf '/work\na b 3')"
-    run chrooted sh -c 'tests/rooted true && ls -A /tmp'
+    run chrooted tools/rooted sh -c 'unshare --mount pwd && echo "$1" && exit 3' sh 'a b'
+    is "unless by tools/rooted: the folder, the words and the exit code are the same" "$out $rc" "$(printf '/work\na b 3')"
+    run chrooted sh -c 'tools/rooted true && ls -A /tmp'
     is "and nothing is left of it" "$out$rc" 0
-    run chrooted tests/rooted sh -c 'kill -TERM $$'
+    run chrooted tools/rooted sh -c 'kill -TERM $$'
     is "a signal's end is told" "$rc" 143
 else
     skip "a root that is a mount point" "this user makes no chroot"

@@ -2,7 +2,7 @@
  * replay.c - main() of a fuzz target without a fuzzer: runs every file of its corpus once.
  *
  * fuzz_NAME reads tests/fuzz/corpus/NAME/, one test point per file, and the empty input. A crash or
- * a sanitizer's report ends the program, and tests/run then names it; the last line printed is the
+ * a sanitizer's report ends the program, and tools/run then names it; the last line printed is the
  * file before the culprit.
  */
 #include "tests/lib/tap.h"

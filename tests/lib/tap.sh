@@ -64,7 +64,7 @@ missing() { # name
     case " ${MAY_MISS:-} " in
     *" $1 "*) echo "1..0 # SKIP $1 is missing, which MAY_MISS allows" && exit ;;
     esac
-    ok "$1 is here (tests/deps check installs it)" false
+    ok "$1 is here (tools/deps check installs it)" false
     tap_done
 }
 

@@ -2,7 +2,7 @@
  * What DeepSpeed-TED's passes save, three ways: formula, plan and counters are equal.
  *
  * usage: test_accounting            the tests
- *        test_accounting --table    the tables of docs/EXPERTS.md (tests/experts)
+ *        test_accounting --table    the tables of docs/EXPERTS.md (tools/experts)
  */
 #include "tests/lib/accounting.h"
 #include "tests/lib/tap.h"
