@@ -110,15 +110,8 @@ static bool has_moments(const struct sn_source *s)
 
 static enum sn_status add_item(struct planner *p, struct item item, struct sn_err *err)
 {
-    if (p->n == p->cap) {
-        int cap = p->cap < INT32_MAX / 2 ? 2 * p->cap + 1024 : INT32_MAX;
-        struct item *grown = p->n < cap ? sn_realloc(p->items, (size_t)cap * sizeof(*grown)) : NULL;
-        if (!grown)
-            return sn_fail(err, SN_ENOMEM, "%s: no memory for a plan of %d pieces", p->s->name,
-                           p->n);
-        p->items = grown;
-        p->cap = cap;
-    }
+    if (!sn_grow((void **)&p->items, p->n, &p->cap, sizeof(*p->items)))
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for a plan of %d pieces", p->s->name, p->n);
     p->items[p->n++] = item;
     return SN_OK;
 }

@@ -58,14 +58,8 @@ static int first_shard(const struct sn_want *w)
 
 static enum sn_status add(struct targets *v, struct target x, struct sn_err *err)
 {
-    if (v->n == v->room) {
-        int room = 2 * v->room + 256;
-        struct target *more = sn_realloc(v->list, (size_t)room * sizeof(*more));
-        if (!more)
-            return sn_fail(err, SN_ENOMEM, "%s: no memory to plan %d boxes", v->r->dir, v->n);
-        v->list = more;
-        v->room = room;
-    }
+    if (!sn_grow((void **)&v->list, v->n, &v->room, sizeof(*v->list)))
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to plan %d boxes", v->r->dir, v->n);
     x.shard = first_shard(&x.want);
     v->list[v->n++] = x;
     return SN_OK;

@@ -40,12 +40,8 @@ static enum sn_status collect(DIR *d, int64_t **steps, int *n, const char *dir, 
         int64_t step = sn_store_step_of(e->d_name, &rest);
         if (step < 0 || *rest || !is_directory(d, e->d_name))
             continue;
-        if (*n == cap) {
-            int64_t *grown = sn_realloc(*steps, (size_t)(cap = 2 * cap + 8) * sizeof(**steps));
-            if (!grown)
-                return sn_fail(err, SN_ENOMEM, "%s: no memory to list it", dir);
-            *steps = grown;
-        }
+        if (!sn_grow((void **)steps, *n, &cap, sizeof(**steps)))
+            return sn_fail(err, SN_ENOMEM, "%s: no memory to list it", dir);
         (*steps)[(*n)++] = step;
     }
     return SN_OK;

@@ -21,14 +21,8 @@ static struct sn_flow_term *find_term(struct sn_flow *f, enum sn_group group, in
     for (int i = 0; i < f->n_terms; i++)
         if (f->term[i].group == group && f->term[i].stage == stage)
             return &f->term[i];
-    if (f->n_terms == f->room_terms) {
-        int room = f->room_terms ? 2 * f->room_terms : 16;
-        struct sn_flow_term *t = sn_realloc(f->term, (size_t)room * sizeof(*t));
-        if (!t)
-            return NULL;
-        f->term = t;
-        f->room_terms = room;
-    }
+    if (!sn_grow((void **)&f->term, f->n_terms, &f->room_terms, sizeof(*f->term)))
+        return NULL;
     int64_t *both = sn_alloc_n(2 * (size_t)size, sizeof(*both));
     if (!both)
         return NULL;
@@ -76,14 +70,8 @@ static enum sn_status add_send(struct sn_flow *f, const struct message *m, int t
             return SN_OK;
         }
     }
-    if (f->n_sends == f->room_sends) {
-        int room = f->room_sends ? 2 * f->room_sends : 16;
-        struct sn_flow_send *s = sn_realloc(f->send, (size_t)room * sizeof(*s));
-        if (!s)
-            return no_memory(err);
-        f->send = s;
-        f->room_sends = room;
-    }
+    if (!sn_grow((void **)&f->send, f->n_sends, &f->room_sends, sizeof(*f->send)))
+        return no_memory(err);
     f->send[f->n_sends++] = (struct sn_flow_send){
         .group = m->op->group, .stage = m->stage, .to = to, .bytes = m->runs * bytes};
     return SN_OK;

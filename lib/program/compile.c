@@ -4,6 +4,7 @@
 #include "lib/program/build.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/round.h"
 #include "lib/layout/cut.h"
 #include "lib/program/boxes.h"
 
@@ -24,11 +25,6 @@ void sn_op_shapes(const struct sn_program *p, const struct sn_op *op, struct sn_
                                         op->out[i].cols, op->out[i].ld};
 }
 
-static int64_t rounded_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 /* Equal blocks of rows, as few as the backend's bound allows; up to twice as many where a multiple
  * would make the last one shorter, and so many are equal. */
 static int64_t head_block(const struct sn_head_rows *h, int64_t rows, int64_t row_bytes)
@@ -39,7 +35,7 @@ static int64_t head_block(const struct sn_head_rows *h, int64_t rows, int64_t ro
     for (int64_t n = fewest; h->multiple > 1 && n <= 2 * fewest; n++)
         if (rows % (n * h->multiple) == 0)
             return rows / n;
-    int64_t block = rounded_up((rows + fewest - 1) / fewest, h->multiple);
+    int64_t block = sn_round_up((rows + fewest - 1) / fewest, h->multiple);
     return block < rows ? block : rows;
 }
 

@@ -1,6 +1,7 @@
 #include "lib/search/estimate.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/round.h"
 #include "lib/layout/cut.h"
 #include "lib/layout/split.h"
 #include "lib/search/bound.h"
@@ -296,11 +297,6 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
 
 enum { PAGE = 4096 };
 
-static int64_t up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 /* Tokens, scalars, staging and window: the same on every stage. */
 static int64_t common_bytes(const struct look *k)
 {
@@ -312,10 +308,12 @@ static int64_t common_bytes(const struct look *k)
         staging = need > staging ? need : staging;
     }
     int64_t load = sn_load_words(&k->e->config.model); /* program/state.c */
-    int64_t experts = load ? up(load * 4, 64) + up((SN_NAGREE + load) * 8, 64) : 0;
-    return up(2 * up(rows * 4, 64), PAGE) +
-           up(up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
-           up(up(staging, 64), PAGE) + sn_collective_window(k->net->members[SN_GROUP_WORLD]);
+    int64_t experts =
+        load ? sn_round_up(load * 4, 64) + sn_round_up((SN_NAGREE + load) * 8, 64) : 0;
+    return sn_round_up(2 * sn_round_up(rows * 4, 64), PAGE) +
+           sn_round_up(sn_round_up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
+           sn_round_up(sn_round_up(staging, 64), PAGE) +
+           sn_collective_window(k->net->members[SN_GROUP_WORLD]);
 }
 
 static int64_t kept_of(const struct sn_kept_bytes *b, const struct sn_extent *x)

@@ -4,6 +4,7 @@
 #include "lib/search/estimate_cache.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/round.h"
 #include "lib/layout/split.h"
 #include "lib/memory/activations.h"
 
@@ -227,11 +228,6 @@ static double update_op(const struct sn_estimator *e, const struct sn_op *like, 
     return sn_price_op(&e->pricer, &e->job->train, &op);
 }
 
-static int64_t up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 static void price_kernels(struct sn_stock_entry *x, const struct sn_estimator *e,
                           const struct sn_layer_profile *s)
 {
@@ -248,7 +244,8 @@ static void price_kernels(struct sn_stock_entry *x, const struct sn_estimator *e
     }
     struct sn_stock_bytes b =
         sn_stock_bytes(&x->stock, s, e->config.train.precision, x->key.zero, &x->key.members);
-    x->cost.state = up(b.params, 4096) + up(b.grads, 4096) + up(b.optimizer, 4096);
+    x->cost.state =
+        sn_round_up(b.params, 4096) + sn_round_up(b.grads, 4096) + sn_round_up(b.optimizer, 4096);
 }
 
 /* Reductions of ZeRO 2 and 3 are part of the backward chunks, and no gathers follow in ZeRO 3. */

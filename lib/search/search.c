@@ -88,15 +88,9 @@ static struct family *family_of(struct search *s, const struct sn_variant *v)
 static enum sn_status family_add(struct search *s, const struct sn_variant *v, struct sn_err *err)
 {
     struct family *f = family_of(s, v);
-    if (!f && s->families == s->cap_families) {
-        int cap = s->cap_families ? 2 * s->cap_families : 64;
-        struct family *grown = sn_realloc(s->family, (size_t)cap * sizeof(*grown));
-        if (!grown)
-            return sn_fail(err, SN_ENOMEM, "search: no memory for %d grids", cap);
-        s->family = grown;
-        s->cap_families = cap;
-    }
     if (!f) {
+        if (!sn_grow((void **)&s->family, s->families, &s->cap_families, sizeof(*s->family)))
+            return sn_fail(err, SN_ENOMEM, "search: no memory for more than %d grids", s->families);
         f = &s->family[s->families++];
         *f = (struct family){v->tensor,   v->context, v->pipeline, v->expert, v->expert_tensor,
                              {.rest = 0}, 0};

@@ -21,14 +21,9 @@ static void swap(struct sn_branch *a, struct sn_branch *b)
 
 enum sn_status sn_heap_push(struct sn_heap *h, const struct sn_branch *n, struct sn_err *err)
 {
-    if (h->n == h->cap) {
-        int64_t cap = h->cap ? 2 * h->cap : 1024;
-        struct sn_branch *grown = sn_realloc(h->node, (size_t)cap * sizeof(*grown));
-        if (!grown)
-            return sn_fail(err, SN_ENOMEM, "search: no memory for %lld layouts", (long long)cap);
-        h->node = grown;
-        h->cap = cap;
-    }
+    if (!sn_grow((void **)&h->node, (int)h->n, &h->cap, sizeof(*h->node)))
+        return sn_fail(err, SN_ENOMEM, "search: no memory for more than %lld layouts",
+                       (long long)h->n);
     int64_t i = h->n++;
     h->node[i] = *n;
     for (; i > 0 && before(&h->node[i], &h->node[(i - 1) / 2]); i = (i - 1) / 2)

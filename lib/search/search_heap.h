@@ -20,7 +20,8 @@ struct sn_branch {
 
 struct sn_heap {
     struct sn_branch *node;
-    int64_t n, cap;
+    int64_t n;
+    int cap;
 };
 
 enum sn_status sn_heap_push(struct sn_heap *h, const struct sn_branch *n, struct sn_err *err);

@@ -131,15 +131,9 @@ static int pass_of(enum sn_chunk_kind k)
 static void beat(struct reader *r, enum sn_beat_kind kind, int comm, int slot)
 {
     struct sn_layer_profile *s = r->s;
-    if (s->n_beats == s->cap_beats) {
-        int cap = s->cap_beats ? 2 * s->cap_beats : 64;
-        struct sn_beat *grown = sn_realloc(s->beat, (size_t)cap * sizeof(*grown));
-        if (!grown) {
-            r->failed = true;
-            return;
-        }
-        s->beat = grown;
-        s->cap_beats = cap;
+    if (!sn_grow((void **)&s->beat, s->n_beats, &s->cap_beats, sizeof(*s->beat))) {
+        r->failed = true;
+        return;
     }
     s->beat[s->n_beats++] = (struct sn_beat){r->run, kind, comm, slot};
     r->run = 0;

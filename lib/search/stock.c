@@ -1,6 +1,7 @@
 #include "lib/search/stock.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/round.h"
 
 /* Kinds twice: tied tables are a kind of their own. */
 enum { KINDS = 2 * SN_SHAPE_PARTS, ALIGN = 32 };
@@ -126,11 +127,6 @@ int sn_stock_zero(const struct sn_bucket *b, int zero)
     return b->is_bias ? 0 : zero;
 }
 
-static int64_t rounded(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_layer_profile *shape,
                                      enum sn_dtype dtype, int zero,
                                      const struct sn_stock_members *members)
@@ -145,12 +141,12 @@ struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_l
         bool shared = sharing > 1 && k->trains;
         bool masters = members->masters && shared && (stage == 1 || stage == 2);
         struct sn_stock_size e = sn_stock_size(c->raw, stage, sharing);
-        int64_t size = (int64_t)sn_dtype_size(own), part = rounded(e.slice * 4);
+        int64_t size = (int64_t)sn_dtype_size(own), part = sn_round_up(e.slice * 4, 64);
         bool has_grad = k->trains || k->counts;
-        b.params += c->count * rounded((stage == 3 ? e.slice : e.n) * size);
-        b.grads += has_grad ? c->count * rounded((stage >= 2 ? e.slice : e.n) * 4) : 0;
+        b.params += c->count * sn_round_up((stage == 3 ? e.slice : e.n) * size, 64);
+        b.grads += has_grad ? c->count * sn_round_up((stage >= 2 ? e.slice : e.n) * 4, 64) : 0;
         b.optimizer += c->count * ((own != SN_F32 || masters) + 2 * k->trains) * part;
-        b.optimizer += members->feedback && shared ? c->count * rounded(e.n * 4) : 0;
+        b.optimizer += members->feedback && shared ? c->count * sn_round_up(e.n * 4, 64) : 0;
     }
     return b;
 }

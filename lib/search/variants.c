@@ -49,16 +49,10 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
 static void add(struct lister *l)
 {
     struct sn_variants *o = l->out;
-    if (o->n == o->cap) {
-        int64_t cap = o->cap ? 2 * o->cap : 1024;
-        struct sn_variant *grown = sn_realloc(o->of, (size_t)cap * sizeof(*grown));
-        l->failed = l->failed || !grown;
-        if (!grown)
-            return;
-        o->of = grown;
-        o->cap = cap;
-    }
-    o->of[o->n++] = l->v;
+    if (sn_grow((void **)&o->of, (int)o->n, &o->cap, sizeof(*o->of)))
+        o->of[o->n++] = l->v;
+    else
+        l->failed = true;
 }
 
 /* The rules do not depend on what is listed below this. */

@@ -32,7 +32,8 @@ struct sn_variant {
 
 struct sn_variants {
     struct sn_variant *of;
-    int64_t n, cap;
+    int64_t n;
+    int cap;
 };
 
 /* All for a run. Caller runs sn_variants_fini. */

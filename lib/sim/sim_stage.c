@@ -42,17 +42,10 @@ static void tell(struct sn_sim_player *g, struct sn_sim_events *to, const struct
 {
     if (!g->records || g->failed)
         return;
-    if (to->n == to->cap) {
-        int64_t cap = to->cap ? 2 * to->cap : 256;
-        struct sn_event *grown = sn_realloc(to->event, (size_t)cap * sizeof(*grown));
-        if (!grown) {
-            g->failed = true;
-            return;
-        }
-        to->event = grown;
-        to->cap = cap;
-    }
-    to->event[to->n++] = *e;
+    if (sn_grow((void **)&to->event, (int)to->n, &to->cap, sizeof(*to->event)))
+        to->event[to->n++] = *e;
+    else
+        g->failed = true;
 }
 
 int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op)

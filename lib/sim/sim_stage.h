@@ -32,7 +32,8 @@ struct sn_sim_clock {
 
 struct sn_sim_events {
     struct sn_event *event;
-    int64_t n, cap;
+    int64_t n;
+    int cap;
 };
 
 /* A post of a chunk that is waited for outside of it. */

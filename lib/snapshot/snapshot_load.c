@@ -39,7 +39,8 @@ struct loading {
     int *first, *next;          /* boxes of this rank by tensor; -1 ends */
     int64_t *missing;           /* elements, by box */
     struct want *want;
-    int64_t n_want, room;
+    int64_t n_want;
+    int room;
     bool failed;
     /* by rank */
     int64_t *begins;          /* of its wants, and the end */
@@ -52,16 +53,10 @@ struct loading {
 
 static void add_piece(struct loading *l, const struct want *w)
 {
-    if (l->n_want == l->room) {
-        int64_t more = l->room ? 2 * l->room : 256;
-        struct want *p = sn_realloc(l->want, (size_t)more * sizeof(*p));
-        l->failed = l->failed || !p;
-        if (!p)
-            return;
-        l->want = p;
-        l->room = more;
-    }
-    l->want[l->n_want++] = *w;
+    if (sn_grow((void **)&l->want, (int)l->n_want, &l->room, sizeof(*l->want)))
+        l->want[l->n_want++] = *w;
+    else
+        l->failed = true;
 }
 
 static int64_t least(int64_t a, int64_t b)
