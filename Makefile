@@ -166,7 +166,7 @@ $(BUILD)/%.o: %.c
 define isa_rule
 $(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c
 	@mkdir -p $$(@D)
-	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) $(KFLAGS) $(ISA_$(1)) -DSN_ISA=$(1) -DSN_REST=$(or $(REST_$(1)),$(1)) $(CFLAGS) -c $$< -o $$@
+	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) $$(KFLAGS) $(ISA_$(1)) -DSN_ISA=$(1) -DSN_REST=$(or $(REST_$(1)),$(1)) $(CFLAGS) -c $$< -o $$@
 endef
 $(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(call isa_rule,$(i))))
 
