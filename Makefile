@@ -72,29 +72,50 @@ LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib
 BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).
-ISAS     := $(if $(filter x86_64,$(ARCH)),generic avx2 avx512,generic)
+ISAS_x86_64  := generic avx2 avx512
+ISAS_ppc64le := generic power9
+ISAS     := $(or $(ISAS_$(ARCH)),generic)
 # Spelled out: gcc knows -march=x86-64-v3 and v4, which these are, from 11 on.
 ISA_generic :=
 ISA_avx2    := $(addprefix -m,cx16 sahf popcnt sse3 ssse3 sse4.1 sse4.2 avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave)
 ISA_avx512  := $(ISA_avx2) $(addprefix -mavx512,f bw cd dq vl) -mprefer-vector-width=512
-# Sets that multiply bf16: the files of products once more, with kernels/cpu/bf16/FILE.c, beside the rest of another set.
+ISA_power9  := -mcpu=power9
+# Sets that multiply bf16: the files of products once more, with tiles of their own, beside the rest of another set.
 # Left out where the compiler does not know them (gcc before 11).
-MODEL_ISAS  := $(if $(filter x86_64,$(ARCH)),avx512bf16 amx)
-BF16_ISAS   := $(if $(MODEL_ISAS),$(shell $(CC) -mavx512bf16 -mamx-tile -mamx-bf16 -E -x c /dev/null >/dev/null 2>&1 && echo $(MODEL_ISAS)))
+BF16_ISAS_x86_64  := avx512bf16 amx
+BF16_ISAS_aarch64 := armbf16
+BF16_ISAS_ppc64le := power10
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_amx     := $(ISA_avx512bf16) -mamx-tile -mamx-bf16
+ISA_armbf16 := -march=armv8.2-a+bf16
+ISA_power10 := -mcpu=power10
+BF16_ISAS   := $(BF16_ISAS_$(ARCH))
+BF16_ISAS   := $(if $(BF16_ISAS),$(shell $(CC) $(ISA_$(lastword $(BF16_ISAS))) -E -x c /dev/null >/dev/null 2>&1 && echo $(BF16_ISAS)))
 REST_avx512bf16 := avx512
 REST_amx    := avx512
-BF16_avx512bf16 := dot
-BF16_amx    := amx
+REST_armbf16 := generic
+REST_power10 := power9
+# Tiles, in kernels/cpu: of fp32, and of bf16 (a model runs those of x86-64 where a processor lacks them: tests/isa/model).
+MODEL_ISAS  := $(if $(filter x86_64,$(ARCH)),avx512bf16 amx)
+TILES       := fp32/vector bf16/none
+TILES_avx512bf16 := fp32/vector bf16/dot
+TILES_amx   := fp32/vector bf16/amx
+TILES_armbf16 := fp32/vector bf16/mmla
+TILES_power10 := bf16/ger
+# How many vector registers a tile may fill.
+SET_FLAGS   = -DSN_ISA=$(1) -DSN_REST=$(or $(REST_$(1)),$(1)) \
+              -DSN_REGISTERS_H='"$(firstword $(wildcard kernels/cpu/registers/$(ARCH).h) kernels/cpu/registers/other.h)"'
 PRODUCTS    := gemm gemm_epilogue gemm_pack gemm_fp8 expert_gemm attention attention_dx attention_product bf16_pack table
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 # Streams of codecs, and factors, are the same bytes from every set: no sum is fused with a product.
 $(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o $(BUILD)/kernels/cpu/$(i)/orthogonalise.o: KFLAGS += -ffp-contract=off))
+# Before it gives out registers gcc would move a tile's loads up for Arm, and then lack registers for its sums.
+TILE_ORDER := $(if $(filter aarch64,$(ARCH)),$(shell $(CC) -Werror -fno-schedule-insns -E -x c /dev/null >/dev/null 2>&1 && echo -fno-schedule-insns))
+$(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/fp32/%.o $(BUILD)/kernels/cpu/$(i)/bf16/%.o: KFLAGS += $(TILE_ORDER)))
 
-LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) \
-            $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o) $(BUILD)/kernels/cpu/$(i)/bf16/none.o) \
-            $(foreach i,$(BF16_ISAS),$(PRODUCTS:%=$(BUILD)/kernels/cpu/$(i)/%.o) $(BUILD)/kernels/cpu/$(i)/bf16/$(BF16_$(i)).o) \
+KERNEL_OBJ := $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o) $(TILES:%=$(BUILD)/kernels/cpu/$(i)/%.o)) \
+              $(foreach i,$(BF16_ISAS),$(patsubst %,$(BUILD)/kernels/cpu/$(i)/%.o,$(PRODUCTS) $(TILES_$(i))))
+LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(KERNEL_OBJ) \
             $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(BIN_SRC) bin/mpi_main.c,$(wildcard bin/*.c)))
 LIB      := $(BUILD)/libsennit.a
 PROGRAMS := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
@@ -166,7 +187,7 @@ $(BUILD)/%.o: %.c
 define isa_rule
 $(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c
 	@mkdir -p $$(@D)
-	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) $$(KFLAGS) $(ISA_$(1)) -DSN_ISA=$(1) -DSN_REST=$(or $(REST_$(1)),$(1)) $(CFLAGS) -c $$< -o $$@
+	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) $$(KFLAGS) $(ISA_$(1)) $(call SET_FLAGS,$(1)) $(CFLAGS) -c $$< -o $$@
 endef
 $(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(call isa_rule,$(i))))
 
@@ -175,6 +196,27 @@ $(BUILD)/kernels/codec_cpu.o: CPPFLAGS += '-DSN_ISAS(X)=$(foreach i,$(ISAS),X($(
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
 	$(call say,ar,$@)ar rcs $@ $^
+
+# The processor's kernels alone, and their unit tests, which need no library of others: what a compiler for another architecture
+# builds and an emulator of it runs (tests/isa/foreign.sh).
+KERNELS := $(BUILD)/libkernels.a
+$(KERNELS): $(KERNEL_OBJ) $(patsubst %.c,$(BUILD)/%.o,$(filter kernels/%,$(LIB_SRC)) $(wildcard lib/base/*.c))
+	@rm -f $@
+	$(call say,ar,$@)ar rcs $@ $^
+$(BUILD)/alone/%: $(BUILD)/tests/unit/%.o $(KERNELS)
+	@mkdir -p $(@D)
+	$(call say,ld,$@)$(CC) -static -fopenmp $(LDFLAGS) -o $@ $^ -lm
+# In seconds: the test of GEMM on what GEMM is made of.
+define alone_rules
+$(BUILD)/kernels/cpu/$(1)/gemm_table.o: tests/isa/table.c
+	@mkdir -p $$(@D)
+	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -fopenmp $(ISA_$(1)) $(call SET_FLAGS,$(1)) $(CFLAGS) -c $$< -o $$@
+$(BUILD)/alone/$(1)/test_gemm: $(BUILD)/other/test_gemm.o $(BUILD)/lib/base/rng.o $(patsubst %,$(BUILD)/kernels/cpu/$(1)/%.o,gemm gemm_epilogue gemm_pack gemm_fp8 \
+    bf16_pack gemm_table $(or $(TILES_$(1)),$(TILES))) $(patsubst %,$(BUILD)/kernels/cpu/$(or $(REST_$(1)),$(1))/%.o,act colsum)
+	@mkdir -p $$(@D)
+	$$(call say,ld,$$@)$(CC) -static -fopenmp $$(LDFLAGS) -o $$@ $$^ -lm
+endef
+$(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(call alone_rules,$(i))))
 
 # What tests share; a test takes from it what it needs.
 TESTLIB := $(BUILD)/tests/libtest.a
@@ -316,12 +358,12 @@ $(addprefix $(BUILD)/tests/emul/,test_kernels_cuda test_codec_cuda): $(BUILD)/te
 define model_rules
 $(BUILD)/isa/$(1)/%.o: kernels/cpu/%.c
 	@mkdir -p $$(@D)
-	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -Wno-psabi -O2 -fopenmp -fno-math-errno -fno-trapping-math $(ISA_avx2) -Itests/isa/model -DSN_ISA=$(1) -DSN_REST=$(1) \
+	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -Wno-psabi -O2 -fopenmp -fno-math-errno -fno-trapping-math $(ISA_avx2) -Itests/isa/model $(call SET_FLAGS,$(1)) -USN_REST -DSN_REST=$(1) \
 	    $(CFLAGS) -c $$< -o $$@
 $(BUILD)/isa/$(1)/other_table.o: tests/isa/table.c
 	@mkdir -p $$(@D)
 	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -fopenmp -DSN_ISA=$(1) -DSN_REST=$(1) $(CFLAGS) -c $$< -o $$@
-$(BUILD)/tests/isa/$(1)/%: $(BUILD)/other/%.o $(patsubst %,$(BUILD)/isa/$(1)/%.o,$(filter-out table,$(PRODUCTS)) act colsum bf16/$(BF16_$(1)) other_table) $(BUILD)/lib/base/rng.o
+$(BUILD)/tests/isa/$(1)/%: $(BUILD)/other/%.o $(patsubst %,$(BUILD)/isa/$(1)/%.o,$(filter-out table,$(PRODUCTS)) act colsum $(TILES_$(1)) other_table) $(BUILD)/lib/base/rng.o
 	@mkdir -p $$(@D)
 	$$(call say,ld,$$@)$(CC) -fopenmp -o $$@ $$^ -lm
 endef
@@ -385,7 +427,7 @@ check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
 run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(EMULTEST) $(MODELTEST) $(EMULPTR) $(FAKE) $(BUILD)/tests/gpu/libfake_cudnn.so $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(BUILD)/tests/gpu/cudnn_plans $(GPUBENCH) $(PLUGIN)
-	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) tests/gpu/sm70.sh@1800 $(UNIT) $(MODELTEST) $(FUZZ) \
+	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) $(if $(SAN),,tests/isa/foreign.sh@1200) tests/gpu/sm70.sh@1800 $(UNIT) $(MODELTEST) $(FUZZ) \
 	    -- $(MPIRUNS) $(ALONE:=@$(SCRIPT))
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
@@ -405,6 +447,9 @@ check-sass: ## Count what attention's inner loops execute on sm_90 (tests/sass/c
 	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-sass: no nvcc here'
 	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_wgmma_dkv_bf16 attention_wgmma_dq attention_mma_dkv_bf16 attention_mma_dq) && \
 	    tests/sass/check $(BUILD)/cuda/90/kernels/cuda; }
+check-isa: ## Kernels for Arm and POWER: the unit tests in an emulator, most of an hour; skips aloud without the compilers or qemu
+	@tests/deps isa || echo 'make: what needs these will be skipped' >&2
+	@ALL=1 BUILD=$(BUILD) tests/run tests/isa/foreign.sh@7200
 check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; skips aloud where those are not to be had
 	@tools/deps cuda || echo 'make: what needs these will be skipped' >&2
 	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tools/run tests/gpu/sm70.sh@1800
@@ -466,7 +511,7 @@ FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*
 run-fuzz: $(FUZZ_DEEP)
 	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)
 # Kernels of the plainest instruction set, alone; OpenMP's header and library are the compiler's that is always here.
-build/deep/kernels/cpu/%.o: DEEP += -DSN_ISA=generic -idirafter $(dir $(shell $(CC) -print-file-name=include/omp.h))
+build/deep/kernels/cpu/%.o: DEEP += $(call SET_FLAGS,generic) -idirafter $(dir $(shell $(CC) -print-file-name=include/omp.h))
 build/deep/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(DEEP) -fsanitize=fuzzer-no-link -MMD -MP $(HDF5_CFLAGS) -c $< -o $@
@@ -503,6 +548,8 @@ info: ## What was found on this machine and what was not
 	@echo 'ranges (NVTX)       $(if $(NVCC),$(if $(filter %nvtx.c,$(NVTX_C)),in the plugin,left out: no nvtx3/nvToolsExt.h in $(CUDA)/include),no nvcc here)'
 	@echo 'instruction sets     $(ISAS) $(BF16_ISAS) (chosen at run time)'
 
+kernels: $(KERNELS) ## The kernels alone, for another architecture too (ARCH=aarch64 CC=aarch64-linux-gnu-gcc BUILD=build/aarch64 ZFP_LIBS=)
+
 docs: all $(BUILD)/tests/unit/test_accounting ## Write the pages and tables that programs give anew
 	$(BUILD)/bin/sennit-plan --help-keys=markdown > docs/RUNFILE.md
 	$(BUILD)/bin/sennit-plan --help-keys=machines > docs/MACHINES.md
@@ -517,8 +564,8 @@ clean: ## Remove build/
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-.PHONY: FORCE run-gpu cuda check-sass check-cuda-emul run-cuda-emul check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
+.PHONY: FORCE run-gpu cuda kernels check-isa check-sass check-cuda-emul run-cuda-emul check-cuda-arch check-sm70 gpu-bundle check-gpu run-bundle all demo check check-quick lint check-docs check-equiv check-cluster check-oom check-fuzz cluster-demo bench \
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
 	run-fuzz run-bench
 .SECONDARY:
--include $(shell find $(BUILD) $(if $(filter build,$(BUILD)),"(" -name san -o -name mpich ")" -prune -o) -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) $(if $(filter build,$(BUILD)),"(" -name san -o -name mpich -o -name foreign ")" -prune -o) -name '*.d' -print 2>/dev/null)

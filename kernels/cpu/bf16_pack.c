@@ -4,8 +4,9 @@
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/tile.h"
 
-/* A pair of neighbours along the depth, the first of them in the lower half. */
+/* A pair of neighbours along the depth, the first of them in the lower half; and four. */
 typedef uint32_t pair __attribute__((may_alias, aligned(2)));
+typedef uint64_t quad __attribute__((may_alias, aligned(2)));
 
 enum { WIDEST = 64, DEEPEST = 32 }; /* strip, and group */
 
@@ -51,6 +52,9 @@ static void copy_groups(const struct sn_bf16_block *b, int64_t first, int64_t ro
         const uint16_t *from = stored(b, b->line + first + r, b->l);
         uint16_t *to = out + r * b->group;
         int64_t l = 0;
+        if (b->group == 4)
+            for (; l + 4 <= b->depth; l += 4, to += step)
+                memcpy(to, from + l, 4 * sizeof(uint16_t));
         for (; l + b->group <= b->depth; l += b->group, to += step)
             memcpy(to, from + l, group);
         for (; l < b->whole; l += b->group, to += step) {
@@ -88,12 +92,24 @@ static void join_pairs(const uint16_t *restrict low, const uint16_t *restrict hi
         out[i] = (uint32_t)low[i] | (uint32_t)high[i] << 16;
 }
 
+static void join_quads(const uint16_t *const row[4], int64_t n, quad *restrict out)
+{
+    const uint16_t *restrict a = row[0], *restrict b = row[1], *restrict c = row[2],
+                             *restrict d = row[3];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        out[i] =
+            (uint64_t)a[i] | (uint64_t)b[i] << 16 | (uint64_t)c[i] << 32 | (uint64_t)d[i] << 48;
+}
+
 /* One group of n lines, `row` being its stored rows. Deep groups are transposed pairs. */
 static void join(const struct sn_bf16_block *b, const uint16_t *const row[DEEPEST], int64_t n,
                  uint16_t *out)
 {
     if (b->group == 2) {
         join_pairs(row[0], row[1], n, (pair *)(void *)out);
+    } else if (b->group == 4) {
+        join_quads(row, n, (quad *)(void *)out);
     } else if (b->group == DEEPEST) {
         pair joined[DEEPEST / 2][WIDEST];
         for (int i = 0; i < DEEPEST / 2; i++)

@@ -1,7 +1,7 @@
 /*
  * cpu.h - shared by the CPU kernels; compiled once per instruction set.
  *
- * Every file in this folder is built several times with -DSN_ISA=generic|avx2|avx512 and the
+ * Every file in this folder is built several times with -DSN_ISA=NAME (kernels/isa) and the
  * matching -march. External names carry the set: SN_K(sn_rmsnorm) is sn_rmsnorm_avx512. table.c
  * collects them; kernels/cpu.c (built once) picks a table at run time.
  *

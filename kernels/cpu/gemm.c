@@ -30,10 +30,6 @@ enum {
     LARGEST = 1024,  /* and its elements */
 };
 
-SN_TILE(tile_1, SN_MR, 1)
-SN_TILE(tile_2, SN_MR, 2)
-SN_TILE_AHEAD(tile_3, SN_MR, 3, 16)
-
 struct job {
     const struct sn_args *a;
     const struct sn_mat *c, *bias, *addend;
@@ -136,16 +132,6 @@ static bool is_plain(const struct job *j, const struct work *w)
     return w->l > 0 || (!j->bias->p && (!j->addend->p || (same && !j->accumulates)));
 }
 
-static void run_tile(const struct sn_tile *t, int64_t cols)
-{
-    if (cols > 2 * SN_VL)
-        tile_3(t);
-    else if (cols > SN_VL)
-        tile_2(t);
-    else
-        tile_1(t);
-}
-
 /* Where a tile's product goes: C itself, the wide sums, or the buffer and from there to C. */
 struct target {
     int64_t at[2], rows, cols; /* of C */
@@ -198,7 +184,7 @@ static void one_tile(const struct job *j, const struct work *w, struct sn_tile *
     t->c = to.c;
     t->c_row = to.c_row;
     t->add = to.add;
-    run_tile(t, to.cols);
+    SN_K(sn_gemm_tile)(t, to.cols);
     finish(j, w, &to);
 }
 
@@ -223,7 +209,8 @@ static void one_tile_bf16(const struct job *j, const struct work *w, struct sn_b
 static bool is_read_in_place(const struct job *j)
 {
     const struct sn_mat *a = &j->a->in[0];
-    return !j->a->attr.trans_a && a->dtype == SN_F32 && a->ld % 1024 != 0;
+    return !j->a->attr.trans_a && !SN_K(sn_gemm_by_steps) && a->dtype == SN_F32 &&
+           a->ld % 1024 != 0;
 }
 
 /*
@@ -245,7 +232,7 @@ static void ask_for(const struct sn_block *b, int64_t part, int64_t parts, struc
 static void multiply(const struct job *j, const struct work *w, int64_t row, int64_t rows)
 {
     const struct sn_mat *x = &j->a->in[0];
-    bool trans = j->a->attr.trans_a;
+    bool trans = j->a->attr.trans_a, by_steps = trans || SN_K(sn_gemm_by_steps);
     int64_t in_place = is_read_in_place(j) ? rows / SN_MR * SN_MR : 0;
     struct sn_block a = {x, trans, row + in_place, rows - in_place, w->l, w->depth};
     SN_K(sn_gemm_pack_a)(&a, w->line, w->packed_a);
@@ -267,8 +254,8 @@ static void multiply(const struct job *j, const struct work *w, int64_t row, int
             bool stored = r < in_place;
             t.a = stored ? (const float *)sn_mat_row(x, row + r) + w->l
                          : w->packed_a + (r - in_place) * w->depth;
-            t.a_row = stored ? x->ld : trans ? 1 : w->depth;
-            t.a_step = trans ? SN_MR : 1;
+            t.a_row = stored ? x->ld : by_steps ? 1 : w->depth;
+            t.a_step = by_steps ? SN_MR : 1;
             one_tile(j, w, &t, (int64_t[2]){row + r, w->col + c});
         }
     }

@@ -19,6 +19,25 @@ static void pack_a_rows(const struct sn_block *a, float *out)
     }
 }
 
+/* Steps of k side by side: a strip is transposed. Its rows beyond the block are zero. */
+static void pack_a_steps(const struct sn_block *a, float *line, float *out)
+{
+    for (int64_t i = 0; i < a->rows; i += SN_MR, out += SN_MR * a->cols) {
+        int64_t rows = a->rows - i < SN_MR ? a->rows - i : SN_MR, ld = a->x->ld;
+        const float *from = stored(a->x, a->row + i, a->col);
+        if (a->x->dtype != SN_F32) {
+            for (int64_t r = 0; r < rows; r++)
+                sn_row_load(line + r * a->cols, stored(a->x, a->row + i + r, a->col), a->x->dtype,
+                            a->cols);
+            from = line;
+            ld = a->cols;
+        }
+        if (rows < SN_MR)
+            memset(out, 0, (size_t)(SN_MR * a->cols) * sizeof(float));
+        sn_transpose(from, ld, rows, a->cols, out, SN_MR);
+    }
+}
+
 enum { LINES = 16 }; /* rows of a stored A^T at a time: they stay in L1 */
 
 /* A strip's share of `lines` rows of fp32: whole vectors when the strip is full. */
@@ -59,6 +78,8 @@ void SN_K(sn_gemm_pack_a)(const struct sn_block *a, float *line, float *out)
 {
     if (a->trans)
         pack_a_columns(a, line, out);
+    else if (SN_K(sn_gemm_by_steps))
+        pack_a_steps(a, line, out);
     else
         pack_a_rows(a, out);
 }

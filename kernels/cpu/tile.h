@@ -3,22 +3,24 @@
  *
  * C[MR, NV vectors] (+)= A[MR, k] B[k, NV vectors] with C held in registers: each step loads one
  * row of B and broadcasts MR elements of A. Written with the vector types that gcc and clang share,
- * so the compiler keeps every accumulator in a register: 8x3 vectors with AVX-512's 32 registers
- * (24 sums, 3 of B, 1 of A), 4x3 and 4x2 with 16.
- * Each element of C is one chain of multiply-adds in the order of k: its bits do not depend on
- * where in a tile it lies.
+ * so the compiler keeps every accumulator in a register: 8x3 vectors with 32 registers, AVX-512's
+ * and NEON's (24 sums, 3 of B, 1 of A), 8x4 with VSX's 64, 4x3 and 4x2 with 16. How many there are
+ * is in a file of kernels/cpu/registers, which the Makefile picks by the architecture. Each element
+ * of C is one chain of multiply-adds in the order of k: its bits do not depend on where in a tile
+ * it lies.
  */
 #ifndef SN_TILE_H
 #define SN_TILE_H
 
 #include "kernels/cpu/cpu.h"
+#include SN_REGISTERS_H
 
 #include <stdbool.h>
 
 /* A hardware vector of floats: 64, 32 or 16 bytes, what -march allows; any address. */
 typedef float sn_vec __attribute__((vector_size(__BIGGEST_ALIGNMENT__), aligned(4), may_alias));
 
-enum { SN_VL = __BIGGEST_ALIGNMENT__ / 4 };
+enum { SN_VL = __BIGGEST_ALIGNMENT__ / 4, SN_LINE = 16 }; /* floats of a vector, of a cache line */
 
 /* Interleave the lower, or upper, halves of two vectors; one macro for each vector size. */
 #define SN_ZIP_LOW_16(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
@@ -106,7 +108,7 @@ struct sn_tile {
     float *c;
     int64_t c_row;
     bool add; /* C += instead of C = */
-    /* With SN_TILE_AHEAD only: a row of NV cache lines to ask for every so many steps of k. */
+    /* With SN_TILE_AHEAD only: a row of NV vectors to ask for every so many steps of k. */
     const char *next;
     int64_t next_step, next_every; /* bytes between such rows; steps */
 };
@@ -127,8 +129,8 @@ struct sn_tile {
             int64_t steps = (AHEAD) > 0 && t->next_every < left ? t->next_every : left;            \
             left -= steps;                                                                         \
             if ((AHEAD) > 0) {                                                                     \
-                _Pragma("GCC unroll 8") for (int j = 0; j < (NV); j++)                             \
-                    __builtin_prefetch(next + j * SN_VL * 4, 0, 2);                                \
+                _Pragma("GCC unroll 8") for (int j = 0; j < (NV)*SN_VL; j += SN_LINE)              \
+                    __builtin_prefetch(next + j * 4, 0, 2);                                        \
                 next += t->next_step;                                                              \
             }                                                                                      \
             for (int64_t l = steps; l > 0; l--) {                                                  \
@@ -136,13 +138,14 @@ struct sn_tile {
                 _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++)                               \
                 {                                                                                  \
                     row[j] = *(const sn_vec *)(b + j * SN_VL);                                     \
-                    if ((AHEAD) > 0)                                                               \
+                    if ((AHEAD) > 0 && j * SN_VL % SN_LINE == 0)                                   \
                         __builtin_prefetch(b + (AHEAD) * (NV)*SN_VL + j * SN_VL);                  \
                 }                                                                                  \
                 _Pragma("GCC unroll 8") for (int i = 0; i < MR; i++)                               \
                 {                                                                                  \
                     sn_vec x = a[i * a_row] - (sn_vec){0};                                         \
-                    _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) acc[i][j] += x * row[j];  \
+                    _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++)                           \
+                        SN_ADD_PRODUCT(acc[i][j], x, row[j]);                                      \
                 }                                                                                  \
                 a += a_step;                                                                       \
                 b += b_step;                                                                       \

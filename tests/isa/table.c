@@ -6,6 +6,15 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/gpu/other_table.h"
 
+/* Not there for a test of GEMM alone. */
+#define NOT_ALWAYS(name) extern __typeof__(SN_K(name)) SN_K(name) __attribute__((weak))
+NOT_ALWAYS(sn_expert_gemm);
+NOT_ALWAYS(sn_attention);
+NOT_ALWAYS(sn_attention_dx);
+NOT_ALWAYS(sn_expert_gemm_scratch);
+NOT_ALWAYS(sn_attention_scratch);
+NOT_ALWAYS(sn_attention_dx_scratch);
+
 static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
 {
     switch (kind) {

@@ -44,6 +44,9 @@ extern const struct sn_ops sn_cpu_table_avx2 __attribute__((weak));
 extern const struct sn_ops sn_cpu_table_avx512 __attribute__((weak));
 extern const struct sn_ops sn_cpu_table_avx512bf16 __attribute__((weak));
 extern const struct sn_ops sn_cpu_table_amx __attribute__((weak));
+extern const struct sn_ops sn_cpu_table_armbf16 __attribute__((weak));
+extern const struct sn_ops sn_cpu_table_power9 __attribute__((weak));
+extern const struct sn_ops sn_cpu_table_power10 __attribute__((weak));
 
 /* Another table than the CPU's (tests/gpu/other_table.h) may round what the CPU keeps in fp32: what
  * it says is added to a test's tolerance. */
@@ -56,12 +59,13 @@ extern bool kt_any_order(void) __attribute__((weak));
 extern int kt_threads(void) __attribute__((weak));
 
 /* The tables that this processor can run, up to its best; returns how many. */
-enum { KT_TABLES = 5 };
+enum { KT_TABLES = 8 };
 __attribute__((unused)) static int kt_tables(const struct sn_ops *table[KT_TABLES])
 {
     const struct sn_ops *const all[KT_TABLES] = {&sn_cpu_table_generic, &sn_cpu_table_avx2,
-                                                 &sn_cpu_table_avx512, &sn_cpu_table_avx512bf16,
-                                                 &sn_cpu_table_amx};
+                                                 &sn_cpu_table_avx512,  &sn_cpu_table_avx512bf16,
+                                                 &sn_cpu_table_amx,     &sn_cpu_table_armbf16,
+                                                 &sn_cpu_table_power9,  &sn_cpu_table_power10};
     const struct sn_ops *best = sn_ops_cpu();
     int n = 0;
     for (int i = 0; i < KT_TABLES && (n == 0 || table[n - 1] != best); i++)
