@@ -191,6 +191,7 @@ $(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c
 endef
 $(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(call isa_rule,$(i))))
 
+$(BUILD)/kernels/cpu.o: CPPFLAGS += '-DSN_BF16_ISAS(X)=$(foreach i,$(BF16_ISAS),X($(i)))'
 $(BUILD)/kernels/codec_cpu.o: CPPFLAGS += '-DSN_ISAS(X)=$(foreach i,$(ISAS),X($(i)))'
 
 $(LIB): $(LIB_OBJ)

@@ -9,6 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Weak references (kernels/isa) take nothing out of an archive: these do. The Makefile says which
+ * sets of bf16 products were compiled: SN_BF16_ISAS(X) is X(avx512bf16) X(amx). */
+#define DECLARE(isa) extern const struct sn_ops sn_cpu_table_##isa;
+#define ADDRESS(isa) &sn_cpu_table_##isa,
+SN_BF16_ISAS(DECLARE)
+static const struct sn_ops *const linked[] __attribute__((used)) = {SN_BF16_ISAS(ADDRESS) NULL};
+
 /* A set's name is its table's without "cpu/". */
 static const char *name_of(const struct sn_isa *isa)
 {
