@@ -105,7 +105,7 @@ TILES_power10 := bf16/ger
 # How many vector registers a tile may fill.
 SET_FLAGS   = -DSN_ISA=$(1) -DSN_REST=$(or $(REST_$(1)),$(1)) \
               -DSN_REGISTERS_H='"$(firstword $(wildcard kernels/cpu/registers/$(ARCH).h) kernels/cpu/registers/other.h)"'
-PRODUCTS    := gemm gemm_epilogue gemm_pack gemm_fp8 expert_gemm attention attention_dx attention_product bf16_pack table
+PRODUCTS    := gemm gemm_epilogue gemm_pack gemm_fp8 expert_gemm attention attention_dx attention_product attention_bf16 attention_dx_bf16 bf16_pack table
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 # Streams of codecs, and factors, are the same bytes from every set: no sum is fused with a product.
 $(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o $(BUILD)/kernels/cpu/$(i)/orthogonalise.o: KFLAGS += -ffp-contract=off))
@@ -153,7 +153,7 @@ OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[deno
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
 # The products of sets that this machine may lack, on a model of their instructions (tests/isa/model).
-MODELTEST := $(if $(SAN),,$(foreach i,$(MODEL_ISAS),$(addprefix $(BUILD)/tests/isa/$(i)/,test_gemm test_attention)))
+MODELTEST := $(if $(SAN),,$(foreach i,$(MODEL_ISAS),$(addprefix $(BUILD)/tests/isa/$(i)/,test_gemm test_attention test_attention_parts)))
 GPUBENCH := $(BUILD)/tests/gpu/bench_codec $(BUILD)/tests/gpu/bench_ceilings
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)

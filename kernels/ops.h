@@ -10,7 +10,9 @@
  *
  * Storage types: activations, weights and their gradients-in-flight are fp32, bf16 or fp16 (one of
  * them per program); arithmetic and accumulation are fp32 or better; parameter gradients,
- * optimizer state, statistics and losses are fp32 (or double where said).
+ * optimizer state, statistics and losses are fp32 (or double where said). What alone may be rounded
+ * to a storage type of 16 bits on the way: ATTENTION's probabilities and gradients of scores, before
+ * they are multiplied, where products are of that type (`multiplies`, or a device).
  *
  * Accumulation: acc[o] says whether out[o] is overwritten or added to. SN_ADD is legal only where
  * the table below marks the output "+".
@@ -353,6 +355,9 @@ struct sn_ops {
      * memory fewer than both apart? Then the compiler makes them one (lib/program/fuse.c). NULL:
      * never. */
     bool (*fuses)(const struct sn_args *a);
+    /* Are products of matrices of this type multiplied as they are stored, and summed in fp32? Else
+     * they are widened to fp32 first. NULL: never, or nobody asks. */
+    bool (*multiplies)(enum sn_dtype t);
 };
 
 /* The CPU backend for the best instruction set of this processor, or for the one that SN_ISA in the

@@ -50,6 +50,7 @@ struct sn_product {
     int64_t diag;
 };
 void SN_K(sn_product)(const struct sn_product *p);
+float SN_K(sn_attention_dot)(const float *a, const float *b, int64_t n);
 
 /* The mask `partial` where it hides something of rows x keys at `diag`, none elsewhere. */
 static inline enum sn_visible sn_visible(enum sn_visible partial, int64_t diag, int64_t keys)

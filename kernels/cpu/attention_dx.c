@@ -11,9 +11,11 @@
  * of threads, so results are bit-identical; no two threads write the same gradient. Scratch is
  * five heads of one sample in fp32 (5 S d floats) and a few blocks; each run has its own place
  * there, whole blocks long, because products spill into the rows that round it up.
+ *
+ * Where products are of bf16, attention_dx_bf16.c computes the same.
  */
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/vmath.h"
+#include "kernels/cpu/attention_bf16.h"
+#include "kernels/cpu/attention_gradient.h"
 
 #include <omp.h>
 
@@ -72,29 +74,6 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
     return used;
 }
 
-/* The visible part of one row: p from scores, ds from do.v (in `ds`); zero beyond. */
-static void row_gradient(const struct work *w, int64_t i, int64_t visible, const float *factor,
-                         float *restrict p, float *restrict ds)
-{
-    float lse = w->lse[i], delta = w->delta[i];
-    int64_t whole = sn_whole_step(p, visible, -INFINITY);
-    (void)sn_whole_step(ds, visible, 0.0f);
-    if (factor) {
-#pragma omp simd
-        for (int64_t k = 0; k < whole; k++) {
-            float prob = sn_expf_low(p[k] - lse);
-            ds[k] = prob * (factor[k] * ds[k] - delta);
-            p[k] = prob * factor[k];
-        }
-    } else {
-#pragma omp simd
-        for (int64_t k = 0; k < whole; k++) {
-            p[k] = sn_expf_low(p[k] - lse);
-            ds[k] = p[k] * (ds[k] - delta);
-        }
-    }
-}
-
 static int64_t position(const struct piece *p)
 {
     return p->run->first + p->first;
@@ -114,7 +93,11 @@ static void block_rows(const struct job *j, struct work *w, const struct piece *
             factor = w->factor;
         }
         int64_t at = i * SN_KEYS;
-        row_gradient(w, q->place + q->first + i, visible, factor, w->p + at, w->ds + at);
+        struct sn_attn_gradient of = {.scale = 1.0f, /* q is scaled */
+                                      .lse = w->lse[q->place + q->first + i],
+                                      .delta = w->delta[q->place + q->first + i],
+                                      .factor = factor};
+        sn_attn_gradient_row(&of, visible, w->p + at, w->ds + at);
     }
 }
 
@@ -178,16 +161,6 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
     SN_K(sn_product)(&by_query);
 }
 
-/* Not inlined: two copies of a vectorised sum may add in two orders. */
-static __attribute__((noinline)) float dot(const float *a, const float *b, int64_t n)
-{
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < n; c++)
-        sum += a[c] * b[c];
-    return sum;
-}
-
 /* The rows of a run, of a query head or a kv head. */
 static struct sn_head rows_of(const struct job *j, const struct work *w, int64_t head,
                               const struct sn_mat *x, const struct sn_run *run)
@@ -207,7 +180,7 @@ static void load_run(const struct job *j, struct work *w, const struct sn_run *r
     sn_head_load(&g, 1.0f, padded, do_, j->ld);
     sn_head_load(&o, 1.0f, padded, dq, j->ld);
     for (int64_t i = 0; i < run->n; i++) {
-        w->delta[place + i] = dot(dq + i * j->ld, do_ + i * j->ld, j->d);
+        w->delta[place + i] = SN_K(sn_attention_dot)(dq + i * j->ld, do_ + i * j->ld, j->d);
         w->lse[place + i] = ((const float *)sn_mat_row(&in[5], q.first_row + i))[w->head];
     }
 }
@@ -294,6 +267,8 @@ static void kv_head(const struct job *j, struct work *w)
 
 int SN_K(sn_attention_dx)(const struct sn_args *a, int threads)
 {
+    if (sn_attn_bf16_of(a, SN_BACKWARD_BF16).set)
+        return SN_K(sn_attention_dx_bf16)(a, threads);
     struct job j = job_of(a);
     j.dropout = sn_attn_dropout_of(a);
     struct work sizes;
@@ -309,6 +284,8 @@ int SN_K(sn_attention_dx)(const struct sn_args *a, int threads)
 
 size_t SN_K(sn_attention_dx_scratch)(const struct sn_args *a, int threads)
 {
+    if (sn_attn_bf16_of(a, SN_BACKWARD_BF16).set)
+        return SN_K(sn_attention_dx_bf16_scratch)(a, threads);
     struct job j = job_of(a);
     struct work w;
     return (size_t)layout(&j, NULL, &w) * sizeof(float) * (size_t)threads;

@@ -1,5 +1,5 @@
 /*
- * attention_product.c - products of blocks in scratch; see attention.h.
+ * attention_product.c - products of blocks in scratch, and of two rows; see attention.h.
  */
 #include "kernels/cpu/attention.h"
 
@@ -84,4 +84,14 @@ void SN_K(sn_product)(const struct sn_product *p)
         for (int64_t l = 0; l < p->depth; l += DEPTH)
             panel(p, col, l);
     }
+}
+
+/* In a function of its own: two inlined copies of a vectorised sum may add in two orders. */
+float SN_K(sn_attention_dot)(const float *a, const float *b, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < n; c++)
+        sum += a[c] * b[c];
+    return sum;
 }

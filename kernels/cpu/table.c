@@ -1,7 +1,7 @@
 /*
  * table.c - the operations table of one instruction set.
  */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bf16.h"
 
 static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
 {
@@ -24,6 +24,11 @@ static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads
     default:
         return SN_R(sn_elementwise_scratch)(kind, a, threads);
     }
+}
+
+static bool multiplies(enum sn_dtype t)
+{
+    return t == SN_BF16 && SN_K(sn_bf16);
 }
 
 #define SN_STR2(x) #x
@@ -78,5 +83,6 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_ORTHOGONALISE] = SN_R(sn_orthogonalise),
         },
     .scratch = scratch,
+    .multiplies = multiplies,
     .head = {.bytes = 64 << 20, .least = 64, .multiple = 1}, /* GEMMs stay efficient from 64 rows */
 };

@@ -8,7 +8,7 @@
 #ifndef OTHER_TABLE_H
 #define OTHER_TABLE_H
 
-#include "kernels/ops.h"
+#include "tests/lib/kernel_slack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +19,8 @@ extern "C" {
 extern const struct sn_ops kt_other_table;
 const struct sn_ops *kt_other_ops(void); /* &kt_other_table */
 
-/*
- * Tensor cores take 16-bit operands: attention rounds its probabilities p, and the backward the
- * gradients of scores, to the storage type, whose unit is u. That is u sum p |v| in a result; in
- * the backward also over the heads that share keys, and with dropout times 1 / (1 - drop): 3 u was
- * seen forward, 5 u backward. kernel_test.h adds this to tolerances, for values of size 1.
- */
+/* What this table rounds where the CPU keeps fp32 (kernel_slack.h): kernel_test.h adds it to
+ * tolerances, for values of size 1. */
 double kt_slack(enum sn_op_kind kind, enum sn_dtype t);
 
 /* Is SN_ANY_ORDER set in the environment? Then every operation is run with attr.any_order, and two
@@ -57,12 +53,6 @@ static inline bool kt_is_left_out(long call)
             return end != at;
     }
     return false;
-}
-
-static inline double kt_slack_of(enum sn_op_kind kind, enum sn_dtype t)
-{
-    double unit = t == SN_F16 ? 1.0 / 2048 : t == SN_BF16 ? 1.0 / 512 : 0.0;
-    return kind == SN_OP_ATTENTION ? 4 * unit : kind == SN_OP_ATTENTION_DX ? 8 * unit : 0.0;
 }
 #ifdef __cplusplus
 }

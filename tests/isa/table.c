@@ -3,7 +3,7 @@
  * the kernels' unit tests run (tests/gpu/other_table.h): compiled with the set's kernels for a
  * model of its instructions, or for another architecture and run by an emulator.
  */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bf16.h"
 #include "tests/gpu/other_table.h"
 
 /* Not there for a test of GEMM alone. */
@@ -31,6 +31,11 @@ static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads
     }
 }
 
+static bool multiplies(enum sn_dtype t)
+{
+    return t == SN_BF16 && SN_K(sn_bf16);
+}
+
 #define STRING2(x) #x
 #define STRING(x)  STRING2(x)
 
@@ -39,14 +44,15 @@ const struct sn_ops kt_other_table = {.name = "cpu/" STRING(SN_ISA),
                                               [SN_OP_EXPERT_GEMM] = SN_K(sn_expert_gemm),
                                               [SN_OP_ATTENTION] = SN_K(sn_attention),
                                               [SN_OP_ATTENTION_DX] = SN_K(sn_attention_dx)},
-                                      .scratch = scratch};
+                                      .scratch = scratch,
+                                      .multiplies = multiplies};
 
 const struct sn_ops *kt_other_ops(void)
 {
     return &kt_other_table;
 }
 
-/* Sums are in fp32, as everywhere. */
+/* Sums are in fp32, as everywhere; what is rounded the table says (`multiplies`). */
 double kt_slack(enum sn_op_kind kind, enum sn_dtype t)
 {
     (void)kind;

@@ -139,6 +139,111 @@ static void all_shapes_are_right(bool (*one)(const struct attn *, enum sn_dtype)
     }
 }
 
+/* -1, 0 or 1 in columns [first, end) of each head of d columns, 0 in the others. */
+static void fill_integers(struct kt *k, const struct sn_mat *m, int64_t d, int64_t first,
+                          int64_t end)
+{
+    for (int64_t r = 0; r < m->rows; r++)
+        for (int64_t c = 0; c < m->cols; c++) {
+            double v = (double)(sn_rng_bits(0x1e7, k->draws++) % 3) - 1.0;
+            kt_set(m, r, c, c % d >= first && c % d < end ? v : 0.0);
+        }
+}
+
+/*
+ * Small integers, which no 16-bit type rounds, so that a key or a query too many or too few shows
+ * whatever a table rounds: q has its values in the first half of a head and k in the second, so
+ * scores are 0 and every p of a visible key is 1 (of the backward too: its lse is given as 0).
+ */
+static struct kt integers(const struct attn *p, enum sn_dtype t)
+{
+    struct kt k = prepare(p, t, 1.0);
+    k.exact = true;
+    k.a.attr.scale = 0.25f;
+    fill_integers(&k, &k.a.in[0], p->d, 0, p->d / 2);
+    fill_integers(&k, &k.a.in[1], p->d, p->d / 2, p->d);
+    fill_integers(&k, &k.a.in[2], p->d, 0, p->d);
+    return k;
+}
+
+static bool forward_integers(const struct attn *p, enum sn_dtype t)
+{
+    struct kt k = integers(p, t);
+    int64_t rows = p->seq * p->samples;
+    kt_out(&k, 0, (struct kt_shape){SN_F32, rows, p->heads * p->d, p->pad}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_F32, rows, p->heads, 0}, SN_WRITE);
+    double *o = kt_ref(&k, 0), *lse = kt_ref(&k, 1);
+    struct head h;
+    double *memory = head_alloc(&h, p->seq, p->d);
+    for (int64_t n = 0; n < p->samples; n++)
+        for (int64_t head = 0; head < p->heads; head++) {
+            head_get(h.v, &k.a.in[2], p, n, head * p->kv_heads / p->heads);
+            head_mask(&h, p, n, head);
+            head_forward(&h, 0.25); /* h.q and h.k are 0 */
+            put_rows(o, h.o, p, n, head, p->heads);
+            for (int64_t i = 0; i < p->seq; i++)
+                lse[(n * p->seq + i) * p->heads + head] = h.lse[i];
+        }
+    bool good = kt_check(&k, SN_OP_ATTENTION, 1e-6);
+    free(memory);
+    kt_free(&k);
+    return good;
+}
+
+static bool backward_integers(const struct attn *p, enum sn_dtype t)
+{
+    struct kt k = integers(p, t);
+    int64_t rows = p->seq * p->samples, q_cols = p->heads * p->d, kv_cols = p->kv_heads * p->d;
+    for (int i = 3; i < 5; i++)
+        fill_integers(&k, kt_in(&k, i, (struct kt_shape){t, rows, q_cols, p->pad}), p->d, 0, p->d);
+    struct sn_mat *lse = kt_in(&k, 5, (struct kt_shape){SN_F32, rows, p->heads, 0});
+    memset(lse->p, 0, (size_t)(rows * p->heads) * sizeof(float));
+    kt_out(&k, 0, (struct kt_shape){SN_F32, rows, q_cols, p->pad}, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){SN_F32, rows, kv_cols, p->pad}, SN_WRITE);
+    kt_out(&k, 2, (struct kt_shape){SN_F32, rows, kv_cols, p->pad}, SN_WRITE);
+    double *dq = kt_ref(&k, 0), *dk = kt_ref(&k, 1), *dv = kt_ref(&k, 2);
+    struct head h;
+    double *memory = head_alloc(&h, p->seq, p->d);
+    for (int64_t i = 0; i < p->seq * p->seq; i++)
+        h.p[i] = 1.0;
+    for (int64_t n = 0; n < p->samples; n++)
+        for (int64_t head = 0; head < p->heads; head++) {
+            int64_t kv = head * p->kv_heads / p->heads;
+            head_get(h.q, &k.a.in[0], p, n, head);
+            head_get(h.k, &k.a.in[1], p, n, kv);
+            head_get(h.v, &k.a.in[2], p, n, kv);
+            head_get(h.o, &k.a.in[3], p, n, head);
+            head_get(h.go, &k.a.in[4], p, n, head);
+            head_mask(&h, p, n, head);
+            memset(h.dq, 0, (size_t)(3 * p->seq * p->d) * sizeof(double)); /* dq, dk, dv */
+            head_backward(&h, 0.25);
+            put_rows(dq, h.dq, p, n, head, p->heads);
+            put_rows(dk, h.dk, p, n, kv, p->kv_heads);
+            put_rows(dv, h.dv, p, n, kv, p->kv_heads);
+        }
+    bool good = kt_check(&k, SN_OP_ATTENTION_DX, 0.0);
+    free(memory);
+    kt_free(&k);
+    return good;
+}
+
+/* Of the shapes those whose factors of dropout, 1 / (1 - drop), are integers too. */
+static void integers_are_exact(bool (*one)(const struct attn *, enum sn_dtype), const char *what)
+{
+    static const enum sn_dtype types[] = {SN_F32, SN_BF16, SN_F16};
+    for (int d = 0; d < 3; d++) {
+        bool good = true;
+        for (int c = 0; c < NCASES; c++) {
+            float kept = 1.0f / (1.0f - cases[c].drop);
+            if (kept == floorf(kept) && !one(&cases[c], types[d])) {
+                printf("# S %ld d %d\n", (long)cases[c].seq, cases[c].d);
+                good = false;
+            }
+        }
+        tap_ok(good, "%s, %s: of integers, exact", what, sn_dtype_name(types[d]));
+    }
+}
+
 /* Scores of +-300: without the running maximum they would overflow. */
 static void large_scores_do_not_overflow(void)
 {
@@ -182,6 +287,8 @@ int main(void)
 {
     all_shapes_are_right(forward_case, "forward");
     all_shapes_are_right(backward_case, "backward");
+    integers_are_exact(forward_integers, "forward");
+    integers_are_exact(backward_integers, "backward");
     large_scores_do_not_overflow();
     nan_is_kept(SN_F32);
     nan_is_kept(SN_BF16);

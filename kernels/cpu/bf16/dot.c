@@ -5,9 +5,9 @@
  * all lanes. Each sum is a chain over pairs of the depth; in a pair the second product is added
  * first (Intel SDM, VDPBF16PS), each rounded to nearest even. Denormal operands and sums are zero.
  *
- * AVX512-FP16 has no counterpart for fp16: its multiply-adds (VFMADD...PH) round every sum to fp16,
- * eleven bits, where our contract wants sums in fp32; and VFMADD...PS after a conversion is what
- * the fp32 kernels do already while they pack. So fp16 has no file here.
+ * AVX512-FP16 has no counterpart for fp16: its multiply-adds (VFMADD..PH) round every sum to fp16,
+ * eleven bits, where our contract wants sums in fp32. So fp16 has no file here: it is widened while
+ * it is packed, and multiplied in fp32.
  */
 #include "kernels/cpu/bf16.h"
 
