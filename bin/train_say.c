@@ -13,11 +13,11 @@ void sn_train_say_backend(const struct sn_config *c, const struct sn_comm *comm,
     const char *processor = sn_ops_cpu_describe(&warning);
     if (comm->rank != 0)
         return;
-    bool widened = !a->device && c->train.precision != SN_F32;
-    sn_log(SN_LOG_INFO, "%s: %d rank%s x %d thread%s, %s%s%s%s%s", c->run.name, comm->size,
+    char how[SN_OPS_TEXT];
+    (void)sn_ops_arithmetic(sn_ops_cpu(), c->train.precision, how);
+    sn_log(SN_LOG_INFO, "%s: %d rank%s x %d thread%s, %s%s%s%s", c->run.name, comm->size,
            comm->size == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
-           a->device ? a->info.name : processor, widened ? ", computes in fp32 and keeps " : "",
-           widened ? sn_dtype_name(c->train.precision) : "",
+           a->device ? a->info.name : processor, a->device ? "" : how,
            a->device && a->is_shared && comm->size > 1 ? ", ranks talk through the host" : "",
            a->device && !c->run.deterministic ? ", some sums in any order" : "");
     if (a->device && a->info.libraries[0])

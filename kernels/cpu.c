@@ -79,3 +79,13 @@ const char *sn_ops_cpu_describe(const char **warning)
 {
     return chosen(warning).says;
 }
+
+const char *sn_ops_arithmetic(const struct sn_ops *ops, enum sn_dtype t, char text[SN_OPS_TEXT])
+{
+    bool own = ops->multiplies && ops->multiplies(t);
+    const char *says = own ? ", multiplies %s and sums in fp32" : ", computes in fp32 and keeps %s";
+    text[0] = '\0';
+    if (t != SN_F32)
+        (void)snprintf(text, SN_OPS_TEXT, says, sn_dtype_name(t));
+    return text;
+}

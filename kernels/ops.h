@@ -368,5 +368,9 @@ bool sn_ops_cpu_check(char *why, size_t size);
 /* One line for run headers and benchmark records: instruction set, whose products. A
  * sentence of warning is in *warning when the environment holds BLAS back, NULL otherwise. */
 const char *sn_ops_cpu_describe(const char **warning);
+/* The rest of that line for a run that keeps tensors of this type: how they are computed with;
+ * nothing for fp32. Written into text, which is returned. */
+enum { SN_OPS_TEXT = 64 };
+const char *sn_ops_arithmetic(const struct sn_ops *ops, enum sn_dtype t, char text[SN_OPS_TEXT]);
 
 #endif

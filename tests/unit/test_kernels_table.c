@@ -24,9 +24,34 @@ static void the_backend_describes_itself(void)
     tap_ok(!warning || strcmp(warning, "unset") != 0, "the warning is a sentence or nothing");
 }
 
+static bool only_bf16(enum sn_dtype t)
+{
+    return t == SN_BF16;
+}
+
+static void what_is_multiplied_is_said(void)
+{
+    static const struct sn_ops own = {.multiplies = only_bf16}, none = {0};
+    static const struct {
+        const struct sn_ops *ops;
+        enum sn_dtype t;
+        const char *want;
+    } cases[] = {{&own, SN_F32, ""},
+                 {&own, SN_BF16, ", multiplies bf16 and sums in fp32"},
+                 {&own, SN_F16, ", computes in fp32 and keeps fp16"},
+                 {&none, SN_BF16, ", computes in fp32 and keeps bf16"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[SN_OPS_TEXT];
+        const char *got = sn_ops_arithmetic(cases[i].ops, cases[i].t, text);
+        tap_ok(strcmp(got, cases[i].want) == 0, "%s where %s is multiplied: '%s'",
+               sn_dtype_name(cases[i].t), cases[i].ops == &own ? "bf16" : "nothing", got);
+    }
+}
+
 int main(void)
 {
     the_table_is_complete();
     the_backend_describes_itself();
+    what_is_multiplied_is_said();
     return tap_done();
 }
