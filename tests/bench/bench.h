@@ -1,13 +1,38 @@
 /*
- * bench.h - what the benchmarks that print a table share.
+ * bench.h - what the benchmarks share: the first line of their records, times, memory.
  */
 #ifndef SN_BENCH_H
 #define SN_BENCH_H
+
+#include "kernels/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* The first statement of every benchmark: a set that SN_ISA names and this processor lacks ends it.
+ */
+static inline void bench_check(void)
+{
+    char why[256];
+    if (sn_ops_cpu_check(why, sizeof(why)))
+        return;
+    (void)fprintf(stderr, "%s\n", why);
+    exit(2);
+}
+
+/* That, and the first line of the record: the instruction set, without which no figure says much.
+ */
+static inline void bench_head(void)
+{
+    const char *warning;
+    bench_check();
+    printf("# %s\n", sn_ops_cpu_describe(&warning));
+    if (warning)
+        printf("# warning: %s\n", warning);
+    (void)fflush(stdout); /* children print after it, and do not repeat it */
+}
 
 /* For qsort of doubles, ascending. */
 static inline int bench_by_value(const void *a, const void *b)

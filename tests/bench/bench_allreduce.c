@@ -180,12 +180,15 @@ static int start_under_mpirun(char *self)
 
 int main(int argc, char **argv)
 {
+    bench_check();
     if (sn_comm_launched_ranks() == 1)
         return start_under_mpirun(argv[0]);
     int64_t max = (argc > 1 ? atoll(argv[1]) : 64) << 20;
     struct sn_err err;
     struct bench b = {0};
     must(sn_comm_create_mpi(&b.comm, &err), &err);
+    if (b.comm->rank == 0)
+        bench_head();
     struct sn_grid g = test_grid(1, 1, b.comm->size, 1);
     must(b.comm->ops->set_grid(b.comm, &g, &err), &err);
     if (b.comm->size > 64 || max < (4 << 20))

@@ -143,8 +143,7 @@ int main(int argc, char **argv)
         {1024, 1, 16, 4, 128}, {2048, 1, 8, 2, 64}, {128, 8, 4, 4, 32},
     };
     int threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();
-    const char *warning;
-    printf("%s\n", sn_ops_cpu_describe(&warning));
+    bench_head();
     printf("ATTENTION with %d threads: median (best) GFLOP/s, causal half counted\n", threads);
     printf("type   seq  n   heads    d |   forward       backward      both          GEMM\n");
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {

@@ -354,6 +354,7 @@ static void parse(struct options *o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    bench_head();
     struct options o;
     struct sn_err err;
     parse(&o, argc, argv);

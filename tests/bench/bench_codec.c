@@ -172,6 +172,7 @@ static bool measure(struct bench *b, int row)
 
 int main(int argc, char **argv)
 {
+    bench_head();
     struct bench b = {.threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1,
                       .n = argc > 2 ? strtol(argv[2], NULL, 10) : 1 << 24};
     if (b.threads < 1 || b.n < 1000) {

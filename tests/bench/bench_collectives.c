@@ -199,6 +199,7 @@ static void print_row(const char *name, const char *use, double *error, int n)
 
 int main(int argc, char **argv)
 {
+    bench_head();
     struct table t = {.n = 0};
     const char *folder = argc > 1 ? argv[1] : "tests/bench/layouts";
     if (read_file(&t, folder, "collective_bandwidth.csv", add_bandwidth) ||

@@ -303,6 +303,7 @@ static double plain_copy(const struct bench *b)
 
 int main(int argc, char **argv)
 {
+    bench_head();
     struct bench b = {.threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 2,
                       .t = argc > 2 ? strtol(argv[2], NULL, 10) : 8192,
                       .d = argc > 3 ? strtol(argv[3], NULL, 10) : 1024};

@@ -190,10 +190,7 @@ int main(int argc, char **argv)
                                         {1536, 384}, {768, 50304}, {384, 50304}};
     int threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();
     int64_t tokens = argc > 2 ? atol(argv[2]) : 256;
-    const char *warning;
-    printf("%s\n", sn_ops_cpu_describe(&warning));
-    if (warning)
-        printf("warning: %s\n", warning);
+    bench_head();
     if (sn_blas_core())
         printf("OpenBLAS core %s%s\n", sn_blas_core(),
                sn_blas_is_held_back() ? ", held back by OPENBLAS_CORETYPE: unset it" : "");

@@ -15,6 +15,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/rng.h"
+#include "tests/bench/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +129,7 @@ static bool measure(struct bench *b)
 
 int main(int argc, char **argv)
 {
+    bench_head();
     struct bench b = {.threads = argc > 1 ? atoi(argv[1]) : 1,
                       .t = argc > 2 ? atoll(argv[2]) : 4096,
                       .d = argc > 3 ? atoll(argv[3]) : 1024};

@@ -6,6 +6,7 @@
  * Makefile leaves it out on other processors than x86-64.
  */
 #include "lib/base/clock.h"
+#include "tests/bench/bench.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ static void measure(int threads)
 
 int main(void)
 {
+    bench_head();
     if (!__builtin_cpu_supports("avx512f")) {
         printf("# SKIP this processor has no AVX-512\n");
         return 0;

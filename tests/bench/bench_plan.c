@@ -11,6 +11,7 @@
  */
 #include "lib/machine/named.h"
 #include "lib/sim/plan.h"
+#include "tests/bench/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +156,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+    bench_head();
     struct sn_err err = {0};
     enum sn_status st = SN_OK;
     (void)printf(

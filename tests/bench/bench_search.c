@@ -6,6 +6,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/search/search.h"
+#include "tests/bench/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,7 @@ static int search(const char *const a[])
 
 int main(int argc, char **argv)
 {
+    bench_head();
     const char *a[] = {"llama-65b", "dgx-a100-80", "1024", "2048", "2048", "10"};
     for (int i = 1; i < argc && i <= 6; i++)
         a[i - 1] = argv[i];

@@ -14,6 +14,7 @@
 #include "lib/exec/profile.h"
 #include "lib/state/weights.h"
 #include "tests/lib/job_test.h"
+#include "tests/bench/bench.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -236,10 +237,8 @@ int main(int argc, char **argv)
     int rounds = argc > 1 ? atoi(argv[1]) : 7;
     rounds = rounds < 1 || rounds > MAX_ROUNDS ? 7 : rounds;
     int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    const char *warning;
-    printf("# %s, %d threads, %d rounds\n", sn_ops_cpu_describe(&warning), threads, rounds);
-    if (warning)
-        printf("# warning: %s\n", warning);
+    bench_head();
+    printf("# %d threads, %d rounds\n", threads, rounds);
     static const enum sn_dtype precisions[] = {SN_F32, SN_BF16};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
         for (int k = 0; k < 2; k++)

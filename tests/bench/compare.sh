@@ -37,7 +37,7 @@ torch() { # shape precision
         sed -n 's/.*"tokens_per_s": \([0-9.]*\).*/\1/p'
 }
 
-build/tests/bench/bench_step 1 none | head -n 1
+build/tests/bench/bench_step 1 none
 for shape in $shapes; do
     for precision in ${PRECISIONS:-fp32 bf16}; do
         pairs=

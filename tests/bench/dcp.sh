@@ -21,7 +21,8 @@ while [ "$i" -lt "$pairs" ]; do
     "$python" -m torch.distributed.run --nproc-per-node "$ranks" tests/bench/dcp.py --dir "$dir" \
         --mib "$mib" 2>/dev/null
     i=$((i + 1))
-done | tee "$dir/lines" >&2
+done | tee "$dir/record" >&2
+grep -v '^#' "$dir/record" >"$dir/lines"
 awk -F '[:,}]' '{ for (k = 1; k < NF; k++) { if ($k ~ /save_s/) s = $(k + 1); if ($k ~ /load_s/) l = $(k + 1) } }
     NR % 2 { save = s; load = l; next }
     { print "save", s / save, save, s; print "load", l / load, load, l }' "$dir/lines" | sort -k1,1 -k2,2n |

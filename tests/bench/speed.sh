@@ -5,7 +5,7 @@ set -eu
 B=${BUILD:-build}/tests/bench/bench_search
 
 row() { # model machine gpus batch seq target
-    out=$("$B" "$1" "$2" "$3" "$4" "$5" 10 | head -n 1)
+    out=$("$B" "$1" "$2" "$3" "$4" "$5" 10 | grep -v '^#' | head -n 1)
     echo "speed: $out" >&2
     printf '%s\n' "$out" | sed -E 's/.*: ([0-9]+) layouts, ([0-9]+) over the memory, ([0-9]+) compiled; ([0-9.]+) s, ([0-9.]+) s of CPU \(([0-9]+) layouts\/s bounded, ([0-9.]+) ms compiled\), ([0-9]+) MiB/\1 \2 \3 \5 \6 \7 \8/' |
         {

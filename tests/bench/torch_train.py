@@ -258,6 +258,7 @@ def run(a, name):
         "torch": torch.__version__, "compile": a.compile_mode if a.compile else None,
         "inductor": a.inductor, "optimizer": a.optimizer, "clip": a.clip,
         "matmul_precision": a.matmul_precision, "env": environment(), "cpu": cpu_name(),
+        "isa": torch.backends.cpu.get_cpu_capability(),
     }), flush=True)
 
 
