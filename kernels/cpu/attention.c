@@ -88,7 +88,7 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
     w->m = sn_take(base, &used, most);
     w->l = sn_take(base, &used, most);
     w->p = sn_take(base, &used, j->q_block * score_row(j));
-    w->factor = sn_take(base, &used, j->k_block);
+    w->factor = sn_take(base, &used, sn_attn_factors(j->k_block));
     if (f->set) {
         w->q16 = sn_take_bf16(base, &used, most * f->deep);
         w->p16 = sn_take_bf16(base, &used, f->queries * f->keys);
@@ -164,10 +164,10 @@ soften_row(const struct job *j, struct work *w, float scale, int64_t i, int64_t 
 static void drop_row(const struct job *j, const struct work *w, const struct sn_attn_row *row,
                      float *p)
 {
-    sn_attn_dropout_row(&j->dropout, row, w->factor);
+    const float *factor = sn_attn_dropout_row(&j->dropout, row, w->factor);
 #pragma omp simd
     for (int64_t k = 0; k < row->keys; k++)
-        p[k] *= w->factor[k];
+        p[k] *= factor[k];
 }
 
 /* Queries [i0, i0 + n) of the chunk against a block of keys: their scores are in w->p. */

@@ -201,20 +201,32 @@ struct sn_attn_row {
     int64_t sample, head, query, key, keys;
 };
 
-/* factor[j], j < keys: of the row's elements (dropout.h). */
-static inline void sn_attn_dropout_row(const struct sn_attn_dropout *m, const struct sn_attn_row *r,
-                                       float *factor)
+/* A row of factors needs room for the groups of four that it begins and ends in, and, to be filled
+ * up (sn_whole_step), for a whole step beyond. */
+static inline int64_t sn_attn_factors(int64_t keys)
 {
+    return keys + 3 + SN_STEP;
+}
+
+/* Of the row's elements (dropout.h); returns the first of them, in `room`. */
+static inline float *sn_attn_dropout_row(const struct sn_attn_dropout *m,
+                                         const struct sn_attn_row *r, float *room)
+{
+    const uint64_t key = m->key;
+    const uint32_t site = m->site;
+    const float drop = m->drop, scale = m->scale;
     int64_t sample = m->first_sample + r->sample;
     int64_t first = ((m->head0 + r->head) * m->seq + r->query) * m->seq + r->key;
-    for (int64_t group = first / 4; group * 4 < first + r->keys; group++) {
-        struct sn_philox words = sn_dropout_words(m->key, m->site, sample, group);
-        for (int64_t i = 0; i < 4; i++) {
-            int64_t j = group * 4 + i - first;
-            if (j >= 0 && j < r->keys)
-                factor[j] = sn_dropout_factor(words.v[i], m->drop, m->scale);
-        }
+    int64_t group = first / 4, groups = (first + r->keys + 3) / 4 - group;
+#pragma omp simd
+    for (int64_t j = 0; j < groups; j++) {
+        struct sn_philox w = sn_dropout_words(key, site, sample, group + j);
+        room[4 * j] = sn_dropout_factor(w.v[0], drop, scale);
+        room[4 * j + 1] = sn_dropout_factor(w.v[1], drop, scale);
+        room[4 * j + 2] = sn_dropout_factor(w.v[2], drop, scale);
+        room[4 * j + 3] = sn_dropout_factor(w.v[3], drop, scale);
     }
+    return room + first % 4;
 }
 
 /* The next piece of a thread's scratch, on a cache line of its own; without a base, its size only.

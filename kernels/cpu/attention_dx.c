@@ -70,7 +70,7 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
     w->vt = sn_take(base, &used, SN_BK * j->d);
     w->p = sn_take(base, &used, SN_BQ * SN_KEYS);
     w->ds = sn_take(base, &used, SN_BQ * SN_KEYS);
-    w->factor = sn_take(base, &used, SN_BK);
+    w->factor = sn_take(base, &used, sn_attn_factors(SN_BK));
     return used;
 }
 
@@ -86,11 +86,10 @@ static void block_rows(const struct job *j, struct work *w, const struct piece *
     for (int64_t i = 0; i < q->n; i++) {
         int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
         struct sn_attn_row row = {w->sample, w->head, position(q) + i, position(k), visible};
-        const float *factor = NULL;
+        float *factor = NULL;
         if (j->dropout.drop > 0) {
-            sn_attn_dropout_row(&j->dropout, &row, w->factor);
-            (void)sn_whole_step(w->factor, visible, 0.0f);
-            factor = w->factor;
+            factor = sn_attn_dropout_row(&j->dropout, &row, w->factor);
+            (void)sn_whole_step(factor, visible, 0.0f);
         }
         int64_t at = i * SN_KEYS;
         struct sn_attn_gradient of = {.scale = 1.0f, /* q is scaled */

@@ -81,7 +81,7 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
     w->g_row = sn_take(base, &used, j->d);
     w->p = sn_take(base, &used, f->queries * j->score_row);
     w->ds = sn_take(base, &used, f->queries * j->score_row);
-    w->factor = sn_take(base, &used, f->keys + SN_STEP);
+    w->factor = sn_take(base, &used, sn_attn_factors(f->keys));
     w->p16 = sn_take_bf16(base, &used, pairs);
     w->ds16 = sn_take_bf16(base, &used, pairs);
     w->left = sn_take_bf16(base, &used, pairs);
@@ -118,9 +118,9 @@ static void block_rows(const struct job *j, struct work *w, const struct piece *
         struct sn_attn_row row = {w->sample, w->head, position(q) + i, position(k), visible};
         struct sn_attn_gradient of = {j->a->attr.scale, w->lse[i], w->delta[i], NULL};
         if (j->dropout.drop > 0) {
-            sn_attn_dropout_row(&j->dropout, &row, w->factor);
-            (void)sn_whole_step(w->factor, visible, 0.0f);
-            of.factor = w->factor;
+            float *factor = sn_attn_dropout_row(&j->dropout, &row, w->factor);
+            (void)sn_whole_step(factor, visible, 0.0f);
+            of.factor = factor;
         }
         float *p = w->p + i * j->score_row, *ds = w->ds + i * j->score_row;
         sn_attn_gradient_row(&of, visible, p, ds);
