@@ -1,13 +1,15 @@
 /*
- * bench_elementwise.c - the memory-bound operations: GB/s, beside those of a plain copy measured in
- * the same run, after each result was checked against the generic instruction set with one thread.
+ * bench_elementwise.c - the memory-bound operations: GB/s, beside those of a copy of as many bytes
+ * in turn with them, after each result was checked against the generic instruction set with one
+ * thread.
  *
  *   build/tests/bench/bench_elementwise [THREADS [T [D]]]
  *
  * Bytes are those of the operands, each read or written once (a sum over rows or an update in place
  * reads and writes). Lines that the processor reads before it writes them are not counted, neither
- * here nor for the copy. Rates are those of the fastest repeat in a tenth of a second; the median
- * says how busy the machine was.
+ * here nor for the copy. The operation and the copy (of half the bytes, which it reads and writes,
+ * by the same threads) take turns for a tenth of a second each: the ratio is the median of the
+ * pairs', between the tenth and the ninetieth of a hundred. The rate is of the median time.
  */
 /* Its conversions are wanted; tests are compiled without OpenMP. */
 #pragma GCC diagnostic push
@@ -21,7 +23,6 @@
 #include "tests/bench/bench.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +31,24 @@ enum { REPEATS_MIN = 5, REPEATS_MAX = 2000, VOCABULARY = 4096, SAMPLES = 4, HEAD
 
 /* Shapes of operands: activations in the storage type, vectors, statistics and
  * gradients in fp32. */
-enum shape { NONE, TD, T2D, WD, PD, D1, D1_F32, N1_F32, N1, T1_F32, T2_F32, IDS, TABLE_F32 };
+enum shape {
+    NONE,
+    TD,
+    T2D,
+    WD,
+    PD,
+    D1,
+    D1_F32,
+    N1_F32,
+    N1,
+    T1_F32,
+    T2_F32,
+    IDS,
+    TABLE_F32,
+    LOGITS, /* as many elements as TD, in rows of the vocabulary */
+    WORDS,
+    LOSSES
+};
 
 struct row {
     const char *name;
@@ -47,9 +65,11 @@ static const struct row rows[] = {
     {"embed_grad",     SN_OP_EMBED_GRAD,   {IDS, TD},                      {TABLE_F32},              true},
     {"layernorm",      SN_OP_LAYERNORM,    {TD, D1, D1},                   {TD, T2_F32},             false},
     {"layernorm_dx",   SN_OP_LAYERNORM_DX, {TD, TD, D1, T2_F32, TD},       {TD},                     false},
+    {"layernorm_dx + dw", SN_OP_LAYERNORM_DX, {TD, TD, D1, T2_F32, TD},    {TD, D1_F32, D1_F32},     false},
     {"layernorm_dw",   SN_OP_LAYERNORM_DW, {TD, TD, T2_F32},               {D1_F32, D1_F32},         false},
     {"rmsnorm",        SN_OP_RMSNORM,      {TD, D1},                       {TD, T1_F32},             false},
     {"rmsnorm_dx",     SN_OP_RMSNORM_DX,   {TD, TD, D1, T1_F32, TD},       {TD},                     false},
+    {"rmsnorm_dx + dw", SN_OP_RMSNORM_DX, {TD, TD, D1, T1_F32, TD},        {TD, D1_F32},             false},
     {"rmsnorm_dw",     SN_OP_RMSNORM_DW,   {TD, TD, T1_F32},               {D1_F32},                 false},
     {"colsum",         SN_OP_COLSUM,       {TD},                           {D1_F32},                 false},
     {"rope",           SN_OP_ROPE,         {TD},                           {TD},                     false},
@@ -59,6 +79,7 @@ static const struct row rows[] = {
     {"swiglu_dx",      SN_OP_SWIGLU_DX,    {TD, T2D},                      {T2D},                    false},
     {"add",            SN_OP_ADD,          {TD, TD},                       {TD},                     false},
     {"dropout",        SN_OP_DROPOUT,      {TD},                           {TD},                     false},
+    {"cross_entropy",  SN_OP_CROSS_ENTROPY, {LOGITS, WORDS},               {LOGITS, LOSSES},         false},
     {"sq_norm",        SN_OP_SQ_NORM,      {N1_F32},                       {NONE},                   false},
     {"adamw",          SN_OP_ADAMW,        {N1_F32},                       {N1_F32, N1_F32, N1_F32}, true},
     {"adamw + weights", SN_OP_ADAMW,       {N1_F32},                       {N1_F32, N1_F32, N1_F32, N1}, true},
@@ -69,7 +90,6 @@ struct bench {
     int threads;
     int64_t t, d;
     enum sn_dtype dtype;
-    double copy; /* GB/s of the plain copy */
 };
 
 static void *must(void *p)
@@ -83,7 +103,7 @@ static void *must(void *p)
 
 static struct sn_mat mat_of(enum shape s, const struct bench *b)
 {
-    int64_t t = b->t, d = b->d;
+    int64_t t = b->t, d = b->d, r = (t * d + VOCABULARY - 1) / VOCABULARY;
     switch (s) {
     case NONE:
         return (struct sn_mat){0};
@@ -111,6 +131,12 @@ static struct sn_mat mat_of(enum shape s, const struct bench *b)
         return (struct sn_mat){NULL, SN_I32, t, 1, 1};
     case TABLE_F32:
         return (struct sn_mat){NULL, SN_F32, VOCABULARY, d, d};
+    case LOGITS:
+        return (struct sn_mat){NULL, b->dtype, r, VOCABULARY, VOCABULARY};
+    case WORDS:
+        return (struct sn_mat){NULL, SN_I32, r, 1, 1};
+    case LOSSES:
+        return (struct sn_mat){NULL, SN_F32, r, 1, 1};
     }
     return (struct sn_mat){0};
 }
@@ -145,6 +171,7 @@ static void setup(struct sn_args *a, struct sn_scalars *s, const struct row *row
                              .ok = 1,
                              .grad_scale = 1.0f,
                              .adam_count = 10,
+                             .tokens_in_step = 1.0,
                              .loss_scale = 1.0f};
     a->attr = (struct sn_attr){.heads = (int32_t)(b->d / HEAD),
                                .head_dim = HEAD,
@@ -211,6 +238,7 @@ static bool agrees(const struct row *row, const struct bench *b)
         }
     }
     good = good && fabs(sx.sq_norm - sy.sq_norm) <= 1e-12 * sx.sq_norm;
+    good = good && fabs(sx.loss_sum - sy.loss_sum) <= 1e-6 * sx.loss_sum;
     teardown(&x, row, b);
     teardown(&y, row, b);
     return good;
@@ -230,75 +258,54 @@ static double traffic(const struct row *row, const struct sn_args *a, const stru
     return sum;
 }
 
+/* The copy that an operation takes turns with. */
+static struct sn_args copy_of(double bytes)
+{
+    int64_t n = (int64_t)(bytes / (2 * sizeof(float)));
+    struct sn_mat x = {NULL, SN_F32, 1, n, n}, y = x;
+    x.p = must(sn_arena_map(bytes_of(&x)));
+    y.p = must(sn_arena_map(bytes_of(&y)));
+    return (struct sn_args){.in = {x}, .out = {y}};
+}
+
+static double seconds(enum sn_op_kind kind, const struct sn_args *a, int threads)
+{
+    double start = sn_clock();
+    (void)sn_ops_cpu()->run[kind](a, threads); /* checked before */
+    return sn_clock() - start;
+}
+
 static bool measure(const struct row *row, const struct bench *b)
 {
     if (!agrees(row, b)) {
-        printf("%-16s %-5s WRONG: differs from the generic kernel\n", row->name,
+        printf("%-17s %-5s WRONG: differs from the generic kernel\n", row->name,
                sn_dtype_name(b->dtype));
         return false;
     }
     struct sn_args a;
     struct sn_scalars s;
-    double time[REPEATS_MAX], began = sn_clock();
+    double time[REPEATS_MAX], ratio[REPEATS_MAX];
     int n = 0;
     setup(&a, &s, row, b);
-    (void)sn_ops_cpu()->run[row->kind](&a, b->threads); /* warms up; checked above */
-    while (n < REPEATS_MIN || (n < REPEATS_MAX && sn_clock() - began < SECONDS)) {
-        double start = sn_clock();
-        (void)sn_ops_cpu()->run[row->kind](&a, b->threads);
-        time[n++] = sn_clock() - start;
+    double bytes = traffic(row, &a, b);
+    struct sn_args copy = copy_of(bytes);
+    (void)seconds(row->kind, &a, b->threads); /* warms up, as the next does */
+    (void)seconds(SN_OP_COPY, &copy, b->threads);
+    double began = sn_clock();
+    while (n < REPEATS_MIN || (n < REPEATS_MAX && sn_clock() - began < 2 * SECONDS)) {
+        time[n] = seconds(row->kind, &a, b->threads);
+        ratio[n] = seconds(SN_OP_COPY, &copy, b->threads) / time[n];
+        n++;
     }
     qsort(time, (size_t)n, sizeof(time[0]), bench_by_value);
-    double bytes = traffic(row, &a, b) * 1e-9, least = time[0];
-    printf("%-16s %-5s %8.3f ms (median %8.3f) %7.1f GB/s  %4.2f of a copy\n", row->name,
-           sn_dtype_name(b->dtype), least * 1e3, time[n / 2] * 1e3, bytes / least,
-           bytes / least / b->copy);
+    qsort(ratio, (size_t)n, sizeof(ratio[0]), bench_by_value);
+    printf("%-17s %-5s %8.3f ms %7.1f GB/s  %4.2f of a copy (%4.2f .. %4.2f, %d pairs)\n",
+           row->name, sn_dtype_name(b->dtype), time[n / 2] * 1e3, bytes * 1e-9 / time[n / 2],
+           ratio[n / 2], ratio[n / 10], ratio[n - 1 - n / 10], n);
+    sn_arena_unmap(copy.in[0].p, bytes_of(&copy.in[0]));
+    sn_arena_unmap(copy.out[0].p, bytes_of(&copy.out[0]));
     teardown(&a, row, b);
     return true;
-}
-
-struct copier {
-    pthread_t thread;
-    char *from, *to;
-    size_t bytes;
-    double least; /* seconds */
-};
-
-static void *copy_often(void *arg)
-{
-    struct copier *c = arg;
-    double began = sn_clock();
-    c->least = 1e9;
-    while (sn_clock() - began < SECONDS) {
-        double start = sn_clock();
-        memcpy(c->to, c->from, c->bytes);
-        c->least = fmin(c->least, sn_clock() - start);
-    }
-    return NULL;
-}
-
-/* GB/s of memcpy while every thread copies its share of one matrix again and again. */
-static double plain_copy(const struct bench *b)
-{
-    enum { MOST = 64 };
-    struct copier c[MOST];
-    int n = b->threads < MOST ? b->threads : MOST;
-    size_t bytes = (size_t)(b->t * b->d) * 4, share = bytes / (size_t)n;
-    char *x = must(sn_arena_map(bytes)), *y = must(sn_arena_map(bytes));
-    double rate = 0.0;
-    for (int i = 0; i < n; i++) {
-        size_t first = (size_t)i * share;
-        c[i] = (struct copier){.from = x + first, .to = y + first, .bytes = share};
-        if (pthread_create(&c[i].thread, NULL, copy_often, &c[i]))
-            n = i;
-    }
-    for (int i = 0; i < n; i++) {
-        (void)pthread_join(c[i].thread, NULL); /* cannot fail: we created it */
-        rate += 2.0 * (double)share / c[i].least * 1e-9;
-    }
-    sn_arena_unmap(x, bytes);
-    sn_arena_unmap(y, bytes);
-    return rate;
 }
 
 int main(int argc, char **argv)
@@ -316,9 +323,7 @@ int main(int argc, char **argv)
     }
     bool good = true;
     static const enum sn_dtype dtypes[] = {SN_F32, SN_BF16};
-    b.copy = plain_copy(&b);
-    printf("%s, %d threads, T %ld, D %ld; plain copy %.1f GB/s\n", sn_ops_cpu()->name, b.threads,
-           (long)b.t, (long)b.d, b.copy);
+    printf("# %d threads, T %ld, D %ld\n", b.threads, (long)b.t, (long)b.d);
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
             b.dtype = dtypes[t];
