@@ -449,8 +449,8 @@ check-sass: ## Count what attention's inner loops execute on sm_90 (tests/sass/c
 	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_wgmma_dkv_bf16 attention_wgmma_dq attention_mma_dkv_bf16 attention_mma_dq) && \
 	    tests/sass/check $(BUILD)/cuda/90/kernels/cuda; }
 check-isa: ## Kernels for Arm and POWER: the unit tests in an emulator, most of an hour; skips aloud without the compilers or qemu
-	@tests/deps isa || echo 'make: what needs these will be skipped' >&2
-	@ALL=1 BUILD=$(BUILD) tests/run tests/isa/foreign.sh@7200
+	@tools/deps isa || echo 'make: what needs these will be skipped' >&2
+	@ALL=1 BUILD=$(BUILD) tools/run tests/isa/foreign.sh@7200
 check-sm70: ## The CUDA sources for sm_70, with clang and CUDA 12 from wheels; skips aloud where those are not to be had
 	@tools/deps cuda || echo 'make: what needs these will be skipped' >&2
 	@FETCH=1 BUILD=$(BUILD) CC='$(CC)' tools/run tests/gpu/sm70.sh@1800

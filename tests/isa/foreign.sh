@@ -55,11 +55,11 @@ ppc64le powerpc64le-linux-gnu power10 power10 bf16/ger    fp32_16    8  6
 ppc64le powerpc64le-linux-gnu power10 power10 bf16/ger    bf16_16    8  6
 '
 missing_for() { # architecture, prefix of its tools: what is not here
-    command -v "$2-gcc" >/dev/null || { echo "no $2-gcc here (tests/deps isa)" && return; }
-    command -v "$2-objdump" >/dev/null || { echo "no $2-objdump here (tests/deps isa)" && return; }
-    emulator_of "$1" >/dev/null || { echo "no qemu-$1 here (tests/deps isa)" && return; }
+    command -v "$2-gcc" >/dev/null || { echo "no $2-gcc here (tools/deps isa)" && return; }
+    command -v "$2-objdump" >/dev/null || { echo "no $2-objdump here (tools/deps isa)" && return; }
+    emulator_of "$1" >/dev/null || { echo "no qemu-$1 here (tools/deps isa)" && return; }
     echo 'int main(void){return 0;}' >"$tmp/c.c"
-    "$2-gcc" -static -fopenmp "$tmp/c.c" -o "$tmp/c" >/dev/null 2>&1 || echo "$2-gcc cannot link a static program (tests/deps isa)"
+    "$2-gcc" -static -fopenmp "$tmp/c.c" -o "$tmp/c" >/dev/null 2>&1 || echo "$2-gcc cannot link a static program (tools/deps isa)"
 }
 
 # A set: what it executes, and GEMM.
