@@ -4,6 +4,7 @@
 # SAN=1). On a machine where something is missing, parsing this file says nothing: tools/deps does,
 # with the command that helps.
 
+.DEFAULT_GOAL := all
 VERSION := 0.1.0
 BUILD   := build$(if $(SAN),/san)
 PREFIX  ?= /usr/local
@@ -13,6 +14,15 @@ ifeq ($(origin CC),default)
 CC      := gcc
 endif
 
+# As many commands at a time as there are processors, unless -j says otherwise.
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
+# A compiler without ccache, which makes the same.
+maker = $(filter-out ccache %/ccache,$(1))
+# A text as one word of a shell.
+quoted = '$(subst ','\'',$(1))'
 comma   := ,
 WERROR  ?= -Werror
 WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes $(WERROR)
@@ -116,76 +126,40 @@ $(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/fp32/%.o $(BUI
 KERNEL_OBJ := $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o) $(TILES:%=$(BUILD)/kernels/cpu/$(i)/%.o)) \
               $(foreach i,$(BF16_ISAS),$(patsubst %,$(BUILD)/kernels/cpu/$(i)/%.o,$(PRODUCTS) $(TILES_$(i))))
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(KERNEL_OBJ) \
-            $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(BIN_SRC) bin/mpi_main.c,$(wildcard bin/*.c)))
+            $(patsubst bin/%.c,$(BUILD)/programs/%.o,$(filter-out $(BIN_SRC) bin/mpi_main.c,$(wildcard bin/*.c)))
 LIB      := $(BUILD)/libsennit.a
 PROGRAMS := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
 # What ranks of sennit-plan and sennit-convert go on as: those start where no MPI is.
 RANKS    := $(BUILD)/libexec/sennit/sennit-mpi
 BINS     := $(PROGRAMS) $(RANKS)
 
-# The binaries once more, under UBSan alone, for tests/cli/test_undefined.sh: what is undefined shows there in every `make check`, and
-# SAN=1 has the rest. They also count what they do (tests/ub/count.c), for tests/cli/test_linear.sh. Cheap: little is optimised, and
-# kernels' loops, which SAN=1 checks, are the same objects.
-UB       := $(BUILD)/ub
-UBFLAGS  := -w -Og -g0 -DXXH_NO_INLINE_HINTS=1 -fsanitize=undefined,float-cast-overflow -fno-sanitize-recover=all -fsanitize-coverage=trace-pc
-UBOBJ    := $(patsubst $(BUILD)/%,$(UB)/%,$(filter-out $(BUILD)/kernels/%,$(LIB_OBJ))) $(filter $(BUILD)/kernels/%,$(LIB_OBJ))
-UBBINS   := $(if $(SAN),,$(BINS:$(BUILD)/%=$(UB)/%))
-
-UNIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/parity/test_*.c))
-MPIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/test_*.c))
-BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter x86_64,$(ARCH)),,tests/bench/bench_peak.c),$(wildcard tests/bench/bench_*.c)))
-FUZZ     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-CLI      := $(wildcard tests/cli/*.sh)
-CLITOOL  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cli/*.c))
-# The CUDA kernels' sources as C++, run on the host by the kernels' unit tests (tests/cuda_emul).
-EMULCXX  := $(firstword $(shell command -v g++ clang++ 2>/dev/null))
-EMULSAN  := -fsanitize=alignment,bounds,shift,signed-integer-overflow,null -fno-sanitize-recover=all
-EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I$(BUILD)/emul/src -I. -include tests/cuda_emul/emul.h -include tests/cuda_emul/mma.h -include tests/cuda_emul/wgmma.h -MMD -MP -Wall -Wextra \
-             -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing -fPIC $(EMULSAN)
-EMULSRC  := $(patsubst %,$(BUILD)/emul/src/%,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cuh tests/cuda_emul/own/*.cc))
-# Who writes what to the shared memory that warpgroup products read: wgmma.cc has in place of TSan's library what its calls go to.
-EMULWGMMA := $(shell grep -l 'wgmma.*\.cuh' kernels/cuda/*.cu tests/cuda_emul/own/*.cc)
-EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
-            $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc)) \
-            $(patsubst %,$(BUILD)/emul/%.pic.o,cudnn sdpa sdpa_graph library)
-OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
-            tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda test_codec_cuda
-EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
-            $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
-# The products of sets that this machine may lack, on a model of their instructions (tests/isa/model).
-MODELTEST := $(if $(SAN),,$(foreach i,$(MODEL_ISAS),$(addprefix $(BUILD)/tests/isa/$(i)/,test_gemm test_attention test_attention_parts)))
-GPUBENCH := $(BUILD)/tests/gpu/bench_codec $(BUILD)/tests/gpu/bench_ceilings
-EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
-EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
-# What a run of tests costs, @seconds where the runner's limit of 600 is too short. The longest first: programs
-# before -- run beside each other.
-MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
-STATIC   := $(if $(SAN),,tools/lint tools/docs)
-ALONE     = $(shell grep -l '^. Runs alone: ' $(CLI))
-
 all: $(BUILD)/mpi $(BINS) $(PLUGIN) ## Build every binary into build/bin (the default)
 # What was built with another MPI is built again.
-$(BUILD)/mpi: FORCE
-	@tests/mpi/record '$(BUILD)' '$(MPICC)' '$(MPIRUN)' '$(MPI_CC) $(MPI_CFLAGS) $(MPI_LIBS)' '$(MPI_GIVEN)$(MPI_LIBS)'
-$(BUILD)/lib/comm/comm_mpi.o $(UB)/lib/comm/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
-$(BUILD)/lib/comm/comm_mpi.o $(UB)/lib/comm/comm_mpi.o: COMPILER = $(MPI_CC)
-$(BUILD)/lib/comm/comm_mpi.o $(UB)/lib/comm/comm_mpi.o: $(BUILD)/mpi
-$(BUILD)/checkpoint/%.o $(UB)/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
+MPI_WORDS = $(call quoted,$(MPICC)) $(call quoted,$(MPIRUN)) $(call quoted,$(call maker,$(MPI_CC)) $(MPI_CFLAGS) $(MPI_LIBS))
+$(BUILD)/mpi: $(if $(shell printf '%s\n' $(MPI_WORDS) | cmp -s - $(BUILD)/mpi || echo y),FORCE)
+	@tests/mpi/record '$(BUILD)' $(MPI_WORDS) '$(MPI_GIVEN)$(MPI_LIBS)'
+$(BUILD)/lib/comm/comm_mpi.o $(BUILD)/ub/lib/comm/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
+$(BUILD)/lib/comm/comm_mpi.o $(BUILD)/ub/lib/comm/comm_mpi.o: COMPILER = $(MPI_CC)
+$(BUILD)/lib/comm/comm_mpi.o $(BUILD)/ub/lib/comm/comm_mpi.o: $(BUILD)/mpi
+$(BUILD)/checkpoint/%.o $(BUILD)/ub/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/checkpoint/store/uses.o $(BUILD)/checkpoint/io/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
 $(BUILD)/tests/bench/blas/openblas.o: CPPFLAGS += $(BLAS_CFLAGS)
 $(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o $(BUILD)/tests/bench/bench_peak.o: CPPFLAGS += -fopenmp
-$(BUILD)/bin/%.o $(UB)/bin/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
+$(BUILD)/programs/%.o $(BUILD)/ub/programs/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
 
 # One short line per command; V=1 shows the commands themselves.
 say = $(if $(V),,@echo '$(1) $(2)';)
 
 COMPILER  = $(CC)
-$(BUILD)/%.o: %.c
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,cc,$@)$(COMPILER) $(BASEFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+$(BUILD)/programs/%.o: bin/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(COMPILER) $(BASEFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 define isa_rule
-$(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c
+$(BUILD)/kernels/cpu/$(1)/%.o: kernels/cpu/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) $$(KFLAGS) $(ISA_$(1)) $(call SET_FLAGS,$(1)) $(CFLAGS) -c $$< -o $$@
 endef
@@ -194,68 +168,24 @@ $(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(call isa_rule,$(i))))
 $(BUILD)/kernels/cpu.o: CPPFLAGS += '-DSN_BF16_ISAS(X)=$(foreach i,$(BF16_ISAS),X($(i)))'
 $(BUILD)/kernels/codec_cpu.o: CPPFLAGS += '-DSN_ISAS(X)=$(foreach i,$(ISAS),X($(i)))'
 
-$(LIB): $(LIB_OBJ)
+$(LIB): $(LIB_OBJ) $(BUILD)/objects
 	@rm -f $@
-	$(call say,ar,$@)ar rcs $@ $^
-
-# The processor's kernels alone, and their unit tests, which need no library of others: what a compiler for another architecture
-# builds and an emulator of it runs (tests/isa/foreign.sh).
-KERNELS := $(BUILD)/libkernels.a
-$(KERNELS): $(KERNEL_OBJ) $(patsubst %.c,$(BUILD)/%.o,$(filter kernels/%,$(LIB_SRC)) $(wildcard lib/base/*.c))
-	@rm -f $@
-	$(call say,ar,$@)ar rcs $@ $^
-$(BUILD)/alone/%: $(BUILD)/tests/unit/%.o $(KERNELS)
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(CC) -static -fopenmp $(LDFLAGS) -o $@ $^ -lm
-# In seconds: the test of GEMM on what GEMM is made of.
-define alone_rules
-$(BUILD)/kernels/cpu/$(1)/gemm_table.o: tests/isa/table.c
-	@mkdir -p $$(@D)
-	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -fopenmp $(ISA_$(1)) $(call SET_FLAGS,$(1)) $(CFLAGS) -c $$< -o $$@
-$(BUILD)/alone/$(1)/test_gemm: $(BUILD)/other/test_gemm.o $(BUILD)/lib/base/rng.o $(patsubst %,$(BUILD)/kernels/cpu/$(1)/%.o,gemm gemm_epilogue gemm_pack gemm_fp8 \
-    bf16_pack gemm_table $(or $(TILES_$(1)),$(TILES))) $(patsubst %,$(BUILD)/kernels/cpu/$(or $(REST_$(1)),$(1))/%.o,act colsum)
-	@mkdir -p $$(@D)
-	$$(call say,ld,$$@)$(CC) -static -fopenmp $$(LDFLAGS) -o $$@ $$^ -lm
-endef
-$(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(call alone_rules,$(i))))
-
-# What tests share; a test takes from it what it needs.
-TESTLIB := $(BUILD)/tests/libtest.a
-$(TESTLIB): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
-	@rm -f $@
-	$(call say,ar,$@)ar rcs $@ $^
+	$(call say,ar,$@)ar rcs $@ $(LIB_OBJ)
 
 define link
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(LINKER) $(SANFLAGS) -Wl,--as-needed $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 endef
 LINKER   = $(CC)
-WITH_MPI := $(BUILD)/bin/sennit-train $(RANKS) $(BUILD)/oom/sennit-train $(UB)/bin/sennit-train $(RANKS:$(BUILD)/%=$(UB)/%) $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce \
+WITH_MPI := $(BUILD)/bin/sennit-train $(RANKS) $(BUILD)/oom/sennit-train $(BUILD)/ub/bin/sennit-train $(RANKS:$(BUILD)/%=$(BUILD)/ub/%) $(BUILD)/tests/mpi/% $(BUILD)/tests/bench/bench_allreduce \
             $(BUILD)/tests/bench/own/own $(BUILD)/tests/bench/pace/links
 $(WITH_MPI): LIBS += $(MPI_LIBS)
 $(WITH_MPI): LINKER = $(MPI_CC)
 
-$(BUILD)/bin/sennit-%: $(BUILD)/bin/sennit_%.o $(LIB)
+$(BUILD)/bin/sennit-%: $(BUILD)/programs/sennit_%.o $(LIB)
 	$(link)
-$(RANKS): $(BUILD)/bin/mpi_main.o $(LIB)
+$(RANKS): $(BUILD)/programs/mpi_main.o $(LIB)
 	$(link)
-
-$(BUILD)/tests/bench/own/own: LDFLAGS += -Wl,--wrap=sn_arena_map
-$(BUILD)/tests/unit/test_fuse_norm: LDFLAGS += -Wl,--wrap=sn_pass_fuse_norms
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
-	$(link)
-
-# Does the real cuDNN take our graphs, for devices that are only described?
-$(BUILD)/tests/gpu/cudnn_plans: $(BUILD)/tests/gpu/cudnn_plans.o $(patsubst %.c,$(BUILD)/%.o,$(CUDNN_C) kernels/cuda/library.c)
-	$(link)
-# With a stand-in for cuDNN that computes on the host.
-$(BUILD)/tests/unit/test_sdpa: $(patsubst %.c,$(BUILD)/%.o,$(CUDNN_C) kernels/cuda/library.c) | $(BUILD)/tests/gpu/libfake_cudnn.so
-$(BUILD)/tests/unit/test_sdpa: LDFLAGS += -Wl,-rpath,'$$ORIGIN/../gpu/fake'
-$(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published): \
-    $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
-
-$(BUILD)/tests/bench/bench_gemm: LIBS += $(BLAS_LIBS)
-$(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),openblas,none).o
 
 # Ranges for profilers: a header of the toolkit.
 NVTX_C   := kernels/cuda/nvtx$(if $(wildcard $(CUDA)/include/nvtx3/nvToolsExt.h),,_none).c
@@ -263,155 +193,45 @@ NVTX_C   := kernels/cuda/nvtx$(if $(wildcard $(CUDA)/include/nvtx3/nvToolsExt.h)
 NCCL_C   := $(if $(wildcard $(CUDA)/include/nccl.h),kernels/cuda/nccl.c,kernels/cuda/nccl_none.c)
 CUDA_C   := kernels/cuda/plugin.c kernels/cuda/begin.c kernels/cuda/prove.c kernels/cuda/library.c kernels/cuda/blaslt.c kernels/cuda/nvml.c $(CUDNN_C) $(NCCL_C) $(NVTX_C)
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(CUDA_OUT)/%.cu.o) $(CUDA_C:%.c=$(CUDA_OUT)/%.o)
-$(CUDA_OUT)/%.cu.o: %.cu
+$(CUDA_OUT)/%.cu.o: %.cu $(CUDA_OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,nvcc,$@)$(NVCC) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
-$(CUDA_OUT)/%.o: %.c
+$(CUDA_OUT)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(CC) $(BASEFLAGS) -fPIC -isystem $(CUDA)/include -DSN_CUDA_ARCH='"$(CUDA_ARCH)"' $(CFLAGS) -c $< -o $@
 $(CUDA_OUT)/libsennit_cuda.so: $(CUDA_OBJ)
 	$(call say,ld,$@)$(NVCC) -shared -cudart static -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -Xlinker -z,defs,-Bsymbolic -ldl -lpthread \
 	    -Xlinker -rpath=$(CUDA)/lib64:$(CUDA)/lib
-$(BUILD)/lib/sennit/libsennit_cuda.so: $(CUDA_OUT)/libsennit_cuda.so FORCE
+# The one of these architectures, also where that of others was made later.
+$(BUILD)/lib/sennit/libsennit_cuda.so: $(CUDA_OUT)/libsennit_cuda.so $(if $(shell cmp -s $(CUDA_OUT)/libsennit_cuda.so $(BUILD)/lib/sennit/libsennit_cuda.so || echo y),FORCE)
 	@mkdir -p $(@D)
-	@cmp -s $< $@ || cp $< $@
+	@cp $< $@
 FORCE:
 
-# A device of host memory as a plugin, for tests of sennit-train.
-FAKE     := $(BUILD)/tests/gpu/libfake_device.so
-$(FAKE): tests/gpu/fake_plugin.c tests/lib/fake_device.c tests/lib/fake_channels.c tests/lib/fake_measure.c $(wildcard kernels/*.h) tests/lib/fake_device.h tests/lib/fake_device_inner.h
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) -lpthread
-
-# The plugin for CUDA itself, on calls of CUDA that are done on host memory.
-FAKECUDA := $(if $(CUDA_SRC),$(if $(wildcard $(CUDA)/include/cuda_runtime_api.h),$(BUILD)/tests/gpu/libfake_cuda.so))
-FAKECC   := $(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -DSN_CUDA_ARCH='"$(CUDA_ARCH)"'
-$(BUILD)/tests/gpu/libfake_cuda.so: $(CUDA_C) tests/gpu/fake_cudart.c $(wildcard kernels/cuda/*.h kernels/*.h) \
-    | $(BUILD)/tests/gpu/libfake_blaslt.so $(BUILD)/tests/gpu/libfake_nccl.so $(BUILD)/tests/gpu/libfake_cudnn.so
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(FAKECC) -Dsn_device_plugin=real_plugin -c kernels/cuda/plugin.c -o $@.o
-	@$(FAKECC) -Wl,-rpath,'$$ORIGIN/fake' -o $@ $@.o $(filter-out kernels/cuda/plugin.c,$(filter %.c,$^)) -ldl -lpthread
-# The libraries that it opens, under the names that it looks for.
-$(BUILD)/tests/gpu/libfake_blaslt.so: tests/gpu/fake_blaslt.c
-	@mkdir -p $(@D)/fake
-	$(call say,ld,$@)$(FAKECC) -o $@ $<
-	@ln -sf ../$(@F) $(@D)/fake/libcublasLt.so.$(shell sed -n 's/^\#define CUBLAS_VER_MAJOR *//p' $(CUDA)/include/cublas_api.h 2>/dev/null)
-$(BUILD)/tests/gpu/libfake_nccl.so: tests/gpu/fake_nccl.c
-	@mkdir -p $(@D)/fake
-	$(call say,ld,$@)$(FAKECC) -o $@ $<
-	@ln -sf ../$(@F) $(@D)/fake/libnccl.so.2
-$(BUILD)/tests/gpu/libfake_cudnn.so: tests/gpu/fake_cudnn.c tests/gpu/fake_cudnn_run.c $(if $(wildcard $(CUDA)/include/cudnn_graph.h),tests/gpu/cudnn_numbers.c) kernels/cuda/cudnn.h tests/gpu/fake_cudnn.h
-	@mkdir -p $(@D)/fake
-	$(call say,ld,$@)$(FAKECC) -ffp-contract=off -o $@ $(filter %.c,$^) -lm
-	@ln -sf ../$(@F) $(@D)/fake/libcudnn.so.9
-$(BUILD)/tests/gpu/find_library: $(BUILD)/tests/gpu/find_library.o $(BUILD)/kernels/cuda/library.o
-	$(link)
-
-# A tool that listens to the plugin's ranges.
-FAKENVTX := $(if $(FAKECUDA),$(if $(filter %nvtx.c,$(NVTX_C)),$(BUILD)/tests/gpu/libfake_nvtx.so))
-$(BUILD)/tests/gpu/libfake_nvtx.so: tests/gpu/fake_nvtx.c
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(FAKECC) -o $@ $<
-
-# A driver's library that says what FAKE_NVML names.
-FAKENVML := $(if $(FAKECUDA),$(BUILD)/tests/gpu/nvml/libnvidia-ml.so.1)
-$(BUILD)/tests/gpu/nvml/libnvidia-ml.so.1: tests/gpu/fake_nvml.c
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(FAKECC) -o $@ $<
-
-# A fuzz target replays its corpus when linked with replay.c; check-fuzz links it with libFuzzer.
-$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
-	$(link)
-
-# The same unit tests on another table than the CPU's (tests/gpu/other_table.h).
-$(EMULSRC): $(BUILD)/emul/src/%: % tests/cuda_emul/bounded
-	@mkdir -p $(@D)
-	@tests/cuda_emul/bounded $< > $@.new && mv $@.new $@
-$(BUILD)/emul/%.o: $(BUILD)/emul/src/kernels/cuda/%.cu | $(EMULSRC)
-	@mkdir -p $(@D)
-	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -x c++ -c $< -o $@
-$(BUILD)/emul/%.pic.o: kernels/cuda/%.c
-	@mkdir -p $(@D)
-	$(call say,cc,$@)$(CC) $(BASEFLAGS) -fPIC $(CFLAGS) -c $< -o $@
-$(patsubst %.cu,$(BUILD)/emul/%.o,$(notdir $(filter %.cu,$(EMULWGMMA)))): EMULFLAGS += -fsanitize=thread
-$(patsubst %.cc,$(BUILD)/own/%.o,$(notdir $(filter %.cc,$(EMULWGMMA)))): EMULFLAGS += -fsanitize=thread
-$(BUILD)/emul/emul_%.o: tests/cuda_emul/%.cc
-	@mkdir -p $(@D)
-	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
-$(BUILD)/own/%.o: $(BUILD)/emul/src/tests/cuda_emul/own/%.cc | $(EMULSRC)
-	@mkdir -p $(@D)
-	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
-$(BUILD)/other/%.o: tests/unit/%.c
-	@mkdir -p $(@D)
-	$(call say,cc,$@)$(CC) $(BASEFLAGS) -Dsn_ops_cpu=kt_other_ops -Dsn_cpu_table_generic=kt_other_table $(CFLAGS) -c $< -o $@
-$(BUILD)/tests/emul/test_cudnn: EMULSAN += -Wl,-rpath,'$$ORIGIN/../gpu/fake'
-$(BUILD)/tests/emul/test_cudnn: | $(BUILD)/tests/gpu/libfake_cudnn.so
-$(BUILD)/tests/emul/%: $(BUILD)/own/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(EMULCXX) $(EMULSAN) -o $@ $^ -lm
-$(BUILD)/tests/emul/%: $(BUILD)/other/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(EMULCXX) $(EMULSAN) -o $@ $^ -lm
-$(addprefix $(BUILD)/tests/emul/,test_kernels_cuda test_codec_cuda): $(BUILD)/tests/emul/%: $(BUILD)/tests/gpu/%.o $(EMULOBJ) $(LIB)
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(EMULCXX) $(EMULSAN) -Wl,--as-needed -o $@ $^ $(LIBS)
-# And on the kernels of bf16 products, their very source compiled against a model of its instructions.
-define model_rules
-$(BUILD)/isa/$(1)/%.o: kernels/cpu/%.c
-	@mkdir -p $$(@D)
-	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -Wno-psabi -O2 -fopenmp -fno-math-errno -fno-trapping-math $(ISA_avx2) -Itests/isa/model $(call SET_FLAGS,$(1)) -USN_REST -DSN_REST=$(1) \
-	    $(CFLAGS) -c $$< -o $$@
-$(BUILD)/isa/$(1)/other_table.o: tests/isa/table.c
-	@mkdir -p $$(@D)
-	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -fopenmp -DSN_ISA=$(1) -DSN_REST=$(1) $(CFLAGS) -c $$< -o $$@
-$(BUILD)/tests/isa/$(1)/%: $(BUILD)/other/%.o $(patsubst %,$(BUILD)/isa/$(1)/%.o,$(filter-out table,$(PRODUCTS)) act colsum $(TILES_$(1)) other_table) $(BUILD)/lib/base/rng.o
-	@mkdir -p $$(@D)
-	$$(call say,ld,$$@)$(CC) -fopenmp -o $$@ $$^ -lm
-endef
-$(foreach i,$(MODEL_ISAS),$(eval $(call model_rules,$(i))))
-# And on a GPU, with the plugin's kernels: found from the test, in the bundle too.
-# The operations for PyTorch's tensors (tests/gpu/torch): with the plugin, and with the emulated kernels.
-BYPTR    := $(if $(PLUGIN),$(BUILD)/tests/gpu/libby_pointer.so)
-$(BUILD)/tests/gpu/libby_pointer.so: tests/gpu/by_pointer.c $(PLUGIN) $(wildcard kernels/cuda/*.h kernels/*.h)
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) $(CFLAGS) -isystem $(CUDA)/include -fPIC -shared -o $@ $< \
-	    -L$(dir $(PLUGIN)) -l:$(notdir $(PLUGIN)) -Wl,-rpath,'$$ORIGIN/../../lib/sennit'
-$(BUILD)/emul/libby_pointer.so: tests/gpu/by_pointer.c $(EMULOBJ) $(wildcard tests/cuda_emul/include/*.h kernels/cuda/*.h kernels/*.h)
-	$(call say,ld,$@)$(CC) $(filter-out -MMD -MP,$(BASEFLAGS)) -Itests/cuda_emul/include $(CFLAGS) -fPIC -c $< -o $(@:.so=.o)
-	@$(EMULCXX) $(EMULSAN) -shared -Wl,-Bsymbolic -o $@ $(@:.so=.o) $(EMULOBJ) -lm
-define link_gpu
-	@mkdir -p $(@D)
-	$(call say,ld,$@)$(EMULCXX) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(dir $(PLUGIN)) -l:$(notdir $(PLUGIN)) \
-	    -Wl,-rpath,'$$ORIGIN/../../lib/sennit' -L$(CUDA)/lib64 -L$(CUDA)/lib -lcudart_static $(LIBS) -lrt
-endef
-$(addprefix $(BUILD)/tests/gpu/,test_kernels_cuda test_codec_cuda): $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(CUDA_OUT)/tests/gpu/table.cu.o $(PLUGIN) $(LIB)
-	$(link_gpu)
-$(BUILD)/tests/gpu/test_%: $(BUILD)/other/test_%.o $(CUDA_OUT)/tests/gpu/table.cu.o $(BUILD)/lib/base/rng.o $(PLUGIN)
-	$(link_gpu)
 # Warpgroup products belong to sm_90a alone; elsewhere these files are stubs that are not taken.
 $(CUDA_OUT)/kernels/cuda/grouped_wgmma.cu.o $(patsubst %,$(CUDA_OUT)/%.o,$(wildcard kernels/cuda/attention_wgmma*.cu)): NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
 $(CUDA_OUT)/kernels/cuda/prove.cu.o: NVFLAGS := $(subst compute_90,compute_90a,$(subst sm_90,sm_90a,$(NVFLAGS)))
 
-$(UB)/%.o: %.c
-	@mkdir -p $(@D)
-	$(call say,cc,$@)$(COMPILER) $(BASEFLAGS) $(UBFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
-$(UB)/libsennit.a: $(UBOBJ)
-	@rm -f $@
-	$(call say,ar,$@)ar rcs $@ $^
-$(UBBINS): LDFLAGS += -fsanitize=undefined
-$(UB)/bin/sennit-%: $(UB)/bin/sennit_%.o $(BUILD)/tests/ub/count.o $(UB)/libsennit.a
-	$(link)
-$(RANKS:$(BUILD)/%=$(UB)/%): $(UB)/bin/mpi_main.o $(BUILD)/tests/ub/count.o $(UB)/libsennit.a
-	$(link)
+include tests/rules.mk
 
-# Allocation failures: the binaries once more, with a hook that makes the n-th allocation fail.
-$(BUILD)/oom/sennit-%: $(BUILD)/bin/sennit_%.o $(BUILD)/tests/oom/hook.o $(LIB)
-	$(link)
+# What things are made with, and of: a file each, written anew when that changes, on which they depend.
+differs = $(if $(shell printf '%s\n' $(call quoted,$(1)) | cmp -s - $(2) || echo y),FORCE)
+define stamp
+$(1): $$(call differs,$$($(2)),$(1))
+	@mkdir -p $$(@D)
+	@printf '%s\n' $$(call quoted,$$($(2))) >$$@
+endef
+FLAGS    := $(call maker,$(CC)) $(BASEFLAGS) $(CPPFLAGS) $(CFLAGS) $(KFLAGS) $(foreach i,$(ISAS) $(BF16_ISAS),$(ISA_$(i))) \
+            $(HDF5_CFLAGS) $(LIBS) $(LDFLAGS) $(VERSION) $(notdir $(EMULCXX)) $(EMULFLAGS) $(UBFLAGS)
+$(eval $(call stamp,$(BUILD)/flags,FLAGS))
+$(eval $(call stamp,$(BUILD)/objects,LIB_OBJ))
+$(eval $(call stamp,$(UB)/objects,UBOBJ))
+NVSTAMP  := $(call maker,$(NVCC)) $(NVFLAGS)
+$(eval $(call stamp,$(CUDA_OUT)/flags,NVSTAMP))
 
 # --- targets: each first looks for what is missing, then reads this file again, because what was
 # installed a moment ago was not there when the variables above were set --------------------------
-jobs   = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
-again  = @tools/deps && $(MAKE) --no-print-directory $(jobs)
+again  = @tools/deps && $(MAKE) --no-print-directory
 runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=1200 )tools/rooted tools/run
 helpers = @tools/deps check || echo 'make: tests that call these will fail by name; MAY_MISS="NAME..." skips those that call a NAME' >&2
 
@@ -442,11 +262,11 @@ run-cuda-emul: $(EMULTEST)
 	@ALL=1 BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' tools/run tests/cuda_emul/run@7200
 check-cuda-arch: ## Compile and link the plugin for every architecture that nvcc knows; skips aloud without nvcc
 	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-cuda-arch: no nvcc here'
-	@for a in $(if $(CUDA_SRC),$(CUDA_ALL)); do $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=$$a $(BUILD)/cuda/$$a/libsennit_cuda.so || exit 1; \
+	@for a in $(if $(CUDA_SRC),$(CUDA_ALL)); do $(MAKE) --no-print-directory CUDA_ARCH=$$a $(BUILD)/cuda/$$a/libsennit_cuda.so || exit 1; \
 	    echo "ok - the plugin for sm_$$a"; done
 check-sass: ## Count what attention's inner loops execute on sm_90 (tests/sass/check); skips aloud without nvcc or cuobjdump
 	@[ -n '$(NVCC)' ] || echo 'make: SKIP check-sass: no nvcc here'
-	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory $(jobs) CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_wgmma_dkv_bf16 attention_wgmma_dq attention_mma_dkv_bf16 attention_mma_dq) && \
+	@[ -z '$(NVCC)' ] || { $(MAKE) --no-print-directory CUDA_ARCH=90 $(patsubst %,$(BUILD)/cuda/90/kernels/cuda/%.cu.o,attention_wgmma attention_wgmma_dkv_bf16 attention_wgmma_dq attention_mma_dkv_bf16 attention_mma_dq) && \
 	    tests/sass/check $(BUILD)/cuda/90/kernels/cuda; }
 check-isa: ## Kernels for Arm and POWER: the unit tests in an emulator, most of an hour; skips aloud without the compilers or qemu
 	@tools/deps isa || echo 'make: what needs these will be skipped' >&2
@@ -482,16 +302,16 @@ run-equiv: $(BINS) $(BUILD)/tests/unit/test_logits $(BUILD)/tests/unit/test_exec
 	$(subst @BUILD,@STEPS=20 ALL=1 BUILD,$(runner)) -- $(addsuffix @3600,$(wildcard tests/cli/test_compress*.sh) $(BUILD)/tests/unit/test_exec_device)
 
 check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
-	@tools/deps cluster && $(MAKE) --no-print-directory $(jobs) run-cluster
+	@tools/deps cluster && $(MAKE) --no-print-directory run-cluster
 run-cluster: $(BINS)
 	@BUILD=$(BUILD) tools/rooted tests/cluster/run $(SCENARIOS)
 
 cluster-demo: ## As root: watch a job be preempted, shrunk and resumed on a Slurm on this host
-	@tools/deps cluster && $(MAKE) --no-print-directory $(jobs) all
+	@tools/deps cluster && $(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tools/rooted tests/cluster/demo
 
 check-mpich: ## A part of the tests with MPICH, built in build/mpich; says so where there is none
-	@tools/deps mpich && $(MAKE) --no-print-directory $(jobs) BUILD=build/mpich MPICC=mpicc.mpich run-mpich || \
+	@tools/deps mpich && $(MAKE) --no-print-directory BUILD=build/mpich MPICC=mpicc.mpich run-mpich || \
 	    { command -v mpicc.mpich >/dev/null && exit 1; echo 'make: SKIP check-mpich: no MPICH here (mpicc.mpich); with another name: make check MPICC=... BUILD=build/mpich' >&2; }
 run-mpich: $(BINS) $(MPIT)
 	$(runner) -- tests/mpi/run@1800 $(addprefix tests/cli/test_,train.sh@1200 exec_host.sh@1200 hang.sh@1200)
@@ -570,3 +390,6 @@ help: ## This list
 	run-fuzz run-bench
 .SECONDARY:
 -include $(shell find $(BUILD) $(if $(filter build,$(BUILD)),"(" -name san -o -name mpich -o -name foreign ")" -prune -o) -name '*.d' -print 2>/dev/null)
+# The value of a variable, for scripts: make -s print-CC
+print-%:
+	@printf '%s\n' $(call quoted,$($*))
