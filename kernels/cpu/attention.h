@@ -229,8 +229,8 @@ static inline float *sn_attn_dropout_row(const struct sn_attn_dropout *m,
     return room + first % 4;
 }
 
-/* The next piece of a thread's scratch, on a cache line of its own; without a base, its size only.
- */
+/* The next piece of a thread's scratch, on a cache line of its own;
+ * without a base, its size only. */
 static inline float *sn_take(float *base, int64_t *used, int64_t n)
 {
     int64_t at = *used;

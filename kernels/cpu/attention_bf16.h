@@ -13,11 +13,13 @@
  * rounded up to whole strips of columns:
  *
  *   forward   packed: k and v once a kv head of a sample, by all threads together, 2 (D + W) bytes
- *             a key, which is all that scratch grows by with the rows; q once, 2 D. Multiplied: 4 d
- * FLOP for each pair seen backward  packed: k twice and v once a kv head, 2 (2 D + W) bytes a key;
- * q and do twice each and p and ds once a pair, 4 (D + W) bytes a query. Multiplied: 10 d FLOP for
- * each pair. Scratch of a thread: what it packs of a kv head, and dk and dv of it in fp32, 8 (W + a
- * vector) bytes a key; of queries one block
+ *             a key, which is all that scratch grows by with the rows; q once, 2 D.
+ *             Multiplied: 4 d FLOP for each pair seen
+ *   backward  packed: k twice and v once a kv head, 2 (2 D + W) bytes a key; q and do twice each
+ *             and p and ds once a pair, 4 (D + W) bytes a query.
+ *             Multiplied: 10 d FLOP for each pair.
+ *             Scratch of a thread: what it packs of a kv head, and dk and dv of it in fp32,
+ *             8 (W + a vector) bytes a key; of queries one block
  *
  * Scratch is that of the set at hand, exactly (attention.c, attention_dx_bf16.c: layout).
  *
@@ -122,8 +124,8 @@ struct sn_product_bf16 {
 };
 void SN_K(sn_product_bf16)(const struct sn_attn_bf16 *f, const struct sn_product_bf16 *p);
 
-/* A row of p or ds, zero from `visible` to a whole SN_STEP, to bf16; zeros from there to `whole`.
- */
+/* A row of p or ds, zero from `visible` to a whole SN_STEP, to bf16;
+ * zeros from there to `whole`. */
 static inline void sn_attn_round(const float *row, int64_t visible, int64_t whole, uint16_t *out)
 {
     int64_t n = sn_round_up(visible, SN_STEP);

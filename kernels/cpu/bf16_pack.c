@@ -15,8 +15,7 @@ static const uint16_t *stored(const struct sn_bf16_block *b, int64_t row, int64_
     return (const uint16_t *)b->x->p + row * b->x->ld + col;
 }
 
-/* --- lines are stored rows --------------------------------------------------------------------
- */
+/* --- lines are stored rows -------------------------------------------------------------------- */
 
 /* Can rows be read as pairs where they lie? */
 static bool has_whole_pairs(const struct sn_bf16_block *b)
@@ -81,8 +80,7 @@ static void pack_along(const struct sn_bf16_block *b, uint16_t *line, uint16_t *
     }
 }
 
-/* --- lines are stored columns -----------------------------------------------------------------
- */
+/* --- lines are stored columns ----------------------------------------------------------------- */
 
 static void join_pairs(const uint16_t *restrict low, const uint16_t *restrict high, int64_t n,
                        pair *restrict out)

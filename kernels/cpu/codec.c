@@ -11,8 +11,7 @@
 
 enum { BLOCK = SN_CODEC_BLOCK };
 
-/* --- bf16 --------------------------------------------------------------------------------------
- */
+/* --- bf16 ------------------------------------------------------------------------------------- */
 
 static enum sn_codec_fault get_bf16(const unsigned char *from, int m, float *y)
 {
@@ -20,8 +19,7 @@ static enum sn_codec_fault get_bf16(const unsigned char *from, int m, float *y)
     return SN_CODEC_FINE;
 }
 
-/* --- fp8: a scale that is a power of two, and e4m3 codes ---------------------------------------
- */
+/* --- fp8: a scale that is a power of two, and e4m3 codes -------------------------------------- */
 
 static void put_fp8(const float *x, int m, unsigned char *to)
 {
@@ -60,8 +58,7 @@ static enum sn_codec_fault get_fp8(const unsigned char *from, int m, float *y)
     return nan ? SN_CODEC_BAD_CODE : SN_CODEC_FINE;
 }
 
-/* --- any of them, block by block ---------------------------------------------------------------
- */
+/* --- any of them, block by block -------------------------------------------------------------- */
 
 static void put_block(const struct sn_codec *c, const struct sn_codec_draw *draw,
                       const struct sn_values *x, int64_t b, unsigned char *to)
@@ -132,8 +129,7 @@ enum sn_codec_fault SN_K(sn_blocks_decode)(const struct sn_codec *c, const struc
     return (enum sn_codec_fault)fault;
 }
 
-/* --- the table ---------------------------------------------------------------------------------
- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static bool is_float(enum sn_dtype t)
 {

@@ -17,8 +17,7 @@ static int top_code(const struct sn_codec *c)
     return c->kind == SN_CODEC_INT8 ? 127 : 7;
 }
 
-/* --- H, in place, 32 values after 32: its own inverse but for 32 -------------------------------
- */
+/* --- H, in place, 32 values after 32: its own inverse but for 32 ------------------------------ */
 
 static inline __attribute__((always_inline)) void stage(float *x, int h)
 {
@@ -46,8 +45,7 @@ static int codes_of(const struct sn_codec *c, int m)
     return c->hadamard ? (m + POINTS - 1) / POINTS * POINTS : m;
 }
 
-/* --- values to codes ---------------------------------------------------------------------------
- */
+/* --- values to codes -------------------------------------------------------------------------- */
 
 /* u of every value of block b. */
 static void draw_block(const struct sn_codec_draw *draw, int64_t b, float u[BLOCK])
@@ -133,8 +131,7 @@ void SN_K(sn_int_put)(const struct sn_codec *c, const struct sn_codec_draw *draw
         to[j] = (uint8_t)((code[j] & 15) | code[j + half] << 4);
 }
 
-/* --- codes to values ---------------------------------------------------------------------------
- */
+/* --- codes to values -------------------------------------------------------------------------- */
 
 static int get_int8(const unsigned char *from, int m, float scale, float *y)
 {

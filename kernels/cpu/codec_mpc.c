@@ -67,8 +67,7 @@ static int groups_of(const struct plan *p, int64_t chunk)
     return (int)(left < GROUP ? left : GROUP);
 }
 
-/* --- steps 1 and 2, and back -------------------------------------------------------------------
- */
+/* --- steps 1 and 2, and back ------------------------------------------------------------------ */
 
 static void deltas32(const uint32_t *x, int m, int dim, uint32_t d[WORDS])
 {
@@ -123,8 +122,7 @@ static void sums16(const uint32_t d[WORDS], int m, int dim, uint16_t *x)
         x[i] = (uint16_t)(low[i] + x[i - dim]);
 }
 
-/* --- steps 3 and 4, and back -------------------------------------------------------------------
- */
+/* --- steps 3 and 4, and back ------------------------------------------------------------------ */
 
 /* Rows k and k + by, in the columns of `mask`, change places (Warren, Hacker's Delight, 7-3). */
 static inline __attribute__((always_inline)) void turn_by(table t, int by, uint32_t mask)
@@ -177,8 +175,7 @@ static void decode_words(table t, uint32_t d[WORDS])
             d[g * GROUP + j] = t[j][g];
 }
 
-/* --- chunks ------------------------------------------------------------------------------------
- */
+/* --- chunks ----------------------------------------------------------------------------------- */
 
 static void code_chunk(const struct plan *p, const struct sn_values *x, int64_t chunk, table t,
                        uint32_t map[GROUP])
@@ -223,8 +220,7 @@ static const uint32_t *get_words(const uint32_t *from, table t, const uint32_t *
     return from;
 }
 
-/* --- encode ------------------------------------------------------------------------------------
- */
+/* --- encode ----------------------------------------------------------------------------------- */
 
 /* One thread: words are written as they come. Returns how many, or -1 when more than `most`. */
 static int64_t code_alone(const struct plan *p, const struct sn_values *x, int64_t most)
@@ -298,8 +294,7 @@ enum sn_codec_fault SN_K(sn_mpc_encode)(const struct sn_codec *c, const struct s
     return SN_CODEC_FINE;
 }
 
-/* --- decode ------------------------------------------------------------------------------------
- */
+/* --- decode ----------------------------------------------------------------------------------- */
 
 /* m values of the stream's storage type become those of y from i on. */
 static void deliver(const struct plan *p, const void *from, int64_t i, int m,

@@ -77,8 +77,7 @@ static int64_t tile_of(const struct coded *c, const struct part *p, int64_t at)
     return p->n - at < most ? p->n - at : most;
 }
 
-/* --- encode ------------------------------------------------------------------------------------
- */
+/* --- encode ----------------------------------------------------------------------------------- */
 
 static void subtract(const struct coded *c, int64_t first, int64_t n)
 {
@@ -164,8 +163,7 @@ static enum sn_codec_fault encode_part(const struct coded *c, const struct part 
     return f;
 }
 
-/* --- decode ------------------------------------------------------------------------------------
- */
+/* --- decode ----------------------------------------------------------------------------------- */
 
 /* The stream of a part whose length says itself. */
 static enum sn_codec_fault whole_stream(const struct coded *c, const struct part *p,
@@ -237,8 +235,7 @@ static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, cons
     return f;
 }
 
-/* --- the operations ----------------------------------------------------------------------------
- */
+/* --- the operations --------------------------------------------------------------------------- */
 
 static bool is_absent(const struct coded *c, int64_t i)
 {

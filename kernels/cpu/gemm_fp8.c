@@ -24,8 +24,7 @@ static uint16_t rounded(uint16_t bf16, int e, enum sn_fp8_format t)
     return sn_f32_to_bf16(sn_fp8_round(sn_bf16_to_f32(bf16), e, t));
 }
 
-/* --- one scale for all ------------------------------------------------------------------------
- */
+/* --- one scale for all ------------------------------------------------------------------------ */
 
 static uint32_t largest(const struct sn_mat *x, int threads)
 {
@@ -50,8 +49,7 @@ static void round_whole(const struct sn_mat *x, uint16_t *to, enum sn_fp8_format
     }
 }
 
-/* --- a scale for each part --------------------------------------------------------------------
- */
+/* --- a scale for each part -------------------------------------------------------------------- */
 
 /* Where a scale of a tile is kept: a line along the columns has that of its row, one along the rows
  * that of its column, a block the first. */
@@ -91,8 +89,7 @@ static void round_parts(const struct sn_mat *x, uint16_t *to, const struct sn_fp
         round_tile(x, to, p, (int64_t[2]){i / across * PART, i % across * PART});
 }
 
-/* --- the product ------------------------------------------------------------------------------
- */
+/* --- the product ------------------------------------------------------------------------------ */
 
 static size_t room(const struct sn_mat *x)
 {

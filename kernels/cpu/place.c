@@ -11,8 +11,8 @@ static int32_t *row(const struct sn_mat *m, int64_t r)
     return sn_mat_row(m, r);
 }
 
-/* Mark with -1 in `place` whose choices of the sample find no room; `used` is room for E numbers.
- */
+/* Mark with -1 in `place` whose choices of the sample find no room;
+ * `used` is room for E numbers. */
 static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
 {
     const struct sn_mat *all = a->in[1].p ? &a->in[1] : &a->in[0], *place = &a->out[0];

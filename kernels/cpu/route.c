@@ -43,8 +43,7 @@ static const float *floats(const struct sn_mat *m, int64_t r)
     return sn_mat_row(m, r);
 }
 
-/* --- forward -------------------------------------------------------------------------------------
- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 static bool is_taken(int32_t e, const int32_t *choice, int64_t j)
 {
@@ -200,8 +199,7 @@ SN_KERNEL(sn_route)
     return 0;
 }
 
-/* --- losses --------------------------------------------------------------------------------------
- */
+/* --- losses ----------------------------------------------------------------------------------- */
 
 static double all_of(const float *counts, int64_t n)
 {
@@ -251,8 +249,7 @@ SN_KERNEL(sn_route_loss)
     return 0;
 }
 
-/* --- backward ------------------------------------------------------------------------------------
- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 /* What the two losses add to the gradient of a row. */
 static void loss_gradient(const struct sn_args *a, int64_t r, float *d)

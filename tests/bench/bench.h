@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first statement of every benchmark: a set that SN_ISA names and this processor lacks ends it.
- */
+/* The first statement of every benchmark: a set that SN_ISA names and this processor
+ * lacks ends it. */
 static inline void bench_check(void)
 {
     char why[256];
@@ -22,8 +22,8 @@ static inline void bench_check(void)
     exit(2);
 }
 
-/* That, and the first line of the record: the instruction set, without which no figure says much.
- */
+/* That, and the first line of the record: the instruction set, without which no
+ * figure says much. */
 static inline void bench_head(void)
 {
     const char *warning;

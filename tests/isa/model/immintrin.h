@@ -18,8 +18,7 @@ typedef struct {
 typedef int __m512i __attribute__((vector_size(64)));
 typedef short __m512bh __attribute__((vector_size(64)));
 
-/* --- AVX-512 ------------------------------------------------------------------------------------
- */
+/* --- AVX-512 ---------------------------------------------------------------------------------- */
 
 static inline __m512 _mm512_setzero_ps(void)
 {
@@ -55,8 +54,7 @@ static inline __m512 _mm512_add_ps(__m512 a, __m512 b)
 
 #define _mm512_set1_epi32(x) ((x) - (__m512i){0})
 
-/* --- bf16 ---------------------------------------------------------------------------------------
- */
+/* --- bf16 ------------------------------------------------------------------------------------- */
 
 /* As fp32; denormals are zeros of their sign. */
 static inline float model_wide(uint16_t bf16)
@@ -106,8 +104,7 @@ static inline __m512 model_dpbf16_ps(__m512 sum, const void *a, const void *b)
         model_dpbf16_ps((sum), &a_, &b_);                                                          \
     })
 
-/* --- AMX: eight registers of up to 16 rows of 64 bytes, of this thread --------------------------
- */
+/* --- AMX: eight registers of up to 16 rows of 64 bytes, of this thread ------------------------ */
 
 struct model_tiles {
     int is_configured;
