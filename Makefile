@@ -141,7 +141,7 @@ $(BUILD)/mpi: $(if $(shell printf '%s\n' $(MPI_WORDS) | cmp -s - $(BUILD)/mpi ||
 $(BUILD)/lib/comm/comm_mpi.o $(BUILD)/ub/lib/comm/comm_mpi.o: CPPFLAGS += $(MPI_CFLAGS)
 $(BUILD)/lib/comm/comm_mpi.o $(BUILD)/ub/lib/comm/comm_mpi.o: COMPILER = $(MPI_CC)
 $(BUILD)/lib/comm/comm_mpi.o $(BUILD)/ub/lib/comm/comm_mpi.o: $(BUILD)/mpi
-$(BUILD)/checkpoint/%.o $(BUILD)/ub/checkpoint/%.o $(BUILD)/tests/unit/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/checkpoint/%.o $(BUILD)/ub/checkpoint/%.o $(BUILD)/tests/unit/checkpoint/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/checkpoint/store/uses.o $(BUILD)/checkpoint/io/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
 $(BUILD)/tests/bench/blas/openblas.o: CPPFLAGS += $(BLAS_CFLAGS)
 $(BUILD)/tests/bench/bench_gemm.o $(BUILD)/tests/bench/bench_attention.o $(BUILD)/tests/bench/bench_peak.o: CPPFLAGS += -fopenmp

@@ -9,7 +9,9 @@ UBFLAGS  := -w -Og -g0 -DXXH_NO_INLINE_HINTS=1 -fsanitize=undefined,float-cast-o
 UBOBJ    := $(patsubst $(BUILD)/%,$(UB)/%,$(filter-out $(BUILD)/kernels/%,$(LIB_OBJ))) $(filter $(BUILD)/kernels/%,$(LIB_OBJ))
 UBBINS   := $(if $(SAN),,$(BINS:$(BUILD)/%=$(UB)/%))
 
-UNIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/parity/test_*.c))
+# Sources lie in the folder of what they test, programs in one.
+UNITS    := $(wildcard tests/unit/*/test_*.c)
+UNIT     := $(patsubst %.c,$(BUILD)/tests/unit/%,$(notdir $(UNITS))) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/parity/test_*.c))
 MPIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/test_*.c))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter x86_64,$(ARCH)),,tests/bench/bench_peak.c),$(wildcard tests/bench/bench_*.c)))
 FUZZ     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -26,8 +28,8 @@ EMULWGMMA := $(shell grep -l 'wgmma.*\.cuh' kernels/cuda/*.cu tests/cuda_emul/ow
 EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
             $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc)) \
             $(patsubst %,$(BUILD)/emul/%.pic.o,cudnn sdpa sdpa_graph library)
-OTHER    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_kernels_[denoprsv]*.c tests/unit/test_attention*.c \
-            tests/unit/test_gemm.c tests/unit/test_cross_entropy.c)) test_kernels_cuda test_codec_cuda
+OTHER    := $(patsubst tests/unit/kernels/%.c,%,$(wildcard $(addprefix tests/unit/kernels/,test_kernels_[denoprsv]*.c test_attention*.c \
+            test_gemm.c test_cross_entropy.c))) test_kernels_cuda test_codec_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
 # The products of sets that this machine may lack, on a model of their instructions (tests/isa/model).
@@ -47,7 +49,7 @@ KERNELS := $(BUILD)/libkernels.a
 $(KERNELS): $(KERNEL_OBJ) $(patsubst %.c,$(BUILD)/%.o,$(filter kernels/%,$(LIB_SRC)) $(wildcard lib/base/*.c))
 	@rm -f $@
 	$(call say,ar,$@)ar rcs $@ $^
-$(BUILD)/alone/%: $(BUILD)/tests/unit/%.o $(KERNELS)
+$(BUILD)/alone/%: $(BUILD)/tests/unit/kernels/%.o $(KERNELS)
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(CC) -static -fopenmp $(LDFLAGS) -o $@ $^ -lm
 # In seconds: the test of GEMM on what GEMM is made of.
@@ -72,6 +74,11 @@ $(BUILD)/tests/bench/own/own: LDFLAGS += -Wl,--wrap=sn_arena_map
 $(BUILD)/tests/unit/test_fuse_norm: LDFLAGS += -Wl,--wrap=sn_pass_fuse_norms
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)
+define unit_rule
+$(BUILD)/tests/unit/$(basename $(notdir $(1))): $(BUILD)/$(1:.c=.o) $(TESTLIB) $(LIB)
+	$$(link)
+endef
+$(foreach f,$(UNITS),$(eval $(call unit_rule,$(f))))
 
 # Does the real cuDNN take our graphs, for devices that are only described?
 $(BUILD)/tests/gpu/cudnn_plans: $(BUILD)/tests/gpu/cudnn_plans.o $(patsubst %.c,$(BUILD)/%.o,$(CUDNN_C) kernels/cuda/library.c)
@@ -149,7 +156,7 @@ $(BUILD)/emul/emul_%.o: tests/cuda_emul/%.cc $(BUILD)/flags
 $(BUILD)/own/%.o: $(BUILD)/emul/src/tests/cuda_emul/own/%.cc $(BUILD)/flags | $(EMULSRC)
 	@mkdir -p $(@D)
 	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
-$(BUILD)/other/%.o: tests/unit/%.c $(BUILD)/flags
+$(BUILD)/other/%.o: tests/unit/kernels/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,cc,$@)$(CC) $(BASEFLAGS) -Dsn_ops_cpu=kt_other_ops -Dsn_cpu_table_generic=kt_other_table $(CFLAGS) -c $< -o $@
 $(BUILD)/tests/emul/test_cudnn: EMULSAN += -Wl,-rpath,'$$ORIGIN/../gpu/fake'

@@ -25,7 +25,7 @@
  *     final norm of a tied model   m = n     f = 1/n   s = 1
  *
  * Adam's first moment is a mean of gradients and is multiplied by s, the second, of their squares,
- * by s s. tests/unit/test_grow_train.c holds the table against gradients of compiled models.
+ * by s s. tests/unit/checkpoint/test_grow_train.c holds the table against gradients of compiled models.
  *
  * Equal gradients would keep the copies equal for ever: dropout breaks the tie, nothing else does
  * here, where sums are made in the same order for all of them. So the weights that are divided get

@@ -21,7 +21,7 @@ struct sn_h5 {
  * H5F__close_cb), so it is told not to; all our files are closed by then. */
 void sn_h5_silence(void);
 /* HDF5 1.10 does not survive an allocation that fails: it dies of its own clean-up. So what it will
- * need is set aside before (measured: tests/unit/test_hdf5_memory.c), or nothing is begun. Released
+ * need is set aside before (measured: tests/unit/checkpoint/test_hdf5_memory.c), or nothing is begun. Released
  * with sn_mem_release. SN_ENOMEM. */
 enum sn_status sn_h5_reserve(void **reserve, size_t bytes, const char *path, struct sn_err *err);
 enum {

@@ -183,7 +183,7 @@ static enum sn_status fill_file(hid_t file, const char *path, const struct sn_h5
     return st;
 }
 
-/* More than HDF5 needs (tests/unit/test_master.c measures), of pages that are only touched when
+/* More than HDF5 needs (tests/unit/checkpoint/test_master.c measures), of pages that are only touched when
  * used. */
 static size_t room_for(const struct sn_h5_master *c)
 {

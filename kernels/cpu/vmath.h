@@ -2,7 +2,7 @@
  * vmath.h - exp, log, tanh and erf of floats as branch-free polynomials that the compiler
  * vectorises inside `#pragma omp simd` loops, on every instruction set.
  *
- * Errors (tests/unit/test_vmath.c, floats of every exponent): within 2 ulp. NaN in gives NaN out.
+ * Errors (tests/unit/kernels/test_vmath.c, floats of every exponent): within 2 ulp. NaN in gives NaN out.
  * A result of exp below the smallest normal float is 0 (denormals cost 100 cycles each).
  * Polynomials: weighted minimax fits made for this file; range reduction after Cody and Waite.
  */

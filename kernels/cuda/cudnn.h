@@ -4,7 +4,7 @@
  *
  * Everything in cuDNN's graph API is a descriptor with attributes, each a number, a type and an
  * array. The numbers below are those of cuDNN 9 (cudnn_graph.h), which its major version keeps;
- * tests/unit/test_sdpa.c compares them with that header where it is installed. So the plugin is
+ * tests/unit/kernels/test_sdpa.c compares them with that header where it is installed. So the plugin is
  * built without cuDNN, and is the same where there is none. This file knows no CUDA either.
  *
  * What fails leaves a sentence in the set of descriptors, and all later calls do nothing, so that a

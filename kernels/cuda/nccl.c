@@ -341,7 +341,7 @@ static void leave(struct sn_device *d)
  *
  * A device may have no room to run two transfers at once. NCCL then begins them in the order of the
  * calls, if asked: a transfer begins when the one before it has, and nothing hangs
- * (tests/unit/test_verify_launch.c). Drivers before CUDA 12.9 cannot tell of a launch within a
+ * (tests/unit/verify/test_verify_launch.c). Drivers before CUDA 12.9 cannot tell of a launch within a
  * graph that it has begun; there NCCL would wait until the one before it is over, and a stage that
  * posts its next receive early would wait for ever. */
 static void set_habits(void)

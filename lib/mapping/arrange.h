@@ -13,7 +13,7 @@
  * How: the grid is cut into boxes of as many ranks as a domain holds, from the outermost level to
  * the node (all ways of dividing the axes, the best few go on); then nodes and ranks change places
  * while that helps, within a fixed number of looks. No clock and no chance is in it: the same input
- * gives the same arrangement everywhere. 16,384 ranks take some 0.3 s (tests/unit/test_arrange.c
+ * gives the same arrangement everywhere. 16,384 ranks take some 0.3 s (tests/unit/mapping/test_arrange.c
  * compares small cases with all permutations).
  */
 #ifndef SN_ARRANGE_H

@@ -3,7 +3,7 @@
  *
  * What a compiled program keeps for a micro-batch (one slot of a part: program.h) follows from
  * model and layout alone. The formula below was written on paper and is held to the placed arena,
- * byte for byte, by tests/unit/test_activations.c; it never looks at a program's buffers. It says
+ * byte for byte, by tests/unit/memory/test_activations.c; it never looks at a program's buffers. It says
  * which tensors are kept, and beside each what Korthikanti et al. (arXiv 2205.05198, sections 4 and
  * 5) count for it, so that each difference has a name.
  *

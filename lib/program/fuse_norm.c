@@ -21,7 +21,7 @@
  *   mixtral                       2 L - (K - 1)                        L - (K - 1): behind experts
  *
  * Each is T x D elements less through memory, T / tensor rows of them with sequence parallelism:
- * with 16,384 rows of 4,096 columns in bf16 128 MiB. tests/unit/test_fuse_norm.c counts them.
+ * with 16,384 rows of 4,096 columns in bf16 128 MiB. tests/unit/program/test_fuse_norm.c counts them.
  */
 #include "lib/program/build.h"
 

@@ -15,7 +15,7 @@
  *                of the first two and last two stages; temporaries: what is alive at one operation
  *
  * So `seconds` is at most what the simulation gives, and `memory` at most what the arenas take
- * (tests/unit/test_estimate.c compares both on hundreds of layouts). Where another trainer's
+ * (tests/unit/search/test_estimate.c compares both on hundreds of layouts). Where another trainer's
  * profile changes what memory holds, memory is not bounded: 0.
  */
 #ifndef SN_ESTIMATE_H

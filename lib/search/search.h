@@ -7,7 +7,7 @@
  * all layouts on the same grid (tensor, context, pipeline, expert; data follows). Once `top` families have
  * members whose exact time is at most the least bound that is left, nothing that was not compiled
  * can be better than what was found, in any of these families or outside of them: what is pruned is
- * provably worse, or provably does not fit (tests/unit/test_search.c compares with pricing all).
+ * provably worse, or provably does not fit (tests/unit/search/test_search.c compares with pricing all).
  *
  * The result depends on the run, the number of ranks and the machine alone: equal times are ordered
  * by the order of variants.h, then by the order of the axes.

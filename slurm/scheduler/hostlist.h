@@ -6,7 +6,7 @@
  * number as it is written pads all of it with zeros. Order and duplicates are kept. Of several
  * brackets in one name the last varies fastest, then the first, the second ...: so Slurm has it.
  *
- * Where this differs from Slurm 22.05, on purpose (tests/unit/test_hostlist.c lists it):
+ * Where this differs from Slurm 22.05, on purpose (tests/unit/slurm/test_hostlist.c lists it):
  * - "n[1-2" (not closed) is refused; 22.05 makes one host of it, 23.02 refuses it;
  * - text after a bracket ("n[1-3]-ib") is taken, as Slurm does from 23.11 on;
  * - more than 65,536 hosts are taken, up to SN_HOSTLIST_MAX, as from 23.02 on.

@@ -4,7 +4,7 @@
  *   build/tests/bench/bench_attention [THREADS]
  *
  * Operations are counted as the causal half: 2 S^2 d for each head forward (two products), 5 S^2 d
- * backward (five). Results are right by tests/unit/test_attention.c; here gradients are checked to
+ * backward (five). Results are right by tests/unit/kernels/test_attention.c; here gradients are checked to
  * be finite. Printed are the median and, in brackets, the best of 7 turns.
  */
 #include "kernels/cpu/cpu.h"

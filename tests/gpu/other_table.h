@@ -1,7 +1,7 @@
 /*
  * other_table.h - the kernels' unit tests, run on another table than the CPU's.
  *
- * tests/unit/test_kernels_*.c and their like are compiled once more with sn_ops_cpu and
+ * tests/unit/kernels/test_kernels_*.c and their like are compiled once more with sn_ops_cpu and
  * sn_cpu_table_generic renamed to these (Makefile), and linked with the file that defines them:
  * tests/cuda_emul/table.cc runs the CUDA kernels' sources on the host, tests/gpu/table.cu on a GPU.
  */

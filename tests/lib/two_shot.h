@@ -14,9 +14,9 @@
  *   two shots   r sqrt(2)           whatever the number of ranks P
  *   ring        r sqrt((P + 1) / 2) and more, since errors are rounded too
  *
- * tests/unit/test_two_shot.c measures both. It is the shape of ZeRO++'s qgZ (arXiv 2306.10209).
+ * tests/unit/comm/test_two_shot.c measures both. It is the shape of ZeRO++'s qgZ (arXiv 2306.10209).
  * Nothing here communicates; what does is text (lib/program/compress_legs.c), and has this as its
- * reference (tests/unit/test_coded_levels.c).
+ * reference (tests/unit/comm/test_coded_levels.c).
  */
 #ifndef SN_TWO_SHOT_H
 #define SN_TWO_SHOT_H

@@ -2,7 +2,7 @@
  * test_config_layout.c - the layout: values, the rules between its keys and the model's, and the
  * ranks that it needs.
  */
-#include "tests/unit/config_place.h"
+#include "tests/unit/config/config_place.h"
 
 #define NEOX                                                                                       \
     "model: {family: gpt-neox, layers: 8, hidden: 96, heads: 12, rotary_pct: 1, vocab: 250, "      \

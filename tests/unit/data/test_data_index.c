@@ -4,7 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/data/data_format.h"
 #include "tests/lib/tap.h"
-#include "tests/unit/data_golden.h"
+#include "tests/unit/data/data_golden.h"
 
 #include <inttypes.h>
 

@@ -2,7 +2,7 @@
  * test_config_include.c - run files that start from presets, other files or a Hugging Face
  * config.json, and what happens when there is no memory for them.
  */
-#include "tests/unit/config_place.h"
+#include "tests/unit/config/config_place.h"
 
 /* --- presets and inclusions ------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include "lib/base/rng.h"
 #include "lib/data/data_format.h"
 #include "tests/lib/tap.h"
-#include "tests/unit/data_golden.h"
+#include "tests/unit/data/data_golden.h"
 
 #include <ftw.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
  * files are in test_config_errors.c.
  */
 #include "lib/config/keys.h"
-#include "tests/unit/config_place.h"
+#include "tests/unit/config/config_place.h"
 
 /* --- values and defaults ---------------------------------------------------------------------- */
 
