@@ -231,7 +231,8 @@ $(eval $(call stamp,$(CUDA_OUT)/flags,NVSTAMP))
 
 # --- targets: each first looks for what is missing, then reads this file again, because what was
 # installed a moment ago was not there when the variables above were set --------------------------
-again  = @tools/deps && $(MAKE) --no-print-directory
+# The make within shares the pool of jobs (+); with -n nothing is installed.
+again  = +@$(if $(findstring n,$(firstword -$(MAKEFLAGS))),:,tools/deps) && $(MAKE) --no-print-directory
 runner = @BUILD=$(BUILD) CC='$(CC)' LIB_OBJ='$(LIB_OBJ)' $(if $(SAN),LIMIT=1200 )tools/rooted tools/run
 helpers = @tools/deps check || echo 'make: tests that call these will fail by name; MAY_MISS="NAME..." skips those that call a NAME' >&2
 
