@@ -14,8 +14,8 @@ ifeq ($(origin CC),default)
 CC      := gcc
 endif
 
-# As many commands at a time as there are processors, unless -j says otherwise.
-ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+# As many commands at a time as there are processors, unless -j says otherwise, which make shows to recipes alone.
+ifeq ($(MAKELEVEL)$(filter -j% --jobs%,$(shell tr '\0' ' ' </proc/$$PPID/cmdline)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
