@@ -17,6 +17,7 @@
 #include "kernels/cpu/tile.h"
 #include "kernels/dropout.h"
 #include "kernels/position.h"
+#include "kernels/round.h"
 
 enum {
     SN_BQ = 64,
@@ -102,11 +103,6 @@ static inline char *sn_head_row(const struct sn_head *h, int64_t r)
 {
     return (char *)sn_mat_row(h->x, h->first_row + r) +
            (size_t)h->first_col * sn_dtype_size(h->x->dtype);
-}
-
-static inline int64_t sn_round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
 }
 
 /* Row stride of a head in scratch: whole vectors, off the powers of two when there are panels. */

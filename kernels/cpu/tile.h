@@ -5,9 +5,10 @@
  * row of B and broadcasts MR elements of A. Written with the vector types that gcc and clang share,
  * so the compiler keeps every accumulator in a register: 8x3 vectors with 32 registers, AVX-512's
  * and NEON's (24 sums, 3 of B, 1 of A), 8x4 with VSX's 64, 4x3 and 4x2 with 16. How many there are
- * is in a file of kernels/cpu/registers, which the Makefile picks by the architecture. Each element
- * of C is one chain of multiply-adds in the order of k: its bits do not depend on where in a tile
- * it lies.
+ * is in a file of kernels/cpu/registers, which the Makefile picks by the architecture.
+ *
+ * Each element of C is one chain of multiply-adds in the order of k: its bits do not depend on
+ * where in a tile it lies.
  */
 #ifndef SN_TILE_H
 #define SN_TILE_H

@@ -3,8 +3,8 @@
  */
 #include "lib/program/build.h"
 
+#include "kernels/round.h"
 #include "lib/base/mem.h"
-#include "lib/base/round.h"
 #include "lib/layout/cut.h"
 #include "lib/program/boxes.h"
 

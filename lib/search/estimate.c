@@ -1,7 +1,7 @@
 #include "lib/search/estimate.h"
 
+#include "kernels/round.h"
 #include "lib/base/mem.h"
-#include "lib/base/round.h"
 #include "lib/layout/cut.h"
 #include "lib/layout/split.h"
 #include "lib/search/bound.h"

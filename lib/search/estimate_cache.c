@@ -3,8 +3,8 @@
  */
 #include "lib/search/estimate_cache.h"
 
+#include "kernels/round.h"
 #include "lib/base/mem.h"
-#include "lib/base/round.h"
 #include "lib/layout/split.h"
 #include "lib/memory/activations.h"
 

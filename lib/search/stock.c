@@ -1,7 +1,7 @@
 #include "lib/search/stock.h"
 
+#include "kernels/round.h"
 #include "lib/base/mem.h"
-#include "lib/base/round.h"
 
 /* Kinds twice: tied tables are a kind of their own. */
 enum { KINDS = 2 * SN_SHAPE_PARTS, ALIGN = 32 };

@@ -1,5 +1,5 @@
 /*
- * round.h - sizes in whole units.
+ * round.h - sizes in whole units, of kernels and of those who plan them.
  */
 #ifndef SN_ROUND_H
 #define SN_ROUND_H
