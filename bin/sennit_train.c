@@ -16,6 +16,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
 #include "lib/exec/accelerator.h"
+#include "lib/exec/products.h"
 #include "lib/exec/profile.h"
 #include "lib/machine/machine.h"
 #include "lib/machine/named.h"
@@ -362,6 +363,7 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
                                   struct sn_err *err)
 {
     SN_TRY(sn_planned_check_isa(err));
+    SN_TRY(sn_products_check(sn_ops_cpu(), err));
     SN_TRY(sn_config_load(c, l->run_file, NULL, err));
     if (l->preflight)
         return SN_OK; /* of any number of ranks: the layout does not matter */

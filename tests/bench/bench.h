@@ -5,6 +5,7 @@
 #define SN_BENCH_H
 
 #include "kernels/ops.h"
+#include "lib/exec/products.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +13,19 @@
 #include <unistd.h>
 
 /* The first statement of every benchmark: a set that SN_ISA names and this processor
- * lacks ends it. */
+ * lacks, or whose products are wrong, ends it. */
 static inline void bench_check(void)
 {
     char why[256];
-    if (sn_ops_cpu_check(why, sizeof(why)))
-        return;
-    (void)fprintf(stderr, "%s\n", why);
-    exit(2);
+    struct sn_err err;
+    if (!sn_ops_cpu_check(why, sizeof(why))) {
+        (void)fprintf(stderr, "%s\n", why);
+        exit(2);
+    }
+    if (sn_products_check(sn_ops_cpu(), &err) != SN_OK) {
+        (void)fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
 }
 
 /* That, and the first line of the record: the instruction set, without which no
