@@ -14,7 +14,7 @@ struct sn_isa {
     const struct sn_ops *ops; /* its table: "cpu/" and the set's name */
     const char *says;         /* for sn_ops_cpu_describe */
     int codecs;               /* which codecs go with it (codec_cpu.c) */
-    bool only_named;          /* not the default: it has not yet run on a processor that has it */
+    bool only_named;          /* not the default: the set before it is faster on this processor */
 };
 
 enum { SN_ISA_MOST = 8 };

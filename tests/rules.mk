@@ -13,7 +13,7 @@ UBBINS   := $(if $(SAN),,$(BINS:$(BUILD)/%=$(UB)/%))
 UNITS    := $(wildcard tests/unit/*/test_*.c)
 UNIT     := $(patsubst %.c,$(BUILD)/tests/unit/%,$(notdir $(UNITS))) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/parity/test_*.c))
 MPIT     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/test_*.c))
-BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter x86_64,$(ARCH)),,tests/bench/bench_peak.c),$(wildcard tests/bench/bench_*.c)))
+BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 FUZZ     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 CLI      := $(wildcard tests/cli/*.sh)
 CLITOOL  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cli/*.c))
@@ -33,7 +33,8 @@ OTHER    := $(patsubst tests/unit/kernels/%.c,%,$(wildcard $(addprefix tests/uni
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))
 # The products of sets that this machine may lack, on a model of their instructions (tests/isa/model).
-MODELTEST := $(if $(SAN),,$(foreach i,$(MODEL_ISAS),$(addprefix $(BUILD)/tests/isa/$(i)/,test_gemm test_attention test_attention_parts)))
+MODELTEST := $(if $(SAN),,$(foreach i,$(MODEL_ISAS),$(addprefix $(BUILD)/tests/isa/$(i)/,test_gemm test_attention test_attention_parts)) \
+             $(if $(MODEL_ISAS),$(if $(BF16_ISAS),$(BUILD)/tests/isa/test_model)))
 GPUBENCH := $(BUILD)/tests/gpu/bench_codec $(BUILD)/tests/gpu/bench_ceilings
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
@@ -91,6 +92,7 @@ $(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published):
 
 $(BUILD)/tests/bench/bench_gemm: LIBS += $(BLAS_LIBS)
 $(BUILD)/tests/bench/bench_gemm: $(BUILD)/tests/bench/blas/$(if $(BLAS_LIBS),openblas,none).o
+$(addprefix $(BUILD)/tests/bench/bench_,gemm peak): $(BUILD)/tests/bench/peak/$(if $(filter x86_64,$(ARCH)),x86_64,other).o
 
 # A device of host memory as a plugin, for tests of sennit-train.
 FAKE     := $(BUILD)/tests/gpu/libfake_device.so
@@ -158,7 +160,7 @@ $(BUILD)/own/%.o: $(BUILD)/emul/src/tests/cuda_emul/own/%.cc $(BUILD)/flags | $(
 	$(call say,c++,$@)$(EMULCXX) $(EMULFLAGS) -c $< -o $@
 $(BUILD)/other/%.o: tests/unit/kernels/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call say,cc,$@)$(CC) $(BASEFLAGS) -Dsn_ops_cpu=kt_other_ops -Dsn_cpu_table_generic=kt_other_table $(CFLAGS) -c $< -o $@
+	$(call say,cc,$@)$(CC) $(BASEFLAGS) -Dsn_ops_cpu=kt_other_ops -Dsn_cpu_table_generic=kt_other_table -Dsn_isa_list=kt_other_list $(CFLAGS) -c $< -o $@
 $(BUILD)/tests/emul/test_cudnn: EMULSAN += -Wl,-rpath,'$$ORIGIN/../gpu/fake'
 $(BUILD)/tests/emul/test_cudnn: | $(BUILD)/tests/gpu/libfake_cudnn.so
 $(BUILD)/tests/emul/%: $(BUILD)/own/%.o $(EMULOBJ) $(BUILD)/lib/base/rng.o

@@ -24,6 +24,6 @@ int sn_isa_list(struct sn_isa list[SN_ISA_MOST], const char **lacks)
     *lacks = NULL;
     list[n++] = (struct sn_isa){&sn_cpu_table_generic, "cpu/generic (NEON), own GEMM", 0, false};
     if ((getauxval(AT_HWCAP2) & HWCAP2_BF16) && &sn_cpu_table_armbf16)
-        list[n++] = (struct sn_isa){&sn_cpu_table_armbf16, "cpu/armbf16, own GEMM", 0, true};
+        list[n++] = (struct sn_isa){&sn_cpu_table_armbf16, "cpu/armbf16, own GEMM", 0, false};
     return n;
 }

@@ -21,6 +21,6 @@ int sn_isa_list(struct sn_isa list[SN_ISA_MOST], const char **lacks)
     if (has & PPC_FEATURE2_ARCH_3_00)
         list[n++] = (struct sn_isa){&sn_cpu_table_power9, "cpu/power9, own GEMM", 1, false};
     if ((has & PPC_FEATURE2_ARCH_3_00) && (has & ten) == ten && &sn_cpu_table_power10)
-        list[n++] = (struct sn_isa){&sn_cpu_table_power10, "cpu/power10, own GEMM", 1, true};
+        list[n++] = (struct sn_isa){&sn_cpu_table_power10, "cpu/power10, own GEMM", 1, false};
     return n;
 }

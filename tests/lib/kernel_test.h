@@ -16,6 +16,7 @@
 #include "kernels/cpu/cpu.h"
 #pragma GCC diagnostic pop
 
+#include "kernels/isa.h"
 #include "lib/base/rng.h"
 #include "tests/lib/kernel_slack.h"
 #include "tests/lib/tap.h"
@@ -33,7 +34,8 @@ struct kt {
     double *ref[SN_MAX_OUT];
     double magnitude; /* error floor: tol * magnitude is always allowed */
     bool exact;       /* no rounding of a 16-bit product shows: the operands are small integers */
-    double slack[SN_MAX_OUT]; /* added to the tolerance, of the table that runs */
+    double carried[SN_MAX_OUT]; /* added to the tolerance: what others rounded of a sum begun */
+    double slack[SN_MAX_OUT];   /* and this, of the table that runs */
     uint64_t draws;
 };
 
@@ -43,13 +45,6 @@ struct kt_shape {
 };
 
 extern const struct sn_ops sn_cpu_table_generic;
-extern const struct sn_ops sn_cpu_table_avx2 __attribute__((weak));
-extern const struct sn_ops sn_cpu_table_avx512 __attribute__((weak));
-extern const struct sn_ops sn_cpu_table_avx512bf16 __attribute__((weak));
-extern const struct sn_ops sn_cpu_table_amx __attribute__((weak));
-extern const struct sn_ops sn_cpu_table_armbf16 __attribute__((weak));
-extern const struct sn_ops sn_cpu_table_power9 __attribute__((weak));
-extern const struct sn_ops sn_cpu_table_power10 __attribute__((weak));
 
 /* Another table than the CPU's (tests/gpu/other_table.h) may round what the CPU keeps in fp32: what
  * it says is added to a test's tolerance. */
@@ -61,19 +56,22 @@ extern bool kt_any_order(void) __attribute__((weak));
 /* Another table that has threads says how many to try. */
 extern int kt_threads(void) __attribute__((weak));
 
-/* The tables that this processor can run, up to its best; returns how many. */
-enum { KT_TABLES = 8 };
+/* The tables that this processor can run, up to the one that SN_ISA names; where that is another
+ * table than the CPU's (tests/isa, tests/gpu), it alone behind the generic one. Returns how many. */
+enum { KT_TABLES = SN_ISA_MOST };
+extern int sn_isa_list(struct sn_isa list[SN_ISA_MOST], const char **lacks) __attribute__((weak));
 __attribute__((unused)) static int kt_tables(const struct sn_ops *table[KT_TABLES])
 {
-    const struct sn_ops *const all[KT_TABLES] = {&sn_cpu_table_generic, &sn_cpu_table_avx2,
-                                                 &sn_cpu_table_avx512,  &sn_cpu_table_avx512bf16,
-                                                 &sn_cpu_table_amx,     &sn_cpu_table_armbf16,
-                                                 &sn_cpu_table_power9,  &sn_cpu_table_power10};
+    struct sn_isa list[SN_ISA_MOST];
+    const char *lacks, *named = getenv("SN_ISA");
     const struct sn_ops *best = sn_ops_cpu();
-    int n = 0;
-    for (int i = 0; i < KT_TABLES && (n == 0 || table[n - 1] != best); i++)
-        if (all[i])
-            table[n++] = all[i];
+    int n = 0, found = sn_isa_list ? sn_isa_list(list, &lacks) : 0;
+    for (int i = 0; i < found && !(named && n > 0 && table[n - 1] == best); i++)
+        table[n++] = list[i].ops;
+    if (!found)
+        table[n++] = &sn_cpu_table_generic;
+    if (!found && best != table[0])
+        table[n++] = best;
     return n;
 }
 
@@ -302,7 +300,7 @@ static void kt_set_slack(struct kt *k, const struct sn_ops *ops, enum sn_op_kind
     double other = kt_slack ? kt_slack(kind, t) : 0.0;
     double own = ops->multiplies && ops->multiplies(t) && !k->exact ? kt_slack_of(kind, t) : 0.0;
     for (int o = 0; o < SN_MAX_OUT; o++)
-        k->slack[o] = other + (kind == SN_OP_ATTENTION && o > 0 ? 0.0 : own);
+        k->slack[o] = k->carried[o] + other + (kind == SN_OP_ATTENTION && o > 0 ? 0.0 : own);
 }
 
 /* Everything described at the head of this file. */
@@ -318,6 +316,8 @@ __attribute__((unused)) static bool kt_check(struct kt *k, enum sn_op_kind kind,
         if (k->image[s])
             memcpy(k->saved[s], k->image[s], k->bytes[s]);
     for (int t = 0; t < n; t++) {
+        if (t > 0 && table[t]->run[kind] == table[t - 1]->run[kind])
+            continue; /* a set that takes this kernel from the one before it */
         kt_set_slack(k, table[t], kind);
         for (int threads = 1; threads <= most; threads++) {
             for (int s = 0; s < KT_SLOTS; s++)

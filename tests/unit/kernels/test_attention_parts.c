@@ -109,6 +109,18 @@ static void scatter(struct world *w, const struct kt *k, int o, int rank)
             kt_set(to, whole_row(&k->a.attr, rank, r), c, kt_get(from, r, c));
 }
 
+/* Sums begun, but for the log of the sum, are as the last table left them, which may have rounded what
+ * another does not. */
+static void carry(struct kt *k, enum sn_op_kind kind)
+{
+    const struct sn_ops *table[KT_TABLES], *last = table[kt_tables(table) - 1];
+    enum sn_dtype t = k->a.in[0].dtype;
+    bool rounds = last->multiplies && last->multiplies(t);
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        if (rounds && k->a.acc[o] == SN_ADD && !(kind == SN_OP_ATTENTION && o > 0))
+            k->carried[o] = kt_slack_of(kind, t);
+}
+
 /* One operation: queries of `rank`, keys of `key_rank`; its results go back into the whole. */
 static bool part(struct world *w, enum sn_op_kind kind, int rank, int key_rank, double tol)
 {
@@ -123,6 +135,7 @@ static bool part(struct world *w, enum sn_op_kind kind, int rank, int key_rank, 
         gather(w, &k, i, i == 1 || i == 2 ? key_rank : rank);
     for (int o = 0; o < outs; o++)
         gather(w, &k, SN_MAX_IN + o, backward && o > 0 ? key_rank : rank);
+    carry(&k, kind);
     bool good = kt_check(&k, kind, tol);
     for (int o = 0; o < outs; o++)
         scatter(w, &k, o, backward && o > 0 ? key_rank : rank);
