@@ -1,25 +1,33 @@
 /*
  * bench_gemm.c - GFLOP/s of GEMM on the shapes of small models: f is Y = X W^T, d is dX = dY W, w
  * is dW += dY^T X; fp32 and bf16 storage, beside OpenBLAS where it is (serial, rows or columns
- * of C split plainly over the threads).
+ * of C split plainly over the threads). In brackets: the share of the multiply-add peak of the
+ * instruction that the set uses for that type (peak/peak.h), which takes turns with the products.
  *
  *   build/tests/bench/bench_gemm [THREADS [TOKENS]]
  *
  * A sample of elements is checked against a double loop before anything is timed. The contestants
- * take turns, so a neighbour's load meets all of them; printed are the median and, in brackets, the
- * best of 9 turns of at least 4 ms.
+ * take turns, so a neighbour's load meets all of them; printed are medians of 9 turns of at least
+ * 4 ms, and at the end the median and the least of all shapes' shares.
  */
 #include "kernels/cpu/cpu.h"
 #include "lib/base/clock.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/blas/blas.h"
+#include "tests/bench/peak/peak.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TURNS = 9, CONTESTANTS = 3 };
+enum { TURNS = 9, CONTESTANTS = 3, MOST_SHAPES = 64 };
+
+/* Of each product's median, fp32 and bf16. */
+struct shares {
+    double of[2][MOST_SHAPES];
+    int n;
+};
 
 /* One product, in fp32 and in bf16 storage. */
 struct product {
@@ -149,10 +157,17 @@ static void check(const struct product *p, const struct sn_args *a, const char *
     }
 }
 
-static void bench(char kind, int64_t tokens, int64_t in, int64_t out, int threads)
+static double median(double x[TURNS])
+{
+    qsort(x, TURNS, sizeof(x[0]), bench_by_value);
+    return x[TURNS / 2];
+}
+
+static void bench(struct shares *shares, char kind, int64_t tokens, const int64_t shape[2],
+                  int threads)
 {
     int contestants = sn_blas_core() ? CONTESTANTS : CONTESTANTS - 1;
-    struct product p = product_of(kind, tokens, in, out, threads);
+    struct product p = product_of(kind, tokens, shape[0], shape[1], threads);
     if (contestants > 2) {
         run(&p, 2);
         check(&p, &p.wide, "OpenBLAS");
@@ -163,21 +178,25 @@ static void bench(char kind, int64_t tokens, int64_t in, int64_t out, int thread
     check(&p, &p.half, "bf16");
     double flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
     int repeats = 1 + (int)(4e-3 * 1e11 * threads / flops);
-    double seconds[CONTESTANTS][TURNS];
+    double rate[CONTESTANTS][TURNS], share[CONTESTANTS][TURNS];
     for (int turn = 0; turn < TURNS; turn++) {
         for (int c = 0; c < contestants; c++) {
             double start = sn_clock();
             for (int i = 0; i < repeats; i++)
                 run(&p, c);
-            seconds[c][turn] = (sn_clock() - start) / repeats;
+            rate[c][turn] = flops * repeats / (sn_clock() - start);
+            double peak = bench_peak(c == 1 ? SN_BF16 : SN_F32, threads);
+            share[c][turn] = peak > 0 ? rate[c][turn] / peak : 0;
         }
     }
     printf("%5ld x %5ld x %5ld %c |", (long)p.m, (long)p.n, (long)p.k, kind);
     for (int c = 0; c < contestants; c++) {
-        qsort(seconds[c], TURNS, sizeof(double), bench_by_value);
-        printf(" %6.0f (%4.0f)", flops / seconds[c][TURNS / 2] * 1e-9,
-               flops / seconds[c][0] * 1e-9);
+        double of_peak = median(share[c]);
+        printf(" %6.0f (%4.2f)", median(rate[c]) * 1e-9, of_peak);
+        if (c < 2)
+            shares->of[c][shares->n] = of_peak;
     }
+    shares->n++;
     printf("\n");
     (void)fflush(stdout);
     product_free(&p);
@@ -190,17 +209,27 @@ int main(int argc, char **argv)
                                         {1536, 384}, {768, 50304}, {384, 50304}};
     int threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();
     int64_t tokens = argc > 2 ? atol(argv[2]) : 256;
+    struct shares shares = {.n = 0};
     bench_head();
     if (sn_blas_core())
         printf("OpenBLAS core %s%s\n", sn_blas_core(),
                sn_blas_is_held_back() ? ", held back by OPENBLAS_CORETYPE: unset it" : "");
     else
         printf("no OpenBLAS here to compare with (tools/deps bench)\n");
-    printf("GEMM with %d threads, %ld tokens: median (best) GFLOP/s\n", threads, (long)tokens);
+    printf("GEMM with %d threads, %ld tokens: median GFLOP/s (of the peak)\n", threads,
+           (long)tokens);
     printf("    m       n       k      |    fp32          bf16        %s\n",
            sn_blas_core() ? "OpenBLAS" : "");
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
         for (const char *kind = "fdw"; *kind; kind++)
-            bench(*kind, tokens, shapes[s][0], shapes[s][1], threads);
+            bench(&shares, *kind, tokens, shapes[s], threads);
+    for (int c = 0; c < 2; c++) {
+        enum sn_dtype t = c ? SN_BF16 : SN_F32;
+        const char *instruction = bench_peak_instruction(t);
+        qsort(shares.of[c], (size_t)shares.n, sizeof(double), bench_by_value);
+        printf("%s: median %.2f, least %.2f of the peak of %s\n", sn_dtype_name(t),
+               shares.of[c][shares.n / 2], shares.of[c][0],
+               instruction ? instruction : "(unknown)");
+    }
     return 0;
 }
