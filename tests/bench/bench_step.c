@@ -1,11 +1,13 @@
 /*
  * bench_step.c - a whole training step against its own GEMMs alone.
  *
- * usage: bench_step [ROUNDS] [NAME...]     names: 124m-4x64 124m-1x1024 30m-4x256, fp32 and bf16
+ * usage: bench_step [ROUNDS] [NAME...]     names: 124m-4x64 124m-1x1024 30m-4x256 8x16m-4x256, fp32
+ *                                          and bf16
  *
  * Per configuration, in one process and interleaved: the compiled step; its GEMM operations alone,
  * through the same operations table on the same buffers; one pass over the optimizer's bytes. The
- * loss must fall before anything is timed. Prints medians and
+ * loss must fall before anything is timed. Products of experts need the routing that was at hand when
+ * they ran: their time is the step's own. Prints medians and
  *   ratio = step / (GEMMs + optimizer bytes / copy bandwidth)
  */
 #include "lib/base/clock.h"
@@ -27,12 +29,14 @@ enum { MAX_ROUNDS = 64 };
 struct shape {
     const char *name;
     int layers, hidden, heads, batch, seq;
+    int experts; /* 0: GPT-2; else a Mixtral whose tokens visit two of so many */
 };
 
 static const struct shape shapes[] = {
-    {"124m-4x64", 12, 768, 12, 4, 64},
-    {"124m-1x1024", 12, 768, 12, 1, 1024},
-    {"30m-4x256", 6, 384, 6, 4, 256},
+    {"124m-4x64", 12, 768, 12, 4, 64, 0},
+    {"124m-1x1024", 12, 768, 12, 1, 1024, 0},
+    {"30m-4x256", 6, 384, 6, 4, 256, 0},
+    {"8x16m-4x256", 6, 384, 6, 4, 256, 8},
 };
 
 struct run {
@@ -72,6 +76,13 @@ static struct sn_config config_of(const struct shape *s, enum sn_dtype precision
                                        .norm_eps = 1e-5,
                                        .init_std = 0.02,
                                        .share_layers = 1};
+    if (s->experts) {
+        c.model.family = SN_MIXTRAL;
+        c.model.ffn = s->hidden * 8 / 3;
+        c.model.rope_theta = 1e4;
+        c.model.rotary_pct = 1;
+        c.model.experts = (struct sn_experts_config){.count = s->experts, .top_k = 2, .every = 1};
+    }
     c.train.precision = precision;
     c.train.global_batch = s->batch;
     c.train.optimizer = (struct sn_optimizer_config){3e-4, 0.9, 0.95, 1e-8, 0.1, 1.0};
@@ -164,6 +175,12 @@ static double gemms(struct run *r, void *scratch)
     return seconds;
 }
 
+/* Of the steps so far. */
+static double expert_seconds(const struct run *r)
+{
+    return sn_exec_times(r->exec)[SN_OP_EXPERT_GEMM].seconds;
+}
+
 /* Seconds that one pass over the optimizer's bytes takes at the speed of a large copy. */
 static double optimizer_floor(struct run *r, char *memory, size_t bytes)
 {
@@ -199,8 +216,9 @@ static void bench(const struct shape *s, enum sn_dtype precision, int threads, i
         exit(1);
     }
     for (int i = 0; i < rounds; i++) {
+        double before = expert_seconds(&r);
         ts[i] = step(&r);
-        tg[i] = gemms(&r, scratch);
+        tg[i] = expert_seconds(&r) - before + gemms(&r, scratch);
         to[i] = optimizer_floor(&r, memory, copy);
     }
     double t = median(ts, rounds), g = median(tg, rounds), o = median(to, rounds);

@@ -37,6 +37,7 @@ CONFIGS = {
     "gpt2-124m-b1t1024": (12, 768, 12, 3072, 2048, 50304, 1, 1024),
     "gpt2-30m-b4t256": (6, 384, 6, 1536, 1024, 50304, 4, 256),
     "gpt2-1m-b8t128": (4, 128, 4, 512, 344, 512, 8, 128),
+    "mixtral-8x16m-b4t256": (6, 384, 6, 1536, 1024, 50304, 4, 256),  # --model mixtral
 }
 QUIET = 0.1  # cores in use by others
 
@@ -50,14 +51,43 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, self.weight.shape, self.weight, 1e-5)
 
 
+class Experts(nn.Module):
+    """Mixtral's: each token visits two of eight, without capacity. Tokens are sorted by expert once, so
+    that each expert multiplies one slice of them."""
+
+    def __init__(self, d, ffn, count=8, top_k=2):
+        super().__init__()
+        self.count, self.top_k = count, top_k
+        self.router = nn.Linear(d, count, bias=False)
+        self.up = nn.Parameter(torch.randn(count, 2 * ffn, d) * 0.02)  # gate | up
+        self.down = nn.Parameter(torch.randn(count, d, ffn) * 0.02)
+
+    def forward(self, x):
+        flat = x.flatten(0, 1)
+        weight, chosen = self.router(flat).float().softmax(-1).topk(self.top_k, -1)
+        weight = (weight / weight.sum(-1, keepdim=True)).to(x.dtype)
+        order = chosen.flatten().argsort(stable=True)
+        counts = torch.bincount(chosen.flatten(), minlength=self.count).tolist()
+        token = order // self.top_k
+        parts = []
+        for e, rows in enumerate(flat[token].split(counts)):
+            gate, up = F.linear(rows, self.up[e]).chunk(2, -1)
+            parts.append(F.linear(F.silu(gate) * up, self.down[e]))
+        y = torch.cat(parts) * weight.flatten()[order, None]
+        return torch.zeros_like(flat).index_add(0, token, y.to(flat.dtype)).view_as(x)
+
+
 class Block(nn.Module):
-    def __init__(self, d, heads, ffn, llama):
+    def __init__(self, d, heads, ffn, llama, experts=False):
         super().__init__()
         self.heads, self.llama = heads, llama
         norm = RMSNorm if llama else nn.LayerNorm
         self.n1, self.n2 = norm(d), norm(d)
         self.qkv = nn.Linear(d, 3 * d, bias=not llama)
         self.proj = nn.Linear(d, d, bias=not llama)
+        self.experts = Experts(d, ffn) if experts else None
+        if experts:
+            return
         self.up = nn.Linear(d, 2 * ffn if llama else ffn, bias=not llama)  # llama: gate | up
         self.down = nn.Linear(ffn, d, bias=not llama)
 
@@ -69,6 +99,8 @@ class Block(nn.Module):
             q, k = rotate(q, *rope), rotate(k, *rope)
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.proj(a.transpose(1, 2).reshape(b, t, d))
+        if self.experts:
+            return x + self.experts(self.n2(x))
         h = self.up(self.n2(x))
         if self.llama:
             gate, up = h.chunk(2, -1)
@@ -85,12 +117,12 @@ def rotate(x, cos, sin):
 
 
 class Model(nn.Module):
-    def __init__(self, layers, d, heads, ffn, vocab, seq, llama):
+    def __init__(self, layers, d, heads, ffn, vocab, seq, llama, experts=False):
         super().__init__()
         self.llama = llama
         self.embed = nn.Embedding(vocab, d)
         self.pos = None if llama else nn.Embedding(seq, d)
-        self.blocks = nn.ModuleList(Block(d, heads, ffn, llama) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(d, heads, ffn, llama, experts) for _ in range(layers))
         self.norm = RMSNorm(d) if llama else nn.LayerNorm(d)
         self.head = nn.Linear(d, vocab, bias=False)
         self.head.weight = self.embed.weight
@@ -139,8 +171,8 @@ def wait_for_quiet(deadline):
 
 
 def make_optimizer(model, kind):
-    decay = [p for p in model.parameters() if p.dim() == 2]
-    other = [p for p in model.parameters() if p.dim() != 2]
+    decay = [p for p in model.parameters() if p.dim() >= 2]
+    other = [p for p in model.parameters() if p.dim() < 2]
     how = {"fused": dict(fused=True), "foreach": dict(foreach=True), "loop": dict(foreach=False)}
     return torch.optim.AdamW([dict(params=decay, weight_decay=0.1),
                               dict(params=other, weight_decay=0.0)],
@@ -196,9 +228,10 @@ def compiled(model, a):
 def run(a, name):
     layers, d, heads, ffn_gpt2, ffn_llama, vocab, batch, seq = CONFIGS[name]
     batch, seq = a.batch or batch, a.seq or seq
-    llama = a.model == "llama"
+    llama, experts = a.model != "gpt2", a.model == "mixtral"
     torch.manual_seed(1234)
-    model = Model(layers, d, heads, ffn_llama if llama else ffn_gpt2, vocab, max(seq, 64), llama)
+    model = Model(layers, d, heads, ffn_llama if llama else ffn_gpt2, vocab, max(seq, 64), llama,
+                  experts)
     params = list(model.parameters())
     optimizer = make_optimizer(model, a.optimizer)
     call = compiled(model, a)
@@ -265,7 +298,7 @@ def run(a, name):
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--config", action="append", choices=CONFIGS, help="default: the three large")
-    p.add_argument("--model", choices=("gpt2", "llama"), default="gpt2")
+    p.add_argument("--model", choices=("gpt2", "llama", "mixtral"), default="gpt2")
     p.add_argument("--batch", type=int, help="sequences per step instead of the configuration's")
     p.add_argument("--seq", type=int, help="tokens per sequence instead of the configuration's")
     p.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")

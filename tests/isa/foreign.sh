@@ -118,14 +118,14 @@ if [ -n "${ALL:-}" ]; then
     check_all ppc64le powerpc64le-linux-gnu power10 power10
     if [ -x "$BUILD/foreign/aarch64/alone/test_kernels_table" ]; then
         check_choice aarch64 cortex-a72 '' generic
-        check_choice aarch64 max '' generic
-        check_choice aarch64 max armbf16 armbf16
+        check_choice aarch64 max '' armbf16
+        check_choice aarch64 max generic generic
     fi
     if [ -x "$BUILD/foreign/ppc64le/alone/test_kernels_table" ]; then
         check_choice ppc64le power8 '' generic
         check_choice ppc64le power9 '' power9
-        check_choice ppc64le power10 '' power9
-        check_choice ppc64le power10 power10 power10
+        check_choice ppc64le power10 '' power10
+        check_choice ppc64le power10 power9 power9
     fi
 fi
 tap_done
