@@ -1,6 +1,6 @@
 #include "bin/train_files.h"
 
-#include "bin/saver.h"
+#include "checkpoint/store/saver.h"
 #include "lib/rundir/record.h"
 
 enum sn_status sn_train_files_open(struct sn_train_files *f, const struct sn_config *c,

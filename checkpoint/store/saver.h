@@ -1,8 +1,8 @@
 /*
  * saver.h - joins the step loop (lib/state/state.h) to the checkpoint format (checkpoint/).
  */
-#ifndef SN_BIN_SAVER_H
-#define SN_BIN_SAVER_H
+#ifndef SN_SAVER_H
+#define SN_SAVER_H
 
 #include "lib/config/config.h"
 #include "lib/state/state.h"

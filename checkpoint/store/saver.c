@@ -1,4 +1,4 @@
-#include "bin/saver.h"
+#include "checkpoint/store/saver.h"
 
 #include "checkpoint/store/checkpoint.h"
 #include "lib/base/mem.h"
