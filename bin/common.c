@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,17 +12,6 @@ int sn_report(const struct sn_err *err)
 {
     sn_log(SN_LOG_ERROR, "%s", err->text);
     return sn_exit_code(err->status);
-}
-
-int sn_threads(const struct sn_config *c, int ranks_on_node)
-{
-    if (c->run.threads > 0)
-        return c->run.threads;
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    /* A launcher that binds gives each rank its own cores; one that does not gives all to all. */
-    int online = ranks_on_node > 1 ? cores / ranks_on_node : cores;
-    return online > 0 ? online : 1;
 }
 
 enum sn_status sn_parse_number(const char *option, const char *text, long long least,

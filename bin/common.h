@@ -1,5 +1,5 @@
 /*
- * common.h - what the binaries share: the last word on errors, threads of a rank, command lines.
+ * common.h - what the binaries share: the last word on errors, command lines.
  */
 #ifndef SN_BIN_COMMON_H
 #define SN_BIN_COMMON_H
@@ -9,8 +9,6 @@
 
 /* Print the sentence on stderr; returns the exit code that belongs to it. */
 int sn_report(const struct sn_err *err);
-/* run.threads, or the processors this process may use over the ranks that share them. */
-int sn_threads(const struct sn_config *c, int ranks_on_node);
 /* A decimal number of an option within bounds. */
 enum sn_status sn_parse_number(const char *option, const char *text, long long least,
                                long long most, long long *out, struct sn_err *err);

@@ -1,6 +1,5 @@
 #include "bin/exec_job.h"
 
-#include "bin/common.h"
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
 #include "bin/planned.h"

@@ -1,9 +1,9 @@
 #include "bin/exec_job.h"
 
-#include "bin/common.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/exec/threads.h"
 #include "lib/program/program.h"
 #include "lib/search/relayout.h"
 

@@ -1,6 +1,6 @@
 #include "bin/map_flow.h"
 
-#include "bin/common.h"
+#include "lib/exec/threads.h"
 
 static enum sn_status arrange(int *process_of, struct sn_arrangement *out,
                               const struct sn_stages *s, const struct sn_places *p,

@@ -5,6 +5,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
+#include "lib/exec/threads.h"
 #include "lib/probe/calibrate_machine.h"
 
 #include <getopt.h>

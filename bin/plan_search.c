@@ -7,6 +7,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/exec/threads.h"
 #include "lib/machine/levels.h"
 #include "lib/search/chunks.h"
 #include "lib/search/codings.h"

@@ -12,6 +12,7 @@
 #include "lib/base/plain.h"
 #include "lib/config/files.h"
 #include "lib/config/hfkeys.h"
+#include "lib/exec/threads.h"
 #include "lib/machine/named.h"
 #include "slurm/site/site.h"
 

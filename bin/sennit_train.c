@@ -18,6 +18,7 @@
 #include "lib/exec/accelerator.h"
 #include "lib/exec/products.h"
 #include "lib/exec/profile.h"
+#include "lib/exec/threads.h"
 #include "lib/machine/machine.h"
 #include "lib/machine/named.h"
 #include "lib/rundir/attempt.h"

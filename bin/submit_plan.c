@@ -1,10 +1,10 @@
 #include "bin/submit_plan.h"
 
-#include "bin/common.h"
 #include "bin/planned.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/cost/price.h"
+#include "lib/exec/threads.h"
 #include "lib/machine/named.h"
 #include "lib/report/goodput.h"
 #include "lib/sim/plan.h"

@@ -1,8 +1,8 @@
 #include "bin/train_preflight.h"
 
-#include "bin/common.h"
 #include "lib/base/directory.h"
 #include "lib/base/exit_code.h"
+#include "lib/exec/threads.h"
 #include "lib/probe/preflight.h"
 
 #include <stdio.h>
