@@ -1,11 +1,10 @@
 #include "bin/exec_job.h"
 
-#include "bin/plan_print.h"
-#include "bin/plan_search.h"
-#include "bin/planned.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/search/planned.h"
+#include "lib/search/resolve.h"
 
 #include <limits.h>
 #include <stdio.h>

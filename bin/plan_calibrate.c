@@ -1,7 +1,7 @@
 #include "bin/plan_calibrate.h"
 
 #include "bin/common.h"
-#include "bin/planned.h"
+#include "lib/search/planned.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"

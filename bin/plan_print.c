@@ -11,12 +11,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-int64_t sn_host_limit(int ranks)
-{
-    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / ranks;
-}
 
 /* Print and free `text`; `what` is the option that asked for it. */
 static enum sn_status print(struct sn_str *text, const char *what, struct sn_err *err)

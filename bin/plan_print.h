@@ -17,8 +17,6 @@ struct sn_plan_report {
     bool json;
 };
 
-/* The limit where no machine says one: this host's memory over the ranks. */
-int64_t sn_host_limit(int ranks);
 /* How often to save, as a line of text, or as a value of JSON (NULL: null). */
 void sn_plan_goodput_text(const struct sn_goodput *g);
 void sn_plan_goodput_json(struct sn_str *out, const struct sn_goodput *g);

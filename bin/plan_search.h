@@ -1,5 +1,5 @@
 /*
- * plan_search.h - `sennit-plan search`, and what sennit-plan and sennit-train do with layout: auto.
+ * plan_search.h - `sennit-plan search`, and what sennit-plan says of a layout that does not fit.
  */
 #ifndef SN_PLAN_SEARCH_H
 #define SN_PLAN_SEARCH_H
@@ -10,12 +10,6 @@
 
 /* The command line after `search`. *exit_code is 1 where nothing fits. */
 enum sn_status sn_plan_search(int argc, char **argv, int *exit_code, struct sn_err *err);
-/* Where layout: auto is asked for, put the best layout for so many ranks (0: those of the machine's
- * nodes) into *c. */
-enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *err);
-/* What the number of ranks settles of the layout: layout.data, and layout.expert_node and expert_chunks by
- * price. */
-enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *err);
 /* A layout that does not fit: three that do on as many ranks, best first, on stderr. Says nothing
  * where there is none. */
 void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,

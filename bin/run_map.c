@@ -6,10 +6,10 @@
  */
 #include "bin/common.h"
 #include "bin/map_flow.h"
-#include "bin/plan_search.h"
 #include "bin/run_verbs.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/search/resolve.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
  * run_submit.c - sennit-run submit: a batch script from run file and site, tested, submitted.
  */
 #include "bin/common.h"
-#include "bin/plan_search.h"
 #include "bin/run_verbs.h"
 #include "bin/submit_check.h"
 #include "checkpoint/io/files.h"
@@ -11,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/machine/named.h"
+#include "lib/search/resolve.h"
 #include "slurm/scheduler/submit.h"
 #include "slurm/site/render.h"
 #include "slurm/supervisor/preempt.h"

@@ -7,13 +7,14 @@
 #include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
-#include "bin/planned.h"
 #include "lib/base/log.h"
 #include "lib/base/plain.h"
 #include "lib/config/files.h"
 #include "lib/config/hfkeys.h"
 #include "lib/exec/threads.h"
 #include "lib/machine/named.h"
+#include "lib/search/planned.h"
+#include "lib/search/resolve.h"
 #include "slurm/site/site.h"
 
 #include <getopt.h>

@@ -2,8 +2,6 @@
  * sennit_train.c - the command line of sennit-train: one rank of a training run.
  */
 #include "bin/common.h"
-#include "bin/plan_search.h"
-#include "bin/planned.h"
 #include "bin/train_end.h"
 #include "bin/train_files.h"
 #include "bin/train_generate.h"
@@ -23,6 +21,8 @@
 #include "lib/machine/named.h"
 #include "lib/rundir/attempt.h"
 #include "lib/rundir/leftover.h"
+#include "lib/search/planned.h"
+#include "lib/search/resolve.h"
 #include "lib/train/trainer.h"
 
 #include <getopt.h>

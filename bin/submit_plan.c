@@ -1,6 +1,6 @@
 #include "bin/submit_plan.h"
 
-#include "bin/planned.h"
+#include "lib/search/planned.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/cost/price.h"

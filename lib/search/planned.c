@@ -1,4 +1,4 @@
-#include "bin/planned.h"
+#include "lib/search/planned.h"
 
 #include "lib/base/log.h"
 
