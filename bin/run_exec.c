@@ -1,10 +1,10 @@
 /*
  * run_exec.c - sennit-run exec: the run, attempt after attempt, until it is done or somebody else
- * goes on. The parts are in exec_job.h.
+ * goes on. The parts are in slurm/run.
  */
 #include "bin/common.h"
-#include "bin/exec_job.h"
 #include "bin/run_verbs.h"
+#include "slurm/run/supervisor.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, 
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
                                             {"help", no_argument, NULL, HELP},
                                             {0}};
-    *l = (struct sn_exec_line){0};
+    *l = (struct sn_exec_line){.version = SN_VERSION};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)

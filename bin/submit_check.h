@@ -6,7 +6,7 @@
 #define SN_BIN_SUBMIT_CHECK_H
 
 #include "bin/inputs.h"
-#include "bin/submit_plan.h"
+#include "slurm/run/forecast.h"
 
 struct sn_submit_findings {
     struct sn_str good;     /* a line for each check that was made: "memory: ..." */

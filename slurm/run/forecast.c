@@ -1,12 +1,12 @@
-#include "bin/submit_plan.h"
+#include "slurm/run/forecast.h"
 
-#include "lib/search/planned.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/cost/price.h"
 #include "lib/exec/threads.h"
 #include "lib/machine/named.h"
 #include "lib/report/goodput.h"
+#include "lib/search/planned.h"
 #include "lib/sim/plan.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
- * exec_next.c - an attempt has ended, or the supervisor was asked to leave before one began: what
+ * next.c - an attempt has ended, or the supervisor was asked to leave before one began: what
  * now, and doing it.
  */
-#include "bin/exec_job.h"
+#include "slurm/run/supervisor.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/exit_code.h"

@@ -1,4 +1,4 @@
-#include "bin/exec_job.h"
+#include "slurm/run/supervisor.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -221,7 +221,7 @@ static enum sn_status write_begin(struct sn_supervisor *x, struct sn_err *err)
     sn_jsonl_texts(&line, "nodes", (const char *const *)names.word, names.n);
     sn_jsonl_int(&line, "pid", getpid());
     sn_jsonl_int(&line, "deadline", x->deadline.end);
-    sn_jsonl_text(&line, "version", SN_VERSION);
+    sn_jsonl_text(&line, "version", x->line.version);
     sn_argv_fini(&names);
     return sn_journal_write(&x->journal, &line, err);
 }

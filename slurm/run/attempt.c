@@ -1,4 +1,4 @@
-#include "bin/exec_job.h"
+#include "slurm/run/supervisor.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"

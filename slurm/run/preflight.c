@@ -1,4 +1,4 @@
-#include "bin/exec_job.h"
+#include "slurm/run/supervisor.h"
 
 #include "lib/base/exit_code.h"
 #include "lib/base/jsonl.h"

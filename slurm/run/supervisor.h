@@ -1,15 +1,17 @@
 /*
- * exec_job.h - what `sennit-run exec` knows of its job, shared by the files of that command:
+ * supervisor.h - what `sennit-run exec` knows of its job, and what it does with it, attempt after attempt:
  *
- *   run_exec.c   the command line, and attempt after attempt
- *   exec_job.c   run file, allocation, site, run directory: read once
- *   exec_nodes.c which nodes can be used now
- *   exec_step.c  one attempt: nodes, layout, command line; then watched to its end
- *   exec_end.c   why it ended, who brought it about, what that says about nodes
- *   exec_next.c  what follows from it, and doing it
+ *   supervisor.c  run file, allocation, site, run directory: read once
+ *   usable.c      which nodes can be used now
+ *   attempt.c     one attempt: nodes, layout, command line; then watched to its end
+ *   end.c         why it ended, who brought it about, what that says about nodes
+ *   next.c        what follows from it, and doing it
+ *   preflight.c   are the nodes well, before the first attempt?
+ *
+ * How an end is judged, and what is decided, are functions of structs in slurm/supervisor.
  */
-#ifndef SN_BIN_EXEC_JOB_H
-#define SN_BIN_EXEC_JOB_H
+#ifndef SN_SUPERVISOR_H
+#define SN_SUPERVISOR_H
 
 #include "lib/config/config.h"
 #include "lib/rundir/runlock.h"
@@ -31,6 +33,7 @@ struct sn_exec_line {
     const char *site;                /* NULL: the run file's */
     long long ranks, stop_after;     /* 0: not said */
     bool fresh, help;
+    const char *version; /* of this program, for the journal */
 };
 
 /* What does not change from attempt to attempt. */

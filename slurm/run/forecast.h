@@ -1,9 +1,9 @@
 /*
- * submit_plan.h - what a run will take of its nodes, as far as anybody knows: memory, and the time
+ * forecast.h - what a run will take of its nodes, as far as anybody knows: memory, and the time
  * of a step and a save.
  */
-#ifndef SN_BIN_SUBMIT_PLAN_H
-#define SN_BIN_SUBMIT_PLAN_H
+#ifndef SN_FORECAST_H
+#define SN_FORECAST_H
 
 #include "lib/machine/machine.h"
 #include "slurm/supervisor/preempt.h"

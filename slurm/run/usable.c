@@ -1,12 +1,12 @@
 /*
- * exec_nodes.c - which nodes of the job can be used now.
+ * usable.c - which nodes of the job can be used now.
  *
  * Three tell: the controller, which notices a dead node after SlurmdTimeout (300 s by default); the
  * launcher, in whose words a node failed; and the node itself, whose slurmd takes a connection or
  * does not. What the launcher or silence said counts until the node answers, or for TOLD seconds,
  * when the controller must know better.
  */
-#include "bin/exec_job.h"
+#include "slurm/run/supervisor.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
