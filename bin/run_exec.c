@@ -31,7 +31,7 @@ static const char usage[] =
 
 enum { FRESH = 256, RANKS, LAUNCHER, SITE, STOP_AFTER, HELP };
 
-static enum sn_status parse_option(int code, char **argv, struct sn_exec_line *l,
+static enum sn_status parse_option(int code, char **argv, struct sn_supervisor_line *l,
                                    struct sn_err *err)
 {
     switch (code) {
@@ -56,7 +56,8 @@ static enum sn_status parse_option(int code, char **argv, struct sn_exec_line *l
     }
 }
 
-static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, struct sn_err *err)
+static enum sn_status parse_line(int argc, char **argv, struct sn_supervisor_line *l,
+                                 struct sn_err *err)
 {
     static const struct option options[] = {{"fresh", no_argument, NULL, FRESH},
                                             {"ranks", required_argument, NULL, RANKS},
@@ -65,7 +66,7 @@ static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, 
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
                                             {"help", no_argument, NULL, HELP},
                                             {0}};
-    *l = (struct sn_exec_line){.version = SN_VERSION};
+    *l = (struct sn_supervisor_line){.version = SN_VERSION};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
@@ -77,17 +78,17 @@ static enum sn_status parse_line(int argc, char **argv, struct sn_exec_line *l, 
 static enum sn_status go_on(struct sn_supervisor *x, struct sn_decision *d, struct sn_err *err)
 {
     unsigned asked;
-    SN_TRY(sn_exec_preflight(x, &asked, err));
+    SN_TRY(sn_supervisor_preflight(x, &asked, err));
     if (asked) /* nothing has begun; who asked will see to it that it begins later */
-        return sn_exec_leave_early(d, x, asked, err);
+        return sn_supervisor_leave_early(d, x, asked, err);
     do {
-        struct sn_exec_step s;
-        if ((asked = sn_exec_rest(x)))
-            return sn_exec_leave_early(d, x, asked, err);
-        enum sn_status st = sn_exec_step(&s, x, err);
+        struct sn_supervisor_attempt s;
+        if ((asked = sn_supervisor_rest(x)))
+            return sn_supervisor_leave_early(d, x, asked, err);
+        enum sn_status st = sn_supervisor_attempt(&s, x, err);
         if (st == SN_OK)
-            st = sn_exec_judge(d, x, &s, err);
-        sn_exec_step_fini(&s);
+            st = sn_supervisor_judge(d, x, &s, err);
+        sn_supervisor_attempt_fini(&s);
         SN_TRY(st);
     } while (d->action == SN_DO_RETRY || d->action == SN_DO_SHRINK);
     return SN_OK;
@@ -96,7 +97,7 @@ static enum sn_status go_on(struct sn_supervisor *x, struct sn_decision *d, stru
 int sn_run_exec(int argc, char **argv)
 {
     struct sn_err err = {0};
-    struct sn_exec_line line;
+    struct sn_supervisor_line line;
     struct sn_supervisor x;
     struct sn_decision d;
     enum sn_status st = parse_line(argc, argv, &line, &err);
@@ -106,10 +107,10 @@ int sn_run_exec(int argc, char **argv)
         (void)fputs(usage, stdout);
         return 0;
     }
-    st = sn_exec_open(&x, &line, &err);
+    st = sn_supervisor_open(&x, &line, &err);
     if (st == SN_OK)
         st = go_on(&x, &d, &err);
-    int code = st == SN_OK ? sn_exec_leave(&x, &d) : sn_report(&err);
-    sn_exec_close(&x);
+    int code = st == SN_OK ? sn_supervisor_leave(&x, &d) : sn_report(&err);
+    sn_supervisor_close(&x);
     return code;
 }

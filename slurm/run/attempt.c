@@ -14,7 +14,7 @@
 
 /* ---- nodes and layout ------------------------------------------------------------------------ */
 
-int sn_exec_good_nodes(const struct sn_supervisor *x)
+int sn_supervisor_good_nodes(const struct sn_supervisor *x)
 {
     struct sn_nodes n;
     int all = x->allocation.host.n;
@@ -27,7 +27,7 @@ int sn_exec_good_nodes(const struct sn_supervisor *x)
     return good;
 }
 
-int sn_exec_relayout(struct sn_supervisor *x, int most)
+int sn_supervisor_relayout(struct sn_supervisor *x, int most)
 {
     struct sn_err err;
     int nodes = 0, ranks = x->shape.ranks_per_node;
@@ -44,19 +44,19 @@ int sn_exec_relayout(struct sn_supervisor *x, int most)
 }
 
 /* Which nodes, and the layout for them: s->nodes of them, 0: too few. */
-static enum sn_status choose_nodes(struct sn_exec_step *s, struct sn_supervisor *x,
+static enum sn_status choose_nodes(struct sn_supervisor_attempt *s, struct sn_supervisor *x,
                                    struct sn_nodes *chosen, struct sn_err *err)
 {
     const struct sn_hostlist *host = &x->allocation.host;
-    sn_exec_look_at_nodes(x, false); /* what was true a minute ago may not be */
-    int good = sn_exec_good_nodes(x);
+    sn_supervisor_look_at_nodes(x, false); /* what was true a minute ago may not be */
+    int good = sn_supervisor_good_nodes(x);
     *chosen = (struct sn_nodes){0};
     *x->current = *x->config;
     s->nodes = x->shape.nodes;
     if (host->n == 0)
         return SN_OK;
     if (good < s->nodes)
-        s->nodes = x->config->slurm.shrink ? sn_exec_relayout(x, good) : 0;
+        s->nodes = x->config->slurm.shrink ? sn_supervisor_relayout(x, good) : 0;
     s->few = s->nodes == 0;
     if (s->few)
         return SN_OK;
@@ -76,19 +76,19 @@ static enum sn_status keep_environment(const struct sn_supervisor *x, int attemp
     return st;
 }
 
-static bool is_relaid(const struct sn_supervisor *x, const struct sn_exec_step *s)
+static bool is_relaid(const struct sn_supervisor *x, const struct sn_supervisor_attempt *s)
 {
     return s->nodes != x->shape.nodes;
 }
 
-static int ranks_of(const struct sn_supervisor *x, const struct sn_exec_step *s)
+static int ranks_of(const struct sn_supervisor *x, const struct sn_supervisor_attempt *s)
 {
     return is_relaid(x, s) ? s->nodes * x->shape.ranks_per_node : x->shape.ranks;
 }
 
 /* The run file, or one of the attempt's own where a search has chosen the layout. */
 static enum sn_status choose_run_file(char *path, size_t room, const struct sn_supervisor *x,
-                                      const struct sn_exec_step *s, struct sn_err *err)
+                                      const struct sn_supervisor_attempt *s, struct sn_err *err)
 {
     if (!is_relaid(x, s) && !x->shape.is_searched) {
         (void)snprintf(path, room, "%s", x->line.run_file);
@@ -105,7 +105,7 @@ static bool is_fresh(const struct sn_supervisor *x)
 }
 
 static enum sn_status format_command(struct sn_argv *out, const struct sn_supervisor *x,
-                                     const struct sn_exec_step *s, struct sn_err *err)
+                                     const struct sn_supervisor_attempt *s, struct sn_err *err)
 {
     const struct sn_words *flags = &x->site.launch.flags;
     const char *options[SN_FREEZE_MAX + 1] = {0};
@@ -141,7 +141,8 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_superv
     return st;
 }
 
-static enum sn_status write_launch(const struct sn_supervisor *x, const struct sn_exec_step *s,
+static enum sn_status write_launch(const struct sn_supervisor *x,
+                                   const struct sn_supervisor_attempt *s,
                                    const struct sn_nodes *chosen, const struct sn_argv *command,
                                    struct sn_err *err)
 {
@@ -168,14 +169,14 @@ static enum sn_status write_launch(const struct sn_supervisor *x, const struct s
 static unsigned rest_for_pause(struct sn_supervisor *x, double begun)
 {
     unsigned asked = sn_asking_wait(&x->asking, 0);
-    while (!asked && sn_clock() - begun < x->pause && !sn_exec_has_room(x)) {
+    while (!asked && sn_clock() - begun < x->pause && !sn_supervisor_has_room(x)) {
         asked = sn_asking_wait(&x->asking, 1); /* an old child's end wakes it, too */
         sn_runlock_beat(&x->lock);
     }
     return asked;
 }
 
-unsigned sn_exec_rest(struct sn_supervisor *x)
+unsigned sn_supervisor_rest(struct sn_supervisor *x)
 {
     enum { MOST = 60, ASK_EVERY = 2 };
     bool steps = x->started > 0 && x->allocation.scheduler == SN_SCHED_SLURM && !x->has_lost_node;
@@ -190,7 +191,7 @@ unsigned sn_exec_rest(struct sn_supervisor *x)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static enum sn_status watch(struct sn_exec_step *s, struct sn_supervisor *x,
+static enum sn_status watch(struct sn_supervisor_attempt *s, struct sn_supervisor *x,
                             const struct sn_argv *command, struct sn_err *err)
 {
     const struct sn_layout_config *l = &x->current->layout;
@@ -211,8 +212,8 @@ static enum sn_status watch(struct sn_exec_step *s, struct sn_supervisor *x,
                               .attempt = s->number,
                               .ranks = ranks,
                               .on_this_host = x->allocation.host.n == 0,
-                              .meanwhile = sn_exec_meanwhile,
-                              .has_lost_node = sn_exec_has_lost_node,
+                              .meanwhile = sn_supervisor_meanwhile,
+                              .has_lost_node = sn_supervisor_has_lost_node,
                               .self = x};
     sn_log(SN_LOG_INFO, "attempt %d: %d ranks, data %d x tensor %d x context %d x pipeline %d, %s",
            s->number, ranks, l->data, l->tensor, l->context, l->pipeline,
@@ -227,12 +228,13 @@ static enum sn_status watch(struct sn_exec_step *s, struct sn_supervisor *x,
     return st;
 }
 
-enum sn_status sn_exec_step(struct sn_exec_step *s, struct sn_supervisor *x, struct sn_err *err)
+enum sn_status sn_supervisor_attempt(struct sn_supervisor_attempt *s, struct sn_supervisor *x,
+                                     struct sn_err *err)
 {
     struct sn_nodes chosen;
     struct sn_argv command = {0};
-    *s = (struct sn_exec_step){.number = sn_rundir_next_attempt(&x->rundir),
-                               .from_step = sn_rundir_saved_step(&x->rundir)};
+    *s = (struct sn_supervisor_attempt){.number = sn_rundir_next_attempt(&x->rundir),
+                                        .from_step = sn_rundir_saved_step(&x->rundir)};
     if (is_fresh(x))
         s->from_step = -1;
     enum sn_status st = choose_nodes(s, x, &chosen, err);
@@ -252,7 +254,7 @@ enum sn_status sn_exec_step(struct sn_exec_step *s, struct sn_supervisor *x, str
     return st;
 }
 
-void sn_exec_step_fini(struct sn_exec_step *s)
+void sn_supervisor_attempt_fini(struct sn_supervisor_attempt *s)
 {
     sn_argv_fini(&s->names);
 }

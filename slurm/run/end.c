@@ -33,7 +33,7 @@ static void find_host(struct sn_culprit *c, const struct sn_supervisor *x)
 
 /* srun and mpirun name a process of theirs. */
 static bool find_by_words(struct sn_culprit *c, const struct sn_supervisor *x,
-                          const struct sn_exec_step *s)
+                          const struct sn_supervisor_attempt *s)
 {
     if (!sn_culprit_from_words(c, s->end.words.text))
         return false;
@@ -48,7 +48,7 @@ static bool find_by_words(struct sn_culprit *c, const struct sn_supervisor *x,
 
 /* What the records do not say of a rank that stood still, the trainer's sentence may. */
 static void add_operation(struct sn_culprit *c, const struct findings *f,
-                          const struct sn_exec_step *s)
+                          const struct sn_supervisor_attempt *s)
 {
     struct sn_culprit told;
     bool same = (sn_culprit_from_sentence(&told, f->record.says) ||
@@ -67,7 +67,7 @@ static void add_operation(struct sn_culprit *c, const struct findings *f,
 /* A record that stood still while others moved goes before what a rank could see; its sentence
  * before the launcher's words, which name whoever was ended first. */
 static void find_culprit(struct findings *f, const struct sn_supervisor *x,
-                         const struct sn_exec_step *s)
+                         const struct sn_supervisor_attempt *s)
 {
     struct sn_culprit *c = &f->culprit;
     *c = (struct sn_culprit){.rank = -1};
@@ -93,7 +93,7 @@ static void find_culprit(struct findings *f, const struct sn_supervisor *x,
 /* ---- why ------------------------------------------------------------------------------------- */
 
 static bool is_finished(const struct findings *f, const struct sn_supervisor *x, int code,
-                        const struct sn_exec_step *s)
+                        const struct sn_supervisor_attempt *s)
 {
     return code == 0 && ((f->record.has_ended && f->record.exit_code == 0) ||
                          s->end.progress.step >= x->config->train.steps);
@@ -102,7 +102,7 @@ static bool is_finished(const struct findings *f, const struct sn_supervisor *x,
 /* The trainer's exit code is passed on by the launcher, but not by every launcher in every case:
  * where it is none of the trainer's, or may be made of several, the record's counts. */
 static int exit_code_of(const struct findings *f, const struct sn_supervisor *x,
-                        const struct sn_exec_step *s)
+                        const struct sn_supervisor_attempt *s)
 {
     static const int known[] = {SN_EXIT_DONE, SN_EXIT_INPUT,    SN_EXIT_SAVED, SN_EXIT_TERMINATED,
                                 SN_EXIT_LOST, SN_EXIT_DIVERGED, SN_EXIT_STOP};
@@ -119,7 +119,7 @@ static int exit_code_of(const struct findings *f, const struct sn_supervisor *x,
 
 /* Did the end leave nothing to be asked of the nodes? */
 static bool was_orderly(const struct findings *f, const struct sn_supervisor *x, int code,
-                        const struct sn_exec_step *s)
+                        const struct sn_supervisor_attempt *s)
 {
     return is_finished(f, x, code, s) || code == SN_EXIT_DONE || code == SN_EXIT_INPUT ||
            code == SN_EXIT_SAVED || code == SN_EXIT_TERMINATED || code == SN_EXIT_DIVERGED ||
@@ -129,19 +129,19 @@ static bool was_orderly(const struct findings *f, const struct sn_supervisor *x,
 /* The node that is why, if one is: the launcher knows it before the controller does, and the node
  * itself before both. */
 static void find_lost_node(struct findings *f, struct sn_supervisor *x,
-                           const struct sn_exec_step *s, int code)
+                           const struct sn_supervisor_attempt *s, int code)
 {
     struct sn_culprit told;
     if (x->allocation.host.n == 0 || was_orderly(f, x, code, s))
         return;
     if (sn_culprit_from_words(&told, s->end.words.text) && told.host_died)
-        sn_exec_node_died(x, told.host);
-    sn_exec_look_at_nodes(x, true);
-    f->lost = sn_exec_lost_node(x, &s->names);
+        sn_supervisor_node_died(x, told.host);
+    sn_supervisor_look_at_nodes(x, true);
+    f->lost = sn_supervisor_lost_node(x, &s->names);
 }
 
 static enum sn_cause find_cause(const struct findings *f, const struct sn_supervisor *x,
-                                const struct sn_exec_step *s, int code)
+                                const struct sn_supervisor_attempt *s, int code)
 {
     unsigned asked = s->end.asked;
     struct sn_end end = {.exit_code = code,
@@ -161,8 +161,8 @@ static enum sn_cause find_cause(const struct findings *f, const struct sn_superv
 
 /* ---- what it says about nodes ---------------------------------------------------------------- */
 
-enum sn_status sn_exec_blame(struct sn_supervisor *x, const char *host, enum sn_ledger_grade grade,
-                             const char *why, struct sn_err *err)
+enum sn_status sn_supervisor_blame(struct sn_supervisor *x, const char *host,
+                                   enum sn_ledger_grade grade, const char *why, struct sn_err *err)
 {
     struct sn_str line;
     int64_t now = (int64_t)time(NULL);
@@ -188,7 +188,7 @@ static enum sn_ledger_grade grade_of(const struct sn_supervisor *x, const struct
                                      const char *name)
 {
     enum sn_cause cause = f->end.cause;
-    if (sn_exec_is_lost(x, name))
+    if (sn_supervisor_is_lost(x, name))
         return SN_NODE_DIED;
     if (!sn_host_is(name, f->culprit.host))
         return SN_NODE_GOOD;
@@ -206,8 +206,8 @@ static enum sn_status blame_nodes(struct sn_supervisor *x, const struct findings
         enum sn_ledger_grade grade = grade_of(x, f, name);
         bool is_lost = grade == SN_NODE_DIED;
         if (grade > (known ? known->grade : SN_NODE_GOOD))
-            SN_TRY(sn_exec_blame(x, name, grade,
-                                 sn_cause_text(is_lost ? SN_CAUSE_NODE : f->end.cause), err));
+            SN_TRY(sn_supervisor_blame(x, name, grade,
+                                       sn_cause_text(is_lost ? SN_CAUSE_NODE : f->end.cause), err));
     }
     (void)snprintf(x->last_host, sizeof(x->last_host), "%s",
                    f->end.cause == SN_CAUSE_PEER ? f->culprit.host : "");
@@ -233,7 +233,7 @@ static const char *telling_line(const char *text)
     return sn_tail_last_line(text);
 }
 
-static void find_words(struct findings *f, const struct sn_exec_step *s)
+static void find_words(struct findings *f, const struct sn_supervisor_attempt *s)
 {
     const char *last = telling_line(s->end.words.text);
     char who[300];
@@ -268,7 +268,7 @@ static void settle_culprit(struct findings *f)
 }
 
 static enum sn_status record_end(struct findings *f, struct sn_supervisor *x,
-                                 struct sn_exec_step *s, struct sn_err *err)
+                                 struct sn_supervisor_attempt *s, struct sn_err *err)
 {
     sn_rundir_record(&f->record, &x->rundir, s->number);
     int code = exit_code_of(f, x, s);
@@ -297,10 +297,10 @@ static enum sn_status record_end(struct findings *f, struct sn_supervisor *x,
 
 /* Nothing was started: that is an end, too, so that the bounds count it. */
 static enum sn_status record_few(struct findings *f, struct sn_supervisor *x,
-                                 const struct sn_exec_step *s, struct sn_err *err)
+                                 const struct sn_supervisor_attempt *s, struct sn_err *err)
 {
     (void)snprintf(f->says, sizeof(f->says), "%d of %d nodes are good, the layout wants %d%s",
-                   sn_exec_good_nodes(x), x->allocation.host.n, x->shape.nodes,
+                   sn_supervisor_good_nodes(x), x->allocation.host.n, x->shape.nodes,
                    x->config->slurm.shrink ? ", and none fits on fewer" : "");
     f->end = (struct sn_journal_end){.attempt = s->number,
                                      .exit_code = 1,
@@ -315,8 +315,8 @@ static enum sn_status record_few(struct findings *f, struct sn_supervisor *x,
     return sn_journal_end(&x->journal, &f->end, err);
 }
 
-enum sn_status sn_exec_record(enum sn_cause *out, struct sn_supervisor *x, struct sn_exec_step *s,
-                              struct sn_err *err)
+enum sn_status sn_supervisor_record(enum sn_cause *out, struct sn_supervisor *x,
+                                    struct sn_supervisor_attempt *s, struct sn_err *err)
 {
     struct findings f = {0};
     SN_TRY(s->few ? record_few(&f, x, s, err) : record_end(&f, x, s, err));

@@ -31,7 +31,7 @@ static bool is_in_queue(enum sn_fate fate)
 static enum sn_requeue_mode requeue_mode(const struct sn_supervisor *x, enum sn_cause cause,
                                          bool chained)
 {
-    const struct sn_exec_shape *s = &x->shape;
+    const struct sn_supervisor_shape *s = &x->shape;
     if (x->allocation.scheduler != SN_SCHED_SLURM || !s->may_requeue)
         return SN_REQUEUE_NEVER;
     if (is_in_queue(x->fate))
@@ -51,7 +51,7 @@ static bool is_chained(const struct sn_supervisor *x)
 }
 
 /* Seconds that another attempt needs to be of use: its start, a step and the save at its end. */
-static int64_t seconds_needed(const struct sn_supervisor *x, const struct sn_exec_step *s)
+static int64_t seconds_needed(const struct sn_supervisor *x, const struct sn_supervisor_attempt *s)
 {
     const struct sn_rundir_progress *p = &s->end.progress;
     int64_t left = x->deadline.end ? x->deadline.end - (int64_t)time(NULL) : 0;
@@ -59,8 +59,9 @@ static int64_t seconds_needed(const struct sn_supervisor *x, const struct sn_exe
     return (int64_t)(margin + s->end.start_seconds + p->step_seconds) + 5;
 }
 
-static void decide(struct sn_decision *out, struct sn_supervisor *x, const struct sn_exec_step *s,
-                   enum sn_cause cause, const struct sn_journal_past *past)
+static void decide(struct sn_decision *out, struct sn_supervisor *x,
+                   const struct sn_supervisor_attempt *s, enum sn_cause cause,
+                   const struct sn_journal_past *past)
 {
     const struct sn_slurm_config *c = &x->config->slurm;
     struct sn_bounds bounds = {
@@ -71,7 +72,7 @@ static void decide(struct sn_decision *out, struct sn_supervisor *x, const struc
                              .idle_attempts = past->idle,
                              .equal_ends = past->equal,
                              .nodes_wanted = x->shape.nodes,
-                             .nodes_good = sn_exec_good_nodes(x),
+                             .nodes_good = sn_supervisor_good_nodes(x),
                              .nodes_least = x->shape.nodes,
                              .seconds_left = -1,
                              .seconds_needed = seconds_needed(x, s)};
@@ -81,7 +82,7 @@ static void decide(struct sn_decision *out, struct sn_supervisor *x, const struc
     if (x->allocation.host.n == 0)
         t.nodes_good = t.nodes_wanted; /* this host: it is there */
     if (t.nodes_good < t.nodes_wanted && c->shrink) {
-        int nodes = sn_exec_relayout(x, t.nodes_good);
+        int nodes = sn_supervisor_relayout(x, t.nodes_good);
         t.nodes_least = nodes ? nodes : t.nodes_wanted;
     }
     if (x->deadline.end)
@@ -106,7 +107,7 @@ static enum sn_status record_decision(const struct sn_supervisor *x, int attempt
 
 static enum sn_status learn_preemption(struct sn_supervisor *x, struct sn_err *err)
 {
-    struct sn_exec_shape *s = &x->shape;
+    struct sn_supervisor_shape *s = &x->shape;
     if (s->knows_preemption || x->allocation.scheduler != SN_SCHED_SLURM)
         return SN_OK;
     s->knows_preemption = true;
@@ -123,21 +124,21 @@ static int64_t free_bytes(const struct sn_supervisor *x)
     return (int64_t)v.f_bavail * (int64_t)v.f_frsize;
 }
 
-bool sn_exec_has_room(const struct sn_supervisor *x)
+bool sn_supervisor_has_room(const struct sn_supervisor *x)
 {
     enum { MORE = 1 << 20 };
     return x->free_at_end >= 0 && free_bytes(x) > x->free_at_end + MORE;
 }
 
-enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_supervisor *x,
-                             struct sn_exec_step *s, struct sn_err *err)
+enum sn_status sn_supervisor_judge(struct sn_decision *out, struct sn_supervisor *x,
+                                   struct sn_supervisor_attempt *s, struct sn_err *err)
 {
     struct sn_journal_past past;
     enum sn_cause cause;
     sn_runlock_beat(&x->lock);
     SN_TRY(learn_preemption(x, err));
-    sn_exec_ask_job(x, true);
-    SN_TRY(sn_exec_record(&cause, x, s, err));
+    sn_supervisor_ask_job(x, true);
+    SN_TRY(sn_supervisor_record(&cause, x, s, err));
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
     decide(out, x, s, cause, &past);
     x->free_at_end = cause == SN_CAUSE_DISK ? free_bytes(x) : -1;
@@ -147,13 +148,13 @@ enum sn_status sn_exec_judge(struct sn_decision *out, struct sn_supervisor *x,
     return record_decision(x, s->number, out, err);
 }
 
-enum sn_status sn_exec_leave_early(struct sn_decision *out, struct sn_supervisor *x, unsigned asked,
-                                   struct sn_err *err)
+enum sn_status sn_supervisor_leave_early(struct sn_decision *out, struct sn_supervisor *x,
+                                         unsigned asked, struct sn_err *err)
 {
-    struct sn_exec_step none = {0};
+    struct sn_supervisor_attempt none = {0};
     struct sn_journal_past past;
     SN_TRY(learn_preemption(x, err));
-    sn_exec_ask_job(x, true);
+    sn_supervisor_ask_job(x, true);
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
     struct sn_end end = {.exit_code = SN_EXIT_SAVED,
                          .fate = x->fate,
@@ -258,7 +259,7 @@ static void wait_for_scheduler(struct sn_supervisor *x, struct sn_decision *d)
     requeue(x, d);
 }
 
-int sn_exec_leave(struct sn_supervisor *x, const struct sn_decision *decision)
+int sn_supervisor_leave(struct sn_supervisor *x, const struct sn_decision *decision)
 {
     struct sn_decision d = *decision;
     struct sn_str line;

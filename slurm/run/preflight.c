@@ -58,7 +58,7 @@ static enum sn_status read_hosts(struct sn_supervisor *x, struct sn_json hosts, 
             continue;
         sn_json_get_text(entry, "host", host, sizeof(host));
         sn_json_get_text(entry, "why", why, sizeof(why));
-        SN_TRY(sn_exec_blame(x, host, SN_NODE_BAD, why, err));
+        SN_TRY(sn_supervisor_blame(x, host, SN_NODE_BAD, why, err));
     }
     return SN_OK;
 }
@@ -93,7 +93,7 @@ static enum sn_status fly(struct sn_supervisor *x, struct sn_watch_end *end,
                                          .saves_nothing = true},
                               .grid = &grid,
                               .attempt = NUMBER,
-                              .meanwhile = sn_exec_meanwhile,
+                              .meanwhile = sn_supervisor_meanwhile,
                               .self = x};
     SN_TRY(sn_rundir_begin(&x->rundir, NUMBER, err));
     sn_log(SN_LOG_INFO, "preflight of %d nodes", x->allocation.host.n);
@@ -112,7 +112,7 @@ static const char *words_of(const struct sn_watch_end *end, char out[WORDS])
     return out;
 }
 
-enum sn_status sn_exec_preflight(struct sn_supervisor *x, unsigned *asked, struct sn_err *err)
+enum sn_status sn_supervisor_preflight(struct sn_supervisor *x, unsigned *asked, struct sn_err *err)
 {
     struct sn_argv command = {0};
     struct sn_str line;
@@ -120,7 +120,7 @@ enum sn_status sn_exec_preflight(struct sn_supervisor *x, unsigned *asked, struc
     *asked = 0;
     bool is_done = !x->line.fresh && sn_rundir_saved_step(&x->rundir) >= x->config->train.steps;
     if (!x->config->slurm.preflight || x->allocation.host.n == 0 || is_done ||
-        sn_exec_good_nodes(x) == 0)
+        sn_supervisor_good_nodes(x) == 0)
         return SN_OK; /* a job of a chain behind the end has nothing that nodes could spoil */
     struct sn_watch_end *end = sn_alloc(sizeof(*end)); /* large for a stack */
     if (!end)

@@ -98,7 +98,7 @@ static int ranks_per_node(const struct sn_supervisor *x, int ranks)
 static enum sn_status count_ranks(struct sn_supervisor *x, struct sn_err *err)
 {
     struct sn_config *c = x->config;
-    struct sn_exec_shape *s = &x->shape;
+    struct sn_supervisor_shape *s = &x->shape;
     const struct sn_allocation *a = &x->allocation;
     bool fixed = !c->layout_auto && c->layout.data;
     int ranks = x->line.ranks ? (int)x->line.ranks : fixed ? sn_config_ranks(c) : 0;
@@ -155,7 +155,7 @@ static enum sn_status open_rundir(struct sn_supervisor *x, struct sn_err *err)
 /* Whatever Slurm does not tell stays unknown: there may be no scontrol here. */
 static void ask_scheduler(struct sn_supervisor *x)
 {
-    struct sn_exec_shape *s = &x->shape;
+    struct sn_supervisor_shape *s = &x->shape;
     const struct sn_allocation *a = &x->allocation;
     struct sn_job_facts job;
     x->deadline.end = a->end_time; /* as it was when the job began */
@@ -181,7 +181,7 @@ static void note_end(const struct sn_supervisor *x)
     sn_log(SN_LOG_INFO, "the job's time ends in %lld s now", (long long)(left > 0 ? left : 0));
 }
 
-void sn_exec_ask_job(struct sn_supervisor *x, bool now)
+void sn_supervisor_ask_job(struct sn_supervisor *x, bool now)
 {
     struct sn_job_facts job;
     if (x->allocation.scheduler != SN_SCHED_SLURM || (!now && sn_clock() < x->deadline.next))
@@ -198,11 +198,11 @@ void sn_exec_ask_job(struct sn_supervisor *x, bool now)
         note_end(x);
 }
 
-void sn_exec_meanwhile(void *self, int64_t *deadline)
+void sn_supervisor_meanwhile(void *self, int64_t *deadline)
 {
     struct sn_supervisor *x = self;
     sn_runlock_beat(&x->lock);
-    sn_exec_ask_job(x, false);
+    sn_supervisor_ask_job(x, false);
     *deadline = x->deadline.end;
 }
 
@@ -226,8 +226,8 @@ static enum sn_status write_begin(struct sn_supervisor *x, struct sn_err *err)
     return sn_journal_write(&x->journal, &line, err);
 }
 
-enum sn_status sn_exec_open(struct sn_supervisor *x, const struct sn_exec_line *line,
-                            struct sn_err *err)
+enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_supervisor_line *line,
+                                  struct sn_err *err)
 {
     *x = (struct sn_supervisor){.line = *line, .asking.fd = -1, .lock.fd = -1, .free_at_end = -1};
     SN_TRY(sn_asking_open(&x->asking, err));
@@ -243,20 +243,20 @@ enum sn_status sn_exec_open(struct sn_supervisor *x, const struct sn_exec_line *
     x->shape.is_searched = x->config->layout_auto;
     SN_TRY(count_ranks(x, err));
     SN_TRY(sn_launch_environment(&x->environment, &x->own, x->shape.launcher, err));
-    SN_TRY(sn_exec_nodes_init(&x->nodes, x->allocation.host.n, err));
+    SN_TRY(sn_supervisor_nodes_init(&x->nodes, x->allocation.host.n, err));
     SN_TRY(open_rundir(x, err));
     ask_scheduler(x);
     return write_begin(x, err);
 }
 
-void sn_exec_close(struct sn_supervisor *x)
+void sn_supervisor_close(struct sn_supervisor *x)
 {
     sn_runlock_release(&x->lock);
     if (x->asking.fd >= 0)
         sn_asking_close(&x->asking);
     sn_free(x->config);
     sn_free(x->current);
-    sn_exec_nodes_fini(&x->nodes);
+    sn_supervisor_nodes_fini(&x->nodes);
     sn_environment_fini(&x->own);
     sn_argv_fini(&x->environment);
     sn_allocation_fini(&x->allocation);

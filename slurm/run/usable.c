@@ -24,23 +24,23 @@ enum {
     LOOK_EVERY = 5 /* seconds, while nothing moves */
 };
 
-enum sn_status sn_exec_nodes_init(struct sn_exec_nodes *out, int n, struct sn_err *err)
+enum sn_status sn_supervisor_nodes_init(struct sn_supervisor_nodes *out, int n, struct sn_err *err)
 {
     size_t room = (size_t)n + 1;
-    *out = (struct sn_exec_nodes){.health = sn_alloc_n(room, sizeof(*out->health)),
-                                  .until = sn_alloc_n(room, sizeof(*out->until)),
-                                  .strikes = sn_alloc_n(room, sizeof(*out->strikes))};
+    *out = (struct sn_supervisor_nodes){.health = sn_alloc_n(room, sizeof(*out->health)),
+                                        .until = sn_alloc_n(room, sizeof(*out->until)),
+                                        .strikes = sn_alloc_n(room, sizeof(*out->strikes))};
     if (!out->health || !out->until || !out->strikes)
         return sn_fail(err, SN_ENOMEM, "nodes: no memory for %d of them", n);
     return SN_OK;
 }
 
-void sn_exec_nodes_fini(struct sn_exec_nodes *n)
+void sn_supervisor_nodes_fini(struct sn_supervisor_nodes *n)
 {
     sn_free(n->health);
     sn_free(n->until);
     sn_free(n->strikes);
-    *n = (struct sn_exec_nodes){0};
+    *n = (struct sn_supervisor_nodes){0};
 }
 
 static void remember(struct sn_supervisor *x)
@@ -51,7 +51,7 @@ static void remember(struct sn_supervisor *x)
             x->nodes.health[i] = SN_HEALTH_DEAD;
 }
 
-void sn_exec_node_died(struct sn_supervisor *x, const char *name)
+void sn_supervisor_node_died(struct sn_supervisor *x, const char *name)
 {
     for (int i = 0; i < x->allocation.host.n; i++)
         if (sn_host_is(sn_hostlist_name(&x->allocation.host, i), name))
@@ -115,7 +115,7 @@ static bool is_to_be_asked(const struct sn_supervisor *x, int i, bool all)
     return x->nodes.health[i] != SN_HEALTH_DEAD && (all || is_doubted);
 }
 
-void sn_exec_look_at_nodes(struct sn_supervisor *x, bool all)
+void sn_supervisor_look_at_nodes(struct sn_supervisor *x, bool all)
 {
     int n = x->allocation.host.n, some = 0;
     struct sn_str text = {0};
@@ -132,7 +132,7 @@ void sn_exec_look_at_nodes(struct sn_supervisor *x, bool all)
     sn_str_fini(&text);
 }
 
-bool sn_exec_is_lost(const struct sn_supervisor *x, const char *name)
+bool sn_supervisor_is_lost(const struct sn_supervisor *x, const char *name)
 {
     for (int i = 0; i < x->allocation.host.n; i++)
         if (strcmp(sn_hostlist_name(&x->allocation.host, i), name) == 0)
@@ -140,10 +140,10 @@ bool sn_exec_is_lost(const struct sn_supervisor *x, const char *name)
     return false;
 }
 
-const char *sn_exec_lost_node(const struct sn_supervisor *x, const struct sn_argv *names)
+const char *sn_supervisor_lost_node(const struct sn_supervisor *x, const struct sn_argv *names)
 {
     for (int i = 0; i < names->n; i++)
-        if (sn_exec_is_lost(x, names->word[i]))
+        if (sn_supervisor_is_lost(x, names->word[i]))
             return names->word[i];
     return NULL;
 }
@@ -161,12 +161,12 @@ static void strike(struct sn_supervisor *x, const char *text, const struct sn_vi
     for (int i = 0; which && i < host->n; i++) {
         x->nodes.strikes[i] = known && which[i] ? x->nodes.strikes[i] + 1 : 0;
         if (x->nodes.strikes[i] >= STRIKES)
-            sn_exec_node_died(x, sn_hostlist_name(host, i));
+            sn_supervisor_node_died(x, sn_hostlist_name(host, i));
     }
     sn_free(which);
 }
 
-bool sn_exec_has_lost_node(void *self, const struct sn_vigil *vigil)
+bool sn_supervisor_has_lost_node(void *self, const struct sn_vigil *vigil)
 {
     struct sn_supervisor *x = self;
     struct sn_str text = {0};
