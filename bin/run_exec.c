@@ -5,6 +5,7 @@
 #include "bin/common.h"
 #include "bin/run_verbs.h"
 #include "slurm/run/supervisor.h"
+#include "slurm/supervisor/host_platform.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -98,6 +99,7 @@ int sn_run_exec(int argc, char **argv)
 {
     struct sn_err err = {0};
     struct sn_supervisor_line line;
+    struct sn_host_platform platform;
     struct sn_supervisor x;
     struct sn_decision d;
     enum sn_status st = parse_line(argc, argv, &line, &err);
@@ -107,10 +109,13 @@ int sn_run_exec(int argc, char **argv)
         (void)fputs(usage, stdout);
         return 0;
     }
-    st = sn_supervisor_open(&x, &line, &err);
+    if (sn_host_platform_open(&platform, &err) != SN_OK)
+        return sn_report(&err);
+    st = sn_supervisor_open(&x, &line, &platform.platform, &err);
     if (st == SN_OK)
         st = go_on(&x, &d, &err);
     int code = st == SN_OK ? sn_supervisor_leave(&x, &d) : sn_report(&err);
     sn_supervisor_close(&x);
+    sn_host_platform_close(&platform);
     return code;
 }

@@ -1,6 +1,7 @@
 /*
  * history_rings.c - what the records of the ranks say of an attempt that stopped without a word.
  */
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/process.h"
 #include "lib/program/program.h"
@@ -77,7 +78,7 @@ enum sn_status sn_history_take_rings(struct sn_history *h, const char *dir,
     if (!v)
         return sn_fail(err, SN_ENOMEM, "%s/ranks: no memory for %d records", dir, ranks);
     bool alive = read_all(v, dir, ranks), stopped = alive && find_stopped(&culprit, v, ranks);
-    if (stopped || (alive && sn_culprit_find(&culprit, v, ranks, &grid, NULL)))
+    if (stopped || (alive && sn_culprit_find(&culprit, v, ranks, &grid, NULL, sn_clock())))
         take_culprit(a, &culprit, stopped ? "stopped" : sn_suspicion_name(culprit.kind));
     sn_free(v);
     return SN_OK;

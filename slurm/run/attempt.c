@@ -1,6 +1,5 @@
 #include "slurm/run/supervisor.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/exec/threads.h"
@@ -9,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- nodes and layout ------------------------------------------------------------------------ */
@@ -165,12 +163,18 @@ static enum sn_status write_launch(const struct sn_supervisor *x,
     return st;
 }
 
+/* Steps of the job that Slurm still has in its books. */
+static int steps_of(const struct sn_supervisor *x)
+{
+    return x->platform->scheduler->steps(x->platform->self, x->allocation.job);
+}
+
 /* The pause, which a disk that has room again ends. */
 static unsigned rest_for_pause(struct sn_supervisor *x, double begun)
 {
-    unsigned asked = sn_asking_wait(&x->asking, 0);
-    while (!asked && sn_clock() - begun < x->pause && !sn_supervisor_has_room(x)) {
-        asked = sn_asking_wait(&x->asking, 1); /* an old child's end wakes it, too */
+    unsigned asked = sn_platform_wait(x->platform, 0);
+    while (!asked && sn_supervisor_now(x) - begun < x->pause && !sn_supervisor_has_room(x)) {
+        asked = sn_platform_wait(x->platform, 1); /* an old child's end wakes it, too */
         sn_runlock_beat(&x->lock);
     }
     return asked;
@@ -180,10 +184,10 @@ unsigned sn_supervisor_rest(struct sn_supervisor *x)
 {
     enum { MOST = 60, ASK_EVERY = 2 };
     bool steps = x->started > 0 && x->allocation.scheduler == SN_SCHED_SLURM && !x->has_lost_node;
-    unsigned asked = rest_for_pause(x, sn_clock());
-    for (double until = sn_clock() + MOST;
-         !asked && steps && sn_clock() < until && sn_ask_steps(x->allocation.job) > x->old_steps;) {
-        asked = sn_asking_wait(&x->asking, ASK_EVERY);
+    unsigned asked = rest_for_pause(x, sn_supervisor_now(x));
+    for (double until = sn_supervisor_now(x) + MOST;
+         !asked && steps && sn_supervisor_now(x) < until && steps_of(x) > x->old_steps;) {
+        asked = sn_platform_wait(x->platform, ASK_EVERY);
         sn_runlock_beat(&x->lock);
     }
     return asked;
@@ -203,7 +207,7 @@ static enum sn_status watch(struct sn_supervisor_attempt *s, struct sn_superviso
                               .ways = sn_launcher_ways(x->shape.launcher),
                               .rundir = &x->rundir,
                               .journal = &x->journal,
-                              .asking = &x->asking,
+                              .platform = x->platform,
                               .limits = {.deadline = x->deadline.end,
                                          .margin = x->config->slurm.signal_before,
                                          .hang_timeout = x->config->run.hang_timeout,
@@ -219,7 +223,7 @@ static enum sn_status watch(struct sn_supervisor_attempt *s, struct sn_superviso
            s->number, ranks, l->data, l->tensor, l->context, l->pipeline,
            s->from_step < 0 ? "from the beginning" : "from a checkpoint");
     if (x->has_lost_node) /* that of a dead node; otherwise there are those that there were */
-        x->old_steps = sn_ask_steps(x->allocation.job);
+        x->old_steps = steps_of(x);
     x->has_lost_node = false;
     x->step = s;
     enum sn_status st = sn_watch_run(&s->end, &w, err);

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* What is known of the end, gathered. */
 struct findings {
@@ -25,7 +24,7 @@ static void find_host(struct sn_culprit *c, const struct sn_supervisor *x)
     char folder[SN_PATH_MAX + 16];
     struct sn_ring_view v;
     (void)snprintf(folder, sizeof(folder), "%s/ranks", x->rundir.output);
-    if (c->rank >= 0 && sn_ring_read(&v, folder, c->rank, NULL) == SN_OK)
+    if (c->rank >= 0 && x->platform->files->record(x->platform->self, &v, folder, c->rank, 0))
         (void)snprintf(c->host, sizeof(c->host), "%s", v.host);
     else if (c->rank >= 0)
         sn_rundir_host_of(c->host, sizeof(c->host), &x->rundir, c->rank);
@@ -165,7 +164,7 @@ enum sn_status sn_supervisor_blame(struct sn_supervisor *x, const char *host,
                                    enum sn_ledger_grade grade, const char *why, struct sn_err *err)
 {
     struct sn_str line;
-    int64_t now = (int64_t)time(NULL);
+    int64_t now = sn_supervisor_date(x);
     bool doubtful = grade == SN_NODE_DOUBTFUL;
     struct sn_ledger_entry e = {
         .grade = grade,

@@ -4,14 +4,11 @@
  */
 #include "slurm/run/supervisor.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/statvfs.h>
-#include <time.h>
 
 enum {
     POLL = 5,               /* seconds between two questions while the scheduler is waited for */
@@ -47,14 +44,15 @@ static bool is_chained(const struct sn_supervisor *x)
     if (x->allocation.scheduler == SN_SCHED_LSF)
         return x->config->slurm.chain > 1;
     return x->allocation.scheduler == SN_SCHED_SLURM &&
-           sn_ask_chained(x->allocation.job, sn_environment_get(&x->own, "SLURM_JOB_NAME"));
+           x->platform->scheduler->chained(x->platform->self, x->allocation.job,
+                                           sn_environment_get(&x->own, "SLURM_JOB_NAME"));
 }
 
 /* Seconds that another attempt needs to be of use: its start, a step and the save at its end. */
 static int64_t seconds_needed(const struct sn_supervisor *x, const struct sn_supervisor_attempt *s)
 {
     const struct sn_rundir_progress *p = &s->end.progress;
-    int64_t left = x->deadline.end ? x->deadline.end - (int64_t)time(NULL) : 0;
+    int64_t left = x->deadline.end ? x->deadline.end - sn_supervisor_date(x) : 0;
     double margin = sn_supervise_margin(p->step_seconds, p->save_seconds, (double)left);
     return (int64_t)(margin + s->end.start_seconds + p->step_seconds) + 5;
 }
@@ -78,7 +76,7 @@ static void decide(struct sn_decision *out, struct sn_supervisor *x,
                              .seconds_needed = seconds_needed(x, s)};
     t.requeue = requeue_mode(x, cause, t.chained);
     if (past->disk_since)
-        t.disk_seconds = (int64_t)time(NULL) - past->disk_since;
+        t.disk_seconds = sn_supervisor_date(x) - past->disk_since;
     if (x->allocation.host.n == 0)
         t.nodes_good = t.nodes_wanted; /* this host: it is there */
     if (t.nodes_good < t.nodes_wanted && c->shrink) {
@@ -86,7 +84,7 @@ static void decide(struct sn_decision *out, struct sn_supervisor *x,
         t.nodes_least = nodes ? nodes : t.nodes_wanted;
     }
     if (x->deadline.end)
-        t.seconds_left = x->deadline.end - (int64_t)time(NULL);
+        t.seconds_left = x->deadline.end - sn_supervisor_date(x);
     sn_decide(out, &t, &bounds);
 }
 
@@ -111,17 +109,16 @@ static enum sn_status learn_preemption(struct sn_supervisor *x, struct sn_err *e
     if (s->knows_preemption || x->allocation.scheduler != SN_SCHED_SLURM)
         return SN_OK;
     s->knows_preemption = true;
-    return sn_preemption_ask(&s->preempt, x->allocation.partition, err);
+    return x->platform->scheduler->preemption(x->platform->self, &s->preempt,
+                                              x->allocation.partition, err);
 }
 
 /* Bytes that are free where checkpoints are written; -1: not known. */
 static int64_t free_bytes(const struct sn_supervisor *x)
 {
-    struct statvfs v;
-    const char *at = x->rundir.checkpoints;
-    if (statvfs(at, &v) != 0 && statvfs(x->rundir.output, &v) != 0)
-        return -1;
-    return (int64_t)v.f_bavail * (int64_t)v.f_frsize;
+    const struct sn_platform *w = x->platform;
+    int64_t there = w->files->room(w->self, x->rundir.checkpoints);
+    return there >= 0 ? there : w->files->room(w->self, x->rundir.output);
 }
 
 bool sn_supervisor_has_room(const struct sn_supervisor *x)
@@ -188,23 +185,23 @@ static void cancel(struct sn_supervisor *x, struct sn_decision *d)
  * without knowing may undo what a person wants. */
 static enum sn_fate know_fate(struct sn_supervisor *x)
 {
-    double until = sn_clock() + SILENCE;
+    double until = sn_supervisor_now(x) + SILENCE;
     for (;;) {
         struct sn_job_facts job;
-        sn_ask_job(&job, x->allocation.job);
+        x->platform->scheduler->job(x->platform->self, &job, x->allocation.job, false);
         x->fate = sn_fate_of(&job, x->allocation.restarts, &x->shape.preempt);
         x->is_controller_down = job.is_down;
-        if (x->fate != SN_FATE_UNKNOWN || !job.is_down || sn_clock() > until)
+        if (x->fate != SN_FATE_UNKNOWN || !job.is_down || sn_supervisor_now(x) > until)
             return x->fate;
-        (void)sn_asking_wait(&x->asking, POLL);
+        (void)sn_platform_wait(x->platform, POLL);
         sn_runlock_beat(&x->lock);
     }
 }
 
 static void stay_until_ended(struct sn_supervisor *x)
 {
-    double until = sn_clock() + AFTER_REQUEUE;
-    while (sn_clock() < until && !(sn_asking_wait(&x->asking, 1) & SN_ASKED_TERM))
+    double until = sn_supervisor_now(x) + AFTER_REQUEUE;
+    while (sn_supervisor_now(x) < until && !(sn_platform_wait(x->platform, 1) & SN_ASKED_TERM))
         ; /* slurmctld ends this job now; who leaves first might be taken for done */
 }
 
@@ -223,7 +220,7 @@ static void requeue(struct sn_supervisor *x, struct sn_decision *d)
     if (fate == SN_FATE_UNKNOWN && x->is_controller_down)
         st = sn_fail(&err, SN_EFAIL, "the scheduler does not answer");
     else if (fate != SN_FATE_REQUEUED)
-        st = sn_ask_requeue(x->allocation.job, &err);
+        st = x->platform->scheduler->requeue(x->platform->self, x->allocation.job, &err);
     if (st == SN_OK) {
         stay_until_ended(x);
         return;
@@ -239,13 +236,13 @@ static void requeue(struct sn_supervisor *x, struct sn_decision *d)
  * itself. */
 static void wait_for_scheduler(struct sn_supervisor *x, struct sn_decision *d)
 {
-    double until =
-        sn_clock() + (x->shape.preempt.grace > 0 ? x->shape.preempt.grace : 0) + AFTER_PREEMPTION;
-    while (sn_clock() < until) {
+    double until = sn_supervisor_now(x) +
+                   (x->shape.preempt.grace > 0 ? x->shape.preempt.grace : 0) + AFTER_PREEMPTION;
+    while (sn_supervisor_now(x) < until) {
         struct sn_job_facts job;
-        bool got_term = sn_asking_wait(&x->asking, POLL) & SN_ASKED_TERM;
+        bool got_term = sn_platform_wait(x->platform, POLL) & SN_ASKED_TERM;
         sn_runlock_beat(&x->lock);
-        sn_ask_job(&job, x->allocation.job);
+        x->platform->scheduler->job(x->platform->self, &job, x->allocation.job, false);
         x->fate = sn_fate_of(&job, x->allocation.restarts, &x->shape.preempt);
         if (x->fate == SN_FATE_CANCELLED) {
             cancel(x, d);

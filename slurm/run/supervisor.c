@@ -1,6 +1,5 @@
 #include "slurm/run/supervisor.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/search/planned.h"
@@ -10,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A shell that salloc started in a step is no task of this job: its own node list would be one
@@ -26,10 +24,14 @@ static enum sn_status read_environment(struct sn_supervisor *x, struct sn_err *e
     return sn_allocation_read(&x->allocation, &x->own, err);
 }
 
-/* The trainer lies beside this program. */
+/* Unless it is named, the trainer lies beside this program. */
 static enum sn_status find_trainer(struct sn_supervisor *x, struct sn_err *err)
 {
     char self[SN_PATH_MAX];
+    if (x->line.trainer) {
+        (void)snprintf(x->shape.trainer, sizeof(x->shape.trainer), "%s", x->line.trainer);
+        return SN_OK;
+    }
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
     if (!slash)
@@ -58,7 +60,7 @@ static enum sn_status choose_launcher(struct sn_supervisor *x, struct sn_err *er
     x->shape.program = sn_launcher_name(*l);
     SN_TRY(sn_launcher_look_up(&x->own, x->shape.program, err));
     if (*l == SN_LAUNCH_MPIRUN) /* whose it is, it says itself */
-        *l = sn_launcher_ask_mpirun();
+        *l = x->platform->launcher->mpirun(x->platform->self);
     return SN_OK;
 }
 
@@ -125,7 +127,7 @@ static enum sn_status count_ranks(struct sn_supervisor *x, struct sn_err *err)
 static bool is_asked(void *self)
 {
     struct sn_supervisor *x = self;
-    return sn_asking_wait(&x->asking, 1) != 0;
+    return sn_platform_wait(x->platform, 1) != 0;
 }
 
 static enum sn_status lock_rundir(struct sn_supervisor *x, struct sn_err *err)
@@ -143,13 +145,13 @@ static enum sn_status open_rundir(struct sn_supervisor *x, struct sn_err *err)
     const struct sn_config *c = x->config;
     SN_TRY(sn_rundir_open(&x->rundir, c, err));
     SN_TRY(lock_rundir(x, err));
-    sn_journal_init(&x->journal, x->rundir.output, &x->allocation);
+    sn_journal_init(&x->journal, x->rundir.output, &x->allocation, x->platform);
     if (c->slurm.ledger[0])
         (void)snprintf(x->shape.ledger, sizeof(x->shape.ledger), "%s", c->slurm.ledger);
     else
         (void)snprintf(x->shape.ledger, sizeof(x->shape.ledger), "%s/nodes.jsonl",
                        x->rundir.output);
-    return sn_ledger_load(&x->ledger, x->shape.ledger, (int64_t)time(NULL), err);
+    return sn_ledger_load(&x->ledger, x->shape.ledger, sn_supervisor_date(x), err);
 }
 
 /* Whatever Slurm does not tell stays unknown: there may be no scontrol here. */
@@ -162,18 +164,18 @@ static void ask_scheduler(struct sn_supervisor *x)
     sn_preemption_init(&s->preempt);
     if (a->scheduler != SN_SCHED_SLURM)
         return;
-    sn_ask_job(&job, a->job);
-    (void)sn_deadline_take(&x->deadline, job.end_time, sn_clock(), (int64_t)time(NULL));
+    x->platform->scheduler->job(x->platform->self, &job, a->job, false);
+    (void)sn_deadline_take(&x->deadline, job.end_time, sn_supervisor_now(x), sn_supervisor_date(x));
     s->may_requeue = job.may_requeue;
     if (a->gpus_per_node) /* a flag of theirs has two names */
-        s->slurm_version = sn_ask_version();
+        s->slurm_version = x->platform->scheduler->version(x->platform->self);
 }
 
 static void note_end(const struct sn_supervisor *x)
 {
     struct sn_str line;
     struct sn_err err;
-    int64_t left = x->deadline.end - (int64_t)time(NULL);
+    int64_t left = x->deadline.end - sn_supervisor_date(x);
     sn_journal_line(&x->journal, &line, "deadline");
     sn_jsonl_int(&line, "deadline", x->deadline.end);
     if (sn_journal_write(&x->journal, &line, &err) != SN_OK)
@@ -184,17 +186,15 @@ static void note_end(const struct sn_supervisor *x)
 void sn_supervisor_ask_job(struct sn_supervisor *x, bool now)
 {
     struct sn_job_facts job;
-    if (x->allocation.scheduler != SN_SCHED_SLURM || (!now && sn_clock() < x->deadline.next))
+    if (x->allocation.scheduler != SN_SCHED_SLURM ||
+        (!now && sn_supervisor_now(x) < x->deadline.next))
         return;
-    if (now)
-        sn_ask_job(&job, x->allocation.job);
-    else
-        sn_ask_job_shortly(&job, x->allocation.job);
+    x->platform->scheduler->job(x->platform->self, &job, x->allocation.job, !now);
     x->fate = sn_fate_of(&job, x->allocation.restarts, &x->shape.preempt);
     bool is_its_time =
         !job.is_known || x->fate == SN_FATE_RUNS || strcmp(job.state, "RUNNING") == 0;
-    if (sn_deadline_take(&x->deadline, is_its_time ? job.end_time : 0, sn_clock(),
-                         (int64_t)time(NULL)))
+    if (sn_deadline_take(&x->deadline, is_its_time ? job.end_time : 0, sn_supervisor_now(x),
+                         sn_supervisor_date(x)))
         note_end(x);
 }
 
@@ -227,10 +227,10 @@ static enum sn_status write_begin(struct sn_supervisor *x, struct sn_err *err)
 }
 
 enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_supervisor_line *line,
-                                  struct sn_err *err)
+                                  const struct sn_platform *platform, struct sn_err *err)
 {
-    *x = (struct sn_supervisor){.line = *line, .asking.fd = -1, .lock.fd = -1, .free_at_end = -1};
-    SN_TRY(sn_asking_open(&x->asking, err));
+    *x = (struct sn_supervisor){
+        .platform = platform, .line = *line, .lock.fd = -1, .free_at_end = -1};
     x->config = sn_alloc(sizeof(*x->config)); /* large for a stack */
     x->current = sn_alloc(sizeof(*x->current));
     if (!x->config || !x->current)
@@ -252,8 +252,6 @@ enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_super
 void sn_supervisor_close(struct sn_supervisor *x)
 {
     sn_runlock_release(&x->lock);
-    if (x->asking.fd >= 0)
-        sn_asking_close(&x->asking);
     sn_free(x->config);
     sn_free(x->current);
     sn_supervisor_nodes_fini(&x->nodes);

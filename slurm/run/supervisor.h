@@ -27,6 +27,7 @@
 #include "slurm/supervisor/rundir.h"
 #include "slurm/supervisor/vigil.h"
 #include "slurm/supervisor/watch.h"
+#include "slurm/supervisor/platform.h"
 
 struct sn_supervisor_line {
     const char *run_file, *launcher; /* NULL: the site's, or mpirun outside of a job */
@@ -34,6 +35,7 @@ struct sn_supervisor_line {
     long long ranks, stop_after;     /* 0: not said */
     bool fresh, help;
     const char *version; /* of this program, for the journal */
+    const char *trainer; /* NULL: it lies beside this program */
 };
 
 /* What does not change from attempt to attempt. */
@@ -54,7 +56,7 @@ struct sn_supervisor_shape {
 /* One of each per host of the allocation. */
 struct sn_supervisor_nodes {
     enum sn_node_health *health; /* as it was found last */
-    double *until; /* sn_clock() up to which it is dead, whatever the controller says */
+    double *until; /* of the clock, up to which it is dead, whatever the controller says */
     int *strikes;  /* times in a row that it stood still and did not answer */
     double next_look;
 };
@@ -62,6 +64,7 @@ struct sn_supervisor_nodes {
 struct sn_supervisor_attempt;
 
 struct sn_supervisor {
+    const struct sn_platform *platform;
     struct sn_supervisor_line line;
     struct sn_config *config;  /* the run file, resolved */
     struct sn_config *current; /* the layout of this attempt */
@@ -77,7 +80,6 @@ struct sn_supervisor {
     const struct sn_supervisor_attempt *step; /* the attempt that runs; NULL: none */
     struct sn_runlock lock;
     struct sn_deadline deadline;
-    struct sn_asking asking;
     enum sn_fate fate;  /* of the job, as it was asked for last */
     int started;        /* attempts of this process */
     int pause;          /* seconds before the next one */
@@ -88,9 +90,20 @@ struct sn_supervisor {
     char last_host[64];  /* where the attempt before lost a rank; "": it did not */
 };
 
-/* Read all of it; signals wait from here on. SN_EINPUT and so on; sn_supervisor_close in any case. */
+static inline double sn_supervisor_now(const struct sn_supervisor *x)
+{
+    return sn_platform_now(x->platform);
+}
+
+/* Whole seconds since 1970. */
+static inline int64_t sn_supervisor_date(const struct sn_supervisor *x)
+{
+    return (int64_t)sn_platform_date(x->platform);
+}
+
+/* Read all of it. The platform outlives it. SN_EINPUT and so on; sn_supervisor_close in any case. */
 enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_supervisor_line *line,
-                                  struct sn_err *err);
+                                  const struct sn_platform *platform, struct sn_err *err);
 void sn_supervisor_close(struct sn_supervisor *x);
 
 /* Ask the scheduler about the job, if it is time to or `now`: x->fate, and when its time ends,

@@ -8,7 +8,6 @@
  */
 #include "slurm/run/supervisor.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "slurm/scheduler/reach.h"
@@ -45,7 +44,7 @@ void sn_supervisor_nodes_fini(struct sn_supervisor_nodes *n)
 
 static void remember(struct sn_supervisor *x)
 {
-    double now = sn_clock();
+    double now = sn_supervisor_now(x);
     for (int i = 0; i < x->allocation.host.n; i++)
         if (now < x->nodes.until[i])
             x->nodes.health[i] = SN_HEALTH_DEAD;
@@ -55,7 +54,7 @@ void sn_supervisor_node_died(struct sn_supervisor *x, const char *name)
 {
     for (int i = 0; i < x->allocation.host.n; i++)
         if (sn_host_is(sn_hostlist_name(&x->allocation.host, i), name))
-            x->nodes.until[i] = sn_clock() + TOLD;
+            x->nodes.until[i] = sn_supervisor_now(x) + TOLD;
     remember(x);
 }
 
@@ -67,7 +66,8 @@ static bool knock(const struct sn_supervisor *x, const char *nodes_text, bool *w
     struct sn_reach *all = sn_alloc_n((size_t)host->n + 1, sizeof(*all)), *some = NULL;
     struct sn_str config = {0};
     int n = 0, silent = 0, at = 0;
-    bool known = all && sn_ask_config(&config) && sn_reach_parse(all, host, nodes_text, config.p);
+    bool known = all && x->platform->scheduler->config(x->platform->self, &config) &&
+                 sn_reach_parse(all, host, nodes_text, config.p);
     sn_str_fini(&config);
     if (known)
         some = sn_alloc_n((size_t)host->n + 1, sizeof(*some));
@@ -75,7 +75,7 @@ static bool knock(const struct sn_supervisor *x, const char *nodes_text, bool *w
         if (which[i])
             some[n++] = all[i];
     if (some)
-        sn_reach_try(some, n, KNOCK);
+        x->platform->scheduler->reach(x->platform->self, some, n, KNOCK);
     for (int i = 0; some && i < host->n; i++)
         if (which[i]) {
             which[i] = !some[at++].answers;
@@ -91,7 +91,8 @@ static bool knock(const struct sn_supervisor *x, const char *nodes_text, bool *w
 static bool ask(struct sn_supervisor *x, double seconds, struct sn_str *text)
 {
     return x->allocation.scheduler == SN_SCHED_SLURM && x->allocation.host.n > 0 &&
-           sn_ask_nodes(x->nodes.health, &x->allocation.host, x->allocation.job, seconds, text);
+           x->platform->scheduler->nodes(x->platform->self, x->nodes.health, &x->allocation.host,
+                                         x->allocation.job, seconds, text);
 }
 
 /* Who did not answer is dead until it does. */
@@ -100,7 +101,7 @@ static void take_answers(struct sn_supervisor *x, const bool *asked, const bool 
     for (int i = 0; i < x->allocation.host.n; i++) {
         enum sn_node_health *h = &x->nodes.health[i];
         if (asked[i] && silent[i])
-            x->nodes.until[i] = sn_clock() + TOLD;
+            x->nodes.until[i] = sn_supervisor_now(x) + TOLD;
         else if (asked[i])
             x->nodes.until[i] = 0;
         if (asked[i] && !silent[i] && *h == SN_HEALTH_SILENT)
@@ -111,7 +112,8 @@ static void take_answers(struct sn_supervisor *x, const bool *asked, const bool 
 /* Not those of which the controller is sure. */
 static bool is_to_be_asked(const struct sn_supervisor *x, int i, bool all)
 {
-    bool is_doubted = sn_clock() < x->nodes.until[i] || x->nodes.health[i] == SN_HEALTH_SILENT;
+    bool is_doubted =
+        sn_supervisor_now(x) < x->nodes.until[i] || x->nodes.health[i] == SN_HEALTH_SILENT;
     return x->nodes.health[i] != SN_HEALTH_DEAD && (all || is_doubted);
 }
 
@@ -171,7 +173,7 @@ bool sn_supervisor_has_lost_node(void *self, const struct sn_vigil *vigil)
     struct sn_supervisor *x = self;
     struct sn_str text = {0};
     const char *lost = NULL;
-    if (!x->step || x->step->names.n == 0 || sn_clock() < x->nodes.next_look)
+    if (!x->step || x->step->names.n == 0 || sn_supervisor_now(x) < x->nodes.next_look)
         return false;
     if (ask(x, SHORT, &text))
         strike(x, text.p, vigil);
@@ -186,6 +188,6 @@ bool sn_supervisor_has_lost_node(void *self, const struct sn_vigil *vigil)
         sn_log(SN_LOG_WARN, "nothing moves, and %s is dead: attempt %d ends", lost,
                x->step->number);
     sn_str_fini(&text);
-    x->nodes.next_look = sn_clock() + LOOK_EVERY;
+    x->nodes.next_look = sn_supervisor_now(x) + LOOK_EVERY;
     return lost != NULL;
 }

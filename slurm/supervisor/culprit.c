@@ -1,6 +1,5 @@
 #include "slurm/supervisor/culprit.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
 #include <math.h>
@@ -55,6 +54,7 @@ struct scene {
     int ranks;
     const struct sn_grid *g;
     const bool *still; /* NULL: not known */
+    double now;
 };
 
 static bool is_still(const struct scene *s, int rank)
@@ -79,14 +79,15 @@ static int end_of_chain(const struct scene *s, int rank, int *last)
 }
 
 /* What the one who waits says about it. */
-static void describe(struct sn_culprit *out, const struct sn_ring_view *v, int rank, int waiter)
+static void describe(struct sn_culprit *out, const struct scene *s, int rank, int waiter)
 {
+    const struct sn_ring_view *v = s->v;
     const struct sn_ring_event *w = waiter >= 0 ? sn_ring_waits_in(&v[waiter]) : NULL;
     out->rank = rank;
     if (v[rank].n >= 0)
         (void)snprintf(out->host, sizeof(out->host), "%s", v[rank].host);
     if (v[rank].n > 0 && v[rank].is_here)
-        out->seconds = sn_clock() - sn_ring_last_time(&v[rank]);
+        out->seconds = s->now - sn_ring_last_time(&v[rank]);
     if (!w)
         return;
     (void)snprintf(out->axis, sizeof(out->axis), "%s", sn_group_name((enum sn_group)w->group));
@@ -114,7 +115,7 @@ static bool find_gone(struct sn_culprit *out, const struct scene *s)
             if (j != i && end_of_chain(s, j, &last) == i)
                 waiter = last;
         out->kind = SN_SUSPECT_SILENT;
-        describe(out, s->v, i, waiter);
+        describe(out, s, i, waiter);
         return true;
     }
     return false;
@@ -182,9 +183,9 @@ static bool all_wait(const struct scene *s)
 }
 
 bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
-                     const struct sn_grid *g, const bool *still)
+                     const struct sn_grid *g, const bool *still, double now)
 {
-    struct scene s = {.v = v, .ranks = ranks, .g = g, .still = still};
+    struct scene s = {.v = v, .ranks = ranks, .g = g, .still = still, .now = now};
     struct sn_culprit found = {.rank = -1};
     int waiter = -1, first = first_still(&s), best;
     if (find_gone(&found, &s)) {
@@ -198,7 +199,7 @@ bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int r
     }
     if (best >= 0) {
         found.kind = SN_SUSPECT_HANG;
-        describe(&found, v, best, waiter);
+        describe(&found, &s, best, waiter);
         found.is_still = is_still(&s, best);
         found.is_host = found.is_still && is_whole_host(&s, found.host);
     } else if (all_wait(&s)) {

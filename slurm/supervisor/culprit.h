@@ -38,10 +38,10 @@ struct sn_culprit {
 };
 
 /* From the records of all ranks: v[i] is that of rank i, one with n < 0 is missing. still[i]: it
- * stands still; NULL: not known. False: nobody stands still for sure. A process that is gone
+ * stands still; NULL: not known. `now` is of the clock of their events. False: nobody stands still for sure. A process that is gone
  * explains nothing once a rank has given up, since then they end each other. */
 bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
-                     const struct sn_grid *g, const bool *still);
+                     const struct sn_grid *g, const bool *still, double now);
 /* As words that stand alone: "rank 3 (n1) stands still; others wait for it in tensor all_reduce
  * l0.w", "which rank is behind is not known". */
 void sn_culprit_say(char *out, size_t room, const struct sn_culprit *c);

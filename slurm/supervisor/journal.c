@@ -1,14 +1,15 @@
 #include "lib/base/exit_code.h"
 #include "slurm/supervisor/journal.h"
+#include "slurm/supervisor/platform.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-void sn_journal_init(struct sn_journal *j, const char *output, const struct sn_allocation *a)
+void sn_journal_init(struct sn_journal *j, const char *output, const struct sn_allocation *a,
+                     const struct sn_platform *platform)
 {
-    *j = (struct sn_journal){.restart = a->restarts};
+    *j = (struct sn_journal){.restart = a->restarts, .platform = platform};
     (void)snprintf(j->path, sizeof(j->path), "%s/journal.jsonl", output);
     (void)snprintf(j->job, sizeof(j->job), "%s", a->job);
 }
@@ -17,11 +18,8 @@ void sn_journal_init(struct sn_journal *j, const char *output, const struct sn_a
 
 void sn_journal_line(const struct sn_journal *j, struct sn_str *line, const char *event)
 {
-    struct timespec now;
     char seconds[32];
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail */
-    (void)snprintf(seconds, sizeof(seconds), "%lld.%03ld", (long long)now.tv_sec,
-                   now.tv_nsec / 1000000);
+    (void)snprintf(seconds, sizeof(seconds), "%.3f", sn_platform_date(j->platform));
     *line = (struct sn_str){0};
     sn_jsonl_raw(line, "time", seconds);
     sn_jsonl_text(line, "event", event);

@@ -28,14 +28,18 @@
 #include "slurm/supervisor/culprit.h"
 #include "slurm/supervisor/decide.h"
 
+struct sn_platform;
+
 struct sn_journal {
     char path[SN_PATH_MAX + 64];
     char job[32];
     int64_t restart;
+    const struct sn_platform *platform; /* whose date its lines bear */
 };
 
 /* For a run directory that exists already. */
-void sn_journal_init(struct sn_journal *j, const char *output, const struct sn_allocation *a);
+void sn_journal_init(struct sn_journal *j, const char *output, const struct sn_allocation *a,
+                     const struct sn_platform *platform);
 
 /* Begin a line of an event; the caller adds members (lib/base/jsonl.h) and writes it. */
 void sn_journal_line(const struct sn_journal *j, struct sn_str *line, const char *event);

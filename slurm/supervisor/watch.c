@@ -1,6 +1,5 @@
 #include "slurm/supervisor/watch.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -8,70 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-/* ---- signals --------------------------------------------------------------------------------- */
-
-enum sn_status sn_asking_open(struct sn_asking *out, struct sn_err *err)
-{
-    static const int asks[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCHLD};
-    sigset_t set;
-    (void)sigemptyset(&set);
-    for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
-        (void)sigaddset(&set, asks[i]);
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL); /* cannot fail on these */
-    *out = (struct sn_asking){.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)};
-    return out->fd >= 0
-               ? SN_OK
-               : sn_fail(err, SN_EIO, "signals: cannot be listened to: %s", strerror(errno));
-}
-
-void sn_asking_close(struct sn_asking *a)
-{
-    (void)close(a->fd);
-}
-
-static unsigned read_signals(struct sn_asking *a)
-{
-    struct signalfd_siginfo info;
-    unsigned asked = 0;
-    while (read(a->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        switch (info.ssi_signo) {
-        case SIGTERM:
-        case SIGHUP:
-            asked |= SN_ASKED_TERM;
-            break;
-        case SIGUSR1:
-            asked |= SN_ASKED_USR1;
-            break;
-        case SIGUSR2:
-            asked |= SN_ASKED_USR2;
-            break;
-        case SIGINT:
-            asked |= a->interrupted ? SN_ASKED_INT_AGAIN : SN_ASKED_INT;
-            a->interrupted = true;
-            break;
-        default: /* SIGCHLD: the loop looks at the child anyway */
-            break;
-        }
-    }
-    return asked;
-}
-
-unsigned sn_asking_wait(struct sn_asking *a, double seconds)
-{
-    struct pollfd fd = {.fd = a->fd, .events = POLLIN};
-    (void)poll(&fd, 1, (int)(seconds * 1000)); /* a signal that interrupts it is in the fd */
-    return read_signals(a);
-}
 
 enum { SCORED = 1024 }; /* ranks whose records are read now and then: 8 KiB each */
 
@@ -80,11 +19,10 @@ enum { SCORED = 1024 }; /* ranks whose records are read now and then: 8 KiB each
 struct watch {
     const struct sn_watch_want *want;
     struct sn_watch_end *end;
-    struct sn_child child;
     struct sn_supervision state;
     int log; /* OUTPUT/attempts/N/launcher.err */
     double began, next_look, next_rings;
-    time_t began_wall;
+    int64_t began_wall;
     int64_t lowest;       /* step in the metrics since the launch: they are cut back on resume */
     uint64_t rings;       /* what the ranks' records added up to, */
     double rings_at;      /* when they were looked at last, */
@@ -98,43 +36,40 @@ struct watch {
     double rings_every; /* seconds between two looks at the records while nothing moves */
 };
 
-/* Its stderr: to ours, into the attempt's file, and the last lines kept. */
+/* The launcher's words: into the attempt's file, and the last lines kept. */
 static void pass_on_words(struct watch *w)
 {
+    const struct sn_platform *platform = w->want->platform;
     char bytes[4096];
-    for (size_t n; (n = sn_child_read(&w->child, bytes, sizeof(bytes))) > 0;) {
-        ssize_t shown = write(STDERR_FILENO, bytes, n);
+    for (size_t n; (n = platform->launcher->read(platform->self, bytes, sizeof(bytes))) > 0;) {
         ssize_t kept = w->log >= 0 ? write(w->log, bytes, n) : 0;
-        (void)shown; /* where nobody listens, the tail still has it */
-        (void)kept;
+        (void)kept; /* where it cannot be kept, the tail still has it */
         sn_tail_add(&w->end->words, bytes, n);
     }
 }
 
-static bool ring_folder(const struct watch *w, char *out, size_t room)
+static double now_of(const struct watch *w)
 {
-    return (size_t)snprintf(out, room, "%s/ranks", w->want->rundir->output) < room;
+    return sn_platform_now(w->want->platform);
 }
 
-/* Is the record of this attempt, not of one before? */
-static bool is_fresh(const struct watch *w, const char *folder, int rank)
+/* The record of a rank of this attempt, not of one before. */
+static bool read_record(const struct watch *w, struct sn_ring_view *out, int rank)
 {
-    char path[SN_PATH_MAX + 64];
-    struct stat id;
-    (void)snprintf(path, sizeof(path), "%s/rank-%05d.ring", folder, rank);
-    return stat(path, &id) == 0 && id.st_mtime + 1 >= w->began_wall;
+    const struct sn_platform *platform = w->want->platform;
+    char folder[SN_PATH_MAX + 16];
+    (void)snprintf(folder, sizeof(folder), "%s/ranks", w->want->rundir->output);
+    return platform->files->record(platform->self, out, folder, rank, w->began_wall);
 }
 
 /* What the records add up to: another number when any rank has communicated. */
 static uint64_t rings_now(struct watch *w)
 {
-    char folder[SN_PATH_MAX + 16];
     struct sn_ring_view v;
     uint64_t sum = 0;
-    (void)ring_folder(w, folder, sizeof(folder));
-    sn_vigil_look(&w->vigil, sn_clock());
+    sn_vigil_look(&w->vigil, now_of(w));
     for (int rank = 0; rank < w->want->ranks; rank++) {
-        if (!is_fresh(w, folder, rank) || sn_ring_read(&v, folder, rank, NULL) != SN_OK)
+        if (!read_record(w, &v, rank))
             continue;
         sn_vigil_see(&w->vigil, rank, &v);
         for (int i = 0; i < v.n; i++)
@@ -147,12 +82,10 @@ static uint64_t rings_now(struct watch *w)
 /* The records of all ranks; NULL without memory. */
 static struct sn_ring_view *read_rings(const struct watch *w)
 {
-    char folder[SN_PATH_MAX + 16];
     int ranks = w->want->ranks;
     struct sn_ring_view *v = sn_alloc_n((size_t)ranks, sizeof(*v));
-    (void)ring_folder(w, folder, sizeof(folder));
     for (int rank = 0; v && rank < ranks; rank++)
-        if (!is_fresh(w, folder, rank) || sn_ring_read(&v[rank], folder, rank, NULL) != SN_OK)
+        if (!read_record(w, &v[rank], rank))
             v[rank] = (struct sn_ring_view){.rank = rank, .n = -1};
     return v;
 }
@@ -174,7 +107,7 @@ static void name_culprit(struct watch *w, bool have_ended)
     for (int i = 0; still && i < ranks; i++)
         still[i] = sn_vigil_is_silent(&w->vigil, i, silence(w));
     if (v)
-        (void)sn_culprit_find(&w->end->culprit, v, ranks, w->want->grid, still);
+        (void)sn_culprit_find(&w->end->culprit, v, ranks, w->want->grid, still, now_of(w));
     sn_free(still);
     sn_free(v);
 }
@@ -185,7 +118,7 @@ static void journal_suspect(struct watch *w)
     struct sn_err err;
     if (c->kind == SN_SUSPECT_NONE)
         return;
-    c->seconds = sn_supervise_still(&w->state, sn_clock());
+    c->seconds = sn_supervise_still(&w->state, now_of(w));
     if (sn_journal_suspect(w->want->journal, w->want->attempt, c, &err) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", err.text);
     char who[300];
@@ -199,7 +132,7 @@ static void score(struct watch *w, int64_t step, double step_seconds)
 {
     struct sn_culprit c;
     struct sn_err err;
-    double now = sn_clock(), every = 10 * step_seconds;
+    double now = now_of(w), every = 10 * step_seconds;
     if (!w->want->limits.has_rings || w->want->ranks > SCORED || now < w->next_score ||
         step == w->scored)
         return; /* nothing new to be learnt */
@@ -265,7 +198,7 @@ static void journal_running(struct watch *w, int64_t step)
 {
     struct sn_str line;
     struct sn_err err;
-    w->end->start_seconds = sn_clock() - w->began;
+    w->end->start_seconds = now_of(w) - w->began;
     sn_journal_line(w->want->journal, &line, "running");
     sn_jsonl_int(&line, "attempt", w->want->attempt);
     sn_jsonl_int(&line, "step", step);
@@ -277,22 +210,16 @@ static void journal_running(struct watch *w, int64_t step)
 /* Ranks that mpirun left on this host when it was killed. */
 static void kill_ranks(const struct watch *w)
 {
-    char folder[SN_PATH_MAX + 16], path[64], command[256];
+    const struct sn_platform *platform = w->want->platform;
     struct sn_ring_view v;
-    (void)ring_folder(w, folder, sizeof(folder));
-    for (int rank = 0; w->want->on_this_host && rank < w->want->ranks; rank++) {
-        if (!is_fresh(w, folder, rank) || sn_ring_read(&v, folder, rank, NULL) != SN_OK ||
-            !v.is_alive)
-            continue;
-        (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", v.pid);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd >= 0 ? read(fd, command, sizeof(command) - 1) : 0;
-        if (fd >= 0)
-            (void)close(fd);
-        command[n > 0 ? n : 0] = '\0';
-        if (strstr(command, "sennit-train")) /* the number is not another program's by now */
-            (void)kill(v.pid, SIGKILL);
-    }
+    for (int rank = 0; w->want->on_this_host && rank < w->want->ranks; rank++)
+        if (read_record(w, &v, rank))
+            platform->launcher->kill_rank(platform->self, &v);
+}
+
+static void send_signal(const struct watch *w, int sig)
+{
+    w->want->platform->launcher->signal(w->want->platform->self, sig);
 }
 
 /* A launcher that is killed leaves its ranks to helpers, which need a moment. */
@@ -300,14 +227,14 @@ static void end_step(const struct watch *w)
 {
     if (w->want->ways->end == SIGKILL)
         kill_ranks(w);
-    sn_child_signal(&w->child, w->want->ways->end);
+    send_signal(w, w->want->ways->end);
 }
 
 static void fulfil(struct watch *w, enum sn_duty duty)
 {
     switch (duty) {
     case SN_DUTY_SAVE:
-        sn_child_signal(&w->child, w->want->ways->save);
+        send_signal(w, w->want->ways->save);
         return;
     case SN_DUTY_LOOK:
         name_culprit(w, false);
@@ -328,7 +255,7 @@ static void fulfil(struct watch *w, enum sn_duty duty)
         return;
     case SN_DUTY_KILL:
         kill_ranks(w);
-        sn_child_kill(&w->child);
+        w->want->platform->launcher->kill(w->want->platform->self);
         return;
     case SN_DUTY_NONE:
         return;
@@ -361,10 +288,10 @@ static bool has_given_up(const struct watch *w)
 static void see(struct watch *w, struct sn_seen *seen, unsigned asked)
 {
     struct sn_rundir_progress *p = &w->end->progress;
-    double now = sn_clock();
+    double now = now_of(w);
     sn_rundir_progress(p, w->want->rundir);
     *seen = (struct sn_seen){.now = now,
-                             .wall = (int64_t)time(NULL),
+                             .wall = (int64_t)sn_platform_date(w->want->platform),
                              .asked = asked,
                              .step = p->step,
                              .step_seconds = p->step_seconds,
@@ -401,29 +328,20 @@ static void look(struct watch *w, unsigned asked)
     journal_notice(w, w->state.asked & ~before);
 }
 
-/* Wait for a signal, for words, or for the time of the next look. */
-static unsigned rest(struct watch *w)
-{
-    double left = w->next_look - sn_clock();
-    struct pollfd fd[2] = {{.fd = w->want->asking->fd, .events = POLLIN},
-                           {.fd = w->child.err, .events = POLLIN}};
-    (void)poll(fd, 2, left > 0 ? (int)(left * 1000) + 1 : 0);
-    return read_signals(w->want->asking);
-}
-
 static void follow(struct watch *w)
 {
+    const struct sn_platform *platform = w->want->platform;
     bool ended = false;
     while (!ended) {
-        unsigned asked = rest(w);
-        ended = sn_child_ended(&w->child, &w->end->exit_code);
+        unsigned asked = sn_platform_wait(platform, w->next_look - now_of(w));
+        ended = platform->launcher->ended(platform->self, &w->end->exit_code);
         pass_on_words(w);
         if (ended && !asked)
             break;
-        if (!asked && sn_clock() < w->next_look)
+        if (!asked && now_of(w) < w->next_look)
             continue;
         look(w, asked);
-        w->next_look = sn_clock() + (w->end->start_seconds > 0 ? 1.0 : 0.1);
+        w->next_look = now_of(w) + (w->end->start_seconds > 0 ? 1.0 : 0.1);
     }
 }
 
@@ -435,8 +353,8 @@ static void begin(struct watch *w)
     w->log = sn_output_open(path, O_WRONLY | O_TRUNC, 0666);
     if (w->log < 0)
         sn_log(SN_LOG_WARN, "%s: cannot be written: %s", path, sn_output_why(errno));
-    w->began_wall = time(NULL);
-    w->began = sn_clock();
+    w->began_wall = (int64_t)sn_platform_date(w->want->platform);
+    w->began = now_of(w);
     w->state.moved = w->began;
     see(w, &first, 0);
     w->lowest = first.step;
@@ -448,6 +366,7 @@ enum sn_status sn_watch_run(struct sn_watch_end *out, const struct sn_watch_want
 {
     enum { MANY = 200 }; /* records that are read in a second without being felt */
     double hang = want->limits.hang_timeout / 10.0, many = want->ranks / (double)MANY;
+    const struct sn_platform *platform = want->platform;
     struct watch w = {.want = want, .end = out};
     *out = (struct sn_watch_end){.culprit.rank = -1};
     SN_TRY(sn_vigil_init(&w.vigil, want->ranks, err));
@@ -458,13 +377,13 @@ enum sn_status sn_watch_run(struct sn_watch_end *out, const struct sn_watch_want
                                         .environment = want->environment->word,
                                         .orphaned = want->ways->save,
                                         .joined = want->ways->says_on_stdout};
-    enum sn_status st = sn_child_start(&w.child, &child, err);
+    enum sn_status st = platform->launcher->start(platform->self, &child, err);
     if (st == SN_OK) {
         follow(&w);
-        sn_child_close(&w.child);
+        platform->launcher->close(platform->self);
         sn_rundir_progress(&out->progress, want->rundir);
         out->asked = w.state.asked;
-        out->seconds = sn_clock() - w.began;
+        out->seconds = now_of(&w) - w.began;
         if (out->start_seconds == 0 && out->progress.step > w.lowest)
             journal_running(&w, out->progress.step); /* so fast that no look was between */
         if (out->exit_code != 0 && out->culprit.kind == SN_SUSPECT_NONE && w.vigil.first > 0 &&

@@ -11,31 +11,19 @@
 
 #include "lib/base/tail.h"
 #include "lib/layout/grid.h"
-#include "slurm/scheduler/child.h"
-#include "slurm/scheduler/launcher.h"
 #include "slurm/supervisor/culprit.h"
 #include "slurm/supervisor/journal.h"
 #include "slurm/supervisor/rundir.h"
 #include "slurm/supervisor/supervise.h"
 #include "slurm/supervisor/vigil.h"
-
-/* Signals that ask the supervisor: blocked, and read from a file descriptor. One for its life. */
-struct sn_asking {
-    int fd;
-    bool interrupted; /* SIGINT was seen: the next one means now */
-};
-enum sn_status sn_asking_open(struct sn_asking *out, struct sn_err *err);
-void sn_asking_close(struct sn_asking *a);
-/* Those that came, as enum sn_asked; waits up to `seconds` for the first. A child's end wakes it,
- * too. */
-unsigned sn_asking_wait(struct sn_asking *a, double seconds);
+#include "slurm/supervisor/platform.h"
 
 struct sn_watch_want {
+    const struct sn_platform *platform;
     const struct sn_argv *command, *environment;
     const struct sn_launcher_ways *ways;
     const struct sn_rundir *rundir;
     const struct sn_journal *journal;
-    struct sn_asking *asking;
     struct sn_supervise_limits limits;
     const struct sn_grid *grid;
     int attempt, ranks;

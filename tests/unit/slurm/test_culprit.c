@@ -2,6 +2,7 @@
  * test_culprit.c - who is to blame: from made-up rings, from sentences of the trainer, from words
  * of srun and mpirun.
  */
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "slurm/supervisor/culprit.h"
 #include "tests/lib/tap.h"
@@ -56,13 +57,13 @@ static void one_stands_still(void)
     struct sn_grid g = grid();
     struct sn_ring_view *v = computing(40);
     struct sn_culprit c;
-    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL), "who computes is not to blame");
+    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()), "who computes is not to blame");
     wait_in(&v[4], SN_GROUP_TENSOR, "all_reduce", -1); /* 5 is its peer */
     wait_in(&v[0], SN_GROUP_PIPELINE, "recv", 4);
     wait_in(&v[1], SN_GROUP_TENSOR, "all_gather", -1); /* waits for 0 */
     for (int i = 2; i < RANKS; i += 4)
         wait_in(&v[i], SN_GROUP_DATA, "reduce_scatter", -1); /* for 0 and 4 */
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL) && c.kind == SN_SUSPECT_HANG,
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()) && c.kind == SN_SUSPECT_HANG,
            "chains lead to a hang");
     tap_ok(c.rank == 5 && !strcmp(c.host, "n1"), "of rank 5 on n1 (%d on %s)", c.rank, c.host);
     tap_text(c.axis, "tensor", "for which its tensor peer waits");
@@ -70,7 +71,8 @@ static void one_stands_still(void)
     tap_ok(c.behind == 1, "one collective behind (%lld)", (long long)c.behind);
     v[6].is_here = true;
     v[6].is_alive = false;
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL) && c.kind == SN_SUSPECT_SILENT && c.rank == 6,
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()) && c.kind == SN_SUSPECT_SILENT &&
+               c.rank == 6,
            "a process that is gone explains more (%d)", c.rank);
     sn_free(v);
 }
@@ -85,7 +87,7 @@ static void one_is_held_up(void)
     wait_in(&v[2], SN_GROUP_TENSOR, "all_reduce", -1); /* 3 is its peer */
     wait_in(&v[2], SN_GROUP_DATA, "all_reduce", -1);
     v[2].event[v[2].n - 1].state = SN_RING_POSTED;
-    bool found = sn_culprit_find(&c, v, RANKS, &g, NULL);
+    bool found = sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock());
     tap_ok(found && c.rank == 3, "a queue hides no cause (rank %d)", c.rank);
     tap_text(c.axis, "tensor", "in whose axis the one in between waits");
     sn_free(v);
@@ -103,10 +105,10 @@ static void a_victim_is_not_blamed(void)
         wait_in(&v[i], SN_GROUP_WORLD, "agreement", -1);
     wait_in(&v[1], SN_GROUP_TENSOR, "all_reduce", -1); /* waits for 0, which waits too */
     v[1].event[1].state = SN_RING_DONE;
-    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL) || c.rank == -1,
+    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()) || c.rank == -1,
            "at the end of the chain is rank 0, a victim: nobody is to blame");
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g, still) && c.kind == SN_SUSPECT_HANG && c.rank == 4 &&
-               c.is_still && c.is_host && !strcmp(c.host, "n1"),
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, still, sn_clock()) && c.kind == SN_SUSPECT_HANG &&
+               c.rank == 4 && c.is_still && c.is_host && !strcmp(c.host, "n1"),
            "of those whose records stand still the first, and its host (%d on %s)", c.rank, c.host);
     sn_culprit_say(says, sizeof(says), &c);
     tap_text(
@@ -119,7 +121,7 @@ static void a_victim_is_not_blamed(void)
         v[i].beats = SN_RING_GAVE_UP;
     v[0].is_here = true;
     v[0].is_alive = false;
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g, still) && c.rank == 4 && !c.is_host,
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, still, sn_clock()) && c.rank == 4 && !c.is_host,
            "who is gone after others gave up was ended by them (%d)", c.rank);
     sn_free(v);
 }
@@ -151,16 +153,19 @@ static void nobody_is_behind(void)
     struct sn_culprit c;
     for (int i = 0; i < RANKS; i++)
         wait_in(&v[i], SN_GROUP_WORLD, "all_reduce", -1);
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL) && c.kind == SN_SUSPECT_SILENT && c.rank == -1,
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()) && c.kind == SN_SUSPECT_SILENT &&
+               c.rank == -1,
            "all are in the same collective: a network, no rank");
     for (int i = 0; i < RANKS; i++)
         v[i].n = -1;
-    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL), "without records nobody is accused");
+    tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()),
+           "without records nobody is accused");
     for (int i = 0; i < RANKS; i++) { /* a circle of receives */
         v[i].n = 0;
         wait_in(&v[i], SN_GROUP_PIPELINE, "recv", (i + 1) % RANKS);
     }
-    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL) && c.rank == -1, "a circle has no first");
+    tap_ok(sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()) && c.rank == -1,
+           "a circle has no first");
     sn_free(v);
 }
 

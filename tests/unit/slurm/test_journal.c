@@ -2,6 +2,7 @@
  * test_journal.c - what is written is read back, and what earlier attempts mean for the bounds.
  */
 #include "slurm/supervisor/journal.h"
+#include "slurm/supervisor/platform.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>
@@ -181,7 +182,7 @@ static void members(const struct sn_journal *j)
             continue;
         found = true;
         tap_ok(sn_json_get_integer(sn_json_get(line, "layout"), "tensor", 0) == 4, "the layout");
-        tap_ok(sn_json_get_number(line, "time", 0) > 1.6e9, "the time");
+        tap_ok(sn_json_get_number(line, "time", 0) == 1800000000.25, "the time is the platform's");
         tap_ok(sn_json_get_integer(line, "restart", -1) == 2, "the requeues");
         sn_json_get_text(line, "job", text, sizeof(text));
         tap_text(text, "41", "the job");
@@ -190,15 +191,23 @@ static void members(const struct sn_journal *j)
     sn_jsonl_close(&f);
 }
 
+static double date(void *self)
+{
+    (void)self;
+    return 1800000000.25;
+}
+
 int main(void)
 {
     char dir[] = "/tmp/sn-journal-XXXXXX";
     struct sn_allocation a = {.job = "41", .restarts = 2}, none = {0};
     struct sn_journal j, alone;
+    static const struct sn_platform_clock clock = {.date = date};
+    static const struct sn_platform platform = {.clock = &clock};
     if (!mkdtemp(dir))
         return 1;
-    sn_journal_init(&j, dir, &a);
-    sn_journal_init(&alone, dir, &none);
+    sn_journal_init(&j, dir, &a, &platform);
+    sn_journal_init(&alone, dir, &none, &platform);
     in_a_job(&j);
     starts_fail_by_chance(&j);
     snapshots_are_progress(&j);
