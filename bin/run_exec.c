@@ -1,6 +1,5 @@
 /*
- * run_exec.c - sennit-run exec: the run, attempt after attempt, until it is done or somebody else
- * goes on. The parts are in slurm/run.
+ * run_exec.c - sennit-run exec: its command line. What it does is slurm/run's.
  */
 #include "bin/common.h"
 #include "bin/run_verbs.h"
@@ -75,33 +74,12 @@ static enum sn_status parse_line(int argc, char **argv, struct sn_supervisor_lin
     return sn_parse_operand(&l->run_file, "sennit-run exec", "run file", argc, argv, err);
 }
 
-/* Attempts until there is something else to do. */
-static enum sn_status go_on(struct sn_supervisor *x, struct sn_decision *d, struct sn_err *err)
-{
-    unsigned asked;
-    SN_TRY(sn_supervisor_preflight(x, &asked, err));
-    if (asked) /* nothing has begun; who asked will see to it that it begins later */
-        return sn_supervisor_leave_early(d, x, asked, err);
-    do {
-        struct sn_supervisor_attempt s;
-        if ((asked = sn_supervisor_rest(x)))
-            return sn_supervisor_leave_early(d, x, asked, err);
-        enum sn_status st = sn_supervisor_attempt(&s, x, err);
-        if (st == SN_OK)
-            st = sn_supervisor_judge(d, x, &s, err);
-        sn_supervisor_attempt_fini(&s);
-        SN_TRY(st);
-    } while (d->action == SN_DO_RETRY || d->action == SN_DO_SHRINK);
-    return SN_OK;
-}
-
 int sn_run_exec(int argc, char **argv)
 {
     struct sn_err err = {0};
     struct sn_supervisor_line line;
     struct sn_host_platform platform;
     struct sn_supervisor x;
-    struct sn_decision d;
     enum sn_status st = parse_line(argc, argv, &line, &err);
     if (st != SN_OK)
         return sn_report(&err);
@@ -112,9 +90,11 @@ int sn_run_exec(int argc, char **argv)
     if (sn_host_platform_open(&platform, &err) != SN_OK)
         return sn_report(&err);
     st = sn_supervisor_open(&x, &line, &platform.platform, &err);
+    int code = 0;
     if (st == SN_OK)
-        st = go_on(&x, &d, &err);
-    int code = st == SN_OK ? sn_supervisor_leave(&x, &d) : sn_report(&err);
+        st = sn_supervisor_run(&x, &code, &err);
+    if (st != SN_OK)
+        code = sn_report(&err);
     sn_supervisor_close(&x);
     sn_host_platform_close(&platform);
     return code;

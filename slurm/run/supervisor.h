@@ -1,6 +1,7 @@
 /*
  * supervisor.h - what `sennit-run exec` knows of its job, and what it does with it, attempt after attempt:
  *
+ *   run.c         attempt after attempt
  *   supervisor.c  run file, allocation, site, run directory: read once
  *   usable.c      which nodes can be used now
  *   attempt.c     one attempt: nodes, layout, command line; then watched to its end
@@ -105,6 +106,10 @@ static inline int64_t sn_supervisor_date(const struct sn_supervisor *x)
 enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_supervisor_line *line,
                                   const struct sn_platform *platform, struct sn_err *err);
 void sn_supervisor_close(struct sn_supervisor *x);
+
+/* Attempt after attempt until the run is done or somebody else goes on: the exit code of the batch
+ * script. */
+enum sn_status sn_supervisor_run(struct sn_supervisor *x, int *exit_code, struct sn_err *err);
 
 /* Ask the scheduler about the job, if it is time to or `now`: x->fate, and when its time ends,
  * whose move is written down. The end of a job that is being ended is not that of its time. */
