@@ -2,6 +2,7 @@
  * test_run_nodes.c - what sennit-run exec launches where: the command, spares in place of dead nodes,
  * fewer nodes in another layout, nodes that are doubted. A job of sixteen ranks on a stage.
  */
+#include "lib/sim/stages.h"
 #include "tests/lib/stage.h"
 #include "tests/lib/tap_like.h"
 
@@ -93,6 +94,18 @@ static const struct stage_act dies_on_n3[] = {{.code = 137,
                                                .died = "n3"},
                                               {.code = 0, .saved = 100, .step = 100}};
 
+static bool compiles(const struct sn_config *c)
+{
+    struct sn_model *model = NULL;
+    struct sn_stages stages = {0};
+    bool good = sn_model_create(&model, &c->model, &c->train, NULL) == SN_OK;
+    struct sn_job_env env = {.config = c, .model = model, .ops = sn_ops_cpu(), .threads = 1};
+    good = good && sn_stages_create(&stages, &env, NULL) == SN_OK;
+    sn_stages_fini(&stages);
+    sn_model_destroy(model);
+    return good;
+}
+
 static void fewer_nodes_get_another_layout(struct stage *s)
 {
     struct sn_config *c = calloc(1, sizeof(*c));
@@ -106,7 +119,7 @@ static void fewer_nodes_get_another_layout(struct stage *s)
              "shrink: which is in the journal");
     (void)snprintf(path, sizeof(path), "%s/attempts/2/run.yaml", s->output);
     bool good = c && sn_config_load(c, path, NULL, NULL) == SN_OK;
-    tap_ok(good && sn_config_ranks(c) == 8, "shrink: and the file is a good one");
+    tap_ok(good && sn_config_ranks(c) == 8 && compiles(c), "shrink: and the file is a good one");
     tap_ok(good && c->train.global_batch == 16, "shrink: the global batch is the same");
     free(c);
 }
