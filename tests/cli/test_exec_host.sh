@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_exec_host.sh - sennit-run exec on this host, under a real mpirun: it trains, and what happens
-# to ranks, to itself and by signals ends as it should; losses stay those of a run left alone.
+# to ranks, to itself and by signals ends as it should; losses stay those of a run left alone. More
+# of that, without ranks and without waiting, is in tests/unit/slurm/test_run_host.c.
 # Runs alone: silence ends a run.
 . tests/lib/tap.sh
 . tests/lib/train.sh
@@ -83,7 +84,7 @@ stop_in_step() { # output process...
     done
     return 1
 }
-begin stopped --stop-after 2000
+begin stopped --stop-after 600
 culprit=$(process_of 3 "$tmp/stopped.yaml")
 ok "stopped: in a step" stop_in_step "$tmp/stopped" "$culprit"
 ends stopped 0
@@ -103,7 +104,7 @@ losses stopped | head -n 60 >"$tmp/got"
 ok "stopped: losses are those of the run left alone" cmp -s "$tmp/got" "$tmp/want"
 
 # --- all stand still: no rank can tell --------------------------------------------------------------------
-begin frozen --stop-after 2000
+begin frozen --stop-after 600
 # shellcheck disable=SC2046
 ok "frozen: in a step" stop_in_step "$tmp/frozen" $(for r in 0 1 2 3; do process_of $r "$tmp/frozen.yaml"; done)
 ends frozen 0
@@ -113,19 +114,15 @@ losses frozen | head -n 60 >"$tmp/got"
 ok "frozen: losses are those of the run left alone" cmp -s "$tmp/got" "$tmp/want"
 
 # --- the supervisor is asked --------------------------------------------------------------------------
-asked() { # name signal code cause
-    begin "$1"
-    kill "-$2" $job
-    ends "$1" "$3"
-    like "$1: it is written down" "$(event "$1" notice)" "\"what\": \"SIG$2\""
-    like "$1: the trainer saved" "$(cat "$tmp/$1/attempt-1.json")" '"exit_code": 75, '
-    like "$1: why" "$(event "$1" end)" "\"cause\": \"$4\""
-    last=$(losses "$1" | tail -n 1 | cut -d ' ' -f 1)
-    ok "$1: at its last step" test -f "$tmp/$1/ckpt/step-$(printf %08d "$last")/COMMIT"
-    like "$1: and is left" "$(event "$1" leave)" "\"exit_code\": $3"
-}
-asked term TERM 75 'it was preempted'
-asked usr1 USR1 75 'it was asked to save and leave'
+begin term
+kill -TERM $job
+ends term 75
+like "term: it is written down" "$(event term notice)" '"what": "SIGTERM"'
+like "term: the trainer saved" "$(cat "$tmp/term/attempt-1.json")" '"exit_code": 75, '
+like "term: why" "$(event term end)" '"cause": "it was preempted"'
+last=$(losses term | tail -n 1 | cut -d ' ' -f 1)
+ok "term: at its last step" test -f "$tmp/term/ckpt/step-$(printf %08d "$last")/COMMIT"
+like "term: and is left" "$(event term leave)" '"exit_code": 75'
 run "$runner" exec "$tmp/term.yaml" --stop-after 60
 is "term: started again it goes on" "$rc" 0
 losses term >"$tmp/got"
