@@ -227,7 +227,7 @@ static enum sn_status look(struct view *v, const struct line *l, struct sn_err *
         SN_TRY(sn_locality_open(&v->locality, err));
     SN_TRY(sn_config_load(&v->config, l->run_file, NULL, err));
     int ranks = ranks_of(l, v);
-    SN_TRY(sn_resolve_auto(&v->config, ranks, err));
+    SN_TRY(sn_resolve_auto(&v->config, ranks, NULL, err));
     SN_TRY(sn_resolve_layout(&v->config, ranks, err));
     return predict(v, ranks, err);
 }

@@ -377,7 +377,7 @@ int main(int argc, char **argv)
         st = sn_config_load(&config, l.run_file, NULL, &err);
     l.is_searched = st == SN_OK && config.layout_auto;
     if (st == SN_OK)
-        st = sn_resolve_auto(&config, (int)l.ranks, &err);
+        st = sn_resolve_auto(&config, (int)l.ranks, NULL, &err);
     if (st == SN_OK) {
         int copy = config.layout.tensor * config.layout.context * config.layout.pipeline;
         int ranks = l.ranks ? (int)l.ranks : config.layout.data ? copy * config.layout.data : copy;

@@ -373,7 +373,7 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
     if (l->machine_file)
         SN_TRY(sn_machine_check_precision(&l->machine, c->train.precision, err));
     if (!l->generate.text)
-        SN_TRY(sn_resolve_auto(c, ranks, err));
+        SN_TRY(sn_resolve_auto(c, ranks, NULL, err));
     if (l->generate.text) { /* one sample on one rank, whatever layout the run has */
         c->layout.data = c->layout.tensor = c->layout.context = c->layout.pipeline = 1;
         c->layout.micro_batch = c->layout.virtual_stages = 1;

@@ -23,13 +23,19 @@ static enum sn_status on_nodes(struct sn_config *out, int nodes, const struct sn
     out->machine.nodes = 0;
     if (ranks == 1)
         out->checkpoint.snapshot_every = 0; /* nobody is there to keep it */
-    return sn_search_auto(out, ranks, w->node_memory / w->ranks_per_node, w->ops, w->threads, err);
+    struct sn_search_auto_want a = {.ops = w->ops,
+                                    .ranks = ranks,
+                                    .threads = w->threads,
+                                    .host_limit = w->node_memory / w->ranks_per_node,
+                                    .machine = w->machine};
+    return sn_search_auto(out, &a, err);
 }
 
 enum sn_status sn_relayout(struct sn_config *out, int *nodes, const struct sn_relayout_want *w,
                            struct sn_err *err)
 {
     enum sn_status st = SN_EINPUT;
+    SN_TRY(sn_search_check_machine(w->config, w->machine, err));
     for (int n = w->most_nodes; n > 0; n--) {
         st = on_nodes(out, n, w, err);
         if (st == SN_OK) {

@@ -14,12 +14,13 @@
 struct sn_relayout_want {
     const struct sn_config *config;
     int most_nodes, ranks_per_node;
-    int64_t node_memory; /* bytes of a node, where the run file names no machine */
+    int64_t node_memory; /* bytes of a node, where no machine is known */
+    const char *machine; /* of the site, as in struct sn_search_auto_want */
     const struct sn_ops *ops;
     int threads;
 };
 /* The best layout on as many of the nodes as have one that fits: *nodes of them, whole. *out is a
- * whole configuration. SN_EINPUT if there is none on any number. */
+ * whole configuration. SN_EINPUT if there is none on any number, or no machine to judge by. */
 enum sn_status sn_relayout(struct sn_config *out, int *nodes, const struct sn_relayout_want *w,
                            struct sn_err *err);
 

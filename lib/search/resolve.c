@@ -28,16 +28,20 @@ static enum sn_status nodes_of(int *ranks, const struct sn_config *c, struct sn_
                    c->path);
 }
 
-enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *err)
+enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, const char *machine,
+                               struct sn_err *err)
 {
     if (!c->layout_auto)
         return SN_OK;
     if (ranks == 0)
         SN_TRY(nodes_of(&ranks, c, err));
     struct sn_accelerator plugin;
-    const struct sn_ops *ops = sn_planned_ops(&plugin, c);
-    enum sn_status st =
-        sn_search_auto(c, ranks, sn_host_limit(ranks), ops, sn_threads(c, ranks), err);
+    struct sn_search_auto_want w = {.ops = sn_planned_ops(&plugin, c),
+                                    .ranks = ranks,
+                                    .threads = sn_threads(c, ranks),
+                                    .host_limit = sn_host_limit(ranks),
+                                    .machine = machine};
+    enum sn_status st = sn_search_auto(c, &w, err);
     if (sn_comm_launched_rank() == 0) /* of many ranks one */
         sn_planned_say(&plugin);
     sn_accelerator_close(&plugin);

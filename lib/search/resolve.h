@@ -8,8 +8,9 @@
 #include "lib/config/config.h"
 
 /* Where layout: auto is asked for, put the best layout for so many ranks (0: those of the machine's
- * nodes) into *c. */
-enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, struct sn_err *err);
+ * nodes) into *c. `machine` is the site's shipped one, for a run that names none; NULL: not known. */
+enum sn_status sn_resolve_auto(struct sn_config *c, int ranks, const char *machine,
+                               struct sn_err *err);
 /* What the number of ranks settles of the layout: layout.data, and layout.expert_node and expert_chunks by
  * price. */
 enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *err);

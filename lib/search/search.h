@@ -55,10 +55,20 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
                              struct sn_err *err);
 void sn_search_fini(struct sn_search *s); /* a zeroed one is allowed */
 
+struct sn_search_auto_want {
+    const struct sn_ops *ops;
+    int ranks, threads;
+    int64_t host_limit; /* bytes of a rank, where no machine is known */
+    const char
+        *machine; /* the shipped one of the site, for a run that names none; NULL, "": none */
+};
 /* What a run with `layout: auto` runs: the best layout for so many ranks, put into c->layout; the
- * same on every rank that asks. The machine is the one that c names, or the shipped laptop-cpu with
- * this host's memory over the ranks. */
-enum sn_status sn_search_auto(struct sn_config *c, int ranks, int64_t host_limit,
-                              const struct sn_ops *ops, int threads, struct sn_err *err);
+ * same on every rank that asks. The machine is the one that c names, else the site's, else the
+ * shipped laptop-cpu with this host's memory over the ranks, by which no run on GPUs is judged. */
+enum sn_status sn_search_auto(struct sn_config *c, const struct sn_search_auto_want *w,
+                              struct sn_err *err);
+/* SN_EINPUT, with what would work: it runs on GPUs and no machine is known. */
+enum sn_status sn_search_check_machine(const struct sn_config *c, const char *machine,
+                                       struct sn_err *err);
 
 #endif

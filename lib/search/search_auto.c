@@ -58,25 +58,55 @@ static enum sn_status found_one(struct sn_config *c, const struct sn_search *s, 
                    sn_str_bytes(need, s->n_near ? s->near[0].plan.memory.total : 0));
 }
 
-enum sn_status sn_search_auto(struct sn_config *c, int ranks, int64_t host_limit,
-                              const struct sn_ops *ops, int threads, struct sn_err *err)
+enum sn_status sn_search_check_machine(const struct sn_config *c, const char *machine,
+                                       struct sn_err *err)
+{
+    if (c->run.backend != SN_BACKEND_CUDA || sn_names_machine(c) || (machine && machine[0]))
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: layout: auto: run.backend is cuda, and no machine says what its GPUs hold; "
+                   "want machine.preset, machine.file or a slurm.site that has one",
+                   c->path);
+}
+
+/* By whose measure, and what a rank may fill. The site's machine counts where the run could be on
+ * its GPUs: one that may run on the processor does so where they lack its precision. */
+static enum sn_status find_machine(struct sn_machine *m, int64_t *limit, const struct sn_config *c,
+                                   const struct sn_search_auto_want *w, struct sn_err *err)
+{
+    bool named = sn_names_machine(c);
+    SN_TRY(sn_search_check_machine(c, w->machine, err));
+    if (!named && w->machine && w->machine[0]) {
+        SN_TRY(sn_machine_preset(m, w->machine, NULL, err));
+        *limit = sn_memory_limit(m, c);
+        enum sn_status st = sn_machine_check_precision(m, c->train.precision, err);
+        if (st == SN_OK)
+            return SN_OK;
+        sn_machine_fini(m);
+        if (c->run.backend == SN_BACKEND_CUDA)
+            return sn_err_prefix(err, "%s", c->path);
+    }
+    SN_TRY(sn_machine_of(m, c, NULL, err));
+    *limit = named ? sn_memory_limit(m, c) : w->host_limit;
+    return SN_OK;
+}
+
+enum sn_status sn_search_auto(struct sn_config *c, const struct sn_search_auto_want *want,
+                              struct sn_err *err)
 {
     struct sn_machine machine = {0};
     struct sn_software software;
     struct sn_search s = {0};
-    enum sn_status st = sn_machine_of(&machine, c, NULL, err);
-    if (st == SN_OK)
-        st = sn_software_of(&software, c, NULL, err);
     struct sn_search_want w = {.config = c,
                                .machine = &machine,
                                .software = &software,
-                               .ops = ops,
-                               .threads = threads,
-                               .ranks = ranks,
-                               .top = 1,
-                               .limit = host_limit};
-    if (sn_names_machine(c))
-        w.limit = sn_memory_limit(&machine, c);
+                               .ops = want->ops,
+                               .threads = want->threads,
+                               .ranks = want->ranks,
+                               .top = 1};
+    enum sn_status st = find_machine(&machine, &w.limit, c, want, err);
+    if (st == SN_OK)
+        st = sn_software_of(&software, c, NULL, err);
     if (st == SN_OK)
         st = sn_search_run(&s, &w, err);
     if (st == SN_OK)

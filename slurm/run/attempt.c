@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/exec/threads.h"
 #include "lib/program/program.h"
+#include "lib/search/planned.h"
 #include "lib/search/relayout.h"
 
 #include <stdio.h>
@@ -30,15 +31,19 @@ int sn_supervisor_relayout(struct sn_supervisor *x, int most)
     struct sn_err err;
     int nodes = 0, ranks = x->shape.ranks_per_node;
     int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    struct sn_accelerator plugin;
     struct sn_relayout_want w = {.config = x->config,
                                  .most_nodes = most,
                                  .ranks_per_node = ranks,
                                  .node_memory = memory,
-                                 .ops = sn_ops_cpu(),
+                                 .machine = sn_site_machine(&x->site, x->config),
+                                 .ops = sn_planned_ops(&plugin, x->config),
                                  .threads = sn_threads(x->config, ranks)};
-    if (most < 1 || sn_relayout(x->current, &nodes, &w, &err) != SN_OK)
-        return 0;
-    return nodes;
+    enum sn_status st = most < 1 ? SN_EFAIL : sn_relayout(x->current, &nodes, &w, &err);
+    if (most >= 1 && st != SN_OK)
+        sn_log(SN_LOG_WARN, "%s", err.text);
+    sn_accelerator_close(&plugin);
+    return st == SN_OK ? nodes : 0;
 }
 
 /* Which nodes, and the layout for them: s->nodes of them, 0: too few. */

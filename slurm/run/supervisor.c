@@ -120,7 +120,7 @@ static enum sn_status count_ranks(struct sn_supervisor *x, struct sn_err *err)
     s->cpus_per_rank = c->slurm.cpus_per_rank ? c->slurm.cpus_per_rank : a->cpus_per_task;
     if (!s->cpus_per_rank && a->cpus)
         s->cpus_per_rank = a->cpus[0] / s->ranks_per_node;
-    SN_TRY(sn_resolve_auto(c, ranks, err));
+    SN_TRY(sn_resolve_auto(c, ranks, sn_site_machine(&x->site, c), err));
     return sn_resolve_layout(c, ranks, err);
 }
 

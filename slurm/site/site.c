@@ -341,6 +341,13 @@ enum sn_status sn_site_of(struct sn_site *out, const struct sn_config *c, const 
     return sn_site_load(out, path, err);
 }
 
+const char *sn_site_machine(const struct sn_site *s, const struct sn_config *c)
+{
+    bool may_use_gpus = c->run.backend == SN_BACKEND_CUDA ||
+                        (c->run.backend == SN_BACKEND_AUTO && s->node.gpus > 0);
+    return may_use_gpus ? s->machine : "";
+}
+
 void sn_site_fini(struct sn_site *s)
 {
     sn_yaml_destroy(s->doc);

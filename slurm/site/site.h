@@ -178,6 +178,10 @@ void sn_site_fini(struct sn_site *s); /* a zeroed one is allowed */
  * that told ("NERSC_HOST=perlmutter"). False: none is known. */
 bool sn_site_detect(char name[SN_SITE_NAME], char by[SN_SITE_TEXT], const char *share_dir);
 
+/* The shipped machine by which layouts of a run that names none are judged there; "": none. With
+ * run.backend: auto only where the nodes have GPUs, which the run may be on. */
+const char *sn_site_machine(const struct sn_site *s, const struct sn_config *c);
+
 /* The partition or qos of a name; NULL name: the default one. NULL: the file says nothing of it. */
 const struct sn_site_queue *sn_site_partition(const struct sn_site *s, const char *name);
 const struct sn_site_queue *sn_site_qos(const struct sn_site *s, const char *name);

@@ -110,20 +110,22 @@ static bool make_folders(struct stage *s)
 
 bool stage_open(struct stage *s, const char *hosts)
 {
-    *s = (struct stage){.platform = {.clock = &the_clock,
-                                     .launcher = &stage_launcher,
-                                     .files = &files,
-                                     .scheduler = &stage_scheduler},
-                        .slurm = "preflight: false",
-                        .layout = "data: 2, tensor: 4, pipeline: 2",
-                        .hosts = hosts,
-                        .now = 1,
-                        .config = "PreemptType = preempt/none",
-                        .partition = "PartitionName=batch PreemptMode=OFF GraceTime=0",
-                        .job = "JobId=41 JobName=x JobState=RUNNING Restarts=0 Requeue=1 "
-                               "EndTime=Unknown",
-                        .has_scontrol = true,
-                        .room = -1};
+    *s =
+        (struct stage){.platform = {.clock = &the_clock,
+                                    .launcher = &stage_launcher,
+                                    .files = &files,
+                                    .scheduler = &stage_scheduler},
+                       .slurm = "preflight: false",
+                       .layout = "{data: 2, tensor: 4, pipeline: 2, micro_batch: 1, bucket: 64KiB}",
+                       .run = "",
+                       .hosts = hosts,
+                       .now = 1,
+                       .config = "PreemptType = preempt/none",
+                       .partition = "PartitionName=batch PreemptMode=OFF GraceTime=0",
+                       .job = "JobId=41 JobName=x JobState=RUNNING Restarts=0 Requeue=1 "
+                              "EndTime=Unknown",
+                       .has_scontrol = true,
+                       .room = -1};
     size_t at = 0;
     for (const char *p = hosts; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
         at += (size_t)snprintf(s->nodes + at, sizeof(s->nodes) - at,
@@ -158,9 +160,6 @@ void stage_cues(struct stage *s, const struct stage_cue *cue, int n)
 static void write_run_file(const struct stage *s)
 {
     char text[2048];
-    char hang[48] = "";
-    if (s->hang_timeout)
-        (void)snprintf(hang, sizeof(hang), ", hang_timeout: %d", s->hang_timeout);
     (void)snprintf(
         text, sizeof(text),
         "run: {name: test, seed: 7, output: %s, threads: 1%s}\n"
@@ -174,10 +173,10 @@ static void write_run_file(const struct stage *s)
         "  optimizer: {lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}\n"
         "  schedule: {kind: cosine, warmup: 5, min_lr: 3.0e-5}\n"
         "  eval_every: 0\n"
-        "layout: {%s, micro_batch: 1, bucket: 64KiB}\n"
+        "layout: %s\n"
         "checkpoint: {dir: ckpt, every: 10, keep: 2}\n"
         "slurm: {%s}\n",
-        s->output, hang, s->layout, s->slurm);
+        s->output, s->run, s->layout, s->slurm);
     stage_put(s->run_file, "w", text);
 }
 

@@ -51,11 +51,11 @@ struct stage {
     struct sn_platform platform;
     char dir[64], output[128], run_file[128];
     const char *slurm;       /* keys of the run file's section slurm, "preflight: false" */
-    const char *layout;      /* keys of its layout */
+    const char *layout;      /* of the run file */
+    const char *run;         /* more keys of its section run, each with ", " before it */
     const char *hosts;       /* "n0,n1"; "": outside of a job */
     const char *environment; /* more of it: "NAME=VALUE NAME=VALUE"; NULL: nothing */
     int restart;
-    int hang_timeout; /* 0: as the run file's default */
     double now;
     const struct stage_act *act;
     int n_act;

@@ -307,6 +307,44 @@ static void nothing_that_fits_is_told(void)
     sn_machine_fini(&m);
 }
 
+/* This host's memory judges runs on processors alone. */
+static void auto_is_judged_by_a_machine(void)
+{
+    static const struct {
+        const char *what, *machine, *named;
+        enum sn_backend backend;
+        enum sn_status status;
+        const char *says;
+    } row[] = {
+        {"a run on processors by its host", "", "", SN_BACKEND_CPU, SN_EINPUT, "fits 1.00 KiB"},
+        {"one that may be on GPUs, too", NULL, "", SN_BACKEND_AUTO, SN_EINPUT, "fits 1.00 KiB"},
+        {"one on GPUs by the site's machine", "perlmutter-40", "", SN_BACKEND_CUDA, SN_OK, ""},
+        {"one that may be on them by it, too", "perlmutter-40", "", SN_BACKEND_AUTO, SN_OK, ""},
+        {"whoever names a machine by that", "", "perlmutter-40", SN_BACKEND_CUDA, SN_OK, ""},
+        {"one on GPUs not without one", "", "", SN_BACKEND_CUDA, SN_EINPUT,
+         "no machine says what its GPUs hold; want machine.preset"},
+        {"nor on some that lack its precision", "lassen", "", SN_BACKEND_CUDA, SN_EINPUT,
+         "no bf16"},
+        {"where the processor has it, by that", "lassen", "", SN_BACKEND_AUTO, SN_EINPUT,
+         "fits 1.00 KiB"}};
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct sn_config c = small_run();
+        struct sn_err err = {0};
+        struct sn_search_auto_want w = {.ops = sn_ops_cpu(),
+                                        .ranks = 4,
+                                        .threads = 1,
+                                        .host_limit = 1024,
+                                        .machine = row[i].machine};
+        c.layout_auto = true;
+        c.run.backend = row[i].backend;
+        (void)snprintf(c.machine.preset, sizeof(c.machine.preset), "%s", row[i].named);
+        c.machine.memory_fraction = 1;
+        enum sn_status st = sn_search_auto(&c, &w, &err);
+        tap_ok(st == row[i].status && c.layout_auto == (st != SN_OK), "auto: %s", row[i].what);
+        tap_ok(strstr(err.text, row[i].says) != NULL, "auto: which is said: %s", err.text);
+    }
+}
+
 static void no_memory_is_a_sentence(void)
 {
     struct sn_machine m = {0};
@@ -362,6 +400,7 @@ int main(void)
     search_finds_the_best_of_all(&c, 8, 0);
     messages_that_cost_go_in_two_hops();
     nothing_that_fits_is_told();
+    auto_is_judged_by_a_machine();
     no_memory_is_a_sentence();
     return tap_done();
 }

@@ -131,7 +131,7 @@ static void hours_of_long_steps_are_no_hang(struct stage *s)
 {
     static const struct stage_act act = {
         .code = 0, .saved = -1, .step = -1, .seconds = 5 * 3600, .pace = 600};
-    s->hang_timeout = 900;
+    s->run = ", hang_timeout: 900";
     ranks_communicate(s);
     tap_ok(stage_play(s, &act, 1, false) == 0, "hours: done");
     tap_ok(s->n_signals == 0 && stage_count(s, "suspect") == 0 && stage_count(s, "notice") == 0,
@@ -237,8 +237,8 @@ int main(void)
         struct stage s;
         if (!tap_ok(stage_open(&s, ""), "scene %zu", i + 1))
             break;
-        s.layout = "tensor: 2, pipeline: 2";
-        s.hang_timeout = 4;
+        s.layout = "{tensor: 2, pipeline: 2, micro_batch: 1, bucket: 64KiB}";
+        s.run = ", hang_timeout: 4";
         scene[i](&s);
         stage_close(&s);
     }

@@ -131,6 +131,31 @@ static void without_leave_to_shrink_the_job_is_requeued(struct stage *s)
     tap_ok(s->requeues == 1 && s->launches == 1, "rigid: without leave to shrink it is requeued");
 }
 
+/* What a rank may fill is then its GPU's memory, not this host's. */
+static void runs_on_gpus_are_judged_by_the_sites_machine(struct stage *s)
+{
+    s->run = ", backend: cuda";
+    s->slurm = "preflight: false, site: perlmutter";
+    tap_ok(stage_play(s, dies_on_n3, 2, false) == 0, "gpus: done");
+    tap_like(stage_event(s, "launch", -1), "\"ranks\": 8, .*\"relaid\": true",
+             "gpus: by a layout for fewer nodes");
+}
+
+static void without_a_machine_runs_on_gpus_are_not_relaid(struct stage *s)
+{
+    s->run = ", backend: cuda";
+    tap_ok(stage_play(s, dies_on_n3, 1, false) == 75, "no machine: exit code");
+    tap_ok(s->requeues == 1 && s->launches == 1, "no machine: it waits for its nodes");
+    tap_like(stage_event(s, "decision", 0), "\"action\": \"requeue\"", "no machine: as decided");
+    s->layout = "auto";
+    tap_ok(stage_play(s, NULL, 0, false) == 2, "no machine: nor is a layout chosen");
+    tap_like(
+        s->err.text,
+        "^[^:]*: layout: auto: run.backend is cuda, and no machine says what its GPUs hold; want "
+        "machine.preset, machine.file or a slurm.site that has one$",
+        "no machine: it says what would do");
+}
+
 /* A node that is in no record is asked itself: its slurmd does not answer, whatever the controller says. */
 static void a_node_that_does_not_answer_is_left_out(struct stage *s)
 {
@@ -192,6 +217,8 @@ int main(void)
                {a_spare_takes_a_dead_nodes_place, "n0,n1,n2,n3,n4"},
                {fewer_nodes_get_another_layout, "n0,n1,n2,n3"},
                {without_leave_to_shrink_the_job_is_requeued, "n0,n1,n2,n3"},
+               {runs_on_gpus_are_judged_by_the_sites_machine, "n0,n1,n2,n3"},
+               {without_a_machine_runs_on_gpus_are_not_relaid, "n0,n1,n2,n3"},
                {a_node_that_does_not_answer_is_left_out, "n0,n1,n2,n3,n4"},
                {too_few_nodes_are_put_back_but_not_for_ever, "n0,n1"},
                {processes_are_not_ranks, "n0,n1,n2,n3"}};

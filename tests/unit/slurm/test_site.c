@@ -53,6 +53,26 @@ static void every_site_is_good(void)
     }
 }
 
+static void a_machine_counts_where_the_run_may_be_on_it(void)
+{
+    static const struct {
+        const char *what, *machine;
+        int gpus;
+        enum sn_backend backend;
+    } row[] = {{"on its GPUs", "perlmutter-40", 4, SN_BACKEND_CUDA},
+               {"perhaps on them", "perlmutter-40", 4, SN_BACKEND_AUTO},
+               {"not on its processors", "", 4, SN_BACKEND_CPU},
+               {"on GPUs of which the site says nothing", "perlmutter-40", 0, SN_BACKEND_CUDA},
+               {"perhaps, where there are none", "", 0, SN_BACKEND_AUTO}};
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        static struct sn_config c;
+        static struct sn_site s = {.machine = "perlmutter-40"};
+        c.run.backend = row[i].backend;
+        s.node.gpus = row[i].gpus;
+        tap_text(sn_site_machine(&s, &c), row[i].machine, row[i].what);
+    }
+}
+
 static void no_other_site_ships(void)
 {
     char share[SN_PATH_MAX], dir[SN_PATH_MAX + 8];
@@ -374,6 +394,7 @@ int main(void)
 {
     every_site_is_good();
     no_other_site_ships();
+    a_machine_counts_where_the_run_may_be_on_it();
     the_run_file_names_one();
     the_environment_tells_where_one_is();
     every_key_arrives();
