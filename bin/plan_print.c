@@ -3,7 +3,6 @@
 #include "bin/plan_json.h"
 
 #include "lib/base/mem.h"
-#include "lib/cost/cost.h"
 #include "lib/cost/hops.h"
 #include "lib/machine/named.h"
 #include "lib/memory/activations.h"
@@ -334,7 +333,7 @@ static void operations_text(struct sn_str *out, const struct sn_pricer *price,
             sn_str_add(out, "%-14s %-5s %10lld %10lld %10lld %6d %14lld %10.4g %10.3g  %s\n",
                        sn_op_name(op->kind), key.dtype == SN_U8 ? "fp8" : sn_dtype_name(key.dtype),
                        (long long)key.m, (long long)key.n, (long long)key.k,
-                       sn_program_runs(p, c, op->when), (long long)sn_cost_bytes(p, op),
+                       sn_program_runs(p, c, op->when), (long long)sn_op_bytes(p, op),
                        sn_op_flops(op), sn_price_op(price, p, op), op->label[0] ? op->label : "-");
         }
 }

@@ -12,8 +12,6 @@
  */
 #include "lib/cost/price.h"
 
-#include "lib/cost/cost.h"
-
 #include <math.h>
 
 /* How often each score crosses memory, in elements of storage type, where they are kept: counted in
@@ -279,7 +277,7 @@ static void add_epilogue(const struct sn_program *prog, const struct sn_op *op, 
 {
     struct sn_op plain = *op;
     plain.in[4].buf = plain.out[1].buf = -1;
-    w->joined = w->bytes - (double)sn_cost_bytes(prog, &plain);
+    w->joined = w->bytes - (double)sn_op_bytes(prog, &plain);
     w->bytes -= w->joined;
 }
 
@@ -294,7 +292,7 @@ static struct work work_of(const struct sn_machine_device *d, const struct sn_pr
                                   .n = key.n,
                                   .k = key.k,
                                   .flops = sn_op_flops(op),
-                                  .bytes = (double)sn_cost_bytes(prog, op),
+                                  .bytes = (double)sn_op_bytes(prog, op),
                                   .seq = op->attr.seq,
                                   .epilogue = key.epilogue};
     if (key.epilogue)

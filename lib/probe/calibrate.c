@@ -6,7 +6,6 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/cost/cost.h"
 #include "lib/cost/price.h"
 #include "lib/exec/exec.h"
 #include "lib/state/weights.h"
@@ -241,7 +240,7 @@ static enum sn_status add_samples(struct sn_samples *out, struct replay *r, stru
         if (op->kind >= SN_NKERNELS || codes || w->runs == 0 || !(w->seconds > 0))
             continue;
         struct sn_sample s = {.flops = sn_op_flops(op),
-                              .bytes = sn_cost_bytes(p, op),
+                              .bytes = sn_op_bytes(p, op),
                               .seq = op->attr.seq,
                               .weight = w->runs};
         sn_price_key(p, op, &s.what);

@@ -375,6 +375,9 @@ const char *sn_op_name(int kind);
 const char *sn_class_name(enum sn_class c);
 /* Multiply-add FLOPs of an operation (2 per multiply-add); 0 for the memory-bound ones. */
 double sn_op_flops(const struct sn_op *op);
+/* Bytes that an operation moves when nothing stays in a cache: inputs once, outputs once, outputs
+ * that it adds to or updates twice. Of an embedding table only the rows that the tokens name. */
+int64_t sn_op_bytes(const struct sn_program *p, const struct sn_op *op);
 /* The input whose memory output `out` may take, given the shapes; -1 for none; tried in order of
  * `choice` = 0, 1. */
 int sn_op_may_take(int kind, int out, int choice);

@@ -1,7 +1,6 @@
 /*
  * test_cost.c - machine files, and the price of operations on a machine.
  */
-#include "lib/cost/cost.h"
 #include "lib/cost/price.h"
 #include "tests/lib/tap.h"
 
@@ -90,18 +89,18 @@ static void bytes_count_operands_once_and_updates_twice(const struct sn_program 
     gemm.in[0] = view(0, 10, 20);
     gemm.in[1] = view(0, 20, 30);
     gemm.out[0] = view(1, 10, 30);
-    tap_ok(sn_cost_bytes(p, &gemm) == 2 * 200 + 2 * 600 + 4 * 300, "a product: its three operands");
+    tap_ok(sn_op_bytes(p, &gemm) == 2 * 200 + 2 * 600 + 4 * 300, "a product: its three operands");
     gemm.acc[0] = SN_ACC_ADD;
-    tap_ok(sn_cost_bytes(p, &gemm) == 2 * 200 + 2 * 600 + 8 * 300, "what it adds to is read, too");
+    tap_ok(sn_op_bytes(p, &gemm) == 2 * 200 + 2 * 600 + 8 * 300, "what it adds to is read, too");
     gemm.acc[0] = SN_ACC_FIRST_WRITES;
     struct sn_program one = *p;
     one.micros = 1;
-    tap_ok(sn_cost_bytes(p, &gemm) == 1600 + 2400 && sn_cost_bytes(&one, &gemm) == 1600 + 1200,
+    tap_ok(sn_op_bytes(p, &gemm) == 1600 + 2400 && sn_op_bytes(&one, &gemm) == 1600 + 1200,
            "the first of several micro-batches is priced as the others; the only one writes");
     struct sn_op adamw = op_of(SN_OP_ADAMW);
     adamw.in[0] = adamw.out[0] = adamw.out[1] = adamw.out[2] = view(1, 1, 1000);
     adamw.out[3] = view(0, 1, 1000);
-    tap_ok(sn_cost_bytes(p, &adamw) == 30 * 1000, "AdamW: 28 bytes a parameter and a bf16 copy");
+    tap_ok(sn_op_bytes(p, &adamw) == 30 * 1000, "AdamW: 28 bytes a parameter and a bf16 copy");
 }
 
 static void lookups_touch_the_rows_that_tokens_name(const struct sn_program *p)
@@ -111,10 +110,10 @@ static void lookups_touch_the_rows_that_tokens_name(const struct sn_program *p)
     embed.in[1] = view(0, 50000, 16);
     embed.out[0] = grad.in[1] = view(0, 8, 16);
     grad.out[0] = view(1, 50000, 16);
-    tap_ok(sn_cost_bytes(p, &embed) == 8 * 4 + 2 * 8 * 16 * 2, "embedding");
+    tap_ok(sn_op_bytes(p, &embed) == 8 * 4 + 2 * 8 * 16 * 2, "embedding");
     embed.in[2] = view(0, 64, 16);
-    tap_ok(sn_cost_bytes(p, &embed) == 8 * 4 + 3 * 8 * 16 * 2, "embedding with positions");
-    tap_ok(sn_cost_bytes(p, &grad) == 8 * 4 + 8 * 16 * 2 + 2 * 8 * 16 * 4, "its gradient");
+    tap_ok(sn_op_bytes(p, &embed) == 8 * 4 + 3 * 8 * 16 * 2, "embedding with positions");
+    tap_ok(sn_op_bytes(p, &grad) == 8 * 4 + 8 * 16 * 2 + 2 * 8 * 16 * 4, "its gradient");
 }
 
 static struct sn_pricer pricer_of(const struct sn_machine *m, const struct sn_software *s)

@@ -5,7 +5,6 @@
  * them, and the price (price.h) of the same operations has to be what was measured.
  */
 #include "lib/base/mem.h"
-#include "lib/cost/cost.h"
 #include "lib/cost/fit.h"
 #include "lib/cost/fit_links.h"
 #include "lib/cost/price.h"

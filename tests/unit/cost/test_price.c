@@ -3,7 +3,6 @@
  * Longer than 500 lines because all of them are priced on the same machine.
  */
 #include "kernels/codec.h"
-#include "lib/cost/cost.h"
 #include "lib/cost/price.h"
 #include "lib/sim/plan.h"
 #include "tests/lib/layout_test.h"
@@ -106,7 +105,7 @@ static void kernels_follow_their_formulas(const struct sn_software *s)
     struct sn_op forward = attention_of(SN_OP_ATTENTION), back = attention_of(SN_OP_ATTENTION_DX);
     double flops = 2.0 * 1000 * 2000 * 500, lost = 1 + 0.1 + 0.025 + 0.05;
     tap_ok(near(price(&m, s, &gemm), 4e-6 + flops * lost / (300e12 * 0.8)), "GEMM: by its sizes");
-    double bytes = (double)sn_cost_bytes(&prog, &norm);
+    double bytes = (double)sn_op_bytes(&prog, &norm);
     tap_ok(near(price(&m, s, &norm), 4e-6 + (bytes + 1e6) / (2e12 * 0.5)),
            "a norm: by its bytes and those that are lost");
     flops = 2.0 * 4096 * 2048 * 1024;
@@ -256,7 +255,7 @@ static void products_in_8_bits_pay_for_their_rounding(const struct sn_software *
                near(price(&m, s, &blocks), 3 * 4e-6 + eight + 3 * elements / width),
            "with one: at that, and codes are written");
     m.device.fp8.peak = 1e18;
-    double bytes = (double)sn_cost_bytes(&prog, &plain) - elements;
+    double bytes = (double)sn_op_bytes(&prog, &plain) - elements;
     tap_ok(near(price(&m, s, &blocks), 3 * 4e-6 + bytes / 2e12 + 3 * elements / width),
            "or as long as bytes take");
     struct sn_measured known[] = {

@@ -6,7 +6,6 @@
  * The Makefile wraps the pass, so that it can be left out here.
  */
 #include "lib/base/mem.h"
-#include "lib/cost/cost.h"
 #include "lib/cost/price.h"
 #include "lib/program/build.h"
 #include "lib/verify/verify.h"
@@ -93,7 +92,7 @@ static void count_ops(const struct sn_program *p, bool forward, struct counts *n
         bool taken = is_norm(op) && op->in[3].buf >= 0;
         n->sums += forward && op->kind == SN_OP_ADD;
         n->in_norms += forward && taken;
-        n->bytes += op->kind < SN_NKERNELS ? sn_cost_bytes(p, op) : 0;
+        n->bytes += op->kind < SN_NKERNELS ? sn_op_bytes(p, op) : 0;
         n->width += taken ? op->out[2].rows * op->out[2].cols *
                                 (int64_t)sn_dtype_size(p->bufs[op->out[2].buf].dtype)
                           : 0;

@@ -1,7 +1,7 @@
 /*
- * cost.c - bytes of one operation.
+ * opcost.c - bytes of one operation, from its text alone.
  */
-#include "lib/cost/cost.h"
+#include "lib/program/program.h"
 
 #include "kernels/codec.h"
 
@@ -47,7 +47,7 @@ static int64_t orthogonalise_bytes(const struct sn_view *x)
     return x->rows * x->cols * (140 + 6 * x->cols);
 }
 
-int64_t sn_cost_bytes(const struct sn_program *p, const struct sn_op *op)
+int64_t sn_op_bytes(const struct sn_program *p, const struct sn_op *op)
 {
     if (op->kind == SN_OP_ORTHOGONALISE)
         return orthogonalise_bytes(&op->in[0]);
