@@ -214,51 +214,26 @@
 
 #include <stdbool.h>
 
-enum sn_op_kind {
-    SN_OP_ZERO,
-    SN_OP_COPY,
-    SN_OP_EMBED,
-    SN_OP_EMBED_GRAD,
-    SN_OP_POS_GRAD,
-    SN_OP_LAYERNORM,
-    SN_OP_LAYERNORM_DX,
-    SN_OP_LAYERNORM_DW,
-    SN_OP_RMSNORM,
-    SN_OP_RMSNORM_DX,
-    SN_OP_RMSNORM_DW,
-    SN_OP_GEMM,
-    SN_OP_COLSUM,
-    SN_OP_ROPE,
-    SN_OP_ATTENTION,
-    SN_OP_ATTENTION_DX,
-    SN_OP_ACT,
-    SN_OP_ACT_DX,
-    SN_OP_SWIGLU,
-    SN_OP_SWIGLU_DX,
-    SN_OP_ADD,
-    SN_OP_DROPOUT,
-    SN_OP_JITTER,
-    SN_OP_CROSS_ENTROPY,
-    SN_OP_CE_PART,
-    SN_OP_SWAP,
-    SN_OP_ROUTE,
-    SN_OP_ROUTE_DX,
-    SN_OP_ROUTE_LOSS,
-    SN_OP_PLACE,
-    SN_OP_ARRIVE,
-    SN_OP_DISPATCH,
-    SN_OP_COMBINE,
-    SN_OP_COMBINE_DW,
-    SN_OP_EXPERT_GEMM,
-    SN_OP_SQ_NORM,
-    SN_OP_DECIDE,
-    SN_OP_ADAMW,
-    SN_OP_BALANCE,
-    SN_OP_ENCODE,
-    SN_OP_DECODE,
-    SN_OP_ORTHOGONALISE,
-    SN_NKERNELS /* further kinds (communication) belong to lib/program */
-};
+/* Every kind and its name. Backends list their kernels by it, so that none of them has an order of
+ * its own. Further kinds (communication) belong to lib/program. */
+/* clang-format off */
+#define SN_OP_KINDS(X)                                                                        \
+    X(ZERO, zero) X(COPY, copy) X(EMBED, embed) X(EMBED_GRAD, embed_grad)                     \
+    X(POS_GRAD, pos_grad) X(LAYERNORM, layernorm) X(LAYERNORM_DX, layernorm_dx)               \
+    X(LAYERNORM_DW, layernorm_dw) X(RMSNORM, rmsnorm) X(RMSNORM_DX, rmsnorm_dx)               \
+    X(RMSNORM_DW, rmsnorm_dw) X(GEMM, gemm) X(COLSUM, colsum) X(ROPE, rope)                   \
+    X(ATTENTION, attention) X(ATTENTION_DX, attention_dx) X(ACT, act) X(ACT_DX, act_dx)       \
+    X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add) X(DROPOUT, dropout)                 \
+    X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part) X(SWAP, swap)       \
+    X(ROUTE, route) X(ROUTE_DX, route_dx) X(ROUTE_LOSS, route_loss) X(PLACE, place)           \
+    X(ARRIVE, arrive) X(DISPATCH, dispatch) X(COMBINE, combine) X(COMBINE_DW, combine_dw)     \
+    X(EXPERT_GEMM, expert_gemm) X(SQ_NORM, sq_norm) X(DECIDE, decide) X(ADAMW, adamw)         \
+    X(BALANCE, balance) X(ENCODE, encode) X(DECODE, decode) X(ORTHOGONALISE, orthogonalise)
+/* clang-format on */
+
+#define SN_OP_KIND_OF(KIND, name) SN_OP_##KIND,
+enum sn_op_kind { SN_OP_KINDS(SN_OP_KIND_OF) SN_NKERNELS };
+#undef SN_OP_KIND_OF
 
 enum sn_act { SN_ACT_GELU_TANH, SN_ACT_GELU_ERF };
 enum sn_acc { SN_WRITE, SN_ADD };
