@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/cost/price.h"
+#include "lib/program/opinfo.h"
 
 #include <math.h>
 
@@ -126,7 +127,7 @@ static double attention_loss(const double *x, const void *arg)
         return INFINITY;
     for (int i = 0; i < f->s->n; i++) {
         const struct sn_sample *s = &f->s->v[i];
-        if (s->what.kind != SN_OP_ATTENTION && s->what.kind != SN_OP_ATTENTION_DX)
+        if (sn_op_row(s->what.kind)->cost != SN_COST_ATTENTION)
             continue;
         double peak = f->d->gemm[product_type(f->d, s->what.dtype)].peak;
         double part = s->what.kind == SN_OP_ATTENTION ? x[1] : x[2];

@@ -12,6 +12,8 @@
  */
 #include "lib/cost/price.h"
 
+#include "lib/program/opinfo.h"
+
 #include <math.h>
 
 /* How often each score crosses memory, in elements of storage type, where they are kept: counted in
@@ -45,85 +47,21 @@ void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const str
 
 bool sn_price_moved(int kind, enum sn_moved *out)
 {
-    if (kind >= SN_NKERNELS)
-        return false;
-    switch (kind) {
-    case SN_OP_GEMM:
-    case SN_OP_EXPERT_GEMM:
-    case SN_OP_ATTENTION:
-    case SN_OP_ATTENTION_DX:
-        return false;
-    case SN_OP_LAYERNORM:
-    case SN_OP_LAYERNORM_DX:
-    case SN_OP_LAYERNORM_DW:
-    case SN_OP_RMSNORM:
-    case SN_OP_RMSNORM_DX:
-    case SN_OP_RMSNORM_DW:
+    switch (sn_op_row(kind)->cost) {
+    case SN_COST_NORM:
         *out = SN_MOVED_NORM;
         return true;
-    case SN_OP_CROSS_ENTROPY:
-    case SN_OP_CE_PART:
+    case SN_COST_LOSS:
         *out = SN_MOVED_LOSS;
         return true;
-    case SN_OP_SQ_NORM:
-    case SN_OP_DECIDE:
-    case SN_OP_ADAMW:
+    case SN_COST_UPDATE:
         *out = SN_MOVED_UPDATE;
         return true;
-    default:
+    case SN_COST_ELEMENTWISE:
         *out = SN_MOVED_ELEMENTWISE;
         return true;
-    }
-}
-
-static int64_t largest_operand(const struct sn_op *op)
-{
-    int64_t most = 0;
-    for (int i = 0; i < SN_MAX_IN; i++)
-        if (op->in[i].buf >= 0 && op->in[i].rows * op->in[i].cols > most)
-            most = op->in[i].rows * op->in[i].cols;
-    for (int o = 0; o < SN_MAX_OUT; o++)
-        if (op->out[o].buf >= 0 && op->out[o].rows * op->out[o].cols > most)
-            most = op->out[o].rows * op->out[o].cols;
-    return most;
-}
-
-/* Rows that an expert gets on average, at least one. */
-static int64_t rows_of_expert(const struct sn_op *op)
-{
-    int64_t rows = op->attr.rows ? op->attr.rows : op->in[0].rows;
-    return rows > op->attr.experts ? rows / op->attr.experts : 1;
-}
-
-void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
-                    int64_t *k)
-{
-    (void)prog;
-    switch (op->kind) {
-    case SN_OP_GEMM:
-        *m = op->out[0].rows;
-        *n = op->out[0].cols;
-        *k = op->attr.trans_a ? op->in[0].rows : op->in[0].cols;
-        break;
-    case SN_OP_EXPERT_GEMM: /* of one expert */
-        *m = op->attr.trans_a ? op->in[0].cols : rows_of_expert(op);
-        *n = op->attr.trans_a ? op->in[1].cols : op->out[0].cols;
-        *k = op->attr.trans_a ? rows_of_expert(op) : op->in[0].cols;
-        break;
-    case SN_OP_ATTENTION:
-    case SN_OP_ATTENTION_DX:
-        *m = op->in[0].rows;
-        *n = (int64_t)op->attr.heads * op->attr.head_dim;
-        *k = op->attr.seq / (op->attr.context > 1 ? op->attr.context : 1);
-        break;
-    case SN_OP_LAYERNORM:
-    case SN_OP_RMSNORM: /* one read and one written, or two and two */
-        *m = largest_operand(op) * (op->in[3].buf >= 0 ? 2 : 1);
-        *n = *k = 0;
-        break;
     default:
-        *m = largest_operand(op);
-        *n = *k = 0;
+        return false;
     }
 }
 
@@ -136,7 +74,11 @@ void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct 
         key->dtype = SN_U8;
     if (op->kind == SN_OP_GEMM)
         key->epilogue = op->attr.epilogue;
-    sn_price_shape(prog, op, &key->m, &key->n, &key->k);
+    int64_t mnk[3];
+    sn_op_shape(op, mnk);
+    key->m = mnk[0];
+    key->n = mnk[1];
+    key->k = mnk[2];
 }
 
 /* ---- formulas -------------------------------------------------------------------------------- */
@@ -172,7 +114,7 @@ static double arithmetic(const struct sn_machine_device *d, const struct work *w
     const struct sn_gemm_rate *g = product_rate(d, w->dtype);
     if (g->peak <= 0)
         return HUGE_VAL;
-    if (w->kind == SN_OP_GEMM || w->kind == SN_OP_EXPERT_GEMM) {
+    if (sn_op_row(w->kind)->cost == SN_COST_PRODUCT) {
         double lost =
             g->half_m / (double)w->m + g->half_n / (double)w->n + g->half_k / (double)w->k;
         return w->flops * (1 + lost) / (g->peak * or_one(g->most) * waves(d, w->m, w->n));
@@ -218,7 +160,7 @@ static struct work reshaped(const struct work *w, const struct sn_measured *to)
     r.m = to->m;
     r.n = to->n;
     r.k = to->k;
-    if (w->kind == SN_OP_GEMM || w->kind == SN_OP_EXPERT_GEMM) {
+    if (sn_op_row(w->kind)->cost == SN_COST_PRODUCT) {
         operands = (double)(w->m * w->n + w->m * w->k + w->n * w->k);
         wanted = (double)(r.m * r.n + r.m * r.k + r.n * r.k);
     }
@@ -365,8 +307,7 @@ static double moving(const struct sn_pricer *p, struct work *w, const struct sn_
                     : s->fused_norm       ? s->norm_fused
                                           : s->norm_unfused;
     double extra = op->kind == SN_OP_DECIDE ? s->step_fixed : 0;
-    bool is_loss = op->kind == SN_OP_CROSS_ENTROPY || op->kind == SN_OP_CE_PART;
-    if (s->logits_gathered && is_loss && p->span[SN_GROUP_TENSOR].members > 1)
+    if (s->logits_gathered && as == SN_MOVED_LOSS && p->span[SN_GROUP_TENSOR].members > 1)
         extra += gathered_loss(p, w, op);
     return s->overhead * d->overhead + factor * (on_machine(d, w) - d->overhead) + extra;
 }
@@ -380,9 +321,10 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog, con
         return coded;
     const struct sn_machine_device *d = &p->machine->device;
     struct work w = work_of(d, prog, op);
-    if (op->kind == SN_OP_ATTENTION || op->kind == SN_OP_ATTENTION_DX)
+    enum sn_cost cost = sn_op_row(op->kind)->cost;
+    if (cost == SN_COST_ATTENTION)
         return attention(p, &w, op);
-    if (op->kind == SN_OP_GEMM || op->kind == SN_OP_EXPERT_GEMM)
+    if (cost == SN_COST_PRODUCT)
         return p->software->overhead * d->overhead +
                p->software->gemm * (on_machine(d, &w) - d->overhead);
     return moving(p, &w, op);

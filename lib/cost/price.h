@@ -56,14 +56,9 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
  * by what it moves. */
 bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_program *prog,
                     const struct sn_op *op);
-/* m, n, k of a kernel as struct sn_measured means them: GEMM its own; EXPERT_GEMM
- * those of one expert's product; attention rows, heads x
- * head_dim, keys; all others elements of the largest operand (a norm with an addend: twice, as it
- * moves), 0, 0. */
-void sn_price_shape(const struct sn_program *prog, const struct sn_op *op, int64_t *m, int64_t *n,
-                    int64_t *k);
 /* What a kernel is looked up by in device.measured: kind, dtype (of in[0], without inputs of
- * out[0]; of a product with attr.fp8 SN_U8), epilogue and shape; seconds 0. */
+ * out[0]; of a product with attr.fp8 SN_U8), epilogue and
+ * shape (sn_op_shape); seconds 0. */
 void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct sn_measured *key);
 /* Is a kind priced by the bytes that it moves, and as what? False for GEMM, attention and
  * communication. */

@@ -76,7 +76,7 @@ struct sn_gemm_rate {
 /* One measured operation. Where kind, type and shape are those of an operation, `seconds` is its
  * price; else the formula, times the measured-to-formula ratio of the nearest shape of the kind
  * (log distance), if `seconds` of any shape of the kind are known. What m, n, k are for each kind
- * is said at sn_price_shape (price.h). */
+ * is said at sn_op_shape (program.h). */
 struct sn_measured {
     enum sn_op_kind kind;
     enum sn_dtype dtype;

@@ -7,6 +7,7 @@
 #ifndef SN_BUILD_H
 #define SN_BUILD_H
 
+#include "lib/program/opinfo.h"
 #include "lib/program/program.h"
 
 /* --- text (build.c) -------------------------------------------------------------------------- */
@@ -174,8 +175,17 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n);      /* lower_
 void sn_lower_experts(struct sn_emit *e, const struct sn_node *n);
 void sn_lower_dense(struct sn_emit *e, const struct sn_node *n);   /* lower_dense.c */
 void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops); /* grad.c */
-void sn_grad_attention(struct sn_emit *e, const struct sn_op *f);  /* grad_attention.c */
-void sn_grad_route(struct sn_emit *e, const struct sn_op *f);      /* grad_experts.c */
+/* Gradient rules, as rows name them (opinfo.h). */
+void sn_grad_norm(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_pointwise(struct sn_emit *e, const struct sn_op *f); /* y = f(x), by row.dx */
+void sn_grad_dropout(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_add(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_embed(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_copy(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_swap(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_attention(struct sn_emit *e, const struct sn_op *f); /* grad_attention.c */
+void sn_grad_route(struct sn_emit *e, const struct sn_op *f);     /* grad_experts.c */
 void sn_grad_dispatch(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_combine(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f);

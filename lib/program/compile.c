@@ -107,7 +107,7 @@ static void emit_fini(struct sn_emit *e)
 static void set_library(const struct sn_job *j, struct sn_program *p)
 {
     for (int i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == SN_OP_ATTENTION || p->ops[i].kind == SN_OP_ATTENTION_DX)
+        if (sn_op_row(p->ops[i].kind)->cost == SN_COST_ATTENTION)
             p->ops[i].attr.library = j->config->run.attention;
 }
 
@@ -155,12 +155,10 @@ static void set_order(const struct sn_job *j, struct sn_program *p)
 {
     for (int i = 0; i < p->n_ops; i++) {
         struct sn_op *op = &p->ops[i];
-        if (op->kind == SN_OP_ATTENTION_DX || op->kind == SN_OP_EMBED_GRAD ||
-            op->kind == SN_OP_COLSUM || op->kind == SN_OP_LAYERNORM_DW ||
-            op->kind == SN_OP_RMSNORM_DW ||
-            ((op->kind == SN_OP_LAYERNORM_DX || op->kind == SN_OP_RMSNORM_DX) &&
-             (op->out[1].buf >= 0 || op->out[2].buf >= 0)))
-            op->attr.any_order = !j->config->run.deterministic;
+        const struct sn_op_row *row = sn_op_row(op->kind);
+        for (int o = 0; o < SN_MAX_OUT; o++)
+            if (op->out[o].buf >= 0 && sn_operand_is(&row->out[o], SN_ROLE_ANY_ORDER))
+                op->attr.any_order = !j->config->run.deterministic;
     }
 }
 

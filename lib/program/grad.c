@@ -9,8 +9,6 @@
  */
 #include "lib/program/build.h"
 
-typedef void grad_fn(struct sn_emit *e, const struct sn_op *f);
-
 static bool wants(const struct sn_emit *e, struct sn_view v)
 {
     return v.buf >= 0 && e->p->bufs[v.buf].needs_grad;
@@ -52,9 +50,10 @@ static void norm_sums(struct sn_emit *e, const struct sn_op *f, struct sn_op *op
 
 /* Where the weights' gradients are delayed they are an operation of their own: what an operation of
  * the input gradients writes would have to be kept from then on, with ZeRO 2 a whole bucket. */
-static void grad_norm(struct sn_emit *e, const struct sn_op *f)
+void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
 {
-    bool rms = f->kind == SN_OP_RMSNORM, sums = false, is_input = wants(e, f->in[0]);
+    const struct sn_op_row *row = sn_op_row(f->kind);
+    bool sums = false, is_input = wants(e, f->in[0]);
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
     for (int k = 1; k <= 2; k++)
         sums = sums || sn_part_trains(e, sn_part_of(e, f->in[k]));
@@ -63,8 +62,7 @@ static void grad_norm(struct sn_emit *e, const struct sn_op *f)
         norm_ready(e, f);
     if (is_input) {
         int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
-        struct sn_op *op =
-            sn_op_add(e->p, rms ? SN_OP_RMSNORM_DX : SN_OP_LAYERNORM_DX, "%.60s", f->label);
+        struct sn_op *op = sn_op_add(e->p, row->dx, "%.60s", f->label);
         op->in[0] = dy;
         op->in[1] = f->in[0];
         op->in[2] = f->in[1];
@@ -79,8 +77,7 @@ static void grad_norm(struct sn_emit *e, const struct sn_op *f)
     }
     if (sums && !together) {
         norm_ready(e, f);
-        struct sn_op *op =
-            sn_op_add(e->p, rms ? SN_OP_RMSNORM_DW : SN_OP_LAYERNORM_DW, "%.60s", f->label);
+        struct sn_op *op = sn_op_add(e->p, row->dw, "%.60s", f->label);
         op->in[0] = dy;
         op->in[1] = f->in[0];
         op->in[2] = f->out[1];
@@ -105,7 +102,7 @@ static enum sn_fp8 gradient_fp8(const struct sn_emit *e, const struct sn_op *f, 
     return of_weight ? SN_FP8_LINES : SN_FP8_BLOCKS;
 }
 
-static void grad_gemm(struct sn_emit *e, const struct sn_op *f)
+void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_view dy = sn_grad_of(e, f->out[0]);
     int w = sn_part_of(e, f->in[1]), b = sn_part_of(e, f->in[2]);
@@ -140,45 +137,33 @@ static void grad_gemm(struct sn_emit *e, const struct sn_op *f)
     }
 }
 
-/* y = f(x): one operation of gradient kind `kind`, reading dy and, when `saves`, x. */
-static void unary(struct sn_emit *e, const struct sn_op *f, int kind, bool saves)
+/* One operation, which reads dy and behind it what the row says of the inputs; a kind that is its
+ * own gradient turns back. */
+void sn_grad_pointwise(struct sn_emit *e, const struct sn_op *f)
 {
+    const struct sn_op_row *row = sn_op_row(f->kind);
     if (!wants(e, f->in[0]))
         return;
     int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    struct sn_op *op = sn_op_add(e->p, kind, "%.60s", f->label);
+    struct sn_op *op = sn_op_add(e->p, row->dx, "%.60s", f->label);
     op->in[0] = dy;
-    op->in[1] = saves ? f->in[0] : sn_no_view;
-    op->in[2] = kind == SN_OP_SWIGLU_DX ? f->in[1] : sn_no_view;
+    for (int k = 0; k + 1 < SN_MAX_IN; k++)
+        if (sn_operand_is(&row->in[k], SN_ROLE_GRADIENT))
+            op->in[k + 1] = f->in[k];
     op->out[0] = sn_view_all(e->p, dx);
     op->attr = f->attr;
-    op->attr.inverse = kind == SN_OP_ROPE;
+    op->attr.inverse = row->dx == f->kind;
     contribute(e, f->in[0], sn_view_all(e->p, dx));
 }
 
-static void grad_rope(struct sn_emit *e, const struct sn_op *f)
-{
-    unary(e, f, SN_OP_ROPE, false);
-}
-
-static void grad_act(struct sn_emit *e, const struct sn_op *f)
-{
-    unary(e, f, SN_OP_ACT_DX, true);
-}
-
-static void grad_swiglu(struct sn_emit *e, const struct sn_op *f)
-{
-    unary(e, f, SN_OP_SWIGLU_DX, true);
-}
-
 /* DROPOUT and JITTER: the same factors. */
-static void grad_dropout(struct sn_emit *e, const struct sn_op *f)
+void sn_grad_dropout(struct sn_emit *e, const struct sn_op *f)
 {
     if (!wants(e, f->in[0]))
         return;
     int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
-    struct sn_op *op = sn_op_add(e->p, f->kind, "%.60s", f->label);
+    struct sn_op *op = sn_op_add(e->p, sn_op_row(f->kind)->dx, "%.60s", f->label);
     op->in[0] = sn_grad_get(e, f->out[0].buf);
     op->in[1] = sn_grad_get(e, f->in[0].buf);
     op->out[0] = sn_view_all(e->p, dx);
@@ -186,7 +171,7 @@ static void grad_dropout(struct sn_emit *e, const struct sn_op *f)
     sn_grad_set(e, f->in[0].buf, op->out[0]);
 }
 
-static void grad_add(struct sn_emit *e, const struct sn_op *f)
+void sn_grad_add(struct sn_emit *e, const struct sn_op *f)
 {
     for (int i = 0; i < 2; i++) /* the same gradient goes both ways: no copy, an alias */
         if (wants(e, f->in[i]))
@@ -206,7 +191,7 @@ static void grad_positions(struct sn_emit *e, const struct sn_op *f, struct sn_v
     sn_part_used(e, pos);
 }
 
-static void grad_embed(struct sn_emit *e, const struct sn_op *f)
+void sn_grad_embed(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_view dy = sn_grad_get(e, f->out[0].buf);
     int w = sn_part_of(e, f->in[1]);
@@ -230,7 +215,7 @@ static void grad_embed(struct sn_emit *e, const struct sn_op *f)
 }
 
 /* A cast or a copy: the gradient of one is that of the other. */
-static void grad_copy(struct sn_emit *e, const struct sn_op *f)
+void sn_grad_copy(struct sn_emit *e, const struct sn_op *f)
 {
     if (wants(e, f->in[0]))
         contribute(e, f->in[0], sn_grad_of(e, f->out[0]));
@@ -261,7 +246,7 @@ void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
     contribute(e, f->in[0], op.out[0]);
 }
 
-static void grad_swap(struct sn_emit *e, const struct sn_op *f)
+void sn_grad_swap(struct sn_emit *e, const struct sn_op *f)
 {
     if (!wants(e, f->in[0]))
         return;
@@ -274,33 +259,6 @@ static void grad_swap(struct sn_emit *e, const struct sn_op *f)
 }
 
 /* --- all -------------------------------------------------------------------------------------- */
-
-static grad_fn *const rule[SN_NKINDS] = {
-    [SN_OP_EMBED] = grad_embed,
-    [SN_OP_LAYERNORM] = grad_norm,
-    [SN_OP_RMSNORM] = grad_norm,
-    [SN_OP_GEMM] = grad_gemm,
-    [SN_OP_ROPE] = grad_rope,
-    [SN_OP_ATTENTION] = sn_grad_attention,
-    [SN_OP_ACT] = grad_act,
-    [SN_OP_SWIGLU] = grad_swiglu,
-    [SN_OP_DROPOUT] = grad_dropout,
-    [SN_OP_JITTER] = grad_dropout,
-    [SN_OP_ADD] = grad_add,
-    [SN_OP_COPY] = grad_copy,
-    [SN_OP_SWAP] = grad_swap,
-    [SN_OP_ROUTE] = sn_grad_route,
-    [SN_OP_DISPATCH] = sn_grad_dispatch,
-    [SN_OP_COMBINE] = sn_grad_combine,
-    [SN_OP_EXPERT_GEMM] = sn_grad_expert_gemm,
-    [SN_OP_EXCHANGE] = sn_grad_exchange,
-    [SN_OP_GATHER_ROWS] = sn_grad_gather_rows,
-    [SN_OP_ENTER] = sn_grad_move,
-    [SN_OP_ALL_REDUCE] = sn_grad_move,
-    [SN_OP_ALL_GATHER] = sn_grad_move,
-    [SN_OP_REDUCE_SCATTER] = sn_grad_move,
-    [SN_OP_ALL_TO_ALL] = sn_grad_move,
-};
 
 /* Weights that were gathered for the forward chunk are gone: read those of now. */
 static void read_current_weights(const struct sn_emit *e, struct sn_op *f)
@@ -337,10 +295,11 @@ void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops)
         if (f.kind == SN_OP_WAIT && !f.extra)
             sn_grad_wait(e, &f);
         /* The head's own operations lead to no gradient view: it has emitted its backward. */
-        if (f.out[0].buf < 0 || sn_grad_get(e, f.out[0].buf).buf < 0 || !rule[f.kind] || f.extra)
+        const struct sn_op_row *row = sn_op_row(f.kind);
+        if (f.out[0].buf < 0 || sn_grad_get(e, f.out[0].buf).buf < 0 || !row->gradient || f.extra)
             continue;
         read_current_weights(e, &f);
         sn_recompute(e, &f);
-        rule[f.kind](e, &f);
+        row->gradient(e, &f);
     }
 }

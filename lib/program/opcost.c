@@ -1,9 +1,47 @@
 /*
- * opcost.c - bytes of one operation, from its text alone.
+ * opcost.c - FLOPs, bytes and shape of one operation, from its text alone. Time is lib/cost's.
  */
-#include "lib/program/program.h"
+#include "lib/program/opinfo.h"
 
 #include "kernels/codec.h"
+
+/* --- FLOPs ------------------------------------------------------------------------------------ */
+
+double sn_flops_gemm(const struct sn_op *op)
+{
+    double k = (double)(op->attr.trans_a ? op->in[0].rows : op->in[0].cols);
+    return 2.0 * (double)op->out[0].rows * (double)op->out[0].cols * k;
+}
+
+double sn_flops_expert_gemm(const struct sn_op *op)
+{
+    double rows = (double)(op->attr.rows ? op->attr.rows : op->in[0].rows);
+    int64_t other = op->attr.trans_a ? op->in[1].cols : op->out[0].cols;
+    return 2.0 * rows * (double)op->in[0].cols * (double)other;
+}
+
+double sn_flops_attention(const struct sn_op *op)
+{
+    /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per
+     * element and head dim. */
+    const struct sn_attr *a = &op->attr;
+    double keys = (double)a->seq / (a->context > 1 ? a->context : 1);
+    return 2.0 * (double)op->in[0].rows * keys * a->heads * a->head_dim;
+}
+
+/* Scores again, dP, dV, dQ, dK: five products for two. */
+double sn_flops_attention_dx(const struct sn_op *op)
+{
+    return 2.5 * sn_flops_attention(op);
+}
+
+double sn_op_flops(const struct sn_op *op)
+{
+    const struct sn_op_row *row = sn_op_row(op->kind);
+    return row->flops ? row->flops(op) : 0;
+}
+
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static int64_t view_bytes(const struct sn_program *p, const struct sn_view *v)
 {
@@ -12,25 +50,45 @@ static int64_t view_bytes(const struct sn_program *p, const struct sn_view *v)
 
 /* Is output o read, too? Where the first micro-batch writes and the others add, the price is that
  * of the others, so that all micro-batches cost the same. */
-static bool updates(const struct sn_program *p, const struct sn_op *op, int o)
+static bool is_read(const struct sn_program *p, const struct sn_op *op, int o)
 {
-    if (op->kind == SN_OP_ADAMW)
-        return o < 3; /* master weights and moments; the storage copy is only written */
-    if (op->kind == SN_OP_ENCODE)
-        return o == 1; /* what was lost before, and what is now */
-    return op->acc[o] == SN_ACC_ADD || (op->acc[o] == SN_ACC_FIRST_WRITES && p->micros > 1);
+    return sn_operand_is(&sn_op_row(op->kind)->out[o], SN_ROLE_UPDATED) ||
+           op->acc[o] == SN_ACC_ADD || (op->acc[o] == SN_ACC_FIRST_WRITES && p->micros > 1);
+}
+
+/* Inputs from `in` on and outputs from `out` on, as they are. */
+static int64_t operands_bytes(const struct sn_program *p, const struct sn_op *op, int in, int out)
+{
+    int64_t bytes = 0;
+    for (int i = in; i < SN_MAX_IN; i++)
+        bytes += view_bytes(p, &op->in[i]);
+    for (int o = out; o < SN_MAX_OUT; o++)
+        bytes += view_bytes(p, &op->out[o]) * (is_read(p, op, o) ? 2 : 1);
+    return bytes;
 }
 
 /* A lookup touches as many rows of its tables as there are tokens. */
-static int64_t lookup_bytes(const struct sn_program *p, const struct sn_op *op)
+int64_t sn_bytes_embed(const struct sn_program *p, const struct sn_op *op)
 {
-    bool gradient = op->kind == SN_OP_EMBED_GRAD;
-    const struct sn_view *table = gradient ? &op->out[0] : &op->in[1];
-    const struct sn_view *rows = gradient ? &op->in[1] : &op->out[0];
+    const struct sn_view *table = &op->in[1], *rows = &op->out[0];
     int64_t width = (int64_t)sn_dtype_size(p->bufs[table->buf].dtype);
-    int64_t tables = gradient ? 2 : op->in[2].buf >= 0 ? 2 : 1; /* adds to one, or reads two */
+    int64_t tables = op->in[2].buf >= 0 ? 2 : 1;
     return view_bytes(p, &op->in[0]) + view_bytes(p, rows) +
            tables * rows->rows * rows->cols * width;
+}
+
+/* And adds to them. */
+int64_t sn_bytes_embed_grad(const struct sn_program *p, const struct sn_op *op)
+{
+    const struct sn_view *table = &op->out[0], *rows = &op->in[1];
+    int64_t width = (int64_t)sn_dtype_size(p->bufs[table->buf].dtype);
+    return view_bytes(p, &op->in[0]) + view_bytes(p, rows) + 2 * rows->rows * rows->cols * width;
+}
+
+/* Two short rows: that one is read and written is not worth a number of its own. */
+int64_t sn_bytes_balance(const struct sn_program *p, const struct sn_op *op)
+{
+    return view_bytes(p, &op->in[0]) + view_bytes(p, &op->out[0]);
 }
 
 /* Streams are as long as they are likely to be, not as the room they have. */
@@ -40,24 +98,86 @@ static int64_t streams_bytes(const struct sn_op *op)
     return a->blocks_a * sn_coded_likely(&a->codec[0], a->coded_type, a->share);
 }
 
+int64_t sn_bytes_encode(const struct sn_program *p, const struct sn_op *op)
+{
+    return streams_bytes(op) + operands_bytes(p, op, 0, 1);
+}
+
+int64_t sn_bytes_decode(const struct sn_program *p, const struct sn_op *op)
+{
+    return streams_bytes(op) + operands_bytes(p, op, 1, 0);
+}
+
 /* Columns that are made one after the other, each from those before it: time on one thread
  * (measured 14 + 0.6 C ns an element of C columns), as bytes of memory at 10 GB/s. */
-static int64_t orthogonalise_bytes(const struct sn_view *x)
+int64_t sn_bytes_orthogonalise(const struct sn_program *p, const struct sn_op *op)
 {
+    (void)p;
+    const struct sn_view *x = &op->in[0];
     return x->rows * x->cols * (140 + 6 * x->cols);
 }
 
 int64_t sn_op_bytes(const struct sn_program *p, const struct sn_op *op)
 {
-    if (op->kind == SN_OP_ORTHOGONALISE)
-        return orthogonalise_bytes(&op->in[0]);
-    if (op->kind == SN_OP_EMBED || op->kind == SN_OP_EMBED_GRAD)
-        return lookup_bytes(p, op);
-    bool encodes = op->kind == SN_OP_ENCODE, decodes = op->kind == SN_OP_DECODE;
-    int64_t bytes = encodes || decodes ? streams_bytes(op) : 0;
-    for (int i = decodes; i < SN_MAX_IN; i++)
-        bytes += view_bytes(p, &op->in[i]);
-    for (int o = encodes; o < SN_MAX_OUT; o++)
-        bytes += view_bytes(p, &op->out[o]) * (updates(p, op, o) ? 2 : 1);
-    return bytes;
+    const struct sn_op_row *row = sn_op_row(op->kind);
+    return row->bytes ? row->bytes(p, op) : operands_bytes(p, op, 0, 0);
+}
+
+/* --- shapes ----------------------------------------------------------------------------------- */
+
+void sn_shape_gemm(const struct sn_op *op, int64_t mnk[3])
+{
+    mnk[0] = op->out[0].rows;
+    mnk[1] = op->out[0].cols;
+    mnk[2] = op->attr.trans_a ? op->in[0].rows : op->in[0].cols;
+}
+
+/* Rows that an expert gets on average, at least one. */
+static int64_t rows_of_expert(const struct sn_op *op)
+{
+    int64_t rows = op->attr.rows ? op->attr.rows : op->in[0].rows;
+    return rows > op->attr.experts ? rows / op->attr.experts : 1;
+}
+
+/* Of one expert. */
+void sn_shape_expert_gemm(const struct sn_op *op, int64_t mnk[3])
+{
+    mnk[0] = op->attr.trans_a ? op->in[0].cols : rows_of_expert(op);
+    mnk[1] = op->attr.trans_a ? op->in[1].cols : op->out[0].cols;
+    mnk[2] = op->attr.trans_a ? rows_of_expert(op) : op->in[0].cols;
+}
+
+void sn_shape_attention(const struct sn_op *op, int64_t mnk[3])
+{
+    mnk[0] = op->in[0].rows;
+    mnk[1] = (int64_t)op->attr.heads * op->attr.head_dim;
+    mnk[2] = op->attr.seq / (op->attr.context > 1 ? op->attr.context : 1);
+}
+
+static int64_t largest_operand(const struct sn_op *op)
+{
+    int64_t most = 0;
+    for (int i = 0; i < SN_MAX_IN; i++)
+        if (op->in[i].buf >= 0 && op->in[i].rows * op->in[i].cols > most)
+            most = op->in[i].rows * op->in[i].cols;
+    for (int o = 0; o < SN_MAX_OUT; o++)
+        if (op->out[o].buf >= 0 && op->out[o].rows * op->out[o].cols > most)
+            most = op->out[o].rows * op->out[o].cols;
+    return most;
+}
+
+/* One read and one written, or two and two. */
+void sn_shape_norm(const struct sn_op *op, int64_t mnk[3])
+{
+    mnk[0] = largest_operand(op) * (op->in[3].buf >= 0 ? 2 : 1);
+    mnk[1] = mnk[2] = 0;
+}
+
+void sn_op_shape(const struct sn_op *op, int64_t mnk[3])
+{
+    const struct sn_op_row *row = sn_op_row(op->kind);
+    mnk[0] = row->shape ? 0 : largest_operand(op);
+    mnk[1] = mnk[2] = 0;
+    if (row->shape)
+        row->shape(op, mnk);
 }

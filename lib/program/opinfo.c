@@ -1,78 +1,246 @@
 /*
- * opinfo.c - what the compiler knows of each kind of operation: its name, what it may overwrite,
- * its FLOPs. The meaning of operands is in kernels/ops.h.
+ * opinfo.c - the rows of all kinds of operations (opinfo.h), and what is read off them.
+ *
+ * Operands stand in the order of kernels/ops.h; those of communication in that of program.h.
  */
-#include "lib/program/program.h"
+#include "lib/program/build.h"
 
 #include "kernels/codec.h"
 #include "lib/layout/exchange.h"
 
-struct op_info {
-    const char *name;
-    signed char takes[2];     /* inputs whose place output 0 may take, plus one; 0: none */
-    unsigned grad_reads;      /* sn_op_grad_reads */
-    signed char sum_takes[2]; /* the same for output 2, the sum that a norm gives */
+/* Roles, short enough for a table; UPDATED outputs are read and written. */
+enum {
+    OPT = SN_ROLE_OPTIONAL,
+    SUM = SN_ROLE_ADDED,
+    FREE = SN_ROLE_ADDED | SN_ROLE_ANY_ORDER,
+    UPDATED = SN_ROLE_UPDATED,
+    GRAD = SN_ROLE_GRADIENT,
+    GRAD_W = SN_ROLE_GRADIENT | SN_ROLE_OF_WEIGHTS
 };
+#define TAKES(i) (1 + (i))
 
-#define IN(i)  (1u << (i))
-#define OUT(o) (1u << (8 + (o)))
+/* clang-format off */
+static const struct sn_op_row rows[SN_NKINDS] = {
+    [SN_OP_ZERO] = {.out = {{"x"}}},
+    [SN_OP_COPY] = {
+        .in = {{"x"}},
+        .out = {{"y", SUM}},
+        .gradient = sn_grad_copy},
+    [SN_OP_EMBED] = {
+        .in = {{"ids", GRAD}, {"W"}, {"P", OPT}},
+        .out = {{"y"}},
+        .gradient = sn_grad_embed,
+        .bytes = sn_bytes_embed},
+    [SN_OP_EMBED_GRAD] = {
+        .in = {{"ids"}, {"dy"}},
+        .out = {{"dW", FREE}},
+        .bytes = sn_bytes_embed_grad},
+    [SN_OP_POS_GRAD] = {
+        .in = {{"dy"}},
+        .out = {{"dP", SUM}}},
+    [SN_OP_LAYERNORM] = {
+        .in = {{"x", GRAD}, {"w", GRAD}, {"b"}, {"g", OPT}},
+        .out = {{"y", 0, {TAKES(3)}}, {"stats", GRAD}, {"s", OPT, {TAKES(0), TAKES(3)}}},
+        .gradient = sn_grad_norm, .dx = SN_OP_LAYERNORM_DX, .dw = SN_OP_LAYERNORM_DW,
+        .repeat = SN_REPEAT_CHEAP,
+        .cost = SN_COST_NORM, .shape = sn_shape_norm, .adds_residual = true},
+    [SN_OP_LAYERNORM_DX] = {
+        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}},
+        .out = {{"dx", 0, {TAKES(4), TAKES(0)}}, {"dw", OPT | FREE}, {"db", OPT | FREE}},
+        .cost = SN_COST_NORM},
+    [SN_OP_LAYERNORM_DW] = {
+        .in = {{"dy"}, {"x"}, {"stats"}},
+        .out = {{"dw", OPT | FREE}, {"db", OPT | FREE}},
+        .cost = SN_COST_NORM},
+    [SN_OP_RMSNORM] = {
+        .in = {{"x", GRAD}, {"w", GRAD}, {NULL}, {"g", OPT}},
+        .out = {{"y", 0, {TAKES(3)}}, {"stats", GRAD}, {"s", OPT, {TAKES(0), TAKES(3)}}},
+        .gradient = sn_grad_norm, .dx = SN_OP_RMSNORM_DX, .dw = SN_OP_RMSNORM_DW,
+        .repeat = SN_REPEAT_CHEAP,
+        .cost = SN_COST_NORM, .shape = sn_shape_norm, .adds_residual = true},
+    [SN_OP_RMSNORM_DX] = {
+        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}},
+        .out = {{"dx", 0, {TAKES(4), TAKES(0)}}, {"dw", OPT | FREE}},
+        .cost = SN_COST_NORM},
+    [SN_OP_RMSNORM_DW] = {
+        .in = {{"dy"}, {"x"}, {"stats"}},
+        .out = {{"dw", FREE}},
+        .cost = SN_COST_NORM},
+    [SN_OP_GEMM] = {
+        .in = {{"A", GRAD_W}, {"B", GRAD}, {"bias", OPT}, {"addend", OPT}, {"x", OPT}},
+        .out = {{"C", SUM, {TAKES(3)}}, {"x or db", OPT | SUM}},
+        .gradient = sn_grad_gemm,
+        .cost = SN_COST_PRODUCT, .flops = sn_flops_gemm, .shape = sn_shape_gemm},
+    [SN_OP_COLSUM] = {
+        .in = {{"dy"}},
+        .out = {{"db", FREE}}},
+    [SN_OP_ROPE] = {
+        .in = {{"x"}},
+        .out = {{"y", 0, {TAKES(0)}}},
+        .gradient = sn_grad_pointwise, .dx = SN_OP_ROPE},
+    [SN_OP_ATTENTION] = {
+        .in = {{"q", GRAD}, {"k", GRAD}, {"v", GRAD}},
+        .out = {{"o", SUM | GRAD}, {"lse", SUM | GRAD}},
+        .gradient = sn_grad_attention,
+        .cost = SN_COST_ATTENTION, .flops = sn_flops_attention, .shape = sn_shape_attention},
+    [SN_OP_ATTENTION_DX] = {
+        .in = {{"q"}, {"k"}, {"v"}, {"o"}, {"do"}, {"lse"}},
+        .out = {{"dq", FREE}, {"dk", FREE}, {"dv", FREE}},
+        .cost = SN_COST_ATTENTION, .flops = sn_flops_attention_dx, .shape = sn_shape_attention},
+    [SN_OP_ACT] = {
+        .in = {{"x", GRAD}},
+        .out = {{"y", 0, {TAKES(0)}}},
+        .gradient = sn_grad_pointwise, .dx = SN_OP_ACT_DX,
+        .repeat = SN_REPEAT_CHEAP},
+    [SN_OP_ACT_DX] = {
+        .in = {{"dy"}, {"x"}},
+        .out = {{"dx", 0, {TAKES(0), TAKES(1)}}}},
+    [SN_OP_SWIGLU] = {
+        .in = {{"x", GRAD}, {"bounds", OPT | GRAD}},
+        .out = {{"y"}},
+        .gradient = sn_grad_pointwise, .dx = SN_OP_SWIGLU_DX,
+        .repeat = SN_REPEAT_CHEAP},
+    [SN_OP_SWIGLU_DX] = {
+        .in = {{"dy"}, {"x"}, {"bounds", OPT}},
+        .out = {{"dx", 0, {TAKES(1)}}}},
+    [SN_OP_ADD] = {
+        .in = {{"a"}, {"b"}},
+        .out = {{"y", 0, {TAKES(0), TAKES(1)}}},
+        .gradient = sn_grad_add,
+        .repeat = SN_REPEAT_OUT},
+    [SN_OP_DROPOUT] = {
+        .in = {{"x"}, {"g", OPT}},
+        .out = {{"y", 0, {TAKES(0), TAKES(1)}}},
+        .gradient = sn_grad_dropout, .dx = SN_OP_DROPOUT},
+    [SN_OP_JITTER] = {
+        .in = {{"x"}, {"g", OPT}},
+        .out = {{"y", 0, {TAKES(0), TAKES(1)}}},
+        .gradient = sn_grad_dropout, .dx = SN_OP_JITTER},
+    [SN_OP_CROSS_ENTROPY] = {
+        .in = {{"logits"}, {"targets"}, {"parts", OPT}},
+        .out = {{"dlogits", OPT, {TAKES(0)}}, {"row_loss"}},
+        .cost = SN_COST_LOSS},
+    [SN_OP_CE_PART] = {
+        .in = {{"logits"}, {"targets"}},
+        .out = {{"part"}},
+        .cost = SN_COST_LOSS},
+    [SN_OP_SWAP] = {
+        .in = {{"x"}},
+        .out = {{"y"}},
+        .gradient = sn_grad_swap},
+    [SN_OP_ROUTE] = {
+        .in = {{"logits", GRAD}, {"bias", OPT}},
+        .out = {{"w"}, {"choice", OPT | GRAD}, {"counts"}, {"p", OPT}},
+        .gradient = sn_grad_route},
+    [SN_OP_ROUTE_DX] = {
+        .in = {{"dw"}, {"logits"}, {"choice", OPT}, {"counts", OPT}},
+        .out = {{"dlogits"}}},
+    [SN_OP_ROUTE_LOSS] = {.in = {{"logits"}, {"counts"}}},
+    [SN_OP_PLACE] = {
+        .in = {{"choice", OPT}, {"all", OPT}},
+        .out = {{"place"}, {"bounds"}}},
+    [SN_OP_ARRIVE] = {
+        .in = {{"bounds"}},
+        .out = {{"arrivals"}}},
+    [SN_OP_DISPATCH] = {
+        .in = {{"x"}, {"place", GRAD}, {"w", OPT}},
+        .out = {{"y"}},
+        .gradient = sn_grad_dispatch,
+        .repeat = SN_REPEAT_CHEAP},
+    [SN_OP_COMBINE] = {
+        .in = {{"x", GRAD}, {"place", GRAD}, {"w", OPT | GRAD}, {"g", OPT}},
+        .out = {{"y", 0, {TAKES(3)}}},
+        .gradient = sn_grad_combine},
+    [SN_OP_COMBINE_DW] = {
+        .in = {{"dy"}, {"x"}, {"place"}},
+        .out = {{"dw"}}},
+    [SN_OP_EXPERT_GEMM] = {
+        .in = {{"A", GRAD_W}, {"B", GRAD}, {"bounds", GRAD}},
+        .out = {{"C", SUM}},
+        .gradient = sn_grad_expert_gemm,
+        .cost = SN_COST_PRODUCT, .flops = sn_flops_expert_gemm, .shape = sn_shape_expert_gemm},
+    [SN_OP_SQ_NORM] = {.in = {{"g"}}, .cost = SN_COST_UPDATE},
+    [SN_OP_DECIDE] = {.cost = SN_COST_UPDATE},
+    [SN_OP_ADAMW] = {
+        .in = {{"g"}},
+        .out = {{"p", UPDATED}, {"m", UPDATED}, {"v", UPDATED}, {"w", OPT}},
+        .cost = SN_COST_UPDATE},
+    [SN_OP_BALANCE] = {
+        .in = {{"counts"}},
+        .out = {{"b", UPDATED}},
+        .bytes = sn_bytes_balance},
+    [SN_OP_ENCODE] = {
+        .in = {{"x"}, {"y", OPT}},
+        .out = {{"s"}, {"e", OPT | UPDATED}},
+        .bytes = sn_bytes_encode, .codes = true},
+    [SN_OP_DECODE] = {
+        .in = {{"s"}, {"w", OPT}, {"bounds", OPT}},
+        .out = {{"y", SUM, {TAKES(1)}}},
+        .bytes = sn_bytes_decode, .codes = true},
+    [SN_OP_ORTHOGONALISE] = {
+        .in = {{"x"}},
+        .out = {{"y", 0, {TAKES(0)}}, {"n", OPT}},
+        .bytes = sn_bytes_orthogonalise},
 
-static const struct op_info info[SN_NKINDS] = {
-    [SN_OP_ZERO] = {"zero", {0, 0}},
-    [SN_OP_COPY] = {"copy", {0, 0}},
-    [SN_OP_EMBED] = {"embed", {0, 0}, IN(0)},
-    [SN_OP_EMBED_GRAD] = {"embed_grad", {0, 0}},
-    [SN_OP_POS_GRAD] = {"pos_grad", {0, 0}},
-    [SN_OP_LAYERNORM] = {"layernorm", {4, 0}, IN(0) | IN(1) | OUT(1), {1, 4}},
-    [SN_OP_LAYERNORM_DX] = {"layernorm_dx", {5, 1}},
-    [SN_OP_LAYERNORM_DW] = {"layernorm_dw", {0, 0}},
-    [SN_OP_RMSNORM] = {"rmsnorm", {4, 0}, IN(0) | IN(1) | OUT(1), {1, 4}},
-    [SN_OP_RMSNORM_DX] = {"rmsnorm_dx", {5, 1}},
-    [SN_OP_RMSNORM_DW] = {"rmsnorm_dw", {0, 0}},
-    [SN_OP_GEMM] = {"gemm", {4, 0}, IN(0) | IN(1)},
-    [SN_OP_COLSUM] = {"colsum", {0, 0}},
-    [SN_OP_ROPE] = {"rope", {1, 0}},
-    [SN_OP_ATTENTION] = {"attention", {0, 0}, IN(0) | IN(1) | IN(2) | OUT(0) | OUT(1)},
-    [SN_OP_ATTENTION_DX] = {"attention_dx", {0, 0}},
-    [SN_OP_ACT] = {"act", {1, 0}, IN(0)},
-    [SN_OP_ACT_DX] = {"act_dx", {1, 2}},
-    [SN_OP_SWIGLU] = {"swiglu", {0, 0}, IN(0) | IN(1)},
-    [SN_OP_SWIGLU_DX] = {"swiglu_dx", {2, 0}},
-    [SN_OP_ADD] = {"add", {1, 2}},
-    [SN_OP_DROPOUT] = {"dropout", {1, 2}},
-    [SN_OP_JITTER] = {"jitter", {1, 2}},
-    [SN_OP_CROSS_ENTROPY] = {"cross_entropy", {1, 0}},
-    [SN_OP_CE_PART] = {"ce_part", {0, 0}},
-    [SN_OP_SWAP] = {"swap", {0, 0}},
-    [SN_OP_ROUTE] = {"route", {0, 0}, IN(0) | OUT(1)},
-    [SN_OP_ROUTE_DX] = {"route_dx", {0, 0}},
-    [SN_OP_ROUTE_LOSS] = {"route_loss", {0, 0}},
-    [SN_OP_PLACE] = {"place", {0, 0}},
-    [SN_OP_ARRIVE] = {"arrive", {0, 0}},
-    [SN_OP_DISPATCH] = {"dispatch", {0, 0}, IN(1)},
-    [SN_OP_COMBINE] = {"combine", {4, 0}, IN(0) | IN(1) | IN(2)},
-    [SN_OP_COMBINE_DW] = {"combine_dw", {0, 0}},
-    [SN_OP_EXPERT_GEMM] = {"expert_gemm", {0, 0}, IN(0) | IN(1) | IN(2)},
-    [SN_OP_SQ_NORM] = {"sq_norm", {0, 0}},
-    [SN_OP_DECIDE] = {"decide", {0, 0}},
-    [SN_OP_ADAMW] = {"adamw", {0, 0}},
-    [SN_OP_BALANCE] = {"balance", {0, 0}},
-    [SN_OP_ENCODE] = {"encode", {0, 0}},
-    [SN_OP_DECODE] = {"decode", {0, 0}},
-    [SN_OP_ORTHOGONALISE] = {"orthogonalise", {1, 0}},
-    [SN_OP_ALL_REDUCE] = {"all_reduce", {1, 0}},
-    [SN_OP_ALL_GATHER] = {"all_gather", {0, 0}},
-    [SN_OP_REDUCE_SCATTER] = {"reduce_scatter", {0, 0}},
-    [SN_OP_ALL_TO_ALL] = {"all_to_all", {0, 0}},
-    [SN_OP_SEND] = {"send", {0, 0}},
-    [SN_OP_RECV] = {"recv", {0, 0}},
-    [SN_OP_SHIFT] = {"shift", {0, 0}},
-    [SN_OP_GATHER_ROWS] = {"gather_rows", {0, 0}},
-    [SN_OP_EXCHANGE] = {"exchange", {0, 0}},
-    [SN_OP_WAIT] = {"wait", {0, 0}},
-    [SN_OP_ENTER] = {"enter", {1, 0}},
-    [SN_OP_AGREE] = {"agree", {0, 0}},
+    [SN_OP_ALL_REDUCE] = {
+        .in = {{"x"}},
+        .out = {{"y", 0, {TAKES(0)}}},
+        .gradient = sn_grad_move,
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_REDUCE, .is_sum = true},
+    [SN_OP_ALL_GATHER] = {
+        .in = {{"x"}},
+        .out = {{"y"}},
+        .gradient = sn_grad_move,
+        .repeat = SN_REPEAT_CHEAP,
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_GATHER},
+    [SN_OP_REDUCE_SCATTER] = {
+        .in = {{"x"}},
+        .out = {{"y"}},
+        .gradient = sn_grad_move,
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_REDUCE_SCATTER, .is_sum = true},
+    [SN_OP_ALL_TO_ALL] = {
+        .in = {{"x"}},
+        .out = {{"y"}},
+        .gradient = sn_grad_move,
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_TO_ALL},
+    [SN_OP_SEND] = {
+        .in = {{"x"}},
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_SEND, .is_transfer = true},
+    [SN_OP_RECV] = {
+        .out = {{"y"}},
+        .repeat = SN_REPEAT_NEVER,
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_RECV, .is_transfer = true},
+    [SN_OP_SHIFT] = {
+        .in = {{"x"}},
+        .out = {{"y"}},
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_SEND},
+    [SN_OP_GATHER_ROWS] = {
+        .in = {{"x"}, {"all"}},
+        .out = {{"y"}},
+        .gradient = sn_grad_gather_rows,
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_GATHER, .counts_rows = true},
+    [SN_OP_EXCHANGE] = {
+        .in = {{"x"}, {"all"}},
+        .out = {{"y"}},
+        .gradient = sn_grad_exchange,
+        .repeat = SN_REPEAT_OUT,
+        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_TO_ALL, .counts_rows = true},
+    [SN_OP_WAIT] = {
+        .in = {{"y", OPT}, {"x", OPT}},
+        .cost = SN_COST_MESSAGE, .synchronises = true},
+    [SN_OP_ENTER] = {
+        .in = {{"x"}},
+        .out = {{"y", 0, {TAKES(0)}}},
+        .gradient = sn_grad_move,
+        .repeat = SN_REPEAT_CHEAP, .cost = SN_COST_MESSAGE},
+    [SN_OP_AGREE] = {.cost = SN_COST_MESSAGE, .synchronises = true},
 };
+/* clang-format on */
+
+const struct sn_op_row *sn_op_row(int kind)
+{
+    return &rows[kind];
+}
 
 int sn_agree_words(const struct sn_op *op)
 {
@@ -89,19 +257,10 @@ int sn_load_words(const struct sn_model_config *m)
 
 const char *sn_op_name(int kind)
 {
-    return info[kind].name;
-}
-
-int sn_op_may_take(int kind, int out, int choice)
-{
-    return out == 0   ? info[kind].takes[choice] - 1
-           : out == 2 ? info[kind].sum_takes[choice] - 1
-                      : -1;
-}
-
-unsigned sn_op_grad_reads(int kind)
-{
-    return info[kind].grad_reads;
+#define NAME(KIND, name) [SN_OP_##KIND] = #name,
+    static const char *const names[SN_NKINDS] = {SN_OP_KINDS(NAME) SN_MESSAGE_KINDS(NAME)};
+#undef NAME
+    return names[kind];
 }
 
 static int64_t elements(const struct sn_view *v)
@@ -131,29 +290,28 @@ static int64_t likely(const struct sn_op *op, int64_t n)
     return n / room * sn_coded_likely(&a->codec[0], a->coded_type, a->share);
 }
 
+/* Elements of a move, as enum sn_collective counts them. */
+static int64_t moved(const struct sn_op *op, enum sn_collective as)
+{
+    int64_t shares = op->attr.blocks_b > 1 ? op->attr.blocks_b : 1;
+    int64_t slices = op->attr.slices > 1 ? op->attr.slices : 1;
+    if (op->kind == SN_OP_EXCHANGE) /* on average */
+        return in_chunk(op->attr.rows * slices * op->in[0].cols / op->attr.blocks_a / shares, op);
+    if (op->kind == SN_OP_GATHER_ROWS)
+        return in_chunk(op->attr.rows * op->in[0].cols / shares, op);
+    bool by_output = as == SN_REDUCE_SCATTER || as == SN_RECV;
+    int64_t n = elements(by_output ? &op->out[0] : &op->in[0]);
+    n = as == SN_ALL_TO_ALL ? n / op->attr.blocks_a : n;
+    return op->is_coded ? likely(op, n) : n;
+}
+
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n)
 {
-    if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE)
+    const struct sn_op_row *row = sn_op_row(op->kind);
+    if (!row->moves)
         return false;
-    int64_t shares = op->attr.blocks_b > 1 ? op->attr.blocks_b : 1;
-    if (op->kind == SN_OP_EXCHANGE) { /* on average */
-        *kind = SN_ALL_TO_ALL;
-        int64_t slices = op->attr.slices > 1 ? op->attr.slices : 1;
-        *n = in_chunk(op->attr.rows * slices * op->in[0].cols / op->attr.blocks_a / shares, op);
-        return true;
-    }
-    if (op->kind == SN_OP_GATHER_ROWS) {
-        *kind = op->attr.inverse ? SN_REDUCE_SCATTER : SN_ALL_GATHER;
-        *n = in_chunk(op->attr.rows * op->in[0].cols / shares, op);
-        return true;
-    }
-    *kind = op->kind == SN_OP_SHIFT ? SN_SEND : (enum sn_collective)(op->kind - SN_OP_ALL_REDUCE);
-    bool by_output = *kind == SN_REDUCE_SCATTER || *kind == SN_RECV;
-    *n = elements(by_output ? &op->out[0] : &op->in[0]);
-    if (*kind == SN_ALL_TO_ALL)
-        *n /= op->attr.blocks_a;
-    if (op->is_coded)
-        *n = likely(op, *n);
+    *kind = op->kind == SN_OP_GATHER_ROWS && op->attr.inverse ? SN_REDUCE_SCATTER : row->as;
+    *n = moved(op, *kind);
     return true;
 }
 
@@ -162,38 +320,4 @@ const char *sn_class_name(enum sn_class c)
     static const char *const name[SN_NCLASSES] = {"param",   "grad", "optim", "batch", "comm",
                                                   "scalars", "slot", "late",  "temp",  "workspace"};
     return name[c];
-}
-
-static double expert_flops(const struct sn_op *op)
-{
-    double rows = (double)(op->attr.rows ? op->attr.rows : op->in[0].rows);
-    int64_t other = op->attr.trans_a ? op->in[1].cols : op->out[0].cols;
-    return 2.0 * rows * (double)op->in[0].cols * (double)other;
-}
-
-static double attention_flops(const struct sn_op *op)
-{
-    /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per
-     * element and head dim. */
-    const struct sn_attr *a = &op->attr;
-    double keys = (double)a->seq / (a->context > 1 ? a->context : 1);
-    return 2.0 * (double)op->in[0].rows * keys * a->heads * a->head_dim;
-}
-
-double sn_op_flops(const struct sn_op *op)
-{
-    switch (op->kind) {
-    case SN_OP_GEMM: {
-        double k = (double)(op->attr.trans_a ? op->in[0].rows : op->in[0].cols);
-        return 2.0 * (double)op->out[0].rows * (double)op->out[0].cols * k;
-    }
-    case SN_OP_EXPERT_GEMM:
-        return expert_flops(op);
-    case SN_OP_ATTENTION:
-        return attention_flops(op);
-    case SN_OP_ATTENTION_DX: /* scores again, dP, dV, dQ, dK: five products for two */
-        return 2.5 * attention_flops(op);
-    default:
-        return 0;
-    }
 }

@@ -130,7 +130,7 @@ static int input_to_take(const struct sn_program *p, int i, int o)
     const struct sn_op *op = &p->ops[i];
     int found = -1;
     for (int choice = 1; choice >= 0; choice--) {
-        int k = sn_op_may_take(op->kind, o, choice);
+        int k = sn_op_row(op->kind)->out[o].takes[choice] - 1;
         if (k < 0 || op->out[o].buf < 0 || op->in[k].buf < 0 || !can_take(p, i, o, k))
             continue;
         const struct sn_buffer *root = &p->bufs[p->bufs[op->in[k].buf].place];

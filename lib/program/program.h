@@ -25,31 +25,34 @@
 #include "lib/layout/grid.h"
 #include "lib/model/model.h"
 
-/* Operations that move data between ranks; they follow the kernels' kinds, in the order of enum
- * sn_collective. Each is posted and completed by a WAIT. */
-enum {
-    SN_OP_ALL_REDUCE = SN_NKERNELS,
-    SN_OP_ALL_GATHER,
-    SN_OP_REDUCE_SCATTER,
-    SN_OP_ALL_TO_ALL,
-    SN_OP_SEND,        /* in[0] to member `peer` of the group */
-    SN_OP_RECV,        /* out[0] from member `peer` */
-    SN_OP_SHIFT,       /* ring: in[0] to the next member, out[0] from the previous one */
-    SN_OP_GATHER_ROWS, /* the shares of a window: in[0] the own one, in[1] bounds of all members,
-                        * out[0] the window; attr.inverse: in[0] a window that is a sum over ranks,
-                        * out[0] the own share of the sum. attr as EXCHANGE's */
-    SN_OP_EXCHANGE, /* rows of tokens to the ranks of their experts: in[0] own rows, in[1] bounds of
-                     * all members, out[0] the window; attr.inverse: back (lib/layout/exchange.h).
-                     * experts: of a member; capacity: rows of the window; rows: those of a member;
-                     * blocks_a: members; blocks_b: tensor ranks that share a window, of which
-                     * each exchanges its share alone. How many rows go is known when it runs.
-                     * Over EXPERT_NODE from rows to a transit, over EXPERT_RAIL from there to
-                     * the window (blocks_a: members of that group) */
-    SN_OP_WAIT,     /* block until operation `waits_for` is complete */
-    SN_OP_ENTER,    /* out[0] is in[0], the same memory: it only has another gradient */
-    SN_OP_AGREE,    /* step end: sum scalars.agree over all ranks, and wait */
-    SN_NKINDS
-};
+/* Operations of ranks with each other; they follow the kernels' kinds. What moves data is posted, and
+ * completed by a WAIT.
+ *
+ * SEND         in[0] to member `peer` of the group
+ * RECV         out[0] from member `peer`
+ * SHIFT        ring: in[0] to the next member, out[0] from the previous one
+ * GATHER_ROWS  the shares of a window: in[0] the own one, in[1] bounds of all members, out[0] the
+ *              window; attr.inverse: in[0] a window that is a sum over ranks, out[0] the own share of
+ *              the sum. attr as EXCHANGE's
+ * EXCHANGE     rows of tokens to the ranks of their experts: in[0] own rows, in[1] bounds of all
+ *              members, out[0] the window; attr.inverse: back (lib/layout/exchange.h). experts: of a
+ *              member; capacity: rows of the window; rows: those of a member; blocks_a: members;
+ *              blocks_b: tensor ranks that share a window, of which each exchanges its share alone.
+ *              How many rows go is known when it runs. Over EXPERT_NODE from rows to a transit, over
+ *              EXPERT_RAIL from there to the window (blocks_a: members of that group)
+ * WAIT         block until operation `waits_for` is complete
+ * ENTER        out[0] is in[0], the same memory: it only has another gradient
+ * AGREE        step end: sum scalars.agree over all ranks, and wait */
+/* clang-format off */
+#define SN_MESSAGE_KINDS(X)                                                                   \
+    X(ALL_REDUCE, all_reduce) X(ALL_GATHER, all_gather) X(REDUCE_SCATTER, reduce_scatter)     \
+    X(ALL_TO_ALL, all_to_all) X(SEND, send) X(RECV, recv) X(SHIFT, shift)                     \
+    X(GATHER_ROWS, gather_rows) X(EXCHANGE, exchange) X(WAIT, wait) X(ENTER, enter)           \
+    X(AGREE, agree)
+/* clang-format on */
+#define SN_MESSAGE_KIND_OF(KIND, name) SN_OP_##KIND,
+enum { SN_BEFORE_MESSAGES = SN_NKERNELS - 1, SN_MESSAGE_KINDS(SN_MESSAGE_KIND_OF) SN_NKINDS };
+#undef SN_MESSAGE_KIND_OF
 
 /* What a buffer is for. The first group lives as long as the job (state arena), the second for one
  * micro-batch or less (scratch arena). */
@@ -378,11 +381,9 @@ double sn_op_flops(const struct sn_op *op);
 /* Bytes that an operation moves when nothing stays in a cache: inputs once, outputs once, outputs
  * that it adds to or updates twice. Of an embedding table only the rows that the tokens name. */
 int64_t sn_op_bytes(const struct sn_program *p, const struct sn_op *op);
-/* The input whose memory output `out` may take, given the shapes; -1 for none; tried in order of
- * `choice` = 0, 1. */
-int sn_op_may_take(int kind, int out, int choice);
-/* Bits of the forward operands that an operation's gradient reads: what must be kept or computed
- * again. Inputs in the low byte, outputs from bit 8 on. */
-unsigned sn_op_grad_reads(int kind);
+/* m, n, k of a kernel as struct sn_measured means them: GEMM its own; EXPERT_GEMM those of one
+ * expert's product; attention rows, heads x head_dim, keys; all others elements of the largest
+ * operand (a norm with an addend: twice, as it moves), 0, 0. */
+void sn_op_shape(const struct sn_op *op, int64_t mnk[3]);
 
 #endif

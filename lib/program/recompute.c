@@ -26,22 +26,19 @@ struct again {
 static bool may_repeat(const struct again *a, const struct sn_op *op)
 {
     enum sn_recompute mode = a->e->job->config->layout.recompute;
-    if (op->layer < 0 || op->layer >= a->e->job->config->model.layers || op->kind == SN_OP_RECV)
+    enum sn_repeat repeat = sn_op_row(op->kind)->repeat;
+    if (op->layer < 0 || op->layer >= a->e->job->config->model.layers || op->extra)
         return false;
-    if (op->extra || ((op->kind == SN_OP_EXCHANGE || op->kind == SN_OP_ADD) && op->attr.inverse))
-        return false; /* what came back is kept: no rule reads what it was made of */
-    if (a->e->job->config->layout.comm_aware_recompute && op->kind >= SN_OP_ALL_REDUCE &&
-        op->kind != SN_OP_ENTER)
+    if (repeat == SN_REPEAT_NEVER || (repeat == SN_REPEAT_OUT && op->attr.inverse))
+        return false;
+    if (a->e->job->config->layout.comm_aware_recompute && sn_op_communicates(op))
         return false;
     if (mode == SN_RECOMPUTE_FULL)
         return true;
     if (op->group == SN_GROUP_EXPERT && op->kind == SN_OP_ALL_GATHER)
         return false; /* of tokens, where all experts compute all: no larger than what it leads to
                        */
-    return mode == SN_RECOMPUTE_SELECTIVE &&
-           (op->kind == SN_OP_RMSNORM || op->kind == SN_OP_LAYERNORM || op->kind == SN_OP_ACT ||
-            op->kind == SN_OP_SWIGLU || op->kind == SN_OP_ENTER || op->kind == SN_OP_ALL_GATHER ||
-            op->kind == SN_OP_DISPATCH);
+    return mode == SN_RECOMPUTE_SELECTIVE && repeat == SN_REPEAT_CHEAP;
 }
 
 static bool writes(const struct sn_op *op, int buf)
@@ -135,14 +132,13 @@ static int repeat_buffer(struct again *a, int buf)
     return e->again[buf] >= 0 ? e->again[buf] : buf;
 }
 
-/* Does the gradient rule of this very operation read input k? A product's input serves the weights'
- * gradient alone. */
+/* Does the gradient rule of this very operation read input k? */
 static bool reads_input(const struct sn_emit *e, const struct sn_op *f, int k)
 {
-    if (!(sn_op_grad_reads(f->kind) & 1u << k))
+    const struct sn_operand_info *x = &sn_op_row(f->kind)->in[k];
+    if (!sn_operand_is(x, SN_ROLE_GRADIENT))
         return false;
-    bool product = f->kind == SN_OP_GEMM || f->kind == SN_OP_EXPERT_GEMM;
-    return !product || k != 0 || sn_part_trains(e, sn_part_of(e, f->in[1]));
+    return !sn_operand_is(x, SN_ROLE_OF_WEIGHTS) || sn_part_trains(e, sn_part_of(e, f->in[1]));
 }
 
 int sn_recomputed(struct sn_emit *e, int buf)
@@ -185,7 +181,7 @@ static int drawn_again(struct sn_emit *e, int noise)
 static bool reads_output(const struct sn_op *f, int o)
 {
     bool ring = f->kind == SN_OP_ATTENTION && f->attr.context > 1;
-    return sn_op_grad_reads(f->kind) >> 8 & 1u << o && !(ring && o == 0);
+    return sn_operand_is(&sn_op_row(f->kind)->out[o], SN_ROLE_GRADIENT) && !(ring && o == 0);
 }
 
 void sn_recompute(struct sn_emit *e, struct sn_op *f)
