@@ -217,7 +217,7 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
     struct sn_args a;
     sn_exec_args(x, p, op, at, &a);
     int rc = x->job->ops->run[op->kind](&a, x->job->threads);
-    if (rc != 0 && (op->kind == SN_OP_ENCODE || op->kind == SN_OP_DECODE))
+    if (rc != 0 && sn_op_row(op->kind)->codes)
         return sn_fail(err, SN_EFAIL, "%s %s: %s", sn_op_name(op->kind), op->label,
                        sn_codec_explain((enum sn_codec_fault)rc));
     if (rc != 0)

@@ -22,8 +22,7 @@ static bool cuts_itself(const struct sn_exec *x, const struct sn_op *op)
 
 static bool goes_through_channels(const struct sn_exec *x, const struct sn_op *op)
 {
-    return op->kind >= SN_NKERNELS && op->kind < SN_OP_WAIT && op->kind != SN_OP_GATHER_ROWS &&
-           !is_alone(x, op);
+    return sn_op_row(op->kind)->moves && op->kind != SN_OP_GATHER_ROWS && !is_alone(x, op);
 }
 
 static bool is_apart(const struct sn_exec *x, const struct sn_op *op)

@@ -51,7 +51,7 @@ static enum pair pair_of(const struct sn_job *j, const struct sn_op *op)
 
 static bool is_transfer(const struct sn_op *op)
 {
-    return op->kind == SN_OP_SEND || op->kind == SN_OP_RECV;
+    return sn_op_row(op->kind)->is_transfer;
 }
 
 static unsigned groups_of(const struct sn_job *j, const struct sn_program *p)
@@ -59,7 +59,7 @@ static unsigned groups_of(const struct sn_job *j, const struct sn_program *p)
     unsigned groups = 0;
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        bool moves = op->kind >= SN_NKERNELS && op->kind < SN_OP_WAIT && !is_transfer(op);
+        bool moves = sn_op_row(op->kind)->moves && !is_transfer(op);
         if (moves && j->group_size[op->group] > 1)
             groups |= 1u << op->group;
     }

@@ -8,6 +8,7 @@
 #include "lib/exec/exec.h"
 #include "lib/exec/pace.h"
 #include "lib/exec/timeline.h"
+#include "lib/program/opinfo.h"
 
 /* Tickets of one posted operation in one slot; a shift has two. */
 struct sn_posted {
@@ -78,7 +79,7 @@ struct sn_exchange sn_exec_exchange_here(const struct sn_exec *x, const struct s
 /* Does it move rows that are counted when it runs? */
 static inline bool sn_exec_has_rows(const struct sn_op *op)
 {
-    return op->kind == SN_OP_EXCHANGE || op->kind == SN_OP_GATHER_ROWS;
+    return sn_op_row(op->kind)->counts_rows;
 }
 /* Let *t move the rows of tickets->exchange, and count them. */
 void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_transfer *t,

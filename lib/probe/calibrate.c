@@ -8,6 +8,7 @@
 #include "lib/base/rng.h"
 #include "lib/cost/price.h"
 #include "lib/exec/exec.h"
+#include "lib/program/opinfo.h"
 #include "lib/state/weights.h"
 
 #include <math.h>
@@ -236,7 +237,7 @@ static enum sn_status add_samples(struct sn_samples *out, struct replay *r, stru
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
         const struct watched *w = &r->op[op->id];
-        bool codes = op->kind == SN_OP_ENCODE || op->kind == SN_OP_DECODE; /* calibrate_codecs.h */
+        bool codes = sn_op_row(op->kind)->codes; /* calibrate_codecs.h */
         if (op->kind >= SN_NKERNELS || codes || w->runs == 0 || !(w->seconds > 0))
             continue;
         struct sn_sample s = {.flops = sn_op_flops(op),

@@ -5,6 +5,7 @@
 #include "lib/program/boxes.h"
 
 #include "lib/layout/collective.h"
+#include "lib/program/opinfo.h"
 
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
 {
@@ -41,7 +42,7 @@ static int64_t sent_by_op(const struct sn_job *j, const struct sn_op *op, bool a
     int64_t n = sn_agree_words(op);
     enum sn_dtype dtype = SN_F64;
     int size = j->group_size[op->group], index = j->group_index[op->group];
-    bool counted = op->kind == SN_OP_EXCHANGE || op->kind == SN_OP_GATHER_ROWS; /* when it runs */
+    bool counted = sn_op_row(op->kind)->counts_rows;
     if (op->extra || (counted && !all))
         return 0;
     if (op->kind != SN_OP_AGREE) {

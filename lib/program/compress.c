@@ -50,10 +50,8 @@ struct pass {
 static const struct sn_coding *coding_of(const struct pass *x, const struct sn_op *op)
 {
     const struct sn_coding *z = x->j->config->layout.compress.coding;
-    bool moves = op->kind == SN_OP_ALL_REDUCE || op->kind == SN_OP_ALL_GATHER ||
-                 op->kind == SN_OP_REDUCE_SCATTER || op->kind == SN_OP_SEND ||
-                 op->kind == SN_OP_RECV;
-    if (!op->codable || !moves || x->j->group_size[op->group] == 1)
+    bool may = sn_op_row(op->kind)->may_be_coded;
+    if (!op->codable || !may || x->j->group_size[op->group] == 1)
         return NULL;
     z += op->codable - 1;
     return z->on && z->rank == 0 ? z : NULL; /* factors are text of their own */

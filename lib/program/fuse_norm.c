@@ -37,10 +37,10 @@ static bool is_sum(const struct sn_program *p, const struct sn_op *op)
 /* Is `op` a norm of the sum, and of nothing else yet? */
 static bool takes(const struct sn_program *p, const struct sn_op *op, const struct sn_op *sum)
 {
-    bool norm = op->kind == SN_OP_LAYERNORM || op->kind == SN_OP_RMSNORM;
-    return norm && op->in[0].buf == sum->out[0].buf && sn_view_is_all(p, &op->in[0]) &&
-           op->in[3].buf < 0 && op->when == sum->when && op->extra == sum->extra &&
-           op->only == sum->only && op->is_weight_grad == sum->is_weight_grad;
+    return sn_op_row(op->kind)->adds_residual && op->in[0].buf == sum->out[0].buf &&
+           sn_view_is_all(p, &op->in[0]) && op->in[3].buf < 0 && op->when == sum->when &&
+           op->extra == sum->extra && op->only == sum->only &&
+           op->is_weight_grad == sum->is_weight_grad;
 }
 
 /* May `op` stand between them? Weights that come or go, as a rule. Anything that computes would

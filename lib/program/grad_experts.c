@@ -431,8 +431,7 @@ void sn_grad_wait(struct sn_emit *e, const struct sn_op *wait)
     for (int i = e->unit_begin; i < e->unit_end; i++)
         if (e->p->ops[i].id == wait->waits_for)
             f = e->p->ops[i];
-    if ((f.kind != SN_OP_EXCHANGE && f.kind != SN_OP_GATHER_ROWS) || f.attr.chunks <= 1 ||
-        e->p->failed)
+    if (!sn_op_row(f.kind)->counts_rows || f.attr.chunks <= 1 || e->p->failed)
         return;
     bool posts = sn_grad_get(e, f.out[0].buf).buf >= 0 && wants(e, f.in[0]);
     if (posts)

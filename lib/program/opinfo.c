@@ -186,18 +186,21 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"x"}},
         .out = {{"y", 0, {TAKES(0)}}},
         .gradient = sn_grad_move,
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_REDUCE, .is_sum = true},
+        .cost = SN_COST_MESSAGE, .may_be_coded = true,
+        .moves = true, .as = SN_ALL_REDUCE, .is_sum = true},
     [SN_OP_ALL_GATHER] = {
         .in = {{"x"}},
         .out = {{"y"}},
         .gradient = sn_grad_move,
         .repeat = SN_REPEAT_CHEAP,
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_GATHER},
+        .cost = SN_COST_MESSAGE, .may_be_coded = true,
+        .moves = true, .as = SN_ALL_GATHER},
     [SN_OP_REDUCE_SCATTER] = {
         .in = {{"x"}},
         .out = {{"y"}},
         .gradient = sn_grad_move,
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_REDUCE_SCATTER, .is_sum = true},
+        .cost = SN_COST_MESSAGE, .may_be_coded = true,
+        .moves = true, .as = SN_REDUCE_SCATTER, .is_sum = true},
     [SN_OP_ALL_TO_ALL] = {
         .in = {{"x"}},
         .out = {{"y"}},
@@ -205,11 +208,13 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_TO_ALL},
     [SN_OP_SEND] = {
         .in = {{"x"}},
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_SEND, .is_transfer = true},
+        .cost = SN_COST_MESSAGE, .may_be_coded = true,
+        .moves = true, .as = SN_SEND, .is_transfer = true},
     [SN_OP_RECV] = {
         .out = {{"y"}},
         .repeat = SN_REPEAT_NEVER,
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_RECV, .is_transfer = true},
+        .cost = SN_COST_MESSAGE, .may_be_coded = true,
+        .moves = true, .as = SN_RECV, .is_transfer = true},
     [SN_OP_SHIFT] = {
         .in = {{"x"}},
         .out = {{"y"}},

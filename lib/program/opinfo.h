@@ -29,7 +29,7 @@ struct sn_operand_info {
 };
 
 /* May a forward operation be computed again? */
-enum sn_repeat {
+enum sn_may_repeat {
     SN_REPEAT_FULL,  /* where all is that can be (layout.recompute: full) */
     SN_REPEAT_CHEAP, /* and under `selective`: it is cheap for the size of its result */
     SN_REPEAT_OUT,   /* as FULL, but not what it brings back (attr.inverse): no rule reads what that
@@ -53,7 +53,7 @@ struct sn_op_row {
     /* Emits the gradients of the inputs (grad.c); NULL: there are none. */
     void (*gradient)(struct sn_emit *e, const struct sn_op *f);
     int dx, dw; /* kinds that compute them, for rules of several kinds */
-    enum sn_repeat repeat;
+    enum sn_may_repeat repeat;
     enum sn_cost cost;
     double (*flops)(const struct sn_op *op); /* NULL: none that count */
     /* NULL: inputs once, outputs once, or twice where they are added to or updated */
@@ -67,6 +67,7 @@ struct sn_op_row {
     enum sn_collective as; /* which it is for those who count and price it */
     bool is_transfer;      /* between two ranks: `peer`, `tag` */
     bool is_sum;           /* over ranks */
+    bool may_be_coded;     /* by ENCODE and DECODE on both sides of it (compress.c) */
     bool counts_rows;      /* how many go is known when it runs */
     bool synchronises;     /* names what others read and write, and uses none of it */
 };

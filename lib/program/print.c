@@ -1,7 +1,7 @@
 /*
  * print.c - the program as text, for sennit-plan --explain.
  */
-#include "lib/program/program.h"
+#include "lib/program/opinfo.h"
 
 #include "kernels/codec.h"
 
@@ -82,7 +82,7 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
         if (b->place != op->out[k].buf && b->first == i)
             sn_str_add(out, " (in place of %s)", p->bufs[b->place].name);
     }
-    if (op->kind >= SN_NKERNELS && op->kind != SN_OP_ENTER)
+    if (sn_op_communicates(op))
         sn_str_add(out, "  group=%s", sn_group_name(op->group));
     enum sn_collective kind;
     int64_t n;
@@ -91,12 +91,12 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
         int buf = kind == SN_RECV ? op->out[0].buf : op->in[0].buf;
         int64_t width = (int64_t)sn_dtype_size(p->bufs[buf].dtype);
         sn_str_add(out, "  %s  id=%d", sn_str_bytes(size, n * width), op->id);
-        if (op->kind == SN_OP_SEND || op->kind == SN_OP_RECV)
+        if (sn_op_row(op->kind)->is_transfer)
             sn_str_add(out, "  peer=%d tag=%d", op->peer, op->tag);
     }
     if (op->kind == SN_OP_WAIT)
         sn_str_add(out, "  for id=%d (%s)", op->waits_for, op->label);
-    if (op->kind == SN_OP_ENCODE || op->kind == SN_OP_DECODE) {
+    if (sn_op_row(op->kind)->codes) {
         char name[SN_CODEC_NAME];
         sn_codec_format(&op->attr.codec[0], name);
         sn_str_add(out, "  %s x %lld", name, (long long)op->attr.blocks_a);

@@ -18,7 +18,7 @@ static void wait_for_all(struct sn_program *p)
     int n = p->n_ops;
     for (int i = 0; i < n && !p->failed; i++)
         if (p->ops[i].is_weight_grad && p->ops[i].when == SN_LAST &&
-            (p->ops[i].kind == SN_OP_ALL_REDUCE || p->ops[i].kind == SN_OP_REDUCE_SCATTER) &&
+            sn_op_row(p->ops[i].kind)->is_sum &&
             p->bufs[p->ops[i].out[0].buf].cls == SN_CLASS_GRAD) /* factors are there already */
             sn_wait_add(p, p->ops[i].id);
 }

@@ -3,6 +3,7 @@
 #include "lib/base/mem.h"
 #include "lib/machine/losses.h"
 #include "lib/memory/foreign_memory.h"
+#include "lib/program/opinfo.h"
 
 /* --- memory and traffic ----------------------------------------------------------------------- */
 
@@ -11,7 +12,7 @@ static int communicators(const struct sn_job *j)
 {
     unsigned seen = 0;
     for (int i = 0; i < j->train.n_ops; i++)
-        if (j->train.ops[i].kind >= SN_NKERNELS && j->train.ops[i].kind != SN_OP_ENTER)
+        if (sn_op_communicates(&j->train.ops[i]))
             seen |= 1u << j->train.ops[i].group;
     int n = 0;
     for (int q = 0; q < SN_NGROUPS; q++)
@@ -65,8 +66,7 @@ static double coding_time(const struct sn_job *j, const struct sn_pricer *p)
     for (int c = 0; c < t->n_chunks; c++)
         for (int i = t->chunks[c].first; i < t->chunks[c].first + t->chunks[c].n; i++) {
             const struct sn_op *op = &t->ops[i];
-            bool codes = op->kind == SN_OP_ENCODE || op->kind == SN_OP_DECODE;
-            if (codes && !op->extra)
+            if (sn_op_row(op->kind)->codes && !op->extra)
                 seconds += sn_program_runs(t, c, op->when) * sn_price_op(p, t, op);
         }
     return seconds;

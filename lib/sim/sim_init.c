@@ -60,12 +60,12 @@ static void price(struct sn_sim_player *g, const struct sn_pricer *p)
         else if (op->kind == SN_OP_AGREE)
             g->seconds[i] = shown * sn_price_collective(p, SN_ALL_REDUCE, sn_agree_words(op),
                                                         SN_F64, op->group);
-        else if (op->kind != SN_OP_WAIT && op->kind != SN_OP_ENTER)
+        else if (sn_op_row(op->kind)->moves)
             g->seconds[i] = shown * sn_price_comm(p, prog, op);
         if (op->kind == SN_OP_SEND)
             g->board->seconds[op->tag] = g->seconds[i];
-        g->is_lazy[i] = !p->software->data_overlaps && op->is_weight_grad &&
-                        (op->kind == SN_OP_ALL_REDUCE || op->kind == SN_OP_REDUCE_SCATTER);
+        g->is_lazy[i] =
+            !p->software->data_overlaps && op->is_weight_grad && sn_op_row(op->kind)->is_sum;
     }
 }
 
@@ -90,7 +90,7 @@ static void number(struct sn_sim_player *g, int *of_id)
             g->index[i] = of_id[op->waits_for];
         else if (sn_sim_meets(g->job, op))
             g->index[i] = row_of(op, met);
-        else if (op->kind == SN_OP_SEND || op->kind == SN_OP_RECV) {
+        else if (sn_op_row(op->kind)->is_transfer) {
             g->index[i] = places;
             places += most_slots(p);
         }
@@ -121,9 +121,8 @@ static bool allocate(struct sn_sim_player *g)
     const struct sn_program *p = &g->job->train;
     size_t ops = (size_t)p->n_ops, chunks = (size_t)p->n_chunks, posts = 0, places = 0;
     for (int i = 0; i < p->n_ops; i++) {
-        posts += p->ops[i].kind >= SN_OP_ALL_REDUCE && p->ops[i].kind <= SN_OP_EXCHANGE &&
-                 !p->ops[i].extra;
-        places += p->ops[i].kind == SN_OP_SEND || p->ops[i].kind == SN_OP_RECV;
+        posts += sn_op_row(p->ops[i].kind)->moves && !p->ops[i].extra;
+        places += sn_op_row(p->ops[i].kind)->is_transfer;
     }
     g->seconds = sn_alloc_n(ops, sizeof(*g->seconds));
     g->done = sn_alloc_n(ops, sizeof(*g->done));

@@ -27,7 +27,7 @@ static bool due(const struct sn_sim_player *g, const struct sn_op *op, int micro
 
 static bool is_p2p(const struct sn_op *op)
 {
-    return op->kind == SN_OP_SEND || op->kind == SN_OP_RECV;
+    return sn_op_row(op->kind)->is_transfer;
 }
 
 /* Micro-batch of an event; the update belongs to none. */
@@ -220,7 +220,7 @@ static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
     else if (op->kind == SN_OP_AGREE) { /* of one stage: posted and waited for */
         post(g, at, i);
         return wait_for(g, at, i);
-    } else if (op->kind != SN_OP_ENTER)
+    } else if (sn_op_row(op->kind)->moves)
         post(g, at, i);
     return true;
 }
@@ -243,7 +243,7 @@ static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struc
     r->first_left = g->n_left;
     for (int i = g->head[chunk]; i < at->chunk->first + at->chunk->n; i++) {
         const struct sn_op *op = &p->ops[i];
-        if (op->kind < SN_OP_ALL_REDUCE || op->kind > SN_OP_EXCHANGE || !due(g, op, at->micro) ||
+        if (!sn_op_row(op->kind)->moves || !due(g, op, at->micro) ||
             g->job->group_size[op->group] == 1 || g->is_lazy[i])
             continue;
         double when =

@@ -7,6 +7,7 @@
 #ifndef SN_SIM_STAGE_H
 #define SN_SIM_STAGE_H
 
+#include "lib/program/opinfo.h"
 #include "lib/sim/sim.h"
 
 #define SN_SIM_NOT_YET (-1.0)

@@ -34,16 +34,11 @@ struct sn_rank_text sn_rank_text(const struct sn_grid *g, int rank)
     return t;
 }
 
-static bool communicates(int kind)
-{
-    return kind >= SN_NKERNELS && kind != SN_OP_ENTER;
-}
-
 unsigned sn_trace_groups(const struct sn_program *p)
 {
     unsigned groups = 0;
     for (int i = 0; i < p->n_ops; i++)
-        groups |= communicates(p->ops[i].kind) ? p->ops[i].only : 0;
+        groups |= sn_op_communicates(&p->ops[i]) ? p->ops[i].only : 0;
     return groups;
 }
 
@@ -93,7 +88,7 @@ static enum sn_status check_operands(const struct tracer *x, const struct sn_op 
     bool wants_in = op->kind != SN_OP_RECV, wants_out = op->kind != SN_OP_SEND;
     if (has_in != wants_in || has_out != wants_out)
         return fault(x, op, "lacks an operand, or has one too many", has_in, has_out);
-    if (op->kind == SN_OP_SEND || op->kind == SN_OP_RECV)
+    if (sn_op_row(op->kind)->is_transfer)
         return op->peer >= 0 && op->peer < size
                    ? SN_OK
                    : fault(x, op, "names a member outside its group (member, size)", op->peer,
@@ -205,7 +200,7 @@ static enum sn_status post(struct tracer *x, const struct sn_memory_at *at, int 
     bool good;
     if (o->kind == SN_OP_SHIFT)
         good = add_transfer(t, op, at->micro, false) && add_transfer(t, op, at->micro, true);
-    else if (o->kind == SN_OP_SEND || o->kind == SN_OP_RECV)
+    else if (sn_op_row(o->kind)->is_transfer)
         good = add_transfer(t, op, at->micro, o->kind == SN_OP_SEND);
     else
         good = add_collective(t, op, at->micro);
@@ -240,10 +235,10 @@ static enum sn_status run_op(struct tracer *x, const struct sn_memory_at *at, in
     const struct sn_op *o = &x->t->program->ops[op];
     int micros = x->t->program->micros;
     bool due = o->when == SN_EVERY || at->micro == (o->when == SN_FIRST ? 0 : micros - 1);
-    if (!due || (communicates(o->kind) && (o->only & ~x->t->first)))
+    if (!due || (sn_op_communicates(o) && (o->only & ~x->t->first)))
         return SN_OK;
     SN_TRY(sn_flights_check(&x->flights, at, op, x->err));
-    if (!communicates(o->kind))
+    if (!sn_op_communicates(o))
         return SN_OK;
     if (o->kind == SN_OP_WAIT)
         return wait(x, o, at->slot);

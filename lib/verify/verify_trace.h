@@ -8,6 +8,7 @@
 #ifndef SN_VERIFY_TRACE_H
 #define SN_VERIFY_TRACE_H
 
+#include "lib/program/opinfo.h"
 #include "lib/program/program.h"
 
 /* One communication. Collectives of a rank are one queue, each port is another. */

@@ -21,8 +21,7 @@ struct walk {
 
 static int buffer_of(const struct sn_op *op, int out)
 {
-    bool names = op->kind == SN_OP_WAIT || op->kind == SN_OP_AGREE; /* but does not use */
-    return names ? -1 : op->out[out].buf;
+    return sn_op_row(op->kind)->synchronises ? -1 : op->out[out].buf;
 }
 
 /* Writers of each buffer, in the order of the text. */
@@ -97,7 +96,7 @@ static enum sn_status run_op(struct walk *w, const struct sn_memory_at *at, int 
     const struct sn_program *p = w->of->program;
     const struct sn_op *op = &p->ops[i];
     bool due = op->when == SN_EVERY || at->micro == (op->when == SN_FIRST ? 0 : p->micros - 1);
-    if (!due || op->kind == SN_OP_WAIT || op->kind == SN_OP_AGREE)
+    if (!due || sn_op_row(op->kind)->synchronises)
         return SN_OK;
     for (int k = 0; k < SN_MAX_IN; k++)
         if (op->in[k].buf >= 0)
