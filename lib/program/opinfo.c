@@ -197,7 +197,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .moves = true, .as = SN_ALL_GATHER},
     [SN_OP_REDUCE_SCATTER] = {
         .in = {{"x"}},
-        .out = {{"y"}},
+        .out = {{"y", SUM}},
         .gradient = sn_grad_move,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
         .moves = true, .as = SN_REDUCE_SCATTER, .is_sum = true},

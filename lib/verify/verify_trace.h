@@ -114,7 +114,8 @@ bool sn_flights_begin(struct sn_flights *f, const struct sn_memory_at *at, int o
 void sn_flights_end(struct sn_flights *f, int post);
 void sn_flights_end_all(struct sn_flights *f);
 
-/* SN_EFAIL when some operation reads what nothing has written (verify_written.c). */
+/* SN_EFAIL when some operation reads what nothing has written, or has other operands than its kind
+ * (verify_written.c). */
 enum sn_status sn_written_check(const struct sn_trace_of *of, struct sn_err *err);
 
 #endif

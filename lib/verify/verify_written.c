@@ -1,5 +1,6 @@
 /*
- * verify_written.c - what a run reads has been written.
+ * verify_written.c - operations have the operands of their kind, and what a run reads has been
+ * written.
  *
  * The schedule of one text is walked once more. A buffer of the scratch arena that an operation
  * reads must have been written, where it is read at least in part, by an operation before it: a
@@ -109,6 +110,43 @@ static enum sn_status run_op(struct walk *w, const struct sn_memory_at *at, int 
     return SN_OK;
 }
 
+/* --- operands --------------------------------------------------------------------------------- */
+
+/* What an operand of the text does that its row (opinfo.h) does not say; NULL: nothing. */
+static const char *fault_of(const struct sn_operand_info *row, const struct sn_view *v,
+                            enum sn_acc_rule acc)
+{
+    if (v->buf >= 0 && !row->name)
+        return "has an operand that its kind does not have";
+    if (v->buf < 0 && row->name && !sn_operand_is(row, SN_ROLE_OPTIONAL))
+        return "lacks operand";
+    if (v->buf >= 0 && acc != SN_ACC_WRITE && !sn_operand_is(row, SN_ROLE_ADDED))
+        return "adds to what is only written,";
+    return NULL;
+}
+
+static enum sn_status check_operands(const struct sn_trace_of *of, int i, struct sn_err *err)
+{
+    const struct sn_op *op = &of->program->ops[i];
+    const struct sn_op_row *row = sn_op_row(op->kind);
+    const struct sn_operand_info *x = NULL;
+    const char *fault = NULL;
+    for (int k = 0; k < SN_MAX_IN && !fault; k++) {
+        x = &row->in[k];
+        fault = fault_of(x, &op->in[k], SN_ACC_WRITE);
+    }
+    for (int o = 0; o < SN_MAX_OUT && !fault; o++) {
+        x = &row->out[o];
+        fault = fault_of(x, &op->out[o], op->acc[o]);
+    }
+    return fault ? sn_fail(err, SN_EFAIL, "%s: %s: %s '%s' (operation %d) %s '%s'",
+                           of->program->name, sn_rank_text(of->grid, of->rank).s,
+                           sn_op_name(op->kind), op->label, i, fault, x->name ? x->name : "?")
+                 : SN_OK;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
 static enum sn_status walk(struct walk *w, struct sn_err *err)
 {
     const struct sn_program *p = w->of->program;
@@ -139,6 +177,8 @@ enum sn_status sn_written_check(const struct sn_trace_of *of, struct sn_err *err
     if (st == SN_OK) {
         list_writers(&w);
         st = walk(&w, err);
+        for (int i = 0; i < p->n_ops && st == SN_OK; i++)
+            st = check_operands(of, i, err);
     }
     sn_free(w.first);
     sn_free(w.writer);

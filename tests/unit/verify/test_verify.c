@@ -384,6 +384,22 @@ static void same_rows_under_way(struct world *w)
             p->ops[i].attr.chunk = 1;
 }
 
+static void operand_missing(struct world *w)
+{
+    op_of(&w->spoilt[1], SN_OP_RMSNORM, "l0.attn_norm")->in[1].buf = -1;
+}
+
+static void operand_too_many(struct world *w)
+{
+    struct sn_op *op = op_of(&w->spoilt[1], SN_OP_RMSNORM, "l0.attn_norm");
+    op->in[2] = op->in[1];
+}
+
+static void adds_to_a_result(struct world *w)
+{
+    op_of(&w->spoilt[1], SN_OP_RMSNORM, "l0.attn_norm")->acc[0] = SN_ACC_FIRST_WRITES;
+}
+
 static void outside_a_buffer(struct world *w)
 {
     op_of(&w->spoilt[1], SN_OP_ALL_REDUCE, "bucket")->in[0].offset += 64;
@@ -453,6 +469,9 @@ static void planted_faults_are_named(void)
         {product_missing, "a product that nobody computes", {"rank 0 ", " reads 'l1.attn.qkv", "', which nothing has written before it"}, tp2},
         {product_after_its_use, "a product behind what reads it", {"rank 1 ", "swiglu 'l0.ffn", " reads 'l0.ffn.gate_up', which nothing has written before it"}, dp2},
         {same_rows_under_way, "two chunks of an exchange that bring the same rows", {"rank 0 ", "exchange 'l0.ffn.experts.back'", " writes memory of 'l0.ffn.experts.back' that exchange", "still writes"}, chunks},
+        {operand_missing, "a norm without its weights", {"rank 1 ", "rmsnorm 'l0.attn_norm' (operation ", "lacks operand 'w'"}, dp2},
+        {operand_too_many, "a norm with an operand of another", {"rank 1 ", "rmsnorm 'l0.attn_norm' (operation ", "has an operand that its kind does not have"}, dp2},
+        {adds_to_a_result, "a norm that adds to its result", {"rank 1 ", "rmsnorm 'l0.attn_norm' (operation ", "adds to what is only written, 'y'"}, dp2},
         {outside_a_buffer, "a buffer whose end an operation passes", {"rank 1 ", "all_reduce 'bucket", "names memory outside 'grad.bucket"}, dp2},
         {wait_for_reduction_missing, "a wait missing before reduced gradients are read", {"rank 0 ", "sq_norm", "reads memory of 'grad.bucket", "that all_reduce 'bucket"}, dp2},
     };
