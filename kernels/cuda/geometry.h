@@ -157,7 +157,7 @@ static inline size_t sn_embed_scratch(int64_t rows, int64_t cols, int64_t words)
  * more for a row. Some SN_NORM_CHUNKS blocks, four for each of 132 multiprocessors, but none whose
  * threads have more than SN_NORM_RUN rows. Each chunk's sums are scratch, in fp32.
  */
-enum { SN_NORM_CHUNKS = 528, SN_NORM_RUN = 256, SN_NORM_Y = 16 };
+enum { SN_NORM_CHUNKS = 528, SN_NORM_RUN = 256, SN_NORM_THREADS = 16 };
 
 /* Items of a row in a thread's registers, with as many sums: more of them spill. */
 #define SN_NORM_KEPT(outputs) ((outputs) > 1 ? 3 : 4)
@@ -191,7 +191,7 @@ static inline struct sn_shape sn_shape_norm_dx(int64_t rows, int64_t width, int 
 static inline struct sn_shape sn_shape_norm_sums(int64_t cols, int outputs)
 {
     struct sn_shape g = {
-        (uint32_t)sn_ceil_div(cols, SN_WARP), (uint32_t)outputs, 1, SN_WARP, SN_NORM_Y, 0};
+        (uint32_t)sn_ceil_div(cols, SN_WARP), (uint32_t)outputs, 1, SN_WARP, SN_NORM_THREADS, 0};
     return g;
 }
 

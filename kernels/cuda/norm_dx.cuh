@@ -149,25 +149,25 @@ static __global__ void __launch_bounds__(SN_BLOCK, 2)
         sn_norm_put<A, OUTS>(a, sum, partial);
 }
 
-/* out[1 + y of the grid] (+)= the chunks' sums: a column's are added by SN_NORM_Y threads, each
- * every SN_NORM_Y-th chunk, and then in the order of the threads. */
-static __global__ void __launch_bounds__(SN_WARP *SN_NORM_Y)
+/* out[1 + y of the grid] (+)= the chunks' sums: a column's are added by SN_NORM_THREADS threads, each
+ * every SN_NORM_THREADS-th chunk, and then in the order of the threads. */
+static __global__ void __launch_bounds__(SN_WARP *SN_NORM_THREADS)
     sn_norm_sums(const struct sn_args a, int64_t chunks, const float *partial)
 {
-    __shared__ double room[SN_NORM_Y][SN_WARP];
+    __shared__ double room[SN_NORM_THREADS][SN_WARP];
     int o = (int)blockIdx.y;
     int64_t cols = a.in[1].cols, c = (int64_t)blockIdx.x * SN_WARP + threadIdx.x;
     float *y = (float *)a.out[1 + o].p;
     double sum = 0;
     if (!y)
         return;
-    for (int64_t k = threadIdx.y; k < chunks && c < cols; k += SN_NORM_Y)
+    for (int64_t k = threadIdx.y; k < chunks && c < cols; k += SN_NORM_THREADS)
         sum += (double)partial[(o * chunks + k) * cols + c];
     room[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y != 0 || c >= cols)
         return;
-    for (int k = 1; k < SN_NORM_Y; k++)
+    for (int k = 1; k < SN_NORM_THREADS; k++)
         sum += room[k][threadIdx.x];
     y[c] = (float)(a.acc[1 + o] == SN_ADD ? (double)y[c] + sum : sum);
 }
