@@ -205,7 +205,8 @@ static double on_machine(const struct sn_machine_device *d, const struct work *w
 static void add_rounding(const struct sn_machine_device *d, const struct sn_op *op, struct work *w)
 {
     bool parts = op->attr.fp8 == SN_FP8_BLOCKS || op->attr.fp8 == SN_FP8_LINES;
-    double elements = (double)(op->in[0].rows * op->in[0].cols + op->in[1].rows * op->in[1].cols);
+    double elements = (double)(op->in[SN_GEMM_A].rows * op->in[SN_GEMM_A].cols +
+                               op->in[SN_GEMM_B].rows * op->in[SN_GEMM_B].cols);
     double written = d->fp8.peak > 0 ? 1 : 2;
     w->rounds = parts ? 2 : 4;
     w->rounded = elements * ((parts ? 2 : 4) + written);
@@ -218,7 +219,7 @@ static void add_rounding(const struct sn_machine_device *d, const struct sn_op *
 static void add_epilogue(const struct sn_program *prog, const struct sn_op *op, struct work *w)
 {
     struct sn_op plain = *op;
-    plain.in[4].buf = plain.out[1].buf = -1;
+    plain.in[SN_GEMM_SLOPE_OF].buf = plain.out[SN_GEMM_BESIDE].buf = -1;
     w->joined = w->bytes - (double)sn_op_bytes(prog, &plain);
     w->bytes -= w->joined;
 }
@@ -289,11 +290,13 @@ static double gathered_loss(const struct sn_pricer *p, struct work *w, const str
         w->bytes = 0;
         return 0;
     }
-    double all = (double)op->attr.vocab / (double)op->in[0].cols;
+    double all = (double)op->attr.vocab / (double)op->in[SN_CROSS_ENTROPY_LOGITS].cols;
     w->bytes *= all;
     w->m = (int64_t)((double)w->m * all);
-    return sn_price_collective(p, SN_ALL_GATHER, op->in[0].rows * op->in[0].cols, w->dtype,
-                               SN_GROUP_TENSOR);
+    return sn_price_collective(p, SN_ALL_GATHER,
+                               op->in[SN_CROSS_ENTROPY_LOGITS].rows *
+                                   op->in[SN_CROSS_ENTROPY_LOGITS].cols,
+                               w->dtype, SN_GROUP_TENSOR);
 }
 
 static double moving(const struct sn_pricer *p, struct work *w, const struct sn_op *op)

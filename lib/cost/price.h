@@ -56,9 +56,9 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
  * by what it moves. */
 bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_program *prog,
                     const struct sn_op *op);
-/* What a kernel is looked up by in device.measured: kind, dtype (of in[0], without inputs of
- * out[0]; of a product with attr.fp8 SN_U8), epilogue and
- * shape (sn_op_shape); seconds 0. */
+/* What a kernel is looked up by in device.measured: kind, dtype (of the first input, without inputs
+ * of the first output; of a product with attr.fp8 SN_U8), epilogue and shape (sn_op_shape); seconds
+ * 0. */
 void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct sn_measured *key);
 /* Is a kind priced by the bytes that it moves, and as what? False for GEMM, attention and
  * communication. */

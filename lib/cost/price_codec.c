@@ -23,13 +23,14 @@ static double beside(const struct sn_machine_device *d, double bytes)
 static double encoding(const struct sn_machine_device *d, const struct sn_codec_rate *rate,
                        const struct sn_program *prog, const struct sn_op *op)
 {
-    double values = bytes_of(prog, &op->in[0]), seconds = beside(d, bytes_of(prog, &op->in[1]));
-    if (op->out[1].buf < 0)
+    double values = bytes_of(prog, &op->in[SN_ENCODE_X]),
+           seconds = beside(d, bytes_of(prog, &op->in[SN_ENCODE_MINUS]));
+    if (op->out[SN_ENCODE_LOST].buf < 0)
         return seconds + values / rate->encode;
     if (rate->feedback > 0)
         return seconds + values / rate->feedback;
     return seconds + values / rate->encode + values / rate->decode +
-           beside(d, 2 * bytes_of(prog, &op->out[1]));
+           beside(d, 2 * bytes_of(prog, &op->out[SN_ENCODE_LOST]));
 }
 
 /* A sum decodes every stream; of blocks_b shares each has as many. */
@@ -38,8 +39,8 @@ static double decoding(const struct sn_machine_device *d, const struct sn_codec_
 {
     double shares = op->attr.blocks_b > 1 ? (double)op->attr.blocks_b : 1;
     double streams = op->attr.inverse ? (double)op->attr.blocks_a / shares : 1;
-    return streams * bytes_of(prog, &op->out[0]) / rate->decode +
-           beside(d, bytes_of(prog, &op->in[1]));
+    return streams * bytes_of(prog, &op->out[SN_DECODE_Y]) / rate->decode +
+           beside(d, bytes_of(prog, &op->in[SN_DECODE_ADDEND]));
 }
 
 bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_program *prog,
@@ -50,7 +51,7 @@ bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_
     struct sn_codec_rate rate;
     if (!encodes && op->kind != SN_OP_DECODE)
         return false;
-    const struct sn_view *values = encodes ? &op->in[0] : &op->out[0];
+    const struct sn_view *values = encodes ? &op->in[SN_ENCODE_X] : &op->out[SN_DECODE_Y];
     if (!sn_codec_rates_find(&rate, &d->codecs, &op->attr.codec[0], prog->bufs[values->buf].dtype))
         return false;
     *seconds =

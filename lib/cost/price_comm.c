@@ -209,7 +209,8 @@ static bool communicates(const struct sn_program *prog, const struct sn_op *op,
     }
     if (!sn_op_collective(op, kind, n))
         return false;
-    *dtype = prog->bufs[*kind == SN_RECV ? op->out[0].buf : op->in[0].buf].dtype;
+    *dtype =
+        prog->bufs[*kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf].dtype;
     return true;
 }
 

@@ -250,7 +250,7 @@ static void pretend_lengths(struct sn_exec *x, const struct sn_program *p, const
                             const struct sn_at *at)
 {
     const struct sn_codec *c = &op->attr.codec[sn_exec_codec_level(x, op)];
-    struct sn_mat s = sn_exec_resolve(x, p, &op->out[0], at);
+    struct sn_mat s = sn_exec_resolve(x, p, &op->out[SN_ENCODE_STREAMS], at);
     for (int64_t i = 0; i < s.rows && !sn_codec_is_fixed(c); i++) {
         int64_t likely = sn_coded_likely(c, op->attr.coded_type, op->attr.share);
         *(int64_t *)(void *)((char *)s.p + i * s.cols) = likely - (int64_t)sizeof(int64_t);

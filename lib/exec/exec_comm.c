@@ -23,13 +23,13 @@ int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op)
 struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_program *p,
                                     const struct sn_op *op, const struct sn_at *at)
 {
-    struct sn_mat in = sn_exec_resolve(x, p, &op->in[0], at),
-                  out = sn_exec_resolve(x, p, &op->out[0], at);
+    struct sn_mat in = sn_exec_resolve(x, p, &op->in[SN_MOVE_FROM], at),
+                  out = sn_exec_resolve(x, p, &op->out[SN_MOVE_TO], at);
     struct sn_transfer t = {.group = op->group,
                             .dtype = in.p ? in.dtype : out.dtype,
                             .in = in.p,
                             .out = out.p,
-                            .add = sn_exec_acc(op->acc[0], at) == SN_ADD,
+                            .add = sn_exec_acc(op->acc[SN_MOVE_TO], at) == SN_ADD,
                             .peer = op->peer,
                             .tag = op->tag,
                             .staging = sn_exec_here(x, p->bufs[x->job->staging].offset),
@@ -75,7 +75,8 @@ struct sn_exchange sn_exec_exchange_here(const struct sn_exec *x, const struct s
                                          const struct sn_op *op, const struct sn_at *at)
 {
     bool balanced = x->pace.on; /* nothing was computed */
-    return sn_exec_exchange(x, op, at, balanced ? NULL : sn_exec_resolve(x, p, &op->in[1], at).p);
+    return sn_exec_exchange(x, op, at,
+                            balanced ? NULL : sn_exec_resolve(x, p, &op->in[SN_MOVE_BOUNDS], at).p);
 }
 
 int sn_exec_previous(const struct sn_exec *x, const struct sn_op *op)
@@ -111,7 +112,7 @@ void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_tran
                        struct sn_posted *tickets)
 {
     t->exchange = &tickets->exchange;
-    t->n = op->in[0].cols;
+    t->n = op->in[SN_MOVE_FROM].cols;
     int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
     if (t->kind == SN_ALL_TO_ALL)
         x->routed.exchanged += sn_exchange_sent(t->exchange) * row;

@@ -447,7 +447,7 @@ enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
                                 const struct sn_op *op, const struct sn_at *at,
                                 struct sn_exchange *out, struct sn_err *err)
 {
-    struct sn_mat bounds = sn_exec_resolve(x, p, &op->in[1], at);
+    struct sn_mat bounds = sn_exec_resolve(x, p, &op->in[SN_MOVE_BOUNDS], at);
     char *here = sn_device_bounce(x, bounds.p);
     SN_TRY(sn_device_copy(x, here, bounds.p, bounds.rows * bounds.ld * (int64_t)sizeof(int32_t),
                           SN_TO_HOST, err));

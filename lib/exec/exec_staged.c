@@ -21,7 +21,8 @@ static struct extent extent_of(const struct sn_exec *x, const struct sn_op *op,
 {
     int64_t all = t->n * x->job->group_size[op->group];
     if (sn_exec_has_rows(op))
-        return (struct extent){op->in[0].rows * op->in[0].cols, op->out[0].rows * op->out[0].cols};
+        return (struct extent){op->in[SN_MOVE_FROM].rows * op->in[SN_MOVE_FROM].cols,
+                               op->out[SN_MOVE_TO].rows * op->out[SN_MOVE_TO].cols};
     if (op->kind == SN_OP_SHIFT)
         return (struct extent){t->n, t->n};
     switch (t->kind) {

@@ -12,7 +12,7 @@ enum sn_status sn_peak_measure(double *out, const struct sn_ops *ops, enum sn_dt
 {
     struct sn_args a = {.attr = {.trans_b = true}};
     size_t bytes = (size_t)SIZE * SIZE * 4;
-    struct sn_mat *m[] = {&a.in[0], &a.in[1], &a.out[0]};
+    struct sn_mat *m[] = {&a.in[SN_GEMM_A], &a.in[SN_GEMM_B], &a.out[SN_GEMM_C]};
     for (int i = 0; i < 3; i++)
         *m[i] = (struct sn_mat){NULL, dtype, SIZE, SIZE, SIZE};
     size_t scratch = ops->scratch(SN_OP_GEMM, &a, threads);

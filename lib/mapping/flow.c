@@ -109,7 +109,9 @@ static enum sn_status add_stage(struct sn_flow *f, const struct sn_job *j, struc
             if (op->kind != SN_OP_AGREE) {
                 if (op->extra || !sn_op_collective(op, &m.kind, &m.n))
                     continue;
-                m.dtype = p->bufs[m.kind == SN_RECV ? op->out[0].buf : op->in[0].buf].dtype;
+                m.dtype =
+                    p->bufs[m.kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf]
+                        .dtype;
             }
             SN_TRY(add_message(f, j, &m, err));
         }

@@ -246,7 +246,8 @@ static enum sn_status measure(struct sn_links *out, double *processor, struct be
 {
     struct product *p = &b->product;
     size_t side = (size_t)SIDE * SIDE * sizeof(float);
-    p->a.in[0] = p->a.in[1] = p->a.out[0] = (struct sn_mat){NULL, SN_F32, SIDE, SIDE, SIDE};
+    p->a.in[SN_GEMM_A] = p->a.in[SN_GEMM_B] = p->a.out[SN_GEMM_C] =
+        (struct sn_mat){NULL, SN_F32, SIDE, SIDE, SIDE};
     size_t scratch = p->ops->scratch(SN_OP_GEMM, &p->a, p->threads);
     int64_t staging = sn_collective_staging(b->comm->size);
     b->in = sn_arena_map(MOST);
@@ -259,9 +260,9 @@ static enum sn_status measure(struct sn_links *out, double *processor, struct be
         has_room ? SN_OK : sn_fail(err, SN_ENOMEM, "calibrate: no memory for messages of 16 MiB");
     st = b->comm->ops->agree(b->comm, st, err);
     if (st == SN_OK) {
-        p->a.in[0].p = room;
-        p->a.in[1].p = room + side;
-        p->a.out[0].p = room + 2 * side;
+        p->a.in[SN_GEMM_A].p = room;
+        p->a.in[SN_GEMM_B].p = room + side;
+        p->a.out[SN_GEMM_C].p = room + 2 * side;
         p->a.scratch = room + 3 * side;
         st = sweep(out, b, seconds, err);
     }

@@ -81,9 +81,9 @@ static enum sn_status bench_init(struct bench *b, struct sn_accelerator *a, int6
     b->known.b = b->known.a + n * n;
     b->known.c = b->known.b + n * n;
     b->known.want = (int64_t *)(void *)(b->here + 4 * matrix);
-    b->args.in[0].p = b->there;
-    b->args.in[1].p = b->there + matrix;
-    b->args.out[0].p = b->there + 2 * matrix;
+    b->args.in[SN_GEMM_A].p = b->there;
+    b->args.in[SN_GEMM_B].p = b->there + matrix;
+    b->args.out[SN_GEMM_C].p = b->there + 2 * matrix;
     b->args.scratch = b->there + 3 * matrix;
     sn_known_product_fill(&b->known, b->known.want + n);
     uint16_t *half = (uint16_t *)(void *)(b->here + 3 * matrix);
@@ -100,9 +100,9 @@ static enum sn_status once(struct bench *b, double *seconds, bool *wrong, struct
 {
     size_t matrix = (size_t)(b->known.side * b->known.side) * sizeof(float);
     memset(b->known.c, 0xff, matrix); /* NaNs: what is not written is seen */
-    SN_TRY(copy(b->a, b->args.out[0].p, b->known.c, matrix, SN_TO_DEVICE, err));
+    SN_TRY(copy(b->a, b->args.out[SN_GEMM_C].p, b->known.c, matrix, SN_TO_DEVICE, err));
     SN_TRY(timed(seconds, b->a, SN_OP_GEMM, &b->args, err));
-    SN_TRY(copy(b->a, b->known.c, b->args.out[0].p, matrix, SN_TO_HOST, err));
+    SN_TRY(copy(b->a, b->known.c, b->args.out[SN_GEMM_C].p, matrix, SN_TO_HOST, err));
     *wrong = !sn_known_product_holds(&b->known);
     return SN_OK;
 }

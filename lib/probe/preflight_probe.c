@@ -96,9 +96,9 @@ enum sn_status sn_probe_product(double *rate, bool *wrong, const struct sn_prefl
     p.b = p.a + n * n;
     p.c = p.b + n * n;
     p.want = (int64_t *)(void *)(memory + 3 * matrix);
-    a.in[0].p = p.a;
-    a.in[1].p = p.b;
-    a.out[0].p = p.c;
+    a.in[SN_GEMM_A].p = p.a;
+    a.in[SN_GEMM_B].p = p.b;
+    a.out[SN_GEMM_C].p = p.c;
     a.scratch = memory + 3 * matrix + 2 * vector;
     sn_known_product_fill(&p, p.want + n);
     double began = sn_clock(), best = INFINITY;

@@ -49,7 +49,7 @@ static int64_t sent_by_op(const struct sn_job *j, const struct sn_op *op, bool a
         if (!sn_op_collective(op, &kind, &n))
             return 0;
         bool is_input = kind != SN_RECV;
-        dtype = j->train.bufs[is_input ? op->in[0].buf : op->out[0].buf].dtype;
+        dtype = j->train.bufs[is_input ? op->in[SN_MOVE_FROM].buf : op->out[SN_MOVE_TO].buf].dtype;
     }
     if (!all)
         return sn_collective_bytes(kind, n, dtype, size, index);

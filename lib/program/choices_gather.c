@@ -16,8 +16,8 @@ static int gather(struct sn_emit *e, int choice, enum sn_group group, const char
     int64_t rows = ranks * e->p->bufs[choice].rows, cols = e->p->bufs[choice].cols;
     int all = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_I32, rows, cols, "%.80s.choice.all", label);
     struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, group, "%.50s.choices", label);
-    op.in[0] = sn_view_all(e->p, choice);
-    op.out[0] = sn_view_all(e->p, all);
+    op.in[SN_MOVE_FROM] = sn_view_all(e->p, choice);
+    op.out[SN_MOVE_TO] = sn_view_all(e->p, all);
     sn_comm_run(e->p, &op);
     return all;
 }

@@ -27,8 +27,9 @@ void sn_wait_add(struct sn_program *p, int id)
         return;
     struct sn_op posted = *sn_op_find(p, id); /* a copy: the array may grow */
     struct sn_op *op = sn_op_add(p, SN_OP_WAIT, "%s", posted.label);
-    op->in[0] = posted.out[0];
-    op->in[1] = posted.kind == SN_OP_ALL_REDUCE ? sn_no_view : posted.in[0];
+    op->in[SN_WAIT_NAMES] = posted.out[SN_MOVE_TO];
+    op->in[SN_WAIT_NAMES_TOO] =
+        posted.kind == SN_OP_ALL_REDUCE ? sn_no_view : posted.in[SN_MOVE_FROM];
     op->when = posted.when;
     op->group = posted.group;
     op->waits_for = id;
@@ -44,7 +45,7 @@ void sn_comm_run(struct sn_program *p, const struct sn_op *op)
 int sn_shift_post(struct sn_program *p, int from, int to, const char *label)
 {
     struct sn_op op = sn_comm_op(SN_OP_SHIFT, SN_GROUP_CONTEXT, "%.50s.ring", label);
-    op.in[0] = sn_view_flat(p, from);
-    op.out[0] = sn_view_flat(p, to);
+    op.in[SN_MOVE_FROM] = sn_view_flat(p, from);
+    op.out[SN_MOVE_TO] = sn_view_flat(p, to);
     return sn_op_append(p, &op);
 }

@@ -86,7 +86,7 @@ static void plan(struct pass *x, const struct sn_op *op)
     }
     if (op->kind == SN_OP_SEND && !x->p->failed) { /* the stream is kept until it is sent */
         x->p->bufs[m->leg[0].leaves].kept = true;
-        x->p->bufs[op->in[0].buf].kept = false;
+        x->p->bufs[op->in[SN_MOVE_FROM].buf].kept = false;
     }
     x->move_of[op->id] = x->n_moves++;
 }
@@ -143,10 +143,10 @@ static void clear_pads(struct pass *x, const struct sn_coded_move *m, const stru
 static void encode(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l)
 {
     struct sn_op op = part_of(x, m, l, SN_OP_ENCODE);
-    op.in[0] = l->from;
-    op.in[1] = l->minus;
-    op.out[0] = sn_view_all(x->p, l->leaves);
-    op.out[1] = l->fed;
+    op.in[SN_ENCODE_X] = l->from;
+    op.in[SN_ENCODE_MINUS] = l->minus;
+    op.out[SN_ENCODE_STREAMS] = sn_view_all(x->p, l->leaves);
+    op.out[SN_ENCODE_LOST] = l->fed;
     op.attr.blocks_a = l->send;
     op.attr.blocks_b = l->send_each;
     op.attr.site = (uint32_t)x->j->stage << SITE_STAGE | x->site++;
@@ -160,8 +160,8 @@ static struct sn_op communication(struct pass *x, const struct sn_coded_move *m,
                                   const struct sn_leg *l)
 {
     struct sn_op op = part_of(x, m, l, l->kind);
-    op.in[0] = l->leaves < 0 ? sn_no_view : sn_view_flat(x->p, l->leaves);
-    op.out[0] = l->comes < 0 ? sn_no_view : sn_view_flat(x->p, l->comes);
+    op.in[SN_MOVE_FROM] = l->leaves < 0 ? sn_no_view : sn_view_flat(x->p, l->leaves);
+    op.out[SN_MOVE_TO] = l->comes < 0 ? sn_no_view : sn_view_flat(x->p, l->comes);
     op.attr.blocks_a = l->kind == SN_OP_ALL_TO_ALL ? l->send / l->send_each : l->send;
     op.is_coded = true;
     op.id = l->id;
@@ -180,8 +180,8 @@ static void post(struct pass *x, const struct sn_coded_move *m)
 static void put_wait(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l)
 {
     struct sn_op of = communication(x, m, l), op = part_of(x, m, l, SN_OP_WAIT);
-    op.in[0] = of.out[0].buf >= 0 ? of.out[0] : of.in[0];
-    op.in[1] = of.out[0].buf >= 0 ? of.in[0] : sn_no_view;
+    op.in[SN_WAIT_NAMES] = of.out[SN_MOVE_TO].buf >= 0 ? of.out[SN_MOVE_TO] : of.in[SN_MOVE_FROM];
+    op.in[SN_WAIT_NAMES_TOO] = of.out[SN_MOVE_TO].buf >= 0 ? of.in[SN_MOVE_FROM] : sn_no_view;
     op.waits_for = l->id;
     put_new(x, m, &op);
 }
@@ -189,11 +189,11 @@ static void put_wait(struct pass *x, const struct sn_coded_move *m, const struct
 static void decode(struct pass *x, const struct sn_coded_move *m, const struct sn_leg *l)
 {
     struct sn_op op = part_of(x, m, l, SN_OP_DECODE);
-    op.in[0] = sn_view_all(x->p, l->comes);
-    op.in[1] = l->plus;
-    op.out[0] = l->to;
+    op.in[SN_DECODE_STREAMS] = sn_view_all(x->p, l->comes);
+    op.in[SN_DECODE_ADDEND] = l->plus;
+    op.out[SN_DECODE_Y] = l->to;
     if (m->now + 1 == m->n_legs)
-        op.acc[0] = m->op.acc[0];
+        op.acc[SN_DECODE_Y] = m->op.acc[SN_MOVE_TO];
     op.attr.blocks_a = l->get;
     op.attr.blocks_b = l->get_each;
     op.attr.inverse = l->sums;

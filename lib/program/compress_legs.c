@@ -77,7 +77,8 @@ static struct sn_leg *add(struct plan *x, int kind, enum sn_group group, int64_t
 static struct sn_view feedback_of(const struct plan *x)
 {
     const struct sn_op *op = &x->m->op;
-    int bucket = op->codable == 1 + SN_CODED_DATA ? x->p->bufs[op->in[0].buf].bucket : -1;
+    int bucket =
+        op->codable == 1 + SN_CODED_DATA ? x->p->bufs[op->in[SN_MOVE_FROM].buf].bucket : -1;
     int buf = bucket < 0 ? -1 : x->j->buckets[bucket].feedback;
     return buf < 0 ? sn_no_view : sn_view_flat(x->p, buf);
 }
@@ -134,7 +135,8 @@ static int gather(struct plan *x, struct sn_view from, struct sn_view to, int64_
 static void plan_gather(struct plan *x)
 {
     struct sn_op *op = &x->m->op;
-    int first = gather(x, op->in[0], op->out[0], elements(&op->in[0]));
+    int first =
+        gather(x, op->in[SN_MOVE_FROM], op->out[SN_MOVE_TO], elements(&op->in[SN_MOVE_FROM]));
     if (op->codable == 1 + SN_CODED_ZERO)
         take_masters(x, &x->m->leg[first], &x->m->leg[x->m->n_legs - 1]);
 }
@@ -152,7 +154,7 @@ static int64_t missing_of(int64_t n, int64_t share, int i)
 static struct sn_leg *inside(struct plan *x, int64_t share)
 {
     int own = x->j->group_index[SN_GROUP_REPLICA_NODE];
-    int64_t n = elements(&x->m->op.in[0]);
+    int64_t n = elements(&x->m->op.in[SN_MOVE_FROM]);
     struct sn_leg *l = add(x, SN_OP_ALL_TO_ALL, SN_GROUP_REPLICA_NODE, share);
     l->send = l->get = x->members;
     l->send_each = l->get_each = x->nodes;
@@ -163,11 +165,11 @@ static struct sn_leg *inside(struct plan *x, int64_t share)
     return l;
 }
 
-/* Of in[0] into `to`, whose share is slice `index`. */
+/* Of what it moves into `to`, whose share is slice `index`. */
 static void scatter(struct plan *x, struct sn_view to, int64_t share)
 {
     struct sn_op *op = &x->m->op;
-    struct sn_view from = op->in[0];
+    struct sn_view from = op->in[SN_MOVE_FROM];
     struct sn_leg *first = x->two_level ? inside(x, share) : NULL, *l = first;
     l = add(x, SN_OP_ALL_TO_ALL, first ? SN_GROUP_REPLICA_RAIL : op->group, share);
     l->send = l->get = first ? x->nodes : x->members;
@@ -180,7 +182,8 @@ static void scatter(struct plan *x, struct sn_view to, int64_t share)
     } else {
         first = l;
     }
-    l->decode_missing = missing_of(elements(&op->in[0]), share, x->j->group_index[op->group]);
+    l->decode_missing =
+        missing_of(elements(&op->in[SN_MOVE_FROM]), share, x->j->group_index[op->group]);
     first->from = from;
     first->fed = feedback_of(x);
     first->type = type_of(x->p, &from);
@@ -189,18 +192,18 @@ static void scatter(struct plan *x, struct sn_view to, int64_t share)
 static void plan_all_reduce(struct plan *x)
 {
     struct sn_op *op = &x->m->op;
-    int64_t n = elements(&op->in[0]);
+    int64_t n = elements(&op->in[SN_MOVE_FROM]);
     int64_t share = rounded_up((n + x->members - 1) / x->members, SN_CODEC_BLOCK);
     struct sn_view sum = sum_buffer(x, "sum", share);
     scatter(x, sum, share);
-    int at = gather(x, sum, op->out[0], share);
+    int at = gather(x, sum, op->out[SN_MOVE_TO], share);
     x->m->leg[at].encode_missing = missing_of(n, share, x->j->group_index[op->group]);
 }
 
 static void plan_transfer(struct plan *x)
 {
     bool sends = x->m->op.kind == SN_OP_SEND;
-    struct sn_view v = sends ? x->m->op.in[0] : x->m->op.out[0];
+    struct sn_view v = sends ? x->m->op.in[SN_MOVE_FROM] : x->m->op.out[SN_MOVE_TO];
     struct sn_leg *l = add(x, x->m->op.kind, x->m->op.group, elements(&v));
     l->send = sends;
     l->get = !sends;
@@ -222,7 +225,7 @@ void sn_legs_of(const struct sn_job *j, struct sn_program *p, struct sn_coded_mo
     if (op->kind == SN_OP_ALL_GATHER)
         plan_gather(&x);
     else if (op->kind == SN_OP_REDUCE_SCATTER)
-        scatter(&x, op->out[0], elements(&op->out[0]));
+        scatter(&x, op->out[SN_MOVE_TO], elements(&op->out[SN_MOVE_TO]));
     else if (op->kind == SN_OP_ALL_REDUCE)
         plan_all_reduce(&x);
     else

@@ -69,13 +69,13 @@ static bool same(const struct sn_view *a, const struct sn_view *b)
 
 static void encode(struct pass *x, const struct sn_op *was)
 {
-    if (x->leaving >= 0 && same(&x->encoded, &was->in[0]))
+    if (x->leaving >= 0 && same(&x->encoded, &was->in[SN_MOVE_FROM]))
         return;
-    struct sn_op op = coding_op(x, was, SN_OP_ENCODE, &was->in[0]);
-    x->leaving = row_buffer(x, was, &was->in[0], "streams");
-    x->encoded = was->in[0];
-    op.in[0] = was->in[0];
-    op.out[0] = sn_view_all(x->p, x->leaving);
+    struct sn_op op = coding_op(x, was, SN_OP_ENCODE, &was->in[SN_MOVE_FROM]);
+    x->leaving = row_buffer(x, was, &was->in[SN_MOVE_FROM], "streams");
+    x->encoded = was->in[SN_MOVE_FROM];
+    op.in[SN_ENCODE_X] = was->in[SN_MOVE_FROM];
+    op.out[SN_ENCODE_STREAMS] = sn_view_all(x->p, x->leaving);
     op.attr.site = (uint32_t)x->j->stage << SITE_STAGE | SITE_ROWS | x->site++;
     op.attr.member = x->j->group_index[was->group];
     sn_op_put(x->p, &op);
@@ -83,15 +83,15 @@ static void encode(struct pass *x, const struct sn_op *was)
 
 static void exchange(struct pass *x, const struct sn_op *was)
 {
-    int arrived = row_buffer(x, was, &was->out[0], "arrived");
+    int arrived = row_buffer(x, was, &was->out[SN_MOVE_TO], "arrived");
     struct sn_op zero = sn_op_blank(SN_OP_ZERO), op = *was;
     memcpy(zero.label, was->label, sizeof(zero.label));
     zero.when = was->when;
-    zero.out[0] = op.out[0] = sn_view_all(x->p, arrived);
+    zero.out[SN_ZERO_X] = op.out[SN_MOVE_TO] = sn_view_all(x->p, arrived);
     zero.id = x->p->next_id++;
     encode(x, was);
     sn_op_put(x->p, &zero);
-    op.in[0] = sn_view_all(x->p, x->leaving);
+    op.in[SN_MOVE_FROM] = sn_view_all(x->p, x->leaving);
     sn_op_put(x->p, &op);
     if (!sn_grow((void **)&x->rows, x->n_rows, &x->cap_rows, sizeof(*x->rows))) {
         x->p->failed = true;
@@ -103,13 +103,13 @@ static void exchange(struct pass *x, const struct sn_op *was)
 
 static void wait(struct pass *x, const struct sn_op *was, const struct coded_rows *r)
 {
-    struct sn_op op = *was, decode = coding_op(x, &r->op, SN_OP_DECODE, &r->op.out[0]);
+    struct sn_op op = *was, decode = coding_op(x, &r->op, SN_OP_DECODE, &r->op.out[SN_MOVE_TO]);
     const struct sn_op *posted = sn_op_find(x->p, r->id);
-    op.in[0] = posted->out[0];
-    op.in[1] = posted->in[0];
+    op.in[SN_WAIT_NAMES] = posted->out[SN_MOVE_TO];
+    op.in[SN_WAIT_NAMES_TOO] = posted->in[SN_MOVE_FROM];
     sn_op_put(x->p, &op);
-    decode.in[0] = sn_view_all(x->p, r->arrived);
-    decode.out[0] = r->op.out[0];
+    decode.in[SN_DECODE_STREAMS] = sn_view_all(x->p, r->arrived);
+    decode.out[SN_DECODE_Y] = r->op.out[SN_MOVE_TO];
     sn_op_put(x->p, &decode);
 }
 

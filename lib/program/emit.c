@@ -70,7 +70,7 @@ void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int 
         int64_t next = q ? q->offset : b->n;
         if (next > at) {
             struct sn_op *op = sn_op_add(p, SN_OP_ZERO, "pad.%.50s", b->name);
-            op->out[0] = (struct sn_view){
+            op->out[SN_ZERO_X] = (struct sn_view){
                 .buf = buf, .offset = at, .rows = 1, .cols = next - at, .ld = next - at};
             op->is_weight_grad = true;
             op->when = when;

@@ -85,8 +85,9 @@ static void become(struct fuse *f, int i, int j, const struct sn_op *both)
  * every rank adds. */
 static bool gives_value(const struct fuse *f, const struct sn_op *op)
 {
-    return is_slot(f->p, &op->out[0]) && f->writers[op->out[0].buf] == 1 &&
-           op->acc[0] == SN_ACC_WRITE && op->in[3].buf < 0 && op->in_first == 0;
+    return is_slot(f->p, &op->out[SN_GEMM_C]) && f->writers[op->out[SN_GEMM_C].buf] == 1 &&
+           op->acc[SN_GEMM_C] == SN_ACC_WRITE && op->in[SN_GEMM_ADDEND].buf < 0 &&
+           op->in_first == 0;
 }
 
 static bool makes_value(const struct fuse *f, const struct sn_op *op)
@@ -97,14 +98,15 @@ static bool makes_value(const struct fuse *f, const struct sn_op *op)
 static void with_activation(struct fuse *f, int i, int end)
 {
     struct sn_op both = f->p->ops[i];
-    int j = gives_value(f, &both) ? reader_of(f, i, end, SN_OP_ACT, &both.out[0]) : -1;
+    int j = gives_value(f, &both) ? reader_of(f, i, end, SN_OP_ACT, &both.out[SN_GEMM_C]) : -1;
     const struct sn_op *act = j < 0 ? NULL : &f->p->ops[j];
     if (!act || !together(&both, act) || !makes_value(f, act))
         return;
     both.attr.epilogue = SN_EPILOGUE_ACT;
     both.attr.act = act->attr.act;
-    both.out[1] = f->readers[both.out[0].buf] > 1 ? both.out[0] : sn_no_view;
-    both.out[0] = act->out[0];
+    both.out[SN_GEMM_BESIDE] =
+        f->readers[both.out[SN_GEMM_C].buf] > 1 ? both.out[SN_GEMM_C] : sn_no_view;
+    both.out[SN_GEMM_C] = act->out[SN_ACT_Y];
     become(f, i, j, &both);
 }
 
@@ -113,18 +115,20 @@ static void with_activation(struct fuse *f, int i, int end)
 static void with_slope(struct fuse *f, int i, int end)
 {
     struct sn_op both = f->p->ops[i];
-    bool is_read_once =
-        !sn_weights_delayed(f->job) && gives_value(f, &both) && f->readers[both.out[0].buf] == 1;
-    int j =
-        is_read_once && both.in[2].buf < 0 ? reader_of(f, i, end, SN_OP_ACT_DX, &both.out[0]) : -1;
+    bool is_read_once = !sn_weights_delayed(f->job) && gives_value(f, &both) &&
+                        f->readers[both.out[SN_GEMM_C].buf] == 1;
+    int j = is_read_once && both.in[SN_GEMM_BIAS].buf < 0
+                ? reader_of(f, i, end, SN_OP_ACT_DX, &both.out[SN_GEMM_C])
+                : -1;
     const struct sn_op *dx = j < 0 ? NULL : &f->p->ops[j];
-    if (!dx || !together(&both, dx) || !makes_value(f, dx) || !is_slot(f->p, &dx->in[1]) ||
-        f->written[dx->in[1].buf] >= i) /* x must be there when the product runs */
+    if (!dx || !together(&both, dx) || !makes_value(f, dx) ||
+        !is_slot(f->p, &dx->in[SN_ACT_DX_X]) ||
+        f->written[dx->in[SN_ACT_DX_X].buf] >= i) /* x must be there when the product runs */
         return;
     both.attr.epilogue = SN_EPILOGUE_ACT_DX;
     both.attr.act = dx->attr.act;
-    both.in[4] = dx->in[1];
-    both.out[0] = dx->out[0];
+    both.in[SN_GEMM_SLOPE_OF] = dx->in[SN_ACT_DX_X];
+    both.out[SN_GEMM_C] = dx->out[SN_ACT_DX_DX];
     become(f, i, j, &both);
 }
 
@@ -153,15 +157,15 @@ static bool is_touched(const struct sn_program *p, int i, int j, const struct sn
 static void with_sums(struct fuse *f, int i, int end)
 {
     struct sn_op both = f->p->ops[i];
-    bool is_gradient =
-        both.attr.trans_a && both.is_weight_grad && both.in[2].buf < 0 && both.in[3].buf < 0;
-    int j = is_gradient ? reader_of(f, i, end, SN_OP_COLSUM, &both.in[0]) : -1;
+    bool is_gradient = both.attr.trans_a && both.is_weight_grad && both.in[SN_GEMM_BIAS].buf < 0 &&
+                       both.in[SN_GEMM_ADDEND].buf < 0;
+    int j = is_gradient ? reader_of(f, i, end, SN_OP_COLSUM, &both.in[SN_GEMM_A]) : -1;
     const struct sn_op *sums = j < 0 ? NULL : &f->p->ops[j];
-    if (!sums || !together(&both, sums) || is_touched(f->p, i, j, &sums->out[0]))
+    if (!sums || !together(&both, sums) || is_touched(f->p, i, j, &sums->out[SN_COLSUM_DB]))
         return;
     both.attr.epilogue = SN_EPILOGUE_COLSUM;
-    both.out[1] = sums->out[0];
-    both.acc[1] = sums->acc[0];
+    both.out[SN_GEMM_BESIDE] = sums->out[SN_COLSUM_DB];
+    both.acc[SN_GEMM_BESIDE] = sums->acc[SN_COLSUM_DB];
     become(f, i, j, &both);
 }
 

@@ -29,17 +29,17 @@
 
 static bool is_sum(const struct sn_program *p, const struct sn_op *op)
 {
-    return op->kind == SN_OP_ADD && op->when == SN_EVERY && op->acc[0] == SN_ACC_WRITE &&
-           sn_view_is_all(p, &op->in[0]) && sn_view_is_all(p, &op->in[1]) &&
-           sn_view_is_all(p, &op->out[0]) && op->out[0].buf >= p->n_state_bufs;
+    return op->kind == SN_OP_ADD && op->when == SN_EVERY && op->acc[SN_ADD_Y] == SN_ACC_WRITE &&
+           sn_view_is_all(p, &op->in[SN_ADD_A]) && sn_view_is_all(p, &op->in[SN_ADD_B]) &&
+           sn_view_is_all(p, &op->out[SN_ADD_Y]) && op->out[SN_ADD_Y].buf >= p->n_state_bufs;
 }
 
 /* Is `op` a norm of the sum, and of nothing else yet? */
 static bool takes(const struct sn_program *p, const struct sn_op *op, const struct sn_op *sum)
 {
-    return sn_op_row(op->kind)->adds_residual && op->in[0].buf == sum->out[0].buf &&
-           sn_view_is_all(p, &op->in[0]) && op->in[3].buf < 0 && op->when == sum->when &&
-           op->extra == sum->extra && op->only == sum->only &&
+    return sn_op_row(op->kind)->adds_residual && op->in[SN_NORM_X].buf == sum->out[SN_ADD_Y].buf &&
+           sn_view_is_all(p, &op->in[SN_NORM_X]) && op->in[SN_NORM_ADDEND].buf < 0 &&
+           op->when == sum->when && op->extra == sum->extra && op->only == sum->only &&
            op->is_weight_grad == sum->is_weight_grad;
 }
 
@@ -50,12 +50,12 @@ static bool may_stand_between(const struct sn_op *op, const struct sn_op *sum)
     if (op->kind < SN_NKERNELS && op->kind != SN_OP_ZERO)
         return false;
     for (int i = 0; i < SN_MAX_IN; i++)
-        if (op->in[i].buf == sum->out[0].buf)
+        if (op->in[i].buf == sum->out[SN_ADD_Y].buf)
             return false;
     for (int o = 0; o < SN_MAX_OUT; o++)
         if (op->out[o].buf >= 0 &&
-            (op->out[o].buf == sum->out[0].buf || op->out[o].buf == sum->in[0].buf ||
-             op->out[o].buf == sum->in[1].buf))
+            (op->out[o].buf == sum->out[SN_ADD_Y].buf || op->out[o].buf == sum->in[SN_ADD_A].buf ||
+             op->out[o].buf == sum->in[SN_ADD_B].buf))
             return false;
     return true;
 }
@@ -85,9 +85,9 @@ void sn_pass_fuse_norms(struct sn_program *p)
             int norm = norm_of(p, i, end);
             if (norm < 0)
                 continue;
-            p->ops[norm].in[0] = p->ops[i].in[0];
-            p->ops[norm].in[3] = p->ops[i].in[1];
-            p->ops[norm].out[2] = p->ops[i].out[0];
+            p->ops[norm].in[SN_NORM_X] = p->ops[i].in[SN_ADD_A];
+            p->ops[norm].in[SN_NORM_ADDEND] = p->ops[i].in[SN_ADD_B];
+            p->ops[norm].out[SN_NORM_SUM] = p->ops[i].out[SN_ADD_Y];
             gone[i] = true;
         }
     }

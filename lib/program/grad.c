@@ -25,10 +25,10 @@ static void contribute(struct sn_emit *e, struct sn_view v, struct sn_view g)
     int sum = sn_buffer_like(e->p, v.buf, "d");
     struct sn_op *op =
         sn_op_add(e->p, SN_OP_ADD, "sum.%.50s", e->p->failed ? "" : e->p->bufs[v.buf].name);
-    op->in[0] = before;
-    op->in[1] = g;
-    op->out[0] = sn_view_all(e->p, sum);
-    sn_grad_set(e, v.buf, op->out[0]);
+    op->in[SN_ADD_A] = before;
+    op->in[SN_ADD_B] = g;
+    op->out[SN_ADD_Y] = sn_view_all(e->p, sum);
+    sn_grad_set(e, v.buf, op->out[SN_ADD_Y]);
 }
 
 static void norm_ready(struct sn_emit *e, const struct sn_op *f)
@@ -53,34 +53,34 @@ static void norm_sums(struct sn_emit *e, const struct sn_op *f, struct sn_op *op
 void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
 {
     const struct sn_op_row *row = sn_op_row(f->kind);
-    bool sums = false, is_input = wants(e, f->in[0]);
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
+    bool sums = false, is_input = wants(e, f->in[SN_NORM_X]);
+    struct sn_view dy = sn_grad_get(e, f->out[SN_NORM_Y].buf);
     for (int k = 1; k <= 2; k++)
         sums = sums || sn_part_trains(e, sn_part_of(e, f->in[k]));
     bool together = is_input && sums && !sn_weights_delayed(e->job);
     if (together)
         norm_ready(e, f);
     if (is_input) {
-        int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
+        int dx = sn_buffer_like(e->p, f->in[SN_NORM_X].buf, "d");
         struct sn_op *op = sn_op_add(e->p, row->dx, "%.60s", f->label);
-        op->in[0] = dy;
-        op->in[1] = f->in[0];
-        op->in[2] = f->in[1];
-        op->in[3] = f->out[1];
-        op->in[4] = sn_grad_get(e, f->in[0].buf);
-        op->out[0] = sn_view_all(e->p, dx);
+        op->in[SN_NORM_DX_DY] = dy;
+        op->in[SN_NORM_DX_X] = f->in[SN_NORM_X];
+        op->in[SN_NORM_DX_W] = f->in[SN_NORM_W];
+        op->in[SN_NORM_DX_STATS] = f->out[SN_NORM_STATS];
+        op->in[SN_NORM_DX_ADDEND] = sn_grad_get(e, f->in[SN_NORM_X].buf);
+        op->out[SN_NORM_DX_DX] = sn_view_all(e->p, dx);
         op->attr = f->attr;
         if (together)
             norm_sums(e, f, op, 1);
         op->is_weight_grad = false;
-        sn_grad_set(e, f->in[0].buf, op->out[0]);
+        sn_grad_set(e, f->in[SN_NORM_X].buf, op->out[SN_NORM_DX_DX]);
     }
     if (sums && !together) {
         norm_ready(e, f);
         struct sn_op *op = sn_op_add(e->p, row->dw, "%.60s", f->label);
-        op->in[0] = dy;
-        op->in[1] = f->in[0];
-        op->in[2] = f->out[1];
+        op->in[SN_NORM_DW_DY] = dy;
+        op->in[SN_NORM_DW_X] = f->in[SN_NORM_X];
+        op->in[SN_NORM_DW_STATS] = f->out[SN_NORM_STATS];
         op->attr = f->attr;
         norm_sums(e, f, op, 0);
     }
@@ -104,25 +104,25 @@ static enum sn_fp8 gradient_fp8(const struct sn_emit *e, const struct sn_op *f, 
 
 void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_view dy = sn_grad_of(e, f->out[0]);
-    int w = sn_part_of(e, f->in[1]), b = sn_part_of(e, f->in[2]);
-    if (wants(e, f->in[3]))
-        contribute(e, f->in[3], dy); /* as of a sum */
-    if (wants(e, f->in[0])) {
-        int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
+    struct sn_view dy = sn_grad_of(e, f->out[SN_GEMM_C]);
+    int w = sn_part_of(e, f->in[SN_GEMM_B]), b = sn_part_of(e, f->in[SN_GEMM_BIAS]);
+    if (wants(e, f->in[SN_GEMM_ADDEND]))
+        contribute(e, f->in[SN_GEMM_ADDEND], dy); /* as of a sum */
+    if (wants(e, f->in[SN_GEMM_A])) {
+        int dx = sn_buffer_like(e->p, f->in[SN_GEMM_A].buf, "d");
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dx", f->label);
-        op->in[0] = dy;
-        op->in[1] = f->in[1];
-        op->in[3] = sn_grad_get(e, f->in[0].buf);
+        op->in[SN_GEMM_A] = dy;
+        op->in[SN_GEMM_B] = f->in[SN_GEMM_B];
+        op->in[SN_GEMM_ADDEND] = sn_grad_get(e, f->in[SN_GEMM_A].buf);
         op->attr.fp8 = gradient_fp8(e, f, dy, false);
-        op->out[0] = sn_view_all(e->p, dx);
-        sn_grad_set(e, f->in[0].buf, op->out[0]);
+        op->out[SN_GEMM_C] = sn_view_all(e->p, dx);
+        sn_grad_set(e, f->in[SN_GEMM_A].buf, op->out[SN_GEMM_C]);
     }
     if (sn_part_trains(e, w)) {
         sn_part_ready(e, w);
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dw", f->label);
-        op->in[0] = dy;
-        op->in[1] = f->in[0];
+        op->in[SN_GEMM_A] = dy;
+        op->in[SN_GEMM_B] = f->in[SN_GEMM_A];
         op->attr.trans_a = true;
         op->attr.fp8 = gradient_fp8(e, f, dy, true);
         sn_into_part(e, op, 0, w, false);
@@ -131,7 +131,7 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
     if (sn_part_trains(e, b)) {
         sn_part_ready(e, b);
         struct sn_op *op = sn_op_add(e->p, SN_OP_COLSUM, "%.60s.db", f->label);
-        op->in[0] = dy;
+        op->in[SN_COLSUM_DY] = dy;
         sn_into_part(e, op, 0, b, true);
         sn_part_used(e, b);
     }
@@ -142,50 +142,50 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
 void sn_grad_pointwise(struct sn_emit *e, const struct sn_op *f)
 {
     const struct sn_op_row *row = sn_op_row(f->kind);
-    if (!wants(e, f->in[0]))
+    if (!wants(e, f->in[SN_POINTWISE_X]))
         return;
-    int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
+    int dx = sn_buffer_like(e->p, f->in[SN_POINTWISE_X].buf, "d");
+    struct sn_view dy = sn_grad_get(e, f->out[SN_POINTWISE_Y].buf);
     struct sn_op *op = sn_op_add(e->p, row->dx, "%.60s", f->label);
-    op->in[0] = dy;
+    op->in[SN_POINTWISE_DX_DY] = dy;
     for (int k = 0; k + 1 < SN_MAX_IN; k++)
         if (sn_operand_is(&row->in[k], SN_ROLE_GRADIENT))
             op->in[k + 1] = f->in[k];
-    op->out[0] = sn_view_all(e->p, dx);
+    op->out[SN_POINTWISE_DX_DX] = sn_view_all(e->p, dx);
     op->attr = f->attr;
     op->attr.inverse = row->dx == f->kind;
-    contribute(e, f->in[0], sn_view_all(e->p, dx));
+    contribute(e, f->in[SN_POINTWISE_X], sn_view_all(e->p, dx));
 }
 
 /* DROPOUT and JITTER: the same factors. */
 void sn_grad_dropout(struct sn_emit *e, const struct sn_op *f)
 {
-    if (!wants(e, f->in[0]))
+    if (!wants(e, f->in[SN_NOISE_X]))
         return;
-    int dx = sn_buffer_like(e->p, f->in[0].buf, "d");
+    int dx = sn_buffer_like(e->p, f->in[SN_NOISE_X].buf, "d");
     struct sn_op *op = sn_op_add(e->p, sn_op_row(f->kind)->dx, "%.60s", f->label);
-    op->in[0] = sn_grad_get(e, f->out[0].buf);
-    op->in[1] = sn_grad_get(e, f->in[0].buf);
-    op->out[0] = sn_view_all(e->p, dx);
+    op->in[SN_NOISE_X] = sn_grad_get(e, f->out[SN_NOISE_Y].buf);
+    op->in[SN_NOISE_ADDEND] = sn_grad_get(e, f->in[SN_NOISE_X].buf);
+    op->out[SN_NOISE_Y] = sn_view_all(e->p, dx);
     op->attr = f->attr;
-    sn_grad_set(e, f->in[0].buf, op->out[0]);
+    sn_grad_set(e, f->in[SN_NOISE_X].buf, op->out[SN_NOISE_Y]);
 }
 
 void sn_grad_add(struct sn_emit *e, const struct sn_op *f)
 {
     for (int i = 0; i < 2; i++) /* the same gradient goes both ways: no copy, an alias */
         if (wants(e, f->in[i]))
-            contribute(e, f->in[i], sn_grad_get(e, f->out[0].buf));
+            contribute(e, f->in[i], sn_grad_get(e, f->out[SN_ADD_Y].buf));
 }
 
 static void grad_positions(struct sn_emit *e, const struct sn_op *f, struct sn_view dy)
 {
-    int pos = sn_part_of(e, f->in[2]);
+    int pos = sn_part_of(e, f->in[SN_EMBED_P]);
     if (!sn_part_trains(e, pos))
         return;
     sn_part_ready(e, pos);
     struct sn_op *op = sn_op_add(e->p, SN_OP_POS_GRAD, "%.60s.pos", f->label);
-    op->in[0] = dy;
+    op->in[SN_POS_GRAD_DY] = dy;
     op->attr = f->attr;
     sn_into_part(e, op, 0, pos, false);
     sn_part_used(e, pos);
@@ -193,8 +193,8 @@ static void grad_positions(struct sn_emit *e, const struct sn_op *f, struct sn_v
 
 void sn_grad_embed(struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    int w = sn_part_of(e, f->in[1]);
+    struct sn_view dy = sn_grad_get(e, f->out[SN_EMBED_Y].buf);
+    int w = sn_part_of(e, f->in[SN_EMBED_W]);
     grad_positions(e, f, dy);
     if (!sn_part_trains(e, w))
         return;
@@ -202,23 +202,23 @@ void sn_grad_embed(struct sn_emit *e, const struct sn_op *f)
     if (!e->grad_written[w]) { /* a scatter cannot initialise */
         struct sn_op *zero = sn_op_add(e->p, SN_OP_ZERO, "%.60s.zero", f->label);
         sn_into_part(e, zero, 0, w, false);
-        zero->when = zero->acc[0] == SN_ACC_FIRST_WRITES ? SN_FIRST : SN_EVERY;
-        zero->acc[0] = SN_ACC_WRITE;
+        zero->when = zero->acc[SN_ZERO_X] == SN_ACC_FIRST_WRITES ? SN_FIRST : SN_EVERY;
+        zero->acc[SN_ZERO_X] = SN_ACC_WRITE;
     }
     struct sn_op *op = sn_op_add(e->p, SN_OP_EMBED_GRAD, "%.60s.dw", f->label);
-    op->in[0] = f->in[0];
-    op->in[1] = dy;
+    op->in[SN_EMBED_GRAD_IDS] = f->in[SN_EMBED_IDS];
+    op->in[SN_EMBED_GRAD_DY] = dy;
     op->attr = f->attr;
     sn_into_part(e, op, 0, w, false);
-    op->acc[0] = SN_ACC_ADD;
+    op->acc[SN_EMBED_GRAD_DW] = SN_ACC_ADD;
     sn_part_used(e, w);
 }
 
 /* A cast or a copy: the gradient of one is that of the other. */
 void sn_grad_copy(struct sn_emit *e, const struct sn_op *f)
 {
-    if (wants(e, f->in[0]))
-        contribute(e, f->in[0], sn_grad_of(e, f->out[0]));
+    if (wants(e, f->in[SN_COPY_X]))
+        contribute(e, f->in[SN_COPY_X], sn_grad_of(e, f->out[SN_COPY_Y]));
 }
 
 /* --- moves between forms ---------------------------------------------------------------------- */
@@ -230,30 +230,30 @@ void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
                                [SN_MOVE_ALL_REDUCE] = SN_OP_ALL_REDUCE,
                                [SN_MOVE_REDUCE_SCATTER] = SN_OP_REDUCE_SCATTER,
                                [SN_MOVE_ALL_TO_ALL] = SN_OP_ALL_TO_ALL};
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    if (!wants(e, f->in[0]))
+    struct sn_view dy = sn_grad_get(e, f->out[SN_MOVE_TO].buf);
+    if (!wants(e, f->in[SN_MOVE_FROM]))
         return;
     if (f->grad_move == SN_KEEP) {
-        contribute(e, f->in[0], dy);
+        contribute(e, f->in[SN_MOVE_FROM], dy);
         return;
     }
     struct sn_op op = sn_comm_op(kind[f->grad_move], f->group, "%.60s", f->label);
-    op.in[0] = dy;
-    op.out[0] = sn_view_all(e->p, sn_buffer_like(e->p, f->in[0].buf, "d"));
+    op.in[SN_MOVE_FROM] = dy;
+    op.out[SN_MOVE_TO] = sn_view_all(e->p, sn_buffer_like(e->p, f->in[SN_MOVE_FROM].buf, "d"));
     op.attr = f->attr;
     op.codable = f->codable;
     sn_comm_run(e->p, &op);
-    contribute(e, f->in[0], op.out[0]);
+    contribute(e, f->in[SN_MOVE_FROM], op.out[SN_MOVE_TO]);
 }
 
 void sn_grad_swap(struct sn_emit *e, const struct sn_op *f)
 {
-    if (!wants(e, f->in[0]))
+    if (!wants(e, f->in[SN_SWAP_X]))
         return;
-    struct sn_view dy = sn_grad_of(e, f->out[0]), dx = sn_grad_slice(e, f->in[0]);
+    struct sn_view dy = sn_grad_of(e, f->out[SN_SWAP_Y]), dx = sn_grad_slice(e, f->in[SN_SWAP_X]);
     struct sn_op *op = sn_op_add(e->p, SN_OP_SWAP, "%.60s", f->label);
-    op->in[0] = dy;
-    op->out[0] = dx;
+    op->in[SN_SWAP_X] = dy;
+    op->out[SN_SWAP_Y] = dx;
     op->attr.blocks_a = f->attr.blocks_b;
     op->attr.blocks_b = f->attr.blocks_a;
 }

@@ -12,9 +12,9 @@ static struct sn_op *core_dx(struct sn_emit *e, const struct sn_op *f)
     struct sn_op *op = sn_op_add(e->p, SN_OP_ATTENTION_DX, "%.60s", f->label);
     for (int i = 0; i < 3; i++)
         op->in[i] = f->in[i];
-    op->in[3] = f->out[0];
-    op->in[4] = sn_grad_get(e, f->out[0].buf);
-    op->in[5] = f->out[1];
+    op->in[SN_ATTENTION_DX_O] = f->out[SN_ATTENTION_O];
+    op->in[SN_ATTENTION_DX_DO] = sn_grad_get(e, f->out[SN_ATTENTION_O].buf);
+    op->in[SN_ATTENTION_DX_LSE] = f->out[SN_ATTENTION_LSE];
     op->attr = f->attr;
     return op;
 }
@@ -42,15 +42,15 @@ struct ring {
 
 static int travelling(const struct ring *r, enum sn_dtype dtype, const char *what, int step)
 {
-    return sn_buffer_add(r->e->p, SN_CLASS_TEMP, dtype, r->f->in[1].rows, 2 * r->kv_cols,
-                         "d.%.60s.%s%d", r->f->label, what, step);
+    return sn_buffer_add(r->e->p, SN_CLASS_TEMP, dtype, r->f->in[SN_ATTENTION_K].rows,
+                         2 * r->kv_cols, "d.%.60s.%s%d", r->f->label, what, step);
 }
 
 static void copy(struct sn_emit *e, struct sn_view from, struct sn_view to, const char *label)
 {
     struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.50s", label);
-    op->in[0] = from;
-    op->out[0] = to;
+    op->in[SN_COPY_X] = from;
+    op->out[SN_COPY_Y] = to;
 }
 
 static void one_step(struct ring *r, int step)
@@ -58,12 +58,12 @@ static void one_step(struct ring *r, int step)
     const struct sn_program *p = r->e->p;
     int ranks = r->f->attr.context;
     struct sn_op *op = core_dx(r->e, r->f);
-    op->in[3] = sn_view_all(p, r->o);
-    op->in[1] = sn_view_cols(p, r->kv, 0, r->kv_cols);
-    op->in[2] = sn_view_cols(p, r->kv, r->kv_cols, r->kv_cols);
-    op->out[0] = r->dq;
-    op->out[1] = sn_view_cols(p, r->dkv, 0, r->kv_cols);
-    op->out[2] = sn_view_cols(p, r->dkv, r->kv_cols, r->kv_cols);
+    op->in[SN_ATTENTION_DX_O] = sn_view_all(p, r->o);
+    op->in[SN_ATTENTION_DX_K] = sn_view_cols(p, r->kv, 0, r->kv_cols);
+    op->in[SN_ATTENTION_DX_V] = sn_view_cols(p, r->kv, r->kv_cols, r->kv_cols);
+    op->out[SN_ATTENTION_DX_DQ] = r->dq;
+    op->out[SN_ATTENTION_DX_DK] = sn_view_cols(p, r->dkv, 0, r->kv_cols);
+    op->out[SN_ATTENTION_DX_DV] = sn_view_cols(p, r->dkv, r->kv_cols, r->kv_cols);
     for (int o = 0; o < 3; o++)
         op->acc[o] = step ? SN_ACC_ADD : SN_ACC_WRITE;
     op->attr.key_rank = (r->f->attr.context_rank - step + ranks) % ranks;
@@ -95,15 +95,15 @@ static int stored_output(const struct sn_emit *e, const struct sn_op *f)
 {
     for (int i = e->unit_begin; i < e->unit_end && e->job->dtype != SN_F32; i++) {
         const struct sn_op *op = &e->p->ops[i];
-        if (op->kind == SN_OP_COPY && op->in[0].buf == f->out[0].buf)
-            return op->out[0].buf;
+        if (op->kind == SN_OP_COPY && op->in[SN_COPY_X].buf == f->out[SN_ATTENTION_O].buf)
+            return op->out[SN_COPY_Y].buf;
     }
-    return f->out[0].buf;
+    return f->out[SN_ATTENTION_O].buf;
 }
 
 static void ring(struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_view q = sn_grad_slice(e, f->in[0]), kv = f->in[1];
+    struct sn_view q = sn_grad_slice(e, f->in[SN_ATTENTION_Q]), kv = f->in[SN_ATTENTION_K];
     struct ring r = {.e = e, .f = f, .kv_cols = kv.cols, .dq = q};
     r.o = sn_recomputed(e, stored_output(e, f));
     kv.cols *= 2; /* v lies beside k */
@@ -122,7 +122,8 @@ static void ring(struct sn_emit *e, const struct sn_op *f)
 
 void sn_grad_attention(struct sn_emit *e, const struct sn_op *f)
 {
-    if (f->in[0].buf < 0 || e->p->failed || !e->p->bufs[f->in[0].buf].needs_grad)
+    if (f->in[SN_ATTENTION_Q].buf < 0 || e->p->failed ||
+        !e->p->bufs[f->in[SN_ATTENTION_Q].buf].needs_grad)
         return;
     if (f->attr.context <= 1)
         whole(e, f);

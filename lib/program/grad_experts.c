@@ -27,9 +27,9 @@ static struct sn_view backward_weights(struct sn_emit *e, struct sn_view w)
     int origin = w.buf < 0 ? -1 : e->origin[w.buf];
     for (int i = e->unit_begin; i < e->unit_end && !e->p->failed; i++) {
         struct sn_op f = e->p->ops[i];
-        if (f.kind != SN_OP_ROUTE || f.out[0].buf != origin || !f.attr.sparsemixer)
+        if (f.kind != SN_OP_ROUTE || f.out[SN_ROUTE_W].buf != origin || !f.attr.sparsemixer)
             continue;
-        w = f.out[3];
+        w = f.out[SN_ROUTE_P];
         w.buf = sn_recomputed(e, w.buf);
     }
     return w;
@@ -38,71 +38,71 @@ static struct sn_view backward_weights(struct sn_emit *e, struct sn_view w)
 void sn_grad_combine(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_program *p = e->p;
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    if (wants(e, f->in[2])) {
-        int dw = sn_buffer_like(p, f->in[2].buf, "d");
+    struct sn_view dy = sn_grad_get(e, f->out[SN_COMBINE_Y].buf);
+    if (wants(e, f->in[SN_COMBINE_W])) {
+        int dw = sn_buffer_like(p, f->in[SN_COMBINE_W].buf, "d");
         struct sn_op *op = sn_op_add(p, SN_OP_COMBINE_DW, "%.60s.dw", f->label);
-        op->in[0] = dy;
-        op->in[1] = f->in[0];
-        op->in[2] = f->in[1];
-        op->out[0] = sn_view_all(p, dw);
-        sn_grad_set(e, f->in[2].buf, sn_view_all(p, dw));
+        op->in[SN_COMBINE_DW_DY] = dy;
+        op->in[SN_COMBINE_DW_X] = f->in[SN_COMBINE_X];
+        op->in[SN_COMBINE_DW_PLACE] = f->in[SN_COMBINE_PLACE];
+        op->out[SN_COMBINE_DW_DW] = sn_view_all(p, dw);
+        sn_grad_set(e, f->in[SN_COMBINE_W].buf, sn_view_all(p, dw));
     }
-    if (!wants(e, f->in[0]))
+    if (!wants(e, f->in[SN_COMBINE_X]))
         return;
-    int dx = sn_buffer_like(p, f->in[0].buf, "d");
-    struct sn_view w = backward_weights(e, f->in[2]);
+    int dx = sn_buffer_like(p, f->in[SN_COMBINE_X].buf, "d");
+    struct sn_view w = backward_weights(e, f->in[SN_COMBINE_W]);
     struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%.60s.dx", f->label);
-    op->in[0] = dy;
-    op->in[1] = f->in[1];
-    op->in[2] = w;
-    op->out[0] = sn_view_all(p, dx);
-    sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
+    op->in[SN_DISPATCH_X] = dy;
+    op->in[SN_DISPATCH_PLACE] = f->in[SN_COMBINE_PLACE];
+    op->in[SN_DISPATCH_W] = w;
+    op->out[SN_DISPATCH_Y] = sn_view_all(p, dx);
+    sn_grad_set(e, f->in[SN_COMBINE_X].buf, sn_view_all(p, dx));
 }
 
 void sn_grad_dispatch(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_program *p = e->p;
-    if (!wants(e, f->in[0]))
+    if (!wants(e, f->in[SN_DISPATCH_X]))
         return;
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    int dx = sn_buffer_like(p, f->in[0].buf, "d");
+    struct sn_view dy = sn_grad_get(e, f->out[SN_DISPATCH_Y].buf);
+    int dx = sn_buffer_like(p, f->in[SN_DISPATCH_X].buf, "d");
     struct sn_op *op = sn_op_add(p, SN_OP_COMBINE, "%.60s.dx", f->label);
-    op->in[0] = dy;
-    op->in[1] = f->in[1];
-    op->in[3] = sn_grad_get(e, f->in[0].buf);
-    op->out[0] = sn_view_all(p, dx);
-    sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
+    op->in[SN_COMBINE_X] = dy;
+    op->in[SN_COMBINE_PLACE] = f->in[SN_DISPATCH_PLACE];
+    op->in[SN_COMBINE_ADDEND] = sn_grad_get(e, f->in[SN_DISPATCH_X].buf);
+    op->out[SN_COMBINE_Y] = sn_view_all(p, dx);
+    sn_grad_set(e, f->in[SN_DISPATCH_X].buf, sn_view_all(p, dx));
 }
 
 static void input_gradient(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_program *p = e->p;
-    if (!wants(e, f->in[0]))
+    if (!wants(e, f->in[SN_EXPERT_GEMM_A]))
         return;
-    int dx = sn_buffer_like(p, f->in[0].buf, "d");
+    int dx = sn_buffer_like(p, f->in[SN_EXPERT_GEMM_A].buf, "d");
     struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.58s.dx", f->label);
-    op->in[0] = sn_grad_get(e, f->out[0].buf);
-    op->in[1] = f->in[1];
-    op->in[2] = f->in[2];
-    op->out[0] = sn_view_all(p, dx);
+    op->in[SN_EXPERT_GEMM_A] = sn_grad_get(e, f->out[SN_EXPERT_GEMM_C].buf);
+    op->in[SN_EXPERT_GEMM_B] = f->in[SN_EXPERT_GEMM_B];
+    op->in[SN_EXPERT_GEMM_BOUNDS] = f->in[SN_EXPERT_GEMM_BOUNDS];
+    op->out[SN_EXPERT_GEMM_C] = sn_view_all(p, dx);
     op->attr.experts = f->attr.experts;
     op->attr.rows = f->attr.rows;
-    sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
+    sn_grad_set(e, f->in[SN_EXPERT_GEMM_A].buf, sn_view_all(p, dx));
 }
 
 static void weight_gradient(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_program *p = e->p;
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
-    int w = sn_part_of(e, f->in[1]);
+    struct sn_view dy = sn_grad_get(e, f->out[SN_EXPERT_GEMM_C].buf);
+    int w = sn_part_of(e, f->in[SN_EXPERT_GEMM_B]);
     if (!sn_part_trains(e, w))
         return;
     sn_part_ready(e, w);
     struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.58s.dw", f->label);
-    op->in[0] = dy;
-    op->in[1] = f->in[0];
-    op->in[2] = f->in[2];
+    op->in[SN_EXPERT_GEMM_A] = dy;
+    op->in[SN_EXPERT_GEMM_B] = f->in[SN_EXPERT_GEMM_A];
+    op->in[SN_EXPERT_GEMM_BOUNDS] = f->in[SN_EXPERT_GEMM_BOUNDS];
     op->attr.trans_a = true;
     op->attr.experts = f->attr.experts;
     op->attr.rows = f->attr.rows;
@@ -136,7 +136,7 @@ static struct layer layer_of(const struct sn_emit *e)
 static bool is_first_product(const struct sn_emit *e, const struct sn_op *f)
 {
     struct layer l = layer_of(e);
-    return l.gate_up.out[0].buf == f->out[0].buf;
+    return l.gate_up.out[SN_EXPERT_GEMM_C].buf == f->out[SN_EXPERT_GEMM_C].buf;
 }
 
 /* Where gradients of rows come back to: one block for each slice of experts. */
@@ -158,7 +158,8 @@ static void sum_blocks(struct sn_emit *e, const struct sn_op *out)
     int blocks = e->under_way.blocks - 1;
     e->under_way.blocks = 0;
     if (blocks >= 0)
-        (void)sn_slices_sum(e, blocks, sn_grad_slice(e, out->in[0]).buf, &out->attr, out->label);
+        (void)sn_slices_sum(e, blocks, sn_grad_slice(e, out->in[SN_MOVE_FROM]).buf, &out->attr,
+                            out->label);
 }
 
 /* Buffers of a round in the shape of those of the first, and the operations that fill them. */
@@ -178,10 +179,10 @@ static int like(const struct round *r, int buf)
 static void multiply(const struct round *r, int from, int part, int to, bool forward)
 {
     struct sn_op *op = sn_op_add(r->e->p, SN_OP_EXPERT_GEMM, "%.50s.more", r->l.gate_up.label);
-    op->in[0] = sn_view_all(r->e->p, from);
-    op->in[1] = sn_weight(r->e, part);
-    op->in[2] = sn_view_all(r->e->p, r->bounds);
-    op->out[0] = sn_view_all(r->e->p, to);
+    op->in[SN_EXPERT_GEMM_A] = sn_view_all(r->e->p, from);
+    op->in[SN_EXPERT_GEMM_B] = sn_weight(r->e, part);
+    op->in[SN_EXPERT_GEMM_BOUNDS] = sn_view_all(r->e->p, r->bounds);
+    op->out[SN_EXPERT_GEMM_C] = sn_view_all(r->e->p, to);
     op->attr.trans_b = forward;
     op->attr.experts = r->attr.experts;
     op->attr.rows = r->mean;
@@ -192,9 +193,9 @@ static void add_gradient(const struct round *r, int dy, int x, int part)
     if (!sn_part_trains(r->e, part))
         return;
     struct sn_op *op = sn_op_add(r->e->p, SN_OP_EXPERT_GEMM, "%.50s.more", r->l.gate_up.label);
-    op->in[0] = sn_view_all(r->e->p, dy);
-    op->in[1] = sn_view_all(r->e->p, x);
-    op->in[2] = sn_view_all(r->e->p, r->bounds);
+    op->in[SN_EXPERT_GEMM_A] = sn_view_all(r->e->p, dy);
+    op->in[SN_EXPERT_GEMM_B] = sn_view_all(r->e->p, x);
+    op->in[SN_EXPERT_GEMM_BOUNDS] = sn_view_all(r->e->p, r->bounds);
     op->attr.trans_a = true;
     op->attr.experts = r->attr.experts;
     op->attr.rows = r->mean;
@@ -206,16 +207,16 @@ static void activate(const struct round *r, int dy, int to)
 {
     struct sn_op *op = sn_op_add(r->e->p, dy < 0 ? SN_OP_SWIGLU : SN_OP_SWIGLU_DX, "%.50s.more",
                                  r->l.gate_up.label);
-    op->in[dy < 0 ? 0 : 1] = sn_view_all(r->e->p, r->h);
-    op->in[dy < 0 ? 1 : 2] = sn_view_all(r->e->p, r->bounds);
+    op->in[dy < 0 ? SN_SWIGLU_X : SN_SWIGLU_DX_X] = sn_view_all(r->e->p, r->h);
+    op->in[dy < 0 ? SN_SWIGLU_BOUNDS : SN_SWIGLU_DX_BOUNDS] = sn_view_all(r->e->p, r->bounds);
     if (dy >= 0)
-        op->in[0] = sn_view_all(r->e->p, dy);
-    op->out[0] = sn_view_all(r->e->p, to);
+        op->in[SN_SWIGLU_DX_DY] = sn_view_all(r->e->p, dy);
+    op->out[dy < 0 ? SN_SWIGLU_Y : SN_SWIGLU_DX_DX] = sn_view_all(r->e->p, to);
 }
 
 static void exchange(const struct round *r, struct sn_view from, struct sn_view to)
 {
-    struct sn_hop_of h = {r->attr, r->l.out.in[1].buf, r->l.out.label};
+    struct sn_hop_of h = {r->attr, r->l.out.in[SN_MOVE_BOUNDS].buf, r->l.out.label};
     struct sn_legs legs;
     sn_exchange_legs(r->e, &legs, from, to, &h);
     sn_legs_run(r->e, &legs);
@@ -225,51 +226,53 @@ static void exchange(const struct round *r, struct sn_view from, struct sn_view 
 static void again(struct round *r, struct sn_view x, struct sn_view place)
 {
     struct sn_program *p = r->e->p;
-    int sent = like(r, r->l.dispatch.out[0].buf);
+    int sent = like(r, r->l.dispatch.out[SN_DISPATCH_Y].buf);
     struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%.50s.more", r->l.dispatch.label);
-    op->in[0] = x;
-    op->in[1] = place;
-    op->out[0] = sn_view_all(p, sent);
-    r->x = like(r, r->l.gate_up.in[0].buf);
-    r->h = like(r, r->l.gate_up.out[0].buf);
-    r->act = like(r, r->l.down.in[0].buf);
+    op->in[SN_DISPATCH_X] = x;
+    op->in[SN_DISPATCH_PLACE] = place;
+    op->out[SN_DISPATCH_Y] = sn_view_all(p, sent);
+    r->x = like(r, r->l.gate_up.in[SN_EXPERT_GEMM_A].buf);
+    r->h = like(r, r->l.gate_up.out[SN_EXPERT_GEMM_C].buf);
+    r->act = like(r, r->l.down.in[SN_EXPERT_GEMM_A].buf);
     exchange(r, sn_view_all(p, sent), sn_view_all(p, r->x));
-    multiply(r, r->x, sn_part_of(r->e, r->l.gate_up.in[1]), r->h, true);
+    multiply(r, r->x, sn_part_of(r->e, r->l.gate_up.in[SN_EXPERT_GEMM_B]), r->h, true);
     activate(r, -1, r->act);
 }
 
 static void gradients(struct round *r)
 {
     struct sn_program *p = r->e->p;
-    int first = sn_part_of(r->e, r->l.gate_up.in[1]), second = sn_part_of(r->e, r->l.down.in[1]);
-    int dys = like(r, r->l.down.out[0].buf), dact = like(r, r->act), dh = like(r, r->h);
-    exchange(r, sn_grad_get(r->e, r->l.back.out[0].buf), sn_view_all(p, dys));
+    int first = sn_part_of(r->e, r->l.gate_up.in[SN_EXPERT_GEMM_B]),
+        second = sn_part_of(r->e, r->l.down.in[SN_EXPERT_GEMM_B]);
+    int dys = like(r, r->l.down.out[SN_EXPERT_GEMM_C].buf), dact = like(r, r->act),
+        dh = like(r, r->h);
+    exchange(r, sn_grad_get(r->e, r->l.back.out[SN_MOVE_TO].buf), sn_view_all(p, dys));
     add_gradient(r, dys, r->act, second);
     multiply(r, dys, second, dact, false);
     activate(r, dact, dh);
     add_gradient(r, dh, r->x, first);
-    if (!wants(r->e, r->l.out.in[0]))
+    if (!wants(r->e, r->l.out.in[SN_MOVE_FROM]))
         return;
     int dx = like(r, r->x);
     multiply(r, dh, first, dx, false);
     r->attr.inverse = true;
-    exchange(r, sn_view_all(p, dx), back_to(r->e, r->l.out.in[0], &r->attr));
+    exchange(r, sn_view_all(p, dx), back_to(r->e, r->l.out.in[SN_MOVE_FROM], &r->attr));
 }
 
 static void further_rounds(struct sn_emit *e)
 {
     struct round r = {.e = e, .l = layer_of(e)};
-    struct sn_view x = r.l.dispatch.in[0], place = r.l.dispatch.in[1];
+    struct sn_view x = r.l.dispatch.in[SN_DISPATCH_X], place = r.l.dispatch.in[SN_DISPATCH_PLACE];
     int chunks = r.l.out.attr.chunks;
     x.buf = sn_recomputed(e, x.buf);
     place.buf = sn_recomputed(e, place.buf);
-    if (wants(e, r.l.out.in[0]) && chunks == 1)
-        sn_back_begin(e, sn_grad_slice(e, r.l.out.in[0]), &r.l.out.attr, r.l.out.label);
+    if (wants(e, r.l.out.in[SN_MOVE_FROM]) && chunks == 1)
+        sn_back_begin(e, sn_grad_slice(e, r.l.out.in[SN_MOVE_FROM]), &r.l.out.attr, r.l.out.label);
     e->p->extra = true;
     for (int c = 0; c < chunks; c++) {
         r.attr = sn_exchange_attr(e, c);
         r.mean = sn_exchange_mean(&r.attr);
-        r.bounds = sn_arrivals_add(e, r.l.out.in[1].buf, &r.attr, r.l.out.label);
+        r.bounds = sn_arrivals_add(e, r.l.out.in[SN_MOVE_BOUNDS].buf, &r.attr, r.l.out.label);
         again(&r, x, place);
         gradients(&r);
     }
@@ -287,7 +290,7 @@ static void begin_with_zeros(struct sn_emit *e, const struct sn_op *f, int w)
     struct sn_view whole = sn_weight(e, w);
     whole.buf = e->bucket_grad[e->job->parts[w].bucket];
     struct sn_op *op = sn_op_add(e->p, SN_OP_ZERO, "%.50s.begin", f->label);
-    op->out[0] = whole;
+    op->out[SN_ZERO_X] = whole;
     op->when = SN_FIRST;
     e->grad_written[w] = true;
 }
@@ -309,7 +312,7 @@ static void add_late_part(struct sn_emit *e, int w)
 /* Where the experts are shared out, their gradients are complete when further rounds are. */
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
 {
-    int w = sn_part_of(e, f->in[1]);
+    int w = sn_part_of(e, f->in[SN_EXPERT_GEMM_B]);
     if (sn_experts_travel(e))
         begin_with_zeros(e, f, w);
     input_gradient(e, f);
@@ -335,11 +338,11 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
  * the other way round. */
 static struct sn_op mirrored(struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_hop_of h = {.attr = f->attr, .all = f->in[1].buf, .label = f->label};
-    struct sn_view dy = sn_grad_get(e, f->out[0].buf);
+    struct sn_hop_of h = {.attr = f->attr, .all = f->in[SN_MOVE_BOUNDS].buf, .label = f->label};
+    struct sn_view dy = sn_grad_get(e, f->out[SN_MOVE_TO].buf);
     h.attr.inverse = !h.attr.inverse;
-    struct sn_view dx =
-        h.attr.inverse ? back_to(e, f->in[0], &f->attr) : sn_grad_slice(e, f->in[0]);
+    struct sn_view dx = h.attr.inverse ? back_to(e, f->in[SN_MOVE_FROM], &f->attr)
+                                       : sn_grad_slice(e, f->in[SN_MOVE_FROM]);
     return f->kind == SN_OP_EXCHANGE ? sn_hop_op(e, f->group, dy, dx, &h)
                                      : sn_gather_rows_op(e, dy, dx, &h);
 }
@@ -372,7 +375,7 @@ void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
 {
     if (f->attr.chunks > 1) {
         land(e, f);
-    } else if (wants(e, f->in[0])) {
+    } else if (wants(e, f->in[SN_MOVE_FROM])) {
         struct sn_op op = mirrored(e, f);
         sn_comm_run(e->p, &op);
         sum_blocks(e, f);
@@ -396,7 +399,7 @@ static void weights_that_are_due(struct sn_emit *e)
 {
     for (int i = 0; i < e->under_way.n_due; i++) {
         weight_gradient(e, &e->under_way.due[i]);
-        add_late_part(e, sn_part_of(e, e->under_way.due[i].in[1]));
+        add_late_part(e, sn_part_of(e, e->under_way.due[i].in[SN_EXPERT_GEMM_B]));
     }
     e->under_way.n_due = 0;
 }
@@ -408,7 +411,7 @@ static int first_landing(const struct sn_emit *e, int chunk)
         const struct sn_op *op = &e->p->ops[i];
         if (op->kind == SN_OP_EXCHANGE && !op->extra && op->attr.chunk == chunk &&
             !op->attr.inverse)
-            return op->out[0].buf;
+            return op->out[SN_MOVE_TO].buf;
     }
     return -1;
 }
@@ -417,9 +420,9 @@ static void post_gradient(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_under_way *u = &e->under_way;
     bool leaves = f->kind == SN_OP_EXCHANGE && !f->attr.inverse;
-    bool shares = leaves && f->attr.blocks_b > 1 && sn_grad_get(e, f->in[0].buf).buf < 0;
-    if (shares && f->in[0].buf == layer_of(e).out.in[0].buf)
-        sn_back_begin(e, sn_grad_slice(e, f->in[0]), &f->attr, f->label);
+    bool shares = leaves && f->attr.blocks_b > 1 && sn_grad_get(e, f->in[SN_MOVE_FROM].buf).buf < 0;
+    if (shares && f->in[SN_MOVE_FROM].buf == layer_of(e).out.in[SN_MOVE_FROM].buf)
+        sn_back_begin(e, sn_grad_slice(e, f->in[SN_MOVE_FROM]), &f->attr, f->label);
     struct sn_op op = mirrored(e, f);
     u->of[u->n] = f->id;
     u->id[u->n++] = sn_op_append(e->p, &op);
@@ -433,7 +436,7 @@ void sn_grad_wait(struct sn_emit *e, const struct sn_op *wait)
             f = e->p->ops[i];
     if (!sn_op_row(f.kind)->counts_rows || f.attr.chunks <= 1 || e->p->failed)
         return;
-    bool posts = sn_grad_get(e, f.out[0].buf).buf >= 0 && wants(e, f.in[0]);
+    bool posts = sn_grad_get(e, f.out[SN_MOVE_TO].buf).buf >= 0 && wants(e, f.in[SN_MOVE_FROM]);
     if (posts)
         post_gradient(e, &f);
     if (posts && f.attr.inverse && f.kind == SN_OP_EXCHANGE)
@@ -446,31 +449,32 @@ void sn_grad_wait(struct sn_emit *e, const struct sn_op *wait)
 /* The counts that the losses saw: those of all replicas, where they were summed. */
 static struct sn_view counts_of(const struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_view counts = f->out[2];
+    struct sn_view counts = f->out[SN_ROUTE_COUNTS];
     for (int i = e->unit_begin; i < e->unit_end;
          i++) /* one after the other, where two groups are */
-        if (e->p->ops[i].kind == SN_OP_ALL_REDUCE && e->p->ops[i].in[0].buf == counts.buf)
-            counts = e->p->ops[i].out[0];
+        if (e->p->ops[i].kind == SN_OP_ALL_REDUCE &&
+            e->p->ops[i].in[SN_MOVE_FROM].buf == counts.buf)
+            counts = e->p->ops[i].out[SN_MOVE_TO];
     return counts;
 }
 
 void sn_grad_route(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_program *p = e->p;
-    if (!wants(e, f->in[0]))
+    if (!wants(e, f->in[SN_ROUTE_LOGITS]))
         return;
-    struct sn_buffer logits = p->bufs[f->in[0].buf];
+    struct sn_buffer logits = p->bufs[f->in[SN_ROUTE_LOGITS].buf];
     int dx = sn_buffer_add(p, SN_CLASS_TEMP, e->job->dtype, logits.rows, logits.cols, "d.%.90s",
                            logits.name);
     struct sn_op *op = sn_op_add(p, SN_OP_ROUTE_DX, "%.60s", f->label);
-    op->in[0] = sn_grad_get(e, f->out[0].buf);
-    op->in[1] = f->in[0];
-    op->in[2] = f->out[1];
+    op->in[SN_ROUTE_DX_DW] = sn_grad_get(e, f->out[SN_ROUTE_W].buf);
+    op->in[SN_ROUTE_DX_LOGITS] = f->in[SN_ROUTE_LOGITS];
+    op->in[SN_ROUTE_DX_CHOICE] = f->out[SN_ROUTE_CHOICE];
     if (f->attr.aux_loss > 0 || f->attr.z_loss > 0)
-        op->in[3] = counts_of(e, f);
+        op->in[SN_ROUTE_DX_COUNTS] = counts_of(e, f);
     if (e->job->grid.fold <= 1)
         op->in_first = 1u << 3; /* the losses once, then summed over ranks */
-    op->out[0] = sn_view_all(p, dx);
+    op->out[SN_ROUTE_DX_DLOGITS] = sn_view_all(p, dx);
     op->attr = f->attr;
-    sn_grad_set(e, f->in[0].buf, sn_view_all(p, dx));
+    sn_grad_set(e, f->in[SN_ROUTE_LOGITS].buf, sn_view_all(p, dx));
 }

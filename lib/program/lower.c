@@ -82,8 +82,8 @@ static int move(struct sn_emit *e, int buf, struct sn_layout_form have, struct s
     op.codable = 1 + SN_CODED_TENSOR;
     int to = sn_buffer_add(e->p, SN_CLASS_TEMP, x.dtype, rows_in(e, want), x.cols, "%.90s.%s",
                            x.name, want.form == SN_SHARED ? "all" : "sum");
-    op.in[0] = sn_view_all(e->p, buf);
-    op.out[0] = sn_view_all(e->p, to);
+    op.in[SN_MOVE_FROM] = sn_view_all(e->p, buf);
+    op.out[SN_MOVE_TO] = sn_view_all(e->p, to);
     if (!e->p->failed)
         e->p->bufs[to].needs_grad = x.needs_grad;
     if (m == SN_KEEP)
@@ -130,13 +130,14 @@ static void lower_embed(struct sn_emit *e, const struct sn_node *n)
     int part = e->job->first_part[n->param[0]];
     int y = sn_result(e, n, e->job->parts[part].cols, partial);
     struct sn_op *op = sn_op_add(e->p, SN_OP_EMBED, "%s", n->point);
-    op->in[0] = sn_view_rows(e->p, e->job->ids, 0, e->job->rows);
-    op->in[0].index = SN_AT_MICRO;
-    op->in[0].stride = e->job->rows;
-    op->in[1] = sn_weight(e, part);
-    op->in[2] = n->param[1] < 0 ? sn_no_view : sn_weight(e, e->job->first_part[n->param[1]]);
+    op->in[SN_EMBED_IDS] = sn_view_rows(e->p, e->job->ids, 0, e->job->rows);
+    op->in[SN_EMBED_IDS].index = SN_AT_MICRO;
+    op->in[SN_EMBED_IDS].stride = e->job->rows;
+    op->in[SN_EMBED_W] = sn_weight(e, part);
+    op->in[SN_EMBED_P] =
+        n->param[1] < 0 ? sn_no_view : sn_weight(e, e->job->first_part[n->param[1]]);
     op->in_first = 1u << 2; /* added once, then summed over ranks */
-    op->out[0] = sn_view_all(e->p, y);
+    op->out[SN_EMBED_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
     op->attr.vocab_first = e->job->parts[part].piece[0].from;
     (void)sn_take(e, n->out, sn_region(e->job)); /* summed here, outside the first block */
@@ -150,11 +151,11 @@ static void lower_norm(struct sn_emit *e, const struct sn_node *n)
     int stats =
         sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, x.rows, rms ? 1 : 2, "%s.stats", n->point);
     struct sn_op *op = sn_op_add(e->p, rms ? SN_OP_RMSNORM : SN_OP_LAYERNORM, "%s", n->point);
-    op->in[0] = x;
-    op->in[1] = vector(e, n->param[0]);
-    op->in[2] = vector(e, n->param[1]);
-    op->out[0] = sn_view_all(e->p, y);
-    op->out[1] = sn_view_all(e->p, stats);
+    op->in[SN_NORM_X] = x;
+    op->in[SN_NORM_W] = vector(e, n->param[0]);
+    op->in[SN_NORM_B] = vector(e, n->param[1]);
+    op->out[SN_NORM_Y] = sn_view_all(e->p, y);
+    op->out[SN_NORM_STATS] = sn_view_all(e->p, stats);
     op->attr = n->attr;
 }
 
@@ -174,15 +175,15 @@ static void lower_linear(struct sn_emit *e, const struct sn_node *n)
     int y = sn_result(e, n, cols, cut->give);
     for (int k = 0; k < parts; k++) {
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%s", n->point);
-        op->in[0] = x;
-        op->in[1] = sn_weight(e, first + k);
-        op->in[2] =
+        op->in[SN_GEMM_A] = x;
+        op->in[SN_GEMM_B] = sn_weight(e, first + k);
+        op->in[SN_GEMM_BIAS] =
             n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, j->first_part[n->param[1]] + k);
         op->in_first = cut->weight == SN_CUT_COLS ? 1u << 2 : 0; /* a bias of a sum: once */
-        op->out[0] = sn_view_cols(e->p, y, at, op->in[1].rows);
+        op->out[SN_GEMM_C] = sn_view_cols(e->p, y, at, op->in[SN_GEMM_B].rows);
         op->attr.trans_b = true;
         op->attr.fp8 = forward[j->config->train.fp8];
-        at += op->in[1].rows;
+        at += op->in[SN_GEMM_B].rows;
     }
 }
 
@@ -192,8 +193,8 @@ static void lower_rope(struct sn_emit *e, const struct sn_node *n)
     int y = sn_result(e, n, x.cols, uncut(e, n->in[0]));
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROPE, "%s", n->point);
     const struct sn_model_config *m = &e->job->config->model;
-    op->in[0] = x;
-    op->out[0] = sn_view_all(e->p, y);
+    op->in[SN_ROPE_X] = x;
+    op->out[SN_ROPE_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
     op->attr.heads = m->heads / tensor_ranks(e) +
                      m->kv_heads / (tensor_ranks(e) / sn_kv_copies(m, tensor_ranks(e)));
@@ -205,8 +206,8 @@ static void lower_elementwise(struct sn_emit *e, const struct sn_node *n)
     struct sn_view x = sn_take(e, n->in[0], uncut(e, n->in[0]));
     int y = sn_result(e, n, swiglu ? x.cols / 2 : x.cols, uncut(e, n->in[0]));
     struct sn_op *op = sn_op_add(e->p, swiglu ? SN_OP_SWIGLU : SN_OP_ACT, "%s", n->point);
-    op->in[0] = x;
-    op->out[0] = sn_view_all(e->p, y);
+    op->in[SN_SWIGLU_X] = x;
+    op->out[SN_SWIGLU_Y] = sn_view_all(e->p, y);
     op->attr = n->attr;
 }
 
@@ -228,9 +229,9 @@ static bool is_product_before(const struct sn_emit *e, const struct sn_node *n, 
         return false;
     const struct sn_op *op = &p->ops[p->n_ops - 1];
     int buf = e->value[n->in[k]].buf;
-    bool whole = op->out[0].buf == buf && op->out[0].cols == p->bufs[buf].cols;
-    return op->kind == SN_OP_GEMM && whole && op->in[3].buf < 0 && op->layer == p->layer &&
-           op->acc[0] == SN_ACC_WRITE && n->in[0] != n->in[1] &&
+    bool whole = op->out[SN_GEMM_C].buf == buf && op->out[SN_GEMM_C].cols == p->bufs[buf].cols;
+    return op->kind == SN_OP_GEMM && whole && op->in[SN_GEMM_ADDEND].buf < 0 &&
+           op->layer == p->layer && op->acc[SN_GEMM_C] == SN_ACC_WRITE && n->in[0] != n->in[1] &&
            readers_of(e->job->model, n->in[k]) == 1;
 }
 
@@ -242,8 +243,8 @@ static void add_to_product(struct sn_emit *e, const struct sn_node *n, int k)
     if (e->p->failed)
         return;
     struct sn_op *op = &e->p->ops[e->p->n_ops - 1];
-    op->in[3] = sn_view_all(e->p, addend);
-    op->out[0] = sn_view_all(e->p, y);
+    op->in[SN_GEMM_ADDEND] = sn_view_all(e->p, addend);
+    op->out[SN_GEMM_C] = sn_view_all(e->p, y);
 }
 
 /* Two sums over ranks are added before they are summed: one collective for both. */
@@ -259,9 +260,9 @@ static void lower_add(struct sn_emit *e, const struct sn_node *n)
     struct sn_view a = sn_take(e, n->in[0], form), b = sn_take(e, n->in[1], form);
     int y = sn_result(e, n, a.cols, form);
     struct sn_op *op = sn_op_add(e->p, SN_OP_ADD, "%s", n->point);
-    op->in[0] = a;
-    op->in[1] = b;
-    op->out[0] = sn_view_all(e->p, y);
+    op->in[SN_ADD_A] = a;
+    op->in[SN_ADD_B] = b;
+    op->out[SN_ADD_Y] = sn_view_all(e->p, y);
 }
 
 static void lower_dropout(struct sn_emit *e, const struct sn_node *n)
@@ -273,8 +274,8 @@ static void lower_dropout(struct sn_emit *e, const struct sn_node *n)
     struct sn_view x = sn_take(e, n->in[0], sn_region(e->job));
     int y = sn_result(e, n, x.cols, sn_region(e->job));
     struct sn_op *op = sn_op_add(e->p, SN_OP_DROPOUT, "%s", n->point);
-    op->in[0] = x;
-    op->out[0] = sn_view_all(e->p, y);
+    op->in[SN_NOISE_X] = x;
+    op->out[SN_NOISE_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
 }
 

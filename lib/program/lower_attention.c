@@ -28,11 +28,11 @@ struct attention {
 static struct sn_op *core(const struct attention *a, struct sn_view o, int lse)
 {
     struct sn_op *op = sn_op_add(a->e->p, SN_OP_ATTENTION, "%s", a->n->point);
-    op->in[0] = a->q;
-    op->in[1] = a->k;
-    op->in[2] = a->v;
-    op->out[0] = o;
-    op->out[1] = sn_view_all(a->e->p, lse);
+    op->in[SN_ATTENTION_Q] = a->q;
+    op->in[SN_ATTENTION_K] = a->k;
+    op->in[SN_ATTENTION_V] = a->v;
+    op->out[SN_ATTENTION_O] = o;
+    op->out[SN_ATTENTION_LSE] = sn_view_all(a->e->p, lse);
     op->attr = a->attr;
     if (!a->e->train)
         op->attr.drop = 0;
@@ -53,8 +53,8 @@ static int pack_kv(const struct attention *a, struct sn_view kv)
     int b = sn_buffer_add(a->e->p, SN_CLASS_TEMP, a->e->job->dtype, kv.rows, kv.cols, "%s.kv0",
                           a->n->point);
     struct sn_op *op = sn_op_add(a->e->p, SN_OP_COPY, "%s.kv0", a->n->point);
-    op->in[0] = kv;
-    op->out[0] = sn_view_all(a->e->p, b);
+    op->in[SN_COPY_X] = kv;
+    op->out[SN_COPY_Y] = sn_view_all(a->e->p, b);
     return b;
 }
 
@@ -84,15 +84,15 @@ static void ring(struct attention *a)
         }
         a->attr.key_rank = (mine - step + ranks) % ranks;
         struct sn_op *op = core(a, sn_view_all(p, sum), lse);
-        op->acc[0] = op->acc[1] = step ? SN_ACC_ADD : SN_ACC_WRITE;
+        op->acc[SN_ATTENTION_O] = op->acc[SN_ATTENTION_LSE] = step ? SN_ACC_ADD : SN_ACC_WRITE;
         if (id >= 0)
             sn_wait_add(p, id);
         kv = next;
     }
     if (sum != a->y) {
         struct sn_op *op = sn_op_add(p, SN_OP_COPY, "%s.cast", a->n->point);
-        op->in[0] = sn_view_all(p, sum);
-        op->out[0] = sn_view_all(p, a->y);
+        op->in[SN_COPY_X] = sn_view_all(p, sum);
+        op->out[SN_COPY_Y] = sn_view_all(p, a->y);
     }
 }
 
@@ -103,8 +103,8 @@ static struct sn_view swap(const struct attention *a, struct sn_view x, struct s
                            int64_t blocks_a, int64_t blocks_b)
 {
     struct sn_op *op = sn_op_add(a->e->p, SN_OP_SWAP, "%s.swap", a->n->point);
-    op->in[0] = x;
-    op->out[0] = to;
+    op->in[SN_SWAP_X] = x;
+    op->out[SN_SWAP_Y] = to;
     op->attr.blocks_a = blocks_a;
     op->attr.blocks_b = blocks_b;
     return to;
@@ -126,8 +126,8 @@ static struct sn_view exchange(const struct attention *a, struct sn_view x, cons
 {
     struct sn_view y = fresh(a, x.rows, x.cols, what);
     struct sn_op op = sn_comm_op(SN_OP_ALL_TO_ALL, SN_GROUP_CONTEXT, "%.50s.%s", a->n->point, what);
-    op.in[0] = x;
-    op.out[0] = y;
+    op.in[SN_MOVE_FROM] = x;
+    op.out[SN_MOVE_TO] = y;
     op.attr.blocks_a = a->e->job->group_size[SN_GROUP_CONTEXT];
     op.grad_move = sn_edge_backward(by_rows, by_heads); /* and the other way: the same */
     sn_comm_run(a->e->p, &op);

@@ -58,10 +58,10 @@ static struct sn_view gathered(struct sn_emit *e, const struct sn_node *n, struc
     int to = temp(e, n, all, what);
     struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_EXPERT, "%.50s.%s", n->point, what);
     op.grad_move = SN_MOVE_REDUCE_SCATTER;
-    op.in[0] = x;
-    op.out[0] = sn_view_all(e->p, to);
+    op.in[SN_MOVE_FROM] = x;
+    op.out[SN_MOVE_TO] = sn_view_all(e->p, to);
     sn_comm_run(e->p, &op);
-    return op.out[0];
+    return op.out[SN_MOVE_TO];
 }
 
 /* The sum over members, of which each has its own tokens. */
@@ -70,8 +70,8 @@ static void scattered(struct sn_emit *e, const struct sn_node *n, struct sn_view
 {
     struct sn_op op = sn_comm_op(SN_OP_REDUCE_SCATTER, SN_GROUP_EXPERT, "%.50s.sum", n->point);
     op.grad_move = SN_MOVE_ALL_GATHER;
-    op.in[0] = sum;
-    op.out[0] = own;
+    op.in[SN_MOVE_FROM] = sum;
+    op.out[SN_MOVE_TO] = own;
     sn_comm_run(e->p, &op);
 }
 
@@ -83,8 +83,8 @@ static void place(struct sn_emit *e, const struct sn_node *n, int64_t rows)
     e->routes.place = temp(e, n, places, "place");
     e->routes.bounds = temp(e, n, bounds, "bounds");
     struct sn_op *op = sn_op_add(e->p, SN_OP_PLACE, "%s", n->point);
-    op->out[0] = sn_view_all(e->p, e->routes.place);
-    op->out[1] = sn_view_all(e->p, e->routes.bounds);
+    op->out[SN_PLACE_PLACE] = sn_view_all(e->p, e->routes.place);
+    op->out[SN_PLACE_BOUNDS] = sn_view_all(e->p, e->routes.bounds);
     op->attr.dense = true;
     op->attr.experts = sn_experts_here(e);
     op->attr.member = e->job->group_index[SN_GROUP_EXPERT] / sn_config_slices(e->job->config);
@@ -98,9 +98,9 @@ static int dispatched(struct sn_emit *e, const struct sn_node *n, struct sn_view
                              .needs_grad = needs(e, x.buf)};
     int xs = temp(e, n, rows, "x");
     struct sn_op *op = sn_op_add(e->p, SN_OP_DISPATCH, "%s", n->point);
-    op->in[0] = x;
-    op->in[1] = sn_view_all(e->p, e->routes.place);
-    op->out[0] = sn_view_all(e->p, xs);
+    op->in[SN_DISPATCH_X] = x;
+    op->in[SN_DISPATCH_PLACE] = sn_view_all(e->p, e->routes.place);
+    op->out[SN_DISPATCH_Y] = sn_view_all(e->p, xs);
     return xs;
 }
 
@@ -118,10 +118,10 @@ void sn_lower_dense(struct sn_emit *e, const struct sn_node *n)
         sum = sn_view_all(p, temp(e, n, all, "all"));
     }
     struct sn_op *op = sn_op_add(p, SN_OP_COMBINE, "%s", n->point);
-    op->in[0] = sn_view_all(p, ys);
-    op->in[1] = sn_view_all(p, e->routes.place);
-    op->in[2] = w;
-    op->out[0] = sum;
+    op->in[SN_COMBINE_X] = sn_view_all(p, ys);
+    op->in[SN_COMBINE_PLACE] = sn_view_all(p, e->routes.place);
+    op->in[SN_COMBINE_W] = w;
+    op->out[SN_COMBINE_Y] = sum;
     if (sum.buf != y.buf)
         scattered(e, n, sum, y);
 }

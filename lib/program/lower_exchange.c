@@ -27,8 +27,8 @@ static int rows_like(struct sn_emit *e, int64_t rows, struct sn_view like, const
 static void gather(struct sn_emit *e, enum sn_group group, int from, int to, const char *label)
 {
     struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, group, "%.50s.bounds", label);
-    op.in[0] = sn_view_all(e->p, from);
-    op.out[0] = sn_view_all(e->p, to);
+    op.in[SN_MOVE_FROM] = sn_view_all(e->p, from);
+    op.out[SN_MOVE_TO] = sn_view_all(e->p, to);
     sn_comm_run(e->p, &op);
 }
 
@@ -97,9 +97,9 @@ int sn_slices_sum(struct sn_emit *e, int blocks, int into, const struct sn_attr 
         int to =
             last && into >= 0 ? into : temp(e, e->job->dtype, a->rows, sum.cols, label, "slices");
         struct sn_op *op = sn_op_add(p, SN_OP_ADD, "%.50s.slices", label);
-        op->in[0] = sum;
-        op->in[1] = sn_view_rows(p, blocks, s * a->rows, a->rows);
-        op->out[0] = sum = sn_view_all(p, to);
+        op->in[SN_ADD_A] = sum;
+        op->in[SN_ADD_B] = sn_view_rows(p, blocks, s * a->rows, a->rows);
+        op->out[SN_ADD_Y] = sum = sn_view_all(p, to);
         op->attr.inverse = true; /* recompute.c keeps what came back, summed */
     }
     if (p->failed)
@@ -115,8 +115,8 @@ int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, 
     int64_t segments = exchange->blocks_a * exchange->experts;
     int bounds = temp(e, SN_I32, 1, segments + 1, label, "arrivals");
     struct sn_op *op = sn_op_add(e->p, SN_OP_ARRIVE, "%.50s", label);
-    op->in[0] = sn_view_all(e->p, all);
-    op->out[0] = sn_view_all(e->p, bounds);
+    op->in[SN_ARRIVE_BOUNDS] = sn_view_all(e->p, all);
+    op->out[SN_ARRIVE_ARRIVALS] = sn_view_all(e->p, bounds);
     op->attr = *exchange;
     return bounds;
 }
@@ -124,9 +124,9 @@ int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, 
 static void between(struct sn_emit *e, struct sn_op *op, struct sn_view from, struct sn_view to,
                     int all)
 {
-    op->in[0] = from;
-    op->in[1] = sn_view_all(e->p, all);
-    op->out[0] = to;
+    op->in[SN_MOVE_FROM] = from;
+    op->in[SN_MOVE_BOUNDS] = sn_view_all(e->p, all);
+    op->out[SN_MOVE_TO] = to;
 }
 
 struct sn_op sn_hop_op(struct sn_emit *e, enum sn_group group, struct sn_view from,
@@ -154,7 +154,7 @@ void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr 
                    const char *label)
 {
     if (attr->blocks_b > 1)
-        sn_op_add(e->p, SN_OP_ZERO, "%.50s.back", label)->out[0] = back;
+        sn_op_add(e->p, SN_OP_ZERO, "%.50s.back", label)->out[SN_ZERO_X] = back;
 }
 
 /* Rows of others that are on their way from node to node. */

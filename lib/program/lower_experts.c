@@ -96,8 +96,8 @@ static int count_over(struct sn_emit *e, const struct sn_node *n, int counts, en
         return counts;
     int all = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts.all");
     struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, group, "%.50s.counts", n->point);
-    op.in[0] = sn_view_all(e->p, counts);
-    op.out[0] = sn_view_all(e->p, all);
+    op.in[SN_MOVE_FROM] = sn_view_all(e->p, counts);
+    op.out[SN_MOVE_TO] = sn_view_all(e->p, all);
     sn_comm_run(e->p, &op);
     return all;
 }
@@ -118,8 +118,8 @@ static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, i
         return;
     int all = count_all(e, n, counts);
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE_LOSS, "%s", n->point);
-    op->in[0] = sn_view_all(e->p, logits);
-    op->in[1] = sn_view_all(e->p, all);
+    op->in[SN_ROUTE_LOSS_LOGITS] = sn_view_all(e->p, logits);
+    op->in[SN_ROUTE_LOSS_COUNTS] = sn_view_all(e->p, all);
     op->attr.dense = n->attr.dense;
     op->only = is_folded(e) ? 0 : 1u << SN_GROUP_TENSOR; /* the others have the same */
 }
@@ -133,10 +133,10 @@ static void add_counts(struct sn_emit *e, const struct sn_node *n, int counts)
     if (grad < 0)
         return;
     struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.50s.count", n->point);
-    op->in[0] = sn_view_all(e->p, counts);
-    op->out[0] = sn_weight_flat(e, part);
-    op->out[0].buf = grad;
-    op->acc[0] = e->grad_written[part] ? SN_ACC_ADD : SN_ACC_FIRST_WRITES;
+    op->in[SN_COPY_X] = sn_view_all(e->p, counts);
+    op->out[SN_COPY_Y] = sn_weight_flat(e, part);
+    op->out[SN_COPY_Y].buf = grad;
+    op->acc[SN_COPY_Y] = e->grad_written[part] ? SN_ACC_ADD : SN_ACC_FIRST_WRITES;
     e->grad_written[part] = true; /* layers that share a router share its bias */
 }
 
@@ -146,10 +146,10 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
     if (!e->train)
         return;
     struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.50s.load", n->point);
-    op->in[0] = sn_view_all(e->p, counts);
-    op->out[0] =
+    op->in[SN_COPY_X] = sn_view_all(e->p, counts);
+    op->out[SN_COPY_Y] =
         sn_view_rows(e->p, e->job->load, n->layer / e->job->config->model.experts.every, 1);
-    op->acc[0] = SN_ACC_FIRST_WRITES;
+    op->acc[SN_COPY_Y] = SN_ACC_FIRST_WRITES;
 }
 
 /* Attributes that say which tokens are here: those of the token, whichever ranks route it. */
@@ -169,10 +169,10 @@ static void place(struct sn_emit *e, const struct sn_node *n, int choice)
     r->bounds = temp(e, SN_I32, 1, n->attr.experts + 1, n->point, "bounds");
     struct sn_op *op = sn_op_add(p, SN_OP_PLACE, "%s", n->point);
     struct sn_attr at = of_tokens(e, n);
-    op->in[0] = sn_view_all(p, choice);
-    op->in[1] = all == choice ? sn_no_view : sn_view_all(p, all);
-    op->out[0] = sn_view_all(p, r->place);
-    op->out[1] = sn_view_all(p, r->bounds);
+    op->in[SN_PLACE_CHOICE] = sn_view_all(p, choice);
+    op->in[SN_PLACE_ALL] = all == choice ? sn_no_view : sn_view_all(p, all);
+    op->out[SN_PLACE_PLACE] = sn_view_all(p, r->place);
+    op->out[SN_PLACE_BOUNDS] = sn_view_all(p, r->bounds);
     op->attr.experts = n->attr.experts;
     op->attr.capacity = n->attr.capacity;
     op->attr.seq = n->attr.seq;
@@ -190,10 +190,10 @@ static struct sn_view jittered(struct sn_emit *e, const struct sn_node *n, struc
     int y = temp(e, e->p->bufs[x.buf].dtype, x.rows, x.cols, n->point, "jitter");
     set_needs(e, y, needs(e, x.buf));
     struct sn_op *op = sn_op_add(e->p, SN_OP_JITTER, "%s", n->point);
-    op->in[0] = x;
-    op->out[0] = sn_view_all(e->p, y);
+    op->in[SN_NOISE_X] = x;
+    op->out[SN_NOISE_Y] = sn_view_all(e->p, y);
     op->attr = of_tokens(e, n);
-    return op->out[0];
+    return op->out[SN_NOISE_Y];
 }
 
 /* Which experts a token visits, from its logits. What w adds to the gradient of is w; of a
@@ -208,12 +208,13 @@ static int route(struct sn_emit *e, const struct sn_node *n, int logits)
     int p = n->attr.sparsemixer && e->train ? temp(e, SN_F32, rows, k, n->point, "p") : -1;
     set_needs(e, w, needs(e, logits));
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE, "%s", n->point);
-    op->in[0] = sn_view_all(e->p, logits);
-    op->in[1] = n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[n->param[1]]);
-    op->out[0] = sn_view_all(e->p, w);
-    op->out[1] = choice < 0 ? sn_no_view : sn_view_all(e->p, choice);
-    op->out[2] = sn_view_all(e->p, counts);
-    op->out[3] = p < 0 ? sn_no_view : sn_view_all(e->p, p);
+    op->in[SN_ROUTE_LOGITS] = sn_view_all(e->p, logits);
+    op->in[SN_ROUTE_BIAS] =
+        n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[n->param[1]]);
+    op->out[SN_ROUTE_W] = sn_view_all(e->p, w);
+    op->out[SN_ROUTE_CHOICE] = choice < 0 ? sn_no_view : sn_view_all(e->p, choice);
+    op->out[SN_ROUTE_COUNTS] = sn_view_all(e->p, counts);
+    op->out[SN_ROUTE_P] = p < 0 ? sn_no_view : sn_view_all(e->p, p);
     op->attr = of_tokens(e, n);
     op->attr.draws = e->train;
     op->attr.dense = dense;
@@ -232,9 +233,9 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     bool trains = needs(e, x.buf) || sn_part_trains(e, part);
     int logits = temp(e, SN_F32, tokens(e), n->attr.experts, n->point, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);
-    op->in[0] = x;
-    op->in[1] = sn_weight(e, part);
-    op->out[0] = sn_view_all(p, logits);
+    op->in[SN_GEMM_A] = x;
+    op->in[SN_GEMM_B] = sn_weight(e, part);
+    op->out[SN_GEMM_C] = sn_view_all(p, logits);
     op->attr.trans_b = true;
     set_needs(e, logits, trains);
     int choice = route(e, n, logits);
@@ -284,10 +285,10 @@ static int product(struct sn_emit *e, const struct sn_node *n, struct rows in, i
     int y = temp(e, e->job->dtype, rows, cols, n->point, what);
     set_needs(e, y, needs(e, x) || sn_part_trains(e, part));
     struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.50s.%s", n->point, what);
-    op->in[0] = sn_view_all(p, x);
-    op->in[1] = sn_weight(e, part);
-    op->in[2] = sn_view_all(p, in.bounds);
-    op->out[0] = sn_view_all(p, y);
+    op->in[SN_EXPERT_GEMM_A] = sn_view_all(p, x);
+    op->in[SN_EXPERT_GEMM_B] = sn_weight(e, part);
+    op->in[SN_EXPERT_GEMM_BOUNDS] = sn_view_all(p, in.bounds);
+    op->out[SN_EXPERT_GEMM_C] = sn_view_all(p, y);
     op->attr.trans_b = true;
     op->attr.experts = sn_experts_here(e);
     op->attr.rows = in.mean;
@@ -302,9 +303,9 @@ static int swiglu(struct sn_emit *e, const struct sn_node *n, struct rows in)
     int y = temp(e, e->job->dtype, e->p->bufs[x].rows, e->p->bufs[x].cols / 2, n->point, "act");
     set_needs(e, y, needs(e, x));
     struct sn_op *op = sn_op_add(e->p, SN_OP_SWIGLU, "%.50s.act", n->point);
-    op->in[0] = sn_view_all(e->p, x);
-    op->in[1] = sn_view_all(e->p, in.bounds);
-    op->out[0] = sn_view_all(e->p, y);
+    op->in[SN_SWIGLU_X] = sn_view_all(e->p, x);
+    op->in[SN_SWIGLU_BOUNDS] = sn_view_all(e->p, in.bounds);
+    op->out[SN_SWIGLU_Y] = sn_view_all(e->p, y);
     return y;
 }
 
@@ -428,15 +429,15 @@ void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
     int xs = temp(e, e->job->dtype, expert_rows(e), x.cols, n->point, "x");
     set_needs(e, xs, needs(e, x.buf));
     struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%s", n->point);
-    op->in[0] = x;
-    op->in[1] = sn_view_all(p, e->routes.place);
-    op->out[0] = sn_view_all(p, xs);
+    op->in[SN_DISPATCH_X] = x;
+    op->in[SN_DISPATCH_PLACE] = sn_view_all(p, e->routes.place);
+    op->out[SN_DISPATCH_Y] = sn_view_all(p, xs);
     int ys =
         sn_experts_travel(e) ? elsewhere(e, n, xs) : sn_feed_forward(e, n, xs, e->routes.bounds);
     int y = sn_result(e, n, x.cols, sn_experts_given(e));
     op = sn_op_add(p, SN_OP_COMBINE, "%s", n->point);
-    op->in[0] = sn_view_all(p, ys);
-    op->in[1] = sn_view_all(p, e->routes.place);
-    op->in[2] = sn_view_all(p, e->routes.w);
-    op->out[0] = sn_view_all(p, y);
+    op->in[SN_COMBINE_X] = sn_view_all(p, ys);
+    op->in[SN_COMBINE_PLACE] = sn_view_all(p, e->routes.place);
+    op->in[SN_COMBINE_W] = sn_view_all(p, e->routes.w);
+    op->out[SN_COMBINE_Y] = sn_view_all(p, y);
 }

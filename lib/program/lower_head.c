@@ -32,15 +32,15 @@ static void gradients(const struct head *h, int logits, struct sn_view x, int64_
     struct sn_op *op;
     if (h->dx >= 0) {
         op = sn_op_add(p, SN_OP_GEMM, "%s.dx", h->n->point);
-        op->in[0] = sn_view_all(p, logits);
-        op->in[1] = h->w;
-        op->out[0] = sn_view_rows(p, h->dx, row, x.rows);
+        op->in[SN_GEMM_A] = sn_view_all(p, logits);
+        op->in[SN_GEMM_B] = h->w;
+        op->out[SN_GEMM_C] = sn_view_rows(p, h->dx, row, x.rows);
     }
     if (sn_part_trains(h->e, h->part)) {
         sn_part_ready(h->e, h->part);
         op = sn_op_add(p, SN_OP_GEMM, "%s.dw", h->n->point);
-        op->in[0] = sn_view_all(p, logits);
-        op->in[1] = x;
+        op->in[SN_GEMM_A] = sn_view_all(p, logits);
+        op->in[SN_GEMM_B] = x;
         op->attr.trans_a = true;
         sn_into_part(h->e, op, 0, h->part, false);
     }
@@ -57,13 +57,13 @@ static struct sn_view parts_of_all(const struct head *h, int logits, struct sn_v
     int mine = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 3, "%s.part", h->n->point);
     int all = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows * ranks, 3, "%s.parts", h->n->point);
     struct sn_op *op = sn_op_add(p, SN_OP_CE_PART, "%s.part", h->n->point);
-    op->in[0] = sn_view_all(p, logits);
-    op->in[1] = targets;
-    op->out[0] = sn_view_all(p, mine);
+    op->in[SN_CE_PART_LOGITS] = sn_view_all(p, logits);
+    op->in[SN_CE_PART_TARGETS] = targets;
+    op->out[SN_CE_PART_PART] = sn_view_all(p, mine);
     op->attr = h->attr;
     struct sn_op gather = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_TENSOR, "%s.parts", h->n->point);
-    gather.in[0] = sn_view_all(p, mine);
-    gather.out[0] = sn_view_all(p, all);
+    gather.in[SN_MOVE_FROM] = sn_view_all(p, mine);
+    gather.out[SN_MOVE_TO] = sn_view_all(p, all);
     sn_comm_run(p, &gather);
     return sn_view_all(p, all);
 }
@@ -77,9 +77,9 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     int losses = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 1, "row_loss.%lld", (long long)row);
     struct sn_view x = sn_view_rows(p, h->x.buf, row, rows);
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", h->n->point);
-    op->in[0] = x;
-    op->in[1] = h->w;
-    op->out[0] = sn_view_all(p, logits);
+    op->in[SN_GEMM_A] = x;
+    op->in[SN_GEMM_B] = h->w;
+    op->out[SN_GEMM_C] = sn_view_all(p, logits);
     op->attr.trans_b = true;
 
     bool grads = h->dx >= 0 || sn_part_trains(h->e, h->part);
@@ -91,11 +91,11 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     targets.stride = j->rows;
     struct sn_view parts = parts_of_all(h, logits, targets);
     op = sn_op_add(p, SN_OP_CROSS_ENTROPY, "%s.loss", h->n->point);
-    op->in[0] = sn_view_all(p, logits);
-    op->in[1] = targets;
-    op->in[2] = parts;
-    op->out[0] = grads ? sn_view_all(p, dlogits) : sn_no_view;
-    op->out[1] = sn_view_all(p, losses);
+    op->in[SN_CROSS_ENTROPY_LOGITS] = sn_view_all(p, logits);
+    op->in[SN_CROSS_ENTROPY_TARGETS] = targets;
+    op->in[SN_CROSS_ENTROPY_PARTS] = parts;
+    op->out[SN_CROSS_ENTROPY_DLOGITS] = grads ? sn_view_all(p, dlogits) : sn_no_view;
+    op->out[SN_CROSS_ENTROPY_ROW_LOSS] = sn_view_all(p, losses);
     op->attr = h->attr;
     if (grads)
         gradients(h, dlogits, x, row);
@@ -108,10 +108,10 @@ static void pick_row(const struct head *h)
     sn_chunk_begin(p, SN_CHUNK_HEAD);
     h->e->job->logits = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, h->w.rows, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", h->n->point);
-    op->in[0] = sn_view_rows(p, h->x.buf, 0, 1);
-    op->in[0].index = SN_AT_ROW;
-    op->in[1] = h->w;
-    op->out[0] = sn_view_all(p, h->e->job->logits);
+    op->in[SN_GEMM_A] = sn_view_rows(p, h->x.buf, 0, 1);
+    op->in[SN_GEMM_A].index = SN_AT_ROW;
+    op->in[SN_GEMM_B] = h->w;
+    op->out[SN_GEMM_C] = sn_view_all(p, h->e->job->logits);
     op->attr.trans_b = true;
 }
 
@@ -122,7 +122,7 @@ static void leave(const struct head *h)
     struct sn_program *p = h->e->p;
     for (int i = p->n_ops - 1; i >= 0 && h->e->value[h->n->in[0]].shared == h->x.buf; i--) {
         struct sn_op f = p->ops[i];
-        if (f.out[0].buf != h->x.buf || f.in[0].buf < 0)
+        if (f.out[SN_MOVE_TO].buf != h->x.buf || f.in[SN_MOVE_FROM].buf < 0)
             continue;
         sn_grad_move(h->e, &f);
         sn_grad_set(h->e, h->x.buf, sn_no_view);

@@ -132,15 +132,15 @@ static int post(struct sn_emit *e, int bucket, struct sn_view from, struct sn_vi
     struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, b->replicas, "%.40s.%s", b->name, what);
     op.is_weight_grad = true;
     op.when = SN_LAST;
-    op.in[0] = from;
-    op.out[0] = to;
+    op.in[SN_MOVE_FROM] = from;
+    op.out[SN_MOVE_TO] = to;
     return sn_op_append(e->p, &op);
 }
 
 static struct sn_op *orthogonalise(struct sn_emit *e, const struct sn_low_rank *m, struct sn_view v)
 {
     struct sn_op *op = add(e, SN_OP_ORTHOGONALISE, m, "orthonormal");
-    op->in[0] = op->out[0] = v;
+    op->in[SN_ORTHOGONALISE_X] = op->out[SN_ORTHOGONALISE_Y] = v;
     op->attr.site = (uint32_t)sn_rng_key(0, sn_low_rank_name(e->job, m));
     return op;
 }
@@ -178,15 +178,15 @@ static struct sn_factored left_factors(struct sn_emit *e, int bucket)
     int p = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, rows[0], rank, "left.%.60s", b->name);
     while (sn_low_rank_next(e->job, bucket, &m)) {
         struct sn_op *op = add(e, SN_OP_COPY, &m, "fed");
-        op->in[0] = matrix(b->grad, &m);
-        op->out[0] = matrix(b->feedback, &m);
-        op->acc[0] = SN_ACC_ADD;
+        op->in[SN_COPY_X] = matrix(b->grad, &m);
+        op->out[SN_COPY_Y] = matrix(b->feedback, &m);
+        op->acc[SN_COPY_Y] = SN_ACC_ADD;
         op = orthogonalise(e, &m, right(e, b->factors, &m));
         op->attr.draws = true;
         op = add(e, SN_OP_GEMM, &m, "left");
-        op->in[0] = matrix(b->feedback, &m);
-        op->in[1] = right(e, b->factors, &m);
-        op->out[0] = left(e, p, &m);
+        op->in[SN_GEMM_A] = matrix(b->feedback, &m);
+        op->in[SN_GEMM_B] = right(e, b->factors, &m);
+        op->out[SN_GEMM_C] = left(e, p, &m);
     }
     struct sn_factored f = {.is_open = true, .bucket = bucket, .left = p};
     f.posted = post(e, bucket, sn_view_flat(e->p, p), sn_view_flat(e->p, p), "left");
@@ -207,21 +207,21 @@ static struct sn_factored right_factors(struct sn_emit *e, struct sn_factored f)
     sn_wait_add(e->p, f.posted);
     for (struct sn_low_rank m = {0}; sn_low_rank_next(e->job, f.bucket, &m);) {
         struct sn_op *op = orthogonalise(e, &m, left(e, f.left, &m));
-        op->out[1] = left(e, minus, &m);
+        op->out[SN_ORTHOGONALISE_MINUS] = left(e, minus, &m);
         op = add(e, SN_OP_GEMM, &m, "right");
-        op->in[0] = matrix(b->feedback, &m);
-        op->in[1] = left(e, f.left, &m);
+        op->in[SN_GEMM_A] = matrix(b->feedback, &m);
+        op->in[SN_GEMM_B] = left(e, f.left, &m);
         op->attr.trans_a = true;
-        op->out[0] = right(e, own, &m);
+        op->out[SN_GEMM_C] = right(e, own, &m);
     }
     f.posted = post(e, f.bucket, sn_view_flat(e->p, own), sn_view_flat(e->p, b->factors), "right");
     for (struct sn_low_rank m = {0}; sn_low_rank_next(e->job, f.bucket, &m);) {
         struct sn_op *op = add(e, SN_OP_GEMM, &m, "lost");
-        op->in[0] = left(e, minus, &m);
-        op->in[1] = right(e, own, &m);
+        op->in[SN_GEMM_A] = left(e, minus, &m);
+        op->in[SN_GEMM_B] = right(e, own, &m);
         op->attr.trans_b = true;
-        op->out[0] = matrix(b->feedback, &m);
-        op->acc[0] = SN_ACC_ADD;
+        op->out[SN_GEMM_C] = matrix(b->feedback, &m);
+        op->acc[SN_GEMM_C] = SN_ACC_ADD;
     }
     return f;
 }
@@ -234,10 +234,10 @@ static void multiply(struct sn_emit *e, struct sn_factored f)
     sn_wait_add(e->p, f.posted);
     for (struct sn_low_rank m = {0}; sn_low_rank_next(e->job, f.bucket, &m);) {
         struct sn_op *op = add(e, SN_OP_GEMM, &m, "sum");
-        op->in[0] = left(e, f.left, &m);
-        op->in[1] = right(e, b->factors, &m);
+        op->in[SN_GEMM_A] = left(e, f.left, &m);
+        op->in[SN_GEMM_B] = right(e, b->factors, &m);
         op->attr.trans_b = true;
-        op->out[0] = matrix(b->grad, &m);
+        op->out[SN_GEMM_C] = matrix(b->grad, &m);
     }
 }
 

@@ -9,15 +9,16 @@
 
 double sn_flops_gemm(const struct sn_op *op)
 {
-    double k = (double)(op->attr.trans_a ? op->in[0].rows : op->in[0].cols);
-    return 2.0 * (double)op->out[0].rows * (double)op->out[0].cols * k;
+    double k = (double)(op->attr.trans_a ? op->in[SN_GEMM_A].rows : op->in[SN_GEMM_A].cols);
+    return 2.0 * (double)op->out[SN_GEMM_C].rows * (double)op->out[SN_GEMM_C].cols * k;
 }
 
 double sn_flops_expert_gemm(const struct sn_op *op)
 {
-    double rows = (double)(op->attr.rows ? op->attr.rows : op->in[0].rows);
-    int64_t other = op->attr.trans_a ? op->in[1].cols : op->out[0].cols;
-    return 2.0 * rows * (double)op->in[0].cols * (double)other;
+    double rows = (double)(op->attr.rows ? op->attr.rows : op->in[SN_EXPERT_GEMM_A].rows);
+    int64_t other =
+        op->attr.trans_a ? op->in[SN_EXPERT_GEMM_B].cols : op->out[SN_EXPERT_GEMM_C].cols;
+    return 2.0 * rows * (double)op->in[SN_EXPERT_GEMM_A].cols * (double)other;
 }
 
 double sn_flops_attention(const struct sn_op *op)
@@ -26,7 +27,7 @@ double sn_flops_attention(const struct sn_op *op)
      * element and head dim. */
     const struct sn_attr *a = &op->attr;
     double keys = (double)a->seq / (a->context > 1 ? a->context : 1);
-    return 2.0 * (double)op->in[0].rows * keys * a->heads * a->head_dim;
+    return 2.0 * (double)op->in[SN_ATTENTION_Q].rows * keys * a->heads * a->head_dim;
 }
 
 /* Scores again, dP, dV, dQ, dK: five products for two. */
@@ -70,25 +71,26 @@ static int64_t operands_bytes(const struct sn_program *p, const struct sn_op *op
 /* A lookup touches as many rows of its tables as there are tokens. */
 int64_t sn_bytes_embed(const struct sn_program *p, const struct sn_op *op)
 {
-    const struct sn_view *table = &op->in[1], *rows = &op->out[0];
+    const struct sn_view *table = &op->in[SN_EMBED_W], *rows = &op->out[SN_EMBED_Y];
     int64_t width = (int64_t)sn_dtype_size(p->bufs[table->buf].dtype);
-    int64_t tables = op->in[2].buf >= 0 ? 2 : 1;
-    return view_bytes(p, &op->in[0]) + view_bytes(p, rows) +
+    int64_t tables = op->in[SN_EMBED_P].buf >= 0 ? 2 : 1;
+    return view_bytes(p, &op->in[SN_EMBED_IDS]) + view_bytes(p, rows) +
            tables * rows->rows * rows->cols * width;
 }
 
 /* And adds to them. */
 int64_t sn_bytes_embed_grad(const struct sn_program *p, const struct sn_op *op)
 {
-    const struct sn_view *table = &op->out[0], *rows = &op->in[1];
+    const struct sn_view *table = &op->out[SN_EMBED_GRAD_DW], *rows = &op->in[SN_EMBED_GRAD_DY];
     int64_t width = (int64_t)sn_dtype_size(p->bufs[table->buf].dtype);
-    return view_bytes(p, &op->in[0]) + view_bytes(p, rows) + 2 * rows->rows * rows->cols * width;
+    return view_bytes(p, &op->in[SN_EMBED_GRAD_IDS]) + view_bytes(p, rows) +
+           2 * rows->rows * rows->cols * width;
 }
 
 /* Two short rows: that one is read and written is not worth a number of its own. */
 int64_t sn_bytes_balance(const struct sn_program *p, const struct sn_op *op)
 {
-    return view_bytes(p, &op->in[0]) + view_bytes(p, &op->out[0]);
+    return view_bytes(p, &op->in[SN_BALANCE_COUNTS]) + view_bytes(p, &op->out[SN_BALANCE_BIAS]);
 }
 
 /* Streams are as long as they are likely to be, not as the room they have. */
@@ -113,7 +115,7 @@ int64_t sn_bytes_decode(const struct sn_program *p, const struct sn_op *op)
 int64_t sn_bytes_orthogonalise(const struct sn_program *p, const struct sn_op *op)
 {
     (void)p;
-    const struct sn_view *x = &op->in[0];
+    const struct sn_view *x = &op->in[SN_ORTHOGONALISE_X];
     return x->rows * x->cols * (140 + 6 * x->cols);
 }
 
@@ -127,29 +129,29 @@ int64_t sn_op_bytes(const struct sn_program *p, const struct sn_op *op)
 
 void sn_shape_gemm(const struct sn_op *op, int64_t mnk[3])
 {
-    mnk[0] = op->out[0].rows;
-    mnk[1] = op->out[0].cols;
-    mnk[2] = op->attr.trans_a ? op->in[0].rows : op->in[0].cols;
+    mnk[0] = op->out[SN_GEMM_C].rows;
+    mnk[1] = op->out[SN_GEMM_C].cols;
+    mnk[2] = op->attr.trans_a ? op->in[SN_GEMM_A].rows : op->in[SN_GEMM_A].cols;
 }
 
 /* Rows that an expert gets on average, at least one. */
 static int64_t rows_of_expert(const struct sn_op *op)
 {
-    int64_t rows = op->attr.rows ? op->attr.rows : op->in[0].rows;
+    int64_t rows = op->attr.rows ? op->attr.rows : op->in[SN_EXPERT_GEMM_A].rows;
     return rows > op->attr.experts ? rows / op->attr.experts : 1;
 }
 
 /* Of one expert. */
 void sn_shape_expert_gemm(const struct sn_op *op, int64_t mnk[3])
 {
-    mnk[0] = op->attr.trans_a ? op->in[0].cols : rows_of_expert(op);
-    mnk[1] = op->attr.trans_a ? op->in[1].cols : op->out[0].cols;
-    mnk[2] = op->attr.trans_a ? rows_of_expert(op) : op->in[0].cols;
+    mnk[0] = op->attr.trans_a ? op->in[SN_EXPERT_GEMM_A].cols : rows_of_expert(op);
+    mnk[1] = op->attr.trans_a ? op->in[SN_EXPERT_GEMM_B].cols : op->out[SN_EXPERT_GEMM_C].cols;
+    mnk[2] = op->attr.trans_a ? rows_of_expert(op) : op->in[SN_EXPERT_GEMM_A].cols;
 }
 
 void sn_shape_attention(const struct sn_op *op, int64_t mnk[3])
 {
-    mnk[0] = op->in[0].rows;
+    mnk[0] = op->in[SN_ATTENTION_Q].rows;
     mnk[1] = (int64_t)op->attr.heads * op->attr.head_dim;
     mnk[2] = op->attr.seq / (op->attr.context > 1 ? op->attr.context : 1);
 }
@@ -169,7 +171,7 @@ static int64_t largest_operand(const struct sn_op *op)
 /* One read and one written, or two and two. */
 void sn_shape_norm(const struct sn_op *op, int64_t mnk[3])
 {
-    mnk[0] = largest_operand(op) * (op->in[3].buf >= 0 ? 2 : 1);
+    mnk[0] = largest_operand(op) * (op->in[SN_NORM_ADDEND].buf >= 0 ? 2 : 1);
     mnk[1] = mnk[2] = 0;
 }
 

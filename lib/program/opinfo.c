@@ -40,13 +40,15 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"dP", SUM}}},
     [SN_OP_LAYERNORM] = {
         .in = {{"x", GRAD}, {"w", GRAD}, {"b"}, {"g", OPT}},
-        .out = {{"y", 0, {TAKES(3)}}, {"stats", GRAD}, {"s", OPT, {TAKES(0), TAKES(3)}}},
+        .out = {{"y", 0, {TAKES(SN_NORM_ADDEND)}}, {"stats", GRAD},
+                {"s", OPT, {TAKES(SN_NORM_X), TAKES(SN_NORM_ADDEND)}}},
         .gradient = sn_grad_norm, .dx = SN_OP_LAYERNORM_DX, .dw = SN_OP_LAYERNORM_DW,
         .repeat = SN_REPEAT_CHEAP,
         .cost = SN_COST_NORM, .shape = sn_shape_norm, .adds_residual = true},
     [SN_OP_LAYERNORM_DX] = {
         .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}},
-        .out = {{"dx", 0, {TAKES(4), TAKES(0)}}, {"dw", OPT | FREE}, {"db", OPT | FREE}},
+        .out = {{"dx", 0, {TAKES(SN_NORM_DX_ADDEND), TAKES(SN_NORM_DX_DY)}}, {"dw", OPT | FREE},
+                {"db", OPT | FREE}},
         .cost = SN_COST_NORM},
     [SN_OP_LAYERNORM_DW] = {
         .in = {{"dy"}, {"x"}, {"stats"}},
@@ -54,13 +56,14 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .cost = SN_COST_NORM},
     [SN_OP_RMSNORM] = {
         .in = {{"x", GRAD}, {"w", GRAD}, {NULL}, {"g", OPT}},
-        .out = {{"y", 0, {TAKES(3)}}, {"stats", GRAD}, {"s", OPT, {TAKES(0), TAKES(3)}}},
+        .out = {{"y", 0, {TAKES(SN_NORM_ADDEND)}}, {"stats", GRAD},
+                {"s", OPT, {TAKES(SN_NORM_X), TAKES(SN_NORM_ADDEND)}}},
         .gradient = sn_grad_norm, .dx = SN_OP_RMSNORM_DX, .dw = SN_OP_RMSNORM_DW,
         .repeat = SN_REPEAT_CHEAP,
         .cost = SN_COST_NORM, .shape = sn_shape_norm, .adds_residual = true},
     [SN_OP_RMSNORM_DX] = {
         .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}},
-        .out = {{"dx", 0, {TAKES(4), TAKES(0)}}, {"dw", OPT | FREE}},
+        .out = {{"dx", 0, {TAKES(SN_NORM_DX_ADDEND), TAKES(SN_NORM_DX_DY)}}, {"dw", OPT | FREE}},
         .cost = SN_COST_NORM},
     [SN_OP_RMSNORM_DW] = {
         .in = {{"dy"}, {"x"}, {"stats"}},
@@ -68,7 +71,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .cost = SN_COST_NORM},
     [SN_OP_GEMM] = {
         .in = {{"A", GRAD_W}, {"B", GRAD}, {"bias", OPT}, {"addend", OPT}, {"x", OPT}},
-        .out = {{"C", SUM, {TAKES(3)}}, {"x or db", OPT | SUM}},
+        .out = {{"C", SUM, {TAKES(SN_GEMM_ADDEND)}}, {"x or db", OPT | SUM}},
         .gradient = sn_grad_gemm,
         .cost = SN_COST_PRODUCT, .flops = sn_flops_gemm, .shape = sn_shape_gemm},
     [SN_OP_COLSUM] = {
@@ -76,7 +79,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"db", FREE}}},
     [SN_OP_ROPE] = {
         .in = {{"x"}},
-        .out = {{"y", 0, {TAKES(0)}}},
+        .out = {{"y", 0, {TAKES(SN_ROPE_X)}}},
         .gradient = sn_grad_pointwise, .dx = SN_OP_ROPE},
     [SN_OP_ATTENTION] = {
         .in = {{"q", GRAD}, {"k", GRAD}, {"v", GRAD}},
@@ -89,12 +92,12 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .cost = SN_COST_ATTENTION, .flops = sn_flops_attention_dx, .shape = sn_shape_attention},
     [SN_OP_ACT] = {
         .in = {{"x", GRAD}},
-        .out = {{"y", 0, {TAKES(0)}}},
+        .out = {{"y", 0, {TAKES(SN_ACT_X)}}},
         .gradient = sn_grad_pointwise, .dx = SN_OP_ACT_DX,
         .repeat = SN_REPEAT_CHEAP},
     [SN_OP_ACT_DX] = {
         .in = {{"dy"}, {"x"}},
-        .out = {{"dx", 0, {TAKES(0), TAKES(1)}}}},
+        .out = {{"dx", 0, {TAKES(SN_ACT_DX_DY), TAKES(SN_ACT_DX_X)}}}},
     [SN_OP_SWIGLU] = {
         .in = {{"x", GRAD}, {"bounds", OPT | GRAD}},
         .out = {{"y"}},
@@ -102,23 +105,23 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .repeat = SN_REPEAT_CHEAP},
     [SN_OP_SWIGLU_DX] = {
         .in = {{"dy"}, {"x"}, {"bounds", OPT}},
-        .out = {{"dx", 0, {TAKES(1)}}}},
+        .out = {{"dx", 0, {TAKES(SN_SWIGLU_DX_X)}}}},
     [SN_OP_ADD] = {
         .in = {{"a"}, {"b"}},
-        .out = {{"y", 0, {TAKES(0), TAKES(1)}}},
+        .out = {{"y", 0, {TAKES(SN_ADD_A), TAKES(SN_ADD_B)}}},
         .gradient = sn_grad_add,
         .repeat = SN_REPEAT_OUT},
     [SN_OP_DROPOUT] = {
         .in = {{"x"}, {"g", OPT}},
-        .out = {{"y", 0, {TAKES(0), TAKES(1)}}},
+        .out = {{"y", 0, {TAKES(SN_NOISE_X), TAKES(SN_NOISE_ADDEND)}}},
         .gradient = sn_grad_dropout, .dx = SN_OP_DROPOUT},
     [SN_OP_JITTER] = {
         .in = {{"x"}, {"g", OPT}},
-        .out = {{"y", 0, {TAKES(0), TAKES(1)}}},
+        .out = {{"y", 0, {TAKES(SN_NOISE_X), TAKES(SN_NOISE_ADDEND)}}},
         .gradient = sn_grad_dropout, .dx = SN_OP_JITTER},
     [SN_OP_CROSS_ENTROPY] = {
         .in = {{"logits"}, {"targets"}, {"parts", OPT}},
-        .out = {{"dlogits", OPT, {TAKES(0)}}, {"row_loss"}},
+        .out = {{"dlogits", OPT, {TAKES(SN_CROSS_ENTROPY_LOGITS)}}, {"row_loss"}},
         .cost = SN_COST_LOSS},
     [SN_OP_CE_PART] = {
         .in = {{"logits"}, {"targets"}},
@@ -149,7 +152,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .repeat = SN_REPEAT_CHEAP},
     [SN_OP_COMBINE] = {
         .in = {{"x", GRAD}, {"place", GRAD}, {"w", OPT | GRAD}, {"g", OPT}},
-        .out = {{"y", 0, {TAKES(3)}}},
+        .out = {{"y", 0, {TAKES(SN_COMBINE_ADDEND)}}},
         .gradient = sn_grad_combine},
     [SN_OP_COMBINE_DW] = {
         .in = {{"dy"}, {"x"}, {"place"}},
@@ -175,16 +178,16 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .bytes = sn_bytes_encode, .codes = true},
     [SN_OP_DECODE] = {
         .in = {{"s"}, {"w", OPT}, {"bounds", OPT}},
-        .out = {{"y", SUM, {TAKES(1)}}},
+        .out = {{"y", SUM, {TAKES(SN_DECODE_ADDEND)}}},
         .bytes = sn_bytes_decode, .codes = true},
     [SN_OP_ORTHOGONALISE] = {
         .in = {{"x"}},
-        .out = {{"y", 0, {TAKES(0)}}, {"n", OPT}},
+        .out = {{"y", 0, {TAKES(SN_ORTHOGONALISE_X)}}, {"n", OPT}},
         .bytes = sn_bytes_orthogonalise},
 
     [SN_OP_ALL_REDUCE] = {
         .in = {{"x"}},
-        .out = {{"y", 0, {TAKES(0)}}},
+        .out = {{"y", 0, {TAKES(SN_MOVE_FROM)}}},
         .gradient = sn_grad_move,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
         .moves = true, .as = SN_ALL_REDUCE, .is_sum = true},
@@ -235,7 +238,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .cost = SN_COST_MESSAGE, .synchronises = true},
     [SN_OP_ENTER] = {
         .in = {{"x"}},
-        .out = {{"y", 0, {TAKES(0)}}},
+        .out = {{"y", 0, {TAKES(SN_MOVE_FROM)}}},
         .gradient = sn_grad_move,
         .repeat = SN_REPEAT_CHEAP, .cost = SN_COST_MESSAGE},
     [SN_OP_AGREE] = {.cost = SN_COST_MESSAGE, .synchronises = true},
@@ -301,11 +304,12 @@ static int64_t moved(const struct sn_op *op, enum sn_collective as)
     int64_t shares = op->attr.blocks_b > 1 ? op->attr.blocks_b : 1;
     int64_t slices = op->attr.slices > 1 ? op->attr.slices : 1;
     if (op->kind == SN_OP_EXCHANGE) /* on average */
-        return in_chunk(op->attr.rows * slices * op->in[0].cols / op->attr.blocks_a / shares, op);
+        return in_chunk(
+            op->attr.rows * slices * op->in[SN_MOVE_FROM].cols / op->attr.blocks_a / shares, op);
     if (op->kind == SN_OP_GATHER_ROWS)
-        return in_chunk(op->attr.rows * op->in[0].cols / shares, op);
+        return in_chunk(op->attr.rows * op->in[SN_MOVE_FROM].cols / shares, op);
     bool by_output = as == SN_REDUCE_SCATTER || as == SN_RECV;
-    int64_t n = elements(by_output ? &op->out[0] : &op->in[0]);
+    int64_t n = elements(by_output ? &op->out[SN_MOVE_TO] : &op->in[SN_MOVE_FROM]);
     n = as == SN_ALL_TO_ALL ? n / op->attr.blocks_a : n;
     return op->is_coded ? likely(op, n) : n;
 }

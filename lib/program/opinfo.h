@@ -60,7 +60,7 @@ struct sn_op_row {
     int64_t (*bytes)(const struct sn_program *p, const struct sn_op *op);
     /* m, n, k of struct sn_measured; NULL: elements of the largest operand, 0, 0 */
     void (*shape)(const struct sn_op *op, int64_t mnk[3]);
-    bool adds_residual; /* a norm whose input may be a sum: in[3] is the addend, out[2] the sum */
+    bool adds_residual; /* a norm whose input may be a sum: an addend, and out the sum */
     bool codes;         /* between values and streams of a codec */
     /* of messages */
     bool moves;            /* data between ranks: posted, and complete at its WAIT */
@@ -71,6 +71,10 @@ struct sn_op_row {
     bool counts_rows;      /* how many go is known when it runs */
     bool synchronises;     /* names what others read and write, and uses none of it */
 };
+
+/* What sn_grad_pointwise asks of a kind, and of the one that is its gradient: these come first. */
+enum { SN_POINTWISE_X, SN_POINTWISE_Y = 0 };
+enum { SN_POINTWISE_DX_DY, SN_POINTWISE_DX_DX = 0 };
 
 const struct sn_op_row *sn_op_row(int kind);
 /* Does a row say all of this of an operand? False for an absent one. */

@@ -146,7 +146,7 @@ static int receive_input(struct sn_emit *e)
                           "piece%d.x", piece_here(e));
     e->value[e->input] = (struct sn_value_place){x, form, -1};
     struct sn_op op = transfer(e, SN_OP_RECV, piece_here(e) - 1, TAG_FORWARD);
-    op.out[0] = sn_view_flat(e->p, x);
+    op.out[SN_MOVE_TO] = sn_view_flat(e->p, x);
     if (!e->p->failed)
         e->p->bufs[x].needs_grad = e->train && upstream_trains(e);
     return sn_op_append(e->p, &op);
@@ -172,7 +172,7 @@ static void close_reuse(struct sn_program *p, int wait, int send, int buf)
     for (int i = p->n_ops - 1; i >= 0 && !p->failed; i--)
         if (p->ops[i].id == wait) {
             p->ops[i].waits_for = send;
-            p->ops[i].in[0] = sn_view_flat(p, buf);
+            p->ops[i].in[SN_WAIT_NAMES] = sn_view_flat(p, buf);
             p->bufs[buf].kept = true;
             return;
         }
@@ -199,7 +199,7 @@ static struct part_text forward_part(struct sn_emit *e)
         t.output = sn_take(e, e->output, sn_region(e->job)).buf;
         t.n = p->n_ops - t.first;
         struct sn_op op = transfer(e, SN_OP_SEND, piece + 1, TAG_FORWARD);
-        op.in[0] = sn_view_flat(p, t.output);
+        op.in[SN_MOVE_FROM] = sn_view_flat(p, t.output);
         close_reuse(p, reuse, sn_op_append(p, &op), t.output);
     } else {
         t.n = p->n_ops - t.first;
@@ -220,7 +220,7 @@ static void backward_part(struct sn_emit *e, const struct part_text *t)
         sn_chunk_begin(p, SN_CHUNK_RECV_BACKWARD);
         int dy = sn_buffer_like(p, t->output, "d");
         struct sn_op op = transfer(e, SN_OP_RECV, piece + 1, TAG_BACKWARD);
-        op.out[0] = sn_view_flat(p, dy);
+        op.out[SN_MOVE_TO] = sn_view_flat(p, dy);
         recv = sn_op_append(p, &op);
         sn_grad_set(e, t->output, sn_view_all(p, dy));
     }
@@ -232,7 +232,7 @@ static void backward_part(struct sn_emit *e, const struct part_text *t)
     if (gives) {
         struct sn_view dx = sn_grad_get(e, t->input);
         struct sn_op op = transfer(e, SN_OP_SEND, piece - 1, TAG_BACKWARD);
-        op.in[0] = sn_view_flat(p, dx.buf);
+        op.in[SN_MOVE_FROM] = sn_view_flat(p, dx.buf);
         close_reuse(p, reuse, sn_op_append(p, &op), dx.buf);
     }
     p->layer = -1;

@@ -88,7 +88,7 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
     int64_t n;
     if (sn_op_collective(op, &kind, &n)) {
         char size[16];
-        int buf = kind == SN_RECV ? op->out[0].buf : op->in[0].buf;
+        int buf = kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf;
         int64_t width = (int64_t)sn_dtype_size(p->bufs[buf].dtype);
         sn_str_add(out, "  %s  id=%d", sn_str_bytes(size, n * width), op->id);
         if (sn_op_row(op->kind)->is_transfer)

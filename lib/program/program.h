@@ -54,6 +54,10 @@
 enum { SN_BEFORE_MESSAGES = SN_NKERNELS - 1, SN_MESSAGE_KINDS(SN_MESSAGE_KIND_OF) SN_NKINDS };
 #undef SN_MESSAGE_KIND_OF
 
+/* Positions of their operands. A WAIT names those of what it waits for, so that they live until it. */
+enum { SN_MOVE_FROM, SN_MOVE_BOUNDS, SN_MOVE_TO = 0 };
+enum { SN_WAIT_NAMES, SN_WAIT_NAMES_TOO };
+
 /* What a buffer is for. The first group lives as long as the job (state arena), the second for one
  * micro-batch or less (scratch arena). */
 enum sn_class {

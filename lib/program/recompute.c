@@ -90,7 +90,7 @@ static void repeat_op(struct again *a, int i)
     enum sn_collective kind;
     int64_t n;
     if (ahead) {
-        e->under_way.again[e->under_way.n_again] = op.out[0].buf;
+        e->under_way.again[e->under_way.n_again] = op.out[SN_MOVE_TO].buf;
         e->under_way.again_id[e->under_way.n_again++] = id;
     } else if (sn_op_collective(&op, &kind, &n))
         sn_wait_add(e->p, id);
@@ -138,7 +138,8 @@ static bool reads_input(const struct sn_emit *e, const struct sn_op *f, int k)
     const struct sn_operand_info *x = &sn_op_row(f->kind)->in[k];
     if (!sn_operand_is(x, SN_ROLE_GRADIENT))
         return false;
-    return !sn_operand_is(x, SN_ROLE_OF_WEIGHTS) || sn_part_trains(e, sn_part_of(e, f->in[1]));
+    return !sn_operand_is(x, SN_ROLE_OF_WEIGHTS) ||
+           sn_part_trains(e, sn_part_of(e, f->in[SN_GEMM_B]));
 }
 
 int sn_recomputed(struct sn_emit *e, int buf)
@@ -168,13 +169,13 @@ static int noise_of(const struct sn_emit *e, int buf)
 static int drawn_again(struct sn_emit *e, int noise)
 {
     struct sn_op op = e->p->ops[noise];
-    int buf = op.out[0].buf;
-    op.in[0].buf = sn_recomputed(e, op.in[0].buf);
-    op.out[0].buf = sn_buffer_like(e->p, buf, "w");
-    sn_origin_set(e, op.out[0].buf, buf);
+    int buf = op.out[SN_NOISE_Y].buf;
+    op.in[SN_NOISE_X].buf = sn_recomputed(e, op.in[SN_NOISE_X].buf);
+    op.out[SN_NOISE_Y].buf = sn_buffer_like(e->p, buf, "w");
+    sn_origin_set(e, op.out[SN_NOISE_Y].buf, buf);
     op.is_weight_grad = true;
     (void)sn_op_append(e->p, &op);
-    return op.out[0].buf;
+    return op.out[SN_NOISE_Y].buf;
 }
 
 /* The outputs that attention's rule reads round the ring are looked for by the rule. */
@@ -188,7 +189,7 @@ void sn_recompute(struct sn_emit *e, struct sn_op *f)
 {
     for (int k = 0; k < SN_MAX_IN; k++)
         if (reads_input(e, f, k)) {
-            int noise = f->kind == SN_OP_GEMM && k == 0 ? noise_of(e, f->in[0].buf) : -1;
+            int noise = f->kind == SN_OP_GEMM && k == 0 ? noise_of(e, f->in[SN_GEMM_A].buf) : -1;
             f->in[k].buf = noise < 0 ? sn_recomputed(e, f->in[k].buf) : drawn_again(e, noise);
         }
     for (int o = 0; o < SN_MAX_OUT; o++)

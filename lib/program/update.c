@@ -19,7 +19,8 @@ static void wait_for_all(struct sn_program *p)
     for (int i = 0; i < n && !p->failed; i++)
         if (p->ops[i].is_weight_grad && p->ops[i].when == SN_LAST &&
             sn_op_row(p->ops[i].kind)->is_sum &&
-            p->bufs[p->ops[i].out[0].buf].cls == SN_CLASS_GRAD) /* factors are there already */
+            p->bufs[p->ops[i].out[SN_MOVE_TO].buf].cls ==
+                SN_CLASS_GRAD) /* factors are there already */
             sn_wait_add(p, p->ops[i].id);
 }
 
@@ -48,14 +49,14 @@ static void sum_shared(const struct sn_job *j, struct sn_program *p)
             continue;
         struct sn_op op =
             sn_comm_op(SN_OP_ALL_REDUCE, b->sum, "%.20s.%d", sn_group_name(b->sum), n[b->sum]++);
-        op.in[0] = op.out[0] = own(j, p, b, b->grad);
+        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = own(j, p, b, b->grad);
         sn_comm_run(p, &op);
     }
     for (int i = 0; i < j->n_buckets && j->grid.fold > 1; i++) { /* and every tensor rank */
         if (!j->buckets[i].counts)
             continue;
         struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, SN_GROUP_TENSOR, "counts.%d", i);
-        op.in[0] = op.out[0] = sn_view_flat(p, j->buckets[i].grad);
+        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = sn_view_flat(p, j->buckets[i].grad);
         sn_comm_run(p, &op);
     }
 }
@@ -94,10 +95,10 @@ static struct sn_view gradients(const struct sn_job *j, struct sn_program *p,
         return g;
     int wide = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, t.n, "grad.fp32.%.60s", b->name);
     struct sn_op *op = sn_op_add(p, SN_OP_COPY, "fp32.%.50s", b->name);
-    op->in[0] = g;
-    op->out[0] = sn_view_all(p, wide);
+    op->in[SN_COPY_X] = g;
+    op->out[SN_COPY_Y] = sn_view_all(p, wide);
     op->only = only;
-    return op->out[0];
+    return op->out[SN_COPY_Y];
 }
 
 static void tile_norm(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
@@ -106,7 +107,7 @@ static void tile_norm(const struct sn_job *j, struct sn_program *p, const struct
     unsigned only = b->copies | (j->zero ? 0 : 1u << b->replicas);
     struct sn_view g = gradients(j, p, b, t, only);
     struct sn_op *op = sn_op_add(p, SN_OP_SQ_NORM, "grad_norm.%.40s", b->name);
-    op->in[0] = g;
+    op->in[SN_SQ_NORM_G] = g;
     op->only = only;
 }
 
@@ -123,12 +124,13 @@ static void adamw(const struct sn_job *j, struct sn_program *p, const struct sn_
     const struct sn_optimizer_config *o = &j->config->train.optimizer;
     struct sn_view g = gradients(j, p, b, t, 0);
     struct sn_op *op = sn_op_add(p, SN_OP_ADAMW, "adamw.%.50s", b->name);
-    op->in[0] = g;
-    op->out[0] = cut(own(j, p, b, b->master), t);
-    op->out[1] = cut(sn_view_flat(p, b->exp_avg), t);
-    op->out[2] = cut(sn_view_flat(p, b->exp_avg_sq), t);
+    op->in[SN_ADAMW_G] = g;
+    op->out[SN_ADAMW_P] = cut(own(j, p, b, b->master), t);
+    op->out[SN_ADAMW_M] = cut(sn_view_flat(p, b->exp_avg), t);
+    op->out[SN_ADAMW_V] = cut(sn_view_flat(p, b->exp_avg_sq), t);
     bool gathered = sn_bucket_coding(j, b) != NULL; /* and written by all alike */
-    op->out[3] = b->master == b->weight || gathered ? sn_no_view : cut(own(j, p, b, b->weight), t);
+    op->out[SN_ADAMW_W] =
+        b->master == b->weight || gathered ? sn_no_view : cut(own(j, p, b, b->weight), t);
     op->attr.beta1 = (float)o->beta1;
     op->attr.beta2 = (float)o->beta2;
     op->attr.eps = (float)o->eps;
@@ -148,9 +150,9 @@ static void balance(const struct sn_job *j, struct sn_program *p)
         v.cols = x->count;
         v.ld = sn_part_room(x->count);
         v.rows = b->n / v.ld;
-        op->in[0] = v;
+        op->in[SN_BALANCE_COUNTS] = v;
         v.buf = b->weight;
-        op->out[0] = v;
+        op->out[SN_BALANCE_BIAS] = v;
         op->attr.rate = (float)x->bias_rate;
     }
 }
@@ -167,8 +169,8 @@ static void update(const struct sn_job *j, struct sn_program *p)
         if (j->zero != 1 && j->zero != 2)
             continue;
         struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%s", b->name);
-        op.in[0] = own(j, p, b, b->weight); /* in place: its own block of the output */
-        op.out[0] = sn_view_flat(p, b->weight);
+        op.in[SN_MOVE_FROM] = own(j, p, b, b->weight); /* in place: its own block of the output */
+        op.out[SN_MOVE_TO] = sn_view_flat(p, b->weight);
         op.codable = 1 + SN_CODED_ZERO;
         int id = sn_op_append(p, &op);
         if (before >= 0)

@@ -37,15 +37,15 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
     op.is_weight_grad = true;
     op.codable = 1 + SN_CODED_DATA;
     op.when = j->zero >= 2 ? SN_EVERY : SN_LAST;
-    op.in[0] = sn_view_flat(e->p, e->bucket_grad[bucket]);
-    op.out[0] = sn_view_flat(e->p, b->grad);
+    op.in[SN_MOVE_FROM] = sn_view_flat(e->p, e->bucket_grad[bucket]);
+    op.out[SN_MOVE_TO] = sn_view_flat(e->p, b->grad);
     if (j->zero == 1) { /* in place: the slice is the own block of what is summed */
-        op.out[0].cols = b->slice;
-        op.out[0].index = SN_AT_REPLICA;
-        op.out[0].stride = b->slice;
+        op.out[SN_MOVE_TO].cols = b->slice;
+        op.out[SN_MOVE_TO].index = SN_AT_REPLICA;
+        op.out[SN_MOVE_TO].stride = b->slice;
     }
     if (j->zero >= 2)
-        op.acc[0] = SN_ACC_FIRST_WRITES;
+        op.acc[SN_MOVE_TO] = SN_ACC_FIRST_WRITES;
     int id = sn_op_append(e->p, &op);
     if (j->zero < 2)
         return; /* the update waits */
@@ -76,8 +76,8 @@ static void gather(struct sn_emit *e, int bucket)
         return;
     e->p->bufs[whole].bucket = bucket;
     struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%.50s", b->name);
-    op.in[0] = sn_view_flat(e->p, b->weight);
-    op.out[0] = sn_view_flat(e->p, whole);
+    op.in[SN_MOVE_FROM] = sn_view_flat(e->p, b->weight);
+    op.out[SN_MOVE_TO] = sn_view_flat(e->p, whole);
     op.codable = 1 + SN_CODED_ZERO;
     e->bucket_gather[bucket] = sn_op_append(e->p, &op);
     e->bucket_weight[bucket] = whole;

@@ -224,7 +224,7 @@ static double update_op(const struct sn_estimator *e, const struct sn_op *like, 
     for (int i = 0; i < SN_MAX_OUT; i++)
         op.out[i].cols = op.out[i].buf >= 0 && like->out[i].cols > 1 ? n : op.out[i].cols;
     if (gathered && like->kind == SN_OP_ADAMW)
-        op.out[3].buf = -1;
+        op.out[SN_ADAMW_W].buf = -1;
     return sn_price_op(&e->pricer, &e->job->train, &op);
 }
 

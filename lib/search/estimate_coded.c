@@ -65,19 +65,21 @@ static int buf_of(enum sn_dtype t)
 static double encode(const struct coding *c, bool differs, bool fed)
 {
     struct sn_op op = op_of(c, SN_OP_ENCODE);
-    op.in[0] = view(buf_of(c->type), c->n);
-    op.in[1] = differs ? view(VALUES, c->n) : op.in[1];
-    op.out[0] = view(STREAMS, c->streams * sn_coded_bytes(&c->z->codec, c->type, c->share));
-    op.out[1] = fed ? view(FLOATS, c->n) : op.out[1];
+    op.in[SN_ENCODE_X] = view(buf_of(c->type), c->n);
+    op.in[SN_ENCODE_MINUS] = differs ? view(VALUES, c->n) : op.in[SN_ENCODE_MINUS];
+    op.out[SN_ENCODE_STREAMS] =
+        view(STREAMS, c->streams * sn_coded_bytes(&c->z->codec, c->type, c->share));
+    op.out[SN_ENCODE_LOST] = fed ? view(FLOATS, c->n) : op.out[SN_ENCODE_LOST];
     return seconds(c, &op);
 }
 
 static double decode(const struct coding *c, enum sn_dtype to, bool sums, bool adds)
 {
     struct sn_op op = op_of(c, SN_OP_DECODE);
-    op.in[0] = view(STREAMS, c->streams * sn_coded_bytes(&c->z->codec, c->type, c->share));
-    op.out[0] = view(buf_of(to), sums ? c->share : c->n);
-    op.in[1] = adds ? op.out[0] : op.in[1];
+    op.in[SN_DECODE_STREAMS] =
+        view(STREAMS, c->streams * sn_coded_bytes(&c->z->codec, c->type, c->share));
+    op.out[SN_DECODE_Y] = view(buf_of(to), sums ? c->share : c->n);
+    op.in[SN_DECODE_ADDEND] = adds ? op.out[SN_DECODE_Y] : op.in[SN_DECODE_ADDEND];
     op.attr.inverse = sums;
     return seconds(c, &op);
 }

@@ -154,7 +154,7 @@ static int comm_of(struct reader *r, const struct sn_op *op)
     struct sn_shape_comm c = {.group = op->group};
     if (!sn_op_collective(op, &c.kind, &c.n))
         return -1;
-    const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[0] : &op->in[0];
+    const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[SN_MOVE_TO] : &op->in[SN_MOVE_FROM];
     c.dtype = r->p->bufs[v->buf].dtype;
     int bucket = r->p->bufs[v->buf].bucket;
     c.raw = bucket >= 0 ? raw_of(r->j, bucket) : 0;
@@ -174,7 +174,8 @@ static int comm_of(struct reader *r, const struct sn_op *op)
 /* What entering a unit gathers (lib/program/zero.c): by whose weights they are. */
 static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
-    int layer = r->j->buckets[r->p->bufs[op->in[0].buf].bucket].layer, comm = comm_of(r, op);
+    int layer = r->j->buckets[r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket].layer,
+        comm = comm_of(r, op);
     enum sn_layer_place at = place_of_layer(&r->j->config->model, layer);
     if (at == SN_PLACE_EMBED && op->layer >= 0) /* a tied table, for the head */
         at = SN_PLACE_HEAD;
@@ -185,7 +186,7 @@ static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass
 
 static void communicate(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
-    bool weights = op->kind == SN_OP_ALL_GATHER && r->p->bufs[op->in[0].buf].bucket >= 0;
+    bool weights = op->kind == SN_OP_ALL_GATHER && r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket >= 0;
     if (weights) {
         gathered(r, op, pass);
         return;
@@ -212,7 +213,7 @@ static void wait_for(struct reader *r, int id)
  * part is complete. */
 static void complete(struct reader *r, const struct sn_op *op)
 {
-    int bucket = r->p->bufs[op->in[0].buf].bucket;
+    int bucket = r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket;
     for (int q = 0; q < r->j->n_parts; q++)
         if (r->j->parts[q].bucket == bucket)
             beat(r, SN_BEAT_PART, 0, q);
@@ -221,10 +222,11 @@ static void complete(struct reader *r, const struct sn_op *op)
 /* Padding at the end of a bucket, which depends on how many replicas there are. */
 static bool is_padding(const struct reader *r, const struct sn_op *op)
 {
-    if (op->kind != SN_OP_ZERO || op->out[0].buf < 0)
+    if (op->kind != SN_OP_ZERO || op->out[SN_ZERO_X].buf < 0)
         return false;
-    int bucket = r->p->bufs[op->out[0].buf].bucket;
-    return bucket >= 0 && op->out[0].offset + op->out[0].cols == r->j->buckets[bucket].n;
+    int bucket = r->p->bufs[op->out[SN_ZERO_X].buf].bucket;
+    return bucket >= 0 &&
+           op->out[SN_ZERO_X].offset + op->out[SN_ZERO_X].cols == r->j->buckets[bucket].n;
 }
 
 /* What runs on every micro-batch; gathers are apart. */

@@ -55,7 +55,8 @@ int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op)
     enum sn_dtype dtype = SN_F64;
     if (op->kind != SN_OP_AGREE) {
         (void)sn_op_collective(op, &kind, &n);
-        dtype = j->train.bufs[kind == SN_RECV ? op->out[0].buf : op->in[0].buf].dtype;
+        dtype = j->train.bufs[kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf]
+                    .dtype;
     }
     return sn_collective_bytes(kind == SN_RECV ? SN_SEND : kind, n, dtype, j->group_size[op->group],
                                j->group_index[op->group]);

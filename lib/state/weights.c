@@ -186,9 +186,9 @@ static enum sn_status cast(struct sn_exec *x, const struct sn_job *j, const stru
     int64_t skip =
         j->train.bufs[b->weight].cols > b->slice ? j->group_index[b->replicas] * b->slice : 0;
     char *to = sn_exec_address(x, &j->train, b->weight);
-    a.in[0] = (struct sn_mat){address(x, j, b->master), SN_F32, 1, b->slice, b->slice};
-    a.out[0] = (struct sn_mat){to + skip * (int64_t)sn_dtype_size(j->dtype), j->dtype, 1, b->slice,
-                               b->slice};
+    a.in[SN_COPY_X] = (struct sn_mat){address(x, j, b->master), SN_F32, 1, b->slice, b->slice};
+    a.out[SN_COPY_Y] = (struct sn_mat){to + skip * (int64_t)sn_dtype_size(j->dtype), j->dtype, 1,
+                                       b->slice, b->slice};
     if (sn_ops_cpu()->run[SN_OP_COPY](&a, j->threads) != 0)
         return sn_fail(err, SN_EFAIL, "%s: copying the weights to %s failed", b->name,
                        sn_dtype_name(j->dtype));

@@ -56,7 +56,8 @@ static enum sn_status clash(const struct sn_memory_at *at, const int op[2], cons
 {
     const struct sn_program *p = at->of->program;
     const struct sn_op *now = &p->ops[op[0]], *before = &p->ops[op[1]];
-    int buf = before->in[0].buf >= 0 && still[0] == 'r' ? before->in[0].buf : before->out[0].buf;
+    int buf = before->in[SN_MOVE_FROM].buf >= 0 && still[0] == 'r' ? before->in[SN_MOVE_FROM].buf
+                                                                   : before->out[SN_MOVE_TO].buf;
     return sn_fail(err, SN_EFAIL,
                    "%s: %s: %s '%s' (operation %d, micro-batch %d) %s memory of '%s' that %s '%s' "
                    "(operation %d) still %s; wait for it first",
@@ -143,7 +144,7 @@ static void end_use(struct sn_flights *f, int i)
 bool sn_flights_begin(struct sn_flights *f, const struct sn_memory_at *at, int op, int post)
 {
     const struct sn_op *o = &at->of->program->ops[op];
-    const struct sn_view *to = &o->out[0], *from = &o->in[0];
+    const struct sn_view *to = &o->out[SN_MOVE_TO], *from = &o->in[SN_MOVE_FROM];
     struct sn_buffer_use x = {
         .op = op, .post = post, .writes = true, .span = span_of(at, to, true)};
     if (!room_for_posts(f, post) || (to->buf >= 0 && !add_use(f, &x, to->buf)))
@@ -205,7 +206,8 @@ static bool other_rows(const struct sn_op *a, const struct sn_op *b)
     return a->kind == SN_OP_EXCHANGE && b->kind == SN_OP_EXCHANGE && a->group == b->group &&
            a->attr.inverse && b->attr.inverse && a->attr.chunks > 1 &&
            a->attr.chunks == b->attr.chunks && a->attr.chunk != b->attr.chunk &&
-           a->out[0].buf == b->out[0].buf && a->in[1].buf == b->in[1].buf && !a->extra && !b->extra;
+           a->out[SN_MOVE_TO].buf == b->out[SN_MOVE_TO].buf &&
+           a->in[SN_MOVE_BOUNDS].buf == b->in[SN_MOVE_BOUNDS].buf && !a->extra && !b->extra;
 }
 
 static enum sn_status check_written(const struct sn_flights *f, const struct sn_memory_at *at,

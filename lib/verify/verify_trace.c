@@ -62,7 +62,10 @@ struct sn_trace_wire sn_trace_wire(const struct sn_trace *t, int post)
         return w;
     }
     (void)sn_op_collective(op, &w.kind, &w.n);
-    w.dtype = t->program->bufs[op->in[0].buf >= 0 ? op->in[0].buf : op->out[0].buf].dtype;
+    w.dtype = t->program
+                  ->bufs[op->in[SN_MOVE_FROM].buf >= 0 ? op->in[SN_MOVE_FROM].buf
+                                                       : op->out[SN_MOVE_TO].buf]
+                  .dtype;
     if (x->port >= 0)
         w.kind = t->ports[x->port].sends ? SN_SEND : SN_RECV;
     return w;
@@ -82,9 +85,10 @@ static enum sn_status fault(const struct tracer *x, const struct sn_op *op, cons
 static enum sn_status check_operands(const struct tracer *x, const struct sn_op *op)
 {
     const struct sn_program *p = x->of->program;
-    int64_t in = op->in[0].rows * op->in[0].cols, out = op->out[0].rows * op->out[0].cols;
+    int64_t in = op->in[SN_MOVE_FROM].rows * op->in[SN_MOVE_FROM].cols,
+            out = op->out[SN_MOVE_TO].rows * op->out[SN_MOVE_TO].cols;
     int64_t size = x->of->job->group_size[op->group];
-    bool has_in = op->in[0].buf >= 0, has_out = op->out[0].buf >= 0;
+    bool has_in = op->in[SN_MOVE_FROM].buf >= 0, has_out = op->out[SN_MOVE_TO].buf >= 0;
     bool wants_in = op->kind != SN_OP_RECV, wants_out = op->kind != SN_OP_SEND;
     if (has_in != wants_in || has_out != wants_out)
         return fault(x, op, "lacks an operand, or has one too many", has_in, has_out);
@@ -94,14 +98,14 @@ static enum sn_status check_operands(const struct tracer *x, const struct sn_op 
                    : fault(x, op, "names a member outside its group (member, size)", op->peer,
                            size);
     if (op->kind == SN_OP_EXCHANGE) /* as many rows as there are when it runs */
-        return op->in[0].cols == op->out[0].cols && op->attr.blocks_a == size
+        return op->in[SN_MOVE_FROM].cols == op->out[SN_MOVE_TO].cols && op->attr.blocks_a == size
                    ? SN_OK
                    : fault(x, op, "has operands that do not fit its group (columns, members)",
-                           op->out[0].cols, op->attr.blocks_a);
+                           op->out[SN_MOVE_TO].cols, op->attr.blocks_a);
     if (op->kind == SN_OP_GATHER_ROWS) {
-        int64_t window = op->attr.inverse ? op->in[0].rows : op->out[0].rows;
-        int64_t share = op->attr.inverse ? op->out[0].rows : op->in[0].rows;
-        return op->in[0].cols == op->out[0].cols && op->attr.blocks_b == size &&
+        int64_t window = op->attr.inverse ? op->in[SN_MOVE_FROM].rows : op->out[SN_MOVE_TO].rows;
+        int64_t share = op->attr.inverse ? op->out[SN_MOVE_TO].rows : op->in[SN_MOVE_FROM].rows;
+        return op->in[SN_MOVE_FROM].cols == op->out[SN_MOVE_TO].cols && op->attr.blocks_b == size &&
                        share * size >= window
                    ? SN_OK
                    : fault(x, op,
@@ -113,9 +117,10 @@ static enum sn_status check_operands(const struct tracer *x, const struct sn_op 
                                                       : in;
     if (out != want)
         return fault(x, op, "has operands whose elements do not fit its group (in, out)", in, out);
-    if (p->bufs[op->in[0].buf].dtype != p->bufs[op->out[0].buf].dtype)
-        return fault(x, op, "has operands of two types (in, out)", p->bufs[op->in[0].buf].dtype,
-                     p->bufs[op->out[0].buf].dtype);
+    if (p->bufs[op->in[SN_MOVE_FROM].buf].dtype != p->bufs[op->out[SN_MOVE_TO].buf].dtype)
+        return fault(x, op, "has operands of two types (in, out)",
+                     p->bufs[op->in[SN_MOVE_FROM].buf].dtype,
+                     p->bufs[op->out[SN_MOVE_TO].buf].dtype);
     return SN_OK;
 }
 
