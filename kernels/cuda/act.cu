@@ -37,11 +37,11 @@ template <class A> struct act : sn_all_rows {
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
         float x[N];
-        A::load(a.in[0], r, c, x);
+        A::load(a.in[SN_ACT_X], r, c, x);
 #pragma unroll
         for (int i = 0; i < N; i++)
             x[i] = value(x[i], a.attr.act);
-        A::store(a.out[0], r, c, x);
+        A::store(a.out[SN_ACT_Y], r, c, x);
     }
 };
 
@@ -50,29 +50,31 @@ template <class A> struct act_dx : sn_all_rows {
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
         float dy[N], x[N];
-        A::load(a.in[0], r, c, dy);
-        A::load(a.in[1], r, c, x);
+        A::load(a.in[SN_ACT_DX_DY], r, c, dy);
+        A::load(a.in[SN_ACT_DX_X], r, c, x);
 #pragma unroll
         for (int i = 0; i < N; i++)
             x[i] = dy[i] * slope(x[i], a.attr.act);
-        A::store(a.out[0], r, c, x);
+        A::store(a.out[SN_ACT_DX_DX], r, c, x);
     }
 };
 
 SN_CUDA_OP(act)
 {
     struct sn_args flat = sn_flat(a);
-    const struct sn_mat *m[] = {&flat.in[0], &flat.out[0]};
-    SN_BY_TYPE(sn_common(m, 2),
-               return sn_plane_run<act<A>>(cx, &flat, flat.out[0].rows, flat.out[0].cols))
+    const struct sn_mat *m[] = {&flat.in[SN_ACT_X], &flat.out[SN_ACT_Y]};
+    SN_BY_TYPE(sn_common(m, 2), return sn_plane_run<act<A>>(cx, &flat, flat.out[SN_ACT_Y].rows,
+                                                            flat.out[SN_ACT_Y].cols))
     return 0;
 }
 
 SN_CUDA_OP(act_dx)
 {
     struct sn_args flat = sn_flat(a);
-    const struct sn_mat *m[] = {&flat.in[0], &flat.in[1], &flat.out[0]};
+    const struct sn_mat *m[] = {&flat.in[SN_ACT_DX_DY], &flat.in[SN_ACT_DX_X],
+                                &flat.out[SN_ACT_DX_DX]};
     SN_BY_TYPE(sn_common(m, 3),
-               return sn_plane_run<act_dx<A>>(cx, &flat, flat.out[0].rows, flat.out[0].cols))
+               return sn_plane_run<act_dx<A>>(cx, &flat, flat.out[SN_ACT_DX_DX].rows,
+                                              flat.out[SN_ACT_DX_DX].cols))
     return 0;
 }

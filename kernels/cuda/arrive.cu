@@ -21,8 +21,8 @@ static __device__ __forceinline__ int64_t in_chunk(int64_t n, int64_t all, const
 
 static __global__ void __launch_bounds__(SN_WARP) arrive(const struct sn_args a)
 {
-    const struct sn_mat &bounds = a.in[0];
-    int32_t *out = (int32_t *)a.out[0].p;
+    const struct sn_mat &bounds = a.in[SN_ARRIVE_BOUNDS];
+    int32_t *out = (int32_t *)a.out[SN_ARRIVE_ARRIVALS].p;
     int64_t experts = a.attr.experts, segments = bounds.rows * experts, at = 0;
     int lane = (int)threadIdx.x;
     for (int64_t base = 0; base < segments; base += SN_WARP) {

@@ -7,7 +7,7 @@
 
 static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_args *a, int inputs)
 {
-    enum sn_dtype t = a->in[0].dtype;
+    enum sn_dtype t = a->in[SN_ATTENTION_DX_Q].dtype;
     bool aligned = true, same = true;
     for (int i = 0; i < inputs; i++) {
         if (i == 3) /* o is read once, by its own kernel */
@@ -41,7 +41,8 @@ template <class A, int LANES>
 static __global__ void __launch_bounds__(SN_BLOCK)
     rows_of(const struct sn_args a, int heads, int d, struct sn_attn_row *to)
 {
-    const struct sn_mat &o = a.in[3], &g = a.in[4], &lse = a.in[5];
+    const struct sn_mat &o = a.in[SN_ATTENTION_DX_O], &g = a.in[SN_ATTENTION_DX_DO],
+                        &lse = a.in[SN_ATTENTION_DX_LSE];
     int lane = (int)threadIdx.x % LANES, at_once = (int)blockDim.x / LANES;
     int64_t blocks = (o.rows + at_once - 1) / at_once;
     for (int64_t n = blockIdx.x; n < blocks * heads; n += gridDim.x) {
@@ -68,39 +69,40 @@ template <class A>
 static int put_rows(struct sn_cuda *cx, const struct sn_args *a, struct sn_attn_row *to)
 {
     int heads = (int)a->attr.heads, d = (int)a->attr.head_dim, lanes = d <= 8 * A::N ? 8 : SN_WARP;
-    int64_t rows = a->in[3].rows, at_once = SN_BLOCK / lanes;
+    int64_t rows = a->in[SN_ATTENTION_DX_O].rows, at_once = SN_BLOCK / lanes;
     struct sn_shape g = sn_shape_line((rows + at_once - 1) / at_once * heads * SN_BLOCK);
     return lanes == 8 ? sn_launch(cx, rows_of<A, 8>, g, *a, heads, d, to)
                       : sn_launch(cx, rows_of<A, SN_WARP>, g, *a, heads, d, to);
 }
 
-/* dq from sums in fp32 that lack their scale: in 0 and out 0 here. */
+/* dq from sums in fp32 that lack their scale, which lie in the place of q here. */
 template <class A> struct scaled : sn_all_rows {
     enum { N = A::N };
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
-        const float *x = (const float *)a.in[0].p + r * a.in[0].ld + c;
+        const float *x =
+            (const float *)a.in[SN_ATTENTION_DX_Q].p + r * a.in[SN_ATTENTION_DX_Q].ld + c;
         float y[N] = {0};
-        if (a.acc[0] == SN_ADD) {
+        if (a.acc[SN_ATTENTION_DX_DQ] == SN_ADD) {
             if (sn_position(&a.attr, a.attr.key_rank, 0) > sn_row_position(&a.attr, r))
                 return; /* it sees no key: not even a zero is added */
-            A::load(a.out[0], r, c, y);
+            A::load(a.out[SN_ATTENTION_DX_DQ], r, c, y);
         }
 #pragma unroll
         for (int i = 0; i < N; i++)
             y[i] += x[i] * a.attr.scale;
-        A::store(a.out[0], r, c, y);
+        A::store(a.out[SN_ATTENTION_DX_DQ], r, c, y);
     }
 };
 
 static int put_queries(struct sn_cuda *cx, const struct sn_args *a, float *dq)
 {
-    int64_t rows = a->out[0].rows, cols = a->out[0].cols;
+    int64_t rows = a->out[SN_ATTENTION_DX_DQ].rows, cols = a->out[SN_ATTENTION_DX_DQ].cols;
     struct sn_args b = *a;
-    const struct sn_mat *m[] = {&a->out[0]};
-    b.in[0].p = dq;
-    b.in[0].dtype = SN_F32;
-    b.in[0].ld = cols;
+    const struct sn_mat *m[] = {&a->out[SN_ATTENTION_DX_DQ]};
+    b.in[SN_ATTENTION_DX_Q].p = dq;
+    b.in[SN_ATTENTION_DX_Q].dtype = SN_F32;
+    b.in[SN_ATTENTION_DX_Q].ld = cols;
     SN_BY_TYPE(sn_common(m, 1), return sn_plane_run<scaled<A>>(cx, &b, rows, cols))
     return 0;
 }
@@ -108,7 +110,7 @@ static int put_queries(struct sn_cuda *cx, const struct sn_args *a, float *dq)
 static int mma_backward(struct sn_cuda *cx, const struct sn_args *a,
                         const struct sn_attn_row *known, float *dq)
 {
-    bool bf16 = a->in[0].dtype == SN_BF16, taken = false;
+    bool bf16 = a->in[SN_ATTENTION_DX_Q].dtype == SN_BF16, taken = false;
     if (dq)
         return (bf16 ? sn_attn_mma_once_bf16 : sn_attn_mma_once_f16)(cx, a, known, dq);
     int rc = sn_attn_wgmma_dq(cx, a, known, &taken);
@@ -126,7 +128,7 @@ SN_CUDA_OP(attention_dx)
     struct sn_attn_row *known = (struct sn_attn_row *)a->scratch;
     float *dq = NULL;
     size_t sums = sn_attention_dx_scratch(a) - sn_attention_rows(a);
-    const struct sn_mat *m[] = {&a->in[3], &a->in[4]};
+    const struct sn_mat *m[] = {&a->in[SN_ATTENTION_DX_O], &a->in[SN_ATTENTION_DX_DO]};
     enum sn_dtype how = sn_common(m, 2);
     int rc = 0;
     if (how != SN_NDTYPES && a->attr.head_dim % (how == SN_F32 ? 4 : 8))

@@ -53,7 +53,8 @@ static inline enum sn_attn_kind sn_attn_kind_of(const struct sn_args *a)
 {
     if (a->attr.drop > 0.0f)
         return SN_ATTN_DROPPED;
-    return a->attr.context <= 1 && a->acc[0] == SN_WRITE ? SN_ATTN_PLAIN : SN_ATTN_PLACED;
+    return a->attr.context <= 1 && a->acc[SN_ATTENTION_O] == SN_WRITE ? SN_ATTN_PLAIN
+                                                                      : SN_ATTN_PLACED;
 }
 
 template <enum sn_attn_kind K>
@@ -83,9 +84,10 @@ static inline struct sn_attn sn_attn_of(const struct sn_cuda *cx, const struct s
     t.kv_heads = a->attr.kv_heads;
     t.group = t.heads / t.kv_heads;
     t.d = a->attr.head_dim;
-    t.all = a->in[0].rows;
+    t.all = a->in[SN_ATTENTION_Q].rows;
     int64_t samples = t.rows ? t.all / t.rows : 0;
-    size_t walked = sn_attn_walked(pass, t.rows, t.d, t.group, sn_dtype_size(a->in[0].dtype));
+    size_t walked =
+        sn_attn_walked(pass, t.rows, t.d, t.group, sn_dtype_size(a->in[SN_ATTENTION_Q].dtype));
     t.walk = sn_attn_walk_of(cx->device.l2_bytes, walked, sn_ceil_div(t.rows, tile),
                              samples * t.kv_heads, queries ? t.group : 1);
     t.query = sn_span_of(&a->attr, a->attr.context_rank);

@@ -41,25 +41,27 @@ static void *part_of(char **at, size_t bytes)
 
 static int backward(struct sn_cuda *cx, const struct sn_args *a, struct sn_sdpa_plan *p)
 {
-    int64_t heads = a->attr.heads, n = a->in[0].rows * heads;
+    int64_t heads = a->attr.heads, n = a->in[SN_ATTENTION_DX_Q].rows * heads;
     char *at = begin_of(a);
-    void *operand[SN_SDPA_NOPERANDS] = {a->in[0].p, a->in[1].p, a->in[2].p, a->in[3].p};
+    void *operand[SN_SDPA_NOPERANDS] = {a->in[SN_ATTENTION_DX_Q].p, a->in[SN_ATTENTION_DX_K].p,
+                                        a->in[SN_ATTENTION_DX_V].p, a->in[SN_ATTENTION_DX_O].p};
     operand[SN_SDPA_LSE] = part_of(&at, (size_t)n * sizeof(float));
-    operand[SN_SDPA_DY] = a->in[4].p;
+    operand[SN_SDPA_DY] = a->in[SN_ATTENTION_DX_DO].p;
     for (int o = 0; o < 3; o++)
         operand[SN_SDPA_DQ + o] = a->out[o].p;
     operand[SN_SDPA_DELTA] = part_of(&at, (size_t)n * sizeof(float));
     if (!p->shape.in_order)
         operand[SN_SDPA_SUMS] = part_of(&at, (size_t)(n * a->attr.head_dim) * sizeof(float));
-    int rc = sn_launch(cx, pack, sn_shape_line(n), a->in[5], heads, a->attr.seq,
+    int rc = sn_launch(cx, pack, sn_shape_line(n), a->in[SN_ATTENTION_DX_LSE], heads, a->attr.seq,
                        (float *)operand[SN_SDPA_LSE]);
     return rc ? rc : sn_sdpa_run(cx->sdpa, p, (void *)cx->stream, operand, at);
 }
 
 static int forward(struct sn_cuda *cx, const struct sn_args *a, struct sn_sdpa_plan *p)
 {
-    void *operand[SN_SDPA_NOPERANDS] = {a->in[0].p, a->in[1].p, a->in[2].p, a->out[0].p,
-                                        a->out[1].p};
+    void *operand[SN_SDPA_NOPERANDS] = {a->in[SN_ATTENTION_Q].p, a->in[SN_ATTENTION_K].p,
+                                        a->in[SN_ATTENTION_V].p, a->out[SN_ATTENTION_O].p,
+                                        a->out[SN_ATTENTION_LSE].p};
     return sn_sdpa_run(cx->sdpa, p, (void *)cx->stream, operand, begin_of(a));
 }
 

@@ -19,13 +19,14 @@ static __device__ __forceinline__ void
 sn_attn_start(const struct sn_args &a, const struct sn_attn &t, struct sn_attn_state<W> &s,
               int64_t first, int row0, int head, const struct sn_lane &w)
 {
-    bool add = K != SN_ATTN_PLAIN && a.acc[0] == SN_ADD;
+    bool add = K != SN_ATTN_PLAIN && a.acc[SN_ATTENTION_O] == SN_ADD;
     sn_tile_clear<W / 8>(s.o);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int row = row0 + w.g + h * 8;
         bool there = row < t.rows;
-        const float *lse = (const float *)a.out[1].p + (first + row) * a.out[1].ld + head;
+        const float *lse = (const float *)a.out[SN_ATTENTION_LSE].p +
+                           (first + row) * a.out[SN_ATTENTION_LSE].ld + head;
         s.query[h] = there ? sn_place<K>(t.query, row) : -1;
         s.m[h] = add && there ? *lse * SN_LOG2E : -INFINITY;
         s.l[h] = w.t == 0 && s.m[h] != -INFINITY ? 1.0f : 0.0f;
@@ -36,8 +37,9 @@ sn_attn_start(const struct sn_args &a, const struct sn_attn &t, struct sn_attn_s
             int c = n * 8 + w.t * 2;
             if (c >= t.d)
                 continue;
-            s.o[n][h * 2] = sn_element(a.out[0], first + row, (int64_t)head * t.d + c);
-            s.o[n][h * 2 + 1] = sn_element(a.out[0], first + row, (int64_t)head * t.d + c + 1);
+            s.o[n][h * 2] = sn_element(a.out[SN_ATTENTION_O], first + row, (int64_t)head * t.d + c);
+            s.o[n][h * 2 + 1] =
+                sn_element(a.out[SN_ATTENTION_O], first + row, (int64_t)head * t.d + c + 1);
         }
     }
 }
@@ -96,23 +98,25 @@ static __device__ __forceinline__ void
 sn_attn_finish(const struct sn_args &a, const struct sn_attn &t, const struct sn_attn_state<W> &s,
                int64_t first, int row0, int head, const struct sn_lane &w)
 {
-    bool paired = sn_is_paired<E>(a.out[0]);
+    bool paired = sn_is_paired<E>(a.out[SN_ATTENTION_O]);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int row = row0 + w.g + h * 8;
         float l = sn_quad_sum(s.l[h]), inverse = l == 0.0f ? 0.0f : 1.0f / l;
         bool blind = sn_at(t.key, 0) > s.query[h];
-        if (row >= t.rows || (blind && a.acc[0] == SN_ADD))
+        if (row >= t.rows || (blind && a.acc[SN_ATTENTION_O] == SN_ADD))
             continue;
 #pragma unroll
         for (int n = 0; n < W / 8; n++) {
             int c = n * 8 + w.t * 2;
             float y[2] = {s.o[n][h * 2] * inverse, s.o[n][h * 2 + 1] * inverse};
             if (c < t.d)
-                sn_put_pair<E>(a.out[0], SN_WRITE, paired, first + row, (int64_t)head * t.d + c, y);
+                sn_put_pair<E>(a.out[SN_ATTENTION_O], SN_WRITE, paired, first + row,
+                               (int64_t)head * t.d + c, y);
         }
         if (w.t == 0)
-            ((float *)a.out[1].p)[(first + row) * a.out[1].ld + head] =
+            ((float *)a.out[SN_ATTENTION_LSE]
+                 .p)[(first + row) * a.out[SN_ATTENTION_LSE].ld + head] =
                 l == 0.0f ? -INFINITY : s.m[h] * SN_LN2 + logf(l);
     }
 }

@@ -26,23 +26,24 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     struct sn_attn_state<W> s;
     sn_attn_start<K, W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
     if (tiles > 0) {
-        sn_tile_load<E, W>(q, SN_ATTN_OWN, a.in[0], first + i0, rows, (int64_t)b.head * t.d, t.d);
-        sn_tile_load<E, W>(k, OTHER, a.in[1], first, t.rows, col, t.d);
+        sn_tile_load<E, W>(q, SN_ATTN_OWN, a.in[SN_ATTENTION_Q], first + i0, rows,
+                           (int64_t)b.head * t.d, t.d);
+        sn_tile_load<E, W>(k, OTHER, a.in[SN_ATTENTION_K], first, t.rows, col, t.d);
     }
     sn_copy_commit();
     for (int j = 0; j < tiles; j++) {
         int j0 = j * OTHER;
         float p[N][4];
         sn_tile_clear<N>(p);
-        sn_tile_load<E, W>(v, OTHER, a.in[2], first + j0, t.rows - j0, col, t.d);
+        sn_tile_load<E, W>(v, OTHER, a.in[SN_ATTENTION_V], first + j0, t.rows - j0, col, t.d);
         sn_copy_commit();
         sn_copy_wait<1>(); /* q and k are here, v may not */
         __syncthreads();
         sn_tile_scores<E, W, N>(p, q, w.warp * 16, k, w.lane);
         __syncthreads();
         if (j + 1 < tiles)
-            sn_tile_load<E, W>(k, OTHER, a.in[1], first + j0 + OTHER, t.rows - j0 - OTHER, col,
-                               t.d);
+            sn_tile_load<E, W>(k, OTHER, a.in[SN_ATTENTION_K], first + j0 + OTHER,
+                               t.rows - j0 - OTHER, col, t.d);
         sn_copy_commit();
         if (j < whole)
             sn_attn_soften<K, true, W, N>(t, s, p, mask, j0, w);
@@ -68,6 +69,6 @@ template <class E, int W> struct forwards {
 
 int sn_attn_mma_forward(struct sn_cuda *cx, const struct sn_args *a)
 {
-    return a->in[0].dtype == SN_BF16 ? sn_by_width<forwards, sn_bf16>(cx, a)
-                                     : sn_by_width<forwards, sn_f16>(cx, a);
+    return a->in[SN_ATTENTION_Q].dtype == SN_BF16 ? sn_by_width<forwards, sn_bf16>(cx, a)
+                                                  : sn_by_width<forwards, sn_f16>(cx, a);
 }

@@ -117,8 +117,8 @@ load_queries(E *q, struct sn_attn_row *row, const struct sn_args &a, const struc
 {
     int col = x.head * t.d, from = first + x.i0;
     int rows = t.rows - x.i0, r = (int)threadIdx.x;
-    sn_tile_load<E, W>(q, OTHER, a.in[0], from, rows, col, t.d);
-    sn_tile_load<E, W>(q + OTHER * (W + 8), OTHER, a.in[4], from, rows, col, t.d);
+    sn_tile_load<E, W>(q, OTHER, a.in[SN_ATTENTION_DX_Q], from, rows, col, t.d);
+    sn_tile_load<E, W>(q + OTHER * (W + 8), OTHER, a.in[SN_ATTENTION_DX_DO], from, rows, col, t.d);
     if (r < OTHER)
         sn_copy_async_8(row + r, known + x.head * t.all + (r < rows ? from + r : 0), r < rows);
 }
@@ -146,8 +146,8 @@ static __device__ __forceinline__ void backward_kv(const struct sn_args &a, cons
     sn_tile_clear<DK ? W / 8 : 1>(dk);
     sn_tile_clear<DV ? W / 8 : 1>(dv);
     if (more) {
-        sn_tile_load<E, W>(k, SN_ATTN_OWN, a.in[1], first + j0, keys, col, t.d);
-        sn_tile_load<E, W>(v, SN_ATTN_OWN, a.in[2], first + j0, keys, col, t.d);
+        sn_tile_load<E, W>(k, SN_ATTN_OWN, a.in[SN_ATTENTION_DX_K], first + j0, keys, col, t.d);
+        sn_tile_load<E, W>(v, SN_ATTN_OWN, a.in[SN_ATTENTION_DX_V], first + j0, keys, col, t.d);
         load_queries<E, W, OTHER>(tiles, all_rows, a, t, known, first, x);
     }
     sn_copy_commit();
@@ -203,9 +203,11 @@ static __device__ __forceinline__ void backward_kv(const struct sn_args &a, cons
     col = b.head * t.d;
     const bool wanted[2] = {true, true};
     if constexpr (DK)
-        sn_attn_put_sums<E, W>(a.out[1], a.acc[1], t, dk, t.scale, first, j0 + own, col, wanted, w);
+        sn_attn_put_sums<E, W>(a.out[SN_ATTENTION_DX_DK], a.acc[SN_ATTENTION_DX_DK], t, dk, t.scale,
+                               first, j0 + own, col, wanted, w);
     if constexpr (DV)
-        sn_attn_put_sums<E, W>(a.out[2], a.acc[2], t, dv, 1.0f, first, j0 + own, col, wanted, w);
+        sn_attn_put_sums<E, W>(a.out[SN_ATTENTION_DX_DV], a.acc[SN_ATTENTION_DX_DV], t, dv, 1.0f,
+                               first, j0 + own, col, wanted, w);
 }
 
 template <class E, int W, enum sn_attn_kind K>

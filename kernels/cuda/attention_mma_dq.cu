@@ -56,10 +56,10 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS, sn_attn_blocks<W, K>()
         row[h] = sn_attn_row_of(t, known, first + r, b.head, r < t.rows);
     }
     if (tiles > 0) {
-        sn_tile_load<E, W>(q, SN_ATTN_OWN, a.in[0], first + i0, rows, q_col, t.d);
-        sn_tile_load<E, W>(g, SN_ATTN_OWN, a.in[4], first + i0, rows, q_col, t.d);
-        sn_tile_load<E, W>(kv, OTHER, a.in[1], first, t.rows, col, t.d);
-        sn_tile_load<E, W>(kv + TILE, OTHER, a.in[2], first, t.rows, col, t.d);
+        sn_tile_load<E, W>(q, SN_ATTN_OWN, a.in[SN_ATTENTION_DX_Q], first + i0, rows, q_col, t.d);
+        sn_tile_load<E, W>(g, SN_ATTN_OWN, a.in[SN_ATTENTION_DX_DO], first + i0, rows, q_col, t.d);
+        sn_tile_load<E, W>(kv, OTHER, a.in[SN_ATTENTION_DX_K], first, t.rows, col, t.d);
+        sn_tile_load<E, W>(kv + TILE, OTHER, a.in[SN_ATTENTION_DX_V], first, t.rows, col, t.d);
     }
     sn_copy_commit();
     for (int j = 0; j < tiles; j++) {
@@ -71,9 +71,10 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS, sn_attn_blocks<W, K>()
         sn_copy_wait<0>();
         __syncthreads(); /* this tile is here, and all are through with the last one */
         if (j + 1 < tiles) {
-            sn_tile_load<E, W>(k_next, OTHER, a.in[1], first + next, t.rows - next, col, t.d);
-            sn_tile_load<E, W>(k_next + TILE, OTHER, a.in[2], first + next, t.rows - next, col,
-                               t.d);
+            sn_tile_load<E, W>(k_next, OTHER, a.in[SN_ATTENTION_DX_K], first + next, t.rows - next,
+                               col, t.d);
+            sn_tile_load<E, W>(k_next + TILE, OTHER, a.in[SN_ATTENTION_DX_V], first + next,
+                               t.rows - next, col, t.d);
         }
         sn_copy_commit();
         sn_tile_scores<E, W, N>(s, q, w.warp * 16, k, w.lane);
@@ -89,10 +90,10 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS, sn_attn_blocks<W, K>()
     i0 = b.tile * SN_ATTN_OWN;
     bool wanted[2]; /* one that sees no key: not even a zero is added */
     for (int h = 0; h < 2; h++)
-        wanted[h] = a.acc[0] != SN_ADD ||
+        wanted[h] = a.acc[SN_ATTENTION_DX_DQ] != SN_ADD ||
                     sn_place<K>(t.key, 0) <= sn_place<K>(t.query, i0 + w.warp * 16 + w.g + h * 8);
-    sn_attn_put_sums<E, W>(a.out[0], a.acc[0], t, dq, t.scale, b.sample * t.rows, i0 + w.warp * 16,
-                           (int64_t)b.head * t.d, wanted, w);
+    sn_attn_put_sums<E, W>(a.out[SN_ATTENTION_DX_DQ], a.acc[SN_ATTENTION_DX_DQ], t, dq, t.scale,
+                           b.sample * t.rows, i0 + w.warp * 16, (int64_t)b.head * t.d, wanted, w);
 }
 
 template <class E, int W> struct queries {
@@ -107,6 +108,6 @@ template <class E, int W> struct queries {
 
 int sn_attn_mma_dq(struct sn_cuda *cx, const struct sn_args *a, const struct sn_attn_row *known)
 {
-    return a->in[0].dtype == SN_BF16 ? sn_by_width<queries, sn_bf16>(cx, a, known)
-                                     : sn_by_width<queries, sn_f16>(cx, a, known);
+    return a->in[SN_ATTENTION_DX_Q].dtype == SN_BF16 ? sn_by_width<queries, sn_bf16>(cx, a, known)
+                                                     : sn_by_width<queries, sn_f16>(cx, a, known);
 }

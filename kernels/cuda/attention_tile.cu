@@ -73,15 +73,17 @@ static __device__ void forward_start(const struct sn_args &a, const struct sn_at
                                      int head, int tile)
 {
     int width = sn_attn_width(t.d), ldo = width + 4;
-    bool add = a.acc[0] == SN_ADD;
-    load(w.q, t, a.in[0], row, rows, (int64_t)head * t.d, tile);
+    bool add = a.acc[SN_ATTENTION_O] == SN_ADD;
+    load(w.q, t, a.in[SN_ATTENTION_Q], row, rows, (int64_t)head * t.d, tile);
     for (int i = (int)threadIdx.x; i < tile * width; i += (int)blockDim.x) {
         int r = i / width, c = i % width;
         bool there = add && r < rows && c < t.d;
-        w.o[r * ldo + c] = there ? sn_element(a.out[0], row + r, (int64_t)head * t.d + c) : 0.0f;
+        w.o[r * ldo + c] =
+            there ? sn_element(a.out[SN_ATTENTION_O], row + r, (int64_t)head * t.d + c) : 0.0f;
     }
     for (int r = (int)threadIdx.x; r < tile; r += (int)blockDim.x) {
-        const float *lse = (const float *)a.out[1].p + (row + r) * a.out[1].ld + head;
+        const float *lse = (const float *)a.out[SN_ATTENTION_LSE].p +
+                           (row + r) * a.out[SN_ATTENTION_LSE].ld + head;
         float m = add && r < rows ? *lse : -INFINITY;
         w.m[r] = m;
         w.l[r] = m == -INFINITY ? 0.0f : 1.0f;
@@ -135,12 +137,12 @@ static __device__ void forward_finish(const struct sn_args &a, const struct sn_a
     for (int i = (int)threadIdx.x; i < rows * t.d; i += (int)blockDim.x) {
         int r = i / t.d, c = i % t.d;
         bool blind = sn_at(t.key, 0) > sn_at(t.query, i0 + r);
-        if (blind && a.acc[0] == SN_ADD)
+        if (blind && a.acc[SN_ATTENTION_O] == SN_ADD)
             continue;
         float l = w.l[r], y[1] = {w.o[r * ldo + c] * (l == 0.0f ? 0.0f : 1.0f / l)};
-        sn_any::store(a.out[0], row + r, (int64_t)head * t.d + c, y);
+        sn_any::store(a.out[SN_ATTENTION_O], row + r, (int64_t)head * t.d + c, y);
         if (c == 0)
-            ((float *)a.out[1].p)[(row + r) * a.out[1].ld + head] =
+            ((float *)a.out[SN_ATTENTION_LSE].p)[(row + r) * a.out[SN_ATTENTION_LSE].ld + head] =
                 l == 0.0f ? -INFINITY : w.m[r] + logf(l);
     }
 }
@@ -162,8 +164,8 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
         int keys = t.rows - j0 < tile ? t.rows - j0 : tile;
         __syncthreads();
-        load(w.k, t, a.in[1], first + j0, keys, col, tile);
-        load(w.v, t, a.in[2], first + j0, keys, col, tile);
+        load(w.k, t, a.in[SN_ATTENTION_K], first + j0, keys, col, tile);
+        load(w.v, t, a.in[SN_ATTENTION_V], first + j0, keys, col, tile);
         __syncthreads();
         sn_operand<E> q = {w.q, ld, false}, k = {w.k, ld, true}, v = {w.v, ld, false};
         Engine::product(w.s, tile + 4, tile, tile, width, q, k, false);
@@ -217,10 +219,12 @@ static __device__ void
 load_queries(const struct sn_args &a, const struct sn_attn &t, const struct backward_room<E> &w,
              const struct sn_attn_row *known, int64_t row, int rows, int head, int tile)
 {
-    load(w.q, t, a.in[0], row, rows, (int64_t)head * t.d, tile);
-    load(w.g, t, a.in[4], row, rows, (int64_t)head * t.d, tile);
+    load(w.q, t, a.in[SN_ATTENTION_DX_Q], row, rows, (int64_t)head * t.d, tile);
+    load(w.g, t, a.in[SN_ATTENTION_DX_DO], row, rows, (int64_t)head * t.d, tile);
     for (int r = (int)threadIdx.x; r < tile; r += (int)blockDim.x) {
-        w.lse[r] = r < rows ? ((const float *)a.in[5].p)[(row + r) * a.in[5].ld + head] : 0.0f;
+        w.lse[r] = r < rows ? ((const float *)a.in[SN_ATTENTION_DX_LSE]
+                                   .p)[(row + r) * a.in[SN_ATTENTION_DX_LSE].ld + head]
+                            : 0.0f;
         w.delta[r] = r < rows ? known[head * t.all + row + r].delta : 0.0f;
     }
 }
@@ -286,8 +290,8 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
         int keys = t.rows - j0 < tile ? t.rows - j0 : tile;
         __syncthreads();
-        load(w.k, t, a.in[1], first + j0, keys, col, tile);
-        load(w.v, t, a.in[2], first + j0, keys, col, tile);
+        load(w.k, t, a.in[SN_ATTENTION_DX_K], first + j0, keys, col, tile);
+        load(w.v, t, a.in[SN_ATTENTION_DX_V], first + j0, keys, col, tile);
         scores<Engine>(t, w, mask, i0, rows, j0, keys, tile);
         sn_operand<E> ds = {w.ds, w.ldp, false}, k = {w.k, ld, false};
         Engine::product(w.sum[0], width + 4, tile, width, tile, ds, k, true);
@@ -295,10 +299,10 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     __syncthreads();
     for (int i = (int)threadIdx.x; i < rows * t.d; i += (int)blockDim.x) {
         int r = i / t.d, c = i % t.d;
-        if (a.acc[0] == SN_ADD && sn_at(t.key, 0) > sn_at(t.query, i0 + r))
+        if (a.acc[SN_ATTENTION_DX_DQ] == SN_ADD && sn_at(t.key, 0) > sn_at(t.query, i0 + r))
             continue;
-        sn_attn_put(a.out[0], a.acc[0], first + i0 + r, (int64_t)b.head * t.d + c,
-                    w.sum[0][r * (width + 4) + c] * t.scale);
+        sn_attn_put(a.out[SN_ATTENTION_DX_DQ], a.acc[SN_ATTENTION_DX_DQ], first + i0 + r,
+                    (int64_t)b.head * t.d + c, w.sum[0][r * (width + 4) + c] * t.scale);
     }
 }
 
@@ -339,8 +343,8 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     int j0 = b.tile * tile, keys = t.rows - j0 < tile ? t.rows - j0 : tile;
     int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
     int64_t first = b.sample * t.rows, col = (int64_t)b.head * t.d;
-    load(w.k, t, a.in[1], first + j0, keys, col, tile);
-    load(w.v, t, a.in[2], first + j0, keys, col, tile);
+    load(w.k, t, a.in[SN_ATTENTION_DX_K], first + j0, keys, col, tile);
+    load(w.v, t, a.in[SN_ATTENTION_DX_V], first + j0, keys, col, tile);
     clear(w.sum[0], tile * (width + 4));
     clear(w.sum[1], tile * (width + 4));
     for (int head = b.head * t.group; head < (b.head + 1) * t.group; head++) {
@@ -363,8 +367,10 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     __syncthreads();
     for (int i = (int)threadIdx.x; i < keys * t.d; i += (int)blockDim.x) {
         int r = i / t.d, c = i % t.d, at = r * (width + 4) + c;
-        sn_attn_put(a.out[1], a.acc[1], first + j0 + r, col + c, w.sum[0][at] * t.scale);
-        sn_attn_put(a.out[2], a.acc[2], first + j0 + r, col + c, w.sum[1][at]);
+        sn_attn_put(a.out[SN_ATTENTION_DX_DK], a.acc[SN_ATTENTION_DX_DK], first + j0 + r, col + c,
+                    w.sum[0][at] * t.scale);
+        sn_attn_put(a.out[SN_ATTENTION_DX_DV], a.acc[SN_ATTENTION_DX_DV], first + j0 + r, col + c,
+                    w.sum[1][at]);
     }
 }
 

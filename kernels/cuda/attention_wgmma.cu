@@ -53,16 +53,18 @@ static __device__ __forceinline__ void forward(const struct sn_args &a, const st
     int tiles = sn_attn_tiles_seen<K>(t, sn_place<K>(t.query, i0 + rows - 1), OTHER);
     int whole = rows == OWN ? sn_attn_tiles_whole<K>(t, sn_place<K>(t.query, i0), OTHER) : 0;
     const struct sn_attn_part<E, W> mine(t.d, w);
-    const E *k_from = mine.from(a.in[1], first, col), *v_from = mine.from(a.in[2], first, col);
+    const E *k_from = mine.from(a.in[SN_ATTENTION_K], first, col),
+            *v_from = mine.from(a.in[SN_ATTENTION_V], first, col);
     uint64_t q_at = sn_attn_tile_at(q + w.warp / 4 * 64 * SN_ATTN_WG_ROW);
     uint64_t k_at = sn_attn_tile_at(kv);
     uint64_t v_at = sn_attn_turned(sn_attn_tile_at(kv + TILE), OTHER);
     struct sn_attn_state<W> s;
     sn_attn_start<K, W>(a, t, s, first, i0 + w.warp * 16, b.head, w);
     if (tiles > 0) {
-        mine.load(q, OWN, mine.from(a.in[0], first + i0, (int64_t)b.head * t.d), a.in[0].ld, rows);
-        mine.load(kv, OTHER, k_from, a.in[1].ld, t.rows);
-        mine.load(kv + TILE, OTHER, v_from, a.in[2].ld, t.rows);
+        mine.load(q, OWN, mine.from(a.in[SN_ATTENTION_Q], first + i0, (int64_t)b.head * t.d),
+                  a.in[SN_ATTENTION_Q].ld, rows);
+        mine.load(kv, OTHER, k_from, a.in[SN_ATTENTION_K].ld, t.rows);
+        mine.load(kv + TILE, OTHER, v_from, a.in[SN_ATTENTION_V].ld, t.rows);
     }
     sn_copy_commit();
     int at = 0; /* of the tile's k, in bytes */
@@ -76,12 +78,12 @@ static __device__ __forceinline__ void forward(const struct sn_args &a, const st
         sn_copy_wait<0>();
         sn_wgmma_publish();
         __syncthreads(); /* this tile is here, and all are through with the last one */
-        k_from += OTHER * a.in[1].ld;
-        v_from += OTHER * a.in[2].ld;
+        k_from += OTHER * a.in[SN_ATTENTION_K].ld;
+        v_from += OTHER * a.in[SN_ATTENTION_V].ld;
         left -= OTHER;
         if (j + 1 < tiles) {
-            mine.load(k_next, OTHER, k_from, a.in[1].ld, left);
-            mine.load(k_next + TILE, OTHER, v_from, a.in[2].ld, left);
+            mine.load(k_next, OTHER, k_from, a.in[SN_ATTENTION_K].ld, left);
+            mine.load(k_next + TILE, OTHER, v_from, a.in[SN_ATTENTION_V].ld, left);
         }
         sn_copy_commit();
         sn_wgmma_begin();
@@ -131,7 +133,7 @@ int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a)
     struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, OWN);
     struct sn_shape g = sn_attn_shape(&t, sn_attn_wgmma_shared(SN_ATTN_FORWARD, width));
     g.bx = SN_ATTN_WG_THREADS;
-    if (a->in[0].dtype == SN_BF16)
+    if (a->in[SN_ATTENTION_Q].dtype == SN_BF16)
         return width == 64 ? sn_by_kind<forwards<sn_bf16, 64>>(cx, a, g, t)
                            : sn_by_kind<forwards<sn_bf16, 128>>(cx, a, g, t);
     return width == 64 ? sn_by_kind<forwards<sn_f16, 64>>(cx, a, g, t)

@@ -63,8 +63,10 @@ load_queries(const struct sn_attn_part<E, W> &mine, unsigned char *q, float *row
              int first, const struct tile &x)
 {
     int col = x.head * t.d, from = first + x.i0, rows = t.rows - x.i0, r = (int)threadIdx.x;
-    mine.load(q, OTHER, mine.from(a.in[0], from, col), a.in[0].ld, rows);
-    mine.load(q + OTHER * W * 2, OTHER, mine.from(a.in[4], from, col), a.in[4].ld, rows);
+    mine.load(q, OTHER, mine.from(a.in[SN_ATTENTION_DX_Q], from, col), a.in[SN_ATTENTION_DX_Q].ld,
+              rows);
+    mine.load(q + OTHER * W * 2, OTHER, mine.from(a.in[SN_ATTENTION_DX_DO], from, col),
+              a.in[SN_ATTENTION_DX_DO].ld, rows);
     if (r < OTHER) {
         const struct sn_attn_row *of = known + x.head * t.all + (r < rows ? from + r : 0);
         sn_copy_async_4(row + r, &of->lse, r < rows);
@@ -151,8 +153,10 @@ static __device__ __forceinline__ void backward_kv(const struct sn_args &a, cons
         pairs.seen[h] = pairs.kept[h] = 0;
     }
     if (more) {
-        mine.load(k, OWN, mine.from(a.in[1], first + j0, col), a.in[1].ld, keys);
-        mine.load(v, OWN, mine.from(a.in[2], first + j0, col), a.in[2].ld, keys);
+        mine.load(k, OWN, mine.from(a.in[SN_ATTENTION_DX_K], first + j0, col),
+                  a.in[SN_ATTENTION_DX_K].ld, keys);
+        mine.load(v, OWN, mine.from(a.in[SN_ATTENTION_DX_V], first + j0, col),
+                  a.in[SN_ATTENTION_DX_V].ld, keys);
         load_queries<E, W, OTHER>(mine, tiles, all_rows, a, t, known, first, x);
     }
     sn_copy_commit();
@@ -195,10 +199,10 @@ static __device__ __forceinline__ void backward_kv(const struct sn_args &a, cons
     first = (int)b.sample * t.rows;
     col = b.head * t.d;
     const bool wanted[2] = {true, true};
-    sn_attn_put_sums<E, W>(a.out[1], a.acc[1], t, dk, t.scale, first, j0 + w.warp * 16, col, wanted,
-                           w);
-    sn_attn_put_sums<E, W>(a.out[2], a.acc[2], t, dv, 1.0f, first, j0 + w.warp * 16, col, wanted,
-                           w);
+    sn_attn_put_sums<E, W>(a.out[SN_ATTENTION_DX_DK], a.acc[SN_ATTENTION_DX_DK], t, dk, t.scale,
+                           first, j0 + w.warp * 16, col, wanted, w);
+    sn_attn_put_sums<E, W>(a.out[SN_ATTENTION_DX_DV], a.acc[SN_ATTENTION_DX_DV], t, dv, 1.0f, first,
+                           j0 + w.warp * 16, col, wanted, w);
 }
 
 template <class E, int W, enum sn_attn_kind K>

@@ -87,7 +87,8 @@ static __device__ __forceinline__ void backward_q(const struct sn_args &a, const
     int tiles = sn_attn_tiles_seen<K>(t, sn_place<K>(t.query, i0 + rows - 1), OTHER);
     int whole = rows == OWN ? sn_attn_tiles_whole<K>(t, sn_place<K>(t.query, i0), OTHER) : 0;
     const struct sn_attn_part<E, W> mine(t.d, w);
-    const E *k_from = mine.from(a.in[1], first, col), *v_from = mine.from(a.in[2], first, col);
+    const E *k_from = mine.from(a.in[SN_ATTENTION_DX_K], first, col),
+            *v_from = mine.from(a.in[SN_ATTENTION_DX_V], first, col);
     struct query_pairs<K, OTHER> pairs = {
     };
     float dq[W / 8][4], scale = t.scale * SN_LOG2E;
@@ -99,10 +100,12 @@ static __device__ __forceinline__ void backward_q(const struct sn_args &a, const
         pairs.query[h] = r < t.rows ? sn_place<K>(t.query, r) : -1;
     }
     if (tiles > 0) {
-        mine.load(q, OWN, mine.from(a.in[0], first + i0, q_col), a.in[0].ld, rows);
-        mine.load(q + MINE, OWN, mine.from(a.in[4], first + i0, q_col), a.in[4].ld, rows);
-        mine.load(kv, OTHER, k_from, a.in[1].ld, t.rows);
-        mine.load(kv + TILE, OTHER, v_from, a.in[2].ld, t.rows);
+        mine.load(q, OWN, mine.from(a.in[SN_ATTENTION_DX_Q], first + i0, q_col),
+                  a.in[SN_ATTENTION_DX_Q].ld, rows);
+        mine.load(q + MINE, OWN, mine.from(a.in[SN_ATTENTION_DX_DO], first + i0, q_col),
+                  a.in[SN_ATTENTION_DX_DO].ld, rows);
+        mine.load(kv, OTHER, k_from, a.in[SN_ATTENTION_DX_K].ld, t.rows);
+        mine.load(kv + TILE, OTHER, v_from, a.in[SN_ATTENTION_DX_V].ld, t.rows);
     }
     sn_copy_commit();
     uint64_t q_at = sn_attn_tile_at(q + w.warp / 4 * 64 * SN_ATTN_WG_ROW);
@@ -114,11 +117,11 @@ static __device__ __forceinline__ void backward_q(const struct sn_args &a, const
         sn_copy_wait<0>();
         sn_wgmma_publish();
         __syncthreads(); /* this tile is here, and all are through with the last one */
-        k_from += OTHER * a.in[1].ld;
-        v_from += OTHER * a.in[2].ld;
+        k_from += OTHER * a.in[SN_ATTENTION_DX_K].ld;
+        v_from += OTHER * a.in[SN_ATTENTION_DX_V].ld;
         if (j + 1 < tiles) {
-            mine.load(k_next, OTHER, k_from, a.in[1].ld, left);
-            mine.load(k_next + TILE, OTHER, v_from, a.in[2].ld, left);
+            mine.load(k_next, OTHER, k_from, a.in[SN_ATTENTION_DX_K].ld, left);
+            mine.load(k_next + TILE, OTHER, v_from, a.in[SN_ATTENTION_DX_V].ld, left);
         }
         sn_copy_commit();
         if constexpr (K == SN_ATTN_DROPPED)
@@ -137,10 +140,10 @@ static __device__ __forceinline__ void backward_q(const struct sn_args &a, const
     i0 = b.tile * OWN + w.warp * 16;
     bool wanted[2]; /* one that sees no key: not even a zero is added */
     for (int h = 0; h < 2; h++)
-        wanted[h] =
-            a.acc[0] != SN_ADD || sn_place<K>(t.key, 0) <= sn_place<K>(t.query, i0 + w.g + h * 8);
-    sn_attn_put_sums<E, W>(a.out[0], a.acc[0], t, dq, t.scale, b.sample * t.rows, i0,
-                           (int64_t)b.head * t.d, wanted, w);
+        wanted[h] = a.acc[SN_ATTENTION_DX_DQ] != SN_ADD ||
+                    sn_place<K>(t.key, 0) <= sn_place<K>(t.query, i0 + w.g + h * 8);
+    sn_attn_put_sums<E, W>(a.out[SN_ATTENTION_DX_DQ], a.acc[SN_ATTENTION_DX_DQ], t, dq, t.scale,
+                           b.sample * t.rows, i0, (int64_t)b.head * t.d, wanted, w);
 }
 
 template <class E, int W, enum sn_attn_kind K>
@@ -171,7 +174,7 @@ int sn_attn_wgmma_dq(struct sn_cuda *cx, const struct sn_args *a, const struct s
     *taken = sn_attn_wgmma_has(cx, a, (const void *)wgmma_backward_q<sn_bf16, 128, SN_ATTN_PLAIN>);
     if (!*taken)
         return 0;
-    if (a->in[0].dtype == SN_BF16)
+    if (a->in[SN_ATTENTION_DX_Q].dtype == SN_BF16)
         return narrow ? sn_by_kind<queries<sn_bf16, 64>>(cx, a, known)
                       : sn_by_kind<queries<sn_bf16, 128>>(cx, a, known);
     return narrow ? sn_by_kind<queries<sn_f16, 64>>(cx, a, known)

@@ -9,14 +9,14 @@ enum { WARPS = SN_BLOCK / SN_WARP };
 
 static __global__ void __launch_bounds__(SN_BLOCK) balance(const struct sn_args a)
 {
-    const struct sn_mat &counts = a.in[0];
+    const struct sn_mat &counts = a.in[SN_BALANCE_COUNTS];
     int lane = (int)threadIdx.x % SN_WARP;
     int64_t first = (int64_t)blockIdx.x * WARPS + threadIdx.x / SN_WARP;
     if (!a.scalars->ok)
         return;
     for (int64_t l = first; l < counts.rows; l += (int64_t)gridDim.x * WARPS) {
         const float *c = (const float *)counts.p + l * counts.ld;
-        float *b = (float *)a.out[0].p + l * a.out[0].ld;
+        float *b = (float *)a.out[SN_BALANCE_BIAS].p + l * a.out[SN_BALANCE_BIAS].ld;
         double mean = 0;
         for (int64_t e = lane; e < counts.cols; e += SN_WARP)
             mean += (double)c[e];
@@ -28,5 +28,5 @@ static __global__ void __launch_bounds__(SN_BLOCK) balance(const struct sn_args 
 
 SN_CUDA_OP(balance)
 {
-    return sn_launch(cx, balance, sn_shape_line(a->in[0].rows * SN_WARP), *a);
+    return sn_launch(cx, balance, sn_shape_line(a->in[SN_BALANCE_COUNTS].rows * SN_WARP), *a);
 }

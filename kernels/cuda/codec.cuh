@@ -89,6 +89,13 @@ sn_part_of(const struct sn_args &a, const struct sn_codec &c, void *streams, int
     return p;
 }
 
+/* Of stream i of what ENCODE writes. */
+static __device__ __forceinline__ struct sn_codec_part
+sn_part_encoded(const struct sn_args &a, const struct sn_codec &c, int64_t i)
+{
+    return sn_part_of(a, c, a.out[SN_ENCODE_STREAMS].p, sn_elements(a, a.in[SN_ENCODE_X]), i);
+}
+
 /* Is a marked stream not there? With `inverse` all are. */
 static __device__ __forceinline__ bool sn_is_absent(const struct sn_args &a, const void *place)
 {
@@ -99,9 +106,9 @@ static __device__ __forceinline__ bool sn_is_absent(const struct sn_args &a, con
 static __device__ __forceinline__ int64_t sn_streams_of(const struct sn_args &a)
 {
     int64_t all = a.attr.blocks_a;
-    if (!a.in[2].p)
+    if (!a.in[SN_DECODE_BOUNDS].p)
         return all;
-    int64_t end = ((const int32_t *)a.in[2].p)[a.in[2].cols - 1];
+    int64_t end = ((const int32_t *)a.in[SN_DECODE_BOUNDS].p)[a.in[SN_DECODE_BOUNDS].cols - 1];
     return end < all ? end : all;
 }
 
@@ -110,8 +117,8 @@ static __device__ __forceinline__ int64_t sn_streams_of(const struct sn_args &a)
 static __device__ __forceinline__ struct sn_codec_part
 sn_sum_of(const struct sn_args &a, const struct sn_codec &c, int64_t i, int64_t *step, int64_t *end)
 {
-    int64_t all = sn_elements(a, a.out[0]), shares = sn_sum_shares(&a.attr);
-    struct sn_codec_part p = sn_part_of(a, c, a.in[0].p, all, i);
+    int64_t all = sn_elements(a, a.out[SN_DECODE_Y]), shares = sn_sum_shares(&a.attr);
+    struct sn_codec_part p = sn_part_of(a, c, a.in[SN_DECODE_STREAMS].p, all, i);
     *step = a.attr.inverse ? shares : 1;
     *end = a.attr.inverse ? sn_streams_of(a) : i + 1;
     if (!a.attr.inverse)
@@ -167,8 +174,8 @@ static __device__ __forceinline__ void sn_set_value(const struct sn_mat &m, int6
 /* What becomes of the sum over streams: plus w, then to what was there. */
 static __device__ __forceinline__ float sn_end_sum(const struct sn_args &a, int64_t i, float sum)
 {
-    sum = a.in[1].p ? sum + sn_value(a.in[1], i) : sum;
-    return a.acc[0] == SN_ADD ? sn_value(a.out[0], i) + sum : sum;
+    sum = a.in[SN_DECODE_ADDEND].p ? sum + sn_value(a.in[SN_DECODE_ADDEND], i) : sum;
+    return a.acc[SN_DECODE_Y] == SN_ADD ? sn_value(a.out[SN_DECODE_Y], i) + sum : sum;
 }
 
 /* --- a lane's values -------------------------------------------------------------------------- */
@@ -229,17 +236,17 @@ static __device__ __forceinline__ void sn_end_lane(const struct sn_args &a, int6
                                                    float sum[SN_CODEC_LANE])
 {
     float w[SN_CODEC_LANE], old[SN_CODEC_LANE];
-    bool adds = a.acc[0] == SN_ADD;
-    if (a.in[1].p)
-        sn_lane_load(a.in[1], first, m, w);
+    bool adds = a.acc[SN_DECODE_Y] == SN_ADD;
+    if (a.in[SN_DECODE_ADDEND].p)
+        sn_lane_load(a.in[SN_DECODE_ADDEND], first, m, w);
     if (adds)
-        sn_lane_load(a.out[0], first, m, old);
+        sn_lane_load(a.out[SN_DECODE_Y], first, m, old);
 #pragma unroll
     for (int k = 0; k < SN_CODEC_LANE; k++) {
-        sum[k] = a.in[1].p ? sum[k] + w[k] : sum[k];
+        sum[k] = a.in[SN_DECODE_ADDEND].p ? sum[k] + w[k] : sum[k];
         sum[k] = adds ? old[k] + sum[k] : sum[k];
     }
-    sn_lane_store(a.out[0], first, m, sum);
+    sn_lane_store(a.out[SN_DECODE_Y], first, m, sum);
 }
 
 #endif

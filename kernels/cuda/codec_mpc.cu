@@ -120,9 +120,10 @@ static __device__ int64_t sum_counts(int64_t *count, int64_t chunks)
 /* The bits of a value that is encoded. */
 template <class U> static __device__ __forceinline__ U bits_of(const struct sn_args &a, int64_t i)
 {
-    if (a.in[1].p)
-        return (U)__float_as_uint(sn_value(a.in[0], i) - sn_value(a.in[1], i));
-    return ((const U *)a.in[0].p)[i];
+    if (a.in[SN_ENCODE_MINUS].p)
+        return (U)__float_as_uint(sn_value(a.in[SN_ENCODE_X], i) -
+                                  sn_value(a.in[SN_ENCODE_MINUS], i));
+    return ((const U *)a.in[SN_ENCODE_X].p)[i];
 }
 
 /* Value i of chunk k minus that `dim` before it; 0 behind the last. */
@@ -168,7 +169,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
         return;
     for (int64_t w = blockIdx.x; w < a.attr.blocks_a * chunks; w += gridDim.x) {
         int64_t i = w / chunks, k = w % chunks;
-        struct sn_codec_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
+        struct sn_codec_part p = sn_part_encoded(a, c, i);
         struct stream s = stream_at<U>(a, p, i, counts, c.dim);
         int kept = 0;
         if (k >= s.chunks || !has_room(s))
@@ -202,7 +203,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     if (c.kind != SN_CODEC_MPC)
         return;
     for (int64_t i = blockIdx.x; i < a.attr.blocks_a; i += gridDim.x) {
-        struct sn_codec_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
+        struct sn_codec_part p = sn_part_encoded(a, c, i);
         struct stream s = stream_at<U>(a, p, i, counts, c.dim);
         int64_t words = has_room(s) ? sum_counts(s.count, s.chunks) : 0;
         bool keeps = has_room(s) && words <= (s.raw - 4 * s.groups) / 4;
@@ -245,7 +246,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
         return;
     for (int64_t w = blockIdx.x; w < a.attr.blocks_a * chunks; w += gridDim.x) {
         int64_t i = w / chunks, k = w % chunks;
-        struct sn_codec_part p = sn_part_of(a, c, a.out[0].p, sn_elements(a, a.in[0]), i);
+        struct sn_codec_part p = sn_part_encoded(a, c, i);
         struct stream s = stream_at<U>(a, p, i, counts, c.dim);
         if (k >= s.chunks)
             continue;
@@ -408,15 +409,15 @@ static __device__ __forceinline__ void decode_chunk(const struct sn_args &a,
                                                     int64_t *counts)
 {
     __shared__ U d[wide<U>::CHUNK];
-    const struct sn_mat &y = a.out[0];
+    const struct sn_mat &y = a.out[SN_DECODE_Y];
     U x[wide<U>::EACH];
     float sum[wide<U>::EACH];
     int64_t step, end;
     (void)sn_sum_of(a, c, i, &step, &end);
     struct stream s = seen<U>(a, c, i, counts);
     int m = values_of<U>(s, k), t = (int)threadIdx.x;
-    bool as_is =
-        y.dtype == a.attr.coded_type && a.acc[0] == SN_WRITE && !a.in[1].p && i + step >= end;
+    bool as_is = y.dtype == a.attr.coded_type && a.acc[SN_DECODE_Y] == SN_WRITE &&
+                 !a.in[SN_DECODE_ADDEND].p && i + step >= end;
     int64_t first = s.first + k * wide<U>::CHUNK;
     for (int64_t j = i; j < end; j += step) {
         s = seen<U>(a, c, j, counts);
@@ -475,7 +476,7 @@ static int encode_as(struct sn_cuda *cx, const struct sn_args *a, enum sn_dtype 
 
 int sn_cuda_mpc_encode(struct sn_cuda *cx, const struct sn_args *a)
 {
-    enum sn_dtype t = a->in[1].p ? SN_F32 : a->in[0].dtype;
+    enum sn_dtype t = a->in[SN_ENCODE_MINUS].p ? SN_F32 : a->in[SN_ENCODE_X].dtype;
     if (sn_dtype_size(t) > sn_dtype_size(a->attr.coded_type))
         return SN_CODEC_BAD_TYPE; /* the stream would not have the room */
     return t == SN_F32 ? encode_as<uint32_t>(cx, a, t) : encode_as<uint16_t>(cx, a, t);

@@ -22,15 +22,15 @@ static __device__ __forceinline__ void load_encoded(const struct sn_args &a, int
                                                     float x[SN_CODEC_LANE], float e[SN_CODEC_LANE])
 {
     float y[SN_CODEC_LANE];
-    sn_lane_load(a.in[0], first, m, x);
-    if (a.in[1].p) {
-        sn_lane_load(a.in[1], first, m, y);
+    sn_lane_load(a.in[SN_ENCODE_X], first, m, x);
+    if (a.in[SN_ENCODE_MINUS].p) {
+        sn_lane_load(a.in[SN_ENCODE_MINUS], first, m, y);
 #pragma unroll
         for (int k = 0; k < SN_CODEC_LANE; k++)
             x[k] = x[k] - y[k];
     }
-    if (a.out[1].p) {
-        sn_lane_load(a.out[1], first, m, e);
+    if (a.out[SN_ENCODE_LOST].p) {
+        sn_lane_load(a.out[SN_ENCODE_LOST], first, m, e);
 #pragma unroll
         for (int k = 0; k < SN_CODEC_LANE; k++)
             x[k] = x[k] + e[k];
@@ -44,7 +44,7 @@ look_back(const struct sn_args &a, const struct sn_codec_tile &t, int64_t first,
           const float x[SN_CODEC_LANE], float e[SN_CODEC_LANE], struct squares *sum)
 {
     float back[SN_CODEC_LANE];
-    bool feeds = a.out[1].p != NULL;
+    bool feeds = a.out[SN_ENCODE_LOST].p != NULL;
     __syncwarp(); /* the tile's bytes are there for all lanes */
     (void)K::get(t, back);
 #pragma unroll
@@ -60,7 +60,7 @@ look_back(const struct sn_args &a, const struct sn_codec_tile &t, int64_t first,
         sum->whole += whole * whole;
     }
     if (feeds)
-        sn_lane_store(a.out[1], first, t.m, e);
+        sn_lane_store(a.out[SN_ENCODE_LOST], first, t.m, e);
 }
 
 /* The bytes after `from` that tile number t of m values would have, and leaves; the last one's go
@@ -104,7 +104,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     int warp = (int)threadIdx.x / SN_WARP;
     int64_t share = a.attr.share, tiles = sn_ceil_div(share, SN_CODEC_BLOCK);
     int64_t length = sn_length_bytes(&a.attr, &c), room = sn_place_bytes(&a.attr, &c) - length;
-    int64_t whole = sn_tile_bytes(&c, SN_CODEC_BLOCK), n = sn_elements(a, a.in[0]);
+    int64_t whole = sn_tile_bytes(&c, SN_CODEC_BLOCK), n = sn_elements(a, a.in[SN_ENCODE_X]);
     uint64_t key = sn_noise_key(s->seed, s->step, SN_CODEC_TAG);
     uint64_t message = sn_codec_message(a.attr.site, a.attr.member, s->first_sample);
     struct squares sum = {0, 0};
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
          w += (int64_t)gridDim.x * SN_CODEC_WARPS) {
         int64_t i = w / tiles, b = w % tiles, left;
         float x[SN_CODEC_LANE], e[SN_CODEC_LANE] = {0, 0, 0, 0};
-        struct sn_codec_part p = sn_part_of(a, c, a.out[0].p, n, i);
+        struct sn_codec_part p = sn_part_of(a, c, a.out[SN_ENCODE_STREAMS].p, n, i);
         left = p.n - b * SN_CODEC_BLOCK;
         int m = sn_tile_values(left);
         struct sn_codec_tile t = {
@@ -124,7 +124,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
             continue;
         load_encoded(a, p.first + b * SN_CODEC_BLOCK, m, x, e);
         K::put(t, x);
-        if (a.out[1].p || s->codec_sample)
+        if (a.out[SN_ENCODE_LOST].p || s->codec_sample)
             look_back<K>(a, t, p.first + b * SN_CODEC_BLOCK, x, e, &sum);
     }
     if (s->codec_sample)
@@ -171,7 +171,8 @@ template <class K> static __global__ void __launch_bounds__(SN_BLOCK) decode(con
         if (m == 0 || sn_is_absent(a, p.at))
             continue;
         for (int64_t j = i; j < end; j += step) {
-            unsigned char *at = (unsigned char *)a.in[0].p + j * place + length + b * whole;
+            unsigned char *at =
+                (unsigned char *)a.in[SN_DECODE_STREAMS].p + j * place + length + b * whole;
             struct sn_codec_tile t = {c, at, m, 0, 0, 0, NULL};
             int f = K::get(t, y);
             fault = f > fault ? f : fault;
@@ -209,7 +210,7 @@ SN_CUDA_OP(encode)
 {
     struct sn_shape g = sn_shape_tiles(a->attr.blocks_a, a->attr.share);
     struct sn_shape one = {g.x > 0, 1, 1, SN_WARP, 1, 0};
-    int rc = lies_well(&a->out[0]) ? 0 : SN_CODEC_BAD_PLACE;
+    int rc = lies_well(&a->out[SN_ENCODE_STREAMS]) ? 0 : SN_CODEC_BAD_PLACE;
     rc = rc ? rc : encode_kind<sn_tile_bf16>(cx, a, g);
     rc = rc ? rc : encode_kind<sn_tile_fp8>(cx, a, g);
     rc = rc ? rc : encode_kind<sn_tile_int<SN_CODEC_INT8>>(cx, a, g);
@@ -223,13 +224,13 @@ SN_CUDA_OP(encode)
 
 SN_CUDA_OP(decode)
 {
-    int64_t n = a->out[0].rows * a->out[0].cols - a->attr.missing;
+    int64_t n = a->out[SN_DECODE_Y].rows * a->out[SN_DECODE_Y].cols - a->attr.missing;
     int64_t shares = sn_sum_shares(&a->attr);
     struct sn_shape g = sn_shape_tiles(a->attr.inverse ? shares : a->attr.blocks_a, a->attr.share);
-    int rc = lies_well(&a->in[0]) ? 0 : SN_CODEC_BAD_PLACE;
+    int rc = lies_well(&a->in[SN_DECODE_STREAMS]) ? 0 : SN_CODEC_BAD_PLACE;
     if (a->attr.inverse && n > shares * a->attr.share)
         rc = SN_CODEC_BAD_LENGTH;
-    if (a->acc[0] == SN_ADD && a->out[0].dtype != SN_F32)
+    if (a->acc[SN_DECODE_Y] == SN_ADD && a->out[SN_DECODE_Y].dtype != SN_F32)
         rc = SN_CODEC_BAD_TYPE;
     rc = rc ? rc : decode_kind<sn_tile_bf16>(cx, a, g);
     rc = rc ? rc : decode_kind<sn_tile_fp8>(cx, a, g);

@@ -18,8 +18,8 @@ struct row {
 /* From the parts of all ranks, in rank order. */
 static __device__ struct row row_merged(const struct sn_args &a, int64_t r)
 {
-    const struct sn_mat &parts = a.in[2];
-    int64_t rows = a.in[0].rows;
+    const struct sn_mat &parts = a.in[SN_CROSS_ENTROPY_PARTS];
+    int64_t rows = a.in[SN_CROSS_ENTROPY_LOGITS].rows;
     float max = -INFINITY, chosen = 0;
     double sum = 0;
     for (int64_t p = r; p < parts.rows; p += rows) {
@@ -44,16 +44,17 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
     float scale = (float)((double)a.scalars->loss_scale / a.scalars->tokens_in_step);
     float high = (float)lse, low = (float)(lse - (double)high);
     int64_t words = sn_ce_words(a);
-    for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[0].cols; c += (int64_t)blockDim.x * N) {
+    for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[SN_CROSS_ENTROPY_LOGITS].cols;
+         c += (int64_t)blockDim.x * N) {
         float v[N];
-        A::load(a.in[0], r, c, v);
+        A::load(a.in[SN_CROSS_ENTROPY_LOGITS], r, c, v);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             float g = expf((v[i] - high) - low) * scale;
             g = c + i == target ? g - scale : g;
             v[i] = c + i < words ? g : 0.0f;
         }
-        A::store(a.out[0], r, c, v);
+        A::store(a.out[SN_CROSS_ENTROPY_DLOGITS], r, c, v);
     }
 }
 
@@ -63,11 +64,13 @@ static __device__ __forceinline__ void row_of_nothing(const struct sn_args &a, i
     enum { N = A::N };
     const float zero[N] = {0};
     if (threadIdx.x == 0)
-        ((float *)a.out[1].p)[r * a.out[1].ld] = 0.0f;
-    if (!a.out[0].p)
+        ((float *)a.out[SN_CROSS_ENTROPY_ROW_LOSS].p)[r * a.out[SN_CROSS_ENTROPY_ROW_LOSS].ld] =
+            0.0f;
+    if (!a.out[SN_CROSS_ENTROPY_DLOGITS].p)
         return;
-    for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[0].cols; c += (int64_t)blockDim.x * N)
-        A::store(a.out[0], r, c, zero);
+    for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[SN_CROSS_ENTROPY_LOGITS].cols;
+         c += (int64_t)blockDim.x * N)
+        A::store(a.out[SN_CROSS_ENTROPY_DLOGITS], r, c, zero);
 }
 
 template <class A>
@@ -75,25 +78,27 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) cross_entropy(const stru
 {
     __shared__ float max_room[SN_WARP];
     __shared__ double sum_room[SN_WARP];
-    for (int64_t r = blockIdx.x; r < a.in[0].rows; r += gridDim.x) {
+    for (int64_t r = blockIdx.x; r < a.in[SN_CROSS_ENTROPY_LOGITS].rows; r += gridDim.x) {
         int64_t target = sn_ce_column(a, r);
         struct row row;
         if (sn_ce_target(a, r) == SN_NO_TARGET) { /* so for all threads of the block */
             row_of_nothing<A>(a, r);
             continue;
         }
-        if (a.in[2].p) {
+        if (a.in[SN_CROSS_ENTROPY_PARTS].p) {
             row = row_merged(a, r);
         } else {
-            struct sn_ce_sum s = sn_ce_row<A>(a.in[0], r, sn_ce_words(a), max_room, sum_room);
+            struct sn_ce_sum s =
+                sn_ce_row<A>(a.in[SN_CROSS_ENTROPY_LOGITS], r, sn_ce_words(a), max_room, sum_room);
             row.lse = (double)s.max + log(s.sum);
             /* A target that is no word must not pass as a loss. */
-            row.chosen = target < 0 ? NAN : sn_element(a.in[0], r, target);
+            row.chosen = target < 0 ? NAN : sn_element(a.in[SN_CROSS_ENTROPY_LOGITS], r, target);
         }
         if (threadIdx.x == 0)
-            ((float *)a.out[1].p)[r * a.out[1].ld] = (float)(row.lse - (double)row.chosen);
+            ((float *)a.out[SN_CROSS_ENTROPY_ROW_LOSS].p)[r * a.out[SN_CROSS_ENTROPY_ROW_LOSS].ld] =
+                (float)(row.lse - (double)row.chosen);
         __syncthreads(); /* dlogits may take the place of the logits: the target has been read */
-        if (a.out[0].p)
+        if (a.out[SN_CROSS_ENTROPY_DLOGITS].p)
             gradient<A>(a, r, row.lse, target);
     }
 }
@@ -101,7 +106,7 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) cross_entropy(const stru
 static __global__ void __launch_bounds__(SN_BLOCK_MOST) add_losses(const struct sn_args a)
 {
     __shared__ double room[SN_WARP];
-    const struct sn_mat &losses = a.out[1];
+    const struct sn_mat &losses = a.out[SN_CROSS_ENTROPY_ROW_LOSS];
     int64_t each = (losses.rows + blockDim.x - 1) / blockDim.x, first = threadIdx.x * each;
     double sum = 0;
     for (int64_t r = first; r < first + each && r < losses.rows; r++)
@@ -113,11 +118,13 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) add_losses(const struct 
 
 SN_CUDA_OP(cross_entropy)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->out[0]};
+    const struct sn_mat *m[] = {&a->in[SN_CROSS_ENTROPY_LOGITS], &a->out[SN_CROSS_ENTROPY_DLOGITS]};
     int rc = 0;
-    SN_BY_TYPE(
-        sn_common(m, 2),
-        rc = sn_launch(cx, cross_entropy<A>, sn_shape_ce(a->in[0].rows, a->in[0].cols / A::N), *a))
-    struct sn_shape one = {a->in[0].rows > 0, 1, 1, SN_BLOCK_MOST, 1, 0};
+    SN_BY_TYPE(sn_common(m, 2),
+               rc = sn_launch(cx, cross_entropy<A>,
+                              sn_shape_ce(a->in[SN_CROSS_ENTROPY_LOGITS].rows,
+                                          a->in[SN_CROSS_ENTROPY_LOGITS].cols / A::N),
+                              *a))
+    struct sn_shape one = {a->in[SN_CROSS_ENTROPY_LOGITS].rows > 0, 1, 1, SN_BLOCK_MOST, 1, 0};
     return rc ? rc : sn_launch(cx, add_losses, one, *a);
 }

@@ -9,7 +9,7 @@
 
 static __device__ __forceinline__ int64_t sn_ce_words(const struct sn_args &a)
 {
-    int64_t cols = a.in[0].cols, left = a.attr.vocab - a.attr.vocab_first;
+    int64_t cols = a.in[SN_CROSS_ENTROPY_LOGITS].cols, left = a.attr.vocab - a.attr.vocab_first;
     if (a.attr.vocab == 0)
         return cols;
     return left < 0 ? 0 : left < cols ? left : cols;
@@ -17,7 +17,8 @@ static __device__ __forceinline__ int64_t sn_ce_words(const struct sn_args &a)
 
 static __device__ __forceinline__ int32_t sn_ce_target(const struct sn_args &a, int64_t r)
 {
-    return ((const int32_t *)a.in[1].p)[r * a.in[1].ld];
+    return (
+        (const int32_t *)a.in[SN_CROSS_ENTROPY_TARGETS].p)[r * a.in[SN_CROSS_ENTROPY_TARGETS].ld];
 }
 
 /* The column of row r's target, -1 when it is another rank's word or none. */

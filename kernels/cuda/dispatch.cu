@@ -20,25 +20,25 @@ template <class A> struct dispatch : sn_all_rows {
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t t, int64_t c)
     {
         float x[N], y[N];
-        A::load(a.in[0], t, c, x);
-        for (int64_t j = 0; j < a.in[1].cols; j++) {
-            int32_t to = place_of(a.in[1], t, j);
+        A::load(a.in[SN_DISPATCH_X], t, c, x);
+        for (int64_t j = 0; j < a.in[SN_DISPATCH_PLACE].cols; j++) {
+            int32_t to = place_of(a.in[SN_DISPATCH_PLACE], t, j);
             if (to < 0)
                 continue;
-            float weight = weight_of(a.in[2], t, j);
+            float weight = weight_of(a.in[SN_DISPATCH_W], t, j);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 y[i] = weight * x[i];
-            A::store(a.out[0], to, c, y);
+            A::store(a.out[SN_DISPATCH_Y], to, c, y);
         }
     }
 };
 
 SN_CUDA_OP(dispatch)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 2),
-               return sn_plane_run<dispatch<A>>(cx, a, a->in[0].rows, a->in[0].cols))
+    const struct sn_mat *m[] = {&a->in[SN_DISPATCH_X], &a->out[SN_DISPATCH_Y]};
+    SN_BY_TYPE(sn_common(m, 2), return sn_plane_run<dispatch<A>>(cx, a, a->in[SN_DISPATCH_X].rows,
+                                                                 a->in[SN_DISPATCH_X].cols))
     return 0;
 }
 
@@ -47,31 +47,32 @@ template <class A> struct combine : sn_all_rows {
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t t, int64_t c)
     {
         float sum[N] = {0}, x[N];
-        for (int64_t j = 0; j < a.in[1].cols; j++) {
-            int32_t from = place_of(a.in[1], t, j);
+        for (int64_t j = 0; j < a.in[SN_COMBINE_PLACE].cols; j++) {
+            int32_t from = place_of(a.in[SN_COMBINE_PLACE], t, j);
             if (from < 0)
                 continue;
-            float weight = weight_of(a.in[2], t, j);
-            A::load(a.in[0], from, c, x);
+            float weight = weight_of(a.in[SN_COMBINE_W], t, j);
+            A::load(a.in[SN_COMBINE_X], from, c, x);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 sum[i] += weight * x[i];
         }
-        if (a.in[3].p) {
-            A::load(a.in[3], t, c, x);
+        if (a.in[SN_COMBINE_ADDEND].p) {
+            A::load(a.in[SN_COMBINE_ADDEND], t, c, x);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 sum[i] += x[i];
         }
-        A::store(a.out[0], t, c, sum);
+        A::store(a.out[SN_COMBINE_Y], t, c, sum);
     }
 };
 
 SN_CUDA_OP(combine)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[3], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 3),
-               return sn_plane_run<combine<A>>(cx, a, a->out[0].rows, a->out[0].cols))
+    const struct sn_mat *m[] = {&a->in[SN_COMBINE_X], &a->in[SN_COMBINE_ADDEND],
+                                &a->out[SN_COMBINE_Y]};
+    SN_BY_TYPE(sn_common(m, 3), return sn_plane_run<combine<A>>(cx, a, a->out[SN_COMBINE_Y].rows,
+                                                                a->out[SN_COMBINE_Y].cols))
     return 0;
 }
 
@@ -81,11 +82,12 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) combine_dw(const struct 
 {
     enum { N = A::N };
     __shared__ double room[SN_WARP];
-    const struct sn_mat &dy = a.in[0], &x = a.in[1], &dw = a.out[0];
-    int64_t k = a.in[2].cols, all = a.in[2].rows * k;
+    const struct sn_mat &dy = a.in[SN_COMBINE_DW_DY], &x = a.in[SN_COMBINE_DW_X],
+                        &dw = a.out[SN_COMBINE_DW_DW];
+    int64_t k = a.in[SN_COMBINE_DW_PLACE].cols, all = a.in[SN_COMBINE_DW_PLACE].rows * k;
     for (int64_t base = sn_first_row(); base < all; base += sn_row_step()) {
         int64_t n = base + threadIdx.y, t = n / k, j = n % k;
-        int32_t from = n < all ? place_of(a.in[2], t, j) : -1;
+        int32_t from = n < all ? place_of(a.in[SN_COMBINE_DW_PLACE], t, j) : -1;
         double sum = 0;
         for (int64_t c = (int64_t)threadIdx.x * N; from >= 0 && c < dy.cols;
              c += (int64_t)blockDim.x * N) {
@@ -104,10 +106,11 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) combine_dw(const struct 
 
 SN_CUDA_OP(combine_dw)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1]};
-    SN_BY_TYPE(sn_common(m, 2),
-               return sn_launch(cx, combine_dw<A>,
-                                sn_shape_rows(a->in[2].rows * a->in[2].cols, a->in[0].cols / A::N),
-                                *a))
+    const struct sn_mat *m[] = {&a->in[SN_COMBINE_DW_DY], &a->in[SN_COMBINE_DW_X]};
+    SN_BY_TYPE(sn_common(m, 2), return sn_launch(cx, combine_dw<A>,
+                                                 sn_shape_rows(a->in[SN_COMBINE_DW_PLACE].rows *
+                                                                   a->in[SN_COMBINE_DW_PLACE].cols,
+                                                               a->in[SN_COMBINE_DW_DY].cols / A::N),
+                                                 *a))
     return 0;
 }

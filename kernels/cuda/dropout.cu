@@ -13,11 +13,11 @@ template <class A> struct dropout : sn_all_rows {
         float x[N], g[N];
         const struct sn_noise noise = sn_noise_of(&a.attr, a.scalars);
         int64_t sample = a.scalars->first_sample + sn_row_sample(&a.attr, r);
-        int64_t first = sn_row_position(&a.attr, r) * a.in[0].cols + c, group = -1;
+        int64_t first = sn_row_position(&a.attr, r) * a.in[SN_NOISE_X].cols + c, group = -1;
         struct sn_philox w = {{0, 0, 0, 0}};
-        A::load(a.in[0], r, c, x);
-        if (a.in[1].p)
-            A::load(a.in[1], r, c, g);
+        A::load(a.in[SN_NOISE_X], r, c, x);
+        if (a.in[SN_NOISE_ADDEND].p)
+            A::load(a.in[SN_NOISE_ADDEND], r, c, g);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             int64_t e = first + i;
@@ -28,17 +28,17 @@ template <class A> struct dropout : sn_all_rows {
             int k = (int)(e % 4); /* no index into registers */
             uint32_t word = k == 0 ? w.v[0] : k == 1 ? w.v[1] : k == 2 ? w.v[2] : w.v[3];
             float y = x[i] * sn_noise_factor(word, &noise);
-            x[i] = a.in[1].p ? y + g[i] : y;
+            x[i] = a.in[SN_NOISE_ADDEND].p ? y + g[i] : y;
         }
-        A::store(a.out[0], r, c, x);
+        A::store(a.out[SN_NOISE_Y], r, c, x);
     }
 };
 
 SN_CUDA_OP(dropout)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 3),
-               return sn_plane_run<dropout<A>>(cx, a, a->out[0].rows, a->out[0].cols))
+    const struct sn_mat *m[] = {&a->in[SN_NOISE_X], &a->in[SN_NOISE_ADDEND], &a->out[SN_NOISE_Y]};
+    SN_BY_TYPE(sn_common(m, 3), return sn_plane_run<dropout<A>>(cx, a, a->out[SN_NOISE_Y].rows,
+                                                                a->out[SN_NOISE_Y].cols))
     return 0;
 }
 

@@ -21,7 +21,7 @@ static __device__ __forceinline__ int64_t id_at(const struct sn_mat &ids, int64_
 static __device__ __forceinline__ int64_t row_of_word(const struct sn_args &a,
                                                       const struct sn_mat &table, int64_t r)
 {
-    int64_t id = id_at(a.in[0], r) - a.attr.vocab_first;
+    int64_t id = id_at(a.in[SN_EMBED_IDS], r) - a.attr.vocab_first;
     return id >= 0 && id < table.rows ? id : -1;
 }
 
@@ -30,24 +30,24 @@ template <class A> struct embed : sn_all_rows {
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
         float w[N] = {0}, p[N];
-        int64_t id = row_of_word(a, a.in[1], r);
+        int64_t id = row_of_word(a, a.in[SN_EMBED_W], r);
         if (id >= 0)
-            A::load(a.in[1], id, c, w);
-        if (a.in[2].p) {
-            A::load(a.in[2], sn_row_position(&a.attr, r), c, p);
+            A::load(a.in[SN_EMBED_W], id, c, w);
+        if (a.in[SN_EMBED_P].p) {
+            A::load(a.in[SN_EMBED_P], sn_row_position(&a.attr, r), c, p);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 w[i] += p[i];
         }
-        A::store(a.out[0], r, c, w);
+        A::store(a.out[SN_EMBED_Y], r, c, w);
     }
 };
 
 SN_CUDA_OP(embed)
 {
-    const struct sn_mat *m[] = {&a->in[1], &a->in[2], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 3),
-               return sn_plane_run<embed<A>>(cx, a, a->out[0].rows, a->out[0].cols))
+    const struct sn_mat *m[] = {&a->in[SN_EMBED_W], &a->in[SN_EMBED_P], &a->out[SN_EMBED_Y]};
+    SN_BY_TYPE(sn_common(m, 3), return sn_plane_run<embed<A>>(cx, a, a->out[SN_EMBED_Y].rows,
+                                                              a->out[SN_EMBED_Y].cols))
     return 0;
 }
 
@@ -66,10 +66,11 @@ struct sorted {
 
 static struct sorted sorted_of(const struct sn_args *a)
 {
-    int64_t rows = a->in[1].rows, words = a->out[0].rows;
+    int64_t rows = a->in[SN_EMBED_GRAD_DY].rows, words = a->out[SN_EMBED_GRAD_DW].rows;
     struct sorted e = {sn_embed_tile(rows), NULL, NULL, NULL, NULL, NULL, NULL};
     e.partial = (float *)a->scratch;
-    e.rank = (int32_t *)(e.partial + sn_ceil_div(rows, SN_EMBED_SEGMENT) * a->in[1].cols);
+    e.rank =
+        (int32_t *)(e.partial + sn_ceil_div(rows, SN_EMBED_SEGMENT) * a->in[SN_EMBED_GRAD_DY].cols);
     e.order = e.rank + rows;
     e.start = e.order + rows;
     e.sums = e.start + words + 1;
@@ -82,10 +83,10 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST)
     ranks(const struct sn_args a, struct sorted e)
 {
     __shared__ __align__(16) int32_t near[SN_BLOCK_MOST];
-    const struct sn_mat &dw = a.out[0];
+    const struct sn_mat &dw = a.out[SN_EMBED_GRAD_DW];
     int64_t first = blockIdx.x * e.tile, end = first + e.tile;
     int me = (int)threadIdx.x;
-    end = end < a.in[1].rows ? end : a.in[1].rows;
+    end = end < a.in[SN_EMBED_GRAD_DY].rows ? end : a.in[SN_EMBED_GRAD_DY].rows;
     for (int64_t base = first; base < end; base += SN_BLOCK_MOST) {
         int64_t r = base + me;
         int32_t mine = r < end ? (int32_t)row_of_word(a, dw, r) : -1, before = 0, all = 0;
@@ -184,9 +185,10 @@ static __global__ void __launch_bounds__(SN_BLOCK) start_words(int64_t all_words
 
 static __global__ void __launch_bounds__(SN_BLOCK) sort(const struct sn_args a, struct sorted e)
 {
-    const struct sn_mat &dw = a.out[0];
+    const struct sn_mat &dw = a.out[SN_EMBED_GRAD_DW];
     int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t r = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; r < a.in[1].rows; r += step) {
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+         r < a.in[SN_EMBED_GRAD_DY].rows; r += step) {
         int64_t id = row_of_word(a, dw, r);
         if (id >= 0)
             e.order[e.start[id] + e.counts[r / e.tile * dw.rows + id] + e.rank[r]] = (int32_t)r;
@@ -217,7 +219,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     add_segments(const struct sn_args a, struct sorted e)
 {
     enum { N = A::N };
-    const struct sn_mat &dy = a.in[1], &dw = a.out[0];
+    const struct sn_mat &dy = a.in[SN_EMBED_GRAD_DY], &dw = a.out[SN_EMBED_GRAD_DW];
     int64_t width = dy.cols / N, rows = e.start[dw.rows];
     for (int64_t i = sn_first_row() + threadIdx.y; i < rows; i += sn_row_step()) {
         int64_t id = row_of_word(a, dw, e.order[i]), at = i - e.start[id];
@@ -243,8 +245,8 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 static __global__ void __launch_bounds__(SN_BLOCK)
     add_partials(const struct sn_args a, int64_t slots, struct sorted e)
 {
-    const struct sn_mat &dw = a.out[0];
-    int64_t cols = a.in[1].cols, rows = e.start[dw.rows];
+    const struct sn_mat &dw = a.out[SN_EMBED_GRAD_DW];
+    int64_t cols = a.in[SN_EMBED_GRAD_DY].cols, rows = e.start[dw.rows];
     for (int64_t p = sn_first_row() + threadIdx.y; p < slots; p += sn_row_step()) {
         int64_t here = p * SN_EMBED_SEGMENT;
         int64_t id = here < rows ? row_of_word(a, dw, e.order[here]) : -1;
@@ -268,16 +270,18 @@ struct embed_atomic : sn_all_rows {
     enum { N = 1 };
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
-        const struct sn_mat &dw = a.out[0];
+        const struct sn_mat &dw = a.out[SN_EMBED_GRAD_DW];
         int64_t id = row_of_word(a, dw, r);
         if (id >= 0)
-            (void)atomicAdd((float *)dw.p + id * dw.ld + c, sn_element(a.in[1], r, c));
+            (void)atomicAdd((float *)dw.p + id * dw.ld + c,
+                            sn_element(a.in[SN_EMBED_GRAD_DY], r, c));
     }
 };
 
 static int sort_rows(struct sn_cuda *cx, const struct sn_args *a, const struct sorted *e)
 {
-    int64_t rows = a->in[1].rows, words = a->out[0].rows, tiles = sn_ceil_div(rows, e->tile);
+    int64_t rows = a->in[SN_EMBED_GRAD_DY].rows, words = a->out[SN_EMBED_GRAD_DW].rows,
+            tiles = sn_ceil_div(rows, e->tile);
     struct sn_shape by_tile = {(uint32_t)tiles, 1, 1, SN_BLOCK_MOST, 1, 0};
     struct sn_shape by_word = {
         sn_cap(sn_ceil_div(words, SN_BLOCK), SN_EMBED_BLOCKS), 1, 1, SN_BLOCK, 1, 0};
@@ -291,15 +295,15 @@ static int sort_rows(struct sn_cuda *cx, const struct sn_args *a, const struct s
 
 SN_CUDA_OP(embed_grad)
 {
-    int64_t rows = a->in[1].rows, cols = a->in[1].cols;
+    int64_t rows = a->in[SN_EMBED_GRAD_DY].rows, cols = a->in[SN_EMBED_GRAD_DY].cols;
     int64_t slots = sn_ceil_div(rows, SN_EMBED_SEGMENT);
-    if (rows == 0 || cols == 0 || a->out[0].rows == 0)
+    if (rows == 0 || cols == 0 || a->out[SN_EMBED_GRAD_DW].rows == 0)
         return 0;
     if (a->attr.any_order)
         return sn_plane_run<embed_atomic>(cx, a, rows, cols);
     const struct sorted e = sorted_of(a);
     int rc = sort_rows(cx, a, &e);
-    const struct sn_mat *m[] = {&a->in[1]};
+    const struct sn_mat *m[] = {&a->in[SN_EMBED_GRAD_DY]};
     if (rc == 0)
         SN_BY_TYPE(sn_common(m, 1),
                    rc = sn_launch(cx, add_segments<A>, sn_shape_plane(rows, cols / A::N), *a, e))
@@ -330,16 +334,16 @@ template <class A> struct pos_grad : sn_all_rows {
     enum { N = A::N };
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t s, int64_t c)
     {
-        const struct sn_mat &dy = a.in[0], &dp = a.out[0];
+        const struct sn_mat &dy = a.in[SN_POS_GRAD_DY], &dp = a.out[SN_POS_GRAD_DP];
         int64_t first = first_row_at(&a.attr, s), step = sn_rows_per_sample(&a.attr);
         bool none = first < 0 || first >= dy.rows;
         float *to = (float *)dp.p + s * dp.ld + c, x[N];
         double sum[N];
-        if (none && a.acc[0] == SN_ADD)
+        if (none && a.acc[SN_POS_GRAD_DP] == SN_ADD)
             return;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            sum[i] = a.acc[0] == SN_ADD ? (double)to[i] : 0.0;
+            sum[i] = a.acc[SN_POS_GRAD_DP] == SN_ADD ? (double)to[i] : 0.0;
         for (int64_t r = none ? dy.rows : first; r < dy.rows; r += step) {
             A::load(dy, r, c, x);
 #pragma unroll
@@ -354,8 +358,8 @@ template <class A> struct pos_grad : sn_all_rows {
 
 SN_CUDA_OP(pos_grad)
 {
-    const struct sn_mat *m[] = {&a->in[0]};
-    SN_BY_TYPE(sn_common(m, 1),
-               return sn_plane_run<pos_grad<A>>(cx, a, a->out[0].rows, a->out[0].cols))
+    const struct sn_mat *m[] = {&a->in[SN_POS_GRAD_DY]};
+    SN_BY_TYPE(sn_common(m, 1), return sn_plane_run<pos_grad<A>>(cx, a, a->out[SN_POS_GRAD_DP].rows,
+                                                                 a->out[SN_POS_GRAD_DP].cols))
     return 0;
 }

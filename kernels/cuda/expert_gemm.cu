@@ -18,14 +18,14 @@ SN_CUDA_OP(expert_gemm)
 {
     struct sn_product p;
     memset(&p, 0, sizeof(p));
-    p.a = a->in[0];
-    p.b = a->in[1];
-    p.c = a->out[0];
+    p.a = a->in[SN_EXPERT_GEMM_A];
+    p.b = a->in[SN_EXPERT_GEMM_B];
+    p.c = a->out[SN_EXPERT_GEMM_C];
     p.trans_a = a->attr.trans_a;
     p.trans_b = a->attr.trans_b;
-    p.add = a->acc[0] == SN_ADD;
-    p.bounds = (const int32_t *)a->in[2].p;
-    p.segments = (int32_t)(a->in[2].cols - 1);
+    p.add = a->acc[SN_EXPERT_GEMM_C] == SN_ADD;
+    p.bounds = (const int32_t *)a->in[SN_EXPERT_GEMM_BOUNDS].p;
+    p.segments = (int32_t)(a->in[SN_EXPERT_GEMM_BOUNDS].cols - 1);
     p.experts = a->attr.experts;
     p.expert_rows = (p.trans_a ? p.c.rows : p.b.rows) / p.experts;
     bool taken;

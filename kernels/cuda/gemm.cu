@@ -78,37 +78,40 @@ static uint32_t alignment(const struct sn_mat *m)
 /* What is added with beta = 1: the addend, the old C, or nothing. */
 static const struct sn_mat *added(const struct sn_args *a)
 {
-    return a->in[3].p ? &a->in[3] : &a->out[0];
+    return a->in[SN_GEMM_ADDEND].p ? &a->in[SN_GEMM_ADDEND] : &a->out[SN_GEMM_C];
 }
 
 static bool is_added(const struct sn_args *a)
 {
-    return a->in[3].p || a->acc[0] == SN_ADD;
+    return a->in[SN_GEMM_ADDEND].p || a->acc[SN_GEMM_C] == SN_ADD;
 }
 
 /* What the activation reads: written with C, or read for its slope; absent with other epilogues. */
 static const struct sn_mat *auxiliary(const struct sn_args *a)
 {
     static const struct sn_mat none = {NULL, SN_F32, 0, 0, 0};
-    return a->attr.epilogue == SN_EPILOGUE_ACT      ? &a->out[1]
-           : a->attr.epilogue == SN_EPILOGUE_ACT_DX ? &a->in[4]
+    return a->attr.epilogue == SN_EPILOGUE_ACT      ? &a->out[SN_GEMM_BESIDE]
+           : a->attr.epilogue == SN_EPILOGUE_ACT_DX ? &a->in[SN_GEMM_SLOPE_OF]
                                                     : &none;
 }
 
 bool sn_gemm_is_for_library(const struct sn_args *a)
 {
-    const struct sn_mat *c = &a->out[0], *bias = &a->in[2], *addend = &a->in[3];
-    int64_t k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
-    if (k == 0 || (addend->p && a->acc[0] == SN_ADD) || (addend->p && addend->dtype != c->dtype))
+    const struct sn_mat *c = &a->out[SN_GEMM_C], *bias = &a->in[SN_GEMM_BIAS],
+                        *addend = &a->in[SN_GEMM_ADDEND];
+    int64_t k = a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
+    if (k == 0 || (addend->p && a->acc[SN_GEMM_C] == SN_ADD) ||
+        (addend->p && addend->dtype != c->dtype))
         return false;
     if (bias->p && (bias->dtype != c->dtype || (uintptr_t)bias->p % 16 != 0))
         return false;
     if (a->attr.epilogue && (!sn_gemm_joins(a) || (uintptr_t)auxiliary(a)->p % 16 != 0))
         return false;
-    if (a->attr.epilogue == SN_EPILOGUE_COLSUM && (uintptr_t)a->out[1].p % 16 != 0)
+    if (a->attr.epilogue == SN_EPILOGUE_COLSUM && (uintptr_t)a->out[SN_GEMM_BESIDE].p % 16 != 0)
         return false;
-    return sn_is_small_float(a->in[0].dtype) && a->in[0].dtype == a->in[1].dtype &&
-           (c->dtype == a->in[0].dtype || c->dtype == SN_F32);
+    return sn_is_small_float(a->in[SN_GEMM_A].dtype) &&
+           a->in[SN_GEMM_A].dtype == a->in[SN_GEMM_B].dtype &&
+           (c->dtype == a->in[SN_GEMM_A].dtype || c->dtype == SN_F32);
 }
 
 static cublasStatus_t set(struct call *g, cublasLtMatmulDescAttributes_t what, const void *value,
@@ -142,7 +145,7 @@ static cublasStatus_t describe_codes(const struct sn_fp8_call *f, struct call *g
 static cublasStatus_t describe_epilogue(const struct sn_args *a, struct call *g)
 {
     const struct sn_mat *x = auxiliary(a);
-    const void *aux = x->p, *vector = a->in[2].p;
+    const void *aux = x->p, *vector = a->in[SN_GEMM_BIAS].p;
     int64_t ld = x->ld;
     cublasLtEpilogue_t kind = vector ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     cublasStatus_t st = CUBLAS_STATUS_SUCCESS;
@@ -154,7 +157,7 @@ static cublasStatus_t describe_epilogue(const struct sn_args *a, struct call *g)
         kind = CUBLASLT_EPILOGUE_DGELU;
     else if (a->attr.epilogue == SN_EPILOGUE_COLSUM) {
         kind = CUBLASLT_EPILOGUE_BGRADB;
-        vector = a->out[1].p;
+        vector = a->out[SN_GEMM_BESIDE].p;
     }
     if (kind != CUBLASLT_EPILOGUE_DEFAULT)
         st = set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof(kind));
@@ -171,26 +174,26 @@ static cublasStatus_t describe_epilogue(const struct sn_args *a, struct call *g)
 static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a,
                                const struct sn_fp8_call *f, struct call *g)
 {
-    bool tf32 = cx->tf32 && cx->device.arch >= 80 && a->in[0].dtype == SN_F32;
+    bool tf32 = cx->tf32 && cx->device.arch >= 80 && a->in[SN_GEMM_A].dtype == SN_F32;
     cublasOperation_t op_a = a->attr.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t op_b = a->attr.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasStatus_t st = cublasLtMatmulDescInit(
         &g->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
-    g->pa = a->in[1].p;
-    g->pb = a->in[0].p;
-    g->pc = is_added(a) ? added(a)->p : a->out[0].p;
-    g->pd = a->out[0].p;
+    g->pa = a->in[SN_GEMM_B].p;
+    g->pb = a->in[SN_GEMM_A].p;
+    g->pc = is_added(a) ? added(a)->p : a->out[SN_GEMM_C].p;
+    g->pd = a->out[SN_GEMM_C].p;
     g->alpha = 1.0f;
     g->beta = is_added(a) ? 1.0f : 0.0f;
     st = st ? st : set(g, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof(op_a));
     st = st ? st : set(g, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof(op_b));
     st = st ? st : describe_epilogue(a, g);
-    const struct sn_mat *c = &a->out[0];
-    cudaDataType_t type[2] = {data_type(a->in[0].dtype), data_type(a->in[1].dtype)};
+    const struct sn_mat *c = &a->out[SN_GEMM_C];
+    cudaDataType_t type[2] = {data_type(a->in[SN_GEMM_A].dtype), data_type(a->in[SN_GEMM_B].dtype)};
     if (f)
         st = st ? st : describe_codes(f, g, type);
-    st = st ? st : layout(&g->a, &a->in[1], type[1]);
-    st = st ? st : layout(&g->b, &a->in[0], type[0]);
+    st = st ? st : layout(&g->a, &a->in[SN_GEMM_B], type[1]);
+    st = st ? st : layout(&g->b, &a->in[SN_GEMM_A], type[0]);
     st = st ? st : layout(&g->c, is_added(a) ? added(a) : c, data_type(c->dtype));
     return st ? st : layout(&g->d, c, data_type(c->dtype));
 }
@@ -200,19 +203,20 @@ static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a
 /* All that a plan depends on. */
 static void key_of(const struct sn_cuda *cx, const struct sn_args *a, uint64_t key[5])
 {
-    const struct sn_mat *c = &a->out[0], *x = is_added(a) ? added(a) : c, *aux = auxiliary(a);
-    uint64_t k = (uint64_t)(a->attr.trans_a ? a->in[0].rows : a->in[0].cols);
-    uint64_t align = alignment(&a->in[0]) | (uint64_t)alignment(&a->in[1]) << 10 |
+    const struct sn_mat *c = &a->out[SN_GEMM_C], *x = is_added(a) ? added(a) : c,
+                        *aux = auxiliary(a);
+    uint64_t k = (uint64_t)(a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols);
+    uint64_t align = alignment(&a->in[SN_GEMM_A]) | (uint64_t)alignment(&a->in[SN_GEMM_B]) << 10 |
                      (uint64_t)alignment(x) << 20 | (uint64_t)alignment(c) << 30 |
                      (uint64_t)(aux->p ? alignment(aux) : 0) << 40;
     uint64_t flags = 1 | (uint64_t)a->attr.trans_a << 1 | (uint64_t)a->attr.trans_b << 2 |
-                     (uint64_t)is_added(a) << 3 | (uint64_t)(a->in[2].p != NULL) << 4 |
-                     (uint64_t)cx->tf32 << 5 | (uint64_t)a->in[0].dtype << 6 |
+                     (uint64_t)is_added(a) << 3 | (uint64_t)(a->in[SN_GEMM_BIAS].p != NULL) << 4 |
+                     (uint64_t)cx->tf32 << 5 | (uint64_t)a->in[SN_GEMM_A].dtype << 6 |
                      (uint64_t)c->dtype << 10 | (uint64_t)a->attr.fp8 << 14 |
                      (uint64_t)a->attr.epilogue << 18 | (uint64_t)(aux->p != NULL) << 20;
     key[0] = (uint64_t)c->rows << 32 | (uint32_t)c->cols;
-    key[1] = k << 32 | (uint32_t)a->in[0].ld;
-    key[2] = (uint64_t)a->in[1].ld << 32 | (uint32_t)x->ld;
+    key[1] = k << 32 | (uint32_t)a->in[SN_GEMM_A].ld;
+    key[2] = (uint64_t)a->in[SN_GEMM_B].ld << 32 | (uint32_t)x->ld;
     key[3] = (uint64_t)c->ld << 32 | flags;
     key[4] = align;
 }
@@ -261,8 +265,9 @@ static cublasStatus_t ask(struct sn_cuda *cx, const struct sn_args *a, struct ca
     cublasLtMatmulPreferenceOpaque_t pref;
     size_t workspace = SN_GEMM_WORKSPACE;
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint32_t align[4] = {alignment(&a->in[1]), alignment(&a->in[0]),
-                         alignment(is_added(a) ? added(a) : &a->out[0]), alignment(&a->out[0])};
+    uint32_t align[4] = {alignment(&a->in[SN_GEMM_B]), alignment(&a->in[SN_GEMM_A]),
+                         alignment(is_added(a) ? added(a) : &a->out[SN_GEMM_C]),
+                         alignment(&a->out[SN_GEMM_C])};
     static const cublasLtMatmulPreferenceAttributes_t which[4] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -296,14 +301,14 @@ static int own(struct sn_cuda *cx, const struct sn_args *a, bool is_refused)
     struct sn_product p;
     sn_gemm_remember(cx, a, is_refused);
     memset(&p, 0, sizeof(p));
-    p.a = a->in[0];
-    p.b = a->in[1];
-    p.bias = a->in[2];
-    p.addend = a->in[3];
-    p.c = a->out[0];
+    p.a = a->in[SN_GEMM_A];
+    p.b = a->in[SN_GEMM_B];
+    p.bias = a->in[SN_GEMM_BIAS];
+    p.addend = a->in[SN_GEMM_ADDEND];
+    p.c = a->out[SN_GEMM_C];
     p.trans_a = a->attr.trans_a;
     p.trans_b = a->attr.trans_b;
-    p.add = a->acc[0] == SN_ADD;
+    p.add = a->acc[SN_GEMM_C] == SN_ADD;
     return sn_product_run(cx, &p);
 }
 
@@ -368,7 +373,7 @@ static int measure(struct sn_cuda *cx, const struct sn_args *a, const struct sn_
 int sn_cuda_gemm_measure(struct sn_cuda *cx, const struct sn_args *a, int most, float *ms)
 {
     *ms = 0.0f;
-    if (!sn_gemm_is_for_library(a) || a->out[0].rows == 0 || a->out[0].cols == 0)
+    if (!sn_gemm_is_for_library(a) || a->out[SN_GEMM_C].rows == 0 || a->out[SN_GEMM_C].cols == 0)
         return 0; /* nothing to choose from */
     return measure(cx, a, NULL, most, ms);
 }
@@ -431,7 +436,7 @@ static int product(struct sn_cuda *cx, const struct sn_args *a)
 static bool takes_codes(const struct sn_cuda *cx, const struct sn_args *a,
                         const struct sn_fp8_call *f)
 {
-    const struct sn_mat *c = &a->out[0], *bias = &a->in[2];
+    const struct sn_mat *c = &a->out[SN_GEMM_C], *bias = &a->in[SN_GEMM_BIAS];
     if (f->parts[0].rows && (cx->device.arch != 90 || cublasLtGetVersion() < SCALE_VERSION))
         return false;
     return cx->device.arch >= 89 && sn_gemm_is_for_library(a) && c->rows % 16 == 0 &&
@@ -449,7 +454,7 @@ static int in_8_bits(struct sn_cuda *cx, const struct sn_args *a)
         for (int i = 0; i < 2; i++) {
             b.in[i].p = f.copy[i];
             b.in[i].dtype = SN_U8;
-            b.in[i].rows = i == 0 ? a->out[0].rows : a->out[0].cols;
+            b.in[i].rows = i == 0 ? a->out[SN_GEMM_C].rows : a->out[SN_GEMM_C].cols;
             b.in[i].cols = b.in[i].ld = f.depth;
         }
         b.attr.trans_a = false;
@@ -465,10 +470,10 @@ static int in_8_bits(struct sn_cuda *cx, const struct sn_args *a)
 
 SN_CUDA_OP(gemm)
 {
-    int64_t k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
+    int64_t k = a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
     if (a->attr.epilogue)
         return sn_gemm_with_epilogue(cx, a);
-    if (a->out[0].rows == 0 || a->out[0].cols == 0)
+    if (a->out[SN_GEMM_C].rows == 0 || a->out[SN_GEMM_C].cols == 0)
         return 0;
     return a->attr.fp8 && k > 0 ? in_8_bits(cx, a) : product(cx, a);
 }

@@ -59,17 +59,17 @@ static inline size_t sn_fp8_scales(const struct sn_mat *x, bool turned, struct s
  */
 static inline bool sn_gemm_joins(const struct sn_args *a)
 {
-    const struct sn_mat *c = &a->out[0];
+    const struct sn_mat *c = &a->out[SN_GEMM_C];
     bool forward = a->attr.epilogue == SN_EPILOGUE_ACT;
-    const struct sn_mat *x = forward ? &a->out[1] : &a->in[4];
-    enum sn_dtype t = a->in[0].dtype;
-    if ((t != SN_BF16 && t != SN_F16) || a->in[1].dtype != t || a->attr.fp8)
+    const struct sn_mat *x = forward ? &a->out[SN_GEMM_BESIDE] : &a->in[SN_GEMM_SLOPE_OF];
+    enum sn_dtype t = a->in[SN_GEMM_A].dtype;
+    if ((t != SN_BF16 && t != SN_F16) || a->in[SN_GEMM_B].dtype != t || a->attr.fp8)
         return false;
     if (a->attr.epilogue == SN_EPILOGUE_COLSUM)
-        return a->attr.trans_a && c->dtype == SN_F32 && a->out[1].dtype == SN_F32;
+        return a->attr.trans_a && c->dtype == SN_F32 && a->out[SN_GEMM_BESIDE].dtype == SN_F32;
     return a->attr.epilogue != SN_EPILOGUE_NONE && a->attr.act == SN_ACT_GELU_TANH &&
-           c->dtype == t && a->acc[0] == SN_WRITE && a->in[3].rows == 0 &&
-           (forward || a->in[2].rows == 0) &&
+           c->dtype == t && a->acc[SN_GEMM_C] == SN_WRITE && a->in[SN_GEMM_ADDEND].rows == 0 &&
+           (forward || a->in[SN_GEMM_BIAS].rows == 0) &&
            (x->rows == 0 ? forward : x->dtype == t && x->ld == c->ld && x->ld % 8 == 0);
 }
 
@@ -79,8 +79,8 @@ static inline size_t sn_gemm_epilogue_room(const struct sn_args *a)
 {
     if (a->attr.epilogue != SN_EPILOGUE_COLSUM)
         return 0;
-    size_t row = ((size_t)a->out[1].cols * sizeof(float) + 255) / 256 * 256;
-    size_t sums = sn_sum_scratch(a->in[0].rows, a->in[0].cols, 1);
+    size_t row = ((size_t)a->out[SN_GEMM_BESIDE].cols * sizeof(float) + 255) / 256 * 256;
+    size_t sums = sn_sum_scratch(a->in[SN_GEMM_A].rows, a->in[SN_GEMM_A].cols, 1);
     size_t beyond = sums > SN_GEMM_WORKSPACE ? sums - SN_GEMM_WORKSPACE : 0;
     return row > beyond ? row : beyond;
 }

@@ -22,15 +22,15 @@ typedef int form(struct sn_cuda *cx, const struct sn_args *a, bool *refused);
 
 static int in_one(struct sn_cuda *cx, const struct sn_args *a, bool *refused)
 {
-    if (a->attr.epilogue != SN_EPILOGUE_COLSUM || a->acc[1] == SN_WRITE)
+    if (a->attr.epilogue != SN_EPILOGUE_COLSUM || a->acc[SN_GEMM_BESIDE] == SN_WRITE)
         return sn_gemm_by_library(cx, a, refused);
     struct sn_args b = *a, sum;
-    b.out[1].p = (char *)a->scratch + SN_GEMM_WORKSPACE;
-    b.acc[1] = SN_WRITE;
+    b.out[SN_GEMM_BESIDE].p = (char *)a->scratch + SN_GEMM_WORKSPACE;
+    b.acc[SN_GEMM_BESIDE] = SN_WRITE;
     memset((void *)&sum, 0, sizeof(sum));
-    sum.in[0] = b.out[1];
-    sum.out[0] = a->out[1];
-    sum.acc[0] = SN_ADD;
+    sum.in[SN_COPY_X] = b.out[SN_GEMM_BESIDE];
+    sum.out[SN_COPY_Y] = a->out[SN_GEMM_BESIDE];
+    sum.acc[SN_COPY_Y] = SN_ADD;
     int rc = sn_gemm_by_library(cx, &b, refused);
     return rc || *refused ? rc : sn_cuda_copy(cx, &sum);
 }
@@ -45,10 +45,10 @@ static int alone(struct sn_cuda *cx, const struct sn_args *a, const struct sn_ma
     memset((void *)&b, 0, sizeof(b));
     b.attr.act = a->attr.act;
     b.scratch = a->scratch; /* the product is done with it */
-    b.in[0] = sums ? a->in[0] : *product;
-    b.in[1] = a->in[4]; /* of a slope */
-    b.out[0] = sums ? a->out[1] : a->out[0];
-    b.acc[0] = sums ? a->acc[1] : SN_WRITE;
+    b.in[0] = sums ? a->in[SN_GEMM_A] : *product;
+    b.in[1] = a->in[SN_GEMM_SLOPE_OF]; /* of a slope */
+    b.out[0] = sums ? a->out[SN_GEMM_BESIDE] : a->out[SN_GEMM_C];
+    b.acc[0] = sums ? a->acc[SN_GEMM_BESIDE] : SN_WRITE;
     return sums                                  ? sn_cuda_colsum(cx, &b)
            : a->attr.epilogue == SN_EPILOGUE_ACT ? sn_cuda_act(cx, &b)
                                                  : sn_cuda_act_dx(cx, &b);
@@ -57,13 +57,13 @@ static int alone(struct sn_cuda *cx, const struct sn_args *a, const struct sn_ma
 static int apart(struct sn_cuda *cx, const struct sn_args *a, bool *refused)
 {
     struct sn_args b = *a;
-    bool has_x = a->attr.epilogue == SN_EPILOGUE_ACT && a->out[1].p;
+    bool has_x = a->attr.epilogue == SN_EPILOGUE_ACT && a->out[SN_GEMM_BESIDE].p;
     b.attr.epilogue = SN_EPILOGUE_NONE;
-    b.out[0] = has_x ? a->out[1] : a->out[0];
-    b.out[1].p = b.in[4].p = NULL;
+    b.out[SN_GEMM_C] = has_x ? a->out[SN_GEMM_BESIDE] : a->out[SN_GEMM_C];
+    b.out[SN_GEMM_BESIDE].p = b.in[SN_GEMM_SLOPE_OF].p = NULL;
     *refused = false;
     int rc = sn_cuda_gemm(cx, &b);
-    return rc ? rc : alone(cx, a, &b.out[0]);
+    return rc ? rc : alone(cx, a, &b.out[SN_GEMM_C]);
 }
 
 /* --- which ----------------------------------------------------------------------------------- */
@@ -117,7 +117,7 @@ static bool is_likely_faster(const struct sn_cuda *cx, const struct sn_args *a)
 int sn_gemm_with_epilogue(struct sn_cuda *cx, const struct sn_args *a)
 {
     bool refused = true;
-    if (!sn_gemm_is_for_library(a) || a->out[0].rows == 0 || a->out[0].cols == 0)
+    if (!sn_gemm_is_for_library(a) || a->out[SN_GEMM_C].rows == 0 || a->out[SN_GEMM_C].cols == 0)
         return apart(cx, a, &refused);
     if (cx->tunes && !sn_gemm_plan(cx, a)) {
         int rc = measure(cx, a);

@@ -228,7 +228,7 @@ int sn_fp8_begin(struct sn_cuda *cx, const struct sn_args *a, struct sn_fp8_call
         f->inverse[i] = f->parts[i].rows ? (float *)at : whole + i;
         at += sn_fp8_scales(&a->in[i], turns[i], f->parts[i]);
     }
-    f->depth = sn_fp8_depth(turns[0] ? a->in[0].rows : a->in[0].cols);
+    f->depth = sn_fp8_depth(turns[0] ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols);
     if (f->parts[0].rows == 0)
         rc = sn_launched(cx, cudaMemsetAsync(f->most, 0, SN_FP8_HEAD, cx->stream));
     for (int i = 0; i < 2 && f->parts[i].rows == 0; i++) {

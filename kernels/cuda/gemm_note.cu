@@ -11,11 +11,15 @@
  * kernel of its own is a pass more over memory. */
 void sn_gemm_remember(struct sn_cuda *cx, const struct sn_args *a, bool is_refused)
 {
-    const struct sn_mat *c = &a->out[0];
-    struct sn_cuda_own x = {
-        c->rows,        c->cols,  a->attr.trans_a ? a->in[0].rows : a->in[0].cols,
-        a->in[0].dtype, c->dtype, a->attr.epilogue,
-        is_refused,     0};
+    const struct sn_mat *c = &a->out[SN_GEMM_C];
+    struct sn_cuda_own x = {c->rows,
+                            c->cols,
+                            a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols,
+                            a->in[SN_GEMM_A].dtype,
+                            c->dtype,
+                            a->attr.epilogue,
+                            is_refused,
+                            0};
     for (int i = 0; i < cx->n_own; i++) {
         const struct sn_cuda_own *o = &cx->own[i];
         if (o->m == x.m && o->n == x.n && o->k == x.k && o->dtype == x.dtype &&

@@ -21,12 +21,12 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) layernorm(const struct s
 {
     enum { N = A::N };
     __shared__ double room[SN_WARP];
-    const struct sn_mat &x = a.in[0];
+    const struct sn_mat &x = a.in[SN_NORM_X];
     for (int64_t base = sn_first_row(); base < x.rows; base += sn_row_step()) {
         int64_t r = base + threadIdx.y;
         bool there = r < x.rows;
         sn_row<A, kept> row(x, r, there);
-        row.add(a.in[3], a.out[2], there);
+        row.add(a.in[SN_NORM_ADDEND], a.out[SN_NORM_SUM], there);
         double sum = 0, squares = 0;
         row.each(there, [&](int64_t, const float *v) {
             float part = 0;
@@ -50,27 +50,28 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) layernorm(const struct s
         struct stats st = {high,
                            (float)(1.0 / sqrt(squares / (double)x.cols + (double)a.attr.eps))};
         if (there && threadIdx.x == 0) {
-            float *to = (float *)a.out[1].p + r * a.out[1].ld;
+            float *to = (float *)a.out[SN_NORM_STATS].p + r * a.out[SN_NORM_STATS].ld;
             to[0] = st.mean;
             to[1] = st.scale;
         }
         row.each(there, [&](int64_t c, const float *v) {
             float w[N], b[N];
-            A::load(a.in[1], 0, c, w);
-            A::load(a.in[2], 0, c, b);
+            A::load(a.in[SN_NORM_W], 0, c, w);
+            A::load(a.in[SN_NORM_B], 0, c, b);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 w[i] = (v[i] - st.mean) * st.scale * w[i] + b[i];
-            A::store(a.out[0], r, c, w);
+            A::store(a.out[SN_NORM_Y], r, c, w);
         });
     }
 }
 
 SN_CUDA_OP(layernorm)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[3], &a->out[0], &a->out[2]};
-    SN_BY_TYPE(sn_common(m, 6),
-               return SN_LAUNCH_ROWS(layernorm, cx, a, a->in[0].rows, a->in[0].cols))
+    const struct sn_mat *m[] = {&a->in[SN_NORM_X],      &a->in[SN_NORM_W],  &a->in[SN_NORM_B],
+                                &a->in[SN_NORM_ADDEND], &a->out[SN_NORM_Y], &a->out[SN_NORM_SUM]};
+    SN_BY_TYPE(sn_common(m, 6), return SN_LAUNCH_ROWS(layernorm, cx, a, a->in[SN_NORM_X].rows,
+                                                      a->in[SN_NORM_X].cols))
     return 0;
 }
 
@@ -108,9 +109,9 @@ template <class A> struct layernorm_dw {
                                                  float t[OUTS][N])
     {
         float x[N];
-        struct stats st = stats_at(a.in[2], r);
-        A::load(a.in[0], r, c, t[1]);
-        A::load(a.in[1], r, c, x);
+        struct stats st = stats_at(a.in[SN_NORM_DW_STATS], r);
+        A::load(a.in[SN_NORM_DW_DY], r, c, t[1]);
+        A::load(a.in[SN_NORM_DW_X], r, c, x);
 #pragma unroll
         for (int i = 0; i < N; i++)
             t[0][i] = t[1][i] * ((x[i] - st.mean) * st.scale);
@@ -119,15 +120,16 @@ template <class A> struct layernorm_dw {
 
 SN_CUDA_OP(layernorm_dx)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[4], &a->out[0]};
+    const struct sn_mat *m[] = {&a->in[SN_NORM_DX_DY], &a->in[SN_NORM_DX_X], &a->in[SN_NORM_DX_W],
+                                &a->in[SN_NORM_DX_ADDEND], &a->out[SN_NORM_DX_DX]};
     SN_BY_TYPE(sn_common(m, 5), return sn_norm_dx<A, layernorm_row, layernorm_dw<A>>(cx, a))
     return 0;
 }
 
 SN_CUDA_OP(layernorm_dw)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1]};
-    SN_BY_TYPE(sn_common(m, 2),
-               return sn_sum_columns<layernorm_dw<A>>(cx, a, a->in[1].rows, a->in[1].cols))
+    const struct sn_mat *m[] = {&a->in[SN_NORM_DW_DY], &a->in[SN_NORM_DW_X]};
+    SN_BY_TYPE(sn_common(m, 2), return sn_sum_columns<layernorm_dw<A>>(
+                                    cx, a, a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols))
     return 0;
 }

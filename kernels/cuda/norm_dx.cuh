@@ -51,7 +51,7 @@ static __device__ __forceinline__ void sn_norm_put(const struct sn_args &a,
     __shared__ float room[SN_BLOCK * A::N];
     int threads = (int)(blockDim.x * blockDim.y), own = (int)blockDim.x * N;
     int t = (int)(threadIdx.y * blockDim.x + threadIdx.x);
-    int64_t cols = a.in[1].cols;
+    int64_t cols = a.in[SN_NORM_DX_X].cols;
 #pragma unroll
     for (int o = 0; o < OUTS; o++)
 #pragma unroll
@@ -85,22 +85,23 @@ sn_norm_row(const struct sn_args &a, int64_t r, bool there, double room[2][SN_BL
     enum { N = A::N, KEPT = SN_NORM_KEPT(Norm::OUTS) };
     typename A::raw raw_x[KEPT], raw_dy[KEPT];
     float x[N], dy[N], w[N];
-    int cols = (int)a.in[1].cols, first = (int)threadIdx.x * N, step = (int)blockDim.x * N;
-    Norm norm(a.in[3], there ? r : 0);
+    int cols = (int)a.in[SN_NORM_DX_X].cols, first = (int)threadIdx.x * N,
+        step = (int)blockDim.x * N;
+    Norm norm(a.in[SN_NORM_DX_STATS], there ? r : 0);
     double along[2] = {0, 0};
 #pragma unroll
     for (int i = 0; i < KEPT; i++)
         if (there && first + i * step < cols) {
-            raw_dy[i] = A::fetch(a.in[0], r, first + i * step);
-            raw_x[i] = A::fetch(a.in[1], r, first + i * step);
+            raw_dy[i] = A::fetch(a.in[SN_NORM_DX_DY], r, first + i * step);
+            raw_x[i] = A::fetch(a.in[SN_NORM_DX_X], r, first + i * step);
         }
 #pragma unroll
     for (int i = 0; i < KEPT; i++)
         if (there && first + i * step < cols) {
             float plain = 0, dot = 0;
-            A::widen(a.in[0], raw_dy[i], dy);
-            A::widen(a.in[1], raw_x[i], x);
-            A::load(a.in[2], 0, first + i * step, w);
+            A::widen(a.in[SN_NORM_DX_DY], raw_dy[i], dy);
+            A::widen(a.in[SN_NORM_DX_X], raw_x[i], x);
+            A::load(a.in[SN_NORM_DX_W], 0, first + i * step, w);
 #pragma unroll
             for (int e = 0; e < N; e++) {
                 plain += dy[e] * w[e];
@@ -119,17 +120,17 @@ sn_norm_row(const struct sn_args &a, int64_t r, bool there, double room[2][SN_BL
     for (int i = 0; i < KEPT; i++)
         if (there && first + i * step < cols) {
             float g[N];
-            A::widen(a.in[0], raw_dy[i], dy);
-            A::widen(a.in[1], raw_x[i], x);
-            A::load(a.in[2], 0, first + i * step, w);
-            if (a.in[4].p)
-                A::load(a.in[4], r, first + i * step, g);
+            A::widen(a.in[SN_NORM_DX_DY], raw_dy[i], dy);
+            A::widen(a.in[SN_NORM_DX_X], raw_x[i], x);
+            A::load(a.in[SN_NORM_DX_W], 0, first + i * step, w);
+            if (a.in[SN_NORM_DX_ADDEND].p)
+                A::load(a.in[SN_NORM_DX_ADDEND], r, first + i * step, g);
 #pragma unroll
             for (int e = 0; e < N; e++) {
                 float dx = norm.dx(dy[e] * w[e], x[e]);
-                w[e] = a.in[4].p ? g[e] + dx : dx;
+                w[e] = a.in[SN_NORM_DX_ADDEND].p ? g[e] + dx : dx;
             }
-            A::store(a.out[0], r, first + i * step, w);
+            A::store(a.out[SN_NORM_DX_DX], r, first + i * step, w);
         }
 }
 
@@ -139,7 +140,7 @@ static __global__ void __launch_bounds__(SN_BLOCK, 2)
 {
     __shared__ double room[2][SN_BLOCK / SN_WARP];
     float sum[OUTS ? OUTS : 1][SN_NORM_KEPT(Norm::OUTS)][A::N] = {{{0}}};
-    int64_t first = (int64_t)blockIdx.x * chunk, rows = a.in[1].rows;
+    int64_t first = (int64_t)blockIdx.x * chunk, rows = a.in[SN_NORM_DX_X].rows;
     int64_t end = first + chunk < rows ? first + chunk : rows;
     for (int64_t base = first; base < end; base += blockDim.y) {
         int64_t r = base + threadIdx.y;
@@ -156,7 +157,7 @@ static __global__ void __launch_bounds__(SN_WARP *SN_NORM_THREADS)
 {
     __shared__ double room[SN_NORM_THREADS][SN_WARP];
     int o = (int)blockIdx.y;
-    int64_t cols = a.in[1].cols, c = (int64_t)blockIdx.x * SN_WARP + threadIdx.x;
+    int64_t cols = a.in[SN_NORM_DX_X].cols, c = (int64_t)blockIdx.x * SN_WARP + threadIdx.x;
     float *y = (float *)a.out[1 + o].p;
     double sum = 0;
     if (!y)
@@ -175,12 +176,12 @@ static __global__ void __launch_bounds__(SN_WARP *SN_NORM_THREADS)
 template <class A, class Norm>
 static int sn_norm_one_pass(struct sn_cuda *cx, const struct sn_args *a)
 {
-    int64_t rows = a->in[1].rows, cols = a->in[1].cols, width = cols / A::N;
+    int64_t rows = a->in[SN_NORM_DX_X].rows, cols = a->in[SN_NORM_DX_X].cols, width = cols / A::N;
     int64_t chunk = sn_norm_chunk_rows(rows, width, Norm::OUTS), chunks = sn_ceil_div(rows, chunk);
     float *partial = (float *)a->scratch;
     struct sn_shape g = sn_shape_norm_dx(rows, width, Norm::OUTS);
     int rc = 0;
-    if (!a->out[1].p && !a->out[2].p)
+    if (!a->out[SN_NORM_DX_DW].p && !a->out[SN_NORM_DX_DB].p)
         return sn_launch(cx, sn_norm_chunk<A, Norm, 0>, g, *a, chunk, partial);
     for (int o = 1; o <= Norm::OUTS && rc == 0; o++)
         if (a->attr.any_order && a->out[o].p && a->acc[o] == SN_WRITE)
@@ -196,7 +197,7 @@ static int sn_norm_one_pass(struct sn_cuda *cx, const struct sn_args *a)
 static inline struct sn_args sn_norm_dw_of(const struct sn_args *a)
 {
     struct sn_args b = *a;
-    b.in[2] = a->in[3];
+    b.in[SN_NORM_DW_STATS] = a->in[SN_NORM_DX_STATS];
     for (int o = 0; o < 2; o++) {
         b.out[o] = a->out[1 + o];
         b.acc[o] = a->acc[1 + o];
@@ -210,15 +211,15 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) sn_norm_dx_wide(const st
 {
     enum { N = A::N };
     __shared__ double room[SN_WARP];
-    const struct sn_mat &x = a.in[1];
+    const struct sn_mat &x = a.in[SN_NORM_DX_X];
     for (int64_t r = sn_first_row(); r < x.rows; r += sn_row_step()) {
-        Norm norm(a.in[3], r);
+        Norm norm(a.in[SN_NORM_DX_STATS], r);
         sn_row<A, false> row(x, r, true);
         double along[2] = {0, 0};
         row.each(true, [&](int64_t c, const float *v) {
             float dy[N], w[N], plain = 0, dot = 0;
-            A::load(a.in[0], r, c, dy);
-            A::load(a.in[2], 0, c, w);
+            A::load(a.in[SN_NORM_DX_DY], r, c, dy);
+            A::load(a.in[SN_NORM_DX_W], 0, c, w);
 #pragma unroll
             for (int e = 0; e < N; e++) {
                 plain += dy[e] * w[e];
@@ -232,16 +233,16 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) sn_norm_dx_wide(const st
         norm.close(along, x.cols);
         row.each(true, [&](int64_t c, const float *v) {
             float dy[N], w[N], g[N];
-            A::load(a.in[0], r, c, dy);
-            A::load(a.in[2], 0, c, w);
-            if (a.in[4].p)
-                A::load(a.in[4], r, c, g);
+            A::load(a.in[SN_NORM_DX_DY], r, c, dy);
+            A::load(a.in[SN_NORM_DX_W], 0, c, w);
+            if (a.in[SN_NORM_DX_ADDEND].p)
+                A::load(a.in[SN_NORM_DX_ADDEND], r, c, g);
 #pragma unroll
             for (int e = 0; e < N; e++) {
                 float dx = norm.dx(dy[e] * w[e], v[e]);
-                w[e] = a.in[4].p ? g[e] + dx : dx;
+                w[e] = a.in[SN_NORM_DX_ADDEND].p ? g[e] + dx : dx;
             }
-            A::store(a.out[0], r, c, w);
+            A::store(a.out[SN_NORM_DX_DX], r, c, w);
         });
     }
 }
@@ -250,11 +251,11 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) sn_norm_dx_wide(const st
 template <class A, class Norm, class Dw>
 static int sn_norm_dx(struct sn_cuda *cx, const struct sn_args *a)
 {
-    int64_t rows = a->in[1].rows, cols = a->in[1].cols, width = cols / A::N;
+    int64_t rows = a->in[SN_NORM_DX_X].rows, cols = a->in[SN_NORM_DX_X].cols, width = cols / A::N;
     if (sn_norm_is_kept(width, Norm::OUTS))
         return sn_norm_one_pass<A, Norm>(cx, a);
     int rc = 0;
-    if (a->out[1].p || a->out[2].p) {
+    if (a->out[SN_NORM_DX_DW].p || a->out[SN_NORM_DX_DB].p) {
         struct sn_args b = sn_norm_dw_of(a);
         rc = sn_sum_columns<Dw>(cx, &b, rows, cols);
     }

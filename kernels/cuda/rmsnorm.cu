@@ -13,12 +13,12 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm(const struct sn_
 {
     enum { N = A::N };
     __shared__ double room[SN_WARP];
-    const struct sn_mat &x = a.in[0];
+    const struct sn_mat &x = a.in[SN_NORM_X];
     for (int64_t base = sn_first_row(); base < x.rows; base += sn_row_step()) {
         int64_t r = base + threadIdx.y;
         bool there = r < x.rows;
         sn_row<A, kept> row(x, r, there);
-        row.add(a.in[3], a.out[2], there);
+        row.add(a.in[SN_NORM_ADDEND], a.out[SN_NORM_SUM], there);
         double sum = 0;
         row.each(there, [&](int64_t, const float *v) {
             float part = 0;
@@ -30,22 +30,24 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm(const struct sn_
         sum = sn_row_sum(sum, room);
         float s = (float)(1.0 / sqrt(sum / (double)x.cols + (double)a.attr.eps));
         if (there && threadIdx.x == 0)
-            ((float *)a.out[1].p)[r * a.out[1].ld] = s;
+            ((float *)a.out[SN_NORM_STATS].p)[r * a.out[SN_NORM_STATS].ld] = s;
         row.each(there, [&](int64_t c, const float *v) {
             float w[N], y[N];
-            A::load(a.in[1], 0, c, w);
+            A::load(a.in[SN_NORM_W], 0, c, w);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 y[i] = v[i] * s * w[i];
-            A::store(a.out[0], r, c, y);
+            A::store(a.out[SN_NORM_Y], r, c, y);
         });
     }
 }
 
 SN_CUDA_OP(rmsnorm)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[3], &a->out[0], &a->out[2]};
-    SN_BY_TYPE(sn_common(m, 5), return SN_LAUNCH_ROWS(rmsnorm, cx, a, a->in[0].rows, a->in[0].cols))
+    const struct sn_mat *m[] = {&a->in[SN_NORM_X], &a->in[SN_NORM_W], &a->in[SN_NORM_ADDEND],
+                                &a->out[SN_NORM_Y], &a->out[SN_NORM_SUM]};
+    SN_BY_TYPE(sn_common(m, 5),
+               return SN_LAUNCH_ROWS(rmsnorm, cx, a, a->in[SN_NORM_X].rows, a->in[SN_NORM_X].cols))
     return 0;
 }
 
@@ -80,9 +82,9 @@ template <class A> struct rmsnorm_dw {
     static __device__ __forceinline__ void terms(const struct sn_args &a, int64_t r, int64_t c,
                                                  float t[OUTS][N])
     {
-        float x[N], s = ((const float *)a.in[2].p)[r * a.in[2].ld];
-        A::load(a.in[0], r, c, t[0]);
-        A::load(a.in[1], r, c, x);
+        float x[N], s = ((const float *)a.in[SN_NORM_DW_STATS].p)[r * a.in[SN_NORM_DW_STATS].ld];
+        A::load(a.in[SN_NORM_DW_DY], r, c, t[0]);
+        A::load(a.in[SN_NORM_DW_X], r, c, x);
 #pragma unroll
         for (int i = 0; i < N; i++)
             t[0][i] *= x[i] * s;
@@ -91,15 +93,16 @@ template <class A> struct rmsnorm_dw {
 
 SN_CUDA_OP(rmsnorm_dx)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->in[2], &a->in[4], &a->out[0]};
+    const struct sn_mat *m[] = {&a->in[SN_NORM_DX_DY], &a->in[SN_NORM_DX_X], &a->in[SN_NORM_DX_W],
+                                &a->in[SN_NORM_DX_ADDEND], &a->out[SN_NORM_DX_DX]};
     SN_BY_TYPE(sn_common(m, 5), return sn_norm_dx<A, rmsnorm_row, rmsnorm_dw<A>>(cx, a))
     return 0;
 }
 
 SN_CUDA_OP(rmsnorm_dw)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1]};
-    SN_BY_TYPE(sn_common(m, 2),
-               return sn_sum_columns<rmsnorm_dw<A>>(cx, a, a->in[1].rows, a->in[1].cols))
+    const struct sn_mat *m[] = {&a->in[SN_NORM_DW_DY], &a->in[SN_NORM_DW_X]};
+    SN_BY_TYPE(sn_common(m, 2), return sn_sum_columns<rmsnorm_dw<A>>(
+                                    cx, a, a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols))
     return 0;
 }

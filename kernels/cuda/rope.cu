@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     rotate(const struct sn_args a, const double *table, int64_t heads_each)
 {
     enum { N = A::N };
-    const struct sn_mat &x = a.in[0], &y = a.out[0];
+    const struct sn_mat &x = a.in[SN_ROPE_X], &y = a.out[SN_ROPE_Y];
     int64_t half = a.attr.rotary_dim / 2, d = a.attr.head_dim;
     int64_t first = blockIdx.z * heads_each, end = first + heads_each;
     end = end < a.attr.heads ? end : a.attr.heads;
@@ -74,14 +74,14 @@ struct rest : sn_all_rows {
         float x[1];
         if (turned)
             return;
-        sn_any::load(a.in[0], r, c, x);
-        sn_any::store(a.out[0], r, c, x);
+        sn_any::load(a.in[SN_ROPE_X], r, c, x);
+        sn_any::store(a.out[SN_ROPE_Y], r, c, x);
     }
 };
 
 SN_CUDA_OP(rope)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->out[0]}, *x = &a->in[0];
+    const struct sn_mat *m[] = {&a->in[SN_ROPE_X], &a->out[SN_ROPE_Y]}, *x = &a->in[SN_ROPE_X];
     double *table = (double *)a->scratch;
     int64_t half = a->attr.rotary_dim / 2, d = a->attr.head_dim;
     int64_t piece = 16 / (int64_t)sn_dtype_size(x->dtype);
@@ -97,7 +97,7 @@ SN_CUDA_OP(rope)
                 rc = sn_launch(cx, rotate<A>, g, *a, table, sn_rope_heads(a->attr.heads, g.z)))
     }
     bool all = (int64_t)a->attr.heads * d == x->cols && a->attr.rotary_dim == d;
-    if (rc || x->p == a->out[0].p || all)
+    if (rc || x->p == a->out[SN_ROPE_Y].p || all)
         return rc;
     return sn_plane_run<rest>(cx, a, x->rows, x->cols);
 }

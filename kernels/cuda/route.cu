@@ -7,22 +7,23 @@
 
 static __device__ struct sn_scores scores_of(const struct sn_args &a, int64_t r, int lane)
 {
-    struct sn_scores s = {sn_floats(a.in[0], r), (const float *)a.in[1].p, 0};
+    struct sn_scores s = {sn_floats(a.in[SN_ROUTE_LOGITS], r), (const float *)a.in[SN_ROUTE_BIAS].p,
+                          0};
     if (s.bias)
-        s.lse = sn_lse_of(s.x, a.in[0].cols, lane);
+        s.lse = sn_lse_of(s.x, a.in[SN_ROUTE_LOGITS].cols, lane);
     return s;
 }
 
 static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
 {
-    const struct sn_mat &x = a.in[0];
+    const struct sn_mat &x = a.in[SN_ROUTE_LOGITS];
     int lane = (int)threadIdx.x % SN_WARP;
-    int64_t k = a.out[0].cols;
+    int64_t k = a.out[SN_ROUTE_W].cols;
     for (int64_t r = sn_warp_number(); r < x.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
         const float *row = sn_floats(x, r);
         struct sn_scores score = scores_of(a, r, lane);
-        float *w = (float *)a.out[0].p + r * a.out[0].ld;
-        int32_t *choice = (int32_t *)a.out[1].p + r * a.out[1].ld;
+        float *w = (float *)a.out[SN_ROUTE_W].p + r * a.out[SN_ROUTE_W].ld;
+        int32_t *choice = (int32_t *)a.out[SN_ROUTE_CHOICE].p + r * a.out[SN_ROUTE_CHOICE].ld;
         for (int64_t j = 0; j < k; j++) {
             int32_t e = sn_best(score, x.cols, choice, j, lane);
             if (lane == 0)
@@ -64,11 +65,11 @@ static __device__ int32_t drawn(const struct sn_turn &t, double unit, int lane)
 
 static __global__ void __launch_bounds__(SN_BLOCK) route_mixed(const struct sn_args a)
 {
-    const struct sn_mat &x = a.in[0];
+    const struct sn_mat &x = a.in[SN_ROUTE_LOGITS];
     int lane = (int)threadIdx.x % SN_WARP;
-    int64_t k = a.out[0].cols;
+    int64_t k = a.out[SN_ROUTE_W].cols;
     for (int64_t r = sn_warp_number(); r < x.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
-        int32_t *choice = (int32_t *)a.out[1].p + r * a.out[1].ld;
+        int32_t *choice = (int32_t *)a.out[SN_ROUTE_CHOICE].p + r * a.out[SN_ROUTE_CHOICE].ld;
         struct sn_turn t = {sn_floats(x, r), x.cols, choice, 0, a.attr.range, 0, 0};
         for (int64_t j = 0; j < k; j++) {
             float factor = 1;
@@ -82,9 +83,9 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_mixed(const struct sn_a
             float p = t.p(found);
             if (lane == 0) {
                 choice[j] = found;
-                ((float *)a.out[0].p)[r * a.out[0].ld + j] = factor * p;
-                if (a.out[3].p)
-                    ((float *)a.out[3].p)[r * a.out[3].ld + j] = p;
+                ((float *)a.out[SN_ROUTE_W].p)[r * a.out[SN_ROUTE_W].ld + j] = factor * p;
+                if (a.out[SN_ROUTE_P].p)
+                    ((float *)a.out[SN_ROUTE_P].p)[r * a.out[SN_ROUTE_P].ld + j] = p;
             }
             __syncwarp(); /* the next search reads it */
         }
@@ -95,11 +96,11 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_mixed(const struct sn_a
 
 static __global__ void __launch_bounds__(SN_BLOCK) route_all(const struct sn_args a)
 {
-    const struct sn_mat &x = a.in[0];
+    const struct sn_mat &x = a.in[SN_ROUTE_LOGITS];
     int lane = (int)threadIdx.x % SN_WARP;
     for (int64_t r = sn_warp_number(); r < x.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
         double lse = sn_lse_of(sn_floats(x, r), x.cols, lane);
-        float *w = (float *)a.out[0].p + r * a.out[0].ld;
+        float *w = (float *)a.out[SN_ROUTE_W].p + r * a.out[SN_ROUTE_W].ld;
         for (int64_t e = lane; e < x.cols; e += SN_WARP)
             w[e] = (float)exp((double)sn_floats(x, r)[e] - lse);
     }
@@ -111,17 +112,17 @@ struct weights {
     static __device__ __forceinline__ void terms(const struct sn_args &a, int64_t r, int64_t e,
                                                  float t[OUTS][N])
     {
-        t[0][0] = sn_floats(a.in[0], r)[e];
+        t[0][0] = sn_floats(a.in[SN_ROUTE_LOGITS], r)[e];
     }
 };
 
 static int sum_weights(struct sn_cuda *cx, const struct sn_args *a)
 {
     struct sn_args sums = {};
-    sums.in[0] = a->out[0];
-    sums.out[0] = a->out[2];
+    sums.in[0] = a->out[SN_ROUTE_W];
+    sums.out[0] = a->out[SN_ROUTE_COUNTS];
     sums.scratch = a->scratch;
-    return sn_sum_columns<weights>(cx, &sums, a->out[0].rows, a->out[0].cols);
+    return sn_sum_columns<weights>(cx, &sums, a->out[SN_ROUTE_W].rows, a->out[SN_ROUTE_W].cols);
 }
 
 /* --- how often each expert is chosen --------------------------------------------------------- */
@@ -129,7 +130,8 @@ static int sum_weights(struct sn_cuda *cx, const struct sn_args *a)
 struct chosen {
     static __device__ __forceinline__ int32_t expert(const struct sn_args &a, int64_t, int64_t i)
     {
-        return sn_choices(a.out[1], i / a.out[1].cols)[i % a.out[1].cols];
+        return sn_choices(a.out[SN_ROUTE_CHOICE],
+                          i / a.out[SN_ROUTE_CHOICE].cols)[i % a.out[SN_ROUTE_CHOICE].cols];
     }
 };
 
@@ -137,8 +139,9 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     give_counts(const struct sn_args a, const int32_t *sums)
 {
     int64_t step = (int64_t)gridDim.x * SN_BLOCK;
-    for (int64_t e = (int64_t)blockIdx.x * SN_BLOCK + threadIdx.x; e < a.out[2].cols; e += step)
-        ((float *)a.out[2].p)[e] = (float)sums[e];
+    for (int64_t e = (int64_t)blockIdx.x * SN_BLOCK + threadIdx.x; e < a.out[SN_ROUTE_COUNTS].cols;
+         e += step)
+        ((float *)a.out[SN_ROUTE_COUNTS].p)[e] = (float)sums[e];
 }
 
 static int count_choices(struct sn_cuda *cx, const struct sn_args *a)
@@ -146,13 +149,13 @@ static int count_choices(struct sn_cuda *cx, const struct sn_args *a)
     int32_t *sums;
     int rc = sn_tally_run<chosen>(cx, a, sn_tally_route(a), &sums);
     return rc ? rc
-              : sn_launch(cx, give_counts, sn_shape_line(a->out[2].cols), *a,
+              : sn_launch(cx, give_counts, sn_shape_line(a->out[SN_ROUTE_COUNTS].cols), *a,
                           (const int32_t *)sums);
 }
 
 SN_CUDA_OP(route)
 {
-    struct sn_shape rows = sn_shape_line(a->in[0].rows * SN_WARP);
+    struct sn_shape rows = sn_shape_line(a->in[SN_ROUTE_LOGITS].rows * SN_WARP);
     int rc = sn_launch(cx,
                        a->attr.dense         ? route_all
                        : a->attr.sparsemixer ? route_mixed

@@ -10,8 +10,8 @@ struct loss_terms {
 /* What the two losses need of a row. */
 static __device__ struct loss_terms loss_terms_of(const struct sn_args &a, const float *x, int lane)
 {
-    const float *counts = (const float *)a.in[3].p;
-    int64_t n = a.out[0].cols;
+    const float *counts = (const float *)a.in[SN_ROUTE_DX_COUNTS].p;
+    int64_t n = a.out[SN_ROUTE_DX_DLOGITS].cols;
     struct loss_terms t;
     double scale = (double)a.scalars->loss_scale / a.scalars->tokens_in_step;
     double all = sn_all_counts(counts, n, lane), mean = 0;
@@ -28,8 +28,9 @@ static __device__ struct loss_terms loss_terms_of(const struct sn_args &a, const
 static __device__ __forceinline__ float loss_term(const struct sn_args &a, const float *x,
                                                   int64_t e, const struct loss_terms &t)
 {
-    return (float)(exp((double)x[e] - t.lse) *
-                   (t.each * (double)((const float *)a.in[3].p)[e] - t.mean + t.z));
+    return (
+        float)(exp((double)x[e] - t.lse) *
+               (t.each * (double)((const float *)a.in[SN_ROUTE_DX_COUNTS].p)[e] - t.mean + t.z));
 }
 
 /* What p_e, whose logarithm is log_p, is multiplied by in the loss: dw, and the information. */
@@ -38,25 +39,25 @@ struct dense_terms {
     __device__ __forceinline__ double at(const struct sn_args &a, int64_t r, int64_t e,
                                          double log_p) const
     {
-        double g = (double)sn_floats(a.in[0], r)[e];
-        const float *counts = (const float *)a.in[3].p;
+        double g = (double)sn_floats(a.in[SN_ROUTE_DX_DW], r)[e];
+        const float *counts = (const float *)a.in[SN_ROUTE_DX_COUNTS].p;
         return counts ? g + aux * sn_information((double)counts[e], all, log_p) : g;
     }
 };
 
 static __global__ void __launch_bounds__(SN_BLOCK) route_all_dx(const struct sn_args a)
 {
-    const struct sn_mat &dx = a.out[0];
+    const struct sn_mat &dx = a.out[SN_ROUTE_DX_DLOGITS];
     int lane = (int)threadIdx.x % SN_WARP;
     double scale = (double)a.scalars->loss_scale / a.scalars->tokens_in_step;
     for (int64_t r = sn_warp_number(); r < dx.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
-        const float *x = sn_floats(a.in[1], r);
+        const float *x = sn_floats(a.in[SN_ROUTE_DX_LOGITS], r);
         double lse = sn_lse_of(x, dx.cols, lane), mean = 0;
         struct loss_terms l = {0, 0, 0, 0};
         struct dense_terms t = {scale * (double)a.attr.aux_loss, 1};
-        if (a.in[3].p) {
+        if (a.in[SN_ROUTE_DX_COUNTS].p) {
             l = loss_terms_of(a, x, lane);
-            t.all = sn_all_counts((const float *)a.in[3].p, dx.cols, lane);
+            t.all = sn_all_counts((const float *)a.in[SN_ROUTE_DX_COUNTS].p, dx.cols, lane);
         }
         for (int64_t e = lane; e < dx.cols; e += SN_WARP)
             mean += exp((double)x[e] - lse) * t.at(a, r, e, (double)x[e] - lse);
@@ -64,7 +65,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_all_dx(const struct sn_
         for (int64_t e = lane; e < dx.cols; e += SN_WARP) {
             double log_p = (double)x[e] - lse;
             float d[1] = {(float)(exp(log_p) * (t.at(a, r, e, log_p) - mean))};
-            if (a.in[3].p)
+            if (a.in[SN_ROUTE_DX_COUNTS].p)
                 d[0] += loss_term(a, x, e, l);
             sn_any::store(dx, r, e, d);
         }
@@ -73,14 +74,16 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_all_dx(const struct sn_
 
 static __global__ void __launch_bounds__(SN_BLOCK) route_mixed_dx(const struct sn_args a)
 {
-    const struct sn_mat &dx = a.out[0];
+    const struct sn_mat &dx = a.out[SN_ROUTE_DX_DLOGITS];
     int lane = (int)threadIdx.x % SN_WARP;
-    int64_t k = a.in[0].cols;
+    int64_t k = a.in[SN_ROUTE_DX_DW].cols;
     for (int64_t r = sn_warp_number(); r < dx.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
-        const float *dw = sn_floats(a.in[0], r), *x = sn_floats(a.in[1], r);
-        struct sn_turn t = {x, dx.cols, sn_choices(a.in[2], r), 0, a.attr.range, 0, 0};
+        const float *dw = sn_floats(a.in[SN_ROUTE_DX_DW], r),
+                    *x = sn_floats(a.in[SN_ROUTE_DX_LOGITS], r);
+        struct sn_turn t = {x, dx.cols, sn_choices(a.in[SN_ROUTE_DX_CHOICE], r), 0, a.attr.range,
+                            0, 0};
         struct loss_terms l = {0, 0, 0, 0};
-        if (a.in[3].p)
+        if (a.in[SN_ROUTE_DX_COUNTS].p)
             l = loss_terms_of(a, x, lane);
         for (int64_t base = 0; base < dx.cols; base += SN_WARP) {
             int32_t e = (int32_t)(base + lane);
@@ -93,7 +96,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_mixed_dx(const struct s
             }
             if (e >= dx.cols)
                 continue;
-            if (a.in[3].p)
+            if (a.in[SN_ROUTE_DX_COUNTS].p)
                 d[0] += loss_term(a, x, e, l);
             sn_any::store(dx, r, e, d);
         }
@@ -102,16 +105,17 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_mixed_dx(const struct s
 
 static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args a)
 {
-    const struct sn_mat &dx = a.out[0];
+    const struct sn_mat &dx = a.out[SN_ROUTE_DX_DLOGITS];
     int lane = (int)threadIdx.x % SN_WARP;
-    int64_t k = a.in[0].cols;
+    int64_t k = a.in[SN_ROUTE_DX_DW].cols;
     for (int64_t r = sn_warp_number(); r < dx.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
-        const float *dw = sn_floats(a.in[0], r), *x = sn_floats(a.in[1], r);
-        const int32_t *choice = sn_choices(a.in[2], r);
+        const float *dw = sn_floats(a.in[SN_ROUTE_DX_DW], r),
+                    *x = sn_floats(a.in[SN_ROUTE_DX_LOGITS], r);
+        const int32_t *choice = sn_choices(a.in[SN_ROUTE_DX_CHOICE], r);
         struct loss_terms t = {0, 0, 0, 0};
         float max = sn_largest(x, choice, k);
         double sum = 0, mean = 0;
-        if (a.in[3].p)
+        if (a.in[SN_ROUTE_DX_COUNTS].p)
             t = loss_terms_of(a, x, lane);
         for (int64_t j = 0; j < k; j++)
             sum += (double)expf(x[choice[j]] - max);
@@ -122,7 +126,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args
             for (int64_t j = 0; j < k; j++)
                 if (choice[j] == e)
                     d[0] = (float)((double)expf(x[e] - max) / sum * ((double)dw[j] - mean));
-            if (a.in[3].p)
+            if (a.in[SN_ROUTE_DX_COUNTS].p)
                 d[0] += loss_term(a, x, e, t);
             sn_any::store(dx, r, e, d);
         }
@@ -135,5 +139,5 @@ SN_CUDA_OP(route_dx)
                      a->attr.dense         ? route_all_dx
                      : a->attr.sparsemixer ? route_mixed_dx
                                            : route_dx,
-                     sn_shape_line(a->out[0].rows * SN_WARP), *a);
+                     sn_shape_line(a->out[SN_ROUTE_DX_DLOGITS].rows * SN_WARP), *a);
 }

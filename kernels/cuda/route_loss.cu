@@ -12,8 +12,8 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     route_losses(const struct sn_args a, struct losses *part)
 {
     __shared__ struct losses room[SN_ROUTE_WARPS];
-    const struct sn_mat &x = a.in[0];
-    const float *counts = (const float *)a.in[1].p;
+    const struct sn_mat &x = a.in[SN_ROUTE_LOSS_LOGITS];
+    const float *counts = (const float *)a.in[SN_ROUTE_LOSS_COUNTS].p;
     int lane = (int)threadIdx.x % SN_WARP, warp = (int)threadIdx.x / SN_WARP;
     struct losses mine = {0, 0};
     double all = a.attr.dense ? sn_all_counts(counts, x.cols, lane) : 1;
@@ -41,8 +41,9 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 static __global__ void __launch_bounds__(SN_WARP)
     add_route_losses(const struct sn_args a, const struct losses *part, int64_t blocks)
 {
-    int64_t n = a.in[0].cols;
-    double all = sn_all_counts((const float *)a.in[1].p, n, (int)threadIdx.x), balance = 0, z = 0;
+    int64_t n = a.in[SN_ROUTE_LOSS_LOGITS].cols;
+    double all = sn_all_counts((const float *)a.in[SN_ROUTE_LOSS_COUNTS].p, n, (int)threadIdx.x),
+           balance = 0, z = 0;
     for (int64_t b = 0; b < blocks; b++) {
         balance += part[b].balance;
         z += part[b].z;
@@ -57,7 +58,7 @@ static __global__ void __launch_bounds__(SN_WARP)
 SN_CUDA_OP(route_loss)
 {
     struct losses *part = (struct losses *)a->scratch;
-    struct sn_shape many = sn_shape_route_loss(a->in[0].rows),
+    struct sn_shape many = sn_shape_route_loss(a->in[SN_ROUTE_LOSS_LOGITS].rows),
                     one = {many.x > 0, 1, 1, SN_WARP, 1, 0};
     int rc = sn_launch(cx, route_losses, many, *a, part);
     return rc ? rc : sn_launch(cx, add_route_losses, one, *a, part, (int64_t)many.x);

@@ -13,7 +13,7 @@
 /* Operands of the storage type: all but the statistics. */
 static const char *refuses_types(const struct sn_args *a, bool is_backward)
 {
-    enum sn_dtype t = a->in[0].dtype;
+    enum sn_dtype t = a->in[SN_ATTENTION_Q].dtype;
     if (t != SN_BF16 && t != SN_F16)
         return "it computes in bf16 and fp16 alone";
     for (int i = 0; i < (is_backward ? 5 : 3); i++)
@@ -56,8 +56,8 @@ const char *sn_sdpa_refuses(const struct sn_args *a, bool is_backward, int arch)
         return "a head has to be a multiple of 8 wide, and 128 at most";
     if (t->kv_heads < 1 || t->heads % t->kv_heads != 0)
         return "each key needs the same number of query heads";
-    if (t->seq < 1 || a->in[0].rows == 0 || a->in[0].rows % t->seq != 0 || t->row0 % t->seq != 0 ||
-        a->in[1].rows != a->in[0].rows)
+    if (t->seq < 1 || a->in[SN_ATTENTION_Q].rows == 0 || a->in[SN_ATTENTION_Q].rows % t->seq != 0 ||
+        t->row0 % t->seq != 0 || a->in[SN_ATTENTION_K].rows != a->in[SN_ATTENTION_Q].rows)
         return "its rows are no whole samples";
     const char *why = refuses_types(a, is_backward);
     if (why || t->library == SN_LIBRARY_MUST)
@@ -73,26 +73,26 @@ struct sn_sdpa_shape sn_sdpa_shape_of(const struct sn_args *a, bool is_backward)
     const struct sn_attr *t = &a->attr;
     struct sn_sdpa_shape s = {.is_backward = is_backward,
                               .in_order = is_backward && !t->any_order,
-                              .dtype = (int64_t)a->in[0].dtype,
-                              .samples = a->in[0].rows / t->seq,
+                              .dtype = (int64_t)a->in[SN_ATTENTION_Q].dtype,
+                              .samples = a->in[SN_ATTENTION_Q].rows / t->seq,
                               .seq = t->seq,
                               .heads = t->heads,
                               .kv_heads = t->kv_heads,
                               .d = t->head_dim,
-                              .q = a->in[0].ld,
-                              .k = a->in[1].ld,
-                              .v = a->in[2].ld,
+                              .q = a->in[SN_ATTENTION_Q].ld,
+                              .k = a->in[SN_ATTENTION_K].ld,
+                              .v = a->in[SN_ATTENTION_V].ld,
                               .scale = (double)t->scale};
     if (!is_backward) {
-        s.o = a->out[0].ld;
-        s.lse = a->out[1].ld;
+        s.o = a->out[SN_ATTENTION_O].ld;
+        s.lse = a->out[SN_ATTENTION_LSE].ld;
         return s;
     }
-    s.o = a->in[3].ld;
-    s.dy = a->in[4].ld;
-    s.dq = a->out[0].ld;
-    s.dk = a->out[1].ld;
-    s.dv = a->out[2].ld;
+    s.o = a->in[SN_ATTENTION_DX_O].ld;
+    s.dy = a->in[SN_ATTENTION_DX_DO].ld;
+    s.dq = a->out[SN_ATTENTION_DX_DQ].ld;
+    s.dk = a->out[SN_ATTENTION_DX_DK].ld;
+    s.dv = a->out[SN_ATTENTION_DX_DV].ld;
     return s;
 }
 

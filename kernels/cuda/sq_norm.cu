@@ -23,8 +23,8 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     enum { LOADS = SN_SQUARES_PIECE / 4 / SN_BLOCK };
     __shared__ double room[SN_WARP];
     __shared__ int bad_room[SN_WARP];
-    const float *g = (const float *)a.in[0].p;
-    int64_t n = a.in[0].cols, pieces = (n + SN_SQUARES_PIECE - 1) / SN_SQUARES_PIECE;
+    const float *g = (const float *)a.in[SN_SQ_NORM_G].p;
+    int64_t n = a.in[SN_SQ_NORM_G].cols, pieces = (n + SN_SQUARES_PIECE - 1) / SN_SQUARES_PIECE;
     for (int64_t b = blockIdx.x; b < pieces; b += gridDim.x) {
         int64_t first = b * SN_SQUARES_PIECE, end = first + SN_SQUARES_PIECE;
         double squares = 0;
@@ -87,9 +87,9 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 SN_CUDA_OP(sq_norm)
 {
     struct partial *part = (struct partial *)a->scratch;
-    int64_t pieces = sn_ceil_div(a->in[0].cols, SN_SQUARES_PIECE);
+    int64_t pieces = sn_ceil_div(a->in[SN_SQ_NORM_G].cols, SN_SQUARES_PIECE);
     struct sn_shape many = {sn_cap(pieces, SN_GRID_CAP), 1, 1, SN_BLOCK, 1, 0};
     struct sn_shape one = {pieces > 0, 1, 1, SN_BLOCK, 1, 0};
-    int rc = sn_launch(cx, piece_norms, many, *a, (uintptr_t)a->in[0].p % 16 == 0, part);
+    int rc = sn_launch(cx, piece_norms, many, *a, (uintptr_t)a->in[SN_SQ_NORM_G].p % 16 == 0, part);
     return rc ? rc : sn_launch(cx, add_norms, one, *a, part, pieces);
 }

@@ -15,7 +15,7 @@ static __device__ __forceinline__ int64_t offset(const struct sn_mat &m, int64_t
 template <class U>
 static __global__ void __launch_bounds__(SN_BLOCK) swap(const struct sn_args a, int each)
 {
-    const struct sn_mat &x = a.in[0], &y = a.out[0];
+    const struct sn_mat &x = a.in[SN_SWAP_X], &y = a.out[SN_SWAP_Y];
     int64_t all = x.rows * x.cols, na = a.attr.blocks_a, nb = a.attr.blocks_b, n = all / (na * nb);
     int64_t step = (int64_t)gridDim.x * blockDim.x * each;
     for (int64_t e = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * each; e < all; e += step) {
@@ -37,7 +37,7 @@ static bool has_pieces(const struct sn_mat *m, int64_t n)
 SN_CUDA_OP(swap)
 {
     struct sn_args b = *a;
-    struct sn_mat *x = &b.in[0], *y = &b.out[0];
+    struct sn_mat *x = &b.in[SN_SWAP_X], *y = &b.out[SN_SWAP_Y];
     x->ld = x->rows == 1 ? x->cols : x->ld;
     y->ld = y->rows == 1 ? y->cols : y->ld;
     int64_t all = x->rows * x->cols, n = all / (a->attr.blocks_a * a->attr.blocks_b);

@@ -14,17 +14,17 @@ template <class A> struct swiglu {
     enum { N = A::N };
     static __device__ __forceinline__ int64_t rows(const struct sn_args &a, int64_t n)
     {
-        return rows_within(a.in[1], n);
+        return rows_within(a.in[SN_SWIGLU_BOUNDS], n);
     }
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
         float g[N], u[N];
-        A::load(a.in[0], r, c, g);
-        A::load(a.in[0], r, a.out[0].cols + c, u);
+        A::load(a.in[SN_SWIGLU_X], r, c, g);
+        A::load(a.in[SN_SWIGLU_X], r, a.out[SN_SWIGLU_Y].cols + c, u);
 #pragma unroll
         for (int i = 0; i < N; i++)
             g[i] = g[i] / (1.0f + expf(-g[i])) * u[i];
-        A::store(a.out[0], r, c, g);
+        A::store(a.out[SN_SWIGLU_Y], r, c, g);
     }
 };
 
@@ -32,14 +32,14 @@ template <class A> struct swiglu_dx {
     enum { N = A::N };
     static __device__ __forceinline__ int64_t rows(const struct sn_args &a, int64_t n)
     {
-        return rows_within(a.in[2], n);
+        return rows_within(a.in[SN_SWIGLU_DX_BOUNDS], n);
     }
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
         float dy[N], g[N], u[N];
-        A::load(a.in[0], r, c, dy);
-        A::load(a.in[1], r, c, g);
-        A::load(a.in[1], r, a.in[0].cols + c, u);
+        A::load(a.in[SN_SWIGLU_DX_DY], r, c, dy);
+        A::load(a.in[SN_SWIGLU_DX_X], r, c, g);
+        A::load(a.in[SN_SWIGLU_DX_X], r, a.in[SN_SWIGLU_DX_DY].cols + c, u);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             float gi = g[i], d = dy[i];
@@ -49,24 +49,26 @@ template <class A> struct swiglu_dx {
             g[i] = d * u[i] * (s + gi * (e * q * q));
             u[i] = d * gi * s;
         }
-        A::store(a.out[0], r, c, g);
-        A::store(a.out[0], r, a.in[0].cols + c, u);
+        A::store(a.out[SN_SWIGLU_DX_DX], r, c, g);
+        A::store(a.out[SN_SWIGLU_DX_DX], r, a.in[SN_SWIGLU_DX_DY].cols + c, u);
     }
 };
 
 /* Of x the halves must be aligned, so its narrower neighbour decides: that has half the columns. */
 SN_CUDA_OP(swiglu)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->out[0]};
-    SN_BY_TYPE(sn_common(m, 2),
-               return sn_plane_run<swiglu<A>>(cx, a, a->out[0].rows, a->out[0].cols))
+    const struct sn_mat *m[] = {&a->in[SN_SWIGLU_X], &a->out[SN_SWIGLU_Y]};
+    SN_BY_TYPE(sn_common(m, 2), return sn_plane_run<swiglu<A>>(cx, a, a->out[SN_SWIGLU_Y].rows,
+                                                               a->out[SN_SWIGLU_Y].cols))
     return 0;
 }
 
 SN_CUDA_OP(swiglu_dx)
 {
-    const struct sn_mat *m[] = {&a->in[0], &a->in[1], &a->out[0]};
+    const struct sn_mat *m[] = {&a->in[SN_SWIGLU_DX_DY], &a->in[SN_SWIGLU_DX_X],
+                                &a->out[SN_SWIGLU_DX_DX]};
     SN_BY_TYPE(sn_common(m, 3),
-               return sn_plane_run<swiglu_dx<A>>(cx, a, a->in[0].rows, a->in[0].cols))
+               return sn_plane_run<swiglu_dx<A>>(cx, a, a->in[SN_SWIGLU_DX_DY].rows,
+                                                 a->in[SN_SWIGLU_DX_DY].cols))
     return 0;
 }

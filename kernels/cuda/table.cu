@@ -55,8 +55,10 @@ static size_t larger(size_t a, size_t b)
 /* Room for the sums of a norm's gradients, where they are asked for. */
 static size_t norm_dx_scratch(const struct sn_args *a, int outputs)
 {
-    bool sums = a->out[1].cols > 0 || a->out[2].cols > 0;
-    return sums ? sn_norm_scratch(a->in[1].rows, a->in[1].cols, a->in[1].dtype, outputs) : 0;
+    bool sums = a->out[SN_NORM_DX_DW].cols > 0 || a->out[SN_NORM_DX_DB].cols > 0;
+    return sums ? sn_norm_scratch(a->in[SN_NORM_DX_X].rows, a->in[SN_NORM_DX_X].cols,
+                                  a->in[SN_NORM_DX_X].dtype, outputs)
+                : 0;
 }
 
 /* Sums in any order are added to their outputs by atomics and need no room for parts. */
@@ -66,17 +68,20 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
     bool at_once = a->attr.any_order;
     switch (kind) {
     case SN_OP_EMBED_GRAD:
-        return at_once ? 0 : sn_embed_scratch(a->in[1].rows, a->in[1].cols, a->out[0].rows);
+        return at_once
+                   ? 0
+                   : sn_embed_scratch(a->in[SN_EMBED_GRAD_DY].rows, a->in[SN_EMBED_GRAD_DY].cols,
+                                      a->out[SN_EMBED_GRAD_DW].rows);
     case SN_OP_COLSUM:
-        return at_once ? 0 : sn_sum_scratch(a->in[0].rows, a->in[0].cols, 1);
+        return at_once ? 0 : sn_sum_scratch(a->in[SN_COLSUM_DY].rows, a->in[SN_COLSUM_DY].cols, 1);
     case SN_OP_LAYERNORM_DX:
         return at_once ? 0 : norm_dx_scratch(a, 2);
     case SN_OP_RMSNORM_DX:
         return at_once ? 0 : norm_dx_scratch(a, 1);
     case SN_OP_LAYERNORM_DW:
-        return at_once ? 0 : sn_sum_scratch(a->in[1].rows, a->in[1].cols, 2);
+        return at_once ? 0 : sn_sum_scratch(a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols, 2);
     case SN_OP_RMSNORM_DW:
-        return at_once ? 0 : sn_sum_scratch(a->in[1].rows, a->in[1].cols, 1);
+        return at_once ? 0 : sn_sum_scratch(a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols, 1);
     case SN_OP_ROPE:
         return (size_t)(sn_rope_entries(a->attr.seq) * a->attr.rotary_dim) * sizeof(double);
     case SN_OP_ROUTE:
@@ -86,7 +91,7 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
     case SN_OP_ROUTE_LOSS:
         return (size_t)SN_ROUTE_BLOCKS * 2 * sizeof(double);
     case SN_OP_SQ_NORM:
-        return (size_t)sn_ceil_div(a->in[0].cols, SN_SQUARES_PIECE) * 2 * sizeof(double);
+        return (size_t)sn_ceil_div(a->in[SN_SQ_NORM_G].cols, SN_SQUARES_PIECE) * 2 * sizeof(double);
     case SN_OP_ADAMW:
         return SN_ADAMW_SCRATCH;
     case SN_OP_GEMM:

@@ -55,21 +55,24 @@ static inline size_t sn_tally_scratch(const struct sn_tally *t)
 /* ROUTE counts all choices in one group. */
 static inline struct sn_tally sn_tally_route(const struct sn_args *a)
 {
-    return sn_tally_of(1, a->out[1].rows * a->out[1].cols, a->out[2].cols);
+    return sn_tally_of(1, a->out[SN_ROUTE_CHOICE].rows * a->out[SN_ROUTE_CHOICE].cols,
+                       a->out[SN_ROUTE_COUNTS].cols);
 }
 
 /* PLACE with a capacity first looks who finds room in its sequence, among all ranks' choices; then,
  * as without one, sorts what is here. */
 static inline struct sn_tally sn_tally_rooms(const struct sn_args *a)
 {
-    const struct sn_mat *all = a->in[1].rows ? &a->in[1] : &a->in[0];
+    const struct sn_mat *all =
+        a->in[SN_PLACE_ALL].rows ? &a->in[SN_PLACE_ALL] : &a->in[SN_PLACE_CHOICE];
     int64_t seq = a->attr.capacity ? a->attr.seq : 0;
     return sn_tally_of(seq ? all->rows / seq : 0, seq * all->cols, a->attr.experts);
 }
 
 static inline struct sn_tally sn_tally_places(const struct sn_args *a)
 {
-    return sn_tally_of(1, a->out[0].rows * a->out[0].cols, a->attr.experts);
+    return sn_tally_of(1, a->out[SN_PLACE_PLACE].rows * a->out[SN_PLACE_PLACE].cols,
+                       a->attr.experts);
 }
 
 static inline size_t sn_place_scratch(const struct sn_args *a)
@@ -83,7 +86,8 @@ static inline size_t sn_place_scratch(const struct sn_args *a)
 static inline size_t sn_route_scratch(const struct sn_args *a)
 {
     struct sn_tally t = sn_tally_route(a);
-    return a->attr.dense ? sn_sum_scratch(a->out[0].rows, a->out[0].cols, 1) : sn_tally_scratch(&t);
+    return a->attr.dense ? sn_sum_scratch(a->out[SN_ROUTE_W].rows, a->out[SN_ROUTE_W].cols, 1)
+                         : sn_tally_scratch(&t);
 }
 
 #endif

@@ -11,7 +11,7 @@
 SN_CUDA_OP(zero)
 {
     struct sn_args flat = sn_flat(a);
-    const struct sn_mat *y = &flat.out[0];
+    const struct sn_mat *y = &flat.out[SN_ZERO_X];
     size_t size = sn_dtype_size(y->dtype), row = (size_t)y->cols * size;
     if (y->rows == 0 || y->cols == 0)
         return 0;
@@ -58,10 +58,10 @@ struct through_double : sn_all_rows {
     enum { N = 1 };
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
-        double x = get_double(a.in[0], r, c);
-        if (a.acc[0] == SN_ADD)
-            x += get_double(a.out[0], r, c);
-        set_double(a.out[0], r, c, x);
+        double x = get_double(a.in[SN_COPY_X], r, c);
+        if (a.acc[SN_COPY_Y] == SN_ADD)
+            x += get_double(a.out[SN_COPY_Y], r, c);
+        set_double(a.out[SN_COPY_Y], r, c, x);
     }
 };
 
@@ -73,25 +73,25 @@ template <class X, class Y, int n> struct cast : sn_all_rows {
         float x[n], old[n];
 #pragma unroll
         for (int i = 0; i < n; i += X::N)
-            X::load(a.in[0], r, c + i, x + i);
-        if (a.acc[0] == SN_ADD) {
+            X::load(a.in[SN_COPY_X], r, c + i, x + i);
+        if (a.acc[SN_COPY_Y] == SN_ADD) {
 #pragma unroll
             for (int i = 0; i < n; i += Y::N)
-                Y::load(a.out[0], r, c + i, old + i);
+                Y::load(a.out[SN_COPY_Y], r, c + i, old + i);
 #pragma unroll
             for (int i = 0; i < n; i++)
                 x[i] = old[i] + x[i];
         }
 #pragma unroll
         for (int i = 0; i < n; i += Y::N)
-            Y::store(a.out[0], r, c + i, x + i);
+            Y::store(a.out[SN_COPY_Y], r, c + i, x + i);
     }
 };
 
 template <class X> static int cast_from(struct sn_cuda *cx, const struct sn_args *a)
 {
-    int64_t rows = a->out[0].rows, cols = a->out[0].cols;
-    switch (a->out[0].dtype) {
+    int64_t rows = a->out[SN_COPY_Y].rows, cols = a->out[SN_COPY_Y].cols;
+    switch (a->out[SN_COPY_Y].dtype) {
     case SN_F32:
         return sn_plane_run<cast<X, sn_vec<float>, 8>>(cx, a, rows, cols);
     case SN_BF16:
@@ -103,7 +103,7 @@ template <class X> static int cast_from(struct sn_cuda *cx, const struct sn_args
 
 static int copy_bytes(struct sn_cuda *cx, const struct sn_args *a)
 {
-    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_COPY_X], *y = &a->out[SN_COPY_Y];
     size_t size = sn_dtype_size(x->dtype), row = (size_t)x->cols * size;
     if (x->rows == 1) /* of any length: the pitch of a rectangle is limited */
         return sn_launched(cx,
@@ -116,10 +116,10 @@ static int copy_bytes(struct sn_cuda *cx, const struct sn_args *a)
 SN_CUDA_OP(copy)
 {
     struct sn_args flat = sn_flat(a);
-    const struct sn_mat *x = &flat.in[0], *y = &flat.out[0];
+    const struct sn_mat *x = &flat.in[SN_COPY_X], *y = &flat.out[SN_COPY_Y];
     if (y->rows == 0 || y->cols == 0)
         return 0;
-    if (x->dtype == y->dtype && a->acc[0] == SN_WRITE)
+    if (x->dtype == y->dtype && a->acc[SN_COPY_Y] == SN_WRITE)
         return copy_bytes(cx, &flat);
     if (!sn_is_small_float(x->dtype) || !sn_is_small_float(y->dtype))
         return sn_plane_run<through_double>(cx, &flat, y->rows, y->cols);
