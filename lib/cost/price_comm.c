@@ -197,23 +197,6 @@ double sn_price_collective(const struct sn_pricer *p, enum sn_collective kind, i
     return collective(p, kind, kind == SN_ALL_REDUCE ? bytes : bytes * members, q);
 }
 
-/* What an operation communicates: false for none. */
-static bool communicates(const struct sn_program *prog, const struct sn_op *op,
-                         enum sn_collective *kind, int64_t *n, enum sn_dtype *dtype)
-{
-    if (op->kind == SN_OP_AGREE) {
-        *kind = SN_ALL_REDUCE;
-        *n = sn_agree_words(op);
-        *dtype = SN_F64;
-        return true;
-    }
-    if (!sn_op_collective(op, kind, n))
-        return false;
-    *dtype =
-        prog->bufs[*kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf].dtype;
-    return true;
-}
-
 /* Streams whose length is known only when they are there: it goes ahead, 8 bytes of each. */
 bool sn_price_is_sized(const struct sn_op *op)
 {
@@ -223,14 +206,13 @@ bool sn_price_is_sized(const struct sn_op *op)
 double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
                      const struct sn_op *op)
 {
-    enum sn_collective kind;
-    enum sn_dtype dtype;
-    int64_t n;
-    if (!communicates(prog, op, &kind, &n, &dtype))
+    struct sn_communication c;
+    if (!sn_op_communication(&c, prog, op))
         return 0;
-    double ahead =
-        sn_price_is_sized(op) ? sn_price_collective(p, kind, SN_PRICE_LENGTH, SN_U8, op->group) : 0;
-    return ahead + sn_price_collective(p, kind, n, dtype, op->group);
+    double ahead = sn_price_is_sized(op)
+                       ? sn_price_collective(p, c.kind, SN_PRICE_LENGTH, SN_U8, op->group)
+                       : 0;
+    return ahead + sn_price_collective(p, c.kind, c.n, c.dtype, op->group);
 }
 
 /* ---- bytes by level -------------------------------------------------------------------------- */
@@ -305,11 +287,11 @@ static const struct pairs *pairs_of(struct levels *l, const struct sn_op *op,
 /* All bytes of an operation's group, once, times the groups of the stage: as lib/program/account.c
  * counts traffic. */
 static int64_t sent_by_stage(const struct sn_job *j, const struct sn_op *op,
-                             enum sn_collective kind, int64_t n, enum sn_dtype dtype)
+                             const struct sn_communication *c)
 {
     int64_t ranks = sn_grid_ranks(&j->grid) / j->stages;
     int size = j->group_size[op->group];
-    int64_t total = sn_collective_total(kind, n, dtype, size);
+    int64_t total = sn_collective_total(c->kind, c->n, c->dtype, size);
     if (op->group == SN_GROUP_WORLD)
         return j->stage == 0 ? total : 0;
     if (op->group == SN_GROUP_PIPELINE || op->kind == SN_OP_SHIFT)
@@ -343,13 +325,12 @@ void sn_price_levels(const struct sn_pricer *p, const struct sn_job *stage,
     for (int c = 0; c < prog->n_chunks; c++)
         for (int i = prog->chunks[c].first; i < prog->chunks[c].first + prog->chunks[c].n; i++) {
             const struct sn_op *op = &prog->ops[i];
-            enum sn_collective kind;
-            enum sn_dtype dtype;
-            int64_t n;
-            if (op->extra || !communicates(prog, op, &kind, &n, &dtype) || kind == SN_RECV)
+            struct sn_communication what;
+            if (op->extra || !sn_op_communication(&what, prog, op) || what.kind == SN_RECV)
                 continue;
-            int64_t total = sent_by_stage(stage, op, kind, n, dtype);
+            int64_t total = sent_by_stage(stage, op, &what);
             if (total > 0)
-                deal(bytes, total * sn_program_runs(prog, c, op->when), pairs_of(&l, op, kind));
+                deal(bytes, total * sn_program_runs(prog, c, op->when),
+                     pairs_of(&l, op, what.kind));
         }
 }

@@ -388,7 +388,8 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
     SN_TRY(apart ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));
     if (skips)
         return SN_OK;
-    if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
+    if (sn_op_row(op->kind)
+            ->takes_input) { /* it may be gone before the wait */
         if (t.in != t.out && v->ops->copy(v->d, SN_STREAM_COMPUTE, t.out, t.in,
                                           (size_t)t.n * sn_dtype_size(t.dtype), SN_ON_DEVICE) != 0)
             return sn_device_fail(x, op, err);

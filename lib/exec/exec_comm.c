@@ -177,7 +177,8 @@ void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct s
         tickets->exchange = sn_exec_exchange_here(x, p, op, at);
         sn_exec_take_rows(x, op, &t, tickets);
     }
-    if (op->kind == SN_OP_ALL_REDUCE) { /* the input may be gone before the wait (comm_text.c) */
+    if (sn_op_row(op->kind)
+            ->takes_input) { /* it may be gone before the wait */
         if (t.in != t.out)
             memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
         t.in = NULL;

@@ -77,7 +77,7 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
         t.in = sn_device_bounce(x, t.in);
     if (t.out)
         t.out = sn_device_bounce(x, t.out);
-    if (op->kind == SN_OP_ALL_REDUCE) { /* as on this processor: in place */
+    if (sn_op_row(op->kind)->takes_input) { /* as on this processor: in place */
         if (t.in != t.out)
             memcpy(t.out, t.in, (size_t)(e.reads * width));
         t.in = NULL;

@@ -10,9 +10,8 @@ static enum sn_status no_memory(struct sn_err *err)
 /* What an operation of a stage sends. */
 struct message {
     const struct sn_op *op;
-    enum sn_collective kind;
-    enum sn_dtype dtype;
-    int64_t n, runs;
+    struct sn_communication what;
+    int64_t runs;
     int stage;
 };
 
@@ -43,16 +42,16 @@ static enum sn_status add_exchange(struct sn_flow *f, const struct message *m, i
 {
     bool world = m->op->group == SN_GROUP_WORLD;
     struct sn_flow_term *t = find_term(f, m->op->group, world ? -1 : m->stage, size);
-    int64_t width = (int64_t)sn_dtype_size(m->dtype);
+    int64_t width = (int64_t)sn_dtype_size(m->what.dtype);
     if (!t)
         return no_memory(err);
-    if (m->kind != SN_ALL_REDUCE || m->n * width <= SN_COLLECTIVE_SMALL) {
-        t->all += m->runs * m->n * width;
+    if (m->what.kind != SN_ALL_REDUCE || m->what.n * width <= SN_COLLECTIVE_SMALL) {
+        t->all += m->runs * m->what.n * width;
         return SN_OK;
     }
     int64_t chunk = sn_collective_chunk_bytes(size) / width;
     for (int i = 0; i < size; i++) {
-        int64_t bytes = m->runs * owned(m->n, chunk, size, i) * width;
+        int64_t bytes = m->runs * owned(m->what.n, chunk, size, i) * width;
         t->give[i] += bytes; /* its sums, to everybody */
         t->take[i] += bytes; /* everybody's part of them */
         t->sum += 2 * bytes;
@@ -81,15 +80,16 @@ static enum sn_status add_message(struct sn_flow *f, const struct sn_job *j,
                                   const struct message *m, struct sn_err *err)
 {
     int size = j->group_size[m->op->group], index = j->group_index[m->op->group];
-    if (size == 1 || m->n == 0 || m->kind == SN_RECV ||
+    if (size == 1 || m->what.n == 0 || m->what.kind == SN_RECV ||
         (m->op->group == SN_GROUP_WORLD && m->stage > 0))
         return SN_OK;
-    if (m->kind == SN_SEND) {
-        int64_t bytes = m->n * (int64_t)sn_dtype_size(m->dtype);
+    if (m->what.kind == SN_SEND) {
+        int64_t bytes = m->what.n * (int64_t)sn_dtype_size(m->what.dtype);
         return add_send(f, m, m->op->kind == SN_OP_SHIFT ? -1 : m->op->peer, bytes, err);
     }
     if (m->op->group == SN_GROUP_TIED) /* two members, in two stages: a transfer to the other */
-        return add_send(f, m, 1 - index, sn_collective_bytes(m->kind, m->n, m->dtype, size, index),
+        return add_send(f, m, 1 - index,
+                        sn_collective_bytes(m->what.kind, m->what.n, m->what.dtype, size, index),
                         err);
     return add_exchange(f, m, size, err);
 }
@@ -100,19 +100,10 @@ static enum sn_status add_stage(struct sn_flow *f, const struct sn_job *j, struc
     for (int c = 0; c < p->n_chunks; c++)
         for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
             const struct sn_op *op = &p->ops[i];
-            struct message m = {.op = op,
-                                .kind = SN_ALL_REDUCE,
-                                .dtype = SN_F64,
-                                .n = sn_agree_words(op),
-                                .runs = sn_program_runs(p, c, op->when),
-                                .stage = j->stage};
-            if (op->kind != SN_OP_AGREE) {
-                if (op->extra || !sn_op_collective(op, &m.kind, &m.n))
-                    continue;
-                m.dtype =
-                    p->bufs[m.kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf]
-                        .dtype;
-            }
+            struct message m = {
+                .op = op, .runs = sn_program_runs(p, c, op->when), .stage = j->stage};
+            if (op->extra || !sn_op_communication(&m.what, p, op))
+                continue;
             SN_TRY(add_message(f, j, &m, err));
         }
     return SN_OK;

@@ -38,22 +38,14 @@ int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when)
 /* Bytes of one run of an operation: of one member of its group, or of all. */
 static int64_t sent_by_op(const struct sn_job *j, const struct sn_op *op, bool all)
 {
-    enum sn_collective kind = SN_ALL_REDUCE;
-    int64_t n = sn_agree_words(op);
-    enum sn_dtype dtype = SN_F64;
+    struct sn_communication c;
     int size = j->group_size[op->group], index = j->group_index[op->group];
     bool counted = sn_op_row(op->kind)->counts_rows;
-    if (op->extra || (counted && !all))
+    if (op->extra || (counted && !all) || !sn_op_communication(&c, &j->train, op))
         return 0;
-    if (op->kind != SN_OP_AGREE) {
-        if (!sn_op_collective(op, &kind, &n))
-            return 0;
-        bool is_input = kind != SN_RECV;
-        dtype = j->train.bufs[is_input ? op->in[SN_MOVE_FROM].buf : op->out[SN_MOVE_TO].buf].dtype;
-    }
     if (!all)
-        return sn_collective_bytes(kind, n, dtype, size, index);
-    int64_t total = sn_collective_total(kind, n, dtype, size);
+        return sn_collective_bytes(c.kind, c.n, c.dtype, size, index);
+    int64_t total = sn_collective_total(c.kind, c.n, c.dtype, size);
     return op->kind == SN_OP_SHIFT ? total * size : total; /* every member sends */
 }
 

@@ -29,7 +29,7 @@ void sn_wait_add(struct sn_program *p, int id)
     struct sn_op *op = sn_op_add(p, SN_OP_WAIT, "%s", posted.label);
     op->in[SN_WAIT_NAMES] = posted.out[SN_MOVE_TO];
     op->in[SN_WAIT_NAMES_TOO] =
-        posted.kind == SN_OP_ALL_REDUCE ? sn_no_view : posted.in[SN_MOVE_FROM];
+        sn_op_row(posted.kind)->takes_input ? sn_no_view : posted.in[SN_MOVE_FROM];
     op->when = posted.when;
     op->group = posted.group;
     op->waits_for = id;

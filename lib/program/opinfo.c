@@ -190,7 +190,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"y", 0, {TAKES(SN_MOVE_FROM)}}},
         .gradient = sn_grad_move,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
-        .moves = true, .as = SN_ALL_REDUCE, .is_sum = true},
+        .moves = true, .as = SN_ALL_REDUCE, .is_sum = true, .takes_input = true},
     [SN_OP_ALL_GATHER] = {
         .in = {{"x"}},
         .out = {{"y"}},
@@ -321,6 +321,21 @@ bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t 
         return false;
     *kind = op->kind == SN_OP_GATHER_ROWS && op->attr.inverse ? SN_REDUCE_SCATTER : row->as;
     *n = moved(op, *kind);
+    return true;
+}
+
+bool sn_op_communication(struct sn_communication *out, const struct sn_program *p,
+                         const struct sn_op *op)
+{
+    if (op->kind == SN_OP_AGREE) {
+        *out = (struct sn_communication){SN_ALL_REDUCE, sn_agree_words(op), SN_F64};
+        return true;
+    }
+    struct sn_communication c;
+    if (!sn_op_collective(op, &c.kind, &c.n))
+        return false;
+    c.dtype = p->bufs[c.kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf].dtype;
+    *out = c;
     return true;
 }
 

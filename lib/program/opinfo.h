@@ -67,6 +67,7 @@ struct sn_op_row {
     enum sn_collective as; /* which it is for those who count and price it */
     bool is_transfer;      /* between two ranks: `peer`, `tag` */
     bool is_sum;           /* over ranks */
+    bool takes_input;      /* its memory is free once it is posted: the output may lie there */
     bool may_be_coded;     /* by ENCODE and DECODE on both sides of it (compress.c) */
     bool counts_rows;      /* how many go is known when it runs */
     bool synchronises;     /* names what others read and write, and uses none of it */

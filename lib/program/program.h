@@ -25,21 +25,21 @@
 #include "lib/layout/grid.h"
 #include "lib/model/model.h"
 
-/* Operations of ranks with each other; they follow the kernels' kinds. What moves data is posted, and
- * completed by a WAIT.
+/* Operations of ranks with each other; they follow the kernels' kinds. What moves data is posted,
+ * and completed by a WAIT.
  *
  * SEND         in[0] to member `peer` of the group
  * RECV         out[0] from member `peer`
  * SHIFT        ring: in[0] to the next member, out[0] from the previous one
  * GATHER_ROWS  the shares of a window: in[0] the own one, in[1] bounds of all members, out[0] the
- *              window; attr.inverse: in[0] a window that is a sum over ranks, out[0] the own share of
- *              the sum. attr as EXCHANGE's
+ *              window; attr.inverse: in[0] a window that is a sum over ranks, out[0] the own share
+ *              of the sum. attr as EXCHANGE's
  * EXCHANGE     rows of tokens to the ranks of their experts: in[0] own rows, in[1] bounds of all
- *              members, out[0] the window; attr.inverse: back (lib/layout/exchange.h). experts: of a
- *              member; capacity: rows of the window; rows: those of a member; blocks_a: members;
+ *              members, out[0] the window; attr.inverse: back (lib/layout/exchange.h). experts: of
+ *              a member; capacity: rows of the window; rows: those of a member; blocks_a: members;
  *              blocks_b: tensor ranks that share a window, of which each exchanges its share alone.
- *              How many rows go is known when it runs. Over EXPERT_NODE from rows to a transit, over
- *              EXPERT_RAIL from there to the window (blocks_a: members of that group)
+ *              How many rows go is known when it runs. Over EXPERT_NODE from rows to a transit,
+ *              over EXPERT_RAIL from there to the window (blocks_a: members of that group)
  * WAIT         block until operation `waits_for` is complete
  * ENTER        out[0] is in[0], the same memory: it only has another gradient
  * AGREE        step end: sum scalars.agree over all ranks, and wait */
@@ -54,7 +54,7 @@
 enum { SN_BEFORE_MESSAGES = SN_NKERNELS - 1, SN_MESSAGE_KINDS(SN_MESSAGE_KIND_OF) SN_NKINDS };
 #undef SN_MESSAGE_KIND_OF
 
-/* Positions of their operands. A WAIT names those of what it waits for, so that they live until it. */
+/* Positions of their operands. A WAIT names those of what it waits for: they live until it. */
 enum { SN_MOVE_FROM, SN_MOVE_BOUNDS, SN_MOVE_TO = 0 };
 enum { SN_WAIT_NAMES, SN_WAIT_NAMES_TOO };
 
@@ -343,6 +343,14 @@ int sn_load_words(const struct sn_model_config *m);
 /* The communication of an operation: false if it is none. *n is as enum sn_collective says; of
  * streams with their first codec, as long as they are likely to be where its rate is not fixed. */
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n);
+/* The same with the type of the elements; an AGREE is an all-reduce of its words. */
+struct sn_communication {
+    enum sn_collective kind;
+    int64_t n;
+    enum sn_dtype dtype;
+};
+bool sn_op_communication(struct sn_communication *out, const struct sn_program *p,
+                         const struct sn_op *op);
 /* Of n bytes of streams as they are planned (their room), those that go where level `level` of the
  * operation's codecs is used. */
 int64_t sn_coded_used(const struct sn_op *op, int64_t n, int level);

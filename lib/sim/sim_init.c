@@ -57,10 +57,7 @@ static void price(struct sn_sim_player *g, const struct sn_pricer *p)
         double shown = 1 - p->software->hidden[sn_group_axis(op->group)];
         if (op->kind < SN_NKERNELS)
             g->seconds[i] = sn_price_op(p, prog, op);
-        else if (op->kind == SN_OP_AGREE)
-            g->seconds[i] = shown * sn_price_collective(p, SN_ALL_REDUCE, sn_agree_words(op),
-                                                        SN_F64, op->group);
-        else if (sn_op_row(op->kind)->moves)
+        else
             g->seconds[i] = shown * sn_price_comm(p, prog, op);
         if (op->kind == SN_OP_SEND)
             g->board->seconds[op->tag] = g->seconds[i];

@@ -50,16 +50,11 @@ static void tell(struct sn_sim_player *g, struct sn_sim_events *to, const struct
 
 int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op)
 {
-    enum sn_collective kind = SN_ALL_REDUCE;
-    int64_t n = sn_agree_words(op);
-    enum sn_dtype dtype = SN_F64;
-    if (op->kind != SN_OP_AGREE) {
-        (void)sn_op_collective(op, &kind, &n);
-        dtype = j->train.bufs[kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf]
-                    .dtype;
-    }
-    return sn_collective_bytes(kind == SN_RECV ? SN_SEND : kind, n, dtype, j->group_size[op->group],
-                               j->group_index[op->group]);
+    struct sn_communication c;
+    if (!sn_op_communication(&c, &j->train, op))
+        return 0;
+    return sn_collective_bytes(c.kind == SN_RECV ? SN_SEND : c.kind, c.n, c.dtype,
+                               j->group_size[op->group], j->group_index[op->group]);
 }
 
 static void tell_transfer(struct sn_sim_player *g, const struct at *at, const struct sn_op *op,

@@ -149,7 +149,7 @@ bool sn_flights_begin(struct sn_flights *f, const struct sn_memory_at *at, int o
         .op = op, .post = post, .writes = true, .span = span_of(at, to, true)};
     if (!room_for_posts(f, post) || (to->buf >= 0 && !add_use(f, &x, to->buf)))
         return false;
-    if (o->kind == SN_OP_ALL_REDUCE || from->buf < 0) /* taken over at the post (exec.c) */
+    if (sn_op_row(o->kind)->takes_input || from->buf < 0) /* taken over at the post (exec.c) */
         return true;
     x.writes = false;
     x.span = span_of(at, from, true);

@@ -54,18 +54,10 @@ struct sn_trace_wire sn_trace_wire(const struct sn_trace *t, int post)
 {
     const struct sn_trace_post *x = &t->posts[post];
     const struct sn_op *op = &t->program->ops[x->op];
-    struct sn_trace_wire w = {.group = op->group, .label = op->label};
-    if (op->kind == SN_OP_AGREE) {
-        w.kind = SN_ALL_REDUCE;
-        w.dtype = SN_F64;
-        w.n = sn_agree_words(op);
-        return w;
-    }
-    (void)sn_op_collective(op, &w.kind, &w.n);
-    w.dtype = t->program
-                  ->bufs[op->in[SN_MOVE_FROM].buf >= 0 ? op->in[SN_MOVE_FROM].buf
-                                                       : op->out[SN_MOVE_TO].buf]
-                  .dtype;
+    struct sn_communication c = {0};
+    (void)sn_op_communication(&c, t->program, op);
+    struct sn_trace_wire w = {
+        .group = op->group, .label = op->label, .kind = c.kind, .n = c.n, .dtype = c.dtype};
     if (x->port >= 0)
         w.kind = t->ports[x->port].sends ? SN_SEND : SN_RECV;
     return w;
