@@ -27,49 +27,12 @@
 #define SN_KERNEL(name)         int SN_K(name)(const struct sn_args *a, int threads)
 #define SN_KERNEL_OF_REST(name) int SN_R(name)(const struct sn_args *a, int threads)
 
-SN_KERNEL(sn_gemm);
-SN_KERNEL(sn_attention);
-SN_KERNEL(sn_attention_dx);
-SN_KERNEL(sn_expert_gemm);
-
-SN_KERNEL_OF_REST(sn_zero);
-SN_KERNEL_OF_REST(sn_copy);
-SN_KERNEL_OF_REST(sn_embed);
-SN_KERNEL_OF_REST(sn_embed_grad);
-SN_KERNEL_OF_REST(sn_pos_grad);
-SN_KERNEL_OF_REST(sn_layernorm);
-SN_KERNEL_OF_REST(sn_layernorm_dx);
-SN_KERNEL_OF_REST(sn_layernorm_dw);
-SN_KERNEL_OF_REST(sn_rmsnorm);
-SN_KERNEL_OF_REST(sn_rmsnorm_dx);
-SN_KERNEL_OF_REST(sn_rmsnorm_dw);
-SN_KERNEL_OF_REST(sn_colsum);
-SN_KERNEL_OF_REST(sn_rope);
-SN_KERNEL_OF_REST(sn_act);
-SN_KERNEL_OF_REST(sn_act_dx);
-SN_KERNEL_OF_REST(sn_swiglu);
-SN_KERNEL_OF_REST(sn_swiglu_dx);
-SN_KERNEL_OF_REST(sn_add);
-SN_KERNEL_OF_REST(sn_dropout);
-SN_KERNEL_OF_REST(sn_jitter);
-SN_KERNEL_OF_REST(sn_cross_entropy);
-SN_KERNEL_OF_REST(sn_ce_part);
-SN_KERNEL_OF_REST(sn_swap);
-SN_KERNEL_OF_REST(sn_route);
-SN_KERNEL_OF_REST(sn_route_dx);
-SN_KERNEL_OF_REST(sn_route_loss);
-SN_KERNEL_OF_REST(sn_place);
-SN_KERNEL_OF_REST(sn_arrive);
-SN_KERNEL_OF_REST(sn_dispatch);
-SN_KERNEL_OF_REST(sn_combine);
-SN_KERNEL_OF_REST(sn_combine_dw);
-SN_KERNEL_OF_REST(sn_sq_norm);
-SN_KERNEL_OF_REST(sn_decide);
-SN_KERNEL_OF_REST(sn_adamw);
-SN_KERNEL_OF_REST(sn_balance);
-SN_KERNEL_OF_REST(sn_encode);
-SN_KERNEL_OF_REST(sn_decode);
-SN_KERNEL_OF_REST(sn_orthogonalise);
+/* Every kind of this set, and of the one that has the rest: of each one exists, or both are one. */
+#define SN_DECLARE(KIND, name)                                                                     \
+    SN_KERNEL(sn_##name);                                                                          \
+    SN_KERNEL_OF_REST(sn_##name);
+SN_OP_KINDS(SN_DECLARE)
+#undef SN_DECLARE
 
 /* Scratch bytes of the kinds that need any (see ops.h, `scratch`). */
 size_t SN_K(sn_gemm_scratch)(const struct sn_args *a, int threads);
