@@ -19,8 +19,8 @@ static const float inv_root_2pi = 0.3989422804014327f;
 static void act_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
-    const float *x = sn_get(&a->in[0], r, c, n, x_buf);
-    float *y = sn_dst(&a->out[0], r, c, y_buf);
+    const float *x = sn_get(&a->in[SN_ACT_X], r, c, n, x_buf);
+    float *y = sn_dst(&a->out[SN_ACT_Y], r, c, y_buf);
     if (a->attr.act == SN_ACT_GELU_TANH) {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
@@ -32,22 +32,22 @@ static void act_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
         for (int64_t i = 0; i < n; i++)
             y[i] = 0.5f * x[i] * (1.0f + sn_erff(x[i] * inv_root_2));
     }
-    sn_put(&a->out[0], r, c, n, y);
+    sn_put(&a->out[SN_ACT_Y], r, c, n, y);
 }
 
 SN_KERNEL(sn_act)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, &flat.out[0], SN_CHUNK, act_tile);
+    sn_each_tile(&flat, threads, &flat.out[SN_ACT_Y], SN_CHUNK, act_tile);
     return 0;
 }
 
 static void act_dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], dx_buf[SN_CHUNK];
-    const float *dy = sn_get(&a->in[0], r, c, n, dy_buf);
-    const float *x = sn_get(&a->in[1], r, c, n, x_buf);
-    float *dx = sn_dst(&a->out[0], r, c, dx_buf);
+    const float *dy = sn_get(&a->in[SN_ACT_DX_DY], r, c, n, dy_buf);
+    const float *x = sn_get(&a->in[SN_ACT_DX_X], r, c, n, x_buf);
+    float *dx = sn_dst(&a->out[SN_ACT_DX_DX], r, c, dx_buf);
     if (a->attr.act == SN_ACT_GELU_TANH) {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
@@ -67,12 +67,12 @@ static void act_dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n
             dx[i] = dy[i] * (cdf + x[i] * pdf);
         }
     }
-    sn_put(&a->out[0], r, c, n, dx);
+    sn_put(&a->out[SN_ACT_DX_DX], r, c, n, dx);
 }
 
 SN_KERNEL(sn_act_dx)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, &flat.out[0], SN_CHUNK, act_dx_tile);
+    sn_each_tile(&flat, threads, &flat.out[SN_ACT_DX_DX], SN_CHUNK, act_dx_tile);
     return 0;
 }

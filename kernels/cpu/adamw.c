@@ -33,10 +33,10 @@ static struct rates rates_of(const struct sn_args *a)
 
 static void piece(const struct sn_args *a, struct rates k, int64_t first, int64_t n)
 {
-    const float *restrict g = (const float *)a->in[0].p + first;
-    float *restrict p = (float *)a->out[0].p + first;
-    float *restrict m = (float *)a->out[1].p + first;
-    float *restrict v = (float *)a->out[2].p + first;
+    const float *restrict g = (const float *)a->in[SN_ADAMW_G].p + first;
+    float *restrict p = (float *)a->out[SN_ADAMW_P].p + first;
+    float *restrict m = (float *)a->out[SN_ADAMW_M].p + first;
+    float *restrict v = (float *)a->out[SN_ADAMW_V].p + first;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float gi = g[i] * k.grad;
@@ -46,13 +46,13 @@ static void piece(const struct sn_args *a, struct rates k, int64_t first, int64_
         v[i] = vi;
         p[i] = p[i] * k.shrink - k.step * mi / (sqrtf(vi) * k.root_scale + k.eps);
     }
-    if (a->out[3].p)
-        sn_row_store(sn_at(&a->out[3], 0, first), a->out[3].dtype, p, n);
+    if (a->out[SN_ADAMW_W].p)
+        sn_row_store(sn_at(&a->out[SN_ADAMW_W], 0, first), a->out[SN_ADAMW_W].dtype, p, n);
 }
 
 SN_KERNEL(sn_adamw)
 {
-    int64_t n = a->in[0].cols;
+    int64_t n = a->in[SN_ADAMW_G].cols;
     if (!a->scalars->ok)
         return 0;
     struct rates k = rates_of(a);

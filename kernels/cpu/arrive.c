@@ -21,8 +21,8 @@ static int64_t in_chunk(int64_t n, int64_t all, const struct sn_attr *a)
 SN_KERNEL(sn_arrive)
 {
     (void)threads;
-    const struct sn_mat *bounds = &a->in[0];
-    int32_t *out = a->out[0].p;
+    const struct sn_mat *bounds = &a->in[SN_ARRIVE_BOUNDS];
+    int32_t *out = a->out[SN_ARRIVE_ARRIVALS].p;
     int64_t at = 0, experts = a->attr.experts, segment = 0;
     for (int64_t m = 0; m < bounds->rows; m++) {
         const int32_t *b = (const int32_t *)sn_mat_row(bounds, m) + a->attr.member * experts;

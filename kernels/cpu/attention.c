@@ -63,7 +63,7 @@ static struct job job_of(const struct sn_args *a, int threads)
     j.k_block = bf16 ? j.bf16.keys : SN_BK;
     j.place = sn_round_up(j.keys.run[0].n, j.k_block);
     j.group = t->heads / t->kv_heads;
-    j.samples = a->in[0].rows / j.rows;
+    j.samples = a->in[SN_ATTENTION_Q].rows / j.rows;
     j.chunk = CHUNK * j.q_block;
     /* enough chunks for every thread */
     int64_t n = j.queries.run[0].n, runs = j.samples * j.heads * j.queries.count;
@@ -286,25 +286,26 @@ static struct sn_head queries_of(const struct job *j, const struct work *w, cons
 static void start(const struct job *j, struct work *w)
 {
     int64_t padded = sn_round_up(w->queries, j->bf16.set ? j->bf16.set->rows : SN_AR);
-    struct sn_head q = queries_of(j, w, &j->a->in[0]), o = queries_of(j, w, &j->a->out[0]);
+    struct sn_head q = queries_of(j, w, &j->a->in[SN_ATTENTION_Q]),
+                   o = queries_of(j, w, &j->a->out[SN_ATTENTION_O]);
     if (j->bf16.set)
         sn_attn_pack(&j->bf16, &(struct sn_attn_operand){&q, false, false}, w->line, w->q16);
     else
         sn_head_load(&q, j->a->attr.scale, padded, w->q, j->ld);
-    if (j->a->acc[0] == SN_ADD)
+    if (j->a->acc[SN_ATTENTION_O] == SN_ADD)
         sn_head_load(&o, 1.0f, padded, w->o, j->ld);
     else
         memset(w->o, 0, (size_t)(padded * j->ld) * sizeof(float));
     for (int64_t i = 0; i < w->queries; i++) {
-        const float *lse = sn_mat_row(&j->a->out[1], o.first_row + i);
-        w->m[i] = j->a->acc[0] == SN_ADD ? lse[w->head] : -INFINITY;
+        const float *lse = sn_mat_row(&j->a->out[SN_ATTENTION_LSE], o.first_row + i);
+        w->m[i] = j->a->acc[SN_ATTENTION_O] == SN_ADD ? lse[w->head] : -INFINITY;
         w->l[i] = 1;
     }
 }
 
 static void finish(const struct job *j, const struct work *w)
 {
-    struct sn_head o = queries_of(j, w, &j->a->out[0]);
+    struct sn_head o = queries_of(j, w, &j->a->out[SN_ATTENTION_O]);
     for (int64_t i = 0; i < w->queries; i++) {
         float *restrict row = w->o + i * j->ld;
         float inverse = 1.0f / w->l[i];
@@ -312,7 +313,7 @@ static void finish(const struct job *j, const struct work *w)
         for (int64_t c = 0; c < j->d; c++)
             row[c] *= inverse;
         sn_head_store(&o, i, row);
-        float *lse = sn_mat_row(&j->a->out[1], o.first_row + i);
+        float *lse = sn_mat_row(&j->a->out[SN_ATTENTION_LSE], o.first_row + i);
         lse[w->head] = w->m[i] + logf(w->l[i]);
     }
 }
@@ -360,7 +361,7 @@ static void pass(const struct job *j, struct work *w, const struct sn_run *run)
 
 static void chunk(const struct job *j, struct work *w)
 {
-    if (j->a->acc[0] == SN_ADD && !sn_run_sees(w->run, &j->keys.run[0]))
+    if (j->a->acc[SN_ATTENTION_O] == SN_ADD && !sn_run_sees(w->run, &j->keys.run[0]))
         return;
     start(j, w);
     for (int r = 0; r < j->keys.count && sn_run_sees(w->run, &j->keys.run[r]); r++)
@@ -384,8 +385,8 @@ static void pack_bf16(const struct job *j, const struct work *w, int64_t i)
     if (!sn_run_sees(&j->queries.run[j->queries.count - 1], keys.run))
         return;
     keys.n = keys.run->n - keys.k0 < keys.n ? keys.run->n - keys.k0 : keys.n;
-    struct sn_head k = keys_of(j, sample, kv_head, &keys, &j->a->in[1]), v = k;
-    v.x = &j->a->in[2];
+    struct sn_head k = keys_of(j, sample, kv_head, &keys, &j->a->in[SN_ATTENTION_K]), v = k;
+    v.x = &j->a->in[SN_ATTENTION_V];
     sn_attn_pack(&j->bf16, &(struct sn_attn_operand){&k, true, false}, w->line,
                  packed_keys(j, sample, kv_head, r, keys.k0));
     sn_attn_pack(&j->bf16, &(struct sn_attn_operand){&v, true, true}, w->line,

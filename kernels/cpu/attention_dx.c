@@ -51,7 +51,7 @@ static struct job job_of(const struct sn_args *a)
     j.kv_heads = t->kv_heads;
     j.ld = sn_head_stride(j.d);
     j.group = t->heads / t->kv_heads;
-    j.samples = a->in[0].rows / j.rows;
+    j.samples = a->in[SN_ATTENTION_DX_Q].rows / j.rows;
     return j;
 }
 
@@ -187,8 +187,8 @@ static void load_run(const struct job *j, struct work *w, const struct sn_run *r
 static void pack(const struct job *j, struct work *w, const struct piece *keys)
 {
     int64_t row = w->sample * j->rows + keys->run->row + keys->first;
-    struct sn_head k = {&j->a->in[1], row, keys->n, w->kv_head * j->d, j->d}, v = k;
-    v.x = &j->a->in[2];
+    struct sn_head k = {&j->a->in[SN_ATTENTION_DX_K], row, keys->n, w->kv_head * j->d, j->d}, v = k;
+    v.x = &j->a->in[SN_ATTENTION_DX_V];
     int64_t padded = sn_round_up(keys->n, SN_STEP);
     sn_head_load(&v, 1.0f, padded, w->k, j->ld);
     sn_head_transpose(w->k, j->ld, keys->n, j->d, w->vt);
@@ -217,8 +217,8 @@ static void pass(const struct job *j, struct work *w, int r)
 /* A run that sees none of the keys has dq = 0 here, and adding that is left out. */
 static void store_run(const struct job *j, struct work *w, const struct sn_run *run, int64_t place)
 {
-    enum sn_acc acc = j->a->acc[0];
-    struct sn_head dq = rows_of(j, w, w->head, &j->a->out[0], run);
+    enum sn_acc acc = j->a->acc[SN_ATTENTION_DX_DQ];
+    struct sn_head dq = rows_of(j, w, w->head, &j->a->out[SN_ATTENTION_DX_DQ], run);
     if (acc == SN_ADD && !sn_run_sees(run, &j->keys.run[0]))
         return;
     for (int64_t i = 0; i < run->n; i++) {
@@ -255,11 +255,13 @@ static void kv_head(const struct job *j, struct work *w)
     for (w->head = w->kv_head * j->group; w->head < (w->kv_head + 1) * j->group; w->head++)
         query_head(j, w);
     for (int r = 0; r < j->keys.count; r++) {
-        struct sn_head dk = rows_of(j, w, w->kv_head, &j->a->out[1], &j->keys.run[r]), dv = dk;
-        dv.x = &j->a->out[2];
+        struct sn_head dk = rows_of(j, w, w->kv_head, &j->a->out[SN_ATTENTION_DX_DK],
+                                    &j->keys.run[r]),
+                       dv = dk;
+        dv.x = &j->a->out[SN_ATTENTION_DX_DV];
         for (int64_t i = 0; i < dk.rows; i++) {
-            sn_head_put(&dk, i, j->a->acc[1], w->dk + (r * j->place + i) * j->ld);
-            sn_head_put(&dv, i, j->a->acc[2], w->dv + (r * j->place + i) * j->ld);
+            sn_head_put(&dk, i, j->a->acc[SN_ATTENTION_DX_DK], w->dk + (r * j->place + i) * j->ld);
+            sn_head_put(&dv, i, j->a->acc[SN_ATTENTION_DX_DV], w->dv + (r * j->place + i) * j->ld);
         }
     }
 }

@@ -55,7 +55,7 @@ static struct job job_of(const struct sn_args *a)
     j.ld = sn_attn_stride(&j.bf16);
     j.score_row = j.bf16.keys + SN_VL;
     j.group = t->heads / t->kv_heads;
-    j.samples = a->in[0].rows / j.rows;
+    j.samples = a->in[SN_ATTENTION_DX_Q].rows / j.rows;
     return j;
 }
 
@@ -228,10 +228,10 @@ static void scale_row(const struct job *j, float *restrict row)
 /* A run that sees none of the keys has dq = 0 here, and adding that is left out. */
 static void store_queries(const struct job *j, struct work *w, const struct piece *q, bool sees)
 {
-    struct sn_head dq = rows_of(j, w, w->head, &j->a->out[0], q);
-    for (int64_t i = 0; i < q->n && (sees || j->a->acc[0] == SN_WRITE); i++) {
+    struct sn_head dq = rows_of(j, w, w->head, &j->a->out[SN_ATTENTION_DX_DQ], q);
+    for (int64_t i = 0; i < q->n && (sees || j->a->acc[SN_ATTENTION_DX_DQ] == SN_WRITE); i++) {
         scale_row(j, w->dq + i * j->ld);
-        sn_head_put(&dq, i, j->a->acc[0], w->dq + i * j->ld);
+        sn_head_put(&dq, i, j->a->acc[SN_ATTENTION_DX_DQ], w->dq + i * j->ld);
     }
 }
 
@@ -265,9 +265,9 @@ static void pack_keys(const struct job *j, struct work *w)
         struct piece p = {&j->keys.run[r], r, 0, 0};
         for (; p.first < p.run->n; p.first += f->keys) {
             p.n = p.run->n - p.first < f->keys ? p.run->n - p.first : f->keys;
-            struct sn_head k = rows_of(j, w, w->kv_head, &j->a->in[1], &p), v = k;
+            struct sn_head k = rows_of(j, w, w->kv_head, &j->a->in[SN_ATTENTION_DX_K], &p), v = k;
             int64_t at = place_of(j, &p);
-            v.x = &j->a->in[2];
+            v.x = &j->a->in[SN_ATTENTION_DX_V];
             sn_attn_pack(f, &(struct sn_attn_operand){&k, true, false}, w->line,
                          w->k + at * f->deep);
             sn_attn_pack(f, &(struct sn_attn_operand){&k, true, true}, w->line,
@@ -282,13 +282,13 @@ static void store_keys(const struct job *j, struct work *w)
 {
     for (int r = 0; r < j->keys.count; r++) {
         struct piece p = {&j->keys.run[r], r, 0, j->keys.run[r].n};
-        struct sn_head dk = rows_of(j, w, w->kv_head, &j->a->out[1], &p), dv = dk;
-        dv.x = &j->a->out[2];
+        struct sn_head dk = rows_of(j, w, w->kv_head, &j->a->out[SN_ATTENTION_DX_DK], &p), dv = dk;
+        dv.x = &j->a->out[SN_ATTENTION_DX_DV];
         for (int64_t i = 0; i < dk.rows; i++) {
             int64_t at = (place_of(j, &p) + i) * j->ld;
             scale_row(j, w->dk + at);
-            sn_head_put(&dk, i, j->a->acc[1], w->dk + at);
-            sn_head_put(&dv, i, j->a->acc[2], w->dv + at);
+            sn_head_put(&dk, i, j->a->acc[SN_ATTENTION_DX_DK], w->dk + at);
+            sn_head_put(&dv, i, j->a->acc[SN_ATTENTION_DX_DV], w->dv + at);
         }
     }
 }

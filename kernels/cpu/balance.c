@@ -11,12 +11,12 @@
 SN_KERNEL(sn_balance)
 {
     (void)threads; /* L x E numbers */
-    const struct sn_mat *counts = &a->in[0];
+    const struct sn_mat *counts = &a->in[SN_BALANCE_COUNTS];
     if (!a->scalars->ok)
         return 0;
     for (int64_t l = 0; l < counts->rows; l++) {
         const float *c = sn_mat_row(counts, l);
-        float *b = sn_mat_row(&a->out[0], l);
+        float *b = sn_mat_row(&a->out[SN_BALANCE_BIAS], l);
         double mean = 0;
         for (int64_t e = 0; e < counts->cols; e++)
             mean += (double)c[e];

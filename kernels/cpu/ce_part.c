@@ -54,11 +54,11 @@ struct sn_ce_sum SN_K(sn_ce_row)(const struct sn_mat *x, int64_t r, int64_t word
 
 SN_KERNEL(sn_ce_part)
 {
-    const struct sn_mat *x = &a->in[0];
+    const struct sn_mat *x = &a->in[SN_CE_PART_LOGITS];
     int64_t words = sn_ce_words(a);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < x->rows; r++) {
-        float wide[SN_CE_PIECE], *part = sn_mat_row(&a->out[0], r);
+        float wide[SN_CE_PIECE], *part = sn_mat_row(&a->out[SN_CE_PART_PART], r);
         struct sn_ce_sum s = SN_K(sn_ce_row)(x, r, words, wide);
         int64_t target = sn_ce_column(a, r);
         part[0] = s.max;

@@ -81,7 +81,8 @@ static int64_t tile_of(const struct coded *c, const struct part *p, int64_t at)
 
 static void subtract(const struct coded *c, int64_t first, int64_t n)
 {
-    struct sn_values x = values_at(&c->a->in[0], first, n), y = values_at(&c->a->in[1], first, n);
+    struct sn_values x = values_at(&c->a->in[SN_ENCODE_X], first, n),
+                     y = values_at(&c->a->in[SN_ENCODE_MINUS], first, n);
     int64_t blocks = (n + SN_CODEC_BLOCK - 1) / SN_CODEC_BLOCK;
 #pragma omp parallel for num_threads(sn_team(c->threads, n)) schedule(static)
     for (int64_t b = 0; b < blocks; b++) {
@@ -123,10 +124,11 @@ static enum sn_codec_fault sample(const struct coded *c, const struct part *p, i
 static enum sn_codec_fault encode_tile(const struct coded *c, const struct part *p, int64_t at,
                                        int64_t n)
 {
-    bool differs = c->a->in[1].p != NULL;
+    bool differs = c->a->in[SN_ENCODE_MINUS].p != NULL;
     bool fixed = sn_codec_is_fixed(c->codec);
-    float *e = c->a->out[1].p ? (float *)c->a->out[1].p + p->first + at : NULL;
-    struct sn_values x = values_at(&c->a->in[0], p->first + at, n);
+    float *e =
+        c->a->out[SN_ENCODE_LOST].p ? (float *)c->a->out[SN_ENCODE_LOST].p + p->first + at : NULL;
+    struct sn_values x = values_at(&c->a->in[SN_ENCODE_X], p->first + at, n);
     struct sn_stream to = cut(c, p, at, n);
     struct sn_codec_draw draw = c->draw;
     draw.message += (uint64_t)p->number;
@@ -149,7 +151,7 @@ static enum sn_codec_fault encode_tile(const struct coded *c, const struct part 
 static enum sn_codec_fault encode_part(const struct coded *c, const struct part *p)
 {
     enum sn_codec_fault f = SN_CODEC_FINE;
-    bool whole = !c->a->in[1].p && !c->a->scalars->codec_sample;
+    bool whole = !c->a->in[SN_ENCODE_MINUS].p && !c->a->scalars->codec_sample;
     if (c->tells)
         *(int64_t *)(void *)p->at = 0;
     for (int64_t at = 0, n; at < p->n && f == SN_CODEC_FINE; at += n) {
@@ -185,8 +187,8 @@ static enum sn_codec_fault decode_cut(const struct coded *c, const struct part *
 /* The tile, plus w, into y. */
 static void finish_tile(const struct coded *c, int64_t first, int64_t n)
 {
-    const struct sn_mat *w = &c->a->in[1];
-    struct sn_values y = values_at(&c->a->out[0], first, n);
+    const struct sn_mat *w = &c->a->in[SN_DECODE_ADDEND];
+    struct sn_values y = values_at(&c->a->out[SN_DECODE_Y], first, n);
     int64_t blocks = (n + SN_CODEC_BLOCK - 1) / SN_CODEC_BLOCK;
 #pragma omp parallel for num_threads(sn_team(c->threads, n)) schedule(static)
     for (int64_t b = 0; b < blocks; b++) {
@@ -199,7 +201,7 @@ static void finish_tile(const struct coded *c, int64_t first, int64_t n)
             for (int i = 0; i < m; i++)
                 c->tile[at + i] += add[i];
         }
-        sn_values_put(&y, c->a->acc[0], at, m, c->tile + at);
+        sn_values_put(&y, c->a->acc[SN_DECODE_Y], at, m, c->tile + at);
     }
 }
 
@@ -212,8 +214,9 @@ static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, cons
 {
     struct part p = part_of(c, streams, of->first);
     bool one = of->first + of->step >= of->end,
-         sets = c->a->acc[0] == SN_WRITE; /* else y + (a + b), not y + a + b */
-    bool direct = !c->a->in[1].p && (one || (sets && c->a->out[0].dtype == SN_F32));
+         sets = c->a->acc[SN_DECODE_Y] == SN_WRITE; /* else y + (a + b), not y + a + b */
+    bool direct =
+        !c->a->in[SN_DECODE_ADDEND].p && (one || (sets && c->a->out[SN_DECODE_Y].dtype == SN_F32));
     enum sn_codec_fault f = SN_CODEC_FINE;
     if (c->a->attr.inverse) {
         p.first = of->first * c->share;
@@ -221,12 +224,12 @@ static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, cons
     }
     for (int64_t at = 0, n; at < p.n && f == SN_CODEC_FINE; at += n) {
         n = direct && one ? p.n : tile_of(c, &p, at);
-        struct sn_values y = direct ? values_at(&c->a->out[0], p.first + at, n)
+        struct sn_values y = direct ? values_at(&c->a->out[SN_DECODE_Y], p.first + at, n)
                                     : (struct sn_values){c->tile, SN_F32, n};
         for (int64_t i = of->first; i < of->end && f == SN_CODEC_FINE; i += of->step) {
             struct part q = p;
             q.at = streams + i * c->stream;
-            enum sn_acc acc = i > of->first ? SN_ADD : direct ? c->a->acc[0] : SN_WRITE;
+            enum sn_acc acc = i > of->first ? SN_ADD : direct ? c->a->acc[SN_DECODE_Y] : SN_WRITE;
             f = decode_cut(c, &q, at, &y, acc);
         }
         if (!direct && f == SN_CODEC_FINE)
@@ -239,7 +242,7 @@ static enum sn_codec_fault decode_sum(const struct coded *c, char *streams, cons
 
 static bool is_absent(const struct coded *c, int64_t i)
 {
-    const char *streams = c->a->in[0].p;
+    const char *streams = c->a->in[SN_DECODE_STREAMS].p;
     return *(const int64_t *)(const void *)(streams + i * c->stream) == 0;
 }
 
@@ -248,15 +251,16 @@ static enum sn_codec_fault one_stream(const struct coded *c, bool encodes, int64
     if (!encodes && c->a->attr.marked && is_absent(c, i))
         return SN_CODEC_FINE;
     if (!encodes)
-        return decode_sum(c, c->a->in[0].p, &(struct same){i, 1, i + 1});
-    struct part p = part_of(c, c->a->out[0].p, i);
+        return decode_sum(c, c->a->in[SN_DECODE_STREAMS].p, &(struct same){i, 1, i + 1});
+    struct part p = part_of(c, c->a->out[SN_ENCODE_STREAMS].p, i);
     return encode_part(c, &p);
 }
 
 /* Nothing that streams share: no tile, no sums of squares. */
 static bool may_share_out(const struct coded *c, bool encodes)
 {
-    return c->share <= SHORT && !c->a->in[1].p && !(encodes && c->a->scalars->codec_sample);
+    const struct sn_mat *beside = &c->a->in[encodes ? SN_ENCODE_MINUS : SN_DECODE_ADDEND];
+    return c->share <= SHORT && !beside->p && !(encodes && c->a->scalars->codec_sample);
 }
 
 static enum sn_codec_fault all_streams(struct coded *c, bool encodes, int64_t streams)
@@ -276,7 +280,7 @@ static enum sn_codec_fault all_streams(struct coded *c, bool encodes, int64_t st
 
 SN_KERNEL(sn_encode)
 {
-    struct coded c = coded_of(a, &a->in[0], threads);
+    struct coded c = coded_of(a, &a->in[SN_ENCODE_X], threads);
     const struct sn_scalars *s = a->scalars;
     c.draw.key = sn_codec_key(s->seed, s->step);
     c.draw.message = sn_codec_message(a->attr.site, a->attr.member, s->first_sample);
@@ -288,16 +292,17 @@ static enum sn_codec_fault all_sums(const struct coded *c, int64_t streams)
     int64_t shares = c->a->attr.blocks_b > 1 ? c->a->attr.blocks_b : 1;
     enum sn_codec_fault f = SN_CODEC_FINE;
     for (int64_t k = 0; k < shares && f == SN_CODEC_FINE; k++)
-        f = decode_sum(c, c->a->in[0].p, &(struct same){k, shares, streams});
+        f = decode_sum(c, c->a->in[SN_DECODE_STREAMS].p, &(struct same){k, shares, streams});
     return f;
 }
 
 SN_KERNEL(sn_decode)
 {
-    struct coded c = coded_of(a, &a->out[0], threads);
+    struct coded c = coded_of(a, &a->out[SN_DECODE_Y], threads);
     int64_t streams = a->attr.blocks_a;
-    if (a->in[2].p) {
-        int32_t end = ((const int32_t *)a->in[2].p)[a->in[2].cols - 1];
+    if (a->in[SN_DECODE_BOUNDS].p) {
+        int32_t end =
+            ((const int32_t *)a->in[SN_DECODE_BOUNDS].p)[a->in[SN_DECODE_BOUNDS].cols - 1];
         streams = end < streams ? end : streams;
     }
     return (int)(a->attr.inverse ? all_sums(&c, streams) : all_streams(&c, false, streams));

@@ -5,7 +5,7 @@
 
 static void strip(const struct sn_args *a, int64_t c, int64_t n)
 {
-    const struct sn_mat *dy = &a->in[0];
+    const struct sn_mat *dy = &a->in[SN_COLSUM_DY];
     float buf[SN_CHUNK];
     struct sn_colsum db;
     sn_colsum_start(&db, n);
@@ -16,11 +16,11 @@ static void strip(const struct sn_args *a, int64_t c, int64_t n)
             db.sub[i] += dyp[i];
         sn_colsum_row_done(&db, r, n);
     }
-    sn_colsum_store(&db, &a->out[0], a->acc[0], c, n);
+    sn_colsum_store(&db, &a->out[SN_COLSUM_DB], a->acc[SN_COLSUM_DB], c, n);
 }
 
 SN_KERNEL(sn_colsum)
 {
-    sn_each_strip(a, threads, a->in[0].rows, a->in[0].cols, strip);
+    sn_each_strip(a, threads, a->in[SN_COLSUM_DY].rows, a->in[SN_COLSUM_DY].cols, strip);
     return 0;
 }

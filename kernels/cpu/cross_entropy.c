@@ -21,7 +21,7 @@ struct row {
 
 static struct row row_here(const struct sn_args *a, int64_t r, float *wide)
 {
-    const struct sn_mat *x = &a->in[0];
+    const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS];
     struct sn_ce_sum s = SN_K(sn_ce_row)(x, r, sn_ce_words(a), wide);
     int64_t target = sn_ce_column(a, r);
     /* A target that is no word must not pass as a loss. */
@@ -31,8 +31,8 @@ static struct row row_here(const struct sn_args *a, int64_t r, float *wide)
 
 static struct row row_merged(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *parts = &a->in[2];
-    int64_t rows = a->in[0].rows;
+    const struct sn_mat *parts = &a->in[SN_CROSS_ENTROPY_PARTS];
+    int64_t rows = a->in[SN_CROSS_ENTROPY_LOGITS].rows;
     float max = -INFINITY, chosen = 0;
     double sum = 0;
     for (int64_t p = r; p < parts->rows; p += rows) {
@@ -61,7 +61,8 @@ static __attribute__((noinline)) void gradient_piece(const float *v, int64_t n, 
 
 static void row_gradient(const struct sn_args *a, int64_t r, double lse, float scale, float *wide)
 {
-    const struct sn_mat *x = &a->in[0], *dx = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS],
+                        *dx = &a->out[SN_CROSS_ENTROPY_DLOGITS];
     int64_t target = sn_ce_column(a, r), words = sn_ce_words(a);
     size_t width = sn_dtype_size(dx->dtype);
     char *row = sn_mat_row(dx, r);
@@ -82,15 +83,16 @@ static void row_gradient(const struct sn_args *a, int64_t r, double lse, float s
 
 static void row_of_nothing(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *dx = &a->out[0];
-    *(float *)sn_mat_row(&a->out[1], r) = 0.0f;
+    const struct sn_mat *dx = &a->out[SN_CROSS_ENTROPY_DLOGITS];
+    *(float *)sn_mat_row(&a->out[SN_CROSS_ENTROPY_ROW_LOSS], r) = 0.0f;
     if (dx->p)
         memset(sn_mat_row(dx, r), 0, (size_t)dx->cols * sn_dtype_size(dx->dtype));
 }
 
 SN_KERNEL(sn_cross_entropy)
 {
-    const struct sn_mat *x = &a->in[0], *losses = &a->out[1];
+    const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS],
+                        *losses = &a->out[SN_CROSS_ENTROPY_ROW_LOSS];
     struct sn_scalars *s = a->scalars;
     float scale = (float)((double)s->loss_scale / s->tokens_in_step);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -100,9 +102,9 @@ SN_KERNEL(sn_cross_entropy)
             row_of_nothing(a, r);
             continue;
         }
-        struct row row = a->in[2].p ? row_merged(a, r) : row_here(a, r, wide);
+        struct row row = a->in[SN_CROSS_ENTROPY_PARTS].p ? row_merged(a, r) : row_here(a, r, wide);
         *(float *)sn_mat_row(losses, r) = (float)(row.lse - (double)row.chosen);
-        if (a->out[0].p)
+        if (a->out[SN_CROSS_ENTROPY_DLOGITS].p)
             row_gradient(a, r, row.lse, scale, wide);
     }
     for (int64_t r = 0; r < x->rows; r++)

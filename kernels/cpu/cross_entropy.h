@@ -12,7 +12,7 @@ enum { SN_CE_PIECE = 1024 /* columns that are summed in fp32 */ };
 /* How many columns of the logits are words; the others, at the end, are padding. */
 static inline int64_t sn_ce_words(const struct sn_args *a)
 {
-    int64_t cols = a->in[0].cols, left = a->attr.vocab - a->attr.vocab_first;
+    int64_t cols = a->in[SN_CROSS_ENTROPY_LOGITS].cols, left = a->attr.vocab - a->attr.vocab_first;
     if (a->attr.vocab == 0)
         return cols;
     return left < 0 ? 0 : left < cols ? left : cols;
@@ -20,7 +20,7 @@ static inline int64_t sn_ce_words(const struct sn_args *a)
 
 static inline int32_t sn_ce_target(const struct sn_args *a, int64_t r)
 {
-    return *(const int32_t *)sn_mat_row(&a->in[1], r);
+    return *(const int32_t *)sn_mat_row(&a->in[SN_CROSS_ENTROPY_TARGETS], r);
 }
 
 /* The column of row r's target, -1 when it is another rank's word or none. */

@@ -18,7 +18,8 @@ static float weight_of(const struct sn_mat *w, int64_t t, int64_t j)
 
 static void dispatch_tile(const struct sn_args *a, int64_t t, int64_t c, int64_t n)
 {
-    const struct sn_mat *x = &a->in[0], *place = &a->in[1], *w = &a->in[2], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_DISPATCH_X], *place = &a->in[SN_DISPATCH_PLACE],
+                        *w = &a->in[SN_DISPATCH_W], *y = &a->out[SN_DISPATCH_Y];
     float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
     const float *from = sn_get(x, t, c, n, x_buf);
     for (int64_t j = 0; j < place->cols; j++) {
@@ -36,13 +37,14 @@ static void dispatch_tile(const struct sn_args *a, int64_t t, int64_t c, int64_t
 
 SN_KERNEL(sn_dispatch)
 {
-    sn_each_tile(a, threads, &a->in[0], SN_CHUNK, dispatch_tile);
+    sn_each_tile(a, threads, &a->in[SN_DISPATCH_X], SN_CHUNK, dispatch_tile);
     return 0;
 }
 
 static void combine_tile(const struct sn_args *a, int64_t t, int64_t c, int64_t n)
 {
-    const struct sn_mat *x = &a->in[0], *place = &a->in[1], *w = &a->in[2], *g = &a->in[3];
+    const struct sn_mat *x = &a->in[SN_COMBINE_X], *place = &a->in[SN_COMBINE_PLACE],
+                        *w = &a->in[SN_COMBINE_W], *g = &a->in[SN_COMBINE_ADDEND];
     float sum[SN_CHUNK] = {0}, buf[SN_CHUNK];
     for (int64_t j = 0; j < place->cols; j++) {
         int32_t from = place_of(place, t, j);
@@ -57,12 +59,12 @@ static void combine_tile(const struct sn_args *a, int64_t t, int64_t c, int64_t 
     const float *more = g->p ? sn_get(g, t, c, n, buf) : NULL;
     for (int64_t i = 0; more && i < n; i++)
         sum[i] += more[i];
-    sn_row_store(sn_at(&a->out[0], t, c), a->out[0].dtype, sum, n);
+    sn_row_store(sn_at(&a->out[SN_COMBINE_Y], t, c), a->out[SN_COMBINE_Y].dtype, sum, n);
 }
 
 SN_KERNEL(sn_combine)
 {
-    sn_each_tile(a, threads, &a->out[0], SN_CHUNK, combine_tile);
+    sn_each_tile(a, threads, &a->out[SN_COMBINE_Y], SN_CHUNK, combine_tile);
     return 0;
 }
 
@@ -82,16 +84,17 @@ static double dot(const struct sn_mat *x, int64_t r, const struct sn_mat *y, int
 
 static void dw_row(const struct sn_args *a, int64_t t)
 {
-    const struct sn_mat *place = &a->in[2];
-    float *dw = sn_mat_row(&a->out[0], t);
+    const struct sn_mat *place = &a->in[SN_COMBINE_DW_PLACE];
+    float *dw = sn_mat_row(&a->out[SN_COMBINE_DW_DW], t);
     for (int64_t j = 0; j < place->cols; j++) {
         int32_t from = place_of(place, t, j);
-        dw[j] = from < 0 ? 0.0f : (float)dot(&a->in[0], t, &a->in[1], from);
+        dw[j] = from < 0 ? 0.0f
+                         : (float)dot(&a->in[SN_COMBINE_DW_DY], t, &a->in[SN_COMBINE_DW_X], from);
     }
 }
 
 SN_KERNEL(sn_combine_dw)
 {
-    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, dw_row);
+    sn_each_row(a, threads, a->in[SN_COMBINE_DW_DY].rows, a->in[SN_COMBINE_DW_DY].cols, dw_row);
     return 0;
 }

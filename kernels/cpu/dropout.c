@@ -31,7 +31,8 @@ static const float *factors(const struct sn_args *a, int64_t sample, int64_t fir
 
 static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    const struct sn_mat *x = &a->in[0], *g = &a->in[1], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_NOISE_X], *g = &a->in[SN_NOISE_ADDEND],
+                        *y = &a->out[SN_NOISE_Y];
     float room[4 * GROUPS], x_buf[SN_CHUNK], g_buf[SN_CHUNK], y_buf[SN_CHUNK];
     int64_t sample = a->scalars->first_sample + sn_row_sample(&a->attr, r);
     const float *f = factors(a, sample, sn_row_position(&a->attr, r) * x->cols + c, n, room);
@@ -52,7 +53,7 @@ static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 
 SN_KERNEL(sn_dropout)
 {
-    sn_each_tile(a, threads, &a->out[0], SN_CHUNK, tile);
+    sn_each_tile(a, threads, &a->out[SN_NOISE_Y], SN_CHUNK, tile);
     return 0;
 }
 

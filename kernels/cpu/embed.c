@@ -10,14 +10,15 @@
 /* The row of `table` that has row r's word, -1 when another rank has it. */
 static int64_t row_of_word(const struct sn_args *a, const struct sn_mat *table, int64_t r)
 {
-    int64_t id = *(const int32_t *)sn_at(&a->in[0], r, 0) - a->attr.vocab_first;
+    int64_t id = *(const int32_t *)sn_at(&a->in[SN_EMBED_IDS], r, 0) - a->attr.vocab_first;
     return id >= 0 && id < table->rows ? id : -1;
 }
 
 static void embed_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     static const float zeros[SN_CHUNK];
-    const struct sn_mat *w = &a->in[1], *pos = &a->in[2], *y = &a->out[0];
+    const struct sn_mat *w = &a->in[SN_EMBED_W], *pos = &a->in[SN_EMBED_P],
+                        *y = &a->out[SN_EMBED_Y];
     int64_t id = row_of_word(a, w, r);
     if (!pos->p && id < 0) {
         memset(sn_at(y, r, c), 0, (size_t)n * sn_dtype_size(y->dtype));
@@ -43,14 +44,14 @@ static void embed_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 
 SN_KERNEL(sn_embed)
 {
-    sn_each_tile(a, threads, &a->out[0], SN_CHUNK, embed_tile);
+    sn_each_tile(a, threads, &a->out[SN_EMBED_Y], SN_CHUNK, embed_tile);
     return 0;
 }
 
 /* Rows in order within each column: repeated ids add up in one order for every thread count. */
 static void embed_grad_strip(const struct sn_args *a, int64_t c, int64_t n)
 {
-    const struct sn_mat *dy = &a->in[1], *dw = &a->out[0];
+    const struct sn_mat *dy = &a->in[SN_EMBED_GRAD_DY], *dw = &a->out[SN_EMBED_GRAD_DW];
     float buf[SN_CHUNK];
     for (int64_t r = 0; r < dy->rows; r++) {
         int64_t id = row_of_word(a, dw, r);
@@ -66,7 +67,8 @@ static void embed_grad_strip(const struct sn_args *a, int64_t c, int64_t n)
 
 SN_KERNEL(sn_embed_grad)
 {
-    sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, embed_grad_strip);
+    sn_each_strip(a, threads, a->in[SN_EMBED_GRAD_DY].rows, a->in[SN_EMBED_GRAD_DY].cols,
+                  embed_grad_strip);
     return 0;
 }
 
@@ -91,14 +93,14 @@ static int64_t first_row_at(const struct sn_attr *at, int64_t position)
 /* dP[s] = sum over the rows r of dy at position s, sample after sample. */
 static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t n)
 {
-    const struct sn_mat *dy = &a->in[0];
-    float *dp = sn_at(&a->out[0], s, c), buf[SN_CHUNK];
+    const struct sn_mat *dy = &a->in[SN_POS_GRAD_DY];
+    float *dp = sn_at(&a->out[SN_POS_GRAD_DP], s, c), buf[SN_CHUNK];
     double sum[SN_CHUNK];
     int64_t first = first_row_at(&a->attr, s), rows = sn_rows_per_sample(&a->attr);
-    if (first >= dy->rows && a->acc[0] == SN_ADD)
+    if (first >= dy->rows && a->acc[SN_POS_GRAD_DP] == SN_ADD)
         return;
     for (int64_t i = 0; i < n; i++)
-        sum[i] = a->acc[0] == SN_ADD ? (double)dp[i] : 0.0;
+        sum[i] = a->acc[SN_POS_GRAD_DP] == SN_ADD ? (double)dp[i] : 0.0;
     for (int64_t r = first; r < dy->rows; r += rows) {
         const float *from = sn_get(dy, r, c, n, buf);
 #pragma omp simd
@@ -111,6 +113,6 @@ static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t
 
 SN_KERNEL(sn_pos_grad)
 {
-    sn_each_tile(a, threads, &a->out[0], SN_CHUNK, pos_grad_tile);
+    sn_each_tile(a, threads, &a->out[SN_POS_GRAD_DP], SN_CHUNK, pos_grad_tile);
     return 0;
 }

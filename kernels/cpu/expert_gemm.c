@@ -19,28 +19,29 @@ static struct sn_mat part(const struct sn_mat *m, int64_t first, int64_t rows)
 /* The operands of a segment's product; `into` says whether W_e has its gradient yet. */
 static struct sn_args product(const struct sn_args *a, int64_t s, bool into)
 {
-    const int32_t *bounds = a->in[2].p;
+    const int32_t *bounds = a->in[SN_EXPERT_GEMM_BOUNDS].p;
     int64_t first = bounds[s], rows = bounds[s + 1] - first, e = s % a->attr.experts;
-    const struct sn_mat *stack = a->attr.trans_a ? &a->out[0] : &a->in[1];
+    const struct sn_mat *stack =
+        a->attr.trans_a ? &a->out[SN_EXPERT_GEMM_C] : &a->in[SN_EXPERT_GEMM_B];
     struct sn_mat expert =
         part(stack, e * (stack->rows / a->attr.experts), stack->rows / a->attr.experts);
     struct sn_args g = {.scratch = a->scratch, .scalars = a->scalars};
     g.attr.trans_a = a->attr.trans_a;
     g.attr.trans_b = a->attr.trans_b;
-    g.in[0] = part(&a->in[0], first, rows);
-    g.in[1] = a->attr.trans_a ? part(&a->in[1], first, rows) : expert;
-    g.out[0] = a->attr.trans_a ? expert : part(&a->out[0], first, rows);
-    g.acc[0] = into ? SN_ADD : a->acc[0];
+    g.in[SN_GEMM_A] = part(&a->in[SN_EXPERT_GEMM_A], first, rows);
+    g.in[SN_GEMM_B] = a->attr.trans_a ? part(&a->in[SN_EXPERT_GEMM_B], first, rows) : expert;
+    g.out[SN_GEMM_C] = a->attr.trans_a ? expert : part(&a->out[SN_EXPERT_GEMM_C], first, rows);
+    g.acc[SN_GEMM_C] = into ? SN_ADD : a->acc[SN_EXPERT_GEMM_C];
     return g;
 }
 
 SN_KERNEL(sn_expert_gemm)
 {
-    int64_t segments = a->in[2].cols - 1;
+    int64_t segments = a->in[SN_EXPERT_GEMM_BOUNDS].cols - 1;
     for (int64_t s = 0; s < segments; s++) {
         bool first = s < a->attr.experts; /* of its expert */
         struct sn_args g = product(a, s, a->attr.trans_a && !first);
-        bool nothing = g.in[0].rows == 0 && !(a->attr.trans_a && first);
+        bool nothing = g.in[SN_GEMM_A].rows == 0 && !(a->attr.trans_a && first);
         int rc = nothing ? 0 : SN_K(sn_gemm)(&g, threads);
         if (rc != 0)
             return rc;
@@ -52,11 +53,13 @@ SN_KERNEL(sn_expert_gemm)
 size_t SN_K(sn_expert_gemm_scratch)(const struct sn_args *a, int threads)
 {
     struct sn_args g = *a;
-    int64_t rows = (a->attr.trans_a ? a->out[0].rows : a->in[1].rows) / a->attr.experts;
+    int64_t rows =
+        (a->attr.trans_a ? a->out[SN_EXPERT_GEMM_C].rows : a->in[SN_EXPERT_GEMM_B].rows) /
+        a->attr.experts;
     if (a->attr.trans_a)
-        g.out[0].rows = rows;
+        g.out[SN_GEMM_C].rows = rows;
     else
-        g.in[1].rows = rows;
-    g.in[2] = g.in[3] = (struct sn_mat){0};
+        g.in[SN_GEMM_B].rows = rows;
+    g.in[SN_GEMM_BIAS] = g.in[SN_GEMM_ADDEND] = (struct sn_mat){0};
     return SN_K(sn_gemm_scratch)(&g, threads);
 }

@@ -53,12 +53,15 @@ struct work {
 
 static struct job job_of(const struct sn_args *a)
 {
-    struct job j = {.a = a, .c = &a->out[0], .bias = &a->in[2], .addend = &a->in[3]};
+    struct job j = {.a = a,
+                    .c = &a->out[SN_GEMM_C],
+                    .bias = &a->in[SN_GEMM_BIAS],
+                    .addend = &a->in[SN_GEMM_ADDEND]};
     j.m = j.c->rows;
     j.n = j.c->cols;
-    j.k = a->attr.trans_a ? a->in[0].rows : a->in[0].cols;
+    j.k = a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
     bool half = j.c->dtype != SN_F32;
-    if (a->in[0].dtype == SN_BF16 && a->in[1].dtype == SN_BF16)
+    if (a->in[SN_GEMM_A].dtype == SN_BF16 && a->in[SN_GEMM_B].dtype == SN_BF16)
         j.bf16 = SN_K(sn_bf16);
     j.mr = j.bf16 ? j.bf16->rows : SN_MR;
     j.nr = j.bf16 ? j.bf16->cols : SN_NR;
@@ -68,7 +71,7 @@ static struct job job_of(const struct sn_args *a)
     j.kc = j.bf16 ? sn_bf16_depth(j.bf16, j.kc) : j.kc;
     j.mc = j.kc > times * KC ? MC * KC / DEEP : MC;
     j.nc = j.kc > times * KC ? NC * KC / DEEP : NC;
-    j.accumulates = a->acc[0] == SN_ADD;
+    j.accumulates = a->acc[SN_GEMM_C] == SN_ADD;
     j.wide_sums = half && blocks > 1;
     return j;
 }
@@ -208,7 +211,7 @@ static void one_tile_bf16(const struct job *j, const struct work *w, struct sn_b
  */
 static bool is_read_in_place(const struct job *j)
 {
-    const struct sn_mat *a = &j->a->in[0];
+    const struct sn_mat *a = &j->a->in[SN_GEMM_A];
     return !j->a->attr.trans_a && !SN_K(sn_gemm_by_steps) && a->dtype == SN_F32 &&
            a->ld % 1024 != 0;
 }
@@ -231,7 +234,7 @@ static void ask_for(const struct sn_block *b, int64_t part, int64_t parts, struc
 /* Rows [row, row + rows) of the current block against all of B's, which the first rows pack. */
 static void multiply(const struct job *j, const struct work *w, int64_t row, int64_t rows)
 {
-    const struct sn_mat *x = &j->a->in[0];
+    const struct sn_mat *x = &j->a->in[SN_GEMM_A];
     bool trans = j->a->attr.trans_a, by_steps = trans || SN_K(sn_gemm_by_steps);
     int64_t in_place = is_read_in_place(j) ? rows / SN_MR * SN_MR : 0;
     struct sn_block a = {x, trans, row + in_place, rows - in_place, w->l, w->depth};
@@ -239,7 +242,8 @@ static void multiply(const struct job *j, const struct work *w, int64_t row, int
     for (int64_t c = 0; c < w->cols; c += SN_NR) {
         float *panel = w->packed_b + (rows < w->rows ? c * w->depth : 0);
         int64_t cols = w->cols - c < SN_NR ? w->cols - c : SN_NR;
-        struct sn_block b = {&j->a->in[1], j->a->attr.trans_b, w->l, w->depth, w->col + c, cols};
+        struct sn_block b = {
+            &j->a->in[SN_GEMM_B], j->a->attr.trans_b, w->l, w->depth, w->col + c, cols};
         if (row == w->row)
             SN_K(sn_gemm_pack_b)(&b, w->line, panel);
         struct sn_tile t = {.k = w->depth, .b = panel, .b_step = SN_NR};
@@ -264,7 +268,7 @@ static void multiply(const struct job *j, const struct work *w, int64_t row, int
 /* Whole strips of a stored row-major A whose rows the instructions read as they lie. */
 static int64_t rows_in_place_bf16(const struct job *j, const struct work *w, int64_t rows)
 {
-    const struct sn_mat *a = &j->a->in[0];
+    const struct sn_mat *a = &j->a->in[SN_GEMM_A];
     bool lies = j->bf16->reads_rows && !j->a->attr.trans_a && a->ld % 2048 != 0 &&
                 w->depth % j->bf16->step == 0;
     return lies ? rows / j->mr * j->mr : 0;
@@ -273,7 +277,7 @@ static int64_t rows_in_place_bf16(const struct job *j, const struct work *w, int
 /* What multiply() does, with products of bf16. */
 static void multiply_bf16(const struct job *j, const struct work *w, int64_t row, int64_t rows)
 {
-    const struct sn_mat *x = &j->a->in[0];
+    const struct sn_mat *x = &j->a->in[SN_GEMM_A];
     const struct sn_bf16_products *f = j->bf16;
     bool trans_a = j->a->attr.trans_a, in_rows = f->reads_rows && !trans_a;
     uint16_t *line = (uint16_t *)w->line, *packed_a = (uint16_t *)w->packed_a;
@@ -285,9 +289,15 @@ static void multiply_bf16(const struct job *j, const struct work *w, int64_t row
     for (int64_t c = 0; c < w->cols; c += j->nr) {
         uint16_t *panel = (uint16_t *)w->packed_b + (rows < w->rows ? c * whole : 0);
         int64_t cols = w->cols - c < j->nr ? w->cols - c : j->nr;
-        struct sn_bf16_block b = {
-            &j->a->in[1], !j->a->attr.trans_b, w->col + c, cols, w->l, w->depth,
-            j->nr,        f->b_group,          whole};
+        struct sn_bf16_block b = {&j->a->in[SN_GEMM_B],
+                                  !j->a->attr.trans_b,
+                                  w->col + c,
+                                  cols,
+                                  w->l,
+                                  w->depth,
+                                  j->nr,
+                                  f->b_group,
+                                  whole};
         if (row == w->row)
             SN_K(sn_bf16_pack)(&b, line, panel);
         for (int64_t r = 0; r < rows; r += j->mr) {

@@ -9,8 +9,8 @@
 static int act(const struct sn_args *a, int threads)
 {
     struct sn_args product = *a, y = *a;
-    product.out[0] = a->out[1].p ? a->out[1] : a->out[0];
-    y.in[0] = product.out[0];
+    product.out[SN_GEMM_C] = a->out[SN_GEMM_BESIDE].p ? a->out[SN_GEMM_BESIDE] : a->out[SN_GEMM_C];
+    y.in[SN_ACT_X] = product.out[SN_GEMM_C];
     int rc = SN_K(sn_gemm_alone)(&product, threads);
     return rc ? rc : SN_R(sn_act)(&y, threads);
 }
@@ -18,8 +18,8 @@ static int act(const struct sn_args *a, int threads)
 static int act_dx(const struct sn_args *a, int threads)
 {
     struct sn_args dx = *a;
-    dx.in[0] = a->out[0];
-    dx.in[1] = a->in[4];
+    dx.in[SN_ACT_DX_DY] = a->out[SN_GEMM_C];
+    dx.in[SN_ACT_DX_X] = a->in[SN_GEMM_SLOPE_OF];
     int rc = SN_K(sn_gemm_alone)(a, threads);
     return rc ? rc : SN_R(sn_act_dx)(&dx, threads);
 }
@@ -27,8 +27,8 @@ static int act_dx(const struct sn_args *a, int threads)
 static int colsum(const struct sn_args *a, int threads)
 {
     struct sn_args sums = *a;
-    sums.out[0] = a->out[1];
-    sums.acc[0] = a->acc[1];
+    sums.out[SN_COLSUM_DB] = a->out[SN_GEMM_BESIDE];
+    sums.acc[SN_COLSUM_DB] = a->acc[SN_GEMM_BESIDE];
     int rc = SN_K(sn_gemm_alone)(a, threads);
     return rc ? rc : SN_R(sn_colsum)(&sums, threads);
 }

@@ -98,7 +98,7 @@ static size_t room(const struct sn_mat *x)
 
 size_t SN_K(sn_fp8_scratch)(const struct sn_args *a)
 {
-    return a->attr.fp8 ? room(&a->in[0]) + room(&a->in[1]) : 0;
+    return a->attr.fp8 ? room(&a->in[SN_GEMM_A]) + room(&a->in[SN_GEMM_B]) : 0;
 }
 
 struct sn_args SN_K(sn_fp8_operands)(const struct sn_args *a, int threads)

@@ -40,11 +40,11 @@ static struct stats row_stats(const struct sn_mat *x, int64_t r, float eps)
 
 static void forward_row(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *w = &a->in[1], *b = &a->in[2], *y = &a->out[0];
+    const struct sn_mat *w = &a->in[SN_NORM_W], *b = &a->in[SN_NORM_B], *y = &a->out[SN_NORM_Y];
     const struct sn_mat *x = sn_norm_input(a, r);
     float x_buf[SN_CHUNK], w_buf[SN_CHUNK], b_buf[SN_CHUNK], y_buf[SN_CHUNK];
     struct stats st = row_stats(x, r, a->attr.eps);
-    memcpy(sn_at(&a->out[1], r, 0), &st, sizeof(st));
+    memcpy(sn_at(&a->out[SN_NORM_STATS], r, 0), &st, sizeof(st));
     for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
         int64_t n = sn_piece(x->cols, c);
         const float *xp = sn_get(x, r, c, n, x_buf), *wp = sn_get(w, 0, c, n, w_buf);
@@ -59,14 +59,15 @@ static void forward_row(const struct sn_args *a, int64_t r)
 
 SN_KERNEL(sn_layernorm)
 {
-    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, forward_row);
+    sn_each_row(a, threads, a->in[SN_NORM_X].rows, a->in[SN_NORM_X].cols, forward_row);
     return 0;
 }
 
 /* mean_j(w_j dy_j) and mean_j(w_j dy_j h_j) of row r */
 static void weighted_means(const struct sn_args *a, int64_t r, struct stats st, double mean[2])
 {
-    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *w = &a->in[2];
+    const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
+                        *w = &a->in[SN_NORM_DX_W];
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK];
     double plain = 0.0, dot = 0.0;
     for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
@@ -86,11 +87,12 @@ static void weighted_means(const struct sn_args *a, int64_t r, struct stats st, 
 
 static void dx_row(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *w = &a->in[2], *g = &a->in[4];
-    const struct sn_mat *dx = &a->out[0];
+    const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
+                        *w = &a->in[SN_NORM_DX_W], *g = &a->in[SN_NORM_DX_ADDEND];
+    const struct sn_mat *dx = &a->out[SN_NORM_DX_DX];
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK], g_buf[SN_CHUNK], dx_buf[SN_CHUNK];
     struct stats st;
-    memcpy(&st, sn_at(&a->in[3], r, 0), sizeof(st));
+    memcpy(&st, sn_at(&a->in[SN_NORM_DX_STATS], r, 0), sizeof(st));
     double mean[2];
     weighted_means(a, r, st, mean);
     float s = st.scale, m0 = (float)mean[0], m1 = (float)mean[1];
@@ -116,7 +118,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
 /* Of columns c .. c + n - 1: dw to out[o], db to out[o + 1]; statistics are in[stats]. */
 static void sum_strip(const struct sn_args *a, int stats, int o, int64_t c, int64_t n)
 {
-    const struct sn_mat *dy = &a->in[0], *x = &a->in[1];
+    const struct sn_mat *dy = &a->in[SN_NORM_DW_DY], *x = &a->in[SN_NORM_DW_X];
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK];
     struct sn_colsum dw, db;
     sn_colsum_start(&dw, n);
@@ -141,25 +143,25 @@ static void sum_strip(const struct sn_args *a, int stats, int o, int64_t c, int6
 
 static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
 {
-    sum_strip(a, 2, 0, c, n);
+    sum_strip(a, SN_NORM_DW_STATS, SN_NORM_DW_DW, c, n);
 }
 
 static void dx_strip(const struct sn_args *a, int64_t c, int64_t n)
 {
-    sum_strip(a, 3, 1, c, n);
+    sum_strip(a, SN_NORM_DX_STATS, SN_NORM_DX_DW, c, n);
 }
 
 /* The sums first: dx may take the place of dy. */
 SN_KERNEL(sn_layernorm_dx)
 {
-    if (a->out[1].p || a->out[2].p)
-        sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, dx_strip);
-    sn_each_row(a, threads, a->in[1].rows, a->in[1].cols, dx_row);
+    if (a->out[SN_NORM_DX_DW].p || a->out[SN_NORM_DX_DB].p)
+        sn_each_strip(a, threads, a->in[SN_NORM_DX_X].rows, a->in[SN_NORM_DX_X].cols, dx_strip);
+    sn_each_row(a, threads, a->in[SN_NORM_DX_X].rows, a->in[SN_NORM_DX_X].cols, dx_row);
     return 0;
 }
 
 SN_KERNEL(sn_layernorm_dw)
 {
-    sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, dw_strip);
+    sn_each_strip(a, threads, a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols, dw_strip);
     return 0;
 }

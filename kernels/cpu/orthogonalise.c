@@ -36,7 +36,8 @@ static int64_t block_count(int64_t rows)
 
 size_t SN_K(sn_orthogonalise_scratch)(const struct sn_args *a)
 {
-    size_t cols = (size_t)a->in[0].cols, blocks = (size_t)block_count(a->in[0].rows);
+    size_t cols = (size_t)a->in[SN_ORTHOGONALISE_X].cols,
+           blocks = (size_t)block_count(a->in[SN_ORTHOGONALISE_X].rows);
     return (blocks + 1) * cols * sizeof(double) + cols * sizeof(float);
 }
 
@@ -176,7 +177,7 @@ static void take_negative(const struct sn_mat *y, const struct sn_mat *n)
 
 SN_KERNEL(sn_orthogonalise)
 {
-    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_ORTHOGONALISE_X], *y = &a->out[SN_ORTHOGONALISE_Y];
     int64_t blocks = block_count(x->rows);
     struct panel p = {.m = y,
                       .part = a->scratch,
@@ -188,6 +189,6 @@ SN_KERNEL(sn_orthogonalise)
         memcpy(sn_mat_row(y, r), sn_mat_row(x, r), (size_t)x->cols * sizeof(float));
     if (!all_columns(&p, a))
         fill(&p, 0, y->cols, NAN);
-    take_negative(y, &a->out[1]);
+    take_negative(y, &a->out[SN_ORTHOGONALISE_MINUS]);
     return 0;
 }

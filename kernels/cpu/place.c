@@ -15,7 +15,9 @@ static int32_t *row(const struct sn_mat *m, int64_t r)
  * `used` is room for E numbers. */
 static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
 {
-    const struct sn_mat *all = a->in[1].p ? &a->in[1] : &a->in[0], *place = &a->out[0];
+    const struct sn_mat *all =
+                            a->in[SN_PLACE_ALL].p ? &a->in[SN_PLACE_ALL] : &a->in[SN_PLACE_CHOICE],
+                        *place = &a->out[SN_PLACE_PLACE];
     int64_t rows = all->rows / (a->attr.context > 1 ? a->attr.context : 1);
     int64_t here = rows * a->attr.context_rank + a->attr.row0;
     memset(used, 0, (size_t)a->attr.experts * sizeof(*used));
@@ -30,8 +32,9 @@ static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
 
 static void place_all(const struct sn_args *a)
 {
-    const struct sn_mat *place = &a->out[0];
-    int32_t *bounds = a->out[1].p, experts = a->attr.experts, first = a->attr.member * experts;
+    const struct sn_mat *place = &a->out[SN_PLACE_PLACE];
+    int32_t *bounds = a->out[SN_PLACE_BOUNDS].p, experts = a->attr.experts,
+            first = a->attr.member * experts;
     int32_t rows = (int32_t)place->rows;
     for (int32_t r = 0; r < rows; r++)
         for (int32_t e = 0; e < place->cols; e++)
@@ -47,11 +50,11 @@ SN_KERNEL(sn_place)
         place_all(a);
         return 0;
     }
-    const struct sn_mat *choice = &a->in[0], *place = &a->out[0];
-    int32_t *bounds = a->out[1].p, n = 0, experts = a->attr.experts;
+    const struct sn_mat *choice = &a->in[SN_PLACE_CHOICE], *place = &a->out[SN_PLACE_PLACE];
+    int32_t *bounds = a->out[SN_PLACE_BOUNDS].p, n = 0, experts = a->attr.experts;
     for (int64_t r = 0; r < place->rows; r++)
         memset(row(place, r), 0, (size_t)place->cols * sizeof(int32_t));
-    int64_t whole = a->in[1].p ? a->in[1].rows : place->rows;
+    int64_t whole = a->in[SN_PLACE_ALL].p ? a->in[SN_PLACE_ALL].rows : place->rows;
     for (int64_t i = 0; a->attr.capacity && i < whole / a->attr.seq; i++)
         drop(a, i, bounds);
     memset(bounds, 0, ((size_t)experts + 1) * sizeof(*bounds));

@@ -27,10 +27,10 @@ static float inverse_rms(const struct sn_mat *x, int64_t r, float eps)
 
 static void forward_row(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *x = sn_norm_input(a, r), *w = &a->in[1], *y = &a->out[0];
+    const struct sn_mat *x = sn_norm_input(a, r), *w = &a->in[SN_NORM_W], *y = &a->out[SN_NORM_Y];
     float x_buf[SN_CHUNK], w_buf[SN_CHUNK], y_buf[SN_CHUNK];
     float s = inverse_rms(x, r, a->attr.eps);
-    *(float *)sn_at(&a->out[1], r, 0) = s;
+    *(float *)sn_at(&a->out[SN_NORM_STATS], r, 0) = s;
     for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
         int64_t n = sn_piece(x->cols, c);
         const float *xp = sn_get(x, r, c, n, x_buf), *wp = sn_get(w, 0, c, n, w_buf);
@@ -44,14 +44,15 @@ static void forward_row(const struct sn_args *a, int64_t r)
 
 SN_KERNEL(sn_rmsnorm)
 {
-    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, forward_row);
+    sn_each_row(a, threads, a->in[SN_NORM_X].rows, a->in[SN_NORM_X].cols, forward_row);
     return 0;
 }
 
 /* sum_j w_j dy_j x_j of row r */
 static double weighted_dot(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *w = &a->in[2];
+    const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
+                        *w = &a->in[SN_NORM_DX_W];
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK];
     double sum = 0.0;
     for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
@@ -67,10 +68,11 @@ static double weighted_dot(const struct sn_args *a, int64_t r)
 
 static void dx_row(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *w = &a->in[2], *g = &a->in[4];
-    const struct sn_mat *dx = &a->out[0];
+    const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
+                        *w = &a->in[SN_NORM_DX_W], *g = &a->in[SN_NORM_DX_ADDEND];
+    const struct sn_mat *dx = &a->out[SN_NORM_DX_DX];
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK], g_buf[SN_CHUNK], dx_buf[SN_CHUNK];
-    float s = *(const float *)sn_at(&a->in[3], r, 0);
+    float s = *(const float *)sn_at(&a->in[SN_NORM_DX_STATS], r, 0);
     double s3 = (double)s * (double)s * (double)s;
     float k = (float)(s3 * weighted_dot(a, r) / (double)x->cols);
     for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
@@ -96,7 +98,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
 static void sum_strip(const struct sn_args *a, const struct sn_mat *stats, int o, int64_t c,
                       int64_t n)
 {
-    const struct sn_mat *dy = &a->in[0], *x = &a->in[1];
+    const struct sn_mat *dy = &a->in[SN_NORM_DW_DY], *x = &a->in[SN_NORM_DW_X];
     float dy_buf[SN_CHUNK], x_buf[SN_CHUNK];
     struct sn_colsum dw;
     sn_colsum_start(&dw, n);
@@ -113,25 +115,25 @@ static void sum_strip(const struct sn_args *a, const struct sn_mat *stats, int o
 
 static void dw_strip(const struct sn_args *a, int64_t c, int64_t n)
 {
-    sum_strip(a, &a->in[2], 0, c, n);
+    sum_strip(a, &a->in[SN_NORM_DW_STATS], SN_NORM_DW_DW, c, n);
 }
 
 static void dx_strip(const struct sn_args *a, int64_t c, int64_t n)
 {
-    sum_strip(a, &a->in[3], 1, c, n);
+    sum_strip(a, &a->in[SN_NORM_DX_STATS], SN_NORM_DX_DW, c, n);
 }
 
 /* The sum first: dx may take the place of dy. */
 SN_KERNEL(sn_rmsnorm_dx)
 {
-    if (a->out[1].p)
-        sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, dx_strip);
-    sn_each_row(a, threads, a->in[1].rows, a->in[1].cols, dx_row);
+    if (a->out[SN_NORM_DX_DW].p)
+        sn_each_strip(a, threads, a->in[SN_NORM_DX_X].rows, a->in[SN_NORM_DX_X].cols, dx_strip);
+    sn_each_row(a, threads, a->in[SN_NORM_DX_X].rows, a->in[SN_NORM_DX_X].cols, dx_row);
     return 0;
 }
 
 SN_KERNEL(sn_rmsnorm_dw)
 {
-    sn_each_strip(a, threads, a->in[1].rows, a->in[1].cols, dw_strip);
+    sn_each_strip(a, threads, a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols, dw_strip);
     return 0;
 }

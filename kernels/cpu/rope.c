@@ -83,7 +83,7 @@ static void angles_at(const struct angles *t, int64_t position, int64_t first, i
 
 static void rotate_row(const struct sn_args *a, const struct angles *t, int64_t r)
 {
-    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_ROPE_X], *y = &a->out[SN_ROPE_Y];
     int64_t position = sn_row_position(&a->attr, r);
     float co[PAIRS], si[PAIRS], lo_buf[PAIRS], hi_buf[PAIRS], out_lo[PAIRS], out_hi[PAIRS];
     for (int64_t first = 0; first < t->half; first += PAIRS) {
@@ -109,7 +109,7 @@ static void rotate_row(const struct sn_args *a, const struct angles *t, int64_t 
 /* The columns that no rotation touches. */
 static void copy_rest(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_ROPE_X], *y = &a->out[SN_ROPE_Y];
     size_t size = sn_dtype_size(x->dtype);
     int64_t d = a->attr.head_dim, rotary = a->attr.rotary_dim, rotated = a->attr.heads * d;
     if (x->p == y->p)
@@ -122,7 +122,7 @@ static void copy_rest(const struct sn_args *a, int64_t r)
 
 SN_KERNEL(sn_rope)
 {
-    int64_t rows = a->in[0].rows, cols = a->in[0].cols;
+    int64_t rows = a->in[SN_ROPE_X].rows, cols = a->in[SN_ROPE_X].cols;
     struct angles t = fill_tables(a);
 #pragma omp parallel num_threads(sn_team(threads, rows *cols))
     {

@@ -66,8 +66,8 @@ static int32_t best(const float *x, int64_t n, const int32_t *choice, int64_t j)
 /* What the choice goes by: the logits, or what a bias makes of them in `room`. */
 static const float *scores(const struct sn_args *a, int64_t r, float room[SN_CHUNK])
 {
-    const float *x = floats(&a->in[0], r), *bias = a->in[1].p;
-    int64_t n = a->in[0].cols;
+    const float *x = floats(&a->in[SN_ROUTE_LOGITS], r), *bias = a->in[SN_ROUTE_BIAS].p;
+    int64_t n = a->in[SN_ROUTE_LOGITS].cols;
     if (!bias)
         return x;
     struct row row = row_of(x, n);
@@ -124,10 +124,11 @@ static int32_t drawn(const float *p, int64_t n, int32_t top, double unit)
 
 static void mix_row(const struct sn_args *a, int64_t r)
 {
-    float *w = sn_mat_row(&a->out[0], r), p[SN_CHUNK];
-    int32_t *choice = sn_mat_row(&a->out[1], r);
-    int64_t k = a->out[0].cols;
-    struct turn t = {floats(&a->in[0], r), a->in[0].cols, choice, 0, a->attr.range};
+    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r), p[SN_CHUNK];
+    int32_t *choice = sn_mat_row(&a->out[SN_ROUTE_CHOICE], r);
+    int64_t k = a->out[SN_ROUTE_W].cols;
+    struct turn t = {floats(&a->in[SN_ROUTE_LOGITS], r), a->in[SN_ROUTE_LOGITS].cols, choice, 0,
+                     a->attr.range};
     for (int64_t j = t.j = 0; j < k; t.j = ++j) {
         int32_t top = choice[j] = mix(&t, p);
         float factor = 1;
@@ -137,21 +138,21 @@ static void mix_row(const struct sn_args *a, int64_t r)
             factor = sn_mixer_factor(choice[j] == top, &d);
         }
         w[j] = factor * p[choice[j]];
-        if (a->out[3].p)
-            ((float *)sn_mat_row(&a->out[3], r))[j] = p[choice[j]];
+        if (a->out[SN_ROUTE_P].p)
+            ((float *)sn_mat_row(&a->out[SN_ROUTE_P], r))[j] = p[choice[j]];
     }
 }
 
 static void route_row(const struct sn_args *a, int64_t r)
 {
-    const float *x = floats(&a->in[0], r);
-    float *w = sn_mat_row(&a->out[0], r), room[SN_CHUNK];
-    int32_t *choice = sn_mat_row(&a->out[1], r);
+    const float *x = floats(&a->in[SN_ROUTE_LOGITS], r);
+    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r), room[SN_CHUNK];
+    int32_t *choice = sn_mat_row(&a->out[SN_ROUTE_CHOICE], r);
     const float *score = scores(a, r, room);
-    int64_t k = a->out[0].cols;
+    int64_t k = a->out[SN_ROUTE_W].cols;
     double sum = 0;
     for (int64_t j = 0; j < k; j++)
-        choice[j] = best(score, a->in[0].cols, choice, j);
+        choice[j] = best(score, a->in[SN_ROUTE_LOGITS].cols, choice, j);
     float max = largest(x, choice, k);
     for (int64_t j = 0; j < k; j++) {
         w[j] = sn_expf(x[choice[j]] - max);
@@ -163,35 +164,36 @@ static void route_row(const struct sn_args *a, int64_t r)
 
 static void dense_row(const struct sn_args *a, int64_t r)
 {
-    const float *x = floats(&a->in[0], r);
-    float *w = sn_mat_row(&a->out[0], r);
-    double lse = row_of(x, a->in[0].cols).lse;
-    for (int64_t e = 0; e < a->in[0].cols; e++)
+    const float *x = floats(&a->in[SN_ROUTE_LOGITS], r);
+    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r);
+    double lse = row_of(x, a->in[SN_ROUTE_LOGITS].cols).lse;
+    for (int64_t e = 0; e < a->in[SN_ROUTE_LOGITS].cols; e++)
         w[e] = (float)exp((double)x[e] - lse);
 }
 
 static void dense_counts(const struct sn_args *a)
 {
     double sum[SN_CHUNK] = {0};
-    for (int64_t r = 0; r < a->out[0].rows; r++)
-        for (int64_t e = 0; e < a->out[0].cols; e++)
-            sum[e] += (double)floats(&a->out[0], r)[e];
-    for (int64_t e = 0; e < a->out[2].cols; e++)
-        ((float *)a->out[2].p)[e] = (float)sum[e];
+    for (int64_t r = 0; r < a->out[SN_ROUTE_W].rows; r++)
+        for (int64_t e = 0; e < a->out[SN_ROUTE_W].cols; e++)
+            sum[e] += (double)floats(&a->out[SN_ROUTE_W], r)[e];
+    for (int64_t e = 0; e < a->out[SN_ROUTE_COUNTS].cols; e++)
+        ((float *)a->out[SN_ROUTE_COUNTS].p)[e] = (float)sum[e];
 }
 
 SN_KERNEL(sn_route)
 {
-    const struct sn_mat *choice = &a->out[1];
-    float *counts = a->out[2].p;
+    const struct sn_mat *choice = &a->out[SN_ROUTE_CHOICE];
+    float *counts = a->out[SN_ROUTE_COUNTS].p;
     if (a->attr.dense) {
-        sn_each_row(a, threads, a->in[0].rows, a->in[0].cols, dense_row);
+        sn_each_row(a, threads, a->in[SN_ROUTE_LOGITS].rows, a->in[SN_ROUTE_LOGITS].cols,
+                    dense_row);
         dense_counts(a);
         return 0;
     }
-    sn_each_row(a, threads, a->in[0].rows, a->in[0].cols,
+    sn_each_row(a, threads, a->in[SN_ROUTE_LOGITS].rows, a->in[SN_ROUTE_LOGITS].cols,
                 a->attr.sparsemixer ? mix_row : route_row);
-    for (int64_t e = 0; e < a->out[2].cols; e++)
+    for (int64_t e = 0; e < a->out[SN_ROUTE_COUNTS].cols; e++)
         counts[e] = 0;
     for (int64_t r = 0; r < choice->rows; r++)
         for (int64_t j = 0; j < choice->cols; j++)
@@ -232,8 +234,8 @@ static double dense_loss(const struct sn_mat *x, const float *counts)
 SN_KERNEL(sn_route_loss)
 {
     (void)threads; /* T x E exponentials, in one order */
-    const struct sn_mat *x = &a->in[0];
-    const float *counts = a->in[1].p;
+    const struct sn_mat *x = &a->in[SN_ROUTE_LOSS_LOGITS];
+    const float *counts = a->in[SN_ROUTE_LOSS_COUNTS].p;
     double p[SN_CHUNK] = {0}, all = all_of(counts, x->cols), balance = 0, z = 0;
     for (int64_t r = 0; r < x->rows; r++) {
         struct row row = row_of(floats(x, r), x->cols);
@@ -254,7 +256,7 @@ SN_KERNEL(sn_route_loss)
 /* What the two losses add to the gradient of a row. */
 static void loss_gradient(const struct sn_args *a, int64_t r, float *d)
 {
-    const struct sn_mat *x = &a->in[1], *counts = &a->in[3];
+    const struct sn_mat *x = &a->in[SN_ROUTE_DX_LOGITS], *counts = &a->in[SN_ROUTE_DX_COUNTS];
     const struct sn_scalars *s = a->scalars;
     struct row row = row_of(floats(x, r), x->cols);
     double scale = (double)s->loss_scale / s->tokens_in_step, all = all_of(counts->p, x->cols);
@@ -271,9 +273,9 @@ static void loss_gradient(const struct sn_args *a, int64_t r, float *d)
 
 static void weights_gradient(const struct sn_args *a, int64_t r, float *d)
 {
-    const float *dw = floats(&a->in[0], r), *x = floats(&a->in[1], r);
-    const int32_t *choice = sn_mat_row(&a->in[2], r);
-    int64_t k = a->in[0].cols;
+    const float *dw = floats(&a->in[SN_ROUTE_DX_DW], r), *x = floats(&a->in[SN_ROUTE_DX_LOGITS], r);
+    const int32_t *choice = sn_mat_row(&a->in[SN_ROUTE_DX_CHOICE], r);
+    int64_t k = a->in[SN_ROUTE_DX_DW].cols;
     float max = largest(x, choice, k);
     double sum = 0, mean = 0;
     for (int64_t j = 0; j < k; j++)
@@ -287,9 +289,10 @@ static void weights_gradient(const struct sn_args *a, int64_t r, float *d)
 /* Of the weights, all of which are probabilities, and of the information. */
 static void dense_gradient(const struct sn_args *a, int64_t r, float *d)
 {
-    const float *dw = floats(&a->in[0], r), *x = floats(&a->in[1], r), *counts = a->in[3].p;
+    const float *dw = floats(&a->in[SN_ROUTE_DX_DW], r), *x = floats(&a->in[SN_ROUTE_DX_LOGITS], r),
+                *counts = a->in[SN_ROUTE_DX_COUNTS].p;
     const struct sn_scalars *s = a->scalars;
-    int64_t n = a->in[1].cols;
+    int64_t n = a->in[SN_ROUTE_DX_LOGITS].cols;
     double lse = row_of(x, n).lse, mean = 0, aux = 0, all = counts ? all_of(counts, n) : 1;
     if (counts)
         aux = (double)a->attr.aux_loss * (double)s->loss_scale / s->tokens_in_step;
@@ -307,11 +310,12 @@ static void dense_gradient(const struct sn_args *a, int64_t r, float *d)
 
 static void mixer_gradient(const struct sn_args *a, int64_t r, float *d)
 {
-    const float *dw = floats(&a->in[0], r);
-    const int32_t *choice = sn_mat_row(&a->in[2], r);
-    struct turn t = {floats(&a->in[1], r), a->in[1].cols, choice, 0, a->attr.range};
+    const float *dw = floats(&a->in[SN_ROUTE_DX_DW], r);
+    const int32_t *choice = sn_mat_row(&a->in[SN_ROUTE_DX_CHOICE], r);
+    struct turn t = {floats(&a->in[SN_ROUTE_DX_LOGITS], r), a->in[SN_ROUTE_DX_LOGITS].cols, choice,
+                     0, a->attr.range};
     float p[SN_CHUNK];
-    for (; t.j < a->in[0].cols; t.j++) {
+    for (; t.j < a->in[SN_ROUTE_DX_DW].cols; t.j++) {
         (void)mix(&t, p); /* which is the largest is of no matter here */
         float g = dw[t.j] * p[choice[t.j]];
         for (int64_t e = 0; e < t.n; e++)
@@ -321,7 +325,7 @@ static void mixer_gradient(const struct sn_args *a, int64_t r, float *d)
 
 static void dx_row(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *dx = &a->out[0];
+    const struct sn_mat *dx = &a->out[SN_ROUTE_DX_DLOGITS];
     float wide[SN_CHUNK];
     float *d = dx->dtype == SN_F32 ? sn_mat_row(dx, r) : wide;
     for (int64_t e = 0; e < dx->cols; e++)
@@ -329,7 +333,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
     (a->attr.dense         ? dense_gradient
      : a->attr.sparsemixer ? mixer_gradient
                            : weights_gradient)(a, r, d);
-    if (a->in[3].p)
+    if (a->in[SN_ROUTE_DX_COUNTS].p)
         loss_gradient(a, r, d);
     if (d == wide)
         sn_row_store(sn_mat_row(dx, r), dx->dtype, wide, dx->cols);
@@ -337,6 +341,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
 
 SN_KERNEL(sn_route_dx)
 {
-    sn_each_row(a, threads, a->out[0].rows, 4 * a->out[0].cols, dx_row);
+    sn_each_row(a, threads, a->out[SN_ROUTE_DX_DLOGITS].rows, 4 * a->out[SN_ROUTE_DX_DLOGITS].cols,
+                dx_row);
     return 0;
 }

@@ -110,7 +110,8 @@ static inline void sn_each_strip(const struct sn_args *a, int threads, int64_t r
  * computed here as ADD does, piece by piece. */
 static inline const struct sn_mat *sn_norm_input(const struct sn_args *a, int64_t r)
 {
-    const struct sn_mat *x = &a->in[0], *g = &a->in[3], *sum = &a->out[2];
+    const struct sn_mat *x = &a->in[SN_NORM_X], *g = &a->in[SN_NORM_ADDEND],
+                        *sum = &a->out[SN_NORM_SUM];
     float x_buf[SN_CHUNK], g_buf[SN_CHUNK], sum_buf[SN_CHUNK];
     if (!g->p)
         return x;

@@ -11,7 +11,7 @@ struct partial {
 
 static int64_t block_count(const struct sn_args *a)
 {
-    return (a->in[0].cols + SN_NORM_BLOCK - 1) / SN_NORM_BLOCK;
+    return (a->in[SN_SQ_NORM_G].cols + SN_NORM_BLOCK - 1) / SN_NORM_BLOCK;
 }
 
 size_t SN_K(sn_sq_norm_scratch)(const struct sn_args *a)
@@ -33,9 +33,9 @@ static struct partial block(const float *g, int64_t n)
 
 SN_KERNEL(sn_sq_norm)
 {
-    const float *g = a->in[0].p;
+    const float *g = a->in[SN_SQ_NORM_G].p;
     struct partial *part = a->scratch;
-    int64_t n = a->in[0].cols, blocks = block_count(a);
+    int64_t n = a->in[SN_SQ_NORM_G].cols, blocks = block_count(a);
 #pragma omp parallel num_threads(sn_team(threads, n))
     {
         int64_t b, end;

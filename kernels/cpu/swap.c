@@ -35,17 +35,18 @@ static void move(const struct sn_mat *x, int64_t x0, const struct sn_mat *y, int
 static void tile(const struct sn_args *a, int64_t block, int64_t c, int64_t n)
 {
     int64_t nb = a->attr.blocks_b, i = block / nb, j = block % nb;
-    int64_t width = a->in[0].rows * a->in[0].cols / (a->attr.blocks_a * nb);
-    move(&a->in[0], block * width + c, &a->out[0], (j * a->attr.blocks_a + i) * width + c, n);
+    int64_t width = a->in[SN_SWAP_X].rows * a->in[SN_SWAP_X].cols / (a->attr.blocks_a * nb);
+    move(&a->in[SN_SWAP_X], block * width + c, &a->out[SN_SWAP_Y],
+         (j * a->attr.blocks_a + i) * width + c, n);
 }
 
 SN_KERNEL(sn_swap)
 {
     struct sn_args flat = *a;
-    flat.in[0] = joined(&a->in[0]);
-    flat.out[0] = joined(&a->out[0]);
+    flat.in[SN_SWAP_X] = joined(&a->in[SN_SWAP_X]);
+    flat.out[SN_SWAP_Y] = joined(&a->out[SN_SWAP_Y]);
     struct sn_mat blocks = {.rows = a->attr.blocks_a * a->attr.blocks_b};
-    blocks.cols = a->in[0].rows * a->in[0].cols / blocks.rows;
+    blocks.cols = a->in[SN_SWAP_X].rows * a->in[SN_SWAP_X].cols / blocks.rows;
     sn_each_tile(&flat, threads, &blocks, SN_COPIED, tile);
     return 0;
 }

@@ -9,7 +9,7 @@
 
 static void forward_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_SWIGLU_X], *y = &a->out[SN_SWIGLU_Y];
     float g_buf[SN_CHUNK], u_buf[SN_CHUNK], y_buf[SN_CHUNK];
     const float *g = sn_get(x, r, c, n, g_buf), *u = sn_get(x, r, y->cols + c, n, u_buf);
     float *yp = sn_dst(y, r, c, y_buf);
@@ -30,14 +30,15 @@ static struct sn_mat rows_within(const struct sn_mat *m, const struct sn_mat *bo
 
 SN_KERNEL(sn_swiglu)
 {
-    struct sn_mat y = rows_within(&a->out[0], &a->in[1]);
+    struct sn_mat y = rows_within(&a->out[SN_SWIGLU_Y], &a->in[SN_SWIGLU_BOUNDS]);
     sn_each_tile(a, threads, &y, SN_CHUNK, forward_tile);
     return 0;
 }
 
 static void dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    const struct sn_mat *dy = &a->in[0], *x = &a->in[1], *dx = &a->out[0];
+    const struct sn_mat *dy = &a->in[SN_SWIGLU_DX_DY], *x = &a->in[SN_SWIGLU_DX_X],
+                        *dx = &a->out[SN_SWIGLU_DX_DX];
     float dy_buf[SN_CHUNK], g_buf[SN_CHUNK], u_buf[SN_CHUNK], dg_buf[SN_CHUNK], du_buf[SN_CHUNK];
     const float *d = sn_get(dy, r, c, n, dy_buf);
     const float *g = sn_get(x, r, c, n, g_buf), *u = sn_get(x, r, dy->cols + c, n, u_buf);
@@ -57,7 +58,7 @@ static void dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 
 SN_KERNEL(sn_swiglu_dx)
 {
-    struct sn_mat dy = rows_within(&a->in[0], &a->in[2]);
+    struct sn_mat dy = rows_within(&a->in[SN_SWIGLU_DX_DY], &a->in[SN_SWIGLU_DX_BOUNDS]);
     sn_each_tile(a, threads, &dy, SN_CHUNK, dx_tile);
     return 0;
 }

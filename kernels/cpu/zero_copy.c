@@ -8,13 +8,13 @@
 
 static void zero_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    memset(sn_at(&a->out[0], r, c), 0, (size_t)n * sn_dtype_size(a->out[0].dtype));
+    memset(sn_at(&a->out[SN_ZERO_X], r, c), 0, (size_t)n * sn_dtype_size(a->out[SN_ZERO_X].dtype));
 }
 
 SN_KERNEL(sn_zero)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, &flat.out[0], SN_COPIED, zero_tile);
+    sn_each_tile(&flat, threads, &flat.out[SN_ZERO_X], SN_COPIED, zero_tile);
     return 0;
 }
 
@@ -66,10 +66,10 @@ static void store_doubles(void *p, enum sn_dtype t, const double *in, int64_t n)
 
 static void copy_doubles(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_COPY_X], *y = &a->out[SN_COPY_Y];
     double x_buf[SN_CHUNK], y_buf[SN_CHUNK];
     load_doubles(x_buf, sn_at(x, r, c), x->dtype, n);
-    if (a->acc[0] == SN_ADD) {
+    if (a->acc[SN_COPY_Y] == SN_ADD) {
         load_doubles(y_buf, sn_at(y, r, c), y->dtype, n);
         for (int64_t i = 0; i < n; i++)
             x_buf[i] += y_buf[i];
@@ -79,20 +79,20 @@ static void copy_doubles(const struct sn_args *a, int64_t r, int64_t c, int64_t 
 
 static void copy_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    memcpy(sn_at(&a->out[0], r, c), sn_at(&a->in[0], r, c),
-           (size_t)n * sn_dtype_size(a->in[0].dtype));
+    memcpy(sn_at(&a->out[SN_COPY_Y], r, c), sn_at(&a->in[SN_COPY_X], r, c),
+           (size_t)n * sn_dtype_size(a->in[SN_COPY_X].dtype));
 }
 
 static void cast_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    const struct sn_mat *x = &a->in[0], *y = &a->out[0];
+    const struct sn_mat *x = &a->in[SN_COPY_X], *y = &a->out[SN_COPY_Y];
     float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
     if (!is_small_float(x->dtype) || !is_small_float(y->dtype)) {
         copy_doubles(a, r, c, n);
         return;
     }
     const float *from = sn_get(x, r, c, n, x_buf);
-    if (a->acc[0] == SN_WRITE) {
+    if (a->acc[SN_COPY_Y] == SN_WRITE) {
         sn_row_store(sn_at(y, r, c), y->dtype, from, n);
         return;
     }
@@ -107,9 +107,9 @@ static void cast_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 SN_KERNEL(sn_copy)
 {
     struct sn_args flat = sn_flatten(a);
-    if (a->in[0].dtype == a->out[0].dtype && a->acc[0] == SN_WRITE)
-        sn_each_tile(&flat, threads, &flat.out[0], SN_COPIED, copy_tile);
+    if (a->in[SN_COPY_X].dtype == a->out[SN_COPY_Y].dtype && a->acc[SN_COPY_Y] == SN_WRITE)
+        sn_each_tile(&flat, threads, &flat.out[SN_COPY_Y], SN_COPIED, copy_tile);
     else
-        sn_each_tile(&flat, threads, &flat.out[0], SN_CHUNK, cast_tile);
+        sn_each_tile(&flat, threads, &flat.out[SN_COPY_Y], SN_CHUNK, cast_tile);
     return 0;
 }
