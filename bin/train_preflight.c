@@ -2,6 +2,7 @@
 
 #include "lib/base/directory.h"
 #include "lib/base/exit_code.h"
+#include "lib/base/log.h"
 #include "lib/exec/threads.h"
 #include "lib/probe/preflight.h"
 
@@ -21,13 +22,15 @@ static enum sn_status print(const struct sn_preflight *p, struct sn_err *err)
     return st;
 }
 
-/* Whom the others wait for, in a sentence and in the file;
- * the communicator is of no use any more. */
+/* Whom the others wait for, in a sentence and in the file; the communicator is of no use any more.
+ * A file that cannot be written does not make it another end: the supervisor goes by the exit code.
+ */
 static enum sn_status accuse(struct sn_preflight *p, const struct sn_config *c,
-                             struct sn_ring *ring, int ranks, struct sn_err *err)
+                             struct sn_ring *ring, const struct sn_comm *comm, struct sn_err *err)
 {
-    SN_TRY(sn_preflight_lost(p, ring, ranks, err));
-    SN_TRY(sn_preflight_save(p, c->run.output, err));
+    SN_TRY(sn_preflight_lost(p, ring, comm->size, err));
+    if (sn_preflight_save(p, c->run.output, comm->rank, err) != SN_OK)
+        sn_log(SN_LOG_ERROR, "rank %d: %s", comm->rank, err->text);
     for (int i = 0; i < p->n; i++)
         if (p->rank[i].lost)
             return sn_fail(err, SN_ELOST, "preflight: rank %d on %s does not answer", i,
@@ -43,13 +46,13 @@ static enum sn_status fly(struct sn_preflight *p, const struct sn_config *c,
     struct sn_err other;
     enum sn_status st = sn_preflight_run(p, env, err);
     if (st == SN_ELOST && ring)
-        return accuse(p, c, ring, env->comm->size, err);
+        return accuse(p, c, ring, env->comm, err);
     if (env->comm->rank != 0 || (st != SN_OK && !p->storage_error))
         return st;
     struct sn_err *why = st == SN_OK ? err : &other; /* the first failure is the one to report */
     enum sn_status said = print(p, why);
     if (said == SN_OK)
-        said = sn_preflight_save(p, c->run.output, why);
+        said = sn_preflight_save(p, c->run.output, env->comm->rank, why);
     return st == SN_OK ? said : st;
 }
 

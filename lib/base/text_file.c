@@ -51,9 +51,10 @@ enum sn_status sn_write_fail(struct sn_err *err, const char *path, int errnum)
                    is_odd ? sn_output_why(errnum) : strerror_r(errnum, text, sizeof(text)), advice);
 }
 
-enum sn_status sn_text_keep(const struct sn_str *text, const char *path, struct sn_err *err)
+/* Written beside it first, under a name that this takes. */
+static enum sn_status keep(const struct sn_str *text, const char *path, char *aside,
+                           struct sn_err *err)
 {
-    char *aside = text->failed ? NULL : sn_format("%s.tmp", path);
     if (!aside)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to write it", path);
     bool good = write_fresh(aside, text->p ? text->p : "") && rename(aside, path) == 0;
@@ -62,6 +63,17 @@ enum sn_status sn_text_keep(const struct sn_str *text, const char *path, struct 
         (void)remove(aside); /* it may not be there */
     sn_free(aside);
     return st;
+}
+
+enum sn_status sn_text_keep(const struct sn_str *text, const char *path, struct sn_err *err)
+{
+    return keep(text, path, text->failed ? NULL : sn_format("%s.tmp", path), err);
+}
+
+enum sn_status sn_text_keep_by(const struct sn_str *text, const char *path, int writer,
+                               struct sn_err *err)
+{
+    return keep(text, path, text->failed ? NULL : sn_format("%s.tmp.%d", path, writer), err);
 }
 
 enum sn_status sn_text_save(const struct sn_str *text, const char *path, struct sn_err *err)

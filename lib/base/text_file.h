@@ -16,6 +16,10 @@ enum sn_status sn_text_save(const struct sn_str *text, const char *path, struct 
 /* The same of a record of ours, in a folder that others may write to: whatever has its name is
  * replaced, and no link is followed. */
 enum sn_status sn_text_keep(const struct sn_str *text, const char *path, struct sn_err *err);
+/* The same of a record that several processes may write at once, each with a number of its own:
+ * one's work beside the file is not taken away by another, and the last one's text stays. */
+enum sn_status sn_text_keep_by(const struct sn_str *text, const char *path, int writer,
+                               struct sn_err *err);
 /* Can it be written? Found out before time is spent on what is to stand there; leaves an empty file
  * where there was none. */
 enum sn_status sn_text_try(const char *path, struct sn_err *err);

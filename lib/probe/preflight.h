@@ -106,9 +106,9 @@ enum sn_status sn_preflight_number(struct sn_preflight *p, struct sn_err *err);
  * over the rounds each unit has two different partners, where there are three units. */
 int sn_preflight_partner(int units, int unit, int round);
 
-/* Write OUTPUT/preflight.json, whole or not at all; several ranks may at once.
+/* Write OUTPUT/preflight.json, whole or not at all, as this rank; several may at once.
  * SN_ENOMEM, SN_EIO. */
-enum sn_status sn_preflight_save(const struct sn_preflight *p, const char *output,
+enum sn_status sn_preflight_save(const struct sn_preflight *p, const char *output, int rank,
                                  struct sn_err *err);
 /* What is in it: one object with a line end. */
 void sn_preflight_json(struct sn_str *out, const struct sn_preflight *p);

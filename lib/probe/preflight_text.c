@@ -133,14 +133,14 @@ void sn_preflight_json(struct sn_str *out, const struct sn_preflight *p)
     sn_str_add(out, "}\n");
 }
 
-enum sn_status sn_preflight_save(const struct sn_preflight *p, const char *output,
+enum sn_status sn_preflight_save(const struct sn_preflight *p, const char *output, int rank,
                                  struct sn_err *err)
 {
     char path[4200];
     struct sn_str text = {0};
     (void)snprintf(path, sizeof(path), "%s/preflight.json", output); /* cut short: fails */
     sn_preflight_json(&text, p);
-    enum sn_status st = sn_text_keep(&text, path, err);
+    enum sn_status st = sn_text_keep_by(&text, path, rank, err);
     sn_str_fini(&text);
     return st;
 }

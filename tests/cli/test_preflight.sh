@@ -54,6 +54,7 @@ if unshare --uts hostname n9 2>/dev/null; then
         '"hosts": \[\{"host": "n0", .*\{"host": "n1", .*\{"host": "n2", '
 
     run_file "$tmp/stop.yaml" "$tmp/stop"
+    mkdir -p "$tmp/stop/preflight.json.tmp.0" # rank 0, whose exit code is the job's, cannot write its verdict
     mpi 6 sh "$tmp/hosts.sh" "$train" "$tmp/stop.yaml" --preflight >"$tmp/stop.out" 2>&1 </dev/null &
     job=$!
     for _ in $(seq 1 6000); do
@@ -71,6 +72,7 @@ if unshare --uts hostname n9 2>/dev/null; then
     is "stopped: exit code" "$rc" 77
     ok "stopped: all end within two minutes (took $took s)" test "$took" -le 120
     like "stopped: the rank and its host are named" "$(cat "$tmp/stop.out")" 'rank 3 on n1 does not answer'
+    like "stopped: who cannot write the file says so" "$(cat "$tmp/stop.out")" 'rank 0: .*/preflight.json: cannot be written'
     like "stopped: its host fails, and no other" "$(cat "$tmp/stop/preflight.json")" \
         '^\{"pass": false, .*"hosts": \[\{"host": "n0", "pass": true, "why": ""\}, \{"host": "n1", "pass": false, "why": "it did not answer within 30 s"\}, \{"host": "n2", "pass": true, "why": ""\}\]'
 else

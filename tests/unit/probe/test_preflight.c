@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST = 24 };
@@ -359,6 +360,40 @@ static void a_pattern_is_not_its_neighbour(void)
     tap_ok(!sn_pattern_holds(p, 64, 5), "so is the last bit");
 }
 
+/* Ranks that notice at the same time who is lost write the same file. */
+static void ranks_that_write_at_once_do_not_disturb_each_other(void)
+{
+    enum { RANKS = 4, TIMES = 300 };
+    struct job j;
+    struct sn_err err = {0};
+    char folder[] = "/tmp/preflight-XXXXXX", path[64];
+    make(&j, 2, 2);
+    if (!mkdtemp(folder) || sn_preflight_judge(&j.p, &err) != SN_OK) {
+        tap_ok(false, "mkdtemp, memory");
+        return;
+    }
+    for (int rank = 0; rank < RANKS; rank++)
+        if (fork() == 0) {
+            int failed = 0;
+            for (int i = 0; i < TIMES; i++)
+                failed += sn_preflight_save(&j.p, folder, rank, &err) != SN_OK;
+            _exit(failed > 0);
+        }
+    int bad = 0, status;
+    for (int rank = 0; rank < RANKS; rank++)
+        bad += wait(&status) < 0 || status != 0;
+    tap_ok(bad == 0, "%d ranks write it %d times each, and %d of them fail", RANKS, TIMES, bad);
+    struct sn_str want = {0};
+    char got[8192] = "";
+    (void)snprintf(path, sizeof(path), "%s/preflight.json", folder);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(got, 1, sizeof(got) - 1, f) : 0;
+    sn_preflight_json(&want, &j.p);
+    tap_ok(f && fclose(f) == 0 && n == want.len && memcmp(got, want.p, n) == 0, "it is whole");
+    tap_ok(unlink(path) == 0 && rmdir(folder) == 0, "and nothing is left beside it");
+    sn_str_fini(&want);
+}
+
 int main(void)
 {
     everybody_meets_two_different_partners();
@@ -374,5 +409,6 @@ int main(void)
     probes_of_a_device_see_one_wrong_bit();
     storage_is_left_as_it_was();
     a_pattern_is_not_its_neighbour();
+    ranks_that_write_at_once_do_not_disturb_each_other();
     return tap_done();
 }
