@@ -19,10 +19,31 @@ count() { # what, exit code, last line; then arguments of tools/run
 
 program good 'echo "ok 1 - a"; echo 1..1'
 program fine 'echo "ok 1 - a"; echo 1..1'
+program well 'echo "ok 1 - a"; echo 1..1'
 program bad 'echo "not ok 1 - a"; echo 1..1; exit 1'
 program short 'echo "ok 1 - a"; echo 1..2'
 program killer 'echo "ok 1 - a"; echo 1..1; kill -9 $(cut -d" " -f4 /proc/$PPID/stat)'
-count "together and alone" 0 "3 passed, 0 failed, 0 skipped" "$tmp/good" "$tmp/fine" -- "$tmp/good"
+count "together and alone" 0 "3 passed, 0 failed, 0 skipped" "$tmp/good" "$tmp/fine" -- "$tmp/well"
+
+# --- who gives way ------------------------------------------------------------------------------------
+program waits 'for _ in $(seq 300); do [ -e "$HERE/made" ] && break; sleep 0.1; done
+[ -e "$HERE/made" ] && echo "ok 1 - $(chrt -p $$)" || echo "not ok 1 - the other runs meanwhile"; echo 1..1'
+program makes 'touch "$HERE/made"; echo "ok 1 - $(chrt -p $$)"; echo 1..1'
+HERE=$tmp && export HERE
+if chrt -i 0 true 2>/dev/null; then
+    SLOWEST=1 && export SLOWEST
+    count "those behind -- run meanwhile" 0 "2 passed, 0 failed, 0 skipped" "$tmp/waits" -- "$tmp/makes"
+    unset SLOWEST
+    like "and the others give way to them" "$(cat "$tmp"/build/log/*waits.log)" SCHED_IDLE
+    like "who do not" "$(cat "$tmp"/build/log/*makes.log)" SCHED_OTHER
+    like "the sum of seconds and the one that cost most are printed" "$out" '^[0-9]+ s of CPU, .* one after another'
+    is "seconds of both are kept" "$(sed 's|.*/||' "$tmp/build/log/times" | sort | tr '\n' ' ')" "makes waits "
+else
+    skip "those behind -- run meanwhile" "nobody may be told to give way here"
+fi
+program goes 'chrt -p $$ | grep -q SCHED_OTHER && echo "ok 1 - a" || echo "not ok 1 - a"; echo 1..1'
+count "without them nobody gives way" 0 "1 passed, 0 failed, 0 skipped" "$tmp/goes"
+
 count "one fails among others" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" "$tmp/bad"
 count "one stops early, alone" 1 "2 passed, 1 failed, 0 skipped" "$tmp/good" -- "$tmp/short"
 count "none is named" 1 "0 passed, 1 failed, 0 skipped"
