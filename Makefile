@@ -249,8 +249,8 @@ check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
 run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(BENCH) $(EMULTEST) $(MODELTEST) $(EMULPTR) $(FAKE) $(BUILD)/tests/gpu/libfake_cudnn.so $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(BUILD)/tests/gpu/cudnn_plans $(GPUBENCH) $(PLUGIN)
-	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) $(if $(SAN),,tests/isa/foreign.sh@1200) tests/gpu/sm70.sh@1800 $(UNIT) $(MODELTEST) $(FUZZ) \
-	    -- $(MPIRUNS) $(ALONE:=@$(SCRIPT))
+	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) $(if $(SAN),,tests/isa/foreign.sh@1200) tests/gpu/sm70.sh@1800 $(call mpi_rows,0) $(UNIT) $(MODELTEST) $(FUZZ) \
+	    -- $(call mpi_rows,1) $(ALONE:=@$(SCRIPT))
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)
 

@@ -40,7 +40,8 @@ EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
 # What a run of tests costs, @seconds where the runner's limit of 600 is too short. The longest first: programs
 # before -- run beside each other.
-MPIRUNS  := $(if $(MPIT),tests/mpi/run@900)
+# Rows of tests/mpi/list are programs of their own; `alone` are those of the word.
+mpi_rows  = $(if $(MPIT),$(shell awk '/^[^\#]/ && ($$4 == "alone") == $(1) { print "tests/mpi/run," $$1 "," $$2 }' tests/mpi/list))
 STATIC   := $(if $(SAN),,tools/lint tools/docs)
 ALONE     = $(shell grep -l '^. Runs alone: ' $(CLI))
 

@@ -44,6 +44,9 @@ fi
 program goes 'chrt -p $$ | grep -q SCHED_OTHER && echo "ok 1 - a" || echo "not ok 1 - a"; echo 1..1'
 count "without them nobody gives way" 0 "1 passed, 0 failed, 0 skipped" "$tmp/goes"
 
+program says 'echo "ok 1 - $*"; echo 1..1'
+count "a program gets its arguments" 0 "1 passed, 0 failed, 0 skipped" "$tmp/says,a,2@30"
+like "each a word of its own" "$(cat "$tmp"/build/log/*says-a-2.log)" '^ok 1 - a 2$'
 count "one fails among others" 1 "1 passed, 1 failed, 0 skipped" "$tmp/good" "$tmp/bad"
 count "one stops early, alone" 1 "2 passed, 1 failed, 0 skipped" "$tmp/good" -- "$tmp/short"
 count "none is named" 1 "0 passed, 1 failed, 0 skipped"
