@@ -66,6 +66,24 @@ count "and may be" 0 "0 passed, 0 failed, 1 skipped" "$tmp/needs"
 like "which is said" "$out" 'SKIP no-such-command is missing, which MAY_MISS allows'
 count "nothing that is here is skipped" 0 "1 passed, 0 failed, 1 skipped" "$tmp/good" "$tmp/needs"
 
+# --- what has passed is not run again -----------------------------------------------------------------
+emulated() { # what it must say
+    run env BUILD="$tmp/e" tests/cuda_emul/run
+    like "$1" "$out" "$2"
+}
+mkdir -p "$tmp/e/tests/emul" "$tmp/e/emul"
+printf '#!/bin/sh\necho "$SN_EMUL_ARCH" >>"%s/ran"\n' "$tmp" >"$tmp/e/tests/emul/test_kernels_norm"
+chmod +x "$tmp/e/tests/emul/test_kernels_norm"
+emulated "emulated kernels are run" '^ok 1 - test_kernels_norm as sm_90$'
+emulated "and not again, which is said" '^ok 1 - .* # SKIP 1 points passed here on 2'
+is "truly" "$(wc -l <"$tmp/ran")" 1
+ANEW=1 && export ANEW
+emulated "but on request" '^ok 1 - test_kernels_norm as sm_90$'
+unset ANEW
+echo 'exit 1' >>"$tmp/e/tests/emul/test_kernels_norm"
+emulated "and when a program is another" '^not ok 1 - test_kernels_norm'
+emulated "and whatever has failed" '^not ok 1 - test_kernels_norm'
+
 # --- a root that is a mount point -------------------------------------------------------------------
 # As in a chroot: a folder, and in it what a shell needs.
 root=$tmp/root
