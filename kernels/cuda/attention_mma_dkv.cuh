@@ -123,6 +123,16 @@ load_queries(E *q, struct sn_attn_row *row, const struct sn_args &a, const struc
         sn_copy_async_8(row + r, known + x.head * t.all + (r < rows ? from + r : 0), r < rows);
 }
 
+/* The next queries, of this head or the first that see a key of the next one. */
+template <int OTHER>
+static __device__ __forceinline__ struct tile behind(struct tile x, int begin, int rows)
+{
+    x.i0 += OTHER;
+    if (x.i0 < rows)
+        return x;
+    return {x.head + 1, begin};
+}
+
 /* DK and DV: which of the two are wanted; DQ: that too, with DK. */
 template <class E, int W, enum sn_attn_kind K, bool DK, bool DV, bool DQ>
 static __device__ __forceinline__ void backward_kv(const struct sn_args &a, const struct sn_attn &t,
@@ -156,11 +166,7 @@ static __device__ __forceinline__ void backward_kv(const struct sn_args &a, cons
         const struct sn_attn_row *row = all_rows + stage * OTHER;
         struct sn_attn_mask mask = sn_attn_mask_of<K>(a, b.sample, x.head);
         struct tile now = x;
-        x.i0 += OTHER;
-        if (x.i0 >= t.rows) {
-            x.i0 = begin;
-            x.head++;
-        }
+        x = behind<OTHER>(x, begin, t.rows);
         more = x.head < (b.head + 1) * t.group;
         sn_copy_wait<0>();
         __syncthreads(); /* this tile is here, and all are through with the last one */
