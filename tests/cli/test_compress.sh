@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_compress.sh - layout.compress with lossy codecs in runs of several processes: traffic and memory are
-# the plan's, replicas stay alike, the loss falls as it does without, and what gains nothing is refused.
+# the plan's, replicas stay alike, the loss falls as it does without, and what gains nothing is refused. The lines of
+# tests/equiv/compress that are near a run without, those marked smoke, or with ALL=1 (make check-equiv) all of them.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
@@ -15,7 +16,7 @@ lossy() { # limit line
     layout_train "$2" "$tmp/$name"
     is "$name: trains" "$rc" 0
     layout_plan "$2" "$name" "$tmp/$name"
-    plain=$(printf '%s\n' "$2" | sed 's/^[^ ]* //; s/ compress=[^ ]*//; s/ twice//')
+    plain=$(printf '%s\n' "$2" | sed 's/^[^ ]* //; s/ compress=[^ ]*//; s/ twice//; s/ smoke//')
     without=$tmp/plain-$(printf '%s' "$plain" | cksum | tr ' ' -)
     [ -f "$without/numbers" ] || layout_train "plain $plain" "$without"
     within "$name: losses are near those without codecs" \
@@ -26,19 +27,14 @@ lossy() { # limit line
     ok "$name: a second run gives the same bits" cmp "$tmp/$name/numbers" "$tmp/$name-again/numbers"
 }
 
-lossy 0.05 'int8-dp4 data=4 compress={"data":"int8"}'
-lossy 0.2 'blockwise family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 compress=blockwise twice'
-lossy 0.2 'blockwise-bf16 family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 precision=bf16 compress=blockwise'
-lossy 0.05 'fp8-z2 data=2 tensor=2 zero=2 compress={"data":"int8-stochastic","zero":"int8","tensor":"fp8"} twice'
-lossy 0.05 'z3-int8 family=gpt2 data=3 zero=3 compress={"data":"int4-hadamard","feedback":true,"zero":"int8"}'
-lossy 0.05 'ep2-int8 family=mixtral experts={"count":4,"top_k":2,"aux_loss":0} data=2 expert=2 compress={"expert":"int8"}'
-lossy 0.05 'bf16-stages data=1 pipeline=3 compress={"pipeline":"bf16"} split=[2,1,1]'
-if [ -z "$("$BUILD/bin/sennit-plan" --help >/dev/null; make -s info 2>/dev/null | grep 'left out: no zfp')" ]; then
-    lossy 0.2 'naive family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 compress=naive twice'
-    lossy 0.2 'zhybrid family=gpt-neox data=2 tensor=2 pipeline=2 zero=1 compress=zhybrid'
-else
-    skip "schemes naive and zhybrid" "this build has no libzfp"
-fi
+zfp=$(make -s info 2>/dev/null | grep 'left out: no zfp')
+compress_lines near >"$tmp/near"
+while read -r kind line; do
+    case $line in
+    *compress=naive* | *compress=zhybrid*) [ -z "$zfp" ] || { skip "${line%% *}" "this build has no libzfp" && continue; } ;;
+    esac
+    lossy "${kind#near=}" "$line"
+done <"$tmp/near"
 
 # --- what codecs lose, and milder ones --------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_compress_levels.sh - layout.compress.node: sums and gathers of replicas on two levels, in runs of
 # several processes. Lossless codecs give a run without codecs but for the order of sums, and its
-# bits where nothing is summed; lossy ones stay near; bytes, by level too, and memory are the plan's.
+# bits where nothing is summed; nodes of one replica or of all have one level (lossy ones: test_compress.sh).
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
@@ -29,16 +29,11 @@ lossless() { # line node
     like "$name: and inside" "$out" ' all_gather .* group=data node'
 }
 
-# All that replicas send is reduced, or scattered and gathered, in place or into slices; replicas are
-# of data, of context, of both in either order; n is no multiple of the shares.
-lossless 'd4 family=gpt2 data=4' 2
-lossless 'd4-z1 family=gpt-neox data=4 zero=1' 2
-lossless 'd4-z2 data=4 zero=2 bucket=7KiB' 2
-lossless 'd4-z3 family=gpt2 data=4 zero=3' 2
-lossless 'd2c2 data=2 context=2 zero=1' 2
-lossless 'd4-bf16 data=4 zero=1 precision=bf16' 2
-lossless 'd6 data=6 zero=1 global_batch=12' 3
-lossless 'd2t2c2 data=2 context=2 tensor=2 zero=1 axis_order=[tensor,data,context,pipeline]' 2
+# The lines of tests/equiv/compress in two levels that are marked smoke, or with ALL=1 (make check-equiv) all of them.
+compress_lines levels >"$tmp/levels"
+while read -r kind line; do
+    lossless "$line" "${kind#levels=}"
+done <"$tmp/levels"
 
 line='gathers data=4 zero=1 compress={"zero":"mpc","node":2}'
 layout_train 'gathers data=4 zero=1' "$tmp/plain"
@@ -46,23 +41,7 @@ layout_train "$line" "$tmp/gathers"
 is "weights alone are gathered in two levels" "$rc" 0
 ok "and have the same bits" cmp "$tmp/plain/numbers" "$tmp/gathers/numbers"
 
-lossy() { # limit line
-    limit=$1 name=${2%% *}
-    layout_train "$2" "$tmp/$name"
-    is "$name: trains" "$rc" 0
-    layout_plan "$2" "$name" "$tmp/$name"
-    plain=$(printf '%s\n' "$2" | sed 's/ compress=[^ ]*//')
-    layout_train "$plain" "$tmp/$name-plain"
-    within "$name: losses are near those without codecs" \
-        "$(worst "$tmp/$name/numbers" "$tmp/$name-plain/numbers")" "$limit"
-    layout_train "$2" "$tmp/$name-again"
-    ok "$name: a second run gives the same bits" cmp "$tmp/$name/numbers" "$tmp/$name-again/numbers"
-}
-
 two='"data":"int8/int4-hadamard","zero":"int8/int4-diff"'
-lossy 0.2 "two-z1 data=4 zero=1 compress={$two,\"node\":2}"
-lossy 0.2 "two-z0 family=gpt2 data=4 compress={\"data\":\"int8/int4-hadamard\",\"feedback\":true,\"node\":2}"
-lossy 0.2 "two-z2-bf16 data=4 zero=2 precision=bf16 compress={$two,\"feedback\":true,\"node\":2}"
 
 # On nodes of one replica, or one node of all, there is one level, with one of the two codecs.
 same_as() { # name node compress

@@ -81,7 +81,7 @@ static enum sn_status parse(struct layouts_line *l, const struct keys *k, struct
     return st;
 }
 
-static enum sn_status read_line(struct layouts_line *l, char *text, struct sn_err *err)
+enum sn_status layouts_read(struct layouts_line *l, char *text, struct sn_err *err)
 {
     struct keys k = {.n = sizeof(defaults) / sizeof(defaults[0])};
     memcpy(k.key, defaults, sizeof(defaults));
@@ -101,7 +101,7 @@ int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err)
     char text[LINE_MAX_BYTES];
     while (fgets(text, sizeof(text), f))
         if (text[0] != '#' && text[0] != '\n')
-            return read_line(out, text, err) == SN_OK ? 1 : -1;
+            return layouts_read(out, text, err) == SN_OK ? 1 : -1;
     return 0;
 }
 

@@ -16,6 +16,8 @@ struct layouts_line {
     struct sn_config config; /* layout.data is set */
 };
 
+/* A line, which is cut into its words. */
+enum sn_status layouts_read(struct layouts_line *out, char *text, struct sn_err *err);
 /* The next line that is no comment: 1, or 0 at the end of the file. -1: *err says what is wrong,
  * the run file's rules included. */
 int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err);

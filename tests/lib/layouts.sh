@@ -14,6 +14,11 @@ layout_tokens() { # prefix
     "$BUILD/bin/sennit-data" build --text "$tmp/text" -o "$1" --valid 0.2 >/dev/null
 }
 
+# What tests/equiv/compress has of a kind: "KIND LINE"; ranks as threads run all of it, so those marked smoke do, unless ALL.
+compress_lines() { # kind
+    grep "^$1[ =]" tests/equiv/compress | if [ -n "${ALL:-}" ]; then cat; else grep ' smoke'; fi
+}
+
 layout_line() { # name: its line
     grep "^$1 " "$table"
 }
