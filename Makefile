@@ -248,6 +248,8 @@ check: ## Every test that needs no GPU; as root also one on a real Slurm (SAN=1:
 check-quick: ## The tests that take less than two minutes
 	$(helpers)
 	$(again) run-check-quick
+# @seconds where the runner's limit of 600 is too short. The longest first; behind -- those that run one at a time,
+# beside which the others give way (tools/run).
 run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(BENCH) $(EMULTEST) $(MODELTEST) $(EMULPTR) $(FAKE) $(BUILD)/tests/gpu/libfake_cudnn.so $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(BUILD)/tests/gpu/cudnn_plans $(GPUBENCH) $(PLUGIN)
 	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) $(if $(SAN),,tests/isa/foreign.sh@1200) tests/gpu/sm70.sh@1800 $(call mpi_rows,0) $(UNIT) $(MODELTEST) $(FUZZ) \
 	    -- $(call mpi_rows,1) $(ALONE:=@$(SCRIPT))

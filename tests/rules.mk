@@ -38,9 +38,7 @@ MODELTEST := $(if $(SAN),,$(foreach i,$(MODEL_ISAS),$(addprefix $(BUILD)/tests/i
 GPUBENCH := $(BUILD)/tests/gpu/bench_codec $(BUILD)/tests/gpu/bench_ceilings
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
 EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
-# What a run of tests costs, @seconds where the runner's limit of 600 is too short. The longest first: programs
-# before -- run beside each other.
-# Rows of tests/mpi/list are programs of their own; `alone` are those of the word.
+# Rows of tests/mpi/list, each a program of its own: $(call mpi_rows,1) are those that wait for silence, 0 the others.
 mpi_rows  = $(if $(MPIT),$(shell awk '/^[^\#]/ && ($$4 == "alone") == $(1) { print "tests/mpi/run," $$1 "," $$2 }' tests/mpi/list))
 STATIC   := $(if $(SAN),,tools/lint tools/docs)
 ALONE     = $(shell grep -l '^. Runs alone: ' $(CLI))

@@ -1,6 +1,5 @@
 #!/bin/sh
 # test_calibrate.sh - sennit-plan calibrate as a user meets it: the file that it writes prices a run.
-# Runs alone: it measures the processor.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

@@ -1,7 +1,6 @@
 #!/bin/sh
 # test_device.sh - sennit-train on a device: what is missing is said, and a device of host memory
 # that does things in any legal order gives the bits of the processor.
-# Runs alone: silence ends a run.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 
