@@ -278,6 +278,9 @@ for name in wide two experts; do
     like "$name: and said what with" "$err" 'workspace and blocks of logits are those of the processor, because run.backend: cuda needs the plugin none'
     sed 's/^layout: .*/layout: auto/' "$tmp/$name.yaml" >"$tmp/searched.yaml"
     run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/searched.yaml" --ranks $ranks
+    is "$name: layout: auto for no machine that is named is refused" "$rc" 2
+    echo 'machine: {preset: perlmutter-80}' >>"$tmp/searched.yaml"
+    run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/searched.yaml" --ranks $ranks
     is "$name: layout: auto without the plugin is planned" "$rc" 0
     is "$name: layout: auto says so once" "$(printf '%s\n' "$err" | grep -c 'workspace and blocks of logits are those of the processor')" 1
     run env SN_PLUGIN=none "$BUILD/bin/sennit-plan" "$tmp/$name.yaml" --json --ranks $ranks
