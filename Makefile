@@ -78,7 +78,7 @@ LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) -fop
 
 # --- sources ----------------------------------------------------------------------------------
 LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*/*.c slurm/*/*.c kernels/*.c)) \
-            $(firstword $(wildcard kernels/isa/$(ARCH).c) kernels/isa/other.c)
+            $(foreach f,isa bulk,$(firstword $(wildcard kernels/$f/$(ARCH).c) kernels/$f/other.c))
 BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).

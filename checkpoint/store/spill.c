@@ -1,6 +1,7 @@
 #include "checkpoint/store/spill.h"
 
 #include "checkpoint/io/writer.h"
+#include "kernels/bulk_copy.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
@@ -64,7 +65,7 @@ static void copy_block(char *to, const struct block *b)
     int64_t first = b->from / (int64_t)sizeof(float), done = 0;
     int64_t all = (int64_t)(b->bytes / sizeof(float));
     if (t->ld == t->n_cols && t->dtype == SN_F32) {
-        memcpy(to, (const char *)t->p + b->from, b->bytes);
+        sn_bulk_copy(to, (const char *)t->p + b->from, b->bytes);
         return;
     }
     for (int64_t n; done < all; done += n) {
