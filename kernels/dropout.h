@@ -52,10 +52,11 @@ struct sn_noise {
 
 SN_BOTH struct sn_noise sn_noise_of(const struct sn_attr *a, const struct sn_scalars *s)
 {
-    bool jitters = a->jitter > 0;
+    bool jitters = a->random.jitter > 0;
     struct sn_noise n = {jitters ? sn_noise_key(s->seed, s->step, 0x6a697472u)
                                  : sn_dropout_key(s->seed, s->step),
-                         a->drop, 1.0f / (1.0f - a->drop), 1.0f - a->jitter, 2.0f * a->jitter};
+                         a->random.drop, 1.0f / (1.0f - a->random.drop), 1.0f - a->random.jitter,
+                         2.0f * a->random.jitter};
     return n;
 }
 

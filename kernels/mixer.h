@@ -1,5 +1,5 @@
 /*
- * mixer.h - how a ROUTE with attr.sparsemixer chooses: the specification, shared by CPU and CUDA
+ * mixer.h - how a ROUTE with attr.experts.sparsemixer chooses: the specification, shared by CPU and CUDA
  * code.
  *
  * SparseMixer-v2 (Liu et al., "GRIN: GRadient-INformed MoE", arXiv 2409.12136, Algorithm 1, and its
@@ -42,8 +42,9 @@ SN_BOTH struct sn_mixer_draw sn_mixer_draw(const struct sn_attr *a, const struct
                                            int64_t r, int64_t k, int64_t j)
 {
     uint64_t key = sn_noise_key(s->seed, s->step, 0x6d697872u);
-    struct sn_philox w = sn_dropout_words(key, a->site, s->first_sample + sn_row_sample(a, r),
-                                          sn_row_position(a, r) * k + j);
+    struct sn_philox w =
+        sn_dropout_words(key, a->random.site, s->first_sample + sn_row_sample(&a->position, r),
+                         sn_row_position(&a->position, r) * k + j);
     struct sn_mixer_draw d = {(double)w.v[0] / 4294967296.0, w.v[1] < 1u << 30};
     return d;
 }

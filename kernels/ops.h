@@ -72,7 +72,7 @@
  *               ones as half-split pairs (i, i + rotary_dim/2) by +-position theta^(-2i/rotary_dim);
  *               `inverse` turns back (the gradient). Other columns are copied
  * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d]        0+ o[T,H*d], 1+ lse[T,H] f32 -
- *               causal, within each sample; scores times attr.scale > 0; head h reads kv head h*G/H;
+ *               causal, within each sample; scores times attr.attention.scale > 0; head h reads kv head h*G/H;
  *               never holds an S x S matrix (blocks, online softmax); lse = log sum exp of the
  *               scaled scores. drop > 0: dropout of the probabilities, element (head0 + h, query
  *               position, key position). Queries have the positions of context_rank, keys those of
@@ -179,7 +179,7 @@
  *               no-op when scalars.ok is 0
  *
  * ENCODE        0 x[R,C], 1 y[R,C]?                       0 s[B,b] u8, 1 e[R,C] f32?  -
- *               streams of attr.codec[scalars.codec_level[coded]]: B = blocks_a of them, stream i of
+ *               streams of attr.stream.codec[scalars.codec_level[coded]]: B = blocks_a of them, stream i of
  *               the values i share .. (i + 1) share - 1 of x, which has no gaps; the last ones may
  *               have fewer or none, as if the last `missing` values did not exist. A stream begins at i sn_coded_bytes(), the rest of which is 0.
  *               With y: of the differences x - y, in fp32. With e (read and written): error feedback
@@ -187,7 +187,7 @@
  *               share number (i % K) (B / K) + i / K. Where scalars.codec_sample is not 0: adds to
  *               scalars.codec_error[coded] the squares of what was lost, and of what was encoded
  * DECODE        0 s[B,b] u8, 1 w[R,C]?, 2 bounds[1,S+1] i32? 0+ y[R,C]                0: in 1
- *               of the same codec, what ENCODE wrote of values of attr.coded_type: share after share;
+ *               of the same codec, what ENCODE wrote of values of attr.stream.type: share after share;
  *               inverse: y is one share, the sum over all B streams, in their order, in fp32, rounded
  *               once; with blocks_b = K > 1 K shares, share k the sum over streams k, K + k, 2 K + k,
  *               .. in that order. Not inverse: blocks_b as ENCODE's. marked: the values of a stream of
@@ -308,58 +308,99 @@ enum { SN_ORTHOGONALISE_X, SN_ORTHOGONALISE_Y = 0, SN_ORTHOGONALISE_MINUS };
 enum { SN_MAX_IN = 6, SN_MAX_OUT = 4 };
 enum { SN_NO_TARGET = -1 }; /* what a row of CROSS_ENTROPY has to predict: nothing */
 
-/* What an operation needs to know beside its operands; a member that a kind does not name is 0. */
-struct sn_attr {
-    bool trans_a, trans_b;     /* GEMM */
-    enum sn_fp8 fp8;           /* GEMM */
-    enum sn_epilogue epilogue; /* GEMM */
-    bool inverse;              /* ROPE, DECODE */
-    enum sn_act act;           /* ACT, ACT_DX, GEMM with such an epilogue */
-    int32_t heads, kv_heads, head_dim, rotary_dim;
-    int64_t seq;   /* S, of the whole sample */
-    uint32_t site; /* random stream of DROPOUT, JITTER, ATTENTION or ROUTE: unique in the model; of
-                    ENCODE: unique in the job */
-    float theta;   /* ROPE base */
-    float eps;     /* norms, ADAMW */
-    float scale;   /* ATTENTION */
-    enum sn_library_use library; /* ATTENTION, ATTENTION_DX */
-    float drop;                  /* probability of dropping, 0 = off */
-    float jitter;                /* JITTER: more than 0 */
-    float beta1, beta2, decay;   /* ADAMW */
-    bool dynamic_scale;          /* DECIDE: fp16 loss scaling is on */
-    int64_t blocks_a, blocks_b;  /* SWAP, ENCODE, DECODE */
-    int32_t experts;             /* ROUTE and its kin: of the layer; EXPERT_GEMM: here */
-    int64_t capacity;            /* PLACE, ARRIVE */
-    int32_t round;               /* ARRIVE; set when it runs */
-    int64_t rows;                /* EXPERT_GEMM */
-    bool any_order;          /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
-                              * may be in whatever order is fastest, other from run to run */
-    float aux_loss, z_loss;  /* ROUTE_DX */
-    bool sparsemixer, draws; /* ROUTE, ROUTE_DX; draws: in training; ORTHOGONALISE */
-    bool dense;              /* ROUTE and its kin, PLACE */
-    float range;             /* of a sparsemixer */
-    float rate;              /* BALANCE */
-    struct sn_codec codec[SN_CODEC_LEVELS]; /* ENCODE, DECODE: in turn, `levels` of them */
-    int32_t levels;
-    enum sn_coded coded;
-    enum sn_dtype coded_type; /* of the values encoded */
-    bool marked;              /* streams follow their length, and may not be there: 0 */
-    int64_t share;            /* values of a stream */
-    /* Where this rank's part lies in the whole: functions of its coordinates, never of shapes. All
-     * zero: everything is here. */
+/* What an operation needs to know beside its operands, by family; a member that a kind does not name
+ * is 0. */
+
+/* GEMM, EXPERT_GEMM */
+struct sn_gemm_attr {
+    bool trans_a, trans_b;
+    enum sn_fp8 fp8;
+    enum sn_epilogue epilogue;
+};
+
+/* ROPE, ATTENTION, ATTENTION_DX */
+struct sn_attention_attr {
+    int32_t heads, kv_heads, head_dim;
+    int32_t rotary_dim;          /* ROPE */
+    float theta;                 /* ROPE: base of the frequencies */
+    float scale;                 /* of the scores */
+    enum sn_library_use library; /* whether a library may compute it */
+    int32_t head0;               /* the first query head here */
+};
+
+/* Which position of which sample a row is (kernels/position.h). All zero but seq: everything is here. */
+struct sn_position_attr {
+    int64_t seq;          /* S, of the whole sample */
     int32_t context;      /* ranks that share each sequence; 0 and 1: not shared */
     int32_t context_rank; /* of this rank: its rows' positions */
     int32_t key_rank;     /* ATTENTION, ATTENTION_DX: whose positions the keys have */
     bool zigzag;          /* how positions are dealt to context ranks; else contiguous */
     int64_t row0;         /* the operand's first row among the rank's rows of the micro-batch */
-    int64_t vocab; /* words of the whole vocabulary; 0: as many as there are columns or rows */
-    int64_t vocab_first;   /* the first word here */
-    int32_t head0;         /* the first query head here */
-    int64_t missing;       /* ENCODE, DECODE: values at the end of the operand that are not there */
-    int32_t member;        /* ARRIVE, PLACE: of the group that shares the experts out; ENCODE: the
-                            * rank */
+};
+
+/* EMBED, the head and cross entropy, where ranks share the vocabulary out */
+struct sn_vocab_attr {
+    int64_t words; /* of the whole vocabulary; 0: as many as there are columns or rows */
+    int64_t first; /* the first word here */
+};
+
+/* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
+struct sn_random_attr {
+    uint32_t site; /* of the random stream: unique in the model; ENCODE's: unique in the job */
+    float drop;    /* probability of dropping, 0 = off */
+    float jitter;  /* JITTER: more than 0 */
+};
+
+/* ADAMW, DECIDE */
+struct sn_optimizer_attr {
+    float beta1, beta2, decay;
+    bool dynamic_scale; /* DECIDE: fp16 loss scaling is on */
+};
+
+/* ROUTE and its kin, PLACE, ARRIVE, BALANCE, EXPERT_GEMM */
+struct sn_experts_attr {
+    int32_t count;          /* of the layer; EXPERT_GEMM: here */
+    int64_t capacity;       /* PLACE, ARRIVE */
+    int32_t round;          /* ARRIVE; set when it runs */
+    int64_t rows;           /* EXPERT_GEMM */
+    float aux_loss, z_loss; /* ROUTE_DX */
+    bool sparsemixer;       /* ROUTE, ROUTE_DX */
+    bool dense;             /* ROUTE and its kin, PLACE */
+    float range;            /* of a sparsemixer */
+    float rate;             /* BALANCE */
+    int32_t member; /* ARRIVE, PLACE: this rank's, of the group that shares the experts out */
     int32_t chunk, chunks; /* ARRIVE */
     int32_t slices;        /* of an expert, on as many members; no kernel reads it */
+};
+
+/* ENCODE, DECODE */
+struct sn_stream_attr {
+    struct sn_codec codec[SN_CODEC_LEVELS]; /* in turn, `levels` of them */
+    int32_t levels;
+    enum sn_coded coded;
+    enum sn_dtype type; /* of the values encoded */
+    bool marked;        /* streams follow their length, and may not be there: 0 */
+    int64_t share;      /* values of a stream */
+    int64_t missing;    /* values at the end of the operand that are not there */
+    int32_t member;     /* ENCODE: this rank's, of the group that sends */
+};
+
+struct sn_attr {
+    enum sn_act act; /* ACT, ACT_DX, GEMM with such an epilogue */
+    float eps;       /* norms, ADAMW */
+    bool inverse;    /* ROPE, DECODE */
+    bool draws;      /* ROUTE, ROUTE_DX: in training; ORTHOGONALISE */
+    bool any_order;  /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
+                                 * may be in whatever order is fastest, other from run to run */
+    int64_t blocks_a, blocks_b; /* SWAP, ENCODE, DECODE */
+    struct sn_gemm_attr gemm;
+    struct sn_attention_attr attention;
+    struct sn_position_attr position;
+    struct sn_vocab_attr vocab;
+    struct sn_random_attr random;
+    struct sn_optimizer_attr optimizer;
+    struct sn_experts_attr experts;
+    struct sn_stream_attr stream;
 };
 
 struct sn_args {

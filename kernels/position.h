@@ -18,13 +18,13 @@
 #include "kernels/ops.h"
 
 /* Rows of one sample on one context rank. S is a multiple of C (2C for zigzag). */
-SN_BOTH int64_t sn_rows_per_sample(const struct sn_attr *a)
+SN_BOTH int64_t sn_rows_per_sample(const struct sn_position_attr *a)
 {
     return a->context > 1 ? a->seq / a->context : a->seq;
 }
 
 /* Position, in its sample, of row i (0 .. S/C - 1) of a sample on context rank k. */
-SN_BOTH int64_t sn_position(const struct sn_attr *a, int k, int64_t i)
+SN_BOTH int64_t sn_position(const struct sn_position_attr *a, int k, int64_t i)
 {
     if (a->context <= 1)
         return i;
@@ -35,19 +35,19 @@ SN_BOTH int64_t sn_position(const struct sn_attr *a, int k, int64_t i)
 }
 
 /* The sample, inside the micro-batch, and the position of row r of a matrix of this rank. */
-SN_BOTH int64_t sn_row_sample(const struct sn_attr *a, int64_t r)
+SN_BOTH int64_t sn_row_sample(const struct sn_position_attr *a, int64_t r)
 {
     return (a->row0 + r) / sn_rows_per_sample(a);
 }
 
-SN_BOTH int64_t sn_row_position(const struct sn_attr *a, int64_t r)
+SN_BOTH int64_t sn_row_position(const struct sn_position_attr *a, int64_t r)
 {
     return sn_position(a, a->context_rank, (a->row0 + r) % sn_rows_per_sample(a));
 }
 
 /* The other way round: which row position p of a sample is, where rank after rank has `rows` rows
  * and in each the sample begins at `first`. */
-SN_BOTH int64_t sn_row_of(const struct sn_attr *a, int64_t p, int64_t rows, int64_t first)
+SN_BOTH int64_t sn_row_of(const struct sn_position_attr *a, int64_t p, int64_t rows, int64_t first)
 {
     if (a->context <= 1)
         return first + p;

@@ -53,16 +53,19 @@ struct keys {
 static struct job job_of(const struct sn_args *a, int threads)
 {
     const struct sn_attr *t = &a->attr;
-    struct job j = {.a = a, .rows = sn_rows_per_sample(t), .d = t->head_dim, .heads = t->heads};
-    j.queries = sn_runs_of(t, t->context_rank);
-    j.keys = sn_runs_of(t, t->key_rank);
+    struct job j = {.a = a,
+                    .rows = sn_rows_per_sample(&t->position),
+                    .d = t->attention.head_dim,
+                    .heads = t->attention.heads};
+    j.queries = sn_runs_of(t, t->position.context_rank);
+    j.keys = sn_runs_of(t, t->position.key_rank);
     j.bf16 = sn_attn_bf16_of(a, SN_FORWARD_BF16);
     bool bf16 = j.bf16.set;
     j.ld = bf16 ? sn_attn_stride(&j.bf16) : sn_head_stride(j.d);
     j.q_block = bf16 ? j.bf16.queries : SN_BQ;
     j.k_block = bf16 ? j.bf16.keys : SN_BK;
     j.place = sn_round_up(j.keys.run[0].n, j.k_block);
-    j.group = t->heads / t->kv_heads;
+    j.group = t->attention.heads / t->attention.kv_heads;
     j.samples = a->in[SN_ATTENTION_Q].rows / j.rows;
     j.chunk = CHUNK * j.q_block;
     /* enough chunks for every thread */
@@ -112,14 +115,14 @@ static int64_t packed_head(const struct job *j)
 /* Floats before the threads' scratch: what all of them share. */
 static int64_t shared(const struct job *j)
 {
-    return sn_round_up(j->samples * j->a->attr.kv_heads * packed_head(j), 32) / 2;
+    return sn_round_up(j->samples * j->a->attr.attention.kv_heads * packed_head(j), 32) / 2;
 }
 
 /* Where keys of run r lie from its row k0 on, and their values. */
 static uint16_t *packed_keys(const struct job *j, int64_t sample, int64_t kv_head, int64_t r,
                              int64_t k0)
 {
-    int64_t head = sample * j->a->attr.kv_heads + kv_head;
+    int64_t head = sample * j->a->attr.attention.kv_heads + kv_head;
     return j->packed + head * packed_head(j) + (r * j->place + k0) * j->bf16.deep;
 }
 
@@ -181,7 +184,7 @@ static void soften_block(const struct job *j, struct work *w, int64_t i0, int64_
         struct sn_attn_row row = {w->sample, w->head, query + i, key, visible};
         float *p = w->p + i * score_row(j);
         if (j->bf16.set)
-            soften_row(j, w, j->a->attr.scale, i0 + i, visible, p);
+            soften_row(j, w, j->a->attr.attention.scale, i0 + i, visible, p);
         else /* q is scaled */
             soften_row(j, w, 1.0f, i0 + i, visible, p);
         if (j->dropout.drop > 0)
@@ -291,7 +294,7 @@ static void start(const struct job *j, struct work *w)
     if (j->bf16.set)
         sn_attn_pack(&j->bf16, &(struct sn_attn_operand){&q, false, false}, w->line, w->q16);
     else
-        sn_head_load(&q, j->a->attr.scale, padded, w->q, j->ld);
+        sn_head_load(&q, j->a->attr.attention.scale, padded, w->q, j->ld);
     if (j->a->acc[SN_ATTENTION_O] == SN_ADD)
         sn_head_load(&o, 1.0f, padded, w->o, j->ld);
     else
@@ -380,7 +383,8 @@ static void pack_bf16(const struct job *j, const struct work *w, int64_t i)
 {
     int64_t b = i % key_blocks(j), r = i / key_blocks(j) % j->keys.count;
     int64_t head = i / key_blocks(j) / j->keys.count;
-    int64_t sample = head / j->a->attr.kv_heads, kv_head = head % j->a->attr.kv_heads;
+    int64_t sample = head / j->a->attr.attention.kv_heads,
+            kv_head = head % j->a->attr.attention.kv_heads;
     struct keys keys = {&j->keys.run[r], b * j->k_block, j->k_block};
     if (!sn_run_sees(&j->queries.run[j->queries.count - 1], keys.run))
         return;
@@ -400,7 +404,8 @@ int SN_K(sn_attention)(const struct sn_args *a, int threads)
     j.dropout = sn_attn_dropout_of(a);
     j.packed = a->scratch;
     int64_t heads = j.samples * j.heads, chunks = j.chunks * j.queries.count;
-    int64_t to_pack = set ? j.samples * a->attr.kv_heads * j.keys.count * key_blocks(&j) : 0;
+    int64_t to_pack =
+        set ? j.samples * a->attr.attention.kv_heads * j.keys.count * key_blocks(&j) : 0;
     struct work sizes;
     int64_t each = layout(&j, a->scratch, &sizes);
 #pragma omp parallel num_threads(threads)

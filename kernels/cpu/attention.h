@@ -74,10 +74,10 @@ struct sn_runs {
 
 static inline struct sn_runs sn_runs_of(const struct sn_attr *a, int k)
 {
-    struct sn_runs r = {.count = a->context > 1 && a->zigzag ? 2 : 1};
-    int64_t n = sn_rows_per_sample(a) / r.count;
+    struct sn_runs r = {.count = a->position.context > 1 && a->position.zigzag ? 2 : 1};
+    int64_t n = sn_rows_per_sample(&a->position) / r.count;
     for (int i = 0; i < r.count; i++)
-        r.run[i] = (struct sn_run){i * n, n, sn_position(a, k, i * n)};
+        r.run[i] = (struct sn_run){i * n, n, sn_position(&a->position, k, i * n)};
     return r;
 }
 
@@ -181,11 +181,11 @@ struct sn_attn_dropout {
 
 static inline struct sn_attn_dropout sn_attn_dropout_of(const struct sn_args *a)
 {
-    struct sn_attn_dropout m = {.site = a->attr.site, .drop = a->attr.drop};
+    struct sn_attn_dropout m = {.site = a->attr.random.site, .drop = a->attr.random.drop};
     if (m.drop > 0) {
         m.first_sample = a->scalars->first_sample;
-        m.head0 = a->attr.head0;
-        m.seq = a->attr.seq;
+        m.head0 = a->attr.attention.head0;
+        m.seq = a->attr.position.seq;
         m.key = sn_dropout_key(a->scalars->seed, a->scalars->step);
         m.scale = 1.0f / (1.0f - m.drop);
     }

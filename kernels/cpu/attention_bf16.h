@@ -41,7 +41,7 @@ struct sn_attn_bf16 {
 
 static inline struct sn_attn_bf16 sn_attn_bf16_of(const struct sn_args *a, int bf16_inputs)
 {
-    struct sn_attn_bf16 f = {.set = SN_K(sn_bf16), .d = a->attr.head_dim};
+    struct sn_attn_bf16 f = {.set = SN_K(sn_bf16), .d = a->attr.attention.head_dim};
     for (int i = 0; i < SN_MAX_IN; i++)
         if (bf16_inputs >> i & 1 && a->in[i].dtype != SN_BF16)
             f.set = NULL;

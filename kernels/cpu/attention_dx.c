@@ -44,13 +44,16 @@ struct piece {
 static struct job job_of(const struct sn_args *a)
 {
     const struct sn_attr *t = &a->attr;
-    struct job j = {.a = a, .rows = sn_rows_per_sample(t), .d = t->head_dim, .heads = t->heads};
-    j.queries = sn_runs_of(t, t->context_rank);
-    j.keys = sn_runs_of(t, t->key_rank);
+    struct job j = {.a = a,
+                    .rows = sn_rows_per_sample(&t->position),
+                    .d = t->attention.head_dim,
+                    .heads = t->attention.heads};
+    j.queries = sn_runs_of(t, t->position.context_rank);
+    j.keys = sn_runs_of(t, t->position.key_rank);
     j.place = sn_round_up(j.queries.run[0].n, SN_BK);
-    j.kv_heads = t->kv_heads;
+    j.kv_heads = t->attention.kv_heads;
     j.ld = sn_head_stride(j.d);
-    j.group = t->heads / t->kv_heads;
+    j.group = t->attention.heads / t->attention.kv_heads;
     j.samples = a->in[SN_ATTENTION_DX_Q].rows / j.rows;
     return j;
 }
@@ -175,7 +178,7 @@ static void load_run(const struct job *j, struct work *w, const struct sn_run *r
     struct sn_head g = rows_of(j, w, w->head, &in[4], run);
     int64_t padded = sn_round_up(run->n, SN_AR);
     float *dq = w->dq + place * j->ld, *do_ = w->g + place * j->ld;
-    sn_head_load(&q, j->a->attr.scale, padded, w->q + place * j->ld, j->ld);
+    sn_head_load(&q, j->a->attr.attention.scale, padded, w->q + place * j->ld, j->ld);
     sn_head_load(&g, 1.0f, padded, do_, j->ld);
     sn_head_load(&o, 1.0f, padded, dq, j->ld);
     for (int64_t i = 0; i < run->n; i++) {
@@ -225,7 +228,7 @@ static void store_run(const struct job *j, struct work *w, const struct sn_run *
         float *restrict row = w->dq + (place + i) * j->ld;
 #pragma omp simd
         for (int64_t c = 0; c < j->d; c++)
-            row[c] *= j->a->attr.scale;
+            row[c] *= j->a->attr.attention.scale;
         sn_head_put(&dq, i, acc, row);
     }
 }

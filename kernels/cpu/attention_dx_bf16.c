@@ -46,15 +46,18 @@ struct piece {
 static struct job job_of(const struct sn_args *a)
 {
     const struct sn_attr *t = &a->attr;
-    struct job j = {.a = a, .rows = sn_rows_per_sample(t), .d = t->head_dim, .heads = t->heads};
+    struct job j = {.a = a,
+                    .rows = sn_rows_per_sample(&t->position),
+                    .d = t->attention.head_dim,
+                    .heads = t->attention.heads};
     j.bf16 = sn_attn_bf16_of(a, SN_BACKWARD_BF16);
-    j.queries = sn_runs_of(t, t->context_rank);
-    j.keys = sn_runs_of(t, t->key_rank);
+    j.queries = sn_runs_of(t, t->position.context_rank);
+    j.keys = sn_runs_of(t, t->position.key_rank);
     j.place = sn_round_up(j.keys.run[0].n, j.bf16.keys);
-    j.kv_heads = t->kv_heads;
+    j.kv_heads = t->attention.kv_heads;
     j.ld = sn_attn_stride(&j.bf16);
     j.score_row = j.bf16.keys + SN_VL;
-    j.group = t->heads / t->kv_heads;
+    j.group = t->attention.heads / t->attention.kv_heads;
     j.samples = a->in[SN_ATTENTION_DX_Q].rows / j.rows;
     return j;
 }
@@ -116,7 +119,7 @@ static void block_rows(const struct job *j, struct work *w, const struct piece *
     for (int64_t i = 0; i < q->n; i++) {
         int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
         struct sn_attn_row row = {w->sample, w->head, position(q) + i, position(k), visible};
-        struct sn_attn_gradient of = {j->a->attr.scale, w->lse[i], w->delta[i], NULL};
+        struct sn_attn_gradient of = {j->a->attr.attention.scale, w->lse[i], w->delta[i], NULL};
         if (j->dropout.drop > 0) {
             float *factor = sn_attn_dropout_row(&j->dropout, &row, w->factor);
             (void)sn_whole_step(factor, visible, 0.0f);
@@ -222,7 +225,7 @@ static void scale_row(const struct job *j, float *restrict row)
 {
 #pragma omp simd
     for (int64_t c = 0; c < j->d; c++)
-        row[c] *= j->a->attr.scale;
+        row[c] *= j->a->attr.attention.scale;
 }
 
 /* A run that sees none of the keys has dq = 0 here, and adding that is left out. */

@@ -22,7 +22,9 @@ SN_KERNEL(sn_balance)
             mean += (double)c[e];
         mean /= (double)counts->cols;
         for (int64_t e = 0; e < counts->cols; e++)
-            b[e] += (double)c[e] < mean ? a->attr.rate : (double)c[e] > mean ? -a->attr.rate : 0.0f;
+            b[e] += (double)c[e] < mean   ? a->attr.experts.rate
+                    : (double)c[e] > mean ? -a->attr.experts.rate
+                                          : 0.0f;
     }
     return 0;
 }

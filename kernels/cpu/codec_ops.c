@@ -34,15 +34,16 @@ struct part {
 static struct coded coded_of(const struct sn_args *a, const struct sn_mat *values, int threads)
 {
     const struct sn_scalars *s = a->scalars;
-    struct coded c = {.a = a,
-                      .codec =
-                          &a->attr.codec[a->attr.levels > 1 ? s->codec_level[a->attr.coded] : 0],
-                      .type = a->attr.coded_type,
-                      .n = values->rows * values->cols - a->attr.missing,
-                      .share = a->attr.share,
-                      .tile = a->scratch,
-                      .threads = threads};
-    c.tells = a->attr.marked || !sn_codec_is_fixed(c.codec);
+    struct coded c = {
+        .a = a,
+        .codec = &a->attr.stream
+                      .codec[a->attr.stream.levels > 1 ? s->codec_level[a->attr.stream.coded] : 0],
+        .type = a->attr.stream.type,
+        .n = values->rows * values->cols - a->attr.stream.missing,
+        .share = a->attr.stream.share,
+        .tile = a->scratch,
+        .threads = threads};
+    c.tells = a->attr.stream.marked || !sn_codec_is_fixed(c.codec);
     c.stream = c.tells ? sn_coded_row_bytes(c.codec, c.type, c.share)
                        : sn_coded_bytes(c.codec, c.type, c.share);
     c.block = c.tells ? (int64_t)sizeof(int64_t) : 0;
@@ -101,7 +102,7 @@ static enum sn_codec_fault sample(const struct coded *c, const struct part *p, i
                                   const struct sn_values *x, const float *lost)
 {
     float *back = c->tile + TILE;
-    double sum[2] = {0, 0}, *to = c->a->scalars->codec_error[c->a->attr.coded];
+    double sum[2] = {0, 0}, *to = c->a->scalars->codec_error[c->a->attr.stream.coded];
     struct sn_stream s = cut(c, p, at, x->n);
     enum sn_codec_fault f = SN_K(sn_codecs).decode(
         c->codec, &s, &(struct sn_values){back, SN_F32, x->n}, SN_WRITE, c->threads);
@@ -248,7 +249,7 @@ static bool is_absent(const struct coded *c, int64_t i)
 
 static enum sn_codec_fault one_stream(const struct coded *c, bool encodes, int64_t i)
 {
-    if (!encodes && c->a->attr.marked && is_absent(c, i))
+    if (!encodes && c->a->attr.stream.marked && is_absent(c, i))
         return SN_CODEC_FINE;
     if (!encodes)
         return decode_sum(c, c->a->in[SN_DECODE_STREAMS].p, &(struct same){i, 1, i + 1});
@@ -283,7 +284,7 @@ SN_KERNEL(sn_encode)
     struct coded c = coded_of(a, &a->in[SN_ENCODE_X], threads);
     const struct sn_scalars *s = a->scalars;
     c.draw.key = sn_codec_key(s->seed, s->step);
-    c.draw.message = sn_codec_message(a->attr.site, a->attr.member, s->first_sample);
+    c.draw.message = sn_codec_message(a->attr.random.site, a->attr.stream.member, s->first_sample);
     return (int)all_streams(&c, true, a->attr.blocks_a);
 }
 
@@ -311,8 +312,8 @@ SN_KERNEL(sn_decode)
 size_t SN_K(sn_coded_scratch)(const struct sn_args *a)
 {
     int64_t values = 2 * TILE;
-    for (int i = 0; i < a->attr.levels; i++)
-        if (!sn_codec_is_fixed(&a->attr.codec[i]) && a->attr.share > values)
-            values = a->attr.share;
+    for (int i = 0; i < a->attr.stream.levels; i++)
+        if (!sn_codec_is_fixed(&a->attr.stream.codec[i]) && a->attr.stream.share > values)
+            values = a->attr.stream.share;
     return (size_t)values * sizeof(float);
 }

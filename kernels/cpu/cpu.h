@@ -37,7 +37,7 @@ SN_OP_KINDS(SN_DECLARE)
 /* Scratch bytes of the kinds that need any (see ops.h, `scratch`). */
 size_t SN_K(sn_gemm_scratch)(const struct sn_args *a, int threads);
 SN_KERNEL(sn_gemm_alone); /* gemm.c: without an epilogue */
-/* gemm_fp8.c: a GEMM with attr.fp8 as one of rounded operands, which begin in its scratch. */
+/* gemm_fp8.c: a GEMM with attr.gemm.fp8 as one of rounded operands, which begin in its scratch. */
 size_t SN_K(sn_fp8_scratch)(const struct sn_args *a);
 struct sn_args SN_K(sn_fp8_operands)(const struct sn_args *a, int threads);
 size_t SN_K(sn_expert_gemm_scratch)(const struct sn_args *a, int threads);

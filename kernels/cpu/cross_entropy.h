@@ -12,8 +12,9 @@ enum { SN_CE_PIECE = 1024 /* columns that are summed in fp32 */ };
 /* How many columns of the logits are words; the others, at the end, are padding. */
 static inline int64_t sn_ce_words(const struct sn_args *a)
 {
-    int64_t cols = a->in[SN_CROSS_ENTROPY_LOGITS].cols, left = a->attr.vocab - a->attr.vocab_first;
-    if (a->attr.vocab == 0)
+    int64_t cols = a->in[SN_CROSS_ENTROPY_LOGITS].cols,
+            left = a->attr.vocab.words - a->attr.vocab.first;
+    if (a->attr.vocab.words == 0)
         return cols;
     return left < 0 ? 0 : left < cols ? left : cols;
 }
@@ -26,7 +27,7 @@ static inline int32_t sn_ce_target(const struct sn_args *a, int64_t r)
 /* The column of row r's target, -1 when it is another rank's word or none. */
 static inline int64_t sn_ce_column(const struct sn_args *a, int64_t r)
 {
-    int64_t c = sn_ce_target(a, r) - a->attr.vocab_first;
+    int64_t c = sn_ce_target(a, r) - a->attr.vocab.first;
     return c >= 0 && c < sn_ce_words(a) ? c : -1;
 }
 

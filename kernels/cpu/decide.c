@@ -46,8 +46,8 @@ SN_KERNEL(sn_decide)
     struct sn_scalars *s = a->scalars;
     s->grad_norm = sqrt(s->sq_norm) / (double)s->loss_scale;
     if (s->nonfinite > 0 || !isfinite(s->sq_norm))
-        overflow(s, a->attr.dynamic_scale);
+        overflow(s, a->attr.optimizer.dynamic_scale);
     else
-        update(s, a->attr.dynamic_scale);
+        update(s, a->attr.optimizer.dynamic_scale);
     return 0;
 }

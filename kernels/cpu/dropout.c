@@ -16,7 +16,7 @@ static const float *factors(const struct sn_args *a, int64_t sample, int64_t fir
                             float room[4 * GROUPS])
 {
     const struct sn_noise noise = sn_noise_of(&a->attr, a->scalars);
-    uint32_t site = a->attr.site;
+    uint32_t site = a->attr.random.site;
     int64_t group = first / 4, groups = (first + n + 3) / 4 - group;
 #pragma omp simd
     for (int64_t j = 0; j < groups; j++) {
@@ -34,8 +34,9 @@ static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
     const struct sn_mat *x = &a->in[SN_NOISE_X], *g = &a->in[SN_NOISE_ADDEND],
                         *y = &a->out[SN_NOISE_Y];
     float room[4 * GROUPS], x_buf[SN_CHUNK], g_buf[SN_CHUNK], y_buf[SN_CHUNK];
-    int64_t sample = a->scalars->first_sample + sn_row_sample(&a->attr, r);
-    const float *f = factors(a, sample, sn_row_position(&a->attr, r) * x->cols + c, n, room);
+    int64_t sample = a->scalars->first_sample + sn_row_sample(&a->attr.position, r);
+    const float *f =
+        factors(a, sample, sn_row_position(&a->attr.position, r) * x->cols + c, n, room);
     const float *from = sn_get(x, r, c, n, x_buf);
     float *to = sn_dst(y, r, c, y_buf);
     if (g->p) {
@@ -57,7 +58,7 @@ SN_KERNEL(sn_dropout)
     return 0;
 }
 
-/* attr.jitter says which factors. */
+/* attr.random.jitter says which factors. */
 SN_KERNEL(sn_jitter)
 {
     return SN_K(sn_dropout)(a, threads);

@@ -10,7 +10,7 @@
 /* The row of `table` that has row r's word, -1 when another rank has it. */
 static int64_t row_of_word(const struct sn_args *a, const struct sn_mat *table, int64_t r)
 {
-    int64_t id = *(const int32_t *)sn_at(&a->in[SN_EMBED_IDS], r, 0) - a->attr.vocab_first;
+    int64_t id = *(const int32_t *)sn_at(&a->in[SN_EMBED_IDS], r, 0) - a->attr.vocab.first;
     return id >= 0 && id < table->rows ? id : -1;
 }
 
@@ -32,7 +32,7 @@ static void embed_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
     const float *from = id < 0 ? zeros : sn_get(w, id, c, n, w_buf);
     float *to = sn_dst(y, r, c, y_buf);
     if (pos->p) {
-        const float *p = sn_get(pos, sn_row_position(&a->attr, r), c, n, p_buf);
+        const float *p = sn_get(pos, sn_row_position(&a->attr.position, r), c, n, p_buf);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             to[i] = from[i] + p[i];
@@ -76,18 +76,20 @@ SN_KERNEL(sn_embed_grad)
  * it. The inverse of sn_position(). */
 static int64_t first_row_at(const struct sn_attr *at, int64_t position)
 {
-    int64_t rows = sn_rows_per_sample(at), i = position;
-    if (position >= at->seq)
+    int64_t rows = sn_rows_per_sample(&at->position), i = position;
+    if (position >= at->position.seq)
         return INT64_MAX;
-    if (at->context > 1) {
-        int64_t chunk = at->zigzag ? rows / 2 : rows, k = position / chunk;
-        bool late = at->zigzag && k >= at->context; /* the second chunk of a rank */
-        if ((late ? 2 * at->context - 1 - k : k) != at->context_rank)
+    if (at->position.context > 1) {
+        int64_t chunk = at->position.zigzag ? rows / 2 : rows, k = position / chunk;
+        bool late =
+            at->position.zigzag && k >= at->position.context; /* the second chunk of a rank */
+        if ((late ? 2 * at->position.context - 1 - k : k) != at->position.context_rank)
             return INT64_MAX;
         i = position % chunk + (late ? chunk : 0);
     }
-    int64_t passed = at->row0 > i ? (at->row0 - i + rows - 1) / rows : 0; /* samples before row0 */
-    return i + passed * rows - at->row0;
+    int64_t passed = at->position.row0 > i ? (at->position.row0 - i + rows - 1) / rows
+                                           : 0; /* samples before row0 */
+    return i + passed * rows - at->position.row0;
 }
 
 /* dP[s] = sum over the rows r of dy at position s, sample after sample. */
@@ -96,7 +98,7 @@ static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t
     const struct sn_mat *dy = &a->in[SN_POS_GRAD_DY];
     float *dp = sn_at(&a->out[SN_POS_GRAD_DP], s, c), buf[SN_CHUNK];
     double sum[SN_CHUNK];
-    int64_t first = first_row_at(&a->attr, s), rows = sn_rows_per_sample(&a->attr);
+    int64_t first = first_row_at(&a->attr, s), rows = sn_rows_per_sample(&a->attr.position);
     if (first >= dy->rows && a->acc[SN_POS_GRAD_DP] == SN_ADD)
         return;
     for (int64_t i = 0; i < n; i++)

@@ -59,7 +59,7 @@ static struct job job_of(const struct sn_args *a)
                     .addend = &a->in[SN_GEMM_ADDEND]};
     j.m = j.c->rows;
     j.n = j.c->cols;
-    j.k = a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
+    j.k = a->attr.gemm.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
     bool half = j.c->dtype != SN_F32;
     if (a->in[SN_GEMM_A].dtype == SN_BF16 && a->in[SN_GEMM_B].dtype == SN_BF16)
         j.bf16 = SN_K(sn_bf16);
@@ -212,7 +212,7 @@ static void one_tile_bf16(const struct job *j, const struct work *w, struct sn_b
 static bool is_read_in_place(const struct job *j)
 {
     const struct sn_mat *a = &j->a->in[SN_GEMM_A];
-    return !j->a->attr.trans_a && !SN_K(sn_gemm_by_steps) && a->dtype == SN_F32 &&
+    return !j->a->attr.gemm.trans_a && !SN_K(sn_gemm_by_steps) && a->dtype == SN_F32 &&
            a->ld % 1024 != 0;
 }
 
@@ -235,7 +235,7 @@ static void ask_for(const struct sn_block *b, int64_t part, int64_t parts, struc
 static void multiply(const struct job *j, const struct work *w, int64_t row, int64_t rows)
 {
     const struct sn_mat *x = &j->a->in[SN_GEMM_A];
-    bool trans = j->a->attr.trans_a, by_steps = trans || SN_K(sn_gemm_by_steps);
+    bool trans = j->a->attr.gemm.trans_a, by_steps = trans || SN_K(sn_gemm_by_steps);
     int64_t in_place = is_read_in_place(j) ? rows / SN_MR * SN_MR : 0;
     struct sn_block a = {x, trans, row + in_place, rows - in_place, w->l, w->depth};
     SN_K(sn_gemm_pack_a)(&a, w->line, w->packed_a);
@@ -243,7 +243,7 @@ static void multiply(const struct job *j, const struct work *w, int64_t row, int
         float *panel = w->packed_b + (rows < w->rows ? c * w->depth : 0);
         int64_t cols = w->cols - c < SN_NR ? w->cols - c : SN_NR;
         struct sn_block b = {
-            &j->a->in[SN_GEMM_B], j->a->attr.trans_b, w->l, w->depth, w->col + c, cols};
+            &j->a->in[SN_GEMM_B], j->a->attr.gemm.trans_b, w->l, w->depth, w->col + c, cols};
         if (row == w->row)
             SN_K(sn_gemm_pack_b)(&b, w->line, panel);
         struct sn_tile t = {.k = w->depth, .b = panel, .b_step = SN_NR};
@@ -269,7 +269,7 @@ static void multiply(const struct job *j, const struct work *w, int64_t row, int
 static int64_t rows_in_place_bf16(const struct job *j, const struct work *w, int64_t rows)
 {
     const struct sn_mat *a = &j->a->in[SN_GEMM_A];
-    bool lies = j->bf16->reads_rows && !j->a->attr.trans_a && a->ld % 2048 != 0 &&
+    bool lies = j->bf16->reads_rows && !j->a->attr.gemm.trans_a && a->ld % 2048 != 0 &&
                 w->depth % j->bf16->step == 0;
     return lies ? rows / j->mr * j->mr : 0;
 }
@@ -279,7 +279,7 @@ static void multiply_bf16(const struct job *j, const struct work *w, int64_t row
 {
     const struct sn_mat *x = &j->a->in[SN_GEMM_A];
     const struct sn_bf16_products *f = j->bf16;
-    bool trans_a = j->a->attr.trans_a, in_rows = f->reads_rows && !trans_a;
+    bool trans_a = j->a->attr.gemm.trans_a, in_rows = f->reads_rows && !trans_a;
     uint16_t *line = (uint16_t *)w->line, *packed_a = (uint16_t *)w->packed_a;
     int64_t in_place = rows_in_place_bf16(j, w, rows), whole = sn_bf16_depth(f, w->depth);
     int64_t a_group = in_rows ? whole : f->a_group;
@@ -290,7 +290,7 @@ static void multiply_bf16(const struct job *j, const struct work *w, int64_t row
         uint16_t *panel = (uint16_t *)w->packed_b + (rows < w->rows ? c * whole : 0);
         int64_t cols = w->cols - c < j->nr ? w->cols - c : j->nr;
         struct sn_bf16_block b = {&j->a->in[SN_GEMM_B],
-                                  !j->a->attr.trans_b,
+                                  !j->a->attr.gemm.trans_b,
                                   w->col + c,
                                   cols,
                                   w->l,
@@ -414,7 +414,7 @@ static void without_product(const struct job *j)
 SN_KERNEL(sn_gemm_alone)
 {
     struct sn_args rounded;
-    if (a->attr.fp8) {
+    if (a->attr.gemm.fp8) {
         rounded = SN_K(sn_fp8_operands)(a, threads);
         a = &rounded;
     }

@@ -35,7 +35,7 @@ static int colsum(const struct sn_args *a, int threads)
 
 SN_KERNEL(sn_gemm)
 {
-    switch (a->attr.epilogue) {
+    switch (a->attr.gemm.epilogue) {
     case SN_EPILOGUE_ACT:
         return act(a, threads);
     case SN_EPILOGUE_ACT_DX:

@@ -1,5 +1,5 @@
 /*
- * gemm_fp8.c - operands of a GEMM, rounded to 8-bit floats (attr.fp8), as bf16 matrices that hold
+ * gemm_fp8.c - operands of a GEMM, rounded to 8-bit floats (attr.gemm.fp8), as bf16 matrices that hold
  * the rounded values exactly: the product is then that of any bf16 matrices.
  */
 #include "kernels/cpu/cpu.h"
@@ -98,16 +98,16 @@ static size_t room(const struct sn_mat *x)
 
 size_t SN_K(sn_fp8_scratch)(const struct sn_args *a)
 {
-    return a->attr.fp8 ? room(&a->in[SN_GEMM_A]) + room(&a->in[SN_GEMM_B]) : 0;
+    return a->attr.gemm.fp8 ? room(&a->in[SN_GEMM_A]) + room(&a->in[SN_GEMM_B]) : 0;
 }
 
 struct sn_args SN_K(sn_fp8_operands)(const struct sn_args *a, int threads)
 {
-    const bool turned[2] = {a->attr.trans_a, !a->attr.trans_b};
+    const bool turned[2] = {a->attr.gemm.trans_a, !a->attr.gemm.trans_b};
     struct sn_args b = *a;
     char *at = a->scratch;
     for (int i = 0; i < 2; i++) {
-        struct sn_fp8_parts p = sn_fp8_parts_of(a->attr.fp8, i, turned[i]);
+        struct sn_fp8_parts p = sn_fp8_parts_of(a->attr.gemm.fp8, i, turned[i]);
         uint16_t *to = (uint16_t *)(void *)at;
         if (p.rows == 0)
             round_whole(&a->in[i], to, p.format, threads);
@@ -118,6 +118,6 @@ struct sn_args SN_K(sn_fp8_operands)(const struct sn_args *a, int threads)
         at += room(&a->in[i]);
     }
     b.scratch = at;
-    b.attr.fp8 = SN_FP8_NONE;
+    b.attr.gemm.fp8 = SN_FP8_NONE;
     return b;
 }

@@ -133,7 +133,7 @@ static enum found one_column(const struct panel *p, int64_t j)
 static void draw(const struct panel *p, const struct sn_args *a, int64_t j, int number)
 {
     const struct sn_scalars *s = a->scalars;
-    uint64_t stream = (uint64_t)a->attr.site << 32 | (uint32_t)(number + 1);
+    uint64_t stream = (uint64_t)a->attr.random.site << 32 | (uint32_t)(number + 1);
     for (int64_t r = 0; r < p->m->rows; r++) {
         struct sn_philox x = sn_philox(s->seed ^ (uint64_t)s->step * 0x9E3779B97F4A7C15ull, stream,
                                        (uint64_t)(r * p->m->cols + j));

@@ -18,13 +18,14 @@ static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
     const struct sn_mat *all =
                             a->in[SN_PLACE_ALL].p ? &a->in[SN_PLACE_ALL] : &a->in[SN_PLACE_CHOICE],
                         *place = &a->out[SN_PLACE_PLACE];
-    int64_t rows = all->rows / (a->attr.context > 1 ? a->attr.context : 1);
-    int64_t here = rows * a->attr.context_rank + a->attr.row0;
-    memset(used, 0, (size_t)a->attr.experts * sizeof(*used));
+    int64_t rows = all->rows / (a->attr.position.context > 1 ? a->attr.position.context : 1);
+    int64_t here = rows * a->attr.position.context_rank + a->attr.position.row0;
+    memset(used, 0, (size_t)a->attr.experts.count * sizeof(*used));
     for (int64_t j = 0; j < all->cols; j++)
-        for (int64_t p = 0; p < a->attr.seq; p++) {
-            int64_t r = sn_row_of(&a->attr, p, rows, sample * sn_rows_per_sample(&a->attr));
-            bool has_room = used[row(all, r)[j]]++ < a->attr.capacity;
+        for (int64_t p = 0; p < a->attr.position.seq; p++) {
+            int64_t r = sn_row_of(&a->attr.position, p, rows,
+                                  sample * sn_rows_per_sample(&a->attr.position));
+            bool has_room = used[row(all, r)[j]]++ < a->attr.experts.capacity;
             if (r >= here && r < here + place->rows)
                 row(place, r - here)[j] = has_room ? 0 : -1;
         }
@@ -33,8 +34,8 @@ static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
 static void place_all(const struct sn_args *a)
 {
     const struct sn_mat *place = &a->out[SN_PLACE_PLACE];
-    int32_t *bounds = a->out[SN_PLACE_BOUNDS].p, experts = a->attr.experts,
-            first = a->attr.member * experts;
+    int32_t *bounds = a->out[SN_PLACE_BOUNDS].p, experts = a->attr.experts.count,
+            first = a->attr.experts.member * experts;
     int32_t rows = (int32_t)place->rows;
     for (int32_t r = 0; r < rows; r++)
         for (int32_t e = 0; e < place->cols; e++)
@@ -46,16 +47,16 @@ static void place_all(const struct sn_args *a)
 SN_KERNEL(sn_place)
 {
     (void)threads;
-    if (a->attr.dense) {
+    if (a->attr.experts.dense) {
         place_all(a);
         return 0;
     }
     const struct sn_mat *choice = &a->in[SN_PLACE_CHOICE], *place = &a->out[SN_PLACE_PLACE];
-    int32_t *bounds = a->out[SN_PLACE_BOUNDS].p, n = 0, experts = a->attr.experts;
+    int32_t *bounds = a->out[SN_PLACE_BOUNDS].p, n = 0, experts = a->attr.experts.count;
     for (int64_t r = 0; r < place->rows; r++)
         memset(row(place, r), 0, (size_t)place->cols * sizeof(int32_t));
     int64_t whole = a->in[SN_PLACE_ALL].p ? a->in[SN_PLACE_ALL].rows : place->rows;
-    for (int64_t i = 0; a->attr.capacity && i < whole / a->attr.seq; i++)
+    for (int64_t i = 0; a->attr.experts.capacity && i < whole / a->attr.position.seq; i++)
         drop(a, i, bounds);
     memset(bounds, 0, ((size_t)experts + 1) * sizeof(*bounds));
     for (int64_t r = 0; r < place->rows; r++)

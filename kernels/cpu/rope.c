@@ -24,8 +24,8 @@ struct angles {
 
 size_t SN_K(sn_rope_scratch)(const struct sn_args *a)
 {
-    int64_t entries = FINE + 1 + a->attr.seq / FINE + 1;
-    return (size_t)(entries * a->attr.rotary_dim) * sizeof(double);
+    int64_t entries = FINE + 1 + a->attr.position.seq / FINE + 1;
+    return (size_t)(entries * a->attr.attention.rotary_dim) * sizeof(double);
 }
 
 static void multiply(double *out, const double *a, const double *b, int64_t half)
@@ -53,10 +53,10 @@ static void fill_powers(double *table, int64_t n, int64_t half)
 
 static struct angles fill_tables(const struct sn_args *a)
 {
-    int64_t half = a->attr.rotary_dim / 2, n_coarse = a->attr.seq / FINE + 1;
+    int64_t half = a->attr.attention.rotary_dim / 2, n_coarse = a->attr.position.seq / FINE + 1;
     double *fine = a->scratch, *coarse = fine + 2 * half * (FINE + 1);
     for (int64_t i = 0; i < half; i++) {
-        double w = pow((double)a->attr.theta, -(double)i / (double)half);
+        double w = pow((double)a->attr.attention.theta, -(double)i / (double)half);
         fine[2 * half + i] = cos(w);
         fine[3 * half + i] = a->attr.inverse ? -sin(w) : sin(w);
     }
@@ -84,13 +84,13 @@ static void angles_at(const struct angles *t, int64_t position, int64_t first, i
 static void rotate_row(const struct sn_args *a, const struct angles *t, int64_t r)
 {
     const struct sn_mat *x = &a->in[SN_ROPE_X], *y = &a->out[SN_ROPE_Y];
-    int64_t position = sn_row_position(&a->attr, r);
+    int64_t position = sn_row_position(&a->attr.position, r);
     float co[PAIRS], si[PAIRS], lo_buf[PAIRS], hi_buf[PAIRS], out_lo[PAIRS], out_hi[PAIRS];
     for (int64_t first = 0; first < t->half; first += PAIRS) {
         int64_t n = t->half - first < PAIRS ? t->half - first : PAIRS;
         angles_at(t, position, first, n, co, si);
-        for (int64_t h = 0; h < a->attr.heads; h++) {
-            int64_t c = h * a->attr.head_dim + first;
+        for (int64_t h = 0; h < a->attr.attention.heads; h++) {
+            int64_t c = h * a->attr.attention.head_dim + first;
             const float *lo = sn_get(x, r, c, n, lo_buf);
             const float *hi = sn_get(x, r, c + t->half, n, hi_buf);
             float *ylo = sn_dst(y, r, c, out_lo), *yhi = sn_dst(y, r, c + t->half, out_hi);
@@ -111,7 +111,8 @@ static void copy_rest(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *x = &a->in[SN_ROPE_X], *y = &a->out[SN_ROPE_Y];
     size_t size = sn_dtype_size(x->dtype);
-    int64_t d = a->attr.head_dim, rotary = a->attr.rotary_dim, rotated = a->attr.heads * d;
+    int64_t d = a->attr.attention.head_dim, rotary = a->attr.attention.rotary_dim,
+            rotated = a->attr.attention.heads * d;
     if (x->p == y->p)
         return;
     for (int64_t c = 0; c < rotated && rotary < d; c += d)

@@ -128,7 +128,7 @@ static void mix_row(const struct sn_args *a, int64_t r)
     int32_t *choice = sn_mat_row(&a->out[SN_ROUTE_CHOICE], r);
     int64_t k = a->out[SN_ROUTE_W].cols;
     struct turn t = {floats(&a->in[SN_ROUTE_LOGITS], r), a->in[SN_ROUTE_LOGITS].cols, choice, 0,
-                     a->attr.range};
+                     a->attr.experts.range};
     for (int64_t j = t.j = 0; j < k; t.j = ++j) {
         int32_t top = choice[j] = mix(&t, p);
         float factor = 1;
@@ -185,14 +185,14 @@ SN_KERNEL(sn_route)
 {
     const struct sn_mat *choice = &a->out[SN_ROUTE_CHOICE];
     float *counts = a->out[SN_ROUTE_COUNTS].p;
-    if (a->attr.dense) {
+    if (a->attr.experts.dense) {
         sn_each_row(a, threads, a->in[SN_ROUTE_LOGITS].rows, a->in[SN_ROUTE_LOGITS].cols,
                     dense_row);
         dense_counts(a);
         return 0;
     }
     sn_each_row(a, threads, a->in[SN_ROUTE_LOGITS].rows, a->in[SN_ROUTE_LOGITS].cols,
-                a->attr.sparsemixer ? mix_row : route_row);
+                a->attr.experts.sparsemixer ? mix_row : route_row);
     for (int64_t e = 0; e < a->out[SN_ROUTE_COUNTS].cols; e++)
         counts[e] = 0;
     for (int64_t r = 0; r < choice->rows; r++)
@@ -246,7 +246,7 @@ SN_KERNEL(sn_route_loss)
     for (int64_t e = 0; e < x->cols; e++)
         balance += (double)counts[e] * p[e];
     balance = all > 0 ? (double)x->cols * balance / all : 0;
-    a->scalars->balance_sum += a->attr.dense ? dense_loss(x, counts) : balance;
+    a->scalars->balance_sum += a->attr.experts.dense ? dense_loss(x, counts) : balance;
     a->scalars->z_sum += z;
     return 0;
 }
@@ -260,8 +260,8 @@ static void loss_gradient(const struct sn_args *a, int64_t r, float *d)
     const struct sn_scalars *s = a->scalars;
     struct row row = row_of(floats(x, r), x->cols);
     double scale = (double)s->loss_scale / s->tokens_in_step, all = all_of(counts->p, x->cols);
-    double aux = a->attr.dense ? 0 : scale * (double)a->attr.aux_loss, mean = 0,
-           z = 2 * scale * (double)a->attr.z_loss * row.lse;
+    double aux = a->attr.experts.dense ? 0 : scale * (double)a->attr.experts.aux_loss, mean = 0,
+           z = 2 * scale * (double)a->attr.experts.z_loss * row.lse;
     double each = all > 0 ? aux * (double)x->cols / all : 0;
     for (int64_t e = 0; e < x->cols; e++)
         mean += exp((double)floats(x, r)[e] - row.lse) * each * (double)floats(counts, 0)[e];
@@ -295,7 +295,7 @@ static void dense_gradient(const struct sn_args *a, int64_t r, float *d)
     int64_t n = a->in[SN_ROUTE_DX_LOGITS].cols;
     double lse = row_of(x, n).lse, mean = 0, aux = 0, all = counts ? all_of(counts, n) : 1;
     if (counts)
-        aux = (double)a->attr.aux_loss * (double)s->loss_scale / s->tokens_in_step;
+        aux = (double)a->attr.experts.aux_loss * (double)s->loss_scale / s->tokens_in_step;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t e = 0; e < n; e++) {
             double log_p = (double)x[e] - lse, g = (double)dw[e];
@@ -313,7 +313,7 @@ static void mixer_gradient(const struct sn_args *a, int64_t r, float *d)
     const float *dw = floats(&a->in[SN_ROUTE_DX_DW], r);
     const int32_t *choice = sn_mat_row(&a->in[SN_ROUTE_DX_CHOICE], r);
     struct turn t = {floats(&a->in[SN_ROUTE_DX_LOGITS], r), a->in[SN_ROUTE_DX_LOGITS].cols, choice,
-                     0, a->attr.range};
+                     0, a->attr.experts.range};
     float p[SN_CHUNK];
     for (; t.j < a->in[SN_ROUTE_DX_DW].cols; t.j++) {
         (void)mix(&t, p); /* which is the largest is of no matter here */
@@ -330,9 +330,9 @@ static void dx_row(const struct sn_args *a, int64_t r)
     float *d = dx->dtype == SN_F32 ? sn_mat_row(dx, r) : wide;
     for (int64_t e = 0; e < dx->cols; e++)
         d[e] = 0;
-    (a->attr.dense         ? dense_gradient
-     : a->attr.sparsemixer ? mixer_gradient
-                           : weights_gradient)(a, r, d);
+    (a->attr.experts.dense         ? dense_gradient
+     : a->attr.experts.sparsemixer ? mixer_gradient
+                                   : weights_gradient)(a, r, d);
     if (a->in[SN_ROUTE_DX_COUNTS].p)
         loss_gradient(a, r, d);
     if (d == wide)

@@ -7,15 +7,15 @@
 
 static __device__ __forceinline__ int32_t within(int64_t at, const struct sn_attr &a)
 {
-    at -= a.round * a.capacity;
-    return (int32_t)(at < 0 ? 0 : at < a.capacity ? at : a.capacity);
+    at -= a.experts.round * a.experts.capacity;
+    return (int32_t)(at < 0 ? 0 : at < a.experts.capacity ? at : a.experts.capacity);
 }
 
 /* Of the first n of a sender's `all` rows for this receiver, those in the chunk. */
 static __device__ __forceinline__ int64_t in_chunk(int64_t n, int64_t all, const struct sn_attr &a)
 {
-    int64_t chunks = a.chunks > 1 ? a.chunks : 1;
-    int64_t first = all * a.chunk / chunks, end = all * (a.chunk + 1) / chunks;
+    int64_t chunks = a.experts.chunks > 1 ? a.experts.chunks : 1;
+    int64_t first = all * a.experts.chunk / chunks, end = all * (a.experts.chunk + 1) / chunks;
     return (n < end ? n : end) - (n < first ? n : first);
 }
 
@@ -23,13 +23,13 @@ static __global__ void __launch_bounds__(SN_WARP) arrive(const struct sn_args a)
 {
     const struct sn_mat &bounds = a.in[SN_ARRIVE_BOUNDS];
     int32_t *out = (int32_t *)a.out[SN_ARRIVE_ARRIVALS].p;
-    int64_t experts = a.attr.experts, segments = bounds.rows * experts, at = 0;
+    int64_t experts = a.attr.experts.count, segments = bounds.rows * experts, at = 0;
     int lane = (int)threadIdx.x;
     for (int64_t base = 0; base < segments; base += SN_WARP) {
         int64_t s = base + lane, mine = 0;
         if (s < segments) {
-            const int32_t *b =
-                (const int32_t *)bounds.p + s / experts * bounds.ld + a.attr.member * experts;
+            const int32_t *b = (const int32_t *)bounds.p + s / experts * bounds.ld +
+                               a.attr.experts.member * experts;
             int64_t all = (int64_t)b[experts] - b[0], e = s % experts;
             mine = in_chunk((int64_t)b[e + 1] - b[0], all, a.attr) -
                    in_chunk((int64_t)b[e] - b[0], all, a.attr);

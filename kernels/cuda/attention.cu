@@ -17,8 +17,8 @@ static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_a
     }
     if (!same)
         return SN_ATTN_SIMT;
-    return sn_attn_family_of(cx->device.arch, cx->device.shared_per_block, t, a->attr.head_dim,
-                             aligned);
+    return sn_attn_family_of(cx->device.arch, cx->device.shared_per_block, t,
+                             a->attr.attention.head_dim, aligned);
 }
 
 SN_CUDA_OP(attention)
@@ -68,7 +68,8 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 template <class A>
 static int put_rows(struct sn_cuda *cx, const struct sn_args *a, struct sn_attn_row *to)
 {
-    int heads = (int)a->attr.heads, d = (int)a->attr.head_dim, lanes = d <= 8 * A::N ? 8 : SN_WARP;
+    int heads = (int)a->attr.attention.heads, d = (int)a->attr.attention.head_dim,
+        lanes = d <= 8 * A::N ? 8 : SN_WARP;
     int64_t rows = a->in[SN_ATTENTION_DX_O].rows, at_once = SN_BLOCK / lanes;
     struct sn_shape g = sn_shape_line((rows + at_once - 1) / at_once * heads * SN_BLOCK);
     return lanes == 8 ? sn_launch(cx, rows_of<A, 8>, g, *a, heads, d, to)
@@ -84,13 +85,14 @@ template <class A> struct scaled : sn_all_rows {
             (const float *)a.in[SN_ATTENTION_DX_Q].p + r * a.in[SN_ATTENTION_DX_Q].ld + c;
         float y[N] = {0};
         if (a.acc[SN_ATTENTION_DX_DQ] == SN_ADD) {
-            if (sn_position(&a.attr, a.attr.key_rank, 0) > sn_row_position(&a.attr, r))
+            if (sn_position(&a.attr.position, a.attr.position.key_rank, 0) >
+                sn_row_position(&a.attr.position, r))
                 return; /* it sees no key: not even a zero is added */
             A::load(a.out[SN_ATTENTION_DX_DQ], r, c, y);
         }
 #pragma unroll
         for (int i = 0; i < N; i++)
-            y[i] += x[i] * a.attr.scale;
+            y[i] += x[i] * a.attr.attention.scale;
         A::store(a.out[SN_ATTENTION_DX_DQ], r, c, y);
     }
 };
@@ -131,7 +133,7 @@ SN_CUDA_OP(attention_dx)
     const struct sn_mat *m[] = {&a->in[SN_ATTENTION_DX_O], &a->in[SN_ATTENTION_DX_DO]};
     enum sn_dtype how = sn_common(m, 2);
     int rc = 0;
-    if (how != SN_NDTYPES && a->attr.head_dim % (how == SN_F32 ? 4 : 8))
+    if (how != SN_NDTYPES && a->attr.attention.head_dim % (how == SN_F32 ? 4 : 8))
         how = SN_NDTYPES; /* a head begins between multiples of 16 bytes */
     SN_BY_TYPE(how, rc = put_rows<A>(cx, a, known))
     if (rc == 0 && a->attr.any_order) {

@@ -25,12 +25,12 @@ struct sn_key_span {
 static inline struct sn_key_span sn_span_of(const struct sn_attr *a, int rank)
 {
     struct sn_key_span s = {0, 0, 0};
-    int64_t rows = sn_rows_per_sample(a), half = rows / 2;
-    if (a->context <= 1)
+    int64_t rows = sn_rows_per_sample(&a->position), half = rows / 2;
+    if (a->position.context <= 1)
         return s;
-    s.split = (int)(a->zigzag ? half : rows);
-    s.low = (int)sn_position(a, rank, 0);
-    s.high = a->zigzag ? (int)(sn_position(a, rank, half) - half) : 0;
+    s.split = (int)(a->position.zigzag ? half : rows);
+    s.low = (int)sn_position(&a->position, rank, 0);
+    s.high = a->position.zigzag ? (int)(sn_position(&a->position, rank, half) - half) : 0;
     return s;
 }
 
@@ -51,10 +51,10 @@ enum sn_attn_kind {
 
 static inline enum sn_attn_kind sn_attn_kind_of(const struct sn_args *a)
 {
-    if (a->attr.drop > 0.0f)
+    if (a->attr.random.drop > 0.0f)
         return SN_ATTN_DROPPED;
-    return a->attr.context <= 1 && a->acc[SN_ATTENTION_O] == SN_WRITE ? SN_ATTN_PLAIN
-                                                                      : SN_ATTN_PLACED;
+    return a->attr.position.context <= 1 && a->acc[SN_ATTENTION_O] == SN_WRITE ? SN_ATTN_PLAIN
+                                                                               : SN_ATTN_PLACED;
 }
 
 template <enum sn_attn_kind K>
@@ -79,21 +79,21 @@ static inline struct sn_attn sn_attn_of(const struct sn_cuda *cx, const struct s
 {
     bool queries = pass == SN_ATTN_FORWARD || pass == SN_ATTN_DQ;
     struct sn_attn t;
-    t.rows = (int)sn_rows_per_sample(&a->attr);
-    t.heads = a->attr.heads;
-    t.kv_heads = a->attr.kv_heads;
+    t.rows = (int)sn_rows_per_sample(&a->attr.position);
+    t.heads = a->attr.attention.heads;
+    t.kv_heads = a->attr.attention.kv_heads;
     t.group = t.heads / t.kv_heads;
-    t.d = a->attr.head_dim;
+    t.d = a->attr.attention.head_dim;
     t.all = a->in[SN_ATTENTION_Q].rows;
     int64_t samples = t.rows ? t.all / t.rows : 0;
     size_t walked =
         sn_attn_walked(pass, t.rows, t.d, t.group, sn_dtype_size(a->in[SN_ATTENTION_Q].dtype));
     t.walk = sn_attn_walk_of(cx->device.l2_bytes, walked, sn_ceil_div(t.rows, tile),
                              samples * t.kv_heads, queries ? t.group : 1);
-    t.query = sn_span_of(&a->attr, a->attr.context_rank);
-    t.key = sn_span_of(&a->attr, a->attr.key_rank);
-    t.scale = a->attr.scale;
-    t.drop = a->attr.drop;
+    t.query = sn_span_of(&a->attr, a->attr.position.context_rank);
+    t.key = sn_span_of(&a->attr, a->attr.position.key_rank);
+    t.scale = a->attr.attention.scale;
+    t.drop = a->attr.random.drop;
     return t;
 }
 
@@ -145,15 +145,15 @@ static __device__ __forceinline__ struct sn_attn_mask sn_attn_mask_of(const stru
                                                                       int64_t sample, int head)
 {
     struct sn_attn_mask m;
-    m.drop = a.attr.drop;
+    m.drop = a.attr.random.drop;
     if (m.drop > 0.0f) {
         m.key = sn_dropout_key(a.scalars->seed, a.scalars->step);
         m.sample = a.scalars->first_sample + sample;
         m.group = -1;
-        m.site = a.attr.site;
+        m.site = a.attr.random.site;
         m.scale = 1.0f / (1.0f - m.drop);
-        m.head = a.attr.head0 + head;
-        m.seq = a.attr.seq;
+        m.head = a.attr.attention.head0 + head;
+        m.seq = a.attr.position.seq;
     }
     return m;
 }

@@ -177,14 +177,15 @@ struct sn_attn_row {
 /* Scratch of ATTENTION_DX: such a row for each; in any order dq too, in fp32. */
 static inline size_t sn_attention_rows(const struct sn_args *a)
 {
-    return sn_attn_piece((size_t)(a->in[SN_ATTENTION_DX_Q].rows * a->attr.heads) *
+    return sn_attn_piece((size_t)(a->in[SN_ATTENTION_DX_Q].rows * a->attr.attention.heads) *
                          sizeof(struct sn_attn_row));
 }
 
 static inline size_t sn_attention_dx_scratch(const struct sn_args *a)
 {
-    size_t dq =
-        (size_t)(a->in[SN_ATTENTION_DX_Q].rows * a->attr.heads * a->attr.head_dim) * sizeof(float);
+    size_t dq = (size_t)(a->in[SN_ATTENTION_DX_Q].rows * a->attr.attention.heads *
+                         a->attr.attention.head_dim) *
+                sizeof(float);
     return sn_attention_rows(a) + (a->attr.any_order ? dq : 0);
 }
 

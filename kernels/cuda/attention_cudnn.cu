@@ -8,7 +8,7 @@
 
 size_t sn_attn_cudnn_scratch(const struct sn_args *a, bool is_backward)
 {
-    if (a->attr.library == SN_LIBRARY_NEVER || sn_sdpa_refuses(a, is_backward, 0))
+    if (a->attr.attention.library == SN_LIBRARY_NEVER || sn_sdpa_refuses(a, is_backward, 0))
         return 0;
     struct sn_sdpa_shape s = sn_sdpa_shape_of(a, is_backward);
     return sn_sdpa_bound(&s);
@@ -41,7 +41,7 @@ static void *part_of(char **at, size_t bytes)
 
 static int backward(struct sn_cuda *cx, const struct sn_args *a, struct sn_sdpa_plan *p)
 {
-    int64_t heads = a->attr.heads, n = a->in[SN_ATTENTION_DX_Q].rows * heads;
+    int64_t heads = a->attr.attention.heads, n = a->in[SN_ATTENTION_DX_Q].rows * heads;
     char *at = begin_of(a);
     void *operand[SN_SDPA_NOPERANDS] = {a->in[SN_ATTENTION_DX_Q].p, a->in[SN_ATTENTION_DX_K].p,
                                         a->in[SN_ATTENTION_DX_V].p, a->in[SN_ATTENTION_DX_O].p};
@@ -51,9 +51,10 @@ static int backward(struct sn_cuda *cx, const struct sn_args *a, struct sn_sdpa_
         operand[SN_SDPA_DQ + o] = a->out[o].p;
     operand[SN_SDPA_DELTA] = part_of(&at, (size_t)n * sizeof(float));
     if (!p->shape.in_order)
-        operand[SN_SDPA_SUMS] = part_of(&at, (size_t)(n * a->attr.head_dim) * sizeof(float));
-    int rc = sn_launch(cx, pack, sn_shape_line(n), a->in[SN_ATTENTION_DX_LSE], heads, a->attr.seq,
-                       (float *)operand[SN_SDPA_LSE]);
+        operand[SN_SDPA_SUMS] =
+            part_of(&at, (size_t)(n * a->attr.attention.head_dim) * sizeof(float));
+    int rc = sn_launch(cx, pack, sn_shape_line(n), a->in[SN_ATTENTION_DX_LSE], heads,
+                       a->attr.position.seq, (float *)operand[SN_SDPA_LSE]);
     return rc ? rc : sn_sdpa_run(cx->sdpa, p, (void *)cx->stream, operand, at);
 }
 
@@ -70,7 +71,7 @@ static bool without(struct sn_cuda *cx, const struct sn_args *a, bool is_backwar
                     int *rc)
 {
     struct sn_sdpa *s = cx->sdpa;
-    if (a->attr.library != SN_LIBRARY_MUST) {
+    if (a->attr.attention.library != SN_LIBRARY_MUST) {
         int number = sn_sdpa_remember(s, is_backward, why);
         if (number > 0 && cx->n_own < SN_CUDA_OWN) {
             struct sn_cuda_own o = {};
@@ -89,7 +90,7 @@ static bool without(struct sn_cuda *cx, const struct sn_args *a, bool is_backwar
 bool sn_attn_cudnn(struct sn_cuda *cx, const struct sn_args *a, bool is_backward, int *rc)
 {
     *rc = 0;
-    if (a->attr.library == SN_LIBRARY_NEVER || !cx->sdpa)
+    if (a->attr.attention.library == SN_LIBRARY_NEVER || !cx->sdpa)
         return false;
     const char *why = sn_sdpa_refuses(a, is_backward, cx->device.arch);
     if (why)

@@ -231,7 +231,7 @@ static int sn_by_kind(struct sn_cuda *cx, const struct sn_args *a, P... p)
 template <template <class, int> class Op, class E, class... P>
 static int sn_by_width(struct sn_cuda *cx, const struct sn_args *a, P... p)
 {
-    switch (sn_attn_mma_width(a->attr.head_dim)) {
+    switch (sn_attn_mma_width(a->attr.attention.head_dim)) {
     case 32:
         return sn_by_kind<Op<E, 32>>(cx, a, p...);
     case 64:

@@ -395,7 +395,7 @@ static struct sn_attn_tile pick(struct sn_cuda *cx, enum sn_attn_family f, enum 
 
 int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f)
 {
-    struct sn_attn_tile g = pick(cx, f, SN_ATTN_FORWARD, a->attr.head_dim);
+    struct sn_attn_tile g = pick(cx, f, SN_ATTN_FORWARD, a->attr.attention.head_dim);
     if (g.family == SN_ATTN_NONE)
         return too_wide(cx);
     struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, g.t);
@@ -418,7 +418,7 @@ static int backward(struct sn_cuda *cx, const struct sn_args *a, const struct sn
 int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
                           const struct sn_attn_row *known, float *dq)
 {
-    int rc = 0, d = a->attr.head_dim;
+    int rc = 0, d = a->attr.attention.head_dim;
     struct sn_attn_tile q = pick(cx, f, SN_ATTN_DQ, d), kv = pick(cx, f, SN_ATTN_DKV, d);
     if (q.family == SN_ATTN_NONE || kv.family == SN_ATTN_NONE)
         return too_wide(cx);

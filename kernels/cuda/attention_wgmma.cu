@@ -129,7 +129,7 @@ template <class E, int W> struct forwards {
 
 int sn_attn_wgmma_forward(struct sn_cuda *cx, const struct sn_args *a)
 {
-    int width = a->attr.head_dim <= 64 ? 64 : 128;
+    int width = a->attr.attention.head_dim <= 64 ? 64 : 128;
     struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, OWN);
     struct sn_shape g = sn_attn_shape(&t, sn_attn_wgmma_shared(SN_ATTN_FORWARD, width));
     g.bx = SN_ATTN_WG_THREADS;

@@ -21,7 +21,7 @@ static inline bool sn_attn_wgmma_has(const struct sn_cuda *cx, const struct sn_a
                                      const void *kernel)
 {
     struct cudaFuncAttributes f;
-    if (cx->device.arch != 90 || a->attr.head_dim > 128)
+    if (cx->device.arch != 90 || a->attr.attention.head_dim > 128)
         return false;
     if (cudaFuncGetAttributes(&f, kernel) != cudaSuccess) {
         (void)cudaGetLastError(); /* it was not an error of ours */

@@ -234,8 +234,8 @@ static int keys_of(struct sn_cuda *cx, const struct sn_args *a, const struct sn_
     *taken = sn_attn_wgmma_has(cx, a, (const void *)wgmma_backward_kv<E, 128, SN_ATTN_PLAIN>);
     if (!*taken)
         return 0;
-    return a->attr.head_dim <= 64 ? sn_by_kind<keys<E, 64>>(cx, a, known)
-                                  : sn_by_kind<keys<E, 128>>(cx, a, known);
+    return a->attr.attention.head_dim <= 64 ? sn_by_kind<keys<E, 64>>(cx, a, known)
+                                            : sn_by_kind<keys<E, 128>>(cx, a, known);
 }
 
 #endif

@@ -170,7 +170,7 @@ template <class E, int W> struct queries {
 int sn_attn_wgmma_dq(struct sn_cuda *cx, const struct sn_args *a, const struct sn_attn_row *known,
                      bool *taken)
 {
-    bool narrow = a->attr.head_dim <= 64;
+    bool narrow = a->attr.attention.head_dim <= 64;
     *taken = sn_attn_wgmma_has(cx, a, (const void *)wgmma_backward_q<sn_bf16, 128, SN_ATTN_PLAIN>);
     if (!*taken)
         return 0;

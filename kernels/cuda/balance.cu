@@ -22,7 +22,9 @@ static __global__ void __launch_bounds__(SN_BLOCK) balance(const struct sn_args 
             mean += (double)c[e];
         mean = sn_warp_sum(mean) / (double)counts.cols;
         for (int64_t e = lane; e < counts.cols; e += SN_WARP)
-            b[e] += (double)c[e] < mean ? a.attr.rate : (double)c[e] > mean ? -a.attr.rate : 0.0f;
+            b[e] += (double)c[e] < mean   ? a.attr.experts.rate
+                    : (double)c[e] > mean ? -a.attr.experts.rate
+                                          : 0.0f;
     }
 }
 

@@ -59,15 +59,17 @@ template <class V> static __device__ __forceinline__ V sn_warp_sum_up_to(V x)
 
 static __device__ __forceinline__ struct sn_codec sn_codec_of(const struct sn_args &a)
 {
-    int level = a.attr.levels > 1 ? a.scalars->codec_level[a.attr.coded] : 0;
-    return level <= 0 ? a.attr.codec[0] : level == 1 ? a.attr.codec[1] : a.attr.codec[2];
+    int level = a.attr.stream.levels > 1 ? a.scalars->codec_level[a.attr.stream.coded] : 0;
+    return level <= 0   ? a.attr.stream.codec[0]
+           : level == 1 ? a.attr.stream.codec[1]
+                        : a.attr.stream.codec[2];
 }
 
 /* Of values, which have no gaps. */
 static __device__ __forceinline__ int64_t sn_elements(const struct sn_args &a,
                                                       const struct sn_mat &m)
 {
-    return m.rows * m.cols - a.attr.missing;
+    return m.rows * m.cols - a.attr.stream.missing;
 }
 
 /* Stream i's: where its values are among `all`, and where its place begins. */
@@ -82,8 +84,8 @@ sn_part_of(const struct sn_args &a, const struct sn_codec &c, void *streams, int
     int64_t k = a.attr.blocks_b, shares = a.attr.blocks_a;
     int64_t number = k > 1 ? i % k * (shares / k) + i / k : i;
     struct sn_codec_part p;
-    p.first = number * a.attr.share;
-    p.n = all - p.first < a.attr.share ? all - p.first : a.attr.share;
+    p.first = number * a.attr.stream.share;
+    p.n = all - p.first < a.attr.stream.share ? all - p.first : a.attr.stream.share;
     p.n = p.n < 0 ? 0 : p.n;
     p.at = (unsigned char *)streams + i * sn_place_bytes(&a.attr, &c);
     return p;
@@ -99,7 +101,7 @@ sn_part_encoded(const struct sn_args &a, const struct sn_codec &c, int64_t i)
 /* Is a marked stream not there? With `inverse` all are. */
 static __device__ __forceinline__ bool sn_is_absent(const struct sn_args &a, const void *place)
 {
-    return a.attr.marked && !a.attr.inverse && *(const int64_t *)place == 0;
+    return a.attr.stream.marked && !a.attr.inverse && *(const int64_t *)place == 0;
 }
 
 /* How many streams a DECODE has. */
@@ -123,8 +125,8 @@ sn_sum_of(const struct sn_args &a, const struct sn_codec &c, int64_t i, int64_t 
     *end = a.attr.inverse ? sn_streams_of(a) : i + 1;
     if (!a.attr.inverse)
         return p;
-    p.first = i % shares * a.attr.share;
-    p.n = all - p.first < a.attr.share ? all - p.first : a.attr.share;
+    p.first = i % shares * a.attr.stream.share;
+    p.n = all - p.first < a.attr.stream.share ? all - p.first : a.attr.stream.share;
     p.n = p.n < 0 ? 0 : p.n;
     return p;
 }

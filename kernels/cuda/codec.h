@@ -58,13 +58,13 @@ SN_BOTH int64_t sn_stream_bytes(const struct sn_codec *c, enum sn_dtype t, int64
 /* Bytes before a stream: its length, where it has one. */
 SN_BOTH int64_t sn_length_bytes(const struct sn_attr *a, const struct sn_codec *c)
 {
-    return a->marked || c->kind == SN_CODEC_MPC ? 8 : 0;
+    return a->stream.marked || c->kind == SN_CODEC_MPC ? 8 : 0;
 }
 
 /* sn_coded_bytes(), or sn_coded_row_bytes(): from one stream to the next. */
 SN_BOTH int64_t sn_place_bytes(const struct sn_attr *a, const struct sn_codec *c)
 {
-    int64_t bytes = sn_stream_bytes(c, a->coded_type, a->share);
+    int64_t bytes = sn_stream_bytes(c, a->stream.type, a->stream.share);
     return sn_length_bytes(a, c) + sn_ceil_div(bytes, 8) * 8;
 }
 
@@ -100,8 +100,8 @@ static inline struct sn_shape sn_shape_chunks(int64_t shares, int64_t chunks)
 
 static inline bool sn_has_kind(const struct sn_attr *a, enum sn_codec_kind kind)
 {
-    for (int i = 0; i < a->levels; i++)
-        if (a->codec[i].kind == kind)
+    for (int i = 0; i < a->stream.levels; i++)
+        if (a->stream.codec[i].kind == kind)
             return true;
     return false;
 }
@@ -110,7 +110,7 @@ static inline bool sn_has_kind(const struct sn_attr *a, enum sn_codec_kind kind)
 static inline size_t sn_codec_scratch(const struct sn_attr *a)
 {
     size_t bytes = (size_t)SN_CODEC_GRID * 2 * sizeof(double);
-    int64_t chunks = sn_ceil_div(a->share, sn_mpc_chunk(a->coded_type));
+    int64_t chunks = sn_ceil_div(a->stream.share, sn_mpc_chunk(a->stream.type));
     if (sn_has_kind(a, SN_CODEC_MPC))
         bytes += (size_t)(a->blocks_a * (chunks + 1)) * sizeof(int64_t);
     return bytes;

@@ -42,7 +42,7 @@ static __device__ __forceinline__ struct stream stream_at(const struct sn_args &
                                                           const struct sn_codec_part &p, int64_t i,
                                                           int64_t *counts, int dim)
 {
-    int64_t stride = sn_ceil_div(a.attr.share, sn_mpc_chunk(a.attr.coded_type)) + 1;
+    int64_t stride = sn_ceil_div(a.attr.stream.share, sn_mpc_chunk(a.attr.stream.type)) + 1;
     struct stream s;
     s.first = p.first;
     s.n = p.n;
@@ -275,7 +275,7 @@ static __device__ __forceinline__ int look_at(const struct sn_args &a, const str
     if (length < HEADER || length > room)
         return SN_CODEC_BAD_LENGTH;
     uint32_t how = s.header[1];
-    if (s.header[0] != MAGIC || (how & 0xffu) > 1 || (how >> 8 & 0xffu) != a.attr.coded_type ||
+    if (s.header[0] != MAGIC || (how & 0xffu) > 1 || (how >> 8 & 0xffu) != a.attr.stream.type ||
         how >> 16 != (uint32_t)c.dim || *(const uint64_t *)(s.header + 2) != (uint64_t)s.n)
         return SN_CODEC_BAD_HEADER;
     if (how & 1)
@@ -416,7 +416,7 @@ static __device__ __forceinline__ void decode_chunk(const struct sn_args &a,
     (void)sn_sum_of(a, c, i, &step, &end);
     struct stream s = seen<U>(a, c, i, counts);
     int m = values_of<U>(s, k), t = (int)threadIdx.x;
-    bool as_is = y.dtype == a.attr.coded_type && a.acc[SN_DECODE_Y] == SN_WRITE &&
+    bool as_is = y.dtype == a.attr.stream.type && a.acc[SN_DECODE_Y] == SN_WRITE &&
                  !a.in[SN_DECODE_ADDEND].p && i + step >= end;
     int64_t first = s.first + k * wide<U>::CHUNK;
     for (int64_t j = i; j < end; j += step) {
@@ -426,7 +426,7 @@ static __device__ __forceinline__ void decode_chunk(const struct sn_args &a,
         get_values<U>(a, s, k, x, d);
 #pragma unroll
         for (int r = 0; r < wide<U>::EACH; r++) {
-            float v = widened(x[r], a.attr.coded_type);
+            float v = widened(x[r], a.attr.stream.type);
             sum[r] = j > i ? sum[r] + v : v;
         }
     }
@@ -467,7 +467,7 @@ static int64_t *counts_of(const struct sn_args *a)
 template <class U>
 static int encode_as(struct sn_cuda *cx, const struct sn_args *a, enum sn_dtype t)
 {
-    int64_t chunks = sn_ceil_div(a->attr.share, wide<U>::CHUNK), streams = a->attr.blocks_a;
+    int64_t chunks = sn_ceil_div(a->attr.stream.share, wide<U>::CHUNK), streams = a->attr.blocks_a;
     struct sn_shape each = sn_shape_chunks(streams, chunks);
     int rc = sn_launch(cx, mpc_maps<U>, each, *a, chunks, counts_of(a));
     rc = rc ? rc : sn_launch(cx, mpc_headers<U>, sn_shape_chunks(streams, 1), *a, t, counts_of(a));
@@ -477,14 +477,14 @@ static int encode_as(struct sn_cuda *cx, const struct sn_args *a, enum sn_dtype 
 int sn_cuda_mpc_encode(struct sn_cuda *cx, const struct sn_args *a)
 {
     enum sn_dtype t = a->in[SN_ENCODE_MINUS].p ? SN_F32 : a->in[SN_ENCODE_X].dtype;
-    if (sn_dtype_size(t) > sn_dtype_size(a->attr.coded_type))
+    if (sn_dtype_size(t) > sn_dtype_size(a->attr.stream.type))
         return SN_CODEC_BAD_TYPE; /* the stream would not have the room */
     return t == SN_F32 ? encode_as<uint32_t>(cx, a, t) : encode_as<uint16_t>(cx, a, t);
 }
 
 template <class U> static int decode_as(struct sn_cuda *cx, const struct sn_args *a)
 {
-    int64_t chunks = sn_ceil_div(a->attr.share, wide<U>::CHUNK), streams = a->attr.blocks_a;
+    int64_t chunks = sn_ceil_div(a->attr.stream.share, wide<U>::CHUNK), streams = a->attr.blocks_a;
     struct sn_shape warps = sn_shape_chunks(sn_ceil_div(streams * chunks, SN_CODEC_WARPS), 1);
     struct sn_shape each =
         sn_shape_chunks(a->attr.inverse ? sn_sum_shares(&a->attr) : streams, chunks);
@@ -495,5 +495,5 @@ template <class U> static int decode_as(struct sn_cuda *cx, const struct sn_args
 
 int sn_cuda_mpc_decode(struct sn_cuda *cx, const struct sn_args *a)
 {
-    return a->attr.coded_type == SN_F32 ? decode_as<uint32_t>(cx, a) : decode_as<uint16_t>(cx, a);
+    return a->attr.stream.type == SN_F32 ? decode_as<uint32_t>(cx, a) : decode_as<uint16_t>(cx, a);
 }

@@ -3,7 +3,7 @@
  * (codec_tile.cuh), which does all that is to be done with it in registers: differences, feedback,
  * sums over streams. mpc is codec_mpc.cu's.
  *
- * Which of attr.codec is meant only the device knows, so there is a launch for each kind among
+ * Which of attr.stream.codec is meant only the device knows, so there is a launch for each kind among
  * them, and those of other kinds end at once. What a stream is refused for is left in
  * scalars.codec_fault.
  */
@@ -102,11 +102,11 @@ static __global__ void __launch_bounds__(SN_BLOCK)
         return;
     const struct sn_scalars *s = a.scalars;
     int warp = (int)threadIdx.x / SN_WARP;
-    int64_t share = a.attr.share, tiles = sn_ceil_div(share, SN_CODEC_BLOCK);
+    int64_t share = a.attr.stream.share, tiles = sn_ceil_div(share, SN_CODEC_BLOCK);
     int64_t length = sn_length_bytes(&a.attr, &c), room = sn_place_bytes(&a.attr, &c) - length;
     int64_t whole = sn_tile_bytes(&c, SN_CODEC_BLOCK), n = sn_elements(a, a.in[SN_ENCODE_X]);
     uint64_t key = sn_noise_key(s->seed, s->step, SN_CODEC_TAG);
-    uint64_t message = sn_codec_message(a.attr.site, a.attr.member, s->first_sample);
+    uint64_t message = sn_codec_message(a.attr.random.site, a.attr.stream.member, s->first_sample);
     struct squares sum = {0, 0};
     for (int64_t w = (int64_t)blockIdx.x * SN_CODEC_WARPS + warp; w < a.attr.blocks_a * tiles;
          w += (int64_t)gridDim.x * SN_CODEC_WARPS) {
@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
             c, p.at + length + b * whole, m, key, message + (uint64_t)i, (uint64_t)b, rooms[warp]};
         clear_rest(p.at + length, c, b, tiles, room, m);
         if (length && b == 0 && sn_lane() == 0)
-            *(int64_t *)p.at = sn_stream_bytes(&c, a.attr.coded_type, p.n);
+            *(int64_t *)p.at = sn_stream_bytes(&c, a.attr.stream.type, p.n);
         if (m == 0)
             continue;
         load_encoded(a, p.first + b * SN_CODEC_BLOCK, m, x, e);
@@ -135,7 +135,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 static __global__ void __launch_bounds__(SN_WARP)
     add_squares(const struct sn_args a, const struct squares *part, int blocks)
 {
-    double *to = a.scalars->codec_error[a.attr.coded];
+    double *to = a.scalars->codec_error[a.attr.stream.coded];
     if (!a.scalars->codec_sample || sn_codec_of(a).kind == SN_CODEC_MPC)
         return;
     struct squares sum = {0, 0};
@@ -158,7 +158,7 @@ template <class K> static __global__ void __launch_bounds__(SN_BLOCK) decode(con
     const struct sn_codec c = sn_codec_of(a);
     if ((int)c.kind != (int)K::KIND)
         return;
-    int64_t tiles = sn_ceil_div(a.attr.share, SN_CODEC_BLOCK), all = sn_sums_of(a) * tiles;
+    int64_t tiles = sn_ceil_div(a.attr.stream.share, SN_CODEC_BLOCK), all = sn_sums_of(a) * tiles;
     int64_t whole = sn_tile_bytes(&c, SN_CODEC_BLOCK), step, end;
     int64_t length = sn_length_bytes(&a.attr, &c), place = sn_place_bytes(&a.attr, &c);
     for (int64_t w = (int64_t)blockIdx.x * SN_CODEC_WARPS + threadIdx.x / SN_WARP; w < all;
@@ -208,7 +208,7 @@ static int decode_kind(struct sn_cuda *cx, const struct sn_args *a, struct sn_sh
 
 SN_CUDA_OP(encode)
 {
-    struct sn_shape g = sn_shape_tiles(a->attr.blocks_a, a->attr.share);
+    struct sn_shape g = sn_shape_tiles(a->attr.blocks_a, a->attr.stream.share);
     struct sn_shape one = {g.x > 0, 1, 1, SN_WARP, 1, 0};
     int rc = lies_well(&a->out[SN_ENCODE_STREAMS]) ? 0 : SN_CODEC_BAD_PLACE;
     rc = rc ? rc : encode_kind<sn_tile_bf16>(cx, a, g);
@@ -224,11 +224,12 @@ SN_CUDA_OP(encode)
 
 SN_CUDA_OP(decode)
 {
-    int64_t n = a->out[SN_DECODE_Y].rows * a->out[SN_DECODE_Y].cols - a->attr.missing;
+    int64_t n = a->out[SN_DECODE_Y].rows * a->out[SN_DECODE_Y].cols - a->attr.stream.missing;
     int64_t shares = sn_sum_shares(&a->attr);
-    struct sn_shape g = sn_shape_tiles(a->attr.inverse ? shares : a->attr.blocks_a, a->attr.share);
+    struct sn_shape g =
+        sn_shape_tiles(a->attr.inverse ? shares : a->attr.blocks_a, a->attr.stream.share);
     int rc = lies_well(&a->in[SN_DECODE_STREAMS]) ? 0 : SN_CODEC_BAD_PLACE;
-    if (a->attr.inverse && n > shares * a->attr.share)
+    if (a->attr.inverse && n > shares * a->attr.stream.share)
         rc = SN_CODEC_BAD_LENGTH;
     if (a->acc[SN_DECODE_Y] == SN_ADD && a->out[SN_DECODE_Y].dtype != SN_F32)
         rc = SN_CODEC_BAD_TYPE;

@@ -38,9 +38,9 @@ static __global__ void decide(const struct sn_args a)
     struct sn_scalars *s = a.scalars;
     s->grad_norm = sqrt(s->sq_norm) / (double)s->loss_scale;
     if (s->nonfinite > 0 || !(fabs(s->sq_norm) < (double)INFINITY))
-        overflow(s, a.attr.dynamic_scale);
+        overflow(s, a.attr.optimizer.dynamic_scale);
     else
-        update(s, a.attr.dynamic_scale);
+        update(s, a.attr.optimizer.dynamic_scale);
 }
 
 SN_CUDA_OP(decide)

@@ -12,8 +12,9 @@ template <class A> struct dropout : sn_all_rows {
     {
         float x[N], g[N];
         const struct sn_noise noise = sn_noise_of(&a.attr, a.scalars);
-        int64_t sample = a.scalars->first_sample + sn_row_sample(&a.attr, r);
-        int64_t first = sn_row_position(&a.attr, r) * a.in[SN_NOISE_X].cols + c, group = -1;
+        int64_t sample = a.scalars->first_sample + sn_row_sample(&a.attr.position, r);
+        int64_t first = sn_row_position(&a.attr.position, r) * a.in[SN_NOISE_X].cols + c,
+                group = -1;
         struct sn_philox w = {{0, 0, 0, 0}};
         A::load(a.in[SN_NOISE_X], r, c, x);
         if (a.in[SN_NOISE_ADDEND].p)
@@ -23,7 +24,7 @@ template <class A> struct dropout : sn_all_rows {
             int64_t e = first + i;
             if (e / 4 != group) {
                 group = e / 4;
-                w = sn_dropout_words(noise.key, a.attr.site, sample, group);
+                w = sn_dropout_words(noise.key, a.attr.random.site, sample, group);
             }
             int k = (int)(e % 4); /* no index into registers */
             uint32_t word = k == 0 ? w.v[0] : k == 1 ? w.v[1] : k == 2 ? w.v[2] : w.v[3];
@@ -42,7 +43,7 @@ SN_CUDA_OP(dropout)
     return 0;
 }
 
-/* attr.jitter says which factors. */
+/* attr.random.jitter says which factors. */
 SN_CUDA_OP(jitter)
 {
     return sn_cuda_dropout(cx, a);

@@ -21,7 +21,7 @@ static __device__ __forceinline__ int64_t id_at(const struct sn_mat &ids, int64_
 static __device__ __forceinline__ int64_t row_of_word(const struct sn_args &a,
                                                       const struct sn_mat &table, int64_t r)
 {
-    int64_t id = id_at(a.in[SN_EMBED_IDS], r) - a.attr.vocab_first;
+    int64_t id = id_at(a.in[SN_EMBED_IDS], r) - a.attr.vocab.first;
     return id >= 0 && id < table.rows ? id : -1;
 }
 
@@ -34,7 +34,7 @@ template <class A> struct embed : sn_all_rows {
         if (id >= 0)
             A::load(a.in[SN_EMBED_W], id, c, w);
         if (a.in[SN_EMBED_P].p) {
-            A::load(a.in[SN_EMBED_P], sn_row_position(&a.attr, r), c, p);
+            A::load(a.in[SN_EMBED_P], sn_row_position(&a.attr.position, r), c, p);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 w[i] += p[i];
@@ -316,18 +316,20 @@ SN_CUDA_OP(embed_grad)
  * inverse of sn_position(). */
 static __device__ int64_t first_row_at(const struct sn_attr *at, int64_t position)
 {
-    int64_t rows = sn_rows_per_sample(at), i = position;
-    if (position >= at->seq)
+    int64_t rows = sn_rows_per_sample(&at->position), i = position;
+    if (position >= at->position.seq)
         return -1;
-    if (at->context > 1) {
-        int64_t chunk = at->zigzag ? rows / 2 : rows, k = position / chunk;
-        bool late = at->zigzag && k >= at->context; /* the second chunk of a rank */
-        if ((late ? 2 * at->context - 1 - k : k) != at->context_rank)
+    if (at->position.context > 1) {
+        int64_t chunk = at->position.zigzag ? rows / 2 : rows, k = position / chunk;
+        bool late =
+            at->position.zigzag && k >= at->position.context; /* the second chunk of a rank */
+        if ((late ? 2 * at->position.context - 1 - k : k) != at->position.context_rank)
             return -1;
         i = position % chunk + (late ? chunk : 0);
     }
-    int64_t passed = at->row0 > i ? (at->row0 - i + rows - 1) / rows : 0; /* samples before row0 */
-    return i + passed * rows - at->row0;
+    int64_t passed = at->position.row0 > i ? (at->position.row0 - i + rows - 1) / rows
+                                           : 0; /* samples before row0 */
+    return i + passed * rows - at->position.row0;
 }
 
 template <class A> struct pos_grad : sn_all_rows {
@@ -335,7 +337,7 @@ template <class A> struct pos_grad : sn_all_rows {
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t s, int64_t c)
     {
         const struct sn_mat &dy = a.in[SN_POS_GRAD_DY], &dp = a.out[SN_POS_GRAD_DP];
-        int64_t first = first_row_at(&a.attr, s), step = sn_rows_per_sample(&a.attr);
+        int64_t first = first_row_at(&a.attr, s), step = sn_rows_per_sample(&a.attr.position);
         bool none = first < 0 || first >= dy.rows;
         float *to = (float *)dp.p + s * dp.ld + c, x[N];
         double sum[N];

@@ -21,12 +21,12 @@ SN_CUDA_OP(expert_gemm)
     p.a = a->in[SN_EXPERT_GEMM_A];
     p.b = a->in[SN_EXPERT_GEMM_B];
     p.c = a->out[SN_EXPERT_GEMM_C];
-    p.trans_a = a->attr.trans_a;
-    p.trans_b = a->attr.trans_b;
+    p.trans_a = a->attr.gemm.trans_a;
+    p.trans_b = a->attr.gemm.trans_b;
     p.add = a->acc[SN_EXPERT_GEMM_C] == SN_ADD;
     p.bounds = (const int32_t *)a->in[SN_EXPERT_GEMM_BOUNDS].p;
     p.segments = (int32_t)(a->in[SN_EXPERT_GEMM_BOUNDS].cols - 1);
-    p.experts = a->attr.experts;
+    p.experts = a->attr.experts.count;
     p.expert_rows = (p.trans_a ? p.c.rows : p.b.rows) / p.experts;
     bool taken;
     int rc = sn_grouped_wgmma(cx, &p, &taken);

@@ -13,7 +13,7 @@
  *
  * Epilogues: gemm_epilogue.cu decides whether the library or a kernel of our own does them.
  *
- * With attr.fp8 the operands are copies (gemm_fp8.cu): 8-bit codes on sm_89 and later where the
+ * With attr.gemm.fp8 the operands are copies (gemm_fp8.cu): 8-bit codes on sm_89 and later where the
  * library takes them, else the same values in bf16.
  */
 #include "kernels/cuda/device.cuh"
@@ -90,24 +90,25 @@ static bool is_added(const struct sn_args *a)
 static const struct sn_mat *auxiliary(const struct sn_args *a)
 {
     static const struct sn_mat none = {NULL, SN_F32, 0, 0, 0};
-    return a->attr.epilogue == SN_EPILOGUE_ACT      ? &a->out[SN_GEMM_BESIDE]
-           : a->attr.epilogue == SN_EPILOGUE_ACT_DX ? &a->in[SN_GEMM_SLOPE_OF]
-                                                    : &none;
+    return a->attr.gemm.epilogue == SN_EPILOGUE_ACT      ? &a->out[SN_GEMM_BESIDE]
+           : a->attr.gemm.epilogue == SN_EPILOGUE_ACT_DX ? &a->in[SN_GEMM_SLOPE_OF]
+                                                         : &none;
 }
 
 bool sn_gemm_is_for_library(const struct sn_args *a)
 {
     const struct sn_mat *c = &a->out[SN_GEMM_C], *bias = &a->in[SN_GEMM_BIAS],
                         *addend = &a->in[SN_GEMM_ADDEND];
-    int64_t k = a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
+    int64_t k = a->attr.gemm.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
     if (k == 0 || (addend->p && a->acc[SN_GEMM_C] == SN_ADD) ||
         (addend->p && addend->dtype != c->dtype))
         return false;
     if (bias->p && (bias->dtype != c->dtype || (uintptr_t)bias->p % 16 != 0))
         return false;
-    if (a->attr.epilogue && (!sn_gemm_joins(a) || (uintptr_t)auxiliary(a)->p % 16 != 0))
+    if (a->attr.gemm.epilogue && (!sn_gemm_joins(a) || (uintptr_t)auxiliary(a)->p % 16 != 0))
         return false;
-    if (a->attr.epilogue == SN_EPILOGUE_COLSUM && (uintptr_t)a->out[SN_GEMM_BESIDE].p % 16 != 0)
+    if (a->attr.gemm.epilogue == SN_EPILOGUE_COLSUM &&
+        (uintptr_t)a->out[SN_GEMM_BESIDE].p % 16 != 0)
         return false;
     return sn_is_small_float(a->in[SN_GEMM_A].dtype) &&
            a->in[SN_GEMM_A].dtype == a->in[SN_GEMM_B].dtype &&
@@ -149,13 +150,13 @@ static cublasStatus_t describe_epilogue(const struct sn_args *a, struct call *g)
     int64_t ld = x->ld;
     cublasLtEpilogue_t kind = vector ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     cublasStatus_t st = CUBLAS_STATUS_SUCCESS;
-    if (a->attr.epilogue == SN_EPILOGUE_ACT && aux)
+    if (a->attr.gemm.epilogue == SN_EPILOGUE_ACT && aux)
         kind = vector ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    else if (a->attr.epilogue == SN_EPILOGUE_ACT)
+    else if (a->attr.gemm.epilogue == SN_EPILOGUE_ACT)
         kind = vector ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    else if (a->attr.epilogue == SN_EPILOGUE_ACT_DX)
+    else if (a->attr.gemm.epilogue == SN_EPILOGUE_ACT_DX)
         kind = CUBLASLT_EPILOGUE_DGELU;
-    else if (a->attr.epilogue == SN_EPILOGUE_COLSUM) {
+    else if (a->attr.gemm.epilogue == SN_EPILOGUE_COLSUM) {
         kind = CUBLASLT_EPILOGUE_BGRADB;
         vector = a->out[SN_GEMM_BESIDE].p;
     }
@@ -175,8 +176,8 @@ static cublasStatus_t describe(const struct sn_cuda *cx, const struct sn_args *a
                                const struct sn_fp8_call *f, struct call *g)
 {
     bool tf32 = cx->tf32 && cx->device.arch >= 80 && a->in[SN_GEMM_A].dtype == SN_F32;
-    cublasOperation_t op_a = a->attr.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasOperation_t op_b = a->attr.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t op_a = a->attr.gemm.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t op_b = a->attr.gemm.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasStatus_t st = cublasLtMatmulDescInit(
         &g->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
     g->pa = a->in[SN_GEMM_B].p;
@@ -205,15 +206,15 @@ static void key_of(const struct sn_cuda *cx, const struct sn_args *a, uint64_t k
 {
     const struct sn_mat *c = &a->out[SN_GEMM_C], *x = is_added(a) ? added(a) : c,
                         *aux = auxiliary(a);
-    uint64_t k = (uint64_t)(a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols);
+    uint64_t k = (uint64_t)(a->attr.gemm.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols);
     uint64_t align = alignment(&a->in[SN_GEMM_A]) | (uint64_t)alignment(&a->in[SN_GEMM_B]) << 10 |
                      (uint64_t)alignment(x) << 20 | (uint64_t)alignment(c) << 30 |
                      (uint64_t)(aux->p ? alignment(aux) : 0) << 40;
-    uint64_t flags = 1 | (uint64_t)a->attr.trans_a << 1 | (uint64_t)a->attr.trans_b << 2 |
+    uint64_t flags = 1 | (uint64_t)a->attr.gemm.trans_a << 1 | (uint64_t)a->attr.gemm.trans_b << 2 |
                      (uint64_t)is_added(a) << 3 | (uint64_t)(a->in[SN_GEMM_BIAS].p != NULL) << 4 |
                      (uint64_t)cx->tf32 << 5 | (uint64_t)a->in[SN_GEMM_A].dtype << 6 |
-                     (uint64_t)c->dtype << 10 | (uint64_t)a->attr.fp8 << 14 |
-                     (uint64_t)a->attr.epilogue << 18 | (uint64_t)(aux->p != NULL) << 20;
+                     (uint64_t)c->dtype << 10 | (uint64_t)a->attr.gemm.fp8 << 14 |
+                     (uint64_t)a->attr.gemm.epilogue << 18 | (uint64_t)(aux->p != NULL) << 20;
     key[0] = (uint64_t)c->rows << 32 | (uint32_t)c->cols;
     key[1] = k << 32 | (uint32_t)a->in[SN_GEMM_A].ld;
     key[2] = (uint64_t)a->in[SN_GEMM_B].ld << 32 | (uint32_t)x->ld;
@@ -306,8 +307,8 @@ static int own(struct sn_cuda *cx, const struct sn_args *a, bool is_refused)
     p.bias = a->in[SN_GEMM_BIAS];
     p.addend = a->in[SN_GEMM_ADDEND];
     p.c = a->out[SN_GEMM_C];
-    p.trans_a = a->attr.trans_a;
-    p.trans_b = a->attr.trans_b;
+    p.trans_a = a->attr.gemm.trans_a;
+    p.trans_b = a->attr.gemm.trans_b;
     p.add = a->acc[SN_GEMM_C] == SN_ADD;
     return sn_product_run(cx, &p);
 }
@@ -457,8 +458,8 @@ static int in_8_bits(struct sn_cuda *cx, const struct sn_args *a)
             b.in[i].rows = i == 0 ? a->out[SN_GEMM_C].rows : a->out[SN_GEMM_C].cols;
             b.in[i].cols = b.in[i].ld = f.depth;
         }
-        b.attr.trans_a = false;
-        b.attr.trans_b = true;
+        b.attr.gemm.trans_a = false;
+        b.attr.gemm.trans_b = true;
         rc = sn_fp8_codes(cx, a, &f);
         rc = rc ? rc : by_library(cx, &b, &f, &refused);
     }
@@ -470,10 +471,10 @@ static int in_8_bits(struct sn_cuda *cx, const struct sn_args *a)
 
 SN_CUDA_OP(gemm)
 {
-    int64_t k = a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
-    if (a->attr.epilogue)
+    int64_t k = a->attr.gemm.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols;
+    if (a->attr.gemm.epilogue)
         return sn_gemm_with_epilogue(cx, a);
     if (a->out[SN_GEMM_C].rows == 0 || a->out[SN_GEMM_C].cols == 0)
         return 0;
-    return a->attr.fp8 && k > 0 ? in_8_bits(cx, a) : product(cx, a);
+    return a->attr.gemm.fp8 && k > 0 ? in_8_bits(cx, a) : product(cx, a);
 }

@@ -11,7 +11,7 @@
 /* cuBLASLt's workspace: what NVIDIA recommends for sm_90; older devices do with less. */
 enum { SN_GEMM_WORKSPACE = 32 * 1024 * 1024 };
 
-/* With attr.fp8, behind the workspace: magnitudes and scales of whole operands, then for each the
+/* With attr.gemm.fp8, behind the workspace: magnitudes and scales of whole operands, then for each the
  * larger of its two copies (gemm_fp8.cu) and the scales of its parts, at multiples of 256 bytes. */
 enum { SN_FP8_HEAD = 256 };
 
@@ -60,14 +60,14 @@ static inline size_t sn_fp8_scales(const struct sn_mat *x, bool turned, struct s
 static inline bool sn_gemm_joins(const struct sn_args *a)
 {
     const struct sn_mat *c = &a->out[SN_GEMM_C];
-    bool forward = a->attr.epilogue == SN_EPILOGUE_ACT;
+    bool forward = a->attr.gemm.epilogue == SN_EPILOGUE_ACT;
     const struct sn_mat *x = forward ? &a->out[SN_GEMM_BESIDE] : &a->in[SN_GEMM_SLOPE_OF];
     enum sn_dtype t = a->in[SN_GEMM_A].dtype;
-    if ((t != SN_BF16 && t != SN_F16) || a->in[SN_GEMM_B].dtype != t || a->attr.fp8)
+    if ((t != SN_BF16 && t != SN_F16) || a->in[SN_GEMM_B].dtype != t || a->attr.gemm.fp8)
         return false;
-    if (a->attr.epilogue == SN_EPILOGUE_COLSUM)
-        return a->attr.trans_a && c->dtype == SN_F32 && a->out[SN_GEMM_BESIDE].dtype == SN_F32;
-    return a->attr.epilogue != SN_EPILOGUE_NONE && a->attr.act == SN_ACT_GELU_TANH &&
+    if (a->attr.gemm.epilogue == SN_EPILOGUE_COLSUM)
+        return a->attr.gemm.trans_a && c->dtype == SN_F32 && a->out[SN_GEMM_BESIDE].dtype == SN_F32;
+    return a->attr.gemm.epilogue != SN_EPILOGUE_NONE && a->attr.act == SN_ACT_GELU_TANH &&
            c->dtype == t && a->acc[SN_GEMM_C] == SN_WRITE && a->in[SN_GEMM_ADDEND].rows == 0 &&
            (forward || a->in[SN_GEMM_BIAS].rows == 0) &&
            (x->rows == 0 ? forward : x->dtype == t && x->ld == c->ld && x->ld % 8 == 0);
@@ -77,7 +77,7 @@ static inline bool sn_gemm_joins(const struct sn_args *a)
  * they are to be added, and COLSUM's own kernel has all of the room when the product is done. */
 static inline size_t sn_gemm_epilogue_room(const struct sn_args *a)
 {
-    if (a->attr.epilogue != SN_EPILOGUE_COLSUM)
+    if (a->attr.gemm.epilogue != SN_EPILOGUE_COLSUM)
         return 0;
     size_t row = ((size_t)a->out[SN_GEMM_BESIDE].cols * sizeof(float) + 255) / 256 * 256;
     size_t sums = sn_sum_scratch(a->in[SN_GEMM_A].rows, a->in[SN_GEMM_A].cols, 1);
@@ -87,14 +87,15 @@ static inline size_t sn_gemm_epilogue_room(const struct sn_args *a)
 
 static inline size_t sn_gemm_room(const struct sn_args *a)
 {
-    const bool turned[2] = {a->attr.trans_a, !a->attr.trans_b};
+    const bool turned[2] = {a->attr.gemm.trans_a, !a->attr.gemm.trans_b};
     size_t bytes = SN_GEMM_WORKSPACE;
-    if (!a->attr.fp8)
+    if (!a->attr.gemm.fp8)
         return bytes + sn_gemm_epilogue_room(a);
     bytes += SN_FP8_HEAD + sn_gemm_epilogue_room(a);
     for (int i = 0; i < 2; i++)
-        bytes += sn_fp8_room(&a->in[i], turned[i]) +
-                 sn_fp8_scales(&a->in[i], turned[i], sn_fp8_parts_of(a->attr.fp8, i, turned[i]));
+        bytes +=
+            sn_fp8_room(&a->in[i], turned[i]) +
+            sn_fp8_scales(&a->in[i], turned[i], sn_fp8_parts_of(a->attr.gemm.fp8, i, turned[i]));
     return bytes;
 }
 

@@ -22,7 +22,7 @@ typedef int form(struct sn_cuda *cx, const struct sn_args *a, bool *refused);
 
 static int in_one(struct sn_cuda *cx, const struct sn_args *a, bool *refused)
 {
-    if (a->attr.epilogue != SN_EPILOGUE_COLSUM || a->acc[SN_GEMM_BESIDE] == SN_WRITE)
+    if (a->attr.gemm.epilogue != SN_EPILOGUE_COLSUM || a->acc[SN_GEMM_BESIDE] == SN_WRITE)
         return sn_gemm_by_library(cx, a, refused);
     struct sn_args b = *a, sum;
     b.out[SN_GEMM_BESIDE].p = (char *)a->scratch + SN_GEMM_WORKSPACE;
@@ -40,7 +40,7 @@ static int in_one(struct sn_cuda *cx, const struct sn_args *a, bool *refused)
 /* The other operation alone, on what the product has written, or on its first operand. */
 static int alone(struct sn_cuda *cx, const struct sn_args *a, const struct sn_mat *product)
 {
-    bool sums = a->attr.epilogue == SN_EPILOGUE_COLSUM;
+    bool sums = a->attr.gemm.epilogue == SN_EPILOGUE_COLSUM;
     struct sn_args b;
     memset((void *)&b, 0, sizeof(b));
     b.attr.act = a->attr.act;
@@ -49,16 +49,16 @@ static int alone(struct sn_cuda *cx, const struct sn_args *a, const struct sn_ma
     b.in[1] = a->in[SN_GEMM_SLOPE_OF]; /* of a slope */
     b.out[0] = sums ? a->out[SN_GEMM_BESIDE] : a->out[SN_GEMM_C];
     b.acc[0] = sums ? a->acc[SN_GEMM_BESIDE] : SN_WRITE;
-    return sums                                  ? sn_cuda_colsum(cx, &b)
-           : a->attr.epilogue == SN_EPILOGUE_ACT ? sn_cuda_act(cx, &b)
-                                                 : sn_cuda_act_dx(cx, &b);
+    return sums                                       ? sn_cuda_colsum(cx, &b)
+           : a->attr.gemm.epilogue == SN_EPILOGUE_ACT ? sn_cuda_act(cx, &b)
+                                                      : sn_cuda_act_dx(cx, &b);
 }
 
 static int apart(struct sn_cuda *cx, const struct sn_args *a, bool *refused)
 {
     struct sn_args b = *a;
-    bool has_x = a->attr.epilogue == SN_EPILOGUE_ACT && a->out[SN_GEMM_BESIDE].p;
-    b.attr.epilogue = SN_EPILOGUE_NONE;
+    bool has_x = a->attr.gemm.epilogue == SN_EPILOGUE_ACT && a->out[SN_GEMM_BESIDE].p;
+    b.attr.gemm.epilogue = SN_EPILOGUE_NONE;
     b.out[SN_GEMM_C] = has_x ? a->out[SN_GEMM_BESIDE] : a->out[SN_GEMM_C];
     b.out[SN_GEMM_BESIDE].p = b.in[SN_GEMM_SLOPE_OF].p = NULL;
     *refused = false;
@@ -111,7 +111,7 @@ static int measure(struct sn_cuda *cx, const struct sn_args *a)
 /* Where nobody has measured. */
 static bool is_likely_faster(const struct sn_cuda *cx, const struct sn_args *a)
 {
-    return a->attr.epilogue != SN_EPILOGUE_COLSUM && cx->device.arch >= 90;
+    return a->attr.gemm.epilogue != SN_EPILOGUE_COLSUM && cx->device.arch >= 90;
 }
 
 int sn_gemm_with_epilogue(struct sn_cuda *cx, const struct sn_args *a)

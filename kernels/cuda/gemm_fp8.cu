@@ -1,5 +1,5 @@
 /*
- * gemm_fp8.cu - operands of a GEMM with attr.fp8: their scales, and copies rounded to 8-bit floats.
+ * gemm_fp8.cu - operands of a GEMM with attr.gemm.fp8: their scales, and copies rounded to 8-bit floats.
  *
  * For cuBLASLt, which on sm_89 and sm_90 multiplies 8-bit operands only along rows of both: copies
  * of codes, row after row of the result's rows (of A) or columns (of B), depth filled up with zeros
@@ -214,7 +214,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 
 int sn_fp8_begin(struct sn_cuda *cx, const struct sn_args *a, struct sn_fp8_call *f)
 {
-    const bool turns[2] = {a->attr.trans_a, !a->attr.trans_b};
+    const bool turns[2] = {a->attr.gemm.trans_a, !a->attr.gemm.trans_b};
     char *at = (char *)a->scratch + SN_GEMM_WORKSPACE;
     float *whole = (float *)at + 2;
     f->most = (unsigned *)at;
@@ -222,7 +222,7 @@ int sn_fp8_begin(struct sn_cuda *cx, const struct sn_args *a, struct sn_fp8_call
     int rc = 0;
     for (int i = 0; i < 2; i++) {
         f->turned[i] = turns[i];
-        f->parts[i] = sn_fp8_parts_of(a->attr.fp8, i, turns[i]);
+        f->parts[i] = sn_fp8_parts_of(a->attr.gemm.fp8, i, turns[i]);
         f->copy[i] = at;
         at += sn_fp8_room(&a->in[i], turns[i]);
         f->inverse[i] = f->parts[i].rows ? (float *)at : whole + i;
@@ -270,7 +270,7 @@ int sn_fp8_values(struct sn_cuda *cx, const struct sn_args *a, const struct sn_f
 {
     int rc = 0;
     *out = *a;
-    out->attr.fp8 = SN_FP8_NONE;
+    out->attr.gemm.fp8 = SN_FP8_NONE;
     for (int i = 0; i < 2 && rc == 0; i++) {
         const struct sn_mat *x = &a->in[i];
         if (f->parts[i].rows)

@@ -14,10 +14,10 @@ void sn_gemm_remember(struct sn_cuda *cx, const struct sn_args *a, bool is_refus
     const struct sn_mat *c = &a->out[SN_GEMM_C];
     struct sn_cuda_own x = {c->rows,
                             c->cols,
-                            a->attr.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols,
+                            a->attr.gemm.trans_a ? a->in[SN_GEMM_A].rows : a->in[SN_GEMM_A].cols,
                             a->in[SN_GEMM_A].dtype,
                             c->dtype,
-                            a->attr.epilogue,
+                            a->attr.gemm.epilogue,
                             is_refused,
                             0};
     for (int i = 0; i < cx->n_own; i++) {

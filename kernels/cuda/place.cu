@@ -20,24 +20,28 @@ struct rooms {
                                                   int64_t p)
     {
         if (!a.in[SN_PLACE_ALL].p)
-            return sample * a.attr.seq + p;
-        int64_t rows = a.in[SN_PLACE_ALL].rows / (a.attr.context > 1 ? a.attr.context : 1);
-        return sn_row_of(&a.attr, p, rows, sample * sn_rows_per_sample(&a.attr));
+            return sample * a.attr.position.seq + p;
+        int64_t rows =
+            a.in[SN_PLACE_ALL].rows / (a.attr.position.context > 1 ? a.attr.position.context : 1);
+        return sn_row_of(&a.attr.position, p, rows, sample * sn_rows_per_sample(&a.attr.position));
     }
     static __device__ __forceinline__ int32_t expert(const struct sn_args &a, int64_t sample,
                                                      int64_t i)
     {
         return *at(a.in[SN_PLACE_ALL].p ? a.in[SN_PLACE_ALL] : a.in[SN_PLACE_CHOICE],
-                   row(a, sample, i % a.attr.seq), i / a.attr.seq);
+                   row(a, sample, i % a.attr.position.seq), i / a.attr.position.seq);
     }
     static __device__ __forceinline__ void take(const struct sn_args &a, int64_t sample, int64_t i,
                                                 int32_t number)
     {
-        int64_t rows = a.in[SN_PLACE_ALL].rows / (a.attr.context > 1 ? a.attr.context : 1);
-        int64_t here = a.in[SN_PLACE_ALL].p ? rows * a.attr.context_rank + a.attr.row0 : 0;
-        int64_t r = row(a, sample, i % a.attr.seq) - here;
+        int64_t rows =
+            a.in[SN_PLACE_ALL].rows / (a.attr.position.context > 1 ? a.attr.position.context : 1);
+        int64_t here =
+            a.in[SN_PLACE_ALL].p ? rows * a.attr.position.context_rank + a.attr.position.row0 : 0;
+        int64_t r = row(a, sample, i % a.attr.position.seq) - here;
         if (r >= 0 && r < a.out[SN_PLACE_PLACE].rows)
-            *at(a.out[SN_PLACE_PLACE], r, i / a.attr.seq) = number >= a.attr.capacity ? -1 : 0;
+            *at(a.out[SN_PLACE_PLACE], r, i / a.attr.position.seq) =
+                number >= a.attr.experts.capacity ? -1 : 0;
     }
     static __device__ __forceinline__ void bounds(const struct sn_args &, const int32_t *)
     {
@@ -50,7 +54,7 @@ struct places {
     static __device__ __forceinline__ int32_t expert(const struct sn_args &a, int64_t, int64_t i)
     {
         int64_t k = a.out[SN_PLACE_PLACE].cols, t = i / k, j = i % k;
-        return a.attr.capacity && *at(a.out[SN_PLACE_PLACE], t, j) < 0
+        return a.attr.experts.capacity && *at(a.out[SN_PLACE_PLACE], t, j) < 0
                    ? -1
                    : *at(a.in[SN_PLACE_CHOICE], t, j);
     }
@@ -62,7 +66,7 @@ struct places {
     }
     static __device__ __forceinline__ void bounds(const struct sn_args &a, const int32_t *begin)
     {
-        for (int64_t e = threadIdx.x; e <= a.attr.experts; e += SN_BLOCK)
+        for (int64_t e = threadIdx.x; e <= a.attr.experts.count; e += SN_BLOCK)
             ((int32_t *)a.out[SN_PLACE_BOUNDS].p)[e] = begin[e];
     }
 };
@@ -71,7 +75,7 @@ struct places {
 static __global__ void __launch_bounds__(SN_BLOCK) place_all(const struct sn_args a)
 {
     const struct sn_mat &place = a.out[SN_PLACE_PLACE];
-    int64_t experts = a.attr.experts, first = a.attr.member * experts;
+    int64_t experts = a.attr.experts.count, first = a.attr.experts.member * experts;
     int64_t all = place.rows * place.cols, step = (int64_t)gridDim.x * SN_BLOCK;
     int64_t me = (int64_t)blockIdx.x * SN_BLOCK + threadIdx.x;
     for (int64_t i = me; i < all; i += step) {
@@ -84,11 +88,11 @@ static __global__ void __launch_bounds__(SN_BLOCK) place_all(const struct sn_arg
 
 SN_CUDA_OP(place)
 {
-    if (a->attr.dense)
+    if (a->attr.experts.dense)
         return sn_launch(cx, place_all,
                          sn_shape_line(a->out[SN_PLACE_PLACE].rows * a->out[SN_PLACE_PLACE].cols),
                          *a);
     struct sn_tally first = sn_tally_rooms(a), second = sn_tally_places(a);
-    int rc = a->attr.capacity ? sn_tally_place<rooms>(cx, a, first) : 0;
+    int rc = a->attr.experts.capacity ? sn_tally_place<rooms>(cx, a, first) : 0;
     return rc ? rc : sn_tally_place<places>(cx, a, second);
 }

@@ -12,13 +12,13 @@
 /* [entry][2][half]: cosines, then sines. */
 static __global__ void __launch_bounds__(SN_BLOCK) fill(const struct sn_args a, double *table)
 {
-    int64_t half = a.attr.rotary_dim / 2, entries = sn_rope_entries(a.attr.seq);
+    int64_t half = a.attr.attention.rotary_dim / 2, entries = sn_rope_entries(a.attr.position.seq);
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; n < entries * half;
          n += step) {
         int64_t entry = n / half, i = n % half;
         double j = (double)(entry < SN_ROPE_FINE ? entry : (entry - SN_ROPE_FINE) * SN_ROPE_FINE);
-        double w = pow((double)a.attr.theta, -(double)i / (double)half);
+        double w = pow((double)a.attr.attention.theta, -(double)i / (double)half);
         double *to = table + entry * 2 * half + i;
         to[0] = cos(j * w);
         to[half] = a.attr.inverse ? -sin(j * w) : sin(j * w);
@@ -31,11 +31,11 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 {
     enum { N = A::N };
     const struct sn_mat &x = a.in[SN_ROPE_X], &y = a.out[SN_ROPE_Y];
-    int64_t half = a.attr.rotary_dim / 2, d = a.attr.head_dim;
+    int64_t half = a.attr.attention.rotary_dim / 2, d = a.attr.attention.head_dim;
     int64_t first = blockIdx.z * heads_each, end = first + heads_each;
-    end = end < a.attr.heads ? end : a.attr.heads;
+    end = end < a.attr.attention.heads ? end : a.attr.attention.heads;
     for (int64_t r = sn_first_row() + threadIdx.y; r < x.rows; r += sn_row_step()) {
-        int64_t p = sn_row_position(&a.attr, r);
+        int64_t p = sn_row_position(&a.attr.position, r);
         const double *fine = table + p % SN_ROPE_FINE * 2 * half;
         const double *coarse = table + (SN_ROPE_FINE + p / SN_ROPE_FINE) * 2 * half;
         for (int64_t i = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N; i < half;
@@ -69,8 +69,8 @@ struct rest : sn_all_rows {
     enum { N = 1 };
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
-        bool turned =
-            c < (int64_t)a.attr.heads * a.attr.head_dim && c % a.attr.head_dim < a.attr.rotary_dim;
+        bool turned = c < (int64_t)a.attr.attention.heads * a.attr.attention.head_dim &&
+                      c % a.attr.attention.head_dim < a.attr.attention.rotary_dim;
         float x[1];
         if (turned)
             return;
@@ -83,20 +83,22 @@ SN_CUDA_OP(rope)
 {
     const struct sn_mat *m[] = {&a->in[SN_ROPE_X], &a->out[SN_ROPE_Y]}, *x = &a->in[SN_ROPE_X];
     double *table = (double *)a->scratch;
-    int64_t half = a->attr.rotary_dim / 2, d = a->attr.head_dim;
+    int64_t half = a->attr.attention.rotary_dim / 2, d = a->attr.attention.head_dim;
     int64_t piece = 16 / (int64_t)sn_dtype_size(x->dtype);
     enum sn_dtype how = half % piece || d % piece ? SN_NDTYPES : sn_common(m, 2);
     int rc = 0;
     if (x->rows == 0)
         return 0;
-    if (half > 0 && a->attr.heads > 0) {
-        rc = sn_launch(cx, fill, sn_shape_line(sn_rope_entries(a->attr.seq) * half), *a, table);
+    if (half > 0 && a->attr.attention.heads > 0) {
+        rc = sn_launch(cx, fill, sn_shape_line(sn_rope_entries(a->attr.position.seq) * half), *a,
+                       table);
         if (rc == 0)
-            SN_BY_TYPE(
-                how, struct sn_shape g = sn_shape_rope(x->rows, half / A::N, a->attr.heads);
-                rc = sn_launch(cx, rotate<A>, g, *a, table, sn_rope_heads(a->attr.heads, g.z)))
+            SN_BY_TYPE(how, struct sn_shape g =
+                                sn_shape_rope(x->rows, half / A::N, a->attr.attention.heads);
+                       rc = sn_launch(cx, rotate<A>, g, *a, table,
+                                      sn_rope_heads(a->attr.attention.heads, g.z)))
     }
-    bool all = (int64_t)a->attr.heads * d == x->cols && a->attr.rotary_dim == d;
+    bool all = (int64_t)a->attr.attention.heads * d == x->cols && a->attr.attention.rotary_dim == d;
     if (rc || x->p == a->out[SN_ROPE_Y].p || all)
         return rc;
     return sn_plane_run<rest>(cx, a, x->rows, x->cols);

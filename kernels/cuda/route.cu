@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_mixed(const struct sn_a
     int64_t k = a.out[SN_ROUTE_W].cols;
     for (int64_t r = sn_warp_number(); r < x.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
         int32_t *choice = (int32_t *)a.out[SN_ROUTE_CHOICE].p + r * a.out[SN_ROUTE_CHOICE].ld;
-        struct sn_turn t = {sn_floats(x, r), x.cols, choice, 0, a.attr.range, 0, 0};
+        struct sn_turn t = {sn_floats(x, r), x.cols, choice, 0, a.attr.experts.range, 0, 0};
         for (int64_t j = 0; j < k; j++) {
             float factor = 1;
             sn_mix(t, j, lane);
@@ -157,9 +157,9 @@ SN_CUDA_OP(route)
 {
     struct sn_shape rows = sn_shape_line(a->in[SN_ROUTE_LOGITS].rows * SN_WARP);
     int rc = sn_launch(cx,
-                       a->attr.dense         ? route_all
-                       : a->attr.sparsemixer ? route_mixed
-                                             : route,
+                       a->attr.experts.dense         ? route_all
+                       : a->attr.experts.sparsemixer ? route_mixed
+                                                     : route,
                        rows, *a);
-    return rc ? rc : a->attr.dense ? sum_weights(cx, a) : count_choices(cx, a);
+    return rc ? rc : a->attr.experts.dense ? sum_weights(cx, a) : count_choices(cx, a);
 }

@@ -16,8 +16,10 @@ static __device__ struct loss_terms loss_terms_of(const struct sn_args &a, const
     double scale = (double)a.scalars->loss_scale / a.scalars->tokens_in_step;
     double all = sn_all_counts(counts, n, lane), mean = 0;
     t.lse = sn_lse_of(x, n, lane);
-    t.z = 2 * scale * (double)a.attr.z_loss * t.lse;
-    t.each = all > 0 && !a.attr.dense ? scale * (double)a.attr.aux_loss * (double)n / all : 0;
+    t.z = 2 * scale * (double)a.attr.experts.z_loss * t.lse;
+    t.each = all > 0 && !a.attr.experts.dense
+                 ? scale * (double)a.attr.experts.aux_loss * (double)n / all
+                 : 0;
     for (int64_t e = lane; e < n; e += SN_WARP)
         mean += exp((double)x[e] - t.lse) * t.each * (double)counts[e];
     t.mean = sn_warp_sum(mean);
@@ -54,7 +56,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_all_dx(const struct sn_
         const float *x = sn_floats(a.in[SN_ROUTE_DX_LOGITS], r);
         double lse = sn_lse_of(x, dx.cols, lane), mean = 0;
         struct loss_terms l = {0, 0, 0, 0};
-        struct dense_terms t = {scale * (double)a.attr.aux_loss, 1};
+        struct dense_terms t = {scale * (double)a.attr.experts.aux_loss, 1};
         if (a.in[SN_ROUTE_DX_COUNTS].p) {
             l = loss_terms_of(a, x, lane);
             t.all = sn_all_counts((const float *)a.in[SN_ROUTE_DX_COUNTS].p, dx.cols, lane);
@@ -80,8 +82,8 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_mixed_dx(const struct s
     for (int64_t r = sn_warp_number(); r < dx.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
         const float *dw = sn_floats(a.in[SN_ROUTE_DX_DW], r),
                     *x = sn_floats(a.in[SN_ROUTE_DX_LOGITS], r);
-        struct sn_turn t = {x, dx.cols, sn_choices(a.in[SN_ROUTE_DX_CHOICE], r), 0, a.attr.range,
-                            0, 0};
+        struct sn_turn t = {
+            x, dx.cols, sn_choices(a.in[SN_ROUTE_DX_CHOICE], r), 0, a.attr.experts.range, 0, 0};
         struct loss_terms l = {0, 0, 0, 0};
         if (a.in[SN_ROUTE_DX_COUNTS].p)
             l = loss_terms_of(a, x, lane);
@@ -136,8 +138,8 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args
 SN_CUDA_OP(route_dx)
 {
     return sn_launch(cx,
-                     a->attr.dense         ? route_all_dx
-                     : a->attr.sparsemixer ? route_mixed_dx
-                                           : route_dx,
+                     a->attr.experts.dense         ? route_all_dx
+                     : a->attr.experts.sparsemixer ? route_mixed_dx
+                                                   : route_dx,
                      sn_shape_line(a->out[SN_ROUTE_DX_DLOGITS].rows * SN_WARP), *a);
 }

@@ -16,12 +16,12 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     const float *counts = (const float *)a.in[SN_ROUTE_LOSS_COUNTS].p;
     int lane = (int)threadIdx.x % SN_WARP, warp = (int)threadIdx.x / SN_WARP;
     struct losses mine = {0, 0};
-    double all = a.attr.dense ? sn_all_counts(counts, x.cols, lane) : 1;
+    double all = a.attr.experts.dense ? sn_all_counts(counts, x.cols, lane) : 1;
     for (int64_t r = sn_warp_number(); r < x.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
         double lse = sn_lse_of(sn_floats(x, r), x.cols, lane), dot = 0;
         for (int64_t e = lane; e < x.cols; e += SN_WARP) {
             double log_p = (double)sn_floats(x, r)[e] - lse, count = (double)counts[e];
-            dot += exp(log_p) * (a.attr.dense ? sn_information(count, all, log_p) : count);
+            dot += exp(log_p) * (a.attr.experts.dense ? sn_information(count, all, log_p) : count);
         }
         mine.balance += sn_warp_sum(dot);
         mine.z += lse * lse;
@@ -50,7 +50,7 @@ static __global__ void __launch_bounds__(SN_WARP)
     }
     if (threadIdx.x != 0)
         return;
-    double factor = a.attr.dense ? 1 : all > 0 ? (double)n / all : 0;
+    double factor = a.attr.experts.dense ? 1 : all > 0 ? (double)n / all : 0;
     a.scalars->balance_sum += factor * balance;
     a.scalars->z_sum += z;
 }

@@ -45,22 +45,24 @@ const char *sn_sdpa_refuses(const struct sn_args *a, bool is_backward, int arch)
         return "the device is older than sm_80";
     if (arch >= 100 && is_backward && !t->any_order)
         return "from sm_100 on its sums are in order with engines that we have not tried";
-    if (t->drop > 0)
+    if (t->random.drop > 0)
         return "dropout's random numbers are our own";
-    if (t->context > 1 || t->key_rank != t->context_rank)
+    if (t->position.context > 1 || t->position.key_rank != t->position.context_rank)
         return "each sequence is spread over context ranks, whose results are merged";
     for (int o = 0; o < (is_backward ? 3 : 2); o++)
         if (a->acc[o] == SN_ADD)
             return "its result is added to another one";
-    if (t->head_dim % 8 != 0 || t->head_dim > SN_SDPA_WIDEST)
+    if (t->attention.head_dim % 8 != 0 || t->attention.head_dim > SN_SDPA_WIDEST)
         return "a head has to be a multiple of 8 wide, and 128 at most";
-    if (t->kv_heads < 1 || t->heads % t->kv_heads != 0)
+    if (t->attention.kv_heads < 1 || t->attention.heads % t->attention.kv_heads != 0)
         return "each key needs the same number of query heads";
-    if (t->seq < 1 || a->in[SN_ATTENTION_Q].rows == 0 || a->in[SN_ATTENTION_Q].rows % t->seq != 0 ||
-        t->row0 % t->seq != 0 || a->in[SN_ATTENTION_K].rows != a->in[SN_ATTENTION_Q].rows)
+    if (t->position.seq < 1 || a->in[SN_ATTENTION_Q].rows == 0 ||
+        a->in[SN_ATTENTION_Q].rows % t->position.seq != 0 ||
+        t->position.row0 % t->position.seq != 0 ||
+        a->in[SN_ATTENTION_K].rows != a->in[SN_ATTENTION_Q].rows)
         return "its rows are no whole samples";
     const char *why = refuses_types(a, is_backward);
-    if (why || t->library == SN_LIBRARY_MUST)
+    if (why || t->attention.library == SN_LIBRARY_MUST)
         return why;
     struct sn_sdpa_shape s = sn_sdpa_shape_of(a, is_backward);
     return kept_scores(&s) > SN_SDPA_SCORES
@@ -74,15 +76,15 @@ struct sn_sdpa_shape sn_sdpa_shape_of(const struct sn_args *a, bool is_backward)
     struct sn_sdpa_shape s = {.is_backward = is_backward,
                               .in_order = is_backward && !t->any_order,
                               .dtype = (int64_t)a->in[SN_ATTENTION_Q].dtype,
-                              .samples = a->in[SN_ATTENTION_Q].rows / t->seq,
-                              .seq = t->seq,
-                              .heads = t->heads,
-                              .kv_heads = t->kv_heads,
-                              .d = t->head_dim,
+                              .samples = a->in[SN_ATTENTION_Q].rows / t->position.seq,
+                              .seq = t->position.seq,
+                              .heads = t->attention.heads,
+                              .kv_heads = t->attention.kv_heads,
+                              .d = t->attention.head_dim,
                               .q = a->in[SN_ATTENTION_Q].ld,
                               .k = a->in[SN_ATTENTION_K].ld,
                               .v = a->in[SN_ATTENTION_V].ld,
-                              .scale = (double)t->scale};
+                              .scale = (double)t->attention.scale};
     if (!is_backward) {
         s.o = a->out[SN_ATTENTION_O].ld;
         s.lse = a->out[SN_ATTENTION_LSE].ld;

@@ -47,7 +47,7 @@ enum sn_sdpa_operand {
 enum { SN_SDPA_WIDEST = 128 };
 
 /* Why cuDNN is not asked for an ATTENTION or ATTENTION_DX, a sentence's part; NULL: it is. `arch`
- * 0: not known yet. attr.library is not SN_LIBRARY_NEVER. */
+ * 0: not known yet. attr.attention.library is not SN_LIBRARY_NEVER. */
 const char *sn_sdpa_refuses(const struct sn_args *a, bool is_backward, int arch);
 
 /* Only where it is not refused. */

@@ -29,7 +29,8 @@ const char *sn_cuda_op_name(enum sn_op_kind kind)
 SN_CUDA_OP(orthogonalise)
 {
     (void)a;
-    cx->fault.what = "it has no CUDA kernel yet; use run.backend: cpu, or a codec in place of powersgd";
+    cx->fault.what =
+        "it has no CUDA kernel yet; use run.backend: cpu, or a codec in place of powersgd";
     return 1;
 }
 
@@ -83,7 +84,8 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
     case SN_OP_RMSNORM_DW:
         return at_once ? 0 : sn_sum_scratch(a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols, 1);
     case SN_OP_ROPE:
-        return (size_t)(sn_rope_entries(a->attr.seq) * a->attr.rotary_dim) * sizeof(double);
+        return (size_t)(sn_rope_entries(a->attr.position.seq) * a->attr.attention.rotary_dim) *
+               sizeof(double);
     case SN_OP_ROUTE:
         return sn_route_scratch(a);
     case SN_OP_PLACE:

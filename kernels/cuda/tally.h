@@ -65,29 +65,30 @@ static inline struct sn_tally sn_tally_rooms(const struct sn_args *a)
 {
     const struct sn_mat *all =
         a->in[SN_PLACE_ALL].rows ? &a->in[SN_PLACE_ALL] : &a->in[SN_PLACE_CHOICE];
-    int64_t seq = a->attr.capacity ? a->attr.seq : 0;
-    return sn_tally_of(seq ? all->rows / seq : 0, seq * all->cols, a->attr.experts);
+    int64_t seq = a->attr.experts.capacity ? a->attr.position.seq : 0;
+    return sn_tally_of(seq ? all->rows / seq : 0, seq * all->cols, a->attr.experts.count);
 }
 
 static inline struct sn_tally sn_tally_places(const struct sn_args *a)
 {
     return sn_tally_of(1, a->out[SN_PLACE_PLACE].rows * a->out[SN_PLACE_PLACE].cols,
-                       a->attr.experts);
+                       a->attr.experts.count);
 }
 
 static inline size_t sn_place_scratch(const struct sn_args *a)
 {
     struct sn_tally rooms = sn_tally_rooms(a), places = sn_tally_places(a);
     size_t first = sn_tally_scratch(&rooms), second = sn_tally_scratch(&places);
-    return a->attr.dense ? 0 : first > second ? first : second;
+    return a->attr.experts.dense ? 0 : first > second ? first : second;
 }
 
 /* Of a dense ROUTE, whose counts are sums of weights. */
 static inline size_t sn_route_scratch(const struct sn_args *a)
 {
     struct sn_tally t = sn_tally_route(a);
-    return a->attr.dense ? sn_sum_scratch(a->out[SN_ROUTE_W].rows, a->out[SN_ROUTE_W].cols, 1)
-                         : sn_tally_scratch(&t);
+    return a->attr.experts.dense
+               ? sn_sum_scratch(a->out[SN_ROUTE_W].rows, a->out[SN_ROUTE_W].cols, 1)
+               : sn_tally_scratch(&t);
 }
 
 #endif

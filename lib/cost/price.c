@@ -70,10 +70,10 @@ void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct 
     const struct sn_view *v = op->in[0].buf >= 0 ? &op->in[0] : &op->out[0];
     *key = (struct sn_measured){.kind = (enum sn_op_kind)op->kind,
                                 .dtype = v->buf >= 0 ? prog->bufs[v->buf].dtype : SN_F32};
-    if (op->kind == SN_OP_GEMM && op->attr.fp8)
+    if (op->kind == SN_OP_GEMM && op->attr.gemm.fp8)
         key->dtype = SN_U8;
     if (op->kind == SN_OP_GEMM)
-        key->epilogue = op->attr.epilogue;
+        key->epilogue = op->attr.gemm.epilogue;
     int64_t mnk[3];
     sn_op_shape(op, mnk);
     key->m = mnk[0];
@@ -204,7 +204,7 @@ static double on_machine(const struct sn_machine_device *d, const struct work *w
  * scale (where all of it shares one) and to be rounded, and written. */
 static void add_rounding(const struct sn_machine_device *d, const struct sn_op *op, struct work *w)
 {
-    bool parts = op->attr.fp8 == SN_FP8_BLOCKS || op->attr.fp8 == SN_FP8_LINES;
+    bool parts = op->attr.gemm.fp8 == SN_FP8_BLOCKS || op->attr.gemm.fp8 == SN_FP8_LINES;
     double elements = (double)(op->in[SN_GEMM_A].rows * op->in[SN_GEMM_A].cols +
                                op->in[SN_GEMM_B].rows * op->in[SN_GEMM_B].cols);
     double written = d->fp8.peak > 0 ? 1 : 2;
@@ -236,7 +236,7 @@ static struct work work_of(const struct sn_machine_device *d, const struct sn_pr
                                   .k = key.k,
                                   .flops = sn_op_flops(op),
                                   .bytes = (double)sn_op_bytes(prog, op),
-                                  .seq = op->attr.seq,
+                                  .seq = op->attr.position.seq,
                                   .epilogue = key.epilogue};
     if (key.epilogue)
         add_epilogue(prog, op, &w);
@@ -250,7 +250,7 @@ static struct work work_of(const struct sn_machine_device *d, const struct sn_pr
 static const struct sn_gemm_rate *head_rate(const struct sn_machine_device *d, const struct work *w,
                                             const struct sn_op *op)
 {
-    bool aligned = (size_t)op->attr.head_dim * sn_dtype_size(w->dtype) % 16 == 0;
+    bool aligned = (size_t)op->attr.attention.head_dim * sn_dtype_size(w->dtype) % 16 == 0;
     return &d->gemm[aligned || d->gemm[SN_F32].peak <= 0 ? w->dtype : SN_F32];
 }
 
@@ -263,7 +263,7 @@ static double kept_scores(const struct sn_pricer *p, const struct work *w, const
     int crossings = forward ? (torch ? TORCH_FORWARD : FUSED_FORWARD)
                             : (torch ? TORCH_BACKWARD : FUSED_BACKWARD);
     double flops = forward ? 2 * w->flops : 1.6 * w->flops;
-    double scores = (double)w->m * (double)op->attr.heads * (double)w->k;
+    double scores = (double)w->m * (double)op->attr.attention.heads * (double)w->k;
     double bytes = w->bytes + crossings * scores * (double)sn_dtype_size(w->dtype);
     const struct sn_gemm_rate *g = head_rate(d, w, op);
     return flops / (g->peak * or_one(g->most)) +
@@ -279,7 +279,8 @@ static double attention(const struct sn_pricer *p, const struct work *w, const s
     double factor = (forward ? s->attention_forward : s->attention_backward)[s->attention];
     double seconds = keeps ? kept_scores(p, w, op) : on_machine(d, w) - d->overhead;
     /* Once a layer and pass; of a ring of contexts, with the own keys. */
-    double fixed = op->attr.key_rank == op->attr.context_rank ? s->layer_fixed : 0;
+    double fixed =
+        op->attr.position.key_rank == op->attr.position.context_rank ? s->layer_fixed : 0;
     return s->overhead * d->overhead + factor * seconds + fixed;
 }
 
@@ -290,7 +291,7 @@ static double gathered_loss(const struct sn_pricer *p, struct work *w, const str
         w->bytes = 0;
         return 0;
     }
-    double all = (double)op->attr.vocab / (double)op->in[SN_CROSS_ENTROPY_LOGITS].cols;
+    double all = (double)op->attr.vocab.words / (double)op->in[SN_CROSS_ENTROPY_LOGITS].cols;
     w->bytes *= all;
     w->m = (int64_t)((double)w->m * all);
     return sn_price_collective(p, SN_ALL_GATHER,

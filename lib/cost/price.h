@@ -1,7 +1,7 @@
 /*
  * price.h - seconds of each operation of a compiled program on a machine, under a trainer's habits.
  *
- * Computing is a roofline with measured efficiencies (machine.h). A product with attr.fp8 first reads
+ * Computing is a roofline with measured efficiencies (machine.h). A product with attr.gemm.fp8 first reads
  * its operands of bf16 (twice where each has one scale, whose size must be known before) and writes
  * them in 8 bits, or in bf16 where device.peak.fp8 is 0. A collective is priced by level:
  * a group of n members that has g of them in each domain of a level moves, at that level, the bytes
@@ -57,7 +57,7 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
 bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_program *prog,
                     const struct sn_op *op);
 /* What a kernel is looked up by in device.measured: kind, dtype (of the first input, without inputs
- * of the first output; of a product with attr.fp8 SN_U8), epilogue and shape (sn_op_shape); seconds
+ * of the first output; of a product with attr.gemm.fp8 SN_U8), epilogue and shape (sn_op_shape); seconds
  * 0. */
 void sn_price_key(const struct sn_program *prog, const struct sn_op *op, struct sn_measured *key);
 /* Is a kind priced by the bytes that it moves, and as what? False for GEMM, attention and

@@ -52,7 +52,8 @@ bool sn_price_coded(double *seconds, const struct sn_pricer *p, const struct sn_
     if (!encodes && op->kind != SN_OP_DECODE)
         return false;
     const struct sn_view *values = encodes ? &op->in[SN_ENCODE_X] : &op->out[SN_DECODE_Y];
-    if (!sn_codec_rates_find(&rate, &d->codecs, &op->attr.codec[0], prog->bufs[values->buf].dtype))
+    if (!sn_codec_rates_find(&rate, &d->codecs, &op->attr.stream.codec[0],
+                             prog->bufs[values->buf].dtype))
         return false;
     *seconds =
         p->software->overhead * d->overhead + (encodes ? encoding : decoding)(d, &rate, prog, op);

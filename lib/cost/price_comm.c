@@ -200,7 +200,7 @@ double sn_price_collective(const struct sn_pricer *p, enum sn_collective kind, i
 /* Streams whose length is known only when they are there: it goes ahead, 8 bytes of each. */
 bool sn_price_is_sized(const struct sn_op *op)
 {
-    return op->is_coded && !sn_codec_is_fixed(&op->attr.codec[0]);
+    return op->is_coded && !sn_codec_is_fixed(&op->attr.stream.codec[0]);
 }
 
 double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,

@@ -14,9 +14,10 @@
 struct sn_loader {
     const struct sn_config *config;
     const struct sn_data *data;
-    int rank, ranks;      /* on the data axis */
-    struct sn_attr place; /* which positions of a sample are here: seq and the context members */
-    int32_t *whole;       /* room for the ids and targets of one sample, when only some are here */
+    int rank, ranks; /* on the data axis */
+    struct sn_position_attr
+        place;      /* which positions of a sample are here: seq and the context members */
+    int32_t *whole; /* room for the ids and targets of one sample, when only some are here */
     int32_t *ids, *targets;
     int64_t samples; /* in the file */
 };

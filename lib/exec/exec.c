@@ -206,7 +206,7 @@ void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const str
         a->acc[i] = sn_exec_acc(op->acc[i], at);
     }
     a->attr = op->attr;
-    a->attr.round = at->round;
+    a->attr.experts.round = at->round;
     a->scalars = (void *)(x->state + p->bufs[x->job->scalars].offset);
     a->scratch = x->scratch + p->slots_bytes + p->temp_bytes;
 }
@@ -249,10 +249,10 @@ static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int 
 static void pretend_lengths(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
                             const struct sn_at *at)
 {
-    const struct sn_codec *c = &op->attr.codec[sn_exec_codec_level(x, op)];
+    const struct sn_codec *c = &op->attr.stream.codec[sn_exec_codec_level(x, op)];
     struct sn_mat s = sn_exec_resolve(x, p, &op->out[SN_ENCODE_STREAMS], at);
     for (int64_t i = 0; i < s.rows && !sn_codec_is_fixed(c); i++) {
-        int64_t likely = sn_coded_likely(c, op->attr.coded_type, op->attr.share);
+        int64_t likely = sn_coded_likely(c, op->attr.stream.type, op->attr.stream.share);
         *(int64_t *)(void *)((char *)s.p + i * s.cols) = likely - (int64_t)sizeof(int64_t);
     }
 }

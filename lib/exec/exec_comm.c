@@ -17,7 +17,7 @@ int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op)
 {
     const struct sn_program *p = &x->job->train;
     const struct sn_scalars *s = (const void *)sn_exec_here(x, p->bufs[x->job->scalars].offset);
-    return op->attr.levels > 1 ? s->codec_level[op->attr.coded] : 0;
+    return op->attr.stream.levels > 1 ? s->codec_level[op->attr.stream.coded] : 0;
 }
 
 struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_program *p,
@@ -40,10 +40,10 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
         if (op->kind == SN_OP_ALL_TO_ALL)
             room /= op->attr.blocks_a;
         int level = sn_exec_codec_level(x, op);
-        const struct sn_codec *c = &op->attr.codec[level];
+        const struct sn_codec *c = &op->attr.stream.codec[level];
         t.n = sn_coded_used(op, room, level);
         t.sized = !sn_codec_is_fixed(c) && /* one stream, not several in a row */
-                  t.n == sn_coded_bytes(c, op->attr.coded_type, op->attr.share);
+                  t.n == sn_coded_bytes(c, op->attr.stream.type, op->attr.stream.share);
     }
     return t;
 }
@@ -53,16 +53,16 @@ struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op 
 {
     return (struct sn_exchange){
         .bounds = bounds,
-        .rows = op->attr.rows,
+        .rows = op->attr.experts.rows,
         .members = x->job->group_size[SN_GROUP_EXPERT],
         .index = x->job->group_index[SN_GROUP_EXPERT],
-        .experts = op->attr.experts,
-        .capacity = op->attr.capacity,
+        .experts = op->attr.experts.count,
+        .capacity = op->attr.experts.capacity,
         .round = at->round,
         .back = op->attr.inverse,
-        .slices = op->attr.slices,
-        .chunk = op->attr.chunk,
-        .chunks = op->attr.chunks,
+        .slices = op->attr.experts.slices,
+        .chunk = op->attr.experts.chunk,
+        .chunks = op->attr.experts.chunks,
         .shares = (int)op->attr.blocks_b,
         .share = op->attr.blocks_b > 1 ? x->job->group_index[SN_GROUP_TENSOR] : 0,
         .hop = op->group == SN_GROUP_EXPERT_NODE   ? SN_HOP_NODE
@@ -139,8 +139,8 @@ static void count_coded(struct sn_exec *x, const struct sn_op *op, const struct 
 {
     enum sn_collective kind;
     int64_t planned, size = x->job->group_size[op->group], mine = x->job->group_index[op->group];
-    int64_t room = sn_coded_bytes(&op->attr.codec[sn_exec_codec_level(x, op)], op->attr.coded_type,
-                                  op->attr.share);
+    int64_t room = sn_coded_bytes(&op->attr.stream.codec[sn_exec_codec_level(x, op)],
+                                  op->attr.stream.type, op->attr.stream.share);
     if (op->kind == SN_OP_RECV || !sn_op_collective(op, &kind, &planned))
         return;
     int64_t sent = used(t, t->in, t->n / room, room),
@@ -177,8 +177,7 @@ void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct s
         tickets->exchange = sn_exec_exchange_here(x, p, op, at);
         sn_exec_take_rows(x, op, &t, tickets);
     }
-    if (sn_op_row(op->kind)
-            ->takes_input) { /* it may be gone before the wait */
+    if (sn_op_row(op->kind)->takes_input) { /* it may be gone before the wait */
         if (t.in != t.out)
             memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
         t.in = NULL;
@@ -202,13 +201,13 @@ static double *agreed_words(struct sn_exec *x, const struct sn_op *op)
 {
     struct sn_scalars *s = sn_exec_scalars(x);
     const struct sn_job *j = x->job;
-    if (!op->attr.experts)
+    if (!op->attr.experts.count)
         return s->agree;
     double *words = sn_exec_address(x, &j->train, j->agreed);
     const float *load = sn_exec_address(x, &j->train, j->load);
     bool counts = j->group_index[SN_GROUP_TENSOR] == 0 || j->grid.fold > 1;
     memcpy(words, s->agree, SN_NAGREE * sizeof(s->agree[0]));
-    for (int64_t i = 0; i < op->attr.rows; i++)
+    for (int64_t i = 0; i < op->attr.experts.rows; i++)
         words[SN_NAGREE + i] = counts ? (double)load[i] : 0;
     return words;
 }
@@ -221,7 +220,7 @@ static void put_coded(struct sn_exec *x, const struct sn_op *op, double *words)
 {
     const struct sn_scalars *s = sn_exec_scalars(x);
     double *to = words + sn_agree_words(op) - SN_NAGREE_CODED;
-    if (!op->attr.levels)
+    if (!op->attr.stream.levels)
         return;
     memset(to, 0, SN_NAGREE_CODED * sizeof(*to));
     memcpy(to + SN_AGREE_LOST, s->codec_error, sizeof(s->codec_error));
@@ -234,7 +233,7 @@ static void take_coded(struct sn_exec *x, const struct sn_op *op, const double *
 {
     struct sn_scalars *s = sn_exec_scalars(x);
     const double *from = words + sn_agree_words(op) - SN_NAGREE_CODED;
-    if (!op->attr.levels)
+    if (!op->attr.stream.levels)
         return;
     memcpy(s->codec_error, from + SN_AGREE_LOST, sizeof(s->codec_error));
     memmove(s->agree + SN_NAGREE, from, SN_NAGREE_CODED * sizeof(*from));

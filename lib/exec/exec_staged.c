@@ -83,7 +83,7 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
         t.in = NULL;
     }
     sn_exec_post(x, op, &t, tickets);
-    if (op->attr.chunks <= 1)
+    if (op->attr.experts.chunks <= 1)
         return SN_OK;
     struct sn_op wait = *op; /* here: another chunk copies the same rows to and fro */
     wait.waits_for = op->id;

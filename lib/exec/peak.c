@@ -10,7 +10,7 @@ static const double ENOUGH = 0.05;
 enum sn_status sn_peak_measure(double *out, const struct sn_ops *ops, enum sn_dtype dtype,
                                int threads, struct sn_err *err)
 {
-    struct sn_args a = {.attr = {.trans_b = true}};
+    struct sn_args a = {.attr = {.gemm.trans_b = true}};
     size_t bytes = (size_t)SIZE * SIZE * 4;
     struct sn_mat *m[] = {&a.in[SN_GEMM_A], &a.in[SN_GEMM_B], &a.out[SN_GEMM_C]};
     for (int i = 0; i < 3; i++)

@@ -41,7 +41,7 @@ static enum sn_status check(const struct sn_ops *ops, enum sn_dtype t, struct sn
     float a[ROWS * DEPTH], b[COLS * DEPTH], c[ROWS * COLS] = {0};
     struct sn_args args = {.in = {{a, t, ROWS, DEPTH, DEPTH}, {b, t, COLS, DEPTH, DEPTH}},
                            .out = {{c, SN_F32, ROWS, COLS, COLS}},
-                           .attr = {.trans_b = true}};
+                           .attr = {.gemm.trans_b = true}};
     fill(&args.in[0]);
     fill(&args.in[1]);
     size_t bytes = ops->scratch(SN_OP_GEMM, &args, 1);

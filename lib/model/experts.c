@@ -71,15 +71,15 @@ static int router(struct sn_model_builder *b, int owner, int x)
     n->out = routes;
     n->param[0] = w;
     n->param[1] = choice;
-    n->attr.experts = c->experts.count;
-    n->attr.jitter = (float)c->experts.jitter;
-    n->attr.site = sn_model_site(b, 3);
-    n->attr.sparsemixer = c->experts.router == SN_ROUTER_SPARSEMIXER;
-    n->attr.dense = c->experts.router == SN_ROUTER_DENSE;
-    n->attr.range = (float)c->experts.mixer_range;
-    n->attr.aux_loss = (float)c->experts.aux_loss;
-    n->attr.z_loss = (float)c->experts.z_loss;
-    n->attr.capacity = sn_expert_capacity(c);
+    n->attr.experts.count = c->experts.count;
+    n->attr.random.jitter = (float)c->experts.jitter;
+    n->attr.random.site = sn_model_site(b, 3);
+    n->attr.experts.sparsemixer = c->experts.router == SN_ROUTER_SPARSEMIXER;
+    n->attr.experts.dense = c->experts.router == SN_ROUTER_DENSE;
+    n->attr.experts.range = (float)c->experts.mixer_range;
+    n->attr.experts.aux_loss = (float)c->experts.aux_loss;
+    n->attr.experts.z_loss = (float)c->experts.z_loss;
+    n->attr.experts.capacity = sn_expert_capacity(c);
     return routes;
 }
 
@@ -94,6 +94,6 @@ int sn_experts_build(struct sn_model_builder *b, int owner, int x)
     n->out = y;
     n->param[0] = first;
     n->param[1] = second;
-    n->attr.experts = b->config->experts.count;
+    n->attr.experts.count = b->config->experts.count;
     return y;
 }

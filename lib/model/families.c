@@ -130,8 +130,8 @@ static int dropout(struct sn_model_builder *b, int x, uint32_t which, const char
         return x;
     struct sn_node *n;
     int y = unary(b, SN_NODE_DROPOUT, x, b->config->hidden, point, &n);
-    n->attr.drop = (float)b->config->dropout;
-    n->attr.site = sn_model_site(b, which);
+    n->attr.random.drop = (float)b->config->dropout;
+    n->attr.random.site = sn_model_site(b, which);
     return y;
 }
 
@@ -157,18 +157,18 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
     struct sn_node *n;
     if (r->rotary) {
         qkv = unary(b, SN_NODE_ROPE, qkv, d + 2 * kv, "attn.rope", &n);
-        n->attr.heads = c->heads + c->kv_heads;
-        n->attr.head_dim = (int32_t)width;
-        n->attr.rotary_dim = sn_model_rotated(c);
-        n->attr.theta = (float)c->rope_theta;
+        n->attr.attention.heads = c->heads + c->kv_heads;
+        n->attr.attention.head_dim = (int32_t)width;
+        n->attr.attention.rotary_dim = sn_model_rotated(c);
+        n->attr.attention.theta = (float)c->rope_theta;
     }
     int o = unary(b, SN_NODE_ATTENTION, qkv, d, "attn.core", &n);
-    n->attr.heads = c->heads;
-    n->attr.kv_heads = c->kv_heads;
-    n->attr.head_dim = (int32_t)width;
-    n->attr.scale = (float)(1.0 / sqrt((double)width));
-    n->attr.drop = (float)c->dropout;
-    n->attr.site = sn_model_site(b, 0);
+    n->attr.attention.heads = c->heads;
+    n->attr.attention.kv_heads = c->kv_heads;
+    n->attr.attention.head_dim = (int32_t)width;
+    n->attr.attention.scale = (float)(1.0 / sqrt((double)width));
+    n->attr.random.drop = (float)c->dropout;
+    n->attr.random.site = sn_model_site(b, 0);
     struct sn_param wo =
         param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
     sn_model_piece(b, &wo, d, "layers.%d.attn.o.weight", l);

@@ -31,7 +31,7 @@ struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind
         b->failed || !sn_grow((void **)&m->nodes, m->n_nodes, &m->cap_nodes, sizeof(*m->nodes));
     struct sn_node *n = b->failed ? &b->spare : &m->nodes[m->n_nodes++];
     *n = (struct sn_node){.kind = kind, .layer = b->layer, .in = {-1, -1}, .param = {-1, -1}};
-    n->attr.seq = b->config->seq;
+    n->attr.position.seq = b->config->seq;
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(n->point, sizeof(n->point), fmt, ap);

@@ -242,7 +242,7 @@ static enum sn_status add_samples(struct sn_samples *out, struct replay *r, stru
             continue;
         struct sn_sample s = {.flops = sn_op_flops(op),
                               .bytes = sn_op_bytes(p, op),
-                              .seq = op->attr.seq,
+                              .seq = op->attr.position.seq,
                               .weight = w->runs};
         sn_price_key(p, op, &s.what);
         s.what.seconds = w->seconds * whole / parts;

@@ -138,8 +138,11 @@ static struct sn_args args_of(const struct bench *b, const struct sn_codec *c, e
     struct sn_mat values = {b->x, t, 1, VALUES, VALUES};
     struct sn_mat streams = {b->s, SN_U8, 1, b->room, b->room};
     struct sn_args a = {.scalars = b->scalars, .scratch = b->scratch};
-    a.attr = (struct sn_attr){
-        .codec = {*c}, .levels = 1, .blocks_a = 1, .coded_type = t, .share = VALUES};
+    a.attr = (struct sn_attr){.stream.codec = {*c},
+                              .stream.levels = 1,
+                              .blocks_a = 1,
+                              .stream.type = t,
+                              .stream.share = VALUES};
     streams.cols = streams.ld = sn_coded_bytes(c, t, VALUES);
     a.in[0] = way == DECODE ? streams : values;
     a.out[0] = way == DECODE ? values : streams;

@@ -108,7 +108,7 @@ static void set_library(const struct sn_job *j, struct sn_program *p)
 {
     for (int i = 0; i < p->n_ops; i++)
         if (sn_op_row(p->ops[i].kind)->cost == SN_COST_ATTENTION)
-            p->ops[i].attr.library = j->config->run.attention;
+            p->ops[i].attr.attention.library = j->config->run.attention;
 }
 
 static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_err *err)
@@ -207,7 +207,7 @@ static enum sn_status compile_forward(struct sn_job *j, struct sn_program *p, bo
             sn_chunk_begin(p, SN_CHUNK_UPDATE); /* run once after the last micro-batch */
             struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "evaluation_end");
             op->group = SN_GROUP_WORLD;
-            op->attr.experts = j->config->model.experts.count;
+            op->attr.experts.count = j->config->model.experts.count;
         }
         st = finish(j, p, err);
     }

@@ -108,10 +108,10 @@ static struct sn_op part_of(struct pass *x, const struct sn_coded_move *m, const
     op.per_slot = was->per_slot;
     op.is_weight_grad = was->is_weight_grad;
     op.codable = was->codable;
-    a->coded = (enum sn_coded)(was->codable - 1);
-    a->levels = sn_leg_codecs(x->j, m, l, a->codec);
-    a->coded_type = l->type;
-    a->share = l->share;
+    a->stream.coded = (enum sn_coded)(was->codable - 1);
+    a->stream.levels = sn_leg_codecs(x->j, m, l, a->stream.codec);
+    a->stream.type = l->type;
+    a->stream.share = l->share;
     return op;
 }
 
@@ -149,9 +149,9 @@ static void encode(struct pass *x, const struct sn_coded_move *m, const struct s
     op.out[SN_ENCODE_LOST] = l->fed;
     op.attr.blocks_a = l->send;
     op.attr.blocks_b = l->send_each;
-    op.attr.site = (uint32_t)x->j->stage << SITE_STAGE | x->site++;
-    op.attr.member = x->j->group_index[m->op.group];
-    op.attr.missing = l->encode_missing;
+    op.attr.random.site = (uint32_t)x->j->stage << SITE_STAGE | x->site++;
+    op.attr.stream.member = x->j->group_index[m->op.group];
+    op.attr.stream.missing = l->encode_missing;
     put_new(x, m, &op);
     clear_pads(x, m, &l->fed);
 }
@@ -197,7 +197,7 @@ static void decode(struct pass *x, const struct sn_coded_move *m, const struct s
     op.attr.blocks_a = l->get;
     op.attr.blocks_b = l->get_each;
     op.attr.inverse = l->sums;
-    op.attr.missing = l->decode_missing;
+    op.attr.stream.missing = l->decode_missing;
     put_new(x, m, &op);
     clear_pads(x, m, &l->to);
 }

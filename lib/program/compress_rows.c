@@ -42,13 +42,13 @@ static struct sn_op coding_op(const struct pass *x, const struct sn_op *was, int
     struct sn_attr *a = &op.attr;
     memcpy(op.label, was->label, sizeof(op.label));
     op.when = was->when;
-    a->coded = SN_CODED_EXPERT;
-    a->levels = 1;
-    a->codec[0] = x->j->config->layout.compress.coding[SN_CODED_EXPERT].codec;
-    a->coded_type = x->p->bufs[values->buf].dtype;
-    a->share = values->cols;
+    a->stream.coded = SN_CODED_EXPERT;
+    a->stream.levels = 1;
+    a->stream.codec[0] = x->j->config->layout.compress.coding[SN_CODED_EXPERT].codec;
+    a->stream.type = x->p->bufs[values->buf].dtype;
+    a->stream.share = values->cols;
     a->blocks_a = values->rows;
-    a->marked = true;
+    a->stream.marked = true;
     op.id = x->p->next_id++;
     return op;
 }
@@ -76,8 +76,8 @@ static void encode(struct pass *x, const struct sn_op *was)
     x->encoded = was->in[SN_MOVE_FROM];
     op.in[SN_ENCODE_X] = was->in[SN_MOVE_FROM];
     op.out[SN_ENCODE_STREAMS] = sn_view_all(x->p, x->leaving);
-    op.attr.site = (uint32_t)x->j->stage << SITE_STAGE | SITE_ROWS | x->site++;
-    op.attr.member = x->j->group_index[was->group];
+    op.attr.random.site = (uint32_t)x->j->stage << SITE_STAGE | SITE_ROWS | x->site++;
+    op.attr.stream.member = x->j->group_index[was->group];
     sn_op_put(x->p, &op);
 }
 

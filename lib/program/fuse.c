@@ -102,7 +102,7 @@ static void with_activation(struct fuse *f, int i, int end)
     const struct sn_op *act = j < 0 ? NULL : &f->p->ops[j];
     if (!act || !together(&both, act) || !makes_value(f, act))
         return;
-    both.attr.epilogue = SN_EPILOGUE_ACT;
+    both.attr.gemm.epilogue = SN_EPILOGUE_ACT;
     both.attr.act = act->attr.act;
     both.out[SN_GEMM_BESIDE] =
         f->readers[both.out[SN_GEMM_C].buf] > 1 ? both.out[SN_GEMM_C] : sn_no_view;
@@ -125,7 +125,7 @@ static void with_slope(struct fuse *f, int i, int end)
         !is_slot(f->p, &dx->in[SN_ACT_DX_X]) ||
         f->written[dx->in[SN_ACT_DX_X].buf] >= i) /* x must be there when the product runs */
         return;
-    both.attr.epilogue = SN_EPILOGUE_ACT_DX;
+    both.attr.gemm.epilogue = SN_EPILOGUE_ACT_DX;
     both.attr.act = dx->attr.act;
     both.in[SN_GEMM_SLOPE_OF] = dx->in[SN_ACT_DX_X];
     both.out[SN_GEMM_C] = dx->out[SN_ACT_DX_DX];
@@ -157,13 +157,13 @@ static bool is_touched(const struct sn_program *p, int i, int j, const struct sn
 static void with_sums(struct fuse *f, int i, int end)
 {
     struct sn_op both = f->p->ops[i];
-    bool is_gradient = both.attr.trans_a && both.is_weight_grad && both.in[SN_GEMM_BIAS].buf < 0 &&
-                       both.in[SN_GEMM_ADDEND].buf < 0;
+    bool is_gradient = both.attr.gemm.trans_a && both.is_weight_grad &&
+                       both.in[SN_GEMM_BIAS].buf < 0 && both.in[SN_GEMM_ADDEND].buf < 0;
     int j = is_gradient ? reader_of(f, i, end, SN_OP_COLSUM, &both.in[SN_GEMM_A]) : -1;
     const struct sn_op *sums = j < 0 ? NULL : &f->p->ops[j];
     if (!sums || !together(&both, sums) || is_touched(f->p, i, j, &sums->out[SN_COLSUM_DB]))
         return;
-    both.attr.epilogue = SN_EPILOGUE_COLSUM;
+    both.attr.gemm.epilogue = SN_EPILOGUE_COLSUM;
     both.out[SN_GEMM_BESIDE] = sums->out[SN_COLSUM_DB];
     both.acc[SN_GEMM_BESIDE] = sums->acc[SN_COLSUM_DB];
     become(f, i, j, &both);
@@ -179,7 +179,7 @@ static void fuse_all(struct fuse *f)
             void (*const ways[])(struct fuse *, int, int) = {with_activation, with_slope,
                                                              with_sums};
             for (int w = 0; w < 3; w++)
-                if (op->kind == SN_OP_GEMM && op->attr.epilogue == SN_EPILOGUE_NONE)
+                if (op->kind == SN_OP_GEMM && op->attr.gemm.epilogue == SN_EPILOGUE_NONE)
                     ways[w](f, i, end);
         }
     }

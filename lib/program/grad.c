@@ -95,9 +95,9 @@ static enum sn_fp8 gradient_fp8(const struct sn_emit *e, const struct sn_op *f, 
                                 bool of_weight)
 {
     bool is_stored = e->p->bufs[dy.buf].dtype == SN_BF16;
-    if (!is_stored || f->attr.fp8 == SN_FP8_NONE)
+    if (!is_stored || f->attr.gemm.fp8 == SN_FP8_NONE)
         return SN_FP8_NONE;
-    if (f->attr.fp8 == SN_FP8_FORWARD)
+    if (f->attr.gemm.fp8 == SN_FP8_FORWARD)
         return SN_FP8_BACKWARD;
     return of_weight ? SN_FP8_LINES : SN_FP8_BLOCKS;
 }
@@ -114,7 +114,7 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
         op->in[SN_GEMM_A] = dy;
         op->in[SN_GEMM_B] = f->in[SN_GEMM_B];
         op->in[SN_GEMM_ADDEND] = sn_grad_get(e, f->in[SN_GEMM_A].buf);
-        op->attr.fp8 = gradient_fp8(e, f, dy, false);
+        op->attr.gemm.fp8 = gradient_fp8(e, f, dy, false);
         op->out[SN_GEMM_C] = sn_view_all(e->p, dx);
         sn_grad_set(e, f->in[SN_GEMM_A].buf, op->out[SN_GEMM_C]);
     }
@@ -123,8 +123,8 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dw", f->label);
         op->in[SN_GEMM_A] = dy;
         op->in[SN_GEMM_B] = f->in[SN_GEMM_A];
-        op->attr.trans_a = true;
-        op->attr.fp8 = gradient_fp8(e, f, dy, true);
+        op->attr.gemm.trans_a = true;
+        op->attr.gemm.fp8 = gradient_fp8(e, f, dy, true);
         sn_into_part(e, op, 0, w, false);
         sn_part_used(e, w);
     }

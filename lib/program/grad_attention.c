@@ -56,7 +56,7 @@ static void copy(struct sn_emit *e, struct sn_view from, struct sn_view to, cons
 static void one_step(struct ring *r, int step)
 {
     const struct sn_program *p = r->e->p;
-    int ranks = r->f->attr.context;
+    int ranks = r->f->attr.position.context;
     struct sn_op *op = core_dx(r->e, r->f);
     op->in[SN_ATTENTION_DX_O] = sn_view_all(p, r->o);
     op->in[SN_ATTENTION_DX_K] = sn_view_cols(p, r->kv, 0, r->kv_cols);
@@ -66,13 +66,13 @@ static void one_step(struct ring *r, int step)
     op->out[SN_ATTENTION_DX_DV] = sn_view_cols(p, r->dkv, r->kv_cols, r->kv_cols);
     for (int o = 0; o < 3; o++)
         op->acc[o] = step ? SN_ACC_ADD : SN_ACC_WRITE;
-    op->attr.key_rank = (r->f->attr.context_rank - step + ranks) % ranks;
+    op->attr.position.key_rank = (r->f->attr.position.context_rank - step + ranks) % ranks;
 }
 
 static void around(struct ring *r)
 {
     struct sn_program *p = r->e->p;
-    int ranks = r->f->attr.context;
+    int ranks = r->f->attr.position.context;
     for (int step = 0; step < ranks; step++) {
         int keys = -1, next = r->kv;
         if (step + 1 < ranks) {
@@ -125,8 +125,9 @@ void sn_grad_attention(struct sn_emit *e, const struct sn_op *f)
     if (f->in[SN_ATTENTION_Q].buf < 0 || e->p->failed ||
         !e->p->bufs[f->in[SN_ATTENTION_Q].buf].needs_grad)
         return;
-    if (f->attr.context <= 1)
+    if (f->attr.position.context <= 1)
         whole(e, f);
-    else if (f->attr.key_rank == f->attr.context_rank) /* the other steps belong to this one */
+    else if (f->attr.position.key_rank ==
+             f->attr.position.context_rank) /* the other steps belong to this one */
         ring(e, f);
 }

@@ -27,7 +27,7 @@ static struct sn_view backward_weights(struct sn_emit *e, struct sn_view w)
     int origin = w.buf < 0 ? -1 : e->origin[w.buf];
     for (int i = e->unit_begin; i < e->unit_end && !e->p->failed; i++) {
         struct sn_op f = e->p->ops[i];
-        if (f.kind != SN_OP_ROUTE || f.out[SN_ROUTE_W].buf != origin || !f.attr.sparsemixer)
+        if (f.kind != SN_OP_ROUTE || f.out[SN_ROUTE_W].buf != origin || !f.attr.experts.sparsemixer)
             continue;
         w = f.out[SN_ROUTE_P];
         w.buf = sn_recomputed(e, w.buf);
@@ -86,8 +86,8 @@ static void input_gradient(struct sn_emit *e, const struct sn_op *f)
     op->in[SN_EXPERT_GEMM_B] = f->in[SN_EXPERT_GEMM_B];
     op->in[SN_EXPERT_GEMM_BOUNDS] = f->in[SN_EXPERT_GEMM_BOUNDS];
     op->out[SN_EXPERT_GEMM_C] = sn_view_all(p, dx);
-    op->attr.experts = f->attr.experts;
-    op->attr.rows = f->attr.rows;
+    op->attr.experts.count = f->attr.experts.count;
+    op->attr.experts.rows = f->attr.experts.rows;
     sn_grad_set(e, f->in[SN_EXPERT_GEMM_A].buf, sn_view_all(p, dx));
 }
 
@@ -103,9 +103,9 @@ static void weight_gradient(struct sn_emit *e, const struct sn_op *f)
     op->in[SN_EXPERT_GEMM_A] = dy;
     op->in[SN_EXPERT_GEMM_B] = f->in[SN_EXPERT_GEMM_A];
     op->in[SN_EXPERT_GEMM_BOUNDS] = f->in[SN_EXPERT_GEMM_BOUNDS];
-    op->attr.trans_a = true;
-    op->attr.experts = f->attr.experts;
-    op->attr.rows = f->attr.rows;
+    op->attr.gemm.trans_a = true;
+    op->attr.experts.count = f->attr.experts.count;
+    op->attr.experts.rows = f->attr.experts.rows;
     sn_into_part(e, op, 0, w, false);
 }
 
@@ -143,12 +143,12 @@ static bool is_first_product(const struct sn_emit *e, const struct sn_op *f)
 static struct sn_view back_to(struct sn_emit *e, struct sn_view rows, const struct sn_attr *a)
 {
     struct sn_program *p = e->p;
-    if (a->slices <= 1 || p->failed)
+    if (a->experts.slices <= 1 || p->failed)
         return sn_grad_slice(e, rows);
     if (e->under_way.blocks == 0)
         e->under_way.blocks =
-            1 + sn_buffer_add(p, SN_CLASS_TEMP, e->job->dtype, a->rows * a->slices, rows.cols,
-                              "d.%.90s", p->bufs[rows.buf].name);
+            1 + sn_buffer_add(p, SN_CLASS_TEMP, e->job->dtype, a->experts.rows * a->experts.slices,
+                              rows.cols, "d.%.90s", p->bufs[rows.buf].name);
     return sn_view_all(p, e->under_way.blocks - 1);
 }
 
@@ -183,9 +183,9 @@ static void multiply(const struct round *r, int from, int part, int to, bool for
     op->in[SN_EXPERT_GEMM_B] = sn_weight(r->e, part);
     op->in[SN_EXPERT_GEMM_BOUNDS] = sn_view_all(r->e->p, r->bounds);
     op->out[SN_EXPERT_GEMM_C] = sn_view_all(r->e->p, to);
-    op->attr.trans_b = forward;
-    op->attr.experts = r->attr.experts;
-    op->attr.rows = r->mean;
+    op->attr.gemm.trans_b = forward;
+    op->attr.experts.count = r->attr.experts.count;
+    op->attr.experts.rows = r->mean;
 }
 
 static void add_gradient(const struct round *r, int dy, int x, int part)
@@ -196,9 +196,9 @@ static void add_gradient(const struct round *r, int dy, int x, int part)
     op->in[SN_EXPERT_GEMM_A] = sn_view_all(r->e->p, dy);
     op->in[SN_EXPERT_GEMM_B] = sn_view_all(r->e->p, x);
     op->in[SN_EXPERT_GEMM_BOUNDS] = sn_view_all(r->e->p, r->bounds);
-    op->attr.trans_a = true;
-    op->attr.experts = r->attr.experts;
-    op->attr.rows = r->mean;
+    op->attr.gemm.trans_a = true;
+    op->attr.experts.count = r->attr.experts.count;
+    op->attr.experts.rows = r->mean;
     sn_into_part(r->e, op, 0, part, false);
     op->is_weight_grad = false; /* it is part of the round */
 }
@@ -263,7 +263,7 @@ static void further_rounds(struct sn_emit *e)
 {
     struct round r = {.e = e, .l = layer_of(e)};
     struct sn_view x = r.l.dispatch.in[SN_DISPATCH_X], place = r.l.dispatch.in[SN_DISPATCH_PLACE];
-    int chunks = r.l.out.attr.chunks;
+    int chunks = r.l.out.attr.experts.chunks;
     x.buf = sn_recomputed(e, x.buf);
     place.buf = sn_recomputed(e, place.buf);
     if (wants(e, r.l.out.in[SN_MOVE_FROM]) && chunks == 1)
@@ -373,7 +373,7 @@ static void land(struct sn_emit *e, const struct sn_op *f)
 
 void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
 {
-    if (f->attr.chunks > 1) {
+    if (f->attr.experts.chunks > 1) {
         land(e, f);
     } else if (wants(e, f->in[SN_MOVE_FROM])) {
         struct sn_op op = mirrored(e, f);
@@ -409,7 +409,7 @@ static int first_landing(const struct sn_emit *e, int chunk)
 {
     for (int i = e->unit_begin; i < e->unit_end; i++) {
         const struct sn_op *op = &e->p->ops[i];
-        if (op->kind == SN_OP_EXCHANGE && !op->extra && op->attr.chunk == chunk &&
+        if (op->kind == SN_OP_EXCHANGE && !op->extra && op->attr.experts.chunk == chunk &&
             !op->attr.inverse)
             return op->out[SN_MOVE_TO].buf;
     }
@@ -434,13 +434,13 @@ void sn_grad_wait(struct sn_emit *e, const struct sn_op *wait)
     for (int i = e->unit_begin; i < e->unit_end; i++)
         if (e->p->ops[i].id == wait->waits_for)
             f = e->p->ops[i];
-    if (!sn_op_row(f.kind)->counts_rows || f.attr.chunks <= 1 || e->p->failed)
+    if (!sn_op_row(f.kind)->counts_rows || f.attr.experts.chunks <= 1 || e->p->failed)
         return;
     bool posts = sn_grad_get(e, f.out[SN_MOVE_TO].buf).buf >= 0 && wants(e, f.in[SN_MOVE_FROM]);
     if (posts)
         post_gradient(e, &f);
     if (posts && f.attr.inverse && f.kind == SN_OP_EXCHANGE)
-        sn_recompute_ahead(e, first_landing(e, f.attr.chunk));
+        sn_recompute_ahead(e, first_landing(e, f.attr.experts.chunk));
     weights_that_are_due(e);
     if (!posts && is_first_exchange(e, &f))
         land(e, &f);
@@ -470,7 +470,7 @@ void sn_grad_route(struct sn_emit *e, const struct sn_op *f)
     op->in[SN_ROUTE_DX_DW] = sn_grad_get(e, f->out[SN_ROUTE_W].buf);
     op->in[SN_ROUTE_DX_LOGITS] = f->in[SN_ROUTE_LOGITS];
     op->in[SN_ROUTE_DX_CHOICE] = f->out[SN_ROUTE_CHOICE];
-    if (f->attr.aux_loss > 0 || f->attr.z_loss > 0)
+    if (f->attr.experts.aux_loss > 0 || f->attr.experts.z_loss > 0)
         op->in[SN_ROUTE_DX_COUNTS] = counts_of(e, f);
     if (e->job->grid.fold <= 1)
         op->in_first = 1u << 3; /* the losses once, then summed over ranks */

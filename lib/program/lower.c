@@ -36,12 +36,12 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n)
     const struct sn_job *j = e->job;
     struct sn_attr a = n->attr;
     bool in_region = !sn_cut_at(n->point) && sn_region(j).form == SN_SPLIT;
-    a.context = j->group_size[SN_GROUP_CONTEXT];
-    a.context_rank = a.key_rank = j->group_index[SN_GROUP_CONTEXT];
-    a.zigzag = j->config->layout.context_kind == SN_CONTEXT_RING;
-    a.row0 = in_region && n->kind == SN_NODE_DROPOUT
-                 ? rows_in(e, sn_region(j)) * j->group_index[SN_GROUP_TENSOR]
-                 : 0;
+    a.position.context = j->group_size[SN_GROUP_CONTEXT];
+    a.position.context_rank = a.position.key_rank = j->group_index[SN_GROUP_CONTEXT];
+    a.position.zigzag = j->config->layout.context_kind == SN_CONTEXT_RING;
+    a.position.row0 = in_region && n->kind == SN_NODE_DROPOUT
+                          ? rows_in(e, sn_region(j)) * j->group_index[SN_GROUP_TENSOR]
+                          : 0;
     return a;
 }
 
@@ -139,7 +139,7 @@ static void lower_embed(struct sn_emit *e, const struct sn_node *n)
     op->in_first = 1u << 2; /* added once, then summed over ranks */
     op->out[SN_EMBED_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
-    op->attr.vocab_first = e->job->parts[part].piece[0].from;
+    op->attr.vocab.first = e->job->parts[part].piece[0].from;
     (void)sn_take(e, n->out, sn_region(e->job)); /* summed here, outside the first block */
 }
 
@@ -181,8 +181,8 @@ static void lower_linear(struct sn_emit *e, const struct sn_node *n)
             n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, j->first_part[n->param[1]] + k);
         op->in_first = cut->weight == SN_CUT_COLS ? 1u << 2 : 0; /* a bias of a sum: once */
         op->out[SN_GEMM_C] = sn_view_cols(e->p, y, at, op->in[SN_GEMM_B].rows);
-        op->attr.trans_b = true;
-        op->attr.fp8 = forward[j->config->train.fp8];
+        op->attr.gemm.trans_b = true;
+        op->attr.gemm.fp8 = forward[j->config->train.fp8];
         at += op->in[SN_GEMM_B].rows;
     }
 }
@@ -196,8 +196,8 @@ static void lower_rope(struct sn_emit *e, const struct sn_node *n)
     op->in[SN_ROPE_X] = x;
     op->out[SN_ROPE_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
-    op->attr.heads = m->heads / tensor_ranks(e) +
-                     m->kv_heads / (tensor_ranks(e) / sn_kv_copies(m, tensor_ranks(e)));
+    op->attr.attention.heads = m->heads / tensor_ranks(e) +
+                               m->kv_heads / (tensor_ranks(e) / sn_kv_copies(m, tensor_ranks(e)));
 }
 
 static void lower_elementwise(struct sn_emit *e, const struct sn_node *n)

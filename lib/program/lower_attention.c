@@ -35,13 +35,13 @@ static struct sn_op *core(const struct attention *a, struct sn_view o, int lse)
     op->out[SN_ATTENTION_LSE] = sn_view_all(a->e->p, lse);
     op->attr = a->attr;
     if (!a->e->train)
-        op->attr.drop = 0;
+        op->attr.random.drop = 0;
     return op;
 }
 
 static int lse_buffer(const struct attention *a, int64_t rows)
 {
-    return sn_buffer_add(a->e->p, SN_CLASS_TEMP, SN_F32, rows, a->attr.heads, "%s.lse",
+    return sn_buffer_add(a->e->p, SN_CLASS_TEMP, SN_F32, rows, a->attr.attention.heads, "%s.lse",
                          a->n->point);
 }
 
@@ -61,7 +61,7 @@ static int pack_kv(const struct attention *a, struct sn_view kv)
 static void ring(struct attention *a)
 {
     struct sn_program *p = a->e->p;
-    int ranks = a->attr.context, mine = a->attr.context_rank;
+    int ranks = a->attr.position.context, mine = a->attr.position.context_rank;
     int64_t kv_cols = a->k.cols;
     struct sn_view both = a->k;
     both.cols = 2 * kv_cols;
@@ -82,7 +82,7 @@ static void ring(struct attention *a)
             a->k = sn_view_cols(p, kv, 0, kv_cols);
             a->v = sn_view_cols(p, kv, kv_cols, kv_cols);
         }
-        a->attr.key_rank = (mine - step + ranks) % ranks;
+        a->attr.position.key_rank = (mine - step + ranks) % ranks;
         struct sn_op *op = core(a, sn_view_all(p, sum), lse);
         op->acc[SN_ATTENTION_O] = op->acc[SN_ATTENTION_LSE] = step ? SN_ACC_ADD : SN_ACC_WRITE;
         if (id >= 0)
@@ -156,14 +156,14 @@ static void heads_to_rows(const struct attention *a, struct sn_view x)
 
 static void all_to_all(struct attention *a)
 {
-    int ranks = a->attr.context;
+    int ranks = a->attr.position.context;
     a->q = rows_to_heads(a, a->q, "q");
     a->k = rows_to_heads(a, a->k, "k");
     a->v = rows_to_heads(a, a->v, "v");
-    a->attr.heads /= ranks;
-    a->attr.kv_heads /= ranks;
-    a->attr.head0 += a->attr.context_rank * a->attr.heads;
-    a->attr.context = a->attr.context_rank = a->attr.key_rank = 0;
+    a->attr.attention.heads /= ranks;
+    a->attr.attention.kv_heads /= ranks;
+    a->attr.attention.head0 += a->attr.position.context_rank * a->attr.attention.heads;
+    a->attr.position.context = a->attr.position.context_rank = a->attr.position.key_rank = 0;
     struct sn_view o = fresh(a, a->q.rows, a->q.cols, "whole");
     (void)core(a, o, lse_buffer(a, a->q.rows));
     heads_to_rows(a, o);
@@ -176,11 +176,11 @@ void sn_lower_attention(struct sn_emit *e, const struct sn_node *n)
     static const struct sn_layout_form features = {SN_SPLIT, SN_COLS};
     int size = j->group_size[SN_GROUP_TENSOR], copies = sn_kv_copies(m, size);
     struct attention a = {.e = e, .n = n, .attr = sn_localised(e, n)};
-    a.attr.heads = m->heads / size;
-    a.attr.kv_heads = m->kv_heads / (size / copies);
-    a.attr.head0 = a.attr.heads * j->group_index[SN_GROUP_TENSOR];
-    int64_t q = (int64_t)a.attr.heads * a.attr.head_dim;
-    int64_t kv = (int64_t)a.attr.kv_heads * a.attr.head_dim;
+    a.attr.attention.heads = m->heads / size;
+    a.attr.attention.kv_heads = m->kv_heads / (size / copies);
+    a.attr.attention.head0 = a.attr.attention.heads * j->group_index[SN_GROUP_TENSOR];
+    int64_t q = (int64_t)a.attr.attention.heads * a.attr.attention.head_dim;
+    int64_t kv = (int64_t)a.attr.attention.kv_heads * a.attr.attention.head_dim;
     int qkv = sn_take(e, n->in[0], features).buf;
     a.q = sn_view_cols(e->p, qkv, 0, q);
     a.k = sn_view_cols(e->p, qkv, q, kv);
@@ -188,7 +188,7 @@ void sn_lower_attention(struct sn_emit *e, const struct sn_node *n)
     a.y = sn_result(e, n, q, features);
     if (e->p->failed)
         return;
-    if (a.attr.context == 1)
+    if (a.attr.position.context == 1)
         (void)core(&a, sn_view_all(e->p, a.y), lse_buffer(&a, a.q.rows));
     else if (j->config->layout.context_kind == SN_CONTEXT_RING)
         ring(&a);

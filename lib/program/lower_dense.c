@@ -78,16 +78,17 @@ static void scattered(struct sn_emit *e, const struct sn_node *n, struct sn_view
 /* A row for each token and expert here: where they lie. */
 static void place(struct sn_emit *e, const struct sn_node *n, int64_t rows)
 {
-    struct sn_buffer places = {.dtype = SN_I32, .rows = rows, .cols = n->attr.experts};
+    struct sn_buffer places = {.dtype = SN_I32, .rows = rows, .cols = n->attr.experts.count};
     struct sn_buffer bounds = {.dtype = SN_I32, .rows = 1, .cols = sn_experts_here(e) + 1};
     e->routes.place = temp(e, n, places, "place");
     e->routes.bounds = temp(e, n, bounds, "bounds");
     struct sn_op *op = sn_op_add(e->p, SN_OP_PLACE, "%s", n->point);
     op->out[SN_PLACE_PLACE] = sn_view_all(e->p, e->routes.place);
     op->out[SN_PLACE_BOUNDS] = sn_view_all(e->p, e->routes.bounds);
-    op->attr.dense = true;
-    op->attr.experts = sn_experts_here(e);
-    op->attr.member = e->job->group_index[SN_GROUP_EXPERT] / sn_config_slices(e->job->config);
+    op->attr.experts.dense = true;
+    op->attr.experts.count = sn_experts_here(e);
+    op->attr.experts.member =
+        e->job->group_index[SN_GROUP_EXPERT] / sn_config_slices(e->job->config);
 }
 
 static int dispatched(struct sn_emit *e, const struct sn_node *n, struct sn_view x)

@@ -66,39 +66,40 @@ struct sn_attr sn_exchange_attr(const struct sn_emit *e, int chunk)
     int slices = sn_config_slices(e->job->config);
     int64_t most = rows * members, room = (int64_t)(factor * (double)(rows * slices));
     room = room < 1 ? 1 : room < most ? room : most;
-    return (struct sn_attr){.experts = sn_experts_here(e),
-                            .rows = rows,
-                            .capacity = sn_exchange_chunk_most(room, members, chunks),
+    return (struct sn_attr){.experts.count = sn_experts_here(e),
+                            .experts.rows = rows,
+                            .experts.capacity = sn_exchange_chunk_most(room, members, chunks),
                             .blocks_a = members,
                             .blocks_b = shares(e),
-                            .member = e->job->group_index[SN_GROUP_EXPERT] / slices,
-                            .slices = slices,
-                            .chunk = chunk,
-                            .chunks = chunks};
+                            .experts.member = e->job->group_index[SN_GROUP_EXPERT] / slices,
+                            .experts.slices = slices,
+                            .experts.chunk = chunk,
+                            .experts.chunks = chunks};
 }
 
 int64_t sn_exchange_mean(const struct sn_attr *a)
 {
-    int64_t rows = a->rows * a->slices;
-    return sn_exchange_cut(rows, a->chunk + 1, a->chunks) -
-           sn_exchange_cut(rows, a->chunk, a->chunks);
+    int64_t rows = a->experts.rows * a->experts.slices;
+    return sn_exchange_cut(rows, a->experts.chunk + 1, a->experts.chunks) -
+           sn_exchange_cut(rows, a->experts.chunk, a->experts.chunks);
 }
 
 int sn_slices_sum(struct sn_emit *e, int blocks, int into, const struct sn_attr *a,
                   const char *label)
 {
     struct sn_program *p = e->p;
-    if (a->slices <= 1 || p->failed)
+    if (a->experts.slices <= 1 || p->failed)
         return blocks;
     bool needs = p->bufs[blocks].needs_grad;
-    struct sn_view sum = sn_view_rows(p, blocks, 0, a->rows);
-    for (int s = 1; s < a->slices; s++) {
-        bool last = s == a->slices - 1;
-        int to =
-            last && into >= 0 ? into : temp(e, e->job->dtype, a->rows, sum.cols, label, "slices");
+    struct sn_view sum = sn_view_rows(p, blocks, 0, a->experts.rows);
+    for (int s = 1; s < a->experts.slices; s++) {
+        bool last = s == a->experts.slices - 1;
+        int to = last && into >= 0
+                     ? into
+                     : temp(e, e->job->dtype, a->experts.rows, sum.cols, label, "slices");
         struct sn_op *op = sn_op_add(p, SN_OP_ADD, "%.50s.slices", label);
         op->in[SN_ADD_A] = sum;
-        op->in[SN_ADD_B] = sn_view_rows(p, blocks, s * a->rows, a->rows);
+        op->in[SN_ADD_B] = sn_view_rows(p, blocks, s * a->experts.rows, a->experts.rows);
         op->out[SN_ADD_Y] = sum = sn_view_all(p, to);
         op->attr.inverse = true; /* recompute.c keeps what came back, summed */
     }
@@ -112,7 +113,7 @@ int sn_slices_sum(struct sn_emit *e, int blocks, int into, const struct sn_attr 
 
 int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, const char *label)
 {
-    int64_t segments = exchange->blocks_a * exchange->experts;
+    int64_t segments = exchange->blocks_a * exchange->experts.count;
     int bounds = temp(e, SN_I32, 1, segments + 1, label, "arrivals");
     struct sn_op *op = sn_op_add(e->p, SN_OP_ARRIVE, "%.50s", label);
     op->in[SN_ARRIVE_BOUNDS] = sn_view_all(e->p, all);
@@ -160,11 +161,11 @@ void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr 
 /* Rows of others that are on their way from node to node. */
 static int transit(struct sn_emit *e, struct sn_view like, const struct sn_hop_of *h)
 {
-    struct sn_exchange x = {.rows = h->attr.rows,
-                            .capacity = h->attr.capacity,
+    struct sn_exchange x = {.rows = h->attr.experts.rows,
+                            .capacity = h->attr.experts.capacity,
                             .members = e->job->group_size[SN_GROUP_EXPERT],
                             .shares = (int)h->attr.blocks_b,
-                            .chunks = h->attr.chunks,
+                            .chunks = h->attr.experts.chunks,
                             .node = e->job->grid.expert_node};
     return rows_like(e, sn_exchange_transit_most(&x), like, h->label, "transit");
 }
@@ -194,7 +195,7 @@ void sn_exchange_legs(struct sn_emit *e, struct sn_legs *out, struct sn_view fro
         add_hops(e, out, from, to, h);
         return;
     }
-    int64_t rows = (a->capacity + a->blocks_b - 1) / a->blocks_b;
+    int64_t rows = (a->experts.capacity + a->blocks_b - 1) / a->blocks_b;
     struct sn_view share = sn_view_all(e->p, rows_like(e, rows, from, h->label, "share"));
     if (a->inverse) {
         out->op[out->n++] = sn_gather_rows_op(e, from, share, h);

@@ -94,7 +94,7 @@ static int count_over(struct sn_emit *e, const struct sn_node *n, int counts, en
 {
     if (e->job->group_size[group] == 1)
         return counts;
-    int all = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts.all");
+    int all = temp(e, SN_F32, 1, n->attr.experts.count, n->point, "counts.all");
     struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, group, "%.50s.counts", n->point);
     op.in[SN_MOVE_FROM] = sn_view_all(e->p, counts);
     op.out[SN_MOVE_TO] = sn_view_all(e->p, all);
@@ -105,7 +105,7 @@ static int count_over(struct sn_emit *e, const struct sn_node *n, int counts, en
 /* How often each expert is chosen by the tokens of all replicas; `counts` are those of this one. */
 static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
 {
-    if (n->attr.aux_loss <= 0)
+    if (n->attr.experts.aux_loss <= 0)
         return counts;
     if (is_folded(e))
         counts = count_over(e, n, counts, SN_GROUP_TENSOR);
@@ -114,13 +114,13 @@ static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
 
 static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, int counts)
 {
-    if (!e->train || (n->attr.aux_loss <= 0 && n->attr.z_loss <= 0))
+    if (!e->train || (n->attr.experts.aux_loss <= 0 && n->attr.experts.z_loss <= 0))
         return;
     int all = count_all(e, n, counts);
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE_LOSS, "%s", n->point);
     op->in[SN_ROUTE_LOSS_LOGITS] = sn_view_all(e->p, logits);
     op->in[SN_ROUTE_LOSS_COUNTS] = sn_view_all(e->p, all);
-    op->attr.dense = n->attr.dense;
+    op->attr.experts.dense = n->attr.experts.dense;
     op->only = is_folded(e) ? 0 : 1u << SN_GROUP_TENSOR; /* the others have the same */
 }
 
@@ -156,36 +156,36 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
 static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_attr a = sn_localised(e, n);
-    a.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
+    a.position.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
     return a;
 }
 
 static void place(struct sn_emit *e, const struct sn_node *n, int choice)
 {
     struct sn_program *p = e->p;
-    int all = n->attr.capacity > 0 ? sn_choices_gather(e, choice, n->point) : choice;
+    int all = n->attr.experts.capacity > 0 ? sn_choices_gather(e, choice, n->point) : choice;
     struct sn_routes *r = &e->routes;
     r->place = temp(e, SN_I32, tokens(e), e->job->config->model.experts.top_k, n->point, "place");
-    r->bounds = temp(e, SN_I32, 1, n->attr.experts + 1, n->point, "bounds");
+    r->bounds = temp(e, SN_I32, 1, n->attr.experts.count + 1, n->point, "bounds");
     struct sn_op *op = sn_op_add(p, SN_OP_PLACE, "%s", n->point);
     struct sn_attr at = of_tokens(e, n);
     op->in[SN_PLACE_CHOICE] = sn_view_all(p, choice);
     op->in[SN_PLACE_ALL] = all == choice ? sn_no_view : sn_view_all(p, all);
     op->out[SN_PLACE_PLACE] = sn_view_all(p, r->place);
     op->out[SN_PLACE_BOUNDS] = sn_view_all(p, r->bounds);
-    op->attr.experts = n->attr.experts;
-    op->attr.capacity = n->attr.capacity;
-    op->attr.seq = n->attr.seq;
-    op->attr.context = at.context;
-    op->attr.context_rank = at.context_rank;
-    op->attr.zigzag = at.zigzag;
-    op->attr.row0 = at.row0;
+    op->attr.experts.count = n->attr.experts.count;
+    op->attr.experts.capacity = n->attr.experts.capacity;
+    op->attr.position.seq = n->attr.position.seq;
+    op->attr.position.context = at.position.context;
+    op->attr.position.context_rank = at.position.context_rank;
+    op->attr.position.zigzag = at.position.zigzag;
+    op->attr.position.row0 = at.position.row0;
 }
 
 /* Noise on what the router sees, in training alone; the experts see x. */
 static struct sn_view jittered(struct sn_emit *e, const struct sn_node *n, struct sn_view x)
 {
-    if (!e->train || n->attr.jitter <= 0 || e->p->failed)
+    if (!e->train || n->attr.random.jitter <= 0 || e->p->failed)
         return x;
     int y = temp(e, e->p->bufs[x.buf].dtype, x.rows, x.cols, n->point, "jitter");
     set_needs(e, y, needs(e, x.buf));
@@ -201,11 +201,12 @@ static struct sn_view jittered(struct sn_emit *e, const struct sn_node *n, struc
 static int route(struct sn_emit *e, const struct sn_node *n, int logits)
 {
     bool dense = sn_experts_dense(e);
-    int64_t rows = tokens(e), k = dense ? n->attr.experts : e->job->config->model.experts.top_k;
+    int64_t rows = tokens(e),
+            k = dense ? n->attr.experts.count : e->job->config->model.experts.top_k;
     int w = temp(e, SN_F32, rows, k, n->point, "w");
     int choice = dense ? -1 : temp(e, SN_I32, rows, k, n->point, "choice");
-    int counts = temp(e, SN_F32, 1, n->attr.experts, n->point, "counts");
-    int p = n->attr.sparsemixer && e->train ? temp(e, SN_F32, rows, k, n->point, "p") : -1;
+    int counts = temp(e, SN_F32, 1, n->attr.experts.count, n->point, "counts");
+    int p = n->attr.experts.sparsemixer && e->train ? temp(e, SN_F32, rows, k, n->point, "p") : -1;
     set_needs(e, w, needs(e, logits));
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE, "%s", n->point);
     op->in[SN_ROUTE_LOGITS] = sn_view_all(e->p, logits);
@@ -217,7 +218,7 @@ static int route(struct sn_emit *e, const struct sn_node *n, int logits)
     op->out[SN_ROUTE_P] = p < 0 ? sn_no_view : sn_view_all(e->p, p);
     op->attr = of_tokens(e, n);
     op->attr.draws = e->train;
-    op->attr.dense = dense;
+    op->attr.experts.dense = dense;
     add_losses(e, n, logits, counts);
     add_counts(e, n, counts);
     add_load(e, n, counts);
@@ -231,12 +232,12 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     int part = e->job->first_part[n->param[0]];
     struct sn_view x = jittered(e, n, sn_take(e, n->in[0], sn_experts_taken(e)));
     bool trains = needs(e, x.buf) || sn_part_trains(e, part);
-    int logits = temp(e, SN_F32, tokens(e), n->attr.experts, n->point, "logits");
+    int logits = temp(e, SN_F32, tokens(e), n->attr.experts.count, n->point, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);
     op->in[SN_GEMM_A] = x;
     op->in[SN_GEMM_B] = sn_weight(e, part);
     op->out[SN_GEMM_C] = sn_view_all(p, logits);
-    op->attr.trans_b = true;
+    op->attr.gemm.trans_b = true;
     set_needs(e, logits, trains);
     int choice = route(e, n, logits);
     if (choice >= 0)
@@ -289,9 +290,9 @@ static int product(struct sn_emit *e, const struct sn_node *n, struct rows in, i
     op->in[SN_EXPERT_GEMM_B] = sn_weight(e, part);
     op->in[SN_EXPERT_GEMM_BOUNDS] = sn_view_all(p, in.bounds);
     op->out[SN_EXPERT_GEMM_C] = sn_view_all(p, y);
-    op->attr.trans_b = true;
-    op->attr.experts = sn_experts_here(e);
-    op->attr.rows = in.mean;
+    op->attr.gemm.trans_b = true;
+    op->attr.experts.count = sn_experts_here(e);
+    op->attr.experts.rows = in.mean;
     return y;
 }
 
@@ -341,7 +342,7 @@ static void begin_way(struct sn_emit *e, const struct sn_node *n, struct way *w,
     struct sn_attr a = sn_exchange_attr(e, c);
     int64_t cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
     *w = (struct way){.attr = a, .posted = -1};
-    w->in.x = temp(e, e->job->dtype, a.capacity, cols, n->point, "window");
+    w->in.x = temp(e, e->job->dtype, a.experts.capacity, cols, n->point, "window");
     w->in.bounds = sn_arrivals_add(e, e->routes.all, &a, n->point);
     w->in.mean = sn_exchange_mean(&a);
     set_needs(e, w->in.x, needs(e, sent));
@@ -405,7 +406,7 @@ static int elsewhere(struct sn_emit *e, const struct sn_node *n, int sent)
     int64_t rows = expert_rows(e), cols = e->p->failed ? 0 : e->p->bufs[sent].cols;
     e->routes.all = sn_bounds_gather(e, e->routes.bounds, n->point);
     struct sn_attr a = sn_exchange_attr(e, 0);
-    int back = temp(e, e->job->dtype, rows * a.slices, cols, n->point, "back");
+    int back = temp(e, e->job->dtype, rows * a.experts.slices, cols, n->point, "back");
     sn_back_begin(e, sn_view_all(e->p, back), &a, n->point);
     if (chunks_of(e) > 1)
         in_turns(e, n, sent, back);

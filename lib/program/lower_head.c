@@ -41,7 +41,7 @@ static void gradients(const struct head *h, int logits, struct sn_view x, int64_
         op = sn_op_add(p, SN_OP_GEMM, "%s.dw", h->n->point);
         op->in[SN_GEMM_A] = sn_view_all(p, logits);
         op->in[SN_GEMM_B] = x;
-        op->attr.trans_a = true;
+        op->attr.gemm.trans_a = true;
         sn_into_part(h->e, op, 0, h->part, false);
     }
 }
@@ -80,7 +80,7 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     op->in[SN_GEMM_A] = x;
     op->in[SN_GEMM_B] = h->w;
     op->out[SN_GEMM_C] = sn_view_all(p, logits);
-    op->attr.trans_b = true;
+    op->attr.gemm.trans_b = true;
 
     bool grads = h->dx >= 0 || sn_part_trains(h->e, h->part);
     int dlogits = grads ? sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "dlogits.%lld",
@@ -112,7 +112,7 @@ static void pick_row(const struct head *h)
     op->in[SN_GEMM_A].index = SN_AT_ROW;
     op->in[SN_GEMM_B] = h->w;
     op->out[SN_GEMM_C] = sn_view_all(p, h->e->job->logits);
-    op->attr.trans_b = true;
+    op->attr.gemm.trans_b = true;
 }
 
 /* With tensor ranks, each has a part of dx: they are summed here, where under sequence parallelism
@@ -137,8 +137,8 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
     struct head h = {.e = e, .n = n, .part = part, .dx = -1, .x = sn_take(e, n->in[0], shared)};
     h.w = sn_weight(e, part);
     h.attr = sn_localised(e, n);
-    h.attr.vocab = e->job->config->model.vocab;
-    h.attr.vocab_first = e->job->parts[part].piece[0].from;
+    h.attr.vocab.words = e->job->config->model.vocab;
+    h.attr.vocab.first = e->job->parts[part].piece[0].from;
     if (e->generate) {
         pick_row(&h);
         return;

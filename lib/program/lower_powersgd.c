@@ -141,7 +141,7 @@ static struct sn_op *orthogonalise(struct sn_emit *e, const struct sn_low_rank *
 {
     struct sn_op *op = add(e, SN_OP_ORTHOGONALISE, m, "orthonormal");
     op->in[SN_ORTHOGONALISE_X] = op->out[SN_ORTHOGONALISE_Y] = v;
-    op->attr.site = (uint32_t)sn_rng_key(0, sn_low_rank_name(e->job, m));
+    op->attr.random.site = (uint32_t)sn_rng_key(0, sn_low_rank_name(e->job, m));
     return op;
 }
 
@@ -211,7 +211,7 @@ static struct sn_factored right_factors(struct sn_emit *e, struct sn_factored f)
         op = add(e, SN_OP_GEMM, &m, "right");
         op->in[SN_GEMM_A] = matrix(b->feedback, &m);
         op->in[SN_GEMM_B] = left(e, f.left, &m);
-        op->attr.trans_a = true;
+        op->attr.gemm.trans_a = true;
         op->out[SN_GEMM_C] = right(e, own, &m);
     }
     f.posted = post(e, f.bucket, sn_view_flat(e->p, own), sn_view_flat(e->p, b->factors), "right");
@@ -219,7 +219,7 @@ static struct sn_factored right_factors(struct sn_emit *e, struct sn_factored f)
         struct sn_op *op = add(e, SN_OP_GEMM, &m, "lost");
         op->in[SN_GEMM_A] = left(e, minus, &m);
         op->in[SN_GEMM_B] = right(e, own, &m);
-        op->attr.trans_b = true;
+        op->attr.gemm.trans_b = true;
         op->out[SN_GEMM_C] = matrix(b->feedback, &m);
         op->acc[SN_GEMM_C] = SN_ACC_ADD;
     }
@@ -236,7 +236,7 @@ static void multiply(struct sn_emit *e, struct sn_factored f)
         struct sn_op *op = add(e, SN_OP_GEMM, &m, "sum");
         op->in[SN_GEMM_A] = left(e, f.left, &m);
         op->in[SN_GEMM_B] = right(e, b->factors, &m);
-        op->attr.trans_b = true;
+        op->attr.gemm.trans_b = true;
         op->out[SN_GEMM_C] = matrix(b->grad, &m);
     }
 }

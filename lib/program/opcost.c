@@ -9,15 +9,16 @@
 
 double sn_flops_gemm(const struct sn_op *op)
 {
-    double k = (double)(op->attr.trans_a ? op->in[SN_GEMM_A].rows : op->in[SN_GEMM_A].cols);
+    double k = (double)(op->attr.gemm.trans_a ? op->in[SN_GEMM_A].rows : op->in[SN_GEMM_A].cols);
     return 2.0 * (double)op->out[SN_GEMM_C].rows * (double)op->out[SN_GEMM_C].cols * k;
 }
 
 double sn_flops_expert_gemm(const struct sn_op *op)
 {
-    double rows = (double)(op->attr.rows ? op->attr.rows : op->in[SN_EXPERT_GEMM_A].rows);
+    double rows =
+        (double)(op->attr.experts.rows ? op->attr.experts.rows : op->in[SN_EXPERT_GEMM_A].rows);
     int64_t other =
-        op->attr.trans_a ? op->in[SN_EXPERT_GEMM_B].cols : op->out[SN_EXPERT_GEMM_C].cols;
+        op->attr.gemm.trans_a ? op->in[SN_EXPERT_GEMM_B].cols : op->out[SN_EXPERT_GEMM_C].cols;
     return 2.0 * rows * (double)op->in[SN_EXPERT_GEMM_A].cols * (double)other;
 }
 
@@ -26,8 +27,9 @@ double sn_flops_attention(const struct sn_op *op)
     /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per
      * element and head dim. */
     const struct sn_attr *a = &op->attr;
-    double keys = (double)a->seq / (a->context > 1 ? a->context : 1);
-    return 2.0 * (double)op->in[SN_ATTENTION_Q].rows * keys * a->heads * a->head_dim;
+    double keys = (double)a->position.seq / (a->position.context > 1 ? a->position.context : 1);
+    return 2.0 * (double)op->in[SN_ATTENTION_Q].rows * keys * a->attention.heads *
+           a->attention.head_dim;
 }
 
 /* Scores again, dP, dV, dQ, dK: five products for two. */
@@ -97,7 +99,7 @@ int64_t sn_bytes_balance(const struct sn_program *p, const struct sn_op *op)
 static int64_t streams_bytes(const struct sn_op *op)
 {
     const struct sn_attr *a = &op->attr;
-    return a->blocks_a * sn_coded_likely(&a->codec[0], a->coded_type, a->share);
+    return a->blocks_a * sn_coded_likely(&a->stream.codec[0], a->stream.type, a->stream.share);
 }
 
 int64_t sn_bytes_encode(const struct sn_program *p, const struct sn_op *op)
@@ -131,29 +133,30 @@ void sn_shape_gemm(const struct sn_op *op, int64_t mnk[3])
 {
     mnk[0] = op->out[SN_GEMM_C].rows;
     mnk[1] = op->out[SN_GEMM_C].cols;
-    mnk[2] = op->attr.trans_a ? op->in[SN_GEMM_A].rows : op->in[SN_GEMM_A].cols;
+    mnk[2] = op->attr.gemm.trans_a ? op->in[SN_GEMM_A].rows : op->in[SN_GEMM_A].cols;
 }
 
 /* Rows that an expert gets on average, at least one. */
 static int64_t rows_of_expert(const struct sn_op *op)
 {
-    int64_t rows = op->attr.rows ? op->attr.rows : op->in[SN_EXPERT_GEMM_A].rows;
-    return rows > op->attr.experts ? rows / op->attr.experts : 1;
+    int64_t rows = op->attr.experts.rows ? op->attr.experts.rows : op->in[SN_EXPERT_GEMM_A].rows;
+    return rows > op->attr.experts.count ? rows / op->attr.experts.count : 1;
 }
 
 /* Of one expert. */
 void sn_shape_expert_gemm(const struct sn_op *op, int64_t mnk[3])
 {
-    mnk[0] = op->attr.trans_a ? op->in[SN_EXPERT_GEMM_A].cols : rows_of_expert(op);
-    mnk[1] = op->attr.trans_a ? op->in[SN_EXPERT_GEMM_B].cols : op->out[SN_EXPERT_GEMM_C].cols;
-    mnk[2] = op->attr.trans_a ? rows_of_expert(op) : op->in[SN_EXPERT_GEMM_A].cols;
+    mnk[0] = op->attr.gemm.trans_a ? op->in[SN_EXPERT_GEMM_A].cols : rows_of_expert(op);
+    mnk[1] = op->attr.gemm.trans_a ? op->in[SN_EXPERT_GEMM_B].cols : op->out[SN_EXPERT_GEMM_C].cols;
+    mnk[2] = op->attr.gemm.trans_a ? rows_of_expert(op) : op->in[SN_EXPERT_GEMM_A].cols;
 }
 
 void sn_shape_attention(const struct sn_op *op, int64_t mnk[3])
 {
     mnk[0] = op->in[SN_ATTENTION_Q].rows;
-    mnk[1] = (int64_t)op->attr.heads * op->attr.head_dim;
-    mnk[2] = op->attr.seq / (op->attr.context > 1 ? op->attr.context : 1);
+    mnk[1] = (int64_t)op->attr.attention.heads * op->attr.attention.head_dim;
+    mnk[2] =
+        op->attr.position.seq / (op->attr.position.context > 1 ? op->attr.position.context : 1);
 }
 
 static int64_t largest_operand(const struct sn_op *op)

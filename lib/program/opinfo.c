@@ -252,9 +252,9 @@ const struct sn_op_row *sn_op_row(int kind)
 
 int sn_agree_words(const struct sn_op *op)
 {
-    int coded = op->attr.levels ? SN_NAGREE_CODED : 0;
-    if (op->attr.experts)
-        return SN_NAGREE + (int)op->attr.rows + coded;
+    int coded = op->attr.stream.levels ? SN_NAGREE_CODED : 0;
+    if (op->attr.experts.count)
+        return SN_NAGREE + (int)op->attr.experts.rows + coded;
     return coded ? SN_NAGREE + coded : SN_NAGREE_DENSE;
 }
 
@@ -279,35 +279,38 @@ static int64_t elements(const struct sn_view *v)
 /* Of n elements that all chunks have those of this one. */
 static int64_t in_chunk(int64_t n, const struct sn_op *op)
 {
-    return sn_exchange_cut(n, op->attr.chunk + 1, op->attr.chunks) -
-           sn_exchange_cut(n, op->attr.chunk, op->attr.chunks);
+    return sn_exchange_cut(n, op->attr.experts.chunk + 1, op->attr.experts.chunks) -
+           sn_exchange_cut(n, op->attr.experts.chunk, op->attr.experts.chunks);
 }
 
 int64_t sn_coded_used(const struct sn_op *op, int64_t n, int level)
 {
     const struct sn_attr *a = &op->attr;
-    int64_t room = sn_coded_room(a->codec, a->levels, a->coded_type, a->share);
-    return n / room * sn_coded_bytes(&a->codec[level], a->coded_type, a->share);
+    int64_t room =
+        sn_coded_room(a->stream.codec, a->stream.levels, a->stream.type, a->stream.share);
+    return n / room * sn_coded_bytes(&a->stream.codec[level], a->stream.type, a->stream.share);
 }
 
 /* Of n bytes of streams as they are planned, those that are likely to go. */
 static int64_t likely(const struct sn_op *op, int64_t n)
 {
     const struct sn_attr *a = &op->attr;
-    int64_t room = sn_coded_room(a->codec, a->levels, a->coded_type, a->share);
-    return n / room * sn_coded_likely(&a->codec[0], a->coded_type, a->share);
+    int64_t room =
+        sn_coded_room(a->stream.codec, a->stream.levels, a->stream.type, a->stream.share);
+    return n / room * sn_coded_likely(&a->stream.codec[0], a->stream.type, a->stream.share);
 }
 
 /* Elements of a move, as enum sn_collective counts them. */
 static int64_t moved(const struct sn_op *op, enum sn_collective as)
 {
     int64_t shares = op->attr.blocks_b > 1 ? op->attr.blocks_b : 1;
-    int64_t slices = op->attr.slices > 1 ? op->attr.slices : 1;
+    int64_t slices = op->attr.experts.slices > 1 ? op->attr.experts.slices : 1;
     if (op->kind == SN_OP_EXCHANGE) /* on average */
-        return in_chunk(
-            op->attr.rows * slices * op->in[SN_MOVE_FROM].cols / op->attr.blocks_a / shares, op);
+        return in_chunk(op->attr.experts.rows * slices * op->in[SN_MOVE_FROM].cols /
+                            op->attr.blocks_a / shares,
+                        op);
     if (op->kind == SN_OP_GATHER_ROWS)
-        return in_chunk(op->attr.rows * op->in[SN_MOVE_FROM].cols / shares, op);
+        return in_chunk(op->attr.experts.rows * op->in[SN_MOVE_FROM].cols / shares, op);
     bool by_output = as == SN_REDUCE_SCATTER || as == SN_RECV;
     int64_t n = elements(by_output ? &op->out[SN_MOVE_TO] : &op->in[SN_MOVE_FROM]);
     n = as == SN_ALL_TO_ALL ? n / op->attr.blocks_a : n;

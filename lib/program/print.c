@@ -64,7 +64,8 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
     const struct sn_op *op = &p->ops[i];
     static const char *const epilogue[] = {"gemm", "gemm+act", "gemm+act_dx", "gemm+colsum"};
     bool is_gemm = op->kind == SN_OP_GEMM;
-    sn_str_add(out, "%5d  %-14s ", i, is_gemm ? epilogue[op->attr.epilogue] : sn_op_name(op->kind));
+    sn_str_add(out, "%5d  %-14s ", i,
+               is_gemm ? epilogue[op->attr.gemm.epilogue] : sn_op_name(op->kind));
     const char *comma = "";
     for (int k = 0; k < SN_MAX_IN; k++) {
         if (op->in[k].buf < 0)
@@ -98,7 +99,7 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
         sn_str_add(out, "  for id=%d (%s)", op->waits_for, op->label);
     if (sn_op_row(op->kind)->codes) {
         char name[SN_CODEC_NAME];
-        sn_codec_format(&op->attr.codec[0], name);
+        sn_codec_format(&op->attr.stream.codec[0], name);
         sn_str_add(out, "  %s x %lld", name, (long long)op->attr.blocks_a);
     }
     double flops = sn_op_flops(op);

@@ -238,7 +238,7 @@ struct sn_bucket {
 };
 
 /* Everything compiled for one rank. Ranks of one pipeline stage have the same text; what differs
- * are attributes (struct sn_attr, last group) and indices in groups. */
+ * are attributes of positions, heads, words and experts (struct sn_attr) and indices in groups. */
 struct sn_job {
     const struct sn_config *config;
     const struct sn_model *model;
@@ -335,8 +335,8 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
  * checkpoint.snapshot_every. Billed to the world axis of the step that it runs beside, and no part
  * of sn_job_traffic. */
 int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j);
-/* Words that an AGREE sums: scalars.agree, behind it what experts got (attr.rows words), and with
- * attr.levels SN_NAGREE_CODED words of codecs. */
+/* Words that an AGREE sums: scalars.agree, behind it what experts got (attr.experts.rows words), and with
+ * attr.stream.levels SN_NAGREE_CODED words of codecs. */
 int sn_agree_words(const struct sn_op *op);
 /* Of a model: layers with experts x experts. */
 int sn_load_words(const struct sn_model_config *m);

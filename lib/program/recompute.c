@@ -181,7 +181,7 @@ static int drawn_again(struct sn_emit *e, int noise)
 /* The outputs that attention's rule reads round the ring are looked for by the rule. */
 static bool reads_output(const struct sn_op *f, int o)
 {
-    bool ring = f->kind == SN_OP_ATTENTION && f->attr.context > 1;
+    bool ring = f->kind == SN_OP_ATTENTION && f->attr.position.context > 1;
     return sn_operand_is(&sn_op_row(f->kind)->out[o], SN_ROLE_GRADIENT) && !(ring && o == 0);
 }
 

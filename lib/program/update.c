@@ -131,10 +131,10 @@ static void adamw(const struct sn_job *j, struct sn_program *p, const struct sn_
     bool gathered = sn_bucket_coding(j, b) != NULL; /* and written by all alike */
     op->out[SN_ADAMW_W] =
         b->master == b->weight || gathered ? sn_no_view : cut(own(j, p, b, b->weight), t);
-    op->attr.beta1 = (float)o->beta1;
-    op->attr.beta2 = (float)o->beta2;
+    op->attr.optimizer.beta1 = (float)o->beta1;
+    op->attr.optimizer.beta2 = (float)o->beta2;
     op->attr.eps = (float)o->eps;
-    op->attr.decay = b->decay ? (float)o->weight_decay : 0.0f;
+    op->attr.optimizer.decay = b->decay ? (float)o->weight_decay : 0.0f;
 }
 
 /* Biases of routers: a row for each layer. */
@@ -153,7 +153,7 @@ static void balance(const struct sn_job *j, struct sn_program *p)
         op->in[SN_BALANCE_COUNTS] = v;
         v.buf = b->weight;
         op->out[SN_BALANCE_BIAS] = v;
-        op->attr.rate = (float)x->bias_rate;
+        op->attr.experts.rate = (float)x->bias_rate;
     }
 }
 
@@ -200,11 +200,11 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     norms(j, p);
     struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "step_end");
     op->group = SN_GROUP_WORLD;
-    op->attr.experts = j->config->model.experts.count;
-    op->attr.rows = sn_load_words(&j->config->model);
-    op->attr.levels = sn_job_agrees_on_codecs(j);
+    op->attr.experts.count = j->config->model.experts.count;
+    op->attr.experts.rows = sn_load_words(&j->config->model);
+    op->attr.stream.levels = sn_job_agrees_on_codecs(j);
     op = sn_op_add(p, SN_OP_DECIDE, "decide");
-    op->attr.dynamic_scale =
+    op->attr.optimizer.dynamic_scale =
         j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;
     update(j, p);
     balance(j, p);

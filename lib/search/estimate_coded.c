@@ -35,11 +35,11 @@ static struct sn_op op_of(const struct coding *c, int kind)
         op.in[i].buf = -1;
     for (int o = 0; o < SN_MAX_OUT; o++)
         op.out[o].buf = -1;
-    op.attr.codec[0] = c->z->codec;
-    op.attr.levels = 1;
+    op.attr.stream.codec[0] = c->z->codec;
+    op.attr.stream.levels = 1;
     op.attr.blocks_a = c->streams;
-    op.attr.share = c->share;
-    op.attr.coded_type = c->type;
+    op.attr.stream.share = c->share;
+    op.attr.stream.type = c->type;
     return op;
 }
 

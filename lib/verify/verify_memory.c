@@ -204,8 +204,9 @@ static enum sn_status check_read(const struct sn_flights *f, const struct sn_mem
 static bool other_rows(const struct sn_op *a, const struct sn_op *b)
 {
     return a->kind == SN_OP_EXCHANGE && b->kind == SN_OP_EXCHANGE && a->group == b->group &&
-           a->attr.inverse && b->attr.inverse && a->attr.chunks > 1 &&
-           a->attr.chunks == b->attr.chunks && a->attr.chunk != b->attr.chunk &&
+           a->attr.inverse && b->attr.inverse && a->attr.experts.chunks > 1 &&
+           a->attr.experts.chunks == b->attr.experts.chunks &&
+           a->attr.experts.chunk != b->attr.experts.chunk &&
            a->out[SN_MOVE_TO].buf == b->out[SN_MOVE_TO].buf &&
            a->in[SN_MOVE_BOUNDS].buf == b->in[SN_MOVE_BOUNDS].buf && !a->extra && !b->extra;
 }

@@ -56,11 +56,11 @@ static struct attention attention_of(const struct shape *s, enum sn_dtype t, int
     }
     x.owned[4] = bench_room((size_t)(rows * s->heads) * 4);
     struct sn_args *f = &x.forward, *b = &x.backward;
-    f->attr = b->attr = (struct sn_attr){.heads = s->heads,
-                                         .kv_heads = s->kv_heads,
-                                         .head_dim = s->d,
-                                         .seq = s->seq,
-                                         .scale = 1.0f / sqrtf((float)s->d)};
+    f->attr = b->attr = (struct sn_attr){.attention.heads = s->heads,
+                                         .attention.kv_heads = s->kv_heads,
+                                         .attention.head_dim = s->d,
+                                         .position.seq = s->seq,
+                                         .attention.scale = 1.0f / sqrtf((float)s->d)};
     f->in[0] = b->in[0] = slice(x.owned[0], t, rows, ld, 0, q);
     f->in[1] = b->in[1] = slice(x.owned[0], t, rows, ld, q, kv);
     f->in[2] = b->in[2] = slice(x.owned[0], t, rows, ld, q + kv, kv);

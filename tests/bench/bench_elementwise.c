@@ -173,16 +173,16 @@ static void setup(struct sn_args *a, struct sn_scalars *s, const struct row *row
                              .adam_count = 10,
                              .tokens_in_step = 1.0,
                              .loss_scale = 1.0f};
-    a->attr = (struct sn_attr){.heads = (int32_t)(b->d / HEAD),
-                               .head_dim = HEAD,
-                               .rotary_dim = HEAD,
-                               .seq = b->t / SAMPLES,
-                               .theta = 1e4f,
+    a->attr = (struct sn_attr){.attention.heads = (int32_t)(b->d / HEAD),
+                               .attention.head_dim = HEAD,
+                               .attention.rotary_dim = HEAD,
+                               .position.seq = b->t / SAMPLES,
+                               .attention.theta = 1e4f,
                                .eps = 1e-5f,
-                               .drop = 0.1f,
-                               .beta1 = 0.9f,
-                               .beta2 = 0.95f,
-                               .decay = 0.1f};
+                               .random.drop = 0.1f,
+                               .optimizer.beta1 = 0.9f,
+                               .optimizer.beta2 = 0.95f,
+                               .optimizer.decay = 0.1f};
     for (int i = 0; i < SN_MAX_IN + SN_MAX_OUT; i++) {
         bool is_in = i < SN_MAX_IN;
         int o = i - SN_MAX_IN;

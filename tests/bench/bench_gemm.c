@@ -64,10 +64,10 @@ static struct product product_of(char kind, int64_t tokens, int64_t in, int64_t 
                              : kind == 'd' ? out
                                            : tokens,
                         .threads = threads};
-    struct sn_attr attr = {.trans_a = kind == 'w', .trans_b = kind == 'f'};
+    struct sn_attr attr = {.gemm.trans_a = kind == 'w', .gemm.trans_b = kind == 'f'};
     p.wide.attr = p.half.attr = attr;
-    p.wide.in[0] = matrix(attr.trans_a ? p.k : p.m, attr.trans_a ? p.m : p.k, 1);
-    p.wide.in[1] = matrix(attr.trans_b ? p.n : p.k, attr.trans_b ? p.k : p.n, 2);
+    p.wide.in[0] = matrix(attr.gemm.trans_a ? p.k : p.m, attr.gemm.trans_a ? p.m : p.k, 1);
+    p.wide.in[1] = matrix(attr.gemm.trans_b ? p.n : p.k, attr.gemm.trans_b ? p.k : p.n, 2);
     p.wide.out[0] = matrix(p.m, p.n, 3);
     for (int i = 0; i < 2; i++)
         p.half.in[i] = halved(p.wide.in[i]);
@@ -99,8 +99,8 @@ static void plain_split(const struct product *p)
     {
         int64_t first, end;
         sn_share(columns ? p->n : p->m, 16, omp_get_thread_num(), p->threads, &first, &end);
-        struct sn_blas_gemm g = {t->trans_a,
-                                 t->trans_b,
+        struct sn_blas_gemm g = {t->gemm.trans_a,
+                                 t->gemm.trans_b,
                                  columns ? p->m : end - first,
                                  columns ? end - first : p->n,
                                  p->k,
@@ -111,10 +111,10 @@ static void plain_split(const struct product *p)
                                  p->wide.out[0].ld,
                                  p->wide.out[0].p};
         if (columns) {
-            g.b += t->trans_b ? first * g.ldb : first;
+            g.b += t->gemm.trans_b ? first * g.ldb : first;
             g.c += first;
         } else {
-            g.a += t->trans_a ? first : first * g.lda;
+            g.a += t->gemm.trans_a ? first : first * g.lda;
             g.c += first * g.ldc;
         }
         if (end > first)
@@ -147,8 +147,8 @@ static void check(const struct product *p, const struct sn_args *a, const char *
         int64_t r = i * 7919 % p->m, c = i * 104729 % p->n;
         double want = 0, got = element(&a->out[0], false, r, c);
         for (int64_t l = 0; l < p->k; l++)
-            want += element(&a->in[0], a->attr.trans_a, r, l) *
-                    element(&a->in[1], a->attr.trans_b, l, c);
+            want += element(&a->in[0], a->attr.gemm.trans_a, r, l) *
+                    element(&a->in[1], a->attr.gemm.trans_b, l, c);
         if (!(fabs(got - want) <= tol)) {
             (void)fprintf(stderr, "bench_gemm: %s: (%ld, %ld) is %g, want %g\n", what, (long)r,
                           (long)c, got, want);

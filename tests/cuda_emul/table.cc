@@ -48,7 +48,7 @@ static struct sn_args told(const struct sn_args *a)
 {
     struct sn_args b = *a;
     b.attr.any_order = b.attr.any_order || kt_any_order();
-    b.attr.library = kt_library();
+    b.attr.attention.library = kt_library();
     return b;
 }
 

@@ -99,7 +99,7 @@ static void product(struct sn_accelerator *a, int64_t n)
     struct sn_args g = {.in = {{NULL, SN_BF16, n, n, n}, {NULL, SN_BF16, n, n, n}},
                         .out = {{NULL, SN_BF16, n, n, n}}};
     double t[TIMES];
-    g.attr.trans_b = true;
+    g.attr.gemm.trans_b = true;
     must(a, a->ops->alloc(a->device, bytes, &x), "memory for x");
     must(a, a->ops->alloc(a->device, bytes, &w), "memory for w");
     must(a, a->ops->alloc(a->device, bytes, &y), "memory for y");

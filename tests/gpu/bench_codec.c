@@ -94,11 +94,11 @@ static struct sn_args args_of(const struct bench *b, const struct side *s, enum 
     struct sn_mat values = {kind == SN_OP_DECODE ? s->y : s->x, b->type, 1, all, all};
     struct sn_args a = {.scalars = s->scalars, .scratch = s->scratch};
     a.attr = (struct sn_attr){.blocks_a = streams,
-                              .share = share,
-                              .levels = 1,
-                              .coded_type = b->type,
+                              .stream.share = share,
+                              .stream.levels = 1,
+                              .stream.type = b->type,
                               .inverse = what == SUMS};
-    a.attr.codec[0] = b->codec;
+    a.attr.stream.codec[0] = b->codec;
     a.in[0] = kind == SN_OP_DECODE ? stream : values;
     a.out[0] = kind == SN_OP_DECODE ? values : stream;
     return a;

@@ -29,10 +29,14 @@ static const struct name {
     {                                                                                              \
 #member, offsetof(struct sn_attr, member), kind                                            \
     }
-    MEMBER(trans_a, 'b'), MEMBER(trans_b, 'b'),    MEMBER(fp8, 'i'),       MEMBER(act, 'i'),
-    MEMBER(heads, 'i'),   MEMBER(kv_heads, 'i'),   MEMBER(head_dim, 'i'),  MEMBER(seq, 'l'),
-    MEMBER(scale, 'f'),   MEMBER(rotary_dim, 'i'), MEMBER(theta, 'f'),     MEMBER(eps, 'f'),
-    MEMBER(beta1, 'f'),   MEMBER(beta2, 'f'),      MEMBER(any_order, 'b'), MEMBER(decay, 'f'),
+    MEMBER(gemm.trans_a, 'b'),       MEMBER(gemm.trans_b, 'b'),
+    MEMBER(gemm.fp8, 'i'),           MEMBER(act, 'i'),
+    MEMBER(attention.heads, 'i'),    MEMBER(attention.kv_heads, 'i'),
+    MEMBER(attention.head_dim, 'i'), MEMBER(position.seq, 'l'),
+    MEMBER(attention.scale, 'f'),    MEMBER(attention.rotary_dim, 'i'),
+    MEMBER(attention.theta, 'f'),    MEMBER(eps, 'f'),
+    MEMBER(optimizer.beta1, 'f'),    MEMBER(optimizer.beta2, 'f'),
+    MEMBER(any_order, 'b'),          MEMBER(optimizer.decay, 'f'),
 #undef MEMBER
 };
 

@@ -122,7 +122,7 @@ static size_t scratch_of(enum sn_op_kind kind, const struct sn_args *a, int thre
 {
     struct sn_args d = *a;
     d.attr.any_order = d.attr.any_order || kt_any_order();
-    d.attr.library = kt_library();
+    d.attr.attention.library = kt_library();
     return sn_cuda_scratch(kind, &d, threads);
 }
 
@@ -153,7 +153,7 @@ static int run_kind(enum sn_op_kind kind, const struct sn_args *a)
     if (kt_is_left_out(++calls))
         return printf("# call %ld, %s, is left out\n", calls, running);
     d.attr.any_order = d.attr.any_order || kt_any_order();
-    d.attr.library = kt_library();
+    d.attr.attention.library = kt_library();
     struct regions all, room;
     all.n = room.n = 0;
     struct sn_mat scalars = {a->scalars, SN_U8, 1, (int64_t)sizeof(*a->scalars), 0};

@@ -82,16 +82,16 @@ static void describe(struct kt *k, const struct setup *s)
     static const char *const others[] = {"int8", "zfp-9"};
     k->a.attr = (struct sn_attr){.blocks_a = s->streams,
                                  .blocks_b = s->k,
-                                 .share = s->share,
-                                 .missing = s->missing,
-                                 .marked = s->marked,
-                                 .site = 11,
-                                 .member = 3,
-                                 .levels = 3,
-                                 .coded = SN_CODED_ZERO,
-                                 .coded_type = coded_type(s)};
+                                 .stream.share = s->share,
+                                 .stream.missing = s->missing,
+                                 .stream.marked = s->marked,
+                                 .random.site = 11,
+                                 .stream.member = 3,
+                                 .stream.levels = 3,
+                                 .stream.coded = SN_CODED_ZERO,
+                                 .stream.type = coded_type(s)};
     for (int i = 0; i < 3; i++)
-        k->a.attr.codec[i] = i < 2 ? ct_codec(others[i]) : s->codec;
+        k->a.attr.stream.codec[i] = i < 2 ? ct_codec(others[i]) : s->codec;
     k->scalars = (struct sn_scalars){.seed = 5, .step = 3, .first_sample = 17, .ok = 1};
     k->scalars.codec_level[SN_CODED_ZERO] = 2;
     k->scalars.codec_sample = s->samples;
@@ -284,7 +284,7 @@ static void decode_operands(struct kt *k, const struct setup *s, const struct wa
         abort();
     describe(k, s);
     k->a.attr.inverse = w->sums;
-    k->a.attr.missing = w->sums ? 0 : s->missing;
+    k->a.attr.stream.missing = w->sums ? 0 : s->missing;
     k->scalars.codec_sample = 0;
     int64_t n = w->sums ? s->share * (s->k > 1 ? s->k : 1) : s->n;
     struct sn_mat *in = kt_new(k, 0, (struct kt_shape){SN_U8, s->streams, place(s), 0});

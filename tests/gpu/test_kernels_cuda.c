@@ -56,8 +56,8 @@ static void dropout(struct kt *k, enum sn_op_kind kind)
     int64_t s = size(2048, 16), d = size(4096, 64);
     kt_in(k, 0, shape(type, 2 * s, d));
     kt_in(k, 1, shape(type, 2 * s, d));
-    k->a.attr = (struct sn_attr){.seq = s, .site = 9, .drop = 0.2f};
-    k->a.attr.jitter = kind == SN_OP_JITTER ? 0.1f : 0;
+    k->a.attr = (struct sn_attr){.position.seq = s, .random.site = 9, .random.drop = 0.2f};
+    k->a.attr.random.jitter = kind == SN_OP_JITTER ? 0.1f : 0;
     kt_out(k, 0, shape(type, 2 * s, d), SN_WRITE);
 }
 
@@ -107,7 +107,7 @@ static void norm_of_sum(struct kt *k, enum sn_op_kind kind)
 static void embed(struct kt *k, enum sn_op_kind kind)
 {
     int64_t s = size(2048, 16), d = size(4096, 64), v = size(32000, 64);
-    k->a.attr.seq = s;
+    k->a.attr.position.seq = s;
     if (kind == SN_OP_POS_GRAD) {
         kt_in(k, 0, shape(type, 2 * s, d));
         kt_out(k, 0, shape(SN_F32, s, d), SN_ADD);
@@ -130,8 +130,11 @@ static void rope(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
     int64_t s = size(2048, 16);
-    k->a.attr = (struct sn_attr){
-        .heads = 12, .head_dim = 128, .rotary_dim = 128, .seq = s, .theta = 10000.0f};
+    k->a.attr = (struct sn_attr){.attention.heads = 12,
+                                 .attention.head_dim = 128,
+                                 .attention.rotary_dim = 128,
+                                 .position.seq = s,
+                                 .attention.theta = 10000.0f};
     kt_in(k, 0, shape(type, 2 * s, 12 * 128 + 256));
     kt_out(k, 0, shape(type, 2 * s, 12 * 128 + 256), SN_WRITE);
 }
@@ -141,7 +144,7 @@ static void linear(struct kt *k)
 {
     int64_t m = size(2048, 16), n = size(1024, 16), d = size(1024, 16);
     k->magnitude = sqrt((double)d);
-    k->a.attr.trans_b = true;
+    k->a.attr.gemm.trans_b = true;
     kt_in(k, 0, shape(type, m, d));
     kt_in(k, 1, shape(type, n, d));
     kt_in(k, 2, shape(type, 1, n));
@@ -167,7 +170,7 @@ static void gemm_gelu(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
     linear(k);
-    k->a.attr.epilogue = SN_EPILOGUE_ACT;
+    k->a.attr.gemm.epilogue = SN_EPILOGUE_ACT;
     kt_out(k, 1, shape(type, k->a.out[0].rows, k->a.out[0].cols), SN_WRITE);
     may_round_once(k, 2e-5);
 }
@@ -177,7 +180,7 @@ static void gemm_slope(struct kt *k, enum sn_op_kind kind)
     (void)kind;
     int64_t m = size(2048, 16), n = size(4096, 16), d = size(1024, 16);
     k->magnitude = sqrt((double)d);
-    k->a.attr.epilogue = SN_EPILOGUE_ACT_DX;
+    k->a.attr.gemm.epilogue = SN_EPILOGUE_ACT_DX;
     kt_in(k, 0, shape(type, m, d));
     kt_in(k, 1, shape(type, d, n));
     kt_in(k, 4, shape(type, m, n));
@@ -190,8 +193,8 @@ static void gemm_sums(struct kt *k, enum sn_op_kind kind)
     (void)kind;
     int64_t t = size(2048, 16), m = size(1024, 16), n = size(1024, 16);
     k->magnitude = sqrt((double)t);
-    k->a.attr.trans_a = true;
-    k->a.attr.epilogue = SN_EPILOGUE_COLSUM;
+    k->a.attr.gemm.trans_a = true;
+    k->a.attr.gemm.epilogue = SN_EPILOGUE_COLSUM;
     kt_in(k, 0, shape(type, t, m));
     kt_in(k, 1, shape(type, t, n));
     kt_out(k, 0, shape(SN_F32, m, n), SN_ADD);
@@ -210,8 +213,11 @@ static void attention(struct kt *k, enum sn_op_kind kind)
 {
     enum { HEADS = 8, KV = 2, D = 128 };
     int64_t s = size(1024, 16);
-    k->a.attr = (struct sn_attr){
-        .heads = HEADS, .kv_heads = KV, .head_dim = D, .seq = s, .scale = 0.088388f};
+    k->a.attr = (struct sn_attr){.attention.heads = HEADS,
+                                 .attention.kv_heads = KV,
+                                 .attention.head_dim = D,
+                                 .position.seq = s,
+                                 .attention.scale = 0.088388f};
     kt_in(k, 0, shape(type, 2 * s, HEADS * D));
     kt_in(k, 1, shape(type, 2 * s, KV * D));
     kt_in(k, 2, shape(type, 2 * s, KV * D));
@@ -273,7 +279,7 @@ static void balance(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
     int64_t layers = size(60, 8);
-    k->a.attr.rate = 0.001f;
+    k->a.attr.experts.rate = 0.001f;
     k->scalars.ok = 1;
     struct sn_mat *counts = kt_in(k, 0, shape(SN_F32, layers, EXPERTS));
     for (int64_t l = 0; l < layers; l++)
@@ -287,7 +293,8 @@ static void balance(struct kt *k, enum sn_op_kind kind)
 static void route(struct kt *k, enum sn_op_kind kind)
 {
     int64_t t = size(8192, 16);
-    k->a.attr = (struct sn_attr){.experts = EXPERTS, .aux_loss = 0.01f, .z_loss = 0.001f};
+    k->a.attr =
+        (struct sn_attr){.experts = EXPERTS, .experts.aux_loss = 0.01f, .experts.z_loss = 0.001f};
     k->scalars.tokens_in_step = (double)t;
     k->scalars.loss_scale = 64;
     if (kind == SN_OP_ROUTE) {
@@ -316,12 +323,15 @@ static void mix(struct kt *k, enum sn_op_kind kind)
     int64_t t = size(512, 16);
     if (kind == SN_OP_ROUTE_DX) {
         route(k, kind);
-        k->a.attr.sparsemixer = true;
-        k->a.attr.range = 1e6f; /* all are near, and any may have been drawn */
+        k->a.attr.experts.sparsemixer = true;
+        k->a.attr.experts.range = 1e6f; /* all are near, and any may have been drawn */
         return;
     }
-    k->a.attr =
-        (struct sn_attr){.seq = t, .site = 7, .sparsemixer = true, .draws = true, .range = 0.5f};
+    k->a.attr = (struct sn_attr){.position.seq = t,
+                                 .random.site = 7,
+                                 .experts.sparsemixer = true,
+                                 .draws = true,
+                                 .experts.range = 0.5f};
     k->scalars.seed = 5;
     k->scalars.step = 3;
     kt_in(k, 0, shape(SN_F32, t, EXPERTS));
@@ -335,7 +345,7 @@ static void place(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
     int64_t s = size(4096, 16);
-    k->a.attr = (struct sn_attr){.experts = EXPERTS, .seq = s, .capacity = s / 5};
+    k->a.attr = (struct sn_attr){.experts = EXPERTS, .position.seq = s, .experts.capacity = s / 5};
     struct sn_mat *choice = kt_new(k, 0, shape(SN_I32, 2 * s, CHOICES));
     for (int64_t i = 0; i < 2 * s * CHOICES; i++)
         kt_set(choice, i / CHOICES, i % CHOICES,
@@ -348,7 +358,8 @@ static void arrive(struct kt *k, enum sn_op_kind kind)
 {
     enum { SENDERS = 6, EACH = 9 };
     (void)kind;
-    k->a.attr = (struct sn_attr){.experts = EACH, .member = 2, .capacity = 100, .round = 1};
+    k->a.attr = (struct sn_attr){
+        .experts.count = EACH, .experts.member = 2, .experts.capacity = 100, .experts.round = 1};
     struct sn_mat *bounds = kt_new(k, 0, shape(SN_I32, SENDERS, SENDERS * EACH + 1));
     for (int64_t m = 0; m < SENDERS; m++)
         for (int64_t e = 0, at = 0; e <= SENDERS * EACH; at += (e * 5 + m) % 11, e++)
@@ -359,9 +370,9 @@ static void arrive(struct kt *k, enum sn_op_kind kind)
 static void arrive_in_chunks(struct kt *k, enum sn_op_kind kind)
 {
     arrive(k, kind);
-    k->a.attr.capacity = 40;
-    k->a.attr.chunk = 1;
-    k->a.attr.chunks = 3;
+    k->a.attr.experts.capacity = 40;
+    k->a.attr.experts.chunk = 1;
+    k->a.attr.experts.chunks = 3;
 }
 
 static void move_rows(struct kt *k, enum sn_op_kind kind)
@@ -385,7 +396,7 @@ static void expert_gemm(struct kt *k, enum sn_op_kind kind)
     (void)kind;
     int64_t rows = size(4096, 64), n = size(1024, 16), d = size(512, 16);
     k->magnitude = sqrt((double)d);
-    k->a.attr = (struct sn_attr){.trans_b = true, .experts = EXPERTS / 2};
+    k->a.attr = (struct sn_attr){.gemm.trans_b = true, .experts = EXPERTS / 2};
     kt_in(k, 0, shape(type, rows, d));
     kt_in(k, 1, shape(type, EXPERTS / 2 * n, d));
     struct sn_mat *bounds = kt_new(k, 2, shape(SN_I32, 1, EXPERTS + 1));
@@ -401,7 +412,8 @@ static void adamw(struct kt *k, enum sn_op_kind kind)
     (void)kind;
     int64_t n = size(1 << 22, 4) + 3;
     k->scalars = (struct sn_scalars){.ok = 1, .lr = 1e-3f, .grad_scale = 0.5f, .adam_count = 10};
-    k->a.attr = (struct sn_attr){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f};
+    k->a.attr = (struct sn_attr){
+        .optimizer.beta1 = 0.9f, .optimizer.beta2 = 0.95f, .eps = 1e-8f, .optimizer.decay = 0.1f};
     kt_in(k, 0, shape(SN_F32, 1, n));
     for (int o = 0; o < 3; o++)
         kt_out(k, o, shape(SN_F32, 1, n), SN_ADD);

@@ -113,7 +113,7 @@ static void had_time(void *out)
 
 static bool always(const struct sn_args *a)
 {
-    return a->attr.epilogue != SN_EPILOGUE_NONE;
+    return a->attr.gemm.epilogue != SN_EPILOGUE_NONE;
 }
 
 static struct sn_ops table_of(const struct layout_run *run)
@@ -127,7 +127,7 @@ static long fused_in(const struct sn_program *p)
 {
     long n = 0;
     for (int i = 0; i < p->n_ops; i++)
-        n += p->ops[i].kind == SN_OP_GEMM && p->ops[i].attr.epilogue != SN_EPILOGUE_NONE;
+        n += p->ops[i].kind == SN_OP_GEMM && p->ops[i].attr.gemm.epilogue != SN_EPILOGUE_NONE;
     return n;
 }
 
@@ -189,15 +189,15 @@ static int32_t token(const struct sn_config *c, int64_t sample, int64_t at)
 static void fill(const struct place *p, int64_t first_sample, int micro)
 {
     const struct sn_config *c = p->config;
-    struct sn_attr a = {.seq = c->model.seq,
-                        .context = c->layout.context,
-                        .context_rank = p->job->group_index[SN_GROUP_CONTEXT],
-                        .zigzag = c->layout.context_kind == SN_CONTEXT_RING};
-    int64_t rows = sn_rows_per_sample(&a);
+    struct sn_attr a = {.position.seq = c->model.seq,
+                        .position.context = c->layout.context,
+                        .position.context_rank = p->job->group_index[SN_GROUP_CONTEXT],
+                        .position.zigzag = c->layout.context_kind == SN_CONTEXT_RING};
+    int64_t rows = sn_rows_per_sample(&a.position);
     for (int b = 0; b < c->layout.micro_batch; b++)
         for (int64_t i = 0; i < rows; i++) {
             int64_t row = (micro * c->layout.micro_batch + b) * rows + i;
-            int64_t at = sn_position(&a, a.context_rank, i);
+            int64_t at = sn_position(&a.position, a.position.context_rank, i);
             p->ids[row] = token(c, first_sample + b, at);
             p->targets[row] = token(c, first_sample + b, at + 1);
         }

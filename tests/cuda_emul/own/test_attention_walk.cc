@@ -44,11 +44,11 @@ static void compute(enum sn_dtype t, size_t l2, int order, struct results *to)
     memset(to, 0xff, sizeof(*to));
     cx.device.l2_bytes = l2;
     sn_emul_order = order;
-    a.attr.heads = HEADS;
-    a.attr.kv_heads = KV;
-    a.attr.head_dim = D;
-    a.attr.seq = ROWS;
-    a.attr.scale = 0.2f;
+    a.attr.attention.heads = HEADS;
+    a.attr.attention.kv_heads = KV;
+    a.attr.attention.head_dim = D;
+    a.attr.position.seq = ROWS;
+    a.attr.attention.scale = 0.2f;
     a.in[0] = {q, t, ALL, WIDE, WIDE};
     a.in[1] = {k, t, ALL, SLIM, SLIM};
     a.in[2] = {v, t, ALL, SLIM, SLIM};

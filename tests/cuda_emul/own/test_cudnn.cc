@@ -29,11 +29,11 @@ static struct sn_args forward(int to, enum sn_library_use use)
         a.in[i] = matrix(q + i * WIDE, SN_BF16, WIDE, 3 * WIDE);
     a.out[0] = matrix(o[to], SN_BF16, WIDE, WIDE);
     a.out[1] = matrix(lse[to], SN_F32, HEADS, HEADS);
-    a.attr.heads = a.attr.kv_heads = HEADS;
-    a.attr.head_dim = D;
-    a.attr.seq = SEQ;
-    a.attr.scale = 0.25f;
-    a.attr.library = use;
+    a.attr.attention.heads = a.attr.attention.kv_heads = HEADS;
+    a.attr.attention.head_dim = D;
+    a.attr.position.seq = SEQ;
+    a.attr.attention.scale = 0.25f;
+    a.attr.attention.library = use;
     return a;
 }
 
@@ -88,12 +88,12 @@ int main(void)
     struct sn_args must = forward(1, SN_LIBRARY_MUST);
     tap_ok(run(&must) == 0 && lse[1][0] != 0, "must: it does, by the same plan");
 
-    may.attr.drop = 0.5f;
+    may.attr.random.drop = 0.5f;
     tap_ok(run(&may) == 0 && run(&may) == 0 && notes(line) == 1,
            "dropout, may: own kernels, said once");
     tap_text(line, "attention is computed without cuDNN: dropout's random numbers are our own",
              "the sentence");
-    must.attr.drop = 0.5f;
+    must.attr.random.drop = 0.5f;
     tap_ok(run(&must) != 0, "dropout, must: it fails");
     tap_text(cx.fault.what,
              "cuDNN cannot compute it: dropout's random numbers are our own; set run.attention: "
@@ -102,7 +102,7 @@ int main(void)
 
     setenv("FAKE_CUDNN", "engines=-1", 1);
     may = forward(1, SN_LIBRARY_MAY);
-    may.attr.scale = 0.5f; /* another plan */
+    may.attr.attention.scale = 0.5f; /* another plan */
     memset(lse[1], 0, sizeof(lse[1]));
     tap_ok(run(&may) == 0 && lse[1][0] != 0 && notes(line) == 2, "no engine, may: own kernels");
     tap_text(line,
@@ -110,7 +110,7 @@ int main(void)
              "engine knows this graph",
              "the sentence has cuDNN's words");
     must = forward(1, SN_LIBRARY_MUST);
-    must.attr.scale = 0.5f;
+    must.attr.attention.scale = 0.5f;
     tap_ok(run(&must) != 0 && strstr(cx.fault.what, "no engine knows this graph"),
            "no engine, must: it fails");
     setenv("FAKE_CUDNN", "fails=1", 1);

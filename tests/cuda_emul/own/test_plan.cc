@@ -80,19 +80,21 @@ static void what_runs_without_the_library_is_told(void)
     char line[320];
     ok(runs(cx, N) && sn_cuda_gemm_note(cx, 0, line, sizeof(line)) == 1,
        "nothing is told of what the library computes");
-    ok(runs(cx, REFUSED) && runs(cx, REFUSED) && sn_cuda_gemm_note(cx, 0, line, sizeof(line)) == 0 &&
+    ok(runs(cx, REFUSED) && runs(cx, REFUSED) &&
+           sn_cuda_gemm_note(cx, 0, line, sizeof(line)) == 0 &&
            sn_cuda_gemm_note(cx, 1, line, sizeof(line)) == 1,
        "a shape that it refuses is told once");
-    ok(strcmp(line, "a product of 6 x 9, 7 deep, of fp32 to fp32 is computed without cuBLASLt, which "
-                    "refuses this shape; that is slower") == 0,
+    ok(strcmp(line,
+              "a product of 6 x 9, 7 deep, of fp32 to fp32 is computed without cuBLASLt, which "
+              "refuses this shape; that is slower") == 0,
        line);
     struct product p;
     make(&p, N);
     p.a.in[3] = p.a.out[0];
     p.a.acc[0] = SN_ADD;
     ok(sn_cuda_run_op(cx, SN_OP_GEMM, &p.a) == 0 &&
-           sn_cuda_gemm_note(cx, 1, line, sizeof(line)) == 0 &&
-           strstr(line, "6 x 10, 7 deep") && strstr(line, "has none with such operands"),
+           sn_cuda_gemm_note(cx, 1, line, sizeof(line)) == 0 && strstr(line, "6 x 10, 7 deep") &&
+           strstr(line, "has none with such operands"),
        "so is what the library has no way for");
     for (int n = 1; n < 60; n++) {
         struct product *q = (struct product *)calloc(1, sizeof(*q));
@@ -186,9 +188,9 @@ static long in_8_bits(int arch, enum sn_fp8 how, uint16_t *z, bool *ran)
     a.in[0] = {x, SN_BF16, turned ? DEPTH : ROWS, turned ? ROWS : DEPTH, turned ? ROWS : DEPTH};
     a.in[1] = {y, SN_BF16, turned ? DEPTH : COLS, turned ? COLS : DEPTH, turned ? COLS : DEPTH};
     a.out[0] = {z, SN_BF16, ROWS, COLS, COLS};
-    a.attr.trans_a = turned;
-    a.attr.trans_b = !turned;
-    a.attr.fp8 = how;
+    a.attr.gemm.trans_a = turned;
+    a.attr.gemm.trans_b = !turned;
+    a.attr.gemm.fp8 = how;
     a.scratch = aligned_alloc(256, (sn_cuda_scratch(SN_OP_GEMM, &a, 1) + 255) / 256 * 256);
     *ran = sn_cuda_run_op(cx, SN_OP_GEMM, &a) == 0 && *ran;
     free(a.scratch);
@@ -261,9 +263,9 @@ static void make_joined(struct joined *j, enum sn_epilogue e, int rows, int cols
         j->aux[i] = sn_f32_to_bf16((float)(i % 9 - 4) / 2);
     }
     bool dw = e == SN_EPILOGUE_COLSUM, forward = e == SN_EPILOGUE_ACT;
-    j->a.attr.epilogue = e;
-    j->a.attr.trans_a = dw;
-    j->a.attr.trans_b = forward;
+    j->a.attr.gemm.epilogue = e;
+    j->a.attr.gemm.trans_a = dw;
+    j->a.attr.gemm.trans_b = forward;
     j->a.in[0] = {j->x, SN_BF16, dw ? DEPTH : rows, dw ? rows : DEPTH, dw ? rows : DEPTH};
     j->a.in[1] = {j->y, SN_BF16, forward ? cols : DEPTH, forward ? DEPTH : cols,
                   forward ? DEPTH : cols};
@@ -294,11 +296,11 @@ static float gelu(float x)
 /* What outputs 0 and 1 are to hold at (r, c), by plain loops; slopes by differences. */
 static float want(const struct sn_args *a, int out, int64_t r, int64_t c)
 {
-    enum sn_epilogue e = a->attr.epilogue;
+    enum sn_epilogue e = a->attr.gemm.epilogue;
     float sum = 0, rows = 0;
     for (int64_t l = 0; l < DEPTH; l++) {
-        float x = a->attr.trans_a ? at(&a->in[0], l, r) : at(&a->in[0], r, l);
-        sum += x * (a->attr.trans_b ? at(&a->in[1], c, l) : at(&a->in[1], l, c));
+        float x = a->attr.gemm.trans_a ? at(&a->in[0], l, r) : at(&a->in[0], r, l);
+        sum += x * (a->attr.gemm.trans_b ? at(&a->in[1], c, l) : at(&a->in[1], l, c));
         rows += e == SN_EPILOGUE_COLSUM ? at(&a->in[0], l, c) : 0;
     }
     if (out == 1)

@@ -52,10 +52,10 @@ struct job {
 static struct sn_args args_of(struct world *w, const struct job *j)
 {
     struct sn_args a = {.scalars = &scalars, .scratch = w->scratch};
-    a.attr.codec[0] = *j->codec;
-    a.attr.levels = 1;
-    a.attr.coded_type = SN_F32;
-    a.attr.share = w->share;
+    a.attr.stream.codec[0] = *j->codec;
+    a.attr.stream.levels = 1;
+    a.attr.stream.type = SN_F32;
+    a.attr.stream.share = w->share;
     a.attr.blocks_a = j->streams;
     a.attr.blocks_b = j->each;
     a.attr.inverse = j->sums;

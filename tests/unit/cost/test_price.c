@@ -53,7 +53,10 @@ static struct sn_op attention_of(int kind)
     for (int i = 0; i < 3; i++)
         op.in[i] = view(0, 4096, 1024);
     op.out[0] = view(0, 4096, 1024);
-    op.attr = (struct sn_attr){.heads = 8, .kv_heads = 8, .head_dim = 128, .seq = 2048};
+    op.attr = (struct sn_attr){.attention.heads = 8,
+                               .attention.kv_heads = 8,
+                               .attention.head_dim = 128,
+                               .position.seq = 2048};
     return op;
 }
 
@@ -130,10 +133,13 @@ static void kernels_follow_their_formulas(const struct sn_software *s)
 static struct sn_op coded(int kind, const char *name)
 {
     struct sn_op op = op_of(kind);
-    op.attr = (struct sn_attr){
-        .blocks_a = 8, .levels = 1, .share = 1000, .coded_type = SN_F32, .inverse = false};
-    (void)sn_codec_parse(&op.attr.codec[0], name);
-    int64_t room = sn_coded_bytes(&op.attr.codec[0], SN_F32, 1000);
+    op.attr = (struct sn_attr){.blocks_a = 8,
+                               .stream.levels = 1,
+                               .stream.share = 1000,
+                               .stream.type = SN_F32,
+                               .inverse = false};
+    (void)sn_codec_parse(&op.attr.stream.codec[0], name);
+    int64_t room = sn_coded_bytes(&op.attr.stream.codec[0], SN_F32, 1000);
     bool encodes = kind == SN_OP_ENCODE;
     *(encodes ? &op.out[0] : &op.in[0]) = view(2, 8, room);
     *(encodes ? &op.in[0] : &op.out[0]) = view(1, 80, 100);
@@ -160,7 +166,7 @@ static void codecs_move_their_bytes_where_no_rate_is_known(const struct sn_softw
     tap_ok(near(price(&m, s, &sum), fixed + (3 * values / 8 + stream) / (2e12 * 0.8)),
            "and an addend, and what it adds to");
     op = coded(SN_OP_ENCODE, "mpc");
-    double likely = 8.0 * (double)sn_coded_likely(&op.attr.codec[0], SN_F32, 1000);
+    double likely = 8.0 * (double)sn_coded_likely(&op.attr.stream.codec[0], SN_F32, 1000);
     tap_ok(likely < (double)(8 * op.out[0].cols) &&
                near(price(&m, s, &op), fixed + (values + likely) / (2e12 * 0.8)),
            "a lossless stream counts as long as it is likely to be");
@@ -194,7 +200,7 @@ static void codecs_have_rates_of_their_own(const struct sn_software *s)
     op = coded(SN_OP_ENCODE, "int8");
     op.in[0].buf = 0;
     tap_ok(near(price(&m, s, &op), 4e-6 + 16000 / 2e9) &&
-               sn_codec_rates_find(&found, &m.device.codecs, &op.attr.codec[0], SN_BF16) &&
+               sn_codec_rates_find(&found, &m.device.codecs, &op.attr.stream.codec[0], SN_BF16) &&
                found.encode == 2e9,
            "of another type as many values");
     sn_codec_rates_fini(&m.device.codecs);
@@ -206,9 +212,10 @@ static struct sn_op coded_exchange(const char *name)
     struct sn_op op = op_of(SN_OP_ALL_TO_ALL);
     op.group = SN_GROUP_REPLICA;
     op.is_coded = true;
-    op.attr = (struct sn_attr){.blocks_a = 4, .levels = 1, .share = 100000, .coded_type = SN_F32};
-    (void)sn_codec_parse(&op.attr.codec[0], name);
-    int64_t room = sn_coded_bytes(&op.attr.codec[0], SN_F32, 100000);
+    op.attr = (struct sn_attr){
+        .blocks_a = 4, .stream.levels = 1, .stream.share = 100000, .stream.type = SN_F32};
+    (void)sn_codec_parse(&op.attr.stream.codec[0], name);
+    int64_t room = sn_coded_bytes(&op.attr.stream.codec[0], SN_F32, 100000);
     op.in[0] = op.out[0] = view(2, 1, 4 * room);
     return op;
 }
@@ -220,7 +227,7 @@ static void streams_cost_what_goes(const struct sn_software *s)
     struct sn_pricer p = pricer_of(&m, s, four);
     struct sn_op fixed = coded_exchange("int4"), sized = coded_exchange("mpc");
     double exact = sn_price_collective(&p, SN_ALL_TO_ALL, 53128, SN_U8, SN_GROUP_REPLICA);
-    int64_t likely = sn_coded_likely(&sized.attr.codec[0], SN_F32, 100000), n = 0;
+    int64_t likely = sn_coded_likely(&sized.attr.stream.codec[0], SN_F32, 100000), n = 0;
     double ahead = sn_price_collective(&p, SN_ALL_TO_ALL, 8, SN_U8, SN_GROUP_REPLICA);
     double rest = sn_price_collective(&p, SN_ALL_TO_ALL, likely, SN_U8, SN_GROUP_REPLICA);
     enum sn_collective kind;
@@ -229,10 +236,10 @@ static void streams_cost_what_goes(const struct sn_software *s)
     tap_ok(likely < 400000 && near(sn_price_comm(&p, &prog, &sized), ahead + rest),
            "lossless ones: their lengths, and what is likely");
     tap_ok(sn_op_collective(&sized, &kind, &n) && n == likely, "which is their traffic, too");
-    fixed.attr.codec[1] = (struct sn_codec){.kind = SN_CODEC_INT8};
-    fixed.attr.levels = 2;
+    fixed.attr.stream.codec[1] = (struct sn_codec){.kind = SN_CODEC_INT8};
+    fixed.attr.stream.levels = 2;
     fixed.in[0].cols = fixed.in[0].ld =
-        4 * sn_coded_room(fixed.attr.codec, 2, SN_F32, fixed.attr.share);
+        4 * sn_coded_room(fixed.attr.stream.codec, 2, SN_F32, fixed.attr.stream.share);
     tap_ok(near(sn_price_comm(&p, &prog, &fixed), exact), "room for a milder codec costs nothing");
 }
 
@@ -244,8 +251,8 @@ static void products_in_8_bits_pay_for_their_rounding(const struct sn_software *
     struct sn_op whole = gemm_of(1000, 2000, 500), blocks = whole, plain = whole;
     double flops = 2.0 * 1000 * 2000 * 500, elements = 1000.0 * 500 + 500.0 * 2000;
     double width = 2e12 * 0.8, bf16 = flops * (1 + 0.1 + 0.025 + 0.05) / (300e12 * 0.8);
-    whole.attr.fp8 = SN_FP8_BACKWARD;
-    blocks.attr.fp8 = SN_FP8_LINES;
+    whole.attr.gemm.fp8 = SN_FP8_BACKWARD;
+    blocks.attr.gemm.fp8 = SN_FP8_LINES;
     tap_ok(near(price(&m, s, &whole), 5 * 4e-6 + bf16 + 6 * elements / width) &&
                near(price(&m, s, &blocks), 3 * 4e-6 + bf16 + 4 * elements / width),
            "without a rate of its own: in bf16, after four kernels or two");
@@ -275,11 +282,11 @@ static void an_epilogue_costs_what_it_moves(const struct sn_software *s)
     struct sn_op plain = gemm_of(1000, 2000, 500), act = plain, slope = plain, sums = plain;
     struct sn_op alone_act = op_of(SN_OP_ACT);
     double width = 2e12 * 0.8, matrix = 1000.0 * 2000 * 2, product = price(&m, s, &plain);
-    act.attr.epilogue = SN_EPILOGUE_ACT;
+    act.attr.gemm.epilogue = SN_EPILOGUE_ACT;
     act.out[1] = view(0, 1000, 2000);
-    slope.attr.epilogue = SN_EPILOGUE_ACT_DX;
+    slope.attr.gemm.epilogue = SN_EPILOGUE_ACT_DX;
     slope.in[4] = view(0, 1000, 2000);
-    sums.attr.epilogue = SN_EPILOGUE_COLSUM;
+    sums.attr.gemm.epilogue = SN_EPILOGUE_COLSUM;
     sums.out[1] = view(1, 1, 1000);
     alone_act.in[0] = alone_act.out[0] = view(0, 1000, 2000);
     tap_ok(near(price(&m, s, &act), product + matrix / width) &&
@@ -360,8 +367,8 @@ static void habits_change_prices(const struct sn_software *s)
            seconds[SN_ATTENTION_FUSED], seconds[SN_ATTENTION_TORCH]);
     m.device.gemm[SN_F32].peak = 20e12;
     struct sn_op odd = forward, even = forward;
-    odd.attr.head_dim = 108;
-    even.attr.head_dim = 104;
+    odd.attr.attention.head_dim = 108;
+    even.attr.attention.head_dim = 104;
     other.attention = SN_ATTENTION_FUSED;
     tap_ok(price(&m, &other, &odd) > 1.5 * price(&m, &other, &even),
            "heads whose rows are no multiple of 16 bytes miss the tensor cores");

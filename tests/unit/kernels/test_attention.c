@@ -10,14 +10,14 @@ static struct kt prepare(const struct attn *p, enum sn_dtype t, double magnitude
     kt_in(&k, 0, (struct kt_shape){t, rows, p->heads * p->d, p->pad});
     kt_in(&k, 1, (struct kt_shape){t, rows, p->kv_heads * p->d, p->pad});
     kt_in(&k, 2, (struct kt_shape){t, rows, p->kv_heads * p->d, p->pad});
-    k.a.attr = (struct sn_attr){.heads = p->heads,
-                                .kv_heads = p->kv_heads,
-                                .head_dim = p->d,
-                                .seq = p->seq,
-                                .site = SITE,
-                                .drop = p->drop,
-                                .scale = 1.0f / sqrtf((float)p->d),
-                                .head0 = p->head0};
+    k.a.attr = (struct sn_attr){.attention.heads = p->heads,
+                                .attention.kv_heads = p->kv_heads,
+                                .attention.head_dim = p->d,
+                                .position.seq = p->seq,
+                                .random.site = SITE,
+                                .random.drop = p->drop,
+                                .attention.scale = 1.0f / sqrtf((float)p->d),
+                                .attention.head0 = p->head0};
     k.scalars = (struct sn_scalars){.seed = SEED, .step = STEP, .first_sample = FIRST_SAMPLE};
     return k;
 }
@@ -38,7 +38,7 @@ static bool forward_case(const struct attn *p, enum sn_dtype t)
             head_get(h.k, &k.a.in[1], p, n, kv);
             head_get(h.v, &k.a.in[2], p, n, kv);
             head_mask(&h, p, n, head);
-            head_forward(&h, (double)k.a.attr.scale);
+            head_forward(&h, (double)k.a.attr.attention.scale);
             for (int64_t i = 0; i < p->seq; i++) {
                 int64_t row = n * p->seq + i;
                 lse[row * p->heads + head] = h.lse[i];
@@ -96,11 +96,11 @@ static bool backward_case(const struct attn *p, enum sn_dtype t)
             head_get(h.v, &k.a.in[2], p, n, kv);
             head_get(h.go, &k.a.in[4], p, n, head);
             head_mask(&h, p, n, head);
-            head_forward(&h, (double)k.a.attr.scale);
+            head_forward(&h, (double)k.a.attr.attention.scale);
             give(&k, &h, n, head);
             head_get(h.o, &k.a.in[3], p, n, head);
             memset(h.dq, 0, (size_t)(3 * p->seq * p->d) * sizeof(double)); /* dq, dk, dv */
-            head_backward(&h, (double)k.a.attr.scale);
+            head_backward(&h, (double)k.a.attr.attention.scale);
             put_rows(dq, h.dq, p, n, head, p->heads);
             put_rows(dk, h.dk, p, n, kv, p->kv_heads);
             put_rows(dv, h.dv, p, n, kv, p->kv_heads);
@@ -159,7 +159,7 @@ static struct kt integers(const struct attn *p, enum sn_dtype t)
 {
     struct kt k = prepare(p, t, 1.0);
     k.exact = true;
-    k.a.attr.scale = 0.25f;
+    k.a.attr.attention.scale = 0.25f;
     fill_integers(&k, &k.a.in[0], p->d, 0, p->d / 2);
     fill_integers(&k, &k.a.in[1], p->d, p->d / 2, p->d);
     fill_integers(&k, &k.a.in[2], p->d, 0, p->d);
@@ -251,7 +251,7 @@ static void large_scores_do_not_overflow(void)
     struct kt k = prepare(&p, SN_F32, 1.0);
     kt_out(&k, 0, (struct kt_shape){SN_F32, 200, 16, 0}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, 200, 1, 0}, SN_WRITE);
-    k.a.attr.scale = 100;
+    k.a.attr.attention.scale = 100;
     bool good = kt_run(&k, sn_ops_cpu(), SN_OP_ATTENTION, 1);
     for (int64_t i = 0; i < 200; i++) {
         good = good && isfinite(kt_get(&k.a.out[1], i, 0));

@@ -48,16 +48,16 @@ static void world_init(struct world *w, const struct ring *ring, const struct ty
     kt_in(k, 0, (struct kt_shape){t->in, rows, q_cols, p->pad});
     kt_in(k, 1, (struct kt_shape){t->in, rows, kv_cols, p->pad});
     kt_in(k, 2, (struct kt_shape){t->in, rows, kv_cols, p->pad});
-    k->a.attr = (struct sn_attr){.heads = p->heads,
-                                 .kv_heads = p->kv_heads,
-                                 .head_dim = p->d,
-                                 .seq = p->seq,
-                                 .site = SITE,
-                                 .drop = p->drop,
-                                 .scale = 1.0f / sqrtf((float)p->d),
-                                 .context = ring->context,
-                                 .zigzag = ring->zigzag,
-                                 .head0 = p->head0};
+    k->a.attr = (struct sn_attr){.attention.heads = p->heads,
+                                 .attention.kv_heads = p->kv_heads,
+                                 .attention.head_dim = p->d,
+                                 .position.seq = p->seq,
+                                 .random.site = SITE,
+                                 .random.drop = p->drop,
+                                 .attention.scale = 1.0f / sqrtf((float)p->d),
+                                 .position.context = ring->context,
+                                 .position.zigzag = ring->zigzag,
+                                 .attention.head0 = p->head0};
     k->scalars = (struct sn_scalars){.seed = SEED, .step = STEP, .first_sample = FIRST_SAMPLE};
     for (int64_t i = 0; i < heads_of(w); i++) {
         struct head *h = &w->head[i];
@@ -79,8 +79,8 @@ static void world_fini(struct world *w)
 
 static int64_t whole_row(const struct sn_attr *a, int rank, int64_t row)
 {
-    int64_t n = sn_rows_per_sample(a);
-    return row / n * a->seq + sn_position(a, rank, row % n);
+    int64_t n = sn_rows_per_sample(&a->position);
+    return row / n * a->position.seq + sn_position(&a->position, rank, row % n);
 }
 
 /* What `rank` has of an operand of the whole, with its reference. */
@@ -128,8 +128,8 @@ static bool part(struct world *w, enum sn_op_kind kind, int rank, int key_rank, 
     int ins = backward ? 6 : 3, outs = backward ? 3 : 2;
     struct kt k = {.magnitude = 1.0, .scalars = w->all.scalars};
     k.a.attr = w->all.a.attr;
-    k.a.attr.context_rank = rank;
-    k.a.attr.key_rank = key_rank;
+    k.a.attr.position.context_rank = rank;
+    k.a.attr.position.key_rank = key_rank;
     memcpy(k.a.acc, w->all.a.acc, sizeof(k.a.acc));
     for (int i = 0; i < ins; i++)
         gather(w, &k, i, i == 1 || i == 2 ? key_rank : rank);
@@ -149,9 +149,9 @@ static bool part(struct world *w, enum sn_op_kind kind, int rank, int key_rank, 
 static void mark(struct world *w, int rank, bool asks, bool gives)
 {
     const struct sn_attr *a = &w->all.a.attr;
-    for (int64_t i = 0; i < heads_of(w) * sn_rows_per_sample(a); i++) {
-        int64_t at = sn_position(a, rank, i % sn_rows_per_sample(a));
-        struct head *h = &w->head[i / sn_rows_per_sample(a)];
+    for (int64_t i = 0; i < heads_of(w) * sn_rows_per_sample(&a->position); i++) {
+        int64_t at = sn_position(&a->position, rank, i % sn_rows_per_sample(&a->position));
+        struct head *h = &w->head[i / sn_rows_per_sample(&a->position)];
         h->asks[at] = h->asks[at] || asks;
         h->gives[at] = h->gives[at] || gives;
     }
@@ -177,7 +177,7 @@ static void refer_forward(struct world *w)
     double *o = w->all.ref[0], *lse = w->all.ref[1];
     for (int64_t n = 0; n < heads_of(w); n++) {
         struct head *h = &w->head[n];
-        head_forward(h, (double)w->all.a.attr.scale);
+        head_forward(h, (double)w->all.a.attr.attention.scale);
         for (int64_t i = 0; i < p->seq; i++) {
             int64_t at = (n / p->heads * p->seq + i) * p->heads + n % p->heads;
             lse[at] = h->lse[i];
@@ -231,7 +231,7 @@ static void prepare_backward(struct world *w, const struct types *t)
         struct head *h = &w->head[n];
         int64_t sample = n / p->heads, head = n % p->heads;
         head_get(h->go, &k->a.in[4], p, sample, head);
-        head_forward(h, (double)k->a.attr.scale);
+        head_forward(h, (double)k->a.attr.attention.scale);
         for (int64_t i = 0; i < p->seq * p->d; i++)
             kt_set(&k->a.in[3], sample * p->seq + i / p->d, head * p->d + i % p->d, h->o[i]);
         for (int64_t i = 0; i < p->seq; i++)
@@ -252,7 +252,7 @@ static void refer_backward(struct world *w)
     for (int64_t n = 0; n < heads_of(w); n++) {
         struct head *h = &w->head[n];
         int64_t kv = n % p->heads * p->kv_heads / p->heads;
-        head_backward(h, (double)w->all.a.attr.scale);
+        head_backward(h, (double)w->all.a.attr.attention.scale);
         for (int64_t i = 0; i < p->seq * p->d; i++) {
             int64_t row = n / p->heads * p->seq + i / p->d, c = i % p->d;
             w->all.ref[0][row * p->heads * p->d + n % p->heads * p->d + c] += h->dq[i];
@@ -338,15 +338,15 @@ static struct kt rank_operands(enum sn_op_kind kind, enum sn_dtype t, int64_t se
         kt_in(&k, i, i == 5 ? lse : wide);
     for (int o = 0; o < (backward ? 3 : 2); o++)
         kt_out(&k, o, o == 1 && !backward ? lse : wide, SN_ADD);
-    k.a.attr = (struct sn_attr){.heads = 2,
-                                .kv_heads = 2,
-                                .head_dim = 8,
-                                .seq = seq,
-                                .scale = 0.3f,
-                                .context = 2,
-                                .zigzag = zigzag,
-                                .context_rank = 0,
-                                .key_rank = 1};
+    k.a.attr = (struct sn_attr){.attention.heads = 2,
+                                .attention.kv_heads = 2,
+                                .attention.head_dim = 8,
+                                .position.seq = seq,
+                                .attention.scale = 0.3f,
+                                .position.context = 2,
+                                .position.zigzag = zigzag,
+                                .position.context_rank = 0,
+                                .position.key_rank = 1};
     for (int64_t i = 0; i < seq / 2 * 16; i += 4)
         kt_set(&k.a.out[0], i / 16, i % 16, -0.0);
     for (int64_t i = 0; i < seq / 2 && !backward; i += 4)
@@ -401,10 +401,10 @@ static void one_context_rank_is_none(void)
         struct kt k[2];
         for (int i = 0; i < 2; i++) {
             k[i] = rank_operands((enum sn_op_kind)kind, SN_F32, 150, true);
-            k[i].a.attr.seq = 75;
-            k[i].a.attr.context = i;
-            k[i].a.attr.zigzag = i;
-            k[i].a.attr.key_rank = 0;
+            k[i].a.attr.position.seq = 75;
+            k[i].a.attr.position.context = i;
+            k[i].a.attr.position.zigzag = i;
+            k[i].a.attr.position.key_rank = 0;
             same = kt_run(&k[i], sn_ops_cpu(), (enum sn_op_kind)kind, 2) && same;
         }
         for (int s = SN_MAX_IN; s < KT_SLOTS; s++)

@@ -34,11 +34,11 @@ static struct bench *bench(const struct sn_ops *ops, const char *codec)
     b->ops = ops;
     b->scalars = (struct sn_scalars){.seed = 7, .step = 3, .first_sample = 12};
     b->a.scalars = &b->scalars;
-    b->a.attr.codec[0] = ct_codec(codec);
-    b->a.attr.codec[1] = ct_codec("bf16");
-    b->a.attr.levels = 1;
-    b->a.attr.coded = SN_CODED_DATA;
-    b->a.attr.coded_type = SN_F32;
+    b->a.attr.stream.codec[0] = ct_codec(codec);
+    b->a.attr.stream.codec[1] = ct_codec("bf16");
+    b->a.attr.stream.levels = 1;
+    b->a.attr.stream.coded = SN_CODED_DATA;
+    b->a.attr.stream.type = SN_F32;
     fill(b->x, 1);
     fill(b->w, 2);
     return b;
@@ -66,11 +66,12 @@ static void done(struct bench *b)
 static void shape(struct bench *b, int streams, int swapped, int64_t share)
 {
     struct sn_attr *t = &b->a.attr;
-    int64_t bytes = t->marked ? sn_coded_row_bytes(&t->codec[0], SN_F32, share)
-                              : sn_coded_room(t->codec, t->levels, SN_F32, share);
+    int64_t bytes = t->stream.marked
+                        ? sn_coded_row_bytes(&t->stream.codec[0], SN_F32, share)
+                        : sn_coded_room(t->stream.codec, t->stream.levels, SN_F32, share);
     t->blocks_a = streams;
     t->blocks_b = swapped;
-    t->share = share;
+    t->stream.share = share;
     b->a.in[0] = row(b->x, N);
     b->a.out[0] = (struct sn_mat){b->streams, SN_U8, streams, bytes, bytes};
 }
@@ -105,14 +106,14 @@ static void test_shares(const struct sn_ops *ops, const char *codec, int threads
     for (int swapped = 1; swapped <= 2; swapped++) {
         int64_t share = 1152; /* two whole ones, 696 values, none */
         shape(b, 4, swapped, share);
-        b->a.attr.site = 5;
-        b->a.attr.member = 1;
+        b->a.attr.random.site = 5;
+        b->a.attr.stream.member = 1;
         bool ran = go(b, SN_OP_ENCODE, threads) == 0;
         for (int i = 0; i < 4; i++) {
             int number = swapped == 2 ? i % 2 * 2 + i / 2 : i;
             int64_t first = number * share, n = N - first < share ? N - first : share;
             if (n > 0)
-                alone(&b->a.attr.codec[0], b->x + first, n,
+                alone(&b->a.attr.stream.codec[0], b->x + first, n,
                       sn_codec_message(5, 1, 12) + (uint64_t)i, want + first);
         }
         ran = ran && back(b, N, threads) == 0;
@@ -131,7 +132,7 @@ static void test_sums(const struct sn_ops *ops, const char *codec)
     shape(b, 3, 1, 1000);
     bool ran = go(b, SN_OP_ENCODE, 2) == 0;
     for (int i = 0; i < 3; i++) {
-        alone(&b->a.attr.codec[0], b->x + (ptrdiff_t)i * 1000, 1000,
+        alone(&b->a.attr.stream.codec[0], b->x + (ptrdiff_t)i * 1000, 1000,
               sn_codec_message(0, 0, 12) + (uint64_t)i, one);
         for (int k = 0; k < 1000; k++)
             want[k] = i == 0 ? one[k] : want[k] + one[k];
@@ -159,7 +160,7 @@ static void test_difference(const struct sn_ops *ops)
     b->a.in[1] = row(b->w, N);
     for (int i = 0; i < N; i++)
         d[i] = b->x[i] - b->w[i];
-    alone(&b->a.attr.codec[0], d, N, 0, want);
+    alone(&b->a.attr.stream.codec[0], d, N, 0, want);
     for (int i = 0; i < N; i++)
         want[i] += b->w[i];
     bool ran = go(b, SN_OP_ENCODE, 2) == 0;
@@ -206,10 +207,10 @@ static void test_levels(const struct sn_ops *ops)
 {
     float want[N];
     struct bench *b = bench(ops, "int4");
-    b->a.attr.levels = 2;
+    b->a.attr.stream.levels = 2;
     b->scalars.codec_level[SN_CODED_DATA] = 1;
     shape(b, 3, 1, 1024);
-    alone(&b->a.attr.codec[1], b->x, N, 0, want);
+    alone(&b->a.attr.stream.codec[1], b->x, N, 0, want);
     bool ran = go(b, SN_OP_ENCODE, 2) == 0 && back(b, N, 2) == 0;
     tap_ok(ran && memcmp(b->y, want, sizeof(want)) == 0, "%s: the milder codec of two", ops->name);
     done(b);
@@ -219,7 +220,7 @@ static void test_levels(const struct sn_ops *ops)
 static void test_missing(const struct sn_ops *ops)
 {
     struct bench *b = bench(ops, "int8");
-    b->a.attr.missing = 500;
+    b->a.attr.stream.missing = 500;
     shape(b, 1, 1, N);
     b->x[N - 1] = b->x[N - 500] = NAN;
     b->y[N - 500] = 17;
@@ -233,7 +234,7 @@ static void test_missing(const struct sn_ops *ops)
 static void test_marked(const struct sn_ops *ops)
 {
     struct bench *b = bench(ops, "int8");
-    b->a.attr.marked = true;
+    b->a.attr.stream.marked = true;
     shape(b, 30, 1, 100);
     bool ran = go(b, SN_OP_ENCODE, 2) == 0, good = true;
     int64_t bytes = b->a.out[0].cols;

@@ -15,7 +15,7 @@ static struct sn_mat mat(enum sn_dtype t, int64_t rows, int64_t cols)
 /* ffn.up forward, dx of ffn.down, dw of ffn.up, as the compiler asks: without pointers. */
 static struct sn_args product(enum sn_epilogue e)
 {
-    struct sn_args a = {.attr = {.epilogue = e, .trans_b = e == SN_EPILOGUE_ACT}};
+    struct sn_args a = {.attr = {.gemm.epilogue = e, .gemm.trans_b = e == SN_EPILOGUE_ACT}};
     a.in[0] = mat(SN_BF16, T, e == SN_EPILOGUE_COLSUM ? F : C);
     a.in[1] = mat(SN_BF16, C, F);
     a.out[0] = mat(SN_BF16, T, F);
@@ -26,7 +26,7 @@ static struct sn_args product(enum sn_epilogue e)
     } else if (e == SN_EPILOGUE_ACT_DX)
         a.in[4] = mat(SN_BF16, T, F);
     else if (e == SN_EPILOGUE_COLSUM) {
-        a.attr.trans_a = true;
+        a.attr.gemm.trans_a = true;
         a.in[1] = mat(SN_BF16, T, C);
         a.out[0] = mat(SN_F32, F, C);
         a.out[1] = mat(SN_F32, 1, F);
@@ -66,7 +66,7 @@ static void what_the_header_excludes_stays_apart(void)
     a.out[0].dtype = SN_BF16;
     tap_ok(!sn_gemm_joins(&a), "sums in fp32 beside a result in bf16");
     a = product(SN_EPILOGUE_COLSUM);
-    a.attr.fp8 = SN_FP8_BACKWARD;
+    a.attr.gemm.fp8 = SN_FP8_BACKWARD;
     tap_ok(!sn_gemm_joins(&a), "sums of what is rounded to 8 bits");
     a = product(SN_EPILOGUE_ACT);
     for (int i = 0; i < 3; i++)

@@ -245,16 +245,16 @@ static void copies_in_8_bits_have_room(void)
             }
     tap_ok(good, "copies of operands in 8 bits, and in bf16, have room");
     struct sn_args a = {.in = {{NULL, SN_BF16, 100, 40, 40}, {NULL, SN_BF16, 30, 40, 40}}};
-    a.attr.trans_b = true;
+    a.attr.gemm.trans_b = true;
     tap_ok(sn_gemm_room(&a) == SN_GEMM_WORKSPACE, "without, a product has its workspace alone");
-    a.attr.fp8 = SN_FP8_FORWARD;
+    a.attr.gemm.fp8 = SN_FP8_FORWARD;
     tap_ok(sn_gemm_room(&a) == SN_GEMM_WORKSPACE + SN_FP8_HEAD + 8192 + 2560,
            "with, both copies lie behind it");
     /* A in lines: [1, 100] factors, 400 bytes; B in a block: [1, 4]; in lines: [1, 30] */
-    a.attr.fp8 = SN_FP8_BLOCKS;
+    a.attr.gemm.fp8 = SN_FP8_BLOCKS;
     size_t copies = SN_GEMM_WORKSPACE + SN_FP8_HEAD + 8192 + 2560;
     bool blocks = sn_gemm_room(&a) == copies + 512 + 256;
-    a.attr.fp8 = SN_FP8_LINES;
+    a.attr.gemm.fp8 = SN_FP8_LINES;
     tap_ok(blocks && sn_gemm_room(&a) == copies + 512 + 256, "and factors of blocks and lines");
     struct sn_mat wide = {NULL, SN_BF16, 300, 1100, 1100};
     struct sn_fp8_parts lines = sn_fp8_parts_of(SN_FP8_BLOCKS, 0, false),
@@ -395,8 +395,8 @@ static void alignment_is_seen(void)
 
 static bool places_agree(const struct sn_codec *c, enum sn_dtype t, int64_t n)
 {
-    struct sn_attr a = {.coded_type = t, .share = n}, marked = a;
-    marked.marked = true;
+    struct sn_attr a = {.stream.type = t, .stream.share = n}, marked = a;
+    marked.stream.marked = true;
     return sn_stream_bytes(c, t, n) == sn_codec_bytes(c, t, n) &&
            sn_place_bytes(&a, c) == sn_coded_bytes(c, t, n) &&
            sn_place_bytes(&marked, c) == sn_coded_row_bytes(c, t, n);
@@ -430,11 +430,12 @@ static void tiles_and_chunks_are_launchable(void)
             good = good && is_launchable(&g) && is_launchable(&m) && g.x <= SN_CODEC_GRID &&
                    (g.x > 0) == (rows_of[r] > 0) && (m.x > 0) == (rows_of[r] > 0);
         }
-    struct sn_attr a = {.blocks_a = 3, .share = 2049, .levels = 2, .coded_type = SN_BF16};
-    a.codec[0].kind = SN_CODEC_INT8;
+    struct sn_attr a = {
+        .blocks_a = 3, .stream.share = 2049, .stream.levels = 2, .stream.type = SN_BF16};
+    a.stream.codec[0].kind = SN_CODEC_INT8;
     tap_ok(good, "tiles and chunks stay within every device's limits");
     size_t without = sn_codec_scratch(&a);
-    a.codec[1].kind = SN_CODEC_MPC;
+    a.stream.codec[1].kind = SN_CODEC_MPC;
     tap_ok(without == (size_t)SN_CODEC_GRID * 16 && sn_codec_scratch(&a) == without + 3 * 3 * 8,
            "scratch: two sums of a block; with mpc a number for each chunk and stream");
 }

@@ -117,9 +117,9 @@ static void multiply(const struct product *p, enum sn_fp8 how)
 {
     const struct sn_ops *ops = sn_ops_cpu();
     struct sn_args a = {.in = {p->a, p->b}, .out = {{p->c, SN_F32, p->rows, p->cols, p->cols}}};
-    a.attr.trans_a = p->trans_a;
-    a.attr.trans_b = p->trans_b;
-    a.attr.fp8 = how;
+    a.attr.gemm.trans_a = p->trans_a;
+    a.attr.gemm.trans_b = p->trans_b;
+    a.attr.gemm.fp8 = how;
     size_t bytes = (ops->scratch(SN_OP_GEMM, &a, 2) + 63) / 64 * 64;
     a.scratch = aligned_alloc(64, bytes);
     if (!a.scratch || ops->run[SN_OP_GEMM](&a, 2) != 0)

@@ -38,7 +38,7 @@ static void round_part(double *x, int64_t cols, const int64_t rows[2], const int
 /* An operand [rows, depth] that is to be rounded to 8-bit floats is, as ops.h says. */
 static void round_operand(const struct kt *k, int operand, double *x, int64_t rows, int64_t depth)
 {
-    enum sn_fp8 how = k->a.attr.fp8;
+    enum sn_fp8 how = k->a.attr.gemm.fp8;
     enum sn_fp8_format t = how == SN_FP8_BACKWARD && operand == 0 ? SN_E5M2 : SN_E4M3;
     bool parts = how == SN_FP8_BLOCKS || how == SN_FP8_LINES;
     int64_t high = how == SN_FP8_BLOCKS && operand == 1 ? 128 : parts ? 1 : rows + 1;
@@ -65,8 +65,8 @@ static double *unpack(const struct kt *k, int operand, bool trans, int64_t rows,
 
 static void reference(const struct kt *k, const struct gemm *g, double *want)
 {
-    double *a = unpack(k, 0, k->a.attr.trans_a, g->m, g->k);
-    double *b = unpack(k, 1, !k->a.attr.trans_b, g->n, g->k);
+    double *a = unpack(k, 0, k->a.attr.gemm.trans_a, g->m, g->k);
+    double *b = unpack(k, 1, !k->a.attr.gemm.trans_b, g->n, g->k);
     for (int64_t r = 0; r < g->m; r++) {
         for (int64_t c = 0; c < g->n; c++) {
             double sum = 0;
@@ -90,9 +90,9 @@ static void reference(const struct kt *k, const struct gemm *g, double *want)
 static bool right(const struct gemm *g, bool trans_a, bool trans_b, const struct variant *v)
 {
     struct kt k = {.magnitude = 1.0 + sqrt((double)g->k)};
-    k.a.attr.trans_a = trans_a;
-    k.a.attr.trans_b = trans_b;
-    k.a.attr.fp8 = v->fp8;
+    k.a.attr.gemm.trans_a = trans_a;
+    k.a.attr.gemm.trans_b = trans_b;
+    k.a.attr.gemm.fp8 = v->fp8;
     kt_in(&k, 0, (struct kt_shape){v->in, trans_a ? g->k : g->m, trans_a ? g->m : g->k, g->pad});
     kt_in(&k, 1, (struct kt_shape){v->in, trans_b ? g->n : g->k, trans_b ? g->k : g->n, g->pad});
     if (v->bias)

@@ -22,10 +22,11 @@ static double factor(enum sn_op_kind op, const struct kt *k, int64_t sample, int
 {
     const struct sn_attr *a = &k->a.attr;
     if (op == SN_OP_JITTER)
-        return 1.0 +
-               (double)a->jitter * (2.0 * unit(&k->scalars, 0x6a697472u, a->site, sample, e) - 1.0);
-    double drop = (double)a->drop;
-    return unit(&k->scalars, 0x64726f70u, a->site, sample, e) >= drop ? 1.0 / (1.0 - drop) : 0.0;
+        return 1.0 + (double)a->random.jitter *
+                         (2.0 * unit(&k->scalars, 0x6a697472u, a->random.site, sample, e) - 1.0);
+    double drop = (double)a->random.drop;
+    return unit(&k->scalars, 0x64726f70u, a->random.site, sample, e) >= drop ? 1.0 / (1.0 - drop)
+                                                                             : 0.0;
 }
 
 /* `amount`: of dropout or of noise; `place`: the operand that takes the result, -1 for none. */
@@ -34,8 +35,8 @@ static bool case_of(enum sn_op_kind op, struct kt_shape s, int64_t seq, float am
 {
     struct kt k = {.magnitude = 1.0, .scalars = step_9};
     const struct sn_mat *x = kt_in(&k, 0, s), *g = addend ? kt_in(&k, 1, s) : NULL;
-    k.a.attr = (struct sn_attr){.seq = seq, .site = 5};
-    *(op == SN_OP_JITTER ? &k.a.attr.jitter : &k.a.attr.drop) = amount;
+    k.a.attr = (struct sn_attr){.position.seq = seq, .random.site = 5};
+    *(op == SN_OP_JITTER ? &k.a.attr.random.jitter : &k.a.attr.random.drop) = amount;
     if (place >= 0)
         kt_take(&k, 0, place);
     else
@@ -79,7 +80,8 @@ static void noise_is_fair(void)
         for (int e = 0; e < N; e++)
             kt_set(x, e / (N / 64), e % (N / 64), 1.0);
         k.scalars.step += i == 1;
-        k.a.attr = (struct sn_attr){.seq = 16, .site = 7 + (uint32_t)(i == 2), .jitter = 0.25f};
+        k.a.attr = (struct sn_attr){
+            .position.seq = 16, .random.site = 7 + (uint32_t)(i == 2), .random.jitter = 0.25f};
         kt_take(&k, 0, 0);
         (void)kt_run(&k, sn_ops_cpu(), SN_OP_JITTER, 2); /* its result is what the test reads */
         for (int e = 0; e < N; e++) {
@@ -108,7 +110,7 @@ static void mask_of(struct sn_scalars scalars, uint32_t site, float drop, bool *
     const struct sn_mat *x = kt_in(&k, 0, (struct kt_shape){SN_F32, ROWS, COLS, 0});
     for (int64_t i = 0; i < ROWS * COLS; i++)
         kt_set(x, i / COLS, i % COLS, 1.0);
-    k.a.attr = (struct sn_attr){.seq = 16, .site = site, .drop = drop};
+    k.a.attr = (struct sn_attr){.position.seq = 16, .random.site = site, .random.drop = drop};
     kt_take(&k, 0, 0);
     (void)kt_run(&k, sn_ops_cpu(), SN_OP_DROPOUT, 2); /* its result is what the test reads */
     for (int64_t i = 0; i < ROWS * COLS; i++)

@@ -22,7 +22,7 @@ static bool embed_case(struct kt_shape s, int64_t seq, bool positions)
     const struct sn_mat *w = kt_in(&k, 1, (struct kt_shape){s.dtype, V, s.cols, s.pad});
     const struct sn_mat *p =
         positions ? kt_in(&k, 2, (struct kt_shape){s.dtype, seq + 3, s.cols, 0}) : NULL;
-    k.a.attr.seq = seq;
+    k.a.attr.position.seq = seq;
     kt_out(&k, 0, s, SN_WRITE);
     double *y = kt_ref(&k, 0);
     for (int64_t r = 0; r < s.rows; r++)
@@ -63,7 +63,7 @@ static bool frequent_case(enum sn_dtype t, int64_t rows, int64_t cols)
     }
     const struct sn_mat *dy = kt_in(&k, 1, (struct kt_shape){t, rows, cols, 0});
     kt_out(&k, 0, (struct kt_shape){SN_F32, WORDS - 9, cols, 3}, SN_ADD);
-    k.a.attr.vocab_first = 2; /* the first two and the last seven are another rank's */
+    k.a.attr.vocab.first = 2; /* the first two and the last seven are another rank's */
     double *dw = kt_ref(&k, 0);
     for (int64_t r = 0; r < rows; r++) {
         int64_t id = (int64_t)kt_get(ids, r, 0) - 2;
@@ -80,7 +80,7 @@ static bool pos_grad_case(struct kt_shape s, int64_t seq, enum sn_acc acc)
     struct kt k = {.magnitude = 3.0};
     const struct sn_mat *dy = kt_in(&k, 0, s);
     kt_out(&k, 0, (struct kt_shape){SN_F32, seq + 3, s.cols, 0}, acc);
-    k.a.attr.seq = seq;
+    k.a.attr.position.seq = seq;
     double *dp = kt_ref(&k, 0);
     for (int64_t r = 0; r < s.rows; r++)
         for (int64_t c = 0; c < s.cols; c++)

@@ -47,8 +47,8 @@ static double sum_of(const struct kt *k, const struct product *g, int64_t r, int
 {
     double sum = k->a.in[2].p ? kt_get(&k->a.in[2], 0, c) : 0;
     for (int64_t l = 0; l < g->k; l++)
-        sum += element(&k->a.in[0], k->a.attr.trans_a, r, l) *
-               element(&k->a.in[1], k->a.attr.trans_b, l, c);
+        sum += element(&k->a.in[0], k->a.attr.gemm.trans_a, r, l) *
+               element(&k->a.in[1], k->a.attr.gemm.trans_b, l, c);
     return sum;
 }
 
@@ -56,7 +56,7 @@ static double sum_of(const struct kt *k, const struct product *g, int64_t r, int
 static void reference(struct kt *k, const struct product *g)
 {
     double *c = kt_ref(k, 0), *other = k->a.out[1].p ? kt_ref(k, 1) : NULL;
-    enum sn_epilogue e = k->a.attr.epilogue;
+    enum sn_epilogue e = k->a.attr.gemm.epilogue;
     for (int64_t i = 0; i < g->m * g->n; i++) {
         double sum = sum_of(k, g, i / g->n, i % g->n);
         if (e == SN_EPILOGUE_ACT && other)
@@ -76,8 +76,8 @@ static void make(struct kt *k, const struct product *g, const struct variant *v,
     bool dw = v->epilogue == SN_EPILOGUE_COLSUM, forward = v->epilogue == SN_EPILOGUE_ACT;
     enum sn_dtype result = dw ? SN_F32 : t;
     *k = (struct kt){.magnitude = 1.0 + sqrt((double)g->k)};
-    k->a.attr =
-        (struct sn_attr){.trans_a = dw, .trans_b = forward, .epilogue = v->epilogue, .act = v->act};
+    k->a.attr = (struct sn_attr){
+        .gemm.trans_a = dw, .gemm.trans_b = forward, .gemm.epilogue = v->epilogue, .act = v->act};
     kt_in(k, 0, (struct kt_shape){t, dw ? g->k : g->m, dw ? g->m : g->k, g->pad});
     kt_in(k, 1, (struct kt_shape){t, forward ? g->n : g->k, forward ? g->k : g->n, g->pad});
     if (v->bias)
@@ -143,8 +143,8 @@ static void every_epilogue_is_right(void)
 static bool run_apart(struct kt *k, const struct sn_ops *ops)
 {
     struct kt product = *k, other = {0};
-    enum sn_epilogue e = k->a.attr.epilogue;
-    product.a.attr.epilogue = SN_EPILOGUE_NONE;
+    enum sn_epilogue e = k->a.attr.gemm.epilogue;
+    product.a.attr.gemm.epilogue = SN_EPILOGUE_NONE;
     product.a.out[1].p = product.a.in[4].p = NULL;
     if (e == SN_EPILOGUE_ACT && k->a.out[1].p)
         product.a.out[0] = k->a.out[1];

@@ -121,7 +121,7 @@ static void biases_move_towards_balance(bool ok)
     enum { LAYERS = 3 };
     struct kt k = {0};
     k.scalars.ok = ok;
-    k.a.attr.rate = 0.25f;
+    k.a.attr.experts.rate = 0.25f;
     struct sn_mat *counts = kt_in(&k, 0, (struct kt_shape){SN_F32, LAYERS, E, 2});
     kt_out(&k, 0, (struct kt_shape){SN_F32, LAYERS, E, 4}, SN_WRITE);
     for (int l = 0; l < LAYERS; l++)
@@ -169,8 +169,8 @@ static void gradient_is_the_slope(enum sn_dtype t, bool losses, bool any)
     struct kt k = {.magnitude = 1e-2};
     k.scalars.loss_scale = 8;
     k.scalars.tokens_in_step = 20;
-    k.a.attr.aux_loss = 0.5f;
-    k.a.attr.z_loss = 0.25f;
+    k.a.attr.experts.aux_loss = 0.5f;
+    k.a.attr.experts.z_loss = 0.25f;
     struct objective o = {.dw = kt_in(&k, 0, (struct kt_shape){SN_F32, T, K, 1})};
     struct sn_mat *x = kt_in(&k, 1, (struct kt_shape){SN_F32, T, E, 0});
     struct sn_mat *choice = kt_new(&k, 2, (struct kt_shape){SN_I32, T, K, 0});
@@ -252,7 +252,8 @@ static void places_are_sorted_by_expert(int64_t capacity)
 {
     enum { ROWS = 3 * SEQ };
     struct kt k = {0};
-    k.a.attr = (struct sn_attr){.experts = E, .capacity = capacity, .seq = SEQ};
+    k.a.attr =
+        (struct sn_attr){.experts.count = E, .experts.capacity = capacity, .position.seq = SEQ};
     struct sn_mat *choice = kt_new(&k, 0, (struct kt_shape){SN_I32, ROWS, K, 1});
     kt_out(&k, 0, (struct kt_shape){SN_I32, ROWS, K, 2}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_I32, 1, E + 1, 0}, SN_WRITE);
@@ -378,7 +379,7 @@ static void segments_multiply(enum sn_dtype t, bool turned)
 {
     struct kt k = {.magnitude = 8.0};
     int64_t in = turned ? WIDE : LONG, out = turned ? LONG : WIDE;
-    k.a.attr = (struct sn_attr){.trans_b = turned, .experts = EXPERTS};
+    k.a.attr = (struct sn_attr){.gemm.trans_b = turned, .experts.count = EXPERTS};
     struct sn_mat *a = kt_in(&k, 0, (struct kt_shape){t, ROWS, in, 0});
     struct sn_mat *w = kt_in(&k, 1, (struct kt_shape){t, EXPERTS * LONG, WIDE, 0});
     (void)put_bounds(&k, 2);
@@ -400,7 +401,7 @@ static void segments_multiply(enum sn_dtype t, bool turned)
 static void segments_give_gradients(enum sn_dtype t, enum sn_acc acc)
 {
     struct kt k = {.magnitude = 8.0};
-    k.a.attr = (struct sn_attr){.trans_a = true, .experts = EXPERTS};
+    k.a.attr = (struct sn_attr){.gemm.trans_a = true, .experts.count = EXPERTS};
     struct sn_mat *a = kt_in(&k, 0, (struct kt_shape){t, ROWS, LONG, 0});
     struct sn_mat *b = kt_in(&k, 1, (struct kt_shape){t, ROWS, WIDE, 0});
     (void)put_bounds(&k, 2);

@@ -51,7 +51,7 @@ static void sq_norm_counts_what_is_not_finite(void)
 
 static struct sn_scalars decide(struct sn_scalars s, bool dynamic)
 {
-    struct sn_args a = {.scalars = &s, .attr = {.dynamic_scale = dynamic}};
+    struct sn_args a = {.scalars = &s, .attr = {.optimizer.dynamic_scale = dynamic}};
     (void)sn_ops_cpu()->run[SN_OP_DECIDE](&a, 1); /* cannot fail */
     return s;
 }
@@ -131,15 +131,16 @@ static void adam_step(const struct adam *h, double g, double *p, double *m, doub
     *p -= step * *m / denominator;
 }
 
-static const struct sn_attr attr = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f};
+static const struct sn_attr attr = {
+    .optimizer.beta1 = 0.9f, .optimizer.beta2 = 0.95f, .eps = 1e-8f, .optimizer.decay = 0.1f};
 
 static struct adam adam_of(const struct sn_scalars *s)
 {
     return (struct adam){.lr = (double)s->lr,
-                         .b1 = (double)attr.beta1,
-                         .b2 = (double)attr.beta2,
+                         .b1 = (double)attr.optimizer.beta1,
+                         .b2 = (double)attr.optimizer.beta2,
                          .eps = (double)attr.eps,
-                         .decay = (double)attr.decay,
+                         .decay = (double)attr.optimizer.decay,
                          .grad_scale = (double)s->grad_scale,
                          .t = (double)s->adam_count};
 }

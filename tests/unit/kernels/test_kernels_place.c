@@ -32,18 +32,18 @@ static bool fits(int64_t t, int j)
 
 static struct sn_attr attr_of(const struct cut *c, int rank, int slice)
 {
-    return (struct sn_attr){.experts = E,
-                            .capacity = CAPACITY,
-                            .seq = SEQ,
-                            .context = c->context,
-                            .context_rank = rank,
-                            .zigzag = c->zigzag,
-                            .row0 = slice * (ROWS / c->context / c->slices)};
+    return (struct sn_attr){.experts.count = E,
+                            .experts.capacity = CAPACITY,
+                            .position.seq = SEQ,
+                            .position.context = c->context,
+                            .position.context_rank = rank,
+                            .position.zigzag = c->zigzag,
+                            .position.row0 = slice * (ROWS / c->context / c->slices)};
 }
 
 static int64_t token_of(const struct sn_attr *a, int64_t r)
 {
-    return sn_row_sample(a, r) * SEQ + sn_row_position(a, r);
+    return sn_row_sample(&a->position, r) * SEQ + sn_row_position(&a->position, r);
 }
 
 static void put_all(struct kt *k, const struct cut *c)
@@ -100,7 +100,8 @@ static int one_of_many(int64_t t, int j)
 static void many_choices_are_placed(int64_t capacity)
 {
     struct kt k = {0};
-    k.a.attr = (struct sn_attr){.experts = MANY_E, .capacity = capacity, .seq = MANY_SEQ};
+    k.a.attr = (struct sn_attr){
+        .experts.count = MANY_E, .experts.capacity = capacity, .position.seq = MANY_SEQ};
     struct sn_mat *choice = kt_new(&k, 0, (struct kt_shape){SN_I32, MANY_ROWS, MANY_K, 0});
     kt_out(&k, 0, (struct kt_shape){SN_I32, MANY_ROWS, MANY_K, 1}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_I32, 1, MANY_E + 1, 0}, SN_WRITE);

@@ -42,7 +42,7 @@ static void rows_are_multiplied(enum sn_dtype t, enum sn_dtype to, struct sizes 
 {
     struct kt k = {.magnitude = 8.0};
     int64_t in = turned ? z.k : z.n, out = turned ? z.n : z.k;
-    k.a.attr = (struct sn_attr){.trans_b = turned, .experts = EXPERTS};
+    k.a.attr = (struct sn_attr){.gemm.trans_b = turned, .experts.count = EXPERTS};
     double *a = values_of(kt_in(&k, 0, (struct kt_shape){t, ROWS, in, 8}));
     double *w = values_of(kt_in(&k, 1, (struct kt_shape){t, EXPERTS * z.n, z.k, 16}));
     put_bounds(&k);
@@ -67,7 +67,7 @@ static void rows_are_multiplied(enum sn_dtype t, enum sn_dtype to, struct sizes 
 static void weights_get_their_gradient(enum sn_dtype t, struct sizes z, enum sn_acc acc)
 {
     struct kt k = {.magnitude = 100.0};
-    k.a.attr = (struct sn_attr){.trans_a = true, .experts = EXPERTS + 1};
+    k.a.attr = (struct sn_attr){.gemm.trans_a = true, .experts.count = EXPERTS + 1};
     double *a = values_of(kt_in(&k, 0, (struct kt_shape){t, ROWS, z.n, 0}));
     double *b = values_of(kt_in(&k, 1, (struct kt_shape){t, ROWS, z.k, 8}));
     struct sn_mat *m = kt_new(&k, 2, (struct kt_shape){SN_I32, 1, EXPERTS + 2, 0});
@@ -92,7 +92,7 @@ static void weights_get_their_gradient(enum sn_dtype t, struct sizes z, enum sn_
 static void segments_are_summed(enum sn_dtype t, struct sizes z)
 {
     struct kt k = {.magnitude = 100.0};
-    k.a.attr = (struct sn_attr){.trans_a = true, .experts = EXPERTS};
+    k.a.attr = (struct sn_attr){.gemm.trans_a = true, .experts.count = EXPERTS};
     double *a = values_of(kt_in(&k, 0, (struct kt_shape){t, ROWS, z.n, 0}));
     double *b = values_of(kt_in(&k, 1, (struct kt_shape){t, ROWS, z.k, 0}));
     put_bounds(&k);

@@ -37,11 +37,11 @@ static bool rope_case(const struct rope *p, enum sn_dtype t, int64_t pad, bool i
     int64_t cols = (int64_t)p->heads * p->head_dim + p->rest;
     struct kt_shape s = {t, p->seq * p->samples, cols, pad};
     kt_in(&k, 0, s);
-    k.a.attr = (struct sn_attr){.heads = p->heads,
-                                .head_dim = p->head_dim,
-                                .rotary_dim = p->rotary_dim,
-                                .seq = p->seq,
-                                .theta = p->theta,
+    k.a.attr = (struct sn_attr){.attention.heads = p->heads,
+                                .attention.head_dim = p->head_dim,
+                                .attention.rotary_dim = p->rotary_dim,
+                                .position.seq = p->seq,
+                                .attention.theta = p->theta,
                                 .inverse = p->inverse};
     if (in_place)
         kt_take(&k, 0, 0);
@@ -78,8 +78,11 @@ static void inverse_undoes(void)
 {
     struct kt k = {0};
     const struct sn_mat *x = kt_in(&k, 0, (struct kt_shape){SN_F32, 200, 256, 0});
-    k.a.attr = (struct sn_attr){
-        .heads = 4, .head_dim = 64, .rotary_dim = 64, .seq = 100, .theta = 10000.0f};
+    k.a.attr = (struct sn_attr){.attention.heads = 4,
+                                .attention.head_dim = 64,
+                                .attention.rotary_dim = 64,
+                                .position.seq = 100,
+                                .attention.theta = 10000.0f};
     kt_take(&k, 0, 0);
     double *before = kt_ref(&k, 0), worst = 0.0;
     for (int64_t i = 0; i < x->rows * x->cols; i++)

@@ -73,7 +73,7 @@ static struct chosen choose(const struct kt *k, int64_t r, int choices, const st
     struct chosen c = {probabilities(m, p), 0, 1};
     int top = c.expert;
     struct sn_philox w =
-        words(&k->scalars, k->a.attr.site, 1000 + r / SEQ, r % SEQ * choices + m->j);
+        words(&k->scalars, k->a.attr.random.site, 1000 + r / SEQ, r % SEQ * choices + m->j);
     if (k->a.attr.draws) {
         for (c.expert = 0; c.expert < m->n; c.expert++)
             if ((sum += p[c.expert]) > (double)w.v[0] / 4294967296.0)
@@ -88,8 +88,11 @@ static void routing_is_as_specified(int choices, float range, bool draws)
 {
     struct kt k = {.magnitude = 1e-3, .scalars = step_9};
     struct sn_mat *x = kt_in(&k, 0, shape(SN_F32, T, E, 3));
-    k.a.attr = (struct sn_attr){
-        .seq = SEQ, .site = 7, .sparsemixer = true, .draws = draws, .range = range};
+    k.a.attr = (struct sn_attr){.position.seq = SEQ,
+                                .random.site = 7,
+                                .experts.sparsemixer = true,
+                                .draws = draws,
+                                .experts.range = range};
     kt_out(&k, 0, shape(SN_F32, T, choices, 2), SN_WRITE);
     kt_out(&k, 1, shape(SN_I32, T, choices, 1), SN_WRITE);
     kt_out(&k, 2, shape(SN_F32, 1, E, 0), SN_WRITE);
@@ -139,7 +142,7 @@ static double objective(const double *dw, const double *z, const int *choice, do
 static void gradient_is_the_slope_of_probabilities(enum sn_dtype t)
 {
     struct kt k = {.magnitude = 1e-2, .scalars = step_9};
-    k.a.attr = (struct sn_attr){.sparsemixer = true, .range = 0.6f};
+    k.a.attr = (struct sn_attr){.experts.sparsemixer = true, .experts.range = 0.6f};
     struct sn_mat *dw = kt_in(&k, 0, shape(SN_F32, T, 2, 1));
     struct sn_mat *x = kt_in(&k, 1, shape(SN_F32, T, E, 0));
     struct sn_mat *choice = kt_new(&k, 2, shape(SN_I32, T, 2, 0));
@@ -180,8 +183,11 @@ static void draws_are_fair(void)
     struct sn_mat *x = kt_in(&k, 0, shape(SN_F32, ROWS, N, 0));
     for (int64_t i = 0; i < (int64_t)ROWS * N; i++)
         kt_set(x, i / N, i % N, z[i % N]);
-    k.a.attr =
-        (struct sn_attr){.seq = 100, .site = 3, .sparsemixer = true, .draws = true, .range = 0.4f};
+    k.a.attr = (struct sn_attr){.position.seq = 100,
+                                .random.site = 3,
+                                .experts.sparsemixer = true,
+                                .draws = true,
+                                .experts.range = 0.4f};
     struct sn_mat *w = kt_out(&k, 0, shape(SN_F32, ROWS, 2, 0), SN_WRITE);
     struct sn_mat *c = kt_out(&k, 1, shape(SN_I32, ROWS, 2, 0), SN_WRITE);
     kt_out(&k, 2, shape(SN_F32, 1, N, 0), SN_WRITE);
@@ -216,14 +222,15 @@ static void draws_are_fair(void)
 /* A row draws what its token draws, wherever it lies. */
 static void draws_belong_to_the_token(void)
 {
-    struct sn_attr all = {.seq = 8, .site = 5}, part = {.seq = 8, .site = 5, .context = 2};
+    struct sn_attr all = {.position.seq = 8, .random.site = 5},
+                   part = {.position.seq = 8, .random.site = 5, .position.context = 2};
     int same = 0, n = 0;
     for (int rank = 0; rank < 2; rank++)
         for (int64_t r = 0; r < 8; r++) {
             struct sn_scalars here = step_9;
-            part.context_rank = rank;
-            part.zigzag = true;
-            int64_t sample = r / 4, at = sn_position(&part, rank, r % 4);
+            part.position.context_rank = rank;
+            part.position.zigzag = true;
+            int64_t sample = r / 4, at = sn_position(&part.position, rank, r % 4);
             struct sn_mixer_draw a = sn_mixer_draw(&part, &here, r, 2, 1);
             here.first_sample += sample; /* another micro-batch */
             struct sn_mixer_draw b = sn_mixer_draw(&all, &here, at, 2, 1);
@@ -248,7 +255,7 @@ static void dense_weights_are_the_softmax(void)
 {
     struct kt k = {.magnitude = 1e-3};
     struct sn_mat *x = kt_in(&k, 0, shape(SN_F32, T, E, 3));
-    k.a.attr.dense = true;
+    k.a.attr.experts.dense = true;
     kt_out(&k, 0, shape(SN_F32, T, E, 2), SN_WRITE);
     double *w = kt_ref(&k, 0), row[E];
     kt_out(&k, 2, shape(SN_F32, 1, E, 0), SN_WRITE);
@@ -297,7 +304,8 @@ static double dense_objective(const struct dense_objective *o, const double *x)
 static void dense_gradient_is_the_slope(enum sn_dtype t, bool losses)
 {
     struct kt k = {.magnitude = 1e-2, .scalars = step_9};
-    k.a.attr = (struct sn_attr){.dense = true, .aux_loss = 4.0f, .z_loss = 0.25f};
+    k.a.attr =
+        (struct sn_attr){.experts.dense = true, .experts.aux_loss = 4.0f, .experts.z_loss = 0.25f};
     struct sn_mat *dw = kt_in(&k, 0, shape(SN_F32, T, E, 1));
     struct sn_mat *x = kt_in(&k, 1, shape(SN_F32, T, E, 0));
     struct sn_mat *counts = kt_in(&k, 3, shape(SN_F32, 1, E, 0));
@@ -346,7 +354,7 @@ static double information_of(struct kt *k, double *want)
             *want += p[e] > 0 ? p[e] * log(p[e]) / T : 0;
     }
     k->scalars.balance_sum = 0;
-    k->a.attr.dense = true;
+    k->a.attr.experts.dense = true;
     return kt_run(k, sn_ops_cpu(), SN_OP_ROUTE_LOSS, 2) ? -k->scalars.balance_sum / T : 99;
 }
 
@@ -372,7 +380,7 @@ static void every_token_has_a_place_at_every_expert_here(void)
 {
     enum { HERE = 4, ALL = 12 };
     struct kt k = {0};
-    k.a.attr = (struct sn_attr){.dense = true, .experts = HERE, .member = 1};
+    k.a.attr = (struct sn_attr){.experts.dense = true, .experts.count = HERE, .experts.member = 1};
     kt_out(&k, 0, shape(SN_I32, T, ALL, 2), SN_WRITE);
     double *place = kt_ref(&k, 0);
     kt_out(&k, 1, shape(SN_I32, 1, HERE + 1, 0), SN_WRITE);

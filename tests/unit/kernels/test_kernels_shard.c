@@ -28,17 +28,17 @@ static int64_t deal(const struct part *p, int64_t row[ROWS])
 
 static struct sn_attr attr_of(const struct part *p)
 {
-    return (struct sn_attr){.seq = SEQ,
-                            .context = p->context,
-                            .context_rank = p->rank,
-                            .zigzag = p->zigzag,
-                            .row0 = p->first,
-                            .site = 5,
-                            .drop = 0.3f,
-                            .heads = COLS / 100,
-                            .head_dim = 100,
-                            .rotary_dim = 64,
-                            .theta = 10000.0f};
+    return (struct sn_attr){.position.seq = SEQ,
+                            .position.context = p->context,
+                            .position.context_rank = p->rank,
+                            .position.zigzag = p->zigzag,
+                            .position.row0 = p->first,
+                            .random.site = 5,
+                            .random.drop = 0.3f,
+                            .attention.heads = COLS / 100,
+                            .attention.head_dim = 100,
+                            .attention.rotary_dim = 64,
+                            .attention.theta = 10000.0f};
 }
 
 /* fn for every part of every way to cut; the ranks of one way in order. */
@@ -100,7 +100,7 @@ static bool part_equals_whole(const struct part *p, void *arg)
     k.a.in[2] = w->kt.a.in[2];
     const struct sn_mat *y = kt_out(&k, 0, (struct kt_shape){all->dtype, p->n, COLS, 3}, SN_WRITE);
     k.a.attr = attr_of(p);
-    k.a.attr.jitter = w->kt.a.attr.jitter;
+    k.a.attr.random.jitter = w->kt.a.attr.random.jitter;
     for (int threads = 1; threads <= 4; threads++) {
         memset(k.image[SN_MAX_IN], 0xfb, k.bytes[SN_MAX_IN]);
         good = kt_run(&k, w->ops, w->kind, threads) && good;
@@ -132,7 +132,7 @@ static void rows_equal_those_of_the_whole(enum sn_op_kind kind, enum sn_dtype t,
     }
     kt_out(&w.kt, 0, shape, SN_WRITE);
     w.kt.a.attr = attr_of(&(struct part){0});
-    w.kt.a.attr.jitter = kind == SN_OP_JITTER ? 0.2f : 0;
+    w.kt.a.attr.random.jitter = kind == SN_OP_JITTER ? 0.2f : 0;
     for (int i = 0, n = kt_tables(table); i < n; i++) {
         w.ops = table[i];
         good = kt_run(&w.kt, w.ops, kind, 1) && every_part(part_equals_whole, &w) && good;
@@ -197,7 +197,7 @@ static void positions_gradients_add_up_to_the_whole(void)
     for (int64_t i = 0; i < ROWS * COLS; i++)
         kt_set(dy, i / COLS, i % COLS, (double)(i * 7919 % 201 - 100));
     kt_out(&g.whole, 0, (struct kt_shape){SN_F32, TABLE, COLS, 0}, SN_WRITE);
-    g.whole.a.attr.seq = SEQ;
+    g.whole.a.attr.position.seq = SEQ;
     g.good = true;
     for (int i = 0, n = kt_tables(table); i < n; i++) {
         g.ops = table[i];

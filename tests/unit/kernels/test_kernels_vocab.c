@@ -36,7 +36,7 @@ static bool embed_rank(const struct kt *whole, int64_t vocab, int rank, bool pos
         for (int64_t c = 0; c < cols; c++)
             kt_set(mine, i, c, kt_get(w, first + i, c));
     k.a.in[2] = positions ? whole->a.in[2] : (struct sn_mat){0};
-    k.a.attr = (struct sn_attr){.seq = 4, .vocab = vocab, .vocab_first = first};
+    k.a.attr = (struct sn_attr){.position.seq = 4, .vocab.words = vocab, .vocab.first = first};
     kt_out(&k, 0, (struct kt_shape){w->dtype, rows, cols, 1}, SN_WRITE);
     double *y = kt_ref(&k, 0);
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -73,7 +73,7 @@ static bool embed_grad_rank(const struct kt *whole, const struct sn_ops *ops, in
     struct kt k = {0};
     k.a.in[0] = whole->a.in[0];
     k.a.in[1] = whole->a.in[1];
-    k.a.attr = (struct sn_attr){.vocab = vocab, .vocab_first = first};
+    k.a.attr = (struct sn_attr){.vocab.words = vocab, .vocab.first = first};
     const struct sn_mat *dw =
         kt_out(&k, 0, (struct kt_shape){SN_F32, share(vocab), cols, 0}, SN_WRITE);
     k.a.acc[0] = SN_ADD;
@@ -140,7 +140,7 @@ static struct kt make_rank(const struct kt *whole, int rank)
         for (int64_t c = 0; c < cols && first + c < x->cols; c++)
             kt_set(mine, r, c, kt_get(x, r, first + c));
     k.a.in[1] = whole->a.in[1];
-    k.a.attr = (struct sn_attr){.vocab = x->cols, .vocab_first = first};
+    k.a.attr = (struct sn_attr){.vocab.words = x->cols, .vocab.first = first};
     return k;
 }
 
@@ -255,7 +255,7 @@ static float merged_loss(float parts[RANKS][3], float dx[2])
     struct sn_args a = {
         .in = {{x, SN_F32, 1, 2, 2}, {&target, SN_I32, 1, 1, 1}, {parts, SN_F32, RANKS, 3, 3}},
         .out = {{dx, SN_F32, 1, 2, 2}, {&loss, SN_F32, 1, 1, 1}},
-        .attr = {.vocab = 3, .vocab_first = 2},
+        .attr = {.vocab.words = 3, .vocab.first = 2},
         .scalars = &s};
     return sn_ops_cpu()->run[SN_OP_CROSS_ENTROPY](&a, 1) == 0 ? loss : -1.0f;
 }
@@ -277,7 +277,7 @@ static void a_target_that_is_no_word_is_loud(void)
     struct sn_scalars s = {.tokens_in_step = 1, .loss_scale = 1};
     struct sn_args a = {.in = {{x, SN_F32, 1, 4, 4}, {&target, SN_I32, 1, 1, 1}},
                         .out = {{0}, {&loss, SN_F32, 1, 1, 1}},
-                        .attr = {.vocab = 3},
+                        .attr = {.vocab.words = 3},
                         .scalars = &s};
     bool ran = sn_ops_cpu()->run[SN_OP_CROSS_ENTROPY](&a, 1) == 0;
     tap_ok(ran && isnan(loss), "a target in the padding makes the loss NaN");

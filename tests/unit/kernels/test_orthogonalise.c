@@ -11,7 +11,7 @@ struct shape {
 static void begin(struct kt *k, struct shape s)
 {
     *k = (struct kt){.scalars = {.seed = 7, .step = 3}};
-    k->a.attr.site = 99;
+    k->a.attr.random.site = 99;
     (void)kt_in(k, 0, (struct kt_shape){SN_F32, s.rows, s.cols, s.pad});
     for (int o = 0; o < 2; o++)
         (void)kt_out(k, o, (struct kt_shape){SN_F32, s.rows, s.cols, s.pad}, SN_WRITE);
@@ -196,7 +196,7 @@ static void what_is_nothing_new_is_zero_or_drawn(void)
     k.scalars.step++;
     bool other_step = same_bits(&k) && kt_get(y, 3, 5) != first;
     k.scalars.step--;
-    k.a.attr.site++;
+    k.a.attr.random.site++;
     tap_ok(other_step && same_bits(&k) && kt_get(y, 3, 5) != first,
            "another step, and another site, draw others");
     kt_free(&k);

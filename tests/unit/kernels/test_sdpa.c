@@ -76,12 +76,12 @@ static void make(struct problem *x, const struct shape *s, enum sn_dtype t)
     x->lse = filled(x->rows * s->heads, SN_F32, 3);
     x->dy = filled(x->rows * q, t, 4);
     x->grads = filled(x->rows * x->fused, t, 5);
-    struct sn_args a = {.attr = {.heads = s->heads,
-                                 .kv_heads = s->kv_heads,
-                                 .head_dim = s->d,
-                                 .seq = s->seq,
-                                 .library = SN_LIBRARY_MAY,
-                                 .scale = 1.0f / sqrtf((float)s->d)},
+    struct sn_args a = {.attr = {.attention.heads = s->heads,
+                                 .attention.kv_heads = s->kv_heads,
+                                 .attention.head_dim = s->d,
+                                 .position.seq = s->seq,
+                                 .attention.library = SN_LIBRARY_MAY,
+                                 .attention.scale = 1.0f / sqrtf((float)s->d)},
                         .scalars = &x->scalars};
     a.in[0] = columns(x->qkv, t, x->rows, q, x->fused, 0);
     a.in[1] = columns(x->qkv, t, x->rows, kv, x->fused, q);
@@ -121,7 +121,7 @@ static bool by_cudnn(struct sn_sdpa *s, const struct sn_args *a, bool is_backwar
     struct sn_sdpa_plan *p = why ? NULL : sn_sdpa_find(s, &shape, &why);
     size_t bound = sn_sdpa_bound(&shape), guard = 64;
     unsigned char *scratch = p ? malloc(bound + guard) : NULL;
-    int64_t n = a->in[0].rows * a->attr.heads;
+    int64_t n = a->in[0].rows * a->attr.attention.heads;
     if (!scratch) {
         printf("# no plan: %s\n", why);
         return false;
@@ -134,15 +134,17 @@ static bool by_cudnn(struct sn_sdpa *s, const struct sn_args *a, bool is_backwar
     void *work = scratch;
     if (is_backward) {
         for (int64_t i = 0; i < n; i++) {
-            int64_t row = i / a->attr.seq / a->attr.heads * a->attr.seq + i % a->attr.seq;
-            int64_t head = i / a->attr.seq % a->attr.heads;
+            int64_t row =
+                i / a->attr.position.seq / a->attr.attention.heads * a->attr.position.seq +
+                i % a->attr.position.seq;
+            int64_t head = i / a->attr.position.seq % a->attr.attention.heads;
             packed[i] = ((const float *)a->in[5].p)[row * a->in[5].ld + head];
         }
         void *all[] = {a->in[0].p,  a->in[1].p,     a->in[2].p,        a->in[3].p,
                        packed,      a->in[4].p,     a->out[0].p,       a->out[1].p,
                        a->out[2].p, scratch + part, scratch + 2 * part};
         memcpy(operand, all, sizeof(all));
-        size_t sums = shape.in_order ? 0 : (size_t)(n * a->attr.head_dim) * sizeof(float);
+        size_t sums = shape.in_order ? 0 : (size_t)(n * a->attr.attention.head_dim) * sizeof(float);
         work = scratch + 2 * part + (sums + SN_SDPA_PIECE - 1) / SN_SDPA_PIECE * SN_SDPA_PIECE;
     }
     bool good = sn_sdpa_run(s, p, NULL, operand, work) == 0;
@@ -234,27 +236,27 @@ static void the_rest_is_refused(void)
            "asked for: bf16, causal, grouped heads, forward and backward");
     WITHOUT(x.forward, (void)a, false, 75, "older than sm_80");
     WITHOUT(x.backward, (void)a, true, 100, "from sm_100 on");
-    WITHOUT(x.forward, a.attr.drop = 0.1f, false, 90, "dropout");
-    WITHOUT(x.forward, a.attr.context = 2, false, 90, "context ranks");
-    WITHOUT(x.forward, a.attr.key_rank = 1, false, 90, "context ranks");
+    WITHOUT(x.forward, a.attr.random.drop = 0.1f, false, 90, "dropout");
+    WITHOUT(x.forward, a.attr.position.context = 2, false, 90, "context ranks");
+    WITHOUT(x.forward, a.attr.position.key_rank = 1, false, 90, "context ranks");
     WITHOUT(x.forward, a.acc[1] = SN_ADD, false, 90, "added to another");
     WITHOUT(x.backward, a.acc[2] = SN_ADD, true, 90, "added to another");
-    WITHOUT(x.forward, a.attr.head_dim = 12, false, 90, "multiple of 8");
-    WITHOUT(x.forward, a.attr.head_dim = 136, false, 90, "128 at most");
-    WITHOUT(x.forward, a.attr.kv_heads = 3, false, 90, "same number of query heads");
-    WITHOUT(x.forward, a.attr.seq = 5, false, 90, "no whole samples");
-    WITHOUT(x.forward, a.attr.row0 = 3, false, 90, "no whole samples");
+    WITHOUT(x.forward, a.attr.attention.head_dim = 12, false, 90, "multiple of 8");
+    WITHOUT(x.forward, a.attr.attention.head_dim = 136, false, 90, "128 at most");
+    WITHOUT(x.forward, a.attr.attention.kv_heads = 3, false, 90, "same number of query heads");
+    WITHOUT(x.forward, a.attr.position.seq = 5, false, 90, "no whole samples");
+    WITHOUT(x.forward, a.attr.position.row0 = 3, false, 90, "no whole samples");
     WITHOUT(x.forward, a.in[0].dtype = SN_F32, false, 90, "bf16 and fp16 alone");
     WITHOUT(x.forward, a.in[2].dtype = SN_F16, false, 90, "two types");
     WITHOUT(x.forward, a.out[0].dtype = SN_F32, false, 90, "another type");
     WITHOUT(x.forward, a.in[1].ld++, false, 90, "16 bytes");
     WITHOUT(x.backward, a.out[1].p = (char *)a.out[1].p + 2, true, 90, "16 bytes");
     struct sn_args a = x.backward;
-    a.attr.seq = 8192;
+    a.attr.position.seq = 8192;
     for (int i = 0; i < 5; i++)
         a.in[i].rows = a.out[i % 3].rows = 8192;
     refuses(&a, true, 90, "the gradients of all scores");
-    a.attr.library = SN_LIBRARY_MUST;
+    a.attr.attention.library = SN_LIBRARY_MUST;
     tap_ok(!sn_sdpa_refuses(&a, true, 90), "where it must be cuDNN they are kept");
     drop(&x);
 }

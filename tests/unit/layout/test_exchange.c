@@ -119,12 +119,12 @@ static bool segments_fill_windows(const struct world *w, int member, int round)
     struct kt k = {0};
     int all = w->members * w->experts;
     struct sn_exchange x = exchange_of(w, member, round);
-    k.a.attr = (struct sn_attr){.experts = w->experts,
-                                .capacity = x.capacity,
-                                .member = member,
-                                .chunk = w->chunk,
-                                .chunks = w->chunks};
-    k.a.attr.round = round;
+    k.a.attr = (struct sn_attr){.experts.count = w->experts,
+                                .experts.capacity = x.capacity,
+                                .experts.member = member,
+                                .experts.chunk = w->chunk,
+                                .experts.chunks = w->chunks};
+    k.a.attr.experts.round = round;
     struct sn_mat *in = kt_new(&k, 0, (struct kt_shape){SN_I32, w->members, all + 1, 2});
     for (int i = 0; i < w->members * (all + 1); i++)
         kt_set(in, i / (all + 1), i % (all + 1), w->bounds[i]);

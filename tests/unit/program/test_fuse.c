@@ -26,7 +26,7 @@ static struct found look(const struct sn_program *p)
     struct found n = {0};
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        enum sn_epilogue e = op->kind == SN_OP_GEMM ? op->attr.epilogue : SN_EPILOGUE_NONE;
+        enum sn_epilogue e = op->kind == SN_OP_GEMM ? op->attr.gemm.epilogue : SN_EPILOGUE_NONE;
         n.act += op->kind == SN_OP_ACT;
         n.act_dx += op->kind == SN_OP_ACT_DX;
         n.colsum += op->kind == SN_OP_COLSUM;
@@ -40,13 +40,13 @@ static struct found look(const struct sn_program *p)
 
 static bool always(const struct sn_args *a)
 {
-    return a->attr.epilogue != SN_EPILOGUE_NONE;
+    return a->attr.gemm.epilogue != SN_EPILOGUE_NONE;
 }
 
 /* All but activations, as a backend whose library has no such product says. */
 static bool sums_alone(const struct sn_args *a)
 {
-    return a->attr.epilogue == SN_EPILOGUE_COLSUM;
+    return a->attr.gemm.epilogue == SN_EPILOGUE_COLSUM;
 }
 
 struct compiled {

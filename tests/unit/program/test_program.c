@@ -432,12 +432,13 @@ static void products_of_weights_may_be_of_8_bits(enum sn_fp8_scaling scaling)
     for (int i = 0; i < x.job->train.n_ops; i++) {
         const struct sn_op *op = &x.job->train.ops[i];
         if (op->kind == SN_OP_GEMM)
-            n[op->attr.fp8]++;
+            n[op->attr.gemm.fp8]++;
         else
-            others += op->attr.fp8 != SN_FP8_NONE;
+            others += op->attr.gemm.fp8 != SN_FP8_NONE;
         /* of lines where no operand is a weight: a gradient's product has A turned */
-        others += (op->attr.fp8 == SN_FP8_LINES) != (op->attr.trans_a && op->attr.fp8 && parts);
-        if (op->kind == SN_OP_GEMM && op->attr.fp8)
+        others += (op->attr.gemm.fp8 == SN_FP8_LINES) !=
+                  (op->attr.gemm.trans_a && op->attr.gemm.fp8 && parts);
+        if (op->kind == SN_OP_GEMM && op->attr.gemm.fp8)
             for (int k = 0; k < 2; k++)
                 others += x.job->train.bufs[op->in[k].buf].dtype != SN_BF16;
     }
@@ -466,7 +467,7 @@ static void a_head_is_rotated_as_its_rule_says(void)
     bool good = sn_model_create(&m, &c.model, &c.train, &err) == SN_OK;
     for (int i = 0; good && i < m->n_nodes; i++)
         if (m->nodes[i].kind == SN_NODE_ROPE)
-            rotated = m->nodes[i].attr.rotary_dim;
+            rotated = m->nodes[i].attr.attention.rotary_dim;
     tap_ok(rotated == 58 && sn_model_rotated(&c.model) == 58, "58 %% of 100 features are %d",
            rotated);
     sn_model_destroy(m);

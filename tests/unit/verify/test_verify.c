@@ -381,7 +381,7 @@ static void same_rows_under_way(struct world *w)
     struct sn_program *p = &w->spoilt[0];
     for (int i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == SN_OP_EXCHANGE && p->ops[i].attr.inverse)
-            p->ops[i].attr.chunk = 1;
+            p->ops[i].attr.experts.chunk = 1;
 }
 
 static void operand_missing(struct world *w)
