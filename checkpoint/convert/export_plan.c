@@ -50,8 +50,8 @@ struct sn_hf_size sn_export_size(const struct sn_export_tensor *t)
 /* The row by which ours is written. */
 static const struct sn_hf_rule *written_by(const struct planner *p, const struct sn_hf_rule *r)
 {
-    const struct sn_hf_rule *l = p->later ? sn_hf_later_rules(p->model->family) : NULL;
-    for (; l && l->ours; l++)
+    const struct sn_hf_rule *l;
+    for (int i = 0; p->later && (l = sn_hf_later_rule_at(p->model->family, i)); i++)
         if (strcmp(l->ours, r->ours) == 0)
             return l;
     return r;
@@ -91,13 +91,18 @@ static int copies_of(const struct planner *p, const struct sn_hf_rule *r)
     return sn_hf_is_expert(r) && !sn_hf_is_stack(r->form) ? p->model->experts.count : 1;
 }
 
-static enum sn_status add_layer(struct planner *p, const struct sn_hf_rule *first, int layer,
-                                struct sn_err *err)
+static bool is_of_layer(const struct sn_hf_rule *r)
 {
-    for (const struct sn_hf_rule *r = first; r->ours && strchr(r->ours, '#'); r++) {
+    return strchr(r->ours, '#');
+}
+
+static enum sn_status add_layer(struct planner *p, int layer, struct sn_err *err)
+{
+    const struct sn_hf_rule *r;
+    for (int i = 0; (r = sn_hf_rule_at(p->model->family, i)); i++) {
         const struct sn_hf_rule *by = written_by(p, r);
-        for (int i = 0; i < copies_of(p, by); i++)
-            SN_TRY(add_tensor(p, by, (struct sn_hf_at){layer, i}, err));
+        for (int k = 0; is_of_layer(r) && k < copies_of(p, by); k++)
+            SN_TRY(add_tensor(p, by, (struct sn_hf_at){layer, k}, err));
     }
     return SN_OK;
 }
@@ -105,17 +110,15 @@ static enum sn_status add_layer(struct planner *p, const struct sn_hf_rule *firs
 /* What stands before the layers, the layers, what stands behind them. */
 static enum sn_status add_all(struct planner *p, struct sn_err *err)
 {
-    const struct sn_hf_rule *rules = sn_hf_rules(p->model->family), *r = rules;
+    const struct sn_hf_rule *r;
     const struct sn_hf_at none = {0, 0};
-    for (; r->ours && !strchr(r->ours, '#'); r++)
+    int i = 0;
+    for (; (r = sn_hf_rule_at(p->model->family, i)) && !is_of_layer(r); i++)
         SN_TRY(add_tensor(p, r, none, err));
-    const struct sn_hf_rule *first = r;
     for (int layer = 0; layer < p->model->layers; layer++)
-        SN_TRY(add_layer(p, first, layer, err));
-    while (r->ours && strchr(r->ours, '#'))
-        r++;
-    for (; r->ours; r++)
-        if (!p->model->tied_embeddings || strcmp(r->ours, "head.weight") != 0)
+        SN_TRY(add_layer(p, layer, err));
+    for (; (r = sn_hf_rule_at(p->model->family, i)); i++)
+        if (!is_of_layer(r) && !(p->model->tied_embeddings && strcmp(r->ours, "head.weight") == 0))
             SN_TRY(add_tensor(p, r, none, err));
     return SN_OK;
 }
@@ -152,16 +155,13 @@ static void deal_files(struct sn_export_plan *p, int64_t shard_bytes)
 
 static enum sn_status fill(struct planner *p, struct sn_err *err)
 {
-    const struct sn_hf_rule *rules = sn_hf_rules(p->model->family);
+    const struct sn_hf_rule *r;
     size_t most = 0, ours = 0; /* of theirs, and of the tensors of ours that they are */
-    for (const struct sn_hf_rule *r = rules; r && r->ours; r++) {
-        size_t times = strchr(r->ours, '#') ? (size_t)p->model->layers : 1;
+    for (int i = 0; (r = sn_hf_rule_at(p->model->family, i)); i++) {
+        size_t times = is_of_layer(r) ? (size_t)p->model->layers : 1;
         most += times * (size_t)copies_of(p, written_by(p, r));
         ours += times * (size_t)(sn_hf_is_expert(r) ? p->model->experts.count : 1);
     }
-    if (!rules)
-        return sn_fail(err, SN_EINPUT, "%s: the field's names for the family %s are not known",
-                       p->source->name, sn_family_name(p->model->family));
     p->plan->tensors = sn_alloc_n(most, sizeof(*p->plan->tensors));
     p->plan->sources = sn_alloc_n(ours, sizeof(*p->plan->sources));
     p->used = sn_alloc_n((size_t)p->source->n_tensors + 1, sizeof(*p->used));

@@ -87,13 +87,21 @@ static enum sn_status add(const struct upcycling *u, int from, struct sn_err *er
     return strcmp(rest, "gate.weight") == 0 ? add_router(u, from, stem, err) : SN_OK;
 }
 
+static bool can_have_experts(enum sn_family f)
+{
+    enum sn_family with;
+    return sn_family_with_experts(f, &with);
+}
+
 static enum sn_status check(const struct sn_model_config *m, int experts, int top_k,
                             const char *name, struct sn_err *err)
 {
-    if (m->family != SN_LLAMA)
+    char names[SN_FAMILIES_SIZE];
+    if (!can_have_experts(m->family))
         return sn_fail(err, SN_EINPUT,
-                       "%s: upcycle: is of family %s; want a dense llama, which becomes a mixtral",
-                       name, sn_family_name(m->family));
+                       "%s: upcycle: is of family %s; want a dense %s, for which there is a family "
+                       "with experts",
+                       name, sn_family_name(m->family), sn_families_that(names, can_have_experts));
     if (experts < 2 || experts > 1024 || top_k < 1 || top_k > experts)
         return sn_fail(err, SN_EINPUT,
                        "upcycle: %d experts, %d of them for a token; want 2 to 1024, and from 1 to "
@@ -112,7 +120,7 @@ enum sn_status sn_source_upcycle(struct sn_source *out, struct sn_source *inner,
     SN_TRY(check(&c.model, experts, top_k, inner->name, err));
     u.hidden = c.model.hidden;
     u.std = c.model.init_std > 0 ? (float)c.model.init_std : 0.02f; /* a checkpoint does not say */
-    c.model.family = SN_MIXTRAL;
+    (void)sn_family_with_experts(c.model.family, &c.model.family);  /* there is one: check */
     c.model.experts.count = experts;
     c.model.experts.top_k = top_k;
     (void)snprintf(what, sizeof(what), "upcycle %d of %d", top_k, experts);

@@ -60,7 +60,8 @@ static const struct sn_hf_rule gpt_neox[] = {
     {0}
 };
 
-static const struct sn_hf_rule llama[] = {
+/* What llama and mixtral share: the block without its feed-forward part, ... */
+static const struct sn_hf_rule llama_attention[] = {
     {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME, 0},
     {"layers.#.attn_norm.weight", "layers.#.input_layernorm.weight",          SN_HF_SAME, 0},
     {"layers.#.attn.q.weight",    "layers.#.self_attn.q_proj.weight",         SN_HF_SAME, 0},
@@ -68,33 +69,33 @@ static const struct sn_hf_rule llama[] = {
     {"layers.#.attn.v.weight",    "layers.#.self_attn.v_proj.weight",         SN_HF_SAME, 0},
     {"layers.#.attn.o.weight",    "layers.#.self_attn.o_proj.weight",         SN_HF_SAME, 0},
     {"layers.#.ffn_norm.weight",  "layers.#.post_attention_layernorm.weight", SN_HF_SAME, 0},
-    {"layers.#.ffn.gate.weight",  "layers.#.mlp.gate_proj.weight",            SN_HF_SAME, 0},
-    {"layers.#.ffn.up.weight",    "layers.#.mlp.up_proj.weight",              SN_HF_SAME, 0},
-    {"layers.#.ffn.down.weight",  "layers.#.mlp.down_proj.weight",            SN_HF_SAME, 0},
+    {0}
+};
+
+/* ... and what is behind the blocks. */
+static const struct sn_hf_rule llama_end[] = {
     {"final_norm.weight",         "norm.weight",                              SN_HF_SAME, 0},
     {"head.weight",               "lm_head.weight",                           SN_HF_SAME, 0},
     {0}
 };
 
-static const struct sn_hf_rule mixtral[] = {
-    {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME, 0},
-    {"layers.#.attn_norm.weight", "layers.#.input_layernorm.weight",          SN_HF_SAME, 0},
-    {"layers.#.attn.q.weight",    "layers.#.self_attn.q_proj.weight",         SN_HF_SAME, 0},
-    {"layers.#.attn.k.weight",    "layers.#.self_attn.k_proj.weight",         SN_HF_SAME, 0},
-    {"layers.#.attn.v.weight",    "layers.#.self_attn.v_proj.weight",         SN_HF_SAME, 0},
-    {"layers.#.attn.o.weight",    "layers.#.self_attn.o_proj.weight",         SN_HF_SAME, 0},
-    {"layers.#.ffn_norm.weight",  "layers.#.post_attention_layernorm.weight", SN_HF_SAME, 0},
+static const struct sn_hf_rule llama_ffn[] = {
+    {"layers.#.ffn.gate.weight",  "layers.#.mlp.gate_proj.weight",            SN_HF_SAME, 0},
+    {"layers.#.ffn.up.weight",    "layers.#.mlp.up_proj.weight",              SN_HF_SAME, 0},
+    {"layers.#.ffn.down.weight",  "layers.#.mlp.down_proj.weight",            SN_HF_SAME, 0},
+    {0}
+};
+
+static const struct sn_hf_rule mixtral_ffn[] = {
     {"layers.#.ffn.router.weight", "layers.#.block_sparse_moe.gate.weight",   SN_HF_SAME, 0},
     {"layers.#.ffn.experts.#.gate.weight", "layers.#.block_sparse_moe.experts.#.w1.weight", SN_HF_SAME, 0},
     {"layers.#.ffn.experts.#.up.weight",   "layers.#.block_sparse_moe.experts.#.w3.weight", SN_HF_SAME, 0},
     {"layers.#.ffn.experts.#.down.weight", "layers.#.block_sparse_moe.experts.#.w2.weight", SN_HF_SAME, 0},
-    {"final_norm.weight",         "norm.weight",                              SN_HF_SAME, 0},
-    {"head.weight",               "lm_head.weight",                           SN_HF_SAME, 0},
     {0}
 };
 
 /* Version 5: the experts of a layer are two tensors. */
-static const struct sn_hf_rule mixtral_later[] = {
+static const struct sn_hf_rule mixtral_ffn_later[] = {
     {"layers.#.ffn.router.weight",         "layers.#.mlp.gate.weight",          SN_HF_SAME, 0},
     {"layers.#.ffn.experts.#.gate.weight", "layers.#.mlp.experts.gate_up_proj", SN_HF_STACK_GATE_UP, 0},
     {"layers.#.ffn.experts.#.up.weight",   "layers.#.mlp.experts.gate_up_proj", SN_HF_STACK_GATE_UP, 1},
@@ -102,16 +103,19 @@ static const struct sn_hf_rule mixtral_later[] = {
     {0}
 };
 
-/* Many files have the prefix before all names, or before all but the head's. */
+/* Many files have the prefix before all names, or before all but the head's. Lists follow each other
+ * as the tensors do; a NULL ends them. */
+enum { LISTS = 4 };
 static const struct family {
     const char *prefix;
-    const struct sn_hf_rule *rules, *later;
+    const struct sn_hf_rule *rules[LISTS + 1], *later[LISTS + 1];
 } families[] = {
-    [SN_GPT2]     = {"transformer.", gpt2, NULL},
-    [SN_GPT_NEOX] = {"gpt_neox.",    gpt_neox, NULL},
-    [SN_LLAMA]    = {"model.",       llama, NULL},
-    [SN_MIXTRAL]  = {"model.",       mixtral, mixtral_later},
+    [SN_GPT2]     = {"transformer.", {gpt2}, {0}},
+    [SN_GPT_NEOX] = {"gpt_neox.",    {gpt_neox}, {0}},
+    [SN_LLAMA]    = {"model.",       {llama_attention, llama_ffn, llama_end}, {0}},
+    [SN_MIXTRAL]  = {"model.",       {llama_attention, mixtral_ffn, llama_end}, {mixtral_ffn_later}},
 };
+_Static_assert(sizeof(families) / sizeof(families[0]) == SN_NFAMILIES, "a family lacks its names");
 /* clang-format on */
 
 /* Does the name fit the pattern? *at is what stands for each #. */
@@ -155,20 +159,31 @@ bool sn_hf_is_expert(const struct sn_hf_rule *r)
     return strchr(r->ours, '#') != strrchr(r->ours, '#');
 }
 
-const struct sn_hf_rule *sn_hf_rules(enum sn_family family)
+/* Row i of lists, one after the other; NULL behind the last. */
+static const struct sn_hf_rule *rule_at(const struct sn_hf_rule *const *lists, int i)
 {
-    return families[family].rules;
+    for (; *lists; lists++)
+        for (const struct sn_hf_rule *r = *lists; r->ours; r++)
+            if (i-- == 0)
+                return r;
+    return NULL;
 }
 
-const struct sn_hf_rule *sn_hf_later_rules(enum sn_family family)
+const struct sn_hf_rule *sn_hf_rule_at(enum sn_family family, int i)
 {
-    return families[family].later;
+    return rule_at(families[family].rules, i);
 }
 
-static const struct sn_hf_rule *rule_among(const struct sn_hf_rule *r, const char *piece,
+const struct sn_hf_rule *sn_hf_later_rule_at(enum sn_family family, int i)
+{
+    return rule_at(families[family].later, i);
+}
+
+static const struct sn_hf_rule *rule_among(const struct sn_hf_rule *const *lists, const char *piece,
                                            struct sn_hf_at *at)
 {
-    for (; r && r->ours; r++)
+    const struct sn_hf_rule *r;
+    for (int i = 0; (r = rule_at(lists, i)); i++)
         if (fits(r->ours, piece, at))
             return r;
     return NULL;
@@ -177,7 +192,7 @@ static const struct sn_hf_rule *rule_among(const struct sn_hf_rule *r, const cha
 const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
                                        struct sn_hf_at *at)
 {
-    return rule_among(sn_hf_rules(family), piece, at);
+    return rule_among(families[family].rules, piece, at);
 }
 
 struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at)
@@ -224,7 +239,7 @@ const struct sn_st_tensor *sn_hf_find(const struct sn_safetensors *st, enum sn_f
                                       const char *piece, const struct sn_hf_rule **rule,
                                       struct sn_hf_at *at)
 {
-    const struct sn_hf_rule *const of[] = {sn_hf_rules(family), sn_hf_later_rules(family)};
+    const struct sn_hf_rule *const *const of[] = {families[family].rules, families[family].later};
     for (int i = 0; i < 2; i++) {
         const struct sn_hf_rule *r = rule_among(of[i], piece, at);
         const struct sn_st_tensor *t = r ? lookup(st, family, r, *at) : NULL;
@@ -246,10 +261,11 @@ const struct sn_st_tensor *sn_hf_source(const struct sn_safetensors *st, enum sn
 
 /* As sn_hf_sibling, of the names of one version. */
 static const struct sn_st_tensor *sibling(const struct sn_safetensors *st, enum sn_family family,
-                                          const struct sn_hf_rule *r, const char *theirs, int share,
-                                          int *layer)
+                                          const struct sn_hf_rule *const *lists, const char *theirs,
+                                          int share, int *layer)
 {
-    for (; r && r->ours; r++) {
+    const struct sn_hf_rule *r;
+    for (int i = 0; (r = rule_at(lists, i)); i++) {
         struct sn_hf_at at = {0, 0};
         if (!strchr(r->theirs, '#') || !fits(r->theirs, theirs, &at))
             continue;
@@ -263,9 +279,8 @@ static const struct sn_st_tensor *sibling(const struct sn_safetensors *st, enum 
 const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum sn_family family,
                                          const char *theirs, int share, int *layer)
 {
-    const char *prefix = families[family].prefix;
-    size_t skip = strncmp(theirs, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
-    const struct sn_st_tensor *t =
-        sibling(st, family, sn_hf_rules(family), theirs + skip, share, layer);
-    return t ? t : sibling(st, family, sn_hf_later_rules(family), theirs + skip, share, layer);
+    const struct family *f = &families[family];
+    size_t skip = strncmp(theirs, f->prefix, strlen(f->prefix)) == 0 ? strlen(f->prefix) : 0;
+    const struct sn_st_tensor *t = sibling(st, family, f->rules, theirs + skip, share, layer);
+    return t ? t : sibling(st, family, f->later, theirs + skip, share, layer);
 }

@@ -1,6 +1,6 @@
 /*
- * hfnames.h - our names for tensors and the field's: gpt2, gpt-neox, llama and mixtral as Hugging
- * Face stores them, and a model's first weights from such files or from a checkpoint of ours.
+ * hfnames.h - our names for tensors and the field's: families as Hugging Face stores them, and a
+ * model's first weights from such files or from a checkpoint of ours.
  *
  * Ours are [out, in] with q, k and v apart (docs/FORMAT.md); theirs may be transposed or fused.
  * Rotary halves are stored alike in both, so q and k rows keep their order.

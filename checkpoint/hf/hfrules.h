@@ -39,10 +39,11 @@ struct sn_hf_at {
     int layer, expert;
 };
 
-/* The rows of a family, up to one without names; NULL: none is known. */
-const struct sn_hf_rule *sn_hf_rules(enum sn_family family);
-/* Those that later versions of the field's library write instead of some of them; NULL: none. */
-const struct sn_hf_rule *sn_hf_later_rules(enum sn_family family);
+/* Row i of a family, in the order of the file; the parts of one tensor of theirs lie side by side.
+ * NULL behind the last. */
+const struct sn_hf_rule *sn_hf_rule_at(enum sn_family family, int i);
+/* The same of those that later versions of the field's library write instead of some of them. */
+const struct sn_hf_rule *sn_hf_later_rule_at(enum sn_family family, int i);
 /* The tensor of the file that holds our piece, by which row, and the piece's numbers; NULL: none is
  * there. */
 const struct sn_st_tensor *sn_hf_find(const struct sn_safetensors *st, enum sn_family family,

@@ -27,7 +27,7 @@ static bool is_harmless(const char *key, const struct sn_model_config *ours, con
 {
     const struct sn_model_config *theirs = &o->model;
     if (strcmp(key, "seq") == 0)
-        return ours->family != SN_GPT2 && ours->seq < theirs->seq;
+        return sn_family_traits(ours->family)->positions != SN_LEARNED && ours->seq < theirs->seq;
     if (strcmp(key, "sliding_window") == 0)
         return covers(ours, ours->seq) && covers(theirs, ours->seq);
     if (strcmp(key, "share_layers") == 0)

@@ -14,6 +14,7 @@
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/config/family.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,7 +23,6 @@ enum { SN_NAME_MAX = 128, SN_PATH_MAX = 1024, SN_FREEZE_MAX = 32, SN_SPLIT_MAX =
 
 enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of this */
 
-enum sn_family { SN_GPT2, SN_GPT_NEOX, SN_LLAMA, SN_MIXTRAL };
 enum sn_channels { SN_CHANNELS_AUTO, SN_CHANNELS_HOST };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
 enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
@@ -89,9 +89,9 @@ struct sn_model_config {
     int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
     bool tied_embeddings;
     double rope_theta;
-    double rotary_pct;      /* part of head_dim that is rotated: 1 for llama, 0.25 for gpt-neox */
+    double rotary_pct;      /* part of head_dim that is rotated; 0: positions are learned */
     int sliding_window;     /* tokens that a token attends to, itself included; 0: all before it */
-    bool parallel_residual; /* gpt-neox: attention and ffn read the same input */
+    bool parallel_residual; /* attention and ffn read the same input */
     double norm_eps, init_std, dropout;
     int share_layers;
     struct sn_experts_config experts;
@@ -341,7 +341,6 @@ void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);
  * or checkpoint keys). Two ranks or two attempts with the same hash compute the same thing. */
 uint64_t sn_config_hash(const struct sn_config *c);
 
-const char *sn_family_name(enum sn_family f);
 const char *sn_coded_name(enum sn_coded c); /* "data", "zero", ... */
 /* "int4-diff", or "none". */
 void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX]);

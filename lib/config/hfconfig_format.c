@@ -29,8 +29,8 @@ static enum sn_status check_heads(const struct sn_hf_type *t, const struct sn_mo
                        "config.json: model.kv_heads: %d differs from model.heads (%d), which the "
                        "field's %s does not know",
                        m->kv_heads, m->heads, family);
-    if (m->family == SN_GPT2)
-        return SN_OK; /* rotates nothing */
+    if (sn_family_traits(m->family)->positions != SN_ROTARY)
+        return SN_OK;
     if (!has_key_of(t, "rotary_pct") && m->rotary_pct != 1)
         return sn_fail(
             err, SN_EINPUT,
@@ -63,10 +63,10 @@ static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_mo
                                                              : NULL;
     if (x->count > 0 && alien)
         return sn_fail(err, SN_EINPUT,
-                       "config.json: model.experts.%s: the field's mixtral has experts in every "
+                       "config.json: model.experts.%s: the field's %s has experts in every "
                        "layer, which take all tokens, none that is shared, no bias, and a "
                        "router of softmax",
-                       alien);
+                       alien, sn_family_name(m->family));
     return SN_OK;
 }
 

@@ -35,7 +35,6 @@ _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
                    sizeof(enum sn_order_axis) == sizeof(int),
                "a ranking lies as struct sn_ranking does");
 
-static const char *const families[] = {"gpt2", "gpt-neox", "llama", "mixtral", NULL};
 static const char *const channels[] = {"auto", "host", NULL};
 /* run.attention: enum sn_library_use */
 static const char *const whose_kernels[] = {"own", "auto", "cudnn", NULL};
@@ -113,9 +112,9 @@ const struct sn_key sn_keys[] = {
     {ROW("model", MAP, NONE, "The model's shape.")},
     {ROW("model.preset", INCLUDE, NONE, "Name of a shipped model, such as llama-7b.")},
     {ROW("model.file", INCLUDE, NONE, "Path of a YAML file with model keys (or a run file, of which the model is taken).")},
-    {ROW("model.config", INCLUDE, NONE, "Path of a Hugging Face config.json of type gpt2, gpt_neox, llama, mistral or mixtral (docs/HUGGINGFACE.md).")},
+    {ROW("model.config", INCLUDE, NONE, "Path of a Hugging Face config.json (docs/HUGGINGFACE.md has the types that are known).")},
     {ROW("model.family", ENUM, AT(model.family), "Kind of block."),
-        NAMES(families), DECIDES},
+        NAMES(sn_family_names), DECIDES},
     {ROW("model.layers", INT, AT(model.layers), "Transformer blocks."),
         RANGE(1, 10000, "layers"), DECIDES},
     {ROW("model.hidden", INT, AT(model.hidden), "Width of the residual stream."),
@@ -125,16 +124,16 @@ const struct sn_key sn_keys[] = {
     {ROW("model.kv_heads", INT, AT(model.kv_heads), "Heads of keys and values (grouped-query attention); divides model.heads."),
         RANGE(1, 65536, "heads"), DERIVED("model.heads"), DECIDES},
     {ROW("model.ffn", INT, AT(model.ffn), "Inner width of the feed-forward part; of each expert."),
-        RANGE(1, 4194304, "features"), DERIVED("4 x model.hidden for gpt2 and gpt-neox; required for llama and mixtral"), DECIDES},
+        RANGE(1, 4194304, "features"), DERIVED("4 x model.hidden for gpt2 and gpt-neox; required otherwise"), DECIDES},
     {ROW("model.vocab", INT, AT(model.vocab), "Rows of the embedding."),
         RANGE(2, 16777216, "tokens"), DECIDES},
     {ROW("model.seq", INT, AT(model.seq), "Tokens per sequence."),
         RANGE(1, 16777216, "tokens"), DECIDES},
     {ROW("model.tied_embeddings", BOOL, AT(model.tied_embeddings), "The head uses the embedding's weights."),
         DERIVED("true for gpt2, false otherwise"), DECIDES},
-    {ROW("model.rope_theta", FLOAT, AT(model.rope_theta), "Base of the rotary embedding's wavelengths (gpt-neox, llama, mixtral)."),
+    {ROW("model.rope_theta", FLOAT, AT(model.rope_theta), "Base of the rotary embedding's wavelengths (all families but gpt2)."),
         RANGE(1, 1e12L, NULL), DEFAULT("10000.0"), DECIDES},
-    {ROW("model.rotary_pct", FLOAT, AT(model.rotary_pct), "Part of each head that is rotated (gpt-neox, llama, mixtral)."),
+    {ROW("model.rotary_pct", FLOAT, AT(model.rotary_pct), "Part of each head that is rotated (all families but gpt2)."),
         RANGE(0, 1, NULL), DERIVED("0.25 for gpt-neox, 0 for gpt2, 1 otherwise"), DECIDES},
     {ROW("model.parallel_residual", BOOL, AT(model.parallel_residual), "Attention and feed-forward read the same input (gpt-neox)."),
         DERIVED("true for gpt-neox, false otherwise"), DECIDES},
@@ -413,9 +412,4 @@ void *sn_key_at(const struct sn_key *k, struct sn_config *c)
 const void *sn_key_get(const struct sn_key *k, const struct sn_config *c)
 {
     return k->offset == SN_NOWHERE ? NULL : (const char *)c + k->offset;
-}
-
-const char *sn_family_name(enum sn_family f)
-{
-    return families[f];
 }

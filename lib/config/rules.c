@@ -41,26 +41,26 @@ const char *sn_near_multiples(char buf[SN_NEAR_SIZE], int64_t of, int64_t n)
 static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     struct sn_model_config *m = &c->model;
-    bool neox = m->family == SN_GPT_NEOX, gpt2 = m->family == SN_GPT2;
+    const struct sn_traits *f = sn_family_traits(m->family);
     if (!sn_settings_get(s, "run.output"))
         (void)snprintf(c->run.output, sizeof(c->run.output), "runs/%s", c->run.name);
     if (!sn_settings_get(s, "model.kv_heads"))
         m->kv_heads = m->heads;
     if (!sn_settings_get(s, "model.tied_embeddings"))
-        m->tied_embeddings = gpt2;
+        m->tied_embeddings = f->tied_embeddings;
     if (!sn_settings_get(s, "model.rotary_pct"))
-        m->rotary_pct = gpt2 ? 0 : neox ? 0.25 : 1;
+        m->rotary_pct = f->rotary_pct;
     if (!sn_settings_get(s, "model.parallel_residual"))
-        m->parallel_residual = neox;
+        m->parallel_residual = f->parallel_residual;
     if (sn_settings_get(s, "model.ffn"))
         return SN_OK;
-    if (!gpt2 && !neox)
+    if (f->ffn == 0)
         return sn_settings_fail(
             s, "model.ffn", err,
             "missing; want a number of features, such as %d (8/3 x model.hidden, "
             "rounded up to 16)",
             (m->hidden * 8 / 3 + 15) / 16 * 16);
-    m->ffn = 4 * m->hidden;
+    m->ffn = f->ffn * m->hidden;
     return SN_OK;
 }
 
@@ -83,11 +83,11 @@ static enum sn_status kv_heads_divide_heads(const struct sn_config *c, const str
 {
     const struct sn_model_config *m = &c->model;
     char near[SN_NEAR_SIZE];
-    if (m->family == SN_GPT2 && m->kv_heads != m->heads)
+    if (!sn_family_traits(m->family)->grouped_heads && m->kv_heads != m->heads)
         return sn_settings_fail(s, "model.kv_heads", err,
-                                "%d differs from model.heads (%d), but gpt2 has one key per query "
+                                "%d differs from model.heads (%d), but %s has one key per query "
                                 "head; leave kv_heads out",
-                                m->kv_heads, m->heads);
+                                m->kv_heads, m->heads, sn_family_name(m->family));
     if (m->heads % m->kv_heads == 0)
         return SN_OK;
     return sn_settings_fail(s, "model.kv_heads", err,
@@ -101,14 +101,13 @@ static enum sn_status rotary_fits(const struct sn_config *c, const struct sn_set
     const struct sn_model_config *m = &c->model;
     int width = m->hidden / m->heads;
     int rotated = sn_model_rotated(m);
-    if (m->family == SN_GPT2) {
-        if (m->rotary_pct != 0)
-            return sn_settings_fail(s, "model.rotary_pct", err,
-                                    "gpt2 has no rotary embedding; leave it out");
-        if (m->rope_theta != 10000)
-            return sn_settings_fail(s, "model.rope_theta", err,
-                                    "gpt2 has no rotary embedding; leave it out");
-        return SN_OK;
+    if (sn_family_traits(m->family)->positions != SN_ROTARY) {
+        const char *key = m->rotary_pct != 0       ? "model.rotary_pct"
+                          : m->rope_theta != 10000 ? "model.rope_theta"
+                                                   : NULL;
+        return !key ? SN_OK
+                    : sn_settings_fail(s, key, err, "%s has no rotary embedding; leave it out",
+                                       sn_family_name(m->family));
     }
     if (rotated >= 2 && rotated % 2 == 0)
         return SN_OK;
@@ -136,14 +135,20 @@ static enum sn_status window_covers(const struct sn_config *c, const struct sn_s
                             m->sliding_window, m->seq, m->sliding_window);
 }
 
+static bool may_be_parallel(enum sn_family f)
+{
+    return sn_family_traits(f)->parallel_residual;
+}
+
 static enum sn_status residual_fits(const struct sn_config *c, const struct sn_settings *s,
                                     struct sn_err *err)
 {
-    if (!c->model.parallel_residual || c->model.family == SN_GPT_NEOX)
+    char names[SN_FAMILIES_SIZE];
+    if (!c->model.parallel_residual || may_be_parallel(c->model.family))
         return SN_OK;
-    return sn_settings_fail(s, "model.parallel_residual", err,
-                            "true needs family gpt-neox, not %s; use false",
-                            sn_family_name(c->model.family));
+    return sn_settings_fail(
+        s, "model.parallel_residual", err, "true needs family %s, not %s; use false",
+        sn_families_that(names, may_be_parallel), sn_family_name(c->model.family));
 }
 
 static enum sn_status share_divides_layers(const struct sn_config *c, const struct sn_settings *s,
@@ -158,19 +163,25 @@ static enum sn_status share_divides_layers(const struct sn_config *c, const stru
         m->share_layers, m->layers, sn_near_divisors(near, m->layers, m->share_layers));
 }
 
+static bool has_experts(enum sn_family f)
+{
+    return sn_family_traits(f)->experts;
+}
+
 static enum sn_status experts_fit_family(const struct sn_config *c, const struct sn_settings *s,
                                          struct sn_err *err)
 {
     const struct sn_model_config *m = &c->model;
-    bool mixtral = m->family == SN_MIXTRAL;
-    if (mixtral == (m->experts.count > 0))
+    const char *family = sn_family_name(m->family);
+    char names[SN_FAMILIES_SIZE];
+    if (has_experts(m->family) == (m->experts.count > 0))
         return SN_OK;
-    if (mixtral)
+    if (has_experts(m->family))
         return sn_settings_fail(s, "model.experts.count", err,
-                                "missing; family mixtral wants a number of experts, such as 8");
+                                "missing; family %s wants a number of experts, such as 8", family);
     return sn_settings_fail(s, "model.experts.count", err,
-                            "%d needs family mixtral, not %s; leave model.experts out",
-                            m->experts.count, sn_family_name(m->family));
+                            "%d needs family %s, not %s; leave model.experts out", m->experts.count,
+                            sn_families_that(names, has_experts), family);
 }
 
 static enum sn_status experts_fit_model(const struct sn_config *c, const struct sn_settings *s,

@@ -206,7 +206,8 @@ static int64_t table_bucket(const struct letters *l)
     int64_t members = 32 * (int64_t)l->at->members;
     int64_t n = sn_slice_of(c->model.vocab, l->t, 0).padded * l->D;
     n = (n + 31) / 32 * 32;
-    if (c->model.family == SN_GPT2 && l->t == 1 && n * 4 < c->layout.bucket)
+    bool learned = sn_family_traits(c->model.family)->positions == SN_LEARNED;
+    if (learned && l->t == 1 && n * 4 < c->layout.bucket)
         n += (c->model.seq * l->D + 31) / 32 * 32;
     return (n + members - 1) / members * members;
 }
@@ -334,7 +335,7 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_confi
     const struct sn_model_config *m = &config->model;
     const struct sn_layout_config *y = &config->layout;
     int t = y->tensor, copies = sn_kv_copies(m, t);
-    bool llama = m->family == SN_LLAMA || m->family == SN_MIXTRAL;
+    const struct sn_traits *f = sn_family_traits(m->family);
     struct letters l = {.config = config, .at = at, .a = a, .n = at->layers, .m = at->experts};
     l.dtype = config->train.precision;
     l.t = t;
@@ -347,8 +348,9 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_confi
     l.q = l.D / t;
     l.g = l.q + 2 * (l.D / m->heads) * (m->kv_heads / (t / copies));
     l.f = sn_slice_of(m->ffn, t, 0).padded;
-    l.rms = l.gated = llama;
-    l.parallel = m->family != SN_GPT2 && m->parallel_residual;
+    l.rms = f->norm == SN_RMSNORM;
+    l.gated = f->gated;
+    l.parallel = m->parallel_residual;
     l.dropout = m->dropout > 0;
     l.split = y->schedule == SN_ZERO_BUBBLE || y->split_backward;
     l.exchange = l.c > 1 && y->context_kind == SN_CONTEXT_ALL_TO_ALL;

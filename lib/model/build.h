@@ -9,6 +9,7 @@
 struct sn_model_builder {
     struct sn_model *model;
     const struct sn_model_config *config;
+    const struct sn_traits *traits; /* of the family */
     const struct sn_train_config *train;
     int layer;            /* written into nodes; -1 outside the blocks */
     int *by_name;         /* hash table of the parameters' names: number + 1, 0: free */
@@ -30,7 +31,7 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want);
 /* Random streams: of the embedding 0; four in each layer: attention, its residual, the ffn's, the
  * router's. */
 uint32_t sn_model_site(const struct sn_model_builder *b, uint32_t which);
-/* families.c: the nodes of all families. */
+/* families.c: the nodes of a model of any family. */
 void sn_family_build(struct sn_model_builder *b);
 /* experts.c: router and experts of a layer, which read x; the weights are those of layer `owner`.
  * The value that they give. */

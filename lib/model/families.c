@@ -1,13 +1,6 @@
 /*
- * families.c - what gpt2, gpt-neox, llama and mixtral compute.
- *
- * One block, with the differences between the families as data (struct recipe):
- *   gpt2      learned positions, LayerNorm, GELU (tanh), biases, sequential residuals
- *   gpt-neox  partial rotary positions, LayerNorm, GELU (erf), biases, parallel residual
- *   llama     rotary positions, RMSNorm, SwiGLU, no biases, grouped-query attention
- *   mixtral   llama, with experts instead of one feed-forward part (experts.c)
- * Sources: Radford et al. 2019 with the code of GPT-2; Black et al. 2022 (arXiv 2204.06745, 2.1);
- * Touvron et al. 2023 (arXiv 2302.13971, 2.2); Jiang et al. 2024 (arXiv 2401.04088, 2).
+ * families.c - what a model computes: one block, with the choices that its family's traits make
+ * (lib/config/family.h). Experts in place of the feed-forward part are in experts.c.
  */
 #include "lib/model/build.h"
 
@@ -15,16 +8,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-struct recipe {
-    bool rms, bias, swiglu, rotary, learned_positions;
-    enum sn_act act;
-};
-
-static const struct recipe recipes[] = {
-    [SN_GPT2] = {.bias = true, .learned_positions = true, .act = SN_ACT_GELU_TANH},
-    [SN_GPT_NEOX] = {.bias = true, .rotary = true, .act = SN_ACT_GELU_ERF},
-    [SN_LLAMA] = {.rms = true, .swiglu = true, .rotary = true},
-    [SN_MIXTRAL] = {.rms = true, .swiglu = true, .rotary = true},
+static const enum sn_act kernel_of[] = {
+    [SN_GELU_TANH] = SN_ACT_GELU_TANH,
+    [SN_GELU] = SN_ACT_GELU_ERF,
 };
 
 static struct sn_param param(int64_t cols, enum sn_init init, double std, const char *fmt, ...)
@@ -56,8 +42,9 @@ static int owner(const struct sn_model_builder *b)
     return b->layer - b->layer % b->config->share_layers;
 }
 
-static int norm(struct sn_model_builder *b, const struct recipe *r, int x, const char *which)
+static int norm(struct sn_model_builder *b, int x, const char *which)
 {
+    enum sn_node_kind kind = b->traits->norm == SN_RMSNORM ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM;
     char name[96];
     const char *prefix = b->layer < 0 ? "" : "layers.";
     char number[16] = "";
@@ -67,15 +54,13 @@ static int norm(struct sn_model_builder *b, const struct recipe *r, int x, const
     (void)snprintf(name, sizeof(name), "%s%s%s.weight", prefix, number, which);
     int w = single(b, d, 1, SN_INIT_ONES, 0, name);
     int bias = -1;
-    if (!r->rms) {
+    if (kind == SN_NODE_LAYERNORM) {
         (void)snprintf(name, sizeof(name), "%s%s%s.bias", prefix, number, which);
         bias = single(b, d, 1, SN_INIT_ZEROS, 0, name);
     }
     int y = sn_model_value(b, d);
-    struct sn_node *n =
-        b->layer < 0 ? sn_model_node(b, r->rms ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM, "%s", which)
-                     : sn_model_node(b, r->rms ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM, "l%d.%s",
-                                     b->layer, which);
+    struct sn_node *n = b->layer < 0 ? sn_model_node(b, kind, "%s", which)
+                                     : sn_model_node(b, kind, "l%d.%s", b->layer, which);
     n->in[0] = x;
     n->out = y;
     n->param[0] = w;
@@ -86,11 +71,12 @@ static int norm(struct sn_model_builder *b, const struct recipe *r, int x, const
 
 /* y = x W^T (+ b) at a point of the current layer. The pieces of the weight are given; a bias has
  * the same pieces. */
-static int linear(struct sn_model_builder *b, const struct recipe *r, int x, struct sn_param *w,
+static int linear(struct sn_model_builder *b, enum sn_linear which, int x, struct sn_param *w,
                   const char *point)
 {
     struct sn_param p = {0};
-    if (r->bias) {
+    bool has_bias = b->traits->biases & which;
+    if (has_bias) {
         p = param(1, SN_INIT_ZEROS, 0, "layers.%d.%s.bias", owner(b), point);
         for (int i = 0; i < w->n_pieces; i++) {
             int stem = (int)snprintf(NULL, 0, "%s", w->piece[i].name) - (int)sizeof("weight") + 1;
@@ -98,7 +84,7 @@ static int linear(struct sn_model_builder *b, const struct recipe *r, int x, str
         }
     }
     int weight = sn_model_param(b, w); /* its pieces are the model's from here on */
-    int bias = r->bias ? sn_model_param(b, &p) : -1;
+    int bias = has_bias ? sn_model_param(b, &p) : -1;
     int y = sn_model_value(b, w->rows);
     struct sn_node *n = sn_model_node(b, SN_NODE_LINEAR, "l%d.%s", b->layer, point);
     n->in[0] = x;
@@ -143,7 +129,7 @@ static int add(struct sn_model_builder *b, int x, int y, const char *point)
     return z;
 }
 
-static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
+static int attention(struct sn_model_builder *b, int x)
 {
     const struct sn_model_config *c = b->config;
     int64_t d = c->hidden, width = d / c->heads, kv = width * c->kv_heads;
@@ -153,9 +139,9 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
     sn_model_piece(b, &wqkv, d, "layers.%d.attn.q.weight", l);
     sn_model_piece(b, &wqkv, kv, "layers.%d.attn.k.weight", l);
     sn_model_piece(b, &wqkv, kv, "layers.%d.attn.v.weight", l);
-    int qkv = linear(b, r, x, &wqkv, "attn.qkv");
+    int qkv = linear(b, SN_LINEAR_QKV, x, &wqkv, "attn.qkv");
     struct sn_node *n;
-    if (r->rotary) {
+    if (b->traits->positions == SN_ROTARY) {
         qkv = unary(b, SN_NODE_ROPE, qkv, d + 2 * kv, "attn.rope", &n);
         n->attr.attention.heads = c->heads + c->kv_heads;
         n->attr.attention.head_dim = (int32_t)width;
@@ -172,12 +158,11 @@ static int attention(struct sn_model_builder *b, const struct recipe *r, int x)
     struct sn_param wo =
         param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
     sn_model_piece(b, &wo, d, "layers.%d.attn.o.weight", l);
-    return dropout(b, linear(b, r, o, &wo, "attn.o"), 1, "attn.drop");
+    return dropout(b, linear(b, SN_LINEAR_O, o, &wo, "attn.o"), 1, "attn.drop");
 }
 
 /* down(silu(gate x) * up x), inner width f, at points that begin with `where`. */
-static int swiglu(struct sn_model_builder *b, const struct recipe *r, int x, int64_t f,
-                  const char *where)
+static int swiglu(struct sn_model_builder *b, int x, int64_t f, const char *where)
 {
     const struct sn_model_config *c = b->config;
     char point[64];
@@ -188,17 +173,17 @@ static int swiglu(struct sn_model_builder *b, const struct recipe *r, int x, int
     sn_model_piece(b, &w, f, "layers.%d.%s.gate.weight", l, where);
     sn_model_piece(b, &w, f, "layers.%d.%s.up.weight", l, where);
     (void)snprintf(point, sizeof(point), "%s.gate_up", where);
-    int h = linear(b, r, x, &w, point);
+    int h = linear(b, SN_LINEAR_UP, x, &w, point);
     (void)snprintf(point, sizeof(point), "%s.swiglu", where);
     h = unary(b, SN_NODE_SWIGLU, h, f, point, &n);
     struct sn_param v = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
                               "layers.%d.%s.down.weight", l, where);
     sn_model_piece(b, &v, c->hidden, "layers.%d.%s.down.weight", l, where);
     (void)snprintf(point, sizeof(point), "%s.down", where);
-    return linear(b, r, h, &v, point);
+    return linear(b, SN_LINEAR_DOWN, h, &v, point);
 }
 
-static int plain_ffn(struct sn_model_builder *b, const struct recipe *r, int x)
+static int plain_ffn(struct sn_model_builder *b, int x)
 {
     const struct sn_model_config *c = b->config;
     int64_t d = c->hidden, f = c->ffn;
@@ -206,52 +191,53 @@ static int plain_ffn(struct sn_model_builder *b, const struct recipe *r, int x)
     struct sn_node *n;
     struct sn_param w = param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.up.weight", l);
     sn_model_piece(b, &w, f, "layers.%d.ffn.up.weight", l);
-    int h = linear(b, r, x, &w, "ffn.up");
+    int h = linear(b, SN_LINEAR_UP, x, &w, "ffn.up");
     h = unary(b, SN_NODE_ACT, h, f, "ffn.act", &n);
-    n->attr.act = r->act;
+    n->attr.act = kernel_of[b->traits->activation];
     struct sn_param v = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
                               "layers.%d.ffn.down.weight", l);
     sn_model_piece(b, &v, d, "layers.%d.ffn.down.weight", l);
-    return linear(b, r, h, &v, "ffn.down");
+    return linear(b, SN_LINEAR_DOWN, h, &v, "ffn.down");
 }
 
 /* Shared experts are one of their joint width: sums of products side by side (Dai et al.,
  * "DeepSeekMoE", arXiv 2401.06066, equation 9). */
-static int ffn(struct sn_model_builder *b, const struct recipe *r, int x)
+static int ffn(struct sn_model_builder *b, int x)
 {
     const struct sn_model_config *c = b->config;
     int y;
     if (sn_layer_has_experts(c, b->layer)) {
         y = sn_experts_build(b, owner(b), x);
         if (c->experts.shared > 0)
-            y = add(b, y, swiglu(b, r, x, (int64_t)c->experts.shared * c->ffn, "ffn.shared"),
+            y = add(b, y, swiglu(b, x, (int64_t)c->experts.shared * c->ffn, "ffn.shared"),
                     "ffn.shared.add");
     } else {
-        y = r->swiglu ? swiglu(b, r, x, c->ffn, "ffn") : plain_ffn(b, r, x);
+        y = b->traits->gated ? swiglu(b, x, c->ffn, "ffn") : plain_ffn(b, x);
     }
     return dropout(b, y, 2, "ffn.drop");
 }
 
-static int block(struct sn_model_builder *b, const struct recipe *r, int x)
+static int block(struct sn_model_builder *b, int x)
 {
-    int a = attention(b, r, norm(b, r, x, "attn_norm"));
-    if (r->rotary && b->config->parallel_residual) {
-        int f = ffn(b, r, norm(b, r, x, "ffn_norm"));
+    int a = attention(b, norm(b, x, "attn_norm"));
+    if (b->config->parallel_residual) {
+        int f = ffn(b, norm(b, x, "ffn_norm"));
         return add(b, x, add(b, a, f, "attn.add"), "ffn.add");
     }
     x = add(b, x, a, "attn.add");
-    return add(b, x, ffn(b, r, norm(b, r, x, "ffn_norm")), "ffn.add");
+    return add(b, x, ffn(b, norm(b, x, "ffn_norm")), "ffn.add");
 }
 
-static int embedding(struct sn_model_builder *b, const struct recipe *r, int *table)
+static int embedding(struct sn_model_builder *b, int *table)
 {
     const struct sn_model_config *c = b->config;
     int ids = sn_model_value(b, 1);
     int x = sn_model_value(b, c->hidden);
     *table = single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std, "embed.weight");
-    int positions = r->learned_positions ? single(b, c->seq, c->hidden, SN_INIT_NORMAL, c->init_std,
-                                                  "embed.position")
-                                         : -1;
+    int positions =
+        b->traits->positions == SN_LEARNED
+            ? single(b, c->seq, c->hidden, SN_INIT_NORMAL, c->init_std, "embed.position")
+            : -1;
     struct sn_node *n = sn_model_node(b, SN_NODE_EMBED, "embed");
     n->in[0] = ids;
     n->out = x;
@@ -263,13 +249,12 @@ static int embedding(struct sn_model_builder *b, const struct recipe *r, int *ta
 void sn_family_build(struct sn_model_builder *b)
 {
     const struct sn_model_config *c = b->config;
-    const struct recipe *r = &recipes[c->family];
     int table;
-    int x = embedding(b, r, &table);
+    int x = embedding(b, &table);
     for (b->layer = 0; b->layer < c->layers; b->layer++)
-        x = block(b, r, x);
+        x = block(b, x);
     b->layer = -1;
-    x = norm(b, r, x, "final_norm");
+    x = norm(b, x, "final_norm");
     int head = c->tied_embeddings
                    ? table
                    : single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std, "head.weight");

@@ -149,7 +149,8 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
     struct sn_model *m = sn_alloc(sizeof(*m));
     if (!m)
         return sn_fail(err, SN_ENOMEM, "model: no memory");
-    struct sn_model_builder b = {.model = m, .config = c, .train = t, .layer = -1};
+    struct sn_model_builder b = {
+        .model = m, .config = c, .traits = sn_family_traits(c->family), .train = t, .layer = -1};
     sn_family_build(&b);
     sn_free(b.by_name);
     enum sn_status st = b.failed

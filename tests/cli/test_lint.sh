@@ -57,6 +57,12 @@ void sn_plant_maker(void **p)
     ncclGroupStart();
 }
 END
+put lib/memory/plant_family.c <<'END'
+/* A comment may name SN_LLAMA. */
+static const char *const text = "SN_GPT2";
+static const int not_one = SN_LLAMA_LIKE;
+static const int is_one = SN_GPT_NEOX;
+END
 put lib/nowhere/plant.c </dev/null
 put kernels/cuda/plant.cu <<'END'
 #include "lib/model/model.h"
@@ -195,6 +201,9 @@ fires 'direction: kernels/cuda/plant.cu:1: kernels/ includes lib/model/model.h'
 fires 'rooms: lib/nowhere/:1: this folder has no row in may_include'
 fires 'tags: slurm/plant.h:1: sn_planted_twice is defined in kernels/cpu/plant.h:4 too'
 passes 'tags: .* sn_planted '
+fires 'families: lib/memory/plant_family.c:4: names the family SN_GPT_NEOX; ask a trait of its row'
+passes 'families: lib/memory/plant_family.c:[123]:'
+passes 'families: lib/config/'
 fires 'form: kernels/cuda/plant.cu:5: 11 parameters; pass a struct, 10 is the limit'
 fires 'form: kernels/cuda/plant.cu:12: 5 levels deep; return early'
 fires 'form: slurm/plant.h:5: 8 parameters; pass a struct, 7 is the limit'

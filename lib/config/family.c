@@ -1,0 +1,51 @@
+/*
+ * family.c - the rows of family.h as a table.
+ */
+#include "lib/config/family.h"
+
+#include <stdio.h>
+
+#define NAME_OF(id, name, ...)   [id] = (name),
+#define TRAITS_OF(id, name, ...) [id] = {__VA_ARGS__},
+
+const char *const sn_family_names[SN_NFAMILIES + 1] = {SN_FAMILIES(NAME_OF)};
+static const struct sn_traits traits[SN_NFAMILIES] = {SN_FAMILIES(TRAITS_OF)};
+
+const char *sn_family_name(enum sn_family f)
+{
+    return sn_family_names[f];
+}
+
+const struct sn_traits *sn_family_traits(enum sn_family f)
+{
+    return &traits[f];
+}
+
+bool sn_family_with_experts(enum sn_family f, enum sn_family *out)
+{
+    const struct sn_traits *a = &traits[f];
+    for (int i = 0; i < SN_NFAMILIES; i++) {
+        const struct sn_traits *b = &traits[i];
+        if (a->experts || !b->experts || a->norm != b->norm || a->biases != b->biases ||
+            a->activation != b->activation || a->gated != b->gated || a->positions != b->positions)
+            continue;
+        *out = (enum sn_family)i;
+        return true;
+    }
+    return false;
+}
+
+const char *sn_families_that(char buf[SN_FAMILIES_SIZE], bool (*has)(enum sn_family f))
+{
+    int n = 0, len = 0;
+    for (int i = 0; i < SN_NFAMILIES; i++)
+        n += has((enum sn_family)i);
+    buf[0] = '\0';
+    for (int i = 0; i < SN_NFAMILIES && len < SN_FAMILIES_SIZE; i++)
+        if (has((enum sn_family)i))
+            len += snprintf(buf + len, SN_FAMILIES_SIZE - (size_t)len, "%s%s", sn_family_names[i],
+                            --n > 1  ? ", "
+                            : n == 1 ? " or "
+                                     : "");
+    return buf;
+}

@@ -1,0 +1,77 @@
+/*
+ * family.h - what a model family is: one row of traits.
+ *
+ * A family is a block with choices made: which norm, which linear maps have biases, how the
+ * feed-forward part is activated, how positions enter. Who builds, counts or checks a model reads
+ * the traits and never asks which family it is (tools/lint families). What a family is called in
+ * Hugging Face's files is in lib/config/hfkeys.c (keys) and checkpoint/hf/hfnames.c (tensors).
+ */
+#ifndef SN_FAMILY_H
+#define SN_FAMILY_H
+
+#include <stdbool.h>
+
+enum sn_norm { SN_LAYERNORM, SN_RMSNORM };
+enum sn_activation { SN_GELU_TANH, SN_GELU, SN_SILU };
+enum sn_positions { SN_LEARNED, SN_ROTARY };
+
+/* The linear maps of a block, as bits. */
+enum sn_linear {
+    SN_LINEAR_QKV = 1,
+    SN_LINEAR_O = 2,
+    SN_LINEAR_UP = 4, /* gate and up, where it is gated */
+    SN_LINEAR_DOWN = 8,
+    SN_LINEAR_ALL = 15
+};
+
+struct sn_traits {
+    enum sn_norm norm;
+    unsigned biases; /* of which linear maps: bits of enum sn_linear */
+    enum sn_activation activation;
+    bool gated; /* the feed-forward part is down(activation(gate x) * up x) */
+    enum sn_positions positions;
+    double rotary_pct;      /* the default; 0 with learned positions */
+    bool tied_embeddings;   /* the default */
+    bool grouped_heads;     /* model.kv_heads may be fewer than model.heads */
+    bool parallel_residual; /* the default; where it is false, true is refused */
+    bool experts;           /* a feed-forward part of experts, never without; else never with */
+    int ffn;                /* the default, times model.hidden; 0: to be named */
+};
+
+/* clang-format off */
+#define SN_FAMILIES(ROW)                                                                           \
+    /* Radford et al. 2019, with the code of GPT-2 */                                              \
+    ROW(SN_GPT2, "gpt2",                                                                           \
+        .norm = SN_LAYERNORM, .biases = SN_LINEAR_ALL, .activation = SN_GELU_TANH, .ffn = 4,       \
+        .positions = SN_LEARNED, .tied_embeddings = true)                                          \
+    /* Black et al. 2022 (arXiv 2204.06745, 2.1) */                                                \
+    ROW(SN_GPT_NEOX, "gpt-neox",                                                                   \
+        .norm = SN_LAYERNORM, .biases = SN_LINEAR_ALL, .activation = SN_GELU, .ffn = 4,            \
+        .positions = SN_ROTARY, .rotary_pct = 0.25, .grouped_heads = true,                         \
+        .parallel_residual = true)                                                                 \
+    /* Touvron et al. 2023 (arXiv 2302.13971, 2.2) */                                              \
+    ROW(SN_LLAMA, "llama",                                                                         \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true,                                  \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
+    /* Jiang et al. 2024 (arXiv 2401.04088, 2) */                                                  \
+    ROW(SN_MIXTRAL, "mixtral",                                                                     \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .experts = true,                 \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)
+/* clang-format on */
+
+#define SN_FAMILY_ID(id, ...) id,
+enum sn_family { SN_FAMILIES(SN_FAMILY_ID) SN_NFAMILIES };
+#undef SN_FAMILY_ID
+
+extern const char *const sn_family_names[SN_NFAMILIES + 1]; /* the last is NULL */
+
+const char *sn_family_name(enum sn_family f);
+const struct sn_traits *sn_family_traits(enum sn_family f);
+/* The family with experts whose block is this one's otherwise; false: there is none, or this one
+ * has them. */
+bool sn_family_with_experts(enum sn_family f, enum sn_family *out);
+/* Those for which `has` is true: "gpt2, llama or mixtral"; returns buf. */
+enum { SN_FAMILIES_SIZE = 128 };
+const char *sn_families_that(char buf[SN_FAMILIES_SIZE], bool (*has)(enum sn_family f));
+
+#endif
