@@ -10,6 +10,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/config/hfkeys.h"
+#include "lib/config/keys.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -299,6 +300,22 @@ static enum sn_status bound_seq(const struct job *j, char text[TEXT_MAX])
     return SN_OK;
 }
 
+static enum sn_status translate_word(const struct job *j, const struct sn_hf_key *row,
+                                     const char *name, char text[TEXT_MAX])
+{
+    char words[SN_HF_NAMES_SIZE], key[TEXT_MAX];
+    const char *ours = sn_hf_word_ours(row, text);
+    int n = snprintf(key, sizeof(key), "model.%s", row->ours);
+    if (!ours)
+        return sn_fail(j->err, SN_EINPUT, "%s: %s: %.60s is not supported; want %s%s", j->path,
+                       name, text, sn_hf_words(row, words),
+                       sn_keys[sn_key_find(key, (size_t)n)].type == SN_KEY_ENUM ? ""
+                                                                                : ", or a number");
+    if (ours != text)
+        (void)snprintf(text, TEXT_MAX, "%s", ours);
+    return SN_OK;
+}
+
 static enum sn_status use_key(const struct job *j, const struct sn_hf_key *row)
 {
     const struct entry *e;
@@ -308,6 +325,7 @@ static enum sn_status use_key(const struct job *j, const struct sn_hf_key *row)
         return sn_fail(j->err, SN_EINPUT, "%s: %s is missing; want a complete config.json", j->path,
                        row->name);
     SN_TRY(text_of(j, row->name, text));
+    SN_TRY(translate_word(j, row, e ? e->name : row->name, text));
     bool derived = strcmp(text, "null") == 0;
     if (derived && e && !row->may_be_null && (!row->value || strcmp(row->value, "null") != 0))
         return sn_fail(j->err, SN_EINPUT, "%s: %s: null is no value of it; want %s", j->path,

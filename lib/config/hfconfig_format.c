@@ -72,9 +72,20 @@ static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_mo
 
 /* --- writing --------------------------------------------------------------------------------- */
 
+static void write_value(struct sn_str *out, const char *name, const char *value, const char *tail)
+{
+    double number;
+    char end;
+    bool is_word = strcmp(value, "true") != 0 && strcmp(value, "false") != 0 &&
+                   strcmp(value, "null") != 0 && sscanf(value, "%lf%c", &number, &end) != 1;
+    const char *quote = is_word ? "\"" : "";
+    sn_str_add(out, ",\n  \"%s\": %s%s%s%s", name, quote, value, tail, quote);
+}
+
 /* "key": value, of our key of that name. A number that is not counted has a point: transformers 5
  * refuses whole numbers for some of them. */
-static void write_used(struct sn_str *out, const struct sn_hf_key *row, const struct sn_config *c)
+static enum sn_status write_used(struct sn_str *out, const struct sn_hf_key *row,
+                                 const struct sn_config *c, struct sn_err *err)
 {
     char name[64], value[SN_VALUE_SIZE];
     struct sn_config scaled = *c;
@@ -83,17 +94,19 @@ static void write_used(struct sn_str *out, const struct sn_hf_key *row, const st
     if (row->scale == SN_HF_TOP_K_OVER_LAYERS)
         *(double *)sn_key_at(k, &scaled) *= (double)c->model.layers / c->model.experts.top_k;
     (void)sn_key_format(k, sn_key_get(k, &scaled), value);
-    bool is_none = k->word && strcmp(value, k->word) == 0;
     bool is_whole = k->type == SN_KEY_FLOAT && !value[strspn(value, "-0123456789")];
-    sn_str_add(out, ",\n  \"%s\": %s%s", row->name, is_none ? "null" : value, is_whole ? ".0" : "");
+    const char *theirs = sn_hf_word_theirs(row, value);
+    if (!theirs)
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.%s: %s, which the field's %s does not know", row->ours,
+                       value, sn_family_name(c->model.family));
+    write_value(out, row->name, theirs, is_whole ? ".0" : "");
+    return SN_OK;
 }
 
 static void write_fixed(struct sn_str *out, const struct sn_hf_key *row)
 {
-    const char *v = row->values[0];
-    bool is_word = strcmp(v, "true") != 0 && strcmp(v, "false") != 0 && strcmp(v, "null") != 0 &&
-                   v[strspn(v, "-.0123456789")];
-    sn_str_add(out, ",\n  \"%s\": %s%s%s", row->name, is_word ? "\"" : "", v, is_word ? "\"" : "");
+    write_value(out, row->name, row->values[0], "");
 }
 
 /* A checkpoint does not say how its model was trained (sn_config_format_model). */
@@ -118,7 +131,7 @@ enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_conf
                t->name);
     for (int i = 0; (row = sn_hf_key_at(t, i)); i++) {
         if (row->class == SN_HF_USED && row->is_written && !is_unknown(row, m))
-            write_used(out, row, &c);
+            SN_TRY(write_used(out, row, &c, err));
         if (row->class == SN_HF_FIXED && row->is_written)
             write_fixed(out, row);
     }
@@ -160,7 +173,10 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
     sn_str_add(out, "| `%s` | ", row->name);
     switch (row->class) {
     case SN_HF_USED:
-        sn_str_add(out, "`model.%s`%s; left out: %s", row->ours,
+        sn_str_add(out, "`model.%s`", row->ours);
+        for (const struct sn_hf_word *w = row->words; w->theirs; w++)
+            sn_str_add(out, "%s`%s` is %s", w == row->words ? ": " : ", ", w->theirs, w->ours);
+        sn_str_add(out, "%s; left out: %s",
                    row->scale == SN_HF_TOP_K_OVER_LAYERS
                        ? ", times `num_experts_per_tok` / `num_hidden_layers`"
                        : "",

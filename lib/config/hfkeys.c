@@ -9,6 +9,7 @@
 #include "lib/config/hfkeys.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define USED(key, to, otherwise)                                                                   \
@@ -22,6 +23,7 @@
 #define WRITTEN            .is_written = true
 #define SCALED             .scale = SN_HF_TOP_K_OVER_LAYERS
 #define NULL_OK            .may_be_null = true
+#define WINDOW             .words = {{"null", "none"}}
 #define REQUIRED           NULL
 
 /* clang-format off */
@@ -129,7 +131,7 @@ static const struct sn_hf_key mistral_keys[] = {
     {USED("max_position_embeddings", "seq", "131072")},
     {USED("rms_norm_eps", "norm_eps", "1e-06")},
     {USED("rope_theta", "rope_theta", "10000")},
-    {USED("sliding_window", "sliding_window", "4096"), NULL_OK},
+    {USED("sliding_window", "sliding_window", "4096"), NULL_OK, WINDOW},
     {FIXED("attention_bias", "projections have no biases here", "false")},
     {FIXED("mlp_bias", "projections have no biases here", "false")},
     {FIXED("layer_types", "all layers are alike here", "null")},
@@ -141,7 +143,7 @@ static const struct sn_hf_key mixtral_keys[] = {
     {USED("max_position_embeddings", "seq", "131072")},
     {USED("rms_norm_eps", "norm_eps", "1e-05")},
     {USED("rope_theta", "rope_theta", "1000000")},
-    {USED("sliding_window", "sliding_window", "null")},
+    {USED("sliding_window", "sliding_window", "null"), WINDOW},
     {USED("num_local_experts", "experts.count", "8")},
     {USED("num_experts_per_tok", "experts.top_k", "2")},
     {USED("router_aux_loss_coef", "experts.aux_loss", "0.001"), SCALED},
@@ -365,6 +367,46 @@ const struct sn_hf_key *sn_hf_key_of(const struct sn_hf_type *t, const struct sn
 {
     return k->class == SN_HF_ALIAS ? find(t, k->ours, strlen(k->ours)) : k;
 }
+
+/* --- words ----------------------------------------------------------------------------------- */
+
+static bool passes(const struct sn_hf_key *k, const char *text)
+{
+    char *end;
+    (void)strtod(text, &end);
+    return !k->words[0].theirs || (end != text && !*end);
+}
+
+const char *sn_hf_word_ours(const struct sn_hf_key *k, const char *theirs)
+{
+    for (const struct sn_hf_word *w = k->words; w->theirs; w++)
+        if (strcmp(w->theirs, theirs) == 0)
+            return w->ours;
+    return passes(k, theirs) ? theirs : NULL;
+}
+
+const char *sn_hf_word_theirs(const struct sn_hf_key *k, const char *ours)
+{
+    for (const struct sn_hf_word *w = k->words; w->theirs; w++)
+        if (strcmp(w->ours, ours) == 0)
+            return w->theirs;
+    return passes(k, ours) ? ours : NULL;
+}
+
+const char *sn_hf_words(const struct sn_hf_key *k, char buf[SN_HF_NAMES_SIZE])
+{
+    size_t len = 0;
+    buf[0] = '\0';
+    for (const struct sn_hf_word *w = k->words; w->theirs && len < SN_HF_NAMES_SIZE; w++)
+        len += (size_t)snprintf(buf + len, SN_HF_NAMES_SIZE - len, "%s%s",
+                                w == k->words  ? ""
+                                : !w[1].theirs ? " or "
+                                               : ", ",
+                                w->theirs);
+    return buf;
+}
+
+/* --- keys by name ---------------------------------------------------------------------------- */
 
 const struct sn_hf_key *sn_hf_key_find(const struct sn_hf_type *t, const char *name)
 {

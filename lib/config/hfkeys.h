@@ -31,7 +31,12 @@ enum sn_hf_scale {
     SN_HF_TOP_K_OVER_LAYERS
 };
 
-enum { SN_HF_VALUES = 3, SN_HF_LISTS = 4 };
+enum { SN_HF_VALUES = 3, SN_HF_WORDS = 5, SN_HF_LISTS = 4 };
+
+/* A value of theirs that has another word here. */
+struct sn_hf_word {
+    const char *theirs, *ours;
+};
 
 struct sn_hf_key {
     const char *name;
@@ -41,6 +46,9 @@ struct sn_hf_key {
     const char *values[SN_HF_VALUES]; /* of FIXED: the first is transformers' own and is written */
     const char *why;                  /* of FIXED and INERT */
     enum sn_hf_scale scale;
+    /* Of USED: what is no number is one of these, up to one without words, or is refused; none:
+     * texts are the same here. The first that means a word of ours is written for it. */
+    struct sn_hf_word words[SN_HF_WORDS + 1];
     bool is_written;  /* into files of ours */
     bool may_be_null; /* USED: with another default: as if we were to decide */
 };
@@ -65,6 +73,12 @@ const char *sn_hf_type_names(char buf[SN_HF_NAMES_SIZE]);
 const struct sn_hf_key *sn_hf_key_at(const struct sn_hf_type *t, int i);
 /* The row of a name, "OBJECT.key" for a key in an object; NULL: unknown. */
 const struct sn_hf_key *sn_hf_key_find(const struct sn_hf_type *t, const char *name);
+/* Their word in ours, or our word in theirs; a text that is a number, or of a row without words,
+ * itself; NULL: no such word. */
+const char *sn_hf_word_ours(const struct sn_hf_key *k, const char *theirs);
+const char *sn_hf_word_theirs(const struct sn_hf_key *k, const char *ours);
+/* "null, gelu or relu": their words; returns buf. */
+const char *sn_hf_words(const struct sn_hf_key *k, char buf[SN_HF_NAMES_SIZE]);
 /* The row that an alias stands for; any other row itself. */
 const struct sn_hf_key *sn_hf_key_of(const struct sn_hf_type *t, const struct sn_hf_key *k);
 

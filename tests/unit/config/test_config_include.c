@@ -223,6 +223,10 @@ static void config_json_is_refused_by_name(const struct place *p)
         {"[]", "no model_type; want a Hugging Face config.json"},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",
          "attn_pdrop: 0 differs from resid_pdrop (0.1); want one dropout"},
+        {"{\"model_type\": \"mistral\", \"hidden_size\": 64, \"num_hidden_layers\": 3, "
+         "\"num_attention_heads\": 8, \"intermediate_size\": 96, \"vocab_size\": 500, "
+         "\"sliding_window\": \"none\"}",
+         "sliding_window: none is not supported; want null, or a number"},
         {"{\"model_type\": \"gpt2\", \"activation_function\": \"relu\"}",
          "activation_function: relu is not supported: GELU is by tanh here; want gelu_new"},
     };
