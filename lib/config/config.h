@@ -87,6 +87,7 @@ struct sn_experts_config {  /* of a layer that has experts */
 struct sn_model_config {
     enum sn_family family;
     int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
+    enum sn_activation activation;
     bool tied_embeddings;
     double rope_theta;
     double rotary_pct;      /* part of head_dim that is rotated; 0: positions are learned */

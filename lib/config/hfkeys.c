@@ -24,7 +24,13 @@
 #define SCALED             .scale = SN_HF_TOP_K_OVER_LAYERS
 #define NULL_OK            .may_be_null = true
 #define WINDOW             .words = {{"null", "none"}}
-#define REQUIRED           NULL
+#define GELUS                                                                                      \
+    .words = {{"gelu_new", "gelu_tanh"},                                                           \
+              {"gelu_pytorch_tanh", "gelu_tanh"},                                                  \
+              {"gelu_fast", "gelu_tanh"},                                                          \
+              {"gelu", "gelu"},                                                                    \
+              {"gelu_python", "gelu"}}
+#define REQUIRED NULL
 
 /* clang-format off */
 static const struct sn_hf_key gpt2_keys[] = {
@@ -37,7 +43,7 @@ static const struct sn_hf_key gpt2_keys[] = {
     {USED("layer_norm_epsilon", "norm_eps", "1e-05")},
     {USED("initializer_range", "init_std", "0.02")},
     {USED("tie_word_embeddings", "tied_embeddings", "true")},
-    {FIXED("activation_function", "GELU is by tanh here", "gelu_new", "gelu_pytorch_tanh"), WRITTEN},
+    {USED("activation_function", "activation", "gelu_new"), GELUS},
     {FIXED("scale_attn_weights", "scores are divided by the root of a head's width here", "true"), WRITTEN},
     {FIXED("scale_attn_by_inverse_layer_idx", "scores are not divided by the layer's number here", "false"), WRITTEN},
     {USED("resid_pdrop", "dropout", "0.1")},
@@ -78,7 +84,7 @@ static const struct sn_hf_key neox_keys[] = {
     {USED("rotary_pct", "rotary_pct", "0.25")},
     {USED("rotary_emb_base", "rope_theta", "10000")},
     {USED("use_parallel_residual", "parallel_residual", "true")},
-    {FIXED("hidden_act", "GELU is by erf here", "gelu"), WRITTEN},
+    {USED("hidden_act", "activation", "gelu"), GELUS},
     {FIXED("attention_bias", "projections have biases here", "true"), WRITTEN},
     {USED("hidden_dropout", "dropout", "0.0")},
     {USED("attention_dropout", "dropout", "0.0")},

@@ -35,6 +35,7 @@ _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
                    sizeof(enum sn_order_axis) == sizeof(int),
                "a ranking lies as struct sn_ranking does");
 
+static const char *const activations[] = {"gelu_tanh", "gelu", "silu", NULL};
 static const char *const channels[] = {"auto", "host", NULL};
 /* run.attention: enum sn_library_use */
 static const char *const whose_kernels[] = {"own", "auto", "cudnn", NULL};
@@ -125,6 +126,8 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 65536, "heads"), DERIVED("model.heads"), DECIDES},
     {ROW("model.ffn", INT, AT(model.ffn), "Inner width of the feed-forward part; of each expert."),
         RANGE(1, 4194304, "features"), DERIVED("4 x model.hidden for gpt2 and gpt-neox; required otherwise"), DECIDES},
+    {ROW("model.activation", ENUM, AT(model.activation), "Between the two products of the feed-forward part; gelu: by erf, gelu_tanh: its approximation by tanh (both where there is no gate), silu: of the gate."),
+        NAMES(activations), DERIVED("gelu_tanh for gpt2, gelu for gpt-neox, silu otherwise"), DECIDES},
     {ROW("model.vocab", INT, AT(model.vocab), "Rows of the embedding."),
         RANGE(2, 16777216, "tokens"), DECIDES},
     {ROW("model.seq", INT, AT(model.seq), "Tokens per sequence."),

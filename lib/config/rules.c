@@ -46,6 +46,8 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
         (void)snprintf(c->run.output, sizeof(c->run.output), "runs/%s", c->run.name);
     if (!sn_settings_get(s, "model.kv_heads"))
         m->kv_heads = m->heads;
+    if (!sn_settings_get(s, "model.activation"))
+        m->activation = f->activation;
     if (!sn_settings_get(s, "model.tied_embeddings"))
         m->tied_embeddings = f->tied_embeddings;
     if (!sn_settings_get(s, "model.rotary_pct"))
@@ -149,6 +151,37 @@ static enum sn_status residual_fits(const struct sn_config *c, const struct sn_s
     return sn_settings_fail(
         s, "model.parallel_residual", err, "true needs family %s, not %s; use false",
         sn_families_that(names, may_be_parallel), sn_family_name(c->model.family));
+}
+
+static bool is_gated(enum sn_family f)
+{
+    return sn_family_traits(f)->gated;
+}
+
+static bool is_not_gated(enum sn_family f)
+{
+    return !sn_family_traits(f)->gated;
+}
+
+/* SwiGLU is the one gate that is built, and silu is built in it alone. */
+static enum sn_status activation_fits(const struct sn_config *c, const struct sn_settings *s,
+                                      struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    const char *key = "model.activation", *family = sn_family_name(m->family);
+    char names[SN_FAMILIES_SIZE];
+    bool gated = is_gated(m->family);
+    if (gated == (m->activation == SN_SILU))
+        return SN_OK;
+    if (gated)
+        return sn_settings_fail(s, key, err,
+                                "the gate of family %s is by silu, others are not built; want "
+                                "silu, or family %s",
+                                family, sn_families_that(names, is_not_gated));
+    return sn_settings_fail(s, key, err,
+                            "silu is built for gates alone, and family %s has none; want gelu or "
+                            "gelu_tanh, or family %s",
+                            family, sn_families_that(names, is_gated));
 }
 
 static enum sn_status share_divides_layers(const struct sn_config *c, const struct sn_settings *s,
@@ -352,11 +385,10 @@ static struct sn_text_place place_of(const struct sn_settings *s, const char *ke
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,
-        window_covers,        residual_fits,         changes_are_keys,
-        share_divides_layers, experts_fit_family,    experts_fit_model,
-        batch_divides,        schedule_fits,         evaluation_has_data,
-        scale_fits_precision, fp8_fits_precision,    cudnn_fits};
+        heads_divide_hidden, kv_heads_divide_heads, rotary_fits,        window_covers,
+        residual_fits,       changes_are_keys,      activation_fits,    share_divides_layers,
+        experts_fit_family,  experts_fit_model,     batch_divides,      schedule_fits,
+        evaluation_has_data, scale_fits_precision,  fp8_fits_precision, cudnn_fits};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");
     c->slurm.site_at = place_of(s, "slurm.site");

@@ -193,7 +193,7 @@ static int plain_ffn(struct sn_model_builder *b, int x)
     sn_model_piece(b, &w, f, "layers.%d.ffn.up.weight", l);
     int h = linear(b, SN_LINEAR_UP, x, &w, "ffn.up");
     h = unary(b, SN_NODE_ACT, h, f, "ffn.act", &n);
-    n->attr.act = kernel_of[b->traits->activation];
+    n->attr.act = kernel_of[b->config->activation];
     struct sn_param v = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
                               "layers.%d.ffn.down.weight", l);
     sn_model_piece(b, &v, d, "layers.%d.ffn.down.weight", l);

@@ -130,6 +130,7 @@ __attribute__((unused)) static void setup(struct bench *b, enum sn_family family
 {
     *b = (struct bench){.root = "/tmp/sn-hf-XXXXXX"};
     b->config = (struct sn_model_config){.family = family,
+                                         .activation = sn_family_traits(family)->activation,
                                          .layers = LAYERS,
                                          .hidden = D,
                                          .heads = H,

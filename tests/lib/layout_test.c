@@ -24,6 +24,7 @@ struct sn_config layout_config(enum sn_family family)
     struct sn_config c = {0};
     c.run.seed = 11;
     c.model = (struct sn_model_config){.family = family,
+                                       .activation = sn_family_traits(family)->activation,
                                        .layers = 4,
                                        .hidden = 48,
                                        .heads = 12,

@@ -36,6 +36,7 @@ enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
 __attribute__((unused)) static struct sn_model_config model_config(const struct variant *v)
 {
     return (struct sn_model_config){.family = v->family,
+                                    .activation = sn_family_traits(v->family)->activation,
                                     .layers = LAYERS,
                                     .hidden = 8 * v->heads,
                                     .heads = v->heads,

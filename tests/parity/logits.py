@@ -68,6 +68,8 @@ def read_model(at):
                 norm_eps=get("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"),
                 rope_theta=c.get("rope_theta", c.get("rotary_emb_base")),
                 rotary_pct=c.get("rotary_pct"), parallel=c.get("use_parallel_residual"),
+                activation={"gelu_new": "gelu_tanh"}.get(c.get("activation_function"),
+                                                         c.get("activation_function")),
                 share_layers=1,
                 experts=dict(count=c.get("num_local_experts"), top_k=c.get("num_experts_per_tok"),
                              capacity_factor=0.0))

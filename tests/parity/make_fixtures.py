@@ -65,6 +65,9 @@ CASES = {
     # tied, learned positions, LayerNorm, tanh GELU, biases, Conv1D weights [in, out]
     "gpt2": dict(BASE, family="gpt2", layers=3, hidden=32, heads=4, kv_heads=4, ffn=128, vocab=97,
                  seq=24, tied=True, seed=101),
+    # another activation than the family's own
+    "gpt2-erf": dict(BASE, family="gpt2", activation="gelu", layers=2, hidden=24, heads=3, kv_heads=3,
+                     ffn=40, vocab=61, seq=20, tied=True, seed=111),
     # parallel residual, rotary on a quarter of the head (4 of 16), erf GELU, biases
     "gpt-neox": dict(BASE, family="gpt-neox", layers=2, hidden=64, heads=4, kv_heads=4, ffn=96,
                      vocab=113, seq=33, tied=False, rotary_pct=0.25, seed=202),
@@ -291,7 +294,8 @@ def gpt2_logits(w, c, ids):
         q, k, v = (t.reshape(b, s, h, d // h) for t in qkv.split(d, -1))
         x = x + attention(q, k, v) @ w[p + "attn.c_proj.weight"] + w[p + "attn.c_proj.bias"]
         a = layernorm(x, w[p + "ln_2.weight"], w[p + "ln_2.bias"], c["norm_eps"])
-        a = gelu_tanh(a @ w[p + "mlp.c_fc.weight"] + w[p + "mlp.c_fc.bias"])
+        gelu = gelu_erf if c.get("activation") == "gelu" else gelu_tanh
+        a = gelu(a @ w[p + "mlp.c_fc.weight"] + w[p + "mlp.c_fc.bias"])
         x = x + a @ w[p + "mlp.c_proj.weight"] + w[p + "mlp.c_proj.bias"]
     x = layernorm(x, w["transformer.ln_f.weight"], w["transformer.ln_f.bias"], c["norm_eps"])
     return x @ (w["transformer.wte.weight"] if c["tied"] else w["lm_head.weight"]).T
@@ -602,6 +606,7 @@ def run_file(name, c):
     freeze = ", ".join(f'"{p}"' for p in c["freeze"])
     moe = "".join(f"{', ' if i else ''}{k}: {v}" for i, (k, v) in enumerate(c.get("experts", {}).items()))
     moe = f"  experts: {{{moe}}}\n" if moe else ""
+    activation = f"  activation: {c['activation']}\n" if "activation" in c else ""
     return f"""# Written by tests/parity/make_fixtures.py; the numbers to meet are in expected.json.
 run: {{name: parity-{name}, seed: {RUN_SEED}, output: build/parity/{name}, backend: cpu}}
 model:
@@ -614,7 +619,7 @@ model:
   vocab: {c['vocab']}
   seq: {c['seq']}
   tied_embeddings: {str(c['tied']).lower()}
-{theta}{neox if c['family'] == 'gpt-neox' else ''}  norm_eps: {c['norm_eps']:.1e}
+{activation}{theta}{neox if c['family'] == 'gpt-neox' else ''}  norm_eps: {c['norm_eps']:.1e}
   init_std: 0.02
   dropout: 0.0
   share_layers: {c['share_layers']}
@@ -732,7 +737,7 @@ def transformers_model(c):
     if c["family"] == "gpt2":
         cfg = hf.GPT2Config(vocab_size=c["vocab"], n_positions=c["seq"], n_embd=c["hidden"],
                             n_layer=c["layers"], n_head=c["heads"], n_inner=c["ffn"],
-                            activation_function="gelu_new",
+                            activation_function=c.get("activation", "gelu_new"),
                             bos_token_id=None, eos_token_id=None, resid_pdrop=0.0,
                             embd_pdrop=0.0, attn_pdrop=0.0, layer_norm_epsilon=c["norm_eps"])
         return hf.GPT2LMHeadModel, cfg

@@ -210,6 +210,7 @@ static const char *const values[][3] = {
     {"norm_eps", "0.0001", "0.001"},
     {"init_std", "0.125", "0.5"},
     {"tied_embeddings", "true", "false"},
+    {"activation", "\"gelu_new\"", "\"gelu\""},
     {"rope_theta", "20000", "500.0"},
     {"rotary_pct", "0.5", "1.0"},
     {"parallel_residual", "true", "false"},

@@ -10,7 +10,8 @@
 
 #define TEXT(family, hidden, heads, kv, ffn, tied, share)                                          \
     "model:\n  family: " family "\n  layers: 12\n  hidden: " hidden "\n  heads: " heads            \
-    "\n  kv_heads: " kv "\n  ffn: " ffn "\n  vocab: 50\n  seq: 8\n  tied_embeddings: " tied        \
+    "\n  kv_heads: " kv "\n  ffn: " ffn                                                            \
+    "\n  activation: silu\n  vocab: 50\n  seq: 8\n  tied_embeddings: " tied                        \
     "\n  rope_theta: 10000\n  rotary_pct: 1\n  parallel_residual: false\n  norm_eps: 1e-05\n"      \
     "  init_std: 0\n  dropout: 0\n  share_layers: " share "\n"
 

@@ -69,6 +69,39 @@ static void a_llama_with_a_window_is_a_mistral(void)
     place_fini(&p);
 }
 
+/* Written as the field says it, and read as what it was. */
+static void activations_are_written_in_the_field_s_words(void)
+{
+    static const struct {
+        const char *fixture, *line;
+        enum sn_activation activation;
+    } all[] = {{"gpt2", "\"activation_function\": \"gelu_new\",", SN_GELU_TANH},
+               {"gpt2", "\"activation_function\": \"gelu\",", SN_GELU},
+               {"gpt-neox", "\"hidden_act\": \"gelu_new\",", SN_GELU_TANH},
+               {"gpt-neox", "\"hidden_act\": \"gelu\",", SN_GELU},
+               {"llama", "\"hidden_act\": \"silu\",", SN_SILU}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct place p;
+        struct sn_source s;
+        struct sn_model_config m, back = {0};
+        struct sn_str text = {0};
+        char path[96];
+        place_init(&p);
+        (void)snprintf(path, sizeof(path), "%s/config.json", p.root);
+        bool good = open_fixture(&s, &m, all[i].fixture, &p.err);
+        sn_source_close(&s);
+        m.activation = all[i].activation;
+        good = good && sn_hfconfig_format(&text, &m, SN_F32, &p.err) == SN_OK &&
+               strstr(text.p, all[i].line) &&
+               sn_file_save(path, text.p, text.len, &p.err) == SN_OK &&
+               sn_hf_load_model(&back, p.root, &p.err) == SN_OK;
+        tap_ok(good && back.activation == all[i].activation, "%s: %s %s", all[i].fixture,
+               all[i].line, p.err.text);
+        sn_str_fini(&text);
+        place_fini(&p);
+    }
+}
+
 /* transformers 5 takes neither a whole number nor a word for one with a point. */
 static void numbers_have_the_field_s_types(void)
 {
@@ -121,6 +154,10 @@ static void what_the_field_cannot_compute_is_refused(void)
              "is named");
     m = (struct sn_model_config){.family = SN_GPT2, .sliding_window = 64};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "gpt2 with a window");
+    m = (struct sn_model_config){.family = SN_GPT2, .activation = SN_SILU};
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "gpt2 with silu");
+    tap_text(err.text, "config.json: model.activation: silu, which the field's gpt2 does not know",
+             "is named");
     m = (struct sn_model_config){.family = SN_MIXTRAL};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "and an unknown family");
     sn_str_fini(&text);
@@ -190,6 +227,7 @@ int main(void)
     sn_log_set_level(SN_LOG_ERROR);
     config_json_gives_the_model_again();
     a_llama_with_a_window_is_a_mistral();
+    activations_are_written_in_the_field_s_words();
     numbers_have_the_field_s_types();
     what_the_field_cannot_compute_is_refused();
     what_an_import_cannot_place_is_refused();

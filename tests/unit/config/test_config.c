@@ -25,6 +25,11 @@ static void defaults_follow_the_family(const struct place *p)
     tap_ok(c.model.ffn == 256 && !c.model.tied_embeddings && c.model.rotary_pct == 0.25 &&
                c.model.parallel_residual,
            "gpt-neox: ffn 4 x hidden, untied, a quarter rotated, parallel");
+    tap_ok(c.model.activation == SN_GELU && good(p, MODEL TRAIN).model.activation == SN_SILU,
+           "the activation is the family's");
+    c = good(p, "model: {family: gpt2, layers: 2, hidden: 64, heads: 4, vocab: 256, seq: 8,\n"
+                "  activation: gelu}\n" TRAIN);
+    tap_ok(c.model.activation == SN_GELU, "unless the run file says another");
 }
 
 static void defaults_are_those_of_the_table(const struct place *p)

@@ -48,7 +48,7 @@ static const struct {
      "run.yaml:3:15: data.train: '~/my' begins with '~', which shells expand and run files do not; write the whole path"},
     {MODEL ", wheels: 4}\n",
      "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
-     "family, layers, hidden, heads, kv_heads, ffn, vocab, seq, tied_embeddings, "
+     "family, layers, hidden, heads, kv_heads, ffn, activation, vocab, seq, tied_embeddings, "
      "rope_theta, rotary_pct, parallel_residual, sliding_window, norm_eps, init_std, dropout, "
      "share_layers, experts"},
     {MODEL "}\n" TRAIN ", lr: 1}\n",
@@ -330,6 +330,14 @@ static const struct {
      "of model, such as rope_theta or experts.top_k"},
     {"model: {family: gpt2, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128, rope_theta: 5e5}\n" TRAIN "}\n",
      "run.yaml:1:90: model.rope_theta: gpt2 has no rotary embedding; leave it out"},
+    {MODEL ", activation: gelu}\n" TRAIN "}\n",
+     "run.yaml:1:102: model.activation: the gate of family llama is by silu, others are not built; want silu, or "
+     "family gpt2 or gpt-neox"},
+    {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
+     "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
+     "gelu_tanh, or family llama or mixtral"},
+    {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
+     "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",
      "run.yaml:1:109: model.parallel_residual: true needs family gpt-neox, not llama; "
      "use false"},

@@ -180,6 +180,22 @@ static void config_json_is_read(const struct place *p)
     tap_ok(m.family == SN_GPT2 && m.layers == 2 && m.hidden == 768 && m.ffn == 3072 &&
                m.vocab == 50257 && m.dropout == 0.1 && m.tied_embeddings,
            "gpt2's config.json, with that library's defaults");
+    static const struct {
+        const char *theirs;
+        enum sn_activation ours;
+    } acts[] = {{"gelu_new", SN_GELU_TANH},
+                {"gelu_pytorch_tanh", SN_GELU_TANH},
+                {"gelu_fast", SN_GELU_TANH},
+                {"gelu", SN_GELU},
+                {"gelu_python", SN_GELU}};
+    for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++) {
+        char json[96];
+        (void)snprintf(json, sizeof(json),
+                       "{\"model_type\": \"gpt2\", \"activation_function\": \"%s\"}",
+                       acts[i].theirs);
+        write_file(p, "config.json", json);
+        tap_ok(good(p, text).model.activation == acts[i].ours, "gpt2 with %s", acts[i].theirs);
+    }
     write_file(
         p, "config.json",
         "{\"model_type\": \"gpt_neox\", \"hidden_size\": 64, \"num_hidden_layers\": 3,\n"
@@ -228,7 +244,11 @@ static void config_json_is_refused_by_name(const struct place *p)
          "\"sliding_window\": \"none\"}",
          "sliding_window: none is not supported; want null, or a number"},
         {"{\"model_type\": \"gpt2\", \"activation_function\": \"relu\"}",
-         "activation_function: relu is not supported: GELU is by tanh here; want gelu_new"},
+         "activation_function: relu is not supported; want gelu_new, gelu_pytorch_tanh, gelu_fast, "
+         "gelu or gelu_python"},
+        {"{\"model_type\": \"gpt2\", \"activation_function\": \"gelu_tanh\"}",
+         "activation_function: gelu_tanh is not supported; want gelu_new, gelu_pytorch_tanh, "
+         "gelu_fast, gelu or gelu_python"},
     };
     char *text = at_place(p, "model: {config: %s/config.json}\n" TRAIN);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

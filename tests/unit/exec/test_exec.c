@@ -16,6 +16,7 @@ static struct sn_config config(enum sn_family family)
     struct sn_config c = {0};
     c.run.seed = 11;
     c.model = (struct sn_model_config){.family = family,
+                                       .activation = sn_family_traits(family)->activation,
                                        .layers = 2,
                                        .hidden = 48,
                                        .heads = 4,

@@ -12,6 +12,7 @@ static struct sn_config small(enum sn_family family, enum sn_dtype dtype)
 {
     struct sn_config c = {0};
     c.model = (struct sn_model_config){.family = family,
+                                       .activation = sn_family_traits(family)->activation,
                                        .layers = 3,
                                        .hidden = 64,
                                        .heads = 4,
@@ -325,6 +326,7 @@ static void a_large_program_packs_to_the_lower_bound(void)
 {
     struct sn_config c = small(SN_LLAMA, SN_BF16);
     c.model = (struct sn_model_config){.family = SN_LLAMA,
+                                       .activation = SN_SILU,
                                        .layers = 80,
                                        .hidden = 8192,
                                        .heads = 64,

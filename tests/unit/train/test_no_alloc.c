@@ -103,6 +103,7 @@ static struct sn_config config(enum sn_dtype precision, const char *dir)
     (void)snprintf(c.data.train, sizeof(c.data.train), "%s/tok", dir);
     (void)snprintf(c.data.valid, sizeof(c.data.valid), "%s/tok", dir);
     c.model = (struct sn_model_config){.family = SN_LLAMA,
+                                       .activation = SN_SILU,
                                        .layers = 2,
                                        .hidden = 64,
                                        .heads = 4,
