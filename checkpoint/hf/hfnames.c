@@ -1,6 +1,6 @@
 /*
  * hfnames.c - one row per kind of tensor and family. Sources: transformers modeling_gpt2.py,
- * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py of versions 4 and 5.
+ * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py, modeling_qwen2.py of versions 4 and 5.
  */
 #include "checkpoint/hf/hfnames.h"
 #include "checkpoint/hf/hfrules.h"
@@ -60,7 +60,7 @@ static const struct sn_hf_rule gpt_neox[] = {
     {0}
 };
 
-/* What llama and mixtral share: the block without its feed-forward part, ... */
+/* What llama, mixtral and qwen2 share: the block without its feed-forward part, ... */
 static const struct sn_hf_rule llama_attention[] = {
     {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME, 0},
     {"layers.#.attn_norm.weight", "layers.#.input_layernorm.weight",          SN_HF_SAME, 0},
@@ -69,6 +69,13 @@ static const struct sn_hf_rule llama_attention[] = {
     {"layers.#.attn.v.weight",    "layers.#.self_attn.v_proj.weight",         SN_HF_SAME, 0},
     {"layers.#.attn.o.weight",    "layers.#.self_attn.o_proj.weight",         SN_HF_SAME, 0},
     {"layers.#.ffn_norm.weight",  "layers.#.post_attention_layernorm.weight", SN_HF_SAME, 0},
+    {0}
+};
+
+static const struct sn_hf_rule qwen2_biases[] = {
+    {"layers.#.attn.q.bias",      "layers.#.self_attn.q_proj.bias",           SN_HF_SAME, 0},
+    {"layers.#.attn.k.bias",      "layers.#.self_attn.k_proj.bias",           SN_HF_SAME, 0},
+    {"layers.#.attn.v.bias",      "layers.#.self_attn.v_proj.bias",           SN_HF_SAME, 0},
     {0}
 };
 
@@ -114,6 +121,7 @@ static const struct family {
     [SN_GPT_NEOX] = {"gpt_neox.",    {gpt_neox}, {0}},
     [SN_LLAMA]    = {"model.",       {llama_attention, llama_ffn, llama_end}, {0}},
     [SN_MIXTRAL]  = {"model.",       {llama_attention, mixtral_ffn, llama_end}, {mixtral_ffn_later}},
+    [SN_QWEN2]    = {"model.",       {llama_attention, qwen2_biases, llama_ffn, llama_end}, {0}},
 };
 _Static_assert(sizeof(families) / sizeof(families[0]) == SN_NFAMILIES, "a family lacks its names");
 /* clang-format on */

@@ -56,6 +56,10 @@ struct sn_traits {
     /* Jiang et al. 2024 (arXiv 2401.04088, 2) */                                                  \
     ROW(SN_MIXTRAL, "mixtral",                                                                     \
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .experts = true,                 \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
+    /* Yang et al. 2024 (arXiv 2407.10671, 2.2); Qwen2.5 is the same */                            \
+    ROW(SN_QWEN2, "qwen2",                                                                         \
+        .norm = SN_RMSNORM, .biases = SN_LINEAR_QKV, .activation = SN_SILU, .gated = true,         \
         .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)
 /* clang-format on */
 

@@ -188,52 +188,7 @@ static enum sn_status count_of(const struct job *j, const char *name, double *ou
     return SN_OK;
 }
 
-/* --- what must be ---------------------------------------------------------------------------- */
-
-static enum sn_status check_fixed(const struct job *j, const struct entry *e)
-{
-    char text[TEXT_MAX];
-    value_text(e->value, text);
-    for (int i = 0; i < SN_HF_VALUES && e->row->values[i]; i++)
-        if (is_same(text, e->row->values[i]))
-            return SN_OK;
-    return sn_fail(j->err, SN_EINPUT, "%s: %s: %.60s is not supported: %s; want %s", j->path,
-                   e->name, text, e->row->why, e->row->values[0]);
-}
-
-static enum sn_status check_repeat(const struct job *j, const struct entry *e)
-{
-    const struct sn_hf_key *row = e->row;
-    char text[TEXT_MAX], want[TEXT_MAX];
-    double of, per = 1;
-    value_text(e->value, text);
-    SN_TRY(text_of(j, row->ours, want));
-    if (row->per) {
-        SN_TRY(count_of(j, row->ours, &of));
-        SN_TRY(count_of(j, row->per, &per));
-        if (of < 1 || per < 1)
-            return SN_OK; /* refused by their own keys */
-        (void)snprintf(want, sizeof(want), "%d", (int)of / (int)per);
-    }
-    if (json_is_null(e->value) || is_same(text, want))
-        return SN_OK;
-    return sn_fail(j->err, SN_EINPUT, "%s: %s: %.60s is not supported; want %s%s%s (%.60s)",
-                   j->path, e->name, text, row->ours, row->per ? " / " : "",
-                   row->per ? row->per : "", want);
-}
-
-static enum sn_status check_entries(const struct job *j)
-{
-    for (int i = 0; i < j->n; i++) {
-        if (j->entries[i].row->class == SN_HF_FIXED)
-            SN_TRY(check_fixed(j, &j->entries[i]));
-        if (j->entries[i].row->class == SN_HF_REPEAT)
-            SN_TRY(check_repeat(j, &j->entries[i]));
-    }
-    return SN_OK;
-}
-
-/* --- what is used ---------------------------------------------------------------------------- */
+/* --- keys of ours ---------------------------------------------------------------------------- */
 
 /* The node of our key, or the map that it belongs into, made where it is missing. */
 static struct sn_yaml_node *section_of(const struct job *j, const char **key)
@@ -275,6 +230,89 @@ static enum sn_status set_key(const struct job *j, const char *ours, const char 
     n->quoted = quoted;
     return SN_OK;
 }
+
+/* --- what must be ---------------------------------------------------------------------------- */
+
+/* Has it a value of the row, or is it a list of such; *text is what it is, or the first in the list
+ * that is none. */
+static bool is_one_of(const struct sn_hf_key *row, const json_t *value, char text[TEXT_MAX])
+{
+    for (size_t i = 0; row->is_list && i < json_array_size(value); i++)
+        if (json_is_array(json_array_get(value, i)) ||
+            !is_one_of(row, json_array_get(value, i), text))
+            return false;
+    if (row->is_list && json_array_size(value) > 0)
+        return true;
+    value_text(value, text);
+    for (int k = 0; k < SN_HF_VALUES && row->values[k]; k++)
+        if (is_same(text, row->values[k]))
+            return true;
+    return false;
+}
+
+/* The pair by which the key changes nothing, or NULL. */
+static enum sn_status find_idle(const struct job *j, const struct sn_hf_key *row,
+                                const struct sn_hf_pair **out)
+{
+    double have, want;
+    *out = NULL;
+    for (int i = 0; i < SN_HF_PAIRS && row->idle[i].key && !*out; i++) {
+        SN_TRY(count_of(j, row->idle[i].key, &have));
+        SN_TRY(count_of(j, row->idle[i].covers, &want));
+        *out = want > 0 && have >= want ? &row->idle[i] : NULL;
+    }
+    return SN_OK;
+}
+
+static enum sn_status check_fixed(const struct job *j, const struct entry *e)
+{
+    char text[TEXT_MAX];
+    const struct sn_hf_pair *idle;
+    if (is_one_of(e->row, e->value, text))
+        return SN_OK;
+    SN_TRY(find_idle(j, e->row, &idle));
+    if (!idle)
+        return sn_fail(j->err, SN_EINPUT, "%s: %s: %.60s is not supported: %s; want %s", j->path,
+                       e->name, text, e->row->why, e->row->values[0]);
+    if (!idle->ours)
+        return SN_OK;
+    SN_TRY(text_of(j, idle->key, text));
+    return set_key(j, idle->ours, idle->key, text, false);
+}
+
+static enum sn_status check_repeat(const struct job *j, const struct entry *e)
+{
+    const struct sn_hf_key *row = e->row;
+    char text[TEXT_MAX], want[TEXT_MAX];
+    double of, per = 1;
+    value_text(e->value, text);
+    SN_TRY(text_of(j, row->ours, want));
+    if (row->per) {
+        SN_TRY(count_of(j, row->ours, &of));
+        SN_TRY(count_of(j, row->per, &per));
+        if (of < 1 || per < 1)
+            return SN_OK; /* refused by their own keys */
+        (void)snprintf(want, sizeof(want), "%d", (int)of / (int)per);
+    }
+    if (json_is_null(e->value) || is_same(text, want))
+        return SN_OK;
+    return sn_fail(j->err, SN_EINPUT, "%s: %s: %.60s is not supported; want %s%s%s (%.60s)",
+                   j->path, e->name, text, row->ours, row->per ? " / " : "",
+                   row->per ? row->per : "", want);
+}
+
+static enum sn_status check_entries(const struct job *j)
+{
+    for (int i = 0; i < j->n; i++) {
+        if (j->entries[i].row->class == SN_HF_FIXED)
+            SN_TRY(check_fixed(j, &j->entries[i]));
+        if (j->entries[i].row->class == SN_HF_REPEAT)
+            SN_TRY(check_repeat(j, &j->entries[i]));
+    }
+    return SN_OK;
+}
+
+/* --- what is used ---------------------------------------------------------------------------- */
 
 static enum sn_status rescale(const struct job *j, enum sn_hf_scale scale, char text[TEXT_MAX])
 {

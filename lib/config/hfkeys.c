@@ -1,7 +1,7 @@
 /*
  * hfkeys.c - the table of Hugging Face's keys: those of GPT2Config, GPTNeoXConfig, LlamaConfig,
- * MistralConfig, MixtralConfig and of the class that they are derived from, in transformers 4 and
- * 5, and others that published files hold.
+ * MistralConfig, MixtralConfig, Qwen2Config and of the class that they are derived from, in
+ * transformers 4 and 5, and others that published files hold.
  *
  * tests/parity/test_hfconfig.c walks all keys of those classes; what a key does was read in their
  * code, and values of ours in place of theirs were tried there.
@@ -99,7 +99,7 @@ static const struct sn_hf_key neox_keys[] = {
     {.name = NULL},
 };
 
-/* What llama, mistral and mixtral share. */
+/* What llama, mistral, mixtral and qwen2 share. */
 static const struct sn_hf_key swiglu_keys[] = {
     {USED("num_hidden_layers", "layers", REQUIRED)},
     {USED("hidden_size", "hidden", REQUIRED)},
@@ -158,6 +158,23 @@ static const struct sn_hf_key mixtral_keys[] = {
     {FIXED("mlp_bias", "projections have no biases here", "false")},
     {ALIAS("num_experts", "num_local_experts")},
     {INERT("output_router_logits", "what a call returns; here experts.aux_loss decides alone")},
+    {.name = NULL},
+};
+
+/* Its code has biases of q, k and v alone, without a key for them. */
+static const struct sn_hf_key qwen2_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "32"), NULL_OK},
+    {USED("max_position_embeddings", "seq", "32768")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {FIXED("use_sliding_window", "a window that cuts something off is not built", "false"), WRITTEN,
+        .idle = {{"max_window_layers", "num_hidden_layers"},
+                 {"sliding_window", "max_position_embeddings", "sliding_window"}}},
+    {INERT("sliding_window", "where it counts, use_sliding_window is refused"), .value = "4096"},
+    {INERT("max_window_layers", "where it counts, use_sliding_window is refused"), .value = "28"},
+    {FIXED("use_mrope", "positions are those of text here", "false")},
+    {FIXED("layer_types", "all layers attend alike here", "full_attention", "null"), .is_list = true,
+        .idle = {{"sliding_window", "max_position_embeddings", "sliding_window"}}},
     {.name = NULL},
 };
 
@@ -279,6 +296,7 @@ static const struct sn_hf_type types[] = {
     {"llama", SN_LLAMA, "LlamaForCausalLM", false, {swiglu_keys, llama_keys, rope_keys, base_keys}},
     {"mistral", SN_LLAMA, "MistralForCausalLM", true, {swiglu_keys, mistral_keys, rope_keys, base_keys}},
     {"mixtral", SN_MIXTRAL, "MixtralForCausalLM", true, {swiglu_keys, mixtral_keys, rope_keys, base_keys}},
+    {"qwen2", SN_QWEN2, "Qwen2ForCausalLM", false, {swiglu_keys, qwen2_keys, rope_keys, base_keys}},
 };
 /* clang-format on */
 

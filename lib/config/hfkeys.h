@@ -31,11 +31,16 @@ enum sn_hf_scale {
     SN_HF_TOP_K_OVER_LAYERS
 };
 
-enum { SN_HF_VALUES = 3, SN_HF_WORDS = 5, SN_HF_LISTS = 4 };
+enum { SN_HF_VALUES = 3, SN_HF_WORDS = 5, SN_HF_PAIRS = 2, SN_HF_LISTS = 4 };
 
 /* A value of theirs that has another word here. */
 struct sn_hf_word {
     const char *theirs, *ours;
+};
+
+/* Two counts, of other keys of theirs; the first becomes model.`ours`, or nothing (NULL). */
+struct sn_hf_pair {
+    const char *key, *covers, *ours;
 };
 
 struct sn_hf_key {
@@ -45,12 +50,16 @@ struct sn_hf_key {
     const char *value; /* of USED: when left out, as in transformers; NULL: required */
     const char *values[SN_HF_VALUES]; /* of FIXED: the first is transformers' own and is written */
     const char *why;                  /* of FIXED and INERT */
+    /* Of FIXED: where one of these keys is at least what it covers, another value is the same; the
+     * first that is counts. */
+    struct sn_hf_pair idle[SN_HF_PAIRS];
     enum sn_hf_scale scale;
     /* Of USED: what is no number is one of these, up to one without words, or is refused; none:
      * texts are the same here. The first that means a word of ours is written for it. */
     struct sn_hf_word words[SN_HF_WORDS + 1];
     bool is_written;  /* into files of ours */
     bool may_be_null; /* USED: with another default: as if we were to decide */
+    bool is_list;     /* FIXED: may be a list, each of it one of `values` */
 };
 
 struct sn_hf_type {

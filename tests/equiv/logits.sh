@@ -92,6 +92,7 @@ family=gpt-neox more='parallel_residual: false' check gpt-neox-sequential
 family=llama kv_heads=2 more='rope_theta: 500000.0' check llama
 family=llama kv_heads=2 more='tied_embeddings: true' check llama-tied
 family=llama layers=4 more='share_layers: 2' check llama-share
+family=qwen2 kv_heads=2 more='rope_theta: 1000000.0' check qwen2
 experts='experts: {count: 4, top_k: 2}'
 family=mixtral kv_heads=2 ffn=96 layers=2 more=$experts check mixtral && both_names mixtral
 tap_done

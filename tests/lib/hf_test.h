@@ -134,7 +134,7 @@ __attribute__((unused)) static void setup(struct bench *b, enum sn_family family
                                          .layers = LAYERS,
                                          .hidden = D,
                                          .heads = H,
-                                         .kv_heads = family == SN_LLAMA ? 1 : H,
+                                         .kv_heads = sn_family_traits(family)->gated ? 1 : H,
                                          .ffn = F,
                                          .vocab = V,
                                          .seq = S,

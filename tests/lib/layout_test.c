@@ -23,22 +23,23 @@ struct sn_config layout_config(enum sn_family family)
 {
     struct sn_config c = {0};
     c.run.seed = 11;
-    c.model = (struct sn_model_config){.family = family,
-                                       .activation = sn_family_traits(family)->activation,
-                                       .layers = 4,
-                                       .hidden = 48,
-                                       .heads = 12,
-                                       .kv_heads = 12,
-                                       .ffn = 80,
-                                       .vocab = 61,
-                                       .seq = 48,
-                                       .rope_theta = 10000,
-                                       .rotary_pct = family == SN_LLAMA ? 1 : 0.5,
-                                       .parallel_residual = family == SN_GPT_NEOX,
-                                       .tied_embeddings = family == SN_GPT2,
-                                       .norm_eps = 1e-5,
-                                       .init_std = 0.05,
-                                       .share_layers = 1};
+    c.model = (struct sn_model_config){
+        .family = family,
+        .activation = sn_family_traits(family)->activation,
+        .layers = 4,
+        .hidden = 48,
+        .heads = 12,
+        .kv_heads = 12,
+        .ffn = 80,
+        .vocab = 61,
+        .seq = 48,
+        .rope_theta = 10000,
+        .rotary_pct = family == SN_GPT_NEOX ? 0.5 : sn_family_traits(family)->rotary_pct,
+        .parallel_residual = family == SN_GPT_NEOX,
+        .tied_embeddings = family == SN_GPT2,
+        .norm_eps = 1e-5,
+        .init_std = 0.05,
+        .share_layers = 1};
     c.train.precision = SN_F32;
     c.train.global_batch = 12;
     c.train.steps = 20;

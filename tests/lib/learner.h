@@ -29,6 +29,7 @@ __attribute__((unused)) static const struct variant variants[] = {
     {"gpt-neox, untied", SN_GPT_NEOX, false, 2, 2, 1},
     {"gpt-neox, tied", SN_GPT_NEOX, true, 2, 2, 2},
     {"llama, untied, 4 heads on 2", SN_LLAMA, false, 4, 2, 1},
+    {"qwen2, untied, 4 heads on 2", SN_QWEN2, false, 4, 2, 1},
     {"llama, tied, 3 heads on 1", SN_LLAMA, true, 3, 1, 2},
 };
 enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
@@ -46,9 +47,7 @@ __attribute__((unused)) static struct sn_model_config model_config(const struct 
                                     .seq = SEQ,
                                     .tied_embeddings = v->tied,
                                     .rope_theta = 10000,
-                                    .rotary_pct = v->family == SN_LLAMA  ? 1
-                                                  : v->family == SN_GPT2 ? 0
-                                                                         : 0.25,
+                                    .rotary_pct = sn_family_traits(v->family)->rotary_pct,
                                     .parallel_residual = v->family == SN_GPT_NEOX,
                                     .norm_eps = 1e-5,
                                     .init_std = 0.1,

@@ -40,10 +40,11 @@ HAND = {  # run files written by hand, which say nothing of what defaults are ri
     "llama": "family: llama, layers: 3, hidden: 64, heads: 4, kv_heads: 2, ffn: 176, norm_eps: 1.0e-6",
     "mixtral": "family: mixtral, layers: 3, hidden: 64, heads: 4, kv_heads: 2, ffn: 176, "
                "rope_theta: 1.0e+6, experts: {count: 4, top_k: 2}",
+    "qwen2": "family: qwen2, layers: 3, hidden: 64, heads: 4, kv_heads: 2, ffn: 176, norm_eps: 1.0e-6",
 }
-BASE = {"gpt2": GPT2, "gpt_neox": SHAPE, "llama": SWIGLU, "mistral": SWIGLU, "mixtral": MOE}
+BASE = {"gpt2": GPT2, "gpt_neox": SHAPE, "llama": SWIGLU, "mistral": SWIGLU, "mixtral": MOE, "qwen2": SWIGLU}
 CLASS = {"gpt2": "GPT2", "gpt_neox": "GPTNeoX", "llama": "Llama", "mistral": "Mistral",
-         "mixtral": "Mixtral", "gemma": "Gemma", "granite": "Granite"}
+         "mixtral": "Mixtral", "qwen2": "Qwen2", "gemma": "Gemma", "granite": "Granite"}
 bad = points = 0
 
 
@@ -142,6 +143,9 @@ def refused(name, words, kind, raw=None, run_as=None, converted=None, **more):
 
 def all_same():
     same("as it is", "gpt2")
+    for act in ("gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu", "gelu_python"):
+        same(act, "gpt2", activation_function=act)
+        same(act, "gpt_neox", hidden_act=act)
     same("other names of keys", "gpt2", dict(n_head=None, num_attention_heads=4, n_embd=None, hidden_size=64))
     same("n_inner, untied, epsilon", "gpt2", n_inner=100, tie_word_embeddings=False, layer_norm_epsilon=1e-2)
     same("reorder_and_upcast_attn", "gpt2", reorder_and_upcast_attn=True)
@@ -165,6 +169,12 @@ def all_same():
     same("without a window", "mistral", sliding_window=None)
     same("a window past its sequences", "mistral", sliding_window=SEQ)
     same("mistral's own window", "mistral", dict(sliding_window=None))
+    same("as it is", "qwen2")
+    same("theta, epsilon, tied", "qwen2", rope_parameters=dict(rope_type="default", rope_theta=200.0),
+         rms_norm_eps=1e-2, tie_word_embeddings=True)
+    same("a window past its sequences", "qwen2", use_sliding_window=True, sliding_window=SEQ,
+         max_window_layers=0)
+    same("a window of no layer", "qwen2", use_sliding_window=True, sliding_window=8, max_window_layers=3)
     for top_k in (1, 2, 3):
         same(f"top {top_k}", "mixtral", num_experts_per_tok=top_k)
     same("theta, epsilon, tied, a window past its sequences", "mixtral", rms_norm_eps=1e-3,
@@ -208,6 +218,12 @@ def all_refused():
             use_parallel_residual=False)
     refused("theta 500", both("rope_theta", "500", "10000"), "gpt_neox", converted=True, rotary_emb_base=500)
     refused("rotary_pct", both("rotary_pct", "0.5", "0.25"), "gpt_neox", converted=True, rotary_pct=0.5)
+    window = dict(use_sliding_window=True, sliding_window=8, max_window_layers=2)
+    refused("window 8", "layer_types: sliding_attention is not supported", "qwen2", **window)
+    refused("window 8 without layer_types", "use_sliding_window: true is not supported", "qwen2",
+            dict(layer_types=None), **window)
+    refused("yarn", "rope_type: yarn is not supported", "qwen2",
+            **rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16))
     refused("window 8", both("seq", "8", "48"), "mixtral", converted=True, sliding_window=8)
     refused("top 1", both("experts.top_k", "1", "2"), "mixtral", converted=True, num_experts_per_tok=1)
     refused("theta 200", re.escape(both("rope_theta", "200", "1e+06")), "mixtral", converted=True, **rope(rope_theta=200.0))

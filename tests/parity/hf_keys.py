@@ -6,7 +6,7 @@
                         this version that no version there has; writes nothing
 
 Run it once with each version: the file holds several. For each version and class (gpt2, gpt_neox,
-llama, mistral, mixtral): `defaults` of the class's own and inherited fields (of constructors, in
+llama, mistral, mixtral, qwen2): `defaults` of the class's own and inherited fields (of constructors, in
 transformers 4), `aliases` (attribute_map) and `other` names that its constructor takes apart. For
 each version `generation`, the parameters that a config may hold for generating, and `rope`, the
 keys of rope_parameters. `published` are keys of files that people have published, names alone.
@@ -22,7 +22,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILE = os.path.join(HERE, "fixtures", "hfconfig", "keys.json")
 CLASSES = {"gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "llama": "LlamaConfig",
-           "mistral": "MistralConfig", "mixtral": "MixtralConfig"}
+           "mistral": "MistralConfig", "mixtral": "MixtralConfig", "qwen2": "Qwen2Config"}
 
 COMMON = """_name_or_path architectures bos_token_id eos_token_id hidden_act hidden_size
     initializer_range intermediate_size max_position_embeddings model_type num_attention_heads
@@ -47,6 +47,8 @@ PUBLISHED = {
     "mixtral": COMMON + """ attention_dropout num_experts_per_tok num_key_value_heads
         num_local_experts output_router_logits rms_norm_eps rope_theta router_aux_loss_coef
         router_jitter_noise sliding_window""",
+    "qwen2": COMMON + """ attention_dropout max_window_layers num_key_value_heads rms_norm_eps rope_theta
+        rope_scaling sliding_window use_sliding_window use_mrope""",
 }
 # Keys of rotary embeddings that versions take from files without saying so in a type.
 OLD_ROPE = ["type", "mscale", "mscale_all_dim", "truncate"]

@@ -17,7 +17,7 @@ Weights and tokens come from Python's own generator, so they do not depend on Py
   make_fixtures.py                        write all (needs torch; see tests/bench/torch_best.sh)
   make_fixtures.py --check                recompute and compare with the committed files; writes nothing
   make_fixtures.py --check-transformers   also compare loss, norm and gradients of step 1 with the
-                                          `transformers` package's GPT2, GPTNeoX and Llama
+                                          `transformers` package's GPT2, GPTNeoX, Llama and Qwen2
 
 The forward passes are written out on purpose, from the papers' formulas, on a plain dictionary of
 tensors: they share no code with sennit or with transformers. The script must not import sennit.
@@ -81,6 +81,9 @@ CASES = {
                         vocab=101, seq=30, tied=False, share_layers=2, seed=505),
     "llama-freeze": dict(BASE, family="llama", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48,
                          vocab=101, seq=30, tied=False, freeze=["embed.*"], seed=606),
+    # llama with biases of q, k and v
+    "qwen2": dict(BASE, family="qwen2", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=89,
+                  seq=28, tied=True, rope_theta=1000000.0, norm_eps=1e-6, seed=1414),
     # llama with four experts of two for each token, and with six that overflow
     "mixtral": dict(BASE, family="mixtral", layers=2, hidden=32, heads=4, kv_heads=2, ffn=40,
                     vocab=101, seq=30, tied=False, seed=707,
@@ -159,7 +162,10 @@ def shapes(c):
             s |= {p + "input_layernorm.weight": (d,), p + "post_attention_layernorm.weight": (d,),
                   p + "self_attn.q_proj.weight": (q, d), p + "self_attn.k_proj.weight": (kv, d),
                   p + "self_attn.v_proj.weight": (kv, d), p + "self_attn.o_proj.weight": (d, q)}
-            if c["family"] == "llama":
+            if c["family"] == "qwen2":
+                s |= {p + "self_attn.q_proj.bias": (q,), p + "self_attn.k_proj.bias": (kv,),
+                      p + "self_attn.v_proj.bias": (kv,)}
+            if c["family"] != "mixtral":
                 s |= {p + "mlp.gate_proj.weight": (f, d), p + "mlp.up_proj.weight": (f, d),
                       p + "mlp.down_proj.weight": (d, f)}
                 continue
@@ -456,9 +462,12 @@ def llama_logits(w, c, ids, extra=None):
     for i in range(c["layers"]):
         p = f"model.layers.{i - i % c['share_layers']}."
         a = rmsnorm(x, w[p + "input_layernorm.weight"], eps)
-        q = rotate((a @ w[p + "self_attn.q_proj.weight"].T).reshape(b, s, h, hd), hd, theta)
-        k = rotate((a @ w[p + "self_attn.k_proj.weight"].T).reshape(b, s, g, hd), hd, theta)
-        v = (a @ w[p + "self_attn.v_proj.weight"].T).reshape(b, s, g, hd)
+        q, k, v = (a @ w[f"{p}self_attn.{n}_proj.weight"].T for n in "qkv")
+        if c["family"] == "qwen2":
+            q, k, v = (t + w[f"{p}self_attn.{n}_proj.bias"] for t, n in zip((q, k, v), "qkv"))
+        q = rotate(q.reshape(b, s, h, hd), hd, theta)
+        k = rotate(k.reshape(b, s, g, hd), hd, theta)
+        v = v.reshape(b, s, g, hd)
         x = x + attention(q, k, v) @ w[p + "self_attn.o_proj.weight"].T
         a = rmsnorm(x, w[p + "post_attention_layernorm.weight"], eps)
         if c["family"] == "mixtral":
@@ -471,7 +480,7 @@ def llama_logits(w, c, ids, extra=None):
 
 
 LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits,
-          "mixtral": llama_logits}
+          "mixtral": llama_logits, "qwen2": llama_logits}
 
 
 def mean_loss(w, c, batch, step):
@@ -751,12 +760,14 @@ def transformers_model(c):
                                attention_dropout=0.0, hidden_dropout=0.0, bos_token_id=None,
                                eos_token_id=None)
         return hf.GPTNeoXForCausalLM, cfg
-    cfg = hf.LlamaConfig(vocab_size=c["vocab"], hidden_size=c["hidden"],
+    kind, cfg = (hf.Qwen2ForCausalLM, hf.Qwen2Config) if c["family"] == "qwen2" else (
+        hf.LlamaForCausalLM, hf.LlamaConfig)
+    cfg = cfg(vocab_size=c["vocab"], hidden_size=c["hidden"],
                          intermediate_size=c["ffn"], num_hidden_layers=c["layers"],
                          num_attention_heads=c["heads"], num_key_value_heads=c["kv_heads"],
                          max_position_embeddings=c["seq"], rms_norm_eps=c["norm_eps"],
                          rope_theta=c["rope_theta"], tie_word_embeddings=c["tied"])
-    return hf.LlamaForCausalLM, cfg
+    return kind, cfg
 
 
 def check_transformers(name, c, weights, r, batch):

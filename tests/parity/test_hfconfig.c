@@ -2,10 +2,9 @@
  * test_hfconfig.c - every key of the config classes is used, fixed or inert, and is treated as what
  * it is.
  *
- * fixtures/hfconfig/keys.json holds the keys of those classes as transformers has them, two
- * versions of it, with their defaults and other names (hf_keys.py). Then each key of our table is
- * given other values: what is used must change the model, what is fixed must be refused, what is
- * inert must change nothing.
+ * fixtures/hfconfig/keys.json holds the keys of those classes as two versions of transformers have
+ * them, with their defaults and other names (hf_keys.py). Then each key of our table is given other
+ * values: used ones must change the model, fixed ones be refused, inert ones change nothing.
  */
 #include "lib/config/hfkeys.h"
 #include "tests/lib/tap.h"
@@ -17,7 +16,7 @@
 
 #define FIXTURE "tests/parity/fixtures/hfconfig/keys.json"
 
-static const char *const types[] = {"gpt2", "gpt_neox", "llama", "mistral", "mixtral"};
+static const char *const types[] = {"gpt2", "gpt_neox", "llama", "mistral", "mixtral", "qwen2"};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 /* --- the classes' keys have rows -------------------------------------------------------------- */
@@ -270,6 +269,9 @@ static void setup(struct bench *b, const char *type)
     for (int i = 0; (k = sn_hf_key_at(b->type, i)); i++)
         if (k->class == SN_HF_USED)
             (void)json_object_set_new(b->base, k->name, value_of(k->ours, 0));
+    for (int i = 0; i < 2 && strcmp(type, "qwen2") == 0; i++) /* or a window would be no window */
+        (void)json_object_set_new(b->base, i ? "sliding_window" : "max_window_layers",
+                                  json_integer(i));
     bool good = read_with(b, "x", NULL, &b->model) == SN_OK;
     tap_ok(good, "%s: a file with all that is used is read%s%s", type, good ? "" : ": ",
            b->err.text);

@@ -299,7 +299,8 @@ int main(void)
                                         "llama",         "llama-tied",     "llama-share",
                                         "llama-freeze",  "mixtral",        "mixtral-capacity",
                                         "mixtral-bias",  "mixtral-shared", "mixtral-jitter",
-                                        "mixtral-mixer", "mixtral-dense",  "mixtral-theirs"};
+                                        "mixtral-mixer", "mixtral-dense",  "mixtral-theirs",
+                                        "qwen2"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

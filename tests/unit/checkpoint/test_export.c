@@ -7,8 +7,8 @@
 #include <math.h>
 #include <sys/stat.h>
 
-static const char *const families[] = {"gpt2",  "gpt2-erf",   "gpt-neox",
-                                       "llama", "llama-tied", "mixtral"};
+static const char *const families[] = {"gpt2",       "gpt2-erf", "gpt-neox", "llama",
+                                       "llama-tied", "mixtral",  "qwen2"};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static bool same_bytes(const char *a, const char *b)

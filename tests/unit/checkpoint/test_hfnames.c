@@ -188,6 +188,46 @@ static void llama_is_as_ours(void)
     teardown(&b);
 }
 
+static void qwen2_is_llama_with_three_biases(void)
+{
+    struct bench b;
+    setup(&b, SN_QWEN2);
+    make_model(&b);
+    list_llama(&b);
+    add_layers(&b, D, 0, "model.layers", "self_attn.q_proj.bias");
+    add_layers(&b, d, 0, "model.layers", "self_attn.k_proj.bias");
+    add_layers(&b, d, 0, "model.layers", "self_attn.v_proj.bias");
+    write_file(&b, -1, -1);
+    init_says(&b, "");
+    comes_from(&b, "layers.1.attn.k.weight", "model.layers.1.self_attn.k_proj.weight", as_ours);
+    comes_from(&b, "layers.0.attn.q.bias", "model.layers.0.self_attn.q_proj.bias", as_ours);
+    comes_from(&b, "layers.1.attn.k.bias", "model.layers.1.self_attn.k_proj.bias", as_ours);
+    comes_from(&b, "layers.1.attn.v.bias", "model.layers.1.self_attn.v_proj.bias", as_ours);
+    comes_from(&b, "layers.0.ffn.gate.weight", "model.layers.0.mlp.gate_proj.weight", as_ours);
+    teardown(&b);
+}
+
+/* A llama does not take weights with biases, nor does a qwen2 go without. */
+static void biases_are_not_lost(void)
+{
+    struct bench b;
+    setup(&b, SN_LLAMA);
+    make_model(&b);
+    list_llama(&b);
+    add_layers(&b, D, 0, "model.layers", "self_attn.q_proj.bias");
+    write_file(&b, -1, -1);
+    tap_ok(init(&b) == SN_EINPUT && strstr(b.err.text, "self_attn.q_proj.bias"), "llama: %s",
+           b.err.text);
+    teardown(&b);
+    setup(&b, SN_QWEN2);
+    make_model(&b);
+    list_llama(&b);
+    write_file(&b, -1, -1);
+    tap_ok(init(&b) == SN_EINPUT && strstr(b.err.text, "self_attn.q_proj.bias"), "qwen2: %s",
+           b.err.text);
+    teardown(&b);
+}
+
 /* --- boxes ----------------------------------------------------------------------------------- */
 
 /* A box of every tensor, between gaps that must stay as they are. */
@@ -255,6 +295,8 @@ int main(void)
     gpt2_is_transposed_and_cut();
     gpt_neox_heads_are_taken_apart();
     llama_is_as_ours();
+    qwen2_is_llama_with_three_biases();
+    biases_are_not_lost();
     any_box_holds_what_the_whole_tensor_has_there();
     return tap_done();
 }

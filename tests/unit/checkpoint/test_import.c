@@ -154,6 +154,11 @@ static void what_the_field_cannot_compute_is_refused(void)
              "is named");
     m = (struct sn_model_config){.family = SN_GPT2, .sliding_window = 64};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "gpt2 with a window");
+    m = (struct sn_model_config){.family = SN_QWEN2, .sliding_window = 64};
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "qwen2 with a window");
+    tap_text(err.text,
+             "config.json: model.sliding_window: 64, which the field's qwen2 does not know",
+             "is named");
     m = (struct sn_model_config){.family = SN_GPT2, .activation = SN_SILU};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "gpt2 with silu");
     tap_text(err.text, "config.json: model.activation: silu, which the field's gpt2 does not know",

@@ -129,7 +129,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox, llama or mixtral)?"},
+     "gpt2, gpt-neox, llama, mixtral or qwen2)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -137,7 +137,7 @@ static const struct {
      "(want constant, linear or cosine)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama or mixtral"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral or qwen2"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -335,7 +335,7 @@ static const struct {
      "family gpt2 or gpt-neox"},
     {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
-     "gelu_tanh, or family llama or mixtral"},
+     "gelu_tanh, or family llama, mixtral or qwen2"},
     {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",
@@ -404,7 +404,7 @@ static const struct {
      "run.yaml:1:17: model.preset: no preset 'enormous-model'; want one of "
      "gpt-neox-20b, gpt2-1.5b, gpt2-124m, gpt2-350m, gpt2-774m, llama-13b, llama-1b, llama-30b, llama-65b, "
      "llama-7b, llama-tiny, llama3-70b, llama3-8b, mixtral-8x7b, pythia-12b, pythia-160m, pythia-1b, "
-     "pythia-6.9b"},
+     "pythia-6.9b, qwen2-0.5b, qwen2.5-7b"},
     {"model: {preset: ../models/llama-7b}\n",
      "run.yaml:1:17: model.preset: '../models/llama-7b' is not a preset's name; want "
      "letters, digits, '.', '-' and '_', or use 'file' for a path"},

@@ -13,6 +13,8 @@ static int64_t count(const struct sn_model_config *m)
     int64_t kv = D / m->heads * m->kv_heads, head = m->tied_embeddings ? 0 : V * D;
     if (m->family == SN_LLAMA)
         return V * D + head + D + L * (2 * D * D + 2 * D * kv + 3 * D * F + 2 * D);
+    if (m->family == SN_QWEN2)
+        return V * D + head + D + L * (2 * D * D + D + 2 * D * kv + 2 * kv + 3 * D * F + 2 * D);
     if (m->family == SN_MIXTRAL)
         return V * D + head + D +
                L * (2 * D * D + 2 * D * kv + m->experts.count * (3 * D * F + D) + 2 * D);
@@ -32,6 +34,7 @@ static void presets_have_the_published_sizes(const struct place *p)
         {"llama-tiny", 3295488},     {"llama-1b", 1100048384},    {"llama-7b", 6738415616},
         {"llama-13b", 13015864320},  {"llama-30b", 32528943616},  {"llama-65b", 65285660672},
         {"llama3-8b", 8030261248},   {"llama3-70b", 70553706496}, {"mixtral-8x7b", 46702792704},
+        {"qwen2-0.5b", 494032768},   {"qwen2.5-7b", 7615616512},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         char text[128];
@@ -209,6 +212,62 @@ static void config_json_is_read(const struct place *p)
     sn_free(text);
 }
 
+#define QWEN2                                                                                      \
+    "{\"model_type\": \"qwen2\", \"hidden_size\": 64, \"num_hidden_layers\": 3, "                  \
+    "\"num_attention_heads\": 8, \"intermediate_size\": 96, \"vocab_size\": 500, "                 \
+    "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64"
+
+static void a_window_of_qwen2_counts_only_where_it_cuts(const struct place *p)
+{
+    /* What follows, and the window that is kept, for a model.seq that is raised. */
+    static const struct {
+        const char *text;
+        int window;
+    } cases[] = {
+        {"", 0},
+        {", \"use_sliding_window\": false, \"sliding_window\": 8, \"max_window_layers\": 1", 0},
+        {", \"use_sliding_window\": true, \"sliding_window\": 64, \"max_window_layers\": 0", 64},
+        {", \"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 3", 0},
+        {", \"use_sliding_window\": true, \"sliding_window\": 8", 0}, /* 28 layers are without it */
+        {", \"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\"]", 0},
+        {", \"use_sliding_window\": true, \"sliding_window\": 64, \"max_window_layers\": 0, "
+         "\"layer_types\": [\"sliding_attention\", \"sliding_attention\", \"sliding_attention\"]",
+         64},
+        {", \"rope_scaling\": null, \"layer_types\": null", 0},
+    };
+    char *text = at_place(p, "model: {config: %s/config.json}\n" TRAIN);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char json[512];
+        (void)snprintf(json, sizeof(json),
+                       "{\"model_type\": \"qwen2\", \"hidden_size\": 64, \"num_hidden_layers\": 3, "
+                       "\"num_attention_heads\": 8, \"num_key_value_heads\": 2, "
+                       "\"intermediate_size\": 96, \"vocab_size\": 500, \"rope_theta\": 1e6, "
+                       "\"max_position_embeddings\": 64, \"tie_word_embeddings\": true%s}",
+                       cases[i].text);
+        write_file(p, "config.json", json);
+        struct sn_model_config m = good(p, text).model;
+        tap_ok(m.family == SN_QWEN2 && m.kv_heads == 2 && m.seq == 64 &&
+                   m.sliding_window == cases[i].window && m.rope_theta == 1e6 &&
+                   m.norm_eps == 1e-6 && m.tied_embeddings,
+               "qwen2's config.json%s", cases[i].text);
+    }
+    struct sn_config c;
+    struct sn_err err;
+    char want[256];
+    char *longer = at_place(p, "model: {config: %s/config.json, seq: 65}\n" TRAIN);
+    write_file(p, "config.json",
+               QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 64, "
+                     "\"max_window_layers\": 0}");
+    (void)parse(p, longer, &c, &err);
+    (void)snprintf(want, sizeof(want),
+                   "%s/config.json: model.sliding_window: 64 is less than model.seq (65), which is "
+                   "not built yet; want model.seq: 64 at most",
+                   p->dir);
+    tap_text(err.text, want, "in a longer sequence it would cut");
+    sn_free(longer);
+    sn_free(text);
+}
+
 static void config_json_is_refused_by_name(const struct place *p)
 {
 #define LLAMA                                                                                      \
@@ -222,6 +281,27 @@ static void config_json_is_refused_by_name(const struct place *p)
          "attention_bias: true is not supported: projections have no biases here; want false"},
         {LLAMA ", \"hidden_act\": \"gelu\"}",
          "hidden_act: gelu is not supported: the feed-forward part is SwiGLU here; want silu"},
+        {QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 63, \"max_window_layers\": 2}",
+         "use_sliding_window: true is not supported: a window that cuts something off is not "
+         "built; want false"},
+        {QWEN2
+         ", \"sliding_window\": 8, \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
+         "layer_types: sliding_attention is not supported: all layers attend alike here; want "
+         "full_attention"},
+        {QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 3, "
+               "\"layer_types\": [\"sliding_attention\"]}",
+         "layer_types: sliding_attention is not supported: all layers attend alike here; want "
+         "full_attention"},
+        {QWEN2 ", \"sliding_window\": 8, \"layer_types\": []}",
+         "layer_types: this list is not supported: all layers attend alike here; want "
+         "full_attention"},
+        {QWEN2 ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0}}",
+         "rope_scaling.type: yarn is not supported: wavelengths are not scaled here; want default"},
+        {QWEN2 ", \"attention_bias\": [false]}",
+         "unknown key 'attention_bias': it may change what the model computes; want a copy of the "
+         "file without it if it does not (docs/HUGGINGFACE.md has those that are known)"},
+        {LLAMA ", \"attention_bias\": [false]}",
+         "attention_bias: this list is not supported: projections have no biases here; want false"},
         {LLAMA ", \"head_dim\": 16}",
          "head_dim: 16 is not supported; want hidden_size / num_attention_heads (8)"},
         {LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\"}}",
@@ -233,8 +313,8 @@ static void config_json_is_refused_by_name(const struct place *p)
          "model.kv_heads: 3 does not divide model.heads (8); nearest that do: 2 or 4"},
         {"{\"model_type\": \"llama\"}",
          "num_hidden_layers is missing; want a complete config.json"},
-        {"{\"model_type\": \"bert\"}",
-         "model_type: 'bert' is not supported; want gpt2, gpt_neox, llama, mistral or mixtral"},
+        {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
+                                       "llama, mistral, mixtral or qwen2"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",
@@ -330,6 +410,7 @@ int main(void)
     cycles_and_depth_are_refused(&p);
     a_file_that_includes_itself_is_refused(&p);
     config_json_is_read(&p);
+    a_window_of_qwen2_counts_only_where_it_cuts(&p);
     config_json_is_refused_by_name(&p);
     a_model_section_means_its_defaults(&p);
     no_memory_is_reported(&p);

@@ -84,7 +84,7 @@ static void draw_experts(struct sn_config *c, unsigned *r)
 
 static struct sn_config some_layout(unsigned *r, bool experts)
 {
-    static const enum sn_family family[] = {SN_LLAMA, SN_LLAMA, SN_GPT2, SN_GPT_NEOX};
+    static const enum sn_family family[] = {SN_LLAMA, SN_QWEN2, SN_GPT2, SN_GPT_NEOX};
     static const int two[] = {1, 2}, ways[] = {1, 2, 4}, data[] = {1, 2, 3, 4};
     struct sn_config c = layout_config(experts ? SN_LLAMA : family[draw(r, 4)]);
     struct sn_layout_config *l = &c.layout;

@@ -83,8 +83,8 @@ static enum sn_status print_logits(const char *path, int n, char **words, struct
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"gpt2",       "gpt-neox",    "llama",
-                                        "llama-tied", "llama-share", "mixtral"};
+    static const char *const names[] = {"gpt2",        "gpt-neox", "llama", "llama-tied",
+                                        "llama-share", "mixtral",  "qwen2"};
     struct sn_err err = {0};
     sn_log_set_level(SN_LOG_ERROR);
     if (argc > 1) {
