@@ -37,7 +37,8 @@ MODELTEST := $(if $(SAN),,$(foreach i,$(MODEL_ISAS),$(addprefix $(BUILD)/tests/i
              $(if $(MODEL_ISAS),$(if $(BF16_ISAS),$(BUILD)/tests/isa/test_model)))
 GPUBENCH := $(BUILD)/tests/gpu/bench_codec $(BUILD)/tests/gpu/bench_ceilings
 EMULPTR  := $(if $(EMULTEST),$(BUILD)/emul/libby_pointer.so)
-EMULRUN  := $(if $(SAN),,tests/cuda_emul/run@1800)
+# Each a program of the list, so that they share the cores with others; tests/cuda_emul/run says which take too long for that.
+EMULRUN  := $(if $(EMULTEST),$(patsubst %,tests/cuda_emul/run$(comma)%@1800,$(filter-out test_attention_parts test_gemm test_kernels_cuda,$(notdir $(EMULTEST)))),$(if $(SAN),,tests/cuda_emul/run))
 # Rows of tests/mpi/list, each a program of its own: $(call mpi_rows,1) are those that wait for silence, 0 the others.
 mpi_rows  = $(if $(MPIT),$(shell awk '/^[^\#]/ && ($$4 == "alone") == $(1) { print "tests/mpi/run," $$1 "," $$2 }' tests/mpi/list))
 STATIC   := $(if $(SAN),,tools/lint tools/docs)

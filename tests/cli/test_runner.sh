@@ -75,7 +75,7 @@ mkdir -p "$tmp/e/tests/emul" "$tmp/e/emul"
 printf '#!/bin/sh\necho "$SN_EMUL_ARCH" >>"%s/ran"\n' "$tmp" >"$tmp/e/tests/emul/test_kernels_norm"
 chmod +x "$tmp/e/tests/emul/test_kernels_norm"
 emulated "emulated kernels are run" '^ok 1 - test_kernels_norm as sm_90$'
-emulated "and not again, which is said" '^ok 1 - .* # SKIP 1 points passed here on 2'
+emulated "and not again, which is said" '^ok 1 - test_kernels_norm # SKIP 1 points passed here on 2'
 is "truly" "$(wc -l <"$tmp/ran")" 1
 ANEW=1 && export ANEW
 emulated "but on request" '^ok 1 - test_kernels_norm as sm_90$'
@@ -83,6 +83,10 @@ unset ANEW
 echo 'exit 1' >>"$tmp/e/tests/emul/test_kernels_norm"
 emulated "and when a program is another" '^not ok 1 - test_kernels_norm'
 emulated "and whatever has failed" '^not ok 1 - test_kernels_norm'
+cp "$tmp/e/tests/emul/test_kernels_norm" "$tmp/e/tests/emul/test_gemm"
+emulated "what takes too long is not run" '^1\.\.1$'
+run env BUILD="$tmp/e" tests/cuda_emul/run test_gemm
+like "unless it is named" "$out" '^not ok 3 - test_gemm as sm_90$'
 
 # --- a root that is a mount point -------------------------------------------------------------------
 # As in a chroot: a folder, and in it what a shell needs.
