@@ -309,7 +309,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
         sn_train_files_close(&files);
         return st;
     }
-    sn_comm_set_watch(comm, files.ring, c->run.hang_timeout);
+    sn_comm_set_watch(comm, files.recorder, c->run.hang_timeout);
     st = l->machine_file ? SN_OK : open_device(&accelerator, l, c, comm, err);
     bool on_device = accelerator.device != NULL;
     struct sn_trainer_env env = {.config = c,
@@ -318,7 +318,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                                  .accelerator = on_device ? &accelerator : NULL,
                                  .saver = &files.saver,
                                  .signals = signals,
-                                 .ring = files.ring,
+                                 .recorder = files.recorder,
                                  .attempt = attempt,
                                  .give_up = sn_train_give_up,
                                  .self = &leaving,

@@ -9,12 +9,12 @@ enum sn_status sn_train_files_open(struct sn_train_files *f, const struct sn_con
     if (comm->rank == 0 && trains)
         SN_TRY(sn_record_run_file(c, err));
     SN_TRY(sn_saver_open(&f->saver, c, err));
-    return comm->size > 1 ? sn_ring_open(&f->ring, c->run.output, comm->rank, err) : SN_OK;
+    return comm->size > 1 ? sn_flight_open(&f->recorder, c->run.output, comm->rank, err) : SN_OK;
 }
 
 void sn_train_files_close(struct sn_train_files *f)
 {
-    sn_ring_close(f->ring);
+    sn_flight_close(f->recorder);
     sn_saver_close(&f->saver);
     sn_train_lock_close(&f->lock);
 }

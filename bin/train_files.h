@@ -5,7 +5,7 @@
 #define SN_TRAIN_FILES_H
 
 #include "bin/train_lock.h"
-#include "lib/comm/ring.h"
+#include "lib/comm/flight_recorder.h"
 #include "lib/rundir/attempt.h"
 #include "lib/state/state.h"
 
@@ -13,7 +13,7 @@ struct sn_train_files {
     struct sn_train_lock lock;
     struct sn_attempt attempt;
     struct sn_saver saver;
-    struct sn_ring *ring; /* NULL: one rank */
+    struct sn_flight_recorder *recorder; /* NULL: one rank */
 };
 
 /* Those of this rank, behind the lock and the attempt's record; a run that `trains` also leaves its

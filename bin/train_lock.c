@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-static void *beat(void *self)
+static void *heartbeat(void *self)
 {
     struct sn_train_lock *l = self;
     (void)pthread_mutex_lock(&l->mutex);
@@ -17,7 +17,7 @@ static void *beat(void *self)
         struct timespec next = {.tv_sec = (time_t)sn_clock() + 1};
         (void)pthread_cond_timedwait(&l->changed, &l->mutex, &next); /* the loop looks again */
         (void)pthread_mutex_unlock(&l->mutex); /* a file system may take its time */
-        sn_runlock_beat(&l->lock);
+        sn_runlock_heartbeat(&l->lock);
         (void)pthread_mutex_lock(&l->mutex);
     }
     (void)pthread_mutex_unlock(&l->mutex);
@@ -40,7 +40,7 @@ static void keep_up(struct sn_train_lock *l)
     (void)pthread_mutex_init(&l->mutex, NULL);
     (void)pthread_cond_init(&l->changed, &attr);
     (void)pthread_condattr_destroy(&attr);
-    int rc = sn_thread_start(&l->thread, 0, beat, l);
+    int rc = sn_thread_start(&l->thread, 0, heartbeat, l);
     l->has_thread = rc == 0;
     if (rc != 0)
         sn_log(SN_LOG_WARN, "%s: no thread that keeps its record up: %s", l->lock.path,

@@ -26,9 +26,10 @@ static enum sn_status print(const struct sn_preflight *p, struct sn_err *err)
  * A file that cannot be written does not make it another end: the supervisor goes by the exit code.
  */
 static enum sn_status accuse(struct sn_preflight *p, const struct sn_config *c,
-                             struct sn_ring *ring, const struct sn_comm *comm, struct sn_err *err)
+                             struct sn_flight_recorder *recorder, const struct sn_comm *comm,
+                             struct sn_err *err)
 {
-    SN_TRY(sn_preflight_lost(p, ring, comm->size, err));
+    SN_TRY(sn_preflight_lost(p, recorder, comm->size, err));
     if (sn_preflight_save(p, c->run.output, comm->rank, err) != SN_OK)
         sn_log(SN_LOG_ERROR, "rank %d: %s", comm->rank, err->text);
     for (int i = 0; i < p->n; i++)
@@ -40,13 +41,13 @@ static enum sn_status accuse(struct sn_preflight *p, const struct sn_config *c,
 }
 
 static enum sn_status fly(struct sn_preflight *p, const struct sn_config *c,
-                          const struct sn_preflight_env *env, struct sn_ring *ring,
+                          const struct sn_preflight_env *env, struct sn_flight_recorder *recorder,
                           struct sn_err *err)
 {
     struct sn_err other;
     enum sn_status st = sn_preflight_run(p, env, err);
-    if (st == SN_ELOST && ring)
-        return accuse(p, c, ring, env->comm, err);
+    if (st == SN_ELOST && recorder)
+        return accuse(p, c, recorder, env->comm, err);
     if (env->comm->rank != 0 || (st != SN_OK && !p->storage_error))
         return st;
     struct sn_err *why = st == SN_OK ? err : &other; /* the first failure is the one to report */
@@ -78,13 +79,13 @@ enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *com
                                   struct sn_err *err)
 {
     char checkpoints[2 * SN_PATH_MAX + 2];
-    struct sn_ring *ring = NULL;
+    struct sn_flight_recorder *recorder = NULL;
     struct sn_preflight p = {0};
     struct sn_accelerator a = {0};
     sn_comm_set_watch(comm, NULL, SN_PREFLIGHT_PATIENCE); /* making folders may hang */
     enum sn_status st = make_places(c, checkpoints, sizeof(checkpoints), err);
     if (st == SN_OK && comm->size > 1)
-        st = sn_ring_open(&ring, c->run.output, comm->rank, err);
+        st = sn_flight_open(&recorder, c->run.output, comm->rank, err);
     if (st == SN_OK && comm->rank == 0)
         forget_last(c);
     st = comm->ops->agree(comm, st, err);
@@ -96,8 +97,8 @@ enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *com
                                        .accelerator = &a,
                                        .threads = sn_threads(c, comm->node_size),
                                        .checkpoints = checkpoints};
-        sn_comm_set_watch(comm, ring, SN_PREFLIGHT_PATIENCE);
-        st = fly(&p, c, &env, ring, err);
+        sn_comm_set_watch(comm, recorder, SN_PREFLIGHT_PATIENCE);
+        st = fly(&p, c, &env, recorder, err);
     }
     if (st != SN_ELOST) { /* then it may not end in order */
         enum sn_status agreed = comm->ops->agree(comm, st, err);
@@ -106,7 +107,7 @@ enum sn_status sn_train_preflight(const struct sn_config *c, struct sn_comm *com
     *exit_code = p.pass ? SN_EXIT_DONE : SN_EXIT_LOST;
     sn_preflight_fini(&p);
     sn_comm_set_watch(comm, NULL, 0);
-    sn_ring_close(ring);
+    sn_flight_close(recorder);
     sn_accelerator_close(&a);
     return st;
 }

@@ -98,7 +98,7 @@ struct self {
     struct sn_err error; /* its status is not SN_OK: the first failure */
 };
 
-static sn_ticket self_post(struct sn_comm *c, const struct sn_transfer *t)
+static sn_request self_post(struct sn_comm *c, const struct sn_transfer *t)
 {
     struct sn_err *error = &((struct self *)(void *)c)->error;
     if (t->n > 0 && !sn_comm_copy_alone(t) && error->status == SN_OK) /* all groups have 1 member */
@@ -109,7 +109,7 @@ static sn_ticket self_post(struct sn_comm *c, const struct sn_transfer *t)
     return 0;
 }
 
-static enum sn_status self_wait(struct sn_comm *c, sn_ticket t, struct sn_err *err)
+static enum sn_status self_wait(struct sn_comm *c, sn_request t, struct sn_err *err)
 {
     const struct sn_err *error = &((struct self *)(void *)c)->error;
     (void)t;
@@ -168,9 +168,9 @@ static void self_take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])
     (void)c, (void)bytes;
 }
 
-static void self_set_watch(struct sn_comm *c, struct sn_ring *ring, int timeout_s)
+static void self_set_watch(struct sn_comm *c, struct sn_flight_recorder *recorder, int timeout_s)
 {
-    (void)c, (void)ring, (void)timeout_s;
+    (void)c, (void)recorder, (void)timeout_s;
 }
 
 static void self_destroy(struct sn_comm *c)

@@ -20,18 +20,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sn_comm; /* all ranks of the job, and the groups of a grid over them */
-struct sn_ring; /* lib/comm/ring.h */
+struct sn_comm;            /* all ranks of the job, and the groups of a grid over them */
+struct sn_flight_recorder; /* lib/comm/flight_recorder.h */
 
-/* A ticket for a posted operation; 0 is "already done". */
-typedef uint64_t sn_ticket;
+/* A request for a posted operation; 0 is "already done". */
+typedef uint64_t sn_request;
 
 /* When a communication was carried out, in seconds of sn_clock(). */
 struct sn_transfer_times {
     double begin, end;
 };
 
-/* One communication. Memory is borrowed until the ticket's wait. */
+/* One communication. Memory is borrowed until the request's wait. */
 struct sn_transfer {
     enum sn_collective kind;
     enum sn_group group;
@@ -58,7 +58,7 @@ struct sn_transfer {
     bool sized;
     const char *label; /* the operation's name, for messages; outlives the communicator */
     /* NULL: nobody asks. Written by whoever carries it out; not at all where nothing is to be done
-     * (ticket 0). Several transfers may share one: from the begin of the last that begins to the
+     * (request 0). Several transfers may share one: from the begin of the last that begins to the
      * end of the last that ends. */
     struct sn_transfer_times *times;
 };
@@ -90,11 +90,11 @@ struct sn_comm_ops {
      * the same on all members; a SEND or RECV is under way from its post on and holds nothing up.
      * Blocks only when 256 operations are in flight. One thread posts and waits. A group of one
      * copies `in` to `out` where they differ. */
-    sn_ticket (*post)(struct sn_comm *c, const struct sn_transfer *t);
-    /* Block until the ticket's operation is complete on this rank: its memory may be read and
+    sn_request (*post)(struct sn_comm *c, const struct sn_transfer *t);
+    /* Block until the request's operation is complete on this rank: its memory may be read and
      * written. The first failure of a communicator is final: this and every later operation returns
      * it. */
-    enum sn_status (*wait)(struct sn_comm *c, sn_ticket t, struct sn_err *err);
+    enum sn_status (*wait)(struct sn_comm *c, sn_request t, struct sn_err *err);
     /* Until everything posted is complete. */
     enum sn_status (*drain)(struct sn_comm *c, struct sn_err *err);
     /* Blocking, for start-up and shut-down only (not counted as traffic): */
@@ -115,13 +115,13 @@ struct sn_comm_ops {
     /* As agree, of ranks of which some may still be at work: all call it again and again, with one
      * of the words of enum sn_poll until they have ended, then with a status. SN_POLL_WORKS:
      * somebody is at work. A status: all have ended, and it is that of agree. SN_ELOST at once when
-     * a rank says that it is stuck, with its sentence. `label` names the work, also in the ring. */
+     * a rank says that it is stuck, with its sentence. `label` names the work, also in the recorder. */
     int (*poll)(struct sn_comm *c, int mine, const char *label, struct sn_err *err);
     /* Add to bytes[] what this rank sent in posted operations since the last call, by the axis to
      * which each group is billed. */
     void (*take_sent_bytes)(struct sn_comm *c, int64_t bytes[SN_NAXES]);
     /* sn_comm_set_watch */
-    void (*set_watch)(struct sn_comm *c, struct sn_ring *ring, int timeout_s);
+    void (*set_watch)(struct sn_comm *c, struct sn_flight_recorder *recorder, int timeout_s);
     void (*destroy)(struct sn_comm *c); /* NULL is allowed */
 };
 
@@ -137,14 +137,15 @@ struct sn_comm {
  * block whose length is none. */
 bool sn_comm_copy_alone(const struct sn_transfer *t);
 
-/* Record every communication in `ring` (borrowed until the communicator is destroyed or gets
+/* Record every communication in `recorder` (borrowed until the communicator is destroyed or gets
  * another one; NULL: none). With timeout_s > 0 a communication that does not move for so many
  * seconds, as a send or receive only while it is waited for, is the communicator's failure with
  * status SN_ELOST: the records of the others tell who is behind, and the sentence says so. Ranks
  * need not do it at the same time. A communicator of one rank ignores it. */
-static inline void sn_comm_set_watch(struct sn_comm *c, struct sn_ring *ring, int timeout_s)
+static inline void sn_comm_set_watch(struct sn_comm *c, struct sn_flight_recorder *recorder,
+                                     int timeout_s)
 {
-    c->ops->set_watch(c, ring, timeout_s);
+    c->ops->set_watch(c, recorder, timeout_s);
 }
 
 /* Are all ranks there? Rank 0 hears from each and answers: under a watch, and before renumber, the

@@ -17,7 +17,7 @@ enum {
     HOT_NS = 20000,
     WARM_NS = 100000,
     COLD_NS = 500000,
-    IDLE_NS = 500000000,    /* between two beats of one who has nothing to do */
+    IDLE_NS = 500000000,    /* between two heartbeats of one who has nothing to do */
     CROWDED_NS = 200000,    /* more patience than this: no hot looks either */
     PATIENCE = 64,          /* looks' worth of time */
     BROADCAST_MAX = 1 << 30 /* bytes at a time: counts of MPI are ints */
@@ -43,7 +43,7 @@ void sn_engine_fail(struct sn_engine *e, const char *what)
 
 void sn_engine_moved(struct sn_engine *e)
 {
-    sn_comm_queue_beat(&e->queue);
+    sn_comm_queue_heartbeat(&e->queue);
     e->idle = 0;
     e->watch.has_moved = true;
 }
@@ -107,7 +107,7 @@ static void nap(struct sn_engine *e, int64_t ns)
  */
 void sn_engine_pause(struct sn_engine *e)
 {
-    sn_comm_queue_beat(&e->queue);
+    sn_comm_queue_heartbeat(&e->queue);
     take_in(e);
     if (sn_p2p_progress(e))
         e->idle = 0;
@@ -225,7 +225,7 @@ static void run(struct sn_engine *e, int slot)
                            &((struct grid_order *)op->buf)->verdict);
         break;
     case SN_COMM_WATCH:
-        e->watch.ring = op->buf;
+        e->watch.recorder = op->buf;
         e->watch.timeout_s = (int)op->n;
         break;
     case SN_COMM_BARRIER:
@@ -316,7 +316,7 @@ static enum sn_status stuck(struct sn_engine *e, struct sn_err *err)
                    e->ops.name, e->base.rank, e->queue.limit_s);
 }
 
-static enum sn_status engine_wait(struct sn_comm *c, sn_ticket t, struct sn_err *err)
+static enum sn_status engine_wait(struct sn_comm *c, sn_request t, struct sn_err *err)
 {
     if (!sn_comm_queue_wait(&engine(c)->queue, t))
         return stuck(engine(c), err);
@@ -336,7 +336,7 @@ static enum sn_status post_and_wait(struct sn_comm *c, const struct sn_comm_op *
     return engine_wait(c, sn_comm_queue_post(&engine(c)->queue, op), err);
 }
 
-static sn_ticket engine_post(struct sn_comm *c, const struct sn_transfer *t)
+static sn_request engine_post(struct sn_comm *c, const struct sn_transfer *t)
 {
     struct sn_engine *e = engine(c);
     int size = e->group[t->group].size;
@@ -429,9 +429,9 @@ static void engine_take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])
         bytes[a] += atomic_exchange(&engine(c)->sent[a], 0);
 }
 
-static void engine_set_watch(struct sn_comm *c, struct sn_ring *ring, int timeout_s)
+static void engine_set_watch(struct sn_comm *c, struct sn_flight_recorder *recorder, int timeout_s)
 {
-    struct sn_comm_op op = {.kind = SN_COMM_WATCH, .buf = ring, .n = timeout_s};
+    struct sn_comm_op op = {.kind = SN_COMM_WATCH, .buf = recorder, .n = timeout_s};
     (void)post_and_wait(c, &op, NULL); /* a failure stays until somebody asks for more */
     engine(c)->queue.limit_s = timeout_s;
 }

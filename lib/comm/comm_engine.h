@@ -3,7 +3,7 @@
  * compute thread posts. Collectives run one after another in the order of posting; sends and
  * receives are under way from the moment this thread sees them, and progress whenever it waits.
  *
- *   comm_engine.c      the thread, tickets, start-up operations
+ *   comm_engine.c      the thread, requests, start-up operations
  *   comm_hosts.c       who shares a host, and memory there
  *   comm_groups.c      the groups of a grid, and who of them shares memory
  *   comm_collective.c  collectives by messages
@@ -11,7 +11,7 @@
  *   comm_p2p.c         sends and receives
  *   comm_sized.c       lengths of sized blocks
  *   comm_watch.c       what is recorded, and the clock that looks at it
- *   comm_accuse.c      who is waited for, when nothing moves
+ *   comm_hang_report.c who is waited for, when nothing moves
  */
 #ifndef SN_COMM_ENGINE_H
 #define SN_COMM_ENGINE_H
@@ -19,7 +19,7 @@
 #include "lib/comm/comm.h"
 #include "lib/comm/comm_port.h"
 #include "lib/comm/comm_queue.h"
-#include "lib/comm/ring.h"
+#include "lib/comm/flight_recorder.h"
 
 #include <stdatomic.h>
 
@@ -61,13 +61,13 @@ struct sn_engine_hosts {
 /* What each operation in flight is called, and since when it stands. */
 struct sn_engine_mark {
     uint64_t number; /* in its group */
-    uint64_t record; /* in the ring file */
+    uint64_t record; /* in the flight recorder */
     bool is_awaited; /* send or receive: the record says that somebody waits for it */
     double moved;    /* seconds of sn_clock: when it was last seen to move */
 };
 
 struct sn_watch {
-    struct sn_ring *ring;                     /* NULL: none */
+    struct sn_flight_recorder *recorder;      /* NULL: none */
     int timeout_s;                            /* 0: never */
     int current;                              /* slot of the collective under way; -1 if none, */
     bool has_moved;                           /* which has moved since the last look */
@@ -200,7 +200,7 @@ void sn_watch_done(struct sn_engine *e, int slot);
 void sn_watch_look(struct sn_engine *e);
 #define SN_WATCH_BEAT_S 0.05 /* seconds between two looks */
 /* Who is to blame that an operation does not move, as far as the records say. */
-void sn_watch_accuse(struct sn_engine *e, int slot, char *text, size_t room);
+void sn_watch_report_hang(struct sn_engine *e, int slot, char *text, size_t room);
 static inline bool sn_watch_is_p2p(const struct sn_comm_op *op)
 {
     return op->kind == SN_COMM_TRANSFER &&

@@ -63,8 +63,8 @@ static bool wait_for_consumer(struct sn_comm_queue *q, const _Atomic uint64_t *v
                               uint64_t least)
 {
     struct sn_comm_counter *c = &q->completed;
-    uint64_t beats = atomic_load(&q->beats);
-    int still = 0; /* seconds without a beat */
+    uint64_t heartbeats = atomic_load(&q->heartbeats);
+    int still = 0; /* seconds without a heartbeat */
     if (q->limit_s == 0) {
         wait_for(c, value, least);
         return true;
@@ -77,8 +77,8 @@ static bool wait_for_consumer(struct sn_comm_queue *q, const _Atomic uint64_t *v
     while (atomic_load(value) < least && still < q->limit_s) {
         if (pthread_cond_timedwait(&c->grown, &c->lock, &until) == 0)
             continue;
-        still = atomic_load(&q->beats) == beats ? still + 1 : 0;
-        beats = atomic_load(&q->beats);
+        still = atomic_load(&q->heartbeats) == heartbeats ? still + 1 : 0;
+        heartbeats = atomic_load(&q->heartbeats);
         until = soon();
     }
     bool done = atomic_load(value) >= least;
@@ -141,7 +141,7 @@ static int get_free(struct sn_comm_queue *q)
     }
 }
 
-sn_ticket sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *op)
+sn_request sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *op)
 {
     int at = get_free(q);
     q->next = (at + 1) % SN_COMM_RING;
@@ -152,13 +152,13 @@ sn_ticket sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *o
     return q->slot[at].uses * SN_COMM_RING + (uint64_t)at;
 }
 
-bool sn_comm_queue_wait(struct sn_comm_queue *q, sn_ticket ticket)
+bool sn_comm_queue_wait(struct sn_comm_queue *q, sn_request request)
 {
-    const struct sn_comm_slot *s = &q->slot[ticket % SN_COMM_RING];
-    uint64_t use = ticket / SN_COMM_RING;
+    const struct sn_comm_slot *s = &q->slot[request % SN_COMM_RING];
+    uint64_t use = request / SN_COMM_RING;
     if (atomic_load_explicit(&s->done, memory_order_acquire) >= use)
         return true;
-    await(q, ticket);
+    await(q, request);
     bool done = wait_for_consumer(q, &s->done, use);
     await(q, 0);
     return done;

@@ -56,14 +56,14 @@ struct sn_comm_queue {
     struct sn_comm_slot slot[SN_COMM_RING];
     int order[SN_COMM_RING]; /* slots in the order of posting */
     struct sn_comm_counter posted, completed;
-    uint64_t taken;           /* the consumer's */
-    int next;                 /* the producer's: where to look for a free slot first */
-    _Atomic uint64_t awaited; /* the ticket that the producer waits for now; 0 if none */
-    _Atomic uint64_t beats;   /* grows while the consumer is not stuck */
-    int limit_s;              /* the producer's: how long it waits without a beat; 0: for good */
+    uint64_t taken;              /* the consumer's */
+    int next;                    /* the producer's: where to look for a free slot first */
+    _Atomic uint64_t awaited;    /* the request that the producer waits for now; 0 if none */
+    _Atomic uint64_t heartbeats; /* grows while the consumer is not stuck */
+    int limit_s; /* the producer's: how long it waits without a heartbeat; 0: for good */
 };
 
-enum { SN_COMM_ANY = 1 }; /* awaited: several operations. No ticket has this value. */
+enum { SN_COMM_ANY = 1 }; /* awaited: several operations. No request has this value. */
 
 /* Start the consumer, a thread that runs `loop(arg)` and takes no signals. The queue is zeroed
  * memory. Returns 0 or an errno, with nothing to undo. */
@@ -71,11 +71,11 @@ int sn_comm_queue_start(struct sn_comm_queue *q, void *(*loop)(void *), void *ar
 /* Producer: wait for the loop to end, which it does after SN_COMM_STOP. */
 void sn_comm_queue_fini(struct sn_comm_queue *q);
 
-/* Producer: returns the operation's ticket, never 0; waits while all slots are in use. */
-sn_ticket sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *op);
-/* Producer: until the ticket's operation is done; false when the consumer is stuck: no beat for
+/* Producer: returns the operation's request, never 0; waits while all slots are in use. */
+sn_request sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *op);
+/* Producer: until the request's operation is done; false when the consumer is stuck: no heartbeat for
  * limit_s seconds. */
-bool sn_comm_queue_wait(struct sn_comm_queue *q, sn_ticket ticket);
+bool sn_comm_queue_wait(struct sn_comm_queue *q, sn_request request);
 /* Producer: until all that was posted is done; false as above. */
 bool sn_comm_queue_drain(struct sn_comm_queue *q);
 
@@ -87,9 +87,9 @@ void sn_comm_queue_done(struct sn_comm_queue *q, int slot);
 bool sn_comm_queue_is_awaited(const struct sn_comm_queue *q);
 bool sn_comm_queue_awaits(const struct sn_comm_queue *q, int slot);
 /* Consumer: "I am not stuck"; whenever it looks around. */
-static inline void sn_comm_queue_beat(struct sn_comm_queue *q)
+static inline void sn_comm_queue_heartbeat(struct sn_comm_queue *q)
 {
-    atomic_fetch_add_explicit(&q->beats, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&q->heartbeats, 1, memory_order_relaxed);
 }
 /* Consumer: sleep until there is an operation to take, for at most so long. */
 void sn_comm_queue_idle(struct sn_comm_queue *q, int64_t ns);

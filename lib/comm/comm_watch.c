@@ -57,9 +57,9 @@ void sn_watch_posted(struct sn_engine *e, int slot)
     if (!kind)
         return;
     m->number = sn_watch_is_p2p(op) ? ++e->group[q].p2p : ++e->group[q].number;
-    if (!e->watch.ring)
+    if (!e->watch.recorder)
         return;
-    struct sn_ring_event event = {.number = m->number, .group = (int32_t)q, .peer = -1};
+    struct sn_flight_event event = {.number = m->number, .group = (int32_t)q, .peer = -1};
     event.bytes = op->kind == SN_COMM_TRANSFER
                       ? op->transfer.n * (int64_t)sn_dtype_size(op->transfer.dtype)
                       : op->n;
@@ -67,7 +67,7 @@ void sn_watch_posted(struct sn_engine *e, int slot)
         event.peer = (int32_t)sn_engine_member(e, q, op->transfer.peer);
     (void)snprintf(event.kind, sizeof(event.kind), "%s", kind);
     (void)snprintf(event.label, sizeof(event.label), "%s", label_of(op));
-    m->record = sn_ring_post(e->watch.ring, &event);
+    m->record = sn_flight_post(e->watch.recorder, &event);
 }
 
 void sn_watch_begun(struct sn_engine *e, int slot)
@@ -79,8 +79,8 @@ void sn_watch_begun(struct sn_engine *e, int slot)
         op->transfer.times->begin = sn_clock();
     if (e->watch.timeout_s)
         e->watch.mark[slot].moved = sn_clock();
-    if (e->watch.ring && e->watch.mark[slot].record)
-        sn_ring_mark(e->watch.ring, e->watch.mark[slot].record, SN_RING_BEGUN);
+    if (e->watch.recorder && e->watch.mark[slot].record)
+        sn_flight_mark(e->watch.recorder, e->watch.mark[slot].record, SN_FLIGHT_BEGUN);
 }
 
 void sn_watch_done(struct sn_engine *e, int slot)
@@ -90,17 +90,17 @@ void sn_watch_done(struct sn_engine *e, int slot)
         op->transfer.times->end = sn_clock();
     if (e->watch.current == slot)
         e->watch.current = -1;
-    if (e->watch.ring && e->watch.mark[slot].record && !sn_engine_has_failed(e))
-        sn_ring_mark(e->watch.ring, e->watch.mark[slot].record, SN_RING_DONE);
+    if (e->watch.recorder && e->watch.mark[slot].record && !sn_engine_has_failed(e))
+        sn_flight_mark(e->watch.recorder, e->watch.mark[slot].record, SN_FLIGHT_DONE);
 }
 
 static void report(struct sn_engine *e, int slot)
 {
     char what[160], who[400];
     sn_engine_describe(e, slot, what, sizeof(what));
-    sn_watch_accuse(e, slot, who, sizeof(who));
-    if (e->watch.ring)
-        sn_ring_give_up(e->watch.ring);
+    sn_watch_report_hang(e, slot, who, sizeof(who));
+    if (e->watch.recorder)
+        sn_flight_give_up(e->watch.recorder);
     (void)sn_fail(&e->error, SN_ELOST, "%s has waited %d s; %s", what, e->watch.timeout_s, who);
     atomic_store(&e->failed, true);
 }
@@ -114,8 +114,8 @@ static bool has_waited(struct sn_engine *e, int slot, double now)
         m->moved = now;
         return false;
     }
-    if (w->ring && m->record && !m->is_awaited)
-        sn_ring_mark(w->ring, m->record, SN_RING_AWAITED);
+    if (w->recorder && m->record && !m->is_awaited)
+        sn_flight_mark(w->recorder, m->record, SN_FLIGHT_AWAITED);
     m->is_awaited = true;
     return w->timeout_s && now - m->moved > w->timeout_s;
 }
@@ -123,7 +123,7 @@ static bool has_waited(struct sn_engine *e, int slot, double now)
 void sn_watch_look(struct sn_engine *e)
 {
     struct sn_watch *w = &e->watch;
-    if ((!w->timeout_s && !w->ring) || sn_engine_has_failed(e))
+    if ((!w->timeout_s && !w->recorder) || sn_engine_has_failed(e))
         return;
     double now = sn_clock();
     if (w->has_moved && w->current >= 0)
@@ -132,8 +132,8 @@ void sn_watch_look(struct sn_engine *e)
     if (now < w->next_look)
         return;
     w->next_look = now + SN_WATCH_BEAT_S;
-    if (w->ring)
-        sn_ring_beat(w->ring);
+    if (w->recorder)
+        sn_flight_heartbeat(w->recorder);
     int late = -1;
     if (w->timeout_s && w->current >= 0 && now - w->mark[w->current].moved > w->timeout_s)
         late = w->current;

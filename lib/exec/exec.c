@@ -17,10 +17,10 @@ static int most_slots(const struct sn_program *p)
     return most;
 }
 
-/* Places for the tickets of the train program, one for each number of an operation at least: the
+/* Places for the requests of the train program, one for each number of an operation at least: the
  * others have fewer operations and one slot, but a number that a pass has taken out of this text
  * may be a communication of theirs. */
-static bool tickets_create(struct sn_exec *x, const struct sn_program *p)
+static bool requests_create(struct sn_exec *x, const struct sn_program *p)
 {
     int slots = most_slots(p), n = 0;
     x->first_posted = sn_alloc_n((size_t)p->next_id + 1, sizeof(int));
@@ -52,7 +52,7 @@ static enum sn_status create(struct sn_exec *x, struct sn_accelerator *a, struct
     const struct sn_job *job = x->job;
     char size[16];
     x->fenced = last_agreement(&job->train);
-    if (!tickets_create(x, &job->train))
+    if (!requests_create(x, &job->train))
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     if (a)
         return sn_exec_device_create(x, a, err);

@@ -16,7 +16,7 @@
 #include "lib/program/program.h"
 
 struct sn_accelerator; /* lib/exec/accelerator.h */
-struct sn_exec;        /* arenas, tickets and clocks of one rank */
+struct sn_exec;        /* arenas, requests and clocks of one rank */
 
 /* Map the arenas of the job and fill nothing. `job` and `comm` are borrowed. Caller destroys. */
 enum sn_status sn_exec_create(struct sn_exec **out, const struct sn_job *job, struct sn_comm *comm,

@@ -91,27 +91,27 @@ int sn_exec_next(const struct sn_exec *x, const struct sn_op *op)
 }
 
 void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
-                  struct sn_posted *tickets)
+                  struct sn_posted *requests)
 {
     const struct sn_comm_ops *comm = x->comm->ops;
     struct sn_transfer half = *t;
     half.times = sn_timeline_moves(x, op);
     if (op->kind != SN_OP_SHIFT) {
-        tickets->ticket[0] = comm->post(x->comm, &half);
+        requests->request[0] = comm->post(x->comm, &half);
         return;
     }
     half.kind = SN_RECV; /* both halves of a step of a ring */
     half.peer = sn_exec_previous(x, op);
-    tickets->ticket[0] = comm->post(x->comm, &half);
+    requests->request[0] = comm->post(x->comm, &half);
     half.kind = SN_SEND;
     half.peer = sn_exec_next(x, op);
-    tickets->ticket[1] = comm->post(x->comm, &half);
+    requests->request[1] = comm->post(x->comm, &half);
 }
 
 void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_transfer *t,
-                       struct sn_posted *tickets)
+                       struct sn_posted *requests)
 {
-    t->exchange = &tickets->exchange;
+    t->exchange = &requests->exchange;
     t->n = op->in[SN_MOVE_FROM].cols;
     int64_t row = t->n * (int64_t)sn_dtype_size(t->dtype);
     if (t->kind == SN_ALL_TO_ALL)
@@ -169,28 +169,28 @@ void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct s
                    const struct sn_at *at)
 {
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
-    struct sn_posted *tickets = &x->posted[sn_exec_posted(x, op, op->id, at->slot)];
-    *tickets = (struct sn_posted){.ticket = {0, 0}};
+    struct sn_posted *requests = &x->posted[sn_exec_posted(x, op, op->id, at->slot)];
+    *requests = (struct sn_posted){.request = {0, 0}};
     if (op->is_coded)
         count_coded(x, op, &t);
     if (sn_exec_has_rows(op)) {
-        tickets->exchange = sn_exec_exchange_here(x, p, op, at);
-        sn_exec_take_rows(x, op, &t, tickets);
+        requests->exchange = sn_exec_exchange_here(x, p, op, at);
+        sn_exec_take_rows(x, op, &t, requests);
     }
     if (sn_op_row(op->kind)->takes_input) { /* it may be gone before the wait */
         if (t.in != t.out)
             memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
         t.in = NULL;
     }
-    sn_exec_post(x, op, &t, tickets);
+    sn_exec_post(x, op, &t, requests);
 }
 
 enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                             struct sn_err *err)
 {
-    const struct sn_posted *tickets = &x->posted[sn_exec_posted(x, op, op->waits_for, at->slot)];
+    const struct sn_posted *requests = &x->posted[sn_exec_posted(x, op, op->waits_for, at->slot)];
     for (int i = 0; i < 2; i++)
-        if (tickets->ticket[i] && x->comm->ops->wait(x->comm, tickets->ticket[i], err) != SN_OK)
+        if (requests->request[i] && x->comm->ops->wait(x->comm, requests->request[i], err) != SN_OK)
             return sn_err_prefix(err, "%s", op->label);
     return SN_OK;
 }
@@ -259,7 +259,7 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
                               .out = words,
                               .staging = sn_exec_address(x, &x->job->train, x->job->staging),
                               .label = "step_end"};
-    sn_ticket t = x->comm->ops->post(x->comm, &all);
+    sn_request t = x->comm->ops->post(x->comm, &all);
     SN_TRY(x->comm->ops->wait(x->comm, t, err));
     if (words != s->agree)
         memcpy(s->agree, words, SN_NAGREE * sizeof(s->agree[0]));

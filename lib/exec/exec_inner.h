@@ -10,9 +10,9 @@
 #include "lib/exec/timeline.h"
 #include "lib/program/opinfo.h"
 
-/* Tickets of one posted operation in one slot; a shift has two. */
+/* Requests of one posted operation in one slot; a shift has two. */
 struct sn_posted {
-    sn_ticket ticket[2];
+    sn_request request[2];
     struct sn_exchange exchange;
 };
 
@@ -81,9 +81,9 @@ static inline bool sn_exec_has_rows(const struct sn_op *op)
 {
     return sn_op_row(op->kind)->counts_rows;
 }
-/* Let *t move the rows of tickets->exchange, and count them. */
+/* Let *t move the rows of requests->exchange, and count them. */
 void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_transfer *t,
-                       struct sn_posted *tickets);
+                       struct sn_posted *requests);
 /* Number of a posted operation's place in x->posted. */
 int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int slot);
 /* Neighbours in a ring: who to receive from, who to send to. */
@@ -91,7 +91,7 @@ int sn_exec_previous(const struct sn_exec *x, const struct sn_op *op);
 int sn_exec_next(const struct sn_exec *x, const struct sn_op *op);
 /* Post on the communicator; both halves of a shift. */
 void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
-                  struct sn_posted *tickets);
+                  struct sn_posted *requests);
 /* The whole of a communication operation, where operations work in this process's memory. */
 void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
                    const struct sn_at *at);

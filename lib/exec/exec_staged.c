@@ -57,20 +57,20 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
 {
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
     int place = sn_exec_posted(x, op, op->id, at->slot);
-    struct sn_posted *tickets = &x->posted[place];
+    struct sn_posted *requests = &x->posted[place];
     struct extent e = extent_of(x, op, &t);
     int64_t width = (int64_t)sn_dtype_size(t.dtype);
     bool keeps_rest = t.add || sn_exec_has_rows(op); /* of what it writes to */
-    *tickets = (struct sn_posted){.ticket = {0, 0}};
+    *requests = (struct sn_posted){.request = {0, 0}};
     SN_TRY(sn_device_cut(x, err));
     SN_TRY(fetch(x, op, t.in, e.reads * width, err));
     if (keeps_rest)
         SN_TRY(fetch(x, op, t.out, e.writes * width, err));
     if (sn_exec_has_rows(op))
-        SN_TRY(sn_device_bounds(x, p, op, at, &tickets->exchange, err));
+        SN_TRY(sn_device_bounds(x, p, op, at, &requests->exchange, err));
     SN_TRY(sn_device_wait(x, err));
     if (sn_exec_has_rows(op))
-        sn_exec_take_rows(x, op, &t, tickets);
+        sn_exec_take_rows(x, op, &t, requests);
     x->device->landing[place] =
         (struct sn_landing){e.writes ? t.out : NULL, e.writes * width, SN_STAGED};
     if (t.in)
@@ -82,13 +82,13 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
             memcpy(t.out, t.in, (size_t)(e.reads * width));
         t.in = NULL;
     }
-    sn_exec_post(x, op, &t, tickets);
+    sn_exec_post(x, op, &t, requests);
     if (op->attr.experts.chunks <= 1)
         return SN_OK;
     struct sn_op wait = *op; /* here: another chunk copies the same rows to and fro */
     wait.waits_for = op->id;
     SN_TRY(sn_staged_wait(x, &wait, at, err));
-    *tickets = (struct sn_posted){.ticket = {0, 0}};
+    *requests = (struct sn_posted){.request = {0, 0}};
     x->device->landing[place].to = NULL;
     return SN_OK;
 }

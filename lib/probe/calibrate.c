@@ -38,7 +38,7 @@ static void repeat(const struct sn_transfer *t, int size, int index, int64_t blo
     }
 }
 
-static sn_ticket stand_in_post(struct sn_comm *c, const struct sn_transfer *t)
+static sn_request stand_in_post(struct sn_comm *c, const struct sn_transfer *t)
 {
     const struct sn_job *j = ((struct stand_in *)(void *)c)->job;
     int size = j->group_size[t->group], index = j->group_index[t->group];
@@ -54,7 +54,7 @@ static sn_ticket stand_in_post(struct sn_comm *c, const struct sn_transfer *t)
     return 0;
 }
 
-static enum sn_status stand_in_wait(struct sn_comm *c, sn_ticket t, struct sn_err *err)
+static enum sn_status stand_in_wait(struct sn_comm *c, sn_request t, struct sn_err *err)
 {
     (void)c, (void)t, (void)err;
     return SN_OK;

@@ -105,9 +105,9 @@ static enum sn_status send_and_compute(struct bench *b, int64_t bytes, double *s
     compute(b, before);
     double now = sn_clock();
     memcpy(b->in, &now, sizeof(now));
-    sn_ticket ticket = b->comm->ops->post(b->comm, &t);
+    sn_request request = b->comm->ops->post(b->comm, &t);
     compute(b, after);
-    return b->comm->ops->wait(b->comm, ticket, err);
+    return b->comm->ops->wait(b->comm, request, err);
 }
 
 static enum sn_status time_once(struct bench *b, enum sn_collective kind, int64_t bytes,
@@ -211,11 +211,11 @@ static enum sn_status overlap_once(struct bench *b, int64_t bytes, int products,
     struct sn_transfer t = transfer(b, SN_ALL_REDUCE, bytes);
     SN_TRY(b->comm->ops->barrier(b->comm, err));
     double began = sn_clock();
-    sn_ticket ticket = bytes ? b->comm->ops->post(b->comm, &t) : 0;
+    sn_request request = bytes ? b->comm->ops->post(b->comm, &t) : 0;
     for (int i = 0; i < products; i++)
         (void)p->ops->run[SN_OP_GEMM](&p->a, p->threads);
-    if (ticket)
-        SN_TRY(b->comm->ops->wait(b->comm, ticket, err));
+    if (request)
+        SN_TRY(b->comm->ops->wait(b->comm, request, err));
     *seconds = sn_clock() - began;
     return SN_OK;
 }

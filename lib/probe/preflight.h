@@ -16,7 +16,7 @@
 #include "kernels/ops.h"
 #include "lib/base/str.h"
 #include "lib/comm/comm.h"
-#include "lib/comm/ring.h"
+#include "lib/comm/flight_recorder.h"
 #include "lib/exec/accelerator.h"
 
 #include <stdbool.h>
@@ -92,9 +92,9 @@ struct sn_preflight_env {
 enum sn_status sn_preflight_run(struct sn_preflight *out, const struct sn_preflight_env *env,
                                 struct sn_err *err);
 /* After SN_ELOST, on each rank that met it: a verdict anew, from the records of all `ranks`, in
- * which the ranks fail that do not answer; after some seconds. `ring` is this rank's. */
-enum sn_status sn_preflight_lost(struct sn_preflight *out, struct sn_ring *ring, int ranks,
-                                 struct sn_err *err);
+ * which the ranks fail that do not answer; after some seconds. `recorder` is this rank's. */
+enum sn_status sn_preflight_lost(struct sn_preflight *out, struct sn_flight_recorder *recorder,
+                                 int ranks, struct sn_err *err);
 
 /* ---- judging: pure --------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 
 enum { TIME_FOR_OTHERS = 4 /* seconds */ };
 
-static bool has_noticed(const struct sn_ring_view *v)
+static bool has_noticed(const struct sn_flight_view *v)
 {
     for (int i = 0; i < v->n; i++)
         if (strcmp(v->event[i].kind, "lost") == 0)
@@ -24,18 +24,18 @@ static bool has_noticed(const struct sn_ring_view *v)
 /* How far a rank has come, if it may be the one. */
 static bool is_suspect(struct sn_preflight_rank *r, const char *folder, uint64_t *come)
 {
-    struct sn_ring_view v;
-    if (sn_ring_read(&v, folder, (int)r->rank, NULL) != SN_OK)
+    struct sn_flight_view v;
+    if (sn_flight_read(&v, folder, (int)r->rank, NULL) != SN_OK)
         return false;
     (void)snprintf(r->host, sizeof(r->host), "%s", v.host);
     *come = v.is_here && !v.is_alive ? 0 : v.posted[SN_GROUP_WORLD];
     return !has_noticed(&v);
 }
 
-enum sn_status sn_preflight_lost(struct sn_preflight *out, struct sn_ring *ring, int ranks,
-                                 struct sn_err *err)
+enum sn_status sn_preflight_lost(struct sn_preflight *out, struct sn_flight_recorder *recorder,
+                                 int ranks, struct sn_err *err)
 {
-    struct sn_ring_event notice = {.group = SN_GROUP_WORLD, .peer = -1, .kind = "lost"};
+    struct sn_flight_event notice = {.group = SN_GROUP_WORLD, .peer = -1, .kind = "lost"};
     uint64_t least = UINT64_MAX, come;
     sn_preflight_fini(out);
     out->n = ranks;
@@ -45,12 +45,12 @@ enum sn_status sn_preflight_lost(struct sn_preflight *out, struct sn_ring *ring,
         sn_free(at);
         return sn_fail(err, SN_ENOMEM, "preflight: no memory for %d ranks", ranks);
     }
-    (void)sn_ring_post(ring, &notice);
+    (void)sn_flight_post(recorder, &notice);
     (void)sleep(TIME_FOR_OTHERS);
     for (int i = 0; i < ranks; i++) {
         out->rank[i].rank = i;
         (void)snprintf(out->rank[i].host, sizeof(out->rank[i].host), "unknown host");
-        at[i] = is_suspect(&out->rank[i], sn_ring_folder(ring), &come) ? come : UINT64_MAX;
+        at[i] = is_suspect(&out->rank[i], sn_flight_folder(recorder), &come) ? come : UINT64_MAX;
         least = at[i] < least ? at[i] : least;
     }
     for (int i = 0; i < ranks; i++)

@@ -262,7 +262,7 @@ static enum sn_status exchange(const struct sn_preflight_env *env, int peer, uin
     put.in = mine;
     put.out = NULL;
     double t = sn_clock();
-    sn_ticket a = c->ops->post(c, &get), b = c->ops->post(c, &put);
+    sn_request a = c->ops->post(c, &get), b = c->ops->post(c, &put);
     SN_TRY(c->ops->wait(c, a, err));
     SN_TRY(c->ops->wait(c, b, err));
     *seconds = sn_clock() - t;

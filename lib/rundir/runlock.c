@@ -86,8 +86,8 @@ static bool write_record(const struct sn_runlock *l)
 {
     const struct sn_runlock_record *r = &l->mine;
     struct sn_str line = {0};
-    char beat[24];
-    (void)snprintf(beat, sizeof(beat), "%012lld", (long long)r->beat);
+    char heartbeat[24];
+    (void)snprintf(heartbeat, sizeof(heartbeat), "%012lld", (long long)r->heartbeat);
     sn_jsonl_text(&line, "program", r->program);
     sn_jsonl_text(&line, "host", r->host);
     sn_jsonl_int(&line, "pid", r->pid);
@@ -96,7 +96,7 @@ static bool write_record(const struct sn_runlock *l)
     sn_jsonl_text(&line, "spaces", r->spaces);
     sn_jsonl_text(&line, "job", r->job);
     sn_jsonl_int(&line, "restart", r->restart);
-    sn_jsonl_text(&line, "beat", beat);
+    sn_jsonl_text(&line, "beat", heartbeat);
     sn_str_add(&line, "}\n");
     bool good = !line.failed && pwrite(l->fd, line.p, line.len, 0) == (ssize_t)line.len &&
                 ftruncate(l->fd, (off_t)line.len) == 0 && fsync(l->fd) == 0;
@@ -107,7 +107,7 @@ static bool write_record(const struct sn_runlock *l)
 /* False: there is none, or none that is whole. Opened anew: a network file system looks again. */
 static bool read_record(struct sn_runlock_record *out, const char *path)
 {
-    char text[ROOM], beat[24];
+    char text[ROOM], heartbeat[24];
     struct sn_json all;
     int fd = sn_input_open(path, NULL);
     ssize_t n = fd >= 0 ? pread(fd, text, sizeof(text), 0) : 0;
@@ -123,8 +123,8 @@ static bool read_record(struct sn_runlock_record *out, const char *path)
     sn_json_get_text(all, "job", out->job, sizeof(out->job));
     sn_json_get_text(all, "boot", out->boot, sizeof(out->boot));
     sn_json_get_text(all, "spaces", out->spaces, sizeof(out->spaces));
-    sn_json_get_text(all, "beat", beat, sizeof(beat));
-    out->beat = strtoll(beat, NULL, 10);
+    sn_json_get_text(all, "beat", heartbeat, sizeof(heartbeat));
+    out->heartbeat = strtoll(heartbeat, NULL, 10);
     return out->pid > 0;
 }
 
@@ -180,7 +180,7 @@ static enum sn_runlock_grip grip(const struct sn_runlock *l, const struct sn_run
     return errno == EWOULDBLOCK ? SN_RUNLOCK_REFUSED : SN_RUNLOCK_NONE;
 }
 
-/* Somebody elsewhere: does it beat? */
+/* Somebody elsewhere: has it a heartbeat? */
 static enum sn_status watch(const struct sn_runlock *l, const struct sn_runlock_want *w,
                             const struct sn_runlock_record *first, struct sn_err *err)
 {
@@ -199,7 +199,7 @@ static enum sn_status watch(const struct sn_runlock *l, const struct sn_runlock_
             sleep_for(0.2);
         if (!read_record(&now, l->path))
             return SN_OK; /* it has left */
-        if (!same_holder(&now, first) || now.beat != first->beat)
+        if (!same_holder(&now, first) || now.heartbeat != first->heartbeat)
             return say_held(l, &now, err);
     }
     return SN_OK;
@@ -250,7 +250,7 @@ static bool is_supervised(const struct sn_runlock *l, const struct sn_runlock_wa
 enum sn_status sn_runlock_take(struct sn_runlock *out, const struct sn_runlock_want *want,
                                struct sn_err *err)
 {
-    *out = (struct sn_runlock){.next_beat = sn_clock() + SN_RUNLOCK_BEAT};
+    *out = (struct sn_runlock){.next_heartbeat = sn_clock() + SN_RUNLOCK_BEAT};
     (void)snprintf(out->path, sizeof(out->path), "%s/supervisor.lock", want->output);
     describe_self(&out->mine, want);
     if (is_supervised(out, want)) {
@@ -268,13 +268,13 @@ enum sn_status sn_runlock_take(struct sn_runlock *out, const struct sn_runlock_w
     return st;
 }
 
-void sn_runlock_beat(struct sn_runlock *l)
+void sn_runlock_heartbeat(struct sn_runlock *l)
 {
     double now = sn_clock();
-    if (l->fd < 0 || now < l->next_beat)
+    if (l->fd < 0 || now < l->next_heartbeat)
         return;
-    l->next_beat = now + SN_RUNLOCK_BEAT;
-    l->mine.beat++;
+    l->next_heartbeat = now + SN_RUNLOCK_BEAT;
+    l->mine.heartbeat++;
     (void)write_record(l); /* where that fails others fall back on the lock */
 }
 

@@ -14,7 +14,7 @@
  *   none      nobody                            free
  *   none      a process beside this one         held while that process lives
  *   any       this job, before a requeue        free: a job does not run twice
- *   any       somebody elsewhere                watched: held if it beats, else free
+ *   any       somebody elsewhere                watched: held if it has a heartbeat, else free
  *
  * "This boot" is the kernel's boot id, "beside" the same boot and the same process numbers.
  */
@@ -28,7 +28,7 @@
 enum { SN_RUNLOCK_BEAT = 10, SN_RUNLOCK_WATCH = 35 }; /* seconds */
 
 struct sn_runlock_record {
-    int64_t pid, restart, beat;
+    int64_t pid, restart, heartbeat;
     int64_t started;           /* of the process, in ticks since the boot */
     char host[64], job[32];    /* job: "" outside of one */
     char boot[64], spaces[64]; /* the kernel's boot id; which process numbers */
@@ -46,7 +46,7 @@ enum { SN_RUNLOCK_NAME = 128 };
 
 struct sn_runlock {
     int fd; /* -1: none, or its supervisor has it */
-    double next_beat;
+    double next_heartbeat;
     struct sn_runlock_record mine;
     char path[SN_PATH_MAX + 32];
 };
@@ -71,7 +71,7 @@ enum sn_status sn_runlock_take(struct sn_runlock *out, const struct sn_runlock_w
 /* Who holds it, in a word, for the trainer that the holder starts; "" where nobody does. */
 const char *sn_runlock_name(char buf[SN_RUNLOCK_NAME], const struct sn_runlock *l);
 /* Prove that the holder lives, if it is time to. Call it every few seconds. */
-void sn_runlock_beat(struct sn_runlock *l);
+void sn_runlock_heartbeat(struct sn_runlock *l);
 void sn_runlock_release(struct sn_runlock *l);
 
 #endif

@@ -4,7 +4,7 @@
 #include "lib/cost/hops.h"
 #include "lib/machine/named.h"
 #include "lib/model/model.h"
-#include "lib/search/shape.h"
+#include "lib/search/layer_profile.h"
 #include "lib/search/tokens.h"
 #include "lib/sim/sim.h"
 
@@ -13,7 +13,7 @@ static void layer_alone(struct sn_config *out, const struct sn_config *c)
 {
     struct sn_layout_config *l = &out->layout;
     *out = *c;
-    sn_shape_model(&out->model);
+    sn_layer_profile_model(&out->model);
     l->split_backward |= l->schedule == SN_ZERO_BUBBLE;
     l->schedule = SN_1F1B;
     l->pipeline = l->virtual_stages = 1;

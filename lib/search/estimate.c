@@ -17,7 +17,7 @@ struct look {
     struct sn_layer_profile *shape;
     const struct sn_kept_entry *kept;
     const struct sn_net *net;
-    struct sn_shape_prices *prices;
+    struct sn_layer_profile_prices *prices;
     struct sn_pipeline pipe;
     int pieces, members, zero;
     const int *layers, *begin; /* [pieces]; begin: their first layers */
@@ -95,14 +95,15 @@ static void fill_cost(struct look *k, int i)
     const struct sn_layer_profile *s = k->shape;
     struct sn_extent x = extent_of(k, i);
     double waits;
-    k->forward[i] = sn_shape_chunk(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
+    k->forward[i] = sn_layer_profile_chunk(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
                     k->e->software->layer_fixed * x.layers + wires(k, SN_PHASE_FORWARD, i);
-    k->backward[i] = sn_shape_chunk(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]) +
+    k->backward[i] = sn_layer_profile_chunk(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]) +
                      wires(k, SN_PHASE_BACKWARD, i);
     double meanwhile = hidden(k, SN_PHASE_BACKWARD, i, k->after[i]);
     k->backward[i] -= meanwhile;
     k->after[i] -= meanwhile;
-    k->weight[i] = s->key.split ? sn_shape_chunk(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
+    k->weight[i] =
+        s->key.split ? sn_layer_profile_chunk(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
     if (k->pipe.kind == SN_ZERO_BUBBLE)
         return;
     k->backward[i] += k->weight[i]; /* at once, behind the send */
@@ -125,9 +126,9 @@ static void fill_costs(struct look *k)
 }
 
 /* What stage s holds: its parts from the last one's last layer on. */
-static struct sn_stock_stage stage_of(const struct look *k, int s)
+static struct sn_inventory_stage stage_of(const struct look *k, int s)
 {
-    struct sn_stock_stage g = {.apart = k->pipe.stages > 1};
+    struct sn_inventory_stage g = {.apart = k->pipe.stages > 1};
     unsigned char *kind = k->e->kinds;
     for (int v = k->pipe.virtual_stages - 1; v >= 0; v--) {
         struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
@@ -142,16 +143,16 @@ static struct sn_stock_stage stage_of(const struct look *k, int s)
     return g;
 }
 
-static enum sn_status stage_cost(struct look *k, int s, struct sn_stock_cost *out,
+static enum sn_status stage_cost(struct look *k, int s, struct sn_inventory_cost *out,
                                  struct sn_err *err)
 {
     const struct sn_coding *z = k->l->compress.coding;
-    struct sn_stock_key key = {
+    struct sn_inventory_key key = {
         .stage = stage_of(k, s),
         .zero = (unsigned char)k->zero,
         .members = {k->members, k->net->members[SN_GROUP_EXPERT_DATA], z[SN_CODED_DATA].feedback,
                     sn_coding_loses(&z[SN_CODED_ZERO]) && (k->zero == 1 || k->zero == 2)}};
-    return sn_stock_cost(out, k->e, k->shape, k->net, &key, err);
+    return sn_inventory_cost(out, k->e, k->shape, k->net, &key, err);
 }
 
 /* Middle stages with as many layers are one. */
@@ -175,8 +176,8 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
                         : phase == SN_PHASE_BACKWARD ? SN_PASS_BACKWARD
                                                      : SN_PASS_WEIGHT;
     bool posts = last && (phase == reduces || (phase == SN_PHASE_FORWARD && x.last));
-    struct sn_shape_end e =
-        sn_shape_busy(k->shape, k->prices, pass, &x, posts ? k->reduce[piece] : NULL, busy);
+    struct sn_layer_profile_end e =
+        sn_layer_profile_busy(k->shape, k->prices, pass, &x, posts ? k->reduce[piece] : NULL, busy);
     double after = e.kernels - e.sent, more = wires(k, phase, piece);
     double meanwhile = hidden(k, phase, piece, after);
     after -= meanwhile;
@@ -186,7 +187,7 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
     return (struct sn_task_time){e.kernels + more, fmax(e.collectives, e.kernels + more), after};
 }
 
-static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
+static void fill_last(struct look *k, int s, const struct sn_inventory_cost *cost)
 {
     bool delays = k->pipe.kind == SN_ZERO_BUBBLE;
     for (int v = k->pipe.virtual_stages - 1, unit = 0; v >= 0; v--) {
@@ -209,7 +210,7 @@ static void fill_last(struct look *k, int s, const struct sn_stock_cost *cost)
 
 static enum sn_status fill_lasts(struct look *k, struct sn_err *err)
 {
-    struct sn_stock_cost cost = {0};
+    struct sn_inventory_cost cost = {0};
     k->posts = k->zero < 2 && k->members > 1 && k->e->software->data_overlaps;
     for (int i = 0; i < k->pieces; i++)
         k->extra[i] = k->stream[i] = 0;
@@ -248,7 +249,7 @@ static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
 /* --- the end of the step ---------------------------------------------------------------------- */
 
 /* When stage s has the sums of its gradients. */
-static double reduced(const struct look *k, int s, const struct sn_stock_cost *cost)
+static double reduced(const struct look *k, int s, const struct sn_inventory_cost *cost)
 {
     int v = k->pipe.virtual_stages, p = k->pipe.stages;
     double sum = cost->all;
@@ -277,7 +278,7 @@ static double reduced(const struct look *k, int s, const struct sn_stock_cost *c
 static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err)
 {
     double agreed = 0, update = 0;
-    struct sn_stock_cost cost = {0};
+    struct sn_inventory_cost cost = {0};
     for (int s = 0; s < k->pipe.stages; s++) {
         if (!like_the_one_before(k, s))
             SN_TRY(stage_cost(k, s, &cost, err));
@@ -386,7 +387,7 @@ static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
     int stage[4], n = k->e->foreign_memory ? 0 : outer_stages(stage, k->pipe.stages);
     *most = 0;
     for (int i = 0; i < n; i++) {
-        struct sn_stock_cost cost;
+        struct sn_inventory_cost cost;
         SN_TRY(stage_cost(k, stage[i], &cost, err));
         int64_t bytes = cost.state + kept_bytes(k, stage[i]) + scratch_bytes(k, stage[i]);
         *most = bytes > *most ? bytes : *most;
@@ -431,7 +432,7 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
 static enum sn_status look_closer(struct look *k, bool any, struct sn_err *err)
 {
     struct sn_estimator *e = k->e;
-    SN_TRY(sn_shape_cached(&k->shape, e, err));
+    SN_TRY(sn_layer_profile_cached(&k->shape, e, err));
     SN_TRY(sn_net_cached(&k->net, e, any, err));
     return sn_prices_cached(&k->prices, e, k->shape, k->net, err);
 }

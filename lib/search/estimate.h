@@ -1,10 +1,10 @@
 /*
  * estimate.h - bounds on the time and memory of a layout in microseconds, without compiling it.
  *
- * A search prices each way of cutting a layer once (shape.h), deals the buckets of each kind of
- * stage once (stock.h), and bounds any layout from these by formulas:
+ * A search prices each way of cutting a layer once (layer_profile.h), deals the buckets of each kind of
+ * stage once (inventory.h), and bounds any layout from these by formulas:
  *
- *   chunks       sums over layers: never longer than in the step (shape.h)
+ *   chunks       sums over layers: never longer than in the step (layer_profile.h)
  *   pipeline     the longest of some paths (bound.h), or the schedule played through with transfers
  *   gradients    ZeRO 0 and 1 post all reductions in the last backward of a part, behind whatever
  *                is on the same stream; the update waits for all of them: not before the begin of
@@ -21,7 +21,7 @@
 #ifndef SN_ESTIMATE_H
 #define SN_ESTIMATE_H
 
-#include "lib/search/shape.h"
+#include "lib/search/layer_profile.h"
 
 struct sn_estimator;
 

@@ -43,20 +43,20 @@ enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int p
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-static enum sn_status shape_entry(struct sn_shape_entry **out, struct sn_estimator *e,
+static enum sn_status shape_entry(struct sn_layer_profile_entry **out, struct sn_estimator *e,
                                   struct sn_err *err)
 {
-    struct sn_shape_key key = sn_shape_key(&e->config);
-    struct sn_shape_entry **row = &e->shape[hash_of(&key, sizeof(key))];
-    for (struct sn_shape_entry *x = *row; x; x = x->next)
+    struct sn_layer_profile_key key = sn_layer_profile_key(&e->config);
+    struct sn_layer_profile_entry **row = &e->shape[hash_of(&key, sizeof(key))];
+    for (struct sn_layer_profile_entry *x = *row; x; x = x->next)
         if (memcmp(&x->shape->key, &key, sizeof(key)) == 0) {
             *out = x;
             return SN_OK;
         }
-    struct sn_shape_entry *made = sn_alloc(sizeof(*made));
+    struct sn_layer_profile_entry *made = sn_alloc(sizeof(*made));
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
-    enum sn_status st = sn_shape_create(&made->shape, &e->env, &key, err);
+    enum sn_status st = sn_layer_profile_create(&made->shape, &e->env, &key, err);
     if (st != SN_OK) {
         sn_free(made);
         return st;
@@ -94,7 +94,7 @@ static void read_slots(struct sn_kept_entry *s, const struct sn_config *c)
 enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
                               struct sn_err *err)
 {
-    struct sn_shape_key key = sn_shape_key(&e->config);
+    struct sn_layer_profile_key key = sn_layer_profile_key(&e->config);
     struct sn_kept_entry **row = &e->kept[hash_of(&key, sizeof(key))];
     for (struct sn_kept_entry *x = *row; x; x = x->next)
         if (memcmp(&x->key, &key, sizeof(key)) == 0) {
@@ -104,7 +104,7 @@ enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estima
     struct sn_kept_entry *made = sn_alloc(sizeof(*made));
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
-    sn_shape_config(e->micro, &e->config, &key);
+    sn_layer_profile_config(e->micro, &e->config, &key);
     made->key = key;
     read_slots(made, e->micro);
     made->next = *row;
@@ -113,10 +113,10 @@ enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estima
     return SN_OK;
 }
 
-enum sn_status sn_shape_cached(struct sn_layer_profile **out, struct sn_estimator *e,
-                               struct sn_err *err)
+enum sn_status sn_layer_profile_cached(struct sn_layer_profile **out, struct sn_estimator *e,
+                                       struct sn_err *err)
 {
-    struct sn_shape_entry *x = NULL;
+    struct sn_layer_profile_entry *x = NULL;
     SN_TRY(shape_entry(&x, e, err));
     *out = x->shape;
     return SN_OK;
@@ -135,16 +135,17 @@ static bool same_hops(const struct sn_net *a, const struct sn_net *b)
 }
 
 /* Buckets of ZeRO 2 and 3, in their real size and with their codecs. */
-static bool price_coded(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net,
-                        int i)
+static bool price_coded(struct sn_estimator *e, struct sn_layer_profile_entry *x,
+                        const struct sn_net *net, int i)
 {
     const struct sn_coding *z = e->config.layout.compress.coding;
-    const struct sn_shape_comm *c = &x->shape->comm[i];
+    const struct sn_layer_profile_comm *c = &x->shape->comm[i];
     bool gathers = c->kind == SN_ALL_GATHER;
     if (!c->raw || !z[gathers ? SN_CODED_ZERO : SN_CODED_DATA].on)
         return false;
     struct sn_coded_reduction r;
-    struct sn_stock_size size = sn_stock_size(c->raw, x->shape->key.zero, net->members[c->group]);
+    struct sn_inventory_size size =
+        sn_inventory_size(c->raw, x->shape->key.zero, net->members[c->group]);
     if (gathers)
         sn_coded_gather(&r, e, net, c->group, &size, false);
     else
@@ -155,17 +156,17 @@ static bool price_coded(struct sn_estimator *e, struct sn_shape_entry *x, const 
     return true;
 }
 
-static void price_one(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net,
-                      int i)
+static void price_one(struct sn_estimator *e, struct sn_layer_profile_entry *x,
+                      const struct sn_net *net, int i)
 {
-    const struct sn_shape_comm *c = &x->shape->comm[i];
-    struct sn_shape_prices *p = &x->prices;
+    const struct sn_layer_profile_comm *c = &x->shape->comm[i];
+    struct sn_layer_profile_prices *p = &x->prices;
     int64_t n = c->n;
     p->before[i] = p->comm[i] = p->behind[i] = 0;
     if (net->members[c->group] == 1 || price_coded(e, x, net, i))
         return;
     if (c->raw)
-        n = sn_stock_size(c->raw, x->shape->key.zero, net->members[c->group]).slice;
+        n = sn_inventory_size(c->raw, x->shape->key.zero, net->members[c->group]).slice;
     p->comm[i] = sn_net_price(e, net, c->kind, n, c->dtype, c->group);
     if (c->sized)
         p->comm[i] += sn_net_price(e, net, c->kind, SN_PRICE_LENGTH, SN_U8, c->group);
@@ -177,19 +178,20 @@ static bool same_coding(const struct sn_coding *a, const struct sn_coding *b)
            (!a->on || sn_codec_same(&a->codec, &b->codec));
 }
 
-static void price(struct sn_estimator *e, struct sn_shape_entry *x, const struct sn_net *net)
+static void price(struct sn_estimator *e, struct sn_layer_profile_entry *x,
+                  const struct sn_net *net)
 {
     const struct sn_layer_profile *s = x->shape;
     for (int i = 0; i < s->n_comms; i++)
         price_one(e, x, net, i);
-    sn_shape_play(&x->prices, s);
+    sn_layer_profile_play(&x->prices, s);
 }
 
-enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimator *e,
+enum sn_status sn_prices_cached(struct sn_layer_profile_prices **out, struct sn_estimator *e,
                                 struct sn_layer_profile *s, const struct sn_net *net,
                                 struct sn_err *err)
 {
-    struct sn_shape_entry *x = NULL;
+    struct sn_layer_profile_entry *x = NULL;
     (void)s; /* the shape of the layout at hand */
     SN_TRY(shape_entry(&x, e, err));
     const struct sn_coding *z = e->config.layout.compress.coding;
@@ -228,41 +230,41 @@ static double update_op(const struct sn_estimator *e, const struct sn_op *like, 
     return sn_price_op(&e->pricer, &e->job->train, &op);
 }
 
-static void price_kernels(struct sn_stock_entry *x, const struct sn_estimator *e,
+static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimator *e,
                           const struct sn_layer_profile *s)
 {
-    x->cost = (struct sn_stock_cost){0};
-    for (int i = 0; i < x->stock.n; i++) {
-        const struct sn_stock_class *c = &x->stock.cls[i];
-        int members = sn_stock_members_of(&s->bucket[c->kind], &x->key.members);
-        struct sn_stock_size size = sn_stock_size(c->raw, x->key.zero, members);
+    x->cost = (struct sn_inventory_cost){0};
+    for (int i = 0; i < x->inventory.n; i++) {
+        const struct sn_inventory_class *c = &x->inventory.cls[i];
+        int members = sn_inventory_members_of(&s->bucket[c->kind], &x->key.members);
+        struct sn_inventory_size size = sn_inventory_size(c->raw, x->key.zero, members);
         if (!s->bucket[c->kind].trains)
             continue;
         bool gathered = x->key.members.masters && members > 1;
         x->cost.sq_norm += c->count * update_op(e, e->sq_norm, size.slice, gathered);
         x->cost.adamw += c->count * update_op(e, e->adamw, size.slice, gathered);
     }
-    struct sn_stock_bytes b =
-        sn_stock_bytes(&x->stock, s, e->config.train.precision, x->key.zero, &x->key.members);
+    struct sn_inventory_bytes b = sn_inventory_bytes(&x->inventory, s, e->config.train.precision,
+                                                     x->key.zero, &x->key.members);
     x->cost.state =
         sn_round_up(b.params, 4096) + sn_round_up(b.grads, 4096) + sn_round_up(b.optimizer, 4096);
 }
 
 /* Reductions of ZeRO 2 and 3 are part of the backward chunks, and no gathers follow in ZeRO 3. */
-static double reduction(struct sn_estimator *e, const struct sn_stock_entry *x,
+static double reduction(struct sn_estimator *e, const struct sn_inventory_entry *x,
                         const struct sn_net *net, const struct sn_bucket *b, int64_t raw)
 {
-    int zero = x->key.zero, members = sn_stock_members_of(b, &x->key.members);
+    int zero = x->key.zero, members = sn_inventory_members_of(b, &x->key.members);
     if (members == 1 || zero >= 2)
         return 0;
     return sn_net_price(e, net, zero ? SN_REDUCE_SCATTER : SN_ALL_REDUCE,
-                        sn_stock_size(raw, zero, members).slice, SN_F32, b->replicas);
+                        sn_inventory_size(raw, zero, members).slice, SN_F32, b->replicas);
 }
 
-static void post_reductions(struct sn_stock_entry *x, int cls, double seconds)
+static void post_reductions(struct sn_inventory_entry *x, int cls, double seconds)
 {
-    for (int k = 0; seconds > 0 && k < x->stock.n_events; k++) {
-        const struct sn_stock_event *v = &x->stock.event[k];
+    for (int k = 0; seconds > 0 && k < x->inventory.n_events; k++) {
+        const struct sn_inventory_event *v = &x->inventory.event[k];
         if (v->cls != cls)
             continue;
         struct sn_part_reduction *r = &x->reduce[v->unit][v->part];
@@ -273,27 +275,28 @@ static void post_reductions(struct sn_stock_entry *x, int cls, double seconds)
 }
 
 /* Seconds on the network; with a codec all of it is remembered. */
-static double reduce_class(struct sn_stock_entry *x, struct sn_estimator *e,
+static double reduce_class(struct sn_inventory_entry *x, struct sn_estimator *e,
                            const struct sn_layer_profile *s, const struct sn_net *net, int i)
 {
-    const struct sn_stock_class *c = &x->stock.cls[i];
+    const struct sn_inventory_class *c = &x->inventory.cls[i];
     const struct sn_bucket *b = &s->bucket[c->kind];
     double plain = reduction(e, x, net, b, c->raw);
     if (!x->coded || plain <= 0)
         return plain;
-    int members = sn_stock_members_of(b, &x->key.members);
-    struct sn_stock_size size = sn_stock_size(c->raw, x->key.zero, members);
+    int members = sn_inventory_members_of(b, &x->key.members);
+    struct sn_inventory_size size = sn_inventory_size(c->raw, x->key.zero, members);
     sn_coded_reduce(&x->coded[i], e, net, b->replicas, &size);
     return x->coded[i].exchange + x->coded[i].gather;
 }
 
-static void gather_class(struct sn_stock_entry *x, struct sn_estimator *e,
+static void gather_class(struct sn_inventory_entry *x, struct sn_estimator *e,
                          const struct sn_layer_profile *s, const struct sn_net *net, int i)
 {
-    const struct sn_stock_class *c = &x->stock.cls[i];
+    const struct sn_inventory_class *c = &x->inventory.cls[i];
     const struct sn_bucket *b = &s->bucket[c->kind];
-    int members = sn_stock_members_of(b, &x->key.members), zero = sn_stock_zero(b, x->key.zero);
-    struct sn_stock_size size = sn_stock_size(c->raw, zero, members);
+    int members = sn_inventory_members_of(b, &x->key.members),
+        zero = sn_inventory_zero(b, x->key.zero);
+    struct sn_inventory_size size = sn_inventory_size(c->raw, zero, members);
     if (members == 1 || (zero != 1 && zero != 2))
         return;
     if (!x->zero.on) {
@@ -307,17 +310,18 @@ static void gather_class(struct sn_stock_entry *x, struct sn_estimator *e,
     x->cost.coded += c->count * (r.encode + r.decode);
 }
 
-static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
+static void price_network(struct sn_inventory_entry *x, struct sn_estimator *e,
                           const struct sn_layer_profile *s, const struct sn_net *net)
 {
     x->cost.gather = x->cost.shared = x->cost.all = x->cost.coded = 0;
     x->net = net;
-    memset(x->reduce, 0, (size_t)x->stock.units * sizeof(*x->reduce));
-    for (int i = 0; i < x->stock.n; i++) {
-        const struct sn_stock_class *c = &x->stock.cls[i];
+    memset(x->reduce, 0, (size_t)x->inventory.units * sizeof(*x->reduce));
+    for (int i = 0; i < x->inventory.n; i++) {
+        const struct sn_inventory_class *c = &x->inventory.cls[i];
         const struct sn_bucket *b = &s->bucket[c->kind];
-        int members = sn_stock_members_of(b, &x->key.members), zero = sn_stock_zero(b, x->key.zero);
-        int64_t slice = sn_stock_size(c->raw, zero, members).slice;
+        int members = sn_inventory_members_of(b, &x->key.members),
+            zero = sn_inventory_zero(b, x->key.zero);
+        int64_t slice = sn_inventory_size(c->raw, zero, members).slice;
         if (!b->trains && !b->counts)
             continue;
         if (b->sum != SN_NGROUPS && b->sum != SN_GROUP_TIED && net->members[b->sum] > 1)
@@ -332,10 +336,10 @@ static void price_network(struct sn_stock_entry *x, struct sn_estimator *e,
     }
 }
 
-static bool same_stock(const struct sn_stock_entry *x, const struct sn_estimator *e,
-                       const struct sn_shape_key *s, const struct sn_stock_key *key)
+static bool same_stock(const struct sn_inventory_entry *x, const struct sn_estimator *e,
+                       const struct sn_layer_profile_key *s, const struct sn_inventory_key *key)
 {
-    const struct sn_stock_stage *a = &x->key.stage, *b = &key->stage;
+    const struct sn_inventory_stage *a = &x->key.stage, *b = &key->stage;
     const struct sn_coding *z = e->config.layout.compress.coding;
     return same_coding(&x->data, &z[SN_CODED_DATA]) && same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
            x->tensor == s->tensor && x->sequence_parallel == s->sequence_parallel &&
@@ -346,7 +350,7 @@ static bool same_stock(const struct sn_stock_entry *x, const struct sn_estimator
            (!a->kinds || memcmp(a->kinds, b->kinds, (size_t)a->x.layers) == 0);
 }
 
-static enum sn_status keep_kinds(struct sn_stock_entry *x, struct sn_err *err)
+static enum sn_status keep_kinds(struct sn_inventory_entry *x, struct sn_err *err)
 {
     size_t layers = (size_t)x->key.stage.x.layers;
     x->kinds = sn_alloc_n(layers, sizeof(*x->kinds));
@@ -357,34 +361,35 @@ static enum sn_status keep_kinds(struct sn_stock_entry *x, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estimator *e,
-                                   const struct sn_layer_profile *s, const struct sn_stock_key *key,
-                                   struct sn_err *err)
+static enum sn_status stock_create(struct sn_inventory_entry **out, struct sn_estimator *e,
+                                   const struct sn_layer_profile *s,
+                                   const struct sn_inventory_key *key, struct sn_err *err)
 {
-    struct sn_stock_stage stage = key->stage;
-    struct sn_stock_entry *made = sn_alloc(sizeof(*made));
+    struct sn_inventory_stage stage = key->stage;
+    struct sn_inventory_entry *made = sn_alloc(sizeof(*made));
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
-    *made = (struct sn_stock_entry){.key = *key,
-                                    .tensor = s->key.tensor,
-                                    .expert = s->key.expert,
-                                    .slices = s->key.slices,
-                                    .sequence_parallel = s->key.sequence_parallel};
+    *made = (struct sn_inventory_entry){.key = *key,
+                                        .tensor = s->key.tensor,
+                                        .expert = s->key.expert,
+                                        .slices = s->key.slices,
+                                        .sequence_parallel = s->key.sequence_parallel};
     made->data = e->config.layout.compress.coding[SN_CODED_DATA];
     made->zero = e->config.layout.compress.coding[SN_CODED_ZERO];
     stage.x.layers /= e->config.model.share_layers;
-    enum sn_status st = sn_stock_deal(&made->stock, s, e->config.layout.bucket, &stage, err);
+    enum sn_status st =
+        sn_inventory_deal(&made->inventory, s, e->config.layout.bucket, &stage, err);
     if (st == SN_OK && stage.kinds)
         st = keep_kinds(made, err);
     if (st == SN_OK) {
-        made->reduce = sn_alloc_n((size_t)made->stock.units, sizeof(*made->reduce));
+        made->reduce = sn_alloc_n((size_t)made->inventory.units, sizeof(*made->reduce));
         if (made->data.on)
-            made->coded = sn_alloc_n((size_t)made->stock.n + 1, sizeof(*made->coded));
+            made->coded = sn_alloc_n((size_t)made->inventory.n + 1, sizeof(*made->coded));
         if (!made->reduce || (made->data.on && !made->coded))
             st = sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
     }
     if (st != SN_OK) {
-        sn_stock_fini(&made->stock);
+        sn_inventory_fini(&made->inventory);
         sn_free(made->kinds);
         sn_free(made->reduce);
         sn_free(made->coded);
@@ -397,17 +402,17 @@ static enum sn_status stock_create(struct sn_stock_entry **out, struct sn_estima
     return SN_OK;
 }
 
-static enum sn_status stock_entry(struct sn_stock_entry **out, struct sn_estimator *e,
-                                  const struct sn_layer_profile *s, const struct sn_stock_key *key,
-                                  struct sn_err *err)
+static enum sn_status stock_entry(struct sn_inventory_entry **out, struct sn_estimator *e,
+                                  const struct sn_layer_profile *s,
+                                  const struct sn_inventory_key *key, struct sn_err *err)
 {
-    const struct sn_stock_stage *g = &key->stage;
+    const struct sn_inventory_stage *g = &key->stage;
     unsigned hash = (unsigned)g->x.layers * 131u + (unsigned)key->members.replicas * 7919u +
                     (unsigned)s->key.tensor * 65599u + s->key.sequence_parallel + 2u * g->x.first +
                     4u * g->x.last + 8u * g->apart + 16u * key->zero +
                     (unsigned)s->key.expert * 31u + (unsigned)g->x.experts * 1009u;
-    struct sn_stock_entry **row = &e->stock[hash % SN_CACHE_ROWS];
-    for (struct sn_stock_entry *x = *row; x; x = x->next)
+    struct sn_inventory_entry **row = &e->inventory[hash % SN_CACHE_ROWS];
+    for (struct sn_inventory_entry *x = *row; x; x = x->next)
         if (same_stock(x, e, &s->key, key)) {
             *out = x;
             return SN_OK;
@@ -418,11 +423,11 @@ static enum sn_status stock_entry(struct sn_stock_entry **out, struct sn_estimat
     return SN_OK;
 }
 
-enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
-                             const struct sn_layer_profile *s, const struct sn_net *net,
-                             const struct sn_stock_key *key, struct sn_err *err)
+enum sn_status sn_inventory_cost(struct sn_inventory_cost *out, struct sn_estimator *e,
+                                 const struct sn_layer_profile *s, const struct sn_net *net,
+                                 const struct sn_inventory_key *key, struct sn_err *err)
 {
-    struct sn_stock_entry *x = NULL;
+    struct sn_inventory_entry *x = NULL;
     SN_TRY(stock_entry(&x, e, s, key, err));
     if (x->net != net)
         price_network(x, e, s, net);

@@ -6,7 +6,7 @@
 
 #include "lib/layout/schedule.h"
 #include "lib/search/estimate.h"
-#include "lib/search/stock.h"
+#include "lib/search/inventory.h"
 
 /* How the groups of a grid lie on the machine: in one order of the axes, or in any of them, each
  * way that a group may lie once. */
@@ -25,12 +25,12 @@ struct sn_net {
     struct sn_net *next; /* of the same hash */
 };
 
-struct sn_shape_entry {
+struct sn_layer_profile_entry {
     struct sn_layer_profile *shape;
-    struct sn_shape_prices prices; /* in this net, with these codecs: */
+    struct sn_layer_profile_prices prices; /* in this net, with these codecs: */
     const struct sn_net *net;
     struct sn_coding data, zero;
-    struct sn_shape_entry *next;
+    struct sn_layer_profile_entry *next;
 };
 
 /* Bytes of a slot and of a late copy: what the ends keep, and each layer of a kind. */
@@ -39,19 +39,19 @@ struct sn_kept_bytes {
 };
 /* By (first, last). */
 struct sn_kept_entry {
-    struct sn_shape_key key;
+    struct sn_layer_profile_key key;
     struct sn_kept_bytes slot[2][2], late[2][2];
     struct sn_kept_entry *next;
 };
 
-struct sn_stock_key {
-    struct sn_stock_stage stage;
-    struct sn_stock_members members;
+struct sn_inventory_key {
+    struct sn_inventory_stage stage;
+    struct sn_inventory_members members;
     unsigned char zero;
 };
 
 /* What the end of a step costs a stage: seconds; bytes of its state. */
-struct sn_stock_cost {
+struct sn_inventory_cost {
     double gather, shared; /* all buckets, one after another; sums over other groups */
     double coded;          /* kernels of codecs beside the gathers */
     double sq_norm, adamw;
@@ -60,18 +60,18 @@ struct sn_stock_cost {
     int64_t state;
 };
 
-struct sn_stock_entry {
-    struct sn_stock_key key; /* its kinds are the entry's own: */
+struct sn_inventory_entry {
+    struct sn_inventory_key key; /* its kinds are the entry's own: */
     unsigned char *kinds;
     int tensor, expert, slices;
     unsigned char sequence_parallel;
-    struct sn_stock stock;
-    struct sn_coding data, zero; /* codecs of its buckets */
-    struct sn_stock_cost cost;   /* communication in this net: */
+    struct sn_inventory inventory;
+    struct sn_coding data, zero;   /* codecs of its buckets */
+    struct sn_inventory_cost cost; /* communication in this net: */
     const struct sn_net *net;
-    sn_part_seconds *reduce;          /* [stock.units]: cost.reduce */
-    struct sn_coded_reduction *coded; /* [stock.n] of each class; NULL: without codecs */
-    struct sn_stock_entry *next;
+    sn_part_seconds *reduce;          /* [inventory.units]: cost.reduce */
+    struct sn_coded_reduction *coded; /* [inventory.n] of each class; NULL: without codecs */
+    struct sn_inventory_entry *next;
 };
 
 struct sn_slots_entry {
@@ -90,7 +90,7 @@ struct sn_estimator {
     struct sn_job *job;     /* of it, on one rank: its update is priced in other sizes */
     const struct sn_op *sq_norm, *adamw, *decide;
     struct sn_pricer pricer;
-    struct sn_shape_env env;
+    struct sn_layer_profile_env env;
     bool foreign_memory;
     double head_layers;
     double *room; /* for costs of pieces */
@@ -99,9 +99,9 @@ struct sn_estimator {
     int every;            /* every n-th layer has experts; 0: none */
     int *begin;           /* [layers + 1] room for pieces' first layers */
     unsigned char *kinds; /* [layers] and for those of a stage */
-    struct sn_shape_entry *shape[SN_CACHE_ROWS];
+    struct sn_layer_profile_entry *shape[SN_CACHE_ROWS];
     struct sn_net *net[SN_CACHE_ROWS];
-    struct sn_stock_entry *stock[SN_CACHE_ROWS];
+    struct sn_inventory_entry *inventory[SN_CACHE_ROWS];
     struct sn_slots_entry *slots[SN_CACHE_ROWS];
     struct sn_kept_entry *kept[SN_CACHE_ROWS];
     struct sn_config *micro; /* of the shape whose kept bytes are asked for */
@@ -113,26 +113,27 @@ enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int p
                                struct sn_err *err);
 enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
                               struct sn_err *err);
-enum sn_status sn_shape_cached(struct sn_layer_profile **out, struct sn_estimator *e,
-                               struct sn_err *err);
+enum sn_status sn_layer_profile_cached(struct sn_layer_profile **out, struct sn_estimator *e,
+                                       struct sn_err *err);
 enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,
                              struct sn_err *err);
-enum sn_status sn_prices_cached(struct sn_shape_prices **out, struct sn_estimator *e,
+enum sn_status sn_prices_cached(struct sn_layer_profile_prices **out, struct sn_estimator *e,
                                 struct sn_layer_profile *s, const struct sn_net *net,
                                 struct sn_err *err);
-enum sn_status sn_stock_cost(struct sn_stock_cost *out, struct sn_estimator *e,
-                             const struct sn_layer_profile *s, const struct sn_net *net,
-                             const struct sn_stock_key *key, struct sn_err *err);
+enum sn_status sn_inventory_cost(struct sn_inventory_cost *out, struct sn_estimator *e,
+                                 const struct sn_layer_profile *s, const struct sn_net *net,
+                                 const struct sn_inventory_key *key, struct sn_err *err);
 /* Slots of every part of a stage. Counted anew where there is no memory to remember them. */
 void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
                  int stage);
 /* Codecs on a bucket's reduction and gather (`updated`: by the update of ZeRO 1 and 2), and on a
  * transfer of n elements. */
 void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, enum sn_group q, const struct sn_stock_size *size);
+                     const struct sn_net *net, enum sn_group q,
+                     const struct sn_inventory_size *size);
 void sn_coded_gather(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, enum sn_group q, const struct sn_stock_size *size,
-                     bool updated);
+                     const struct sn_net *net, enum sn_group q,
+                     const struct sn_inventory_size *size, bool updated);
 void sn_coded_transfer(struct sn_coded_reduction *out, struct sn_estimator *e,
                        const struct sn_net *net, int64_t n);
 /* Seconds to encode and to decode n values of a type, as a gradient or a weight where the coding is

@@ -95,7 +95,8 @@ static double exchange(const struct coding *c, const struct sn_net *net, enum sn
 }
 
 void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, enum sn_group q, const struct sn_stock_size *size)
+                     const struct sn_net *net, enum sn_group q,
+                     const struct sn_inventory_size *size)
 {
     const struct sn_coding *z = &e->config.layout.compress.coding[SN_CODED_DATA];
     int members = net->members[q];
@@ -120,8 +121,8 @@ void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
 }
 
 void sn_coded_gather(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, enum sn_group q, const struct sn_stock_size *size,
-                     bool updated)
+                     const struct sn_net *net, enum sn_group q,
+                     const struct sn_inventory_size *size, bool updated)
 {
     const struct sn_coding *z = &e->config.layout.compress.coding[SN_CODED_ZERO];
     enum sn_dtype own = e->config.train.precision;

@@ -32,7 +32,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     int batch = c->train.global_batch;
     if (e->every > 1) /* else all layers cost the same */
         SN_TRY(count_head(e, err));
-    sn_shape_model(&c->model);
+    sn_layer_profile_model(&c->model);
     SN_TRY(sn_model_create(&e->model, &c->model, &c->train, err));
     if (e->every <= 1)
         e->head_layers = sn_head_layers(e->model, &c->model);
@@ -91,7 +91,7 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
         sn_estimator_destroy(e);
         return st;
     }
-    e->env = (struct sn_shape_env){&e->config, e->model, ops, threads, &e->pricer};
+    e->env = (struct sn_layer_profile_env){&e->config, e->model, ops, threads, &e->pricer};
     *out = e;
     return SN_OK;
 }
@@ -101,9 +101,9 @@ void sn_estimator_destroy(struct sn_estimator *e)
     if (!e)
         return;
     for (int i = 0; i < SN_CACHE_ROWS; i++) {
-        for (struct sn_shape_entry *x = e->shape[i], *next; x; x = next) {
+        for (struct sn_layer_profile_entry *x = e->shape[i], *next; x; x = next) {
             next = x->next;
-            sn_shape_destroy(x->shape);
+            sn_layer_profile_destroy(x->shape);
             sn_free(x);
         }
         for (struct sn_kept_entry *x = e->kept[i], *next; x; x = next) {
@@ -114,9 +114,9 @@ void sn_estimator_destroy(struct sn_estimator *e)
             next = x->next;
             sn_free(x);
         }
-        for (struct sn_stock_entry *x = e->stock[i], *next; x; x = next) {
+        for (struct sn_inventory_entry *x = e->inventory[i], *next; x; x = next) {
             next = x->next;
-            sn_stock_fini(&x->stock);
+            sn_inventory_fini(&x->inventory);
             sn_free(x->kinds);
             sn_free(x->reduce);
             sn_free(x->coded);

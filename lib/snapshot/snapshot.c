@@ -353,8 +353,8 @@ enum sn_status sn_snapshot_open(struct sn_snapshot *s, bool retake, struct sn_er
 
 /* --- one snapshot ----------------------------------------------------------------------------- */
 
-sn_ticket sn_snapshot_post(struct sn_snapshot *s, enum sn_collective kind, int peer, void *p,
-                           int64_t bytes)
+sn_request sn_snapshot_post(struct sn_snapshot *s, enum sn_collective kind, int peer, void *p,
+                            int64_t bytes)
 {
     struct sn_transfer t = {.kind = kind,
                             .group = SN_GROUP_WORLD,
@@ -371,7 +371,7 @@ sn_ticket sn_snapshot_post(struct sn_snapshot *s, enum sn_collective kind, int p
 
 static void post(struct sn_snapshot *s, enum sn_collective kind, int peer, char *p, int64_t bytes)
 {
-    s->ticket[s->n_tickets++] = sn_snapshot_post(s, kind, peer, p, bytes);
+    s->request[s->n_requests++] = sn_snapshot_post(s, kind, peer, p, bytes);
 }
 
 /* An image behind its head, in pieces of which both sides know the size. */
@@ -396,7 +396,7 @@ enum sn_status sn_snapshot_begin(struct sn_snapshot *s, struct sn_err *err)
     SN_TRY(sn_snapshot_wait(s, err));
     SN_TRY(sn_image_write(s->own[g].p, &source, err));
     sn_image_break(s->kept[g].p);
-    s->n_tickets = 0;
+    s->n_requests = 0;
     post(s, SN_RECV, s->from, s->head, SN_IMAGE_HEAD);
     post_body(s, SN_RECV, s->from, s->kept[g].p, s->from_bytes);
     post(s, SN_SEND, s->to, s->own[g].p, SN_IMAGE_HEAD);
@@ -413,8 +413,8 @@ enum sn_status sn_snapshot_wait(struct sn_snapshot *s, struct sn_err *err)
     double began = sn_clock();
     if (!s->is_under_way)
         return SN_OK;
-    for (int i = 0; i < s->n_tickets; i++)
-        SN_TRY(s->env.comm->ops->wait(s->env.comm, s->ticket[i], err));
+    for (int i = 0; i < s->n_requests; i++)
+        SN_TRY(s->env.comm->ops->wait(s->env.comm, s->request[i], err));
     if (!sn_image_look(&h, s->head, s->from_bytes) || h.tag.rank != s->from ||
         h.scalars.step != s->times.step)
         return sn_fail(err, SN_EFAIL,

@@ -56,8 +56,8 @@ struct sn_snapshot {
     /* taken */
     struct sn_snapshot_file own[2], kept[2];
     void *head; /* that comes from the partner */
-    sn_ticket ticket[2 * SN_SNAPSHOT_PIECES + 2];
-    int n_tickets;
+    sn_request request[2 * SN_SNAPSHOT_PIECES + 2];
+    int n_requests;
     bool is_under_way;
     int generation; /* of the next */
     struct sn_snapshot_times times;
@@ -70,9 +70,9 @@ enum sn_status sn_snapshot_agree(struct sn_snapshot *s, enum sn_status mine, str
 /* The same around work that takes its time: begins before it, ends with the agreement. */
 void sn_snapshot_work(struct sn_snapshot *s, const char *what);
 enum sn_status sn_snapshot_worked(struct sn_snapshot *s, enum sn_status mine, struct sn_err *err);
-/* Send `bytes` to a rank or receive them from it; the ticket to wait for. */
-sn_ticket sn_snapshot_post(struct sn_snapshot *s, enum sn_collective kind, int peer, void *p,
-                           int64_t bytes);
+/* Send `bytes` to a rank or receive them from it; the request to wait for. */
+sn_request sn_snapshot_post(struct sn_snapshot *s, enum sn_collective kind, int peer, void *p,
+                            int64_t bytes);
 /* Is this the process that speaks for its host? How many ranks has it? */
 bool sn_snapshot_leads(const struct sn_snapshot *s);
 int sn_snapshot_ranks_here(const struct sn_snapshot *s);

@@ -252,7 +252,7 @@ static int64_t chunk_of(const struct ask *a, int64_t n, int64_t *floats)
     return k;
 }
 
-static enum sn_status wait_both(struct loading *l, sn_ticket a, sn_ticket b, struct sn_err *err)
+static enum sn_status wait_both(struct loading *l, sn_request a, sn_request b, struct sn_err *err)
 {
     struct sn_comm *c = l->s->env.comm;
     if (a)
@@ -294,10 +294,10 @@ static enum sn_status answer(struct loading *l, int to, int from, struct sn_err 
         int64_t floats_out, floats_in;
         int64_t n_out = chunk_of(out, left_out, &floats_out);
         int64_t n_in = chunk_of(in, left_in, &floats_in);
-        sn_ticket a =
+        sn_request a =
             sn_snapshot_post(l->s, SN_RECV, from, l->in, floats_in * (int64_t)sizeof(float));
         pack(l, out, n_out);
-        sn_ticket b =
+        sn_request b =
             sn_snapshot_post(l->s, SN_SEND, to, l->out, floats_out * (int64_t)sizeof(float));
         SN_TRY(wait_both(l, a, b, err));
         unpack(l, want, n_in);
@@ -315,8 +315,8 @@ static enum sn_status one_round(struct loading *l, int k, struct sn_err *err)
     int rank = l->s->env.comm->rank, size = l->s->env.comm->size;
     int to = (rank + k) % size, from = (rank - k + size) % size;
     int64_t each = (int64_t)sizeof(struct ask);
-    sn_ticket a = sn_snapshot_post(l->s, SN_RECV, to, l->others, l->is_asked[to] * each);
-    sn_ticket b =
+    sn_request a = sn_snapshot_post(l->s, SN_RECV, to, l->others, l->is_asked[to] * each);
+    sn_request b =
         sn_snapshot_post(l->s, SN_SEND, from, l->mine + l->begins[from], l->asks[from] * each);
     SN_TRY(wait_both(l, a, b, err));
     return answer(l, to, from, err);

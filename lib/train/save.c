@@ -58,7 +58,7 @@ static void pulled(struct sn_trainer *t)
     v->is_pulling = false;
     v->status = sn_exec_pull_wait(t->exec, &v->err);
     if (v->status == SN_OK)
-        v->status = sn_copies_begin(t->copies, &v->err);
+        v->status = sn_replica_check_begin(t->copies, &v->err);
     if (v->status == SN_OK)
         begin(t, SN_SAVE_WRITE);
     v->has_ended |= v->status != SN_OK;
@@ -130,7 +130,7 @@ void sn_trainer_save_fence(struct sn_trainer *t)
         return;
     pulled(t);
     double t0 = sn_clock();
-    sn_copies_wait(t->copies);
+    sn_replica_check_wait(t->copies);
     t->env.saver->copied(t->env.saver->self);
     t->saving.stall += sn_clock() - t0;
 }
@@ -146,8 +146,8 @@ static enum sn_status compare(struct sn_trainer *t, struct sn_err *err)
     if (t->saving.is_compared)
         return SN_OK;
     t->saving.is_compared = true;
-    sn_copies_wait(t->copies);
-    return sn_copies_compare(t->copies, t->env.comm, err);
+    sn_replica_check_wait(t->copies);
+    return sn_replica_check_compare(t->copies, t->env.comm, err);
 }
 
 enum sn_status sn_trainer_save_open(struct sn_trainer *t, struct sn_err *err)
@@ -157,7 +157,7 @@ enum sn_status sn_trainer_save_open(struct sn_trainer *t, struct sn_err *err)
     if (t->env.comm->rank == 0)
         SN_TRY(sn_metrics_open(&t->saves, c->run.output, "checkpoints.jsonl", t->state.scalars.step,
                                err));
-    SN_TRY(sn_copies_create(&t->copies, t->exec, t->job, err));
+    SN_TRY(sn_replica_check_create(&t->copies, t->exec, t->job, err));
     if (!c->checkpoint.async)
         return SN_OK;
     return s->reserve(s->self, sn_job_snapshot_bytes(t->job), err);
@@ -184,7 +184,7 @@ static enum sn_status prepare(struct sn_trainer *t, struct sn_err *err)
     t->saving.is_compared = false;
     enum sn_status st = SN_OK;
     if (!is_beside(t))
-        st = sn_copies_begin(t->copies, err);
+        st = sn_replica_check_begin(t->copies, err);
     SN_TRY(c->ops->agree(c, st, err));
     st = phase(t, SN_SAVE_PREPARE, err);
     if (st != SN_OK)
@@ -299,6 +299,6 @@ void sn_trainer_save_close(struct sn_trainer *t)
         look(t, true); /* its thread reads what is about to be freed */
     t->saving.is_pulling = false;
     t->saving.is_under_way = false;
-    sn_copies_destroy(t->copies);
+    sn_replica_check_destroy(t->copies);
     sn_metrics_close(t->saves);
 }

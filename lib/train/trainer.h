@@ -36,8 +36,8 @@ struct sn_trainer_env {
     const struct sn_ops *ops;
     struct sn_accelerator *accelerator; /* NULL: `ops` run here; else they are its own */
     const struct sn_saver *saver;
-    struct sn_signals *signals; /* NULL: none are listened to */
-    struct sn_ring *ring;       /* where comm records what it does; NULL: nowhere */
+    struct sn_signals *signals;          /* NULL: none are listened to */
+    struct sn_flight_recorder *recorder; /* where comm records what it does; NULL: nowhere */
     struct sn_attempt *attempt; /* is told where it goes on, what is passed over; NULL: none is */
     int threads;
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */

@@ -10,7 +10,7 @@
 #include "lib/data/loader.h"
 #include "lib/exec/timeline.h"
 #include "lib/snapshot/snapshot.h"
-#include "lib/state/copies.h"
+#include "lib/state/replica_check.h"
 #include "lib/train/health.h"
 #include "lib/train/metrics.h"
 #include "lib/train/trainer.h"
@@ -70,7 +70,7 @@ struct sn_trainer {
     bool is_loaded; /* from a checkpoint or a snapshot, not begun */
     struct sn_saving saving;
     struct sn_snapping snapping;
-    struct sn_copies *copies;
+    struct sn_replica_check *copies;
     struct sn_metrics *metrics, *saves; /* rank 0 */
     double peak;                        /* FLOP/s of all ranks */
     double stepping;                    /* when the first step began, since 1970; 0: none has */

@@ -6,7 +6,7 @@
 #include "lib/base/input.h"
 #include "lib/base/mem.h"
 #include "lib/base/process.h"
-#include "lib/comm/ring.h"
+#include "lib/comm/flight_recorder.h"
 #include "lib/config/config.h"
 #include "lib/rundir/record.h"
 #include "slurm/scheduler/ledger.h"
@@ -223,8 +223,8 @@ static enum sn_status read_ledger(struct reading *r, struct sn_err *err)
 
 static void look_at_rank(struct reading *r, const char *folder, int rank)
 {
-    struct sn_ring_view v;
-    if (sn_ring_read(&v, folder, rank, NULL) != SN_OK) {
+    struct sn_flight_view v;
+    if (sn_flight_read(&v, folder, rank, NULL) != SN_OK) {
         r->h->damaged++;
         return;
     }

@@ -180,7 +180,7 @@ static unsigned rest_for_pause(struct sn_supervisor *x, double begun)
     unsigned asked = sn_platform_wait(x->platform, 0);
     while (!asked && sn_supervisor_now(x) - begun < x->pause && !sn_supervisor_has_room(x)) {
         asked = sn_platform_wait(x->platform, 1); /* an old child's end wakes it, too */
-        sn_runlock_beat(&x->lock);
+        sn_runlock_heartbeat(&x->lock);
     }
     return asked;
 }
@@ -193,7 +193,7 @@ unsigned sn_supervisor_rest(struct sn_supervisor *x)
     for (double until = sn_supervisor_now(x) + MOST;
          !asked && steps && sn_supervisor_now(x) < until && steps_of(x) > x->old_steps;) {
         asked = sn_platform_wait(x->platform, ASK_EVERY);
-        sn_runlock_beat(&x->lock);
+        sn_runlock_heartbeat(&x->lock);
     }
     return asked;
 }

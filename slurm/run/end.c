@@ -22,7 +22,7 @@ struct findings {
 static void find_host(struct sn_culprit *c, const struct sn_supervisor *x)
 {
     char folder[SN_PATH_MAX + 16];
-    struct sn_ring_view v;
+    struct sn_flight_view v;
     (void)snprintf(folder, sizeof(folder), "%s/ranks", x->rundir.output);
     if (c->rank >= 0 && x->platform->files->record(x->platform->self, &v, folder, c->rank, 0))
         (void)snprintf(c->host, sizeof(c->host), "%s", v.host);

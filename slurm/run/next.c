@@ -132,7 +132,7 @@ enum sn_status sn_supervisor_judge(struct sn_decision *out, struct sn_supervisor
 {
     struct sn_journal_past past;
     enum sn_cause cause;
-    sn_runlock_beat(&x->lock);
+    sn_runlock_heartbeat(&x->lock);
     SN_TRY(learn_preemption(x, err));
     sn_supervisor_ask_job(x, true);
     SN_TRY(sn_supervisor_record(&cause, x, s, err));
@@ -194,7 +194,7 @@ static enum sn_fate know_fate(struct sn_supervisor *x)
         if (x->fate != SN_FATE_UNKNOWN || !job.is_down || sn_supervisor_now(x) > until)
             return x->fate;
         (void)sn_platform_wait(x->platform, POLL);
-        sn_runlock_beat(&x->lock);
+        sn_runlock_heartbeat(&x->lock);
     }
 }
 
@@ -241,7 +241,7 @@ static void wait_for_scheduler(struct sn_supervisor *x, struct sn_decision *d)
     while (sn_supervisor_now(x) < until) {
         struct sn_job_facts job;
         bool got_term = sn_platform_wait(x->platform, POLL) & SN_ASKED_TERM;
-        sn_runlock_beat(&x->lock);
+        sn_runlock_heartbeat(&x->lock);
         x->platform->scheduler->job(x->platform->self, &job, x->allocation.job, false);
         x->fate = sn_fate_of(&job, x->allocation.restarts, &x->shape.preempt);
         if (x->fate == SN_FATE_CANCELLED) {

@@ -201,7 +201,7 @@ void sn_supervisor_ask_job(struct sn_supervisor *x, bool now)
 void sn_supervisor_meanwhile(void *self, int64_t *deadline)
 {
     struct sn_supervisor *x = self;
-    sn_runlock_beat(&x->lock);
+    sn_runlock_heartbeat(&x->lock);
     sn_supervisor_ask_job(x, false);
     *deadline = x->deadline.end;
 }

@@ -191,7 +191,7 @@ static const char *const for_mpirun[] = {"OMPI_MCA_rmaps_base_oversubscribe=1",
                                          NULL};
 
 /* Slurm 22.05's tree of PMIx lets somebody out of a fence too early now and then: a rank that has
- * left MPI_Init writes to one that is still in it, which dies (exit 139). Its ring does not. */
+ * left MPI_Init writes to one that is still in it, which dies (exit 139). Its flight recorder does not. */
 static const char *const for_srun[] = {"SLURM_PMIX_FENCE=ring", NULL};
 
 static const struct dialect *dialect_of(enum sn_launcher l)

@@ -14,18 +14,18 @@ const char *sn_suspicion_name(enum sn_suspicion s)
     return name[s];
 }
 
-/* ---- the rings ------------------------------------------------------------------------------- */
+/* ---- the flight recorders ------------------------------------------------------------------ */
 
-static bool is_gone(const struct sn_ring_view *v)
+static bool is_gone(const struct sn_flight_view *v)
 {
     return v->n >= 0 && v->is_here && !v->is_alive;
 }
 
 /* The rank for which `rank` waits: the member of the group that is furthest behind, else one that
  * has posted the same and is held up in another collective; -1: none. */
-static int waits_for(const struct sn_ring_view *v, int ranks, const struct sn_grid *g, int rank)
+static int waits_for(const struct sn_flight_view *v, int ranks, const struct sn_grid *g, int rank)
 {
-    const struct sn_ring_event *w = v[rank].n > 0 ? sn_ring_waits_in(&v[rank]) : NULL;
+    const struct sn_flight_event *w = v[rank].n > 0 ? sn_flight_waits_in(&v[rank]) : NULL;
     int found = -1;
     if (!w || w->group < 0 || w->group >= SN_NGROUPS)
         return -1;
@@ -42,7 +42,7 @@ static int waits_for(const struct sn_ring_view *v, int ranks, const struct sn_gr
     for (int i = 0; found < 0 && i < sn_group_size(g, rank, q); i++) {
         int other = sn_group_member(g, rank, q, i);
         if (other != rank && other < ranks && v[other].n > 0 &&
-            sn_ring_is_held_up(&v[other], w->group, w->number))
+            sn_flight_is_held_up(&v[other], w->group, w->number))
             found = other;
     }
     return found;
@@ -50,7 +50,7 @@ static int waits_for(const struct sn_ring_view *v, int ranks, const struct sn_gr
 
 /* What is looked at. */
 struct scene {
-    const struct sn_ring_view *v;
+    const struct sn_flight_view *v;
     int ranks;
     const struct sn_grid *g;
     const bool *still; /* NULL: not known */
@@ -70,8 +70,8 @@ static int end_of_chain(const struct scene *s, int rank, int *last)
     for (int i = 0; i < HOPS; i++) {
         int next = is_still(s, rank) ? -1 : waits_for(s->v, s->ranks, s->g, rank);
         if (next < 0)
-            return is_still(s, rank) || s->v[rank].n <= 0 || !sn_ring_waits_in(&s->v[rank]) ? rank
-                                                                                            : -1;
+            return is_still(s, rank) || s->v[rank].n <= 0 || !sn_flight_waits_in(&s->v[rank]) ? rank
+                                                                                              : -1;
         *last = rank;
         rank = next;
     }
@@ -81,13 +81,13 @@ static int end_of_chain(const struct scene *s, int rank, int *last)
 /* What the one who waits says about it. */
 static void describe(struct sn_culprit *out, const struct scene *s, int rank, int waiter)
 {
-    const struct sn_ring_view *v = s->v;
-    const struct sn_ring_event *w = waiter >= 0 ? sn_ring_waits_in(&v[waiter]) : NULL;
+    const struct sn_flight_view *v = s->v;
+    const struct sn_flight_event *w = waiter >= 0 ? sn_flight_waits_in(&v[waiter]) : NULL;
     out->rank = rank;
     if (v[rank].n >= 0)
         (void)snprintf(out->host, sizeof(out->host), "%s", v[rank].host);
     if (v[rank].n > 0 && v[rank].is_here)
-        out->seconds = s->now - sn_ring_last_time(&v[rank]);
+        out->seconds = s->now - sn_flight_last_time(&v[rank]);
     if (!w)
         return;
     (void)snprintf(out->axis, sizeof(out->axis), "%s", sn_group_name((enum sn_group)w->group));
@@ -100,7 +100,7 @@ static void describe(struct sn_culprit *out, const struct scene *s, int rank, in
 static bool has_given_up(const struct scene *s)
 {
     for (int i = 0; i < s->ranks; i++)
-        if (s->v[i].n >= 0 && s->v[i].beats == SN_RING_GAVE_UP)
+        if (s->v[i].n >= 0 && s->v[i].heartbeats == SN_FLIGHT_GAVE_UP)
             return true;
     return false;
 }
@@ -152,8 +152,8 @@ static int first_still(const struct scene *s)
 static int find_waiter(const struct scene *s, int rank)
 {
     for (int i = 0; i < s->ranks; i++) {
-        const struct sn_ring_event *w =
-            i != rank && s->v[i].n > 0 ? sn_ring_waits_in(&s->v[i]) : NULL;
+        const struct sn_flight_event *w =
+            i != rank && s->v[i].n > 0 ? sn_flight_waits_in(&s->v[i]) : NULL;
         if (!w || w->group < 0 || w->group >= SN_NGROUPS)
             continue;
         enum sn_group q = (enum sn_group)w->group;
@@ -177,12 +177,12 @@ static bool is_whole_host(const struct scene *s, const char *host)
 static bool all_wait(const struct scene *s)
 {
     for (int i = 0; i < s->ranks; i++)
-        if (s->v[i].n <= 0 || !sn_ring_waits_in(&s->v[i]))
+        if (s->v[i].n <= 0 || !sn_flight_waits_in(&s->v[i]))
             return false;
     return true;
 }
 
-bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+bool sn_culprit_find(struct sn_culprit *out, const struct sn_flight_view *v, int ranks,
                      const struct sn_grid *g, const bool *still, double now)
 {
     struct scene s = {.v = v, .ranks = ranks, .g = g, .still = still, .now = now};
@@ -233,23 +233,23 @@ void sn_culprit_say(char *out, size_t room, const struct sn_culprit *c)
 /* ---- stragglers ------------------------------------------------------------------------------ */
 
 /* The wait of a rank in a collective; negative: its record does not have the whole of it. */
-static double wait_of(const struct sn_ring_view *v, int group, uint64_t number)
+static double wait_of(const struct sn_flight_view *v, int group, uint64_t number)
 {
-    const struct sn_ring_event *e = sn_ring_collective(v, group, number);
-    return e && e->state == SN_RING_DONE ? e->time - e->came : -1;
+    const struct sn_flight_event *e = sn_flight_collective(v, group, number);
+    return e && e->state == SN_FLIGHT_DONE ? e->time - e->came : -1;
 }
 
 /* Seconds between the first and the last event of a record. */
-static double span_of(const struct sn_ring_view *v)
+static double span_of(const struct sn_flight_view *v)
 {
     double first = v->n > 0 ? v->event[0].came : 0;
-    return sn_ring_last_time(v) - first;
+    return sn_flight_last_time(v) - first;
 }
 
 /* Collective `e` of group `q`, of which `rank` is the first member: add what the last one to come
  * cost. */
-static void add_cost(double *cost, const struct sn_ring_view *v, int ranks, const struct sn_grid *g,
-                     int rank, const struct sn_ring_event *e)
+static void add_cost(double *cost, const struct sn_flight_view *v, int ranks,
+                     const struct sn_grid *g, int rank, const struct sn_flight_event *e)
 {
     enum sn_group q = (enum sn_group)e->group;
     int size = sn_group_size(g, rank, q), last = -1;
@@ -277,15 +277,15 @@ static bool is_even(int group)
            group == SN_GROUP_REPLICA;
 }
 
-bool sn_straggler_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+bool sn_straggler_find(struct sn_culprit *out, const struct sn_flight_view *v, int ranks,
                        const struct sn_grid *g)
 {
     double *cost = sn_alloc_n((size_t)ranks, sizeof(*cost));
     int worst = 0;
     for (int r = 0; cost && r < ranks; r++)
         for (int i = 0; i < v[r].n; i++) {
-            const struct sn_ring_event *e = &v[r].event[i];
-            if (e->peer < 0 && is_even(e->group) && e->state == SN_RING_DONE &&
+            const struct sn_flight_event *e = &v[r].event[i];
+            if (e->peer < 0 && is_even(e->group) && e->state == SN_FLIGHT_DONE &&
                 sn_group_size(g, r, (enum sn_group)e->group) > 1 &&
                 sn_group_member(g, r, (enum sn_group)e->group, 0) == r)
                 add_cost(cost, v, ranks, g, r, e);

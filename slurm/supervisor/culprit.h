@@ -1,17 +1,17 @@
 /*
- * culprit.h - who is to blame for an attempt that stood still or ended: from the ranks' rings, from
+ * culprit.h - who is to blame for an attempt that stood still or ended: from the ranks' flight recorders, from
  * the trainer's own sentence, from the launcher's words.
  *
- * The rings say for each rank what it communicates (lib/comm/ring.h). Ranks that wait for others
+ * Flight recorders say for each rank what it communicates (lib/comm/flight_recorder.h). Ranks that wait for others
  * point at those; whoever is pointed at in the end and waits for nobody is the culprit. Who waits
- * itself, and whose record beats, is a victim, even at the end of a chain: then a rank whose record
+ * itself, and whose heartbeat goes on, is a victim, even at the end of a chain: then a rank whose record
  * stands still (slurm/supervisor/vigil.h) is to blame, or nobody. Clocks of different hosts are never
  * compared.
  */
 #ifndef SN_CULPRIT_H
 #define SN_CULPRIT_H
 
-#include "lib/comm/ring.h"
+#include "lib/comm/flight_recorder.h"
 #include "lib/layout/grid.h"
 
 #include <stddef.h>
@@ -40,7 +40,7 @@ struct sn_culprit {
 /* From the records of all ranks: v[i] is that of rank i, one with n < 0 is missing. still[i]: it
  * stands still; NULL: not known. `now` is of the clock of their events. False: nobody stands still for sure. A process that is gone
  * explains nothing once a rank has given up, since then they end each other. */
-bool sn_culprit_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+bool sn_culprit_find(struct sn_culprit *out, const struct sn_flight_view *v, int ranks,
                      const struct sn_grid *g, const bool *still, double now);
 /* As words that stand alone: "rank 3 (n1) stands still; others wait for it in tensor all_reduce
  * l0.w", "which rank is behind is not known". */
@@ -54,12 +54,12 @@ void sn_culprit_say(char *out, size_t room, const struct sn_culprit *c);
  * SN_STRAGGLER_LEAST of it.
  */
 #define SN_STRAGGLER_LEAST 0.2
-bool sn_straggler_find(struct sn_culprit *out, const struct sn_ring_view *v, int ranks,
+bool sn_straggler_find(struct sn_culprit *out, const struct sn_flight_view *v, int ranks,
                        const struct sn_grid *g);
 
 /* From the sentence of a trainer that noticed (OUTPUT/attempt-N.json, stderr): "... has waited 3 s;
  * rank 2 (tensor 0) is behind ...; it waits for rank 5 (...) in the end, last seen in 'x'". Nobody
- * is named, rank -1, where it ends with SN_RING_WAITS_ITSELF. */
+ * is named, rank -1, where it ends with SN_FLIGHT_WAITS_ITSELF. */
 bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text);
 /* From any other sentence of a trainer, which begins with the rank that failed:
  * "rank 2 (n1): ...". */

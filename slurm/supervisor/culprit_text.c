@@ -78,7 +78,7 @@ bool sn_culprit_from_sentence(struct sn_culprit *out, const char *text)
         c.behind = strtoll(number + 8, NULL, 10) - strtoll(behind + 20, NULL, 10);
     for (const char *p = waited; (p = next_rank(p, &c.rank));)
         ; /* the last one that is named: it waits for nobody, */
-    if (strstr(waited, SN_RING_WAITS_ITSELF))
+    if (strstr(waited, SN_FLIGHT_WAITS_ITSELF))
         c.rank = -1; /* unless it says otherwise */
     const char *silent = strstr(waited, "; process "), *on = silent ? strstr(silent, " on ") : NULL;
     if (c.rank < 0 && on) /* processes have no ranks yet; the first of those that do not answer */

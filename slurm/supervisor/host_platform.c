@@ -105,7 +105,7 @@ static void kill_child(void *self)
     sn_child_kill(&r->child);
 }
 
-static void kill_rank(void *self, const struct sn_ring_view *v)
+static void kill_rank(void *self, const struct sn_flight_view *v)
 {
     char path[64], command[256];
     (void)self;
@@ -129,7 +129,7 @@ static void close_child(void *self)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static bool read_record(void *self, struct sn_ring_view *out, const char *folder, int rank,
+static bool read_record(void *self, struct sn_flight_view *out, const char *folder, int rank,
                         int64_t since)
 {
     char path[SN_PATH_MAX + 64];
@@ -137,7 +137,7 @@ static bool read_record(void *self, struct sn_ring_view *out, const char *folder
     (void)self;
     (void)snprintf(path, sizeof(path), "%s/rank-%05d.ring", folder, rank);
     return stat(path, &id) == 0 && id.st_mtime + 1 >= since &&
-           sn_ring_read(out, folder, rank, NULL) == SN_OK;
+           sn_flight_read(out, folder, rank, NULL) == SN_OK;
 }
 
 static int64_t free_bytes(void *self, const char *path)

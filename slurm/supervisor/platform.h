@@ -12,7 +12,7 @@
 #ifndef SN_PLATFORM_H
 #define SN_PLATFORM_H
 
-#include "lib/comm/ring.h"
+#include "lib/comm/flight_recorder.h"
 #include "slurm/scheduler/ask.h"
 #include "slurm/scheduler/child.h"
 #include "slurm/scheduler/launcher.h"
@@ -35,13 +35,13 @@ struct sn_platform_launcher {
     bool (*ended)(void *self, int *code);
     void (*signal)(void *self, int sig);
     void (*kill)(void *self);
-    void (*kill_rank)(void *self, const struct sn_ring_view *v); /* that it left on this host */
+    void (*kill_rank)(void *self, const struct sn_flight_view *v); /* that it left on this host */
     void (*close)(void *self);
 };
 
 struct sn_platform_files {
     /* What a rank wrote in `folder`, not before `since` (seconds since 1970). False: nothing. */
-    bool (*record)(void *self, struct sn_ring_view *out, const char *folder, int rank,
+    bool (*record)(void *self, struct sn_flight_view *out, const char *folder, int rank,
                    int64_t since);
     int64_t (*room)(void *self, const char *path); /* free bytes; -1: not known */
 };

@@ -19,9 +19,9 @@ void sn_vigil_fini(struct sn_vigil *w)
 }
 
 /* Never 0. */
-static uint64_t number_of(const struct sn_ring_view *v)
+static uint64_t number_of(const struct sn_flight_view *v)
 {
-    uint64_t sum = v->beats + 1;
+    uint64_t sum = v->heartbeats + 1;
     for (int i = 0; i < v->n; i++)
         sum = sum * 31 + v->event[i].id * 4 + (uint64_t)v->event[i].state;
     return sum ? sum : 1;
@@ -35,11 +35,11 @@ void sn_vigil_look(struct sn_vigil *w, double now)
     w->last = now;
 }
 
-void sn_vigil_see(struct sn_vigil *w, int rank, const struct sn_ring_view *v)
+void sn_vigil_see(struct sn_vigil *w, int rank, const struct sn_flight_view *v)
 {
     struct sn_vigil_rank *r = &w->rank[rank];
     uint64_t seen = number_of(v);
-    w->is_over = w->is_over || v->beats == SN_RING_GAVE_UP;
+    w->is_over = w->is_over || v->heartbeats == SN_FLIGHT_GAVE_UP;
     if (w->is_over || seen == r->seen)
         return;
     r->changes += r->seen != 0; /* to find a record is not to see it move */

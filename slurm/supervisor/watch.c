@@ -54,7 +54,7 @@ static double now_of(const struct watch *w)
 }
 
 /* The record of a rank of this attempt, not of one before. */
-static bool read_record(const struct watch *w, struct sn_ring_view *out, int rank)
+static bool read_record(const struct watch *w, struct sn_flight_view *out, int rank)
 {
     const struct sn_platform *platform = w->want->platform;
     char folder[SN_PATH_MAX + 16];
@@ -65,7 +65,7 @@ static bool read_record(const struct watch *w, struct sn_ring_view *out, int ran
 /* What the records add up to: another number when any rank has communicated. */
 static uint64_t rings_now(struct watch *w)
 {
-    struct sn_ring_view v;
+    struct sn_flight_view v;
     uint64_t sum = 0;
     sn_vigil_look(&w->vigil, now_of(w));
     for (int rank = 0; rank < w->want->ranks; rank++) {
@@ -80,13 +80,13 @@ static uint64_t rings_now(struct watch *w)
 }
 
 /* The records of all ranks; NULL without memory. */
-static struct sn_ring_view *read_rings(const struct watch *w)
+static struct sn_flight_view *read_rings(const struct watch *w)
 {
     int ranks = w->want->ranks;
-    struct sn_ring_view *v = sn_alloc_n((size_t)ranks, sizeof(*v));
+    struct sn_flight_view *v = sn_alloc_n((size_t)ranks, sizeof(*v));
     for (int rank = 0; v && rank < ranks; rank++)
         if (!read_record(w, &v[rank], rank))
-            v[rank] = (struct sn_ring_view){.rank = rank, .n = -1};
+            v[rank] = (struct sn_flight_view){.rank = rank, .n = -1};
     return v;
 }
 
@@ -100,7 +100,7 @@ static double silence(const struct watch *w)
 static void name_culprit(struct watch *w, bool have_ended)
 {
     int ranks = w->want->ranks;
-    struct sn_ring_view *v = read_rings(w);
+    struct sn_flight_view *v = read_rings(w);
     bool *still = sn_alloc_n((size_t)ranks + 1, sizeof(*still));
     for (int i = 0; v && have_ended && i < ranks; i++)
         v[i].is_here = false;
@@ -138,7 +138,7 @@ static void score(struct watch *w, int64_t step, double step_seconds)
         return; /* nothing new to be learnt */
     w->scored = step;
     w->next_score = now + (every < 5 ? 5 : every > 60 ? 60 : every);
-    struct sn_ring_view *v = read_rings(w);
+    struct sn_flight_view *v = read_rings(w);
     sn_vigil_look(&w->vigil, now);
     for (int i = 0; v && i < w->want->ranks; i++)
         if (v[i].n >= 0)
@@ -211,7 +211,7 @@ static void journal_running(struct watch *w, int64_t step)
 static void kill_ranks(const struct watch *w)
 {
     const struct sn_platform *platform = w->want->platform;
-    struct sn_ring_view v;
+    struct sn_flight_view v;
     for (int rank = 0; w->want->on_this_host && rank < w->want->ranks; rank++)
         if (read_record(w, &v, rank))
             platform->launcher->kill_rank(platform->self, &v);

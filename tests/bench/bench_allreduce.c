@@ -58,12 +58,12 @@ static double once(struct bench *b, int64_t n, int64_t rounds)
     struct sn_err err;
     must(b->comm->ops->barrier(b->comm, &err), &err);
     double t = sn_clock();
-    sn_ticket ticket = 0;
+    sn_request request = 0;
     if (n)
-        ticket = post_sum(b->comm, b->buf, n, SN_F32, b->staging);
+        request = post_sum(b->comm, b->buf, n, SN_F32, b->staging);
     if (rounds)
         b->sink = compute(rounds);
-    must(b->comm->ops->wait(b->comm, ticket, &err), &err);
+    must(b->comm->ops->wait(b->comm, request, &err), &err);
     return sn_clock() - t;
 }
 

@@ -19,8 +19,8 @@ static inline struct sn_grid test_grid(int tensor, int context, int data, int pi
 }
 
 /* An all-reduce over all ranks, in place. */
-static inline sn_ticket post_sum(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,
-                                 void *staging)
+static inline sn_request post_sum(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,
+                                  void *staging)
 {
     struct sn_transfer t = {.kind = SN_ALL_REDUCE,
                             .group = SN_GROUP_WORLD,

@@ -7,7 +7,7 @@
 #include "lib/exec/accelerator.h"
 #include "lib/exec/exec.h"
 #include "lib/sim/plan.h"
-#include "lib/state/copies.h"
+#include "lib/state/replica_check.h"
 #include "lib/state/weights.h"
 #include "lib/train/load.h"
 #include "lib/train/lr.h"
@@ -344,7 +344,7 @@ static void body(void *arg, int rank)
         (void)evaluate(s, &p);
     struct sn_err err = {0};
     if (good && (sn_exec_pull(p.exec, &err) != SN_OK ||
-                 sn_copies_check(p.exec, p.job, comm, &err) != SN_OK))
+                 sn_replica_check_check(p.exec, p.job, comm, &err) != SN_OK))
         (void)failed(s, &err);
     if (rank == 0 && p.accelerator.device) {
         struct fake_device_counts n = fake_device_counts(p.accelerator.device);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* One posted operation in one slot. */
-struct ticket {
+struct request {
     const struct sn_op *op; /* NULL: never posted */
     int micro;
     double begin, end; /* of a collective */
@@ -24,7 +24,7 @@ struct stage {
     struct world *w;
     const struct sn_job *j;
     double now, comm, ring;
-    struct ticket *ticket; /* [ids x slots] */
+    struct request *request; /* [ids x slots] */
     int slots;
     struct sn_sim_stage sum;
 };
@@ -57,12 +57,12 @@ static void stand(struct stage *g, const struct sn_op *op, double begin, double 
     }
 }
 
-static struct ticket *ticket_of(struct stage *g, const struct sn_op *op, int id, int slot)
+static struct request *request_of(struct stage *g, const struct sn_op *op, int id, int slot)
 {
-    return &g->ticket[id * g->slots + (op->per_slot ? slot : 0)];
+    return &g->request[id * g->slots + (op->per_slot ? slot : 0)];
 }
 
-static void collective(struct stage *g, struct ticket *t, double *stream)
+static void collective(struct stage *g, struct request *t, double *stream)
 {
     t->begin = fmax(g->now, *stream);
     *stream = t->end = t->begin + price(g->w, g->j, t->op);
@@ -103,8 +103,8 @@ static bool is_lazy(const struct stage *g, const struct sn_op *op)
 static void post(struct stage *g, const struct sn_op *op, const struct sn_sched *at)
 {
     struct world *w = g->w;
-    struct ticket *t = ticket_of(g, op, op->id, at->slot);
-    *t = (struct ticket){.op = op, .micro = at->micro};
+    struct request *t = request_of(g, op, op->id, at->slot);
+    *t = (struct request){.op = op, .micro = at->micro};
     int cell = op->tag * w->micros + at->micro;
     if (op->kind == SN_OP_SEND) {
         set(w, &w->sent[cell], g->now);
@@ -119,7 +119,7 @@ static void post(struct stage *g, const struct sn_op *op, const struct sn_sched 
 
 static void wait(struct stage *g, const struct sn_op *op, const struct sn_sched *at)
 {
-    struct ticket *t = ticket_of(g, op, op->waits_for, at->slot);
+    struct request *t = request_of(g, op, op->waits_for, at->slot);
     struct world *w = g->w;
     if (!t->op)
         return;
@@ -170,13 +170,13 @@ static void run_stage(struct sim_reference *out, struct world *w, int stage)
     const struct sn_program *p = &g.j->train;
     for (int v = 0; v < p->parts; v++)
         g.slots = p->slots[v] > g.slots ? p->slots[v] : g.slots;
-    g.ticket = calloc((size_t)p->next_id * (size_t)g.slots, sizeof(*g.ticket));
-    for (int i = 0; i < p->n_sched && g.ticket; i++) {
+    g.request = calloc((size_t)p->next_id * (size_t)g.slots, sizeof(*g.request));
+    for (int i = 0; i < p->n_sched && g.request; i++) {
         const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
         for (int k = c->first; k < c->first + c->n; k++)
             run(&g, &p->ops[k], &p->sched[i], c->kind == SN_CHUNK_UPDATE);
     }
-    free(g.ticket);
+    free(g.request);
     out->stage[stage] = g.sum;
     out->step = fmax(out->step, g.now);
     out->stage[stage].idle -= g.now; /* completed by the caller */

@@ -65,7 +65,7 @@ static unsigned wait_for(void *self, double seconds)
 
 /* ---- files that change by themselves --------------------------------------------------------- */
 
-static bool read_record(void *self, struct sn_ring_view *out, const char *folder, int rank,
+static bool read_record(void *self, struct sn_flight_view *out, const char *folder, int rank,
                         int64_t since)
 {
     const struct stage *s = self;
@@ -74,8 +74,8 @@ static bool read_record(void *self, struct sn_ring_view *out, const char *folder
     if (rank >= STAGE_RANKS || s->record[rank].n < 0)
         return false;
     *out = s->record[rank];
-    if (s->beats[rank])
-        out->beats += (uint64_t)(2 * s->now);
+    if (s->heartbeats[rank])
+        out->heartbeats += (uint64_t)(2 * s->now);
     return true;
 }
 

@@ -68,8 +68,8 @@ struct stage {
     bool has_scontrol;
     double step_gone; /* when the first step has left Slurm's books */
     int64_t room;
-    struct sn_ring_view record[STAGE_RANKS]; /* n < 0: none */
-    bool beats[STAGE_RANKS];                 /* its process is there */
+    struct sn_flight_view record[STAGE_RANKS]; /* n < 0: none */
+    bool heartbeats[STAGE_RANKS];              /* its process is there */
     struct stage_child child;
     unsigned pending; /* asked of the supervisor with the next wait */
     /* what was done */

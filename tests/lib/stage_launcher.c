@@ -196,7 +196,7 @@ static void kill_child(void *self)
         stage_end_child(s, 137);
 }
 
-static void kill_rank(void *self, const struct sn_ring_view *v)
+static void kill_rank(void *self, const struct sn_flight_view *v)
 {
     struct stage *s = self;
     s->ranks_killed += v->is_alive;

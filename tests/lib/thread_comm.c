@@ -30,9 +30,9 @@ struct rank {
     struct sn_comm base;
     struct thread_world *world;
     int number;
-    struct sn_transfer recv[TICKETS]; /* posted receives, by ticket */
+    struct sn_transfer recv[TICKETS]; /* posted receives, by request */
     bool pending[TICKETS];
-    sn_ticket last;
+    sn_request last;
     int64_t sent[SN_NAXES];
     int64_t *rows_to, *messages_to; /* bytes and messages of exchanges, by rank */
 };
@@ -307,7 +307,7 @@ static void note(const struct sn_transfer *t, bool is_end)
         *(is_end ? &t->times->end : &t->times->begin) = sn_clock();
 }
 
-static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
+static sn_request post(struct sn_comm *c, const struct sn_transfer *t)
 {
     struct rank *r = (struct rank *)c;
     assert(r->world->has_grid);
@@ -331,14 +331,14 @@ static sn_ticket post(struct sn_comm *c, const struct sn_transfer *t)
         note(t, true);
         return 0;
     }
-    sn_ticket ticket = ++r->last;
-    assert(!r->pending[ticket % TICKETS]);
-    r->recv[ticket % TICKETS] = *t;
-    r->pending[ticket % TICKETS] = true;
-    return ticket;
+    sn_request request = ++r->last;
+    assert(!r->pending[request % TICKETS]);
+    r->recv[request % TICKETS] = *t;
+    r->pending[request % TICKETS] = true;
+    return request;
 }
 
-static enum sn_status wait(struct sn_comm *c, sn_ticket t, struct sn_err *err)
+static enum sn_status wait(struct sn_comm *c, sn_request t, struct sn_err *err)
 {
     struct rank *r = (struct rank *)c;
     (void)err;
@@ -353,7 +353,7 @@ static enum sn_status wait(struct sn_comm *c, sn_ticket t, struct sn_err *err)
 static enum sn_status drain(struct sn_comm *c, struct sn_err *err)
 {
     struct rank *r = (struct rank *)c;
-    for (sn_ticket t = r->last >= TICKETS ? r->last - TICKETS + 1 : 1; t <= r->last; t++)
+    for (sn_request t = r->last >= TICKETS ? r->last - TICKETS + 1 : 1; t <= r->last; t++)
         (void)wait(c, t, err);
     return SN_OK;
 }
@@ -425,9 +425,9 @@ static enum sn_status agree(struct sn_comm *c, enum sn_status mine, struct sn_er
 }
 
 /* Threads are not watched. */
-static void set_watch(struct sn_comm *c, struct sn_ring *ring, int timeout_s)
+static void set_watch(struct sn_comm *c, struct sn_flight_recorder *recorder, int timeout_s)
 {
-    (void)c, (void)ring, (void)timeout_s;
+    (void)c, (void)recorder, (void)timeout_s;
 }
 
 static void take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])

@@ -101,7 +101,7 @@ static bool reduces(struct sn_comm *c, double (*value)(int, int64_t), int64_t n,
     for (int64_t i = 0; i < n; i++)
         set(buf, dtype, i, value(c->rank, i));
     (void)take_sent(c);
-    sn_ticket t = post_sum(c, buf, n, dtype, staging);
+    sn_request t = post_sum(c, buf, n, dtype, staging);
     bool good = c->ops->wait(c, t, &err) == SN_OK;
     good = good && take_sent(c) == sn_collective_bytes(SN_ALL_REDUCE, n, dtype, c->size, c->rank);
     for (int64_t i = 0; i < n && good; i++)
@@ -174,7 +174,7 @@ static void many_operations_run_in_order(struct sn_comm *c)
     float *buf = sn_alloc_n(N * LENGTH, sizeof(*buf));
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     double total[N];
-    sn_ticket t = 0;
+    sn_request t = 0;
     bool good = true;
     for (int64_t i = 0; i < N * LENGTH; i++)
         buf[i] = (float)easy(c->rank, i);
@@ -299,7 +299,7 @@ static void a_step_allocates_nothing(struct sn_comm *c)
     bool good = true;
     for (int i = 0; i < 5; i++) {
         (void)post_sum(c, buf, 10, SN_F32, staging);
-        sn_ticket t = post_sum(c, buf + 10, N - 10, SN_F32, staging);
+        sn_request t = post_sum(c, buf + 10, N - 10, SN_F32, staging);
         good = good && c->ops->wait(c, t, &err) == SN_OK && c->ops->agree(c, SN_OK, &err) == SN_OK;
     }
     point(c, good && sn_mem_count() == before, "operations allocate nothing");

@@ -27,7 +27,7 @@ static void wait_in_vain(struct sn_comm *c)
     struct sn_err err;
     float x[1000] = {0};
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
-    sn_ticket t = post_sum(c, x, 1000, SN_F32, staging);
+    sn_request t = post_sum(c, x, 1000, SN_F32, staging);
     enum sn_status st = c->ops->wait(c, t, &err);
     printf("came back with %d\n", (int)st);
     exit(0);
@@ -57,7 +57,7 @@ static void disagree_on_the_length(struct sn_comm *c, bool windows)
     float *x = sn_alloc(8000);
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     sn_engine_use_windows(c, windows);
-    sn_ticket t = post_sum(c, x, c->rank == 1 ? 2000 : 1000, SN_F32, staging);
+    sn_request t = post_sum(c, x, c->rank == 1 ? 2000 : 1000, SN_F32, staging);
     enum sn_status st = c->ops->wait(c, t, &err);
     enum sn_status later = c->ops->agree(c, SN_OK, &again);
     if (st == SN_EFAIL && later == SN_EFAIL && strncmp(err.text, want, strlen(want)) == 0 &&

@@ -20,7 +20,7 @@ static void point(const struct sn_comm *c, bool good, const char *what)
     }
 }
 
-static sn_ticket send_to(struct sn_comm *c, int peer, int tag, const float *x, int64_t n)
+static sn_request send_to(struct sn_comm *c, int peer, int tag, const float *x, int64_t n)
 {
     struct sn_transfer t = {.kind = SN_SEND, .group = SN_GROUP_PIPELINE, .n = n, .in = x};
     t.peer = peer;
@@ -28,7 +28,7 @@ static sn_ticket send_to(struct sn_comm *c, int peer, int tag, const float *x, i
     return c->ops->post(c, &t);
 }
 
-static sn_ticket receive_from(struct sn_comm *c, int peer, int tag, float *x, int64_t n)
+static sn_request receive_from(struct sn_comm *c, int peer, int tag, float *x, int64_t n)
 {
     struct sn_transfer t = {.kind = SN_RECV, .group = SN_GROUP_PIPELINE, .n = n, .out = x};
     t.peer = peer;
@@ -91,12 +91,12 @@ static void a_receive_holds_up_no_collective(struct sn_comm *c)
         for (int i = 0; i < N; i++)
             x[N + i] = (float)(i % 50 + c->rank);
         memset(x + 2 * N, 0, N * 4);
-        sn_ticket got = receive_from(c, left, k, x + 2 * N, N); /* nobody has sent it yet */
-        sn_ticket sum = post_sum(c, x + N, N, SN_F32, staging);
+        sn_request got = receive_from(c, left, k, x + 2 * N, N); /* nobody has sent it yet */
+        sn_request sum = post_sum(c, x + N, N, SN_F32, staging);
         good = c->ops->wait(c, sum, &err) == SN_OK && good; /* would hang */
         for (int i = 0; i < N; i++)
             good = good && x[N + i] == (float)(c->size * (i % 50) + c->size * (c->size - 1) / 2);
-        sn_ticket sent = send_to(c, right, k, x, N);
+        sn_request sent = send_to(c, right, k, x, N);
         good = c->ops->wait(c, got, &err) == SN_OK && holds(x + 2 * N, N, left + k) && good;
         good = c->ops->wait(c, sent, &err) == SN_OK && good;
     }
@@ -118,7 +118,7 @@ static void a_send_overtakes_a_collective(struct sn_comm *c)
         fill(x, 1000, k);
         fill(y, 1000, k);
         if (c->rank == c->size - 1) {
-            sn_ticket t = receive_from(c, 0, 9, x, 1000);
+            sn_request t = receive_from(c, 0, 9, x, 1000);
             good = c->ops->wait(c, t, &err) == SN_OK && holds(x, 1000, k) && good;
             (void)post_sum(c, y, 1000, SN_F32, staging);
         } else {
@@ -136,7 +136,7 @@ static void messages_match_by_tag_and_order(struct sn_comm *c)
 {
     enum { N = 20, EACH = 5000 };
     struct sn_err err;
-    sn_ticket t[2 * N];
+    sn_request t[2 * N];
     float *x = sn_alloc_n((size_t)N * EACH, 4);
     bool good = true;
     if (c->rank == 1)
@@ -178,7 +178,7 @@ static void groups_do_not_mix(struct sn_comm *c)
     }
     float sum[64];
     fill(sum, 64, 0);
-    sn_ticket s = post_sum(c, sum, 64, SN_F32, staging);
+    sn_request s = post_sum(c, sum, 64, SN_F32, staging);
     good = c->ops->wait(c, s, &err) == SN_OK && sum[1] == (float)(31 * c->size) && good;
     if (c->rank == 1) {
         t.kind = SN_SEND;
@@ -207,7 +207,7 @@ static void an_old_receive_does_not_fill_the_ring(struct sn_comm *c)
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     uint64_t before = sn_mem_count();
     bool good = true;
-    sn_ticket old = 0, last = 0;
+    sn_request old = 0, last = 0;
     if (c->rank == 0)
         old = receive_from(c, 1, 77, x, 100);
     for (int i = 0; i < 3 * SN_COMM_RING; i++) {

@@ -225,8 +225,8 @@ static int64_t room_of(int i)
     return i % 7 == 3 ? 2500000 : i % 3 ? 4096 : 64;
 }
 
-static sn_ticket post_one(struct sn_comm *c, enum sn_collective kind, int peer, int i, int tag,
-                          unsigned char *p)
+static sn_request post_one(struct sn_comm *c, enum sn_collective kind, int peer, int i, int tag,
+                           unsigned char *p)
 {
     struct sn_transfer t = {.kind = kind,
                             .group = SN_GROUP_WORLD,
@@ -319,7 +319,7 @@ static void a_late_receive_holds_nothing_up(struct sn_comm *c)
     t.group = SN_GROUP_WORLD;
     t.kind = c->rank == 0 ? SN_SEND : SN_RECV;
     t.peer = c->rank == 0;
-    sn_ticket sent = 0;
+    sn_request sent = 0;
     if (c->rank == 0) {
         fill(p, b, GUARD_BYTE + 1);
         sent = c->ops->post(c, &t);
@@ -361,8 +361,8 @@ static bool begins(const char *way, const char *with)
     return strncmp(way, with, strlen(with)) == 0;
 }
 
-static sn_ticket post_wrong(struct sn_comm *c, const struct wrong *w, unsigned char *in,
-                            unsigned char *out)
+static sn_request post_wrong(struct sn_comm *c, const struct wrong *w, unsigned char *in,
+                             unsigned char *out)
 {
     bool gathers = begins(w->way, "gather") || begins(w->way, "unlike");
     struct sn_transfer t = {.kind = gathers ? SN_ALL_GATHER : SN_ALL_TO_ALL,

@@ -71,7 +71,7 @@ static enum sn_status wait_for_the_stopped(struct sn_comm *c, float *x, struct s
 static enum sn_status wait_for_a_queue(struct sn_comm *c, float *x, struct sn_err *err)
 {
     struct sn_transfer t = {.kind = SN_ALL_REDUCE, .n = 1000, .in = x, .out = x};
-    sn_ticket before = 0;
+    sn_request before = 0;
     if (c->rank % 2)
         sleep_for(SECONDS);
     t.staging = x + 1000;
@@ -130,8 +130,8 @@ static enum sn_status wait_for_the_dead(struct sn_comm *c, const char *folder, f
     sn_comm_set_watch(c, NULL, 0);
     pid_t child = fork();
     if (child == 0) {
-        struct sn_ring *r;
-        _exit(sn_ring_open(&r, folder, 1, err) != SN_OK);
+        struct sn_flight_recorder *r;
+        _exit(sn_flight_open(&r, folder, 1, err) != SN_OK);
     }
     (void)waitpid(child, NULL, 0);
     sleep_for(SECONDS);
@@ -171,18 +171,18 @@ static enum sn_status wait_for_a_length(struct sn_comm *c, enum sn_collective ki
 static enum sn_status post_early(struct sn_comm *c, float *x, struct sn_err *err)
 {
     struct sn_transfer t = {.kind = SN_RECV, .n = 10, .peer = 1, .out = x, .label = "early"};
-    sn_ticket ticket = 0;
+    sn_request request = 0;
     t.group = SN_GROUP_TENSOR;
     if (c->rank == 0)
-        ticket = c->ops->post(c, &t);
+        request = c->ops->post(c, &t);
     sleep_for(TIMEOUT + 1);
     if (c->rank == 1) {
         t.kind = SN_SEND;
         t.peer = 0;
         t.in = x;
-        ticket = c->ops->post(c, &t);
+        request = c->ops->post(c, &t);
     }
-    SN_TRY(c->ops->wait(c, ticket, err));
+    SN_TRY(c->ops->wait(c, request, err));
     return c->ops->barrier(c, err);
 }
 
@@ -221,17 +221,17 @@ static int be_a_rank(const char *way, const char *folder)
     if (strncmp(way, "meet", 4) == 0)
         return meet_but(atoi(way + 4));
     struct sn_comm *c;
-    struct sn_ring *ring;
+    struct sn_flight_recorder *recorder;
     struct sn_err err;
     struct sn_grid g = is_of_four(way) ? test_grid(2, 1, 2, 1) : test_grid(RANKS, 1, 1, 1);
     if (sn_comm_create_mpi(&c, &err) != SN_OK || c->ops->set_grid(c, &g, &err) != SN_OK ||
-        sn_ring_open(&ring, folder, c->rank, &err) != SN_OK) {
+        sn_flight_open(recorder, folder, c->rank, &err) != SN_OK) {
         printf("begin: %s\n", err.text);
         return 1;
     }
     float *x = sn_alloc(4000 + (size_t)sn_collective_staging(RANKS));
     enum sn_status st;
-    sn_comm_set_watch(c, ring, TIMEOUT);
+    sn_comm_set_watch(c, recorder, TIMEOUT);
     sn_engine_use_windows(c, strstr(way, "messages") == NULL);
     if (strcmp(way, "recv") == 0)
         st = wait_for_a_message(c, x, &err);
@@ -257,7 +257,7 @@ static int be_a_rank(const char *way, const char *folder)
         sn_comm_abort_mpi(sn_exit_code(st));
     }
     c->ops->destroy(c);
-    sn_ring_close(ring);
+    sn_flight_close(recorder);
     sn_free(x);
     return 0;
 }

@@ -69,10 +69,10 @@ static void exchange(struct bench *b, int peer, int64_t bytes)
                             .out = b->in,
                             .peer = peer,
                             .label = "links"};
-    sn_ticket in = b->comm->ops->post(b->comm, &t);
+    sn_request in = b->comm->ops->post(b->comm, &t);
     t.kind = SN_SEND;
     t.in = b->out;
-    sn_ticket out = b->comm->ops->post(b->comm, &t);
+    sn_request out = b->comm->ops->post(b->comm, &t);
     must(b->comm->ops->wait(b->comm, in, &err), &err);
     must(b->comm->ops->wait(b->comm, out, &err), &err);
 }
@@ -136,7 +136,7 @@ static double burst(struct bench *b, int n)
 {
     struct sn_err err;
     double t[REPEATS] = {0};
-    sn_ticket ticket[2 * BURST];
+    sn_request request[2 * BURST];
     struct sn_transfer x = {.group = SN_GROUP_TENSOR,
                             .dtype = SN_F32,
                             .n = sizes[SHORT] / 4,
@@ -149,10 +149,10 @@ static double burst(struct bench *b, int n)
         double began = sn_clock();
         for (int k = 0; k < 2 * n; k++) {
             x.kind = k < n ? SN_RECV : SN_SEND;
-            ticket[k] = b->comm->ops->post(b->comm, &x);
+            request[k] = b->comm->ops->post(b->comm, &x);
         }
         for (int k = 0; k < 2 * n; k++)
-            must(b->comm->ops->wait(b->comm, ticket[k], &err), &err);
+            must(b->comm->ops->wait(b->comm, request[k], &err), &err);
         if (i >= 0)
             t[i] = sn_clock() - began;
     }

@@ -6,7 +6,7 @@
 #include "lib/comm/comm.h"
 #include "lib/comm/comm_queue.h"
 #include "lib/comm/comm_sum.h"
-#include "lib/comm/ring.h"
+#include "lib/comm/flight_recorder.h"
 #include "lib/layout/collective.h"
 #include "tests/lib/comm_test.h"
 #include "tests/lib/tap.h"
@@ -22,7 +22,7 @@ static void a_group_of_one_does_nothing(void)
     tap_ok(sn_comm_create_self(&c, &err) == SN_OK && c->size == 1 && c->rank == 0 &&
                c->node_size == 1 && c->node_rank == 0,
            "a group of one is rank 0 of 1");
-    sn_ticket t = post_sum(c, x, 3, SN_F32, NULL);
+    sn_request t = post_sum(c, x, 3, SN_F32, NULL);
     tap_ok(t == 0 && c->ops->wait(c, t, &err) == SN_OK && x[0] == 1 && x[2] == 3,
            "its sum is what it has");
     tap_ok(c->ops->barrier(c, &err) == SN_OK && c->ops->broadcast(c, x, 12, 0, &err) == SN_OK &&
@@ -195,30 +195,30 @@ static void operations_keep_their_order_through_a_full_ring(void)
     enum { N = 5 * SN_COMM_RING };
     struct sn_comm_queue *q = sn_alloc(sizeof(*q));
     int64_t *place = sn_alloc_n(N, sizeof(*place));
-    sn_ticket *ticket = sn_alloc_n(N, sizeof(*ticket));
+    sn_request *request = sn_alloc_n(N, sizeof(*request));
     bool good = true, drained;
     tap_ok(sn_comm_queue_start(q, carry_out, q) == 0, "a queue has its thread");
     for (int64_t i = 0; i < N; i++) {
         struct sn_comm_op op = {.kind = i < N - 1 ? SN_COMM_BARRIER : SN_COMM_STOP};
         place[i] = -1;
         op.buf = &place[i];
-        ticket[i] = sn_comm_queue_post(q, &op);
-        good = good && ticket[i] != 0 && ticket[i] != SN_COMM_ANY;
+        request[i] = sn_comm_queue_post(q, &op);
+        good = good && request[i] != 0 && request[i] != SN_COMM_ANY;
         if (i % 97 == 0) {
-            sn_comm_queue_wait(q, ticket[i]);
+            sn_comm_queue_wait(q, request[i]);
             good = good && place[i] == i;
         }
     }
     sn_comm_queue_drain(q);
     drained = atomic_load(&q->completed.value) == N;
     for (int64_t i = 0; i < N; i++)
-        sn_comm_queue_wait(q, ticket[i]); /* of slots used again since */
+        sn_comm_queue_wait(q, request[i]); /* of slots used again since */
     sn_comm_queue_fini(q);
     for (int64_t i = 0; i < N; i++)
         good = good && place[i] == i;
     tap_ok(good, "operations keep the order of posting through a full ring, however they end");
     tap_ok(drained, "after a drain all are done");
-    sn_free(ticket);
+    sn_free(request);
     sn_free(place);
     sn_free(q);
 }
@@ -231,7 +231,7 @@ static void *get_stuck(void *arg)
     int slot = sn_comm_queue_take(q);
     _Atomic int *way = q->slot[slot].op.buf;
     while (*way == 1) { /* alive, though slow */
-        sn_comm_queue_beat(q);
+        sn_comm_queue_heartbeat(q);
         (void)usleep(50000);
     }
     while (*way == 2)
@@ -256,7 +256,7 @@ static void a_consumer_that_is_stuck_is_noticed(void)
         _Atomic int way = kind;
         pthread_t helper;
         (void)sn_comm_queue_start(q, get_stuck, q);
-        sn_ticket t = sn_comm_queue_post(
+        sn_request t = sn_comm_queue_post(
             q, &(struct sn_comm_op){.kind = SN_COMM_BARRIER, .buf = (void *)&way});
         q->limit_s = 1;
         bool good = true;
@@ -341,47 +341,47 @@ static void groups_of_one_copy_what_a_block_holds(void)
 static void a_record_tells_what_came_last(void)
 {
     char folder[] = "/tmp/sennit-ring-XXXXXX", path[128];
-    struct sn_ring *r = NULL;
-    struct sn_ring_view v;
+    struct sn_flight_recorder *r = NULL;
+    struct sn_flight_view v;
     struct sn_err err;
-    tap_ok(mkdtemp(folder) && sn_ring_open(&r, folder, 7, &err) == SN_OK, "a ring is opened");
+    tap_ok(mkdtemp(folder) && sn_flight_open(&r, folder, 7, &err) == SN_OK, "a flight recorder is opened");
     uint64_t last = 0;
     for (int i = 1; i <= 200; i++) {
-        struct sn_ring_event e = {.number = (uint64_t)i, .group = SN_GROUP_TENSOR, .peer = -1};
+        struct sn_flight_event e = {.number = (uint64_t)i, .group = SN_GROUP_TENSOR, .peer = -1};
         (void)snprintf(e.kind, sizeof(e.kind), "all_reduce");
         (void)snprintf(e.label, sizeof(e.label), "l%d.attn.o", i);
         if (i == 200) { /* numbers of sends are their own */
             e.peer = 3;
             e.number = 5000;
         }
-        last = sn_ring_post(r, &e);
-        sn_ring_mark(r, last - (i > 1), i % 2 ? SN_RING_DONE : SN_RING_BEGUN);
+        last = sn_flight_post(r, &e);
+        sn_flight_mark(r, last - (i > 1), i % 2 ? SN_FLIGHT_DONE : SN_FLIGHT_BEGUN);
     }
-    sn_ring_mark(r, last - SN_RING_EVENTS, SN_RING_DONE); /* its place is taken */
-    bool good = sn_ring_read(&v, sn_ring_folder(r), 7, &err) == SN_OK;
+    sn_flight_mark(r, last - SN_FLIGHT_EVENTS, SN_FLIGHT_DONE); /* its place is taken */
+    bool good = sn_flight_read(&v, sn_flight_folder(r), 7, &err) == SN_OK;
     tap_ok(good && v.rank == 7 && v.is_here && v.is_alive && v.pid == (int)getpid() &&
                v.posted[SN_GROUP_TENSOR] == 199 && v.posted[SN_GROUP_DATA] == 0,
            "it tells the process and how far each group has come");
-    good = v.n == SN_RING_EVENTS;
+    good = v.n == SN_FLIGHT_EVENTS;
     for (int i = 0; i < v.n; i++)
-        good = good && v.event[i].id == (uint64_t)(200 - SN_RING_EVENTS + 1 + i);
+        good = good && v.event[i].id == (uint64_t)(200 - SN_FLIGHT_EVENTS + 1 + i);
     tap_ok(good && strcmp(v.event[62].label, "l199.attn.o") == 0 &&
-               v.event[62].state == SN_RING_BEGUN && v.event[63].state == SN_RING_POSTED &&
-               v.event[63].peer == 3 && v.event[61].state == SN_RING_DONE,
+               v.event[62].state == SN_FLIGHT_BEGUN && v.event[63].state == SN_FLIGHT_POSTED &&
+               v.event[63].peer == 3 && v.event[61].state == SN_FLIGHT_DONE,
            "it tells the last 64 in order, each with its state");
     (void)snprintf(path, sizeof(path), "%s/ranks", folder);
-    tap_ok(sn_ring_read(&v, path, 8, &err) == SN_EIO && strstr(err.text, "no record of rank 8"),
+    tap_ok(sn_flight_read(&v, path, 8, &err) == SN_EIO && strstr(err.text, "no record of rank 8"),
            "a rank without a record is said");
-    sn_ring_close(r);
-    tap_ok(sn_ring_read(&v, path, 7, &err) == SN_OK && v.n == SN_RING_EVENTS,
+    sn_flight_close(r);
+    tap_ok(sn_flight_read(&v, path, 7, &err) == SN_OK && v.n == SN_FLIGHT_EVENTS,
            "the record outlives its rank");
-    tap_ok(sn_ring_open(&r, folder, 7, &err) == SN_OK && sn_ring_read(&v, path, 7, &err) == SN_OK &&
-               v.n == 0,
+    tap_ok(sn_flight_open(&r, folder, 7, &err) == SN_OK &&
+               sn_flight_read(&v, path, 7, &err) == SN_OK && v.n == 0,
            "another run begins anew");
-    sn_ring_close(r);
+    sn_flight_close(r);
     (void)snprintf(path, sizeof(path), "%s/ranks/rank-00007.ring", folder);
     tap_ok(unlink(path) == 0, "the file is where people look for it");
-    tap_ok(sn_ring_open(&r, path, 7, &err) == SN_EIO && strstr(err.text, "No such file"),
+    tap_ok(sn_flight_open(&r, path, 7, &err) == SN_EIO && strstr(err.text, "No such file"),
            "a folder that cannot be made is said");
     (void)snprintf(path, sizeof(path), "%s/ranks", folder);
     (void)rmdir(path);

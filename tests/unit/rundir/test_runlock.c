@@ -120,7 +120,7 @@ static void a_supervisor_has_it_for_its_trainer(const char *dir)
     tap_ok(sn_runlock_take(&trainers, &mine, &err) == SN_OK && trainers.fd < 0 &&
                !sn_runlock_name(none, &trainers)[0],
            "its trainer need not take it");
-    sn_runlock_beat(&trainers);
+    sn_runlock_heartbeat(&trainers);
     sn_runlock_release(&trainers);
     mine.supervisor = "elsewhere:1:2";
     tap_ok(sn_runlock_take(&trainers, &mine, &err) == SN_EINPUT &&
@@ -138,7 +138,7 @@ static void a_supervisor_has_it_for_its_trainer(const char *dir)
 
 /* --- elsewhere -------------------------------------------------------------------------------- */
 
-static void put(const char *dir, int beat)
+static void put(const char *dir, int heartbeat)
 {
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/supervisor.lock", dir);
@@ -148,7 +148,7 @@ static void put(const char *dir, int beat)
         fprintf(f,
                 "{\"host\": \"far\", \"pid\": 7, \"started\": 5, \"boot\": \"x\", \"spaces\": "
                 "\"s\", \"job\": \"\", \"restart\": 0, \"beat\": \"%012d\"}\n",
-                beat) < 0 ||
+                heartbeat) < 0 ||
         fclose(f) != 0)
         abort();
 }
@@ -161,18 +161,18 @@ static void who_beats_elsewhere_lives(const char *dir)
     put(dir, 1);
     double begun = sn_clock();
     tap_ok(sn_runlock_take(&l, &w, &err) == SN_OK && sn_clock() - begun >= 1,
-           "one elsewhere that does not beat is dead, after a while");
+           "one elsewhere that does not heartbeat is dead, after a while");
     sn_runlock_release(&l);
     put(dir, 1);
     pid_t pid = fork();
     if (pid == 0)
-        for (int beat = 2;; beat++) {
+        for (int heartbeat = 2;; heartbeat++) {
             (void)usleep(50000);
-            put(dir, beat);
+            put(dir, heartbeat);
         }
     w.watch = 30;
     tap_ok(sn_runlock_take(&l, &w, &err) == SN_EINPUT && strstr(err.text, "process 7 on far;"),
-           "one that beats is not: %s", err.text);
+           "one that heartbeats is not: %s", err.text);
     end(pid);
 }
 
@@ -201,10 +201,10 @@ static void a_holder_beats(const char *dir)
     (void)snprintf(path, sizeof(path), "%s/supervisor.lock", dir);
     (void)unlink(path);
     tap_ok(sn_runlock_take(&l, &w, &err) == SN_OK, "taken");
-    sn_runlock_beat(&l);
-    tap_ok(l.mine.beat == 0, "no beat before its time");
-    l.next_beat = 0;
-    sn_runlock_beat(&l);
+    sn_runlock_heartbeat(&l);
+    tap_ok(l.mine.heartbeat == 0, "no heartbeat before its time");
+    l.next_heartbeat = 0;
+    sn_runlock_heartbeat(&l);
     FILE *f = fopen(path, "r");
     size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
     if (f)

@@ -21,41 +21,42 @@ static struct sn_grid grid(void)
 }
 
 /* All ranks have done `number` collectives of every group and compute. */
-static struct sn_ring_view *computing(uint64_t number)
+static struct sn_flight_view *computing(uint64_t number)
 {
-    struct sn_ring_view *v = sn_alloc_n(RANKS, sizeof(*v));
+    struct sn_flight_view *v = sn_alloc_n(RANKS, sizeof(*v));
     for (int i = 0; i < RANKS; i++) {
-        v[i] = (struct sn_ring_view){.rank = i, .is_alive = true, .n = 1};
+        v[i] = (struct sn_flight_view){.rank = i, .is_alive = true, .n = 1};
         (void)snprintf(v[i].host, sizeof(v[i].host), "n%d", i / 4);
         for (int q = 0; q < SN_NGROUPS; q++)
             v[i].posted[q] = number;
-        v[i].event[0] = (struct sn_ring_event){.id = 1,
-                                               .number = number,
-                                               .group = SN_GROUP_WORLD,
-                                               .peer = -1,
-                                               .state = SN_RING_DONE,
-                                               .kind = "barrier"};
+        v[i].event[0] = (struct sn_flight_event){.id = 1,
+                                                 .number = number,
+                                                 .group = SN_GROUP_WORLD,
+                                                 .peer = -1,
+                                                 .state = SN_FLIGHT_DONE,
+                                                 .kind = "barrier"};
     }
     return v;
 }
 
-static void wait_in(struct sn_ring_view *v, enum sn_group q, const char *kind, int peer)
+static void wait_in(struct sn_flight_view *v, enum sn_group q, const char *kind, int peer)
 {
     if (peer < 0)
         v->posted[q]++;
-    v->event[v->n++] = (struct sn_ring_event){.id = 2,
-                                              .number = v->posted[q],
-                                              .group = (int32_t)q,
-                                              .peer = peer,
-                                              .state = peer < 0 ? SN_RING_BEGUN : SN_RING_AWAITED,
-                                              .label = "l0.w"};
+    v->event[v->n++] =
+        (struct sn_flight_event){.id = 2,
+                                 .number = v->posted[q],
+                                 .group = (int32_t)q,
+                                 .peer = peer,
+                                 .state = peer < 0 ? SN_FLIGHT_BEGUN : SN_FLIGHT_AWAITED,
+                                 .label = "l0.w"};
     (void)snprintf(v->event[v->n - 1].kind, sizeof(v->event[0].kind), "%s", kind);
 }
 
 static void one_stands_still(void)
 {
     struct sn_grid g = grid();
-    struct sn_ring_view *v = computing(40);
+    struct sn_flight_view *v = computing(40);
     struct sn_culprit c;
     tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()), "who computes is not to blame");
     wait_in(&v[4], SN_GROUP_TENSOR, "all_reduce", -1); /* 5 is its peer */
@@ -81,12 +82,12 @@ static void one_stands_still(void)
 static void one_is_held_up(void)
 {
     struct sn_grid g = grid();
-    struct sn_ring_view *v = computing(40);
+    struct sn_flight_view *v = computing(40);
     struct sn_culprit c;
     wait_in(&v[0], SN_GROUP_DATA, "all_reduce", -1);
     wait_in(&v[2], SN_GROUP_TENSOR, "all_reduce", -1); /* 3 is its peer */
     wait_in(&v[2], SN_GROUP_DATA, "all_reduce", -1);
-    v[2].event[v[2].n - 1].state = SN_RING_POSTED;
+    v[2].event[v[2].n - 1].state = SN_FLIGHT_POSTED;
     bool found = sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock());
     tap_ok(found && c.rank == 3, "a queue hides no cause (rank %d)", c.rank);
     tap_text(c.axis, "tensor", "in whose axis the one in between waits");
@@ -97,14 +98,14 @@ static void one_is_held_up(void)
 static void a_victim_is_not_blamed(void)
 {
     struct sn_grid g = grid();
-    struct sn_ring_view *v = computing(40);
+    struct sn_flight_view *v = computing(40);
     struct sn_culprit c;
     bool still[RANKS] = {false, false, false, false, true, true, true, true};
     char says[200];
     for (int i = 0; i < RANKS; i++)
         wait_in(&v[i], SN_GROUP_WORLD, "agreement", -1);
     wait_in(&v[1], SN_GROUP_TENSOR, "all_reduce", -1); /* waits for 0, which waits too */
-    v[1].event[1].state = SN_RING_DONE;
+    v[1].event[1].state = SN_FLIGHT_DONE;
     tap_ok(!sn_culprit_find(&c, v, RANKS, &g, NULL, sn_clock()) || c.rank == -1,
            "at the end of the chain is rank 0, a victim: nobody is to blame");
     tap_ok(sn_culprit_find(&c, v, RANKS, &g, still, sn_clock()) && c.kind == SN_SUSPECT_HANG &&
@@ -118,7 +119,7 @@ static void a_victim_is_not_blamed(void)
         "in words");
     still[5] = false;
     for (int i = 0; i < 4; i++)
-        v[i].beats = SN_RING_GAVE_UP;
+        v[i].heartbeats = SN_FLIGHT_GAVE_UP;
     v[0].is_here = true;
     v[0].is_alive = false;
     tap_ok(sn_culprit_find(&c, v, RANKS, &g, still, sn_clock()) && c.rank == 4 && !c.is_host,
@@ -149,7 +150,7 @@ static void words_are_never_empty(void)
 static void nobody_is_behind(void)
 {
     struct sn_grid g = grid();
-    struct sn_ring_view *v = computing(7);
+    struct sn_flight_view *v = computing(7);
     struct sn_culprit c;
     for (int i = 0; i < RANKS; i++)
         wait_in(&v[i], SN_GROUP_WORLD, "all_reduce", -1);
@@ -173,20 +174,20 @@ static void nobody_is_behind(void)
 static void one_is_slow(int slow, enum sn_group q, bool want)
 {
     struct sn_grid g = grid();
-    struct sn_ring_view *v = computing(0);
+    struct sn_flight_view *v = computing(0);
     struct sn_culprit c = {.rank = -1};
     for (int r = 0; r < RANKS; r++) {
         v[r].n = 10;
         for (int i = 0; i < 10; i++) {
             double base = 100.0 * r + i; /* every rank has a clock of its own */
             v[r].event[i] =
-                (struct sn_ring_event){.id = (uint64_t)i + 1,
-                                       .number = (uint64_t)i + 1,
-                                       .came = base + (r == slow ? 0.3 : 0.01 * ((r + i) % 3)),
-                                       .time = base + 0.35,
-                                       .group = (int32_t)q,
-                                       .peer = -1,
-                                       .state = SN_RING_DONE};
+                (struct sn_flight_event){.id = (uint64_t)i + 1,
+                                         .number = (uint64_t)i + 1,
+                                         .came = base + (r == slow ? 0.3 : 0.01 * ((r + i) % 3)),
+                                         .time = base + 0.35,
+                                         .group = (int32_t)q,
+                                         .peer = -1,
+                                         .state = SN_FLIGHT_DONE};
         }
     }
     bool found = sn_straggler_find(&c, v, RANKS, &g);
@@ -230,7 +231,7 @@ static void sentences(void)
     tap_ok(!sn_culprit_from_sentence(&c, "asked to leave; saved"), "others name nobody");
     tap_ok(sn_culprit_from_sentence(&c, "rank 1 (r0): world agreement (number 3) has waited 8 s; "
                                         "rank 0 (data 0) is behind at number 2, last seen in "
-                                        "'agreement', " SN_RING_WAITS_ITSELF) &&
+                                        "'agreement', " SN_FLIGHT_WAITS_ITSELF) &&
                c.rank == -1 && c.kind == SN_SUSPECT_HANG,
            "nor does one whose last rank waits itself (%d)", c.rank);
     tap_ok(sn_culprit_from_failure(&c, "rank 2 (n1): ckpt/step-3: Input/output error") &&

@@ -88,16 +88,16 @@ static void a_child_speaks_and_ends(const struct sn_platform *p)
 static void a_record_counts_from_its_attempt_on(const struct sn_platform *p, const char *dir)
 {
     char folder[128], path[192];
-    struct sn_ring *ring = NULL;
-    struct sn_ring_view v;
+    struct sn_flight_recorder *recorder = NULL;
+    struct sn_flight_view v;
     int64_t now = (int64_t)time(NULL);
     (void)snprintf(folder, sizeof(folder), "%s/ranks", dir);
     tap_ok(!p->files->record(p->self, &v, folder, 0, 0), "no record is none");
-    if (!tap_ok(sn_ring_open(&ring, dir, 0, NULL) == SN_OK, "a rank keeps a record"))
+    if (!tap_ok(sn_flight_open(&recorder, dir, 0, NULL) == SN_OK, "a rank keeps a record"))
         return;
     tap_ok(p->files->record(p->self, &v, folder, 0, now - 5) && v.pid == getpid(),
            "one of this attempt is read");
-    sn_ring_close(ring);
+    sn_flight_close(recorder);
     (void)snprintf(path, sizeof(path), "%s/rank-00000.ring", folder);
     struct timespec old[2] = {{.tv_sec = now - 100}, {.tv_sec = now - 100}};
     (void)utimensat(AT_FDCWD, path, old, 0);
@@ -117,7 +117,7 @@ static void only_ranks_are_killed(const struct sn_platform *p)
         (void)pause();
         _exit(0);
     }
-    struct sn_ring_view v = {.pid = pid, .is_alive = true};
+    struct sn_flight_view v = {.pid = pid, .is_alive = true};
     p->launcher->kill_rank(p->self, &v);
     int status = 0;
     tap_ok(waitpid(pid, &status, WNOHANG) == 0, "who is no trainer is left alone");

@@ -15,31 +15,31 @@ enum { RANKS = 4 };
 static void ranks_communicate(struct stage *s)
 {
     for (int i = 0; i < RANKS; i++) {
-        struct sn_ring_view *v = &s->record[i];
-        *v = (struct sn_ring_view){
+        struct sn_flight_view *v = &s->record[i];
+        *v = (struct sn_flight_view){
             .rank = i, .pid = 1000 + i, .host = "here", .is_here = true, .is_alive = true, .n = 1};
-        for (int q = 0; q < SN_RING_GROUPS; q++)
+        for (int q = 0; q < SN_FLIGHT_GROUPS; q++)
             v->posted[q] = 40;
-        v->event[0] = (struct sn_ring_event){.id = 7,
-                                             .number = 40,
-                                             .group = SN_GROUP_WORLD,
-                                             .peer = -1,
-                                             .state = SN_RING_DONE,
-                                             .kind = "barrier"};
-        s->beats[i] = true;
+        v->event[0] = (struct sn_flight_event){.id = 7,
+                                               .number = 40,
+                                               .group = SN_GROUP_WORLD,
+                                               .peer = -1,
+                                               .state = SN_FLIGHT_DONE,
+                                               .kind = "barrier"};
+        s->heartbeats[i] = true;
     }
 }
 
-static void waits_in(struct sn_ring_view *v, enum sn_group q)
+static void waits_in(struct sn_flight_view *v, enum sn_group q)
 {
     v->posted[q]++;
-    v->event[v->n++] = (struct sn_ring_event){.id = 8,
-                                              .number = v->posted[q],
-                                              .group = (int32_t)q,
-                                              .peer = -1,
-                                              .state = SN_RING_BEGUN,
-                                              .kind = "all_reduce",
-                                              .label = "l0.ffn.down"};
+    v->event[v->n++] = (struct sn_flight_event){.id = 8,
+                                                .number = v->posted[q],
+                                                .group = (int32_t)q,
+                                                .peer = -1,
+                                                .state = SN_FLIGHT_BEGUN,
+                                                .kind = "all_reduce",
+                                                .label = "l0.ffn.down"};
 }
 
 static bool has_signal(const struct stage *s, int sig)
@@ -86,7 +86,7 @@ static void a_rank_that_stands_still_is_found_by_its_record(struct stage *s)
         {.code = 0, .saved = 100, .step = 100}};
     ranks_communicate(s);
     waits_in(&s->record[2], SN_GROUP_TENSOR);
-    s->beats[3] = false;
+    s->heartbeats[3] = false;
     tap_ok(stage_play(s, acts, 2, false) == 0, "stopped: done");
     tap_like(stage_event(s, "suspect", 0),
              "\"kind\": \"hang\", \"rank\": 3, \"host\": \"here\", \"axis\": \"tensor\", "
@@ -109,7 +109,7 @@ static void ranks_that_all_stand_still_are_ended(struct stage *s)
         {.code = 0, .saved = 100, .step = 100}};
     ranks_communicate(s);
     for (int i = 0; i < RANKS; i++)
-        s->beats[i] = false;
+        s->heartbeats[i] = false;
     tap_ok(stage_play(s, acts, 2, false) == 0, "frozen: done");
     tap_ok(stage_count(s, "suspect") == 2, "frozen: looked at once, and ended by the second");
     tap_like(stage_event(s, "suspect", 0),

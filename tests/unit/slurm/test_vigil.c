@@ -15,13 +15,13 @@
 enum { RANKS = 6 };
 
 /* Two ranks on each of n0 (this host), n1 and n2; `stopped` is a set of bits. */
-static void look(struct sn_vigil *w, double now, uint64_t beats, unsigned stopped)
+static void look(struct sn_vigil *w, double now, uint64_t heartbeats, unsigned stopped)
 {
     sn_vigil_look(w, now);
     for (int i = 0; i < RANKS; i++) {
-        struct sn_ring_view v = {.rank = i, .n = 0, .is_here = i < 2, .is_alive = i < 2};
+        struct sn_flight_view v = {.rank = i, .n = 0, .is_here = i < 2, .is_alive = i < 2};
         (void)snprintf(v.host, sizeof(v.host), "n%d", i / 2);
-        v.beats = stopped >> i & 1 ? 7 : beats;
+        v.heartbeats = stopped >> i & 1 ? 7 : heartbeats;
         sn_vigil_see(w, i, &v);
     }
 }
@@ -48,7 +48,8 @@ static void one_is_stopped(void)
     tap_ok(silent(&w, 3) == 0, "before the first look nobody stands still");
     for (int t = 0; t <= 4; t++)
         look(&w, 100 + t, 10 + (uint64_t)t, 1u << 3);
-    tap_ok(silent(&w, 3) == 1u << 3, "a rank of another host, while others of other hosts beat");
+    tap_ok(silent(&w, 3) == 1u << 3,
+           "a rank of another host, while others of other hosts heartbeat");
     tap_ok(!sn_vigil_host_is_silent(&w, "n1", 3), "its host does not");
     tap_ok(silent(&w, 5) == 0, "not yet, by a longer measure");
     sn_vigil_fini(&w);
@@ -88,7 +89,7 @@ static void then_they_end_each_other(void)
     struct sn_vigil w = begun();
     for (int t = 0; t <= 4; t++)
         look(&w, 100 + t, 10 + (uint64_t)t, 1u << 5);
-    look(&w, 105, SN_RING_GAVE_UP, 1u << 5);
+    look(&w, 105, SN_FLIGHT_GAVE_UP, 1u << 5);
     for (int t = 6; t <= 60; t++)
         look(&w, 100 + t, 0, 0x3f);
     tap_ok(w.is_over && silent(&w, 3) == 1u << 5, "after one has given up nothing is learnt");

@@ -1,19 +1,19 @@
 /*
- * shape.h - what one micro-batch costs in a layer, in the embedding and in the head: compiled once
+ * layer_profile.h - what one micro-batch costs in a layer, in the embedding and in the head: compiled once
  * for all layouts that cut them alike.
  *
  * The text of a layer depends on how it is cut (tensor, context, micro-batch, sequence parallelism,
  * recomputation, split backward, ZeRO's stage), not on how many layers, stages, replicas or
  * micro-batches there are. So a model of one layer is compiled for each way of cutting (of two,
  * where some layers have experts and others have none), its kernels are priced once, and its chunks
- * are reduced to beats: seconds of kernels, posts and waits of collectives. A chunk of n layers is
- * the beats of its ends and n times those of the layer.
+ * are reduced to segments: seconds of kernels, posts and waits of collectives. A chunk of n layers is
+ * the segments of its ends and n times those of the layer.
  *
- * Played with nothing under way before it, a row of beats cannot end sooner than in the step
+ * Played with nothing under way before it, a row of segments cannot end sooner than in the step
  * (what runs before can only make its streams free later), so sums of such times are lower bounds.
  */
-#ifndef SN_SHAPE_H
-#define SN_SHAPE_H
+#ifndef SN_LAYER_PROFILE_H
+#define SN_LAYER_PROFILE_H
 
 #include "lib/cost/price.h"
 
@@ -22,8 +22,8 @@
 enum sn_layer_place { SN_PLACE_EMBED, SN_PLACE_BLOCK, SN_PLACE_EXPERTS, SN_PLACE_HEAD, SN_NPLACES };
 enum sn_pass { SN_PASS_FORWARD, SN_PASS_BACKWARD, SN_PASS_WEIGHT, SN_NPASSES };
 
-/* How a layer is cut; members that change nothing are set to one value (sn_shape_key). */
-struct sn_shape_key {
+/* How a layer is cut; members that change nothing are set to one value (sn_layer_profile_key). */
+struct sn_layer_profile_key {
     int tensor, context, micro_batch, expert;
     int slices; /* of each expert, where tensor ranks route tokens of their own; else 0 */
     unsigned char exchange, sequence_parallel, recompute, split, zero; /* zero: 0, 2, 3 */
@@ -32,7 +32,7 @@ struct sn_shape_key {
 };
 
 /* Gathers and reductions of gradient buckets carry `raw`: elements before padding to the group. */
-struct sn_shape_comm {
+struct sn_layer_profile_comm {
     enum sn_collective kind;
     enum sn_dtype dtype;
     enum sn_group group;
@@ -40,21 +40,27 @@ struct sn_shape_comm {
     bool sized; /* streams whose lengths go ahead */
 };
 
-enum sn_beat_kind { SN_BEAT_END, SN_BEAT_POST, SN_BEAT_WAIT, SN_BEAT_REDUCE, SN_BEAT_PART };
+enum sn_segment_kind {
+    SN_SEGMENT_END,
+    SN_SEGMENT_POST,
+    SN_SEGMENT_WAIT,
+    SN_SEGMENT_REDUCE,
+    SN_SEGMENT_PART
+};
 
 /* Kernels for `run` seconds, then: nothing more; post comm; wait for the post `slot`; post a
  * reduction of gradients (ZeRO 2 and 3), of which two are under way at most; the gradient of part
  * `slot` is complete (ZeRO 0 and 1). */
-struct sn_beat {
+struct sn_segment {
     double run;
-    enum sn_beat_kind kind;
+    enum sn_segment_kind kind;
     int comm, slot;
 };
 
 enum { SN_SHAPE_COMMS = 96, SN_SHAPE_POSTS = 128, SN_SHAPE_PARTS = 32 };
 
 /* A part of a parameter as it is dealt to buckets (lib/program/parts.c), in that order. */
-struct sn_shape_part {
+struct sn_layer_profile_part {
     enum sn_layer_place place;
     int kind;         /* parts of one kind may share a bucket: index of sn_shape.bucket */
     int64_t elements; /* aligned */
@@ -62,15 +68,15 @@ struct sn_shape_part {
 };
 
 struct sn_layer_profile {
-    struct sn_shape_key key;
-    struct sn_beat *beat;
-    int n_beats, cap_beats;
-    int first[SN_NPASSES][SN_NPLACES]; /* beat; a row ends with SN_BEAT_END */
-    struct sn_shape_comm comm[SN_SHAPE_COMMS];
+    struct sn_layer_profile_key key;
+    struct sn_segment *segment;
+    int n_segments, cap_segments;
+    int first[SN_NPASSES][SN_NPLACES]; /* segment; a row ends with SN_SEGMENT_END */
+    struct sn_layer_profile_comm comm[SN_SHAPE_COMMS];
     int n_comms;
     /* ZeRO 3: what is gathered on entering a layer or an end; comm[gather[..][i]] */
     int gather[SN_NPASSES][SN_NPLACES][16], n_gathers[SN_NPASSES][SN_NPLACES];
-    struct sn_shape_part part[SN_SHAPE_PARTS];
+    struct sn_layer_profile_part part[SN_SHAPE_PARTS];
     struct sn_bucket bucket[SN_SHAPE_PARTS]; /* of kind k: trains, decay, copies, sum */
     int n_parts, n_kinds;
     int every; /* every n-th layer is of place EXPERTS, the others of BLOCK; 0: none is */
@@ -81,32 +87,33 @@ struct sn_layer_profile {
 };
 
 /* What all shapes of a search have in common. */
-struct sn_shape_env {
+struct sn_layer_profile_env {
     const struct sn_config *config; /* model, train; the layout is not read */
-    const struct sn_model *model;   /* of sn_shape_model */
+    const struct sn_model *model;   /* of sn_layer_profile_model */
     const struct sn_ops *ops;
     int threads;
     const struct sn_pricer *pricer; /* machine, software, precision, threads */
 };
 
 /* The key of a layout. */
-struct sn_shape_key sn_shape_key(const struct sn_config *c);
+struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c);
 /* The model of one layer of each kind. */
-void sn_shape_model(struct sn_model_config *m);
+void sn_layer_profile_model(struct sn_model_config *m);
 /* The run file of such a model on one stage, cut so. */
-void sn_shape_config(struct sn_config *out, const struct sn_config *c,
-                     const struct sn_shape_key *k);
-enum sn_status sn_shape_create(struct sn_layer_profile **out, const struct sn_shape_env *env,
-                               const struct sn_shape_key *key, struct sn_err *err);
-void sn_shape_destroy(struct sn_layer_profile *s); /* NULL is allowed */
+void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
+                             const struct sn_layer_profile_key *k);
+enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
+                                       const struct sn_layer_profile_env *env,
+                                       const struct sn_layer_profile_key *key, struct sn_err *err);
+void sn_layer_profile_destroy(struct sn_layer_profile *s); /* NULL is allowed */
 
 /* Seconds of everything that the shape posts, in a grid whose replicas are `members`. */
-struct sn_shape_prices {
+struct sn_layer_profile_prices {
     double comm[SN_SHAPE_COMMS];
     /* kernels that a codec adds before a post and behind its wait, of buckets: their sizes depend
      * on the replicas, so that the text has them without */
     double before[SN_SHAPE_COMMS], behind[SN_SHAPE_COMMS];
-    double alone[SN_NPASSES][SN_NPLACES]; /* a row of beats, played by itself */
+    double alone[SN_NPASSES][SN_NPLACES]; /* a row of segments, played by itself */
     double quiet[SN_NPASSES][SN_NPLACES]; /* when its collectives are done then */
     double posts[SN_NPASSES][SN_NPLACES]; /* sum of its collectives, ring steps apart */
 };
@@ -125,12 +132,13 @@ static inline enum sn_layer_place sn_extent_place(const struct sn_extent *x, int
         return x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
     return (x->begin + i + 1) % every == 0 ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
 }
-/* Play rows of beats with these prices; fills the others. */
-void sn_shape_play(struct sn_shape_prices *p, const struct sn_layer_profile *s);
+/* Play rows of segments with these prices; fills the others. */
+void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_layer_profile *s);
 /* A chunk of `layers` layers with or without the ends. *after: the part of it, at its end, in which
  * it only waits for reductions, when it has sent what the next stage needs. */
-double sn_shape_chunk(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
-                      enum sn_pass pass, const struct sn_extent *x, double *after);
+double sn_layer_profile_chunk(const struct sn_layer_profile *s,
+                              const struct sn_layer_profile_prices *p, enum sn_pass pass,
+                              const struct sn_extent *x, double *after);
 
 /* A reduction with a codec (lib/program/compress.c): kernels before the exchange, its seconds,
  * kernels behind it, those of the gather that follows in an all-reduce (else 0), kernels behind
@@ -150,11 +158,12 @@ typedef struct sn_part_reduction sn_part_seconds[SN_SHAPE_PARTS];
  * bucket is complete with part q of unit u, units from the head or the last layer on; NULL: none.
  * Seconds from the chunk's begin until its kernels, and until all collectives are done; `sent`:
  * until it has sent what the next stage needs, before it waits for reductions with a codec. */
-struct sn_shape_end {
+struct sn_layer_profile_end {
     double kernels, collectives, sent;
 };
-struct sn_shape_end sn_shape_busy(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
-                                  enum sn_pass pass, const struct sn_extent *x,
-                                  const sn_part_seconds *reduce, double busy);
+struct sn_layer_profile_end sn_layer_profile_busy(const struct sn_layer_profile *s,
+                                                  const struct sn_layer_profile_prices *p,
+                                                  enum sn_pass pass, const struct sn_extent *x,
+                                                  const sn_part_seconds *reduce, double busy);
 
 #endif

@@ -5,7 +5,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/state/copies.h"
+#include "lib/state/replica_check.h"
 #include "lib/state/weights.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
@@ -84,17 +84,17 @@ static enum sn_status begin(struct world *w, struct place *p, int rank, struct s
 static enum sn_status compare(const struct world *w, struct place *p, struct sn_comm *comm,
                               struct sn_err *err)
 {
-    struct sn_copies *c = NULL;
+    struct sn_replica_check *c = NULL;
     if (!w->beside)
-        return sn_copies_check(p->exec, p->job, comm, err);
-    enum sn_status st = sn_copies_create(&c, p->exec, p->job, err);
+        return sn_replica_check_check(p->exec, p->job, comm, err);
+    enum sn_status st = sn_replica_check_create(&c, p->exec, p->job, err);
     if (st == SN_OK)
-        st = sn_copies_begin(c, err);
+        st = sn_replica_check_begin(c, err);
     if (st == SN_OK) {
-        sn_copies_wait(c);
-        st = sn_copies_compare(c, comm, err);
+        sn_replica_check_wait(c);
+        st = sn_replica_check_compare(c, comm, err);
     }
-    sn_copies_destroy(c);
+    sn_replica_check_destroy(c);
     return st;
 }
 
@@ -191,22 +191,22 @@ static void hashing_may_be_left_off(void)
     struct world w = {.config = config_of(&alone), .planted = &alone};
     struct sn_err err = {0};
     struct place p = {0};
-    struct sn_copies *c = NULL;
+    struct sn_replica_check *c = NULL;
     w.threads = thread_world_create(2);
-    bool good =
-        begin(&w, &p, 0, &err) == SN_OK && sn_copies_create(&c, p.exec, p.job, &err) == SN_OK;
+    bool good = begin(&w, &p, 0, &err) == SN_OK &&
+                sn_replica_check_create(&c, p.exec, p.job, &err) == SN_OK;
     for (int i = 0; good && i < 2; i++) {
-        good = sn_copies_begin(c, &err) == SN_OK;
-        sn_copies_wait(c);
-        sn_copies_wait(c);
+        good = sn_replica_check_begin(c, &err) == SN_OK;
+        sn_replica_check_wait(c);
+        sn_replica_check_wait(c);
     }
     tap_ok(good, "begin and wait, twice %s", err.text);
-    good = good && sn_copies_begin(c, &err) == SN_OK;
-    sn_copies_destroy(c);
+    good = good && sn_replica_check_begin(c, &err) == SN_OK;
+    sn_replica_check_destroy(c);
     tap_ok(good, "destroy waits");
     for (uint64_t n = 1; good && n <= 4; n++) {
         sn_mem_fail_at(n);
-        good = sn_copies_create(&c, p.exec, p.job, &err) == SN_ENOMEM;
+        good = sn_replica_check_create(&c, p.exec, p.job, &err) == SN_ENOMEM;
         sn_mem_fail_at(0);
     }
     tap_ok(good, "each of 4 allocations may fail: %s", err.text);

@@ -1,4 +1,4 @@
-#include "lib/search/stock.h"
+#include "lib/search/inventory.h"
 
 #include "kernels/round.h"
 #include "lib/base/mem.h"
@@ -7,7 +7,7 @@
 enum { KINDS = 2 * SN_SHAPE_PARTS, ALIGN = 32 };
 
 struct dealer {
-    struct sn_stock *out;
+    struct sn_inventory *out;
     const struct sn_layer_profile *s;
     int64_t full;                 /* elements from which on a bucket takes no more */
     int64_t open[KINDS];          /* elements of the bucket that is being filled; 0: none */
@@ -25,7 +25,7 @@ static bool has_room(struct dealer *d, void **items, int n, int *cap, size_t siz
 
 static int class_of(struct dealer *d, int64_t raw, int k)
 {
-    struct sn_stock *o = d->out;
+    struct sn_inventory *o = d->out;
     int i = 0, kind = k % SN_SHAPE_PARTS;
     bool tied = k >= SN_SHAPE_PARTS;
     while (i < o->n && (o->cls[i].raw != raw || o->cls[i].kind != kind || o->cls[i].tied != tied))
@@ -34,13 +34,13 @@ static int class_of(struct dealer *d, int64_t raw, int k)
     if (i < o->n || !has_room(d, &items, o->n, &o->cap, sizeof(*o->cls)))
         return i < o->n ? i : -1;
     o->cls = items;
-    o->cls[o->n++] = (struct sn_stock_class){raw, kind, 0, tied};
+    o->cls[o->n++] = (struct sn_inventory_class){raw, kind, 0, tied};
     return i;
 }
 
 static void close_bucket(struct dealer *d, int k)
 {
-    struct sn_stock *o = d->out;
+    struct sn_inventory *o = d->out;
     int c = class_of(d, d->open[k], k);
     void *events = o->event;
     d->open[k] = 0;
@@ -48,7 +48,7 @@ static void close_bucket(struct dealer *d, int k)
         return;
     o->event = events;
     o->event[o->n_events++] =
-        (struct sn_stock_event){(short)d->unit[k], (short)d->part[k], (short)c};
+        (struct sn_inventory_event){(short)d->unit[k], (short)d->part[k], (short)c};
     o->cls[c].count++;
 }
 
@@ -60,7 +60,7 @@ static void close_all(struct dealer *d, bool layer)
             close_bucket(d, k);
 }
 
-static void add(struct dealer *d, const struct sn_shape_part *part, int unit)
+static void add(struct dealer *d, const struct sn_layer_profile_part *part, int unit)
 {
     int k = part->kind + (part->tied && d->apart ? SN_SHAPE_PARTS : 0);
     d->open[k] += part->elements;
@@ -80,13 +80,13 @@ static void deal(struct dealer *d, enum sn_layer_place place)
     d->out->units++;
 }
 
-enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_layer_profile *s,
-                             int64_t bucket_bytes, const struct sn_stock_stage *stage,
-                             struct sn_err *err)
+enum sn_status sn_inventory_deal(struct sn_inventory *out, const struct sn_layer_profile *s,
+                                 int64_t bucket_bytes, const struct sn_inventory_stage *stage,
+                                 struct sn_err *err)
 {
     const struct sn_extent *x = &stage->x;
     enum sn_layer_place only = x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
-    *out = (struct sn_stock){0};
+    *out = (struct sn_inventory){0};
     struct dealer d = {.out = out, .s = s, .full = (bucket_bytes + 3) / 4, .apart = stage->apart};
     if (x->last)
         deal(&d, SN_PLACE_HEAD);
@@ -100,47 +100,48 @@ enum sn_status sn_stock_deal(struct sn_stock *out, const struct sn_layer_profile
     close_all(&d, false);
     if (!d.failed)
         return SN_OK;
-    sn_stock_fini(out);
+    sn_inventory_fini(out);
     return sn_fail(err, SN_ENOMEM, "search: no memory for the buckets of %d layers", x->layers);
 }
 
-void sn_stock_fini(struct sn_stock *s)
+void sn_inventory_fini(struct sn_inventory *s)
 {
     sn_free(s->cls);
     sn_free(s->event);
-    *s = (struct sn_stock){0};
+    *s = (struct sn_inventory){0};
 }
 
-struct sn_stock_size sn_stock_size(int64_t raw, int zero, int members)
+struct sn_inventory_size sn_inventory_size(int64_t raw, int zero, int members)
 {
     int64_t unit = ALIGN * (int64_t)(zero ? members : 1), n = (raw + unit - 1) / unit * unit;
-    return (struct sn_stock_size){n, zero ? n / members : n};
+    return (struct sn_inventory_size){n, zero ? n / members : n};
 }
 
-int sn_stock_members_of(const struct sn_bucket *b, const struct sn_stock_members *m)
+int sn_inventory_members_of(const struct sn_bucket *b, const struct sn_inventory_members *m)
 {
     return b->replicas == SN_GROUP_EXPERT_DATA ? m->copies : m->replicas;
 }
 
-int sn_stock_zero(const struct sn_bucket *b, int zero)
+int sn_inventory_zero(const struct sn_bucket *b, int zero)
 {
     return b->is_bias ? 0 : zero;
 }
 
-struct sn_stock_bytes sn_stock_bytes(const struct sn_stock *s, const struct sn_layer_profile *shape,
-                                     enum sn_dtype dtype, int zero,
-                                     const struct sn_stock_members *members)
+struct sn_inventory_bytes sn_inventory_bytes(const struct sn_inventory *s,
+                                             const struct sn_layer_profile *shape,
+                                             enum sn_dtype dtype, int zero,
+                                             const struct sn_inventory_members *members)
 {
-    struct sn_stock_bytes b = {0, 0, 0};
+    struct sn_inventory_bytes b = {0, 0, 0};
     for (int i = 0; i < s->n; i++) {
-        const struct sn_stock_class *c = &s->cls[i];
+        const struct sn_inventory_class *c = &s->cls[i];
         const struct sn_bucket *k = &shape->bucket[c->kind];
         enum sn_dtype own = k->is_bias ? SN_F32 : dtype;
-        int stage = sn_stock_zero(k, zero);
-        int sharing = sn_stock_members_of(k, members);
+        int stage = sn_inventory_zero(k, zero);
+        int sharing = sn_inventory_members_of(k, members);
         bool shared = sharing > 1 && k->trains;
         bool masters = members->masters && shared && (stage == 1 || stage == 2);
-        struct sn_stock_size e = sn_stock_size(c->raw, stage, sharing);
+        struct sn_inventory_size e = sn_inventory_size(c->raw, stage, sharing);
         int64_t size = (int64_t)sn_dtype_size(own), part = sn_round_up(e.slice * 4, 64);
         bool has_grad = k->trains || k->counts;
         b.params += c->count * sn_round_up((stage == 3 ? e.slice : e.n) * size, 64);

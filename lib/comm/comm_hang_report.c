@@ -1,5 +1,5 @@
 /*
- * comm_accuse.c - the words that name the rank for which this one has waited too long.
+ * comm_hang_report.c - the words that name the rank for which this one has waited too long.
  */
 #include "lib/base/mem.h"
 #include "lib/comm/comm_engine.h"
@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { BEATS = 12 }; /* for so many beats others are looked at: less than rank 0 is waited for */
+enum {
+    BEATS = 12
+}; /* for so many heartbeats others are looked at: less than rank 0 is waited for */
 
 /* "tensor 1, data 0": the axes that the grid has. */
 static void say_coordinates(const struct sn_engine *e, int rank, char *text, size_t room)
@@ -23,11 +25,11 @@ static void say_coordinates(const struct sn_engine *e, int rank, char *text, siz
 }
 
 /* The communication that it began or ended last. */
-static const char *last_seen(const struct sn_ring_view *v)
+static const char *last_seen(const struct sn_flight_view *v)
 {
-    const struct sn_ring_event *last = NULL;
+    const struct sn_flight_event *last = NULL;
     for (int i = 0; i < v->n; i++)
-        if (v->event[i].state != SN_RING_POSTED && (!last || v->event[i].time >= last->time))
+        if (v->event[i].state != SN_FLIGHT_POSTED && (!last || v->event[i].time >= last->time))
             last = &v->event[i];
     if (!last)
         return "the start";
@@ -35,7 +37,7 @@ static const char *last_seen(const struct sn_ring_view *v)
 }
 
 /* "rank 5 (tensor 1) <what>, last seen in 'l3.attn.qkv'; its process 123 is gone" */
-static void accuse(const struct sn_engine *e, const struct sn_ring_view *v, const char *what,
+static void accuse(const struct sn_engine *e, const struct sn_flight_view *v, const char *what,
                    char *text, size_t room)
 {
     char where[96];
@@ -47,31 +49,31 @@ static void accuse(const struct sn_engine *e, const struct sn_ring_view *v, cons
 }
 
 /* Who is late in a collective has done nothing since. Clocks of other hosts do not compare. */
-static bool may_cause(const struct sn_ring_view *next, const struct sn_ring_view *v)
+static bool may_cause(const struct sn_flight_view *next, const struct sn_flight_view *v)
 {
-    return !next->is_here || !v->is_here || sn_ring_last_time(next) <= sn_ring_last_time(v);
+    return !next->is_here || !v->is_here || sn_flight_last_time(next) <= sn_flight_last_time(v);
 }
 
 /* Is a rank still in a collective that `v` has left? */
-static bool is_late(const struct sn_ring_view *late, const struct sn_ring_view *v)
+static bool is_late(const struct sn_flight_view *late, const struct sn_flight_view *v)
 {
-    const struct sn_ring_event *w = sn_ring_waits_in(late);
+    const struct sn_flight_event *w = sn_flight_waits_in(late);
     if (!w || w->peer >= 0)
         return false;
-    const struct sn_ring_event *same = sn_ring_collective(v, w->group, w->number);
-    return same && same->state == SN_RING_DONE;
+    const struct sn_flight_event *same = sn_flight_collective(v, w->group, w->number);
+    return same && same->state == SN_FLIGHT_DONE;
 }
 
 /* All members have come to what `v` is in, yet it does not move: on one host, a rank that still
  * reads v's slot of the window keeps it from being filled. */
-static int step_to_holder(const struct sn_engine *e, struct sn_ring_view *v)
+static int step_to_holder(const struct sn_engine *e, struct sn_flight_view *v)
 {
-    struct sn_ring_view next;
+    struct sn_flight_view next;
     if (!e->group[SN_GROUP_WORLD].on_host)
         return -1; /* too many to read */
     for (int rank = 0; rank < e->base.size; rank++) {
         if (rank == v->rank ||
-            sn_ring_read(&next, sn_ring_folder(e->watch.ring), rank, NULL) != SN_OK ||
+            sn_flight_read(&next, sn_flight_folder(e->watch.recorder), rank, NULL) != SN_OK ||
             !may_cause(&next, v) || !is_late(&next, v))
             continue;
         *v = next;
@@ -80,38 +82,38 @@ static int step_to_holder(const struct sn_engine *e, struct sn_ring_view *v)
     return -1;
 }
 
-/* Records read again after a while in which this rank beats on:
+/* Records read again after a while in which this rank goes on with its heartbeats:
  * the others may be asking the same. */
-static void wait_for_beats(struct sn_engine *e)
+static void wait_for_heartbeats(struct sn_engine *e)
 {
     struct timespec moment = {.tv_nsec = (long)(1e9 * SN_WATCH_BEAT_S)};
     for (int i = 0; i < BEATS; i++) {
         (void)nanosleep(&moment, NULL); /* a shorter one is made up by the next */
-        sn_ring_beat(e->watch.ring);
-        sn_comm_queue_beat(&e->queue); /* the compute thread sees that this one works */
+        sn_flight_heartbeat(e->watch.recorder);
+        sn_comm_queue_heartbeat(&e->queue); /* the compute thread sees that this one works */
     }
 }
 
-/* Of ranks that all wait, so that all beat, the first that does not: it is stopped. Records of
+/* Of ranks that all wait, the first that has no heartbeat: it is stopped. Records of
  * other hosts may come late: there nobody is accused unless another one of another host is seen to
- * beat. -1: none; else its record is in *out. */
-static int find_stopped(struct sn_engine *e, const int *ranks, int n, struct sn_ring_view *out)
+ * heartbeat. -1: none; else its record is in *out. */
+static int find_stopped(struct sn_engine *e, const int *ranks, int n, struct sn_flight_view *out)
 {
     int found = -1;
-    const char *folder = sn_ring_folder(e->watch.ring);
+    const char *folder = sn_flight_folder(e->watch.recorder);
     uint64_t *before = sn_alloc_n((size_t)n, sizeof(*before));
-    struct sn_ring_view now, still;
+    struct sn_flight_view now, still;
     bool travels = false;
     for (int i = 0; before && i < n; i++)
-        if (sn_ring_read(&now, folder, ranks[i], NULL) == SN_OK)
-            before[i] = now.beats;
+        if (sn_flight_read(&now, folder, ranks[i], NULL) == SN_OK)
+            before[i] = now.heartbeats;
     if (before)
-        wait_for_beats(e);
+        wait_for_heartbeats(e);
     for (int i = 0; before && i < n; i++) {
-        if (ranks[i] == e->base.rank || sn_ring_read(&now, folder, ranks[i], NULL) != SN_OK)
+        if (ranks[i] == e->base.rank || sn_flight_read(&now, folder, ranks[i], NULL) != SN_OK)
             continue;
-        travels = travels || (!now.is_here && now.beats != before[i]);
-        if (now.beats == before[i] && now.beats != SN_RING_GAVE_UP && found < 0) {
+        travels = travels || (!now.is_here && now.heartbeats != before[i]);
+        if (now.heartbeats == before[i] && now.heartbeats != SN_FLIGHT_GAVE_UP && found < 0) {
             found = ranks[i];
             still = now;
         }
@@ -124,9 +126,9 @@ static int find_stopped(struct sn_engine *e, const int *ranks, int n, struct sn_
 }
 
 /* All members have come to what `rank` is in, and all wait in it. Replaces *v. */
-static int step_to_still(struct sn_engine *e, struct sn_ring_view *v, enum sn_group q)
+static int step_to_still(struct sn_engine *e, struct sn_flight_view *v, enum sn_group q)
 {
-    struct sn_ring_view next;
+    struct sn_flight_view next;
     int size = sn_group_size(&e->grid, v->rank, q), found = -1;
     int *ranks = sn_alloc_n((size_t)size, sizeof(*ranks));
     for (int i = 0; ranks && i < size; i++)
@@ -141,16 +143,16 @@ static int step_to_still(struct sn_engine *e, struct sn_ring_view *v, enum sn_gr
 }
 
 /* A member that has posted what `v` is in, and is itself in another collective before it. */
-static int step_to_held_up(const struct sn_engine *e, struct sn_ring_view *v, int group,
+static int step_to_held_up(const struct sn_engine *e, struct sn_flight_view *v, int group,
                            uint64_t number)
 {
-    struct sn_ring_view next;
+    struct sn_flight_view next;
     enum sn_group q = (enum sn_group)group;
     for (int i = 0; i < sn_group_size(&e->grid, v->rank, q); i++) {
         int rank = sn_group_member(&e->grid, v->rank, q, i);
         if (rank == v->rank ||
-            sn_ring_read(&next, sn_ring_folder(e->watch.ring), rank, NULL) != SN_OK ||
-            !sn_ring_is_held_up(&next, group, number))
+            sn_flight_read(&next, sn_flight_folder(e->watch.recorder), rank, NULL) != SN_OK ||
+            !sn_flight_is_held_up(&next, group, number))
             continue;
         *v = next;
         return rank;
@@ -159,15 +161,15 @@ static int step_to_held_up(const struct sn_engine *e, struct sn_ring_view *v, in
 }
 
 /* The rank that `v` waits for; -1: for none that is known. Overwrites *v with its record. */
-static int step_to_cause(struct sn_engine *e, struct sn_ring_view *v)
+static int step_to_cause(struct sn_engine *e, struct sn_flight_view *v)
 {
-    const struct sn_ring_event *w = sn_ring_waits_in(v);
-    struct sn_ring_view next;
-    const char *folder = sn_ring_folder(e->watch.ring);
+    const struct sn_flight_event *w = sn_flight_waits_in(v);
+    struct sn_flight_view next;
+    const char *folder = sn_flight_folder(e->watch.recorder);
     if (!w || w->group >= SN_NGROUPS)
         return -1;
     if (w->peer >= 0) {
-        if (sn_ring_read(&next, folder, w->peer, NULL) != SN_OK)
+        if (sn_flight_read(&next, folder, w->peer, NULL) != SN_OK)
             return -1;
         *v = next;
         return v->rank;
@@ -175,7 +177,7 @@ static int step_to_cause(struct sn_engine *e, struct sn_ring_view *v)
     enum sn_group q = (enum sn_group)w->group;
     for (int i = 0; i < sn_group_size(&e->grid, v->rank, q); i++) {
         int rank = sn_group_member(&e->grid, v->rank, q, i);
-        if (rank == v->rank || sn_ring_read(&next, folder, rank, NULL) != SN_OK ||
+        if (rank == v->rank || sn_flight_read(&next, folder, rank, NULL) != SN_OK ||
             next.posted[q] >= w->number)
             continue;
         *v = next;
@@ -197,23 +199,23 @@ static bool is_among(const int *ranks, int n, int rank)
 
 /* Is the end of a chain one who waits too, as far as is known? All that it waits for have come, but
  * somebody behind them has not, of whom there is no record that tells: it is not to blame. */
-static bool is_waiting_well(struct sn_engine *e, const struct sn_ring_view *v, const int *met,
+static bool is_waiting_well(struct sn_engine *e, const struct sn_flight_view *v, const int *met,
                             int n_met)
 {
-    struct sn_ring_view still;
-    if (!sn_ring_waits_in(v) || (v->is_here && !v->is_alive))
+    struct sn_flight_view still;
+    if (!sn_flight_waits_in(v) || (v->is_here && !v->is_alive))
         return false;
     return find_stopped(e, met, n_met, &still) != v->rank;
 }
 
 /* Who is behind may itself wait for somebody: name the end of that chain, if it is another rank.
- * Where the chain comes back to where it was, all in it wait, and who does not beat is its end. */
-static void accuse_cause(struct sn_engine *e, const struct sn_ring_view *first, char *text,
+ * Where the chain comes back to where it was, all in it wait, and who has no heartbeat is its end. */
+static void accuse_cause(struct sn_engine *e, const struct sn_flight_view *first, char *text,
                          size_t room)
 {
     enum { HOPS = 32 };
     int met[HOPS + 2] = {e->base.rank, first->rank}, n_met = 2;
-    struct sn_ring_view v = *first;
+    struct sn_flight_view v = *first;
     size_t n = strlen(text);
     if (e->grid.size[0] < 1)
         return; /* no grid yet */
@@ -236,20 +238,20 @@ static void accuse_cause(struct sn_engine *e, const struct sn_ring_view *first, 
         accuse(e, &v, "in the end", text + n, room - n);
         n = strlen(text);
     }
-    if (is_victim && room - n > sizeof(SN_RING_WAITS_ITSELF) + 2)
-        (void)snprintf(text + n, room - n, ", %s", SN_RING_WAITS_ITSELF);
+    if (is_victim && room - n > sizeof(SN_FLIGHT_WAITS_ITSELF) + 2)
+        (void)snprintf(text + n, room - n, ", %s", SN_FLIGHT_WAITS_ITSELF);
 }
 
 struct search {
-    struct sn_ring_view worst; /* of the members that are behind, the one that is most */
+    struct sn_flight_view worst; /* of the members that are behind, the one that is most */
     int behind, unknown;
 };
 
 static void look_at(struct search *s, const struct sn_engine *e, int rank, enum sn_group q,
                     uint64_t number)
 {
-    struct sn_ring_view v;
-    if (sn_ring_read(&v, sn_ring_folder(e->watch.ring), rank, NULL) != SN_OK) {
+    struct sn_flight_view v;
+    if (sn_flight_read(&v, sn_flight_folder(e->watch.recorder), rank, NULL) != SN_OK) {
         s->unknown++;
         return;
     }
@@ -267,8 +269,8 @@ static bool find_holder(struct sn_engine *e, char *text, size_t room)
     char what[64];
     enum sn_group q = SN_GROUP_WORLD;
     int rank = sn_window_holder(e, &q);
-    struct sn_ring_view v;
-    if (rank < 0 || sn_ring_read(&v, sn_ring_folder(e->watch.ring), rank, NULL) != SN_OK)
+    struct sn_flight_view v;
+    if (rank < 0 || sn_flight_read(&v, sn_flight_folder(e->watch.recorder), rank, NULL) != SN_OK)
         return false;
     (void)snprintf(what, sizeof(what), "still reads an earlier %s collective", sn_group_name(q));
     accuse(e, &v, what, text, room);
@@ -280,9 +282,9 @@ static bool find_holder(struct sn_engine *e, char *text, size_t room)
 static bool find_held_up(struct sn_engine *e, enum sn_group q, uint64_t number, char *text,
                          size_t room)
 {
-    struct sn_ring_view v;
+    struct sn_flight_view v;
     if (e->grid.size[0] < 1 ||
-        sn_ring_read(&v, sn_ring_folder(e->watch.ring), e->base.rank, NULL) != SN_OK ||
+        sn_flight_read(&v, sn_flight_folder(e->watch.recorder), e->base.rank, NULL) != SN_OK ||
         step_to_held_up(e, &v, (int)q, number) < 0)
         return false;
     accuse(e, &v, "is still in an earlier one", text, room);
@@ -293,9 +295,9 @@ static bool find_held_up(struct sn_engine *e, enum sn_group q, uint64_t number, 
 /* Nobody is behind, but somebody does not move. */
 static bool find_still(struct sn_engine *e, enum sn_group q, char *text, size_t room)
 {
-    struct sn_ring_view v;
+    struct sn_flight_view v;
     if (e->grid.size[0] < 1 ||
-        sn_ring_read(&v, sn_ring_folder(e->watch.ring), e->base.rank, NULL) != SN_OK ||
+        sn_flight_read(&v, sn_flight_folder(e->watch.recorder), e->base.rank, NULL) != SN_OK ||
         step_to_still(e, &v, q) < 0)
         return false;
     accuse(e, &v, "has come to it and stands still", text, room);
@@ -343,16 +345,16 @@ static void find_peer(struct sn_engine *e, int slot, char *text, size_t room)
     const struct sn_transfer *t = &e->queue.slot[slot].op.transfer;
     int rank = sn_engine_member(e, t->group, t->peer);
     const char *other = sn_collective_name(t->kind == SN_SEND ? SN_RECV : SN_SEND);
-    struct sn_ring_view v;
+    struct sn_flight_view v;
     struct sn_err why;
-    if (sn_ring_read(&v, sn_ring_folder(e->watch.ring), rank, &why) != SN_OK) {
+    if (sn_flight_read(&v, sn_flight_folder(e->watch.recorder), rank, &why) != SN_OK) {
         (void)snprintf(text, room, "%.350s", why.text);
         return;
     }
     bool posted = false;
     for (int i = 0; i < v.n; i++)
         posted = posted || (v.event[i].peer == e->base.rank && v.event[i].group == (int)t->group &&
-                            v.event[i].state != SN_RING_DONE && !strcmp(v.event[i].kind, other));
+                            v.event[i].state != SN_FLIGHT_DONE && !strcmp(v.event[i].kind, other));
     char what[64];
     (void)snprintf(what, sizeof(what), posted ? "has a %s under way" : "has posted no %s", other);
     accuse(e, &v, what, text, room);
@@ -389,12 +391,12 @@ static bool find_silent(const struct sn_engine *e, int slot, char *text, size_t 
     return silent > 0;
 }
 
-void sn_watch_accuse(struct sn_engine *e, int slot, char *text, size_t room)
+void sn_watch_report_hang(struct sn_engine *e, int slot, char *text, size_t room)
 {
     (void)snprintf(text, room, "who is behind is not recorded");
-    if (e->watch.ring && sn_watch_is_p2p(&e->queue.slot[slot].op))
+    if (e->watch.recorder && sn_watch_is_p2p(&e->queue.slot[slot].op))
         find_peer(e, slot, text, room);
-    else if (e->watch.ring)
+    else if (e->watch.recorder)
         find_behind(e, slot, text, room);
     else
         (void)find_silent(e, slot, text, room);

@@ -1,4 +1,4 @@
-#include "lib/search/shape.h"
+#include "lib/search/layer_profile.h"
 
 #include "lib/base/mem.h"
 
@@ -8,11 +8,11 @@
 
 /* --- the key ---------------------------------------------------------------------------------- */
 
-struct sn_shape_key sn_shape_key(const struct sn_config *c)
+struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
 {
     const struct sn_layout_config *l = &c->layout;
     bool replicas = (int64_t)l->data * l->context > 1;
-    struct sn_shape_key k;
+    struct sn_layer_profile_key k;
     memset(&k, 0, sizeof(k)); /* padding too: keys are compared as bytes */
     k.tensor = l->tensor;
     k.context = l->context;
@@ -33,7 +33,7 @@ struct sn_shape_key sn_shape_key(const struct sn_config *c)
     return k;
 }
 
-void sn_shape_model(struct sn_model_config *m)
+void sn_layer_profile_model(struct sn_model_config *m)
 {
     bool both = m->experts.count > 0 && m->experts.every > 1;
     m->share_layers = 1;
@@ -53,15 +53,16 @@ struct sn_extent sn_extent_of(int every, int begin, int layers)
 }
 
 /* Replicas enough for gradients to be reduced, those of experts too. */
-static int replicas_of(const struct sn_shape_key *k)
+static int replicas_of(const struct sn_layer_profile_key *k)
 {
     return k->expert > 1 ? 2 * k->expert : k->context == 1 ? 2 : 1;
 }
 
-void sn_shape_config(struct sn_config *out, const struct sn_config *c, const struct sn_shape_key *k)
+void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
+                             const struct sn_layer_profile_key *k)
 {
     *out = *c;
-    sn_shape_model(&out->model);
+    sn_layer_profile_model(&out->model);
     out->layout = (struct sn_layout_config){
         .data = replicas_of(k),
         .tensor = k->tensor,
@@ -93,16 +94,16 @@ void sn_shape_config(struct sn_config *out, const struct sn_config *c, const str
     out->train.eval_every = 0;
 }
 
-/* --- beats ------------------------------------------------------------------------------------ */
+/* --- segments ------------------------------------------------------------------------------------ */
 
 struct reader {
-    const struct sn_shape_env *env;
+    const struct sn_layer_profile_env *env;
     struct sn_layer_profile *s;
     const struct sn_job *j;
     const struct sn_program *p;
     int id[SN_SHAPE_POSTS]; /* operations that the row at hand posted */
     int posts;
-    double run; /* kernels since the last beat */
+    double run; /* kernels since the last segment */
     bool failed;
 };
 
@@ -128,14 +129,14 @@ static int pass_of(enum sn_chunk_kind k)
                                                                 : -1;
 }
 
-static void beat(struct reader *r, enum sn_beat_kind kind, int comm, int slot)
+static void segment(struct reader *r, enum sn_segment_kind kind, int comm, int slot)
 {
     struct sn_layer_profile *s = r->s;
-    if (!sn_grow((void **)&s->beat, s->n_beats, &s->cap_beats, sizeof(*s->beat))) {
+    if (!sn_grow((void **)&s->segment, s->n_segments, &s->cap_segments, sizeof(*s->segment))) {
         r->failed = true;
         return;
     }
-    s->beat[s->n_beats++] = (struct sn_beat){r->run, kind, comm, slot};
+    s->segment[s->n_segments++] = (struct sn_segment){r->run, kind, comm, slot};
     r->run = 0;
 }
 
@@ -151,7 +152,7 @@ static int64_t raw_of(const struct sn_job *j, int bucket)
 
 static int comm_of(struct reader *r, const struct sn_op *op)
 {
-    struct sn_shape_comm c = {.group = op->group};
+    struct sn_layer_profile_comm c = {.group = op->group};
     if (!sn_op_collective(op, &c.kind, &c.n))
         return -1;
     const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[SN_MOVE_TO] : &op->in[SN_MOVE_FROM];
@@ -160,7 +161,7 @@ static int comm_of(struct reader *r, const struct sn_op *op)
     c.raw = bucket >= 0 ? raw_of(r->j, bucket) : 0;
     c.sized = sn_price_is_sized(op);
     for (int i = 0; i < r->s->n_comms; i++) {
-        const struct sn_shape_comm *o = &r->s->comm[i];
+        const struct sn_layer_profile_comm *o = &r->s->comm[i];
         if (o->kind == c.kind && o->dtype == c.dtype && o->group == c.group && o->n == c.n &&
             o->raw == c.raw && o->sized == c.sized)
             return i;
@@ -195,10 +196,10 @@ static void communicate(struct reader *r, const struct sn_op *op, enum sn_pass p
     if (comm < 0)
         return;
     if (op->is_weight_grad) {
-        beat(r, SN_BEAT_REDUCE, comm, 0);
+        segment(r, SN_SEGMENT_REDUCE, comm, 0);
     } else if (r->posts < SN_SHAPE_POSTS) {
         r->id[r->posts] = op->id;
-        beat(r, SN_BEAT_POST, comm, r->posts++);
+        segment(r, SN_SEGMENT_POST, comm, r->posts++);
     }
 }
 
@@ -206,7 +207,7 @@ static void wait_for(struct reader *r, int id)
 {
     for (int i = 0; i < r->posts; i++)
         if (r->id[i] == id)
-            beat(r, SN_BEAT_WAIT, 0, i);
+            segment(r, SN_SEGMENT_WAIT, 0, i);
 }
 
 /* Sums of gradients over a step: each part is a bucket here, so that where they stand says when the
@@ -216,7 +217,7 @@ static void complete(struct reader *r, const struct sn_op *op)
     int bucket = r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket;
     for (int q = 0; q < r->j->n_parts; q++)
         if (r->j->parts[q].bucket == bucket)
-            beat(r, SN_BEAT_PART, 0, q);
+            segment(r, SN_SEGMENT_PART, 0, q);
 }
 
 /* Padding at the end of a bucket, which depends on how many replicas there are. */
@@ -249,7 +250,7 @@ static void read_row(struct reader *r, enum sn_pass pass, enum sn_layer_place pl
 {
     r->posts = 0;
     r->run = 0;
-    r->s->first[pass][place] = r->s->n_beats;
+    r->s->first[pass][place] = r->s->n_segments;
     for (int c = 0; c < r->p->n_chunks; c++) {
         const struct sn_chunk *k = &r->p->chunks[c];
         if (pass_of(k->kind) != (int)pass)
@@ -258,7 +259,7 @@ static void read_row(struct reader *r, enum sn_pass pass, enum sn_layer_place pl
             if (place_of(r, &r->p->ops[i]) == place)
                 read_op(r, &r->p->ops[i], pass);
     }
-    beat(r, SN_BEAT_END, 0, 0);
+    segment(r, SN_SEGMENT_END, 0, 0);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -354,7 +355,7 @@ static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job
         return sn_fail(err, SN_EFAIL, "search: a layer of %d parts; at most %d are counted",
                        j->n_parts, (int)SN_SHAPE_PARTS);
     for (int q = 0; q < j->n_parts; q++) {
-        struct sn_shape_part *part = &s->part[s->n_parts++];
+        struct sn_layer_profile_part *part = &s->part[s->n_parts++];
         part->place = param_place(j, j->parts[q].param, &part->tied);
         part->kind = kind_of(s, &j->buckets[j->parts[q].bucket]);
         part->elements = (j->parts[q].rows * j->parts[q].cols + 31) / 32 * 32;
@@ -364,7 +365,7 @@ static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_shape_env *env,
+static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_layer_profile_env *env,
                                const struct sn_job *j, struct sn_err *err)
 {
     struct reader r = {.env = env, .s = s, .j = j, .p = &j->train};
@@ -372,7 +373,7 @@ static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_shape
         for (int place = 0; place < SN_NPLACES; place++)
             read_row(&r, (enum sn_pass)pass, (enum sn_layer_place)place);
     if (r.failed)
-        return sn_fail(err, SN_ENOMEM, "search: no memory for the beats of a layer");
+        return sn_fail(err, SN_ENOMEM, "search: no memory for the segments of a layer");
     SN_TRY(read_temporaries(&r, false, err));
     SN_TRY(read_temporaries(&r, true, err));
     read_workspace(&r);
@@ -381,8 +382,9 @@ static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_shape
     return SN_OK;
 }
 
-enum sn_status sn_shape_create(struct sn_layer_profile **out, const struct sn_shape_env *env,
-                               const struct sn_shape_key *key, struct sn_err *err)
+enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
+                                       const struct sn_layer_profile_env *env,
+                                       const struct sn_layer_profile_key *key, struct sn_err *err)
 {
     struct sn_layer_profile *s = sn_alloc(sizeof(*s));
     struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
@@ -393,7 +395,7 @@ enum sn_status sn_shape_create(struct sn_layer_profile **out, const struct sn_sh
     if (st == SN_OK) {
         s->key = *key;
         s->every = env->config->model.experts.count > 0 ? env->config->model.experts.every : 0;
-        sn_shape_config(c, env->config, key);
+        sn_layer_profile_config(c, env->config, key);
         struct sn_job_env job = {
             .config = c, .model = env->model, .ops = env->ops, .threads = env->threads};
         st = sn_job_create_text(&j, &job, err);
@@ -405,14 +407,14 @@ enum sn_status sn_shape_create(struct sn_layer_profile **out, const struct sn_sh
     if (st == SN_OK)
         *out = s;
     else
-        sn_shape_destroy(s);
+        sn_layer_profile_destroy(s);
     return st;
 }
 
-void sn_shape_destroy(struct sn_layer_profile *s)
+void sn_layer_profile_destroy(struct sn_layer_profile *s)
 {
     if (!s)
         return;
-    sn_free(s->beat);
+    sn_free(s->segment);
     sn_free(s);
 }

@@ -1,7 +1,7 @@
 /*
  * copies.c - one hash for each array of each parameter that has copies elsewhere.
  */
-#include "lib/state/copies.h"
+#include "lib/state/replica_check.h"
 
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
@@ -21,7 +21,7 @@ struct item {
     uint64_t hash;
 };
 
-struct sn_copies {
+struct sn_replica_check {
     const struct sn_job *job;
     void *staging;
     struct item *items;
@@ -47,7 +47,7 @@ static unsigned groups_of(const struct sn_job *j, const struct sn_bucket *b, enu
 }
 
 /* The part's elements in the array, as far as they are in this rank's slice of the bucket. */
-static void add_item(struct sn_copies *c, struct sn_exec *x, int part, enum sn_state_kind k)
+static void add_item(struct sn_replica_check *c, struct sn_exec *x, int part, enum sn_state_kind k)
 {
     const struct sn_job *j = c->job;
     const struct sn_part *q = &j->parts[part];
@@ -75,11 +75,11 @@ static size_t largest_group(const struct sn_job *j)
     return (size_t)most;
 }
 
-enum sn_status sn_copies_create(struct sn_copies **out, struct sn_exec *x, const struct sn_job *j,
-                                struct sn_err *err)
+enum sn_status sn_replica_check_create(struct sn_replica_check **out, struct sn_exec *x,
+                                       const struct sn_job *j, struct sn_err *err)
 {
     size_t most = SN_NSTATE_KINDS * (size_t)j->n_parts + 1;
-    struct sn_copies *c = sn_alloc(sizeof(*c));
+    struct sn_replica_check *c = sn_alloc(sizeof(*c));
     if (c) {
         c->job = j;
         c->staging = sn_exec_address(x, &j->train, j->staging);
@@ -88,7 +88,7 @@ enum sn_status sn_copies_create(struct sn_copies **out, struct sn_exec *x, const
         c->all = sn_alloc_n(most * largest_group(j), sizeof(*c->all));
     }
     if (!c || !c->items || !c->mine || !c->all) {
-        sn_copies_destroy(c);
+        sn_replica_check_destroy(c);
         return sn_fail(err, SN_ENOMEM, "copies: no memory for hashes of %d parameters", j->n_parts);
     }
     for (int i = 0; i < j->n_parts; i++)
@@ -98,11 +98,11 @@ enum sn_status sn_copies_create(struct sn_copies **out, struct sn_exec *x, const
     return SN_OK;
 }
 
-void sn_copies_destroy(struct sn_copies *c)
+void sn_replica_check_destroy(struct sn_replica_check *c)
 {
     if (!c)
         return;
-    sn_copies_wait(c);
+    sn_replica_check_wait(c);
     sn_free(c->items);
     sn_free(c->mine);
     sn_free(c->all);
@@ -113,13 +113,13 @@ void sn_copies_destroy(struct sn_copies *c)
 
 static void *hash(void *arg)
 {
-    struct sn_copies *c = arg;
+    struct sn_replica_check *c = arg;
     for (int i = 0; i < c->n; i++)
         c->items[i].hash = sn_hash64(c->items[i].p, (size_t)c->items[i].bytes);
     return NULL;
 }
 
-enum sn_status sn_copies_begin(struct sn_copies *c, struct sn_err *err)
+enum sn_status sn_replica_check_begin(struct sn_replica_check *c, struct sn_err *err)
 {
     if (c->n == 0)
         return SN_OK;
@@ -130,7 +130,7 @@ enum sn_status sn_copies_begin(struct sn_copies *c, struct sn_err *err)
     return SN_OK;
 }
 
-void sn_copies_wait(struct sn_copies *c)
+void sn_replica_check_wait(struct sn_replica_check *c)
 {
     if (c->is_hashing)
         (void)pthread_join(c->thread, NULL);
@@ -139,8 +139,8 @@ void sn_copies_wait(struct sn_copies *c)
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
-static enum sn_status gather(struct sn_copies *c, struct sn_comm *comm, enum sn_group g, int n,
-                             struct sn_err *err)
+static enum sn_status gather(struct sn_replica_check *c, struct sn_comm *comm, enum sn_group g,
+                             int n, struct sn_err *err)
 {
     int64_t dropped[SN_NAXES] = {0}; /* not a step's traffic */
     struct sn_transfer t = {.kind = SN_ALL_GATHER,
@@ -157,8 +157,8 @@ static enum sn_status gather(struct sn_copies *c, struct sn_comm *comm, enum sn_
 }
 
 /* Item `i` is the k-th of the group's n: have all members the hash of member 0? */
-static enum sn_status compare_item(const struct sn_copies *c, enum sn_group g, int i, int k, int n,
-                                   struct sn_err *err)
+static enum sn_status compare_item(const struct sn_replica_check *c, enum sn_group g, int i, int k,
+                                   int n, struct sn_err *err)
 {
     const struct sn_job *j = c->job;
     for (int m = 1; m < j->group_size[g]; m++)
@@ -174,8 +174,8 @@ static enum sn_status compare_item(const struct sn_copies *c, enum sn_group g, i
     return SN_OK;
 }
 
-static enum sn_status compare_group(struct sn_copies *c, struct sn_comm *comm, enum sn_group g,
-                                    struct sn_err *err)
+static enum sn_status compare_group(struct sn_replica_check *c, struct sn_comm *comm,
+                                    enum sn_group g, struct sn_err *err)
 {
     int n = 0;
     for (int i = 0; i < c->n; i++)
@@ -191,7 +191,8 @@ static enum sn_status compare_group(struct sn_copies *c, struct sn_comm *comm, e
 }
 
 /* Every rank meets in all of its groups, whatever the first of them says. */
-enum sn_status sn_copies_compare(struct sn_copies *c, struct sn_comm *comm, struct sn_err *err)
+enum sn_status sn_replica_check_compare(struct sn_replica_check *c, struct sn_comm *comm,
+                                        struct sn_err *err)
 {
     struct sn_err first = {0}, other;
     enum sn_status st = SN_OK;
@@ -205,15 +206,15 @@ enum sn_status sn_copies_compare(struct sn_copies *c, struct sn_comm *comm, stru
     return comm->ops->agree(comm, st, err);
 }
 
-enum sn_status sn_copies_check(struct sn_exec *x, const struct sn_job *j, struct sn_comm *comm,
-                               struct sn_err *err)
+enum sn_status sn_replica_check_check(struct sn_exec *x, const struct sn_job *j,
+                                      struct sn_comm *comm, struct sn_err *err)
 {
-    struct sn_copies *c = NULL;
-    enum sn_status st = comm->ops->agree(comm, sn_copies_create(&c, x, j, err), err);
+    struct sn_replica_check *c = NULL;
+    enum sn_status st = comm->ops->agree(comm, sn_replica_check_create(&c, x, j, err), err);
     if (st == SN_OK) {
         (void)hash(c);
-        st = sn_copies_compare(c, comm, err);
+        st = sn_replica_check_compare(c, comm, err);
     }
-    sn_copies_destroy(c);
+    sn_replica_check_destroy(c);
     return st;
 }

@@ -1,4 +1,4 @@
-#include "lib/comm/ring.h"
+#include "lib/comm/flight_recorder.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/input.h"
@@ -22,12 +22,12 @@ struct file {
     char magic[16];
     int32_t rank, pid;
     char host[64];
-    uint64_t posted[SN_RING_GROUPS];
-    uint64_t beats;
-    struct sn_ring_event event[SN_RING_EVENTS];
+    uint64_t posted[SN_FLIGHT_GROUPS];
+    uint64_t heartbeats;
+    struct sn_flight_event event[SN_FLIGHT_EVENTS];
 };
 
-struct sn_ring {
+struct sn_flight_recorder {
     struct file *file; /* mapped */
     uint64_t id;       /* of the last event */
     char folder[];
@@ -63,11 +63,12 @@ static struct file *map_file(const char *path)
     return f == MAP_FAILED ? NULL : f;
 }
 
-enum sn_status sn_ring_open(struct sn_ring **out, const char *output, int rank, struct sn_err *err)
+enum sn_status sn_flight_open(struct sn_flight_recorder **out, const char *output, int rank,
+                              struct sn_err *err)
 {
     char path[4200];
     size_t room = strlen(output) + sizeof("/ranks");
-    struct sn_ring *r = sn_alloc(sizeof(*r) + room);
+    struct sn_flight_recorder *r = sn_alloc(sizeof(*r) + room);
     if (!r)
         return sn_fail(err, SN_ENOMEM, "%s/ranks: no memory for a record of rank %d", output, rank);
     (void)snprintf(r->folder, room, "%s/ranks", output);
@@ -85,7 +86,7 @@ enum sn_status sn_ring_open(struct sn_ring **out, const char *output, int rank, 
     return st;
 }
 
-void sn_ring_close(struct sn_ring *r)
+void sn_flight_close(struct sn_flight_recorder *r)
 {
     if (!r)
         return;
@@ -93,46 +94,46 @@ void sn_ring_close(struct sn_ring *r)
     sn_free(r);
 }
 
-const char *sn_ring_folder(const struct sn_ring *r)
+const char *sn_flight_folder(const struct sn_flight_recorder *r)
 {
     return r->folder;
 }
 
-uint64_t sn_ring_post(struct sn_ring *r, const struct sn_ring_event *event)
+uint64_t sn_flight_post(struct sn_flight_recorder *r, const struct sn_flight_event *event)
 {
     uint64_t id = ++r->id;
-    struct sn_ring_event *to = &r->file->event[id % SN_RING_EVENTS];
+    struct sn_flight_event *to = &r->file->event[id % SN_FLIGHT_EVENTS];
     to->id = 0; /* whoever reads now passes over it */
     atomic_thread_fence(memory_order_release);
-    struct sn_ring_event copy = *event;
+    struct sn_flight_event copy = *event;
     copy.id = 0;
     copy.time = copy.came = sn_clock();
-    copy.state = SN_RING_POSTED;
+    copy.state = SN_FLIGHT_POSTED;
     *to = copy;
     atomic_thread_fence(memory_order_release);
     to->id = id;
-    if (event->peer < 0 && event->group >= 0 && event->group < SN_RING_GROUPS)
+    if (event->peer < 0 && event->group >= 0 && event->group < SN_FLIGHT_GROUPS)
         r->file->posted[event->group] = event->number;
     return id;
 }
 
-void sn_ring_mark(struct sn_ring *r, uint64_t id, enum sn_ring_state state)
+void sn_flight_mark(struct sn_flight_recorder *r, uint64_t id, enum sn_flight_state state)
 {
-    struct sn_ring_event *e = &r->file->event[id % SN_RING_EVENTS];
+    struct sn_flight_event *e = &r->file->event[id % SN_FLIGHT_EVENTS];
     if (e->id != id)
         return;
     e->time = sn_clock();
     e->state = state;
 }
 
-void sn_ring_beat(struct sn_ring *r)
+void sn_flight_heartbeat(struct sn_flight_recorder *r)
 {
-    r->file->beats++;
+    r->file->heartbeats++;
 }
 
-void sn_ring_give_up(struct sn_ring *r)
+void sn_flight_give_up(struct sn_flight_recorder *r)
 {
-    r->file->beats = SN_RING_GAVE_UP;
+    r->file->heartbeats = SN_FLIGHT_GAVE_UP;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -150,12 +151,12 @@ static bool read_file(const char *path, struct file *f)
 }
 
 /* Sorted by id, without places never written or just being written. */
-static int collect(struct sn_ring_event *out, const struct file *f)
+static int collect(struct sn_flight_event *out, const struct file *f)
 {
     int n = 0;
-    for (int i = 0; i < SN_RING_EVENTS; i++) {
-        struct sn_ring_event e = f->event[i];
-        if (e.id == 0 || e.id % SN_RING_EVENTS != (uint64_t)i)
+    for (int i = 0; i < SN_FLIGHT_EVENTS; i++) {
+        struct sn_flight_event e = f->event[i];
+        if (e.id == 0 || e.id % SN_FLIGHT_EVENTS != (uint64_t)i)
             continue;
         e.kind[sizeof(e.kind) - 1] = e.label[sizeof(e.label) - 1] = '\0';
         int at = n++;
@@ -166,36 +167,36 @@ static int collect(struct sn_ring_event *out, const struct file *f)
     return n;
 }
 
-enum sn_status sn_ring_read(struct sn_ring_view *out, const char *folder, int rank,
-                            struct sn_err *err)
+enum sn_status sn_flight_read(struct sn_flight_view *out, const char *folder, int rank,
+                              struct sn_err *err)
 {
     char path[4200], host[64];
     struct file f;
     path_of(path, sizeof(path), folder, rank);
     if (!read_file(path, &f))
         return sn_fail(err, SN_EIO, "%s: no record of rank %d (%s)", path, rank, strerror(errno));
-    struct sn_ring_view v = {.rank = f.rank, .pid = f.pid};
+    struct sn_flight_view v = {.rank = f.rank, .pid = f.pid};
     memcpy(v.host, f.host, sizeof(v.host));
     v.host[sizeof(v.host) - 1] = '\0';
     name_host(host);
     v.is_here = strcmp(host, v.host) == 0;
     v.is_alive = v.is_here && sn_process_is_alive(v.pid);
     memcpy(v.posted, f.posted, sizeof(v.posted));
-    v.beats = f.beats;
+    v.heartbeats = f.heartbeats;
     v.n = collect(v.event, &f);
     *out = v;
     return SN_OK;
 }
 
-const struct sn_ring_event *sn_ring_waits_in(const struct sn_ring_view *v)
+const struct sn_flight_event *sn_flight_waits_in(const struct sn_flight_view *v)
 {
     for (int i = 0; i < v->n; i++)
-        if (v->event[i].peer < 0 && v->event[i].state == SN_RING_BEGUN)
+        if (v->event[i].peer < 0 && v->event[i].state == SN_FLIGHT_BEGUN)
             return &v->event[i];
-    const struct sn_ring_event *send = NULL;
+    const struct sn_flight_event *send = NULL;
     for (int i = 0; i < v->n; i++) {
-        const struct sn_ring_event *e = &v->event[i];
-        if (e->peer < 0 || e->state != SN_RING_AWAITED)
+        const struct sn_flight_event *e = &v->event[i];
+        if (e->peer < 0 || e->state != SN_FLIGHT_AWAITED)
             continue;
         if (strcmp(e->kind, sn_collective_name(SN_RECV)) == 0)
             return e;
@@ -204,8 +205,8 @@ const struct sn_ring_event *sn_ring_waits_in(const struct sn_ring_view *v)
     return send;
 }
 
-const struct sn_ring_event *sn_ring_collective(const struct sn_ring_view *v, int group,
-                                               uint64_t number)
+const struct sn_flight_event *sn_flight_collective(const struct sn_flight_view *v, int group,
+                                                   uint64_t number)
 {
     for (int i = 0; i < v->n; i++)
         if (v->event[i].peer < 0 && v->event[i].group == group && v->event[i].number == number)
@@ -213,14 +214,14 @@ const struct sn_ring_event *sn_ring_collective(const struct sn_ring_view *v, int
     return NULL;
 }
 
-bool sn_ring_is_held_up(const struct sn_ring_view *v, int group, uint64_t number)
+bool sn_flight_is_held_up(const struct sn_flight_view *v, int group, uint64_t number)
 {
-    const struct sn_ring_event *e = sn_ring_collective(v, group, number);
-    const struct sn_ring_event *w = sn_ring_waits_in(v);
-    return e && e->state == SN_RING_POSTED && w && w->peer < 0;
+    const struct sn_flight_event *e = sn_flight_collective(v, group, number);
+    const struct sn_flight_event *w = sn_flight_waits_in(v);
+    return e && e->state == SN_FLIGHT_POSTED && w && w->peer < 0;
 }
 
-double sn_ring_last_time(const struct sn_ring_view *v)
+double sn_flight_last_time(const struct sn_flight_view *v)
 {
     double last = 0;
     for (int i = 0; i < v->n; i++)

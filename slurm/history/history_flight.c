@@ -1,5 +1,5 @@
 /*
- * history_rings.c - what the records of the ranks say of an attempt that stopped without a word.
+ * history_flight.c - what the records of the ranks say of an attempt that stopped without a word.
  */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -24,14 +24,14 @@ static void printable(char *to, size_t room, const char *from)
 
 /* Records of a whole job; false: nobody of it is alive here or may be elsewhere, and when all have
  * ended together, who was behind by chance means nothing. */
-static bool read_all(struct sn_ring_view *v, const char *dir, int ranks)
+static bool read_all(struct sn_flight_view *v, const char *dir, int ranks)
 {
     char folder[SN_HISTORY_PATH];
     bool alive = false;
     (void)snprintf(folder, sizeof(folder), "%s/ranks", dir);
     for (int i = 0; i < ranks; i++) {
-        if (sn_ring_read(&v[i], folder, i, NULL) != SN_OK)
-            v[i] = (struct sn_ring_view){.rank = i, .n = -1};
+        if (sn_flight_read(&v[i], folder, i, NULL) != SN_OK)
+            v[i] = (struct sn_flight_view){.rank = i, .n = -1};
         else
             alive = alive || !v[i].is_here || v[i].is_alive;
     }
@@ -52,7 +52,7 @@ static void take_culprit(struct sn_history_attempt *a, const struct sn_culprit *
 }
 
 /* A rank whose process somebody stopped: surer than who waits for whom. */
-static bool find_stopped(struct sn_culprit *out, const struct sn_ring_view *v, int ranks)
+static bool find_stopped(struct sn_culprit *out, const struct sn_flight_view *v, int ranks)
 {
     for (int i = 0; i < ranks; i++) {
         if (v[i].n < 0 || !v[i].is_here || !sn_process_is_stopped(v[i].pid))
@@ -74,7 +74,7 @@ enum sn_status sn_history_take_rings(struct sn_history *h, const char *dir,
     bool wanted = a && !a->has_end && !a->record_ended && a->n_suspects == 0;
     if (!wanted || ranks < 2 || ranks > MOST || sn_job_grid(&grid, c, NULL) != SN_OK)
         return SN_OK;
-    struct sn_ring_view *v = sn_alloc_n((size_t)ranks, sizeof(*v));
+    struct sn_flight_view *v = sn_alloc_n((size_t)ranks, sizeof(*v));
     if (!v)
         return sn_fail(err, SN_ENOMEM, "%s/ranks: no memory for %d records", dir, ranks);
     bool alive = read_all(v, dir, ranks), stopped = alive && find_stopped(&culprit, v, ranks);

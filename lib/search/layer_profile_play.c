@@ -1,8 +1,8 @@
 /*
- * shape_play.c - rows of beats on three streams, as sim.h has them: kernels, collectives one after
+ * layer_profile_play.c - rows of segments on three streams, as sim.h has them: kernels, collectives one after
  * another, steps of a ring one after another.
  */
-#include "lib/search/shape.h"
+#include "lib/search/layer_profile.h"
 
 #include <math.h>
 
@@ -17,7 +17,7 @@ enum { UNDER_WAY = 2 }; /* reductions: SN_MAX_POSTED of lib/program/build.h */
 
 struct streams {
     const struct sn_layer_profile *s;
-    const struct sn_shape_prices *p;
+    const struct sn_layer_profile_prices *p;
     double now;        /* of kernels */
     double comm, ring; /* of collectives, of the steps of a ring */
     struct reduction reduced[UNDER_WAY + 1];
@@ -26,7 +26,7 @@ struct streams {
     double post[SN_SHAPE_POSTS];
 };
 
-static bool is_ring(const struct sn_shape_comm *c)
+static bool is_ring(const struct sn_layer_profile_comm *c)
 {
     return c->kind == SN_SEND && c->group == SN_GROUP_CONTEXT;
 }
@@ -100,21 +100,21 @@ static void complete(struct streams *w, const struct sn_part_reduction *r)
 
 static void row(struct streams *w, enum sn_pass pass, enum sn_layer_place place)
 {
-    for (const struct sn_beat *b = &w->s->beat[w->s->first[pass][place]];; b++) {
+    for (const struct sn_segment *b = &w->s->segment[w->s->first[pass][place]];; b++) {
         w->now += b->run;
         switch (b->kind) {
-        case SN_BEAT_END:
+        case SN_SEGMENT_END:
             return;
-        case SN_BEAT_POST:
+        case SN_SEGMENT_POST:
             w->post[b->slot] = post(w, b->comm);
             break;
-        case SN_BEAT_WAIT:
+        case SN_SEGMENT_WAIT:
             wait_until(w, w->post[b->slot]);
             break;
-        case SN_BEAT_REDUCE:
+        case SN_SEGMENT_REDUCE:
             reduce(w, b->comm);
             break;
-        case SN_BEAT_PART:
+        case SN_SEGMENT_PART:
             if (w->parts)
                 complete(w, &w->parts[b->slot]);
             break;
@@ -122,7 +122,7 @@ static void row(struct streams *w, enum sn_pass pass, enum sn_layer_place place)
     }
 }
 
-void sn_shape_play(struct sn_shape_prices *p, const struct sn_layer_profile *s)
+void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_layer_profile *s)
 {
     for (int pass = 0; pass < SN_NPASSES; pass++)
         for (int place = 0; place < SN_NPLACES; place++) {
@@ -131,9 +131,9 @@ void sn_shape_play(struct sn_shape_prices *p, const struct sn_layer_profile *s)
             p->alone[pass][place] = w.now;
             p->quiet[pass][place] = w.comm;
             p->posts[pass][place] = 0;
-            const struct sn_beat *b = &s->beat[s->first[pass][place]];
-            for (; b->kind != SN_BEAT_END; b++)
-                if ((b->kind == SN_BEAT_POST || b->kind == SN_BEAT_REDUCE) &&
+            const struct sn_segment *b = &s->segment[s->first[pass][place]];
+            for (; b->kind != SN_SEGMENT_END; b++)
+                if ((b->kind == SN_SEGMENT_POST || b->kind == SN_SEGMENT_REDUCE) &&
                     !is_ring(&s->comm[b->comm]))
                     p->posts[pass][place] += p->comm[b->comm];
         }
@@ -176,7 +176,7 @@ static void take_gathered(struct streams *w, enum sn_pass pass, const struct gat
 }
 
 /* Weights are gathered one unit ahead, gradients reduced behind, both waited for in the chunk. */
-static double under_way(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
+static double under_way(const struct sn_layer_profile *s, const struct sn_layer_profile_prices *p,
                         enum sn_pass pass, const struct sn_extent *x, double *after)
 {
     bool backward = pass != SN_PASS_FORWARD;
@@ -196,8 +196,9 @@ static double under_way(const struct sn_layer_profile *s, const struct sn_shape_
     return w.now;
 }
 
-double sn_shape_chunk(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
-                      enum sn_pass pass, const struct sn_extent *x, double *after)
+double sn_layer_profile_chunk(const struct sn_layer_profile *s,
+                              const struct sn_layer_profile_prices *p, enum sn_pass pass,
+                              const struct sn_extent *x, double *after)
 {
     *after = 0;
     if (s->key.zero)
@@ -215,9 +216,10 @@ static bool any_reduction(const struct sn_part_reduction *parts, int n)
     return false;
 }
 
-struct sn_shape_end sn_shape_busy(const struct sn_layer_profile *s, const struct sn_shape_prices *p,
-                                  enum sn_pass pass, const struct sn_extent *x,
-                                  const sn_part_seconds *reduce, double busy)
+struct sn_layer_profile_end sn_layer_profile_busy(const struct sn_layer_profile *s,
+                                                  const struct sn_layer_profile_prices *p,
+                                                  enum sn_pass pass, const struct sn_extent *x,
+                                                  const sn_part_seconds *reduce, double busy)
 {
     struct streams w = {.s = s, .p = p, .comm = busy};
     for (int u = 0; u < x->layers + x->first + x->last; u++) {
@@ -234,5 +236,5 @@ struct sn_shape_end sn_shape_busy(const struct sn_layer_profile *s, const struct
     }
     double sent = w.now;
     take_all(&w);
-    return (struct sn_shape_end){w.now, fmax(w.comm, w.now), sent};
+    return (struct sn_layer_profile_end){w.now, fmax(w.comm, w.now), sent};
 }
