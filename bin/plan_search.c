@@ -336,6 +336,7 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     struct sn_accelerator plugin;
     struct sn_search s = {0};
     int ranks = 0;
+    SN_TRY(sn_search_check_machine(c, NULL, err));
     SN_TRY(sn_machine_of(m, c, NULL, err));
     SN_TRY(sn_software_of(&software, c, NULL, err));
     SN_TRY(ranks_of(&ranks, l, c, m, err));

@@ -64,8 +64,8 @@ enum sn_status sn_search_check_machine(const struct sn_config *c, const char *ma
     if (c->run.backend != SN_BACKEND_CUDA || sn_names_machine(c) || (machine && machine[0]))
         return SN_OK;
     return sn_fail(err, SN_EINPUT,
-                   "%s: layout: auto: run.backend is cuda, and no machine says what its GPUs hold; "
-                   "want machine.preset, machine.file or a slurm.site that has one",
+                   "%s: run.backend is cuda, and no machine says what its GPUs hold; want "
+                   "machine.preset, machine.file or a slurm.site that has one",
                    c->path);
 }
 

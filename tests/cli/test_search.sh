@@ -86,6 +86,10 @@ like "with numbers that work" "$err" 'no layout of 13 ranks is valid: .* would w
 run "$plan" search "$tmp/run.yaml"
 is "no number of ranks: exit 2" "$rc" 2
 like "it says where one can stand" "$err" 'use --gpus, machine.nodes or layout.data'
+sed 's/^run: {/&backend: cuda, /; /^machine:/d' "$tmp/run.yaml" >"$tmp/nowhere.yaml"
+run "$plan" search "$tmp/nowhere.yaml" --gpus 8
+is "GPUs that nobody describes: exit 2" "$rc" 2
+like "this host's memory is not theirs" "$err" 'run.backend is cuda, and no machine says what its GPUs hold; want machine.preset'
 run "$plan" search
 is "no run file: exit 2" "$rc" 2
 run "$plan" search --help

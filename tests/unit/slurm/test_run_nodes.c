@@ -151,7 +151,7 @@ static void without_a_machine_runs_on_gpus_are_not_relaid(struct stage *s)
     tap_ok(stage_play(s, NULL, 0, false) == 2, "no machine: nor is a layout chosen");
     tap_like(
         s->err.text,
-        "^[^:]*: layout: auto: run.backend is cuda, and no machine says what its GPUs hold; want "
+        "^[^:]*: run.backend is cuda, and no machine says what its GPUs hold; want "
         "machine.preset, machine.file or a slurm.site that has one$",
         "no machine: it says what would do");
 }
