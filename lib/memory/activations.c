@@ -34,7 +34,9 @@ void sn_kept_add(const struct letters *l, struct tensor x)
     *k = (struct sn_kept){.name = x.name, .dtype = dtype, .rows = x.rows, .cols = x.cols};
     k->copies = stays ? x.copies : 0;
     k->bytes = k->copies * ((one + 63) / 64 * 64);
-    k->late = k->copies > 0 && (x.late || again);
+    /* Of a part without layers the received gradient makes one fewer than none: search takes
+     * differences. */
+    k->late = k->copies != 0 && (x.late || again);
     if (!l->full || x.dropped == ANYWAY) /* full: the paper counts the input alone */
         k->literature = paper_bytes(l, &x);
     if (k->copies == 0 && k->literature == 0)
