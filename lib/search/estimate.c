@@ -338,7 +338,7 @@ static int64_t kept_bytes(const struct look *k, int s)
     return sum;
 }
 
-static int64_t scratch_bytes(const struct look *k, int s)
+static int64_t scratch_bytes(const struct look *k, int s, int64_t update)
 {
     const struct sn_layer_profile *h = k->shape;
     struct sn_extent x = stage_of(k, s).x;
@@ -358,7 +358,8 @@ static int64_t scratch_bytes(const struct look *k, int s)
     /* What the model of one stage has as a temporary, the gradient that a block begins with, may
      * have been received into a slot. */
     int64_t received = h->sent * (int64_t)sn_dtype_size(k->e->config.train.precision);
-    return temp - (k->pieces > 1 ? received : 0) + work;
+    temp -= k->pieces > 1 ? received : 0;
+    return (update > temp ? update : temp) + work;
 }
 
 /* The first two stages and the last two: their numbers, each once. */
@@ -389,7 +390,8 @@ static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
     for (int i = 0; i < n; i++) {
         struct sn_inventory_cost cost;
         SN_TRY(stage_cost(k, stage[i], &cost, err));
-        int64_t bytes = cost.state + kept_bytes(k, stage[i]) + scratch_bytes(k, stage[i]);
+        int64_t bytes =
+            cost.state + kept_bytes(k, stage[i]) + scratch_bytes(k, stage[i], cost.wide);
         *most = bytes > *most ? bytes : *most;
     }
     *most += n > 0 ? common_bytes(k) : 0;

@@ -144,12 +144,13 @@ static bool price_coded(struct sn_estimator *e, struct sn_layer_profile_entry *x
     if (!c->raw || !z[gathers ? SN_CODED_ZERO : SN_CODED_DATA].on)
         return false;
     struct sn_coded_reduction r;
+    struct sn_bucket like = {.replicas = c->group, .grad_type = SN_F32}; /* which they all are */
     struct sn_inventory_size size =
         sn_inventory_size(c->raw, x->shape->key.zero, net->members[c->group]);
     if (gathers)
         sn_coded_gather(&r, e, net, c->group, &size, false);
     else
-        sn_coded_reduce(&r, e, net, c->group, &size);
+        sn_coded_reduce(&r, e, net, &like, &size);
     x->prices.before[i] = r.encode;
     x->prices.comm[i] = r.exchange + r.gather;
     x->prices.behind[i] = r.between + r.decode;
@@ -241,8 +242,17 @@ static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimato
         if (!s->bucket[c->kind].trains)
             continue;
         bool gathered = x->key.members.masters && members > 1;
-        x->cost.sq_norm += c->count * update_op(e, e->sq_norm, size.slice, gathered);
-        x->cost.adamw += c->count * update_op(e, e->adamw, size.slice, gathered);
+        bool wide = s->bucket[c->kind].grad_type != SN_F32; /* copies in fp32, a tile at a time */
+        int64_t tile = e->config.layout.optimizer_tile;
+        tile = tile > 0 && tile < size.slice ? tile : size.slice;
+        for (int64_t at = 0; at < size.slice; at += tile) {
+            int64_t n = size.slice - at < tile ? size.slice - at : tile;
+            double copy = wide ? update_op(e, e->widen, n, gathered) : 0;
+            x->cost.sq_norm += c->count * (copy + update_op(e, e->sq_norm, n, gathered));
+            x->cost.adamw += c->count * (copy + update_op(e, e->adamw, n, gathered));
+        }
+        if (wide && sn_round_up(tile * 4, 64) > x->cost.wide)
+            x->cost.wide = sn_round_up(tile * 4, 64);
     }
     struct sn_inventory_bytes b = sn_inventory_bytes(&x->inventory, s, e->config.train.precision,
                                                      x->key.zero, &x->key.members);
@@ -258,7 +268,7 @@ static double reduction(struct sn_estimator *e, const struct sn_inventory_entry 
     if (members == 1 || zero >= 2)
         return 0;
     return sn_net_price(e, net, zero ? SN_REDUCE_SCATTER : SN_ALL_REDUCE,
-                        sn_inventory_size(raw, zero, members).slice, SN_F32, b->replicas);
+                        sn_inventory_size(raw, zero, members).slice, b->grad_type, b->replicas);
 }
 
 static void post_reductions(struct sn_inventory_entry *x, int cls, double seconds)
@@ -285,7 +295,7 @@ static double reduce_class(struct sn_inventory_entry *x, struct sn_estimator *e,
         return plain;
     int members = sn_inventory_members_of(b, &x->key.members);
     struct sn_inventory_size size = sn_inventory_size(c->raw, x->key.zero, members);
-    sn_coded_reduce(&x->coded[i], e, net, b->replicas, &size);
+    sn_coded_reduce(&x->coded[i], e, net, b, &size);
     return x->coded[i].exchange + x->coded[i].gather;
 }
 
@@ -325,7 +335,8 @@ static void price_network(struct sn_inventory_entry *x, struct sn_estimator *e,
         if (!b->trains && !b->counts)
             continue;
         if (b->sum != SN_NGROUPS && b->sum != SN_GROUP_TIED && net->members[b->sum] > 1)
-            x->cost.shared += c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, b->sum);
+            x->cost.shared +=
+                c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, b->grad_type, b->sum);
         if (b->counts)
             continue;
         gather_class(x, e, s, net, i);

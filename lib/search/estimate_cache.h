@@ -58,6 +58,7 @@ struct sn_inventory_cost {
     double all;                    /* reductions of gradients: all buckets */
     const sn_part_seconds *reduce; /* [units] those that wait for a part of a unit of backward */
     int64_t state;
+    int64_t wide; /* the largest fp32 copy of gradients: a temporary of the update */
 };
 
 struct sn_inventory_entry {
@@ -88,7 +89,7 @@ struct sn_estimator {
     const struct sn_software *software;
     struct sn_model *model; /* of one layer of each kind */
     struct sn_job *job;     /* of it, on one rank: its update is priced in other sizes */
-    const struct sn_op *sq_norm, *adamw, *decide;
+    const struct sn_op *sq_norm, *adamw, *widen, *decide; /* widen: of bf16 gradients */
     struct sn_pricer pricer;
     struct sn_layer_profile_env env;
     bool foreign_memory;
@@ -129,7 +130,7 @@ void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct s
 /* Codecs on a bucket's reduction and gather (`updated`: by the update of ZeRO 1 and 2), and on a
  * transfer of n elements. */
 void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, enum sn_group q,
+                     const struct sn_net *net, const struct sn_bucket *b,
                      const struct sn_inventory_size *size);
 void sn_coded_gather(struct sn_coded_reduction *out, struct sn_estimator *e,
                      const struct sn_net *net, enum sn_group q,

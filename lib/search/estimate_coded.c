@@ -47,7 +47,7 @@ static double seconds(const struct coding *c, const struct sn_op *op)
 {
     struct sn_buffer bufs[BUFS];
     memset(bufs, 0, sizeof(bufs));
-    bufs[VALUES].dtype = c->e->config.train.precision;
+    bufs[VALUES].dtype = c->type != SN_F32 ? c->type : c->e->config.train.precision;
     bufs[STREAMS].dtype = SN_U8;
     bufs[FLOATS].dtype = SN_F32;
     struct sn_program text;
@@ -95,10 +95,11 @@ static double exchange(const struct coding *c, const struct sn_net *net, enum sn
 }
 
 void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, enum sn_group q,
+                     const struct sn_net *net, const struct sn_bucket *b,
                      const struct sn_inventory_size *size)
 {
     const struct sn_coding *z = &e->config.layout.compress.coding[SN_CODED_DATA];
+    enum sn_group q = b->replicas;
     int members = net->members[q];
     bool all = size->slice == size->n;
     *out = (struct sn_coded_reduction){0};
@@ -106,14 +107,14 @@ void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
         return; /* factors: shapes decide, which nobody has here; a bound, and compiled layouts say
                  */
     int64_t each = (size->n + members - 1) / members, block = SN_CODEC_BLOCK;
-    struct coding c = {.e = e, .z = z, .type = SN_F32, .n = size->n, .streams = members};
+    struct coding c = {.e = e, .z = z, .type = b->grad_type, .n = size->n, .streams = members};
     c.share = all ? (each + block - 1) / block * block : size->slice;
     *out = (struct sn_coded_reduction){.encode = encode(&c, false, z->feedback),
                                        .exchange = exchange(&c, net, SN_ALL_TO_ALL, q),
-                                       .between = decode(&c, SN_F32, true, false)};
+                                       .between = decode(&c, c.type, true, false)};
     if (!all)
         return;
-    out->decode = decode(&c, SN_F32, false, false);
+    out->decode = decode(&c, c.type, false, false);
     c.streams = 1;
     c.n = c.share;
     out->between += encode(&c, false, false);

@@ -12,6 +12,17 @@ static const struct sn_op *find_op(const struct sn_program *p, int kind)
     return NULL;
 }
 
+/* The copy in fp32 of gradients of another type, which the update makes. */
+static const struct sn_op *find_widening(const struct sn_job *j)
+{
+    const struct sn_program *p = &j->train;
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == SN_OP_COPY &&
+            p->bufs[p->ops[i].in[SN_COPY_X].buf].cls == SN_CLASS_GRAD)
+            return &p->ops[i];
+    return NULL;
+}
+
 /* What the head costs in layers of the whole model. */
 static enum sn_status count_head(struct sn_estimator *e, struct sn_err *err)
 {
@@ -51,6 +62,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     sn_pricer_init(&e->pricer, e->machine, e->software, e->job);
     e->sq_norm = find_op(&e->job->train, SN_OP_SQ_NORM);
     e->adamw = find_op(&e->job->train, SN_OP_ADAMW);
+    e->widen = find_widening(e->job);
     c->model = model;
     c->train.global_batch = batch;
     return SN_OK;

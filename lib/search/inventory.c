@@ -145,7 +145,8 @@ struct sn_inventory_bytes sn_inventory_bytes(const struct sn_inventory *s,
         int64_t size = (int64_t)sn_dtype_size(own), part = sn_round_up(e.slice * 4, 64);
         bool has_grad = k->trains || k->counts;
         b.params += c->count * sn_round_up((stage == 3 ? e.slice : e.n) * size, 64);
-        b.grads += has_grad ? c->count * sn_round_up((stage >= 2 ? e.slice : e.n) * 4, 64) : 0;
+        int64_t grad = (stage >= 2 ? e.slice : e.n) * (int64_t)sn_dtype_size(k->grad_type);
+        b.grads += has_grad ? c->count * sn_round_up(grad, 64) : 0;
         b.optimizer += c->count * ((own != SN_F32 || masters) + 2 * k->trains) * part;
         b.optimizer += members->feedback && shared ? c->count * sn_round_up(e.n * 4, 64) : 0;
     }

@@ -341,7 +341,7 @@ static int kind_of(struct sn_layer_profile *s, const struct sn_bucket *b)
         const struct sn_bucket *o = &s->bucket[k];
         if (o->trains == b->trains && o->decay == b->decay && o->copies == b->copies &&
             o->sum == b->sum && o->replicas == b->replicas && o->counts == b->counts &&
-            o->is_bias == b->is_bias)
+            o->is_bias == b->is_bias && o->grad_type == b->grad_type)
             return k;
     }
     s->bucket[s->n_kinds] = *b;

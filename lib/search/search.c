@@ -371,11 +371,6 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
                              struct sn_err *err)
 {
     *out = (struct sn_search){0};
-    if (w->config->train.grad_dtype != SN_F32 || w->config->layout.optimizer_tile > 0)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: train.grad_dtype and layout.optimizer_tile are not searched yet; leave "
-                       "them out, or name a layout, which is priced",
-                       w->config->path);
     struct search s = {.w = w, .out = out, .config = sn_alloc(sizeof(*s.config))};
     enum sn_status st = SN_OK;
     if (!s.config)

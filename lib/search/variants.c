@@ -68,8 +68,9 @@ static void list_memory(struct lister *l)
     const struct sn_layout_config *g = &l->base->layout;
     bool one = (int64_t)l->v.data * l->v.context == 1;
     bool exchanges = l->v.expert > 1 || l->v.expert_tensor > 1;
-    bool low = l->v.schedule == SN_ZERO_BUBBLE && exchanges;              /* ZeRO 0 and 1 alone, */
-    low = low || l->base->layout.compress.coding[SN_CODED_DATA].rank > 0; /* as with factors */
+    bool low = l->v.schedule == SN_ZERO_BUBBLE && exchanges; /* ZeRO 0 and 1 alone, */
+    low = low || g->compress.coding[SN_CODED_DATA].rank > 0; /* as with factors */
+    low = low || l->base->train.grad_dtype != SN_F32;        /* and gradients of 16 bits */
     l->v.zero = named(l, SN_KEY_ZERO) ? (unsigned char)g->zero : 0;
     if (!is_valid(l))
         return;

@@ -86,6 +86,13 @@ like "with numbers that work" "$err" 'no layout of 13 ranks is valid: .* would w
 run "$plan" search "$tmp/run.yaml"
 is "no number of ranks: exit 2" "$rc" 2
 like "it says where one can stand" "$err" 'use --gpus, machine.nodes or layout.data'
+sed 's/precision: bf16/&, grad_dtype: bf16/; s/^layout: {/&optimizer_tile: 4194304, /' "$tmp/run.yaml" >"$tmp/half.yaml"
+run "$plan" search "$tmp/half.yaml" --gpus 8 --top 8 --write "$tmp/half-best.yaml"
+is "gradients in bf16, updates by tiles: search exits 0" "$rc" 0
+is "and finds no layout that takes none of them" "$(printf '%s\n' "$out" | grep -c 'zero [23]')" 0
+run "$plan" "$tmp/half-best.yaml" --json
+is "what it writes is a run" "$rc" 0
+like "with them" "$(cat "$tmp/half-best.yaml")" 'optimizer_tile: 4194304'
 sed 's/^run: {/&backend: cuda, /; /^machine:/d' "$tmp/run.yaml" >"$tmp/nowhere.yaml"
 run "$plan" search "$tmp/nowhere.yaml" --gpus 8
 is "GPUs that nobody describes: exit 2" "$rc" 2
