@@ -1,10 +1,10 @@
 #!/bin/sh
-# planner.sh - how good the planner is: every figure of docs/PLANNER.md, from one command.
+# planner.sh - how good the planner is: every figure of docs/ACCURACY.md, from one command.
 #
 # usage: tests/bench/planner.sh [--write] [PART...]
 #
 # Runs the parts (default: all), prints their Markdown tables, and with --write puts them into
-# docs/PLANNER.md between the lines "<!-- begin PART -->" and "<!-- end PART -->".
+# docs/ACCURACY.md between the lines "<!-- begin PART -->" and "<!-- end PART -->".
 #   published  step times, ranks and memory that others measured      tests/bench/published.sh
 #   baselines  what a closed formula and another planner make of them  tests/bench/baselines.sh
 #   own        memory, traffic and time of sennit-train on this host   tests/bench/own.sh
@@ -13,7 +13,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 all="published baselines own paced speed"
-page=docs/PLANNER.md
+page=docs/ACCURACY.md
 write=
 [ "${1-}" != --write ] || { write=1 && shift; }
 tmp=$(mktemp -d)

@@ -75,6 +75,15 @@ is "--verify and --mtbf-hours keep to the schema" "$err" ''
 like "the verdict is there" "$(cat "$tmp/more.json")" '"verified": true, "fault": null'
 like "and nothing is assumed" "$(cat "$tmp/more.json")" '"mtbf_s": 360000, .*"mtbf_assumed": false, "storage_assumed": false'
 
+# --- the picture of README.md -------------------------------------------------------------------
+SN_ISA=generic "$plan" docs/img/step.yaml --svg "$tmp/step.svg" >"$tmp/out" 2>"$tmp/err"
+is "the run of docs/img/step.svg is planned" "$?" 0
+if [ "$(uname -m)" = x86_64 ]; then # its memory has the scratch of kernels
+    ok "docs/img/step.svg is what sennit-plan draws of docs/img/step.yaml" cmp -s "$tmp/step.svg" docs/img/step.svg
+else
+    skip "docs/img/step.svg is what sennit-plan draws of docs/img/step.yaml" "drawn with the kernels of x86-64"
+fi
+
 # --- GPT-NeoX-20B on Lassen ---------------------------------------------------------------------
 run "$plan" templates/runs/neox-20b-lassen.yaml --ranks 192 --json
 is "GPT-NeoX-20B is planned on 48 nodes of Lassen" "$rc" 0

@@ -1,6 +1,6 @@
 #!/bin/sh
-# update.sh - write what is golden anew: the plan tests/golden/plans/NAME.json of every NAME.yaml, the batch
-# script tests/golden/sites/NAME.sh of every NAME.yaml.
+# update.sh - write what is golden anew: the plan tests/golden/plans/NAME.json of every NAME.yaml, the picture
+# docs/img/step.svg, the batch script tests/golden/sites/NAME.sh of every NAME.yaml.
 #
 # usage: make && tests/golden/update.sh [plans|sites]
 # A change of these files wants a commit that says why prices, memory or traffic changed, or what a
@@ -11,6 +11,7 @@ plans() {
     for file in tests/golden/plans/*.yaml; do
         "$bin/sennit-plan" "$file" --json >"${file%.yaml}.json" || [ $? -eq 1 ] # 1: it does not fit
     done
+    SN_ISA=generic "$bin/sennit-plan" docs/img/step.yaml --svg docs/img/step.svg >/dev/null
 }
 # Where the program and the working directory are differs from host to host.
 sites() {
