@@ -76,6 +76,8 @@ mv "$tmp/moved" "$root"
 
 # --- the pages that man pages name are there -------------------------------------------------------
 is "every page is installed" "$(cd docs && ls ./*.md)" "$(cd "$root/share/doc/sennit" && ls ./*.md | grep -vE '^./(README|CHANGELOG).md$')"
+is "and what they show" "$(ls docs/img)" "$(ls "$root/share/doc/sennit/img")"
+is "README.md links to them where they lie" "$(grep -o '](docs/' "$root/share/doc/sennit/README.md")" ''
 named=$(grep -ho "[^ (]*share/doc/sennit/[A-Za-z]*\.[a-z]*" "$root"/share/man/man1/*.1 | sort -u)
 ok "man pages name some" test "$(echo "$named" | wc -l)" -ge 5
 for page in $named; do
