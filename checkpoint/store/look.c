@@ -3,6 +3,7 @@
 #include "checkpoint/hf/hfnames.h"
 #include "checkpoint/hf/hfrules.h"
 #include "checkpoint/store/init_model.h"
+#include "checkpoint/store/model_text.h"
 #include "checkpoint/store/reader.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -24,23 +25,47 @@ int sn_look_line(const char **p, const char **line)
     return (int)len;
 }
 
+/* A text as this version writes it: a key that is younger than the checkpoint has its default. What
+ * cannot be read stays as it is. */
+static char *as_written_now(const char *text, const char *where)
+{
+    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
+    struct sn_str now = {0};
+    struct sn_err unread;
+    if (c && sn_model_text_parse(c, text, where, &unread) == SN_OK)
+        sn_config_format_model(&now, c);
+    else
+        sn_str_add(&now, "%s", text);
+    sn_free(c);
+    if (!now.failed)
+        return now.p;
+    sn_str_fini(&now);
+    return NULL;
+}
+
 enum sn_status sn_look_model(const struct sn_manifest *m, const char *dir, const char *want,
                              struct sn_err *err)
 {
-    const char *have = m->model_text;
-    if (strcmp(have, want) == 0)
+    if (strcmp(m->model_text, want) == 0)
         return SN_OK;
-    const char *h, *w;
-    int nh, nw;
-    do {
-        nh = sn_look_line(&have, &h);
-        nw = sn_look_line(&want, &w);
-    } while (nh == nw && strncmp(h, w, (size_t)nh) == 0 && (*have || *want));
-    return sn_fail(
-        err, SN_EINPUT,
-        "%s: holds another model: it has '%.*s' where the run file has '%.*s'; use another "
-        "checkpoint.dir, or train.init_from to take only its weights",
-        dir, nh, h, nw, w);
+    char *text = as_written_now(m->model_text, dir);
+    if (!text)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to compare its model", dir);
+    enum sn_status st = SN_OK;
+    if (strcmp(text, want) != 0) {
+        const char *have = text, *h, *w;
+        int nh, nw;
+        do {
+            nh = sn_look_line(&have, &h);
+            nw = sn_look_line(&want, &w);
+        } while (nh == nw && strncmp(h, w, (size_t)nh) == 0 && (*have || *want));
+        st = sn_fail(err, SN_EINPUT,
+                     "%s: holds another model: it has '%.*s' where the run file has '%.*s'; use "
+                     "another checkpoint.dir, or train.init_from to take only its weights",
+                     dir, nh, h, nw, w);
+    }
+    sn_free(text);
+    return st;
 }
 
 /* --- which one -------------------------------------------------------------------------------- */

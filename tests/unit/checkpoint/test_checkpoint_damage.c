@@ -1,4 +1,6 @@
 /* Checkpoints: damage and other models are told by name, and never loaded. */
+#include "checkpoint/store/look.h"
+#include "checkpoint/store/model_text.h"
 #include "checkpoint/store/store.h"
 #include "tests/lib/checkpoint_test.h"
 
@@ -270,6 +272,32 @@ static void another_model_is_refused(void)
     teardown(&b);
 }
 
+/* A checkpoint from before a key was there is of the key's default. */
+static void a_younger_key_has_its_default(void)
+{
+    static const char old[] = "model:\n  family: llama\n  layers: 2\n  hidden: 64\n  heads: 4\n"
+                              "  ffn: 128\n  vocab: 96\n  seq: 16\n";
+    struct sn_manifest m = {.model_text = old};
+    struct sn_config c;
+    struct sn_str now = {0};
+    struct sn_err err = {0};
+    enum sn_status st = sn_model_text_parse(&c, old, "old", &err);
+    sn_config_format_model(&now, &c);
+    tap_ok(st == SN_OK && strstr(now.p, "  activation: silu\n") &&
+               sn_look_model(&m, "DIR", now.p, &err) == SN_OK,
+           "a checkpoint without a younger key is of its default");
+    sn_str_fini(&now);
+    c.model.rope_theta = 5e5;
+    sn_config_format_model(&now, &c);
+    st = sn_look_model(&m, "DIR", now.p, &err);
+    tap_text(st == SN_EINPUT ? err.text : "",
+             "DIR: holds another model: it has 'rope_theta: 10000' where the run file has "
+             "'rope_theta: 500000'; use another checkpoint.dir, or train.init_from to take only "
+             "its weights",
+             "another value is named");
+    sn_str_fini(&now);
+}
+
 static void other_tensors_are_refused(void)
 {
     struct bench b;
@@ -432,6 +460,7 @@ int main(void)
     a_lost_shard_is_named();
     hdf5_metadata_damage_never_loads_wrong_numbers();
     another_model_is_refused();
+    a_younger_key_has_its_default();
     other_tensors_are_refused();
     a_manifest_of_another_shard_is_refused();
     strange_manifests_are_explained();
