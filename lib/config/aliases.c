@@ -12,6 +12,7 @@ const struct sn_alias sn_aliases[] = {
     {"vocab_size", "model.vocab"}, {"tie_word_embeddings", "model.tied_embeddings"},
     {"seq_len", "model.seq"}, {"seq_length", "model.seq"}, {"max_seq_len", "model.seq"}, {"max_position_embeddings", "model.seq"},
     {"block_size", "model.seq"}, {"n_positions", "model.seq"}, {"context_length", "model.seq"},
+    {"hidden_act", "model.activation"}, {"activation_function", "model.activation"}, {"hidden_activation", "model.activation"},
     {"rms_norm_eps", "model.norm_eps"}, {"layer_norm_eps", "model.norm_eps"}, {"layernorm_epsilon", "model.norm_eps"},
     {"num_experts", "model.experts.count"}, {"num_local_experts", "model.experts.count"},
     {"num_experts_per_tok", "model.experts.top_k"}, {"moe_router_topk", "model.experts.top_k"},
