@@ -3,7 +3,7 @@
  * preflight of nodes before the first attempt. Jobs on a stage.
  */
 #include "slurm/history/history.h"
-#include "tests/lib/stage.h"
+#include "tests/lib/scenes.h"
 #include "tests/lib/tap_like.h"
 
 #include <string.h>
@@ -177,24 +177,15 @@ static void what_is_wrong_with_all_nodes_stops_nobody(struct stage *s)
 
 int main(void)
 {
-    static const struct {
-        void (*scene)(struct stage *s);
-        const char *hosts;
-    } row[] = {{attempts_without_progress_are_bounded, "n0,n1,n2,n3"},
-               {what_slurm_has_no_room_for_yet_is_no_idle_attempt, "n0,n1,n2,n3"},
-               {attempts_are_as_many_as_the_run_file_allows, "n0,n1,n2,n3"},
-               {a_host_out_of_memory_would_be_so_again, "n0,n1,n2,n3"},
-               {wrong_input_is_not_tried_again, "n0,n1,n2,n3"},
-               {a_disk_that_has_room_again_ends_the_rest, "n0,n1,n2,n3"},
-               {a_disk_that_stays_full_ends_the_run, "n0,n1,n2,n3"},
-               {a_node_that_fails_its_preflight_is_not_used, "n0,n1,n2,n3,n4"},
-               {what_is_wrong_with_all_nodes_stops_nobody, "n0,n1,n2,n3"}};
-    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-        struct stage s;
-        if (!tap_ok(stage_open(&s, row[i].hosts), "scene %zu", i + 1))
-            break;
-        row[i].scene(&s);
-        stage_close(&s);
-    }
-    return tap_done();
+    static const struct scene scene[] = {
+        {attempts_without_progress_are_bounded, "n0,n1,n2,n3"},
+        {what_slurm_has_no_room_for_yet_is_no_idle_attempt, "n0,n1,n2,n3"},
+        {attempts_are_as_many_as_the_run_file_allows, "n0,n1,n2,n3"},
+        {a_host_out_of_memory_would_be_so_again, "n0,n1,n2,n3"},
+        {wrong_input_is_not_tried_again, "n0,n1,n2,n3"},
+        {a_disk_that_has_room_again_ends_the_rest, "n0,n1,n2,n3"},
+        {a_disk_that_stays_full_ends_the_run, "n0,n1,n2,n3"},
+        {a_node_that_fails_its_preflight_is_not_used, "n0,n1,n2,n3,n4"},
+        {what_is_wrong_with_all_nodes_stops_nobody, "n0,n1,n2,n3"}};
+    return scenes_play(scene, sizeof(scene) / sizeof(scene[0]));
 }

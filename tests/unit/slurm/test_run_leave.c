@@ -5,7 +5,7 @@
  */
 #include "slurm/history/history.h"
 #include "slurm/supervisor/supervise.h"
-#include "tests/lib/stage.h"
+#include "tests/lib/scenes.h"
 #include "tests/lib/tap_like.h"
 
 #include <string.h>
@@ -268,29 +268,22 @@ static void a_controller_that_stays_down_is_not_waited_for_all_day(struct stage 
 
 int main(void)
 {
-    static void (*const scene[])(struct stage *) = {
-        a_job_requeues_itself_once,
-        a_scheduler_that_requeues_is_waited_for,
-        sigterm_that_was_of_no_preemption,
-        a_grace_time_is_sat_out,
-        who_may_not_requeue_says_how_to_go_on,
-        without_scontrol_it_says_what_is_missing,
-        the_trainer_is_asked_before_the_end,
-        an_end_that_moves_is_followed,
-        ranks_that_go_at_the_time_limit_have_lost_nobody,
-        who_is_cancelled_does_not_come_back,
-        cancelled_during_preflight,
-        cancelled_between_two_attempts,
-        cancelled_near_the_end_of_its_time,
-        cancelled_after_it_was_decided_to_requeue,
-        who_does_not_know_is_not_to_requeue,
-        a_controller_that_stays_down_is_not_waited_for_all_day};
-    for (size_t i = 0; i < sizeof(scene) / sizeof(scene[0]); i++) {
-        struct stage s;
-        if (!tap_ok(stage_open(&s, "n0,n1,n2,n3"), "scene %zu", i + 1))
-            break;
-        scene[i](&s);
-        stage_close(&s);
-    }
-    return tap_done();
+    static const struct scene scene[] = {
+        {a_job_requeues_itself_once, "n0,n1,n2,n3"},
+        {a_scheduler_that_requeues_is_waited_for, "n0,n1,n2,n3"},
+        {sigterm_that_was_of_no_preemption, "n0,n1,n2,n3"},
+        {a_grace_time_is_sat_out, "n0,n1,n2,n3"},
+        {who_may_not_requeue_says_how_to_go_on, "n0,n1,n2,n3"},
+        {without_scontrol_it_says_what_is_missing, "n0,n1,n2,n3"},
+        {the_trainer_is_asked_before_the_end, "n0,n1,n2,n3"},
+        {an_end_that_moves_is_followed, "n0,n1,n2,n3"},
+        {ranks_that_go_at_the_time_limit_have_lost_nobody, "n0,n1,n2,n3"},
+        {who_is_cancelled_does_not_come_back, "n0,n1,n2,n3"},
+        {cancelled_during_preflight, "n0,n1,n2,n3"},
+        {cancelled_between_two_attempts, "n0,n1,n2,n3"},
+        {cancelled_near_the_end_of_its_time, "n0,n1,n2,n3"},
+        {cancelled_after_it_was_decided_to_requeue, "n0,n1,n2,n3"},
+        {who_does_not_know_is_not_to_requeue, "n0,n1,n2,n3"},
+        {a_controller_that_stays_down_is_not_waited_for_all_day, "n0,n1,n2,n3"}};
+    return scenes_play(scene, sizeof(scene) / sizeof(scene[0]));
 }

@@ -3,7 +3,7 @@
  * fewer nodes in another layout, nodes that are doubted. A job of sixteen ranks on a stage.
  */
 #include "lib/sim/stages.h"
-#include "tests/lib/stage.h"
+#include "tests/lib/scenes.h"
 #include "tests/lib/tap_like.h"
 
 #include <stdlib.h>
@@ -149,11 +149,10 @@ static void without_a_machine_runs_on_gpus_are_not_relaid(struct stage *s)
     tap_like(stage_event(s, "decision", 0), "\"action\": \"requeue\"", "no machine: as decided");
     s->layout = "auto";
     tap_ok(stage_play(s, NULL, 0, false) == 2, "no machine: nor is a layout chosen");
-    tap_like(
-        s->err.text,
-        "^[^:]*: run.backend is cuda, and no machine says what its GPUs hold; want "
-        "machine.preset, machine.file or a slurm.site that has one$",
-        "no machine: it says what would do");
+    tap_like(s->err.text,
+             "^[^:]*: run.backend is cuda, and no machine says what its GPUs hold; want "
+             "machine.preset, machine.file or a slurm.site that has one$",
+             "no machine: it says what would do");
 }
 
 /* A node that is in no record is asked itself: its slurmd does not answer, whatever the controller says. */
@@ -209,25 +208,16 @@ static void processes_are_not_ranks(struct stage *s)
 
 int main(void)
 {
-    static const struct {
-        void (*scene)(struct stage *s);
-        const char *hosts;
-    } row[] = {{command_and_environment_are_the_jobs, "n0,n1,n2,n3"},
-               {another_mpi_meets_as_its_site_says, "n0,n1,n2,n3"},
-               {a_spare_takes_a_dead_nodes_place, "n0,n1,n2,n3,n4"},
-               {fewer_nodes_get_another_layout, "n0,n1,n2,n3"},
-               {without_leave_to_shrink_the_job_is_requeued, "n0,n1,n2,n3"},
-               {runs_on_gpus_are_judged_by_the_sites_machine, "n0,n1,n2,n3"},
-               {without_a_machine_runs_on_gpus_are_not_relaid, "n0,n1,n2,n3"},
-               {a_node_that_does_not_answer_is_left_out, "n0,n1,n2,n3,n4"},
-               {too_few_nodes_are_put_back_but_not_for_ever, "n0,n1"},
-               {processes_are_not_ranks, "n0,n1,n2,n3"}};
-    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-        struct stage s;
-        if (!tap_ok(stage_open(&s, row[i].hosts), "scene %zu", i + 1))
-            break;
-        row[i].scene(&s);
-        stage_close(&s);
-    }
-    return tap_done();
+    static const struct scene scene[] = {
+        {command_and_environment_are_the_jobs, "n0,n1,n2,n3"},
+        {another_mpi_meets_as_its_site_says, "n0,n1,n2,n3"},
+        {a_spare_takes_a_dead_nodes_place, "n0,n1,n2,n3,n4"},
+        {fewer_nodes_get_another_layout, "n0,n1,n2,n3"},
+        {without_leave_to_shrink_the_job_is_requeued, "n0,n1,n2,n3"},
+        {runs_on_gpus_are_judged_by_the_sites_machine, "n0,n1,n2,n3"},
+        {without_a_machine_runs_on_gpus_are_not_relaid, "n0,n1,n2,n3"},
+        {a_node_that_does_not_answer_is_left_out, "n0,n1,n2,n3,n4"},
+        {too_few_nodes_are_put_back_but_not_for_ever, "n0,n1"},
+        {processes_are_not_ranks, "n0,n1,n2,n3"}};
+    return scenes_play(scene, sizeof(scene) / sizeof(scene[0]));
 }
