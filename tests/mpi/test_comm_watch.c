@@ -225,7 +225,7 @@ static int be_a_rank(const char *way, const char *folder)
     struct sn_err err;
     struct sn_grid g = is_of_four(way) ? test_grid(2, 1, 2, 1) : test_grid(RANKS, 1, 1, 1);
     if (sn_comm_create_mpi(&c, &err) != SN_OK || c->ops->set_grid(c, &g, &err) != SN_OK ||
-        sn_flight_open(recorder, folder, c->rank, &err) != SN_OK) {
+        sn_flight_open(&recorder, folder, c->rank, &err) != SN_OK) {
         printf("begin: %s\n", err.text);
         return 1;
     }
