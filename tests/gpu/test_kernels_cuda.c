@@ -293,8 +293,8 @@ static void balance(struct kt *k, enum sn_op_kind kind)
 static void route(struct kt *k, enum sn_op_kind kind)
 {
     int64_t t = size(8192, 16);
-    k->a.attr =
-        (struct sn_attr){.experts = EXPERTS, .experts.aux_loss = 0.01f, .experts.z_loss = 0.001f};
+    k->a.attr = (struct sn_attr){
+        .experts.count = EXPERTS, .experts.aux_loss = 0.01f, .experts.z_loss = 0.001f};
     k->scalars.tokens_in_step = (double)t;
     k->scalars.loss_scale = 64;
     if (kind == SN_OP_ROUTE) {
@@ -345,7 +345,8 @@ static void place(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
     int64_t s = size(4096, 16);
-    k->a.attr = (struct sn_attr){.experts = EXPERTS, .position.seq = s, .experts.capacity = s / 5};
+    k->a.attr =
+        (struct sn_attr){.experts.count = EXPERTS, .position.seq = s, .experts.capacity = s / 5};
     struct sn_mat *choice = kt_new(k, 0, shape(SN_I32, 2 * s, CHOICES));
     for (int64_t i = 0; i < 2 * s * CHOICES; i++)
         kt_set(choice, i / CHOICES, i % CHOICES,
@@ -396,7 +397,7 @@ static void expert_gemm(struct kt *k, enum sn_op_kind kind)
     (void)kind;
     int64_t rows = size(4096, 64), n = size(1024, 16), d = size(512, 16);
     k->magnitude = sqrt((double)d);
-    k->a.attr = (struct sn_attr){.gemm.trans_b = true, .experts = EXPERTS / 2};
+    k->a.attr = (struct sn_attr){.gemm.trans_b = true, .experts.count = EXPERTS / 2};
     kt_in(k, 0, shape(type, rows, d));
     kt_in(k, 1, shape(type, EXPERTS / 2 * n, d));
     struct sn_mat *bounds = kt_new(k, 2, shape(SN_I32, 1, EXPERTS + 1));
