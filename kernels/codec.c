@@ -38,11 +38,24 @@ static bool parse_words(struct sn_codec *c, const char *text)
     return *text == '\0' || c->hadamard || c->stochastic;
 }
 
+/* The kind with the longest name that the text begins with; SN_NCODECS: there is none. */
+static enum sn_codec_kind kind_named(const char *text)
+{
+    enum sn_codec_kind best = SN_NCODECS;
+    size_t longest = 0;
+    for (enum sn_codec_kind k = SN_CODEC_BF16; k < SN_NCODECS; k++) {
+        size_t length = strlen(names[k]);
+        if (length > longest && strncmp(text, names[k], length) == 0) {
+            best = k;
+            longest = length;
+        }
+    }
+    return best;
+}
+
 bool sn_codec_parse(struct sn_codec *out, const char *text)
 {
-    struct sn_codec c = {.kind = SN_CODEC_BF16};
-    while (c.kind < SN_NCODECS && strncmp(text, names[c.kind], strlen(names[c.kind])) != 0)
-        c.kind++;
+    struct sn_codec c = {.kind = kind_named(text)};
     if (c.kind == SN_NCODECS)
         return false;
     text += strlen(names[c.kind]);
@@ -75,6 +88,27 @@ const char *sn_codec_names(void)
 {
     return "bf16, fp8, int8 and int4 (each also with -hadamard, -stochastic or "
            "-hadamard-stochastic), zfp-3 to zfp-32, mpc, mpc-2 to mpc-32";
+}
+
+const struct sn_codec *sn_codec_all(int *n)
+{
+    static const struct sn_codec all[] = {
+        {.kind = SN_CODEC_BF16},
+        {.kind = SN_CODEC_FP8},
+        {.kind = SN_CODEC_INT8},
+        {.kind = SN_CODEC_INT8, .stochastic = true},
+        {.kind = SN_CODEC_INT8, .hadamard = true},
+        {.kind = SN_CODEC_INT8, .hadamard = true, .stochastic = true},
+        {.kind = SN_CODEC_INT4},
+        {.kind = SN_CODEC_INT4, .stochastic = true},
+        {.kind = SN_CODEC_INT4, .hadamard = true},
+        {.kind = SN_CODEC_INT4, .hadamard = true, .stochastic = true},
+        {.kind = SN_CODEC_ZFP, .rate = 8},
+        {.kind = SN_CODEC_ZFP, .rate = 16},
+        {.kind = SN_CODEC_MPC, .dim = 1},
+    };
+    *n = (int)(sizeof(all) / sizeof(all[0]));
+    return all;
 }
 
 const char *sn_codec_missing(const struct sn_codec *c)
@@ -111,9 +145,15 @@ bool sn_codec_is_fixed(const struct sn_codec *c)
 
 int64_t sn_codec_granule(const struct sn_codec *c)
 {
-    static const int64_t granule[SN_NCODECS] = {
-        1, SN_CODEC_BLOCK, SN_CODEC_BLOCK, SN_CODEC_BLOCK, SN_CODEC_ZFP_GRANULE, 1};
-    return granule[c->kind];
+    switch (c->kind) {
+    case SN_CODEC_BF16:
+    case SN_CODEC_MPC:
+        return 1;
+    case SN_CODEC_ZFP:
+        return SN_CODEC_ZFP_GRANULE;
+    default:
+        return SN_CODEC_BLOCK;
+    }
 }
 
 static int64_t rounded_up(int64_t n, int64_t to)

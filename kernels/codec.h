@@ -105,6 +105,8 @@ bool sn_codec_parse(struct sn_codec *out, const char *text);
 void sn_codec_format(const struct sn_codec *c, char name[SN_CODEC_NAME]);
 /* The names that there are, for a sentence. */
 const char *sn_codec_names(void);
+/* Every codec there is, once with each set of words: of zfp and mpc those that schemes name. */
+const struct sn_codec *sn_codec_all(int *n);
 /* NULL, or what is missing in this build for it and what would help. */
 const char *sn_codec_missing(const struct sn_codec *c);
 /* What a fault is, as the end of a sentence. */

@@ -148,31 +148,40 @@ static enum sn_codec_fault check(const struct sn_codec *c, const struct sn_value
     return in_words && (uintptr_t)stream % 8 ? SN_CODEC_BAD_PLACE : SN_CODEC_FINE;
 }
 
+/* Every kind has blocks of 128 values but these. */
+static sn_encoder *encoder_of(const struct sn_codec *c)
+{
+    return c->kind == SN_CODEC_ZFP   ? SN_K(sn_zfp_encode)
+           : c->kind == SN_CODEC_MPC ? SN_K(sn_mpc_encode)
+                                     : SN_K(sn_blocks_encode);
+}
+
+static sn_decoder *decoder_of(const struct sn_codec *c)
+{
+    return c->kind == SN_CODEC_ZFP   ? SN_K(sn_zfp_decode)
+           : c->kind == SN_CODEC_MPC ? SN_K(sn_mpc_decode)
+                                     : SN_K(sn_blocks_decode);
+}
+
 static enum sn_codec_fault encode(const struct sn_codec *c, const struct sn_values *x,
                                   const struct sn_codec_draw *draw, struct sn_stream *to,
                                   int threads)
 {
-    static sn_encoder *const by_kind[SN_NCODECS] = {SN_K(sn_blocks_encode), SN_K(sn_blocks_encode),
-                                                    SN_K(sn_blocks_encode), SN_K(sn_blocks_encode),
-                                                    SN_K(sn_zfp_encode),    SN_K(sn_mpc_encode)};
     enum sn_codec_fault f = check(c, x, to->p, SN_WRITE);
     if (f != SN_CODEC_FINE)
         return f;
     to->bytes = sn_codec_bytes(c, x->dtype, x->n);
-    return by_kind[c->kind](c, x, draw, to, threads);
+    return encoder_of(c)(c, x, draw, to, threads);
 }
 
 static enum sn_codec_fault decode(const struct sn_codec *c, const struct sn_stream *from,
                                   const struct sn_values *y, enum sn_acc acc, int threads)
 {
-    static sn_decoder *const by_kind[SN_NCODECS] = {SN_K(sn_blocks_decode), SN_K(sn_blocks_decode),
-                                                    SN_K(sn_blocks_decode), SN_K(sn_blocks_decode),
-                                                    SN_K(sn_zfp_decode),    SN_K(sn_mpc_decode)};
     enum sn_codec_fault f = check(c, y, from->p, acc);
     if (f == SN_CODEC_FINE && sn_codec_is_fixed(c) &&
         from->bytes != sn_codec_bytes(c, y->dtype, y->n))
         f = SN_CODEC_BAD_LENGTH;
-    return f == SN_CODEC_FINE ? by_kind[c->kind](c, from, y, acc, threads) : f;
+    return f == SN_CODEC_FINE ? decoder_of(c)(c, from, y, acc, threads) : f;
 }
 
 static enum sn_codec_fault encode_fed(const struct sn_codec *c, const struct sn_values *x,

@@ -206,21 +206,21 @@ static int decode_kind(struct sn_cuda *cx, const struct sn_args *a, struct sn_sh
     return sn_has_kind(&a->attr, (enum sn_codec_kind)K::KIND) ? sn_launch(cx, decode<K>, g, *a) : 0;
 }
 
+#define ENCODE(K) rc = rc ? rc : encode_kind<K>(cx, a, g);
+
 SN_CUDA_OP(encode)
 {
     struct sn_shape g = sn_shape_tiles(a->attr.blocks_a, a->attr.stream.share);
     struct sn_shape one = {g.x > 0, 1, 1, SN_WARP, 1, 0};
     int rc = lies_well(&a->out[SN_ENCODE_STREAMS]) ? 0 : SN_CODEC_BAD_PLACE;
-    rc = rc ? rc : encode_kind<sn_tile_bf16>(cx, a, g);
-    rc = rc ? rc : encode_kind<sn_tile_fp8>(cx, a, g);
-    rc = rc ? rc : encode_kind<sn_tile_int<SN_CODEC_INT8>>(cx, a, g);
-    rc = rc ? rc : encode_kind<sn_tile_int<SN_CODEC_INT4>>(cx, a, g);
-    rc = rc ? rc : encode_kind<sn_tile_zfp>(cx, a, g);
+    SN_CODEC_TILES(ENCODE)
     if (rc == 0 && sn_has_kind(&a->attr, SN_CODEC_MPC))
         rc = sn_cuda_mpc_encode(cx, a);
     const struct squares *part = (const struct squares *)a->scratch;
     return rc ? rc : sn_launch(cx, add_squares, one, *a, part, (int)g.x);
 }
+
+#define DECODE(K) rc = rc ? rc : decode_kind<K>(cx, a, g);
 
 SN_CUDA_OP(decode)
 {
@@ -233,10 +233,6 @@ SN_CUDA_OP(decode)
         rc = SN_CODEC_BAD_LENGTH;
     if (a->acc[SN_DECODE_Y] == SN_ADD && a->out[SN_DECODE_Y].dtype != SN_F32)
         rc = SN_CODEC_BAD_TYPE;
-    rc = rc ? rc : decode_kind<sn_tile_bf16>(cx, a, g);
-    rc = rc ? rc : decode_kind<sn_tile_fp8>(cx, a, g);
-    rc = rc ? rc : decode_kind<sn_tile_int<SN_CODEC_INT8>>(cx, a, g);
-    rc = rc ? rc : decode_kind<sn_tile_int<SN_CODEC_INT4>>(cx, a, g);
-    rc = rc ? rc : decode_kind<sn_tile_zfp>(cx, a, g);
+    SN_CODEC_TILES(DECODE)
     return rc == 0 && sn_has_kind(&a->attr, SN_CODEC_MPC) ? sn_cuda_mpc_decode(cx, a) : rc;
 }

@@ -4,6 +4,8 @@
  *
  *   K::put(tile, x)  the bytes of the tile's values, which are 0 from m on
  *   K::get(tile, y)  and back; returns this lane's fault. Beyond m anything is in y
+ *
+ * SN_CODEC_TILES lists them all: the operations have a launch for each.
  */
 #ifndef SN_CUDA_CODEC_TILE_CUH
 #define SN_CUDA_CODEC_TILE_CUH
@@ -283,5 +285,15 @@ template <int kind> struct sn_tile_int {
         return bad ? SN_CODEC_BAD_CODE : SN_CODEC_FINE;
     }
 };
+
+/* --- all of them ----------------------------------------------------------------------------- */
+
+/* zfp's is in codec_zfp.cuh. */
+#define SN_CODEC_TILES(DO)                                                                         \
+    DO(sn_tile_bf16)                                                                               \
+    DO(sn_tile_fp8)                                                                                \
+    DO(sn_tile_int<SN_CODEC_INT8>)                                                                 \
+    DO(sn_tile_int<SN_CODEC_INT4>)                                                                 \
+    DO(sn_tile_zfp)
 
 #endif

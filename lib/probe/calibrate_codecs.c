@@ -23,27 +23,6 @@ struct bench {
     bool has_none; /* the backend refused the first of them */
 };
 
-const struct sn_codec *sn_calibrate_all_codecs(int *n)
-{
-    static const struct sn_codec all[] = {
-        {.kind = SN_CODEC_BF16},
-        {.kind = SN_CODEC_FP8},
-        {.kind = SN_CODEC_INT8},
-        {.kind = SN_CODEC_INT8, .stochastic = true},
-        {.kind = SN_CODEC_INT8, .hadamard = true},
-        {.kind = SN_CODEC_INT8, .hadamard = true, .stochastic = true},
-        {.kind = SN_CODEC_INT4},
-        {.kind = SN_CODEC_INT4, .stochastic = true},
-        {.kind = SN_CODEC_INT4, .hadamard = true},
-        {.kind = SN_CODEC_INT4, .hadamard = true, .stochastic = true},
-        {.kind = SN_CODEC_ZFP, .rate = 8},
-        {.kind = SN_CODEC_ZFP, .rate = 16},
-        {.kind = SN_CODEC_MPC, .dim = 1},
-    };
-    *n = (int)(sizeof(all) / sizeof(all[0]));
-    return all;
-}
-
 /* --- memory ----------------------------------------------------------------------------------- */
 
 static enum sn_status no_memory(const struct bench *b, struct sn_err *err)

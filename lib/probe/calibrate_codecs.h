@@ -18,8 +18,6 @@ struct sn_codec_bench {
     int n;
 };
 
-/* Every codec there is, once with each set of words: of zfp and mpc those that schemes name. */
-const struct sn_codec *sn_calibrate_all_codecs(int *n);
 /* Add the rates of each codec on values of fp32 and bf16 to *out: medians of some rounds. A device
  * whose backend has no such operations adds none. */
 enum sn_status sn_calibrate_codecs(struct sn_codec_rates *out, const struct sn_codec_bench *how,

@@ -3,6 +3,7 @@
  */
 #include "lib/probe/calibrate_machine.h"
 
+#include "kernels/codec.h"
 #include "lib/base/mem.h"
 #include "lib/cost/fit_links.h"
 #include "lib/exec/peak.h"
@@ -169,7 +170,7 @@ static enum sn_status measure_rates(struct sn_machine_device *d, const struct sn
 static int codecs_of(struct sn_codec *out, int room, const struct sn_calibrate_order *o)
 {
     int all, n = 0;
-    const struct sn_codec *any = sn_calibrate_all_codecs(&all);
+    const struct sn_codec *any = sn_codec_all(&all);
     bool open = o->n_runs == 0;
     for (int r = 0; r < o->n_runs; r++)
         open = open || o->runs[r].layout.compress.scheme == SN_SCHEME_AUTO;
