@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const names[SN_NCODECS] = {"bf16", "fp8", "int8", "int4", "zfp", "mpc"};
+static const char *const names[SN_NCODECS] = {"bf16", "fp8", "fp8-e5m2", "int8",
+                                              "int4", "zfp", "mpc"};
 
 static bool is_integer(const struct sn_codec *c)
 {
@@ -86,7 +87,7 @@ void sn_codec_format(const struct sn_codec *c, char name[SN_CODEC_NAME])
 
 const char *sn_codec_names(void)
 {
-    return "bf16, fp8, int8 and int4 (each also with -hadamard, -stochastic or "
+    return "bf16, fp8, fp8-e5m2, int8 and int4 (each also with -hadamard, -stochastic or "
            "-hadamard-stochastic), zfp-3 to zfp-32, mpc, mpc-2 to mpc-32";
 }
 
@@ -95,6 +96,7 @@ const struct sn_codec *sn_codec_all(int *n)
     static const struct sn_codec all[] = {
         {.kind = SN_CODEC_BF16},
         {.kind = SN_CODEC_FP8},
+        {.kind = SN_CODEC_FP8_E5M2},
         {.kind = SN_CODEC_INT8},
         {.kind = SN_CODEC_INT8, .stochastic = true},
         {.kind = SN_CODEC_INT8, .hadamard = true},
@@ -224,6 +226,7 @@ bool sn_codec_milder(struct sn_codec *out, const struct sn_codec *c)
         return true;
     case SN_CODEC_INT8:
     case SN_CODEC_FP8:
+    case SN_CODEC_FP8_E5M2:
         *out = (struct sn_codec){.kind = SN_CODEC_BF16};
         return true;
     case SN_CODEC_ZFP:

@@ -13,6 +13,8 @@
  *   bf16        m bf16, rounded to even                       1                2^-8 |x|
  *   fp8         scale fp32 = 2^-e, m e4m3 codes of x 2^e      128              max(2^-4 |x|,
  *               (kernels/fp8.h)                                                2^-10 scale)
+ *   fp8-e5m2    the same of e5m2 codes                        128              max(2^-3 |x|,
+ *                                                                              2^-17 scale)
  *   int8        scale fp32 = max|x| / 127, m codes -127..127  128              scale / 2
  *   int4        scale fp32 = max|x| / 7, ceil(m / 2) bytes:   128              scale / 2
  *               code j low, code j + ceil(m / 2) high, -7..7
@@ -39,9 +41,9 @@
  *
  * Corrupt streams. A decoder reads nothing outside the stream and refuses what an encoder cannot
  * have written where that shows in the stream itself: the length, scales that are negative,
- * infinite or too large, codes -128, -8 and NaN, zfp's blocks without exponent, mpc's header and
- * counts. A changed bit elsewhere is another number: streams have no checksum. After a fault the
- * values decoded to hold anything.
+ * infinite or too large, codes -128, -8, infinity and NaN, zfp's blocks without exponent, mpc's
+ * header and counts. A changed bit elsewhere is another number: streams have no checksum. After a
+ * fault the values decoded to hold anything.
  *
  * The same stream comes from every instruction set and every number of threads.
  */

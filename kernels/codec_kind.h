@@ -13,6 +13,7 @@
 enum sn_codec_kind {
     SN_CODEC_BF16,
     SN_CODEC_FP8,
+    SN_CODEC_FP8_E5M2,
     SN_CODEC_INT8,
     SN_CODEC_INT4,
     SN_CODEC_ZFP,

@@ -1,6 +1,6 @@
 /*
  * codec.c - the table of codecs of one instruction set, and the codecs that work on blocks of 128
- * values: bf16, fp8, int8, int4 (codec_int.c). kernels/codec.h is the contract.
+ * values: bf16, fp8 of both formats, int8, int4 (codec_int.c). kernels/codec.h is the contract.
  *
  * Blocks are dealt to threads in equal shares. A block passes through fp32 in the first-level
  * cache, or is read and written where it lies when it is fp32 already. The Makefile forbids that
@@ -19,19 +19,29 @@ static enum sn_codec_fault get_bf16(const unsigned char *from, int m, float *y)
     return SN_CODEC_FINE;
 }
 
-/* --- fp8: a scale that is a power of two, and e4m3 codes -------------------------------------- */
+/* --- fp8: a scale that is a power of two, and codes of e4m3 or e5m2 ---------------------------- */
 
-static void put_fp8(const float *x, int m, unsigned char *to)
+/* A format: its largest value is 1.75 2^top, and from code `none` on an encoder writes none. */
+struct fp8 {
+    enum sn_fp8_format format;
+    int top;
+    int none; /* infinity, NaN */
+};
+
+static const struct fp8 E4M3 = {SN_E4M3, 8, 0x7f}, E5M2 = {SN_E5M2, 15, 0x7c};
+
+static inline __attribute__((always_inline)) void put_fp8(const struct fp8 t, const float *x, int m,
+                                                          unsigned char *to)
 {
     int32_t most = sn_largest(x);
-    int e = sn_fp8_exponent((uint32_t)most, SN_E4M3);
+    int e = sn_fp8_exponent((uint32_t)most, t.format);
     uint32_t scale = most < 0x7f800000 ? sn_float_bits(sn_power_of_two(-e)) : SN_NO_SCALE;
     float up = sn_power_of_two(e);
     uint8_t code[BLOCK];
 #pragma omp simd
     for (int i = 0; i < BLOCK; i++)
-        code[i] = sn_f32_to_fp8(x[i] * up, SN_E4M3);
-    for (int i = 0; i < BLOCK && e == -120; i++) /* 2^8 2^120 would be infinite */
+        code[i] = sn_f32_to_fp8(x[i] * up, t.format);
+    for (int i = 0; i < BLOCK && e == t.top - 128; i++) /* 2^top 2^-e would be infinite */
         code[i] = (uint8_t)(code[i] - ((code[i] & 0x7f) == 0x78));
     memcpy(to, &scale, 4);
     if (scale == SN_NO_SCALE)
@@ -40,22 +50,24 @@ static void put_fp8(const float *x, int m, unsigned char *to)
         memcpy(to + 4, code, (size_t)m);
 }
 
-static enum sn_codec_fault get_fp8(const unsigned char *from, int m, float *y)
+static inline __attribute__((always_inline)) enum sn_codec_fault
+get_fp8(const struct fp8 t, const unsigned char *from, int m, float *y)
 {
     uint32_t bits;
-    int nan = 0;
+    int bad = 0;
     memcpy(&bits, from, 4);
-    /* 2^-100 to 2^120 */
-    if (bits != SN_NO_SCALE && (bits & 0x807fffffu || bits < 27u << 23 || bits > 247u << 23))
+    /* 2^-100 to 2^(128 - top) */
+    if (bits != SN_NO_SCALE &&
+        (bits & 0x807fffffu || bits < 27u << 23 || bits > (255u - (uint32_t)t.top) << 23))
         return SN_CODEC_BAD_SCALE;
     float scale = sn_bits_float(bits);
-#pragma omp simd reduction(| : nan)
+#pragma omp simd reduction(| : bad)
     for (int i = 0; i < m; i++) {
         uint8_t code = from[4 + i];
-        nan |= (code & 0x7f) == 0x7f;
-        y[i] = sn_fp8_to_f32(code, SN_E4M3) * scale;
+        bad |= (code & 0x7f) >= t.none;
+        y[i] = sn_fp8_to_f32(code, t.format) * scale;
     }
-    return nan ? SN_CODEC_BAD_CODE : SN_CODEC_FINE;
+    return bad ? SN_CODEC_BAD_CODE : SN_CODEC_FINE;
 }
 
 /* --- any of them, block by block -------------------------------------------------------------- */
@@ -77,7 +89,9 @@ static void put_block(const struct sn_codec *c, const struct sn_codec_draw *draw
         from = buf;
     }
     if (c->kind == SN_CODEC_FP8)
-        put_fp8(from, m, to);
+        put_fp8(E4M3, from, m, to);
+    else if (c->kind == SN_CODEC_FP8_E5M2)
+        put_fp8(E5M2, from, m, to);
     else
         SN_K(sn_int_put)(c, draw, draw ? draw->first / BLOCK + b : b, from, m, to);
 }
@@ -89,9 +103,10 @@ static enum sn_codec_fault get_block(const struct sn_codec *c, const unsigned ch
     int64_t first = b * BLOCK;
     int m = (int)(y->n - first < BLOCK ? y->n - first : BLOCK);
     float *to = m < BLOCK ? buf : sn_values_room(y, acc, first, buf);
-    enum sn_codec_fault f = c->kind == SN_CODEC_BF16  ? get_bf16(from, m, to)
-                            : c->kind == SN_CODEC_FP8 ? get_fp8(from, m, to)
-                                                      : SN_K(sn_int_get)(c, from, m, to);
+    enum sn_codec_fault f = c->kind == SN_CODEC_BF16       ? get_bf16(from, m, to)
+                            : c->kind == SN_CODEC_FP8      ? get_fp8(E4M3, from, m, to)
+                            : c->kind == SN_CODEC_FP8_E5M2 ? get_fp8(E5M2, from, m, to)
+                                                           : SN_K(sn_int_get)(c, from, m, to);
     if (f == SN_CODEC_FINE)
         sn_values_put(y, acc, first, m, to);
     return f;

@@ -80,19 +80,22 @@ struct sn_tile_bf16 {
 
 /* --- fp8 ------------------------------------------------------------------------------------- */
 
-struct sn_tile_fp8 {
-    enum { KIND = SN_CODEC_FP8, ROOM = 1 };
+/* Of both formats: the largest value is 1.75 2^TOP, and from code NONE on are infinity and NaN. */
+template <int kind> struct sn_tile_fp8 {
+    enum { KIND = kind, ROOM = 1, IS_E4M3 = kind == SN_CODEC_FP8 };
+    enum { TOP = IS_E4M3 ? 8 : 15, NONE = IS_E4M3 ? 0x7f : 0x7c };
+    static constexpr enum sn_fp8_format FORMAT = IS_E4M3 ? SN_E4M3 : SN_E5M2;
     static __device__ __forceinline__ void put(const struct sn_codec_tile &t,
                                                const float x[SN_CODEC_LANE])
     {
         uint32_t most = sn_largest(x), codes = 0;
-        int e = sn_fp8_exponent(most, SN_E4M3);
+        int e = sn_fp8_exponent(most, FORMAT);
         bool finite = most < SN_NOT_FINITE;
         float up = sn_power_of_two(e);
 #pragma unroll
         for (int k = 0; k < SN_CODEC_LANE; k++) {
-            uint32_t code = sn_f32_to_fp8(sn_times(x[k], up), SN_E4M3);
-            if (e == -120) /* 2^8 2^120 would be infinite */
+            uint32_t code = sn_f32_to_fp8(sn_times(x[k], up), FORMAT);
+            if (e == TOP - 128) /* 2^TOP 2^-e would be infinite */
                 code -= (code & 0x7f) == 0x78;
             codes |= (finite ? code : 0) << 8 * k;
         }
@@ -103,19 +106,20 @@ struct sn_tile_fp8 {
     static __device__ __forceinline__ int get(const struct sn_codec_tile &t, float y[SN_CODEC_LANE])
     {
         uint32_t bits = *(const uint32_t *)t.at, codes = sn_get_codes(t.at + 4, t.m);
-        bool nan = false;
-        /* 2^-100 to 2^120 */
-        if (bits != SN_NO_SCALE && (bits & 0x807fffffu || bits < 27u << 23 || bits > 247u << 23))
+        bool bad = false;
+        /* 2^-100 to 2^(128 - TOP) */
+        if (bits != SN_NO_SCALE &&
+            (bits & 0x807fffffu || bits < 27u << 23 || bits > (uint32_t)(255 - TOP) << 23))
             return SN_CODEC_BAD_SCALE;
 #pragma unroll
         for (int k = 0; k < SN_CODEC_LANE; k++) {
             uint8_t code = (uint8_t)(codes >> 8 * k);
-            nan = nan || (code & 0x7f) == 0x7f;
+            bad = bad || (code & 0x7f) >= NONE;
             y[k] = bits == SN_NO_SCALE
                        ? __uint_as_float(SN_NO_SCALE)
-                       : sn_times(sn_fp8_to_f32(code, SN_E4M3), __uint_as_float(bits));
+                       : sn_times(sn_fp8_to_f32(code, FORMAT), __uint_as_float(bits));
         }
-        return nan ? SN_CODEC_BAD_CODE : SN_CODEC_FINE;
+        return bad ? SN_CODEC_BAD_CODE : SN_CODEC_FINE;
     }
 };
 
@@ -291,7 +295,8 @@ template <int kind> struct sn_tile_int {
 /* zfp's is in codec_zfp.cuh. */
 #define SN_CODEC_TILES(DO)                                                                         \
     DO(sn_tile_bf16)                                                                               \
-    DO(sn_tile_fp8)                                                                                \
+    DO(sn_tile_fp8<SN_CODEC_FP8>)                                                                  \
+    DO(sn_tile_fp8<SN_CODEC_FP8_E5M2>)                                                             \
     DO(sn_tile_int<SN_CODEC_INT8>)                                                                 \
     DO(sn_tile_int<SN_CODEC_INT4>)                                                                 \
     DO(sn_tile_zfp)

@@ -41,6 +41,7 @@ static const struct {
     bool smooth;
 } rows[] = {{"bf16", 1.7e-3, false},
             {"fp8", 2.6e-2, false},
+            {"fp8-e5m2", 5.3e-2, false},
             {"int8", 6.5e-3, false},
             {"int8-stochastic", 9.1e-3, false},
             {"int8-hadamard", 6.5e-3, false},

@@ -29,7 +29,8 @@ static const char *const names[] = {"bf16",
                                     "zfp-13",
                                     "zfp-32",
                                     "mpc",
-                                    "mpc-3"};
+                                    "mpc-3",
+                                    "fp8-e5m2"};
 
 static void require(bool good)
 {
@@ -75,6 +76,8 @@ static void judge(const struct sn_codec *c, const struct sn_values *x, const str
             continue;
         if (c->kind == SN_CODEC_FP8)
             require(off <= fmax(0x1p-4 * size, 0x1p-110));
+        else if (c->kind == SN_CODEC_FP8_E5M2)
+            require(off <= fmax(0x1p-3 * fabs((double)in), 0x1p-31 * size) || off <= 0x1p-117);
         else if (c->kind == SN_CODEC_ZFP)
             require(most >= 0x1p125f || off <= fmax(4 * size, 0x1p-98));
         else if (!c->hadamard)

@@ -22,6 +22,7 @@ enum { ROUNDS = 5, REPEATS = 10, SHARES = 8, CLOCKS = 2, STREAM = 0, PERIOD = 65
 
 static const char *const names[] = {"bf16",
                                     "fp8",
+                                    "fp8-e5m2",
                                     "int8",
                                     "int8-stochastic",
                                     "int8-hadamard",

@@ -13,6 +13,7 @@
 
 static const char *const codecs[] = {"bf16",
                                      "fp8",
+                                     "fp8-e5m2",
                                      "int8",
                                      "int4",
                                      "int8-hadamard",

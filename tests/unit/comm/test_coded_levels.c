@@ -191,14 +191,12 @@ static bool is_the_reference(struct world *w)
 
 static void sums_are_the_reference(void)
 {
-    static const char *const pairs[][2] = {{"int8", "int4-hadamard"},
-                                           {"bf16", "int8"},
-                                           {"fp8", "fp8"},
-                                           {"mpc", "mpc"},
-                                           {"int8-hadamard", "mpc"}};
+    static const char *const pairs[][2] = {
+        {"int8", "int4-hadamard"}, {"bf16", "int8"}, {"fp8", "fp8"},
+        {"fp8-e5m2", "fp8-e5m2"},  {"mpc", "mpc"},   {"int8-hadamard", "mpc"}};
     static const int sizes[][2] = {{2, 2}, {3, 2}, {2, 4}, {3, 4}, {4, 3}};
     static const int64_t lengths[] = {N, 1536, 1000, 129, 1};
-    for (int p = 0; p < 5; p++) {
+    for (int p = 0; p < 6; p++) {
         bool good = true;
         for (int s = 0; s < 5; s++)
             for (int i = 0; i < 5; i++) {

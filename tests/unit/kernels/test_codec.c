@@ -8,6 +8,7 @@
 
 static const char *const codecs[] = {"bf16",
                                      "fp8",
+                                     "fp8-e5m2",
                                      "int8",
                                      "int4",
                                      "int8-hadamard",
@@ -38,11 +39,31 @@ static void names_come_back(void)
         good = good && strcmp(name, codecs[i]) == 0;
     }
     tap_ok(good, "every name is formatted as it is parsed");
-    static const char *const bad[] = {
-        "",       "int",     "int8-",  "int8-fast", "bf16-hadamard",
-        "zfp",    "zfp-",    "zfp-2",  "zfp-33",    "zfp-08",
-        "zfp-8x", "mpc-0",   "mpc-33", "mpc-",      "int4-stochastic-hadamard",
-        "fp8x",   "zfp-256", "none",   "BF16",      "mpc-1000000000000"};
+    static const char *const bad[] = {"",
+                                      "int",
+                                      "int8-",
+                                      "int8-fast",
+                                      "bf16-hadamard",
+                                      "zfp",
+                                      "zfp-",
+                                      "zfp-2",
+                                      "zfp-33",
+                                      "zfp-08",
+                                      "zfp-8x",
+                                      "mpc-0",
+                                      "mpc-33",
+                                      "mpc-",
+                                      "int4-stochastic-hadamard",
+                                      "fp8x",
+                                      "zfp-256",
+                                      "none",
+                                      "BF16",
+                                      "mpc-1000000000000",
+                                      "fp8-",
+                                      "fp8-e5m",
+                                      "fp8-e5m2-",
+                                      "fp8-e5m2-hadamard",
+                                      "fp8-e4m3"};
     struct sn_codec c = {.kind = SN_CODEC_FP8};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         good = good && !sn_codec_parse(&c, bad[i]);
@@ -60,7 +81,8 @@ static int64_t bytes(const char *name, int64_t n)
 
 static void sizes_are_the_formula_s(void)
 {
-    tap_ok(bytes("bf16", 5) == 10 && bytes("fp8", 128) == 132 && bytes("fp8", 129) == 137,
+    tap_ok(bytes("bf16", 5) == 10 && bytes("fp8", 128) == 132 && bytes("fp8", 129) == 137 &&
+               bytes("fp8-e5m2", 129) == 137,
            "bf16 has 16 bits a value, fp8 8.25 in whole blocks");
     tap_ok(bytes("int8", 1280) == 1320 && bytes("int8", 3) == 7 && bytes("int4", 1280) == 680 &&
                bytes("int4", 3) == 6 && bytes("int4", 131) == 74,
@@ -117,6 +139,8 @@ static double allowed_in(const struct sn_codec *c, const struct sn_values *x, in
     memcpy(&u, &as_float, 4);
     if (c->kind == SN_CODEC_FP8)
         return ldexp(1, -10 - sn_fp8_exponent(u, SN_E4M3));
+    if (c->kind == SN_CODEC_FP8_E5M2)
+        return ldexp(1, -17 - sn_fp8_exponent(u, SN_E5M2));
     if (c->kind != SN_CODEC_INT8 && c->kind != SN_CODEC_INT4)
         return 0.0;
     double half_steps = c->stochastic ? 2.0 : 1.0;
@@ -135,6 +159,8 @@ static double allowed_of(const struct sn_codec *c, const struct sn_values *x, in
         return fmax(0x1p-8 * size, 0x1p-134);
     case SN_CODEC_FP8:
         return 0x1p-4 * size;
+    case SN_CODEC_FP8_E5M2:
+        return 0x1p-3 * size;
     case SN_CODEC_ZFP: /* tests/unit/kernels/test_codec_zfp.c knows better */
         return fmax(4.0 * block_most(x, i / 4 * 4, 4), 0x1p-98);
     default:

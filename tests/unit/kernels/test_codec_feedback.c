@@ -4,8 +4,8 @@
  */
 #include "tests/lib/codec_test.h"
 
-static const char *const codecs[] = {"bf16", "fp8", "int8", "int4", "int4-hadamard-stochastic",
-                                     "zfp-8"};
+static const char *const codecs[] = {
+    "bf16", "fp8", "fp8-e5m2", "int8", "int4", "int4-hadamard-stochastic", "zfp-8"};
 enum { N_CODECS = sizeof(codecs) / sizeof(codecs[0]) };
 
 struct fed {

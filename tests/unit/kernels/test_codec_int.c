@@ -63,12 +63,12 @@ static void streams_are_the_plain_code_s(void)
     }
 }
 
-static void fp8_and_bf16_are_the_plain_code_s(void)
+static void fp8_is_the_plain_code_s(const char *name, enum sn_fp8_format t)
 {
     enum { N = 333 };
-    struct sn_codec fp8 = ct_codec("fp8"), bf16 = ct_codec("bf16");
+    struct sn_codec c = ct_codec(name);
     struct sn_values x = ct_values(CT_HEAVY, SN_F32, N, 4);
-    struct sn_stream a = ct_encode(&fp8, &x), b = ct_encode(&bf16, &x);
+    struct sn_stream a = ct_encode(&c, &x);
     bool good = true;
     for (int64_t first = 0; first < N; first += 128) {
         uint32_t most = 0, u;
@@ -78,25 +78,77 @@ static void fp8_and_bf16_are_the_plain_code_s(void)
             memcpy(&u, &size, 4);
             most = u > most ? u : most;
         }
-        int e = sn_fp8_exponent(most, SN_E4M3);
+        int e = sn_fp8_exponent(most, t);
         const unsigned char *at = (unsigned char *)a.p + first / 128 * 132;
         memcpy(&scale, at, 4);
         good = good && scale == ldexpf(1, -e);
         for (int64_t i = first; i < first + 128 && i < N; i++)
-            good = good && at[4 + i - first] == sn_f32_to_fp8(ldexpf(ct_get(&x, i), e), SN_E4M3);
+            good = good && at[4 + i - first] == sn_f32_to_fp8(ldexpf(ct_get(&x, i), e), t);
     }
-    tap_ok(good, "fp8: a power of two and the codes of kernels/fp8.h");
-    for (int64_t i = 0; i < N; i++)
-        good = good && ((uint16_t *)b.p)[i] == sn_f32_to_bf16(ct_get(&x, i));
+    tap_ok(good, "%s: a power of two and the codes of kernels/fp8.h", name);
+    ct_free(x.p), ct_free(a.p);
+}
+
+static void bf16_is_the_plain_code_s(void)
+{
+    struct sn_codec bf16 = ct_codec("bf16");
+    struct sn_values x = ct_values(CT_HEAVY, SN_F32, 333, 4);
+    struct sn_stream s = ct_encode(&bf16, &x);
+    bool good = true;
+    for (int64_t i = 0; i < x.n; i++)
+        good = good && ((uint16_t *)s.p)[i] == sn_f32_to_bf16(ct_get(&x, i));
     tap_ok(good, "bf16: the values rounded to even");
-    ct_free(x.p), ct_free(a.p), ct_free(b.p);
+    ct_free(x.p), ct_free(s.p);
+}
+
+/* Every code with scale 1: e5m2 is the upper half of fp16. */
+static void codes_of_e5m2_are_halves_of_fp16(void)
+{
+    struct sn_codec c = ct_codec("fp8-e5m2");
+    int same = 0, refused = 0;
+    for (unsigned code = 0; code < 256; code++) {
+        unsigned char bytes[5] = {0, 0, 0x80, 0x3f, (unsigned char)code};
+        struct sn_stream s = {bytes, 5};
+        float y = -1.0f, want = sn_f16_to_f32((uint16_t)(code << 8));
+        struct sn_values to = {&y, SN_F32, 1};
+        enum sn_codec_fault f = sn_codecs_cpu()->decode(&c, &s, &to, SN_WRITE, 1);
+        same += f == SN_CODEC_FINE && isfinite(want) && memcmp(&y, &want, 4) == 0;
+        refused += f == SN_CODEC_BAD_CODE && !isfinite(want);
+    }
+    tap_ok(same == 248 && refused == 8,
+           "fp8-e5m2: %d codes are values of fp16 cut short, its %d of infinity and NaN refused",
+           same, refused);
+}
+
+/* The largest values of fp32 would round to a power of two beyond it; 2^-31 of the largest is kept
+ * by e5m2, where e4m3 has zero. */
+static void the_ends_of_the_range_are_kept(const char *name, enum sn_fp8_format t)
+{
+    struct sn_codec c = ct_codec(name);
+    float x[3] = {0x1.fffffep127f, -0x1.fffffep127f, 0x1p97f}, y[3] = {0};
+    uint32_t scale;
+    struct sn_values from = {x, SN_F32, 3};
+    struct sn_stream s = ct_encode(&c, &from);
+    struct sn_values to = {y, SN_F32, 3};
+    bool good = sn_codecs_cpu()->decode(&c, &s, &to, SN_WRITE, 1) == SN_CODEC_FINE;
+    float most = t == SN_E4M3 ? 0x1.ep127f : 0x1.cp127f;
+    tap_ok(good && y[0] == most && y[1] == -most && y[2] == (t == SN_E4M3 ? 0.0f : 0x1p97f),
+           "%s: the largest comes back finite, 2^-31 of it %s", name,
+           t == SN_E4M3 ? "as zero" : "as it is");
+    memcpy(&scale, s.p, 4);
+    good = scale == (t == SN_E4M3 ? 247u : 240u) << 23;
+    scale += 1u << 23;
+    memcpy(s.p, &scale, 4);
+    tap_ok(good && sn_codecs_cpu()->decode(&c, &s, &to, SN_WRITE, 1) == SN_CODEC_BAD_SCALE,
+           "%s: twice the largest scale is refused", name);
+    ct_free(s.p);
 }
 
 /* What was decoded is encoded to the same codes: nothing drifts when it is sent on. */
 static void decoded_values_are_kept(void)
 {
-    static const char *const names[] = {"bf16", "fp8", "int8", "int4"};
-    for (int k = 0; k < 4; k++) {
+    static const char *const names[] = {"bf16", "fp8", "fp8-e5m2", "int8", "int4"};
+    for (int k = 0; k < 5; k++) {
         struct sn_codec c = ct_codec(names[k]);
         struct sn_values x = ct_values(CT_HEAVY, SN_F32, 12800, 8);
         struct sn_stream once = ct_encode(&c, &x);
@@ -229,8 +281,9 @@ static void errors_are_the_known_ones(void)
         double want;
     } known[] = {{"int8", CT_NORMAL, 6.470e-3}, {"int4", CT_NORMAL, 1.173e-1},
                  {"bf16", CT_NORMAL, 1.659e-3}, {"int8", CT_HEAVY, 1.397e-2},
-                 {"int4", CT_HEAVY, 2.259e-1},  {"bf16", CT_HEAVY, 1.669e-3}};
-    for (int i = 0; i < 6; i++) {
+                 {"int4", CT_HEAVY, 2.259e-1},  {"bf16", CT_HEAVY, 1.669e-3},
+                 {"fp8", CT_NORMAL, 2.653e-2},  {"fp8-e5m2", CT_NORMAL, 5.283e-2}};
+    for (int i = 0; i < 8; i++) {
         struct sn_codec c = ct_codec(known[i].name);
         struct sn_values x = ct_values(known[i].kind, SN_F32, 1 << 18, 77);
         struct sn_stream s = ct_encode(&c, &x);
@@ -245,6 +298,7 @@ static void errors_are_the_known_ones(void)
 static void wrong_scales_and_codes_are_refused(void)
 {
     struct sn_codec int8 = ct_codec("int8"), int4 = ct_codec("int4"), fp8 = ct_codec("fp8");
+    struct sn_codec e5m2 = ct_codec("fp8-e5m2");
     const struct sn_codecs *of = sn_codecs_cpu();
     float y[4];
     struct sn_values to = {y, SN_F32, 3};
@@ -264,7 +318,8 @@ static void wrong_scales_and_codes_are_refused(void)
     for (int i = 0; i < 7; i++) {
         memcpy(bytes, &wrong[i], 4);
         good = good && of->decode(&int8, &s, &to, SN_WRITE, 1) == SN_CODEC_BAD_SCALE &&
-               of->decode(&fp8, &s, &to, SN_WRITE, 1) == SN_CODEC_BAD_SCALE;
+               of->decode(&fp8, &s, &to, SN_WRITE, 1) == SN_CODEC_BAD_SCALE &&
+               of->decode(&e5m2, &s, &to, SN_WRITE, 1) == SN_CODEC_BAD_SCALE;
     }
     tap_ok(good, "scales below 0, infinite, too large and of other NaNs are refused");
 }
@@ -272,7 +327,12 @@ static void wrong_scales_and_codes_are_refused(void)
 int main(void)
 {
     streams_are_the_plain_code_s();
-    fp8_and_bf16_are_the_plain_code_s();
+    fp8_is_the_plain_code_s("fp8", SN_E4M3);
+    fp8_is_the_plain_code_s("fp8-e5m2", SN_E5M2);
+    bf16_is_the_plain_code_s();
+    codes_of_e5m2_are_halves_of_fp16();
+    the_ends_of_the_range_are_kept("fp8", SN_E4M3);
+    the_ends_of_the_range_are_kept("fp8-e5m2", SN_E5M2);
     decoded_values_are_kept();
     the_mean_of_draws_is_the_value("int8-stochastic");
     the_mean_of_draws_is_the_value("int4-stochastic");
