@@ -217,6 +217,9 @@
 /* Every kind and its name. Backends list their kernels by it, so that none of them has an order of
  * its own. Further kinds (communication) belong to lib/program. */
 /* clang-format off */
+/* Optimizers: what lib/config/optimizer.h has rows of. */
+#define SN_UPDATE_KINDS(X) X(ADAMW, adamw)
+
 #define SN_OP_KINDS(X)                                                                        \
     X(ZERO, zero) X(COPY, copy) X(EMBED, embed) X(EMBED_GRAD, embed_grad)                     \
     X(POS_GRAD, pos_grad) X(LAYERNORM, layernorm) X(LAYERNORM_DX, layernorm_dx)               \
@@ -227,7 +230,7 @@
     X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part) X(SWAP, swap)       \
     X(ROUTE, route) X(ROUTE_DX, route_dx) X(ROUTE_LOSS, route_loss) X(PLACE, place)           \
     X(ARRIVE, arrive) X(DISPATCH, dispatch) X(COMBINE, combine) X(COMBINE_DW, combine_dw)     \
-    X(EXPERT_GEMM, expert_gemm) X(SQ_NORM, sq_norm) X(DECIDE, decide) X(ADAMW, adamw)         \
+    X(EXPERT_GEMM, expert_gemm) X(SQ_NORM, sq_norm) X(DECIDE, decide) SN_UPDATE_KINDS(X)      \
     X(BALANCE, balance) X(ENCODE, encode) X(DECODE, decode) X(ORTHOGONALISE, orthogonalise)
 /* clang-format on */
 
@@ -298,7 +301,7 @@ enum { SN_COMBINE_X, SN_COMBINE_PLACE, SN_COMBINE_W, SN_COMBINE_ADDEND, SN_COMBI
 enum { SN_COMBINE_DW_DY, SN_COMBINE_DW_X, SN_COMBINE_DW_PLACE, SN_COMBINE_DW_DW = 0 };
 enum { SN_EXPERT_GEMM_A, SN_EXPERT_GEMM_B, SN_EXPERT_GEMM_BOUNDS, SN_EXPERT_GEMM_C = 0 };
 enum { SN_SQ_NORM_G };
-enum { SN_ADAMW_G, SN_ADAMW_P = 0, SN_ADAMW_M, SN_ADAMW_V, SN_ADAMW_W };
+enum { SN_UPDATE_G, SN_UPDATE_P = 0, SN_UPDATE_M, SN_UPDATE_V, SN_UPDATE_W }; /* of optimizers */
 enum { SN_BALANCE_COUNTS, SN_BALANCE_BIAS = 0 };
 enum { SN_ENCODE_X, SN_ENCODE_MINUS, SN_ENCODE_STREAMS = 0, SN_ENCODE_LOST };
 enum { SN_DECODE_STREAMS, SN_DECODE_ADDEND, SN_DECODE_BOUNDS, SN_DECODE_Y = 0 };
@@ -351,9 +354,9 @@ struct sn_random_attr {
     float jitter;  /* JITTER: more than 0 */
 };
 
-/* ADAMW, DECIDE */
+/* Optimizers, DECIDE */
 struct sn_optimizer_attr {
-    float beta1, beta2, decay;
+    float beta1, beta2, eps, decay;
     bool dynamic_scale; /* DECIDE: fp16 loss scaling is on */
 };
 
@@ -387,7 +390,7 @@ struct sn_stream_attr {
 
 struct sn_attr {
     enum sn_act act; /* ACT, ACT_DX, GEMM with such an epilogue */
-    float eps;       /* norms, ADAMW */
+    float eps;       /* norms */
     bool inverse;    /* ROPE, DECODE */
     bool draws;      /* ROUTE, ROUTE_DX: in training; ORTHOGONALISE */
     bool any_order;  /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums

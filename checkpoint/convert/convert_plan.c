@@ -38,7 +38,7 @@ static enum sn_status check_tensor(const struct planner *p, enum sn_state_kind k
                                    const struct sn_piece *piece, int64_t cols, bool *used,
                                    struct sn_err *err)
 {
-    const char *group = sn_state_kind_name(kind);
+    const char *group = sn_state_kind_name(p->c, kind);
     int i = sn_source_find(p->s, group, piece->name);
     if (i < 0)
         return sn_fail(err, SN_EINPUT, "%s: has no tensor %s %s; the model needs it%s", p->s->name,
@@ -59,7 +59,7 @@ static enum sn_status check_tensor(const struct planner *p, enum sn_state_kind k
 static enum sn_status check_param(const struct planner *p, const struct sn_param *q, bool *used,
                                   struct sn_err *err)
 {
-    int kinds = p->has_moments && sn_param_learns(q) ? SN_NSTATE_PLAIN : 1;
+    int kinds = p->has_moments && sn_param_learns(q) ? sn_state_plain(p->c) : 1;
     for (int kind = 0; kind < kinds; kind++)
         for (int k = 0; k < q->n_pieces; k++)
             SN_TRY(check_tensor(p, (enum sn_state_kind)kind, &q->piece[k], q->cols, used, err));
@@ -101,7 +101,16 @@ static enum sn_status check_tensors(const struct planner *p, struct sn_err *err)
 static bool has_moments(const struct sn_source *s)
 {
     for (int i = 0; i < s->n_tensors; i++)
-        if (strcmp(s->tensors[i].group, sn_state_kind_name(SN_STATE_MODEL)) != 0)
+        if (strcmp(s->tensors[i].group, "model") != 0)
+            return true;
+    return false;
+}
+
+static bool has_group(const void *of, const char *group)
+{
+    const struct sn_source *s = of;
+    for (int i = 0; i < s->n_tensors; i++)
+        if (strcmp(s->tensors[i].group, group) == 0)
             return true;
     return false;
 }
@@ -116,9 +125,10 @@ static enum sn_status add_item(struct planner *p, struct item item, struct sn_er
     return SN_OK;
 }
 
-static const char *group_of(char buf[GROUP_NAME], const struct sn_job_box *b)
+static const char *group_of(char buf[GROUP_NAME], const struct sn_config *c,
+                            const struct sn_job_box *b)
 {
-    const char *kind = sn_state_kind_name(b->kind);
+    const char *kind = sn_state_kind_name(c, b->kind);
     if (b->kind == SN_STATE_FEEDBACK)
         (void)snprintf(buf, GROUP_NAME, "%s.%d", kind, b->holder);
     return b->kind == SN_STATE_FEEDBACK ? buf : kind;
@@ -138,7 +148,7 @@ static enum sn_status add_boxes(struct planner *p, const struct sn_job *j, int r
         if (!b->owned || sn_box_size(box) == 0 || (b->kind != SN_STATE_MODEL && !p->has_moments))
             continue;
         const char *name = p->model->params[b->param].piece[b->piece].name;
-        int tensor = sn_source_find(p->s, group_of(group, b), name);
+        int tensor = sn_source_find(p->s, group_of(group, p->c, b), name);
         if (tensor >= 0) /* else one of those that may be absent */
             st = add_item(p, (struct item){tensor, rank, box}, err);
     }
@@ -281,8 +291,8 @@ static enum sn_status make_manifest(const struct planner *p, struct sn_manifest 
     return st;
 }
 
-enum sn_status sn_convert_plan(struct sn_manifest *out, const struct sn_source *s,
-                               const struct sn_config *c, struct sn_err *err)
+static enum sn_status make_plan(struct sn_manifest *out, const struct sn_source *s,
+                                const struct sn_config *c, struct sn_err *err)
 {
     struct planner p = {.s = s, .c = c, .has_moments = has_moments(s)};
     SN_TRY(sn_model_create(&p.model, &c->model, &c->train, err));
@@ -295,5 +305,19 @@ enum sn_status sn_convert_plan(struct sn_manifest *out, const struct sn_source *
         st = make_manifest(&p, out, err);
     sn_free(p.items);
     sn_model_destroy(p.model);
+    return st;
+}
+
+/* The optimizer is that of the source, whatever the layout's file says: conversion keeps moments. */
+enum sn_status sn_convert_plan(struct sn_manifest *out, const struct sn_source *s,
+                               const struct sn_config *c, struct sn_err *err)
+{
+    struct sn_config *own = sn_alloc(sizeof(*own)); /* large for a stack */
+    if (!own)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for a configuration", s->name);
+    *own = *c;
+    (void)sn_optimizer_of_groups(&own->train.optimizer.kind, has_group, s); /* else c's */
+    enum sn_status st = make_plan(out, s, own, err);
+    sn_free(own);
     return st;
 }

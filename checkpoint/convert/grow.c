@@ -24,8 +24,7 @@
  *     head                         m = n     f = 1/n   s = 1
  *     final norm of a tied model   m = n     f = 1/n   s = 1
  *
- * Adam's first moment is a mean of gradients and is multiplied by s, the second, of their squares,
- * by s s. tests/unit/checkpoint/test_grow_train.c holds the table against gradients of compiled models.
+ * A moment that is a mean of gradients is multiplied by s, one of their squares by s s. tests/unit/checkpoint/test_grow_train.c holds the table against gradients of compiled models.
  *
  * Equal gradients would keep the copies equal for ever: dropout breaks the tie, nothing else does
  * here, where sums are made in the same order for all of them. So the weights that are divided get
@@ -81,18 +80,18 @@ static enum sn_status tile_of(struct sn_tensor_tile *out, const struct sn_source
     int f = k->division == YES || (k->division == IF_TIED && g->tied) ? g->n : 1; /* 1 / f */
     int s = rows * cols / f;                                                      /* 1 / s */
     *out = (struct sn_tensor_tile){.from = from, .rows = rows, .cols = cols};
+    int power = sn_moment_power(t->group);
     if (strcmp(t->group, "model") == 0) {
         out->divisor = (float)f;
         out->noise = k->cols && f > 1 ? g->noise : 0;
-    } else if (strcmp(t->group, "exp_avg") == 0) {
-        out->divisor = (float)s;
-    } else if (strcmp(t->group, "exp_avg_sq") == 0) {
-        out->divisor = (float)(s * s);
-    } else {
-        return sn_fail(err, SN_EINPUT,
-                       "%s: grow: '%s' is of group '%s'; known are model, exp_avg and exp_avg_sq",
-                       inner->name, t->name, t->group);
+        return SN_OK;
     }
+    if (power == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: grow: '%s' is of group '%s', and no optimizer has such moments; known "
+                       "are model and the moments of optimizers",
+                       inner->name, t->name, t->group);
+    out->divisor = (float)(power == 2 ? s * s : s);
     return SN_OK;
 }
 

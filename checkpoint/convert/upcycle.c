@@ -4,8 +4,8 @@
  *
  * Whatever the router chooses, the weights of a token's experts sum to 1, so that the function is
  * the dense one's; and with equal experts the weights' gradients are zero, so that the gradient of
- * the dense matrix is the sum of those of its E copies. Adam's moments follow the mean: g / E for
- * the first, its square for the second. Experts part because each sees other tokens.
+ * the dense matrix is the sum of those of its E copies. Moments follow the mean: g / E for a
+ * mean of gradients, its square for one of squares. Experts part because each sees other tokens.
  *
  * The router is drawn with the model's init_std (zeros would send all tokens to the first experts);
  * its moments are zero.
@@ -30,10 +30,10 @@ struct upcycling {
 static float divisor(const char *group, int experts)
 {
     float e = (float)experts;
-    return strcmp(group, "model") == 0        ? 1
-           : strcmp(group, "exp_avg") == 0    ? e
-           : strcmp(group, "exp_avg_sq") == 0 ? e * e
-                                              : 0;
+    if (strcmp(group, "model") == 0)
+        return 1;
+    int power = sn_moment_power(group);
+    return power == 2 ? e * e : power == 1 ? e : 0;
 }
 
 /* "layers.3.ffn." of "layers.3.ffn.gate.weight", and what follows it; 0 for another tensor. */
@@ -73,8 +73,8 @@ static enum sn_status add(const struct upcycling *u, int from, struct sn_err *er
     tile.divisor = divisor(t->group, u->experts);
     if (tile.divisor == 0)
         return sn_fail(err, SN_EINPUT,
-                       "%s: upcycle: '%s' is of group '%s'; known are model, exp_avg and "
-                       "exp_avg_sq",
+                       "%s: upcycle: '%s' is of group '%s', and no optimizer has such moments; "
+                       "known are model and the moments of optimizers",
                        u->inner->name, t->name, t->group);
     for (int e = 0; e < u->experts; e++) {
         char *name = sn_format("%.*sexperts.%d.%s", stem, t->name, e, rest);

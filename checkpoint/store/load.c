@@ -3,6 +3,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/config/optimizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +30,40 @@ static enum sn_status check_moments(const struct sn_reader *r, const struct sn_s
                    "%s: holds weights alone, and no run goes on without the optimizer's state; use "
                    "another checkpoint.dir, and train.init_from: %s to begin with these weights",
                    r->dir, r->dir);
+}
+
+static bool manifest_has(const void *of, const char *group)
+{
+    const struct sn_manifest *m = of;
+    for (int i = 0; i < m->n_tensors; i++)
+        if (strcmp(m->tensors[i].group, group) == 0)
+            return true;
+    return false;
+}
+
+static bool state_has(const void *of, const char *group)
+{
+    const struct sn_state *s = of;
+    for (int i = 0; i < s->n_all; i++)
+        if (strcmp(s->all[i].group, group) == 0)
+            return true;
+    return false;
+}
+
+/* Moments of another optimizer are of no use to this one. */
+static enum sn_status check_optimizer(const struct sn_reader *r, const struct sn_state *s,
+                                      struct sn_err *err)
+{
+    enum sn_optimizer had, has;
+    if (!sn_optimizer_of_groups(&had, manifest_has, &r->manifest) ||
+        !sn_optimizer_of_groups(&has, state_has, s) || had == has)
+        return SN_OK; /* what is missing is told tensor by tensor */
+    return sn_fail(err, SN_EINPUT,
+                   "%s: holds the state of optimizer %s, and this run's is %s; set "
+                   "train.optimizer.kind: %s, or use another checkpoint.dir, and train.init_from: "
+                   "%s to begin with these weights",
+                   r->dir, sn_optimizer_row(had)->name, sn_optimizer_row(has)->name,
+                   sn_optimizer_row(had)->name, r->dir);
 }
 
 /* What layout.compress has added fits the weights, and no holder is missing before another. */
@@ -151,6 +186,7 @@ static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct s
 {
     SN_TRY(sn_look_model(&r->manifest, r->dir, s->model_text, err));
     SN_TRY(check_moments(r, s, err));
+    SN_TRY(check_optimizer(r, s, err));
     SN_TRY(check_tensors(r, s, err));
     SN_TRY(sn_reader_fill(r, s, NULL, err));
     say_changed(r, s);

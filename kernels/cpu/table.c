@@ -31,15 +31,14 @@ static bool multiplies(enum sn_dtype t)
     return t == SN_BF16 && SN_K(sn_bf16);
 }
 
-#define SN_STR2(x) #x
-#define SN_STR(x)  SN_STR2(x)
+#define UPDATE(KIND, name) [SN_OP_##KIND] = SN_R(sn_##name),
+#define SN_STR2(x)         #x
+#define SN_STR(x)          SN_STR2(x)
 
 extern const struct sn_ops SN_K(sn_cpu_table);
 const struct sn_ops SN_K(sn_cpu_table) = {
     .name = "cpu/" SN_STR(SN_ISA),
-    .run =
-        {
-            [SN_OP_ZERO] = SN_R(sn_zero),
+    .run = {[SN_OP_ZERO] = SN_R(sn_zero),
             [SN_OP_COPY] = SN_R(sn_copy),
             [SN_OP_EMBED] = SN_R(sn_embed),
             [SN_OP_EMBED_GRAD] = SN_R(sn_embed_grad),
@@ -76,12 +75,11 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_EXPERT_GEMM] = SN_K(sn_expert_gemm),
             [SN_OP_SQ_NORM] = SN_R(sn_sq_norm),
             [SN_OP_DECIDE] = SN_R(sn_decide),
-            [SN_OP_ADAMW] = SN_R(sn_adamw),
             [SN_OP_BALANCE] = SN_R(sn_balance),
             [SN_OP_ENCODE] = SN_R(sn_encode),
             [SN_OP_DECODE] = SN_R(sn_decode),
             [SN_OP_ORTHOGONALISE] = SN_R(sn_orthogonalise),
-        },
+            SN_UPDATE_KINDS(UPDATE)},
     .scratch = scratch,
     .multiplies = multiplies,
     .head = {.bytes = 64 << 20, .least = 64, .multiple = 1}, /* GEMMs stay efficient from 64 rows */

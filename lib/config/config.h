@@ -15,6 +15,7 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 #include "lib/config/family.h"
+#include "lib/config/optimizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -103,9 +104,13 @@ struct sn_data_config {
     enum sn_order order;
 };
 
+#define SN_HYPER_MEMBER(KIND, member, ...) double member;
 struct sn_optimizer_config {
-    double lr, beta1, beta2, eps, weight_decay, clip; /* clip 0: off */
+    enum sn_optimizer kind;
+    double lr, weight_decay, clip; /* clip 0: off */
+    SN_HYPERS(SN_HYPER_MEMBER)     /* 0 where this optimizer has no such number */
 };
+#undef SN_HYPER_MEMBER
 
 struct sn_lr_config {
     enum sn_lr_kind kind;

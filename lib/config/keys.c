@@ -46,7 +46,6 @@ static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
-static const char *const optimizers[] = {"adamw", NULL};
 static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", NULL};
 static const char *const expert_tokens[] = {"gathered", "split", "auto", NULL};
@@ -81,6 +80,9 @@ static const char *const axes[] = {"tensor", "context", "expert", "data", "pipel
 #define FREE                .is_free = true
 
 /* clang-format off */
+#define HYPER(KIND, member, lo, hi, v, what) \
+    {ROW("train.optimizer." #member, FLOAT, AT(train.optimizer.member), what), RANGE(lo, hi, NULL), DEFAULT(v), DECIDES},
+
 const struct sn_key sn_keys[] = {
     {ROW("preset", INCLUDE, NONE, "Name of a shipped run file to start from.")},
     {ROW("file", INCLUDE, NONE, "Path of a run file to start from; keys beside it override.")},
@@ -194,15 +196,11 @@ const struct sn_key sn_keys[] = {
     {ROW("train.fp8", ENUM, AT(train.fp8), "With precision bf16: products of the layers' weights take operands in 8-bit floats times powers of two. tensorwise: one for each matrix, e4m3, gradients e5m2; on a GPU from sm_89 on. blockwise: one for each 128 x 128 of a weight and each 128 elements of the rest, all e4m3; on sm_90."),
         NAMES(fp8_scalings), DEFAULT("none"), DECIDES},
     {ROW("train.optimizer", MAP, NONE, "The optimizer.")},
-    {ROW("train.optimizer.kind", ENUM, NONE, "Update rule."), NAMES(optimizers), DEFAULT("adamw")},
+    {ROW("train.optimizer.kind", ENUM, AT(train.optimizer.kind), "Update rule."), NAMES(sn_optimizer_names),
+        DEFAULT("adamw"), DECIDES},
     {ROW("train.optimizer.lr", FLOAT, AT(train.optimizer.lr), "Highest learning rate."),
         RANGE(0, 100, NULL), DEFAULT("3e-4"), DECIDES},
-    {ROW("train.optimizer.beta1", FLOAT, AT(train.optimizer.beta1), "Decay of the first moment."),
-        RANGE(0, 0.999999L, NULL), DEFAULT("0.9"), DECIDES},
-    {ROW("train.optimizer.beta2", FLOAT, AT(train.optimizer.beta2), "Decay of the second moment."),
-        RANGE(0, 0.999999L, NULL), DEFAULT("0.95"), DECIDES},
-    {ROW("train.optimizer.eps", FLOAT, AT(train.optimizer.eps), "Added to the root of the second moment."),
-        RANGE(1e-30L, 1, NULL), DEFAULT("1e-8"), DECIDES},
+    SN_HYPERS(HYPER)
     {ROW("train.optimizer.weight_decay", FLOAT, AT(train.optimizer.weight_decay), "Decoupled weight decay of matrices."),
         RANGE(0, 10, NULL), DEFAULT("0.1"), DECIDES},
     {ROW("train.optimizer.clip", FLOAT, AT(train.optimizer.clip), "Largest global gradient norm; 0: no clipping."),

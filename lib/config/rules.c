@@ -299,6 +299,20 @@ static enum sn_status schedule_fits(const struct sn_config *c, const struct sn_s
     return SN_OK;
 }
 
+/* A number that nothing would read. */
+static enum sn_status optimizer_reads(const struct sn_config *c, const struct sn_settings *s,
+                                      struct sn_err *err)
+{
+    enum sn_optimizer o = c->train.optimizer.kind;
+    for (int i = 0; i < sn_n_keys; i++)
+        if (s->set[i] && sn_optimizer_ignores(o, sn_keys[i].name))
+            return sn_settings_fail(s, sn_keys[i].name, err,
+                                    "%s has no such number; leave it out, or set "
+                                    "train.optimizer.kind to one that has",
+                                    sn_optimizer_row(o)->name);
+    return SN_OK;
+}
+
 static enum sn_status evaluation_has_data(const struct sn_config *c, const struct sn_settings *s,
                                           struct sn_err *err)
 {
@@ -385,10 +399,11 @@ static struct sn_text_place place_of(const struct sn_settings *s, const char *ke
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden, kv_heads_divide_heads, rotary_fits,        window_covers,
-        residual_fits,       changes_are_keys,      activation_fits,    share_divides_layers,
-        experts_fit_family,  experts_fit_model,     batch_divides,      schedule_fits,
-        evaluation_has_data, scale_fits_precision,  fp8_fits_precision, cudnn_fits};
+        heads_divide_hidden, kv_heads_divide_heads, rotary_fits,          window_covers,
+        residual_fits,       changes_are_keys,      activation_fits,      share_divides_layers,
+        experts_fit_family,  experts_fit_model,     batch_divides,        schedule_fits,
+        optimizer_reads,     evaluation_has_data,   scale_fits_precision, fp8_fits_precision,
+        cudnn_fits};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");
     c->slurm.site_at = place_of(s, "slurm.site");

@@ -10,17 +10,30 @@
 
 enum { PAGE = 4096 };
 
-const char *sn_state_kind_name(enum sn_state_kind k)
+const char *sn_state_kind_name(const struct sn_config *c, enum sn_state_kind k)
 {
-    static const char *const name[] = {"model", "exp_avg", "exp_avg_sq", "replica", "feedback"};
+    static const char *const name[] = {[SN_STATE_MODEL] = "model",
+                                       [SN_STATE_REPLICA] = "replica",
+                                       [SN_STATE_FEEDBACK] = "feedback"};
+    if (k > SN_STATE_MODEL && k < SN_NSTATE_PLAIN)
+        return sn_optimizer_row(c->train.optimizer.kind)->moment[k - SN_STATE_MOMENT].name;
     return name[k];
+}
+
+int sn_state_plain(const struct sn_config *c)
+{
+    return SN_STATE_MOMENT + sn_optimizer_row(c->train.optimizer.kind)->n_moments;
 }
 
 int sn_state_buffer(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
 {
-    const int replica = sn_bucket_coding(j, b) ? b->weight : -1;
-    const int buf[] = {b->master, b->exp_avg, b->exp_avg_sq, replica, b->feedback};
-    return buf[k];
+    if (k == SN_STATE_MODEL)
+        return b->master;
+    if (k < SN_NSTATE_PLAIN)
+        return b->moment[k - SN_STATE_MOMENT];
+    if (k == SN_STATE_REPLICA)
+        return sn_bucket_coding(j, b) ? b->weight : -1;
+    return b->feedback;
 }
 
 bool sn_job_has_state(const struct sn_job *j, enum sn_state_kind k)
@@ -278,7 +291,7 @@ void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out)
     *out = (struct sn_image_room){0};
     add_own_room(j, out);
     for (int k = 0; k < SN_STATE_FEEDBACK; k++) {
-        if (k >= SN_NSTATE_PLAIN && !sn_job_has_state(j, (enum sn_state_kind)k))
+        if (k >= sn_state_plain(j->config) && !sn_job_has_state(j, (enum sn_state_kind)k))
             continue;
         add_room(j, (enum sn_state_kind)k, SN_GROUP_REPLICA, out);
         if (j->config->model.experts.count > 0)

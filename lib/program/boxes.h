@@ -11,15 +11,17 @@
 
 enum sn_state_kind {
     SN_STATE_MODEL,
-    SN_STATE_EXP_AVG,
-    SN_STATE_EXP_AVG_SQ,
-    SN_NSTATE_PLAIN,                    /* what every run has; with layout.compress: */
+    SN_STATE_MOMENT, /* the first of the optimizer's (lib/config/optimizer.h) */
+    SN_NSTATE_PLAIN = SN_STATE_MOMENT + SN_MAX_MOMENTS, /* with layout.compress: */
     SN_STATE_REPLICA = SN_NSTATE_PLAIN, /* weights that differ from the rounded masters */
     SN_STATE_FEEDBACK,                  /* what codecs lost of gradients, by holder */
     SN_NSTATE_KINDS
 };
-/* "model", "exp_avg", "exp_avg_sq", "replica", "feedback": the groups of a checkpoint */
-const char *sn_state_kind_name(enum sn_state_kind k);
+/* "model", those of moments, "replica", "feedback": the groups of a checkpoint; NULL of a moment
+ * that the optimizer lacks. */
+const char *sn_state_kind_name(const struct sn_config *c, enum sn_state_kind k);
+/* The kinds below this number are what every run with this optimizer has. */
+int sn_state_plain(const struct sn_config *c);
 /* The buffer that has this kind of a bucket's values; -1: none. */
 int sn_state_buffer(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k);
 /* Has any bucket of this rank values of this kind? */

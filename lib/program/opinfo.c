@@ -19,6 +19,20 @@ enum {
 };
 #define TAKES(i) (1 + (i))
 
+/* Optimizers of one and of two moments. */
+#define SECOND_1                                                                                   \
+    {                                                                                              \
+        NULL                                                                                       \
+    }
+#define SECOND_2                                                                                   \
+    {                                                                                              \
+        "v", UPDATED                                                                               \
+    }
+#define UPDATE(KIND, name, n, ...)                                                                 \
+    [SN_OP_##KIND] = {.in = {{"g"}},                                                               \
+                      .out = {{"p", UPDATED}, {"m", UPDATED}, SECOND_##n, {"w", OPT}},             \
+                      .cost = SN_COST_UPDATE},
+
 /* clang-format off */
 static const struct sn_op_row rows[SN_NKINDS] = {
     [SN_OP_ZERO] = {.out = {{"x"}}},
@@ -164,10 +178,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .cost = SN_COST_PRODUCT, .flops = sn_flops_expert_gemm, .shape = sn_shape_expert_gemm},
     [SN_OP_SQ_NORM] = {.in = {{"g"}}, .cost = SN_COST_UPDATE},
     [SN_OP_DECIDE] = {.cost = SN_COST_UPDATE},
-    [SN_OP_ADAMW] = {
-        .in = {{"g"}},
-        .out = {{"p", UPDATED}, {"m", UPDATED}, {"v", UPDATED}, {"w", OPT}},
-        .cost = SN_COST_UPDATE},
+    SN_OPTIMIZERS(UPDATE)
     [SN_OP_BALANCE] = {
         .in = {{"counts"}},
         .out = {{"b", UPDATED}},
@@ -248,6 +259,14 @@ static const struct sn_op_row rows[SN_NKINDS] = {
 const struct sn_op_row *sn_op_row(int kind)
 {
     return &rows[kind];
+}
+
+int sn_op_update(enum sn_optimizer o)
+{
+#define OP_OF(KIND, ...) [SN_OPTIMIZER_##KIND] = SN_OP_##KIND,
+    static const int kinds[SN_NOPTIMIZERS] = {SN_OPTIMIZERS(OP_OF)};
+#undef OP_OF
+    return kinds[o];
 }
 
 int sn_agree_words(const struct sn_op *op)

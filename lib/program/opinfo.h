@@ -78,6 +78,8 @@ enum { SN_POINTWISE_X, SN_POINTWISE_Y = 0 };
 enum { SN_POINTWISE_DX_DY, SN_POINTWISE_DX_DX = 0 };
 
 const struct sn_op_row *sn_op_row(int kind);
+/* The kind that updates the weights. */
+int sn_op_update(enum sn_optimizer o);
 /* Does a row say all of this of an operand? False for an absent one. */
 static inline bool sn_operand_is(const struct sn_operand_info *x, unsigned roles)
 {

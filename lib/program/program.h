@@ -63,7 +63,7 @@ enum { SN_WAIT_NAMES, SN_WAIT_NAMES_TOO };
 enum sn_class {
     SN_CLASS_PARAM, /* weights as the forward pass reads them */
     SN_CLASS_GRAD,  /* fp32, contiguous in the order in which backward finishes them */
-    SN_CLASS_OPTIM, /* master weights (unless they are the weights), first and second moments */
+    SN_CLASS_OPTIM, /* master weights (unless they are the weights), moments */
     SN_CLASS_BATCH, /* token ids and targets of every micro-batch of a step */
     SN_CLASS_COMM,  /* staging of collectives */
     SN_CLASS_SCALARS,
@@ -231,7 +231,7 @@ struct sn_bucket {
     int64_t slice;           /* what a rank keeps of divided arrays: n, or n / members */
     /* state buffers, -1 where there is none. ZeRO 3: weight is a slice (else n long); ZeRO 2 and 3:
      * grad is a slice; ZeRO 1 to 3: master (unless it is the weights) and moments are */
-    int weight, master, grad, exp_avg, exp_avg_sq;
+    int weight, master, grad, moment[SN_MAX_MOMENTS];
     int feedback; /* what codecs lost of this rank's gradients: fp32 [n], or -1 */
     int factors; /* PowerSGD: the right ones of its matrices, the same on all replicas: fp32 [sum of
                     cols, rank], or -1 */

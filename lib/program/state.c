@@ -32,14 +32,17 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
     b->master = b->weight;
     if (dtype != SN_F32 || sn_bucket_coding(j, b))
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
-    b->grad = b->exp_avg = b->exp_avg_sq = b->feedback = b->factors = -1;
+    b->grad = b->feedback = b->factors = -1;
+    for (int k = 0; k < SN_MAX_MOMENTS; k++)
+        b->moment[k] = -1;
     if (!b->trains && !b->counts)
         return;
     b->grad = add(p, b, i, SN_CLASS_GRAD, b->grad_type, "grad", zero >= 2 ? b->slice : b->n);
     if (b->counts)
         return;
-    b->exp_avg = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg", b->slice);
-    b->exp_avg_sq = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "exp_avg_sq", b->slice);
+    const struct sn_optimizer_row *o = sn_optimizer_row(j->config->train.optimizer.kind);
+    for (int k = 0; k < o->n_moments; k++)
+        b->moment[k] = add(p, b, i, SN_CLASS_OPTIM, SN_F32, o->moment[k].name, b->slice);
     int64_t rows[2], rank = sn_low_rank_of(j, b);
     bool low_rank = sn_low_rank_sizes(j, i, rows);
     if (low_rank)

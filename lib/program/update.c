@@ -1,5 +1,5 @@
 /*
- * update.c - the update chunk: wait for the gradients, one global norm, one decision, AdamW, and
+ * update.c - the update chunk: wait for the gradients, one global norm, one decision, the optimizer, and
  * ZeRO's gathers of what was updated.
  *
  * Nothing is updated before the norm of everything is known (no optimistic update).
@@ -118,22 +118,24 @@ static void norms(const struct sn_job *j, struct sn_program *p)
             for_tiles(j, p, &j->buckets[i], tile_norm);
 }
 
-static void adamw(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
-                  struct tile t)
+static void step(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
+                 struct tile t)
 {
     const struct sn_optimizer_config *o = &j->config->train.optimizer;
+    const struct sn_optimizer_row *row = sn_optimizer_row(o->kind);
     struct sn_view g = gradients(j, p, b, t, 0);
-    struct sn_op *op = sn_op_add(p, SN_OP_ADAMW, "adamw.%.50s", b->name);
-    op->in[SN_ADAMW_G] = g;
-    op->out[SN_ADAMW_P] = cut(own(j, p, b, b->master), t);
-    op->out[SN_ADAMW_M] = cut(sn_view_flat(p, b->exp_avg), t);
-    op->out[SN_ADAMW_V] = cut(sn_view_flat(p, b->exp_avg_sq), t);
+    struct sn_op *op = sn_op_add(p, sn_op_update(o->kind), "%s.%.50s", row->name, b->name);
+    op->in[SN_UPDATE_G] = g;
+    op->out[SN_UPDATE_P] = cut(own(j, p, b, b->master), t);
+    for (int k = 0; k < row->n_moments; k++)
+        op->out[SN_UPDATE_M + k] = cut(sn_view_flat(p, b->moment[k]), t);
     bool gathered = sn_bucket_coding(j, b) != NULL; /* and written by all alike */
-    op->out[SN_ADAMW_W] =
+    op->out[SN_UPDATE_W] =
         b->master == b->weight || gathered ? sn_no_view : cut(own(j, p, b, b->weight), t);
-    op->attr.optimizer.beta1 = (float)o->beta1;
-    op->attr.optimizer.beta2 = (float)o->beta2;
-    op->attr.eps = (float)o->eps;
+#define SET(KIND, member, ...)                                                                     \
+    op->attr.optimizer.member = row->uses & SN_USES(KIND) ? (float)o->member : 0.0f;
+    SN_HYPERS(SET)
+#undef SET
     op->attr.optimizer.decay = b->decay ? (float)o->weight_decay : 0.0f;
 }
 
@@ -165,7 +167,7 @@ static void update(const struct sn_job *j, struct sn_program *p)
         const struct sn_bucket *b = &j->buckets[i];
         if (!b->trains)
             continue;
-        for_tiles(j, p, b, adamw);
+        for_tiles(j, p, b, step);
         if (j->zero != 1 && j->zero != 2)
             continue;
         struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%s", b->name);

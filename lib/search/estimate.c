@@ -283,7 +283,7 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
         if (!like_the_one_before(k, s))
             SN_TRY(stage_cost(k, s, &cost, err));
         agreed = fmax(agreed, reduced(k, s, &cost) + cost.shared + cost.sq_norm);
-        update = fmax(update, fmax(cost.adamw + cost.coded, cost.gather));
+        update = fmax(update, fmax(cost.update + cost.coded, cost.gather));
     }
     int ranks = k->l->data * k->l->tensor * k->l->context * k->l->pipeline;
     int load = sn_load_words(&k->e->config.model);

@@ -9,7 +9,7 @@
  *   gradients    ZeRO 0 and 1 post all reductions in the last backward of a part, behind whatever
  *                is on the same stream; the update waits for all of them: not before the begin of
  *                that chunk + the sum of all that it posts
- *   update       the norm of everything, one agreement of all ranks, AdamW with gathers beside it:
+ *   update       the norm of everything, one agreement of all ranks, the optimizer with gathers beside it:
  *                not shorter than either
  *   memory       state to the byte; kept activations by the formula of activations.h, to the byte,
  *                of the first two and last two stages; temporaries: what is alive at one operation

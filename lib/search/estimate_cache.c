@@ -226,8 +226,8 @@ static double update_op(const struct sn_estimator *e, const struct sn_op *like, 
         op.in[i].cols = op.in[i].buf >= 0 ? n : 0;
     for (int i = 0; i < SN_MAX_OUT; i++)
         op.out[i].cols = op.out[i].buf >= 0 && like->out[i].cols > 1 ? n : op.out[i].cols;
-    if (gathered && like->kind == SN_OP_ADAMW)
-        op.out[SN_ADAMW_W].buf = -1;
+    if (gathered && like == e->update)
+        op.out[SN_UPDATE_W].buf = -1;
     return sn_price_op(&e->pricer, &e->job->train, &op);
 }
 
@@ -249,7 +249,7 @@ static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimato
             int64_t n = size.slice - at < tile ? size.slice - at : tile;
             double copy = wide ? update_op(e, e->widen, n, gathered) : 0;
             x->cost.sq_norm += c->count * (copy + update_op(e, e->sq_norm, n, gathered));
-            x->cost.adamw += c->count * (copy + update_op(e, e->adamw, n, gathered));
+            x->cost.update += c->count * (copy + update_op(e, e->update, n, gathered));
         }
         if (wide && sn_round_up(tile * 4, 64) > x->cost.wide)
             x->cost.wide = sn_round_up(tile * 4, 64);

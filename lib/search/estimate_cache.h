@@ -54,7 +54,7 @@ struct sn_inventory_key {
 struct sn_inventory_cost {
     double gather, shared; /* all buckets, one after another; sums over other groups */
     double coded;          /* kernels of codecs beside the gathers */
-    double sq_norm, adamw;
+    double sq_norm, update;
     double all;                    /* reductions of gradients: all buckets */
     const sn_part_seconds *reduce; /* [units] those that wait for a part of a unit of backward */
     int64_t state;
@@ -89,7 +89,7 @@ struct sn_estimator {
     const struct sn_software *software;
     struct sn_model *model; /* of one layer of each kind */
     struct sn_job *job;     /* of it, on one rank: its update is priced in other sizes */
-    const struct sn_op *sq_norm, *adamw, *widen, *decide; /* widen: of bf16 gradients */
+    const struct sn_op *sq_norm, *update, *widen, *decide; /* widen: of bf16 gradients */
     struct sn_pricer pricer;
     struct sn_layer_profile_env env;
     bool foreign_memory;

@@ -2,6 +2,7 @@
  * estimate_create.c - an estimator: the layers that it compiles once, and the room that it has.
  */
 #include "lib/base/mem.h"
+#include "lib/program/opinfo.h"
 #include "lib/search/estimate_cache.h"
 
 static const struct sn_op *find_op(const struct sn_program *p, int kind)
@@ -61,7 +62,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     SN_TRY(sn_job_create(&e->job, &env, err));
     sn_pricer_init(&e->pricer, e->machine, e->software, e->job);
     e->sq_norm = find_op(&e->job->train, SN_OP_SQ_NORM);
-    e->adamw = find_op(&e->job->train, SN_OP_ADAMW);
+    e->update = find_op(&e->job->train, sn_op_update(c->train.optimizer.kind));
     e->widen = find_widening(e->job);
     c->model = model;
     c->train.global_batch = batch;

@@ -127,6 +127,14 @@ int sn_inventory_zero(const struct sn_bucket *b, int zero)
     return b->is_bias ? 0 : zero;
 }
 
+static int moments_of(const struct sn_bucket *b)
+{
+    int n = 0;
+    for (int k = 0; k < SN_MAX_MOMENTS; k++)
+        n += b->moment[k] >= 0;
+    return n;
+}
+
 struct sn_inventory_bytes sn_inventory_bytes(const struct sn_inventory *s,
                                              const struct sn_layer_profile *shape,
                                              enum sn_dtype dtype, int zero,
@@ -147,7 +155,7 @@ struct sn_inventory_bytes sn_inventory_bytes(const struct sn_inventory *s,
         b.params += c->count * sn_round_up((stage == 3 ? e.slice : e.n) * size, 64);
         int64_t grad = (stage >= 2 ? e.slice : e.n) * (int64_t)sn_dtype_size(k->grad_type);
         b.grads += has_grad ? c->count * sn_round_up(grad, 64) : 0;
-        b.optimizer += c->count * ((own != SN_F32 || masters) + 2 * k->trains) * part;
+        b.optimizer += c->count * ((own != SN_F32 || masters) + moments_of(k)) * part;
         b.optimizer += members->feedback && shared ? c->count * sn_round_up(e.n * 4, 64) : 0;
     }
     return b;

@@ -167,7 +167,7 @@ static enum sn_status compare_item(const struct sn_replica_check *c, enum sn_gro
                            "%s of '%s' differs between ranks %d and %d, which hold copies of it "
                            "(%s): a memory or network error is likely; nothing is saved, so look "
                            "at the hardware of both and resume from the checkpoint before",
-                           sn_state_kind_name(c->items[i].kind),
+                           sn_state_kind_name(c->job->config, c->items[i].kind),
                            j->model->params[j->parts[c->items[i].part].param].name,
                            sn_group_member(&j->grid, j->rank, g, 0),
                            sn_group_member(&j->grid, j->rank, g, m), sn_group_name(g));

@@ -33,7 +33,7 @@
  * row <= r < row + n_rows and col <= c < col + n_cols, is p[(r - row) * ld + c - col]. A vector has
  * one column. Several boxes of one tensor may be listed; empty ones are fine. */
 struct sn_state_tensor {
-    const char *group;      /* "model" (fp32 master weights), "exp_avg", "exp_avg_sq", or above */
+    const char *group;      /* "model" (fp32 master weights), a moment's, or above */
     const char *name;       /* "layers.3.attn.q.weight" */
     int param, piece;       /* of a rank's own state: their numbers in the model */
     int64_t rows, cols;     /* of the whole logical tensor */

@@ -5,6 +5,7 @@
 #include "lib/program/boxes.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { GROUP_NAME = 24 };
 
@@ -21,13 +22,13 @@ static void add_shape(struct sn_state *s, const char *group, const struct sn_par
         (struct sn_state_shape){group, q->piece[piece].name, q->piece[piece].rows, q->cols};
 }
 
-static void list_all(struct sn_state *s, const struct sn_model *m)
+static void list_all(struct sn_state *s, const struct sn_config *c, const struct sn_model *m)
 {
-    for (int g = 0; g < SN_NSTATE_PLAIN; g++)
+    for (int g = 0; g < sn_state_plain(c); g++)
         for (int i = 0; i < m->n_params; i++)
             for (int k = 0; k < m->params[i].n_pieces; k++)
                 if (g == SN_STATE_MODEL || sn_param_learns(&m->params[i]))
-                    add_shape(s, sn_state_kind_name((enum sn_state_kind)g), &m->params[i], k);
+                    add_shape(s, sn_state_kind_name(c, (enum sn_state_kind)g), &m->params[i], k);
 }
 
 static const char *name_of(const struct sn_state *s, int holder)
@@ -36,23 +37,25 @@ static const char *name_of(const struct sn_state *s, int holder)
 }
 
 /* What layout.compress adds: behind the others. */
-static void list_extras(struct sn_state *s, const struct sn_model *m,
+static void list_extras(struct sn_state *s, const struct sn_job *j,
                         const struct sn_state_extra *extra)
 {
+    const struct sn_model *m = j->model;
     for (int i = 0, at = 0; extra && i < m->n_params; i++)
         for (int k = 0; k < m->params[i].n_pieces; k++, at++) {
             if (extra[at].has_replica)
-                add_shape(s, sn_state_kind_name(SN_STATE_REPLICA), &m->params[i], k);
+                add_shape(s, sn_state_kind_name(j->config, SN_STATE_REPLICA), &m->params[i], k);
             for (int h = 0; h < extra[at].holders; h++)
                 add_shape(s, name_of(s, h), &m->params[i], k);
         }
 }
 
 /* Room for all tensors, and names for as many holders as any of them has. */
-static enum sn_status make_lists(struct sn_state *s, const struct sn_state_extra *extra,
-                                 size_t pieces, struct sn_err *err)
+static enum sn_status make_lists(struct sn_state *s, const struct sn_job *j,
+                                 const struct sn_state_extra *extra, struct sn_err *err)
 {
-    size_t all = pieces * SN_NSTATE_PLAIN;
+    size_t pieces = (size_t)sn_model_piece_count(j->model);
+    size_t all = pieces * (size_t)sn_state_plain(j->config);
     int most = 0;
     for (size_t i = 0; extra && i < pieces; i++) {
         all += (size_t)extra[i].has_replica + (size_t)extra[i].holders;
@@ -65,7 +68,7 @@ static enum sn_status make_lists(struct sn_state *s, const struct sn_state_extra
         return sn_fail(err, SN_ENOMEM, "state: no memory for a list of %d boxes", s->n_tensors);
     for (int h = 0; h < most; h++)
         (void)snprintf(s->groups + (size_t)h * GROUP_NAME, GROUP_NAME, "%s.%d",
-                       sn_state_kind_name(SN_STATE_FEEDBACK), h);
+                       sn_state_kind_name(j->config, SN_STATE_FEEDBACK), h);
     return SN_OK;
 }
 
@@ -83,22 +86,22 @@ static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_jo
         const struct sn_job_box *b = &boxes[i];
         const struct sn_param *param = &j->model->params[b->param];
         bool has_number = b->kind == SN_STATE_FEEDBACK;
-        s->tensors[i] = (struct sn_state_tensor){.group = has_number ? name_of(s, b->holder)
-                                                                     : sn_state_kind_name(b->kind),
-                                                 .name = param->piece[b->piece].name,
-                                                 .param = b->param,
-                                                 .piece = b->piece,
-                                                 .rows = param->piece[b->piece].rows,
-                                                 .cols = param->cols,
-                                                 .row = b->row,
-                                                 .col = b->col,
-                                                 .n_rows = b->n_rows,
-                                                 .n_cols = b->n_cols,
-                                                 .ld = b->ld,
-                                                 .p = place_of(x, j, b),
-                                                 .owned = b->owned,
-                                                 .dtype = j->train.bufs[b->buf].dtype,
-                                                 .folds = b->holders};
+        s->tensors[i] = (struct sn_state_tensor){
+            .group = has_number ? name_of(s, b->holder) : sn_state_kind_name(j->config, b->kind),
+            .name = param->piece[b->piece].name,
+            .param = b->param,
+            .piece = b->piece,
+            .rows = param->piece[b->piece].rows,
+            .cols = param->cols,
+            .row = b->row,
+            .col = b->col,
+            .n_rows = b->n_rows,
+            .n_cols = b->n_cols,
+            .ld = b->ld,
+            .p = place_of(x, j, b),
+            .owned = b->owned,
+            .dtype = j->train.bufs[b->buf].dtype,
+            .folds = b->holders};
     }
 }
 
@@ -126,11 +129,11 @@ enum sn_status sn_state_create(struct sn_state *out, struct sn_exec *x, const st
     SN_TRY(sn_job_extras(&extra, j, err));
     enum sn_status st = sn_job_boxes(&boxes, &out->n_tensors, j, err);
     if (st == SN_OK)
-        st = make_lists(out, extra, (size_t)sn_model_piece_count(j->model), err);
+        st = make_lists(out, j, extra, err);
     if (st == SN_OK) {
         list_boxes(out, x, j, boxes);
-        list_all(out, j->model);
-        list_extras(out, j->model, extra);
+        list_all(out, j->config, j->model);
+        list_extras(out, j, extra);
     } else {
         sn_state_fini(out);
     }
@@ -159,7 +162,7 @@ enum sn_status sn_weights_init(const struct sn_state *s, const struct sn_job *j,
         const struct sn_state_tensor *t = &s->tensors[i];
         const struct sn_param *p = &j->model->params[t->param];
         int64_t at = p->piece[t->piece].row; /* at which the tensor begins in it */
-        if (t->group[0] != 'm')
+        if (strcmp(t->group, sn_state_kind_name(j->config, SN_STATE_MODEL)) != 0)
             continue;
         if (t->n_cols == t->cols) {
             sn_param_init(p, j->config->run.seed, at + t->row, t->n_rows, t->p);

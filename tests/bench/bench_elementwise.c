@@ -180,6 +180,7 @@ static void setup(struct sn_args *a, struct sn_scalars *s, const struct row *row
                                .attention.theta = 1e4f,
                                .eps = 1e-5f,
                                .random.drop = 0.1f,
+                               .optimizer.eps = 1e-8f,
                                .optimizer.beta1 = 0.9f,
                                .optimizer.beta2 = 0.95f,
                                .optimizer.decay = 0.1f};

@@ -35,8 +35,9 @@ static const struct name {
     MEMBER(attention.head_dim, 'i'), MEMBER(position.seq, 'l'),
     MEMBER(attention.scale, 'f'),    MEMBER(attention.rotary_dim, 'i'),
     MEMBER(attention.theta, 'f'),    MEMBER(eps, 'f'),
-    MEMBER(optimizer.beta1, 'f'),    MEMBER(optimizer.beta2, 'f'),
-    MEMBER(any_order, 'b'),          MEMBER(optimizer.decay, 'f'),
+    MEMBER(optimizer.eps, 'f'),      MEMBER(optimizer.beta1, 'f'),
+    MEMBER(optimizer.beta2, 'f'),    MEMBER(any_order, 'b'),
+    MEMBER(optimizer.decay, 'f'),
 #undef MEMBER
 };
 

@@ -360,8 +360,8 @@ static void what_cannot_be_done_is_refused(void)
     fake_fini(&f);
     (void)fake_add(&f, "momentum", "embed.weight", 4, 16);
     refused(&f, llama, 2,
-            "fake: grow: 'embed.weight' is of group 'momentum'; known are model, exp_avg and "
-            "exp_avg_sq");
+            "fake: grow: 'embed.weight' is of group 'momentum', and no optimizer has such "
+            "moments; known are model and the moments of optimizers");
     fake_fini(&f);
     (void)fake_add(&f, "model", "layers.8.attn.k.weight", 4, 16);
     refused(

@@ -131,15 +131,17 @@ static void adam_step(const struct adam *h, double g, double *p, double *m, doub
     *p -= step * *m / denominator;
 }
 
-static const struct sn_attr attr = {
-    .optimizer.beta1 = 0.9f, .optimizer.beta2 = 0.95f, .eps = 1e-8f, .optimizer.decay = 0.1f};
+static const struct sn_attr attr = {.optimizer.beta1 = 0.9f,
+                                    .optimizer.beta2 = 0.95f,
+                                    .optimizer.eps = 1e-8f,
+                                    .optimizer.decay = 0.1f};
 
 static struct adam adam_of(const struct sn_scalars *s)
 {
     return (struct adam){.lr = (double)s->lr,
                          .b1 = (double)attr.optimizer.beta1,
                          .b2 = (double)attr.optimizer.beta2,
-                         .eps = (double)attr.eps,
+                         .eps = (double)attr.optimizer.eps,
                          .decay = (double)attr.optimizer.decay,
                          .grad_scale = (double)s->grad_scale,
                          .t = (double)s->adam_count};

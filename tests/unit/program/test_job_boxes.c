@@ -89,7 +89,7 @@ static unsigned char *claims_create(const struct world *w)
     unsigned char *claims = sn_alloc((size_t)(3 * sn_model_param_count(w->model)));
     for (int i = 0; i < w->model->n_params; i++) {
         const struct sn_param *p = &w->model->params[i];
-        for (int k = SN_STATE_EXP_AVG; k < SN_NSTATE_PLAIN && !sn_param_learns(p); k++) {
+        for (int k = SN_STATE_MOMENT; k < SN_NSTATE_PLAIN && !sn_param_learns(p); k++) {
             struct sn_job_box whole = {.kind = (enum sn_state_kind)k, .param = i};
             memset(claims + first_of(w, &whole), 1, (size_t)(p->rows * p->cols));
         }
@@ -296,8 +296,8 @@ static void frozen_parameters_have_no_moments(void)
             if (!w.model->params[i].trainable)
                 frozen += w.model->params[i].rows * w.model->params[i].cols;
         tap_ok(frozen > 0 && n[SN_STATE_MODEL] == sn_model_param_count(w.model) &&
-                   n[SN_STATE_EXP_AVG] == n[SN_STATE_MODEL] - frozen &&
-                   n[SN_STATE_EXP_AVG_SQ] == n[SN_STATE_EXP_AVG],
+                   n[SN_STATE_MOMENT] == n[SN_STATE_MODEL] - frozen &&
+                   n[SN_STATE_MOMENT + 1] == n[SN_STATE_MOMENT],
                "frozen tensors are owned once, and have no moments");
         tap_ok(most - least <= bound_of(w.jobs[0]), "the shares are even all the same (%d of %d)",
                (int)(most - least), (int)most);

@@ -1,5 +1,5 @@
 /*
- * adamw.c - ADAMW (Loshchilov & Hutter 2019), with the order of operations of torch.optim.AdamW:
+ * optimizer.c - ADAMW (Loshchilov & Hutter 2019), with the order of operations of torch.optim.AdamW:
  *
  *   g' = g grad_scale;  m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2
  *   p = p (1 - lr decay) - lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps)
@@ -29,15 +29,15 @@ static struct rates rates_of(const struct sn_args *a)
                           .shrink = (float)(1.0 - lr * (double)a->attr.optimizer.decay),
                           .step = (float)(lr / (1.0 - pow(b1, t))),
                           .root_scale = (float)(1.0 / sqrt(1.0 - pow(b2, t))),
-                          .eps = a->attr.eps};
+                          .eps = a->attr.optimizer.eps};
 }
 
 static void piece(const struct sn_args *a, struct rates k, int64_t first, int64_t n)
 {
-    const float *restrict g = (const float *)a->in[SN_ADAMW_G].p + first;
-    float *restrict p = (float *)a->out[SN_ADAMW_P].p + first;
-    float *restrict m = (float *)a->out[SN_ADAMW_M].p + first;
-    float *restrict v = (float *)a->out[SN_ADAMW_V].p + first;
+    const float *restrict g = (const float *)a->in[SN_UPDATE_G].p + first;
+    float *restrict p = (float *)a->out[SN_UPDATE_P].p + first;
+    float *restrict m = (float *)a->out[SN_UPDATE_M].p + first;
+    float *restrict v = (float *)a->out[SN_UPDATE_V].p + first;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float gi = g[i] * k.grad;
@@ -47,13 +47,13 @@ static void piece(const struct sn_args *a, struct rates k, int64_t first, int64_
         v[i] = vi;
         p[i] = p[i] * k.shrink - k.step * mi / (sqrtf(vi) * k.root_scale + k.eps);
     }
-    if (a->out[SN_ADAMW_W].p)
-        sn_row_store(sn_at(&a->out[SN_ADAMW_W], 0, first), a->out[SN_ADAMW_W].dtype, p, n);
+    if (a->out[SN_UPDATE_W].p)
+        sn_row_store(sn_at(&a->out[SN_UPDATE_W], 0, first), a->out[SN_UPDATE_W].dtype, p, n);
 }
 
 SN_KERNEL(sn_adamw)
 {
-    int64_t n = a->in[SN_ADAMW_G].cols;
+    int64_t n = a->in[SN_UPDATE_G].cols;
     if (!a->scalars->ok)
         return 0;
     struct rates k = rates_of(a);

@@ -1,5 +1,5 @@
 /*
- * adamw.cu - ADAMW, with the order of operations of kernels/cpu/adamw.c: one pass, bound by memory.
+ * optimizer.cu - ADAMW, with the order of operations of kernels/cpu/optimizer.c: one pass, bound by memory.
  *
  * What all elements share takes powers in double: one thread writes it to scratch before the pass.
  */
@@ -25,7 +25,7 @@ static __device__ struct rates rates_of(const struct sn_args &a)
                       (float)(1.0 - lr * (double)a.attr.optimizer.decay),
                       (float)(lr / (1.0 - pow(b1, t))),
                       (float)(1.0 / sqrt(1.0 - pow(b2, t))),
-                      a.attr.eps};
+                      a.attr.optimizer.eps};
     return k;
 }
 
@@ -75,10 +75,10 @@ static __device__ __forceinline__ void piece(const struct sn_args &a, const stru
 {
     enum { N = A::N };
     float g[N], p[N], m[N], v[N];
-    A::load(a.in[SN_ADAMW_G], 0, i, g);
-    A::load(a.out[SN_ADAMW_P], 0, i, p);
-    A::load(a.out[SN_ADAMW_M], 0, i, m);
-    A::load(a.out[SN_ADAMW_V], 0, i, v);
+    A::load(a.in[SN_UPDATE_G], 0, i, g);
+    A::load(a.out[SN_UPDATE_P], 0, i, p);
+    A::load(a.out[SN_UPDATE_M], 0, i, m);
+    A::load(a.out[SN_UPDATE_V], 0, i, v);
 #pragma unroll
     for (int e = 0; e < N; e++) {
         float gi = g[e] * k.grad;
@@ -86,11 +86,11 @@ static __device__ __forceinline__ void piece(const struct sn_args &a, const stru
         v[e] = k.b2 * v[e] + k.c2 * (gi * gi);
         p[e] = p[e] * k.shrink - k.step * m[e] / (sqrtf(v[e]) * k.root_scale + k.eps);
     }
-    A::store(a.out[SN_ADAMW_P], 0, i, p);
-    A::store(a.out[SN_ADAMW_M], 0, i, m);
-    A::store(a.out[SN_ADAMW_V], 0, i, v);
-    if (a.out[SN_ADAMW_W].p)
-        store_copy<N>(a.out[SN_ADAMW_W], i, p, copies);
+    A::store(a.out[SN_UPDATE_P], 0, i, p);
+    A::store(a.out[SN_UPDATE_M], 0, i, m);
+    A::store(a.out[SN_UPDATE_V], 0, i, v);
+    if (a.out[SN_UPDATE_W].p)
+        store_copy<N>(a.out[SN_UPDATE_W], i, p, copies);
 }
 
 template <class A>
@@ -98,7 +98,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     adamw(const struct sn_args a, const struct rates *shared_rates, bool copies)
 {
     enum { N = A::N };
-    int64_t n = a.in[SN_ADAMW_G].cols, whole = n / N;
+    int64_t n = a.in[SN_UPDATE_G].cols, whole = n / N;
     if (!a.scalars->ok)
         return;
     const struct rates k = *shared_rates;
@@ -113,14 +113,14 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 SN_CUDA_OP(adamw)
 {
     static_assert(sizeof(struct rates) <= SN_ADAMW_SCRATCH, "the rates have room");
-    const struct sn_mat *w = &a->out[SN_ADAMW_W];
+    const struct sn_mat *w = &a->out[SN_UPDATE_W];
     struct rates *k = (struct rates *)a->scratch;
     struct sn_shape one = {1, 1, 1, 1, 1, 0};
-    bool aligned = (uintptr_t)a->in[SN_ADAMW_G].p % 16 == 0;
+    bool aligned = (uintptr_t)a->in[SN_UPDATE_G].p % 16 == 0;
     bool copies = w->p && (uintptr_t)w->p % (4 * sn_dtype_size(w->dtype)) == 0;
     for (int o = 0; o < 3; o++)
         aligned = aligned && (uintptr_t)a->out[o].p % 16 == 0;
-    int64_t n = a->in[SN_ADAMW_G].cols;
+    int64_t n = a->in[SN_UPDATE_G].cols;
     int rc = sn_launch(cx, write_rates, one, *a, k);
     if (rc)
         return rc;
