@@ -413,8 +413,10 @@ static void adamw(struct kt *k, enum sn_op_kind kind)
     (void)kind;
     int64_t n = size(1 << 22, 4) + 3;
     k->scalars = (struct sn_scalars){.ok = 1, .lr = 1e-3f, .grad_scale = 0.5f, .adam_count = 10};
-    k->a.attr = (struct sn_attr){
-        .optimizer.beta1 = 0.9f, .optimizer.beta2 = 0.95f, .eps = 1e-8f, .optimizer.decay = 0.1f};
+    k->a.attr = (struct sn_attr){.optimizer.beta1 = 0.9f,
+                                 .optimizer.beta2 = 0.95f,
+                                 .optimizer.eps = 1e-8f,
+                                 .optimizer.decay = 0.1f};
     kt_in(k, 0, shape(SN_F32, 1, n));
     for (int o = 0; o < 3; o++)
         kt_out(k, o, shape(SN_F32, 1, n), SN_ADD);
