@@ -1,18 +1,14 @@
 /*
- * optimizer.c - ADAMW (Loshchilov & Hutter 2019), with the order of operations of torch.optim.AdamW:
- *
- *   g' = g grad_scale;  m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2
- *   p = p (1 - lr decay) - lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps)
- *
- * One pass, bound by memory: 28 bytes a parameter, and the storage copy.
+ * optimizer.c - optimizers: a rule for one piece each, and the pass that all share, bound by memory.
  */
 #include "kernels/cpu/rows.h"
 
 #include <math.h>
 
+/* What all elements share. */
 struct rates {
     float grad, b1, c1, b2, c2; /* c = 1 - b */
-    float shrink, step, root_scale, eps;
+    float shrink, lr, step, root_scale, eps;
 };
 
 static struct rates rates_of(const struct sn_args *a)
@@ -27,13 +23,45 @@ static struct rates rates_of(const struct sn_args *a)
                           .b2 = (float)b2,
                           .c2 = (float)(1.0 - b2),
                           .shrink = (float)(1.0 - lr * (double)a->attr.optimizer.decay),
+                          .lr = s->lr,
                           .step = (float)(lr / (1.0 - pow(b1, t))),
                           .root_scale = (float)(1.0 / sqrt(1.0 - pow(b2, t))),
                           .eps = a->attr.optimizer.eps};
 }
 
-static void piece(const struct sn_args *a, struct rates k, int64_t first, int64_t n)
+/* Elements first .. first + n - 1. */
+typedef void rule(const struct sn_args *a, const struct rates *k, int64_t first, int64_t n);
+
+static int update(const struct sn_args *a, int threads, rule *piece)
 {
+    int64_t n = a->in[SN_UPDATE_G].cols;
+    const struct sn_mat *w = &a->out[SN_UPDATE_W];
+    if (!a->scalars->ok)
+        return 0;
+    struct rates k = rates_of(a);
+#pragma omp parallel num_threads(sn_team(threads, n))
+    {
+        int64_t i, end;
+        sn_share(n, SN_CHUNK, omp_get_thread_num(), omp_get_num_threads(), &i, &end);
+        for (; i < end; i += SN_CHUNK) {
+            int64_t some = sn_piece(end, i);
+            piece(a, &k, i, some);
+            if (w->p)
+                sn_row_store(sn_at(w, 0, i), w->dtype, (float *)a->out[SN_UPDATE_P].p + i, some);
+        }
+    }
+    return 0;
+}
+
+/* Loshchilov & Hutter 2019, with the order of operations of torch.optim.AdamW:
+ *
+ *   g' = g grad_scale;  m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2
+ *   p = p (1 - lr decay) - lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps)
+ *
+ * 28 bytes a parameter, and the storage copy. */
+static void adamw(const struct sn_args *a, const struct rates *shared, int64_t first, int64_t n)
+{
+    const struct rates k = *shared;
     const float *restrict g = (const float *)a->in[SN_UPDATE_G].p + first;
     float *restrict p = (float *)a->out[SN_UPDATE_P].p + first;
     float *restrict m = (float *)a->out[SN_UPDATE_M].p + first;
@@ -47,22 +75,9 @@ static void piece(const struct sn_args *a, struct rates k, int64_t first, int64_
         v[i] = vi;
         p[i] = p[i] * k.shrink - k.step * mi / (sqrtf(vi) * k.root_scale + k.eps);
     }
-    if (a->out[SN_UPDATE_W].p)
-        sn_row_store(sn_at(&a->out[SN_UPDATE_W], 0, first), a->out[SN_UPDATE_W].dtype, p, n);
 }
 
 SN_KERNEL(sn_adamw)
 {
-    int64_t n = a->in[SN_UPDATE_G].cols;
-    if (!a->scalars->ok)
-        return 0;
-    struct rates k = rates_of(a);
-#pragma omp parallel num_threads(sn_team(threads, n))
-    {
-        int64_t i, end;
-        sn_share(n, SN_CHUNK, omp_get_thread_num(), omp_get_num_threads(), &i, &end);
-        for (; i < end; i += SN_CHUNK)
-            piece(a, k, i, sn_piece(end, i));
-    }
-    return 0;
+    return update(a, threads, adamw);
 }

@@ -214,7 +214,7 @@ static inline size_t sn_norm_scratch(int64_t rows, int64_t cols, enum sn_dtype t
 /* SQ_NORM: elements whose squares are one sum, as on the CPU; they are added up in pieces. */
 enum { SN_NORM_ELEMENTS = 65536, SN_SQUARES_PIECE = 8192 };
 
-enum { SN_ADAMW_SCRATCH = 64 }; /* bytes: what all elements share */
+enum { SN_UPDATE_SCRATCH = 64 }; /* bytes: what all elements share */
 
 /* ROPE: entries of its table of angles; the grid's z are ranges of heads, more where there are few
  * rows. */

@@ -1,5 +1,6 @@
 /*
- * optimizer.cu - ADAMW, with the order of operations of kernels/cpu/optimizer.c: one pass, bound by memory.
+ * optimizer.cu - optimizers, with the order of operations of kernels/cpu/optimizer.c: a rule for one
+ * element each, and the pass that all share, bound by memory.
  *
  * What all elements share takes powers in double: one thread writes it to scratch before the pass.
  */
@@ -8,7 +9,7 @@
 
 struct rates {
     float grad, b1, c1, b2, c2; /* c = 1 - b */
-    float shrink, step, root_scale, eps;
+    float shrink, lr, step, root_scale, eps;
 };
 
 static __device__ struct rates rates_of(const struct sn_args &a)
@@ -23,6 +24,7 @@ static __device__ struct rates rates_of(const struct sn_args &a)
                       (float)b2,
                       (float)(1.0 - b2),
                       (float)(1.0 - lr * (double)a.attr.optimizer.decay),
+                      s->lr,
                       (float)(lr / (1.0 - pow(b1, t))),
                       (float)(1.0 / sqrt(1.0 - pow(b2, t))),
                       a.attr.optimizer.eps};
@@ -69,33 +71,31 @@ static __device__ __forceinline__ void store_copy(const struct sn_mat &w, int64_
 }
 
 /* Elements i .. i + N - 1. */
-template <class A>
+template <class A, class Rule>
 static __device__ __forceinline__ void piece(const struct sn_args &a, const struct rates &k,
                                              int64_t i, bool copies)
 {
     enum { N = A::N };
-    float g[N], p[N], m[N], v[N];
+    float g[N], p[N], m[N], v[N] = {};
     A::load(a.in[SN_UPDATE_G], 0, i, g);
     A::load(a.out[SN_UPDATE_P], 0, i, p);
     A::load(a.out[SN_UPDATE_M], 0, i, m);
-    A::load(a.out[SN_UPDATE_V], 0, i, v);
+    if (Rule::MOMENTS == 2)
+        A::load(a.out[SN_UPDATE_V], 0, i, v);
 #pragma unroll
-    for (int e = 0; e < N; e++) {
-        float gi = g[e] * k.grad;
-        m[e] = k.b1 * m[e] + k.c1 * gi;
-        v[e] = k.b2 * v[e] + k.c2 * (gi * gi);
-        p[e] = p[e] * k.shrink - k.step * m[e] / (sqrtf(v[e]) * k.root_scale + k.eps);
-    }
+    for (int e = 0; e < N; e++)
+        Rule::step(k, g[e] * k.grad, &p[e], &m[e], &v[e]);
     A::store(a.out[SN_UPDATE_P], 0, i, p);
     A::store(a.out[SN_UPDATE_M], 0, i, m);
-    A::store(a.out[SN_UPDATE_V], 0, i, v);
+    if (Rule::MOMENTS == 2)
+        A::store(a.out[SN_UPDATE_V], 0, i, v);
     if (a.out[SN_UPDATE_W].p)
         store_copy<N>(a.out[SN_UPDATE_W], i, p, copies);
 }
 
-template <class A>
+template <class A, class Rule>
 static __global__ void __launch_bounds__(SN_BLOCK)
-    adamw(const struct sn_args a, const struct rates *shared_rates, bool copies)
+    update(const struct sn_args a, const struct rates *shared_rates, bool copies)
 {
     enum { N = A::N };
     int64_t n = a.in[SN_UPDATE_G].cols, whole = n / N;
@@ -104,27 +104,44 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     const struct rates k = *shared_rates;
     int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     for (int64_t i = at; i < whole; i += (int64_t)gridDim.x * blockDim.x)
-        piece<A>(a, k, i * N, copies);
+        piece<A, Rule>(a, k, i * N, copies);
     if (at < n - whole * N)
-        piece<sn_any>(a, k, whole * N + at, false);
+        piece<sn_any, Rule>(a, k, whole * N + at, false);
 }
 
 /* A tail that is no whole piece does not matter here: alignment alone decides. */
-SN_CUDA_OP(adamw)
+template <class Rule> static int run(struct sn_cuda *cx, const struct sn_args *a)
 {
-    static_assert(sizeof(struct rates) <= SN_ADAMW_SCRATCH, "the rates have room");
+    static_assert(sizeof(struct rates) <= SN_UPDATE_SCRATCH, "the rates have room");
     const struct sn_mat *w = &a->out[SN_UPDATE_W];
     struct rates *k = (struct rates *)a->scratch;
     struct sn_shape one = {1, 1, 1, 1, 1, 0};
     bool aligned = (uintptr_t)a->in[SN_UPDATE_G].p % 16 == 0;
     bool copies = w->p && (uintptr_t)w->p % (4 * sn_dtype_size(w->dtype)) == 0;
-    for (int o = 0; o < 3; o++)
+    for (int o = 0; o <= Rule::MOMENTS; o++)
         aligned = aligned && (uintptr_t)a->out[o].p % 16 == 0;
     int64_t n = a->in[SN_UPDATE_G].cols;
     int rc = sn_launch(cx, write_rates, one, *a, k);
     if (rc)
         return rc;
     if (aligned)
-        return sn_launch(cx, adamw<sn_vec<float>>, sn_shape_line(sn_ceil_div(n, 4)), *a, k, copies);
-    return sn_launch(cx, adamw<sn_any>, sn_shape_line(n), *a, k, copies);
+        return sn_launch(cx, update<sn_vec<float>, Rule>, sn_shape_line(sn_ceil_div(n, 4)), *a, k,
+                         copies);
+    return sn_launch(cx, update<sn_any, Rule>, sn_shape_line(n), *a, k, copies);
+}
+
+struct adamw {
+    enum { MOMENTS = 2 };
+    static __device__ __forceinline__ void step(const struct rates &k, float g, float *p, float *m,
+                                                float *v)
+    {
+        *m = k.b1 * *m + k.c1 * g;
+        *v = k.b2 * *v + k.c2 * (g * g);
+        *p = *p * k.shrink - k.step * *m / (sqrtf(*v) * k.root_scale + k.eps);
+    }
+};
+
+SN_CUDA_OP(adamw)
+{
+    return run<adamw>(cx, a);
 }

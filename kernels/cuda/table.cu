@@ -62,6 +62,8 @@ static size_t norm_dx_scratch(const struct sn_args *a, int outputs)
                 : 0;
 }
 
+#define CASE(KIND, name) case SN_OP_##KIND:
+
 /* Sums in any order are added to their outputs by atomics and need no room for parts. */
 size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int threads)
 {
@@ -94,8 +96,8 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
         return (size_t)SN_ROUTE_BLOCKS * 2 * sizeof(double);
     case SN_OP_SQ_NORM:
         return (size_t)sn_ceil_div(a->in[SN_SQ_NORM_G].cols, SN_SQUARES_PIECE) * 2 * sizeof(double);
-    case SN_OP_ADAMW:
-        return SN_ADAMW_SCRATCH;
+    SN_UPDATE_KINDS(CASE)
+        return SN_UPDATE_SCRATCH;
     case SN_OP_GEMM:
         return sn_gemm_room(a);
     case SN_OP_ATTENTION:

@@ -195,7 +195,7 @@ const struct sn_key sn_keys[] = {
         NAMES(precisions), DEFAULT("fp32"), DECIDES},
     {ROW("train.fp8", ENUM, AT(train.fp8), "With precision bf16: products of the layers' weights take operands in 8-bit floats times powers of two. tensorwise: one for each matrix, e4m3, gradients e5m2; on a GPU from sm_89 on. blockwise: one for each 128 x 128 of a weight and each 128 elements of the rest, all e4m3; on sm_90."),
         NAMES(fp8_scalings), DEFAULT("none"), DECIDES},
-    {ROW("train.optimizer", MAP, NONE, "The optimizer.")},
+    {ROW("train.optimizer", MAP, NONE, "The optimizer."), SHORT_FOR("train.optimizer.kind")},
     {ROW("train.optimizer.kind", ENUM, AT(train.optimizer.kind), "Update rule."), NAMES(sn_optimizer_names),
         DEFAULT("adamw"), DECIDES},
     {ROW("train.optimizer.lr", FLOAT, AT(train.optimizer.lr), "Highest learning rate."),

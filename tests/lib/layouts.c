@@ -24,6 +24,7 @@ static const struct key defaults[] = {
     {MODEL, "init_std", "0.05"},   {MODEL, "rotary_pct", NULL},   {MODEL, "tied_embeddings", NULL},
     {MODEL, "experts", NULL},      {MODEL, "share_layers", NULL}, {TRAIN, "steps", "20"},
     {TRAIN, "global_batch", "12"}, {TRAIN, "precision", NULL},    {TRAIN, "freeze", NULL},
+    {TRAIN, "optimizer", NULL},
     {LAYOUT, "data", "1"},         {LAYOUT, "bucket", "20KiB"},
 };
 
