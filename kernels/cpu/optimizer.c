@@ -81,3 +81,27 @@ SN_KERNEL(sn_adamw)
 {
     return update(a, threads, adamw);
 }
+
+/* Chen et al. 2023 (arXiv 2302.06675, algorithm 2): 20 bytes a parameter, and the storage copy.
+ *
+ *   p = p (1 - lr decay) - lr sign(b1 m + (1-b1) g');  m = b2 m + (1-b2) g' */
+static void lion(const struct sn_args *a, const struct rates *shared, int64_t first, int64_t n)
+{
+    const struct rates k = *shared;
+    const float *restrict g = (const float *)a->in[SN_UPDATE_G].p + first;
+    float *restrict p = (float *)a->out[SN_UPDATE_P].p + first;
+    float *restrict m = (float *)a->out[SN_UPDATE_M].p + first;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * k.grad;
+        float ci = k.b1 * m[i] + k.c1 * gi;
+        float step = ci > 0.0f ? k.lr : ci < 0.0f ? -k.lr : 0.0f;
+        m[i] = k.b2 * m[i] + k.c2 * gi;
+        p[i] = p[i] * k.shrink - step;
+    }
+}
+
+SN_KERNEL(sn_lion)
+{
+    return update(a, threads, lion);
+}

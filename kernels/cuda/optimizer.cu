@@ -145,3 +145,20 @@ SN_CUDA_OP(adamw)
 {
     return run<adamw>(cx, a);
 }
+
+struct lion {
+    enum { MOMENTS = 1 };
+    static __device__ __forceinline__ void step(const struct rates &k, float g, float *p, float *m,
+                                                float *v)
+    {
+        (void)v;
+        float c = k.b1 * *m + k.c1 * g;
+        *m = k.b2 * *m + k.c2 * g;
+        *p = *p * k.shrink - (c > 0.0f ? k.lr : c < 0.0f ? -k.lr : 0.0f);
+    }
+};
+
+SN_CUDA_OP(lion)
+{
+    return run<lion>(cx, a);
+}

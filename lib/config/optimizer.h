@@ -41,7 +41,11 @@ struct sn_optimizer_row {
     /* Loshchilov & Hutter 2019 (arXiv 1711.05101, algorithm 2) */                                 \
     ROW(ADAMW, adamw, 2,                                                                           \
         .moment = {{"exp_avg", 1}, {"exp_avg_sq", 2}},                                             \
-        .uses = SN_USES(BETA1) | SN_USES(BETA2) | SN_USES(EPS))
+        .uses = SN_USES(BETA1) | SN_USES(BETA2) | SN_USES(EPS))                                    \
+    /* Chen et al. 2023 (arXiv 2302.06675, algorithm 2) */                                         \
+    ROW(LION, lion, 1,                                                                             \
+        .moment = {{"exp_avg", 1}},                                                                \
+        .uses = SN_USES(BETA1) | SN_USES(BETA2))
 /* clang-format on */
 
 #define SN_HYPER_ID(KIND, ...) SN_HYPER_##KIND,

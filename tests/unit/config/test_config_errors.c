@@ -299,8 +299,11 @@ static const struct {
     {MODEL "}\n" TRAIN ", grad_dtype: bf16}\nlayout: {zero: 2}\n",
      "run.yaml:2:51: train.grad_dtype: bf16 with layout.zero 2 is not built yet; use fp32, or zero "
      "0 or 1"},
+    {MODEL "}\n" TRAIN ", optimizer: {kind: lion, eps: 1e-6}}\n",
+     "run.yaml:2:68: train.optimizer.eps: lion has no such number; leave it out, or set "
+     "train.optimizer.kind to one that has"},
     {MODEL "}\n" TRAIN ", optimizer: {kind: sgd}}\n",
-     "run.yaml:2:57: train.optimizer.kind: unknown name 'sgd'; want adamw"},
+     "run.yaml:2:57: train.optimizer.kind: unknown name 'sgd'; want adamw or lion"},
     /* rules between keys */
     {"model: {family: gpt2, layers: 4, hidden: 256, heads: 3, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:54: model.heads: 3 does not divide model.hidden (256); nearest that "

@@ -1,5 +1,5 @@
 /*
- * SQ_NORM, DECIDE, ADAMW: the end of a step.
+ * SQ_NORM, DECIDE, ADAMW, LION: the end of a step.
  */
 #include "tests/lib/kernel_test.h"
 
@@ -226,6 +226,72 @@ static void adamw_does_nothing_after_overflow(void)
     kt_free(&k);
 }
 
+/* --- LION ------------------------------------------------------------------------------------ */
+
+/* Algorithm 2 of arXiv 2302.06675, in double. */
+static void lion_step(const struct adam *h, double g, double *p, double *m)
+{
+    g *= h->grad_scale;
+    double c = h->b1 * *m + (1.0 - h->b1) * g;
+    *p -= h->lr * ((double)((c > 0.0) - (c < 0.0)) + h->decay * *p);
+    *m = h->b2 * *m + (1.0 - h->b2) * g;
+}
+
+/* Every tenth element has neither gradient nor moment: it has no sign. */
+static bool lion_case(int64_t n, int copy_dtype)
+{
+    struct kt k = {.magnitude = 0.1,
+                   .scalars = {.ok = 1, .lr = 3e-3f, .grad_scale = 0.5f, .adam_count = 3}};
+    struct kt_shape s = {SN_F32, 1, n, 0};
+    kt_in(&k, SN_UPDATE_G, s);
+    k.a.attr = attr;
+    kt_out(&k, SN_UPDATE_P, s, SN_ADD); /* filled: it is read */
+    kt_out(&k, SN_UPDATE_M, s, SN_ADD);
+    for (int64_t i = 0; i < n; i += 10) {
+        kt_set(&k.a.in[SN_UPDATE_G], 0, i, 0.0);
+        kt_set(&k.a.out[SN_UPDATE_M], 0, i, 0.0);
+    }
+    double *p = kt_ref(&k, SN_UPDATE_P), *m = kt_ref(&k, SN_UPDATE_M), *w = NULL;
+    if (copy_dtype >= 0) {
+        s.dtype = (enum sn_dtype)copy_dtype;
+        kt_out(&k, SN_UPDATE_W, s, SN_WRITE);
+        w = kt_ref(&k, SN_UPDATE_W);
+    }
+    struct adam h = adam_of(&k.scalars);
+    for (int64_t i = 0; i < n; i++) {
+        lion_step(&h, kt_get(&k.a.in[SN_UPDATE_G], 0, i), &p[i], &m[i]);
+        if (w)
+            w[i] = p[i];
+    }
+    bool good = kt_check(&k, SN_OP_LION, 1e-6);
+    kt_free(&k);
+    return good;
+}
+
+static void lion_follows_its_paper(void)
+{
+    static const int64_t sizes[] = {1, 7, 64, 100, 257, 1024, 20011};
+    bool good = true;
+    for (int i = 0; i < 7; i++)
+        for (int copy = -1; copy < 3; copy++)
+            good = lion_case(sizes[i], copy) && good;
+    tap_ok(good, "LION equals its paper's step, with and without a storage copy");
+}
+
+static void lion_does_nothing_after_overflow(void)
+{
+    struct kt k = {.scalars = {.ok = 0, .lr = 1.0f, .adam_count = 1}};
+    struct kt_shape s = {SN_F32, 1, 100, 0};
+    kt_in(&k, SN_UPDATE_G, s);
+    k.a.attr = attr;
+    for (int o = SN_UPDATE_P; o <= SN_UPDATE_M; o++) {
+        kt_out(&k, o, s, SN_ADD);
+        kt_ref(&k, o); /* what it was */
+    }
+    tap_ok(kt_check(&k, SN_OP_LION, 0.0), "LION leaves everything alone when the step is not ok");
+    kt_free(&k);
+}
+
 int main(void)
 {
     sq_norm_adds_squares_for_every_thread_count();
@@ -236,5 +302,7 @@ int main(void)
     adamw_follows_pytorch();
     adamw_follows_pytorch_over_many_steps();
     adamw_does_nothing_after_overflow();
+    lion_follows_its_paper();
+    lion_does_nothing_after_overflow();
     return tap_done();
 }
