@@ -178,6 +178,10 @@
  *               written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0
  *               g' = g * grad_scale; p -= lr (sign(b1 m + (1-b1) g') + decay p), sign(0) = 0; then
  *               m = b2 m + (1-b2) g' (Chen et al., arXiv 2302.06675, algorithm 2)
+ * SGD           0 g[1,N] f32                              0 p[1,N] f32 master, 1 m (read and
+ *               written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0
+ *               g' = g * grad_scale; m = momentum m + g'; p -= lr (m + decay p): the sum of
+ *               torch.optim.SGD, the decay decoupled (Loshchilov & Hutter, algorithm 1)
  * BALANCE       0 counts[L,E] f32                         0 b[L,E] f32 (read and written) -
  *               b[l,e] += rate sign(mean of counts[l] - counts[l,e]); nothing where they are equal;
  *               no-op when scalars.ok is 0
@@ -222,7 +226,7 @@
  * its own. Further kinds (communication) belong to lib/program. */
 /* clang-format off */
 /* Optimizers: what lib/config/optimizer.h has rows of. */
-#define SN_UPDATE_KINDS(X) X(ADAMW, adamw) X(LION, lion)
+#define SN_UPDATE_KINDS(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd)
 
 #define SN_OP_KINDS(X)                                                                        \
     X(ZERO, zero) X(COPY, copy) X(EMBED, embed) X(EMBED_GRAD, embed_grad)                     \
@@ -360,7 +364,7 @@ struct sn_random_attr {
 
 /* Optimizers, DECIDE */
 struct sn_optimizer_attr {
-    float beta1, beta2, eps, decay;
+    float beta1, beta2, eps, momentum, decay;
     bool dynamic_scale; /* DECIDE: fp16 loss scaling is on */
 };
 

@@ -8,7 +8,7 @@
 /* What all elements share. */
 struct rates {
     float grad, b1, c1, b2, c2; /* c = 1 - b */
-    float shrink, lr, step, root_scale, eps;
+    float shrink, lr, step, root_scale, eps, momentum;
 };
 
 static struct rates rates_of(const struct sn_args *a)
@@ -26,7 +26,8 @@ static struct rates rates_of(const struct sn_args *a)
                           .lr = s->lr,
                           .step = (float)(lr / (1.0 - pow(b1, t))),
                           .root_scale = (float)(1.0 / sqrt(1.0 - pow(b2, t))),
-                          .eps = a->attr.optimizer.eps};
+                          .eps = a->attr.optimizer.eps,
+                          .momentum = a->attr.optimizer.momentum};
 }
 
 /* Elements first .. first + n - 1. */
@@ -104,4 +105,26 @@ static void lion(const struct sn_args *a, const struct rates *shared, int64_t fi
 SN_KERNEL(sn_lion)
 {
     return update(a, threads, lion);
+}
+
+/* torch.optim.SGD with the decay decoupled: 20 bytes a parameter, and the storage copy.
+ *
+ *   m = momentum m + g';  p = p (1 - lr decay) - lr m */
+static void sgd(const struct sn_args *a, const struct rates *shared, int64_t first, int64_t n)
+{
+    const struct rates k = *shared;
+    const float *restrict g = (const float *)a->in[SN_UPDATE_G].p + first;
+    float *restrict p = (float *)a->out[SN_UPDATE_P].p + first;
+    float *restrict m = (float *)a->out[SN_UPDATE_M].p + first;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float mi = k.momentum * m[i] + g[i] * k.grad;
+        m[i] = mi;
+        p[i] = p[i] * k.shrink - k.lr * mi;
+    }
+}
+
+SN_KERNEL(sn_sgd)
+{
+    return update(a, threads, sgd);
 }

@@ -9,7 +9,7 @@
 
 struct rates {
     float grad, b1, c1, b2, c2; /* c = 1 - b */
-    float shrink, lr, step, root_scale, eps;
+    float shrink, lr, step, root_scale, eps, momentum;
 };
 
 static __device__ struct rates rates_of(const struct sn_args &a)
@@ -27,7 +27,8 @@ static __device__ struct rates rates_of(const struct sn_args &a)
                       s->lr,
                       (float)(lr / (1.0 - pow(b1, t))),
                       (float)(1.0 / sqrt(1.0 - pow(b2, t))),
-                      a.attr.optimizer.eps};
+                      a.attr.optimizer.eps,
+                      a.attr.optimizer.momentum};
     return k;
 }
 
@@ -161,4 +162,20 @@ struct lion {
 SN_CUDA_OP(lion)
 {
     return run<lion>(cx, a);
+}
+
+struct sgd {
+    enum { MOMENTS = 1 };
+    static __device__ __forceinline__ void step(const struct rates &k, float g, float *p, float *m,
+                                                float *v)
+    {
+        (void)v;
+        *m = k.momentum * *m + g;
+        *p = *p * k.shrink - k.lr * *m;
+    }
+};
+
+SN_CUDA_OP(sgd)
+{
+    return run<sgd>(cx, a);
 }

@@ -32,7 +32,8 @@ struct sn_optimizer_row {
 #define SN_HYPERS(ROW)                                                                             \
     ROW(BETA1, beta1, 0, 0.999999L, "0.9", "Decay of the first moment.")                           \
     ROW(BETA2, beta2, 0, 0.999999L, "0.95", "Decay of the second moment.")                         \
-    ROW(EPS, eps, 1e-30L, 1, "1e-8", "Added to the root of the second moment.")
+    ROW(EPS, eps, 1e-30L, 1, "1e-8", "Added to the root of the second moment.")    \
+    ROW(MOMENTUM, momentum, 0, 0.999999L, "0.9", "Of sgd: what stays of the sum of gradients.")
 
 #define SN_USES(HYPER) (1u << SN_HYPER_##HYPER)
 
@@ -45,7 +46,11 @@ struct sn_optimizer_row {
     /* Chen et al. 2023 (arXiv 2302.06675, algorithm 2) */                                         \
     ROW(LION, lion, 1,                                                                             \
         .moment = {{"exp_avg", 1}},                                                                \
-        .uses = SN_USES(BETA1) | SN_USES(BETA2))
+        .uses = SN_USES(BETA1) | SN_USES(BETA2))                                                   \
+    /* Sutskever et al. 2013, as torch.optim.SGD; decay as arXiv 1711.05101, algorithm 1 */        \
+    ROW(SGD, sgd, 1,                                                                               \
+        .moment = {{"momentum_buffer", 1}},                                                        \
+        .uses = SN_USES(MOMENTUM))
 /* clang-format on */
 
 #define SN_HYPER_ID(KIND, ...) SN_HYPER_##KIND,

@@ -10,7 +10,7 @@ with() { # kind path
     sed "s/optimizer: {lr: 3.0e-4,/optimizer: {kind: $1, lr: 3.0e-4,/" "$tmp/plain.yaml" >"$2"
 }
 
-for kind in lion; do
+for kind in lion sgd; do
     steps=6 with "$kind" "$tmp/$kind.yaml"
     run "$BUILD/bin/sennit-train" "$tmp/$kind.yaml"
     is "$kind: trains" "$rc" 0

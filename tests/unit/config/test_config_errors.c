@@ -302,8 +302,9 @@ static const struct {
     {MODEL "}\n" TRAIN ", optimizer: {kind: lion, eps: 1e-6}}\n",
      "run.yaml:2:68: train.optimizer.eps: lion has no such number; leave it out, or set "
      "train.optimizer.kind to one that has"},
-    {MODEL "}\n" TRAIN ", optimizer: {kind: sgd}}\n",
-     "run.yaml:2:57: train.optimizer.kind: unknown name 'sgd'; want adamw or lion"},
+    {MODEL "}\n" TRAIN ", optimizer: {kind: adam}}\n",
+     "run.yaml:2:57: train.optimizer.kind: unknown name 'adam'; did you mean 'adamw' "
+     "(want adamw, lion or sgd)?"},
     /* rules between keys */
     {"model: {family: gpt2, layers: 4, hidden: 256, heads: 3, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:54: model.heads: 3 does not divide model.hidden (256); nearest that "

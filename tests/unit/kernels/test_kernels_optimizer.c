@@ -292,6 +292,47 @@ static void lion_does_nothing_after_overflow(void)
     kt_free(&k);
 }
 
+/* --- SGD ------------------------------------------------------------------------------------- */
+
+/* The numbers are those of tests/unit/kernels/sgd_torch.py. */
+static void sgd_follows_pytorch(int copy_dtype)
+{
+    static const double want_p[] = {-0.45632680555,  -0.7240482402, -0.206954722225,
+                                    -0.131848919375, 0.1511936111,  0.668287129075,
+                                    0.605892931925,  1.0264354624};
+    static const double want_m[] = {-0.5410625, 0.6909,     -0.2429, -0.1508125,
+                                    0.1790125,  -0.7547875, 0.7123,  -0.332875};
+    enum { N = 8 };
+    struct kt k = {.scalars = {.ok = 1, .lr = 0.1f, .grad_scale = 0.5f}};
+    struct kt_shape s = {SN_F32, 1, N, 0};
+    double worst = 0, copied = 0;
+    kt_in(&k, SN_UPDATE_G, s);
+    k.a.attr = (struct sn_attr){.optimizer.momentum = 0.9f, .optimizer.decay = 0.1f};
+    for (int o = SN_UPDATE_P; o <= SN_UPDATE_M; o++)
+        (void)kt_new(&k, SN_MAX_IN + o, s);
+    s.dtype = (enum sn_dtype)copy_dtype;
+    (void)kt_new(&k, SN_MAX_IN + SN_UPDATE_W, s);
+    for (int64_t i = 0; i < N; i++) {
+        kt_set(&k.a.out[SN_UPDATE_P], 0, i, (double)(i - 3) / 4);
+        kt_set(&k.a.out[SN_UPDATE_M], 0, i, 0.0);
+    }
+    for (int64_t t = 0; t < 5; t++) {
+        for (int64_t i = 0; i < N; i++) /* grad_scale halves it */
+            kt_set(&k.a.in[SN_UPDATE_G], 0, i, (double)((i * 7 + t * 3) % 11 - 5) / 4);
+        (void)kt_run(&k, sn_ops_cpu(), SN_OP_SGD, 1); /* judged by the parameters */
+    }
+    for (int64_t i = 0; i < N; i++) {
+        double p = kt_get(&k.a.out[SN_UPDATE_P], 0, i);
+        worst = fmax(worst, fabs(p - want_p[i]));
+        worst = fmax(worst, fabs(kt_get(&k.a.out[SN_UPDATE_M], 0, i) - want_m[i]));
+        copied = fmax(copied, fabs(kt_get(&k.a.out[SN_UPDATE_W], 0, i) - p));
+    }
+    kt_free(&k);
+    tap_ok(worst < 1e-6 && copied < (copy_dtype == SN_F32 ? 1e-9 : 1e-2),
+           "SGD stays with torch.optim.SGD over 5 steps (off by %.2g, its copy by %.2g)", worst,
+           copied);
+}
+
 int main(void)
 {
     sq_norm_adds_squares_for_every_thread_count();
@@ -304,5 +345,7 @@ int main(void)
     adamw_does_nothing_after_overflow();
     lion_follows_its_paper();
     lion_does_nothing_after_overflow();
+    sgd_follows_pytorch(SN_F32);
+    sgd_follows_pytorch(SN_BF16);
     return tap_done();
 }
