@@ -86,10 +86,11 @@ static bool claim(const struct world *w, const struct sn_job_box *b, unsigned ch
 /* One count an element; moments that a frozen parameter does not have are taken. Caller frees. */
 static unsigned char *claims_create(const struct world *w)
 {
-    unsigned char *claims = sn_alloc((size_t)(3 * sn_model_param_count(w->model)));
+    unsigned char *claims =
+        sn_alloc((size_t)(sn_state_plain(&w->config) * sn_model_param_count(w->model)));
     for (int i = 0; i < w->model->n_params; i++) {
         const struct sn_param *p = &w->model->params[i];
-        for (int k = SN_STATE_MOMENT; k < SN_NSTATE_PLAIN && !sn_param_learns(p); k++) {
+        for (int k = SN_STATE_MOMENT; k < sn_state_plain(&w->config) && !sn_param_learns(p); k++) {
             struct sn_job_box whole = {.kind = (enum sn_state_kind)k, .param = i};
             memset(claims + first_of(w, &whole), 1, (size_t)(p->rows * p->cols));
         }
@@ -106,7 +107,7 @@ static bool each_is_owned_once(const struct world *w)
         for (int i = 0; i < w->n[r]; i++)
             if (w->boxes[r][i].owned)
                 good = claim(w, &w->boxes[r][i], claims) && good;
-    for (int64_t e = 0; e < 3 * all; e++)
+    for (int64_t e = 0; e < sn_state_plain(&w->config) * all; e++)
         good = good && claims[e] == 1;
     sn_free(claims);
     return good;
@@ -119,7 +120,8 @@ static int64_t kept_by(const struct sn_job *j)
     for (int i = 0; i < j->n_parts; i++) {
         const struct sn_part *p = &j->parts[i];
         for (int k = 0; k < p->n_pieces; k++)
-            n += (j->buckets[p->bucket].trains ? 3 : 1) * p->piece[k].n * p->piece[k].n_cols;
+            n += (j->buckets[p->bucket].trains ? sn_state_plain(j->config) : 1) * p->piece[k].n *
+                 p->piece[k].n_cols;
     }
     return n;
 }
@@ -145,7 +147,7 @@ static bool each_is_held_once(const struct world *w, int r)
         }
         held += size_of(b);
     }
-    int64_t all = 3 * sn_model_param_count(w->model);
+    int64_t all = sn_state_plain(&w->config) * sn_model_param_count(w->model);
     for (int64_t e = 0; e < all; e++)
         good = good && claims[e] <= 1;
     sn_free(claims);
@@ -194,7 +196,7 @@ static int64_t bound_of(const struct sn_job *j)
         for (int k = 0; k < p->n_pieces; k++)
             padding -= p->piece[k].n * p->piece[k].n_cols;
     }
-    return 3 * (j->zero ? padding : 2 * widest);
+    return sn_state_plain(j->config) * (j->zero ? padding : 2 * widest);
 }
 
 static bool shares_are_even(const struct world *w)
