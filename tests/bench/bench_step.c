@@ -85,7 +85,8 @@ static struct sn_config config_of(const struct shape *s, enum sn_dtype precision
     }
     c.train.precision = precision;
     c.train.global_batch = s->batch;
-    c.train.optimizer = (struct sn_optimizer_config){3e-4, 0.9, 0.95, 1e-8, 0.1, 1.0};
+    c.train.optimizer = (struct sn_optimizer_config){
+        .lr = 3e-4, .weight_decay = 0.1, .clip = 1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
     c.layout = (struct sn_layout_config){.data = 1,
                                          .tensor = 1,
                                          .pipeline = 1,

@@ -120,7 +120,8 @@ static struct sn_config config(enum sn_dtype precision, const char *dir)
     c.train.precision = precision;
     c.train.global_batch = 4;
     c.train.steps = SAVES;
-    c.train.optimizer = (struct sn_optimizer_config){1e-3, 0.9, 0.95, 1e-8, 0.1, 1.0};
+    c.train.optimizer = (struct sn_optimizer_config){
+        .lr = 1e-3, .weight_decay = 0.1, .clip = 1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
     c.train.eval_every = 2;
     c.train.eval_sequences = 4;
     c.layout = (struct sn_layout_config){.data = 1,
