@@ -37,15 +37,18 @@ static const struct name {
     MEMBER(attention.theta, 'f'),    MEMBER(eps, 'f'),
     MEMBER(optimizer.eps, 'f'),      MEMBER(optimizer.beta1, 'f'),
     MEMBER(optimizer.beta2, 'f'),    MEMBER(any_order, 'b'),
-    MEMBER(optimizer.decay, 'f'),
+    MEMBER(optimizer.decay, 'f'),    MEMBER(optimizer.momentum, 'f'),
 #undef MEMBER
 };
 
+/* A member by its own name, in whichever families have one: norms and optimizers an eps. */
 static int set(struct sn_attr *a, const char *name, size_t length, double value)
 {
+    int rc = -1;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         void *to = (char *)a + names[i].at;
-        if (strlen(names[i].name) != length || strncmp(names[i].name, name, length) != 0)
+        const char *dot = strrchr(names[i].name, '.'), *own = dot ? dot + 1 : names[i].name;
+        if (strlen(own) != length || strncmp(own, name, length) != 0)
             continue;
         if (names[i].kind == 'b')
             *(bool *)to = value != 0;
@@ -55,9 +58,9 @@ static int set(struct sn_attr *a, const char *name, size_t length, double value)
             *(int64_t *)to = (int64_t)value;
         else
             *(float *)to = (float)value;
-        return 0;
+        rc = 0;
     }
-    return -1;
+    return rc;
 }
 
 /* The kind of operation; SN_NKERNELS: there is none of that name, or an attribute is unknown. */

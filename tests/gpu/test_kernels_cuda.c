@@ -408,19 +408,20 @@ static void expert_gemm(struct kt *k, enum sn_op_kind kind)
 
 /* --- the end of a step ------------------------------------------------------------------------ */
 
-static void adamw(struct kt *k, enum sn_op_kind kind)
+static void optimizer(struct kt *k, enum sn_op_kind kind)
 {
-    (void)kind;
     int64_t n = size(1 << 22, 4) + 3;
     k->scalars = (struct sn_scalars){.ok = 1, .lr = 1e-3f, .grad_scale = 0.5f, .adam_count = 10};
     k->a.attr = (struct sn_attr){.optimizer.beta1 = 0.9f,
                                  .optimizer.beta2 = 0.95f,
                                  .optimizer.eps = 1e-8f,
+                                 .optimizer.momentum = 0.9f,
                                  .optimizer.decay = 0.1f};
     kt_in(k, 0, shape(SN_F32, 1, n));
-    for (int o = 0; o < 3; o++)
+    int moments = kind == SN_OP_ADAMW ? 2 : 1; /* the second one is no less than 0 */
+    for (int o = 0; o < 1 + moments; o++)
         kt_out(k, o, shape(SN_F32, 1, n), SN_ADD);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && moments > 1; i++)
         kt_set(&k->a.out[2], 0, i, fabs(kt_get(&k->a.out[2], 0, i)) + 1e-3);
     kt_out(k, 3, shape(type, 1, n), SN_WRITE);
 }
@@ -480,7 +481,9 @@ static const struct {
     {SN_OP_COMBINE_DW, "COMBINE_DW", move_rows, 1e-6},
     {SN_OP_EXPERT_GEMM, "EXPERT_GEMM", expert_gemm, 2e-5},
     {SN_OP_SQ_NORM, "SQ_NORM", sq_norm, 0},
-    {SN_OP_ADAMW, "ADAMW", adamw, 2e-6},
+    {SN_OP_ADAMW, "ADAMW", optimizer, 2e-6},
+    {SN_OP_LION, "LION", optimizer, 2e-6},
+    {SN_OP_SGD, "SGD", optimizer, 2e-6},
     {SN_OP_BALANCE, "BALANCE", balance, 0},
 };
 
