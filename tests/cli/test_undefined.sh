@@ -73,9 +73,9 @@ set -- 'data: 16, zero: 3, recompute: full' 'data: 4, tensor: 4, zero: 1' \
     'pipeline: 4, schedule: interleaved, virtual_stages: 2, data: 4, compress: {scheme: mzhybrid}'
 for model in templates/models/*.yaml; do
     preset=$(basename "$model" .yaml)
-    # A layout's tensor has to divide the heads of every model; gpt2-1.5b has 25.
+    # A layout's tensor has to divide the heads of every model; gpt2-1.5b has 25, qwen2-0.5b 14 and 2 of keys.
     layout=$1
-    case $preset:$layout in gpt2-1.5b:*tensor*) layout='data: 16, zero: 2' ;; esac
+    case $preset:$layout in gpt2-1.5b:*tensor* | qwen2-0.5b:*tensor*) layout='data: 16, zero: 2' ;; esac
     shift
     set -- "$@" "$layout"
     cat >"$tmp/run.yaml" <<YAML
