@@ -20,7 +20,10 @@
 
 #include <stdbool.h>
 
-/* C[rows, cols] (+)= A B. The rest of a whole tile may be written too, with anything. */
+/*
+ * C[rows, cols] (+)= A B. The rest of a whole tile may be written too, with anything. Sums begin
+ * from `from`, if it is not NULL: a tile's sums of the depth before this, whole rows.
+ */
 struct sn_bf16_tile {
     int64_t depth; /* whole steps */
     const uint16_t *a, *b;
@@ -28,13 +31,16 @@ struct sn_bf16_tile {
     int64_t rows, cols;
     float *c;
     int64_t c_row;
-    bool add; /* C += instead of C = */
+    const float *from;
+    bool add;     /* C += instead of C = */
+    bool streams; /* C's whole lines may bypass the caches; not with add */
 };
 
 struct sn_bf16_products {
     int rows, cols;       /* of a tile */
     int a_group, b_group; /* neighbours that lie together; both divide step */
     int step;
+    int near;            /* a strip of B so deep stays in L1 while tiles use it; 0: no matter */
     bool reads_rows;     /* then groups of A lie a_step apart, and its rows anywhere */
     void (*begin)(void); /* on each thread, before and after its tiles; NULL: nothing to do */
     void (*end)(void);

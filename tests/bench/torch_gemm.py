@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""torch_gemm.py - GFLOP/s of PyTorch's products of the shapes that bench_gemm times, in fp32.
+"""torch_gemm.py - GFLOP/s of PyTorch's products of the shapes that bench_gemm times.
 
-usage: VENV/bin/python3 tests/bench/torch_gemm.py [THREADS [TOKENS]]
+usage: VENV/bin/python3 tests/bench/torch_gemm.py [THREADS [TOKENS [fp32 | bf16]]]
 
 f is Y = X W^T, d is dX = dY W, w is dW += dY^T X. Medians of 9 turns of at least 4 ms; at the end their median
 and the least. Run build/tests/bench/bench_gemm right before and after: it prints ours and the processor's peak.
@@ -31,12 +31,16 @@ def rate(product, flops):
 def main():
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
     tokens = int(sys.argv[2]) if len(sys.argv) > 2 else 256
+    bf16 = len(sys.argv) > 3 and sys.argv[3] == "bf16"
     rates = []
     for width, out in SHAPES:
         x, w, dy = torch.randn(tokens, width), torch.randn(out, width), torch.randn(tokens, out)
         dw = torch.zeros(out, width)
+        if bf16:
+            x, w, dy, dw = x.bfloat16(), w.bfloat16(), dy.bfloat16(), dw.bfloat16()
         want = x[:2].double() @ w.double().t()
-        assert torch.allclose(torch.mm(x, w.t())[:2].double(), want, atol=1e-3 * width**0.5)
+        # A result of bf16 is rounded, by up to 2^-8 of values of up to 5 sqrt(width).
+        assert torch.allclose(torch.mm(x, w.t())[:2].double(), want, atol=(2e-2 if bf16 else 1e-3) * width**0.5)
         products = {
             "f": lambda x=x, w=w: torch.mm(x, w.t()),
             "d": lambda dy=dy, w=w: torch.mm(dy, w),

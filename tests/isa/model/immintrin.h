@@ -37,6 +37,18 @@ static inline void _mm512_storeu_ps(void *p, __m512 v)
     memcpy(p, &v, sizeof(v));
 }
 
+/* Past the caches, to whole lines: what is not aligned is a fault. */
+static inline void _mm512_stream_ps(void *p, __m512 v)
+{
+    if ((uintptr_t)p % sizeof(v) != 0)
+        abort();
+    memcpy(p, &v, sizeof(v));
+}
+
+static inline void _mm_sfence(void)
+{
+}
+
 static inline __m512 _mm512_add_ps(__m512 a, __m512 b)
 {
     for (int i = 0; i < 16; i++)

@@ -179,6 +179,27 @@ static void large_shapes_are_right(void)
     tap_ok(right(&tall, false, false, &bf16), "bf16, more rows than the block of fp32 sums");
 }
 
+/* Tiles of bf16 may take the depth in parts of 256 for groups of up to 512 columns, and write a
+ * fp32 C of more than 2^20 elements past the caches. */
+static void parts_and_groups_of_bf16_are_right(void)
+{
+    static const struct gemm deep = {70, 600, 1600, 0}, group = {90, 1160, 520, 0},
+                             wide = {1000, 1056, 20, 0};
+    static const enum sn_dtype out[] = {SN_BF16, SN_F32};
+    for (int d = 0; d < 2; d++) {
+        bool good = true;
+        for (int t = 0; t < 4; t++) {
+            struct variant v = {.in = SN_BF16, .out = out[d], .bias = t & 1};
+            v.acc = t & 2 ? SN_ADD : SN_WRITE;
+            good = right(&deep, t & 1, t & 2, &v) && right(&group, t & 1, t & 2, &v) && good;
+        }
+        tap_ok(good, "bf16 to %s, several parts of the depth, several groups of columns",
+               sn_dtype_name(out[d]));
+    }
+    struct variant v = {.in = SN_BF16, .out = SN_F32};
+    tap_ok(right(&wide, true, false, &v), "bf16 to a fp32 C larger than the caches");
+}
+
 static void empty_depth_leaves_the_rest_of_the_contract(void)
 {
     static const struct gemm none = {9, 50, 0, 2};
@@ -242,6 +263,7 @@ int main(int argc, char **argv)
         return tap_done();
     epilogues_are_right();
     large_shapes_are_right();
+    parts_and_groups_of_bf16_are_right();
     empty_depth_leaves_the_rest_of_the_contract();
     operands_are_rounded_to_8_bits();
     infinities_arrive();
