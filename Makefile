@@ -80,7 +80,7 @@ LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) -fop
 LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*/*.c slurm/*/*.c kernels/*.c)) \
             $(foreach f,isa bulk,$(firstword $(wildcard kernels/$f/$(ARCH).c) kernels/$f/other.c))
 BIN_SRC  := $(wildcard bin/sennit_*.c)
-ISA_SRC  := $(wildcard kernels/cpu/*.c)
+ISA_SRC  := $(wildcard kernels/cpu/*.c kernels/cpu/gemm/*.c)
 # One object per instruction set; kernels/cpu.c picks at run time (BLIS's way).
 ISAS_x86_64  := generic avx2 avx512
 ISAS_ppc64le := generic power9
@@ -115,7 +115,8 @@ TILES_power10 := bf16/ger
 # How many vector registers a tile may fill.
 SET_FLAGS   = -DSN_ISA=$(1) -DSN_REST=$(or $(REST_$(1)),$(1)) \
               -DSN_REGISTERS_H='"$(firstword $(wildcard kernels/cpu/registers/$(ARCH).h) kernels/cpu/registers/other.h)"'
-PRODUCTS    := gemm gemm_fp32 gemm_bf16 gemm_target gemm_epilogue gemm_pack gemm_fp8 expert_gemm attention attention_dx attention_product attention_bf16 attention_dx_bf16 bf16_pack table
+GEMM        := $(patsubst kernels/cpu/%.c,%,$(wildcard kernels/cpu/gemm/*.c))
+PRODUCTS    := $(GEMM) expert_gemm attention attention_dx attention_product attention_bf16 attention_dx_bf16 bf16_pack table
 KFLAGS   := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 # Streams of codecs, and factors, are the same bytes from every set: no sum is fused with a product.
 $(foreach i,$(ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/codec%.o $(BUILD)/kernels/cpu/$(i)/orthogonalise.o: KFLAGS += -ffp-contract=off))

@@ -58,7 +58,7 @@ define alone_rules
 $(BUILD)/kernels/cpu/$(1)/gemm_table.o: tests/isa/table.c
 	@mkdir -p $$(@D)
 	$$(call say,cc,$$@)$(CC) $(BASEFLAGS) -fopenmp $(ISA_$(1)) $(call SET_FLAGS,$(1)) $(CFLAGS) -c $$< -o $$@
-$(BUILD)/alone/$(1)/test_gemm: $(BUILD)/other/test_gemm.o $(BUILD)/lib/base/rng.o $(patsubst %,$(BUILD)/kernels/cpu/$(1)/%.o,gemm gemm_fp32 gemm_bf16 gemm_target gemm_epilogue gemm_pack gemm_fp8 \
+$(BUILD)/alone/$(1)/test_gemm: $(BUILD)/other/test_gemm.o $(BUILD)/lib/base/rng.o $(patsubst %,$(BUILD)/kernels/cpu/$(1)/%.o,$(GEMM) \
     bf16_pack gemm_table $(or $(TILES_$(1)),$(TILES))) $(patsubst %,$(BUILD)/kernels/cpu/$(or $(REST_$(1)),$(1))/%.o,act colsum)
 	@mkdir -p $$(@D)
 	$$(call say,ld,$$@)$(CC) -static -fopenmp $$(LDFLAGS) -o $$@ $$^ -lm

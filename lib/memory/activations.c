@@ -369,8 +369,8 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_confi
     return l;
 }
 
-void sn_activations_at(struct sn_activations *out, const struct sn_config *c,
-                       const struct sn_part_place *at)
+static void activations_at(struct sn_activations *out, const struct sn_config *c,
+                           const struct sn_part_place *at)
 {
     *out = (struct sn_activations){.layers = at->layers, .first = at->first, .last = at->last};
     struct letters l = letters_of(out, c, at);
@@ -389,7 +389,7 @@ void sn_activations_at(struct sn_activations *out, const struct sn_config *c,
 void sn_activations(struct sn_activations *out, const struct sn_job *j, int part)
 {
     struct sn_part_place at = place_of(j, part);
-    sn_activations_at(out, j->config, &at);
+    activations_at(out, j->config, &at);
     out->slots = slots_of(j, part);
     out->lates = lates_of(j);
 }

@@ -3,8 +3,9 @@
  *
  * What a compiled program keeps for a micro-batch (one slot of a part: program.h) follows from
  * model and layout alone. The formula below was written on paper and is held to the placed arena,
- * byte for byte, by tests/unit/memory/test_activations.c; it never looks at a program's buffers. It says
- * which tensors are kept, and beside each what Korthikanti et al. (arXiv 2205.05198, sections 4 and
+ * byte for byte, by tests/unit/memory/test_activations.c; it never looks at a program's buffers. Nothing
+ * is planned by it: the plan reads the arena, the search small texts (lib/search/kept.h). It says which
+ * tensors are kept, and beside each what Korthikanti et al. (arXiv 2205.05198, sections 4 and
  * 5) count for it, so that each difference has a name.
  *
  * Letters of kernels/tensor.h, of one rank. t = tensor ranks, c = context ranks, e = bytes of the
@@ -136,14 +137,6 @@ struct sn_kept {
     unsigned why;      /* bit w: the two differ for reason w of enum sn_why */
 };
 
-/* What a part holds. */
-struct sn_part_place {
-    int layers, experts; /* all, and those of them that have experts */
-    bool first, last;    /* holds the embedding, the head */
-    bool alone;          /* there is one pipeline stage */
-    int zero, members;   /* stage in effect, replicas */
-};
-
 /* One slot of a part. */
 struct sn_activations {
     int layers;         /* n */
@@ -159,9 +152,6 @@ struct sn_activations {
 /* The formula for part `part` of the train program. Reads the configuration, the rank's place in
  * the grid and which layers are whose; not the program. All parameters are taken to train. */
 void sn_activations(struct sn_activations *out, const struct sn_job *j, int part);
-/* The same without a job, but for `slots` and `lates`. */
-void sn_activations_at(struct sn_activations *out, const struct sn_config *c,
-                       const struct sn_part_place *at);
 /* The paper's figure for the same layers and micro-batch: T D n (34 + 5 a s / D) bytes with one
  * tensor rank, (10 + 24/t + 5 a s / (D t)) with t, (34 + 5 a s / D)/t with sequence parallelism;
  * without the scores' term for selective recomputation, 2 T D n for full. The paper's s b is T:

@@ -6,6 +6,14 @@
 
 #include "lib/memory/activations.h"
 
+/* What a part holds. */
+struct sn_part_place {
+    int layers, experts; /* all, and those of them that have experts */
+    bool first, last;    /* holds the embedding, the head */
+    bool alone;          /* there is one pipeline stage */
+    int zero, members;   /* stage in effect, replicas */
+};
+
 /* The letters of the header, and the switches of the formula. */
 struct letters {
     const struct sn_config *config;

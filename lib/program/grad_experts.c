@@ -430,11 +430,10 @@ static void post_gradient(struct sn_emit *e, const struct sn_op *f)
 
 void sn_grad_wait(struct sn_emit *e, const struct sn_op *wait)
 {
-    struct sn_op f = {.kind = SN_OP_WAIT};
-    for (int i = e->unit_begin; i < e->unit_end; i++)
-        if (e->p->ops[i].id == wait->waits_for)
-            f = e->p->ops[i];
-    if (!sn_op_row(f.kind)->counts_rows || f.attr.experts.chunks <= 1 || e->p->failed)
+    if (e->p->failed)
+        return;
+    struct sn_op f = *sn_op_find(e->p, wait->waits_for); /* a copy: operations are added */
+    if (!sn_op_row(f.kind)->counts_rows || f.attr.experts.chunks <= 1)
         return;
     bool posts = sn_grad_get(e, f.out[SN_MOVE_TO].buf).buf >= 0 && wants(e, f.in[SN_MOVE_FROM]);
     if (posts)

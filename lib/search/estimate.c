@@ -1,6 +1,5 @@
 #include "lib/search/estimate.h"
 
-#include "kernels/round.h"
 #include "lib/base/mem.h"
 #include "lib/layout/cut.h"
 #include "lib/layout/split.h"
@@ -15,7 +14,7 @@ struct look {
     struct sn_estimator *e;
     const struct sn_layout_config *l;
     struct sn_layer_profile *shape;
-    const struct sn_kept_entry *kept;
+    const struct sn_kept_entry *kept; /* NULL with another trainer's memory */
     const struct sn_net *net;
     struct sn_layer_profile_prices *prices;
     struct sn_pipeline pipe;
@@ -296,35 +295,8 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-enum { PAGE = 4096 };
-
-/* Tokens, scalars, staging and window: the same on every stage. */
-static int64_t common_bytes(const struct look *k)
+static int64_t kept_bytes(const struct look *k, const struct sn_kept_entry *h, int s)
 {
-    const struct sn_layout_config *l = k->l;
-    int64_t rows = (int64_t)l->micro_batch * k->e->config.model.seq / l->context * k->pipe.micros;
-    int64_t staging = 0;
-    for (int q = 0; q < SN_NGROUPS; q++) {
-        int64_t need = sn_collective_staging(k->net->members[q]);
-        staging = need > staging ? need : staging;
-    }
-    int64_t load = sn_load_words(&k->e->config.model); /* program/state.c */
-    int64_t experts =
-        load ? sn_round_up(load * 4, 64) + sn_round_up((SN_NAGREE + load) * 8, 64) : 0;
-    return sn_round_up(2 * sn_round_up(rows * 4, 64), PAGE) +
-           sn_round_up(sn_round_up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
-           sn_round_up(sn_round_up(staging, 64), PAGE) +
-           sn_collective_window(k->net->members[SN_GROUP_WORLD]);
-}
-
-static int64_t kept_of(const struct sn_kept_bytes *b, const struct sn_extent *x)
-{
-    return b->end + (x->layers - x->experts) * b->layer + x->experts * b->experts;
-}
-
-static int64_t kept_bytes(const struct look *k, int s)
-{
-    const struct sn_kept_entry *h = k->kept;
     int64_t sum = 0;
     int slots[SN_MAX_PARTS], lates = h->key.split;
     sn_slots_of(slots, k->e, &k->pipe, s);
@@ -332,8 +304,8 @@ static int64_t kept_bytes(const struct look *k, int s)
         lates = s + 1 < k->pipe.micros ? s + 1 : k->pipe.micros;
     for (int v = 0; v < k->pipe.virtual_stages; v++) {
         struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
-        sum += slots[v] * kept_of(&h->slot[x.first][x.last], &x);
-        sum += lates * kept_of(&h->late[x.first][x.last], &x);
+        sum += slots[v] * sn_kept_sum(&h->of[x.first][x.last].slot, &x);
+        sum += lates * sn_kept_sum(&h->of[x.first][x.last].late, &x);
     }
     return sum;
 }
@@ -372,15 +344,35 @@ static int outer_stages(int stage[4], int p)
     return n;
 }
 
-/* More than the limit is kept for backward, whatever else there is. */
-static bool keeps_too_much(const struct look *k)
+/* What is kept for backward, if that alone is more than the limit; else 0. */
+static int64_t over_limit(const struct look *k, const struct sn_kept_entry *h)
 {
-    int stage[4],
-        n = k->e->limit && !k->e->foreign_memory ? outer_stages(stage, k->pipe.stages) : 0;
+    int stage[4], n = k->e->limit ? outer_stages(stage, k->pipe.stages) : 0;
+    int64_t most = 0;
+    bool over = false;
     for (int i = 0; i < n; i++)
-        if (kept_bytes(k, stage[i]) > k->e->limit)
-            return true;
-    return false;
+        over = over || kept_bytes(k, h, stage[i]) > k->e->limit;
+    for (int s = 0; over && s < k->pipe.stages; s++)
+        most = kept_bytes(k, h, s) > most ? kept_bytes(k, h, s) : most;
+    return most;
+}
+
+/* Nothing is compiled where a smaller micro-batch would keep too much already: of this one it is
+ * told what that keeps, in proportion. */
+static enum sn_status look_kept(struct look *k, int64_t *too_much, struct sn_err *err)
+{
+    const struct sn_kept_entry *known;
+    *too_much = 0;
+    if (k->e->foreign_memory)
+        return SN_OK;
+    SN_TRY(sn_kept_known(&known, k->e, k->pieces, err));
+    if (known)
+        *too_much = over_limit(k, known) / known->key.micro_batch * k->l->micro_batch;
+    if (*too_much > 0)
+        return SN_OK;
+    SN_TRY(sn_kept_cached(&k->kept, k->e, k->pieces, err));
+    *too_much = over_limit(k, k->kept);
+    return SN_OK;
 }
 
 static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
@@ -391,10 +383,10 @@ static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
         struct sn_inventory_cost cost;
         SN_TRY(stage_cost(k, stage[i], &cost, err));
         int64_t bytes =
-            cost.state + kept_bytes(k, stage[i]) + scratch_bytes(k, stage[i], cost.wide);
+            cost.state + kept_bytes(k, k->kept, stage[i]) + scratch_bytes(k, stage[i], cost.wide);
         *most = bytes > *most ? bytes : *most;
     }
-    *most += n > 0 ? common_bytes(k) : 0;
+    *most += n > 0 ? sn_common_bytes(k->e, k->net, k->pipe.micros) : 0;
     return SN_OK;
 }
 
@@ -428,7 +420,7 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
     k->begin = e->begin;
     for (int i = 0, at = 0; i < k->pieces; at += k->layers[i++])
         e->begin[i] = at;
-    return sn_kept_cached(&k->kept, e, err);
+    return SN_OK;
 }
 
 static enum sn_status look_closer(struct look *k, bool any, struct sn_err *err)
@@ -446,9 +438,8 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
     struct look k;
     struct sn_estimate got = {0};
     SN_TRY(look_init(&k, e, l, err));
-    if (keeps_too_much(&k)) {
-        for (int s = 0; s < k.pipe.stages; s++)
-            got.memory = kept_bytes(&k, s) > got.memory ? kept_bytes(&k, s) : got.memory;
+    SN_TRY(look_kept(&k, &got.memory, err));
+    if (got.memory > 0) {
         *out = got;
         return SN_OK;
     }

@@ -11,7 +11,7 @@
  *                that chunk + the sum of all that it posts
  *   update       the norm of everything, one agreement of all ranks, the optimizer with gathers beside it:
  *                not shorter than either
- *   memory       state to the byte; kept activations by the formula of activations.h, to the byte,
+ *   memory       state to the byte; kept activations, read off small texts (kept.h), to the byte,
  *                of the first two and last two stages; temporaries: what is alive at one operation
  *
  * So `seconds` is at most what the simulation gives, and `memory` at most what the arenas take

@@ -6,19 +6,9 @@
 #include "kernels/round.h"
 #include "lib/base/mem.h"
 #include "lib/layout/split.h"
-#include "lib/memory/activations.h"
 
 #include <math.h>
 #include <string.h>
-
-static unsigned hash_of(const void *p, size_t n)
-{
-    const unsigned char *c = p;
-    unsigned h = 2166136261u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ c[i]) * 16777619u;
-    return h % SN_CACHE_ROWS;
-}
 
 /* --- layers of pieces ------------------------------------------------------------------------- */
 
@@ -47,7 +37,7 @@ static enum sn_status shape_entry(struct sn_layer_profile_entry **out, struct sn
                                   struct sn_err *err)
 {
     struct sn_layer_profile_key key = sn_layer_profile_key(&e->config);
-    struct sn_layer_profile_entry **row = &e->shape[hash_of(&key, sizeof(key))];
+    struct sn_layer_profile_entry **row = &e->shape[sn_cache_row(&key, sizeof(key))];
     for (struct sn_layer_profile_entry *x = *row; x; x = x->next)
         if (memcmp(&x->shape->key, &key, sizeof(key)) == 0) {
             *out = x;
@@ -62,51 +52,6 @@ static enum sn_status shape_entry(struct sn_layer_profile_entry **out, struct sn
         return st;
     }
     e->shapes++;
-    made->next = *row;
-    *row = made;
-    *out = made;
-    return SN_OK;
-}
-
-/* The formula of activations.h, for pieces without a layer, and with one of each kind. */
-static void read_slots(struct sn_kept_entry *s, const struct sn_config *c)
-{
-    for (int f = 0; f < 2; f++)
-        for (int l = 0; l < 2; l++) {
-            struct sn_activations none, one, expert;
-            struct sn_part_place at = {
-                .first = f, .last = l, .alone = f && l, .zero = s->key.zero, .members = 1};
-            sn_activations_at(&none, c, &at);
-            at.layers = 1;
-            sn_activations_at(&one, c, &at);
-            at.experts = c->model.experts.count > 0;
-            sn_activations_at(&expert, c, &at);
-            s->slot[f][l] =
-                (struct sn_kept_bytes){none.slot_bytes, one.slot_bytes - none.slot_bytes,
-                                       expert.slot_bytes - none.slot_bytes};
-            s->late[f][l] =
-                (struct sn_kept_bytes){none.late_bytes, one.late_bytes - none.late_bytes,
-                                       expert.late_bytes - none.late_bytes};
-        }
-}
-
-/* Nothing is compiled: the formula reads the run file and the nodes of the model. */
-enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
-                              struct sn_err *err)
-{
-    struct sn_layer_profile_key key = sn_layer_profile_key(&e->config);
-    struct sn_kept_entry **row = &e->kept[hash_of(&key, sizeof(key))];
-    for (struct sn_kept_entry *x = *row; x; x = x->next)
-        if (memcmp(&x->key, &key, sizeof(key)) == 0) {
-            *out = x;
-            return SN_OK;
-        }
-    struct sn_kept_entry *made = sn_alloc(sizeof(*made));
-    if (!made)
-        return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
-    sn_layer_profile_config(e->micro, &e->config, &key);
-    made->key = key;
-    read_slots(made, e->micro);
     made->next = *row;
     *row = made;
     *out = made;

@@ -7,6 +7,7 @@
 #include "lib/layout/schedule.h"
 #include "lib/search/estimate.h"
 #include "lib/search/inventory.h"
+#include "lib/search/kept.h"
 
 /* How the groups of a grid lie on the machine: in one order of the axes, or in any of them, each
  * way that a group may lie once. */
@@ -33,14 +34,12 @@ struct sn_layer_profile_entry {
     struct sn_layer_profile_entry *next;
 };
 
-/* Bytes of a slot and of a late copy: what the ends keep, and each layer of a kind. */
-struct sn_kept_bytes {
-    int64_t end, layer, experts;
-};
-/* By (first, last). */
+/* By (first, last), read when it is wanted. */
 struct sn_kept_entry {
     struct sn_layer_profile_key key;
-    struct sn_kept_bytes slot[2][2], late[2][2];
+    struct sn_kept_pair of[2][2], by_layers;
+    bool is_read[2][2], has_layers;
+    struct sn_kept_entry *smaller; /* the same with fewer sequences in a micro-batch; NULL */
     struct sn_kept_entry *next;
 };
 
@@ -105,14 +104,31 @@ struct sn_estimator {
     struct sn_inventory_entry *inventory[SN_CACHE_ROWS];
     struct sn_slots_entry *slots[SN_CACHE_ROWS];
     struct sn_kept_entry *kept[SN_CACHE_ROWS];
-    struct sn_config *micro; /* of the shape whose kept bytes are asked for */
+    struct sn_kept_models models;
     int shapes;
     int64_t limit;
 };
 
 enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int pieces,
                                struct sn_err *err);
-enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
+/* The row of a cache where a key of n bytes belongs. */
+static inline unsigned sn_cache_row(const void *key, size_t n)
+{
+    const unsigned char *c = key;
+    unsigned h = 2166136261u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ c[i]) * 16777619u;
+    return h % SN_CACHE_ROWS;
+}
+
+/* Bytes of tokens, scalars, staging and window, the same on every stage, for the layout at hand. */
+int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, int micros);
+/* What is known already of the pieces, of which there are `pieces`, of the layout at hand: all, or
+ * what a smaller micro-batch keeps, which is no more. NULL: nothing. */
+enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e, int pieces,
+                             struct sn_err *err);
+/* What they keep. */
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e, int pieces,
                               struct sn_err *err);
 enum sn_status sn_layer_profile_cached(struct sn_layer_profile **out, struct sn_estimator *e,
                                        struct sn_err *err);

@@ -94,8 +94,7 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
     e->reduce = sn_alloc_n(layers + 1, sizeof(*e->reduce));
     e->split = sn_alloc_n(layers + 1, sizeof(*e->split));
     enum sn_status st = SN_OK;
-    e->micro = sn_alloc(sizeof(*e->micro));
-    if (!e->room || !e->reduce || !e->split || !e->micro || !e->begin || !e->kinds)
+    if (!e->room || !e->reduce || !e->split || !e->begin || !e->kinds)
         st = sn_fail(err, SN_ENOMEM, "search: no memory for %d layers", c->model.layers);
     if (st == SN_OK)
         st = compile_one(e, ops, threads, err);
@@ -147,7 +146,7 @@ void sn_estimator_destroy(struct sn_estimator *e)
     sn_free(e->kinds);
     sn_free(e->room);
     sn_free(e->reduce);
-    sn_free(e->micro);
+    sn_kept_models_fini(&e->models);
     sn_job_destroy(e->job);
     sn_model_destroy(e->model);
     sn_free(e);

@@ -63,33 +63,32 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
 {
     *out = *c;
     sn_layer_profile_model(&out->model);
-    out->layout = (struct sn_layout_config){
-        .data = replicas_of(k),
-        .tensor = k->tensor,
-        .pipeline = 1,
-        .context = k->context,
-        .expert = k->expert,
-        .expert_tensor = k->slices,
-        .expert_tokens = k->slices == k->tensor ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED,
-        .expert_buffer = c->layout.expert_buffer,
-        .expert_chunks = c->layout.expert_chunks,
-        .comm_aware_recompute = c->layout.comm_aware_recompute,
-        .drop_duplicates = c->layout.drop_duplicates,
-        .micro_batch = k->micro_batch,
-        .virtual_stages = 1,
-        .sequence_parallel = k->sequence_parallel,
-        .schedule = SN_1F1B,
-        .recompute = (enum sn_recompute)k->recompute,
-        .zero = k->zero,
-        .bucket = k->zero ? c->layout.bucket : 1,
-        .split_backward = k->split,
-        .compress = c->layout.compress};
+    struct sn_layout_config *l = &out->layout;
+    l->data = replicas_of(k);
+    l->tensor = k->tensor;
+    l->context = k->context;
+    l->expert = k->expert;
+    l->expert_tensor = k->slices;
+    l->expert_tokens = k->slices == k->tensor ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
+    l->micro_batch = k->micro_batch;
+    l->sequence_parallel = k->sequence_parallel;
+    l->recompute = (enum sn_recompute)k->recompute;
+    l->zero = k->zero;
+    l->split_backward = k->split;
+    l->context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
+    /* one stage, in the default order, one bucket for each part where nothing is divided; the end of
+     * a step is counted by bucket (inventory.h), two hops by the net */
+    l->pipeline = l->virtual_stages = 1;
+    l->schedule = SN_1F1B;
+    l->n_split = l->n_axis_order = 0;
+    l->bucket = k->zero ? l->bucket : 1;
+    l->optimizer_tile = 0;
+    l->expert_node = 0;
     struct sn_coding *coding = out->layout.compress.coding;
     memset(coding, 0, SN_NCODED * sizeof(*coding));
     coding[SN_CODED_TENSOR] = k->tensor_coding;
     coding[SN_CODED_EXPERT] = k->expert_coding;
     coding[SN_CODED_PIPELINE] = k->pipeline_coding;
-    out->layout.context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
     out->train.global_batch = out->layout.data * k->micro_batch;
     out->train.eval_every = 0;
 }
@@ -140,8 +139,7 @@ static void segment(struct reader *r, enum sn_segment_kind kind, int comm, int s
     r->run = 0;
 }
 
-/* Elements of a bucket before it was padded to its members. */
-static int64_t raw_of(const struct sn_job *j, int bucket)
+int64_t sn_layer_profile_raw(const struct sn_job *j, int bucket)
 {
     int64_t n = 0;
     for (int q = 0; q < j->n_parts; q++)
@@ -158,7 +156,7 @@ static int comm_of(struct reader *r, const struct sn_op *op)
     const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[SN_MOVE_TO] : &op->in[SN_MOVE_FROM];
     c.dtype = r->p->bufs[v->buf].dtype;
     int bucket = r->p->bufs[v->buf].bucket;
-    c.raw = bucket >= 0 ? raw_of(r->j, bucket) : 0;
+    c.raw = bucket >= 0 ? sn_layer_profile_raw(r->j, bucket) : 0;
     c.sized = sn_price_is_sized(op);
     for (int i = 0; i < r->s->n_comms; i++) {
         const struct sn_layer_profile_comm *o = &r->s->comm[i];
@@ -279,7 +277,7 @@ static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_er
             !(lean && x->bucket >= 0)) {
             int64_t bytes = x->bytes;
             if (x->bucket >= 0) /* whatever it is padded to */
-                bytes = raw_of(r->j, x->bucket) * (int64_t)sn_dtype_size(x->dtype);
+                bytes = sn_layer_profile_raw(r->j, x->bucket) * (int64_t)sn_dtype_size(x->dtype);
             delta[x->first] += bytes;
             delta[x->last + 1] -= bytes;
         }

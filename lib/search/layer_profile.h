@@ -106,6 +106,8 @@ enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
                                        const struct sn_layer_profile_env *env,
                                        const struct sn_layer_profile_key *key, struct sn_err *err);
 void sn_layer_profile_destroy(struct sn_layer_profile *s); /* NULL is allowed */
+/* Elements of a bucket before it was padded to its members. */
+int64_t sn_layer_profile_raw(const struct sn_job *j, int bucket);
 
 /* Seconds of everything that the shape posts, in a grid whose replicas are `members`. */
 struct sn_layer_profile_prices {

@@ -10,7 +10,7 @@
  * then to the sum, each rounded to fp32 (Power ISA 3.1).
  */
 #include "kernels/cpu/bf16.h"
-#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/gemm/gemm_pack.h"
 
 enum { ROWS = 2, VECTORS = 4 };                     /* of accumulators */
 enum { A_STEP = ROWS * 16, B_STEP = VECTORS * 16 }; /* bytes */

@@ -1,7 +1,7 @@
 /*
  * vector.c - tiles of fp32 by the compiler's vectors (tile.h).
  */
-#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/gemm/gemm_pack.h"
 
 SN_TILE(tile_1, SN_MR, 1)
 SN_TILE(tile_2, SN_MR, 2)

@@ -1,7 +1,7 @@
 /*
  * blas.h - what we know of the BLAS library that benchmarks compare GEMM with.
  *
- * No kernel calls BLAS: kernels/cpu/gemm.c is as fast, has the same bits for every number of
+ * No kernel calls BLAS: kernels/cpu/gemm/gemm.c is as fast, has the same bits for every number of
  * threads, and converts bf16 on the way. (Debian's serial OpenBLAS also hands one buffer to two
  * callers when threads enter it at the same moment: its list of buffers is unlocked.)
  */

@@ -6,10 +6,12 @@
  */
 #include "kernels/ops.h"
 #include "lib/base/clock.h"
+#include "tests/bench/bench.h"
 #include "tests/bench/peak/peak.h"
 
 #include <omp.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SUMS = 12 };
@@ -53,6 +55,34 @@ static void tiles(int rounds)
                      : "cc", "memory");
 }
 
+enum { TILE_BYTES = 4096 }; /* operands of four products */
+
+/* The same with the operands of each round loaded from the next 4 KiB of `from`, `times` over. */
+static void tiles_from(const char *from, size_t room, int times)
+{
+    static const struct {
+        unsigned char palette, row, zero[14];
+        uint16_t bytes[16];
+        unsigned char rows[16];
+    } config = {.palette = 1,
+                .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    __asm__ volatile("ldtilecfg (%0)" : : "r"(&config) : "memory");
+    for (int t = 0; t < times; t++)
+        for (size_t at = 0; at < room; at += TILE_BYTES)
+            __asm__ volatile("tileloadd (%0,%1,1), %%tmm4\n\ttileloadd 1024(%0,%1,1), %%tmm6\n\t"
+                             "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\t"
+                             "tileloadd 2048(%0,%1,1), %%tmm7\n\t"
+                             "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+                             "tileloadd 3072(%0,%1,1), %%tmm5\n\t"
+                             "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\t"
+                             "tdpbf16ps %%tmm7, %%tmm5, %%tmm3"
+                             :
+                             : "r"(from + at), "r"((size_t)64)
+                             : "memory");
+    __asm__ volatile("tilerelease");
+}
+
 struct chains {
     const char *set, *instruction;
     bool of_bf16; /* else of fp32, to which everything is widened */
@@ -94,4 +124,21 @@ double bench_peak(enum sn_dtype t, int threads)
 #pragma omp parallel num_threads(threads)
     c->run(rounds);
     return c->flops * rounds * threads / (sn_clock() - start);
+}
+
+double bench_peak_from(enum sn_dtype t, size_t room)
+{
+    enum { BYTES = 1 << 28 };
+    const struct chains *c = chains_of(t);
+    if (!c || c->run != tiles)
+        return 0;
+    char *from = bench_room(room);
+    memset(from, 0, room);
+    tiles_from(from, room, 1);
+    int times = (int)(BYTES / room);
+    double start = sn_clock();
+    tiles_from(from, room, times);
+    double seconds = sn_clock() - start;
+    free(from);
+    return c->flops * times * (double)(room / TILE_BYTES) / seconds;
 }

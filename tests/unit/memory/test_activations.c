@@ -1,11 +1,14 @@
 /*
- * test_activations.c - the formula for kept activations equals the placed arena, byte for byte.
+ * test_activations.c - the formula for kept activations equals the placed arena, byte for byte, and so
+ * does what the search reads off small texts.
  *
  * Every combination below is compiled for every pipeline stage; the formula
- * (lib/memory/activations.h) sees the configuration only.
+ * (lib/memory/activations.h) sees the configuration only, the search (lib/search/kept.h) compiles
+ * stages of a few layers.
  */
 #include "kernels/codec.h"
 #include "lib/memory/activations.h"
+#include "lib/search/kept.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
 
@@ -89,6 +92,44 @@ static bool names_its_differences(const struct sn_activations *a, const struct s
     return named && fabs(sum - want) <= 1e-9 * want;
 }
 
+/* Padding of buckets that lie in slots: what is kept without it does not depend on replicas. */
+static int64_t padding_of(const struct sn_job *j)
+{
+    int64_t sum = 0;
+    const struct sn_program *p = &j->train;
+    for (int b = p->n_state_bufs; b < p->n_bufs; b++)
+        if (p->bufs[b].cls == SN_CLASS_SLOT && p->bufs[b].place == b && p->bufs[b].bucket >= 0)
+            sum += p->bufs[b].bytes - sn_layer_profile_raw(j, p->bufs[b].bucket) *
+                                          (int64_t)sn_dtype_size(p->bufs[b].dtype);
+    return sum;
+}
+
+/* What the search reads off for a part of the six layers, as its estimates add it up. */
+static bool search_reads(const struct sn_job *j, int part)
+{
+    const struct sn_config *c = j->config;
+    struct sn_kept_models models = {{NULL}};
+    struct sn_kept_pair kept = {0};
+    struct sn_err err = {0};
+    struct sn_layer_profile_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
+    struct sn_layer_profile_key key = sn_layer_profile_key(c);
+    int each = 6 / j->pieces, piece = part * j->stages + j->stage;
+    int every = c->model.experts.count > 0 ? c->model.experts.every : 0;
+    struct sn_extent x = sn_extent_of(every, piece * each, each);
+    bool end[2] = {piece == 0, piece == j->pieces - 1};
+    bool good = sn_kept_by_layers(&kept, &models, &env, &key, &err) == SN_OK &&
+                sn_kept_by_ends(&kept, &models, &env, &key, end, &err) == SN_OK;
+    int64_t slot = sn_kept_sum(&kept.slot, &x), late = sn_kept_sum(&kept.late, &x);
+    sn_kept_models_fini(&models);
+    if (good && slot == j->train.slot_bytes[part] - padding_of(j) &&
+        late == j->train.late_bytes[part])
+        return true;
+    printf("# search: slot %lld of %lld, late %lld of %lld %s\n", (long long)slot,
+           (long long)j->train.slot_bytes[part], (long long)late,
+           (long long)j->train.late_bytes[part], err.text);
+    return false;
+}
+
 static void check_stage(struct score *s, const struct layout *x, const struct sn_job *j)
 {
     int64_t all = 0;
@@ -98,7 +139,7 @@ static void check_stage(struct score *s, const struct layout *x, const struct sn
         sn_activations(&a, j, v);
         good = good && a.slot_bytes == j->train.slot_bytes[v] &&
                a.late_bytes == j->train.late_bytes[v] && a.lates == j->train.lates[v] &&
-               names_its_differences(&a, j);
+               names_its_differences(&a, j) && search_reads(j, v);
         if (!good)
             printf("# slot %lld of %lld, late %lld of %lld, copies %d of %d\n",
                    (long long)a.slot_bytes, (long long)j->train.slot_bytes[v],

@@ -6,7 +6,7 @@
  * sums wait in scratch between parts. While a group is used, the next one is fetched. The sums of an
  * element are those of one pass over the depth, bit for bit.
  */
-#include "kernels/cpu/gemm_block.h"
+#include "kernels/cpu/gemm/gemm_block.h"
 
 enum {
     GROUP = 768 * 1024, /* bytes of a group of panels, at most: a third of L2 */

@@ -7,7 +7,7 @@
 #define SN_GEMM_BLOCK_H
 
 #include "kernels/cpu/bf16.h"
-#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/gemm/gemm_pack.h"
 
 enum {
     SN_GEMM_MC = 512,                  /* rows of A's block, at most */

@@ -13,7 +13,7 @@
  * Where the instruction set multiplies bf16 (bf16.h), two bf16 operands are packed as they are: an
  * element takes half the room, so blocks of k are twice as deep, and tiles have its own size.
  */
-#include "kernels/cpu/gemm_block.h"
+#include "kernels/cpu/gemm/gemm_block.h"
 
 #include <omp.h>
 

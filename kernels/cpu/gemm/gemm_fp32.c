@@ -2,7 +2,7 @@
  * gemm_fp32.c - a block of a product by tiles of fp32; see gemm_block.h. A panel of B is packed just
  * before its first tile, while it is used the next one is fetched.
  */
-#include "kernels/cpu/gemm_block.h"
+#include "kernels/cpu/gemm/gemm_block.h"
 
 /*
  * A strip of a stored row-major fp32 A is read in place: it is what packing would copy. Rows a

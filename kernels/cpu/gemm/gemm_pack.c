@@ -1,7 +1,7 @@
 /*
  * gemm_pack.c - packing for GEMM; see gemm_pack.h.
  */
-#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/gemm/gemm_pack.h"
 
 /* Row r of the stored matrix from column c on. */
 static const void *stored(const struct sn_mat *x, int64_t r, int64_t c)

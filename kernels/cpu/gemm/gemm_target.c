@@ -2,7 +2,7 @@
  * gemm_target.c - where tiles of a product go, and what joins them on the way: bias, addend, the old
  * C, sums of earlier blocks of k; see gemm_block.h.
  */
-#include "kernels/cpu/gemm_block.h"
+#include "kernels/cpu/gemm/gemm_block.h"
 
 static inline void add_row(float *restrict t, const struct sn_mat *x, int64_t r, int64_t c, int n)
 {

@@ -1,0 +1,48 @@
+/*
+ * kept.h - bytes that a pipeline stage keeps from forward to backward, read off compiled texts.
+ *
+ * A stage of n layers keeps what its ends keep and n times what a layer keeps: stages of one, two
+ * (and three) layers between others are compiled, and stages of a layer of each kind that hold one
+ * end of the model or both. tests/unit/memory/test_activations.c holds the sums to stages of more layers.
+ */
+#ifndef SN_KEPT_H
+#define SN_KEPT_H
+
+#include "lib/search/layer_profile.h"
+
+/* What the ends keep, and each layer without and with experts. */
+struct sn_kept_bytes {
+    int64_t end, layer, experts;
+};
+
+static inline int64_t sn_kept_sum(const struct sn_kept_bytes *b, const struct sn_extent *x)
+{
+    return b->end + (x->layers - x->experts) * b->layer + x->experts * b->experts;
+}
+
+/* Of one slot, and of one copy of what waits for delayed weight gradients (SN_CLASS_LATE). */
+struct sn_kept_pair {
+    struct sn_kept_bytes slot, late;
+};
+
+/* Models of 1 to SN_KEPT_LAYERS layers that are like the run file's, made when they are needed. */
+enum { SN_KEPT_LAYERS = 6 };
+struct sn_kept_models {
+    struct sn_model *of[SN_KEPT_LAYERS + 1];
+};
+void sn_kept_models_fini(struct sn_kept_models *m); /* a zeroed one is allowed */
+
+/* What a layer keeps, and the ends of a stage that holds neither end of the model, cut as `key`
+ * says. Buckets that are kept count without their padding, which depends on how many replicas there
+ * are. */
+enum sn_status sn_kept_by_layers(struct sn_kept_pair *out, struct sn_kept_models *models,
+                                 const struct sn_layer_profile_env *env,
+                                 const struct sn_layer_profile_key *key, struct sn_err *err);
+/* And the ends of a stage with the embedding (end[0]), with the head (end[1]); *out is what
+ * sn_kept_by_layers gave. */
+enum sn_status sn_kept_by_ends(struct sn_kept_pair *out, struct sn_kept_models *models,
+                               const struct sn_layer_profile_env *env,
+                               const struct sn_layer_profile_key *key, const bool end[2],
+                               struct sn_err *err);
+
+#endif
