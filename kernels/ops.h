@@ -107,7 +107,7 @@
  * CE_PART       0 logits[R,V], 1 targets[R,1]             0 part[R,3] f32             -
  *               per row (max m, sum exp(logit - m), logit of the target or 0 when it is not among
  *               the columns), over the columns that are words; none: (-inf, 0, 0)
- * SWAP          0 x (blocks_a x blocks_b x n)             0 y (blocks_b x blocks_a x n) -
+ * TRANSPOSE     0 x (blocks_a x blocks_b x n)             0 y (blocks_b x blocks_a x n) -
  *               y[b][a][:] = x[a][b][:]; both are read in row-major order of their views, whose
  *               rows are whole numbers of blocks of n elements or parts of one: n = elements /
  *               (blocks_a blocks_b), and n is a multiple or a divisor of both views' cols
@@ -131,7 +131,7 @@
  * ROUTE_LOSS    0 logits[T,E] f32, 1 counts[1,E] f32      -     adds the sums over its rows of
  *               sum_e E f_e softmax_e and of lse^2 to scalars.balance_sum and .z_sum; dense: of
  *               sum_e softmax_e (log P_e - log softmax_e), minus the information of a token's experts
- * PLACE         0 choice[T,k] i32, 1 all[C N,k] i32?      0 place[T,k] i32, 1 bounds[1,E+1] i32 -
+ * MOE_PERMUTE   0 choice[T,k] i32, 1 all[C N,k] i32?      0 place[T,k] i32, 1 bounds[1,E+1] i32 -
  *               rows of a matrix in which each expert's are together, in the order of experts, each
  *               expert's in the order of tokens: place[t,j] is that of token t for expert
  *               choice[t,j], bounds[e] .. bounds[e+1] - 1 are expert e's. capacity > 0: of each seq
@@ -141,7 +141,7 @@
  *               are those of context_rank from row0 on. Absent: all are here
  *               dense: no choice; every token goes to `experts` experts, from member x experts on:
  *               place[t,e] is t + T times e's number among them, or -1
- * ARRIVE        0 bounds[M,M E+1] i32                     0 arrivals[1,M E+1] i32     -
+ * RECV_OFFSETS  0 bounds[M,M E+1] i32                     0 arrivals[1,M E+1] i32     -
  *               bounds of M senders over M x E experts, E (`experts`) of each receiver: the list that
  *               receiver `member` gets is sender 0's rows for its experts, expert after expert,
  *               then sender 1's ...; where each of these M E segments begins in the window of
@@ -167,7 +167,7 @@
  *               on average (0: all), for those who price
  * SQ_NORM       0 g[1,N] f32                              -     adds to scalars.sq_norm, .nonfinite
  *               in double, over blocks of 65,536 elements in order (independent of threads)
- * DECIDE        -                                         -     scalars only: from sq_norm and
+ * CLIP_SCALE    -                                         -     scalars only: from sq_norm and
  *               nonfinite sets ok, grad_norm, grad_scale, loss_scale, scale_age, skipped, adam_count
  * ADAMW         0 g[1,N] f32                              0 p[1,N] f32 master, 1 m, 2 v (read and
  *               written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0
@@ -182,7 +182,7 @@
  *               written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0
  *               g' = g * grad_scale; m = momentum m + g'; p -= lr (m + decay p): the sum of
  *               torch.optim.SGD, the decay decoupled (Loshchilov & Hutter, algorithm 1)
- * BALANCE       0 counts[L,E] f32                         0 b[L,E] f32 (read and written) -
+ * ROUTER_BIAS   0 counts[L,E] f32                         0 b[L,E] f32 (read and written) -
  *               b[l,e] += rate sign(mean of counts[l] - counts[l,e]); nothing where they are equal;
  *               no-op when scalars.ok is 0
  *
@@ -228,18 +228,18 @@
 /* Optimizers: what lib/config/optimizer.h has rows of. */
 #define SN_UPDATE_KINDS(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd)
 
-#define SN_OP_KINDS(X)                                                                        \
-    X(ZERO, zero) X(COPY, copy) X(EMBED, embed) X(EMBED_GRAD, embed_grad)                     \
-    X(POS_GRAD, pos_grad) X(LAYERNORM, layernorm) X(LAYERNORM_DX, layernorm_dx)               \
-    X(LAYERNORM_DW, layernorm_dw) X(RMSNORM, rmsnorm) X(RMSNORM_DX, rmsnorm_dx)               \
-    X(RMSNORM_DW, rmsnorm_dw) X(GEMM, gemm) X(COLSUM, colsum) X(ROPE, rope)                   \
-    X(ATTENTION, attention) X(ATTENTION_DX, attention_dx) X(ACT, act) X(ACT_DX, act_dx)       \
-    X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add) X(DROPOUT, dropout)                 \
-    X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part) X(SWAP, swap)       \
-    X(ROUTE, route) X(ROUTE_DX, route_dx) X(ROUTE_LOSS, route_loss) X(PLACE, place)           \
-    X(ARRIVE, arrive) X(DISPATCH, dispatch) X(COMBINE, combine) X(COMBINE_DW, combine_dw)     \
-    X(EXPERT_GEMM, expert_gemm) X(SQ_NORM, sq_norm) X(DECIDE, decide) SN_UPDATE_KINDS(X)      \
-    X(BALANCE, balance) X(ENCODE, encode) X(DECODE, decode) X(ORTHOGONALISE, orthogonalise)
+#define SN_OP_KINDS(X)                                                                             \
+    X(ZERO, zero) X(COPY, copy) X(EMBED, embed) X(EMBED_GRAD, embed_grad) X(POS_GRAD, pos_grad)    \
+    X(LAYERNORM, layernorm) X(LAYERNORM_DX, layernorm_dx) X(LAYERNORM_DW, layernorm_dw)            \
+    X(RMSNORM, rmsnorm) X(RMSNORM_DX, rmsnorm_dx) X(RMSNORM_DW, rmsnorm_dw) X(GEMM, gemm)          \
+    X(COLSUM, colsum) X(ROPE, rope) X(ATTENTION, attention) X(ATTENTION_DX, attention_dx)          \
+    X(ACT, act) X(ACT_DX, act_dx) X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add)            \
+    X(DROPOUT, dropout) X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)      \
+    X(TRANSPOSE, transpose) X(ROUTE, route) X(ROUTE_DX, route_dx) X(ROUTE_LOSS, route_loss)        \
+    X(MOE_PERMUTE, moe_permute) X(RECV_OFFSETS, recv_offsets) X(DISPATCH, dispatch)                \
+    X(COMBINE, combine) X(COMBINE_DW, combine_dw) X(EXPERT_GEMM, expert_gemm)                      \
+    X(SQ_NORM, sq_norm) X(CLIP_SCALE, clip_scale) SN_UPDATE_KINDS(X) X(ROUTER_BIAS, router_bias)   \
+    X(ENCODE, encode) X(DECODE, decode) X(ORTHOGONALISE, orthogonalise)
 /* clang-format on */
 
 #define SN_OP_KIND_OF(KIND, name) SN_OP_##KIND,
@@ -292,7 +292,7 @@ enum {
     SN_CROSS_ENTROPY_DLOGITS = 0, SN_CROSS_ENTROPY_ROW_LOSS
 };
 enum { SN_CE_PART_LOGITS, SN_CE_PART_TARGETS, SN_CE_PART_PART = 0 };
-enum { SN_SWAP_X, SN_SWAP_Y = 0 };
+enum { SN_TRANSPOSE_X, SN_TRANSPOSE_Y = 0 };
 enum {
     SN_ROUTE_LOGITS, SN_ROUTE_BIAS,
     SN_ROUTE_W = 0, SN_ROUTE_CHOICE, SN_ROUTE_COUNTS, SN_ROUTE_P
@@ -302,15 +302,15 @@ enum {
     SN_ROUTE_DX_DLOGITS = 0
 };
 enum { SN_ROUTE_LOSS_LOGITS, SN_ROUTE_LOSS_COUNTS };
-enum { SN_PLACE_CHOICE, SN_PLACE_ALL, SN_PLACE_PLACE = 0, SN_PLACE_BOUNDS };
-enum { SN_ARRIVE_BOUNDS, SN_ARRIVE_ARRIVALS = 0 };
+enum { SN_MOE_PERMUTE_CHOICE, SN_MOE_PERMUTE_ALL, SN_MOE_PERMUTE_PLACE = 0, SN_MOE_PERMUTE_BOUNDS };
+enum { SN_RECV_OFFSETS_BOUNDS, SN_RECV_OFFSETS_ARRIVALS = 0 };
 enum { SN_DISPATCH_X, SN_DISPATCH_PLACE, SN_DISPATCH_W, SN_DISPATCH_Y = 0 };
 enum { SN_COMBINE_X, SN_COMBINE_PLACE, SN_COMBINE_W, SN_COMBINE_ADDEND, SN_COMBINE_Y = 0 };
 enum { SN_COMBINE_DW_DY, SN_COMBINE_DW_X, SN_COMBINE_DW_PLACE, SN_COMBINE_DW_DW = 0 };
 enum { SN_EXPERT_GEMM_A, SN_EXPERT_GEMM_B, SN_EXPERT_GEMM_BOUNDS, SN_EXPERT_GEMM_C = 0 };
 enum { SN_SQ_NORM_G };
 enum { SN_UPDATE_G, SN_UPDATE_P = 0, SN_UPDATE_M, SN_UPDATE_V, SN_UPDATE_W }; /* of optimizers */
-enum { SN_BALANCE_COUNTS, SN_BALANCE_BIAS = 0 };
+enum { SN_ROUTER_BIAS_COUNTS, SN_ROUTER_BIAS_BIAS = 0 };
 enum { SN_ENCODE_X, SN_ENCODE_MINUS, SN_ENCODE_STREAMS = 0, SN_ENCODE_LOST };
 enum { SN_DECODE_STREAMS, SN_DECODE_ADDEND, SN_DECODE_BOUNDS, SN_DECODE_Y = 0 };
 enum { SN_ORTHOGONALISE_X, SN_ORTHOGONALISE_Y = 0, SN_ORTHOGONALISE_MINUS };
@@ -362,25 +362,26 @@ struct sn_random_attr {
     float jitter;  /* JITTER: more than 0 */
 };
 
-/* Optimizers, DECIDE */
+/* Optimizers, CLIP_SCALE */
 struct sn_optimizer_attr {
     float beta1, beta2, eps, momentum, decay;
-    bool dynamic_scale; /* DECIDE: fp16 loss scaling is on */
+    bool dynamic_scale; /* CLIP_SCALE: fp16 loss scaling is on */
 };
 
-/* ROUTE and its kin, PLACE, ARRIVE, BALANCE, EXPERT_GEMM */
+/* ROUTE and its kin, MOE_PERMUTE, RECV_OFFSETS, ROUTER_BIAS, EXPERT_GEMM */
 struct sn_experts_attr {
     int32_t count;          /* of the layer; EXPERT_GEMM: here */
-    int64_t capacity;       /* PLACE, ARRIVE */
-    int32_t round;          /* ARRIVE; set when it runs */
+    int64_t capacity;       /* MOE_PERMUTE, RECV_OFFSETS */
+    int32_t round;          /* RECV_OFFSETS; set when it runs */
     int64_t rows;           /* EXPERT_GEMM */
     float aux_loss, z_loss; /* ROUTE_DX */
     bool sparsemixer;       /* ROUTE, ROUTE_DX */
-    bool dense;             /* ROUTE and its kin, PLACE */
+    bool dense;             /* ROUTE and its kin, MOE_PERMUTE */
     float range;            /* of a sparsemixer */
-    float rate;             /* BALANCE */
-    int32_t member; /* ARRIVE, PLACE: this rank's, of the group that shares the experts out */
-    int32_t chunk, chunks; /* ARRIVE */
+    float rate;             /* ROUTER_BIAS */
+    int32_t
+        member; /* RECV_OFFSETS, MOE_PERMUTE: this rank's, of the group that shares the experts out */
+    int32_t chunk, chunks; /* RECV_OFFSETS */
     int32_t slices;        /* of an expert, on as many members; no kernel reads it */
 };
 
@@ -403,7 +404,7 @@ struct sn_attr {
     bool draws;      /* ROUTE, ROUTE_DX: in training; ORTHOGONALISE */
     bool any_order;  /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums
                                  * may be in whatever order is fastest, other from run to run */
-    int64_t blocks_a, blocks_b; /* SWAP, ENCODE, DECODE */
+    int64_t blocks_a, blocks_b; /* TRANSPOSE, ENCODE, DECODE */
     struct sn_gemm_attr gemm;
     struct sn_attention_attr attention;
     struct sn_position_attr position;

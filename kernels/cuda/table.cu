@@ -90,13 +90,13 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
                sizeof(double);
     case SN_OP_ROUTE:
         return sn_route_scratch(a);
-    case SN_OP_PLACE:
+    case SN_OP_MOE_PERMUTE:
         return sn_place_scratch(a);
     case SN_OP_ROUTE_LOSS:
         return (size_t)SN_ROUTE_BLOCKS * 2 * sizeof(double);
     case SN_OP_SQ_NORM:
         return (size_t)sn_ceil_div(a->in[SN_SQ_NORM_G].cols, SN_SQUARES_PIECE) * 2 * sizeof(double);
-    SN_UPDATE_KINDS(CASE)
+        SN_UPDATE_KINDS(CASE)
         return SN_UPDATE_SCRATCH;
     case SN_OP_GEMM:
         return sn_gemm_room(a);

@@ -1,6 +1,6 @@
 /*
  * tally.cuh - how often each expert is chosen, and the number of each choice among those of its
- * expert: the counting of ROUTE and PLACE.
+ * expert: the counting of ROUTE and MOE_PERMUTE.
  *
  * Three kernels: each tile's counts; their sums from tile to tile, and in all; each item's number.
  * A warp walks its part of a tile in order, 32 items at a time, whose ranks ballots tell: numbers

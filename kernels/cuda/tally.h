@@ -1,5 +1,5 @@
 /*
- * tally.h - sizes of ROUTE's and PLACE's counting, as plain C; tally.cuh counts.
+ * tally.h - sizes of ROUTE's and MOE_PERMUTE's counting, as plain C; tally.cuh counts.
  *
  * Items (choices) come in groups of `items` each. A block has a tile of a group, its warps equal
  * parts of that. Tiles grow with the group, so that their counts stay few; up to SN_TALLY_TILES
@@ -59,19 +59,19 @@ static inline struct sn_tally sn_tally_route(const struct sn_args *a)
                        a->out[SN_ROUTE_COUNTS].cols);
 }
 
-/* PLACE with a capacity first looks who finds room in its sequence, among all ranks' choices; then,
+/* MOE_PERMUTE with a capacity first looks who finds room in its sequence, among all ranks' choices; then,
  * as without one, sorts what is here. */
 static inline struct sn_tally sn_tally_rooms(const struct sn_args *a)
 {
     const struct sn_mat *all =
-        a->in[SN_PLACE_ALL].rows ? &a->in[SN_PLACE_ALL] : &a->in[SN_PLACE_CHOICE];
+        a->in[SN_MOE_PERMUTE_ALL].rows ? &a->in[SN_MOE_PERMUTE_ALL] : &a->in[SN_MOE_PERMUTE_CHOICE];
     int64_t seq = a->attr.experts.capacity ? a->attr.position.seq : 0;
     return sn_tally_of(seq ? all->rows / seq : 0, seq * all->cols, a->attr.experts.count);
 }
 
 static inline struct sn_tally sn_tally_places(const struct sn_args *a)
 {
-    return sn_tally_of(1, a->out[SN_PLACE_PLACE].rows * a->out[SN_PLACE_PLACE].cols,
+    return sn_tally_of(1, a->out[SN_MOE_PERMUTE_PLACE].rows * a->out[SN_MOE_PERMUTE_PLACE].cols,
                        a->attr.experts.count);
 }
 

@@ -310,7 +310,7 @@ static double moving(const struct sn_pricer *p, struct work *w, const struct sn_
                     : as != SN_MOVED_NORM ? s->elementwise
                     : s->fused_norm       ? s->norm_fused
                                           : s->norm_unfused;
-    double extra = op->kind == SN_OP_DECIDE ? s->step_fixed : 0;
+    double extra = op->kind == SN_OP_CLIP_SCALE ? s->step_fixed : 0;
     if (s->logits_gathered && as == SN_MOVED_LOSS && p->span[SN_GROUP_TENSOR].members > 1)
         extra += gathered_loss(p, w, op);
     return s->overhead * d->overhead + factor * (on_machine(d, w) - d->overhead) + extra;

@@ -233,7 +233,7 @@ static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int 
     switch (op->kind) {
     case SN_OP_WAIT:
         return sn_exec_wait(x, op, at, err);
-    case SN_OP_ENTER:
+    case SN_OP_ALIAS:
         return SN_OK; /* place.c has put the output where the input is */
     case SN_OP_AGREE:
         return sn_exec_agree(x, op, err);

@@ -423,7 +423,7 @@ static enum sn_status device_op(struct sn_exec *x, const struct sn_program *p, i
     switch (op->kind) {
     case SN_OP_WAIT:
         return wait(x, op, at, err);
-    case SN_OP_ENTER:
+    case SN_OP_ALIAS:
         return SN_OK;
     case SN_OP_AGREE:
         return agree(x, p, i, err);

@@ -236,6 +236,18 @@ static enum sn_status read_levels(struct sn_machine *m, const struct sn_yaml_nod
     return SN_OK;
 }
 
+/* What kinds were called in 0.1.0: files of that time stay right. */
+static const char *name_today(const char *name)
+{
+    static const char *const was[] = {"place", "arrive", "decide", "balance", "swap"};
+    static const enum sn_op_kind is[] = {SN_OP_MOE_PERMUTE, SN_OP_RECV_OFFSETS, SN_OP_CLIP_SCALE,
+                                         SN_OP_ROUTER_BIAS, SN_OP_TRANSPOSE};
+    for (size_t i = 0; i < sizeof(was) / sizeof(was[0]); i++)
+        if (strcmp(name, was[i]) == 0)
+            return sn_op_name(is[i]);
+    return name;
+}
+
 static enum sn_status read_kind(struct sn_measured *s, const struct sn_yaml_node *item,
                                 struct sn_err *err)
 {
@@ -246,7 +258,7 @@ static enum sn_status read_kind(struct sn_measured *s, const struct sn_yaml_node
         return sn_yaml_fail(n ? n : item, err,
                             "device.measured.op: want a kind of operation, such as gemm");
     for (int k = 0; k < SN_NKERNELS && best; k++) {
-        int d = sn_str_distance(n->text, sn_op_name(k));
+        int d = sn_str_distance(name_today(n->text), sn_op_name(k));
         near = d < best ? k : near;
         best = d < best ? d : best;
     }

@@ -248,12 +248,13 @@ void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
 
 void sn_grad_swap(struct sn_emit *e, const struct sn_op *f)
 {
-    if (!wants(e, f->in[SN_SWAP_X]))
+    if (!wants(e, f->in[SN_TRANSPOSE_X]))
         return;
-    struct sn_view dy = sn_grad_of(e, f->out[SN_SWAP_Y]), dx = sn_grad_slice(e, f->in[SN_SWAP_X]);
-    struct sn_op *op = sn_op_add(e->p, SN_OP_SWAP, "%.60s", f->label);
-    op->in[SN_SWAP_X] = dy;
-    op->out[SN_SWAP_Y] = dx;
+    struct sn_view dy = sn_grad_of(e, f->out[SN_TRANSPOSE_Y]),
+                   dx = sn_grad_slice(e, f->in[SN_TRANSPOSE_X]);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_TRANSPOSE, "%.60s", f->label);
+    op->in[SN_TRANSPOSE_X] = dy;
+    op->out[SN_TRANSPOSE_Y] = dx;
     op->attr.blocks_a = f->attr.blocks_b;
     op->attr.blocks_b = f->attr.blocks_a;
 }

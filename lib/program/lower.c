@@ -68,7 +68,7 @@ int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct s
 /* The operation that turns buffer `buf` into another form, and its new buffer. */
 static int move(struct sn_emit *e, int buf, struct sn_layout_form have, struct sn_layout_form want)
 {
-    static const int kind[] = {[SN_KEEP] = SN_OP_ENTER,
+    static const int kind[] = {[SN_KEEP] = SN_OP_ALIAS,
                                [SN_MOVE_ALL_GATHER] = SN_OP_ALL_GATHER,
                                [SN_MOVE_ALL_REDUCE] = SN_OP_ALL_REDUCE,
                                [SN_MOVE_REDUCE_SCATTER] = SN_OP_REDUCE_SCATTER};

@@ -102,9 +102,9 @@ static void ring(struct attention *a)
 static struct sn_view swap(const struct attention *a, struct sn_view x, struct sn_view to,
                            int64_t blocks_a, int64_t blocks_b)
 {
-    struct sn_op *op = sn_op_add(a->e->p, SN_OP_SWAP, "%s.swap", a->n->point);
-    op->in[SN_SWAP_X] = x;
-    op->out[SN_SWAP_Y] = to;
+    struct sn_op *op = sn_op_add(a->e->p, SN_OP_TRANSPOSE, "%s.swap", a->n->point);
+    op->in[SN_TRANSPOSE_X] = x;
+    op->out[SN_TRANSPOSE_Y] = to;
     op->attr.blocks_a = blocks_a;
     op->attr.blocks_b = blocks_b;
     return to;

@@ -82,9 +82,9 @@ static void place(struct sn_emit *e, const struct sn_node *n, int64_t rows)
     struct sn_buffer bounds = {.dtype = SN_I32, .rows = 1, .cols = sn_experts_here(e) + 1};
     e->routes.place = temp(e, n, places, "place");
     e->routes.bounds = temp(e, n, bounds, "bounds");
-    struct sn_op *op = sn_op_add(e->p, SN_OP_PLACE, "%s", n->point);
-    op->out[SN_PLACE_PLACE] = sn_view_all(e->p, e->routes.place);
-    op->out[SN_PLACE_BOUNDS] = sn_view_all(e->p, e->routes.bounds);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_MOE_PERMUTE, "%s", n->point);
+    op->out[SN_MOE_PERMUTE_PLACE] = sn_view_all(e->p, e->routes.place);
+    op->out[SN_MOE_PERMUTE_BOUNDS] = sn_view_all(e->p, e->routes.bounds);
     op->attr.experts.dense = true;
     op->attr.experts.count = sn_experts_here(e);
     op->attr.experts.member =

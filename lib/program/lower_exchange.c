@@ -115,9 +115,9 @@ int sn_arrivals_add(struct sn_emit *e, int all, const struct sn_attr *exchange, 
 {
     int64_t segments = exchange->blocks_a * exchange->experts.count;
     int bounds = temp(e, SN_I32, 1, segments + 1, label, "arrivals");
-    struct sn_op *op = sn_op_add(e->p, SN_OP_ARRIVE, "%.50s", label);
-    op->in[SN_ARRIVE_BOUNDS] = sn_view_all(e->p, all);
-    op->out[SN_ARRIVE_ARRIVALS] = sn_view_all(e->p, bounds);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_RECV_OFFSETS, "%.50s", label);
+    op->in[SN_RECV_OFFSETS_BOUNDS] = sn_view_all(e->p, all);
+    op->out[SN_RECV_OFFSETS_ARRIVALS] = sn_view_all(e->p, bounds);
     op->attr = *exchange;
     return bounds;
 }

@@ -167,12 +167,12 @@ static void place(struct sn_emit *e, const struct sn_node *n, int choice)
     struct sn_routes *r = &e->routes;
     r->place = temp(e, SN_I32, tokens(e), e->job->config->model.experts.top_k, n->point, "place");
     r->bounds = temp(e, SN_I32, 1, n->attr.experts.count + 1, n->point, "bounds");
-    struct sn_op *op = sn_op_add(p, SN_OP_PLACE, "%s", n->point);
+    struct sn_op *op = sn_op_add(p, SN_OP_MOE_PERMUTE, "%s", n->point);
     struct sn_attr at = of_tokens(e, n);
-    op->in[SN_PLACE_CHOICE] = sn_view_all(p, choice);
-    op->in[SN_PLACE_ALL] = all == choice ? sn_no_view : sn_view_all(p, all);
-    op->out[SN_PLACE_PLACE] = sn_view_all(p, r->place);
-    op->out[SN_PLACE_BOUNDS] = sn_view_all(p, r->bounds);
+    op->in[SN_MOE_PERMUTE_CHOICE] = sn_view_all(p, choice);
+    op->in[SN_MOE_PERMUTE_ALL] = all == choice ? sn_no_view : sn_view_all(p, all);
+    op->out[SN_MOE_PERMUTE_PLACE] = sn_view_all(p, r->place);
+    op->out[SN_MOE_PERMUTE_BOUNDS] = sn_view_all(p, r->bounds);
     op->attr.experts.count = n->attr.experts.count;
     op->attr.experts.capacity = n->attr.experts.capacity;
     op->attr.position.seq = n->attr.position.seq;

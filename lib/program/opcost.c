@@ -92,7 +92,8 @@ int64_t sn_bytes_embed_grad(const struct sn_program *p, const struct sn_op *op)
 /* Two short rows: that one is read and written is not worth a number of its own. */
 int64_t sn_bytes_balance(const struct sn_program *p, const struct sn_op *op)
 {
-    return view_bytes(p, &op->in[SN_BALANCE_COUNTS]) + view_bytes(p, &op->out[SN_BALANCE_BIAS]);
+    return view_bytes(p, &op->in[SN_ROUTER_BIAS_COUNTS]) +
+           view_bytes(p, &op->out[SN_ROUTER_BIAS_BIAS]);
 }
 
 /* Streams are as long as they are likely to be, not as the room they have. */

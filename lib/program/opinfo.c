@@ -141,7 +141,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"logits"}, {"targets"}},
         .out = {{"part"}},
         .cost = SN_COST_LOSS},
-    [SN_OP_SWAP] = {
+    [SN_OP_TRANSPOSE] = {
         .in = {{"x"}},
         .out = {{"y"}},
         .gradient = sn_grad_swap},
@@ -153,10 +153,10 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"dw"}, {"logits"}, {"choice", OPT}, {"counts", OPT}},
         .out = {{"dlogits"}}},
     [SN_OP_ROUTE_LOSS] = {.in = {{"logits"}, {"counts"}}},
-    [SN_OP_PLACE] = {
+    [SN_OP_MOE_PERMUTE] = {
         .in = {{"choice", OPT}, {"all", OPT}},
         .out = {{"place"}, {"bounds"}}},
-    [SN_OP_ARRIVE] = {
+    [SN_OP_RECV_OFFSETS] = {
         .in = {{"bounds"}},
         .out = {{"arrivals"}}},
     [SN_OP_DISPATCH] = {
@@ -177,9 +177,9 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .gradient = sn_grad_expert_gemm,
         .cost = SN_COST_PRODUCT, .flops = sn_flops_expert_gemm, .shape = sn_shape_expert_gemm},
     [SN_OP_SQ_NORM] = {.in = {{"g"}}, .cost = SN_COST_UPDATE},
-    [SN_OP_DECIDE] = {.cost = SN_COST_UPDATE},
+    [SN_OP_CLIP_SCALE] = {.cost = SN_COST_UPDATE},
     SN_OPTIMIZERS(UPDATE)
-    [SN_OP_BALANCE] = {
+    [SN_OP_ROUTER_BIAS] = {
         .in = {{"counts"}},
         .out = {{"b", UPDATED}},
         .bytes = sn_bytes_balance},
@@ -247,7 +247,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
     [SN_OP_WAIT] = {
         .in = {{"y", OPT}, {"x", OPT}},
         .cost = SN_COST_MESSAGE, .synchronises = true},
-    [SN_OP_ENTER] = {
+    [SN_OP_ALIAS] = {
         .in = {{"x"}},
         .out = {{"y", 0, {TAKES(SN_MOVE_FROM)}}},
         .gradient = sn_grad_move,

@@ -145,7 +145,7 @@ static void share_places(struct sn_program *p)
 {
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        if (op->kind == SN_OP_ENTER) { /* the same thing: whoever still reads it */
+        if (op->kind == SN_OP_ALIAS) { /* the same thing: whoever still reads it */
             share(p, op, 0, 0);
             continue;
         }

@@ -41,13 +41,13 @@
  *              How many rows go is known when it runs. Over EXPERT_NODE from rows to a transit,
  *              over EXPERT_RAIL from there to the window (blocks_a: members of that group)
  * WAIT         block until operation `waits_for` is complete
- * ENTER        out[0] is in[0], the same memory: it only has another gradient
+ * ALIAS        out[0] is in[0], the same memory: it only has another gradient
  * AGREE        step end: sum scalars.agree over all ranks, and wait */
 /* clang-format off */
 #define SN_MESSAGE_KINDS(X)                                                                   \
     X(ALL_REDUCE, all_reduce) X(ALL_GATHER, all_gather) X(REDUCE_SCATTER, reduce_scatter)     \
     X(ALL_TO_ALL, all_to_all) X(SEND, send) X(RECV, recv) X(SHIFT, shift)                     \
-    X(GATHER_ROWS, gather_rows) X(EXCHANGE, exchange) X(WAIT, wait) X(ENTER, enter)           \
+    X(GATHER_ROWS, gather_rows) X(EXCHANGE, exchange) X(WAIT, wait) X(ALIAS, alias)           \
     X(AGREE, agree)
 /* clang-format on */
 #define SN_MESSAGE_KIND_OF(KIND, name) SN_OP_##KIND,

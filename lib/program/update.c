@@ -147,14 +147,14 @@ static void balance(const struct sn_job *j, struct sn_program *p)
         const struct sn_bucket *b = &j->buckets[i];
         if (!b->counts)
             continue;
-        struct sn_op *op = sn_op_add(p, SN_OP_BALANCE, "balance.%.50s", b->name);
+        struct sn_op *op = sn_op_add(p, SN_OP_ROUTER_BIAS, "balance.%.50s", b->name);
         struct sn_view v = sn_view_flat(p, b->grad);
         v.cols = x->count;
         v.ld = sn_part_room(x->count);
         v.rows = b->n / v.ld;
-        op->in[SN_BALANCE_COUNTS] = v;
+        op->in[SN_ROUTER_BIAS_COUNTS] = v;
         v.buf = b->weight;
-        op->out[SN_BALANCE_BIAS] = v;
+        op->out[SN_ROUTER_BIAS_BIAS] = v;
         op->attr.experts.rate = (float)x->bias_rate;
     }
 }
@@ -205,7 +205,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     op->attr.experts.count = j->config->model.experts.count;
     op->attr.experts.rows = sn_load_words(&j->config->model);
     op->attr.stream.levels = sn_job_agrees_on_codecs(j);
-    op = sn_op_add(p, SN_OP_DECIDE, "decide");
+    op = sn_op_add(p, SN_OP_CLIP_SCALE, "clip_scale");
     op->attr.optimizer.dynamic_scale =
         j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;
     update(j, p);

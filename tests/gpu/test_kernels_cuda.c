@@ -468,14 +468,14 @@ static const struct {
     {SN_OP_JITTER, "JITTER", dropout, 1e-6},
     {SN_OP_CROSS_ENTROPY, "CROSS_ENTROPY", cross_entropy, 2e-5},
     {SN_OP_CE_PART, "CE_PART", cross_entropy, 1e-5},
-    {SN_OP_SWAP, "SWAP", swap, 0},
+    {SN_OP_TRANSPOSE, "TRANSPOSE", swap, 0},
     {SN_OP_ROUTE, "ROUTE", route, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX", route, 1e-5},
     {SN_OP_ROUTE, "ROUTE of a sparsemixer", mix, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX of a sparsemixer", mix, 1e-5},
-    {SN_OP_PLACE, "PLACE", place, 0},
-    {SN_OP_ARRIVE, "ARRIVE", arrive, 0},
-    {SN_OP_ARRIVE, "ARRIVE in chunks", arrive_in_chunks, 0},
+    {SN_OP_MOE_PERMUTE, "MOE_PERMUTE", place, 0},
+    {SN_OP_RECV_OFFSETS, "RECV_OFFSETS", arrive, 0},
+    {SN_OP_RECV_OFFSETS, "RECV_OFFSETS in chunks", arrive_in_chunks, 0},
     {SN_OP_DISPATCH, "DISPATCH", move_rows, 1e-6},
     {SN_OP_COMBINE, "COMBINE", move_rows, 1e-6},
     {SN_OP_COMBINE_DW, "COMBINE_DW", move_rows, 1e-6},
@@ -484,7 +484,7 @@ static const struct {
     {SN_OP_ADAMW, "ADAMW", optimizer, 2e-6},
     {SN_OP_LION, "LION", optimizer, 2e-6},
     {SN_OP_SGD, "SGD", optimizer, 2e-6},
-    {SN_OP_BALANCE, "BALANCE", balance, 0},
+    {SN_OP_ROUTER_BIAS, "ROUTER_BIAS", balance, 0},
 };
 
 /* "ROUTE-of-a-sparsemixer:bf16" */

@@ -147,7 +147,7 @@ static bool runs(const struct stage *g, const struct sn_op *op, int micro)
 
 static void run(struct stage *g, const struct sn_op *op, const struct sn_sched *at, bool updates)
 {
-    if (!runs(g, op, at->micro) || op->kind == SN_OP_ENTER)
+    if (!runs(g, op, at->micro) || op->kind == SN_OP_ALIAS)
         return;
     if (op->kind < SN_NKERNELS) {
         double seconds = slowed(g, sn_price_op(g->w->p, &g->j->train, op));

@@ -136,7 +136,7 @@ static void the_slower_of_arithmetic_and_memory_is_the_price(const struct sn_pro
     m.device.rate_of[SN_OP_GEMM] = 1e15;
     tap_ok(near(sn_price_op(&price, p, &gemm), 2e-6 + 12e6 / 1e11),
            "on a machine with fast products: memory");
-    struct sn_op decide = op_of(SN_OP_DECIDE), wait = op_of(SN_OP_WAIT);
+    struct sn_op decide = op_of(SN_OP_CLIP_SCALE), wait = op_of(SN_OP_WAIT);
     tap_ok(sn_price_op(&price, p, &decide) == 2e-6, "nothing but overhead");
     tap_ok(sn_price_op(&price, p, &wait) == 0, "communication has no price");
 }

@@ -79,7 +79,8 @@ static void made_up(struct sn_samples *s, const struct sn_machine_device *d)
                                   .bytes = bytes,
                                   .weight = 1});
     }
-    add(s, (struct sn_sample){.what = {SN_OP_DECIDE, SN_F32, 0, 0, 0, d->overhead}, .weight = 1});
+    add(s,
+        (struct sn_sample){.what = {SN_OP_CLIP_SCALE, SN_F32, 0, 0, 0, d->overhead}, .weight = 1});
 }
 
 static void rates_are_found_again(void)
@@ -114,7 +115,7 @@ static void no_product_is_faster_than_the_peak(void)
     struct sn_machine_device fast = known();
     fast.overhead = 0;
     add(&s, gemm(1024, 1024, 1024, &fast));
-    add(&s, (struct sn_sample){.what = {SN_OP_DECIDE, SN_F32, 0, 0, 0, 1e-6}, .weight = 1});
+    add(&s, (struct sn_sample){.what = {SN_OP_CLIP_SCALE, SN_F32, 0, 0, 0, 1e-6}, .weight = 1});
     sn_fit_device(&d, &s);
     tap_ok(d.gemm[0].peak > 7e10 && d.gemm[0].most <= 2,
            "a peak that was measured in a bad moment");

@@ -375,7 +375,7 @@ static void habits_change_prices(const struct sn_software *s)
     other = *s;
     other.layer_fixed = 0.5;
     other.step_fixed = 0.25;
-    struct sn_op decide = op_of(SN_OP_DECIDE);
+    struct sn_op decide = op_of(SN_OP_CLIP_SCALE);
     tap_ok(near(price(&m, &other, &forward) - price(&m, s, &forward), 0.5) &&
                near(price(&m, &other, &decide), 0.25 + 4e-6),
            "fixed costs of a layer and of a step");

@@ -134,7 +134,7 @@ static void biases_move_towards_balance(bool ok)
         b[e] += e < 3 ? 0.25 : e > 3 ? -0.25 : 0; /* the mean is that of expert 3 */
         b[2 * E + e] += e == 3 ? -0.25 : 0.25;
     }
-    tap_ok(kt_check(&k, SN_OP_BALANCE, 0.0), "BALANCE %s",
+    tap_ok(kt_check(&k, SN_OP_ROUTER_BIAS, 0.0), "ROUTER_BIAS %s",
            ok ? "adds the rate to what got less than the mean, takes it from what got more"
               : "leaves everything alone when the step is not ok");
     kt_free(&k);
@@ -272,8 +272,9 @@ static void places_are_sorted_by_expert(int64_t capacity)
             }
         bounds[e + 1] = (double)n;
     }
-    tap_ok(kt_check(&k, SN_OP_PLACE, 0) && (dropped > 0) == (capacity > 0),
-           "PLACE with capacity %ld: %ld of %d pass by", (long)capacity, (long)dropped, ROWS * K);
+    tap_ok(kt_check(&k, SN_OP_MOE_PERMUTE, 0) && (dropped > 0) == (capacity > 0),
+           "MOE_PERMUTE with capacity %ld: %ld of %d pass by", (long)capacity, (long)dropped,
+           ROWS * K);
     kt_free(&k);
 }
 

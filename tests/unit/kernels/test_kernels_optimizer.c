@@ -1,5 +1,5 @@
 /*
- * SQ_NORM, DECIDE, ADAMW, LION: the end of a step.
+ * SQ_NORM, CLIP_SCALE, ADAMW, LION: the end of a step.
  */
 #include "tests/lib/kernel_test.h"
 
@@ -47,12 +47,12 @@ static void sq_norm_counts_what_is_not_finite(void)
     tap_ok(ran && k.scalars.nonfinite == 3, "SQ_NORM counts NaNs and infinities");
 }
 
-/* --- DECIDE ---------------------------------------------------------------------------------- */
+/* --- CLIP_SCALE ---------------------------------------------------------------------------------- */
 
 static struct sn_scalars decide(struct sn_scalars s, bool dynamic)
 {
     struct sn_args a = {.scalars = &s, .attr = {.optimizer.dynamic_scale = dynamic}};
-    (void)sn_ops_cpu()->run[SN_OP_DECIDE](&a, 1); /* cannot fail */
+    (void)sn_ops_cpu()->run[SN_OP_CLIP_SCALE](&a, 1); /* cannot fail */
     return s;
 }
 

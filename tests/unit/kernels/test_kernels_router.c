@@ -390,7 +390,7 @@ static void every_token_has_a_place_at_every_expert_here(void)
             place[r * ALL + e] = e / HERE == 1 ? (double)(e % HERE * T + r) : -1;
     for (int e = 0; e <= HERE; e++)
         bounds[e] = e * T;
-    tap_ok(kt_check(&k, SN_OP_PLACE, 0), "PLACE, dense");
+    tap_ok(kt_check(&k, SN_OP_MOE_PERMUTE, 0), "MOE_PERMUTE, dense");
     kt_free(&k);
 }
 

@@ -1,6 +1,6 @@
 /*
  * Operations whose rows are a part of the whole: what the ranks of a context group, and of a cut of
- * their rows, compute equals the rows of the whole bit for bit. SWAP, which deals blocks to them.
+ * their rows, compute equals the rows of the whole bit for bit. TRANSPOSE, which deals blocks to them.
  */
 #include "tests/lib/kernel_test.h"
 
@@ -207,7 +207,7 @@ static void positions_gradients_add_up_to_the_whole(void)
     tap_ok(good, "POS_GRAD: the parts add up to the whole, written and added");
 }
 
-/* --- SWAP ------------------------------------------------------------------------------------- */
+/* --- TRANSPOSE ------------------------------------------------------------------------------------- */
 
 struct swap {
     int64_t a, b, n;
@@ -228,7 +228,7 @@ static bool swap_case(const struct swap *s, enum sn_dtype t)
         int64_t block = i / s->n, e = i % s->n;
         y[(block % s->b * s->a + block / s->b) * s->n + e] = (double)(i % 251);
     }
-    bool good = kt_check(&k, SN_OP_SWAP, 0.0);
+    bool good = kt_check(&k, SN_OP_TRANSPOSE, 0.0);
     kt_free(&k);
     return good;
 }
@@ -251,7 +251,7 @@ static void swap_exchanges_the_order_of_blocks(void)
         bool good = true;
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
             good = swap_case(&cases[i], types[t]) && good;
-        tap_ok(good, "SWAP of %s: y[b][a] = x[a][b], in rows with and without gaps",
+        tap_ok(good, "TRANSPOSE of %s: y[b][a] = x[a][b], in rows with and without gaps",
                sn_dtype_name(types[t]));
     }
 }

@@ -113,7 +113,7 @@ static bool goes_back_as_it_came(const struct world *w)
     return out == back;
 }
 
-/* ARRIVE's segments are the windows, expert by expert. */
+/* RECV_OFFSETS's segments are the windows, expert by expert. */
 static bool segments_fill_windows(const struct world *w, int member, int round)
 {
     struct kt k = {0};
@@ -129,7 +129,7 @@ static bool segments_fill_windows(const struct world *w, int member, int round)
     for (int i = 0; i < w->members * (all + 1); i++)
         kt_set(in, i / (all + 1), i % (all + 1), w->bounds[i]);
     const struct sn_mat *out = kt_out(&k, 0, (struct kt_shape){SN_I32, 1, all + 1, 0}, SN_WRITE);
-    bool good = kt_run(&k, sn_ops_cpu(), SN_OP_ARRIVE, 1);
+    bool good = kt_run(&k, sn_ops_cpu(), SN_OP_RECV_OFFSETS, 1);
     for (int m = 0; m < w->members; m++) {
         struct sn_exchange_rows r = sn_exchange_window(&x, m);
         double first = kt_get(out, 0, m * w->experts), end = kt_get(out, 0, (m + 1) * w->experts);

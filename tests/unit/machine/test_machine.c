@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/config/files.h"
 #include "lib/machine/named.h"
+#include "lib/program/program.h"
 #include "tests/lib/tap.h"
 
 static const char small[] = "name: small\n"
@@ -307,6 +308,28 @@ static void bad_files_are_explained(void)
     }
 }
 
+/* Operations had other names in 0.1.0. */
+static void old_names_of_operations_are_read(void)
+{
+    static const char *const was[] = {"place", "arrive", "decide", "balance", "swap"};
+    static const enum sn_op_kind is[] = {SN_OP_MOE_PERMUTE, SN_OP_RECV_OFFSETS, SN_OP_CLIP_SCALE,
+                                         SN_OP_ROUTER_BIAS, SN_OP_TRANSPOSE};
+    for (int i = 0; i < 5; i++) {
+        char text[400];
+        struct sn_machine m = {0};
+        struct sn_err err = {0};
+        (void)snprintf(text, sizeof(text),
+                       "name: x\ndevice: {memory: 1GiB, bandwidth: 1.0e9, peak: {fp32: 1e9}, "
+                       "measured: [{op: %s, type: fp32, m: 1, seconds: 1}]}\n" NODE LINKS,
+                       was[i]);
+        bool good = parse(&m, text, &err) == SN_OK;
+        tap_ok(good && m.device.n_measured == 1 && m.device.measured[0].kind == is[i],
+               "device.measured.op: %s is %s %s", was[i], sn_op_name((int)is[i]), err.text);
+        if (good)
+            sn_machine_fini(&m);
+    }
+}
+
 /* --- what a run file names -------------------------------------------------------------------- */
 
 #define MODEL                                                                                      \
@@ -401,6 +424,7 @@ int main(void)
     format_and_parse_are_inverse();
     shipped_machines_load();
     bad_files_are_explained();
+    old_names_of_operations_are_read();
     a_run_names_its_machine();
     a_machine_that_does_not_suit_is_refused();
     allocations_may_fail();

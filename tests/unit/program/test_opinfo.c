@@ -9,7 +9,7 @@
 /* Without operands: what works on the step's scalars, or on those of a group, alone. */
 static bool has_no_operands(int kind)
 {
-    return kind == SN_OP_DECIDE || kind == SN_OP_AGREE;
+    return kind == SN_OP_CLIP_SCALE || kind == SN_OP_AGREE;
 }
 
 static int operands_of(const struct sn_op_row *row)
@@ -96,7 +96,7 @@ static void what_moves_is_no_kernel(void)
     int wrong = 0;
     for (int k = 0; k < SN_NKINDS; k++) {
         const struct sn_op_row *row = sn_op_row(k);
-        bool message = row->moves || row->synchronises || k == SN_OP_ENTER;
+        bool message = row->moves || row->synchronises || k == SN_OP_ALIAS;
         wrong += message != (k >= SN_NKERNELS) || message != (row->cost == SN_COST_MESSAGE);
         wrong += (row->is_transfer || row->is_sum || row->counts_rows || row->may_be_coded) &&
                  !row->moves;

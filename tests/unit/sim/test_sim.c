@@ -35,7 +35,7 @@ static void level(struct subject *s)
         struct sn_program *p = &s->stages.job[i]->train;
         for (int k = 0; k < p->n_ops; k++)
             if (p->ops[k].kind < SN_NKERNELS && p->ops[k].when != SN_EVERY)
-                p->ops[k].kind = SN_OP_ENTER;
+                p->ops[k].kind = SN_OP_ALIAS;
     }
 }
 

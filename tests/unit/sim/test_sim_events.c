@@ -148,7 +148,7 @@ static void a_standstill_is_a_sentence(void)
         struct sn_program *p = &s.stages.job[0]->train;
         for (int i = 0; i < p->n_ops; i++)
             if (p->ops[i].kind == SN_OP_SEND)
-                p->ops[i].kind = SN_OP_ENTER;
+                p->ops[i].kind = SN_OP_ALIAS;
         enum sn_status st = sn_sim_run(&sim, &s.stages, &s.pricer, false, &err);
         tap_ok(st == SN_EFAIL && strstr(err.text, "rank 1 (data 0") &&
                    strstr(err.text, "from rank 0 (data 0") &&

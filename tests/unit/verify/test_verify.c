@@ -171,7 +171,7 @@ static void remove_op(struct sn_op *op)
         op->in[i].buf = -1;
     for (int i = 0; i < SN_MAX_OUT; i++)
         op->out[i].buf = -1;
-    op->kind = SN_OP_ENTER; /* which does nothing */
+    op->kind = SN_OP_ALIAS; /* which does nothing */
 }
 
 static void swap_ops(struct sn_op *a, struct sn_op *b)

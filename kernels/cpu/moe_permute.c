@@ -1,5 +1,5 @@
 /*
- * place.c - PLACE: a counting sort of the tokens' choices by expert.
+ * moe_permute.c - MOE_PERMUTE: a counting sort of the tokens' choices by expert.
  *
  * Serial: it touches T k numbers once or twice, where what follows touches T k D.
  */
@@ -15,9 +15,9 @@ static int32_t *row(const struct sn_mat *m, int64_t r)
  * `used` is room for E numbers. */
 static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
 {
-    const struct sn_mat *all =
-                            a->in[SN_PLACE_ALL].p ? &a->in[SN_PLACE_ALL] : &a->in[SN_PLACE_CHOICE],
-                        *place = &a->out[SN_PLACE_PLACE];
+    const struct sn_mat *all = a->in[SN_MOE_PERMUTE_ALL].p ? &a->in[SN_MOE_PERMUTE_ALL]
+                                                           : &a->in[SN_MOE_PERMUTE_CHOICE],
+                        *place = &a->out[SN_MOE_PERMUTE_PLACE];
     int64_t rows = all->rows / (a->attr.position.context > 1 ? a->attr.position.context : 1);
     int64_t here = rows * a->attr.position.context_rank + a->attr.position.row0;
     memset(used, 0, (size_t)a->attr.experts.count * sizeof(*used));
@@ -33,8 +33,8 @@ static void drop(const struct sn_args *a, int64_t sample, int32_t *used)
 
 static void place_all(const struct sn_args *a)
 {
-    const struct sn_mat *place = &a->out[SN_PLACE_PLACE];
-    int32_t *bounds = a->out[SN_PLACE_BOUNDS].p, experts = a->attr.experts.count,
+    const struct sn_mat *place = &a->out[SN_MOE_PERMUTE_PLACE];
+    int32_t *bounds = a->out[SN_MOE_PERMUTE_BOUNDS].p, experts = a->attr.experts.count,
             first = a->attr.experts.member * experts;
     int32_t rows = (int32_t)place->rows;
     for (int32_t r = 0; r < rows; r++)
@@ -44,18 +44,19 @@ static void place_all(const struct sn_args *a)
         bounds[e] = e * rows;
 }
 
-SN_KERNEL(sn_place)
+SN_KERNEL(sn_moe_permute)
 {
     (void)threads;
     if (a->attr.experts.dense) {
         place_all(a);
         return 0;
     }
-    const struct sn_mat *choice = &a->in[SN_PLACE_CHOICE], *place = &a->out[SN_PLACE_PLACE];
-    int32_t *bounds = a->out[SN_PLACE_BOUNDS].p, n = 0, experts = a->attr.experts.count;
+    const struct sn_mat *choice = &a->in[SN_MOE_PERMUTE_CHOICE],
+                        *place = &a->out[SN_MOE_PERMUTE_PLACE];
+    int32_t *bounds = a->out[SN_MOE_PERMUTE_BOUNDS].p, n = 0, experts = a->attr.experts.count;
     for (int64_t r = 0; r < place->rows; r++)
         memset(row(place, r), 0, (size_t)place->cols * sizeof(int32_t));
-    int64_t whole = a->in[SN_PLACE_ALL].p ? a->in[SN_PLACE_ALL].rows : place->rows;
+    int64_t whole = a->in[SN_MOE_PERMUTE_ALL].p ? a->in[SN_MOE_PERMUTE_ALL].rows : place->rows;
     for (int64_t i = 0; a->attr.experts.capacity && i < whole / a->attr.position.seq; i++)
         drop(a, i, bounds);
     memset(bounds, 0, ((size_t)experts + 1) * sizeof(*bounds));

@@ -1,5 +1,5 @@
 /*
- * swap.c - SWAP: y[b][a][:] = x[a][b][:], blocks of n elements that are moved as they are.
+ * transpose.c - TRANSPOSE: y[b][a][:] = x[a][b][:], blocks of n elements that are moved as they are.
  *
  * Both matrices are read row after row. A block lies in runs that end where a row of either does;
  * a matrix without gaps is one row.
@@ -35,18 +35,19 @@ static void move(const struct sn_mat *x, int64_t x0, const struct sn_mat *y, int
 static void tile(const struct sn_args *a, int64_t block, int64_t c, int64_t n)
 {
     int64_t nb = a->attr.blocks_b, i = block / nb, j = block % nb;
-    int64_t width = a->in[SN_SWAP_X].rows * a->in[SN_SWAP_X].cols / (a->attr.blocks_a * nb);
-    move(&a->in[SN_SWAP_X], block * width + c, &a->out[SN_SWAP_Y],
+    int64_t width =
+        a->in[SN_TRANSPOSE_X].rows * a->in[SN_TRANSPOSE_X].cols / (a->attr.blocks_a * nb);
+    move(&a->in[SN_TRANSPOSE_X], block * width + c, &a->out[SN_TRANSPOSE_Y],
          (j * a->attr.blocks_a + i) * width + c, n);
 }
 
-SN_KERNEL(sn_swap)
+SN_KERNEL(sn_transpose)
 {
     struct sn_args flat = *a;
-    flat.in[SN_SWAP_X] = joined(&a->in[SN_SWAP_X]);
-    flat.out[SN_SWAP_Y] = joined(&a->out[SN_SWAP_Y]);
+    flat.in[SN_TRANSPOSE_X] = joined(&a->in[SN_TRANSPOSE_X]);
+    flat.out[SN_TRANSPOSE_Y] = joined(&a->out[SN_TRANSPOSE_Y]);
     struct sn_mat blocks = {.rows = a->attr.blocks_a * a->attr.blocks_b};
-    blocks.cols = a->in[SN_SWAP_X].rows * a->in[SN_SWAP_X].cols / blocks.rows;
+    blocks.cols = a->in[SN_TRANSPOSE_X].rows * a->in[SN_TRANSPOSE_X].cols / blocks.rows;
     sn_each_tile(&flat, threads, &blocks, SN_COPIED, tile);
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * arrive.cu - ARRIVE, as kernels/cpu/arrive.c. One warp: a segment's begin is the sum of those
+ * recv_offsets.cu - RECV_OFFSETS, as kernels/cpu/recv_offsets.c. One warp: a segment's begin is the sum of those
  * before it, which lanes build together.
  */
 #include "kernels/cuda/device.cuh"
@@ -19,10 +19,10 @@ static __device__ __forceinline__ int64_t in_chunk(int64_t n, int64_t all, const
     return (n < end ? n : end) - (n < first ? n : first);
 }
 
-static __global__ void __launch_bounds__(SN_WARP) arrive(const struct sn_args a)
+static __global__ void __launch_bounds__(SN_WARP) recv_offsets(const struct sn_args a)
 {
-    const struct sn_mat &bounds = a.in[SN_ARRIVE_BOUNDS];
-    int32_t *out = (int32_t *)a.out[SN_ARRIVE_ARRIVALS].p;
+    const struct sn_mat &bounds = a.in[SN_RECV_OFFSETS_BOUNDS];
+    int32_t *out = (int32_t *)a.out[SN_RECV_OFFSETS_ARRIVALS].p;
     int64_t experts = a.attr.experts.count, segments = bounds.rows * experts, at = 0;
     int lane = (int)threadIdx.x;
     for (int64_t base = 0; base < segments; base += SN_WARP) {
@@ -47,8 +47,8 @@ static __global__ void __launch_bounds__(SN_WARP) arrive(const struct sn_args a)
         out[segments] = within(at, a.attr);
 }
 
-SN_CUDA_OP(arrive)
+SN_CUDA_OP(recv_offsets)
 {
     struct sn_shape one = {1, 1, 1, SN_WARP, 1, 0};
-    return sn_launch(cx, arrive, one, *a);
+    return sn_launch(cx, recv_offsets, one, *a);
 }

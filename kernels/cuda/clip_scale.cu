@@ -1,5 +1,5 @@
 /*
- * decide.cu - DECIDE, on the device: formulas as in kernels/cpu/decide.c. One thread.
+ * clip_scale.cu - CLIP_SCALE, on the device: formulas as in kernels/cpu/clip_scale.c. One thread.
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.cuh"
@@ -33,7 +33,7 @@ static __device__ void update(struct sn_scalars *s, bool dynamic)
     s->scale_age = 0;
 }
 
-static __global__ void decide(const struct sn_args a)
+static __global__ void clip_scale(const struct sn_args a)
 {
     struct sn_scalars *s = a.scalars;
     s->grad_norm = sqrt(s->sq_norm) / (double)s->loss_scale;
@@ -43,8 +43,8 @@ static __global__ void decide(const struct sn_args a)
         update(s, a.attr.optimizer.dynamic_scale);
 }
 
-SN_CUDA_OP(decide)
+SN_CUDA_OP(clip_scale)
 {
     struct sn_shape one = {1, 1, 1, 1, 1, 0};
-    return sn_launch(cx, decide, one, *a);
+    return sn_launch(cx, clip_scale, one, *a);
 }

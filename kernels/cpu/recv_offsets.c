@@ -1,5 +1,5 @@
 /*
- * arrive.c - ARRIVE: where each sender's rows for each expert lie in the window of a round.
+ * recv_offsets.c - RECV_OFFSETS: where each sender's rows for each expert lie in the window of a round.
  */
 #include "kernels/cpu/cpu.h"
 
@@ -18,11 +18,11 @@ static int64_t in_chunk(int64_t n, int64_t all, const struct sn_attr *a)
     return (n < end ? n : end) - (n < first ? n : first);
 }
 
-SN_KERNEL(sn_arrive)
+SN_KERNEL(sn_recv_offsets)
 {
     (void)threads;
-    const struct sn_mat *bounds = &a->in[SN_ARRIVE_BOUNDS];
-    int32_t *out = a->out[SN_ARRIVE_ARRIVALS].p;
+    const struct sn_mat *bounds = &a->in[SN_RECV_OFFSETS_BOUNDS];
+    int32_t *out = a->out[SN_RECV_OFFSETS_ARRIVALS].p;
     int64_t at = 0, experts = a->attr.experts.count, segment = 0;
     for (int64_t m = 0; m < bounds->rows; m++) {
         const int32_t *b =

@@ -1,5 +1,5 @@
 /*
- * place.cu - PLACE: a counting sort of the tokens' choices by expert, as kernels/cpu/place.c, which
+ * moe_permute.cu - MOE_PERMUTE: a counting sort of the tokens' choices by expert, as kernels/cpu/moe_permute.c, which
  * says the order that tally.cuh counts in.
  */
 #include "kernels/cuda/ops.cuh"
@@ -19,28 +19,30 @@ struct rooms {
     static __device__ __forceinline__ int64_t row(const struct sn_args &a, int64_t sample,
                                                   int64_t p)
     {
-        if (!a.in[SN_PLACE_ALL].p)
+        if (!a.in[SN_MOE_PERMUTE_ALL].p)
             return sample * a.attr.position.seq + p;
-        int64_t rows =
-            a.in[SN_PLACE_ALL].rows / (a.attr.position.context > 1 ? a.attr.position.context : 1);
+        int64_t rows = a.in[SN_MOE_PERMUTE_ALL].rows /
+                       (a.attr.position.context > 1 ? a.attr.position.context : 1);
         return sn_row_of(&a.attr.position, p, rows, sample * sn_rows_per_sample(&a.attr.position));
     }
     static __device__ __forceinline__ int32_t expert(const struct sn_args &a, int64_t sample,
                                                      int64_t i)
     {
-        return *at(a.in[SN_PLACE_ALL].p ? a.in[SN_PLACE_ALL] : a.in[SN_PLACE_CHOICE],
+        return *at(a.in[SN_MOE_PERMUTE_ALL].p ? a.in[SN_MOE_PERMUTE_ALL]
+                                              : a.in[SN_MOE_PERMUTE_CHOICE],
                    row(a, sample, i % a.attr.position.seq), i / a.attr.position.seq);
     }
     static __device__ __forceinline__ void take(const struct sn_args &a, int64_t sample, int64_t i,
                                                 int32_t number)
     {
-        int64_t rows =
-            a.in[SN_PLACE_ALL].rows / (a.attr.position.context > 1 ? a.attr.position.context : 1);
-        int64_t here =
-            a.in[SN_PLACE_ALL].p ? rows * a.attr.position.context_rank + a.attr.position.row0 : 0;
+        int64_t rows = a.in[SN_MOE_PERMUTE_ALL].rows /
+                       (a.attr.position.context > 1 ? a.attr.position.context : 1);
+        int64_t here = a.in[SN_MOE_PERMUTE_ALL].p
+                           ? rows * a.attr.position.context_rank + a.attr.position.row0
+                           : 0;
         int64_t r = row(a, sample, i % a.attr.position.seq) - here;
-        if (r >= 0 && r < a.out[SN_PLACE_PLACE].rows)
-            *at(a.out[SN_PLACE_PLACE], r, i / a.attr.position.seq) =
+        if (r >= 0 && r < a.out[SN_MOE_PERMUTE_PLACE].rows)
+            *at(a.out[SN_MOE_PERMUTE_PLACE], r, i / a.attr.position.seq) =
                 number >= a.attr.experts.capacity ? -1 : 0;
     }
     static __device__ __forceinline__ void bounds(const struct sn_args &, const int32_t *)
@@ -53,28 +55,28 @@ struct places {
     enum { SORTED = true };
     static __device__ __forceinline__ int32_t expert(const struct sn_args &a, int64_t, int64_t i)
     {
-        int64_t k = a.out[SN_PLACE_PLACE].cols, t = i / k, j = i % k;
-        return a.attr.experts.capacity && *at(a.out[SN_PLACE_PLACE], t, j) < 0
+        int64_t k = a.out[SN_MOE_PERMUTE_PLACE].cols, t = i / k, j = i % k;
+        return a.attr.experts.capacity && *at(a.out[SN_MOE_PERMUTE_PLACE], t, j) < 0
                    ? -1
-                   : *at(a.in[SN_PLACE_CHOICE], t, j);
+                   : *at(a.in[SN_MOE_PERMUTE_CHOICE], t, j);
     }
     static __device__ __forceinline__ void take(const struct sn_args &a, int64_t, int64_t i,
                                                 int32_t number)
     {
-        *at(a.out[SN_PLACE_PLACE], i / a.out[SN_PLACE_PLACE].cols, i % a.out[SN_PLACE_PLACE].cols) =
-            number;
+        *at(a.out[SN_MOE_PERMUTE_PLACE], i / a.out[SN_MOE_PERMUTE_PLACE].cols,
+            i % a.out[SN_MOE_PERMUTE_PLACE].cols) = number;
     }
     static __device__ __forceinline__ void bounds(const struct sn_args &a, const int32_t *begin)
     {
         for (int64_t e = threadIdx.x; e <= a.attr.experts.count; e += SN_BLOCK)
-            ((int32_t *)a.out[SN_PLACE_BOUNDS].p)[e] = begin[e];
+            ((int32_t *)a.out[SN_MOE_PERMUTE_BOUNDS].p)[e] = begin[e];
     }
 };
 
 /* Every token to the experts here. */
 static __global__ void __launch_bounds__(SN_BLOCK) place_all(const struct sn_args a)
 {
-    const struct sn_mat &place = a.out[SN_PLACE_PLACE];
+    const struct sn_mat &place = a.out[SN_MOE_PERMUTE_PLACE];
     int64_t experts = a.attr.experts.count, first = a.attr.experts.member * experts;
     int64_t all = place.rows * place.cols, step = (int64_t)gridDim.x * SN_BLOCK;
     int64_t me = (int64_t)blockIdx.x * SN_BLOCK + threadIdx.x;
@@ -83,15 +85,16 @@ static __global__ void __launch_bounds__(SN_BLOCK) place_all(const struct sn_arg
         *at(place, r, i % place.cols) = (int32_t)(e < 0 || e >= experts ? -1 : e * place.rows + r);
     }
     for (int64_t e = me; e <= experts; e += step)
-        ((int32_t *)a.out[SN_PLACE_BOUNDS].p)[e] = (int32_t)(e * place.rows);
+        ((int32_t *)a.out[SN_MOE_PERMUTE_BOUNDS].p)[e] = (int32_t)(e * place.rows);
 }
 
-SN_CUDA_OP(place)
+SN_CUDA_OP(moe_permute)
 {
     if (a->attr.experts.dense)
-        return sn_launch(cx, place_all,
-                         sn_shape_line(a->out[SN_PLACE_PLACE].rows * a->out[SN_PLACE_PLACE].cols),
-                         *a);
+        return sn_launch(
+            cx, place_all,
+            sn_shape_line(a->out[SN_MOE_PERMUTE_PLACE].rows * a->out[SN_MOE_PERMUTE_PLACE].cols),
+            *a);
     struct sn_tally first = sn_tally_rooms(a), second = sn_tally_places(a);
     int rc = a->attr.experts.capacity ? sn_tally_place<rooms>(cx, a, first) : 0;
     return rc ? rc : sn_tally_place<places>(cx, a, second);

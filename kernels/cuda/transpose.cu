@@ -1,5 +1,5 @@
 /*
- * swap.cu - SWAP, as kernels/cpu/swap.c: blocks of n elements are moved as they are, 16 bytes at a
+ * transpose.cu - TRANSPOSE, as kernels/cpu/transpose.c: blocks of n elements are moved as they are, 16 bytes at a
  * time where every run of a block is whole 16-byte pieces in both matrices, else by element.
  */
 #include "kernels/cuda/device.cuh"
@@ -13,9 +13,9 @@ static __device__ __forceinline__ int64_t offset(const struct sn_mat &m, int64_t
 
 /* U: what is moved, `each` elements. */
 template <class U>
-static __global__ void __launch_bounds__(SN_BLOCK) swap(const struct sn_args a, int each)
+static __global__ void __launch_bounds__(SN_BLOCK) transpose(const struct sn_args a, int each)
 {
-    const struct sn_mat &x = a.in[SN_SWAP_X], &y = a.out[SN_SWAP_Y];
+    const struct sn_mat &x = a.in[SN_TRANSPOSE_X], &y = a.out[SN_TRANSPOSE_Y];
     int64_t all = x.rows * x.cols, na = a.attr.blocks_a, nb = a.attr.blocks_b, n = all / (na * nb);
     int64_t step = (int64_t)gridDim.x * blockDim.x * each;
     for (int64_t e = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * each; e < all; e += step) {
@@ -34,10 +34,10 @@ static bool has_pieces(const struct sn_mat *m, int64_t n)
            (!gaps || (m->cols % each == 0 && m->ld % each == 0));
 }
 
-SN_CUDA_OP(swap)
+SN_CUDA_OP(transpose)
 {
     struct sn_args b = *a;
-    struct sn_mat *x = &b.in[SN_SWAP_X], *y = &b.out[SN_SWAP_Y];
+    struct sn_mat *x = &b.in[SN_TRANSPOSE_X], *y = &b.out[SN_TRANSPOSE_Y];
     x->ld = x->rows == 1 ? x->cols : x->ld;
     y->ld = y->rows == 1 ? y->cols : y->ld;
     int64_t all = x->rows * x->cols, n = all / (a->attr.blocks_a * a->attr.blocks_b);
@@ -45,15 +45,15 @@ SN_CUDA_OP(swap)
     if (all == 0)
         return 0;
     if (has_pieces(x, n) && has_pieces(y, n))
-        return sn_launch(cx, swap<uint4>, sn_shape_line(all / (16 / size)), b, 16 / size);
+        return sn_launch(cx, transpose<uint4>, sn_shape_line(all / (16 / size)), b, 16 / size);
     switch (size) {
     case 1:
-        return sn_launch(cx, swap<uint8_t>, sn_shape_line(all), b, 1);
+        return sn_launch(cx, transpose<uint8_t>, sn_shape_line(all), b, 1);
     case 2:
-        return sn_launch(cx, swap<uint16_t>, sn_shape_line(all), b, 1);
+        return sn_launch(cx, transpose<uint16_t>, sn_shape_line(all), b, 1);
     case 4:
-        return sn_launch(cx, swap<uint32_t>, sn_shape_line(all), b, 1);
+        return sn_launch(cx, transpose<uint32_t>, sn_shape_line(all), b, 1);
     default:
-        return sn_launch(cx, swap<uint64_t>, sn_shape_line(all), b, 1);
+        return sn_launch(cx, transpose<uint64_t>, sn_shape_line(all), b, 1);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * decide.c - DECIDE: does this step update, and by what are stored gradients multiplied?
+ * clip_scale.c - CLIP_SCALE: does this step update, and by what are stored gradients multiplied?
  *
  *   norm = sqrt(sq_norm) / loss_scale,  clipping = min(1, clip / (norm + 1e-6))   (clip > 0)
  *   grad_scale = clipping / loss_scale
@@ -40,7 +40,7 @@ static void update(struct sn_scalars *s, bool dynamic)
     s->scale_age = 0;
 }
 
-SN_KERNEL(sn_decide)
+SN_KERNEL(sn_clip_scale)
 {
     (void)threads;
     struct sn_scalars *s = a->scalars;

@@ -1,5 +1,5 @@
 /*
- * balance.cu - BALANCE: biases of routers after a step, as in kernels/cpu/balance.c. A warp has a
+ * router_bias.cu - ROUTER_BIAS: biases of routers after a step, as in kernels/cpu/router_bias.c. A warp has a
  * layer; a count is a whole number, so the order of its sum does not matter.
  */
 #include "kernels/cuda/device.cuh"
@@ -7,16 +7,16 @@
 
 enum { WARPS = SN_BLOCK / SN_WARP };
 
-static __global__ void __launch_bounds__(SN_BLOCK) balance(const struct sn_args a)
+static __global__ void __launch_bounds__(SN_BLOCK) router_bias(const struct sn_args a)
 {
-    const struct sn_mat &counts = a.in[SN_BALANCE_COUNTS];
+    const struct sn_mat &counts = a.in[SN_ROUTER_BIAS_COUNTS];
     int lane = (int)threadIdx.x % SN_WARP;
     int64_t first = (int64_t)blockIdx.x * WARPS + threadIdx.x / SN_WARP;
     if (!a.scalars->ok)
         return;
     for (int64_t l = first; l < counts.rows; l += (int64_t)gridDim.x * WARPS) {
         const float *c = (const float *)counts.p + l * counts.ld;
-        float *b = (float *)a.out[SN_BALANCE_BIAS].p + l * a.out[SN_BALANCE_BIAS].ld;
+        float *b = (float *)a.out[SN_ROUTER_BIAS_BIAS].p + l * a.out[SN_ROUTER_BIAS_BIAS].ld;
         double mean = 0;
         for (int64_t e = lane; e < counts.cols; e += SN_WARP)
             mean += (double)c[e];
@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) balance(const struct sn_args 
     }
 }
 
-SN_CUDA_OP(balance)
+SN_CUDA_OP(router_bias)
 {
-    return sn_launch(cx, balance, sn_shape_line(a->in[SN_BALANCE_COUNTS].rows * SN_WARP), *a);
+    return sn_launch(cx, router_bias, sn_shape_line(a->in[SN_ROUTER_BIAS_COUNTS].rows * SN_WARP), *a);
 }

@@ -82,7 +82,7 @@ static int part_is_placed(const struct cut *c, int rank, int slice)
             }
         bounds[e + 1] = (double)n;
     }
-    bool same = kt_check(&k, SN_OP_PLACE, 0);
+    bool same = kt_check(&k, SN_OP_MOE_PERMUTE, 0);
     kt_free(&k);
     return same ? dropped : -1;
 }
@@ -123,8 +123,8 @@ static void many_choices_are_placed(int64_t capacity)
             int e = one_of_many(i / MANY_K, (int)(i % MANY_K));
             place[i] = bounds[e] + n[e]++;
         }
-    tap_ok(kt_check(&k, SN_OP_PLACE, 0) && (dropped > 0) == (capacity > 0),
-           "PLACE of %d choices of %d experts, capacity %ld: %d pass by", MANY_ROWS * MANY_K,
+    tap_ok(kt_check(&k, SN_OP_MOE_PERMUTE, 0) && (dropped > 0) == (capacity > 0),
+           "MOE_PERMUTE of %d choices of %d experts, capacity %ld: %d pass by", MANY_ROWS * MANY_K,
            MANY_E, (long)capacity, dropped);
     kt_free(&k);
 }
@@ -164,10 +164,11 @@ int main(void)
                 int dropped = part_is_placed(&cuts[i], rank, slice);
                 all = dropped < 0 || all < 0 ? -1 : all + dropped;
             }
-        tap_ok(all == whole && whole > 0,
-               "%d context ranks%s, %d slices each: PLACE passes %d of %d choices by, %d in all",
-               cuts[i].context, cuts[i].zigzag ? " (zigzag)" : "", cuts[i].slices, all, ROWS * K,
-               whole);
+        tap_ok(
+            all == whole && whole > 0,
+            "%d context ranks%s, %d slices each: MOE_PERMUTE passes %d of %d choices by, %d in all",
+            cuts[i].context, cuts[i].zigzag ? " (zigzag)" : "", cuts[i].slices, all, ROWS * K,
+            whole);
     }
     many_choices_are_placed(0);
     many_choices_are_placed(3);
