@@ -60,7 +60,6 @@ static void json_codecs(struct sn_str *out, const struct sn_plan *p)
 
 static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
 {
-    static const char *const schedule[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
     static const char *const recompute[] = {"none", "selective", "full"};
     static const char *const axis[] = {"tensor", "context", "expert", "data", "pipeline"};
     sn_str_add(out,
@@ -69,8 +68,8 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
                "\"sequence_parallel\": %s, \"schedule\": \"%s\", \"recompute\": \"%s\", \"zero\": "
                "%d, \"context_kind\": \"%s\", \"bucket\": %lld, ",
                l->data, l->tensor, l->pipeline, l->expert, l->context, l->micro_batch,
-               l->virtual_stages, l->sequence_parallel ? "true" : "false", schedule[l->schedule],
-               recompute[l->recompute], l->zero,
+               l->virtual_stages, l->sequence_parallel ? "true" : "false",
+               sn_schedule_names[l->schedule], recompute[l->recompute], l->zero,
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
     json_experts(out, l);
     json_compress(out, l);

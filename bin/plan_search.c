@@ -82,13 +82,12 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
 static const char *const recomputes[] = {"none", "selective", "full"};
 
 /* What is not the usual, as words. */
 static void describe(struct sn_str *out, const struct sn_layout_config *l)
 {
-    sn_str_add(out, "micro-batch %d, %s", l->micro_batch, schedules[l->schedule]);
+    sn_str_add(out, "micro-batch %d, %s", l->micro_batch, sn_schedule_names[l->schedule]);
     if (l->virtual_stages > 1)
         sn_str_add(out, " x %d", l->virtual_stages);
     if (l->tensor > 1)

@@ -377,7 +377,7 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
     if (l->generate.text) { /* one sample on one rank, whatever layout the run has */
         c->layout.data = c->layout.tensor = c->layout.context = c->layout.pipeline = 1;
         c->layout.micro_batch = c->layout.virtual_stages = 1;
-        c->layout.schedule = SN_1F1B;
+        c->layout.schedule = SN_SCHEDULE_DEFAULT;
         c->layout.n_split = c->layout.zero = 0;
     }
     if (l->generate.text || l->tune) { /* nothing is saved */

@@ -101,6 +101,20 @@ const char *sn_str_bytes(char buf[16], int64_t bytes)
     return buf;
 }
 
+const char *sn_str_names(char *buf, size_t size, const char *const *names, unsigned bits)
+{
+    size_t len = 0;
+    buf[0] = '\0';
+    for (int i = 0; bits != 0 && len < size; i++, bits >>= 1) {
+        if (!(bits & 1u))
+            continue;
+        unsigned rest = bits >> 1; /* what is named after this one */
+        const char *then = rest == 0 ? "" : (rest & (rest - 1)) == 0 ? " or " : ", ";
+        len += (size_t)snprintf(buf + len, size - len, "%s%s", names[i], then);
+    }
+    return buf;
+}
+
 bool sn_str_glob(const char *pattern, const char *text)
 {
     const char *star = NULL, *resume = NULL;

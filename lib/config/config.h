@@ -16,6 +16,7 @@
 #include "lib/base/str.h"
 #include "lib/config/family.h"
 #include "lib/config/optimizer.h"
+#include "lib/config/pipeline_schedule.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,7 +35,6 @@ enum sn_router {
 };
 enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
-enum sn_schedule { SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
 enum sn_expert_tokens { SN_TOKENS_GATHERED, SN_TOKENS_SPLIT, SN_TOKENS_AUTO };
 enum sn_duplicates { SN_DUPLICATES_SENT, SN_DUPLICATES_DROPPED, SN_DUPLICATES_AUTO };
@@ -194,7 +194,8 @@ struct sn_layout_config {
     int64_t optimizer_tile;                        /* values updated at once; 0: a bucket's */
     enum sn_placement placement;                   /* which process computes which rank */
     struct sn_compress_config compress;
-    bool split_backward; /* no key of its own: schedules that delay weight gradients set it */
+    bool split_backward; /* no key of its own: planners set it for a stage of a schedule that delays
+                            weight gradients */
 };
 
 /* Keys of the layout that a search may choose; those that the run file names stand. */

@@ -3,7 +3,7 @@
  */
 #include "lib/config/family.h"
 
-#include <stdio.h>
+#include "lib/base/str.h"
 
 #define NAME_OF(id, name, ...)   [id] = (name),
 #define TRAITS_OF(id, name, ...) [id] = {__VA_ARGS__},
@@ -37,15 +37,8 @@ bool sn_family_with_experts(enum sn_family f, enum sn_family *out)
 
 const char *sn_families_that(char buf[SN_FAMILIES_SIZE], bool (*has)(enum sn_family f))
 {
-    int n = 0, len = 0;
+    unsigned bits = 0;
     for (int i = 0; i < SN_NFAMILIES; i++)
-        n += has((enum sn_family)i);
-    buf[0] = '\0';
-    for (int i = 0; i < SN_NFAMILIES && len < SN_FAMILIES_SIZE; i++)
-        if (has((enum sn_family)i))
-            len += snprintf(buf + len, SN_FAMILIES_SIZE - (size_t)len, "%s%s", sn_family_names[i],
-                            --n > 1  ? ", "
-                            : n == 1 ? " or "
-                                     : "");
-    return buf;
+        bits |= (unsigned)has((enum sn_family)i) << i;
+    return sn_str_names(buf, SN_FAMILIES_SIZE, sn_family_names, bits);
 }

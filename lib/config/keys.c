@@ -47,7 +47,6 @@ static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
 static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
-static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", NULL};
 static const char *const expert_tokens[] = {"gathered", "split", "auto", NULL};
 static const char *const duplicates[] = {"false", "true", "auto", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
@@ -247,7 +246,7 @@ const struct sn_key sn_keys[] = {
     {ROW("layout.sequence_parallel", BOOL, AT(layout.sequence_parallel), "Norms work on slices of the sequence; no effect while layout.tensor is 1."),
         DEFAULT("true"), DECIDES},
     {ROW("layout.schedule", ENUM, AT(layout.schedule), "Order of the pipeline's chunks."),
-        NAMES(schedules), DEFAULT("1f1b"), DECIDES},
+        NAMES(sn_schedule_names), DEFAULT(SN_SCHEDULE_DEFAULT_NAME), DECIDES},
     {ROW("layout.recompute", ENUM, AT(layout.recompute), "Which activations are computed again in the backward pass."),
         NAMES(recomputes), DEFAULT("none"), DECIDES},
     {ROW("layout.zero", INT, AT(layout.zero), "ZeRO stage: what is divided among the data ranks; 1: optimizer state, 2: gradients too, 3: weights too."),

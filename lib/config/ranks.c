@@ -21,11 +21,12 @@ int sn_config_ranks(const struct sn_config *c)
 }
 
 /* Sequences that a step must hold a multiple of: one micro-batch for each rank that has data of its
- * own; with interleaving as many of those as there are stages. */
+ * own; as many of those as there are stages where the schedule takes them in groups. */
 static int64_t batch_unit(const struct sn_config *c, int64_t data)
 {
     const struct sn_layout_config *l = &c->layout;
-    return data * l->micro_batch * (l->schedule == SN_INTERLEAVED ? l->pipeline : 1);
+    return data * l->micro_batch *
+           (sn_schedule_traits(l->schedule)->whole_groups ? l->pipeline : 1);
 }
 
 static bool allows(const struct sn_config *c, int64_t data)
@@ -126,7 +127,7 @@ static enum sn_status refuse_data(const struct sn_config *c, int ranks, struct s
     const struct sn_layout_config *l = &c->layout;
     int64_t data = ranks / ranks_per_copy(l);
     char hint[HINT_SIZE], near[SN_NEAR_SIZE], stages[32] = "";
-    bool waves = l->schedule == SN_INTERLEAVED;
+    bool waves = sn_schedule_traits(l->schedule)->whole_groups;
     if (waves)
         (void)snprintf(stages, sizeof(stages), " x %d", l->pipeline);
     return sn_fail(err, SN_EINPUT,

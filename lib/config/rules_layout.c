@@ -167,17 +167,19 @@ static enum sn_status dense_exchanges_nothing(const struct sn_config *c,
                             "model.experts.router: dense tokens are gathered; want false");
 }
 
-static enum sn_status exchange_fits_zero_bubble(const struct sn_config *c,
-                                                const struct sn_settings *s, struct sn_err *err)
+static enum sn_status exchange_fits_delayed_weights(const struct sn_config *c,
+                                                    const struct sn_settings *s, struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
     bool shared_out = l->expert > 1, both = shared_out && sn_config_slices(c) > 1;
-    if (l->schedule != SN_ZERO_BUBBLE || l->zero < 2 || sn_config_expert_members(c) == 1)
+    if (!sn_schedule_traits(l->schedule)->delays_weights || l->zero < 2 ||
+        sn_config_expert_members(c) == 1)
         return SN_OK;
     return sn_settings_fail(s, shared_out ? "layout.expert" : "layout.expert_tensor", err,
-                            "%d with schedule zero-bubble and zero %d is not built yet; use %s"
-                            "zero 0 or 1, or 1f1b",
-                            shared_out ? l->expert : l->expert_tensor, l->zero, both ? "" : "1, ");
+                            "%d with schedule %s and zero %d is not built yet; use %s"
+                            "zero 0 or 1, or " SN_SCHEDULE_DEFAULT_NAME,
+                            shared_out ? l->expert : l->expert_tensor,
+                            sn_schedule_names[l->schedule], l->zero, both ? "" : "1, ");
 }
 
 /* Experts are shared out over the replicas: those of one sequence, then those of others. */
@@ -347,36 +349,37 @@ static enum sn_status stages_have_layers(const struct sn_config *c, const struct
     return SN_OK;
 }
 
-static enum sn_status virtual_stages_interleave(const struct sn_config *c,
-                                                const struct sn_settings *s, struct sn_err *err)
+static enum sn_status schedule_has_virtual_stages(const struct sn_config *c,
+                                                  const struct sn_settings *s, struct sn_err *err)
 {
-    static const char key[] = "layout.schedule";
+    char have[SN_SCHEDULES_SIZE];
     const struct sn_layout_config *l = &c->layout;
     if (l->virtual_stages > 1 && l->pipeline == 1)
         return sn_settings_fail(s, "layout.virtual_stages", err,
                                 "%d needs layout.pipeline of at least 2; use 1", l->virtual_stages);
-    if (l->virtual_stages == 1 || l->schedule == SN_INTERLEAVED)
+    if (l->virtual_stages == 1 || sn_schedule_traits(l->schedule)->virtual_stages)
         return SN_OK;
+    (void)sn_schedules_with_parts(have);
     return sn_settings_fail(s, "layout.virtual_stages", err,
-                            "%d needs schedule interleaved, not %s; use 1 or schedule: interleaved",
-                            l->virtual_stages,
-                            sn_keys[sn_key_find(key, strlen(key))].names[l->schedule]);
+                            "%d needs schedule %s, not %s; use 1 or schedule: %s",
+                            l->virtual_stages, have, sn_schedule_names[l->schedule], have);
 }
 
-/* Interleaving takes the micro-batches in groups, one for each stage. */
-static enum sn_status micro_batches_interleave(const struct sn_config *c,
-                                               const struct sn_settings *s, struct sn_err *err)
+/* Some schedules take micro-batches in groups, one for each stage. */
+static enum sn_status micro_batches_make_groups(const struct sn_config *c,
+                                                const struct sn_settings *s, struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
     int data = l->data ? l->data : 1;
     int64_t group = (int64_t)data * l->micro_batch * l->pipeline;
     char near[SN_NEAR_SIZE];
-    if (l->schedule != SN_INTERLEAVED || c->train.global_batch % group == 0)
+    if (!sn_schedule_traits(l->schedule)->whole_groups || c->train.global_batch % group == 0)
         return SN_OK;
     return sn_settings_fail(s, "train.global_batch", err,
                             "%d is not a multiple of data x micro_batch x pipeline (%d x %d x %d), "
-                            "as schedule interleaved needs; nearest that are: %s",
+                            "as schedule %s needs; nearest that are: %s",
                             c->train.global_batch, data, l->micro_batch, l->pipeline,
+                            sn_schedule_names[l->schedule],
                             sn_near_multiples(near, group, c->train.global_batch));
 }
 
@@ -443,12 +446,12 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
         tile_is_whole_blocks,
         gradients_fit_zero,
         stages_have_layers,
-        virtual_stages_interleave,
-        micro_batches_interleave,
+        schedule_has_virtual_stages,
+        micro_batches_make_groups,
         split_covers_layers,
         shared_layers_stay_together,
         dense_exchanges_nothing,
-        exchange_fits_zero_bubble,
+        exchange_fits_delayed_weights,
         sn_rule_low_rank,
         sn_rule_feedback,
         sn_rule_difference,

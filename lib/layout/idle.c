@@ -25,7 +25,7 @@ static int pieces_of(const struct sn_pipeline *p)
 
 static int phases_of(const struct sn_pipeline *p)
 {
-    return p->kind == SN_ZERO_BUBBLE ? 3 : 2;
+    return (int)sn_schedule_last_phase(p) + 1;
 }
 
 static int64_t *end_of(const struct play *y, enum sn_phase phase, int piece, int micro)
@@ -41,7 +41,7 @@ static int64_t cost_of(const struct play *y, int piece, enum sn_phase phase)
         return c->forward;
     if (phase == SN_PHASE_WEIGHT)
         return c->weight;
-    return c->backward + (y->p->kind == SN_ZERO_BUBBLE ? 0 : c->weight);
+    return c->backward + (phases_of(y->p) == SN_NPHASES ? 0 : c->weight);
 }
 
 /* What a task waits for, and when the last of it is there. */

@@ -25,8 +25,8 @@
 
 #include <stdint.h>
 
-/* Of one piece and one micro-batch, not negative. Where backward is not split (all schedules but
- * zero-bubble) a BACKWARD task costs backward + weight, so that the same costs price them all. */
+/* Of one piece and one micro-batch, not negative. Where the schedule does not delay weight
+ * gradients a BACKWARD task costs backward + weight, so that the same costs price them all. */
 struct sn_task_cost {
     int64_t forward, backward, weight; /* weight: the weight gradients alone */
 };

@@ -17,27 +17,29 @@ static int min(int a, int b)
     return a < b ? a : b;
 }
 
-static bool splits_backward(const struct sn_pipeline *p)
+enum sn_phase sn_schedule_last_phase(const struct sn_pipeline *p)
 {
-    return p->kind == SN_ZERO_BUBBLE;
+    return sn_schedule_traits(p->kind)->delays_weights ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD;
 }
 
 /* --- which sizes make a schedule -------------------------------------------------------------- */
 
 static enum sn_status check_multiple(const struct sn_pipeline *p, struct sn_err *err)
 {
+    const char *name = sn_schedule_names[p->kind];
     long below = (long)p->micros / p->stages * p->stages, above = below + p->stages;
     if (below == p->micros)
         return SN_OK;
     if (below == 0)
         return sn_fail(err, SN_EINPUT,
-                       "layout.schedule: interleaved with %d micro-batches on %d pipeline stages, "
-                       "no multiple; %ld micro-batches or schedule 1f1b would work",
-                       p->micros, p->stages, above);
+                       "layout.schedule: %s with %d micro-batches on %d pipeline stages, no "
+                       "multiple; %ld micro-batches or schedule " SN_SCHEDULE_DEFAULT_NAME
+                       " would work",
+                       name, p->micros, p->stages, above);
     return sn_fail(err, SN_EINPUT,
-                   "layout.schedule: interleaved with %d micro-batches on %d pipeline stages, no "
-                   "multiple; %ld or %ld micro-batches or schedule 1f1b would work",
-                   p->micros, p->stages, below, above);
+                   "layout.schedule: %s with %d micro-batches on %d pipeline stages, no multiple; "
+                   "%ld or %ld micro-batches or schedule " SN_SCHEDULE_DEFAULT_NAME " would work",
+                   name, p->micros, p->stages, below, above);
 }
 
 enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err)
@@ -54,46 +56,90 @@ enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err
                        "layout: %d virtual stages of %d pipeline stages and %d micro-batches are "
                        "more than can be scheduled; products up to %ld would work",
                        p->virtual_stages, p->stages, p->micros, limit);
-    if (p->kind == SN_INTERLEAVED)
-        return check_multiple(p, err);
-    if (p->virtual_stages > 1)
+    const struct sn_schedule_traits *t = sn_schedule_traits(p->kind);
+    char have[SN_SCHEDULES_SIZE];
+    if (p->virtual_stages > 1 && !t->virtual_stages)
         return sn_fail(err, SN_EINPUT,
-                       "layout.virtual_stages: %d, but only the interleaved schedule has virtual "
-                       "stages; virtual_stages 1 or schedule interleaved would work",
-                       p->virtual_stages);
-    return SN_OK;
+                       "layout.virtual_stages: %d, but only the %s schedule has virtual stages; "
+                       "virtual_stages 1 or schedule %s would work",
+                       p->virtual_stages, sn_schedules_with_parts(have), have);
+    return t->whole_groups ? check_multiple(p, err) : SN_OK;
 }
 
 /* --- the order of a stage's tasks ------------------------------------------------------------- */
 
+/* What a schedule is, as functions of the sizes. */
+struct order {
+    /* Forwards before the first backward, less the one that it takes turns with. */
+    int (*ahead)(const struct sn_pipeline *p, int stage);
+    /* Micro-batches by which weight gradients are late; 0 if they are not apart. */
+    int (*late)(const struct sn_pipeline *p, int stage);
+};
+
+static int everything(const struct sn_pipeline *p, int stage)
+{
+    (void)stage;
+    return p->virtual_stages * p->micros;
+}
+
+static int stages_behind(const struct sn_pipeline *p, int stage)
+{
+    return p->stages - 1 - stage;
+}
+
+static int parts_behind(const struct sn_pipeline *p, int stage)
+{
+    int behind = stages_behind(p, stage);
+    return p->virtual_stages == 1 ? behind : 2 * behind + (p->virtual_stages - 1) * p->stages;
+}
+
+static int not_late(const struct sn_pipeline *p, int stage)
+{
+    (void)p;
+    (void)stage;
+    return 0;
+}
+
+static int stages_before(const struct sn_pipeline *p, int stage)
+{
+    (void)p;
+    return stage;
+}
+
+static const struct order order_gpipe = {everything, not_late};
+static const struct order order_1f1b = {stages_behind, not_late};
+static const struct order order_interleaved = {parts_behind, not_late};
+static const struct order order_zero_bubble = {stages_behind, stages_before};
+
+#define ORDER_OF(id, word, ...) [id] = &order_##word,
+static const struct order *const orders[SN_NSCHEDULES] = {SN_SCHEDULES(ORDER_OF)};
+
 /* A stage's list, one task after the other: how many of each phase were given out. */
 struct walk {
     const struct sn_pipeline *p;
-    int total;   /* tasks of a phase */
-    int ahead;   /* forwards before the first backward, less the one that it takes turns with */
-    int delay;   /* micro-batches by which weight gradients are late; 0 if they are not apart */
-    int done[3]; /* by phase */
+    int total;       /* tasks of a phase */
+    int ahead, late; /* struct order */
+    enum sn_phase last;
+    int done[SN_NPHASES];
 };
 
 static struct walk walk_begin(const struct sn_pipeline *p, int stage)
 {
     assert(stage >= 0 && stage < p->stages);
-    int v = p->virtual_stages, total = v * p->micros, behind = p->stages - 1 - stage;
-    struct walk w = {p, total, 0, splits_backward(p) ? stage : 0, {0}};
-    if (p->kind == SN_GPIPE)
-        w.ahead = total;
-    else if (v == 1)
-        w.ahead = min(total, behind);
-    else
-        w.ahead = min(total, 2 * behind + (v - 1) * p->stages);
-    return w;
+    const struct order *o = orders[p->kind];
+    int total = p->virtual_stages * p->micros;
+    return (struct walk){.p = p,
+                         .total = total,
+                         .ahead = min(total, o->ahead(p, stage)),
+                         .late = o->late(p, stage),
+                         .last = sn_schedule_last_phase(p)};
 }
 
 static enum sn_phase next_phase(const struct walk *w)
 {
     int forward = w->done[SN_PHASE_FORWARD], backward = w->done[SN_PHASE_BACKWARD];
     int late = backward - w->done[SN_PHASE_WEIGHT];
-    if (splits_backward(w->p) && (late > w->delay || backward == w->total))
+    if (w->last == SN_PHASE_WEIGHT && (late > w->late || backward == w->total))
         return SN_PHASE_WEIGHT;
     if (forward < w->total && forward - backward <= w->ahead)
         return SN_PHASE_FORWARD;
@@ -105,7 +151,7 @@ static enum sn_phase next_phase(const struct walk *w)
 static bool walk_next(struct walk *w, struct sn_task *out)
 {
     int p = w->p->stages, v = w->p->virtual_stages;
-    if (w->done[splits_backward(w->p) ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD] == w->total)
+    if (w->done[w->last] == w->total)
         return false;
     enum sn_phase phase = next_phase(w);
     int k = w->done[phase]++, group = k / (p * v), in_group = k % (p * v), part = in_group / p;
@@ -116,14 +162,9 @@ static bool walk_next(struct walk *w, struct sn_task *out)
     return true;
 }
 
-static bool gives_back(const struct sn_pipeline *p, const struct sn_task *t)
-{
-    return t->phase == (splits_backward(p) ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD);
-}
-
 int sn_schedule_tasks(const struct sn_pipeline *p)
 {
-    return (splits_backward(p) ? 3 : 2) * p->virtual_stages * p->micros;
+    return ((int)sn_schedule_last_phase(p) + 1) * p->virtual_stages * p->micros;
 }
 
 int sn_schedule_slots(const struct sn_pipeline *p, int stage, int part)
@@ -137,9 +178,21 @@ int sn_schedule_slots(const struct sn_pipeline *p, int stage, int part)
             continue;
         in_flight += t.phase == SN_PHASE_FORWARD;
         most = in_flight > most ? in_flight : most;
-        in_flight -= gives_back(p, &t);
+        in_flight -= t.phase == w.last;
     }
     return most;
+}
+
+int sn_schedule_slots_of_one(const struct sn_pipeline *p, int stage)
+{
+    const struct order *o = orders[p->kind];
+    assert(p->virtual_stages == 1);
+    return min(p->micros, o->ahead(p, stage) + 1 + o->late(p, stage));
+}
+
+int sn_schedule_waiting(const struct sn_pipeline *p, int stage)
+{
+    return min(p->micros, orders[p->kind]->late(p, stage) + 1);
 }
 
 /* --- slots ------------------------------------------------------------------------------------ */
@@ -167,11 +220,12 @@ static void give_back(struct slots *s, int micro)
 
 static void assign(struct sn_task *tasks, int n, const struct sn_pipeline *p, struct slots *parts)
 {
+    enum sn_phase last = sn_schedule_last_phase(p);
     for (int i = 0; i < n; i++) {
         struct sn_task *t = &tasks[i];
         struct slots *s = &parts[t->part];
         t->slot = t->phase == SN_PHASE_FORWARD ? take(s, t->micro) : s->of[t->micro];
-        if (gives_back(p, t))
+        if (t->phase == last)
             give_back(s, t->micro);
     }
 }

@@ -23,16 +23,17 @@
 
 enum sn_phase {
     SN_PHASE_FORWARD,
-    SN_PHASE_BACKWARD, /* input and weight gradients; zero-bubble: input gradients only */
-    SN_PHASE_WEIGHT,   /* weight gradients; zero-bubble only */
+    SN_PHASE_BACKWARD, /* input and weight gradients; input gradients only, if those are delayed */
+    SN_PHASE_WEIGHT,   /* weight gradients, where the schedule delays them */
     SN_NPHASES
 };
 const char *sn_phase_name(enum sn_phase f); /* "forward", "backward", "weight" */
 
 struct sn_pipeline {
     enum sn_schedule kind;
-    int stages, virtual_stages; /* virtual_stages: parts of a stage; 1 unless interleaved */
-    int micros;                 /* micro-batches of a step */
+    int stages,
+        virtual_stages; /* virtual_stages: parts of a stage; 1 where the schedule has none */
+    int micros;         /* micro-batches of a step */
 };
 
 struct sn_task {
@@ -48,15 +49,21 @@ enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err
 
 /* The tasks of one stage (0 .. stages-1), in order. Each phase of each part and micro-batch stands
  * there once, and each phase of a part takes micro-batches in ascending order. A FORWARD takes its
- * part's lowest free slot; the last task of that micro-batch (BACKWARD, or WEIGHT with zero-bubble)
- * gives it back. Caller frees *out with sn_free. */
+ * part's lowest free slot; the last task of that micro-batch gives it back. Caller frees *out with sn_free. */
 enum sn_status sn_schedule_make(struct sn_task **out, int *n, const struct sn_pipeline *p,
                                 int stage, struct sn_err *err);
+/* The phase with which a micro-batch of a part ends. */
+enum sn_phase sn_schedule_last_phase(const struct sn_pipeline *p);
 /* Tasks of a stage: phases x parts x micro-batches. */
 int sn_schedule_tasks(const struct sn_pipeline *p);
 /* The most micro-batches of a part that are in flight at once on a stage (forward begun, last
  * backward task not done): that many copies of its kept activations are needed, and no more.
- *   gpipe m, 1f1b min(m, p-s), zero-bubble min(m, p); interleaved by counting, in O(v m) time */
+ * Counted, in O(v m) time. */
 int sn_schedule_slots(const struct sn_pipeline *p, int stage, int part);
+/* The same where a stage has one part, at once:
+ *   gpipe m, 1f1b min(m, p-s), zero-bubble min(m, p) */
+int sn_schedule_slots_of_one(const struct sn_pipeline *p, int stage);
+/* Where the schedule delays weight gradients: the most of a part that are due at once. */
+int sn_schedule_waiting(const struct sn_pipeline *p, int stage);
 
 #endif

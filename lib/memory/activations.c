@@ -316,19 +316,25 @@ static struct sn_part_place place_of(const struct sn_job *j, int part)
     return at;
 }
 
+static struct sn_pipeline pipeline_of(const struct sn_job *j)
+{
+    return (struct sn_pipeline){j->config->layout.schedule, j->stages, j->pieces / j->stages,
+                                j->train.micros};
+}
+
 static int slots_of(const struct sn_job *j, int part)
 {
-    const struct sn_layout_config *l = &j->config->layout;
-    struct sn_pipeline p = {l->schedule, j->stages, j->pieces / j->stages, j->train.micros};
+    struct sn_pipeline p = pipeline_of(j);
     return sn_schedule_slots(&p, j->stage, part);
 }
 
-/* Backwards whose weight gradients are due at the same time: ZB-H1 delays them by `stage`. */
+/* Backwards whose weight gradients are due at the same time. */
 static int lates_of(const struct sn_job *j)
 {
     const struct sn_layout_config *l = &j->config->layout;
-    int zero_bubble = j->stage + 1 < j->train.micros ? j->stage + 1 : j->train.micros;
-    return l->schedule == SN_ZERO_BUBBLE ? zero_bubble : l->split_backward;
+    struct sn_pipeline p = pipeline_of(j);
+    return sn_schedule_traits(l->schedule)->delays_weights ? sn_schedule_waiting(&p, j->stage)
+                                                           : l->split_backward;
 }
 
 static struct letters letters_of(struct sn_activations *a, const struct sn_config *config,
@@ -354,7 +360,7 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_confi
     l.gated = f->gated;
     l.parallel = m->parallel_residual;
     l.dropout = m->dropout > 0;
-    l.split = y->schedule == SN_ZERO_BUBBLE || y->split_backward;
+    l.split = sn_schedule_traits(y->schedule)->delays_weights || y->split_backward;
     l.exchange = l.c > 1 && y->context_kind == SN_CONTEXT_ALL_TO_ALL;
     l.selective = y->recompute == SN_RECOMPUTE_SELECTIVE;
     l.full = y->recompute == SN_RECOMPUTE_FULL;

@@ -327,7 +327,8 @@ enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct s
     for (int i = 0; i < n; i++) /* as sn_schedule_slots counts */
         if (tasks[i].slot >= p->slots[tasks[i].part])
             p->slots[tasks[i].part] = tasks[i].slot + 1;
-    schedule_tasks(p, tasks, n, l->split_backward && l->schedule != SN_ZERO_BUBBLE);
+    schedule_tasks(p, tasks, n,
+                   l->split_backward && !sn_schedule_traits(l->schedule)->delays_weights);
     sn_sched_add(p, p->n_chunks - 1, p->micros - 1, 0);
     if (!p->failed)
         deal_late_copies(p);

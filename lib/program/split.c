@@ -14,7 +14,7 @@
 bool sn_weights_delayed(const struct sn_job *j)
 {
     const struct sn_layout_config *l = &j->config->layout;
-    return l->schedule == SN_ZERO_BUBBLE || l->split_backward;
+    return sn_schedule_traits(l->schedule)->delays_weights || l->split_backward;
 }
 
 /* The last chunk, BACKWARD, becomes INPUT_GRAD and WEIGHT_GRAD; order inside each is kept. */

@@ -16,7 +16,7 @@ static double sent(const struct sn_piece_costs *c, int piece)
     return c->backward[piece] - c->after[piece];
 }
 
-/* 1f1b: the longest path that turns at stage s and ends its micro-batches at s or later, from the
+/* With turns (1f1b): the longest path that turns at stage s and ends its micro-batches at s or later, from the
  * first forward of s to its last backward. */
 static double turns(const struct sn_pipeline *p, const struct sn_piece_costs *c, int s)
 {
@@ -33,7 +33,7 @@ static double turns(const struct sn_pipeline *p, const struct sn_piece_costs *c,
     return k * turn + most;
 }
 
-/* gpipe: all forwards through the slowest stage, then all backwards. */
+/* With sweeps (gpipe): all forwards through the slowest stage, then all backwards. */
 static double sweeps(const struct sn_pipeline *p, const struct sn_piece_costs *c)
 {
     double forward = 0, backward = 0, f = 0, b = 0, extra = 0;
@@ -49,7 +49,7 @@ static double sweeps(const struct sn_pipeline *p, const struct sn_piece_costs *c
     return forward + backward;
 }
 
-/* interleaved: when the last micro-batch's gradient enters the last piece. What the last stage does
+/* With virtual stages: when the last micro-batch's gradient enters the last piece. What the last stage does
  * after that are backwards of its other parts, as many micro-batches as there are stages. */
 static double turn_back(const struct sn_pipeline *p, const struct sn_piece_costs *c)
 {
@@ -73,16 +73,16 @@ static double way_down(const struct sn_pipeline *p, const struct sn_piece_costs 
 
 void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_piece_costs *c)
 {
-    bool delays = p->kind == SN_ZERO_BUBBLE;
+    const struct sn_schedule_traits *t = sn_schedule_traits(p->kind);
     double there = 0, back = 0; /* X_s; the end of the last backward of stage s + 1 */
     for (int k = 0; k < p->stages - 1; k++)
         there += c->forward[k] + c->transfer;
     for (int s = p->stages - 1; s >= 0; s--) {
         double both = over_parts(c->forward, p, s) + over_parts(c->backward, p, s);
-        double late = delays ? c->weight[s] : 0, work = there + p->micros * both;
-        int before = p->micros - 1 - s; /* weight gradients before the last backward */
-        double last = work + (before > 0 ? before : 0) * late + c->extra[s];
-        if (p->kind == SN_1F1B)
+        double late = t->delays_weights ? c->weight[s] : 0, work = there + p->micros * both;
+        int before = p->micros - sn_schedule_waiting(p, s); /* weights done by the last backward */
+        double last = work + before * late + c->extra[s];
+        if (t->turns)
             last = fmax(last, there + turns(p, c, s));
         if (s < p->stages - 1)
             last = fmax(last, back + c->transfer + c->backward[s] + c->extra[s]);
@@ -92,6 +92,6 @@ void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn
     }
     if (p->virtual_stages > 1)
         end[0] = fmax(end[0], turn_back(p, c) + way_down(p, c, 0));
-    if (p->kind == SN_GPIPE)
+    if (t->sweeps)
         end[0] = fmax(end[0], sweeps(p, c));
 }

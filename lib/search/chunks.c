@@ -14,8 +14,8 @@ static void layer_alone(struct sn_config *out, const struct sn_config *c)
     struct sn_layout_config *l = &out->layout;
     *out = *c;
     sn_layer_profile_model(&out->model);
-    l->split_backward |= l->schedule == SN_ZERO_BUBBLE;
-    l->schedule = SN_1F1B;
+    l->split_backward |= sn_schedule_traits(l->schedule)->delays_weights;
+    l->schedule = SN_SCHEDULE_DEFAULT;
     l->pipeline = l->virtual_stages = 1;
     l->n_split = 0;
     l->zero = l->split_backward && l->zero > 1 ? 1 : l->zero;

@@ -61,6 +61,11 @@ static bool like_the_piece_before(const struct look *k, int i)
     return k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
 }
 
+static bool delays_weights(const struct look *k)
+{
+    return sn_schedule_traits(k->pipe.kind)->delays_weights;
+}
+
 /* What codecs add to a task whose values come from another stage or go to one. */
 static double wires(const struct look *k, enum sn_phase phase, int piece)
 {
@@ -103,7 +108,7 @@ static void fill_cost(struct look *k, int i)
     k->after[i] -= meanwhile;
     k->weight[i] =
         s->key.split ? sn_layer_profile_chunk(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
-    if (k->pipe.kind == SN_ZERO_BUBBLE)
+    if (delays_weights(k))
         return;
     k->backward[i] += k->weight[i]; /* at once, behind the send */
     k->after[i] += k->weight[i];
@@ -169,12 +174,11 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
 {
     const struct look *k = context;
     struct sn_extent x = extent_of(k, piece);
-    bool delays = k->pipe.kind == SN_ZERO_BUBBLE;
-    enum sn_phase reduces = delays ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD;
     enum sn_pass pass = phase == SN_PHASE_FORWARD    ? SN_PASS_FORWARD
                         : phase == SN_PHASE_BACKWARD ? SN_PASS_BACKWARD
                                                      : SN_PASS_WEIGHT;
-    bool posts = last && (phase == reduces || (phase == SN_PHASE_FORWARD && x.last));
+    bool posts = last && (phase == sn_schedule_last_phase(&k->pipe) ||
+                          (phase == SN_PHASE_FORWARD && x.last));
     struct sn_layer_profile_end e =
         sn_layer_profile_busy(k->shape, k->prices, pass, &x, posts ? k->reduce[piece] : NULL, busy);
     double after = e.kernels - e.sent, more = wires(k, phase, piece);
@@ -188,19 +192,19 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
 
 static void fill_last(struct look *k, int s, const struct sn_inventory_cost *cost)
 {
-    bool delays = k->pipe.kind == SN_ZERO_BUBBLE;
     for (int v = k->pipe.virtual_stages - 1, unit = 0; v >= 0; v--) {
         int i = v * k->pipe.stages + s;
         struct sn_extent x = extent_of(k, i);
         k->reduce[i] = cost->reduce + unit;
         double busy = 0;
-        if (x.last && k->pipe.kind != SN_GPIPE) { /* the backward follows its forward at once */
+        if (x.last && !sn_schedule_traits(k->pipe.kind)
+                           ->sweeps) { /* the backward follows its forward at once */
             struct sn_task_time f = play_task(k, SN_PHASE_FORWARD, i, true, 0);
             busy = fmax(0, f.collectives - f.kernels);
         }
         struct sn_task_time e = play_task(k, SN_PHASE_BACKWARD, i, true, busy);
         k->extra[i] = fmax(0, e.kernels - e.after - (k->backward[i] - k->after[i]));
-        if (delays)
+        if (delays_weights(k))
             e = play_task(k, SN_PHASE_WEIGHT, i, true, 0);
         k->stream[i] = e.collectives;
         unit += x.layers + x.first + x.last;
@@ -256,7 +260,7 @@ static double reduced(const struct look *k, int s, const struct sn_inventory_cos
         return k->end[s];
     if (!k->e->software->data_overlaps)
         return k->end[s] + sum;
-    double own = k->pipe.kind == SN_ZERO_BUBBLE ? k->weight[s] : k->backward[s] + k->extra[s];
+    double own = delays_weights(k) ? k->weight[s] : k->backward[s] + k->extra[s];
     double done = fmax(k->end[s], k->done[s]);
     if (!k->played || !k->l->compress.coding[SN_CODED_DATA].on)
         done = fmax(done, k->end[s] - own + k->stream[s]);
@@ -300,8 +304,8 @@ static int64_t kept_bytes(const struct look *k, const struct sn_kept_entry *h, i
     int64_t sum = 0;
     int slots[SN_MAX_PARTS], lates = h->key.split;
     sn_slots_of(slots, k->e, &k->pipe, s);
-    if (k->pipe.kind == SN_ZERO_BUBBLE)
-        lates = s + 1 < k->pipe.micros ? s + 1 : k->pipe.micros;
+    if (delays_weights(k))
+        lates = sn_schedule_waiting(&k->pipe, s);
     for (int v = 0; v < k->pipe.virtual_stages; v++) {
         struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
         sum += slots[v] * sn_kept_sum(&h->of[x.first][x.last].slot, &x);

@@ -402,10 +402,9 @@ static void count_slots(int slots[SN_MAX_PARTS], const struct sn_pipeline *p, in
 void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
                  int stage)
 {
-    int in_flight = p->kind == SN_ZERO_BUBBLE ? p->stages : p->stages - stage;
     struct sn_pipeline few = *p;
-    if (p->kind != SN_INTERLEAVED) {
-        slots[0] = p->kind == SN_GPIPE || in_flight > p->micros ? p->micros : in_flight;
+    if (p->virtual_stages == 1) {
+        slots[0] = sn_schedule_slots_of_one(p, stage);
         return;
     }
     if (few.micros > 4 * p->stages) /* nothing new happens after four groups */
@@ -414,7 +413,7 @@ void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct s
                     (unsigned)few.micros * 31u + (unsigned)stage;
     struct sn_slots_entry **row = &e->slots[hash % SN_CACHE_ROWS], *x = *row;
     while (x && (x->pipe.stages != p->stages || x->pipe.virtual_stages != p->virtual_stages ||
-                 x->pipe.micros != few.micros || x->stage != stage))
+                 x->pipe.micros != few.micros || x->pipe.kind != p->kind || x->stage != stage))
         x = x->next;
     if (!x && (x = sn_alloc(sizeof(*x)))) {
         x->pipe = few;

@@ -55,7 +55,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
                                           .expert = 1,
                                           .micro_batch = 1,
                                           .virtual_stages = 1,
-                                          .schedule = SN_1F1B,
+                                          .schedule = SN_SCHEDULE_DEFAULT,
                                           .bucket = c->layout.bucket};
     c->train.global_batch = 1;
     struct sn_job_env env = {.config = c, .model = e->model, .ops = ops, .threads = threads};

@@ -22,7 +22,7 @@ struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
     k.sequence_parallel = l->tensor > 1 && l->sequence_parallel;
     k.slices = sn_config_fold(c) > 1 ? sn_config_slices(c) : 0;
     k.recompute = (unsigned char)l->recompute;
-    k.split = l->split_backward || l->schedule == SN_ZERO_BUBBLE;
+    k.split = l->split_backward || sn_schedule_traits(l->schedule)->delays_weights;
     k.zero = (unsigned char)(replicas && l->zero >= 2 ? l->zero : 0);
     if (l->tensor > 1)
         k.tensor_coding = l->compress.coding[SN_CODED_TENSOR];
@@ -79,7 +79,7 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     /* one stage, in the default order, one bucket for each part where nothing is divided; the end of
      * a step is counted by bucket (inventory.h), two hops by the net */
     l->pipeline = l->virtual_stages = 1;
-    l->schedule = SN_1F1B;
+    l->schedule = SN_SCHEDULE_DEFAULT;
     l->n_split = l->n_axis_order = 0;
     l->bucket = k->zero ? l->bucket : 1;
     l->optimizer_tile = 0;

@@ -46,6 +46,11 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
     out->context_kind = (enum sn_context_kind)v->context_kind;
 }
 
+static const struct sn_schedule_traits *traits_of(const struct lister *l)
+{
+    return sn_schedule_traits((enum sn_schedule)l->v.schedule);
+}
+
 static void add(struct lister *l)
 {
     struct sn_variants *o = l->out;
@@ -68,7 +73,7 @@ static void list_memory(struct lister *l)
     const struct sn_layout_config *g = &l->base->layout;
     bool one = (int64_t)l->v.data * l->v.context == 1;
     bool exchanges = l->v.expert > 1 || l->v.expert_tensor > 1;
-    bool low = l->v.schedule == SN_ZERO_BUBBLE && exchanges; /* ZeRO 0 and 1 alone, */
+    bool low = traits_of(l)->delays_weights && exchanges;    /* ZeRO 0 and 1 alone, */
     low = low || g->compress.coding[SN_CODED_DATA].rank > 0; /* as with factors */
     low = low || l->base->train.grad_dtype != SN_F32;        /* and gradients of 16 bits */
     l->v.zero = named(l, SN_KEY_ZERO) ? (unsigned char)g->zero : 0;
@@ -103,18 +108,18 @@ static void list_virtual(struct lister *l)
 static void list_schedules(struct lister *l)
 {
     const struct sn_layout_config *g = &l->base->layout;
-    for (int s = SN_GPIPE; s <= SN_ZERO_BUBBLE; s++) {
+    for (int s = 0; s < SN_NSCHEDULES; s++) {
         bool whole = l->v.pipeline == 1;
-        int only = named(l, SN_KEY_SCHEDULE) ? (int)g->schedule : SN_1F1B;
+        int only = named(l, SN_KEY_SCHEDULE) ? (int)g->schedule : SN_SCHEDULE_DEFAULT;
         if (!may(l, SN_KEY_SCHEDULE, s, (int)g->schedule) || (whole && s != only))
             continue;
         l->v.schedule = (unsigned char)s;
         l->v.virtual_stages = 1;
         bool one_part = may(l, SN_KEY_VIRTUAL_STAGES, 1, g->virtual_stages) &&
-                        (s != SN_INTERLEAVED || named(l, SN_KEY_SCHEDULE));
+                        (!traits_of(l)->virtual_stages || named(l, SN_KEY_SCHEDULE));
         if (one_part)
             list_memory(l);
-        if (s == SN_INTERLEAVED && !whole)
+        if (traits_of(l)->virtual_stages && !whole)
             list_virtual(l);
     }
 }

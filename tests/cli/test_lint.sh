@@ -63,6 +63,11 @@ static const char *const text = "SN_GPT2";
 static const int not_one = SN_LLAMA_LIKE;
 static const int is_one = SN_GPT_NEOX;
 END
+put lib/search/plant_schedule.c <<'END'
+/* A comment may name SN_GPIPE. */
+static const char *const text = "SN_1F1B";
+static const int is_one = SN_ZERO_BUBBLE;
+END
 put lib/nowhere/plant.c </dev/null
 put kernels/cuda/plant.cu <<'END'
 #include "lib/model/model.h"
@@ -204,6 +209,9 @@ passes 'tags: .* sn_planted '
 fires 'families: lib/memory/plant_family.c:4: names the family SN_GPT_NEOX; ask a trait of its row'
 passes 'families: lib/memory/plant_family.c:[123]:'
 passes 'families: lib/config/'
+fires 'schedules: lib/search/plant_schedule.c:3: names the schedule SN_ZERO_BUBBLE; ask a trait of its row'
+passes 'schedules: lib/search/plant_schedule.c:[12]:'
+passes 'schedules: lib/config/'
 fires 'form: kernels/cuda/plant.cu:5: 11 parameters; pass a struct, 10 is the limit'
 fires 'form: kernels/cuda/plant.cu:12: 5 levels deep; return early'
 fires 'form: slurm/plant.h:5: 8 parameters; pass a struct, 7 is the limit'

@@ -186,6 +186,17 @@ static void text_grows(void)
     sn_str_fini(&s);
 }
 
+static void names_are_listed(void)
+{
+    static const char *const names[] = {"a", "bc", "d", NULL};
+    static const char *const want[] = {"",  "a",      "bc",      "a or bc",
+                                       "d", "a or d", "bc or d", "a, bc or d"};
+    char buf[16];
+    for (unsigned bits = 0; bits < 8; bits++)
+        tap_text(sn_str_names(buf, sizeof(buf), names, bits), want[bits], want[bits]);
+    tap_text(sn_str_names(buf, 6, names, 7), "a, bc", "as many as fit");
+}
+
 static void json_is_escaped(void)
 {
     struct sn_str s = {0};
@@ -299,6 +310,7 @@ int main(void)
     strings_are_copied();
     arenas_are_zeroed_and_writable();
     text_grows();
+    names_are_listed();
     json_is_escaped();
     distance_counts_edits();
     globs_match_like_a_shell();

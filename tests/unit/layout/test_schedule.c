@@ -104,7 +104,28 @@ static int count_faults_of_slots(const struct sn_pipeline *p, int stage, const s
     }
     for (int part = 0; part < p->virtual_stages; part++)
         bad += used[part] != sn_schedule_slots(p, stage, part);
-    return bad;
+    return bad + (p->virtual_stages == 1 && used[0] != sn_schedule_slots_of_one(p, stage));
+}
+
+/* Input gradients whose weight gradients are due, at the worst. */
+static int count_faults_of_waiting(const struct sn_pipeline *p, int stage, const struct sn_task *t,
+                                   int n)
+{
+    int now = 0, most = 0;
+    if (!sn_schedule_traits(p->kind)->delays_weights)
+        return sn_schedule_waiting(p, stage) != 1;
+    for (int i = 0; i < n; i++) {
+        now += t[i].phase == SN_PHASE_BACKWARD;
+        most = now > most ? now : most;
+        now -= t[i].phase == SN_PHASE_WEIGHT;
+    }
+    return most != sn_schedule_waiting(p, stage);
+}
+
+static void weight_gradients_wait_as_long_as_is_said(void)
+{
+    long lists, bad = over_all(count_faults_of_waiting, &lists);
+    tap_ok(bad == 0, "%ld lists: as many input gradients wait as sn_schedule_waiting says", lists);
 }
 
 static void forwards_take_the_lowest_free_slot(void)
@@ -257,6 +278,7 @@ int main(void)
 {
     every_task_stands_once_and_micro_batches_ascend();
     forwards_take_the_lowest_free_slot();
+    weight_gradients_wait_as_long_as_is_said();
     as_many_are_in_flight_as_the_papers_say();
     small_lists_are_those_of_the_papers();
     interleaved_lists_go_through_groups();
