@@ -15,6 +15,7 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 #include "lib/config/family.h"
+#include "lib/config/lr_schedule.h"
 #include "lib/config/optimizer.h"
 #include "lib/config/pipeline_schedule.h"
 
@@ -27,7 +28,6 @@ enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of thi
 
 enum sn_channels { SN_CHANNELS_AUTO, SN_CHANNELS_HOST };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
-enum sn_lr_kind { SN_LR_CONSTANT, SN_LR_LINEAR, SN_LR_COSINE };
 enum sn_router {
     SN_ROUTER_SOFTMAX,
     SN_ROUTER_SPARSEMIXER,

@@ -46,7 +46,6 @@ static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
-static const char *const lr_kinds[] = {"constant", "linear", "cosine", NULL};
 static const char *const expert_tokens[] = {"gathered", "split", "auto", NULL};
 static const char *const duplicates[] = {"false", "true", "auto", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
@@ -206,7 +205,7 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1e6L, NULL), DEFAULT("1.0"), DECIDES},
     {ROW("train.schedule", MAP, NONE, "Learning rate over the steps.")},
     {ROW("train.schedule.kind", ENUM, AT(train.schedule.kind), "Shape of the decay after the warm-up."),
-        NAMES(lr_kinds), DEFAULT("cosine"), DECIDES},
+        NAMES(sn_lr_names), DEFAULT(SN_LR_DEFAULT_NAME), DECIDES},
     {ROW("train.schedule.warmup", LONG, AT(train.schedule.warmup), "Steps of linear warm-up."),
         RANGE(0, 1000000000000LL, "steps"), DEFAULT("0"), DECIDES},
     {ROW("train.schedule.min_lr", FLOAT, AT(train.schedule.min_lr), "Learning rate at the last step."),

@@ -67,6 +67,7 @@ put lib/search/plant_schedule.c <<'END'
 /* A comment may name SN_GPIPE. */
 static const char *const text = "SN_1F1B";
 static const int is_one = SN_ZERO_BUBBLE;
+static const int of_rates = SN_LR_COSINE;
 END
 put lib/nowhere/plant.c </dev/null
 put kernels/cuda/plant.cu <<'END'
@@ -210,6 +211,7 @@ fires 'families: lib/memory/plant_family.c:4: names the family SN_GPT_NEOX; ask 
 passes 'families: lib/memory/plant_family.c:[123]:'
 passes 'families: lib/config/'
 fires 'schedules: lib/search/plant_schedule.c:3: names the schedule SN_ZERO_BUBBLE; ask a trait of its row'
+fires 'schedules: lib/search/plant_schedule.c:4: names the schedule SN_LR_COSINE; ask a trait of its row'
 passes 'schedules: lib/search/plant_schedule.c:[12]:'
 passes 'schedules: lib/config/'
 fires 'form: kernels/cuda/plant.cu:5: 11 parameters; pass a struct, 10 is the limit'

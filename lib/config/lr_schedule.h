@@ -1,0 +1,27 @@
+/*
+ * lr_schedule.h - what a schedule of the learning rate is: one row.
+ *
+ * All schedules warm up alike; a row says what comes after the warm-up. Its function of the step is
+ * `rate_` and the row's word in lib/train/lr.c. Nobody else asks which schedule it is (tools/lint
+ * schedules).
+ */
+#ifndef SN_LR_SCHEDULE_H
+#define SN_LR_SCHEDULE_H
+
+/* clang-format off */
+/* Id, what its function is called by, name. */
+#define SN_LR_SCHEDULES(ROW)                                                                       \
+    ROW(SN_LR_CONSTANT, constant, "constant")                                                      \
+    ROW(SN_LR_LINEAR, linear, "linear")                                                            \
+    /* Loshchilov & Hutter 2017 (arXiv 1608.03983, equation 5), without restarts */                \
+    ROW(SN_LR_COSINE, cosine, "cosine")
+/* clang-format on */
+
+#define SN_LR_ID(id, ...) id,
+enum sn_lr_kind { SN_LR_SCHEDULES(SN_LR_ID) SN_NLR_KINDS };
+#undef SN_LR_ID
+#define SN_LR_DEFAULT_NAME "cosine"
+
+extern const char *const sn_lr_names[SN_NLR_KINDS + 1]; /* the last is NULL */
+
+#endif
