@@ -14,7 +14,9 @@
     ROW(SN_LR_CONSTANT, constant, "constant")                                                      \
     ROW(SN_LR_LINEAR, linear, "linear")                                                            \
     /* Loshchilov & Hutter 2017 (arXiv 1608.03983, equation 5), without restarts */                \
-    ROW(SN_LR_COSINE, cosine, "cosine")
+    ROW(SN_LR_COSINE, cosine, "cosine")                                                            \
+    /* Vaswani et al. 2017 (arXiv 1706.03762, equation 3), scaled to lr at the end of the warm-up */ \
+    ROW(SN_LR_RSQRT, rsqrt, "rsqrt")
 /* clang-format on */
 
 #define SN_LR_ID(id, ...) id,

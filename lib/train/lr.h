@@ -9,7 +9,8 @@
 /* Steps count from 1. Warm-up: lr s / warmup. Afterwards, with x = (s - warmup) / (steps - warmup):
  *   constant  lr
  *   linear    lr + (min_lr - lr) x
- *   cosine    min_lr + (lr - min_lr) (1 + cos(pi x)) / 2 */
+ *   cosine    min_lr + (lr - min_lr) (1 + cos(pi x)) / 2
+ *   rsqrt     max(min_lr, lr sqrt(max(warmup, 1) / s)), whatever steps is */
 double sn_lr_at(const struct sn_train_config *t, int64_t step);
 
 #endif

@@ -234,6 +234,13 @@ static void the_learning_rate_follows_its_schedule(void)
     tap_close(sn_lr_at(&t, 35), 7.75e-4, 1e-12, 0, "linear: a quarter of the way down");
     t.schedule.kind = SN_LR_CONSTANT;
     tap_close(sn_lr_at(&t, 110), 1e-3, 1e-12, 0, "constant stays");
+    t.schedule.kind = SN_LR_RSQRT;
+    tap_close(sn_lr_at(&t, 40), 5e-4, 1e-12, 0, "rsqrt: a half at four times the warm-up");
+    double before = sn_lr_at(&t, 90);
+    t.steps = 220;
+    tap_ok(sn_lr_at(&t, 90) == before && before > 3.3e-4, "whatever the number of steps");
+    t.schedule.min_lr = 5e-4;
+    tap_close(sn_lr_at(&t, 90), 5e-4, 1e-12, 0, "and not below min_lr");
     t.schedule.warmup = 0;
     tap_close(sn_lr_at(&t, 1), 1e-3, 1e-12, 0, "no warm-up");
 }
