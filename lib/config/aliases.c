@@ -20,6 +20,7 @@ const struct sn_alias sn_aliases[] = {
     {"grad_clip", "train.optimizer.clip"}, {"clip_grad", "train.optimizer.clip"}, {"max_grad_norm", "train.optimizer.clip"},
     {"lr_scheduler", "train.schedule.kind"}, {"lr_scheduler_type", "train.schedule.kind"}, {"lr_decay_style", "train.schedule.kind"},
     {"warmup_steps", "train.schedule.warmup"}, {"warmup_iters", "train.schedule.warmup"}, {"lr_warmup_iters", "train.schedule.warmup"},
+    {"num_decay_steps", "train.schedule.decay"}, {"lr_wsd_decay_iters", "train.schedule.decay"},
     {"batch_size", "train.global_batch"}, {"global_batch_size", "train.global_batch"},
     {"micro_batch_size", "layout.micro_batch"}, {"per_device_train_batch_size", "layout.micro_batch"},
     {"max_steps", "train.steps"}, {"num_steps", "train.steps"}, {"train_iters", "train.steps"}, {"max_iters", "train.steps"},

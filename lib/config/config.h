@@ -116,6 +116,7 @@ struct sn_lr_config {
     enum sn_lr_kind kind;
     int64_t warmup; /* steps */
     double min_lr;
+    int64_t decay; /* steps before the last; 0 where this schedule has no such number */
 };
 
 struct sn_train_config {

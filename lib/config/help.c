@@ -147,6 +147,8 @@ bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
     if (strcmp(k->name, "train.optimizer.kind") == 0 &&
         c->train.optimizer.kind == SN_OPTIMIZER_ADAMW)
         return false; /* texts and hashes from before there were others */
+    if (strcmp(k->name, "train.schedule.decay") == 0 && !sn_lr_has_decay(c->train.schedule.kind))
+        return false;
     if (strcmp(k->name, "train.init_changes") == 0 && c->train.n_init_changes == 0)
         return false;
     if (strcmp(k->name, "layout.expert_tokens") == 0 && /* to be read again where it says much */

@@ -8,15 +8,20 @@
 #ifndef SN_LR_SCHEDULE_H
 #define SN_LR_SCHEDULE_H
 
+#include <stdbool.h>
+
 /* clang-format off */
-/* Id, what its function is called by, name. */
+/* Id, what its function is called by, name, whether it reads train.schedule.decay. */
 #define SN_LR_SCHEDULES(ROW)                                                                       \
-    ROW(SN_LR_CONSTANT, constant, "constant")                                                      \
-    ROW(SN_LR_LINEAR, linear, "linear")                                                            \
+    ROW(SN_LR_CONSTANT, constant, "constant", false)                                               \
+    ROW(SN_LR_LINEAR, linear, "linear", false)                                                     \
     /* Loshchilov & Hutter 2017 (arXiv 1608.03983, equation 5), without restarts */                \
-    ROW(SN_LR_COSINE, cosine, "cosine")                                                            \
+    ROW(SN_LR_COSINE, cosine, "cosine", false)                                                     \
     /* Vaswani et al. 2017 (arXiv 1706.03762, equation 3), scaled to lr at the end of the warm-up */ \
-    ROW(SN_LR_RSQRT, rsqrt, "rsqrt")
+    ROW(SN_LR_RSQRT, rsqrt, "rsqrt", false)                                                        \
+    /* Warm-up, stable, decay: Hu et al. 2024 (arXiv 2404.06395), with the linear decay that */     \
+    /* Haegele et al. 2024 (arXiv 2405.18392) compare */                                           \
+    ROW(SN_LR_WSD, wsd, "wsd", true)
 /* clang-format on */
 
 #define SN_LR_ID(id, ...) id,
@@ -25,5 +30,8 @@ enum sn_lr_kind { SN_LR_SCHEDULES(SN_LR_ID) SN_NLR_KINDS };
 #define SN_LR_DEFAULT_NAME "cosine"
 
 extern const char *const sn_lr_names[SN_NLR_KINDS + 1]; /* the last is NULL */
+
+/* Do its last steps, of which train.schedule.decay says how many, have a shape of their own? */
+bool sn_lr_has_decay(enum sn_lr_kind k);
 
 #endif

@@ -38,6 +38,15 @@ const char *sn_near_multiples(char buf[SN_NEAR_SIZE], int64_t of, int64_t n)
 
 /* --- derived defaults ------------------------------------------------------------------------- */
 
+/* A tenth, and what the warm-up leaves. */
+static int64_t default_decay(const struct sn_train_config *t)
+{
+    int64_t tenth = t->steps < 10 ? 1 : t->steps / 10, left = t->steps - t->schedule.warmup;
+    if (!sn_lr_has_decay(t->schedule.kind) || left < 0)
+        return 0;
+    return tenth < left ? tenth : left;
+}
+
 static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     struct sn_model_config *m = &c->model;
@@ -54,6 +63,8 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
         m->rotary_pct = f->rotary_pct;
     if (!sn_settings_get(s, "model.parallel_residual"))
         m->parallel_residual = f->parallel_residual;
+    if (!sn_settings_get(s, "train.schedule.decay"))
+        c->train.schedule.decay = default_decay(&c->train);
     if (sn_settings_get(s, "model.ffn"))
         return SN_OK;
     if (f->ffn == 0)
@@ -292,6 +303,17 @@ static enum sn_status schedule_fits(const struct sn_config *c, const struct sn_s
         return sn_settings_fail(s, "train.schedule.warmup", err,
                                 "%lld is more than train.steps (%lld); want at most that",
                                 (long long)t->schedule.warmup, (long long)t->steps);
+    if (sn_settings_get(s, "train.schedule.decay") && !sn_lr_has_decay(t->schedule.kind))
+        return sn_settings_fail(s, "train.schedule.decay", err,
+                                "%s has no such number; leave it out, or set train.schedule.kind "
+                                "to one that has",
+                                sn_lr_names[t->schedule.kind]);
+    if (t->schedule.decay > t->steps - t->schedule.warmup)
+        return sn_settings_fail(s, "train.schedule.decay", err,
+                                "%lld is more than the steps after the warm-up (%lld); want at "
+                                "most that",
+                                (long long)t->schedule.decay,
+                                (long long)(t->steps - t->schedule.warmup));
     if (t->schedule.min_lr > t->optimizer.lr)
         return sn_settings_fail(s, "train.schedule.min_lr", err,
                                 "%g is more than train.optimizer.lr (%g); want at most that",

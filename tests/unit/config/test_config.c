@@ -72,6 +72,27 @@ static void values_arrive(const struct place *p)
     tap_ok(c.layout.data == 2 && c.layout.bucket == 3 << 19, "layout, a size with a fraction");
 }
 
+static void a_decay_is_a_tenth_of_the_steps(const struct place *p)
+{
+    static const struct {
+        const char *text;
+        int64_t decay;
+    } cases[] = {{"{kind: wsd}", 6},
+                 {"{kind: wsd, decay: 40}", 40},
+                 {"{kind: wsd, warmup: 58}", 2},
+                 {"{kind: wsd, warmup: 60}", 0},
+                 {"{kind: cosine}", 0},
+                 {"{kind: wsd, warmup: 20, decay: 40}", 40}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[1024];
+        (void)snprintf(text, sizeof(text),
+                       MODEL "train: {steps: 60, global_batch: 8, schedule: %s}\n", cases[i].text);
+        struct sn_config c = good(p, text);
+        tap_ok(c.train.schedule.decay == cases[i].decay, "%s of 60 steps: decay %d", cases[i].text,
+               (int)cases[i].decay);
+    }
+}
+
 /* A run file with every section, with what is not built yet at the value that means "off". */
 static void keys_not_built_accept_off(const struct place *p)
 {
@@ -184,6 +205,8 @@ static void format_and_parse_are_inverse(const struct place *p)
     check_round_trip(p, "a machine",
                      MODEL TRAIN "machine: {preset: lassen, nodes: 3, memory_fraction: 0.3,\n"
                                  "  software: {file: a b, attention: fused, fused_norm: true}}\n");
+    check_round_trip(p, "a decay of no step",
+                     MODEL "train: {steps: 3, global_batch: 1, schedule: {kind: wsd, warmup: 3}}");
     check_round_trip(p, "odd names",
                      MODEL "train: {steps: 3, global_batch: 1, precision: fp16, loss_scale: 0.1e1,"
                            " freeze: ['a\"b', '[', 'null', \"\\u20ac\"], eval_every: 1}\n"
@@ -310,6 +333,7 @@ int main(void)
     defaults_follow_the_family(&p);
     defaults_are_those_of_the_table(&p);
     values_arrive(&p);
+    a_decay_is_a_tenth_of_the_steps(&p);
     keys_not_built_accept_off(&p);
     a_machine_is_named_in_short_or_with_its_keys(&p);
     ranks_fill_or_refuse_data(&p);

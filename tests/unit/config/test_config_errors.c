@@ -134,7 +134,7 @@ static const struct {
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
      "run.yaml:2:56: train.schedule.kind: unknown name 'cosin'; did you mean 'cosine' "
-     "(want constant, linear, cosine or rsqrt)?"},
+     "(want constant, linear, cosine, rsqrt or wsd)?"},
     /* missing */
     {"",
      "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral or qwen2"},
@@ -360,6 +360,12 @@ static const struct {
     {MODEL "}\n" TRAIN ", optimizer: {lr: 1e-5}, schedule: {min_lr: 1e-4}}\n",
      "run.yaml:2:81: train.schedule.min_lr: 0.0001 is more than train.optimizer.lr "
      "(1e-05); want at most that"},
+    {MODEL "}\n" TRAIN ", schedule: {decay: 10}}\n",
+     "run.yaml:2:57: train.schedule.decay: cosine has no such number; leave it out, or set "
+     "train.schedule.kind to one that has"},
+    {MODEL "}\n" TRAIN ", schedule: {kind: wsd, warmup: 150, decay: 51}}\n",
+     "run.yaml:2:81: train.schedule.decay: 51 is more than the steps after the warm-up (50); want "
+     "at most that"},
     {MODEL "}\n" TRAIN ", eval_every: 10}\n",
      "run.yaml:2:51: train.eval_every: 10 needs data.valid; name validation data or "
      "use 0"},

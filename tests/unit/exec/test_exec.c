@@ -245,6 +245,24 @@ static void the_learning_rate_follows_its_schedule(void)
     tap_close(sn_lr_at(&t, 1), 1e-3, 1e-12, 0, "no warm-up");
 }
 
+/* Of a decay of `decay` steps to 1e-4 before the last of 110, at the k-th of them. */
+static double decayed(enum sn_lr_kind kind, int decay, int k)
+{
+    const struct sn_train_config t = {
+        .steps = 110, .optimizer = {.lr = 1e-3}, .schedule = {kind, 10, 1e-4, decay}};
+    return sn_lr_at(&t, 110 - decay + k);
+}
+
+static void the_learning_rate_is_stable_before_it_decays(void)
+{
+    tap_ok(decayed(SN_LR_WSD, 40, -59) == 1e-3 && decayed(SN_LR_WSD, 40, 0) == 1e-3,
+           "wsd: lr from the warm-up to the decay");
+    tap_close(decayed(SN_LR_WSD, 40, 10), 7.75e-4, 1e-12, 0, "linear: a quarter of the way down");
+    tap_close(decayed(SN_LR_WSD, 40, 40), 1e-4, 1e-12, 0, "ends at min_lr");
+    tap_close(decayed(SN_LR_WSD, 40, 41), 1e-4, 1e-12, 0, "and stays");
+    tap_close(decayed(SN_LR_WSD, 100, 1), 9.91e-4, 1e-12, 0, "right behind the warm-up");
+}
+
 int main(void)
 {
     splitting_backward_changes_no_bit();
@@ -252,5 +270,6 @@ int main(void)
     the_fence_stands_before_the_update(SN_F32);
     the_fence_stands_before_the_update(SN_BF16);
     the_learning_rate_follows_its_schedule();
+    the_learning_rate_is_stable_before_it_decays();
     return tap_done();
 }
