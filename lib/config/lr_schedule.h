@@ -21,7 +21,9 @@
     ROW(SN_LR_RSQRT, rsqrt, "rsqrt", false)                                                        \
     /* Warm-up, stable, decay: Hu et al. 2024 (arXiv 2404.06395), with the linear decay that */     \
     /* Haegele et al. 2024 (arXiv 2405.18392) compare */                                           \
-    ROW(SN_LR_WSD, wsd, "wsd", true)
+    ROW(SN_LR_WSD, wsd, "wsd", true)                                                               \
+    /* The same with their other one, 1-sqrt */                                                    \
+    ROW(SN_LR_WSD_SQRT, wsd_sqrt, "wsd-sqrt", true)
 /* clang-format on */
 
 #define SN_LR_ID(id, ...) id,

@@ -35,6 +35,11 @@ static double rate_wsd(const struct progress *p)
     return p->lr + (p->least - p->lr) * p->y;
 }
 
+static double rate_wsd_sqrt(const struct progress *p)
+{
+    return p->lr + (p->least - p->lr) * sqrt(p->y);
+}
+
 #define RATE_OF(id, word, ...) [id] = rate_##word,
 static double (*const rates[SN_NLR_KINDS])(const struct progress *p) = {SN_LR_SCHEDULES(RATE_OF)};
 

@@ -13,7 +13,7 @@ numbers() { # output
 }
 
 # How many rates its 8 steps have, and the schedule.
-for schedule in '7 kind: rsqrt, warmup: 2, min_lr: 1.0e-4' '6 kind: wsd, warmup: 1, decay: 5'; do
+for schedule in '7 kind: rsqrt, warmup: 2, min_lr: 1.0e-4' '6 kind: wsd, warmup: 1, decay: 5' '6 kind: wsd-sqrt, warmup: 1, decay: 5'; do
     rates=${schedule%% *} schedule=${schedule#* }
     kind=${schedule#kind: } kind=${kind%%,*}
     with "$schedule" "$tmp/whole.yaml" "$tmp/whole"

@@ -134,7 +134,7 @@ static const struct {
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
      "run.yaml:2:56: train.schedule.kind: unknown name 'cosin'; did you mean 'cosine' "
-     "(want constant, linear, cosine, rsqrt or wsd)?"},
+     "(want constant, linear, cosine, rsqrt, wsd or wsd-sqrt)?"},
     /* missing */
     {"",
      "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral or qwen2"},

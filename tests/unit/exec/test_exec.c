@@ -260,6 +260,10 @@ static void the_learning_rate_is_stable_before_it_decays(void)
     tap_close(decayed(SN_LR_WSD, 40, 10), 7.75e-4, 1e-12, 0, "linear: a quarter of the way down");
     tap_close(decayed(SN_LR_WSD, 40, 40), 1e-4, 1e-12, 0, "ends at min_lr");
     tap_close(decayed(SN_LR_WSD, 40, 41), 1e-4, 1e-12, 0, "and stays");
+    tap_close(decayed(SN_LR_WSD_SQRT, 40, 10), 5.5e-4, 1e-12, 0,
+              "wsd-sqrt: a half of it in a quarter of the steps");
+    tap_ok(decayed(SN_LR_WSD_SQRT, 40, 0) == 1e-3, "from lr");
+    tap_close(decayed(SN_LR_WSD_SQRT, 40, 40), 1e-4, 1e-12, 0, "to min_lr");
     tap_close(decayed(SN_LR_WSD, 100, 1), 9.91e-4, 1e-12, 0, "right behind the warm-up");
 }
 
