@@ -98,9 +98,7 @@ static enum sn_status load_run(struct sn_config *c, const char *path, long long 
 {
     SN_TRY(sn_planned_check_isa(err));
     SN_TRY(sn_config_load(c, path, NULL, err));
-    int copy = c->layout.tensor * c->layout.context * c->layout.pipeline;
-    int n = ranks ? (int)ranks : c->layout.data ? copy * c->layout.data : copy;
-    return sn_config_resolve_ranks(c, n, err);
+    return sn_config_resolve_ranks(c, ranks ? (int)ranks : sn_config_least_ranks(&c->layout), err);
 }
 
 /* Ranks of all runs must have as many threads: a machine file is of one kind of rank. */

@@ -223,10 +223,9 @@ static void text_plan(const struct sn_plan_report *r)
     char total[16], limit[16];
     (void)printf("%s: %s, %lld parameters, %s\n", c->run.name, sn_family_name(c->model.family),
                  (long long)sn_model_param_count(j->model), sn_dtype_name(c->train.precision));
-    (void)printf("layout: data %d x tensor %d x context %d x pipeline %d, micro_batch %d, %d "
-                 "micro-batches a step",
-                 c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline,
-                 c->layout.micro_batch, p->micros);
+    (void)printf("layout: %s, micro_batch %d, %d micro-batches a step",
+                 sn_config_axes((char[SN_AXES_SIZE]){0}, &c->layout), c->layout.micro_batch,
+                 p->micros);
     if (c->layout.expert > 1)
         (void)printf("; experts shared out over %d", c->layout.expert);
     if (c->layout.expert_tensor > 0 && c->layout.expert_tensor < c->layout.tensor)

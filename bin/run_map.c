@@ -91,7 +91,7 @@ static int sum(const int *count, int n)
 static int ranks_of(const struct line *l, const struct view *v)
 {
     const struct sn_allocation *a = &v->allocation;
-    int model = v->config.layout.tensor * v->config.layout.context * v->config.layout.pipeline;
+    int model = sn_config_copy_ranks(&v->config.layout);
     if (l->ranks > 0)
         return (int)l->ranks;
     if (a->ntasks > 0)

@@ -163,7 +163,7 @@ static enum sn_status resolve_layout(struct submit *s, int each, struct sn_err *
         return sn_fail(err, SN_EINPUT, "slurm.nodes: %d nodes of %d ranks are too many; want fewer",
                        nodes, each);
     SN_TRY(sn_resolve_auto(c, nodes * each, sn_site_machine(&s->site, c), err));
-    int copy = l->tensor * l->context * l->pipeline;
+    int copy = sn_config_copy_ranks(l);
     int ranks = l->data ? copy * l->data : nodes ? nodes * each : copy;
     return sn_resolve_layout(c, ranks, err);
 }

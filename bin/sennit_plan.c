@@ -379,8 +379,7 @@ int main(int argc, char **argv)
     if (st == SN_OK)
         st = sn_resolve_auto(&config, (int)l.ranks, NULL, &err);
     if (st == SN_OK) {
-        int copy = config.layout.tensor * config.layout.context * config.layout.pipeline;
-        int ranks = l.ranks ? (int)l.ranks : config.layout.data ? copy * config.layout.data : copy;
+        int ranks = l.ranks ? (int)l.ranks : sn_config_least_ranks(&config.layout);
         st = sn_resolve_layout(&config, ranks, &err);
     }
     if (st == SN_OK)

@@ -27,8 +27,7 @@ void sn_train_say_backend(const struct sn_config *c, const struct sn_comm *comm,
     if (a->device && a->info.lacks[0])
         sn_log(SN_LOG_WARN, "%s", a->info.lacks);
     if (comm->size > 1)
-        sn_log(SN_LOG_INFO, "layout: data %d x tensor %d x context %d x pipeline %d",
-               c->layout.data, c->layout.tensor, c->layout.context, c->layout.pipeline);
+        sn_log(SN_LOG_INFO, "layout: %s", sn_config_axes((char[SN_AXES_SIZE]){0}, &c->layout));
     if (a->why[0])
         sn_log(SN_LOG_WARN, "on the processor (run.backend: auto): %s", a->why);
     if (warning && !a->device)

@@ -184,10 +184,8 @@ static enum sn_status join(struct sn_config *c, struct sn_settings *file,
     SN_TRY(sn_rules_apply(c, &all, err));
     if (has_model(file))
         SN_TRY(compare_model(c, model, file, true, err));
-    const struct sn_layout_config *l = &c->layout;
     sn_config_settle_tokens(&c->layout); /* who converts has no machine that could say */
-    return sn_config_resolve_ranks(
-        c, (l->data ? l->data : 1) * l->tensor * l->context * l->pipeline, err);
+    return sn_config_resolve_ranks(c, sn_config_least_ranks(&c->layout), err);
 }
 
 static enum sn_status read_layout(struct sn_settings *s, struct sn_err *err)

@@ -307,6 +307,13 @@ enum sn_status sn_config_load_layout(struct sn_config *out, const char *path,
 
 /* Ranks of a resolved layout. */
 int sn_config_ranks(const struct sn_config *c);
+/* Ranks that share one copy of the model: all axes but data. */
+int sn_config_copy_ranks(const struct sn_layout_config *l);
+/* Those that the layout names itself: one copy where it leaves layout.data to the number of ranks. */
+int sn_config_least_ranks(const struct sn_layout_config *l);
+/* "data 2 x tensor 4 x context 1 x pipeline 2"; returns buf. */
+enum { SN_AXES_SIZE = 96 };
+const char *sn_config_axes(char buf[SN_AXES_SIZE], const struct sn_layout_config *l);
 /* Rules that need the number of ranks: fills layout.data when it was omitted; names the nearest
  * layouts that work otherwise. *c is one that sn_config_load or sn_config_parse gave. */
 enum sn_status sn_config_resolve_ranks(struct sn_config *c, int ranks, struct sn_err *err);

@@ -9,15 +9,26 @@
 
 enum { HINT_SIZE = 200 };
 
-/* Ranks of one copy of the model. */
-static int64_t ranks_per_copy(const struct sn_layout_config *l)
+int sn_config_copy_ranks(const struct sn_layout_config *l)
 {
-    return (int64_t)l->tensor * l->context * l->pipeline;
+    return l->tensor * l->context * l->pipeline; /* rules_layout.c has seen to it that it fits */
+}
+
+int sn_config_least_ranks(const struct sn_layout_config *l)
+{
+    return sn_config_copy_ranks(l) * (l->data ? l->data : 1);
 }
 
 int sn_config_ranks(const struct sn_config *c)
 {
-    return (int)ranks_per_copy(&c->layout) * c->layout.data;
+    return sn_config_copy_ranks(&c->layout) * c->layout.data;
+}
+
+const char *sn_config_axes(char buf[SN_AXES_SIZE], const struct sn_layout_config *l)
+{
+    (void)snprintf(buf, SN_AXES_SIZE, "data %d x tensor %d x context %d x pipeline %d", l->data,
+                   l->tensor, l->context, l->pipeline);
+    return buf;
 }
 
 /* Sequences that a step must hold a multiple of: one micro-batch for each rank that has data of its
@@ -38,7 +49,7 @@ static bool allows(const struct sn_config *c, int64_t data)
  * rules.c has seen to it. */
 static const char *near_ranks(const struct sn_config *c, int64_t ranks, char buf[HINT_SIZE])
 {
-    int64_t copy = ranks_per_copy(&c->layout);
+    int64_t copy = sn_config_copy_ranks(&c->layout);
     int64_t most = c->train.global_batch / c->layout.micro_batch;
     int64_t below = ranks / copy < most ? ranks / copy : most;
     int64_t above = below + 1;
@@ -61,7 +72,7 @@ static const char *near_ranks(const struct sn_config *c, int64_t ranks, char buf
 static enum sn_status check_given(const struct sn_config *c, int ranks, struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
-    int64_t copy = ranks_per_copy(l), need = copy * l->data;
+    int64_t copy = sn_config_copy_ranks(l), need = copy * l->data;
     char hint[HINT_SIZE];
     if (need == ranks)
         return SN_OK;
@@ -125,7 +136,7 @@ static enum sn_status check_replicas(const struct sn_config *c, struct sn_err *e
 static enum sn_status refuse_data(const struct sn_config *c, int ranks, struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
-    int64_t data = ranks / ranks_per_copy(l);
+    int64_t data = ranks / sn_config_copy_ranks(l);
     char hint[HINT_SIZE], near[SN_NEAR_SIZE], stages[32] = "";
     bool waves = sn_schedule_traits(l->schedule)->whole_groups;
     if (waves)
@@ -142,7 +153,7 @@ static enum sn_status refuse_data(const struct sn_config *c, int ranks, struct s
 static enum sn_status fill_data(struct sn_config *c, int ranks, struct sn_err *err)
 {
     struct sn_layout_config *l = &c->layout;
-    int64_t copy = ranks_per_copy(l);
+    int64_t copy = sn_config_copy_ranks(l);
     char hint[HINT_SIZE];
     if (ranks % copy != 0)
         return sn_fail(err, SN_EINPUT,

@@ -65,7 +65,7 @@ static enum sn_status check(const struct sn_machine *m, const struct sn_config *
 {
     const struct sn_layout_config *l = &c->layout;
     int64_t room = sn_machine_ranks(m, c);
-    int64_t ranks = (int64_t)l->tensor * l->context * l->pipeline * (l->data ? l->data : 1);
+    int64_t ranks = sn_config_least_ranks(l);
     if (sn_machine_check_precision(m, c->train.precision, err) != SN_OK)
         return sn_err_prefix(err, "%s", c->path);
     if (room && ranks > room)

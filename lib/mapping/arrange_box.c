@@ -204,7 +204,9 @@ static void walk_tree(int *sequence, int *room, int *start, const struct sn_tree
 /* The i-th order of the axes. */
 static void order_of(enum sn_axis order[SN_NGRID_AXES], int i)
 {
-    enum sn_axis left[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    enum sn_axis left[SN_NGRID_AXES];
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        left[a] = (enum sn_axis)a;
     for (int n = SN_NGRID_AXES; n > 0; n--) {
         int take = i % n;
         i /= n;

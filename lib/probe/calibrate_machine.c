@@ -205,14 +205,18 @@ static enum sn_status measure_codecs(struct sn_machine_device *d,
 /* Ranks of a host are neighbours on the tensor axis, hosts on the data axis. */
 static enum sn_status grid_of(struct sn_grid *g, const struct sn_comm *c, struct sn_err *err)
 {
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
     if (c->size % c->node_size)
         return sn_fail(err, SN_EINPUT,
                        "calibrate: %d ranks on this host of %d in all; want as many on each host",
                        c->node_size, c->size);
-    int size[SN_NGRID_AXES] = {
-        [SN_AXIS_TENSOR] = c->node_size, 1, c->size / c->node_size, [SN_AXIS_PIPELINE] = 1};
+    int size[SN_NGRID_AXES];
+    enum sn_axis order[SN_NGRID_AXES];
+    for (int a = 0; a < SN_NGRID_AXES; a++) {
+        size[a] = 1;
+        order[a] = (enum sn_axis)a;
+    }
+    size[SN_AXIS_TENSOR] = c->node_size;
+    size[SN_AXIS_DATA] = c->size / c->node_size;
     return sn_grid_init(g, c->size, size, order, err);
 }
 

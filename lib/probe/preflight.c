@@ -78,13 +78,13 @@ static enum sn_status make_room(struct flight *f, struct sn_err *err)
 static enum sn_status meet(struct flight *f, struct sn_err *err)
 {
     struct sn_comm *c = f->env->comm;
-    int size[SN_NGRID_AXES] = {[SN_AXIS_TENSOR] = 1,
-                               [SN_AXIS_CONTEXT] = 1,
-                               [SN_AXIS_DATA] = c->size,
-                               [SN_AXIS_PIPELINE] = 1};
-    const enum sn_axis order[SN_NGRID_AXES] = {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_CONTEXT,
-                                               SN_AXIS_PIPELINE};
+    int size[SN_NGRID_AXES];
+    enum sn_axis order[SN_NGRID_AXES];
     struct sn_grid grid;
+    for (int a = 0; a < SN_NGRID_AXES; a++) {
+        size[a] = a == SN_AXIS_DATA ? c->size : 1;
+        order[a] = (enum sn_axis)a;
+    }
     SN_TRY(sn_grid_init(&grid, c->size, size, order, err));
     SN_TRY(c->ops->set_grid(c, &grid, err));
     SN_TRY(gather(f, err));

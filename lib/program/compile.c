@@ -5,6 +5,7 @@
 
 #include "kernels/round.h"
 #include "lib/base/mem.h"
+#include "lib/layout/axes.h"
 #include "lib/layout/cut.h"
 #include "lib/program/boxes.h"
 
@@ -272,22 +273,12 @@ bool sn_experts_apart(const struct sn_layout_config *l)
 
 enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struct sn_err *err)
 {
-    static const enum sn_axis axis[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
-                                                      [SN_ORDER_CONTEXT] = SN_AXIS_CONTEXT,
-                                                      [SN_ORDER_EXPERT] = SN_NGRID_AXES,
-                                                      [SN_ORDER_DATA_AXIS] = SN_AXIS_DATA,
-                                                      [SN_ORDER_PIPELINE] = SN_AXIS_PIPELINE};
     const struct sn_layout_config *l = &c->layout;
-    enum sn_axis order[SN_NGRID_AXES] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
-    const int size[] = {[SN_AXIS_TENSOR] = l->tensor,
-                        [SN_AXIS_CONTEXT] = l->context,
-                        [SN_AXIS_DATA] = l->data,
-                        [SN_AXIS_PIPELINE] = l->pipeline};
-    for (int i = 0, n = 0; i < l->n_axis_order; i++)
-        if (axis[l->axis_order[i]] != SN_NGRID_AXES)
-            order[n++] = axis[l->axis_order[i]];
-    SN_TRY(sn_grid_init(out, l->data * l->tensor * l->context * l->pipeline, size, order, err));
+    int size[SN_NGRID_AXES];
+    enum sn_axis order[SN_NGRID_AXES];
+    sn_axes_sizes(size, l);
+    sn_axes_order(order, l);
+    SN_TRY(sn_grid_init(out, sn_config_ranks(c), size, order, err));
     out->kv_copies = sn_kv_copies(&c->model, l->tensor);
     out->experts = sn_config_expert_members(c);
     out->expert_node = l->expert > 1 && l->expert_node > 1 ? l->expert_node : 0;

@@ -288,7 +288,7 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
         agreed = fmax(agreed, reduced(k, s, &cost) + cost.shared + cost.sq_norm);
         update = fmax(update, fmax(cost.update + cost.coded, cost.gather));
     }
-    int ranks = k->l->data * k->l->tensor * k->l->context * k->l->pipeline;
+    int ranks = k->l->data * sn_config_copy_ranks(k->l);
     int load = sn_load_words(&k->e->config.model);
     if (ranks > 1)
         agreed += comm(k, SN_ALL_REDUCE, load ? SN_NAGREE + load : SN_NAGREE_DENSE, SN_F64,

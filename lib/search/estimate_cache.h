@@ -13,7 +13,7 @@
  * way that a group may lie once. */
 enum { SN_NET_WAYS = 48 };
 struct sn_net {
-    int data, tensor, context, pipeline;
+    int size[SN_NGRID_AXES];
     int expert, fold, slices; /* members of an expert group; lib/config/config.h */
     int order; /* of the axes, in base 8, and which of expert and data is inner; -1: any */
     int members[SN_NGROUPS];

@@ -3,28 +3,12 @@
  */
 #include "lib/base/mem.h"
 #include "lib/cost/hops.h"
+#include "lib/layout/axes.h"
 #include "lib/layout/cut.h"
 #include "lib/search/estimate_cache.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Innermost first. */
-static void order_of(enum sn_axis order[SN_NGRID_AXES], const struct sn_layout_config *l)
-{
-    static const enum sn_axis axis[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
-                                                      [SN_ORDER_CONTEXT] = SN_AXIS_CONTEXT,
-                                                      [SN_ORDER_EXPERT] = SN_NGRID_AXES,
-                                                      [SN_ORDER_DATA_AXIS] = SN_AXIS_DATA,
-                                                      [SN_ORDER_PIPELINE] = SN_AXIS_PIPELINE};
-    enum sn_axis usual[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA, SN_AXIS_PIPELINE};
-    int n = 0;
-    for (int i = 0; i < l->n_axis_order && n < SN_NGRID_AXES; i++)
-        if (axis[l->axis_order[i]] != SN_NGRID_AXES)
-            order[n++] = axis[l->axis_order[i]];
-    for (int i = 0; n < SN_NGRID_AXES; i++)
-        order[n++] = usual[i];
-}
 
 /* Are copies of experts neighbours? Irrelevant where experts are not shared out. */
 static bool experts_apart(const struct sn_config *c)
@@ -36,7 +20,7 @@ static int order_code(const struct sn_config *c)
 {
     enum sn_axis order[SN_NGRID_AXES];
     int code = experts_apart(c);
-    order_of(order, &c->layout);
+    sn_axes_order(order, &c->layout);
     for (int i = 0; i < SN_NGRID_AXES; i++)
         code = code * 8 + (int)order[i];
     return code;
@@ -71,13 +55,14 @@ static void add_hops(struct sn_net *n, const struct sn_estimator *e, const struc
  * folded. */
 static bool token_ranks_are_neighbours(const struct sn_net *n, const struct sn_grid *g)
 {
-    int next = n->fold > 1 ? g->stride[SN_AXIS_TENSOR] * n->tensor : 0;
-    if (n->context > 1) {
+    int next = n->fold > 1 ? g->stride[SN_AXIS_TENSOR] * g->size[SN_AXIS_TENSOR] : 0;
+    int context = g->size[SN_AXIS_CONTEXT];
+    if (context > 1) {
         if (next > 0 && g->stride[SN_AXIS_CONTEXT] != next)
             return false;
-        next = n->expert > 1 || n->fold > 1 ? g->stride[SN_AXIS_CONTEXT] * n->context : 0;
+        next = n->expert > 1 || n->fold > 1 ? g->stride[SN_AXIS_CONTEXT] * context : 0;
     }
-    return n->data == 1 || next == 0 || g->stride[SN_AXIS_DATA] == next;
+    return g->size[SN_AXIS_DATA] == 1 || next == 0 || g->stride[SN_AXIS_DATA] == next;
 }
 
 /* One order, and copies of experts apart or not. */
@@ -85,13 +70,12 @@ static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
                               const enum sn_axis order[SN_NGRID_AXES], bool apart,
                               struct sn_err *err)
 {
-    const int size[] = {[SN_AXIS_TENSOR] = n->tensor,
-                        [SN_AXIS_CONTEXT] = n->context,
-                        [SN_AXIS_DATA] = n->data,
-                        [SN_AXIS_PIPELINE] = n->pipeline};
     struct sn_grid g;
-    SN_TRY(sn_grid_init(&g, n->data * n->tensor * n->context * n->pipeline, size, order, err));
-    g.kv_copies = sn_kv_copies(&e->config.model, n->tensor);
+    int ranks = 1;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        ranks *= n->size[a];
+    SN_TRY(sn_grid_init(&g, ranks, n->size, order, err));
+    g.kv_copies = sn_kv_copies(&e->config.model, n->size[SN_AXIS_TENSOR]);
     g.experts = n->expert;
     g.experts_apart = apart;
     g.fold = n->fold;
@@ -136,10 +120,7 @@ static enum sn_status add_orders(struct sn_net *n, const struct sn_estimator *e,
 
 static enum sn_status any_order(struct sn_net *n, const struct sn_estimator *e, struct sn_err *err)
 {
-    const int size[] = {[SN_AXIS_TENSOR] = n->tensor,
-                        [SN_AXIS_CONTEXT] = n->context,
-                        [SN_AXIS_DATA] = n->data,
-                        [SN_AXIS_PIPELINE] = n->pipeline};
+    const int *size = n->size;
     enum sn_axis order[SN_NGRID_AXES];
     int axes = 0, rest = SN_NGRID_AXES;
     for (int a = SN_NGRID_AXES - 1; a >= 0; a--)
@@ -155,23 +136,19 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
                              struct sn_err *err)
 {
     const struct sn_layout_config *l = &e->config.layout;
-    struct sn_net want = {.data = l->data,
-                          .tensor = l->tensor,
-                          .context = l->context,
-                          .pipeline = l->pipeline,
-                          .expert = sn_config_expert_members(&e->config),
+    struct sn_net want = {.expert = sn_config_expert_members(&e->config),
                           .fold = sn_config_fold(&e->config),
                           .slices = sn_config_slices(&e->config),
                           .order = any ? -1 : order_code(&e->config)};
-    unsigned hash = (unsigned)l->data * 31u + (unsigned)l->tensor * 1009u +
-                    (unsigned)l->context * 9176u + (unsigned)l->pipeline * 65599u +
-                    (unsigned)want.order * 7u + (unsigned)want.expert * 131u +
-                    (unsigned)want.fold * 11u;
+    unsigned hash =
+        (unsigned)want.order * 7u + (unsigned)want.expert * 131u + (unsigned)want.fold * 11u;
+    sn_axes_sizes(want.size, l);
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        hash = hash * 1009u + (unsigned)want.size[a];
     struct sn_net **row = &e->net[hash % SN_CACHE_ROWS];
     for (const struct sn_net *n = *row; n; n = n->next)
-        if (n->data == want.data && n->tensor == want.tensor && n->context == want.context &&
-            n->pipeline == want.pipeline && n->expert == want.expert && n->fold == want.fold &&
-            n->slices == want.slices && n->order == want.order) {
+        if (memcmp(n->size, want.size, sizeof(n->size)) == 0 && n->expert == want.expert &&
+            n->fold == want.fold && n->slices == want.slices && n->order == want.order) {
             *out = n;
             return SN_OK;
         }
@@ -180,7 +157,7 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
         return sn_fail(err, SN_ENOMEM, "search: no memory for a grid");
     *made = want;
     enum sn_axis order[SN_NGRID_AXES];
-    order_of(order, l);
+    sn_axes_order(order, l);
     enum sn_status st =
         any ? any_order(made, e, err) : add_one(made, e, order, experts_apart(&e->config), err);
     if (st != SN_OK) {

@@ -224,8 +224,8 @@ static enum sn_status watch(struct sn_supervisor_attempt *s, struct sn_superviso
                               .meanwhile = sn_supervisor_meanwhile,
                               .has_lost_node = sn_supervisor_has_lost_node,
                               .self = x};
-    sn_log(SN_LOG_INFO, "attempt %d: %d ranks, data %d x tensor %d x context %d x pipeline %d, %s",
-           s->number, ranks, l->data, l->tensor, l->context, l->pipeline,
+    sn_log(SN_LOG_INFO, "attempt %d: %d ranks, %s, %s", s->number, ranks,
+           sn_config_axes((char[SN_AXES_SIZE]){0}, l),
            s->from_step < 0 ? "from the beginning" : "from a checkpoint");
     if (x->has_lost_node) /* that of a dead node; otherwise there are those that there were */
         x->old_steps = steps_of(x);

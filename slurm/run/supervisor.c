@@ -112,7 +112,7 @@ static enum sn_status count_ranks(struct sn_supervisor *x, struct sn_err *err)
                        "%s: layout: auto wants a number of ranks outside of a job; use --ranks",
                        c->path);
     if (!ranks) /* one copy of the model */
-        ranks = c->layout.tensor * c->layout.context * c->layout.pipeline;
+        ranks = sn_config_copy_ranks(&c->layout);
     if (a->host.n == 0)
         s->ranks_per_node = ranks;
     s->ranks = ranks;

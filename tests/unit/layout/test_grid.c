@@ -1,8 +1,10 @@
 /*
  * test_grid.c - rank and coordinate arithmetic.
  */
-#include "lib/layout/grid.h"
+#include "lib/layout/axes.h"
 #include "tests/lib/tap.h"
+
+#include <string.h>
 
 static const enum sn_axis usual[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
                                      SN_AXIS_PIPELINE};
@@ -155,8 +157,35 @@ static void bad_grids_are_explained(void)
     tap_ok(sn_grid_init(&g, 8, good, twice, &err) == SN_EINPUT, "an axis twice fails");
 }
 
+static void a_layout_gives_sizes_and_order(void)
+{
+    static const enum sn_axis outwards[] = {SN_AXIS_PIPELINE, SN_AXIS_DATA, SN_AXIS_CONTEXT,
+                                            SN_AXIS_TENSOR};
+    struct sn_layout_config l = {.data = 5, .tensor = 2, .context = 3, .pipeline = 4};
+    int size[SN_NGRID_AXES];
+    enum sn_axis order[SN_NGRID_AXES];
+    char text[SN_AXES_SIZE];
+    sn_axes_sizes(size, &l);
+    tap_ok(size[SN_AXIS_DATA] == 5 && size[SN_AXIS_TENSOR] == 2 && size[SN_AXIS_CONTEXT] == 3 &&
+               size[SN_AXIS_PIPELINE] == 4,
+           "each axis has its size");
+    sn_axes_order(order, &l);
+    tap_ok(memcmp(order, usual, sizeof(order)) == 0, "without an order: the usual one");
+    const enum sn_order_axis named[] = {SN_ORDER_PIPELINE, SN_ORDER_DATA_AXIS, SN_ORDER_EXPERT,
+                                        SN_ORDER_CONTEXT, SN_ORDER_TENSOR};
+    memcpy(l.axis_order, named, sizeof(named));
+    l.n_axis_order = 5;
+    sn_axes_order(order, &l);
+    tap_ok(memcmp(order, outwards, sizeof(order)) == 0, "the order that is named, without expert");
+    tap_ok(sn_config_copy_ranks(&l) == 24 && sn_config_least_ranks(&l) == 120, "ranks");
+    tap_text(sn_config_axes(text, &l), "data 5 x tensor 2 x context 3 x pipeline 4", "in words");
+    l.data = 0;
+    tap_ok(sn_config_least_ranks(&l) == 24, "without data: those of one copy");
+}
+
 int main(void)
 {
+    a_layout_gives_sizes_and_order();
     replicas_of_a_node_are_neighbours_of_their_group();
     every_rank_has_its_own_coordinates();
     peers_share_all_other_axes();
