@@ -51,25 +51,16 @@ struct need {
     int64_t there; /* WAITING: phase and piece say for what */
 };
 
-static void wait_for(const struct play *y, struct need *need, enum sn_phase phase, int piece,
-                     int micro)
-{
-    int64_t end = *end_of(y, phase, piece, micro);
-    if (need->there >= 0 && (end < 0 || end > need->there))
-        *need = (struct need){phase, piece, end};
-}
-
 static struct need needs(const struct play *y, const struct sn_task *t, int piece)
 {
+    struct sn_need of[SN_NEEDS];
     struct need need = {SN_PHASE_FORWARD, piece, 0};
-    if (t->phase == SN_PHASE_FORWARD && piece > 0)
-        wait_for(y, &need, SN_PHASE_FORWARD, piece - 1, t->micro);
-    if (t->phase == SN_PHASE_BACKWARD)
-        wait_for(y, &need, SN_PHASE_FORWARD, piece, t->micro);
-    if (t->phase == SN_PHASE_BACKWARD && piece < pieces_of(y->p) - 1)
-        wait_for(y, &need, SN_PHASE_BACKWARD, piece + 1, t->micro);
-    if (t->phase == SN_PHASE_WEIGHT)
-        wait_for(y, &need, SN_PHASE_BACKWARD, piece, t->micro);
+    int n = sn_task_needs(of, y->p, t->phase, piece);
+    for (int i = 0; i < n && need.there >= 0; i++) {
+        int64_t end = *end_of(y, of[i].phase, of[i].piece, t->micro);
+        if (end < 0 || end > need.there)
+            need = (struct need){of[i].phase, of[i].piece, end};
+    }
     return need;
 }
 

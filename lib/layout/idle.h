@@ -1,12 +1,8 @@
 /*
  * idle.h - play a pipeline schedule through: does it end, and how long does each stage wait?
  *
- * Every stage runs its list in order; a task starts when the stage is free and what it needs is
- * there. Transfers take no time. For piece k of K and micro-batch i
- *
- *   forward(k, i)   needs forward(k-1, i)
- *   backward(k, i)  needs forward(k, i) and backward(k+1, i)
- *   weight(k, i)    needs backward(k, i)
+ * Every stage runs its list in order; a task starts when the stage is free and what it needs
+ * (sn_task_needs) is there. Transfers take no time.
  *
  * Times are integers in the caller's unit, so that formulas can be compared exactly. With equal
  * pieces (F, B, W: one task of one piece) every stage idles for the same time:

@@ -22,6 +22,21 @@ enum sn_phase sn_schedule_last_phase(const struct sn_pipeline *p)
     return sn_schedule_traits(p->kind)->delays_weights ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD;
 }
 
+int sn_task_needs(struct sn_need out[SN_NEEDS], const struct sn_pipeline *p, enum sn_phase phase,
+                  int piece)
+{
+    int n = 0;
+    if (phase == SN_PHASE_FORWARD && piece > 0)
+        out[n++] = (struct sn_need){SN_PHASE_FORWARD, piece - 1};
+    if (phase == SN_PHASE_BACKWARD)
+        out[n++] = (struct sn_need){SN_PHASE_FORWARD, piece};
+    if (phase == SN_PHASE_BACKWARD && piece < p->stages * p->virtual_stages - 1)
+        out[n++] = (struct sn_need){SN_PHASE_BACKWARD, piece + 1};
+    if (phase == SN_PHASE_WEIGHT)
+        out[n++] = (struct sn_need){SN_PHASE_BACKWARD, piece};
+    return n;
+}
+
 /* --- which sizes make a schedule -------------------------------------------------------------- */
 
 static enum sn_status check_multiple(const struct sn_pipeline *p, struct sn_err *err)

@@ -43,6 +43,22 @@ struct sn_task {
     int slot;  /* which copy of the part's kept activations, 0 .. sn_schedule_slots()-1 */
 };
 
+/* What must have ended before a task begins, of piece k of K and one micro-batch:
+ *
+ *   forward(k)   forward(k-1)
+ *   backward(k)  forward(k), backward(k+1)
+ *   weight(k)    backward(k)
+ *
+ * Where the piece is another one the value crosses stages. */
+struct sn_need {
+    enum sn_phase phase;
+    int piece;
+};
+enum { SN_NEEDS = 2 };
+/* Fills out[]; returns how many. */
+int sn_task_needs(struct sn_need out[SN_NEEDS], const struct sn_pipeline *p, enum sn_phase phase,
+                  int piece);
+
 /* Do these sizes make a schedule? SN_EINPUT says which would. The functions below that return no
  * status want a pipeline that passed. */
 enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err);

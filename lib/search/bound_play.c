@@ -25,25 +25,29 @@ static double *done_at(const struct table *t, enum sn_phase phase, int piece, in
                     (size_t)micro];
 }
 
-static double from(const struct table *t, enum sn_phase phase, int piece, int micro, double way)
+/* From the end of what a task of `piece` needs: the way, and from a backward it begins before the
+ * end. */
+static double way(const struct table *t, const struct sn_need *need, int piece)
 {
-    double done = *done_at(t, phase, piece, micro);
-    return done < 0 ? -1 : done + way;
+    double transfer = t->p->stages > 1 ? t->c->transfer : 0;
+    if (need->piece == piece)
+        return 0;
+    return need->phase == SN_PHASE_BACKWARD ? transfer - t->c->after[need->piece] : transfer;
 }
 
 /* When what a task needs is there; -1: not known yet. */
 static double there(const struct table *t, const struct sn_task *k, int piece)
 {
-    double way = t->p->stages > 1 ? t->c->transfer : 0;
-    if (k->phase == SN_PHASE_FORWARD)
-        return piece == 0 ? 0 : from(t, SN_PHASE_FORWARD, piece - 1, k->micro, way);
-    if (k->phase == SN_PHASE_WEIGHT)
-        return from(t, SN_PHASE_BACKWARD, piece, k->micro, 0);
-    double own = from(t, SN_PHASE_FORWARD, piece, k->micro, 0);
-    double next = piece == t->pieces - 1 ? 0
-                                         : from(t, SN_PHASE_BACKWARD, piece + 1, k->micro,
-                                                way - t->c->after[piece + 1]);
-    return own < 0 || next < 0 ? -1 : fmax(own, next);
+    struct sn_need of[SN_NEEDS];
+    double last = 0;
+    int n = sn_task_needs(of, t->p, k->phase, piece);
+    for (int i = 0; i < n; i++) {
+        double done = *done_at(t, of[i].phase, of[i].piece, k->micro);
+        if (done < 0)
+            return -1;
+        last = fmax(last, done + way(t, &of[i], piece));
+    }
+    return last;
 }
 
 /* Run a task that begins at `begin`; when it has sent. */
