@@ -84,13 +84,11 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
 
 static void json_memory(struct sn_str *out, const struct sn_memory_plan *m)
 {
-    sn_str_add(out,
-               "\"memory_bytes\": {\"params\": %lld, \"grads\": %lld, \"optimizer\": %lld, "
-               "\"activations\": %lld, \"workspace\": %lld, \"comm\": %lld, \"snapshot\": %lld, "
-               "\"library\": %lld, \"total\": %lld}, ",
-               (long long)m->params, (long long)m->grads, (long long)m->optimizer,
-               (long long)m->activations, (long long)m->workspace, (long long)m->comm,
-               (long long)m->snapshot, (long long)m->library, (long long)m->total);
+    sn_str_add(out, "\"memory_bytes\": {");
+#define USE(name, always) sn_str_add(out, "\"" #name "\": %lld, ", (long long)m->name);
+    SN_MEMORY_USES(USE)
+#undef USE
+    sn_str_add(out, "\"total\": %lld}, ", (long long)m->total);
 }
 
 static void json_traffic(struct sn_str *out, const struct sn_plan *p, const struct sn_machine *m)

@@ -32,15 +32,11 @@ static void row(const char *name, int64_t bytes)
 static void text_memory(const struct sn_memory_plan *m)
 {
     (void)printf("memory of the worst rank, bytes\n");
-    row("params", m->params);
-    row("grads", m->grads);
-    row("optimizer", m->optimizer);
-    row("activations", m->activations);
-    row("workspace", m->workspace);
-    row("comm", m->comm);
-    if (m->snapshot)
-        row("snapshot", m->snapshot);
-    row("library", m->library);
+#define USE(name, always)                                                                          \
+    if (m->name || (always))                                                                       \
+        row(#name, m->name);
+    SN_MEMORY_USES(USE)
+#undef USE
     row("total", m->total);
 }
 

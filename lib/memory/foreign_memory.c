@@ -74,6 +74,8 @@ void sn_foreign_memory(struct sn_memory_plan *m, const struct sn_job *j,
         m->workspace = m->comm = 0;
     }
     m->workspace += (int64_t)s->fixed_bytes;
-    m->total = m->params + m->grads + m->optimizer + m->activations + m->workspace + m->comm +
-               m->snapshot + m->library;
+    m->total = 0;
+#define USE(name, always) m->total += m->name;
+    SN_MEMORY_USES(USE)
+#undef USE
 }

@@ -281,11 +281,23 @@ struct sn_job {
  * between the plan and 16 MiB below it. */
 #define SN_LIBRARY_BYTES ((int64_t)32 << 20)
 
+/* What a rank's memory is for, in the order in which people are told; said although it is 0?
+ * snapshot: copies of what a rank writes (boxes.h): checkpoint.async, snapshot_every. */
+#define SN_MEMORY_USES(USE)                                                                        \
+    USE(params, true)                                                                              \
+    USE(grads, true)                                                                               \
+    USE(optimizer, true)                                                                           \
+    USE(activations, true)                                                                         \
+    USE(workspace, true)                                                                           \
+    USE(comm, true)                                                                                \
+    USE(snapshot, false)                                                                           \
+    USE(library, true)
+#define SN_MEMORY_MEMBER(name, always) int64_t name;
 struct sn_memory_plan { /* bytes: memory_bytes of docs/plan.schema.json */
-    int64_t params, grads, optimizer, activations, workspace, comm;
-    int64_t snapshot; /* copies of what a rank writes (boxes.h): checkpoint.async, snapshot_every */
-    int64_t library, total;
+    SN_MEMORY_USES(SN_MEMORY_MEMBER)
+    int64_t total;
 };
+#undef SN_MEMORY_MEMBER
 
 /* Compile the set {train, evaluate, generate} of one rank for a resolved configuration (layout.data
  * set). `generate` is empty unless the job has one rank. `config`, `model` and `ops` are borrowed.

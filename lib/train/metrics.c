@@ -98,13 +98,11 @@ static void number(FILE *f, const char *key, double v)
 
 void sn_metrics_json_memory(FILE *f, const struct sn_memory_plan *m)
 {
-    (void)fprintf(f,
-                  "\"memory_bytes\": {\"params\": %lld, \"grads\": %lld, \"optimizer\": %lld, "
-                  "\"activations\": %lld, \"workspace\": %lld, \"comm\": %lld, \"snapshot\": %lld, "
-                  "\"library\": %lld, \"total\": %lld}",
-                  (long long)m->params, (long long)m->grads, (long long)m->optimizer,
-                  (long long)m->activations, (long long)m->workspace, (long long)m->comm,
-                  (long long)m->snapshot, (long long)m->library, (long long)m->total);
+    (void)fprintf(f, "\"memory_bytes\": {");
+#define USE(name, always) (void)fprintf(f, "\"" #name "\": %lld, ", (long long)m->name);
+    SN_MEMORY_USES(USE)
+#undef USE
+    (void)fprintf(f, "\"total\": %lld}", (long long)m->total);
 }
 
 void sn_metrics_json_traffic(FILE *f, const int64_t *traffic)
