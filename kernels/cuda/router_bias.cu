@@ -30,5 +30,6 @@ static __global__ void __launch_bounds__(SN_BLOCK) router_bias(const struct sn_a
 
 SN_CUDA_OP(router_bias)
 {
-    return sn_launch(cx, router_bias, sn_shape_line(a->in[SN_ROUTER_BIAS_COUNTS].rows * SN_WARP), *a);
+    return sn_launch(cx, router_bias, sn_shape_line(a->in[SN_ROUTER_BIAS_COUNTS].rows * SN_WARP),
+                     *a);
 }
