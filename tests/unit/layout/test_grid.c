@@ -2,6 +2,7 @@
  * test_grid.c - rank and coordinate arithmetic.
  */
 #include "lib/layout/axes.h"
+#include "lib/layout/mesh.h"
 #include "tests/lib/tap.h"
 
 #include <string.h>
@@ -140,6 +141,28 @@ static void replicas_of_a_node_are_neighbours_of_their_group(void)
     }
 }
 
+/* Whichever axis of the grid varies fastest, an axis of the mesh is a group of the grid. */
+static void axes_of_the_mesh_are_groups_of_the_grid(void)
+{
+    const enum sn_axis other[] = {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_PIPELINE, SN_AXIS_CONTEXT};
+    const int size[] = {3, 2, 5, 4};
+    for (int i = 0; i < 2; i++) {
+        struct sn_grid g;
+        (void)sn_grid_init(&g, 120, size, i ? other : usual, NULL);
+        struct sn_mesh m = sn_mesh_of_grid(&g);
+        int bad = m.n_axes != 1 || sn_mesh_ranks(&m) != 3 || strcmp(m.axis[0].name, "tensor") != 0;
+        for (int r = 0; r < 120; r++)
+            for (int a = 0; a < m.n_axes; a++) {
+                enum sn_group q = m.axis[a].group;
+                bad += sn_mesh_coord(&m, a, r) != sn_group_index(&g, r, q) ||
+                       m.axis[a].size != sn_group_size(&g, r, q);
+                for (int k = 0; k < m.axis[a].size; k++)
+                    bad += sn_mesh_member(&m, a, r, k) != sn_group_member(&g, r, q, k);
+            }
+        tap_ok(bad == 0, "tensor's size, coordinates and members, axis order %d", i);
+    }
+}
+
 static void bad_grids_are_explained(void)
 {
     struct sn_grid g;
@@ -190,6 +213,7 @@ int main(void)
     every_rank_has_its_own_coordinates();
     peers_share_all_other_axes();
     experts_fold_into_tensor();
+    axes_of_the_mesh_are_groups_of_the_grid();
     bad_grids_are_explained();
     return tap_done();
 }
