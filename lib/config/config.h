@@ -38,7 +38,7 @@ enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
 enum sn_expert_tokens { SN_TOKENS_GATHERED, SN_TOKENS_SPLIT, SN_TOKENS_AUTO };
 enum sn_duplicates { SN_DUPLICATES_SENT, SN_DUPLICATES_DROPPED, SN_DUPLICATES_AUTO };
-enum sn_placement { SN_PLACEMENT_AUTO, SN_PLACEMENT_DEFAULT };
+enum sn_process_placement { SN_PLACEMENT_AUTO, SN_PLACEMENT_DEFAULT };
 enum sn_context_kind { SN_CONTEXT_RING, SN_CONTEXT_ALL_TO_ALL };
 enum sn_scheme {
     SN_SCHEME_NONE,
@@ -193,7 +193,7 @@ struct sn_layout_config {
     enum sn_order_axis axis_order[SN_NORDER_AXES]; /* innermost first; each axis once */
     int64_t bucket;                                /* bytes of a gradient bucket */
     int64_t optimizer_tile;                        /* values updated at once; 0: a bucket's */
-    enum sn_placement placement;                   /* which process computes which rank */
+    enum sn_process_placement placement;           /* which process computes which rank */
     struct sn_compress_config compress;
     bool split_backward; /* no key of its own: planners set it for a stage of a schedule that delays
                             weight gradients */
