@@ -194,11 +194,20 @@ enum sn_acc sn_exec_acc(enum sn_acc_rule r, const struct sn_at *at)
     return r == SN_ACC_ADD ? SN_ADD : SN_WRITE;
 }
 
+/* Is this rank member 0 of every group of the mask? */
+static bool is_first(const struct sn_exec *x, unsigned groups)
+{
+    for (int q = 0; q < SN_NGROUPS; q++)
+        if (groups >> q & 1u && x->job->group_index[q] != 0)
+            return false;
+    return true;
+}
+
 void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
                   const struct sn_at *at, struct sn_args *a)
 {
     for (int i = 0; i < SN_MAX_IN; i++) {
-        bool absent = op->in_first >> i & 1u && x->job->group_index[SN_GROUP_TENSOR] != 0;
+        bool absent = op->in_first >> i & 1u && !is_first(x, op->first_of);
         a->in[i] = absent ? (struct sn_mat){0} : sn_exec_resolve(x, p, &op->in[i], at);
     }
     for (int i = 0; i < SN_MAX_OUT; i++) {
@@ -272,15 +281,6 @@ static enum sn_status pace_op(struct sn_exec *x, const struct sn_program *p, int
     SN_TRY(run_op(x, p, i, at, err));
     sn_pace_communicated(&x->pace, began);
     return SN_OK;
-}
-
-/* Is this rank member 0 of every group of the mask? */
-static bool is_first(const struct sn_exec *x, unsigned groups)
-{
-    for (int q = 0; q < SN_NGROUPS; q++)
-        if (groups >> q & 1u && x->job->group_index[q] != 0)
-            return false;
-    return true;
 }
 
 bool sn_exec_due(const struct sn_op *op, const struct sn_at *at)

@@ -3,34 +3,98 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct row {
+/* --- points ----------------------------------------------------------------------------------- */
+
+/* What a point is, whatever the mesh. */
+enum layer {
+    LINEAR, /* the first product of a block: column-parallel */
+    QKV,
+    TRANSPOSED, /* the product that takes what such a one gives: row-parallel */
+    INSIDE,     /* no parameters, between the two */
+    WORDS,      /* an embedding */
+    HEAD,
+    ROUTER,
+    EXPERTS,   /* the two matrices of an expert */
+    BETWEEN,   /* on what stands between blocks: norms, sums, dropout */
+    IN_SLICES, /* the same under sequence parallelism */
+    NLAYERS
+};
+
+static const struct {
     const char *point; /* what follows the layer's number */
-    struct sn_cut cut;
+    enum layer layer;
+} points[] = {
+    {"embed", WORDS},
+    {"attn.qkv", QKV},
+    {"attn.rope", INSIDE},
+    {"attn.core", INSIDE},
+    {"attn.o", TRANSPOSED},
+    {"ffn.up", LINEAR},
+    {"ffn.act", INSIDE},
+    {"ffn.gate_up", LINEAR},
+    {"ffn.swiglu", INSIDE},
+    {"ffn.down", TRANSPOSED},
+    {"ffn.shared.gate_up", LINEAR},
+    {"ffn.shared.swiglu", INSIDE},
+    {"ffn.shared.down", TRANSPOSED},
+    {"ffn.router", ROUTER},
+    {"ffn.experts", EXPERTS},
+    {"head", HEAD},
+};
+
+/* --- their cuts over an axis ------------------------------------------------------------------ */
+
+struct axis_cut {
+    enum sn_cut_kind weight, bias;
+    struct sn_axis_placement want, give;
 };
 
 /* clang-format off */
-#define SHARED   {SN_SHARED, SN_ROWS}
+#define SAME     {SN_REPLICATE, SN_ROWS}
+#define SHARED   {SN_REPLICATE_PARTIAL_GRAD, SN_ROWS}
 #define PARTIAL  {SN_PARTIAL, SN_ROWS}
-#define FEATURES {SN_SPLIT, SN_COLS}
+#define TOKENS   {SN_SHARD, SN_ROWS}
+#define FEATURES {SN_SHARD, SN_COLS}
+#define OF_TOKENS {SN_CUT_GATHERED, SN_CUT_GATHERED, TOKENS, TOKENS}
+
+/* By what the axis cuts: outputs, inputs, tokens. */
+static const struct axis_cut cuts[NLAYERS][SN_NMESH_USES] = {
+    /*              weight         bias           wants     gives */
+    [LINEAR]     = {{SN_CUT_ROWS,   SN_CUT_ROWS,   SHARED,   FEATURES},
+                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES, PARTIAL},  OF_TOKENS},
+    [QKV]        = {{SN_CUT_QKV,    SN_CUT_QKV,    SHARED,   FEATURES},
+                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES, PARTIAL},  OF_TOKENS},
+    [TRANSPOSED] = {{SN_CUT_COLS,   SN_CUT_NONE,   FEATURES, PARTIAL},
+                    {SN_CUT_ROWS,   SN_CUT_ROWS,   SHARED,   FEATURES}, OF_TOKENS},
+    [INSIDE]     = {{SN_CUT_NONE,   SN_CUT_NONE,   FEATURES, FEATURES},
+                    {SN_CUT_NONE,   SN_CUT_NONE,   SAME,     SAME},     OF_TOKENS},
+    [WORDS]      = {{SN_CUT_ROWS,   SN_CUT_NONE,   SHARED,   PARTIAL},
+                    {SN_CUT_ROWS,   SN_CUT_NONE,   SHARED,   PARTIAL},  OF_TOKENS},
+    [HEAD]       = {{SN_CUT_ROWS,   SN_CUT_NONE,   SHARED,   FEATURES},
+                    {SN_CUT_ROWS,   SN_CUT_NONE,   SHARED,   FEATURES}, OF_TOKENS},
+    [ROUTER]     = {{SN_CUT_SUMMED, SN_CUT_NONE,   SHARED,   SHARED},
+                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES, PARTIAL},  OF_TOKENS},
+    [EXPERTS]    = {{SN_CUT_ROWS,   SN_CUT_COLS,   SHARED,   PARTIAL},
+                    {SN_CUT_COLS,   SN_CUT_ROWS,   FEATURES, FEATURES}, OF_TOKENS},
+    [BETWEEN]    = {{SN_CUT_NONE,   SN_CUT_NONE,   SAME,     SAME},
+                    {SN_CUT_ROWS,   SN_CUT_ROWS,   FEATURES, FEATURES}, OF_TOKENS},
+    [IN_SLICES]  = {{SN_CUT_SUMMED, SN_CUT_SUMMED, TOKENS,   TOKENS},
+                    {SN_CUT_ROWS,   SN_CUT_ROWS,   FEATURES, FEATURES}, OF_TOKENS},
+};
 /* clang-format on */
 
-static const struct row rows[] = {
-    /* clang-format off */
-    /* point           weight       bias         wants     gives */
-    {"embed",       {SN_CUT_ROWS, SN_CUT_NONE, SHARED,   PARTIAL}},
-    {"attn.qkv",    {SN_CUT_QKV,  SN_CUT_QKV,  SHARED,   FEATURES}},
-    {"attn.o",      {SN_CUT_COLS, SN_CUT_NONE, FEATURES, PARTIAL}},
-    {"ffn.up",      {SN_CUT_ROWS, SN_CUT_ROWS, SHARED,   FEATURES}},
-    {"ffn.gate_up", {SN_CUT_ROWS, SN_CUT_ROWS, SHARED,   FEATURES}},
-    {"ffn.down",    {SN_CUT_COLS, SN_CUT_NONE, FEATURES, PARTIAL}},
-    {"ffn.shared.gate_up", {SN_CUT_ROWS, SN_CUT_ROWS, SHARED, FEATURES}},
-    {"ffn.shared.down", {SN_CUT_COLS, SN_CUT_NONE, FEATURES, PARTIAL}},
-    {"ffn.router",  {SN_CUT_SUMMED, SN_CUT_NONE, SHARED,  SHARED}},
-    /* the two matrices of an expert */
-    {"ffn.experts", {SN_CUT_ROWS, SN_CUT_COLS, SHARED,   PARTIAL}},
-    {"head",        {SN_CUT_ROWS, SN_CUT_NONE, SHARED,   FEATURES}},
-    /* clang-format on */
-};
+static struct sn_cut over_axes(const struct sn_mesh *m, enum layer layer)
+{
+    struct sn_cut c = {.weight = {SN_CUT_NONE}};
+    for (int a = 0; a < m->n_axes; a++) {
+        const struct axis_cut *of = &cuts[layer][m->axis[a].use];
+        c.weight[a] = of->weight;
+        c.bias[a] = of->bias;
+        c.want.axis[a] = of->want;
+        c.give.axis[a] = of->give;
+    }
+    return c;
+}
 
 /* "l12.attn.o" -> "attn.o"; what has no layer stays. */
 static const char *without_layer(const char *point)
@@ -42,20 +106,84 @@ static const char *without_layer(const char *point)
     return end > point + 1 && *end == '.' ? end + 1 : point;
 }
 
-const struct sn_cut *sn_cut_at(const char *point)
+bool sn_cut_at(struct sn_cut *out, const struct sn_mesh *m, const char *point)
 {
     const char *name = without_layer(point);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (strcmp(rows[i].point, name) == 0)
-            return &rows[i].cut;
-    return NULL;
+    for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
+        if (strcmp(points[i].point, name) == 0) {
+            *out = over_axes(m, points[i].layer);
+            return true;
+        }
+    return false;
+}
+
+struct sn_cut sn_cut_between(const struct sn_mesh *m, bool sequence_parallel)
+{
+    return over_axes(m, sequence_parallel ? IN_SLICES : BETWEEN);
+}
+
+/* --- parameters ------------------------------------------------------------------------------- */
+
+/* As kept, and as used. */
+static const struct sn_axis_placement parameter[][2] = {
+    [SN_CUT_NONE] = {SAME, SAME},     [SN_CUT_ROWS] = {TOKENS, TOKENS},
+    [SN_CUT_QKV] = {TOKENS, TOKENS},  [SN_CUT_COLS] = {FEATURES, FEATURES},
+    [SN_CUT_SUMMED] = {SAME, SHARED}, [SN_CUT_GATHERED] = {TOKENS, SHARED},
+};
+
+static struct sn_placement placed(const enum sn_cut_kind *cut, int used)
+{
+    struct sn_placement p;
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        p.axis[a] = parameter[cut[a]][used];
+    return p;
+}
+
+struct sn_placement sn_cut_kept(const enum sn_cut_kind cut[SN_MESH_AXES])
+{
+    return placed(cut, 0);
+}
+
+struct sn_placement sn_cut_used(const enum sn_cut_kind cut[SN_MESH_AXES])
+{
+    return placed(cut, 1);
+}
+
+/* --- slices ----------------------------------------------------------------------------------- */
+
+static struct sn_slice slice_of_slice(struct sn_slice of, int size, int index)
+{
+    int64_t padded = (of.padded + size - 1) / size;
+    int64_t first = index * padded < of.count ? index * padded : of.count;
+    return (struct sn_slice){of.first + first,
+                             of.count - first < padded ? of.count - first : padded, padded};
 }
 
 struct sn_slice sn_slice_of(int64_t n, int size, int index)
 {
-    int64_t padded = (n + size - 1) / size;
-    int64_t first = index * padded < n ? index * padded : n;
-    return (struct sn_slice){first, n - first < padded ? n - first : padded, padded};
+    return slice_of_slice((struct sn_slice){0, n, n}, size, index);
+}
+
+struct sn_slice sn_cut_slice(const enum sn_cut_kind cut[SN_MESH_AXES], enum sn_cut_kind kind,
+                             const struct sn_mesh_place *at, int64_t n)
+{
+    struct sn_slice s = {0, n, n};
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (cut[a] == kind)
+            s = slice_of_slice(s, at->size[a], at->index[a]);
+    return s;
+}
+
+struct sn_ways sn_cut_ways(const enum sn_cut_kind cut[SN_MESH_AXES], enum sn_cut_kind kind,
+                           const struct sn_mesh_place *at)
+{
+    struct sn_ways w = {1, 0};
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (cut[a] == kind) {
+            w.size *= at->size[a];
+            w.index = w.index * at->size[a] + at->index[a];
+        }
+    return w;
 }
 
 int sn_kv_copies(const struct sn_model_config *m, int size)

@@ -38,3 +38,13 @@ int sn_mesh_member(const struct sn_mesh *m, int axis, int rank, int i)
 {
     return rank + (i - sn_mesh_coord(m, axis, rank)) * m->axis[axis].stride;
 }
+
+struct sn_mesh_place sn_mesh_place(const struct sn_mesh *m, int rank)
+{
+    struct sn_mesh_place p;
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        p.size[a] = a < m->n_axes ? m->axis[a].size : 1;
+        p.index[a] = a < m->n_axes ? sn_mesh_coord(m, a, rank) : 0;
+    }
+    return p;
+}

@@ -42,4 +42,10 @@ int sn_mesh_coord(const struct sn_mesh *m, int axis, int rank);
 /* The rank that `rank` would be with coordinate i on this axis: member i of its group. */
 int sn_mesh_member(const struct sn_mesh *m, int axis, int rank, int i);
 
+/* Where a rank stands on all axes: number `index` of `size`; 0 of 1 on those that there are not. */
+struct sn_mesh_place {
+    int size[SN_MESH_AXES], index[SN_MESH_AXES];
+};
+struct sn_mesh_place sn_mesh_place(const struct sn_mesh *m, int rank);
+
 #endif

@@ -114,9 +114,10 @@ uint64_t sn_program_hash(const struct sn_program *p)
     uint64_t h = 0xcbf29ce484222325ull;
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        int64_t x[] = {op->kind, (int64_t)op->when, (int64_t)op->group,
-                       op->peer, (int64_t)op->only, op->tag,
-                       op->id,   op->waits_for,     (int64_t)op->in_first};
+        int64_t x[] = {op->kind,    (int64_t)op->when, (int64_t)op->group,
+                       op->peer,    (int64_t)op->only, op->tag,
+                       op->id,      op->waits_for,     (int64_t)op->in_first,
+                       op->first_of};
         h = mix(h, x, sizeof(x));
         for (int k = 0; k < SN_MAX_IN; k++)
             h = mix_view(h, &op->in[k]);

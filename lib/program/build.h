@@ -7,6 +7,7 @@
 #ifndef SN_BUILD_H
 #define SN_BUILD_H
 
+#include "lib/layout/cut.h"
 #include "lib/program/opinfo.h"
 #include "lib/program/program.h"
 
@@ -64,8 +65,9 @@ int sn_shift_post(struct sn_program *p, int from, int to, const char *label);
 
 struct sn_value_place {
     int buf; /* -1: not computed here (yet) */
-    struct sn_layout_form have;
-    int shared; /* the same in form SHARED, once somebody has asked; -1 */
+    struct sn_placement have;
+    int used; /* the same as ranks use it, each in its own way, once somebody has asked; -1 */
+    struct sn_placement used_as;
 };
 
 /* What a router has decided, for the experts that follow: buffers. */
@@ -124,8 +126,6 @@ struct sn_emit {
     struct sn_under_way under_way;   /* of experts' tokens in chunks */
 };
 
-/* What stands between blocks: SAME, or SPLIT by rows under sequence parallelism. */
-struct sn_layout_form sn_region(const struct sn_job *j);
 /* The unit of a node: its layer, -1 before the first block, `layers` after the last. */
 int sn_unit_of(const struct sn_job *j, const struct sn_node *n);
 /* How many parts a parameter (-1: none) has here; they begin at first_part[param]. */
@@ -229,20 +229,31 @@ int64_t sn_pack_bound(const struct sn_pack_item *items, int n, int n_ops, int64_
  * and the offsets of the items' buffers; false: no memory. */
 bool sn_pack(struct sn_program *p, struct sn_pack_item *items, int n);
 
-/* lower.c, for the other lowerings: */
-/* A new result buffer of node n, `rows` x `cols`, and its place. */
-int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_layout_form form);
-/* Value `value` in the form wanted. */
-struct sn_view sn_take(struct sn_emit *e, int value, struct sn_layout_form want);
+/* --- values and where they are (redistribute.c) ----------------------------------------------- */
+
+/* The cut at a point, or of what stands between blocks. */
+struct sn_cut sn_cut_of(const struct sn_job *j, const char *point);
+/* How what stands between blocks is placed. */
+struct sn_placement sn_region(const struct sn_job *j);
+/* Of the rows of a micro-batch, those that a rank has of a tensor placed so, and the first. */
+int64_t sn_rows_here(const struct sn_job *j, struct sn_placement p);
+int64_t sn_first_row(const struct sn_job *j, struct sn_placement p);
+/* An input that is added to what is a sum over ranks: there on one of them. */
+void sn_add_once(const struct sn_emit *e, struct sn_op *op, int input, struct sn_placement give);
+/* A new result buffer of node n, of `cols` columns here, placed as given. */
+int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_placement give);
+/* Value `value`, placed as wanted. */
+struct sn_view sn_take(struct sn_emit *e, int value, struct sn_placement want);
+
 /* Does every token visit all experts in this program? (lower_dense.c) */
 bool sn_experts_dense(const struct sn_emit *e);
 /* Do rows travel to experts of other ranks, as many as are routed there? */
 bool sn_experts_travel(const struct sn_emit *e);
 /* Rows of buffer x, by expert, through the experts here. */
 int sn_feed_forward(struct sn_emit *e, const struct sn_node *n, int x, int bounds);
-/* In which form a layer with experts takes tokens, and gives them. */
-struct sn_layout_form sn_experts_taken(const struct sn_emit *e);
-struct sn_layout_form sn_experts_given(const struct sn_emit *e);
+/* How a layer with experts takes tokens, and gives them. */
+struct sn_placement sn_experts_taken(const struct sn_emit *e);
+struct sn_placement sn_experts_given(const struct sn_emit *e);
 /* Experts of layer points that this rank holds (lower_experts.c). */
 int sn_experts_here(const struct sn_emit *e);
 /* The choices of all ranks that share sequences with this one: `choice` itself, or a new buffer. */
@@ -290,6 +301,12 @@ void sn_legs_run(struct sn_emit *e, const struct sn_legs *legs);
 void sn_back_begin(struct sn_emit *e, struct sn_view back, const struct sn_attr *attr,
                    const char *label);
 
+/* Attention heads of this rank. */
+struct sn_heads {
+    int query, kv;
+    int first; /* query head */
+};
+struct sn_heads sn_heads_here(const struct sn_job *j);
 /* Attributes of an operation on this rank: where its rows, words and heads lie. */
 struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);
 

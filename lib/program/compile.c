@@ -6,7 +6,6 @@
 #include "kernels/round.h"
 #include "lib/base/mem.h"
 #include "lib/layout/axes.h"
-#include "lib/layout/cut.h"
 #include "lib/program/boxes.h"
 
 #include <string.h>
@@ -72,7 +71,7 @@ static enum sn_status emit_init(struct sn_emit *e, struct sn_job *j, struct sn_p
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the %s program", p->name);
     count_uses(e);
     for (int i = 0; i < j->model->n_values; i++)
-        e->value[i] = (struct sn_value_place){.buf = -1, .shared = -1};
+        e->value[i] = (struct sn_value_place){.buf = -1, .used = -1};
     return SN_OK;
 }
 
@@ -294,6 +293,7 @@ static enum sn_status place_rank(struct sn_job *j, int rank, struct sn_err *err)
 {
     const struct sn_layout_config *l = &j->config->layout;
     SN_TRY(sn_job_grid(&j->grid, j->config, err));
+    j->mesh = sn_mesh_of_grid(&j->grid);
     j->rank = rank;
     for (int q = 0; q < SN_NGROUPS; q++) {
         j->group_size[q] = sn_group_size(&j->grid, rank, (enum sn_group)q);
@@ -322,7 +322,9 @@ static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *en
     SN_TRY(place_rank(j, env->rank, err));
     j->zero = j->group_size[SN_GROUP_REPLICA] > 1 ? l->zero : 0;
     j->rows = (int64_t)l->micro_batch * c->model.seq / l->context;
-    int64_t words = sn_slice_of(c->model.vocab, l->tensor, 0).padded;
+    struct sn_cut head = sn_cut_of(j, "head");
+    struct sn_mesh_place at = sn_mesh_place(&j->mesh, j->rank);
+    int64_t words = sn_cut_slice(head.weight, SN_CUT_ROWS, &at, c->model.vocab).padded;
     if (j->ops) /* parts and their places are the same on all backends */
         j->head_block =
             head_block(&j->ops->head, j->rows, words * (int64_t)sn_dtype_size(j->dtype));

@@ -6,12 +6,6 @@
 
 #include "lib/base/mem.h"
 
-struct sn_layout_form sn_region(const struct sn_job *j)
-{
-    bool split = j->config->layout.sequence_parallel && j->group_size[SN_GROUP_TENSOR] > 1;
-    return (struct sn_layout_form){split ? SN_SPLIT : SN_SAME, SN_ROWS};
-}
-
 int sn_unit_of(const struct sn_job *j, const struct sn_node *n)
 {
     /* Of the nodes without a layer: the middle of the list lies in a block,

@@ -221,7 +221,7 @@ void sn_grad_copy(struct sn_emit *e, const struct sn_op *f)
         contribute(e, f->in[SN_COPY_X], sn_grad_of(e, f->out[SN_COPY_Y]));
 }
 
-/* --- moves between forms ---------------------------------------------------------------------- */
+/* --- moves between placements ----------------------------------------------------------------- */
 
 void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
 {

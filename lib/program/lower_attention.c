@@ -13,8 +13,6 @@
  */
 #include "lib/program/build.h"
 
-#include "lib/layout/cut.h"
-
 struct attention {
     struct sn_emit *e;
     const struct sn_node *n;
@@ -120,7 +118,7 @@ static struct sn_view fresh(const struct attention *a, int64_t rows, int64_t col
     return sn_view_all(p, b);
 }
 
-static const struct sn_layout_form by_rows = {SN_SPLIT, SN_ROWS}, by_heads = {SN_SPLIT, SN_COLS};
+static const struct sn_axis_placement by_rows = {SN_SHARD, SN_ROWS}, by_heads = {SN_SHARD, SN_COLS};
 
 static struct sn_view exchange(const struct attention *a, struct sn_view x, const char *what)
 {
@@ -129,7 +127,7 @@ static struct sn_view exchange(const struct attention *a, struct sn_view x, cons
     op.in[SN_MOVE_FROM] = x;
     op.out[SN_MOVE_TO] = y;
     op.attr.blocks_a = a->e->job->group_size[SN_GROUP_CONTEXT];
-    op.grad_move = sn_edge_backward(by_rows, by_heads); /* and the other way: the same */
+    op.grad_move = sn_axis_move(by_rows, by_heads).backward; /* and the other way: the same */
     sn_comm_run(a->e->p, &op);
     return y;
 }
@@ -172,20 +170,19 @@ static void all_to_all(struct attention *a)
 void sn_lower_attention(struct sn_emit *e, const struct sn_node *n)
 {
     const struct sn_job *j = e->job;
-    const struct sn_model_config *m = &j->config->model;
-    static const struct sn_layout_form features = {SN_SPLIT, SN_COLS};
-    int size = j->group_size[SN_GROUP_TENSOR], copies = sn_kv_copies(m, size);
+    struct sn_cut cut = sn_cut_of(j, n->point);
+    struct sn_heads heads = sn_heads_here(j);
     struct attention a = {.e = e, .n = n, .attr = sn_localised(e, n)};
-    a.attr.attention.heads = m->heads / size;
-    a.attr.attention.kv_heads = m->kv_heads / (size / copies);
-    a.attr.attention.head0 = a.attr.attention.heads * j->group_index[SN_GROUP_TENSOR];
+    a.attr.attention.heads = heads.query;
+    a.attr.attention.kv_heads = heads.kv;
+    a.attr.attention.head0 = heads.first;
     int64_t q = (int64_t)a.attr.attention.heads * a.attr.attention.head_dim;
     int64_t kv = (int64_t)a.attr.attention.kv_heads * a.attr.attention.head_dim;
-    int qkv = sn_take(e, n->in[0], features).buf;
+    int qkv = sn_take(e, n->in[0], cut.want).buf;
     a.q = sn_view_cols(e->p, qkv, 0, q);
     a.k = sn_view_cols(e->p, qkv, q, kv);
     a.v = sn_view_cols(e->p, qkv, q + kv, kv);
-    a.y = sn_result(e, n, q, features);
+    a.y = sn_result(e, n, q, cut.give);
     if (e->p->failed)
         return;
     if (a.attr.position.context == 1)

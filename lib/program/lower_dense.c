@@ -20,7 +20,7 @@
  * choose, would be E / P times as many; the experts' weights, as ZeRO-3 sends them, pay only where
  * n is more than 3 E F / (2 P).
  *
- * Over the tensor axis experts are cut as ever: x SHARED, y PARTIAL (lower_experts.c).
+ * Over the axes of the mesh experts are cut as ever (lower_experts.c).
  */
 #include "lib/program/build.h"
 

@@ -8,8 +8,8 @@
  *   gate and up, SwiGLU, down         expert_gemm, swiglu, expert_gemm
  *   y = sum of w times its rows       combine
  *
- * Over the tensor axis the experts are cut as a feed-forward part is: x comes SHARED, each rank
- * routes all tokens alike, and y is PARTIAL. So are the gradients of w and with it those of the
+ * Tensor ranks cut the experts as a feed-forward part: x comes whole (REPLICATE_PARTIAL_GRAD), each
+ * rank routes all tokens alike, and y is PARTIAL. So are the gradients of w and with it those of the
  * router, which are summed like norms' under sequence parallelism (parts.c); what the losses add to
  * them enters on the first rank alone.
  *
@@ -27,7 +27,7 @@
  * it goes back (the same paper, 5.1, with reduce-scatter in place of all-reduce and drop). A row
  * comes back to one rank, elsewhere it is 0: so y is PARTIAL, as without.
  *
- * Tensor ranks may route tokens of their own, slices of sequences: then x and y are SPLIT, nothing
+ * Tensor ranks may route tokens of their own, slices of sequences: then x and y are SHARD, nothing
  * goes over the tensor axis, and an expert is cut over u of them (layout.expert_tensor; parallel
  * folding: Liu et al., "MoE Parallel Folding", arXiv 2504.14960). Blocks of u tensor ranks count as
  * replicas do. A row goes to the u ranks that have slices of its expert, in one exchange over the
@@ -41,8 +41,6 @@
 #include "lib/layout/exchange.h"
 #include "lib/program/build.h"
 
-static const struct sn_layout_form shared = {SN_SHARED, SN_ROWS}, partial = {SN_PARTIAL, SN_ROWS};
-
 bool sn_experts_travel(const struct sn_emit *e)
 {
     return e->job->group_size[SN_GROUP_EXPERT] > 1 && !sn_experts_dense(e);
@@ -53,21 +51,21 @@ static bool is_folded(const struct sn_emit *e)
     return e->job->grid.fold > 1;
 }
 
-/* The forms of x and y. */
-struct sn_layout_form sn_experts_taken(const struct sn_emit *e)
+/* Of x and y. */
+struct sn_placement sn_experts_taken(const struct sn_emit *e)
 {
-    return is_folded(e) ? sn_region(e->job) : shared;
+    return is_folded(e) ? sn_region(e->job) : sn_cut_of(e->job, "ffn.experts").want;
 }
 
-struct sn_layout_form sn_experts_given(const struct sn_emit *e)
+struct sn_placement sn_experts_given(const struct sn_emit *e)
 {
-    return is_folded(e) ? sn_region(e->job) : partial;
+    return is_folded(e) ? sn_region(e->job) : sn_cut_of(e->job, "ffn.experts").give;
 }
 
 /* Tokens that this rank routes. */
 static int64_t tokens(const struct sn_emit *e)
 {
-    return e->job->rows / (is_folded(e) ? e->job->group_size[SN_GROUP_TENSOR] : 1);
+    return sn_rows_here(e->job, sn_experts_taken(e));
 }
 
 static int temp(struct sn_emit *e, enum sn_dtype dtype, int64_t rows, int64_t cols,
@@ -107,8 +105,10 @@ static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
 {
     if (n->attr.experts.aux_loss <= 0)
         return counts;
-    if (is_folded(e))
-        counts = count_over(e, n, counts, SN_GROUP_TENSOR);
+    struct sn_placement taken = sn_experts_taken(e);
+    for (int a = 0; a < e->job->mesh.n_axes; a++)
+        if (sn_placement_cuts(taken, a, SN_ROWS))
+            counts = count_over(e, n, counts, e->job->mesh.axis[a].group);
     return count_over(e, n, counts, SN_GROUP_REPLICA);
 }
 
@@ -121,7 +121,8 @@ static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, i
     op->in[SN_ROUTE_LOSS_LOGITS] = sn_view_all(e->p, logits);
     op->in[SN_ROUTE_LOSS_COUNTS] = sn_view_all(e->p, all);
     op->attr.experts.dense = n->attr.experts.dense;
-    op->only = is_folded(e) ? 0 : 1u << SN_GROUP_TENSOR; /* the others have the same */
+    op->only = sn_placement_groups(&e->job->mesh, sn_experts_taken(e),
+                                   SN_REPLICATE_PARTIAL_GRAD); /* the others have the same */
 }
 
 /* What each expert got in this step so far; the update moves the bias by it. Not repeated by
@@ -156,7 +157,7 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
 static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_attr a = sn_localised(e, n);
-    a.position.row0 = is_folded(e) ? tokens(e) * e->job->group_index[SN_GROUP_TENSOR] : 0;
+    a.position.row0 = sn_first_row(e->job, sn_experts_taken(e));
     return a;
 }
 
@@ -242,7 +243,10 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
     int choice = route(e, n, logits);
     if (choice >= 0)
         place(e, n, choice);
-    e->value[n->out] = (struct sn_value_place){e->routes.w, sn_experts_taken(e), e->routes.w};
+    e->value[n->out] =
+        (struct sn_value_place){.buf = e->routes.w,
+                                .have = sn_placement_on(&e->job->mesh, sn_experts_taken(e)),
+                                .used = -1};
 }
 
 /* --- the experts ------------------------------------------------------------------------------ */

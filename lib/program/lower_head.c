@@ -10,9 +10,9 @@
  *   logits = x W^T      dlogits = (softmax - onehot) loss_scale / tokens
  *   dx = dlogits W      dW += dlogits^T x
  *
- * Tensor ranks hold words first .. first + V/P - 1 each: a row's maximum, sum and target logit are
- * found on each rank and gathered (three numbers a row), so that only they travel (Shoeybi et al.,
- * arXiv 1909.08053, 3).
+ * Ranks that share the table hold words first .. first + V/P - 1 each: a row's maximum, sum and
+ * target logit are found on each rank and gathered (three numbers a row), so that only they travel
+ * (Shoeybi et al., arXiv 1909.08053, 3).
  */
 #include "lib/program/build.h"
 
@@ -24,6 +24,7 @@ struct head {
     int dx;           /* buffer; -1: nothing upstream trains */
     struct sn_view w;
     struct sn_attr attr;
+    struct sn_cut cut;
 };
 
 static void gradients(const struct head *h, int logits, struct sn_view x, int64_t row)
@@ -46,26 +47,39 @@ static void gradients(const struct head *h, int logits, struct sn_view x, int64_
     }
 }
 
-/* What every tensor rank knows of its words, gathered; absent with one rank. */
+/* The parts of all ranks along an axis, one under the other. */
+static int gathered(const struct head *h, const struct sn_mesh_axis *axis, int part)
+{
+    struct sn_program *p = h->e->p;
+    if (p->failed)
+        return part;
+    int all = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, p->bufs[part].rows * axis->size, 3,
+                            "%s.parts", h->n->point);
+    struct sn_op gather = sn_comm_op(SN_OP_ALL_GATHER, axis->group, "%s.parts", h->n->point);
+    gather.in[SN_MOVE_FROM] = sn_view_all(p, part);
+    gather.out[SN_MOVE_TO] = sn_view_all(p, all);
+    sn_comm_run(p, &gather);
+    return all;
+}
+
+/* What every rank that has some of the words knows of them; absent where one has them all. */
 static struct sn_view parts_of_all(const struct head *h, int logits, struct sn_view targets)
 {
     struct sn_program *p = h->e->p;
-    int ranks = h->e->job->group_size[SN_GROUP_TENSOR];
-    if (ranks == 1)
+    const struct sn_mesh *mesh = &h->e->job->mesh;
+    struct sn_mesh_place at = sn_mesh_place(mesh, h->e->job->rank);
+    if (sn_cut_ways(h->cut.weight, SN_CUT_ROWS, &at).size == 1)
         return sn_no_view;
-    int64_t rows = targets.rows;
-    int mine = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 3, "%s.part", h->n->point);
-    int all = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows * ranks, 3, "%s.parts", h->n->point);
+    int part = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, targets.rows, 3, "%s.part", h->n->point);
     struct sn_op *op = sn_op_add(p, SN_OP_CE_PART, "%s.part", h->n->point);
     op->in[SN_CE_PART_LOGITS] = sn_view_all(p, logits);
     op->in[SN_CE_PART_TARGETS] = targets;
-    op->out[SN_CE_PART_PART] = sn_view_all(p, mine);
+    op->out[SN_CE_PART_PART] = sn_view_all(p, part);
     op->attr = h->attr;
-    struct sn_op gather = sn_comm_op(SN_OP_ALL_GATHER, SN_GROUP_TENSOR, "%s.parts", h->n->point);
-    gather.in[SN_MOVE_FROM] = sn_view_all(p, mine);
-    gather.out[SN_MOVE_TO] = sn_view_all(p, all);
-    sn_comm_run(p, &gather);
-    return sn_view_all(p, all);
+    for (int a = mesh->n_axes - 1; a >= 0; a--)
+        if (h->cut.weight[a] == SN_CUT_ROWS && mesh->axis[a].size > 1)
+            part = gathered(h, &mesh->axis[a], part);
+    return sn_view_all(p, part);
 }
 
 static void block(const struct head *h, int64_t row, int64_t rows)
@@ -115,26 +129,28 @@ static void pick_row(const struct head *h)
     op->attr.gemm.trans_b = true;
 }
 
-/* With tensor ranks, each has a part of dx: they are summed here, where under sequence parallelism
- * the slice that is kept until backward is short. */
+/* Ranks with some of the words each have a part of dx: they are summed here, where under sequence
+ * parallelism the slice that is kept until backward is short. */
 static void leave(const struct head *h)
 {
     struct sn_program *p = h->e->p;
-    for (int i = p->n_ops - 1; i >= 0 && h->e->value[h->n->in[0]].shared == h->x.buf; i--) {
+    const struct sn_value_place *v = &h->e->value[h->n->in[0]];
+    int buf = h->x.buf, end = v->used == buf ? v->buf : buf;
+    for (int i = p->n_ops - 1; i >= 0 && buf != end && !p->failed; i--) {
         struct sn_op f = p->ops[i];
-        if (f.out[SN_MOVE_TO].buf != h->x.buf || f.in[SN_MOVE_FROM].buf < 0)
+        if (f.out[SN_MOVE_TO].buf != buf || f.in[SN_MOVE_FROM].buf < 0)
             continue;
         sn_grad_move(h->e, &f);
-        sn_grad_set(h->e, h->x.buf, sn_no_view);
-        return;
+        sn_grad_set(h->e, buf, sn_no_view);
+        buf = f.in[SN_MOVE_FROM].buf;
     }
 }
 
 void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
 {
-    static const struct sn_layout_form shared = {SN_SHARED, SN_ROWS};
     int part = e->job->first_part[n->param[0]];
-    struct head h = {.e = e, .n = n, .part = part, .dx = -1, .x = sn_take(e, n->in[0], shared)};
+    struct head h = {.e = e, .n = n, .part = part, .dx = -1, .cut = sn_cut_of(e->job, n->point)};
+    h.x = sn_take(e, n->in[0], h.cut.want);
     h.w = sn_weight(e, part);
     h.attr = sn_localised(e, n);
     h.attr.vocab.words = e->job->config->model.vocab;

@@ -10,8 +10,8 @@
 #include "lib/program/build.h"
 
 #include "lib/base/mem.h"
-#include "lib/layout/cut.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +26,9 @@ struct use {
     int first, last; /* nodes, in the whole model; -1: none */
     bool here;       /* some node of this stage uses it */
     bool elsewhere;  /* and some node of another stage */
-    enum sn_cut_kind cut;
-    bool in_region; /* of an operation between cuts: norms */
-    bool experts;   /* shared out over the expert group */
-    bool matrix;    /* of products alone: its gradient is one */
+    enum sn_cut_kind cut[SN_MESH_AXES];
+    bool experts; /* shared out over the expert group */
+    bool matrix;  /* of products alone: its gradient is one */
 };
 
 struct order {
@@ -39,10 +38,9 @@ struct order {
 
 static void add_use(const struct sn_job *j, int node, int k, struct use *u)
 {
-    const struct sn_cut *c = sn_cut_at(j->model->nodes[node].point);
+    struct sn_cut c = sn_cut_of(j, j->model->nodes[node].point);
     bool here = j->piece_of_node[node] % j->stages == j->stage;
-    u->cut = !c ? SN_CUT_NONE : k == 0 ? c->weight : c->bias;
-    u->in_region = !c;
+    memcpy(u->cut, k == 0 ? c.weight : c.bias, sizeof(u->cut));
     enum sn_node_kind kind = j->model->nodes[node].kind;
     u->experts = kind == SN_NODE_EXPERTS;
     bool product = kind == SN_NODE_EXPERTS ||
@@ -68,33 +66,33 @@ static void find_uses(const struct sn_job *j, struct order *order)
 
 /* --- shapes of parts -------------------------------------------------------------------------- */
 
-/* Over the tensor ranks; experts that see tokens of their own over those of their slices. */
-static struct sn_slice slice_here(const struct sn_job *j, const struct use *u, int64_t n)
+/* On the axes of the mesh; of experts that see tokens of their own, among those with their slices,
+ * who take the place of its one axis. */
+static struct sn_mesh_place place_here(const struct sn_job *j, const struct use *u)
 {
     int slices = sn_config_slices(j->config);
     if (u->experts && j->grid.fold > 1)
-        return sn_slice_of(n, slices, j->group_index[SN_GROUP_EXPERT] % slices);
-    return sn_slice_of(n, j->group_size[SN_GROUP_TENSOR], j->group_index[SN_GROUP_TENSOR]);
+        return (struct sn_mesh_place){{slices, 1, 1},
+                                      {j->group_index[SN_GROUP_EXPERT] % slices, 0, 0}};
+    return sn_mesh_place(&j->mesh, j->rank);
 }
 
-static int64_t cols_slice(const struct sn_job *j, const struct sn_param *q, const struct use *u,
-                          struct sn_slice *s)
+static bool is_by_heads(const struct use *u)
 {
-    bool cuts = u->cut == SN_CUT_COLS;
-    *s = cuts ? slice_here(j, u, q->cols) : (struct sn_slice){0, q->cols, q->cols};
-    return s->padded;
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (u->cut[a] == SN_CUT_QKV)
+            return true;
+    return false;
 }
 
 static struct sn_slice rows_slice(const struct sn_job *j, const struct sn_param *q,
                                   const struct use *u, int piece)
 {
-    int64_t rows = q->piece[piece].rows;
-    if (u->cut == SN_CUT_ROWS)
-        return slice_here(j, u, rows);
-    if (u->cut == SN_CUT_QKV)
-        return sn_slice_of_heads(&j->config->model, piece, j->group_size[SN_GROUP_TENSOR],
-                                 j->group_index[SN_GROUP_TENSOR]);
-    return (struct sn_slice){0, rows, rows};
+    struct sn_mesh_place at = place_here(j, u);
+    if (!is_by_heads(u))
+        return sn_cut_slice(u->cut, SN_CUT_ROWS, &at, q->piece[piece].rows);
+    struct sn_ways w = sn_cut_ways(u->cut, SN_CUT_QKV, &at);
+    return sn_slice_of_heads(&j->config->model, piece, w.size, w.index);
 }
 
 /* Add the pieces first .. end - 1 of a parameter as one part. */
@@ -102,10 +100,11 @@ static void add_part(struct sn_job *j, int param, const struct use *u, int first
 {
     const struct sn_param *q = &j->model->params[param];
     struct sn_part *part = &j->parts[j->n_parts++];
-    struct sn_slice c;
+    struct sn_mesh_place at = place_here(j, u);
+    struct sn_slice c = sn_cut_slice(u->cut, SN_CUT_COLS, &at, q->cols);
     struct sn_part_piece *room =
         j->n_parts > 1 ? part[-1].piece + part[-1].n_pieces : j->part_pieces;
-    *part = (struct sn_part){.param = param, .cols = cols_slice(j, q, u, &c), .piece = room};
+    *part = (struct sn_part){.param = param, .cols = c.padded, .piece = room};
     for (int k = first; k < end; k++) {
         struct sn_slice r = rows_slice(j, q, u, k);
         part->piece[part->n_pieces++] = (struct sn_part_piece){.piece = k,
@@ -120,6 +119,21 @@ static void add_part(struct sn_job *j, int param, const struct use *u, int first
 
 /* --- buckets ---------------------------------------------------------------------------------- */
 
+/* Over the axes of the mesh: who holds the same values, and has a part of their gradients. */
+static void set_axes(const struct sn_job *j, const struct use *u, struct sn_bucket *b)
+{
+    struct sn_placement kept = sn_placement_on(&j->mesh, sn_cut_kept(u->cut));
+    struct sn_placement used = sn_placement_on(&j->mesh, sn_cut_used(u->cut));
+    for (int a = 0; a < j->mesh.n_axes; a++) {
+        struct sn_axis_move m = sn_axis_move(kept.axis[a], used.axis[a]);
+        assert(m.forward == SN_KEEP); /* slices that are gathered for use are replicas' (zero.c) */
+        if (kept.axis[a].kind == SN_REPLICATE)
+            b->copies |= 1u << j->mesh.axis[a].group;
+        if (m.backward == SN_MOVE_ALL_REDUCE)
+            b->sum = j->mesh.axis[a].group;
+    }
+}
+
 /* What the parts of a bucket have in common. */
 static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *part,
                                 const struct use *u)
@@ -130,18 +144,11 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
                           .counts = q->is_bias && q->trainable,
                           .decay = q->decay,
                           .sum = SN_NGROUPS};
-    bool whole = u->cut == SN_CUT_NONE || u->cut == SN_CUT_SUMMED;
-    bool cut = !whole && j->group_size[SN_GROUP_TENSOR] > 1;
     b.replicas = u->experts ? SN_GROUP_EXPERT_DATA : SN_GROUP_REPLICA;
-    if (!cut)
-        b.copies |= 1u << SN_GROUP_TENSOR;
-    if (u->cut == SN_CUT_SUMMED && j->group_size[SN_GROUP_TENSOR] > 1)
-        b.sum = SN_GROUP_TENSOR;
+    set_axes(j, u, &b);
     if (b.counts && j->group_size[SN_GROUP_REPLICA] > 1)
         b.sum = SN_GROUP_REPLICA;
-    if (!cut && u->in_region && sn_region(j).form == SN_SPLIT)
-        b.sum = SN_GROUP_TENSOR; /* each rank saw its rows only */
-    if (u->cut == SN_CUT_QKV && part->piece[0].piece > 0 && j->group_size[SN_GROUP_KV] > 1) {
+    if (is_by_heads(u) && part->piece[0].piece > 0 && j->group_size[SN_GROUP_KV] > 1) {
         b.copies |= 1u << SN_GROUP_KV;
         b.sum = SN_GROUP_KV;
     }
@@ -248,7 +255,7 @@ static void make_parts(struct sn_job *j, struct latest *l, const struct order *o
         if (!u->here)
             continue;
         j->first_part[order[i].param] = j->n_parts;
-        bool apart = u->cut == SN_CUT_QKV && copies;
+        bool apart = is_by_heads(u) && copies;
         if (apart)
             add_part(j, order[i].param, u, 0, 1);
         int slices = sn_config_slices(j->config);

@@ -137,14 +137,13 @@ static bool upstream_trains(const struct sn_emit *e)
 static int receive_input(struct sn_emit *e)
 {
     const struct sn_job *j = e->job;
-    struct sn_layout_form form = j->group_size[SN_GROUP_TENSOR] > 1
-                                     ? sn_region(j)
-                                     : (struct sn_layout_form){SN_SAME, SN_ROWS};
-    int64_t rows = form.form == SN_SPLIT ? j->rows / j->group_size[SN_GROUP_TENSOR] : j->rows;
+    struct sn_placement at = sn_region(j);
     sn_chunk_begin(e->p, SN_CHUNK_RECV_FORWARD);
-    int x = sn_buffer_add(e->p, SN_CLASS_TEMP, j->dtype, rows, j->model->values[e->input].cols,
-                          "piece%d.x", piece_here(e));
-    e->value[e->input] = (struct sn_value_place){x, form, -1};
+    int x =
+        sn_buffer_add(e->p, SN_CLASS_TEMP, j->dtype, sn_rows_here(j, at),
+                      sn_placement_local(&j->mesh, at, SN_COLS, j->model->values[e->input].cols),
+                      "piece%d.x", piece_here(e));
+    e->value[e->input] = (struct sn_value_place){.buf = x, .have = at, .used = -1};
     struct sn_op op = transfer(e, SN_OP_RECV, piece_here(e) - 1, TAG_FORWARD);
     op.out[SN_MOVE_TO] = sn_view_flat(e->p, x);
     if (!e->p->failed)

@@ -21,8 +21,8 @@
 #include "lib/base/str.h"
 #include "lib/config/config.h"
 #include "lib/layout/collective.h"
-#include "lib/layout/edge.h"
 #include "lib/layout/grid.h"
+#include "lib/layout/placement.h"
 #include "lib/model/model.h"
 
 /* Operations of ranks with each other; they follow the kernels' kinds. What moves data is posted,
@@ -136,7 +136,8 @@ struct sn_op {
     int id;                 /* unique in its program; stays when passes move the operation */
     int layer;              /* of the model; -1 before and after the blocks */
     unsigned only;          /* bit g: runs only on member 0 of group g */
-    unsigned in_first;      /* bit i: input i is there only on tensor rank 0, absent elsewhere */
+    unsigned in_first;      /* bit i: input i is there only on members 0 of all groups of */
+    unsigned first_of;      /* this, of which bit g is group g; elsewhere it is absent */
     enum sn_group group;    /* communication only */
     int peer, tag;          /* SEND, RECV */
     enum sn_move grad_move; /* of a move of the model: what its gradient needs */
@@ -245,6 +246,7 @@ struct sn_job {
     const struct sn_ops *ops;
     int threads;
     struct sn_grid grid;
+    struct sn_mesh mesh; /* the axes of the grid that tensors are placed on */
     int rank;
     int group_size[SN_NGROUPS], group_index[SN_NGROUPS];
     int stage, stages; /* of the pipeline */

@@ -1,50 +1,45 @@
 /*
- * test_edge.c - collectives derived from forms; how parameters are cut; which ranks form a group.
+ * test_cut.c - how parameters are cut at which points; which ranks form a group.
  */
 #include "lib/layout/cut.h"
 #include "lib/layout/grid.h"
+#include "tests/lib/mesh_sim.h"
 #include "tests/lib/tap.h"
 
-static const struct sn_layout_form same = {SN_SAME, SN_ROWS}, shared = {SN_SHARED, SN_ROWS},
-                                   partial = {SN_PARTIAL, SN_ROWS}, rows = {SN_SPLIT, SN_ROWS},
-                                   cols = {SN_SPLIT, SN_COLS};
-
-static void edge(struct sn_layout_form have, struct sn_layout_form want, enum sn_move forward,
-                 enum sn_move backward, const char *what)
+/* A mesh of one axis, as layouts have. */
+static struct sn_mesh tensor_mesh(int size)
 {
-    tap_ok(sn_edge_forward(have, want) == forward, "%s: forward", what);
-    tap_ok(sn_edge_backward(have, want) == backward, "%s: backward", what);
-}
-
-static void the_usual_pairs_follow_from_the_table(void)
-{
-    edge(same, shared, SN_KEEP, SN_MOVE_ALL_REDUCE, "a column-parallel layer is entered");
-    edge(partial, same, SN_MOVE_ALL_REDUCE, SN_KEEP, "a row-parallel layer is left");
-    edge(rows, shared, SN_MOVE_ALL_GATHER, SN_MOVE_REDUCE_SCATTER, "entered from slices of rows");
-    edge(partial, rows, SN_MOVE_REDUCE_SCATTER, SN_MOVE_ALL_GATHER, "left into slices of rows");
-    edge(rows, cols, SN_MOVE_ALL_TO_ALL, SN_MOVE_ALL_TO_ALL, "rows for heads");
-    edge(cols, rows, SN_MOVE_ALL_TO_ALL, SN_MOVE_ALL_TO_ALL, "heads for rows");
-    edge(same, same, SN_KEEP, SN_KEEP, "nothing changes");
-    edge(cols, cols, SN_KEEP, SN_KEEP, "slices stay");
-    edge(same, rows, SN_SLICE, SN_MOVE_ALL_GATHER, "a slice is taken");
-}
-
-static void moves_that_make_no_sense_are_never(void)
-{
-    tap_ok(sn_edge_forward(shared, same) == SN_NEVER, "what ranks use differently is not the same");
-    tap_ok(sn_edge_forward(same, partial) == SN_NEVER, "a whole is not a part");
-    tap_ok(sn_edge_forward(rows, partial) == SN_NEVER, "a slice is no summand");
+    return mesh_of_sizes(1, &size);
 }
 
 static void points_have_cuts(void)
 {
-    const struct sn_cut *qkv = sn_cut_at("l31.attn.qkv"), *o = sn_cut_at("l0.attn.o");
-    tap_ok(qkv && qkv->weight == SN_CUT_QKV && qkv->want.form == SN_SHARED, "q, k, v by heads");
-    tap_ok(o && o->weight == SN_CUT_COLS && o->bias == SN_CUT_NONE && o->give.form == SN_PARTIAL,
+    struct sn_mesh m = tensor_mesh(4);
+    struct sn_cut qkv, o, c;
+    bool found = sn_cut_at(&qkv, &m, "l31.attn.qkv") && sn_cut_at(&o, &m, "l0.attn.o");
+    tap_ok(found && qkv.weight[0] == SN_CUT_QKV &&
+               qkv.want.axis[0].kind == SN_REPLICATE_PARTIAL_GRAD,
+           "q, k, v by heads");
+    tap_ok(found && o.weight[0] == SN_CUT_COLS && o.bias[0] == SN_CUT_NONE &&
+               o.give.axis[0].kind == SN_PARTIAL,
            "the output projection by columns, its bias whole");
-    tap_ok(sn_cut_at("embed") && sn_cut_at("head"), "both ends by words");
-    tap_ok(!sn_cut_at("l3.attn_norm") && !sn_cut_at("final_norm") && !sn_cut_at("lost"),
+    tap_ok(sn_cut_at(&c, &m, "embed") && sn_cut_at(&c, &m, "head"), "both ends by words");
+    tap_ok(!sn_cut_at(&c, &m, "l3.attn_norm") && !sn_cut_at(&c, &m, "final_norm") &&
+               !sn_cut_at(&c, &m, "lost"),
            "norms are not cut");
+}
+
+static void gradients_of_uncut_parameters_are_summed_where_rows_are_cut(void)
+{
+    struct sn_mesh m = tensor_mesh(4);
+    for (int sequence = 0; sequence < 2; sequence++) {
+        struct sn_cut c = sn_cut_between(&m, sequence);
+        struct sn_axis_move moves[SN_MESH_AXES];
+        int n = sn_redistribute(moves, sn_cut_kept(c.weight), sn_cut_used(c.weight));
+        tap_ok(n == sequence && (n == 0 || (moves[0].forward == SN_KEEP &&
+                                            moves[0].backward == SN_MOVE_ALL_REDUCE)),
+               "a norm's, sequence parallelism %d", sequence);
+    }
 }
 
 /* Slices are disjoint, in order, complete, and equally long with their padding. */
@@ -66,6 +61,39 @@ static void slices_cover_everything_once(void)
     struct sn_slice last = sn_slice_of(50257, 3, 2);
     tap_ok(last.padded == 16753 && last.first == 33506 && last.count == 16751,
            "50257 words over 3 ranks: two words of padding at the end");
+}
+
+/* Every element of a weight lies on one rank, whichever axes cut its rows and its columns; all have
+ * the same shape, and ranks that differ on another axis have the same elements. */
+static void blocks_cover_a_weight_once(void)
+{
+    static const enum sn_cut_kind cuts[][SN_MESH_AXES] = {{SN_CUT_ROWS, SN_CUT_COLS, SN_CUT_NONE},
+                                                          {SN_CUT_COLS, SN_CUT_ROWS, SN_CUT_NONE},
+                                                          {SN_CUT_ROWS, SN_CUT_ROWS, SN_CUT_COLS},
+                                                          {SN_CUT_COLS, SN_CUT_NONE, SN_CUT_COLS}};
+    enum { N = 23, K = 17 };
+    const int size[] = {2, 3, 2};
+    struct sn_mesh m = mesh_of_sizes(3, size);
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+        int held[N][K] = {{0}}, copies = 12, wrong = 0;
+        for (int a = 0; a < 3; a++)
+            copies /= cuts[i][a] == SN_CUT_NONE ? 1 : size[a];
+        for (int rank = 0; rank < 12; rank++) {
+            struct sn_mesh_place at = sn_mesh_place(&m, rank), first = {{2, 3, 2}, {0}};
+            struct sn_slice r = sn_cut_slice(cuts[i], SN_CUT_ROWS, &at, N),
+                            c = sn_cut_slice(cuts[i], SN_CUT_COLS, &at, K);
+            wrong += r.padded != sn_cut_slice(cuts[i], SN_CUT_ROWS, &first, N).padded ||
+                     c.padded != sn_cut_slice(cuts[i], SN_CUT_COLS, &first, K).padded ||
+                     r.count > r.padded || c.count > c.padded;
+            for (int64_t y = r.first; y < r.first + r.count; y++)
+                for (int64_t x = c.first; x < c.first + c.count; x++)
+                    held[y][x]++;
+        }
+        for (int y = 0; y < N; y++)
+            for (int x = 0; x < K; x++)
+                wrong += held[y][x] != copies;
+        tap_ok(wrong == 0, "23 x 17 on 2 x 3 x 2 ranks, cuts %zu: on %d each", i, copies);
+    }
 }
 
 static void few_key_heads_are_copied(void)
@@ -135,10 +163,10 @@ static void coordinates_and_ranks_are_inverse(void)
 
 int main(void)
 {
-    the_usual_pairs_follow_from_the_table();
-    moves_that_make_no_sense_are_never();
     points_have_cuts();
+    gradients_of_uncut_parameters_are_summed_where_rows_are_cut();
     slices_cover_everything_once();
+    blocks_cover_a_weight_once();
     few_key_heads_are_copied();
     members_of_a_group_agree_on_it();
     coordinates_and_ranks_are_inverse();

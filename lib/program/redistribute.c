@@ -1,0 +1,152 @@
+/*
+ * redistribute.c - values of the model, and the moves between the placements in which they are
+ * given and taken.
+ *
+ * A lowering asks for a value as its point takes it (lib/layout/cut.h); the moves are derived from
+ * that and from where the value is, one collective for each axis of the mesh at most, and emitted
+ * here. Each is an operation with a gradient of its own, so the way back needs no second list.
+ */
+#include "lib/program/build.h"
+
+#include <assert.h>
+
+struct sn_cut sn_cut_of(const struct sn_job *j, const char *point)
+{
+    struct sn_cut c;
+    return sn_cut_at(&c, &j->mesh, point)
+               ? c
+               : sn_cut_between(&j->mesh, j->config->layout.sequence_parallel);
+}
+
+struct sn_placement sn_region(const struct sn_job *j)
+{
+    struct sn_cut c = sn_cut_between(&j->mesh, j->config->layout.sequence_parallel);
+    return sn_placement_on(&j->mesh, c.want);
+}
+
+int64_t sn_rows_here(const struct sn_job *j, struct sn_placement p)
+{
+    return sn_placement_local(&j->mesh, p, SN_ROWS, j->rows);
+}
+
+int64_t sn_first_row(const struct sn_job *j, struct sn_placement p)
+{
+    struct sn_mesh_place at = sn_mesh_place(&j->mesh, j->rank);
+    int64_t index = 0;
+    for (int a = 0; a < j->mesh.n_axes; a++)
+        if (sn_placement_cuts(p, a, SN_ROWS))
+            index = index * at.size[a] + at.index[a];
+    return index * sn_rows_here(j, p);
+}
+
+void sn_add_once(const struct sn_emit *e, struct sn_op *op, int input, struct sn_placement give)
+{
+    op->first_of = sn_placement_groups(&e->job->mesh, give, SN_PARTIAL);
+    op->in_first = op->first_of ? 1u << input : 0;
+}
+
+int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_placement give)
+{
+    give = sn_placement_on(&e->job->mesh, give);
+    int b = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, sn_rows_here(e->job, give), cols,
+                          "%s", n->point);
+    if (e->p->failed)
+        return b;
+    bool needs = false;
+    for (int i = 0; i < 2; i++) {
+        if (sn_param_parts(e->job, n->param[i]) > 0)
+            needs = needs || sn_part_trains(e, e->job->first_part[n->param[i]]);
+        needs = needs || (n->in[i] >= 0 && e->p->bufs[e->value[n->in[i]].buf].needs_grad);
+    }
+    e->p->bufs[b].needs_grad = needs;
+    e->value[n->out] = (struct sn_value_place){.buf = b, .have = give, .used = -1};
+    return b;
+}
+
+/* Rows after a move of an axis of `size` ranks. Slices of columns are no rows of a buffer: they
+ * would be swapped for blocks of rows before and after (SN_OP_SWAP). */
+static int64_t rows_after(const struct sn_axis_move *m, int size, int64_t rows)
+{
+    switch (m->forward) {
+    case SN_MOVE_ALL_GATHER:
+        assert(m->from == SN_ROWS);
+        return rows * size;
+    case SN_MOVE_REDUCE_SCATTER:
+        assert(m->to == SN_ROWS);
+        return rows / size;
+    default:
+        assert(m->forward == SN_KEEP || m->forward == SN_MOVE_ALL_REDUCE);
+        return rows;
+    }
+}
+
+/* The operation of one move of buffer `buf`, and its new buffer. */
+static int move(struct sn_emit *e, int buf, const struct sn_axis_move *m, bool used)
+{
+    static const int kind[] = {[SN_KEEP] = SN_OP_ENTER,
+                               [SN_MOVE_ALL_GATHER] = SN_OP_ALL_GATHER,
+                               [SN_MOVE_ALL_REDUCE] = SN_OP_ALL_REDUCE,
+                               [SN_MOVE_REDUCE_SCATTER] = SN_OP_REDUCE_SCATTER};
+    if (e->p->failed)
+        return buf;
+    const struct sn_mesh_axis *axis = &e->job->mesh.axis[m->axis];
+    struct sn_buffer x = e->p->bufs[buf];
+    int64_t rows = rows_after(m, axis->size, x.rows);
+    struct sn_op op = sn_comm_op(kind[m->forward], axis->group, "%.60s", x.name);
+    op.grad_move = m->backward;
+    op.codable = 1 + SN_CODED_TENSOR;
+    int to = sn_buffer_add(e->p, SN_CLASS_TEMP, x.dtype, rows, x.cols, "%.90s.%s", x.name,
+                           used ? "all" : "sum");
+    op.in[SN_MOVE_FROM] = sn_view_all(e->p, buf);
+    op.out[SN_MOVE_TO] = sn_view_all(e->p, to);
+    if (!e->p->failed)
+        e->p->bufs[to].needs_grad = x.needs_grad;
+    if (m->forward == SN_KEEP)
+        (void)sn_op_append(e->p, &op);
+    else
+        sn_comm_run(e->p, &op);
+    return to;
+}
+
+static int redistribute(struct sn_emit *e, int buf, struct sn_placement have,
+                        struct sn_placement want)
+{
+    struct sn_axis_move moves[SN_MESH_AXES];
+    int n = sn_redistribute(moves, have, want);
+    assert(n >= 0);
+    for (int i = 0; i < n; i++)
+        buf = move(e, buf, &moves[i], want.axis[moves[i].axis].kind == SN_REPLICATE_PARTIAL_GRAD);
+    return buf;
+}
+
+/* Where a value that is a sum over some axes is to be summed: as it is wanted, or, where ranks use
+ * it in ways of their own, as what stands between blocks; so that there is one sum for all. */
+static struct sn_placement summed(const struct sn_emit *e, struct sn_placement have,
+                                  struct sn_placement want)
+{
+    struct sn_placement region = sn_region(e->job);
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (have.axis[a].kind == SN_PARTIAL)
+            have.axis[a] =
+                want.axis[a].kind == SN_REPLICATE_PARTIAL_GRAD ? region.axis[a] : want.axis[a];
+    return have;
+}
+
+struct sn_view sn_take(struct sn_emit *e, int value, struct sn_placement want)
+{
+    struct sn_value_place *v = &e->value[value];
+    want = sn_placement_on(&e->job->mesh, want);
+    struct sn_placement sum = summed(e, v->have, want);
+    if (sn_placement_equal(v->have, want))
+        return sn_view_all(e->p, v->buf);
+    if (v->used >= 0 && sn_placement_equal(v->used_as, want))
+        return sn_view_all(e->p, v->used);
+    if (!sn_placement_equal(v->have, sum)) {
+        v->buf = redistribute(e, v->buf, v->have, sum);
+        v->have = sum;
+        return sn_take(e, value, want);
+    }
+    v->used = redistribute(e, v->buf, v->have, want);
+    v->used_as = want;
+    return sn_view_all(e->p, v->used);
+}
