@@ -29,6 +29,24 @@ void mesh_random(struct mesh_matrix *m, unsigned *seed)
         m->v[i] = small(seed);
 }
 
+static double at(const struct mesh_matrix *m, bool trans, int r, int c)
+{
+    return trans ? m->v[c * m->cols + r] : m->v[r * m->cols + c];
+}
+
+struct mesh_matrix mesh_product(const struct mesh_matrix *a, bool trans_a,
+                                const struct mesh_matrix *b, bool trans_b)
+{
+    struct mesh_matrix c = {.rows = trans_a ? a->cols : a->rows,
+                            .cols = trans_b ? b->rows : b->cols};
+    int inner = trans_a ? a->rows : a->cols;
+    for (int i = 0; i < c.rows; i++)
+        for (int j = 0; j < c.cols; j++)
+            for (int k = 0; k < inner; k++)
+                c.v[i * c.cols + j] += at(a, trans_a, i, k) * at(b, trans_b, k, j);
+    return c;
+}
+
 /* --- parts of matrices ------------------------------------------------------------------------ */
 
 static int length(const struct mesh_matrix *m, enum sn_dim d)

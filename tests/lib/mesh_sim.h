@@ -25,6 +25,9 @@ struct mesh_sim {
 
 /* A mesh of n axes of these sizes, the last of which varies fastest. */
 struct sn_mesh mesh_of_sizes(int n, const int *size);
+/* a b, of which either may be transposed. */
+struct mesh_matrix mesh_product(const struct mesh_matrix *a, bool trans_a,
+                                const struct mesh_matrix *b, bool trans_b);
 /* Whole numbers from -4 to 4. */
 void mesh_random(struct mesh_matrix *m, unsigned *seed);
 /* Every rank gets what the placement says of x; summands are random, and add up to it. */

@@ -137,6 +137,16 @@ static void check_pair(struct faults *f, const struct sn_mesh *mesh, struct sn_p
     f->transposed += mesh_sim_inner(&dys, &ys, want) != mesh_sim_inner(&dxs, &xs, have);
 }
 
+static void gradients_of_gradients_are_placed_as_values(void)
+{
+    int wrong = 0;
+    for (int i = 0; i < placements(SN_MESH_AXES); i++) {
+        struct sn_placement p = placement(SN_MESH_AXES, i), g = sn_placement_of_gradient(p);
+        wrong += !sn_placement_equal(sn_placement_of_gradient(g), p);
+    }
+    tap_ok(wrong == 0, "for all placements");
+}
+
 static void every_list_of_moves_does_what_it_should(int axes)
 {
     struct sn_mesh mesh = mesh_of_sizes(axes, sizes[axes]);
@@ -262,6 +272,7 @@ int main(void)
     the_usual_pairs_follow_from_the_table();
     moves_that_make_no_sense_are_never();
     what_shrinks_a_tensor_comes_first();
+    gradients_of_gradients_are_placed_as_values();
     for (int axes = 1; axes <= SN_MESH_AXES; axes++)
         every_list_of_moves_does_what_it_should(axes);
     what_has_no_moves_is_impossible(1);
