@@ -1,0 +1,141 @@
+/*
+ * test_redistribute.c - the moves of a value as text, on a mesh of two axes of outputs, which no
+ * layout has: each axis sends over its own group, forward and back.
+ */
+#include "lib/base/mem.h"
+#include "lib/program/build.h"
+#include "tests/lib/mesh_sim.h"
+#include "tests/lib/tap.h"
+
+enum { X, Y, RANK_ROWS = 24, COLS = 5 };
+
+static const int sizes[] = {[X] = 2, [Y] = 3};
+
+/* A job with a mesh, and a text with one value in it. */
+struct scene {
+    struct sn_config config;
+    struct sn_job job;
+    struct sn_program p;
+    struct sn_value_place value;
+    struct sn_emit e;
+};
+
+static void begin(struct scene *s, bool sequence_parallel, struct sn_placement have)
+{
+    *s = (struct scene){.config.layout.sequence_parallel = sequence_parallel};
+    s->job = (struct sn_job){
+        .config = &s->config, .mesh = mesh_of_sizes(2, sizes), .rows = RANK_ROWS, .rank = 4};
+    s->job.mesh.axis[Y].use = SN_MESH_OUTPUTS;
+    s->e = (struct sn_emit){.job = &s->job, .p = &s->p, .value = &s->value, .train = true};
+    int b = sn_buffer_add(&s->p, SN_CLASS_TEMP, SN_F32, sn_rows_here(&s->job, have), COLS, "y");
+    s->value = (struct sn_value_place){.buf = b, .have = have, .used = -1};
+    s->p.bufs[b].needs_grad = true;
+}
+
+static void end(struct scene *s)
+{
+    sn_free(s->p.bufs);
+    sn_free(s->p.ops);
+    sn_free(s->p.op_of_id);
+    sn_free(s->e.gview);
+    sn_free(s->e.origin);
+    sn_free(s->e.again);
+    sn_free(s->e.copied);
+}
+
+static struct sn_placement over_both(enum sn_placement_kind kind)
+{
+    return (struct sn_placement){{{kind, SN_ROWS}, {kind, SN_ROWS}}};
+}
+
+/* What the operations from `first` on do, waits left out: "all_reduce x 24". */
+static void text_of(const struct scene *s, int first, struct sn_str *out)
+{
+    for (int i = first; i < s->p.n_ops; i++) {
+        const struct sn_op *op = &s->p.ops[i];
+        if (op->kind != SN_OP_WAIT)
+            sn_str_add(out, "%s%s %s %lld", out->len ? ", " : "", sn_op_name(op->kind),
+                       op->group == s->job.mesh.axis[X].group ? "x" : "y",
+                       (long long)op->out[SN_MOVE_TO].rows);
+    }
+}
+
+static void text_is(const struct scene *s, int first, const char *want, const char *what)
+{
+    struct sn_str got = {0};
+    text_of(s, first, &got);
+    tap_text(got.p ? got.p : "", want, what);
+    sn_str_fini(&got);
+}
+
+/* The gradient of what was taken, back through all moves. */
+static void go_back(struct scene *s, int buf, const char *want)
+{
+    int n = s->p.n_ops;
+    struct sn_view dy = sn_view_all(&s->p, sn_buffer_like(&s->p, buf, "d"));
+    sn_grad_set(&s->e, buf, dy);
+    for (int i = n - 1; i >= 0; i--) {
+        struct sn_op f = s->p.ops[i];
+        if (f.kind != SN_OP_WAIT)
+            sn_grad_move(&s->e, &f);
+    }
+    text_is(s, n, want, "and back");
+    struct sn_view dx = sn_grad_get(&s->e, 0);
+    tap_ok(dx.buf >= 0 && dx.rows == RANK_ROWS && dx.cols == COLS,
+           "a sum's gradient is as long as the sum");
+}
+
+static void a_sum_is_taken(bool sequence_parallel, const char *sums, const char *enters,
+                           const char *back)
+{
+    struct scene s;
+    begin(&s, sequence_parallel, over_both(SN_PARTIAL));
+    printf("# sequence_parallel: %d\n", sequence_parallel);
+    int between = sn_take(&s.e, 0, sn_region(&s.job)).buf, n = s.p.n_ops;
+    text_is(&s, 0, sums, "between blocks: summed over both axes");
+    int used = sn_take(&s.e, 0, over_both(SN_REPLICATE_PARTIAL_GRAD)).buf, all = s.p.n_ops;
+    text_is(&s, n, enters, "a layer: from there, both axes enter");
+    tap_ok(sn_take(&s.e, 0, over_both(SN_REPLICATE_PARTIAL_GRAD)).buf == used &&
+               sn_take(&s.e, 0, sn_region(&s.job)).buf == between && s.p.n_ops == all,
+           "once, whoever asks");
+    go_back(&s, used, back);
+    end(&s);
+}
+
+static void moves_of_all_axes_are_emitted(void)
+{
+    a_sum_is_taken(false, "all_reduce x 24, all_reduce y 24", "enter x 24, enter y 24",
+                   "all_reduce y 24, all_reduce x 24");
+    a_sum_is_taken(true, "reduce_scatter x 12, reduce_scatter y 4",
+                   "all_gather y 12, all_gather x 24",
+                   "reduce_scatter x 12, reduce_scatter y 4, all_gather y 12, all_gather x 24");
+}
+
+static void rows_of_a_rank_are_those_of_its_place(void)
+{
+    struct scene s;
+    begin(&s, true, over_both(SN_PARTIAL));
+    bool seen[RANK_ROWS] = {false};
+    int n = 0;
+    for (s.job.rank = 0; s.job.rank < 6; s.job.rank++) {
+        int64_t first = sn_first_row(&s.job, sn_region(&s.job));
+        n += first % 4 == 0 && first < RANK_ROWS && !seen[first];
+        seen[first] = true;
+    }
+    tap_ok(n == 6, "each of 6 ranks has 4 rows of its own");
+    s.job.rank = sn_mesh_member(&s.job.mesh, X, sn_mesh_member(&s.job.mesh, Y, 0, 2), 1);
+    tap_ok(sn_first_row(&s.job, sn_region(&s.job)) == 4 * (1 * 3 + 2), "x is the outer axis");
+    struct sn_op op = sn_op_blank(SN_OP_GEMM);
+    sn_add_once(&s.e, &op, SN_GEMM_BIAS, over_both(SN_PARTIAL));
+    tap_ok(op.in_first == 1u << SN_GEMM_BIAS &&
+               op.first_of == (1u << s.job.mesh.axis[X].group | 1u << s.job.mesh.axis[Y].group),
+           "a bias of a sum over both is added on the first of both");
+    end(&s);
+}
+
+int main(void)
+{
+    moves_of_all_axes_are_emitted();
+    rows_of_a_rank_are_those_of_its_place();
+    return tap_done();
+}
