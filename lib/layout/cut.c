@@ -50,36 +50,36 @@ struct axis_cut {
 };
 
 /* clang-format off */
-#define SAME     {SN_REPLICATE, SN_ROWS}
-#define SHARED   {SN_REPLICATE_PARTIAL_GRAD, SN_ROWS}
-#define PARTIAL  {SN_PARTIAL, SN_ROWS}
-#define TOKENS   {SN_SHARD, SN_ROWS}
-#define FEATURES {SN_SHARD, SN_COLS}
-#define OF_TOKENS {SN_CUT_GATHERED, SN_CUT_GATHERED, TOKENS, TOKENS}
+#define REPLICATE    {SN_REPLICATE, SN_ROWS}
+#define PARTIAL_GRAD {SN_REPLICATE_PARTIAL_GRAD, SN_ROWS}
+#define PARTIAL      {SN_PARTIAL, SN_ROWS}
+#define TOKENS       {SN_SHARD, SN_ROWS}
+#define FEATURES     {SN_SHARD, SN_COLS}
+#define OF_TOKENS    {SN_CUT_GATHERED, SN_CUT_GATHERED, TOKENS, TOKENS}
 
-/* By what the axis cuts: outputs, inputs, tokens. */
+/* Over axes that cut outputs, inputs and tokens. */
 static const struct axis_cut cuts[NLAYERS][SN_NMESH_USES] = {
-    /*              weight         bias           wants     gives */
-    [LINEAR]     = {{SN_CUT_ROWS,   SN_CUT_ROWS,   SHARED,   FEATURES},
-                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES, PARTIAL},  OF_TOKENS},
-    [QKV]        = {{SN_CUT_QKV,    SN_CUT_QKV,    SHARED,   FEATURES},
-                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES, PARTIAL},  OF_TOKENS},
-    [TRANSPOSED] = {{SN_CUT_COLS,   SN_CUT_NONE,   FEATURES, PARTIAL},
-                    {SN_CUT_ROWS,   SN_CUT_ROWS,   SHARED,   FEATURES}, OF_TOKENS},
-    [INSIDE]     = {{SN_CUT_NONE,   SN_CUT_NONE,   FEATURES, FEATURES},
-                    {SN_CUT_NONE,   SN_CUT_NONE,   SAME,     SAME},     OF_TOKENS},
-    [WORDS]      = {{SN_CUT_ROWS,   SN_CUT_NONE,   SHARED,   PARTIAL},
-                    {SN_CUT_ROWS,   SN_CUT_NONE,   SHARED,   PARTIAL},  OF_TOKENS},
-    [HEAD]       = {{SN_CUT_ROWS,   SN_CUT_NONE,   SHARED,   FEATURES},
-                    {SN_CUT_ROWS,   SN_CUT_NONE,   SHARED,   FEATURES}, OF_TOKENS},
-    [ROUTER]     = {{SN_CUT_SUMMED, SN_CUT_NONE,   SHARED,   SHARED},
-                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES, PARTIAL},  OF_TOKENS},
-    [EXPERTS]    = {{SN_CUT_ROWS,   SN_CUT_COLS,   SHARED,   PARTIAL},
-                    {SN_CUT_COLS,   SN_CUT_ROWS,   FEATURES, FEATURES}, OF_TOKENS},
-    [BETWEEN]    = {{SN_CUT_NONE,   SN_CUT_NONE,   SAME,     SAME},
-                    {SN_CUT_ROWS,   SN_CUT_ROWS,   FEATURES, FEATURES}, OF_TOKENS},
-    [IN_SLICES]  = {{SN_CUT_SUMMED, SN_CUT_SUMMED, TOKENS,   TOKENS},
-                    {SN_CUT_ROWS,   SN_CUT_ROWS,   FEATURES, FEATURES}, OF_TOKENS},
+    /*               weight         bias           wants         gives */
+    [LINEAR]     = {{SN_CUT_ROWS,   SN_CUT_ROWS,   PARTIAL_GRAD, FEATURES},
+                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES,     PARTIAL},      OF_TOKENS},
+    [QKV]        = {{SN_CUT_QKV,    SN_CUT_QKV,    PARTIAL_GRAD, FEATURES},
+                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES,     PARTIAL},      OF_TOKENS},
+    [TRANSPOSED] = {{SN_CUT_COLS,   SN_CUT_NONE,   FEATURES,     PARTIAL},
+                    {SN_CUT_ROWS,   SN_CUT_ROWS,   PARTIAL_GRAD, FEATURES},     OF_TOKENS},
+    [INSIDE]     = {{SN_CUT_NONE,   SN_CUT_NONE,   FEATURES,     FEATURES},
+                    {SN_CUT_NONE,   SN_CUT_NONE,   REPLICATE,    REPLICATE},    OF_TOKENS},
+    [WORDS]      = {{SN_CUT_ROWS,   SN_CUT_NONE,   PARTIAL_GRAD, PARTIAL},
+                    {SN_CUT_ROWS,   SN_CUT_NONE,   PARTIAL_GRAD, PARTIAL},      OF_TOKENS},
+    [HEAD]       = {{SN_CUT_ROWS,   SN_CUT_NONE,   PARTIAL_GRAD, FEATURES},
+                    {SN_CUT_ROWS,   SN_CUT_NONE,   PARTIAL_GRAD, FEATURES},     OF_TOKENS},
+    [ROUTER]     = {{SN_CUT_SUMMED, SN_CUT_NONE,   PARTIAL_GRAD, PARTIAL_GRAD},
+                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES,     PARTIAL},      OF_TOKENS},
+    [EXPERTS]    = {{SN_CUT_ROWS,   SN_CUT_COLS,   PARTIAL_GRAD, PARTIAL},
+                    {SN_CUT_COLS,   SN_CUT_ROWS,   FEATURES,     FEATURES},     OF_TOKENS},
+    [BETWEEN]    = {{SN_CUT_NONE,   SN_CUT_NONE,   REPLICATE,    REPLICATE},
+                    {SN_CUT_ROWS,   SN_CUT_ROWS,   FEATURES,     FEATURES},     OF_TOKENS},
+    [IN_SLICES]  = {{SN_CUT_SUMMED, SN_CUT_SUMMED, TOKENS,       TOKENS},
+                    {SN_CUT_ROWS,   SN_CUT_ROWS,   FEATURES,     FEATURES},     OF_TOKENS},
 };
 /* clang-format on */
 
@@ -126,9 +126,12 @@ struct sn_cut sn_cut_between(const struct sn_mesh *m, bool sequence_parallel)
 
 /* As kept, and as used. */
 static const struct sn_axis_placement parameter[][2] = {
-    [SN_CUT_NONE] = {SAME, SAME},     [SN_CUT_ROWS] = {TOKENS, TOKENS},
-    [SN_CUT_QKV] = {TOKENS, TOKENS},  [SN_CUT_COLS] = {FEATURES, FEATURES},
-    [SN_CUT_SUMMED] = {SAME, SHARED}, [SN_CUT_GATHERED] = {TOKENS, SHARED},
+    [SN_CUT_NONE] = {REPLICATE, REPLICATE},
+    [SN_CUT_ROWS] = {TOKENS, TOKENS},
+    [SN_CUT_QKV] = {TOKENS, TOKENS},
+    [SN_CUT_COLS] = {FEATURES, FEATURES},
+    [SN_CUT_SUMMED] = {REPLICATE, PARTIAL_GRAD},
+    [SN_CUT_GATHERED] = {TOKENS, PARTIAL_GRAD},
 };
 
 static struct sn_placement placed(const enum sn_cut_kind *cut, int used)

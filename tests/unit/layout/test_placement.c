@@ -11,7 +11,7 @@ static const struct sn_axis_placement kinds[] = {{SN_REPLICATE, SN_ROWS},
                                                  {SN_SHARD, SN_ROWS},
                                                  {SN_SHARD, SN_COLS},
                                                  {SN_PARTIAL, SN_ROWS}};
-enum { SAME, SHARED, ROWS, COLS, PARTIAL, KINDS };
+enum { REPLICATE, PARTIAL_GRAD, ROWS, COLS, PARTIAL, KINDS };
 
 /* All different: between axes of one size there are moves that no other mesh has. */
 static const int sizes[SN_MESH_AXES + 1][SN_MESH_AXES] = {{1}, {4}, {2, 3}, {2, 3, 4}};
@@ -27,21 +27,24 @@ static void pair(int have, int want, enum sn_move forward, enum sn_move backward
 
 static void the_usual_pairs_follow_from_the_table(void)
 {
-    pair(SAME, SHARED, SN_KEEP, SN_MOVE_ALL_REDUCE, "a column-parallel layer is entered");
-    pair(PARTIAL, SAME, SN_MOVE_ALL_REDUCE, SN_KEEP, "a row-parallel layer is left");
-    pair(ROWS, SHARED, SN_MOVE_ALL_GATHER, SN_MOVE_REDUCE_SCATTER, "entered from slices of rows");
+    pair(REPLICATE, PARTIAL_GRAD, SN_KEEP, SN_MOVE_ALL_REDUCE,
+         "a column-parallel layer is entered");
+    pair(PARTIAL, REPLICATE, SN_MOVE_ALL_REDUCE, SN_KEEP, "a row-parallel layer is left");
+    pair(ROWS, PARTIAL_GRAD, SN_MOVE_ALL_GATHER, SN_MOVE_REDUCE_SCATTER,
+         "entered from slices of rows");
     pair(PARTIAL, ROWS, SN_MOVE_REDUCE_SCATTER, SN_MOVE_ALL_GATHER, "left into slices of rows");
     pair(ROWS, COLS, SN_MOVE_ALL_TO_ALL, SN_MOVE_ALL_TO_ALL, "rows for heads");
     pair(COLS, ROWS, SN_MOVE_ALL_TO_ALL, SN_MOVE_ALL_TO_ALL, "heads for rows");
-    pair(SAME, SAME, SN_KEEP, SN_KEEP, "nothing changes");
+    pair(REPLICATE, REPLICATE, SN_KEEP, SN_KEEP, "nothing changes");
     pair(COLS, COLS, SN_KEEP, SN_KEEP, "slices stay");
-    pair(SAME, ROWS, SN_SLICE, SN_MOVE_ALL_GATHER, "a slice is taken");
+    pair(REPLICATE, ROWS, SN_SLICE, SN_MOVE_ALL_GATHER, "a slice is taken");
 }
 
 static void moves_that_make_no_sense_are_never(void)
 {
-    static const int never[][2] = {{SHARED, SAME},  {SHARED, ROWS},  {SHARED, PARTIAL},
-                                   {SAME, PARTIAL}, {ROWS, PARTIAL}, {COLS, PARTIAL}};
+    static const int never[][2] = {{PARTIAL_GRAD, REPLICATE}, {PARTIAL_GRAD, ROWS},
+                                   {PARTIAL_GRAD, PARTIAL},   {REPLICATE, PARTIAL},
+                                   {ROWS, PARTIAL},           {COLS, PARTIAL}};
     int wrong = 0;
     for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++) {
         struct sn_axis_move m = sn_axis_move(kinds[never[i][0]], kinds[never[i][1]]);
@@ -60,18 +63,19 @@ static struct sn_placement over(int x, int y, int z)
 static void what_shrinks_a_tensor_comes_first(void)
 {
     struct sn_axis_move m[SN_MESH_AXES];
-    int n = sn_redistribute(m, over(ROWS, SAME, PARTIAL), over(SHARED, SHARED, COLS));
+    int n =
+        sn_redistribute(m, over(ROWS, REPLICATE, PARTIAL), over(PARTIAL_GRAD, PARTIAL_GRAD, COLS));
     tap_ok(n == 3 && m[0].axis == 2 && m[0].forward == SN_MOVE_REDUCE_SCATTER && m[1].axis == 1 &&
                m[1].forward == SN_KEEP && m[1].backward == SN_MOVE_ALL_REDUCE && m[2].axis == 0 &&
                m[2].forward == SN_MOVE_ALL_GATHER && m[2].backward == SN_MOVE_REDUCE_SCATTER,
            "reduce-scatter, then a gradient's all-reduce, then all-gather");
-    n = sn_redistribute(m, over(ROWS, ROWS, SAME), over(SAME, SAME, SAME));
+    n = sn_redistribute(m, over(ROWS, ROWS, REPLICATE), over(REPLICATE, REPLICATE, REPLICATE));
     tap_ok(n == 2 && m[0].axis == 1 && m[1].axis == 0, "all-gathers from the innermost axis on");
-    n = sn_redistribute(m, over(SAME, ROWS, SAME), over(ROWS, SAME, SAME));
+    n = sn_redistribute(m, over(REPLICATE, ROWS, REPLICATE), over(ROWS, REPLICATE, REPLICATE));
     tap_ok(n == 2 && m[0].axis == 1 && m[0].forward == SN_MOVE_ALL_GATHER &&
                m[1].forward == SN_SLICE,
            "an outer slice is taken when the inner one is no more");
-    n = sn_redistribute(m, over(ROWS, ROWS, SAME), over(SAME, ROWS, SAME));
+    n = sn_redistribute(m, over(ROWS, ROWS, REPLICATE), over(REPLICATE, ROWS, REPLICATE));
     tap_ok(n == -1, "an outer axis does not gather what an inner one cuts");
     n = sn_redistribute(m, over(COLS, PARTIAL, ROWS), over(COLS, PARTIAL, ROWS));
     tap_ok(n == 0, "nothing is to be done where nothing changes");
