@@ -3,6 +3,7 @@
  */
 #include "lib/base/mem.h"
 #include "lib/program/boxes.h"
+#include "lib/program/build.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/layouts.h"
 #include "tests/lib/tap.h"
@@ -18,6 +19,31 @@ struct world {
     int n[RANKS_MAX], ranks;
     struct sn_err err;
 };
+
+/* Other parts for a job without ZeRO: as if its context axis cut inputs where tensor cuts outputs,
+ * which no layout does. */
+static enum sn_status cut_both(struct sn_job *j, struct sn_err *err)
+{
+    j->mesh.n_axes = 2;
+    j->mesh.axis[1] = (struct sn_mesh_axis){.name = "y",
+                                            .use = SN_MESH_INPUTS,
+                                            .group = SN_GROUP_CONTEXT,
+                                            .size = j->grid.size[SN_AXIS_CONTEXT],
+                                            .stride = j->grid.stride[SN_AXIS_CONTEXT]};
+    j->group_size[SN_GROUP_REPLICA] = j->group_size[SN_GROUP_EXPERT_DATA] = 1;
+    j->group_index[SN_GROUP_REPLICA] = j->group_index[SN_GROUP_EXPERT_DATA] = 0;
+    sn_free(j->parts);
+    sn_free(j->part_pieces);
+    sn_free(j->buckets);
+    sn_free(j->first_part);
+    sn_free(j->part_of_bucket);
+    sn_free(j->train.bufs);
+    j->train.bufs = NULL;
+    j->n_parts = j->n_buckets = j->train.n_bufs = j->train.cap_bufs = 0;
+    SN_TRY(sn_parts_create(j, err));
+    sn_state_buffers(j, &j->train);
+    return SN_OK;
+}
 
 static bool world_init(struct world *w, const struct sn_config *c)
 {
@@ -307,6 +333,44 @@ static void frozen_parameters_have_no_moments(void)
     world_fini(&w);
 }
 
+/* Are parts cut in both directions there, and do all ranks have parts of the same shapes? */
+static bool parts_are_blocks(const struct world *w)
+{
+    bool alike = true;
+    int blocks = 0;
+    for (int r = 0; r < w->ranks; r++)
+        for (int i = 0; i < w->jobs[r]->n_parts; i++) {
+            const struct sn_part *p = &w->jobs[r]->parts[i], *q = &w->jobs[0]->parts[i];
+            const struct sn_param *whole = &w->model->params[p->param];
+            alike = alike && p->rows == q->rows && p->cols == q->cols && p->offset == q->offset;
+            blocks += p->rows < whole->rows && p->cols < whole->cols;
+        }
+    return alike && blocks > 0;
+}
+
+static void rows_and_columns_are_cut_over_two_axes(void)
+{
+    static const enum sn_family families[] = {SN_GPT2, SN_LLAMA, SN_MIXTRAL};
+    for (int f = 0; f < 3; f++) {
+        struct sn_config c = layout_config(families[f]);
+        c.layout.tensor = 2, c.layout.context = 3;
+        if (families[f] == SN_MIXTRAL)
+            c.model.experts = (struct sn_experts_config){.count = 4, .top_k = 2, .every = 1};
+        struct world w;
+        bool good = world_init(&w, &c);
+        for (int r = 0; good && r < w.ranks; r++) {
+            sn_free(w.boxes[r]);
+            w.boxes[r] = NULL;
+            good = cut_both(w.jobs[r], &w.err) == SN_OK &&
+                   sn_job_boxes(&w.boxes[r], &w.n[r], w.jobs[r], &w.err) == SN_OK;
+        }
+        tap_ok(good && parts_are_blocks(&w), "family %d on 2 x 3 ranks: parts are blocks", f);
+        tap_ok(good && each_is_owned_once(&w), "and each element is owned by one rank %s",
+               w.err.text);
+        world_fini(&w);
+    }
+}
+
 /* A share is a run of tensors: as many pieces as there are tensors, and one more for each cut. */
 static void shares_are_few_pieces_of_whole_rows(void)
 {
@@ -362,6 +426,7 @@ int main(void)
 {
     every_element_has_one_owner_in_the_whole_matrix();
     no_programs_are_needed();
+    rows_and_columns_are_cut_over_two_axes();
     frozen_parameters_have_no_moments();
     shares_are_few_pieces_of_whole_rows();
     no_memory_is_a_sentence();
