@@ -9,6 +9,8 @@
  */
 #include "lib/program/build.h"
 
+#include <assert.h>
+
 static bool wants(const struct sn_emit *e, struct sn_view v)
 {
     return v.buf >= 0 && e->p->bufs[v.buf].needs_grad;
@@ -233,6 +235,7 @@ void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
     struct sn_view dy = sn_grad_get(e, f->out[SN_MOVE_TO].buf);
     if (!wants(e, f->in[SN_MOVE_FROM]))
         return;
+    assert(f->grad_move != SN_SLICE && f->grad_move != SN_NEVER); /* no operation takes a slice */
     if (f->grad_move == SN_KEEP) {
         contribute(e, f->in[SN_MOVE_FROM], dy);
         return;

@@ -140,7 +140,7 @@ static void leave(const struct head *h)
         struct sn_op f = p->ops[i];
         if (f.out[SN_MOVE_TO].buf != buf || f.in[SN_MOVE_FROM].buf < 0)
             continue;
-        sn_grad_move(h->e, &f);
+        sn_op_row(f.kind)->gradient(h->e, &f);
         sn_grad_set(h->e, buf, sn_no_view);
         buf = f.in[SN_MOVE_FROM].buf;
     }

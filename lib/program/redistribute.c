@@ -63,49 +63,76 @@ int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct s
     return b;
 }
 
-/* Rows after a move of an axis of `size` ranks. Slices of columns are no rows of a buffer: they
- * would be swapped for blocks of rows before and after (SN_OP_SWAP). */
-static int64_t rows_after(const struct sn_axis_move *m, int size, int64_t rows)
+/* --- moves ------------------------------------------------------------------------------------ */
+
+/* A buffer like `buf`, of other rows and columns. */
+static int shaped(struct sn_emit *e, int buf, int64_t rows, int64_t cols, const char *what)
 {
-    switch (m->forward) {
-    case SN_MOVE_ALL_GATHER:
-        assert(m->from == SN_ROWS);
-        return rows * size;
-    case SN_MOVE_REDUCE_SCATTER:
-        assert(m->to == SN_ROWS);
-        return rows / size;
-    default:
-        assert(m->forward == SN_KEEP || m->forward == SN_MOVE_ALL_REDUCE);
-        return rows;
-    }
+    struct sn_buffer x = e->p->bufs[buf]; /* a copy: the array may grow */
+    int to = sn_buffer_add(e->p, SN_CLASS_TEMP, x.dtype, rows, cols, "%.90s.%s", x.name, what);
+    if (!e->p->failed)
+        e->p->bufs[to].needs_grad = x.needs_grad;
+    return to;
 }
 
-/* The operation of one move of buffer `buf`, and its new buffer. */
-static int move(struct sn_emit *e, int buf, const struct sn_axis_move *m, bool used)
+/* Collectives send blocks of rows. Slices of columns become such, [rows x n blocks] to
+ * [n x rows blocks], and back. */
+static int columns_to_blocks(struct sn_emit *e, int buf, int n, bool back)
+{
+    if (e->p->failed)
+        return buf;
+    int64_t rows = e->p->bufs[buf].rows, cols = e->p->bufs[buf].cols;
+    int to = back ? shaped(e, buf, rows / n, cols * n, "cols")
+                  : shaped(e, buf, rows * n, cols / n, "blocks");
+    struct sn_op *op =
+        sn_op_add(e->p, SN_OP_SWAP, "%.60s", e->p->failed ? "" : e->p->bufs[to].name);
+    op->in[SN_SWAP_X] = sn_view_all(e->p, buf);
+    op->out[SN_SWAP_Y] = sn_view_all(e->p, to);
+    op->attr.blocks_a = back ? n : rows;
+    op->attr.blocks_b = back ? rows / n : n;
+    return to;
+}
+
+/* The operation of a move, and its new buffer. */
+static int collective(struct sn_emit *e, int buf, const struct sn_axis_move *m, bool used)
 {
     static const int kind[] = {[SN_KEEP] = SN_OP_ENTER,
                                [SN_MOVE_ALL_GATHER] = SN_OP_ALL_GATHER,
                                [SN_MOVE_ALL_REDUCE] = SN_OP_ALL_REDUCE,
-                               [SN_MOVE_REDUCE_SCATTER] = SN_OP_REDUCE_SCATTER};
+                               [SN_MOVE_REDUCE_SCATTER] = SN_OP_REDUCE_SCATTER,
+                               [SN_MOVE_ALL_TO_ALL] = SN_OP_ALL_TO_ALL};
+    assert(m->forward != SN_SLICE && m->forward != SN_NEVER); /* no operation takes a slice */
     if (e->p->failed)
         return buf;
     const struct sn_mesh_axis *axis = &e->job->mesh.axis[m->axis];
     struct sn_buffer x = e->p->bufs[buf];
-    int64_t rows = rows_after(m, axis->size, x.rows);
+    int64_t rows = m->forward == SN_MOVE_ALL_GATHER       ? x.rows * axis->size
+                   : m->forward == SN_MOVE_REDUCE_SCATTER ? x.rows / axis->size
+                                                          : x.rows;
     struct sn_op op = sn_comm_op(kind[m->forward], axis->group, "%.60s", x.name);
     op.grad_move = m->backward;
     op.codable = 1 + SN_CODED_TENSOR;
-    int to = sn_buffer_add(e->p, SN_CLASS_TEMP, x.dtype, rows, x.cols, "%.90s.%s", x.name,
-                           used ? "all" : "sum");
+    op.attr.blocks_a = m->forward == SN_MOVE_ALL_TO_ALL ? axis->size : 0;
+    int to = shaped(e, buf, rows, x.cols, used ? "all" : "sum");
     op.in[SN_MOVE_FROM] = sn_view_all(e->p, buf);
     op.out[SN_MOVE_TO] = sn_view_all(e->p, to);
-    if (!e->p->failed)
-        e->p->bufs[to].needs_grad = x.needs_grad;
     if (m->forward == SN_KEEP)
         (void)sn_op_append(e->p, &op);
     else
         sn_comm_run(e->p, &op);
     return to;
+}
+
+static int move(struct sn_emit *e, int buf, const struct sn_axis_move *m, bool used)
+{
+    int size = e->job->mesh.axis[m->axis].size;
+    bool turns = m->forward == SN_MOVE_ALL_TO_ALL;
+    if (m->to == SN_COLS && (turns || m->forward == SN_MOVE_REDUCE_SCATTER))
+        buf = columns_to_blocks(e, buf, size, false);
+    buf = collective(e, buf, m, used);
+    if (m->from == SN_COLS && (turns || m->forward == SN_MOVE_ALL_GATHER))
+        buf = columns_to_blocks(e, buf, size, true);
+    return buf;
 }
 
 static int redistribute(struct sn_emit *e, int buf, struct sn_placement have,

@@ -1,6 +1,7 @@
 /*
  * test_redistribute.c - the moves of a value as text, on a mesh of two axes of outputs, which no
- * layout has: each axis sends over its own group, forward and back.
+ * layout has: each axis sends over its own group, forward and back; and what the text computes, on
+ * ranks that hold matrices, from every placement to every other.
  */
 #include "lib/base/mem.h"
 #include "lib/program/build.h"
@@ -133,9 +134,145 @@ static void rows_of_a_rank_are_those_of_its_place(void)
     end(&s);
 }
 
+/* --- what the text computes ------------------------------------------------------------------- */
+
+enum { RANKS = 6, BUFFERS = 32 };
+
+/* All buffers of all ranks. */
+struct machine {
+    const struct sn_mesh *mesh;
+    struct mesh_sim buf[BUFFERS];
+};
+
+/* [a x b blocks] -> [b x a blocks] */
+static void swap(struct mesh_matrix *y, const struct mesh_matrix *x, int a, int b)
+{
+    int n = x->rows * x->cols / (a * b);
+    for (int i = 0; i < a; i++)
+        for (int k = 0; k < b; k++)
+            memcpy(&y->v[(k * a + i) * n], &x->v[(i * b + k) * n], (size_t)n * sizeof(double));
+}
+
+/* What member k of n gives to member i: y is 0 before the first. */
+static void send(double *y, const struct mesh_matrix *x, int kind, int k, const int in[2])
+{
+    int n = in[0], i = in[1], all = x->rows * x->cols, block = all / n;
+    bool scatters = kind == SN_OP_REDUCE_SCATTER || kind == SN_OP_ALL_TO_ALL;
+    const double *from = scatters ? &x->v[i * block] : x->v;
+    y += kind == SN_OP_ALL_GATHER ? k * all : kind == SN_OP_ALL_TO_ALL ? k * block : 0;
+    for (int e = 0; e < (scatters ? block : all); e++)
+        y[e] += from[e];
+}
+
+static void run_op(struct machine *m, const struct sn_program *p, const struct sn_op *op)
+{
+    struct mesh_sim *y = &m->buf[op->out[0].buf], *x = &m->buf[op->in[0].buf];
+    int a = op->group == m->mesh->axis[X].group ? X : Y, n = m->mesh->axis[a].size;
+    for (int r = 0; r < RANKS; r++) {
+        y->local[r] = (struct mesh_matrix){.rows = (int)p->bufs[op->out[0].buf].rows,
+                                           .cols = (int)p->bufs[op->out[0].buf].cols};
+        const int in[] = {n, sn_mesh_coord(m->mesh, a, r)};
+        if (op->kind == SN_OP_SWAP)
+            swap(&y->local[r], &x->local[r], (int)op->attr.blocks_a, (int)op->attr.blocks_b);
+        else if (op->kind == SN_OP_ENTER)
+            y->local[r] = x->local[r];
+        else
+            for (int k = 0; k < n; k++)
+                send(y->local[r].v, &x->local[sn_mesh_member(m->mesh, a, r, k)], op->kind, k, in);
+    }
+}
+
+static void run(struct machine *m, const struct sn_program *p, int first)
+{
+    for (int i = first; i < p->n_ops; i++)
+        if (p->ops[i].kind != SN_OP_WAIT)
+            run_op(m, p, &p->ops[i]);
+}
+
+/* Are there moves, and none of them a slice, which no operation takes? */
+static bool has_text(struct sn_placement have, struct sn_placement want)
+{
+    struct sn_axis_move m[SN_MESH_AXES];
+    int n = sn_redistribute(m, have, want);
+    for (int i = 0; i < n; i++)
+        if (m[i].forward == SN_SLICE || m[i].backward == SN_SLICE)
+            return false;
+    return n >= 0;
+}
+
+/* Sums are taken first, and not into what each rank uses its own way (sn_take). */
+static struct sn_placement with_sums(struct sn_placement have, struct sn_placement want)
+{
+    for (int a = 0; a < 2; a++)
+        if (have.axis[a].kind == SN_PARTIAL)
+            have.axis[a] = want.axis[a].kind == SN_REPLICATE_PARTIAL_GRAD
+                               ? (struct sn_axis_placement){SN_REPLICATE, SN_ROWS}
+                               : want.axis[a];
+    return have;
+}
+
+/* Forward and backward; returns whether both are as placements say. */
+static bool computes(struct sn_placement have, struct sn_placement want)
+{
+    static struct machine m;
+    struct scene s;
+    struct mesh_matrix x, dy;
+    unsigned seed = 9;
+    begin(&s, false, have);
+    s.job.rows = MESH_SIM_N;
+    s.p.bufs[0].rows = sn_placement_local(&s.job.mesh, have, SN_ROWS, MESH_SIM_N);
+    s.p.bufs[0].cols = sn_placement_local(&s.job.mesh, have, SN_COLS, MESH_SIM_N);
+    m.mesh = &s.job.mesh;
+    for (int b = 0; b < BUFFERS; b++)
+        m.buf[b].mesh = m.mesh;
+    mesh_random(&x, &seed);
+    mesh_random(&dy, &seed);
+    mesh_sim_place(&m.buf[0], have, &x, &seed);
+    int taken = sn_take(&s.e, 0, want).buf, n = s.p.n_ops;
+    run(&m, &s.p, 0);
+    bool good = mesh_sim_is(&m.buf[taken], want, &x);
+    int d = sn_buffer_like(&s.p, taken, "d");
+    mesh_sim_place(&m.buf[d], sn_placement_of_gradient(want), &dy, &seed);
+    sn_grad_set(&s.e, taken, sn_view_all(&s.p, d));
+    for (int i = n - 1; i >= 0; i--) {
+        struct sn_op f = s.p.ops[i];
+        if (f.kind != SN_OP_WAIT)
+            sn_op_row(f.kind)->gradient(&s.e, &f);
+    }
+    run(&m, &s.p, n);
+    int dx = sn_grad_get(&s.e, 0).buf;
+    good = good && dx >= 0 && s.p.n_bufs <= BUFFERS &&
+           mesh_sim_is(&m.buf[dx], sn_placement_of_gradient(have), &dy);
+    end(&s);
+    return good;
+}
+
+static void the_text_does_what_placements_say(void)
+{
+    static const struct sn_axis_placement kinds[] = {{SN_REPLICATE, SN_ROWS},
+                                                     {SN_REPLICATE_PARTIAL_GRAD, SN_ROWS},
+                                                     {SN_SHARD, SN_ROWS},
+                                                     {SN_SHARD, SN_COLS},
+                                                     {SN_PARTIAL, SN_ROWS}};
+    int pairs = 0, wrong = 0;
+    for (int i = 0; i < 5 * 5 * 5 * 5; i++) {
+        struct sn_placement have = {{kinds[i % 5], kinds[i / 5 % 5]}};
+        struct sn_placement want = {{kinds[i / 25 % 5], kinds[i / 125]}};
+        struct sn_placement between = with_sums(have, want);
+        if (!has_text(have, between) || !has_text(between, want))
+            continue;
+        pairs++;
+        if (!computes(have, want) && wrong++ < 5)
+            printf("# pair %d\n", i);
+    }
+    tap_ok(pairs > 100 && wrong == 0, "%d pairs on 2 x 3 ranks, forward and back: %d are wrong",
+           pairs, wrong);
+}
+
 int main(void)
 {
     moves_of_all_axes_are_emitted();
     rows_of_a_rank_are_those_of_its_place();
+    the_text_does_what_placements_say();
     return tap_done();
 }
