@@ -37,6 +37,18 @@ static struct sn_view own(const struct sn_job *j, const struct sn_program *p,
     return v;
 }
 
+/* Where ranks of the mesh route tokens of their own, each has counted those. */
+static void sum_counts(const struct sn_job *j, struct sn_program *p, int bucket)
+{
+    for (int a = 0; a < j->mesh.n_axes; a++) {
+        if (!sn_placement_cuts(sn_region(j), a, SN_ROWS))
+            continue;
+        struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, j->mesh.axis[a].group, "counts.%d", bucket);
+        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = sn_view_flat(p, j->buckets[bucket].grad);
+        sn_comm_run(p, &op);
+    }
+}
+
 /* Gradients that other groups hold parts of: norms under sequence parallelism, copies of key and
  * value heads, both ends of a tied embedding; and the counts of what experts got, which every
  * replica has of its own tokens. */
@@ -52,13 +64,9 @@ static void sum_shared(const struct sn_job *j, struct sn_program *p)
         op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = own(j, p, b, b->grad);
         sn_comm_run(p, &op);
     }
-    for (int i = 0; i < j->n_buckets && j->grid.fold > 1; i++) { /* and every tensor rank */
-        if (!j->buckets[i].counts)
-            continue;
-        struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, SN_GROUP_TENSOR, "counts.%d", i);
-        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = sn_view_flat(p, j->buckets[i].grad);
-        sn_comm_run(p, &op);
-    }
+    for (int i = 0; i < j->n_buckets && j->grid.fold > 1; i++)
+        if (j->buckets[i].counts)
+            sum_counts(j, p, i);
 }
 
 /* --- tiles ------------------------------------------------------------------------------------ */
