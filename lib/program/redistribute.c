@@ -85,9 +85,9 @@ static int columns_to_blocks(struct sn_emit *e, int buf, int n, bool back)
     int to = back ? shaped(e, buf, rows / n, cols * n, "cols")
                   : shaped(e, buf, rows * n, cols / n, "blocks");
     struct sn_op *op =
-        sn_op_add(e->p, SN_OP_SWAP, "%.60s", e->p->failed ? "" : e->p->bufs[to].name);
-    op->in[SN_SWAP_X] = sn_view_all(e->p, buf);
-    op->out[SN_SWAP_Y] = sn_view_all(e->p, to);
+        sn_op_add(e->p, SN_OP_TRANSPOSE, "%.60s", e->p->failed ? "" : e->p->bufs[to].name);
+    op->in[SN_TRANSPOSE_X] = sn_view_all(e->p, buf);
+    op->out[SN_TRANSPOSE_Y] = sn_view_all(e->p, to);
     op->attr.blocks_a = back ? n : rows;
     op->attr.blocks_b = back ? rows / n : n;
     return to;
@@ -96,7 +96,7 @@ static int columns_to_blocks(struct sn_emit *e, int buf, int n, bool back)
 /* The operation of a move, and its new buffer. */
 static int collective(struct sn_emit *e, int buf, const struct sn_axis_move *m, bool used)
 {
-    static const int kind[] = {[SN_KEEP] = SN_OP_ENTER,
+    static const int kind[] = {[SN_KEEP] = SN_OP_ALIAS,
                                [SN_MOVE_ALL_GATHER] = SN_OP_ALL_GATHER,
                                [SN_MOVE_ALL_REDUCE] = SN_OP_ALL_REDUCE,
                                [SN_MOVE_REDUCE_SCATTER] = SN_OP_REDUCE_SCATTER,

@@ -172,9 +172,9 @@ static void run_op(struct machine *m, const struct sn_program *p, const struct s
         y->local[r] = (struct mesh_matrix){.rows = (int)p->bufs[op->out[0].buf].rows,
                                            .cols = (int)p->bufs[op->out[0].buf].cols};
         const int in[] = {n, sn_mesh_coord(m->mesh, a, r)};
-        if (op->kind == SN_OP_SWAP)
+        if (op->kind == SN_OP_TRANSPOSE)
             swap(&y->local[r], &x->local[r], (int)op->attr.blocks_a, (int)op->attr.blocks_b);
-        else if (op->kind == SN_OP_ENTER)
+        else if (op->kind == SN_OP_ALIAS)
             y->local[r] = x->local[r];
         else
             for (int k = 0; k < n; k++)
